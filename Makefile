@@ -1,0 +1,55 @@
+# parallel_apply: a logical replication subscription, applied by several writers.
+#
+#   make, make install, make installcheck      as for every extension (PGXS)
+#   make check [TESTS="t/001_basic.pl"]        everything, see t/check
+#   make lint | demo | stress                  see t/lint, bench/demo, t/stress
+
+PG_CONFIG ?= pg_config
+
+MODULE_big = parallel_apply
+EXTENSION = parallel_apply
+PGFILEDESC = "parallel_apply - logical replication applied by several writers"
+
+# In the order in which a remote transaction passes the folders.
+OBJS = src/parallel_apply.o src/guc.o $(patsubst %.c,%.o, \
+	$(sort $(wildcard src/receiver/*.c)) $(sort $(wildcard src/pool/*.c)) \
+	$(sort $(wildcard src/writer/*.c)) $(sort $(wildcard src/sql/*.c)))
+PG_CPPFLAGS = -I$(srcdir)/include
+
+# In sql/, a name with -- is an installation script, every other one is a test.
+DATA = $(wildcard sql/*--*.sql)
+tests = $(patsubst sql/%.sql,%,$(filter-out $(DATA),$(sort $(wildcard sql/*.sql))))
+REGRESS = $(filter install,$(tests)) $(filter-out install,$(tests))
+REGRESS_OPTS = --temp-instance=./tmp_check --temp-config=$(srcdir)/t/regress.conf
+NO_LOCALE = 1
+ENCODING = UTF8
+EXTRA_CLEAN = src/*.o src/*/*.o
+
+# These need neither PGXS nor a server: t/check runs where -dev packages are yet
+# to be installed.  And PGXS has a `check` of its own, which only refuses.
+own = check lint demo stress
+
+ifneq ($(filter $(own),$(MAKECMDGOALS)),)
+
+.PHONY: $(MAKECMDGOALS)
+.NOTPARALLEL:
+check lint stress: ; @t/$@
+demo: ; @bench/demo
+# The goals beside them, as in `make clean check`.
+$(filter-out $(own),$(MAKECMDGOALS)): ; @$(MAKE) --no-print-directory $@
+
+else
+
+# No bitcode: it would need clang, and nothing here is called from a query plan.
+override with_llvm = no
+PGXS := $(shell $(PG_CONFIG) --pgxs)
+has_tap = perl -MIPC::Run -e 'print 1 if -e shift' \
+	$(dir $(PGXS))../test/perl/PostgreSQL/Test/Cluster.pm 2>/dev/null
+ifneq ($(filter installcheck,$(MAKECMDGOALS)),)
+TAP_TESTS := $(shell $(has_tap))
+endif
+include $(PGXS)
+
+$(OBJS): $(wildcard include/*.h)
+
+endif

@@ -1,0 +1,608 @@
+# shellcheck shell=bash
+# lib.sh - what bench/demo and bench/catchup have in common.
+#
+# A benchmark is: bench_begin, make_seed, then per backlog start_publisher,
+# make_backlog and one measure per configuration.  Everything lives in one
+# directory, $WORK, which goes away at exit, with both servers:
+#
+#   seed/         a loaded, stopped data directory; both servers begin as a copy
+#   publisher/    one per backlog; its slot "base" stands before the backlog
+#   subscriber/   a fresh copy of the seed for every run
+#   src/ tree/    a copy of this repository, built, and a private server tree
+#
+# Every run gets a copy of the slot "base", so each applies the same backlog to
+# the same data.
+
+set -euo pipefail
+export LC_ALL=C			# decimal points, and the same sorting everywhere
+shopt -s inherit_errexit
+
+REPO=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+DATABASE=bench
+STALLED_AFTER_S=60		# no progress for so long ends a benchmark
+
+# Settings of a benchmark; programs overwrite what they offer as an option.
+SCALE=50			# of pgbench: 100000 accounts, 16 MB each
+READ_DELAY_US=0			# subscriber, per page read; 0 = none
+FLUSH_DELAY_US=0		# subscriber, per WAL flush; 0 = fsync is off
+SHARED_BUFFERS=			# subscriber; empty = chosen by READ_DELAY_US
+MAX_BATCH=			# parallel_apply.max_batch_transactions; empty = default
+EXTRA_SETTINGS=()		# lines for the subscriber's postgresql.conf
+SUBSCRIPTION_OPTIONS=		# more of CREATE SUBSCRIPTION ... WITH (...)
+NATIVE_ONLY=			# measure the installed server, build nothing
+SHOW_PROGRESS=			# a live line during each run
+
+RESULTS=()			# a line per run, columns: see add_result and measure
+declare -A SESSION_IN SESSION_OUT CPU MEMORY_KB
+
+say() { printf '%s\n' "$@"; }
+die() { printf '%s: %s\n' "${0##*/}" "$*" >&2; exit 1; }
+
+# ---------------------------------------------------------------- begin and end
+
+# PostgreSQL refuses to run as root: what runs a server runs as postgres then.
+as_owner()
+{
+	if [[ $(id -u) == 0 ]]; then
+		setpriv --reuid=postgres --regid=postgres --init-groups \
+			env HOME="$WORK" USER=postgres LOGNAME=postgres "$@"
+	else
+		"$@"
+	fi
+}
+
+bench_begin()
+{
+	local name
+
+	(( BASH_VERSINFO[0] >= 5 )) || die "needs bash 5 or later"
+	# A server or a make that happens to be around must not leak in.
+	for name in $(compgen -e PG); do
+		[[ $name == PG_CONFIG ]] || unset "$name"
+	done
+	unset MAKEFLAGS MFLAGS MAKELEVEL
+
+	install_missing_packages
+	trap bench_end EXIT
+	trap 'exit 130' INT
+	trap 'exit 143' TERM HUP
+	trap 'exit 141' PIPE
+	WORK=$(mktemp -d "${TMPDIR:-/tmp}/parallel_apply.XXXXXX")
+	(( ${#WORK} < 80 )) || die "TMPDIR is too long for a unix socket below it"
+	mkdir "$WORK/socket" "$WORK/src"
+	[[ $(id -u) != 0 ]] || chown -R postgres: "$WORK"
+	cd "$WORK"
+	build
+}
+
+bench_end()
+{
+	local status=$?
+
+	trap '' INT TERM HUP PIPE
+	trap - EXIT
+	[[ -n ${WORK:-} ]] || exit "$status"
+	stop_server subscriber immediate
+	stop_server publisher immediate
+	stop_server seed immediate
+	wait
+	cd /
+	if [[ $status != 0 && -n ${KEEP:-} ]]; then
+		say "kept: $WORK" >&2
+	else
+		rm -rf "$WORK"
+	fi
+	exit "$status"
+}
+
+require_free_mb()
+{
+	local free_mb
+
+	free_mb=$(df -Pm "$WORK" | awk 'NR == 2 { print $4 }')
+	(( free_mb >= $1 )) ||
+		die "needs $1 MB free in $(dirname "$WORK"), there are $free_mb MB (TMPDIR chooses another place)"
+}
+
+available_memory_mb() { awk '/^MemAvailable/ { print int($2 / 1024) }' /proc/meminfo; }
+
+# ---------------------------------------------------------------- build
+
+# Sets PG_CONFIG to one that can build extensions: as given, else the one in
+# PATH, else the newest server's of a Debian machine.
+find_pg_config()
+{
+	local candidate
+	local -a candidates=("${PG_CONFIG:-pg_config}")
+
+	[[ -n ${PG_CONFIG:-} ]] ||
+		mapfile -t -O 1 candidates < <(compgen -G '/usr/lib/postgresql/*/bin/pg_config' | sort -rV)
+	for candidate in "${candidates[@]}"; do
+		[[ -f $("$candidate" --pgxs 2>/dev/null) && -x $("$candidate" --bindir)/postgres ]] || continue
+		PG_CONFIG=$(realpath -s "$(command -v "$candidate")")
+		export PG_CONFIG
+		return 0
+	done
+	return 1
+}
+
+install_missing_packages()
+{
+	local -a packages=() as_root=() install
+	local major version
+
+	if ! find_pg_config; then
+		[[ -z ${PG_CONFIG:-} ]] || die "$PG_CONFIG has no server with development files"
+		major=$(compgen -G '/usr/lib/postgresql/*/bin/postgres' | cut -d/ -f5 | sort -n | tail -n 1) || true
+		major=${major:-15}
+		# Headers of the server that is there, not of a later minor version.
+		version=$(dpkg-query -W -f '${Version}' "postgresql-$major" 2>/dev/null) || version=
+		[[ -n $version ]] || packages+=("postgresql-$major")
+		packages+=("postgresql-server-dev-$major${version:+=$version}")
+	fi
+	command -v "${CC:-gcc}" >/dev/null || packages+=(gcc libc6-dev)
+	command -v make >/dev/null || packages+=(make)
+	(( ${#packages[@]} > 0 )) || return 0
+
+	command -v apt-get >/dev/null || die "missing here, and there is no apt-get: ${packages[*]}"
+	if [[ $(id -u) != 0 ]]; then
+		command -v sudo >/dev/null || die "needs root or sudo to install: ${packages[*]}"
+		as_root=(sudo)
+	fi
+	say "Installing Debian packages: ${packages[*]}"
+	install=("${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends)
+	"${as_root[@]}" apt-get update -qq
+	"${install[@]}" "${packages[@]}" >/dev/null 2>&1 ||
+		"${install[@]}" "${packages[@]%%=*}" >/dev/null ||
+		die "could not install the packages"
+	find_pg_config || die "found no PostgreSQL server with its development files"
+}
+
+# Sets BIN.  Everything is built in a copy, so the work tree stays as it is,
+# whoever owns it.
+build()
+{
+	tar -C "$REPO" --exclude=./.git --exclude=./tmp_check --exclude='*.o' --exclude='*.so' \
+		-cf - . | as_owner tar -C "$WORK/src" -xf -
+	as_owner make -s -C "$WORK/src/bench/read_delay" || die "could not build bench/read_delay"
+	if [[ -n $NATIVE_ONLY ]]; then
+		BIN=$("$PG_CONFIG" --bindir)
+		return
+	fi
+	say "Building parallel_apply for $("$PG_CONFIG" --version)"
+	as_owner make -C "$WORK/src" -s -j2 all >"$WORK/build.log" 2>&1 ||
+		{ tail -n 20 "$WORK/build.log" >&2; die "could not build parallel_apply"; }
+	BIN=$(as_owner "$WORK/src/t/private_tree" "$WORK/tree" 2>"$WORK/build.log" | tail -n 1) ||
+		{ tail -n 20 "$WORK/build.log" >&2; die "could not make the private server tree"; }
+	[[ -x $BIN/postgres ]] || die "the private server tree has no postgres"
+}
+
+# ---------------------------------------------------------------- servers and sessions
+
+# sql SERVER ARGUMENT...: one psql call, unaligned.
+sql()
+{
+	local server=$1
+	shift
+	"$BIN/psql" -XAtq -v ON_ERROR_STOP=1 -U postgres -h "$WORK/socket/$server" -d "$DATABASE" "$@"
+}
+
+start_server()
+{
+	local server=$1
+	shift
+
+	as_owner mkdir -p "$WORK/socket/$server"
+	as_owner env "$@" "$BIN/pg_ctl" -D "$WORK/$server" -l "$WORK/$server.log" -s -w start \
+		-o "-k '$WORK/socket/$server'" ||
+		{ tail -n 20 "$WORK/$server.log" >&2; die "could not start the $server"; }
+}
+
+# stop_server SERVER [MODE]; does nothing if it does not run.
+stop_server()
+{
+	close_session "$1"
+	[[ -f $WORK/$1/postmaster.pid ]] || return 0
+	as_owner "$BIN/pg_ctl" -D "$WORK/$1" -s -w -m "${2:-fast}" stop || true
+}
+
+# A psql that stays, because a process per sample would be part of the result.
+open_session()
+{
+	local server=$1 in out
+
+	rm -f "$WORK/$server".{in,out}
+	mkfifo "$WORK/$server".{in,out}
+	sql "$server" <"$WORK/$server.in" >"$WORK/$server.out" &
+	exec {in}>"$WORK/$server.in" {out}<"$WORK/$server.out"
+	SESSION_IN[$server]=$in
+	SESSION_OUT[$server]=$out
+}
+
+close_session()
+{
+	local in=${SESSION_IN[$1]:-} out=${SESSION_OUT[$1]:-}
+
+	[[ -n $in ]] || return 0
+	exec {in}>&- {out}<&-
+	unset "SESSION_IN[$1]" "SESSION_OUT[$1]"
+}
+
+lost_session()
+{
+	tail -n 20 "$WORK/$1.log" >&2
+	die "lost the session with the $1"
+}
+
+# ask SERVER SQL: the answer is in REPLY.
+ask()
+{
+	local line
+
+	[[ -n ${SESSION_IN[$1]:-} ]] || open_session "$1"
+	printf '%s;\n\\echo .\n' "$2" >&"${SESSION_IN[$1]}"
+	REPLY=
+	while read -r line <&"${SESSION_OUT[$1]}" || lost_session "$1"; do
+		[[ $line != . ]] || return 0
+		REPLY+=${REPLY:+$'\n'}$line
+	done
+}
+
+# The whole postgresql.conf of a server, on stdin more lines of it.
+write_conf()
+{
+	as_owner tee "$WORK/$1/postgresql.conf" >/dev/null < <(
+		cat <<-CONF
+			listen_addresses = ''
+			wal_level = logical
+			max_worker_processes = 100
+			max_replication_slots = 20
+			max_wal_senders = 20
+			wal_retrieve_retry_interval = 500ms	# of a worker that restarts
+			fsync = off				# nothing here outlives its run
+			full_page_writes = off			# as between two checkpoints ...
+			checkpoint_timeout = 1d			# ... of which there is none
+			max_wal_size = 100GB
+			autovacuum = off			# would fall into some runs only
+			log_checkpoints = off
+		CONF
+		cat
+	)
+}
+
+# Enough for all data when there is memory for both servers.
+default_shared_buffers()
+{
+	local mb=$(( $(available_memory_mb) / 5 ))
+
+	echo "$(( mb > 2048 ? 2048 : mb ))MB"
+}
+
+# ---------------------------------------------------------------- data and backlog
+
+# Tables of all workloads.  Only one copy of them is made; both servers start
+# from it, which saves the initial table copy and gives equal data by definition.
+make_seed()
+{
+	say "Loading pgbench, scale $SCALE"
+	as_owner "$BIN/initdb" -D "$WORK/seed" -U postgres -A trust -E UTF8 --no-locale -N >/dev/null
+	write_conf seed <<<"shared_buffers = 512MB"
+	start_server seed
+	DATABASE=postgres sql seed -c "CREATE DATABASE $DATABASE"
+	"$BIN/pgbench" -h "$WORK/socket/seed" -U postgres -i -q -s "$SCALE" "$DATABASE" >/dev/null 2>&1 ||
+		die "could not load pgbench"
+	sql seed <<-'SQL'
+		CREATE EXTENSION pg_prewarm;
+		CREATE TABLE bench_insert (id bigserial PRIMARY KEY, delta int, filler text DEFAULT repeat('x', 84));
+		CREATE TABLE bench_hot (id int PRIMARY KEY, value int) WITH (fillfactor = 20);
+		INSERT INTO bench_hot SELECT n, 0 FROM generate_series(1, 10) n;
+		CREATE TABLE bench_marker (n int);
+		CREATE PUBLICATION bench FOR ALL TABLES;
+		VACUUM;
+	SQL
+	stop_server seed
+}
+
+# copy_seed SERVER: a new data directory, in place of the one before.
+copy_seed()
+{
+	stop_server "$1" immediate
+	rm -rf "${WORK:?}/$1"
+	as_owner cp -a --reflink=auto "$WORK/seed" "$WORK/$1"
+}
+
+start_publisher()
+{
+	copy_seed publisher
+	write_conf publisher <<<"shared_buffers = $(default_shared_buffers)"
+	start_server publisher
+	ask publisher "SELECT pg_create_logical_replication_slot('base', 'pgoutput')"
+}
+
+# The pgbench options of a workload: a name from the list below, or a file.
+workload_options()
+{
+	local script=$WORK/workload.sql
+
+	case $1 in
+		tpcb)	echo "-b tpcb-like"; return ;;
+		simple)	echo "-b simple-update"; return ;;
+		insert1) cat <<-'SQL' >"$script" ;;
+			\set delta random(-5000, 5000)
+			INSERT INTO bench_insert (delta) VALUES (:delta);
+		SQL
+		update1) cat <<-'SQL' >"$script" ;;
+			\set aid random(1, 100000 * :scale)
+			\set delta random(-5000, 5000)
+			UPDATE pgbench_accounts SET abalance = abalance + :delta WHERE aid = :aid;
+		SQL
+		hot) cat <<-'SQL' >"$script" ;;
+			\set id random(1, 10)
+			\set delta random(-5000, 5000)
+			UPDATE bench_hot SET value = value + :delta WHERE id = :id;
+		SQL
+		*)	cp "$1" "$script" ;;
+	esac
+	echo "-f $script"
+}
+
+# make_backlog WORKLOAD TRANSACTIONS: what the subscriber will have to catch up.
+# The marker is the last transaction; BACKLOG_END is before it, so whoever is
+# behind BACKLOG_END has applied everything.
+make_backlog()
+{
+	local clients=4 options
+
+	say "Making a backlog of $2 transactions ($1)"
+	options=$(workload_options "$1")
+	ask publisher "SELECT confirmed_flush_lsn FROM pg_replication_slots WHERE slot_name = 'base'"
+	BACKLOG_START=$REPLY
+	BACKLOG=$(( $2 / clients * clients ))
+	# shellcheck disable=SC2086  # options are words
+	PGOPTIONS='-c synchronous_commit=off' "$BIN/pgbench" -h "$WORK/socket/publisher" -U postgres \
+		-n -M prepared -c $clients -j 2 -t $(( BACKLOG / clients )) -D scale="$SCALE" --random-seed=1 \
+		$options "$DATABASE" >"$WORK/pgbench.log" 2>&1 ||
+		{ cat "$WORK/pgbench.log" >&2; die "pgbench failed"; }
+	ask publisher "SELECT pg_current_wal_insert_lsn()"
+	BACKLOG_END=$REPLY
+	ask publisher "INSERT INTO bench_marker VALUES (1)"
+	ask publisher "SELECT pg_wal_lsn_diff('$BACKLOG_END', '$BACKLOG_START')"
+	BACKLOG_BYTES=$REPLY
+	ask publisher "$CHECKSUM_SQL"
+	PUBLISHER_CHECKSUM=$REPLY
+}
+
+# Count and order-independent checksum of every table.
+CHECKSUM_SQL=$(
+	separator="SET parallel_setup_cost = 0; "
+	for table in pgbench_accounts pgbench_branches pgbench_tellers pgbench_history \
+				 bench_insert bench_hot bench_marker; do
+		printf '%s' "${separator}SELECT '$table', count(*), sum(hashtext(t::text)::bigint) FROM $table t"
+		separator=" UNION ALL "
+	done
+)
+
+# ---------------------------------------------------------------- one run
+
+# start_subscriber WRITERS: 0 writers = a server without the extension.
+start_subscriber()
+{
+	local writers=$1 buffers=$SHARED_BUFFERS
+	local -a environment=()
+
+	copy_seed subscriber
+	rm -f "$WORK/subscriber.log"
+	[[ -n $buffers ]] || buffers=$( (( READ_DELAY_US > 0 )) && echo 64MB || default_shared_buffers)
+	{
+		echo "shared_buffers = $buffers"
+		if (( writers > 0 )); then
+			echo "shared_preload_libraries = 'parallel_apply'"
+			echo "parallel_apply.max_writers_per_subscription = $writers"
+			echo "parallel_apply.writers_per_subscription = $writers"
+			[[ -z $MAX_BATCH ]] || echo "parallel_apply.max_batch_transactions = $MAX_BATCH"
+		fi
+		(( FLUSH_DELAY_US == 0 )) || printf '%s\n' 'fsync = on' 'wal_sync_method = fdatasync'
+		(( ${#EXTRA_SETTINGS[@]} == 0 )) || printf '%s\n' "${EXTRA_SETTINGS[@]}"
+	} | write_conf subscriber
+	if (( READ_DELAY_US + FLUSH_DELAY_US > 0 )); then
+		environment=(LD_PRELOAD="$WORK/src/bench/read_delay/read_delay.so"
+			READ_DELAY_US="$READ_DELAY_US" FLUSH_DELAY_US="$FLUSH_DELAY_US"
+			READ_DELAY_SWITCH="$WORK/slow")
+	fi
+	start_server subscriber "${environment[@]}"
+
+	(( writers == 0 )) || ask subscriber "CREATE EXTENSION parallel_apply"
+	# Storage without delay stands for data in memory: begin with it there.
+	(( READ_DELAY_US > 0 )) ||
+		ask subscriber "SELECT sum(pg_prewarm(oid)) FROM pg_class WHERE relname ~ '^(pgbench|bench)_' AND relkind IN ('r', 'i')"
+	ask publisher "SELECT pg_copy_logical_replication_slot('base', 'run')"
+	ask subscriber "CREATE SUBSCRIPTION bench
+		CONNECTION 'host=$WORK/socket/publisher user=postgres dbname=$DATABASE' PUBLICATION bench
+		WITH (slot_name = 'run', create_slot = false, copy_data = false, enabled = false${SUBSCRIPTION_OPTIONS:+, $SUBSCRIPTION_OPTIONS})"
+}
+
+# measure WRITERS: one run; adds a line to RESULTS, fails if the servers are not
+# equal afterwards.  0 writers = PostgreSQL's own apply, without the extension.
+measure()
+{
+	local writers=$1 start_us
+
+	LABEL="$writers writers"
+	(( writers > 0 )) || LABEL=native
+
+	start_subscriber "$writers"
+	sample_cpu start
+	(( READ_DELAY_US + FLUSH_DELAY_US == 0 )) || : >"$WORK/slow"
+	start_us=${EPOCHREALTIME/./}
+	ask subscriber "ALTER SUBSCRIPTION bench ENABLE"
+	wait_until_applied "$writers" "$start_us"
+	sample_cpu end
+	sample_memory
+	ask subscriber "$( (( writers > 0 )) && echo "SELECT coalesce(sum(native_replays), 0), coalesce(sum(retries), 0), coalesce(sum(older_wins), 0) FROM parallel_apply.writers" || echo "SELECT '-', '-', '-'")"
+	add_result "$REPLY"
+	rm -f "$WORK/slow"
+
+	ask subscriber "$CHECKSUM_SQL"
+	if [[ $REPLY != "$PUBLISHER_CHECKSUM" ]]; then
+		RESULTS[-1]+=" DIFFERENT"
+		diff <(echo "$PUBLISHER_CHECKSUM") <(echo "$REPLY") >&2 || true
+		die "publisher and subscriber are DIFFERENT after \"$LABEL\" (table|rows|checksum)"
+	fi
+	RESULTS[-1]+=" yes"
+	check_log "$writers"
+	stop_server subscriber immediate
+	drop_run_slot
+}
+
+# A pool that did not start, or errors that a restart healed, are no result.
+check_log()
+{
+	(( $1 < 2 )) || grep -q "has started with $1 writers" "$WORK/subscriber.log" ||
+		{ tail -n 20 "$WORK/subscriber.log" >&2; die "no pool of $1 writers has started"; }
+	if grep -E '(ERROR|FATAL|PANIC|WARNING|TRAP):|was terminated by signal' "$WORK/subscriber.log" >&2; then
+		die "the subscriber's log has errors after \"$LABEL\""
+	fi
+}
+
+# The walsender notices that the subscriber is gone when it next looks.
+drop_run_slot()
+{
+	until ask publisher "SELECT active FROM pg_replication_slots WHERE slot_name = 'run'"; [[ $REPLY == f ]]; do
+		ask publisher "SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots WHERE slot_name = 'run'"
+		ask publisher "SELECT pg_sleep(0.1)"
+	done
+	ask publisher "SELECT pg_drop_replication_slot('run')"
+}
+
+# Watches the replication origin: its position is of committed transactions only.
+# Sets ELAPSED_US.  Progress in transactions is in proportion to the WAL of the
+# backlog, since a transaction may be applied with others in one commit.
+wait_until_applied()
+{
+	local writers=$1 start_us=$2
+	local now_us bytes last_bytes=-1 moved_us=$start_us shown_us=$start_us shown_bytes=0
+
+	while true; do
+		ask subscriber "SELECT greatest(max(pg_wal_lsn_diff(remote_lsn, '$BACKLOG_START')), 0) FROM pg_replication_origin_status"
+		bytes=$REPLY
+		now_us=${EPOCHREALTIME/./}
+		(( bytes <= BACKLOG_BYTES )) || break
+		if (( bytes != last_bytes )); then
+			last_bytes=$bytes
+			moved_us=$now_us
+		elif (( now_us - moved_us > STALLED_AFTER_S * 1000000 )); then
+			tail -n 20 "$WORK/subscriber.log" >&2
+			die "no progress in \"$LABEL\" for $STALLED_AFTER_S s"
+		fi
+		if [[ -n $SHOW_PROGRESS ]] && (( now_us - shown_us >= SHOW_EVERY_US )); then
+			show_progress "$writers" "$bytes" $(( (bytes - shown_bytes) * 1000000 / (now_us - shown_us) ))
+			shown_us=$now_us
+			shown_bytes=$bytes
+		fi
+		# Not sleep: a process each time would be seen in the result.
+		ask subscriber "SELECT pg_sleep(0.05)"
+	done
+	ELAPSED_US=$(( now_us - start_us ))
+	[[ -z $SHOW_PROGRESS || ! -t 1 ]] || printf '\r\033[K'
+}
+
+# On a terminal one line in place, elsewhere a plain line now and then.
+if [[ -t 1 ]]; then SHOW_EVERY_US=250000; else SHOW_EVERY_US=4000000; fi
+
+# show_progress WRITERS BYTES BYTES_PER_SECOND
+show_progress()
+{
+	local line states
+
+	if (( $1 > 0 )); then
+		ask subscriber "SELECT string_agg(format('%s %s', n, state), ', ' ORDER BY n DESC, state)
+			FROM (SELECT count(*) AS n, state FROM parallel_apply.writers GROUP BY state) s"
+		states=$REPLY
+	else
+		ask subscriber "SELECT coalesce(wait_event, 'applying') FROM pg_stat_activity
+			WHERE backend_type LIKE 'logical replication%worker'"
+		states="1 $REPLY"
+	fi
+	printf -v line '  %-11s %7d / %d   %6d/s   %s' "$LABEL" \
+		$(( $2 * BACKLOG / BACKLOG_BYTES )) "$BACKLOG" $(( $3 * BACKLOG / BACKLOG_BYTES )) "$states"
+	if [[ -t 1 ]]; then
+		printf '\r\033[K%s' "${line:0:${COLUMNS:-$(tput cols 2>/dev/null || echo 80)}-1}"
+	else
+		say "$line"
+	fi
+}
+
+# ---------------------------------------------------------------- processes
+
+PROCESSES_SQL="SELECT CASE WHEN backend_type LIKE 'parallel_apply writer%' THEN 'writers'
+		WHEN backend_type LIKE 'logical replication%worker' THEN 'apply'
+		WHEN backend_type = 'walsender' THEN 'walsender'
+		WHEN backend_type = 'walwriter' THEN 'walwriter'
+		ELSE 'other' END, pid
+	FROM pg_stat_activity WHERE backend_type <> 'client backend'"
+
+# Class and pid of the processes at work: all of the subscriber's but sessions,
+# and the publisher's walsender.
+list_processes()
+{
+	ask publisher "$PROCESSES_SQL AND backend_type = 'walsender'"
+	PROCESSES=$REPLY
+	ask subscriber "$PROCESSES_SQL"
+	PROCESSES+=$'\n'$REPLY
+}
+
+# sample_cpu start|end: CPU[class] in clock ticks between the two.  Class machine
+# is all that the machine did, ours included.
+sample_cpu()
+{
+	local class pid stat sign=1
+	local -a fields
+
+	[[ $1 == end ]] || { CPU=([walsender]=0 [apply]=0 [writers]=0 [walwriter]=0 [other]=0); sign=-1; }
+	read -r -a fields </proc/stat
+	CPU[machine]=$(( ${CPU[machine]:-0} + sign * (fields[1] + fields[2] + fields[3] + fields[6] + fields[7] + fields[8]) ))
+	list_processes
+	while IFS='|' read -r class pid; do
+		# After the name in parentheses: state is field 0, utime 11, stime 12.
+		read -r stat 2>/dev/null <"/proc/$pid/stat" || continue
+		read -r -a fields <<<"${stat##*) }"
+		CPU[$class]=$(( ${CPU[$class]:-0} + sign * (fields[11] + fields[12]) ))
+	done <<<"${PROCESSES#$'\n'}"
+}
+
+# MEMORY_KB[class]: private memory of the largest process of a class.  Not shared
+# memory: neither shared buffers nor the pool's queue.
+sample_memory()
+{
+	local class pid name kb
+
+	MEMORY_KB=()
+	while IFS='|' read -r class pid; do
+		while read -r name kb _; do
+			[[ $name == RssAnon: ]] || continue
+			(( kb <= ${MEMORY_KB[$class]:-0} )) || MEMORY_KB[$class]=$kb
+		done 2>/dev/null <"/proc/$pid/status" || true
+	done <<<"${PROCESSES#$'\n'}"
+}
+
+# ---------------------------------------------------------------- results
+
+# Of a class of processes.
+cpu_seconds() { awk -v t="${CPU[$1]:-0}" -v hz="$(getconf CLK_TCK)" 'BEGIN { printf "%.2f", t / hz }'; }
+memory_mb() { awk -v kb="${MEMORY_KB[$1]:-0}" 'BEGIN { printf "%.1f", kb / 1024 }'; }
+
+# add_result COUNTERS; the equal column follows after the check.
+# Ratio is to the native run before it.
+add_result()
+{
+	local seconds tps ratio=-
+
+	CPU[elsewhere]=$(( CPU[machine] - CPU[walsender] - CPU[apply] - CPU[writers] - CPU[walwriter] - CPU[other] ))
+	seconds=$(awk -v us="$ELAPSED_US" 'BEGIN { printf "%.2f", us / 1e6 }')
+	tps=$(( BACKLOG * 1000000 / ELAPSED_US ))
+	[[ $LABEL != native ]] || NATIVE_TPS=$tps
+	[[ -z ${NATIVE_TPS:-} ]] || ratio=$(awk -v a="$tps" -v b="$NATIVE_TPS" 'BEGIN { printf "%.2f", a / b }')
+	RESULTS+=("${LABEL// /_} $seconds $tps $ratio \
+$(cpu_seconds walsender) $(cpu_seconds apply) $(cpu_seconds writers) $(cpu_seconds walwriter) $(cpu_seconds other) $(cpu_seconds elsewhere) \
+$(memory_mb apply) $(memory_mb writers) ${1//|/ }")
+}

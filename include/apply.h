@@ -1,0 +1,25 @@
+/*-------------------------------------------------------------------------
+ * room: writer
+ *
+ * apply.h
+ *	  From a change of the publisher to a change of a local row.
+ *-------------------------------------------------------------------------
+ */
+#ifndef PAPPLY_APPLY_H
+#define PAPPLY_APPLY_H
+
+#include "target.h"
+
+/*
+ * Apply an INSERT, UPDATE or DELETE (whole message, which is not modified) made
+ * with that version of its relation.  In a transaction with an active
+ * snapshot.  Returns false if the row to change does not exist; nothing has
+ * been changed then.  Throws whatever applying throws.
+ */
+extern bool papply_apply_change(const char *message, int length, uint32 version,
+								bool must_lock);
+
+/* The table of the last change, for pg_stat_activity; NULL if there was none. */
+extern const char *papply_apply_table(void);
+
+#endif							/* PAPPLY_APPLY_H */

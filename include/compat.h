@@ -1,0 +1,363 @@
+/*-------------------------------------------------------------------------
+ * room: any
+ *
+ * compat.h
+ *	  All that differs between the majors of PostgreSQL.
+ *
+ * Every entry says which major changed what.  No other file looks at
+ * PG_VERSION_NUM.
+ *-------------------------------------------------------------------------
+ */
+#ifndef PAPPLY_COMPAT_H
+#define PAPPLY_COMPAT_H
+
+#include "postgres.h"
+
+#include "access/genam.h"
+#include "access/xact.h"
+#include "catalog/pg_subscription.h"
+#include "catalog/pg_subscription_rel.h"
+#include "executor/executor.h"
+#include "pgstat.h"
+#include "replication/logicallauncher.h"
+#include "replication/logicalproto.h"
+#include "replication/logicalrelation.h"
+#include "replication/origin.h"
+#include "replication/walreceiver.h"
+#include "replication/worker_internal.h"
+#include "storage/lwlock.h"
+#include "storage/proc.h"
+#include "utils/acl.h"
+#include "utils/wait_event.h"
+#if PG_VERSION_NUM >= 160000
+#include "parser/parse_relation.h"
+#include "utils/usercontext.h"
+#endif
+
+#if PG_VERSION_NUM < 150000 || PG_VERSION_NUM >= 200000
+#error "parallel_apply supports PostgreSQL 15 to 19"
+#endif
+
+/* The waits of our processes, in the order of the stages. */
+typedef enum PapplyWait
+{
+	PAPPLY_WAIT_WORK,
+	PAPPLY_WAIT_DEPENDENCY,
+	PAPPLY_WAIT_DATA,
+	PAPPLY_WAIT_TURN,
+	PAPPLY_WAIT_REPLAY,
+} PapplyWait;
+
+/* 17: extensions name their wait events; before, all are "Extension". */
+static inline uint32
+papply_compat_wait_event(PapplyWait wait)
+{
+#if PG_VERSION_NUM >= 170000
+	static uint32 events[PAPPLY_WAIT_REPLAY + 1];
+	static const char *const names[] = {
+		"ParallelApplyWork", "ParallelApplyDependency", "ParallelApplyData",
+		"ParallelApplyTurn", "ParallelApplyReplay"
+	};
+
+	if (events[wait] == 0)
+		events[wait] = WaitEventExtensionNew(names[wait]);
+	return events[wait];
+#else
+	(void) wait;
+	return PG_WAIT_EXTENSION;
+#endif
+}
+
+/* 19: LWLockNewTrancheId() takes the name and registers it. */
+static inline int
+papply_compat_dsa_tranche(void)
+{
+#if PG_VERSION_NUM >= 190000
+	return LWLockNewTrancheId("parallel_apply_registry");
+#else
+	int			tranche = LWLockNewTrancheId();
+
+	LWLockRegisterTranche(tranche, "parallel_apply_registry");
+	return tranche;
+#endif
+}
+
+/* Does that process sleep in the lock manager?  Unlocked, a hint. */
+static inline bool
+papply_compat_proc_waits_for_lock(PGPROC *proc)
+{
+	return proc->waitStatus == PROC_WAIT_STATUS_WAITING;
+}
+
+/* 16: apply workers may be parallel, too; leaders have a test of their own. */
+static inline bool
+papply_compat_am_leader_apply_worker(void)
+{
+#if PG_VERSION_NUM >= 160000
+	return MyLogicalRepWorker != NULL && am_leader_apply_worker();
+#else
+	return MyLogicalRepWorker != NULL && !am_tablesync_worker();
+#endif
+}
+
+/*
+ * 16: streamed transactions may go to the server's own parallel workers,
+ * which could overtake the pool.  Ask for plain streaming instead.
+ */
+static inline void
+papply_compat_forbid_parallel_streaming(WalRcvStreamOptions *options)
+{
+#if PG_VERSION_NUM >= 160000
+	if (MyLogicalRepWorker->parallel_apply)
+	{
+		options->proto.logical.streaming_str = "on";
+		MyLogicalRepWorker->parallel_apply = false;
+	}
+#else
+	(void) options;
+#endif
+}
+
+static inline bool
+papply_compat_streams_in_parallel(void)
+{
+#if PG_VERSION_NUM >= 160000
+	return MyLogicalRepWorker->parallel_apply;
+#else
+	return false;
+#endif
+}
+
+/* Does the subscription ask for parallel streaming? */
+static inline bool
+papply_compat_wants_parallel_streaming(void)
+{
+#if PG_VERSION_NUM >= 160000
+	return MySubscription->stream == LOGICALREP_STREAM_PARALLEL;
+#else
+	return false;
+#endif
+}
+
+/*
+ * 19: with retain_dead_tuples the apply worker tracks what it applies itself;
+ * such subscriptions stay native.
+ */
+static inline bool
+papply_compat_subscription_is_native(void)
+{
+#if PG_VERSION_NUM >= 190000
+	return MySubscription->retaindeadtuples;
+#else
+	return false;
+#endif
+}
+
+/*
+ * Are there tables of the subscription that are not READY?  In a transaction.
+ * 16: renamed; 19: sequences are listed by the same function.
+ */
+static inline bool
+papply_compat_has_unready_tables(Oid subid)
+{
+#if PG_VERSION_NUM >= 190000
+	return GetSubscriptionRelations(subid, true, false, true) != NIL;
+#elif PG_VERSION_NUM >= 160000
+	return GetSubscriptionRelations(subid, true) != NIL;
+#else
+	return GetSubscriptionNotReadyRelations(subid) != NIL;
+#endif
+}
+
+/*
+ * The replication origin.  Up to 15 one process at a time may hold its
+ * session, so it is passed on like a baton: writers hold it in their turn, the
+ * receiver while it replays.  From 16 on writers share the leader's session.
+ * 19: three variables became one
+ * struct, and the type has another name.
+ */
+#if PG_VERSION_NUM >= 190000
+typedef ReplOriginId PapplyOriginId;
+#define PAPPLY_NO_ORIGIN InvalidReplOriginId
+#define PAPPLY_SESSION_ORIGIN (replorigin_xact_state.origin)
+#define PAPPLY_SESSION_ORIGIN_LSN (replorigin_xact_state.origin_lsn)
+#define PAPPLY_SESSION_ORIGIN_TIMESTAMP (replorigin_xact_state.origin_timestamp)
+#else
+typedef RepOriginId PapplyOriginId;
+#define PAPPLY_NO_ORIGIN InvalidRepOriginId
+#define PAPPLY_SESSION_ORIGIN replorigin_session_origin
+#define PAPPLY_SESSION_ORIGIN_LSN replorigin_session_origin_lsn
+#define PAPPLY_SESSION_ORIGIN_TIMESTAMP replorigin_session_origin_timestamp
+#endif
+
+#if PG_VERSION_NUM >= 160000
+#define PAPPLY_ORIGIN_IS_SHARED true
+#else
+#define PAPPLY_ORIGIN_IS_SHARED false
+#endif
+
+/* Writer, once: share the leader's session (16 and later). */
+static inline void
+papply_compat_origin_share(PapplyOriginId origin, int leader_pid)
+{
+#if PG_VERSION_NUM >= 160000
+	replorigin_session_setup(origin, leader_pid);
+#else
+	(void) origin;
+	(void) leader_pid;
+#endif
+}
+
+/* Take or pass on the baton (up to 15). */
+static inline void
+papply_compat_origin_take(PapplyOriginId origin)
+{
+#if PG_VERSION_NUM >= 160000
+	(void) origin;
+#else
+	replorigin_session_setup(origin);
+#endif
+}
+
+static inline void
+papply_compat_origin_pass_on(void)
+{
+#if PG_VERSION_NUM < 160000
+	replorigin_session_reset();
+#endif
+}
+
+/* 16: a search of the rows of a relation happens under its owner's rights. */
+#if PG_VERSION_NUM >= 160000
+typedef UserContext PapplyUserContext;
+#else
+typedef int PapplyUserContext;
+#endif
+
+static inline void
+papply_compat_begin_as_table_owner(Relation rel, PapplyUserContext *context)
+{
+#if PG_VERSION_NUM >= 160000
+	if (!MySubscription->runasowner)
+		SwitchToUntrustedUser(rel->rd_rel->relowner, context);
+#else
+	(void) rel;
+	(void) context;
+#endif
+}
+
+static inline void
+papply_compat_end_as_table_owner(PapplyUserContext *context)
+{
+#if PG_VERSION_NUM >= 160000
+	if (!MySubscription->runasowner)
+		RestoreUserContext(context);
+#else
+	(void) context;
+#endif
+}
+
+/*
+ * A range table with the one relation that changes are applied to; all the
+ * columns in updated_columns (attribute numbers less
+ * FirstLowInvalidHeapAttributeNumber) count as updated.  16: permissions moved
+ * to a node of their own; 18: and the set of relations is wanted.
+ */
+static inline void
+papply_compat_init_range_table(EState *estate, RangeTblEntry *rte,
+							   Bitmapset *updated_columns)
+{
+#if PG_VERSION_NUM >= 160000
+	List	   *perminfos = NIL;
+
+	addRTEPermissionInfo(&perminfos, rte)->updatedCols = updated_columns;
+#if PG_VERSION_NUM >= 180000
+	ExecInitRangeTable(estate, list_make1(rte), perminfos, bms_make_singleton(1));
+#else
+	ExecInitRangeTable(estate, list_make1(rte), perminfos);
+#endif
+#else
+	rte->updatedCols = updated_columns;
+	ExecInitRangeTable(estate, list_make1(rte));
+#endif
+}
+
+/* 16: takes the result relations for row locks. */
+static inline void
+papply_compat_init_eval_plan_qual(EPQState *epqstate, EState *estate)
+{
+#if PG_VERSION_NUM >= 160000
+	EvalPlanQualInit(epqstate, estate, NULL, NIL, -1, NIL);
+#else
+	EvalPlanQualInit(epqstate, estate, NULL, NIL, -1);
+#endif
+}
+
+/* 18: instrumentation; 19: flags. */
+static inline IndexScanDesc
+papply_compat_index_beginscan(Relation rel, Relation index, Snapshot snapshot, int nkeys)
+{
+#if PG_VERSION_NUM >= 190000
+	return index_beginscan(rel, index, snapshot, NULL, nkeys, 0, 0);
+#elif PG_VERSION_NUM >= 180000
+	return index_beginscan(rel, index, snapshot, NULL, nkeys, 0);
+#else
+	return index_beginscan(rel, index, snapshot, nkeys, 0);
+#endif
+}
+
+/*
+ * Which index finds rows of the relation?  16 looks for one that is usable
+ * with REPLICA IDENTITY FULL as well, when it opens the relation.
+ */
+static inline Oid
+papply_compat_lookup_index(LogicalRepRelMapEntry *entry)
+{
+#if PG_VERSION_NUM >= 160000
+	return entry->localindexoid;
+#else
+	Oid			index = RelationGetReplicaIndex(entry->localrel);
+
+	return OidIsValid(index) ? index : RelationGetPrimaryKeyIndex(entry->localrel);
+#endif
+}
+
+/* 19: signal handlers get details of the signal; what they pass to die(). */
+#if PG_VERSION_NUM >= 190000
+#define PAPPLY_SIGNAL_ARGS postgres_signal_arg, pg_siginfo
+#else
+#define PAPPLY_SIGNAL_ARGS postgres_signal_arg
+#endif
+
+/* 19: may skip rows that equal but are not identical, which the worker does not. */
+static inline bool
+papply_compat_find_by_index(Relation rel, Oid index, TupleTableSlot *searched,
+							TupleTableSlot *found)
+{
+#if PG_VERSION_NUM >= 190000
+	return RelationFindReplTupleByIndex(rel, index, false, LockTupleExclusive,
+										searched, found);
+#else
+	return RelationFindReplTupleByIndex(rel, index, LockTupleExclusive,
+										searched, found);
+#endif
+}
+
+/*
+ * 18: the server reports conflicts (a missing row) with a log message and a
+ * counter of its own, which only the native loop does right.
+ */
+#if PG_VERSION_NUM >= 180000
+#define PAPPLY_REPORTS_CONFLICTS true
+#else
+#define PAPPLY_REPORTS_CONFLICTS false
+#endif
+
+/* 15: INSERT and UPDATE share their generated columns in a ResultRelInfo. */
+#if PG_VERSION_NUM >= 160000
+#define PAPPLY_SHARES_GENERATED false
+#else
+#define PAPPLY_SHARES_GENERATED true
+#endif
+
+#endif							/* PAPPLY_COMPAT_H */

@@ -1,0 +1,55 @@
+/*-------------------------------------------------------------------------
+ * room: receiver
+ *
+ * feedback.h
+ *	  Positions that the publisher is told.
+ *-------------------------------------------------------------------------
+ */
+#ifndef PAPPLY_FEEDBACK_H
+#define PAPPLY_FEEDBACK_H
+
+#include "replication/walreceiver.h"
+
+#include "parallel_apply.h"
+
+/*
+ * A pool starts: everything received so far, and everything up to start_lsn,
+ * is committed and flushed.
+ */
+extern void papply_feedback_reset(XLogRecPtr start_lsn);
+
+/* The publisher has sent everything up to there (publisher's WAL). */
+extern void papply_feedback_received(XLogRecPtr remote_lsn);
+extern XLogRecPtr papply_feedback_received_lsn(void);
+
+/*
+ * A transaction is committed: its end in the publisher's WAL, and the end of
+ * the local commit, 0 if there was none.  In commit order.
+ */
+extern void papply_feedback_committed(XLogRecPtr remote_end_lsn, XLogRecPtr local_end_lsn);
+
+/*
+ * Up to where is everything applied?  is_idle: all that was received is
+ * committed.
+ */
+extern XLogRecPtr papply_feedback_applied_lsn(bool is_idle);
+
+/*
+ * Flush what is committed and, as the subscription's synchronous_commit wants
+ * it, wait for the subscriber's own synchronous standbys.
+ */
+extern void papply_feedback_flush(void);
+
+/* Are there commits that are not known to be flushed? */
+extern bool papply_feedback_has_unflushed(void);
+
+/* Put the true positions into a status message ('r') in buf. */
+extern void papply_feedback_rewrite(char *buf, bool is_idle);
+
+/*
+ * Send a status message if positions have moved since the last one, by the
+ * server's own function.
+ */
+extern void papply_feedback_send(WalReceiverConn *conn, walrcv_send_fn send, bool is_idle);
+
+#endif							/* PAPPLY_FEEDBACK_H */

@@ -1,0 +1,22 @@
+/*-------------------------------------------------------------------------
+ * room: any
+ *
+ * guc.h
+ *	  The settings parallel_apply.*, as variables of this process.
+ *-------------------------------------------------------------------------
+ */
+#ifndef PAPPLY_GUC_H
+#define PAPPLY_GUC_H
+
+extern int	papply_max_batch_transactions;
+extern int	papply_max_writers_per_subscription;
+extern int	papply_queue_size;	/* kB */
+extern int	papply_writers_per_subscription;
+
+/* Define the settings and reserve their prefix.  Called once, by _PG_init. */
+extern void papply_guc_init(void);
+
+/* Writers that a subscription shall have by the settings, 1..64. */
+extern int	papply_guc_writers(void);
+
+#endif							/* PAPPLY_GUC_H */

@@ -1,0 +1,31 @@
+/*-------------------------------------------------------------------------
+ * room: writer
+ *
+ * local_commit.h
+ *	  The local transaction that applies remote ones, and its commit in turn.
+ *-------------------------------------------------------------------------
+ */
+#ifndef PAPPLY_LOCAL_COMMIT_H
+#define PAPPLY_LOCAL_COMMIT_H
+
+#include "message.h"
+
+/* Once in a writer, connected; origin is the subscription's. */
+extern void papply_local_init(PapplyOriginId origin, int receiver_pid);
+
+/* Begin the local transaction unless there is one. */
+extern void papply_local_begin(void);
+
+/* Take a newer snapshot for what follows. */
+extern void papply_local_renew_snapshot(void);
+
+/*
+ * Commit first..last, whose last COMMIT message says commit, in their turn; also
+ * if nothing was done locally.  Throws like papply_commit_order_enter().
+ */
+extern void papply_local_commit(uint64 first, uint64 last, const PapplyCommit *commit);
+
+/* After an error: roll back.  The error state has been taken already. */
+extern void papply_local_abort(void);
+
+#endif							/* PAPPLY_LOCAL_COMMIT_H */

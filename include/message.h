@@ -1,0 +1,76 @@
+/*-------------------------------------------------------------------------
+ * room: pool
+ *
+ * message.h
+ *	  Messages of the logical replication protocol, fields located in place.
+ *-------------------------------------------------------------------------
+ */
+#ifndef PAPPLY_MESSAGE_H
+#define PAPPLY_MESSAGE_H
+
+#include "access/htup_details.h"
+#include "access/xlogdefs.h"
+#include "datatype/timestamp.h"
+#include "replication/logicalproto.h"
+
+#include "parallel_apply.h"
+
+/* A column as it was sent; data points into the message. */
+typedef struct PapplyColumn
+{
+	char		kind;			/* LOGICALREP_COLUMN_… */
+	int			length;
+	char	   *data;
+} PapplyColumn;
+
+typedef struct PapplyTuple
+{
+	int			ncolumns;
+	PapplyColumn columns[MaxTupleAttributeNumber];
+} PapplyTuple;
+
+/* INSERT, UPDATE or DELETE. */
+typedef struct PapplyChange
+{
+	char		type;			/* LOGICAL_REP_MSG_… */
+	LogicalRepRelId remote_relid;
+	bool		has_old;
+	bool		has_new;
+	PapplyTuple old_tuple;
+	PapplyTuple new_tuple;
+} PapplyChange;
+
+typedef struct PapplyCommit
+{
+	XLogRecPtr	commit_lsn;
+	XLogRecPtr	end_lsn;
+	TimestampTz commit_time;
+} PapplyCommit;
+
+typedef struct PapplyBegin
+{
+	XLogRecPtr	final_lsn;
+	TimestampTz commit_time;
+	TransactionId xid;
+} PapplyBegin;
+
+/* The message without its kind byte, integers in network order. */
+extern uint32 papply_message_get_uint32(const char *data);
+extern uint64 papply_message_get_uint64(const char *data);
+
+/*
+ * Locate the fields of a whole message (kind byte included).  They throw
+ * ERRCODE_PROTOCOL_VIOLATION when it does not have that form.
+ */
+extern void papply_message_parse_begin(char *data, int length, PapplyBegin *begin);
+extern void papply_message_parse_commit(char *data, int length, PapplyCommit *commit);
+extern void papply_message_parse_change(char *data, int length, PapplyChange *change);
+
+/*
+ * Put a zero byte behind every text column, as input functions want it.  The
+ * message must be in private memory with one byte to spare, and cannot be
+ * parsed again.
+ */
+extern void papply_message_terminate_columns(PapplyTuple *tuple);
+
+#endif							/* PAPPLY_MESSAGE_H */

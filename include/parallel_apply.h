@@ -1,0 +1,25 @@
+/*-------------------------------------------------------------------------
+ * room: any
+ *
+ * parallel_apply.h
+ *	  What every file of the extension may rely on.
+ *-------------------------------------------------------------------------
+ */
+#ifndef PARALLEL_APPLY_H
+#define PARALLEL_APPLY_H
+
+#include "postgres.h"
+
+#include "compat.h"
+#include "guc.h"
+
+/* Name of the extension, the library and the prefix of its settings. */
+#define PAPPLY_NAME "parallel_apply"
+
+/* Upper bound of both settings that count writers. */
+#define PAPPLY_MAX_WRITERS 64
+
+/* No transaction has this sequence number; "depends on nothing". */
+#define PAPPLY_NO_SEQNO UINT64CONST(0)
+
+#endif							/* PARALLEL_APPLY_H */

@@ -1,0 +1,182 @@
+/*-------------------------------------------------------------------------
+ * room: pool
+ *
+ * pool.h
+ *	  The shared memory of a receiver and its writers.
+ *
+ * PapplyPool lives in the server's main shared memory, one for each leader
+ * apply worker that may exist; the queue's bytes and transactions live in a
+ * dynamic shared memory segment that comes and goes with the pool.
+ *
+ * Only the files of src/pool touch the fields; processes use the verbs of
+ * pool.h, queue.h, commit_order.h and relation_registry.h.
+ *-------------------------------------------------------------------------
+ */
+#ifndef PAPPLY_POOL_H
+#define PAPPLY_POOL_H
+
+#include "access/xlogdefs.h"
+#include "port/atomics.h"
+#include "storage/dsm.h"
+#include "storage/lwlock.h"
+#include "storage/proc.h"
+#include "storage/spin.h"
+#include "utils/dsa.h"
+
+#include "parallel_apply.h"
+
+/* What a writer does.  Order of values = order of life. */
+typedef enum PapplyWriterState
+{
+	PAPPLY_WRITER_NONE = 0,		/* no such process; the receiver starts one */
+	PAPPLY_WRITER_STARTING,		/* registered; the process itself goes on */
+	PAPPLY_WRITER_IDLE,			/* waits for a transaction to claim */
+	PAPPLY_WRITER_APPLYING,		/* works, or waits in the lock manager */
+	PAPPLY_WRITER_WAIT_DEPENDENCY,	/* for the commit of an older transaction
+									 * that wrote the same row */
+	PAPPLY_WRITER_WAIT_TURN,	/* for the commit of all older transactions */
+	PAPPLY_WRITER_WAIT_DATA,	/* for the rest of a large transaction */
+	PAPPLY_WRITER_WAIT_REPLAY,	/* for the receiver to replay a transaction
+								 * natively */
+	PAPPLY_WRITER_EXITED		/* gone without having been asked to; the
+								 * receiver ends the pool */
+} PapplyWriterState;
+
+/* Counters of a writer: written by it alone, read without a lock. */
+typedef struct PapplyWriterCounters
+{
+	uint64		transactions;	/* remote transactions committed */
+	uint64		rows;			/* changes in them */
+	uint64		native_replays; /* transactions given up for native replay */
+	uint64		retries;		/* second attempts, in turn */
+	uint64		older_wins;		/* roll-backs in favour of the oldest */
+} PapplyWriterCounters;
+
+typedef struct PapplyWriterSlot
+{
+	/* written by the writer alone, read without a lock by anybody */
+	PGPROC	   *proc;			/* NULL unless attached */
+	pid_t		pid;
+	PapplyWriterState state;
+	uint64		first_seqno;	/* the claimed range, or PAPPLY_NO_SEQNO */
+	uint64		last_seqno;
+	TransactionId remote_xid;	/* what it works on */
+	XLogRecPtr	remote_final_lsn;
+	PapplyWriterCounters counters;
+
+	/*
+	 * Position in the byte ring up to which the writer needs nothing any
+	 * more.  Atomic, because the receiver reuses the space of a transaction
+	 * larger than the queue up to here while the writer goes on.
+	 */
+	pg_atomic_uint64 read_position;
+	char		pad[PG_CACHE_LINE_SIZE];	/* keep neighbours apart */
+} PapplyWriterSlot;
+
+/* Whom papply_commit_order_advance() wakes: writers, then the receiver. */
+#define PAPPLY_WAITER_RECEIVER PAPPLY_MAX_WRITERS
+#define PAPPLY_WAITERS (PAPPLY_MAX_WRITERS + 1)
+
+typedef struct PapplyPool
+{
+	/* protected by the directory's lock (pool.c) */
+	bool		in_use;
+	Oid			subid;			/* kept after release, with replay_final_lsn */
+	XLogRecPtr	replay_final_lsn;	/* this remote transaction goes to the
+									 * native loop; survives the receiver */
+	uint32		generation;		/* counts the pools in this place */
+
+	/* set once by the receiver, before writers start */
+	Oid			dbid;
+	Oid			userid;			/* owner of the subscription */
+	PapplyOriginId origin;
+	PGPROC	   *receiver_proc;
+	pid_t		receiver_pid;
+	dsm_handle	queue_handle;
+	dsa_handle	registry_handle;
+	uint64		ring_bytes;
+	uint32		transaction_slots;
+
+	/*
+	 * The gate.  Writers commit holding it shared, after they saw is_open; the
+	 * receiver closes it holding it exclusively.  Hence nothing is committed
+	 * once papply_pool_close() has returned.
+	 */
+	LWLock		gate;
+	bool		is_open;		/* protected by gate; read without it as a
+								 * hint to leave */
+
+	/* relation_registry.c; protected by registry_lock */
+	LWLock		registry_lock;
+	dsa_pointer registry;
+	uint32		registry_length;
+	uint32		registry_capacity;
+
+	/* atomic, because receiver and writers pass work without a lock */
+	pg_atomic_uint64 wanted_writers;	/* writers beyond this number leave */
+	pg_atomic_uint64 published_seqno;	/* receiver -> writers: may be claimed */
+	pg_atomic_uint64 write_position;	/* receiver -> writers: may be read */
+	char		pad1[PG_CACHE_LINE_SIZE];
+	pg_atomic_uint64 next_claim;	/* writers among themselves */
+	pg_atomic_uint64 idle_writers;	/* bit per writer that sleeps for work */
+	pg_atomic_uint64 data_waiter;	/* 1 + writer that sleeps for bytes, or 0 */
+	pg_atomic_uint64 space_waiter;	/* receiver sleeps until read_position
+									 * reaches this, or 0 */
+	char		pad2[PG_CACHE_LINE_SIZE];
+	pg_atomic_uint64 committed_seqno;	/* commit_order.c */
+	char		pad3[PG_CACHE_LINE_SIZE];
+	pg_atomic_uint64 waiting_for[PAPPLY_WAITERS];	/* commit_order.c: sleeps
+													 * until committed_seqno
+													 * is this, or 0 */
+
+	PapplyWriterSlot writers[PAPPLY_MAX_WRITERS];
+} PapplyPool;
+
+/* The pool that this process is part of, or NULL. */
+extern PapplyPool *papply_pool;
+
+/* Index of this writer in papply_pool->writers; PAPPLY_WAITER_RECEIVER in the receiver. */
+extern int	papply_pool_waiter;
+
+/* Hooks for _PG_init: ask for and find the directory. */
+extern void papply_pool_request_shmem(void);
+extern void papply_pool_init_shmem(void);
+
+/*
+ * Take a free place in the directory for a subscription; the caller becomes
+ * its receiver.  Returns false if there is none.  papply_pool is set.
+ */
+extern bool papply_pool_acquire(Oid dbid, Oid subid, Oid userid, PapplyOriginId origin);
+
+/* Close the gate: when this returns, no writer of the pool commits any more. */
+extern void papply_pool_close(void);
+
+/* Give the place back; no writer may be attached any more. */
+extern void papply_pool_release(void);
+
+/* Where a writer finds its pool: for bgw_main_arg. */
+extern Datum papply_pool_writer_argument(int writer);
+
+/*
+ * Attach this process as the writer named by the argument.  Returns false if
+ * the pool is gone, closed or another one.
+ */
+extern bool papply_pool_attach_writer(Datum argument, uint32 generation);
+
+/* Remember, or ask, which remote transaction of subid must be replayed natively. */
+extern void papply_pool_set_replay(XLogRecPtr final_lsn);
+extern XLogRecPtr papply_pool_get_replay(Oid subid);
+
+/* State of this writer, for others to see. */
+extern void papply_pool_set_state(PapplyWriterState state);
+
+/*
+ * Copy the n-th place of the directory without a lock, for views.  Returns
+ * false when there is no such place.
+ */
+extern bool papply_pool_peek(int n, PapplyPool *copy);
+
+/* Set the latch of the receiver, or of a writer, if it is attached. */
+extern void papply_pool_wake(int waiter);
+
+#endif							/* PAPPLY_POOL_H */

@@ -1,0 +1,93 @@
+/*-------------------------------------------------------------------------
+ * room: writer
+ *
+ * target.h
+ *	  The local table that changes of a remote relation are applied to.
+ *-------------------------------------------------------------------------
+ */
+#ifndef PAPPLY_TARGET_H
+#define PAPPLY_TARGET_H
+
+#include "access/skey.h"
+#include "executor/executor.h"
+#include "replication/logicalrelation.h"
+#include "utils/snapshot.h"
+
+#include "message.h"
+
+/* How a published column becomes a value of a local one. */
+typedef struct PapplyColumnInput
+{
+	int			column;			/* number in the message, -1: not published */
+	Oid			text_param;
+	Oid			binary_param;
+	FmgrInfo	text_function;
+	FmgrInfo	binary_function;	/* fn_oid 0: not looked up yet */
+} PapplyColumnInput;
+
+/* How a row is found by an index that is its identity. */
+typedef struct PapplyIndexKeys
+{
+	Oid			index;			/* InvalidOid: by other means */
+	int			count;
+	AttrNumber	attnums[INDEX_MAX_KEYS];
+	ScanKeyData keys[INDEX_MAX_KEYS];
+} PapplyIndexKeys;
+
+typedef struct PapplyTarget
+{
+	LogicalRepRelId remote_relid;	/* hash key */
+	uint32		version;		/* of the remote definition */
+	LogicalRepRelMapEntry *entry;	/* of the server's map */
+	uint32		state_counter;	/* when entry's sync state was read */
+
+	/* kept across transactions, until an invalidation */
+	bool		is_valid;
+	Oid			local_relid;
+	MemoryContext context;		/* of what follows */
+	char	   *label;			/* "schema.table" */
+	PapplyColumnInput *inputs;	/* one for each local column */
+	int			ndefaults;
+	int		   *default_columns;
+	ExprState **default_exprs;
+	Oid			lookup_index;	/* InvalidOid: sequential scan */
+	PapplyIndexKeys lookup;
+
+	/* within a local transaction */
+	bool		is_open;
+	struct PapplyTarget *next_open;
+	AclMode		allowed;		/* rights that were checked */
+	EState	   *estate;
+	ResultRelInfo *insert_rel;
+	ResultRelInfo *update_rel;	/* the same, where it may be */
+	TupleTableSlot *remote_slot;
+	TupleTableSlot *local_slot;
+	EPQState	epqstate;
+	Relation	index_rel;		/* of lookup, when it was used */
+	IndexScanDesc index_scan;
+	SnapshotData dirty_snapshot;
+} PapplyTarget;
+
+/* Once in a writer, connected. */
+extern void papply_target_init(void);
+
+/*
+ * The target of a remote relation, open until the local transaction ends.
+ * Throws if changes to it cannot be applied by a writer, or not now.
+ */
+extern PapplyTarget *papply_target_open(LogicalRepRelId remote_relid, uint32 version);
+
+/* Throw if the user has not all of these rights on the table. */
+extern void papply_target_check_rights(PapplyTarget *target, AclMode rights);
+
+/* For INSERT, or for UPDATE and DELETE; with its indexes open. */
+extern ResultRelInfo *papply_target_insert_rel(PapplyTarget *target);
+extern ResultRelInfo *papply_target_update_rel(PapplyTarget *target);
+
+/* Before a commit: release everything that is open. */
+extern void papply_target_close_all(void);
+
+/* After an abort, which has released it: forget it. */
+extern void papply_target_forget_all(void);
+
+#endif							/* PAPPLY_TARGET_H */

@@ -1,0 +1,32 @@
+/*-------------------------------------------------------------------------
+ * room: receiver
+ *
+ * writer_control.h
+ *	  Starting, retiring and watching the writers of a pool.
+ *-------------------------------------------------------------------------
+ */
+#ifndef PAPPLY_WRITER_CONTROL_H
+#define PAPPLY_WRITER_CONTROL_H
+
+#include "parallel_apply.h"
+
+/*
+ * Have so many writers; returns how many are running or starting.  Writers
+ * above the number leave between transactions.  Warns when the server has no
+ * more worker slots, once until the number changes.
+ */
+extern int	papply_writers_set(int wanted, const char *subname);
+
+/* Try again to start what is missing, or find those that could not start. */
+extern int	papply_writers_check(const char *subname);
+
+/* Has one ended without having been asked to?  Returns its number, or 0. */
+extern int	papply_writers_find_exited(void);
+
+/*
+ * The gate is closed.  Make all of them leave and wait until they are gone;
+ * must_hurry: even from the middle of a transaction.
+ */
+extern void papply_writers_end(bool must_hurry);
+
+#endif							/* PAPPLY_WRITER_CONTROL_H */

@@ -1,0 +1,65 @@
+/*-------------------------------------------------------------------------
+ * guc.c
+ *	  The settings parallel_apply.*.
+ *
+ * All of them can be changed by a reload.  The receiver looks at them between
+ * remote transactions, so that no setting changes in the middle of one.
+ *-------------------------------------------------------------------------
+ */
+#include "parallel_apply.h"
+
+#include "utils/guc.h"
+
+int			papply_max_batch_transactions = 32;
+int			papply_max_writers_per_subscription = 8;
+int			papply_queue_size = 32768;
+int			papply_writers_per_subscription = 4;
+
+void
+papply_guc_init(void)
+{
+	DefineCustomIntVariable(PAPPLY_NAME ".max_batch_transactions",
+							"Limits how many remote transactions a writer applies as one local transaction.",
+							"Batches are made only while there is a backlog; 1 turns them off.",
+							&papply_max_batch_transactions,
+							32, 1, 1000,
+							PGC_SIGHUP, 0,
+							NULL, NULL, NULL);
+
+	DefineCustomIntVariable(PAPPLY_NAME ".max_writers_per_subscription",
+							"Limits the number of writers of any one subscription.",
+							NULL,
+							&papply_max_writers_per_subscription,
+							8, 1, PAPPLY_MAX_WRITERS,
+							PGC_SIGHUP, 0,
+							NULL, NULL, NULL);
+
+	/*
+	 * The lower bound leaves room for a few messages; a transaction that does
+	 * not fit is applied while it is being received.
+	 */
+	DefineCustomIntVariable(PAPPLY_NAME ".queue_size",
+							"Sets the shared memory for received transactions, for each subscription.",
+							"A change takes effect when the subscription's writers are started next.",
+							&papply_queue_size,
+							32768, 64, 16 * 1024 * 1024,
+							PGC_SIGHUP, GUC_UNIT_KB,
+							NULL, NULL, NULL);
+
+	DefineCustomIntVariable(PAPPLY_NAME ".writers_per_subscription",
+							"Sets the number of processes that apply a subscription.",
+							"With 1, PostgreSQL's own apply worker does it alone.",
+							&papply_writers_per_subscription,
+							4, 1, PAPPLY_MAX_WRITERS,
+							PGC_SIGHUP, 0,
+							NULL, NULL, NULL);
+
+	MarkGUCPrefixReserved(PAPPLY_NAME);
+}
+
+int
+papply_guc_writers(void)
+{
+	return Min(papply_writers_per_subscription,
+			   papply_max_writers_per_subscription);
+}

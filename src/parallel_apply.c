@@ -1,0 +1,58 @@
+/*-------------------------------------------------------------------------
+ * parallel_apply.c
+ *	  Front door: magic, settings, shared memory, seam.
+ *
+ * Runs in the postmaster.  The library must be preloaded, since every process
+ * has to inherit the seam and the shared memory has to be sized at start.
+ *-------------------------------------------------------------------------
+ */
+#include "parallel_apply.h"
+
+#include "miscadmin.h"
+#include "storage/ipc.h"
+
+#include "pool.h"
+#include "seam.h"
+
+PG_MODULE_MAGIC;
+
+extern PGDLLEXPORT void _PG_init(void);
+
+static shmem_request_hook_type previous_shmem_request = NULL;
+static shmem_startup_hook_type previous_shmem_startup = NULL;
+
+static void
+request_shmem(void)
+{
+	if (previous_shmem_request)
+		previous_shmem_request();
+	papply_pool_request_shmem();
+}
+
+static void
+startup_shmem(void)
+{
+	if (previous_shmem_startup)
+		previous_shmem_startup();
+	papply_pool_init_shmem();
+}
+
+void
+_PG_init(void)
+{
+	if (!process_shared_preload_libraries_in_progress)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("\"%s\" must be loaded via \"%s\"",
+						PAPPLY_NAME, "shared_preload_libraries"),
+				 errhint("Add \"%s\" to \"%s\" in postgresql.conf and restart the server.",
+						 PAPPLY_NAME, "shared_preload_libraries")));
+
+	papply_guc_init();
+	papply_seam_install();
+
+	previous_shmem_request = shmem_request_hook;
+	shmem_request_hook = request_shmem;
+	previous_shmem_startup = shmem_startup_hook;
+	shmem_startup_hook = startup_shmem;
+}

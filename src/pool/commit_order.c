@@ -1,0 +1,256 @@
+/*-------------------------------------------------------------------------
+ * commit_order.c
+ *	  Commits happen in the order of sequence numbers; and who waits for that.
+ *
+ * Runs in writers and, for native replays, in the receiver.
+ *
+ * committed_seqno is the one number everything hangs on: it is N when the
+ * transactions 1..N are committed and visible.  A writer's turn has come when
+ * it is its first number minus one; a dependency on d is satisfied when it is
+ * at least d.  It is moved by the process whose turn it is, after its commit
+ * has become visible, so nobody can be released too early.
+ *
+ * A sleeping process leaves the number that it waits for in waiting_for[], and
+ * the one that moves committed_seqno sets the latches of exactly those whose
+ * number was reached.  The sleeper stores its mark before it looks at
+ * committed_seqno once more; papply_commit_order_advance() stores
+ * committed_seqno before it looks at the marks; each has a full barrier
+ * between the two.
+ *
+ * WAITS AND DEADLOCKS.  Let O be the oldest uncommitted transaction.
+ * - X waits for its turn or for a dependency: on older transactions only, and
+ *   so in the end on O.  O itself never waits so.
+ * - O waits in the lock manager for another process of PostgreSQL: as with
+ *   serial apply; the deadlock detector sees it.
+ * - O waits in the lock manager for Y, which is younger and waits for its turn
+ *   (or a dependency, or more data): a deadlock of which the lock manager sees
+ *   only one half.  It is Y that finds it: whoever sleeps here looks, after
+ *   some tens of milliseconds and then regularly, whether O's process is
+ *   blocked by it, directly or through other processes (local sessions
+ *   included), and if so it rolls back and tries again in its turn.  Every
+ *   waiter looks, and every lock holder that is not running waits either here
+ *   or in the lock manager, so the one at the end of the chain is found.
+ *   The alternative, a heavyweight lock as the turn, would let the deadlock
+ *   detector choose the victim, which might be O.
+ * - The gate is held shared by the one writer in its turn, for the time of its
+ *   commit, and exclusively by the receiver when it ends, for no time at all.
+ *
+ * Lock order: gate, then whatever a commit acquires.
+ *-------------------------------------------------------------------------
+ */
+#include "parallel_apply.h"
+
+#include "access/xact.h"
+#include "catalog/pg_type.h"
+#include "miscadmin.h"
+#include "pgstat.h"
+#include "storage/latch.h"
+#include "utils/array.h"
+#include "utils/builtins.h"
+#include "utils/memutils.h"
+
+#include "commit_order.h"
+#include "queue.h"
+
+/* The first look for a hidden deadlock, and the following ones. */
+#define FIRST_CHECK_MS 30
+#define NEXT_CHECK_MS 100
+
+/* A chain of blocked processes is not followed further than this. */
+#define MAX_BLOCKERS 256
+
+uint64
+papply_commit_order_committed(void)
+{
+	return pg_atomic_read_u64(&papply_pool->committed_seqno);
+}
+
+/*
+ * The process that applies the oldest uncommitted transaction; NULL if nobody
+ * does yet.  Only a hint: nothing is locked.
+ */
+static PGPROC *
+process_of_oldest(void)
+{
+	uint64		oldest = papply_commit_order_committed() + 1;
+	PapplyTransaction *txn = papply_queue_transaction(oldest);
+
+	if (oldest > pg_atomic_read_u64(&papply_pool->published_seqno))
+		return NULL;
+	if (pg_atomic_read_u32(&txn->flags) & PAPPLY_TXN_NATIVE)
+		return papply_pool->receiver_proc;
+	for (int i = 0; i < PAPPLY_MAX_WRITERS; i++)
+	{
+		PapplyWriterSlot *slot = &papply_pool->writers[i];
+
+		if (slot->first_seqno <= oldest && oldest <= slot->last_seqno)
+			return slot->proc;
+	}
+	return NULL;
+}
+
+/*
+ * Does pid wait in the lock manager for this process, directly or through
+ * others?  Breadth first over pg_blocking_pids().
+ */
+static bool
+is_blocked_by_me(int pid)
+{
+	int			pids[MAX_BLOCKERS];
+	int			npids = 1;
+
+	pids[0] = pid;
+	for (int i = 0; i < npids; i++)
+	{
+		ArrayType  *blockers = DatumGetArrayTypeP(DirectFunctionCall1(pg_blocking_pids,
+																	  Int32GetDatum(pids[i])));
+		int32	   *blocker = (int32 *) ARR_DATA_PTR(blockers);
+		int			n = ArrayGetNItems(ARR_NDIM(blockers), ARR_DIMS(blockers));
+
+		for (int j = 0; j < n; j++)
+		{
+			bool		known = false;
+
+			if (blocker[j] == MyProcPid)
+				return true;
+			for (int k = 0; k < npids && !known; k++)
+				known = (pids[k] == blocker[j]);
+			if (!known && blocker[j] != 0 && npids < MAX_BLOCKERS)
+				pids[npids++] = blocker[j];
+		}
+	}
+	return false;
+}
+
+/* The rule "the older wins"; see the head of this file. */
+static void
+check_oldest_waits_for_me(void)
+{
+	PGPROC	   *oldest = process_of_oldest();
+	MemoryContext context;
+	MemoryContext old_context;
+	bool		must_yield;
+
+	if (oldest == NULL || oldest == MyProc || oldest->pid == 0 ||
+		!papply_compat_proc_waits_for_lock(oldest))
+		return;
+
+	context = AllocSetContextCreate(CurrentMemoryContext, "parallel_apply blockers",
+									ALLOCSET_SMALL_SIZES);
+	old_context = MemoryContextSwitchTo(context);
+	must_yield = is_blocked_by_me(oldest->pid);
+	MemoryContextSwitchTo(old_context);
+	MemoryContextDelete(context);
+
+	if (must_yield)
+		ereport(ERROR,
+				(errcode(PAPPLY_ERRCODE_OLDER_WINS),
+				 errmsg("remote transaction is rolled back because an older one waits for it")));
+}
+
+static uint32
+wait_event_of(PapplyWriterState state)
+{
+	switch (state)
+	{
+		case PAPPLY_WRITER_WAIT_DEPENDENCY:
+			return papply_compat_wait_event(PAPPLY_WAIT_DEPENDENCY);
+		case PAPPLY_WRITER_WAIT_DATA:
+			return papply_compat_wait_event(PAPPLY_WAIT_DATA);
+		case PAPPLY_WRITER_WAIT_REPLAY:
+			return papply_compat_wait_event(PAPPLY_WAIT_REPLAY);
+		default:
+			return papply_compat_wait_event(PAPPLY_WAIT_TURN);
+	}
+}
+
+void
+papply_commit_order_sleep(PapplyWriterState state, int *sleeps)
+{
+	/* without a transaction we hold no lock that another could wait for */
+	bool		may_block_others = IsTransactionState();
+	int			rc;
+
+	if (*sleeps == 0)
+		papply_pool_set_state(state);
+	rc = WaitLatch(MyLatch,
+				   WL_LATCH_SET | WL_EXIT_ON_PM_DEATH |
+				   (may_block_others ? WL_TIMEOUT : 0),
+				   *sleeps == 0 ? FIRST_CHECK_MS : NEXT_CHECK_MS,
+				   wait_event_of(state));
+	(*sleeps)++;
+	ResetLatch(MyLatch);
+	CHECK_FOR_INTERRUPTS();
+	if (!papply_pool->is_open)
+		ereport(ERROR,
+				(errcode(PAPPLY_ERRCODE_POOL_CLOSED),
+				 errmsg("the receiver of this writer has ended")));
+	if (rc & WL_TIMEOUT)
+		check_oldest_waits_for_me();
+}
+
+void
+papply_commit_order_wait(uint64 seqno, PapplyWriterState state)
+{
+	pg_atomic_uint64 *mark = &papply_pool->waiting_for[papply_pool_waiter];
+	int			sleeps = 0;
+
+	while (papply_commit_order_committed() < seqno)
+	{
+		pg_atomic_write_u64(mark, seqno);
+		pg_memory_barrier();	/* pairs with papply_commit_order_advance() */
+		if (papply_commit_order_committed() >= seqno)
+			break;
+		papply_commit_order_sleep(state, &sleeps);
+	}
+	pg_atomic_write_u64(mark, 0);
+	pg_read_barrier();
+	papply_pool_set_state(PAPPLY_WRITER_APPLYING);
+}
+
+void
+papply_commit_order_enter(uint64 first)
+{
+	papply_commit_order_wait(first - 1, PAPPLY_WRITER_WAIT_TURN);
+
+	LWLockAcquire(&papply_pool->gate, LW_SHARED);
+	if (!papply_pool->is_open)
+	{
+		LWLockRelease(&papply_pool->gate);
+		ereport(ERROR,
+				(errcode(PAPPLY_ERRCODE_POOL_CLOSED),
+				 errmsg("the receiver of this writer has ended")));
+	}
+}
+
+void
+papply_commit_order_leave(void)
+{
+	LWLockRelease(&papply_pool->gate);
+}
+
+void
+papply_commit_order_advance(uint64 first, uint64 last, XLogRecPtr local_end_lsn)
+{
+	for (uint64 seqno = first; seqno <= last; seqno++)
+		papply_queue_transaction(seqno)->local_end_lsn = local_end_lsn;
+
+	pg_write_barrier();			/* pairs with papply_queue_oldest_committed() */
+	pg_atomic_write_u64(&papply_pool->committed_seqno, last);
+	pg_memory_barrier();		/* pairs with papply_commit_order_wait() */
+
+	for (int i = 0; i < PAPPLY_WAITERS; i++)
+	{
+		uint64		wanted = pg_atomic_read_u64(&papply_pool->waiting_for[i]);
+
+		if (wanted != 0 && wanted <= last && i != papply_pool_waiter)
+			papply_pool_wake(i);
+	}
+}
+
+void
+papply_commit_order_wake_receiver_at(uint64 seqno)
+{
+	pg_atomic_write_u64(&papply_pool->waiting_for[PAPPLY_WAITER_RECEIVER], seqno);
+	pg_memory_barrier();		/* pairs with papply_commit_order_advance() */
+}

@@ -1,0 +1,170 @@
+/*-------------------------------------------------------------------------
+ * message.c
+ *	  Messages of the logical replication protocol, fields located in place.
+ *
+ * Runs in the receiver (for row keys) and in writers (to apply).
+ *
+ * The server's own readers (logicalproto.h) allocate and copy every column.
+ * The receiver looks at every message of all writers and needs but the bytes
+ * of the key, so it gets pointers into the message; writers use the same.  The
+ * format is the one that PostgreSQL's documentation describes under "Logical
+ * Replication Message Formats"; columns of other kinds are those of
+ * logicalproto.h.
+ *-------------------------------------------------------------------------
+ */
+#include "parallel_apply.h"
+
+#include "port/pg_bswap.h"
+
+#include "message.h"
+
+/* The unread part of a message. */
+typedef struct Reader
+{
+	char	   *position;
+	char	   *end;
+} Reader;
+
+uint32
+papply_message_get_uint32(const char *data)
+{
+	uint32		value;
+
+	memcpy(&value, data, sizeof(value));
+	return pg_ntoh32(value);
+}
+
+uint64
+papply_message_get_uint64(const char *data)
+{
+	uint64		value;
+
+	memcpy(&value, data, sizeof(value));
+	return pg_ntoh64(value);
+}
+
+static pg_noinline void
+malformed(void)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_PROTOCOL_VIOLATION),
+			 errmsg("malformed logical replication message")));
+}
+
+static char *
+take(Reader *reader, int length)
+{
+	char	   *position = reader->position;
+
+	if (length < 0 || reader->end - position < length)
+		malformed();
+	reader->position += length;
+	return position;
+}
+
+static Reader
+begin_reading(char *data, int length, int kind_bytes)
+{
+	Reader		reader = {data, data + length};
+
+	(void) take(&reader, kind_bytes);
+	return reader;
+}
+
+static uint32
+take_uint32(Reader *reader)
+{
+	return papply_message_get_uint32(take(reader, 4));
+}
+
+static uint64
+take_uint64(Reader *reader)
+{
+	return papply_message_get_uint64(take(reader, 8));
+}
+
+void
+papply_message_parse_begin(char *data, int length, PapplyBegin *begin)
+{
+	Reader		reader = begin_reading(data, length, 1);
+
+	begin->final_lsn = take_uint64(&reader);
+	begin->commit_time = take_uint64(&reader);
+	begin->xid = take_uint32(&reader);
+}
+
+void
+papply_message_parse_commit(char *data, int length, PapplyCommit *commit)
+{
+	Reader		reader = begin_reading(data, length, 2);	/* kind, flags */
+
+	commit->commit_lsn = take_uint64(&reader);
+	commit->end_lsn = take_uint64(&reader);
+	commit->commit_time = take_uint64(&reader);
+}
+
+static void
+take_tuple(Reader *reader, PapplyTuple *tuple)
+{
+	uint16		ncolumns;
+
+	memcpy(&ncolumns, take(reader, 2), 2);
+	tuple->ncolumns = pg_ntoh16(ncolumns);
+	if (tuple->ncolumns > MaxTupleAttributeNumber)
+		malformed();
+
+	for (int i = 0; i < tuple->ncolumns; i++)
+	{
+		PapplyColumn *column = &tuple->columns[i];
+
+		column->kind = *take(reader, 1);
+		column->length = 0;
+		column->data = NULL;
+		switch (column->kind)
+		{
+			case LOGICALREP_COLUMN_NULL:
+			case LOGICALREP_COLUMN_UNCHANGED:
+				break;
+			case LOGICALREP_COLUMN_TEXT:
+			case LOGICALREP_COLUMN_BINARY:
+				column->length = take_uint32(reader);
+				column->data = take(reader, column->length);
+				break;
+			default:
+				malformed();
+		}
+	}
+}
+
+void
+papply_message_parse_change(char *data, int length, PapplyChange *change)
+{
+	Reader		reader = begin_reading(data, length, 1);
+	char		tag;
+
+	change->type = data[0];
+	change->remote_relid = take_uint32(&reader);
+	change->has_old = change->has_new = false;
+
+	tag = *take(&reader, 1);
+	if ((tag == 'K' || tag == 'O') && change->type != LOGICAL_REP_MSG_INSERT)
+	{
+		take_tuple(&reader, &change->old_tuple);
+		change->has_old = true;
+		if (change->type == LOGICAL_REP_MSG_DELETE)
+			return;
+		tag = *take(&reader, 1);
+	}
+	if (tag != 'N' || change->type == LOGICAL_REP_MSG_DELETE)
+		malformed();
+	take_tuple(&reader, &change->new_tuple);
+	change->has_new = true;
+}
+
+void
+papply_message_terminate_columns(PapplyTuple *tuple)
+{
+	for (int i = 0; i < tuple->ncolumns; i++)
+		if (tuple->columns[i].kind == LOGICALREP_COLUMN_TEXT)
+			tuple->columns[i].data[tuple->columns[i].length] = '\0';
+}

@@ -1,0 +1,257 @@
+/*-------------------------------------------------------------------------
+ * pool.c
+ *	  The directory of pools, and the life of one.
+ *
+ * Runs in the postmaster (sizing), in receivers, writers and backends that
+ * read the views.
+ *
+ * The control data of a pool lives in the server's main shared memory and not
+ * in the dynamic segment of its queue: the gate must be lockable as long as any
+ * writer exists, and views must be able to read without attaching anything.
+ * There are as many places as there can be leader apply workers, so a place
+ * can always be found; the memory is about 20 kB for each.
+ *
+ * Locking: the directory's lock protects in_use, subid, replay_final_lsn and
+ * generation.  The gate (an LWLock in the pool) orders commits of writers
+ * against the end of the receiver; nothing else is acquired under it but what
+ * a commit itself acquires.
+ *
+ * If a writer dies, its exit callback leaves PAPPLY_WRITER_EXITED behind; if
+ * the receiver dies, its exit callback closes the gate and waits for the
+ * writers.  A process that is killed outright makes the postmaster reset
+ * shared memory, and this directory with it.
+ *-------------------------------------------------------------------------
+ */
+#include "parallel_apply.h"
+
+#include "miscadmin.h"
+#include "replication/logicallauncher.h"
+#include "storage/ipc.h"
+#include "storage/shmem.h"
+
+#include "pool.h"
+
+typedef struct PoolDirectory
+{
+	LWLock		lock;
+	int			length;
+	PapplyPool	pools[FLEXIBLE_ARRAY_MEMBER];
+} PoolDirectory;
+
+static PoolDirectory *directory = NULL;
+
+PapplyPool *papply_pool = NULL;
+int			papply_pool_waiter = PAPPLY_WAITER_RECEIVER;
+
+static Size
+directory_size(void)
+{
+	return add_size(offsetof(PoolDirectory, pools),
+					mul_size(max_logical_replication_workers, sizeof(PapplyPool)));
+}
+
+void
+papply_pool_request_shmem(void)
+{
+	RequestAddinShmemSpace(directory_size());
+	RequestNamedLWLockTranche(PAPPLY_NAME, 1);
+}
+
+void
+papply_pool_init_shmem(void)
+{
+	bool		found;
+
+	LWLockAcquire(AddinShmemInitLock, LW_EXCLUSIVE);
+	directory = ShmemInitStruct(PAPPLY_NAME, directory_size(), &found);
+	if (!found)
+	{
+		int			tranche = GetNamedLWLockTranche(PAPPLY_NAME)->lock.tranche;
+
+		memset(directory, 0, directory_size());
+		LWLockInitialize(&directory->lock, tranche);
+		directory->length = max_logical_replication_workers;
+		for (int i = 0; i < directory->length; i++)
+		{
+			LWLockInitialize(&directory->pools[i].gate, tranche);
+			LWLockInitialize(&directory->pools[i].registry_lock, tranche);
+		}
+	}
+	LWLockRelease(AddinShmemInitLock);
+}
+
+/* Everything but what survives a pool goes back to its first state. */
+static void
+reset_pool(PapplyPool *pool)
+{
+	pg_atomic_init_u64(&pool->wanted_writers, 0);
+	pg_atomic_init_u64(&pool->published_seqno, 0);
+	pg_atomic_init_u64(&pool->write_position, 0);
+	pg_atomic_init_u64(&pool->next_claim, 1);
+	pg_atomic_init_u64(&pool->idle_writers, 0);
+	pg_atomic_init_u64(&pool->data_waiter, 0);
+	pg_atomic_init_u64(&pool->space_waiter, 0);
+	pg_atomic_init_u64(&pool->committed_seqno, 0);
+	for (int i = 0; i < PAPPLY_WAITERS; i++)
+		pg_atomic_init_u64(&pool->waiting_for[i], 0);
+	memset(pool->writers, 0, sizeof(pool->writers));
+	for (int i = 0; i < PAPPLY_MAX_WRITERS; i++)
+		pg_atomic_init_u64(&pool->writers[i].read_position, 0);
+	pool->registry = InvalidDsaPointer;
+	pool->registry_length = 0;
+	pool->registry_capacity = 0;
+}
+
+/*
+ * The place that this subscription had before is preferred, because it
+ * remembers a transaction to replay.
+ */
+static PapplyPool *
+find_place(Oid subid)
+{
+	PapplyPool *place = NULL;
+
+	for (int i = 0; i < directory->length; i++)
+	{
+		PapplyPool *pool = &directory->pools[i];
+
+		if (pool->in_use)
+			continue;
+		if (pool->subid == subid)
+			return pool;
+		if (place == NULL || (place->subid != InvalidOid && pool->subid == InvalidOid))
+			place = pool;
+	}
+	return place;
+}
+
+bool
+papply_pool_acquire(Oid dbid, Oid subid, Oid userid, PapplyOriginId origin)
+{
+	PapplyPool *pool;
+
+	LWLockAcquire(&directory->lock, LW_EXCLUSIVE);
+	pool = find_place(subid);
+	if (pool == NULL)
+	{
+		LWLockRelease(&directory->lock);
+		return false;
+	}
+	if (pool->subid != subid)
+		pool->replay_final_lsn = InvalidXLogRecPtr;
+	reset_pool(pool);
+	pool->subid = subid;
+	pool->generation++;
+	pool->dbid = dbid;
+	pool->userid = userid;
+	pool->origin = origin;
+	pool->receiver_proc = MyProc;
+	pool->receiver_pid = MyProcPid;
+	pool->is_open = true;
+	pool->in_use = true;
+	LWLockRelease(&directory->lock);
+
+	papply_pool = pool;
+	papply_pool_waiter = PAPPLY_WAITER_RECEIVER;
+	return true;
+}
+
+void
+papply_pool_close(void)
+{
+	LWLockAcquire(&papply_pool->gate, LW_EXCLUSIVE);
+	papply_pool->is_open = false;
+	LWLockRelease(&papply_pool->gate);
+}
+
+void
+papply_pool_release(void)
+{
+	LWLockAcquire(&directory->lock, LW_EXCLUSIVE);
+	papply_pool->in_use = false;
+	papply_pool->receiver_proc = NULL;
+	LWLockRelease(&directory->lock);
+	papply_pool = NULL;
+}
+
+Datum
+papply_pool_writer_argument(int writer)
+{
+	int			place = papply_pool - directory->pools;
+
+	return Int32GetDatum(place * PAPPLY_MAX_WRITERS + writer);
+}
+
+bool
+papply_pool_attach_writer(Datum argument, uint32 generation)
+{
+	int			place = DatumGetInt32(argument) / PAPPLY_MAX_WRITERS;
+	int			writer = DatumGetInt32(argument) % PAPPLY_MAX_WRITERS;
+	PapplyPool *pool = &directory->pools[place];
+	PapplyWriterSlot *slot = &pool->writers[writer];
+	bool		mine;
+
+	LWLockAcquire(&directory->lock, LW_SHARED);
+	mine = pool->in_use && pool->is_open && pool->generation == generation;
+	if (mine)
+	{
+		slot->pid = MyProcPid;
+		slot->proc = MyProc;
+	}
+	LWLockRelease(&directory->lock);
+
+	if (mine)
+	{
+		papply_pool = pool;
+		papply_pool_waiter = writer;
+	}
+	return mine;
+}
+
+void
+papply_pool_set_replay(XLogRecPtr final_lsn)
+{
+	LWLockAcquire(&directory->lock, LW_EXCLUSIVE);
+	papply_pool->replay_final_lsn = final_lsn;
+	LWLockRelease(&directory->lock);
+}
+
+XLogRecPtr
+papply_pool_get_replay(Oid subid)
+{
+	XLogRecPtr	final_lsn = InvalidXLogRecPtr;
+
+	LWLockAcquire(&directory->lock, LW_SHARED);
+	for (int i = 0; i < directory->length; i++)
+		if (directory->pools[i].subid == subid)
+			final_lsn = directory->pools[i].replay_final_lsn;
+	LWLockRelease(&directory->lock);
+	return final_lsn;
+}
+
+void
+papply_pool_set_state(PapplyWriterState state)
+{
+	papply_pool->writers[papply_pool_waiter].state = state;
+}
+
+bool
+papply_pool_peek(int n, PapplyPool *copy)
+{
+	if (n < 0 || n >= directory->length)
+		return false;
+	LWLockAcquire(&directory->lock, LW_SHARED);
+	memcpy(copy, &directory->pools[n], sizeof(PapplyPool));
+	LWLockRelease(&directory->lock);
+	return true;
+}
+
+void
+papply_pool_wake(int waiter)
+{
+	PGPROC	   *proc = (waiter == PAPPLY_WAITER_RECEIVER) ?
+		papply_pool->receiver_proc : papply_pool->writers[waiter].proc;
+
+	if (proc != NULL)
+		SetLatch(&proc->procLatch);
+}

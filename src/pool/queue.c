@@ -1,0 +1,539 @@
+/*-------------------------------------------------------------------------
+ * queue.c
+ *	  Remote transactions in commit order, between the receiver and writers.
+ *
+ * The receiver appends, writers claim and read, the receiver gives space back.
+ *
+ * Because commits happen in order, space is given back in order, too: two
+ * rings are enough and nothing is ever allocated.  Positions in the byte ring
+ * are 64-bit counters that never wrap; an entry is contiguous, so a reader
+ * needs no copy and no second piece.  Messages are kept raw until the commit,
+ * so that a transaction can be applied once more by its writer, or replayed by
+ * the native loop.
+ *
+ * A transaction is normally published when it is complete.  One that grows
+ * beyond a limit set by the receiver is published before, so that it is
+ * applied while it arrives; if it is larger than the ring, what its writer has
+ * read is overwritten once it is the oldest transaction (nothing but an error
+ * of its own can make it go back then).
+ *
+ * Locking: none.  The receiver alone writes published_seqno, write_position
+ * and the rings' contents; pg_write_barrier() in publish_position() pairs with
+ * pg_read_barrier() in papply_queue_claim() and papply_queue_read().  Writers
+ * move next_claim by compare and exchange.  Sleeping marks (idle_writers,
+ * data_waiter, space_waiter) are set before the condition is looked at once
+ * more, and looked at after the condition was changed, with a full barrier on
+ * both sides, so that no wake-up is lost.
+ *
+ * A slot of the transaction ring can be reused only when its transaction is
+ * committed and released, hence claimed; a writer that looks at next_claim's
+ * slot and is overtaken fails in its compare and exchange.
+ *-------------------------------------------------------------------------
+ */
+#include "parallel_apply.h"
+
+#include "miscadmin.h"
+#include "port/pg_bitutils.h"
+#include "storage/ipc.h"
+#include "storage/latch.h"
+#include "utils/memutils.h"
+
+#include "commit_order.h"
+#include "queue.h"
+
+/* One slot for so many bytes of the ring: a small transaction's size. */
+#define BYTES_PER_SLOT 512
+#define MIN_SLOTS 64
+#define MAX_SLOTS 65536
+
+/* A batch is not extended beyond so many bytes. */
+#define MAX_BATCH_BYTES (256 * 1024)
+
+static dsm_segment *segment = NULL;
+static PapplyTransaction *transactions = NULL;
+static char *ring = NULL;
+
+/* The receiver's own state; writers do not use it. */
+static uint64 last_seqno;		/* last begun */
+static uint64 released_seqno;	/* last whose space was given back */
+static uint64 head_position;	/* next byte to write */
+static uint64 tail_position;	/* first byte that may not be overwritten */
+
+static uint32
+slots_for(uint64 ring_bytes)
+{
+	return Max(MIN_SLOTS, Min(MAX_SLOTS, ring_bytes / BYTES_PER_SLOT));
+}
+
+static void
+map_segment(void)
+{
+	transactions = dsm_segment_address(segment);
+	ring = (char *) (transactions + papply_pool->transaction_slots);
+}
+
+bool
+papply_queue_create(void)
+{
+	papply_pool->ring_bytes = (uint64) papply_queue_size * 1024;
+	papply_pool->transaction_slots = slots_for(papply_pool->ring_bytes);
+
+	segment = dsm_create(papply_pool->transaction_slots * sizeof(PapplyTransaction) +
+						 papply_pool->ring_bytes,
+						 DSM_CREATE_NULL_IF_MAXSEGMENTS);
+	if (segment == NULL)
+		return false;
+	dsm_pin_mapping(segment);
+	papply_pool->queue_handle = dsm_segment_handle(segment);
+	map_segment();
+
+	last_seqno = released_seqno = 0;
+	head_position = tail_position = 0;
+	return true;
+}
+
+void
+papply_queue_attach(void)
+{
+	segment = dsm_attach(papply_pool->queue_handle);
+	if (segment == NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("could not map dynamic shared memory segment")));
+	dsm_pin_mapping(segment);
+	map_segment();
+}
+
+void
+papply_queue_detach(void)
+{
+	if (segment != NULL)
+		dsm_detach(segment);
+	segment = NULL;
+	transactions = NULL;
+	ring = NULL;
+}
+
+PapplyTransaction *
+papply_queue_transaction(uint64 seqno)
+{
+	return &transactions[seqno % papply_pool->transaction_slots];
+}
+
+/*** receiver ***/
+
+static uint64
+entry_size(uint32 length)
+{
+	return MAXALIGN(sizeof(PapplyEntry) + (uint64) length);
+}
+
+static uint64
+bytes_to_end(uint64 position)
+{
+	return papply_pool->ring_bytes - position % papply_pool->ring_bytes;
+}
+
+static PapplyEntry *
+entry_at(uint64 position)
+{
+	return (PapplyEntry *) (ring + position % papply_pool->ring_bytes);
+}
+
+bool
+papply_queue_begin(TransactionId remote_xid, XLogRecPtr final_lsn, uint64 *seqno)
+{
+	PapplyTransaction *txn;
+
+	if (last_seqno - released_seqno >= papply_pool->transaction_slots)
+		return false;
+
+	last_seqno++;
+	txn = papply_queue_transaction(last_seqno);
+	txn->start_position = head_position;
+	txn->end_position = 0;
+	txn->remote_xid = remote_xid;
+	txn->final_lsn = final_lsn;
+	txn->remote_end_lsn = InvalidXLogRecPtr;
+	txn->local_end_lsn = InvalidXLogRecPtr;
+	pg_atomic_init_u32(&txn->flags, 0);
+	pg_atomic_init_u32(&txn->hold, PAPPLY_TXN_WHOLE);
+	*seqno = last_seqno;
+	return true;
+}
+
+/* Half of the ring, because up to as much is lost where it wraps. */
+bool
+papply_queue_can_hold(uint32 length)
+{
+	return entry_size(length) <= papply_pool->ring_bytes / 2;
+}
+
+bool
+papply_queue_has_space(uint32 length)
+{
+	uint64		needed = entry_size(length);
+	uint64		to_end = bytes_to_end(head_position);
+
+	if (to_end < needed)
+		needed += to_end;
+	return needed <= papply_pool->ring_bytes - (head_position - tail_position);
+}
+
+void
+papply_queue_append(uint32 kind, const char *data, uint32 length,
+					uint32 relation_version, uint64 dependency)
+{
+	uint64		needed = entry_size(length);
+	uint64		to_end = bytes_to_end(head_position);
+	PapplyEntry *entry;
+
+	if (to_end < needed)
+	{
+		if (to_end >= sizeof(PapplyEntry))
+		{
+			entry = entry_at(head_position);
+			entry->size = to_end;
+			entry->kind = PAPPLY_ENTRY_WRAP;
+		}
+		head_position += to_end;
+	}
+
+	entry = entry_at(head_position);
+	entry->size = needed;
+	entry->length = length;
+	entry->relation_version = relation_version;
+	entry->kind = kind;
+	entry->dependency = dependency;
+	if (length > 0)
+		memcpy(PapplyEntryData(entry), data, length);
+	head_position += needed;
+}
+
+/* Wake one sleeping writer, if there is work and a sleeper. */
+static void
+wake_idle_writer(void)
+{
+	uint64		idle = pg_atomic_read_u64(&papply_pool->idle_writers);
+
+	while (idle != 0)
+	{
+		int			writer = pg_rightmost_one_pos64(idle);
+		uint64		bit = UINT64CONST(1) << writer;
+
+		if (pg_atomic_fetch_and_u64(&papply_pool->idle_writers, ~bit) & bit)
+		{
+			papply_pool_wake(writer);
+			return;
+		}
+		idle = pg_atomic_read_u64(&papply_pool->idle_writers);
+	}
+}
+
+/* Partner of the read barriers in papply_queue_claim() and papply_queue_read(). */
+static void
+publish_position(void)
+{
+	uint64		waiter;
+
+	pg_write_barrier();
+	pg_atomic_write_u64(&papply_pool->write_position, head_position);
+	pg_write_barrier();
+	pg_atomic_write_u64(&papply_pool->published_seqno, last_seqno);
+	pg_memory_barrier();
+
+	waiter = pg_atomic_read_u64(&papply_pool->data_waiter);
+	if (waiter != 0)
+	{
+		pg_atomic_write_u64(&papply_pool->data_waiter, 0);
+		papply_pool_wake(waiter - 1);
+	}
+	if (papply_queue_backlog() > 0)
+		wake_idle_writer();
+}
+
+void
+papply_queue_end(XLogRecPtr remote_end_lsn)
+{
+	PapplyTransaction *txn = papply_queue_transaction(last_seqno);
+
+	txn->end_position = head_position;
+	txn->remote_end_lsn = remote_end_lsn;
+	pg_write_barrier();
+	pg_atomic_fetch_or_u32(&txn->flags, PAPPLY_TXN_COMPLETE);
+	publish_position();
+}
+
+void
+papply_queue_publish_open(void)
+{
+	publish_position();
+}
+
+bool
+papply_queue_open_is_published(void)
+{
+	return pg_atomic_read_u64(&papply_pool->published_seqno) == last_seqno;
+}
+
+uint64
+papply_queue_open_size(void)
+{
+	return head_position - papply_queue_transaction(last_seqno)->start_position;
+}
+
+uint64
+papply_queue_unpublished_bytes(void)
+{
+	return head_position - pg_atomic_read_u64(&papply_pool->write_position);
+}
+
+void
+papply_queue_mark_native(uint64 seqno)
+{
+	pg_atomic_fetch_or_u32(&papply_queue_transaction(seqno)->flags,
+						   PAPPLY_TXN_NATIVE);
+}
+
+uint64
+papply_queue_last_seqno(void)
+{
+	return last_seqno;
+}
+
+uint64
+papply_queue_released_seqno(void)
+{
+	return released_seqno;
+}
+
+PapplyTransaction *
+papply_queue_oldest_committed(void)
+{
+	if (released_seqno >= papply_commit_order_committed())
+		return NULL;
+	pg_read_barrier();			/* pairs with papply_commit_order_advance() */
+	return papply_queue_transaction(released_seqno + 1);
+}
+
+/*
+ * No writer claims what the receiver replayed; move the claim over it, or a
+ * slot could be looked at after it was reused.
+ */
+void
+papply_queue_release(void)
+{
+	uint64		expected = ++released_seqno;
+
+	tail_position = papply_queue_transaction(released_seqno)->end_position;
+	pg_atomic_compare_exchange_u64(&papply_pool->next_claim, &expected,
+								   released_seqno + 1);
+}
+
+/* Who applies the transaction?  -1: nobody yet. */
+static int
+writer_of(uint64 seqno)
+{
+	for (int i = 0; i < PAPPLY_MAX_WRITERS; i++)
+		if (papply_pool->writers[i].first_seqno == seqno)
+			return i;
+	return -1;
+}
+
+bool
+papply_queue_reclaim_read(void)
+{
+	uint64		oldest = released_seqno + 1;
+	PapplyTransaction *txn = papply_queue_transaction(oldest);
+	uint32		hold = PAPPLY_TXN_WHOLE;
+	uint64		position;
+	int			writer;
+
+	if (oldest != last_seqno || (writer = writer_of(oldest)) < 0)
+		return false;
+	position = pg_atomic_read_u64(&papply_pool->writers[writer].read_position);
+	if (position <= tail_position)
+		return false;
+	if (!pg_atomic_compare_exchange_u32(&txn->hold, &hold, PAPPLY_TXN_STREAMED) &&
+		hold != PAPPLY_TXN_STREAMED)
+		return false;
+	tail_position = position;
+	return true;
+}
+
+void
+papply_queue_want_space(void)
+{
+	pg_atomic_write_u64(&papply_pool->space_waiter,
+						tail_position + papply_pool->ring_bytes / 4);
+	pg_memory_barrier();
+}
+
+/*** writers ***/
+
+static void
+set_claim(uint64 first, uint64 last)
+{
+	PapplyWriterSlot *slot = &papply_pool->writers[papply_pool_waiter];
+
+	slot->last_seqno = last;
+	slot->first_seqno = first;
+}
+
+/*
+ * How far may a batch that begins at first go?  Each writer gets its share of
+ * the backlog, so that a short backlog is spread over all of them.
+ */
+static uint64
+end_of_batch(uint64 first, uint64 published, int max)
+{
+	uint64		writers = Max(1, pg_atomic_read_u64(&papply_pool->wanted_writers));
+	uint64		limit = Min((uint64) max, (published - first) / writers + 1);
+	uint64		bytes = 0;
+	uint64		last = first;
+
+	for (;;)
+	{
+		PapplyTransaction *txn = papply_queue_transaction(last);
+
+		bytes += txn->end_position - txn->start_position;
+		if (last == published || last - first + 1 >= limit || bytes >= MAX_BATCH_BYTES)
+			return last;
+		txn = papply_queue_transaction(last + 1);
+		if (pg_atomic_read_u32(&txn->flags) != PAPPLY_TXN_COMPLETE)
+			return last;
+		pg_read_barrier();
+		last++;
+	}
+}
+
+bool
+papply_queue_claim(int max, uint64 *first, uint64 *last)
+{
+	for (;;)
+	{
+		uint64		next = pg_atomic_read_u64(&papply_pool->next_claim);
+		uint64		published = pg_atomic_read_u64(&papply_pool->published_seqno);
+		uint64		end = next;
+		uint32		flags;
+
+		if (next > published)
+			return false;
+		pg_read_barrier();
+		flags = pg_atomic_read_u32(&papply_queue_transaction(next)->flags);
+		if (flags == PAPPLY_TXN_COMPLETE)
+			end = end_of_batch(next, published, max);
+
+		/* visible to others before the claim is */
+		if (!(flags & PAPPLY_TXN_NATIVE))
+			set_claim(next, end);
+		if (!pg_atomic_compare_exchange_u64(&papply_pool->next_claim, &next, end + 1))
+			continue;
+		if (flags & PAPPLY_TXN_NATIVE)
+			continue;
+
+		if (end < published)
+			wake_idle_writer();
+		*first = next;
+		*last = end;
+		return true;
+	}
+}
+
+bool
+papply_queue_wait_for_work(long timeout_ms)
+{
+	uint64		bit = UINT64CONST(1) << papply_pool_waiter;
+	int			events = WL_LATCH_SET;
+
+	set_claim(PAPPLY_NO_SEQNO, PAPPLY_NO_SEQNO);
+	pg_atomic_fetch_or_u64(&papply_pool->idle_writers, bit);	/* full barrier */
+	if (papply_queue_backlog() == 0)
+	{
+		papply_pool_set_state(PAPPLY_WRITER_IDLE);
+		events = WaitLatch(MyLatch,
+						   WL_LATCH_SET | WL_EXIT_ON_PM_DEATH |
+						   (timeout_ms >= 0 ? WL_TIMEOUT : 0),
+						   timeout_ms, papply_compat_wait_event(PAPPLY_WAIT_WORK));
+		ResetLatch(MyLatch);
+	}
+	pg_atomic_fetch_and_u64(&papply_pool->idle_writers, ~bit);
+	return (events & WL_LATCH_SET) != 0;
+}
+
+PapplyEntry *
+papply_queue_read(uint64 *position)
+{
+	for (;;)
+	{
+		PapplyEntry *entry;
+
+		if (*position >= pg_atomic_read_u64(&papply_pool->write_position))
+			return NULL;
+		pg_read_barrier();		/* pairs with publish_position() */
+
+		if (bytes_to_end(*position) < sizeof(PapplyEntry))
+		{
+			*position += bytes_to_end(*position);
+			continue;
+		}
+		entry = entry_at(*position);
+		*position += entry->size;
+		if (entry->kind != PAPPLY_ENTRY_WRAP)
+			return entry;
+	}
+}
+
+void
+papply_queue_consumed(uint64 position)
+{
+	uint64		wanted;
+
+	pg_memory_barrier();		/* all reads are done; and see below */
+	pg_atomic_write_u64(&papply_pool->writers[papply_pool_waiter].read_position, position);
+	pg_memory_barrier();		/* pairs with papply_queue_want_space() */
+	wanted = pg_atomic_read_u64(&papply_pool->space_waiter);
+	if (wanted != 0 && position >= wanted)
+	{
+		pg_atomic_write_u64(&papply_pool->space_waiter, 0);
+		papply_pool_wake(PAPPLY_WAITER_RECEIVER);
+	}
+}
+
+bool
+papply_queue_want_data(uint64 position)
+{
+	pg_atomic_write_u64(&papply_pool->data_waiter, papply_pool_waiter + 1);
+	pg_memory_barrier();		/* pairs with publish_position() */
+	return pg_atomic_read_u64(&papply_pool->write_position) <= position;
+}
+
+void
+papply_queue_got_data(void)
+{
+	pg_atomic_write_u64(&papply_pool->data_waiter, 0);
+}
+
+bool
+papply_queue_rewind(uint64 seqno)
+{
+	PapplyTransaction *txn = papply_queue_transaction(seqno);
+	uint32		hold = PAPPLY_TXN_WHOLE;
+
+	if (!pg_atomic_compare_exchange_u32(&txn->hold, &hold, PAPPLY_TXN_REWINDING))
+		return false;
+	pg_atomic_write_u64(&papply_pool->writers[papply_pool_waiter].read_position,
+						txn->start_position);
+	pg_memory_barrier();
+	pg_atomic_write_u32(&txn->hold, PAPPLY_TXN_WHOLE);
+	return true;
+}
+
+uint64
+papply_queue_backlog(void)
+{
+	uint64		next = pg_atomic_read_u64(&papply_pool->next_claim);
+	uint64		published = pg_atomic_read_u64(&papply_pool->published_seqno);
+
+	return published >= next ? published - next + 1 : 0;
+}

@@ -1,0 +1,287 @@
+/*-------------------------------------------------------------------------
+ * dispatch.c
+ *	  From a message of the publisher to an entry of the queue.
+ *
+ * Runs in the receiver, while there is a pool.
+ *
+ * A change gets the number of the transaction that it depends on, and is put
+ * into the queue raw.  A transaction is published at its COMMIT; one that
+ * grows is published before, so that a writer applies it while it arrives.
+ *
+ * What writers do not handle makes its transaction native: the receiver
+ * replays it when its turn comes (native_replay.c), and everything after it
+ * depends on it.  If a part of the transaction is already being applied, its
+ * writer finds out itself and gives it up.  Kinds of messages that begin
+ * something else than an ordinary transaction are handed over directly, after
+ * the pool has been drained.
+ *-------------------------------------------------------------------------
+ */
+#include "parallel_apply.h"
+
+#include "utils/memutils.h"
+
+#include "dependency.h"
+#include "dispatch.h"
+#include "queue.h"
+#include "remote_relation.h"
+#include "row_keys.h"
+
+/*
+ * 2^18 entries, 2 MB: the changes that writers work on at a time are some
+ * thousands, so that few share an entry.
+ */
+#define DEPENDENCY_BITS 18
+
+/* A transaction is published before its end beyond so many bytes ... */
+#define PUBLISH_OPEN_BYTES (64 * 1024)
+
+/* ... or this part of the ring; and then in such steps. */
+#define PUBLISH_OPEN_PART 8
+#define PUBLISH_STEP_BYTES (8 * 1024)
+
+static PapplyDependency *dependencies = NULL;
+
+/* The transaction that is being received. */
+static bool is_open = false;
+static bool is_native;			/* marked so, before it was published */
+static bool has_oversize;		/* the queue says so already */
+static uint64 open_seqno;
+
+static PapplyChange change;		/* too large for the stack */
+
+void
+papply_dispatch_reset(void)
+{
+	MemoryContext old_context = MemoryContextSwitchTo(TopMemoryContext);
+
+	if (dependencies != NULL)
+		pfree(dependencies);
+	dependencies = papply_dependency_create(DEPENDENCY_BITS);
+	MemoryContextSwitchTo(old_context);
+	is_open = false;
+}
+
+bool
+papply_dispatch_is_open(void)
+{
+	return is_open;
+}
+
+static PapplyDispatchResult
+begin_transaction(char *message, int length, bool (*begin_direct) (XLogRecPtr final_lsn))
+{
+	PapplyBegin begin;
+
+	papply_message_parse_begin(message, length, &begin);
+	if (begin_direct(begin.final_lsn))
+		return PAPPLY_DISPATCH_DIRECT;
+	if (!papply_queue_has_space(length) ||
+		!papply_queue_begin(begin.xid, begin.final_lsn, &open_seqno))
+		return PAPPLY_DISPATCH_HOLD;
+	is_open = true;
+	is_native = false;
+	has_oversize = false;
+	papply_queue_append(PAPPLY_ENTRY_MESSAGE, message, length, 0, PAPPLY_NO_SEQNO);
+	return PAPPLY_DISPATCH_QUEUED;
+}
+
+static PapplyDispatchResult
+end_transaction(char *message, int length)
+{
+	PapplyCommit commit;
+
+	papply_message_parse_commit(message, length, &commit);
+	if (!papply_queue_has_space(length))
+		return PAPPLY_DISPATCH_HOLD;
+	papply_queue_append(PAPPLY_ENTRY_MESSAGE, message, length, 0, PAPPLY_NO_SEQNO);
+	if (is_native)
+		papply_dependency_record_all(dependencies, open_seqno);
+	is_open = false;
+	papply_queue_end(commit.end_lsn);
+	return PAPPLY_DISPATCH_QUEUED;
+}
+
+void
+papply_dispatch_end_direct(XLogRecPtr remote_end_lsn)
+{
+	papply_dependency_record_all(dependencies, open_seqno);
+	is_open = false;
+	papply_queue_end(remote_end_lsn);
+}
+
+/* See the head of this file; a published transaction is left to its writer. */
+static void
+make_native(void)
+{
+	if (is_native || papply_queue_open_is_published())
+		return;
+	is_native = true;
+	papply_queue_mark_native(open_seqno);
+}
+
+/*
+ * A message that will never fit: the native loop gets it directly, when the
+ * transaction is the oldest and what is in the queue has been replayed.
+ */
+static PapplyDispatchResult
+hold_oversize(void)
+{
+	make_native();
+	if (!has_oversize && papply_queue_has_space(0))
+	{
+		papply_queue_append(PAPPLY_ENTRY_OVERSIZE, NULL, 0, 0, PAPPLY_NO_SEQNO);
+		papply_queue_publish_open();
+		has_oversize = true;
+	}
+	return PAPPLY_DISPATCH_HOLD;
+}
+
+/* Let writers go on with a transaction that grows. */
+static void
+publish_if_large(void)
+{
+	uint64		limit = Min(PUBLISH_OPEN_BYTES,
+							papply_pool->ring_bytes / PUBLISH_OPEN_PART);
+
+	if (papply_queue_open_is_published() ?
+		papply_queue_unpublished_bytes() >= Min(PUBLISH_STEP_BYTES, limit) :
+		!is_native && papply_queue_open_size() >= limit)
+		papply_queue_publish_open();
+}
+
+/* The greatest number that a change with these keys depends on. */
+static uint64
+find_dependency(const PapplyHashes *hashes)
+{
+	uint64		dependency;
+
+	if (hashes->is_incomplete)
+		return open_seqno - 1;
+	dependency = papply_dependency_floor(dependencies);
+	for (int i = 0; i < hashes->count; i++)
+		dependency = Max(dependency,
+						 papply_dependency_find(dependencies, hashes->hashes[i]));
+	return dependency;
+}
+
+static void
+record_keys(const PapplyHashes *hashes)
+{
+	if (hashes->is_incomplete)
+		papply_dependency_record_all(dependencies, open_seqno);
+	for (int i = 0; i < hashes->count; i++)
+		papply_dependency_record(dependencies, hashes->hashes[i], open_seqno);
+}
+
+static PapplyDispatchResult
+dispatch_change(char *message, int length)
+{
+	PapplyRemoteRelation *rel;
+	PapplyHashes hashes = {0};
+	uint32		version = 0;
+
+	papply_message_parse_change(message, length, &change);
+	rel = papply_remote_relation_get(change.remote_relid, true);
+	if (rel == NULL || rel->is_native)
+		make_native();
+	if (rel != NULL)
+	{
+		version = rel->version;
+		if (!is_native)
+			papply_row_keys_compute(&rel->keys, &change, &hashes);
+	}
+	papply_queue_append(PAPPLY_ENTRY_MESSAGE, message, length, version,
+						find_dependency(&hashes));
+	record_keys(&hashes);
+	return PAPPLY_DISPATCH_QUEUED;
+}
+
+/* The definitions of all relations named have to reach the native loop, too. */
+static PapplyDispatchResult
+dispatch_truncate(char *message, int length)
+{
+	uint32		nrelids = length >= 6 ? papply_message_get_uint32(message + 1) : 0;
+	uint64		needed = length + (uint64) nrelids * MAXALIGN(sizeof(PapplyEntry));
+
+	if (6 + (uint64) nrelids * 4 > length)
+		nrelids = 0;			/* malformed: the native loop says so */
+	if (needed > PG_UINT32_MAX || !papply_queue_can_hold(needed))
+		return hold_oversize();
+	if (!papply_queue_has_space(needed))
+		return PAPPLY_DISPATCH_HOLD;
+	make_native();
+	for (uint32 i = 0; i < nrelids; i++)
+	{
+		PapplyRemoteRelation *rel =
+			papply_remote_relation_get(papply_message_get_uint32(message + 6 + 4 * i), false);
+
+		if (rel != NULL)
+			papply_queue_append(PAPPLY_ENTRY_MESSAGE, NULL, 0, rel->version,
+								PAPPLY_NO_SEQNO);
+	}
+	papply_queue_append(PAPPLY_ENTRY_MESSAGE, message, length, 0, PAPPLY_NO_SEQNO);
+	return PAPPLY_DISPATCH_QUEUED;
+}
+
+/* A message inside an ordinary transaction. */
+static PapplyDispatchResult
+dispatch_inside(char *message, int length)
+{
+	if (!papply_queue_can_hold(length))
+		return hold_oversize();
+	if (!papply_queue_has_space(length))
+		return PAPPLY_DISPATCH_HOLD;
+
+	switch (message[0])
+	{
+		case LOGICAL_REP_MSG_INSERT:
+		case LOGICAL_REP_MSG_UPDATE:
+		case LOGICAL_REP_MSG_DELETE:
+			return dispatch_change(message, length);
+		case LOGICAL_REP_MSG_TRUNCATE:
+			return dispatch_truncate(message, length);
+		case LOGICAL_REP_MSG_ORIGIN:
+		case LOGICAL_REP_MSG_MESSAGE:
+			break;
+		default:
+			make_native();		/* its writer would not know it, either */
+			break;
+	}
+	papply_queue_append(PAPPLY_ENTRY_MESSAGE, message, length, 0, PAPPLY_NO_SEQNO);
+	return PAPPLY_DISPATCH_QUEUED;
+}
+
+PapplyDispatchResult
+papply_dispatch_message(char *message, int length,
+						bool (*begin_direct) (XLogRecPtr final_lsn))
+{
+	PapplyDispatchResult result;
+
+	switch (message[0])
+	{
+		case LOGICAL_REP_MSG_RELATION:
+			papply_remote_relation_update(message, length, papply_queue_last_seqno());
+			return PAPPLY_DISPATCH_QUEUED;
+		case LOGICAL_REP_MSG_TYPE:
+			return PAPPLY_DISPATCH_QUEUED;	/* nobody uses it */
+		case LOGICAL_REP_MSG_BEGIN:
+			if (!is_open)
+				return begin_transaction(message, length, begin_direct);
+			break;
+		case LOGICAL_REP_MSG_COMMIT:
+			if (is_open)
+				return end_transaction(message, length);
+			break;
+		default:
+			break;
+	}
+
+	if (!is_open)
+		return message[0] == LOGICAL_REP_MSG_MESSAGE ?
+			PAPPLY_DISPATCH_PASS : PAPPLY_DISPATCH_DIRECT;
+
+	result = dispatch_inside(message, length);
+	if (result == PAPPLY_DISPATCH_QUEUED)
+		publish_if_large();
+	return result;
+}

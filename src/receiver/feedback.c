@@ -1,0 +1,187 @@
+/*-------------------------------------------------------------------------
+ * feedback.c
+ *	  Positions that the publisher is told.
+ *
+ * Runs in the receiver, while there is a pool.
+ *
+ * Three positions of the publisher's WAL: received ("write"), committed and
+ * visible ("apply"), and flushed ("flush").  The native loop believes that
+ * everything it got was applied, so its status messages are rewritten, and
+ * when positions move the receiver sends messages of its own: a backend of the
+ * publisher may be waiting for them (synchronous replication), and nothing in
+ * the protocol tells whether one is.
+ *
+ * Writers commit asynchronously whatever the subscription's synchronous_commit
+ * is.  The receiver flushes once for many commits, when nothing more is
+ * queued; under backlog the walwriter does it.  A position is confirmed when
+ * the local commits up to it are flushed.
+ *
+ * While nothing is in flight, the newest position seen in any message counts
+ * as applied: the publisher must be able to forget WAL that has nothing for us.
+ *-------------------------------------------------------------------------
+ */
+#include "parallel_apply.h"
+
+#include "access/xlog.h"
+#include "miscadmin.h"
+#include "port/pg_bswap.h"
+#include "replication/syncrep.h"
+#include "replication/walreceiver.h"
+#include "utils/timestamp.h"
+
+#include "feedback.h"
+
+/*
+ * Commits that are not flushed.  When the array is full, the newest one stands
+ * for those that follow: confirmed a little later.
+ */
+#define MAX_UNFLUSHED 1024
+
+typedef struct Unflushed
+{
+	XLogRecPtr	remote_end_lsn;
+	XLogRecPtr	local_end_lsn;
+} Unflushed;
+
+static Unflushed unflushed[MAX_UNFLUSHED];	/* a ring */
+static int	unflushed_first = 0;
+static int	unflushed_count = 0;
+
+/* All of the publisher's WAL, never decreasing. */
+static XLogRecPtr received_lsn = InvalidXLogRecPtr;
+static XLogRecPtr applied_lsn = InvalidXLogRecPtr;
+static XLogRecPtr flushed_lsn = InvalidXLogRecPtr;
+
+/* As last told by papply_feedback_send(). */
+static XLogRecPtr sent_applied_lsn = InvalidXLogRecPtr;
+static XLogRecPtr sent_flushed_lsn = InvalidXLogRecPtr;
+
+/* Where a status message has what. */
+#define STATUS_RECEIVED 1
+#define STATUS_FLUSHED 9
+#define STATUS_APPLIED 17
+#define STATUS_TIME 25
+#define STATUS_REPLY_REQUESTED 33
+#define STATUS_LENGTH 34
+
+void
+papply_feedback_reset(XLogRecPtr start_lsn)
+{
+	unflushed_first = unflushed_count = 0;
+	received_lsn = Max(received_lsn, start_lsn);
+	applied_lsn = flushed_lsn = received_lsn;
+	sent_applied_lsn = sent_flushed_lsn = received_lsn;
+}
+
+void
+papply_feedback_received(XLogRecPtr remote_lsn)
+{
+	received_lsn = Max(received_lsn, remote_lsn);
+}
+
+XLogRecPtr
+papply_feedback_received_lsn(void)
+{
+	return received_lsn;
+}
+
+void
+papply_feedback_committed(XLogRecPtr remote_end_lsn, XLogRecPtr local_end_lsn)
+{
+	Unflushed  *item;
+
+	if (unflushed_count < MAX_UNFLUSHED)
+		unflushed_count++;
+	item = &unflushed[(unflushed_first + unflushed_count - 1) % MAX_UNFLUSHED];
+	item->remote_end_lsn = remote_end_lsn;
+	item->local_end_lsn = local_end_lsn;
+	applied_lsn = Max(applied_lsn, remote_end_lsn);
+}
+
+static void
+advance_flushed(bool is_idle)
+{
+	XLogRecPtr	local_flush_lsn = GetFlushRecPtr(NULL);
+
+	while (unflushed_count > 0 &&
+		   unflushed[unflushed_first].local_end_lsn <= local_flush_lsn)
+	{
+		flushed_lsn = Max(flushed_lsn, unflushed[unflushed_first].remote_end_lsn);
+		unflushed_first = (unflushed_first + 1) % MAX_UNFLUSHED;
+		unflushed_count--;
+	}
+	if (unflushed_count == 0)
+		flushed_lsn = Max(flushed_lsn, papply_feedback_applied_lsn(is_idle));
+}
+
+XLogRecPtr
+papply_feedback_applied_lsn(bool is_idle)
+{
+	if (is_idle)
+		applied_lsn = Max(applied_lsn, received_lsn);
+	return applied_lsn;
+}
+
+bool
+papply_feedback_has_unflushed(void)
+{
+	return unflushed_count > 0;
+}
+
+void
+papply_feedback_flush(void)
+{
+	XLogRecPtr	local_end_lsn;
+
+	if (unflushed_count == 0)
+		return;
+	local_end_lsn = unflushed[(unflushed_first + unflushed_count - 1) % MAX_UNFLUSHED].local_end_lsn;
+	XLogFlush(local_end_lsn);
+
+	/* for the locally committed, as in the native worker's own commit */
+	if (synchronous_commit > SYNCHRONOUS_COMMIT_LOCAL_FLUSH)
+	{
+		HOLD_INTERRUPTS();
+		SyncRepWaitForLSN(local_end_lsn, true);
+		RESUME_INTERRUPTS();
+	}
+}
+
+static void
+put_uint64(char *field, uint64 value)
+{
+	value = pg_hton64(value);
+	memcpy(field, &value, sizeof(value));
+}
+
+void
+papply_feedback_rewrite(char *buf, bool is_idle)
+{
+	advance_flushed(is_idle);
+	put_uint64(buf + STATUS_RECEIVED, received_lsn);
+	put_uint64(buf + STATUS_FLUSHED, flushed_lsn);
+	put_uint64(buf + STATUS_APPLIED, papply_feedback_applied_lsn(is_idle));
+}
+
+void
+papply_feedback_send(WalReceiverConn *conn, walrcv_send_fn send, bool is_idle)
+{
+	char		message[STATUS_LENGTH] = {'r'};
+
+	if (wal_receiver_status_interval <= 0)
+		return;
+	advance_flushed(is_idle);
+	(void) papply_feedback_applied_lsn(is_idle);
+	if (applied_lsn == sent_applied_lsn && flushed_lsn == sent_flushed_lsn)
+		return;
+
+	put_uint64(message + STATUS_RECEIVED, received_lsn);
+	put_uint64(message + STATUS_FLUSHED, flushed_lsn);
+	put_uint64(message + STATUS_APPLIED, applied_lsn);
+	put_uint64(message + STATUS_TIME, GetCurrentTimestamp());
+	message[STATUS_REPLY_REQUESTED] = false;
+	send(conn, message, sizeof(message));
+
+	sent_applied_lsn = applied_lsn;
+	sent_flushed_lsn = flushed_lsn;
+}

@@ -1,0 +1,292 @@
+/*-------------------------------------------------------------------------
+ * native_replay.c
+ *	  Transactions that PostgreSQL's own apply loop does.
+ *
+ * Runs in the receiver.
+ *
+ * Two ways lead here.  A direct transaction goes from the connection to the
+ * native loop message by message while nothing else is in flight.  A queued
+ * one is replayed from the queue when all before it are committed; it was
+ * marked by the receiver (a message that writers do not handle) or by a writer
+ * that failed twice.  If its end is not in the queue, the rest comes directly.
+ *
+ * Errors, log messages, statistics, SKIP and disable_on_error of such a
+ * transaction are PostgreSQL's own, because the code is.
+ *
+ * The replication origin: up to PostgreSQL 15 the receiver takes the session
+ * here and passes it on when the native loop has committed.  While it does not
+ * hold it, PAPPLY_SESSION_ORIGIN is invalid: the native loop commits catalog
+ * changes of its own, and a commit with an origin but without a session would
+ * crash.
+ *
+ * If the process ends in between, the transaction is rolled back and fetched
+ * again.
+ *-------------------------------------------------------------------------
+ */
+#include "parallel_apply.h"
+
+#include "lib/stringinfo.h"
+#include "libpq/pqformat.h"
+#include "utils/memutils.h"
+
+#include "native_replay.h"
+#include "queue.h"
+#include "relation_registry.h"
+#include "remote_relation.h"
+
+typedef struct NativeReplay
+{
+	bool		is_active;
+	bool		reads_queue;
+	bool		is_ended;		/* the last message has been handed on */
+	uint64		seqno;
+	uint64		position;		/* in the queue, of the next entry */
+	PapplyOriginId origin;
+	char		end_kind;		/* of the last message; 0: the first is it */
+	XLogRecPtr	remote_end_lsn;
+} NativeReplay;
+
+static NativeReplay replay;
+static StringInfoData frame;
+static StringInfoData relation_message;
+static TimestampTz last_send_time = 0;
+
+static void
+init_buffers(void)
+{
+	if (frame.data == NULL)
+	{
+		MemoryContext old_context = MemoryContextSwitchTo(TopMemoryContext);
+
+		initStringInfo(&frame);
+		initStringInfo(&relation_message);
+		MemoryContextSwitchTo(old_context);
+	}
+	resetStringInfo(&frame);
+}
+
+void
+papply_native_set_send_time(TimestampTz send_time)
+{
+	last_send_time = send_time;
+}
+
+/*
+ * The positions are invalid on purpose: they do not move the native loop's
+ * idea of what it received.
+ */
+int
+papply_native_frame(const char *message, int length, char **buffer)
+{
+	init_buffers();
+	pq_sendbyte(&frame, 'w');
+	pq_sendint64(&frame, InvalidXLogRecPtr);
+	pq_sendint64(&frame, InvalidXLogRecPtr);
+	pq_sendint64(&frame, last_send_time);
+	appendBinaryStringInfo(&frame, message, length);
+	*buffer = frame.data;
+	return frame.len;
+}
+
+int
+papply_native_keepalive(XLogRecPtr remote_lsn, bool reply_requested, char **buffer)
+{
+	init_buffers();
+	pq_sendbyte(&frame, 'k');
+	pq_sendint64(&frame, remote_lsn);
+	pq_sendint64(&frame, last_send_time);
+	pq_sendbyte(&frame, reply_requested);
+	*buffer = frame.data;
+	return frame.len;
+}
+
+bool
+papply_native_is_active(void)
+{
+	return replay.is_active;
+}
+
+uint64
+papply_native_seqno(void)
+{
+	return replay.seqno;
+}
+
+bool
+papply_native_reads_queue(void)
+{
+	return replay.is_active && replay.reads_queue;
+}
+
+static void
+begin(uint64 seqno, PapplyOriginId origin)
+{
+	memset(&replay, 0, sizeof(replay));
+	replay.is_active = true;
+	replay.seqno = seqno;
+	replay.origin = origin;
+	if (origin != PAPPLY_NO_ORIGIN)
+	{
+		papply_compat_origin_take(origin);
+		PAPPLY_SESSION_ORIGIN = origin;
+	}
+}
+
+void
+papply_native_begin_queued(uint64 seqno, PapplyOriginId origin)
+{
+	begin(seqno, origin);
+	replay.reads_queue = true;
+	replay.position = papply_queue_transaction(seqno)->start_position;
+}
+
+void
+papply_native_begin_direct(PapplyOriginId origin)
+{
+	begin(PAPPLY_NO_SEQNO, origin);
+}
+
+/* Tell the native loop that version of a relation; returns the length. */
+static int
+tell_relation(PapplyRemoteRelation *rel, uint32 version, char **buffer)
+{
+	rel->native_version = version;
+	if (version == rel->version)
+		return papply_native_frame(rel->message, rel->length, buffer);
+	papply_registry_get(version, &relation_message);
+	return papply_native_frame(relation_message.data, relation_message.len, buffer);
+}
+
+/* The relation that a registered version describes. */
+static PapplyRemoteRelation *
+relation_of_version(uint32 version)
+{
+	papply_registry_get(version, &relation_message);
+	return papply_remote_relation_get(papply_message_get_uint32(relation_message.data + 1),
+									  false);
+}
+
+/* Does the message begin or end a transaction of the native loop? */
+static void
+note_boundary(char *message, int length)
+{
+	char		kind = message[0];
+	PapplyCommit commit;
+
+	if (replay.end_kind == 0)
+	{
+		if (kind == LOGICAL_REP_MSG_BEGIN)
+			replay.end_kind = LOGICAL_REP_MSG_COMMIT;
+		else if (kind == LOGICAL_REP_MSG_BEGIN_PREPARE)
+			replay.end_kind = LOGICAL_REP_MSG_PREPARE;
+		else
+			replay.end_kind = kind; /* it stands alone */
+	}
+	if (kind != replay.end_kind)
+		return;
+	replay.is_ended = true;
+	replay.remote_end_lsn = InvalidXLogRecPtr;
+	if (kind == LOGICAL_REP_MSG_COMMIT)
+	{
+		papply_message_parse_commit(message, length, &commit);
+		replay.remote_end_lsn = commit.end_lsn;
+	}
+}
+
+int
+papply_native_next(char **buffer)
+{
+	uint64		position = replay.position;
+	PapplyEntry *entry;
+
+	for (;;)
+	{
+		entry = papply_queue_read(&position);
+		if (entry == NULL || entry->kind == PAPPLY_ENTRY_OVERSIZE)
+		{
+			replay.reads_queue = false;
+			return 0;
+		}
+		if (entry->relation_version != 0)
+		{
+			PapplyRemoteRelation *rel = relation_of_version(entry->relation_version);
+
+			if (rel->native_version != entry->relation_version)
+				return tell_relation(rel, entry->relation_version, buffer);
+		}
+		replay.position = position;
+		if (entry->length > 0)
+			break;
+	}
+	note_boundary(PapplyEntryData(entry), entry->length);
+	return papply_native_frame(PapplyEntryData(entry), entry->length, buffer);
+}
+
+/* The relations of a TRUNCATE message, beginning behind number and options. */
+static int
+before_truncate(char *message, int length, char **buffer)
+{
+	uint32		nrelids = papply_message_get_uint32(message + 1);
+
+	for (uint32 i = 0; i < nrelids && 6 + 4 * (i + 1) <= (uint32) length; i++)
+	{
+		LogicalRepRelId relid = papply_message_get_uint32(message + 6 + 4 * i);
+		PapplyRemoteRelation *rel = papply_remote_relation_get(relid, false);
+
+		if (rel != NULL && rel->native_version != rel->version)
+			return tell_relation(rel, rel->version, buffer);
+	}
+	return 0;
+}
+
+int
+papply_native_before(char *message, int length, char **buffer)
+{
+	PapplyRemoteRelation *rel = NULL;
+	int			told = 0;
+
+	switch (message[0])
+	{
+		case LOGICAL_REP_MSG_INSERT:
+		case LOGICAL_REP_MSG_UPDATE:
+		case LOGICAL_REP_MSG_DELETE:
+			if (length >= 5)
+				rel = papply_remote_relation_get(papply_message_get_uint32(message + 1), false);
+			if (rel != NULL && rel->native_version != rel->version)
+				return tell_relation(rel, rel->version, buffer);
+			break;
+		case LOGICAL_REP_MSG_TRUNCATE:
+			if (length >= 6)
+				told = before_truncate(message, length, buffer);
+			if (told > 0)
+				return told;
+			break;
+		case LOGICAL_REP_MSG_STREAM_COMMIT:
+		case LOGICAL_REP_MSG_STREAM_PREPARE:
+
+			/* the spooled file has definitions that we do not see */
+			papply_remote_relation_forget_native();
+			break;
+		default:
+			break;
+	}
+	note_boundary(message, length);
+	return 0;
+}
+
+bool
+papply_native_finish(XLogRecPtr *remote_end_lsn)
+{
+	if (!replay.is_active || !replay.is_ended)
+		return false;
+
+	if (replay.origin != PAPPLY_NO_ORIGIN)
+	{
+		papply_compat_origin_pass_on();
+		if (!PAPPLY_ORIGIN_IS_SHARED)
+			PAPPLY_SESSION_ORIGIN = PAPPLY_NO_ORIGIN;
+	}
+	*remote_end_lsn = replay.remote_end_lsn;
+	replay.is_active = false;
+	return true;
+}

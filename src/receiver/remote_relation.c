@@ -1,0 +1,270 @@
+/*-------------------------------------------------------------------------
+ * remote_relation.c
+ *	  What the receiver knows of each relation of the publisher.
+ *
+ * Runs in the receiver, with or without a pool: RELATION messages come once,
+ * so they are kept from the beginning of the connection.
+ *
+ * The native loop has a map of relations of its own.  It is told a definition
+ * only when it is about to get a change made with it (native_version), since
+ * it may have to replay a transaction that is older than the newest message.
+ *
+ * The local part (which unique indexes, may writers apply it at all) is read
+ * from the catalogs when it is first needed and after any invalidation.  It is
+ * a matter of speed only, writers decide for themselves with the table locked;
+ * so a table that somebody else has locked exclusively is not waited for: the
+ * receiver has to keep the connection alive.
+ *-------------------------------------------------------------------------
+ */
+#include "parallel_apply.h"
+
+#include "access/relation.h"
+#include "catalog/namespace.h"
+#include "miscadmin.h"
+#include "storage/lmgr.h"
+#include "utils/hsearch.h"
+#include "utils/inval.h"
+#include "utils/lsyscache.h"
+#include "utils/memutils.h"
+#include "utils/rel.h"
+
+#include "relation_registry.h"
+#include "remote_relation.h"
+#include "table_class.h"
+
+/* A version that was replaced, and the last transaction that may use it. */
+typedef struct OldVersion
+{
+	uint32		version;
+	uint64		last_seqno;
+} OldVersion;
+
+static HTAB *relations = NULL;
+static MemoryContext relations_context = NULL;
+static List *old_versions = NIL;
+
+static void
+invalidate_local(Datum arg, Oid relid)
+{
+	HASH_SEQ_STATUS status;
+	PapplyRemoteRelation *rel;
+
+	hash_seq_init(&status, relations);
+	while ((rel = hash_seq_search(&status)) != NULL)
+		if (relid == InvalidOid || rel->local_relid == relid || rel->local_relid == InvalidOid)
+			rel->is_current = false;
+}
+
+void
+papply_remote_relation_init(void)
+{
+	HASHCTL		ctl;
+
+	relations_context = AllocSetContextCreate(TopMemoryContext,
+											  "parallel_apply remote relations",
+											  ALLOCSET_DEFAULT_SIZES);
+	ctl.keysize = sizeof(LogicalRepRelId);
+	ctl.entrysize = sizeof(PapplyRemoteRelation);
+	ctl.hcxt = relations_context;
+	relations = hash_create("parallel_apply remote relations", 128, &ctl,
+							HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
+	CacheRegisterRelcacheCallback(invalidate_local, (Datum) 0);
+}
+
+static void
+replace_version(PapplyRemoteRelation *rel, uint64 in_use)
+{
+	MemoryContext old_context = MemoryContextSwitchTo(relations_context);
+	OldVersion *old = palloc(sizeof(OldVersion));
+
+	old->version = rel->version;
+	old->last_seqno = in_use;
+	old_versions = lappend(old_versions, old);
+	MemoryContextSwitchTo(old_context);
+}
+
+void
+papply_remote_relation_update(const char *message, int length, uint64 in_use)
+{
+	LogicalRepRelId remote_relid = papply_message_get_uint32(message + 1);
+	PapplyRemoteRelation *rel;
+	MemoryContext old_context;
+	StringInfoData buf;
+	bool		found;
+
+	rel = hash_search(relations, &remote_relid, HASH_ENTER, &found);
+	if (found && rel->length == length && memcmp(rel->message, message, length) == 0)
+		return;					/* said again, after an invalidation there */
+
+	if (!found)
+	{
+		memset(rel, 0, sizeof(*rel));
+		rel->remote_relid = remote_relid;
+	}
+	else
+	{
+		if (rel->version != 0)
+			replace_version(rel, in_use);
+		MemoryContextDelete(rel->context);
+	}
+
+	rel->context = AllocSetContextCreate(relations_context,
+										 "parallel_apply remote relation",
+										 ALLOCSET_SMALL_SIZES);
+	old_context = MemoryContextSwitchTo(rel->context);
+	rel->message = palloc(length);
+	memcpy(rel->message, message, length);
+	rel->length = length;
+	buf.data = rel->message;
+	buf.len = length;
+	buf.maxlen = -1;
+	buf.cursor = 1;				/* behind the kind byte */
+	rel->remote = logicalrep_read_rel(&buf);
+	MemoryContextSwitchTo(old_context);
+
+	rel->version = papply_pool ? papply_registry_add(message, length) : 0;
+	rel->is_current = false;
+	rel->local_relid = InvalidOid;
+}
+
+/* Which published column is each local one? */
+static AttrMap *
+map_columns(Relation local, LogicalRepRelation *remote)
+{
+	TupleDesc	desc = RelationGetDescr(local);
+	AttrMap    *map = make_attrmap(desc->natts);
+
+	for (int i = 0; i < desc->natts; i++)
+	{
+		Form_pg_attribute att = TupleDescAttr(desc, i);
+
+		map->attnums[i] = -1;
+		if (att->attisdropped || att->attgenerated)
+			continue;
+		for (int j = 0; j < remote->natts; j++)
+			if (strcmp(remote->attnames[j], NameStr(att->attname)) == 0)
+				map->attnums[i] = j;
+	}
+	return map;
+}
+
+/* Read the local part from the catalogs; in a transaction. */
+static void
+look_up_local(PapplyRemoteRelation *rel)
+{
+	Oid			namespace = get_namespace_oid(rel->remote->nspname, true);
+	Oid			relid = OidIsValid(namespace) ?
+		get_relname_relid(rel->remote->relname, namespace) : InvalidOid;
+	Relation	local;
+	AttrMap    *map;
+
+	papply_row_keys_init(&rel->keys, rel->remote);
+	rel->local_relid = relid;
+	rel->is_native = false;
+	rel->is_current = true;
+
+	/* no such table: whoever applies the change says so */
+	if (!OidIsValid(relid))
+		return;
+	if (!ConditionalLockRelationOid(relid, AccessShareLock))
+	{
+		rel->is_current = false;	/* look again at its next change */
+		return;
+	}
+	local = try_relation_open(relid, NoLock);
+	if (local == NULL)
+		return;
+	map = map_columns(local, rel->remote);
+	rel->is_native = papply_table_why_native(local, map) != NULL;
+	if (!rel->is_native)
+		papply_row_keys_add_unique(&rel->keys, local, map->attnums);
+	relation_close(local, AccessShareLock);
+}
+
+PapplyRemoteRelation *
+papply_remote_relation_get(LogicalRepRelId remote_relid, bool want_local)
+{
+	PapplyRemoteRelation *rel = hash_search(relations, &remote_relid, HASH_FIND, NULL);
+
+	if (rel != NULL && want_local && unlikely(!rel->is_current))
+	{
+		MemoryContext old_context = CurrentMemoryContext;
+
+		StartTransactionCommand();
+		look_up_local(rel);
+		CommitTransactionCommand();
+		MemoryContextSwitchTo(old_context);
+	}
+	return rel;
+}
+
+void
+papply_remote_relation_pool_started(void)
+{
+	HASH_SEQ_STATUS status;
+	PapplyRemoteRelation *rel;
+
+	hash_seq_init(&status, relations);
+	while ((rel = hash_seq_search(&status)) != NULL)
+	{
+		rel->version = papply_registry_add(rel->message, rel->length);
+		rel->native_version = rel->version;
+	}
+}
+
+void
+papply_remote_relation_pool_stopped(void)
+{
+	HASH_SEQ_STATUS status;
+	PapplyRemoteRelation *rel;
+
+	hash_seq_init(&status, relations);
+	while ((rel = hash_seq_search(&status)) != NULL)
+		rel->version = rel->native_version = 0;
+	list_free_deep(old_versions);
+	old_versions = NIL;
+}
+
+void
+papply_remote_relation_clean(uint64 committed)
+{
+	while (old_versions != NIL)
+	{
+		OldVersion *old = linitial(old_versions);
+
+		if (old->last_seqno > committed)
+			return;
+		papply_registry_drop(old->version);
+		pfree(old);
+		old_versions = list_delete_first(old_versions);
+	}
+}
+
+void
+papply_remote_relation_forget_native(void)
+{
+	HASH_SEQ_STATUS status;
+	PapplyRemoteRelation *rel;
+
+	hash_seq_init(&status, relations);
+	while ((rel = hash_seq_search(&status)) != NULL)
+		rel->native_version = 0;
+}
+
+PapplyRemoteRelation *
+papply_remote_relation_next_untold(void)
+{
+	HASH_SEQ_STATUS status;
+	PapplyRemoteRelation *rel;
+
+	hash_seq_init(&status, relations);
+	while ((rel = hash_seq_search(&status)) != NULL)
+	{
+		if (rel->native_version != rel->version)
+		{
+			hash_seq_term(&status);
+			return rel;
+		}
+	}
+	return NULL;
+}

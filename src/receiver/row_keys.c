@@ -1,0 +1,193 @@
+/*-------------------------------------------------------------------------
+ * row_keys.c
+ *	  Which rows (and unique values) does a change touch?
+ *
+ * Runs in the receiver.
+ *
+ * A row is known by the columns of the publisher's replica identity, old and
+ * new; with REPLICA IDENTITY FULL that is all columns.  Further keys are the
+ * local unique indexes, as far as the message carries their columns: two
+ * transactions that pass a unique value from one row to another must not
+ * overtake each other.  The key of a row is hashed from the bytes as they were
+ * sent, since the same row of the publisher always has the same bytes.
+ *
+ * What this cannot see (expression and partial indexes, exclusion constraints,
+ * values that are equal but have different bytes, the old value of a unique
+ * column that the message does not carry) shows itself when it is applied, as
+ * a lock wait, a missing row or a unique violation, and is then put right.  It
+ * only must not be frequent.
+ *-------------------------------------------------------------------------
+ */
+#include "parallel_apply.h"
+
+#include "access/genam.h"
+#include "catalog/pg_class.h"
+#include "common/hashfn.h"
+#include "nodes/bitmapset.h"
+#include "utils/rel.h"
+
+#include "row_keys.h"
+
+/* What stands for NULL in a hash; no value has this length. */
+#define NULL_MARK (-1)
+
+void
+papply_row_keys_init(PapplyRowKeys *keys, const LogicalRepRelation *remote)
+{
+	PapplyKey  *key = &keys->keys[0];
+	int			column = -1;
+
+	memset(keys, 0, sizeof(*keys));
+	keys->old_is_whole = (remote->replident == REPLICA_IDENTITY_FULL);
+	keys->identity = remote->attkeys;
+	keys->seed = hash_bytes_extended((const unsigned char *) remote->relname,
+									 strlen(remote->relname),
+									 hash_bytes((const unsigned char *) remote->nspname,
+												strlen(remote->nspname)));
+
+	/* the identity: of up to INDEX_MAX_KEYS columns, or FULL: all of them */
+	if (bms_is_empty(remote->attkeys) && !keys->old_is_whole)
+		return;
+	key->is_identity = true;
+	key->null_is_value = true;
+	key->seed = keys->seed;
+	if (!keys->old_is_whole)
+		while ((column = bms_next_member(remote->attkeys, column)) >= 0)
+			key->columns[key->ncolumns++] = column;
+	keys->nkeys = 1;
+}
+
+/* The columns of an index as published ones; false if it cannot be tracked. */
+static bool
+make_unique_key(PapplyKey *key, Relation index, const AttrNumber *attnums)
+{
+	Form_pg_index form = index->rd_index;
+
+	if (!form->indisunique || !form->indisvalid ||
+		RelationGetIndexPredicate(index) != NIL ||
+		RelationGetIndexExpressions(index) != NIL)
+		return false;
+
+	key->is_identity = false;
+	key->null_is_value = form->indnullsnotdistinct;
+	key->ncolumns = form->indnkeyatts;
+	for (int i = 0; i < form->indnkeyatts; i++)
+	{
+		AttrNumber	attnum = form->indkey.values[i];
+
+		if (attnum <= 0 || attnums[attnum - 1] < 0)
+			return false;
+		key->columns[i] = attnums[attnum - 1];
+	}
+	return true;
+}
+
+static bool
+is_identity(const PapplyRowKeys *keys, const PapplyKey *key)
+{
+	if (keys->old_is_whole || bms_num_members(keys->identity) != key->ncolumns)
+		return false;
+	for (int i = 0; i < key->ncolumns; i++)
+		if (!bms_is_member(key->columns[i], keys->identity))
+			return false;
+	return true;
+}
+
+void
+papply_row_keys_add_unique(PapplyRowKeys *keys, Relation rel, const AttrNumber *attnums)
+{
+	ListCell   *lc;
+
+	foreach(lc, RelationGetIndexList(rel))
+	{
+		Relation	index;
+		PapplyKey  *key = &keys->keys[keys->nkeys];
+
+		if (keys->nkeys == PAPPLY_MAX_KEYS)
+			break;
+		index = index_open(lfirst_oid(lc), AccessShareLock);
+		if (make_unique_key(key, index, attnums) && !is_identity(keys, key))
+		{
+			key->seed = hash_combine64(keys->seed, RelationGetRelid(index));
+			keys->nkeys++;
+		}
+		index_close(index, AccessShareLock);
+	}
+}
+
+static uint64
+hash_column(uint64 hash, const PapplyColumn *column)
+{
+	int			length = column->kind == LOGICALREP_COLUMN_NULL ? NULL_MARK : column->length;
+
+	hash = hash_combine64(hash, length);
+	if (length > 0)
+		hash = hash_bytes_extended((const unsigned char *) column->data, length, hash);
+	return hash;
+}
+
+/*
+ * Does an old tuple carry this column?  One that has only the key says NULL
+ * for all others.
+ */
+static bool
+old_has(const PapplyRowKeys *keys, const PapplyTuple *old, int number)
+{
+	return old != NULL && number < old->ncolumns &&
+		old->columns[number].kind != LOGICALREP_COLUMN_UNCHANGED &&
+		(keys->old_is_whole || bms_is_member(number, keys->identity));
+}
+
+/*
+ * Hash of one key of a row: of its new tuple, with unchanged values from the
+ * old one, or of the old tuple if there is no new one.
+ */
+static void
+add_hash(const PapplyRowKeys *keys, const PapplyKey *key,
+		 const PapplyTuple *new, const PapplyTuple *old, PapplyHashes *result)
+{
+	const PapplyTuple *tuple = new ? new : old;
+	bool		all_columns = key->is_identity && keys->old_is_whole;
+	int			ncolumns = all_columns ? tuple->ncolumns : key->ncolumns;
+	uint64		hash = key->seed;
+
+	for (int i = 0; i < ncolumns; i++)
+	{
+		int			number = all_columns ? i : key->columns[i];
+		const PapplyColumn *column = NULL;
+
+		if (new != NULL && number < new->ncolumns &&
+			new->columns[number].kind != LOGICALREP_COLUMN_UNCHANGED)
+			column = &new->columns[number];
+		else if (old_has(keys, old, number))
+			column = &old->columns[number];
+
+		if (column == NULL)
+		{
+			result->is_incomplete |= key->is_identity;
+			return;
+		}
+		if (column->kind == LOGICALREP_COLUMN_NULL && !key->null_is_value)
+			return;
+		hash = hash_column(hash, column);
+	}
+	result->hashes[result->count++] = hash;
+}
+
+void
+papply_row_keys_compute(const PapplyRowKeys *keys, const PapplyChange *change,
+						PapplyHashes *result)
+{
+	const PapplyTuple *old = change->has_old ? &change->old_tuple : NULL;
+	const PapplyTuple *new = change->has_new ? &change->new_tuple : NULL;
+
+	result->is_incomplete = false;
+	result->count = 0;
+	for (int i = 0; i < keys->nkeys; i++)
+	{
+		if (old != NULL)
+			add_hash(keys, &keys->keys[i], NULL, old, result);
+		if (new != NULL)
+			add_hash(keys, &keys->keys[i], new, old, result);
+	}
+}

@@ -1,0 +1,66 @@
+/*-------------------------------------------------------------------------
+ * seam.c
+ *	  Our table of receiver functions in place of the server's.
+ *
+ * Runs in the postmaster, from which every process inherits it, and then in
+ * whatever process talks to a publisher.
+ *
+ * The native apply worker talks to its publisher through WalReceiverFunctions,
+ * which libpqwalreceiver fills when it is loaded.  We load it first, copy its
+ * table, replace three functions in the copy and point the variable at it; the
+ * server's own load_file() later finds the library loaded and changes nothing.
+ * All but leader apply workers pass straight through.
+ *-------------------------------------------------------------------------
+ */
+#include "parallel_apply.h"
+
+#include "fmgr.h"
+
+#include "receiver.h"
+#include "seam.h"
+
+const WalReceiverFunctionsType *papply_seam_server = NULL;
+
+static WalReceiverFunctionsType seam;
+
+static bool
+start_streaming(WalReceiverConn *conn, const WalRcvStreamOptions *options)
+{
+	WalRcvStreamOptions ours = *options;
+
+	if (papply_compat_am_leader_apply_worker() && papply_receiver_wants_pool())
+		papply_compat_forbid_parallel_streaming(&ours);
+	return (papply_seam_server->walrcv_startstreaming) (conn, &ours);
+}
+
+static int
+receive(WalReceiverConn *conn, char **buffer, pgsocket *wait_fd)
+{
+	if (papply_compat_am_leader_apply_worker())
+		return papply_receiver_receive(conn, buffer, wait_fd);
+	return (papply_seam_server->walrcv_receive) (conn, buffer, wait_fd);
+}
+
+static void
+send_message(WalReceiverConn *conn, const char *buffer, int nbytes)
+{
+	if (papply_compat_am_leader_apply_worker())
+		papply_receiver_send(conn, buffer, nbytes);
+	else
+		(papply_seam_server->walrcv_send) (conn, buffer, nbytes);
+}
+
+void
+papply_seam_install(void)
+{
+	load_file("libpqwalreceiver", false);
+	if (WalReceiverFunctions == NULL)
+		elog(ERROR, "libpqwalreceiver did not initialize correctly");
+
+	papply_seam_server = WalReceiverFunctions;
+	seam = *WalReceiverFunctions;
+	seam.walrcv_startstreaming = start_streaming;
+	seam.walrcv_receive = receive;
+	seam.walrcv_send = send_message;
+	WalReceiverFunctions = &seam;
+}

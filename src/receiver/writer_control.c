@@ -1,0 +1,157 @@
+/*-------------------------------------------------------------------------
+ * writer_control.c
+ *	  Starting, retiring and watching the writers of a pool.
+ *
+ * Runs in the receiver.
+ *
+ * Writers are dynamic background workers.  How many there shall be is
+ * wanted_writers in the pool: a writer whose number is not below it leaves
+ * when it has nothing claimed.  The work they do is not assigned to them, so
+ * coming and going needs no agreement with anybody.
+ *
+ * A writer that dies leaves PAPPLY_WRITER_EXITED in its slot; it may have taken
+ * claimed transactions with it, so the receiver ends, and everything that is
+ * not committed is fetched again.
+ *-------------------------------------------------------------------------
+ */
+#include "parallel_apply.h"
+
+#include "miscadmin.h"
+#include "postmaster/bgworker.h"
+#include "utils/memutils.h"
+
+#include "pool.h"
+#include "writer_control.h"
+
+static BackgroundWorkerHandle *handles[PAPPLY_MAX_WRITERS];
+static bool has_warned = false;
+
+/* The process has ended, or never began. */
+static bool
+is_stopped(int writer)
+{
+	pid_t		pid;
+
+	return handles[writer] == NULL ||
+		GetBackgroundWorkerPid(handles[writer], &pid) == BGWH_STOPPED;
+}
+
+static bool
+start_writer(int writer)
+{
+	PapplyWriterSlot *slot = &papply_pool->writers[writer];
+	BackgroundWorker worker;
+	MemoryContext old_context;
+	bool		is_registered;
+
+	memset(&worker, 0, sizeof(worker));
+	worker.bgw_flags = BGWORKER_SHMEM_ACCESS | BGWORKER_BACKEND_DATABASE_CONNECTION;
+	worker.bgw_start_time = BgWorkerStart_RecoveryFinished;
+	worker.bgw_restart_time = BGW_NEVER_RESTART;
+	worker.bgw_notify_pid = MyProcPid;
+	worker.bgw_main_arg = papply_pool_writer_argument(writer);
+	strlcpy(worker.bgw_library_name, PAPPLY_NAME, sizeof(worker.bgw_library_name));
+	strlcpy(worker.bgw_function_name, "papply_writer_main", sizeof(worker.bgw_function_name));
+	snprintf(worker.bgw_name, sizeof(worker.bgw_name),
+			 "parallel_apply writer %u:%d", papply_pool->subid, writer + 1);
+	strlcpy(worker.bgw_type, worker.bgw_name, sizeof(worker.bgw_type));
+	memcpy(worker.bgw_extra, &papply_pool->generation, sizeof(papply_pool->generation));
+
+	slot->state = PAPPLY_WRITER_STARTING;
+	old_context = MemoryContextSwitchTo(TopMemoryContext);
+	if (handles[writer] != NULL)
+		pfree(handles[writer]);
+	handles[writer] = NULL;
+	is_registered = RegisterDynamicBackgroundWorker(&worker, &handles[writer]);
+	MemoryContextSwitchTo(old_context);
+	if (!is_registered)
+		slot->state = PAPPLY_WRITER_NONE;
+	return is_registered;
+}
+
+/* Start what is missing; returns the number of those that are there. */
+static int
+fill_up(int wanted)
+{
+	int			running = 0;
+	bool		may_register = true;
+
+	for (int i = 0; i < wanted; i++)
+	{
+		if (!is_stopped(i))
+			running++;
+		else if (may_register && papply_pool->writers[i].state != PAPPLY_WRITER_EXITED)
+		{
+			may_register = start_writer(i);
+			running += may_register ? 1 : 0;
+		}
+	}
+	return running;
+}
+
+static void
+warn_of_missing(int running, int wanted, const char *subname)
+{
+	if (running >= wanted || has_warned)
+		return;
+	has_warned = true;
+	ereport(WARNING,
+			(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
+			 errmsg("could not start all writers of subscription \"%s\"", subname),
+			 errdetail_plural("%d of %d writer is running.",
+							  "%d of %d writers are running.",
+							  running, running, wanted),
+			 errhint("You might need to increase \"%s\".", "max_worker_processes")));
+}
+
+int
+papply_writers_set(int wanted, const char *subname)
+{
+	uint64		before = pg_atomic_exchange_u64(&papply_pool->wanted_writers, wanted);
+
+	has_warned = false;
+	for (uint64 i = wanted; i < before; i++)
+		papply_pool_wake(i);
+	return papply_writers_check(subname);
+}
+
+int
+papply_writers_check(const char *subname)
+{
+	int			wanted = pg_atomic_read_u64(&papply_pool->wanted_writers);
+	int			running = fill_up(wanted);
+
+	warn_of_missing(running, wanted, subname);
+	return running;
+}
+
+int
+papply_writers_find_exited(void)
+{
+	for (int i = 0; i < PAPPLY_MAX_WRITERS; i++)
+		if (papply_pool->writers[i].state == PAPPLY_WRITER_EXITED)
+			return i + 1;
+	return 0;
+}
+
+void
+papply_writers_end(bool must_hurry)
+{
+	pg_atomic_write_u64(&papply_pool->wanted_writers, 0);
+	for (int i = 0; i < PAPPLY_MAX_WRITERS; i++)
+	{
+		if (handles[i] == NULL)
+			continue;
+		papply_pool_wake(i);
+		if (must_hurry || papply_pool->writers[i].state == PAPPLY_WRITER_STARTING)
+			TerminateBackgroundWorker(handles[i]);
+	}
+	for (int i = 0; i < PAPPLY_MAX_WRITERS; i++)
+	{
+		if (handles[i] == NULL)
+			continue;
+		(void) WaitForBackgroundWorkerShutdown(handles[i]);
+		pfree(handles[i]);
+		handles[i] = NULL;
+	}
+}

@@ -1,0 +1,474 @@
+/*-------------------------------------------------------------------------
+ * writer.c
+ *	  A process that applies remote transactions of one subscription.
+ *
+ * The stages: claim transactions, apply their changes, commit in turn.
+ *
+ * Writers pull: whoever is free claims the next transactions in commit order.
+ * So the oldest transaction always has a process, and whatever a transaction
+ * can wait for is older: there is always progress.
+ *
+ * A writer survives an error in one place, try_range(): it rolls back, and
+ * what it had claimed is applied once more, transaction by transaction, each
+ * when all older ones are committed.  The first attempt may have failed only
+ * because it ran too early; the second has the same conditions as serial
+ * apply.  If that fails, too, the receiver replays the transaction through the
+ * native loop, whose errors are PostgreSQL's own; this process waits for it
+ * and goes on.
+ *
+ * A row that is not there is no error to the native worker.  Here it may not
+ * be there yet: the writer waits for its turn, in the middle of the
+ * transaction, and looks again.
+ *
+ * If this process dies, its exit callback tells the receiver, which ends, and
+ * all that is not committed is fetched again.
+ *-------------------------------------------------------------------------
+ */
+#include "parallel_apply.h"
+
+#include "access/commit_ts.h"
+#include "access/xact.h"
+#include "miscadmin.h"
+#include "pgstat.h"
+#include "postmaster/bgworker.h"
+#include "postmaster/interrupt.h"
+#include "storage/ipc.h"
+#include "storage/latch.h"
+#include "tcop/tcopprot.h"
+#include "utils/builtins.h"
+#include "utils/guc.h"
+#include "utils/inval.h"
+#include "utils/memutils.h"
+
+#include "apply.h"
+#include "commit_order.h"
+#include "local_commit.h"
+#include "pool.h"
+#include "queue.h"
+#include "relation_registry.h"
+#include "target.h"
+
+/* Statistics that are pending are reported after so long without work. */
+#define STATS_DELAY_MS 1000
+
+/* A long transaction gets a new snapshot every so many changes. */
+#define SNAPSHOT_CHANGES 100
+
+extern PGDLLEXPORT void papply_writer_main(Datum main_arg);
+
+/* What is being applied: for the error context, and to count. */
+typedef struct RemoteRange
+{
+	uint64		first;
+	uint64		last;
+	bool		is_in_turn;		/* everything older is committed */
+	uint64		rows;
+	TransactionId remote_xid;
+	XLogRecPtr	final_lsn;
+} RemoteRange;
+
+static RemoteRange range;
+static MemoryContext message_context = NULL;
+
+/* Set when this process may leave without a word. */
+static bool may_leave = false;
+
+/* What pg_stat_activity shows, NULL if idle; only compared. */
+static const char *shown_table = NULL;
+static bool has_unreported_stats = false;
+
+static PapplyWriterSlot *
+my_slot(void)
+{
+	return &papply_pool->writers[papply_pool_waiter];
+}
+
+/*** start and end ***/
+
+/*
+ * The receiver terminates writers when it ends.  That is no event for the log,
+ * so it interrupts what they do, and the main loop sees the closed gate.
+ */
+static void
+handle_terminate(SIGNAL_ARGS)
+{
+	int			save_errno = errno;
+
+	if (papply_pool != NULL && !papply_pool->is_open)
+	{
+		QueryCancelPending = true;
+		InterruptPending = true;
+		SetLatch(MyLatch);
+	}
+	else
+		die(PAPPLY_SIGNAL_ARGS);
+	errno = save_errno;
+}
+
+static void
+detach_at_exit(int code, Datum arg)
+{
+	PapplyWriterSlot *slot = my_slot();
+
+	slot->proc = NULL;
+	slot->pid = 0;
+	pg_atomic_fetch_and_u64(&papply_pool->idle_writers,
+							~(UINT64CONST(1) << papply_pool_waiter));
+	slot->first_seqno = slot->last_seqno = PAPPLY_NO_SEQNO;
+	pg_write_barrier();
+	slot->state = may_leave || !papply_pool->is_open ?
+		PAPPLY_WRITER_NONE : PAPPLY_WRITER_EXITED;
+	if (papply_pool->is_open)
+		papply_pool_wake(PAPPLY_WAITER_RECEIVER);
+}
+
+static void
+set_setting(const char *name, const char *value)
+{
+	SetConfigOption(name, value, PGC_SUSET, PGC_S_OVERRIDE);
+}
+
+/* As the native worker: its database, user, role and search_path. */
+static void
+connect_to_database(void)
+{
+	set_setting("session_replication_role", "replica");
+	BackgroundWorkerInitializeConnectionByOid(papply_pool->dbid, papply_pool->userid, 0);
+	set_setting("search_path", "");
+	set_setting("application_name", MyBgworkerEntry->bgw_name);
+
+	/* the receiver flushes, once for many */
+	set_setting("synchronous_commit", "off");
+
+	StartTransactionCommand();
+	MemoryContextSwitchTo(TopMemoryContext);
+	MySubscription = GetSubscription(papply_pool->subid, true);
+	CommitTransactionCommand();
+	MemoryContextSwitchTo(TopMemoryContext);
+}
+
+static void
+describe_range(void *arg)
+{
+	if (TransactionIdIsValid(range.remote_xid))
+		errcontext("applying remote transaction %u, finished at %X/%X",
+				   range.remote_xid, LSN_FORMAT_ARGS(range.final_lsn));
+}
+
+/*** applying ***/
+
+/* The row to change was not there: look again when everything older is. */
+static bool
+apply_change_in_turn(PapplyEntry *entry)
+{
+	papply_commit_order_wait(range.first - 1, PAPPLY_WRITER_WAIT_TURN);
+	range.is_in_turn = true;
+	my_slot()->counters.retries++;
+	return papply_apply_change(PapplyEntryData(entry), entry->length,
+							   entry->relation_version, true);
+}
+
+static void
+apply_change(PapplyEntry *entry)
+{
+	bool		found;
+
+	papply_local_begin();
+	if (entry->dependency < range.first &&
+		papply_commit_order_committed() < entry->dependency)
+		papply_commit_order_wait(entry->dependency, PAPPLY_WRITER_WAIT_DEPENDENCY);
+	if (++range.rows % SNAPSHOT_CHANGES == 0)
+		papply_local_renew_snapshot();
+
+	MemoryContextSwitchTo(message_context);
+	found = papply_apply_change(PapplyEntryData(entry), entry->length,
+								entry->relation_version, range.is_in_turn);
+	if (!found && !range.is_in_turn)
+		found = apply_change_in_turn(entry);
+	if (!found && PAPPLY_REPORTS_CONFLICTS)
+		ereport(ERROR,
+				(errcode(ERRCODE_NO_DATA_FOUND),
+				 errmsg("row to be changed does not exist")));
+	else if (!found)
+		ereport(DEBUG1,
+				(errmsg_internal("did not find row to be changed in table \"%s\"",
+								 papply_apply_table())));
+	CommandCounterIncrement();
+	MemoryContextReset(message_context);
+
+	if (papply_apply_table() != shown_table)
+	{
+		shown_table = papply_apply_table();
+		pgstat_report_activity(STATE_RUNNING, shown_table);
+	}
+}
+
+/* The next entry of a transaction that may still be arriving. */
+static PapplyEntry *
+read_entry(uint64 *position)
+{
+	PapplyEntry *entry = papply_queue_read(position);
+	int			sleeps = 0;
+
+	while (entry == NULL)
+	{
+		if (papply_queue_want_data(*position))
+			papply_commit_order_sleep(PAPPLY_WRITER_WAIT_DATA, &sleeps);
+		papply_queue_got_data();
+		entry = papply_queue_read(position);
+	}
+	if (sleeps > 0)
+		papply_pool_set_state(PAPPLY_WRITER_APPLYING);
+	return entry;
+}
+
+/* Apply all changes of a transaction; returns what its COMMIT says. */
+static void
+apply_transaction(uint64 seqno, PapplyCommit *commit)
+{
+	PapplyTransaction *txn = papply_queue_transaction(seqno);
+	PapplyWriterSlot *slot = my_slot();
+	uint64		position = txn->start_position;
+
+	slot->remote_xid = range.remote_xid = txn->remote_xid;
+	slot->remote_final_lsn = range.final_lsn = txn->final_lsn;
+	for (;;)
+	{
+		PapplyEntry *entry = read_entry(&position);
+		char		kind = entry->kind == PAPPLY_ENTRY_MESSAGE && entry->length > 0 ?
+			PapplyEntryData(entry)[0] : 0;
+
+		switch (kind)
+		{
+			case LOGICAL_REP_MSG_BEGIN:
+			case LOGICAL_REP_MSG_ORIGIN:
+			case LOGICAL_REP_MSG_MESSAGE:
+				break;
+			case LOGICAL_REP_MSG_INSERT:
+			case LOGICAL_REP_MSG_UPDATE:
+			case LOGICAL_REP_MSG_DELETE:
+				apply_change(entry);
+				break;
+			case LOGICAL_REP_MSG_COMMIT:
+				papply_message_parse_commit(PapplyEntryData(entry), entry->length, commit);
+				return;
+			default:
+				ereport(ERROR,
+						(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+						 errmsg("remote transaction has a message that is not applied in parallel")));
+		}
+		CHECK_FOR_INTERRUPTS();
+		if (!(pg_atomic_read_u32(&txn->flags) & PAPPLY_TXN_COMPLETE))
+			papply_queue_consumed(position);
+	}
+}
+
+static void
+apply_range(void)
+{
+	PapplyCommit commit;
+	PapplyWriterSlot *slot = my_slot();
+
+	papply_pool_set_state(PAPPLY_WRITER_APPLYING);
+	for (uint64 seqno = range.first; seqno <= range.last; seqno++)
+		apply_transaction(seqno, &commit);
+	papply_local_commit(range.first, range.last, &commit);
+
+	slot->counters.transactions += range.last - range.first + 1;
+	slot->counters.rows += range.rows;
+	pgstat_report_stat(false);
+	has_unreported_stats = true;
+}
+
+/* After an error: roll back, and say what it was to those who debug. */
+static void
+recover_from_error(void)
+{
+	ErrorData  *error;
+
+	HOLD_INTERRUPTS();
+	MemoryContextSwitchTo(message_context);
+	error = CopyErrorData();
+	FlushErrorState();
+	papply_local_abort();
+	if (error->sqlerrcode == PAPPLY_ERRCODE_OLDER_WINS)
+		my_slot()->counters.older_wins++;
+	ereport(DEBUG1,
+			(errmsg_internal("remote transaction %u is rolled back: %s",
+							 range.remote_xid, error->message)));
+	MemoryContextReset(message_context);
+	pgstat_report_stat(false);
+	RESUME_INTERRUPTS();
+}
+
+/*
+ * Apply and commit transactions as one local transaction.  Returns false if
+ * that failed and was rolled back.
+ */
+static bool
+try_range(uint64 first, uint64 last, bool is_in_turn)
+{
+	MemoryContext old_context = CurrentMemoryContext;
+	volatile bool is_done = false;
+
+	memset(&range, 0, sizeof(range));
+	range.first = first;
+	range.last = last;
+	range.is_in_turn = is_in_turn;
+	PG_TRY();
+	{
+		apply_range();
+		is_done = true;
+	}
+	PG_CATCH();
+	{
+		recover_from_error();
+	}
+	PG_END_TRY();
+	range.remote_xid = InvalidTransactionId;
+	MemoryContextSwitchTo(old_context);
+	return is_done;
+}
+
+/* Wait outside of a transaction; returns false if the pool was closed. */
+static bool
+wait_until_committed(uint64 seqno, PapplyWriterState state)
+{
+	MemoryContext old_context = CurrentMemoryContext;
+
+	while (papply_commit_order_committed() < seqno && papply_pool->is_open)
+	{
+		PG_TRY();
+		{
+			papply_commit_order_wait(seqno, state);
+		}
+		PG_CATCH();
+		{
+			recover_from_error();
+			MemoryContextSwitchTo(old_context);
+		}
+		PG_END_TRY();
+	}
+	return papply_pool->is_open;
+}
+
+/* The second attempt, and what follows if it fails. */
+static void
+retry_in_turn(uint64 seqno)
+{
+	PapplyWriterSlot *slot = my_slot();
+
+	if (!wait_until_committed(seqno - 1, PAPPLY_WRITER_WAIT_TURN))
+		return;
+	slot->counters.retries++;
+	if (papply_queue_rewind(seqno) && try_range(seqno, seqno, true))
+		return;
+	if (!papply_pool->is_open)
+		return;
+	slot->counters.native_replays++;
+	papply_queue_mark_native(seqno);
+	papply_pool_wake(PAPPLY_WAITER_RECEIVER);
+	(void) wait_until_committed(seqno, PAPPLY_WRITER_WAIT_REPLAY);
+}
+
+/*** main loop ***/
+
+static int
+max_batch(void)
+{
+	/* rows would get the time of another transaction's commit */
+	return track_commit_timestamp ? 1 : papply_max_batch_transactions;
+}
+
+static bool
+is_retired(void)
+{
+	return pg_atomic_read_u64(&papply_pool->wanted_writers) <= papply_pool_waiter;
+}
+
+/* Sleep until there is work; statistics are reported when there is none. */
+static void
+wait_for_work(void)
+{
+	if (shown_table != NULL)
+		pgstat_report_activity(STATE_IDLE, NULL);
+	shown_table = NULL;
+	if (!papply_queue_wait_for_work(has_unreported_stats ? STATS_DELAY_MS : -1))
+	{
+		pgstat_report_stat(true);
+		has_unreported_stats = false;
+	}
+	AcceptInvalidationMessages();
+}
+
+static void
+writer_loop(void)
+{
+	uint64		first;
+	uint64		last;
+
+	while (papply_pool->is_open && !is_retired())
+	{
+		CHECK_FOR_INTERRUPTS();
+		if (ConfigReloadPending)
+		{
+			ConfigReloadPending = false;
+			ProcessConfigFile(PGC_SIGHUP);
+		}
+		if (!papply_queue_claim(max_batch(), &first, &last))
+		{
+			wait_for_work();
+			continue;
+		}
+		if (try_range(first, last, false))
+			continue;
+		for (uint64 seqno = first; seqno <= last && papply_pool->is_open; seqno++)
+			retry_in_turn(seqno);
+	}
+}
+
+void
+papply_writer_main(Datum main_arg)
+{
+	ErrorContextCallback error_context;
+	uint32		generation;
+
+	pqsignal(SIGHUP, SignalHandlerForConfigReload);
+	pqsignal(SIGTERM, handle_terminate);
+	BackgroundWorkerUnblockSignals();
+
+	memcpy(&generation, MyBgworkerEntry->bgw_extra, sizeof(generation));
+	if (!papply_pool_attach_writer(main_arg, generation))
+		proc_exit(0);
+	before_shmem_exit(detach_at_exit, (Datum) 0);
+
+	papply_queue_attach();
+	papply_registry_attach();
+	connect_to_database();
+	if (MySubscription == NULL)
+		proc_exit(0);			/* dropped meanwhile */
+	papply_target_init();
+	papply_local_init(papply_pool->origin, papply_pool->receiver_pid);
+	message_context = AllocSetContextCreate(TopMemoryContext, "parallel_apply message",
+											ALLOCSET_DEFAULT_SIZES);
+
+	error_context.callback = describe_range;
+	error_context.arg = NULL;
+	error_context.previous = error_context_stack;
+	error_context_stack = &error_context;
+	PG_TRY();
+	{
+		writer_loop();
+	}
+	PG_CATCH();
+	{
+		/* an interrupt between transactions; see handle_terminate() */
+		if (papply_pool->is_open)
+			PG_RE_THROW();
+		FlushErrorState();
+	}
+	PG_END_TRY();
+	error_context_stack = error_context.previous;
+	may_leave = true;
+	proc_exit(0);
+}

@@ -1,0 +1,147 @@
+# An ordinary subscription is applied by a pool of writers as soon as the
+# extension is there, and by PostgreSQL itself as soon as it is not, without a
+# restart and without losing or repeating a transaction.
+#
+# No race is forced: each change of configuration is made while transactions are
+# under way, and the tables have to be equal after each.
+use strict;
+use warnings;
+use FindBin;
+use lib $FindBin::RealBin;
+use PapplyTest;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my ($publisher, $subscriber) = new_pair();
+my @tables = qw(accounts branches history);
+
+exec_both(
+	q(CREATE TABLE branches (bid int PRIMARY KEY, balance int NOT NULL, filler text);
+	CREATE TABLE accounts (aid int PRIMARY KEY, bid int NOT NULL REFERENCES branches,
+		balance int NOT NULL);
+	CREATE TABLE history (hid bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, aid int,
+		delta int, mtime timestamptz DEFAULT clock_timestamp());));
+$publisher->safe_psql(
+	'postgres',
+	q(INSERT INTO branches SELECT i, 0, repeat('x', 100) FROM generate_series(1, 10) i;
+	INSERT INTO accounts SELECT i, i % 10 + 1, 0 FROM generate_series(1, 1000) i;)
+);
+
+# Many small transactions over the same rows: inserts, updates, deletes.
+sub make_changes
+{
+	my ($seed) = @_;
+	my $sql = '';
+	for my $i (1 .. 200)
+	{
+		my $aid = ($seed * 7919 + $i * 104729) % 1000 + 1;
+		my $branch = $aid % 10 + 1;
+		$sql .=
+		  "BEGIN; UPDATE accounts SET balance = balance + $i WHERE aid = $aid;"
+		  . " UPDATE branches SET balance = balance + $i WHERE bid = $branch;"
+		  . " INSERT INTO history (aid, delta) VALUES ($aid, $i); COMMIT;\n";
+		$sql .=
+			"DELETE FROM accounts WHERE aid = $aid;\n"
+		  . "INSERT INTO accounts VALUES ($aid, $branch, -$i);\n"
+		  if $i % 20 == 0;
+	}
+	$sql .= "DELETE FROM history WHERE hid % 5 = 0;\n";
+	$publisher->safe_psql('postgres', $sql);
+	return;
+}
+
+sub tables_are_equal
+{
+	my ($when) = @_;
+	wait_applied($publisher, $subscriber, 'tap');
+	rows_equal($publisher, $subscriber, $_, "$_ is equal on both sides $when")
+	  for @tables;
+	return;
+}
+
+create_extension($subscriber);
+# Where streaming = parallel is the default, whether there is a pool decides about
+# it, and to change it takes a new connection.
+subscribe($publisher, $subscriber, 'tap', with => 'streaming = off');
+tables_are_equal('after the initial copy');
+my $apply_pid = apply_pid($subscriber, 'tap');
+
+is(scalar(writer_pids($subscriber, 'tap')),
+	4, 'the pool has the default number of writers');
+is( $subscriber->safe_psql(
+		'postgres',
+		q(SELECT count(*) FROM parallel_apply.writers w JOIN pg_stat_activity a USING (pid)
+		WHERE a.application_name = format('parallel_apply writer %s:%s', w.subid, w.writer)
+		AND a.backend_type = a.application_name)),
+	'4',
+	'pg_stat_activity shows each writer by its name');
+
+make_changes(1);
+tables_are_equal('after changes applied by the pool');
+cmp_ok(counter($subscriber, 'transactions'),
+	'>=', 200, 'the writers have applied them');
+is(apply_pid($subscriber, 'tap'),
+	$apply_pid, 'the apply worker is still the same');
+
+# The extension goes and comes back.
+$subscriber->safe_psql('postgres', 'DROP EXTENSION parallel_apply');
+make_changes(2);
+tables_are_equal('without the extension');
+ok( $subscriber->poll_query_until(
+		'postgres',
+		q(SELECT count(*) = 0 FROM pg_stat_activity WHERE backend_type LIKE 'parallel_apply writer%')
+	),
+	'the writers are gone with the extension');
+ok( $subscriber->log_contains(
+		qr/parallel apply of subscription "tap" has stopped/),
+	'the log says that the pool has stopped');
+
+create_extension($subscriber);
+make_changes(3);
+wait_for_pool($subscriber, 'tap', 4);
+make_changes(4);
+tables_are_equal('with the extension again');
+cmp_ok(counter($subscriber, 'transactions'),
+	'>', 0, 'the pool is back at work');
+
+# The number of writers follows a reload, and the connection stays.
+sub set_writers
+{
+	my ($writers) = @_;
+	$subscriber->append_conf('postgresql.conf',
+		"parallel_apply.writers_per_subscription = $writers");
+	$subscriber->reload;
+	return;
+}
+
+$apply_pid = apply_pid($subscriber, 'tap');
+set_writers(1);
+make_changes(5);
+wait_for_pool($subscriber, 'tap', 0);
+make_changes(6);
+tables_are_equal('with one writer, which is PostgreSQL itself');
+
+set_writers(3);
+make_changes(7);
+wait_for_pool($subscriber, 'tap', 3);
+make_changes(8);
+tables_are_equal('with three writers');
+is(apply_pid($subscriber, 'tap'),
+	$apply_pid, 'a change of settings does not restart the apply worker');
+
+# Without the library the extension could not do anything: it says so.
+my $plain = PostgreSQL::Test::Cluster->new('plain');
+$plain->init;
+$plain->start;
+my ($status, $stdout, $stderr) =
+  $plain->psql('postgres', 'CREATE EXTENSION parallel_apply');
+isnt($status, 0, 'CREATE EXTENSION fails where the library is not preloaded');
+like(
+	$stderr,
+	qr/ERROR: +"parallel_apply" must be loaded via "shared_preload_libraries"\n.*HINT: /s,
+	'and a hint tells how to load it');
+
+finish($publisher, $subscriber);
+$plain->stop;
+done_testing();

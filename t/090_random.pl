@@ -1,0 +1,32 @@
+# Whatever the publisher's sessions do, and whatever dies meanwhile, the
+# parallel subscriber shows only prefixes of the publisher's commit order and
+# ends with the rows that PostgreSQL's own serial apply has.
+#
+# A short run of t/stress, which see.  No race is forced: it looks for those
+# that nobody has thought of.  The first seed comes from the clock unless SEED
+# is set, and is printed.
+use strict;
+use warnings;
+use FindBin;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+# The servers of the other tests are not used: t/stress has its own.
+chomp(my $bindir = `pg_config --bindir`);
+local $ENV{STRESS_BINDIR} = $bindir;
+my @command =
+  ($^X, "$FindBin::RealBin/stress", 'SECONDS=' . ($ENV{SECONDS} // 20));
+
+my ($output, $error) = ('', '');
+my $passed =
+  IPC::Run::run(\@command, '<', \undef, '>', \$output, '2>', \$error);
+my @seeds = $output =~ /^  (seed \d+: .*)$/mg;
+
+# Each seed for itself, then the whole: it may have ended before its first one.
+like($_, qr/: passed, /,
+	s/:.*//r . ' gives the snapshots and rows of serial apply')
+  foreach @seeds;
+ok($passed && @seeds > 0,
+	't/stress has run to its end and has found nothing');
+$passed ? note($output) : diag("$output$error");
+done_testing();

@@ -1,0 +1,186 @@
+# PapplyTest.pm - a publisher and a subscriber with parallel_apply, and what
+# tests ask them again and again.  Over PostgreSQL::Test::Cluster, whose methods
+# remain the way to do all the rest.
+#
+# Nothing here sleeps: it polls for the state it needs, and dies when that does
+# not come within PG_TEST_TIMEOUT_DEFAULT seconds.
+package PapplyTest;
+
+use strict;
+use warnings;
+use Exporter 'import';
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+our @EXPORT = qw(
+  new_pair create_extension exec_both subscribe wait_for_pool wait_applied
+  rows_equal writer_pids apply_pid counter log_is_clean finish);
+
+# The nodes of the latest new_pair, for exec_both.
+my @pair;
+
+# Returns (publisher, subscriber), running.  Options: publisher_conf and
+# subscriber_conf, lines for postgresql.conf; name, for a second pair in a test.
+sub new_pair
+{
+	my (%opt) = @_;
+	my $suffix = defined $opt{name} ? "_$opt{name}" : '';
+
+	my $publisher = PostgreSQL::Test::Cluster->new("publisher$suffix");
+	$publisher->init(allows_streaming => 'logical');
+	# Cluster's 1 MB of shared buffers would make bulk tests slow.
+	$publisher->append_conf('postgresql.conf', <<~'CONF');
+		fsync = off
+		shared_buffers = 32MB
+		max_connections = 40
+		CONF
+	$publisher->append_conf('postgresql.conf', $opt{publisher_conf} // '');
+
+	my $subscriber = PostgreSQL::Test::Cluster->new("subscriber$suffix");
+	$subscriber->init;
+	$subscriber->append_conf('postgresql.conf', <<~'CONF');
+		fsync = off
+		shared_preload_libraries = 'parallel_apply'
+		max_worker_processes = 32
+		max_logical_replication_workers = 8
+		max_sync_workers_per_subscription = 2
+		wal_retrieve_retry_interval = '500ms'
+		CONF
+	$subscriber->append_conf('postgresql.conf', $opt{subscriber_conf} // '');
+
+	$_->start for $publisher, $subscriber;
+	@pair = ($publisher, $subscriber);
+	return @pair;
+}
+
+sub create_extension
+{
+	my ($node, $db) = @_;
+	$node->safe_psql($db // 'postgres', 'CREATE EXTENSION parallel_apply');
+	return;
+}
+
+# The same statements on both nodes of the latest pair.
+sub exec_both
+{
+	my ($sql, $db) = @_;
+	$_->safe_psql($db // 'postgres', $sql) for @pair;
+	return;
+}
+
+# Publication and subscription of that name, until all tables are ready and the
+# pool runs.  Options: publication, default 'FOR ALL TABLES'; with, options of
+# the subscription such as 'streaming = on'; db; no_pool, where none is expected.
+sub subscribe
+{
+	my ($publisher, $subscriber, $name, %opt) = @_;
+	my $db = $opt{db} // 'postgres';
+	my $publication = $opt{publication} // 'FOR ALL TABLES';
+	my $with = defined $opt{with} ? "WITH ($opt{with})" : '';
+	my $connstr = $publisher->connstr . " dbname=$db";
+
+	$publisher->safe_psql($db, "CREATE PUBLICATION $name $publication");
+	$subscriber->safe_psql($db,
+		"CREATE SUBSCRIPTION $name CONNECTION '$connstr' PUBLICATION $name $with"
+	);
+	$subscriber->wait_for_subscription_sync($publisher, $name, $db);
+	# A table that is only synchronised keeps transactions out of the pool.
+	$subscriber->poll_query_until($db,
+		q(SELECT count(*) = 0 FROM pg_subscription_rel WHERE srsubstate <> 'r')
+	) or die "tables of subscription $name did not become ready";
+	wait_for_pool($subscriber, $name, undef, $db) unless $opt{no_pool};
+	return;
+}
+
+# Waits until the subscription has that many writers, or any; 0 for no pool.
+sub wait_for_pool
+{
+	my ($subscriber, $name, $writers, $db) = @_;
+	my $wanted = defined $writers ? "= $writers" : '> 0';
+	$subscriber->poll_query_until(
+		$db // 'postgres',
+		"SELECT count(pid) $wanted FROM parallel_apply.writers WHERE subname = '$name'"
+	) or die "subscription $name did not get $wanted writers";
+	return;
+}
+
+# Everything that is committed on the publisher is visible on the subscriber.
+sub wait_applied
+{
+	my ($publisher, $subscriber, $name) = @_;
+	$publisher->wait_for_catchup($name, 'replay');
+	return;
+}
+
+# Asserts that a table has the same rows on both nodes.
+sub rows_equal
+{
+	my ($publisher, $subscriber, $table, $name, $db) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	my $sql = qq(SELECT count(*) || ' rows, ' || coalesce(md5(string_agg(
+		t::text, E'\\n' ORDER BY t::text COLLATE "C")), '-') FROM $table t);
+	my ($want, $have) =
+	  map { $_->safe_psql($db // 'postgres', $sql) } $publisher, $subscriber;
+	return is($have, $want, $name // "$table is equal on both sides");
+}
+
+# Process ids of a subscription's writers, in the order of their numbers.
+sub writer_pids
+{
+	my ($subscriber, $name, $db) = @_;
+	return split /\n/,
+	  $subscriber->safe_psql(
+		$db // 'postgres',
+		"SELECT pid FROM parallel_apply.writers WHERE subname = '$name' AND pid IS NOT NULL ORDER BY writer"
+	  );
+}
+
+# Process id of a subscription's leader apply worker; '' if there is none.
+sub apply_pid
+{
+	my ($subscriber, $name) = @_;
+	my $leader =
+	  $subscriber->pg_version >= 16 ? 'AND leader_pid IS NULL' : '';
+	return $subscriber->safe_psql('postgres',
+		"SELECT pid FROM pg_stat_subscription WHERE subname = '$name' AND relid IS NULL $leader"
+	);
+}
+
+# Sum of a column of parallel_apply.writers.
+sub counter
+{
+	my ($subscriber, $column, $db) = @_;
+	return $subscriber->safe_psql($db // 'postgres',
+		"SELECT coalesce(sum($column), 0) FROM parallel_apply.writers");
+}
+
+# Asserts that a node's log has no error but those that match.
+sub log_is_clean
+{
+	my ($node, @allowed) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	my @found = grep { / (ERROR|FATAL|PANIC):  / } split /\n/,
+	  slurp_file($node->logfile);
+	for my $allowed (@allowed)
+	{
+		@found = grep { $_ !~ $allowed } @found;
+	}
+	return is(join("\n", @found),
+		'', 'no unexpected error in the log of ' . $node->name);
+}
+
+# The end of a test: finish(nodes and patterns).  The logs of these nodes are
+# clean but for errors that match the patterns, and the nodes stop, in the
+# opposite order.
+sub finish
+{
+	my @nodes = grep { ref ne 'Regexp' } @_;
+	my @allowed = grep { ref eq 'Regexp' } @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	log_is_clean($_, @allowed) for @nodes;
+	$_->stop for reverse @nodes;
+	return;
+}
+
+1;
