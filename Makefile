@@ -3,6 +3,7 @@
 #   make, make install, make installcheck      as for every extension (PGXS)
 #   make check [TESTS="t/001_basic.pl"]        everything, see t/check
 #   make lint | demo | stress                  see t/lint, bench/demo, t/stress
+#   SELFTEST=1, for developers: the library has what sql/selftest.sql calls
 
 PG_CONFIG ?= pg_config
 
@@ -15,11 +16,15 @@ OBJS = src/parallel_apply.o src/guc.o $(patsubst %.c,%.o, \
 	$(sort $(wildcard src/receiver/*.c)) $(sort $(wildcard src/pool/*.c)) \
 	$(sort $(wildcard src/writer/*.c)) $(sort $(wildcard src/sql/*.c)))
 PG_CPPFLAGS = -I$(srcdir)/include
+ifdef SELFTEST
+OBJS += src/test/selftest.o
+PG_CPPFLAGS += -DPAPPLY_SELFTEST
+endif
 
 # In sql/, a name with -- is an installation script, every other one is a test.
 DATA = $(wildcard sql/*--*.sql)
 tests = $(patsubst sql/%.sql,%,$(filter-out $(DATA),$(sort $(wildcard sql/*.sql))))
-REGRESS = $(filter install,$(tests)) $(filter-out install,$(tests))
+REGRESS = $(filter install,$(tests)) $(filter-out install $(if $(SELFTEST),,selftest),$(tests))
 REGRESS_OPTS = --temp-instance=./tmp_check --temp-config=$(srcdir)/t/regress.conf
 NO_LOCALE = 1
 ENCODING = UTF8

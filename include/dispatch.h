@@ -15,8 +15,8 @@ typedef enum PapplyDispatchResult
 {
 	PAPPLY_DISPATCH_QUEUED,		/* it is in the queue, or not needed */
 	PAPPLY_DISPATCH_HOLD,		/* no space; offer it again later */
-	PAPPLY_DISPATCH_DIRECT,		/* it begins a transaction for the native loop;
-								 * drain the pool first */
+	PAPPLY_DISPATCH_DIRECT,		/* it begins a transaction for the native
+								 * loop; drain the pool first */
 	PAPPLY_DISPATCH_PASS		/* the native loop may have it at once */
 } PapplyDispatchResult;
 

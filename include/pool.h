@@ -98,9 +98,9 @@ typedef struct PapplyPool
 	uint32		transaction_slots;
 
 	/*
-	 * The gate.  Writers commit holding it shared, after they saw is_open; the
-	 * receiver closes it holding it exclusively.  Hence nothing is committed
-	 * once papply_pool_close() has returned.
+	 * The gate.  Writers commit holding it shared, after they saw is_open;
+	 * the receiver closes it holding it exclusively.  Hence nothing is
+	 * committed once papply_pool_close() has returned.
 	 */
 	LWLock		gate;
 	bool		is_open;		/* protected by gate; read without it as a
@@ -114,6 +114,7 @@ typedef struct PapplyPool
 
 	/* atomic, because receiver and writers pass work without a lock */
 	pg_atomic_uint64 wanted_writers;	/* writers beyond this number leave */
+	pg_atomic_uint64 exited_writer; /* number of one in PAPPLY_WRITER_EXITED */
 	pg_atomic_uint64 published_seqno;	/* receiver -> writers: may be claimed */
 	pg_atomic_uint64 write_position;	/* receiver -> writers: may be read */
 	char		pad1[PG_CACHE_LINE_SIZE];

@@ -18,7 +18,7 @@ typedef struct PapplyRemoteRelation
 	MemoryContext context;		/* of message, remote and keys */
 	char	   *message;		/* the newest RELATION message, raw */
 	int			length;
-	LogicalRepRelation *remote;	/* the same, parsed */
+	LogicalRepRelation *remote; /* the same, parsed */
 	uint32		version;		/* the same, in the registry; 0: no pool */
 	uint32		native_version; /* the one that the native loop has; 0: none */
 

@@ -20,9 +20,6 @@ extern int	papply_writers_set(int wanted, const char *subname);
 /* Try again to start what is missing, or find those that could not start. */
 extern int	papply_writers_check(const char *subname);
 
-/* Has one ended without having been asked to?  Returns its number, or 0. */
-extern int	papply_writers_find_exited(void);
-
 /*
  * The gate is closed.  Make all of them leave and wait until they are gone;
  * must_hurry: even from the middle of a transaction.

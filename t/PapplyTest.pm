@@ -15,7 +15,8 @@ use Test::More;
 
 our @EXPORT = qw(
   new_pair create_extension exec_both subscribe wait_for_pool wait_applied
-  rows_equal writer_pids apply_pid counter log_is_clean finish);
+  rows_equal writer_pids apply_pid counter hold wait_for_state
+  states_become apply_behind_gate log_is_clean finish);
 
 # The nodes of the latest new_pair, for exec_both.
 my @pair;
@@ -153,6 +154,62 @@ sub counter
 	my ($subscriber, $column, $db) = @_;
 	return $subscriber->safe_psql($db // 'postgres',
 		"SELECT coalesce(sum($column), 0) FROM parallel_apply.writers");
+}
+
+# Opens a transaction with these statements in a local session, which is
+# returned: what it locks stays locked until it says COMMIT or ends.
+sub hold
+{
+	my ($node, $sql, $db) = @_;
+	my $session = $node->background_psql($db // 'postgres', on_error_stop => 0);
+	$session->query_safe("BEGIN; $sql");
+	return $session;
+}
+
+# Waits until that many writers are in a state of parallel_apply.writers.
+sub wait_for_state
+{
+	my ($subscriber, $state, $writers, $db) = @_;
+	$writers //= 1;
+	$subscriber->poll_query_until($db // 'postgres',
+		"SELECT count(*) >= $writers FROM parallel_apply.writers WHERE state = '$state'"
+	) or die "there were no $writers writers $state";
+	return;
+}
+
+# Asserts that the writers that are not idle get into these states, which are
+# given in commit order, separated by commas.
+sub states_become
+{
+	my ($subscriber, $states, $name) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	return ok(
+		$subscriber->poll_query_until(
+			'postgres',
+			q(SELECT string_agg(state, ', ' ORDER BY remote_lsn)
+			FROM parallel_apply.writers WHERE state <> 'idle'),
+			$states),
+		$name);
+}
+
+# Asserts that transactions of the publisher get into these states while the
+# first of them is held up on the subscriber, before its changes, by a lock on
+# the row of the table gate (id int PRIMARY KEY, n int).  Then all are applied.
+# Returns how often one of them had to be tried again.
+sub apply_behind_gate
+{
+	my ($publisher, $subscriber, $states, $name, @transactions) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	my $tries = counter($subscriber, 'retries + older_wins');
+	my $lock = hold($subscriber, 'SELECT FROM gate FOR UPDATE');
+	$transactions[0] = "UPDATE gate SET n = n + 1; $transactions[0]";
+	$publisher->safe_psql('postgres',
+		join('', map { "BEGIN; $_; COMMIT;\n" } @transactions));
+	states_become($subscriber, $states, $name);
+	$lock->query_safe('COMMIT');
+	$lock->quit;
+	wait_applied($publisher, $subscriber, 'tap');
+	return counter($subscriber, 'retries + older_wins') - $tries;
 }
 
 # Asserts that a node's log has no error but those that match.

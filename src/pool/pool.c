@@ -85,6 +85,7 @@ static void
 reset_pool(PapplyPool *pool)
 {
 	pg_atomic_init_u64(&pool->wanted_writers, 0);
+	pg_atomic_init_u64(&pool->exited_writer, 0);
 	pg_atomic_init_u64(&pool->published_seqno, 0);
 	pg_atomic_init_u64(&pool->write_position, 0);
 	pg_atomic_init_u64(&pool->next_claim, 1);
@@ -250,7 +251,7 @@ void
 papply_pool_wake(int waiter)
 {
 	PGPROC	   *proc = (waiter == PAPPLY_WAITER_RECEIVER) ?
-		papply_pool->receiver_proc : papply_pool->writers[waiter].proc;
+	papply_pool->receiver_proc : papply_pool->writers[waiter].proc;
 
 	if (proc != NULL)
 		SetLatch(&proc->procLatch);

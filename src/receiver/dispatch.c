@@ -213,7 +213,7 @@ dispatch_truncate(char *message, int length)
 	for (uint32 i = 0; i < nrelids; i++)
 	{
 		PapplyRemoteRelation *rel =
-			papply_remote_relation_get(papply_message_get_uint32(message + 6 + 4 * i), false);
+		papply_remote_relation_get(papply_message_get_uint32(message + 6 + 4 * i), false);
 
 		if (rel != NULL)
 			papply_queue_append(PAPPLY_ENTRY_MESSAGE, NULL, 0, rel->version,

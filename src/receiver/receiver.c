@@ -61,6 +61,14 @@
 /* It gets a keepalive at least this often, if wal_receiver_timeout allows it. */
 #define KEEPALIVE_INTERVAL_MS 1000
 
+/*
+ * With so many transactions unclaimed there is no hurry to read: the next ones
+ * are read in a burst when half of them are done.  A reader that takes each
+ * message at once makes the walsender pay a system call for each, and pays
+ * several itself.
+ */
+#define BURST_BACKLOG 64
+
 /* Look for writers that could not start; start a pool again that could not. */
 #define WRITERS_INTERVAL_MS 1000
 #define POOL_INTERVAL_MS 60000
@@ -377,7 +385,7 @@ watch_pool(void)
 	}
 	papply_remote_relation_clean(papply_queue_released_seqno());
 
-	exited = papply_writers_find_exited();
+	exited = pg_atomic_read_u64(&papply_pool->exited_writer);
 	if (exited > 0)
 		restart_worker(psprintf("writer %d has ended unexpectedly", exited));
 }
@@ -616,9 +624,10 @@ yield(char **buffer, pgsocket *wait_fd, bool at_once)
  * committed, and sleep until the rest is.
  */
 static int
-nothing_to_read(WalReceiverConn *conn, char **buffer)
+nothing_to_read(WalReceiverConn *conn, char **buffer, pgsocket *wait_fd)
 {
 	uint64		last = papply_queue_last_seqno();
+	uint64		backlog;
 	int			length;
 
 	if (papply_dispatch_is_open() && papply_queue_open_is_published())
@@ -637,6 +646,12 @@ nothing_to_read(WalReceiverConn *conn, char **buffer)
 		return length;
 	if (papply_dispatch_is_open())
 		last--;
+	backlog = papply_queue_backlog();
+	if (backlog >= BURST_BACKLOG && !papply_dispatch_is_open())
+	{
+		last -= backlog / 2;
+		*wait_fd = quiet_socket;
+	}
 	papply_commit_order_wake_receiver_at(papply_queue_released_seqno() < last ? last : 0);
 	if (papply_commit_order_committed() > papply_queue_released_seqno())
 		SetLatch(MyLatch);
@@ -743,7 +758,7 @@ papply_receiver_receive(WalReceiverConn *conn, char **buffer, pgsocket *wait_fd)
 			if (length < 0 || (length == 0 && !has_pool))
 				return length;
 			if (length == 0)
-				return nothing_to_read(conn, buffer);
+				return nothing_to_read(conn, buffer, wait_fd);
 			held = *buffer;
 			held_length = length;
 		}

@@ -154,7 +154,7 @@ look_up_local(PapplyRemoteRelation *rel)
 {
 	Oid			namespace = get_namespace_oid(rel->remote->nspname, true);
 	Oid			relid = OidIsValid(namespace) ?
-		get_relname_relid(rel->remote->relname, namespace) : InvalidOid;
+	get_relname_relid(rel->remote->relname, namespace) : InvalidOid;
 	Relation	local;
 	AttrMap    *map;
 

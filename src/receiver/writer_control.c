@@ -125,15 +125,6 @@ papply_writers_check(const char *subname)
 	return running;
 }
 
-int
-papply_writers_find_exited(void)
-{
-	for (int i = 0; i < PAPPLY_MAX_WRITERS; i++)
-		if (papply_pool->writers[i].state == PAPPLY_WRITER_EXITED)
-			return i + 1;
-	return 0;
-}
-
 void
 papply_writers_end(bool must_hurry)
 {

@@ -116,8 +116,12 @@ detach_at_exit(int code, Datum arg)
 							~(UINT64CONST(1) << papply_pool_waiter));
 	slot->first_seqno = slot->last_seqno = PAPPLY_NO_SEQNO;
 	pg_write_barrier();
-	slot->state = may_leave || !papply_pool->is_open ?
-		PAPPLY_WRITER_NONE : PAPPLY_WRITER_EXITED;
+	slot->state = PAPPLY_WRITER_NONE;
+	if (!may_leave && papply_pool->is_open)
+	{
+		slot->state = PAPPLY_WRITER_EXITED;
+		pg_atomic_write_u64(&papply_pool->exited_writer, papply_pool_waiter + 1);
+	}
 	if (papply_pool->is_open)
 		papply_pool_wake(PAPPLY_WAITER_RECEIVER);
 }
@@ -236,7 +240,7 @@ apply_transaction(uint64 seqno, PapplyCommit *commit)
 	{
 		PapplyEntry *entry = read_entry(&position);
 		char		kind = entry->kind == PAPPLY_ENTRY_MESSAGE && entry->length > 0 ?
-			PapplyEntryData(entry)[0] : 0;
+		PapplyEntryData(entry)[0] : 0;
 
 		switch (kind)
 		{

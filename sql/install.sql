@@ -1,0 +1,82 @@
+-- Installation: what the extension brings, who may use it, and that it goes
+-- without a trace.
+
+CREATE EXTENSION parallel_apply SCHEMA public;
+CREATE EXTENSION parallel_apply;
+SELECT e.extname, e.extversion, n.nspname, e.extrelocatable,
+       obj_description(e.oid, 'pg_extension') AS description
+  FROM pg_extension e JOIN pg_namespace n ON n.oid = e.extnamespace
+ WHERE e.extname = 'parallel_apply';
+
+-- It stays in its schema.
+ALTER EXTENSION parallel_apply SET SCHEMA public;
+
+-- Every object, with its comment.
+SELECT kind, name, comment FROM (
+    SELECT 1, 'schema', nspname::text, obj_description(oid, 'pg_namespace')
+      FROM pg_namespace WHERE nspname = 'parallel_apply'
+    UNION ALL
+    SELECT 2, 'function', oid::regprocedure::text, obj_description(oid, 'pg_proc')
+      FROM pg_proc WHERE pronamespace = 'parallel_apply'::regnamespace
+    UNION ALL
+    SELECT 3 + relkind::int, CASE relkind WHEN 'v' THEN 'view' ELSE relkind::text END,
+           oid::regclass::text, obj_description(oid, 'pg_class')
+      FROM pg_class WHERE relnamespace = 'parallel_apply'::regnamespace
+    ) AS objects(sort, kind, name, comment)
+ ORDER BY sort, name;
+SELECT a.attrelid::regclass AS relation, a.attname, format_type(a.atttypid, a.atttypmod) AS type,
+       col_description(a.attrelid, a.attnum) AS comment
+  FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid
+ WHERE c.relnamespace = 'parallel_apply'::regnamespace AND a.attnum > 0
+ ORDER BY a.attrelid, a.attnum;
+
+-- All of them belong to the extension.
+SELECT p.oid::regprocedure AS stranger FROM pg_proc p
+ WHERE pronamespace = 'parallel_apply'::regnamespace AND NOT EXISTS (
+    SELECT FROM pg_depend WHERE classid = 'pg_proc'::regclass AND objid = p.oid AND deptype = 'e')
+UNION ALL
+SELECT c.oid::regclass FROM pg_class c
+ WHERE relnamespace = 'parallel_apply'::regnamespace AND NOT EXISTS (
+    SELECT FROM pg_depend WHERE classid = 'pg_class'::regclass AND objid = c.oid AND deptype = 'e');
+
+-- Functions say how they behave, and their bodies cannot be redirected by a
+-- search_path.
+SELECT oid::regprocedure AS function, proisstrict, provolatile, proparallel, prosecdef
+  FROM pg_proc WHERE pronamespace = 'parallel_apply'::regnamespace ORDER BY 1::text;
+
+-- A server without subscriptions has no writers.
+SELECT count(*) FROM parallel_apply.writers;
+
+-- PUBLIC may do nothing, pg_monitor may look.
+CREATE ROLE regress_papply_nobody;
+CREATE ROLE regress_papply_monitor IN ROLE pg_monitor;
+SET ROLE regress_papply_nobody;
+SELECT count(*) FROM parallel_apply.writers;
+SELECT count(*) FROM parallel_apply.writers();
+SET ROLE regress_papply_monitor;
+SELECT count(*) FROM parallel_apply.writers;
+SELECT count(*) FROM parallel_apply.writers();
+DROP VIEW parallel_apply.writers;
+CREATE VIEW parallel_apply.mine AS SELECT 1;
+RESET ROLE;
+SELECT r.rolname,
+       has_schema_privilege(r.oid, 'parallel_apply', 'USAGE') AS usage,
+       has_schema_privilege(r.oid, 'parallel_apply', 'CREATE') AS "create",
+       has_function_privilege(r.oid, 'parallel_apply.writers()', 'EXECUTE') AS execute,
+       has_table_privilege(r.oid, 'parallel_apply.writers', 'SELECT') AS "select",
+       has_table_privilege(r.oid, 'parallel_apply.writers', 'INSERT, UPDATE, DELETE') AS change
+  FROM pg_roles r WHERE r.rolname LIKE 'regress\_papply\_%' ORDER BY r.rolname;
+
+-- Only a superuser creates it.
+DROP EXTENSION parallel_apply;
+SET ROLE regress_papply_monitor;
+CREATE EXTENSION parallel_apply;
+RESET ROLE;
+DROP ROLE regress_papply_nobody, regress_papply_monitor;
+
+-- Nothing is left, and it can come back.
+SELECT count(*) FROM pg_namespace WHERE nspname LIKE 'parallel%';
+SELECT count(*) FROM pg_proc WHERE probin LIKE '%parallel_apply%';
+SELECT count(*) FROM pg_class WHERE relname LIKE '%writers%';
+CREATE EXTENSION parallel_apply;
+DROP EXTENSION parallel_apply;

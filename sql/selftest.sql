@@ -1,0 +1,199 @@
+-- Unit tests of the modules that need no second process, by the functions of
+-- src/test/selftest.c.  Run by `make check`; they are in no ordinary library.
+\set VERBOSITY terse
+
+CREATE FUNCTION selftest_dependency(seed int, bits int, keys int, steps int) RETURNS bigint
+    LANGUAGE C STRICT AS '$libdir/parallel_apply', 'papply_selftest_dependency';
+CREATE FUNCTION selftest_message(message bytea) RETURNS text
+    LANGUAGE C STRICT AS '$libdir/parallel_apply', 'papply_selftest_message';
+CREATE FUNCTION selftest_mutate(message bytea, seed int, times int) RETURNS int
+    LANGUAGE C STRICT AS '$libdir/parallel_apply', 'papply_selftest_mutate';
+CREATE FUNCTION selftest_queue(seed int, size_kb int, steps int) RETURNS text
+    LANGUAGE C STRICT AS '$libdir/parallel_apply', 'papply_selftest_queue';
+CREATE FUNCTION selftest_queue_oversize() RETURNS void
+    LANGUAGE C STRICT AS '$libdir/parallel_apply', 'papply_selftest_queue_oversize';
+CREATE FUNCTION selftest_row_keys(tab regclass, message bytea) RETURNS bigint[]
+    LANGUAGE C STRICT AS '$libdir/parallel_apply', 'papply_selftest_row_keys';
+
+-- A tuple of the protocol; '<toast>' is an unchanged value.
+CREATE FUNCTION tup(VARIADIC columns text[]) RETURNS bytea LANGUAGE sql AS $$
+    SELECT int2send(cardinality(columns)::int2) || coalesce(string_agg(
+        CASE WHEN c IS NULL THEN 'n'::bytea
+             WHEN c = '<toast>' THEN 'u'::bytea
+             ELSE 't'::bytea || int4send(octet_length(c)) || convert_to(c, 'UTF8') END,
+        ''::bytea ORDER BY n), ''::bytea)
+    FROM unnest(columns) WITH ORDINALITY AS u(c, n) $$;
+CREATE FUNCTION ins(new_tuple bytea) RETURNS bytea LANGUAGE sql AS $$
+    SELECT 'I'::bytea || int4send(16385) || 'N'::bytea || new_tuple $$;
+CREATE FUNCTION upd(old_tuple bytea, new_tuple bytea, tag text DEFAULT 'K') RETURNS bytea LANGUAGE sql AS $$
+    SELECT 'U'::bytea || int4send(16385) || coalesce(tag::bytea || old_tuple, ''::bytea)
+        || 'N'::bytea || new_tuple $$;
+CREATE FUNCTION del(old_tuple bytea, tag text DEFAULT 'K') RETURNS bytea LANGUAGE sql AS $$
+    SELECT 'D'::bytea || int4send(16385) || tag::bytea || old_tuple $$;
+
+--
+-- dependency
+--
+
+-- As many entries as keys: every answer is the exact one.
+SELECT seed, selftest_dependency(seed, 10, 1024, 20000) AS greater
+  FROM generate_series(1, 5) AS seed;
+-- Keys share entries: answers may be greater, and are never less.
+SELECT seed, selftest_dependency(seed, 4, 1000, 20000) > 0 AS has_greater
+  FROM generate_series(1, 5) AS seed;
+-- One entry for all of them.
+SELECT selftest_dependency(1, 0, 10, 1000) > 0 AS has_greater;
+
+--
+-- messages
+--
+
+SELECT selftest_message('B'::bytea || int8send(4294967297) || int8send(-5) || int4send(42));
+SELECT selftest_message('C'::bytea || '\x00'::bytea || int8send(255) || int8send(256) || int8send(7));
+SELECT selftest_message(ins(tup('1', NULL, '<toast>', '', 'long enough')));
+SELECT selftest_message(ins(tup()));
+SELECT selftest_message(upd(NULL, tup('1', 'a')));
+SELECT selftest_message(upd(tup('1', NULL), tup('2', 'a')));
+SELECT selftest_message(upd(tup('1', 'b'), tup('2', 'a'), 'O'));
+SELECT selftest_message(del(tup('1', NULL)));
+SELECT selftest_message(del(tup('1', 'b'), 'O'));
+
+-- Columns are sent as text or binary; others do not exist.
+SELECT selftest_message('I'::bytea || int4send(1) || 'N'::bytea || int2send(1::int2) || 'b'::bytea || int4send(2) || 'xy'::bytea);
+SELECT selftest_message('I'::bytea || int4send(1) || 'N'::bytea || int2send(1::int2) || 'x'::bytea || int4send(2) || 'xy'::bytea);
+
+-- Malformed: nothing at all, no tuple, the wrong tuple, no second tuple.
+SELECT selftest_message('');
+SELECT selftest_message('I'::bytea || int4send(1));
+SELECT selftest_message('I'::bytea || int4send(1) || 'K'::bytea || tup('1') || 'N'::bytea || tup('1'));
+SELECT selftest_message('D'::bytea || int4send(1) || 'N'::bytea || tup('1'));
+SELECT selftest_message('U'::bytea || int4send(1) || 'K'::bytea || tup('1'));
+SELECT selftest_message('U'::bytea || int4send(1) || 'K'::bytea || tup('1') || 'K'::bytea || tup('1'));
+-- More columns than a table can have; fewer than announced; lengths that lie.
+SELECT selftest_message('I'::bytea || int4send(1) || 'N'::bytea || int2send((-1)::int2) || 'n'::bytea);
+SELECT selftest_message('I'::bytea || int4send(1) || 'N'::bytea || int2send(2::int2) || 'n'::bytea);
+SELECT selftest_message('I'::bytea || int4send(1) || 'N'::bytea || int2send(1::int2) || 't'::bytea || int4send(3) || 'xy'::bytea);
+SELECT selftest_message('I'::bytea || int4send(1) || 'N'::bytea || int2send(1::int2) || 't'::bytea || int4send(-1) || 'xy'::bytea);
+SELECT selftest_message('I'::bytea || int4send(1) || 'N'::bytea || int2send(1::int2) || 't'::bytea || int4send(2147483647) || 'xy'::bytea);
+\set VERBOSITY sqlstate
+SELECT selftest_message('');
+\set VERBOSITY terse
+
+-- No part of a message is a message, and whatever is changed in one, nothing
+-- behind its end is read: the page after it cannot be.
+SELECT message, sum(selftest_mutate(bytes, seed, 2000)) AS accepted
+  FROM (VALUES
+      ('begin', 'B'::bytea || int8send(1) || int8send(2) || int4send(3)),
+      ('commit', 'C'::bytea || '\x00'::bytea || int8send(1) || int8send(2) || int8send(3)),
+      ('insert', ins(tup('1', NULL, '<toast>', '', repeat('x', 300)))),
+      ('update', upd(tup('1', NULL), tup('2', '<toast>'))),
+      ('delete', del(tup('1', 'b'), 'O'))) AS m(message, bytes),
+      generate_series(1, 5) AS seed
+ GROUP BY message ORDER BY message;
+
+--
+-- row keys
+--
+
+CREATE TABLE keyed (id int PRIMARY KEY, u1 text UNIQUE, u2 text, u3 text, big text, UNIQUE (u2, u3));
+CREATE TABLE keyed_too (LIKE keyed INCLUDING ALL);
+CREATE TABLE whole (a text, b text);
+ALTER TABLE whole REPLICA IDENTITY FULL;
+CREATE TABLE whole_unique (a text, b text UNIQUE);
+ALTER TABLE whole_unique REPLICA IDENTITY FULL;
+CREATE TABLE by_two (a int NOT NULL, b int NOT NULL, c text, UNIQUE (a, b));
+ALTER TABLE by_two REPLICA IDENTITY USING INDEX by_two_a_b_key;
+CREATE TABLE nothing (a text);
+CREATE TABLE strange (id int PRIMARY KEY, a text, b text);
+CREATE UNIQUE INDEX ON strange (lower(a));
+CREATE UNIQUE INDEX ON strange (b) WHERE a IS NOT NULL;
+CREATE TABLE wide (id int PRIMARY KEY, a text);
+DO $$ BEGIN FOR i IN 1 .. 20 LOOP CREATE UNIQUE INDEX ON wide (a); END LOOP; END $$;
+
+-- One hash for each key that the row has, and the same ones each time.
+WITH k AS (SELECT selftest_row_keys('keyed', ins(tup('1', 'a', 'b', 'c', 'x'))) AS h)
+SELECT cardinality(h) AS hashes, cardinality(array(SELECT DISTINCT unnest(h))) AS different,
+       h = selftest_row_keys('keyed', ins(tup('1', 'a', 'b', 'c', 'other'))) AS same_keys,
+       h && selftest_row_keys('keyed', ins(tup('2', 'A', 'b', 'C', 'x'))) AS other_row,
+       h && selftest_row_keys('keyed_too', ins(tup('1', 'a', 'b', 'c', 'x'))) AS other_table
+  FROM k;
+
+-- Each key counts for itself.
+WITH k AS (SELECT selftest_row_keys('keyed', ins(tup('1', 'a', 'b', 'c', 'x'))) AS h)
+SELECT h && selftest_row_keys('keyed', ins(tup('1', 'A', 'B', 'C', 'X'))) AS same_id,
+       h && selftest_row_keys('keyed', ins(tup('2', 'a', 'B', 'C', 'X'))) AS same_u1,
+       h && selftest_row_keys('keyed', ins(tup('2', 'A', 'b', 'c', 'X'))) AS same_u2_u3,
+       h && selftest_row_keys('keyed', ins(tup('2', 'A', 'bc', '', 'X'))) AS shifted,
+       h && selftest_row_keys('keyed', ins(tup('a', '1', 'c', 'b', 'X'))) AS swapped
+  FROM k;
+
+-- A unique key with NULL does not exist; NULL is no empty string.
+SELECT cardinality(selftest_row_keys('keyed', ins(tup('1', NULL, 'b', 'c', 'x')))) AS without_u1,
+       cardinality(selftest_row_keys('keyed', ins(tup('1', NULL, 'b', NULL, 'x')))) AS only_id,
+       cardinality(selftest_row_keys('keyed', ins(tup('1', '', '', '', 'x')))) AS empty_strings,
+       selftest_row_keys('whole', ins(tup(NULL, 'x')))
+           = selftest_row_keys('whole', ins(tup('', 'x'))) AS null_is_empty,
+       selftest_row_keys('whole', ins(tup(NULL, 'x')))
+           = selftest_row_keys('whole', ins(tup('x', NULL))) AS null_elsewhere,
+       selftest_row_keys('whole', ins(tup(NULL, 'x')))
+           = selftest_row_keys('whole', ins(tup(NULL, 'x'))) AS null_is_null;
+
+-- An update touches its old key and its new one; of other unique keys the old
+-- value is not known.
+WITH k AS (SELECT selftest_row_keys('keyed', upd(tup('1', NULL, NULL, NULL, NULL),
+                                                 tup('2', 'a', 'b', 'c', 'x'))) AS h)
+SELECT cardinality(h) AS hashes,
+       h && selftest_row_keys('keyed', del(tup('1', NULL, NULL, NULL, NULL))) AS old_id,
+       h @> selftest_row_keys('keyed', ins(tup('2', 'a', 'b', 'c', 'y'))) AS new_row
+  FROM k;
+SELECT selftest_row_keys('keyed', upd(NULL, tup('2', 'a', 'b', 'c', 'x')))
+           = selftest_row_keys('keyed', ins(tup('2', 'a', 'b', 'c', 'x'))) AS key_unchanged,
+       cardinality(selftest_row_keys('keyed', del(tup('1', NULL, NULL, NULL, NULL)))) AS of_delete;
+
+-- FULL: the whole row is the key, and old values of unique keys are known.
+WITH k AS (SELECT selftest_row_keys('whole_unique', upd(tup('1', 'x'), tup('1', 'y'), 'O')) AS h)
+SELECT cardinality(h) AS hashes,
+       h @> selftest_row_keys('whole_unique', del(tup('1', 'x'), 'O')) AS old_row,
+       h @> selftest_row_keys('whole_unique', ins(tup('1', 'y'))) AS new_row,
+       h && selftest_row_keys('whole_unique', ins(tup('2', 'x'))) AS old_unique,
+       h && selftest_row_keys('whole_unique', ins(tup('2', 'z'))) AS other_row
+  FROM k;
+
+-- Unchanged TOAST comes from the old tuple; for the identity, what is nowhere
+-- makes the keys incomplete (-1); another key is passed over.
+SELECT selftest_row_keys('whole', upd(tup('1', 'big'), tup('2', '<toast>'), 'O'))
+           = selftest_row_keys('whole', upd(tup('1', 'big'), tup('2', 'big'), 'O')) AS from_old,
+       selftest_row_keys('whole', upd(NULL, tup('2', '<toast>'))) AS nowhere,
+       (selftest_row_keys('whole', upd(tup('1', '<toast>'), tup('2', '<toast>'), 'O')))[1] AS nowhere_either,
+       cardinality(selftest_row_keys('keyed', upd(NULL, tup('1', '<toast>', 'b', 'c', '<toast>')))) AS without_u1,
+       (selftest_row_keys('keyed', upd(NULL, tup('<toast>', 'a', 'b', 'c', 'x'))))[1] AS no_identity;
+-- Too few columns are no reason to read what is not there.
+SELECT selftest_row_keys('by_two', ins(tup('1'))) AS too_few;
+
+-- The identity is not hashed twice, and one over an index other than the
+-- primary key counts as well.
+SELECT cardinality(selftest_row_keys('by_two', ins(tup('1', '2', 'x')))) AS hashes,
+       selftest_row_keys('by_two', ins(tup('1', '2', 'x')))
+           = selftest_row_keys('by_two', ins(tup('1', '2', 'y'))) AS same,
+       selftest_row_keys('by_two', ins(tup('1', '2', 'x')))
+           = selftest_row_keys('by_two', ins(tup('12', '', 'x'))) AS shifted;
+
+-- Without an identity a table gets inserts only, which touch no other row;
+-- expression and partial indexes are not tracked; and not more than 15.
+SELECT selftest_row_keys('nothing', ins(tup('1'))) AS nothing,
+       cardinality(selftest_row_keys('strange', ins(tup('1', 'a', 'b')))) AS strange,
+       cardinality(selftest_row_keys('wide', ins(tup('1', 'a')))) AS wide;
+
+--
+-- queue
+--
+
+SELECT seed, selftest_queue(seed, 64, 300) FROM generate_series(1, 4) AS seed;
+SELECT selftest_queue(5, 256, 300);
+SELECT selftest_queue_oversize();
+-- Neither leaves anything behind.
+SELECT count(*) FROM pg_shmem_allocations WHERE name = 'parallel_apply';
+
+DROP TABLE keyed, keyed_too, whole, whole_unique, by_two, nothing, strange, wide;
+DROP FUNCTION selftest_dependency, selftest_message, selftest_mutate, selftest_queue,
+    selftest_queue_oversize, selftest_row_keys, tup, ins, upd, del;

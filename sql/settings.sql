@@ -1,0 +1,39 @@
+-- The settings: what pg_settings says of them, and what they do not take.
+
+SELECT name, setting, unit, context, vartype, boot_val, min_val, max_val, source
+  FROM pg_settings WHERE name LIKE 'parallel\_apply.%' ORDER BY name;
+-- Descriptions are sentences.
+SELECT name, short_desc, extra_desc
+  FROM pg_settings WHERE name LIKE 'parallel\_apply.%' ORDER BY name;
+SELECT name FROM pg_settings
+ WHERE name LIKE 'parallel\_apply.%' AND short_desc !~ '^[A-Z][a-z]+s .*\.$';
+
+-- A reload changes them, and nothing else does.
+SET parallel_apply.writers_per_subscription = 2;
+ALTER DATABASE contrib_regression SET parallel_apply.writers_per_subscription = 2;
+
+-- Out of range, or not a number.  The range is in the table above; how the
+-- server words it depends on its version.
+\set VERBOSITY sqlstate
+ALTER SYSTEM SET parallel_apply.max_batch_transactions = 0;
+ALTER SYSTEM SET parallel_apply.max_batch_transactions = 1001;
+ALTER SYSTEM SET parallel_apply.max_writers_per_subscription = 0;
+ALTER SYSTEM SET parallel_apply.max_writers_per_subscription = 65;
+ALTER SYSTEM SET parallel_apply.queue_size = '63kB';
+ALTER SYSTEM SET parallel_apply.queue_size = '17GB';
+ALTER SYSTEM SET parallel_apply.queue_size = 'much';
+ALTER SYSTEM SET parallel_apply.writers_per_subscription = 0;
+ALTER SYSTEM SET parallel_apply.writers_per_subscription = 65;
+ALTER SYSTEM SET parallel_apply.writers_per_subscription = -1;
+\set VERBOSITY default
+
+-- The prefix is ours: a name that is spelled wrong is an error.
+SET parallel_apply.writers = 4;
+
+-- What is in range is taken, with units.
+ALTER SYSTEM SET parallel_apply.queue_size = '64MB';
+ALTER SYSTEM SET parallel_apply.max_batch_transactions = 1;
+ALTER SYSTEM SET parallel_apply.writers_per_subscription = 64;
+SELECT name, setting, applied, error FROM pg_file_settings
+ WHERE name LIKE 'parallel\_apply.%' ORDER BY name;
+ALTER SYSTEM RESET ALL;

@@ -1,0 +1,233 @@
+# Whatever dies, nothing is lost and nothing is applied twice: a writer, the
+# apply worker, the subscriber's or the publisher's server.
+#
+# Each time the writers are in the middle of something: a local session has
+# locked the row of gate, one transaction has done half of its changes and waits
+# for it, younger ones wait for their turn, and the publisher goes on writing.
+# What was applied twice would show in history, which has no key.
+use strict;
+use warnings;
+use FindBin;
+use lib $FindBin::RealBin;
+use PapplyTest;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my ($publisher, $subscriber) =
+  new_pair(subscriber_conf => 'restart_after_crash = on');
+my @tables = qw(accounts history gate);
+
+exec_both(
+	q(CREATE TABLE accounts (aid int PRIMARY KEY, balance int NOT NULL);
+	CREATE TABLE history (n int, part int);
+	CREATE TABLE gate (id int PRIMARY KEY, n int NOT NULL);));
+$publisher->safe_psql(
+	'postgres', q(
+	INSERT INTO accounts SELECT i, 0 FROM generate_series(1, 100) i;
+	INSERT INTO gate VALUES (1, 0);
+	CREATE PROCEDURE make_load(first int, last int) LANGUAGE plpgsql AS $$
+	BEGIN
+		FOR i IN first..last LOOP
+			UPDATE accounts SET balance = balance + i WHERE aid = i * 7 % 100 + 1;
+			INSERT INTO history VALUES (i, 0);
+			COMMIT;
+		END LOOP;
+	END $$;));
+create_extension($subscriber);
+subscribe($publisher, $subscriber, 'tap');
+
+# Numbers of transactions, never used twice.
+my $n = 0;
+
+sub make_load
+{
+	my ($count) = @_;
+	$publisher->safe_psql('postgres',
+		sprintf('CALL make_load(%d, %d)', $n + 1, $n + $count));
+	$n += $count;
+	return;
+}
+
+# Returns the session that holds the gate, with a transaction that waits for it
+# in the middle and younger ones that wait for it.
+sub block_writers
+{
+	wait_for_pool($subscriber, 'tap');
+	my $session =
+	  hold($subscriber, 'SELECT n FROM gate WHERE id = 1 FOR UPDATE');
+	make_load(50);
+	$publisher->safe_psql(
+		'postgres', qq(BEGIN;
+		INSERT INTO history VALUES ($n, 1);
+		UPDATE gate SET n = n + 1;
+		INSERT INTO history VALUES ($n, 2);
+		COMMIT;));
+	make_load(50);
+	wait_for_state($subscriber, 'waiting for lock');
+	wait_for_state($subscriber, 'waiting for turn');
+	return $session;
+}
+
+# Transactions that go on while something dies; quit() waits for their end.
+sub start_load
+{
+	my ($count) = @_;
+	my $session = $publisher->background_psql('postgres');
+	my $sql = sprintf("\\echo started\nCALL make_load(%d, %d);\n",
+		$n + 1, $n + $count);
+	$session->query_until(qr/started/, $sql);
+	$n += $count;
+	return $session;
+}
+
+sub tables_are_equal
+{
+	my ($when) = @_;
+	wait_applied($publisher, $subscriber, 'tap');
+	rows_equal($publisher, $subscriber, $_, "$_ is equal on both sides $when")
+	  for @tables;
+	return;
+}
+
+sub pid_of_writer
+{
+	my ($state) = @_;
+	return $subscriber->safe_psql('postgres',
+		"SELECT pid FROM parallel_apply.writers WHERE state = '$state' LIMIT 1"
+	);
+}
+
+sub terminate
+{
+	my ($pid) = @_;
+	is( $subscriber->safe_psql(
+			'postgres', "SELECT pg_terminate_backend($pid)"),
+		't',
+		"process $pid is terminated");
+	return;
+}
+
+# Waits until the server has reinitialized itself after a crash.
+sub wait_for_reinitialization
+{
+	my ($offset) = @_;
+	$subscriber->wait_for_log(qr/all server processes terminated/, $offset);
+	$subscriber->poll_query_until('postgres', 'SELECT true')
+	  or die 'the subscriber is not back';
+	return;
+}
+
+# A writer, in the middle of a transaction and waiting for its turn.
+for my $state ('waiting for lock', 'waiting for turn')
+{
+	my $session = block_writers();
+	my $load = start_load(500);
+	my $offset = -s $subscriber->logfile;
+	terminate(pid_of_writer($state));
+	$subscriber->wait_for_log(
+		qr/parallel apply of subscription "tap" has started/, $offset);
+	ok( $subscriber->log_contains(
+			qr/"tap" will restart because writer \d has ended unexpectedly/,
+			$offset),
+		'the log says why the apply worker restarts');
+	$session->quit;
+	$load->quit;
+	tables_are_equal("after the end of a writer $state");
+}
+
+# The apply worker.  The gate: the old writers are gone before new ones start,
+# although one of them waits for a lock that stays.
+{
+	my $session = block_writers();
+	my $load = start_load(500);
+	my $offset = -s $subscriber->logfile;
+	my $writers = join ',', writer_pids($subscriber, 'tap');
+	terminate(apply_pid($subscriber, 'tap'));
+	$subscriber->wait_for_log(
+		qr/parallel apply of subscription "tap" has started/, $offset);
+	like(
+		slurp_file($subscriber->logfile, $offset),
+		qr/"tap" has stopped.*"tap" has started/s,
+		'one pool stops before the next one starts');
+	is( $subscriber->safe_psql(
+			'postgres',
+			"SELECT count(*) FROM pg_stat_activity WHERE pid IN ($writers)"),
+		'0',
+		'the writers are gone with their apply worker');
+	wait_for_state($subscriber, 'waiting for lock');
+	$session->quit;
+	$load->quit;
+	tables_are_equal('after the end of the apply worker');
+}
+
+# Killed outright, they take the server with them.
+for my $process ('a writer', 'the apply worker')
+{
+	my $session = block_writers();
+	my $load = start_load(500);
+	my $offset = -s $subscriber->logfile;
+	my $pid =
+	  $process eq 'a writer'
+	  ? pid_of_writer('waiting for lock')
+	  : apply_pid($subscriber, 'tap');
+	is(kill('KILL', $pid), 1, "$process is killed");
+	wait_for_reinitialization($offset);
+	$session->quit;
+	$load->quit;
+	tables_are_equal("after $process was killed");
+}
+
+# A server that stops without a word.
+{
+	my $session = block_writers();
+	my $load = start_load(500);
+	$subscriber->stop('immediate');
+	$session->quit;
+	make_load(50);
+	$subscriber->start;
+	$load->quit;
+	tables_are_equal('after a crash of the subscriber');
+}
+{
+	my $session = block_writers();
+	my $apply_pid = apply_pid($subscriber, 'tap');
+	$publisher->stop('immediate');
+	# It has seen that, but the writers have all of the transactions.
+	$subscriber->poll_query_until('postgres',
+		"SELECT count(*) = 0 FROM pg_stat_activity WHERE pid = $apply_pid")
+	  or die 'the apply worker has not noticed the end of the publisher';
+	$publisher->start;
+	make_load(50);
+	$session->quit;
+	tables_are_equal('after a crash of the publisher');
+}
+
+# And a plain restart of both.
+{
+	my $load = start_load(500);
+	$subscriber->restart;
+	$load->quit;
+	make_load(50);
+	$publisher->restart;
+	make_load(50);
+	tables_are_equal('after a restart of both');
+}
+
+is( $subscriber->safe_psql(
+		'postgres',
+		q(SELECT count(*) FROM (SELECT 1 FROM history GROUP BY n, part HAVING count(*) > 1) d)
+	),
+	'0',
+	'nothing was applied twice');
+
+finish(
+	$publisher,
+	$subscriber,
+	qr/FATAL: .*terminating .* due to administrator command/,
+	qr/FATAL: +the database system is (starting up|shutting down|in recovery mode|not yet accepting connections)/,
+	qr/ERROR: +(could not start WAL streaming: ERROR: +)?replication slot "tap" is active for PID/,
+	qr/ERROR: +could not (receive data from|send data to) WAL stream/,
+	qr/ERROR: +could not send end-of-streaming message/,
+	qr/ERROR: +could not connect to the publisher/);
+done_testing();

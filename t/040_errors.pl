@@ -1,0 +1,302 @@
+# An error of a remote transaction is PostgreSQL's own: its message, its counter,
+# disable_on_error and SKIP work as without the extension, all older transactions
+# are committed and no younger one is.  What is no error to PostgreSQL is none
+# here, and what fails only once is not seen at all.
+#
+# Writers are stopped where it matters by locked rows of gate, so that several
+# transactions are queued behind the one that fails, or a batch is formed of them.
+use strict;
+use warnings;
+use FindBin;
+use lib $FindBin::RealBin;
+use PapplyTest;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my ($publisher, $subscriber) = new_pair();
+my @tables = qw(items history gate);
+
+exec_both(
+	q(CREATE TABLE items (id int PRIMARY KEY, v int NOT NULL, note text);
+	CREATE TABLE history (n int, part int);
+	CREATE TABLE gate (id int PRIMARY KEY, n int NOT NULL);
+	CREATE TABLE missing (id int PRIMARY KEY, v int);));
+$publisher->safe_psql(
+	'postgres', q(
+	INSERT INTO items SELECT i, 0 FROM generate_series(1, 100) i;
+	INSERT INTO gate SELECT i, 0 FROM generate_series(1, 4) i;));
+create_extension($subscriber);
+subscribe($publisher, $subscriber, 'tap');
+
+sub on_publisher
+{
+	my ($sql) = @_;
+	return $publisher->safe_psql('postgres', $sql);
+}
+
+sub on_subscriber
+{
+	my ($sql) = @_;
+	return $subscriber->safe_psql('postgres', $sql);
+}
+
+# Each in a transaction of its own.
+my $n = 0;
+
+sub make_history
+{
+	my ($count) = @_;
+	my $sql = '';
+	$sql .= "INSERT INTO history VALUES ($_, 0);\n" for $n + 1 .. $n + $count;
+	$n += $count;
+	on_publisher($sql);
+	return;
+}
+
+sub tables_are_equal
+{
+	my ($when) = @_;
+	wait_applied($publisher, $subscriber, 'tap');
+	rows_equal($publisher, $subscriber, $_, "$_ is equal on both sides $when")
+	  for @tables;
+	return;
+}
+
+sub error_count
+{
+	return on_subscriber(
+		q(SELECT apply_error_count FROM pg_stat_subscription_stats
+		WHERE subname = 'tap'));
+}
+
+# A transaction that fails, between others: it has the statements given and a
+# mark.  $error is what the log has to say, $repair what is done afterwards; it
+# gets the log and the number of errors before.
+sub fails
+{
+	my ($name, $sql, $error, $repair) = @_;
+	my $offset = -s $subscriber->logfile;
+	my $errors = error_count();
+
+	make_history(20);
+	my $first = $n;
+	on_publisher("BEGIN; INSERT INTO history VALUES ($n, 1); $sql COMMIT;");
+	make_history(20);
+	$subscriber->wait_for_log($error, $offset);
+	my $log = slurp_file($subscriber->logfile, $offset);
+	like(
+		$log,
+		qr/CONTEXT: +processing remote data for replication origin "pg_\d+" during message type "\w+".* in transaction \d+, finished at /,
+		"$name: the context is that of PostgreSQL's own apply");
+	$subscriber->poll_query_until('postgres',
+		"SELECT apply_error_count > $errors FROM pg_stat_subscription_stats WHERE subname = 'tap'"
+	);
+	cmp_ok(error_count(), '>', $errors, "$name: the error is counted");
+	is(on_subscriber('SELECT max(n), max(part) FROM history'),
+		"$first|0",
+		"$name: what is older is committed, it and what is younger is not");
+	$repair->($log, $errors);
+	tables_are_equal("after repair of a $name");
+	return;
+}
+
+on_subscriber('INSERT INTO items VALUES (1001, 0)');
+fails(
+	'unique violation',
+	'INSERT INTO items VALUES (1001, 1);',
+	qr/ERROR: +duplicate key value violates unique constraint "items_pkey"/,
+	sub { on_subscriber('DELETE FROM items WHERE id = 1001') });
+
+on_subscriber('ALTER TABLE items ADD CONSTRAINT small CHECK (v < 1000)');
+fails(
+	'check violation',
+	'UPDATE items SET v = 1000 WHERE id = 1;',
+	qr/ERROR: +new row for relation "items" violates check constraint "small"/,
+	sub { on_subscriber('ALTER TABLE items DROP CONSTRAINT small') });
+
+on_subscriber('ALTER TABLE missing RENAME TO hidden');
+fails(
+	'missing table',
+	'INSERT INTO missing VALUES (1, 1);',
+	qr/ERROR: +logical replication target relation "public.missing" does not exist/,
+	sub { on_subscriber('ALTER TABLE hidden RENAME TO missing') });
+rows_equal($publisher, $subscriber, 'missing');
+
+on_publisher('ALTER TABLE items ADD COLUMN extra int');
+fails(
+	'missing column',
+	'UPDATE items SET extra = 1 WHERE id = 2;',
+	qr/ERROR: +logical replication target relation "public.items" is missing replicated column: "extra"/,
+	sub { on_subscriber('ALTER TABLE items ADD COLUMN extra int') });
+
+# SKIP leaves out this one transaction.
+on_subscriber('INSERT INTO items VALUES (1002, 0)');
+fails(
+	'transaction to be skipped',
+	'INSERT INTO items VALUES (1003, 0), (1002, 1);',
+	qr/ERROR: +duplicate key value violates unique constraint "items_pkey"/,
+	sub {
+		my ($log) = @_;
+		my $offset = -s $subscriber->logfile;
+		my ($lsn) =
+		  $log =~ /in transaction \d+, finished at ([0-9A-F]+\/[0-9A-F]+)/;
+		on_subscriber("ALTER SUBSCRIPTION tap SKIP (lsn = '$lsn')");
+		$subscriber->wait_for_log(
+			qr/logical replication completed skipping transaction at LSN $lsn/,
+			$offset);
+		wait_applied($publisher, $subscriber, 'tap');
+		is( on_subscriber(
+					"SELECT count(*) FROM items WHERE id > 1001"
+				  . " UNION ALL SELECT count(*) FROM history WHERE part = 1 AND n = $n - 20"
+			),
+			"1\n0",
+			'nothing of the skipped transaction is there');
+		is( on_subscriber(
+				"SELECT subskiplsn FROM pg_subscription WHERE subname = 'tap'"
+			),
+			'0/0',
+			'nothing else will be skipped');
+		on_subscriber(
+			"UPDATE items SET v = 1 WHERE id = 1002;
+			INSERT INTO items VALUES (1003, 0);
+			INSERT INTO history VALUES ($n - 20, 1);");
+	});
+wait_for_pool($subscriber, 'tap');
+
+# disable_on_error
+on_subscriber(
+	'ALTER SUBSCRIPTION tap SET (disable_on_error = true);
+	INSERT INTO items VALUES (1004, 0);');
+fails(
+	'disabling error',
+	'INSERT INTO items VALUES (1004, 1);',
+	qr/ERROR: +duplicate key value violates unique constraint "items_pkey"/,
+	sub {
+		my ($log, $errors) = @_;
+		ok( $subscriber->poll_query_until(
+				'postgres',
+				"SELECT NOT subenabled FROM pg_subscription WHERE subname = 'tap'"
+			),
+			'the subscription is disabled');
+		ok( $subscriber->poll_query_until(
+				'postgres',
+				"SELECT count(*) = 0 FROM pg_stat_activity WHERE backend_type LIKE 'parallel_apply writer%'"
+			),
+			'and its writers are gone');
+		is(error_count(), $errors + 1, 'it has failed once');
+		on_subscriber(
+			'DELETE FROM items WHERE id = 1004;
+			ALTER SUBSCRIPTION tap SET (disable_on_error = false);
+			ALTER SUBSCRIPTION tap ENABLE;');
+	});
+wait_for_pool($subscriber, 'tap', 4);
+
+# All writers are busy when many transactions arrive: these become batches, and
+# one in the middle fails.
+{
+	my $session = hold($subscriber, 'SELECT n FROM gate FOR UPDATE');
+	on_publisher("UPDATE gate SET n = n + 1 WHERE id = $_") for 1 .. 4;
+	wait_for_state($subscriber, 'waiting for lock', 4);
+	on_subscriber('INSERT INTO items VALUES (1005, 0)');
+	make_history(100);
+	my $failing = $n;
+	on_publisher(
+		"BEGIN; INSERT INTO history VALUES ($n, 1); INSERT INTO items VALUES (1005, 1); COMMIT;"
+	);
+	make_history(100);
+
+	my $offset = -s $subscriber->logfile;
+	$session->quit;
+	$subscriber->wait_for_log(qr/ERROR: +duplicate key value/, $offset);
+	is( on_subscriber(
+			'SELECT max(n) FROM history UNION ALL SELECT sum(n) FROM gate'),
+		"$failing\n4",
+		'everything before it is committed where a transaction of a batch fails'
+	);
+	on_subscriber('DELETE FROM items WHERE id = 1005');
+	tables_are_equal('after an error in a batch');
+	wait_for_pool($subscriber, 'tap', 4);
+}
+
+# From here on there is no error any more.
+my $clean_offset = -s $subscriber->logfile;
+my $apply_pid = apply_pid($subscriber, 'tap');
+
+# Rows that are not there are ignored.
+on_subscriber('DELETE FROM items WHERE id BETWEEN 11 AND 20');
+on_publisher(
+	'UPDATE items SET v = v + 1 WHERE id BETWEEN 10 AND 15;
+	DELETE FROM items WHERE id BETWEEN 16 AND 21;
+	UPDATE items SET v = v + 1 WHERE id BETWEEN 9 AND 22;');
+make_history(20);
+wait_applied($publisher, $subscriber, 'tap');
+is( on_subscriber(
+		'SELECT count(*), sum(v) FROM items WHERE id BETWEEN 9 AND 22'),
+	on_publisher(
+		'SELECT count(*), sum(v) FROM items WHERE id IN (9, 10, 22)'),
+	'updates and deletes of missing rows are ignored, their transactions are not'
+);
+on_publisher('DELETE FROM items WHERE id BETWEEN 11 AND 20');
+
+# What is cancelled once is tried again, when everything older is committed.
+{
+	my $retries = counter($subscriber, 'retries');
+	my $replays = counter($subscriber, 'native_replays');
+	my $session =
+	  hold($subscriber, 'SELECT n FROM gate WHERE id = 1 FOR UPDATE');
+	make_history(20);
+	on_publisher(
+		"BEGIN; INSERT INTO history VALUES ($n, 1);
+		UPDATE gate SET n = n + 1 WHERE id = 1; COMMIT;");
+	make_history(20);
+	wait_for_state($subscriber, 'waiting for lock');
+	my $victim = on_subscriber(
+		q(SELECT pid FROM parallel_apply.writers WHERE state = 'waiting for lock')
+	);
+	on_subscriber("SELECT pg_cancel_backend($victim)");
+	ok( $subscriber->poll_query_until(
+			'postgres',
+			"SELECT sum(retries) > $retries FROM parallel_apply.writers"),
+		'a cancelled transaction is tried once more');
+	$session->quit;
+	tables_are_equal('after a transient failure');
+	is(counter($subscriber, 'native_replays'),
+		$replays, 'and its writer succeeds then');
+}
+
+# A writer that fails twice leaves the transaction to PostgreSQL's own apply: this
+# constraint lets nobody else pass.
+{
+	my $replays = counter($subscriber, 'native_replays');
+	on_subscriber(
+		q(CREATE FUNCTION is_not_writer() RETURNS boolean LANGUAGE sql AS $$
+		SELECT backend_type NOT LIKE 'parallel_apply writer%'
+		FROM pg_catalog.pg_stat_activity WHERE pid = pg_catalog.pg_backend_pid() $$;
+		ALTER TABLE items ADD CONSTRAINT native CHECK (v <> 77 OR is_not_writer());)
+	);
+	make_history(20);
+	on_publisher(
+		'UPDATE items SET v = 77 WHERE id = 5; UPDATE items SET v = v + 1 WHERE id IN (5, 6);'
+	);
+	make_history(20);
+	tables_are_equal(
+		'after a transaction that only PostgreSQL itself can do');
+	is( counter($subscriber, 'native_replays'),
+		$replays + 1,
+		'a native replay is counted');
+}
+
+is(apply_pid($subscriber, 'tap'),
+	$apply_pid, 'none of this has restarted the apply worker');
+unlike(slurp_file($subscriber->logfile, $clean_offset),
+	qr/ERROR|FATAL/, 'and none has left an error in the log');
+
+finish(
+	$publisher,
+	$subscriber,
+	qr/duplicate key value violates unique constraint "items_pkey"/,
+	qr/violates check constraint "small"/,
+	qr/target relation "public.missing" does not exist/,
+	qr/is missing replicated column: "extra"/);
+done_testing();
