@@ -148,6 +148,11 @@ sub make_tables
 	delete $self->{table}{nocase_key} if !$self->{icu};
 	$self->{order} = [ grep { $self->{table}{$_} } @{ $self->{order} } ];
 
+	# PostgreSQL may not decode ("could not map filenode") a TRUNCATE that was
+	# under way when the slot was made.
+	$self->{table}{truncated}{weight} = 0
+	  if $self->{settings}{start} eq 'late';
+
 	# Some tables are left alone in this seed, others are busy.
 	$self->{table}{$_}{weight} *= pick($random, 0, 1, 1, 4)
 	  foreach $self->tables;

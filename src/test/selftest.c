@@ -345,6 +345,7 @@ papply_selftest_row_keys(PG_FUNCTION_ARGS)
 /* What is in the queue: everything of a transaction follows from its number. */
 typedef struct QueueModel
 {
+	int			steps;
 	uint64		last;			/* put into the queue */
 	uint64		claimed;
 	uint64		committed;
@@ -378,6 +379,24 @@ end_queue_test(void)
 	papply_queue_detach();
 	if (papply_pool != NULL)
 		papply_pool_release();
+}
+
+/* Call drive with a queue, which is gone afterwards. */
+static void
+with_queue(int size_kb, void (*drive) (QueueModel *model), QueueModel *model)
+{
+	PG_TRY();
+	{
+		begin_queue_test(size_kb);
+		drive(model);
+	}
+	PG_CATCH();
+	{
+		end_queue_test();
+		PG_RE_THROW();
+	}
+	PG_END_TRY();
+	end_queue_test();
 }
 
 static uint32
@@ -518,12 +537,14 @@ release_committed(QueueModel *model)
 	EXPECT(papply_queue_released_seqno() == model->committed);
 }
 
-static pg_noinline void
-drive_queue(QueueModel *model, int steps)
+static void
+drive_queue(QueueModel *model)
 {
 	char	   *data = palloc(papply_pool->ring_bytes);
 
-	for (int i = 0; i < steps; i++)
+	EXPECT(papply_pool->transaction_slots < MODEL_LENGTH);
+	EXPECT(papply_queue_backlog() == 0);
+	for (int i = 0; i < model->steps; i++)
 	{
 		/* sometimes until it is full, and sometimes until it is empty */
 		int			puts = random_number(0, 3) == 0 ? MODEL_LENGTH : random_number(0, 10);
@@ -554,18 +575,8 @@ papply_selftest_queue(PG_FUNCTION_ARGS)
 	QueueModel	model = {0};
 
 	pg_prng_seed(&prng, PG_GETARG_INT32(0));
-	PG_TRY();
-	{
-		begin_queue_test(PG_GETARG_INT32(1));
-		EXPECT(papply_pool->transaction_slots < MODEL_LENGTH);
-		EXPECT(papply_queue_backlog() == 0);
-		drive_queue(&model, PG_GETARG_INT32(2));
-	}
-	PG_FINALLY();
-	{
-		end_queue_test();
-	}
-	PG_END_TRY();
+	model.steps = PG_GETARG_INT32(2);
+	with_queue(PG_GETARG_INT32(1), drive_queue, &model);
 	PG_RETURN_TEXT_P(cstring_to_text(psprintf("wrap-around %s, ring full %s, no slot %s, batches %s",
 											  model.wraps > 1 ? "yes" : "no",
 											  model.full > 1 ? "yes" : "no",
@@ -660,8 +671,8 @@ check_native(void)
 	papply_pool_waiter = PAPPLY_WAITER_RECEIVER;
 }
 
-static pg_noinline void
-drive_oversize(void)
+static void
+drive_oversize(QueueModel *model)
 {
 	char	   *data = palloc0(papply_pool->ring_bytes);
 
@@ -679,15 +690,6 @@ drive_oversize(void)
 Datum
 papply_selftest_queue_oversize(PG_FUNCTION_ARGS)
 {
-	PG_TRY();
-	{
-		begin_queue_test(64);
-		drive_oversize();
-	}
-	PG_FINALLY();
-	{
-		end_queue_test();
-	}
-	PG_END_TRY();
+	with_queue(64, drive_oversize, NULL);
 	PG_RETURN_VOID();
 }
