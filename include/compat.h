@@ -227,6 +227,14 @@ papply_compat_origin_pass_on(void)
 #endif
 }
 
+/* At the end of a process: give up the session, whoever shares it has gone. */
+static inline void
+papply_compat_origin_release(void)
+{
+	PAPPLY_SESSION_ORIGIN = PAPPLY_NO_ORIGIN;
+	replorigin_session_reset();
+}
+
 /* 16: a search of the rows of a relation happens under its owner's rights. */
 #if PG_VERSION_NUM >= 160000
 typedef UserContext PapplyUserContext;

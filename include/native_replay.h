@@ -58,4 +58,10 @@ extern int	papply_native_before(char *message, int length, char **buffer);
  */
 extern bool papply_native_finish(XLogRecPtr *remote_end_lsn);
 
+/*
+ * The process ends, no transaction is open: release the origin now, so that
+ * the next receiver does not find it in use.
+ */
+extern void papply_native_abandon(void);
+
 #endif							/* PAPPLY_NATIVE_REPLAY_H */

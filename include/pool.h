@@ -38,6 +38,8 @@ typedef enum PapplyWriterState
 	PAPPLY_WRITER_WAIT_DATA,	/* for the rest of a large transaction */
 	PAPPLY_WRITER_WAIT_REPLAY,	/* for the receiver to replay a transaction
 								 * natively */
+	PAPPLY_WRITER_FAILED,		/* could not start; the receiver tries again
+								 * later */
 	PAPPLY_WRITER_EXITED		/* gone without having been asked to; the
 								 * receiver ends the pool */
 } PapplyWriterState;

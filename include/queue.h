@@ -40,6 +40,7 @@ typedef struct PapplyTransaction
 	uint64		start_position;
 	TransactionId remote_xid;
 	XLogRecPtr	final_lsn;		/* of the publisher's WAL, as in BEGIN */
+	uint64		max_dependency;	/* greatest of its changes */
 
 	/* written by the receiver before it sets PAPPLY_TXN_COMPLETE */
 	uint64		end_position;
@@ -116,6 +117,9 @@ extern uint64 papply_queue_unpublished_bytes(void);
 
 /* The open transaction (or a complete one) shall be replayed natively. */
 extern void papply_queue_mark_native(uint64 seqno);
+
+/* There is no writer: all that is not claimed shall be replayed natively. */
+extern void papply_queue_mark_unclaimed_native(void);
 
 /* Numbers of the last transaction that was begun, and of the last released. */
 extern uint64 papply_queue_last_seqno(void);

@@ -8,7 +8,7 @@ SELECT e.extname, e.extversion, n.nspname, e.extrelocatable,
   FROM pg_extension e JOIN pg_namespace n ON n.oid = e.extnamespace
  WHERE e.extname = 'parallel_apply';
 
--- It stays in its schema.
+-- Its objects have a schema of their own, which goes with it; it cannot be moved.
 ALTER EXTENSION parallel_apply SET SCHEMA public;
 
 -- Every object, with its comment.
@@ -31,16 +31,15 @@ SELECT a.attrelid::regclass AS relation, a.attname, format_type(a.atttypid, a.at
  ORDER BY a.attrelid, a.attnum;
 
 -- All of them belong to the extension.
-SELECT p.oid::regprocedure AS stranger FROM pg_proc p
+SELECT p.oid::regprocedure::text AS stranger FROM pg_proc p
  WHERE pronamespace = 'parallel_apply'::regnamespace AND NOT EXISTS (
     SELECT FROM pg_depend WHERE classid = 'pg_proc'::regclass AND objid = p.oid AND deptype = 'e')
 UNION ALL
-SELECT c.oid::regclass FROM pg_class c
+SELECT c.oid::regclass::text FROM pg_class c
  WHERE relnamespace = 'parallel_apply'::regnamespace AND NOT EXISTS (
     SELECT FROM pg_depend WHERE classid = 'pg_class'::regclass AND objid = c.oid AND deptype = 'e');
 
--- Functions say how they behave, and their bodies cannot be redirected by a
--- search_path.
+-- Functions say how they behave.
 SELECT oid::regprocedure AS function, proisstrict, provolatile, proparallel, prosecdef
   FROM pg_proc WHERE pronamespace = 'parallel_apply'::regnamespace ORDER BY 1::text;
 

@@ -1,6 +1,10 @@
 /* complain if script is sourced in psql, rather than via CREATE EXTENSION */
 \echo Use "CREATE EXTENSION parallel_apply" to load this file. \quit
 
+CREATE SCHEMA parallel_apply;
+COMMENT ON SCHEMA parallel_apply IS
+    'objects of the extension parallel_apply';
+
 CREATE FUNCTION parallel_apply.writers(
     OUT subid oid,
     OUT writer integer,

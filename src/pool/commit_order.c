@@ -48,6 +48,7 @@
 #include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/memutils.h"
+#include "utils/timestamp.h"
 
 #include "commit_order.h"
 #include "queue.h"
@@ -58,6 +59,15 @@
 
 /* A chain of blocked processes is not followed further than this. */
 #define MAX_BLOCKERS 256
+
+/* In all waits of this process. */
+static uint64 slept_us = 0;
+
+uint64
+papply_commit_order_slept_us(void)
+{
+	return slept_us;
+}
 
 uint64
 papply_commit_order_committed(void)
@@ -169,6 +179,7 @@ papply_commit_order_sleep(PapplyWriterState state, int *sleeps)
 {
 	/* without a transaction we hold no lock that another could wait for */
 	bool		may_block_others = IsTransactionState();
+	TimestampTz begin = GetCurrentTimestamp();
 	int			rc;
 
 	if (*sleeps == 0)
@@ -179,6 +190,7 @@ papply_commit_order_sleep(PapplyWriterState state, int *sleeps)
 				   *sleeps == 0 ? FIRST_CHECK_MS : NEXT_CHECK_MS,
 				   wait_event_of(state));
 	(*sleeps)++;
+	slept_us += GetCurrentTimestamp() - begin;
 	ResetLatch(MyLatch);
 	CHECK_FOR_INTERRUPTS();
 	if (!papply_pool->is_open)

@@ -152,6 +152,7 @@ papply_queue_begin(TransactionId remote_xid, XLogRecPtr final_lsn, uint64 *seqno
 	txn = papply_queue_transaction(last_seqno);
 	txn->start_position = head_position;
 	txn->end_position = 0;
+	txn->max_dependency = 0;
 	txn->remote_xid = remote_xid;
 	txn->final_lsn = final_lsn;
 	txn->remote_end_lsn = InvalidXLogRecPtr;
@@ -205,6 +206,8 @@ papply_queue_append(uint32 kind, const char *data, uint32 length,
 	entry->relation_version = relation_version;
 	entry->kind = kind;
 	entry->dependency = dependency;
+	papply_queue_transaction(last_seqno)->max_dependency =
+		Max(papply_queue_transaction(last_seqno)->max_dependency, dependency);
 	if (length > 0)
 		memcpy(PapplyEntryData(entry), data, length);
 	head_position += needed;
@@ -295,6 +298,14 @@ papply_queue_mark_native(uint64 seqno)
 						   PAPPLY_TXN_NATIVE);
 }
 
+void
+papply_queue_mark_unclaimed_native(void)
+{
+	for (uint64 seqno = pg_atomic_read_u64(&papply_pool->next_claim);
+		 seqno <= last_seqno; seqno++)
+		papply_queue_mark_native(seqno);
+}
+
 uint64
 papply_queue_last_seqno(void)
 {
@@ -380,6 +391,29 @@ set_claim(uint64 first, uint64 last)
 	slot->first_seqno = first;
 }
 
+/* Would the transaction wait for one that is neither committed nor of the batch? */
+static bool
+must_wait(uint64 seqno, uint64 first)
+{
+	uint64		dependency = papply_queue_transaction(seqno)->max_dependency;
+
+	return dependency < first && dependency > papply_commit_order_committed();
+}
+
+/*
+ * May a batch that begins at first have that transaction, too?  What could run
+ * now must not be put behind something that waits: neither behind the first
+ * one of the batch, nor may the batch wait in its middle.  But what depends on
+ * the batch itself may as well come with it.
+ */
+static bool
+fits_batch(uint64 seqno, uint64 first, bool first_waits)
+{
+	if (first_waits)
+		return papply_queue_transaction(seqno)->max_dependency >= first;
+	return !must_wait(seqno, first);
+}
+
 /*
  * How far may a batch that begins at first go?  Each writer gets its share of
  * the backlog, so that a short backlog is spread over all of them.
@@ -391,6 +425,7 @@ end_of_batch(uint64 first, uint64 published, int max)
 	uint64		limit = Min((uint64) max, (published - first) / writers + 1);
 	uint64		bytes = 0;
 	uint64		last = first;
+	bool		first_waits = must_wait(first, first);
 
 	for (;;)
 	{
@@ -403,6 +438,8 @@ end_of_batch(uint64 first, uint64 published, int max)
 		if (pg_atomic_read_u32(&txn->flags) != PAPPLY_TXN_COMPLETE)
 			return last;
 		pg_read_barrier();
+		if (!fits_batch(last + 1, first, first_waits))
+			return last;
 		last++;
 	}
 }

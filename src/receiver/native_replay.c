@@ -274,6 +274,15 @@ papply_native_before(char *message, int length, char **buffer)
 	return 0;
 }
 
+void
+papply_native_abandon(void)
+{
+	if (PAPPLY_ORIGIN_IS_SHARED ||
+		(replay.is_active && replay.origin != PAPPLY_NO_ORIGIN))
+		papply_compat_origin_release();
+	replay.is_active = false;
+}
+
 bool
 papply_native_finish(XLogRecPtr *remote_end_lsn)
 {

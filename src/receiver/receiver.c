@@ -85,6 +85,7 @@ typedef enum Route
 static bool is_initialized = false;
 static bool has_pool = false;
 static bool is_closing = false; /* the pool ends when it is drained */
+static bool has_failed = false; /* because it has no writers */
 static PapplyOriginId origin = PAPPLY_NO_ORIGIN;
 static int	wanted_writers = 1; /* as last acted upon */
 
@@ -212,10 +213,27 @@ end_pool(bool must_hurry)
 }
 
 static void
+drop_shared_memory(void)
+{
+	papply_queue_detach();
+	papply_registry_detach();
+}
+
+/*
+ * This runs before the launcher is told that the worker is gone, and starts
+ * the next one.  Unmapping the queue and releasing the origin would come after
+ * that by themselves, and the next one would find the origin in use.
+ */
+static void
 end_pool_at_exit(int code, Datum arg)
 {
-	if (papply_pool != NULL)
-		end_pool(true);
+	if (papply_pool == NULL)
+		return;
+	end_pool(true);
+	PAPPLY_SESSION_ORIGIN_LSN = InvalidXLogRecPtr;	/* an abort may advance it */
+	AbortOutOfAnyTransaction();
+	papply_native_abandon();
+	drop_shared_memory();
 }
 
 /*
@@ -227,6 +245,7 @@ create_shared_memory(void)
 {
 	MemoryContext old_context = CurrentMemoryContext;
 	volatile bool is_created = false;
+	const char *volatile reason = "too many dynamic shared memory segments";
 
 	PG_TRY();
 	{
@@ -237,7 +256,7 @@ create_shared_memory(void)
 	PG_CATCH();
 	{
 		MemoryContextSwitchTo(old_context);
-		EmitErrorReport();
+		reason = CopyErrorData()->message;
 		FlushErrorState();
 		is_created = false;
 	}
@@ -248,16 +267,9 @@ create_shared_memory(void)
 				(errcode(ERRCODE_INSUFFICIENT_RESOURCES),
 				 errmsg("could not create the queue of subscription \"%s\"",
 						MySubscription->name),
-				 errdetail("PostgreSQL's own apply goes on."),
+				 errdetail("PostgreSQL's own apply goes on: %s.", reason),
 				 errhint("You might need to decrease \"%s\".", PAPPLY_NAME ".queue_size")));
 	return is_created;
-}
-
-static void
-drop_shared_memory(void)
-{
-	papply_queue_detach();
-	papply_registry_detach();
 }
 
 static void
@@ -288,6 +300,7 @@ start_pool(void)
 	}
 
 	origin = PAPPLY_SESSION_ORIGIN;
+	checked_at = GetCurrentTimestamp();
 	papply_feedback_reset(replorigin_session_get_progress(true));
 	papply_compat_origin_pass_on();
 	if (!PAPPLY_ORIGIN_IS_SHARED)
@@ -316,7 +329,11 @@ stop_pool(void)
 	papply_compat_origin_take(origin);
 	PAPPLY_SESSION_ORIGIN = origin;
 	is_closing = false;
-	wanted_writers = 1;			/* may have changed meanwhile */
+
+	/* start again at once, if that was wanted meanwhile; or later */
+	wanted_writers = has_failed ? get_wanted_writers() : 1;
+	has_failed = false;
+	checked_at = GetCurrentTimestamp();
 }
 
 static void
@@ -352,9 +369,6 @@ adjust_pool(void)
 			is_closing = true;
 		else if (has_changed && !is_closing)
 			(void) papply_writers_set(wanted, MySubscription->name);
-		else if (is_time_for(&checked_at, WRITERS_INTERVAL_MS) && !is_closing &&
-				 papply_writers_check(MySubscription->name) == 0)
-			restart_worker("its writers could not be started");
 		wanted_writers = wanted;
 	}
 	else if (wanted > 1 && (has_changed || is_time_for(&checked_at, POOL_INTERVAL_MS)))
@@ -371,12 +385,29 @@ adjust_pool(void)
 
 /*** progress of the pool ***/
 
+/*
+ * Writers are registered, but cannot start (no connection is left for them,
+ * say).  What they have not claimed goes to the native loop, and the pool ends
+ * for a while.
+ */
+static void
+give_up_writers(void)
+{
+	papply_queue_mark_unclaimed_native();
+	is_closing = true;
+	has_failed = true;
+}
+
 /* Give back what is committed, and look whether all writers are well. */
 static void
 watch_pool(void)
 {
 	PapplyTransaction *txn;
 	int			exited;
+
+	if (!is_closing && is_time_for(&checked_at, WRITERS_INTERVAL_MS) &&
+		papply_writers_check(MySubscription->name) == 0)
+		give_up_writers();
 
 	while ((txn = papply_queue_oldest_committed()) != NULL)
 	{

@@ -19,9 +19,13 @@
 #include "miscadmin.h"
 #include "postmaster/bgworker.h"
 #include "utils/memutils.h"
+#include "utils/timestamp.h"
 
 #include "pool.h"
 #include "writer_control.h"
+
+/* A writer that could not start is tried again after so long. */
+#define RETRY_INTERVAL_MS 60000
 
 static BackgroundWorkerHandle *handles[PAPPLY_MAX_WRITERS];
 static bool has_warned = false;
@@ -65,22 +69,33 @@ start_writer(int writer)
 	is_registered = RegisterDynamicBackgroundWorker(&worker, &handles[writer]);
 	MemoryContextSwitchTo(old_context);
 	if (!is_registered)
-		slot->state = PAPPLY_WRITER_NONE;
+		slot->state = PAPPLY_WRITER_NONE;	/* as soon as there is a place */
 	return is_registered;
 }
 
-/* Start what is missing; returns the number of those that are there. */
+/*
+ * Start what is missing; returns the number of those that are there.  One that
+ * could not start is not tried again at once: each attempt leaves a message.
+ */
 static int
 fill_up(int wanted)
 {
-	int			running = 0;
+	static TimestampTz retried_at = 0;
+	bool		may_retry = TimestampDifferenceExceeds(retried_at, GetCurrentTimestamp(),
+													   RETRY_INTERVAL_MS);
 	bool		may_register = true;
+	int			running = 0;
 
+	if (may_retry)
+		retried_at = GetCurrentTimestamp();
 	for (int i = 0; i < wanted; i++)
 	{
+		PapplyWriterState state = papply_pool->writers[i].state;
+
 		if (!is_stopped(i))
 			running++;
-		else if (may_register && papply_pool->writers[i].state != PAPPLY_WRITER_EXITED)
+		else if (may_register && (state == PAPPLY_WRITER_NONE || may_retry) &&
+				 state != PAPPLY_WRITER_EXITED)
 		{
 			may_register = start_writer(i);
 			running += may_register ? 1 : 0;

@@ -27,6 +27,7 @@ name_of_state(const PapplyWriterSlot *slot)
 	switch (slot->state)
 	{
 		case PAPPLY_WRITER_NONE:
+		case PAPPLY_WRITER_FAILED:
 		case PAPPLY_WRITER_EXITED:
 			return NULL;
 		case PAPPLY_WRITER_STARTING:

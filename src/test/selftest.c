@@ -427,10 +427,10 @@ fill_entry(char *data, uint32 length, uint64 seqno, int number)
 
 /* The receiver: one more transaction.  Returns false if it does not fit. */
 static bool
-put_transaction(QueueModel *model, char *data)
+put_transaction(QueueModel *model, char *data, int max_entries)
 {
 	uint32		max_length = max_entry_length();
-	int			wanted = random_number(0, 3) == 0 ? random_number(0, 20) : 1;
+	int			wanted = random_number(0, max_entries);
 	int			nentries = 0;
 	uint64		seqno;
 
@@ -549,8 +549,9 @@ drive_queue(QueueModel *model)
 		/* sometimes until it is full, and sometimes until it is empty */
 		int			puts = random_number(0, 3) == 0 ? MODEL_LENGTH : random_number(0, 10);
 		int			takes = random_number(0, 3) == 0 ? MODEL_LENGTH : random_number(0, 3);
+		int			max_entries = random_number(0, 5);
 
-		while (puts-- > 0 && put_transaction(model, data))
+		while (puts-- > 0 && put_transaction(model, data, max_entries))
 			;
 		while (takes-- > 0 && take_transactions(model, data))
 			;

@@ -153,12 +153,13 @@ prepare(PapplyTarget *target)
 						RelationGetRelationName(rel)),
 				 errdetail_internal("%s", why_native)));
 
+	target->local_relid = RelationGetRelid(rel);
+	target->is_valid = true;	/* unless something changes from here on */
 	if (target->context != NULL)
 		MemoryContextDelete(target->context);
 	target->context = AllocSetContextCreate(targets_context, "parallel_apply target",
 											ALLOCSET_SMALL_SIZES);
 	old_context = MemoryContextSwitchTo(target->context);
-	target->local_relid = RelationGetRelid(rel);
 	target->label = psprintf("%s.%s", target->entry->remoterel.nspname,
 							 target->entry->remoterel.relname);
 	prepare_inputs(target, rel);
@@ -166,7 +167,6 @@ prepare(PapplyTarget *target)
 	target->lookup_index = papply_compat_lookup_index(target->entry);
 	papply_row_lookup_prepare(target);
 	MemoryContextSwitchTo(old_context);
-	target->is_valid = true;
 }
 
 /*** what lives as long as the local transaction ***/

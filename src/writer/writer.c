@@ -39,6 +39,7 @@
 #include "utils/guc.h"
 #include "utils/inval.h"
 #include "utils/memutils.h"
+#include "utils/timestamp.h"
 
 #include "apply.h"
 #include "commit_order.h"
@@ -56,6 +57,13 @@
 
 extern PGDLLEXPORT void papply_writer_main(Datum main_arg);
 
+/*
+ * A batch saves commits, tens of microseconds each, but its changes come one
+ * after the other.  So it takes no more transactions than are applied in this
+ * time: where rows have to be read from storage, saving commits does not pay.
+ */
+#define BATCH_US 1500
+
 /* What is being applied: for the error context, and to count. */
 typedef struct RemoteRange
 {
@@ -70,12 +78,16 @@ typedef struct RemoteRange
 static RemoteRange range;
 static MemoryContext message_context = NULL;
 
-/* Set when this process may leave without a word. */
+/* It may have claimed something; and it may leave without a word. */
+static bool is_started = false;
 static bool may_leave = false;
 
 /* What pg_stat_activity shows, NULL if idle; only compared. */
 static const char *shown_table = NULL;
 static bool has_unreported_stats = false;
+
+/* Moving average: time to apply a transaction, without waits for others. */
+static double transaction_us = 0;
 
 static PapplyWriterSlot *
 my_slot(void)
@@ -116,8 +128,8 @@ detach_at_exit(int code, Datum arg)
 							~(UINT64CONST(1) << papply_pool_waiter));
 	slot->first_seqno = slot->last_seqno = PAPPLY_NO_SEQNO;
 	pg_write_barrier();
-	slot->state = PAPPLY_WRITER_NONE;
-	if (!may_leave && papply_pool->is_open)
+	slot->state = is_started ? PAPPLY_WRITER_NONE : PAPPLY_WRITER_FAILED;
+	if (is_started && !may_leave && papply_pool->is_open)
 	{
 		slot->state = PAPPLY_WRITER_EXITED;
 		pg_atomic_write_u64(&papply_pool->exited_writer, papply_pool_waiter + 1);
@@ -268,14 +280,24 @@ apply_transaction(uint64 seqno, PapplyCommit *commit)
 }
 
 static void
+note_time(double us, uint64 transactions)
+{
+	transaction_us += (us / transactions - transaction_us) / 8;
+}
+
+static void
 apply_range(void)
 {
 	PapplyCommit commit;
 	PapplyWriterSlot *slot = my_slot();
+	uint64		slept_us = papply_commit_order_slept_us();
+	TimestampTz begin = GetCurrentTimestamp();
 
 	papply_pool_set_state(PAPPLY_WRITER_APPLYING);
 	for (uint64 seqno = range.first; seqno <= range.last; seqno++)
 		apply_transaction(seqno, &commit);
+	note_time(GetCurrentTimestamp() - begin - (papply_commit_order_slept_us() - slept_us),
+			  range.last - range.first + 1);
 	papply_local_commit(range.first, range.last, &commit);
 
 	slot->counters.transactions += range.last - range.first + 1;
@@ -381,7 +403,10 @@ static int
 max_batch(void)
 {
 	/* rows would get the time of another transaction's commit */
-	return track_commit_timestamp ? 1 : papply_max_batch_transactions;
+	if (track_commit_timestamp)
+		return 1;
+	return Max(1, Min(papply_max_batch_transactions,
+					  (int) (BATCH_US / Max(transaction_us, 1.0))));
 }
 
 static bool
@@ -456,6 +481,7 @@ papply_writer_main(Datum main_arg)
 	message_context = AllocSetContextCreate(TopMemoryContext, "parallel_apply message",
 											ALLOCSET_DEFAULT_SIZES);
 
+	is_started = true;
 	error_context.callback = describe_range;
 	error_context.arg = NULL;
 	error_context.previous = error_context_stack;

@@ -1,0 +1,237 @@
+# An operator sees what happens: which writer does or waits for what, how much
+# was done, how far the subscription is.  And the publisher is told the truth:
+# a position is not confirmed before everything up to it is committed.
+#
+# States are held by locks of a session on the subscriber: the first transaction
+# waits for the lock, the others for it.
+use strict;
+use warnings;
+use FindBin;
+use lib $FindBin::RealBin;
+use PapplyTest;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my ($publisher, $subscriber) = new_pair(subscriber_conf => <<~'CONF');
+	parallel_apply.max_batch_transactions = 1
+	wal_receiver_status_interval = 1s
+	CONF
+
+exec_both(
+	q(CREATE TABLE locked (id int PRIMARY KEY, v int);
+	CREATE TABLE free (id int PRIMARY KEY, v int);
+	CREATE TABLE counted (id int PRIMARY KEY, v int);));
+$publisher->safe_psql('postgres', 'CREATE TABLE unpublished (v text)');
+create_extension($subscriber);
+subscribe(
+	$publisher, $subscriber, 'tap',
+	publication => 'FOR TABLE locked, free, counted',
+	with => 'streaming = off');
+
+my $writers = q(parallel_apply.writers WHERE subname = 'tap');
+my $standby = q(pg_stat_replication WHERE application_name = 'tap');
+
+sub poll
+{
+	my ($node, $query, $name, $expected) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	return ok($node->poll_query_until('postgres', $query, $expected), $name);
+}
+
+# Commits a transaction on the publisher: its id and end of commit.
+sub commit
+{
+	my ($sql) = @_;
+	my $xid = $publisher->safe_psql('postgres',
+		"BEGIN; $sql; SELECT pg_current_xact_id()::xid; COMMIT");
+	return ($xid,
+		$publisher->safe_psql('postgres', 'SELECT pg_current_wal_insert_lsn()'));
+}
+
+### names
+
+is( $subscriber->safe_psql(
+		'postgres',
+		q(SELECT w.writer, w.subname, w.state, w.remote_xid IS NULL, w.remote_lsn IS NULL
+		FROM parallel_apply.writers w
+		JOIN pg_subscription s ON s.oid = w.subid
+		JOIN pg_stat_activity a ON a.pid = w.pid
+			AND a.datname = current_database()
+			AND a.backend_type = format('parallel_apply writer %s:%s', s.oid, w.writer)
+			AND a.application_name = a.backend_type
+		ORDER BY w.writer)),
+	join("\n", map { "$_|tap|idle|t|t" } 1 .. 4),
+	'each writer is in pg_stat_activity by its name, and idle');
+is( $subscriber->safe_psql(
+		'postgres',
+		q(SELECT count(*) FROM pg_stat_activity WHERE backend_type LIKE 'parallel_apply writer%'
+		AND state = 'idle' AND query = '')),
+	'4',
+	'and shows no table while it does nothing');
+
+### states
+
+my $before_lsn =
+  $publisher->safe_psql('postgres', 'SELECT pg_current_wal_insert_lsn()');
+my $lock = $subscriber->background_psql('postgres');
+$lock->query_safe('BEGIN; LOCK TABLE locked IN ACCESS EXCLUSIVE MODE');
+
+my ($lock_xid, $lock_lsn) = commit('INSERT INTO locked VALUES (1, 1)');
+my ($turn_xid, $turn_lsn) = commit('INSERT INTO free VALUES (1, 1)');
+my ($row_xid, $row_lsn) = commit('UPDATE free SET v = 2 WHERE id = 1');
+poll(
+	$subscriber,
+	"SELECT string_agg(remote_xid || ' ' || state, ', ' ORDER BY remote_lsn) FROM $writers AND state <> 'idle'",
+	'writers wait for the lock, for their turn, and for an older transaction with the same row',
+	"$lock_xid waiting for lock, $turn_xid waiting for turn, $row_xid waiting for dependency"
+);
+is( $subscriber->safe_psql(
+		'postgres',
+		"SELECT array_agg(remote_lsn > '$before_lsn' AND remote_lsn < CASE remote_xid
+			WHEN '$lock_xid' THEN '$lock_lsn' WHEN '$turn_xid' THEN '$turn_lsn'
+			ELSE '$row_lsn' END::pg_lsn ORDER BY writer)
+		FROM $writers AND remote_xid IS NOT NULL"),
+	'{t,t,t}',
+	'remote_lsn is where the transaction was committed on the publisher');
+is( $subscriber->safe_psql(
+		'postgres',
+		"SELECT string_agg(a.wait_event_type, ',' ORDER BY w.remote_lsn)
+		FROM (SELECT * FROM $writers) w JOIN pg_stat_activity a USING (pid)
+		WHERE remote_xid IS NOT NULL"),
+	'Lock,Extension,Extension',
+	'pg_stat_activity shows the lock wait and the waits of the extension');
+is( $subscriber->safe_psql(
+		'postgres',
+		"SELECT a.state, a.query FROM (SELECT * FROM $writers) w
+		JOIN pg_stat_activity a USING (pid) WHERE w.remote_xid = '$turn_xid'"),
+	'active|public.free',
+	'and the table whose rows are changed');
+
+### positions while something is blocked
+
+poll(
+	$publisher,
+	"SELECT write_lsn >= '$row_lsn' FROM $standby",
+	'the publisher is told what was received');
+is( $publisher->safe_psql(
+		'postgres',
+		"SELECT flush_lsn < '$lock_lsn', replay_lsn < '$lock_lsn' FROM $standby"
+	),
+	't|t',
+	'but neither flush nor replay of a transaction that waits for a lock');
+is( $publisher->safe_psql(
+		'postgres',
+		"SELECT confirmed_flush_lsn < '$lock_lsn' FROM pg_replication_slots WHERE slot_name = 'tap'"
+	),
+	't',
+	'nor does its slot get beyond it');
+poll(
+	$subscriber,
+	"SELECT received_lsn >= '$row_lsn' FROM pg_stat_subscription WHERE subname = 'tap' AND relid IS NULL",
+	'pg_stat_subscription shows what was received');
+is($subscriber->safe_psql('postgres', 'SELECT count(*) FROM free'),
+	'0', 'no transaction overtakes the one that waits');
+
+$lock->query_safe('COMMIT');
+$lock->quit;
+wait_applied($publisher, $subscriber, 'tap');
+poll(
+	$publisher,
+	"SELECT flush_lsn >= '$row_lsn' AND replay_lsn >= '$row_lsn' FROM $standby",
+	'all positions reach the end when the lock is released');
+poll(
+	$subscriber,
+	"SELECT latest_end_lsn >= '$row_lsn' FROM pg_stat_subscription WHERE subname = 'tap' AND relid IS NULL",
+	'pg_stat_subscription shows what was reported');
+poll($subscriber,
+	"SELECT count(*) FROM $writers AND state = 'idle' AND remote_xid IS NULL AND remote_lsn IS NULL",
+	'all writers are idle again', '4');
+is( $subscriber->safe_psql(
+		'postgres',
+		"SELECT last_msg_send_time > now() - interval '1 minute'
+		AND last_msg_receipt_time > now() - interval '1 minute'
+		AND latest_end_time > now() - interval '1 minute'
+		FROM pg_stat_subscription WHERE subname = 'tap' AND relid IS NULL"),
+	't',
+	'the times in pg_stat_subscription are those of the last messages');
+
+### positions while there is nothing to do
+
+my (undef, $unpublished_lsn) =
+  commit(q(INSERT INTO unpublished SELECT repeat('x', 1000) FROM generate_series(1, 1000)));
+poll(
+	$publisher,
+	"SELECT confirmed_flush_lsn >= '$unpublished_lsn' FROM pg_replication_slots WHERE slot_name = 'tap'",
+	'the slot follows WAL that has nothing for the subscription');
+
+### counters
+
+my ($transactions, $rows) =
+  map { counter($subscriber, $_) } qw(transactions rows);
+is("$transactions $rows", '3 3', 'what was done so far is counted');
+my $log_offset = -s $subscriber->logfile;
+my $sql = '';
+$sql .= "INSERT INTO counted VALUES ($_, 0);\n" for 1 .. 30;
+$sql .= "UPDATE counted SET v = v + 1 WHERE id = $_;\n" for 1 .. 20;
+$sql .= "DELETE FROM counted WHERE id = $_;\n" for 1 .. 10;
+$sql .= 'INSERT INTO counted SELECT i, i FROM generate_series(101, 200) i;';
+$publisher->safe_psql('postgres', $sql);
+wait_applied($publisher, $subscriber, 'tap');
+poll($subscriber, "SELECT sum(transactions) FROM $writers",
+	'each transaction is counted once', $transactions + 61);
+is(counter($subscriber, 'rows'),
+	$rows + 160, 'and each of the rows changed in them');
+is( $subscriber->safe_psql(
+		'postgres', "SELECT sum(native_replays), sum(older_wins) FROM $writers"
+	),
+	'0|0',
+	'nothing went wrong');
+poll(
+	$subscriber,
+	q(SELECT format('%s %s %s %s', n_tup_ins, n_tup_upd, n_tup_del, n_live_tup)
+	FROM pg_stat_user_tables WHERE relname = 'counted'),
+	'pg_stat_user_tables counts the applied rows',
+	'130 20 10 120');
+rows_equal($publisher, $subscriber, $_) for qw(locked free counted);
+
+### privileges
+
+$subscriber->safe_psql('postgres',
+	'CREATE ROLE monitor IN ROLE pg_monitor; CREATE ROLE nobody;');
+is( $subscriber->safe_psql(
+		'postgres',
+		'SET ROLE monitor; SELECT count(*), count(subname), count(pid) FROM parallel_apply.writers'
+	),
+	'4|4|4',
+	'a member of pg_monitor sees all writers');
+my (undef, undef, $stderr) = $subscriber->psql('postgres',
+	'SET ROLE nobody; SELECT * FROM parallel_apply.writers');
+like($stderr, qr/permission denied/, 'others do not');
+
+### log
+
+my @pids = (apply_pid($subscriber, 'tap'), writer_pids($subscriber, 'tap'));
+my $pids = join '|', @pids;
+is( join("\n",
+		grep { /\[($pids)\]/ } split /\n/,
+		slurp_file($subscriber->logfile, $log_offset)),
+	'',
+	'neither apply worker nor writers log anything while transactions are applied');
+
+$subscriber->safe_psql('postgres', 'ALTER SUBSCRIPTION tap DISABLE');
+poll(
+	$subscriber,
+	q(SELECT count(*) = 0 FROM pg_stat_activity WHERE backend_type LIKE 'parallel_apply writer%'),
+	'the writers leave when the subscription is disabled');
+poll($subscriber, 'SELECT count(*) FROM parallel_apply.writers',
+	'the view is empty then', '0');
+is( join("\n",
+		slurp_file($subscriber->logfile) =~
+		  /LOG:  (parallel apply of subscription .*)/g),
+	qq(parallel apply of subscription "tap" has started with 4 writers\n)
+	  . 'parallel apply of subscription "tap" has stopped',
+	'the log has one line for the start of the pool, and one for its end');
+
+finish($publisher, $subscriber, qr/permission denied/);
+done_testing();
