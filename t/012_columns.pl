@@ -200,7 +200,7 @@ sub check_session
 	);
 	is_on_subscriber(
 		q(SELECT id, v, role, path, applied_by FROM session),
-		qq(1|10|replica|""|$user),
+		qq(1|10|replica||$user),
 		"no ordinary trigger fires, search_path is empty, and the user is the owner, $format"
 	);
 	return;

@@ -343,7 +343,9 @@ on_publisher(
 	COMMIT PREPARED 'large';
 	UPDATE items SET v = v + 1 WHERE id % 9 = 0;));
 make_history(20);
-tables_are_equal('after prepared transactions', @tables);
+# numbered has a column more on the subscriber.
+tables_are_equal('after prepared transactions',
+	grep { $_ ne 'numbered' } @tables);
 is(on_subscriber('SELECT count(*) FROM pg_prepared_xacts'),
 	'0', 'no prepared transaction is left');
 wait_for_pool($subscriber, 'tap');

@@ -486,6 +486,7 @@ papply_writer_main(Datum main_arg)
 	error_context.arg = NULL;
 	error_context.previous = error_context_stack;
 	error_context_stack = &error_context;
+	pgstat_report_activity(STATE_IDLE, NULL);
 	PG_TRY();
 	{
 		writer_loop();

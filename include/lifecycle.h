@@ -1,0 +1,61 @@
+/*-------------------------------------------------------------------------
+ * room: receiver
+ *
+ * lifecycle.h
+ *	  When a subscription has a pool, and how it comes and goes.
+ *-------------------------------------------------------------------------
+ */
+#ifndef PAPPLY_LIFECYCLE_H
+#define PAPPLY_LIFECYCLE_H
+
+#include "access/xlogdefs.h"
+
+#include "parallel_apply.h"
+
+/* Once, before all else. */
+extern void papply_lifecycle_init(void);
+
+/* Shall there be a pool?  No transaction is open. */
+extern bool papply_lifecycle_wants_pool(void);
+
+/* Is there one?  And the subscription's replication origin, then. */
+extern bool papply_lifecycle_has_pool(void);
+extern PapplyOriginId papply_lifecycle_origin(void);
+
+/*
+ * Between transactions of any kind: start, change or stop the pool as wanted.
+ * May read catalogs.
+ */
+extern void papply_lifecycle_adjust(void);
+
+/* Is the pool about to stop, with nothing left in it? */
+extern bool papply_lifecycle_is_drained(void);
+
+/* Is all that was received committed?  There is a pool. */
+extern bool papply_lifecycle_is_idle(void);
+
+/*
+ * Give back what is committed, and look whether all writers are well; does not
+ * return if one has ended.  There is a pool.
+ */
+extern void papply_lifecycle_watch(void);
+
+/*
+ * At a BEGIN: does PostgreSQL's own apply have to do the transaction?  May read
+ * catalogs.
+ */
+extern bool papply_lifecycle_must_be_direct(XLogRecPtr final_lsn);
+
+/* The native loop has committed a transaction that ends there. */
+extern void papply_lifecycle_replayed(XLogRecPtr remote_end_lsn);
+
+/*
+ * The transaction has to be fetched again, for the native loop.  Ends the
+ * process.
+ */
+extern void papply_lifecycle_refetch(XLogRecPtr final_lsn) pg_attribute_noreturn();
+
+/* End the process; the launcher starts another one.  reason follows "because". */
+extern void papply_lifecycle_restart(const char *reason) pg_attribute_noreturn();
+
+#endif							/* PAPPLY_LIFECYCLE_H */

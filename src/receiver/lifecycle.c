@@ -1,0 +1,410 @@
+/*-------------------------------------------------------------------------
+ * lifecycle.c
+ *	  When a subscription has a pool, and how it comes and goes.
+ *
+ * Runs in the receiver.
+ *
+ * A pool is wanted when the extension is there and more than one writer is
+ * configured; the answer is asked for again after invalidations and reloads,
+ * between remote transactions, so that a pool starts, grows, shrinks and stops
+ * without the connection being lost.  Whatever fails on the way must not fail
+ * the subscription: it goes on without a pool, and later tries again.
+ *
+ * To stop, new transactions are held until the pool is drained.  When the
+ * process ends, for whatever reason, the exit callback closes the gate and
+ * waits for the writers to be gone: what they did not commit is fetched again
+ * by the next receiver, from the replication origin.
+ *-------------------------------------------------------------------------
+ */
+#include "parallel_apply.h"
+
+#include "access/xlog.h"
+#include "commands/extension.h"
+#include "miscadmin.h"
+#include "storage/ipc.h"
+#include "utils/inval.h"
+#include "utils/memutils.h"
+#include "utils/syscache.h"
+#include "utils/timestamp.h"
+
+#include "commit_order.h"
+#include "dispatch.h"
+#include "feedback.h"
+#include "lifecycle.h"
+#include "native_replay.h"
+#include "queue.h"
+#include "relation_registry.h"
+#include "remote_relation.h"
+#include "writer_control.h"
+
+/* Look for writers that could not start; start a pool again that could not. */
+#define WRITERS_INTERVAL_MS 1000
+#define POOL_INTERVAL_MS 60000
+
+static bool has_pool = false;
+static bool is_closing = false; /* the pool ends when it is drained */
+static bool has_failed = false; /* because it has no writers */
+static PapplyOriginId origin = PAPPLY_NO_ORIGIN;
+static int	wanted_writers = 1; /* as last acted upon */
+static XLogRecPtr replay_final_lsn = InvalidXLogRecPtr; /* see pool.h */
+static TimestampTz checked_at = 0;
+
+/* Invalidations; set by callbacks. */
+static bool extension_is_current = false;
+static bool has_extension = false;
+static bool tables_are_current = false;
+static bool has_unready_tables = false;
+
+/*** invalidation ***/
+
+static void
+invalidate_extension(Datum arg, int cacheid, uint32 hashvalue)
+{
+	extension_is_current = false;
+}
+
+static void
+invalidate_tables(Datum arg, int cacheid, uint32 hashvalue)
+{
+	tables_are_current = false;
+}
+
+/*
+ * Is the extension there, are tables not READY?  Both are asked between remote
+ * transactions only, and need a transaction of their own.
+ */
+static void
+look_at_catalogs(void)
+{
+	MemoryContext old_context = CurrentMemoryContext;
+
+	AcceptInvalidationMessages();
+	if (likely(extension_is_current && tables_are_current))
+		return;
+
+	StartTransactionCommand();
+	if (!extension_is_current)
+	{
+		/* its functions come and go with it, hence the syscache callback */
+		extension_is_current = true;
+		has_extension = OidIsValid(get_extension_oid(PAPPLY_NAME, true));
+	}
+	if (!tables_are_current)
+	{
+		tables_are_current = true;
+		has_unready_tables = papply_compat_has_unready_tables(MySubscription->oid);
+		papply_remote_relation_forget_native();
+	}
+	CommitTransactionCommand();
+	MemoryContextSwitchTo(old_context);
+}
+
+static int
+get_wanted_writers(void)
+{
+	if (!has_extension || papply_compat_subscription_is_native())
+		return 1;
+	return papply_guc_writers();
+}
+
+void
+papply_lifecycle_init(void)
+{
+	CacheRegisterSyscacheCallback(PROCOID, invalidate_extension, (Datum) 0);
+	CacheRegisterSyscacheCallback(SUBSCRIPTIONRELMAP, invalidate_tables, (Datum) 0);
+}
+
+bool
+papply_lifecycle_wants_pool(void)
+{
+	look_at_catalogs();
+	return get_wanted_writers() > 1;
+}
+
+bool
+papply_lifecycle_has_pool(void)
+{
+	return has_pool;
+}
+
+PapplyOriginId
+papply_lifecycle_origin(void)
+{
+	return origin;
+}
+
+/*** the life of the pool ***/
+
+/* All that was received is committed. */
+bool
+papply_lifecycle_is_idle(void)
+{
+	return !papply_native_is_active() && !papply_dispatch_is_open() &&
+		papply_queue_released_seqno() == papply_queue_last_seqno();
+}
+
+static void
+end_pool(bool must_hurry)
+{
+	papply_pool_close();
+	papply_writers_end(must_hurry);
+	ereport(LOG,
+			(errmsg("parallel apply of subscription \"%s\" has stopped",
+					MySubscription->name)));
+	papply_pool_release();
+	has_pool = false;
+}
+
+static void
+drop_shared_memory(void)
+{
+	papply_queue_detach();
+	papply_registry_detach();
+}
+
+/*
+ * This runs before the launcher is told that the worker is gone, and starts
+ * the next one.  Unmapping the queue and releasing the origin would come after
+ * that by themselves, and the next one would find the origin in use.
+ */
+static void
+end_pool_at_exit(int code, Datum arg)
+{
+	if (papply_pool == NULL)
+		return;
+	end_pool(true);
+	PAPPLY_SESSION_ORIGIN_LSN = InvalidXLogRecPtr;	/* an abort may advance it */
+	AbortOutOfAnyTransaction();
+	papply_native_abandon();
+	drop_shared_memory();
+}
+
+/*
+ * Create the shared memory of a pool.  Whatever fails must not fail the
+ * subscription: it goes on without.
+ */
+static bool
+create_shared_memory(void)
+{
+	MemoryContext old_context = CurrentMemoryContext;
+	volatile bool is_created = false;
+	const char *volatile reason = "too many dynamic shared memory segments";
+
+	PG_TRY();
+	{
+		is_created = papply_queue_create();
+		if (is_created)
+			papply_registry_create();
+	}
+	PG_CATCH();
+	{
+		MemoryContextSwitchTo(old_context);
+		reason = CopyErrorData()->message;
+		FlushErrorState();
+		is_created = false;
+	}
+	PG_END_TRY();
+
+	if (!is_created)
+		ereport(WARNING,
+				(errcode(ERRCODE_INSUFFICIENT_RESOURCES),
+				 errmsg("could not create the queue of subscription \"%s\"",
+						MySubscription->name),
+				 errdetail("PostgreSQL's own apply goes on: %s.", reason),
+				 errhint("You might need to decrease \"%s\".", PAPPLY_NAME ".queue_size")));
+	return is_created;
+}
+
+static void
+start_pool(void)
+{
+	static bool has_exit_callback = false;
+	int			running;
+
+	if (!papply_pool_acquire(MyLogicalRepWorker->dbid, MySubscription->oid,
+							 MyLogicalRepWorker->userid, PAPPLY_SESSION_ORIGIN))
+		return;
+	if (!has_exit_callback)
+		before_shmem_exit(end_pool_at_exit, (Datum) 0);
+	has_exit_callback = true;
+
+	if (!create_shared_memory())
+	{
+		drop_shared_memory();
+		papply_pool_release();
+		return;
+	}
+	running = papply_writers_set(wanted_writers, MySubscription->name);
+	if (running == 0)
+	{
+		drop_shared_memory();
+		papply_pool_release();
+		return;
+	}
+
+	origin = PAPPLY_SESSION_ORIGIN;
+	checked_at = GetCurrentTimestamp();
+	papply_feedback_reset(replorigin_session_get_progress(true));
+	papply_compat_origin_pass_on();
+	if (!PAPPLY_ORIGIN_IS_SHARED)
+		PAPPLY_SESSION_ORIGIN = PAPPLY_NO_ORIGIN;
+	papply_dispatch_reset();
+	papply_remote_relation_pool_started();
+	replay_final_lsn = papply_pool_get_replay(MySubscription->oid);
+	is_closing = false;
+	has_pool = true;
+	ereport(LOG,
+			(errmsg_plural("parallel apply of subscription \"%s\" has started with %d writer",
+						   "parallel apply of subscription \"%s\" has started with %d writers",
+						   running, MySubscription->name, running)));
+}
+
+/* The pool is drained and the native loop knows all relations. */
+static void
+stop_pool(void)
+{
+	papply_feedback_flush();
+	end_pool(false);
+	drop_shared_memory();
+	papply_remote_relation_pool_stopped();
+	papply_compat_origin_take(origin);
+	PAPPLY_SESSION_ORIGIN = origin;
+	is_closing = false;
+
+	/* start again at once, if that was wanted meanwhile; or later */
+	wanted_writers = has_failed ? get_wanted_writers() : 1;
+	has_failed = false;
+	checked_at = GetCurrentTimestamp();
+}
+
+void
+papply_lifecycle_restart(const char *reason)
+{
+	ereport(LOG,
+			(errmsg("logical replication apply worker for subscription \"%s\" will restart because %s",
+					MySubscription->name, reason)));
+	proc_exit(1);
+}
+
+static bool
+is_time_for(TimestampTz *last, int interval_ms)
+{
+	TimestampTz now = GetCurrentTimestamp();
+
+	if (!TimestampDifferenceExceeds(*last, now, interval_ms))
+		return false;
+	*last = now;
+	return true;
+}
+
+/* The number of writers follows the settings. */
+static void
+adjust_pool(void)
+{
+	int			wanted = get_wanted_writers();
+	bool		has_changed = (wanted != wanted_writers);
+
+	if (has_pool)
+	{
+		if (wanted == 1)
+			is_closing = true;
+		else if (has_changed && !is_closing)
+			(void) papply_writers_set(wanted, MySubscription->name);
+		wanted_writers = wanted;
+	}
+	else if (wanted > 1 && (has_changed || is_time_for(&checked_at, POOL_INTERVAL_MS)))
+	{
+		wanted_writers = wanted;
+		if (papply_compat_streams_in_parallel())
+			papply_lifecycle_restart("transactions are to be applied in parallel");
+		checked_at = GetCurrentTimestamp();
+		start_pool();
+	}
+	else
+		wanted_writers = wanted;
+}
+
+
+/*
+ * Writers are registered, but cannot start (no connection is left for them,
+ * say).  What they have not claimed goes to the native loop, and the pool ends
+ * for a while.
+ */
+static void
+give_up_writers(void)
+{
+	papply_queue_mark_unclaimed_native();
+	is_closing = true;
+	has_failed = true;
+}
+
+/* Give back what is committed, and look whether all writers are well. */
+void
+papply_lifecycle_watch(void)
+{
+	PapplyTransaction *txn;
+	int			exited;
+
+	if (!is_closing && is_time_for(&checked_at, WRITERS_INTERVAL_MS) &&
+		papply_writers_check(MySubscription->name) == 0)
+		give_up_writers();
+
+	while ((txn = papply_queue_oldest_committed()) != NULL)
+	{
+		papply_feedback_committed(txn->remote_end_lsn, txn->local_end_lsn);
+		papply_queue_release();
+	}
+	papply_remote_relation_clean(papply_queue_released_seqno());
+
+	exited = pg_atomic_read_u64(&papply_pool->exited_writer);
+	if (exited > 0)
+		papply_lifecycle_restart(psprintf("writer %d has ended unexpectedly", exited));
+}
+
+/* The native loop has committed what it got, if it got a whole transaction. */
+/* Asked at a BEGIN: does PostgreSQL's own apply have to do it? */
+bool
+papply_lifecycle_must_be_direct(XLogRecPtr final_lsn)
+{
+	look_at_catalogs();
+	return is_closing || has_unready_tables ||
+		MySubscription->skiplsn != InvalidXLogRecPtr ||
+		(replay_final_lsn != InvalidXLogRecPtr && final_lsn == replay_final_lsn);
+}
+
+void
+papply_lifecycle_replayed(XLogRecPtr remote_end_lsn)
+{
+	if (replay_final_lsn == InvalidXLogRecPtr || remote_end_lsn <= replay_final_lsn)
+		return;
+	replay_final_lsn = InvalidXLogRecPtr;
+	papply_pool_set_replay(InvalidXLogRecPtr);
+}
+
+void
+papply_lifecycle_refetch(XLogRecPtr final_lsn)
+{
+	papply_pool_set_replay(final_lsn);
+	papply_lifecycle_restart("a transaction larger than the queue could not be applied by a writer");
+}
+
+bool
+papply_lifecycle_is_drained(void)
+{
+	return has_pool && is_closing && papply_lifecycle_is_idle();
+}
+
+void
+papply_lifecycle_adjust(void)
+{
+	if (has_pool)
+		papply_lifecycle_watch();
+	look_at_catalogs();
+	adjust_pool();
+	if (papply_lifecycle_is_drained() && papply_remote_relation_next_untold() == NULL)
+	{
+		stop_pool();
+		if (papply_compat_wants_parallel_streaming())
+			papply_lifecycle_restart("transactions are not applied in parallel any more");
+	}
+}

@@ -1,0 +1,211 @@
+# Writers vanish with their apply worker, whatever it is that ends it, and leave
+# neither a process nor an error behind: ALTER SUBSCRIPTION ... DISABLE, DROP
+# SUBSCRIPTION, DROP DATABASE, DROP EXTENSION, the stop of the server.
+#
+# Each time a writer waits for a row that a local session has locked, in the middle
+# of a transaction, and younger ones wait for their turn.
+use strict;
+use warnings;
+use FindBin;
+use lib $FindBin::RealBin;
+use PapplyTest;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my ($publisher, $subscriber) = new_pair();
+my $connstr = $publisher->connstr;
+my $n = 0;
+
+# The same in two databases.
+for my $db ('postgres', 'other')
+{
+	if ($db ne 'postgres')
+	{
+		$_->safe_psql('postgres', "CREATE DATABASE $db")
+		  for $publisher, $subscriber;
+	}
+	exec_both(
+		q(CREATE TABLE history (n int, part int);
+		CREATE TABLE gate (id int PRIMARY KEY, n int NOT NULL);), $db);
+	$publisher->safe_psql($db, 'INSERT INTO gate VALUES (1, 0)');
+	create_extension($subscriber, $db);
+	subscribe($publisher, $subscriber, "tap_$db", db => $db);
+}
+
+# Each in a transaction of its own.
+sub make_history
+{
+	my ($count, $db) = @_;
+	my $sql = '';
+	$sql .= "INSERT INTO history VALUES ($_, 0);\n" for $n + 1 .. $n + $count;
+	$n += $count;
+	$publisher->safe_psql($db, $sql);
+	return;
+}
+
+# Returns the session that the writers of a database wait for.
+sub block_writers
+{
+	my ($db) = @_;
+	wait_for_pool($subscriber, "tap_$db", 4, $db);
+	my $session = hold($subscriber, 'SELECT n FROM gate FOR UPDATE', $db);
+	$publisher->safe_psql(
+		$db,
+		"BEGIN; INSERT INTO history VALUES ($n, 1); UPDATE gate SET n = n + 1;
+		INSERT INTO history VALUES ($n, 2); COMMIT;");
+	make_history(50, $db);
+	wait_for_state($subscriber, 'waiting for lock', 1, $db);
+	wait_for_state($subscriber, 'waiting for turn', 3, $db);
+	return $session;
+}
+
+# No process is left: in pg_stat_activity, and not in pg_locks, either.
+sub writers_are_gone
+{
+	my ($name, $db) = @_;
+	my $pattern = 'parallel_apply writer%';
+	return ok(
+		$subscriber->poll_query_until(
+			'postgres',
+			"SELECT count(*) = 0 FROM pg_stat_activity
+			WHERE (backend_type LIKE '$pattern' OR application_name LIKE '$pattern')
+			AND datname = '$db'"),
+		$name);
+}
+
+sub tables_are_equal
+{
+	my ($when, $db) = @_;
+	wait_applied($publisher, $subscriber, "tap_$db");
+	rows_equal($publisher, $subscriber, $_,
+		"$_ is equal on both sides $when", $db)
+	  for 'history', 'gate';
+	return;
+}
+
+sub rows_of_history
+{
+	return $subscriber->safe_psql('postgres', 'SELECT count(*) FROM history');
+}
+
+# ALTER SUBSCRIPTION ... DISABLE
+{
+	my $session = block_writers('postgres');
+	my $rows = rows_of_history();
+	$subscriber->safe_psql('postgres',
+		'ALTER SUBSCRIPTION tap_postgres DISABLE');
+	writers_are_gone('writers are gone when the subscription is disabled',
+		'postgres');
+	$session->quit;
+	is(rows_of_history(), $rows,
+		'a disabled subscription applies nothing more');
+	$subscriber->safe_psql('postgres',
+		'ALTER SUBSCRIPTION tap_postgres ENABLE');
+	tables_are_equal('when the subscription is enabled again', 'postgres');
+}
+
+# DROP EXTENSION lets writers end what they have; PostgreSQL itself does the rest.
+{
+	my $session = block_writers('postgres');
+	$subscriber->safe_psql('postgres', 'DROP EXTENSION parallel_apply');
+	make_history(10, 'postgres');
+	$session->quit;
+	tables_are_equal('when the extension is dropped', 'postgres');
+	writers_are_gone('writers are gone when the extension is dropped',
+		'postgres');
+	create_extension($subscriber);
+	make_history(10, 'postgres');
+}
+
+# What changes the connection restarts the apply worker.
+{
+	my $session = block_writers('postgres');
+	my $apply_pid = apply_pid($subscriber, 'tap_postgres');
+	$subscriber->safe_psql('postgres',
+		"ALTER SUBSCRIPTION tap_postgres CONNECTION '$connstr dbname=postgres options=-crandom_page_cost=5'"
+	);
+	$subscriber->poll_query_until('postgres',
+		"SELECT count(*) = 1 FROM pg_stat_subscription WHERE subname = 'tap_postgres' AND pid <> $apply_pid"
+	) or die 'the apply worker does not restart';
+	wait_for_state($subscriber, 'waiting for lock');
+	$session->quit;
+	tables_are_equal('with another connection', 'postgres');
+}
+
+# The stop of the server, and its start.
+{
+	my $session = block_writers('postgres');
+	my $other = block_writers('other');
+	$subscriber->stop('fast');
+	pass('the server stops while writers wait');
+	$subscriber->start;
+	$_->quit for $session, $other;
+	tables_are_equal('after a stop of the subscriber', $_)
+	  for 'postgres', 'other';
+	ok(!$subscriber->log_contains(qr/server process .* was terminated/),
+		'nothing has crashed');
+}
+
+# DROP SUBSCRIPTION, in the database that is dropped then.
+{
+	my $session = block_writers('other');
+	my ($status, $stdout, $stderr) =
+	  $subscriber->psql('postgres', 'DROP DATABASE other WITH (FORCE)');
+	like(
+		$stderr,
+		qr/database "other" is being used by logical replication subscription/,
+		'a database with a subscription cannot be dropped');
+	$subscriber->safe_psql('other', 'DROP SUBSCRIPTION tap_other');
+	is( $subscriber->safe_psql(
+			'postgres',
+			q(SELECT count(*) FROM pg_stat_activity WHERE datname = 'other' AND backend_type LIKE 'parallel_apply%')
+		),
+		'0',
+		'writers are gone when DROP SUBSCRIPTION is done');
+	$session->quit;
+	is($subscriber->psql('postgres', 'DROP DATABASE other'),
+		0, 'and the database can be dropped');
+	is( $publisher->safe_psql(
+			'postgres',
+			q(SELECT count(*) FROM pg_replication_slots WHERE slot_name = 'tap_other')
+		),
+		'0',
+		'the replication slot is dropped');
+}
+
+# Writers that have not even started: they need a catalog that is locked.
+{
+	my $apply_pid = apply_pid($subscriber, 'tap_postgres');
+	my $session =
+	  hold($subscriber,
+		'LOCK TABLE pg_subscription IN ACCESS EXCLUSIVE MODE');
+	$subscriber->append_conf('postgresql.conf',
+		'parallel_apply.writers_per_subscription = 6');
+	$subscriber->reload;
+	$subscriber->poll_query_until(
+		'postgres',
+		q(SELECT count(*) >= 2 FROM pg_locks l JOIN pg_stat_activity a USING (pid)
+		WHERE NOT l.granted AND a.backend_type LIKE 'parallel_apply writer%')
+	) or die 'no writer waits for the catalog';
+	$subscriber->safe_psql('postgres',
+		"SELECT pg_terminate_backend($apply_pid)");
+	writers_are_gone('writers that have not started yet are gone, too',
+		'postgres');
+	$session->quit;
+	make_history(10, 'postgres');
+	tables_are_equal('after that', 'postgres');
+	wait_for_pool($subscriber, 'tap_postgres', 6);
+}
+
+$subscriber->safe_psql('postgres', 'DROP SUBSCRIPTION tap_postgres');
+writers_are_gone('no writer is left in the end', 'postgres');
+
+finish(
+	$publisher,
+	$subscriber,
+	qr/FATAL: .*terminating .* due to administrator command/,
+	qr/database "other" is being used by logical replication subscription/,
+	qr/ERROR: +(could not start WAL streaming: ERROR: +)?replication slot "tap_\w+" is active for PID/,
+	qr/ERROR: +replication origin with ID \d+ is already active/);
+done_testing();

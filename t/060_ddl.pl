@@ -1,0 +1,321 @@
+# Tables change while transactions are under way, on either side, and nothing is
+# lost or applied twice; what was queued is applied with the definition that it was
+# made with.
+#
+# Writers are stopped by the locked row of gate, so that transactions with several
+# definitions are in the queue at once, or that a local change of a table happens
+# between the receipt of a transaction and its application.
+use strict;
+use warnings;
+use FindBin;
+use lib $FindBin::RealBin;
+use PapplyTest;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my ($publisher, $subscriber) = new_pair();
+
+sub on_publisher
+{
+	my ($sql) = @_;
+	return $publisher->safe_psql('postgres', $sql);
+}
+
+sub on_subscriber
+{
+	my ($sql) = @_;
+	return $subscriber->safe_psql('postgres', $sql);
+}
+
+exec_both(
+	q(CREATE TABLE items (id int PRIMARY KEY, v int NOT NULL, u int);
+	CREATE TABLE history (n int, part int);
+	CREATE TABLE gate (id int PRIMARY KEY, n int NOT NULL);
+	CREATE TABLE changing (id int PRIMARY KEY, v int, obsolete text);
+	CREATE TABLE replaced (id int PRIMARY KEY, v int);));
+on_publisher(
+	q(INSERT INTO gate VALUES (1, 0);
+	INSERT INTO items SELECT i, 0, i FROM generate_series(1, 100) i;
+	CREATE SEQUENCE enough;
+	CREATE PROCEDURE make_load(first int, last int, name text) LANGUAGE plpgsql AS $$
+	BEGIN
+		FOR i IN first..last LOOP
+			INSERT INTO history VALUES (i, 0);
+			UPDATE items SET v = v + i WHERE id = i % 100 + 1;
+			EXECUTE format('INSERT INTO %I (id, v) VALUES ($1, 0)', name) USING i;
+			COMMIT;
+			EXECUTE format('UPDATE %I SET v = v + $1 WHERE id = $1 / 2', name) USING i;
+			COMMIT;
+			EXIT WHEN (SELECT is_called FROM enough);
+		END LOOP;
+	END $$;));
+create_extension($subscriber);
+subscribe($publisher, $subscriber, 'tap');
+my $apply_pid = apply_pid($subscriber, 'tap');
+
+my $n = 0;
+
+# Small transactions.
+sub make_history
+{
+	my ($count) = @_;
+	my $sql = '';
+	$sql .= "INSERT INTO history VALUES ($_, 0);\n" for $n + 1 .. $n + $count;
+	$n += $count;
+	on_publisher($sql);
+	return;
+}
+
+# Transactions that go on until end_load(), or until there are many.
+sub start_load
+{
+	my ($table) = @_;
+	my $session = $publisher->background_psql('postgres');
+	my ($first, $last) = ($n + 1, $n + 30000);
+	on_publisher(q(SELECT setval('enough', 1, false)));
+	$session->query_until(qr/started/,
+		"\\echo started\nCALL make_load($first, $last, '$table');\n");
+	$n = $last;
+	return $session;
+}
+
+sub end_load
+{
+	my ($session) = @_;
+	on_publisher(q(SELECT nextval('enough')));
+	$session->quit;
+	return;
+}
+
+# Returns the session that holds the gate, with a transaction that waits for it;
+# busy: and all other writers wait for their turn, so nobody takes what follows.
+sub block_writers
+{
+	my (%opt) = @_;
+	wait_for_pool($subscriber, 'tap', 4);
+	my $session = hold($subscriber, 'SELECT n FROM gate FOR UPDATE');
+	on_publisher(
+		"BEGIN; UPDATE gate SET n = n + 1; UPDATE items SET v = v + 1 WHERE id = 100; COMMIT;"
+	);
+	wait_for_state($subscriber, 'waiting for lock');
+	if ($opt{busy})
+	{
+		make_history(50);
+		wait_for_state($subscriber, 'waiting for turn', 3);
+	}
+	return $session;
+}
+
+sub tables_are_equal
+{
+	my ($when, @tables) = @_;
+	wait_applied($publisher, $subscriber, 'tap');
+	rows_equal($publisher, $subscriber, $_, "$_ is equal on both sides $when")
+	  for @tables;
+	return;
+}
+
+# Several definitions in the queue.
+{
+	on_subscriber('ALTER TABLE changing ADD COLUMN added int');
+	my $session = block_writers();
+	on_publisher(
+		q(INSERT INTO changing SELECT i, i, 'old' FROM generate_series(1, 20) i;
+		UPDATE changing SET v = v + 1 WHERE id % 2 = 0;
+		ALTER TABLE changing ADD COLUMN added int;
+		INSERT INTO changing SELECT i, i, 'new', i FROM generate_series(21, 40) i;
+		UPDATE changing SET added = id WHERE id % 3 = 0;
+		ALTER TABLE changing DROP COLUMN obsolete;
+		INSERT INTO changing SELECT i, i, i FROM generate_series(41, 60) i;
+		UPDATE changing SET added = -1 WHERE id % 5 = 0;
+		DELETE FROM changing WHERE id % 7 = 0;));
+	make_history(20);
+	$session->quit;
+	wait_applied($publisher, $subscriber, 'tap');
+	on_subscriber('ALTER TABLE changing DROP COLUMN obsolete');
+	make_history(20);
+	tables_are_equal(
+		'after columns were added and dropped', 'changing',
+		'items', 'history');
+}
+
+# Within a transaction.
+on_subscriber(
+	'ALTER TABLE changing ADD COLUMN c1 int, ADD COLUMN c2 int DEFAULT 5');
+on_publisher(
+	q(BEGIN;
+	INSERT INTO changing VALUES (101, 1, 1);
+	ALTER TABLE changing ADD COLUMN c1 int;
+	INSERT INTO changing VALUES (102, 2, 2, 2);
+	UPDATE changing SET c1 = 1 WHERE id = 101;
+	SAVEPOINT a;
+	ALTER TABLE changing DROP COLUMN v;
+	INSERT INTO changing VALUES (103, 3, 3);
+	ROLLBACK TO SAVEPOINT a;
+	ALTER TABLE changing ADD COLUMN c2 int DEFAULT 5;
+	INSERT INTO changing VALUES (104, 4, 4, 4, 4);
+	UPDATE changing SET v = v + 1, c2 = 7 WHERE id > 100;
+	COMMIT;
+	UPDATE changing SET v = v + 1, c2 = c2 + 1 WHERE id >= 60;));
+make_history(20);
+tables_are_equal('after changes of definition within a transaction',
+	'changing', 'history');
+
+# Another table with the same name, while changes of the old one are queued.
+{
+	my $session = block_writers();
+	on_publisher(
+		q(INSERT INTO replaced SELECT i, 1 FROM generate_series(1, 50) i;
+		UPDATE replaced SET v = 2 WHERE id < 10;
+		DELETE FROM replaced;
+		DROP TABLE replaced;
+		CREATE TABLE replaced (v int, id int PRIMARY KEY);
+		INSERT INTO replaced SELECT 3, i FROM generate_series(1, 50) i;
+		UPDATE replaced SET v = v + id WHERE id % 2 = 0;));
+	make_history(20);
+	$session->quit;
+	wait_applied($publisher, $subscriber, 'tap');
+	my $sql = 'SELECT id, v FROM replaced ORDER BY id';
+	is(on_subscriber($sql), on_publisher($sql),
+		'a table with the name of a dropped one gets the rows of both in their order'
+	);
+}
+
+# And on both sides; it is synchronised anew, under load.
+on_subscriber(
+	'DROP TABLE replaced; CREATE TABLE replaced (id int PRIMARY KEY, v int, note text)'
+);
+on_publisher(
+	"DROP TABLE replaced;
+	CREATE TABLE replaced (id int PRIMARY KEY, v int, note text);
+	INSERT INTO replaced SELECT -i, i, 'copied' FROM generate_series(1, 100) i;"
+);
+make_history(20);
+{
+	my $load = start_load('replaced');
+	on_subscriber('ALTER SUBSCRIPTION tap REFRESH PUBLICATION');
+	$subscriber->wait_for_subscription_sync($publisher, 'tap');
+	end_load($load);
+	tables_are_equal('after both have been replaced',
+		'replaced', 'items', 'history');
+}
+
+# A new table, synchronised while it and others are written.
+{
+	exec_both('CREATE TABLE added (id int PRIMARY KEY, v int)');
+	my $load = start_load('added');
+	on_subscriber(
+		'ALTER SUBSCRIPTION tap REFRESH PUBLICATION WITH (copy_data = true)');
+	make_history(100);
+	$subscriber->wait_for_subscription_sync($publisher, 'tap');
+	end_load($load);
+	tables_are_equal('after a table was added', 'added', 'items', 'history');
+	wait_for_pool($subscriber, 'tap', 4);
+}
+
+# Local DDL under load.
+{
+	my $load = start_load('changing');
+	on_subscriber($_)
+	  for 'CREATE UNIQUE INDEX items_u ON items (u)',
+	  'CREATE INDEX CONCURRENTLY ON items (v)', 'VACUUM FULL items',
+	  'ALTER TABLE items ALTER COLUMN v TYPE bigint',
+	  'ALTER TABLE changing ADD CHECK (id > 0)', 'REINDEX TABLE items',
+	  'ALTER TABLE history ADD COLUMN extra int', 'ANALYZE',
+	  'CREATE INDEX CONCURRENTLY ON changing (v)',
+	  'ALTER TABLE history DROP COLUMN extra';
+	end_load($load);
+	tables_are_equal('after local DDL', 'changing', 'items', 'history');
+}
+
+# A table that is locked for a while.
+{
+	my $session = hold($subscriber, 'LOCK TABLE items');
+	on_publisher('UPDATE items SET v = v + 1 WHERE id % 3 = 0');
+	make_history(20);
+	wait_for_state($subscriber, 'waiting for lock');
+	on_publisher("UPDATE items SET v = v + $_ WHERE id = $_") for 1 .. 10;
+	$session->query_safe('COMMIT');
+	$session->quit;
+	tables_are_equal('after a table was locked', 'items', 'history');
+}
+
+# The lock is wanted by a local session between an older and a younger one: the
+# older waits for the session, the session for the younger, and the younger for its
+# turn.  The younger gives way.
+{
+	my $older_wins = counter($subscriber, 'older_wins');
+	my $session = block_writers();
+	on_publisher('UPDATE items SET v = v + 1 WHERE id = 99');
+	wait_for_state($subscriber, 'waiting for turn');
+	my $vacuum = $subscriber->background_psql('postgres');
+	$vacuum->query_until(qr/started/, "\\echo started\nVACUUM FULL items;\n");
+	$subscriber->poll_query_until(
+		'postgres',
+		q(SELECT count(*) > 0 FROM pg_locks WHERE NOT granted
+		AND relation = 'items'::regclass AND mode = 'AccessExclusiveLock')
+	) or die 'VACUUM FULL does not wait';
+
+	# The oldest needs the lock as well: its table is not open yet.
+	$session->quit;
+	make_history(20);
+	$vacuum->quit;
+	tables_are_equal(
+		'after VACUUM FULL between two writers', 'items',
+		'history', 'gate');
+	cmp_ok(counter($subscriber, 'older_wins'),
+		'>', $older_wins, 'the younger writer has given way');
+}
+
+# A trigger that is enabled after the transactions were received: it fires for them
+# in the order of commits.
+{
+	on_subscriber(
+		q(CREATE TABLE audit (n int GENERATED ALWAYS AS IDENTITY, id int);
+		CREATE FUNCTION write_audit() RETURNS trigger LANGUAGE plpgsql AS $$
+		BEGIN
+			INSERT INTO public.audit (id) VALUES (NEW.id);
+			RETURN NULL;
+		END $$;
+		CREATE TRIGGER audit AFTER INSERT ON changing
+			FOR EACH ROW EXECUTE FUNCTION write_audit();));
+	on_publisher('INSERT INTO changing VALUES (10000, 0)');
+	wait_applied($publisher, $subscriber, 'tap');
+	my $session = block_writers(busy => 1);
+	on_publisher(join ';',
+		map { "INSERT INTO changing VALUES (10000 + $_, 0)" } 1 .. 20);
+	on_subscriber('ALTER TABLE changing ENABLE REPLICA TRIGGER audit');
+	$session->quit;
+	tables_are_equal('after a replica trigger was enabled',
+		'changing', 'history');
+	is( on_subscriber(
+			q(SELECT string_agg((id - 10000)::text, ' ' ORDER BY n) FROM audit)
+		),
+		join(' ', 1 .. 20),
+		'the trigger has fired in the order of commits');
+	on_subscriber('DROP TABLE audit CASCADE; DROP TRIGGER audit ON changing');
+}
+
+# A unique index that is created after the transactions were received: the value
+# goes from row to row, which it can only in the order of commits.
+{
+	on_subscriber('DROP INDEX items_u');
+	on_publisher('UPDATE items SET u = NULL WHERE id > 1');
+	wait_applied($publisher, $subscriber, 'tap');
+	my $session = block_writers(busy => 1);
+	my $sql = '';
+	$sql .=
+		"UPDATE items SET u = NULL WHERE id = $_;"
+	  . " UPDATE items SET u = 1 WHERE id = $_ + 1;\n"
+	  for 1 .. 30;
+	on_publisher($sql);
+	on_subscriber('CREATE UNIQUE INDEX items_u ON items (u)');
+	$session->quit;
+	tables_are_equal('after a unique index was created', 'items', 'history');
+}
+
+is(apply_pid($subscriber, 'tap'),
+	$apply_pid, 'the apply worker is the same all the time');
+finish($publisher, $subscriber);
+done_testing();

@@ -1,0 +1,281 @@
+# Synchronous replication: what the publisher waits for is true when it returns.
+#
+# The subscription is a synchronous standby of the publisher, and the subscriber
+# has a synchronous physical standby of its own.  A writer blocked by a lock, or
+# a standby that is stopped, holds the moment in which an early confirmation
+# would show itself; what was confirmed is looked up after a crash, with apply
+# switched off.
+use strict;
+use warnings;
+use FindBin;
+use lib $FindBin::RealBin;
+use PapplyTest;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my ($publisher, $subscriber) = new_pair(
+	subscriber_conf => <<~'CONF');
+	fsync = on
+	wal_level = replica
+	max_wal_senders = 4
+	parallel_apply.max_batch_transactions = 1
+	CONF
+
+exec_both(
+	q(CREATE TABLE history (id serial PRIMARY KEY, mode text,
+		lsn pg_lsn DEFAULT pg_current_wal_insert_lsn());
+	CREATE TABLE locked_a (id int PRIMARY KEY);
+	CREATE TABLE locked_b (id int PRIMARY KEY);
+	CREATE TABLE free (id int PRIMARY KEY);));
+create_extension($subscriber);
+subscribe($publisher, $subscriber, 'tap', with => 'streaming = off');
+
+sub configure
+{
+	my ($node, @lines) = @_;
+	$node->append_conf('postgresql.conf', join "\n", @lines);
+	$node->reload;
+	return;
+}
+
+# The publisher waits for the subscription only as long as it is told to.
+sub wait_for_sync_state
+{
+	my ($node, $name, $state) = @_;
+	$node->poll_query_until('postgres',
+		"SELECT sync_state = '$state' FROM pg_stat_replication WHERE application_name = '$name'"
+	) or die "$name did not become $state";
+	return;
+}
+
+sub confirmed
+{
+	return $publisher->safe_psql('postgres',
+		q(SELECT confirmed_flush_lsn FROM pg_replication_slots WHERE slot_name = 'tap')
+	);
+}
+
+### the publisher waits for the subscription
+
+configure($publisher, q(synchronous_standby_names = 'tap'));
+wait_for_sync_state($publisher, 'tap', 'sync');
+
+for my $mode (qw(off local remote_write on remote_apply))
+{
+	my $missing = 0;
+	for my $i (1 .. 8)
+	{
+		my $id = $publisher->safe_psql('postgres',
+			"SET synchronous_commit = $mode; INSERT INTO history (mode) VALUES ('$mode') RETURNING id"
+		);
+		next if $mode ne 'remote_apply';
+		$missing++
+		  if $subscriber->safe_psql('postgres',
+			"SELECT count(*) FROM history WHERE id = $id") ne '1';
+	}
+	is($missing, 0,
+		"a commit with synchronous_commit = $mode returns"
+		  . ($mode eq 'remote_apply'
+			? ', and its row is visible on the subscriber'
+			: ''));
+}
+
+# With a flush of its own for each commit, as PostgreSQL's apply worker confirms
+# it with synchronous_commit = off, one client would need a minute.
+$publisher->pgbench(
+	'--no-vacuum --client=1 --transactions=300',
+	0,
+	[qr{processed: 300/300}],
+	[qr{^$}],
+	'300 commits of one client wait for the flush on the subscriber',
+	{   '071_flush' =>
+		  q(SET synchronous_commit = on; INSERT INTO history (mode) VALUES ('flush');)
+	});
+$publisher->pgbench(
+	'--no-vacuum --client=8 --transactions=50',
+	0,
+	[qr{processed: 400/400}],
+	[qr{^$}],
+	'8 clients wait for their rows to be visible',
+	{   '071_apply' =>
+		  q(SET synchronous_commit = remote_apply; INSERT INTO history (mode) VALUES ('apply');)
+	});
+is( $subscriber->safe_psql(
+		'postgres', q(SELECT count(*) FROM history WHERE mode = 'apply')),
+	'400',
+	'and all of them are, when the last one has returned');
+
+# Blocked on the subscriber means blocked on the publisher.
+my $lock = $subscriber->background_psql('postgres');
+$lock->query_safe('BEGIN; LOCK TABLE locked_a IN ACCESS EXCLUSIVE MODE');
+my $client = $publisher->background_psql('postgres');
+$client->query_until(
+	qr/started/, q(SET synchronous_commit = remote_apply;
+	\echo started
+	INSERT INTO locked_a VALUES (1);
+	\echo returned
+	));
+ok( $publisher->poll_query_until(
+		'postgres',
+		q(SELECT count(*) = 1 FROM pg_stat_activity WHERE wait_event = 'SyncRep')
+	),
+	'a commit with remote_apply waits in SyncRep');
+ok( $subscriber->poll_query_until(
+		'postgres',
+		q(SELECT count(*) = 1 FROM parallel_apply.writers WHERE state = 'waiting for lock')
+	),
+	'for a writer that waits for a lock');
+is( $publisher->safe_psql(
+		'postgres',
+		q(SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'SyncRep')
+	),
+	'1',
+	'as long as that does');
+$lock->query_safe('COMMIT');
+$client->query_until(qr/returned/, '');
+$client->quit;
+is($subscriber->safe_psql('postgres', 'SELECT count(*) FROM locked_a'),
+	'1', 'and returns when its row is there');
+
+configure($publisher, q(synchronous_standby_names = ''));
+
+### nothing that was confirmed is lost in a crash
+
+# One client: a row's lsn is not below the end of the commit before it.
+my $round = 0;
+
+sub crash_under_load
+{
+	my ($setting) = @_;
+	$round++;
+	$subscriber->safe_psql('postgres',
+		"ALTER SUBSCRIPTION tap SET (synchronous_commit = $setting)");
+	wait_applied($publisher, $subscriber, 'tap');
+
+	my $script =
+	  $publisher->basedir . "/071_crash_$round";
+	append_to_file($script,
+		"INSERT INTO history (mode) VALUES ('$setting');\n");
+	my $load = IPC::Run::start(
+		[   'pgbench', '-n', '-T', '60', '-f', $script, '-h', $publisher->host,
+			'-p', $publisher->port, 'postgres'
+		],
+		'<', \undef, '>', \my $out, '2>', \my $err);
+	$subscriber->poll_query_until('postgres',
+		"SELECT count(*) > 300 FROM history WHERE mode = '$setting'")
+	  or die 'the load is not applied';
+	$subscriber->stop('immediate');
+	$load->signal('INT');
+	$load->finish;
+
+	my $confirmed = confirmed();
+	my $expected = $publisher->safe_psql('postgres',
+		"SELECT max(id) - 1 FROM history WHERE lsn <= '$confirmed'");
+	cmp_ok($expected, '>', 0, 'something was confirmed');
+	configure_and_start('max_logical_replication_workers = 0');
+	is( $subscriber->safe_psql(
+			'postgres', "SELECT count(*) FROM history WHERE id <= $expected"),
+		$publisher->safe_psql(
+			'postgres', "SELECT count(*) FROM history WHERE id <= $expected"),
+		"after a crash, synchronous_commit = $setting has all that was confirmed"
+	);
+	$subscriber->stop;
+	configure_and_start('max_logical_replication_workers = 8');
+	wait_applied($publisher, $subscriber, 'tap');
+	rows_equal($publisher, $subscriber, 'history',
+		"and gets all the rest when apply goes on");
+	return;
+}
+
+sub configure_and_start
+{
+	my ($line) = @_;
+	$subscriber->append_conf('postgresql.conf', $line);
+	$subscriber->start;
+	return;
+}
+
+crash_under_load($_) for qw(on off);
+
+### the subscriber's own synchronous standby
+
+$subscriber->backup('backup');
+my $standby = PostgreSQL::Test::Cluster->new('standby');
+$standby->init_from_backup($subscriber, 'backup', has_streaming => 1);
+$standby->append_conf('postgresql.conf',
+	"max_logical_replication_workers = 0\nwal_receiver_status_interval = 1");
+$standby->start;
+configure($subscriber, q(synchronous_standby_names = 'standby'));
+wait_for_sync_state($subscriber, 'standby', 'sync');
+$subscriber->safe_psql('postgres',
+	"SET synchronous_commit = local; ALTER SUBSCRIPTION tap SET (synchronous_commit = remote_apply)");
+wait_for_pool($subscriber, 'tap');
+configure($publisher, q(synchronous_standby_names = 'tap'));
+wait_for_sync_state($publisher, 'tap', 'sync');
+
+my $missing = 0;
+for my $i (1 .. 8)
+{
+	my $id = $publisher->safe_psql('postgres',
+		q(SET synchronous_commit = on; INSERT INTO history (mode) VALUES ('standby') RETURNING id)
+	);
+	$missing++
+	  if $standby->safe_psql('postgres',
+		"SELECT count(*) FROM history WHERE id = $id") ne '1';
+}
+is($missing, 0,
+	'what the publisher waited for is visible on the standby of the subscriber');
+configure($publisher, q(synchronous_standby_names = ''));
+
+# Two transactions wait for locks when the one before them is confirmed.  Then
+# the standby stops, and the first of the two is committed: it is flushed here
+# but not there, and must not be confirmed.
+my $lock_b = $subscriber->background_psql('postgres');
+$lock->query_safe('BEGIN; LOCK TABLE locked_a IN ACCESS EXCLUSIVE MODE');
+$lock_b->query_safe('BEGIN; LOCK TABLE locked_b IN ACCESS EXCLUSIVE MODE');
+$publisher->safe_psql('postgres', 'INSERT INTO free VALUES (1)');
+my $lsn_free =
+  $publisher->safe_psql('postgres', 'SELECT pg_current_wal_insert_lsn()');
+$publisher->safe_psql('postgres',
+	"INSERT INTO locked_a VALUES (2);\nINSERT INTO locked_b VALUES (2);");
+$subscriber->poll_query_until('postgres',
+	q(SELECT count(*) = 2 FROM parallel_apply.writers WHERE state = 'waiting for lock')
+) or die 'the writers do not wait for locks';
+$publisher->poll_query_until('postgres',
+	"SELECT confirmed_flush_lsn >= '$lsn_free' FROM pg_replication_slots WHERE slot_name = 'tap'"
+) or die 'the first transaction is not confirmed';
+my $before = confirmed();
+$standby->stop;
+$lock->query_safe('COMMIT');
+$lock->quit;
+$subscriber->poll_query_until('postgres',
+	'SELECT count(*) = 1 FROM locked_a WHERE id = 2')
+  or die 'the second transaction is not applied';
+my $local_lsn =
+  $subscriber->safe_psql('postgres', 'SELECT pg_current_wal_insert_lsn()');
+$subscriber->poll_query_until('postgres',
+	"SELECT pg_current_wal_flush_lsn() >= '$local_lsn'")
+  or die 'the second transaction is not flushed';
+# Something more to receive makes the apply worker go round.
+$publisher->safe_psql('postgres', 'INSERT INTO free VALUES (2)');
+$subscriber->poll_query_until('postgres',
+	q(SELECT count(*) = 1 FROM parallel_apply.writers WHERE state = 'waiting for turn')
+) or die 'the last transaction has not arrived';
+is(confirmed(), $before,
+	'nothing is confirmed that the standby of the subscriber does not have');
+
+$standby->start;
+$lock_b->query_safe('COMMIT');
+$lock_b->quit;
+wait_applied($publisher, $subscriber, 'tap');
+$subscriber->wait_for_catchup('standby', 'replay');
+rows_equal($publisher, $subscriber, $_)
+  for qw(history locked_a locked_b free);
+rows_equal($publisher, $standby, $_, "$_ is equal on the standby")
+  for qw(history locked_a locked_b free);
+
+$standby->stop;
+configure($subscriber, q(synchronous_standby_names = ''));
+finish($publisher, $subscriber);
+done_testing();
