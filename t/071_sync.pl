@@ -56,6 +56,21 @@ sub confirmed
 	);
 }
 
+# Of the subscription; a new apply worker is sure to have it.
+sub set_synchronous_commit
+{
+	my ($setting) = @_;
+	$subscriber->safe_psql('postgres', 'ALTER SUBSCRIPTION tap DISABLE');
+	$subscriber->poll_query_until('postgres',
+		q(SELECT count(*) = 0 FROM pg_stat_activity WHERE backend_type LIKE 'parallel_apply writer%')
+	) or die 'the pool did not stop';
+	$subscriber->safe_psql('postgres',
+		"ALTER SUBSCRIPTION tap SET (synchronous_commit = $setting);
+		ALTER SUBSCRIPTION tap ENABLE;");
+	wait_for_pool($subscriber, 'tap');
+	return;
+}
+
 ### the publisher waits for the subscription
 
 configure($publisher, q(synchronous_standby_names = 'tap'));
@@ -132,7 +147,8 @@ is( $publisher->safe_psql(
 	),
 	'1',
 	'as long as that does');
-$lock->query_safe('COMMIT');
+$lock->query_safe('ROLLBACK');
+$lock->quit;
 $client->query_until(qr/returned/, '');
 $client->quit;
 is($subscriber->safe_psql('postgres', 'SELECT count(*) FROM locked_a'),
@@ -143,18 +159,12 @@ configure($publisher, q(synchronous_standby_names = ''));
 ### nothing that was confirmed is lost in a crash
 
 # One client: a row's lsn is not below the end of the commit before it.
-my $round = 0;
-
 sub crash_under_load
 {
 	my ($setting) = @_;
-	$round++;
-	$subscriber->safe_psql('postgres',
-		"ALTER SUBSCRIPTION tap SET (synchronous_commit = $setting)");
-	wait_applied($publisher, $subscriber, 'tap');
+	set_synchronous_commit($setting);
 
-	my $script =
-	  $publisher->basedir . "/071_crash_$round";
+	my $script = $publisher->basedir . "/071_crash_$setting";
 	append_to_file($script,
 		"INSERT INTO history (mode) VALUES ('$setting');\n");
 	my $load = IPC::Run::start(
@@ -184,7 +194,7 @@ sub crash_under_load
 	configure_and_start('max_logical_replication_workers = 8');
 	wait_applied($publisher, $subscriber, 'tap');
 	rows_equal($publisher, $subscriber, 'history',
-		"and gets all the rest when apply goes on");
+		'and gets all the rest when apply goes on');
 	return;
 }
 
@@ -208,9 +218,7 @@ $standby->append_conf('postgresql.conf',
 $standby->start;
 configure($subscriber, q(synchronous_standby_names = 'standby'));
 wait_for_sync_state($subscriber, 'standby', 'sync');
-$subscriber->safe_psql('postgres',
-	"SET synchronous_commit = local; ALTER SUBSCRIPTION tap SET (synchronous_commit = remote_apply)");
-wait_for_pool($subscriber, 'tap');
+set_synchronous_commit('remote_apply');
 configure($publisher, q(synchronous_standby_names = 'tap'));
 wait_for_sync_state($publisher, 'tap', 'sync');
 
@@ -231,6 +239,7 @@ configure($publisher, q(synchronous_standby_names = ''));
 # Two transactions wait for locks when the one before them is confirmed.  Then
 # the standby stops, and the first of the two is committed: it is flushed here
 # but not there, and must not be confirmed.
+$lock = $subscriber->background_psql('postgres');
 my $lock_b = $subscriber->background_psql('postgres');
 $lock->query_safe('BEGIN; LOCK TABLE locked_a IN ACCESS EXCLUSIVE MODE');
 $lock_b->query_safe('BEGIN; LOCK TABLE locked_b IN ACCESS EXCLUSIVE MODE');
@@ -247,7 +256,7 @@ $publisher->poll_query_until('postgres',
 ) or die 'the first transaction is not confirmed';
 my $before = confirmed();
 $standby->stop;
-$lock->query_safe('COMMIT');
+$lock->query_safe('ROLLBACK');
 $lock->quit;
 $subscriber->poll_query_until('postgres',
 	'SELECT count(*) = 1 FROM locked_a WHERE id = 2')
@@ -266,7 +275,7 @@ is(confirmed(), $before,
 	'nothing is confirmed that the standby of the subscriber does not have');
 
 $standby->start;
-$lock_b->query_safe('COMMIT');
+$lock_b->query_safe('ROLLBACK');
 $lock_b->quit;
 wait_applied($publisher, $subscriber, 'tap');
 $subscriber->wait_for_catchup('standby', 'replay');

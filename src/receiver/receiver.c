@@ -79,8 +79,10 @@ static int	held_length = 0;
 static pgsocket quiet_socket = PGINVALID_SOCKET;
 static uint64 flush_target = 0; /* flush when so many are committed */
 
-/* When did we last ... */
+/* Did we return 0, so that the native loop has gone round; and since when not? */
+static bool has_yielded = false;
 static TimestampTz yielded_at = 0;
+
 static TimestampTz keepalive_at = 0;
 static XLogRecPtr keepalive_lsn = InvalidXLogRecPtr;
 
@@ -308,7 +310,7 @@ yield(char **buffer, pgsocket *wait_fd, bool at_once)
 	if (length > 0)
 		return length;
 	show_received();
-	yielded_at = GetCurrentTimestamp();
+	has_yielded = true;
 	if (!at_once && wal_receiver_timeout > 0 &&
 		wal_receiver_timeout <= 2 * KEEPALIVE_INTERVAL_MS)
 	{
@@ -362,7 +364,7 @@ nothing_to_read(WalReceiverConn *conn, char **buffer, pgsocket *wait_fd)
 	if (papply_commit_order_committed() > papply_queue_released_seqno())
 		SetLatch(MyLatch);
 	show_received();
-	yielded_at = GetCurrentTimestamp();
+	has_yielded = true;
 	return 0;
 }
 
@@ -426,6 +428,9 @@ papply_receiver_receive(WalReceiverConn *conn, char **buffer, pgsocket *wait_fd)
 {
 	initialize();
 	finish_native();
+	if (has_yielded)
+		yielded_at = GetCurrentTimestamp();
+	has_yielded = false;
 	for (;;)
 	{
 		int			length = next_for_native(buffer);
