@@ -456,6 +456,21 @@ writer_loop(void)
 	}
 }
 
+/* All that may wait or fail, once others would notice our end. */
+static void
+start(void)
+{
+	papply_queue_attach();
+	papply_registry_attach();
+	connect_to_database();
+	if (MySubscription == NULL)
+		proc_exit(0);			/* dropped meanwhile */
+	papply_target_init();
+	papply_local_init(papply_pool->origin, papply_pool->receiver_pid);
+	message_context = AllocSetContextCreate(TopMemoryContext, "parallel_apply message",
+											ALLOCSET_DEFAULT_SIZES);
+}
+
 void
 papply_writer_main(Datum main_arg)
 {
@@ -471,29 +486,20 @@ papply_writer_main(Datum main_arg)
 		proc_exit(0);
 	before_shmem_exit(detach_at_exit, (Datum) 0);
 
-	papply_queue_attach();
-	papply_registry_attach();
-	connect_to_database();
-	if (MySubscription == NULL)
-		proc_exit(0);			/* dropped meanwhile */
-	papply_target_init();
-	papply_local_init(papply_pool->origin, papply_pool->receiver_pid);
-	message_context = AllocSetContextCreate(TopMemoryContext, "parallel_apply message",
-											ALLOCSET_DEFAULT_SIZES);
-
-	is_started = true;
 	error_context.callback = describe_range;
 	error_context.arg = NULL;
 	error_context.previous = error_context_stack;
 	error_context_stack = &error_context;
-	pgstat_report_activity(STATE_IDLE, NULL);
 	PG_TRY();
 	{
+		start();
+		is_started = true;
+		pgstat_report_activity(STATE_IDLE, NULL);
 		writer_loop();
 	}
 	PG_CATCH();
 	{
-		/* an interrupt between transactions; see handle_terminate() */
+		/* interrupted between transactions; see handle_terminate() */
 		if (papply_pool->is_open)
 			PG_RE_THROW();
 		FlushErrorState();
