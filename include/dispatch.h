@@ -35,6 +35,12 @@ extern PapplyDispatchResult papply_dispatch_message(char *message, int length,
 extern bool papply_dispatch_is_open(void);
 
 /*
+ * Does the open transaction wait to be replayed, since a message of it will
+ * never fit?
+ */
+extern bool papply_dispatch_is_oversize(void);
+
+/*
  * The open transaction is being replayed by the native loop, which got its
  * end directly.
  */

@@ -7,7 +7,8 @@
 # that those behind it show what they wait for: "waiting for dependency", or, if
 # they depend on nothing and are applied, "waiting for turn".  A dependency that
 # is not tracked shows itself by a wrong state and by a second attempt, one too
-# many by a wrong state; the equal tables show what remains of either.
+# many by a wrong state; the equal tables show what remains of either.  The comment
+# of a round names the faults that it would show.
 use strict;
 use warnings;
 use FindBin;
@@ -17,14 +18,14 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-my ( $publisher, $subscriber ) = new_pair(
-    subscriber_conf => "parallel_apply.writers_per_subscription = 8\n"
-      . "parallel_apply.max_batch_transactions = 1\n" );
+my ($publisher, $subscriber) = new_pair(
+	subscriber_conf => "parallel_apply.writers_per_subscription = 8\n"
+	  . "parallel_apply.max_batch_transactions = 1\n");
 my @tables = qw(gate composite hot by_index full_plain full_pk full_unique
   stricter insert_only toast_value toast_key looser);
 
 exec_both(
-    q(CREATE TABLE gate (id int PRIMARY KEY, n int);
+	q(CREATE TABLE gate (id int PRIMARY KEY, n int);
 	CREATE TABLE composite (a int, b text, v int, PRIMARY KEY (a, b));
 	CREATE TABLE hot (id int PRIMARY KEY, h text);
 	CREATE TABLE by_index (id int, code text NOT NULL, v int);
@@ -41,8 +42,8 @@ exec_both(
 
 # What identifies a row differs between the two.
 $publisher->safe_psql(
-    'postgres',
-    q(CREATE TABLE full_pk (id int, v int);
+	'postgres',
+	q(CREATE TABLE full_pk (id int, v int);
 	ALTER TABLE full_pk REPLICA IDENTITY FULL;
 	CREATE TABLE full_unique (id int, v int);
 	ALTER TABLE full_unique REPLICA IDENTITY FULL;
@@ -50,8 +51,8 @@ $publisher->safe_psql(
 	CREATE TABLE looser (a int PRIMARY KEY, b int NOT NULL, v int);)
 );
 $subscriber->safe_psql(
-    'postgres',
-    q(CREATE TABLE full_pk (id int PRIMARY KEY, v int);
+	'postgres',
+	q(CREATE TABLE full_pk (id int PRIMARY KEY, v int);
 	CREATE TABLE full_unique (id int UNIQUE, v int);
 	CREATE TABLE stricter (a int PRIMARY KEY, b int, v int);
 	CREATE TABLE looser (a int, b int, v int, PRIMARY KEY (a, b));)
@@ -70,221 +71,219 @@ my $fill = q(INSERT INTO gate VALUES (1, 0);
 	INSERT INTO insert_only VALUES (0);
 	INSERT INTO toast_value SELECT i, 0, repeat(i::text, 5000) FROM generate_series(1, 3) i;
 	INSERT INTO toast_key SELECT repeat(i::text, 2200), 1, 0 FROM generate_series(1, 4) i;);
-$publisher->safe_psql( 'postgres',
-    $fill . 'INSERT INTO looser VALUES (1, 1, 0)' );
+$publisher->safe_psql('postgres',
+	$fill . 'INSERT INTO looser VALUES (1, 1, 0)');
 create_extension($subscriber);
-subscribe( $publisher, $subscriber, 'tap' );
+subscribe($publisher, $subscriber, 'tap');
 
 # A round: what it shows, then transactions, each behind a letter for the state
 # that it has while the first one, L, is held up: D for dependency, T for turn.
 my %states = (
-    L => 'waiting for lock',
-    D => 'waiting for dependency',
-    T => 'waiting for turn'
-);
+	L => 'waiting for lock',
+	D => 'waiting for dependency',
+	T => 'waiting for turn');
 
-sub check_round {
-    my ( $format, $name, @transactions ) = @_;
-    my ( @expected, @sql );
-    while ( my ( $letter, $sql ) = splice @transactions, 0, 2 ) {
-        push @expected, $states{$letter};
-        push @sql,      $sql;
-    }
-    my $tries = apply_behind_gate(
-        $publisher, $subscriber,
-        join( ', ', @expected ),
-        "$name: each waits for its dependency only, $format", @sql
-    );
-    is( $tries, 0, "$name: each is applied at its first attempt, $format" );
-    return;
+sub check_round
+{
+	my ($format, $name, @transactions) = @_;
+	my (@expected, @sql);
+	while (my ($letter, $sql) = splice @transactions, 0, 2)
+	{
+		push @expected, $states{$letter};
+		push @sql, $sql;
+	}
+	my $tries = apply_behind_gate(
+		$publisher, $subscriber,
+		join(', ', @expected),
+		"$name: each waits for its dependency only, $format", @sql);
+	is($tries, 0, "$name: each is applied at its first attempt, $format");
+	return;
 }
 
-sub tables_are_equal {
-    my ($format) = @_;
-    rows_equal( $publisher, $subscriber, $_,
-        "$_ is equal on both sides, $format" )
-      for @tables;
-    return;
+sub tables_are_equal
+{
+	my ($format) = @_;
+	rows_equal($publisher, $subscriber, $_,
+		"$_ is equal on both sides, $format")
+	  for @tables;
+	return;
 }
 
 my @rounds = (
 
-    # Dependency always 0; only one of the key's columns hashed.
-    [
-        'rows of a composite key',
-        L => q(UPDATE composite SET v = 1 WHERE (a, b) = (1, 'x');
+	# Dependency always 0; only one of the key's columns hashed.
+	[
+		'rows of a composite key',
+		L => q(UPDATE composite SET v = 1 WHERE (a, b) = (1, 'x');
 			INSERT INTO composite VALUES (10, 'x', 1);
 			DELETE FROM composite WHERE (a, b) = (2, 'y')),
-        D => q(UPDATE composite SET v = 2 WHERE (a, b) = (1, 'x')),
-        T => q(UPDATE composite SET v = 3 WHERE (a, b) = (1, 'y')),
-        T => q(UPDATE composite SET v = 4 WHERE (a, b) = (2, 'x')),
-        D => q(DELETE FROM composite WHERE (a, b) = (10, 'x')),
-        D => q(INSERT INTO composite VALUES (2, 'y', 5)),
-        T => q(INSERT INTO composite VALUES (10, 'y', 6)),
-        D => q(UPDATE composite SET v = v + 1 WHERE (a, b) = (1, 'y')),
-    ],
+		D => q(UPDATE composite SET v = 2 WHERE (a, b) = (1, 'x')),
+		T => q(UPDATE composite SET v = 3 WHERE (a, b) = (1, 'y')),
+		T => q(UPDATE composite SET v = 4 WHERE (a, b) = (2, 'x')),
+		D => q(DELETE FROM composite WHERE (a, b) = (10, 'x')),
+		D => q(INSERT INTO composite VALUES (2, 'y', 5)),
+		T => q(INSERT INTO composite VALUES (10, 'y', 6)),
+		D => q(UPDATE composite SET v = v + 1 WHERE (a, b) = (1, 'y')),
+	],
 
-    # Old key, or new key, not recorded by the older or not asked for by the
-    # younger transaction.
-    [
-        'changes of a composite key',
-        L => q(UPDATE composite SET b = 'moved' WHERE (a, b) = (3, 'x');
+	# Old key, or new key, not recorded by the older or not asked for by the
+	# younger transaction.
+	[
+		'changes of a composite key',
+		L => q(UPDATE composite SET b = 'moved' WHERE (a, b) = (3, 'x');
 			UPDATE composite SET v = 1 WHERE (a, b) = (4, 'x');
 			DELETE FROM composite WHERE (a, b) = (4, 'y')),
-        D => q(INSERT INTO composite VALUES (3, 'x', 2)),
-        D => q(UPDATE composite SET v = 3 WHERE (a, b) = (3, 'moved')),
-        D => q(UPDATE composite SET a = 40 WHERE (a, b) = (4, 'x')),
-        D => q(UPDATE composite SET a = 4 WHERE (a, b) = (3, 'y')),
-        T => q(UPDATE composite SET a = 50 WHERE (a, b) = (2, 'x')),
-        D => q(INSERT INTO composite VALUES (3, 'y', 4)),
-    ],
+		D => q(INSERT INTO composite VALUES (3, 'x', 2)),
+		D => q(UPDATE composite SET v = 3 WHERE (a, b) = (3, 'moved')),
+		D => q(UPDATE composite SET a = 40 WHERE (a, b) = (4, 'x')),
+		D => q(UPDATE composite SET a = 4 WHERE (a, b) = (3, 'y')),
+		T => q(UPDATE composite SET a = 50 WHERE (a, b) = (2, 'x')),
+		D => q(INSERT INTO composite VALUES (3, 'y', 4)),
+	],
 
-   # The last writer, not the first one, is waited for: any other order of these
-   # leaves another value.
-    [
-        'a hot row',
-        L => q(UPDATE hot SET h = md5(h || 1)),
-        map { ( D => "UPDATE hot SET h = md5(h || $_)" ) } 2 .. 8
-    ],
+	# The last writer, not the first one, is waited for: any other order of these
+	# leaves another value.
+	[
+		'a hot row',
+		L => q(UPDATE hot SET h = md5(h || 1)),
+		map { (D => "UPDATE hot SET h = md5(h || $_)") } 2 .. 8
+	],
 
-    # Identity taken from the primary key only.
-    [
-        'identity by a unique index',
-        L => q(UPDATE by_index SET v = 1 WHERE code = 'code 1';
+	# Identity taken from the primary key only.
+	[
+		'identity by a unique index',
+		L => q(UPDATE by_index SET v = 1 WHERE code = 'code 1';
 			UPDATE by_index SET code = 'code 20' WHERE code = 'code 2'),
-        D => q(DELETE FROM by_index WHERE code = 'code 1'),
-        D => q(UPDATE by_index SET v = 2 WHERE code = 'code 20'),
-        D => q(INSERT INTO by_index VALUES (1, 'code 2', 3)),
-        T => q(UPDATE by_index SET id = 1 WHERE code = 'code 3'),
-        T =>
-          q(UPDATE by_index SET code = 'code 40', id = 1 WHERE code = 'code 4'),
-    ],
+		D => q(DELETE FROM by_index WHERE code = 'code 1'),
+		D => q(UPDATE by_index SET v = 2 WHERE code = 'code 20'),
+		D => q(INSERT INTO by_index VALUES (1, 'code 2', 3)),
+		T => q(UPDATE by_index SET id = 1 WHERE code = 'code 3'),
+		T =>
+		  q(UPDATE by_index SET code = 'code 40', id = 1 WHERE code = 'code 4'),
+	],
 
-    # FULL hashed as a key of no columns; NULL as an empty string; columns
-    # without their boundaries; NULLs left out.
-    [
-        'identity full',
-        L => q(UPDATE full_plain SET v = 1 WHERE a = 'ab';
+	# FULL hashed as a key of no columns; NULL as an empty string; columns
+	# without their boundaries; NULLs left out.
+	[
+		'identity full',
+		L => q(UPDATE full_plain SET v = 1 WHERE a = 'ab';
 			UPDATE full_plain SET v = 1 WHERE a IS NULL;
 			DELETE FROM full_plain WHERE ctid =
 				(SELECT ctid FROM full_plain WHERE a = 'dup' AND b IS NULL LIMIT 1)),
-        D => q(UPDATE full_plain SET v = 2 WHERE a = 'ab'),
-        T => q(UPDATE full_plain SET v = 3 WHERE a = 'a'),
-        D => q(DELETE FROM full_plain WHERE ctid =
+		D => q(UPDATE full_plain SET v = 2 WHERE a = 'ab'),
+		T => q(UPDATE full_plain SET v = 3 WHERE a = 'a'),
+		D => q(DELETE FROM full_plain WHERE ctid =
 				(SELECT ctid FROM full_plain WHERE a = 'dup' AND b IS NULL LIMIT 1)),
-        D => q(UPDATE full_plain SET a = 'known' WHERE a IS NULL),
-        T => q(UPDATE full_plain SET v = 4 WHERE a = 'dup' AND b = ''),
-        D => q(UPDATE full_plain SET v = 5 WHERE a = 'dup' AND b IS NULL),
-    ],
+		D => q(UPDATE full_plain SET a = 'known' WHERE a IS NULL),
+		T => q(UPDATE full_plain SET v = 4 WHERE a = 'dup' AND b = ''),
+		D => q(UPDATE full_plain SET v = 5 WHERE a = 'dup' AND b IS NULL),
+	],
 
-    # The primary key that only the subscriber has is forgotten: FULL alone does
-    # not see that (2, 0) has gone when another row becomes 2.
-    [
-        'identity full, with a primary key on the subscriber',
-        L => q(UPDATE full_pk SET v = 1 WHERE id = 1;
+	# The primary key that only the subscriber has is forgotten: FULL alone does
+	# not see that (2, 0) has gone when another row becomes 2.
+	[
+		'identity full, with a primary key on the subscriber',
+		L => q(UPDATE full_pk SET v = 1 WHERE id = 1;
 			UPDATE full_pk SET id = 20 WHERE id = 2),
-        D => q(DELETE FROM full_pk WHERE id = 1),
-        D => q(INSERT INTO full_pk VALUES (2, 2)),
-        T => q(UPDATE full_pk SET v = 3 WHERE id = 3),
-        D => q(UPDATE full_pk SET id = 1 WHERE id = 4),
-    ],
+		D => q(DELETE FROM full_pk WHERE id = 1),
+		D => q(INSERT INTO full_pk VALUES (2, 2)),
+		T => q(UPDATE full_pk SET v = 3 WHERE id = 3),
+		D => q(UPDATE full_pk SET id = 1 WHERE id = 4),
+	],
 
-    # NULLs of a unique index are not equal, but those of an identity are.
-    [
-        'identity full, with a unique column on the subscriber',
-        L => q(UPDATE full_unique SET v = 1 WHERE id = 1;
+	# NULLs of a unique index are not equal, but those of an identity are.
+	[
+		'identity full, with a unique column on the subscriber',
+		L => q(UPDATE full_unique SET v = 1 WHERE id = 1;
 			INSERT INTO full_unique VALUES (NULL, 1)),
-        T => q(INSERT INTO full_unique VALUES (NULL, 2)),
-        D => q(UPDATE full_unique SET v = 2 WHERE id = 1),
-        D => q(DELETE FROM full_unique WHERE id IS NULL AND v = 1),
-    ],
+		T => q(INSERT INTO full_unique VALUES (NULL, 2)),
+		D => q(UPDATE full_unique SET v = 2 WHERE id = 1),
+		D => q(DELETE FROM full_unique WHERE id IS NULL AND v = 1),
+	],
 
-    # Only the publisher's key is looked at.
-    [
-        'a stricter primary key on the subscriber',
-        L => q(DELETE FROM stricter WHERE a = 1;
+	# Only the publisher's key is looked at.
+	[
+		'a stricter primary key on the subscriber',
+		L => q(DELETE FROM stricter WHERE a = 1;
 			UPDATE stricter SET a = 20 WHERE a = 2),
-        D => q(INSERT INTO stricter VALUES (1, 100, 1)),
-        D => q(INSERT INTO stricter VALUES (2, 200, 1)),
-        T => q(UPDATE stricter SET b = 300 WHERE a = 3),
-        D => q(UPDATE stricter SET b = 301 WHERE a = 3),
-        T => q(DELETE FROM stricter WHERE a = 4),
-    ],
+		D => q(INSERT INTO stricter VALUES (1, 100, 1)),
+		D => q(INSERT INTO stricter VALUES (2, 200, 1)),
+		T => q(UPDATE stricter SET b = 300 WHERE a = 3),
+		D => q(UPDATE stricter SET b = 301 WHERE a = 3),
+		T => q(DELETE FROM stricter WHERE a = 4),
+	],
 
-    # No key taken for the key of no columns, which all rows share.
-    [
-        'no identity',
-        L => q(INSERT INTO insert_only VALUES (1)),
-        map { ( T => "INSERT INTO insert_only VALUES ($_)" ) } 2 .. 8
-    ],
+	# No key taken for the key of no columns, which all rows share.
+	[
+		'no identity',
+		L => q(INSERT INTO insert_only VALUES (1)),
+		map { (T => "INSERT INTO insert_only VALUES ($_)") } 2 .. 8
+	],
 
-    # An unchanged value written as NULL, or as what an older version had.
-    [
-        'unchanged TOAST values',
-        L => q(UPDATE toast_value SET v = 1 WHERE id = 1;
+	# An unchanged value written as NULL, or as what an older version had.
+	[
+		'unchanged TOAST values',
+		L => q(UPDATE toast_value SET v = 1 WHERE id = 1;
 			UPDATE toast_value SET big = repeat('new', 2000) WHERE id = 2),
-        D => q(UPDATE toast_value SET v = 2 WHERE id = 1),
-        D => q(UPDATE toast_value SET v = 2 WHERE id = 2),
-        T => q(UPDATE toast_value SET v = 2 WHERE id = 3),
-        D => q(UPDATE toast_value SET id = 30 WHERE id = 3),
-        D => q(UPDATE toast_value SET v = 3 WHERE id = 30),
-    ],
+		D => q(UPDATE toast_value SET v = 2 WHERE id = 1),
+		D => q(UPDATE toast_value SET v = 2 WHERE id = 2),
+		T => q(UPDATE toast_value SET v = 2 WHERE id = 3),
+		D => q(UPDATE toast_value SET id = 30 WHERE id = 3),
+		D => q(UPDATE toast_value SET v = 3 WHERE id = 30),
+	],
 
-  # An unchanged column of a key hashed as nothing, instead of from the old key.
-    [
-        'unchanged TOAST values in a key',
-        L => q(UPDATE toast_key SET v = 1 WHERE k LIKE '1%';
+	# An unchanged column of a key hashed as nothing, instead of from the old key.
+	[
+		'unchanged TOAST values in a key',
+		L => q(UPDATE toast_key SET v = 1 WHERE k LIKE '1%';
 			UPDATE toast_key SET n = 2 WHERE k LIKE '2%';
 			UPDATE toast_key SET k = repeat('30', 1100) WHERE k LIKE '3%'),
-        D => q(UPDATE toast_key SET v = 2 WHERE k LIKE '1%'),
-        D => q(INSERT INTO toast_key VALUES (repeat('2', 2200), 1, 3)),
-        D => q(UPDATE toast_key SET v = 4 WHERE k LIKE '2%' AND n = 2),
-        D => q(DELETE FROM toast_key WHERE k LIKE '30%'),
-        D => q(INSERT INTO toast_key VALUES (repeat('3', 2200), 1, 5)),
-        T => q(UPDATE toast_key SET n = 2 WHERE k LIKE '4%'),
-        D => q(INSERT INTO toast_key VALUES (repeat('4', 2200), 1, 6)),
-    ]
-);
+		D => q(UPDATE toast_key SET v = 2 WHERE k LIKE '1%'),
+		D => q(INSERT INTO toast_key VALUES (repeat('2', 2200), 1, 3)),
+		D => q(UPDATE toast_key SET v = 4 WHERE k LIKE '2%' AND n = 2),
+		D => q(DELETE FROM toast_key WHERE k LIKE '30%'),
+		D => q(INSERT INTO toast_key VALUES (repeat('3', 2200), 1, 5)),
+		T => q(UPDATE toast_key SET n = 2 WHERE k LIKE '4%'),
+		D => q(INSERT INTO toast_key VALUES (repeat('4', 2200), 1, 6)),
+	]);
 
-check_round( 'as text', @$_ ) foreach @rounds;
+check_round('as text', @$_) foreach @rounds;
 tables_are_equal('as text');
 
 # The same with binary values, which the walsender sends after a reconnection.
 $publisher->safe_psql(
-    'postgres',
-    join(
-        ';', map { "DELETE FROM $_" } grep { !/insert_only|looser/ } @tables
-    )
+	'postgres',
+	join(
+		';', map { "DELETE FROM $_" } grep { !/insert_only|looser/ } @tables)
 );
-$publisher->safe_psql( 'postgres', $fill );
-wait_applied( $publisher, $subscriber, 'tap' );
-my $apply_pid = apply_pid( $subscriber, 'tap' );
-$subscriber->safe_psql( 'postgres',
-    'ALTER SUBSCRIPTION tap SET (binary = on)' );
-$subscriber->poll_query_until( 'postgres',
-    "SELECT pid <> $apply_pid FROM pg_stat_subscription WHERE subname = 'tap'" )
-  or die 'the apply worker did not start again';
-wait_for_pool( $subscriber, 'tap', 8 );
-check_round( 'in binary', @$_ ) foreach @rounds;
+$publisher->safe_psql('postgres', $fill);
+wait_applied($publisher, $subscriber, 'tap');
+my $apply_pid = apply_pid($subscriber, 'tap');
+$subscriber->safe_psql('postgres',
+	'ALTER SUBSCRIPTION tap SET (binary = on)');
+$subscriber->poll_query_until('postgres',
+	"SELECT pid <> $apply_pid FROM pg_stat_subscription WHERE subname = 'tap'"
+) or die 'the apply worker did not start again';
+wait_for_pool($subscriber, 'tap', 8);
+check_round('in binary', @$_) foreach @rounds;
 tables_are_equal('in binary');
 
 # A key on the subscriber that the publisher does not send: the message is
 # PostgreSQL's own, and when the key is as it has to be, the change is applied.
 my $offset = -s $subscriber->logfile;
-$publisher->safe_psql( 'postgres', 'UPDATE looser SET v = 1' );
+$publisher->safe_psql('postgres', 'UPDATE looser SET v = 1');
 $subscriber->wait_for_log(
-qr/ERROR: .*publisher did not send replica identity column expected by the logical replication target relation "public.looser"/,
-    $offset
-);
+	qr/ERROR: .*publisher did not send replica identity column expected by the logical replication target relation "public.looser"/,
+	$offset);
 $subscriber->safe_psql(
-    'postgres',
-    q(ALTER TABLE looser DROP CONSTRAINT looser_pkey;
+	'postgres',
+	q(ALTER TABLE looser DROP CONSTRAINT looser_pkey;
 	ALTER TABLE looser ADD PRIMARY KEY (a);)
 );
-wait_applied( $publisher, $subscriber, 'tap' );
-rows_equal( $publisher, $subscriber, 'looser',
-    'a change waits until the subscriber has a key that it can be found by' );
+wait_applied($publisher, $subscriber, 'tap');
+rows_equal($publisher, $subscriber, 'looser',
+	'a change waits until the subscriber has a key that it can be found by');
 
-finish( $publisher, $subscriber,
-    qr/publisher did not send replica identity column/ );
+finish($publisher, $subscriber,
+	qr/publisher did not send replica identity column/);
 done_testing();

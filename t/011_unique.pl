@@ -6,6 +6,7 @@
 # a younger one that takes a value which the first is about to give away either
 # waits for it (tracked), or runs into a violation, a lock or a missing row before
 # its turn (a miss), and its second attempt has to succeed.
+# The comment of a round names the faults that it would show.
 use strict;
 use warnings;
 use FindBin;
@@ -15,13 +16,13 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-my ( $publisher, $subscriber ) = new_pair(
-    subscriber_conf => "parallel_apply.writers_per_subscription = 8\n"
-      . "parallel_apply.max_batch_transactions = 1\n" );
+my ($publisher, $subscriber) = new_pair(
+	subscriber_conf => "parallel_apply.writers_per_subscription = 8\n"
+	  . "parallel_apply.max_batch_transactions = 1\n");
 my @tables = qw(gate users pairs only_here deferred flags names ranges);
 
 exec_both(
-    q(CREATE TABLE gate (id int PRIMARY KEY, n int);
+	q(CREATE TABLE gate (id int PRIMARY KEY, n int);
 	CREATE TABLE users (id int PRIMARY KEY, email text UNIQUE, v int);
 	CREATE TABLE pairs (id int PRIMARY KEY, a int, b text, UNIQUE (a, b));
 	ALTER TABLE pairs REPLICA IDENTITY FULL;
@@ -34,15 +35,15 @@ exec_both(
 	CREATE TABLE ranges (id int PRIMARY KEY, during int4range);)
 );
 $subscriber->safe_psql(
-    'postgres',
-    q(CREATE UNIQUE INDEX ON only_here (code);
+	'postgres',
+	q(CREATE UNIQUE INDEX ON only_here (code);
 	CREATE UNIQUE INDEX ON flags (kind) WHERE active;
 	CREATE UNIQUE INDEX ON names (lower(name));
 	ALTER TABLE ranges ADD EXCLUDE USING gist (during WITH &&);)
 );
 $publisher->safe_psql(
-    'postgres',
-    q(INSERT INTO gate VALUES (1, 0);
+	'postgres',
+	q(INSERT INTO gate VALUES (1, 0);
 	INSERT INTO users SELECT i, 'user' || i, 0 FROM generate_series(1, 9) i;
 	INSERT INTO pairs SELECT i, i, CASE WHEN i < 8 THEN 'b' END FROM generate_series(1, 9) i;
 	INSERT INTO only_here SELECT i, 'code' || i FROM generate_series(1, 9) i;
@@ -52,177 +53,155 @@ $publisher->safe_psql(
 	INSERT INTO ranges SELECT i, int4range(i * 10, i * 10 + 10) FROM generate_series(1, 9) i;)
 );
 create_extension($subscriber);
-subscribe( $publisher, $subscriber, 'tap' );
+subscribe($publisher, $subscriber, 'tap');
 
 my $dependency = 'waiting for dependency';
-my $turn       = 'waiting for turn';
+my $turn = 'waiting for turn';
 
 # States of the transactions behind the first one, which waits for the lock.
-sub behind {
-    my (@states) = @_;
-    return join( ', ', 'waiting for lock', @states );
+sub behind
+{
+	my (@states) = @_;
+	return join(', ', 'waiting for lock', @states);
 }
 
 # Unique indexes beyond the identity not tracked; the new value of an UPDATE not
 # recorded, or not asked for.  The old value is told by FULL and by DELETE only
 # as far as the identity has it, so the last one finds out by itself.
-is(
-    apply_behind_gate(
-        $publisher,
-        $subscriber,
-        behind( $dependency, $turn, $dependency, $turn ),
-        'a unique value that an older transaction writes is waited for',
-        q(INSERT INTO users VALUES (10, 'user10', 1);
+is( apply_behind_gate(
+		$publisher,
+		$subscriber,
+		behind($dependency, $turn, $dependency, $turn),
+		'a unique value that an older transaction writes is waited for',
+		q(INSERT INTO users VALUES (10, 'user10', 1);
 		UPDATE users SET email = 'new' WHERE id = 1),
-        q(UPDATE users SET v = 2 WHERE id = 1),
-        q(UPDATE users SET v = 2 WHERE id = 2),
-        q(UPDATE users SET v = v + 1 WHERE id = 10),
-        q(UPDATE users SET email = 'user30' WHERE id = 3)
-    ),
-    0,
-    'and then it is applied at its first attempt'
-);
+		q(UPDATE users SET v = 2 WHERE id = 1),
+		q(UPDATE users SET v = 2 WHERE id = 2),
+		q(UPDATE users SET v = v + 1 WHERE id = 10),
+		q(UPDATE users SET email = 'user30' WHERE id = 3)),
+	0,
+	'and then it is applied at its first attempt');
 
 # The value that wanders 1 -> 2 -> 3 is only in the new tuples.
 cmp_ok(
-    apply_behind_gate(
-        $publisher,
-        $subscriber,
-        behind( $turn, $dependency, $dependency ),
-        'the values that a message does not tell are no dependency',
-        q(UPDATE users SET email = 'free' WHERE id = 4),
-        q(UPDATE users SET email = 'user4' WHERE id = 5),
-        q(UPDATE users SET email = 'free5' WHERE id = 5),
-        q(INSERT INTO users VALUES (11, 'user4', 0))
-    ),
-    '>=', 1,
-    'but a second attempt sets them right'
-);
+	apply_behind_gate(
+		$publisher,
+		$subscriber,
+		behind($turn, $dependency, $dependency),
+		'the values that a message does not tell are no dependency',
+		q(UPDATE users SET email = 'free' WHERE id = 4),
+		q(UPDATE users SET email = 'user4' WHERE id = 5),
+		q(UPDATE users SET email = 'free5' WHERE id = 5),
+		q(INSERT INTO users VALUES (11, 'user4', 0))),
+	'>=', 1,
+	'but a second attempt sets them right');
 
 # FULL tells the old values: the dependency has to be by the unique index, as no
 # two of these rows are the same.  NULLs are never in conflict.
-is(
-    apply_behind_gate(
-        $publisher,
-        $subscriber,
-        behind( $dependency, $dependency, $turn, $turn ),
-        'unique values given up by an older transaction are waited for',
-        q(UPDATE pairs SET a = 10 WHERE id = 1;
+is( apply_behind_gate(
+		$publisher,
+		$subscriber,
+		behind($dependency, $dependency, $turn, $turn),
+		'unique values given up by an older transaction are waited for',
+		q(UPDATE pairs SET a = 10 WHERE id = 1;
 		DELETE FROM pairs WHERE id = 2;
 		UPDATE pairs SET a = 88 WHERE id = 8),
-        q(UPDATE pairs SET a = 1 WHERE id = 3),
-        q(INSERT INTO pairs VALUES (20, 2, 'b')),
-        q(INSERT INTO pairs VALUES (21, 8, NULL)),
-        q(INSERT INTO pairs VALUES (22, 2, 'c'))
-    ),
-    0,
-    'and then they are free at the first attempt'
-);
+		q(UPDATE pairs SET a = 1 WHERE id = 3),
+		q(INSERT INTO pairs VALUES (20, 2, 'b')),
+		q(INSERT INTO pairs VALUES (21, 8, NULL)),
+		q(INSERT INTO pairs VALUES (22, 2, 'c'))),
+	0,
+	'and then they are free at the first attempt');
 
 # The unique indexes are the publisher's ones, not those of the subscriber.
-is(
-    apply_behind_gate(
-        $publisher,
-        $subscriber,
-        behind( $dependency, $dependency, $turn ),
-        'an index that only the subscriber has is tracked as well',
-        q(UPDATE only_here SET code = 'away' WHERE id = 1;
+is( apply_behind_gate(
+		$publisher,
+		$subscriber,
+		behind($dependency, $dependency, $turn),
+		'an index that only the subscriber has is tracked as well',
+		q(UPDATE only_here SET code = 'away' WHERE id = 1;
 		DELETE FROM only_here WHERE id = 2),
-        q(UPDATE only_here SET code = 'code1' WHERE id = 3),
-        q(INSERT INTO only_here VALUES (20, 'code2')),
-        q(UPDATE only_here SET code = 'code4x' WHERE id = 4)
-    ),
-    0,
-    'and needs no second attempt'
-);
+		q(UPDATE only_here SET code = 'code1' WHERE id = 3),
+		q(INSERT INTO only_here VALUES (20, 'code2')),
+		q(UPDATE only_here SET code = 'code4x' WHERE id = 4)),
+	0,
+	'and needs no second attempt');
 
 # An index that was created after the subscription is tracked from then on
 # (invalidation of what the receiver knows of a table).
-$subscriber->safe_psql( 'postgres',
-    'CREATE UNIQUE INDEX only_here_new ON only_here (code, id)' );
-$subscriber->safe_psql( 'postgres', 'DROP INDEX only_here_code_idx' );
-is(
-    apply_behind_gate(
-        $publisher,
-        $subscriber,
-        behind( $turn, $dependency ),
-        'an index that has been dropped is not tracked any more',
-        q(UPDATE only_here SET code = 'away5' WHERE id = 5),
-        q(UPDATE only_here SET code = 'code5' WHERE id = 6),
-        q(UPDATE only_here SET code = 'code6' WHERE id = 5)
-    ),
-    0,
-    'and needs no second attempt, either'
-);
+$subscriber->safe_psql('postgres',
+	'CREATE UNIQUE INDEX only_here_new ON only_here (code, id)');
+$subscriber->safe_psql('postgres', 'DROP INDEX only_here_code_idx');
+is( apply_behind_gate(
+		$publisher,
+		$subscriber,
+		behind($turn, $dependency),
+		'an index that has been dropped is not tracked any more',
+		q(UPDATE only_here SET code = 'away5' WHERE id = 5),
+		q(UPDATE only_here SET code = 'code5' WHERE id = 6),
+		q(UPDATE only_here SET code = 'code6' WHERE id = 5)),
+	0,
+	'and needs no second attempt, either');
 
 # A deferrable constraint: positions are swapped within one transaction, and by
 # two of them.  Its trigger does not fire in replica mode.
-is(
-    apply_behind_gate(
-        $publisher,
-        $subscriber,
-        behind( $dependency, $dependency, $turn ),
-        'values of a deferrable constraint are tracked',
-        q(UPDATE deferred SET pos = 3 - pos WHERE id <= 2),
-        q(UPDATE deferred SET pos = 3 - pos WHERE id <= 2),
-q(UPDATE deferred SET pos = CASE id WHEN 1 THEN 3 ELSE 1 END WHERE id IN (1, 3)),
-        q(UPDATE deferred SET pos = 13 - pos WHERE id IN (6, 7))
-    ),
-    0,
-    'and may be exchanged within a transaction'
-);
+is( apply_behind_gate(
+		$publisher,
+		$subscriber,
+		behind($dependency, $dependency, $turn),
+		'values of a deferrable constraint are tracked',
+		q(UPDATE deferred SET pos = 3 - pos WHERE id <= 2),
+		q(UPDATE deferred SET pos = 3 - pos WHERE id <= 2),
+		q(UPDATE deferred SET pos = CASE id WHEN 1 THEN 3 ELSE 1 END WHERE id IN (1, 3)),
+		q(UPDATE deferred SET pos = 13 - pos WHERE id IN (6, 7))),
+	0,
+	'and may be exchanged within a transaction');
 
 # What cannot be tracked: a partial index, an expression, an exclusion
 # constraint.  The error of the first attempt must not be the last word, nor may
 # the row be left out.
 cmp_ok(
-    apply_behind_gate(
-        $publisher,
-        $subscriber,
-        behind( $turn, $turn ),
-        'a partial unique index is no dependency',
-        q(UPDATE flags SET active = false WHERE id = 1),
-        q(UPDATE flags SET active = true WHERE id = 4),
-        q(UPDATE flags SET active = false WHERE id = 3)
-    ),
-    '>=', 1,
-    'but a violation of it leads to a second attempt'
-);
+	apply_behind_gate(
+		$publisher,
+		$subscriber,
+		behind($turn, $turn),
+		'a partial unique index is no dependency',
+		q(UPDATE flags SET active = false WHERE id = 1),
+		q(UPDATE flags SET active = true WHERE id = 4),
+		q(UPDATE flags SET active = false WHERE id = 3)),
+	'>=', 1,
+	'but a violation of it leads to a second attempt');
 cmp_ok(
-    apply_behind_gate(
-        $publisher,
-        $subscriber,
-        behind( $turn, $dependency, $turn ),
-        'a unique index on an expression is no dependency',
-        q(UPDATE names SET name = 'other' WHERE id = 1;
+	apply_behind_gate(
+		$publisher,
+		$subscriber,
+		behind($turn, $dependency, $turn),
+		'a unique index on an expression is no dependency',
+		q(UPDATE names SET name = 'other' WHERE id = 1;
 		DELETE FROM names WHERE id = 2),
-        q(UPDATE names SET name = 'NAME1' WHERE id = 3),
-        q(UPDATE names SET name = 'free3' WHERE id = 3),
-        q(INSERT INTO names VALUES (20, 'NAME2'))
-    ),
-    '>=',
-    2,
-    'but a violation of it leads to a second attempt'
-);
+		q(UPDATE names SET name = 'NAME1' WHERE id = 3),
+		q(UPDATE names SET name = 'free3' WHERE id = 3),
+		q(INSERT INTO names VALUES (20, 'NAME2'))),
+	'>=',
+	2,
+	'but a violation of it leads to a second attempt');
 cmp_ok(
-    apply_behind_gate(
-        $publisher,
-        $subscriber,
-        behind( $turn, $turn, $turn ),
-        'an exclusion constraint is no dependency',
-        q(UPDATE ranges SET during = int4range(200, 210) WHERE id = 1;
+	apply_behind_gate(
+		$publisher,
+		$subscriber,
+		behind($turn, $turn, $turn),
+		'an exclusion constraint is no dependency',
+		q(UPDATE ranges SET during = int4range(200, 210) WHERE id = 1;
 		DELETE FROM ranges WHERE id = 2),
-        q(INSERT INTO ranges VALUES (20, int4range(12, 15))),
-        q(UPDATE ranges SET during = int4range(22, 40) WHERE id = 3),
-        q(UPDATE ranges SET during = int4range(85, 90) WHERE id = 8)
-    ),
-    '>=',
-    2,
-    'but a violation of it leads to a second attempt'
-);
+		q(INSERT INTO ranges VALUES (20, int4range(12, 15))),
+		q(UPDATE ranges SET during = int4range(22, 40) WHERE id = 3),
+		q(UPDATE ranges SET during = int4range(85, 90) WHERE id = 8)),
+	'>=',
+	2,
+	'but a violation of it leads to a second attempt');
 
-is( counter( $subscriber, 'native_replays' ),
-    0, 'none of this had to be replayed by PostgreSQL itself' );
-rows_equal( $publisher, $subscriber, $_ ) for @tables;
-finish( $publisher, $subscriber );
+is(counter($subscriber, 'native_replays'),
+	0, 'none of this had to be replayed by PostgreSQL itself');
+rows_equal($publisher, $subscriber, $_) for @tables;
+finish($publisher, $subscriber);
 done_testing();

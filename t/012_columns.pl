@@ -5,6 +5,7 @@
 # Most of it needs no race.  Where row filters and lists of columns change what a
 # message tells of a row, the first transaction is held up by a lock, so that the
 # states show whether its dependencies are found all the same.
+# The comment of each part names the faults that it would show.
 use strict;
 use warnings;
 use FindBin;
@@ -14,12 +15,12 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-my ( $publisher, $subscriber ) = new_pair(
-    subscriber_conf => "parallel_apply.writers_per_subscription = 8\n"
-      . "parallel_apply.max_batch_transactions = 1\n" );
+my ($publisher, $subscriber) = new_pair(
+	subscriber_conf => "parallel_apply.writers_per_subscription = 8\n"
+	  . "parallel_apply.max_batch_transactions = 1\n");
 
 exec_both(
-    q(CREATE TABLE gate (id int PRIMARY KEY, n int);
+	q(CREATE TABLE gate (id int PRIMARY KEY, n int);
 	CREATE DOMAIN positive AS int CHECK (VALUE > 0);
 	CREATE TYPE mood AS ENUM ('sad', 'ok', 'happy');
 	CREATE TYPE point3 AS (x int, y int, z text);
@@ -30,8 +31,8 @@ exec_both(
 	ALTER TABLE filtered REPLICA IDENTITY FULL;)
 );
 $publisher->safe_psql(
-    'postgres',
-q(CREATE TABLE columns (gone1 int, id int PRIMARY KEY, a text, gone2 text, b int, c numeric);
+	'postgres',
+	q(CREATE TABLE columns (gone1 int, id int PRIMARY KEY, a text, gone2 text, b int, c numeric);
 	ALTER TABLE columns DROP gone1, DROP gone2;
 	CREATE TABLE generated (id int PRIMARY KEY, v int);
 	CREATE TABLE listed (id int PRIMARY KEY, a int, secret text, b int);
@@ -39,8 +40,8 @@ q(CREATE TABLE columns (gone1 int, id int PRIMARY KEY, a text, gone2 text, b int
 	CREATE TABLE restricted (id int PRIMARY KEY, v int);)
 );
 $subscriber->safe_psql(
-    'postgres',
-q(CREATE TABLE columns (c numeric, gone3 int, b int, nothing text, id int PRIMARY KEY,
+	'postgres',
+	q(CREATE TABLE columns (c numeric, gone3 int, b int, nothing text, id int PRIMARY KEY,
 		constant int NOT NULL DEFAULT 42, gone4 text, a text);
 	ALTER TABLE columns DROP gone3, DROP gone4;
 	CREATE TABLE generated (twice_extra int GENERATED ALWAYS AS (extra * 2) STORED,
@@ -60,80 +61,85 @@ q(CREATE TABLE columns (c numeric, gone3 int, b int, nothing text, id int PRIMAR
 		FOR EACH STATEMENT EXECUTE FUNCTION refuse();)
 );
 $publisher->safe_psql(
-    'postgres',
-    q(INSERT INTO gate VALUES (1, 0);
+	'postgres',
+	q(INSERT INTO gate VALUES (1, 0);
 	INSERT INTO filtered SELECT i, i FROM generate_series(1, 20) i;
 	INSERT INTO listed SELECT i, i, 'secret', i FROM generate_series(1, 9) i;
 	INSERT INTO restricted SELECT i, i FROM generate_series(1, 9) i;)
 );
 
 create_extension($subscriber);
-subscribe( $publisher, $subscriber, 'tap',
-    publication =>
-      'FOR TABLE gate, kinds, columns, generated, session, restricted,'
-      . ' listed (id, a), filtered WHERE (a > 10)' );
+subscribe($publisher, $subscriber, 'tap',
+	publication =>
+	  'FOR TABLE gate, kinds, columns, generated, session, restricted,'
+	  . ' listed (id, a), filtered WHERE (a > 10)');
 
-sub is_on_subscriber {
-    my ( $sql, $expected, $name ) = @_;
-    local $Test::Builder::Level = $Test::Builder::Level + 1;
-    return is( $subscriber->safe_psql( 'postgres', $sql ), $expected, $name );
+sub is_on_subscriber
+{
+	my ($sql, $expected, $name) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	return is($subscriber->safe_psql('postgres', $sql), $expected, $name);
 }
 
-sub apply_changes {
-    my ($sql) = @_;
-    $publisher->safe_psql( 'postgres', $sql );
-    wait_applied( $publisher, $subscriber, 'tap' );
-    return;
+sub apply_changes
+{
+	my ($sql) = @_;
+	$publisher->safe_psql('postgres', $sql);
+	wait_applied($publisher, $subscriber, 'tap');
+	return;
 }
 
 # Columns by number instead of by name; a default where the publisher sends
 # something, or none where it does not; a local value lost in an UPDATE.
-sub check_columns {
-    my ($format) = @_;
-    apply_changes(
-        q(DELETE FROM columns;
+sub check_columns
+{
+	my ($format) = @_;
+	apply_changes(
+		q(DELETE FROM columns;
 		INSERT INTO columns VALUES (1, 'one', 10, 1.10), (2, NULL, 20, 2.20), (3, 'three', 30, NULL);)
-    );
-    $subscriber->safe_psql( 'postgres',
-        q(UPDATE columns SET nothing = 'local', constant = 43 WHERE id = 2) );
-    apply_changes(
-q(BEGIN; UPDATE columns SET a = 'two' WHERE id = 2; DELETE FROM columns WHERE id = 3; COMMIT;
+	);
+	$subscriber->safe_psql('postgres',
+		q(UPDATE columns SET nothing = 'local', constant = 43 WHERE id = 2));
+	apply_changes(
+		q(BEGIN; UPDATE columns SET a = 'two' WHERE id = 2; DELETE FROM columns WHERE id = 3; COMMIT;
 		UPDATE columns SET b = NULL, id = 10 WHERE id = 1;)
-    );
-    is_on_subscriber(
-        q(SELECT id, a, b, c, constant, nothing FROM columns ORDER BY id),
-        "2|two|20|2.20|43|local\n10|one||1.10|42|",
-"columns are found by name, the others keep their defaults or values, $format"
-    );
-    return;
+	);
+	is_on_subscriber(
+		q(SELECT id, a, b, c, constant, nothing FROM columns ORDER BY id),
+		"2|two|20|2.20|43|local\n10|one||1.10|42|",
+		"columns are found by name, the others keep their defaults or values, $format"
+	);
+	return;
 }
 
 # What INSERT and UPDATE have to compute differs, since an UPDATE leaves alone
 # what depends on other columns: state of the one used for the other.
-sub check_generated {
-    my ($format) = @_;
-    apply_changes(
-        q(DELETE FROM generated;
+sub check_generated
+{
+	my ($format) = @_;
+	apply_changes(
+		q(DELETE FROM generated;
 		INSERT INTO generated VALUES (1, 1);
 		BEGIN; INSERT INTO generated VALUES (2, 2); UPDATE generated SET v = 20 WHERE id = 2; COMMIT;
 		BEGIN; UPDATE generated SET v = 10 WHERE id = 1; INSERT INTO generated VALUES (3, 3);
 		UPDATE generated SET v = 30 WHERE id = 3; INSERT INTO generated VALUES (4, 4); COMMIT;)
-    );
-    is_on_subscriber(
-        q(SELECT id, v, twice, extra, twice_extra FROM generated ORDER BY id),
-        join( "\n",
-            '1|10|20|7|14', '2|20|40|7|14', '3|30|60|7|14', '4|4|8|7|14' ),
-"generated columns are computed by INSERT and UPDATE of one transaction, $format"
-    );
-    return;
+	);
+	is_on_subscriber(
+		q(SELECT id, v, twice, extra, twice_extra FROM generated ORDER BY id),
+		join("\n",
+			'1|10|20|7|14', '2|20|40|7|14', '3|30|60|7|14', '4|4|8|7|14'),
+		"generated columns are computed by INSERT and UPDATE of one transaction, $format"
+	);
+	return;
 }
 
 # Wrong input or receive function, or type modifier; a value that is longer than
 # it is told.
-sub check_kinds {
-    my ($format) = @_;
-    apply_changes(
-        q(DELETE FROM kinds;
+sub check_kinds
+{
+	my ($format) = @_;
+	apply_changes(
+		q(DELETE FROM kinds;
 		INSERT INTO kinds VALUES (1, 123456789012345678901234567890.0001, '{"a": [1, null, "x"]}',
 			'{1,NULL,3}', '{{a,"b,c"},{"",NULL}}', 5, 'happy', '(1,,"a ""quoted"" text")', '\x00ff10',
 			'2024-02-29 12:34:56.789012+05:30', 0.1::float8 + 0.2, int4range(3, 7),
@@ -145,174 +151,170 @@ sub check_kinds {
 			f = 'NaN', c = 'abcde', v = repeat('x', 10) WHERE id = 1;
 		UPDATE kinds SET n = NULL, t = '{{x}}' WHERE id = 2;
 		UPDATE kinds SET d = 1, o = NOT o WHERE id = 3;)
-    );
-    rows_equal( $publisher, $subscriber, 'kinds',
-        "values of all kinds are equal on both sides, $format" );
-    return;
+	);
+	rows_equal($publisher, $subscriber, 'kinds',
+		"values of all kinds are equal on both sides, $format");
+	return;
 }
 
 # A list of columns: the others keep what the subscriber has.  A row filter: an
 # UPDATE arrives as INSERT or DELETE, and its dependencies are those of the row.
-sub check_publication {
-    my ($format)   = @_;
-    my $dependency = 'waiting for dependency';
-    my $turn       = 'waiting for turn';
-    my $reset =
-q(DELETE FROM filtered; INSERT INTO filtered SELECT i, i FROM generate_series(1, 20) i;
+sub check_publication
+{
+	my ($format) = @_;
+	my $dependency = 'waiting for dependency';
+	my $turn = 'waiting for turn';
+	my $reset =
+	  q(DELETE FROM filtered; INSERT INTO filtered SELECT i, i FROM generate_series(1, 20) i;
 		DELETE FROM listed; INSERT INTO listed SELECT i, i, 'secret', i FROM generate_series(1, 9) i;
 	);
-    apply_changes($reset);
-    is(
-        apply_behind_gate(
-            $publisher,
-            $subscriber,
-            join( ', ',
-                'waiting for lock', $dependency, $dependency,
-                $turn,              $dependency, $dependency ),
-            "a row filter does not hide a dependency, $format",
-            q(UPDATE filtered SET a = 100 WHERE id = 1;
+	apply_changes($reset);
+	is( apply_behind_gate(
+			$publisher,
+			$subscriber,
+			join(', ',
+				'waiting for lock', $dependency, $dependency,
+				$turn, $dependency, $dependency),
+			"a row filter does not hide a dependency, $format",
+			q(UPDATE filtered SET a = 100 WHERE id = 1;
 			UPDATE filtered SET a = 2 WHERE id = 12;
 			UPDATE listed SET a = 10, b = 10 WHERE id = 1),
-            q(UPDATE filtered SET a = 101 WHERE id = 1),
-            q(UPDATE filtered SET a = 102 WHERE id = 12),
-            q(UPDATE filtered SET a = 103 WHERE id = 13),
-            q(UPDATE filtered SET a = 3 WHERE id = 13),
-            q(UPDATE listed SET id = 11 WHERE id = 1)
-        ),
-        0,
-        "and each is applied at its first attempt, $format"
-    );
-    is_on_subscriber(
-        q(SELECT count(*), sum(id), sum(a) FROM filtered),
-        $publisher->safe_psql(
-            'postgres',
-            q(SELECT count(*), sum(id), sum(a) FROM filtered WHERE a > 10)
-        ),
-        "the rows that match the filter are there, $format"
-    );
-    is_on_subscriber(
-q(SELECT count(*), sum(id), sum(a), min(secret), max(secret), count(b) FROM listed),
-        '9|55|54|default|default|0',
-        "the listed columns are there and no others, $format"
-    );
-    return;
+			q(UPDATE filtered SET a = 101 WHERE id = 1),
+			q(UPDATE filtered SET a = 102 WHERE id = 12),
+			q(UPDATE filtered SET a = 103 WHERE id = 13),
+			q(UPDATE filtered SET a = 3 WHERE id = 13),
+			q(UPDATE listed SET id = 11 WHERE id = 1)),
+		0,
+		"and each is applied at its first attempt, $format");
+	is_on_subscriber(
+		q(SELECT count(*), sum(id), sum(a) FROM filtered),
+		$publisher->safe_psql(
+			'postgres',
+			q(SELECT count(*), sum(id), sum(a) FROM filtered WHERE a > 10)),
+		"the rows that match the filter are there, $format");
+	is_on_subscriber(
+		q(SELECT count(*), sum(id), sum(a), min(secret), max(secret), count(b) FROM listed),
+		'9|55|54|default|default|0',
+		"the listed columns are there and no others, $format");
+	return;
 }
 
 # Wrong session_replication_role, search_path or user in a writer.
-sub check_session {
-    my ( $format, $user ) = @_;
-    apply_changes(
-        q(DELETE FROM session; INSERT INTO session VALUES (1, 1), (2, 2);
+sub check_session
+{
+	my ($format, $user) = @_;
+	apply_changes(
+		q(DELETE FROM session; INSERT INTO session VALUES (1, 1), (2, 2);
 		UPDATE session SET v = 10 WHERE id = 1; DELETE FROM session WHERE id = 2;)
-    );
-    is_on_subscriber(
-        q(SELECT id, v, role, path, applied_by FROM session),
-        qq(1|10|replica||$user),
-"no ordinary trigger fires, search_path is empty, and the user is the owner, $format"
-    );
-    return;
+	);
+	is_on_subscriber(
+		q(SELECT id, v, role, path, applied_by FROM session),
+		qq(1|10|replica||$user),
+		"no ordinary trigger fires, search_path is empty, and the user is the owner, $format"
+	);
+	return;
 }
 
-my $superuser = $subscriber->safe_psql( 'postgres', 'SELECT current_user' );
-foreach my $format ( 'as text', 'in binary' ) {
-    if ( $format eq 'in binary' ) {
-        my $apply_pid = apply_pid( $subscriber, 'tap' );
-        $subscriber->safe_psql( 'postgres',
-            'ALTER SUBSCRIPTION tap SET (binary = on)' );
-        $subscriber->poll_query_until( 'postgres',
-"SELECT pid <> $apply_pid FROM pg_stat_subscription WHERE subname = 'tap'"
-        ) or die 'the apply worker did not start again';
-        wait_for_pool( $subscriber, 'tap', 8 );
-    }
-    check_columns($format);
-    check_generated($format);
-    check_kinds($format);
-    check_publication($format);
-    check_session( $format, $superuser );
-    is( counter( $subscriber, 'native_replays' ),
-        0, "none of this had to be replayed by PostgreSQL itself, $format" );
+my $superuser = $subscriber->safe_psql('postgres', 'SELECT current_user');
+foreach my $format ('as text', 'in binary')
+{
+	if ($format eq 'in binary')
+	{
+		my $apply_pid = apply_pid($subscriber, 'tap');
+		$subscriber->safe_psql('postgres',
+			'ALTER SUBSCRIPTION tap SET (binary = on)');
+		$subscriber->poll_query_until('postgres',
+			"SELECT pid <> $apply_pid FROM pg_stat_subscription WHERE subname = 'tap'"
+		) or die 'the apply worker did not start again';
+		wait_for_pool($subscriber, 'tap', 8);
+	}
+	check_columns($format);
+	check_generated($format);
+	check_kinds($format);
+	check_publication($format);
+	check_session($format, $superuser);
+	is(counter($subscriber, 'native_replays'),
+		0, "none of this had to be replayed by PostgreSQL itself, $format");
 }
 
 # Columns come and go while the subscription is at work: the map of columns that
 # a writer keeps is out of date.
 $subscriber->safe_psql(
-    'postgres',
-    q(ALTER TABLE columns DROP COLUMN constant, DROP COLUMN b, ADD COLUMN b int,
+	'postgres',
+	q(ALTER TABLE columns DROP COLUMN constant, DROP COLUMN b, ADD COLUMN b int,
 		ADD COLUMN later text DEFAULT 'later')
 );
 apply_changes(
-q(INSERT INTO columns VALUES (20, 'twenty', 200, 20); UPDATE columns SET b = 21 WHERE id = 2;)
+	q(INSERT INTO columns VALUES (20, 'twenty', 200, 20); UPDATE columns SET b = 21 WHERE id = 2;)
 );
-$publisher->safe_psql( 'postgres',
-    q(ALTER TABLE columns DROP COLUMN c, ADD COLUMN nothing text) );
+$publisher->safe_psql('postgres',
+	q(ALTER TABLE columns DROP COLUMN c, ADD COLUMN nothing text));
 apply_changes(
-q(INSERT INTO columns (id, b, a, nothing) VALUES (21, 210, 'new', 'something');)
+	q(INSERT INTO columns (id, b, a, nothing) VALUES (21, 210, 'new', 'something');)
 );
 is_on_subscriber(
-q(SELECT id, a, b, c, nothing, later FROM columns WHERE id <> 10 ORDER BY id),
-    join( "\n",
-        '2|two|21|2.20|local|later', '20|twenty|200|20||later',
-        '21|new|210||something|later' ),
-    'columns may come and go on both sides'
-);
+	q(SELECT id, a, b, c, nothing, later FROM columns WHERE id <> 10 ORDER BY id),
+	join("\n",
+		'2|two|21|2.20|local|later', '20|twenty|200|20||later',
+		'21|new|210||something|later'),
+	'columns may come and go on both sides');
 
 # An owner who is no superuser, as in PostgreSQL's own test: the user of the
 # writers, who checks no rights, or who does not say what is missing.
 $subscriber->safe_psql(
-    'postgres',
-    q(CREATE ROLE applier SUPERUSER LOGIN;
+	'postgres',
+	q(CREATE ROLE applier SUPERUSER LOGIN;
 	GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO applier;
 	REVOKE UPDATE ON restricted FROM applier;)
 );
-if ( $subscriber->pg_version >= 16 ) {
-    $subscriber->safe_psql( 'postgres',
-'ALTER SUBSCRIPTION tap SET (run_as_owner = true, password_required = false)'
-    );
+if ($subscriber->pg_version >= 16)
+{
+	$subscriber->safe_psql('postgres',
+		'ALTER SUBSCRIPTION tap SET (run_as_owner = true, password_required = false)'
+	);
 }
-my $apply_pid = apply_pid( $subscriber, 'tap' );
-$subscriber->safe_psql( 'postgres',
-    'ALTER SUBSCRIPTION tap OWNER TO applier; ALTER ROLE applier NOSUPERUSER;'
+my $apply_pid = apply_pid($subscriber, 'tap');
+$subscriber->safe_psql('postgres',
+	'ALTER SUBSCRIPTION tap OWNER TO applier; ALTER ROLE applier NOSUPERUSER;'
 );
-$subscriber->poll_query_until( 'postgres',
-    "SELECT pid <> $apply_pid FROM pg_stat_subscription WHERE subname = 'tap'" )
-  or die 'the apply worker did not start again';
-wait_for_pool( $subscriber, 'tap', 8 );
-check_session( 'with an ordinary owner', 'applier' );
+$subscriber->poll_query_until('postgres',
+	"SELECT pid <> $apply_pid FROM pg_stat_subscription WHERE subname = 'tap'"
+) or die 'the apply worker did not start again';
+wait_for_pool($subscriber, 'tap', 8);
+check_session('with an ordinary owner', 'applier');
 
 # A change that is refused with a message, and applied after a remedy.
-sub check_refused {
-    my ( $change, $message, $remedy, $name ) = @_;
-    my $offset = -s $subscriber->logfile;
-    $publisher->safe_psql( 'postgres',
-        "$change; INSERT INTO session VALUES (nextval('ids'), 0)" );
-    ok( $subscriber->wait_for_log( qr/ERROR:  $message/, $offset ),
-        "PostgreSQL's own message tells of $name" );
-    $subscriber->safe_psql( 'postgres', $remedy );
-    wait_applied( $publisher, $subscriber, 'tap' );
-    rows_equal( $publisher, $subscriber, 'restricted',
-        "apply goes on after a remedy for $name" );
-    return;
+sub check_refused
+{
+	my ($change, $message, $remedy, $name) = @_;
+	my $offset = -s $subscriber->logfile;
+	$publisher->safe_psql('postgres',
+		"$change; INSERT INTO session VALUES (nextval('ids'), 0)");
+	ok($subscriber->wait_for_log(qr/ERROR:  $message/, $offset),
+		"PostgreSQL's own message tells of $name");
+	$subscriber->safe_psql('postgres', $remedy);
+	wait_applied($publisher, $subscriber, 'tap');
+	rows_equal($publisher, $subscriber, 'restricted',
+		"apply goes on after a remedy for $name");
+	return;
 }
 
-$publisher->safe_psql( 'postgres', 'CREATE SEQUENCE ids START 100' );
+$publisher->safe_psql('postgres', 'CREATE SEQUENCE ids START 100');
 check_refused(
-    'UPDATE restricted SET v = 100 WHERE id = 1',
-    qr/permission denied for table restricted/,
-    'GRANT UPDATE ON restricted TO applier',
-    'a missing privilege'
-);
-$subscriber->safe_psql( 'postgres',
-    'ALTER TABLE restricted ENABLE ROW LEVEL SECURITY' );
+	'UPDATE restricted SET v = 100 WHERE id = 1',
+	qr/permission denied for table restricted/,
+	'GRANT UPDATE ON restricted TO applier',
+	'a missing privilege');
+$subscriber->safe_psql('postgres',
+	'ALTER TABLE restricted ENABLE ROW LEVEL SECURITY');
 check_refused(
-    'DELETE FROM restricted WHERE id = 2',
-qr/user "applier" cannot replicate into relation with row-level security enabled: "restricted"/,
-    'ALTER ROLE applier BYPASSRLS',
-    'row-level security'
-);
+	'DELETE FROM restricted WHERE id = 2',
+	qr/user "applier" cannot replicate into relation with row-level security enabled: "restricted"/,
+	'ALTER ROLE applier BYPASSRLS',
+	'row-level security');
 
 finish(
-    $publisher, $subscriber,
-    qr/permission denied for table restricted/,
-    qr/cannot replicate into relation with row-level security enabled/
-);
+	$publisher, $subscriber,
+	qr/permission denied for table restricted/,
+	qr/cannot replicate into relation with row-level security enabled/);
 done_testing();

@@ -5,7 +5,8 @@
 # Local sessions lock rows that some transactions have to update, so that the
 # younger ones are applied before the older.  What must not be visible then is
 # looked at while the locks last; a reader that takes one snapshot after the other
-# looks at all that is in between.
+# looks at all that is in between.  The comment of each part names the faults that it
+# would show.
 use strict;
 use warnings;
 use FindBin;
@@ -15,147 +16,144 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-my ( $publisher, $subscriber ) = new_pair(
-    publisher_conf  => 'track_commit_timestamp = on',
-    subscriber_conf => "parallel_apply.writers_per_subscription = 4\n"
-      . "parallel_apply.max_batch_transactions = 1\n"
-);
+my ($publisher, $subscriber) = new_pair(
+	publisher_conf => 'track_commit_timestamp = on',
+	subscriber_conf => "parallel_apply.writers_per_subscription = 4\n"
+	  . "parallel_apply.max_batch_transactions = 1\n");
 my @tables = qw(gate odd even balance);
 
 # Transaction n of a history inserts n into one of two tables, so that the rows
 # of any snapshot have to be 1 to n.
 exec_both(
-    q(CREATE TABLE gate (id int PRIMARY KEY, n int);
+	q(CREATE TABLE gate (id int PRIMARY KEY, n int);
 	CREATE TABLE odd (n int PRIMARY KEY);
 	CREATE TABLE even (n int PRIMARY KEY);
 	CREATE VIEW history AS SELECT n FROM odd UNION ALL SELECT n FROM even;
 	CREATE TABLE balance (id int PRIMARY KEY, n int);)
 );
 $publisher->safe_psql(
-    'postgres',
-    q(INSERT INTO gate SELECT i, 0 FROM generate_series(1, 5) i;
+	'postgres',
+	q(INSERT INTO gate SELECT i, 0 FROM generate_series(1, 5) i;
 	INSERT INTO balance SELECT i, 100 FROM generate_series(1, 40) i;)
 );
 create_extension($subscriber);
-subscribe( $publisher, $subscriber, 'tap' );
+subscribe($publisher, $subscriber, 'tap');
 
-sub set {
-    my ($setting) = @_;
-    $subscriber->append_conf( 'postgresql.conf', $setting );
-    $subscriber->reload;
-    return;
+sub set
+{
+	my ($setting) = @_;
+	$subscriber->append_conf('postgresql.conf', $setting);
+	$subscriber->reload;
+	return;
 }
 
-sub visible {
-    return $subscriber->safe_psql( 'postgres',
-        'SELECT coalesce(max(n), 0) || \' of \' || count(*) FROM history' );
+sub visible
+{
+	return $subscriber->safe_psql('postgres',
+		'SELECT coalesce(max(n), 0) || \' of \' || count(*) FROM history');
 }
 
 # An INSERT into the history; every 20th transaction passes a gate, 1 to 5.
-sub history_sql {
-    my ( $first, $last ) = @_;
-    my $sql = '';
-    for my $n ( $first .. $last ) {
-        my $table = $n % 2 ? 'odd' : 'even';
-        my $pass =
-          $n % 20 == 0
-          ? 'UPDATE gate SET n = n + 1 WHERE id = ' . $n / 20 % 5 . '+ 1;'
-          : '';
-        $sql .=
-            "BEGIN; $pass INSERT INTO $table VALUES ($n);"
-          . " UPDATE balance SET n = n - 1 WHERE id = $n % 40 + 1;"
-          . " UPDATE balance SET n = n + 1 WHERE id = ($n + 20) % 40 + 1; COMMIT;\n";
-    }
-    return $sql;
+sub history_sql
+{
+	my ($first, $last) = @_;
+	my $sql = '';
+	for my $n ($first .. $last)
+	{
+		my $table = $n % 2 ? 'odd' : 'even';
+		my $pass =
+		  $n % 20 == 0
+		  ? 'UPDATE gate SET n = n + 1 WHERE id = ' . $n / 20 % 5 . '+ 1;'
+		  : '';
+		$sql .=
+			"BEGIN; $pass INSERT INTO $table VALUES ($n);"
+		  . " UPDATE balance SET n = n - 1 WHERE id = $n % 40 + 1;"
+		  . " UPDATE balance SET n = n + 1 WHERE id = ($n + 20) % 40 + 1; COMMIT;\n";
+	}
+	return $sql;
 }
 
-# The turn is not waited for; or states that are not shown.
-my $lock = hold( $subscriber, 'SELECT FROM gate WHERE id = 1 FOR UPDATE' );
+# Faults: the turn is not waited for; the wait for a dependency begins before the
+# changes that have none; states that are not shown.
+my $lock = hold($subscriber, 'SELECT FROM gate WHERE id = 1 FOR UPDATE');
 $publisher->safe_psql(
-    'postgres',
-q(BEGIN; INSERT INTO odd VALUES (1); UPDATE gate SET n = 1 WHERE id = 1; COMMIT;
+	'postgres',
+	q(BEGIN; INSERT INTO odd VALUES (1); UPDATE gate SET n = 1 WHERE id = 1; COMMIT;
 	INSERT INTO even VALUES (2);
 	BEGIN; INSERT INTO odd VALUES (3); UPDATE balance SET n = n - 1 WHERE id = 1; COMMIT;
 	BEGIN; INSERT INTO even VALUES (4); UPDATE balance SET n = n + 1 WHERE id = 1; COMMIT;
 	INSERT INTO odd VALUES (5);)
 );
 states_become(
-    $subscriber,
-'waiting for lock, waiting for turn, waiting for turn, waiting for dependency',
-'younger transactions wait for their turn or their dependency while the oldest waits for a lock'
+	$subscriber,
+	'waiting for lock, waiting for turn, waiting for turn, waiting for dependency',
+	'younger transactions wait for their turn or their dependency while the oldest waits for a lock'
 );
-is(
-    $subscriber->safe_psql(
-        'postgres',
-        q(SELECT count(*) FROM pg_locks JOIN parallel_apply.writers USING (pid)
+is( $subscriber->safe_psql(
+		'postgres',
+		q(SELECT count(*) FROM pg_locks JOIN parallel_apply.writers USING (pid)
 		WHERE locktype = 'transactionid' AND mode = 'ExclusiveLock' AND granted)
-    ),
-    '4',
-    'all of them have changed rows already'
-);
-is( visible(), '0 of 0', 'and none of it is visible' );
-is(
-    $subscriber->safe_psql( 'postgres', 'SELECT n FROM balance WHERE id = 1' ),
-    '100',
-    'nor is a change of a row'
-);
-is(
-    $subscriber->safe_psql(
-        'postgres', q(SELECT count(*) FROM parallel_apply.writers w
+	),
+	'4',
+	'all of them have changed rows already');
+is(visible(), '0 of 0', 'and none of it is visible');
+is( $subscriber->safe_psql('postgres', 'SELECT n FROM balance WHERE id = 1'),
+	'100',
+	'nor is a change of a row');
+is( $subscriber->safe_psql(
+		'postgres', q(SELECT count(*) FROM parallel_apply.writers w
 		WHERE remote_xid IS NOT NULL AND remote_lsn IS NOT NULL)
-    ),
-    '4',
-    'the view tells which remote transactions they are'
-);
+	),
+	'4',
+	'the view tells which remote transactions they are');
 $lock->query_safe('COMMIT');
 $lock->quit;
-wait_applied( $publisher, $subscriber, 'tap' );
-is( visible(), '5 of 5', 'all are visible when the lock has gone' );
-is( counter( $subscriber, 'retries + older_wins' ),
-    '0', 'and all of them at their first attempt' );
+wait_applied($publisher, $subscriber, 'tap');
+is(visible(), '5 of 5', 'all are visible when the lock has gone');
+is(counter($subscriber, 'retries + older_wins'),
+	'0', 'and all of them at their first attempt');
 
-# What is visible at each gate is exactly what is older: commits in the order in
+# What is visible at each gate is exactly what is older.  Fault: commits in the order in
 # which transactions were received or finished, instead of their own.
 my @locks =
   map {
-    hold( $subscriber, "SELECT FROM gate WHERE id = $_ % 5 + 1 FOR UPDATE" )
+	hold($subscriber, "SELECT FROM gate WHERE id = $_ % 5 + 1 FOR UPDATE")
   } 1 .. 5;
-$publisher->safe_psql( 'postgres', history_sql( 6, 110 ) );
-for my $gate ( 1 .. 5 ) {
-    my $older = $gate * 20 - 1;
-    $subscriber->poll_query_until( 'postgres',
-        "SELECT max(n) >= $older FROM history" )
-      or die "transaction $older has not been applied";
-    states_become(
-        $subscriber,
-        'waiting for lock, ' . join( ', ', ('waiting for turn') x 3 ),
-        "the next transactions are applied behind gate $gate"
-    );
-    is(
-        visible(),
-        "$older of $older",
-        "gate $gate shows the older transactions and no younger one"
-    );
-    my $lock = shift @locks;
-    $lock->query_safe('COMMIT');
-    $lock->quit;
+$publisher->safe_psql('postgres', history_sql(6, 110));
+for my $gate (1 .. 5)
+{
+	my $older = $gate * 20 - 1;
+	$subscriber->poll_query_until('postgres',
+		"SELECT max(n) >= $older FROM history")
+	  or die "transaction $older has not been applied";
+	states_become(
+		$subscriber,
+		'waiting for lock, ' . join(', ', ('waiting for turn') x 3),
+		"the next transactions are applied behind gate $gate");
+	is( visible(),
+		"$older of $older",
+		"gate $gate shows the older transactions and no younger one");
+	my $lock = shift @locks;
+	$lock->query_safe('COMMIT');
+	$lock->quit;
 }
-wait_applied( $publisher, $subscriber, 'tap' );
-is( visible(), '110 of 110', 'all are visible behind the last gate' );
+wait_applied($publisher, $subscriber, 'tap');
+is(visible(), '110 of 110', 'all are visible behind the last gate');
 
 # A reader takes snapshots for as long as it takes: of a gap, or of money that has
 # been taken from one row and not been given to the other, it would tell.
-sub check_snapshots {
-    my ( $first, $last, $name ) = @_;
-    my $lock = hold( $subscriber, 'SELECT FROM gate WHERE id = 1 FOR UPDATE' );
-    $publisher->safe_psql( 'postgres',
-"BEGIN; UPDATE gate SET n = n + 1 WHERE id = 1; INSERT INTO odd VALUES ($first); COMMIT;"
-          . history_sql( $first + 1, $last ) );
-    $subscriber->poll_query_until( 'postgres',
-        q(SELECT count(*) = 4 FROM parallel_apply.writers WHERE state <> 'idle')
-    ) or die 'the writers have nothing to do';
-    my $reader = $subscriber->background_psql('postgres');
-    $reader->query_until( qr/reads/, <<~"SQL");
+sub check_snapshots
+{
+	my ($first, $last, $name) = @_;
+	my $lock = hold($subscriber, 'SELECT FROM gate WHERE id = 1 FOR UPDATE');
+	$publisher->safe_psql('postgres',
+		"BEGIN; UPDATE gate SET n = n + 1 WHERE id = 1; INSERT INTO odd VALUES ($first); COMMIT;"
+		  . history_sql($first + 1, $last));
+	$subscriber->poll_query_until('postgres',
+		q(SELECT count(*) = 4 FROM parallel_apply.writers WHERE state <> 'idle')
+	) or die 'the writers have nothing to do';
+	my $reader = $subscriber->background_psql('postgres');
+	$reader->query_until(qr/reads/, <<~"SQL");
 		\\echo reads
 		DO \$\$
 		DECLARE
@@ -174,69 +172,65 @@ sub check_snapshots {
 		END \$\$;
 		\\echo 'has seen all'
 		SQL
-    $lock->query_safe('COMMIT');
-    $lock->quit;
-    like(
-        $reader->query_until( qr/has seen all|ERROR/, '' ),
-        qr/has seen all/,
-        "every snapshot is one of the publisher, with $name"
-    );
-    is( $reader->{stderr}, '', "and the reader has no complaint, with $name" );
-    $reader->quit;
-    wait_applied( $publisher, $subscriber, 'tap' );
-    return;
+	$lock->query_safe('COMMIT');
+	$lock->quit;
+	like(
+		$reader->query_until(qr/has seen all|ERROR/, ''),
+		qr/has seen all/,
+		"every snapshot is one of the publisher, with $name");
+	is($reader->{stderr}, '', "and the reader has no complaint, with $name");
+	$reader->quit;
+	wait_applied($publisher, $subscriber, 'tap');
+	return;
 }
 
 # How many local transactions have written these rows?
-sub local_transactions {
-    my ( $first, $last ) = @_;
-    return $subscriber->safe_psql(
-        'postgres',
-        "SELECT count(DISTINCT x) FROM (SELECT n, xmin::text x FROM odd
+sub local_transactions
+{
+	my ($first, $last) = @_;
+	return $subscriber->safe_psql(
+		'postgres',
+		"SELECT count(DISTINCT x) FROM (SELECT n, xmin::text x FROM odd
 		UNION ALL SELECT n, xmin::text FROM even) h WHERE n BETWEEN $first AND $last"
-    );
+	);
 }
 
-check_snapshots( 111, 600, 'one transaction at a time' );
-is( local_transactions( 111, 600 ),
-    '490', 'without batches, each transaction is one on the subscriber, too' );
+check_snapshots(111, 600, 'one transaction at a time');
+is(local_transactions(111, 600),
+	'490', 'without batches, each transaction is one on the subscriber, too');
 
-# A batch that is committed in pieces, or before its turn.
+# Faults: a batch that is committed before its turn, or no batches at all.
 set('parallel_apply.max_batch_transactions = 32');
-check_snapshots( 601, 1200, 'batches' );
-cmp_ok( local_transactions( 601, 1200 ),
-    '<', 600, 'a backlog is applied in batches of several transactions' );
-rows_equal( $publisher, $subscriber, $_ ) for @tables;
+check_snapshots(601, 1200, 'batches');
+cmp_ok(local_transactions(601, 1200),
+	'<', 600, 'a backlog is applied in batches of several transactions');
+rows_equal($publisher, $subscriber, $_) for @tables;
 
-# Batches would give rows the commit time of another transaction; and it has to be
-# the publisher's one.
-$subscriber->append_conf( 'postgresql.conf', 'track_commit_timestamp = on' );
+# Faults: batches, which would give rows the commit time of another transaction; the
+# time or the origin of the commit not set.
+$subscriber->append_conf('postgresql.conf', 'track_commit_timestamp = on');
 $subscriber->restart;
-wait_for_pool( $subscriber, 'tap', 4 );
-check_snapshots( 1201, 1300, 'commit timestamps' );
-is( local_transactions( 1201, 1300 ),
-    '100', 'there are no batches while commit timestamps are kept' );
+wait_for_pool($subscriber, 'tap', 4);
+check_snapshots(1201, 1300, 'commit timestamps');
+is(local_transactions(1201, 1300),
+	'100', 'there are no batches while commit timestamps are kept');
 my $times =
   q(SELECT string_agg(n || ' ' || pg_xact_commit_timestamp(x), E'\n' ORDER BY n)
 	FROM (SELECT n, xmin x FROM odd UNION ALL SELECT n, xmin FROM even) h WHERE n > 1200);
-is(
-    $subscriber->safe_psql( 'postgres', $times ),
-    $publisher->safe_psql( 'postgres', $times ),
-    'rows have the commit time of the publisher'
-);
-is(
-    $subscriber->safe_psql(
-        'postgres',
-        q(SELECT count(*) FROM odd, pg_xact_commit_timestamp_origin(xmin) o
+is( $subscriber->safe_psql('postgres', $times),
+	$publisher->safe_psql('postgres', $times),
+	'rows have the commit time of the publisher');
+is( $subscriber->safe_psql(
+		'postgres',
+		q(SELECT count(*) FROM odd, pg_xact_commit_timestamp_origin(xmin) o
 		JOIN pg_replication_origin r ON r.roident = o.roident
 		JOIN pg_subscription s ON roname = 'pg_' || s.oid WHERE n > 1200)
-    ),
-    '50',
-    'and the origin of the subscription'
-);
+	),
+	'50',
+	'and the origin of the subscription');
 
-rows_equal( $publisher, $subscriber, $_,
-    "$_ is equal on both sides in the end" )
+rows_equal($publisher, $subscriber, $_,
+	"$_ is equal on both sides in the end")
   for @tables;
-finish( $publisher, $subscriber, qr/FATAL:  terminating/ );
+finish($publisher, $subscriber, qr/FATAL:  terminating/);
 done_testing();

@@ -5,7 +5,8 @@
 # A transaction is held up by a local session's lock on a row of the table gate,
 # before it needs what a younger one locks meanwhile: through a unique index on an
 # expression, which is no dependency, or through local sessions.  The transactions
-# are such that only one order of them is free of errors and gives the same rows.
+# are such that only one order of them is free of errors and gives the same rows.  The comment of each part names the faults
+# that it would show.
 use strict;
 use warnings;
 use FindBin;
@@ -15,194 +16,187 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-my ( $publisher, $subscriber ) = new_pair(
-        subscriber_conf => "parallel_apply.writers_per_subscription = 4\n"
-      . "parallel_apply.max_batch_transactions = 1\n"
-      . "deadlock_timeout = 100ms\n" );
+my ($publisher, $subscriber) = new_pair(
+		subscriber_conf => "parallel_apply.writers_per_subscription = 4\n"
+	  . "parallel_apply.max_batch_transactions = 1\n"
+	  . "deadlock_timeout = 100ms\n");
 my @tables = qw(gate names items late);
 
 exec_both(
-    q(CREATE TABLE gate (id int PRIMARY KEY, n int);
+	q(CREATE TABLE gate (id int PRIMARY KEY, n int);
 	CREATE TABLE names (id int PRIMARY KEY, name text);
 	CREATE TABLE items (id int PRIMARY KEY, n int);
 	CREATE TABLE late (id int PRIMARY KEY);)
 );
 $subscriber->safe_psql(
-    'postgres',
-    q(CREATE UNIQUE INDEX names_lower ON names (lower(name));
+	'postgres',
+	q(CREATE UNIQUE INDEX names_lower ON names (lower(name));
 	CREATE FUNCTION pass() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN RETURN NEW; END$$;
 	CREATE TRIGGER pass BEFORE INSERT ON late FOR EACH ROW EXECUTE FUNCTION pass();)
 );
 $publisher->safe_psql(
-    'postgres',
-    q(INSERT INTO gate VALUES (1, 0), (2, 0);
+	'postgres',
+	q(INSERT INTO gate VALUES (1, 0), (2, 0);
 	INSERT INTO names SELECT i, 'name' || i FROM generate_series(1, 9) i;
 	INSERT INTO items SELECT i, 0 FROM generate_series(1, 9) i;)
 );
 create_extension($subscriber);
-subscribe( $publisher, $subscriber, 'tap' );
+subscribe($publisher, $subscriber, 'tap');
 
-my $lock       = 'waiting for lock';
-my $turn       = 'waiting for turn';
+my $lock = 'waiting for lock';
+my $turn = 'waiting for turn';
 my $dependency = 'waiting for dependency';
 
 # Transactions of the publisher, the first of which has to pass the gate.
-sub run_behind_gate {
-    my ( $states, $name, $older, @younger ) = @_;
-    local $Test::Builder::Level = $Test::Builder::Level + 1;
-    my $gate = hold( $subscriber, 'SELECT FROM gate WHERE id = 1 FOR UPDATE' );
-    $publisher->safe_psql(
-        'postgres',
-        join( '',
-            map { "BEGIN; $_; COMMIT;\n" }
-              "UPDATE gate SET n = n + 1 WHERE id = 1; $older",
-            @younger )
-    );
-    states_become( $subscriber, join( ', ', @$states ), $name );
-    return $gate;
+sub run_behind_gate
+{
+	my ($states, $name, $older, @younger) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	my $gate = hold($subscriber, 'SELECT FROM gate WHERE id = 1 FOR UPDATE');
+	$publisher->safe_psql(
+		'postgres',
+		join('',
+			map { "BEGIN; $_; COMMIT;\n" }
+			  "UPDATE gate SET n = n + 1 WHERE id = 1; $older",
+			@younger));
+	states_become($subscriber, join(', ', @$states), $name);
+	return $gate;
 }
 
-# Nobody checks whether the oldest waits: then it waits for ever.
-sub ends_well {
-    my ( $older_wins, $victims, $name ) = @_;
-    local $Test::Builder::Level = $Test::Builder::Level + 1;
-    wait_applied( $publisher, $subscriber, 'tap' );
-    rows_equal( $publisher, $subscriber, $_,
-        "$_ is equal on both sides after $name" )
-      for @tables;
-    is( counter( $subscriber, 'older_wins' ) - $older_wins,
-        $victims, "as many transactions as had to gave way to $name" );
-    return;
+# All is applied, and that many transactions were rolled back for it.
+sub ends_well
+{
+	my ($older_wins, $victims, $name) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	wait_applied($publisher, $subscriber, 'tap');
+	rows_equal($publisher, $subscriber, $_,
+		"$_ is equal on both sides after $name")
+	  for @tables;
+	is(counter($subscriber, 'older_wins') - $older_wins,
+		$victims, "as many transactions as had to gave way to $name");
+	return;
 }
 
 # The younger transaction that waits for its turn has taken a value that the older
-# one inserts and gives away again.
+# one inserts and gives away again.  Fault: nobody looks whether the oldest waits.
 my $older_wins = 0;
-my $gate       = run_behind_gate(
-    [ $lock, $dependency, $turn ],
-    'a younger transaction has inserted what an older one is about to insert',
-    q(INSERT INTO names VALUES (10, 'short-lived')),
-    q(DELETE FROM names WHERE id = 10),
-    q(INSERT INTO names VALUES (11, 'Short-Lived'))
-);
+my $gate = run_behind_gate(
+	[ $lock, $dependency, $turn ],
+	'a younger transaction has inserted what an older one is about to insert',
+	q(INSERT INTO names VALUES (10, 'short-lived')),
+	q(DELETE FROM names WHERE id = 10),
+	q(INSERT INTO names VALUES (11, 'Short-Lived')));
 $gate->query_safe('COMMIT');
-ends_well( $older_wins, 1, 'a transaction that needs the turn holder\'s lock' );
+ends_well($older_wins, 1, 'a transaction that needs the turn holder\'s lock');
 $gate->quit;
 
 # The same, but the younger one waits for a dependency in the middle of its
-# changes: only those who wait for their turn are looked at.
-$older_wins = counter( $subscriber, 'older_wins' );
-$gate       = run_behind_gate(
-    [ $lock, $dependency, $dependency ],
-    'a younger transaction waits for a dependency with the value inserted',
-q(INSERT INTO names VALUES (20, 'another'); UPDATE items SET n = 1 WHERE id = 1),
-    q(DELETE FROM names WHERE id = 20),
-q(INSERT INTO names VALUES (21, 'Another'); UPDATE items SET n = n * 10 WHERE id = 1)
+# changes.  Fault: only those look who wait for their turn.
+$older_wins = counter($subscriber, 'older_wins');
+$gate = run_behind_gate(
+	[ $lock, $dependency, $dependency ],
+	'a younger transaction waits for a dependency with the value inserted',
+	q(INSERT INTO names VALUES (20, 'another'); UPDATE items SET n = 1 WHERE id = 1),
+	q(DELETE FROM names WHERE id = 20),
+	q(INSERT INTO names VALUES (21, 'Another'); UPDATE items SET n = n * 10 WHERE id = 1)
 );
 $gate->query_safe('COMMIT');
-ends_well( $older_wins, 1,
-    'a transaction that needs the lock of one with a dependency' );
+ends_well($older_wins, 1,
+	'a transaction that needs the lock of one with a dependency');
 $gate->quit;
 
-# The oldest waits for a local session, which waits for a younger writer: only
-# direct blockers are looked at.  The local session is not the victim either; its
-# own change is overwritten by the younger transaction, as in serial apply.
-$older_wins = counter( $subscriber, 'older_wins' );
+# The oldest waits for a local session, which waits for a younger writer.  Fault:
+# only direct blockers are looked at.  The local session is not the victim either;
+# its own change is overwritten by the younger transaction, as in serial apply.
+$older_wins = counter($subscriber, 'older_wins');
 my $local = run_behind_gate(
-    [ $lock, $turn ],
-    'a younger transaction has changed a row that a local session wants',
-    q(UPDATE items SET n = 2 WHERE id = 2),
-    q(UPDATE items SET n = 3 WHERE id = 3)
-);
-$local->query_until( qr/wants row/,
-    "\\echo wants row\nUPDATE items SET n = -3 WHERE id = 3;\nCOMMIT;\n" );
-ends_well( $older_wins, 1, 'one that waits for a local session' );
+	[ $lock, $turn ],
+	'a younger transaction has changed a row that a local session wants',
+	q(UPDATE items SET n = 2 WHERE id = 2),
+	q(UPDATE items SET n = 3 WHERE id = 3));
+$local->query_until(qr/wants row/,
+	"\\echo wants row\nUPDATE items SET n = -3 WHERE id = 3;\nCOMMIT;\n");
+ends_well($older_wins, 1, 'one that waits for a local session');
 $local->query_safe('SELECT 1');
-is(
-    $subscriber->safe_psql(
-        'postgres', 'SELECT n FROM items WHERE id IN (2, 3) ORDER BY id'
-    ),
-    "2\n3",
-    'the local session came in between, and has made its change'
-);
+is( $subscriber->safe_psql(
+		'postgres', 'SELECT n FROM items WHERE id IN (2, 3) ORDER BY id'),
+	"2\n3",
+	'the local session came in between, and has made its change');
 $local->quit;
 
 # A chain: the oldest waits for a younger writer, which waits in the lock manager
-# for one that is younger still, which waits for its turn.  The first of them is
-# not in a state to look for anything; the last one has to do it.
-$older_wins = counter( $subscriber, 'older_wins' );
-$gate       = hold( $subscriber, 'SELECT FROM gate WHERE id = 2 FOR UPDATE' );
+# for one that is younger still, which waits for its turn.  Fault: it is left to the
+# first of them, which cannot look at anything, instead of to the last one; or a
+# transaction gives way for which only another younger one waits.
+$older_wins = counter($subscriber, 'older_wins');
+$gate = hold($subscriber, 'SELECT FROM gate WHERE id = 2 FOR UPDATE');
 my $first = run_behind_gate(
-    [ $lock, $lock, $turn ],
-    'a younger transaction waits for another lock with the value inserted',
-q(INSERT INTO names VALUES (40, 'chained'); DELETE FROM names WHERE id = 40),
-q(INSERT INTO names VALUES (41, 'Chained'); UPDATE gate SET n = n + 1 WHERE id = 2;
+	[ $lock, $lock, $turn ],
+	'a younger transaction waits for another lock with the value inserted',
+	q(INSERT INTO names VALUES (40, 'chained'); DELETE FROM names WHERE id = 40),
+	q(INSERT INTO names VALUES (41, 'Chained'); UPDATE gate SET n = n + 1 WHERE id = 2;
 		INSERT INTO names VALUES (42, 'tail'); DELETE FROM names WHERE id = 42),
-    q(INSERT INTO names VALUES (43, 'Tail'))
-);
+	q(INSERT INTO names VALUES (43, 'Tail')));
 
 # The second goes on, up to what the third has inserted.
 $gate->query_safe('COMMIT');
-ok(
-    $subscriber->poll_query_until(
-        'postgres',
-q(SELECT count(*) = 1 FROM parallel_apply.writers a, parallel_apply.writers b
+ok( $subscriber->poll_query_until(
+		'postgres',
+		q(SELECT count(*) = 1 FROM parallel_apply.writers a, parallel_apply.writers b
 		WHERE b.pid = ANY (pg_blocking_pids(a.pid)))
-    ),
-    'one writer waits for a lock of another'
-);
-is( counter( $subscriber, 'older_wins' ) - $older_wins,
-    0, 'which is no reason to give way, as the oldest does not wait for it' );
+	),
+	'one writer waits for a lock of another');
+is(counter($subscriber, 'older_wins') - $older_wins,
+	0, 'which is no reason to give way, as the oldest does not wait for it');
 $first->query_safe('COMMIT');
-wait_applied( $publisher, $subscriber, 'tap' );
-rows_equal( $publisher, $subscriber, $_,
-    "$_ is equal on both sides after a chain of writers" )
+wait_applied($publisher, $subscriber, 'tap');
+rows_equal($publisher, $subscriber, $_,
+	"$_ is equal on both sides after a chain of writers")
   for @tables;
-cmp_ok( counter( $subscriber, 'older_wins' ) - $older_wins,
-    '>=', 1, 'the end of the chain gave way' );
+cmp_ok(counter($subscriber, 'older_wins') - $older_wins,
+	'>=', 1, 'the end of the chain gave way');
 $_->quit for $gate, $first;
 
-# The oldest is replayed by PostgreSQL's own apply loop: only writers are looked
-# at.  Its table gets a trigger after the transactions were queued, so that its
+# The oldest is replayed by PostgreSQL's own apply loop.  Fault: only writers are
+# taken for the oldest.  Its table gets a trigger after the transactions were queued, so that its
 # writer gives it up while the younger one is there already.
-$older_wins = counter( $subscriber, 'older_wins' );
-$gate       = run_behind_gate(
-    [ $lock, $turn ],
-'a younger transaction has inserted what a native replay is about to insert',
-    q(INSERT INTO late VALUES (1);
+$older_wins = counter($subscriber, 'older_wins');
+$gate = run_behind_gate(
+	[ $lock, $turn ],
+	'a younger transaction has inserted what a native replay is about to insert',
+	q(INSERT INTO late VALUES (1);
 		INSERT INTO names VALUES (50, 'native'); DELETE FROM names WHERE id = 50),
-    q(INSERT INTO names VALUES (51, 'Native'))
-);
-$subscriber->safe_psql( 'postgres',
-    'ALTER TABLE late ENABLE REPLICA TRIGGER pass' );
+	q(INSERT INTO names VALUES (51, 'Native')));
+$subscriber->safe_psql('postgres',
+	'ALTER TABLE late ENABLE REPLICA TRIGGER pass');
 $gate->query_safe('COMMIT');
-ends_well( $older_wins, 1, 'a native replay' );
+ends_well($older_wins, 1, 'a native replay');
 $gate->quit;
-is( counter( $subscriber, 'native_replays' ),
-    1, 'the oldest was replayed by PostgreSQL itself' );
+is(counter($subscriber, 'native_replays'),
+	1, 'the oldest was replayed by PostgreSQL itself');
 
 # A whole pool of younger ones that are in the way, in batches, with a backlog.
-$subscriber->append_conf( 'postgresql.conf',
-    'parallel_apply.max_batch_transactions = 32' );
+# Fault: after a roll-back a part of a batch is forgotten, or applied twice.
+$subscriber->append_conf('postgresql.conf',
+	'parallel_apply.max_batch_transactions = 32');
 $subscriber->reload;
-$older_wins = counter( $subscriber, 'older_wins' );
-$gate       = run_behind_gate(
-    [ $lock, $turn, $turn, $turn ],
-    'all other writers have inserted what the oldest inserts',
-    q(INSERT INTO names SELECT i, 'many' || i FROM generate_series(101, 160) i;
+$older_wins = counter($subscriber, 'older_wins');
+$gate = run_behind_gate(
+	[ $lock, $turn, $turn, $turn ],
+	'all other writers have inserted what the oldest inserts',
+	q(INSERT INTO names SELECT i, 'many' || i FROM generate_series(101, 160) i;
 		DELETE FROM names WHERE id BETWEEN 101 AND 160),
-    map { "INSERT INTO names VALUES (2$_, 'MANY1$_')" } '01' .. '60'
-);
+	map { "INSERT INTO names VALUES (2$_, 'MANY1$_')" } '01' .. '60');
 $gate->query_safe('COMMIT');
-wait_applied( $publisher, $subscriber, 'tap' );
+wait_applied($publisher, $subscriber, 'tap');
 $gate->quit;
-rows_equal( $publisher, $subscriber, $_,
-    "$_ is equal on both sides after many conflicts" )
+rows_equal($publisher, $subscriber, $_,
+	"$_ is equal on both sides after many conflicts")
   for @tables;
-cmp_ok( counter( $subscriber, 'older_wins' ) - $older_wins,
-    '>=', 1, 'transactions gave way to the oldest' );
+cmp_ok(counter($subscriber, 'older_wins') - $older_wins,
+	'>=', 1, 'transactions gave way to the oldest');
 
-is( counter( $subscriber, 'native_replays' ),
-    1, 'nothing else had to be replayed by PostgreSQL itself' );
-finish( $publisher, $subscriber );
+is(counter($subscriber, 'native_replays'),
+	1, 'nothing else had to be replayed by PostgreSQL itself');
+finish($publisher, $subscriber);
 done_testing();

@@ -355,6 +355,7 @@ cmp_ok(counter($subscriber, 'transactions'),
 finish(
 	$publisher,
 	$subscriber,
+	qr/FATAL: +terminating logical replication worker due to administrator command/,
 	qr/ERROR: +duplicate key value violates unique constraint "items_pkey"/,
 	qr/ERROR: +replication origin with ID \d+ is already active/,
 	qr/ERROR: +(could not start WAL streaming: ERROR: +)?replication slot "tap" is active for PID/

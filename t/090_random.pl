@@ -14,8 +14,9 @@ use Test::More;
 # The servers of the other tests are not used: t/stress has its own.
 chomp(my $bindir = `pg_config --bindir`);
 local $ENV{STRESS_BINDIR} = $bindir;
-my @command =
-  ($^X, "$FindBin::RealBin/stress", 'SECONDS=' . ($ENV{SECONDS} // 20));
+my @command = ($^X, "$FindBin::RealBin/stress");
+push @command, 'SECONDS=20' if !defined $ENV{SECONDS};
+push @command, 'SIZE=1200'  if !defined $ENV{SIZE};
 
 my ($output, $error) = ('', '');
 my $passed =

@@ -241,6 +241,17 @@ papply_commit_order_leave(void)
 	LWLockRelease(&papply_pool->gate);
 }
 
+/*
+ * Is that one published, and for the receiver to replay?  Its slot is not
+ * reused before it is committed, hence after the caller's turn.
+ */
+static bool
+is_native(uint64 seqno)
+{
+	return seqno <= pg_atomic_read_u64(&papply_pool->published_seqno) &&
+		(pg_atomic_read_u32(&papply_queue_transaction(seqno)->flags) & PAPPLY_TXN_NATIVE);
+}
+
 void
 papply_commit_order_advance(uint64 first, uint64 last, XLogRecPtr local_end_lsn)
 {
@@ -258,6 +269,8 @@ papply_commit_order_advance(uint64 first, uint64 last, XLogRecPtr local_end_lsn)
 		if (wanted != 0 && wanted <= last && i != papply_pool_waiter)
 			papply_pool_wake(i);
 	}
+	if (papply_pool_waiter != PAPPLY_WAITER_RECEIVER && is_native(last + 1))
+		papply_pool_wake(PAPPLY_WAITER_RECEIVER);
 }
 
 void

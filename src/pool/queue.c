@@ -368,15 +368,24 @@ papply_queue_reclaim_read(void)
 	if (!pg_atomic_compare_exchange_u32(&txn->hold, &hold, PAPPLY_TXN_STREAMED) &&
 		hold != PAPPLY_TXN_STREAMED)
 		return false;
-	tail_position = position;
-	return true;
+
+	/* it may have gone back just before that; from here on it cannot */
+	position = pg_atomic_read_u64(&papply_pool->writers[writer].read_position);
+	if (position > tail_position)
+	{
+		tail_position = position;
+		return true;
+	}
+	if (hold == PAPPLY_TXN_WHOLE)
+		pg_atomic_write_u32(&txn->hold, PAPPLY_TXN_WHOLE);	/* nothing was taken */
+	return false;
 }
 
 void
 papply_queue_want_space(void)
 {
 	pg_atomic_write_u64(&papply_pool->space_waiter,
-						tail_position + papply_pool->ring_bytes / 4);
+						Min(head_position, tail_position + papply_pool->ring_bytes / 4));
 	pg_memory_barrier();
 }
 

@@ -67,6 +67,12 @@ papply_dispatch_is_open(void)
 	return is_open;
 }
 
+bool
+papply_dispatch_is_oversize(void)
+{
+	return is_open && has_oversize;
+}
+
 static PapplyDispatchResult
 begin_transaction(char *message, int length, bool (*begin_direct) (XLogRecPtr final_lsn))
 {

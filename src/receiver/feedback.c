@@ -47,6 +47,9 @@ static Unflushed unflushed[MAX_UNFLUSHED];	/* a ring */
 static int	unflushed_first = 0;
 static int	unflushed_count = 0;
 
+/* End of the last local commit: of the subscriber's WAL, never decreasing. */
+static XLogRecPtr newest_local_end_lsn = InvalidXLogRecPtr;
+
 /* All of the publisher's WAL, never decreasing. */
 static XLogRecPtr received_lsn = InvalidXLogRecPtr;
 static XLogRecPtr applied_lsn = InvalidXLogRecPtr;
@@ -90,11 +93,13 @@ papply_feedback_committed(XLogRecPtr remote_end_lsn, XLogRecPtr local_end_lsn)
 {
 	Unflushed  *item;
 
+	/* one without local changes is flushed when those before it are */
+	newest_local_end_lsn = Max(newest_local_end_lsn, local_end_lsn);
 	if (unflushed_count < MAX_UNFLUSHED)
 		unflushed_count++;
 	item = &unflushed[(unflushed_first + unflushed_count - 1) % MAX_UNFLUSHED];
 	item->remote_end_lsn = remote_end_lsn;
-	item->local_end_lsn = local_end_lsn;
+	item->local_end_lsn = newest_local_end_lsn;
 	applied_lsn = Max(applied_lsn, remote_end_lsn);
 }
 
@@ -131,18 +136,15 @@ papply_feedback_has_unflushed(void)
 void
 papply_feedback_flush(void)
 {
-	XLogRecPtr	local_end_lsn;
-
 	if (unflushed_count == 0)
 		return;
-	local_end_lsn = unflushed[(unflushed_first + unflushed_count - 1) % MAX_UNFLUSHED].local_end_lsn;
-	XLogFlush(local_end_lsn);
+	XLogFlush(newest_local_end_lsn);
 
 	/* for the locally committed, as in the native worker's own commit */
 	if (synchronous_commit > SYNCHRONOUS_COMMIT_LOCAL_FLUSH)
 	{
 		HOLD_INTERRUPTS();
-		SyncRepWaitForLSN(local_end_lsn, true);
+		SyncRepWaitForLSN(newest_local_end_lsn, true);
 		RESUME_INTERRUPTS();
 	}
 }

@@ -248,6 +248,7 @@ static Route
 route_message(char **buffer, int *length)
 {
 	char	   *message = *buffer;
+	XLogRecPtr	remote_lsn;
 	int			result = 0;
 	Route		route;
 
@@ -256,8 +257,8 @@ route_message(char **buffer, int *length)
 	if (message[0] != 'w' || *length < HEADER_LENGTH)
 		return ROUTE_NATIVE;
 
-	papply_feedback_received(papply_message_get_uint64(message + 1));
-	papply_feedback_received(papply_message_get_uint64(message + 9));
+	remote_lsn = Max(papply_message_get_uint64(message + 1),
+					 papply_message_get_uint64(message + 9));
 	papply_native_set_send_time(papply_message_get_uint64(message + 17));
 	route = route_payload(message + HEADER_LENGTH, *length - HEADER_LENGTH,
 						  buffer, &result);
@@ -266,6 +267,10 @@ route_message(char **buffer, int *length)
 	else if (route == ROUTE_NATIVE && papply_lifecycle_has_pool())
 		*length = papply_native_frame(message + HEADER_LENGTH,
 									  *length - HEADER_LENGTH, buffer);
+
+	/* its position may be the end of what it commits: not while it is held */
+	if (route == ROUTE_DONE || route == ROUTE_NATIVE)
+		papply_feedback_received(remote_lsn);
 	return route;
 }
 
@@ -385,6 +390,8 @@ make_space(void)
 		/* larger than the queue: its writer's reading makes space */
 		if (papply_queue_unpublished_bytes() > 0)
 			papply_queue_publish_open();
+		if (papply_dispatch_is_oversize())
+			return false;		/* its writer is about to give it up */
 		if (papply_queue_reclaim_read())
 			return true;
 		papply_queue_want_space();

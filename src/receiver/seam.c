@@ -28,8 +28,16 @@ start_streaming(WalReceiverConn *conn, const WalRcvStreamOptions *options)
 {
 	WalRcvStreamOptions ours = *options;
 
-	if (papply_compat_am_leader_apply_worker() && papply_receiver_wants_pool())
-		papply_compat_forbid_parallel_streaming(&ours);
+	if (papply_compat_am_leader_apply_worker())
+	{
+		/*
+		 * Writers of an earlier receiver committed asynchronously, and the
+		 * native loop takes for flushed what the origin has.
+		 */
+		(void) replorigin_session_get_progress(true);
+		if (papply_receiver_wants_pool())
+			papply_compat_forbid_parallel_streaming(&ours);
+	}
 	return (papply_seam_server->walrcv_startstreaming) (conn, &ours);
 }
 
