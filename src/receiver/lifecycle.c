@@ -78,7 +78,9 @@ look_at_catalogs(void)
 {
 	MemoryContext old_context = CurrentMemoryContext;
 
-	AcceptInvalidationMessages();
+	/* without a pool, the native loop does that often enough */
+	if (has_pool)
+		AcceptInvalidationMessages();
 	if (likely(extension_is_current && tables_are_current))
 		return;
 

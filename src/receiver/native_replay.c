@@ -239,11 +239,11 @@ before_truncate(char *message, int length, char **buffer)
 	return 0;
 }
 
-int
-papply_native_before(char *message, int length, char **buffer)
+/* What the native loop has to be told before it gets the message, as above. */
+static int
+tell_before(char *message, int length, char **buffer)
 {
 	PapplyRemoteRelation *rel = NULL;
-	int			told = 0;
 
 	switch (message[0])
 	{
@@ -256,11 +256,7 @@ papply_native_before(char *message, int length, char **buffer)
 				return tell_relation(rel, rel->version, buffer);
 			break;
 		case LOGICAL_REP_MSG_TRUNCATE:
-			if (length >= 6)
-				told = before_truncate(message, length, buffer);
-			if (told > 0)
-				return told;
-			break;
+			return length >= 6 ? before_truncate(message, length, buffer) : 0;
 		case LOGICAL_REP_MSG_STREAM_COMMIT:
 		case LOGICAL_REP_MSG_STREAM_PREPARE:
 
@@ -270,8 +266,19 @@ papply_native_before(char *message, int length, char **buffer)
 		default:
 			break;
 	}
-	note_boundary(message, length);
 	return 0;
+}
+
+int
+papply_native_before(char *message, int length, char **buffer)
+{
+	/* without a pool it has been told everything as it came */
+	int			told = replay.origin != PAPPLY_NO_ORIGIN ?
+		tell_before(message, length, buffer) : 0;
+
+	if (told == 0)
+		note_boundary(message, length);
+	return told;
 }
 
 void
