@@ -68,20 +68,6 @@ papply_compat_wait_event(PapplyWait wait)
 #endif
 }
 
-/* 19: LWLockNewTrancheId() takes the name and registers it. */
-static inline int
-papply_compat_dsa_tranche(void)
-{
-#if PG_VERSION_NUM >= 190000
-	return LWLockNewTrancheId("parallel_apply_registry");
-#else
-	int			tranche = LWLockNewTrancheId();
-
-	LWLockRegisterTranche(tranche, "parallel_apply_registry");
-	return tranche;
-#endif
-}
-
 /* Does that process sleep in the lock manager?  Unlocked, a hint. */
 static inline bool
 papply_compat_proc_waits_for_lock(PGPROC *proc)

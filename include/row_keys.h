@@ -31,6 +31,7 @@ typedef struct PapplyKey
 
 typedef struct PapplyRowKeys
 {
+	bool		is_unknown;		/* a replica identity that no server has */
 	bool		old_is_whole;	/* REPLICA IDENTITY FULL: old tuples have all */
 	int			nkeys;
 	Bitmapset  *identity;		/* columns of the replica identity */

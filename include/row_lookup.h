@@ -21,6 +21,9 @@ extern void papply_row_lookup_prepare(PapplyTarget *target);
  */
 extern bool papply_row_lookup(PapplyTarget *target, bool must_lock);
 
+/* Keep no page pinned while this process may wait; the slots are cleared too. */
+extern void papply_row_lookup_release(PapplyTarget *target);
+
 /* End the scan of the local transaction. */
 extern void papply_row_lookup_end(PapplyTarget *target);
 

@@ -286,9 +286,12 @@ tables_are_equal('after messages of others', 'history');
 
 # Streamed transactions between the others.  Tables that are first seen inside of
 # one are known afterwards.
+my $walsender = on_publisher('SELECT pid FROM pg_stat_replication');
 on_subscriber('ALTER SUBSCRIPTION tap SET (streaming = on)');
-$publisher->poll_query_until('postgres',
-	q(SELECT count(*) = 1 FROM pg_stat_replication WHERE application_name = 'tap')
+$publisher->poll_query_until(
+	'postgres',
+	"SELECT count(*) = 1 FROM pg_stat_replication
+	WHERE application_name = 'tap' AND state = 'streaming' AND pid <> $walsender"
 ) or die 'the subscription is not back';
 {
 	my $streamed = $publisher->background_psql('postgres');

@@ -45,8 +45,10 @@ sub commit
 	my ($sql) = @_;
 	my $xid = $publisher->safe_psql('postgres',
 		"BEGIN; $sql; SELECT pg_current_xact_id()::xid; COMMIT");
-	return ($xid,
-		$publisher->safe_psql('postgres', 'SELECT pg_current_wal_insert_lsn()'));
+	return (
+		$xid,
+		$publisher->safe_psql(
+			'postgres', 'SELECT pg_current_wal_insert_lsn()'));
 }
 
 ### names
@@ -144,9 +146,11 @@ poll(
 	$subscriber,
 	"SELECT latest_end_lsn >= '$row_lsn' FROM pg_stat_subscription WHERE subname = 'tap' AND relid IS NULL",
 	'pg_stat_subscription shows what was reported');
-poll($subscriber,
+poll(
+	$subscriber,
 	"SELECT count(*) FROM $writers AND state = 'idle' AND remote_xid IS NULL AND remote_lsn IS NULL",
-	'all writers are idle again', '4');
+	'all writers are idle again',
+	'4');
 is( $subscriber->safe_psql(
 		'postgres',
 		"SELECT last_msg_send_time > now() - interval '1 minute'
@@ -159,7 +163,9 @@ is( $subscriber->safe_psql(
 ### positions while there is nothing to do
 
 my (undef, $unpublished_lsn) =
-  commit(q(INSERT INTO unpublished SELECT repeat('x', 1000) FROM generate_series(1, 1000)));
+  commit(
+	q(INSERT INTO unpublished SELECT repeat('x', 1000) FROM generate_series(1, 1000))
+  );
 poll(
 	$publisher,
 	"SELECT confirmed_flush_lsn >= '$unpublished_lsn' FROM pg_replication_slots WHERE slot_name = 'tap'",
@@ -178,13 +184,17 @@ $sql .= "DELETE FROM counted WHERE id = $_;\n" for 1 .. 10;
 $sql .= 'INSERT INTO counted SELECT i, i FROM generate_series(101, 200) i;';
 $publisher->safe_psql('postgres', $sql);
 wait_applied($publisher, $subscriber, 'tap');
-poll($subscriber, "SELECT sum(transactions) FROM $writers",
-	'each transaction is counted once', $transactions + 61);
-is(counter($subscriber, 'rows'),
-	$rows + 160, 'and each of the rows changed in them');
+poll(
+	$subscriber,
+	"SELECT sum(transactions) FROM $writers",
+	'each transaction is counted once',
+	$transactions + 61);
+is( counter($subscriber, 'rows'),
+	$rows + 160,
+	'and each of the rows changed in them');
 is( $subscriber->safe_psql(
-		'postgres', "SELECT sum(native_replays), sum(older_wins) FROM $writers"
-	),
+		'postgres',
+		"SELECT sum(native_replays), sum(older_wins) FROM $writers"),
 	'0|0',
 	'nothing went wrong');
 poll(
@@ -217,14 +227,17 @@ is( join("\n",
 		grep { /\[($pids)\]/ } split /\n/,
 		slurp_file($subscriber->logfile, $log_offset)),
 	'',
-	'neither apply worker nor writers log anything while transactions are applied');
+	'neither apply worker nor writers log anything while transactions are applied'
+);
 
 $subscriber->safe_psql('postgres', 'ALTER SUBSCRIPTION tap DISABLE');
 poll(
 	$subscriber,
 	q(SELECT count(*) = 0 FROM pg_stat_activity WHERE backend_type LIKE 'parallel_apply writer%'),
 	'the writers leave when the subscription is disabled');
-poll($subscriber, 'SELECT count(*) FROM parallel_apply.writers',
+poll(
+	$subscriber,
+	'SELECT count(*) FROM parallel_apply.writers',
 	'the view is empty then', '0');
 is( join("\n",
 		slurp_file($subscriber->logfile) =~

@@ -14,8 +14,7 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-my ($publisher, $subscriber) = new_pair(
-	subscriber_conf => <<~'CONF');
+my ($publisher, $subscriber) = new_pair(subscriber_conf => <<~'CONF');
 	fsync = on
 	wal_level = replica
 	max_wal_senders = 4
@@ -64,7 +63,8 @@ sub set_synchronous_commit
 	$subscriber->poll_query_until('postgres',
 		q(SELECT count(*) = 0 FROM pg_stat_activity WHERE backend_type LIKE 'parallel_apply writer%')
 	) or die 'the pool did not stop';
-	$subscriber->safe_psql('postgres',
+	$subscriber->safe_psql(
+		'postgres',
 		"ALTER SUBSCRIPTION tap SET (synchronous_commit = $setting);
 		ALTER SUBSCRIPTION tap ENABLE;");
 	wait_for_pool($subscriber, 'tap');
@@ -89,9 +89,10 @@ for my $mode (qw(off local remote_write on remote_apply))
 		  if $subscriber->safe_psql('postgres',
 			"SELECT count(*) FROM history WHERE id = $id") ne '1';
 	}
-	is($missing, 0,
+	is( $missing, 0,
 		"a commit with synchronous_commit = $mode returns"
-		  . ($mode eq 'remote_apply'
+		  . (
+			$mode eq 'remote_apply'
 			? ', and its row is visible on the subscriber'
 			: ''));
 }
@@ -104,7 +105,8 @@ $publisher->pgbench(
 	[qr{processed: 300/300}],
 	[qr{^$}],
 	'300 commits of one client wait for the flush on the subscriber',
-	{   '071_flush' =>
+	{
+		'071_flush' =>
 		  q(SET synchronous_commit = on; INSERT INTO history (mode) VALUES ('flush');)
 	});
 $publisher->pgbench(
@@ -113,7 +115,8 @@ $publisher->pgbench(
 	[qr{processed: 400/400}],
 	[qr{^$}],
 	'8 clients wait for their rows to be visible',
-	{   '071_apply' =>
+	{
+		'071_apply' =>
 		  q(SET synchronous_commit = remote_apply; INSERT INTO history (mode) VALUES ('apply');)
 	});
 is( $subscriber->safe_psql(
@@ -168,10 +171,17 @@ sub crash_under_load
 	append_to_file($script,
 		"INSERT INTO history (mode) VALUES ('$setting');\n");
 	my $load = IPC::Run::start(
-		[   'pgbench', '-n', '-T', '60', '-f', $script, '-h', $publisher->host,
+		[
+			'pgbench', '-n', '-T', '60',
+			'-f', $script, '-h', $publisher->host,
 			'-p', $publisher->port, 'postgres'
 		],
-		'<', \undef, '>', \my $out, '2>', \my $err);
+		'<',
+		\undef,
+		'>',
+		\my $out,
+		'2>',
+		\my $err);
 	$subscriber->poll_query_until('postgres',
 		"SELECT count(*) > 300 FROM history WHERE mode = '$setting'")
 	  or die 'the load is not applied';
@@ -233,7 +243,8 @@ for my $i (1 .. 8)
 		"SELECT count(*) FROM history WHERE id = $id") ne '1';
 }
 is($missing, 0,
-	'what the publisher waited for is visible on the standby of the subscriber');
+	'what the publisher waited for is visible on the standby of the subscriber'
+);
 configure($publisher, q(synchronous_standby_names = ''));
 
 # Two transactions wait for locks when the one before them is confirmed.  Then
@@ -269,7 +280,8 @@ $subscriber->poll_query_until('postgres',
 # The apply worker goes on: it waits for the standby, or receives the next one.
 my $apply = apply_pid($subscriber, 'tap');
 $publisher->safe_psql('postgres', 'INSERT INTO free VALUES (2)');
-$subscriber->poll_query_until('postgres',
+$subscriber->poll_query_until(
+	'postgres',
 	qq(SELECT EXISTS (SELECT FROM parallel_apply.writers WHERE state = 'waiting for turn')
 	OR EXISTS (SELECT FROM pg_stat_activity WHERE pid = $apply AND wait_event = 'SyncRep'))
 ) or die 'the apply worker does not go on';

@@ -35,7 +35,7 @@ papply_registry_create(void)
 {
 	MemoryContext old_context = MemoryContextSwitchTo(TopMemoryContext);
 
-	area = dsa_create(papply_compat_dsa_tranche());
+	area = dsa_create(papply_pool->registry_lock.tranche);
 	MemoryContextSwitchTo(old_context);
 	dsa_pin_mapping(area);
 	papply_pool->registry_handle = dsa_get_handle(area);

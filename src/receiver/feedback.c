@@ -55,6 +55,9 @@ static XLogRecPtr received_lsn = InvalidXLogRecPtr;
 static XLogRecPtr applied_lsn = InvalidXLogRecPtr;
 static XLogRecPtr flushed_lsn = InvalidXLogRecPtr;
 
+/* Local WAL that the subscriber's own synchronous standbys were waited for. */
+static XLogRecPtr synced_local_lsn = InvalidXLogRecPtr;
+
 /* As last told by papply_feedback_send(). */
 static XLogRecPtr sent_applied_lsn = InvalidXLogRecPtr;
 static XLogRecPtr sent_flushed_lsn = InvalidXLogRecPtr;
@@ -103,10 +106,22 @@ papply_feedback_committed(XLogRecPtr remote_end_lsn, XLogRecPtr local_end_lsn)
 	applied_lsn = Max(applied_lsn, remote_end_lsn);
 }
 
+/* Do commits wait for the subscriber's own synchronous standbys? */
+static bool
+waits_for_standbys(void)
+{
+	return synchronous_commit > SYNCHRONOUS_COMMIT_LOCAL_FLUSH &&
+		SyncRepStandbyNames != NULL && SyncRepStandbyNames[0] != '\0';
+}
+
 static void
 advance_flushed(bool is_idle)
 {
 	XLogRecPtr	local_flush_lsn = GetFlushRecPtr(NULL);
+
+	/* flushed by the walwriter is not enough then */
+	if (waits_for_standbys())
+		local_flush_lsn = Min(local_flush_lsn, synced_local_lsn);
 
 	while (unflushed_count > 0 &&
 		   unflushed[unflushed_first].local_end_lsn <= local_flush_lsn)
@@ -141,12 +156,26 @@ papply_feedback_flush(void)
 	XLogFlush(newest_local_end_lsn);
 
 	/* for the locally committed, as in the native worker's own commit */
-	if (synchronous_commit > SYNCHRONOUS_COMMIT_LOCAL_FLUSH)
+	if (waits_for_standbys())
 	{
 		HOLD_INTERRUPTS();
 		SyncRepWaitForLSN(newest_local_end_lsn, true);
 		RESUME_INTERRUPTS();
+		synced_local_lsn = newest_local_end_lsn;
 	}
+}
+
+/*
+ * With synchronous_commit other than off, PostgreSQL's own apply flushes (and
+ * waits for standbys) before anything is visible; who waits for remote_apply on
+ * the publisher relies on it.
+ */
+static XLogRecPtr
+reported_applied_lsn(bool is_idle)
+{
+	XLogRecPtr	applied = papply_feedback_applied_lsn(is_idle);
+
+	return synchronous_commit > SYNCHRONOUS_COMMIT_OFF ? flushed_lsn : applied;
 }
 
 static void
@@ -162,28 +191,29 @@ papply_feedback_rewrite(char *buf, bool is_idle)
 	advance_flushed(is_idle);
 	put_uint64(buf + STATUS_RECEIVED, received_lsn);
 	put_uint64(buf + STATUS_FLUSHED, flushed_lsn);
-	put_uint64(buf + STATUS_APPLIED, papply_feedback_applied_lsn(is_idle));
+	put_uint64(buf + STATUS_APPLIED, reported_applied_lsn(is_idle));
 }
 
 void
 papply_feedback_send(WalReceiverConn *conn, walrcv_send_fn send, bool is_idle)
 {
 	char		message[STATUS_LENGTH] = {'r'};
+	XLogRecPtr	applied;
 
 	if (wal_receiver_status_interval <= 0)
 		return;
 	advance_flushed(is_idle);
-	(void) papply_feedback_applied_lsn(is_idle);
-	if (applied_lsn == sent_applied_lsn && flushed_lsn == sent_flushed_lsn)
+	applied = reported_applied_lsn(is_idle);
+	if (applied == sent_applied_lsn && flushed_lsn == sent_flushed_lsn)
 		return;
 
 	put_uint64(message + STATUS_RECEIVED, received_lsn);
 	put_uint64(message + STATUS_FLUSHED, flushed_lsn);
-	put_uint64(message + STATUS_APPLIED, applied_lsn);
+	put_uint64(message + STATUS_APPLIED, applied);
 	put_uint64(message + STATUS_TIME, GetCurrentTimestamp());
 	message[STATUS_REPLY_REQUESTED] = false;
 	send(conn, message, sizeof(message));
 
-	sent_applied_lsn = applied_lsn;
+	sent_applied_lsn = applied;
 	sent_flushed_lsn = flushed_lsn;
 }

@@ -50,6 +50,9 @@
 /* The native loop gets a turn at least this often. */
 #define YIELD_INTERVAL_MS 100
 
+/* Commits are confirmed at least this often while others are under way. */
+#define FLUSH_INTERVAL_MS 100
+
 /* It gets a keepalive at least this often, if wal_receiver_timeout allows it. */
 #define KEEPALIVE_INTERVAL_MS 1000
 
@@ -78,6 +81,7 @@ static int	held_length = 0;
 
 static pgsocket quiet_socket = PGINVALID_SOCKET;
 static uint64 flush_target = 0; /* flush when so many are committed */
+static TimestampTz flushed_at = 0;	/* ... or after a while */
 
 /* Did we return 0, so that the native loop has gone round; and since when not? */
 static bool has_yielded = false;
@@ -85,6 +89,7 @@ static TimestampTz yielded_at = 0;
 
 static TimestampTz keepalive_at = 0;
 static XLogRecPtr keepalive_lsn = InvalidXLogRecPtr;
+static bool has_received = false;	/* since then */
 
 static void
 initialize(void)
@@ -283,11 +288,15 @@ keepalive_if_due(char **buffer)
 	XLogRecPtr	applied_lsn = papply_feedback_applied_lsn(papply_lifecycle_is_idle());
 	TimestampTz now = GetCurrentTimestamp();
 
+	/* a publisher that is silent while we listen shall time out */
+	bool		is_alive = has_received || held != NULL;
+
 	if (wal_receiver_timeout > 0)
 		interval_ms = Min(interval_ms, wal_receiver_timeout / 4);
 	if (applied_lsn == keepalive_lsn &&
-		!TimestampDifferenceExceeds(keepalive_at, now, interval_ms))
+		!(is_alive && TimestampDifferenceExceeds(keepalive_at, now, interval_ms)))
 		return 0;
+	has_received = false;
 	keepalive_lsn = applied_lsn;
 	keepalive_at = now;
 
@@ -331,6 +340,30 @@ yield(char **buffer, pgsocket *wait_fd, bool at_once)
 }
 
 /*
+ * Tell the publisher how far we are.  One flush serves all that was queued at
+ * the one before it, but a transaction that is blocked must not keep what is
+ * committed before it from being confirmed.
+ */
+static void
+flush_and_report(WalReceiverConn *conn)
+{
+	uint64		last = papply_queue_last_seqno();
+	bool		is_idle = papply_lifecycle_is_idle();
+
+	flush_target = Min(flush_target, last); /* numbers begin anew with a pool */
+	if (papply_feedback_has_unflushed() &&
+		(is_idle || papply_queue_released_seqno() >= flush_target ||
+		 TimestampDifferenceExceeds(flushed_at, GetCurrentTimestamp(),
+									FLUSH_INTERVAL_MS)))
+	{
+		papply_feedback_flush();
+		flush_target = last;
+		flushed_at = GetCurrentTimestamp();
+	}
+	papply_feedback_send(conn, papply_seam_server->walrcv_send, is_idle);
+}
+
+/*
  * The connection has nothing more to read: flush and report what was
  * committed, and sleep until the rest is.
  */
@@ -341,18 +374,10 @@ nothing_to_read(WalReceiverConn *conn, char **buffer, pgsocket *wait_fd)
 	uint64		backlog;
 	int			length;
 
-	flush_target = Min(flush_target, last); /* numbers begin anew with a pool */
-
 	if (papply_dispatch_is_open() && papply_queue_open_is_published())
 		papply_queue_publish_open();
 	papply_lifecycle_watch();
-	if (papply_feedback_has_unflushed() &&
-		(papply_lifecycle_is_idle() || papply_queue_released_seqno() >= flush_target))
-	{
-		papply_feedback_flush();
-		flush_target = last;
-	}
-	papply_feedback_send(conn, papply_seam_server->walrcv_send, papply_lifecycle_is_idle());
+	flush_and_report(conn);
 
 	length = keepalive_if_due(buffer);
 	if (length > 0)
@@ -450,7 +475,10 @@ papply_receiver_receive(WalReceiverConn *conn, char **buffer, pgsocket *wait_fd)
 			papply_lifecycle_adjust();
 			if (papply_lifecycle_has_pool() && TimestampDifferenceExceeds(yielded_at, GetCurrentTimestamp(),
 													   YIELD_INTERVAL_MS))
+			{
+				flush_and_report(conn);
 				return yield(buffer, wait_fd, true);
+			}
 		}
 
 		if (held == NULL)
@@ -462,6 +490,7 @@ papply_receiver_receive(WalReceiverConn *conn, char **buffer, pgsocket *wait_fd)
 				return nothing_to_read(conn, buffer, wait_fd);
 			held = *buffer;
 			held_length = length;
+			has_received = true;
 		}
 
 		*buffer = held;
@@ -484,7 +513,7 @@ papply_receiver_receive(WalReceiverConn *conn, char **buffer, pgsocket *wait_fd)
 					return length;
 				if (papply_native_is_active())
 					break;
-				papply_feedback_send(conn, papply_seam_server->walrcv_send, papply_lifecycle_is_idle());
+				flush_and_report(conn);
 				return yield(buffer, wait_fd, false);
 		}
 	}

@@ -22,8 +22,10 @@
 
 #include "access/genam.h"
 #include "catalog/pg_class.h"
+#include "catalog/pg_index.h"
 #include "common/hashfn.h"
 #include "nodes/bitmapset.h"
+#include "storage/lmgr.h"
 #include "utils/rel.h"
 
 #include "row_keys.h"
@@ -48,6 +50,11 @@ papply_row_keys_init(PapplyRowKeys *keys, const LogicalRepRelation *remote)
 	/* the identity: of up to INDEX_MAX_KEYS columns, or FULL: all of them */
 	if (bms_is_empty(remote->attkeys) && !keys->old_is_whole)
 		return;
+	if (!keys->old_is_whole && bms_num_members(remote->attkeys) > INDEX_MAX_KEYS)
+	{
+		keys->is_unknown = true;
+		return;
+	}
 	key->is_identity = true;
 	key->null_is_value = true;
 	key->seed = keys->seed;
@@ -64,8 +71,8 @@ make_unique_key(PapplyKey *key, Relation index, const AttrNumber *attnums)
 	Form_pg_index form = index->rd_index;
 
 	if (!form->indisunique || !form->indisvalid ||
-		RelationGetIndexPredicate(index) != NIL ||
-		RelationGetIndexExpressions(index) != NIL)
+		!heap_attisnull(index->rd_indextuple, Anum_pg_index_indpred, NULL) ||
+		!heap_attisnull(index->rd_indextuple, Anum_pg_index_indexprs, NULL))
 		return false;
 
 	key->is_identity = false;
@@ -105,7 +112,10 @@ papply_row_keys_add_unique(PapplyRowKeys *keys, Relation rel, const AttrNumber *
 
 		if (keys->nkeys == PAPPLY_MAX_KEYS)
 			break;
-		index = index_open(lfirst_oid(lc), AccessShareLock);
+		/* the receiver must not wait; a miss shows itself */
+		if (!ConditionalLockRelationOid(lfirst_oid(lc), AccessShareLock))
+			continue;
+		index = index_open(lfirst_oid(lc), NoLock);
 		if (make_unique_key(key, index, attnums) && !is_identity(keys, key))
 		{
 			key->seed = hash_combine64(keys->seed, RelationGetRelid(index));
@@ -181,7 +191,7 @@ papply_row_keys_compute(const PapplyRowKeys *keys, const PapplyChange *change,
 	const PapplyTuple *old = change->has_old ? &change->old_tuple : NULL;
 	const PapplyTuple *new = change->has_new ? &change->new_tuple : NULL;
 
-	result->is_incomplete = false;
+	result->is_incomplete = keys->is_unknown;
 	result->count = 0;
 	for (int i = 0; i < keys->nkeys; i++)
 	{

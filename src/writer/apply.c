@@ -244,8 +244,7 @@ papply_apply_change(const char *message, int length, uint32 version, bool must_l
 			break;
 	}
 	MemoryContextSwitchTo(old_context);
-	ExecClearTuple(target->remote_slot);
-	ExecClearTuple(target->local_slot);
+	papply_row_lookup_release(target);
 	ResetPerTupleExprContext(target->estate);
 	papply_compat_end_as_table_owner(&user_context);
 	return found;

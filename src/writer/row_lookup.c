@@ -166,6 +166,20 @@ papply_row_lookup(PapplyTarget *target, bool must_lock)
 }
 
 void
+papply_row_lookup_release(PapplyTarget *target)
+{
+	ExecClearTuple(target->remote_slot);
+	ExecClearTuple(target->local_slot);
+
+	/*
+	 * With a dirty snapshot a btree scan keeps its leaf page pinned, which
+	 * VACUUM and pruning would have to wait for.
+	 */
+	if (target->index_scan != NULL)
+		index_rescan(target->index_scan, target->lookup.keys, target->lookup.count, NULL, 0);
+}
+
+void
 papply_row_lookup_end(PapplyTarget *target)
 {
 	if (target->index_scan == NULL)

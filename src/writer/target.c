@@ -41,6 +41,9 @@ static HTAB *targets = NULL;
 static MemoryContext targets_context = NULL;
 static PapplyTarget *open_targets = NULL;
 
+/* In logicalrep_rel_open(), which may throw with the table half open. */
+static PapplyTarget *opening = NULL;
+
 /* Counts changes of pg_subscription_rel. */
 static uint32 state_counter = 1;
 
@@ -228,13 +231,16 @@ static void
 open_target(PapplyTarget *target)
 {
 	MemoryContext old_context = MemoryContextSwitchTo(TopTransactionContext);
+	PapplyUserContext user_context;
 
 	/* a state that was read before pg_subscription_rel changed is stale */
 	if (target->entry != NULL && target->state_counter != state_counter)
 		target->entry->state = SUBREL_STATE_UNKNOWN;
 	target->state_counter = state_counter;
 
+	opening = target;
 	target->entry = logicalrep_rel_open(target->remote_relid, RowExclusiveLock);
+	opening = NULL;
 	target->next_open = open_targets;
 	open_targets = target;
 	target->is_open = true;
@@ -246,7 +252,12 @@ open_target(PapplyTarget *target)
 				 errmsg("table \"%s\" is not synchronized",
 						RelationGetRelationName(target->entry->localrel))));
 	if (!target->is_valid || target->local_relid != target->entry->localreloid)
+	{
+		/* defaults may have functions of the owner */
+		papply_compat_begin_as_table_owner(target->entry->localrel, &user_context);
 		prepare(target);
+		papply_compat_end_as_table_owner(&user_context);
+	}
 	start_executor(target);
 	MemoryContextSwitchTo(old_context);
 }
@@ -364,4 +375,9 @@ papply_target_forget_all(void)
 			target->entry->localrel = NULL; /* the map is not told of aborts */
 	}
 	open_targets = NULL;
+
+	/* what the map has kept of it goes when the version is loaded again */
+	if (opening != NULL)
+		opening->version = 0;
+	opening = NULL;
 }

@@ -1,0 +1,273 @@
+# The number of writers follows the settings, whatever is under way, and a lack
+# of worker slots costs speed and nothing else.  Each subscription has a pool of
+# its own; a database without the extension has none.
+#
+# A load of single transactions runs all the time; nothing of it may be lost or
+# repeated, which a chain of balances shows.
+use strict;
+use warnings;
+use FindBin;
+use lib $FindBin::RealBin;
+use PapplyTest;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my ($publisher, $subscriber) = new_pair();
+
+exec_both(
+	q(CREATE TABLE accounts (id int PRIMARY KEY, balance int NOT NULL);
+	CREATE TABLE history (id serial PRIMARY KEY, account int, balance int);));
+$publisher->safe_psql('postgres',
+	'INSERT INTO accounts SELECT i, 0 FROM generate_series(1, 20) i');
+create_extension($subscriber);
+subscribe($publisher, $subscriber, 'tap', with => 'streaming = off');
+
+my $script = $publisher->basedir . '/002_load';
+append_to_file($script, <<~'SQL');
+	\set id random(1, 20)
+	BEGIN;
+	UPDATE accounts SET balance = balance + 1 WHERE id = :id;
+	INSERT INTO history (account, balance) SELECT id, balance FROM accounts WHERE id = :id;
+	COMMIT;
+	SQL
+
+# Runs pgbench until the sub is done.
+sub under_load
+{
+	my ($sub) = @_;
+	my ($out, $err) = ('', '');
+	my $load = IPC::Run::start(
+		[
+			'pgbench', '-n', '-c', '2',
+			'-T', '60', '-R', '1000',
+			'-f', $script, '-h', $publisher->host,
+			'-p', $publisher->port, 'postgres'
+		],
+		'<',
+		\undef,
+		'>',
+		\$out,
+		'2>',
+		\$err);
+	$sub->();
+	$load->signal('INT');
+	$load->finish;
+	return;
+}
+
+# Some transactions have been applied since.
+sub wait_for_progress
+{
+	my $count =
+	  $subscriber->safe_psql('postgres', 'SELECT count(*) FROM history');
+	$subscriber->poll_query_until('postgres',
+		"SELECT count(*) > $count + 50 FROM history")
+	  or die 'nothing is applied any more';
+	return;
+}
+
+sub tables_are_equal
+{
+	my ($when) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	wait_applied($publisher, $subscriber, 'tap');
+	rows_equal($publisher, $subscriber, $_, "$_ is equal on both sides $when")
+	  for qw(accounts history);
+	is( $subscriber->safe_psql(
+			'postgres',
+			q(SELECT count(*) FROM accounts a
+			WHERE balance <> (SELECT count(*) FROM history h WHERE h.account = a.id))),
+		'0',
+		"and each change was made once $when");
+	return;
+}
+
+sub configure
+{
+	my (%settings) = @_;
+	$subscriber->append_conf('postgresql.conf',
+		join "\n", map { "$_ = $settings{$_}" } sort keys %settings);
+	$subscriber->reload;
+	return;
+}
+
+### reload
+
+my $apply_pid = apply_pid($subscriber, 'tap');
+under_load(
+	sub {
+		# configured writers, maximum, which of them is the lesser
+		for ([ 2, 8, 2 ], [ 6, 8, 6 ], [ 6, 3, 3 ], [ 1, 3, 0 ], [ 4, 64, 4 ])
+		{
+			my ($writers, $max, $effective) = @$_;
+			configure(
+				'parallel_apply.writers_per_subscription' => $writers,
+				'parallel_apply.max_writers_per_subscription' => $max);
+			wait_for_pool($subscriber, 'tap', $effective);
+			wait_for_progress();
+			is( scalar(writer_pids($subscriber, 'tap')),
+				$effective,
+				"$writers writers, at most $max: "
+				  . ($effective || "PostgreSQL's own apply"));
+		}
+	});
+tables_are_equal('after all of these numbers');
+is(apply_pid($subscriber, 'tap'),
+	$apply_pid, 'with the same apply worker all the time');
+
+# A setting that is not ours is an error, at a reload as well.
+my $log_offset = -s $subscriber->logfile;
+configure('parallel_apply.writers_per_subscription' => 65);
+$subscriber->wait_for_log(
+	qr/65 is outside the valid range for parameter "parallel_apply.writers_per_subscription"/,
+	$log_offset);
+is(scalar(writer_pids($subscriber, 'tap')),
+	4, 'a value out of range changes nothing');
+configure('parallel_apply.writers_per_subscription' => 4);
+
+### several subscriptions and databases
+
+exec_both('CREATE DATABASE plain');
+exec_both('CREATE TABLE plain (id int PRIMARY KEY)', 'plain');
+exec_both('CREATE TABLE second (id int PRIMARY KEY)');
+subscribe(
+	$publisher, $subscriber, 'plain',
+	db => 'plain',
+	no_pool => 1);
+subscribe(
+	$publisher, $subscriber, 'second',
+	publication => 'FOR TABLE second',
+	with => 'streaming = off');
+$subscriber->safe_psql('postgres',
+	'ALTER SUBSCRIPTION tap REFRESH PUBLICATION WITH (copy_data = false)');
+$publisher->safe_psql('plain', "INSERT INTO plain VALUES ($_)") for 1 .. 5;
+$publisher->wait_for_catchup('plain');
+rows_equal($publisher, $subscriber, 'plain',
+	'a database without the extension is replicated as ever', 'plain');
+is( $subscriber->safe_psql(
+		'postgres',
+		q(SELECT count(*) FROM pg_stat_activity
+		WHERE datname = 'plain' AND backend_type LIKE 'parallel_apply writer%')),
+	'0',
+	'and has no writers');
+is( $subscriber->safe_psql(
+		'postgres',
+		'SELECT subname, count(*) FROM parallel_apply.writers GROUP BY subname ORDER BY subname'
+	),
+	"second|4\ntap|4",
+	'each subscription has writers of its own');
+create_extension($subscriber, 'plain');
+wait_for_pool($subscriber, 'plain', 4, 'plain');
+is( $subscriber->safe_psql(
+		'plain', 'SELECT DISTINCT subname FROM parallel_apply.writers'),
+	'plain',
+	'and each database shows its own');
+
+$subscriber->safe_psql('plain', 'DROP SUBSCRIPTION plain');
+
+### a lack of worker slots
+
+sub restart_with
+{
+	my ($max_worker_processes) = @_;
+	$subscriber->append_conf('postgresql.conf',
+		"max_worker_processes = $max_worker_processes");
+	$log_offset = -s $subscriber->logfile;
+	$subscriber->restart;
+	return;
+}
+
+sub missing_writers
+{
+	my ($running) = @_;
+	return
+	  qr/WARNING:  could not start all writers of subscription "tap"\n.*DETAIL:  $running of 4 writers are running\.\n.*HINT:  .*"max_worker_processes"/;
+}
+
+# The launcher, one apply worker with four writers, and the other with two.
+$subscriber->safe_psql('postgres', 'ALTER SUBSCRIPTION tap DISABLE');
+restart_with(9);
+wait_for_pool($subscriber, 'second', 4);
+$subscriber->safe_psql('postgres', 'ALTER SUBSCRIPTION tap ENABLE');
+under_load(
+	sub {
+		wait_for_pool($subscriber, 'tap', 2);
+		wait_for_progress();
+		is(scalar(writer_pids($subscriber, 'tap')),
+			2, 'there are as many writers as slots for them');
+		$apply_pid = apply_pid($subscriber, 'tap');
+		$subscriber->safe_psql('postgres', 'DROP SUBSCRIPTION second');
+		wait_for_pool($subscriber, 'tap', 4);
+		wait_for_progress();
+	});
+tables_are_equal('with fewer writers than wanted, and then with all');
+is(apply_pid($subscriber, 'tap'),
+	$apply_pid, 'slots that become free are used without a restart');
+like(slurp_file($subscriber->logfile, $log_offset),
+	missing_writers(2), 'the log says what is missing, and a hint says why');
+is( () =
+	  slurp_file($subscriber->logfile, $log_offset) =~
+	  /could not start all writers/g,
+	1,
+	'and says it once');
+
+# The launcher and the apply worker.
+restart_with(2);
+under_load(sub { wait_for_progress() for 1 .. 2; });
+tables_are_equal('with no slot for any writer');
+is(scalar(writer_pids($subscriber, 'tap')),
+	0, "without writers PostgreSQL's own apply goes on");
+like(slurp_file($subscriber->logfile, $log_offset),
+	missing_writers(0), 'and the log says why there are none');
+
+restart_with(32);
+wait_for_pool($subscriber, 'tap', 4);
+
+### a queue that the server cannot allocate
+
+# A limit on the size of files holds for shared memory, too.
+sub limit_files
+{
+	my ($limit) = @_;
+	return IPC::Run::run([ 'prlimit', "--pid=$apply_pid", "--fsize=$limit:" ],
+		'>', \my $out, '2>', \my $err);
+}
+
+SKIP:
+{
+	configure('parallel_apply.writers_per_subscription' => 1);
+	wait_for_pool($subscriber, 'tap', 0);
+	$apply_pid = apply_pid($subscriber, 'tap');
+	skip 'until prlimit works and shared memory is made of files', 6
+	  unless $subscriber->safe_psql('postgres',
+		'SHOW dynamic_shared_memory_type') eq 'posix'
+	  && limit_files(64 * 1024 * 1024);
+
+	$log_offset = -s $subscriber->logfile;
+	configure(
+		'parallel_apply.queue_size' => '128MB',
+		'parallel_apply.writers_per_subscription' => 4);
+	$subscriber->wait_for_log(
+		qr/WARNING:  could not create the queue of subscription "tap"\n.*DETAIL:  PostgreSQL's own apply goes on.*\n.*HINT:  .*"parallel_apply.queue_size"/,
+		$log_offset);
+	under_load(\&wait_for_progress);
+	tables_are_equal('without shared memory for a queue');
+	is(scalar(writer_pids($subscriber, 'tap')), 0, 'and without writers');
+
+	configure(
+		'parallel_apply.queue_size' => '64kB',
+		'parallel_apply.writers_per_subscription' => 3);
+	wait_for_pool($subscriber, 'tap', 3);
+	under_load(\&wait_for_progress);
+	wait_applied($publisher, $subscriber, 'tap');
+	rows_equal($publisher, $subscriber, 'history',
+		'with a smaller one the writers come back');
+	is(apply_pid($subscriber, 'tap'), $apply_pid, 'to the same apply worker');
+}
+
+finish(
+	$publisher, $subscriber,
+	qr/connection to client lost/,
+	qr/terminating .* due to administrator command/);
+done_testing();
