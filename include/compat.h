@@ -316,6 +316,13 @@ papply_compat_lookup_index(LogicalRepRelMapEntry *entry)
 #endif
 }
 
+/* 18: pg_attribute_noreturn() became pg_noreturn, in front of a declaration. */
+#if PG_VERSION_NUM >= 180000
+#define PAPPLY_NORETURN pg_noreturn
+#else
+#define PAPPLY_NORETURN pg_attribute_noreturn()
+#endif
+
 /* 19: signal handlers get details of the signal; what they pass to die(). */
 #if PG_VERSION_NUM >= 190000
 #define PAPPLY_SIGNAL_ARGS postgres_signal_arg, pg_siginfo

@@ -53,9 +53,9 @@ extern void papply_lifecycle_replayed(XLogRecPtr remote_end_lsn);
  * The transaction has to be fetched again, for the native loop.  Ends the
  * process.
  */
-extern void papply_lifecycle_refetch(XLogRecPtr final_lsn) pg_attribute_noreturn();
+PAPPLY_NORETURN extern void papply_lifecycle_refetch(XLogRecPtr final_lsn);
 
 /* End the process; the launcher starts another one.  reason follows "because". */
-extern void papply_lifecycle_restart(const char *reason) pg_attribute_noreturn();
+PAPPLY_NORETURN extern void papply_lifecycle_restart(const char *reason);
 
 #endif							/* PAPPLY_LIFECYCLE_H */

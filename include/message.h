@@ -11,6 +11,7 @@
 #include "access/htup_details.h"
 #include "access/xlogdefs.h"
 #include "datatype/timestamp.h"
+#include "lib/stringinfo.h"
 #include "replication/logicalproto.h"
 
 #include "parallel_apply.h"
@@ -65,6 +66,12 @@ extern uint64 papply_message_get_uint64(const char *data);
 extern void papply_message_parse_begin(char *data, int length, PapplyBegin *begin);
 extern void papply_message_parse_commit(char *data, int length, PapplyCommit *commit);
 extern void papply_message_parse_change(char *data, int length, PapplyChange *change);
+
+/*
+ * Empty a buffer that lives as long as the process; one that has grown for a
+ * huge message is given back.
+ */
+extern void papply_message_reset_buffer(StringInfo buf);
 
 /*
  * Put a zero byte behind every text column, as input functions want it.  The

@@ -179,6 +179,12 @@ extern void papply_pool_set_state(PapplyWriterState state);
  */
 extern bool papply_pool_peek(int n, PapplyPool *copy);
 
+/*
+ * If pid is a writer of another pool that waits in its commit order: the
+ * processes that could make it go on, at most two.  Without a lock, a hint.
+ */
+extern int	papply_pool_order_blockers(int pid, int *blockers);
+
 /* Set the latch of the receiver, or of a writer, if it is attached. */
 extern void papply_pool_wake(int waiter);
 

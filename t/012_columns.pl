@@ -41,7 +41,7 @@ $publisher->safe_psql(
 );
 $subscriber->safe_psql(
 	'postgres',
-	q(CREATE TABLE columns (c numeric, gone3 int, b int, nothing text, id int PRIMARY KEY,
+	q(CREATE TABLE columns (c numeric(6, 1), gone3 int, b int, nothing text, id int PRIMARY KEY,
 		constant int NOT NULL DEFAULT 42, gone4 text, a text);
 	ALTER TABLE columns DROP gone3, DROP gone4;
 	CREATE TABLE generated (twice_extra int GENERATED ALWAYS AS (extra * 2) STORED,
@@ -90,13 +90,14 @@ sub apply_changes
 }
 
 # Columns by number instead of by name; a default where the publisher sends
-# something, or none where it does not; a local value lost in an UPDATE.
+# something, or none where it does not; a local value lost in an UPDATE; the publisher's
+# type modifier instead of the subscriber's.
 sub check_columns
 {
 	my ($format) = @_;
 	apply_changes(
 		q(DELETE FROM columns;
-		INSERT INTO columns VALUES (1, 'one', 10, 1.10), (2, NULL, 20, 2.20), (3, 'three', 30, NULL);)
+		INSERT INTO columns VALUES (1, 'one', 10, 1.10), (2, NULL, 20, 2.26), (3, 'three', 30, NULL);)
 	);
 	$subscriber->safe_psql('postgres',
 		q(UPDATE columns SET nothing = 'local', constant = 43 WHERE id = 2));
@@ -106,7 +107,7 @@ sub check_columns
 	);
 	is_on_subscriber(
 		q(SELECT id, a, b, c, constant, nothing FROM columns ORDER BY id),
-		"2|two|20|2.20|43|local\n10|one||1.10|42|",
+		"2|two|20|2.3|43|local\n10|one||1.1|42|",
 		"columns are found by name, the others keep their defaults or values, $format"
 	);
 	return;
@@ -133,8 +134,7 @@ sub check_generated
 	return;
 }
 
-# Wrong input or receive function, or type modifier; a value that is longer than
-# it is told.
+# Wrong input or receive function; a value that is longer than it is told.
 sub check_kinds
 {
 	my ($format) = @_;
@@ -255,9 +255,11 @@ apply_changes(
 is_on_subscriber(
 	q(SELECT id, a, b, c, nothing, later FROM columns WHERE id <> 10 ORDER BY id),
 	join("\n",
-		'2|two|21|2.20|local|later', '20|twenty|200|20||later',
+		'2|two|21|2.3|local|later', '20|twenty|200|20.0||later',
 		'21|new|210||something|later'),
 	'columns may come and go on both sides');
+is(counter($subscriber, 'native_replays'),
+	0, 'and the writers know of it themselves');
 
 # An owner who is no superuser, as in PostgreSQL's own test: the user of the
 # writers, who checks no rights, or who does not say what is missing.

@@ -14,8 +14,12 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-my ($publisher, $subscriber) =
-  new_pair(subscriber_conf => 'restart_after_crash = on');
+my ($publisher, $subscriber) = new_pair(
+	subscriber_conf => q(
+		restart_after_crash = on
+		# What nobody flushes is lost.
+		wal_writer_delay = 10s
+		wal_writer_flush_after = 2GB));
 my @tables = qw(accounts history gate);
 
 exec_both(
@@ -25,7 +29,7 @@ exec_both(
 $publisher->safe_psql(
 	'postgres', q(
 	INSERT INTO accounts SELECT i, 0 FROM generate_series(1, 100) i;
-	INSERT INTO gate VALUES (1, 0);
+	INSERT INTO gate VALUES (1, 0), (2, 0);
 	CREATE PROCEDURE make_load(first int, last int) LANGUAGE plpgsql AS $$
 	BEGIN
 		FOR i IN first..last LOOP
@@ -60,7 +64,7 @@ sub block_writers
 	$publisher->safe_psql(
 		'postgres', qq(BEGIN;
 		INSERT INTO history VALUES ($n, 1);
-		UPDATE gate SET n = n + 1;
+		UPDATE gate SET n = n + 1 WHERE id = 1;
 		INSERT INTO history VALUES ($n, 2);
 		COMMIT;));
 	make_load(50);
@@ -161,6 +165,70 @@ for my $state ('waiting for lock', 'waiting for turn')
 	tables_are_equal('after the end of the apply worker');
 }
 
+# Even where a writer does not react: the next pool waits until it is gone.
+{
+	my $session = block_writers();
+	my $offset = -s $subscriber->logfile;
+	my $writer = pid_of_writer('waiting for lock');
+	my $apply_pid = apply_pid($subscriber, 'tap');
+	kill 'STOP', $writer;
+	$session->quit;
+	terminate($apply_pid);
+	ok( $subscriber->poll_query_until(
+			'postgres',
+			"SELECT wait_event ILIKE 'BgWorkerShutdown' FROM pg_stat_activity WHERE pid = $apply_pid"
+		),
+		'the apply worker waits for a writer that does not react');
+	make_load(50);
+	unlike(
+		slurp_file($subscriber->logfile, $offset),
+		qr/"tap" has (started|stopped)/,
+		'and no other one begins');
+	kill 'CONT', $writer;
+	$subscriber->wait_for_log(
+		qr/"tap" has stopped.*parallel apply of subscription "tap" has started/s,
+		$offset);
+	tables_are_equal('after a writer did not react');
+}
+
+# The apply worker again, this time in the middle of a transaction that it does itself,
+# with changes of its own before.
+{
+	wait_for_pool($subscriber, 'tap');
+	my $session =
+	  hold($subscriber, 'SELECT n FROM gate WHERE id = 1 FOR SHARE');
+	make_load(50);
+	$publisher->safe_psql(
+		'postgres', qq(BEGIN;
+		INSERT INTO history VALUES ($n, 3);
+		TRUNCATE gate;
+		INSERT INTO gate VALUES (1, $n), (2, $n);
+		INSERT INTO history VALUES ($n, 4);
+		COMMIT;));
+	make_load(50);
+	my $apply_pid = apply_pid($subscriber, 'tap');
+	$subscriber->poll_query_until('postgres',
+		"SELECT count(*) > 0 FROM pg_locks WHERE NOT granted AND pid = $apply_pid"
+	) or die 'the apply worker does not wait for the table';
+	my $offset = -s $subscriber->logfile;
+	terminate($apply_pid);
+	$subscriber->wait_for_log(
+		qr/parallel apply of subscription "tap" has started/, $offset);
+	$session->quit;
+	tables_are_equal('after the end of the apply worker in a native replay');
+}
+
+# A writer that has nothing to do.
+{
+	my $offset = -s $subscriber->logfile;
+	wait_for_state($subscriber, 'idle');
+	terminate(pid_of_writer('idle'));
+	$subscriber->wait_for_log(
+		qr/parallel apply of subscription "tap" has started/, $offset);
+	make_load(50);
+	tables_are_equal('after the end of an idle writer');
+}
+
 # Killed outright, they take the server with them.
 for my $process ('a writer', 'the apply worker')
 {
@@ -189,6 +257,58 @@ for my $process ('a writer', 'the apply worker')
 	$load->quit;
 	tables_are_equal('after a crash of the subscriber');
 }
+
+# Nothing was confirmed that is lost: the server crashes when the publisher has been
+# told that all is applied, by the same apply worker, by the next one, and by
+# PostgreSQL's own apply after the pool.
+for my $who ('the pool', 'the next pool', 'PostgreSQL itself')
+{
+	wait_for_pool($subscriber, 'tap');
+	make_load(50);
+	wait_applied($publisher, $subscriber, 'tap');
+	my $offset = -s $subscriber->logfile;
+	my $walsender =
+	  $publisher->safe_psql('postgres',
+		'SELECT pid FROM pg_stat_replication');
+	if ($who eq 'the next pool')
+	{
+		# What is committed between the two gates is not yet flushed.
+		my $session = block_writers();
+		my $next =
+		  hold($subscriber, 'SELECT n FROM gate WHERE id = 2 FOR UPDATE');
+		$publisher->safe_psql('postgres',
+			'UPDATE gate SET n = n + 1 WHERE id = 2');
+		$session->quit;
+		$subscriber->poll_query_until('postgres',
+			"SELECT count(*) = 1 FROM history WHERE n = $n")
+		  or die 'the transactions before the gate are not applied';
+		terminate(apply_pid($subscriber, 'tap'));
+		$subscriber->wait_for_log(
+			qr/parallel apply of subscription "tap" has started/, $offset);
+		$publisher->poll_query_until('postgres',
+			"SELECT count(flush_lsn) = 1 FROM pg_stat_replication WHERE pid <> $walsender"
+		) or die 'the new apply worker says nothing';
+		$subscriber->stop('immediate');
+		$next->quit;
+	}
+	elsif ($who eq 'PostgreSQL itself')
+	{
+		$subscriber->append_conf('postgresql.conf',
+			'parallel_apply.writers_per_subscription = 1');
+		$subscriber->reload;
+		$subscriber->wait_for_log(
+			qr/parallel apply of subscription "tap" has stopped/, $offset);
+		my $lsn = $publisher->lsn('write');
+		$publisher->wait_for_catchup('tap', 'flush', $lsn);
+	}
+	$subscriber->stop('immediate');
+	$subscriber->append_conf('postgresql.conf',
+		'parallel_apply.writers_per_subscription = 4');
+	$subscriber->start;
+	make_load(50);
+	tables_are_equal("after a crash when $who has confirmed");
+}
+
 {
 	my $session = block_writers();
 	my $apply_pid = apply_pid($subscriber, 'tap');

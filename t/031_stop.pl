@@ -13,7 +13,9 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-my ($publisher, $subscriber) = new_pair();
+# The queue is small, so that it is full if need be.
+my ($publisher, $subscriber) =
+  new_pair(subscriber_conf => 'parallel_apply.queue_size = 64kB');
 my $connstr = $publisher->connstr;
 my $n = 0;
 
@@ -89,9 +91,10 @@ sub rows_of_history
 	return $subscriber->safe_psql('postgres', 'SELECT count(*) FROM history');
 }
 
-# ALTER SUBSCRIPTION ... DISABLE
+# ALTER SUBSCRIPTION ... DISABLE, with more transactions than the queue can hold.
 {
 	my $session = block_writers('postgres');
+	make_history(1000, 'postgres');
 	my $rows = rows_of_history();
 	$subscriber->safe_psql('postgres',
 		'ALTER SUBSCRIPTION tap_postgres DISABLE');

@@ -241,7 +241,10 @@ is( on_subscriber(
 );
 on_publisher('DELETE FROM items WHERE id BETWEEN 11 AND 20');
 
-# What is cancelled once is tried again, when everything older is committed.
+# What is cancelled once is tried again, when everything older is committed; it does
+# not disable the subscription.
+on_subscriber('ALTER SUBSCRIPTION tap SET (disable_on_error = true)');
+for my $state ('waiting for lock', 'waiting for turn')
 {
 	my $retries = counter($subscriber, 'retries');
 	my $replays = counter($subscriber, 'native_replays');
@@ -253,16 +256,21 @@ on_publisher('DELETE FROM items WHERE id BETWEEN 11 AND 20');
 		UPDATE gate SET n = n + 1 WHERE id = 1; COMMIT;");
 	make_history(20);
 	wait_for_state($subscriber, 'waiting for lock');
-	my $victim = on_subscriber(
-		q(SELECT pid FROM parallel_apply.writers WHERE state = 'waiting for lock')
-	);
-	on_subscriber("SELECT pg_cancel_backend($victim)");
-	ok( $subscriber->poll_query_until(
-			'postgres',
-			"SELECT sum(retries) > $retries FROM parallel_apply.writers"),
-		'a cancelled transaction is tried once more');
+	wait_for_state($subscriber, 'waiting for turn');
+	on_subscriber(
+		"SELECT pg_cancel_backend(pid) FROM parallel_apply.writers
+		WHERE state = '$state' LIMIT 1");
+	if ($state eq 'waiting for lock')
+	{
+		$subscriber->poll_query_until('postgres',
+			"SELECT sum(retries) > $retries FROM parallel_apply.writers")
+		  or die 'the cancelled transaction is not tried again';
+		wait_for_state($subscriber, 'waiting for lock');
+	}
 	$session->quit;
-	tables_are_equal('after a transient failure');
+	tables_are_equal("after a writer $state was cancelled");
+	cmp_ok(counter($subscriber, 'retries'),
+		'>', $retries, "a transaction cancelled $state is tried once more");
 	is(counter($subscriber, 'native_replays'),
 		$replays, 'and its writer succeeds then');
 }

@@ -17,12 +17,12 @@ use Test::More;
 
 my ($publisher, $subscriber) = new_pair(
 	publisher_conf => q(
-		wal_sender_timeout = 3s
+		wal_sender_timeout = 2s
 		logical_decoding_work_mem = 64kB
 		max_prepared_transactions = 10),
 	subscriber_conf => q(
 		parallel_apply.queue_size = 64kB
-		wal_receiver_timeout = 3s
+		wal_receiver_timeout = 2s
 		max_prepared_transactions = 10));
 
 sub on_publisher
@@ -163,6 +163,29 @@ tables_are_equal('after a message larger than the queue', 'items', 'history');
 		qr/ERROR/, 'nothing of this is an error');
 }
 
+# The apply worker ends while a writer applies what is still being received.
+{
+	wait_for_pool($subscriber, 'tap');
+	my $offset = -s $subscriber->logfile;
+	my $session = hold($subscriber, 'SELECT n FROM gate FOR UPDATE');
+	make_history(10);
+	on_publisher('BEGIN; INSERT INTO history VALUES (-2, 0);'
+		  . rows(2000)
+		  . 'UPDATE gate SET n = n + 1;'
+		  . rows(4000)
+		  . 'COMMIT;');
+	wait_for_state($subscriber, 'waiting for lock');
+	on_subscriber(
+		'SELECT pg_terminate_backend(' . apply_pid($subscriber, 'tap') . ')');
+	$subscriber->wait_for_log(
+		qr/parallel apply of subscription "tap" has started/, $offset);
+	make_history(10);
+	$session->quit;
+	tables_are_equal(
+		'after the end of the apply worker in a large transaction', 'items',
+		'history', 'gate');
+}
+
 # An error in a large transaction.
 {
 	wait_for_pool($subscriber, 'tap');
@@ -178,14 +201,41 @@ tables_are_equal('after a message larger than the queue', 'items', 'history');
 		qr/ERROR: +duplicate key value violates unique constraint "items_pkey"/,
 		$offset);
 	is( on_subscriber(
-			'SELECT max(n), count(*) FILTER (WHERE n < 0) FROM history'),
+			'SELECT max(n), count(*) FILTER (WHERE n = -1) FROM history'),
 		$n - 10 . '|0',
 		'older transactions are committed, the large one with an error and younger ones are not'
 	);
 	on_subscriber("DELETE FROM items WHERE id = $wrong");
 	tables_are_equal('after an error in a large transaction',
 		'items', 'history');
+
+	# And SKIP leaves it out.
+	wait_for_pool($subscriber, 'tap');
+	$offset = -s $subscriber->logfile;
+	on_subscriber("INSERT INTO items VALUES ($id + 3000, 0)");
+	on_publisher('BEGIN; INSERT INTO history VALUES (-3, 0);'
+		  . rows(3000)
+		  . 'COMMIT;');
 	make_history(10);
+	$subscriber->wait_for_log(
+		qr/ERROR: +duplicate key value violates unique constraint "items_pkey"/,
+		$offset);
+	my ($lsn) = slurp_file($subscriber->logfile, $offset) =~
+	  /in transaction \d+, finished at ([0-9A-F]+\/[0-9A-F]+)/;
+	on_subscriber("ALTER SUBSCRIPTION tap SKIP (lsn = '$lsn')");
+	wait_applied($publisher, $subscriber, 'tap');
+	is( on_subscriber(
+			"SELECT count(*), (SELECT count(*) FROM items WHERE id > $id - 3000) FROM history WHERE n = -3"
+		),
+		'0|1',
+		'a large transaction can be skipped');
+	on_subscriber(
+		"DELETE FROM items WHERE id = $id; INSERT INTO history VALUES (-3, 0);"
+		  . ' INSERT INTO items SELECT i, 0, repeat(\'x\', 40)'
+		  . " FROM generate_series($id - 2999, $id) i");
+	make_history(10);
+	tables_are_equal('after a large transaction was skipped and repaired',
+		'items', 'history');
 }
 
 # Nothing can be received for longer than both timeouts, while the publisher goes
@@ -208,7 +258,7 @@ for my $kind ('small transactions', 'a large transaction')
 	$publisher->poll_query_until(
 		'postgres',
 		"WITH i AS (INSERT INTO history VALUES (0, 0) RETURNING 1)
-		SELECT clock_timestamp() > '$begin'::timestamptz + interval '4 s' FROM i"
+		SELECT clock_timestamp() > '$begin'::timestamptz + interval '3 s' FROM i"
 	) or die 'the time does not pass';
 	$session->quit;
 	tables_are_equal("after a queue full of $kind",
@@ -320,6 +370,21 @@ $publisher->poll_query_until(
 	$_->quit for $streamed, $aborted;
 	tables_are_equal('after streamed transactions',
 		'items', 'history', 'later', 'gate');
+}
+
+# An error in a streamed transaction.
+{
+	my $offset = -s $subscriber->logfile;
+	make_history(20);
+	on_subscriber("INSERT INTO items VALUES ($id + 2000, 0)");
+	on_publisher(rows(2000));
+	make_history(20);
+	$subscriber->wait_for_log(
+		qr/ERROR: +duplicate key value violates unique constraint "items_pkey"/,
+		$offset);
+	on_subscriber("DELETE FROM items WHERE id = $id");
+	tables_are_equal('after an error in a streamed transaction',
+		'items', 'history');
 }
 
 # Prepared transactions, which only a new subscription gets.

@@ -214,6 +214,28 @@ make_history(20);
 	wait_for_pool($subscriber, 'tap', 4);
 }
 
+# The same with changes of it in the queue that were made before the copy.
+{
+	exec_both('CREATE TABLE held (id int PRIMARY KEY, v int)');
+	my $session = block_writers(busy => 1);
+	on_publisher(
+		'INSERT INTO held VALUES (1, 0), (2, 0); UPDATE held SET v = v + 1;
+		INSERT INTO held VALUES (3, 0); DELETE FROM held WHERE id = 1;');
+	on_subscriber('ALTER SUBSCRIPTION tap REFRESH PUBLICATION');
+	$subscriber->poll_query_until('postgres',
+		q(SELECT srsubstate IN ('d', 'f') FROM pg_subscription_rel WHERE srrelid = 'held'::regclass)
+	) or die 'the copy does not begin';
+	on_publisher(
+		'UPDATE held SET v = v + 1; INSERT INTO held VALUES (1, 5), (4, 0);');
+	$session->quit;
+	$subscriber->wait_for_subscription_sync($publisher, 'tap');
+	on_publisher('UPDATE held SET v = v + 1');
+	tables_are_equal(
+		'after a table with queued changes was added', 'held',
+		'items', 'history');
+	wait_for_pool($subscriber, 'tap', 4);
+}
+
 # Local DDL under load.
 {
 	my $load = start_load('changing');

@@ -300,5 +300,8 @@ rows_equal($publisher, $standby, $_, "$_ is equal on the standby")
 
 $standby->stop;
 configure($subscriber, q(synchronous_standby_names = ''));
-finish($publisher, $subscriber);
+finish(
+	$publisher, $subscriber,
+	qr/connection to client lost/,
+	qr/terminating connection due to administrator command/);
 done_testing();

@@ -161,7 +161,8 @@ sub counter
 sub hold
 {
 	my ($node, $sql, $db) = @_;
-	my $session = $node->background_psql($db // 'postgres', on_error_stop => 0);
+	my $session =
+	  $node->background_psql($db // 'postgres', on_error_stop => 0);
 	$session->query_safe("BEGIN; $sql");
 	return $session;
 }
@@ -171,7 +172,8 @@ sub wait_for_state
 {
 	my ($subscriber, $state, $writers, $db) = @_;
 	$writers //= 1;
-	$subscriber->poll_query_until($db // 'postgres',
+	$subscriber->poll_query_until(
+		$db // 'postgres',
 		"SELECT count(*) >= $writers FROM parallel_apply.writers WHERE state = '$state'"
 	) or die "there were no $writers writers $state";
 	return;

@@ -30,6 +30,10 @@
  *   included), and if so it rolls back and tries again in its turn.  Every
  *   waiter looks, and every lock holder that is not running waits either here
  *   or in the lock manager, so the one at the end of the chain is found.
+ * - O waits in the lock manager for a writer of another subscription, which
+ *   waits for its turn there, hence for the oldest one there, which waits in
+ *   the lock manager for Y: the same, the search follows that pool's order.
+ *
  *   The alternative, a heavyweight lock as the turn, would let the deadlock
  *   detector choose the victim, which might be O.
  * - The gate is held shared by the one writer in its turn, for the time of its
@@ -99,35 +103,46 @@ process_of_oldest(void)
 	return NULL;
 }
 
+static void
+add_blocker(int *pids, int *npids, int pid)
+{
+	for (int i = 0; i < *npids; i++)
+		if (pids[i] == pid)
+			return;
+	if (pid != 0 && *npids < MAX_BLOCKERS)
+		pids[(*npids)++] = pid;
+}
+
 /*
- * Does pid wait in the lock manager for this process, directly or through
- * others?  Breadth first over pg_blocking_pids().
+ * Does pid wait for this process, directly or through others?  Breadth first
+ * over pg_blocking_pids(), and over the commit order of other pools.
  */
 static bool
 is_blocked_by_me(int pid)
 {
 	int			pids[MAX_BLOCKERS];
-	int			npids = 1;
+	int			npids = 0;
 
-	pids[0] = pid;
+	add_blocker(pids, &npids, pid);
 	for (int i = 0; i < npids; i++)
 	{
 		ArrayType  *blockers = DatumGetArrayTypeP(DirectFunctionCall1(pg_blocking_pids,
 																	  Int32GetDatum(pids[i])));
 		int32	   *blocker = (int32 *) ARR_DATA_PTR(blockers);
 		int			n = ArrayGetNItems(ARR_NDIM(blockers), ARR_DIMS(blockers));
+		int			others[2];
 
 		for (int j = 0; j < n; j++)
 		{
-			bool		known = false;
-
 			if (blocker[j] == MyProcPid)
 				return true;
-			for (int k = 0; k < npids && !known; k++)
-				known = (pids[k] == blocker[j]);
-			if (!known && blocker[j] != 0 && npids < MAX_BLOCKERS)
-				pids[npids++] = blocker[j];
+			add_blocker(pids, &npids, blocker[j]);
 		}
+
+		/* a writer of another subscription waits for the oldest one there */
+		n = papply_pool_order_blockers(pids[i], others);
+		for (int j = 0; j < n; j++)
+			add_blocker(pids, &npids, others[j]);
 	}
 	return false;
 }

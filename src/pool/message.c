@@ -15,8 +15,12 @@
 #include "parallel_apply.h"
 
 #include "port/pg_bswap.h"
+#include "utils/memutils.h"
 
 #include "message.h"
+
+/* A buffer larger than this is not kept for the next message. */
+#define MAX_KEPT_BYTES (1024 * 1024)
 
 /* The unread part of a message. */
 typedef struct Reader
@@ -159,6 +163,22 @@ papply_message_parse_change(char *data, int length, PapplyChange *change)
 		malformed();
 	take_tuple(&reader, &change->new_tuple);
 	change->has_new = true;
+}
+
+void
+papply_message_reset_buffer(StringInfo buf)
+{
+	if (buf->data != NULL && buf->maxlen <= MAX_KEPT_BYTES)
+		resetStringInfo(buf);
+	else
+	{
+		MemoryContext old_context = MemoryContextSwitchTo(TopMemoryContext);
+
+		if (buf->data != NULL)
+			pfree(buf->data);
+		initStringInfo(buf);
+		MemoryContextSwitchTo(old_context);
+	}
 }
 
 void

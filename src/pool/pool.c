@@ -247,6 +247,40 @@ papply_pool_peek(int n, PapplyPool *copy)
 	return true;
 }
 
+/* Does that writer sleep for the commit of older ones, or for data? */
+static bool
+waits_in_order(const PapplyWriterSlot *slot)
+{
+	return slot->state == PAPPLY_WRITER_WAIT_TURN ||
+		slot->state == PAPPLY_WRITER_WAIT_DEPENDENCY ||
+		slot->state == PAPPLY_WRITER_WAIT_DATA;
+}
+
+int
+papply_pool_order_blockers(int pid, int *blockers)
+{
+	int			count = 0;
+
+	for (int n = 0; n < directory->length && count == 0; n++)
+	{
+		PapplyPool *pool = &directory->pools[n];
+		uint64		oldest = pg_atomic_read_u64(&pool->committed_seqno) + 1;
+		bool		is_writer = false;
+
+		if (!pool->in_use || pool == papply_pool)
+			continue;
+		for (int i = 0; i < PAPPLY_MAX_WRITERS && !is_writer; i++)
+			is_writer = pool->writers[i].pid == pid && waits_in_order(&pool->writers[i]);
+		if (!is_writer)
+			continue;
+		blockers[count++] = pool->receiver_pid;
+		for (int i = 0; i < PAPPLY_MAX_WRITERS && count < 2; i++)
+			if (pool->writers[i].first_seqno <= oldest && oldest <= pool->writers[i].last_seqno)
+				blockers[count++] = pool->writers[i].pid;
+	}
+	return count;
+}
+
 void
 papply_pool_wake(int waiter)
 {

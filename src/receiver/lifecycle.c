@@ -326,7 +326,6 @@ adjust_pool(void)
 		wanted_writers = wanted;
 }
 
-
 /*
  * Writers are registered, but cannot start (no connection is left for them,
  * say).  What they have not claimed goes to the native loop, and the pool ends
@@ -363,7 +362,6 @@ papply_lifecycle_watch(void)
 		papply_lifecycle_restart(psprintf("writer %d has ended unexpectedly", exited));
 }
 
-/* The native loop has committed what it got, if it got a whole transaction. */
 /* Asked at a BEGIN: does PostgreSQL's own apply have to do it? */
 bool
 papply_lifecycle_must_be_direct(XLogRecPtr final_lsn)

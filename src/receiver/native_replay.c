@@ -51,20 +51,6 @@ static StringInfoData frame;
 static StringInfoData relation_message;
 static TimestampTz last_send_time = 0;
 
-static void
-init_buffers(void)
-{
-	if (frame.data == NULL)
-	{
-		MemoryContext old_context = MemoryContextSwitchTo(TopMemoryContext);
-
-		initStringInfo(&frame);
-		initStringInfo(&relation_message);
-		MemoryContextSwitchTo(old_context);
-	}
-	resetStringInfo(&frame);
-}
-
 void
 papply_native_set_send_time(TimestampTz send_time)
 {
@@ -78,7 +64,7 @@ papply_native_set_send_time(TimestampTz send_time)
 int
 papply_native_frame(const char *message, int length, char **buffer)
 {
-	init_buffers();
+	papply_message_reset_buffer(&frame);
 	pq_sendbyte(&frame, 'w');
 	pq_sendint64(&frame, InvalidXLogRecPtr);
 	pq_sendint64(&frame, InvalidXLogRecPtr);
@@ -91,7 +77,7 @@ papply_native_frame(const char *message, int length, char **buffer)
 int
 papply_native_keepalive(XLogRecPtr remote_lsn, bool reply_requested, char **buffer)
 {
-	init_buffers();
+	papply_message_reset_buffer(&frame);
 	pq_sendbyte(&frame, 'k');
 	pq_sendint64(&frame, remote_lsn);
 	pq_sendint64(&frame, last_send_time);
@@ -153,6 +139,7 @@ tell_relation(PapplyRemoteRelation *rel, uint32 version, char **buffer)
 	rel->native_version = version;
 	if (version == rel->version)
 		return papply_native_frame(rel->message, rel->length, buffer);
+	papply_message_reset_buffer(&relation_message);
 	papply_registry_get(version, &relation_message);
 	return papply_native_frame(relation_message.data, relation_message.len, buffer);
 }
@@ -161,6 +148,7 @@ tell_relation(PapplyRemoteRelation *rel, uint32 version, char **buffer)
 static PapplyRemoteRelation *
 relation_of_version(uint32 version)
 {
+	papply_message_reset_buffer(&relation_message);
 	papply_registry_get(version, &relation_message);
 	return papply_remote_relation_get(papply_message_get_uint32(relation_message.data + 1),
 									  false);

@@ -80,8 +80,7 @@ static char *held = NULL;
 static int	held_length = 0;
 
 static pgsocket quiet_socket = PGINVALID_SOCKET;
-static uint64 flush_target = 0; /* flush when so many are committed */
-static TimestampTz flushed_at = 0;	/* ... or after a while */
+static TimestampTz flushed_at = 0;
 
 /* Did we return 0, so that the native loop has gone round; and since when not? */
 static bool has_yielded = false;
@@ -340,59 +339,55 @@ yield(char **buffer, pgsocket *wait_fd, bool at_once)
 }
 
 /*
- * Tell the publisher how far we are.  One flush serves all that was queued at
- * the one before it, but a transaction that is blocked must not keep what is
- * committed before it from being confirmed.
+ * Tell the publisher how far we are.  at_once: nothing more is queued, and one
+ * that waits for us may be all there is; otherwise a flush now and then serves
+ * many commits.
  */
 static void
-flush_and_report(WalReceiverConn *conn)
+flush_and_report(WalReceiverConn *conn, bool at_once)
 {
-	uint64		last = papply_queue_last_seqno();
-	bool		is_idle = papply_lifecycle_is_idle();
-
-	flush_target = Min(flush_target, last); /* numbers begin anew with a pool */
 	if (papply_feedback_has_unflushed() &&
-		(is_idle || papply_queue_released_seqno() >= flush_target ||
-		 TimestampDifferenceExceeds(flushed_at, GetCurrentTimestamp(),
-									FLUSH_INTERVAL_MS)))
+		(at_once || TimestampDifferenceExceeds(flushed_at, GetCurrentTimestamp(),
+											   FLUSH_INTERVAL_MS)))
 	{
 		papply_feedback_flush();
-		flush_target = last;
 		flushed_at = GetCurrentTimestamp();
 	}
-	papply_feedback_send(conn, papply_seam_server->walrcv_send, is_idle);
+	papply_feedback_send(conn, papply_seam_server->walrcv_send, papply_lifecycle_is_idle());
 }
 
 /*
- * The connection has nothing more to read: flush and report what was
- * committed, and sleep until the rest is.
+ * The connection has nothing more to read: report what was committed, and
+ * sleep until some more is.  With a backlog there is no hurry to read, either.
  */
 static int
 nothing_to_read(WalReceiverConn *conn, char **buffer, pgsocket *wait_fd)
 {
-	uint64		last = papply_queue_last_seqno();
-	uint64		backlog;
+	bool		is_open = papply_dispatch_is_open();
+	bool		has_backlog;
+	uint64		released;
+	uint64		in_flight;
 	int			length;
 
-	if (papply_dispatch_is_open() && papply_queue_open_is_published())
+	if (is_open && papply_queue_open_is_published())
 		papply_queue_publish_open();
 	papply_lifecycle_watch();
-	flush_and_report(conn);
+	has_backlog = papply_queue_backlog() >= BURST_BACKLOG;
+	flush_and_report(conn, !has_backlog);
 
 	length = keepalive_if_due(buffer);
 	if (length > 0)
 		return length;
-	if (papply_dispatch_is_open())
-		last--;
-	backlog = papply_queue_backlog();
-	if (backlog >= BURST_BACKLOG && !papply_dispatch_is_open())
-	{
-		last -= backlog / 2;
-		*wait_fd = quiet_socket;
-	}
-	papply_commit_order_wake_receiver_at(papply_queue_released_seqno() < last ? last : 0);
-	if (papply_commit_order_committed() > papply_queue_released_seqno())
+
+	/* what is committed is confirmed in some steps, not only all of it */
+	released = papply_queue_released_seqno();
+	in_flight = papply_queue_last_seqno() - released - (is_open ? 1 : 0);
+	papply_commit_order_wake_receiver_at(in_flight == 0 ? 0 : released +
+										 Max(1, in_flight / (has_backlog ? 2 : 4)));
+	if (papply_commit_order_committed() > released)
 		SetLatch(MyLatch);
+	if (has_backlog && !is_open)
+		*wait_fd = quiet_socket;
 	show_received();
 	has_yielded = true;
 	return 0;
@@ -476,7 +471,7 @@ papply_receiver_receive(WalReceiverConn *conn, char **buffer, pgsocket *wait_fd)
 			if (papply_lifecycle_has_pool() && TimestampDifferenceExceeds(yielded_at, GetCurrentTimestamp(),
 													   YIELD_INTERVAL_MS))
 			{
-				flush_and_report(conn);
+				flush_and_report(conn, false);
 				return yield(buffer, wait_fd, true);
 			}
 		}
@@ -513,7 +508,7 @@ papply_receiver_receive(WalReceiverConn *conn, char **buffer, pgsocket *wait_fd)
 					return length;
 				if (papply_native_is_active())
 					break;
-				flush_and_report(conn);
+				flush_and_report(conn, false);
 				return yield(buffer, wait_fd, false);
 		}
 	}

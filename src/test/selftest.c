@@ -404,8 +404,10 @@ entry_length(uint64 seqno, int number, uint32 max_length)
 {
 	uint64		mixed = seqno * 7919 + number * 104729;
 
-	/* mostly small, now and then as large as can be */
-	return mixed % 23 == 0 ? max_length - mixed % 3 : (mixed * mixed) % 300;
+	/* mostly small, and now and then as large as can be */
+	if (mixed % 53 == 0)
+		return max_length - mixed % 3;
+	return (mixed * mixed) % (mixed % 5 == 0 ? max_length / 8 : 300);
 }
 
 static uint32

@@ -205,14 +205,7 @@ apply_delete(PapplyTarget *target, bool must_lock)
 static void
 parse_copy(const char *message, int length)
 {
-	if (message_copy.data == NULL)
-	{
-		MemoryContext old_context = MemoryContextSwitchTo(TopMemoryContext);
-
-		initStringInfo(&message_copy);
-		MemoryContextSwitchTo(old_context);
-	}
-	resetStringInfo(&message_copy);
+	papply_message_reset_buffer(&message_copy);
 	appendBinaryStringInfo(&message_copy, message, length);
 	papply_message_parse_change(message_copy.data, length, &change);
 }

@@ -39,6 +39,7 @@
 #include "utils/guc.h"
 #include "utils/inval.h"
 #include "utils/memutils.h"
+#include "utils/syscache.h"
 #include "utils/timestamp.h"
 
 #include "apply.h"
@@ -81,6 +82,8 @@ static MemoryContext message_context = NULL;
 /* It may have claimed something; and it may leave without a word. */
 static bool is_started = false;
 static bool may_leave = false;
+
+static bool subscription_is_current = false;
 
 /* What pg_stat_activity shows, NULL if idle; only compared. */
 static const char *shown_table = NULL;
@@ -144,6 +147,12 @@ set_setting(const char *name, const char *value)
 	SetConfigOption(name, value, PGC_SUSET, PGC_S_OVERRIDE);
 }
 
+static void
+invalidate_subscription(Datum arg, int cacheid, uint32 hashvalue)
+{
+	subscription_is_current = false;
+}
+
 /* As the native worker: its database, user, role and search_path. */
 static void
 connect_to_database(void)
@@ -156,11 +165,28 @@ connect_to_database(void)
 	/* the receiver flushes, once for many */
 	set_setting("synchronous_commit", "off");
 
+	CacheRegisterSyscacheCallback(SUBSCRIPTIONOID, invalidate_subscription, (Datum) 0);
+}
+
+/* Options such as run_as_owner may change; false if it was dropped. */
+static bool
+load_subscription(void)
+{
+	static MemoryContext context = NULL;
+
+	if (subscription_is_current)
+		return true;
+	if (context == NULL)
+		context = AllocSetContextCreate(TopMemoryContext, "parallel_apply subscription",
+										ALLOCSET_SMALL_SIZES);
+	MemoryContextReset(context);
+	subscription_is_current = true;
 	StartTransactionCommand();
-	MemoryContextSwitchTo(TopMemoryContext);
+	MemoryContextSwitchTo(context);
 	MySubscription = GetSubscription(papply_pool->subid, true);
 	CommitTransactionCommand();
 	MemoryContextSwitchTo(TopMemoryContext);
+	return MySubscription != NULL;
 }
 
 static void
@@ -436,7 +462,7 @@ writer_loop(void)
 	uint64		first;
 	uint64		last;
 
-	while (papply_pool->is_open && !is_retired())
+	while (papply_pool->is_open && !is_retired() && load_subscription())
 	{
 		CHECK_FOR_INTERRUPTS();
 		if (ConfigReloadPending)
@@ -463,7 +489,7 @@ start(void)
 	papply_queue_attach();
 	papply_registry_attach();
 	connect_to_database();
-	if (MySubscription == NULL)
+	if (!load_subscription())
 		proc_exit(0);			/* dropped meanwhile */
 	papply_target_init();
 	papply_local_init(papply_pool->origin, papply_pool->receiver_pid);

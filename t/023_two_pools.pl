@@ -1,0 +1,83 @@
+# Promise: writers of two subscriptions that change the same tables do not block
+# each other for ever; and a writer that waits holds up no VACUUM.  Forced by a
+# local session that holds rows until the ring of waits is closed: the oldest of
+# each pool wants a row that a younger one of the other pool has changed, and
+# the younger ones wait for their turn, which the lock manager does not see.
+# Breaks that it catches: a search for blockers that stops at writers of another
+# pool; index pages that stay pinned during a wait.
+use strict;
+use warnings;
+
+use FindBin;
+use lib $FindBin::RealBin;
+
+use PapplyTest;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my ($publisher, $subscriber) =
+  new_pair(subscriber_conf => "parallel_apply.writers_per_subscription = 2\n");
+my $tables = q(
+	CREATE TABLE gate (id int PRIMARY KEY, n int);
+	CREATE TABLE t (id int PRIMARY KEY, n int);
+	INSERT INTO gate VALUES (1, 0), (2, 0);
+	INSERT INTO t SELECT i, 0 FROM generate_series(1, 1000) i;
+);
+$publisher->safe_psql('postgres', 'CREATE DATABASE two');
+$publisher->safe_psql($_, $tables) for 'postgres', 'two';
+$subscriber->safe_psql('postgres', $tables);
+create_extension($subscriber);
+for ([ 'one', 'postgres' ], [ 'two', 'two' ])
+{
+	my ($name, $db) = @$_;
+	my $connstr = $publisher->connstr . " dbname=$db";
+
+	$publisher->safe_psql($db, "CREATE PUBLICATION $name FOR ALL TABLES");
+	$subscriber->safe_psql('postgres',
+		"CREATE SUBSCRIPTION $name CONNECTION '$connstr' PUBLICATION $name WITH (copy_data = false)"
+	);
+	wait_for_pool($subscriber, $name, 2);
+}
+
+# A writer that has used the index of t and now waits for an older one.
+$publisher->safe_psql('postgres', 'DELETE FROM t WHERE id > 900');
+wait_applied($publisher, $subscriber, 'one');
+my $session = hold($subscriber, 'SELECT * FROM gate FOR UPDATE');
+$publisher->safe_psql('postgres',
+	'BEGIN; UPDATE gate SET n = 1 WHERE id = 1; UPDATE t SET n = 1 WHERE id = 7; COMMIT'
+);
+wait_for_state($subscriber, 'waiting for lock');
+$publisher->safe_psql('postgres',
+	'BEGIN; UPDATE t SET n = 1 WHERE id = 5; UPDATE t SET n = 1 WHERE id = 7; COMMIT'
+);
+wait_for_state($subscriber, 'waiting for dependency');
+my ($ret, $out, $err) = $subscriber->psql('postgres',
+	"SET statement_timeout = '20s'; VACUUM (INDEX_CLEANUP ON, TRUNCATE OFF) t"
+);
+is($err, '', 'VACUUM is not held up by a waiting writer');
+$session->query_safe('COMMIT');
+$session->quit;
+wait_applied($publisher, $subscriber, 'one');
+
+# The ring.
+$session = hold($subscriber, 'SELECT * FROM gate FOR UPDATE');
+$publisher->safe_psql('postgres',
+	'BEGIN; UPDATE gate SET n = 2 WHERE id = 1; UPDATE t SET n = 2 WHERE id = 1; COMMIT; UPDATE t SET n = 2 WHERE id = 2'
+);
+$publisher->safe_psql('two',
+	'BEGIN; UPDATE gate SET n = 2 WHERE id = 2; UPDATE t SET n = 2 WHERE id = 2; COMMIT; UPDATE t SET n = 2 WHERE id = 1'
+);
+wait_for_state($subscriber, 'waiting for lock', 2);
+wait_for_state($subscriber, 'waiting for turn', 2);
+$session->query_safe('COMMIT');
+$session->quit;
+wait_applied($publisher, $subscriber, $_) for 'one', 'two';
+cmp_ok(counter($subscriber, 'older_wins'), '>', 0, 'a younger one gave way');
+
+is( $subscriber->safe_psql('postgres', 'SELECT id, n FROM gate ORDER BY id'),
+	"1|2\n2|2",
+	'both subscriptions are applied');
+rows_equal($publisher, $subscriber, 't');
+finish($publisher, $subscriber);
+done_testing();
