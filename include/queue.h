@@ -40,7 +40,7 @@ typedef struct PapplyTransaction
 	uint64		start_position;
 	TransactionId remote_xid;
 	XLogRecPtr	final_lsn;		/* of the publisher's WAL, as in BEGIN */
-	uint64		max_dependency;	/* greatest of its changes */
+	uint64		max_dependency; /* greatest of its changes */
 
 	/* written by the receiver before it sets PAPPLY_TXN_COMPLETE */
 	uint64		end_position;

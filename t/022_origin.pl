@@ -23,7 +23,8 @@ $subscriber->safe_psql('postgres',
 
 $publisher->safe_psql('postgres', "INSERT INTO t VALUES ($_, 'new')")
   for 1 .. 20;
-$publisher->safe_psql('postgres', "UPDATE t SET v = 'changed' WHERE id <= 10");
+$publisher->safe_psql('postgres',
+	"UPDATE t SET v = 'changed' WHERE id <= 10");
 $publisher->safe_psql('postgres', 'DELETE FROM t WHERE id = 20');
 wait_applied($publisher, $subscriber, 'sub');
 $subscriber->safe_psql('postgres', q(INSERT INTO t VALUES (1000, 'local')));
@@ -39,7 +40,8 @@ sub decoded
 }
 
 is(decoded('off'), 32, 'all changes are in the WAL of the subscriber');
-is(decoded('on'), 1, 'those of writers are known to have come from elsewhere');
+is(decoded('on'), 1,
+	'those of writers are known to have come from elsewhere');
 
 my $end = $publisher->safe_psql('postgres',
 	q(SELECT confirmed_flush_lsn FROM pg_replication_slots WHERE slot_name = 'sub')

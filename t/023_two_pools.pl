@@ -17,7 +17,8 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 
 my ($publisher, $subscriber) =
-  new_pair(subscriber_conf => "parallel_apply.writers_per_subscription = 2\n");
+  new_pair(
+	subscriber_conf => "parallel_apply.writers_per_subscription = 2\n");
 my $tables = q(
 	CREATE TABLE gate (id int PRIMARY KEY, n int);
 	CREATE TABLE t (id int PRIMARY KEY, n int);
@@ -28,6 +29,7 @@ $publisher->safe_psql('postgres', 'CREATE DATABASE two');
 $publisher->safe_psql($_, $tables) for 'postgres', 'two';
 $subscriber->safe_psql('postgres', $tables);
 create_extension($subscriber);
+
 for ([ 'one', 'postgres' ], [ 'two', 'two' ])
 {
 	my ($name, $db) = @$_;

@@ -16,7 +16,7 @@ chomp(my $bindir = `pg_config --bindir`);
 local $ENV{STRESS_BINDIR} = $bindir;
 my @command = ($^X, "$FindBin::RealBin/stress");
 push @command, 'SECONDS=20' if !defined $ENV{SECONDS};
-push @command, 'SIZE=1200'  if !defined $ENV{SIZE};
+push @command, 'SIZE=1200' if !defined $ENV{SIZE};
 
 my ($output, $error) = ('', '');
 my $passed =

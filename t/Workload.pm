@@ -53,31 +53,30 @@ sub new
 {
 	my ($class, %arg) = @_;
 	my $random = random_source("workload $arg{seed}");
-	my $draw   = sub { return pick($random, @_) };
-	my %set    = (
-		sessions           => $draw->(qw(2 3 4 5)),
-		keys               => $draw->(qw(6 40 300)),
-		accounts           => $draw->(qw(3 20 200)),
-		length             => $draw->(qw(short mixed mixed long)),
-		mode               => $draw->(qw(hot mixed wide wide)),
-		start              => $draw->(qw(live live backlog late)),
+	my $draw = sub { return pick($random, @_) };
+	my %set = (
+		sessions => $draw->(qw(2 3 4 5)),
+		keys => $draw->(qw(6 40 300)),
+		accounts => $draw->(qw(3 20 200)),
+		length => $draw->(qw(short mixed mixed long)),
+		mode => $draw->(qw(hot mixed wide wide)),
+		start => $draw->(qw(live live backlog late)),
 		statement_rollback => $draw->(qw(0 0 0 1)),
-		isolation          => $draw->(qw(read_committed mixed)),
-		publisher_commit   => $draw->(qw(on off)),
-		streaming          => $draw->(qw(off off on)),
-		two_phase          => $draw->(qw(off off on)),
-		prepared           => $draw->(qw(0 1)),
-		binary             => $draw->(qw(off on)),
+		isolation => $draw->(qw(read_committed mixed)),
+		publisher_commit => $draw->(qw(on off)),
+		streaming => $draw->(qw(off off on)),
+		two_phase => $draw->(qw(off off on)),
+		prepared => $draw->(qw(0 1)),
+		binary => $draw->(qw(off on)),
 		synchronous_commit => $draw->(qw(off on)),
-		via_root           => $draw->(qw(false true)),
-		unique_index       => $draw->(qw(plain expression partial generated)),
-		commit_timestamp   => $draw->(qw(off off off on)),
-		deadlock_timeout   => $draw->(qw(10ms 1s)),
-		writers            => $draw->(qw(2 4 4 4 7)),
-		max_batch          => $draw->(qw(1 3 32 32)),
-		queue_size         => $draw->(qw(64kB 256kB 32MB 32MB)),
-		synchronous        => $draw->(qw(0 1))
-	);
+		via_root => $draw->(qw(false true)),
+		unique_index => $draw->(qw(plain expression partial generated)),
+		commit_timestamp => $draw->(qw(off off off on)),
+		deadlock_timeout => $draw->(qw(10ms 1s)),
+		writers => $draw->(qw(2 4 4 4 7)),
+		max_batch => $draw->(qw(1 3 32 32)),
+		queue_size => $draw->(qw(64kB 256kB 32MB 32MB)),
+		synchronous => $draw->(qw(0 1)));
 	$set{prepared} = 1 if $set{two_phase} eq 'on';
 
 	# The publisher may wait for the parallel subscriber; but not for one that
@@ -93,7 +92,7 @@ sub new
 }
 
 sub settings { my ($self) = @_; return $self->{settings}; }
-sub events   { my ($self) = @_; return @{ $self->{events} }; }
+sub events { my ($self) = @_; return @{ $self->{events} }; }
 
 # Names of the tables to compare.
 sub tables { my ($self) = @_; return sort keys %{ $self->{table} }; }
@@ -263,20 +262,18 @@ sub subscriber_schema
 
 # A unique index that the publisher does not have, though the values are unique.
 my %unique_index = (
-	plain      => 'CREATE UNIQUE INDEX ON hidden_unique (u)',
+	plain => 'CREATE UNIQUE INDEX ON hidden_unique (u)',
 	expression => 'CREATE UNIQUE INDEX ON hidden_unique ((u * 2))',
-	partial    => 'CREATE UNIQUE INDEX ON hidden_unique (u) WHERE u > 0',
-	generated  => 'ALTER TABLE hidden_unique ADD COLUMN g bigint'
-	  . ' GENERATED ALWAYS AS (u + 1) STORED UNIQUE'
-);
+	partial => 'CREATE UNIQUE INDEX ON hidden_unique (u) WHERE u > 0',
+	generated => 'ALTER TABLE hidden_unique ADD COLUMN g bigint'
+	  . ' GENERATED ALWAYS AS (u + 1) STORED UNIQUE');
 
 sub script
 {
 	my ($self, @sql) = @_;
 	my %value = (
 		%{ $self->{settings} },
-		unique_index => $unique_index{ $self->{settings}{unique_index} }
-	);
+		unique_index => $unique_index{ $self->{settings}{unique_index} });
 	my $script = join(";\n", @sql) . ';';
 	$script =~ s/\{(keys|accounts|sessions|unique_index)\}/$value{$1}/g;
 	return $script;
@@ -346,20 +343,19 @@ sub rows_query
 sub session_script
 {
 	my ($self, $session) = @_;
-	my $set    = $self->{settings};
+	my $set = $self->{settings};
 	my $writer = {
-		random  => random_source("session $session of $self->{seed}"),
+		random => random_source("session $session of $self->{seed}"),
 		session => $session,
-		serial  => $session * 10_000_000
+		serial => $session * 10_000_000
 	};
 	my @script = (
 		"SET lock_timeout = '5s'",
-		"SET synchronous_commit = $set->{publisher_commit}"
-	);
+		"SET synchronous_commit = $set->{publisher_commit}");
 	my $script = join(";\n", @script) . ";\n";
 	$script .= "\\set ON_ERROR_ROLLBACK on\n" if $set->{statement_rollback};
 
-	my @bag   = $self->statement_bag;
+	my @bag = $self->statement_bag;
 	my $count = int($self->{transactions} / $set->{sessions});
 	$script .= $self->transaction($writer, \@bag) for (1 .. $count);
 	return $script;
@@ -381,7 +377,7 @@ sub statement_bag
 sub transaction
 {
 	my ($self, $writer, $bag) = @_;
-	my $set    = $self->{settings};
+	my $set = $self->{settings};
 	my $random = $writer->{random};
 	my $begin =
 	  $set->{isolation} eq 'mixed' && $random->(4) == 0
@@ -412,13 +408,12 @@ sub transaction_end
 	return ('COMMIT;')
 	  unless $self->{settings}{prepared} && $random->(8) == 0;
 
-	my $gid     = "'" . ++$writer->{serial} . "'";
+	my $gid = "'" . ++$writer->{serial} . "'";
 	my $journal = $self->{table}{journal}{statements}[0];
 	return (
 		"PREPARE TRANSACTION $gid;",
 		(map { $self->expand($writer, $journal) } (1 .. $random->(3))),
-		($random->(6) ? "COMMIT PREPARED $gid;" : "ROLLBACK PREPARED $gid;")
-	);
+		($random->(6) ? "COMMIT PREPARED $gid;" : "ROLLBACK PREPARED $gid;"));
 }
 
 # The session counts itself.  The hot row is locked until the commit: its
@@ -463,7 +458,7 @@ sub statements
 		else
 		{
 			push @savepoints, "s$i";
-			push @lines,      "SAVEPOINT s$i;";
+			push @lines, "SAVEPOINT s$i;";
 		}
 	}
 	return @lines;
@@ -473,8 +468,8 @@ sub transaction_length
 {
 	my ($self, $random) = @_;
 	my $length = $self->{settings}{length};
-	my $dice   = $random->(100);
-	return $random->(4)      if $length eq 'short' || $dice < 50;
+	my $dice = $random->(100);
+	return $random->(4) if $length eq 'short' || $dice < 50;
 	return 1 + $random->(12) if $dice < 90;
 	return 1 + $random->(40) if $dice < 98 || $length ne 'long';
 	return 1 + $random->(200);
@@ -483,9 +478,8 @@ sub transaction_length
 # --- values -----------------------------------------------------------------
 
 my @words = (
-	'alpha',  'beta', 'gamma', 'delta', 'Ähre', '',
-	' space', '日本',   "it''s", 'a\\b',  'NULL'
-);
+	'alpha', 'beta', 'gamma', 'delta', 'Ähre', '',
+	' space', '日本', "it''s", 'a\\b', 'NULL');
 
 my %value = (
 	key => sub {
@@ -497,11 +491,11 @@ my %value = (
 		return 1 + $w->{random}->($self->{settings}{accounts});
 	},
 	session => sub { my ($self, $w) = @_; return $w->{session} },
-	serial  => sub { my ($self, $w) = @_; return $w->{serial} += 10 },
-	few     => sub { my ($self, $w) = @_; return $w->{random}->(6) },
-	many    => sub { my ($self, $w) = @_; return 100 + $w->{random}->(4000) },
-	int     => sub { my ($self, $w) = @_; return 1 + $w->{random}->(900) },
-	word    => sub {
+	serial => sub { my ($self, $w) = @_; return $w->{serial} += 10 },
+	few => sub { my ($self, $w) = @_; return $w->{random}->(6) },
+	many => sub { my ($self, $w) = @_; return 100 + $w->{random}->(4000) },
+	int => sub { my ($self, $w) = @_; return 1 + $w->{random}->(900) },
+	word => sub {
 		my ($self, $w) = @_;
 		return q{'} . pick($w->{random}, @words) . q{'};
 	},
@@ -514,8 +508,7 @@ my %value = (
 		return sprintf(
 			q{repeat(md5('%d'), %d)},
 			$w->{random}->(50),
-			70 + $w->{random}->(200)
-		);
+			70 + $w->{random}->(200));
 	},
 	longkey => sub {
 		my ($self, $w) = @_;
@@ -524,24 +517,22 @@ my %value = (
 	decimal => sub {
 		my ($self, $w) = @_;
 		return pick($w->{random}, '1', '1.0', '1.00', '2', '2.000', '3.5',
-			'3.50',  '-1e10', '0', '0.0',
+			'3.50', '-1e10', '0', '0.0',
 			"'NaN'", '12345678901234567890.123456789');
 	},
 	float => sub {
 		my ($self, $w) = @_;
 		return pick(
-			$w->{random}, '0',     "'-0'",       '0.1',
-			'1e-7',       "'NaN'", "'Infinity'", '3.25',
-			'NULL'
-		);
+			$w->{random}, '0', "'-0'", '0.1',
+			'1e-7', "'NaN'", "'Infinity'", '3.25',
+			'NULL');
 	},
 	json => sub {
 		my ($self, $w) = @_;
 		return pick(
 			$w->{random}, q{'{}'},
 			q{'[1, 2.0, null]'},
-			q{'{"a": {"b": "c"}, "d": 1}'}, q{'"x"'}
-		);
+			q{'{"a": {"b": "c"}, "d": 1}'}, q{'"x"'});
 	},
 	mood => sub {
 		my ($self, $w) = @_;
@@ -551,8 +542,7 @@ my %value = (
 		my ($self, $w) = @_;
 		return pick($w->{random}, "'ab'", "'AB'", "'Ab'", "'cd'", "'CD'",
 			"'ef'", "'eF'");
-	}
-);
+	});
 
 # A template with its values drawn, as lines that end with a semicolon.
 sub expand
@@ -574,15 +564,13 @@ sub make_events
 	my ($self, $random) = @_;
 	my @calm = (
 		'lock_table', 'lock_table', 'set_writers', 'disable',
-		'add_column', 'rewrite'
-	);
+		'add_column', 'rewrite');
 	push @calm, 'add_table' if $self->{settings}{two_phase} eq 'off';
 	my @kills = (
 		'terminate_writer', 'terminate_writer',
-		'kill_writer',      'terminate_receiver',
-		'kill_receiver',    'terminate_walsender',
-		'stop_immediate',   'restart'
-	);
+		'kill_writer', 'terminate_receiver',
+		'kill_receiver', 'terminate_walsender',
+		'stop_immediate', 'restart');
 	my @events = map { pick($random, @calm) } (1 .. $random->(4));
 	push @events, map { pick($random, @kills) } (1 .. 1 + $random->(5))
 	  if $self->{kills};

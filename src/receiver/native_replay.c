@@ -262,7 +262,7 @@ papply_native_before(char *message, int length, char **buffer)
 {
 	/* without a pool it has been told everything as it came */
 	int			told = replay.origin != PAPPLY_NO_ORIGIN ?
-		tell_before(message, length, buffer) : 0;
+	tell_before(message, length, buffer) : 0;
 
 	if (told == 0)
 		note_boundary(message, length);

@@ -450,6 +450,14 @@ is_between_transactions(void)
 		!(papply_lifecycle_has_pool() && papply_dispatch_is_open());
 }
 
+/* The native loop has its own business: settings, subscription, tables. */
+static bool
+is_time_to_yield(void)
+{
+	return papply_lifecycle_has_pool() &&
+		TimestampDifferenceExceeds(yielded_at, GetCurrentTimestamp(), YIELD_INTERVAL_MS);
+}
+
 int
 papply_receiver_receive(WalReceiverConn *conn, char **buffer, pgsocket *wait_fd)
 {
@@ -468,8 +476,7 @@ papply_receiver_receive(WalReceiverConn *conn, char **buffer, pgsocket *wait_fd)
 		if (is_between_transactions())
 		{
 			papply_lifecycle_adjust();
-			if (papply_lifecycle_has_pool() && TimestampDifferenceExceeds(yielded_at, GetCurrentTimestamp(),
-													   YIELD_INTERVAL_MS))
+			if (is_time_to_yield())
 			{
 				flush_and_report(conn, false);
 				return yield(buffer, wait_fd, true);
