@@ -19,7 +19,10 @@
 extern bool papply_apply_change(const char *message, int length, uint32 version,
 								bool must_lock);
 
-/* The table of the last change, for pg_stat_activity; NULL if there was none. */
-extern const char *papply_apply_table(void);
+/*
+ * pg_stat_activity shows the table of the current change; there is none any
+ * more.
+ */
+extern void papply_apply_show_idle(void);
 
 #endif							/* PAPPLY_APPLY_H */

@@ -223,10 +223,16 @@ make_history(20);
 		INSERT INTO held VALUES (3, 0); DELETE FROM held WHERE id = 1;');
 	on_subscriber('ALTER SUBSCRIPTION tap REFRESH PUBLICATION');
 	$subscriber->poll_query_until('postgres',
-		q(SELECT srsubstate IN ('d', 'f') FROM pg_subscription_rel WHERE srrelid = 'held'::regclass)
+		q(SELECT srsubstate IN ('d', 'f', 's') FROM pg_subscription_rel WHERE srrelid = 'held'::regclass)
 	) or die 'the copy does not begin';
 	on_publisher(
 		'UPDATE held SET v = v + 1; INSERT INTO held VALUES (1, 5), (4, 0);');
+	isnt(
+		on_subscriber(
+			q(SELECT srsubstate FROM pg_subscription_rel WHERE srrelid = 'held'::regclass)
+		),
+		'r',
+		'a table is not ready before older transactions are committed');
 	$session->quit;
 	$subscriber->wait_for_subscription_sync($publisher, 'tap');
 	on_publisher('UPDATE held SET v = v + 1');

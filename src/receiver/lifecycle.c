@@ -346,6 +346,10 @@ papply_lifecycle_watch(void)
 	PapplyTransaction *txn;
 	int			exited;
 
+	exited = pg_atomic_read_u64(&papply_pool->exited_writer);
+	if (exited > 0)
+		papply_lifecycle_restart(psprintf("writer %d has ended unexpectedly", exited));
+
 	if (!is_closing && is_time_for(&checked_at, WRITERS_INTERVAL_MS) &&
 		papply_writers_check(MySubscription->name) == 0)
 		give_up_writers();
@@ -356,10 +360,6 @@ papply_lifecycle_watch(void)
 		papply_queue_release();
 	}
 	papply_remote_relation_clean(papply_queue_released_seqno());
-
-	exited = pg_atomic_read_u64(&papply_pool->exited_writer);
-	if (exited > 0)
-		papply_lifecycle_restart(psprintf("writer %d has ended unexpectedly", exited));
 }
 
 /* Asked at a BEGIN: does PostgreSQL's own apply have to do it? */

@@ -11,6 +11,7 @@
 #include "parallel_apply.h"
 
 #include "lib/stringinfo.h"
+#include "pgstat.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
 #include "utils/rel.h"
@@ -20,12 +21,23 @@
 
 static PapplyChange change;		/* too large for the stack */
 static StringInfoData message_copy;
-static const char *current_table = NULL;
 
-const char *
-papply_apply_table(void)
+/* What pg_stat_activity shows, NULL if idle; only compared. */
+static const char *shown_table = "";
+
+static void
+show_table(const char *table)
 {
-	return current_table;
+	if (table == shown_table)
+		return;
+	shown_table = table;
+	pgstat_report_activity(table ? STATE_RUNNING : STATE_IDLE, table);
+}
+
+void
+papply_apply_show_idle(void)
+{
+	show_table(NULL);
 }
 
 static Datum
@@ -220,7 +232,7 @@ papply_apply_change(const char *message, int length, uint32 version, bool must_l
 
 	parse_copy(message, length);
 	target = papply_target_open(change.remote_relid, version);
-	current_table = target->label;
+	show_table(target->label);
 
 	papply_compat_begin_as_table_owner(target->entry->localrel, &user_context);
 	old_context = MemoryContextSwitchTo(GetPerTupleMemoryContext(target->estate));

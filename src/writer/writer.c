@@ -85,8 +85,6 @@ static bool may_leave = false;
 
 static bool subscription_is_current = false;
 
-/* What pg_stat_activity shows, NULL if idle; only compared. */
-static const char *shown_table = NULL;
 static bool has_unreported_stats = false;
 
 /* Moving average: time to apply a transaction, without waits for others. */
@@ -233,16 +231,9 @@ apply_change(PapplyEntry *entry)
 				 errmsg("row to be changed does not exist")));
 	else if (!found)
 		ereport(DEBUG1,
-				(errmsg_internal("did not find row to be changed in table \"%s\"",
-								 papply_apply_table())));
+				(errmsg_internal("did not find row to be changed")));
 	CommandCounterIncrement();
 	MemoryContextReset(message_context);
-
-	if (papply_apply_table() != shown_table)
-	{
-		shown_table = papply_apply_table();
-		pgstat_report_activity(STATE_RUNNING, shown_table);
-	}
 }
 
 /* The next entry of a transaction that may still be arriving. */
@@ -445,9 +436,7 @@ is_retired(void)
 static void
 wait_for_work(void)
 {
-	if (shown_table != NULL)
-		pgstat_report_activity(STATE_IDLE, NULL);
-	shown_table = NULL;
+	papply_apply_show_idle();
 	if (!papply_queue_wait_for_work(has_unreported_stats ? STATS_DELAY_MS : -1))
 	{
 		pgstat_report_stat(true);
@@ -520,7 +509,7 @@ papply_writer_main(Datum main_arg)
 	{
 		start();
 		is_started = true;
-		pgstat_report_activity(STATE_IDLE, NULL);
+		papply_apply_show_idle();
 		writer_loop();
 	}
 	PG_CATCH();
