@@ -412,14 +412,15 @@ must_wait(uint64 seqno, uint64 first)
 /*
  * May a batch that begins at first have that transaction, too?  What could run
  * now must not be put behind something that waits: neither behind the first
- * one of the batch, nor may the batch wait in its middle.  But what depends on
- * the batch itself may as well come with it.
+ * one of the batch, nor may the batch wait in its middle.  But behind one that
+ * waits, there is room for others that wait.
  */
 static bool
 fits_batch(uint64 seqno, uint64 first, bool first_waits)
 {
 	if (first_waits)
-		return papply_queue_transaction(seqno)->max_dependency >= first;
+		return papply_queue_transaction(seqno)->max_dependency >
+			papply_commit_order_committed();
 	return !must_wait(seqno, first);
 }
 
