@@ -35,6 +35,12 @@ extern PapplyDispatchResult papply_dispatch_message(char *message, int length,
 extern bool papply_dispatch_is_open(void);
 
 /*
+ * Commit time, on the publisher, of the newest transaction that was begun
+ * since the last call; 0 if none was.
+ */
+extern TimestampTz papply_dispatch_take_commit_time(void);
+
+/*
  * Does the open transaction wait to be replayed, since a message of it will
  * never fit?
  */

@@ -108,6 +108,13 @@ extern void papply_queue_end(XLogRecPtr remote_end_lsn);
 /* Let writers begin with the open transaction, or read on in it. */
 extern void papply_queue_publish_open(void);
 
+/*
+ * Wake a sleeping writer if there is work for it; it wakes another one if it
+ * leaves some.  Publishing does so only when much has been published, so the
+ * receiver calls this before it does anything else than reading on.
+ */
+extern void papply_queue_wake_writer(void);
+
 /* Has the open transaction been published before its end? */
 extern bool papply_queue_open_is_published(void);
 
@@ -148,6 +155,12 @@ extern void papply_queue_want_space(void);
  * claims what is marked native.
  */
 extern bool papply_queue_claim(int max, uint64 *first, uint64 *last);
+
+/*
+ * Does the next transaction depend on one that another writer has not committed
+ * yet?  A hint.
+ */
+extern bool papply_queue_next_must_wait(void);
 
 /*
  * Sleep until there may be something to claim, or until the latch is set.

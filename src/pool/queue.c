@@ -46,6 +46,9 @@
 #define MIN_SLOTS 64
 #define MAX_SLOTS 65536
 
+/* So many transactions are published before a sleeping writer is woken. */
+#define WAKE_BACKLOG 8
+
 /* A batch is not extended beyond so many bytes. */
 #define MAX_BATCH_BYTES (256 * 1024)
 
@@ -251,6 +254,13 @@ publish_position(void)
 		pg_atomic_write_u64(&papply_pool->data_waiter, 0);
 		papply_pool_wake(waiter - 1);
 	}
+	if (papply_queue_backlog() >= WAKE_BACKLOG)
+		wake_idle_writer();
+}
+
+void
+papply_queue_wake_writer(void)
+{
 	if (papply_queue_backlog() > 0)
 		wake_idle_writer();
 }
@@ -452,6 +462,15 @@ end_of_batch(uint64 first, uint64 published, int max)
 			return last;
 		last++;
 	}
+}
+
+bool
+papply_queue_next_must_wait(void)
+{
+	uint64		next = pg_atomic_read_u64(&papply_pool->next_claim);
+
+	return next <= pg_atomic_read_u64(&papply_pool->published_seqno) &&
+		must_wait(next, next);
 }
 
 bool

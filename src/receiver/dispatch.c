@@ -46,6 +46,7 @@ static bool is_open = false;
 static bool is_native;			/* marked so, before it was published */
 static bool has_oversize;		/* the queue says so already */
 static uint64 open_seqno;
+static TimestampTz newest_commit_time = 0;	/* until it is taken */
 
 static PapplyChange change;		/* too large for the stack */
 
@@ -65,6 +66,15 @@ bool
 papply_dispatch_is_open(void)
 {
 	return is_open;
+}
+
+TimestampTz
+papply_dispatch_take_commit_time(void)
+{
+	TimestampTz commit_time = newest_commit_time;
+
+	newest_commit_time = 0;
+	return commit_time;
 }
 
 bool
@@ -87,6 +97,7 @@ begin_transaction(char *message, int length, bool (*begin_direct) (XLogRecPtr fi
 	is_open = true;
 	is_native = false;
 	has_oversize = false;
+	newest_commit_time = begin.commit_time;
 	papply_queue_append(PAPPLY_ENTRY_MESSAGE, message, length, 0, PAPPLY_NO_SEQNO);
 	return PAPPLY_DISPATCH_QUEUED;
 }

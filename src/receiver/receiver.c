@@ -50,19 +50,24 @@
 /* The native loop gets a turn at least this often. */
 #define YIELD_INTERVAL_MS 100
 
-/* Commits are confirmed at least this often while others are under way. */
-#define FLUSH_INTERVAL_MS 100
+/* Commits are confirmed at least this often while there is more to do. */
+#define REPORT_INTERVAL_MS 100
 
 /* It gets a keepalive at least this often, if wal_receiver_timeout allows it. */
 #define KEEPALIVE_INTERVAL_MS 1000
 
 /*
- * With so many transactions unclaimed there is no hurry to read: the next ones
- * are read in a burst when half of them are done.  A reader that takes each
- * message at once makes the walsender pay a system call for each, and pays
- * several itself.
+ * A reader that takes each message at once makes the walsender pay a system
+ * call and a wake-up for each, and pays several itself.  So when transactions
+ * arrive that are older than LAG_MS, and writers have so many to go on with,
+ * the next ones are read in a burst, when half of these are done.
  */
-#define BURST_BACKLOG 64
+#define LAG_MS 100
+#define BURST_BACKLOG 16
+#define BURST_NAP_MS 10
+
+/* Returned instead of a length: look again. */
+#define LOOK_AGAIN (-2)
 
 /* What to do with a received message. */
 typedef enum Route
@@ -80,7 +85,7 @@ static char *held = NULL;
 static int	held_length = 0;
 
 static pgsocket quiet_socket = PGINVALID_SOCKET;
-static TimestampTz flushed_at = 0;
+static TimestampTz reported_at = 0;
 
 /* Did we return 0, so that the native loop has gone round; and since when not? */
 static bool has_yielded = false;
@@ -160,6 +165,7 @@ begin_due_replay(void)
 		papply_lifecycle_refetch(txn->final_lsn);
 	if (papply_dispatch_is_open() && seqno == papply_queue_last_seqno())
 		papply_queue_publish_open();
+	papply_queue_wake_writer();
 	papply_native_begin_queued(seqno, papply_lifecycle_origin());
 }
 
@@ -340,40 +346,59 @@ yield(char **buffer, pgsocket *wait_fd, bool at_once)
 
 /*
  * Tell the publisher how far we are.  at_once: nothing more is queued, and one
- * that waits for us may be all there is; otherwise a flush now and then serves
+ * that waits for us may be all there is; otherwise it is done now and then for
  * many commits.
  */
 static void
 flush_and_report(WalReceiverConn *conn, bool at_once)
 {
-	if (papply_feedback_has_unflushed() &&
-		(at_once || TimestampDifferenceExceeds(flushed_at, GetCurrentTimestamp(),
-											   FLUSH_INTERVAL_MS)))
-	{
-		papply_feedback_flush();
-		flushed_at = GetCurrentTimestamp();
-	}
+	if (!at_once && !TimestampDifferenceExceeds(reported_at, GetCurrentTimestamp(),
+												REPORT_INTERVAL_MS))
+		return;
+	papply_feedback_flush();
 	papply_feedback_send(conn, papply_seam_server->walrcv_send, papply_lifecycle_is_idle());
+	if (!at_once)
+		reported_at = GetCurrentTimestamp();
+}
+
+/*
+ * Sleep until there is a burst to read.  Not for long, and not in the native
+ * loop, whose way of waiting costs several system calls.
+ */
+static void
+nap(uint64 backlog)
+{
+	papply_commit_order_wake_receiver_at(papply_queue_last_seqno() - backlog / 2);
+	(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
+					 BURST_NAP_MS, papply_compat_wait_event(PAPPLY_WAIT_WORK));
+	ResetLatch(MyLatch);
 }
 
 /*
  * The connection has nothing more to read: report what was committed, and
- * sleep until some more is.  With a backlog there is no hurry to read, either.
+ * sleep until some more is.
  */
 static int
-nothing_to_read(WalReceiverConn *conn, char **buffer, pgsocket *wait_fd)
+nothing_to_read(WalReceiverConn *conn, char **buffer)
 {
 	bool		is_open = papply_dispatch_is_open();
-	bool		has_backlog;
+	TimestampTz commit_time = papply_dispatch_take_commit_time();
+	bool		is_behind = commit_time != 0 &&
+	TimestampDifferenceExceeds(commit_time, GetCurrentTimestamp(), LAG_MS);
 	uint64		released;
 	uint64		in_flight;
 	int			length;
 
 	if (is_open && papply_queue_open_is_published())
 		papply_queue_publish_open();
+	papply_queue_wake_writer();
 	papply_lifecycle_watch();
-	has_backlog = papply_queue_backlog() >= BURST_BACKLOG;
-	flush_and_report(conn, !has_backlog);
+	flush_and_report(conn, !is_behind);
+	if (is_behind && papply_queue_backlog() >= BURST_BACKLOG)
+	{
+		nap(papply_queue_backlog());
+		return LOOK_AGAIN;
+	}
 
 	length = keepalive_if_due(buffer);
 	if (length > 0)
@@ -382,12 +407,10 @@ nothing_to_read(WalReceiverConn *conn, char **buffer, pgsocket *wait_fd)
 	/* what is committed is confirmed in some steps, not only all of it */
 	released = papply_queue_released_seqno();
 	in_flight = papply_queue_last_seqno() - released - (is_open ? 1 : 0);
-	papply_commit_order_wake_receiver_at(in_flight == 0 ? 0 : released +
-										 Max(1, in_flight / (has_backlog ? 2 : 4)));
+	papply_commit_order_wake_receiver_at(in_flight == 0 ? 0 :
+										 released + Max(1, in_flight / 4));
 	if (papply_commit_order_committed() > released)
 		SetLatch(MyLatch);
-	if (has_backlog && !is_open)
-		*wait_fd = quiet_socket;
 	show_received();
 	has_yielded = true;
 	return 0;
@@ -402,6 +425,7 @@ make_space(void)
 {
 	uint64		released = papply_queue_released_seqno();
 
+	papply_queue_wake_writer();
 	papply_lifecycle_watch();
 	if (papply_queue_released_seqno() > released)
 		return true;
@@ -478,6 +502,7 @@ papply_receiver_receive(WalReceiverConn *conn, char **buffer, pgsocket *wait_fd)
 			papply_lifecycle_adjust();
 			if (is_time_to_yield())
 			{
+				papply_queue_wake_writer();
 				flush_and_report(conn, false);
 				return yield(buffer, wait_fd, true);
 			}
@@ -489,7 +514,12 @@ papply_receiver_receive(WalReceiverConn *conn, char **buffer, pgsocket *wait_fd)
 			if (length < 0 || (length == 0 && !papply_lifecycle_has_pool()))
 				return length;
 			if (length == 0)
-				return nothing_to_read(conn, buffer, wait_fd);
+			{
+				length = nothing_to_read(conn, buffer);
+				if (length == LOOK_AGAIN)
+					continue;
+				return length;
+			}
 			held = *buffer;
 			held_length = length;
 			has_received = true;

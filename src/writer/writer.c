@@ -65,6 +65,10 @@ extern PGDLLEXPORT void papply_writer_main(Datum main_arg);
  */
 #define BATCH_US 1500
 
+/* Transactions up to this are left to others for so long; see leave_to_others(). */
+#define SHORT_US 100
+#define LEAVE_MS 1
+
 /* What is being applied: for the error context, and to count. */
 typedef struct RemoteRange
 {
@@ -445,6 +449,21 @@ wait_for_work(void)
 	AcceptInvalidationMessages();
 }
 
+/*
+ * What comes next would only wait for another writer, which will be free to
+ * claim it, too, in a moment if transactions are short: then one process less
+ * does more.  Not for longer, since that one may be blocked.
+ */
+static void
+leave_to_others(void)
+{
+	if (transaction_us > SHORT_US || !papply_queue_next_must_wait())
+		return;
+	(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
+					 LEAVE_MS, papply_compat_wait_event(PAPPLY_WAIT_WORK));
+	ResetLatch(MyLatch);
+}
+
 static void
 writer_loop(void)
 {
@@ -459,6 +478,7 @@ writer_loop(void)
 			ConfigReloadPending = false;
 			ProcessConfigFile(PGC_SIGHUP);
 		}
+		leave_to_others();
 		if (!papply_queue_claim(max_batch(), &first, &last))
 		{
 			wait_for_work();
