@@ -40,9 +40,6 @@ extern XLogRecPtr papply_feedback_applied_lsn(bool is_idle);
  */
 extern void papply_feedback_flush(void);
 
-/* Are there commits that are not known to be flushed? */
-extern bool papply_feedback_has_unflushed(void);
-
 /* Put the true positions into a status message ('r') in buf. */
 extern void papply_feedback_rewrite(char *buf, bool is_idle);
 

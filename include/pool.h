@@ -180,6 +180,12 @@ extern void papply_pool_set_state(PapplyWriterState state);
 extern bool papply_pool_peek(int n, PapplyPool *copy);
 
 /*
+ * The writer of a pool that has claimed a transaction, or NULL.  Without a
+ * lock, a hint.
+ */
+extern PapplyWriterSlot *papply_pool_writer_of(PapplyPool *pool, uint64 seqno);
+
+/*
  * If pid is a writer of another pool that waits in its commit order: the
  * processes that could make it go on, at most two.  Without a lock, a hint.
  */

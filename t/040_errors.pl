@@ -29,18 +29,6 @@ $publisher->safe_psql(
 create_extension($subscriber);
 subscribe($publisher, $subscriber, 'tap');
 
-sub on_publisher
-{
-	my ($sql) = @_;
-	return $publisher->safe_psql('postgres', $sql);
-}
-
-sub on_subscriber
-{
-	my ($sql) = @_;
-	return $subscriber->safe_psql('postgres', $sql);
-}
-
 # Each in a transaction of its own.
 my $n = 0;
 

@@ -25,18 +25,6 @@ my ($publisher, $subscriber) = new_pair(
 		wal_receiver_timeout = 2s
 		max_prepared_transactions = 10));
 
-sub on_publisher
-{
-	my ($sql) = @_;
-	return $publisher->safe_psql('postgres', $sql);
-}
-
-sub on_subscriber
-{
-	my ($sql) = @_;
-	return $subscriber->safe_psql('postgres', $sql);
-}
-
 # audited, numbered and parts are special on the subscriber only.
 exec_both(
 	q(CREATE TABLE items (id int PRIMARY KEY, v int NOT NULL, note text);

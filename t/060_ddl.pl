@@ -16,18 +16,6 @@ use Test::More;
 
 my ($publisher, $subscriber) = new_pair();
 
-sub on_publisher
-{
-	my ($sql) = @_;
-	return $publisher->safe_psql('postgres', $sql);
-}
-
-sub on_subscriber
-{
-	my ($sql) = @_;
-	return $subscriber->safe_psql('postgres', $sql);
-}
-
 exec_both(
 	q(CREATE TABLE items (id int PRIMARY KEY, v int NOT NULL, u int);
 	CREATE TABLE history (n int, part int);

@@ -14,11 +14,11 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 
 our @EXPORT = qw(
-  new_pair create_extension exec_both subscribe wait_for_pool wait_applied
+  new_pair create_extension exec_both on_publisher on_subscriber subscribe wait_for_pool wait_applied
   rows_equal writer_pids apply_pid counter hold wait_for_state
   states_become apply_behind_gate log_is_clean finish);
 
-# The nodes of the latest new_pair, for exec_both.
+# The nodes of the latest new_pair.
 my @pair;
 
 # Returns (publisher, subscriber), running.  Options: publisher_conf and
@@ -68,6 +68,19 @@ sub exec_both
 	my ($sql, $db) = @_;
 	$_->safe_psql($db // 'postgres', $sql) for @pair;
 	return;
+}
+
+# Statements on one node of the latest pair; returns what they print.
+sub on_publisher
+{
+	my ($sql) = @_;
+	return $pair[0]->safe_psql('postgres', $sql);
+}
+
+sub on_subscriber
+{
+	my ($sql) = @_;
+	return $pair[1]->safe_psql('postgres', $sql);
 }
 
 # Publication and subscription of that name, until all tables are ready and the

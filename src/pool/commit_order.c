@@ -88,19 +88,14 @@ process_of_oldest(void)
 {
 	uint64		oldest = papply_commit_order_committed() + 1;
 	PapplyTransaction *txn = papply_queue_transaction(oldest);
+	PapplyWriterSlot *slot;
 
 	if (oldest > pg_atomic_read_u64(&papply_pool->published_seqno))
 		return NULL;
 	if (pg_atomic_read_u32(&txn->flags) & PAPPLY_TXN_NATIVE)
 		return papply_pool->receiver_proc;
-	for (int i = 0; i < PAPPLY_MAX_WRITERS; i++)
-	{
-		PapplyWriterSlot *slot = &papply_pool->writers[i];
-
-		if (slot->first_seqno <= oldest && oldest <= slot->last_seqno)
-			return slot->proc;
-	}
-	return NULL;
+	slot = papply_pool_writer_of(papply_pool, oldest);
+	return slot ? slot->proc : NULL;
 }
 
 static void

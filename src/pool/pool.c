@@ -247,6 +247,19 @@ papply_pool_peek(int n, PapplyPool *copy)
 	return true;
 }
 
+PapplyWriterSlot *
+papply_pool_writer_of(PapplyPool *pool, uint64 seqno)
+{
+	for (int i = 0; i < PAPPLY_MAX_WRITERS; i++)
+	{
+		PapplyWriterSlot *slot = &pool->writers[i];
+
+		if (slot->first_seqno <= seqno && seqno <= slot->last_seqno)
+			return slot;
+	}
+	return NULL;
+}
+
 /* Does that writer sleep for the commit of older ones, or for data? */
 static bool
 waits_in_order(const PapplyWriterSlot *slot)
@@ -265,6 +278,7 @@ papply_pool_order_blockers(int pid, int *blockers)
 	{
 		PapplyPool *pool = &directory->pools[n];
 		uint64		oldest = pg_atomic_read_u64(&pool->committed_seqno) + 1;
+		PapplyWriterSlot *slot;
 		bool		is_writer = false;
 
 		if (!pool->in_use || pool == papply_pool)
@@ -274,9 +288,9 @@ papply_pool_order_blockers(int pid, int *blockers)
 		if (!is_writer)
 			continue;
 		blockers[count++] = pool->receiver_pid;
-		for (int i = 0; i < PAPPLY_MAX_WRITERS && count < 2; i++)
-			if (pool->writers[i].first_seqno <= oldest && oldest <= pool->writers[i].last_seqno)
-				blockers[count++] = pool->writers[i].pid;
+		slot = papply_pool_writer_of(pool, oldest);
+		if (slot != NULL)
+			blockers[count++] = slot->pid;
 	}
 	return count;
 }

@@ -351,16 +351,6 @@ papply_queue_release(void)
 								   released_seqno + 1);
 }
 
-/* Who applies the transaction?  -1: nobody yet. */
-static int
-writer_of(uint64 seqno)
-{
-	for (int i = 0; i < PAPPLY_MAX_WRITERS; i++)
-		if (papply_pool->writers[i].first_seqno == seqno)
-			return i;
-	return -1;
-}
-
 bool
 papply_queue_reclaim_read(void)
 {
@@ -368,11 +358,11 @@ papply_queue_reclaim_read(void)
 	PapplyTransaction *txn = papply_queue_transaction(oldest);
 	uint32		hold = PAPPLY_TXN_WHOLE;
 	uint64		position;
-	int			writer;
+	PapplyWriterSlot *writer = papply_pool_writer_of(papply_pool, oldest);
 
-	if (oldest != last_seqno || (writer = writer_of(oldest)) < 0)
+	if (oldest != last_seqno || writer == NULL)
 		return false;
-	position = pg_atomic_read_u64(&papply_pool->writers[writer].read_position);
+	position = pg_atomic_read_u64(&writer->read_position);
 	if (position <= tail_position)
 		return false;
 	if (!pg_atomic_compare_exchange_u32(&txn->hold, &hold, PAPPLY_TXN_STREAMED) &&
@@ -380,7 +370,7 @@ papply_queue_reclaim_read(void)
 		return false;
 
 	/* it may have gone back just before that; from here on it cannot */
-	position = pg_atomic_read_u64(&papply_pool->writers[writer].read_position);
+	position = pg_atomic_read_u64(&writer->read_position);
 	if (position > tail_position)
 	{
 		tail_position = position;

@@ -142,12 +142,6 @@ papply_feedback_applied_lsn(bool is_idle)
 	return applied_lsn;
 }
 
-bool
-papply_feedback_has_unflushed(void)
-{
-	return unflushed_count > 0;
-}
-
 void
 papply_feedback_flush(void)
 {

@@ -306,24 +306,21 @@ adjust_pool(void)
 	int			wanted = get_wanted_writers();
 	bool		has_changed = (wanted != wanted_writers);
 
+	wanted_writers = wanted;
 	if (has_pool)
 	{
 		if (wanted == 1)
 			is_closing = true;
 		else if (has_changed && !is_closing)
 			(void) papply_writers_set(wanted, MySubscription->name);
-		wanted_writers = wanted;
 	}
 	else if (wanted > 1 && (has_changed || is_time_for(&checked_at, POOL_INTERVAL_MS)))
 	{
-		wanted_writers = wanted;
 		if (papply_compat_streams_in_parallel())
 			papply_lifecycle_restart("transactions are to be applied in parallel");
 		checked_at = GetCurrentTimestamp();
 		start_pool();
 	}
-	else
-		wanted_writers = wanted;
 }
 
 /*

@@ -309,12 +309,16 @@ keepalive_if_due(char **buffer)
 	return papply_native_keepalive(applied_lsn, held != NULL, buffer);
 }
 
-/* What pg_stat_subscription shows; the native loop does not know better. */
+/*
+ * The native loop is about to go round.  What pg_stat_subscription shows as
+ * received, it does not know better.
+ */
 static void
-show_received(void)
+end_round(void)
 {
 	MyLogicalRepWorker->last_lsn = Max(MyLogicalRepWorker->last_lsn,
 									   papply_feedback_received_lsn());
+	has_yielded = true;
 }
 
 /*
@@ -328,8 +332,7 @@ yield(char **buffer, pgsocket *wait_fd, bool at_once)
 
 	if (length > 0)
 		return length;
-	show_received();
-	has_yielded = true;
+	end_round();
 	if (!at_once && wal_receiver_timeout > 0 &&
 		wal_receiver_timeout <= 2 * KEEPALIVE_INTERVAL_MS)
 	{
@@ -411,8 +414,7 @@ nothing_to_read(WalReceiverConn *conn, char **buffer)
 										 released + Max(1, in_flight / 4));
 	if (papply_commit_order_committed() > released)
 		SetLatch(MyLatch);
-	show_received();
-	has_yielded = true;
+	end_round();
 	return 0;
 }
 
