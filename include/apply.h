@@ -14,10 +14,11 @@
  * Apply an INSERT, UPDATE or DELETE (whole message, which is not modified) made
  * with that version of its relation.  In a transaction with an active
  * snapshot.  Returns false if the row to change does not exist; nothing has
- * been changed then.  Throws whatever applying throws.
+ * been changed then.  is_last_look: everything older is committed, so that is
+ * reported.  Throws whatever applying throws.
  */
 extern bool papply_apply_change(const char *message, int length, uint32 version,
-								bool must_lock);
+								bool is_last_look);
 
 /*
  * pg_stat_activity shows the table of the current change; there is none any

@@ -140,22 +140,6 @@ papply_compat_subscription_is_native(void)
 }
 
 /*
- * Are there tables of the subscription that are not READY?  In a transaction.
- * 16: renamed; 19: sequences are listed by the same function.
- */
-static inline bool
-papply_compat_has_unready_tables(Oid subid)
-{
-#if PG_VERSION_NUM >= 190000
-	return GetSubscriptionRelations(subid, true, false, true) != NIL;
-#elif PG_VERSION_NUM >= 160000
-	return GetSubscriptionRelations(subid, true) != NIL;
-#else
-	return GetSubscriptionNotReadyRelations(subid) != NIL;
-#endif
-}
-
-/*
  * The replication origin.  Up to 15 one process at a time may hold its
  * session, so it is passed on like a baton: writers hold it in their turn, the
  * receiver while it replays.  From 16 on writers share the leader's session.

@@ -10,8 +10,11 @@
 
 #include "message.h"
 
-/* Once in a writer, connected; origin is the subscription's. */
-extern void papply_local_init(PapplyOriginId origin, int receiver_pid);
+/*
+ * Once in a writer, connected; origin is the subscription's.  check is called
+ * when the turn of each commit has come, and may throw.
+ */
+extern void papply_local_init(PapplyOriginId origin, int receiver_pid, void (*check) (void));
 
 /* Begin the local transaction unless there is one. */
 extern void papply_local_begin(void);
@@ -20,8 +23,10 @@ extern void papply_local_begin(void);
 extern void papply_local_renew_snapshot(void);
 
 /*
- * Commit first..last, whose last COMMIT message says commit, in their turn; also
- * if nothing was done locally.  Throws like papply_commit_order_enter().
+ * End first..last, whose last message says commit, in their turn; also if
+ * nothing was done locally.  Other than by COMMIT a transaction ends alone.
+ * Throws like papply_commit_order_enter(), and what preparing throws, or
+ * finishing what is not prepared.
  */
 extern void papply_local_commit(uint64 first, uint64 last, const PapplyCommit *commit);
 

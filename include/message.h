@@ -41,13 +41,24 @@ typedef struct PapplyChange
 	PapplyTuple new_tuple;
 } PapplyChange;
 
+/*
+ * The end of a transaction: COMMIT, PREPARE, COMMIT PREPARED, ROLLBACK PREPARED,
+ * or the COMMIT or PREPARE of a streamed one.
+ */
 typedef struct PapplyCommit
 {
-	XLogRecPtr	commit_lsn;
+	char		type;			/* LOGICAL_REP_MSG_… */
+	TransactionId xid;			/* not in a COMMIT */
+	XLogRecPtr	commit_lsn;		/* of what ends it; the end of a rollback */
 	XLogRecPtr	end_lsn;
 	TimestampTz commit_time;
+
+	/* ROLLBACK PREPARED: of what was prepared */
+	XLogRecPtr	prepare_end_lsn;
+	TimestampTz prepare_time;
 } PapplyCommit;
 
+/* BEGIN or BEGIN PREPARE. */
 typedef struct PapplyBegin
 {
 	XLogRecPtr	final_lsn;

@@ -20,6 +20,7 @@ extern int	papply_native_keepalive(XLogRecPtr remote_lsn, bool reply_requested,
 
 /* Time of the publisher that framed messages carry. */
 extern void papply_native_set_send_time(TimestampTz send_time);
+extern TimestampTz papply_native_send_time(void);
 
 /*
  * Is the native loop in a transaction, and one that the queue knows?  seqno of

@@ -20,6 +20,7 @@
 /* Flags of a transaction; only ever set, except in a new one. */
 #define PAPPLY_TXN_COMPLETE		0x01	/* its COMMIT is in the queue */
 #define PAPPLY_TXN_NATIVE		0x02	/* the receiver replays it in its turn */
+#define PAPPLY_TXN_SOLO			0x04	/* a local transaction of its own */
 
 /*
  * Who may go back to the beginning of a transaction.  Decided by compare and
@@ -124,6 +125,9 @@ extern uint64 papply_queue_unpublished_bytes(void);
 
 /* The open transaction (or a complete one) shall be replayed natively. */
 extern void papply_queue_mark_native(uint64 seqno);
+
+/* The open transaction is never applied in one local transaction with others. */
+extern void papply_queue_mark_solo(uint64 seqno);
 
 /* There is no writer: all that is not claimed shall be replayed natively. */
 extern void papply_queue_mark_unclaimed_native(void);

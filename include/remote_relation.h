@@ -26,6 +26,7 @@ typedef struct PapplyRemoteRelation
 	bool		is_current;
 	Oid			local_relid;	/* InvalidOid: not found */
 	bool		is_native;		/* its changes go to the native loop */
+	bool		is_ready;		/* synchronised, all changes are ours */
 	PapplyRowKeys keys;
 } PapplyRemoteRelation;
 

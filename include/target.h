@@ -71,6 +71,9 @@ typedef struct PapplyTarget
 /* Once in a writer, connected. */
 extern void papply_target_init(void);
 
+/* Counts changes of which tables of a subscription are synchronised. */
+extern uint32 papply_target_states(void);
+
 /*
  * The target of a remote relation, open until the local transaction ends.
  * Throws if changes to it cannot be applied by a writer, or not now.

@@ -93,6 +93,8 @@ papply_message_parse_begin(char *data, int length, PapplyBegin *begin)
 	Reader		reader = begin_reading(data, length, 1);
 
 	begin->final_lsn = take_uint64(&reader);
+	if (data[0] == LOGICAL_REP_MSG_BEGIN_PREPARE)
+		(void) take_uint64(&reader);	/* end position */
 	begin->commit_time = take_uint64(&reader);
 	begin->xid = take_uint32(&reader);
 }
@@ -100,11 +102,26 @@ papply_message_parse_begin(char *data, int length, PapplyBegin *begin)
 void
 papply_message_parse_commit(char *data, int length, PapplyCommit *commit)
 {
-	Reader		reader = begin_reading(data, length, 2);	/* kind, flags */
+	Reader		reader = begin_reading(data, length, 1);
 
-	commit->commit_lsn = take_uint64(&reader);
+	memset(commit, 0, sizeof(*commit));
+	commit->type = data[0];
+	if (commit->type == LOGICAL_REP_MSG_STREAM_COMMIT)
+		commit->xid = take_uint32(&reader);
+	(void) take(&reader, 1);	/* flags */
+	if (commit->type == LOGICAL_REP_MSG_ROLLBACK_PREPARED)
+		commit->prepare_end_lsn = take_uint64(&reader);
+	else
+		commit->commit_lsn = take_uint64(&reader);
 	commit->end_lsn = take_uint64(&reader);
+	if (commit->type == LOGICAL_REP_MSG_ROLLBACK_PREPARED)
+	{
+		commit->commit_lsn = commit->end_lsn;
+		commit->prepare_time = take_uint64(&reader);
+	}
 	commit->commit_time = take_uint64(&reader);
+	if (commit->type != LOGICAL_REP_MSG_COMMIT && commit->type != LOGICAL_REP_MSG_STREAM_COMMIT)
+		commit->xid = take_uint32(&reader);
 }
 
 static void

@@ -309,6 +309,13 @@ papply_queue_mark_native(uint64 seqno)
 }
 
 void
+papply_queue_mark_solo(uint64 seqno)
+{
+	pg_atomic_fetch_or_u32(&papply_queue_transaction(seqno)->flags,
+						   PAPPLY_TXN_SOLO);
+}
+
+void
 papply_queue_mark_unclaimed_native(void)
 {
 	for (uint64 seqno = pg_atomic_read_u64(&papply_pool->next_claim);

@@ -9,11 +9,19 @@
  * grows is published before, so that a writer applies it while it arrives.
  *
  * What writers do not handle makes its transaction native: the receiver
- * replays it when its turn comes (native_replay.c), and everything after it
- * depends on it.  If a part of the transaction is already being applied, its
- * writer finds out itself and gives it up.  Kinds of messages that begin
- * something else than an ordinary transaction are handed over directly, after
- * the pool has been drained.
+ * replays it when its turn comes (native_replay.c).  If a part of the
+ * transaction is already being applied, its writer finds out itself and gives
+ * it up.  Where the rows that a transaction touches are not known, it is a
+ * barrier: everything after depends on it.
+ *
+ * A table that is not READY makes a transaction native, because what serial
+ * apply does with its changes depends on the position of the table's own
+ * synchronisation worker, and that on the position of the native loop: it has
+ * to be decided in order with both.
+ *
+ * COMMIT PREPARED and ROLLBACK PREPARED are transactions of their own.  What
+ * begins something else is handed over directly, after the pool has been
+ * drained.
  *-------------------------------------------------------------------------
  */
 #include "parallel_apply.h"
@@ -22,6 +30,7 @@
 
 #include "dependency.h"
 #include "dispatch.h"
+#include "prepared.h"
 #include "queue.h"
 #include "remote_relation.h"
 #include "row_keys.h"
@@ -44,6 +53,7 @@ static PapplyDependency *dependencies = NULL;
 /* The transaction that is being received. */
 static bool is_open = false;
 static bool is_native;			/* marked so, before it was published */
+static bool is_barrier;			/* everything after depends on it */
 static bool has_oversize;		/* the queue says so already */
 static uint64 open_seqno;
 static TimestampTz newest_commit_time = 0;	/* until it is taken */
@@ -59,6 +69,7 @@ papply_dispatch_reset(void)
 		pfree(dependencies);
 	dependencies = papply_dependency_create(DEPENDENCY_BITS);
 	MemoryContextSwitchTo(old_context);
+	papply_prepared_reset();
 	is_open = false;
 }
 
@@ -84,26 +95,51 @@ papply_dispatch_is_oversize(void)
 }
 
 static PapplyDispatchResult
-begin_transaction(char *message, int length, bool (*begin_direct) (XLogRecPtr final_lsn))
+begin_transaction(char *message, int length, const PapplyBegin *begin,
+				  bool (*begin_direct) (XLogRecPtr final_lsn))
 {
-	PapplyBegin begin;
-
-	papply_message_parse_begin(message, length, &begin);
-	if (begin_direct(begin.final_lsn))
+	if (begin_direct(begin->final_lsn))
 		return PAPPLY_DISPATCH_DIRECT;
 	if (!papply_queue_has_space(length) ||
-		!papply_queue_begin(begin.xid, begin.final_lsn, &open_seqno))
+		!papply_queue_begin(begin->xid, begin->final_lsn, &open_seqno))
 		return PAPPLY_DISPATCH_HOLD;
 	is_open = true;
 	is_native = false;
+	is_barrier = false;
 	has_oversize = false;
-	newest_commit_time = begin.commit_time;
+	newest_commit_time = begin->commit_time;
 	papply_queue_append(PAPPLY_ENTRY_MESSAGE, message, length, 0, PAPPLY_NO_SEQNO);
 	return PAPPLY_DISPATCH_QUEUED;
 }
 
 static PapplyDispatchResult
-end_transaction(char *message, int length)
+begin_ordinary(char *message, int length, bool (*begin_direct) (XLogRecPtr final_lsn))
+{
+	PapplyBegin begin;
+	PapplyDispatchResult result;
+
+	papply_message_parse_begin(message, length, &begin);
+	result = begin_transaction(message, length, &begin, begin_direct);
+	if (result == PAPPLY_DISPATCH_QUEUED && message[0] == LOGICAL_REP_MSG_BEGIN_PREPARE)
+	{
+		papply_queue_mark_solo(open_seqno);
+		papply_prepared_begin();
+	}
+	return result;
+}
+
+/* The last message is in the queue: others may see the transaction. */
+static void
+end_transaction(XLogRecPtr remote_end_lsn)
+{
+	if (is_barrier)
+		papply_dependency_record_all(dependencies, open_seqno);
+	is_open = false;
+	papply_queue_end(remote_end_lsn);
+}
+
+static PapplyDispatchResult
+end_ordinary(char *message, int length)
 {
 	PapplyCommit commit;
 
@@ -111,19 +147,43 @@ end_transaction(char *message, int length)
 	if (!papply_queue_has_space(length))
 		return PAPPLY_DISPATCH_HOLD;
 	papply_queue_append(PAPPLY_ENTRY_MESSAGE, message, length, 0, PAPPLY_NO_SEQNO);
-	if (is_native)
-		papply_dependency_record_all(dependencies, open_seqno);
-	is_open = false;
-	papply_queue_end(commit.end_lsn);
+	if (message[0] == LOGICAL_REP_MSG_PREPARE)
+	{
+		if (is_barrier)
+			papply_prepared_add_all();
+		papply_prepared_end(commit.xid);
+	}
+	end_transaction(commit.end_lsn);
 	return PAPPLY_DISPATCH_QUEUED;
+}
+
+/* COMMIT PREPARED or ROLLBACK PREPARED. */
+static PapplyDispatchResult
+finish_prepared(char *message, int length, bool (*begin_direct) (XLogRecPtr final_lsn))
+{
+	PapplyCommit commit;
+	PapplyBegin begin;
+	PapplyDispatchResult result;
+
+	papply_message_parse_commit(message, length, &commit);
+	begin.final_lsn = commit.commit_lsn;
+	begin.commit_time = commit.commit_time;
+	begin.xid = commit.xid;
+	result = begin_transaction(message, length, &begin, begin_direct);
+	if (result == PAPPLY_DISPATCH_QUEUED)
+	{
+		papply_queue_mark_solo(open_seqno);
+		papply_prepared_finish(commit.xid, dependencies, open_seqno);
+		end_transaction(commit.end_lsn);
+	}
+	return result;
 }
 
 void
 papply_dispatch_end_direct(XLogRecPtr remote_end_lsn)
 {
-	papply_dependency_record_all(dependencies, open_seqno);
-	is_open = false;
-	papply_queue_end(remote_end_lsn);
+	is_barrier = true;
+	end_transaction(remote_end_lsn);
 }
 
 /* See the head of this file; a published transaction is left to its writer. */
@@ -136,6 +196,13 @@ make_native(void)
 	papply_queue_mark_native(open_seqno);
 }
 
+static void
+make_native_barrier(void)
+{
+	is_barrier = true;
+	make_native();
+}
+
 /*
  * A message that will never fit: the native loop gets it directly, when the
  * transaction is the oldest and what is in the queue has been replayed.
@@ -143,7 +210,7 @@ make_native(void)
 static PapplyDispatchResult
 hold_oversize(void)
 {
-	make_native();
+	make_native_barrier();
 	if (!has_oversize && papply_queue_has_space(0))
 	{
 		papply_queue_append(PAPPLY_ENTRY_OVERSIZE, NULL, 0, 0, PAPPLY_NO_SEQNO);
@@ -188,6 +255,7 @@ record_keys(const PapplyHashes *hashes)
 		papply_dependency_record_all(dependencies, open_seqno);
 	for (int i = 0; i < hashes->count; i++)
 		papply_dependency_record(dependencies, hashes->hashes[i], open_seqno);
+	papply_prepared_add(hashes);
 }
 
 static PapplyDispatchResult
@@ -200,12 +268,13 @@ dispatch_change(char *message, int length)
 	papply_message_parse_change(message, length, &change);
 	rel = papply_remote_relation_get(change.remote_relid, true);
 	if (rel == NULL || rel->is_native)
+		make_native_barrier();
+	else if (!rel->is_ready)
 		make_native();
 	if (rel != NULL)
 	{
 		version = rel->version;
-		if (!is_native)
-			papply_row_keys_compute(&rel->keys, &change, &hashes);
+		papply_row_keys_compute(&rel->keys, &change, &hashes);
 	}
 	papply_queue_append(PAPPLY_ENTRY_MESSAGE, message, length, version,
 						find_dependency(&hashes));
@@ -226,7 +295,7 @@ dispatch_truncate(char *message, int length)
 		return hold_oversize();
 	if (!papply_queue_has_space(needed))
 		return PAPPLY_DISPATCH_HOLD;
-	make_native();
+	make_native_barrier();
 	for (uint32 i = 0; i < nrelids; i++)
 	{
 		PapplyRemoteRelation *rel =
@@ -261,7 +330,7 @@ dispatch_inside(char *message, int length)
 		case LOGICAL_REP_MSG_MESSAGE:
 			break;
 		default:
-			make_native();		/* its writer would not know it, either */
+			make_native_barrier();	/* its writer would not know it, either */
 			break;
 	}
 	papply_queue_append(PAPPLY_ENTRY_MESSAGE, message, length, 0, PAPPLY_NO_SEQNO);
@@ -282,12 +351,19 @@ papply_dispatch_message(char *message, int length,
 		case LOGICAL_REP_MSG_TYPE:
 			return PAPPLY_DISPATCH_QUEUED;	/* nobody uses it */
 		case LOGICAL_REP_MSG_BEGIN:
+		case LOGICAL_REP_MSG_BEGIN_PREPARE:
 			if (!is_open)
-				return begin_transaction(message, length, begin_direct);
+				return begin_ordinary(message, length, begin_direct);
 			break;
 		case LOGICAL_REP_MSG_COMMIT:
+		case LOGICAL_REP_MSG_PREPARE:
 			if (is_open)
-				return end_transaction(message, length);
+				return end_ordinary(message, length);
+			break;
+		case LOGICAL_REP_MSG_COMMIT_PREPARED:
+		case LOGICAL_REP_MSG_ROLLBACK_PREPARED:
+			if (!is_open)
+				return finish_prepared(message, length, begin_direct);
 			break;
 		default:
 			break;

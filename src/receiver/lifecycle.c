@@ -35,6 +35,7 @@
 #include "queue.h"
 #include "relation_registry.h"
 #include "remote_relation.h"
+#include "spool.h"
 #include "writer_control.h"
 
 /* Look for writers that could not start; start a pool again that could not. */
@@ -53,7 +54,6 @@ static TimestampTz checked_at = 0;
 static bool extension_is_current = false;
 static bool has_extension = false;
 static bool tables_are_current = false;
-static bool has_unready_tables = false;
 
 /*** invalidation ***/
 
@@ -70,8 +70,9 @@ invalidate_tables(Datum arg, int cacheid, uint32 hashvalue)
 }
 
 /*
- * Is the extension there, are tables not READY?  Both are asked between remote
- * transactions only, and need a transaction of their own.
+ * Is the extension there?  Asked between remote transactions only, in a
+ * transaction of its own.  And a table that is synchronised anew has a state
+ * that the native loop reads when it is told the definition again.
  */
 static void
 look_at_catalogs(void)
@@ -81,22 +82,16 @@ look_at_catalogs(void)
 	/* without a pool, the native loop does that often enough */
 	if (has_pool)
 		AcceptInvalidationMessages();
-	if (likely(extension_is_current && tables_are_current))
+	if (!tables_are_current)
+		papply_remote_relation_forget_native();
+	tables_are_current = true;
+	if (likely(extension_is_current))
 		return;
 
+	/* its functions come and go with it, hence the syscache callback */
+	extension_is_current = true;
 	StartTransactionCommand();
-	if (!extension_is_current)
-	{
-		/* its functions come and go with it, hence the syscache callback */
-		extension_is_current = true;
-		has_extension = OidIsValid(get_extension_oid(PAPPLY_NAME, true));
-	}
-	if (!tables_are_current)
-	{
-		tables_are_current = true;
-		has_unready_tables = papply_compat_has_unready_tables(MySubscription->oid);
-		papply_remote_relation_forget_native();
-	}
+	has_extension = OidIsValid(get_extension_oid(PAPPLY_NAME, true));
 	CommitTransactionCommand();
 	MemoryContextSwitchTo(old_context);
 }
@@ -364,8 +359,7 @@ bool
 papply_lifecycle_must_be_direct(XLogRecPtr final_lsn)
 {
 	look_at_catalogs();
-	return is_closing || has_unready_tables ||
-		MySubscription->skiplsn != InvalidXLogRecPtr ||
+	return is_closing ||
 		(replay_final_lsn != InvalidXLogRecPtr && final_lsn == replay_final_lsn);
 }
 
@@ -397,6 +391,10 @@ papply_lifecycle_adjust(void)
 	if (has_pool)
 		papply_lifecycle_watch();
 	look_at_catalogs();
+
+	/* what the native loop has begun to spool is its own to the end */
+	if (!has_pool && papply_spool_has_native() && !papply_compat_streams_in_parallel())
+		return;
 	adjust_pool();
 	if (papply_lifecycle_is_drained() && papply_remote_relation_next_untold() == NULL)
 	{

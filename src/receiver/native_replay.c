@@ -57,6 +57,12 @@ papply_native_set_send_time(TimestampTz send_time)
 	last_send_time = send_time;
 }
 
+TimestampTz
+papply_native_send_time(void)
+{
+	return last_send_time;
+}
+
 /*
  * The positions are invalid on purpose: they do not move the native loop's
  * idea of what it received.
@@ -174,7 +180,8 @@ note_boundary(char *message, int length)
 		return;
 	replay.is_ended = true;
 	replay.remote_end_lsn = InvalidXLogRecPtr;
-	if (kind == LOGICAL_REP_MSG_COMMIT)
+	if (kind == LOGICAL_REP_MSG_COMMIT || kind == LOGICAL_REP_MSG_PREPARE ||
+		kind == LOGICAL_REP_MSG_COMMIT_PREPARED || kind == LOGICAL_REP_MSG_ROLLBACK_PREPARED)
 	{
 		papply_message_parse_commit(message, length, &commit);
 		replay.remote_end_lsn = commit.end_lsn;
@@ -245,12 +252,6 @@ tell_before(char *message, int length, char **buffer)
 			break;
 		case LOGICAL_REP_MSG_TRUNCATE:
 			return length >= 6 ? before_truncate(message, length, buffer) : 0;
-		case LOGICAL_REP_MSG_STREAM_COMMIT:
-		case LOGICAL_REP_MSG_STREAM_PREPARE:
-
-			/* the spooled file has definitions that we do not see */
-			papply_remote_relation_forget_native();
-			break;
 		default:
 			break;
 	}

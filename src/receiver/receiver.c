@@ -42,7 +42,7 @@
 #include "receiver.h"
 #include "remote_relation.h"
 #include "seam.h"
-#include "stream_chunk.h"
+#include "spool.h"
 
 /* A 'w' message: kind, start, end, time; then the payload. */
 #define HEADER_LENGTH 25
@@ -73,6 +73,7 @@
 typedef enum Route
 {
 	ROUTE_DONE,					/* nothing */
+	ROUTE_SPOOLED,				/* go on with what was spooled */
 	ROUTE_NATIVE,				/* return it */
 	ROUTE_BEFORE,				/* return another one first, hold this */
 	ROUTE_HOLD					/* hold it */
@@ -178,7 +179,6 @@ route_native(char *message, int length, char **buffer, int *result)
 	*result = papply_native_before(message, length, buffer);
 	if (*result > 0)
 		return ROUTE_BEFORE;
-	papply_chunk_end(message);
 	if (message[0] == LOGICAL_REP_MSG_RELATION)
 	{
 		PapplyRemoteRelation *rel;
@@ -210,8 +210,22 @@ route_without_pool(char *message, int length, char **buffer, int *result)
 static Route
 route_payload(char *message, int length, char **buffer, int *result)
 {
-	if (length < 1 || papply_chunk_take(message, length))
-		return ROUTE_NATIVE;	/* spooled by the native loop */
+	if (length < 1)
+		return ROUTE_NATIVE;
+	if (!papply_spool_is_reading())
+	{
+		switch (papply_spool_take(message, length, papply_lifecycle_has_pool()))
+		{
+			case PAPPLY_SPOOL_KEPT:
+				return ROUTE_DONE;
+			case PAPPLY_SPOOL_NATIVE:
+				return ROUTE_NATIVE;
+			case PAPPLY_SPOOL_ENDED:
+				return ROUTE_SPOOLED;
+			case PAPPLY_SPOOL_NONE:
+				break;
+		}
+	}
 	if (papply_native_is_active())
 		return route_native(message, length, buffer, result);
 	if (!papply_lifecycle_has_pool())
@@ -278,7 +292,10 @@ route_message(char **buffer, int *length)
 		*length = papply_native_frame(message + HEADER_LENGTH,
 									  *length - HEADER_LENGTH, buffer);
 
-	/* its position may be the end of what it commits: not while it is held */
+	/*
+	 * Its position may be the end of what it commits: not while that is held,
+	 * or to be read from the spool.
+	 */
 	if (route == ROUTE_DONE || route == ROUTE_NATIVE)
 		papply_feedback_received(remote_lsn);
 	return route;
@@ -457,7 +474,7 @@ next_for_native(char **buffer)
 
 	if (!papply_lifecycle_has_pool())
 		return 0;
-	if (!papply_native_is_active() && !papply_chunk_is_open())
+	if (!papply_native_is_active())
 		begin_due_replay();
 	if (papply_native_reads_queue())
 		return papply_native_next(buffer);
@@ -472,7 +489,7 @@ next_for_native(char **buffer)
 static bool
 is_between_transactions(void)
 {
-	return !papply_native_is_active() && !papply_chunk_is_open() &&
+	return !papply_native_is_active() && !papply_spool_native_is_open() &&
 		!(papply_lifecycle_has_pool() && papply_dispatch_is_open());
 }
 
@@ -512,7 +529,8 @@ papply_receiver_receive(WalReceiverConn *conn, char **buffer, pgsocket *wait_fd)
 
 		if (held == NULL)
 		{
-			length = (papply_seam_server->walrcv_receive) (conn, buffer, wait_fd);
+			length = papply_spool_is_reading() ? papply_spool_next(buffer) :
+				(papply_seam_server->walrcv_receive) (conn, buffer, wait_fd);
 			if (length < 0 || (length == 0 && !papply_lifecycle_has_pool()))
 				return length;
 			if (length == 0)
@@ -532,6 +550,7 @@ papply_receiver_receive(WalReceiverConn *conn, char **buffer, pgsocket *wait_fd)
 		switch (route_message(buffer, &length))
 		{
 			case ROUTE_DONE:
+			case ROUTE_SPOOLED:
 				held = NULL;
 				break;
 			case ROUTE_NATIVE:

@@ -9,8 +9,8 @@
  * only when it is about to get a change made with it (native_version), since
  * it may have to replay a transaction that is older than the newest message.
  *
- * The local part (which unique indexes, may writers apply it at all) is read
- * from the catalogs when it is first needed and after any invalidation.  It is
+ * The local part (which unique indexes, may writers apply it at all, is it
+ * synchronised) is read from the catalogs when it is first needed and after any invalidation.  It is
  * a matter of speed only, writers decide for themselves with the table locked;
  * so a table that somebody else has locked exclusively is not waited for: the
  * receiver has to keep the connection alive.
@@ -27,6 +27,7 @@
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
 #include "utils/rel.h"
+#include "utils/syscache.h"
 
 #include "relation_registry.h"
 #include "remote_relation.h"
@@ -55,6 +56,12 @@ invalidate_local(Datum arg, Oid relid)
 			rel->is_current = false;
 }
 
+static void
+invalidate_states(Datum arg, int cacheid, uint32 hashvalue)
+{
+	invalidate_local(arg, InvalidOid);
+}
+
 void
 papply_remote_relation_init(void)
 {
@@ -69,6 +76,7 @@ papply_remote_relation_init(void)
 	relations = hash_create("parallel_apply remote relations", 128, &ctl,
 							HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
 	CacheRegisterRelcacheCallback(invalidate_local, (Datum) 0);
+	CacheRegisterSyscacheCallback(SUBSCRIPTIONRELMAP, invalidate_states, (Datum) 0);
 }
 
 static void
@@ -155,17 +163,20 @@ look_up_local(PapplyRemoteRelation *rel)
 	Oid			namespace = get_namespace_oid(rel->remote->nspname, true);
 	Oid			relid = OidIsValid(namespace) ?
 	get_relname_relid(rel->remote->relname, namespace) : InvalidOid;
+	XLogRecPtr	lsn;
 	Relation	local;
 	AttrMap    *map;
 
 	papply_row_keys_init(&rel->keys, rel->remote);
 	rel->local_relid = relid;
 	rel->is_native = false;
+	rel->is_ready = true;
 	rel->is_current = true;
 
 	/* no such table: whoever applies the change says so */
 	if (!OidIsValid(relid))
 		return;
+	rel->is_ready = GetSubscriptionRelState(MySubscription->oid, relid, &lsn) == SUBREL_STATE_READY;
 	if (!ConditionalLockRelationOid(relid, AccessShareLock))
 	{
 		rel->is_current = false;	/* look again at its next change */

@@ -213,6 +213,16 @@ apply_delete(PapplyTarget *target, bool must_lock)
 	return true;
 }
 
+/* As the native worker says it. */
+static void
+report_missing(PapplyTarget *target)
+{
+	ereport(DEBUG1,
+			(errmsg_internal("logical replication did not find row to be %s in replication target relation \"%s\"",
+							 change.type == LOGICAL_REP_MSG_UPDATE ? "updated" : "deleted",
+							 RelationGetRelationName(target->entry->localrel))));
+}
+
 /* The message is parsed in a copy, since columns get terminated in place. */
 static void
 parse_copy(const char *message, int length)
@@ -223,7 +233,7 @@ parse_copy(const char *message, int length)
 }
 
 bool
-papply_apply_change(const char *message, int length, uint32 version, bool must_lock)
+papply_apply_change(const char *message, int length, uint32 version, bool is_last_look)
 {
 	PapplyTarget *target;
 	PapplyUserContext user_context;
@@ -242,12 +252,14 @@ papply_apply_change(const char *message, int length, uint32 version, bool must_l
 			found = apply_insert(target);
 			break;
 		case LOGICAL_REP_MSG_UPDATE:
-			found = apply_update(target, must_lock);
+			found = apply_update(target, is_last_look);
 			break;
 		case LOGICAL_REP_MSG_DELETE:
-			found = apply_delete(target, must_lock);
+			found = apply_delete(target, is_last_look);
 			break;
 	}
+	if (!found && is_last_look && !PAPPLY_REPORTS_CONFLICTS)
+		report_missing(target);
 	MemoryContextSwitchTo(old_context);
 	papply_row_lookup_release(target);
 	ResetPerTupleExprContext(target->estate);

@@ -16,13 +16,22 @@
  * turn and passed on with it; from 16 on it is shared with the receiver.  An
  * abort must not advance the origin: its position is cleared before.
  *
+ * PREPARE is the same with two other callbacks.  COMMIT PREPARED and ROLLBACK
+ * PREPARED write their record in the middle of a local transaction that does
+ * nothing else, so the turn is taken before; the server's function flushes.
+ * Prepared transactions are named as the native loop names them, which may
+ * have to finish what a writer has prepared, and the other way round.
+ *
  * If the process dies before the commit record is written, the transaction is
  * fetched again by the next receiver; if after, the origin has it.
  *-------------------------------------------------------------------------
  */
 #include "parallel_apply.h"
 
+#include "access/twophase.h"
+#include "access/xlog.h"
 #include "miscadmin.h"
+#include "replication/worker_internal.h"
 #include "utils/memutils.h"
 #include "utils/snapmgr.h"
 
@@ -34,6 +43,7 @@
 typedef struct PendingCommit
 {
 	bool		is_set;
+	bool		is_in_turn;		/* and the gate is held */
 	bool		has_origin;		/* of the session, up to PostgreSQL 15 */
 	uint64		first;
 	uint64		last;
@@ -43,10 +53,24 @@ typedef struct PendingCommit
 static PendingCommit pending;
 static PapplyOriginId origin = PAPPLY_NO_ORIGIN;
 
+static void (*check_turn) (void) = NULL;
+
+/* The check may read catalogs, so it comes before the gate. */
+static void
+wait_and_enter(uint64 first)
+{
+	papply_commit_order_wait(first - 1, PAPPLY_WRITER_WAIT_TURN);
+	check_turn();
+	papply_commit_order_enter(first);
+}
+
 static void
 enter_turn(void)
 {
-	papply_commit_order_enter(pending.first);
+	if (pending.is_in_turn)
+		return;
+	wait_and_enter(pending.first);
+	pending.is_in_turn = true;
 	papply_compat_origin_take(origin);
 	pending.has_origin = true;
 	PAPPLY_SESSION_ORIGIN_LSN = pending.commit.end_lsn;
@@ -65,6 +89,15 @@ leave_origin(void)
 }
 
 static void
+leave_turn(XLogRecPtr local_end_lsn)
+{
+	leave_origin();
+	papply_commit_order_advance(pending.first, pending.last, local_end_lsn);
+	papply_commit_order_leave();
+	memset(&pending, 0, sizeof(pending));
+}
+
+static void
 transaction_callback(XactEvent event, void *arg)
 {
 	if (!pending.is_set)
@@ -72,17 +105,19 @@ transaction_callback(XactEvent event, void *arg)
 	switch (event)
 	{
 		case XACT_EVENT_PRE_COMMIT:
+		case XACT_EVENT_PRE_PREPARE:
 			enter_turn();
 			break;
 		case XACT_EVENT_COMMIT:
-			leave_origin();
-			papply_commit_order_advance(pending.first, pending.last, XactLastCommitEnd);
-			papply_commit_order_leave();
-			pending.is_set = false;
+			leave_turn(XactLastCommitEnd);
+			break;
+		case XACT_EVENT_PREPARE:
+			/* it has been flushed; standbys are waited for up to there */
+			leave_turn(GetFlushRecPtr(NULL));
 			break;
 		case XACT_EVENT_ABORT:
 			leave_origin();
-			pending.is_set = false;
+			memset(&pending, 0, sizeof(pending));
 			break;
 		default:
 			break;
@@ -90,9 +125,10 @@ transaction_callback(XactEvent event, void *arg)
 }
 
 void
-papply_local_init(PapplyOriginId origin_id, int receiver_pid)
+papply_local_init(PapplyOriginId origin_id, int receiver_pid, void (*check) (void))
 {
 	origin = origin_id;
+	check_turn = check;
 	papply_compat_origin_share(origin, receiver_pid);
 	PAPPLY_SESSION_ORIGIN = PAPPLY_NO_ORIGIN;
 	RegisterXactCallback(transaction_callback, NULL);
@@ -116,23 +152,66 @@ papply_local_renew_snapshot(void)
 	PushActiveSnapshot(GetTransactionSnapshot());
 }
 
+/* The name of a prepared transaction: as in the native worker. */
+static char *
+prepared_name(TransactionId remote_xid)
+{
+	return psprintf("pg_gid_%u_%u", MySubscription->oid, remote_xid);
+}
+
+/* Also if it is empty: COMMIT PREPARED does not know that. */
+static void
+prepare_transaction(void)
+{
+	BeginTransactionBlock();
+	CommitTransactionCommand();
+	PrepareTransactionBlock(prepared_name(pending.commit.xid));
+}
+
+static void
+finish_prepared(void)
+{
+	const PapplyCommit *commit = &pending.commit;
+	bool		is_commit = commit->type == LOGICAL_REP_MSG_COMMIT_PREPARED;
+	char	   *name = prepared_name(commit->xid);
+
+	enter_turn();
+
+	/* what is rolled back may never have been prepared here */
+	if (is_commit || LookupGXact(name, commit->prepare_end_lsn, commit->prepare_time))
+		FinishPreparedTransaction(name, is_commit);
+}
+
 void
 papply_local_commit(uint64 first, uint64 last, const PapplyCommit *commit)
 {
-	if (!IsTransactionState())
+	if (!IsTransactionState() && commit->type == LOGICAL_REP_MSG_COMMIT)
 	{
-		papply_commit_order_enter(first);
+		wait_and_enter(first);
 		papply_commit_order_advance(first, last, InvalidXLogRecPtr);
 		papply_commit_order_leave();
 		return;
 	}
 
+	papply_local_begin();
 	papply_target_close_all();
 	PopActiveSnapshot();
 	pending.is_set = true;
 	pending.first = first;
 	pending.last = last;
 	pending.commit = *commit;
+	switch (commit->type)
+	{
+		case LOGICAL_REP_MSG_PREPARE:
+			prepare_transaction();
+			break;
+		case LOGICAL_REP_MSG_COMMIT_PREPARED:
+		case LOGICAL_REP_MSG_ROLLBACK_PREPARED:
+			finish_prepared();
+			break;
+		default:
+			break;
+	}
 	CommitTransactionCommand();
 }
 
@@ -143,5 +222,5 @@ papply_local_abort(void)
 	PAPPLY_SESSION_ORIGIN_LSN = InvalidXLogRecPtr;
 	papply_target_forget_all();
 	AbortOutOfAnyTransaction();
-	pending.is_set = false;
+	memset(&pending, 0, sizeof(pending));
 }

@@ -81,6 +81,12 @@ papply_target_init(void)
 	CacheRegisterSyscacheCallback(SUBSCRIPTIONRELMAP, invalidate_states, (Datum) 0);
 }
 
+uint32
+papply_target_states(void)
+{
+	return state_counter;
+}
+
 /* Put that version of the remote definition into the server's map. */
 static void
 load_version(PapplyTarget *target, uint32 version)

@@ -20,6 +20,11 @@
  * be there yet: the writer waits for its turn, in the middle of the
  * transaction, and looks again.
  *
+ * What the subscription says (a skip LSN, which tables are synchronised) is
+ * what serial apply would see at the beginning of the transaction: a
+ * transaction that began before its turn is tried again in its turn if that
+ * has changed since.  While there is a skip LSN, the native loop decides.
+ *
  * If this process dies, its exit callback tells the receiver, which ends, and
  * all that is not committed is fetched again.
  *-------------------------------------------------------------------------
@@ -75,6 +80,8 @@ typedef struct RemoteRange
 	uint64		first;
 	uint64		last;
 	bool		is_in_turn;		/* everything older is committed */
+	bool		began_in_turn;	/* and was so from the beginning */
+	uint32		states;			/* of tables, when it began */
 	uint64		rows;
 	TransactionId remote_xid;
 	XLogRecPtr	final_lsn;
@@ -201,6 +208,29 @@ describe_range(void *arg)
 
 /*** applying ***/
 
+/* Let the native loop decide what a skip LSN means. */
+static void
+check_skip_lsn(void)
+{
+	if (MySubscription->skiplsn != InvalidXLogRecPtr)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("a remote transaction is to be skipped")));
+}
+
+/* In our turn, before anything is visible: see the head of this file. */
+static void
+check_still_current(void)
+{
+	if (range.began_in_turn)
+		return;
+	AcceptInvalidationMessages();
+	if (!subscription_is_current || range.states != papply_target_states())
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("the subscription has changed")));
+}
+
 /* The row to change was not there: look again when everything older is. */
 static bool
 apply_change_in_turn(PapplyEntry *entry)
@@ -233,9 +263,6 @@ apply_change(PapplyEntry *entry)
 		ereport(ERROR,
 				(errcode(ERRCODE_NO_DATA_FOUND),
 				 errmsg("row to be changed does not exist")));
-	else if (!found)
-		ereport(DEBUG1,
-				(errmsg_internal("did not find row to be changed")));
 	CommandCounterIncrement();
 	MemoryContextReset(message_context);
 }
@@ -278,6 +305,7 @@ apply_transaction(uint64 seqno, PapplyCommit *commit)
 		switch (kind)
 		{
 			case LOGICAL_REP_MSG_BEGIN:
+			case LOGICAL_REP_MSG_BEGIN_PREPARE:
 			case LOGICAL_REP_MSG_ORIGIN:
 			case LOGICAL_REP_MSG_MESSAGE:
 				break;
@@ -287,6 +315,9 @@ apply_transaction(uint64 seqno, PapplyCommit *commit)
 				apply_change(entry);
 				break;
 			case LOGICAL_REP_MSG_COMMIT:
+			case LOGICAL_REP_MSG_PREPARE:
+			case LOGICAL_REP_MSG_COMMIT_PREPARED:
+			case LOGICAL_REP_MSG_ROLLBACK_PREPARED:
 				papply_message_parse_commit(PapplyEntryData(entry), entry->length, commit);
 				return;
 			default:
@@ -315,6 +346,7 @@ apply_range(void)
 	TimestampTz begin = GetCurrentTimestamp();
 
 	papply_pool_set_state(PAPPLY_WRITER_APPLYING);
+	check_skip_lsn();
 	for (uint64 seqno = range.first; seqno <= range.last; seqno++)
 		apply_transaction(seqno, &commit);
 	note_time(GetCurrentTimestamp() - begin - (papply_commit_order_slept_us() - slept_us),
@@ -362,6 +394,8 @@ try_range(uint64 first, uint64 last, bool is_in_turn)
 	range.first = first;
 	range.last = last;
 	range.is_in_turn = is_in_turn;
+	range.began_in_turn = first == last && papply_commit_order_committed() == first - 1;
+	range.states = papply_target_states();
 	PG_TRY();
 	{
 		apply_range();
@@ -408,7 +442,8 @@ retry_in_turn(uint64 seqno)
 	if (!wait_until_committed(seqno - 1, PAPPLY_WRITER_WAIT_TURN))
 		return;
 	slot->counters.retries++;
-	if (papply_queue_rewind(seqno) && try_range(seqno, seqno, true))
+	AcceptInvalidationMessages();
+	if (load_subscription() && papply_queue_rewind(seqno) && try_range(seqno, seqno, true))
 		return;
 	if (!papply_pool->is_open)
 		return;
@@ -501,7 +536,7 @@ start(void)
 	if (!load_subscription())
 		proc_exit(0);			/* dropped meanwhile */
 	papply_target_init();
-	papply_local_init(papply_pool->origin, papply_pool->receiver_pid);
+	papply_local_init(papply_pool->origin, papply_pool->receiver_pid, check_still_current);
 	message_context = AllocSetContextCreate(TopMemoryContext, "parallel_apply message",
 											ALLOCSET_DEFAULT_SIZES);
 }

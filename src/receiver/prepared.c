@@ -1,0 +1,118 @@
+/*-------------------------------------------------------------------------
+ * prepared.c
+ *	  Keys of prepared transactions, until they are finished.
+ *
+ * Runs in the receiver.
+ *
+ * What a prepared transaction changed is visible, and its rows are unlocked,
+ * when its COMMIT PREPARED has been applied, which is a transaction of its own
+ * in the commit order.  So that one is the last writer of the keys, and whoever
+ * needs one of these rows depends on it.  Without the keys (prepared before
+ * the pool started, or too many) everything depends on it.
+ *-------------------------------------------------------------------------
+ */
+#include "parallel_apply.h"
+
+#include "nodes/pg_list.h"
+#include "utils/memutils.h"
+
+#include "prepared.h"
+
+/* 512 kB; a transaction with more keys counts as one that touches all. */
+#define MAX_KEYS 65536
+
+typedef struct Prepared
+{
+	TransactionId remote_xid;
+	bool		has_all;
+	int			count;
+	int			capacity;
+	uint64	   *hashes;
+} Prepared;
+
+static List *prepared = NIL;
+static Prepared *current = NULL;	/* being received */
+static MemoryContext context = NULL;
+
+void
+papply_prepared_reset(void)
+{
+	if (context == NULL)
+		context = AllocSetContextCreate(TopMemoryContext,
+										"parallel_apply prepared transactions",
+										ALLOCSET_SMALL_SIZES);
+	MemoryContextReset(context);
+	prepared = NIL;
+	current = NULL;
+}
+
+void
+papply_prepared_begin(void)
+{
+	current = MemoryContextAllocZero(context, sizeof(Prepared));
+	current->capacity = 16;
+	current->hashes = MemoryContextAlloc(context, current->capacity * sizeof(uint64));
+}
+
+void
+papply_prepared_add(const PapplyHashes *hashes)
+{
+	if (current == NULL || current->has_all)
+		return;
+	if (hashes->is_incomplete || current->count + hashes->count > MAX_KEYS)
+	{
+		papply_prepared_add_all();
+		return;
+	}
+	while (current->count + hashes->count > current->capacity)
+	{
+		current->capacity *= 2;
+		current->hashes = repalloc(current->hashes, current->capacity * sizeof(uint64));
+	}
+	memcpy(current->hashes + current->count, hashes->hashes, hashes->count * sizeof(uint64));
+	current->count += hashes->count;
+}
+
+void
+papply_prepared_add_all(void)
+{
+	if (current != NULL)
+		current->has_all = true;
+}
+
+void
+papply_prepared_end(TransactionId remote_xid)
+{
+	MemoryContext old_context;
+
+	if (current == NULL)
+		return;
+	old_context = MemoryContextSwitchTo(context);
+	current->remote_xid = remote_xid;
+	prepared = lappend(prepared, current);
+	current = NULL;
+	MemoryContextSwitchTo(old_context);
+}
+
+void
+papply_prepared_finish(TransactionId remote_xid, PapplyDependency *dependencies, uint64 seqno)
+{
+	ListCell   *lc;
+
+	foreach(lc, prepared)
+	{
+		Prepared   *item = lfirst(lc);
+
+		if (item->remote_xid != remote_xid)
+			continue;
+		if (item->has_all)
+			papply_dependency_record_all(dependencies, seqno);
+		for (int i = 0; i < item->count && !item->has_all; i++)
+			papply_dependency_record(dependencies, item->hashes[i], seqno);
+		prepared = foreach_delete_current(prepared, lc);
+		pfree(item->hashes);
+		pfree(item);
+		return;
+	}
+	papply_dependency_record_all(dependencies, seqno);
+}
