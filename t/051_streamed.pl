@@ -1,0 +1,213 @@
+# Streamed transactions are applied by writers, as one large transaction each, in
+# their place in the commit order.
+#
+# Nothing drains the pool: a transaction that was committed before, and is held
+# up by a lock, is still there while the streamed one is applied.  Several are
+# streamed at a time, with subtransactions that were rolled back, definitions
+# that come within them, and processes that end in the middle.
+use strict;
+use warnings;
+use FindBin;
+use lib $FindBin::RealBin;
+use PapplyTest;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my ($publisher, $subscriber) = new_pair(
+	publisher_conf => q(logical_decoding_work_mem = 64kB),
+	subscriber_conf => q(parallel_apply.queue_size = 4MB));
+
+exec_both(
+	q(CREATE TABLE items (id int PRIMARY KEY, v int NOT NULL, note text);
+	CREATE TABLE gate (id int PRIMARY KEY, n int NOT NULL);
+	CREATE TABLE history (n int, part int);
+	CREATE TABLE first_seen (id int PRIMARY KEY, v int);
+	CREATE TABLE altered (id int PRIMARY KEY, a int);
+	CREATE TABLE emptied (id int PRIMARY KEY);));
+on_subscriber('ALTER TABLE altered ADD b text');
+create_extension($subscriber);
+my $streaming =
+  $subscriber->pg_version >= 16 ? 'streaming = parallel' : 'streaming = on';
+subscribe($publisher, $subscriber, 'tap', with => $streaming);
+on_publisher(
+	q(INSERT INTO gate VALUES (1, 0);
+	INSERT INTO emptied SELECT generate_series(1, 10);));
+
+my @tables = qw(items gate history first_seen altered emptied);
+my $id = 0;
+
+# SQL for many rows of items; 1000 of them are more than the work memory.
+sub rows
+{
+	my ($count) = @_;
+	my ($from, $to) = ($id + 1, $id + $count);
+	$id = $to;
+	return
+	  "INSERT INTO items SELECT i, 0, repeat('x', 200) FROM generate_series($from, $to) i;";
+}
+
+sub streamed_transactions
+{
+	return on_publisher(
+		q(SELECT stream_count FROM pg_stat_replication_slots WHERE slot_name = 'tap')
+	);
+}
+
+# Returns a session in a transaction that is being streamed.
+sub begin_streamed
+{
+	my ($sql) = @_;
+	my $before = streamed_transactions();
+	my $session = $publisher->background_psql('postgres');
+	$session->query_safe("BEGIN; $sql");
+	$publisher->poll_query_until('postgres',
+		qq(SELECT stream_count > $before FROM pg_stat_replication_slots WHERE slot_name = 'tap')
+	) or die 'nothing is streamed';
+	return $session;
+}
+
+sub tables_are_equal
+{
+	my ($when) = @_;
+	wait_applied($publisher, $subscriber, 'tap');
+	rows_equal($publisher, $subscriber, $_, "$_ is equal $when") for @tables;
+	return;
+}
+
+# An older transaction waits for a lock; the streamed one is applied meanwhile, and
+# the younger one behind it.
+my $lock = hold($subscriber, 'SELECT FROM gate FOR UPDATE');
+my $streamed = begin_streamed(rows(3000));
+on_publisher('UPDATE gate SET n = n + 1');
+$streamed->query_safe('COMMIT');
+on_publisher('INSERT INTO history VALUES (2, 0)');
+states_become(
+	$subscriber,
+	'waiting for lock, waiting for turn, waiting for turn',
+	'a streamed transaction is applied while an older one is held up');
+is(on_subscriber('SELECT count(*) FROM items'),
+	'0', 'and is not visible before it');
+$lock->query_safe('COMMIT');
+tables_are_equal('after it');
+cmp_ok(counter($subscriber, 'rows'),
+	'>=', 3000, 'a writer has applied the streamed transaction');
+
+# A transaction that changes a row of the streamed one depends on it.
+my $rows = 1000;
+apply_behind_gate(
+	$publisher,
+	$subscriber,
+	'waiting for lock, waiting for turn, waiting for dependency',
+	'what writes the same row waits for the streamed transaction',
+	'INSERT INTO history VALUES (3, 0)',
+	rows($rows) . "UPDATE items SET v = 1 WHERE id = $id",
+	"UPDATE items SET v = v + 1 WHERE id = $id");
+tables_are_equal('after a dependency');
+
+# Subtransactions, nested and rolled back, and definitions that come first in one
+# that is rolled back.
+$streamed->query_safe(
+		'BEGIN;'
+	  . rows(1000)
+	  . 'SAVEPOINT a;'
+	  . rows(1000)
+	  . 'INSERT INTO first_seen SELECT i, 0 FROM generate_series(1, 1000) i;
+	SAVEPOINT b; UPDATE items SET v = 5; DELETE FROM gate; RELEASE SAVEPOINT b;'
+	  . rows(1000)
+	  . 'ROLLBACK TO SAVEPOINT a;'
+	  . rows(1000)
+	  . 'INSERT INTO first_seen SELECT i, 1 FROM generate_series(500, 1500) i;
+	SAVEPOINT c; UPDATE items SET v = v + 2 WHERE id % 2 = 0; RELEASE SAVEPOINT c;
+	COMMIT;');
+on_publisher('UPDATE first_seen SET v = v + id');
+tables_are_equal('after subtransactions');
+
+# A definition that changes within the transaction, and TRUNCATE.
+$streamed->query_safe(
+	'BEGIN; INSERT INTO altered SELECT i, i FROM generate_series(1, 1000) i;'
+	  . rows(1000)
+	  . q(ALTER TABLE altered ADD b text;
+	INSERT INTO altered SELECT i, i, 'new' FROM generate_series(1001, 2000) i;
+	TRUNCATE emptied; INSERT INTO emptied SELECT generate_series(20, 2000); COMMIT;)
+);
+on_publisher(q(UPDATE altered SET b = 'old' WHERE id <= 100));
+tables_are_equal('after DDL and TRUNCATE in a streamed transaction');
+
+# TRUNCATE in what is being applied already is left to PostgreSQL's own apply.
+my $native = counter($subscriber, 'native_replays');
+
+# Two at a time, one of them rolled back as a whole, and others between them.
+my $other = begin_streamed(rows(1000));
+$streamed->query_safe('BEGIN;' . rows(1000));
+on_publisher("INSERT INTO history VALUES ($_, 1)") for 1 .. 5;
+$other->query_safe(rows(1000) . 'UPDATE gate SET n = n + 1');
+$streamed->query_safe(rows(1000));
+$other->query_safe('COMMIT');
+on_publisher('UPDATE gate SET n = n * 2');
+$streamed->query_safe('ROLLBACK');
+on_publisher('UPDATE items SET v = v + 1');
+tables_are_equal('after two at a time');
+is(counter($subscriber, 'native_replays'), $native, 'no writer has given up');
+
+# The connection is lost in the middle of one.
+$other = begin_streamed(rows(1000));
+my $old = apply_pid($subscriber, 'tap');
+on_subscriber("SELECT pg_terminate_backend($old)");
+$subscriber->poll_query_until(
+	'postgres',
+	"SELECT count(*) = 1 FROM pg_stat_subscription
+	WHERE subname = 'tap' AND relid IS NULL AND pid <> $old"
+) or die 'the apply worker did not come back';
+$other->query_safe(rows(1000) . 'UPDATE gate SET n = n + 1; COMMIT');
+tables_are_equal('after the apply worker was terminated in the middle');
+
+# The pool stops in the middle of one, and starts in the middle of another: each
+# is ended by whom it was begun.
+$other = begin_streamed(rows(1000));
+$subscriber->append_conf('postgresql.conf',
+	'parallel_apply.writers_per_subscription = 1');
+$subscriber->reload;
+wait_for_pool($subscriber, 'tap', 0);
+$other->query_safe(rows(1000) . 'UPDATE gate SET n = n + 1; COMMIT');
+tables_are_equal('after the pool has stopped in the middle');
+
+$other = begin_streamed(rows(1000));
+$subscriber->append_conf('postgresql.conf',
+	'parallel_apply.writers_per_subscription = 4');
+$subscriber->reload;
+on_publisher('INSERT INTO history VALUES (4, 0)');
+wait_applied($publisher, $subscriber, 'tap');
+# Where the server has parallel workers of its own, the apply worker restarts.
+wait_for_pool($subscriber, 'tap', $subscriber->pg_version >= 16 ? 4 : 0);
+$other->query_safe(rows(1000) . 'UPDATE gate SET n = n + 1; COMMIT');
+wait_for_pool($subscriber, 'tap');
+tables_are_equal('after the pool has started again');
+
+# An error in one is PostgreSQL's own, and the spool is fetched once more.
+my $offset = -s $subscriber->logfile;
+on_subscriber("INSERT INTO items VALUES ($id + 1500, 0)");
+my $twice = $id + 1500;
+$streamed->query_safe('BEGIN;' . rows(2000) . 'COMMIT');
+on_publisher('INSERT INTO history VALUES (5, 0)');
+$subscriber->wait_for_log(
+	qr/ERROR: +duplicate key value violates unique constraint "items_pkey"/,
+	$offset);
+on_subscriber("DELETE FROM items WHERE id = $twice");
+tables_are_equal('after an error in a streamed transaction');
+
+$subscriber->poll_query_until('postgres',
+	'SELECT count(*) = 0 FROM pg_ls_tmpdir()')
+  or die 'temporary files are left';
+pass('no temporary file is left');
+
+$_->quit for $streamed, $other, $lock;
+finish(
+	$publisher,
+	$subscriber,
+	qr/FATAL: +terminating logical replication worker due to administrator command/,
+	qr/ERROR: +duplicate key value violates unique constraint "items_pkey"/,
+	qr/ERROR: +replication origin with ID \d+ is already active/,
+	qr/ERROR: +(could not start WAL streaming: ERROR: +)?replication slot "tap" is active for PID/
+);
+done_testing();

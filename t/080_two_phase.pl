@@ -1,0 +1,200 @@
+# Prepared transactions: PREPARE, COMMIT PREPARED and ROLLBACK PREPARED are done by
+# writers, each in its turn.
+#
+# The model is the publisher: its tables, and its prepared transactions.  Orders
+# are forced by a lock on a row that an older transaction wants to change, and
+# processes are killed between PREPARE and what follows.
+use strict;
+use warnings;
+use FindBin;
+use lib $FindBin::RealBin;
+use PapplyTest;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my ($publisher, $subscriber) = new_pair(
+	publisher_conf => q(
+		max_prepared_transactions = 20
+		logical_decoding_work_mem = 64kB),
+	subscriber_conf => q(
+		max_prepared_transactions = 20));
+
+exec_both(
+	q(CREATE TABLE gate (id int PRIMARY KEY, n int NOT NULL);
+	CREATE TABLE items (id int PRIMARY KEY, v int NOT NULL, u int UNIQUE);
+	CREATE TABLE history (id int PRIMARY KEY, v int);));
+create_extension($subscriber);
+subscribe($publisher, $subscriber, 'tap',
+	with => 'two_phase = on, streaming = on');
+$subscriber->poll_query_until('postgres',
+	q(SELECT subtwophasestate = 'e' FROM pg_subscription WHERE subname = 'tap')
+) or die 'two_phase is not enabled';
+wait_for_pool($subscriber, 'tap');
+on_publisher(
+	q(INSERT INTO gate VALUES (1, 0);
+	INSERT INTO items SELECT i, 0, i FROM generate_series(1, 100) i;));
+
+sub prepare
+{
+	my ($name, $sql) = @_;
+	return "BEGIN; $sql; PREPARE TRANSACTION '$name';\n";
+}
+
+# The xid of a prepared transaction has another name on the subscriber.
+sub all_is_equal
+{
+	my ($when, $prepared) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	wait_applied($publisher, $subscriber, 'tap');
+	rows_equal($publisher, $subscriber, $_, "$_ is equal $when")
+	  for qw(gate items history);
+	is(on_subscriber('SELECT count(*) FROM pg_prepared_xacts'),
+		$prepared, "$prepared prepared transactions are there $when");
+	return;
+}
+
+sub tries
+{
+	return counter($subscriber, 'native_replays + retries');
+}
+
+# What is prepared is invisible, and locked.
+wait_applied($publisher, $subscriber, 'tap');
+my $tries = tries();
+my $done = counter($subscriber, 'transactions');
+on_publisher(
+		prepare('a', 'UPDATE items SET v = 1 WHERE id <= 10')
+	  . prepare('b', 'INSERT INTO history VALUES (1, 1)')
+	  . prepare(
+		'empty', q(SELECT pg_logical_emit_message(true, 'none', 'of ours'))));
+all_is_equal('after PREPARE', 3);
+is(on_subscriber('SELECT count(*) FROM items WHERE v = 1'),
+	'0', 'what is prepared is not visible');
+is( on_subscriber(
+		q(SELECT count(*) FROM (SELECT FROM items FOR UPDATE SKIP LOCKED) s)),
+	'90',
+	'but locked');
+on_publisher(
+	q(COMMIT PREPARED 'a'; UPDATE items SET v = v + 1; ROLLBACK PREPARED 'b';
+	COMMIT PREPARED 'empty'; INSERT INTO history VALUES (1, 2);));
+all_is_equal('after COMMIT PREPARED and ROLLBACK PREPARED', 0);
+is(counter($subscriber, 'transactions') - $done,
+	8, 'all of them were applied by writers');
+is(tries(), $tries, 'at the first attempt');
+
+# All of it waits for what is older, each in its turn; and what needs the rows of
+# a prepared transaction depends on its COMMIT PREPARED.
+my $lock = hold($subscriber, 'SELECT FROM gate FOR UPDATE');
+on_publisher('UPDATE gate SET n = n + 1;'
+	  . prepare('c', 'UPDATE items SET v = 10 WHERE id = 1')
+	  . q(COMMIT PREPARED 'c'; UPDATE items SET v = v * 2 WHERE id = 1;));
+states_become(
+	$subscriber,
+	'waiting for lock, waiting for turn, waiting for turn, waiting for dependency',
+	'PREPARE and COMMIT PREPARED wait for their turn, others for their rows');
+is(on_subscriber('SELECT count(*) FROM pg_prepared_xacts'),
+	'0', 'nothing is prepared before its turn');
+$lock->query_safe('COMMIT');
+all_is_equal('after waiting', 0);
+is(tries(), $tries, 'nothing had to be tried again');
+
+# Many at a time, with rows and unique values that go from one to another.
+my $sql = '';
+for my $i (1 .. 20)
+{
+	my ($x, $y) = ($i, $i + 40);
+	$sql .= prepare("d$i",
+		"UPDATE items SET u = -$x WHERE id = $x; UPDATE items SET v = v + 1, u = $x WHERE id = $y"
+	);
+	$sql .= "UPDATE gate SET n = n + 1;\n";
+	$sql .=
+	  $i % 5 == 0 ? "ROLLBACK PREPARED 'd$i';\n" : "COMMIT PREPARED 'd$i';\n";
+	$sql .= "UPDATE items SET u = -$y, v = v * 2 WHERE id = $y;\n"
+	  . "INSERT INTO history VALUES ($i + 100, (SELECT v FROM items WHERE id = $y));\n";
+}
+on_publisher($sql);
+all_is_equal('after many', 0);
+
+# Streamed and prepared.
+on_publisher(
+	prepare('e',
+		'INSERT INTO items SELECT i, 0, i FROM generate_series(1001, 5000) i')
+	  . prepare(
+		'f',
+		'SAVEPOINT s; INSERT INTO history SELECT i, 0 FROM generate_series(1001, 5000) i; ROLLBACK TO s; INSERT INTO history SELECT i, 1 FROM generate_series(2001, 6000) i'
+	  ));
+all_is_equal('after streamed ones are prepared', 2);
+on_publisher(
+	q(COMMIT PREPARED 'f'; ROLLBACK PREPARED 'e'; UPDATE history SET v = v + 1 WHERE id % 7 = 0)
+);
+all_is_equal('after streamed ones are finished', 0);
+
+# Processes end between PREPARE and what follows.
+for my $how ('the apply worker is terminated', 'the server is killed')
+{
+	on_publisher(
+			prepare('g', 'UPDATE items SET v = v + 100 WHERE id <= 50')
+		  . prepare('h', 'UPDATE items SET v = v + 1000 WHERE id > 50'));
+	all_is_equal("before $how", 2);
+	if ($how =~ /server/)
+	{
+		$subscriber->stop('immediate');
+		$subscriber->start;
+	}
+	else
+	{
+		my $old = apply_pid($subscriber, 'tap');
+		on_subscriber("SELECT pg_terminate_backend($old)");
+		$subscriber->poll_query_until(
+			'postgres',
+			"SELECT count(*) = 1 FROM pg_stat_subscription
+			WHERE subname = 'tap' AND relid IS NULL AND pid <> $old"
+		) or die 'the apply worker did not come back';
+	}
+	on_publisher(
+		q(COMMIT PREPARED 'h'; UPDATE items SET v = v + 1 WHERE id > 60;
+		ROLLBACK PREPARED 'g'; UPDATE items SET v = v * 2 WHERE id % 3 = 0;));
+	all_is_equal("after $how", 0);
+}
+
+# Errors are PostgreSQL's own: a row that is there already, and what somebody has
+# finished by hand.
+wait_for_pool($subscriber, 'tap');
+my $offset = -s $subscriber->logfile;
+on_subscriber('INSERT INTO history VALUES (10000, 0)');
+on_publisher(prepare('i', 'INSERT INTO history VALUES (10000, 1)')
+	  . 'UPDATE gate SET n = n + 1;');
+$subscriber->wait_for_log(
+	qr/ERROR: +duplicate key value violates unique constraint "history_pkey"/,
+	$offset);
+on_subscriber('DELETE FROM history WHERE id = 10000');
+all_is_equal('after an error in PREPARE', 1);
+on_publisher(q(COMMIT PREPARED 'i'));
+
+on_publisher(prepare('j', 'INSERT INTO history VALUES (10001, 1)'));
+wait_applied($publisher, $subscriber, 'tap');
+my $name = on_subscriber('SELECT gid FROM pg_prepared_xacts');
+like($name, qr/^pg_gid_\d+_\d+$/, 'names are those of PostgreSQL');
+on_subscriber("ROLLBACK PREPARED '$name'");
+$offset = -s $subscriber->logfile;
+on_publisher(q(COMMIT PREPARED 'j'));
+$subscriber->wait_for_log(
+	qr/ERROR: +prepared transaction with identifier "$name" does not exist/,
+	$offset);
+on_subscriber(
+	"BEGIN; INSERT INTO history VALUES (10001, 1); PREPARE TRANSACTION '$name'"
+);
+all_is_equal('after an error in COMMIT PREPARED', 0);
+
+$lock->quit;
+finish(
+	$publisher,
+	$subscriber,
+	qr/FATAL: +terminating logical replication worker due to administrator command/,
+	qr/ERROR: +duplicate key value violates unique constraint "history_pkey"/,
+	qr/ERROR: +prepared transaction with identifier "pg_gid_\d+_\d+" does not exist/,
+	qr/ERROR: +replication origin with ID \d+ is already active/,
+	qr/ERROR: +(could not start WAL streaming: ERROR: +)?replication slot "tap" is active for PID/,
+	qr/ERROR: +could not (receive data from WAL stream|send data)/);
+done_testing();
