@@ -16,11 +16,13 @@
  * turn and passed on with it; from 16 on it is shared with the receiver.  An
  * abort must not advance the origin: its position is cleared before.
  *
- * PREPARE is the same with two other callbacks.  COMMIT PREPARED and ROLLBACK
- * PREPARED write their record in the middle of a local transaction that does
- * nothing else, so the turn is taken before; the server's function flushes.
- * Prepared transactions are named as the native loop names them, which may
- * have to finish what a writer has prepared, and the other way round.
+ * PREPARE is the same, but the turn is passed on when all is done: in the
+ * callback the prepared transaction is still this process's, and another one
+ * that came with its COMMIT PREPARED would find it busy.  COMMIT PREPARED and
+ * ROLLBACK PREPARED write their record in the middle of a local transaction
+ * that does nothing else, so the turn is taken before; the server's function
+ * flushes.  Prepared transactions are named as the native loop names them,
+ * which may have to finish what a writer has prepared, and the other way round.
  *
  * If the process dies before the commit record is written, the transaction is
  * fetched again by the next receiver; if after, the origin has it.
@@ -110,10 +112,6 @@ transaction_callback(XactEvent event, void *arg)
 			break;
 		case XACT_EVENT_COMMIT:
 			leave_turn(XactLastCommitEnd);
-			break;
-		case XACT_EVENT_PREPARE:
-			/* it has been flushed; standbys are waited for up to there */
-			leave_turn(GetFlushRecPtr(NULL));
 			break;
 		case XACT_EVENT_ABORT:
 			leave_origin();
@@ -213,6 +211,10 @@ papply_local_commit(uint64 first, uint64 last, const PapplyCommit *commit)
 			break;
 	}
 	CommitTransactionCommand();
+
+	/* it has been flushed; standbys are waited for up to there */
+	if (pending.is_in_turn)
+		leave_turn(GetFlushRecPtr(NULL));
 }
 
 void
