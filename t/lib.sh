@@ -1,0 +1,258 @@
+# shellcheck shell=bash
+# t/lib.sh - what t/check, t/check_core and t/check_majors have in common: missing
+# packages, a place to work that goes away, a build in it, TAP tests, other majors,
+# and the counting.
+#
+# Sourced.  begin makes the place, prepare_build a copy of the tree and a private
+# server in it, finish ends with "N passed, N failed".
+set -u -o pipefail
+# Settings of a make above are not for the makes below.
+unset MAKEFLAGS MFLAGS MAKELEVEL PROFILE
+export SELFTEST=1               # see the Makefile
+
+top=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)
+pgroot=${PGROOT:-$top/../shared/tools/pgroot}
+majors=${MAJORS-15 17 18 19}
+# Not in the Makefile: a user's newer compiler, with more warnings, must not fail.
+# The server's headers have unused parameters, mixed signs and short initializers.
+strict='-Wall -Wextra -Werror -Wno-unused-parameter -Wno-sign-compare -Wno-missing-field-initializers'
+passed=0 failed=0
+jobs=()                         # see start_job
+
+say() { printf '\n== %s\n' "$*"; }
+have() { command -v "$1" >/dev/null 2>&1; }
+count() { passed=$((passed + $1)) failed=$((failed + $2)); }
+count_matches() { grep -cE "$1" "$2" || true; }
+# check NAME COMMAND...: one check
+check() {
+	local name=$1
+	shift
+	if "$@"; then
+		echo "ok - $name"
+		count 1 0
+	else
+		echo "not ok - $name"
+		count 0 1
+		return 1
+	fi
+}
+
+### what is missing ##########################################################
+
+# Debian's pg_config in PATH speaks for a server only with its -dev package.
+is_complete() {
+	[ -e "$("$1" --pgxs 2>/dev/null)" ] && [ -e "$("$1" --includedir-server)/postgres.h" ]
+}
+
+# Sets PG_CONFIG, and missing to Debian packages.
+find_missing() {
+	local major
+	missing=()
+	have make || missing+=(make)
+	have gcc || missing+=(gcc libc6-dev)
+	have prove || missing+=(perl)
+	perl -MIPC::Run -e1 2>/dev/null || missing+=(libipc-run-perl)
+	if [ -z "${PGROOT_MAJOR-}" ]; then
+		have bzip2 || missing+=(bzip2)
+		have perltidy || missing+=(perltidy)
+		have pg_bsd_indent || missing+=(pg-bsd-indent)
+	fi
+	[ -z "${PG_CONFIG-}" ] || return 0
+	PG_CONFIG=pg_config
+	is_complete pg_config && return
+	major=$(ls -d /usr/lib/postgresql/*/bin/postgres 2>/dev/null | cut -d/ -f5 | sort -n | tail -1)
+	major=${major:-15}
+	PG_CONFIG=/usr/lib/postgresql/$major/bin/pg_config
+	is_complete "$PG_CONFIG" && return
+	# Client, server and headers of one version, where the archive still has it.
+	local version=$(dpkg-query -W -f '${Version}' "postgresql-$major" 2>/dev/null)
+	[ "$version" ] || missing+=("postgresql-$major")
+	missing+=("postgresql-server-dev-$major${version:+=$version}")
+}
+
+install_missing() {
+	local root='' apt='apt-get -y -q --no-install-recommends install'
+	[ "$(id -u)" = 0 ] || root='sudo -n'
+	echo "missing: ${missing[*]}"
+	if ! have apt-get || { [ "$root" ] && ! sudo -n true 2>/dev/null; }; then
+		echo "cannot install them: that needs apt-get, and root or sudo"
+		return
+	fi
+	apt="$root env DEBIAN_FRONTEND=noninteractive $apt"
+	$root apt-get -q update >"$tmp/apt.log" 2>&1
+	$apt "${missing[@]}" >>"$tmp/apt.log" 2>&1 ||
+		$apt "${missing[@]%%=*}" >>"$tmp/apt.log" 2>&1 || tail -n 5 "$tmp/apt.log"
+}
+
+### a place to work ##########################################################
+
+as_user() { "$@"; }
+if [ "$(id -u)" = 0 ]; then
+	as_user() {
+		setpriv --reuid=postgres --regid=postgres --init-groups -- "$@"
+	}
+fi
+
+# start_job COMMAND...: in the background, number of the job in job.  A signal to us
+# ends it with all that it started; waiting for it, unlike for a command in the
+# foreground, a shell minds signals.
+start_job() {
+	set -m
+	{ "$@"; } </dev/null &
+	job=$!
+	set +m
+	jobs+=("$job")
+}
+
+run_job() {
+	start_job "$@"
+	wait "$job"
+}
+
+stop_and_clean() {
+	local pidfile job
+	for job in "${jobs[@]}"; do
+		kill -TERM -- "-$job" && wait "$job"
+	done 2>/dev/null
+	# Servers of tests that were cut off.
+	for pidfile in $(find "$tmp" -name postmaster.pid 2>/dev/null); do
+		as_user "$bin/pg_ctl" -s -m immediate -D "$(dirname "$pidfile")" stop
+	done
+	if [ "${KEEP-}" ] && [ "$failed" -gt 0 ]; then
+		echo "kept: $tmp"
+	else
+		rm -rf -- "$tmp"
+	fi
+}
+
+finish() {
+	trap - EXIT
+	stop_and_clean
+	printf '\n%d passed, %d failed\n' "$passed" "$failed"
+	[ "$failed" -eq 0 ]
+	exit
+}
+
+# Sets tmp, a directory that goes away at exit, and installs what is missing.
+begin() {
+	# Sockets are made below it, and their paths may have 107 bytes: hence /tmp.
+	tmp=$(mktemp -d "${PAPPLY_TMP:-/tmp}/papply.XXXXXX") || exit 1
+	trap stop_and_clean EXIT
+	trap 'exit 130' INT TERM HUP
+	find_missing
+	if [ ${#missing[@]} -gt 0 ]; then
+		say "packages"
+		install_missing
+	fi
+	if ! is_complete "$PG_CONFIG" || ! have make || ! have gcc; then
+		echo "not ok - PostgreSQL with its development files, make and a C compiler are there"
+		count 0 1
+		finish
+	fi
+	export PG_CONFIG
+}
+
+# A copy of the tree, as it is now, into a new directory.
+copy_tree() {
+	mkdir "$1"
+	tar -C "$top" -c --exclude=./.git --exclude='*.o' --exclude='*.so' --exclude=./tmp_check . |
+		tar -x -C "$1"
+}
+
+# Sets src, the copy of the tree and current directory; bin, of the private server
+# with the extension; pgxs and pg_regress, of the installed one.
+prepare_build() {
+	src=$tmp/src
+	copy_tree "$src"
+	[ "$(id -u)" != 0 ] || chown -R postgres: "$tmp"
+	cd "$src" || exit 1
+	export HOME=$tmp TMPDIR=$tmp LANG=C.UTF-8
+	say "build with $("$PG_CONFIG" --version)"
+	check "builds without warnings" as_user make -s -j2 all PROFILE="$strict" || finish
+	bin=$(as_user t/private_tree "$tmp/root" | tail -n 1)
+	check "installs into a private copy of the server" test -x "$bin/postgres" || finish
+	pgxs=$(dirname "$("$PG_CONFIG" --pgxs)")/../..
+	pg_regress=$pgxs/src/test/regress/pg_regress
+}
+
+# add_counts FILE: those that a check has printed last.
+add_counts() {
+	local counts
+	counts=$(sed -nE 's/^([0-9]+) passed, ([0-9]+) failed$/\1 \2/p' "$1" | tail -n 1)
+	# shellcheck disable=SC2086
+	count ${counts:-0 1}
+}
+
+### TAP tests ################################################################
+
+# The end of what a failed file wrote, and what its servers complained about.
+show_tap_logs() {
+	local logs=$1 name
+	shift
+	for name in "$@"; do
+		name=$(basename "$name" .pl)
+		say "regress_log_$name"
+		tail -n 40 "$logs/regress_log_$name"
+		grep -HE '(ERROR|FATAL|PANIC|TRAP|WARNING|signal [0-9]+)' "$logs/${name}_"*.log 2>/dev/null |
+			sed "s|^$logs/||" | tail -n 30
+	done | cut -c 1-400
+}
+
+prove_files() {
+	as_user env PATH="$bin:$PATH" PERL5LIB="$pgxs/src/test/perl${PERL5LIB:+:$PERL5LIB}" \
+		TESTDIR="$dir" TESTDATADIR="${logs%/log}" TESTLOGDIR="$logs" \
+		PG_REGRESS="$pg_regress" PG_TEST_TIMEOUT_DEFAULT="${PG_TEST_TIMEOUT_DEFAULT:-120}" \
+		prove --jobs "${JOBS:-2}" --timer "$@" 2>&1 | tee "$tmp/prove.out"
+}
+
+# run_tap DIR FILE...: logs land in DIR/tmp_check/log.  The caller's current
+# directory and PERL5LIB are those of the tests.
+run_tap() {
+	local dir=$1 logs=$1/tmp_check/log bad total wrong dead
+	shift
+	if ! have prove || ! perl -MIPC::Run -e1 2>/dev/null ||
+		[ ! -e "$pgxs/src/test/perl/PostgreSQL/Test/Cluster.pm" ]; then
+		echo "not ok - prove, IPC::Run and PostgreSQL::Test::Cluster are there"
+		count 0 1
+		return
+	fi
+	as_user mkdir -p "$logs"
+	run_job prove_files "$@"
+	bad=$?
+	# "Files=2, Tests=30, ..." in the end, and in the report before it, for each
+	# file with a fault, "t/001_basic.pl (Wstat: 256 Tests: 9 Failed: 1)".  A file
+	# that died without a failed assertion counts as one.
+	sed -nE 's/^(t\/\S+) +\(Wstat: ([0-9]+).* Failed: ([0-9]+)\)$/\1 \2 \3/p' \
+		"$tmp/prove.out" | awk '$2 || $3' >"$tmp/faults"
+	total=$(sed -nE 's/^Files=[0-9]+, Tests=([0-9]+),.*/\1/p' "$tmp/prove.out")
+	wrong=$(awk '{ n += $3 } END { print n + 0 }' "$tmp/faults")
+	dead=$(awk '!$3' "$tmp/faults" | wc -l)
+	# None in the report: all further testing stopped, because a server did.
+	if grep -q '^FAILED--Further testing stopped' "$tmp/prove.out" ||
+		{ [ "$bad" -ne 0 ] && [ $((wrong + dead)) -eq 0 ]; }; then
+		dead=$((dead + 1))
+		grep -lE 'signal [0-9]+|PANIC|TRAP' "$logs"/*.log | sed -E 's|.*/([0-9]+_[a-z]+)_.*|\1|' >>"$tmp/faults"
+	fi
+	count $((${total:-0} - wrong)) $((wrong + dead))
+	show_tap_logs "$logs" $(cut -d' ' -f1 "$tmp/faults")
+}
+
+### other majors #############################################################
+
+installed_major() { "$PG_CONFIG" --version | sed -E 's/^PostgreSQL ([0-9]+).*/\1/'; }
+
+# Whether commands can run next to that major; if not, prints why.
+can_run_major() {
+	if [ "$1" = "$(installed_major)" ]; then
+		return 0
+	elif [ ! -x "$pgroot" ]; then
+		echo "skipped - PostgreSQL $1: needs the command pgroot (PGROOT, by default ../shared/tools/pgroot)"
+	elif [ "$(id -u)" != 0 ]; then
+		echo "skipped - PostgreSQL $1: pgroot must be run as root"
+	elif ! "$pgroot" "$1" true </dev/null >/dev/null 2>&1; then
+		echo "skipped - PostgreSQL $1: pgroot cannot run it here"
+	else
+		return 0
+	fi
+	return 1
+}
