@@ -13,6 +13,7 @@
 
 #include "postgres.h"
 
+#include "access/attmap.h"
 #include "access/genam.h"
 #include "access/xact.h"
 #include "catalog/pg_subscription.h"
@@ -338,11 +339,39 @@ papply_compat_find_by_index(Relation rel, Oid index, TupleTableSlot *searched,
 #define PAPPLY_REPORTS_CONFLICTS false
 #endif
 
-/* 15: INSERT and UPDATE share their generated columns in a ResultRelInfo. */
+/*
+ * 15: a ResultRelInfo has one state of generated columns, for INSERT or for
+ * UPDATE; later ones have both.
+ */
 #if PG_VERSION_NUM >= 160000
 #define PAPPLY_SHARES_GENERATED false
 #else
 #define PAPPLY_SHARES_GENERATED true
 #endif
+
+static inline void
+papply_compat_forget_generated(ResultRelInfo *result_rel)
+{
+#if PG_VERSION_NUM < 160000
+	result_rel->ri_GeneratedExprs = NULL;
+	result_rel->ri_NumGeneratedNeeded = 0;
+#else
+	(void) result_rel;
+#endif
+}
+
+/*
+ * For each column of out, that of in with the same name; NULL if rows need no
+ * conversion.  16: some may be missing.
+ */
+static inline AttrMap *
+papply_compat_map_columns(TupleDesc in, TupleDesc out)
+{
+#if PG_VERSION_NUM >= 160000
+	return build_attrmap_by_name_if_req(in, out, false);
+#else
+	return build_attrmap_by_name_if_req(in, out);
+#endif
+}
 
 #endif							/* PAPPLY_COMPAT_H */

@@ -34,9 +34,18 @@ typedef struct PapplyIndexKeys
 	ScanKeyData keys[INDEX_MAX_KEYS];
 } PapplyIndexKeys;
 
+/* The table that has the name of a remote relation, or a partition of it. */
+typedef struct PapplyTargetKey
+{
+	LogicalRepRelId remote_relid;
+	Oid			partition;		/* InvalidOid: the table itself */
+} PapplyTargetKey;
+
 typedef struct PapplyTarget
 {
-	LogicalRepRelId remote_relid;	/* hash key */
+	PapplyTargetKey key;
+
+	/* not of partitions */
 	uint32		version;		/* of the remote definition */
 	LogicalRepRelMapEntry *entry;	/* of the server's map */
 	uint32		state_counter;	/* when entry's sync state was read */
@@ -50,17 +59,22 @@ typedef struct PapplyTarget
 	int			ndefaults;
 	int		   *default_columns;
 	ExprState **default_exprs;
+	bool		is_updatable;	/* the publisher tells how to find rows */
 	Oid			lookup_index;	/* InvalidOid: sequential scan */
 	PapplyIndexKeys lookup;
+	AttrMap    *from_root;		/* of a partition; NULL: the same columns */
+	AttrMap    *to_root;
 
 	/* within a local transaction */
 	bool		is_open;
 	struct PapplyTarget *next_open;
+	Relation	rel;
+	struct PapplyRouting *routing;	/* of a partitioned table, else NULL */
 	AclMode		allowed;		/* rights that were checked */
-	EState	   *estate;
+	EState	   *estate;			/* partitions have that of their root */
 	ResultRelInfo *insert_rel;
 	ResultRelInfo *update_rel;	/* the same, where it may be */
-	TupleTableSlot *remote_slot;
+	TupleTableSlot *remote_slot;	/* the root's, if it has the same columns */
 	TupleTableSlot *local_slot;
 	EPQState	epqstate;
 	Relation	index_rel;		/* of lookup, when it was used */
@@ -80,10 +94,17 @@ extern uint32 papply_target_states(void);
  */
 extern PapplyTarget *papply_target_open(LogicalRepRelId remote_relid, uint32 version);
 
+/*
+ * The same for a partition of root, an open target; result_rel is made by tuple
+ * routing, and open as long as root.
+ */
+extern PapplyTarget *papply_target_open_partition(PapplyTarget *root,
+												  ResultRelInfo *result_rel);
+
 /* Throw if the user has not all of these rights on the table. */
 extern void papply_target_check_rights(PapplyTarget *target, AclMode rights);
 
-/* For INSERT, or for UPDATE and DELETE; with its indexes open. */
+/* For INSERT, or for UPDATE and DELETE; with its indexes open.  No root. */
 extern ResultRelInfo *papply_target_insert_rel(PapplyTarget *target);
 extern ResultRelInfo *papply_target_update_rel(PapplyTarget *target);
 

@@ -58,11 +58,12 @@ has_volatile_default(Relation rel, const AttrMap *attnums)
 const char *
 papply_table_why_native(Relation rel, const AttrMap *attnums)
 {
-	if (rel->rd_rel->relkind != RELKIND_RELATION)
-		return "it is not an ordinary table";
+	if (rel->rd_rel->relkind != RELKIND_RELATION &&
+		rel->rd_rel->relkind != RELKIND_PARTITIONED_TABLE)
+		return "it is not a table";
 	if (has_trigger_for_replica(rel))
 		return "it has a trigger that fires in replica mode";
-	if (has_volatile_default(rel, attnums))
+	if (attnums != NULL && has_volatile_default(rel, attnums))
 		return "a column that is not published has a volatile default";
 	return NULL;
 }

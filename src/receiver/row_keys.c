@@ -16,6 +16,23 @@
  * column that the message does not carry) shows itself when it is applied, as
  * a lock wait, a missing row or a unique violation, and is then put right.  It
  * only must not be frequent.
+ *
+ * Rows of different relations of the publisher have different keys, and may be
+ * in the same local table all the same: one relation has the name of a local
+ * partitioned table, another one that of a part of it.  That cannot be seen
+ * either, nor can a unique index of one partition.  But whichever way a change
+ * has come, it ends in one partition, and looks up and locks the row there, or
+ * enters its unique values there: if a younger transaction T has been there
+ * before an older one S,
+ * - S finds the row that T has changed, deleted, inserted or moved away from or
+ *   to there, as dirty snapshots and unique indexes show it: S waits for T's
+ *   lock, and T, the younger, yields;
+ * - T has not found a row that S inserts or moves to there: T looks again in
+ *   its turn;
+ * - T enters a unique value that S gives up: a violation, tried again in turn.
+ * A row that moves between partitions which are published themselves is a
+ * DELETE in one relation and an INSERT in another one.  Both are in one
+ * transaction, so what follows in either relation depends on that.
  *-------------------------------------------------------------------------
  */
 #include "parallel_apply.h"

@@ -5,7 +5,8 @@
  * Runs in a writer.  What happens to a row is what the native worker does with
  * it (columns by name, defaults for those that are not published, NULL for
  * dropped ones, unchanged TOAST values from the local row), with the state of
- * the table prepared (target.c).
+ * the table prepared (target.c).  A row of a partitioned table is made for the
+ * root, and goes on to its partition (partition.c).
  *-------------------------------------------------------------------------
  */
 #include "parallel_apply.h"
@@ -17,6 +18,7 @@
 #include "utils/rel.h"
 
 #include "apply.h"
+#include "partition.h"
 #include "row_lookup.h"
 
 static PapplyChange change;		/* too large for the stack */
@@ -163,64 +165,118 @@ store_defaults(PapplyTarget *target)
 	}
 }
 
-static bool
+/* The table that the row in remote_slot belongs to. */
+static PapplyTarget *
+table_of_row(PapplyTarget *target)
+{
+	return target->routing ? papply_partition_of_row(target) : target;
+}
+
+static void
+insert_row(PapplyTarget *table)
+{
+	papply_target_check_rights(table, ACL_INSERT);
+	ExecSimpleRelationInsert(papply_target_insert_rel(table), table->estate,
+							 table->remote_slot);
+}
+
+static void
+update_row(PapplyTarget *table)
+{
+	papply_target_check_rights(table, ACL_UPDATE);
+	EvalPlanQualSetSlot(&table->epqstate, table->remote_slot);
+	ExecSimpleRelationUpdate(papply_target_update_rel(table), table->estate,
+							 &table->epqstate, table->local_slot, table->remote_slot);
+}
+
+static void
+delete_row(PapplyTarget *table)
+{
+	papply_target_check_rights(table, ACL_DELETE);
+	EvalPlanQualSetSlot(&table->epqstate, table->local_slot);
+	ExecSimpleRelationDelete(papply_target_update_rel(table), table->estate,
+							 &table->epqstate, table->local_slot);
+}
+
+static void
 apply_insert(PapplyTarget *target)
 {
-	papply_target_check_rights(target, ACL_INSERT);
 	store_tuple(target, &change.new_tuple);
 	store_defaults(target);
-	ExecSimpleRelationInsert(papply_target_insert_rel(target), target->estate,
-							 target->remote_slot);
-	return true;
-}
-
-/* Find the row of an UPDATE or DELETE, into local_slot. */
-static bool
-find_row(PapplyTarget *target, AclMode rights, PapplyTuple *key, bool must_lock)
-{
-	if (!target->entry->updatable)
-		ereport(ERROR,
-				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				 errmsg("rows of table \"%s\" cannot be identified",
-						RelationGetRelationName(target->entry->localrel))));
-	papply_target_check_rights(target, ACL_SELECT | rights);
-	store_tuple(target, key);
-	return papply_row_lookup(target, must_lock);
-}
-
-static bool
-apply_update(PapplyTarget *target, bool must_lock)
-{
-	PapplyTuple *key = change.has_old ? &change.old_tuple : &change.new_tuple;
-
-	if (!find_row(target, ACL_UPDATE, key, must_lock))
-		return false;
-	store_modified(target, &change.new_tuple);
-	EvalPlanQualSetSlot(&target->epqstate, target->remote_slot);
-	ExecSimpleRelationUpdate(papply_target_update_rel(target), target->estate,
-							 &target->epqstate, target->local_slot, target->remote_slot);
-	return true;
-}
-
-static bool
-apply_delete(PapplyTarget *target, bool must_lock)
-{
-	if (!find_row(target, ACL_DELETE, &change.old_tuple, must_lock))
-		return false;
-	EvalPlanQualSetSlot(&target->epqstate, target->local_slot);
-	ExecSimpleRelationDelete(papply_target_update_rel(target), target->estate,
-							 &target->epqstate, target->local_slot);
-	return true;
+	insert_row(table_of_row(target));
 }
 
 /* As the native worker says it. */
 static void
-report_missing(PapplyTarget *target)
+report_missing(PapplyTarget *table)
 {
+	bool		is_update = change.type == LOGICAL_REP_MSG_UPDATE;
+	bool		is_partition = OidIsValid(table->key.partition);
+
 	ereport(DEBUG1,
-			(errmsg_internal("logical replication did not find row to be %s in replication target relation \"%s\"",
-							 change.type == LOGICAL_REP_MSG_UPDATE ? "updated" : "deleted",
-							 RelationGetRelationName(target->entry->localrel))));
+			(errmsg_internal("logical replication did not find row to be %s in replication target relation%s \"%s\"",
+							 is_update ? "updated" : "deleted",
+							 is_update && is_partition ? "'s partition" : "",
+							 RelationGetRelationName(table->rel))));
+}
+
+/*
+ * Find the row of an UPDATE or DELETE, into local_slot of the table that is
+ * returned; NULL if there is none.
+ */
+static PapplyTarget *
+find_row(PapplyTarget *target, PapplyTuple *key, bool is_last_look)
+{
+	PapplyTarget *table;
+
+	store_tuple(target, key);
+	table = table_of_row(target);
+	if (!table->is_updatable)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("rows of table \"%s\" cannot be identified",
+						RelationGetRelationName(table->rel))));
+	papply_target_check_rights(table, ACL_SELECT);
+	if (papply_row_lookup(table, is_last_look))
+		return table;
+	papply_row_lookup_release(table);
+	if (is_last_look && !PAPPLY_REPORTS_CONFLICTS)
+		report_missing(table);
+	return NULL;
+}
+
+static bool
+apply_update(PapplyTarget *target, bool is_last_look)
+{
+	PapplyTuple *key = change.has_old ? &change.old_tuple : &change.new_tuple;
+	PapplyTarget *table = find_row(target, key, is_last_look);
+
+	if (table == NULL)
+		return false;
+	store_modified(table, &change.new_tuple);
+	if (table == target || papply_partition_accepts_row(table))
+		update_row(table);
+	else
+	{
+		PapplyTarget *other = papply_partition_to_move_to(target, table);
+
+		delete_row(table);
+		insert_row(other);
+	}
+	papply_row_lookup_release(table);
+	return true;
+}
+
+static bool
+apply_delete(PapplyTarget *target, bool is_last_look)
+{
+	PapplyTarget *table = find_row(target, &change.old_tuple, is_last_look);
+
+	if (table == NULL)
+		return false;
+	delete_row(table);
+	papply_row_lookup_release(table);
+	return true;
 }
 
 /* The message is parsed in a copy, since columns get terminated in place. */
@@ -238,18 +294,18 @@ papply_apply_change(const char *message, int length, uint32 version, bool is_las
 	PapplyTarget *target;
 	PapplyUserContext user_context;
 	MemoryContext old_context;
-	bool		found = false;
+	bool		found = true;
 
 	parse_copy(message, length);
 	target = papply_target_open(change.remote_relid, version);
 	show_table(target->label);
 
-	papply_compat_begin_as_table_owner(target->entry->localrel, &user_context);
+	papply_compat_begin_as_table_owner(target->rel, &user_context);
 	old_context = MemoryContextSwitchTo(GetPerTupleMemoryContext(target->estate));
 	switch (change.type)
 	{
 		case LOGICAL_REP_MSG_INSERT:
-			found = apply_insert(target);
+			apply_insert(target);
 			break;
 		case LOGICAL_REP_MSG_UPDATE:
 			found = apply_update(target, is_last_look);
@@ -258,10 +314,7 @@ papply_apply_change(const char *message, int length, uint32 version, bool is_las
 			found = apply_delete(target, is_last_look);
 			break;
 	}
-	if (!found && is_last_look && !PAPPLY_REPORTS_CONFLICTS)
-		report_missing(target);
 	MemoryContextSwitchTo(old_context);
-	papply_row_lookup_release(target);
 	ResetPerTupleExprContext(target->estate);
 	papply_compat_end_as_table_owner(&user_context);
 	return found;

@@ -77,8 +77,7 @@ begin_scan(PapplyTarget *target)
 		return;
 	InitDirtySnapshot(target->dirty_snapshot);
 	target->index_rel = index_open(target->lookup.index, RowExclusiveLock);
-	target->index_scan = papply_compat_index_beginscan(target->entry->localrel,
-													   target->index_rel,
+	target->index_scan = papply_compat_index_beginscan(target->rel, target->index_rel,
 													   &target->dirty_snapshot,
 													   target->lookup.count);
 }
@@ -108,7 +107,7 @@ lock_row(PapplyTarget *target)
 
 	ExecMaterializeSlot(target->local_slot);
 	PushActiveSnapshot(GetLatestSnapshot());
-	result = table_tuple_lock(target->entry->localrel, &target->local_slot->tts_tid,
+	result = table_tuple_lock(target->rel, &target->local_slot->tts_tid,
 							  GetActiveSnapshot(), target->local_slot,
 							  GetCurrentCommandId(false), LockTupleExclusive,
 							  LockWaitBlock, 0, &failure);
@@ -154,14 +153,13 @@ find_by_identity(PapplyTarget *target, bool must_lock)
 bool
 papply_row_lookup(PapplyTarget *target, bool must_lock)
 {
-	Relation	rel = target->entry->localrel;
 
 	if (OidIsValid(target->lookup.index))
 		return find_by_identity(target, must_lock);
 	if (OidIsValid(target->lookup_index))
-		return papply_compat_find_by_index(rel, target->lookup_index,
+		return papply_compat_find_by_index(target->rel, target->lookup_index,
 										   target->remote_slot, target->local_slot);
-	return RelationFindReplTupleSeq(rel, LockTupleExclusive,
+	return RelationFindReplTupleSeq(target->rel, LockTupleExclusive,
 									target->remote_slot, target->local_slot);
 }
 

@@ -13,6 +13,9 @@
  * The map from remote to local relation, with its checks and messages, is the
  * server's own (logicalrelation.h), fed from the registry: the version that a
  * change was made with is put into it before the table is opened.
+ *
+ * The partitions of a partitioned table are targets as well, opened when a row
+ * belongs to them (partition.c), and gone when the root has changed.
  *-------------------------------------------------------------------------
  */
 #include "parallel_apply.h"
@@ -31,6 +34,7 @@
 #include "utils/snapmgr.h"
 #include "utils/syscache.h"
 
+#include "partition.h"
 #include "pool.h"
 #include "relation_registry.h"
 #include "row_lookup.h"
@@ -72,7 +76,7 @@ papply_target_init(void)
 
 	targets_context = AllocSetContextCreate(TopMemoryContext, "parallel_apply targets",
 											ALLOCSET_DEFAULT_SIZES);
-	ctl.keysize = sizeof(LogicalRepRelId);
+	ctl.keysize = sizeof(PapplyTargetKey);
 	ctl.entrysize = sizeof(PapplyTarget);
 	ctl.hcxt = targets_context;
 	targets = hash_create("parallel_apply targets", 128, &ctl,
@@ -92,11 +96,14 @@ static void
 load_version(PapplyTarget *target, uint32 version)
 {
 	StringInfoData message;
+	LogicalRepRelation *remote;
 
 	initStringInfo(&message);
 	papply_registry_get(version, &message);
 	message.cursor = 1;			/* behind the kind byte */
-	logicalrep_relmap_update(logicalrep_read_rel(&message));
+	remote = logicalrep_read_rel(&message);
+	logicalrep_relmap_update(remote);
+	logicalrep_partmap_reset_relmap(remote);
 	pfree(message.data);
 	target->version = version;
 	target->is_valid = false;
@@ -105,9 +112,9 @@ load_version(PapplyTarget *target, uint32 version)
 /*** what is kept across transactions ***/
 
 static void
-prepare_inputs(PapplyTarget *target, Relation rel)
+prepare_inputs(PapplyTarget *target, const AttrMap *attnums)
 {
-	TupleDesc	desc = RelationGetDescr(rel);
+	TupleDesc	desc = RelationGetDescr(target->rel);
 
 	target->inputs = palloc0(desc->natts * sizeof(PapplyColumnInput));
 	for (int i = 0; i < desc->natts; i++)
@@ -116,7 +123,7 @@ prepare_inputs(PapplyTarget *target, Relation rel)
 		PapplyColumnInput *input = &target->inputs[i];
 		Oid			function;
 
-		input->column = att->attisdropped ? -1 : target->entry->attrmap->attnums[i];
+		input->column = att->attisdropped ? -1 : attnums->attnums[i];
 		if (input->column < 0)
 			continue;
 		getTypeInputInfo(att->atttypid, &function, &input->text_param);
@@ -126,11 +133,10 @@ prepare_inputs(PapplyTarget *target, Relation rel)
 
 /* Columns that the publisher does not send get their defaults. */
 static void
-prepare_defaults(PapplyTarget *target, Relation rel)
+prepare_defaults(PapplyTarget *target)
 {
-	TupleDesc	desc = RelationGetDescr(rel);
+	TupleDesc	desc = RelationGetDescr(target->rel);
 
-	target->ndefaults = 0;
 	target->default_columns = palloc(desc->natts * sizeof(int));
 	target->default_exprs = palloc(desc->natts * sizeof(ExprState *));
 	for (int i = 0; i < desc->natts; i++)
@@ -140,7 +146,7 @@ prepare_defaults(PapplyTarget *target, Relation rel)
 
 		if (att->attisdropped || att->attgenerated || target->inputs[i].column >= 0)
 			continue;
-		expr = (Expr *) build_column_default(rel, i + 1);
+		expr = (Expr *) build_column_default(target->rel, i + 1);
 		if (expr == NULL)
 			continue;
 		target->default_columns[target->ndefaults] = i;
@@ -149,32 +155,89 @@ prepare_defaults(PapplyTarget *target, Relation rel)
 }
 
 static void
-prepare(PapplyTarget *target)
+prepare_lookup(PapplyTarget *target, LogicalRepRelMapEntry *entry)
 {
-	Relation	rel = target->entry->localrel;
-	const char *why_native = papply_table_why_native(rel, target->entry->attrmap);
-	MemoryContext old_context;
+	target->is_updatable = entry->updatable;
+	target->lookup_index = papply_compat_lookup_index(entry);
+	papply_row_lookup_prepare(target);
+}
+
+/* Throw if writers do not apply changes of it, else begin to prepare it. */
+static void
+begin_to_prepare(PapplyTarget *target, const AttrMap *attnums)
+{
+	const char *why_native = papply_table_why_native(target->rel, attnums);
 
 	if (why_native != NULL)
 		ereport(ERROR,
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 				 errmsg("changes of table \"%s\" are not applied in parallel",
-						RelationGetRelationName(rel)),
+						RelationGetRelationName(target->rel)),
 				 errdetail_internal("%s", why_native)));
 
-	target->local_relid = RelationGetRelid(rel);
+	target->local_relid = RelationGetRelid(target->rel);
 	target->is_valid = true;	/* unless something changes from here on */
 	if (target->context != NULL)
 		MemoryContextDelete(target->context);
 	target->context = AllocSetContextCreate(targets_context, "parallel_apply target",
 											ALLOCSET_SMALL_SIZES);
+	target->ndefaults = 0;
+	target->from_root = target->to_root = NULL;
+	target->lookup_index = InvalidOid;
+}
+
+static bool
+is_partition_of(const PapplyTarget *target, const PapplyTarget *root)
+{
+	return target->key.remote_relid == root->key.remote_relid && target != root;
+}
+
+/* None of them is open. */
+static void
+forget_partitions(PapplyTarget *root)
+{
+	HASH_SEQ_STATUS status;
+	PapplyTarget *target;
+
+	hash_seq_init(&status, targets);
+	while ((target = hash_seq_search(&status)) != NULL)
+	{
+		if (!is_partition_of(target, root))
+			continue;
+		if (target->context != NULL)
+			MemoryContextDelete(target->context);
+		hash_search(targets, &target->key, HASH_REMOVE, NULL);
+	}
+}
+
+static void
+prepare(PapplyTarget *target)
+{
+	LogicalRepRelMapEntry *entry = target->entry;
+	MemoryContext old_context;
+
+	begin_to_prepare(target, entry->attrmap);
+	forget_partitions(target);
 	old_context = MemoryContextSwitchTo(target->context);
-	target->label = psprintf("%s.%s", target->entry->remoterel.nspname,
-							 target->entry->remoterel.relname);
-	prepare_inputs(target, rel);
-	prepare_defaults(target, rel);
-	target->lookup_index = papply_compat_lookup_index(target->entry);
-	papply_row_lookup_prepare(target);
+	target->label = psprintf("%s.%s", entry->remoterel.nspname, entry->remoterel.relname);
+	prepare_inputs(target, entry->attrmap);
+	prepare_defaults(target);
+	if (target->rel->rd_rel->relkind == RELKIND_RELATION)
+		prepare_lookup(target, entry);
+	MemoryContextSwitchTo(old_context);
+}
+
+static void
+prepare_partition(PapplyTarget *target, PapplyTarget *root)
+{
+	LogicalRepRelMapEntry *entry;
+	MemoryContext old_context;
+
+	begin_to_prepare(target, NULL);
+	entry = papply_partition_prepare(target, root);
+	old_context = MemoryContextSwitchTo(target->context);
+	prepare_inputs(target, entry->attrmap);
+	prepare_lookup(target, entry);
 	MemoryContextSwitchTo(old_context);
 }
 
@@ -197,24 +260,29 @@ published_columns(PapplyTarget *target, TupleDesc desc)
  * No trigger of a target fires in replica mode, or changes of it would not be
  * applied here, so the executor need not look at them.
  */
+static void
+ignore_triggers(ResultRelInfo *result_rel)
+{
+	result_rel->ri_TrigDesc = NULL;
+}
+
 static ResultRelInfo *
 make_result_rel(PapplyTarget *target)
 {
 	MemoryContext old_context = MemoryContextSwitchTo(target->estate->es_query_cxt);
 	ResultRelInfo *result = makeNode(ResultRelInfo);
 
-	InitResultRelInfo(result, target->entry->localrel, 1, NULL, 0);
-	result->ri_TrigDesc = NULL;
+	InitResultRelInfo(result, target->rel, 1, NULL, 0);
+	ignore_triggers(result);
 	ExecOpenIndices(result, false);
 	MemoryContextSwitchTo(old_context);
 	return result;
 }
 
 static void
-start_executor(PapplyTarget *target)
+make_estate(PapplyTarget *target)
 {
-	Relation	rel = target->entry->localrel;
-	TupleDesc	desc = RelationGetDescr(rel);
+	Relation	rel = target->rel;
 	RangeTblEntry *rte = makeNode(RangeTblEntry);
 
 	target->estate = CreateExecutorState();
@@ -222,10 +290,19 @@ start_executor(PapplyTarget *target)
 	rte->relid = RelationGetRelid(rel);
 	rte->relkind = rel->rd_rel->relkind;
 	rte->rellockmode = AccessShareLock;
-	papply_compat_init_range_table(target->estate, rte, published_columns(target, desc));
+	papply_compat_init_range_table(target->estate, rte,
+								   published_columns(target, RelationGetDescr(rel)));
+}
 
-	target->remote_slot = ExecInitExtraTupleSlot(target->estate, desc, &TTSOpsVirtual);
-	target->local_slot = table_slot_create(rel, &target->estate->es_tupleTable);
+/* What a row needs; remote_slot may be there already. */
+static void
+start_executor(PapplyTarget *target)
+{
+	if (target->remote_slot == NULL)
+		target->remote_slot = ExecInitExtraTupleSlot(target->estate,
+													 RelationGetDescr(target->rel),
+													 &TTSOpsVirtual);
+	target->local_slot = table_slot_create(target->rel, &target->estate->es_tupleTable);
 	target->insert_rel = target->update_rel = NULL;
 	papply_compat_init_eval_plan_qual(&target->epqstate, target->estate);
 	target->index_rel = NULL;
@@ -245,26 +322,53 @@ open_target(PapplyTarget *target)
 	target->state_counter = state_counter;
 
 	opening = target;
-	target->entry = logicalrep_rel_open(target->remote_relid, RowExclusiveLock);
+	target->entry = logicalrep_rel_open(target->key.remote_relid, RowExclusiveLock);
 	opening = NULL;
+	target->rel = target->entry->localrel;
 	target->next_open = open_targets;
 	open_targets = target;
 	target->is_open = true;
 	target->estate = NULL;
+	target->routing = NULL;
+	target->remote_slot = NULL;
 
 	if (target->entry->state != SUBREL_STATE_READY)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("table \"%s\" is not synchronized",
-						RelationGetRelationName(target->entry->localrel))));
+						RelationGetRelationName(target->rel))));
 	if (!target->is_valid || target->local_relid != target->entry->localreloid)
 	{
 		/* defaults may have functions of the owner */
-		papply_compat_begin_as_table_owner(target->entry->localrel, &user_context);
+		papply_compat_begin_as_table_owner(target->rel, &user_context);
 		prepare(target);
 		papply_compat_end_as_table_owner(&user_context);
 	}
+	make_estate(target);
 	start_executor(target);
+	if (target->rel->rd_rel->relkind == RELKIND_PARTITIONED_TABLE)
+		papply_partition_begin_routing(target);
+	MemoryContextSwitchTo(old_context);
+}
+
+/* As part of its root: routing has opened it, and will close it. */
+static void
+open_partition(PapplyTarget *target, PapplyTarget *root, ResultRelInfo *result_rel)
+{
+	MemoryContext old_context;
+
+	target->rel = result_rel->ri_RelationDesc;
+	if (!target->is_valid)
+		prepare_partition(target, root);
+	old_context = MemoryContextSwitchTo(root->estate->es_query_cxt);
+	target->estate = root->estate;
+	target->remote_slot = target->from_root ? NULL : root->remote_slot;
+	start_executor(target);
+	ignore_triggers(result_rel);
+	target->insert_rel = result_rel;
+	target->next_open = open_targets;
+	open_targets = target;
+	target->is_open = true;
 	MemoryContextSwitchTo(old_context);
 }
 
@@ -272,18 +376,21 @@ static void
 close_target(PapplyTarget *target)
 {
 	papply_row_lookup_end(target);
-	if (target->update_rel != NULL && target->update_rel != target->insert_rel)
-		ExecCloseIndices(target->update_rel);
+	EvalPlanQualEnd(&target->epqstate);
+	target->is_open = false;
+	if (OidIsValid(target->key.partition))
+		return;					/* the rest is closed with the root */
+
 	if (target->insert_rel != NULL)
 		ExecCloseIndices(target->insert_rel);
-	EvalPlanQualEnd(&target->epqstate);
+	if (target->routing != NULL)
+		papply_partition_end_routing(target);
 	ExecResetTupleTable(target->estate->es_tupleTable, false);
 	FreeExecutorState(target->estate);
 	logicalrep_rel_close(target->entry, NoLock);
-	target->is_open = false;
 }
 
-/* Only this one; the others stay. */
+/* Only this one; the others stay.  Partitions are closed before their root. */
 static void
 close_one(PapplyTarget *target)
 {
@@ -295,26 +402,60 @@ close_one(PapplyTarget *target)
 	close_target(target);
 }
 
-PapplyTarget *
-papply_target_open(LogicalRepRelId remote_relid, uint32 version)
+static void
+close_with_partitions(PapplyTarget *root)
 {
+	PapplyTarget *next;
+
+	for (PapplyTarget *target = open_targets; target != NULL; target = next)
+	{
+		next = target->next_open;
+		if (is_partition_of(target, root))
+			close_one(target);
+	}
+	close_one(root);
+}
+
+static PapplyTarget *
+get_target(LogicalRepRelId remote_relid, Oid partition)
+{
+	PapplyTargetKey key = {remote_relid, partition};
 	PapplyTarget *target;
 	bool		found;
 
-	target = hash_search(targets, &remote_relid, HASH_ENTER, &found);
+	target = hash_search(targets, &key, HASH_ENTER, &found);
 	if (!found)
 	{
 		memset(target, 0, sizeof(*target));
-		target->remote_relid = remote_relid;
+		target->key = key;
 	}
+	return target;
+}
+
+PapplyTarget *
+papply_target_open(LogicalRepRelId remote_relid, uint32 version)
+{
+	PapplyTarget *target = get_target(remote_relid, InvalidOid);
+
 	if (target->version != version)
 	{
 		if (target->is_open)
-			close_one(target);
+			close_with_partitions(target);
 		load_version(target, version);
 	}
 	if (!target->is_open)
 		open_target(target);
+	return target;
+}
+
+PapplyTarget *
+papply_target_open_partition(PapplyTarget *root, ResultRelInfo *result_rel)
+{
+	PapplyTarget *target = get_target(root->key.remote_relid,
+									  RelationGetRelid(result_rel->ri_RelationDesc));
+
+	if (!target->is_open)
+		open_partition(target, root, result_rel);
 	return target;
 }
 
@@ -330,37 +471,37 @@ papply_target_check_rights(PapplyTarget *target, AclMode rights)
 		ereport(ERROR,
 				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
 				 errmsg("permission denied for table %s",
-						RelationGetRelationName(target->entry->localrel))));
+						RelationGetRelationName(target->rel))));
 	target->allowed |= rights;
-}
-
-/*
- * INSERT and UPDATE may differ in which generated columns they compute, so
- * they may need a state each.
- */
-static bool
-shares_result_rel(PapplyTarget *target)
-{
-	TupleConstr *constr = RelationGetDescr(target->entry->localrel)->constr;
-
-	return !(PAPPLY_SHARES_GENERATED && constr && constr->has_generated_stored);
 }
 
 ResultRelInfo *
 papply_target_insert_rel(PapplyTarget *target)
 {
 	if (target->insert_rel == NULL)
-		target->insert_rel = (target->update_rel && shares_result_rel(target)) ?
-			target->update_rel : make_result_rel(target);
+		target->insert_rel = make_result_rel(target);
 	return target->insert_rel;
 }
 
+/*
+ * INSERT and UPDATE may differ in which generated columns they compute, so
+ * they may need a state each.  All else is shared.
+ */
 ResultRelInfo *
 papply_target_update_rel(PapplyTarget *target)
 {
-	if (target->update_rel == NULL)
-		target->update_rel = (target->insert_rel && shares_result_rel(target)) ?
-			target->insert_rel : make_result_rel(target);
+	TupleConstr *constr = RelationGetDescr(target->rel)->constr;
+
+	if (target->update_rel != NULL)
+		return target->update_rel;
+	target->update_rel = papply_target_insert_rel(target);
+	if (PAPPLY_SHARES_GENERATED && constr && constr->has_generated_stored)
+	{
+		target->update_rel = MemoryContextAlloc(target->estate->es_query_cxt,
+												sizeof(ResultRelInfo));
+		*target->update_rel = *target->insert_rel;
+		papply_compat_forget_generated(target->update_rel);
+	}
 	return target->update_rel;
 }
 

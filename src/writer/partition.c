@@ -1,0 +1,138 @@
+/*-------------------------------------------------------------------------
+ * partition.c
+ *	  Which partition does a row belong to?
+ *
+ * Runs in a writer.
+ *
+ * As in the native worker, a row is looked for in the partition that the old
+ * tuple or key of the message belongs to, and it is moved (deleted and
+ * inserted) if what it becomes belongs to another one.  The server's tuple
+ * routing finds the partition.  It lives as long as the local transaction, and
+ * so do the partitions that it has opened; each is a target of its own
+ * (target.c), with the executor state of its root.
+ *
+ * The set of partitions is that of the moment when the routing began.  The
+ * lock of the root lets others attach or detach partitions meanwhile.  No row
+ * goes astray: a partition that is detached waits for us; one that is attached
+ * locks the default partition, which would get its rows otherwise, and the
+ * constraint of the default partition is checked for each row, also for one
+ * that is only looked for.  What is left is "no partition found", an error
+ * whose second attempt has a routing of its own.
+ *-------------------------------------------------------------------------
+ */
+#include "parallel_apply.h"
+
+#include "access/tupconvert.h"
+#include "executor/execPartition.h"
+#include "nodes/makefuncs.h"
+#include "utils/rel.h"
+
+#include "partition.h"
+
+typedef struct PapplyRouting
+{
+	ModifyTableState *state;
+	ResultRelInfo *root_rel;
+	PartitionTupleRouting *tuples;
+} PapplyRouting;
+
+/* The inverse of a map from a root. */
+static AttrMap *
+invert_map(const AttrMap *from_root, int root_columns)
+{
+	AttrMap    *to_root = make_attrmap(root_columns);
+
+	for (int i = 0; i < from_root->maplen; i++)
+		if (from_root->attnums[i] > 0)
+			to_root->attnums[from_root->attnums[i] - 1] = i + 1;
+	return to_root;
+}
+
+LogicalRepRelMapEntry *
+papply_partition_prepare(PapplyTarget *partition, PapplyTarget *root)
+{
+	TupleDesc	root_desc = RelationGetDescr(root->rel);
+	MemoryContext old_context = MemoryContextSwitchTo(partition->context);
+	LogicalRepRelMapEntry *entry;
+
+	partition->from_root = papply_compat_map_columns(root_desc,
+													 RelationGetDescr(partition->rel));
+	partition->to_root = partition->from_root ?
+		invert_map(partition->from_root, root_desc->natts) : NULL;
+	MemoryContextSwitchTo(old_context);
+
+	/*
+	 * The server knows one remote relation for each partition; but changes
+	 * may come by the root and by a partition in between.
+	 */
+	entry = logicalrep_partition_open(root->entry, partition->rel, partition->from_root);
+	if (entry->remoterel.remoteid != root->key.remote_relid)
+	{
+		entry->remoterel.remoteid = 0;
+		entry->localrelvalid = false;
+		entry = logicalrep_partition_open(root->entry, partition->rel, partition->from_root);
+	}
+	entry->localrelvalid = false;	/* make it anew when asked again */
+	return entry;
+}
+
+void
+papply_partition_begin_routing(PapplyTarget *root)
+{
+	MemoryContext old_context = MemoryContextSwitchTo(root->estate->es_query_cxt);
+	PapplyRouting *routing = palloc(sizeof(PapplyRouting));
+
+	routing->root_rel = makeNode(ResultRelInfo);
+	InitResultRelInfo(routing->root_rel, root->rel, 1, NULL, 0);
+	routing->state = makeNode(ModifyTableState);
+	routing->state->ps.state = root->estate;
+	routing->state->operation = CMD_INSERT;
+	routing->state->resultRelInfo = routing->root_rel;
+	routing->tuples = ExecSetupPartitionTupleRouting(root->estate, root->rel);
+	root->routing = routing;
+	MemoryContextSwitchTo(old_context);
+}
+
+void
+papply_partition_end_routing(PapplyTarget *root)
+{
+	ExecCleanupTupleRouting(root->routing->state, root->routing->tuples);
+	root->routing = NULL;
+}
+
+PapplyTarget *
+papply_partition_of_row(PapplyTarget *root)
+{
+	PapplyRouting *routing = root->routing;
+	ResultRelInfo *found = ExecFindPartition(routing->state, routing->root_rel,
+											 routing->tuples, root->remote_slot,
+											 root->estate);
+	PapplyTarget *partition = papply_target_open_partition(root, found);
+
+	if (partition->from_root != NULL)
+		execute_attr_map_slot(partition->from_root, root->remote_slot,
+							  partition->remote_slot);
+	return partition;
+}
+
+bool
+papply_partition_accepts_row(PapplyTarget *partition)
+{
+	return ExecPartitionCheck(partition->insert_rel, partition->remote_slot,
+							  partition->estate, false);
+}
+
+PapplyTarget *
+papply_partition_to_move_to(PapplyTarget *root, PapplyTarget *partition)
+{
+	PapplyTarget *other;
+
+	if (partition->to_root != NULL)
+		execute_attr_map_slot(partition->to_root, partition->remote_slot,
+							  root->remote_slot);
+	other = papply_partition_of_row(root);
+	if (other == partition)
+		elog(ERROR, "row belongs to partition \"%s\" although it violates its constraint",
+			 RelationGetRelationName(partition->rel));
+	return other;
+}

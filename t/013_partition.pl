@@ -1,0 +1,347 @@
+# Changes of partitioned tables are applied by writers, and leave the rows that
+# PostgreSQL's own apply leaves, in the same partitions.
+#
+# A second database of the subscriber has the same tables and subscribes to the
+# same publications, but has no extension: it is what to compare with, also where
+# the publisher's tables have other rows than the subscriber's.  Races are forced
+# as in 011_unique.pl: the first transaction is held up by a lock.
+# The comment of each part names the faults that it would show.
+use strict;
+use warnings;
+use FindBin;
+use lib $FindBin::RealBin;
+use PapplyTest;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my ($publisher, $subscriber) = new_pair(
+	subscriber_conf => "parallel_apply.writers_per_subscription = 6\n"
+	  . "parallel_apply.max_batch_transactions = 1\n");
+$subscriber->safe_psql('postgres', 'CREATE DATABASE serial');
+
+sub on_both_subscribers
+{
+	my ($sql) = @_;
+	$subscriber->safe_psql($_, $sql) for qw(postgres serial);
+	return;
+}
+
+# The publisher's side: plain tables, one with partitions of another kind, and
+# one whose partitions are published for themselves.
+$publisher->safe_psql(
+	'postgres',
+	q(CREATE TABLE gate (id int PRIMARY KEY, n int);
+	CREATE TABLE lists (id int, region text, v int, note text, PRIMARY KEY (id, region));
+	CREATE TABLE hashed (id int PRIMARY KEY, v int, t text) PARTITION BY RANGE (id);
+	CREATE TABLE hashed_1 PARTITION OF hashed FOR VALUES FROM (0) TO (50);
+	CREATE TABLE hashed_2 (t text, v int, id int NOT NULL);
+	ALTER TABLE hashed ATTACH PARTITION hashed_2 FOR VALUES FROM (50) TO (1000);
+	CREATE TABLE plain (id int, k int, v text, PRIMARY KEY (id, k)) PARTITION BY HASH (id);
+	CREATE TABLE plain_0 PARTITION OF plain FOR VALUES WITH (modulus 2, remainder 0);
+	CREATE TABLE plain_1 PARTITION OF plain FOR VALUES WITH (modulus 2, remainder 1);
+	CREATE TABLE whole (region text, v int, code int);
+	ALTER TABLE whole REPLICA IDENTITY FULL;
+	CREATE TABLE indexed (region text, v int, code int);
+	ALTER TABLE indexed REPLICA IDENTITY FULL;
+	CREATE TABLE extra (id int PRIMARY KEY, v int);
+	CREATE TABLE leaves (id int, region text, v int, PRIMARY KEY (id, region)) PARTITION BY LIST (region);
+	CREATE TABLE leaves_a PARTITION OF leaves FOR VALUES IN ('a');
+	CREATE TABLE leaves_b PARTITION OF leaves FOR VALUES IN ('b');
+	CREATE TABLE mixed (id int, region text, v int, PRIMARY KEY (id, region));
+	CREATE TABLE mixed_b (id int, region text, v int, PRIMARY KEY (id, region));
+	CREATE TABLE owned (id int PRIMARY KEY, v int);
+	CREATE TABLE fired (id int PRIMARY KEY, v int);)
+);
+on_both_subscribers(
+	q(CREATE TABLE gate (id int PRIMARY KEY, n int);
+	CREATE TABLE lists (gone int, note text, id int, v int, region text,
+		PRIMARY KEY (region, id), UNIQUE (v, region)) PARTITION BY LIST (region);
+	ALTER TABLE lists DROP gone;
+	CREATE TABLE lists_a PARTITION OF lists FOR VALUES IN ('a');
+	CREATE TABLE lists_b (v int, region text NOT NULL, gone1 int, id int NOT NULL, gone2 text, note text);
+	ALTER TABLE lists_b DROP gone1, DROP gone2;
+	ALTER TABLE lists ATTACH PARTITION lists_b FOR VALUES IN ('b');
+	CREATE TABLE lists_c (region text NOT NULL, v int, note text, id int NOT NULL) PARTITION BY LIST (region);
+	CREATE TABLE lists_c_1 PARTITION OF lists_c FOR VALUES IN ('c');
+	CREATE TABLE lists_c_2 PARTITION OF lists_c DEFAULT;
+	ALTER TABLE lists ATTACH PARTITION lists_c FOR VALUES IN ('c', 'cc');
+	CREATE TABLE lists_rest PARTITION OF lists DEFAULT;
+	CREATE TABLE hashed (id int PRIMARY KEY, v int, t text) PARTITION BY HASH (id);
+	CREATE TABLE hashed_0 PARTITION OF hashed FOR VALUES WITH (modulus 3, remainder 0);
+	CREATE TABLE hashed_1 PARTITION OF hashed FOR VALUES WITH (modulus 3, remainder 1);
+	CREATE TABLE hashed_2 PARTITION OF hashed FOR VALUES WITH (modulus 3, remainder 2);
+	CREATE TABLE plain (id int, k int, v text, PRIMARY KEY (id, k));
+	CREATE TABLE whole (code int, region text, v int) PARTITION BY LIST (region);
+	CREATE TABLE whole_a PARTITION OF whole FOR VALUES IN ('a');
+	CREATE TABLE whole_b (v int, code int, region text);
+	ALTER TABLE whole ATTACH PARTITION whole_b FOR VALUES IN ('b', NULL);
+	CREATE UNIQUE INDEX ON whole_a (code);
+	CREATE TABLE indexed (code int, region text, v int) PARTITION BY LIST (region);
+	CREATE TABLE indexed_a PARTITION OF indexed FOR VALUES IN ('a');
+	CREATE TABLE indexed_b (v int, code int, region text);
+	ALTER TABLE indexed ATTACH PARTITION indexed_b FOR VALUES IN ('b', NULL);
+	CREATE INDEX ON indexed (code);
+	CREATE TABLE extra (place text DEFAULT 'here', twice int GENERATED ALWAYS AS (v * 2) STORED, v int,
+		id int) PARTITION BY LIST (place);
+	CREATE TABLE extra_here (id int PRIMARY KEY, v int, place text DEFAULT 'not this',
+		twice int GENERATED ALWAYS AS (v * 2) STORED);
+	ALTER TABLE extra ATTACH PARTITION extra_here FOR VALUES IN ('here', NULL);
+	CREATE TABLE leaves (id int, region text, v int, PRIMARY KEY (id, region)) PARTITION BY LIST (region);
+	CREATE TABLE leaves_a PARTITION OF leaves FOR VALUES IN ('a') PARTITION BY RANGE (id);
+	CREATE TABLE leaves_a_1 PARTITION OF leaves_a FOR VALUES FROM (0) TO (10);
+	CREATE TABLE leaves_a_2 PARTITION OF leaves_a FOR VALUES FROM (10) TO (100);
+	CREATE TABLE leaves_b PARTITION OF leaves FOR VALUES IN ('b');
+	CREATE TABLE mixed (id int, region text, v int, PRIMARY KEY (id, region)) PARTITION BY LIST (region);
+	CREATE TABLE mixed_a PARTITION OF mixed FOR VALUES IN ('a');
+	CREATE TABLE mixed_b PARTITION OF mixed FOR VALUES IN ('b') PARTITION BY HASH (id);
+	CREATE TABLE mixed_b_0 (v int, id int NOT NULL, region text NOT NULL);
+	ALTER TABLE mixed_b ATTACH PARTITION mixed_b_0 FOR VALUES WITH (modulus 1, remainder 0);
+	CREATE TABLE owned (id int PRIMARY KEY, v int) PARTITION BY RANGE (id);
+	CREATE TABLE owned_1 PARTITION OF owned FOR VALUES FROM (0) TO (10);
+	CREATE TABLE owned_2 PARTITION OF owned FOR VALUES FROM (10) TO (20);
+	CREATE TABLE fired (id int PRIMARY KEY, v int) PARTITION BY RANGE (id);
+	CREATE TABLE fired_1 PARTITION OF fired FOR VALUES FROM (0) TO (10);
+	CREATE TABLE fired_2 PARTITION OF fired FOR VALUES FROM (10) TO (20);
+	CREATE TABLE log (id bigserial, line text);
+	CREATE FUNCTION note() RETURNS trigger LANGUAGE plpgsql AS
+		$$BEGIN INSERT INTO public.log (line) VALUES (TG_OP || NEW.id); RETURN NEW; END$$;
+	CREATE TRIGGER note AFTER INSERT OR UPDATE ON fired_2 FOR EACH ROW EXECUTE FUNCTION note();
+	ALTER TABLE fired_2 ENABLE REPLICA TRIGGER note;)
+);
+
+$publisher->safe_psql(
+	'postgres',
+	q(INSERT INTO gate VALUES (1, 0);
+	INSERT INTO lists SELECT i, chr(97 + i % 4), i, 'n' || i FROM generate_series(1, 40) i;
+	INSERT INTO hashed SELECT i, i, 't' || i FROM generate_series(1, 99) i;
+	INSERT INTO whole SELECT chr(97 + i % 2), i, i FROM generate_series(1, 20) i;
+	INSERT INTO indexed SELECT chr(97 + i % 2), i, i FROM generate_series(1, 20) i;
+	INSERT INTO leaves SELECT i, chr(97 + i % 2), i FROM generate_series(1, 40) i;
+	INSERT INTO mixed SELECT i, chr(97 + i % 2), i FROM generate_series(1, 10) i;
+	INSERT INTO mixed_b SELECT i, 'b', i FROM generate_series(11, 20) i;)
+);
+
+create_extension($subscriber);
+subscribe($publisher, $subscriber, 'tap',
+	publication =>
+	  'FOR TABLE gate, lists, hashed, plain, whole, indexed, extra, mixed, mixed_b, owned, fired'
+	  . ' WITH (publish_via_partition_root)');
+$publisher->safe_psql('postgres',
+	'CREATE PUBLICATION leaves FOR TABLE leaves');
+$subscriber->safe_psql('postgres',
+	'ALTER SUBSCRIPTION tap ADD PUBLICATION leaves');
+$subscriber->safe_psql('serial',
+		"CREATE SUBSCRIPTION serial CONNECTION '"
+	  . $publisher->connstr
+	  . " dbname=postgres' PUBLICATION tap, leaves");
+
+for my $db (qw(postgres serial))
+{
+	my $name = $db eq 'serial' ? 'serial' : 'tap';
+	$subscriber->wait_for_subscription_sync($publisher, $name, $db);
+	$subscriber->poll_query_until($db,
+		q(SELECT count(*) = 0 FROM pg_subscription_rel WHERE srsubstate <> 'r')
+	) or die "tables of subscription $name did not become ready";
+}
+
+sub wait_all_applied
+{
+	wait_applied($publisher, $subscriber, $_) for qw(tap serial);
+	return;
+}
+
+sub apply_changes
+{
+	my ($sql) = @_;
+	$publisher->safe_psql('postgres', $sql);
+	wait_all_applied();
+	return;
+}
+
+# The same rows in the same partitions as in the other database.
+sub same_as_serial
+{
+	my ($table, $name) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	my $sql =
+	  qq(SELECT tableoid::regclass || ' ' || t::text FROM $table t ORDER BY 1);
+	return is(
+		$subscriber->safe_psql('postgres', $sql),
+		$subscriber->safe_psql('serial', $sql),
+		"$table has the rows of serial apply $name");
+}
+
+my @tables =
+  qw(lists hashed plain whole indexed extra leaves mixed owned fired);
+
+sub all_same
+{
+	my ($name) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	same_as_serial($_, $name) for @tables;
+	return;
+}
+
+# Asserts that writers have applied all that these statements change.
+sub applied_by_writers
+{
+	my ($sql, $name) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	my ($rows, $replays) =
+	  map { counter($subscriber, $_) } qw(rows native_replays);
+	apply_changes($sql);
+	cmp_ok(counter($subscriber, 'rows'), '>', $rows, $name);
+	is(counter($subscriber, 'native_replays'),
+		$replays, 'nothing of that is replayed');
+	return;
+}
+
+# Rows put into the wrong columns or partition, or not moved; values of columns
+# that the message does not carry lost when a row moves; generated columns or
+# defaults of the partition instead of the root's.
+sub change_all
+{
+	my ($name) = @_;
+	applied_by_writers(
+		join(
+			'',
+			map {
+				qq(BEGIN; INSERT INTO lists VALUES ($_ + 100, 'a', $_ + 100, 'new'), ($_ + 100, 'cc', $_, repeat('long', $_)),
+					($_ + 200, 'z', $_, NULL);
+				UPDATE lists SET note = 'same place' WHERE id = $_;
+				UPDATE lists SET region = chr(97 + ($_ + 1) % 5) WHERE id = $_ + 10;
+				UPDATE lists SET region = 'c', id = id + 300 WHERE id = $_ + 20;
+				DELETE FROM lists WHERE id = $_ + 30; COMMIT;
+				INSERT INTO hashed VALUES ($_ + 100, 0, 'new');
+				UPDATE hashed SET id = id + 200 WHERE id = $_;
+				UPDATE hashed SET v = v + 1 WHERE id IN ($_ + 100, $_ + 40);
+				DELETE FROM hashed WHERE id = $_ + 50;
+				INSERT INTO plain VALUES ($_, $_, 'p'), ($_, $_ + 1, 'q');
+				UPDATE plain SET id = id + 100 WHERE id = $_ AND k = $_;
+				INSERT INTO whole VALUES ('b', $_, NULL), ('a', $_, $_ + 100), (NULL, $_, $_);
+				UPDATE whole SET region = CASE region WHEN 'a' THEN 'b' ELSE 'a' END, v = -v WHERE v = $_ + 5;
+				DELETE FROM whole WHERE v = $_ + 10;
+				INSERT INTO indexed VALUES ('b', $_, NULL), ('a', $_, $_ + 100), (NULL, $_, $_);
+				UPDATE indexed SET region = CASE region WHEN 'a' THEN 'b' ELSE 'a' END, v = -v WHERE v = $_ + 5;
+				DELETE FROM indexed WHERE v = $_ + 10;
+				INSERT INTO extra VALUES ($_, $_);
+				UPDATE leaves SET region = CASE region WHEN 'a' THEN 'b' ELSE 'a' END WHERE id = $_;
+				UPDATE leaves SET v = v + 1, id = id + 20 WHERE id = $_;
+				DELETE FROM leaves WHERE id = $_ + 30;
+				INSERT INTO leaves VALUES ($_, 'a', 0);
+				)
+			} 1 .. 6),
+		"changes of partitioned tables are applied by writers $name");
+	all_same($name);
+	rows_equal($publisher, $subscriber, $_, "$_ is equal on both sides $name")
+	  for qw(hashed plain leaves);
+	my $lists = 'SELECT id, region, v, note FROM lists ORDER BY id, region';
+	is( $subscriber->safe_psql('postgres', $lists),
+		$publisher->safe_psql('postgres', $lists),
+		"lists is equal on both sides $name");
+	return;
+}
+change_all('as text');
+
+
+my $dependency = 'waiting for dependency';
+my $turn = 'waiting for turn';
+
+# States of the transactions behind the first one, which waits for the lock.
+sub behind
+{
+	my (@states) = @_;
+	return join(', ', 'waiting for lock', @states);
+}
+
+$publisher->safe_psql(
+	'postgres',
+	q(DELETE FROM lists; INSERT INTO lists SELECT i, 'a', i FROM generate_series(1, 20) i;
+	DELETE FROM whole; INSERT INTO whole SELECT 'a', i, i FROM generate_series(1, 20) i;
+	DELETE FROM leaves; INSERT INTO leaves SELECT i, 'a', i FROM generate_series(1, 20) i;)
+);
+wait_all_applied();
+
+# A row that moves and moves on; the keys of rows taken from the partitions, or
+# the unique indexes of the root left out.
+is( apply_behind_gate(
+		$publisher,
+		$subscriber,
+		behind($dependency, $dependency, $turn, $dependency),
+		'a row that an older transaction moves is waited for',
+		q(UPDATE lists SET region = 'b' WHERE id = 1; UPDATE lists SET v = 60 WHERE id = 2;
+		UPDATE lists SET v = 61 WHERE id = 2),
+		q(UPDATE lists SET region = 'c' WHERE id = 1),
+		q(DELETE FROM lists WHERE id = 1),
+		q(UPDATE lists SET region = 'c', v = 60 WHERE id = 3),
+		q(INSERT INTO lists VALUES (30, 'a', 60))),
+	0,
+	'and so is a unique value of the root');
+
+# The same row in other relations of the publisher, one for each partition: the
+# DELETE from one and the INSERT into the other are in the same transaction.
+is( apply_behind_gate(
+		$publisher,
+		$subscriber,
+		behind($dependency, $dependency, $dependency),
+		'a row that moves between published partitions is waited for',
+		q(UPDATE leaves SET region = 'b' WHERE id = 1),
+		q(UPDATE leaves SET v = v + 1 WHERE id = 1),
+		q(UPDATE leaves SET region = 'a', v = v * 10 WHERE id = 1),
+		q(UPDATE leaves SET v = v + 1 WHERE id = 1)),
+	0,
+	'from one to the other and back');
+is($subscriber->safe_psql('postgres', 'SELECT * FROM leaves WHERE id = 1'),
+	'1|a|21', 'and it is changed in the right order');
+
+# What cannot be seen: a unique index of one partition, whose values are passed
+# on by rows that move away, and taken by others.
+cmp_ok(
+	apply_behind_gate(
+		$publisher,
+		$subscriber,
+		behind(($turn) x 3),
+		'a unique index that only a partition has is no dependency',
+		q(UPDATE whole SET region = 'b' WHERE code IN (2, 3)),
+		q(INSERT INTO whole VALUES ('a', 0, 2)),
+		q(UPDATE whole SET code = 3 WHERE code = 4),
+		q(UPDATE whole SET v = 0 WHERE code = 5)),
+	'>=', 2,
+	'but second attempts set it right');
+
+# Two relations of the publisher whose rows meet in one local partition, so that
+# none is known as that of the other: a row that is not there yet, one that is
+# still there, and one that a younger transaction has changed too early.
+on_both_subscribers(q(DELETE FROM mixed WHERE id IN (1, 7)));
+apply_changes(q(INSERT INTO mixed_b VALUES (7, 'b', 0)));
+cmp_ok(
+	apply_behind_gate(
+		$publisher,
+		$subscriber,
+		behind(($turn) x 2, $dependency),
+		'a partition that is published beside its root is no dependency',
+		q(INSERT INTO mixed_b VALUES (1, 'b', 1); DELETE FROM mixed WHERE id = 3),
+		q(UPDATE mixed SET v = 101 WHERE id = 1),
+		q(INSERT INTO mixed_b VALUES (3, 'b', 1)),
+		q(UPDATE mixed SET v = v + 1 WHERE id = 1)),
+	'>=', 2,
+	'and a row that is not there yet is looked for again');
+cmp_ok(
+	apply_behind_gate(
+		$publisher,
+		$subscriber,
+		behind($turn, $dependency, $turn),
+		'nor is a row that comes from both',
+		q(UPDATE mixed_b SET v = 1 WHERE id = 7; UPDATE mixed_b SET v = 1 WHERE id = 12),
+		q(UPDATE mixed SET v = 200 WHERE id = 7),
+		q(UPDATE mixed_b SET v = v + 1 WHERE id = 12),
+		q(DELETE FROM mixed WHERE id = 9)),
+	'>=', 1,
+	'but the older one wins');
+is($subscriber->safe_psql('postgres', 'SELECT v FROM mixed WHERE id = 7'),
+	200, 'and the younger one comes after it');
+all_same('after races');
+
+finish($publisher, $subscriber);
+done_testing();
