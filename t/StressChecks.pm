@@ -1,0 +1,285 @@
+# StressChecks.pm - what is checked at the end of one seed of t/stress; see
+# StressSeed.pm.
+package StressChecks;
+
+use strict;
+use warnings;
+use Exporter 'import';
+use PostgreSQL::Test::Utils;
+use StressRun;
+
+our @EXPORT = qw(settle compare_rows check_commit_order check_logs);
+
+my $native = $ENV{PAPPLY_STRESS_NATIVE};
+my $work = $ENV{TESTDIR};
+
+# --- the end --------------------------------------------------------------------
+
+# The last transaction must arrive, and be confirmed to the publisher.
+sub settle
+{
+	my ($run) = @_;
+	my $publisher = $run->{publisher};
+	wait_for_sync($run);
+	ask($run, $publisher, 'UPDATE sentinel SET n = n + 1');
+	my $lsn = ask($run, $publisher, 'SELECT pg_current_wal_insert_lsn()');
+	foreach my $node (subscribers($run))
+	{
+		my $name = subscription($run, $node);
+		wait_until(
+			$run,
+			"last transaction on the $name subscriber",
+			sub { ask($run, $node, 'SELECT n FROM sentinel') == 1 });
+		wait_until(
+			$run,
+			"confirmation by the $name subscriber",
+			sub {
+				ask($run, $publisher,
+					"SELECT confirmed_flush_lsn >= '$lsn' FROM pg_replication_slots WHERE slot_name = '$name'"
+				) eq 't';
+			});
+	}
+	foreach my $node (nodes($run))
+	{
+		my $left = ask($run, $node, 'SELECT count(*) FROM pg_prepared_xacts');
+		fail_seed($run,
+			"$left prepared transactions are left on " . $node->name)
+		  if $left != 0;
+	}
+	return;
+}
+
+sub compare_rows
+{
+	my ($run) = @_;
+	my $workload = $run->{workload};
+	ask($run, $run->{parallel},
+		'UPDATE integer_key SET v = v + 1 WHERE id = (SELECT max(id) FROM integer_key)'
+	) if $ENV{PAPPLY_STRESS_CORRUPT};
+
+	my %sums = map { $_ => table_sums($run, $run->{$_}, $_ eq 'publisher') }
+	  ('publisher', 'serial', 'parallel');
+	foreach my $name ($workload->tables)
+	{
+		foreach my $node ('serial', 'parallel')
+		{
+			next if $sums{publisher}{$name} eq $sums{$node}{$name};
+			compare(
+				$run,
+				"$name: publisher and $node",
+				sorted_rows(
+					$run, $run->{publisher},
+					$workload->rows_query($name, 1)),
+				sorted_rows(
+					$run, $run->{$node}, $workload->rows_query($name, 0)));
+		}
+	}
+	my %local = $workload->local_queries;
+	foreach my $name (sort keys %local)
+	{
+		compare(
+			$run,
+			"$name: serial and parallel",
+			map { sorted_rows($run, $_, $local{$name}) } subscribers($run));
+	}
+	return;
+}
+
+# Of each table number and checksum of the rows.
+sub table_sums
+{
+	my ($run, $node, $on_publisher) = @_;
+	my @queries = map {
+		my $rows = $run->{workload}->rows_query($_, $on_publisher);
+		"SELECT '$_', count(*) || ' ' || md5(string_agg(md5(r), '' ORDER BY r COLLATE \"C\")) FROM ($rows) AS t"
+	} $run->{workload}->tables;
+	return {
+		map { split(/\|/, $_, 2) }
+		  split(/\n/, ask($run, $node, join(' UNION ALL ', @queries)))
+	};
+}
+
+sub sorted_rows
+{
+	my ($run, $node, $query) = @_;
+	return ask($run, $node,
+		"SELECT left(r, 200) || md5(r) FROM ($query) AS t ORDER BY r COLLATE \"C\""
+	);
+}
+
+sub compare
+{
+	my ($run, $what, $a, $b) = @_;
+	return if $a eq $b;
+	my %count;
+	$count{$_}++ foreach split(/\n/, $a);
+	$count{$_}-- foreach split(/\n/, $b);
+	my @differ = grep { $count{$_} != 0 } sort keys %count;
+	my $more = @differ > 10 ? sprintf("\n    and %d more", @differ - 10) : '';
+	splice(@differ, 10) if @differ > 10;
+	push @{ $run->{failures} },
+		"$what differ; rows of the first (+) and the second (-) alone:"
+	  . join('', map { sprintf("\n    %+d %s", $count{$_}, $_) } @differ)
+	  . $more;
+	return;
+}
+
+# The publisher's transactions, decoded once more: classes and commit order.
+# Bytes of a change: kind, relation (4), then of an insert 'N', number of columns
+# (2), and of each column 't', its length (4) and its text; an update may have 'K',
+# the old key, or 'O', the old row, before 'N'.  Of a TRUNCATE: kind, number of
+# relations (4), flags.
+my $decoding = <<'SQL';
+CREATE TEMP TABLE decoded AS
+ SELECT position, xid::text, chr(get_byte(data, 0)) AS kind, data,
+  CASE WHEN chr(get_byte(data, 0)) IN ('I', 'U', 'D')
+   THEN ('x' || encode(substr(data, 2, 4), 'hex'))::bit(32)::int::oid::regclass::text END AS relation
+ FROM pg_logical_slot_get_binary_changes('commit_order', NULL, NULL, 'proto_version', '1',
+  'publication_names', '{publications}') WITH ORDINALITY AS change (lsn, xid, data, position);
+SELECT 'ledger', encode(data, 'hex') FROM decoded
+ WHERE kind = 'I' AND relation = 'ledger' ORDER BY position;
+SELECT 'tables', relation, count(DISTINCT xid) FROM decoded WHERE relation IS NOT NULL GROUP BY 2;
+SELECT 'changes', class, count(DISTINCT xid) FROM decoded, unnest(ARRAY[
+  CASE WHEN kind = 'U' AND get_byte(data, 5) = ascii('K') THEN 'key_update' END,
+  CASE WHEN kind = 'U' AND get_byte(data, 5) = ascii('O') THEN 'update_of_full' END,
+  CASE WHEN kind = 'D' AND get_byte(data, 5) = ascii('O') THEN 'delete_of_full' END,
+  CASE WHEN kind = 'U' AND relation = 'toasted' AND length(data) < 1000 THEN 'unchanged_toast' END,
+  CASE WHEN kind = 'U' AND relation = 'toast_unique' AND length(data) < 1000
+   THEN 'unchanged_toast_unique' END,
+  CASE WHEN kind = 'U' AND relation = 'toast_key' AND length(data) < 4000 THEN 'unchanged_toast_key' END,
+  CASE WHEN kind = 'T' THEN 'truncate' END,
+  CASE WHEN kind = 'T' AND get_byte(data, 4) > 1 THEN 'truncate_several' END,
+  CASE WHEN kind = 'T' AND get_byte(data, 5) & 1 = 1 THEN 'truncate_cascade' END,
+  CASE WHEN kind = 'T' AND get_byte(data, 5) & 2 = 2 THEN 'truncate_restart_identity' END
+ ]) AS class WHERE class IS NOT NULL GROUP BY 2;
+SQL
+my @change_classes = $decoding =~ /THEN '(\w+)' END/g;
+
+# Every snapshot must be as long a prefix of the commit order as its numbers add
+# up to.
+sub check_commit_order
+{
+	my ($run) = @_;
+	my @numbers = (0) x $run->{workload}->settings->{sessions};
+	my $total = 0;
+	my %prefix = (join(',', @numbers) => 0);
+	foreach my $hex (decode_transactions($run))
+	{
+		my ($session, $n, $hot, $classes) = tuple_columns(pack('H*', $hex));
+		next if $n == 0;
+		$numbers[ $session - 1 ] = $n;
+		$prefix{ join(',', @numbers) } = ++$total;
+		$run->{count}{transactions}{$_}++ foreach split(/ /, $classes);
+	}
+	die "commit order of $total transactions, but $run->{total} were made\n"
+	  if $total != $run->{total};
+	foreach my $vector (
+		sort { $run->{vectors}{$a} <=> $run->{vectors}{$b} }
+		keys %{ $run->{vectors} })
+	{
+		fail_seed($run,
+			"a snapshot showed $vector, which is no prefix of the commit order"
+		) if !defined $prefix{$vector};
+	}
+	return;
+}
+
+# Counts classes; returns the inserts into the ledger in their order.
+sub decode_transactions
+{
+	my ($run) = @_;
+	my $publications = $run->{workload}->publications;
+	my $streamed = ask($run, $run->{publisher},
+		"SELECT stream_txns FROM pg_stat_replication_slots WHERE slot_name = 'parallel'"
+	);
+	$run->{count}{tables} =
+	  { map { $_ => 0 } $run->{workload}->all_tables };
+	$run->{count}{changes} = { map { $_ => 0 } @change_classes };
+	$run->{count}{transactions} =
+	  { map { $_ => 0 } $run->{workload}->transaction_classes };
+	$run->{count}{transactions}{streamed} = $streamed || 0;
+	my @inserts;
+	my $rows = ask($run, $run->{publisher},
+		$decoding =~ s/\{publications\}/$publications/r);
+
+	foreach (split(/\n/, $rows))
+	{
+		my ($kind, $class, $count) = split(/\|/);
+		push @inserts, $class if $kind eq 'ledger';
+		$run->{count}{$kind}{$class} = $count if defined $count;
+	}
+	return @inserts;
+}
+
+sub tuple_columns
+{
+	my ($insert) = @_;
+	my ($count, $rest) = unpack('x6 n a*', $insert);
+	my @columns;
+	foreach (1 .. $count)
+	{
+		my $kind = substr($rest, 0, 1, '');
+		push @columns, $kind eq 't' ? unpack('N/a', $rest) : '';
+		substr($rest, 0, 4 + length $columns[-1], '') if $kind eq 't';
+	}
+	return @columns;
+}
+
+# --- logs -----------------------------------------------------------------------
+
+my @always_expected = (
+	qr/terminating (connection|logical replication worker|background worker .*|walsender process) due to administrator command/,
+	qr/canceling statement due to lock timeout/,
+	qr/the database system is (starting up|shutting down|in recovery mode|not yet accepting connections)/
+);
+
+# Of a connection that ended, and of the next one that came early.
+my @connection_lost = (
+	qr/replication (slot "\w+" is active|origin with ID \d+ is already active) for PID/,
+	qr/could not (receive data from WAL stream|send data to WAL stream|send end-of-streaming message|receive end-of-streaming|connect to the publisher|start WAL streaming|create replication slot|drop replication slot|receive data|fetch table info)/,
+	qr/connection to server .* failed|server closed the connection/,
+	qr/terminating (logical replication worker|walsender process) due to (\w+ )?timeout/,
+	qr/(could not start initial contents copy|table copy could not|the publisher) .*/
+);
+
+my $of_session =
+  qr/duplicate key|conflicting key value|deadlock detected|transaction is aborted|lock timeout|could not serialize|moved to another partition|lost the account|foreign key|prepared transaction with identifier|savepoint "\w+" does not exist|terminating connection|the database system is|cached plan must not change/;
+
+sub check_logs
+{
+	my ($run) = @_;
+	foreach my $node (subscribers($run))
+	{
+		my $name = subscription($run, $node);
+		my @expected = (
+			@always_expected, $run->{disturbed}{$name} ? @connection_lost : ()
+		);
+
+		# To enable two_phase, PostgreSQL's own apply worker restarts by itself,
+		# and the new one may come before the old one has released the origin.
+		push @expected, $connection_lost[0]
+		  if $run->{workload}->settings->{two_phase} eq 'on';
+		my $log = slurp_file($node->logfile);
+		my @lines = grep {
+			/(ERROR|FATAL|PANIC|TRAP): |terminated by signal (?!9\b)|WARNING:  (?!terminating)/
+		} split(/\n/, $log);
+		foreach my $expected (@expected)
+		{
+			@lines = grep { !/$expected/ } @lines;
+		}
+		fail_seed($run, 'log of ' . $node->name . ": $_") foreach @lines;
+		fail_seed($run, 'no pool has started')
+		  if !$native
+		  && $name eq 'parallel'
+		  && $log !~ /parallel apply of subscription "\w+" has started/;
+	}
+	foreach my $file (glob("$work/session*.err"))
+	{
+		my @lines = grep { /(ERROR|FATAL): / && !/$of_session/ }
+		  split(/\n/, slurp_file($file));
+		fail_seed($run, "publisher session: $_") foreach @lines;
+	}
+	return;
+}
+
+1;

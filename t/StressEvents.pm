@@ -1,0 +1,579 @@
+# StressEvents.pm - what happens to the servers of t/stress while transactions are
+# applied: kills, crashes, a bad network, locks, DDL, settings.
+#
+# An event is a function of the run; %events says what it needs.  Those that end or
+# freeze processes are left out with KILLS=0.
+package StressEvents;
+
+use strict;
+use warnings;
+use Exporter 'import';
+use IO::Select;
+use IO::Socket::UNIX;
+use POSIX ();
+use Workload;
+use StressRun;
+
+our @EXPORT =
+  qw(draw_events event_names event_needs cause_event start_proxy stop_proxy);
+
+# Needs: kills; proxy, between parallel subscriber and publisher; short_timeout, of
+# both ends of the connection; on, the servers whose end it is, which take the
+# subscriptions with them; two_phase=off.
+my %events = (
+	lock_table => { cause => \&lock_tables },
+	set_writers => { cause => \&set_writers },
+	set_batch => { cause => \&set_batch },
+	set_streaming => { cause => \&set_streaming },
+	drop_extension => { cause => \&drop_extension },
+	disable => { cause => \&disable_enable },
+	rewrite => { cause => \&rewrite_tables },
+	add_index => { cause => \&add_index },
+	add_column => { cause => \&add_column, once => 1 },
+	add_table => { cause => sub { add_table($_[0], 'added') }, once => 1 },
+	kill_sync => {
+		cause => \&kill_sync,
+		once => 1,
+		needs => 'kills two_phase=off'
+	},
+	terminate_writer => {
+		cause => sub { terminate($_[0], writer_pid($_[0])) },
+		needs => 'kills'
+	},
+	kill_writer => {
+		cause => sub { kill_nine($_[0], writer_pid($_[0])) },
+		needs => 'kills'
+	},
+	freeze_writer => { cause => \&freeze_writer, needs => 'kills' },
+	terminate_receiver => {
+		cause => sub { terminate($_[0], receiver_pid($_[0])) },
+		needs => 'kills'
+	},
+	kill_receiver => {
+		cause => sub { kill_nine($_[0], receiver_pid($_[0])) },
+		needs => 'kills'
+	},
+	freeze_receiver =>
+	  { cause => \&freeze_receiver, needs => 'kills short_timeout' },
+	kill_checkpointer => {
+		cause => sub { kill_nine($_[0], checkpointer_pid($_[0])) },
+		needs => 'kills'
+	},
+	kill_postmaster => { cause => \&kill_postmaster, needs => 'kills' },
+	stop_immediate => {
+		cause => sub { restart($_[0], 'parallel', 'immediate') },
+		needs => 'kills'
+	},
+	restart => {
+		cause => sub { restart($_[0], 'parallel', 'fast') },
+		needs => 'kills'
+	},
+	terminate_walsender =>
+	  { cause => \&terminate_walsender, needs => 'kills' },
+	kill_walsender => { cause => \&kill_walsender, needs => 'kills' },
+	freeze_walsender =>
+	  { cause => \&freeze_walsender, needs => 'kills short_timeout' },
+	crash_publisher => {
+		cause => sub { restart($_[0], 'publisher', 'immediate') },
+		needs => 'kills'
+	},
+	restart_publisher => {
+		cause => sub { restart($_[0], 'publisher', 'fast') },
+		needs => 'kills'
+	},
+	cut_network => { cause => \&cut_network, needs => 'kills proxy' },
+	freeze_network =>
+	  { cause => \&freeze_network, needs => 'kills proxy short_timeout' });
+
+# --- the schedule ---------------------------------------------------------------
+
+# Names of the events that can occur in some seed.
+sub event_names
+{
+	my ($kills) = @_;
+	return grep { needs($_, 'kills') ? $kills : 1 } sort keys %events;
+}
+
+sub needs
+{
+	my ($name, $what) = @_;
+	return grep { $_ eq $what } split(/ /, $events{$name}{needs} // '');
+}
+
+# Some of the run's events need that.
+sub event_needs
+{
+	my ($run, $what) = @_;
+	return scalar grep { needs($_->{name}, $what) } @{ $run->{events} };
+}
+
+# In the order of their times, each a hash: name; time, the fraction of the
+# transactions after which it comes.
+sub draw_events
+{
+	my ($workload, $kills) = @_;
+	my $random = Workload::random_source("schedule of $workload->{seed}");
+	my @names = event_names($kills);
+	@names = grep { !needs($_, 'two_phase=off') } @names
+	  if $workload->settings->{two_phase} ne 'off';
+	my @calm = grep { !needs($_, 'kills') } @names;
+	my @kills = grep { needs($_, 'kills') } @names;
+	my @drawn = map { Workload::pick($random, @calm) } (1 .. $random->(4));
+	push @drawn,
+	  map { Workload::pick($random, @kills) } (1 .. 1 + $random->(5))
+	  if @kills;
+
+	# Those that wait for a timeout take seconds.
+	my (%seen, $frozen);
+	@drawn = grep {
+			 !($events{$_}{once} && $seen{$_}++)
+		  && !(needs($_, 'short_timeout') && $frozen++)
+	} @drawn;
+	return sort { $a->{time} <=> $b->{time} || $a->{name} cmp $b->{name} }
+	  map { { name => $_, time => (5 + $random->(80)) / 100 } } @drawn;
+}
+
+sub cause_event
+{
+	my ($run, $event) = @_;
+	$events{ $event->{name} }{cause}->($run);
+	return;
+}
+
+sub draw
+{
+	my ($run, @choices) = @_;
+	return Workload::pick($run->{random}, @choices);
+}
+
+# --- processes --------------------------------------------------------------------
+
+# A writer's pid.  Where no pool runs (one writer set, restarting) the
+# receiver's.
+sub writer_pid
+{
+	my ($run) = @_;
+	my @pids = split(/\n/, ask($run, $run->{parallel}, <<'SQL'));
+SELECT pid FROM pg_stat_activity WHERE backend_type LIKE 'parallel_apply writer%' ORDER BY pid
+SQL
+	return @pids ? draw($run, @pids) : receiver_pid($run);
+}
+
+sub receiver_pid
+{
+	my ($run) = @_;
+	my $leader = $run->{version} >= 16 ? 'AND leader_pid IS NULL' : '';
+	return pid_of($run, $run->{parallel}, 'apply worker', <<"SQL");
+SELECT pid FROM pg_stat_subscription WHERE subname = 'parallel' AND relid IS NULL $leader AND pid IS NOT NULL
+SQL
+}
+
+sub checkpointer_pid
+{
+	my ($run) = @_;
+	return pid_of($run, $run->{parallel}, 'checkpointer',
+		q{SELECT pid FROM pg_stat_activity WHERE backend_type = 'checkpointer'}
+	);
+}
+
+sub walsender_pid
+{
+	my ($run) = @_;
+	return pid_of($run, $run->{publisher}, 'walsender',
+		q{SELECT pid FROM pg_stat_replication WHERE application_name = 'parallel'}
+	);
+}
+
+sub pid_of
+{
+	my ($run, $node, $what, $query) = @_;
+	my $pid;
+	wait_until($run, $what,
+		sub { ($pid) = split(/\n/, ask($run, $node, $query)); return $pid });
+	return $pid;
+}
+
+sub terminate
+{
+	my ($run, $pid) = @_;
+	$run->{disturbed}{parallel} = 1;
+	ask($run, $run->{parallel}, "SELECT pg_terminate_backend($pid)");
+	return;
+}
+
+sub terminate_walsender
+{
+	my ($run) = @_;
+	$run->{disturbed}{parallel} = 1;
+	ask($run, $run->{publisher},
+		'SELECT pg_terminate_backend(' . walsender_pid($run) . ')');
+	return;
+}
+
+# The server restarts by itself.  Until then a reader may still see what the
+# crash loses; so wait for its log before going on.
+sub kill_nine
+{
+	my ($run, $pid, $node) = @_;
+	$node //= $run->{parallel};
+	my $offset = -s $node->logfile;
+	$run->{disturbed}{parallel} = 1;
+	return if kill('KILL', $pid) != 1;
+	$node->wait_for_log(qr/all server processes terminated; reinitializing/,
+		$offset);
+	$run->{floor} = 0 if $node == $run->{parallel};
+	return;
+}
+
+sub kill_walsender
+{
+	my ($run) = @_;
+	$run->{disturbed}{serial} = 1;
+	kill_nine($run, walsender_pid($run), $run->{publisher});
+	return;
+}
+
+# Its children end when they notice; before, no new server starts.
+sub kill_postmaster
+{
+	my ($run) = @_;
+	my $node = $run->{parallel};
+	$run->{disturbed}{parallel} = 1;
+	my @children =
+	  split(/\n/, ask($run, $node, 'SELECT pid FROM pg_stat_activity'));
+	$node->kill9;
+	wait_until(
+		$run,
+		'end of all processes of a killed server',
+		sub { pause(); !kill(0, @children) });
+	$node->start;
+	$run->{floor} = 0;
+	return;
+}
+
+sub restart
+{
+	my ($run, $name, $mode) = @_;
+	$run->{disturbed}{parallel} = 1;
+	$run->{disturbed}{serial} = 1 if $name eq 'publisher';
+	$run->{$name}->stop($mode);
+	$run->{$name}->start;
+	$run->{floor} = 0 if $name eq 'parallel' && $mode eq 'immediate';
+	return;
+}
+
+# --- freezing ---------------------------------------------------------------------
+
+sub pause
+{
+	select(undef, undef, undef, 0.05);
+	return;
+}
+
+# Stop processes (a negative number is a group) until that has happened, or might
+# not happen any more.
+sub freeze
+{
+	my ($run, $pid, $has_happened) = @_;
+	$run->{disturbed}{$_} = 1 foreach ('parallel', 'serial');
+	my $end = time + 8;
+	kill('STOP', $pid);
+	pause() until $has_happened->() || time > $end;
+	kill('CONT', $pid);
+	return;
+}
+
+sub freeze_writer
+{
+	my ($run) = @_;
+	my $rounds = 10;
+	freeze($run, writer_pid($run), sub { return !$rounds-- });
+	return;
+}
+
+# Nobody asks the subscriber meanwhile: a stopped process may hold a lock.
+sub freeze_receiver
+{
+	my ($run) = @_;
+	freeze(
+		$run,
+		receiver_pid($run),
+		sub {
+			ask($run, $run->{publisher},
+				q{SELECT count(*) FROM pg_stat_replication WHERE application_name = 'parallel'}
+			) == 0;
+		});
+	return;
+}
+
+sub freeze_walsender
+{
+	my ($run) = @_;
+	freeze($run, walsender_pid($run), receiver_timeout($run));
+	return;
+}
+
+sub freeze_network
+{
+	my ($run) = @_;
+	freeze($run, -$run->{proxy}, receiver_timeout($run));
+	return;
+}
+
+sub receiver_timeout
+{
+	my ($run) = @_;
+	my $log = $run->{parallel}->logfile;
+	my $offset = -s $log;
+	return sub {
+		PostgreSQL::Test::Utils::slurp_file($log, $offset) =~
+		  /terminating logical replication worker due to timeout/;
+	};
+}
+
+# --- the network --------------------------------------------------------------------
+
+# A proxy between two sockets, in a process group of its own that can be stopped.
+# Returns its leader, which accepts connections and ignores SIGTERM; what copies
+# data, a process for each direction, ends by it.
+sub start_proxy
+{
+	my ($from, $to) = @_;
+	my $pid = fork() // die "fork: $!";
+	setpgrp($pid, $pid);
+	return $pid if $pid;
+
+	setpgrp(0, 0);
+	$SIG{TERM} = $SIG{CHLD} = 'IGNORE';
+	my $listener = IO::Socket::UNIX->new(Local => $from, Listen => 20);
+	while (my $client = $listener && $listener->accept)
+	{
+		my $server = IO::Socket::UNIX->new(Peer => $to) or next;
+		copy_bytes($client, $server) if !fork();
+		copy_bytes($server, $client) if !fork();
+	}
+	POSIX::_exit(1);
+}
+
+sub copy_bytes
+{
+	my ($from, $to) = @_;
+	$SIG{TERM} = 'DEFAULT';
+	$SIG{PIPE} = 'IGNORE';
+	my $data;
+	while (sysread($from, $data, 65536))
+	{
+		while (length $data)
+		{
+			my $written = syswrite($to, $data) or last;
+			substr($data, 0, $written, '');
+		}
+		last if length $data;
+	}
+	shutdown($_, 2) foreach ($from, $to);
+	POSIX::_exit(0);
+}
+
+sub stop_proxy
+{
+	my ($pid) = @_;
+	kill('KILL', -$pid);
+	waitpid($pid, 0);
+	return;
+}
+
+# What was on its way is lost.
+sub cut_network
+{
+	my ($run) = @_;
+	$run->{disturbed}{parallel} = 1;
+	kill('TERM', -$run->{proxy});
+	return;
+}
+
+# --- locks, settings, DDL -------------------------------------------------------------
+
+# Locks of a session of the subscriber stop writers, old and young.
+sub lock_tables
+{
+	my ($run) = @_;
+	foreach my $round (1 .. 6)
+	{
+		my $table = draw(
+			$run, 'account_a',
+			'account_b', 'integer_key',
+			'wander', 'journal',
+			'session_counter', 'spread',
+			'bulk');
+		my $lock = draw(
+			$run,
+			"LOCK TABLE $table IN SHARE ROW EXCLUSIVE MODE",
+			"LOCK TABLE $table IN ACCESS EXCLUSIVE MODE",
+			'SELECT FROM session_counter WHERE session = 1 FOR UPDATE');
+		ask_for_lock($run, $run->{parallel},
+			"BEGIN; $lock; SELECT FROM generate_series(1, 400000) OFFSET 399999; COMMIT"
+		);
+	}
+	return;
+}
+
+sub set_parameter
+{
+	my ($run, $name, $value) = @_;
+	return if $run->{is_native};
+	ask($run, $run->{parallel},
+		"ALTER SYSTEM SET parallel_apply.$name = $value");
+	ask($run, $run->{parallel}, 'SELECT pg_reload_conf()');
+	return;
+}
+
+sub set_writers
+{
+	my ($run) = @_;
+	my @choices = (2, 3, 6, $run->{may_be_native} ? 1 : ());
+	set_parameter($run, 'writers_per_subscription', draw($run, @choices));
+	return;
+}
+
+sub set_batch
+{
+	my ($run) = @_;
+	set_parameter($run, 'max_batch_transactions', draw($run, 1, 2, 32));
+	return;
+}
+
+sub set_streaming
+{
+	my ($run) = @_;
+	my @choices = ('off', 'on', $run->{version} >= 16 ? 'parallel' : ());
+	my $streaming = draw($run, @choices);
+	$run->{disturbed}{parallel} = 1;
+	ask($run, $run->{parallel},
+		"ALTER SUBSCRIPTION parallel SET (streaming = $streaming)");
+	return;
+}
+
+sub drop_extension
+{
+	my ($run) = @_;
+	return if $run->{is_native} || !$run->{may_be_native};
+	ask($run, $run->{parallel}, 'DROP EXTENSION parallel_apply');
+	publisher_moves($run);
+	ask($run, $run->{parallel}, 'CREATE EXTENSION parallel_apply');
+	return;
+}
+
+# Wait until the parallel subscriber has got something, or for nothing.
+sub publisher_moves
+{
+	my ($run) = @_;
+	my $rounds = 10;
+	my $total = 'SELECT sum(n) FROM session_counter';
+	my $before = ask($run, $run->{parallel}, $total);
+	wait_until($run, 'transactions',
+		sub { ask($run, $run->{parallel}, $total) > $before || !$rounds-- });
+	return;
+}
+
+sub disable_enable
+{
+	my ($run) = @_;
+	ask($run, $run->{parallel}, 'ALTER SUBSCRIPTION parallel DISABLE');
+	wait_until(
+		$run,
+		'end of the disabled apply worker',
+		sub {
+			ask($run, $run->{parallel},
+				"SELECT count(*) FROM pg_stat_subscription WHERE subname = 'parallel' AND pid IS NOT NULL"
+			) == 0;
+		});
+	ask($run, $run->{parallel}, 'ALTER SUBSCRIPTION parallel ENABLE');
+	return;
+}
+
+sub rewrite_tables
+{
+	my ($run) = @_;
+	ask_for_lock($run, $run->{parallel}, $_)
+	  foreach ('VACUUM FULL integer_key', 'REINDEX TABLE wander', 'ANALYZE');
+
+	# Binary values would have the length of the publisher's type.
+	ask_for_lock($run, $run->{parallel},
+		'ALTER TABLE evolving ALTER a TYPE bigint')
+	  if $run->{workload}->settings->{binary} eq 'off';
+	return;
+}
+
+# A unique index comes and goes; the publisher's values satisfy it.
+sub add_index
+{
+	my ($run) = @_;
+	ask($run, $run->{parallel}, $_)
+	  foreach (
+		'CREATE UNIQUE INDEX CONCURRENTLY added_index ON hidden_unique (u, id)',
+		'DROP INDEX CONCURRENTLY added_index');
+	return;
+}
+
+sub add_column
+{
+	my ($run) = @_;
+	my $alter = 'ALTER TABLE evolving ADD COLUMN added int DEFAULT 7';
+	ask_for_lock($run, $_, $alter) foreach subscribers($run);
+	ask($run, $run->{publisher}, $alter);
+	ask($run, $run->{publisher},
+		'UPDATE evolving SET added = id WHERE id % 2 = 0');
+	$run->{workload}->add_table('evolving', 'id, a, added');
+	return;
+}
+
+# With two_phase, PostgreSQL allows no copy: rows come after the table was added.
+sub add_table
+{
+	my ($run, $name, $meanwhile) = @_;
+	my $publisher = $run->{publisher};
+	my $fill =
+	  "INSERT INTO $name SELECT i, 0 FROM generate_series(1, 20000) i";
+	my $has_copy = $run->{workload}->settings->{two_phase} eq 'off';
+	ask($run, $_, "CREATE TABLE $name (id int PRIMARY KEY, v int)")
+	  foreach nodes($run);
+	ask($run, $publisher, $fill) if $has_copy;
+	ask($run, $publisher, "ALTER PUBLICATION everything ADD TABLE $name");
+	alter_subscriptions($run,
+		'REFRESH PUBLICATION'
+		  . ($has_copy ? '' : ' WITH (copy_data = false)'));
+	$meanwhile->() if $meanwhile;
+	ask($run, $publisher, $fill) if !$has_copy;
+	ask($run, $publisher, "UPDATE $name SET v = v + $_ WHERE id % 10 = $_")
+	  foreach (1 .. 9);
+	$run->{workload}->add_table($name, 'id, v');
+	return;
+}
+
+# The worker of the new table's synchronisation, if it can be seen before it ends.
+sub kill_sync
+{
+	my ($run) = @_;
+	my $query = <<'SQL';
+SELECT (SELECT pid FROM pg_stat_subscription WHERE relid = 'added_killed'::regclass),
+ (SELECT srsubstate FROM pg_subscription_rel WHERE srrelid = 'added_killed'::regclass)
+SQL
+	add_table(
+		$run,
+		'added_killed',
+		sub {
+			my ($pid, $state);
+			wait_until(
+				$run,
+				'table synchronisation',
+				sub {
+					($pid, $state) =
+					  split(/\|/, ask($run, $run->{parallel}, $query));
+					return $pid || $state eq 'r';
+				});
+			kill_nine($run, $pid) if $pid;
+		});
+	return;
+}
+
+1;

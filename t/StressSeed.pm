@@ -1,0 +1,447 @@
+# StressSeed.pm - one seed of t/stress, in a process of its own.
+#
+# Checked are:
+# - facts inside every snapshot of the parallel subscriber, and that it shows a
+#   prefix of the publisher's commit order, which a replication slot of its own
+#   tells afterwards;
+# - that snapshots go back only when the subscriber crashed;
+# - in the end all rows of publisher, serial and parallel subscriber, and that no
+#   prepared transaction is left;
+# - that the subscribers' logs have no error without a cause.
+#
+# To standard output go lines for the user, and for t/stress
+# "count KIND CLASS NUMBER", see there for the kinds.  A class that is possible
+# and has not occurred is reported with 0.
+package StressSeed;
+
+use strict;
+use warnings;
+
+my $report;
+
+BEGIN
+{
+	# PostgreSQL::Test::Utils sends standard output to its own log.
+	open($report, '>&', \*STDOUT) or die $!;
+	$report->autoflush(1);
+}
+
+use File::Basename qw(basename dirname);
+use File::Temp ();
+use POSIX qw(:sys_wait_h);
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use StressChecks;
+use StressEvents;
+use StressRun;
+use Workload;
+
+my $native = $ENV{PAPPLY_STRESS_NATIVE};
+my $work = $ENV{TESTDIR};
+
+# Columns of parallel_apply.writers that are counted.
+my @ways =
+  ('transactions', 'rows', 'native_replays', 'retries', 'older_wins');
+
+# Returns the exit status of the process.
+sub run
+{
+	my ($seed, $size, $kills) = @_;
+	my $started = time;
+	local $SIG{TERM} = sub { die "stopped by a signal\n" };
+	local $SIG{INT} = $SIG{TERM};
+	my $run = new_run($seed, $size, $kills);
+	my $fine = eval {
+		start_servers($run);
+		run_workload($run);
+		note_ways($run);
+		settle($run);
+		compare_rows($run);
+		check_commit_order($run);
+		1;
+	};
+	$run->{is_stopped} = !$fine && $@ =~ /stopped by a signal/;
+	if (!$run->{is_stopped})
+	{
+		fail_seed($run, $@) if !$fine;
+		eval { check_logs($run); 1 } or fail_seed($run, $@);
+	}
+	kill 'KILL', @{ $run->{pids} };
+	waitpid($_, 0) foreach @{ $run->{pids} };
+	stop_proxy($run->{proxy}) if $run->{proxy};
+	$_->teardown_node foreach nodes($run);
+	report_seed($run, time - $started);
+	return $run->{is_stopped} || @{ $run->{failures} } ? 1 : 0;
+}
+
+sub new_run
+{
+	my ($seed, $size, $kills) = @_;
+	my ($version) = `pg_config --version` =~ /(\d+)/;
+	my $share = `pg_config --sharedir` =~ s/\n//r;
+	my $workload = Workload->new(
+		seed => $seed,
+		transactions => $size,
+		version => $version,
+		icu => `pg_config --configure` =~ /--with-icu/,
+		citext => -e "$share/extension/citext.control");
+	my $set = $workload->settings;
+
+	# PostgreSQL's own apply worker, when it restarts, confirms where it
+	# starts, though the last asynchronous commits of the one before may not be
+	# flushed yet: a crash of the server at that moment loses them.
+	$set->{synchronous_commit} = 'on' if $native && $kills;
+	return {
+		seed => $seed,
+		size => $size,
+		kills => $kills,
+		version => $version,
+		workload => $workload,
+		is_native => $native,
+		random => Workload::random_source("events of $seed"),
+		may_be_native => !$kills || $set->{synchronous_commit} eq 'on',
+		events => [ draw_events($workload, $kills) ],
+		pids => [],
+		failures => [],
+		vectors => {},
+		floor => 0,
+		seen => 0,
+		snapshots => 0,
+		count => {}
+	};
+}
+
+# --- the report ---------------------------------------------------------------
+
+sub report_seed
+{
+	my ($run, $seconds) = @_;
+	my $failed = @{ $run->{failures} } > 0;
+	my $set = $run->{workload}->settings;
+	my $result =
+	  $run->{is_stopped} ? 'stopped' : $failed ? 'FAILED' : 'passed';
+	my $ways = count_ways($run);
+	my @done = map { $_->{name} } grep { $_->{is_done} } @{ $run->{events} };
+	printf $report
+	  "seed %d: %s, %d of %d transactions, %d snapshots, %d s; writers: %s; %s\n",
+	  $run->{seed}, $result, $run->{total} // $run->{seen}, $run->{size},
+	  $run->{snapshots}, $seconds,
+	  join(', ', map { "$ways->{$_} $_" } @ways), "@done" || 'no events';
+	$run->{count}{events} = { map { $_ => 0 } event_names($run->{kills}) };
+	$run->{count}{events}{$_}++ foreach @done;
+	$run->{count}{settings} =
+	  { map { $_ => 0 } $run->{workload}->possible_settings };
+	$run->{count}{settings}{"$_=$set->{$_}"} = 1 foreach keys %$set;
+	$run->{count}{ways} = $ways if !$native;
+
+	foreach my $kind (sort keys %{ $run->{count} })
+	{
+		my $classes = $run->{count}{$kind};
+		print $report "count $kind $_ $classes->{$_}\n"
+		  foreach sort keys %$classes;
+	}
+	return if !$failed;
+	print $report '  settings: ',
+	  join(' ', map { "$_=$set->{$_}" } sort keys %$set), "\n";
+	print $report "  failure: $_\n"
+	  foreach map { s/\n+\z//r } @{ $run->{failures} };
+	print $report '  kept: ', keep_files($run), "\n";
+	return;
+}
+
+# Beside the directory of t/stress, which goes with it; returns where.
+sub keep_files
+{
+	my ($run) = @_;
+	my $kept = File::Temp::tempdir("stress_seed_$run->{seed}_XXXX",
+		DIR => dirname(dirname($ENV{STRESS_WORK})));
+	system('cp', $_, $kept)
+	  foreach (glob("$work/session*"), map { $_->logfile } nodes($run));
+
+	# With gdb at hand, and where the shell's limits let servers write them.
+	foreach my $core (map { glob($_->data_dir . '/core*') } nodes($run))
+	{
+		my $name = basename($core);
+		system( "gdb -batch -ex 'bt full' $ENV{STRESS_BINDIR}/postgres $core"
+			  . " > $kept/backtrace.$name 2>&1");
+	}
+	return $kept;
+}
+
+# What the writers have done: asked before each event and in the end, since it
+# is gone with the writer.
+sub note_ways
+{
+	my ($run) = @_;
+	return if $native;
+	my $columns = join(', ', @ways);
+	my $rows = ask($run, $run->{parallel},
+		"SELECT pid, $columns FROM parallel_apply.writers WHERE pid IS NOT NULL"
+	);
+	foreach (split(/\n/, $rows))
+	{
+		my ($pid, @numbers) = split(/\|/);
+		$run->{writers}{$pid} = \@numbers;
+	}
+	return;
+}
+
+sub count_ways
+{
+	my ($run) = @_;
+	my %sum = map { $_ => 0 } @ways;
+	foreach my $numbers (values %{ $run->{writers} })
+	{
+		$sum{ $ways[$_] } += $numbers->[$_] foreach (0 .. $#ways);
+	}
+	return \%sum;
+}
+
+# --- servers ------------------------------------------------------------------
+
+sub start_servers
+{
+	my ($run) = @_;
+	my $set = $run->{workload}->settings;
+	my $timeout = event_needs($run, 'short_timeout') ? '4s' : '60s';
+	foreach my $name ('publisher', 'serial', 'parallel')
+	{
+		my $node = $run->{$name} =
+		  PostgreSQL::Test::Cluster->new("$name$run->{seed}");
+		$node->init(allows_streaming => 'logical');
+		$node->append_conf('postgresql.conf', <<"CONF");
+log_statement = none
+log_replication_commands = off
+restart_after_crash = on
+max_connections = 50
+max_wal_senders = 40
+max_replication_slots = 40
+max_worker_processes = 30
+max_logical_replication_workers = 10
+max_prepared_transactions = 20
+max_wal_size = 512MB
+shared_buffers = 32MB
+wal_retrieve_retry_interval = 100ms
+CONF
+	}
+	my $work_mem = $set->{streaming} eq 'off' ? '64MB' : '64kB';
+	$run->{publisher}->append_conf('postgresql.conf', <<"CONF");
+logical_decoding_work_mem = $work_mem
+deadlock_timeout = 50ms
+wal_sender_timeout = $timeout
+CONF
+	$run->{publisher}->append_conf('postgresql.conf',
+		'debug_logical_replication_streaming = immediate')
+	  if $set->{stream_each};
+	$run->{parallel}->append_conf('postgresql.conf', <<"CONF");
+deadlock_timeout = $set->{deadlock_timeout}
+track_commit_timestamp = $set->{commit_timestamp}
+wal_receiver_timeout = $timeout
+CONF
+	$run->{parallel}->append_conf('postgresql.conf', <<"CONF") if !$native;
+shared_preload_libraries = 'parallel_apply'
+parallel_apply.max_writers_per_subscription = 8
+parallel_apply.writers_per_subscription = $set->{writers}
+parallel_apply.max_batch_transactions = $set->{max_batch}
+parallel_apply.queue_size = $set->{queue_size}
+CONF
+	$_->start foreach nodes($run);
+	$run->{publisher}
+	  ->safe_psql('postgres', $run->{workload}->publisher_schema);
+	$_->safe_psql('postgres', $run->{workload}->subscriber_schema)
+	  foreach subscribers($run);
+	$run->{parallel}->safe_psql('postgres', 'CREATE EXTENSION parallel_apply')
+	  if !$native;
+	return;
+}
+
+# The parallel subscriber comes through a proxy, if an event needs one.
+sub subscribe
+{
+	my ($run) = @_;
+	my $publisher = $run->{publisher};
+	my $publications = $run->{workload}->publications;
+	my %host = (serial => $publisher->host, parallel => $publisher->host);
+	if (event_needs($run, 'proxy'))
+	{
+		my $socket = '.s.PGSQL.' . $publisher->port;
+		$host{parallel} = PostgreSQL::Test::Utils::tempdir_short();
+		$run->{proxy} = start_proxy("$host{parallel}/$socket",
+			$publisher->host . "/$socket");
+	}
+	foreach my $node (subscribers($run))
+	{
+		my $name = subscription($run, $node);
+		my $options =
+		  $run->{workload}->subscription_options($name eq 'serial');
+		my $connstr =
+		  "host=$host{$name} port=" . $publisher->port . ' dbname=postgres';
+		$node->safe_psql('postgres',
+			"CREATE SUBSCRIPTION $name CONNECTION '$connstr' PUBLICATION $publications WITH ($options)"
+		);
+	}
+	wait_for_sync($run);
+	return;
+}
+
+# --- the sessions ---------------------------------------------------------------
+
+sub start_sessions
+{
+	my ($run) = @_;
+	foreach my $session (1 .. $run->{workload}->settings->{sessions})
+	{
+		my $pid = fork() // die "fork: $!";
+		if ($pid == 0)
+		{
+			$SIG{TERM} = 'DEFAULT';
+			eval { run_session($run, $session); 1 } or warn $@;
+			POSIX::_exit(0);
+		}
+		push @{ $run->{pids} }, $pid;
+	}
+	return;
+}
+
+# When the publisher crashes, go on after the transaction that was interrupted,
+# which may have been committed or not.  The script prints a line as soon as it is
+# connected, and after each transaction.
+sub run_session
+{
+	my ($run, $session) = @_;
+	my @left = $run->{workload}->session_transactions($session);
+	my $base = "$work/session$session";
+	my $part = 0;
+	while (@left)
+	{
+		open(my $script, '>', "$base.sql") or die "$base.sql: $!";
+		print $script join("\\echo .\n",
+			$run->{workload}->session_start($session),
+			@left, '');
+		close $script;
+		my $status =
+		  system('psql -XAtq -d "'
+			  . $run->{publisher}->connstr('postgres')
+			  . "\" -f $base.sql <&- >$base.out 2>>$base.err");
+		my $lines = () = slurp_file("$base.out") =~ /^\.$/mg;
+		return if $status == 0;
+		splice(@left, 0, $lines);
+		rename("$base.sql", "$base." . ++$part . '.sql') if $lines > 0;
+	}
+	return;
+}
+
+sub sessions_alive
+{
+	my ($run) = @_;
+	$run->{pids} = [ grep { waitpid($_, WNOHANG) == 0 } @{ $run->{pids} } ];
+	return @{ $run->{pids} } > 0;
+}
+
+sub publisher_total
+{
+	my ($run) = @_;
+	return ask($run, $run->{publisher}, 'SELECT sum(n) FROM session_counter');
+}
+
+# --- the workload ---------------------------------------------------------------
+
+sub run_workload
+{
+	my ($run) = @_;
+	my $start = $run->{workload}->settings->{start};
+
+	if ($start eq 'late')
+	{
+		start_sessions($run);
+		wait_until(
+			$run,
+			'the first transactions',
+			sub {
+				publisher_total($run) > $run->{size} / 5
+				  || !sessions_alive($run);
+			});
+	}
+	subscribe($run);
+	$run->{publisher}->safe_psql('postgres', $_)
+	  foreach $run->{workload}->subscribed_sql;
+	start_sessions($run) if $start ne 'late';
+	if ($start eq 'backlog')
+	{
+		alter_subscriptions($run, 'DISABLE');
+		waitpid($_, 0) foreach splice(@{ $run->{pids} });
+		alter_subscriptions($run, 'ENABLE');
+	}
+	watch_until_applied($run);
+	return;
+}
+
+# Take snapshots until all is applied; events come as their time is reached.
+# Only the last total of the publisher is final, so that is asked for last.
+sub watch_until_applied
+{
+	my ($run) = @_;
+	my $last_progress = time;
+	my @events = @{ $run->{events} };
+	my $final;
+	while (1)
+	{
+		$final = publisher_total($run)
+		  if !defined $final && !sessions_alive($run);
+		my $before = $run->{seen};
+		take_snapshots($run);
+		$last_progress = time if $run->{seen} != $before;
+
+		my $is_applied = defined $final && $run->{seen} == $final;
+		if (@events
+			&& (   $is_applied
+				|| $run->{seen} >= $events[0]{time} * $run->{size}))
+		{
+			my $event = shift @events;
+			note_ways($run);
+			cause_event($run, $event);
+			$event->{is_done} = 1;
+			$last_progress = time;
+			next;
+		}
+		last if $is_applied;
+		stuck($run,
+			"$run->{seen} transactions have arrived, of "
+			  . publisher_total($run))
+		  if time - $last_progress > patience();
+		die
+		  "more transactions on the parallel subscriber than on the publisher\n"
+		  if defined $final && $run->{seen} > $final;
+	}
+	$run->{total} = $final;
+	return;
+}
+
+# A crash may cut this short: the next call will do.
+sub take_snapshots
+{
+	my ($run) = @_;
+	my (undef, $output, $error) =
+	  try_psql($run->{parallel}, $run->{workload}->snapshot_query x 10);
+	fail_seed($run, "reader: $error") if $error =~ /ERROR/;
+	foreach my $row (split(/\n/, $output))
+	{
+		my $fault =
+			$row =~ tr/|// == 6
+		  ? $run->{workload}->snapshot_fault($row)
+		  : 'not a snapshot';
+		fail_seed($run, "snapshot: $fault: $row") if $fault;
+		my ($vector) = split(/\|/, $row);
+		my $total = 0;
+		$total += $_ foreach split(/,/, $vector);
+		fail_seed($run,
+			"snapshot: back from $run->{floor} transactions to $vector")
+		  if $total < $run->{floor};
+		$run->{vectors}{$vector} = $total;
+		$run->{floor} = $run->{seen} = $total;
+		$run->{snapshots}++;
+	}
+	return;
+}
+
+1;
