@@ -15,10 +15,11 @@
  * with that version of its relation.  In a transaction with an active
  * snapshot.  Returns false if the row to change does not exist; nothing has
  * been changed then.  is_last_look: everything older is committed, so that is
- * reported.  Throws whatever applying throws.
+ * reported.  is_alone: user code that must not run beside other transactions
+ * may run.  Throws whatever applying throws.
  */
 extern bool papply_apply_change(const char *message, int length, uint32 version,
-								bool is_last_look);
+								bool is_last_look, bool is_alone);
 
 /*
  * pg_stat_activity shows the table of the current change; there is none any

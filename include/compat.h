@@ -16,9 +16,11 @@
 #include "access/attmap.h"
 #include "access/genam.h"
 #include "access/xact.h"
+#include "catalog/pg_class.h"
 #include "catalog/pg_subscription.h"
 #include "catalog/pg_subscription_rel.h"
 #include "executor/executor.h"
+#include "miscadmin.h"
 #include "pgstat.h"
 #include "replication/logicallauncher.h"
 #include "replication/logicalproto.h"
@@ -261,6 +263,19 @@ papply_compat_init_range_table(EState *estate, RangeTblEntry *rte,
 #endif
 }
 
+/*
+ * Other columns count as updated by the change at hand.  16: see above.
+ */
+static inline void
+papply_compat_set_updated_columns(EState *estate, Bitmapset *updated_columns)
+{
+#if PG_VERSION_NUM >= 160000
+	((RTEPermissionInfo *) linitial(estate->es_rteperminfos))->updatedCols = updated_columns;
+#else
+	((RangeTblEntry *) linitial(estate->es_range_table))->updatedCols = updated_columns;
+#endif
+}
+
 /* 16: takes the result relations for row locks. */
 static inline void
 papply_compat_init_eval_plan_qual(EPQState *epqstate, EState *estate)
@@ -338,6 +353,17 @@ papply_compat_find_by_index(Relation rel, Oid index, TupleTableSlot *searched,
 #else
 #define PAPPLY_REPORTS_CONFLICTS false
 #endif
+
+/* 16: one function for all kinds of objects. */
+static inline bool
+papply_compat_is_owner_of_relation(Oid relid)
+{
+#if PG_VERSION_NUM >= 160000
+	return object_ownercheck(RelationRelationId, relid, GetUserId());
+#else
+	return pg_class_ownercheck(relid, GetUserId());
+#endif
+}
 
 /*
  * 15: a ResultRelInfo has one state of generated columns, for INSERT or for

@@ -21,6 +21,8 @@
 #define PAPPLY_TXN_COMPLETE		0x01	/* its COMMIT is in the queue */
 #define PAPPLY_TXN_NATIVE		0x02	/* the receiver replays it in its turn */
 #define PAPPLY_TXN_SOLO			0x04	/* a local transaction of its own */
+#define PAPPLY_TXN_SERIAL		0x08	/* the same, begun in its turn; a
+										 * hint, the writer has the last word */
 
 /*
  * Who may go back to the beginning of a transaction.  Decided by compare and
@@ -129,6 +131,12 @@ extern void papply_queue_mark_native(uint64 seqno);
 /* The open transaction is never applied in one local transaction with others. */
 extern void papply_queue_mark_solo(uint64 seqno);
 
+/* Nor is it begun before its turn; everything after it depends on it. */
+extern void papply_queue_mark_serial(uint64 seqno);
+
+/* Has a transaction been marked serial? */
+extern bool papply_queue_is_serial(uint64 seqno);
+
 /* There is no writer: all that is not claimed shall be replayed natively. */
 extern void papply_queue_mark_unclaimed_native(void);
 
@@ -156,7 +164,8 @@ extern void papply_queue_want_space(void);
 
 /*
  * Claim the next transactions, at most max.  False: nothing to claim.  Never
- * claims what is marked native.
+ * claims what is marked native.  Either all of them are marked serial or
+ * none is.
  */
 extern bool papply_queue_claim(int max, uint64 *first, uint64 *last);
 
@@ -190,6 +199,9 @@ extern void papply_queue_got_data(void);
  * part of it has been overwritten.
  */
 extern bool papply_queue_rewind(uint64 seqno);
+
+/* Could it? */
+extern bool papply_queue_can_rewind(uint64 seqno);
 
 /* Transactions published and not claimed. */
 extern uint64 papply_queue_backlog(void);

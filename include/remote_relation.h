@@ -11,6 +11,7 @@
 #include "lib/stringinfo.h"
 
 #include "row_keys.h"
+#include "table_class.h"
 
 typedef struct PapplyRemoteRelation
 {
@@ -25,8 +26,9 @@ typedef struct PapplyRemoteRelation
 	/* from the local catalogs; looked up again after an invalidation */
 	bool		is_current;
 	Oid			local_relid;	/* InvalidOid: not found */
-	bool		is_native;		/* its changes go to the native loop */
+	List	   *partitions;		/* OIDs; of a partitioned table */
 	bool		is_ready;		/* synchronised, all changes are ours */
+	PapplyTableClass table_class;
 	PapplyRowKeys keys;
 } PapplyRemoteRelation;
 

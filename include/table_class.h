@@ -2,7 +2,7 @@
  * room: pool
  *
  * table_class.h
- *	  May changes of a table be applied by writers at all?
+ *	  How may changes of a table be applied?
  *-------------------------------------------------------------------------
  */
 #ifndef PAPPLY_TABLE_CLASS_H
@@ -13,13 +13,28 @@
 
 #include "parallel_apply.h"
 
+typedef enum PapplyTableClass
+{
+	PAPPLY_TABLE_PARALLEL,		/* by a writer, beside other transactions */
+	PAPPLY_TABLE_SERIAL,		/* by a writer, alone, in its turn */
+	PAPPLY_TABLE_NATIVE			/* by the native loop, alone, in its turn */
+} PapplyTableClass;
+
 /*
- * NULL if the pool may apply changes to rel in parallel, else why not (a
- * phrase for messages).  attnums, for each local column, has the number of the
- * published column or -1; NULL for a partition, whose rows get the defaults of
- * the root.  Of a partitioned table only itself is looked at: a writer asks
- * for each partition when a row belongs to it.  In a transaction; rel is open.
+ * How changes of rel may be applied; *reason, unless NULL is passed, becomes
+ * why not in parallel (a phrase for messages) or NULL.  attnums, for each local
+ * column, has the number of the published column or -1.  Triggers of a
+ * partitioned table are those of its partitions.  In a transaction; rel is
+ * open.  May wait for whoever has locked the table of options exclusively,
+ * unless nowait is set: then a class that costs more may be returned.
  */
-extern const char *papply_table_why_native(Relation rel, const AttrMap *attnums);
+extern PapplyTableClass papply_table_class(Relation rel, const AttrMap *attnums,
+										   bool nowait, const char **reason);
+
+/*
+ * Has rel triggers that fire when a change of a single row is applied?  As
+ * above.
+ */
+extern bool papply_table_has_triggers(Relation rel);
 
 #endif							/* PAPPLY_TABLE_CLASS_H */

@@ -14,6 +14,7 @@
 #include "utils/snapshot.h"
 
 #include "message.h"
+#include "table_class.h"
 
 /* How a published column becomes a value of a local one. */
 typedef struct PapplyColumnInput
@@ -64,6 +65,9 @@ typedef struct PapplyTarget
 	PapplyIndexKeys lookup;
 	AttrMap    *from_root;		/* of a partition; NULL: the same columns */
 	AttrMap    *to_root;
+	PapplyTableClass table_class;
+	const char *reason;			/* why not parallel */
+	bool		has_triggers;	/* that fire when a row is changed */
 
 	/* within a local transaction */
 	bool		is_open;
@@ -89,10 +93,25 @@ extern void papply_target_init(void);
 extern uint32 papply_target_states(void);
 
 /*
- * The target of a remote relation, open until the local transaction ends.
- * Throws if changes to it cannot be applied by a writer, or not now.
+ * The target of a remote relation, open until the local transaction ends or
+ * papply_target_release().  Throws if changes to it cannot be applied by a
+ * writer, or not now: those of class serial only if is_alone is set.
  */
-extern PapplyTarget *papply_target_open(LogicalRepRelId remote_relid, uint32 version);
+extern PapplyTarget *papply_target_open(LogicalRepRelId remote_relid, uint32 version,
+										bool is_alone);
+
+/*
+ * May a change run code of the user that does anything, such as to alter other
+ * tables?  Then no other target is open, and this one is open for one change
+ * only.
+ */
+extern bool papply_target_runs_code(const PapplyTarget *target);
+
+/* After a change: close the target if it is for that change only. */
+extern void papply_target_release(PapplyTarget *target);
+
+/* Before an UPDATE that sets these columns: for triggers that look at it. */
+extern void papply_target_set_updated(PapplyTarget *target, const PapplyTuple *tuple);
 
 /*
  * The same for a partition of root, an open target; result_rel is made by tuple

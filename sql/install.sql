@@ -19,15 +19,15 @@ SELECT kind, name, comment FROM (
     SELECT 2, 'function', oid::regprocedure::text, obj_description(oid, 'pg_proc')
       FROM pg_proc WHERE pronamespace = 'parallel_apply'::regnamespace
     UNION ALL
-    SELECT 3 + relkind::int, CASE relkind WHEN 'v' THEN 'view' ELSE relkind::text END,
+    SELECT 3, CASE relkind WHEN 'v' THEN 'view' WHEN 'r' THEN 'table' ELSE relkind::text END,
            oid::regclass::text, obj_description(oid, 'pg_class')
-      FROM pg_class WHERE relnamespace = 'parallel_apply'::regnamespace
+      FROM pg_class WHERE relnamespace = 'parallel_apply'::regnamespace AND relkind <> 'i'
     ) AS objects(sort, kind, name, comment)
  ORDER BY sort, name;
 SELECT a.attrelid::regclass AS relation, a.attname, format_type(a.atttypid, a.atttypmod) AS type,
        col_description(a.attrelid, a.attnum) AS comment
   FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid
- WHERE c.relnamespace = 'parallel_apply'::regnamespace AND a.attnum > 0
+ WHERE c.relnamespace = 'parallel_apply'::regnamespace AND c.relkind <> 'i' AND a.attnum > 0
  ORDER BY a.attrelid, a.attnum;
 
 -- All of them belong to the extension.
@@ -36,7 +36,7 @@ SELECT p.oid::regprocedure::text AS stranger FROM pg_proc p
     SELECT FROM pg_depend WHERE classid = 'pg_proc'::regclass AND objid = p.oid AND deptype = 'e')
 UNION ALL
 SELECT c.oid::regclass::text FROM pg_class c
- WHERE relnamespace = 'parallel_apply'::regnamespace AND NOT EXISTS (
+ WHERE relnamespace = 'parallel_apply'::regnamespace AND relkind <> 'i' AND NOT EXISTS (
     SELECT FROM pg_depend WHERE classid = 'pg_class'::regclass AND objid = c.oid AND deptype = 'e');
 
 -- Functions say how they behave.

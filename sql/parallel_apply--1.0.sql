@@ -55,6 +55,31 @@ COMMENT ON COLUMN parallel_apply.writers.retries IS
 COMMENT ON COLUMN parallel_apply.writers.older_wins IS
     'roll-backs because the oldest transaction waited for a lock of this one';
 
+CREATE TABLE parallel_apply.table_options (
+    relid regclass NOT NULL,
+    option text NOT NULL,
+    value text NOT NULL,
+    PRIMARY KEY (relid, option)
+);
+
+COMMENT ON TABLE parallel_apply.table_options IS
+    'what set_table_option() has set, where it is not the default';
+COMMENT ON COLUMN parallel_apply.table_options.relid IS 'the table';
+COMMENT ON COLUMN parallel_apply.table_options.option IS 'name of the option';
+COMMENT ON COLUMN parallel_apply.table_options.value IS 'its value';
+
+SELECT pg_catalog.pg_extension_config_dump('parallel_apply.table_options', '');
+
+CREATE FUNCTION parallel_apply.set_table_option("table" regclass, option text, value text)
+RETURNS void
+LANGUAGE C CALLED ON NULL INPUT VOLATILE PARALLEL UNSAFE
+AS 'MODULE_PATHNAME', 'papply_set_table_option';
+
+COMMENT ON FUNCTION parallel_apply.set_table_option(regclass, text, text) IS
+    'declares how changes of a table may be applied';
+
+REVOKE ALL ON parallel_apply.table_options FROM PUBLIC;
+REVOKE ALL ON FUNCTION parallel_apply.set_table_option(regclass, text, text) FROM PUBLIC;
 REVOKE ALL ON FUNCTION parallel_apply.writers() FROM PUBLIC;
 REVOKE ALL ON parallel_apply.writers FROM PUBLIC;
 GRANT USAGE ON SCHEMA parallel_apply TO pg_monitor;

@@ -191,7 +191,7 @@ SELECT selftest_row_keys('nothing', ins(tup('1'))) AS nothing,
 -- More calls than there are pools: each gives its place back.
 SELECT seed, selftest_queue(seed, 64, 300) FROM generate_series(1, 5) AS seed;
 SELECT selftest_queue(6, 256, 300);
--- One transaction of many times the ring's size, and one marked native.
+-- One transaction of many times the ring's size, and some that are marked native or serial.
 SELECT selftest_queue_oversize();
 
 DROP TABLE keyed, keyed_too, whole, whole_unique, by_two, nothing, strange, wide;

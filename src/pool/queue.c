@@ -316,6 +316,20 @@ papply_queue_mark_solo(uint64 seqno)
 }
 
 void
+papply_queue_mark_serial(uint64 seqno)
+{
+	pg_atomic_fetch_or_u32(&papply_queue_transaction(seqno)->flags,
+						   PAPPLY_TXN_SERIAL);
+}
+
+bool
+papply_queue_is_serial(uint64 seqno)
+{
+	return (pg_atomic_read_u32(&papply_queue_transaction(seqno)->flags) &
+			PAPPLY_TXN_SERIAL) != 0;
+}
+
+void
 papply_queue_mark_unclaimed_native(void)
 {
 	for (uint64 seqno = pg_atomic_read_u64(&papply_pool->next_claim);
@@ -432,14 +446,18 @@ fits_batch(uint64 seqno, uint64 first, bool first_waits)
 }
 
 /*
- * How far may a batch that begins at first go?  Each writer gets its share of
- * the backlog, so that a short backlog is spread over all of them.
+ * How far may a batch that begins at first, with these flags, go?  Each writer
+ * gets its share of the backlog, so that a short backlog is spread over all of
+ * them.  Serial transactions come one after the other in any case: they are left
+ * to one writer, without switching between processes.
  */
 static uint64
-end_of_batch(uint64 first, uint64 published, int max)
+end_of_batch(uint64 first, uint32 flags, uint64 published, int max)
 {
+	bool		is_serial = (flags & PAPPLY_TXN_SERIAL) != 0;
 	uint64		writers = Max(1, pg_atomic_read_u64(&papply_pool->wanted_writers));
-	uint64		limit = Min((uint64) max, (published - first) / writers + 1);
+	uint64		share = is_serial ? PG_UINT64_MAX : (published - first) / writers + 1;
+	uint64		limit = Min((uint64) max, share);
 	uint64		bytes = 0;
 	uint64		last = first;
 	bool		first_waits = must_wait(first, first);
@@ -452,10 +470,10 @@ end_of_batch(uint64 first, uint64 published, int max)
 		if (last == published || last - first + 1 >= limit || bytes >= MAX_BATCH_BYTES)
 			return last;
 		txn = papply_queue_transaction(last + 1);
-		if (pg_atomic_read_u32(&txn->flags) != PAPPLY_TXN_COMPLETE)
+		if (pg_atomic_read_u32(&txn->flags) != flags)
 			return last;
 		pg_read_barrier();
-		if (!fits_batch(last + 1, first, first_waits))
+		if (!is_serial && !fits_batch(last + 1, first, first_waits))
 			return last;
 		last++;
 	}
@@ -484,8 +502,8 @@ papply_queue_claim(int max, uint64 *first, uint64 *last)
 			return false;
 		pg_read_barrier();
 		flags = pg_atomic_read_u32(&papply_queue_transaction(next)->flags);
-		if (flags == PAPPLY_TXN_COMPLETE)
-			end = end_of_batch(next, published, max);
+		if ((flags & ~PAPPLY_TXN_SERIAL) == PAPPLY_TXN_COMPLETE)
+			end = end_of_batch(next, flags, published, max);
 
 		/* visible to others before the claim is */
 		if (!(flags & PAPPLY_TXN_NATIVE))
@@ -590,6 +608,12 @@ papply_queue_rewind(uint64 seqno)
 	pg_memory_barrier();
 	pg_atomic_write_u32(&txn->hold, PAPPLY_TXN_WHOLE);
 	return true;
+}
+
+bool
+papply_queue_can_rewind(uint64 seqno)
+{
+	return pg_atomic_read_u32(&papply_queue_transaction(seqno)->hold) != PAPPLY_TXN_STREAMED;
 }
 
 uint64

@@ -1,40 +1,92 @@
 /*-------------------------------------------------------------------------
  * table_class.c
- *	  May changes of a table be applied by writers at all?
+ *	  How may changes of a table be applied?
  *
- * Runs in the receiver, which asks so that a transaction goes to the native
- * loop at once, and in writers, which ask with the table locked and thus have
- * the last word.
+ * Runs in the receiver, which asks so that a transaction is marked in time,
+ * and in writers, which ask with the table locked and thus have the last word.
  *
- * A conflict between two transactions that the dependencies miss shows itself
- * as a lock wait, a missing row or a unique violation, because both touch the
- * same row of the same table.  What could be missed silently is code of the
- * user that reads or counts something else: triggers that fire in replica
- * mode, and volatile defaults of columns that the publisher does not send.
+ * Parallel: a conflict between two transactions that the dependencies miss
+ * shows itself as a lock wait, a missing row or a unique violation, because
+ * both touch the same row of the same table.
+ *
+ * Serial: what could be missed silently is code of the user that reads, counts
+ * or locks something else: triggers that fire in replica mode, and volatile
+ * defaults of columns that the publisher does not send.  Such code has to find
+ * what it would find in PostgreSQL's own apply, so a writer runs it while no
+ * other transaction is being applied.  The user may declare that the triggers
+ * of a table need not have that (table_options.c).
+ *
+ * Native: writers do not know how to.
  *-------------------------------------------------------------------------
  */
 #include "parallel_apply.h"
 
+#include "access/genam.h"
+#include "access/table.h"
+#include "catalog/pg_inherits.h"
 #include "catalog/pg_trigger.h"
 #include "commands/trigger.h"
 #include "optimizer/optimizer.h"
 #include "rewrite/rewriteHandler.h"
+#include "utils/fmgroids.h"
 #include "utils/rel.h"
 
 #include "table_class.h"
+#include "table_options.h"
+
+/* Triggers for a statement do not fire: what is applied is no statement. */
+static bool
+fires(int16 type, char enabled)
+{
+	return TRIGGER_FOR_ROW(type) &&
+		(enabled == TRIGGER_FIRES_ON_REPLICA || enabled == TRIGGER_FIRES_ALWAYS);
+}
+
+/* The same for a table that is neither open nor locked. */
+static bool
+has_triggers_in_catalog(Oid relid)
+{
+	Relation	catalog = table_open(TriggerRelationId, AccessShareLock);
+	SysScanDesc scan;
+	ScanKeyData key;
+	HeapTuple	tuple;
+	bool		found = false;
+
+	ScanKeyInit(&key, Anum_pg_trigger_tgrelid, BTEqualStrategyNumber, F_OIDEQ,
+				ObjectIdGetDatum(relid));
+	scan = systable_beginscan(catalog, TriggerRelidNameIndexId, true, NULL, 1, &key);
+	while (!found && HeapTupleIsValid(tuple = systable_getnext(scan)))
+	{
+		Form_pg_trigger form = (Form_pg_trigger) GETSTRUCT(tuple);
+
+		found = fires(form->tgtype, form->tgenabled);
+	}
+	systable_endscan(scan);
+	table_close(catalog, AccessShareLock);
+	return found;
+}
 
 static bool
-has_trigger_for_replica(Relation rel)
+partitions_have_triggers(Oid relid)
+{
+	ListCell   *lc;
+
+	foreach(lc, find_all_inheritors(relid, NoLock, NULL))
+		if (has_triggers_in_catalog(lfirst_oid(lc)))
+		return true;
+	return false;
+}
+
+bool
+papply_table_has_triggers(Relation rel)
 {
 	TriggerDesc *triggers = rel->trigdesc;
 
+	if (rel->rd_rel->relkind == RELKIND_PARTITIONED_TABLE)
+		return partitions_have_triggers(RelationGetRelid(rel));
 	for (int i = 0; triggers != NULL && i < triggers->numtriggers; i++)
-	{
-		char		enabled = triggers->triggers[i].tgenabled;
-
-		if (enabled == TRIGGER_FIRES_ON_REPLICA || enabled == TRIGGER_FIRES_ALWAYS)
+		if (fires(triggers->triggers[i].tgtype, triggers->triggers[i].tgenabled))
 			return true;
-	}
 	return false;
 }
 
@@ -55,15 +107,31 @@ has_volatile_default(Relation rel, const AttrMap *attnums)
 	return false;
 }
 
-const char *
-papply_table_why_native(Relation rel, const AttrMap *attnums)
+PapplyTableClass
+papply_table_class(Relation rel, const AttrMap *attnums, bool nowait, const char **reason)
 {
+	PapplyTableClass class = PAPPLY_TABLE_PARALLEL;
+	const char *why = NULL;
+
 	if (rel->rd_rel->relkind != RELKIND_RELATION &&
 		rel->rd_rel->relkind != RELKIND_PARTITIONED_TABLE)
-		return "it is not a table";
-	if (has_trigger_for_replica(rel))
-		return "it has a trigger that fires in replica mode";
-	if (attnums != NULL && has_volatile_default(rel, attnums))
-		return "a column that is not published has a volatile default";
-	return NULL;
+	{
+		class = PAPPLY_TABLE_NATIVE;
+		why = "it is not a table";
+	}
+	else if (papply_table_has_triggers(rel) &&
+			 !papply_table_options_has(RelationGetRelid(rel), PAPPLY_OPTION_TRIGGERS,
+									   PAPPLY_TRIGGERS_PARALLEL, nowait))
+	{
+		class = PAPPLY_TABLE_SERIAL;
+		why = "it has a trigger that fires in replica mode";
+	}
+	else if (has_volatile_default(rel, attnums))
+	{
+		class = PAPPLY_TABLE_SERIAL;
+		why = "a column that is not published has a volatile default";
+	}
+	if (reason != NULL)
+		*reason = why;
+	return class;
 }

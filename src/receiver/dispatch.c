@@ -14,6 +14,9 @@
  * it up.  Where the rows that a transaction touches are not known, it is a
  * barrier: everything after depends on it.
  *
+ * A change that has to be applied serially (table_class.c) makes its transaction
+ * serial: it waits for everything before it, and is a barrier.
+ *
  * A table that is not READY makes a transaction native, because what serial
  * apply does with its changes depends on the position of the table's own
  * synchronisation worker, and that on the position of the native loop: it has
@@ -203,6 +206,14 @@ make_native_barrier(void)
 	make_native();
 }
 
+/* The writer of a published transaction finds out itself, too. */
+static void
+make_serial(void)
+{
+	is_barrier = true;
+	papply_queue_mark_serial(open_seqno);
+}
+
 /*
  * A message that will never fit: the native loop gets it directly, when the
  * transaction is the oldest and what is in the queue has been replayed.
@@ -263,21 +274,26 @@ dispatch_change(char *message, int length)
 {
 	PapplyRemoteRelation *rel;
 	PapplyHashes hashes = {0};
+	bool		is_serial;
+	uint64		dependency;
 	uint32		version = 0;
 
 	papply_message_parse_change(message, length, &change);
 	rel = papply_remote_relation_get(change.remote_relid, true);
-	if (rel == NULL || rel->is_native)
+	is_serial = rel != NULL && rel->table_class == PAPPLY_TABLE_SERIAL;
+	if (rel == NULL || rel->table_class == PAPPLY_TABLE_NATIVE)
 		make_native_barrier();
 	else if (!rel->is_ready)
 		make_native();
+	if (is_serial)
+		make_serial();
 	if (rel != NULL)
 	{
 		version = rel->version;
 		papply_row_keys_compute(&rel->keys, &change, &hashes);
 	}
-	papply_queue_append(PAPPLY_ENTRY_MESSAGE, message, length, version,
-						find_dependency(&hashes));
+	dependency = is_serial ? open_seqno - 1 : find_dependency(&hashes);
+	papply_queue_append(PAPPLY_ENTRY_MESSAGE, message, length, version, dependency);
 	record_keys(&hashes);
 	return PAPPLY_DISPATCH_QUEUED;
 }

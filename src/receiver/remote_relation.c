@@ -9,9 +9,9 @@
  * only when it is about to get a change made with it (native_version), since
  * it may have to replay a transaction that is older than the newest message.
  *
- * The local part (which unique indexes, may writers apply it at all, is it
- * synchronised) is read from the catalogs when it is first needed and after any invalidation.  It is
- * a matter of speed only, writers decide for themselves with the table locked;
+ * The local part (which unique indexes, how may it be applied, is it
+ * synchronised) is read from the catalogs when it is first needed and after any
+ * invalidation.  It is a matter of speed only, writers decide for themselves with the table locked;
  * so a table that somebody else has locked exclusively is not waited for: the
  * receiver has to keep the connection alive.
  *-------------------------------------------------------------------------
@@ -20,6 +20,8 @@
 
 #include "access/relation.h"
 #include "catalog/namespace.h"
+#include "catalog/pg_class.h"
+#include "catalog/pg_inherits.h"
 #include "miscadmin.h"
 #include "storage/lmgr.h"
 #include "utils/hsearch.h"
@@ -31,7 +33,6 @@
 
 #include "relation_registry.h"
 #include "remote_relation.h"
-#include "table_class.h"
 
 /* A version that was replaced, and the last transaction that may use it. */
 typedef struct OldVersion
@@ -52,7 +53,8 @@ invalidate_local(Datum arg, Oid relid)
 
 	hash_seq_init(&status, relations);
 	while ((rel = hash_seq_search(&status)) != NULL)
-		if (relid == InvalidOid || rel->local_relid == relid || rel->local_relid == InvalidOid)
+		if (relid == InvalidOid || rel->local_relid == relid ||
+			rel->local_relid == InvalidOid || list_member_oid(rel->partitions, relid))
 			rel->is_current = false;
 }
 
@@ -133,6 +135,7 @@ papply_remote_relation_update(const char *message, int length, uint64 in_use)
 	rel->version = papply_pool ? papply_registry_add(message, length) : 0;
 	rel->is_current = false;
 	rel->local_relid = InvalidOid;
+	rel->partitions = NIL;
 }
 
 /* Which published column is each local one? */
@@ -156,7 +159,23 @@ map_columns(Relation local, LogicalRepRelation *remote)
 	return map;
 }
 
-/* Read the local part from the catalogs; in a transaction. */
+/* Changes of these concern a partitioned table, too. */
+static void
+remember_partitions(PapplyRemoteRelation *rel)
+{
+	List	   *partitions = find_all_inheritors(rel->local_relid, NoLock, NULL);
+	MemoryContext old_context = MemoryContextSwitchTo(rel->context);
+
+	list_free(rel->partitions);
+	rel->partitions = list_copy(partitions);
+	MemoryContextSwitchTo(old_context);
+}
+
+/*
+ * Read the local part from the catalogs; in a transaction.  As long as the table
+ * is locked by somebody else, its class is the last one known, or serial, which
+ * is right for all.
+ */
 static void
 look_up_local(PapplyRemoteRelation *rel)
 {
@@ -168,8 +187,9 @@ look_up_local(PapplyRemoteRelation *rel)
 	AttrMap    *map;
 
 	papply_row_keys_init(&rel->keys, rel->remote);
+	if (rel->local_relid != relid)
+		rel->table_class = PAPPLY_TABLE_SERIAL;
 	rel->local_relid = relid;
-	rel->is_native = false;
 	rel->is_ready = true;
 	rel->is_current = true;
 
@@ -186,8 +206,10 @@ look_up_local(PapplyRemoteRelation *rel)
 	if (local == NULL)
 		return;
 	map = map_columns(local, rel->remote);
-	rel->is_native = papply_table_why_native(local, map) != NULL;
-	if (!rel->is_native)
+	if (local->rd_rel->relkind == RELKIND_PARTITIONED_TABLE)
+		remember_partitions(rel);
+	rel->table_class = papply_table_class(local, map, true, NULL);
+	if (rel->table_class != PAPPLY_TABLE_NATIVE)
 		papply_row_keys_add_unique(&rel->keys, local, map->attnums);
 	relation_close(local, AccessShareLock);
 }

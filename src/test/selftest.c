@@ -649,27 +649,46 @@ check_oversize(char *data, uint32 length)
 	EXPECT(papply_queue_open_size() > 10 * papply_pool->ring_bytes);
 }
 
-/* What is marked native is for the receiver: no writer claims it. */
+/* Claim, expecting these transactions. */
 static void
-check_native(void)
+expect_claim(uint64 want_first, uint64 want_last)
 {
-	uint64		seqnos[3];
 	uint64		first;
 	uint64		last;
 
-	for (int i = 0; i < 3; i++)
+	EXPECT(papply_queue_claim(32, &first, &last));
+	EXPECT(first == want_first && last == want_last);
+	for (uint64 seqno = first; seqno <= last; seqno++)
+		EXPECT(papply_queue_is_serial(seqno) == papply_queue_is_serial(first));
+}
+
+/*
+ * What is marked native is for the receiver: no writer claims it.  What is
+ * marked serial is claimed with others of its kind only.
+ */
+static void
+check_marks(void)
+{
+	const char	marks[] = "-n-ss-";
+	uint64		seqno[lengthof(marks) - 1];
+	uint64		first;
+	uint64		last;
+
+	for (int i = 0; i < lengthof(seqno); i++)
 	{
-		EXPECT(papply_queue_begin(2000 + i, 2 + i, &seqnos[i]));
+		EXPECT(papply_queue_begin(2000 + i, 2 + i, &seqno[i]));
 		papply_queue_append(PAPPLY_ENTRY_MESSAGE, "x", 1, 0, PAPPLY_NO_SEQNO);
-		if (i == 1)
-			papply_queue_mark_native(seqnos[i]);
+		if (marks[i] == 'n')
+			papply_queue_mark_native(seqno[i]);
+		if (marks[i] == 's')
+			papply_queue_mark_serial(seqno[i]);
 		papply_queue_end(2 + i);
 	}
 	papply_pool_waiter = TEST_WRITER;
-	EXPECT(papply_queue_claim(32, &first, &last));
-	EXPECT(first == seqnos[0] && last == seqnos[0]);
-	EXPECT(papply_queue_claim(32, &first, &last));
-	EXPECT(first == seqnos[2] && last == seqnos[2]);
+	expect_claim(seqno[0], seqno[0]);
+	expect_claim(seqno[2], seqno[2]);
+	expect_claim(seqno[3], seqno[4]);
+	expect_claim(seqno[5], seqno[5]);
 	EXPECT(!papply_queue_claim(32, &first, &last));
 	papply_pool_waiter = PAPPLY_WAITER_RECEIVER;
 }
@@ -686,7 +705,7 @@ drive_oversize(QueueModel *model)
 	papply_commit_order_advance(1, 1, 100);
 	EXPECT(papply_queue_oldest_committed() != NULL);
 	papply_queue_release();
-	check_native();
+	check_marks();
 }
 
 /* selftest_queue_oversize(): one transaction of many times the ring's size. */

@@ -11,11 +11,14 @@
  */
 #include "parallel_apply.h"
 
+#include "access/xact.h"
+#include "commands/trigger.h"
 #include "lib/stringinfo.h"
 #include "pgstat.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
 #include "utils/rel.h"
+#include "utils/snapmgr.h"
 
 #include "apply.h"
 #include "partition.h"
@@ -222,7 +225,8 @@ report_missing(PapplyTarget *table)
 
 /*
  * Find the row of an UPDATE or DELETE, into local_slot of the table that is
- * returned; NULL if there is none.
+ * returned; NULL if there is none.  Triggers see it before it is changed, so it
+ * is locked for them.
  */
 static PapplyTarget *
 find_row(PapplyTarget *target, PapplyTuple *key, bool is_last_look)
@@ -237,7 +241,7 @@ find_row(PapplyTarget *target, PapplyTuple *key, bool is_last_look)
 				 errmsg("rows of table \"%s\" cannot be identified",
 						RelationGetRelationName(table->rel))));
 	papply_target_check_rights(table, ACL_SELECT);
-	if (papply_row_lookup(table, is_last_look))
+	if (papply_row_lookup(table, is_last_look || target->has_triggers))
 		return table;
 	papply_row_lookup_release(table);
 	if (is_last_look && !PAPPLY_REPORTS_CONFLICTS)
@@ -254,6 +258,8 @@ apply_update(PapplyTarget *target, bool is_last_look)
 	if (table == NULL)
 		return false;
 	store_modified(table, &change.new_tuple);
+	if (target->has_triggers)
+		papply_target_set_updated(target, &change.new_tuple);
 	if (table == target || papply_partition_accepts_row(table))
 		update_row(table);
 	else
@@ -288,20 +294,12 @@ parse_copy(const char *message, int length)
 	papply_message_parse_change(message_copy.data, length, &change);
 }
 
-bool
-papply_apply_change(const char *message, int length, uint32 version, bool is_last_look)
+static bool
+apply_parsed(PapplyTarget *target, bool is_last_look)
 {
-	PapplyTarget *target;
-	PapplyUserContext user_context;
-	MemoryContext old_context;
+	MemoryContext old_context = MemoryContextSwitchTo(GetPerTupleMemoryContext(target->estate));
 	bool		found = true;
 
-	parse_copy(message, length);
-	target = papply_target_open(change.remote_relid, version);
-	show_table(target->label);
-
-	papply_compat_begin_as_table_owner(target->rel, &user_context);
-	old_context = MemoryContextSwitchTo(GetPerTupleMemoryContext(target->estate));
 	switch (change.type)
 	{
 		case LOGICAL_REP_MSG_INSERT:
@@ -315,7 +313,47 @@ papply_apply_change(const char *message, int length, uint32 version, bool is_las
 			break;
 	}
 	MemoryContextSwitchTo(old_context);
+	return found;
+}
+
+/*
+ * Code of the user finds what it finds in the native worker: the time and the
+ * snapshot of this change, and immediate triggers fire before the next one.
+ */
+static bool
+apply_with_code(PapplyTarget *target, bool is_last_look)
+{
+	bool		found;
+
+	SetCurrentStatementStartTimestamp();
+	PushActiveSnapshot(GetTransactionSnapshot());
+	target->estate->es_output_cid = GetCurrentCommandId(true);
+	AfterTriggerBeginQuery();
+	found = apply_parsed(target, is_last_look);
+	AfterTriggerEndQuery(target->estate);
+	PopActiveSnapshot();
+	return found;
+}
+
+bool
+papply_apply_change(const char *message, int length, uint32 version, bool is_last_look,
+					bool is_alone)
+{
+	PapplyTarget *target;
+	PapplyUserContext user_context;
+	bool		found;
+
+	parse_copy(message, length);
+	target = papply_target_open(change.remote_relid, version, is_alone);
+	show_table(target->label);
+
+	papply_compat_begin_as_table_owner(target->rel, &user_context);
+	if (papply_target_runs_code(target))
+		found = apply_with_code(target, is_last_look);
+	else
+		found = apply_parsed(target, is_last_look);
 	ResetPerTupleExprContext(target->estate);
 	papply_compat_end_as_table_owner(&user_context);
+	papply_target_release(target);
 	return found;
 }

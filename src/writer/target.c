@@ -10,6 +10,10 @@
  * relation cache says that the table has changed.  While the table is open its
  * lock keeps all of this true.
  *
+ * But where a change may run code of the user, the table is open for this one
+ * change, and no other is, just as in the native worker: the code may alter or
+ * truncate any other table, and triggers are prepared for the change at hand.
+ *
  * The map from remote to local relation, with its checks and messages, is the
  * server's own (logicalrelation.h), fed from the registry: the version that a
  * change was made with is put into it before the table is opened.
@@ -162,19 +166,27 @@ prepare_lookup(PapplyTarget *target, LogicalRepRelMapEntry *entry)
 	papply_row_lookup_prepare(target);
 }
 
-/* Throw if writers do not apply changes of it, else begin to prepare it. */
+/*
+ * Throw if changes of the target may not be applied, or not beside others.
+ * Nobody tells us of the triggers of partitions: ask again the next time.
+ */
 static void
-begin_to_prepare(PapplyTarget *target, const AttrMap *attnums)
+check_class(PapplyTarget *target, bool is_alone)
 {
-	const char *why_native = papply_table_why_native(target->rel, attnums);
+	if (target->table_class == PAPPLY_TABLE_PARALLEL ||
+		(target->table_class == PAPPLY_TABLE_SERIAL && is_alone))
+		return;
+	target->is_valid = false;
+	ereport(ERROR,
+			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+			 errmsg("changes of table \"%s\" are not applied in parallel",
+					RelationGetRelationName(target->rel)),
+			 errdetail_internal("%s", target->reason)));
+}
 
-	if (why_native != NULL)
-		ereport(ERROR,
-				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-				 errmsg("changes of table \"%s\" are not applied in parallel",
-						RelationGetRelationName(target->rel)),
-				 errdetail_internal("%s", why_native)));
-
+static void
+begin_to_prepare(PapplyTarget *target)
+{
 	target->local_relid = RelationGetRelid(target->rel);
 	target->is_valid = true;	/* unless something changes from here on */
 	if (target->context != NULL)
@@ -216,7 +228,10 @@ prepare(PapplyTarget *target)
 	LogicalRepRelMapEntry *entry = target->entry;
 	MemoryContext old_context;
 
-	begin_to_prepare(target, entry->attrmap);
+	begin_to_prepare(target);
+	target->table_class = papply_table_class(target->rel, entry->attrmap, false,
+											 &target->reason);
+	target->has_triggers = papply_table_has_triggers(target->rel);
 	forget_partitions(target);
 	old_context = MemoryContextSwitchTo(target->context);
 	target->label = psprintf("%s.%s", entry->remoterel.nspname, entry->remoterel.relname);
@@ -233,7 +248,21 @@ prepare_partition(PapplyTarget *target, PapplyTarget *root)
 	LogicalRepRelMapEntry *entry;
 	MemoryContext old_context;
 
-	begin_to_prepare(target, NULL);
+	begin_to_prepare(target);
+	target->has_triggers = papply_table_has_triggers(target->rel);
+	target->table_class = PAPPLY_TABLE_PARALLEL;	/* if its root is */
+	if (target->rel->rd_rel->relkind != RELKIND_RELATION)
+	{
+		target->table_class = PAPPLY_TABLE_NATIVE;
+		target->reason = "it is not a table";
+	}
+	else if (target->has_triggers && !root->has_triggers)
+	{
+		target->table_class = PAPPLY_TABLE_SERIAL;
+		target->reason = "it has a trigger that fires in replica mode";
+		root->is_valid = false; /* it has to ask again, too */
+	}
+	check_class(target, false);
 	entry = papply_partition_prepare(target, root);
 	old_context = MemoryContextSwitchTo(target->context);
 	prepare_inputs(target, entry->attrmap);
@@ -243,23 +272,28 @@ prepare_partition(PapplyTarget *target, PapplyTarget *root)
 
 /*** what lives as long as the local transaction ***/
 
-/* All published columns count as updated: the message does not tell which are. */
+/*
+ * All published columns count as updated: the message does not tell which are,
+ * but of large values that are not.  tuple may be NULL.
+ */
 static Bitmapset *
-published_columns(PapplyTarget *target, TupleDesc desc)
+published_columns(PapplyTarget *target, TupleDesc desc, const PapplyTuple *tuple)
 {
 	Bitmapset  *columns = NULL;
 
 	for (int i = 0; i < desc->natts; i++)
-		if (target->inputs[i].column >= 0)
-			columns = bms_add_member(columns,
-									 i + 1 - FirstLowInvalidHeapAttributeNumber);
+	{
+		int			column = target->inputs[i].column;
+
+		if (column < 0 || (tuple != NULL && column < tuple->ncolumns &&
+						   tuple->columns[column].kind == LOGICALREP_COLUMN_UNCHANGED))
+			continue;
+		columns = bms_add_member(columns, i + 1 - FirstLowInvalidHeapAttributeNumber);
+	}
 	return columns;
 }
 
-/*
- * No trigger of a target fires in replica mode, or changes of it would not be
- * applied here, so the executor need not look at them.
- */
+/* Where no trigger fires in replica mode, the executor need not look at them. */
 static void
 ignore_triggers(ResultRelInfo *result_rel)
 {
@@ -273,7 +307,11 @@ make_result_rel(PapplyTarget *target)
 	ResultRelInfo *result = makeNode(ResultRelInfo);
 
 	InitResultRelInfo(result, target->rel, 1, NULL, 0);
-	ignore_triggers(result);
+	if (!target->has_triggers)
+		ignore_triggers(result);
+	else
+		target->estate->es_opened_result_relations =
+			lappend(target->estate->es_opened_result_relations, result);
 	ExecOpenIndices(result, false);
 	MemoryContextSwitchTo(old_context);
 	return result;
@@ -291,7 +329,7 @@ make_estate(PapplyTarget *target)
 	rte->relkind = rel->rd_rel->relkind;
 	rte->rellockmode = AccessShareLock;
 	papply_compat_init_range_table(target->estate, rte,
-								   published_columns(target, RelationGetDescr(rel)));
+								   published_columns(target, RelationGetDescr(rel), NULL));
 }
 
 /* What a row needs; remote_slot may be there already. */
@@ -364,12 +402,23 @@ open_partition(PapplyTarget *target, PapplyTarget *root, ResultRelInfo *result_r
 	target->estate = root->estate;
 	target->remote_slot = target->from_root ? NULL : root->remote_slot;
 	start_executor(target);
-	ignore_triggers(result_rel);
+	if (!root->has_triggers)
+		ignore_triggers(result_rel);
 	target->insert_rel = result_rel;
 	target->next_open = open_targets;
 	open_targets = target;
 	target->is_open = true;
 	MemoryContextSwitchTo(old_context);
+}
+
+/* Triggers of partitions make the executor open these once more. */
+static void
+close_tables_of_triggers(EState *estate)
+{
+	ListCell   *lc;
+
+	foreach(lc, estate->es_trig_target_relations)
+		table_close(((ResultRelInfo *) lfirst(lc))->ri_RelationDesc, NoLock);
 }
 
 static void
@@ -385,6 +434,7 @@ close_target(PapplyTarget *target)
 		ExecCloseIndices(target->insert_rel);
 	if (target->routing != NULL)
 		papply_partition_end_routing(target);
+	close_tables_of_triggers(target->estate);
 	ExecResetTupleTable(target->estate->es_tupleTable, false);
 	FreeExecutorState(target->estate);
 	logicalrep_rel_close(target->entry, NoLock);
@@ -416,6 +466,19 @@ close_with_partitions(PapplyTarget *root)
 	close_one(root);
 }
 
+static void
+close_others(PapplyTarget *root)
+{
+	PapplyTarget *next;
+
+	for (PapplyTarget *target = open_targets; target != NULL; target = next)
+	{
+		next = target->next_open;
+		if (target != root && !is_partition_of(target, root))
+			close_one(target);
+	}
+}
+
 static PapplyTarget *
 get_target(LogicalRepRelId remote_relid, Oid partition)
 {
@@ -433,7 +496,7 @@ get_target(LogicalRepRelId remote_relid, Oid partition)
 }
 
 PapplyTarget *
-papply_target_open(LogicalRepRelId remote_relid, uint32 version)
+papply_target_open(LogicalRepRelId remote_relid, uint32 version, bool is_alone)
 {
 	PapplyTarget *target = get_target(remote_relid, InvalidOid);
 
@@ -445,7 +508,34 @@ papply_target_open(LogicalRepRelId remote_relid, uint32 version)
 	}
 	if (!target->is_open)
 		open_target(target);
+	check_class(target, is_alone);
+	if (papply_target_runs_code(target))
+		close_others(target);
 	return target;
+}
+
+bool
+papply_target_runs_code(const PapplyTarget *target)
+{
+	return target->has_triggers || target->table_class == PAPPLY_TABLE_SERIAL;
+}
+
+void
+papply_target_release(PapplyTarget *target)
+{
+	if (papply_target_runs_code(target))
+		close_with_partitions(target);
+}
+
+void
+papply_target_set_updated(PapplyTarget *target, const PapplyTuple *tuple)
+{
+	MemoryContext old_context = MemoryContextSwitchTo(target->estate->es_query_cxt);
+
+	papply_compat_set_updated_columns(target->estate,
+									  published_columns(target, RelationGetDescr(target->rel),
+														tuple));
+	MemoryContextSwitchTo(old_context);
 }
 
 PapplyTarget *

@@ -16,6 +16,11 @@
  * native loop, whose errors are PostgreSQL's own; this process waits for it
  * and goes on.
  *
+ * A transaction that is marked serial, since it may run code of the user that
+ * reads, locks or counts what others change, is begun in its turn only; what
+ * comes after it waits for it.  Where the mark came too late, opening the table
+ * throws, and the second attempt has what it needs.
+ *
  * A row that is not there is no error to the native worker.  Here it may not
  * be there yet: the writer waits for its turn, in the middle of the
  * transaction, and looks again.
@@ -80,7 +85,8 @@ typedef struct RemoteRange
 	uint64		first;
 	uint64		last;
 	bool		is_in_turn;		/* everything older is committed */
-	bool		began_in_turn;	/* and was so from the beginning */
+	bool		began_in_turn;	/* and was so from the beginning; it is one
+								 * transaction */
 	uint32		states;			/* of tables, when it began */
 	uint64		rows;
 	TransactionId remote_xid;
@@ -231,6 +237,19 @@ check_still_current(void)
 				 errmsg("the subscription has changed")));
 }
 
+/*
+ * May a change run code of the user that has to be alone?  A transaction larger
+ * than the queue that cannot begin once more may, when its turn has come: then
+ * only the time of its beginning is not that of serial apply.
+ */
+static bool
+may_run_code(void)
+{
+	return range.began_in_turn ||
+		(range.first == range.last && !papply_queue_can_rewind(range.first) &&
+		 papply_commit_order_committed() == range.first - 1);
+}
+
 /* The row to change was not there: look again when everything older is. */
 static bool
 apply_change_in_turn(PapplyEntry *entry)
@@ -239,7 +258,7 @@ apply_change_in_turn(PapplyEntry *entry)
 	range.is_in_turn = true;
 	my_slot()->counters.retries++;
 	return papply_apply_change(PapplyEntryData(entry), entry->length,
-							   entry->relation_version, true);
+							   entry->relation_version, true, may_run_code());
 }
 
 static void
@@ -256,7 +275,8 @@ apply_change(PapplyEntry *entry)
 
 	MemoryContextSwitchTo(message_context);
 	found = papply_apply_change(PapplyEntryData(entry), entry->length,
-								entry->relation_version, range.is_in_turn);
+								entry->relation_version, range.is_in_turn,
+								may_run_code());
 	if (!found && !range.is_in_turn)
 		found = apply_change_in_turn(entry);
 	if (!found && PAPPLY_REPORTS_CONFLICTS)
@@ -286,16 +306,23 @@ read_entry(uint64 *position)
 	return entry;
 }
 
+static void
+show_transaction(PapplyTransaction *txn)
+{
+	my_slot()->remote_xid = txn->remote_xid;
+	my_slot()->remote_final_lsn = txn->final_lsn;
+}
+
 /* Apply all changes of a transaction; returns what its COMMIT says. */
 static void
 apply_transaction(uint64 seqno, PapplyCommit *commit)
 {
 	PapplyTransaction *txn = papply_queue_transaction(seqno);
-	PapplyWriterSlot *slot = my_slot();
 	uint64		position = txn->start_position;
 
-	slot->remote_xid = range.remote_xid = txn->remote_xid;
-	slot->remote_final_lsn = range.final_lsn = txn->final_lsn;
+	show_transaction(txn);
+	range.remote_xid = txn->remote_xid;
+	range.final_lsn = txn->final_lsn;
 	for (;;)
 	{
 		PapplyEntry *entry = read_entry(&position);
@@ -433,17 +460,23 @@ wait_until_committed(uint64 seqno, PapplyWriterState state)
 	return papply_pool->is_open;
 }
 
-/* The second attempt, and what follows if it fails. */
+/*
+ * Apply a transaction under the conditions of serial apply, and what follows if
+ * that fails.  is_retry: for the second time.
+ */
 static void
-retry_in_turn(uint64 seqno)
+apply_in_turn(uint64 seqno, bool is_retry)
 {
 	PapplyWriterSlot *slot = my_slot();
 
+	show_transaction(papply_queue_transaction(seqno));
 	if (!wait_until_committed(seqno - 1, PAPPLY_WRITER_WAIT_TURN))
 		return;
-	slot->counters.retries++;
+	if (is_retry)
+		slot->counters.retries++;
 	AcceptInvalidationMessages();
-	if (load_subscription() && papply_queue_rewind(seqno) && try_range(seqno, seqno, true))
+	if (load_subscription() && (!is_retry || papply_queue_rewind(seqno)) &&
+		try_range(seqno, seqno, true))
 		return;
 	if (!papply_pool->is_open)
 		return;
@@ -504,6 +537,7 @@ writer_loop(void)
 {
 	uint64		first;
 	uint64		last;
+	bool		is_serial;
 
 	while (papply_pool->is_open && !is_retired() && load_subscription())
 	{
@@ -519,10 +553,11 @@ writer_loop(void)
 			wait_for_work();
 			continue;
 		}
-		if (try_range(first, last, false))
+		is_serial = papply_queue_is_serial(first);
+		if (!is_serial && try_range(first, last, false))
 			continue;
 		for (uint64 seqno = first; seqno <= last && papply_pool->is_open; seqno++)
-			retry_in_turn(seqno);
+			apply_in_turn(seqno, !is_serial);
 	}
 }
 

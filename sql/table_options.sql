@@ -1,0 +1,83 @@
+-- What users declare about tables: set_table_option().
+
+CREATE EXTENSION parallel_apply;
+CREATE TABLE items (id int PRIMARY KEY);
+CREATE TABLE other (id int PRIMARY KEY);
+CREATE TABLE parts (id int PRIMARY KEY) PARTITION BY RANGE (id);
+CREATE VIEW view AS SELECT 1 AS id;
+
+-- Only what is not the default is stored, once for each table.
+TABLE parallel_apply.table_options;
+SELECT parallel_apply.set_table_option('items', 'triggers', 'parallel');
+SELECT parallel_apply.set_table_option('parts', 'triggers', 'parallel');
+SELECT parallel_apply.set_table_option('items', 'triggers', 'parallel');
+SELECT parallel_apply.set_table_option('other', 'triggers', 'serial');
+SELECT * FROM parallel_apply.table_options ORDER BY relid::text;
+SELECT parallel_apply.set_table_option('items', 'triggers', 'serial');
+TABLE parallel_apply.table_options;
+
+-- It is part of the transaction.
+BEGIN;
+SELECT parallel_apply.set_table_option('items', 'triggers', 'parallel');
+SELECT mode FROM pg_locks WHERE pid = pg_backend_pid() AND relation = 'items'::regclass;
+ROLLBACK;
+TABLE parallel_apply.table_options;
+BEGIN READ ONLY;
+SELECT parallel_apply.set_table_option('items', 'triggers', 'parallel');
+ROLLBACK;
+
+-- What a table that is gone had goes with the next call.
+DROP TABLE parts;
+SELECT count(*) FROM parallel_apply.table_options;
+SELECT parallel_apply.set_table_option('items', 'triggers', 'parallel');
+TABLE parallel_apply.table_options;
+
+-- Misuse.
+SELECT parallel_apply.set_table_option('items', 'trigger', 'parallel');
+\echo :LAST_ERROR_SQLSTATE
+SELECT parallel_apply.set_table_option('items', 'triggers', 'yes');
+\echo :LAST_ERROR_SQLSTATE
+SELECT parallel_apply.set_table_option('items', 'triggers', NULL);
+\echo :LAST_ERROR_SQLSTATE
+SELECT parallel_apply.set_table_option('items', NULL, 'serial');
+\echo :LAST_ERROR_SQLSTATE
+SELECT parallel_apply.set_table_option(NULL, 'triggers', 'serial');
+\echo :LAST_ERROR_SQLSTATE
+SELECT parallel_apply.set_table_option('nothing', 'triggers', 'serial');
+\echo :LAST_ERROR_SQLSTATE
+SELECT parallel_apply.set_table_option(1, 'triggers', 'serial');
+\echo :LAST_ERROR_SQLSTATE
+SELECT parallel_apply.set_table_option('view', 'triggers', 'serial');
+\echo :LAST_ERROR_SQLSTATE
+SELECT parallel_apply.set_table_option('pg_class', 'triggers', 'serial');
+\echo :LAST_ERROR_SQLSTATE
+
+-- The owner of a table may, if he is let in; nobody else.
+CREATE ROLE regress_papply_owner;
+GRANT CREATE ON SCHEMA public TO regress_papply_owner;
+SET ROLE regress_papply_owner;
+CREATE TABLE mine (id int PRIMARY KEY);
+SELECT parallel_apply.set_table_option('mine', 'triggers', 'parallel');
+RESET ROLE;
+GRANT USAGE ON SCHEMA parallel_apply TO regress_papply_owner;
+SET ROLE regress_papply_owner;
+SELECT parallel_apply.set_table_option('mine', 'triggers', 'parallel');
+RESET ROLE;
+GRANT EXECUTE ON FUNCTION parallel_apply.set_table_option TO regress_papply_owner;
+SET ROLE regress_papply_owner;
+SELECT parallel_apply.set_table_option('mine', 'triggers', 'parallel');
+SELECT parallel_apply.set_table_option('items', 'triggers', 'parallel');
+TABLE parallel_apply.table_options;
+INSERT INTO parallel_apply.table_options VALUES ('mine', 'triggers', 'serial');
+RESET ROLE;
+SELECT * FROM parallel_apply.table_options ORDER BY relid::text;
+
+-- pg_dump dumps it, by name.
+SELECT extconfig::regclass[] FROM pg_extension WHERE extname = 'parallel_apply';
+COPY parallel_apply.table_options TO stdout;
+
+DROP TABLE items, other, mine;
+DROP VIEW view;
+REVOKE ALL ON SCHEMA public FROM regress_papply_owner;
+DROP EXTENSION parallel_apply;
+DROP ROLE regress_papply_owner;

@@ -1,0 +1,382 @@
+# Code of the user that runs when changes are applied: triggers that fire in
+# replica mode, and volatile defaults of columns that are not published.
+#
+# The promise: it finds what it would find in PostgreSQL's own apply, a
+# subscriber of which gets the same transactions.  Triggers write down what they
+# read, count or were told, in the order in which they fired.  To force races, the
+# transactions are queued while the first of them is held up by a row lock.  The
+# writers do all of this: nothing is left to PostgreSQL's own apply.  Only a table
+# whose triggers are declared to be parallel is changed beside others.
+
+use strict;
+use warnings;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+use PapplyTest;
+
+# A small queue: what is larger than it begins to be applied while it arrives.
+my ($publisher, $subscriber) =
+  new_pair(subscriber_conf => "parallel_apply.queue_size = 64kB\n");
+my $serial = PostgreSQL::Test::Cluster->new('serial');
+$serial->init;
+$serial->append_conf('postgresql.conf',
+	"fsync = off\nwal_retrieve_retry_interval = '500ms'\n");
+$serial->start;
+
+my @published =
+  qw(gate items audited filtered stamped orders docs picky numbered safe plain deputy parts);
+my $tables = q(
+	CREATE TABLE gate (id int PRIMARY KEY, n int);
+	CREATE TABLE items (id int PRIMARY KEY, v int);
+	CREATE TABLE audited (id int PRIMARY KEY, v int);
+	CREATE TABLE filtered (id int PRIMARY KEY, v int);
+	CREATE TABLE stamped (id int PRIMARY KEY, v int);
+	CREATE TABLE orders (id int PRIMARY KEY, v int);
+	CREATE TABLE docs (id int PRIMARY KEY, title text, body text);
+	ALTER TABLE docs ALTER body SET STORAGE EXTERNAL;
+	CREATE TABLE picky (id int PRIMARY KEY);
+	CREATE TABLE safe (id int PRIMARY KEY, v int);
+	CREATE TABLE plain (id int PRIMARY KEY);
+	CREATE TABLE deputy (id int PRIMARY KEY, v int););
+on_publisher(
+	$tables . q(CREATE TABLE numbered (id int PRIMARY KEY);
+	CREATE TABLE parts (id int PRIMARY KEY, v int, t text);));
+
+# notes has what triggers write down; n is the order in which they did.
+my $triggers = q(
+	CREATE TABLE numbered (id int PRIMARY KEY, n bigserial);
+	CREATE TABLE notes (n bigserial, what text, id int, seen text);
+	CREATE TABLE stamps (n bigserial, id int, txid bigint DEFAULT txid_current(),
+		began timestamptz DEFAULT now(), stamped timestamptz DEFAULT clock_timestamp(),
+		statement timestamptz DEFAULT statement_timestamp());
+	CREATE TABLE open (id int);
+	CREATE FUNCTION total() RETURNS text STABLE LANGUAGE sql AS
+		$$SELECT sum(v) || ' in ' || count(*) FROM public.items$$;
+	CREATE FUNCTION note() RETURNS trigger LANGUAGE plpgsql AS $$
+	BEGIN
+		INSERT INTO public.notes (what, id, seen) VALUES (concat_ws(' ', TG_NAME, TG_WHEN, TG_OP),
+			coalesce(NEW.id, OLD.id), concat_ws(', ', public.total(), current_setting('search_path'),
+				current_user, current_setting('session_replication_role'), NEW, OLD));
+		RETURN CASE WHEN TG_OP = 'DELETE' THEN OLD ELSE NEW END;
+	END $$;
+	CREATE TRIGGER audit AFTER INSERT OR UPDATE OR DELETE ON audited
+		FOR EACH ROW EXECUTE FUNCTION note();
+	CREATE TRIGGER audit_before BEFORE INSERT OR UPDATE OR DELETE ON audited
+		FOR EACH ROW EXECUTE FUNCTION note();
+	CREATE TRIGGER audit_some AFTER UPDATE ON audited
+		FOR EACH ROW WHEN (NEW.v > OLD.v) EXECUTE FUNCTION note();
+
+	CREATE FUNCTION filter() RETURNS trigger STABLE LANGUAGE plpgsql AS $$
+	BEGIN
+		IF OLD.id % 5 = 0 OR NEW.id % 5 = 0 THEN RETURN NULL; END IF;
+		IF TG_OP = 'DELETE' THEN RETURN OLD; END IF;
+		NEW.v := (SELECT sum(v) FROM public.items);
+		RETURN NEW;
+	END $$;
+	CREATE TRIGGER filter BEFORE INSERT OR UPDATE OR DELETE ON filtered
+		FOR EACH ROW EXECUTE FUNCTION filter();
+
+	CREATE FUNCTION stamp() RETURNS trigger LANGUAGE plpgsql AS
+		$$BEGIN INSERT INTO public.stamps (id) VALUES (NEW.id); RETURN NULL; END$$;
+	CREATE TRIGGER stamp AFTER INSERT ON stamped FOR EACH ROW EXECUTE FUNCTION stamp();
+
+	CREATE CONSTRAINT TRIGGER check_late AFTER INSERT OR UPDATE OR DELETE ON orders
+		DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION note();
+
+	CREATE TRIGGER body AFTER UPDATE OF body ON docs FOR EACH ROW EXECUTE FUNCTION note();
+	CREATE TRIGGER title AFTER UPDATE OF title ON docs FOR EACH ROW EXECUTE FUNCTION note();
+
+	CREATE FUNCTION pick() RETURNS trigger LANGUAGE plpgsql AS $$
+	BEGIN
+		IF NOT EXISTS (SELECT FROM public.open) THEN RAISE EXCEPTION 'not open'; END IF;
+		UPDATE public.items SET v = v WHERE id = (
+			SELECT id FROM public.items WHERE id <= NEW.id ORDER BY id DESC LIMIT 1 FOR UPDATE NOWAIT);
+		INSERT INTO public.notes (what, id) SELECT 'not locked', id FROM public.items
+			ORDER BY id FOR UPDATE SKIP LOCKED;
+		RETURN NULL;
+	END $$;
+	CREATE TRIGGER pick AFTER INSERT ON picky FOR EACH ROW EXECUTE FUNCTION pick();
+
+	CREATE TRIGGER safe AFTER UPDATE ON safe FOR EACH ROW EXECUTE FUNCTION note();
+
+	CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS
+		$$BEGIN RAISE EXCEPTION 'a trigger for statements has fired'; END$$;
+	CREATE TRIGGER refuse BEFORE INSERT OR UPDATE OR DELETE ON plain EXECUTE FUNCTION refuse();
+
+	CREATE FUNCTION rebuild() RETURNS trigger LANGUAGE plpgsql AS $$
+	BEGIN
+		EXECUTE 'CREATE INDEX ON public.items (v)';
+		TRUNCATE public.filtered;
+		RETURN NULL;
+	END $$;
+	CREATE TRIGGER rebuild AFTER INSERT ON deputy FOR EACH ROW EXECUTE FUNCTION rebuild();
+
+	CREATE TABLE parts (id int PRIMARY KEY, v int, t text) PARTITION BY RANGE (id);
+	CREATE TABLE parts1 PARTITION OF parts FOR VALUES FROM (0) TO (100);
+	CREATE TABLE parts2 (gone int, t text, v int, id int NOT NULL);
+	ALTER TABLE parts2 DROP gone;
+	ALTER TABLE parts ATTACH PARTITION parts2 FOR VALUES FROM (100) TO (200);
+	CREATE TABLE parts3 PARTITION OF parts FOR VALUES FROM (200) TO (300);
+	CREATE TRIGGER before BEFORE INSERT OR UPDATE OR DELETE ON parts
+		FOR EACH ROW EXECUTE FUNCTION note();
+	CREATE TRIGGER after AFTER INSERT OR UPDATE OF t OR DELETE ON parts
+		FOR EACH ROW EXECUTE FUNCTION note();
+	CREATE CONSTRAINT TRIGGER late AFTER INSERT OR UPDATE OR DELETE ON parts
+		DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION note();
+
+	INSERT INTO open VALUES (1);
+	ALTER TABLE audited ENABLE REPLICA TRIGGER audit;
+	ALTER TABLE audited ENABLE ALWAYS TRIGGER audit_before;
+	ALTER TABLE audited ENABLE ALWAYS TRIGGER audit_some;
+	ALTER TABLE filtered ENABLE REPLICA TRIGGER filter;
+	ALTER TABLE stamped ENABLE ALWAYS TRIGGER stamp;
+	ALTER TABLE orders ENABLE ALWAYS TRIGGER check_late;
+	ALTER TABLE docs ENABLE ALWAYS TRIGGER body;
+	ALTER TABLE docs ENABLE ALWAYS TRIGGER title;
+	ALTER TABLE picky ENABLE REPLICA TRIGGER pick;
+	ALTER TABLE safe ENABLE REPLICA TRIGGER safe;
+	ALTER TABLE plain ENABLE ALWAYS TRIGGER refuse;
+	ALTER TABLE deputy ENABLE REPLICA TRIGGER rebuild;);
+$_->safe_psql('postgres', $tables . $triggers) for $subscriber, $serial;
+
+create_extension($subscriber);
+subscribe(
+	$publisher, $subscriber, 'tap',
+	publication => 'FOR TABLE ' . join(', ', @published),
+	with => 'copy_data = false');
+$serial->safe_psql('postgres',
+		"CREATE SUBSCRIPTION serial CONNECTION '"
+	  . $publisher->connstr
+	  . " dbname=postgres' PUBLICATION tap WITH (copy_data = false)");
+on_publisher(
+	q(INSERT INTO gate VALUES (1, 0);
+	INSERT INTO items SELECT i, 0 FROM generate_series(1, 20) i;
+	INSERT INTO safe SELECT i, 0 FROM generate_series(1, 20) i;));
+wait_applied($publisher, $subscriber, 'tap');
+
+# Transactions, from which the calls make one statement.
+sub transactions
+{
+	my @sql = @_;
+	return join '', map { "BEGIN; $_; COMMIT;\n" } @sql;
+}
+
+sub same_as_serial
+{
+	my ($when, @which) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	wait_applied($publisher, $serial, 'serial');
+	wait_applied($publisher, $subscriber, 'tap');
+	rows_equal($serial, $subscriber, $_, "$_ is as with serial apply, $when")
+	  for @which;
+	return;
+}
+
+# Queued behind the gate: all kinds of triggers, in the middle of changes that
+# they read.
+my @history;
+for my $i (1 .. 60)
+{
+	my $item = 1 + $i * 7 % 20;
+	push @history, "UPDATE items SET v = v + $i WHERE id = $item";
+	push @history,
+	  "INSERT INTO audited VALUES ($i, 0); INSERT INTO items VALUES (100 + $i, 1);
+		UPDATE audited SET v = v + $i % 3 WHERE id BETWEEN $i - 3 AND $i"
+	  if $i % 3 == 0;
+	push @history, "INSERT INTO numbered VALUES ($i)";
+	push @history,
+	  "UPDATE items SET v = v + 1 WHERE id = 4; INSERT INTO filtered VALUES ($i, 0);
+		UPDATE items SET v = v + 1 WHERE id = 5; UPDATE filtered SET v = 0 WHERE id = $i - 1;
+		DELETE FROM filtered WHERE id = $i - 7"
+	  if $i % 2;
+	push @history,
+	  "UPDATE items SET v = v - 1 WHERE id = 2; DELETE FROM audited WHERE id = $i - 12"
+	  if $i % 4 == 0;
+	push @history,
+	  "INSERT INTO orders VALUES ($i, 0); UPDATE items SET v = v + 1 WHERE id = 1;
+		UPDATE orders SET v = v + 1 WHERE id = $i - 2; UPDATE items SET v = v + 1 WHERE id = 3"
+
+	  if $i % 2;
+	push @history, "INSERT INTO stamped VALUES ($i, 1), (1000 + $i, 2)"
+	  if $i % 3;
+	push @history, "INSERT INTO picky VALUES ($i); UPDATE items SET v = v + 1"
+	  if $i % 10 == 0;
+}
+apply_behind_gate(
+	$publisher,
+	$subscriber,
+	'waiting for lock, waiting for turn, waiting for dependency',
+	'a transaction with triggers waits for its turn, and what comes after it waits for it',
+	'',
+	'INSERT INTO audited VALUES (0, 0)',
+	'UPDATE items SET v = v + 1 WHERE id = 20');
+on_publisher(transactions(@history));
+same_as_serial('in a mixed load', 'items', 'filtered', 'notes');
+is( on_subscriber('SELECT count(*) FROM stamps') > 0
+	  && $subscriber->safe_psql(
+		'postgres', q(SELECT count(*) FROM (
+			SELECT txid, lag(txid) OVER w AS txid_before, began, lag(stamped) OVER w AS before
+			FROM stamps WINDOW w AS (ORDER BY n)) s
+		WHERE txid < txid_before OR txid <> txid_before AND began <= before)),
+	'0',
+	'transactions begin when everything older is committed');
+my $groups = q(SELECT string_agg(id || ':' || txid, ' ' ORDER BY n) FROM (
+	SELECT n, id, dense_rank() OVER (ORDER BY txid) AS txid FROM stamps) s);
+is( on_subscriber($groups),
+	$serial->safe_psql('postgres', $groups),
+	'each has a transaction of its own');
+is(on_subscriber('SELECT count(*) FROM stamps WHERE statement < began'),
+	0, 'and each change its time');
+
+# Triggers for columns: a large value that is not sent is not updated.
+on_publisher(
+	transactions(
+		q(INSERT INTO docs SELECT i, 't', repeat('x', 4000) FROM generate_series(1, 3) i),
+		q(UPDATE docs SET title = 'u'),
+		q(UPDATE docs SET body = repeat('y', 4000) WHERE id = 1),
+		q(UPDATE docs SET title = 'v', body = 'z' WHERE id = 2),
+		q(UPDATE docs SET title = 'w')));
+same_as_serial('with triggers for columns', 'docs', 'notes');
+is(on_subscriber("SELECT count(*) FROM notes WHERE what LIKE 'body %'"),
+	'3', 'a trigger for a column fires when the column was sent');
+
+# Partitions: a trigger that only one of them has, and then those of the table.
+my $batch = 0;
+for my $sql (
+	'ALTER TABLE parts2 ENABLE ALWAYS TRIGGER after',
+	'ALTER TABLE parts ENABLE ALWAYS TRIGGER before; ALTER TABLE parts ENABLE REPLICA TRIGGER after;
+	ALTER TABLE parts ENABLE REPLICA TRIGGER late',
+	'ALTER TABLE parts DISABLE TRIGGER before; ALTER TABLE parts1 DISABLE TRIGGER USER;
+	ALTER TABLE parts2 DISABLE TRIGGER USER; ALTER TABLE parts3 DISABLE TRIGGER after'
+  )
+{
+	$_->safe_psql('postgres', $sql) for $subscriber, $serial;
+	on_publisher(
+		transactions(
+			"INSERT INTO parts SELECT i * 10 + $batch, 0, 'x' FROM generate_series(0, 29) i;
+			UPDATE items SET v = v + 1",
+			"UPDATE parts SET v = v + 1, t = 'y' WHERE id % 20 = $batch",
+			"UPDATE items SET v = v + 1",
+			"UPDATE parts SET id = (id + 105) % 300 WHERE id % 50 = $batch",
+			"DELETE FROM parts WHERE id % 30 = $batch"));
+	same_as_serial('with triggers of partitions', 'parts', 'notes');
+	$batch++;
+}
+
+# Triggers for statements do not fire, and are no reason to wait.
+apply_behind_gate(
+	$publisher,
+	$subscriber,
+	'waiting for lock, waiting for turn',
+	'a table with a trigger for statements is changed in parallel',
+	'',
+	'INSERT INTO plain VALUES (1); UPDATE items SET v = 0 WHERE id = 1');
+
+# NOWAIT and SKIP LOCKED: a younger transaction has not locked anything yet.
+my $retries = apply_behind_gate(
+	$publisher,
+	$subscriber,
+	'waiting for lock, waiting for dependency',
+	'a younger transaction does not begin before a trigger has run',
+	'INSERT INTO picky VALUES (15)',
+	'UPDATE items SET v = v + 1');
+is($retries, 0, 'and nothing has to be tried again');
+same_as_serial('where it does not wait for locks', 'notes');
+
+# DDL by a trigger, for tables that the transaction has changed.
+on_publisher(
+	transactions(
+		'INSERT INTO items VALUES (300, 1); INSERT INTO filtered VALUES (301, 1);
+		INSERT INTO deputy VALUES (1, 1);
+		INSERT INTO items VALUES (301, 1); INSERT INTO filtered VALUES (302, 1)',
+		'UPDATE items SET v = v + 1 WHERE id > 299'));
+same_as_serial('after DDL by a trigger', 'items', 'filtered');
+is( on_subscriber(
+		q(SELECT count(*) FROM pg_index WHERE indrelid = 'items'::regclass)),
+	'2',
+	'the index is there');
+
+# Large transactions: the first change with a trigger comes when the beginning is
+# being applied, or has left the queue.
+for my $rows (150, 3000)
+{
+	on_publisher(
+		transactions(
+			"INSERT INTO docs SELECT i, 'large', 'x' FROM generate_series($rows * 10, $rows * 11) i",
+			"INSERT INTO items SELECT i, 1 FROM generate_series($rows * 10, $rows * 11) i;
+			INSERT INTO audited VALUES ($rows, 0);
+			UPDATE items SET v = v + 1 WHERE id = $rows * 10"));
+	same_as_serial("in a transaction of $rows rows",
+		'items', 'audited', 'notes');
+}
+
+is(counter($subscriber, 'native_replays'),
+	'0', 'nothing was left to PostgreSQL itself');
+
+# An error in a trigger is one of PostgreSQL's own apply.
+{
+	my $offset = -s $subscriber->logfile;
+	$_->safe_psql('postgres', 'DELETE FROM open') for $subscriber, $serial;
+	on_publisher(
+		transactions(
+			'UPDATE items SET v = 1',
+			'INSERT INTO picky VALUES (17)',
+			'UPDATE items SET v = 2'));
+	$subscriber->wait_for_log(qr/ERROR: +not open.*processing remote data/s,
+		$offset);
+	is(on_subscriber('SELECT max(v) FROM items'),
+		'1', 'what comes after an error is not applied');
+	$_->safe_psql('postgres', 'INSERT INTO open VALUES (1)')
+	  for $subscriber, $serial;
+	same_as_serial('after an error', 'items', 'picky', 'notes');
+	wait_for_pool($subscriber, 'tap');
+}
+
+# Declared to be parallel.
+sub declare
+{
+	my ($value) = @_;
+	on_subscriber(
+		"SELECT parallel_apply.set_table_option('safe', 'triggers', '$value')"
+	);
+	return;
+}
+
+# Two transactions are being applied at once when both wait for locks.
+sub apply_safe
+{
+	my ($states, $name) = @_;
+	my $lock = hold($subscriber, 'SELECT FROM safe WHERE id = 2 FOR UPDATE');
+	my $gate = hold($subscriber, 'SELECT FROM gate FOR UPDATE');
+	on_publisher(
+		transactions(
+			'UPDATE gate SET n = n + 1; UPDATE safe SET v = v + 1 WHERE id = 1',
+			'UPDATE safe SET v = v + 1 WHERE id = 2'));
+	states_become($subscriber, $states, $name);
+	$_->query_safe('COMMIT') for $gate, $lock;
+	$_->quit for $gate, $lock;
+	same_as_serial('with triggers of a table, whether declared or not',
+		'safe');
+	return;
+}
+apply_safe('waiting for lock, waiting for turn',
+	'triggers are serial by default');
+declare('parallel');
+apply_safe('waiting for lock, waiting for lock',
+	'a table with parallel triggers is changed in parallel');
+my $notes =
+  q(SELECT count(*), count(DISTINCT id) FROM notes WHERE what LIKE 'safe %');
+is(on_subscriber($notes), '4|2', 'its triggers fire');
+command_like(
+	[
+		'pg_dump', '--data-only', '--dbname', $subscriber->connstr('postgres')
+	],
+	qr/COPY parallel_apply\.table_options .*\npublic\.safe\ttriggers\tparallel\n/,
+	'pg_dump dumps what is declared, by name');
+declare('serial');
+apply_safe('waiting for lock, waiting for turn', 'and they are serial again');
+same_as_serial('in the end', @published);
+
+finish($publisher, $subscriber, $serial, qr/ERROR: +not open/);
+done_testing();
