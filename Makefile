@@ -4,7 +4,7 @@
 #   make check [TESTS="t/001_basic.pl"]        everything, see t/check
 #   make check-core [MAJOR=18] [VARIANT=all]   PostgreSQL's own tests, see t/check_core
 #   make check-majors                          check with every major, see t/check_majors
-#   make lint | demo | stress                  see t/lint, bench/demo, t/stress
+#   make lint | demo | stress | mutants        see t/lint, bench/demo, t/stress, t/mutants
 #   SELFTEST=1, for developers: the library has what sql/selftest.sql calls
 
 PG_CONFIG ?= pg_config
@@ -34,13 +34,13 @@ EXTRA_CLEAN = src/*.o src/*/*.o
 
 # These need neither PGXS nor a server: t/check runs where -dev packages are yet
 # to be installed.  And PGXS has a `check` of its own, which only refuses.
-own = check check-core check-majors lint demo stress
+own = check check-core check-majors lint demo stress mutants
 
 ifneq ($(filter $(own),$(MAKECMDGOALS)),)
 
 .PHONY: $(MAKECMDGOALS)
 .NOTPARALLEL:
-check check-core check-majors lint stress: ; @t/$(subst -,_,$@)
+check check-core check-majors lint stress mutants: ; @t/$(subst -,_,$@)
 demo: ; @bench/demo
 # The goals beside them, as in `make clean check`.
 $(filter-out $(own),$(MAKECMDGOALS)): ; @$(MAKE) --no-print-directory $@

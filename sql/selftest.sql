@@ -4,6 +4,10 @@
 
 CREATE FUNCTION selftest_dependency(seed int, bits int, keys int, steps int) RETURNS bigint
     LANGUAGE C STRICT AS '$libdir/parallel_apply', 'papply_selftest_dependency';
+CREATE FUNCTION selftest_feedback(is_idle boolean, has_standby boolean) RETURNS text
+    LANGUAGE C STRICT AS '$libdir/parallel_apply', 'papply_selftest_feedback';
+CREATE FUNCTION selftest_gate() RETURNS void
+    LANGUAGE C STRICT AS '$libdir/parallel_apply', 'papply_selftest_gate';
 CREATE FUNCTION selftest_message(message bytea) RETURNS text
     LANGUAGE C STRICT AS '$libdir/parallel_apply', 'papply_selftest_message';
 CREATE FUNCTION selftest_mutate(message bytea, seed int, times int) RETURNS int
@@ -194,6 +198,33 @@ SELECT selftest_queue(6, 256, 300);
 -- One transaction of many times the ring's size, and some that are marked native or serial.
 SELECT selftest_queue_oversize();
 
+--
+-- commit order
+--
+
+-- Nothing is committed any more when the receiver has ended.
+SELECT selftest_gate();
+
+--
+-- feedback
+--
+
+-- Nothing is confirmed that is not flushed; and where commits are to be flushed,
+-- nothing is applied before it is, on standbys as well.  Positions never go back:
+-- a session for each.
+\c -
+SET synchronous_commit = off;
+SELECT selftest_feedback(false, false);
+\c -
+SET synchronous_commit = off;
+SELECT selftest_feedback(true, false);
+\c -
+SELECT selftest_feedback(false, false);
+\c -
+SELECT selftest_feedback(true, false);
+\c -
+SELECT selftest_feedback(true, true);
+
 DROP TABLE keyed, keyed_too, whole, whole_unique, by_two, nothing, strange, wide;
-DROP FUNCTION selftest_dependency, selftest_message, selftest_mutate, selftest_queue,
-    selftest_queue_oversize, selftest_row_keys, tup, ins, upd, del;
+DROP FUNCTION selftest_dependency, selftest_feedback, selftest_gate, selftest_message,
+    selftest_mutate, selftest_queue, selftest_queue_oversize, selftest_row_keys, tup, ins, upd, del;

@@ -18,8 +18,14 @@ use Test::More;
 
 my ($publisher, $subscriber) = new_pair(
 	publisher_conf => 'track_commit_timestamp = on',
-	subscriber_conf => "parallel_apply.writers_per_subscription = 4\n"
-	  . "parallel_apply.max_batch_transactions = 1\n");
+	subscriber_conf => q(
+		parallel_apply.writers_per_subscription = 4
+		parallel_apply.max_batch_transactions = 1
+		# Who asks for it waits for ever.
+		wal_level = replica
+		max_wal_senders = 2
+		synchronous_standby_names = 'nobody'
+		synchronous_commit = local));
 my @tables = qw(gate odd even balance);
 
 # Transaction n of a history inserts n into one of two tables, so that the rows
@@ -228,6 +234,49 @@ is( $subscriber->safe_psql(
 	),
 	'50',
 	'and the origin of the subscription');
+
+# The commit of a transaction takes its time, when its turn has come already: it
+# wants the lock of NOTIFY, which a local session keeps for as long as it waits for
+# a standby that does not exist.  Fault: the turn is passed on before the commit.
+$subscriber->safe_psql(
+	'postgres',
+	q(CREATE FUNCTION tell(n int) RETURNS boolean LANGUAGE plpgsql AS $$
+	BEGIN
+		PERFORM pg_notify('told', n::text);
+		RETURN true;
+	END $$;
+	ALTER TABLE odd ADD CONSTRAINT tell CHECK (tell(n)) NOT VALID;)
+);
+my $notifier = $subscriber->background_psql('postgres');
+$notifier->query_until(qr/notifies/, <<~'SQL');
+	SET synchronous_commit = on;
+	\echo notifies
+	BEGIN;
+	SELECT pg_logical_emit_message(true, 'told', 'a commit with WAL');
+	NOTIFY told;
+	COMMIT;
+	SQL
+$subscriber->poll_query_until(
+	'postgres',
+	q(SELECT count(*) = 1 FROM pg_locks WHERE granted
+	AND locktype = 'object' AND classid = 'pg_database'::regclass AND objid = 0)
+) or die 'the lock of NOTIFY is not taken';
+$publisher->safe_psql(
+	'postgres',
+	q(BEGIN; INSERT INTO odd VALUES (1301); UPDATE balance SET n = n - 1 WHERE id = 1; COMMIT;
+	INSERT INTO even VALUES (1302);
+	UPDATE balance SET n = n + 1 WHERE id = 1;)
+);
+states_become(
+	$subscriber,
+	'waiting for lock, waiting for turn, waiting for dependency',
+	'younger transactions wait while the oldest is about to commit');
+is(visible(), '1300 of 1300', 'and none of them is visible');
+$subscriber->safe_psql('postgres',
+	q(SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE wait_event = 'SyncRep')
+);
+wait_applied($publisher, $subscriber, 'tap');
+$notifier->quit;
 
 rows_equal($publisher, $subscriber, $_,
 	"$_ is equal on both sides in the end")
