@@ -201,6 +201,13 @@ abort_streamed(TransactionId xid, TransactionId subxid)
 
 	if (spool == NULL)
 	{
+		/*
+		 * A publisher from 18 on may say so of a subtransaction of which it
+		 * has sent nothing, because it was rolled back already.  The native
+		 * loop, unless it has spooled something before, crashes on that.
+		 */
+		if (!list_member_oid(native_xids, xid))
+			return PAPPLY_SPOOL_KEPT;
 		if (xid == subxid)
 			native_xids = list_delete_oid(native_xids, xid);
 		return PAPPLY_SPOOL_NATIVE;

@@ -1,0 +1,144 @@
+# ALTER SUBSCRIPTION ... SKIP: the named transaction is skipped, as by PostgreSQL's
+# own apply, and writers apply what is around it.
+#
+# A skip is set after an error, with a position that is of no transaction, and for
+# a transaction that a writer has applied already and that waits for its turn
+# behind a lock: PostgreSQL's own apply would not have begun it.
+use strict;
+use warnings;
+use FindBin;
+use lib $FindBin::RealBin;
+use PapplyTest;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my ($publisher, $subscriber) = new_pair(
+	publisher_conf => q(
+		logical_decoding_work_mem = 64kB
+		max_prepared_transactions = 10),
+	subscriber_conf => q(max_prepared_transactions = 10));
+exec_both(
+	q(CREATE TABLE gate (id int PRIMARY KEY, n int NOT NULL);
+	CREATE TABLE items (id int PRIMARY KEY, v text);));
+create_extension($subscriber);
+subscribe($publisher, $subscriber, 'tap',
+	with => 'disable_on_error = true, streaming = on, two_phase = on');
+on_publisher('INSERT INTO gate VALUES (1, 0)');
+wait_applied($publisher, $subscriber, 'tap');
+
+sub skip_lsn
+{
+	return on_subscriber('SELECT subskiplsn FROM pg_subscription');
+}
+
+# Only these rows of items are missing on the subscriber.
+sub missing_are
+{
+	my ($name, @missing) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	wait_applied($publisher, $subscriber, 'tap');
+	my $have =
+	  on_subscriber(
+		'SELECT coalesce(string_agg(id::text, $$,$$), $$$$) FROM items');
+	is( on_publisher(
+			"SELECT string_agg(id::text, ' ' ORDER BY id) FROM items WHERE id <> ALL ('{$have}')"
+		),
+		"@missing",
+		$name);
+	return;
+}
+
+# An error that the transaction will meet again; what follows it is skipped around.
+sub skip_after_error
+{
+	my ($what, $sql, @ids) = @_;
+	my $offset = -s $subscriber->logfile;
+	my $twice = $ids[0];
+	on_subscriber("INSERT INTO items VALUES ($twice, 'local')");
+	on_publisher("UPDATE gate SET n = n + 1; $sql");
+	my $after = $twice * 10 + 5000;
+	on_publisher(
+		"INSERT INTO items SELECT i FROM generate_series($after, $after + 9) i"
+	);
+	on_publisher("UPDATE gate SET n = n + 1") for 1 .. 5;
+	$subscriber->poll_query_until('postgres',
+		'SELECT NOT subenabled FROM pg_subscription')
+	  or die 'the subscription is not disabled';
+	my $log = slurp_file($subscriber->logfile, $offset);
+	$log =~
+	  m/processing remote data for replication origin "pg_\d+" during message type "INSERT" for replication target relation "public.items" in transaction \d+, finished at ([[:xdigit:]]+\/[[:xdigit:]]+)/
+	  or die 'no error in the log';
+	my $lsn = $1;
+	on_subscriber("DELETE FROM items WHERE id = $twice");
+	on_subscriber(
+		"ALTER SUBSCRIPTION tap SKIP (lsn = '$lsn'); ALTER SUBSCRIPTION tap ENABLE"
+	);
+	missing_are("$what is skipped and nothing else", @ids);
+	is(skip_lsn(), '0/0', 'the position is cleared');
+	like(
+		slurp_file($subscriber->logfile, $offset),
+		qr/LOG: +logical replication completed skipping transaction at LSN $lsn/,
+		'the log says so');
+	wait_for_pool($subscriber, 'tap');
+	cmp_ok(counter($subscriber, 'transactions'),
+		'>=', 6, 'writers have applied what came after it');
+	on_publisher(
+		"DELETE FROM items WHERE id = ANY ('{" . join(',', @ids) . "}')");
+	wait_applied($publisher, $subscriber, 'tap');
+	return;
+}
+
+skip_after_error(
+	'a transaction',
+	'INSERT INTO items VALUES (1), (2), (3)',
+	1, 2, 3);
+skip_after_error(
+	'a streamed transaction',
+	q(INSERT INTO items SELECT i, repeat('x', 1000) FROM generate_series(10, 210) i),
+	10 .. 210);
+skip_after_error(
+	'a prepared transaction',
+	q(BEGIN; INSERT INTO items VALUES (300), (301); PREPARE TRANSACTION 'a';
+	COMMIT PREPARED 'a'),
+	300,
+	301);
+
+# The position of no transaction: the next one clears it, with a warning.
+my $offset = -s $subscriber->logfile;
+my $lsn = on_publisher(
+	q(SELECT pg_current_wal_insert_lsn() FROM pg_logical_emit_message(false, 'none', 'of ours'))
+);
+on_subscriber("ALTER SUBSCRIPTION tap SKIP (lsn = '$lsn')");
+on_publisher("INSERT INTO items VALUES ($_)") for 400 .. 409;
+missing_are('nothing is skipped with the position of nothing', '');
+is(skip_lsn(), '0/0', 'the position is cleared');
+like(
+	slurp_file($subscriber->logfile, $offset),
+	qr/WARNING: +skip-LSN of subscription "tap" cleared/,
+	'the log says so');
+
+# Set for a transaction that is applied, but not committed.
+my $lock = hold($subscriber, 'SELECT FROM gate FOR UPDATE');
+on_publisher(
+	"UPDATE gate SET n = n + 1; INSERT INTO items VALUES (500);
+	INSERT INTO items VALUES (501)");
+states_become(
+	$subscriber,
+	'waiting for lock, waiting for turn, waiting for turn',
+	'a transaction waits for its turn');
+$lsn = on_subscriber(
+	q(SELECT remote_lsn FROM parallel_apply.writers
+	WHERE state = 'waiting for turn' ORDER BY remote_lsn LIMIT 1));
+on_subscriber("ALTER SUBSCRIPTION tap SKIP (lsn = '$lsn')");
+$lock->query_safe('COMMIT');
+missing_are('it is skipped', 500);
+is(skip_lsn(), '0/0', 'the position is cleared');
+on_publisher('DELETE FROM items WHERE id = 500');
+wait_applied($publisher, $subscriber, 'tap');
+
+$lock->quit;
+rows_equal($publisher, $subscriber, $_) for qw(gate items);
+finish($publisher, $subscriber,
+	qr/ERROR: +duplicate key value violates unique constraint "items_pkey"/);
+done_testing();
