@@ -1,0 +1,252 @@
+# Partitions that come and go, or that may not be written to, while changes of
+# their table are applied: the messages are PostgreSQL's own, and no row is lost
+# or put into the wrong place.
+#
+# A transaction that has looked at the set of partitions is held up by a lock on
+# the row of gate, until the set is another one.
+# The comment of each part names the faults that it would show.
+use strict;
+use warnings;
+use FindBin;
+use lib $FindBin::RealBin;
+use PapplyTest;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my ($publisher, $subscriber) = new_pair(
+	subscriber_conf => "parallel_apply.writers_per_subscription = 4\n");
+
+exec_both(q(CREATE TABLE gate (id int PRIMARY KEY, n int);));
+$publisher->safe_psql(
+	'postgres',
+	q(CREATE TABLE lists (id int, region text, v int, PRIMARY KEY (id, region));
+	CREATE TABLE rights (id int, region text, v int, PRIMARY KEY (id, region));
+	CREATE TABLE fired (id int, region text, v int, PRIMARY KEY (id, region));
+	CREATE TABLE abroad (id int PRIMARY KEY, region text);
+	INSERT INTO gate VALUES (1, 0);
+	INSERT INTO lists SELECT i, chr(97 + i % 2), i FROM generate_series(1, 20) i;
+	INSERT INTO lists VALUES (21, 'q', 21), (22, 'q', 22);
+	INSERT INTO rights SELECT i, 'a', i FROM generate_series(1, 9) i;)
+);
+for my $table (qw(lists rights fired))
+{
+	on_subscriber(
+		qq(CREATE TABLE $table (id int, region text, v int, PRIMARY KEY (id, region))
+			PARTITION BY LIST (region);
+		CREATE TABLE ${table}_a PARTITION OF $table FOR VALUES IN ('a');
+		CREATE TABLE ${table}_b (v int, id int NOT NULL, region text NOT NULL);
+		ALTER TABLE $table ATTACH PARTITION ${table}_b FOR VALUES IN ('b');)
+	);
+}
+on_subscriber(
+	q(CREATE TABLE lists_rest PARTITION OF lists DEFAULT;
+	CREATE TABLE abroad (id int, region text) PARTITION BY LIST (region);
+	CREATE TABLE abroad_a PARTITION OF abroad FOR VALUES IN ('a');
+	CREATE FOREIGN DATA WRAPPER dummy; CREATE SERVER dummy FOREIGN DATA WRAPPER dummy;
+	CREATE FOREIGN TABLE abroad_x PARTITION OF abroad DEFAULT SERVER dummy;)
+);
+create_extension($subscriber);
+subscribe($publisher, $subscriber, 'tap');
+
+my @tables = qw(lists rights fired);
+
+sub all_equal
+{
+	my ($name) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	rows_equal($publisher, $subscriber, $_, "$_ is equal on both sides $name")
+	  for @tables;
+	return;
+}
+
+# Asserts that rows of lists are in these partitions.
+sub rows_are_in
+{
+	my ($where, $expected, $name) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	return is(
+		on_subscriber(
+			"SELECT DISTINCT tableoid::regclass FROM lists WHERE $where ORDER BY 1"
+		),
+		$expected,
+		$name);
+}
+
+# One transaction of the publisher, which has the table open when it is held up,
+# and meanwhile statements of a local session.
+sub apply_around
+{
+	my ($before, $after, $meanwhile) = @_;
+	my $lock = hold($subscriber, 'SELECT FROM gate FOR UPDATE');
+	on_publisher("BEGIN; $before; UPDATE gate SET n = n + 1; $after; COMMIT");
+	wait_for_state($subscriber, 'waiting for lock');
+	on_subscriber($meanwhile);
+	$lock->query_safe('COMMIT');
+	$lock->quit;
+	wait_applied($publisher, $subscriber, 'tap');
+	return;
+}
+
+# A row put into the default partition although there is a partition of its own
+# meanwhile, or looked for in the wrong one.
+apply_around(
+	q(UPDATE lists SET v = 100 WHERE id = 1),
+	q(INSERT INTO lists VALUES (30, 'n', 30); UPDATE lists SET region = 'n' WHERE id = 2),
+	q(CREATE TABLE lists_n (LIKE lists);
+	ALTER TABLE lists ATTACH PARTITION lists_n FOR VALUES IN ('n')));
+rows_are_in("region = 'n'", 'lists_n',
+	'rows go to a partition that is attached meanwhile');
+apply_around(
+	q(UPDATE lists SET v = 100 WHERE id = 3),
+	q(DELETE FROM lists WHERE id = 21; UPDATE lists SET v = 100 WHERE id = 22),
+	q(CREATE TABLE lists_q (LIKE lists);
+	INSERT INTO lists_q SELECT * FROM lists_rest WHERE region = 'q';
+	DELETE FROM lists_rest WHERE region = 'q';
+	ALTER TABLE lists ATTACH PARTITION lists_q FOR VALUES IN ('q')));
+all_equal('after partitions were attached');
+rows_are_in("region = 'q'", 'lists_q', 'and rows are found in it');
+
+# State of a partition kept after a change of its columns, its index, or itself.
+on_publisher(
+	q(BEGIN; UPDATE lists SET v = v + 1; ALTER TABLE lists REPLICA IDENTITY FULL;
+	UPDATE lists SET v = v + 1; COMMIT));
+wait_applied($publisher, $subscriber, 'tap');
+on_subscriber(
+	q(BEGIN; ALTER TABLE lists DETACH PARTITION lists_n; ALTER TABLE lists_n RENAME TO old_n;
+	CREATE TABLE lists_n (v int, region text NOT NULL, id int NOT NULL, gone int);
+	ALTER TABLE lists_n DROP gone;
+	INSERT INTO lists_n SELECT v, region, id FROM old_n; DROP TABLE old_n;
+	ALTER TABLE lists ATTACH PARTITION lists_n FOR VALUES IN ('n'); COMMIT;
+	ALTER TABLE lists ADD w int;)
+);
+on_publisher(
+	q(ALTER TABLE lists ADD w int; UPDATE lists SET v = v + 1, w = v;
+	UPDATE lists SET region = 'a' WHERE region = 'n' AND id < 10;
+	UPDATE lists SET region = 'n' WHERE region = 'b' AND id < 10;
+	ALTER TABLE lists DROP v; UPDATE lists SET w = w + 1;));
+wait_applied($publisher, $subscriber, 'tap');
+on_subscriber(q(ALTER TABLE lists DROP v));
+on_publisher(q(UPDATE lists SET w = w + 1, id = id + 100));
+wait_applied($publisher, $subscriber, 'tap');
+all_equal('after changes of columns and partitions');
+is(counter($subscriber, 'native_replays'), 0, 'and writers have done it all');
+
+# A lock of one partition that keeps out rows of another one.
+my $lock = hold($subscriber, 'LOCK TABLE lists_a IN SHARE MODE');
+on_publisher(
+	q(INSERT INTO lists VALUES (200, 'a', 0); INSERT INTO lists VALUES (200, 'b', 0);
+	UPDATE lists SET region = 'q' WHERE id = 200 AND region = 'b')
+);
+states_become(
+	$subscriber,
+	'waiting for lock, waiting for turn, waiting for dependency',
+	'a locked partition is waited for, as a locked table');
+$lock->query_safe('COMMIT');
+$lock->quit;
+wait_applied($publisher, $subscriber, 'tap');
+
+# A change that is refused with a message, and applied after a remedy.
+sub check_refused
+{
+	my ($change, $message, $remedy, $name) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	my $offset = -s $subscriber->logfile;
+	on_publisher($change);
+	ok($subscriber->wait_for_log(qr/ERROR:  $message/, $offset),
+		"PostgreSQL's own message tells of $name");
+	on_subscriber($remedy);
+	wait_applied($publisher, $subscriber, 'tap');
+	all_equal("after a remedy for $name");
+	return;
+}
+
+check_refused(
+	q(INSERT INTO rights VALUES (10, 'c', 0)),
+	qr/no partition of relation "rights" found for row/,
+	q(CREATE TABLE rights_c PARTITION OF rights FOR VALUES IN ('c')),
+	'a row that belongs to no partition');
+check_refused(
+	q(UPDATE rights SET region = 'd' WHERE id = 1),
+	qr/no partition of relation "rights" found for row/,
+	q(CREATE TABLE rights_d PARTITION OF rights FOR VALUES IN ('d')),
+	'one that moves to where there is none');
+check_refused(
+	q(INSERT INTO abroad VALUES (1, 'a'); INSERT INTO abroad VALUES (2, 'x')),
+	qr/foreign-data wrapper "dummy" has no handler/,
+	q(DROP FOREIGN TABLE abroad_x; CREATE TABLE abroad_x PARTITION OF abroad DEFAULT),
+	'a partition that is a foreign table');
+rows_equal($publisher, $subscriber, 'abroad');
+
+# A trigger that fires in replica mode left out because only a partition has it.
+on_subscriber(
+	q(CREATE TABLE log (id bigserial, line text);
+	CREATE FUNCTION note() RETURNS trigger LANGUAGE plpgsql AS
+		$$BEGIN INSERT INTO public.log (line) VALUES (concat_ws(' ', TG_OP, OLD.id, NEW.id)); RETURN NEW; END$$;
+	CREATE TRIGGER note AFTER INSERT OR UPDATE OR DELETE ON fired_b FOR EACH ROW EXECUTE FUNCTION note();
+	ALTER TABLE fired_b ENABLE REPLICA TRIGGER note;)
+);
+on_publisher(
+	q(INSERT INTO fired VALUES (1, 'a', 1); INSERT INTO fired VALUES (2, 'b', 2), (3, 'b', 3);
+	UPDATE fired SET v = 0; UPDATE fired SET region = 'b' WHERE id = 1;
+	DELETE FROM fired WHERE id = 2;
+	UPDATE fired SET region = 'a' WHERE id = 3;)
+);
+wait_applied($publisher, $subscriber, 'tap');
+is( on_subscriber(q(SELECT string_agg(line, ', ' ORDER BY id) FROM log)),
+	join(', ',
+		'INSERT 2',
+		'INSERT 3',
+		'UPDATE 2 2',
+		'UPDATE 3 3',
+		'INSERT 1',
+		'DELETE 2',
+		'DELETE 3'),
+	'triggers of a partition fire, in the right order');
+all_equal('with triggers of a partition');
+
+# The rights of the partitions, not of the root; and those for what is done to
+# each of them.
+my $as_owner =
+  $subscriber->pg_version >= 16
+  ? 'ALTER SUBSCRIPTION tap SET (run_as_owner = true, password_required = false);'
+  : '';
+my $apply_pid = apply_pid($subscriber, 'tap');
+on_subscriber(
+	qq(CREATE ROLE applier SUPERUSER LOGIN; $as_owner
+	GRANT SELECT, INSERT, UPDATE, DELETE ON gate TO applier;
+	GRANT SELECT, INSERT, DELETE ON rights_a, rights_b, rights_c TO applier;
+	ALTER TABLE rights ENABLE ROW LEVEL SECURITY;
+	ALTER SUBSCRIPTION tap OWNER TO applier; ALTER ROLE applier NOSUPERUSER;)
+);
+$subscriber->poll_query_until('postgres',
+	"SELECT pid <> $apply_pid FROM pg_stat_subscription WHERE subname = 'tap'"
+) or die 'the apply worker did not start again';
+wait_for_pool($subscriber, 'tap', 4);
+on_publisher(
+	q(INSERT INTO rights VALUES (20, 'a', 0), (21, 'b', 0);
+	UPDATE rights SET region = 'b' WHERE id = 20; DELETE FROM rights WHERE id = 2)
+);
+wait_applied($publisher, $subscriber, 'tap');
+is(counter($subscriber, 'native_replays'),
+	0, 'to move a row needs the rights to delete and to insert');
+check_refused(
+	q(UPDATE rights SET v = 1 WHERE id = 3),
+	qr/permission denied for table rights_a/,
+	'GRANT UPDATE ON rights_a TO applier',
+	'a missing privilege');
+on_subscriber('ALTER TABLE rights_b ENABLE ROW LEVEL SECURITY');
+check_refused(
+	q(DELETE FROM rights WHERE id = 21),
+	qr/user "applier" cannot replicate into relation with row-level security enabled: "rights_b"/,
+	'ALTER TABLE rights_b DISABLE ROW LEVEL SECURITY',
+	'row-level security');
+
+finish(
+	$publisher,
+	$subscriber,
+	qr/permission denied for table rights/,
+	qr/cannot replicate into relation with row-level security enabled/,
+	qr/no partition of relation "rights" found for row/,
+	qr/foreign-data wrapper "dummy" has no handler/);
+done_testing();
