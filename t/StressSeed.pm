@@ -376,8 +376,9 @@ sub run_workload
 	return;
 }
 
-# Take snapshots until all is applied; events come as their time is reached.
-# Only the last total of the publisher is final, so that is asked for last.
+# Take snapshots until all is applied; events come as their time is reached.  The
+# total of the publisher is final when no session runs and no event is left: a
+# crash loses asynchronous commits.
 sub watch_until_applied
 {
 	my ($run) = @_;
@@ -400,6 +401,7 @@ sub watch_until_applied
 			my $event = shift @events;
 			note_ways($run);
 			cause_event($run, $event);
+			undef $final;
 			$event->{is_done} = 1;
 			$last_progress = time;
 			next;
