@@ -230,6 +230,7 @@ sub tuple_columns
 my @always_expected = (
 	qr/terminating (connection|logical replication worker|background worker .*|walsender process) due to administrator command/,
 	qr/canceling statement due to lock timeout/,
+	qr/could not fetch .* from publisher: ERROR:  deadlock detected/,
 	qr/the database system is (starting up|shutting down|in recovery mode|not yet accepting connections)/
 );
 

@@ -21,13 +21,14 @@ my $report;
 
 BEGIN
 {
-	# PostgreSQL::Test::Utils sends standard output to its own log.
+	# PostgreSQL::Test::Utils sends standard output to its own log, and names
+	# that and others after the program.
+	$0 = 'stress';
 	open($report, '>&', \*STDOUT) or die $!;
 	$report->autoflush(1);
 }
 
-use File::Basename qw(basename dirname);
-use File::Temp ();
+use File::Basename qw(basename);
 use POSIX qw(:sys_wait_h);
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
@@ -145,27 +146,23 @@ sub report_seed
 	  join(' ', map { "$_=$set->{$_}" } sort keys %$set), "\n";
 	print $report "  failure: $_\n"
 	  foreach map { s/\n+\z//r } @{ $run->{failures} };
-	print $report '  kept: ', keep_files($run), "\n";
+	keep_cores($run);
 	return;
 }
 
-# Beside the directory of t/stress, which goes with it; returns where.
-sub keep_files
+# Core files, where the shell's limits let servers write them; where gdb is at
+# hand what it says.
+sub keep_cores
 {
 	my ($run) = @_;
-	my $kept = File::Temp::tempdir("stress_seed_$run->{seed}_XXXX",
-		DIR => dirname(dirname($ENV{STRESS_WORK})));
-	system('cp', $_, $kept)
-	  foreach (glob("$work/session*"), map { $_->logfile } nodes($run));
-
-	# With gdb at hand, and where the shell's limits let servers write them.
 	foreach my $core (map { glob($_->data_dir . '/core*') } nodes($run))
 	{
 		my $name = basename($core);
 		system( "gdb -batch -ex 'bt full' $ENV{STRESS_BINDIR}/postgres $core"
-			  . " > $kept/backtrace.$name 2>&1");
+			  . " > $work/backtrace.$name 2>&1") == 0
+		  or system('cp', $core, $work);
 	}
-	return $kept;
+	return;
 }
 
 # What the writers have done: asked before each event and in the end, since it
