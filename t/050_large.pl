@@ -185,9 +185,7 @@ tables_are_equal('after a message larger than the queue', 'items', 'history');
 		  . rows(6000)
 		  . 'COMMIT;');
 	make_history(10);
-	$subscriber->wait_for_log(
-		qr/ERROR: +duplicate key value violates unique constraint "items_pkey"/,
-		$offset);
+	$subscriber->wait_for_log(duplicate_key('items'), $offset);
 	is( on_subscriber(
 			'SELECT max(n), count(*) FILTER (WHERE n = -1) FROM history'),
 		$n - 10 . '|0',
@@ -205,9 +203,7 @@ tables_are_equal('after a message larger than the queue', 'items', 'history');
 		  . rows(3000)
 		  . 'COMMIT;');
 	make_history(10);
-	$subscriber->wait_for_log(
-		qr/ERROR: +duplicate key value violates unique constraint "items_pkey"/,
-		$offset);
+	$subscriber->wait_for_log(duplicate_key('items'), $offset);
 	my ($lsn) = slurp_file($subscriber->logfile, $offset) =~
 	  /in transaction \d+, finished at ([0-9A-F]+\/[0-9A-F]+)/;
 	on_subscriber("ALTER SUBSCRIPTION tap SKIP (lsn = '$lsn')");
@@ -367,9 +363,7 @@ $publisher->poll_query_until(
 	on_subscriber("INSERT INTO items VALUES ($id + 2000, 0)");
 	on_publisher(rows(2000));
 	make_history(20);
-	$subscriber->wait_for_log(
-		qr/ERROR: +duplicate key value violates unique constraint "items_pkey"/,
-		$offset);
+	$subscriber->wait_for_log(duplicate_key('items'), $offset);
 	on_subscriber("DELETE FROM items WHERE id = $id");
 	tables_are_equal('after an error in a streamed transaction',
 		'items', 'history');
@@ -412,7 +406,7 @@ finish(
 	$publisher,
 	$subscriber,
 	qr/FATAL: +terminating logical replication worker due to administrator command/,
-	qr/ERROR: +duplicate key value violates unique constraint "items_pkey"/,
+	duplicate_key('items'),
 	qr/ERROR: +replication origin with ID \d+ is already active/,
 	qr/ERROR: +(could not start WAL streaming: ERROR: +)?replication slot "tap" is active for PID/
 );

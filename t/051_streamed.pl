@@ -190,9 +190,7 @@ on_subscriber("INSERT INTO items VALUES ($id + 1500, 0)");
 my $twice = $id + 1500;
 $streamed->query_safe('BEGIN;' . rows(2000) . 'COMMIT');
 on_publisher('INSERT INTO history VALUES (5, 0)');
-$subscriber->wait_for_log(
-	qr/ERROR: +duplicate key value violates unique constraint "items_pkey"/,
-	$offset);
+$subscriber->wait_for_log(duplicate_key('items'), $offset);
 on_subscriber("DELETE FROM items WHERE id = $twice");
 tables_are_equal('after an error in a streamed transaction');
 
@@ -206,7 +204,7 @@ finish(
 	$publisher,
 	$subscriber,
 	qr/FATAL: +terminating logical replication worker due to administrator command/,
-	qr/ERROR: +duplicate key value violates unique constraint "items_pkey"/,
+	duplicate_key('items'),
 	qr/ERROR: +replication origin with ID \d+ is already active/,
 	qr/ERROR: +(could not start WAL streaming: ERROR: +)?replication slot "tap" is active for PID/
 );

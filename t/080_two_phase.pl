@@ -165,9 +165,7 @@ my $offset = -s $subscriber->logfile;
 on_subscriber('INSERT INTO history VALUES (10000, 0)');
 on_publisher(prepare('i', 'INSERT INTO history VALUES (10000, 1)')
 	  . 'UPDATE gate SET n = n + 1;');
-$subscriber->wait_for_log(
-	qr/ERROR: +duplicate key value violates unique constraint "history_pkey"/,
-	$offset);
+$subscriber->wait_for_log(duplicate_key('history'), $offset);
 on_subscriber('DELETE FROM history WHERE id = 10000');
 all_is_equal('after an error in PREPARE', 1);
 on_publisher(q(COMMIT PREPARED 'i'));
@@ -192,7 +190,7 @@ finish(
 	$publisher,
 	$subscriber,
 	qr/FATAL: +terminating logical replication worker due to administrator command/,
-	qr/ERROR: +duplicate key value violates unique constraint "history_pkey"/,
+	duplicate_key('history'),
 	qr/ERROR: +prepared transaction with identifier "pg_gid_\d+_\d+" does not exist/,
 	qr/ERROR: +replication origin with ID \d+ is already active/,
 	qr/ERROR: +(could not start WAL streaming: ERROR: +)?replication slot "tap" is active for PID/,

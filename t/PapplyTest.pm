@@ -16,7 +16,7 @@ use Test::More;
 our @EXPORT = qw(
   new_pair create_extension exec_both on_publisher on_subscriber subscribe wait_for_pool wait_applied
   rows_equal writer_pids apply_pid counter hold wait_for_state
-  states_become apply_behind_gate log_is_clean finish);
+  states_become apply_behind_gate duplicate_key log_is_clean finish);
 
 # The nodes of the latest new_pair.
 my @pair;
@@ -225,6 +225,14 @@ sub apply_behind_gate
 	$lock->quit;
 	wait_applied($publisher, $subscriber, 'tap');
 	return counter($subscriber, 'retries + older_wins') - $tries;
+}
+
+# What the log says of a row that is there already; from 18 on it is a conflict.
+sub duplicate_key
+{
+	my ($table) = @_;
+	return
+	  qr/ERROR: +(duplicate key value violates unique constraint "${table}_pkey"|conflict detected on relation "public\.$table": conflict=insert_exists)/;
 }
 
 # Asserts that a node's log has no error but those that match.

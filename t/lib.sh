@@ -101,12 +101,16 @@ start_job() {
 	{ "$@"; } </dev/null &
 	job=$!
 	set +m
-	jobs+=("$job")
+	jobs[$job]=$job
 }
 
 run_job() {
+	local status
 	start_job "$@"
 	wait "$job"
+	status=$?
+	unset "jobs[$job]"
+	return "$status"
 }
 
 stop_and_clean() {
@@ -168,7 +172,7 @@ prepare_build() {
 	cd "$src" || exit 1
 	export HOME=$tmp TMPDIR=$tmp LANG=C.UTF-8
 	say "build with $("$PG_CONFIG" --version)"
-	check "builds without warnings" as_user make -s -j2 all PROFILE="$strict" || finish
+	check "builds without warnings" run_job as_user make -s -j2 all PROFILE="$strict" || finish
 	bin=$(as_user t/private_tree "$tmp/root" | tail -n 1)
 	check "installs into a private copy of the server" test -x "$bin/postgres" || finish
 	as_user mv "$bin/initdb" "$bin/initdb.server"
