@@ -194,6 +194,14 @@ start_chunk(TransactionId xid, bool is_first, bool wants_spool)
 	return PAPPLY_SPOOL_NATIVE;
 }
 
+/* As the native loop says it; who follows streams at DEBUG1 reads it. */
+static void
+report_end(const char *command)
+{
+	ereport(DEBUG1,
+			(errmsg_internal("finished processing the STREAM %s command", command)));
+}
+
 static PapplySpoolResult
 abort_streamed(TransactionId xid, TransactionId subxid)
 {
@@ -216,6 +224,7 @@ abort_streamed(TransactionId xid, TransactionId subxid)
 		drop_spool(spool);
 	else
 		note_aborted(spool, subxid);
+	report_end("ABORT");
 	return PAPPLY_SPOOL_KEPT;
 }
 
@@ -243,6 +252,7 @@ end_streamed(char *message, int length)
 		ereport(ERROR,
 				(errcode_for_file_access(),
 				 errmsg("could not seek in temporary file: %m")));
+	report_end(message[0] == LOGICAL_REP_MSG_STREAM_PREPARE ? "PREPARE" : "COMMIT");
 	return PAPPLY_SPOOL_ENDED;
 }
 
