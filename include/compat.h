@@ -19,6 +19,7 @@
 #include "catalog/pg_class.h"
 #include "catalog/pg_subscription.h"
 #include "catalog/pg_subscription_rel.h"
+#include "commands/tablecmds.h"
 #include "executor/executor.h"
 #include "miscadmin.h"
 #include "pgstat.h"
@@ -353,6 +354,18 @@ papply_compat_find_by_index(Relation rel, Oid index, TupleTableSlot *searched,
 #else
 #define PAPPLY_REPORTS_CONFLICTS false
 #endif
+
+/* Never cascades.  16: with the rights of which user. */
+static inline void
+papply_compat_truncate(List *rels, List *relids, List *logged, bool restart_sequences)
+{
+#if PG_VERSION_NUM >= 160000
+	ExecuteTruncateGuts(rels, relids, logged, DROP_RESTRICT, restart_sequences,
+						!MySubscription->runasowner);
+#else
+	ExecuteTruncateGuts(rels, relids, logged, DROP_RESTRICT, restart_sequences);
+#endif
+}
 
 /* 16: one function for all kinds of objects. */
 static inline bool

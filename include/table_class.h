@@ -32,6 +32,12 @@ extern PapplyTableClass papply_table_class(Relation rel, const AttrMap *attnums,
 										   bool nowait, const char **reason);
 
 /*
+ * A class for a table that cannot be locked: its volatile defaults are not seen.
+ * In a transaction.
+ */
+extern PapplyTableClass papply_table_class_unlocked(Oid relid);
+
+/*
  * Has rel triggers that fire when a change of a single row is applied?  As
  * above.
  */

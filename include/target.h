@@ -120,14 +120,27 @@ extern void papply_target_set_updated(PapplyTarget *target, const PapplyTuple *t
 extern PapplyTarget *papply_target_open_partition(PapplyTarget *root,
 												  ResultRelInfo *result_rel);
 
+/*
+ * Without opening it: changes of the relation that this version describes are
+ * made with it from here on.
+ */
+extern void papply_target_use_version(uint32 version);
+
+/*
+ * The table of a remote relation that is not open, locked exclusively and open
+ * until papply_target_close_all(); nothing else may be done with the target.
+ */
+extern Relation papply_target_open_to_truncate(LogicalRepRelId remote_relid);
+
 /* Throw if the user has not all of these rights on the table. */
 extern void papply_target_check_rights(PapplyTarget *target, AclMode rights);
+extern void papply_target_check_relation(Relation rel, AclMode rights);
 
 /* For INSERT, or for UPDATE and DELETE; with its indexes open.  No root. */
 extern ResultRelInfo *papply_target_insert_rel(PapplyTarget *target);
 extern ResultRelInfo *papply_target_update_rel(PapplyTarget *target);
 
-/* Before a commit: release everything that is open. */
+/* Before a commit, or a TRUNCATE: release everything that is open. */
 extern void papply_target_close_all(void);
 
 /* After an abort, which has released it: forget it. */

@@ -66,6 +66,7 @@ has_triggers_in_catalog(Oid relid)
 	return found;
 }
 
+/* Or it has itself. */
 static bool
 partitions_have_triggers(Oid relid)
 {
@@ -105,6 +106,12 @@ has_volatile_default(Relation rel, const AttrMap *attnums)
 			return true;
 	}
 	return false;
+}
+
+PapplyTableClass
+papply_table_class_unlocked(Oid relid)
+{
+	return partitions_have_triggers(relid) ? PAPPLY_TABLE_SERIAL : PAPPLY_TABLE_PARALLEL;
 }
 
 PapplyTableClass

@@ -206,7 +206,7 @@ make_native_barrier(void)
 	make_native();
 }
 
-/* The writer of a published transaction finds out itself, too. */
+/* The writer of a published transaction finds out itself, as above. */
 static void
 make_serial(void)
 {
@@ -298,30 +298,40 @@ dispatch_change(char *message, int length)
 	return PAPPLY_DISPATCH_QUEUED;
 }
 
-/* The definitions of all relations named have to reach the native loop, too. */
+/*
+ * Which rows a TRUNCATE touches is not known: it waits for everything before it,
+ * and everything after it depends on it.  The definitions of all relations named
+ * have to reach whoever applies it.
+ */
 static PapplyDispatchResult
 dispatch_truncate(char *message, int length)
 {
 	uint32		nrelids = length >= 6 ? papply_message_get_uint32(message + 1) : 0;
 	uint64		needed = length + (uint64) nrelids * MAXALIGN(sizeof(PapplyEntry));
+	bool		is_ours;
 
 	if (6 + (uint64) nrelids * 4 > length)
 		nrelids = 0;			/* malformed: the native loop says so */
+	is_ours = nrelids > 0;
 	if (needed > PG_UINT32_MAX || !papply_queue_can_hold(needed))
 		return hold_oversize();
 	if (!papply_queue_has_space(needed))
 		return PAPPLY_DISPATCH_HOLD;
-	make_native_barrier();
 	for (uint32 i = 0; i < nrelids; i++)
 	{
 		PapplyRemoteRelation *rel =
-		papply_remote_relation_get(papply_message_get_uint32(message + 6 + 4 * i), false);
+		papply_remote_relation_get(papply_message_get_uint32(message + 6 + 4 * i), true);
 
 		if (rel != NULL)
 			papply_queue_append(PAPPLY_ENTRY_MESSAGE, NULL, 0, rel->version,
 								PAPPLY_NO_SEQNO);
+		is_ours &= rel != NULL && rel->is_ready;
 	}
-	papply_queue_append(PAPPLY_ENTRY_MESSAGE, message, length, 0, PAPPLY_NO_SEQNO);
+	if (is_ours)
+		make_serial();
+	else
+		make_native_barrier();
+	papply_queue_append(PAPPLY_ENTRY_MESSAGE, message, length, 0, open_seqno - 1);
 	return PAPPLY_DISPATCH_QUEUED;
 }
 

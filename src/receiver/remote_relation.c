@@ -173,8 +173,7 @@ remember_partitions(PapplyRemoteRelation *rel)
 
 /*
  * Read the local part from the catalogs; in a transaction.  As long as the table
- * is locked by somebody else, its class is the last one known, or serial, which
- * is right for all.
+ * is locked by somebody else, its class is the last one known.
  */
 static void
 look_up_local(PapplyRemoteRelation *rel)
@@ -185,21 +184,26 @@ look_up_local(PapplyRemoteRelation *rel)
 	XLogRecPtr	lsn;
 	Relation	local;
 	AttrMap    *map;
+	bool		is_known;
 
 	papply_row_keys_init(&rel->keys, rel->remote);
-	if (rel->local_relid != relid)
-		rel->table_class = PAPPLY_TABLE_SERIAL;
+	is_known = rel->local_relid == relid;
 	rel->local_relid = relid;
 	rel->is_ready = true;
 	rel->is_current = true;
 
 	/* no such table: whoever applies the change says so */
 	if (!OidIsValid(relid))
+	{
+		rel->table_class = PAPPLY_TABLE_PARALLEL;
 		return;
+	}
 	rel->is_ready = GetSubscriptionRelState(MySubscription->oid, relid, &lsn) == SUBREL_STATE_READY;
 	if (!ConditionalLockRelationOid(relid, AccessShareLock))
 	{
 		rel->is_current = false;	/* look again at its next change */
+		if (!is_known)
+			rel->table_class = papply_table_class_unlocked(relid);
 		return;
 	}
 	local = try_relation_open(relid, NoLock);

@@ -348,19 +348,17 @@ start_executor(PapplyTarget *target)
 	target->allowed = 0;
 }
 
+/* Open and lock the table; what rows need comes later. */
 static void
-open_target(PapplyTarget *target)
+open_table(PapplyTarget *target, LOCKMODE lockmode)
 {
-	MemoryContext old_context = MemoryContextSwitchTo(TopTransactionContext);
-	PapplyUserContext user_context;
-
 	/* a state that was read before pg_subscription_rel changed is stale */
 	if (target->entry != NULL && target->state_counter != state_counter)
 		target->entry->state = SUBREL_STATE_UNKNOWN;
 	target->state_counter = state_counter;
 
 	opening = target;
-	target->entry = logicalrep_rel_open(target->key.remote_relid, RowExclusiveLock);
+	target->entry = logicalrep_rel_open(target->key.remote_relid, lockmode);
 	opening = NULL;
 	target->rel = target->entry->localrel;
 	target->next_open = open_targets;
@@ -375,6 +373,15 @@ open_target(PapplyTarget *target)
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("table \"%s\" is not synchronized",
 						RelationGetRelationName(target->rel))));
+}
+
+static void
+open_target(PapplyTarget *target)
+{
+	MemoryContext old_context = MemoryContextSwitchTo(TopTransactionContext);
+	PapplyUserContext user_context;
+
+	open_table(target, RowExclusiveLock);
 	if (!target->is_valid || target->local_relid != target->entry->localreloid)
 	{
 		/* defaults may have functions of the owner */
@@ -422,11 +429,10 @@ close_tables_of_triggers(EState *estate)
 }
 
 static void
-close_target(PapplyTarget *target)
+end_executor(PapplyTarget *target)
 {
 	papply_row_lookup_end(target);
 	EvalPlanQualEnd(&target->epqstate);
-	target->is_open = false;
 	if (OidIsValid(target->key.partition))
 		return;					/* the rest is closed with the root */
 
@@ -437,7 +443,16 @@ close_target(PapplyTarget *target)
 	close_tables_of_triggers(target->estate);
 	ExecResetTupleTable(target->estate->es_tupleTable, false);
 	FreeExecutorState(target->estate);
-	logicalrep_rel_close(target->entry, NoLock);
+}
+
+static void
+close_target(PapplyTarget *target)
+{
+	if (target->estate != NULL)
+		end_executor(target);
+	if (!OidIsValid(target->key.partition))
+		logicalrep_rel_close(target->entry, NoLock);
+	target->is_open = false;
 }
 
 /* Only this one; the others stay.  Partitions are closed before their root. */
@@ -495,17 +510,41 @@ get_target(LogicalRepRelId remote_relid, Oid partition)
 	return target;
 }
 
+static void
+use_version(PapplyTarget *target, uint32 version)
+{
+	if (target->version == version)
+		return;
+	if (target->is_open)
+		close_with_partitions(target);
+	load_version(target, version);
+}
+
+void
+papply_target_use_version(uint32 version)
+{
+	StringInfoData message;
+
+	initStringInfo(&message);
+	papply_registry_get(version, &message);
+	use_version(get_target(papply_message_get_uint32(message.data + 1), InvalidOid), version);
+}
+
+Relation
+papply_target_open_to_truncate(LogicalRepRelId remote_relid)
+{
+	PapplyTarget *target = get_target(remote_relid, InvalidOid);
+
+	open_table(target, AccessExclusiveLock);
+	return target->rel;
+}
+
 PapplyTarget *
 papply_target_open(LogicalRepRelId remote_relid, uint32 version, bool is_alone)
 {
 	PapplyTarget *target = get_target(remote_relid, InvalidOid);
 
-	if (target->version != version)
-	{
-		if (target->is_open)
-			close_with_partitions(target);
-		load_version(target, version);
-	}
+	use_version(target, version);
 	if (!target->is_open)
 		open_target(target);
 	check_class(target, is_alone);
@@ -550,18 +589,23 @@ papply_target_open_partition(PapplyTarget *root, ResultRelInfo *result_rel)
 }
 
 void
-papply_target_check_rights(PapplyTarget *target, AclMode rights)
+papply_target_check_relation(Relation rel, AclMode rights)
 {
-	Oid			relid = target->local_relid;
+	Oid			relid = RelationGetRelid(rel);
 
-	if ((target->allowed & rights) == rights)
-		return;
 	if (pg_class_aclmask(relid, GetUserId(), rights, ACLMASK_ALL) != rights ||
 		check_enable_rls(relid, InvalidOid, true) == RLS_ENABLED)
 		ereport(ERROR,
 				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
-				 errmsg("permission denied for table %s",
-						RelationGetRelationName(target->rel))));
+				 errmsg("permission denied for table %s", RelationGetRelationName(rel))));
+}
+
+void
+papply_target_check_rights(PapplyTarget *target, AclMode rights)
+{
+	if ((target->allowed & rights) == rights)
+		return;
+	papply_target_check_relation(target->rel, rights);
 	target->allowed |= rights;
 }
 

@@ -59,6 +59,7 @@
 #include "queue.h"
 #include "relation_registry.h"
 #include "target.h"
+#include "truncate.h"
 
 /* Statistics that are pending are reported after so long without work. */
 #define STATS_DELAY_MS 1000
@@ -262,14 +263,20 @@ apply_change_in_turn(PapplyEntry *entry)
 }
 
 static void
-apply_change(PapplyEntry *entry)
+begin_change(PapplyEntry *entry)
 {
-	bool		found;
-
 	papply_local_begin();
 	if (entry->dependency < range.first &&
 		papply_commit_order_committed() < entry->dependency)
 		papply_commit_order_wait(entry->dependency, PAPPLY_WRITER_WAIT_DEPENDENCY);
+}
+
+static void
+apply_change(PapplyEntry *entry)
+{
+	bool		found;
+
+	begin_change(entry);
 	if (++range.rows % SNAPSHOT_CHANGES == 0)
 		papply_local_renew_snapshot();
 
@@ -285,6 +292,38 @@ apply_change(PapplyEntry *entry)
 				 errmsg("row to be changed does not exist")));
 	CommandCounterIncrement();
 	MemoryContextReset(message_context);
+}
+
+/* Triggers may fire. */
+static void
+apply_truncate(PapplyEntry *entry)
+{
+	begin_change(entry);
+	if (!may_run_code())
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("TRUNCATE is not applied in parallel")));
+	MemoryContextSwitchTo(message_context);
+	papply_truncate(PapplyEntryData(entry), entry->length);
+	CommandCounterIncrement();
+	MemoryContextReset(message_context);
+}
+
+/* A relation that the TRUNCATE behind it is about. */
+static void
+use_version(PapplyEntry *entry)
+{
+	MemoryContextSwitchTo(message_context);
+	papply_target_use_version(entry->relation_version);
+	MemoryContextReset(message_context);
+}
+
+static void
+refuse_message(void)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+			 errmsg("remote transaction has a message that is not applied in parallel")));
 }
 
 /* The next entry of a transaction that may still be arriving. */
@@ -347,10 +386,16 @@ apply_transaction(uint64 seqno, PapplyCommit *commit)
 			case LOGICAL_REP_MSG_ROLLBACK_PREPARED:
 				papply_message_parse_commit(PapplyEntryData(entry), entry->length, commit);
 				return;
+			case 0:
+				if (entry->relation_version == 0)
+					refuse_message();
+				use_version(entry);
+				break;
+			case LOGICAL_REP_MSG_TRUNCATE:
+				apply_truncate(entry);
+				break;
 			default:
-				ereport(ERROR,
-						(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-						 errmsg("remote transaction has a message that is not applied in parallel")));
+				refuse_message();
 		}
 		CHECK_FOR_INTERRUPTS();
 		if (!(pg_atomic_read_u32(&txn->flags) & PAPPLY_TXN_COMPLETE))

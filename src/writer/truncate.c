@@ -1,0 +1,116 @@
+/*-------------------------------------------------------------------------
+ * truncate.c
+ *	  TRUNCATE of the publisher, applied by a writer.
+ *
+ * Runs in a writer, when everything older is committed; everything younger
+ * waits for it.  Which rows go, nobody knows before, and triggers may fire.
+ *
+ * As the native worker does it: the tables of the message, in one go, with the
+ * partitions that they have here; never cascading further, whatever the
+ * publisher said; with the rights of the subscription's owner.  What that
+ * worker leaves out, because a table is not synchronised yet, is left to it.
+ *-------------------------------------------------------------------------
+ */
+#include "parallel_apply.h"
+
+#include "access/table.h"
+#include "access/xact.h"
+#include "access/xlog.h"
+#include "catalog/catalog.h"
+#include "catalog/pg_class.h"
+#include "catalog/pg_inherits.h"
+#include "utils/rel.h"
+#include "utils/snapmgr.h"
+
+#include "target.h"
+#include "truncate.h"
+
+/* What is to be truncated. */
+typedef struct TruncateTables
+{
+	List	   *rels;
+	List	   *relids;
+	List	   *logged;			/* OIDs of those that are decoded here, too */
+	List	   *partitions;		/* those of rels that we have to close */
+} TruncateTables;
+
+static void
+add_table(TruncateTables *tables, Relation rel)
+{
+	papply_target_check_relation(rel, ACL_TRUNCATE);
+	tables->rels = lappend(tables->rels, rel);
+	tables->relids = lappend_oid(tables->relids, RelationGetRelid(rel));
+	if (RelationIsLogicallyLogged(rel))
+		tables->logged = lappend_oid(tables->logged, RelationGetRelid(rel));
+}
+
+static void
+add_partitions(TruncateTables *tables, Relation root)
+{
+	ListCell   *lc;
+
+	foreach(lc, find_all_inheritors(RelationGetRelid(root), AccessExclusiveLock, NULL))
+	{
+		Relation	rel;
+
+		if (list_member_oid(tables->relids, lfirst_oid(lc)))
+			continue;
+		rel = table_open(lfirst_oid(lc), NoLock);
+		if (RELATION_IS_OTHER_TEMP(rel))
+		{
+			table_close(rel, AccessExclusiveLock);
+			continue;
+		}
+		add_table(tables, rel);
+		tables->partitions = lappend(tables->partitions, rel);
+	}
+}
+
+static void
+open_tables(TruncateTables *tables, List *remote_relids)
+{
+	ListCell   *lc;
+
+	foreach(lc, remote_relids)
+	{
+		Relation	rel = papply_target_open_to_truncate(lfirst_oid(lc));
+
+		add_table(tables, rel);
+		if (rel->rd_rel->relkind == RELKIND_PARTITIONED_TABLE)
+			add_partitions(tables, rel);
+	}
+}
+
+static void
+close_tables(TruncateTables *tables)
+{
+	ListCell   *lc;
+
+	foreach(lc, tables->partitions)
+		table_close(lfirst(lc), NoLock);
+	papply_target_close_all();
+}
+
+void
+papply_truncate(char *message, int length)
+{
+	TruncateTables tables = {0};
+	StringInfoData buf;
+	List	   *remote_relids;
+	bool		cascade;
+	bool		restart_sequences;
+
+	buf.data = message;
+	buf.len = length;
+	buf.maxlen = -1;
+	buf.cursor = 1;				/* behind the kind byte */
+	remote_relids = logicalrep_read_truncate(&buf, &cascade, &restart_sequences);
+
+	papply_target_close_all();
+	SetCurrentStatementStartTimestamp();
+	PushActiveSnapshot(GetTransactionSnapshot());
+	open_tables(&tables, remote_relids);
+	papply_compat_truncate(tables.rels, tables.relids, tables.logged, restart_sequences);
+	close_tables(&tables);
+	PopActiveSnapshot();
+}
