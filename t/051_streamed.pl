@@ -134,9 +134,6 @@ $streamed->query_safe(
 on_publisher(q(UPDATE altered SET b = 'old' WHERE id <= 100));
 tables_are_equal('after DDL and TRUNCATE in a streamed transaction');
 
-# TRUNCATE in what is being applied already is left to PostgreSQL's own apply.
-my $native = counter($subscriber, 'native_replays');
-
 # Two at a time, one of them rolled back as a whole, and others between them.
 my $other = begin_streamed(rows(1000));
 $streamed->query_safe('BEGIN;' . rows(1000));
@@ -148,7 +145,7 @@ on_publisher('UPDATE gate SET n = n * 2');
 $streamed->query_safe('ROLLBACK');
 on_publisher('UPDATE items SET v = v + 1');
 tables_are_equal('after two at a time');
-is(counter($subscriber, 'native_replays'), $native, 'no writer has given up');
+is(counter($subscriber, 'native_replays'), 0, 'no writer has given up');
 
 # The connection is lost in the middle of one.
 $other = begin_streamed(rows(1000));
