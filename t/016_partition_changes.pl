@@ -213,11 +213,11 @@ my $as_owner =
   : '';
 my $apply_pid = apply_pid($subscriber, 'tap');
 on_subscriber(
-	qq(CREATE ROLE applier SUPERUSER LOGIN; $as_owner
+	qq(BEGIN; CREATE ROLE applier SUPERUSER LOGIN; $as_owner
 	GRANT SELECT, INSERT, UPDATE, DELETE ON gate TO applier;
 	GRANT SELECT, INSERT, DELETE ON rights_a, rights_b, rights_c TO applier;
 	ALTER TABLE rights ENABLE ROW LEVEL SECURITY;
-	ALTER SUBSCRIPTION tap OWNER TO applier; ALTER ROLE applier NOSUPERUSER;)
+	ALTER SUBSCRIPTION tap OWNER TO applier; ALTER ROLE applier NOSUPERUSER; COMMIT;)
 );
 $subscriber->poll_query_until('postgres',
 	"SELECT pid <> $apply_pid FROM pg_stat_subscription WHERE subname = 'tap'"
@@ -242,6 +242,10 @@ check_refused(
 	'ALTER TABLE rights_b DISABLE ROW LEVEL SECURITY',
 	'row-level security');
 
+unlike(
+	slurp_file($subscriber->logfile),
+	qr/WARNING: .*leak/,
+	'nothing is left open');
 finish(
 	$publisher,
 	$subscriber,
