@@ -25,10 +25,10 @@
  * be there yet: the writer waits for its turn, in the middle of the
  * transaction, and looks again.
  *
- * What the subscription says (a skip LSN, which tables are synchronised) is
- * what serial apply would see at the beginning of the transaction: a
- * transaction that began before its turn is tried again in its turn if that
- * has changed since.  While there is a skip LSN, the native loop decides.
+ * What the subscription says (a skip LSN, its owner, which tables are
+ * synchronised) is what serial apply would see at the beginning of the
+ * transaction: a transaction that began before its turn is tried again in its
+ * turn if that has changed since.
  *
  * If this process dies, its exit callback tells the receiver, which ends, and
  * all that is not committed is fetched again.
@@ -215,14 +215,18 @@ describe_range(void *arg)
 
 /*** applying ***/
 
-/* Let the native loop decide what a skip LSN means. */
+/*
+ * What the native loop looks at when it begins a transaction is left to it: it
+ * skips one, or ends, and another one starts with the new owner.
+ */
 static void
-check_skip_lsn(void)
+check_subscription(void)
 {
-	if (MySubscription->skiplsn != InvalidXLogRecPtr)
+	if (MySubscription->skiplsn != InvalidXLogRecPtr || !MySubscription->enabled ||
+		MySubscription->owner != papply_pool->userid)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				 errmsg("a remote transaction is to be skipped")));
+				 errmsg("the subscription does not let writers go on")));
 }
 
 /* In our turn, before anything is visible: see the head of this file. */
@@ -418,7 +422,7 @@ apply_range(void)
 	TimestampTz begin = GetCurrentTimestamp();
 
 	papply_pool_set_state(PAPPLY_WRITER_APPLYING);
-	check_skip_lsn();
+	check_subscription();
 	for (uint64 seqno = range.first; seqno <= range.last; seqno++)
 		apply_transaction(seqno, &commit);
 	note_time(GetCurrentTimestamp() - begin - (papply_commit_order_slept_us() - slept_us),
