@@ -264,16 +264,17 @@ installed_major() { "$PG_CONFIG" --version | sed -E 's/^PostgreSQL ([0-9]+).*/\1
 
 # Whether commands can run next to that major; if not, prints why.
 can_run_major() {
+	local why=''
 	if [ "$1" = "$(installed_major)" ]; then
 		return 0
 	elif [ ! -x "$pgroot" ]; then
-		echo "skipped - PostgreSQL $1: needs the command pgroot (PGROOT, by default ../shared/tools/pgroot)"
+		why='needs the command pgroot (PGROOT, by default ../shared/tools/pgroot)'
 	elif [ "$(id -u)" != 0 ]; then
-		echo "skipped - PostgreSQL $1: pgroot must be run as root"
-	elif ! "$pgroot" "$1" true </dev/null >/dev/null 2>&1; then
-		echo "skipped - PostgreSQL $1: pgroot cannot run it here"
+		why='pgroot must be run as root'
 	else
-		return 0
+		why=$("$pgroot" "$1" true </dev/null 2>&1) && return 0
+		why=${why##*$'\n'}
 	fi
+	echo "skipped - PostgreSQL $1: $why"
 	return 1
 }
