@@ -21,10 +21,4 @@
 extern bool papply_apply_change(const char *message, int length, uint32 version,
 								bool is_last_look, bool is_alone);
 
-/*
- * pg_stat_activity shows the table of the current change; there is none any
- * more.
- */
-extern void papply_apply_show_idle(void);
-
 #endif							/* PAPPLY_APPLY_H */

@@ -50,12 +50,12 @@ typedef struct PapplyTarget
 	uint32		version;		/* of the remote definition */
 	LogicalRepRelMapEntry *entry;	/* of the server's map */
 	uint32		state_counter;	/* when entry's sync state was read */
+	char	   *label;			/* "schema.table" of the publisher */
 
 	/* kept across transactions, until an invalidation */
 	bool		is_valid;
 	Oid			local_relid;
 	MemoryContext context;		/* of what follows */
-	char	   *label;			/* "schema.table" */
 	PapplyColumnInput *inputs;	/* one for each local column */
 	int			ndefaults;
 	int		   *default_columns;
@@ -94,11 +94,15 @@ extern uint32 papply_target_states(void);
 
 /*
  * The target of a remote relation, open until the local transaction ends or
- * papply_target_release().  Throws if changes to it cannot be applied by a
- * writer, or not now: those of class serial only if is_alone is set.
+ * papply_target_release(); pg_stat_activity shows it.  Throws if changes to it
+ * cannot be applied by a writer, or not now: those of class serial only if
+ * is_alone is set.
  */
 extern PapplyTarget *papply_target_open(LogicalRepRelId remote_relid, uint32 version,
 										bool is_alone);
+
+/* There is no current change any more: pg_stat_activity shows no target. */
+extern void papply_target_show_idle(void);
 
 /*
  * May a change run code of the user that does anything, such as to alter other

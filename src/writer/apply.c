@@ -14,7 +14,6 @@
 #include "access/xact.h"
 #include "commands/trigger.h"
 #include "lib/stringinfo.h"
-#include "pgstat.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
 #include "utils/rel.h"
@@ -26,24 +25,6 @@
 
 static PapplyChange change;		/* too large for the stack */
 static StringInfoData message_copy;
-
-/* What pg_stat_activity shows, NULL if idle; only compared. */
-static const char *shown_table = "";
-
-static void
-show_table(const char *table)
-{
-	if (table == shown_table)
-		return;
-	shown_table = table;
-	pgstat_report_activity(table ? STATE_RUNNING : STATE_IDLE, table);
-}
-
-void
-papply_apply_show_idle(void)
-{
-	show_table(NULL);
-}
 
 static Datum
 receive_binary(PapplyTarget *target, int attribute, const PapplyColumn *column)
@@ -345,7 +326,6 @@ papply_apply_change(const char *message, int length, uint32 version, bool is_las
 
 	parse_copy(message, length);
 	target = papply_target_open(change.remote_relid, version, is_alone);
-	show_table(target->label);
 
 	papply_compat_begin_as_table_owner(target->rel, &user_context);
 	if (papply_target_runs_code(target))

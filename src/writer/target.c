@@ -28,6 +28,7 @@
 #include "access/tableam.h"
 #include "miscadmin.h"
 #include "optimizer/optimizer.h"
+#include "pgstat.h"
 #include "rewrite/rewriteHandler.h"
 #include "utils/hsearch.h"
 #include "utils/inval.h"
@@ -54,6 +55,24 @@ static PapplyTarget *opening = NULL;
 
 /* Counts changes of pg_subscription_rel. */
 static uint32 state_counter = 1;
+
+/* What pg_stat_activity shows, NULL if idle; only compared. */
+static const char *shown_table = "";
+
+static void
+show_table(const char *table)
+{
+	if (table == shown_table)
+		return;
+	shown_table = table;
+	pgstat_report_activity(table ? STATE_RUNNING : STATE_IDLE, table);
+}
+
+void
+papply_target_show_idle(void)
+{
+	show_table(NULL);
+}
 
 static void
 invalidate_target(Datum arg, Oid relid)
@@ -95,6 +114,21 @@ papply_target_states(void)
 	return state_counter;
 }
 
+static void
+set_label(PapplyTarget *target, const LogicalRepRelation *remote)
+{
+	MemoryContext old_context = MemoryContextSwitchTo(targets_context);
+
+	if (target->label != NULL)
+	{
+		if (shown_table == target->label)
+			shown_table = "";
+		pfree(target->label);
+	}
+	target->label = psprintf("%s.%s", remote->nspname, remote->relname);
+	MemoryContextSwitchTo(old_context);
+}
+
 /* Put that version of the remote definition into the server's map. */
 static void
 load_version(PapplyTarget *target, uint32 version)
@@ -106,6 +140,7 @@ load_version(PapplyTarget *target, uint32 version)
 	papply_registry_get(version, &message);
 	message.cursor = 1;			/* behind the kind byte */
 	remote = logicalrep_read_rel(&message);
+	set_label(target, remote);
 	logicalrep_relmap_update(remote);
 	logicalrep_partmap_reset_relmap(remote);
 	pfree(message.data);
@@ -234,7 +269,6 @@ prepare(PapplyTarget *target)
 	target->has_triggers = papply_table_has_triggers(target->rel);
 	forget_partitions(target);
 	old_context = MemoryContextSwitchTo(target->context);
-	target->label = psprintf("%s.%s", entry->remoterel.nspname, entry->remoterel.relname);
 	prepare_inputs(target, entry->attrmap);
 	prepare_defaults(target);
 	if (target->rel->rd_rel->relkind == RELKIND_RELATION)
@@ -545,6 +579,7 @@ papply_target_open(LogicalRepRelId remote_relid, uint32 version, bool is_alone)
 	PapplyTarget *target = get_target(remote_relid, InvalidOid);
 
 	use_version(target, version);
+	show_table(target->label);	/* before its lock is waited for */
 	if (!target->is_open)
 		open_target(target);
 	check_class(target, is_alone);

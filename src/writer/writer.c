@@ -557,7 +557,7 @@ is_retired(void)
 static void
 wait_for_work(void)
 {
-	papply_apply_show_idle();
+	papply_target_show_idle();
 	if (!papply_queue_wait_for_work(has_unreported_stats ? STATS_DELAY_MS : -1))
 	{
 		pgstat_report_stat(true);
@@ -648,7 +648,7 @@ papply_writer_main(Datum main_arg)
 	{
 		start();
 		is_started = true;
-		papply_apply_show_idle();
+		papply_target_show_idle();
 		writer_loop();
 	}
 	PG_CATCH();

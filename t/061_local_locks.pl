@@ -1,0 +1,230 @@
+# Local sessions lock rows and tables, or change tables, in the middle of a stream.
+# Whoever of the writers needs that waits, and can be seen to wait; transactions
+# that do not are applied meanwhile, up to their turn; and when the lock is gone all
+# goes on, with nothing tried again and nothing lost.
+#
+# Each time a local transaction keeps its lock for as long as we look, or waits
+# itself for a writer that a locked row of gate has stopped.  The comment of
+# each part names the faults that it would show.
+use strict;
+use warnings;
+use FindBin;
+use lib $FindBin::RealBin;
+use PapplyTest;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my ($publisher, $subscriber) = new_pair(
+	subscriber_conf => q(
+		parallel_apply.writers_per_subscription = 4
+		parallel_apply.max_batch_transactions = 1
+		deadlock_timeout = 100ms));
+my @tables = qw(gate other wide);
+
+exec_both(
+	q(CREATE TABLE gate (id int PRIMARY KEY, n int);
+	CREATE TABLE other (id int PRIMARY KEY, n int);
+	CREATE TABLE wide (id int PRIMARY KEY, n int, t text);));
+on_publisher(
+	q(INSERT INTO gate VALUES (1, 0), (2, 0);
+	INSERT INTO other SELECT i, 0 FROM generate_series(1, 9) i;
+	INSERT INTO wide SELECT i, 0, 'text' FROM generate_series(1, 100) i;));
+create_extension($subscriber);
+subscribe($publisher, $subscriber, 'tap');
+
+my $id = 100;
+my $lock = 'waiting for lock';
+my $turn = 'waiting for turn';
+
+sub attempts
+{
+	return counter($subscriber, 'retries + older_wins + native_replays');
+}
+
+# Transactions of the publisher.
+sub commit_each
+{
+	on_publisher(join '', map { "BEGIN; $_; COMMIT;\n" } @_);
+	return;
+}
+
+sub tables_are_equal
+{
+	my ($when) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	wait_applied($publisher, $subscriber, 'tap');
+	rows_equal($publisher, $subscriber, $_, "$_ is equal on both sides $when")
+	  for 'gate', 'other';
+	rows_equal(
+		$publisher, $subscriber,
+		'(SELECT id, n::int, t FROM wide)',
+		"wide is equal on both sides $when");
+	return;
+}
+
+# Does a local session wait for a lock?
+my $waits =
+  q(SELECT count(*) > 0 FROM pg_locks l JOIN pg_stat_activity a USING (pid)
+	WHERE NOT granted AND backend_type = 'client backend');
+
+# Starts a local session that will wait for a lock of a writer.
+sub start_waiting
+{
+	my ($sql) = @_;
+	my $session =
+	  $subscriber->background_psql('postgres', on_error_stop => 0);
+	$session->query_until(qr/begins/, "\\echo begins\n$sql;\n");
+	$subscriber->poll_query_until('postgres', $waits)
+	  or die "$sql does not wait";
+	return $session;
+}
+
+# A table is locked by a local transaction that changes it.  Faults: transactions that
+# do not touch it are held up before they are applied, by the receiver or by their
+# writers; one that waits is taken for one that failed.
+for my $statement (
+	'LOCK TABLE wide IN SHARE MODE',
+	'CREATE INDEX wide_n ON wide (n)',
+	'ALTER TABLE wide ADD COLUMN local int DEFAULT 7',
+	'ALTER TABLE wide ALTER n TYPE bigint',
+	'CREATE UNIQUE INDEX wide_t ON wide (id, t)',
+	'ALTER TABLE wide ADD CHECK (n < 1000)')
+{
+	wait_for_state($subscriber, 'idle', 4);
+	my $attempts = attempts();
+	my $session = hold($subscriber, $statement);
+	$id += 10;
+	commit_each(
+		"INSERT INTO wide VALUES ($id, 1, 'new')",
+		"INSERT INTO other VALUES ($id, 1)",
+		"UPDATE other SET n = n + 1 WHERE id = 1",
+		"DELETE FROM wide WHERE id = $id - 10");
+	states_become(
+		$subscriber,
+		"$lock, $turn, $turn, $lock",
+		"only transactions that need the table wait for $statement");
+	is( on_subscriber(
+			q(SELECT count(*) FROM parallel_apply.writers w JOIN pg_stat_activity a USING (pid)
+			WHERE w.state = 'waiting for lock' AND a.wait_event_type = 'Lock'
+			AND a.query = 'public.wide' AND pg_blocking_pids(pid) <> '{}')
+		),
+		'2',
+		'and pg_stat_activity tells what they wait for');
+	is(on_subscriber("SELECT count(*) FROM other WHERE id = $id"),
+		'0', 'nothing overtakes them');
+	$session->query_safe('COMMIT');
+	$session->quit;
+	tables_are_equal("after $statement");
+	is(attempts(), $attempts, 'and each was applied at its first attempt');
+}
+
+# The table is in use by the oldest transaction, and by one that comes behind the
+# local session.  Faults: the younger one is let in before the session, or waits for
+# its turn with the session's lock requested, or uses the definition of before.
+for my $statement (
+	'ALTER TABLE wide ADD COLUMN another text',
+	'ALTER TABLE wide DROP COLUMN local',
+	'ALTER TABLE wide ALTER n TYPE int',
+	'VACUUM FULL wide',
+	'REINDEX TABLE wide')
+{
+	wait_for_state($subscriber, 'idle', 4);
+	my $attempts = attempts();
+	my $gate = hold($subscriber, 'SELECT FROM gate WHERE id = 1 FOR UPDATE');
+	$id += 10;
+	commit_each(
+		"INSERT INTO wide VALUES ($id, 1, 'older'); UPDATE gate SET n = n + 1 WHERE id = 1;
+		UPDATE wide SET n = 2 WHERE id = $id");
+	wait_for_state($subscriber, $lock);
+	my $session = start_waiting($statement);
+	commit_each(
+		"INSERT INTO wide VALUES ($id + 1, 1, 'younger')",
+		'UPDATE other SET n = n + 1 WHERE id = 2');
+	states_become(
+		$subscriber,
+		"$lock, $lock, $turn",
+		"a younger transaction waits behind $statement");
+	$gate->query_safe('COMMIT');
+	$session->quit;
+	$gate->quit;
+	tables_are_equal("after $statement came in between");
+	is(attempts(), $attempts, 'and each was applied at its first attempt');
+}
+
+# CREATE INDEX CONCURRENTLY waits for transactions, not they for it.  Faults: writers
+# that keep it waiting for something younger than what they commit; an index that
+# is not used for dependencies afterwards.
+{
+	my $gate = hold($subscriber, 'SELECT FROM gate WHERE id = 1 FOR UPDATE');
+	$id += 10;
+	commit_each(
+		"UPDATE gate SET n = n + 1 WHERE id = 1; INSERT INTO other VALUES ($id, 1)",
+		"INSERT INTO other VALUES ($id + 1, 1)");
+	states_become($subscriber, "$lock, $turn", 'two writers have begun');
+	my $session = start_waiting(
+		'CREATE UNIQUE INDEX CONCURRENTLY wide_n_t ON wide (n, t) WHERE n > 100;
+		CREATE UNIQUE INDEX CONCURRENTLY other_n ON other (n) WHERE false;
+		REINDEX TABLE CONCURRENTLY other');
+	commit_each(
+		"INSERT INTO wide VALUES ($id, 1, 'meanwhile')",
+		"INSERT INTO other VALUES ($id + 2, 1)");
+	states_become(
+		$subscriber,
+		"$lock, $turn, $turn, $turn",
+		'others are applied while an index is created concurrently');
+	$gate->query_safe('COMMIT');
+	$session->quit;
+	$gate->quit;
+	tables_are_equal('after an index was created concurrently');
+	is(on_subscriber('SELECT count(*) FROM pg_index WHERE NOT indisvalid'),
+		'0', 'which has succeeded');
+}
+
+# A deadlock with a local session, which a writer finds: it is the victim.  Faults: an
+# error in the log, or a transaction that is lost.
+{
+	my $retries = counter($subscriber, 'retries');
+	my $gate = hold($subscriber, 'SELECT FROM gate WHERE id = 1 FOR UPDATE');
+	my $session = hold($subscriber,
+		q(SET LOCAL deadlock_timeout = '1h'; UPDATE other SET n = -1 WHERE id = 3)
+	);
+	commit_each(
+		'UPDATE other SET n = 4 WHERE id = 4; UPDATE gate SET n = n + 1 WHERE id = 1;
+		UPDATE other SET n = 3 WHERE id = 3',
+		'UPDATE other SET n = n + 5 WHERE id = 5');
+	states_become($subscriber, "$lock, $turn",
+		'a writer has a row that a local session wants');
+	$session->query_until(qr/wants/,
+		"\\echo wants\nUPDATE other SET n = -2 WHERE id = 4;\nCOMMIT;\n");
+	$subscriber->poll_query_until('postgres', $waits)
+	  or die 'the local session does not wait';
+	$gate->query_safe('COMMIT');
+	$_->quit for $session, $gate;
+	tables_are_equal('after a deadlock with a local session');
+	cmp_ok(counter($subscriber, 'retries'),
+		'>', $retries, 'its victim, a writer, has tried again');
+	unlike(
+		slurp_file($subscriber->logfile),
+		qr/deadlock detected/,
+		'and there is no error in the log');
+}
+
+# The same, found by the local session.
+{
+	my $session = hold($subscriber,
+		q(SET LOCAL deadlock_timeout = '1ms'; UPDATE other SET n = -1 WHERE id = 6)
+	);
+	commit_each(
+		'UPDATE other SET n = 7 WHERE id = 7; UPDATE other SET n = 6 WHERE id = 6',
+		'UPDATE other SET n = n + 5 WHERE id = 5');
+	states_become($subscriber, "$lock, $turn",
+		'a writer wants a row that a local session has');
+	$session->query('UPDATE other SET n = -2 WHERE id = 7; ROLLBACK');
+	$session->quit;
+	tables_are_equal('after a deadlock that a local session has found');
+}
+
+rows_equal($publisher, $subscriber, $_) for 'gate', 'other';
+finish($publisher, $subscriber, qr/ERROR:  deadlock detected/);
+done_testing();
