@@ -1,0 +1,144 @@
+# A subscriber that publishes what it applies: A -> B -> C.  B applies with several
+# writers; what C gets are the transactions of A, each whole or not at all, in
+# their order, with one at a time and with batches; and C, which has writers as well,
+# ends with the same rows.
+#
+# A third server, `ordered`, subscribes to B without the extension and numbers the rows
+# as they arrive: PostgreSQL's own apply takes B's transactions in the order of B's
+# commits.  Writers of B are held up by a locked row of gate, so that younger
+# transactions are applied before older ones.
+use strict;
+use warnings;
+use FindBin;
+use lib $FindBin::RealBin;
+use PapplyTest;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my ($first, $middle) = new_pair(
+	subscriber_conf => q(
+		wal_level = logical
+		max_wal_senders = 10
+		max_replication_slots = 10
+		parallel_apply.writers_per_subscription = 4));
+my @tables = qw(gate history balance);
+
+# Neither is a pair: each has another publisher.
+sub add_subscriber
+{
+	my ($name, $conf) = @_;
+	my $node = PostgreSQL::Test::Cluster->new($name);
+	$node->init;
+	$node->append_conf('postgresql.conf',
+		"fsync = off\nmax_worker_processes = 16\n$conf");
+	$node->start;
+	return $node;
+}
+
+my $last =
+  add_subscriber('last', q(shared_preload_libraries = 'parallel_apply'));
+my $ordered = add_subscriber('ordered', '');
+
+my $schema = q(CREATE TABLE gate (id int PRIMARY KEY, n int);
+	CREATE TABLE history (n int, part int, PRIMARY KEY (n, part));
+	CREATE TABLE balance (id int PRIMARY KEY, n int););
+$_->safe_psql('postgres', $schema) for $first, $middle, $last, $ordered;
+$ordered->safe_psql('postgres',
+	'ALTER TABLE history ADD COLUMN arrived int GENERATED ALWAYS AS IDENTITY'
+);
+on_publisher(
+	q(INSERT INTO gate VALUES (1, 0);
+	INSERT INTO balance SELECT i, 100 FROM generate_series(1, 10) i;));
+create_extension($_) for $middle, $last;
+subscribe($first, $middle, 'tap');
+subscribe($middle, $last, 'cascade');
+my $connstr = $middle->connstr . ' dbname=postgres';
+$ordered->safe_psql('postgres',
+	"CREATE SUBSCRIPTION ordered CONNECTION '$connstr' PUBLICATION cascade");
+$ordered->wait_for_subscription_sync($middle, 'ordered');
+
+my $n = 0;
+
+# Each has two rows of history, with another statement between them.
+sub transactions
+{
+	my ($count) = @_;
+	my $sql = '';
+	for (1 .. $count)
+	{
+		$n++;
+		$sql .= "BEGIN; INSERT INTO history VALUES ($n, 1);
+			UPDATE balance SET n = n - 1 WHERE id = $n % 10 + 1;
+			UPDATE balance SET n = n + 1 WHERE id = $n * 7 % 10 + 1;
+			INSERT INTO history VALUES ($n, 2); COMMIT;\n";
+	}
+	return $sql;
+}
+
+sub wait_for_all
+{
+	wait_applied($first, $middle, 'tap');
+	$middle->wait_for_catchup($_, 'replay') for 'cascade', 'ordered';
+	return;
+}
+
+for my $batch (1, 32)
+{
+	$middle->append_conf('postgresql.conf',
+		"parallel_apply.max_batch_transactions = $batch");
+	$middle->reload;
+	my $gate = hold($middle, 'SELECT FROM gate FOR UPDATE');
+	on_publisher(
+		transactions(5) . 'UPDATE gate SET n = n + 1;' . transactions(300));
+	wait_for_state($middle, 'waiting for lock');
+	wait_for_state($middle, 'waiting for turn');
+	$middle->wait_for_catchup($_, 'replay') for 'cascade', 'ordered';
+	is( $last->safe_psql('postgres', 'SELECT max(n) FROM history'),
+		$n - 300,
+		"what waits for its turn has not reached the last server, with batches of $batch"
+	);
+	$gate->query_safe('COMMIT');
+	$gate->quit;
+
+	# The same with a transaction that PostgreSQL itself applies, and a large one.
+	on_publisher(transactions(20)
+		  . 'BEGIN; TRUNCATE gate; INSERT INTO gate VALUES (1, 0); COMMIT;'
+		  . "INSERT INTO history SELECT i, 0 FROM generate_series(1, 5000) i;"
+		  . transactions(20)
+		  . 'DELETE FROM history WHERE part = 0;'
+		  . transactions(20));
+	wait_for_all();
+	for my $table (@tables)
+	{
+		rows_equal($first, $middle, $table,
+			"$table is equal on the middle server, with batches of $batch");
+		rows_equal($first, $last, $table,
+			"$table is equal on the last server, with batches of $batch");
+	}
+	is( $ordered->safe_psql(
+			'postgres',
+			q(SELECT count(*) FROM (SELECT (n, part) <=
+				lag((n, part)) OVER (ORDER BY arrived) AS is_late FROM history) h
+			WHERE is_late)
+		),
+		'0',
+		"and all has arrived in the order of the first server's commits, with batches of $batch"
+	);
+}
+
+# Rows that are made on the middle server go on, and do not come back.
+$middle->safe_psql('postgres', 'INSERT INTO history VALUES (0, 0)');
+wait_for_all();
+is( $last->safe_psql('postgres', 'SELECT count(*) FROM history WHERE n = 0'),
+	'1',
+	'a local transaction of the middle server is applied by the last');
+is( $first->safe_psql('postgres', 'SELECT count(*) FROM history WHERE n = 0'),
+	'0',
+	'and the first has nothing of it');
+rows_equal($middle, $last, $_) for @tables;
+
+log_is_clean($_) for $ordered, $last;
+$_->stop for $ordered, $last;
+finish($first, $middle);
+done_testing();
