@@ -1,0 +1,143 @@
+# The subscriber crashes, and its synchronous standby takes over: the subscription
+# goes on there, with every transaction exactly once.  What the publisher was told
+# to be flushed is on the standby; what the standby has not got is sent again.
+#
+# The standby's WAL receiver is stopped, so that transactions are committed, visible and
+# flushed on the subscriber, but not on the standby, when the subscriber crashes; locked
+# rows of gate hold them until it is stopped, and younger ones for longer.  What is applied twice would
+# show in history, which has no key.
+use strict;
+use warnings;
+use FindBin;
+use lib $FindBin::RealBin;
+use PapplyTest;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my ($publisher, $subscriber) = new_pair(
+	subscriber_conf => q(
+		wal_level = replica
+		max_wal_senders = 4
+		parallel_apply.max_batch_transactions = 1));
+my @tables = qw(gate history balance);
+
+exec_both(
+	q(CREATE TABLE gate (id int PRIMARY KEY, n int);
+	CREATE TABLE history (n int);
+	CREATE TABLE balance (id int PRIMARY KEY, n int);));
+on_publisher(
+	q(INSERT INTO gate VALUES (1, 0), (2, 0);
+	INSERT INTO balance SELECT i, 0 FROM generate_series(1, 10) i;));
+create_extension($subscriber);
+subscribe($publisher, $subscriber, 'tap', with => 'synchronous_commit = on');
+
+$subscriber->backup('backup');
+my $standby = PostgreSQL::Test::Cluster->new('standby');
+$standby->init_from_backup($subscriber, 'backup', has_streaming => 1);
+$standby->start;
+$subscriber->append_conf('postgresql.conf',
+	q(synchronous_standby_names = 'standby'));
+$subscriber->reload;
+$subscriber->poll_query_until('postgres',
+	q(SELECT sync_state = 'sync' FROM pg_stat_replication))
+  or die 'the standby is not synchronous';
+
+my $n = 0;
+
+sub make_history
+{
+	my ($count) = @_;
+	on_publisher(
+		join '',
+		map {
+			"BEGIN; INSERT INTO history VALUES ($_);
+			UPDATE balance SET n = n + $_ WHERE id = $_ % 10 + 1; COMMIT;\n"
+		} $n + 1 .. $n + $count);
+	$n += $count;
+	return;
+}
+
+sub confirmed
+{
+	return on_publisher(
+		q(SELECT confirmed_flush_lsn FROM pg_replication_slots WHERE slot_name = 'tap')
+	);
+}
+
+sub rows_of
+{
+	my ($node) = @_;
+	return $node->safe_psql('postgres', 'SELECT count(*) FROM history');
+}
+
+make_history(100);
+wait_applied($publisher, $subscriber, 'tap');
+is(rows_of($standby), 100, 'what is confirmed is on the standby');
+
+# All that follows is in the queue when the standby stops receiving.
+my @gates =
+  map { hold($subscriber, "SELECT FROM gate WHERE id = $_ FOR UPDATE") } 1, 2;
+for my $gate (1, 2)
+{
+	on_publisher("UPDATE gate SET n = n + 1 WHERE id = $gate");
+	make_history(100);
+}
+my $lsn = on_publisher('SELECT pg_current_wal_lsn()');
+$subscriber->poll_query_until('postgres',
+	"SELECT received_lsn >= '$lsn' FROM pg_stat_subscription WHERE subname = 'tap'"
+) or die 'not all is received';
+my $receiver =
+  $standby->safe_psql('postgres', 'SELECT pid FROM pg_stat_wal_receiver');
+is(kill('STOP', $receiver), 1, 'the standby does not receive any more');
+my $before = confirmed();
+$gates[0]->query_safe('ROLLBACK');
+ok( $subscriber->poll_query_until(
+		'postgres', 'SELECT count(*) = 200 FROM history'),
+	'transactions are visible on the subscriber');
+wait_for_state($subscriber, 'waiting for lock');
+wait_for_state($subscriber, 'waiting for turn');
+ok( $subscriber->poll_query_until(
+		'postgres',
+		"SELECT wait_event = 'SyncRep' FROM pg_stat_activity WHERE pid = "
+		  . apply_pid($subscriber, 'tap')),
+	'the apply worker waits for the standby');
+is(confirmed(), $before, 'and has not confirmed them');
+
+$subscriber->stop('immediate');
+$_->quit for @gates;
+# Not to read what is still on its way.
+kill $_, $receiver for 'TERM', 'CONT';
+$standby->poll_query_until('postgres',
+	"SELECT count(*) = 0 FROM pg_stat_activity WHERE pid = $receiver")
+  or die 'the WAL receiver does not end';
+is(rows_of($standby), 100, 'the standby has nothing of them');
+$standby->append_conf('postgresql.conf', q(synchronous_standby_names = ''));
+$standby->promote;
+wait_for_pool($standby, 'tap');
+make_history(100);
+wait_applied($publisher, $standby, 'tap');
+rows_equal($publisher, $standby, $_, "$_ is equal on the new server")
+  for @tables;
+is( $standby->safe_psql(
+		'postgres', 'SELECT count(*), count(DISTINCT n), max(n) FROM history'
+	),
+	"$n|$n|$n",
+	'each transaction was applied once');
+cmp_ok(counter($standby, 'transactions'), '>=', 300, 'by its writers');
+
+# And once more, by a crash of the new one.
+make_history(50);
+$standby->stop('immediate');
+make_history(50);
+$standby->start;
+wait_applied($publisher, $standby, 'tap');
+rows_equal($publisher, $standby, $_,
+	"$_ is equal after a crash of the new server")
+  for @tables;
+
+log_is_clean($publisher,
+	qr/FATAL|could not receive|replication slot "tap" is active/);
+$standby->stop;
+finish($publisher);
+done_testing();
