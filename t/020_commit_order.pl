@@ -212,6 +212,21 @@ cmp_ok(local_transactions(601, 1200),
 	'<', 600, 'a backlog is applied in batches of several transactions');
 rows_equal($publisher, $subscriber, $_) for @tables;
 
+# A hot row: each transaction depends on the one before it, and most of these are of
+# the same batch.  Fault: a batch waits for itself.
+$lock = hold($subscriber, 'SELECT FROM gate WHERE id = 1 FOR UPDATE');
+my $hot = 'UPDATE balance SET n = n WHERE id = 1;';
+$publisher->safe_psql('postgres',
+	"BEGIN; UPDATE gate SET n = n + 1 WHERE id = 1; $hot COMMIT;"
+	  . $hot x 300);
+states_become(
+	$subscriber,
+	'waiting for lock, ' . join(', ', ('waiting for dependency') x 3),
+	'batches wait for the transaction before them');
+$lock->query_safe('COMMIT');
+$lock->quit;
+wait_applied($publisher, $subscriber, 'tap');
+
 # Faults: batches, which would give rows the commit time of another transaction; the
 # time or the origin of the commit not set.
 $subscriber->append_conf('postgresql.conf', 'track_commit_timestamp = on');
