@@ -351,8 +351,11 @@ sub apply_safe
 	my $gate = hold($subscriber, 'SELECT FROM gate FOR UPDATE');
 	on_publisher(
 		transactions(
-			'UPDATE gate SET n = n + 1; UPDATE safe SET v = v + 1 WHERE id = 1',
-			'UPDATE safe SET v = v + 1 WHERE id = 2'));
+			'UPDATE gate SET n = n + 1; UPDATE safe SET v = v + 1 WHERE id = 1'
+		));
+	# Or else one writer might claim both.
+	wait_for_state($subscriber, 'waiting for lock');
+	on_publisher('UPDATE safe SET v = v + 1 WHERE id = 2');
 	states_become($subscriber, $states, $name);
 	$_->query_safe('COMMIT') for $gate, $lock;
 	$_->quit for $gate, $lock;
