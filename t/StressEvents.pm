@@ -393,28 +393,37 @@ sub cut_network
 
 # --- locks, settings, DDL -------------------------------------------------------------
 
-# Locks of a session of the subscriber stop writers, old and young.
+# Locks of sessions of the subscriber.  One of them stops the oldest transaction
+# for a while, at a row.  Others, for a whole table, come behind writers that have
+# changed it and wait for their turn, and before the oldest, which has to change it
+# when it goes on.
 sub lock_tables
 {
 	my ($run) = @_;
+	my $holder = hold_row($run);
 	foreach my $round (1 .. 6)
 	{
-		my $table = draw(
-			$run, 'account_a',
-			'account_b', 'integer_key',
-			'wander', 'journal',
-			'session_counter', 'spread',
-			'bulk');
-		my $lock = draw(
-			$run,
-			"LOCK TABLE $table IN SHARE ROW EXCLUSIVE MODE",
-			"LOCK TABLE $table IN ACCESS EXCLUSIVE MODE",
-			'SELECT FROM session_counter WHERE session = 1 FOR UPDATE');
+		my $table = draw($run, 'ledger', 'session_counter', 'journal',
+			'account_a', 'integer_key', 'bulk');
+		my $mode = draw($run, 'SHARE ROW EXCLUSIVE', 'ACCESS EXCLUSIVE');
 		ask_for_lock($run, $run->{parallel},
-			"BEGIN; $lock; SELECT FROM generate_series(1, 400000) OFFSET 399999; COMMIT"
-		);
+			"BEGIN; LOCK TABLE $table IN $mode MODE; COMMIT");
 	}
+	waitpid($holder, 0);
 	return;
+}
+
+# In a process of its own.
+sub hold_row
+{
+	my ($run) = @_;
+	my $pid = fork() // die "fork: $!";
+	return $pid if $pid;
+	open(STDIN, '<', '/dev/null');
+	exec('psql', '-XAtq', '-d', $run->{parallel}->connstr('postgres'), '-c',
+			'BEGIN; SELECT FROM session_counter WHERE session = 1 FOR UPDATE;'
+		  . ' SELECT FROM generate_series(1, 4000000) OFFSET 3999999; COMMIT')
+	  or POSIX::_exit(127);
 }
 
 sub set_parameter

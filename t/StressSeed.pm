@@ -55,7 +55,6 @@ sub run
 	my $fine = eval {
 		start_servers($run);
 		run_workload($run);
-		note_ways($run);
 		settle($run);
 		compare_rows($run);
 		check_commit_order($run);
@@ -165,21 +164,19 @@ sub keep_cores
 	return;
 }
 
-# What the writers have done: asked before each event and in the end, since it
-# is gone with the writer.
+# What the writers have done is gone with them, so it is asked for again and again.
+my $ways_query =
+  $native
+  ? ''
+  : 'SELECT pid, '
+  . join(', ', @ways)
+  . ' FROM parallel_apply.writers WHERE pid IS NOT NULL;';
+
 sub note_ways
 {
-	my ($run) = @_;
-	return if $native;
-	my $columns = join(', ', @ways);
-	my $rows = ask($run, $run->{parallel},
-		"SELECT pid, $columns FROM parallel_apply.writers WHERE pid IS NOT NULL"
-	);
-	foreach (split(/\n/, $rows))
-	{
-		my ($pid, @numbers) = split(/\|/);
-		$run->{writers}{$pid} = \@numbers;
-	}
+	my ($run, $row) = @_;
+	my ($pid, @numbers) = split(/\|/, $row);
+	$run->{writers}{$pid} = \@numbers;
 	return;
 }
 
@@ -396,7 +393,6 @@ sub watch_until_applied
 				|| $run->{seen} >= $events[0]{time} * $run->{size}))
 		{
 			my $event = shift @events;
-			note_ways($run);
 			cause_event($run, $event);
 			undef $final;
 			$event->{is_done} = 1;
@@ -420,15 +416,23 @@ sub watch_until_applied
 sub take_snapshots
 {
 	my ($run) = @_;
+	my $workload = $run->{workload};
 	my (undef, $output, $error) =
-	  try_psql($run->{parallel}, $run->{workload}->snapshot_query x 10);
-	fail_seed($run, "reader: $error") if $error =~ /ERROR/;
+	  try_psql($run->{parallel},
+		$workload->snapshot_query x 10 . $ways_query);
+	fail_seed($run, "reader: $error")
+	  if $error =~ /ERROR/
+	  && $error !~ /"parallel_apply.writers" does not exist/;
 	foreach my $row (split(/\n/, $output))
 	{
+		my $columns = $row =~ tr/|//;
+		if ($columns == @ways)
+		{
+			note_ways($run, $row);
+			next;
+		}
 		my $fault =
-			$row =~ tr/|// == 6
-		  ? $run->{workload}->snapshot_fault($row)
-		  : 'not a snapshot';
+		  $columns == 6 ? $workload->snapshot_fault($row) : 'not a snapshot';
 		fail_seed($run, "snapshot: $fault: $row") if $fault;
 		my ($vector) = split(/\|/, $row);
 		my $total = 0;
