@@ -5,6 +5,7 @@
 #   make check-core [MAJOR=18] [VARIANT=all]   PostgreSQL's own tests, see t/check_core
 #   make check-majors                          check with every major, see t/check_majors
 #   make lint | demo | stress | mutants        see t/lint, bench/demo, t/stress, t/mutants
+#   make check-cassert [MAJOR=18]              check with a server that checks itself, see t/check_cassert
 #   SELFTEST=1, for developers: the library has what sql/selftest.sql calls
 
 PG_CONFIG ?= pg_config
@@ -34,13 +35,13 @@ EXTRA_CLEAN = src/*.o src/*/*.o
 
 # These need neither PGXS nor a server: t/check runs where -dev packages are yet
 # to be installed.  And PGXS has a `check` of its own, which only refuses.
-own = check check-core check-majors lint demo stress mutants
+own = check check-core check-majors check-cassert lint demo stress mutants
 
 ifneq ($(filter $(own),$(MAKECMDGOALS)),)
 
 .PHONY: $(MAKECMDGOALS)
 .NOTPARALLEL:
-check check-core check-majors lint stress mutants: ; @t/$(subst -,_,$@)
+check check-core check-majors check-cassert lint stress mutants: ; @t/$(subst -,_,$@)
 demo: ; @bench/demo
 # The goals beside them, as in `make clean check`.
 $(filter-out $(own),$(MAKECMDGOALS)): ; @$(MAKE) --no-print-directory $@

@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# t/lib.sh - what t/check, t/check_core and t/check_majors have in common: missing
+# t/lib.sh - what t/check and its kin (t/check_*) have in common: missing
 # packages, a place to work that goes away, a build in it, TAP tests, other majors,
 # and the counting.
 #
@@ -256,6 +256,39 @@ run_tap() {
 	fi
 	count $((${total:-0} - wrong)) $((wrong + dead))
 	show_tap_logs "$logs" $(cut -d' ' -f1 "$tmp/faults")
+}
+
+### our tests ################################################################
+
+run_regress() {
+	local out=$tmp/regress tests bad='' ok=0 wrong=0
+	say "regression tests"
+	tests=$(make -s -f - print 2>/dev/null <<<$'include Makefile\nprint: ; @echo $(REGRESS)')
+	as_user mkdir "$out"
+	# shellcheck disable=SC2086
+	if ! as_user "$pg_regress" --inputdir="$src" --outputdir="$out" --bindir="$bin" \
+		--temp-instance="$tmp/instance" --temp-config="$src/t/regress.conf" \
+		--encoding=UTF8 --no-locale --dbname=contrib_regression $tests; then
+		tail -n 100 "$out/regression.diffs" 2>/dev/null
+		grep -hE '(ERROR|FATAL|PANIC|TRAP|signal)' "$out/log/"*.log 2>/dev/null | tail -n 20
+		bad=1
+	fi
+	# "test install ... ok" up to 15, "ok 1 - install" since 16; none at all when
+	# the server did not even start.
+	if [ -e "$out/regression.out" ]; then
+		ok=$(count_matches '^(test .* \.\.\. ok|ok [0-9]+ )' "$out/regression.out")
+		wrong=$(count_matches '^(test .* \.\.\. FAILED|not ok [0-9]+ )' "$out/regression.out")
+	fi
+	[ -z "$bad" ] || [ "$wrong" -gt 0 ] || wrong=1
+	count "$ok" "$wrong"
+}
+
+# run_own_tap DIR FILE...
+run_own_tap() {
+	local dir=$1
+	shift
+	say "TAP tests: $*"
+	PERL5LIB=$src/t run_tap "$dir" "$@"
 }
 
 ### other majors #############################################################
