@@ -21,4 +21,7 @@
 extern bool papply_apply_change(const char *message, int length, uint32 version,
 								bool is_last_look, bool is_alone);
 
+/* The table ("schema.table" on the publisher) of that change; NULL: none yet. */
+extern const char *papply_apply_table(void);
+
 #endif							/* PAPPLY_APPLY_H */

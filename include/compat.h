@@ -33,6 +33,10 @@
 #include "storage/proc.h"
 #include "utils/acl.h"
 #include "utils/wait_event.h"
+#if PG_VERSION_NUM >= 180000
+#include "replication/conflict.h"
+#include "storage/lmgr.h"
+#endif
 #if PG_VERSION_NUM >= 160000
 #include "parser/parse_relation.h"
 #include "utils/usercontext.h"
@@ -345,14 +349,26 @@ papply_compat_find_by_index(Relation rel, Oid index, TupleTableSlot *searched,
 #endif
 }
 
+/* 19: the second half of an LSN has leading zeros. */
+#if PG_VERSION_NUM >= 190000
+#define PAPPLY_LSN_FORMAT "%X/%08X"
+#else
+#define PAPPLY_LSN_FORMAT "%X/%X"
+#endif
+
 /*
- * 18: the server reports conflicts (a missing row) with a log message and a
- * counter of its own, which only the native loop does right.
+ * 18: the server reports conflicts, with a message and a counter of its own.
+ * Who has written a row, by the commit timestamps (track_commit_timestamp).
  */
 #if PG_VERSION_NUM >= 180000
 #define PAPPLY_REPORTS_CONFLICTS true
+typedef ConflictTupleInfo PapplyRowWriter;
 #else
 #define PAPPLY_REPORTS_CONFLICTS false
+typedef struct PapplyRowWriter
+{
+	TransactionId xmin;
+} PapplyRowWriter;
 #endif
 
 /* Never cascades.  16: with the rights of which user. */
@@ -364,6 +380,49 @@ papply_compat_truncate(List *rels, List *relids, List *logged, bool restart_sequ
 						!MySubscription->runasowner);
 #else
 	ExecuteTruncateGuts(rels, relids, logged, DROP_RESTRICT, restart_sequences);
+#endif
+}
+
+/* Was the row written by another origin than that of our transaction? */
+static inline bool
+papply_compat_row_has_other_origin(TupleTableSlot *row, PapplyRowWriter *writer)
+{
+#if PG_VERSION_NUM >= 180000
+	return GetTupleTransactionInfo(row, &writer->xmin, &writer->origin, &writer->ts) &&
+		writer->origin != PAPPLY_SESSION_ORIGIN;
+#else
+	(void) row;
+	(void) writer;
+	return false;
+#endif
+}
+
+/* Report the conflict of an UPDATE or DELETE; local is NULL if there is no row. */
+static inline void
+papply_compat_report_conflict(EState *estate, ResultRelInfo *result_rel,
+							  char message_type, TupleTableSlot *searched, TupleTableSlot *local,
+							  TupleTableSlot *remote, PapplyRowWriter *writer)
+{
+#if PG_VERSION_NUM >= 180000
+	bool		is_update = message_type == LOGICAL_REP_MSG_UPDATE;
+	ConflictType type = is_update ? CT_UPDATE_MISSING : CT_DELETE_MISSING;
+	Oid			identity = GetRelationIdentityOrPK(result_rel->ri_RelationDesc);
+
+	if (local != NULL)
+		type = is_update ? CT_UPDATE_ORIGIN_DIFFERS : CT_DELETE_ORIGIN_DIFFERS;
+	if (OidIsValid(identity))
+		LockRelationOid(identity, RowExclusiveLock);
+	writer->slot = local;
+	ReportApplyConflict(estate, result_rel, LOG, type, searched, remote,
+						list_make1(writer));
+#else
+	(void) estate;
+	(void) result_rel;
+	(void) message_type;
+	(void) searched;
+	(void) local;
+	(void) remote;
+	(void) writer;
 #endif
 }
 

@@ -91,4 +91,11 @@ extern void papply_message_reset_buffer(StringInfo buf);
  */
 extern void papply_message_terminate_columns(PapplyTuple *tuple);
 
+/*
+ * For error context callbacks: describe, as the native worker does, the work on
+ * a message; table is "schema.table" on the publisher or NULL.
+ */
+extern void papply_message_add_context(Oid subid, char type, const char *table,
+									   TransactionId remote_xid, XLogRecPtr final_lsn);
+
 #endif							/* PAPPLY_MESSAGE_H */

@@ -205,3 +205,19 @@ papply_message_terminate_columns(PapplyTuple *tuple)
 		if (tuple->columns[i].kind == LOGICALREP_COLUMN_TEXT)
 			tuple->columns[i].data[tuple->columns[i].length] = '\0';
 }
+
+void
+papply_message_add_context(Oid subid, char type, const char *table,
+						   TransactionId remote_xid, XLogRecPtr final_lsn)
+{
+	const char *type_name = logicalrep_message_type(type);
+
+	if (table != NULL)
+		errcontext("processing remote data for replication origin \"pg_%u\" during message type \"%s\""
+				   " for replication target relation \"%s\" in transaction %u, finished at " PAPPLY_LSN_FORMAT,
+				   subid, type_name, table, remote_xid, LSN_FORMAT_ARGS(final_lsn));
+	else
+		errcontext("processing remote data for replication origin \"pg_%u\" during message type \"%s\""
+				   " in transaction %u, finished at " PAPPLY_LSN_FORMAT,
+				   subid, type_name, remote_xid, LSN_FORMAT_ARGS(final_lsn));
+}

@@ -20,11 +20,19 @@
 #include "utils/snapmgr.h"
 
 #include "apply.h"
+#include "conflict.h"
 #include "partition.h"
 #include "row_lookup.h"
 
 static PapplyChange change;		/* too large for the stack */
 static StringInfoData message_copy;
+static const char *change_table = NULL;
+
+const char *
+papply_apply_table(void)
+{
+	return change_table;
+}
 
 static Datum
 receive_binary(PapplyTarget *target, int attribute, const PapplyColumn *column)
@@ -190,18 +198,31 @@ apply_insert(PapplyTarget *target)
 	insert_row(table_of_row(target));
 }
 
-/* As the native worker says it. */
+/* The row that was found, or that there is none, may be a conflict. */
 static void
-report_missing(PapplyTarget *table)
+note_conflict(PapplyTarget *target, PapplyTarget *table, bool is_found)
+{
+	if (!papply_conflict_note(target, table, change.type, is_found))
+		return;
+	store_tuple(table, &change.new_tuple);
+	papply_conflict_note_new_row(table);
+}
+
+/* As the native worker says it: up to 17 for those who debug. */
+static void
+report_missing(PapplyTarget *target, PapplyTarget *table)
 {
 	bool		is_update = change.type == LOGICAL_REP_MSG_UPDATE;
 	bool		is_partition = OidIsValid(table->key.partition);
 
-	ereport(DEBUG1,
-			(errmsg_internal("logical replication did not find row to be %s in replication target relation%s \"%s\"",
-							 is_update ? "updated" : "deleted",
-							 is_update && is_partition ? "'s partition" : "",
-							 RelationGetRelationName(table->rel))));
+	if (PAPPLY_REPORTS_CONFLICTS)
+		note_conflict(target, table, false);
+	else
+		ereport(DEBUG1,
+				(errmsg_internal("logical replication did not find row to be %s in replication target relation%s \"%s\"",
+								 is_update ? "updated" : "deleted",
+								 is_update && is_partition ? "'s partition" : "",
+								 RelationGetRelationName(table->rel))));
 }
 
 /*
@@ -224,9 +245,9 @@ find_row(PapplyTarget *target, PapplyTuple *key, bool is_last_look)
 	papply_target_check_rights(table, ACL_SELECT);
 	if (papply_row_lookup(table, is_last_look || target->has_triggers))
 		return table;
+	if (is_last_look)
+		report_missing(target, table);
 	papply_row_lookup_release(table);
-	if (is_last_look && !PAPPLY_REPORTS_CONFLICTS)
-		report_missing(table);
 	return NULL;
 }
 
@@ -238,6 +259,7 @@ apply_update(PapplyTarget *target, bool is_last_look)
 
 	if (table == NULL)
 		return false;
+	note_conflict(target, table, true);
 	store_modified(table, &change.new_tuple);
 	if (target->has_triggers)
 		papply_target_set_updated(target, &change.new_tuple);
@@ -261,6 +283,7 @@ apply_delete(PapplyTarget *target, bool is_last_look)
 
 	if (table == NULL)
 		return false;
+	note_conflict(target, table, true);
 	delete_row(table);
 	papply_row_lookup_release(table);
 	return true;
@@ -324,8 +347,10 @@ papply_apply_change(const char *message, int length, uint32 version, bool is_las
 	PapplyUserContext user_context;
 	bool		found;
 
+	change_table = NULL;
 	parse_copy(message, length);
 	target = papply_target_open(change.remote_relid, version, is_alone);
+	change_table = target->label;
 
 	papply_compat_begin_as_table_owner(target->rel, &user_context);
 	if (papply_target_runs_code(target))

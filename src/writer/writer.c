@@ -54,6 +54,7 @@
 
 #include "apply.h"
 #include "commit_order.h"
+#include "conflict.h"
 #include "local_commit.h"
 #include "pool.h"
 #include "queue.h"
@@ -92,6 +93,8 @@ typedef struct RemoteRange
 	uint64		rows;
 	TransactionId remote_xid;
 	XLogRecPtr	final_lsn;
+	char		message_type;	/* 0: none yet */
+	bool		is_change;		/* of a row */
 } RemoteRange;
 
 static RemoteRange range;
@@ -208,9 +211,10 @@ load_subscription(void)
 static void
 describe_range(void *arg)
 {
-	if (TransactionIdIsValid(range.remote_xid))
-		errcontext("applying remote transaction %u, finished at %X/%X",
-				   range.remote_xid, LSN_FORMAT_ARGS(range.final_lsn));
+	if (range.message_type != 0)
+		papply_message_add_context(papply_pool->subid, range.message_type,
+								   range.is_change ? papply_apply_table() : NULL,
+								   range.remote_xid, range.final_lsn);
 }
 
 /*** applying ***/
@@ -255,15 +259,29 @@ may_run_code(void)
 		 papply_commit_order_committed() == range.first - 1);
 }
 
-/* The row to change was not there: look again when everything older is. */
-static bool
-apply_change_in_turn(PapplyEntry *entry)
+/* In the middle of a transaction. */
+static void
+wait_for_turn(void)
 {
 	papply_commit_order_wait(range.first - 1, PAPPLY_WRITER_WAIT_TURN);
 	range.is_in_turn = true;
+}
+
+/* The row to change was not there: look again when everything older is. */
+static void
+apply_change_in_turn(PapplyEntry *entry)
+{
+	wait_for_turn();
 	my_slot()->counters.retries++;
-	return papply_apply_change(PapplyEntryData(entry), entry->length,
+	(void) papply_apply_change(PapplyEntryData(entry), entry->length,
 							   entry->relation_version, true, may_run_code());
+}
+
+static void
+report_conflicts_in_turn(void)
+{
+	wait_for_turn();
+	papply_conflict_report_all();
 }
 
 static void
@@ -289,13 +307,19 @@ apply_change(PapplyEntry *entry)
 								entry->relation_version, range.is_in_turn,
 								may_run_code());
 	if (!found && !range.is_in_turn)
-		found = apply_change_in_turn(entry);
-	if (!found && PAPPLY_REPORTS_CONFLICTS)
-		ereport(ERROR,
-				(errcode(ERRCODE_NO_DATA_FOUND),
-				 errmsg("row to be changed does not exist")));
+		apply_change_in_turn(entry);
 	CommandCounterIncrement();
 	MemoryContextReset(message_context);
+	if (papply_conflict_must_report())
+		report_conflicts_in_turn();
+}
+
+/* In our turn, when nothing but the commit is left. */
+static void
+check_turn(void)
+{
+	check_still_current();
+	papply_conflict_report_all();
 }
 
 /* Triggers may fire. */
@@ -372,6 +396,7 @@ apply_transaction(uint64 seqno, PapplyCommit *commit)
 		char		kind = entry->kind == PAPPLY_ENTRY_MESSAGE && entry->length > 0 ?
 		PapplyEntryData(entry)[0] : 0;
 
+		range.message_type = kind;
 		switch (kind)
 		{
 			case LOGICAL_REP_MSG_BEGIN:
@@ -382,7 +407,9 @@ apply_transaction(uint64 seqno, PapplyCommit *commit)
 			case LOGICAL_REP_MSG_INSERT:
 			case LOGICAL_REP_MSG_UPDATE:
 			case LOGICAL_REP_MSG_DELETE:
+				range.is_change = true;
 				apply_change(entry);
+				range.is_change = false;
 				break;
 			case LOGICAL_REP_MSG_COMMIT:
 			case LOGICAL_REP_MSG_PREPARE:
@@ -442,6 +469,7 @@ recover_from_error(void)
 	ErrorData  *error;
 
 	HOLD_INTERRUPTS();
+	range.is_change = false;
 	MemoryContextSwitchTo(message_context);
 	error = CopyErrorData();
 	FlushErrorState();
@@ -472,6 +500,7 @@ try_range(uint64 first, uint64 last, bool is_in_turn)
 	range.is_in_turn = is_in_turn;
 	range.began_in_turn = first == last && papply_commit_order_committed() == first - 1;
 	range.states = papply_target_states();
+	papply_conflict_forget_all();
 	PG_TRY();
 	{
 		apply_range();
@@ -482,7 +511,7 @@ try_range(uint64 first, uint64 last, bool is_in_turn)
 		recover_from_error();
 	}
 	PG_END_TRY();
-	range.remote_xid = InvalidTransactionId;
+	range.message_type = 0;
 	MemoryContextSwitchTo(old_context);
 	return is_done;
 }
@@ -620,7 +649,7 @@ start(void)
 	if (!load_subscription())
 		proc_exit(0);			/* dropped meanwhile */
 	papply_target_init();
-	papply_local_init(papply_pool->origin, papply_pool->receiver_pid, check_still_current);
+	papply_local_init(papply_pool->origin, papply_pool->receiver_pid, check_turn);
 	message_context = AllocSetContextCreate(TopMemoryContext, "parallel_apply message",
 											ALLOCSET_DEFAULT_SIZES);
 }

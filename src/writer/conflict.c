@@ -1,0 +1,204 @@
+/*-------------------------------------------------------------------------
+ * conflict.c
+ *	  Conflicts that PostgreSQL reports and goes on after (18 and later).
+ *
+ * Runs in a writer.
+ *
+ * From 18 on, the server's apply worker reports a row that another origin has
+ * written, or that is missing, when it comes to it: to the log, and to the
+ * statistics of the subscription.  It has decided then what it does with the
+ * row; so have we, but our transaction may yet be rolled back and applied
+ * again, and our reports would not come in commit order.  So what is needed
+ * for a report is noted, and reported by the server's own function in the turn
+ * of the transaction, when nothing but the commit is left.  If the transaction
+ * fails instead, what was noted is forgotten, and whoever applies it next
+ * reports.  To wait for the turn at each conflict instead would be serial apply
+ * where two servers replicate to each other, as many rows there have another
+ * origin.
+ *
+ * A row of another origin need not be looked at again in the turn: it is
+ * changed or the transaction fails, so no older one can come before.
+ *
+ * Notes keep copies of the rows.  When there are many, the writer waits for its
+ * turn in the middle of the transaction and reports them.  Only then a
+ * transaction that fails has been reported, and will be again.
+ *
+ * Violations of unique constraints are errors, which the native loop reports.
+ * Before 18 nothing is noted.
+ *-------------------------------------------------------------------------
+ */
+#include "parallel_apply.h"
+
+#include "access/htup_details.h"
+#include "access/table.h"
+#include "utils/memutils.h"
+#include "utils/rel.h"
+#include "utils/snapmgr.h"
+
+#include "conflict.h"
+#include "pool.h"
+
+/* Notes are reported when they have that many bytes. */
+#define NOTES_BYTES (1024 * 1024)
+
+typedef struct Note
+{
+	struct Note *next;
+	Oid			relid;
+	PapplyRowWriter writer;
+	char		message_type;
+	char	   *label;			/* of the target */
+	TransactionId remote_xid;
+	XLogRecPtr	final_lsn;
+
+	/* rows of the table */
+	HeapTuple	searched;
+	HeapTuple	local;			/* NULL: none was found */
+	HeapTuple	remote;			/* NULL: not an UPDATE */
+} Note;
+
+static MemoryContext context = NULL;
+static Note *first_note = NULL;
+static Note *last_note = NULL;
+
+static HeapTuple
+copy_row(TupleTableSlot *slot)
+{
+	MemoryContext old_context = MemoryContextSwitchTo(context);
+	HeapTuple	row = ExecCopySlotHeapTuple(slot);
+
+	MemoryContextSwitchTo(old_context);
+	return row;
+}
+
+static Note *
+append_note(void)
+{
+	Note	   *note;
+
+	if (context == NULL)
+		context = AllocSetContextCreate(TopMemoryContext, "parallel_apply conflicts",
+										ALLOCSET_DEFAULT_SIZES);
+	note = MemoryContextAllocZero(context, sizeof(Note));
+	if (first_note == NULL)
+		first_note = note;
+	else
+		last_note->next = note;
+	last_note = note;
+	return note;
+}
+
+bool
+papply_conflict_note(PapplyTarget *target, PapplyTarget *table,
+					 char message_type, bool is_found)
+{
+	PapplyWriterSlot *slot = &papply_pool->writers[papply_pool_waiter];
+	PapplyRowWriter writer = {0};
+	Note	   *note;
+
+	if (is_found ? !papply_compat_row_has_other_origin(table->local_slot, &writer) :
+		!PAPPLY_REPORTS_CONFLICTS)
+		return false;
+	note = append_note();
+	note->relid = RelationGetRelid(table->rel);
+	note->writer = writer;
+	note->message_type = message_type;
+	note->label = MemoryContextStrdup(context, target->label);
+	note->remote_xid = slot->remote_xid;
+	note->final_lsn = slot->remote_final_lsn;
+	note->searched = copy_row(table->remote_slot);
+	note->local = is_found ? copy_row(table->local_slot) : NULL;
+	return message_type == LOGICAL_REP_MSG_UPDATE;
+}
+
+void
+papply_conflict_note_new_row(PapplyTarget *table)
+{
+	last_note->remote = copy_row(table->remote_slot);
+}
+
+bool
+papply_conflict_must_report(void)
+{
+	return first_note != NULL && MemoryContextMemAllocated(context, false) > NOTES_BYTES;
+}
+
+static void
+describe_note(void *arg)
+{
+	Note	   *note = arg;
+
+	papply_message_add_context(papply_pool->subid, note->message_type, note->label,
+							   note->remote_xid, note->final_lsn);
+}
+
+static TupleTableSlot *
+make_slot(Relation rel, HeapTuple row)
+{
+	TupleTableSlot *slot;
+
+	if (row == NULL)
+		return NULL;
+	slot = MakeSingleTupleTableSlot(RelationGetDescr(rel), &TTSOpsHeapTuple);
+	return ExecStoreHeapTuple(row, slot, false);
+}
+
+static void
+drop_slot(TupleTableSlot *slot)
+{
+	if (slot != NULL)
+		ExecDropSingleTupleTableSlot(slot);
+}
+
+/* The transaction has locked the table; its executor state has gone. */
+static void
+report(Note *note)
+{
+	Relation	rel = table_open(note->relid, NoLock);
+	EState	   *estate = CreateExecutorState();
+	ResultRelInfo *result_rel = makeNode(ResultRelInfo);
+	TupleTableSlot *searched = make_slot(rel, note->searched);
+	TupleTableSlot *local = make_slot(rel, note->local);
+	TupleTableSlot *remote = make_slot(rel, note->remote);
+	PapplyUserContext user_context;
+
+	InitResultRelInfo(result_rel, rel, 0, NULL, 0);
+	papply_compat_begin_as_table_owner(rel, &user_context);
+	papply_compat_report_conflict(estate, result_rel, note->message_type,
+								  searched, local, remote, &note->writer);
+	papply_compat_end_as_table_owner(&user_context);
+	drop_slot(remote);
+	drop_slot(local);
+	drop_slot(searched);
+	FreeExecutorState(estate);
+	table_close(rel, NoLock);
+}
+
+void
+papply_conflict_report_all(void)
+{
+	ErrorContextCallback *old_stack = error_context_stack;
+	ErrorContextCallback error_context = {NULL, describe_note, NULL};
+
+	if (first_note == NULL)
+		return;
+	PushActiveSnapshot(GetTransactionSnapshot());
+	error_context_stack = &error_context;
+	for (Note *note = first_note; note != NULL; note = note->next)
+	{
+		error_context.arg = note;
+		report(note);
+	}
+	error_context_stack = old_stack;
+	PopActiveSnapshot();
+	papply_conflict_forget_all();
+}
+
+void
+papply_conflict_forget_all(void)
+{
+	if (first_note == NULL)
+		return;
+	first_note = last_note = NULL;
+	MemoryContextReset(context);
+}
