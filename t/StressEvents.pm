@@ -238,7 +238,7 @@ sub kill_postmaster
 {
 	my ($run) = @_;
 	my $node = $run->{parallel};
-	$run->{disturbed}{parallel} = 1;
+	$run->{disturbed}{$_} = 1 foreach ('parallel', 'postmaster');
 	my @children =
 	  split(/\n/, ask($run, $node, 'SELECT pid FROM pg_stat_activity'));
 	$node->kill9;

@@ -89,8 +89,16 @@ sub possible_settings
 	@possible = grep { $_ ne 'streaming=parallel' } @possible
 	  if $self->{version} < 16;
 	@possible = grep { $_ ne 'stream_each=1' } @possible
-	  if $self->{version} < 17;
+	  if !can_stream_each($self->{version});
 	return @possible;
+}
+
+# Each change for itself is a setting from 17 on.  19rc1 then cannot decode
+# TRUNCATE any more ("could not map filenumber"), with whatever subscriber.
+sub can_stream_each
+{
+	my ($version) = @_;
+	return $version == 17 || $version == 18;
 }
 
 # Arguments: seed; transactions, number of all sessions together; version of the
@@ -108,7 +116,8 @@ sub new
 	$set{prepared} = 1 if $set{two_phase} eq 'on';
 	$set{streaming} = 'on'
 	  if $set{streaming} eq 'parallel' && $arg{version} < 16;
-	$set{stream_each} = 0 if $set{streaming} eq 'off' || $arg{version} < 17;
+	$set{stream_each} = 0
+	  if $set{streaming} eq 'off' || !can_stream_each($arg{version});
 
 	# The publisher may wait for the parallel subscriber; but not for one that
 	# is not there yet, nor for the walwriter.
