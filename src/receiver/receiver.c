@@ -518,7 +518,14 @@ papply_receiver_receive(WalReceiverConn *conn, char **buffer, pgsocket *wait_fd)
 			return length;
 		if (is_between_transactions())
 		{
+			bool		had_pool = papply_lifecycle_has_pool();
+
 			papply_lifecycle_adjust();
+
+			/* before it synchronises a table, it has to know where we are */
+			if (had_pool && !papply_lifecycle_has_pool())
+				return papply_native_keepalive(papply_feedback_applied_lsn(true),
+											   false, buffer);
 			if (is_time_to_yield())
 			{
 				papply_queue_wake_writer();

@@ -58,8 +58,9 @@ invalidate_local(Datum arg, Oid relid)
 			rel->is_current = false;
 }
 
+/* States of tables; and functions, which may be volatile. */
 static void
-invalidate_states(Datum arg, int cacheid, uint32 hashvalue)
+invalidate_all(Datum arg, int cacheid, uint32 hashvalue)
 {
 	invalidate_local(arg, InvalidOid);
 }
@@ -78,7 +79,8 @@ papply_remote_relation_init(void)
 	relations = hash_create("parallel_apply remote relations", 128, &ctl,
 							HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
 	CacheRegisterRelcacheCallback(invalidate_local, (Datum) 0);
-	CacheRegisterSyscacheCallback(SUBSCRIPTIONRELMAP, invalidate_states, (Datum) 0);
+	CacheRegisterSyscacheCallback(SUBSCRIPTIONRELMAP, invalidate_all, (Datum) 0);
+	CacheRegisterSyscacheCallback(PROCOID, invalidate_all, (Datum) 0);
 }
 
 static void

@@ -53,6 +53,9 @@ static PapplyTarget *open_targets = NULL;
 /* In logicalrep_rel_open(), which may throw with the table half open. */
 static PapplyTarget *opening = NULL;
 
+/* What is kept of it is being made, which may throw. */
+static PapplyTarget *preparing = NULL;
+
 /* Counts changes of pg_subscription_rel. */
 static uint32 state_counter = 1;
 
@@ -86,6 +89,13 @@ invalidate_target(Datum arg, Oid relid)
 			target->is_valid = false;
 }
 
+/* A function or constraint of a domain: defaults are planned with them. */
+static void
+invalidate_all(Datum arg, int cacheid, uint32 hashvalue)
+{
+	invalidate_target(arg, InvalidOid);
+}
+
 static void
 invalidate_states(Datum arg, int cacheid, uint32 hashvalue)
 {
@@ -105,6 +115,8 @@ papply_target_init(void)
 	targets = hash_create("parallel_apply targets", 128, &ctl,
 						  HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
 	CacheRegisterRelcacheCallback(invalidate_target, (Datum) 0);
+	CacheRegisterSyscacheCallback(PROCOID, invalidate_all, (Datum) 0);
+	CacheRegisterSyscacheCallback(CONSTROID, invalidate_all, (Datum) 0);
 	CacheRegisterSyscacheCallback(SUBSCRIPTIONRELMAP, invalidate_states, (Datum) 0);
 }
 
@@ -224,6 +236,8 @@ begin_to_prepare(PapplyTarget *target)
 {
 	target->local_relid = RelationGetRelid(target->rel);
 	target->is_valid = true;	/* unless something changes from here on */
+	preparing = target;
+	target->label = NULL;
 	if (target->context != NULL)
 		MemoryContextDelete(target->context);
 	target->context = AllocSetContextCreate(targets_context, "parallel_apply target",
@@ -274,6 +288,7 @@ prepare(PapplyTarget *target)
 	if (target->rel->rd_rel->relkind == RELKIND_RELATION)
 		prepare_lookup(target, entry);
 	MemoryContextSwitchTo(old_context);
+	preparing = NULL;
 }
 
 static void
@@ -302,6 +317,7 @@ prepare_partition(PapplyTarget *target, PapplyTarget *root)
 	prepare_inputs(target, entry->attrmap);
 	prepare_lookup(target, entry);
 	MemoryContextSwitchTo(old_context);
+	preparing = NULL;
 }
 
 /*** what lives as long as the local transaction ***/
@@ -696,4 +712,7 @@ papply_target_forget_all(void)
 	if (opening != NULL)
 		opening->version = 0;
 	opening = NULL;
+	if (preparing != NULL)
+		preparing->is_valid = false;
+	preparing = NULL;
 }

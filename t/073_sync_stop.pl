@@ -1,0 +1,61 @@
+# The pool stops while a table is being copied: what PostgreSQL's own apply had left
+# to the synchronisation of the table, in the pool's place, is not lost.
+#
+# The copy waits for a local session, and so does a transaction of the pool, which
+# is still to be applied when the copy has begun.  The publisher is frozen from
+# then on: nothing that it might send tells the apply worker where it is.
+use strict;
+use warnings;
+use FindBin;
+use lib $FindBin::RealBin;
+use PapplyTest;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my ($publisher, $subscriber) = new_pair();
+exec_both(
+	q(CREATE TABLE gate (id int PRIMARY KEY, n int NOT NULL);
+	CREATE TABLE late (id int PRIMARY KEY, v int NOT NULL);));
+create_extension($subscriber);
+on_publisher(
+	'INSERT INTO gate VALUES (1, 0); INSERT INTO late VALUES (1, 0)');
+subscribe($publisher, $subscriber, 'tap', publication => 'FOR TABLE gate');
+my $copy = hold($subscriber, 'INSERT INTO late VALUES (1, -1)');
+my $lock = hold($subscriber, 'SELECT FROM gate FOR UPDATE');
+on_publisher('UPDATE gate SET n = n + 1');
+wait_for_state($subscriber, 'waiting for lock');
+on_publisher('ALTER PUBLICATION tap ADD TABLE late');
+on_subscriber('ALTER SUBSCRIPTION tap REFRESH PUBLICATION');
+$subscriber->poll_query_until(
+	'postgres',
+	q(SELECT count(*) = 1 FROM pg_stat_activity
+	WHERE backend_type LIKE 'logical replication%' AND wait_event_type = 'Lock')
+) or die 'the copy does not wait';
+on_publisher('CREATE TABLE filler AS SELECT generate_series(1, 200000)');
+on_publisher(
+	q(BEGIN; UPDATE gate SET n = n + 1; INSERT INTO late VALUES (2, 2); COMMIT)
+);
+my $lsn = on_publisher('SELECT pg_current_wal_lsn()');
+$subscriber->poll_query_until('postgres',
+	"SELECT received_lsn >= '$lsn' FROM pg_stat_subscription WHERE subname = 'tap' AND relid IS NULL"
+) or die 'the transaction is not received';
+my $walsender = on_publisher(
+	q(SELECT pid FROM pg_stat_replication WHERE application_name = 'tap'));
+kill 'STOP', $walsender;
+on_subscriber('DROP EXTENSION parallel_apply');
+my $offset = -s $subscriber->logfile;
+$lock->query_safe('COMMIT');
+$subscriber->wait_for_log(
+	qr/parallel apply of subscription "tap" has stopped/, $offset);
+$copy->query_safe('ROLLBACK');
+$subscriber->poll_query_until('postgres',
+	q(SELECT count(*) = 0 FROM pg_subscription_rel WHERE srsubstate NOT IN ('r', 's'))
+) or die 'the table did not become ready';
+kill 'CONT', $walsender;
+on_publisher('INSERT INTO late VALUES (3, 3)');
+wait_applied($publisher, $subscriber, 'tap');
+rows_equal($publisher, $subscriber, $_) for qw(gate late);
+$_->quit for $lock, $copy;
+finish($publisher, $subscriber);
+done_testing();
