@@ -1,14 +1,13 @@
 # StressEvents.pm - what happens to the servers of t/stress while transactions are
 # applied: kills, crashes, a bad network, locks, DDL, settings.
 #
-# An event is a function of the run; %events says what it needs.  Those that end or
-# freeze processes are left out with KILLS=0.
+# An event is a function of the run.  Those that end or freeze something are left
+# out with KILLS=0.
 package StressEvents;
 
 use strict;
 use warnings;
 use Exporter 'import';
-use IO::Select;
 use IO::Socket::UNIX;
 use POSIX ();
 use Workload;
@@ -17,73 +16,49 @@ use StressRun;
 our @EXPORT =
   qw(draw_events event_names event_needs cause_event start_proxy stop_proxy);
 
-# Needs: kills; proxy, between parallel subscriber and publisher; short_timeout, of
-# both ends of the connection; on, the servers whose end it is, which take the
-# subscriptions with them; two_phase=off.
-my %events = (
-	lock_table => { cause => \&lock_tables },
-	set_writers => { cause => \&set_writers },
-	set_batch => { cause => \&set_batch },
-	set_streaming => { cause => \&set_streaming },
-	drop_extension => { cause => \&drop_extension },
-	disable => { cause => \&disable_enable },
-	rewrite => { cause => \&rewrite_tables },
-	add_index => { cause => \&add_index },
-	add_column => { cause => \&add_column, once => 1 },
-	add_table => { cause => sub { add_table($_[0], 'added') }, once => 1 },
-	kill_sync => {
-		cause => \&kill_sync,
-		once => 1,
-		needs => 'kills two_phase=off'
-	},
-	terminate_writer => {
-		cause => sub { terminate($_[0], writer_pid($_[0])) },
-		needs => 'kills'
-	},
-	kill_writer => {
-		cause => sub { kill_nine($_[0], writer_pid($_[0])) },
-		needs => 'kills'
-	},
-	freeze_writer => { cause => \&freeze_writer, needs => 'kills' },
-	terminate_receiver => {
-		cause => sub { terminate($_[0], receiver_pid($_[0])) },
-		needs => 'kills'
-	},
-	kill_receiver => {
-		cause => sub { kill_nine($_[0], receiver_pid($_[0])) },
-		needs => 'kills'
-	},
-	freeze_receiver =>
-	  { cause => \&freeze_receiver, needs => 'kills short_timeout' },
-	kill_checkpointer => {
-		cause => sub { kill_nine($_[0], checkpointer_pid($_[0])) },
-		needs => 'kills'
-	},
-	kill_postmaster => { cause => \&kill_postmaster, needs => 'kills' },
-	stop_immediate => {
-		cause => sub { restart($_[0], 'parallel', 'immediate') },
-		needs => 'kills'
-	},
-	restart => {
-		cause => sub { restart($_[0], 'parallel', 'fast') },
-		needs => 'kills'
-	},
-	terminate_walsender =>
-	  { cause => \&terminate_walsender, needs => 'kills' },
-	kill_walsender => { cause => \&kill_walsender, needs => 'kills' },
-	freeze_walsender =>
-	  { cause => \&freeze_walsender, needs => 'kills short_timeout' },
-	crash_publisher => {
-		cause => sub { restart($_[0], 'publisher', 'immediate') },
-		needs => 'kills'
-	},
-	restart_publisher => {
-		cause => sub { restart($_[0], 'publisher', 'fast') },
-		needs => 'kills'
-	},
-	cut_network => { cause => \&cut_network, needs => 'kills proxy' },
-	freeze_network =>
-	  { cause => \&freeze_network, needs => 'kills proxy short_timeout' });
+my %calm = (
+	lock_table => \&lock_tables,
+	set_writers => \&set_writers,
+	set_batch => \&set_batch,
+	set_streaming => \&set_streaming,
+	drop_extension => \&drop_extension,
+	disable => \&disable_enable,
+	rewrite => \&rewrite_tables,
+	add_index => \&add_index,
+	add_column => \&add_column,
+	add_table => sub { add_table($_[0], 'added') });
+
+my %kills = (
+	kill_sync => \&kill_sync,
+	terminate_writer => sub { terminate($_[0], writer_pid($_[0])) },
+	kill_writer => sub { kill_nine($_[0], writer_pid($_[0])) },
+	freeze_writer => \&freeze_writer,
+	terminate_receiver => sub { terminate($_[0], receiver_pid($_[0])) },
+	kill_receiver => sub { kill_nine($_[0], receiver_pid($_[0])) },
+	freeze_receiver => \&freeze_receiver,
+	kill_checkpointer => sub { kill_nine($_[0], checkpointer_pid($_[0])) },
+	kill_postmaster => \&kill_postmaster,
+	stop_immediate => sub { restart($_[0], 'parallel', 'immediate') },
+	restart => sub { restart($_[0], 'parallel', 'fast') },
+	terminate_walsender => \&terminate_walsender,
+	kill_walsender => \&kill_walsender,
+	freeze_walsender => \&freeze_walsender,
+	crash_publisher => sub { restart($_[0], 'publisher', 'immediate') },
+	restart_publisher => sub { restart($_[0], 'publisher', 'fast') },
+	cut_network => \&cut_network,
+	freeze_network => \&freeze_network);
+
+# A proxy between parallel subscriber and publisher; a short timeout at both ends of
+# the connection; a copy of tables, which PostgreSQL does not allow with two_phase;
+# to be alone of its kind.
+my %needs = (
+	add_column => 'once',
+	add_table => 'once',
+	cut_network => 'proxy',
+	freeze_network => 'proxy short_timeout',
+	freeze_receiver => 'short_timeout',
+	freeze_walsender => 'short_timeout',
+	kill_sync => 'once copy');
 
 # --- the schedule ---------------------------------------------------------------
 
@@ -91,13 +66,13 @@ my %events = (
 sub event_names
 {
 	my ($kills) = @_;
-	return grep { needs($_, 'kills') ? $kills : 1 } sort keys %events;
+	return sort(keys %calm, $kills ? keys %kills : ());
 }
 
 sub needs
 {
 	my ($name, $what) = @_;
-	return grep { $_ eq $what } split(/ /, $events{$name}{needs} // '');
+	return grep { $_ eq $what } split(/ /, $needs{$name} // '');
 }
 
 # Some of the run's events need that.
@@ -113,20 +88,18 @@ sub draw_events
 {
 	my ($workload, $kills) = @_;
 	my $random = Workload::random_source("schedule of $workload->{seed}");
-	my @names = event_names($kills);
-	@names = grep { !needs($_, 'two_phase=off') } @names
-	  if $workload->settings->{two_phase} ne 'off';
-	my @calm = grep { !needs($_, 'kills') } @names;
-	my @kills = grep { needs($_, 'kills') } @names;
-	my @drawn = map { Workload::pick($random, @calm) } (1 .. $random->(4));
-	push @drawn,
-	  map { Workload::pick($random, @kills) } (1 .. 1 + $random->(5))
-	  if @kills;
+	my $has_copy = $workload->settings->{two_phase} eq 'off';
+	my $draw = sub {
+		return Workload::pick($random,
+			grep { $has_copy || !needs($_, 'copy') } sort keys %{ $_[0] });
+	};
+	my @drawn = map { $draw->(\%calm) } (1 .. $random->(4));
+	push @drawn, map { $draw->(\%kills) } (1 .. 1 + $random->(5)) if $kills;
 
-	# Those that wait for a timeout take seconds.
+	# Those that wait for a timeout take seconds: one of them is enough.
 	my (%seen, $frozen);
 	@drawn = grep {
-			 !($events{$_}{once} && $seen{$_}++)
+			 !(needs($_, 'once') && $seen{$_}++)
 		  && !(needs($_, 'short_timeout') && $frozen++)
 	} @drawn;
 	return sort { $a->{time} <=> $b->{time} || $a->{name} cmp $b->{name} }
@@ -136,7 +109,8 @@ sub draw_events
 sub cause_event
 {
 	my ($run, $event) = @_;
-	$events{ $event->{name} }{cause}->($run);
+	my $cause = $calm{ $event->{name} } // $kills{ $event->{name} };
+	$cause->($run);
 	return;
 }
 
