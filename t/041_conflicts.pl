@@ -120,7 +120,10 @@ sub reports
 		s/"pg_$oid{$name}"/own/;
 		s/ in transaction \d+( at [\d:. -]+\+\d\d)?(?=[.:])/ in a transaction/g;
 	}
-	return @found;
+
+	# At DEBUG1 each attempt tells.
+	my %is_known;
+	return $is_counted ? @found : grep { !$is_known{$_}++ } @found;
 }
 
 sub statistics

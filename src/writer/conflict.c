@@ -29,6 +29,7 @@
  */
 #include "parallel_apply.h"
 
+#include "access/heaptoast.h"
 #include "access/htup_details.h"
 #include "access/table.h"
 #include "utils/memutils.h"
@@ -61,12 +62,15 @@ static MemoryContext context = NULL;
 static Note *first_note = NULL;
 static Note *last_note = NULL;
 
+/* Whole, since a TRUNCATE may follow. */
 static HeapTuple
 copy_row(TupleTableSlot *slot)
 {
 	MemoryContext old_context = MemoryContextSwitchTo(context);
 	HeapTuple	row = ExecCopySlotHeapTuple(slot);
 
+	if (HeapTupleHasExternal(row))
+		row = toast_flatten_tuple(row, slot->tts_tupleDescriptor);
 	MemoryContextSwitchTo(old_context);
 	return row;
 }
