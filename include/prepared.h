@@ -19,8 +19,9 @@ extern void papply_prepared_begin(void);
 extern void papply_prepared_add(const PapplyHashes *hashes);
 extern void papply_prepared_add_all(void);
 
-/* It is complete: keep its keys. */
+/* It is complete: keep its keys.  Or they are not complete: forget them. */
 extern void papply_prepared_end(TransactionId remote_xid);
+extern void papply_prepared_forget(void);
 
 /*
  * The transaction seqno commits it or rolls it back: record seqno as the last

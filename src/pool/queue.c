@@ -511,8 +511,10 @@ papply_queue_claim(int max, uint64 *first, uint64 *last)
 		if (!pg_atomic_compare_exchange_u64(&papply_pool->next_claim, &next, end + 1))
 			continue;
 		if (flags & PAPPLY_TXN_NATIVE)
+		{
+			set_claim(PAPPLY_NO_SEQNO, PAPPLY_NO_SEQNO);
 			continue;
-
+		}
 		if (end < published)
 			wake_idle_writer();
 		*first = next;

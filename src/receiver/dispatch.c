@@ -186,6 +186,7 @@ void
 papply_dispatch_end_direct(XLogRecPtr remote_end_lsn)
 {
 	is_barrier = true;
+	papply_prepared_forget();
 	end_transaction(remote_end_lsn);
 }
 

@@ -47,8 +47,19 @@ papply_prepared_reset(void)
 }
 
 void
+papply_prepared_forget(void)
+{
+	if (current == NULL)
+		return;
+	pfree(current->hashes);
+	pfree(current);
+	current = NULL;
+}
+
+void
 papply_prepared_begin(void)
 {
+	papply_prepared_forget();
 	current = MemoryContextAllocZero(context, sizeof(Prepared));
 	current->capacity = 16;
 	current->hashes = MemoryContextAlloc(context, current->capacity * sizeof(uint64));

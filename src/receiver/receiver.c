@@ -96,6 +96,9 @@ static TimestampTz keepalive_at = 0;
 static XLogRecPtr keepalive_lsn = InvalidXLogRecPtr;
 static bool has_received = false;	/* since then */
 
+/* The native loop has gone round before the replay of this transaction. */
+static uint64 rounded_seqno = PAPPLY_NO_SEQNO;
+
 static void
 initialize(void)
 {
@@ -146,22 +149,44 @@ finish_native(void)
 	papply_lifecycle_replayed(remote_end_lsn);
 }
 
+/* The oldest transaction, if the native loop has to do it; or PAPPLY_NO_SEQNO. */
+static uint64
+due_replay(void)
+{
+	uint64		seqno = papply_commit_order_committed() + 1;
+
+	if (papply_native_is_active() || seqno > papply_queue_last_seqno() ||
+		!(pg_atomic_read_u32(&papply_queue_transaction(seqno)->flags) & PAPPLY_TXN_NATIVE))
+		return PAPPLY_NO_SEQNO;
+	return seqno;
+}
+
 /*
- * Is the oldest transaction one for the native loop?  Its bytes may be gone if
- * it is larger than the queue: then it has to be fetched again, and the pool
- * remembers not to try it a second time.
+ * Before a replay the native loop goes round: it looks at the subscription
+ * there, which may say that this very transaction is to be skipped.
+ */
+static bool
+must_go_round(void)
+{
+	uint64		seqno = papply_lifecycle_has_pool() ? due_replay() : PAPPLY_NO_SEQNO;
+
+	return seqno != PAPPLY_NO_SEQNO && seqno != rounded_seqno;
+}
+
+/*
+ * The bytes of the oldest transaction may be gone if it is larger than the
+ * queue: then it has to be fetched again, and the pool remembers not to try it
+ * a second time.
  */
 static void
 begin_due_replay(void)
 {
-	uint64		seqno = papply_commit_order_committed() + 1;
+	uint64		seqno = due_replay();
 	PapplyTransaction *txn;
 
-	if (seqno > papply_queue_last_seqno())
+	if (seqno == PAPPLY_NO_SEQNO || seqno != rounded_seqno)
 		return;
 	txn = papply_queue_transaction(seqno);
-	if (!(pg_atomic_read_u32(&txn->flags) & PAPPLY_TXN_NATIVE))
-		return;
 	if (pg_atomic_read_u32(&txn->hold) == PAPPLY_TXN_STREAMED)
 		papply_lifecycle_refetch(txn->final_lsn);
 	if (papply_dispatch_is_open() && seqno == papply_queue_last_seqno())
@@ -336,6 +361,7 @@ end_round(void)
 	MyLogicalRepWorker->last_lsn = Max(MyLogicalRepWorker->last_lsn,
 									   papply_feedback_received_lsn());
 	has_yielded = true;
+	rounded_seqno = papply_lifecycle_has_pool() ? due_replay() : PAPPLY_NO_SEQNO;
 }
 
 /*
@@ -474,8 +500,7 @@ next_for_native(char **buffer)
 
 	if (!papply_lifecycle_has_pool())
 		return 0;
-	if (!papply_native_is_active())
-		begin_due_replay();
+	begin_due_replay();
 	if (papply_native_reads_queue())
 		return papply_native_next(buffer);
 	if (papply_lifecycle_is_drained() && (rel = papply_remote_relation_next_untold()) != NULL)
@@ -511,9 +536,12 @@ papply_receiver_receive(WalReceiverConn *conn, char **buffer, pgsocket *wait_fd)
 	has_yielded = false;
 	for (;;)
 	{
-		int			length = next_for_native(buffer);
+		int			length;
 
 		CHECK_FOR_INTERRUPTS();
+		if (must_go_round())
+			return yield(buffer, wait_fd, true);
+		length = next_for_native(buffer);
 		if (length > 0)
 			return length;
 		if (is_between_transactions())
@@ -568,10 +596,7 @@ papply_receiver_receive(WalReceiverConn *conn, char **buffer, pgsocket *wait_fd)
 			case ROUTE_HOLD:
 				if (make_space())
 					break;
-				length = next_for_native(buffer);
-				if (length > 0)
-					return length;
-				if (papply_native_is_active())
+				if (due_replay() != PAPPLY_NO_SEQNO)
 					break;
 				flush_and_report(conn, false);
 				return yield(buffer, wait_fd, false);

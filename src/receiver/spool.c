@@ -28,6 +28,7 @@
 
 #include "lib/stringinfo.h"
 #include "libpq/pqformat.h"
+#include "miscadmin.h"
 #include "nodes/pg_list.h"
 #include "storage/buffile.h"
 #include "utils/hsearch.h"
@@ -322,6 +323,7 @@ append_change(void)
 
 	while (reading.position < reading.spool->bytes)
 	{
+		CHECK_FOR_INTERRUPTS();
 		read_file(&head, sizeof(head));
 		enlargeStringInfo(&frame, head.length);
 		read_file(frame.data + header_length, head.length);

@@ -89,6 +89,7 @@ typedef struct RemoteRange
 	bool		is_in_turn;		/* everything older is committed */
 	bool		began_in_turn;	/* and was so from the beginning; it is one
 								 * transaction */
+	bool		was_current;	/* when its turn came, see check_still_current */
 	uint32		states;			/* of tables, when it began */
 	uint64		rows;
 	TransactionId remote_xid;
@@ -194,10 +195,11 @@ load_subscription(void)
 	static MemoryContext context = NULL;
 
 	if (subscription_is_current)
-		return true;
+		return MySubscription != NULL;
 	if (context == NULL)
 		context = AllocSetContextCreate(TopMemoryContext, "parallel_apply subscription",
 										ALLOCSET_SMALL_SIZES);
+	MySubscription = NULL;
 	MemoryContextReset(context);
 	subscription_is_current = true;
 	StartTransactionCommand();
@@ -233,11 +235,15 @@ check_subscription(void)
 				 errmsg("the subscription does not let writers go on")));
 }
 
-/* In our turn, before anything is visible: see the head of this file. */
+/*
+ * In our turn, before anything is visible: see the head of this file.  A long
+ * transaction asks once, when it becomes the oldest: what changes later is
+ * nothing that serial apply would look at again.
+ */
 static void
 check_still_current(void)
 {
-	if (range.began_in_turn)
+	if (range.began_in_turn || range.was_current)
 		return;
 	AcceptInvalidationMessages();
 	if (!subscription_is_current || range.states != papply_target_states())
@@ -291,6 +297,12 @@ begin_change(PapplyEntry *entry)
 	if (entry->dependency < range.first &&
 		papply_commit_order_committed() < entry->dependency)
 		papply_commit_order_wait(entry->dependency, PAPPLY_WRITER_WAIT_DEPENDENCY);
+	if (!range.was_current && range.first == range.last &&
+		papply_commit_order_committed() == range.first - 1)
+	{
+		check_still_current();
+		range.was_current = true;
+	}
 }
 
 static void
