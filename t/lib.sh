@@ -217,7 +217,7 @@ unexpected_faults() {
 	local file status wrong
 	while read -r file status wrong; do
 		if [ "${expected_stop-}" ] && [ "$wrong" = 0 ] && grep -qE \
-			"timed out waiting for match: .*($expected_stop)" "$logs/regress_log_$(basename "$file" .pl)"; then
+			"timed out waiting for .*match: .*($expected_stop)" "$logs/regress_log_$(basename "$file" .pl)"; then
 			echo "stopped where expected: $file" >&2
 		else
 			echo "$file $status $wrong"
