@@ -120,10 +120,7 @@ sub reports
 		s/"pg_$oid{$name}"/own/;
 		s/ in transaction \d+( at [\d:. -]+\+\d\d)?(?=[.:])/ in a transaction/g;
 	}
-
-	# At DEBUG1 each attempt tells.
-	my %is_known;
-	return $is_counted ? @found : grep { !$is_known{$_}++ } @found;
+	return @found;
 }
 
 sub statistics
@@ -252,11 +249,14 @@ sub fails
 	$subscriber->poll_query_until('postgres',
 		'SELECT count(*) = 0 FROM pg_subscription WHERE subenabled')
 	  or die 'subscriptions are not disabled';
-	is_deeply(
-		[ reports('tap') ],
-		[ reports('serial') ],
-		"$name: reports are the same");
-	is(scalar reports('serial'), $count, "$name: so much is reported");
+	my @want = reports('serial');
+	my @have = reports('tap');
+
+	# At DEBUG1 each attempt of a writer tells.
+	my %is_known;
+	@have = grep { !$is_known{$_}++ } @have unless $is_counted;
+	is_deeply(\@have, \@want, "$name: reports are the same");
+	is(scalar @want, $count, "$name: so much is reported");
 	statistics_equal($name);
 	on_both("DELETE FROM items WHERE note = 'local'");
 	$subscriber->safe_psql('postgres', 'ALTER SUBSCRIPTION tap ENABLE');
