@@ -203,19 +203,22 @@ sub weigh_tables
 	$self->{all_tables} = [ @{ $self->{order} } ];
 	foreach my $name (@{ $self->{order} })
 	{
-		$self->{table}{$name}{weight} *= pick($random, 0, 1, 1, 5);
-		delete $self->{table}{$name} if !$self->is_possible($name);
+		my $table = $self->{table}{$name};
+		$table->{weight} *= pick($random, 0, 1, 1, 5);
+		$table->{weight} = 0 if !$self->is_fulfilled($table->{used});
+		delete $self->{table}{$name} if !$self->is_fulfilled($table->{needs});
 	}
 	$self->{order} = [ grep { $self->{table}{$_} } @{ $self->{order} } ];
 	return;
 }
 
-sub is_possible
+# Conditions as in workload.tables, or undef.
+sub is_fulfilled
 {
-	my ($self, $name) = @_;
-	foreach my $need (split(/ /, $self->{table}{$name}{needs} // ''))
+	my ($self, $conditions) = @_;
+	foreach my $condition (split(/ /, $conditions // ''))
 	{
-		my ($what, $values) = split(/=/, $need);
+		my ($what, $values) = split(/=/, $condition);
 		return 0
 		  if defined $values
 		  ? !grep { $self->{settings}{$what} eq $_ } split(/,/, $values)
