@@ -237,7 +237,6 @@ begin_to_prepare(PapplyTarget *target)
 	target->local_relid = RelationGetRelid(target->rel);
 	target->is_valid = true;	/* unless something changes from here on */
 	preparing = target;
-	target->label = NULL;
 	if (target->context != NULL)
 		MemoryContextDelete(target->context);
 	target->context = AllocSetContextCreate(targets_context, "parallel_apply target",
