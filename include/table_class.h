@@ -25,11 +25,10 @@ typedef enum PapplyTableClass
  * why not in parallel (a phrase for messages) or NULL.  attnums, for each local
  * column, has the number of the published column or -1.  Triggers of a
  * partitioned table are those of its partitions.  In a transaction; rel is
- * open.  May wait for whoever has locked the table of options exclusively,
- * unless nowait is set: then a class that costs more may be returned.
+ * open.
  */
 extern PapplyTableClass papply_table_class(Relation rel, const AttrMap *attnums,
-										   bool nowait, const char **reason);
+										   const char **reason);
 
 /*
  * A class for a table that cannot be locked: its volatile defaults are not seen.

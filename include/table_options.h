@@ -8,33 +8,27 @@
 #ifndef PAPPLY_TABLE_OPTIONS_H
 #define PAPPLY_TABLE_OPTIONS_H
 
-#include "storage/lockdefs.h"
-#include "utils/relcache.h"
-
 #include "parallel_apply.h"
-
-/* Columns of the table parallel_apply.table_options. */
-#define PAPPLY_TABLE_OPTIONS_RELID	1
-#define PAPPLY_TABLE_OPTIONS_OPTION 2
-#define PAPPLY_TABLE_OPTIONS_VALUE	3
-#define PAPPLY_TABLE_OPTIONS_COLUMNS 3
 
 /* Options and their values; the first value is the default. */
 #define PAPPLY_OPTION_TRIGGERS		"triggers"
 #define PAPPLY_TRIGGERS_SERIAL		"serial"
 #define PAPPLY_TRIGGERS_PARALLEL	"parallel"
 
-/*
- * Open that table; NULL if the extension is not there, or with nowait if
- * somebody has locked it against us.  In a transaction.
- */
-extern Relation papply_table_options_open(LOCKMODE lockmode, bool nowait);
+/* In the postmaster: makes SECURITY LABEL FOR parallel_apply known. */
+extern void papply_table_options_init(void);
+
+/* Throws unless relid is a table that may have options. */
+extern void papply_table_options_check_table(Oid relid);
 
 /*
- * Is the option of that table set to that value?  In a transaction.  False,
- * too, if the options could not be read without waiting and nowait is set.
+ * Sets an option, which must be one with a valid value, of a table that passes
+ * the check above.  In a transaction, until whose end it keeps the table locked
+ * against changes of rows; may wait for that.
  */
-extern bool papply_table_options_has(Oid relid, const char *option,
-									 const char *value, bool nowait);
+extern void papply_table_options_set(Oid relid, const char *option, const char *value);
+
+/* Is the option of that table set to that value?  In a transaction. */
+extern bool papply_table_options_has(Oid relid, const char *option, const char *value);
 
 #endif							/* PAPPLY_TABLE_OPTIONS_H */

@@ -55,6 +55,8 @@ SELECT count(*) FROM parallel_apply.writers();
 SET ROLE regress_papply_monitor;
 SELECT count(*) FROM parallel_apply.writers;
 SELECT count(*) FROM parallel_apply.writers();
+SELECT count(*) FROM parallel_apply.table_options;
+SELECT parallel_apply.set_table_option('pg_class', 'triggers', 'serial');
 DROP VIEW parallel_apply.writers;
 CREATE VIEW parallel_apply.mine AS SELECT 1;
 RESET ROLE;
@@ -65,6 +67,11 @@ SELECT r.rolname,
        has_table_privilege(r.oid, 'parallel_apply.writers', 'SELECT') AS "select",
        has_table_privilege(r.oid, 'parallel_apply.writers', 'INSERT, UPDATE, DELETE') AS change
   FROM pg_roles r WHERE r.rolname LIKE 'regress\_papply\_%' ORDER BY r.rolname;
+
+-- Nothing of it is published, not even by a publication of all tables.
+CREATE PUBLICATION regress_papply_all FOR ALL TABLES;
+SELECT count(*) FROM pg_publication_tables;
+DROP PUBLICATION regress_papply_all;
 
 -- Only a superuser creates it.
 DROP EXTENSION parallel_apply;

@@ -55,20 +55,19 @@ COMMENT ON COLUMN parallel_apply.writers.retries IS
 COMMENT ON COLUMN parallel_apply.writers.older_wins IS
     'roll-backs because the oldest transaction waited for a lock of this one';
 
-CREATE TABLE parallel_apply.table_options (
-    relid regclass NOT NULL,
-    option text NOT NULL,
-    value text NOT NULL,
-    PRIMARY KEY (relid, option)
-);
+CREATE VIEW parallel_apply.table_options AS
+    SELECT objoid::pg_catalog.regclass AS relation,
+           pg_catalog.split_part(label, '=', 1) AS option,
+           pg_catalog.split_part(label, '=', 2) AS value
+      FROM pg_catalog.pg_seclabel
+     WHERE provider OPERATOR(pg_catalog.=) 'parallel_apply'
+       AND classoid OPERATOR(pg_catalog.=) 'pg_catalog.pg_class'::pg_catalog.regclass;
 
-COMMENT ON TABLE parallel_apply.table_options IS
-    'what set_table_option() has set, where it is not the default';
-COMMENT ON COLUMN parallel_apply.table_options.relid IS 'the table';
+COMMENT ON VIEW parallel_apply.table_options IS
+    'what is declared about tables';
+COMMENT ON COLUMN parallel_apply.table_options.relation IS 'the table';
 COMMENT ON COLUMN parallel_apply.table_options.option IS 'name of the option';
 COMMENT ON COLUMN parallel_apply.table_options.value IS 'its value';
-
-SELECT pg_catalog.pg_extension_config_dump('parallel_apply.table_options', '');
 
 CREATE FUNCTION parallel_apply.set_table_option("table" regclass, option text, value text)
 RETURNS void
@@ -85,3 +84,4 @@ REVOKE ALL ON parallel_apply.writers FROM PUBLIC;
 GRANT USAGE ON SCHEMA parallel_apply TO pg_monitor;
 GRANT EXECUTE ON FUNCTION parallel_apply.writers() TO pg_monitor;
 GRANT SELECT ON parallel_apply.writers TO pg_monitor;
+GRANT SELECT ON parallel_apply.table_options TO pg_monitor;

@@ -1,4 +1,4 @@
--- What users declare about tables: set_table_option().
+-- What users declare about tables: set_table_option() and SECURITY LABEL.
 
 CREATE EXTENSION parallel_apply;
 CREATE TABLE items (id int PRIMARY KEY);
@@ -12,7 +12,7 @@ SELECT parallel_apply.set_table_option('items', 'triggers', 'parallel');
 SELECT parallel_apply.set_table_option('parts', 'triggers', 'parallel');
 SELECT parallel_apply.set_table_option('items', 'triggers', 'parallel');
 SELECT parallel_apply.set_table_option('other', 'triggers', 'serial');
-SELECT * FROM parallel_apply.table_options ORDER BY relid::text;
+SELECT * FROM parallel_apply.table_options ORDER BY relation::text;
 SELECT parallel_apply.set_table_option('items', 'triggers', 'serial');
 TABLE parallel_apply.table_options;
 
@@ -26,10 +26,45 @@ BEGIN READ ONLY;
 SELECT parallel_apply.set_table_option('items', 'triggers', 'parallel');
 ROLLBACK;
 
--- What a table that is gone had goes with the next call.
-DROP TABLE parts;
-SELECT count(*) FROM parallel_apply.table_options;
-SELECT parallel_apply.set_table_option('items', 'triggers', 'parallel');
+-- Several times by one statement.
+SELECT parallel_apply.set_table_option('items', 'triggers', value)
+  FROM (VALUES (1, 'parallel'), (2, 'serial'), (3, 'parallel')) v(n, value) ORDER BY n;
+SELECT * FROM parallel_apply.table_options ORDER BY relation::text;
+
+-- It follows the table, and goes with it.
+ALTER TABLE parts RENAME TO pieces;
+SELECT parallel_apply.set_table_option('pieces', 'triggers', 'parallel');
+SELECT * FROM parallel_apply.table_options ORDER BY relation::text;
+DROP TABLE pieces;
+TABLE parallel_apply.table_options;
+
+-- It is a security label, which can be set as well.
+SELECT objtype, objname, label FROM pg_seclabels WHERE provider = 'parallel_apply';
+SECURITY LABEL FOR parallel_apply ON TABLE other IS 'triggers=parallel';
+SECURITY LABEL FOR parallel_apply ON TABLE items IS 'triggers=serial';
+SELECT * FROM parallel_apply.table_options ORDER BY relation::text;
+SECURITY LABEL FOR parallel_apply ON TABLE items IS NULL;
+TABLE parallel_apply.table_options;
+SELECT parallel_apply.set_table_option('other', 'triggers', 'serial');
+BEGIN;
+SECURITY LABEL FOR parallel_apply ON TABLE items IS 'triggers=parallel';
+SELECT mode FROM pg_locks WHERE pid = pg_backend_pid() AND relation = 'items'::regclass
+ ORDER BY mode;
+ROLLBACK;
+TABLE parallel_apply.table_options;
+SECURITY LABEL FOR parallel_apply ON TABLE items IS 'parallel';
+\echo :LAST_ERROR_SQLSTATE
+SECURITY LABEL FOR parallel_apply ON TABLE items IS 'triggers=parallel ';
+SECURITY LABEL FOR parallel_apply ON TABLE pg_class IS 'triggers=parallel';
+\echo :LAST_ERROR_SQLSTATE
+SECURITY LABEL FOR parallel_apply ON VIEW view IS 'triggers=parallel';
+\echo :LAST_ERROR_SQLSTATE
+SECURITY LABEL FOR parallel_apply ON VIEW view IS NULL;
+SECURITY LABEL FOR parallel_apply ON COLUMN items.id IS 'triggers=parallel';
+\echo :LAST_ERROR_SQLSTATE
+SECURITY LABEL FOR parallel_apply ON SCHEMA public IS 'triggers=parallel';
+SECURITY LABEL FOR parallel_apply ON SCHEMA public IS NULL;
+SECURITY LABEL FOR parallel_apply ON ROLE pg_monitor IS 'triggers=parallel';
 TABLE parallel_apply.table_options;
 
 -- Misuse.
@@ -67,14 +102,12 @@ GRANT EXECUTE ON FUNCTION parallel_apply.set_table_option TO regress_papply_owne
 SET ROLE regress_papply_owner;
 SELECT parallel_apply.set_table_option('mine', 'triggers', 'parallel');
 SELECT parallel_apply.set_table_option('items', 'triggers', 'parallel');
+SECURITY LABEL FOR parallel_apply ON TABLE items IS 'triggers=parallel';
 TABLE parallel_apply.table_options;
-INSERT INTO parallel_apply.table_options VALUES ('mine', 'triggers', 'serial');
+SECURITY LABEL FOR parallel_apply ON TABLE mine IS NULL;
+SECURITY LABEL FOR parallel_apply ON TABLE mine IS 'triggers=parallel';
 RESET ROLE;
-SELECT * FROM parallel_apply.table_options ORDER BY relid::text;
-
--- pg_dump dumps it, by name.
-SELECT extconfig::regclass[] FROM pg_extension WHERE extname = 'parallel_apply';
-COPY parallel_apply.table_options TO stdout;
+SELECT * FROM parallel_apply.table_options ORDER BY relation::text;
 
 DROP TABLE items, other, mine;
 DROP VIEW view;

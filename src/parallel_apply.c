@@ -1,6 +1,6 @@
 /*-------------------------------------------------------------------------
  * parallel_apply.c
- *	  Front door: magic, settings, shared memory, seam.
+ *	  Front door: magic, settings, security labels, shared memory, seam.
  *
  * Runs in the postmaster.  The library must be preloaded, since every process
  * has to inherit the seam and the shared memory has to be sized at start.
@@ -13,6 +13,7 @@
 
 #include "pool.h"
 #include "seam.h"
+#include "table_options.h"
 
 PG_MODULE_MAGIC;
 
@@ -49,6 +50,7 @@ _PG_init(void)
 						 PAPPLY_NAME, "shared_preload_libraries")));
 
 	papply_guc_init();
+	papply_table_options_init();
 	papply_seam_install();
 
 	previous_shmem_request = shmem_request_hook;

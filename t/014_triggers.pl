@@ -333,16 +333,6 @@ is(counter($subscriber, 'native_replays'),
 	wait_for_pool($subscriber, 'tap');
 }
 
-# Declared to be parallel.
-sub declare
-{
-	my ($value) = @_;
-	on_subscriber(
-		"SELECT parallel_apply.set_table_option('safe', 'triggers', '$value')"
-	);
-	return;
-}
-
 # Two transactions are being applied at once when both wait for locks.
 sub apply_safe
 {
@@ -365,7 +355,9 @@ sub apply_safe
 }
 apply_safe('waiting for lock, waiting for turn',
 	'triggers are serial by default');
-declare('parallel');
+on_subscriber(
+	q(SELECT parallel_apply.set_table_option('safe', 'triggers', 'parallel'))
+);
 apply_safe('waiting for lock, waiting for lock',
 	'a table with parallel triggers is changed in parallel');
 my $notes =
@@ -373,11 +365,12 @@ my $notes =
 is(on_subscriber($notes), '4|2', 'its triggers fire');
 command_like(
 	[
-		'pg_dump', '--data-only', '--dbname', $subscriber->connstr('postgres')
+		'pg_dump', '--schema-only',
+		'--dbname', $subscriber->connstr('postgres')
 	],
-	qr/COPY parallel_apply\.table_options .*\npublic\.safe\ttriggers\tparallel\n/,
+	qr/^SECURITY LABEL FOR parallel_apply ON TABLE public\.safe IS 'triggers=parallel';$/m,
 	'pg_dump dumps what is declared, by name');
-declare('serial');
+on_subscriber('SECURITY LABEL FOR parallel_apply ON TABLE safe IS NULL');
 apply_safe('waiting for lock, waiting for turn', 'and they are serial again');
 same_as_serial('in the end', @published);
 

@@ -5,7 +5,8 @@
 #
 # A third server, `ordered`, subscribes to B without the extension and numbers the rows
 # as they arrive: PostgreSQL's own apply takes B's transactions in the order of B's
-# commits.  Writers of B are held up by a locked row of gate, so that younger
+# commits.  B publishes all tables, of which none must be the extension's: `ordered`
+# does not have it.  Writers of B are held up by a locked row of gate, so that younger
 # transactions are applied before older ones.
 use strict;
 use warnings;

@@ -115,7 +115,7 @@ papply_table_class_unlocked(Oid relid)
 }
 
 PapplyTableClass
-papply_table_class(Relation rel, const AttrMap *attnums, bool nowait, const char **reason)
+papply_table_class(Relation rel, const AttrMap *attnums, const char **reason)
 {
 	PapplyTableClass class = PAPPLY_TABLE_PARALLEL;
 	const char *why = NULL;
@@ -128,7 +128,7 @@ papply_table_class(Relation rel, const AttrMap *attnums, bool nowait, const char
 	}
 	else if (papply_table_has_triggers(rel) &&
 			 !papply_table_options_has(RelationGetRelid(rel), PAPPLY_OPTION_TRIGGERS,
-									   PAPPLY_TRIGGERS_PARALLEL, nowait))
+									   PAPPLY_TRIGGERS_PARALLEL))
 	{
 		class = PAPPLY_TABLE_SERIAL;
 		why = "it has a trigger that fires in replica mode";

@@ -3,80 +3,109 @@
  *	  What users have declared about tables.
  *
  * Runs in the receiver and in writers, which read, and in a user's backend,
- * where set_table_option.c writes.
+ * which writes, by set_table_option() or SECURITY LABEL.
  *
- * The options are rows of parallel_apply.table_options, which pg_dump dumps.
- * The table is found by its name in each transaction, since the extension may
- * be dropped and created again while a receiver and its writers run.  Whoever
- * changes a row invalidates the relation cache entry of the table that it is
- * about, so that those who read ask again; they need no callback of their own.
+ * An option is the security label of a table, such as "triggers=parallel".
+ * Labels follow the table when it is renamed or dropped, are dumped by
+ * pg_dump, and are never published.  (A table of our own would be published by
+ * FOR ALL TABLES, to subscribers that do not have it.)
  *
- * A table that just has that name, where there is no extension, is not read:
- * its columns could be anything.
+ * Whoever changes a label invalidates the relation cache entry of its table,
+ * so that those who read ask again; they need no callback of their own.  The
+ * table is locked as by ALTER TABLE ... ENABLE TRIGGER, against those who
+ * change its rows: a writer asks with the table locked, so when the change is
+ * committed, nobody acts on the old label.
  *-------------------------------------------------------------------------
  */
 #include "parallel_apply.h"
 
-#include "access/genam.h"
-#include "access/relation.h"
-#include "access/skey.h"
-#include "catalog/dependency.h"
-#include "catalog/namespace.h"
+#include "catalog/catalog.h"
 #include "catalog/pg_class.h"
-#include "commands/extension.h"
+#include "commands/seclabel.h"
 #include "storage/lmgr.h"
-#include "utils/builtins.h"
-#include "utils/fmgroids.h"
+#include "utils/inval.h"
 #include "utils/lsyscache.h"
-#include "utils/rel.h"
 
 #include "table_options.h"
 
-Relation
-papply_table_options_open(LOCKMODE lockmode, bool nowait)
-{
-	Oid			schema = get_namespace_oid(PAPPLY_NAME, true);
-	Oid			relid = OidIsValid(schema) ?
-	get_relname_relid("table_options", schema) : InvalidOid;
-	Oid			extension = get_extension_oid(PAPPLY_NAME, true);
+#define LABEL_SERIAL PAPPLY_OPTION_TRIGGERS "=" PAPPLY_TRIGGERS_SERIAL
+#define LABEL_PARALLEL PAPPLY_OPTION_TRIGGERS "=" PAPPLY_TRIGGERS_PARALLEL
 
-	if (!OidIsValid(relid) || !OidIsValid(extension) ||
-		getExtensionOfObject(RelationRelationId, relid) != extension)
-		return NULL;
-	if (!nowait)
-		LockRelationOid(relid, lockmode);
-	else if (!ConditionalLockRelationOid(relid, lockmode))
-		return NULL;
-	return try_relation_open(relid, NoLock);
+/*
+ * What the server calls before it stores a label.  One that is removed, NULL,
+ * may be there from a time when the object was a table.
+ */
+static void
+check_label(const ObjectAddress *object, const char *label)
+{
+	if (label != NULL)
+	{
+		if (object->classId != RelationRelationId || object->objectSubId != 0)
+			ereport(ERROR,
+					(errcode(ERRCODE_WRONG_OBJECT_TYPE),
+					 errmsg("only tables can have a security label of \"%s\"",
+							PAPPLY_NAME)));
+		papply_table_options_check_table(object->objectId);
+		if (strcmp(label, LABEL_SERIAL) != 0 && strcmp(label, LABEL_PARALLEL) != 0)
+			ereport(ERROR,
+					(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+					 errmsg("invalid security label of \"%s\": \"%s\"", PAPPLY_NAME, label),
+					 errhint("Available labels are \"%s\" and \"%s\".",
+							 LABEL_SERIAL, LABEL_PARALLEL)));
+	}
+	if (object->classId == RelationRelationId)
+	{
+		LockRelationOid(object->objectId, ShareRowExclusiveLock);
+		CacheInvalidateRelcacheByRelid(object->objectId);
+	}
 }
 
-static bool
-column_is(Relation rel, HeapTuple tuple, int column, const char *wanted)
+void
+papply_table_options_init(void)
 {
-	bool		is_null;
-	Datum		value = heap_getattr(tuple, column, RelationGetDescr(rel), &is_null);
+	register_label_provider(PAPPLY_NAME, check_label);
+}
 
-	return !is_null && strcmp(TextDatumGetCString(value), wanted) == 0;
+void
+papply_table_options_check_table(Oid relid)
+{
+	char	   *name = get_rel_name(relid);
+	char		kind = get_rel_relkind(relid);
+
+	if (name == NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_UNDEFINED_TABLE),
+				 errmsg("relation with OID %u does not exist", relid)));
+	if (kind != RELKIND_RELATION && kind != RELKIND_PARTITIONED_TABLE)
+		ereport(ERROR,
+				(errcode(ERRCODE_WRONG_OBJECT_TYPE),
+				 errmsg("\"%s\" is not a table", name)));
+	if (IsCatalogRelationOid(relid))
+		ereport(ERROR,
+				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+				 errmsg("permission denied: \"%s\" is a system catalog", name)));
+}
+
+void
+papply_table_options_set(Oid relid, const char *option, const char *value)
+{
+	bool		is_default = strcmp(value, PAPPLY_TRIGGERS_SERIAL) == 0;
+	char	   *label = is_default ? NULL : psprintf("%s=%s", option, value);
+	ObjectAddress table;
+
+	ObjectAddressSet(table, RelationRelationId, relid);
+	check_label(&table, label);
+	SetSecurityLabel(&table, PAPPLY_NAME, label);
+	CommandCounterIncrement();	/* the same statement may set it again */
 }
 
 bool
-papply_table_options_has(Oid relid, const char *option, const char *value, bool nowait)
+papply_table_options_has(Oid relid, const char *option, const char *value)
 {
-	Relation	rel = papply_table_options_open(AccessShareLock, nowait);
-	SysScanDesc scan;
-	ScanKeyData key;
-	HeapTuple	tuple;
-	bool		found = false;
+	ObjectAddress table;
+	char	   *label;
 
-	if (rel == NULL)
-		return false;
-	ScanKeyInit(&key, PAPPLY_TABLE_OPTIONS_RELID, BTEqualStrategyNumber, F_OIDEQ,
-				ObjectIdGetDatum(relid));
-	scan = systable_beginscan(rel, InvalidOid, false, NULL, 1, &key);
-	while (!found && HeapTupleIsValid(tuple = systable_getnext(scan)))
-		found = column_is(rel, tuple, PAPPLY_TABLE_OPTIONS_OPTION, option) &&
-			column_is(rel, tuple, PAPPLY_TABLE_OPTIONS_VALUE, value);
-	systable_endscan(scan);
-	relation_close(rel, AccessShareLock);
-	return found;
+	ObjectAddressSet(table, RelationRelationId, relid);
+	label = GetSecurityLabel(&table, PAPPLY_NAME);
+	return label != NULL && strcmp(label, psprintf("%s=%s", option, value)) == 0;
 }

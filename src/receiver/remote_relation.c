@@ -214,7 +214,7 @@ look_up_local(PapplyRemoteRelation *rel)
 	map = map_columns(local, rel->remote);
 	if (local->rd_rel->relkind == RELKIND_PARTITIONED_TABLE)
 		remember_partitions(rel);
-	rel->table_class = papply_table_class(local, map, true, NULL);
+	rel->table_class = papply_table_class(local, map, NULL);
 	if (rel->table_class != PAPPLY_TABLE_NATIVE)
 		papply_row_keys_add_unique(&rel->keys, local, map->attnums);
 	relation_close(local, AccessShareLock);

@@ -277,8 +277,7 @@ prepare(PapplyTarget *target)
 	MemoryContext old_context;
 
 	begin_to_prepare(target);
-	target->table_class = papply_table_class(target->rel, entry->attrmap, false,
-											 &target->reason);
+	target->table_class = papply_table_class(target->rel, entry->attrmap, &target->reason);
 	target->has_triggers = papply_table_has_triggers(target->rel);
 	forget_partitions(target);
 	old_context = MemoryContextSwitchTo(target->context);
