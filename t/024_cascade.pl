@@ -92,9 +92,12 @@ for my $batch (1, 32)
 		"parallel_apply.max_batch_transactions = $batch");
 	$middle->reload;
 	my $gate = hold($middle, 'SELECT FROM gate FOR UPDATE');
-	on_publisher(
-		transactions(5) . 'UPDATE gate SET n = n + 1;' . transactions(300));
+	on_publisher(transactions(5));
+	wait_for_all();
+	on_publisher('UPDATE gate SET n = n + 1');
+	# Alone: the others depend on what is in one batch with it.
 	wait_for_state($middle, 'waiting for lock');
+	on_publisher(transactions(300));
 	wait_for_state($middle, 'waiting for turn');
 	$middle->wait_for_catchup($_, 'replay') for 'cascade', 'ordered';
 	is( $last->safe_psql('postgres', 'SELECT max(n) FROM history'),
