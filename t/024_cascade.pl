@@ -52,10 +52,8 @@ on_publisher(
 	q(INSERT INTO gate VALUES (1, 0);
 	INSERT INTO balance SELECT i, 100 FROM generate_series(1, 10) i;));
 create_extension($_) for $middle, $last;
-# Not the tables of the extension.
-my $publication = 'FOR TABLE ' . join ', ', @tables;
 subscribe($first, $middle, 'tap');
-subscribe($middle, $last, 'cascade', publication => $publication);
+subscribe($middle, $last, 'cascade');
 my $connstr = $middle->connstr . ' dbname=postgres';
 $ordered->safe_psql('postgres',
 	"CREATE SUBSCRIPTION ordered CONNECTION '$connstr' PUBLICATION cascade");

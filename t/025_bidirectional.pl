@@ -38,13 +38,8 @@ exec_both(
 on_publisher(
 	'INSERT INTO hot VALUES (1, 0), (2, 0); INSERT INTO cleared VALUES (1)');
 create_extension($_) for $left, $right;
-# Not the tables of the extension.
-my $publication = 'FOR TABLE items, hot, cleared';
-subscribe(
-	$left, $right, 'rightward',
-	publication => $publication,
-	with => 'origin = none');
-$right->safe_psql('postgres', "CREATE PUBLICATION leftward $publication");
+subscribe($left, $right, 'rightward', with => 'origin = none');
+$right->safe_psql('postgres', 'CREATE PUBLICATION leftward FOR ALL TABLES');
 my $connstr = $right->connstr . ' dbname=postgres';
 $left->safe_psql(
 	'postgres',
