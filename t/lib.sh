@@ -268,17 +268,15 @@ run_regress() {
 	# shellcheck disable=SC2086
 	if ! as_user "$pg_regress" --inputdir="$src" --outputdir="$out" --bindir="$bin" \
 		--temp-instance="$tmp/instance" --temp-config="$src/t/regress.conf" \
-		--encoding=UTF8 --no-locale --dbname=contrib_regression $tests; then
+		--encoding=UTF8 --no-locale --dbname=contrib_regression $tests | tee "$tmp/regress.out"; then
 		tail -n 100 "$out/regression.diffs" 2>/dev/null
 		grep -hE '(ERROR|FATAL|PANIC|TRAP|signal)' "$out/log/"*.log 2>/dev/null | tail -n 20
 		bad=1
 	fi
 	# "test install ... ok" up to 15, "ok 1 - install" since 16; none at all when
 	# the server did not even start.
-	if [ -e "$out/regression.out" ]; then
-		ok=$(count_matches '^(test .* \.\.\. ok|ok [0-9]+ )' "$out/regression.out")
-		wrong=$(count_matches '^(test .* \.\.\. FAILED|not ok [0-9]+ )' "$out/regression.out")
-	fi
+	ok=$(count_matches '^(test .* \.\.\. ok|ok [0-9]+ )' "$tmp/regress.out")
+	wrong=$(count_matches '^(test .* \.\.\. FAILED|not ok [0-9]+ )' "$tmp/regress.out")
 	[ -z "$bad" ] || [ "$wrong" -gt 0 ] || wrong=1
 	count "$ok" "$wrong"
 }
