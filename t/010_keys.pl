@@ -299,8 +299,7 @@ $subscriber->wait_for_log(
 	$offset);
 $subscriber->safe_psql(
 	'postgres',
-	q(ALTER TABLE looser DROP CONSTRAINT looser_pkey;
-	ALTER TABLE looser ADD PRIMARY KEY (a);)
+	'ALTER TABLE looser DROP CONSTRAINT looser_pkey, ADD PRIMARY KEY (a)'
 );
 wait_applied($publisher, $subscriber, 'tap');
 rows_equal($publisher, $subscriber, 'looser',

@@ -192,24 +192,25 @@ for my $state ('waiting for lock', 'waiting for turn')
 }
 
 # The apply worker again, this time in the middle of a transaction that it does itself,
-# with changes of its own before.
+# since the subscription does not know one of its tables, with changes before.
 {
 	wait_for_pool($subscriber, 'tap');
+	exec_both('CREATE TABLE unknown (n int)');
 	my $session =
 	  hold($subscriber, 'SELECT n FROM gate WHERE id = 1 FOR SHARE');
 	make_load(50);
 	$publisher->safe_psql(
 		'postgres', qq(BEGIN;
 		INSERT INTO history VALUES ($n, 3);
-		TRUNCATE gate;
-		INSERT INTO gate VALUES (1, $n), (2, $n);
+		INSERT INTO unknown VALUES ($n);
+		UPDATE gate SET n = $n WHERE id = 1;
 		INSERT INTO history VALUES ($n, 4);
 		COMMIT;));
 	make_load(50);
 	my $apply_pid = apply_pid($subscriber, 'tap');
 	$subscriber->poll_query_until('postgres',
 		"SELECT count(*) > 0 FROM pg_locks WHERE NOT granted AND pid = $apply_pid"
-	) or die 'the apply worker does not wait for the table';
+	) or die 'the apply worker does not wait for the row';
 	my $offset = -s $subscriber->logfile;
 	terminate($apply_pid);
 	$subscriber->wait_for_log(

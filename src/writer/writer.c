@@ -77,6 +77,9 @@ extern PGDLLEXPORT void papply_writer_main(Datum main_arg);
  */
 #define BATCH_US 1500
 
+/* Those who get a lock when we give way in a deadlock have so long to take it. */
+#define DEADLOCK_MS 100
+
 /* Transactions up to this are left to others for so long; see leave_to_others(). */
 #define SHORT_US 100
 #define LEAVE_MS 1
@@ -108,6 +111,9 @@ static bool may_leave = false;
 static bool subscription_is_current = false;
 
 static bool has_unreported_stats = false;
+
+/* The last attempt has ended in a deadlock with others. */
+static bool was_deadlock = false;
 
 /* Moving average: time to apply a transaction, without waits for others. */
 static double transaction_us = 0;
@@ -488,6 +494,7 @@ recover_from_error(void)
 	papply_local_abort();
 	if (error->sqlerrcode == PAPPLY_ERRCODE_OLDER_WINS)
 		my_slot()->counters.older_wins++;
+	was_deadlock = error->sqlerrcode == ERRCODE_T_R_DEADLOCK_DETECTED;
 	ereport(DEBUG1,
 			(errmsg_internal("remote transaction %u is rolled back: %s",
 							 range.remote_xid, error->message)));
@@ -551,6 +558,21 @@ wait_until_committed(uint64 seqno, PapplyWriterState state)
 }
 
 /*
+ * Whoever waited for us in a deadlock has to wake up before it goes on; tried
+ * again at once, the transaction would take the same locks before it.
+ */
+static void
+let_others_go_on(void)
+{
+	if (!was_deadlock)
+		return;
+	was_deadlock = false;
+	(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
+					 DEADLOCK_MS, papply_compat_wait_event(PAPPLY_WAIT_TURN));
+	ResetLatch(MyLatch);
+}
+
+/*
  * Apply a transaction under the conditions of serial apply, and what follows if
  * that fails.  is_retry: for the second time.
  */
@@ -564,6 +586,7 @@ apply_in_turn(uint64 seqno, bool is_retry)
 		return;
 	if (is_retry)
 		slot->counters.retries++;
+	let_others_go_on();
 	AcceptInvalidationMessages();
 	if (load_subscription() && (!is_retry || papply_queue_rewind(seqno)) &&
 		try_range(seqno, seqno, true))
@@ -571,6 +594,7 @@ apply_in_turn(uint64 seqno, bool is_retry)
 	if (!papply_pool->is_open)
 		return;
 	slot->counters.native_replays++;
+	let_others_go_on();
 	papply_queue_mark_native(seqno);
 	papply_pool_wake(PAPPLY_WAITER_RECEIVER);
 	(void) wait_until_committed(seqno, PAPPLY_WRITER_WAIT_REPLAY);
