@@ -297,10 +297,8 @@ $publisher->safe_psql('postgres', 'UPDATE looser SET v = 1');
 $subscriber->wait_for_log(
 	qr/ERROR: .*publisher did not send replica identity column expected by the logical replication target relation "public.looser"/,
 	$offset);
-$subscriber->safe_psql(
-	'postgres',
-	'ALTER TABLE looser DROP CONSTRAINT looser_pkey, ADD PRIMARY KEY (a)'
-);
+$subscriber->safe_psql('postgres',
+	'ALTER TABLE looser DROP CONSTRAINT looser_pkey, ADD PRIMARY KEY (a)');
 wait_applied($publisher, $subscriber, 'tap');
 rows_equal($publisher, $subscriber, 'looser',
 	'a change waits until the subscriber has a key that it can be found by');

@@ -20,7 +20,10 @@ exec_both(
 create_extension($subscriber);
 on_publisher(
 	'INSERT INTO gate VALUES (1, 0); INSERT INTO late VALUES (1, 0)');
-subscribe($publisher, $subscriber, 'tap', publication => 'FOR TABLE gate');
+subscribe(
+	$publisher, $subscriber, 'tap',
+	publication => 'FOR TABLE gate',
+	with => 'streaming = off');
 my $copy = hold($subscriber, 'INSERT INTO late VALUES (1, -1)');
 my $lock = hold($subscriber, 'SELECT FROM gate FOR UPDATE');
 on_publisher('UPDATE gate SET n = n + 1');
