@@ -191,6 +191,16 @@ extern PapplyWriterSlot *papply_pool_writer_of(PapplyPool *pool, uint64 seqno);
  */
 extern int	papply_pool_order_blockers(int pid, int *blockers);
 
+/* Fewer writers are wanted: this one shall leave. */
+extern bool papply_pool_is_retired(void);
+
+/*
+ * A writer asks this before it sleeps, after it has said that it will.  What set
+ * its latch may have been lost: to the reset after another wait, of ours or in
+ * the server.
+ */
+extern bool papply_pool_may_sleep(void);
+
 /* Set the latch of the receiver, or of a writer, if it is attached. */
 extern void papply_pool_wake(int waiter);
 

@@ -260,12 +260,7 @@ $publisher->safe_psql(
 );
 $publisher->safe_psql('postgres', $fill);
 wait_applied($publisher, $subscriber, 'tap');
-my $apply_pid = apply_pid($subscriber, 'tap');
-$subscriber->safe_psql('postgres',
-	'ALTER SUBSCRIPTION tap SET (binary = on)');
-$subscriber->poll_query_until('postgres',
-	"SELECT pid <> $apply_pid FROM pg_stat_subscription WHERE subname = 'tap'"
-) or die 'the apply worker did not start again';
+restart_apply($subscriber, 'tap', 'ALTER SUBSCRIPTION tap SET (binary = on)');
 wait_for_pool($subscriber, 'tap', 8);
 check_round('in binary', @$_) foreach @rounds;
 tables_are_equal('in binary');

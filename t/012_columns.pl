@@ -220,12 +220,8 @@ foreach my $format ('as text', 'in binary')
 {
 	if ($format eq 'in binary')
 	{
-		my $apply_pid = apply_pid($subscriber, 'tap');
-		$subscriber->safe_psql('postgres',
+		restart_apply($subscriber, 'tap',
 			'ALTER SUBSCRIPTION tap SET (binary = on)');
-		$subscriber->poll_query_until('postgres',
-			"SELECT pid <> $apply_pid FROM pg_stat_subscription WHERE subname = 'tap'"
-		) or die 'the apply worker did not start again';
 		wait_for_pool($subscriber, 'tap', 8);
 	}
 	check_columns($format);
@@ -275,13 +271,9 @@ if ($subscriber->pg_version >= 16)
 		'ALTER SUBSCRIPTION tap SET (run_as_owner = true, password_required = false)'
 	);
 }
-my $apply_pid = apply_pid($subscriber, 'tap');
-$subscriber->safe_psql('postgres',
+restart_apply($subscriber, 'tap',
 	'ALTER SUBSCRIPTION tap OWNER TO applier; ALTER ROLE applier NOSUPERUSER;'
 );
-$subscriber->poll_query_until('postgres',
-	"SELECT pid <> $apply_pid FROM pg_stat_subscription WHERE subname = 'tap'"
-) or die 'the apply worker did not start again';
 wait_for_pool($subscriber, 'tap', 8);
 check_session('with an ordinary owner', 'applier');
 

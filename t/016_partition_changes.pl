@@ -211,17 +211,14 @@ my $as_owner =
   $subscriber->pg_version >= 16
   ? 'ALTER SUBSCRIPTION tap SET (run_as_owner = true, password_required = false);'
   : '';
-my $apply_pid = apply_pid($subscriber, 'tap');
-on_subscriber(
+restart_apply(
+	$subscriber, 'tap',
 	qq(BEGIN; CREATE ROLE applier SUPERUSER LOGIN; $as_owner
 	GRANT SELECT, INSERT, UPDATE, DELETE ON gate TO applier;
 	GRANT SELECT, INSERT, DELETE ON rights_a, rights_b, rights_c TO applier;
 	ALTER TABLE rights ENABLE ROW LEVEL SECURITY;
 	ALTER SUBSCRIPTION tap OWNER TO applier; ALTER ROLE applier NOSUPERUSER; COMMIT;)
 );
-$subscriber->poll_query_until('postgres',
-	"SELECT pid <> $apply_pid FROM pg_stat_subscription WHERE subname = 'tap'"
-) or die 'the apply worker did not start again';
 wait_for_pool($subscriber, 'tap', 4);
 on_publisher(
 	q(INSERT INTO rights VALUES (20, 'a', 0), (21, 'b', 0);

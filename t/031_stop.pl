@@ -124,13 +124,9 @@ sub rows_of_history
 # What changes the connection restarts the apply worker.
 {
 	my $session = block_writers('postgres');
-	my $apply_pid = apply_pid($subscriber, 'tap_postgres');
-	$subscriber->safe_psql('postgres',
+	restart_apply($subscriber, 'tap_postgres',
 		"ALTER SUBSCRIPTION tap_postgres CONNECTION '$connstr dbname=postgres options=-crandom_page_cost=5'"
 	);
-	$subscriber->poll_query_until('postgres',
-		"SELECT count(*) = 1 FROM pg_stat_subscription WHERE subname = 'tap_postgres' AND pid <> $apply_pid"
-	) or die 'the apply worker does not restart';
 	wait_for_state($subscriber, 'waiting for lock');
 	$session->quit;
 	tables_are_equal('with another connection', 'postgres');

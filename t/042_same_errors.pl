@@ -397,7 +397,11 @@ if ($major >= 16)
 	{
 		$subscribers[$i]
 		  ->wait_for_log(qr/ERROR: .*ERROR: .*ERROR: /s, $offsets[$i]);
-		my %seen = map { $_ => 1 } log_since($subscribers[$i], $offsets[$i]);
+		# Whether the next apply worker comes before the last one is gone is a
+		# matter of luck, on a plain server too.
+		my %seen = map { $_ => 1 }
+		  grep { !/ERROR:  replication origin .* is already active/ }
+		  log_since($subscribers[$i], $offsets[$i]);
 		push @logs, join "\n", sort keys %seen;
 	}
 	is($logs[1], $logs[0],

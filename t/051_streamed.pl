@@ -149,13 +149,7 @@ is(counter($subscriber, 'native_replays'), 0, 'no writer has given up');
 
 # The connection is lost in the middle of one.
 $other = begin_streamed(rows(1000));
-my $old = apply_pid($subscriber, 'tap');
-on_subscriber("SELECT pg_terminate_backend($old)");
-$subscriber->poll_query_until(
-	'postgres',
-	"SELECT count(*) = 1 FROM pg_stat_subscription
-	WHERE subname = 'tap' AND relid IS NULL AND pid <> $old"
-) or die 'the apply worker did not come back';
+restart_apply($subscriber, 'tap');
 $other->query_safe(rows(1000) . 'UPDATE gate SET n = n + 1; COMMIT');
 tables_are_equal('after the apply worker was terminated in the middle');
 

@@ -144,13 +144,7 @@ for my $how ('the apply worker is terminated', 'the server is killed')
 	}
 	else
 	{
-		my $old = apply_pid($subscriber, 'tap');
-		on_subscriber("SELECT pg_terminate_backend($old)");
-		$subscriber->poll_query_until(
-			'postgres',
-			"SELECT count(*) = 1 FROM pg_stat_subscription
-			WHERE subname = 'tap' AND relid IS NULL AND pid <> $old"
-		) or die 'the apply worker did not come back';
+		restart_apply($subscriber, 'tap');
 	}
 	on_publisher(
 		q(COMMIT PREPARED 'h'; UPDATE items SET v = v + 1 WHERE id > 60;

@@ -15,7 +15,7 @@ use Test::More;
 
 our @EXPORT = qw(
   new_pair create_extension exec_both on_publisher on_subscriber subscribe wait_for_pool wait_applied
-  rows_equal writer_pids apply_pid counter hold wait_for_state
+  rows_equal writer_pids apply_pid restart_apply counter hold wait_for_state
   states_become apply_behind_gate duplicate_key log_is_clean finish);
 
 # The nodes of the latest new_pair.
@@ -150,15 +150,40 @@ sub writer_pids
 	  );
 }
 
-# Process id of a subscription's leader apply worker; '' if there is none.
+# FROM and WHERE of a subscription's leader apply worker, once it has a process.
+sub from_leader
+{
+	my ($subscriber, $name) = @_;
+	my $is_leader =
+	  $subscriber->pg_version >= 16 ? 'AND leader_pid IS NULL' : '';
+	return
+	  "FROM pg_stat_subscription WHERE subname = '$name' AND relid IS NULL AND pid IS NOT NULL $is_leader";
+}
+
+# Process id of a subscription's leader apply worker; waits until there is one.
 sub apply_pid
 {
 	my ($subscriber, $name) = @_;
-	my $leader =
-	  $subscriber->pg_version >= 16 ? 'AND leader_pid IS NULL' : '';
-	return $subscriber->safe_psql('postgres',
-		"SELECT pid FROM pg_stat_subscription WHERE subname = '$name' AND relid IS NULL $leader"
-	);
+	my $from = from_leader($subscriber, $name);
+	$subscriber->poll_query_until('postgres', "SELECT count(*) = 1 $from")
+	  or die "there is no apply worker of $name";
+	return $subscriber->safe_psql('postgres', "SELECT pid $from");
+}
+
+# Waits until another apply worker follows the present one, which these statements
+# end; without any, it is terminated.
+sub restart_apply
+{
+	my ($subscriber, $name, $statements) = @_;
+	my $old = apply_pid($subscriber, $name);
+	$subscriber->safe_psql('postgres',
+		$statements // "SELECT pg_terminate_backend($old)");
+	$subscriber->poll_query_until('postgres',
+			"SELECT count(*) = 1 "
+		  . from_leader($subscriber, $name)
+		  . " AND pid <> $old")
+	  or die "the apply worker of $name does not start again";
+	return;
 }
 
 # Sum of a column of parallel_apply.writers.

@@ -190,15 +190,16 @@ papply_commit_order_sleep(PapplyWriterState state, int *sleeps)
 	/* without a transaction we hold no lock that another could wait for */
 	bool		may_block_others = IsTransactionState();
 	TimestampTz begin = GetCurrentTimestamp();
-	int			rc;
+	int			rc = 0;
 
 	if (*sleeps == 0)
 		papply_pool_set_state(state);
-	rc = WaitLatch(MyLatch,
-				   WL_LATCH_SET | WL_EXIT_ON_PM_DEATH |
-				   (may_block_others ? WL_TIMEOUT : 0),
-				   *sleeps == 0 ? FIRST_CHECK_MS : NEXT_CHECK_MS,
-				   wait_event_of(state));
+	if (papply_pool_may_sleep())
+		rc = WaitLatch(MyLatch,
+					   WL_LATCH_SET | WL_EXIT_ON_PM_DEATH |
+					   (may_block_others ? WL_TIMEOUT : 0),
+					   *sleeps == 0 ? FIRST_CHECK_MS : NEXT_CHECK_MS,
+					   wait_event_of(state));
 	(*sleeps)++;
 	slept_us += GetCurrentTimestamp() - begin;
 	ResetLatch(MyLatch);

@@ -295,6 +295,19 @@ papply_pool_order_blockers(int pid, int *blockers)
 	return count;
 }
 
+bool
+papply_pool_is_retired(void)
+{
+	return pg_atomic_read_u64(&papply_pool->wanted_writers) <= papply_pool_waiter;
+}
+
+bool
+papply_pool_may_sleep(void)
+{
+	return papply_pool->is_open &&
+		!(INTERRUPTS_PENDING_CONDITION() && INTERRUPTS_CAN_BE_PROCESSED());
+}
+
 void
 papply_pool_wake(int waiter)
 {

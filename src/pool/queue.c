@@ -34,6 +34,7 @@
 
 #include "miscadmin.h"
 #include "port/pg_bitutils.h"
+#include "postmaster/interrupt.h"
 #include "storage/ipc.h"
 #include "storage/latch.h"
 #include "utils/memutils.h"
@@ -531,7 +532,8 @@ papply_queue_wait_for_work(long timeout_ms)
 
 	set_claim(PAPPLY_NO_SEQNO, PAPPLY_NO_SEQNO);
 	pg_atomic_fetch_or_u64(&papply_pool->idle_writers, bit);	/* full barrier */
-	if (papply_queue_backlog() == 0)
+	if (papply_queue_backlog() == 0 && papply_pool_may_sleep() &&
+		!papply_pool_is_retired() && !ConfigReloadPending)
 	{
 		papply_pool_set_state(PAPPLY_WRITER_IDLE);
 		events = WaitLatch(MyLatch,

@@ -612,12 +612,6 @@ max_batch(void)
 					  (int) (BATCH_US / Max(transaction_us, 1.0))));
 }
 
-static bool
-is_retired(void)
-{
-	return pg_atomic_read_u64(&papply_pool->wanted_writers) <= papply_pool_waiter;
-}
-
 /* Sleep until there is work; statistics are reported when there is none. */
 static void
 wait_for_work(void)
@@ -653,7 +647,7 @@ writer_loop(void)
 	uint64		last;
 	bool		is_serial;
 
-	while (papply_pool->is_open && !is_retired() && load_subscription())
+	while (papply_pool->is_open && !papply_pool_is_retired() && load_subscription())
 	{
 		CHECK_FOR_INTERRUPTS();
 		if (ConfigReloadPending)
