@@ -80,7 +80,9 @@ on_subscriber(qq(SELECT pg_replication_origin_create('$_')))
 sub on_both_as_origin
 {
 	my ($origin, $sql) = @_;
-	on_both("SELECT pg_replication_origin_session_setup('$origin'); $sql");
+	on_both(
+		"SELECT pg_replication_origin_session_setup('$origin'); $sql;
+		SELECT pg_replication_origin_session_reset();");
 	return;
 }
 
@@ -155,11 +157,18 @@ sub statistics_equal
 	my ($name) = @_;
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
 
-	# They come with a delay.
-	my $equal =
-	  q(SELECT count(DISTINCT to_jsonb(s) - 'subid' - 'subname' - 'stats_reset') = 1
-		FROM pg_stat_subscription_stats s);
-	$subscriber->poll_query_until('postgres', $equal);
+	# They come with a delay; each conflict that is in the log is counted.
+	my $log = slurp_file($subscriber->logfile);
+	my $conflicts = () =
+	  $log =~ /(?:LOG|ERROR):  conflict detected on relation/g;
+	my $settled = q(SELECT
+		(SELECT count(DISTINCT to_jsonb(s) - 'subid' - 'subname' - 'stats_reset') = 1
+		FROM pg_stat_subscription_stats s));
+	$settled .= qq( AND (SELECT sum(value::int) = $conflicts
+		FROM pg_stat_subscription_stats s, jsonb_each_text(to_jsonb(s))
+		WHERE key LIKE 'confl_%')
+	) if $is_counted;
+	$subscriber->poll_query_until('postgres', $settled);
 	is(statistics('tap'), statistics('serial'),
 		"$name: statistics are the same");
 	return;
