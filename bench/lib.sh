@@ -1,8 +1,9 @@
 # shellcheck shell=bash
-# lib.sh - what bench/demo and bench/catchup have in common.
+# lib.sh - what the programs in bench/ have in common.
 #
-# A benchmark is: bench_begin, make_seed, then per backlog start_publisher,
-# make_backlog and one measure per configuration.  Everything lives in one
+# A benchmark of catching up is: set_workload_sizes, bench_begin, make_seed, then per
+# backlog start_publisher, make_backlog and one measure per configuration.  The others
+# use parts of it.  The backlogs are in workloads.sh.  Everything lives in one
 # directory, $WORK, which goes away at exit, with both servers:
 #
 #   seed/         a loaded, stopped data directory; both servers begin as a copy
@@ -18,22 +19,28 @@ export LC_ALL=C			# decimal points, and the same sorting everywhere
 shopt -s inherit_errexit
 
 REPO=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+. "$REPO/bench/workloads.sh"
 DATABASE=bench
 STALLED_AFTER_S=60		# no progress for so long ends a benchmark
 
 # Settings of a benchmark; programs overwrite what they offer as an option.
-SCALE=50			# of pgbench: 100000 accounts, 16 MB each
+SCALE=				# these three: see workloads.sh; empty = chosen by the workload
+TRANSACTIONS=
+ROWS=
 READ_DELAY_US=0			# subscriber, per page read; 0 = none
 FLUSH_DELAY_US=0		# subscriber, per WAL flush; 0 = fsync is off
 SHARED_BUFFERS=			# subscriber; empty = chosen by READ_DELAY_US
 MAX_BATCH=			# parallel_apply.max_batch_transactions; empty = default
 EXTRA_SETTINGS=()		# lines for the subscriber's postgresql.conf
+PUBLISHER_SETTINGS=()		# the same for the publisher
+NO_INDEX=			# the subscriber has no index on the table of "full"
+RESULT_LINES=			# a file to which every result is appended as a JSON object
 SUBSCRIPTION_OPTIONS=		# more of CREATE SUBSCRIPTION ... WITH (...)
 NATIVE_ONLY=			# measure the installed server, build nothing
 SHOW_PROGRESS=			# a live line during each run
 
 RESULTS=()			# a line per run, columns: see add_result and measure
-declare -A SESSION_IN SESSION_OUT CPU MEMORY_KB
+declare -A SESSION_IN SESSION_OUT CPU PEAK_KB
 
 say() { printf '%s\n' "$@"; }
 die() { printf '%s: %s\n' "${0##*/}" "$*" >&2; exit 1; }
@@ -69,7 +76,8 @@ bench_begin()
 	trap 'exit 141' PIPE
 	WORK=$(mktemp -d "${TMPDIR:-/tmp}/parallel_apply.XXXXXX")
 	(( ${#WORK} < 80 )) || die "TMPDIR is too long for a unix socket below it"
-	mkdir "$WORK/socket" "$WORK/src"
+	mkdir "$WORK/socket"
+	[[ -n ${BENCH_BUILT:-} ]] || mkdir "$WORK/src"
 	[[ $(id -u) != 0 ]] || chown -R postgres: "$WORK"
 	cd "$WORK"
 	build
@@ -159,9 +167,15 @@ install_missing_packages()
 }
 
 # Sets BIN.  Everything is built in a copy, so the work tree stays as it is,
-# whoever owns it.
+# whoever owns it.  BENCH_BUILT is the directory of another benchmark that has
+# built already and calls this one.
 build()
 {
+	if [[ -n ${BENCH_BUILT:-} ]]; then
+		ln -sfT "$BENCH_BUILT/src" "$WORK/src"
+		BIN=$(<"$BENCH_BUILT/bin")
+		return
+	fi
 	tar -C "$REPO" --exclude=./.git --exclude=./tmp_check --exclude='*.o' --exclude='*.so' \
 		-cf - . | as_owner tar -C "$WORK/src" -xf -
 	as_owner make -s -C "$WORK/src/bench/read_delay" || die "could not build bench/read_delay"
@@ -175,6 +189,7 @@ build()
 	BIN=$(as_owner "$WORK/src/t/private_tree" "$WORK/tree" 2>"$WORK/build.log" | tail -n 1) ||
 		{ tail -n 20 "$WORK/build.log" >&2; die "could not make the private server tree"; }
 	[[ -x $BIN/postgres ]] || die "the private server tree has no postgres"
+	echo "$BIN" >"$WORK/bin"
 }
 
 # ---------------------------------------------------------------- servers and sessions
@@ -280,8 +295,8 @@ default_shared_buffers()
 
 # ---------------------------------------------------------------- data and backlog
 
-# Tables of all workloads.  Only one copy of them is made; both servers start
-# from it, which saves the initial table copy and gives equal data by definition.
+# make_seed WORKLOAD: data for it.  Only one copy of the tables is made; both servers
+# start from it, which saves the initial table copy and gives equal data by definition.
 make_seed()
 {
 	say "Loading pgbench, scale $SCALE"
@@ -291,14 +306,12 @@ make_seed()
 	DATABASE=postgres sql seed -c "CREATE DATABASE $DATABASE"
 	"$BIN/pgbench" -h "$WORK/socket/seed" -U postgres -i -q -s "$SCALE" "$DATABASE" >/dev/null 2>&1 ||
 		die "could not load pgbench"
-	sql seed <<-'SQL'
+	sql seed <<-SQL
 		CREATE EXTENSION pg_prewarm;
-		CREATE TABLE bench_insert (id bigserial PRIMARY KEY, delta int, filler text DEFAULT repeat('x', 84));
-		CREATE TABLE bench_hot (id int PRIMARY KEY, value int) WITH (fillfactor = 20);
-		INSERT INTO bench_hot SELECT n, 0 FROM generate_series(1, 10) n;
+		$(workload_tables "$1")
 		CREATE TABLE bench_marker (n int);
 		CREATE PUBLICATION bench FOR ALL TABLES;
-		VACUUM;
+		VACUUM ANALYZE;
 	SQL
 	stop_server seed
 }
@@ -314,55 +327,28 @@ copy_seed()
 start_publisher()
 {
 	copy_seed publisher
-	write_conf publisher <<<"shared_buffers = $(default_shared_buffers)"
+	write_conf publisher < <(printf '%s\n' "shared_buffers = $(default_shared_buffers)" "${PUBLISHER_SETTINGS[@]}")
 	start_server publisher
 	ask publisher "SELECT pg_create_logical_replication_slot('base', 'pgoutput')"
 }
 
-# The pgbench options of a workload: a name from the list below, or a file.
-workload_options()
-{
-	local script=$WORK/workload.sql
-
-	case $1 in
-		tpcb)	echo "-b tpcb-like"; return ;;
-		simple)	echo "-b simple-update"; return ;;
-		insert1) cat <<-'SQL' >"$script" ;;
-			\set delta random(-5000, 5000)
-			INSERT INTO bench_insert (delta) VALUES (:delta);
-		SQL
-		update1) cat <<-'SQL' >"$script" ;;
-			\set aid random(1, 100000 * :scale)
-			\set delta random(-5000, 5000)
-			UPDATE pgbench_accounts SET abalance = abalance + :delta WHERE aid = :aid;
-		SQL
-		hot) cat <<-'SQL' >"$script" ;;
-			\set id random(1, 10)
-			\set delta random(-5000, 5000)
-			UPDATE bench_hot SET value = value + :delta WHERE id = :id;
-		SQL
-		*)	cp "$1" "$script" ;;
-	esac
-	echo "-f $script"
-}
-
-# make_backlog WORKLOAD TRANSACTIONS: what the subscriber will have to catch up.
-# The marker is the last transaction; BACKLOG_END is before it, so whoever is
-# behind BACKLOG_END has applied everything.
+# make_backlog WORKLOAD: what the subscriber will have to catch up.
+# BACKLOG is its size in transactions or, if it is only one, in rows; BACKLOG_UNIT
+# says which.  The marker is the last transaction; BACKLOG_END is before it, so
+# whoever is behind BACKLOG_END has applied everything.
 make_backlog()
 {
-	local clients=4 options
-
-	say "Making a backlog of $2 transactions ($1)"
-	options=$(workload_options "$1")
 	ask publisher "SELECT confirmed_flush_lsn FROM pg_replication_slots WHERE slot_name = 'base'"
 	BACKLOG_START=$REPLY
-	BACKLOG=$(( $2 / clients * clients ))
-	# shellcheck disable=SC2086  # options are words
-	PGOPTIONS='-c synchronous_commit=off' "$BIN/pgbench" -h "$WORK/socket/publisher" -U postgres \
-		-n -M prepared -c $clients -j 2 -t $(( BACKLOG / clients )) -D scale="$SCALE" --random-seed=1 \
-		$options "$DATABASE" >"$WORK/pgbench.log" 2>&1 ||
-		{ cat "$WORK/pgbench.log" >&2; die "pgbench failed"; }
+	if is_one_transaction "$1"; then
+		say "Making a backlog of one transaction with $ROWS rows ($1)"
+		BACKLOG=$ROWS BACKLOG_UNIT=rows/s
+		ask publisher "$(one_transaction "$1")"
+	else
+		say "Making a backlog of $TRANSACTIONS transactions ($1)"
+		BACKLOG_UNIT=tps
+		run_transactions "$1"
+	fi
 	ask publisher "SELECT pg_current_wal_insert_lsn()"
 	BACKLOG_END=$REPLY
 	ask publisher "INSERT INTO bench_marker VALUES (1)"
@@ -372,11 +358,24 @@ make_backlog()
 	PUBLISHER_CHECKSUM=$REPLY
 }
 
+# run_transactions WORKLOAD: by pgbench; sets BACKLOG to their number.
+run_transactions()
+{
+	local clients=4 options
+
+	BACKLOG=$(( (TRANSACTIONS + clients - 1) / clients * clients ))
+	options=$(TRANSACTIONS=$BACKLOG workload_options "$1" $clients)
+	# shellcheck disable=SC2086  # options are words
+	PGOPTIONS='-c synchronous_commit=off' "$BIN/pgbench" -h "$WORK/socket/publisher" -U postgres \
+		-n -M prepared -c $clients -j 2 -t $(( BACKLOG / clients )) -D scale="$SCALE" -D rows="$ROWS" \
+		-D transactions=$BACKLOG --random-seed=1 $options "$DATABASE" >"$WORK/pgbench.log" 2>&1 ||
+		{ cat "$WORK/pgbench.log" >&2; die "pgbench failed"; }
+}
+
 # Count and order-independent checksum of every table.
 CHECKSUM_SQL=$(
 	separator="SET parallel_setup_cost = 0; "
-	for table in pgbench_accounts pgbench_branches pgbench_tellers pgbench_history \
-				 bench_insert bench_hot bench_marker; do
+	for table in "${TABLES[@]}"; do
 		printf '%s' "${separator}SELECT '$table', count(*), sum(hashtext(t::text)::bigint) FROM $table t"
 		separator=" UNION ALL "
 	done
@@ -412,6 +411,7 @@ start_subscriber()
 	start_server subscriber "${environment[@]}"
 
 	(( writers == 0 )) || ask subscriber "CREATE EXTENSION parallel_apply"
+	[[ -z $NO_INDEX ]] || ask subscriber "DROP INDEX bench_full_id"
 	# Storage without delay stands for data in memory: begin with it there.
 	(( READ_DELAY_US > 0 )) ||
 		ask subscriber "SELECT sum(pg_prewarm(oid)) FROM pg_class WHERE relname ~ '^(pgbench|bench)_' AND relkind IN ('r', 'i')"
@@ -432,26 +432,32 @@ measure()
 
 	start_subscriber "$writers"
 	sample_cpu start
+	PEAK_KB=()
 	(( READ_DELAY_US + FLUSH_DELAY_US == 0 )) || : >"$WORK/slow"
 	start_us=${EPOCHREALTIME/./}
 	ask subscriber "ALTER SUBSCRIPTION bench ENABLE"
 	wait_until_applied "$writers" "$start_us"
 	sample_cpu end
-	sample_memory
+	sample_memory "$PROCESSES"
 	ask subscriber "$( (( writers > 0 )) && echo "SELECT coalesce(sum(native_replays), 0), coalesce(sum(retries), 0), coalesce(sum(older_wins), 0) FROM parallel_apply.writers" || echo "SELECT '-', '-', '-'")"
 	add_result "$REPLY"
 	rm -f "$WORK/slow"
 
-	ask subscriber "$CHECKSUM_SQL"
-	if [[ $REPLY != "$PUBLISHER_CHECKSUM" ]]; then
-		RESULTS[-1]+=" DIFFERENT"
-		diff <(echo "$PUBLISHER_CHECKSUM") <(echo "$REPLY") >&2 || true
-		die "publisher and subscriber are DIFFERENT after \"$LABEL\" (table|rows|checksum)"
-	fi
+	require_equal
 	RESULTS[-1]+=" yes"
 	check_log "$writers"
 	stop_server subscriber immediate
 	drop_run_slot
+}
+
+# Ends the program unless the subscriber holds the rows of the publisher.
+require_equal()
+{
+	ask subscriber "$CHECKSUM_SQL"
+	if [[ $REPLY != "$PUBLISHER_CHECKSUM" ]]; then
+		diff <(echo "$PUBLISHER_CHECKSUM") <(echo "$REPLY") >&2 || true
+		die "publisher and subscriber are DIFFERENT after \"$LABEL\" (table|rows|checksum)"
+	fi
 }
 
 # A pool that did not start, or errors that a restart healed, are no result.
@@ -476,19 +482,21 @@ drop_run_slot()
 
 # Watches the replication origin: its position is of committed transactions only.
 # Sets ELAPSED_US.  Progress in transactions is in proportion to the WAL of the
-# backlog, since a transaction may be applied with others in one commit.
+# backlog, since a transaction may be applied with others in one commit.  In a large
+# transaction the subscriber's own WAL is what moves.
 wait_until_applied()
 {
 	local writers=$1 start_us=$2
-	local now_us bytes last_bytes=-1 moved_us=$start_us shown_us=$start_us shown_bytes=0
+	local now_us bytes last_reply='' moved_us=$start_us shown_us=$start_us shown_bytes=0 sampled_us=0
 
 	while true; do
-		ask subscriber "SELECT greatest(max(pg_wal_lsn_diff(remote_lsn, '$BACKLOG_START')), 0) FROM pg_replication_origin_status"
-		bytes=$REPLY
+		ask subscriber "SELECT greatest(max(pg_wal_lsn_diff(remote_lsn, '$BACKLOG_START')), 0), pg_current_wal_insert_lsn()
+			FROM pg_replication_origin_status"
+		bytes=${REPLY%|*}
 		now_us=${EPOCHREALTIME/./}
 		(( bytes <= BACKLOG_BYTES )) || break
-		if (( bytes != last_bytes )); then
-			last_bytes=$bytes
+		if [[ $REPLY != "$last_reply" ]]; then
+			last_reply=$REPLY
 			moved_us=$now_us
 		elif (( now_us - moved_us > STALLED_AFTER_S * 1000000 )); then
 			tail -n 20 "$WORK/subscriber.log" >&2
@@ -499,8 +507,13 @@ wait_until_applied()
 			shown_us=$now_us
 			shown_bytes=$bytes
 		fi
+		if (( now_us - sampled_us >= SAMPLE_EVERY_US )); then
+			ask subscriber "$PROCESSES_SQL"
+			sample_memory "$REPLY"
+			sampled_us=$now_us
+		fi
 		# Not sleep: a process each time would be seen in the result.
-		ask subscriber "SELECT pg_sleep(0.05)"
+		ask subscriber "SELECT pg_sleep(0.02)"
 	done
 	ELAPSED_US=$(( now_us - start_us ))
 	[[ -z $SHOW_PROGRESS || ! -t 1 ]] || printf '\r\033[K'
@@ -508,6 +521,9 @@ wait_until_applied()
 
 # On a terminal one line in place, elsewhere a plain line now and then.
 if [[ -t 1 ]]; then SHOW_EVERY_US=250000; else SHOW_EVERY_US=4000000; fi
+
+# How often the memory of all processes is looked at: it costs a millisecond.
+SAMPLE_EVERY_US=250000
 
 # show_progress WRITERS BYTES BYTES_PER_SECOND
 show_progress()
@@ -570,26 +586,26 @@ sample_cpu()
 	done <<<"${PROCESSES#$'\n'}"
 }
 
-# MEMORY_KB[class]: private memory of the largest process of a class.  Not shared
-# memory: neither shared buffers nor the pool's queue.
+# sample_memory PROCESSES: raises PEAK_KB[class] to the private memory of the largest
+# process of a class.  Private is what is resident, without shared memory (neither shared
+# buffers nor the pool's queue) and without files.
 sample_memory()
 {
-	local class pid name kb
+	local class pid resident shared kb
 
-	MEMORY_KB=()
 	while IFS='|' read -r class pid; do
-		while read -r name kb _; do
-			[[ $name == RssAnon: ]] || continue
-			(( kb <= ${MEMORY_KB[$class]:-0} )) || MEMORY_KB[$class]=$kb
-		done 2>/dev/null <"/proc/$pid/status" || true
-	done <<<"${PROCESSES#$'\n'}"
+		read -r _ resident shared _ 2>/dev/null <"/proc/$pid/statm" || continue
+		kb=$(( (resident - shared) * PAGE_KB ))
+		(( kb <= ${PEAK_KB[$class]:-0} )) || PEAK_KB[$class]=$kb
+	done <<<"${1#$'\n'}"
 }
+PAGE_KB=$(( $(getconf PAGESIZE) / 1024 ))
 
 # ---------------------------------------------------------------- results
 
 # Of a class of processes.
 cpu_seconds() { awk -v t="${CPU[$1]:-0}" -v hz="$(getconf CLK_TCK)" 'BEGIN { printf "%.2f", t / hz }'; }
-memory_mb() { awk -v kb="${MEMORY_KB[$1]:-0}" 'BEGIN { printf "%.1f", kb / 1024 }'; }
+peak_mb() { awk -v kb="${PEAK_KB[$1]:-0}" 'BEGIN { printf "%.1f", kb / 1024 }'; }
 
 # add_result COUNTERS; the equal column follows after the check.
 # Ratio is to the native run before it.
@@ -604,5 +620,21 @@ add_result()
 	[[ -z ${NATIVE_TPS:-} ]] || ratio=$(awk -v a="$tps" -v b="$NATIVE_TPS" 'BEGIN { printf "%.2f", a / b }')
 	RESULTS+=("${LABEL// /_} $seconds $tps $ratio \
 $(cpu_seconds walsender) $(cpu_seconds apply) $(cpu_seconds writers) $(cpu_seconds walwriter) $(cpu_seconds other) $(cpu_seconds elsewhere) \
-$(memory_mb apply) $(memory_mb writers) ${1//|/ }")
+$(peak_mb apply) $(peak_mb writers) ${1//|/ }")
+}
+
+# add_result_line NAME VALUE ...: one JSON object, flat, in RESULT_LINES.
+add_result_line()
+{
+	local line='' value
+
+	[[ -n $RESULT_LINES ]] || return 0
+	while (( $# > 0 )); do
+		value=$2
+		[[ $value =~ ^-?(0|[1-9][0-9]*)(\.[0-9]+)?$ ]] || value="\"${value//[\"\\]/}\""
+		[[ $2 != - ]] || value=null
+		line+="${line:+, }\"$1\": $value"
+		shift 2
+	done
+	echo "{$line}" >>"$RESULT_LINES"
 }

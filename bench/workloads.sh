@@ -1,0 +1,142 @@
+# shellcheck shell=bash
+# workloads.sh - what a backlog may consist of: tables, sizes, pgbench scripts.
+#
+# A workload is a name from WORKLOADS or a file with a pgbench script.  Its default
+# sizes are in set_workload_sizes, its tables in workload_tables, which every seed
+# has, and its transactions in workload_options (many transactions, by pgbench) or
+# one_transaction (a single one).  A new workload is a line in each of these.
+#
+# Set by set_workload_sizes, unless the caller has given them:
+#   SCALE          of pgbench: 100000 accounts, 16 MB each
+#   TRANSACTIONS   size of the backlog; of a workload of one transaction, 1
+#   ROWS           rows of that one transaction, or of the table of "full"
+
+WORKLOADS=(tpcb simple insert1 update1 hot zipf delete full rows1000 insert2m update500k)
+ROWS_PER_DELETE=5
+ROWS_PER_INSERT=1000			# of rows1000
+
+is_one_transaction() { [[ $1 == insert2m || $1 == update500k ]]; }
+
+# set_workload_sizes WORKLOAD
+set_workload_sizes()
+{
+	local scale=1 transactions=200000 rows=0
+
+	case $1 in
+		insert1|hot)	;;
+		delete)		transactions=100000 ;;
+		full)		transactions=40000 rows=10000 ;;
+		rows1000)	transactions=500 ;;
+		insert2m)	transactions=1 rows=2000000 ;;
+		update500k)	transactions=1 rows=500000 scale=$(( (${ROWS:-500000} + 99999) / 100000 )) ;;
+		*)		scale=50 ;;
+	esac
+	# With a delay everything takes longer.
+	(( READ_DELAY_US + FLUSH_DELAY_US == 0 || transactions < 20000 )) || transactions=20000
+	SCALE=${SCALE:-$scale}
+	TRANSACTIONS=${TRANSACTIONS:-$transactions}
+	ROWS=${ROWS:-$rows}
+	[[ $1 != update500k ]] || (( ROWS <= 100000 * SCALE )) || die "$ROWS rows need --scale $scale"
+}
+
+# workload_space_mb WORKLOAD: what its servers may take, generously: three copies of
+# the data and its WAL (seed, publisher, subscriber), WAL of two servers, and what the walsender
+# and the subscriber keep of a large transaction in files.
+workload_space_mb()
+{
+	local bytes_per_transaction=3072
+
+	case $1 in
+		rows1000)	bytes_per_transaction=$(( ROWS_PER_INSERT * 1500 )) ;;
+		delete)		bytes_per_transaction=$(( ROWS_PER_DELETE * 1000 )) ;;
+		insert2m|update500k) bytes_per_transaction=$(( ROWS * 1200 )) ;;
+	esac
+	echo $(( 3 * (32 * SCALE + 100) + TRANSACTIONS * bytes_per_transaction / 1048576 ))
+}
+
+# workload_tables WORKLOAD: SQL.  Tables of other workloads stay empty.
+workload_tables()
+{
+	cat <<-SQL
+		CREATE TABLE bench_insert (id bigserial PRIMARY KEY, delta int, filler text DEFAULT repeat('x', 84));
+		CREATE TABLE bench_hot (id int PRIMARY KEY, value int) WITH (fillfactor = 20);
+		INSERT INTO bench_hot SELECT n, 0 FROM generate_series(1, 10) n;
+		CREATE TABLE bench_delete (id int PRIMARY KEY, value int, filler text DEFAULT repeat('x', 84));
+		CREATE TABLE bench_full (id int NOT NULL, value int, filler text DEFAULT repeat('x', 84)) WITH (fillfactor = 50);
+		CREATE INDEX bench_full_id ON bench_full (id);
+		ALTER TABLE bench_full REPLICA IDENTITY FULL;
+		CREATE TABLE bench_narrow (id int PRIMARY KEY, value int, note text);
+		-- Measurements of computers, with the columns that TimescaleDB's benchmark has.
+		CREATE TABLE bench_cpu (time timestamptz NOT NULL, host text NOT NULL, cpu_usage float8,
+			usage_user float8, usage_system float8, usage_idle float8, usage_nice float8, usage_iowait float8,
+			usage_irq float8, usage_softirq float8, usage_steal float8, usage_guest float8, usage_guest_nice float8);
+		CREATE INDEX bench_cpu_time ON bench_cpu (time);
+		CREATE INDEX bench_cpu_host ON bench_cpu (host);
+		CREATE INDEX bench_cpu_usage ON bench_cpu (cpu_usage);
+	SQL
+	case $1 in
+		delete) echo "INSERT INTO bench_delete SELECT n, n FROM generate_series(1, $ROWS_PER_DELETE * $TRANSACTIONS) n;" ;;
+		full) echo "INSERT INTO bench_full SELECT n, n FROM generate_series(1, $ROWS) n;" ;;
+	esac
+}
+
+# The tables that make up a checksum.
+TABLES=(pgbench_{accounts,branches,tellers,history} bench_{insert,hot,delete,full,narrow,cpu,marker})
+
+# workload_options WORKLOAD CLIENTS: options for pgbench; writes the script, if there
+# is one.
+workload_options()
+{
+	local script=$WORK/workload.sql
+
+	case $1 in
+		tpcb)	echo "-b tpcb-like"; return ;;
+		simple)	echo "-b simple-update"; return ;;
+		insert1) cat <<-'SQL' ;;
+			\set delta random(-5000, 5000)
+			INSERT INTO bench_insert (delta) VALUES (:delta);
+		SQL
+		update1) cat <<-'SQL' ;;
+			\set aid random(1, 100000 * :scale)
+			\set delta random(-5000, 5000)
+			UPDATE pgbench_accounts SET abalance = abalance + :delta WHERE aid = :aid;
+		SQL
+		zipf) cat <<-'SQL' ;;
+			\set aid random_zipfian(1, 100000 * :scale, 1.2)
+			\set delta random(-5000, 5000)
+			UPDATE pgbench_accounts SET abalance = abalance + :delta WHERE aid = :aid;
+		SQL
+		hot) cat <<-'SQL' ;;
+			\set id random(1, 10)
+			\set delta random(-5000, 5000)
+			UPDATE bench_hot SET value = value + :delta WHERE id = :id;
+		SQL
+		# Each transaction has rows of its own: it is number (client + clients * n), and
+		# these numbers are shuffled, since 1000003 is prime.
+		delete) cat <<-SQL ;;
+			\\set k 1 + (:client_id + $2 * :n) * 1000003 % :transactions
+			\\set n :n + 1
+			DELETE FROM bench_delete WHERE id IN ($(seq -s ', ' -f ':k + %g * :transactions' 0 $(( ROWS_PER_DELETE - 1 ))));
+		SQL
+		full) cat <<-'SQL' ;;
+			\set id random(1, :rows)
+			\set delta random(-5000, 5000)
+			UPDATE bench_full SET value = value + :delta WHERE id = :id;
+		SQL
+		rows1000) cat <<-SQL ;;
+			INSERT INTO bench_cpu SELECT clock_timestamp(), 'host_' || n$(printf ', round((random() * 100)::numeric, 2)%.0s' {1..11})
+			FROM generate_series(1, $ROWS_PER_INSERT) n;
+		SQL
+		*)	cat "$1" ;;
+	esac >"$script"
+	echo "-f $script -D n=0"
+}
+
+# one_transaction WORKLOAD: SQL.
+one_transaction()
+{
+	case $1 in
+		insert2m) echo "INSERT INTO bench_narrow SELECT n, n % 1000, 'note ' || n FROM generate_series(1, $ROWS) n" ;;
+		update500k) echo "UPDATE pgbench_accounts SET abalance = abalance + 1 WHERE aid <= $ROWS" ;;
+	esac
+}
