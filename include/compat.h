@@ -305,19 +305,16 @@ papply_compat_index_beginscan(Relation rel, Relation index, Snapshot snapshot, i
 #endif
 }
 
-/*
- * Which index finds rows of the relation?  16 looks for one that is usable
- * with REPLICA IDENTITY FULL as well, when it opens the relation.
- */
+/* The index that tells rows of the relation apart, or InvalidOid.  16: in one call. */
 static inline Oid
-papply_compat_lookup_index(LogicalRepRelMapEntry *entry)
+papply_compat_identity_index(Relation rel)
 {
 #if PG_VERSION_NUM >= 160000
-	return entry->localindexoid;
+	return GetRelationIdentityOrPK(rel);
 #else
-	Oid			index = RelationGetReplicaIndex(entry->localrel);
+	Oid			index = RelationGetReplicaIndex(rel);
 
-	return OidIsValid(index) ? index : RelationGetPrimaryKeyIndex(entry->localrel);
+	return OidIsValid(index) ? index : RelationGetPrimaryKeyIndex(rel);
 #endif
 }
 
@@ -334,20 +331,6 @@ papply_compat_lookup_index(LogicalRepRelMapEntry *entry)
 #else
 #define PAPPLY_SIGNAL_ARGS postgres_signal_arg
 #endif
-
-/* 19: may skip rows that equal but are not identical, which the worker does not. */
-static inline bool
-papply_compat_find_by_index(Relation rel, Oid index, TupleTableSlot *searched,
-							TupleTableSlot *found)
-{
-#if PG_VERSION_NUM >= 190000
-	return RelationFindReplTupleByIndex(rel, index, false, LockTupleExclusive,
-										searched, found);
-#else
-	return RelationFindReplTupleByIndex(rel, index, LockTupleExclusive,
-										searched, found);
-#endif
-}
 
 /* 19: the second half of an LSN has leading zeros. */
 #if PG_VERSION_NUM >= 190000

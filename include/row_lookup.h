@@ -10,11 +10,9 @@
 
 #include "target.h"
 
-/* Fill target->lookup; the table is open. */
-extern void papply_row_lookup_prepare(PapplyTarget *target);
-
 /*
- * Find the row that equals target->remote_slot (in its key), into
+ * Find the row that equals target->remote_slot (in its key, or without one as a
+ * whole), into
  * target->local_slot.  Waits for others who have changed it and are not done.
  * must_lock: lock it as the native worker does, so that nobody changes it
  * before we do; otherwise a change in between shows itself as an error.

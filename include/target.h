@@ -26,11 +26,14 @@ typedef struct PapplyColumnInput
 	FmgrInfo	binary_function;	/* fn_oid 0: not looked up yet */
 } PapplyColumnInput;
 
-/* How a row is found by an index that is its identity. */
+/* How a row is found by an index. */
 typedef struct PapplyIndexKeys
 {
-	Oid			index;			/* InvalidOid: by other means */
-	int			count;
+	Oid			index;			/* InvalidOid: by the server's sequential scan */
+	bool		is_identity;	/* else whole rows are compared */
+	bool		finds_nulls;
+	FmgrInfo   *equality;		/* how: one for each column, fn_oid 0: not */
+	int			count;			/* of key columns that are searched for */
 	AttrNumber	attnums[INDEX_MAX_KEYS];
 	ScanKeyData keys[INDEX_MAX_KEYS];
 } PapplyIndexKeys;
@@ -61,7 +64,6 @@ typedef struct PapplyTarget
 	int		   *default_columns;
 	ExprState **default_exprs;
 	bool		is_updatable;	/* the publisher tells how to find rows */
-	Oid			lookup_index;	/* InvalidOid: sequential scan */
 	PapplyIndexKeys lookup;
 	AttrMap    *from_root;		/* of a partition; NULL: the same columns */
 	AttrMap    *to_root;

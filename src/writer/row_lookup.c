@@ -4,10 +4,10 @@
  *
  * Runs in a writer.
  *
- * By the replica identity index or the primary key, the scan is opened once
- * for the local transaction and rescanned for each row, with keys prepared
- * once for the table.  What else there is (sequential scan; from PostgreSQL 16
- * on other indexes for REPLICA IDENTITY FULL) is the server's own search.
+ * By an index (lookup_index.c), the scan is opened once for the local
+ * transaction and rescanned for each row, with keys prepared once for the table.
+ * Rows that the index finds are compared as a whole, unless it is the identity of
+ * the table.  Where no index is usable, the search is the server's own.
  *
  * A dirty snapshot is used: it finds rows of transactions in progress, so that
  * we wait for them instead of missing the row.
@@ -16,74 +16,35 @@
 #include "parallel_apply.h"
 
 #include "access/genam.h"
-#include "access/nbtree.h"
 #include "access/relscan.h"
 #include "access/tableam.h"
 #include "storage/lmgr.h"
-#include "utils/lsyscache.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
-#include "utils/syscache.h"
 
 #include "row_lookup.h"
-
-/* The equality function of a key column of a btree index. */
-static RegProcedure
-equality_of(Relation index, int column)
-{
-	Oid			family = index->rd_opfamily[column];
-	Oid			type = index->rd_opcintype[column];
-	Oid			operator = get_opfamily_member(family, type, type, BTEqualStrategyNumber);
-
-	if (!OidIsValid(operator))
-		elog(ERROR, "missing operator %d(%u,%u) in opfamily %u",
-			 BTEqualStrategyNumber, type, type, family);
-	return get_opcode(operator);
-}
-
-void
-papply_row_lookup_prepare(PapplyTarget *target)
-{
-	PapplyIndexKeys *lookup = &target->lookup;
-	Relation	index;
-	Form_pg_index form;
-
-	lookup->index = InvalidOid;
-	if (!OidIsValid(target->lookup_index))
-		return;
-
-	index = index_open(target->lookup_index, RowExclusiveLock);
-	form = index->rd_index;
-	if (index->rd_rel->relam == BTREE_AM_OID && form->indisunique && form->indimmediate &&
-		(form->indisprimary || form->indisreplident))
-	{
-		lookup->index = target->lookup_index;
-		lookup->count = IndexRelationGetNumberOfKeyAttributes(index);
-		for (int i = 0; i < lookup->count; i++)
-		{
-			lookup->attnums[i] = form->indkey.values[i];
-			ScanKeyInit(&lookup->keys[i], i + 1, BTEqualStrategyNumber,
-						equality_of(index, i), (Datum) 0);
-			lookup->keys[i].sk_collation = index->rd_indcollation[i];
-		}
-	}
-	index_close(index, NoLock);
-}
 
 static void
 begin_scan(PapplyTarget *target)
 {
+	MemoryContext old_context;
+
 	if (target->index_scan != NULL)
 		return;
+	old_context = MemoryContextSwitchTo(target->estate->es_query_cxt);
 	InitDirtySnapshot(target->dirty_snapshot);
 	target->index_rel = index_open(target->lookup.index, RowExclusiveLock);
 	target->index_scan = papply_compat_index_beginscan(target->rel, target->index_rel,
 													   &target->dirty_snapshot,
 													   target->lookup.count);
+	MemoryContextSwitchTo(old_context);
 }
 
-/* The keys of the row; a NULL matches nothing. */
-static void
+/*
+ * The values that are searched for; false if the index cannot find them.  A NULL
+ * in an identity matches nothing, elsewhere another NULL.
+ */
+static bool
 set_keys(PapplyTarget *target)
 {
 	PapplyIndexKeys *lookup = &target->lookup;
@@ -91,11 +52,17 @@ set_keys(PapplyTarget *target)
 
 	for (int i = 0; i < lookup->count; i++)
 	{
-		int			attnum = lookup->attnums[i];
+		int			column = lookup->attnums[i] - 1;
+		int			flags = 0;
 
-		lookup->keys[i].sk_argument = slot->tts_values[attnum - 1];
-		lookup->keys[i].sk_flags = slot->tts_isnull[attnum - 1] ? SK_ISNULL : 0;
+		if (slot->tts_isnull[column] && !lookup->is_identity && !lookup->finds_nulls)
+			return false;
+		if (slot->tts_isnull[column])
+			flags = lookup->is_identity ? SK_ISNULL : SK_ISNULL | SK_SEARCHNULL;
+		lookup->keys[i].sk_argument = slot->tts_values[column];
+		lookup->keys[i].sk_flags = flags;
 	}
+	return true;
 }
 
 /* Lock the row that was found; false if it has changed meanwhile. */
@@ -118,49 +85,82 @@ lock_row(PapplyTarget *target)
 	return result == TM_Ok;
 }
 
+/* Is the row in local_slot, as a whole, the one that is searched for? */
 static bool
-find_by_identity(PapplyTarget *target, bool must_lock)
+rows_are_equal(PapplyTarget *target)
 {
-	SnapshotData *snapshot = &target->dirty_snapshot;
-	bool		found = false;
+	TupleTableSlot *searched = target->remote_slot;
+	TupleDesc	desc = RelationGetDescr(target->rel);
 
+	for (int i = 0; i < desc->natts; i++)
+	{
+		FmgrInfo   *equality = &target->lookup.equality[i];
+		bool		isnull;
+		Datum		value;
+
+		if (!OidIsValid(equality->fn_oid))
+			continue;
+		value = slot_getattr(target->local_slot, i + 1, &isnull);
+		if (isnull != searched->tts_isnull[i])
+			return false;
+		if (!isnull &&
+			!DatumGetBool(FunctionCall2Coll(equality, TupleDescAttr(desc, i)->attcollation,
+											value, searched->tts_values[i])))
+			return false;
+	}
+	return true;
+}
+
+static void
+restart_scan(PapplyTarget *target)
+{
+	index_rescan(target->index_scan, target->lookup.keys, target->lookup.count, NULL, 0);
+}
+
+/* The next row of the index that may be the one, into local_slot. */
+static bool
+next_candidate(PapplyTarget *target)
+{
 	/* the scan keeps memory from row to row */
 	MemoryContext old_context = MemoryContextSwitchTo(target->estate->es_query_cxt);
+	bool		found = index_getnext_slot(target->index_scan, ForwardScanDirection,
+										   target->local_slot);
 
-	begin_scan(target);
-	set_keys(target);
-	while (!found)
-	{
-		TransactionId in_progress;
-
-		index_rescan(target->index_scan, target->lookup.keys, target->lookup.count, NULL, 0);
-		if (!index_getnext_slot(target->index_scan, ForwardScanDirection, target->local_slot))
-			break;
-
-		in_progress = TransactionIdIsValid(snapshot->xmin) ? snapshot->xmin : snapshot->xmax;
-		if (TransactionIdIsValid(in_progress))
-		{
-			ExecClearTuple(target->local_slot);
-			XactLockTableWait(in_progress, NULL, NULL, XLTW_None);
-		}
-		else
-			found = !must_lock || lock_row(target);
-	}
 	MemoryContextSwitchTo(old_context);
 	return found;
+}
+
+static bool
+find_by_index(PapplyTarget *target, bool must_lock)
+{
+	SnapshotData *snapshot = &target->dirty_snapshot;
+
+	restart_scan(target);
+	while (next_candidate(target))
+	{
+		TransactionId in_progress = TransactionIdIsValid(snapshot->xmin) ?
+		snapshot->xmin : snapshot->xmax;
+
+		if (!target->lookup.is_identity && !rows_are_equal(target))
+			continue;
+		if (!TransactionIdIsValid(in_progress) && (!must_lock || lock_row(target)))
+			return true;
+		ExecClearTuple(target->local_slot);
+		restart_scan(target);
+		if (TransactionIdIsValid(in_progress))
+			XactLockTableWait(in_progress, NULL, NULL, XLTW_None);
+	}
+	return false;
 }
 
 bool
 papply_row_lookup(PapplyTarget *target, bool must_lock)
 {
-
-	if (OidIsValid(target->lookup.index))
-		return find_by_identity(target, must_lock);
-	if (OidIsValid(target->lookup_index))
-		return papply_compat_find_by_index(target->rel, target->lookup_index,
-										   target->remote_slot, target->local_slot);
-	return RelationFindReplTupleSeq(target->rel, LockTupleExclusive,
-									target->remote_slot, target->local_slot);
+	if (!OidIsValid(target->lookup.index) || !set_keys(target))
+		return RelationFindReplTupleSeq(target->rel, LockTupleExclusive,
+										target->remote_slot, target->local_slot);
+	begin_scan(target);
+	return find_by_index(target, must_lock);
 }
 
 void
@@ -174,7 +174,7 @@ papply_row_lookup_release(PapplyTarget *target)
 	 * VACUUM and pruning would have to wait for.
 	 */
 	if (target->index_scan != NULL)
-		index_rescan(target->index_scan, target->lookup.keys, target->lookup.count, NULL, 0);
+		restart_scan(target);
 }
 
 void

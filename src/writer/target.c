@@ -39,6 +39,7 @@
 #include "utils/snapmgr.h"
 #include "utils/syscache.h"
 
+#include "lookup_index.h"
 #include "partition.h"
 #include "pool.h"
 #include "relation_registry.h"
@@ -209,8 +210,7 @@ static void
 prepare_lookup(PapplyTarget *target, LogicalRepRelMapEntry *entry)
 {
 	target->is_updatable = entry->updatable;
-	target->lookup_index = papply_compat_lookup_index(entry);
-	papply_row_lookup_prepare(target);
+	papply_lookup_index_choose(target);
 }
 
 /*
@@ -243,7 +243,7 @@ begin_to_prepare(PapplyTarget *target)
 											ALLOCSET_SMALL_SIZES);
 	target->ndefaults = 0;
 	target->from_root = target->to_root = NULL;
-	target->lookup_index = InvalidOid;
+	target->lookup.index = InvalidOid;
 }
 
 static bool

@@ -1,0 +1,200 @@
+/*-------------------------------------------------------------------------
+ * lookup_index.c
+ *	  Which index finds the rows of a table?
+ *
+ * Runs in a writer.
+ *
+ * The replica identity or else the primary key of the local table finds a row by
+ * its key, and nothing else is compared, as in the native worker.  A table that
+ * has neither is updated only with the publisher's REPLICA IDENTITY FULL, which
+ * tells all columns of the row: then any index will do that does not miss it, and
+ * whole rows are compared.  PostgreSQL does so from 16 on, and reads the table
+ * from its beginning before; here it is the same for all majors.
+ *
+ * An index does not miss a row if its equality is that of the comparison: the
+ * operator of the type, with the column's collation or another that tells the
+ * same values apart.  PostgreSQL asks for neither, and does not find 'A' for 'a' of
+ * a case-insensitive column by an index of collation "C"; nor a NULL in a hash
+ * index, nor a row by an index with a generated column.  We find them.
+ *-------------------------------------------------------------------------
+ */
+#include "parallel_apply.h"
+
+#include "access/amapi.h"
+#include "access/genam.h"
+#include "access/htup_details.h"
+#include "access/stratnum.h"
+#include "catalog/pg_am.h"
+#include "catalog/pg_index.h"
+#include "utils/lsyscache.h"
+#include "utils/rel.h"
+#include "utils/relcache.h"
+#include "utils/typcache.h"
+
+#include "lookup_index.h"
+
+static Form_pg_attribute
+column_of(PapplyTarget *target, AttrNumber attnum)
+{
+	return TupleDescAttr(RelationGetDescr(target->rel), attnum - 1);
+}
+
+static StrategyNumber
+equality_strategy(Relation index)
+{
+	return index->rd_rel->relam == HASH_AM_OID ? HTEqualStrategyNumber : BTEqualStrategyNumber;
+}
+
+/* The equality operator of a key column, or InvalidOid. */
+static Oid
+equality_of_index(Relation index, int column)
+{
+	Oid			type = index->rd_opcintype[column];
+
+	return get_opfamily_member(index->rd_opfamily[column], type, type,
+							   equality_strategy(index));
+}
+
+/* The equality operator that rows are compared with, or InvalidOid. */
+static Oid
+equality_of_type(Oid type)
+{
+	return lookup_type_cache(type, TYPECACHE_EQ_OPR)->eq_opr;
+}
+
+static bool
+is_deterministic(Oid collation)
+{
+	return !OidIsValid(collation) || get_collation_isdeterministic(collation);
+}
+
+/* Does a search for a value in this column of the index miss no equal one? */
+static bool
+finds_all(PapplyTarget *target, Relation index, int column)
+{
+	AttrNumber	attnum = index->rd_index->indkey.values[column];
+	Oid			collation = index->rd_indcollation[column];
+	Form_pg_attribute att;
+
+	if (attnum <= 0)
+		return false;			/* an expression */
+	att = column_of(target, attnum);
+	return !att->attgenerated &&
+		equality_of_index(index, column) == equality_of_type(att->atttypid) &&
+		(collation == att->attcollation ||
+		 (is_deterministic(collation) && is_deterministic(att->attcollation)));
+}
+
+/* Can it be searched for what the publisher sends, in its first column? */
+static bool
+is_usable(PapplyTarget *target, Relation index)
+{
+	Form_pg_index form = index->rd_index;
+	Oid			method = index->rd_rel->relam;
+
+	return (method == BTREE_AM_OID || method == HASH_AM_OID) &&
+		form->indisvalid && form->indisready &&
+		heap_attisnull(index->rd_indextuple, Anum_pg_index_indpred, NULL) &&
+		finds_all(target, index, 0) &&
+		target->inputs[form->indkey.values[0] - 1].column >= 0;
+}
+
+/* Does it find one row at most? */
+static bool
+finds_one(PapplyTarget *target, Relation index)
+{
+	if (!index->rd_index->indisunique)
+		return false;
+	for (int i = 0; i < IndexRelationGetNumberOfKeyAttributes(index); i++)
+		if (!finds_all(target, index, i) ||
+			!column_of(target, index->rd_index->indkey.values[i])->attnotnull)
+			return false;
+	return true;
+}
+
+/* An index that is usable, or InvalidOid: one that finds one row, or the first. */
+static Oid
+usable_index(PapplyTarget *target)
+{
+	List	   *indexes = RelationGetIndexList(target->rel);
+	Oid			usable = InvalidOid;
+	bool		has_best = false;
+	ListCell   *lc;
+
+	foreach(lc, indexes)
+	{
+		Relation	index = index_open(lfirst_oid(lc), AccessShareLock);
+
+		if (!has_best && is_usable(target, index))
+		{
+			has_best = finds_one(target, index);
+			if (has_best || !OidIsValid(usable))
+				usable = RelationGetRelid(index);
+		}
+		index_close(index, AccessShareLock);
+	}
+	list_free(indexes);
+	return usable;
+}
+
+/*
+ * How columns are compared, other than dropped and generated ones, which the
+ * publisher does not send.  False if some of them cannot be, such as json: the
+ * server says so when it comes to that, in its own search.
+ */
+static bool
+prepare_comparison(PapplyTarget *target)
+{
+	int			natts = RelationGetDescr(target->rel)->natts;
+
+	target->lookup.equality = palloc0(natts * sizeof(FmgrInfo));
+	for (int i = 0; i < natts; i++)
+	{
+		Form_pg_attribute att = column_of(target, i + 1);
+		Oid			operator;
+
+		if (att->attisdropped || att->attgenerated)
+			continue;
+		operator = equality_of_type(att->atttypid);
+		if (!OidIsValid(operator))
+			return false;
+		fmgr_info_cxt(get_opcode(operator), &target->lookup.equality[i], target->context);
+	}
+	return true;
+}
+
+static void
+add_key(PapplyIndexKeys *lookup, Relation index, int column)
+{
+	ScanKey		key = &lookup->keys[lookup->count];
+	Oid			operator = equality_of_index(index, column);
+
+	if (!OidIsValid(operator))
+		elog(ERROR, "missing equality operator for column %d of index \"%s\"",
+			 column + 1, RelationGetRelationName(index));
+	lookup->attnums[lookup->count++] = index->rd_index->indkey.values[column];
+	ScanKeyInit(key, column + 1, equality_strategy(index), get_opcode(operator), (Datum) 0);
+	key->sk_collation = index->rd_indcollation[column];
+}
+
+void
+papply_lookup_index_choose(PapplyTarget *target)
+{
+	PapplyIndexKeys *lookup = &target->lookup;
+	Relation	index;
+
+	lookup->index = papply_compat_identity_index(target->rel);
+	lookup->is_identity = OidIsValid(lookup->index);
+	lookup->count = 0;
+	if (!lookup->is_identity && prepare_comparison(target))
+		lookup->index = usable_index(target);
+	if (!OidIsValid(lookup->index))
+		return;
+
+	index = index_open(lookup->index, AccessShareLock);
+	lookup->finds_nulls = index->rd_indam->amsearchnulls;
+	for (int i = 0; i < IndexRelationGetNumberOfKeyAttributes(index); i++)
+		if (lookup->is_identity || finds_all(target, index, i))
+			add_key(lookup, index, i);
+	index_close(index, AccessShareLock);
+}

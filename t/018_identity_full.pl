@@ -1,0 +1,353 @@
+# Rows of tables without a key of their own, which the publisher sends as a whole
+# (REPLICA IDENTITY FULL), are found by an index of the subscriber, and it is the
+# row that PostgreSQL's own apply would change.
+#
+# A second database of the subscriber has the same tables and subscribes to the
+# same publication, but has no extension: it is what to compare with.  Whether an
+# index was used is told by the server's counters of scans.  The comment of each
+# part names the faults that it would show.
+use strict;
+use warnings;
+use FindBin;
+use lib $FindBin::RealBin;
+use PapplyTest;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my ($publisher, $subscriber) = new_pair(
+	subscriber_conf => "parallel_apply.writers_per_subscription = 4\n"
+	  . "parallel_apply.max_batch_transactions = 3\n");
+my $has_icu = `pg_config --configure` =~ /--with-icu/;
+$subscriber->safe_psql('postgres', 'CREATE DATABASE serial');
+
+sub on_both_subscribers
+{
+	my ($sql) = @_;
+	$subscriber->safe_psql($_, $sql) for qw(postgres serial);
+	return;
+}
+
+# Columns of a table of the publisher; of the subscriber, where they differ; its
+# index; whether this one can be used; a statement that changes it.  Each has
+# rows k = 1 .. 40, in groups by g with some NULL, each row twice.
+my %tables = (
+	single => { index => '(g)' },
+	descending => { index => '(g DESC NULLS FIRST)' },
+	composite => { index => '(g, t, k)' },
+	included => { index => '(g) INCLUDE (k)' },
+	numbers => { index => '(n)' },
+	hashed => { index => 'USING hash (g)' },
+	partly => { index => '(t, lower(t), k)' },
+	layout => {
+		columns =>
+		  'gone int, twice int GENERATED ALWAYS AS (k * 2) STORED, t text,'
+		  . ' extra text, k int, gone2 text, n numeric, g int',
+		then => 'ALTER TABLE layout DROP gone, DROP gone2',
+		index => '(g, extra, k)'
+	},
+	generated => {
+		columns =>
+		  'g int, twice int GENERATED ALWAYS AS (k * 2) STORED, k int, t text, n numeric',
+		index => '(g, twice, k)'
+	},
+	pattern => { index => '(t text_pattern_ops)' },
+	expression => { index => '(lower(t), g)', unused => 1 },
+	partial => { index => '(g) WHERE k > 0', unused => 1 },
+	foreign_first => {
+		columns => 'extra int, g int, k int, t text, n numeric',
+		index => '(extra, g)',
+		unused => 1
+	},
+	no_btree => { index => 'USING brin (g)', unused => 1 },
+	not_comparable => {
+		remote => 'j json, g int, k int, t text, n numeric',
+		index => '(g)',
+		unused => 1
+	},
+	not_valid => {
+		index => '(g)',
+		then => "UPDATE pg_index SET indisvalid = false
+			WHERE indrelid = 'not_valid'::regclass",
+		unused => 1
+	});
+if ($has_icu)
+{
+	my $columns = 'g int, k int, t text COLLATE nocase, n numeric';
+	on_both_subscribers(
+		q(CREATE COLLATION nocase (provider = icu, locale = 'und-u-ks-level2', deterministic = false))
+	);
+	$tables{nocase} = { columns => $columns, index => '(t)' };
+	$tables{other_collation} =
+	  { columns => $columns, index => '(t COLLATE "C")', unused => 1 };
+}
+
+foreach my $name (sort keys %tables)
+{
+	my $table = $tables{$name};
+	my $remote = $table->{remote} // 'g int, k int, t text, n numeric';
+	my $local = $table->{columns} // $remote;
+	$publisher->safe_psql(
+		'postgres',
+		qq(CREATE TABLE $name ($remote); ALTER TABLE $name REPLICA IDENTITY FULL;
+		INSERT INTO $name (g, k, t, n) SELECT nullif(k % 8, 0), k, nullif('t' || k % 3, 't0'), k / 2.0
+			FROM generate_series(1, 40) k, generate_series(1, 2);)
+	);
+	on_both_subscribers(
+		qq(CREATE TABLE $name ($local);
+		CREATE INDEX ${name}_index ON $name $table->{index};)
+		  . ($table->{then} // ''));
+}
+$publisher->safe_psql(
+	'postgres',
+	q(CREATE TABLE gate (id int PRIMARY KEY, n int);
+	INSERT INTO gate VALUES (1, 0);
+	CREATE TABLE parts (region text, v int, k int);
+	ALTER TABLE parts REPLICA IDENTITY FULL;
+	INSERT INTO parts SELECT chr(97 + k % 2), k % 5, k FROM generate_series(1, 40) k;
+	CREATE TABLE later (g int, k int);
+	ALTER TABLE later REPLICA IDENTITY FULL;
+	INSERT INTO later SELECT k % 5, k FROM generate_series(1, 40) k;
+	CREATE TABLE two_indexes (g int, k int);
+	ALTER TABLE two_indexes REPLICA IDENTITY FULL;
+	INSERT INTO two_indexes SELECT 1, k FROM generate_series(1, 40) k;)
+);
+on_both_subscribers(
+	q(CREATE TABLE gate (id int PRIMARY KEY, n int);
+	CREATE TABLE parts (k int, region text, v int) PARTITION BY LIST (region);
+	CREATE TABLE parts_a PARTITION OF parts FOR VALUES IN ('a');
+	CREATE TABLE parts_b (v int, gone int, k int, region text);
+	ALTER TABLE parts_b DROP gone;
+	ALTER TABLE parts ATTACH PARTITION parts_b FOR VALUES IN ('b');
+	CREATE INDEX parts_a_index ON parts_a (v);
+	CREATE INDEX parts_b_index ON parts_b (k);
+	CREATE TABLE later (g int, k int);
+	CREATE TABLE two_indexes (g int, k int NOT NULL);
+	CREATE INDEX many ON two_indexes (g);
+	CREATE UNIQUE INDEX one ON two_indexes (k);)
+);
+
+create_extension($subscriber);
+subscribe($publisher, $subscriber, 'tap');
+$subscriber->safe_psql('serial',
+		"CREATE SUBSCRIPTION serial CONNECTION '"
+	  . $publisher->connstr
+	  . " dbname=postgres' PUBLICATION tap");
+$subscriber->wait_for_subscription_sync($publisher, 'serial', 'serial');
+
+sub apply_changes
+{
+	my ($sql) = @_;
+	$publisher->safe_psql('postgres', $sql);
+	wait_applied($publisher, $subscriber, $_) for qw(tap serial);
+	return;
+}
+
+# The same rows as in the other database, in the same partitions.
+sub same_as_serial
+{
+	my ($table, $name) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	my $sql =
+	  qq(SELECT tableoid::regclass || ' ' || r::text COLLATE "C" AS line FROM $table r ORDER BY line);
+	return is(
+		$subscriber->safe_psql('postgres', $sql),
+		$subscriber->safe_psql('serial', $sql),
+		"$table has the rows of serial apply $name");
+}
+
+# Scans of an index of the subscriber, or of a table from its beginning.
+sub scans
+{
+	my ($table, $index) = @_;
+	return $subscriber->safe_psql('postgres',
+		$index
+		? "SELECT idx_scan FROM pg_stat_user_indexes WHERE indexrelname = '$index'"
+		: "SELECT seq_scan FROM pg_stat_user_tables WHERE relname = '$table'"
+	);
+}
+
+# Asserts that changes of tables scan an index for each row that they change, and
+# not the table, or the opposite.  Each is: is the index used, table, index, rows,
+# statements.
+sub indexes_are_used
+{
+	my (@changes) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	my @before = map { [ scans($_->[1], $_->[2]), scans($_->[1]) ] } @changes;
+	apply_changes(join '', map { $_->[4] } @changes);
+	foreach my $change (@changes)
+	{
+		my ($is_used, $table, $index, $rows) = @$change;
+		my ($of_index, $of_table) = @{ shift @before };
+		my ($from, $least) =
+		  $is_used
+		  ? (
+			"idx_scan >= %s FROM pg_stat_user_indexes WHERE indexrelname = '$index'",
+			$of_index + $rows)
+		  : (
+			"seq_scan >= %s FROM pg_stat_user_tables WHERE relname = '$table'",
+			$of_table + $rows);
+		ok( $subscriber->poll_query_until(
+				'postgres', sprintf("SELECT $from", $least)),
+			"$table: its rows are found "
+			  . ($is_used ? "by $index" : 'without index'));
+		cmp_ok(
+			$is_used
+			? scans($table) - $of_table
+			: scans($table, $index) - $of_index,
+			'<', $rows, "$table: and not in the other way");
+	}
+	return;
+}
+
+# Updates and deletes of duplicates and of rows with NULL keys, also several times
+# in a transaction; each row by itself.
+sub change
+{
+	my ($table, $g) = @_;
+	my $one =
+	  "ctid = (SELECT min(ctid) FROM $table WHERE g IS NOT DISTINCT FROM $g)";
+	return qq(BEGIN; UPDATE $table SET t = t || 'x', n = n + 0.10 WHERE $one;
+		UPDATE $table SET k = -k WHERE $one; DELETE FROM $table WHERE $one; COMMIT;
+		DELETE FROM $table WHERE $one;
+		UPDATE $table SET n = n * 1.00, k = k + 100 WHERE $one;
+		UPDATE $table SET g = 9 WHERE $one;);
+}
+
+# An index not used, or one that misses rows; a candidate not compared with the
+# whole row; keys taken from the wrong columns; equality that is not the type's.
+sub first_change
+{
+	my ($table) = @_;
+	my @groups = $table eq 'hashed' ? (1, 2) : ('NULL', 2, 'NULL');
+	return [
+		!$tables{$table}{unused}, $table,
+		"${table}_index", 6 * @groups,
+		join('', map { change($table, $_) } @groups)
+	];
+}
+indexes_are_used(
+	(map { first_change($_) } sort keys %tables),
+	[
+		1, 'two_indexes', 'one', 3,
+		'UPDATE two_indexes SET g = 2 WHERE k IN (7, 8, 20);'
+	],
+
+	# The index of the wrong partition, or the root's column numbers.
+	[
+		1,
+		'parts_a',
+		'parts_a_index',
+		3,
+		'UPDATE parts SET k = k + 100 WHERE k IN (2, 4); DELETE FROM parts WHERE k = 12;'
+	],
+	[
+		1,
+		'parts_b',
+		'parts_b_index',
+		3,
+		q(UPDATE parts SET v = v + 1 WHERE k IN (1, 3); UPDATE parts SET region = 'b' WHERE k = 11;)
+	]);
+same_as_serial('parts', 'where each partition has an index of its own');
+
+# A hash index cannot find NULL.  The value of the subscriber that equals that of
+# the publisher without being the same.
+apply_changes(
+	join('', map { change('hashed', $_) } qw(NULL 3))
+	  . q(UPDATE numbers SET n = 1.0 WHERE n = 1));
+on_both_subscribers(
+	q(UPDATE numbers SET n = n::numeric(20, 5);
+	UPDATE composite SET k = 1000 WHERE g = 3; DELETE FROM single WHERE g = 3;
+	UPDATE layout SET extra = 'local' WHERE k % 2 = 1;)
+	  . (
+		$has_icu
+		? 'UPDATE nocase SET t = upper(t); UPDATE other_collation SET t = upper(t);'
+		: ''));
+apply_changes(
+	join(
+		'',
+		map {
+			my $table = $_;
+			map { change($table, $_) } qw(3 4 NULL)
+		  }
+		  sort keys %tables));
+# From 16 on serial apply takes indexes that do not find all: those where NULL, a
+# value that is computed here, or one that equals ours is not found.
+same_as_serial($_, 'after changes of many kinds') for grep {
+		 $subscriber->pg_version < 16
+	  || $_ !~ /^(hashed|generated|other_collation)$/
+  }
+  sort keys %tables;
+for my $table (
+	grep { $_ !~ /^(single|composite|numbers|layout)$/ }
+	sort keys %tables)
+{
+	my $sql = "SELECT g, k, lower(t), n FROM $table ORDER BY 1, 2, 3, 4";
+	is(on_subscriber($sql), on_publisher($sql),
+		"$table has the rows of the publisher");
+}
+
+# An index that a writer does not notice, or that it goes on to use.
+sub later
+{
+	my ($is_used, $index, $first) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	indexes_are_used(
+		[
+			$is_used,
+			'later',
+			$index,
+			4,
+			"UPDATE later SET k = k + 100 WHERE k BETWEEN $first AND $first + 3"
+		]);
+	return;
+}
+on_both_subscribers('CREATE INDEX unusable ON later (lower(g::text))');
+later(0, 'unusable', 1);
+on_both_subscribers('CREATE INDEX CONCURRENTLY later_1 ON later (g)');
+later(1, 'later_1', 5);
+on_both_subscribers(
+	'CREATE INDEX later_2 ON later (k, g); DROP INDEX later_1');
+later(1, 'later_2', 9);
+on_both_subscribers('ALTER TABLE later ALTER k TYPE bigint');
+later(1, 'later_2', 13);
+on_both_subscribers('DROP INDEX CONCURRENTLY later_2');
+later(0, 'unusable', 17);
+same_as_serial('later', 'while indexes come and go');
+
+# The row is being changed by others: not waited for, or not looked for again
+# after the wait.
+for my $end (qw(ROLLBACK COMMIT))
+{
+	my $session = hold($subscriber,
+		q(UPDATE single SET k = -1000 WHERE g = 5; DELETE FROM parts WHERE k = 20)
+	);
+	$publisher->safe_psql('postgres',
+		q(UPDATE single SET t = t || 'held' WHERE g = 5; UPDATE parts SET v = v + 1 WHERE k = 20)
+	);
+	states_become(
+		$subscriber,
+		'waiting for lock, waiting for lock',
+		"rows that others are changing are waited for, until $end");
+	$session->query_safe($end);
+	$session->quit;
+	wait_applied($publisher, $subscriber, $_) for qw(tap serial);
+	next if $end eq 'COMMIT';
+	same_as_serial($_, "after $end") for qw(single parts);
+}
+is( on_subscriber(
+		q(SELECT count(*) FILTER (WHERE k = -1000) || ' ' || count(*) FILTER (WHERE t LIKE '%heldheld')
+		FROM single WHERE g = 5)),
+	on_publisher('SELECT count(*) FROM single WHERE g = 5') . ' 0',
+	'a row that others have changed is not that of the publisher');
+
+is(counter($subscriber, 'native_replays'),
+	0, 'nothing of this was replayed by PostgreSQL itself');
+rows_equal($publisher, $subscriber, $_) for qw(later two_indexes);
+unlike(
+	slurp_file($subscriber->logfile),
+	qr/WARNING: .*leak/,
+	'nothing is left open');
+finish($publisher, $subscriber);
+done_testing();
