@@ -38,12 +38,64 @@ RESULT_LINES=			# a file to which every result is appended as a JSON object
 SUBSCRIPTION_OPTIONS=		# more of CREATE SUBSCRIPTION ... WITH (...)
 NATIVE_ONLY=			# measure the installed server, build nothing
 SHOW_PROGRESS=			# a live line during each run
+WRITERS="2 4 8"			# numbers of writers to measure, beside native
+ROUNDS=1			# how often all configurations are measured
 
 RESULTS=()			# a line per run, columns: see add_result and measure
 declare -A SESSION_IN SESSION_OUT CPU PEAK_KB
 
+# What common_option takes.
+COMMON_USAGE=$(cat <<'USAGE'
+  --writers "N N ..." numbers of writers to measure (default "2 4 8")
+  --rounds N          repeat all configurations N times (default 1)
+  --scale N           pgbench scale (default 50, or 1 where its tables are not used)
+  --batch N           parallel_apply.max_batch_transactions (default: the extension's)
+  --read-delay US     subscriber: microseconds per page read, shared_buffers = 64MB
+  --flush-delay US    subscriber: microseconds per WAL flush, which else costs nothing
+  --shared-buffers X  subscriber (default: 64MB with --read-delay, else up to 2GB)
+  --set "NAME = X"    subscriber: one more line of postgresql.conf; may be repeated
+  --with "NAME = X"   more options of CREATE SUBSCRIPTION ... WITH (...)
+  --native-only       only PostgreSQL's own apply of the installed server; builds nothing
+  --lines FILE        append each result to FILE, as a JSON object
+USAGE
+)
+
 say() { printf '%s\n' "$@"; }
 die() { printf '%s: %s\n' "${0##*/}" "$*" >&2; exit 1; }
+
+# ---------------------------------------------------------------- options
+
+# common_option NAME [VALUE] ...: takes one option that all programs have, sets
+# OPTION_WORDS to its number of words; ends the program if there is no such option.
+common_option()
+{
+	OPTION_WORDS=2
+	case $1 in
+		--help) usage; exit ;;
+		--native-only) NATIVE_ONLY=1 WRITERS='' OPTION_WORDS=1; return ;;
+		--*) (( $# > 1 )) || { usage >&2; exit 2; } ;;
+	esac
+	case $1 in
+		--writers) [[ -n $NATIVE_ONLY ]] || WRITERS=$2 ;;
+		--rounds) ROUNDS=$2 ;;
+		--scale) SCALE=$2 ;;
+		--batch) MAX_BATCH=$2 ;;
+		--read-delay) READ_DELAY_US=$2 ;;
+		--flush-delay) FLUSH_DELAY_US=$2 ;;
+		--shared-buffers) SHARED_BUFFERS=$2; return ;;
+		--set) EXTRA_SETTINGS+=("$2"); return ;;
+		--with) SUBSCRIPTION_OPTIONS=$2; return ;;
+		--lines) RESULT_LINES=$(realpath -m "$2"); return ;;
+		*) usage >&2; exit 2 ;;
+	esac
+	require_number "$@"
+}
+
+# require_number NAME VALUE ...
+require_number()
+{
+	[[ ${2-} =~ ^[0-9]+(\ +[0-9]+)*$ ]] || die "$1 needs a number, not \"${2-}\""
+}
 
 # ---------------------------------------------------------------- begin and end
 
@@ -90,6 +142,7 @@ bench_end()
 	trap '' INT TERM HUP PIPE
 	trap - EXIT
 	[[ -n ${WORK:-} ]] || exit "$status"
+	[[ -z ${CHILD:-} ]] || kill "$CHILD" 2>/dev/null || true
 	stop_server subscriber immediate
 	stop_server publisher immediate
 	stop_server seed immediate
@@ -263,6 +316,17 @@ ask()
 	done
 }
 
+# wait_for SERVER SQL VALUE: until this is the answer.
+wait_for()
+{
+	local start_s=$SECONDS
+
+	until ask "$1" "$2"; [[ $REPLY == "$3" ]]; do
+		(( SECONDS - start_s < STALLED_AFTER_S )) || die "waited in vain for $3 from: $2"
+		ask "$1" "SELECT pg_sleep(0.02)"
+	done
+}
+
 # The whole postgresql.conf of a server, on stdin more lines of it.
 write_conf()
 {
@@ -343,6 +407,8 @@ make_backlog()
 	if is_one_transaction "$1"; then
 		say "Making a backlog of one transaction with $ROWS rows ($1)"
 		BACKLOG=$ROWS BACKLOG_UNIT=rows/s
+		# Nothing is applied while the walsender decodes and keeps it in files.
+		STALLED_AFTER_S=$(( STALLED_AFTER_S + ROWS / 50000 ))
 		ask publisher "$(one_transaction "$1")"
 	else
 		say "Making a backlog of $TRANSACTIONS transactions ($1)"
@@ -383,11 +449,20 @@ CHECKSUM_SQL=$(
 
 # ---------------------------------------------------------------- one run
 
+# Sets ENVIRONMENT: that of a server whose storage may be slow.
+choose_environment()
+{
+	ENVIRONMENT=()
+	(( READ_DELAY_US + FLUSH_DELAY_US == 0 )) ||
+		ENVIRONMENT=(LD_PRELOAD="$WORK/src/bench/read_delay/read_delay.so"
+			READ_DELAY_US="$READ_DELAY_US" FLUSH_DELAY_US="$FLUSH_DELAY_US"
+			READ_DELAY_SWITCH="$WORK/slow")
+}
+
 # start_subscriber WRITERS: 0 writers = a server without the extension.
 start_subscriber()
 {
 	local writers=$1 buffers=$SHARED_BUFFERS
-	local -a environment=()
 
 	copy_seed subscriber
 	rm -f "$WORK/subscriber.log"
@@ -403,12 +478,8 @@ start_subscriber()
 		(( FLUSH_DELAY_US == 0 )) || printf '%s\n' 'fsync = on' 'wal_sync_method = fdatasync'
 		(( ${#EXTRA_SETTINGS[@]} == 0 )) || printf '%s\n' "${EXTRA_SETTINGS[@]}"
 	} | write_conf subscriber
-	if (( READ_DELAY_US + FLUSH_DELAY_US > 0 )); then
-		environment=(LD_PRELOAD="$WORK/src/bench/read_delay/read_delay.so"
-			READ_DELAY_US="$READ_DELAY_US" FLUSH_DELAY_US="$FLUSH_DELAY_US"
-			READ_DELAY_SWITCH="$WORK/slow")
-	fi
-	start_server subscriber "${environment[@]}"
+	choose_environment
+	start_server subscriber "${ENVIRONMENT[@]}"
 
 	(( writers == 0 )) || ask subscriber "CREATE EXTENSION parallel_apply"
 	[[ -z $NO_INDEX ]] || ask subscriber "DROP INDEX bench_full_id"
@@ -421,19 +492,28 @@ start_subscriber()
 		WITH (slot_name = 'run', create_slot = false, copy_data = false, enabled = false${SUBSCRIPTION_OPTIONS:+, $SUBSCRIPTION_OPTIONS})"
 }
 
+# LABEL: how a configuration is called.
+set_label()
+{
+	LABEL="$1 writers"
+	(( $1 > 0 )) || LABEL=native
+}
+
+# From here to there reads and flushes of the subscriber take their time.
+begin_delays() { (( READ_DELAY_US + FLUSH_DELAY_US == 0 )) || : >"$WORK/slow"; }
+end_delays() { rm -f "$WORK/slow"; }
+
 # measure WRITERS: one run; adds a line to RESULTS, fails if the servers are not
 # equal afterwards.  0 writers = PostgreSQL's own apply, without the extension.
 measure()
 {
 	local writers=$1 start_us
 
-	LABEL="$writers writers"
-	(( writers > 0 )) || LABEL=native
-
+	set_label "$writers"
 	start_subscriber "$writers"
 	sample_cpu start
 	PEAK_KB=()
-	(( READ_DELAY_US + FLUSH_DELAY_US == 0 )) || : >"$WORK/slow"
+	begin_delays
 	start_us=${EPOCHREALTIME/./}
 	ask subscriber "ALTER SUBSCRIPTION bench ENABLE"
 	wait_until_applied "$writers" "$start_us"
@@ -441,7 +521,7 @@ measure()
 	sample_memory "$PROCESSES"
 	ask subscriber "$( (( writers > 0 )) && echo "SELECT coalesce(sum(native_replays), 0), coalesce(sum(retries), 0), coalesce(sum(older_wins), 0) FROM parallel_apply.writers" || echo "SELECT '-', '-', '-'")"
 	add_result "$REPLY"
-	rm -f "$WORK/slow"
+	end_delays
 
 	require_equal
 	RESULTS[-1]+=" yes"
@@ -607,17 +687,20 @@ PAGE_KB=$(( $(getconf PAGESIZE) / 1024 ))
 cpu_seconds() { awk -v t="${CPU[$1]:-0}" -v hz="$(getconf CLK_TCK)" 'BEGIN { printf "%.2f", t / hz }'; }
 peak_mb() { awk -v kb="${PEAK_KB[$1]:-0}" 'BEGIN { printf "%.1f", kb / 1024 }'; }
 
+# ratio_of VALUE BASE; "-" without a base.
+ratio_of() { awk -v a="$1" -v b="$2" 'BEGIN { if (b > 0) printf "%.2f", a / b; else print "-" }'; }
+
 # add_result COUNTERS; the equal column follows after the check.
 # Ratio is to the native run before it.
 add_result()
 {
-	local seconds tps ratio=-
+	local seconds tps ratio
 
 	CPU[elsewhere]=$(( CPU[machine] - CPU[walsender] - CPU[apply] - CPU[writers] - CPU[walwriter] - CPU[other] ))
 	seconds=$(awk -v us="$ELAPSED_US" 'BEGIN { printf "%.2f", us / 1e6 }')
 	tps=$(( BACKLOG * 1000000 / ELAPSED_US ))
 	[[ $LABEL != native ]] || NATIVE_TPS=$tps
-	[[ -z ${NATIVE_TPS:-} ]] || ratio=$(awk -v a="$tps" -v b="$NATIVE_TPS" 'BEGIN { printf "%.2f", a / b }')
+	ratio=$(ratio_of "$tps" "${NATIVE_TPS:-}")
 	RESULTS+=("${LABEL// /_} $seconds $tps $ratio \
 $(cpu_seconds walsender) $(cpu_seconds apply) $(cpu_seconds writers) $(cpu_seconds walwriter) $(cpu_seconds other) $(cpu_seconds elsewhere) \
 $(peak_mb apply) $(peak_mb writers) ${1//|/ }")
