@@ -29,6 +29,7 @@
 #include "replication/origin.h"
 #include "replication/walreceiver.h"
 #include "replication/worker_internal.h"
+#include "storage/latch.h"
 #include "storage/lwlock.h"
 #include "storage/proc.h"
 #include "utils/acl.h"
@@ -73,6 +74,17 @@ papply_compat_wait_event(PapplyWait wait)
 #else
 	(void) wait;
 	return PG_WAIT_EXTENSION;
+#endif
+}
+
+/* 17: owned by a resource owner, or by nobody, instead of a memory context. */
+static inline WaitEventSet *
+papply_compat_create_wait_event_set(int nevents)
+{
+#if PG_VERSION_NUM >= 170000
+	return CreateWaitEventSet(NULL, nevents);
+#else
+	return CreateWaitEventSet(TopMemoryContext, nevents);
 #endif
 }
 

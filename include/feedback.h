@@ -34,11 +34,18 @@ extern void papply_feedback_committed(XLogRecPtr remote_end_lsn, XLogRecPtr loca
  */
 extern XLogRecPtr papply_feedback_applied_lsn(bool is_idle);
 
+/* Do commits wait for the subscriber's own synchronous standbys? */
+extern bool papply_feedback_waits_for_standbys(void);
+
+/* Is there a commit that is neither flushed nor, if wanted, on standbys? */
+extern bool papply_feedback_has_unflushed(void);
+
 /*
  * Flush what is committed and, as the subscription's synchronous_commit wants
- * it, wait for the subscriber's own synchronous standbys.
+ * it, wait for the subscriber's own synchronous standbys.  may_delegate: leave
+ * it to a writer, if one is free.
  */
-extern void papply_feedback_flush(void);
+extern void papply_feedback_flush(bool may_delegate);
 
 /* Put the true positions into a status message ('r') in buf. */
 extern void papply_feedback_rewrite(char *buf, bool is_idle);

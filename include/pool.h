@@ -126,6 +126,11 @@ typedef struct PapplyPool
 	pg_atomic_uint64 space_waiter;	/* receiver sleeps until read_position
 									 * reaches this, or 0 */
 	char		pad2[PG_CACHE_LINE_SIZE];
+
+	/* atomic, because writers take turns without a lock: wal_flush.c */
+	pg_atomic_uint64 wanted_flush_lsn;	/* end of the last local commit */
+	pg_atomic_uint32 flusher;	/* 1 + writer that flushes, or 0 */
+	char		pad4[PG_CACHE_LINE_SIZE];
 	pg_atomic_uint64 committed_seqno;	/* commit_order.c */
 	char		pad3[PG_CACHE_LINE_SIZE];
 	pg_atomic_uint64 waiting_for[PAPPLY_WAITERS];	/* commit_order.c: sleeps

@@ -118,6 +118,9 @@ extern void papply_queue_publish_open(void);
  */
 extern void papply_queue_wake_writer(void);
 
+/* Wake a sleeping writer; false if none sleeps for work. */
+extern bool papply_queue_wake_idle_writer(void);
+
 /* Has the open transaction been published before its end? */
 extern bool papply_queue_open_is_published(void);
 

@@ -30,24 +30,6 @@ exec_both(
 create_extension($subscriber);
 subscribe($publisher, $subscriber, 'tap', with => 'streaming = off');
 
-sub configure
-{
-	my ($node, @lines) = @_;
-	$node->append_conf('postgresql.conf', join "\n", @lines);
-	$node->reload;
-	return;
-}
-
-# The publisher waits for the subscription only as long as it is told to.
-sub wait_for_sync_state
-{
-	my ($node, $name, $state) = @_;
-	$node->poll_query_until('postgres',
-		"SELECT sync_state = '$state' FROM pg_stat_replication WHERE application_name = '$name'"
-	) or die "$name did not become $state";
-	return;
-}
-
 sub confirmed
 {
 	return $publisher->safe_psql('postgres',
@@ -55,25 +37,9 @@ sub confirmed
 	);
 }
 
-# Of the subscription; a new apply worker is sure to have it.
-sub set_synchronous_commit
-{
-	my ($setting) = @_;
-	$subscriber->safe_psql('postgres', 'ALTER SUBSCRIPTION tap DISABLE');
-	$subscriber->poll_query_until('postgres',
-		q(SELECT count(*) = 0 FROM pg_stat_activity WHERE backend_type LIKE 'parallel_apply writer%')
-	) or die 'the pool did not stop';
-	$subscriber->safe_psql(
-		'postgres',
-		"ALTER SUBSCRIPTION tap SET (synchronous_commit = $setting);
-		ALTER SUBSCRIPTION tap ENABLE;");
-	wait_for_pool($subscriber, 'tap');
-	return;
-}
-
 ### the publisher waits for the subscription
 
-configure($publisher, q(synchronous_standby_names = 'tap'));
+reload_with($publisher, q(synchronous_standby_names = 'tap'));
 wait_for_sync_state($publisher, 'tap', 'sync');
 
 for my $mode (qw(off local remote_write on remote_apply))
@@ -157,7 +123,7 @@ $client->quit;
 is($subscriber->safe_psql('postgres', 'SELECT count(*) FROM locked_a'),
 	'1', 'and returns when its row is there');
 
-configure($publisher, q(synchronous_standby_names = ''));
+reload_with($publisher, q(synchronous_standby_names = ''));
 
 ### nothing that was confirmed is lost in a crash
 
@@ -165,7 +131,7 @@ configure($publisher, q(synchronous_standby_names = ''));
 sub crash_under_load
 {
 	my ($setting) = @_;
-	set_synchronous_commit($setting);
+	set_synchronous_commit($subscriber, $setting);
 
 	my $script = $publisher->basedir . "/071_crash_$setting";
 	append_to_file($script,
@@ -226,10 +192,10 @@ $standby->init_from_backup($subscriber, 'backup', has_streaming => 1);
 $standby->append_conf('postgresql.conf',
 	"max_logical_replication_workers = 0\nwal_receiver_status_interval = 1");
 $standby->start;
-configure($subscriber, q(synchronous_standby_names = 'standby'));
+reload_with($subscriber, q(synchronous_standby_names = 'standby'));
 wait_for_sync_state($subscriber, 'standby', 'sync');
-set_synchronous_commit('remote_apply');
-configure($publisher, q(synchronous_standby_names = 'tap'));
+set_synchronous_commit($subscriber, 'remote_apply');
+reload_with($publisher, q(synchronous_standby_names = 'tap'));
 wait_for_sync_state($publisher, 'tap', 'sync');
 
 my $missing = 0;
@@ -245,7 +211,7 @@ for my $i (1 .. 8)
 is($missing, 0,
 	'what the publisher waited for is visible on the standby of the subscriber'
 );
-configure($publisher, q(synchronous_standby_names = ''));
+reload_with($publisher, q(synchronous_standby_names = ''));
 
 # Two transactions wait for locks when the one before them is confirmed.  Then
 # the standby stops, and the first of the two is committed: it is flushed here
@@ -299,7 +265,7 @@ rows_equal($publisher, $standby, $_, "$_ is equal on the standby")
   for qw(history locked_a locked_b free);
 
 $standby->stop;
-configure($subscriber, q(synchronous_standby_names = ''));
+reload_with($subscriber, q(synchronous_standby_names = ''));
 finish(
 	$publisher, $subscriber,
 	qr/connection to client lost/,

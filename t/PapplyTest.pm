@@ -16,6 +16,7 @@ use Test::More;
 our @EXPORT = qw(
   new_pair create_extension exec_both on_publisher on_subscriber subscribe wait_for_pool wait_applied
   rows_equal writer_pids apply_pid restart_apply counter hold wait_for_state
+  reload_with wait_for_sync_state set_synchronous_commit
   states_become apply_behind_gate duplicate_key log_is_clean finish);
 
 # The nodes of the latest new_pair.
@@ -203,6 +204,41 @@ sub hold
 	  $node->background_psql($db // 'postgres', on_error_stop => 0);
 	$session->query_safe("BEGIN; $sql");
 	return $session;
+}
+
+# More lines for postgresql.conf, and a reload.
+sub reload_with
+{
+	my ($node, @lines) = @_;
+	$node->append_conf('postgresql.conf', join "\n", @lines);
+	$node->reload;
+	return;
+}
+
+# A node waits for a standby or subscription only as long as it is told to.
+sub wait_for_sync_state
+{
+	my ($node, $name, $state) = @_;
+	$node->poll_query_until('postgres',
+		"SELECT sync_state = '$state' FROM pg_stat_replication WHERE application_name = '$name'"
+	) or die "$name did not become $state";
+	return;
+}
+
+# Of the subscription tap; a new apply worker is sure to have it.
+sub set_synchronous_commit
+{
+	my ($subscriber, $setting) = @_;
+	$subscriber->safe_psql('postgres', 'ALTER SUBSCRIPTION tap DISABLE');
+	$subscriber->poll_query_until('postgres',
+		q(SELECT count(*) = 0 FROM pg_stat_activity WHERE backend_type LIKE 'parallel_apply writer%')
+	) or die 'the pool did not stop';
+	$subscriber->safe_psql(
+		'postgres',
+		"ALTER SUBSCRIPTION tap SET (synchronous_commit = $setting);
+		ALTER SUBSCRIPTION tap ENABLE;");
+	wait_for_pool($subscriber, 'tap');
+	return;
 }
 
 # Waits until that many writers are in a state of parallel_apply.writers.

@@ -56,6 +56,7 @@
 
 #include "commit_order.h"
 #include "queue.h"
+#include "wal_flush.h"
 
 /* The first look for a hidden deadlock, and the following ones. */
 #define FIRST_CHECK_MS 30
@@ -269,6 +270,7 @@ papply_commit_order_advance(uint64 first, uint64 last, XLogRecPtr local_end_lsn)
 	for (uint64 seqno = first; seqno <= last; seqno++)
 		papply_queue_transaction(seqno)->local_end_lsn = local_end_lsn;
 
+	papply_wal_flush_want(local_end_lsn);
 	pg_write_barrier();			/* pairs with papply_queue_oldest_committed() */
 	pg_atomic_write_u64(&papply_pool->committed_seqno, last);
 	pg_memory_barrier();		/* pairs with papply_commit_order_wait() */

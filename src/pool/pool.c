@@ -92,6 +92,8 @@ reset_pool(PapplyPool *pool)
 	pg_atomic_init_u64(&pool->idle_writers, 0);
 	pg_atomic_init_u64(&pool->data_waiter, 0);
 	pg_atomic_init_u64(&pool->space_waiter, 0);
+	pg_atomic_init_u64(&pool->wanted_flush_lsn, InvalidXLogRecPtr);
+	pg_atomic_init_u32(&pool->flusher, 0);
 	pg_atomic_init_u64(&pool->committed_seqno, 0);
 	for (int i = 0; i < PAPPLY_WAITERS; i++)
 		pg_atomic_init_u64(&pool->waiting_for[i], 0);

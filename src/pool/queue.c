@@ -217,9 +217,8 @@ papply_queue_append(uint32 kind, const char *data, uint32 length,
 	head_position += needed;
 }
 
-/* Wake one sleeping writer, if there is work and a sleeper. */
-static void
-wake_idle_writer(void)
+bool
+papply_queue_wake_idle_writer(void)
 {
 	uint64		idle = pg_atomic_read_u64(&papply_pool->idle_writers);
 
@@ -231,10 +230,11 @@ wake_idle_writer(void)
 		if (pg_atomic_fetch_and_u64(&papply_pool->idle_writers, ~bit) & bit)
 		{
 			papply_pool_wake(writer);
-			return;
+			return true;
 		}
 		idle = pg_atomic_read_u64(&papply_pool->idle_writers);
 	}
+	return false;
 }
 
 /* Partner of the read barriers in papply_queue_claim() and papply_queue_read(). */
@@ -256,14 +256,14 @@ publish_position(void)
 		papply_pool_wake(waiter - 1);
 	}
 	if (papply_queue_backlog() >= WAKE_BACKLOG)
-		wake_idle_writer();
+		(void) papply_queue_wake_idle_writer();
 }
 
 void
 papply_queue_wake_writer(void)
 {
 	if (papply_queue_backlog() > 0)
-		wake_idle_writer();
+		(void) papply_queue_wake_idle_writer();
 }
 
 void
@@ -517,7 +517,7 @@ papply_queue_claim(int max, uint64 *first, uint64 *last)
 			continue;
 		}
 		if (end < published)
-			wake_idle_writer();
+			(void) papply_queue_wake_idle_writer();
 		*first = next;
 		*last = end;
 		return true;

@@ -11,10 +11,14 @@
  * publisher may be waiting for them (synchronous replication), and nothing in
  * the protocol tells whether one is.
  *
+ * "Received" is what has been put into the queue (or the spool): the publisher
+ * calls it written, which to a logical subscriber means nothing more, and who
+ * waits for remote_write waits for that only.
+ *
  * Writers commit asynchronously whatever the subscription's synchronous_commit
- * is.  The receiver flushes once for many commits, when nothing more is
- * queued; under backlog the walwriter does it.  A position is confirmed when
- * the local commits up to it are flushed.
+ * is.  One that can be spared flushes once for many commits (wal_flush.c); under
+ * backlog the walwriter does it.  A position is confirmed when the local commits
+ * up to it are flushed.
  *
  * While nothing is in flight, the newest position seen in any message counts
  * as applied: the publisher must be able to forget WAL that has nothing for us.
@@ -30,6 +34,7 @@
 #include "utils/timestamp.h"
 
 #include "feedback.h"
+#include "wal_flush.h"
 
 /*
  * Commits that are not flushed.  When the array is full, the newest one stands
@@ -59,6 +64,7 @@ static XLogRecPtr flushed_lsn = InvalidXLogRecPtr;
 static XLogRecPtr synced_local_lsn = InvalidXLogRecPtr;
 
 /* As last told by papply_feedback_send(). */
+static XLogRecPtr sent_received_lsn = InvalidXLogRecPtr;
 static XLogRecPtr sent_applied_lsn = InvalidXLogRecPtr;
 static XLogRecPtr sent_flushed_lsn = InvalidXLogRecPtr;
 
@@ -76,7 +82,7 @@ papply_feedback_reset(XLogRecPtr start_lsn)
 	unflushed_first = unflushed_count = 0;
 	received_lsn = Max(received_lsn, start_lsn);
 	applied_lsn = flushed_lsn = received_lsn;
-	sent_applied_lsn = sent_flushed_lsn = received_lsn;
+	sent_received_lsn = sent_applied_lsn = sent_flushed_lsn = received_lsn;
 }
 
 void
@@ -106,9 +112,8 @@ papply_feedback_committed(XLogRecPtr remote_end_lsn, XLogRecPtr local_end_lsn)
 	applied_lsn = Max(applied_lsn, remote_end_lsn);
 }
 
-/* Do commits wait for the subscriber's own synchronous standbys? */
-static bool
-waits_for_standbys(void)
+bool
+papply_feedback_waits_for_standbys(void)
 {
 	return synchronous_commit > SYNCHRONOUS_COMMIT_LOCAL_FLUSH &&
 		SyncRepStandbyNames != NULL && SyncRepStandbyNames[0] != '\0';
@@ -120,7 +125,7 @@ advance_flushed(bool is_idle)
 	XLogRecPtr	local_flush_lsn = GetFlushRecPtr(NULL);
 
 	/* flushed by the walwriter is not enough then */
-	if (waits_for_standbys())
+	if (papply_feedback_waits_for_standbys())
 		local_flush_lsn = Min(local_flush_lsn, synced_local_lsn);
 
 	while (unflushed_count > 0 &&
@@ -142,19 +147,28 @@ papply_feedback_applied_lsn(bool is_idle)
 	return applied_lsn;
 }
 
-void
-papply_feedback_flush(void)
+bool
+papply_feedback_has_unflushed(void)
 {
-	if (unflushed_count == 0)
+	advance_flushed(false);
+	return unflushed_count > 0;
+}
+
+void
+papply_feedback_flush(bool may_delegate)
+{
+	if (unflushed_count == 0 ||
+		(may_delegate && !papply_feedback_waits_for_standbys() && papply_wal_flush_wake_writer()))
 		return;
 	XLogFlush(newest_local_end_lsn);
 
 	/* for the locally committed, as in the native worker's own commit */
-	if (waits_for_standbys())
+	if (papply_feedback_waits_for_standbys())
 	{
 		HOLD_INTERRUPTS();
 		SyncRepWaitForLSN(newest_local_end_lsn, true);
 		RESUME_INTERRUPTS();
+		CHECK_FOR_INTERRUPTS(); /* which may have ended the wait */
 		synced_local_lsn = newest_local_end_lsn;
 	}
 }
@@ -198,7 +212,8 @@ papply_feedback_send(WalReceiverConn *conn, walrcv_send_fn send, bool is_idle)
 		return;
 	advance_flushed(is_idle);
 	applied = reported_applied_lsn(is_idle);
-	if (applied == sent_applied_lsn && flushed_lsn == sent_flushed_lsn)
+	if (received_lsn == sent_received_lsn && applied == sent_applied_lsn &&
+		flushed_lsn == sent_flushed_lsn)
 		return;
 
 	put_uint64(message + STATUS_RECEIVED, received_lsn);
@@ -208,6 +223,7 @@ papply_feedback_send(WalReceiverConn *conn, walrcv_send_fn send, bool is_idle)
 	message[STATUS_REPLY_REQUESTED] = false;
 	send(conn, message, sizeof(message));
 
+	sent_received_lsn = received_lsn;
 	sent_applied_lsn = applied;
 	sent_flushed_lsn = flushed_lsn;
 }

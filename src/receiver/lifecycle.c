@@ -260,7 +260,7 @@ start_pool(void)
 static void
 stop_pool(void)
 {
-	papply_feedback_flush();
+	papply_feedback_flush(false);
 	end_pool(false);
 	drop_shared_memory();
 	papply_remote_relation_pool_stopped();

@@ -9,11 +9,12 @@
  *
  * The native loop calls receive() until it returns 0, then does its own
  * housekeeping and sleeps on its latch and the socket that we returned.  So
- * receive() never waits.  What was put into the queue looks to the native loop
- * like nothing at all; now and then it gets a keepalive, which resets its
- * timers.  The position in a keepalive is the one up to which everything is
- * committed, never the received one: the native loop synchronises tables by
- * its idea of what was received, and to it that is the same as applied.
+ * receive() need not wait; it does so for short times only, in sleep_here() and
+ * nap().  What was put into the queue looks to the native loop like nothing at
+ * all; now and then it gets a keepalive, which resets its timers.  The position
+ * in a keepalive is the one up to which everything is committed, never the
+ * received one: the native loop synchronises tables by its idea of what was
+ * received, and to it that is the same as applied.
  *
  * When the queue is full, or has to be drained, the message is held and the
  * native loop sleeps on a socket that is never readable, and on its latch,
@@ -29,6 +30,7 @@
 #include <sys/socket.h>
 
 #include "miscadmin.h"
+#include "postmaster/interrupt.h"
 #include "replication/walreceiver.h"
 #include "storage/latch.h"
 #include "utils/timestamp.h"
@@ -43,6 +45,7 @@
 #include "remote_relation.h"
 #include "seam.h"
 #include "spool.h"
+#include "wal_flush.h"
 
 /* A 'w' message: kind, start, end, time; then the payload. */
 #define HEADER_LENGTH 25
@@ -52,6 +55,9 @@
 
 /* Commits are confirmed at least this often while there is more to do. */
 #define REPORT_INTERVAL_MS 100
+
+/* A commit waits so long for a writer that is free to flush it. */
+#define FLUSH_PATIENCE_MS 5
 
 /* It gets a keepalive at least this often, if wal_receiver_timeout allows it. */
 #define KEEPALIVE_INTERVAL_MS 1000
@@ -87,10 +93,12 @@ static int	held_length = 0;
 
 static pgsocket quiet_socket = PGINVALID_SOCKET;
 static TimestampTz reported_at = 0;
+static TimestampTz unflushed_since = 0; /* and nobody flushes; 0: not so */
 
 /* Did we return 0, so that the native loop has gone round; and since when not? */
 static bool has_yielded = false;
 static TimestampTz yielded_at = 0;
+static bool is_active = false;	/* something has happened since it has */
 
 static TimestampTz keepalive_at = 0;
 static XLogRecPtr keepalive_lsn = InvalidXLogRecPtr;
@@ -139,13 +147,17 @@ finish_native(void)
 		remote_end_lsn = papply_feedback_received_lsn();
 
 	if (seqno == PAPPLY_NO_SEQNO)
+	{
+		papply_wal_flush_want(XactLastCommitEnd);
 		papply_feedback_committed(remote_end_lsn, XactLastCommitEnd);
+	}
 	else
 	{
 		if (papply_dispatch_is_open() && seqno == papply_queue_last_seqno())
 			papply_dispatch_end_direct(remote_end_lsn);
 		papply_commit_order_advance(seqno, seqno, XactLastCommitEnd);
 	}
+	(void) papply_wal_flush_wake_writer();
 	papply_lifecycle_replayed(remote_end_lsn);
 }
 
@@ -287,7 +299,7 @@ route_keepalive(char **buffer, int *length)
 		return ROUTE_NATIVE;
 	papply_lifecycle_watch();
 	if (reply_requested)
-		papply_feedback_flush();
+		papply_feedback_flush(true);
 	*length = papply_native_keepalive(papply_feedback_applied_lsn(papply_lifecycle_is_idle()),
 									  reply_requested, buffer);
 	return ROUTE_NATIVE;
@@ -361,6 +373,7 @@ end_round(void)
 	MyLogicalRepWorker->last_lsn = Max(MyLogicalRepWorker->last_lsn,
 									   papply_feedback_received_lsn());
 	has_yielded = true;
+	is_active = false;
 	rounded_seqno = papply_lifecycle_has_pool() ? due_replay() : PAPPLY_NO_SEQNO;
 }
 
@@ -390,21 +403,49 @@ yield(char **buffer, pgsocket *wait_fd, bool at_once)
 	return 0;
 }
 
+static void
+report(WalReceiverConn *conn)
+{
+	papply_feedback_send(conn, papply_seam_server->walrcv_send, papply_lifecycle_is_idle());
+}
+
+/* There is more to do; now and then the publisher is told how far we are. */
+static void
+report_if_due(WalReceiverConn *conn)
+{
+	TimestampTz now = GetCurrentTimestamp();
+
+	if (!TimestampDifferenceExceeds(reported_at, now, REPORT_INTERVAL_MS))
+		return;
+	reported_at = now;
+	papply_feedback_flush(true);
+	report(conn);
+}
+
 /*
- * Tell the publisher how far we are.  at_once: nothing more is queued, and one
- * that waits for us may be all there is; otherwise it is done now and then for
- * many commits.
+ * Nothing more is to be read, and somebody may be waiting for what was
+ * committed.  Writers flush it; if for some time none has begun to, they are
+ * busy.
  */
 static void
-flush_and_report(WalReceiverConn *conn, bool at_once)
+flush_if_overdue(void)
 {
-	if (!at_once && !TimestampDifferenceExceeds(reported_at, GetCurrentTimestamp(),
-												REPORT_INTERVAL_MS))
+	TimestampTz now;
+
+	if (!papply_feedback_has_unflushed() || papply_wal_flush_is_active())
+	{
+		unflushed_since = 0;
 		return;
-	papply_feedback_flush();
-	papply_feedback_send(conn, papply_seam_server->walrcv_send, papply_lifecycle_is_idle());
-	if (!at_once)
-		reported_at = GetCurrentTimestamp();
+	}
+	now = GetCurrentTimestamp();
+	if (unflushed_since == 0)
+		unflushed_since = now;
+	if (papply_feedback_waits_for_standbys() ||
+		TimestampDifferenceExceeds(unflushed_since, now, FLUSH_PATIENCE_MS))
+	{
+		papply_feedback_flush(true);
+		unflushed_since = 0;
+	}
 }
 
 /*
@@ -421,17 +462,49 @@ nap(uint64 backlog)
 }
 
 /*
- * The connection has nothing more to read: report what was committed, and
- * sleep until some more is.
+ * Sleep until something is received, committed or flushed.  A round of the
+ * native loop costs several system calls, so there is one at most every
+ * YIELD_INTERVAL_MS, and one before a longer sleep, which is the native loop's.
+ * Returns false if it is time for that.
+ */
+static bool
+sleep_here(pgsocket socket)
+{
+	static WaitEventSet *events = NULL;
+	WaitEvent	event;
+	long		timeout_ms = YIELD_INTERVAL_MS -
+	TimestampDifferenceMilliseconds(yielded_at, GetCurrentTimestamp());
+
+	if (!is_active || timeout_ms <= 0)
+		return false;
+	if (unflushed_since != 0)
+		timeout_ms = Min(timeout_ms, FLUSH_PATIENCE_MS);
+	if (events == NULL)
+	{
+		events = papply_compat_create_wait_event_set(3);
+		AddWaitEventToSet(events, WL_LATCH_SET, PGINVALID_SOCKET, MyLatch, NULL);
+		AddWaitEventToSet(events, WL_EXIT_ON_PM_DEATH, PGINVALID_SOCKET, NULL, NULL);
+		AddWaitEventToSet(events, WL_SOCKET_READABLE, socket, NULL, NULL);
+	}
+	if (WaitEventSetWait(events, timeout_ms, &event, 1,
+						 papply_compat_wait_event(PAPPLY_WAIT_WORK)) == 1 &&
+		(event.events & WL_LATCH_SET))
+		ResetLatch(MyLatch);
+	return true;
+}
+
+/*
+ * The connection has nothing more to read: report what was received, committed
+ * and flushed, and sleep until there is more of that.
  */
 static int
-nothing_to_read(WalReceiverConn *conn, char **buffer)
+nothing_to_read(WalReceiverConn *conn, char **buffer, pgsocket socket)
 {
 	bool		is_open = papply_dispatch_is_open();
 	TimestampTz commit_time = papply_dispatch_take_commit_time();
 	bool		is_behind = commit_time != 0 &&
 	TimestampDifferenceExceeds(commit_time, GetCurrentTimestamp(), LAG_MS);
-	uint64		released;
+	uint64		released = papply_queue_released_seqno();
 	uint64		in_flight;
 	int			length;
 
@@ -439,24 +512,31 @@ nothing_to_read(WalReceiverConn *conn, char **buffer)
 		papply_queue_publish_open();
 	papply_queue_wake_writer();
 	papply_lifecycle_watch();
-	flush_and_report(conn, !is_behind);
+	if (is_behind)
+		report_if_due(conn);
 	if (is_behind && papply_queue_backlog() >= BURST_BACKLOG)
 	{
 		nap(papply_queue_backlog());
 		return LOOK_AGAIN;
 	}
-
-	length = keepalive_if_due(buffer);
-	if (length > 0)
-		return length;
+	if (!is_behind)
+	{
+		flush_if_overdue();
+		report(conn);
+	}
 
 	/* what is committed is confirmed in some steps, not only all of it */
+	is_active |= papply_queue_released_seqno() > released || unflushed_since != 0;
 	released = papply_queue_released_seqno();
 	in_flight = papply_queue_last_seqno() - released - (is_open ? 1 : 0);
 	papply_commit_order_wake_receiver_at(in_flight == 0 ? 0 :
 										 released + Max(1, in_flight / 4));
-	if (papply_commit_order_committed() > released)
-		SetLatch(MyLatch);
+	if (papply_commit_order_committed() > released || sleep_here(socket))
+		return LOOK_AGAIN;
+
+	length = keepalive_if_due(buffer);
+	if (length > 0)
+		return length;
 	end_round();
 	return 0;
 }
@@ -523,7 +603,8 @@ static bool
 is_time_to_yield(void)
 {
 	return papply_lifecycle_has_pool() &&
-		TimestampDifferenceExceeds(yielded_at, GetCurrentTimestamp(), YIELD_INTERVAL_MS);
+		(ConfigReloadPending ||
+		 TimestampDifferenceExceeds(yielded_at, GetCurrentTimestamp(), YIELD_INTERVAL_MS));
 }
 
 int
@@ -557,7 +638,7 @@ papply_receiver_receive(WalReceiverConn *conn, char **buffer, pgsocket *wait_fd)
 			if (is_time_to_yield())
 			{
 				papply_queue_wake_writer();
-				flush_and_report(conn, false);
+				report_if_due(conn);
 				return yield(buffer, wait_fd, true);
 			}
 		}
@@ -570,14 +651,14 @@ papply_receiver_receive(WalReceiverConn *conn, char **buffer, pgsocket *wait_fd)
 				return length;
 			if (length == 0)
 			{
-				length = nothing_to_read(conn, buffer);
+				length = nothing_to_read(conn, buffer, *wait_fd);
 				if (length == LOOK_AGAIN)
 					continue;
 				return length;
 			}
 			held = *buffer;
 			held_length = length;
-			has_received = true;
+			has_received = is_active = true;
 		}
 
 		*buffer = held;
@@ -598,7 +679,7 @@ papply_receiver_receive(WalReceiverConn *conn, char **buffer, pgsocket *wait_fd)
 					break;
 				if (due_replay() != PAPPLY_NO_SEQNO)
 					break;
-				flush_and_report(conn, false);
+				report_if_due(conn);
 				return yield(buffer, wait_fd, false);
 		}
 	}

@@ -11,7 +11,7 @@
  *
  * The queue needs a pool, so the backend takes a free place in the directory
  * and is receiver and writer in turn.  What needs two processes (sleeping and
- * waking) is left to t/.
+ * waking) is left to t/, one of whose tests calls selftest_hold_flush().
  *-------------------------------------------------------------------------
  */
 #include "parallel_apply.h"
@@ -45,6 +45,7 @@
 PG_FUNCTION_INFO_V1(papply_selftest_dependency);
 PG_FUNCTION_INFO_V1(papply_selftest_feedback);
 PG_FUNCTION_INFO_V1(papply_selftest_gate);
+PG_FUNCTION_INFO_V1(papply_selftest_hold_flush);
 PG_FUNCTION_INFO_V1(papply_selftest_message);
 PG_FUNCTION_INFO_V1(papply_selftest_mutate);
 PG_FUNCTION_INFO_V1(papply_selftest_queue);
@@ -770,4 +771,14 @@ papply_selftest_feedback(PG_FUNCTION_ARGS)
 	PG_RETURN_TEXT_P(cstring_to_text(psprintf("received " UINT64_FORMAT ", flushed " UINT64_FORMAT
 											  ", applied " UINT64_FORMAT,
 											  told[0], told[1], told[2])));
+}
+
+/* selftest_hold_flush(key): no WAL is flushed until that advisory lock is free. */
+Datum
+papply_selftest_hold_flush(PG_FUNCTION_ARGS)
+{
+	LWLockAcquire(WALWriteLock, LW_EXCLUSIVE);
+	DirectFunctionCall1(pg_advisory_lock_int8, PG_GETARG_DATUM(0));
+	LWLockRelease(WALWriteLock);
+	PG_RETURN_VOID();
 }

@@ -61,6 +61,7 @@
 #include "relation_registry.h"
 #include "target.h"
 #include "truncate.h"
+#include "wal_flush.h"
 
 /* Statistics that are pending are reported after so long without work. */
 #define STATS_DELAY_MS 1000
@@ -655,6 +656,7 @@ writer_loop(void)
 			ConfigReloadPending = false;
 			ProcessConfigFile(PGC_SIGHUP);
 		}
+		papply_wal_flush_if_spare();
 		leave_to_others();
 		if (!papply_queue_claim(max_batch(), &first, &last))
 		{

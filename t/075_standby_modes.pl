@@ -1,0 +1,183 @@
+# Each synchronous mode waits for what it says, for no more, and for no timer.
+#
+# remote_write: received; on: flushed; remote_apply: visible, and flushed as well
+# if the subscription commits synchronously.  A table lock on the subscriber
+# holds back visibility; the lock under which WAL is flushed, held by a session
+# there, holds back the flush and nothing else.  Whoever would flush meanwhile
+# must not be the one who receives, or who is needed for applying.  Timers that
+# could help are off, or as long as may be: what relied on them would take minutes.
+use strict;
+use warnings;
+use FindBin;
+use lib $FindBin::RealBin;
+use PapplyTest;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my ($publisher, $subscriber) = new_pair(
+	publisher_conf => "wal_sender_timeout = 0\n",
+	subscriber_conf => <<~'CONF');
+	fsync = on
+	wal_writer_delay = 10s
+	wal_receiver_status_interval = 1h
+	wal_receiver_timeout = 0
+	parallel_apply.writers_per_subscription = 2
+	CONF
+
+exec_both(
+	q(CREATE TABLE history (id serial PRIMARY KEY, mode text);
+	CREATE TABLE locked (id serial PRIMARY KEY, mode text);));
+create_extension($subscriber);
+subscribe($publisher, $subscriber, 'tap', with => 'streaming = off');
+reload_with($publisher, q(synchronous_standby_names = 'tap'));
+wait_for_sync_state($publisher, 'tap', 'sync');
+
+# Commits of one client in that mode return in time.
+sub commits_return
+{
+	my ($mode, $table, $commits, $name) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	my $timed_out = 0;
+	$publisher->psql(
+		'postgres',
+		"SET synchronous_commit = $mode;\n"
+		  . "INSERT INTO $table (mode) VALUES ('$mode');\n" x $commits,
+		on_error_die => 1,
+		timeout => $PostgreSQL::Test::Utils::timeout_default,
+		timed_out => \$timed_out);
+	return ok(!$timed_out, $name);
+}
+
+sub waiting_clients
+{
+	return $publisher->safe_psql('postgres',
+		q(SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'SyncRep')
+	);
+}
+
+# Clients that commit in these modes, and wait; one session for each.
+sub clients_wait
+{
+	my ($table, @modes) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	my @clients = map { $publisher->background_psql('postgres') } @modes;
+	for my $i (0 .. $#modes)
+	{
+		$clients[$i]->query_until(
+			qr/started/, qq(SET synchronous_commit = $modes[$i];
+			\\echo started
+			INSERT INTO $table (mode) VALUES ('$modes[$i]');
+			\\echo returned
+			));
+	}
+	ok( $publisher->poll_query_until(
+			'postgres',
+			q(SELECT count(*) = )
+			  . @modes
+			  . q( FROM pg_stat_activity WHERE wait_event = 'SyncRep')),
+		"waiting: @modes");
+	return @clients;
+}
+
+sub clients_return
+{
+	my ($name, @clients) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	$_->query_until(qr/returned/, '') for @clients;
+	$_->quit for @clients;
+	return is(waiting_clients(), '0', $name);
+}
+
+sub rows_visible
+{
+	my ($table, $rows, $name) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	return is(
+		$subscriber->safe_psql('postgres', "SELECT count(*) FROM $table"),
+		$rows, $name);
+}
+
+### without hindrance
+
+for my $setting (qw(on off))
+{
+	set_synchronous_commit($subscriber, $setting);
+	wait_for_sync_state($publisher, 'tap', 'sync');
+	commits_return($_, 'history', 20,
+		"subscription with synchronous_commit = $setting: commits with $_ return"
+	) for qw(remote_write on remote_apply);
+}
+rows_visible('history', 120, 'all rows are visible then');
+
+### nothing becomes visible
+
+my $lock = hold($subscriber, 'LOCK TABLE locked IN ACCESS EXCLUSIVE MODE');
+my @clients = clients_wait('locked', 'on', 'remote_apply');
+commits_return('remote_write', 'locked', 1,
+	'what is received is enough for remote_write');
+is(waiting_clients(), '2', 'and for nobody else');
+$lock->query_safe('COMMIT');
+$lock->quit;
+clients_return('they return when it is applied', @clients);
+
+### nothing is flushed
+
+SKIP:
+{
+	my ($result) = $subscriber->psql(
+		'postgres',
+		q(CREATE FUNCTION hold_flush(bigint) RETURNS void LANGUAGE C
+		AS 'parallel_apply', 'papply_selftest_hold_flush'));
+	skip 'the library was made without SELFTEST=1', 12 if $result != 0;
+
+	my $release;
+	my $holder;
+
+	# New sessions may have to read catalogs, but do not flush.
+	my $hold_flush = sub {
+		$release = $subscriber->background_psql('postgres');
+		$release->query_safe('SELECT pg_advisory_lock(1)');
+		$holder = $subscriber->background_psql('postgres');
+		$holder->query_until(qr/started/,
+			"\\echo started\nSELECT hold_flush(1);\n");
+		$subscriber->poll_query_until('postgres',
+			q(SELECT count(*) = 1 FROM pg_locks WHERE locktype = 'advisory' AND NOT granted)
+		) or die 'flushing is not held back';
+	};
+	my $release_flush = sub {
+		$release->query_safe('SELECT pg_advisory_unlock(1)');
+		$_->quit for $release, $holder;
+	};
+
+	my $rows = 120;
+	$hold_flush->();
+	@clients = clients_wait('history', 'on');
+	commits_return('remote_write', 'history', 5,
+		'remote_write does not wait for a flush');
+	commits_return('remote_apply', 'history', 5,
+		'nor does remote_apply, if the subscription commits asynchronously');
+	rows_visible('history', $rows + 11,
+		'though the rows are visible, even those of a commit with on');
+	is(waiting_clients(), '1', 'a commit with on still waits for it');
+	$release_flush->();
+	clients_return('until that has happened', @clients);
+
+	set_synchronous_commit($subscriber, 'on');
+	wait_for_sync_state($publisher, 'tap', 'sync');
+	$hold_flush->();
+	@clients = clients_wait('history', 'on', 'remote_apply');
+	commits_return('remote_write', 'history', 5,
+		'a subscription that commits synchronously receives while it flushes'
+	);
+	is(waiting_clients(), '2', 'and applied is what is flushed, too');
+	$release_flush->();
+	clients_return('both return after the flush', @clients);
+	$subscriber->safe_psql('postgres', 'DROP FUNCTION hold_flush');
+}
+
+reload_with($publisher, q(synchronous_standby_names = ''));
+wait_applied($publisher, $subscriber, 'tap');
+rows_equal($publisher, $subscriber, $_) for qw(history locked);
+finish($publisher, $subscriber);
+done_testing();
