@@ -51,9 +51,11 @@ extern void papply_feedback_flush(bool may_delegate);
 extern void papply_feedback_rewrite(char *buf, bool is_idle);
 
 /*
- * Send a status message if positions have moved since the last one, by the
- * server's own function.
+ * Send a status message if the applied or flushed position has moved since the
+ * last one, or also_received, by the server's own function.  It has all three.
+ * Returns false if nothing was sent though it may be.
  */
-extern void papply_feedback_send(WalReceiverConn *conn, walrcv_send_fn send, bool is_idle);
+extern bool papply_feedback_send(WalReceiverConn *conn, walrcv_send_fn send, bool is_idle,
+								 bool also_received);
 
 #endif							/* PAPPLY_FEEDBACK_H */

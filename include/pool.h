@@ -119,6 +119,8 @@ typedef struct PapplyPool
 	pg_atomic_uint64 exited_writer; /* number of one in PAPPLY_WRITER_EXITED */
 	pg_atomic_uint64 published_seqno;	/* receiver -> writers: may be claimed */
 	pg_atomic_uint64 write_position;	/* receiver -> writers: may be read */
+	pg_atomic_uint64 announced_seqno;	/* receiver -> one writer: about to be
+										 * published, or 0 */
 	char		pad1[PG_CACHE_LINE_SIZE];
 	pg_atomic_uint64 next_claim;	/* writers among themselves */
 	pg_atomic_uint64 idle_writers;	/* bit per writer that sleeps for work */

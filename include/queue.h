@@ -118,6 +118,12 @@ extern void papply_queue_publish_open(void);
  */
 extern void papply_queue_wake_writer(void);
 
+/*
+ * The open transaction is the only one: let a writer wake up meanwhile, so that
+ * it can claim it as soon as it is published.
+ */
+extern void papply_queue_announce(void);
+
 /* Wake a sleeping writer; false if none sleeps for work. */
 extern bool papply_queue_wake_idle_writer(void);
 

@@ -33,10 +33,12 @@
 #include "parallel_apply.h"
 
 #include "miscadmin.h"
+#include "portability/instr_time.h"
 #include "port/pg_bitutils.h"
 #include "postmaster/interrupt.h"
 #include "storage/ipc.h"
 #include "storage/latch.h"
+#include "storage/spin.h"
 #include "utils/memutils.h"
 
 #include "commit_order.h"
@@ -49,6 +51,14 @@
 
 /* So many transactions are published before a sleeping writer is woken. */
 #define WAKE_BACKLOG 8
+
+/*
+ * A writer looks so long for a transaction that was announced; after so many
+ * times in vain not the next ones.
+ */
+#define AWAIT_US 40
+#define MAX_FAULTS 4
+#define FAULT_PAUSE 100
 
 /* A batch is not extended beyond so many bytes. */
 #define MAX_BATCH_BYTES (256 * 1024)
@@ -235,6 +245,17 @@ papply_queue_wake_idle_writer(void)
 		idle = pg_atomic_read_u64(&papply_pool->idle_writers);
 	}
 	return false;
+}
+
+void
+papply_queue_announce(void)
+{
+	if (pg_atomic_read_u64(&papply_pool->idle_writers) == 0 ||
+		papply_commit_order_committed() + 1 != last_seqno)
+		return;
+	pg_atomic_write_u64(&papply_pool->announced_seqno, last_seqno);
+	pg_memory_barrier();
+	(void) papply_queue_wake_idle_writer();
 }
 
 /* Partner of the read barriers in papply_queue_claim() and papply_queue_read(). */
@@ -524,6 +545,47 @@ papply_queue_claim(int max, uint64 *first, uint64 *last)
 	}
 }
 
+/*
+ * A transaction has been announced, and will be there in some microseconds:
+ * look for it instead of sleeping.  One writer does, and only if that was right
+ * the last times; where processors are busy it is not.
+ */
+static bool
+await_announced(void)
+{
+	static int	faults = 0;
+	uint64		announced = pg_atomic_read_u64(&papply_pool->announced_seqno);
+	instr_time	begin;
+	instr_time	now;
+
+	if (announced == PAPPLY_NO_SEQNO ||
+		!pg_atomic_compare_exchange_u64(&papply_pool->announced_seqno, &announced,
+										PAPPLY_NO_SEQNO))
+		return false;
+	if (faults >= MAX_FAULTS)
+	{
+		faults--;
+		return false;
+	}
+	INSTR_TIME_SET_CURRENT(begin);
+	do
+	{
+		for (int i = 0; i < 10; i++)
+		{
+			if (pg_atomic_read_u64(&papply_pool->published_seqno) >= announced)
+			{
+				faults = 0;
+				return true;
+			}
+			pg_spin_delay();
+		}
+		INSTR_TIME_SET_CURRENT(now);
+		INSTR_TIME_SUBTRACT(now, begin);
+	} while (INSTR_TIME_GET_MICROSEC(now) < AWAIT_US);
+	faults = faults == MAX_FAULTS - 1 ? FAULT_PAUSE : faults + 1;
+	return false;
+}
+
 bool
 papply_queue_wait_for_work(long timeout_ms)
 {
@@ -531,6 +593,8 @@ papply_queue_wait_for_work(long timeout_ms)
 	int			events = WL_LATCH_SET;
 
 	set_claim(PAPPLY_NO_SEQNO, PAPPLY_NO_SEQNO);
+	if (await_announced())
+		return true;
 	pg_atomic_fetch_or_u64(&papply_pool->idle_writers, bit);	/* full barrier */
 	if (papply_queue_backlog() == 0 && papply_pool_may_sleep() &&
 		!papply_pool_is_retired() && !ConfigReloadPending)

@@ -112,6 +112,7 @@ begin_transaction(char *message, int length, const PapplyBegin *begin,
 	has_oversize = false;
 	newest_commit_time = begin->commit_time;
 	papply_queue_append(PAPPLY_ENTRY_MESSAGE, message, length, 0, PAPPLY_NO_SEQNO);
+	papply_queue_announce();
 	return PAPPLY_DISPATCH_QUEUED;
 }
 

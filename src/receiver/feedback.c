@@ -64,7 +64,6 @@ static XLogRecPtr flushed_lsn = InvalidXLogRecPtr;
 static XLogRecPtr synced_local_lsn = InvalidXLogRecPtr;
 
 /* As last told by papply_feedback_send(). */
-static XLogRecPtr sent_received_lsn = InvalidXLogRecPtr;
 static XLogRecPtr sent_applied_lsn = InvalidXLogRecPtr;
 static XLogRecPtr sent_flushed_lsn = InvalidXLogRecPtr;
 
@@ -82,7 +81,7 @@ papply_feedback_reset(XLogRecPtr start_lsn)
 	unflushed_first = unflushed_count = 0;
 	received_lsn = Max(received_lsn, start_lsn);
 	applied_lsn = flushed_lsn = received_lsn;
-	sent_received_lsn = sent_applied_lsn = sent_flushed_lsn = received_lsn;
+	sent_applied_lsn = sent_flushed_lsn = received_lsn;
 }
 
 void
@@ -202,19 +201,19 @@ papply_feedback_rewrite(char *buf, bool is_idle)
 	put_uint64(buf + STATUS_APPLIED, reported_applied_lsn(is_idle));
 }
 
-void
-papply_feedback_send(WalReceiverConn *conn, walrcv_send_fn send, bool is_idle)
+bool
+papply_feedback_send(WalReceiverConn *conn, walrcv_send_fn send, bool is_idle,
+					 bool also_received)
 {
 	char		message[STATUS_LENGTH] = {'r'};
 	XLogRecPtr	applied;
 
 	if (wal_receiver_status_interval <= 0)
-		return;
+		return true;
 	advance_flushed(is_idle);
 	applied = reported_applied_lsn(is_idle);
-	if (received_lsn == sent_received_lsn && applied == sent_applied_lsn &&
-		flushed_lsn == sent_flushed_lsn)
-		return;
+	if (applied == sent_applied_lsn && flushed_lsn == sent_flushed_lsn && !also_received)
+		return false;
 
 	put_uint64(message + STATUS_RECEIVED, received_lsn);
 	put_uint64(message + STATUS_FLUSHED, flushed_lsn);
@@ -223,7 +222,7 @@ papply_feedback_send(WalReceiverConn *conn, walrcv_send_fn send, bool is_idle)
 	message[STATUS_REPLY_REQUESTED] = false;
 	send(conn, message, sizeof(message));
 
-	sent_received_lsn = received_lsn;
 	sent_applied_lsn = applied;
 	sent_flushed_lsn = flushed_lsn;
+	return true;
 }

@@ -59,6 +59,9 @@
 /* A commit waits so long for a writer that is free to flush it. */
 #define FLUSH_PATIENCE_MS 5
 
+/* That a transaction was received is told after so long, if not committed. */
+#define RECEIVED_PATIENCE_MS 1
+
 /* It gets a keepalive at least this often, if wal_receiver_timeout allows it. */
 #define KEEPALIVE_INTERVAL_MS 1000
 
@@ -94,6 +97,8 @@ static int	held_length = 0;
 static pgsocket quiet_socket = PGINVALID_SOCKET;
 static TimestampTz reported_at = 0;
 static TimestampTz unflushed_since = 0; /* and nobody flushes; 0: not so */
+static bool has_untold = false; /* received the end of a transaction */
+static TimestampTz untold_since = 0;
 
 /* Did we return 0, so that the native loop has gone round; and since when not? */
 static bool has_yielded = false;
@@ -293,6 +298,7 @@ route_keepalive(char **buffer, int *length)
 	XLogRecPtr	remote_lsn = papply_message_get_uint64(*buffer + 1);
 	bool		reply_requested = (*buffer)[17] != 0;
 
+	has_untold |= remote_lsn > papply_feedback_received_lsn();
 	papply_feedback_received(remote_lsn);
 	papply_native_set_send_time(papply_message_get_uint64(*buffer + 9));
 	if (!papply_lifecycle_has_pool())
@@ -334,7 +340,10 @@ route_message(char **buffer, int *length)
 	 * or to be read from the spool.
 	 */
 	if (route == ROUTE_DONE || route == ROUTE_NATIVE)
+	{
 		papply_feedback_received(remote_lsn);
+		has_untold |= papply_lifecycle_has_pool() && !papply_dispatch_is_open();
+	}
 	return route;
 }
 
@@ -403,10 +412,29 @@ yield(char **buffer, pgsocket *wait_fd, bool at_once)
 	return 0;
 }
 
+/*
+ * A transaction that was received is likely to be committed in a moment; one
+ * message for both costs publisher and subscriber half.
+ */
 static void
 report(WalReceiverConn *conn)
 {
-	papply_feedback_send(conn, papply_seam_server->walrcv_send, papply_lifecycle_is_idle());
+	bool		is_overdue = false;
+
+	if (has_untold)
+	{
+		TimestampTz now = GetCurrentTimestamp();
+
+		if (untold_since == 0)
+			untold_since = now;
+		is_overdue = TimestampDifferenceExceeds(untold_since, now, RECEIVED_PATIENCE_MS);
+	}
+	if (papply_feedback_send(conn, papply_seam_server->walrcv_send,
+							 papply_lifecycle_is_idle(), is_overdue))
+	{
+		has_untold = false;
+		untold_since = 0;
+	}
 }
 
 /* There is more to do; now and then the publisher is told how far we are. */
@@ -479,6 +507,8 @@ sleep_here(pgsocket socket)
 		return false;
 	if (unflushed_since != 0)
 		timeout_ms = Min(timeout_ms, FLUSH_PATIENCE_MS);
+	if (untold_since != 0)
+		timeout_ms = Min(timeout_ms, RECEIVED_PATIENCE_MS);
 	if (events == NULL)
 	{
 		events = papply_compat_create_wait_event_set(3);
