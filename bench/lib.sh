@@ -36,6 +36,8 @@ PUBLISHER_SETTINGS=()		# the same for the publisher
 NO_INDEX=			# the subscriber has no index on the table of "full"
 RESULT_LINES=			# a file to which every result is appended as a JSON object
 SUBSCRIPTION_OPTIONS=		# more of CREATE SUBSCRIPTION ... WITH (...)
+SUBSCRIBER_PROGRAM=		# in place of postgres
+NEEDED_PROGRAMS=()		# further ones, whose Debian packages have the same names
 NATIVE_ONLY=			# measure the installed server, build nothing
 SHOW_PROGRESS=			# a live line during each run
 WRITERS="2 4 8"			# numbers of writers to measure, beside native
@@ -190,7 +192,7 @@ find_pg_config()
 install_missing_packages()
 {
 	local -a packages=() as_root=() install
-	local major version
+	local major version program
 
 	if ! find_pg_config; then
 		[[ -z ${PG_CONFIG:-} ]] || die "$PG_CONFIG has no server with development files"
@@ -203,6 +205,9 @@ install_missing_packages()
 	fi
 	command -v "${CC:-gcc}" >/dev/null || packages+=(gcc libc6-dev)
 	command -v make >/dev/null || packages+=(make)
+	for program in "${NEEDED_PROGRAMS[@]}"; do
+		command -v "$program" >/dev/null || packages+=("$program")
+	done
 	(( ${#packages[@]} > 0 )) || return 0
 
 	command -v apt-get >/dev/null || die "missing here, and there is no apt-get: ${packages[*]}"
@@ -258,11 +263,13 @@ sql()
 start_server()
 {
 	local server=$1
+	local -a program=()
 	shift
 
 	as_owner mkdir -p "$WORK/socket/$server"
+	[[ $server != subscriber || -z $SUBSCRIBER_PROGRAM ]] || program=(-p "$SUBSCRIBER_PROGRAM" -t 300)
 	as_owner env "$@" "$BIN/pg_ctl" -D "$WORK/$server" -l "$WORK/$server.log" -s -w start \
-		-o "-k '$WORK/socket/$server'" ||
+		"${program[@]}" -o "-k '$WORK/socket/$server'" ||
 		{ tail -n 20 "$WORK/$server.log" >&2; die "could not start the $server"; }
 }
 
