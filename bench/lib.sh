@@ -372,7 +372,9 @@ make_seed()
 {
 	say "Loading pgbench, scale $SCALE"
 	as_owner "$BIN/initdb" -D "$WORK/seed" -U postgres -A trust -E UTF8 --no-locale -N >/dev/null
-	write_conf seed <<<"shared_buffers = 512MB"
+	# Its WAL is copied with it: enough for most runs, whose segments are then recycled
+	# ones as in a server that has run for a while, and no more.
+	printf '%s\n' "shared_buffers = 512MB" "min_wal_size = 400MB" "max_wal_size = 400MB" | write_conf seed
 	start_server seed
 	DATABASE=postgres sql seed -c "CREATE DATABASE $DATABASE"
 	"$BIN/pgbench" -h "$WORK/socket/seed" -U postgres -i -q -s "$SCALE" "$DATABASE" >/dev/null 2>&1 ||
@@ -705,9 +707,9 @@ add_result()
 
 	CPU[elsewhere]=$(( CPU[machine] - CPU[walsender] - CPU[apply] - CPU[writers] - CPU[walwriter] - CPU[other] ))
 	seconds=$(awk -v us="$ELAPSED_US" 'BEGIN { printf "%.2f", us / 1e6 }')
-	tps=$(( BACKLOG * 1000000 / ELAPSED_US ))
-	[[ $LABEL != native ]] || NATIVE_TPS=$tps
-	ratio=$(ratio_of "$tps" "${NATIVE_TPS:-}")
+	tps=$(awk -v n="$BACKLOG" -v us="$ELAPSED_US" 'BEGIN { x = n * 1e6 / us; printf x < 1000 ? "%.1f" : "%d", x }')
+	[[ $LABEL != native ]] || NATIVE_US=$ELAPSED_US
+	ratio=$([[ -n ${NATIVE_US:-} ]] && ratio_of "$NATIVE_US" "$ELAPSED_US" || echo -)
 	RESULTS+=("${LABEL// /_} $seconds $tps $ratio \
 $(cpu_seconds walsender) $(cpu_seconds apply) $(cpu_seconds writers) $(cpu_seconds walwriter) $(cpu_seconds other) $(cpu_seconds elsewhere) \
 $(peak_mb apply) $(peak_mb writers) ${1//|/ }")

@@ -51,7 +51,7 @@ workload_space_mb()
 		delete)		bytes_per_transaction=$(( ROWS_PER_DELETE * 1000 )) ;;
 		insert2m|update500k) bytes_per_transaction=$(( ROWS * 1200 )) ;;
 	esac
-	echo $(( 3 * (32 * SCALE + 100) + TRANSACTIONS * bytes_per_transaction / 1048576 ))
+	echo $(( 3 * (16 * SCALE + 500) + TRANSACTIONS * bytes_per_transaction / 1048576 ))
 }
 
 # workload_tables WORKLOAD: SQL.  Tables of other workloads stay empty.
