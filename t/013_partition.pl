@@ -165,7 +165,7 @@ sub same_as_serial
 	my ($table, $name) = @_;
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
 	my $sql =
-	  qq(SELECT tableoid::regclass || ' ' || t::text FROM $table t ORDER BY 1);
+	  qq(SELECT tableoid::regclass || ' ' || whole_row::text FROM $table whole_row ORDER BY 1);
 	return is(
 		$subscriber->safe_psql('postgres', $sql),
 		$subscriber->safe_psql('serial', $sql),

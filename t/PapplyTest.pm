@@ -134,7 +134,7 @@ sub rows_equal
 	my ($publisher, $subscriber, $table, $name, $db) = @_;
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
 	my $sql = qq(SELECT count(*) || ' rows, ' || coalesce(md5(string_agg(
-		t::text, E'\\n' ORDER BY t::text COLLATE "C")), '-') FROM $table t);
+		whole_row::text, E'\\n' ORDER BY whole_row::text COLLATE "C")), '-') FROM $table whole_row);
 	my ($want, $have) =
 	  map { $_->safe_psql($db // 'postgres', $sql) } $publisher, $subscriber;
 	return is($have, $want, $name // "$table is equal on both sides");
