@@ -11,13 +11,17 @@
 #include "target.h"
 
 /*
- * Note the conflict of an UPDATE or DELETE, if it is one: was the row that was
- * found (in local_slot of table, the target or its partition) written by
- * another origin, or was none found?  remote_slot has the row that was searched
- * for.  Returns true if the new row of an UPDATE is wanted, too.
+ * Is it a conflict, if a row was found (in local_slot of table, the target or its
+ * partition) or not?  It is if another origin has written it, who is told in
+ * *writer.
  */
-extern bool papply_conflict_note(PapplyTarget *target, PapplyTarget *table,
-								 char message_type, bool is_found);
+extern bool papply_conflict_exists(PapplyTarget *table, bool is_found,
+								   PapplyRowWriter *writer);
+
+/* Note it, of an UPDATE or DELETE; remote_slot has the row that was searched for. */
+extern void papply_conflict_note(PapplyTarget *target, PapplyTarget *table,
+								 char message_type, bool is_found,
+								 const PapplyRowWriter *writer);
 
 /* The new row of the conflict noted last, in remote_slot of the same table. */
 extern void papply_conflict_note_new_row(PapplyTarget *table);

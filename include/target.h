@@ -20,6 +20,8 @@
 typedef struct PapplyColumnInput
 {
 	int			column;			/* number in the message, -1: not published */
+	bool		is_key;			/* of the identity */
+	bool		is_text;		/* its values are what was sent, as text */
 	Oid			text_param;
 	Oid			binary_param;
 	FmgrInfo	text_function;

@@ -134,7 +134,8 @@ sub check_generated
 	return;
 }
 
-# Wrong input or receive function; a value that is longer than it is told.
+# Wrong input or receive function; a value that is longer than it is told; one of
+# the local row taken for what was sent.
 sub check_kinds
 {
 	my ($format) = @_;
@@ -149,6 +150,7 @@ sub check_kinds
 		INSERT INTO kinds (id) VALUES (3);
 		UPDATE kinds SET n = 1.50, j = '[]', a = a || 4, d = 6, m = 'ok', p.y = 2, b = b || '\x01',
 			f = 'NaN', c = 'abcde', v = repeat('x', 10) WHERE id = 1;
+		UPDATE kinds SET c = 'edcba', v = repeat('y', 10) WHERE id = 1;
 		UPDATE kinds SET n = NULL, t = '{{x}}' WHERE id = 2;
 		UPDATE kinds SET d = 1, o = NOT o WHERE id = 3;)
 	);

@@ -149,7 +149,7 @@ sub same_as_serial
 	my ($table, $name) = @_;
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
 	my $sql =
-	  qq(SELECT tableoid::regclass || ' ' || r::text COLLATE "C" AS line FROM $table r ORDER BY line);
+	  qq(SELECT tableoid::regclass || ' ' || whole_row::text COLLATE "C" AS line FROM $table whole_row ORDER BY line);
 	return is(
 		$subscriber->safe_psql('postgres', $sql),
 		$subscriber->safe_psql('serial', $sql),

@@ -278,6 +278,13 @@ fails_alike(
 	qr/invalid input syntax for type integer: "many"/,
 	'ALTER TABLE typed ALTER v TYPE text');
 fails_alike(
+	'value of another type for a row that is not there',
+	'DELETE FROM typed; ALTER TABLE typed ALTER v TYPE int USING v::int',
+	q(UPDATE typed SET v = 'few' WHERE id = 2),
+	qr/invalid input syntax for type integer: "few"/,
+	q(ALTER TABLE typed ALTER v TYPE text; INSERT INTO typed VALUES (1, '1'), (2, 'many'))
+);
+fails_alike(
 	'missing partition',
 	'',
 	'INSERT INTO parts VALUES (1, 1), (100, 1)',

@@ -90,9 +90,9 @@ store_column(PapplyTarget *target, int attribute, const PapplyTuple *tuple)
 	}
 }
 
-/* All published columns into remote_slot, NULL for the others. */
+/* All published columns into remote_slot, or only those of the key, NULL for others. */
 static void
-store_tuple(PapplyTarget *target, PapplyTuple *tuple)
+store_columns(PapplyTarget *target, PapplyTuple *tuple, bool only_key)
 {
 	TupleTableSlot *slot = target->remote_slot;
 	int			natts = slot->tts_tupleDescriptor->natts;
@@ -101,7 +101,7 @@ store_tuple(PapplyTarget *target, PapplyTuple *tuple)
 	ExecClearTuple(slot);
 	for (int i = 0; i < natts; i++)
 	{
-		if (target->inputs[i].column >= 0)
+		if (target->inputs[i].column >= 0 && (!only_key || target->inputs[i].is_key))
 			store_column(target, i, tuple);
 		else
 		{
@@ -110,6 +110,44 @@ store_tuple(PapplyTarget *target, PapplyTuple *tuple)
 		}
 	}
 	ExecStoreVirtualTuple(slot);
+}
+
+static void
+store_tuple(PapplyTarget *target, PapplyTuple *tuple)
+{
+	store_columns(target, tuple, false);
+}
+
+/*
+ * Is the text that was sent that of the local row?  Most columns of a row do not
+ * change, and a comparison is cheaper than to make the value again.
+ */
+static bool
+has_same_text(PapplyTarget *target, int attribute, const PapplyColumn *column)
+{
+	TupleTableSlot *local = target->local_slot;
+	struct varlena *value;
+
+	if (!target->inputs[attribute].is_text || local->tts_isnull[attribute] ||
+		column->kind != LOGICALREP_COLUMN_TEXT)
+		return false;
+	value = (struct varlena *) DatumGetPointer(local->tts_values[attribute]);
+	return !VARATT_IS_EXTERNAL(value) && !VARATT_IS_COMPRESSED(value) &&
+		VARSIZE_ANY_EXHDR(value) == column->length &&
+		memcmp(VARDATA_ANY(value), column->data, column->length) == 0;
+}
+
+/* Does an UPDATE leave the value of the local row as it is? */
+static bool
+is_unchanged(PapplyTarget *target, int attribute, const PapplyTuple *tuple)
+{
+	int			column = target->inputs[attribute].column;
+
+	if (column < 0)
+		return true;
+	return column < tuple->ncolumns &&
+		(tuple->columns[column].kind == LOGICALREP_COLUMN_UNCHANGED ||
+		 has_same_text(target, attribute, &tuple->columns[column]));
 }
 
 /*
@@ -128,10 +166,7 @@ store_modified(PapplyTarget *target, PapplyTuple *tuple)
 	ExecClearTuple(slot);
 	for (int i = 0; i < natts; i++)
 	{
-		int			column = target->inputs[i].column;
-
-		if (column >= 0 && (column >= tuple->ncolumns ||
-							tuple->columns[column].kind != LOGICALREP_COLUMN_UNCHANGED))
+		if (!is_unchanged(target, i, tuple))
 			store_column(target, i, tuple);
 		else
 		{
@@ -198,11 +233,24 @@ apply_insert(PapplyTarget *target)
 	insert_row(table_of_row(target));
 }
 
+/* The tuple by which the row of an UPDATE or DELETE is found. */
+static PapplyTuple *
+searched_tuple(void)
+{
+	return change.has_old ? &change.old_tuple : &change.new_tuple;
+}
+
 /* The row that was found, or that there is none, may be a conflict. */
 static void
 note_conflict(PapplyTarget *target, PapplyTarget *table, bool is_found)
 {
-	if (!papply_conflict_note(target, table, change.type, is_found))
+	PapplyRowWriter writer = {0};
+
+	if (!papply_conflict_exists(table, is_found, &writer))
+		return;
+	store_tuple(table, searched_tuple());
+	papply_conflict_note(target, table, change.type, is_found, &writer);
+	if (change.type != LOGICAL_REP_MSG_UPDATE)
 		return;
 	store_tuple(table, &change.new_tuple);
 	papply_conflict_note_new_row(table);
@@ -215,6 +263,7 @@ report_missing(PapplyTarget *target, PapplyTarget *table)
 	bool		is_update = change.type == LOGICAL_REP_MSG_UPDATE;
 	bool		is_partition = OidIsValid(table->key.partition);
 
+	store_tuple(table, searched_tuple());	/* which may be an error */
 	if (PAPPLY_REPORTS_CONFLICTS)
 		note_conflict(target, table, false);
 	else
@@ -228,14 +277,17 @@ report_missing(PapplyTarget *target, PapplyTarget *table)
 /*
  * Find the row of an UPDATE or DELETE, into local_slot of the table that is
  * returned; NULL if there is none.  Triggers see it before it is changed, so it
- * is locked for them.
+ * is locked for them.  Columns that do not matter for this are made when the row
+ * is there, once, if at all.
  */
 static PapplyTarget *
-find_row(PapplyTarget *target, PapplyTuple *key, bool is_last_look)
+find_row(PapplyTarget *target, bool is_last_look)
 {
+	bool		only_key = !change.has_old && target->routing == NULL &&
+	target->lookup.is_identity;
 	PapplyTarget *table;
 
-	store_tuple(target, key);
+	store_columns(target, searched_tuple(), only_key);
 	table = table_of_row(target);
 	if (!table->is_updatable)
 		ereport(ERROR,
@@ -254,8 +306,7 @@ find_row(PapplyTarget *target, PapplyTuple *key, bool is_last_look)
 static bool
 apply_update(PapplyTarget *target, bool is_last_look)
 {
-	PapplyTuple *key = change.has_old ? &change.old_tuple : &change.new_tuple;
-	PapplyTarget *table = find_row(target, key, is_last_look);
+	PapplyTarget *table = find_row(target, is_last_look);
 
 	if (table == NULL)
 		return false;
@@ -279,7 +330,7 @@ apply_update(PapplyTarget *target, bool is_last_look)
 static bool
 apply_delete(PapplyTarget *target, bool is_last_look)
 {
-	PapplyTarget *table = find_row(target, &change.old_tuple, is_last_look);
+	PapplyTarget *table = find_row(target, is_last_look);
 
 	if (table == NULL)
 		return false;

@@ -93,26 +93,27 @@ append_note(void)
 }
 
 bool
+papply_conflict_exists(PapplyTarget *table, bool is_found, PapplyRowWriter *writer)
+{
+	return is_found ? papply_compat_row_has_other_origin(table->local_slot, writer) :
+		PAPPLY_REPORTS_CONFLICTS;
+}
+
+void
 papply_conflict_note(PapplyTarget *target, PapplyTarget *table,
-					 char message_type, bool is_found)
+					 char message_type, bool is_found, const PapplyRowWriter *writer)
 {
 	PapplyWriterSlot *slot = &papply_pool->writers[papply_pool_waiter];
-	PapplyRowWriter writer = {0};
-	Note	   *note;
+	Note	   *note = append_note();
 
-	if (is_found ? !papply_compat_row_has_other_origin(table->local_slot, &writer) :
-		!PAPPLY_REPORTS_CONFLICTS)
-		return false;
-	note = append_note();
 	note->relid = RelationGetRelid(table->rel);
-	note->writer = writer;
+	note->writer = *writer;
 	note->message_type = message_type;
 	note->label = MemoryContextStrdup(context, target->label);
 	note->remote_xid = slot->remote_xid;
 	note->final_lsn = slot->remote_final_lsn;
 	note->searched = copy_row(table->remote_slot);
 	note->local = is_found ? copy_row(table->local_slot) : NULL;
-	return message_type == LOGICAL_REP_MSG_UPDATE;
 }
 
 void

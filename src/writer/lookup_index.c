@@ -196,5 +196,7 @@ papply_lookup_index_choose(PapplyTarget *target)
 	for (int i = 0; i < IndexRelationGetNumberOfKeyAttributes(index); i++)
 		if (lookup->is_identity || finds_all(target, index, i))
 			add_key(lookup, index, i);
+	for (int i = 0; i < lookup->count && lookup->is_identity; i++)
+		target->inputs[lookup->attnums[i] - 1].is_key = true;
 	index_close(index, AccessShareLock);
 }

@@ -30,6 +30,7 @@
 #include "optimizer/optimizer.h"
 #include "pgstat.h"
 #include "rewrite/rewriteHandler.h"
+#include "utils/fmgroids.h"
 #include "utils/hsearch.h"
 #include "utils/inval.h"
 #include "utils/lsyscache.h"
@@ -163,6 +164,14 @@ load_version(PapplyTarget *target, uint32 version)
 
 /*** what is kept across transactions ***/
 
+/* Does the input function, if it does not fail, leave the text as it is? */
+static bool
+is_text_input(Oid function)
+{
+	return function == F_TEXTIN || function == F_VARCHARIN || function == F_BPCHARIN ||
+		function == F_JSON_IN;
+}
+
 static void
 prepare_inputs(PapplyTarget *target, const AttrMap *attnums)
 {
@@ -180,6 +189,7 @@ prepare_inputs(PapplyTarget *target, const AttrMap *attnums)
 			continue;
 		getTypeInputInfo(att->atttypid, &function, &input->text_param);
 		fmgr_info_cxt(function, &input->text_function, target->context);
+		input->is_text = is_text_input(function);
 	}
 }
 
