@@ -467,4 +467,26 @@ papply_compat_map_columns(TupleDesc in, TupleDesc out)
 #endif
 }
 
+/*
+ * Index entries of a new row, as the executor makes them.  Constraints that are
+ * checked later are checked by triggers, which do not fire in replica mode.  16:
+ * only_summarizing; 19: flags.
+ */
+static inline void
+papply_compat_insert_index_tuples(ResultRelInfo *result_rel, TupleTableSlot *row,
+								  EState *estate)
+{
+#if PG_VERSION_NUM >= 190000
+	List	   *to_recheck = ExecInsertIndexTuples(result_rel, estate, 0, row, NIL, NULL);
+#elif PG_VERSION_NUM >= 160000
+	List	   *to_recheck = ExecInsertIndexTuples(result_rel, row, estate, false, false,
+												   NULL, NIL, false);
+#else
+	List	   *to_recheck = ExecInsertIndexTuples(result_rel, row, estate, false, false,
+												   NULL, NIL);
+#endif
+
+	list_free(to_recheck);
+}
+
 #endif							/* PAPPLY_COMPAT_H */

@@ -72,6 +72,8 @@ typedef struct PapplyTarget
 	PapplyTableClass table_class;
 	const char *reason;			/* why not parallel */
 	bool		has_triggers;	/* that fire when a row is changed */
+	bool		takes_runs;		/* of INSERTs; see insert_run.c */
+	struct PapplyRunRows *run_rows;
 
 	/* within a local transaction */
 	bool		is_open;

@@ -21,6 +21,7 @@
 
 #include "apply.h"
 #include "conflict.h"
+#include "insert_run.h"
 #include "partition.h"
 #include "row_lookup.h"
 
@@ -228,9 +229,19 @@ delete_row(PapplyTarget *table)
 static void
 apply_insert(PapplyTarget *target)
 {
+	MemoryContext old_context = CurrentMemoryContext;
+	PapplyTarget *table;
+
+	if (target->takes_runs)
+		MemoryContextSwitchTo(papply_insert_run_memory());
 	store_tuple(target, &change.new_tuple);
 	store_defaults(target);
-	insert_row(table_of_row(target));
+	MemoryContextSwitchTo(old_context);
+
+	table = table_of_row(target);
+	papply_target_check_rights(table, ACL_INSERT);
+	if (!target->takes_runs || !papply_insert_run_add(target, table))
+		insert_row(table);
 }
 
 /* The tuple by which the row of an UPDATE or DELETE is found. */
@@ -400,6 +411,7 @@ papply_apply_change(const char *message, int length, uint32 version, bool is_las
 
 	change_table = NULL;
 	parse_copy(message, length);
+	papply_insert_run_begin_change(change.type, change.remote_relid, version);
 	target = papply_target_open(change.remote_relid, version, is_alone);
 	change_table = target->label;
 
@@ -411,5 +423,6 @@ papply_apply_change(const char *message, int length, uint32 version, bool is_las
 	ResetPerTupleExprContext(target->estate);
 	papply_compat_end_as_table_owner(&user_context);
 	papply_target_release(target);
+	papply_insert_run_end_change();
 	return found;
 }

@@ -40,6 +40,7 @@
 #include "utils/snapmgr.h"
 #include "utils/syscache.h"
 
+#include "insert_run.h"
 #include "lookup_index.h"
 #include "partition.h"
 #include "pool.h"
@@ -289,6 +290,7 @@ prepare(PapplyTarget *target)
 	begin_to_prepare(target);
 	target->table_class = papply_table_class(target->rel, entry->attrmap, &target->reason);
 	target->has_triggers = papply_table_has_triggers(target->rel);
+	papply_insert_run_prepare(target);
 	forget_partitions(target);
 	old_context = MemoryContextSwitchTo(target->context);
 	prepare_inputs(target, entry->attrmap);
@@ -320,6 +322,7 @@ prepare_partition(PapplyTarget *target, PapplyTarget *root)
 		root->is_valid = false; /* it has to ask again, too */
 	}
 	check_class(target, false);
+	papply_insert_run_prepare(target);
 	entry = papply_partition_prepare(target, root);
 	old_context = MemoryContextSwitchTo(target->context);
 	prepare_inputs(target, entry->attrmap);
@@ -519,6 +522,7 @@ close_one(PapplyTarget *target)
 {
 	PapplyTarget **link = &open_targets;
 
+	papply_insert_run_flush();
 	while (*link != target)
 		link = &(*link)->next_open;
 	*link = target->next_open;
@@ -708,6 +712,7 @@ papply_target_close_all(void)
 void
 papply_target_forget_all(void)
 {
+	papply_insert_run_forget();
 	for (PapplyTarget *target = open_targets; target != NULL; target = target->next_open)
 	{
 		target->is_open = false;

@@ -55,6 +55,7 @@
 #include "apply.h"
 #include "commit_order.h"
 #include "conflict.h"
+#include "insert_run.h"
 #include "local_commit.h"
 #include "pool.h"
 #include "queue.h"
@@ -303,7 +304,10 @@ begin_change(PapplyEntry *entry)
 	papply_local_begin();
 	if (entry->dependency < range.first &&
 		papply_commit_order_committed() < entry->dependency)
+	{
+		papply_insert_run_flush();
 		papply_commit_order_wait(entry->dependency, PAPPLY_WRITER_WAIT_DEPENDENCY);
+	}
 	if (!range.was_current && range.first == range.last &&
 		papply_commit_order_committed() == range.first - 1)
 	{
@@ -471,6 +475,7 @@ apply_range(void)
 	check_subscription();
 	for (uint64 seqno = range.first; seqno <= range.last; seqno++)
 		apply_transaction(seqno, &commit);
+	papply_insert_run_flush();
 	note_time(GetCurrentTimestamp() - begin - (papply_commit_order_slept_us() - slept_us),
 			  range.last - range.first + 1);
 	papply_local_commit(range.first, range.last, &commit);

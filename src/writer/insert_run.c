@@ -1,0 +1,290 @@
+/*-------------------------------------------------------------------------
+ * insert_run.c
+ *	  Consecutive INSERTs into one table are applied together.
+ *
+ * Runs in a writer.
+ *
+ * A run is a series of INSERTs of one remote relation, within a transaction or
+ * across those of a batch.  Their rows are made and checked one by one, and put
+ * off; then they go to the table by its multi-insert, which locks and logs a
+ * page once for all rows that fit on it, and after that to the indexes, row by
+ * row.  So does COPY.  Rows of a partitioned table are put off for the
+ * partition that each belongs to.
+ *
+ * Same result: all that could tell is code that sees the table while rows are
+ * put off.  Anything but a further INSERT of the relation flushes the run first,
+ * so the transaction itself finds its rows, and triggers have none before them:
+ * tables with triggers that fire take no runs, nor do those whose constraints
+ * have functions that may read a table.  What ExecSimpleRelationInsert() does is
+ * done here in its order, without triggers; CheckCmdReplicaIdentity() has
+ * nothing to say of an INSERT, and which unique index was violated is told by
+ * the native loop, when the transaction has failed twice.
+ *
+ * WAITS.  A row that is put off locks nothing and is in no index, so nobody can
+ * wait for it, and what commit_order.c says of waits is said of what has been
+ * flushed.  If an older transaction takes a unique value meanwhile, the flush
+ * fails and the transaction is tried again in its turn, as if the row had come
+ * a moment later.  Before a wait for a dependency the run is flushed: time is
+ * there.  A wait for more data of a large transaction leaves it: otherwise a
+ * writer that keeps up with the receiver would have no runs, and all that waits
+ * for these rows is their own commit, which takes more data first.
+ *
+ * Not used: a bulk-insert state.  Its ring of buffers would make writers write
+ * what they dirty, up to now left to the checkpointer; and a page that it keeps
+ * pinned, for one run, would save one look-up in the buffer table.
+ *
+ * Memory: values live in a context of their own, as long as the run, which ends
+ * when RUN_BYTES are full; slots live with the target.
+ *-------------------------------------------------------------------------
+ */
+#include "parallel_apply.h"
+
+#include "access/heapam.h"
+#include "access/tableam.h"
+#include "access/xact.h"
+#include "executor/nodeModifyTable.h"
+#include "optimizer/optimizer.h"
+#include "utils/lsyscache.h"
+#include "utils/memutils.h"
+#include "utils/rel.h"
+#include "utils/typcache.h"
+
+#include "insert_run.h"
+
+/* A run is no longer than this: some pages of narrow rows. */
+#define RUN_ROWS 256
+
+/* Nor do its values have more bytes; they should stay in a processor's cache. */
+#define RUN_BYTES (128 * 1024)
+
+/* The rows of one table: not of a partitioned one, but of its partitions. */
+typedef struct PapplyRunRows
+{
+	PapplyTarget *table;
+	struct PapplyRunRows *next; /* of this run */
+	TupleDesc	desc;			/* of the slots; nobody counts references */
+	int			nrows;
+	int			nslots;			/* made so far */
+	TupleTableSlot *slots[RUN_ROWS];
+} PapplyRunRows;
+
+static PapplyTarget *run_root = NULL;	/* NULL: nothing is put off */
+static PapplyRunRows *run_tables = NULL;
+static int	run_rows = 0;
+static MemoryContext run_context = NULL;
+
+static bool
+has_mutable_check(TupleDesc desc)
+{
+	TupleConstr *constr = desc->constr;
+
+	for (int i = 0; constr != NULL && i < constr->num_check; i++)
+		if (contain_mutable_functions(stringToNode(constr->check[i].ccbin)))
+			return true;
+	return false;
+}
+
+static bool
+is_mutable_domain(Oid type)
+{
+	DomainConstraintRef *ref;
+	ListCell   *lc;
+
+	if (get_typtype(type) != TYPTYPE_DOMAIN)
+		return false;
+	ref = palloc(sizeof(DomainConstraintRef));	/* the context will look at it */
+	InitDomainConstraintRef(type, ref, CurrentMemoryContext, false);
+	foreach(lc, ref->constraints)
+		if (contain_mutable_functions((Node *) ((DomainConstraintState *) lfirst(lc))->check_expr))
+		return true;
+	return false;
+}
+
+/* May a constraint find out which rows are in a table? */
+static bool
+has_mutable_constraint(TupleDesc desc)
+{
+	for (int i = 0; i < desc->natts; i++)
+		if (!TupleDescAttr(desc, i)->attisdropped &&
+			is_mutable_domain(TupleDescAttr(desc, i)->atttypid))
+			return true;
+	return has_mutable_check(desc);
+}
+
+void
+papply_insert_run_prepare(PapplyTarget *target)
+{
+	Relation	rel = target->rel;
+
+	target->run_rows = NULL;
+	target->takes_runs = !papply_target_runs_code(target) &&
+		(rel->rd_rel->relkind == RELKIND_PARTITIONED_TABLE ||
+		 (rel->rd_tableam == GetHeapamTableAmRoutine() &&
+		  !has_mutable_constraint(RelationGetDescr(rel))));
+}
+
+MemoryContext
+papply_insert_run_memory(void)
+{
+	if (run_context == NULL)
+		run_context = AllocSetContextCreate(TopMemoryContext, "parallel_apply insert run",
+											RUN_BYTES, RUN_BYTES, RUN_BYTES);
+	return run_context;
+}
+
+/* The first block, which is always there, is RUN_BYTES long. */
+static bool
+is_full(void)
+{
+	return run_rows >= RUN_ROWS || MemoryContextMemAllocated(run_context, false) > RUN_BYTES;
+}
+
+static PapplyRunRows *
+rows_of(PapplyTarget *table)
+{
+	PapplyRunRows *rows = table->run_rows;
+
+	if (rows == NULL)
+	{
+		MemoryContext old_context = MemoryContextSwitchTo(table->context);
+
+		rows = palloc0(sizeof(PapplyRunRows));
+		rows->table = table;
+		rows->desc = CreateTupleDescCopyConstr(RelationGetDescr(table->rel));
+		table->run_rows = rows;
+		MemoryContextSwitchTo(old_context);
+	}
+	if (rows->nrows == 0)
+	{
+		rows->next = run_tables;
+		run_tables = rows;
+	}
+	return rows;
+}
+
+static TupleTableSlot *
+next_slot(PapplyRunRows *rows)
+{
+	if (rows->nrows == rows->nslots)
+	{
+		MemoryContext old_context = MemoryContextSwitchTo(rows->table->context);
+
+		rows->slots[rows->nslots] = MakeSingleTupleTableSlot(rows->desc, &TTSOpsVirtual);
+		rows->nslots++;
+		MemoryContextSwitchTo(old_context);
+	}
+	return ExecClearTuple(rows->slots[rows->nrows]);
+}
+
+/* What has to be true of a row before it is inserted. */
+static void
+complete_and_check(ResultRelInfo *rel, TupleTableSlot *slot, EState *estate)
+{
+	TupleConstr *constr = RelationGetDescr(rel->ri_RelationDesc)->constr;
+
+	if (constr != NULL)
+	{
+		if (constr->has_generated_stored)
+			ExecComputeStoredGenerated(rel, estate, slot, CMD_INSERT);
+		ExecConstraints(rel, slot, estate);
+	}
+	if (rel->ri_RelationDesc->rd_rel->relispartition)
+		ExecPartitionCheck(rel, slot, estate, true);
+}
+
+static void
+insert_rows(PapplyRunRows *rows, CommandId cid)
+{
+	ResultRelInfo *rel = papply_target_insert_rel(rows->table);
+	EState	   *estate = rows->table->estate;
+	MemoryContext old_context = MemoryContextSwitchTo(run_context);
+
+	table_multi_insert(rel->ri_RelationDesc, rows->slots, rows->nrows, cid, 0, NULL);
+	MemoryContextSwitchTo(GetPerTupleMemoryContext(estate));
+	for (int i = 0; i < rows->nrows; i++)
+	{
+		if (rel->ri_NumIndices > 0)
+			papply_compat_insert_index_tuples(rel, rows->slots[i], estate);
+		ExecClearTuple(rows->slots[i]);
+		ResetPerTupleExprContext(estate);
+	}
+	rows->nrows = 0;
+	MemoryContextSwitchTo(old_context);
+}
+
+/* What is put off goes to its tables; the values may still be needed. */
+static void
+insert_all(void)
+{
+	CommandId	cid = GetCurrentCommandId(true);
+	PapplyUserContext user_context;
+
+	papply_compat_begin_as_table_owner(run_root->rel, &user_context);
+	for (; run_tables != NULL; run_tables = run_tables->next)
+		insert_rows(run_tables, cid);
+	papply_compat_end_as_table_owner(&user_context);
+	run_root = NULL;
+	run_rows = 0;
+	CommandCounterIncrement();
+}
+
+bool
+papply_insert_run_add(PapplyTarget *root, PapplyTarget *table)
+{
+	TupleTableSlot *from = table->remote_slot;
+	PapplyRunRows *rows;
+	TupleTableSlot *slot;
+
+	if (!table->takes_runs)
+	{
+		if (run_root != NULL)
+			insert_all();
+		return false;
+	}
+	run_root = root;
+	rows = rows_of(table);
+	slot = next_slot(rows);
+	memcpy(slot->tts_values, from->tts_values, rows->desc->natts * sizeof(Datum));
+	memcpy(slot->tts_isnull, from->tts_isnull, rows->desc->natts * sizeof(bool));
+	ExecStoreVirtualTuple(slot);
+	complete_and_check(papply_target_insert_rel(table), slot, table->estate);
+	rows->nrows++;
+	run_rows++;
+	return true;
+}
+
+void
+papply_insert_run_flush(void)
+{
+	if (run_root != NULL)
+		insert_all();
+	if (run_context != NULL)
+		MemoryContextReset(run_context);
+}
+
+void
+papply_insert_run_begin_change(char type, LogicalRepRelId remote_relid, uint32 version)
+{
+	if (run_root != NULL &&
+		(type != LOGICAL_REP_MSG_INSERT || run_root->key.remote_relid != remote_relid ||
+		 run_root->version != version))
+		papply_insert_run_flush();
+}
+
+void
+papply_insert_run_end_change(void)
+{
+	if (run_context != NULL && (run_root == NULL || is_full()))
+		papply_insert_run_flush();
+}
+
+void
+papply_insert_run_forget(void)
+{
+	for (; run_tables != NULL; run_tables = run_tables->next)
+		run_tables->nrows = 0;
+	run_root = NULL;
+	run_rows = 0;
+	if (run_context != NULL)
+		MemoryContextReset(run_context);
+}
