@@ -451,7 +451,7 @@ run_transactions()
 CHECKSUM_SQL=$(
 	separator="SET parallel_setup_cost = 0; "
 	for table in "${TABLES[@]}"; do
-		printf '%s' "${separator}SELECT '$table', count(*), sum(hashtext(t::text)::bigint) FROM $table t"
+		printf '%s' "${separator}SELECT '$table', count(*), sum(hashtext(whole_row::text)::bigint) FROM $table whole_row"
 		separator=" UNION ALL "
 	done
 )
