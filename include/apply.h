@@ -21,6 +21,13 @@
 extern bool papply_apply_change(const char *message, int length, uint32 version,
 								bool is_last_look, bool is_alone);
 
+/*
+ * The value of a column, neither NULL nor unchanged, as it was sent; if it is text
+ * it is terminated (message.h).  Throws what the input function throws.
+ */
+extern Datum papply_apply_input(PapplyTarget *target, Form_pg_attribute att,
+								const PapplyColumn *column);
+
 /* The table ("schema.table" on the publisher) of that change; NULL: none yet. */
 extern const char *papply_apply_table(void);
 

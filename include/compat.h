@@ -15,6 +15,7 @@
 
 #include "access/attmap.h"
 #include "access/genam.h"
+#include "access/nbtree.h"
 #include "access/xact.h"
 #include "catalog/pg_class.h"
 #include "catalog/pg_subscription.h"
@@ -487,6 +488,18 @@ papply_compat_insert_index_tuples(ResultRelInfo *result_rel, TupleTableSlot *row
 #endif
 
 	list_free(to_recheck);
+}
+
+/* 16: wants the table, too.  The root page of a btree, pinned and locked; or none. */
+static inline Buffer
+papply_compat_btree_root(Relation index, Relation rel)
+{
+#if PG_VERSION_NUM >= 160000
+	return _bt_getroot(index, rel, BT_READ);
+#else
+	(void) rel;
+	return _bt_getroot(index, BT_READ);
+#endif
 }
 
 #endif							/* PAPPLY_COMPAT_H */

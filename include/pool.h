@@ -49,6 +49,7 @@ typedef struct PapplyWriterCounters
 {
 	uint64		transactions;	/* remote transactions committed */
 	uint64		rows;			/* changes in them */
+	uint64		prefetched;		/* pages that storage was asked for ahead */
 	uint64		native_replays; /* transactions given up for native replay */
 	uint64		retries;		/* second attempts, in turn */
 	uint64		older_wins;		/* roll-backs in favour of the oldest */
@@ -123,6 +124,9 @@ typedef struct PapplyPool
 										 * published, or 0 */
 	char		pad1[PG_CACHE_LINE_SIZE];
 	pg_atomic_uint64 next_claim;	/* writers among themselves */
+	pg_atomic_uint64 ahead_position;	/* writers among themselves: all
+										 * before was looked at ahead, or need
+										 * not */
 	pg_atomic_uint64 idle_writers;	/* bit per writer that sleeps for work */
 	pg_atomic_uint64 data_waiter;	/* 1 + writer that sleeps for bytes, or 0 */
 	pg_atomic_uint64 space_waiter;	/* receiver sleeps until read_position

@@ -196,6 +196,17 @@ extern bool papply_queue_wait_for_work(long timeout_ms);
  */
 extern PapplyEntry *papply_queue_read(uint64 *position);
 
+/*
+ * The next entry that nobody has claimed or looked at before, and its position;
+ * NULL if there is none.  Its bytes stay as long as this process has claimed
+ * something and not committed it.
+ */
+extern PapplyEntry *papply_queue_look_ahead(uint64 *position);
+
+/* What begins before has been claimed, or looked at ahead. */
+extern uint64 papply_queue_unclaimed_position(void);
+extern uint64 papply_queue_ahead_position(void);
+
 /* All before position has been used: it may be overwritten if need be. */
 extern void papply_queue_consumed(uint64 position);
 

@@ -107,6 +107,13 @@ extern uint32 papply_target_states(void);
 extern PapplyTarget *papply_target_open(LogicalRepRelId remote_relid, uint32 version,
 										bool is_alone);
 
+/*
+ * The target of a remote relation, open or not, if rows of it are found by an
+ * index that is their identity, and it is ready for changes made with that version, which may be applied
+ * beside others and run no code of the user; else NULL.
+ */
+extern PapplyTarget *papply_target_peek(LogicalRepRelId remote_relid, uint32 version);
+
 /* There is no current change any more: pg_stat_activity shows no target. */
 extern void papply_target_show_idle(void);
 

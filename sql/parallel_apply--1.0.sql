@@ -14,6 +14,7 @@ CREATE FUNCTION parallel_apply.writers(
     OUT remote_lsn pg_lsn,
     OUT transactions bigint,
     OUT rows bigint,
+    OUT prefetched bigint,
     OUT native_replays bigint,
     OUT retries bigint,
     OUT older_wins bigint
@@ -27,8 +28,8 @@ COMMENT ON FUNCTION parallel_apply.writers() IS
 
 CREATE VIEW parallel_apply.writers AS
     SELECT w.subid, s.subname, w.writer, w.pid, w.state, w.remote_xid,
-           w.remote_lsn, w.transactions, w.rows, w.native_replays, w.retries,
-           w.older_wins
+           w.remote_lsn, w.transactions, w.rows, w.prefetched, w.native_replays,
+           w.retries, w.older_wins
       FROM parallel_apply.writers() AS w
       LEFT JOIN pg_catalog.pg_subscription AS s ON s.oid OPERATOR(pg_catalog.=) w.subid;
 
@@ -48,6 +49,8 @@ COMMENT ON COLUMN parallel_apply.writers.transactions IS
     'remote transactions that the writer has committed';
 COMMENT ON COLUMN parallel_apply.writers.rows IS
     'changed rows in these transactions';
+COMMENT ON COLUMN parallel_apply.writers.prefetched IS
+    'pages that storage was asked for ahead of their change';
 COMMENT ON COLUMN parallel_apply.writers.native_replays IS
     'transactions that it gave to PostgreSQL''s own apply after a second failure';
 COMMENT ON COLUMN parallel_apply.writers.retries IS

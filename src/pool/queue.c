@@ -633,6 +633,47 @@ papply_queue_read(uint64 *position)
 	}
 }
 
+/*
+ * The slot of next_claim is not used for another transaction: the caller has
+ * claimed one that is older, and not committed it.
+ */
+uint64
+papply_queue_unclaimed_position(void)
+{
+	uint64		next = pg_atomic_read_u64(&papply_pool->next_claim);
+
+	if (next > pg_atomic_read_u64(&papply_pool->published_seqno))
+		return PG_UINT64_MAX;
+	pg_read_barrier();			/* pairs with publish_position() */
+	return papply_queue_transaction(next)->start_position;
+}
+
+uint64
+papply_queue_ahead_position(void)
+{
+	return pg_atomic_read_u64(&papply_pool->ahead_position);
+}
+
+PapplyEntry *
+papply_queue_look_ahead(uint64 *position)
+{
+	for (;;)
+	{
+		uint64		ahead = pg_atomic_read_u64(&papply_pool->ahead_position);
+		uint64		next = Max(ahead, papply_queue_unclaimed_position());
+		PapplyEntry *entry;
+
+		if (next == PG_UINT64_MAX)
+			return NULL;
+		entry = papply_queue_read(&next);
+		if (entry == NULL)
+			return NULL;
+		*position = next - entry->size;
+		if (pg_atomic_compare_exchange_u64(&papply_pool->ahead_position, &ahead, next))
+			return entry;
+	}
+}
+
 void
 papply_queue_consumed(uint64 position)
 {

@@ -18,7 +18,7 @@
 
 PG_FUNCTION_INFO_V1(papply_writers);
 
-#define WRITERS_COLUMNS 11
+#define WRITERS_COLUMNS 12
 
 /* A writer that works may sleep in the lock manager. */
 static const char *
@@ -69,6 +69,7 @@ put_writer(ReturnSetInfo *result, Oid subid, int writer, const PapplyWriterSlot 
 	values[i++] = LSNGetDatum(slot->remote_final_lsn);
 	values[i++] = Int64GetDatum(slot->counters.transactions);
 	values[i++] = Int64GetDatum(slot->counters.rows);
+	values[i++] = Int64GetDatum(slot->counters.prefetched);
 	values[i++] = Int64GetDatum(slot->counters.native_replays);
 	values[i++] = Int64GetDatum(slot->counters.retries);
 	values[i++] = Int64GetDatum(slot->counters.older_wins);

@@ -36,10 +36,9 @@ papply_apply_table(void)
 }
 
 static Datum
-receive_binary(PapplyTarget *target, int attribute, const PapplyColumn *column)
+receive_binary(PapplyTarget *target, Form_pg_attribute att, const PapplyColumn *column)
 {
-	Form_pg_attribute att = TupleDescAttr(target->remote_slot->tts_tupleDescriptor, attribute);
-	PapplyColumnInput *input = &target->inputs[attribute];
+	PapplyColumnInput *input = &target->inputs[att->attnum - 1];
 	StringInfoData buf;
 	Datum		value;
 
@@ -64,6 +63,17 @@ receive_binary(PapplyTarget *target, int attribute, const PapplyColumn *column)
 	return value;
 }
 
+Datum
+papply_apply_input(PapplyTarget *target, Form_pg_attribute att, const PapplyColumn *column)
+{
+	PapplyColumnInput *input = &target->inputs[att->attnum - 1];
+
+	if (column->kind == LOGICALREP_COLUMN_BINARY)
+		return receive_binary(target, att, column);
+	return InputFunctionCall(&input->text_function, column->data,
+							 input->text_param, att->atttypmod);
+}
+
 /* Set one value of remote_slot from a column as it was sent. */
 static void
 store_column(PapplyTarget *target, int attribute, const PapplyTuple *tuple)
@@ -78,17 +88,10 @@ store_column(PapplyTarget *target, int attribute, const PapplyTuple *tuple)
 				(errcode(ERRCODE_PROTOCOL_VIOLATION),
 				 errmsg("logical replication column %d is missing", input->column + 1)));
 
-	slot->tts_isnull[attribute] = false;
-	if (column->kind == LOGICALREP_COLUMN_TEXT)
-		slot->tts_values[attribute] = InputFunctionCall(&input->text_function, column->data,
-														input->text_param, att->atttypmod);
-	else if (column->kind == LOGICALREP_COLUMN_BINARY)
-		slot->tts_values[attribute] = receive_binary(target, attribute, column);
-	else
-	{
-		slot->tts_values[attribute] = (Datum) 0;
-		slot->tts_isnull[attribute] = true;
-	}
+	slot->tts_isnull[attribute] = column->kind != LOGICALREP_COLUMN_TEXT &&
+		column->kind != LOGICALREP_COLUMN_BINARY;
+	slot->tts_values[attribute] = slot->tts_isnull[attribute] ? (Datum) 0 :
+		papply_apply_input(target, att, column);
 }
 
 /* All published columns into remote_slot, or only those of the key, NULL for others. */

@@ -616,6 +616,19 @@ papply_target_open(LogicalRepRelId remote_relid, uint32 version, bool is_alone)
 	return target;
 }
 
+PapplyTarget *
+papply_target_peek(LogicalRepRelId remote_relid, uint32 version)
+{
+	PapplyTargetKey key = {remote_relid, InvalidOid};
+	PapplyTarget *target = hash_search(targets, &key, HASH_FIND, NULL);
+
+	if (target == NULL || !target->is_valid || target->version != version ||
+		papply_target_runs_code(target) || target->table_class != PAPPLY_TABLE_PARALLEL ||
+		!OidIsValid(target->lookup.index) || !target->lookup.is_identity)
+		return NULL;
+	return target;
+}
+
 bool
 papply_target_runs_code(const PapplyTarget *target)
 {

@@ -59,6 +59,7 @@
 #include "local_commit.h"
 #include "pool.h"
 #include "queue.h"
+#include "read_ahead.h"
 #include "relation_registry.h"
 #include "target.h"
 #include "truncate.h"
@@ -97,6 +98,7 @@ typedef struct RemoteRange
 	bool		was_current;	/* when its turn came, see check_still_current */
 	uint32		states;			/* of tables, when it began */
 	uint64		rows;
+	uint64		position;		/* in the queue, of the next entry */
 	TransactionId remote_xid;
 	XLogRecPtr	final_lsn;
 	char		message_type;	/* 0: none yet */
@@ -302,6 +304,7 @@ static void
 begin_change(PapplyEntry *entry)
 {
 	papply_local_begin();
+	papply_read_ahead(range.position);
 	if (entry->dependency < range.first &&
 		papply_commit_order_committed() < entry->dependency)
 	{
@@ -420,6 +423,7 @@ apply_transaction(uint64 seqno, PapplyCommit *commit)
 		PapplyEntryData(entry)[0] : 0;
 
 		range.message_type = kind;
+		range.position = position;
 		switch (kind)
 		{
 			case LOGICAL_REP_MSG_BEGIN:
@@ -473,11 +477,13 @@ apply_range(void)
 
 	papply_pool_set_state(PAPPLY_WRITER_APPLYING);
 	check_subscription();
+	papply_read_ahead_begin(range.first, range.last, !range.is_in_turn);
 	for (uint64 seqno = range.first; seqno <= range.last; seqno++)
 		apply_transaction(seqno, &commit);
 	papply_insert_run_flush();
 	note_time(GetCurrentTimestamp() - begin - (papply_commit_order_slept_us() - slept_us),
 			  range.last - range.first + 1);
+	papply_read_ahead_end();
 	papply_local_commit(range.first, range.last, &commit);
 
 	slot->counters.transactions += range.last - range.first + 1;

@@ -1,0 +1,525 @@
+/*-------------------------------------------------------------------------
+ * read_ahead.c
+ *	  Ask storage for the pages of changes that are yet to be applied.
+ *
+ * Runs in a writer.
+ *
+ * Where rows have to be read from storage, a writer would wait for the leaf
+ * page of the index, and then for the page of the table, of one change after
+ * the other.  But the queue has the changes to come.  So a writer stops now and
+ * then to look at entries ahead, in three stages: ask for the leaf page
+ * (index_descent.c); when it has come, find the row in it and ask for the
+ * page of the table; forget the change once it is claimed.  Waits of many
+ * changes overlap, whoever applies them.
+ *
+ * It looks at what it has claimed itself, and then at what nobody has claimed:
+ * a position in the pool (queue.c) is moved over each entry, so that no two
+ * writers look at the same.  How many changes a writer has under way is
+ * maintenance_io_concurrency, as in PostgreSQL's recovery, which does the same.
+ *
+ * All this costs some microseconds for each change.  It is worth that if storage
+ * is slow, and not if pages come from the operating system's cache; so now
+ * and then a page is read at once, and the time measured.  Where nothing is
+ * read, nothing is done but to compare a counter, once for each batch.
+ *
+ * Asking is only a hint: rows may move, pages split, dependencies do not
+ * matter.  But the change need not be one of a transaction that is applied
+ * now, so nothing here may wait for anybody: tables and indexes that are not
+ * open in this transaction are locked (AccessShareLock) if that can be had at
+ * once, and unlocked at the end of the stop; hence no deadlock.  Only tables are
+ * looked at that this writer has prepared (target.c) and that changed in no
+ * way since.
+ *
+ * Converting a key may throw, as it will when the change is applied.  Then what
+ * is being applied is tried again, without reading ahead; the entry has been
+ * passed and is not looked at again.
+ *
+ * The bytes of an entry stay while an older transaction is claimed and not
+ * committed, which is true of all that is behind the change at hand.
+ *-------------------------------------------------------------------------
+ */
+#include "parallel_apply.h"
+
+#include "access/genam.h"
+#include "access/relation.h"
+#include "executor/instrument.h"
+#include "miscadmin.h"
+#include "storage/bufmgr.h"
+#include "storage/lmgr.h"
+#include "utils/memutils.h"
+#include "utils/rel.h"
+#include "utils/timestamp.h"
+
+#include "apply.h"
+#include "index_descent.h"
+#include "message.h"
+#include "queue.h"
+#include "read_ahead.h"
+#include "target.h"
+
+/* A stop each so many changes; it looks at so many entries at most. */
+#define STOP_CHANGES 4
+#define MAX_ENTRIES 64
+
+/* Tables that one stop looks at. */
+#define MAX_TABLES 8
+
+/* Changes under way; more than that in maintenance_io_concurrency has no effect. */
+#define MAX_ITEMS 256
+
+/*
+ * A page that comes sooner comes from memory of the operating system, one that
+ * comes later counts as much as several of these: if some pages are slow, it
+ * is they that matter.
+ */
+#define SLOW_READ_US 50
+#define SLOW_POINTS 8
+#define FAST_POINTS 2
+#define MIN_POINTS 16			/* read-ahead is on */
+#define MAX_POINTS 64
+
+/* One of so many pages is measured; while it is off, one in so many batches. */
+#define PROBE_PAGES 64
+#define TRIAL_RANGES 8
+
+/*
+ * A table whose last pages were all in memory is looked at rarely.
+ */
+#define RESIDENT_PAGES 32
+#define RESIDENT_SHARE 16
+
+/* A change whose pages are under way. */
+typedef struct Pending
+{
+	uint64		position;		/* of its entry */
+	bool		is_own;			/* this writer has claimed it */
+	bool		is_asked;		/* all that can be asked for was */
+	TimestampTz since;			/* the leaf page was asked for */
+	BlockNumber leaf;
+	Oid			file;			/* of the index */
+} Pending;
+
+/* A table that is open during a stop. */
+typedef struct Table
+{
+	PapplyTarget *target;
+	Relation	rel;			/* NULL: cannot be used now */
+	Relation	index;
+	bool		is_locked;		/* by us, until the end of the stop */
+	BTScanInsert key;
+} Table;
+
+/* Were pages of a table in memory?  Tables may share a place, it does not matter. */
+typedef struct Residency
+{
+	int			found;			/* changes since the last that was not */
+	int			passed;			/* of these, not looked at */
+} Residency;
+
+static Pending items[MAX_ITEMS];
+static int	item_count = 0;
+static Table tables[MAX_TABLES];
+static int	table_count = 0;
+static Residency residencies[64];
+static MemoryContext stop_context = NULL;
+static PapplyChange change;		/* too large for the stack */
+
+/* The range that is being applied. */
+static bool is_active = false;
+static uint64 own_last;			/* sequence number */
+static uint64 own_position;		/* of the next entry of it to look at */
+static int	changes;
+
+/* Is it worth it? */
+static int	points = 0;
+static bool is_trial = false;
+static double slow_read_us = 0; /* moving average of slow ones */
+static int	pages_since_probe = 0;
+static int	ranges_with_reads = 0;
+static int64 blocks_read = 0;	/* what was counted at the end of the last
+								 * range */
+
+/*** pages ***/
+
+static void
+note_read(double us)
+{
+	pages_since_probe = 0;
+	if (us < SLOW_READ_US)
+	{
+		points = Max(0, points - FAST_POINTS);
+		return;
+	}
+	points = Min(MAX_POINTS, points + SLOW_POINTS);
+	slow_read_us += (us - slow_read_us) / (slow_read_us == 0 ? 1 : 8);
+}
+
+/* Read a page now to see how long it takes, if it has to be read. */
+static void
+probe(Relation rel, BlockNumber block)
+{
+	int64		before = pgBufferUsage.shared_blks_read;
+	instr_time	begin;
+	instr_time	end;
+
+	INSTR_TIME_SET_CURRENT(begin);
+	ReleaseBuffer(ReadBuffer(rel, block));
+	INSTR_TIME_SET_CURRENT(end);
+	INSTR_TIME_SUBTRACT(end, begin);
+	if (pgBufferUsage.shared_blks_read != before)
+		note_read(INSTR_TIME_GET_MICROSEC(end));
+}
+
+/* Ask for a page; false if it is in memory. */
+static bool
+ask_for(Relation rel, BlockNumber block)
+{
+	if (pages_since_probe >= PROBE_PAGES)
+		probe(rel, block);
+	if (!PrefetchBuffer(rel, MAIN_FORKNUM, block).initiated_io)
+		return false;
+	pages_since_probe++;
+	papply_pool->writers[papply_pool_waiter].counters.prefetched++;
+	return true;
+}
+
+/*** tables ***/
+
+static bool
+lock_table(Table *table)
+{
+	PapplyTarget *target = table->target;
+
+	if (!ConditionalLockRelationOid(target->local_relid, AccessShareLock))
+		return false;
+	if (target->is_valid && ConditionalLockRelationOid(target->lookup.index, AccessShareLock))
+	{
+		if (target->is_valid)
+			return true;
+		UnlockRelationOid(target->lookup.index, AccessShareLock);
+	}
+	UnlockRelationOid(target->local_relid, AccessShareLock);
+	return false;
+}
+
+static void
+open_table(Table *table, PapplyTarget *target)
+{
+	table->target = target;
+	table->rel = NULL;
+	if (target->is_open && target->index_rel != NULL)
+	{
+		table->is_locked = false;
+		table->rel = target->rel;
+		table->index = target->index_rel;
+	}
+	else if (lock_table(table))
+	{
+		table->is_locked = true;
+		table->rel = relation_open(target->local_relid, NoLock);
+		table->index = index_open(target->lookup.index, NoLock);
+	}
+	if (table->rel != NULL)
+		table->key = papply_index_key(table->index);
+}
+
+static void
+close_tables(void)
+{
+	for (Table *table = tables; table < tables + table_count; table++)
+	{
+		if (table->rel == NULL || !table->is_locked)
+			continue;
+		index_close(table->index, AccessShareLock);
+		relation_close(table->rel, AccessShareLock);
+	}
+	table_count = 0;
+}
+
+/* The table of a change, or NULL if it cannot be looked at. */
+static Table *
+table_of(const PapplyEntry *entry)
+{
+	uint32		remote_relid = papply_message_get_uint32(PapplyEntryData(entry) + 1);
+	PapplyTarget *target = papply_target_peek(remote_relid, entry->relation_version);
+	Table	   *table;
+
+	if (target == NULL)
+		return NULL;
+	for (table = tables; table < tables + table_count; table++)
+		if (table->target == target)
+			return table->rel ? table : NULL;
+	if (table_count == MAX_TABLES)
+		return NULL;
+	open_table(table, target);
+	table_count++;
+	return table->rel ? table : NULL;
+}
+
+static Residency *
+residency_of(const Table *table)
+{
+	return &residencies[RelationGetRelid(table->rel) % lengthof(residencies)];
+}
+
+/*** changes ***/
+
+static bool
+is_change(const PapplyEntry *entry)
+{
+	if (entry->kind != PAPPLY_ENTRY_MESSAGE || entry->length < 5)
+		return false;
+	switch (PapplyEntryData(entry)[0])
+	{
+		case LOGICAL_REP_MSG_INSERT:
+		case LOGICAL_REP_MSG_UPDATE:
+		case LOGICAL_REP_MSG_DELETE:
+			return true;
+		default:
+			return false;
+	}
+}
+
+/* Columns are terminated in copies: the entry is shared. */
+static bool
+set_key_column(Table *table, int i, const PapplyTuple *tuple)
+{
+	PapplyTarget *target = table->target;
+	int			attribute = target->lookup.attnums[i] - 1;
+	int			column = attribute < 0 ? -1 : target->inputs[attribute].column;
+	PapplyColumn copy;
+
+	if (column < 0 || column >= tuple->ncolumns)
+		return false;
+	copy = tuple->columns[column];
+	if (copy.kind != LOGICALREP_COLUMN_TEXT && copy.kind != LOGICALREP_COLUMN_BINARY)
+		return false;
+	if (copy.kind == LOGICALREP_COLUMN_TEXT)
+		copy.data = pnstrdup(copy.data, copy.length);
+	table->key->scankeys[i].sk_argument =
+		papply_apply_input(target, TupleDescAttr(RelationGetDescr(table->rel), attribute), &copy);
+	return true;
+}
+
+/* The key that the change will look for; false if it has none. */
+static bool
+set_key(Table *table, PapplyEntry *entry)
+{
+	const PapplyTuple *tuple;
+
+	papply_message_parse_change(PapplyEntryData(entry), entry->length, &change);
+	tuple = change.has_old ? &change.old_tuple : &change.new_tuple;
+	for (int i = 0; i < table->target->lookup.count; i++)
+		if (!set_key_column(table, i, tuple))
+			return false;
+	return true;
+}
+
+/* The leaf page is there: ask for the page that it leads to. */
+static bool
+ask_for_row(Table *table, Pending *item)
+{
+	ItemPointerData row;
+
+	item->is_asked = true;
+	return papply_index_row(table->index, item->leaf, table->key, &row) &&
+		ask_for(table->rel, ItemPointerGetBlockNumber(&row));
+}
+
+/*
+ * Ask for the first page of a change that is not in memory; false if there is
+ * none.
+ */
+static bool
+ask_for_change(Table *table, PapplyEntry *entry, Pending *item)
+{
+	bool		is_insert = PapplyEntryData(entry)[0] == LOGICAL_REP_MSG_INSERT;
+
+	if (!set_key(table, entry))
+		return false;
+	item->file = table->index->rd_rel->relfilenode;
+	item->leaf = papply_index_leaf(table->rel, table->index, table->key);
+	if (item->leaf == InvalidBlockNumber)
+		return false;
+	item->is_asked = is_insert;
+	return ask_for(table->index, item->leaf) || (!is_insert && ask_for_row(table, item));
+}
+
+/* Keys are converted and compared as the user who will apply the change. */
+static bool
+as_table_owner(bool (*function) (Table *, PapplyEntry *, Pending *),
+			   Table *table, PapplyEntry *entry, Pending *item)
+{
+	PapplyUserContext user_context;
+	bool		result;
+
+	papply_compat_begin_as_table_owner(table->rel, &user_context);
+	result = function(table, entry, item);
+	papply_compat_end_as_table_owner(&user_context);
+	return result;
+}
+
+/* Look at an entry that was not looked at before. */
+static void
+look_at(PapplyEntry *entry, uint64 position, bool is_own, TimestampTz now)
+{
+	Table	   *table = is_change(entry) ? table_of(entry) : NULL;
+	Residency  *residency;
+	Pending		item = {.position = position,.is_own = is_own,.since = now};
+
+	if (table == NULL)
+		return;
+	residency = residency_of(table);
+	if (residency->found >= RESIDENT_PAGES && ++residency->passed % RESIDENT_SHARE != 0)
+		return;
+	residency->found++;
+	if (!as_table_owner(ask_for_change, table, entry, &item))
+		return;
+	residency->found = 0;
+	items[item_count++] = item;
+}
+
+/* Nothing that can be asked for, or need not be any more. */
+static bool
+is_done(const Pending *item, uint64 position, uint64 unclaimed_position)
+{
+	return item->position < position ||
+		(item->is_asked && !item->is_own && item->position < unclaimed_position);
+}
+
+static bool
+find_and_ask_for_row(Table *table, PapplyEntry *entry, Pending *item)
+{
+	return table->index->rd_rel->relfilenode == item->file && set_key(table, entry) &&
+		ask_for_row(table, item);
+}
+
+/* Second stage of what is under way; false if the change need not be kept. */
+static bool
+go_on_with(Pending *item)
+{
+	uint64		position = item->position;
+	PapplyEntry *entry = papply_queue_read(&position);
+	Table	   *table = table_of(entry);
+
+	return table != NULL && as_table_owner(find_and_ask_for_row, table, entry, item);
+}
+
+static void
+go_on_with_all(uint64 position, TimestampTz now)
+{
+	uint64		unclaimed_position = papply_queue_unclaimed_position();
+	int			count = item_count;
+
+	item_count = 0;				/* what throws is forgotten, with the rest */
+	for (int i = 0; i < count; i++)
+	{
+		Pending		item = items[i];
+
+		CHECK_FOR_INTERRUPTS();
+		if (is_done(&item, position, unclaimed_position))
+			continue;
+		if (!item.is_asked && now - item.since >= slow_read_us && !go_on_with(&item))
+			continue;
+		items[item_count++] = item;
+	}
+}
+
+/*
+ * The next entry: first of what this writer has claimed.  Changes of others must
+ * not make a transaction fail that cannot begin once more.
+ */
+static PapplyEntry *
+next_entry(uint64 *position, bool *is_own)
+{
+	PapplyTransaction *txn = papply_queue_transaction(own_last);
+	bool		is_complete = (pg_atomic_read_u32(&txn->flags) & PAPPLY_TXN_COMPLETE) != 0;
+
+	pg_read_barrier();
+	*is_own = !is_complete || own_position < txn->end_position;
+	if (*is_own)
+	{
+		PapplyEntry *entry = papply_queue_read(&own_position);
+
+		*position = entry ? own_position - entry->size : 0;
+		return entry;
+	}
+	return papply_queue_can_rewind(own_last) ? papply_queue_look_ahead(position) : NULL;
+}
+
+static void
+look_ahead(uint64 behind, TimestampTz now)
+{
+	int			max = Min(MAX_ITEMS, maintenance_io_concurrency);
+
+	own_position = Max(own_position, behind);
+	if (item_count > max * 3 / 4)
+		return;					/* many at a time cost less */
+	for (int i = 0; i < MAX_ENTRIES && item_count < max; i++)
+	{
+		uint64		position;
+		bool		is_own;
+		PapplyEntry *entry = next_entry(&position, &is_own);
+
+		if (entry == NULL)
+			return;
+		CHECK_FOR_INTERRUPTS();
+		look_at(entry, position, is_own, now);
+	}
+}
+
+static void
+stop(uint64 position)
+{
+	MemoryContext old_context = MemoryContextSwitchTo(stop_context);
+	TimestampTz now = GetCurrentTimestamp();
+
+	table_count = 0;			/* an error has closed what was open */
+	go_on_with_all(position, now);
+	look_ahead(position, now);
+	close_tables();
+	MemoryContextSwitchTo(old_context);
+	MemoryContextReset(stop_context);
+}
+
+void
+papply_read_ahead(uint64 position)
+{
+	if (!is_active || changes++ % STOP_CHANGES != 0)
+		return;
+	if (is_trial)
+		is_trial = is_active = false;
+	stop(position);
+}
+
+/*** when ***/
+
+void
+papply_read_ahead_begin(uint64 first, uint64 last, bool is_allowed)
+{
+	is_active = is_allowed && (is_trial || points >= MIN_POINTS) &&
+		maintenance_io_concurrency > 0;
+	if (!is_active)
+		return;
+	if (stop_context == NULL)
+		stop_context = AllocSetContextCreate(TopMemoryContext, "parallel_apply read-ahead",
+											 ALLOCSET_DEFAULT_SIZES);
+	if (is_trial)
+		pages_since_probe = PROBE_PAGES;
+	own_last = last;
+	own_position = Max(papply_queue_transaction(first)->start_position,
+					   papply_queue_ahead_position());
+	changes = 0;
+}
+
+void
+papply_read_ahead_end(void)
+{
+	bool		has_read = pgBufferUsage.shared_blks_read != blocks_read;
+
+	blocks_read = pgBufferUsage.shared_blks_read;
+	if (points >= MIN_POINTS)
+		points -= has_read ? 0 : 1;
+	else if (has_read && ++ranges_with_reads % TRIAL_RANGES == 0)
+		is_trial = true;
+}

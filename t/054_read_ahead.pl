@@ -1,0 +1,242 @@
+# Read-ahead: pages of changes to come are asked for where storage is slow, and
+# only there; and whatever happens to the tables meanwhile, the rows are the same.
+#
+# bench/read_delay makes every page read of the subscriber take some time, whose
+# shared_buffers are a fraction of the tables.  The changes of each part are
+# random in where they are, and have every kind of key.  While tables are changed,
+# a lock on the row of gate holds up the first of the transactions: writers have
+# looked at what follows, which is still to be applied.
+use strict;
+use warnings;
+use FindBin;
+use lib $FindBin::RealBin;
+use PapplyTest;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my $delay = "$FindBin::RealBin/../bench/read_delay";
+delete local @ENV{qw(MAKEFLAGS MFLAGS MAKELEVEL)};
+plan skip_all => 'until a compiler is there'
+  if system('make', '-s', '-C', $delay) != 0;
+
+my ($publisher, $subscriber) = new_pair(
+	subscriber_conf => q(
+		shared_buffers = 2MB
+		autovacuum = off
+		maintenance_io_concurrency = 50
+		parallel_apply.writers_per_subscription = 4
+		parallel_apply.max_batch_transactions = 5));
+
+# Keys: name, columns, and what they are for the number i.  The long ones make an
+# index of several levels.
+my %keys = (
+	by_int => [ 'k int PRIMARY KEY', 'i' ],
+	by_text => [ 'k text PRIMARY KEY', q(md5(i::text) || repeat('x', 450)) ],
+	by_pair => [ 'a int, b numeric, PRIMARY KEY (b, a)', 'i % 7, i / 7.0' ],
+	by_uuid => [ 'k uuid PRIMARY KEY', 'md5(i::text)::uuid' ],
+	rebuilt => [ 'k int PRIMARY KEY', 'i' ],
+	rewritten => [ 'k int PRIMARY KEY', 'i' ],
+	replaced => [ 'k int PRIMARY KEY', 'i' ],
+	cured => [ 'k text PRIMARY KEY', 'i::text' ],
+	missing => [ 'k int PRIMARY KEY', 'i' ]);
+my @tables = sort keys %keys;
+my $rows = 2000;
+
+exec_both(
+	q(CREATE TABLE gate (id int PRIMARY KEY, n int);
+	CREATE TABLE second_gate (id int PRIMARY KEY, n int);
+	CREATE TABLE backward (k int NOT NULL, i int, v int, pad text);
+	CREATE UNIQUE INDEX backward_key ON backward (k DESC);
+	ALTER TABLE backward REPLICA IDENTITY USING INDEX backward_key;
+	CREATE TABLE parts (k int PRIMARY KEY, i int, v int, pad text) PARTITION BY RANGE (k);
+	CREATE TABLE part1 PARTITION OF parts FOR VALUES FROM (0) TO (1000);
+	CREATE TABLE part2 PARTITION OF parts FOR VALUES FROM (1000) TO (100000);)
+	  . join '',
+	map { "CREATE TABLE $_ (i int, v int, pad text, $keys{$_}[0]);\n" }
+	  @tables);
+on_publisher(
+	q(INSERT INTO gate VALUES (1, 0); INSERT INTO second_gate VALUES (1, 0);)
+	  . join '',
+	map {
+		"INSERT INTO $_ SELECT i, 0, repeat('x', 500), $keys{$_}[1] FROM generate_series(1, $rows) i;\n"
+	} @tables);
+on_publisher(
+	"INSERT INTO $_ SELECT i, i, 0, repeat('x', 500) FROM generate_series(1, $rows) i;"
+) for 'backward', 'parts';
+push @tables, 'backward', 'parts';
+my %key_of = map { $_ => 'k::text' } @tables;
+$key_of{by_pair} = q(concat(a, ' ', b));
+# What the publisher finds rows by is not what it tells.
+on_publisher(join '', map { "CREATE INDEX ON $_ (i);\n" } @tables);
+# Until they are cured, some values of the publisher are none of the subscriber.
+on_subscriber('ALTER TABLE cured ALTER k TYPE int USING k::int');
+create_extension($subscriber);
+subscribe($publisher, $subscriber, 'tap');
+
+sub start_subscriber
+{
+	my ($delay_us) = @_;
+	$subscriber->stop;
+	local $ENV{LD_PRELOAD} = "$delay/read_delay.so";
+	local $ENV{READ_DELAY_US} = $delay_us;
+	$subscriber->start;
+	wait_for_pool($subscriber, 'tap', 4);
+	return;
+}
+
+my $position = 0;
+
+# So many transactions, each a change of every one of these tables.
+sub transactions
+{
+	my ($n, @of) = @_;
+	return map {
+		$position = ($position + 617) % $rows + 1;
+		join '; ', map { "UPDATE $_ SET v = v + 1 WHERE i = $position" } @of;
+	} 1 .. $n;
+}
+
+sub commit_all
+{
+	return on_publisher(join '', map { "BEGIN; $_; COMMIT;\n" } @_);
+}
+
+sub all_equal
+{
+	my ($when) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	my $all = join ' UNION ALL ',
+	  map { "SELECT '$_', i::int, v, pad, $key_of{$_} FROM $_" } @tables;
+	wait_applied($publisher, $subscriber, 'tap');
+	return rows_equal($publisher, $subscriber, "($all)",
+		"all tables are equal on both sides $when");
+}
+
+# Transactions are held up, and some tables locked, until the writers have looked
+# ahead in them, and f has done something to the subscriber.
+sub behind_gate
+{
+	my ($locks, $f, @transactions) = @_;
+
+	# Writers look ahead in tables that they know.  So each gets to know all.
+	my $i = 1600;
+	my @all = map { "$_; UPDATE part2 SET v = v + 1 WHERE i = " . $i++ }
+	  transactions(4, grep { $_ ne 'parts' } @tables);
+	apply_behind_gate(
+		$publisher, $subscriber,
+		join(', ', 'waiting for lock', ('waiting for turn') x 3),
+		'every writer has seen every table', @all);
+
+	# They look when they begin: the first gate is for the rest to arrive.
+	my $arrival = hold($subscriber, 'SELECT FROM gate FOR UPDATE');
+	my $change =
+	  hold($subscriber, "SELECT FROM second_gate FOR UPDATE; $locks");
+	commit_all(
+		'UPDATE gate SET n = n + 1',
+		transactions(3, 'by_int'),
+		'UPDATE second_gate SET n = n + 1',
+		@transactions);
+	my $end = $publisher->lsn('insert');
+	wait_for_state($subscriber, 'waiting for turn', 3);
+	$subscriber->poll_query_until('postgres',
+		"SELECT received_lsn >= '$end' FROM pg_stat_subscription WHERE subname = 'tap' AND relid IS NULL"
+	) or die 'not all was received';
+	my $before = counter($subscriber, 'prefetched');
+	$arrival->query_safe('COMMIT');
+	$arrival->quit;
+	$subscriber->poll_query_until('postgres',
+		"SELECT sum(prefetched) > $before FROM parallel_apply.writers")
+	  or die 'nothing was asked for';
+	wait_for_state($subscriber, 'waiting for turn', 3);
+	$f->();
+	$change->query_safe('COMMIT');
+	$change->quit;
+	return;
+}
+
+### slow storage
+
+start_subscriber(300);
+commit_all(transactions(80, @tables));
+all_equal('after updates');
+cmp_ok(counter($subscriber, 'prefetched'),
+	'>', 100, 'pages of them were asked for');
+
+my $before = counter($subscriber, 'prefetched');
+on_publisher("UPDATE $_ SET v = v + 1 WHERE i % 3 = 0")
+  for 'by_int', 'by_text';
+on_publisher(
+	'DELETE FROM by_uuid WHERE i % 3 = 0; UPDATE by_pair SET b = b + 10000 WHERE i % 3 = 0;'
+);
+on_publisher(
+	"INSERT INTO by_uuid SELECT i, 0, 'new', md5(i::text)::uuid FROM generate_series(10001, 10500) i"
+);
+all_equal('after large transactions');
+cmp_ok(
+	counter($subscriber, 'prefetched'),
+	'>',
+	$before + 300,
+	'a large transaction is looked at ahead, too');
+
+### tables change between the look and the change
+
+# As many as the writers claim before they are held up.
+sub claimed
+{
+	return transactions(20, 'by_int');
+}
+
+behind_gate(
+	'',
+	sub {
+		on_subscriber(
+			q(REINDEX TABLE rebuilt;
+			ALTER TABLE rewritten ALTER i TYPE bigint, ALTER k TYPE bigint;
+			ALTER TABLE replaced DROP CONSTRAINT replaced_pkey;
+			ALTER TABLE replaced ADD PRIMARY KEY (k);
+			VACUUM FULL backward;
+			DELETE FROM missing WHERE i % 2 = 0));
+	},
+	claimed(),
+	transactions(60, qw(rebuilt rewritten replaced backward missing part1)));
+on_publisher('DELETE FROM missing WHERE i % 2 = 0');
+all_equal('after DDL in between');
+
+### a key that cannot be converted yet
+
+behind_gate(
+	'',
+	sub { on_subscriber('ALTER TABLE cured ALTER k TYPE text') },
+	claimed(),
+	"INSERT INTO cured VALUES (0, 0, '', 'no number')",
+	q(UPDATE cured SET v = 1 WHERE k = 'no number'),
+	transactions(20, 'cured', 'by_int'));
+all_equal('after the type was cured');
+
+### a table that somebody has locked is left alone
+
+behind_gate(
+	'LOCK TABLE part2',
+	sub { }, claimed(),
+	('UPDATE part2 SET v = v + 1 WHERE i = 1500') x 9,
+	transactions(30, 'by_int', 'by_text'));
+all_equal('after a lock');
+
+### in memory
+
+on_subscriber(
+	q(ALTER SYSTEM SET shared_buffers = '128MB'; CREATE EXTENSION pg_prewarm)
+);
+$subscriber->stop;
+$subscriber->start;
+wait_for_pool($subscriber, 'tap', 4);
+on_subscriber(
+	q(SELECT sum(pg_prewarm(oid)) FROM pg_class WHERE relkind IN ('r', 'i')));
+commit_all(transactions(80, @tables));
+all_equal('in memory');
+is(counter($subscriber, 'prefetched'), '0', 'nothing is asked for in memory');
+
+finish($publisher, $subscriber,
+	qr/terminating .* due to administrator command/);
+done_testing();
