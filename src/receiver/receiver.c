@@ -291,7 +291,11 @@ route_payload(char *message, int length, char **buffer, int *result)
 	return route_native(message, length, buffer, result);
 }
 
-/* A keepalive of the publisher; the native loop must not see its position. */
+/*
+ * A keepalive of the publisher; the native loop must not see its position.  A
+ * busy publisher sends one after each transaction, and the native loop would
+ * answer each: it gets those that ask for it, and else one of ours in its time.
+ */
 static Route
 route_keepalive(char **buffer, int *length)
 {
@@ -303,9 +307,10 @@ route_keepalive(char **buffer, int *length)
 	papply_native_set_send_time(papply_message_get_uint64(*buffer + 9));
 	if (!papply_lifecycle_has_pool())
 		return ROUTE_NATIVE;
+	if (!reply_requested)
+		return ROUTE_DONE;
 	papply_lifecycle_watch();
-	if (reply_requested)
-		papply_feedback_flush(true);
+	papply_feedback_flush(true);
 	*length = papply_native_keepalive(papply_feedback_applied_lsn(papply_lifecycle_is_idle()),
 									  reply_requested, buffer);
 	return ROUTE_NATIVE;
