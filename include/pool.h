@@ -122,6 +122,7 @@ typedef struct PapplyPool
 	pg_atomic_uint64 write_position;	/* receiver -> writers: may be read */
 	pg_atomic_uint64 announced_seqno;	/* receiver -> one writer: about to be
 										 * published, or 0 */
+	pg_atomic_uint32 announced_in_vain; /* times in a row */
 	char		pad1[PG_CACHE_LINE_SIZE];
 	pg_atomic_uint64 next_claim;	/* writers among themselves */
 	pg_atomic_uint64 ahead_position;	/* writers among themselves: all

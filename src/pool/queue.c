@@ -54,11 +54,11 @@
 
 /*
  * A writer looks so long for a transaction that was announced; after so many
- * times in vain not the next ones.
+ * times in vain there is a pause.
  */
 #define AWAIT_US 40
-#define MAX_FAULTS 4
-#define FAULT_PAUSE 100
+#define MAX_IN_VAIN 4
+#define PAUSE_TRANSACTIONS 100
 
 /* A batch is not extended beyond so many bytes. */
 #define MAX_BATCH_BYTES (256 * 1024)
@@ -247,12 +247,28 @@ papply_queue_wake_idle_writer(void)
 	return false;
 }
 
+/*
+ * Where processors are busy the writer looks in vain, and would be in the way:
+ * after some times it is left asleep for a while.
+ */
 void
 papply_queue_announce(void)
 {
+	static int	pause = 0;
+
 	if (pg_atomic_read_u64(&papply_pool->idle_writers) == 0 ||
 		papply_commit_order_committed() + 1 != last_seqno)
 		return;
+	if (pg_atomic_read_u32(&papply_pool->announced_in_vain) >= MAX_IN_VAIN)
+	{
+		pg_atomic_write_u32(&papply_pool->announced_in_vain, MAX_IN_VAIN - 1);
+		pause = PAUSE_TRANSACTIONS;
+	}
+	if (pause > 0)
+	{
+		pause--;
+		return;
+	}
 	pg_atomic_write_u64(&papply_pool->announced_seqno, last_seqno);
 	pg_memory_barrier();
 	(void) papply_queue_wake_idle_writer();
@@ -546,14 +562,12 @@ papply_queue_claim(int max, uint64 *first, uint64 *last)
 }
 
 /*
- * A transaction has been announced, and will be there in some microseconds:
- * look for it instead of sleeping.  One writer does, and only if that was right
- * the last times; where processors are busy it is not.
+ * A transaction has been announced, and will be there in some microseconds: one
+ * writer looks for it instead of sleeping.
  */
 static bool
 await_announced(void)
 {
-	static int	faults = 0;
 	uint64		announced = pg_atomic_read_u64(&papply_pool->announced_seqno);
 	instr_time	begin;
 	instr_time	now;
@@ -562,11 +576,6 @@ await_announced(void)
 		!pg_atomic_compare_exchange_u64(&papply_pool->announced_seqno, &announced,
 										PAPPLY_NO_SEQNO))
 		return false;
-	if (faults >= MAX_FAULTS)
-	{
-		faults--;
-		return false;
-	}
 	INSTR_TIME_SET_CURRENT(begin);
 	do
 	{
@@ -574,7 +583,7 @@ await_announced(void)
 		{
 			if (pg_atomic_read_u64(&papply_pool->published_seqno) >= announced)
 			{
-				faults = 0;
+				pg_atomic_write_u32(&papply_pool->announced_in_vain, 0);
 				return true;
 			}
 			pg_spin_delay();
@@ -582,7 +591,7 @@ await_announced(void)
 		INSTR_TIME_SET_CURRENT(now);
 		INSTR_TIME_SUBTRACT(now, begin);
 	} while (INSTR_TIME_GET_MICROSEC(now) < AWAIT_US);
-	faults = faults == MAX_FAULTS - 1 ? FAULT_PAUSE : faults + 1;
+	pg_atomic_fetch_add_u32(&papply_pool->announced_in_vain, 1);
 	return false;
 }
 
