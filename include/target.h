@@ -13,6 +13,7 @@
 #include "replication/logicalrelation.h"
 #include "utils/snapshot.h"
 
+#include "fast_input.h"
 #include "message.h"
 #include "table_class.h"
 
@@ -25,6 +26,7 @@ typedef struct PapplyColumnInput
 	Oid			text_param;
 	Oid			binary_param;
 	FmgrInfo	text_function;
+	PapplyFastInput fast_input; /* in its place, where possible; or NULL */
 	FmgrInfo	binary_function;	/* fn_oid 0: not looked up yet */
 } PapplyColumnInput;
 

@@ -67,9 +67,13 @@ Datum
 papply_apply_input(PapplyTarget *target, Form_pg_attribute att, const PapplyColumn *column)
 {
 	PapplyColumnInput *input = &target->inputs[att->attnum - 1];
+	Datum		value;
 
 	if (column->kind == LOGICALREP_COLUMN_BINARY)
 		return receive_binary(target, att, column);
+	if (input->fast_input != NULL &&
+		input->fast_input(column->data, column->length, &value))
+		return value;
 	return InputFunctionCall(&input->text_function, column->data,
 							 input->text_param, att->atttypmod);
 }

@@ -190,6 +190,7 @@ prepare_inputs(PapplyTarget *target, const AttrMap *attnums)
 			continue;
 		getTypeInputInfo(att->atttypid, &function, &input->text_param);
 		fmgr_info_cxt(function, &input->text_function, target->context);
+		input->fast_input = papply_fast_input_of(function, att->atttypmod);
 		input->is_text = is_text_input(function);
 	}
 }

@@ -1,0 +1,76 @@
+# The text of a value becomes the value that the publisher has, whichever way it is
+# read: forms that writers read themselves, and all that differs from them a little.
+#
+# Both servers are compared with more digits than numbers need, and in one time zone;
+# the publisher sends the time in zones of its own.
+use strict;
+use warnings;
+use FindBin;
+use lib $FindBin::RealBin;
+use PapplyTest;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my ($publisher, $subscriber) = new_pair();
+exec_both(
+	q(CREATE DOMAIN age AS float8 CHECK (VALUE >= 0);
+	CREATE TABLE numbers (id int PRIMARY KEY, f float8, short float4, a age, i int, n numeric);
+	CREATE TABLE times (id int PRIMARY KEY, ts timestamp, tz timestamptz, d date,
+		ts3 timestamp(3), tz0 timestamptz(0));)
+);
+create_extension($subscriber);
+subscribe($publisher, $subscriber, 'tap');
+
+# Floats: with few digits and many, large and small, and what is no number.
+on_publisher(
+	q(INSERT INTO numbers (id, f) SELECT row_number() OVER (), f::float8 FROM unnest('{0,-0,1,-1,0.5,-0.5,
+		0.1,0.2,0.3,1.1,2.675,123456789012345,1234567890123456,-999999999999999,9007199254740993,
+		99999999999999.9,0.000000000000001,0.00001,0.0001,1e15,1e16,1e22,1e23,1e100,1e-5,1e-100,
+		4.9e-324,2.2250738585072014e-308,1.7976931348623157e308,123456.789e3,Infinity,-Infinity,NaN}'::text[]) f;
+	INSERT INTO numbers SELECT 1000 + i, round((random() * 10 ^ (i % 12))::numeric, i % 9)::float8 * (1 - i % 2 * 2),
+		random(), random(), i, random()::numeric FROM generate_series(1, 3000) i;
+	INSERT INTO numbers (id, f) SELECT 5000 + i, random() * 10 ^ (i % 40 - 20) FROM generate_series(1, 1000) i;)
+);
+
+# Times: of all years, in zones whose distance to UTC has hours, minutes or seconds.
+my $n = 0;
+for my $zone (
+	'UTC', 'Asia/Kolkata',
+	'America/St_Johns', 'Europe/Berlin',
+	'<+1530>-15:30')
+{
+	$n += 10000;
+	on_publisher("ALTER DATABASE postgres SET timezone = '$zone'");
+	restart_apply($subscriber, 'tap');
+	wait_for_pool($subscriber, 'tap');
+	on_publisher(
+		qq(INSERT INTO times SELECT $n + row_number() OVER (), t::timestamp, t::timestamptz, t::timestamp::date,
+			t::timestamp, t::timestamptz
+		FROM unnest('{1970-01-01,2000-01-01,1999-12-31 23:59:59.999999,2000-02-29 12:00:00.5,1900-03-01,
+			2024-02-29 00:00:00.000001,0001-01-02,0099-12-31,9999-12-30,10000-01-01,123456-07-08 09:10:11.12,
+			4000-01-01 BC,0001-12-31 BC,infinity,-infinity,1880-05-05 05:05:05.05,2021-10-31 02:30}'::text[]) t;
+		INSERT INTO times SELECT $n + 100 + i, t, t, t::date, t, t FROM generate_series(1, 1000) i,
+			LATERAL (SELECT '1800-01-01'::timestamp + i * interval '100 days 1 hour 2 minutes 3.456789 s') x(t);)
+	);
+}
+on_publisher(
+	"ALTER DATABASE postgres RESET timezone; UPDATE numbers SET f = f + 1.25 WHERE id % 3 = 0"
+);
+wait_applied($publisher, $subscriber, 'tap');
+rows_equal(
+	$publisher,
+	$subscriber,
+	'(SELECT id, float8send(f), float4send(short), float8send(a), i, n FROM numbers)',
+	'numbers are equal in every bit');
+rows_equal(
+	$publisher,
+	$subscriber,
+	'(SELECT id, timestamp_send(ts), timestamptz_send(tz), date_send(d), ts3, timestamptz_send(tz0) FROM times)',
+	'times are equal in every bit');
+is(counter($subscriber, 'native_replays'),
+	0, 'and writers have understood all of them');
+finish($publisher, $subscriber,
+	qr/FATAL: +terminating logical replication worker due to administrator command/
+);
+done_testing();
