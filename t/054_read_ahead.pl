@@ -132,11 +132,9 @@ sub behind_gate
 	my $arrival = hold($subscriber, 'SELECT FROM gate FOR UPDATE');
 	my $change =
 	  hold($subscriber, "SELECT FROM second_gate FOR UPDATE; $locks");
-	commit_all(
-		'UPDATE gate SET n = n + 1',
-		transactions(3, 'by_int'),
-		'UPDATE second_gate SET n = n + 1',
-		@transactions);
+	commit_all('UPDATE gate SET n = n + 1', transactions(3, 'by_int'));
+	my $rest = $publisher->lsn('insert');
+	commit_all('UPDATE second_gate SET n = n + 1', @transactions);
 	my $end = $publisher->lsn('insert');
 	wait_for_state($subscriber, 'waiting for turn', 3);
 	$subscriber->poll_query_until('postgres',
@@ -146,9 +144,10 @@ sub behind_gate
 	$arrival->query_safe('COMMIT');
 	$arrival->quit;
 	$subscriber->poll_query_until('postgres',
-		"SELECT sum(prefetched) > $before FROM parallel_apply.writers")
-	  or die 'nothing was asked for';
-	wait_for_state($subscriber, 'waiting for turn', 3);
+		"SELECT count(*) = 3 FROM parallel_apply.writers WHERE state = 'waiting for turn' AND remote_lsn >= '$rest'"
+	) or die 'the rest is not held up';
+	cmp_ok(counter($subscriber, 'prefetched'),
+		'>', $before, 'pages of what is held up were asked for');
 	$f->();
 	$change->query_safe('COMMIT');
 	$change->quit;
@@ -199,7 +198,7 @@ behind_gate(
 			DELETE FROM missing WHERE i % 2 = 0));
 	},
 	claimed(),
-	transactions(60, qw(rebuilt rewritten replaced backward missing part1)));
+	transactions(30, qw(rebuilt rewritten replaced backward missing part1)));
 on_publisher('DELETE FROM missing WHERE i % 2 = 0');
 all_equal('after DDL in between');
 
@@ -220,7 +219,7 @@ behind_gate(
 	'LOCK TABLE part2',
 	sub { }, claimed(),
 	('UPDATE part2 SET v = v + 1 WHERE i = 1500') x 9,
-	transactions(30, 'by_int', 'by_text'));
+	transactions(10, qw(by_int by_text)));
 all_equal('after a lock');
 
 ### in memory
@@ -233,7 +232,7 @@ $subscriber->start;
 wait_for_pool($subscriber, 'tap', 4);
 on_subscriber(
 	q(SELECT sum(pg_prewarm(oid)) FROM pg_class WHERE relkind IN ('r', 'i')));
-commit_all(transactions(80, @tables));
+commit_all(transactions(40, @tables));
 all_equal('in memory');
 is(counter($subscriber, 'prefetched'), '0', 'nothing is asked for in memory');
 
