@@ -12,7 +12,7 @@
  * Make a value from text.  Returns false where the input function has to be
  * called; else the value is the one that it would return.
  */
-typedef bool (*PapplyFastInput) (const char *text, int length, Datum *value);
+typedef bool (*PapplyFastInput) (const char *data, int length, Datum *value);
 
 /* In place of that input function, with that type modifier; NULL: nothing is. */
 extern PapplyFastInput papply_fast_input_of(Oid input_function, int32 typmod);

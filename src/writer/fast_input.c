@@ -47,12 +47,12 @@ is_digit(char c)
 
 /* [-]digits[.digits] */
 static bool
-read_float8(const char *text, int length, Datum *value)
+read_float8(const char *data, int length, Datum *value)
 {
 	static const double powers_of_ten[EXACT_DIGITS + 1] = {
 		1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15
 	};
-	bool		is_negative = length > 0 && text[0] == '-';
+	bool		is_negative = length > 0 && data[0] == '-';
 	int64		number = 0;
 	int			digits = 0;
 	int			before_point = -1;
@@ -60,12 +60,12 @@ read_float8(const char *text, int length, Datum *value)
 
 	for (int i = is_negative ? 1 : 0; i < length; i++)
 	{
-		if (is_digit(text[i]) && digits < EXACT_DIGITS)
+		if (is_digit(data[i]) && digits < EXACT_DIGITS)
 		{
-			number = number * 10 + (text[i] - '0');
+			number = number * 10 + (data[i] - '0');
 			digits++;
 		}
-		else if (text[i] == '.' && before_point < 0)
+		else if (data[i] == '.' && before_point < 0)
 			before_point = digits;
 		else
 			return false;
@@ -173,67 +173,60 @@ take_timestamp(Text *rest, Timestamp *timestamp)
 }
 
 static bool
-read_date(const char *text, int length, Datum *value)
+read_date(const char *data, int length, Datum *value)
 {
-	Text		rest = {text,
-/**INDENT** Error@179: Statement nesting error */
-		text +length};
-		int			day_number;
+	Text		rest = {data, data + length};
+	int			day_number;
 
-		if (!take_date(&rest, &day_number) || rest.position != rest.end)
-			return false;
-		*value = DateADTGetDatum(day_number);
-		return true;
-	}
+	if (!take_date(&rest, &day_number) || rest.position != rest.end)
+		return false;
+	*value = DateADTGetDatum(day_number);
+	return true;
+}
 
-	static bool
-				read_timestamp(const char *text, int length, Datum *value)
+static bool
+read_timestamp(const char *data, int length, Datum *value)
+{
+	Text		rest = {data, data + length};
+	Timestamp	timestamp;
+
+	if (!take_timestamp(&rest, &timestamp) || rest.position != rest.end)
+		return false;
+	*value = TimestampGetDatum(timestamp);
+	return true;
+}
+
+static bool
+read_timestamptz(const char *data, int length, Datum *value)
+{
+	Text		rest = {data, data + length};
+	Timestamp	timestamp;
+	int64		offset_us;
+
+	if (!take_timestamp(&rest, &timestamp) || !take_zone(&rest, &offset_us) ||
+		rest.position != rest.end)
+		return false;
+	*value = TimestampTzGetDatum(timestamp - offset_us);
+	return true;
+}
+
+PapplyFastInput
+papply_fast_input_of(Oid input_function, int32 typmod)
+{
+	if (typmod != -1)
+		return NULL;
+	switch (input_function)
 	{
-		Text		rest = {text,
-/**INDENT** Error@192: Statement nesting error */
-			text +length};
-			Timestamp	timestamp;
-
-			if			(!take_timestamp(&rest, &timestamp) || rest.position != rest.end)
-							return false;
-					   *value = TimestampGetDatum(timestamp);
-						return true;
-		}
-
-		static bool
-					read_timestamptz(const char *text, int length, Datum *value)
-		{
-			Text		rest = {text,
-/**INDENT** Error@205: Statement nesting error */
-				text +length};
-				Timestamp	timestamp;
-				int64		offset_us;
-
-				if			(!take_timestamp(&rest, &timestamp) || !take_zone(&rest, &offset_us) ||
-							 rest.position != rest.end)
-								return false;
-						   *value = TimestampTzGetDatum(timestamp - offset_us);
-							return true;
-			}
-
-			PapplyFastInput
-						papply_fast_input_of(Oid input_function, int32 typmod)
-			{
-				if (typmod != -1)
-					return NULL;
-				switch (input_function)
-				{
-						case F_FLOAT8IN:
-						/* otherwise the quotient is rounded twice */
-						return FLT_EVAL_METHOD == 0 ? read_float8 : NULL;
-						case F_DATE_IN:
-						return read_date;
-						case F_TIMESTAMP_IN:
-						return read_timestamp;
-						case F_TIMESTAMPTZ_IN:
-						return read_timestamptz;
-						default:
-						return NULL;
-				}
-			}
-/**INDENT** Error@235: Stuff missing from end of file */
+		case F_FLOAT8IN:
+			/* otherwise the quotient is rounded twice */
+			return FLT_EVAL_METHOD == 0 ? read_float8 : NULL;
+		case F_DATE_IN:
+			return read_date;
+		case F_TIMESTAMP_IN:
+			return read_timestamp;
+		case F_TIMESTAMPTZ_IN:
+			return read_timestamptz;
+		default:
+			return NULL;
+	}
+}
