@@ -51,6 +51,10 @@
 /* An announcement that nobody used is forgotten after this time. */
 #define ANNOUNCED_FOR_US 1000000
 
+/* How long the state of the switch is believed, and for how many files what they are. */
+#define SWITCH_US 2000
+#define KNOWN_FILES 256
+
 typedef ssize_t (*pread_function) (int, void *, size_t, off_t);
 typedef ssize_t (*pread64_function) (int, void *, size_t, off64_t);
 typedef ssize_t (*preadv_function) (int, const struct iovec *, int, off_t);
@@ -136,10 +140,32 @@ delay(long us)
 		;
 }
 
+static uint32_t
+now_us(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (uint32_t) ((uint64_t) now.tv_sec * 1000000 + now.tv_nsec / 1000);
+}
+
+/* Looked at now and then: what this library does is part of what is measured. */
 static bool
 is_switched_on(void)
 {
-	return switch_path == NULL || access(switch_path, F_OK) == 0;
+	static bool is_on = false;
+	static uint32_t looked_at = 0;
+	uint32_t	now;
+
+	if (switch_path == NULL)
+		return true;
+	now = now_us();
+	if (looked_at == 0 || now - looked_at > SWITCH_US)
+	{
+		is_on = access(switch_path, F_OK) == 0;
+		looked_at = now ? now : 1;
+	}
+	return is_on;
 }
 
 /* Is one of the directories, each written "/name/", in the path of this file? */
@@ -163,23 +189,36 @@ is_below(int fd, const char *const *directories)
 	return false;
 }
 
-static uint32_t
-now_us(void)
+/* Is this a relation file?  Files do not move, so that of most is remembered. */
+static bool
+is_relation_file(int fd, const struct stat *file)
 {
-	struct timespec now;
+	static const char *const directories[] = {"/base/", "/global/", "/pg_tblspc/", NULL};
+	static struct
+	{
+		dev_t		device;
+		ino_t		inode;
+		bool		is_known;
+		bool		is_relation;
+	}			known[KNOWN_FILES];
+	int			i = file->st_ino % KNOWN_FILES;
 
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (uint32_t) ((uint64_t) now.tv_sec * 1000000 + now.tv_nsec / 1000);
+	if (!known[i].is_known || known[i].inode != file->st_ino || known[i].device != file->st_dev)
+	{
+		known[i].device = file->st_dev;
+		known[i].inode = file->st_ino;
+		known[i].is_relation = is_below(fd, directories);
+		known[i].is_known = true;
+	}
+	return known[i].is_relation;
 }
 
 /* Are these pages of a relation file, and are reads slow at this moment? */
 static bool
-is_slow_read(int fd, size_t bytes)
+is_slow_read(int fd, size_t bytes, struct stat *file)
 {
-	static const char *const directories[] = {"/base/", "/global/", "/pg_tblspc/", NULL};
-
 	return read_delay_us > 0 && bytes > 0 && bytes % PAGE_BYTES == 0 &&
-		is_switched_on() && is_below(fd, directories);
+		is_switched_on() && fstat(fd, file) == 0 && is_relation_file(fd, file);
 }
 
 /* Any good mixture of the bits does (this one is that of splitmix64). */
@@ -212,7 +251,7 @@ announce(int fd, off64_t offset, off64_t bytes)
 	int			saved_errno = errno;
 	struct stat file;
 
-	if (announced && bytes > 0 && is_slow_read(fd, PAGE_BYTES) && fstat(fd, &file) == 0)
+	if (announced && bytes > 0 && is_slow_read(fd, PAGE_BYTES, &file))
 	{
 		uint32_t	now = now_us();
 
@@ -234,18 +273,17 @@ announce(int fd, off64_t offset, off64_t bytes)
  * announced.  Uses the announcements up.
  */
 static long
-wait_of_read(int fd, size_t bytes, off64_t offset)
+wait_of_read(const struct stat *file, size_t bytes, off64_t offset)
 {
-	struct stat file;
 	uint32_t	now;
 	long		longest_us = 0;
 
-	if (!announced || fstat(fd, &file) != 0)
+	if (!announced)
 		return read_delay_us;
 	now = now_us();
 	for (off64_t page = offset / PAGE_BYTES; page < (off64_t) (offset + bytes) / PAGE_BYTES; page++)
 	{
-		uint64_t	hash = hash_of_page(&file, page);
+		uint64_t	hash = hash_of_page(file, page);
 		_Atomic uint64_t *slot = &announced[hash % ANNOUNCED_SLOTS];
 		uint64_t	value = *slot;
 		int32_t		wait_us;
@@ -265,10 +303,11 @@ static void
 delay_read(int fd, size_t bytes, off64_t offset)
 {
 	int			saved_errno = errno;
+	struct stat file;
 
-	if (is_slow_read(fd, bytes))
+	if (is_slow_read(fd, bytes, &file))
 	{
-		long		wait_us = wait_of_read(fd, bytes, offset);
+		long		wait_us = wait_of_read(&file, bytes, offset);
 
 		if (wait_us > 0)
 			delay(wait_us);
