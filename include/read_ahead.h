@@ -23,6 +23,9 @@ extern void papply_read_ahead_begin(uint64 first, uint64 last, bool is_allowed);
  */
 extern void papply_read_ahead(uint64 position);
 
+/* Is storage slow, and its latency hidden by reading ahead? */
+extern bool papply_read_ahead_is_on(void);
+
 /* All of them are applied. */
 extern void papply_read_ahead_end(void);
 

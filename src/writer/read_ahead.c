@@ -494,11 +494,17 @@ papply_read_ahead(uint64 position)
 
 /*** when ***/
 
+bool
+papply_read_ahead_is_on(void)
+{
+	return points >= MIN_POINTS && maintenance_io_concurrency > 0;
+}
+
 void
 papply_read_ahead_begin(uint64 first, uint64 last, bool is_allowed)
 {
-	is_active = is_allowed && (is_trial || points >= MIN_POINTS) &&
-		maintenance_io_concurrency > 0;
+	is_active = is_allowed && maintenance_io_concurrency > 0 &&
+		(is_trial || papply_read_ahead_is_on());
 	if (!is_active)
 		return;
 	if (stop_context == NULL)

@@ -80,6 +80,12 @@ extern PGDLLEXPORT void papply_writer_main(Datum main_arg);
  */
 #define BATCH_US 1500
 
+/*
+ * While pages are read ahead there is little to wait for in a transaction, however
+ * long it takes because others have the processors.
+ */
+#define MIN_AHEAD_BATCH 8
+
 /* Those who get a lock when we give way in a deadlock have so long to take it. */
 #define DEADLOCK_MS 100
 
@@ -617,11 +623,13 @@ apply_in_turn(uint64 seqno, bool is_retry)
 static int
 max_batch(void)
 {
+	int			min = papply_read_ahead_is_on() ? MIN_AHEAD_BATCH : 1;
+
 	/* rows would get the time of another transaction's commit */
 	if (track_commit_timestamp)
 		return 1;
-	return Max(1, Min(papply_max_batch_transactions,
-					  (int) (BATCH_US / Max(transaction_us, 1.0))));
+	return Min(papply_max_batch_transactions,
+			   Max(min, (int) (BATCH_US / Max(transaction_us, 1.0))));
 }
 
 /* Sleep until there is work; statistics are reported when there is none. */
