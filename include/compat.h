@@ -13,10 +13,13 @@
 
 #include "postgres.h"
 
+#include "access/amapi.h"
 #include "access/attmap.h"
 #include "access/genam.h"
 #include "access/nbtree.h"
+#include "access/stratnum.h"
 #include "access/xact.h"
+#include "catalog/pg_am.h"
 #include "catalog/pg_class.h"
 #include "catalog/pg_subscription.h"
 #include "catalog/pg_subscription_rel.h"
@@ -488,6 +491,22 @@ papply_compat_insert_index_tuples(ResultRelInfo *result_rel, TupleTableSlot *row
 #endif
 
 	list_free(to_recheck);
+}
+
+/*
+ * The strategy of equality in a column of an index that may be an identity.  18:
+ * also GiST (WITHOUT OVERLAPS), whose strategies differ from class to class.
+ */
+static inline StrategyNumber
+papply_compat_equality_strategy(Relation index, int column)
+{
+#if PG_VERSION_NUM >= 180000
+	return IndexAmTranslateCompareType(COMPARE_EQ, index->rd_rel->relam,
+									   index->rd_opfamily[column], true);
+#else
+	(void) column;
+	return index->rd_rel->relam == HASH_AM_OID ? HTEqualStrategyNumber : BTEqualStrategyNumber;
+#endif
 }
 
 /* 16: wants the table, too.  The root page of a btree, pinned and locked; or none. */

@@ -36,6 +36,8 @@ typedef struct PapplyIndexKeys
 	Oid			index;			/* InvalidOid: by the server's sequential scan */
 	bool		is_identity;	/* else whole rows are compared */
 	bool		finds_nulls;
+	bool		is_btree;		/* its pages can be looked for:
+								 * index_descent.h */
 	FmgrInfo   *equality;		/* how: one for each column, fn_oid 0: not */
 	int			count;			/* of key columns that are searched for */
 	AttrNumber	attnums[INDEX_MAX_KEYS];

@@ -27,6 +27,8 @@
 #include "parallel_apply.h"
 
 #include "access/xlog.h"
+#include "miscadmin.h"
+#include "postmaster/interrupt.h"
 
 #include "queue.h"
 #include "wal_flush.h"
@@ -57,7 +59,8 @@ is_spare(void)
 void
 papply_wal_flush_if_spare(void)
 {
-	while (is_spare() && is_wanted())
+	while (is_spare() && is_wanted() && papply_pool->is_open &&
+		   !papply_pool_is_retired() && !ConfigReloadPending)
 	{
 		uint32		expected = 0;
 
@@ -69,6 +72,7 @@ papply_wal_flush_if_spare(void)
 		pg_atomic_write_u32(&papply_pool->flusher, 0);
 		pg_memory_barrier();	/* see above */
 		papply_pool_wake(PAPPLY_WAITER_RECEIVER);
+		CHECK_FOR_INTERRUPTS(); /* commits may follow each other for ever */
 	}
 }
 

@@ -417,6 +417,17 @@ yield(char **buffer, pgsocket *wait_fd, bool at_once)
 	return 0;
 }
 
+/* Since the native loop has gone round; the clock may have been set back. */
+static long
+since_yield_ms(void)
+{
+	TimestampTz now = GetCurrentTimestamp();
+
+	if (now < yielded_at)
+		return YIELD_INTERVAL_MS;
+	return TimestampDifferenceMilliseconds(yielded_at, now);
+}
+
 /*
  * A transaction that was received is likely to be committed in a moment; one
  * message for both costs publisher and subscriber half.
@@ -430,7 +441,7 @@ report(WalReceiverConn *conn)
 	{
 		TimestampTz now = GetCurrentTimestamp();
 
-		if (untold_since == 0)
+		if (untold_since == 0 || untold_since > now)
 			untold_since = now;
 		is_overdue = TimestampDifferenceExceeds(untold_since, now, RECEIVED_PATIENCE_MS);
 	}
@@ -465,13 +476,14 @@ flush_if_overdue(void)
 {
 	TimestampTz now;
 
-	if (!papply_feedback_has_unflushed() || papply_wal_flush_is_active())
+	if (!papply_feedback_has_unflushed() ||
+		(papply_wal_flush_is_active() && !papply_feedback_waits_for_standbys()))
 	{
 		unflushed_since = 0;
 		return;
 	}
 	now = GetCurrentTimestamp();
-	if (unflushed_since == 0)
+	if (unflushed_since == 0 || unflushed_since > now)
 		unflushed_since = now;
 	if (papply_feedback_waits_for_standbys() ||
 		TimestampDifferenceExceeds(unflushed_since, now, FLUSH_PATIENCE_MS))
@@ -505,8 +517,7 @@ sleep_here(pgsocket socket)
 {
 	static WaitEventSet *events = NULL;
 	WaitEvent	event;
-	long		timeout_ms = YIELD_INTERVAL_MS -
-	TimestampDifferenceMilliseconds(yielded_at, GetCurrentTimestamp());
+	long		timeout_ms = YIELD_INTERVAL_MS - since_yield_ms();
 
 	if (!is_active || timeout_ms <= 0)
 		return false;
@@ -561,7 +572,8 @@ nothing_to_read(WalReceiverConn *conn, char **buffer, pgsocket socket)
 	}
 
 	/* what is committed is confirmed in some steps, not only all of it */
-	is_active |= papply_queue_released_seqno() > released || unflushed_since != 0;
+	is_active |= papply_queue_released_seqno() > released || unflushed_since != 0 ||
+		untold_since != 0;
 	released = papply_queue_released_seqno();
 	in_flight = papply_queue_last_seqno() - released - (is_open ? 1 : 0);
 	papply_commit_order_wake_receiver_at(in_flight == 0 ? 0 :
@@ -573,6 +585,8 @@ nothing_to_read(WalReceiverConn *conn, char **buffer, pgsocket socket)
 	if (length > 0)
 		return length;
 	end_round();
+	if (unflushed_since != 0 || untold_since != 0)
+		SetLatch(MyLatch);		/* not the native loop's long sleep */
 	return 0;
 }
 
@@ -638,8 +652,7 @@ static bool
 is_time_to_yield(void)
 {
 	return papply_lifecycle_has_pool() &&
-		(ConfigReloadPending ||
-		 TimestampDifferenceExceeds(yielded_at, GetCurrentTimestamp(), YIELD_INTERVAL_MS));
+		(ConfigReloadPending || since_yield_ms() >= YIELD_INTERVAL_MS);
 }
 
 int

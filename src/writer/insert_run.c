@@ -34,7 +34,8 @@
  * pinned, for one run, would save one look-up in the buffer table.
  *
  * Memory: values live in a context of their own, as long as the run, which ends
- * when RUN_BYTES are full; slots live with the target.
+ * when RUN_BYTES are full; slots live with the target, many of them only until it
+ * is closed.
  *-------------------------------------------------------------------------
  */
 #include "parallel_apply.h"
@@ -57,9 +58,13 @@
 /* Nor do its values have more bytes; they should stay in a processor's cache. */
 #define RUN_BYTES (128 * 1024)
 
+/* A table that is closed keeps so many slots: small transactions need no more. */
+#define KEPT_SLOTS 16
+
 /* The rows of one table: not of a partitioned one, but of its partitions. */
 typedef struct PapplyRunRows
 {
+	MemoryContext context;		/* of this and the slots */
 	PapplyTarget *table;
 	struct PapplyRunRows *next; /* of this run */
 	TupleDesc	desc;			/* of the slots; nobody counts references */
@@ -116,7 +121,6 @@ papply_insert_run_prepare(PapplyTarget *target)
 {
 	Relation	rel = target->rel;
 
-	target->run_rows = NULL;
 	target->takes_runs = !papply_target_runs_code(target) &&
 		(rel->rd_rel->relkind == RELKIND_PARTITIONED_TABLE ||
 		 (rel->rd_tableam == GetHeapamTableAmRoutine() &&
@@ -146,9 +150,12 @@ rows_of(PapplyTarget *table)
 
 	if (rows == NULL)
 	{
-		MemoryContext old_context = MemoryContextSwitchTo(table->context);
+		MemoryContext context = AllocSetContextCreate(table->context, "parallel_apply run",
+													  ALLOCSET_SMALL_SIZES);
+		MemoryContext old_context = MemoryContextSwitchTo(context);
 
 		rows = palloc0(sizeof(PapplyRunRows));
+		rows->context = context;
 		rows->table = table;
 		rows->desc = CreateTupleDescCopyConstr(RelationGetDescr(table->rel));
 		table->run_rows = rows;
@@ -167,7 +174,7 @@ next_slot(PapplyRunRows *rows)
 {
 	if (rows->nrows == rows->nslots)
 	{
-		MemoryContext old_context = MemoryContextSwitchTo(rows->table->context);
+		MemoryContext old_context = MemoryContextSwitchTo(rows->context);
 
 		rows->slots[rows->nslots] = MakeSingleTupleTableSlot(rows->desc, &TTSOpsVirtual);
 		rows->nslots++;
@@ -260,6 +267,15 @@ papply_insert_run_flush(void)
 		insert_all();
 	if (run_context != NULL)
 		MemoryContextReset(run_context);
+}
+
+void
+papply_insert_run_close(PapplyTarget *table)
+{
+	if (table->run_rows == NULL || table->run_rows->nslots <= KEPT_SLOTS)
+		return;
+	MemoryContextDelete(table->run_rows->context);
+	table->run_rows = NULL;
 }
 
 void

@@ -39,12 +39,6 @@ column_of(PapplyTarget *target, AttrNumber attnum)
 	return TupleDescAttr(RelationGetDescr(target->rel), attnum - 1);
 }
 
-static StrategyNumber
-equality_strategy(Relation index)
-{
-	return index->rd_rel->relam == HASH_AM_OID ? HTEqualStrategyNumber : BTEqualStrategyNumber;
-}
-
 /* The equality operator of a key column, or InvalidOid. */
 static Oid
 equality_of_index(Relation index, int column)
@@ -52,7 +46,7 @@ equality_of_index(Relation index, int column)
 	Oid			type = index->rd_opcintype[column];
 
 	return get_opfamily_member(index->rd_opfamily[column], type, type,
-							   equality_strategy(index));
+							   papply_compat_equality_strategy(index, column));
 }
 
 /* The equality operator that rows are compared with, or InvalidOid. */
@@ -173,7 +167,8 @@ add_key(PapplyIndexKeys *lookup, Relation index, int column)
 		elog(ERROR, "missing equality operator for column %d of index \"%s\"",
 			 column + 1, RelationGetRelationName(index));
 	lookup->attnums[lookup->count++] = index->rd_index->indkey.values[column];
-	ScanKeyInit(key, column + 1, equality_strategy(index), get_opcode(operator), (Datum) 0);
+	ScanKeyInit(key, column + 1, papply_compat_equality_strategy(index, column),
+				get_opcode(operator), (Datum) 0);
 	key->sk_collation = index->rd_indcollation[column];
 }
 
@@ -193,6 +188,7 @@ papply_lookup_index_choose(PapplyTarget *target)
 
 	index = index_open(lookup->index, AccessShareLock);
 	lookup->finds_nulls = index->rd_indam->amsearchnulls;
+	lookup->is_btree = index->rd_rel->relam == BTREE_AM_OID;
 	for (int i = 0; i < IndexRelationGetNumberOfKeyAttributes(index); i++)
 		if (lookup->is_identity || finds_all(target, index, i))
 			add_key(lookup, index, i);

@@ -255,6 +255,7 @@ begin_to_prepare(PapplyTarget *target)
 											ALLOCSET_SMALL_SIZES);
 	target->ndefaults = 0;
 	target->from_root = target->to_root = NULL;
+	target->run_rows = NULL;
 	target->lookup.index = InvalidOid;
 }
 
@@ -528,6 +529,7 @@ close_one(PapplyTarget *target)
 		link = &(*link)->next_open;
 	*link = target->next_open;
 	close_target(target);
+	papply_insert_run_close(target);
 }
 
 static void
@@ -625,7 +627,8 @@ papply_target_peek(LogicalRepRelId remote_relid, uint32 version)
 
 	if (target == NULL || !target->is_valid || target->version != version ||
 		papply_target_runs_code(target) || target->table_class != PAPPLY_TABLE_PARALLEL ||
-		!OidIsValid(target->lookup.index) || !target->lookup.is_identity)
+		!OidIsValid(target->lookup.index) || !target->lookup.is_identity ||
+		!target->lookup.is_btree)
 		return NULL;
 	return target;
 }
