@@ -454,6 +454,7 @@ CHECKSUM_SQL=$(
 		printf '%s' "${separator}SELECT '$table', count(*), sum(hashtext(whole_row::text)::bigint) FROM $table whole_row"
 		separator=" UNION ALL "
 	done
+	printf ' ORDER BY 1'	# parallel workers come in any order
 )
 
 # ---------------------------------------------------------------- one run
