@@ -239,10 +239,7 @@ check_refused(
 	'ALTER TABLE rights_b DISABLE ROW LEVEL SECURITY',
 	'row-level security');
 
-unlike(
-	slurp_file($subscriber->logfile),
-	qr/WARNING: .*leak/,
-	'nothing is left open');
+nothing_is_left_open($subscriber);
 finish(
 	$publisher,
 	$subscriber,

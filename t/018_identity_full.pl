@@ -141,11 +141,7 @@ if ($has_spans)
 
 create_extension($subscriber);
 subscribe($publisher, $subscriber, 'tap');
-$subscriber->safe_psql('serial',
-		"CREATE SUBSCRIPTION serial CONNECTION '"
-	  . $publisher->connstr
-	  . " dbname=postgres' PUBLICATION tap");
-$subscriber->wait_for_subscription_sync($publisher, 'serial', 'serial');
+subscribe_serially($publisher, $subscriber);
 
 sub apply_changes
 {
@@ -368,9 +364,6 @@ is( on_subscriber(
 is(counter($subscriber, 'native_replays'),
 	0, 'nothing of this was replayed by PostgreSQL itself');
 rows_equal($publisher, $subscriber, $_) for qw(later two_indexes);
-unlike(
-	slurp_file($subscriber->logfile),
-	qr/WARNING: .*leak/,
-	'nothing is left open');
+nothing_is_left_open($subscriber);
 finish($publisher, $subscriber);
 done_testing();

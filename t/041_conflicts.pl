@@ -53,11 +53,7 @@ on_both(
 	ALTER TABLE items ADD COLUMN local int DEFAULT 7;");
 create_extension($subscriber);
 subscribe($publisher, $subscriber, 'tap');
-$subscriber->safe_psql('serial',
-		"CREATE SUBSCRIPTION serial CONNECTION '"
-	  . $publisher->connstr
-	  . " dbname=postgres' PUBLICATION tap");
-$subscriber->wait_for_subscription_sync($publisher, 'serial', 'serial');
+subscribe_serially($publisher, $subscriber);
 $subscriber->poll_query_until('serial',
 	q(SELECT count(*) = 0 FROM pg_subscription_rel WHERE srsubstate <> 'r'))
   or die 'tables did not become ready';

@@ -90,11 +90,7 @@ $subscriber->safe_psql('postgres', 'CREATE DATABASE serial');
 $subscriber->safe_psql($_, $definitions) for qw(postgres serial);
 create_extension($subscriber);
 subscribe($publisher, $subscriber, 'tap', with => 'two_phase = on');
-my $connstr = $publisher->connstr . ' dbname=postgres';
-$subscriber->safe_psql('serial',
-	"CREATE SUBSCRIPTION serial CONNECTION '$connstr' PUBLICATION tap WITH (two_phase = on)"
-);
-$subscriber->wait_for_subscription_sync($publisher, 'serial', 'serial');
+subscribe_serially($publisher, $subscriber, with => 'two_phase = on');
 wait_for_pool($subscriber, 'tap');
 
 # Both subscriptions have the same rows in these tables.

@@ -14,10 +14,11 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 
 our @EXPORT = qw(
-  new_pair create_extension exec_both on_publisher on_subscriber subscribe wait_for_pool wait_applied
+  new_pair create_extension exec_both on_publisher on_subscriber subscribe subscribe_serially wait_for_pool wait_applied
   rows_equal writer_pids apply_pid restart_apply counter hold wait_for_state
   reload_with wait_for_sync_state set_synchronous_commit
-  states_become apply_behind_gate duplicate_key log_is_clean finish);
+  states_become apply_behind_gate duplicate_key log_is_clean nothing_is_left_open
+  finish);
 
 # The nodes of the latest new_pair.
 my @pair;
@@ -105,6 +106,21 @@ sub subscribe
 		q(SELECT count(*) = 0 FROM pg_subscription_rel WHERE srsubstate <> 'r')
 	) or die "tables of subscription $name did not become ready";
 	wait_for_pool($subscriber, $name, undef, $db) unless $opt{no_pool};
+	return;
+}
+
+# The model in tests that compare: the database "serial" of the subscriber, which
+# has no extension, subscribes to publication tap.  Option with as of subscribe.
+sub subscribe_serially
+{
+	my ($publisher, $subscriber, %opt) = @_;
+	my $with = defined $opt{with} ? "WITH ($opt{with})" : '';
+	my $connstr = $publisher->connstr . ' dbname=postgres';
+
+	$subscriber->safe_psql('serial',
+		"CREATE SUBSCRIPTION serial CONNECTION '$connstr' PUBLICATION tap $with"
+	);
+	$subscriber->wait_for_subscription_sync($publisher, 'serial', 'serial');
 	return;
 }
 
@@ -314,6 +330,18 @@ sub log_is_clean
 	}
 	return is(join("\n", @found),
 		'', 'no unexpected error in the log of ' . $node->name);
+}
+
+# Asserts that the server has not complained of relations, snapshots or pins that
+# were left open at the end of a transaction.
+sub nothing_is_left_open
+{
+	my ($node) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	return unlike(
+		slurp_file($node->logfile),
+		qr/WARNING: .*leak/,
+		'nothing is left open');
 }
 
 # The end of a test: finish(nodes and patterns).  The logs of these nodes are
