@@ -20,7 +20,7 @@ OBJS = src/parallel_apply.o src/guc.o $(patsubst %.c,%.o, \
 	$(sort $(wildcard src/writer/*.c)) $(sort $(wildcard src/sql/*.c)))
 PG_CPPFLAGS = -I$(srcdir)/include
 ifdef SELFTEST
-OBJS += src/test/selftest.o
+OBJS += src/test/selftest.o src/test/selftest_awake.o
 PG_CPPFLAGS += -DPAPPLY_SELFTEST
 endif
 

@@ -31,8 +31,9 @@ extern void papply_commit_order_wait(uint64 seqno, PapplyWriterState state);
  */
 extern void papply_commit_order_sleep(PapplyWriterState state, int *sleeps);
 
-/* Writer: time that it has slept in all such waits, in microseconds. */
+/* Writer: time that it has slept in all such waits, in microseconds; and how often. */
 extern uint64 papply_commit_order_slept_us(void);
+extern uint64 papply_commit_order_sleeps(void);
 
 /*
  * Writer: wait for the turn of first, and pass the gate.  Returns holding the

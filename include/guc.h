@@ -10,7 +10,9 @@
 
 extern int	papply_max_batch_transactions;
 extern int	papply_max_writers_per_subscription;
+extern int	papply_min_writers_per_subscription;
 extern int	papply_queue_size;	/* kB */
+extern int	papply_writer_idle_timeout; /* ms */
 extern int	papply_writers_per_subscription;
 
 /* Define the settings and reserve their prefix.  Called once, by _PG_init. */

@@ -116,6 +116,7 @@ typedef struct PapplyPool
 	uint32		registry_capacity;
 
 	/* atomic, because receiver and writers pass work without a lock */
+	pg_atomic_uint32 configured_writers;	/* there may be so many */
 	pg_atomic_uint64 wanted_writers;	/* writers beyond this number leave */
 	pg_atomic_uint64 exited_writer; /* number of one in PAPPLY_WRITER_EXITED */
 	pg_atomic_uint64 published_seqno;	/* receiver -> writers: may be claimed */
@@ -128,7 +129,14 @@ typedef struct PapplyPool
 	pg_atomic_uint64 ahead_position;	/* writers among themselves: all
 										 * before was looked at ahead, or need
 										 * not */
-	pg_atomic_uint64 idle_writers;	/* bit per writer that sleeps for work */
+
+	/* awake.c: a bit per writer, and how many may be awake */
+	pg_atomic_uint64 present_writers;
+	pg_atomic_uint64 idle_writers;	/* sleep until there is work for them */
+	pg_atomic_uint64 ahead_writers; /* see PapplyStorage */
+	pg_atomic_uint64 slow_writers;
+	pg_atomic_uint32 awake_limit;
+
 	pg_atomic_uint64 data_waiter;	/* 1 + writer that sleeps for bytes, or 0 */
 	pg_atomic_uint64 space_waiter;	/* receiver sleeps until read_position
 									 * reaches this, or 0 */

@@ -124,9 +124,6 @@ extern void papply_queue_wake_writer(void);
  */
 extern void papply_queue_announce(void);
 
-/* Wake a sleeping writer; false if none sleeps for work. */
-extern bool papply_queue_wake_idle_writer(void);
-
 /* Has the open transaction been published before its end? */
 extern bool papply_queue_open_is_published(void);
 
@@ -172,7 +169,8 @@ extern void papply_queue_want_space(void);
 /*** verbs of writers ***/
 
 /*
- * Claim the next transactions, at most max.  False: nothing to claim.  Never
+ * Claim the next transactions, at most max.  False: there is nothing to claim, or
+ * enough writers are awake.  Never
  * claims what is marked native.  Either all of them are marked serial or
  * none is.
  */

@@ -17,7 +17,16 @@
  */
 extern int	papply_writers_set(int wanted, const char *subname);
 
-/* Try again to start what is missing, or find those that could not start. */
+/*
+ * Look how many writers shall be awake, and, in quiet times, there.  Returns the
+ * milliseconds after which it has to be looked at again at the latest, or -1.
+ */
+extern long papply_writers_adapt(const char *subname);
+
+/*
+ * Try again to start what is missing, find those that could not start, and let
+ * those leave that have had nothing to do.
+ */
 extern int	papply_writers_check(const char *subname);
 
 /*

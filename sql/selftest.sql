@@ -2,6 +2,8 @@
 -- src/test/selftest.c.  Run by `make check`; they are in no ordinary library.
 \set VERBOSITY terse
 
+CREATE FUNCTION selftest_awake() RETURNS void
+    LANGUAGE C STRICT AS '$libdir/parallel_apply', 'papply_selftest_awake';
 CREATE FUNCTION selftest_dependency(seed int, bits int, keys int, steps int) RETURNS bigint
     LANGUAGE C STRICT AS '$libdir/parallel_apply', 'papply_selftest_dependency';
 CREATE FUNCTION selftest_feedback(is_idle boolean, has_standby boolean) RETURNS text
@@ -206,6 +208,14 @@ SELECT selftest_queue_oversize();
 SELECT selftest_gate();
 
 --
+-- awake
+--
+
+-- No more writers are woken than can make anything faster, and all of them are
+-- when that would hold something up.
+SELECT selftest_awake();
+
+--
 -- feedback
 --
 
@@ -226,5 +236,5 @@ SELECT selftest_feedback(true, false);
 SELECT selftest_feedback(true, true);
 
 DROP TABLE keyed, keyed_too, whole, whole_unique, by_two, nothing, strange, wide;
-DROP FUNCTION selftest_dependency, selftest_feedback, selftest_gate, selftest_message,
+DROP FUNCTION selftest_awake, selftest_dependency, selftest_feedback, selftest_gate, selftest_message,
     selftest_mutate, selftest_queue, selftest_queue_oversize, selftest_row_keys, tup, ins, upd, del;

@@ -12,7 +12,9 @@
 
 int			papply_max_batch_transactions = 32;
 int			papply_max_writers_per_subscription = 8;
+int			papply_min_writers_per_subscription = PAPPLY_MAX_WRITERS;
 int			papply_queue_size = 32768;
+int			papply_writer_idle_timeout = 60000;
 int			papply_writers_per_subscription = 4;
 
 void
@@ -34,6 +36,14 @@ papply_guc_init(void)
 							PGC_SIGHUP, 0,
 							NULL, NULL, NULL);
 
+	DefineCustomIntVariable(PAPPLY_NAME ".min_writers_per_subscription",
+							"Sets the number of writers of a subscription that stay when they have nothing to do.",
+							"Those beyond it leave after \"" PAPPLY_NAME ".writer_idle_timeout\" and come back when there is a backlog.",
+							&papply_min_writers_per_subscription,
+							PAPPLY_MAX_WRITERS, 1, PAPPLY_MAX_WRITERS,
+							PGC_SIGHUP, 0,
+							NULL, NULL, NULL);
+
 	/*
 	 * The lower bound leaves room for a few messages; a transaction that does
 	 * not fit is applied while it is being received.
@@ -44,6 +54,14 @@ papply_guc_init(void)
 							&papply_queue_size,
 							32768, 64, 16 * 1024 * 1024,
 							PGC_SIGHUP, GUC_UNIT_KB,
+							NULL, NULL, NULL);
+
+	DefineCustomIntVariable(PAPPLY_NAME ".writer_idle_timeout",
+							"Sets the time after which a writer without work leaves.",
+							"It has no effect on \"" PAPPLY_NAME ".min_writers_per_subscription\" writers of each subscription.",
+							&papply_writer_idle_timeout,
+							60000, 0, INT_MAX,
+							PGC_SIGHUP, GUC_UNIT_MS,
 							NULL, NULL, NULL);
 
 	DefineCustomIntVariable(PAPPLY_NAME ".writers_per_subscription",

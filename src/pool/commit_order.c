@@ -67,11 +67,18 @@
 
 /* In all waits of this process. */
 static uint64 slept_us = 0;
+static uint64 slept_times = 0;
 
 uint64
 papply_commit_order_slept_us(void)
 {
 	return slept_us;
+}
+
+uint64
+papply_commit_order_sleeps(void)
+{
+	return slept_times;
 }
 
 uint64
@@ -202,6 +209,7 @@ papply_commit_order_sleep(PapplyWriterState state, int *sleeps)
 					   *sleeps == 0 ? FIRST_CHECK_MS : NEXT_CHECK_MS,
 					   wait_event_of(state));
 	(*sleeps)++;
+	slept_times++;
 	slept_us += GetCurrentTimestamp() - begin;
 	ResetLatch(MyLatch);
 	CHECK_FOR_INTERRUPTS();

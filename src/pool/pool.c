@@ -84,6 +84,7 @@ papply_pool_init_shmem(void)
 static void
 reset_pool(PapplyPool *pool)
 {
+	pg_atomic_init_u32(&pool->configured_writers, 0);
 	pg_atomic_init_u64(&pool->wanted_writers, 0);
 	pg_atomic_init_u64(&pool->exited_writer, 0);
 	pg_atomic_init_u64(&pool->published_seqno, 0);
@@ -92,7 +93,11 @@ reset_pool(PapplyPool *pool)
 	pg_atomic_init_u32(&pool->announced_in_vain, 0);
 	pg_atomic_init_u64(&pool->next_claim, 1);
 	pg_atomic_init_u64(&pool->ahead_position, 0);
+	pg_atomic_init_u64(&pool->present_writers, 0);
 	pg_atomic_init_u64(&pool->idle_writers, 0);
+	pg_atomic_init_u64(&pool->ahead_writers, 0);
+	pg_atomic_init_u64(&pool->slow_writers, 0);
+	pg_atomic_init_u32(&pool->awake_limit, 1);
 	pg_atomic_init_u64(&pool->data_waiter, 0);
 	pg_atomic_init_u64(&pool->space_waiter, 0);
 	pg_atomic_init_u64(&pool->wanted_flush_lsn, InvalidXLogRecPtr);

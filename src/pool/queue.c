@@ -20,8 +20,8 @@
  * Locking: none.  The receiver alone writes published_seqno, write_position
  * and the rings' contents; pg_write_barrier() in publish_position() pairs with
  * pg_read_barrier() in papply_queue_claim() and papply_queue_read().  Writers
- * move next_claim by compare and exchange.  Sleeping marks (idle_writers,
- * data_waiter, space_waiter) are set before the condition is looked at once
+ * move next_claim by compare and exchange.  Sleeping marks (data_waiter,
+ * space_waiter; idle_writers in awake.c) are set before the condition is looked at once
  * more, and looked at after the condition was changed, with a full barrier on
  * both sides, so that no wake-up is lost.
  *
@@ -41,6 +41,7 @@
 #include "storage/spin.h"
 #include "utils/memutils.h"
 
+#include "awake.h"
 #include "commit_order.h"
 #include "queue.h"
 
@@ -227,26 +228,6 @@ papply_queue_append(uint32 kind, const char *data, uint32 length,
 	head_position += needed;
 }
 
-bool
-papply_queue_wake_idle_writer(void)
-{
-	uint64		idle = pg_atomic_read_u64(&papply_pool->idle_writers);
-
-	while (idle != 0)
-	{
-		int			writer = pg_rightmost_one_pos64(idle);
-		uint64		bit = UINT64CONST(1) << writer;
-
-		if (pg_atomic_fetch_and_u64(&papply_pool->idle_writers, ~bit) & bit)
-		{
-			papply_pool_wake(writer);
-			return true;
-		}
-		idle = pg_atomic_read_u64(&papply_pool->idle_writers);
-	}
-	return false;
-}
-
 /*
  * Where processors are busy the writer looks in vain, and would be in the way:
  * after some times it is left asleep for a while.
@@ -271,7 +252,7 @@ papply_queue_announce(void)
 	}
 	pg_atomic_write_u64(&papply_pool->announced_seqno, last_seqno);
 	pg_memory_barrier();
-	(void) papply_queue_wake_idle_writer();
+	(void) papply_awake_wake_one();
 }
 
 /* Partner of the read barriers in papply_queue_claim() and papply_queue_read(). */
@@ -293,14 +274,14 @@ publish_position(void)
 		papply_pool_wake(waiter - 1);
 	}
 	if (papply_queue_backlog() >= WAKE_BACKLOG)
-		(void) papply_queue_wake_idle_writer();
+		(void) papply_awake_wake_one();
 }
 
 void
 papply_queue_wake_writer(void)
 {
 	if (papply_queue_backlog() > 0)
-		(void) papply_queue_wake_idle_writer();
+		(void) papply_awake_wake_one();
 }
 
 void
@@ -485,16 +466,16 @@ fits_batch(uint64 seqno, uint64 first, bool first_waits)
 
 /*
  * How far may a batch that begins at first, with these flags, go?  Each writer
- * gets its share of the backlog, so that a short backlog is spread over all of
- * them.  Serial transactions come one after the other in any case: they are left
+ * that may be awake gets its share of the backlog, so that a short one is spread
+ * over all of them.  Serial transactions come one after the other in any case: they are left
  * to one writer, without switching between processes.
  */
 static uint64
 end_of_batch(uint64 first, uint32 flags, uint64 published, int max)
 {
 	bool		is_serial = (flags & PAPPLY_TXN_SERIAL) != 0;
-	uint64		writers = Max(1, pg_atomic_read_u64(&papply_pool->wanted_writers));
-	uint64		share = is_serial ? PG_UINT64_MAX : (published - first) / writers + 1;
+	uint64		share = is_serial ? PG_UINT64_MAX :
+	(published - first) / papply_awake_sharing() + 1;
 	uint64		limit = Min((uint64) max, share);
 	uint64		bytes = 0;
 	uint64		last = first;
@@ -529,6 +510,8 @@ papply_queue_next_must_wait(void)
 bool
 papply_queue_claim(int max, uint64 *first, uint64 *last)
 {
+	if (papply_awake_is_surplus())
+		return false;
 	for (;;)
 	{
 		uint64		next = pg_atomic_read_u64(&papply_pool->next_claim);
@@ -554,7 +537,7 @@ papply_queue_claim(int max, uint64 *first, uint64 *last)
 			continue;
 		}
 		if (end < published)
-			(void) papply_queue_wake_idle_writer();
+			(void) papply_awake_wake_one();
 		*first = next;
 		*last = end;
 		return true;
@@ -598,25 +581,8 @@ await_announced(void)
 bool
 papply_queue_wait_for_work(long timeout_ms)
 {
-	uint64		bit = UINT64CONST(1) << papply_pool_waiter;
-	int			events = WL_LATCH_SET;
-
 	set_claim(PAPPLY_NO_SEQNO, PAPPLY_NO_SEQNO);
-	if (await_announced())
-		return true;
-	pg_atomic_fetch_or_u64(&papply_pool->idle_writers, bit);	/* full barrier */
-	if (papply_queue_backlog() == 0 && papply_pool_may_sleep() &&
-		!papply_pool_is_retired() && !ConfigReloadPending)
-	{
-		papply_pool_set_state(PAPPLY_WRITER_IDLE);
-		events = WaitLatch(MyLatch,
-						   WL_LATCH_SET | WL_EXIT_ON_PM_DEATH |
-						   (timeout_ms >= 0 ? WL_TIMEOUT : 0),
-						   timeout_ms, papply_compat_wait_event(PAPPLY_WAIT_WORK));
-		ResetLatch(MyLatch);
-	}
-	pg_atomic_fetch_and_u64(&papply_pool->idle_writers, ~bit);
-	return (events & WL_LATCH_SET) != 0;
+	return await_announced() || papply_awake_sleep(timeout_ms);
 }
 
 PapplyEntry *

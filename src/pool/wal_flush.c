@@ -30,8 +30,15 @@
 #include "miscadmin.h"
 #include "postmaster/interrupt.h"
 
+#include "awake.h"
 #include "queue.h"
 #include "wal_flush.h"
+
+/*
+ * So many are no sessions of the publisher that wait for their commits, but what
+ * has piled up.
+ */
+#define MANY_TRANSACTIONS 64
 
 void
 papply_wal_flush_want(XLogRecPtr local_end_lsn)
@@ -52,8 +59,10 @@ is_wanted(void)
 static bool
 is_spare(void)
 {
-	return papply_queue_backlog() == 0 ||
-		pg_atomic_read_u64(&papply_pool->idle_writers) != 0;
+	uint64		backlog = papply_queue_backlog();
+
+	return backlog == 0 || papply_awake_is_surplus() ||
+		(backlog < MANY_TRANSACTIONS && papply_awake_has_substitute());
 }
 
 void
@@ -85,5 +94,5 @@ papply_wal_flush_is_active(void)
 bool
 papply_wal_flush_wake_writer(void)
 {
-	return papply_wal_flush_is_active() || papply_queue_wake_idle_writer();
+	return papply_wal_flush_is_active() || papply_awake_wake_spare();
 }

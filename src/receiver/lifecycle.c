@@ -27,6 +27,7 @@
 #include "utils/syscache.h"
 #include "utils/timestamp.h"
 
+#include "awake.h"
 #include "commit_order.h"
 #include "dispatch.h"
 #include "feedback.h"
@@ -231,6 +232,7 @@ start_pool(void)
 		papply_pool_release();
 		return;
 	}
+	papply_awake_reset();
 	running = papply_writers_set(wanted_writers, MySubscription->name);
 	if (running == 0)
 	{
@@ -352,6 +354,12 @@ papply_lifecycle_watch(void)
 		papply_queue_release();
 	}
 	papply_remote_relation_clean(papply_queue_released_seqno());
+}
+
+long
+papply_lifecycle_adapt(void)
+{
+	return is_closing ? papply_awake_adjust() : papply_writers_adapt(MySubscription->name);
 }
 
 /* Asked at a BEGIN: does PostgreSQL's own apply have to do it? */

@@ -391,27 +391,33 @@ end_round(void)
 	rounded_seqno = papply_lifecycle_has_pool() ? due_replay() : PAPPLY_NO_SEQNO;
 }
 
+/* The native loop's own sleep is too long: for a timeout, or for writers. */
+static void
+sleep_for(long timeout_ms)
+{
+	(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
+					 timeout_ms, papply_compat_wait_event(PAPPLY_WAIT_WORK));
+}
+
 /*
- * Let the native loop go round.  A timeout shorter than its own sleep would
- * strike there, so we sleep here and make it go round at once.
+ * Let the native loop go round.  patience_ms: it shall sleep no longer than that
+ * before it does; -1: as long as it likes, but for a timeout that would strike
+ * there.
  */
 static int
-yield(char **buffer, pgsocket *wait_fd, bool at_once)
+yield(char **buffer, pgsocket *wait_fd, long patience_ms)
 {
 	int			length = keepalive_if_due(buffer);
 
 	if (length > 0)
 		return length;
 	end_round();
-	if (!at_once && wal_receiver_timeout > 0 &&
+	if (patience_ms < 0 && wal_receiver_timeout > 0 &&
 		wal_receiver_timeout <= 2 * KEEPALIVE_INTERVAL_MS)
-	{
-		(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
-						 wal_receiver_timeout / 4,
-						 papply_compat_wait_event(PAPPLY_WAIT_WORK));
-		at_once = true;
-	}
-	if (at_once)
+		patience_ms = wal_receiver_timeout / 4;
+	if (patience_ms > 0)
+		sleep_for(patience_ms);
+	if (patience_ms >= 0)
 		SetLatch(MyLatch);
 	*wait_fd = quiet_socket;
 	return 0;
@@ -513,7 +519,7 @@ nap(uint64 backlog)
  * Returns false if it is time for that.
  */
 static bool
-sleep_here(pgsocket socket)
+sleep_here(pgsocket socket, long patience_ms)
 {
 	static WaitEventSet *events = NULL;
 	WaitEvent	event;
@@ -525,6 +531,8 @@ sleep_here(pgsocket socket)
 		timeout_ms = Min(timeout_ms, FLUSH_PATIENCE_MS);
 	if (untold_since != 0)
 		timeout_ms = Min(timeout_ms, RECEIVED_PATIENCE_MS);
+	if (patience_ms >= 0)
+		timeout_ms = Min(timeout_ms, patience_ms);
 	if (events == NULL)
 	{
 		events = papply_compat_create_wait_event_set(3);
@@ -552,12 +560,14 @@ nothing_to_read(WalReceiverConn *conn, char **buffer, pgsocket socket)
 	TimestampDifferenceExceeds(commit_time, GetCurrentTimestamp(), LAG_MS);
 	uint64		released = papply_queue_released_seqno();
 	uint64		in_flight;
+	long		patience_ms;
 	int			length;
 
 	if (is_open && papply_queue_open_is_published())
 		papply_queue_publish_open();
 	papply_queue_wake_writer();
 	papply_lifecycle_watch();
+	patience_ms = papply_lifecycle_adapt();
 	if (is_behind)
 		report_if_due(conn);
 	if (is_behind && papply_queue_backlog() >= BURST_BACKLOG)
@@ -573,19 +583,19 @@ nothing_to_read(WalReceiverConn *conn, char **buffer, pgsocket socket)
 
 	/* what is committed is confirmed in some steps, not only all of it */
 	is_active |= papply_queue_released_seqno() > released || unflushed_since != 0 ||
-		untold_since != 0;
+		untold_since != 0 || patience_ms >= 0;
 	released = papply_queue_released_seqno();
 	in_flight = papply_queue_last_seqno() - released - (is_open ? 1 : 0);
 	papply_commit_order_wake_receiver_at(in_flight == 0 ? 0 :
 										 released + Max(1, in_flight / 4));
-	if (papply_commit_order_committed() > released || sleep_here(socket))
+	if (papply_commit_order_committed() > released || sleep_here(socket, patience_ms))
 		return LOOK_AGAIN;
 
 	length = keepalive_if_due(buffer);
 	if (length > 0)
 		return length;
 	end_round();
-	if (unflushed_since != 0 || untold_since != 0)
+	if (unflushed_since != 0 || untold_since != 0 || patience_ms >= 0)
 		SetLatch(MyLatch);		/* not the native loop's long sleep */
 	return 0;
 }
@@ -669,7 +679,7 @@ papply_receiver_receive(WalReceiverConn *conn, char **buffer, pgsocket *wait_fd)
 
 		CHECK_FOR_INTERRUPTS();
 		if (must_go_round())
-			return yield(buffer, wait_fd, true);
+			return yield(buffer, wait_fd, 0);
 		length = next_for_native(buffer);
 		if (length > 0)
 			return length;
@@ -686,8 +696,9 @@ papply_receiver_receive(WalReceiverConn *conn, char **buffer, pgsocket *wait_fd)
 			if (is_time_to_yield())
 			{
 				papply_queue_wake_writer();
+				(void) papply_lifecycle_adapt();
 				report_if_due(conn);
-				return yield(buffer, wait_fd, true);
+				return yield(buffer, wait_fd, 0);
 			}
 		}
 
@@ -728,7 +739,7 @@ papply_receiver_receive(WalReceiverConn *conn, char **buffer, pgsocket *wait_fd)
 				if (due_replay() != PAPPLY_NO_SEQNO)
 					break;
 				report_if_due(conn);
-				return yield(buffer, wait_fd, false);
+				return yield(buffer, wait_fd, papply_lifecycle_adapt());
 		}
 	}
 }

@@ -9,6 +9,11 @@
  * when it has nothing claimed.  The work they do is not assigned to them, so
  * coming and going needs no agreement with anybody.
  *
+ * It is the configured number, or, in quiet times, less: a writer that has done
+ * nothing for some time leaves, down to min_writers_per_subscription, and they
+ * come back when there is a backlog.  Those with low numbers are woken first
+ * (awake.c), so it is the last ones that have nothing to do.
+ *
  * A writer that dies leaves PAPPLY_WRITER_EXITED in its slot; it may have taken
  * claimed transactions with it, so the receiver ends, and everything that is
  * not committed is fetched again.
@@ -21,14 +26,24 @@
 #include "utils/memutils.h"
 #include "utils/timestamp.h"
 
-#include "pool.h"
+#include "awake.h"
+#include "queue.h"
 #include "writer_control.h"
 
 /* A writer that could not start is tried again after so long. */
 #define RETRY_INTERVAL_MS 60000
 
+/* Writers come back if they are missed for so long. */
+#define SHORT_MS 20
+
 static BackgroundWorkerHandle *handles[PAPPLY_MAX_WRITERS];
 static bool has_warned = false;
+
+/* What each has done, and when that was last seen to change. */
+static uint64 seen_transactions[PAPPLY_MAX_WRITERS];
+static TimestampTz seen_at[PAPPLY_MAX_WRITERS];
+
+static TimestampTz short_since = 0;
 
 /* The process has ended, or never began. */
 static bool
@@ -119,23 +134,85 @@ warn_of_missing(int running, int wanted, const char *subname)
 			 errhint("You might need to increase \"%s\".", "max_worker_processes")));
 }
 
-int
-papply_writers_set(int wanted, const char *subname)
+static void
+set_wanted(int wanted)
 {
 	uint64		before = pg_atomic_exchange_u64(&papply_pool->wanted_writers, wanted);
 
-	has_warned = false;
 	for (uint64 i = wanted; i < before; i++)
 		papply_pool_wake(i);
+	for (uint64 i = before; i < wanted; i++)
+		seen_at[i] = GetCurrentTimestamp();
+}
+
+int
+papply_writers_set(int wanted, const char *subname)
+{
+	pg_atomic_write_u32(&papply_pool->configured_writers, wanted);
+	set_wanted(wanted);
+	has_warned = false;
 	return papply_writers_check(subname);
+}
+
+/* The last one leaves if it has had nothing to do for long. */
+static void
+retire_unused(void)
+{
+	int			wanted = pg_atomic_read_u64(&papply_pool->wanted_writers);
+	TimestampTz now = GetCurrentTimestamp();
+	int			needed = 0;
+
+	for (int i = 0; i < wanted; i++)
+	{
+		PapplyWriterSlot *slot = &papply_pool->writers[i];
+		uint64		transactions = slot->counters.transactions;
+
+		if (slot->first_seqno != PAPPLY_NO_SEQNO ||
+			transactions != seen_transactions[i] || seen_at[i] > now)
+			seen_at[i] = now;
+		seen_transactions[i] = transactions;
+		if (!TimestampDifferenceExceeds(seen_at[i], now, papply_writer_idle_timeout))
+			needed = i + 1;
+	}
+	needed = Max(needed, papply_min_writers_per_subscription);
+	if (needed < wanted && papply_queue_backlog() == 0)
+		set_wanted(needed);
+}
+
+long
+papply_writers_adapt(const char *subname)
+{
+	long		patience_ms = papply_awake_adjust();
+	uint32		configured = pg_atomic_read_u32(&papply_pool->configured_writers);
+	uint64		wanted = pg_atomic_read_u64(&papply_pool->wanted_writers);
+	TimestampTz now;
+
+	if (wanted >= configured || !papply_awake_is_short())
+	{
+		short_since = 0;
+		return patience_ms;
+	}
+	now = GetCurrentTimestamp();
+	if (short_since == 0 || short_since > now)
+		short_since = now;
+	else if (TimestampDifferenceExceeds(short_since, now, SHORT_MS))
+	{
+		short_since = 0;
+		set_wanted(Min(configured, 2 * wanted));
+		(void) papply_writers_check(subname);
+	}
+	return patience_ms;
 }
 
 int
 papply_writers_check(const char *subname)
 {
-	int			wanted = pg_atomic_read_u64(&papply_pool->wanted_writers);
-	int			running = fill_up(wanted);
+	int			wanted;
+	int			running;
 
+	retire_unused();
+	wanted = pg_atomic_read_u64(&papply_pool->wanted_writers);
+	running = fill_up(wanted);
 	warn_of_missing(running, wanted, subname);
 	return running;
 }

@@ -11,7 +11,8 @@
  *
  * The queue needs a pool, so the backend takes a free place in the directory
  * and is receiver and writer in turn.  What needs two processes (sleeping and
- * waking) is left to t/, one of whose tests calls selftest_hold_flush().
+ * waking) is left to t/, one of whose tests calls selftest_hold_flush().  How
+ * many writers are awake is in selftest_awake.c.
  *-------------------------------------------------------------------------
  */
 #include "parallel_apply.h"
@@ -37,10 +38,7 @@
 #include "message.h"
 #include "queue.h"
 #include "row_keys.h"
-
-#ifndef PAPPLY_SELFTEST
-#error "only for libraries made with SELFTEST=1"
-#endif
+#include "selftest.h"
 
 PG_FUNCTION_INFO_V1(papply_selftest_dependency);
 PG_FUNCTION_INFO_V1(papply_selftest_feedback);
@@ -51,12 +49,6 @@ PG_FUNCTION_INFO_V1(papply_selftest_mutate);
 PG_FUNCTION_INFO_V1(papply_selftest_queue);
 PG_FUNCTION_INFO_V1(papply_selftest_queue_oversize);
 PG_FUNCTION_INFO_V1(papply_selftest_row_keys);
-
-#define EXPECT(condition) \
-	do { \
-		if (!(condition)) \
-			elog(ERROR, "line %d: not true: %s", __LINE__, #condition); \
-	} while (0)
 
 /* Of the subscription and origin of the test's pool; no real one has these. */
 #define TEST_SUBID ((Oid) PG_UINT32_MAX)
@@ -387,9 +379,8 @@ end_queue_test(void)
 		papply_pool_release();
 }
 
-/* Call drive with a queue, which is gone afterwards. */
-static void
-with_queue(int size_kb, void (*drive) (QueueModel *model), QueueModel *model)
+void
+papply_selftest_with_queue(int size_kb, void (*drive) (void *model), void *model)
 {
 	PG_TRY();
 	{
@@ -546,8 +537,9 @@ release_committed(QueueModel *model)
 }
 
 static void
-drive_queue(QueueModel *model)
+drive_queue(void *arg)
 {
+	QueueModel *model = arg;
 	char	   *data = palloc(papply_pool->ring_bytes);
 
 	EXPECT(papply_pool->transaction_slots < MODEL_LENGTH);
@@ -585,7 +577,7 @@ papply_selftest_queue(PG_FUNCTION_ARGS)
 
 	pg_prng_seed(&prng, PG_GETARG_INT32(0));
 	model.steps = PG_GETARG_INT32(2);
-	with_queue(PG_GETARG_INT32(1), drive_queue, &model);
+	papply_selftest_with_queue(PG_GETARG_INT32(1), drive_queue, &model);
 	PG_RETURN_TEXT_P(cstring_to_text(psprintf("wrap-around %s, ring full %s, no slot %s, batches %s",
 											  model.wraps > 1 ? "yes" : "no",
 											  model.full > 1 ? "yes" : "no",
@@ -700,7 +692,7 @@ check_marks(void)
 }
 
 static void
-drive_oversize(QueueModel *model)
+drive_oversize(void *arg)
 {
 	char	   *data = palloc0(papply_pool->ring_bytes);
 
@@ -718,14 +710,14 @@ drive_oversize(QueueModel *model)
 Datum
 papply_selftest_queue_oversize(PG_FUNCTION_ARGS)
 {
-	with_queue(64, drive_oversize, NULL);
+	papply_selftest_with_queue(64, drive_oversize, NULL);
 	PG_RETURN_VOID();
 }
 
 /*** commit order ***/
 
 static void
-drive_gate(QueueModel *model)
+drive_gate(void *arg)
 {
 	papply_pool_waiter = TEST_WRITER;
 	papply_commit_order_enter(1);
@@ -738,7 +730,7 @@ drive_gate(QueueModel *model)
 Datum
 papply_selftest_gate(PG_FUNCTION_ARGS)
 {
-	with_queue(64, drive_gate, NULL);
+	papply_selftest_with_queue(64, drive_gate, NULL);
 	PG_RETURN_VOID();
 }
 

@@ -53,6 +53,7 @@
 #include "utils/timestamp.h"
 
 #include "apply.h"
+#include "awake.h"
 #include "commit_order.h"
 #include "conflict.h"
 #include "insert_run.h"
@@ -61,6 +62,7 @@
 #include "queue.h"
 #include "read_ahead.h"
 #include "relation_registry.h"
+#include "storage_wait.h"
 #include "target.h"
 #include "truncate.h"
 #include "wal_flush.h"
@@ -163,8 +165,7 @@ detach_at_exit(int code, Datum arg)
 
 	slot->proc = NULL;
 	slot->pid = 0;
-	pg_atomic_fetch_and_u64(&papply_pool->idle_writers,
-							~(UINT64CONST(1) << papply_pool_waiter));
+	papply_awake_end();
 	slot->first_seqno = slot->last_seqno = PAPPLY_NO_SEQNO;
 	pg_write_barrier();
 	slot->state = is_started ? PAPPLY_WRITER_NONE : PAPPLY_WRITER_FAILED;
@@ -484,12 +485,14 @@ apply_range(void)
 	papply_pool_set_state(PAPPLY_WRITER_APPLYING);
 	check_subscription();
 	papply_read_ahead_begin(range.first, range.last, !range.is_in_turn);
+	papply_storage_wait_begin();
 	for (uint64 seqno = range.first; seqno <= range.last; seqno++)
 		apply_transaction(seqno, &commit);
 	papply_insert_run_flush();
 	note_time(GetCurrentTimestamp() - begin - (papply_commit_order_slept_us() - slept_us),
 			  range.last - range.first + 1);
 	papply_read_ahead_end();
+	papply_awake_set_storage(papply_storage_wait_end());
 	papply_local_commit(range.first, range.last, &commit);
 
 	slot->counters.transactions += range.last - range.first + 1;
@@ -728,6 +731,7 @@ papply_writer_main(Datum main_arg)
 	{
 		start();
 		is_started = true;
+		papply_awake_begin();
 		papply_target_show_idle();
 		writer_loop();
 	}

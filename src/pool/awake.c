@@ -1,0 +1,269 @@
+/*-------------------------------------------------------------------------
+ * awake.c
+ *	  How many writers are awake at a time.
+ *
+ * Runs in writers; the receiver sets the limit.
+ *
+ * A writer without work sleeps, and is woken when there is some.  But writers
+ * beyond the number of processors make nothing faster as long as they need
+ * nothing but processors: they take them from the publisher's walsender and the
+ * receiver, and each batch becomes smaller.  So there is a limit, and the others
+ * sleep although there is work, until
+ * - writers wait for storage: then they are all needed (twice the number of
+ *   processors if the waits are hidden by reading ahead);
+ * - nothing is committed for some milliseconds: then those that are awake wait for
+ *   a lock, say, and more may go on meanwhile.
+ * No transaction needs that others are awake than those that have claimed: claims
+ * are in commit order, so the oldest one is among them.
+ *
+ * Locking: none.  A writer sets its bit in idle_writers before it looks once
+ * more whether there is something to claim and others are awake for it; who
+ * publishes something looks at the bits after that; each has a full barrier
+ * between the two.  So either it is woken, or it sees the work, or enough others
+ * are awake, each of whom looks before it sleeps.
+ *-------------------------------------------------------------------------
+ */
+#include "parallel_apply.h"
+
+#include <unistd.h>
+
+#include "port/pg_bitutils.h"
+#include "postmaster/interrupt.h"
+#include "storage/latch.h"
+#include "utils/timestamp.h"
+
+#include "awake.h"
+#include "commit_order.h"
+#include "queue.h"
+
+/* Nothing was committed for so long: more writers may go on. */
+#define STALL_MS 10
+
+/* They may until commits have come again for so long. */
+#define CALM_MS 100
+
+/* With reading ahead, for each processor. */
+#define AHEAD_WRITERS 2
+
+/* The receiver's. */
+static int	processors;
+static int	extra;				/* beyond what processors and storage say */
+static uint64 last_committed;
+static TimestampTz committed_at;	/* or looked at since */
+static TimestampTz stalled_at;	/* or extra was halved since */
+
+/*** anybody ***/
+
+/* One that flushes waits for a device. */
+static int
+count_awake(void)
+{
+	uint64		awake = pg_atomic_read_u64(&papply_pool->present_writers) &
+	~pg_atomic_read_u64(&papply_pool->idle_writers);
+
+	return pg_popcount64(awake) - (pg_atomic_read_u32(&papply_pool->flusher) != 0 ? 1 : 0);
+}
+
+static int
+limit(void)
+{
+	return pg_atomic_read_u32(&papply_pool->awake_limit);
+}
+
+bool
+papply_awake_wake_spare(void)
+{
+	uint64		idle = pg_atomic_read_u64(&papply_pool->idle_writers);
+
+	while (idle != 0)
+	{
+		int			writer = pg_rightmost_one_pos64(idle);
+		uint64		bit = UINT64CONST(1) << writer;
+
+		if (pg_atomic_fetch_and_u64(&papply_pool->idle_writers, ~bit) & bit)
+		{
+			papply_pool_wake(writer);
+			return true;
+		}
+		idle = pg_atomic_read_u64(&papply_pool->idle_writers);
+	}
+	return false;
+}
+
+bool
+papply_awake_wake_one(void)
+{
+	return count_awake() < limit() && papply_awake_wake_spare();
+}
+
+int
+papply_awake_sharing(void)
+{
+	return Max(1, Min(limit(), (int) pg_atomic_read_u64(&papply_pool->wanted_writers)));
+}
+
+/*** writers ***/
+
+static uint64
+my_bit(void)
+{
+	return UINT64CONST(1) << papply_pool_waiter;
+}
+
+void
+papply_awake_begin(void)
+{
+	pg_atomic_fetch_or_u64(&papply_pool->present_writers, my_bit());
+}
+
+void
+papply_awake_end(void)
+{
+	papply_awake_set_storage(PAPPLY_STORAGE_FAST);
+	pg_atomic_fetch_and_u64(&papply_pool->present_writers, ~my_bit());
+	pg_atomic_fetch_and_u64(&papply_pool->idle_writers, ~my_bit());
+}
+
+bool
+papply_awake_is_surplus(void)
+{
+	return count_awake() > limit();
+}
+
+bool
+papply_awake_has_substitute(void)
+{
+	return pg_atomic_read_u64(&papply_pool->idle_writers) != 0;
+}
+
+bool
+papply_awake_sleep(long timeout_ms)
+{
+	int			events = WL_LATCH_SET;
+
+	pg_atomic_fetch_or_u64(&papply_pool->idle_writers, my_bit());	/* full barrier */
+	if ((papply_queue_backlog() == 0 || count_awake() >= limit()) &&
+		papply_pool_may_sleep() && !papply_pool_is_retired() && !ConfigReloadPending)
+	{
+		papply_pool_set_state(PAPPLY_WRITER_IDLE);
+		events = WaitLatch(MyLatch,
+						   WL_LATCH_SET | WL_EXIT_ON_PM_DEATH |
+						   (timeout_ms >= 0 ? WL_TIMEOUT : 0),
+						   timeout_ms, papply_compat_wait_event(PAPPLY_WAIT_WORK));
+		ResetLatch(MyLatch);
+	}
+	pg_atomic_fetch_and_u64(&papply_pool->idle_writers, ~my_bit());
+	return (events & WL_LATCH_SET) != 0;
+}
+
+static void
+set_bit(pg_atomic_uint64 *bits, bool is_set)
+{
+	if (is_set)
+		pg_atomic_fetch_or_u64(bits, my_bit());
+	else
+		pg_atomic_fetch_and_u64(bits, ~my_bit());
+}
+
+void
+papply_awake_set_storage(PapplyStorage storage)
+{
+	static PapplyStorage current = PAPPLY_STORAGE_FAST;
+
+	if (storage == current)
+		return;
+	current = storage;
+	set_bit(&papply_pool->ahead_writers, storage == PAPPLY_STORAGE_AHEAD);
+	set_bit(&papply_pool->slow_writers, storage == PAPPLY_STORAGE_SLOW);
+}
+
+/*** receiver ***/
+
+static int
+limit_of_machine(void)
+{
+	if (pg_atomic_read_u64(&papply_pool->ahead_writers) != 0)
+		return processors * AHEAD_WRITERS;
+	if (pg_atomic_read_u64(&papply_pool->slow_writers) != 0)
+		return PAPPLY_MAX_WRITERS;
+	return processors;
+}
+
+static void
+set_limit(void)
+{
+	int			new_limit = Min(PAPPLY_MAX_WRITERS, limit_of_machine() + extra);
+
+	if (new_limit == limit())
+		return;
+	pg_atomic_write_u32(&papply_pool->awake_limit, new_limit);
+	pg_memory_barrier();		/* pairs with papply_awake_sleep() */
+	papply_queue_wake_writer();
+}
+
+void
+papply_awake_reset(void)
+{
+	long		online = sysconf(_SC_NPROCESSORS_ONLN);
+
+	processors = Max(2, Min(PAPPLY_MAX_WRITERS, online));
+	extra = 0;
+	last_committed = 0;
+	committed_at = stalled_at = 0;
+	set_limit();
+}
+
+/* Is there more to claim than those who are there get to? */
+static bool
+has_backlog(void)
+{
+	return papply_queue_backlog() > 0 &&
+		(pg_atomic_read_u64(&papply_pool->idle_writers) != 0 ||
+		 pg_atomic_read_u64(&papply_pool->wanted_writers) <
+		 pg_atomic_read_u32(&papply_pool->configured_writers));
+}
+
+bool
+papply_awake_is_short(void)
+{
+	return has_backlog() && pg_atomic_read_u64(&papply_pool->idle_writers) == 0 &&
+		count_awake() < limit();
+}
+
+/* Follow the commits, which say whether writers get on. */
+static void
+adjust_extra(bool has_stalled_if_none)
+{
+	uint64		committed = papply_commit_order_committed();
+	TimestampTz now = GetCurrentTimestamp();
+
+	if (committed != last_committed || committed_at == 0 || committed_at > now)
+	{
+		if (committed != last_committed &&
+			TimestampDifferenceExceeds(stalled_at, now, CALM_MS))
+		{
+			extra /= 2;
+			stalled_at = now;
+		}
+		last_committed = committed;
+		committed_at = now;
+	}
+	else if (has_stalled_if_none && TimestampDifferenceExceeds(committed_at, now, STALL_MS))
+	{
+		extra = Max(1, Min(PAPPLY_MAX_WRITERS, 2 * extra));
+		committed_at = stalled_at = now;
+	}
+}
+
+long
+papply_awake_adjust(void)
+{
+	bool		is_held_back = has_backlog() && count_awake() >= limit();
+
+	if (is_held_back || extra > 0)
+		adjust_extra(is_held_back);
+	else
+		committed_at = 0;
+	set_limit();
+	return is_held_back || papply_awake_is_short() ? STALL_MS : -1;
+}

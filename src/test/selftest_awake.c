@@ -1,0 +1,201 @@
+/*-------------------------------------------------------------------------
+ * selftest_awake.c
+ *	  The limit of writers that are awake, by itself, for sql/selftest.sql.
+ *
+ * Runs in a user's backend, and only in libraries made with SELFTEST=1.
+ *
+ * The pool has no processes, so the backend sets the bits of writers itself, and
+ * sees who was woken in them.
+ *-------------------------------------------------------------------------
+ */
+#include "parallel_apply.h"
+
+#include "fmgr.h"
+#include "miscadmin.h"
+#include "storage/latch.h"
+
+#include "awake.h"
+#include "commit_order.h"
+#include "queue.h"
+#include "selftest.h"
+
+PG_FUNCTION_INFO_V1(papply_selftest_awake);
+
+/* Longer than commits may stay away, and than it takes until that is forgotten. */
+#define STALL_MS 20
+#define CALM_MS 120
+
+static void
+let_pass(long ms)
+{
+	(void) WaitLatch(MyLatch, WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, ms, PG_WAIT_EXTENSION);
+}
+
+static void
+publish(int transactions)
+{
+	uint64		seqno;
+
+	for (int i = 0; i < transactions; i++)
+	{
+		EXPECT(papply_queue_begin(1, 1, &seqno));
+		papply_queue_append(PAPPLY_ENTRY_MESSAGE, "C", 1, 0, PAPPLY_NO_SEQNO);
+		papply_queue_end(1);
+	}
+}
+
+/* Writers 0..awake-1 are awake, and those up to all-1 sleep. */
+static void
+set_writers(int awake, int all)
+{
+	uint64		present = (UINT64CONST(1) << all) - 1;
+
+	pg_atomic_write_u64(&papply_pool->present_writers, present);
+	pg_atomic_write_u64(&papply_pool->idle_writers,
+						present & ~((UINT64CONST(1) << awake) - 1));
+	pg_atomic_write_u64(&papply_pool->wanted_writers, all);
+	pg_atomic_write_u32(&papply_pool->configured_writers, all);
+}
+
+static void
+set_limit(int limit)
+{
+	pg_atomic_write_u32(&papply_pool->awake_limit, limit);
+}
+
+static int
+get_limit(void)
+{
+	return pg_atomic_read_u32(&papply_pool->awake_limit);
+}
+
+static bool
+is_idle(int writer)
+{
+	return (pg_atomic_read_u64(&papply_pool->idle_writers) & (UINT64CONST(1) << writer)) != 0;
+}
+
+/* The first that sleeps is woken, up to the limit; one that flushes does not count. */
+static void
+check_wake(void)
+{
+	set_writers(1, 4);
+	set_limit(2);
+	EXPECT(papply_awake_wake_one());
+	EXPECT(!is_idle(1) && is_idle(2) && is_idle(3));
+	EXPECT(!papply_awake_wake_one());
+	EXPECT(!papply_awake_is_surplus());
+	EXPECT(papply_awake_sharing() == 2);
+
+	pg_atomic_write_u32(&papply_pool->flusher, 1);
+	EXPECT(papply_awake_wake_one());
+	pg_atomic_write_u32(&papply_pool->flusher, 0);
+	EXPECT(papply_awake_is_surplus());
+	EXPECT(papply_awake_has_substitute());
+	EXPECT(papply_awake_wake_spare());
+	EXPECT(!papply_awake_has_substitute() && !papply_awake_wake_spare());
+
+	set_limit(PAPPLY_MAX_WRITERS);
+	EXPECT(papply_awake_sharing() == 4);
+}
+
+/* One more than may be awake does not claim, and does not stay awake for it. */
+static void
+check_claim(void)
+{
+	uint64		first;
+	uint64		last;
+
+	publish(4);
+	set_writers(3, 4);
+	set_limit(2);
+	papply_pool_waiter = 2;
+	ResetLatch(MyLatch);
+	EXPECT(!papply_queue_claim(1, &first, &last));
+	EXPECT(!papply_awake_sleep(0));
+	EXPECT(!is_idle(2));		/* it has slept for no time, and goes round */
+
+	/* where it is needed it does not sleep at all */
+	set_writers(2, 4);
+	papply_pool_waiter = 1;
+	EXPECT(papply_awake_sleep(0));
+	EXPECT(papply_queue_claim(1, &first, &last) && first == 1 && last == 1);
+	papply_pool_waiter = PAPPLY_WAITER_RECEIVER;
+}
+
+/* The limit follows storage. */
+static void
+check_storage(void)
+{
+	int			processors;
+
+	set_writers(2, 2);
+	papply_awake_reset();
+	processors = get_limit();
+	EXPECT(processors >= 2);
+
+	papply_pool_waiter = 1;
+	papply_awake_set_storage(PAPPLY_STORAGE_SLOW);
+	EXPECT(papply_awake_adjust() == -1);
+	EXPECT(get_limit() == PAPPLY_MAX_WRITERS);
+	papply_awake_set_storage(PAPPLY_STORAGE_AHEAD);
+	(void) papply_awake_adjust();
+	EXPECT(get_limit() == Min(2 * processors, PAPPLY_MAX_WRITERS));
+	papply_awake_end();
+	(void) papply_awake_adjust();
+	EXPECT(get_limit() == processors);
+	papply_pool_waiter = PAPPLY_WAITER_RECEIVER;
+}
+
+/* Without commits for a while, there may be more; with commits, fewer again. */
+static void
+check_stall(void)
+{
+	int			limit;
+
+	papply_awake_reset();
+	limit = get_limit();
+	if (limit >= PAPPLY_MAX_WRITERS - 3)
+		return;					/* so many processors that nobody ever sleeps */
+	set_writers(limit, limit + 3);
+	EXPECT(papply_awake_adjust() > 0);
+	EXPECT(get_limit() == limit);
+	let_pass(STALL_MS);
+	EXPECT(papply_awake_adjust() > 0);
+	EXPECT(get_limit() == limit + 1);
+	EXPECT(!is_idle(limit) && is_idle(limit + 1));
+	let_pass(STALL_MS);
+	(void) papply_awake_adjust();
+	EXPECT(get_limit() == limit + 2);
+	EXPECT(!is_idle(limit + 1) && is_idle(limit + 2));
+
+	let_pass(CALM_MS);
+	papply_commit_order_advance(1, 1, 0);
+	(void) papply_awake_adjust();
+	EXPECT(get_limit() == limit + 1);
+
+	/* all are awake, and others might be started */
+	set_writers(1, 1);
+	EXPECT(!papply_awake_is_short());
+	EXPECT(papply_awake_adjust() == -1);
+	pg_atomic_write_u32(&papply_pool->configured_writers, 2);
+	EXPECT(papply_awake_is_short());
+	EXPECT(papply_awake_adjust() > 0);
+}
+
+static void
+drive_awake(void *model)
+{
+	check_wake();
+	check_claim();
+	check_storage();
+	check_stall();
+}
+
+/* selftest_awake(): how many writers are woken, and when more. */
+Datum
+papply_selftest_awake(PG_FUNCTION_ARGS)
+{
+	papply_selftest_with_queue(64, drive_awake, NULL);
+	PG_RETURN_VOID();
+}

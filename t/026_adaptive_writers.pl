@@ -1,0 +1,74 @@
+# Writers that have nothing to do leave, down to min_writers_per_subscription, and
+# come back when there is more to do than those who stayed get done.
+#
+# The backlog is made by a lock on the row of the first transaction: its writer
+# waits for the lock, and the others' for their turn.
+use strict;
+use warnings;
+use FindBin;
+use lib $FindBin::RealBin;
+use PapplyTest;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my ($publisher, $subscriber) = new_pair(subscriber_conf => <<~'CONF');
+	parallel_apply.max_batch_transactions = 1
+	parallel_apply.writers_per_subscription = 4
+	parallel_apply.min_writers_per_subscription = 1
+	CONF
+
+exec_both('CREATE TABLE items (id int PRIMARY KEY, v int)');
+$publisher->safe_psql('postgres',
+	'INSERT INTO items SELECT i, 0 FROM generate_series(1, 20) AS i');
+create_extension($subscriber);
+subscribe($publisher, $subscriber, 'tap');
+wait_for_pool($subscriber, 'tap', 4);
+
+sub backlog_brings_writers_back
+{
+	my ($value) = @_;
+	my $session =
+	  hold($subscriber, 'SELECT FROM items WHERE id = 1 FOR UPDATE');
+
+	$publisher->safe_psql(
+		'postgres',
+		join('',
+			map { "UPDATE items SET v = $value WHERE id = $_;\n" } 1 .. 20));
+	wait_for_pool($subscriber, 'tap', 4);
+	ok(1, "a backlog brings all writers back ($value)");
+	$session->query_safe('COMMIT');
+	$session->quit;
+	wait_applied($publisher, $subscriber, 'tap');
+	rows_equal($publisher, $subscriber, 'items');
+	return;
+}
+
+### quiet
+
+my $offset = -s $subscriber->logfile;
+my $apply = apply_pid($subscriber, 'tap');
+reload_with($subscriber, "parallel_apply.writer_idle_timeout = '10ms'");
+wait_for_pool($subscriber, 'tap', 1);
+ok(1, 'without work all but one leave');
+on_publisher('UPDATE items SET v = 1');
+wait_applied($publisher, $subscriber, 'tap');
+rows_equal($publisher, $subscriber, 'items');
+
+### and back
+
+backlog_brings_writers_back($_) for 2 .. 3;
+wait_for_pool($subscriber, 'tap', 1);
+ok(1, 'and they leave again');
+
+reload_with($subscriber, 'parallel_apply.min_writers_per_subscription = 3');
+backlog_brings_writers_back(4);
+wait_for_pool($subscriber, 'tap', 3);
+ok(1, 'as many stay as are configured to');
+is(apply_pid($subscriber, 'tap'),
+	$apply, 'the apply worker is the same all the time');
+unlike(slurp_file($subscriber->logfile, $offset),
+	qr/WARNING/, 'nothing of it is worth a warning');
+
+finish($publisher, $subscriber);
+done_testing();
