@@ -59,6 +59,13 @@ extern void papply_row_keys_init(PapplyRowKeys *keys, const LogicalRepRelation *
 extern void papply_row_keys_add_unique(PapplyRowKeys *keys, Relation rel,
 									   const AttrNumber *attnums);
 
+/*
+ * Why values of that index cannot be told from changes (a phrase that follows
+ * its name), or NULL; it is open.  Those of an index that is not unique never
+ * are.
+ */
+extern const char *papply_row_keys_why_untracked(Relation index, const AttrNumber *attnums);
+
 /* The hashes of all keys of the rows that a change touches. */
 extern void papply_row_keys_compute(const PapplyRowKeys *keys,
 									const PapplyChange *change, PapplyHashes *result);

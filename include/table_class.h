@@ -20,15 +20,38 @@ typedef enum PapplyTableClass
 	PAPPLY_TABLE_NATIVE			/* by the native loop, alone, in its turn */
 } PapplyTableClass;
 
+/* Why is it not parallel? */
+typedef enum PapplyClassCause
+{
+	PAPPLY_CAUSE_NONE,			/* it is */
+	PAPPLY_CAUSE_NO_TABLE,		/* but a foreign table, say */
+	PAPPLY_CAUSE_TRIGGER,
+	PAPPLY_CAUSE_DEFAULT
+} PapplyClassCause;
+
+typedef struct PapplyClassReason
+{
+	PapplyClassCause cause;
+
+	/* PAPPLY_CAUSE_TRIGGER: one of them; its table may be a partition */
+	Oid			trigger_relid;
+	NameData	trigger;
+
+	/* PAPPLY_CAUSE_DEFAULT: the first column */
+	AttrNumber	column;
+} PapplyClassReason;
+
 /*
  * How changes of rel may be applied; *reason, unless NULL is passed, becomes
- * why not in parallel (a phrase for messages) or NULL.  attnums, for each local
- * column, has the number of the published column or -1.  Triggers of a
- * partitioned table are those of its partitions.  In a transaction; rel is
- * open.
+ * why.  attnums, for each local column, has the number of the published column
+ * or -1.  Triggers of a partitioned table are those of its partitions.  In a
+ * transaction; rel is open.
  */
 extern PapplyTableClass papply_table_class(Relation rel, const AttrMap *attnums,
-										   const char **reason);
+										   PapplyClassReason *reason);
+
+/* A cause as a phrase for messages; NULL for none. */
+extern const char *papply_table_class_phrase(PapplyClassCause cause);
 
 /*
  * A class for a table that cannot be locked: its volatile defaults are not seen.

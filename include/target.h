@@ -16,6 +16,7 @@
 #include "fast_input.h"
 #include "message.h"
 #include "table_class.h"
+#include "table_statistics.h"
 
 /* How a published column becomes a value of a local one. */
 typedef struct PapplyColumnInput
@@ -74,10 +75,16 @@ typedef struct PapplyTarget
 	AttrMap    *from_root;		/* of a partition; NULL: the same columns */
 	AttrMap    *to_root;
 	PapplyTableClass table_class;
-	const char *reason;			/* why not parallel */
+	PapplyClassReason reason;	/* why not parallel */
 	bool		has_triggers;	/* that fire when a row is changed */
 	bool		takes_runs;		/* of INSERTs; see insert_run.c */
 	struct PapplyRunRows *run_rows;
+
+	/* count.c; not of partitions */
+	uint64		counts[PAPPLY_TABLE_COUNTERS];	/* not yet added */
+	bool		is_counted;		/* some are not 0 */
+	struct PapplyTarget *next_counted;
+	PapplyTableHint hint;
 
 	/* within a local transaction */
 	bool		is_open;

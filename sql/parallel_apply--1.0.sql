@@ -58,6 +58,66 @@ COMMENT ON COLUMN parallel_apply.writers.retries IS
 COMMENT ON COLUMN parallel_apply.writers.older_wins IS
     'roll-backs because the oldest transaction waited for a lock of this one';
 
+CREATE FUNCTION parallel_apply.tables(
+    OUT subid oid,
+    OUT relation regclass,
+    OUT sync_state "char",
+    OUT class text,
+    OUT reason text,
+    OUT remedy text,
+    OUT inserts bigint,
+    OUT updates bigint,
+    OUT deletes bigint,
+    OUT waits bigint,
+    OUT wait_time double precision,
+    OUT missing bigint,
+    OUT second_looks bigint
+)
+RETURNS SETOF record
+LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED
+AS 'MODULE_PATHNAME', 'papply_tables';
+
+COMMENT ON FUNCTION parallel_apply.tables() IS
+    'tables that are subscribed in this database';
+
+CREATE VIEW parallel_apply.tables AS
+    SELECT t.subid, s.subname, t.relation,
+           CASE t.sync_state
+                WHEN 'i' THEN 'initialize' WHEN 'd' THEN 'copying'
+                WHEN 'f' THEN 'copied' WHEN 's' THEN 'synchronized'
+                WHEN 'r' THEN 'ready' ELSE t.sync_state::pg_catalog.text
+           END AS sync_state,
+           t.class, t.reason, t.remedy, t.inserts, t.updates, t.deletes, t.waits,
+           t.wait_time, t.missing, t.second_looks
+      FROM parallel_apply.tables() AS t
+      LEFT JOIN pg_catalog.pg_subscription AS s ON s.oid OPERATOR(pg_catalog.=) t.subid;
+
+COMMENT ON VIEW parallel_apply.tables IS
+    'tables that are subscribed in this database: how they are applied, and why';
+COMMENT ON COLUMN parallel_apply.tables.subid IS 'OID of the subscription';
+COMMENT ON COLUMN parallel_apply.tables.subname IS 'name of the subscription';
+COMMENT ON COLUMN parallel_apply.tables.relation IS 'the table';
+COMMENT ON COLUMN parallel_apply.tables.sync_state IS
+    'how far its first synchronization is: initialize, copying, copied, synchronized, ready';
+COMMENT ON COLUMN parallel_apply.tables.class IS
+    'how its changes are applied: parallel, serial (by a writer, alone) or native (by PostgreSQL itself)';
+COMMENT ON COLUMN parallel_apply.tables.reason IS
+    'why it is not parallel, and what else makes its changes slow';
+COMMENT ON COLUMN parallel_apply.tables.remedy IS
+    'what to do about each of the reasons';
+COMMENT ON COLUMN parallel_apply.tables.inserts IS
+    'rows inserted by writers, in transactions that are committed';
+COMMENT ON COLUMN parallel_apply.tables.updates IS 'rows updated, likewise';
+COMMENT ON COLUMN parallel_apply.tables.deletes IS 'rows deleted, likewise';
+COMMENT ON COLUMN parallel_apply.tables.waits IS
+    'times that a change waited for an older transaction that changed the same row';
+COMMENT ON COLUMN parallel_apply.tables.wait_time IS
+    'total time of these waits, in milliseconds';
+COMMENT ON COLUMN parallel_apply.tables.missing IS
+    'rows to update or delete that were not there';
+COMMENT ON COLUMN parallel_apply.tables.second_looks IS
+    'rows that were not there at first, and looked for again after all older transactions';
+
 CREATE VIEW parallel_apply.table_options AS
     SELECT objoid::pg_catalog.regclass AS relation,
            pg_catalog.split_part(label, '=', 1) AS option,
@@ -84,7 +144,11 @@ REVOKE ALL ON parallel_apply.table_options FROM PUBLIC;
 REVOKE ALL ON FUNCTION parallel_apply.set_table_option(regclass, text, text) FROM PUBLIC;
 REVOKE ALL ON FUNCTION parallel_apply.writers() FROM PUBLIC;
 REVOKE ALL ON parallel_apply.writers FROM PUBLIC;
+REVOKE ALL ON FUNCTION parallel_apply.tables() FROM PUBLIC;
+REVOKE ALL ON parallel_apply.tables FROM PUBLIC;
 GRANT USAGE ON SCHEMA parallel_apply TO pg_monitor;
 GRANT EXECUTE ON FUNCTION parallel_apply.writers() TO pg_monitor;
 GRANT SELECT ON parallel_apply.writers TO pg_monitor;
+GRANT EXECUTE ON FUNCTION parallel_apply.tables() TO pg_monitor;
+GRANT SELECT ON parallel_apply.tables TO pg_monitor;
 GRANT SELECT ON parallel_apply.table_options TO pg_monitor;

@@ -14,6 +14,7 @@
 #include "pool.h"
 #include "seam.h"
 #include "table_options.h"
+#include "table_statistics.h"
 
 PG_MODULE_MAGIC;
 
@@ -28,6 +29,7 @@ request_shmem(void)
 	if (previous_shmem_request)
 		previous_shmem_request();
 	papply_pool_request_shmem();
+	papply_table_statistics_request_shmem();
 }
 
 static void
@@ -36,6 +38,7 @@ startup_shmem(void)
 	if (previous_shmem_startup)
 		previous_shmem_startup();
 	papply_pool_init_shmem();
+	papply_table_statistics_init_shmem();
 }
 
 void

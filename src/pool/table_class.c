@@ -28,6 +28,7 @@
 #include "commands/trigger.h"
 #include "optimizer/optimizer.h"
 #include "rewrite/rewriteHandler.h"
+#include "utils/builtins.h"
 #include "utils/fmgroids.h"
 #include "utils/rel.h"
 
@@ -42,9 +43,18 @@ fires(int16 type, char enabled)
 		(enabled == TRIGGER_FIRES_ON_REPLICA || enabled == TRIGGER_FIRES_ALWAYS);
 }
 
+static bool
+blame_trigger(PapplyClassReason *reason, Oid relid, const char *trigger)
+{
+	reason->cause = PAPPLY_CAUSE_TRIGGER;
+	reason->trigger_relid = relid;
+	namestrcpy(&reason->trigger, trigger);
+	return true;
+}
+
 /* The same for a table that is neither open nor locked. */
 static bool
-has_triggers_in_catalog(Oid relid)
+has_triggers_in_catalog(Oid relid, PapplyClassReason *reason)
 {
 	Relation	catalog = table_open(TriggerRelationId, AccessShareLock);
 	SysScanDesc scan;
@@ -59,7 +69,8 @@ has_triggers_in_catalog(Oid relid)
 	{
 		Form_pg_trigger form = (Form_pg_trigger) GETSTRUCT(tuple);
 
-		found = fires(form->tgtype, form->tgenabled);
+		found = fires(form->tgtype, form->tgenabled) &&
+			blame_trigger(reason, relid, NameStr(form->tgname));
 	}
 	systable_endscan(scan);
 	table_close(catalog, AccessShareLock);
@@ -68,31 +79,40 @@ has_triggers_in_catalog(Oid relid)
 
 /* Or it has itself. */
 static bool
-partitions_have_triggers(Oid relid)
+partitions_have_triggers(Oid relid, PapplyClassReason *reason)
 {
 	ListCell   *lc;
 
 	foreach(lc, find_all_inheritors(relid, NoLock, NULL))
-		if (has_triggers_in_catalog(lfirst_oid(lc)))
+		if (has_triggers_in_catalog(lfirst_oid(lc), reason))
 		return true;
+	return false;
+}
+
+static bool
+has_triggers(Relation rel, PapplyClassReason *reason)
+{
+	TriggerDesc *triggers = rel->trigdesc;
+
+	if (rel->rd_rel->relkind == RELKIND_PARTITIONED_TABLE)
+		return partitions_have_triggers(RelationGetRelid(rel), reason);
+	for (int i = 0; triggers != NULL && i < triggers->numtriggers; i++)
+		if (fires(triggers->triggers[i].tgtype, triggers->triggers[i].tgenabled))
+			return blame_trigger(reason, RelationGetRelid(rel),
+								 triggers->triggers[i].tgname);
 	return false;
 }
 
 bool
 papply_table_has_triggers(Relation rel)
 {
-	TriggerDesc *triggers = rel->trigdesc;
+	PapplyClassReason reason;
 
-	if (rel->rd_rel->relkind == RELKIND_PARTITIONED_TABLE)
-		return partitions_have_triggers(RelationGetRelid(rel));
-	for (int i = 0; triggers != NULL && i < triggers->numtriggers; i++)
-		if (fires(triggers->triggers[i].tgtype, triggers->triggers[i].tgenabled))
-			return true;
-	return false;
+	return has_triggers(rel, &reason);
 }
 
 static bool
-has_volatile_default(Relation rel, const AttrMap *attnums)
+has_volatile_default(Relation rel, const AttrMap *attnums, PapplyClassReason *reason)
 {
 	TupleDesc	desc = RelationGetDescr(rel);
 
@@ -103,7 +123,11 @@ has_volatile_default(Relation rel, const AttrMap *attnums)
 		if (att->attisdropped || att->attgenerated || attnums->attnums[i] >= 0)
 			continue;
 		if (contain_volatile_functions(build_column_default(rel, i + 1)))
+		{
+			reason->cause = PAPPLY_CAUSE_DEFAULT;
+			reason->column = i + 1;
 			return true;
+		}
 	}
 	return false;
 }
@@ -111,34 +135,48 @@ has_volatile_default(Relation rel, const AttrMap *attnums)
 PapplyTableClass
 papply_table_class_unlocked(Oid relid)
 {
-	return partitions_have_triggers(relid) ? PAPPLY_TABLE_SERIAL : PAPPLY_TABLE_PARALLEL;
+	PapplyClassReason reason;
+
+	return partitions_have_triggers(relid, &reason) ?
+		PAPPLY_TABLE_SERIAL : PAPPLY_TABLE_PARALLEL;
+}
+
+const char *
+papply_table_class_phrase(PapplyClassCause cause)
+{
+	switch (cause)
+	{
+		case PAPPLY_CAUSE_NO_TABLE:
+			return "it is not a table";
+		case PAPPLY_CAUSE_TRIGGER:
+			return "it has a trigger that fires in replica mode";
+		case PAPPLY_CAUSE_DEFAULT:
+			return "a column that is not published has a volatile default";
+		case PAPPLY_CAUSE_NONE:
+			break;
+	}
+	return NULL;
 }
 
 PapplyTableClass
-papply_table_class(Relation rel, const AttrMap *attnums, const char **reason)
+papply_table_class(Relation rel, const AttrMap *attnums, PapplyClassReason *reason)
 {
-	PapplyTableClass class = PAPPLY_TABLE_PARALLEL;
-	const char *why = NULL;
+	PapplyClassReason why;
 
+	if (reason == NULL)
+		reason = &why;
 	if (rel->rd_rel->relkind != RELKIND_RELATION &&
 		rel->rd_rel->relkind != RELKIND_PARTITIONED_TABLE)
 	{
-		class = PAPPLY_TABLE_NATIVE;
-		why = "it is not a table";
+		reason->cause = PAPPLY_CAUSE_NO_TABLE;
+		return PAPPLY_TABLE_NATIVE;
 	}
-	else if (papply_table_has_triggers(rel) &&
-			 !papply_table_options_has(RelationGetRelid(rel), PAPPLY_OPTION_TRIGGERS,
-									   PAPPLY_TRIGGERS_PARALLEL))
-	{
-		class = PAPPLY_TABLE_SERIAL;
-		why = "it has a trigger that fires in replica mode";
-	}
-	else if (has_volatile_default(rel, attnums))
-	{
-		class = PAPPLY_TABLE_SERIAL;
-		why = "a column that is not published has a volatile default";
-	}
-	if (reason != NULL)
-		*reason = why;
-	return class;
+	if (has_triggers(rel, reason) &&
+		!papply_table_options_has(RelationGetRelid(rel), PAPPLY_OPTION_TRIGGERS,
+								  PAPPLY_TRIGGERS_PARALLEL))
+		return PAPPLY_TABLE_SERIAL;
+	if (has_volatile_default(rel, attnums, reason))
+		return PAPPLY_TABLE_SERIAL;
+	reason->cause = PAPPLY_CAUSE_NONE;
+	return PAPPLY_TABLE_PARALLEL;
 }

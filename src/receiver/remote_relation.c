@@ -33,6 +33,7 @@
 
 #include "relation_registry.h"
 #include "remote_relation.h"
+#include "table_statistics.h"
 
 /* A version that was replaced, and the last transaction that may use it. */
 typedef struct OldVersion
@@ -173,6 +174,40 @@ remember_partitions(PapplyRemoteRelation *rel)
 	MemoryContextSwitchTo(old_context);
 }
 
+static void
+set_bit(uint8 *bits, int number)
+{
+	bits[number / 8] |= 1 << (number % 8);
+}
+
+/* For those who look at the views; one warning is enough. */
+static void
+describe_table(const PapplyRemoteRelation *rel, const AttrMap *map)
+{
+	static bool is_warned = false;
+	PapplyTableDescription description = {0};
+
+	description.is_known = true;
+	description.is_full = rel->remote->replident == REPLICA_IDENTITY_FULL;
+	description.natts = map->maplen;
+	for (int i = 0; i < Min(map->maplen, PAPPLY_DESCRIBED_COLUMNS); i++)
+	{
+		if (map->attnums[i] < 0)
+			continue;
+		set_bit(description.published, i);
+		if (bms_is_member(map->attnums[i], rel->remote->attkeys))
+			set_bit(description.identity, i);
+	}
+	if (papply_table_statistics_describe(MySubscription->oid, rel->local_relid,
+										 &description) || is_warned)
+		return;
+	is_warned = true;
+	ereport(WARNING,
+			(errmsg("statistics of table \"%s.%s\" and others are not kept",
+					rel->remote->nspname, rel->remote->relname),
+			 errdetail("There is no place for more tables.")));
+}
+
 /*
  * Read the local part from the catalogs; in a transaction.  As long as the table
  * is locked by somebody else, its class is the last one known.
@@ -214,6 +249,7 @@ look_up_local(PapplyRemoteRelation *rel)
 	map = map_columns(local, rel->remote);
 	if (local->rd_rel->relkind == RELKIND_PARTITIONED_TABLE)
 		remember_partitions(rel);
+	describe_table(rel, map);
 	rel->table_class = papply_table_class(local, map, NULL);
 	if (rel->table_class != PAPPLY_TABLE_NATIVE)
 		papply_row_keys_add_unique(&rel->keys, local, map->attnums);

@@ -81,28 +81,40 @@ papply_row_keys_init(PapplyRowKeys *keys, const LogicalRepRelation *remote)
 	keys->nkeys = 1;
 }
 
+const char *
+papply_row_keys_why_untracked(Relation index, const AttrNumber *attnums)
+{
+	Form_pg_index form = index->rd_index;
+
+	if (!form->indisvalid)
+		return "is not valid";
+	if (!heap_attisnull(index->rd_indextuple, Anum_pg_index_indpred, NULL))
+		return "is partial";
+	if (!heap_attisnull(index->rd_indextuple, Anum_pg_index_indexprs, NULL))
+		return "has an expression";
+	for (int i = 0; i < form->indnkeyatts; i++)
+	{
+		AttrNumber	attnum = form->indkey.values[i];
+
+		if (attnum <= 0 || attnums[attnum - 1] < 0)
+			return "has a column that is not published";
+	}
+	return NULL;
+}
+
 /* The columns of an index as published ones; false if it cannot be tracked. */
 static bool
 make_unique_key(PapplyKey *key, Relation index, const AttrNumber *attnums)
 {
 	Form_pg_index form = index->rd_index;
 
-	if (!form->indisunique || !form->indisvalid ||
-		!heap_attisnull(index->rd_indextuple, Anum_pg_index_indpred, NULL) ||
-		!heap_attisnull(index->rd_indextuple, Anum_pg_index_indexprs, NULL))
+	if (!form->indisunique || papply_row_keys_why_untracked(index, attnums) != NULL)
 		return false;
-
 	key->is_identity = false;
 	key->null_is_value = form->indnullsnotdistinct;
 	key->ncolumns = form->indnkeyatts;
 	for (int i = 0; i < form->indnkeyatts; i++)
-	{
-		AttrNumber	attnum = form->indkey.values[i];
-
-		if (attnum <= 0 || attnums[attnum - 1] < 0)
-			return false;
-		key->columns[i] = attnums[attnum - 1];
-	}
+		key->columns[i] = attnums[form->indkey.values[i] - 1];
 	return true;
 }
 

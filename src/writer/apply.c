@@ -21,6 +21,7 @@
 
 #include "apply.h"
 #include "conflict.h"
+#include "count.h"
 #include "insert_run.h"
 #include "partition.h"
 #include "row_lookup.h"
@@ -421,6 +422,7 @@ papply_apply_change(const char *message, int length, uint32 version, bool is_las
 	papply_insert_run_begin_change(change.type, change.remote_relid, version);
 	target = papply_target_open(change.remote_relid, version, is_alone);
 	change_table = target->label;
+	papply_count_begin_change(target);
 
 	papply_compat_begin_as_table_owner(target->rel, &user_context);
 	if (papply_target_runs_code(target))
@@ -429,6 +431,10 @@ papply_apply_change(const char *message, int length, uint32 version, bool is_las
 		found = apply_parsed(target, is_last_look);
 	ResetPerTupleExprContext(target->estate);
 	papply_compat_end_as_table_owner(&user_context);
+	if (found)
+		papply_count_change(target, change.type);
+	else
+		papply_count_add(target, is_last_look ? PAPPLY_TABLE_MISSING : PAPPLY_TABLE_SECOND_LOOKS, 1);
 	papply_target_release(target);
 	papply_insert_run_end_change();
 	return found;

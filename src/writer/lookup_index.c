@@ -34,9 +34,9 @@
 #include "lookup_index.h"
 
 static Form_pg_attribute
-column_of(PapplyTarget *target, AttrNumber attnum)
+column_of(Relation rel, AttrNumber attnum)
 {
-	return TupleDescAttr(RelationGetDescr(target->rel), attnum - 1);
+	return TupleDescAttr(RelationGetDescr(rel), attnum - 1);
 }
 
 /* The equality operator of a key column, or InvalidOid. */
@@ -64,7 +64,7 @@ is_deterministic(Oid collation)
 
 /* Does a search for a value in this column of the index miss no equal one? */
 static bool
-finds_all(PapplyTarget *target, Relation index, int column)
+finds_all(Relation rel, Relation index, int column)
 {
 	AttrNumber	attnum = index->rd_index->indkey.values[column];
 	Oid			collation = index->rd_indcollation[column];
@@ -72,7 +72,7 @@ finds_all(PapplyTarget *target, Relation index, int column)
 
 	if (attnum <= 0)
 		return false;			/* an expression */
-	att = column_of(target, attnum);
+	att = column_of(rel, attnum);
 	return !att->attgenerated &&
 		equality_of_index(index, column) == equality_of_type(att->atttypid) &&
 		(collation == att->attcollation ||
@@ -81,7 +81,7 @@ finds_all(PapplyTarget *target, Relation index, int column)
 
 /* Can it be searched for what the publisher sends, in its first column? */
 static bool
-is_usable(PapplyTarget *target, Relation index)
+is_usable(Relation rel, const AttrNumber *attnums, Relation index)
 {
 	Form_pg_index form = index->rd_index;
 	Oid			method = index->rd_rel->relam;
@@ -89,39 +89,61 @@ is_usable(PapplyTarget *target, Relation index)
 	return (method == BTREE_AM_OID || method == HASH_AM_OID) &&
 		form->indisvalid && form->indisready &&
 		heap_attisnull(index->rd_indextuple, Anum_pg_index_indpred, NULL) &&
-		finds_all(target, index, 0) &&
-		target->inputs[form->indkey.values[0] - 1].column >= 0;
+		finds_all(rel, index, 0) &&
+		attnums[form->indkey.values[0] - 1] >= 0;
 }
 
 /* Does it find one row at most? */
 static bool
-finds_one(PapplyTarget *target, Relation index)
+finds_one(Relation rel, Relation index)
 {
 	if (!index->rd_index->indisunique)
 		return false;
 	for (int i = 0; i < IndexRelationGetNumberOfKeyAttributes(index); i++)
-		if (!finds_all(target, index, i) ||
-			!column_of(target, index->rd_index->indkey.values[i])->attnotnull)
+		if (!finds_all(rel, index, i) ||
+			!column_of(rel, index->rd_index->indkey.values[i])->attnotnull)
 			return false;
 	return true;
 }
 
-/* An index that is usable, or InvalidOid: one that finds one row, or the first. */
-static Oid
-usable_index(PapplyTarget *target)
+/* Dropped columns and generated ones, which the publisher does not send, are not. */
+static bool
+is_compared(Form_pg_attribute att)
 {
-	List	   *indexes = RelationGetIndexList(target->rel);
+	return !att->attisdropped && !att->attgenerated;
+}
+
+/* Some columns cannot be, such as json: the server says so, in its own search. */
+static bool
+can_compare_rows(Relation rel)
+{
+	TupleDesc	desc = RelationGetDescr(rel);
+
+	for (int i = 0; i < desc->natts; i++)
+		if (is_compared(TupleDescAttr(desc, i)) &&
+			!OidIsValid(equality_of_type(TupleDescAttr(desc, i)->atttypid)))
+			return false;
+	return true;
+}
+
+Oid
+papply_lookup_index_for_rows(Relation rel, const AttrNumber *attnums)
+{
+	List	   *indexes;
 	Oid			usable = InvalidOid;
 	bool		has_best = false;
 	ListCell   *lc;
 
+	if (!can_compare_rows(rel))
+		return InvalidOid;
+	indexes = RelationGetIndexList(rel);
 	foreach(lc, indexes)
 	{
 		Relation	index = index_open(lfirst_oid(lc), AccessShareLock);
 
-		if (!has_best && is_usable(target, index))
+		if (!has_best && is_usable(rel, attnums, index))
 		{
-			has_best = finds_one(target, index);
+			has_best = finds_one(rel, index);
 			if (has_best || !OidIsValid(usable))
 				usable = RelationGetRelid(index);
 		}
@@ -131,30 +153,16 @@ usable_index(PapplyTarget *target)
 	return usable;
 }
 
-/*
- * How columns are compared, other than dropped and generated ones, which the
- * publisher does not send.  False if some of them cannot be, such as json: the
- * server says so when it comes to that, in its own search.
- */
-static bool
+static void
 prepare_comparison(PapplyTarget *target)
 {
-	int			natts = RelationGetDescr(target->rel)->natts;
+	TupleDesc	desc = RelationGetDescr(target->rel);
 
-	target->lookup.equality = palloc0(natts * sizeof(FmgrInfo));
-	for (int i = 0; i < natts; i++)
-	{
-		Form_pg_attribute att = column_of(target, i + 1);
-		Oid			operator;
-
-		if (att->attisdropped || att->attgenerated)
-			continue;
-		operator = equality_of_type(att->atttypid);
-		if (!OidIsValid(operator))
-			return false;
-		fmgr_info_cxt(get_opcode(operator), &target->lookup.equality[i], target->context);
-	}
-	return true;
+	target->lookup.equality = palloc0(desc->natts * sizeof(FmgrInfo));
+	for (int i = 0; i < desc->natts; i++)
+		if (is_compared(TupleDescAttr(desc, i)))
+			fmgr_info_cxt(get_opcode(equality_of_type(TupleDescAttr(desc, i)->atttypid)),
+						  &target->lookup.equality[i], target->context);
 }
 
 static void
@@ -173,7 +181,7 @@ add_key(PapplyIndexKeys *lookup, Relation index, int column)
 }
 
 void
-papply_lookup_index_choose(PapplyTarget *target)
+papply_lookup_index_choose(PapplyTarget *target, const AttrNumber *attnums)
 {
 	PapplyIndexKeys *lookup = &target->lookup;
 	Relation	index;
@@ -181,16 +189,18 @@ papply_lookup_index_choose(PapplyTarget *target)
 	lookup->index = papply_compat_identity_index(target->rel);
 	lookup->is_identity = OidIsValid(lookup->index);
 	lookup->count = 0;
-	if (!lookup->is_identity && prepare_comparison(target))
-		lookup->index = usable_index(target);
+	if (!lookup->is_identity)
+		lookup->index = papply_lookup_index_for_rows(target->rel, attnums);
 	if (!OidIsValid(lookup->index))
 		return;
+	if (!lookup->is_identity)
+		prepare_comparison(target);
 
 	index = index_open(lookup->index, AccessShareLock);
 	lookup->finds_nulls = index->rd_indam->amsearchnulls;
 	lookup->is_btree = index->rd_rel->relam == BTREE_AM_OID;
 	for (int i = 0; i < IndexRelationGetNumberOfKeyAttributes(index); i++)
-		if (lookup->is_identity || finds_all(target, index, i))
+		if (lookup->is_identity || finds_all(target->rel, index, i))
 			add_key(lookup, index, i);
 	for (int i = 0; i < lookup->count && lookup->is_identity; i++)
 		target->inputs[lookup->attnums[i] - 1].is_key = true;

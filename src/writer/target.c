@@ -222,7 +222,7 @@ static void
 prepare_lookup(PapplyTarget *target, LogicalRepRelMapEntry *entry)
 {
 	target->is_updatable = entry->updatable;
-	papply_lookup_index_choose(target);
+	papply_lookup_index_choose(target, entry->attrmap->attnums);
 }
 
 /*
@@ -240,7 +240,7 @@ check_class(PapplyTarget *target, bool is_alone)
 			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 			 errmsg("changes of table \"%s\" are not applied in parallel",
 					RelationGetRelationName(target->rel)),
-			 errdetail_internal("%s", target->reason)));
+			 errdetail_internal("%s", papply_table_class_phrase(target->reason.cause))));
 }
 
 static void
@@ -315,12 +315,12 @@ prepare_partition(PapplyTarget *target, PapplyTarget *root)
 	if (target->rel->rd_rel->relkind != RELKIND_RELATION)
 	{
 		target->table_class = PAPPLY_TABLE_NATIVE;
-		target->reason = "it is not a table";
+		target->reason.cause = PAPPLY_CAUSE_NO_TABLE;
 	}
 	else if (target->has_triggers && !root->has_triggers)
 	{
 		target->table_class = PAPPLY_TABLE_SERIAL;
-		target->reason = "it has a trigger that fires in replica mode";
+		target->reason.cause = PAPPLY_CAUSE_TRIGGER;
 		root->is_valid = false; /* it has to ask again, too */
 	}
 	check_class(target, false);

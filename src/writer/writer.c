@@ -56,6 +56,7 @@
 #include "awake.h"
 #include "commit_order.h"
 #include "conflict.h"
+#include "count.h"
 #include "insert_run.h"
 #include "local_commit.h"
 #include "pool.h"
@@ -308,16 +309,24 @@ report_conflicts_in_turn(void)
 }
 
 static void
+wait_for_dependency(PapplyEntry *entry)
+{
+	uint64		slept_us;
+
+	papply_insert_run_flush();
+	slept_us = papply_commit_order_slept_us();
+	papply_commit_order_wait(entry->dependency, PAPPLY_WRITER_WAIT_DEPENDENCY);
+	papply_count_wait(papply_commit_order_slept_us() - slept_us);
+}
+
+static void
 begin_change(PapplyEntry *entry)
 {
 	papply_local_begin();
 	papply_read_ahead(range.position);
 	if (entry->dependency < range.first &&
 		papply_commit_order_committed() < entry->dependency)
-	{
-		papply_insert_run_flush();
-		papply_commit_order_wait(entry->dependency, PAPPLY_WRITER_WAIT_DEPENDENCY);
-	}
+		wait_for_dependency(entry);
 	if (!range.was_current && range.first == range.last &&
 		papply_commit_order_committed() == range.first - 1)
 	{
@@ -494,6 +503,7 @@ apply_range(void)
 	papply_read_ahead_end();
 	papply_awake_set_storage(papply_storage_wait_end());
 	papply_local_commit(range.first, range.last, &commit);
+	papply_count_end_transaction(true);
 
 	slot->counters.transactions += range.last - range.first + 1;
 	slot->counters.rows += range.rows;
@@ -513,6 +523,7 @@ recover_from_error(void)
 	error = CopyErrorData();
 	FlushErrorState();
 	papply_local_abort();
+	papply_count_end_transaction(false);
 	if (error->sqlerrcode == PAPPLY_ERRCODE_OLDER_WINS)
 		my_slot()->counters.older_wins++;
 	was_deadlock = error->sqlerrcode == ERRCODE_T_R_DEADLOCK_DETECTED;

@@ -1,0 +1,263 @@
+/*-------------------------------------------------------------------------
+ * table_statistics.c
+ *	  What is counted and known of each subscribed table, in shared memory.
+ *
+ * Runs in the postmaster (sizing), in the receiver, which says what it knows of
+ * a table when it looks it up, in writers, which add what they have done at the
+ * end of a local transaction, and in backends that read the views.
+ *
+ * There is a fixed number of places, for all subscriptions of the server.  A
+ * table gets one at its first change in a pool, and keeps it until it or its
+ * subscription is dropped and the place is wanted by another one.  Without a
+ * place a table is applied as any other, and not counted.
+ *
+ * Locking: who a place belongs to, and the description, are protected by the
+ * lock.  Counters are atomic.  A writer remembers the place of a table and adds
+ * without the lock: should the place change hands just then, since the table has
+ * been dropped, the new owner begins with some changes too many.  Readers may
+ * find the counters of a row at slightly different moments.
+ *
+ * If a process dies, what it had not added is lost.
+ *-------------------------------------------------------------------------
+ */
+#include "parallel_apply.h"
+
+#include "miscadmin.h"
+#include "port/atomics.h"
+#include "storage/lwlock.h"
+#include "storage/shmem.h"
+#include "utils/syscache.h"
+#include "utils/timestamp.h"
+
+#include "table_statistics.h"
+
+/* 150 bytes each. */
+#define PLACES 1024
+
+/* Where there was no free place, it is not looked for again so soon. */
+#define FULL_MS 60000
+
+typedef struct TablePlace
+{
+	/* protected by the lock */
+	Oid			dbid;
+	Oid			subid;			/* InvalidOid: never used */
+	Oid			relid;
+	PapplyTableDescription description;
+
+	/* atomic, because writers add to them at the same time */
+	pg_atomic_uint64 counters[PAPPLY_TABLE_COUNTERS];
+} TablePlace;
+
+typedef struct TableStatistics
+{
+	LWLock		lock;
+	bool		is_full;		/* one that wanted a place got none */
+	pg_atomic_uint32 taken;		/* counts how often a place was taken */
+	TablePlace	places[PLACES];
+} TableStatistics;
+
+static TableStatistics *statistics = NULL;
+
+#define STATISTICS_NAME PAPPLY_NAME " tables"
+
+void
+papply_table_statistics_request_shmem(void)
+{
+	RequestAddinShmemSpace(sizeof(TableStatistics));
+	RequestNamedLWLockTranche(STATISTICS_NAME, 1);
+}
+
+static void
+reset_counters(TablePlace *place)
+{
+	for (int i = 0; i < PAPPLY_TABLE_COUNTERS; i++)
+		pg_atomic_write_u64(&place->counters[i], 0);
+}
+
+void
+papply_table_statistics_init_shmem(void)
+{
+	bool		found;
+
+	LWLockAcquire(AddinShmemInitLock, LW_EXCLUSIVE);
+	statistics = ShmemInitStruct(STATISTICS_NAME, sizeof(TableStatistics), &found);
+	if (!found)
+	{
+		memset(statistics, 0, sizeof(TableStatistics));
+		LWLockInitialize(&statistics->lock,
+						 GetNamedLWLockTranche(STATISTICS_NAME)->lock.tranche);
+		pg_atomic_init_u32(&statistics->taken, 1);
+		for (int i = 0; i < PLACES; i++)
+			for (int j = 0; j < PAPPLY_TABLE_COUNTERS; j++)
+				pg_atomic_init_u64(&statistics->places[i].counters[j], 0);
+	}
+	LWLockRelease(AddinShmemInitLock);
+}
+
+/* The place of a table, or NULL; lock is held. */
+static TablePlace *
+find_place(Oid subid, Oid relid)
+{
+	for (int i = 0; i < PLACES; i++)
+	{
+		TablePlace *place = &statistics->places[i];
+
+		if (place->subid == subid && place->relid == relid)
+			return place;
+		if (!OidIsValid(place->subid))
+			break;
+	}
+	return NULL;
+}
+
+/* Of other databases only that is known without looking into them. */
+static bool
+is_gone(const TablePlace *place)
+{
+	return !SearchSysCacheExists1(SUBSCRIPTIONOID, ObjectIdGetDatum(place->subid)) ||
+		(place->dbid == MyDatabaseId &&
+		 !SearchSysCacheExists1(RELOID, ObjectIdGetDatum(place->relid)));
+}
+
+/*
+ * A place that was never used, or whose table is gone; NULL if there is none.
+ * Looking into catalogs may take a while, so it is done without the lock:
+ * *subid and *relid tell whose place it is.
+ */
+static TablePlace *
+free_place(Oid *subid, Oid *relid)
+{
+	static TimestampTz full_since = 0;
+
+	for (int i = 0; i < PLACES; i++)
+	{
+		TablePlace *place = &statistics->places[i];
+
+		*subid = place->subid;
+		*relid = place->relid;
+		if (!OidIsValid(*subid))
+			return place;
+	}
+	if (full_since != 0 &&
+		!TimestampDifferenceExceeds(full_since, GetCurrentTimestamp(), FULL_MS))
+		return NULL;
+	full_since = 0;
+	for (int i = 0; i < PLACES; i++)
+	{
+		TablePlace *place = &statistics->places[i];
+
+		*subid = place->subid;
+		*relid = place->relid;
+		if (is_gone(place))
+			return place;
+	}
+	full_since = GetCurrentTimestamp();
+	return NULL;
+}
+
+static void
+take_place(TablePlace *place, Oid subid, Oid relid)
+{
+	reset_counters(place);
+	place->dbid = MyDatabaseId;
+	place->relid = relid;
+	place->subid = subid;
+	pg_atomic_fetch_add_u32(&statistics->taken, 1);
+}
+
+bool
+papply_table_statistics_describe(Oid subid, Oid relid,
+								 const PapplyTableDescription *description)
+{
+	for (;;)
+	{
+		Oid			old_subid;
+		Oid			old_relid;
+		TablePlace *place;
+		TablePlace *other = NULL;
+
+		LWLockAcquire(&statistics->lock, LW_EXCLUSIVE);
+		place = find_place(subid, relid);
+		if (place != NULL)
+			place->description = *description;
+		LWLockRelease(&statistics->lock);
+		if (place != NULL)
+			return true;
+
+		other = free_place(&old_subid, &old_relid);
+		if (other == NULL)
+		{
+			statistics->is_full = true;
+			return false;
+		}
+
+		/* another receiver may have been faster; then look for a third one */
+		LWLockAcquire(&statistics->lock, LW_EXCLUSIVE);
+		if (other->subid == old_subid && other->relid == old_relid)
+			take_place(other, subid, relid);
+		LWLockRelease(&statistics->lock);
+	}
+}
+
+/* As find_place(), remembering it. */
+static TablePlace *
+find_by_hint(Oid subid, Oid relid, PapplyTableHint *hint)
+{
+	uint32		taken = pg_atomic_read_u32(&statistics->taken);
+	TablePlace *place;
+
+	if (hint->taken != taken || hint->relid != relid)
+	{
+		LWLockAcquire(&statistics->lock, LW_SHARED);
+		place = find_place(subid, relid);
+		LWLockRelease(&statistics->lock);
+		hint->place = place ? place - statistics->places : -1;
+		hint->taken = taken;
+		hint->relid = relid;
+	}
+	return hint->place >= 0 ? &statistics->places[hint->place] : NULL;
+}
+
+void
+papply_table_statistics_add(Oid subid, Oid relid, const uint64 *counts,
+							PapplyTableHint *hint)
+{
+	TablePlace *place = find_by_hint(subid, relid, hint);
+
+	for (int i = 0; place != NULL && i < PAPPLY_TABLE_COUNTERS; i++)
+		if (counts[i] != 0)
+			pg_atomic_fetch_add_u64(&place->counters[i], counts[i]);
+}
+
+bool
+papply_table_statistics_get(Oid subid, Oid relid, uint64 *counts,
+							PapplyTableDescription *description)
+{
+	TablePlace *place;
+
+	LWLockAcquire(&statistics->lock, LW_SHARED);
+	place = find_place(subid, relid);
+	for (int i = 0; place != NULL && i < PAPPLY_TABLE_COUNTERS; i++)
+		counts[i] = pg_atomic_read_u64(&place->counters[i]);
+	if (place != NULL)
+		*description = place->description;
+	LWLockRelease(&statistics->lock);
+	return place != NULL;
+}
+
+bool
+papply_table_statistics_is_full(void)
+{
+	return statistics->is_full;
+}
+
+void
+papply_table_statistics_reset(Oid subid)
+{
+	LWLockAcquire(&statistics->lock, LW_EXCLUSIVE);
+	for (int i = 0; i < PLACES; i++)
+		if (statistics->places[i].subid == subid)
+			reset_counters(&statistics->places[i]);
+	LWLockRelease(&statistics->lock);
+}

@@ -1,0 +1,406 @@
+/*-------------------------------------------------------------------------
+ * tables.c
+ *	  The function behind the view of tables: how each is applied, and why.
+ *
+ * Runs in a user's backend.
+ *
+ * Nothing is decided here.  Those who decide are asked, with the table as it is:
+ * table_class.c, lookup_index.c and row_keys.c; what they say becomes words.  What
+ * the publisher sends of the table is what it has said last, which is kept with
+ * the counters (table_statistics.c); before its first change all columns are
+ * taken to be published, and the local replica identity to be the publisher's.
+ *
+ * A table that somebody else has locked is not waited for.
+ *-------------------------------------------------------------------------
+ */
+#include "parallel_apply.h"
+
+#include "access/genam.h"
+#include "access/relation.h"
+#include "access/table.h"
+#include "catalog/pg_class.h"
+#include "catalog/pg_index.h"
+#include "catalog/pg_inherits.h"
+#include "catalog/pg_subscription_rel.h"
+#include "fmgr.h"
+#include "funcapi.h"
+#include "lib/stringinfo.h"
+#include "storage/lmgr.h"
+#include "utils/builtins.h"
+#include "utils/lsyscache.h"
+#include "utils/rel.h"
+#include "utils/ruleutils.h"
+
+#include "lookup_index.h"
+#include "row_keys.h"
+#include "table_class.h"
+#include "table_statistics.h"
+
+PG_FUNCTION_INFO_V1(papply_tables);
+
+#define TABLES_COLUMNS 13
+
+/* What there is to say of a table. */
+typedef struct Findings
+{
+	PapplyTableClass table_class;
+	PapplyTableDescription description;
+	StringInfoData reasons;
+	StringInfoData remedies;
+} Findings;
+
+static bool
+has_bit(const uint8 *bits, int number)
+{
+	return (bits[number / 8] & (1 << (number % 8))) != 0;
+}
+
+static void
+set_bit(uint8 *bits, int number)
+{
+	bits[number / 8] |= 1 << (number % 8);
+}
+
+static void
+add_finding(Findings *findings, const char *reason, const char *remedy)
+{
+	appendStringInfo(&findings->reasons, "%s%s",
+					 findings->reasons.len > 0 ? "; " : "", reason);
+	appendStringInfo(&findings->remedies, "%s%s",
+					 findings->remedies.len > 0 ? "; " : "", remedy);
+}
+
+/* A partition, which is not locked, may have been dropped. */
+static char *
+name_of_table(Oid relid)
+{
+	char	   *name = get_rel_name(relid);
+
+	return name == NULL ? psprintf("%u", relid) :
+		quote_qualified_identifier(get_namespace_name(get_rel_namespace(relid)), name);
+}
+
+/* Which published column is each local one?  Only whether it is one is known. */
+static AttrMap *
+map_columns(Relation rel, const PapplyTableDescription *description, bool is_published)
+{
+	TupleDesc	desc = RelationGetDescr(rel);
+	AttrMap    *map = make_attrmap(desc->natts);
+
+	for (int i = 0; i < desc->natts; i++)
+	{
+		Form_pg_attribute att = TupleDescAttr(desc, i);
+		bool		is_described = i < description->natts && i < PAPPLY_DESCRIBED_COLUMNS;
+
+		map->attnums[i] = i;
+		if (att->attisdropped || att->attgenerated ||
+			!(is_described ? has_bit(description->published, i) : is_published))
+			map->attnums[i] = -1;
+	}
+	return map;
+}
+
+/* The publisher has not said anything yet: see the head of this file. */
+static void
+assume_identity(Relation rel, PapplyTableDescription *description)
+{
+	Oid			oid = papply_compat_identity_index(rel);
+	Relation	index;
+
+	if (!OidIsValid(oid))
+		return;
+	index = index_open(oid, AccessShareLock);
+	for (int i = 0; i < IndexRelationGetNumberOfKeyAttributes(index); i++)
+	{
+		AttrNumber	attnum = index->rd_index->indkey.values[i];
+
+		if (attnum > 0 && attnum <= PAPPLY_DESCRIBED_COLUMNS)
+			set_bit(description->identity, attnum - 1);
+	}
+	index_close(index, AccessShareLock);
+}
+
+static void
+explain_class(Findings *findings, Relation rel, const PapplyClassReason *reason)
+{
+	char	   *table = name_of_table(RelationGetRelid(rel));
+
+	switch (reason->cause)
+	{
+		case PAPPLY_CAUSE_NONE:
+			break;
+		case PAPPLY_CAUSE_NO_TABLE:
+			add_finding(findings, papply_table_class_phrase(reason->cause),
+						"subscribe to it as a table");
+			break;
+		case PAPPLY_CAUSE_TRIGGER:
+			add_finding(findings,
+						psprintf("trigger %s of table %s fires in replica mode",
+								 quote_identifier(NameStr(reason->trigger)),
+								 name_of_table(reason->trigger_relid)),
+						psprintf("if it looks at nothing but the row, declare that: "
+								 "SELECT parallel_apply.set_table_option(%s, 'triggers', 'parallel')",
+								 quote_literal_cstr(table)));
+			break;
+		case PAPPLY_CAUSE_DEFAULT:
+			add_finding(findings,
+						psprintf("column %s, which is not published, has a volatile default",
+								 quote_identifier(NameStr(TupleDescAttr(RelationGetDescr(rel),
+																		reason->column - 1)->attname))),
+						"publish the column, or give it a default that is not volatile");
+			break;
+	}
+}
+
+/* A default that counts only if the publisher turns out not to send the column. */
+static void
+explain_unknown_columns(Findings *findings, Relation rel)
+{
+	AttrMap    *map = map_columns(rel, &findings->description, false);
+	PapplyClassReason reason;
+
+	if (papply_table_class(rel, map, &reason) == PAPPLY_TABLE_SERIAL &&
+		reason.cause == PAPPLY_CAUSE_DEFAULT)
+		add_finding(findings,
+					psprintf("column %s has a volatile default: it is serial if the publisher "
+							 "does not send that column, which its first change tells",
+							 quote_identifier(NameStr(TupleDescAttr(RelationGetDescr(rel),
+																	reason.column - 1)->attname))),
+					"publish the column, or give it a default that is not volatile");
+}
+
+static void
+explain_partitions(Findings *findings, Relation rel)
+{
+	ListCell   *lc;
+
+	foreach(lc, find_all_inheritors(RelationGetRelid(rel), NoLock, NULL))
+		if (get_rel_relkind(lfirst_oid(lc)) == RELKIND_FOREIGN_TABLE)
+		add_finding(findings,
+					psprintf("partition %s is a foreign table: its changes are left to "
+							 "PostgreSQL's own apply, after two attempts",
+							 name_of_table(lfirst_oid(lc))),
+					"keep the partition here, or do not publish its rows");
+}
+
+/* How are the rows of an UPDATE or DELETE found? */
+static void
+explain_lookup(Findings *findings, Relation rel, const AttrMap *map)
+{
+	const PapplyTableDescription *description = &findings->description;
+	bool		has_identity = false;
+
+	if (OidIsValid(papply_compat_identity_index(rel)))
+		return;
+	for (int i = 0; i < PAPPLY_DESCRIBED_COLUMNS / 8; i++)
+		has_identity |= description->identity[i] != 0;
+	if (description->is_known && !description->is_full)
+	{
+		if (has_identity)
+			add_finding(findings,
+						"it has neither replica identity nor primary key: UPDATE and DELETE fail",
+						"add a primary key of the columns of the publisher's");
+		return;
+	}
+	if (!OidIsValid(papply_lookup_index_for_rows(rel, map->attnums)))
+		add_finding(findings,
+					description->is_known ?
+					"replica identity FULL without usable index: every UPDATE and DELETE reads the table" :
+					"it has no key and no usable index: every UPDATE and DELETE, if there are any, reads the table",
+					psprintf("create an index of table %s that begins with a published column, "
+							 "best a unique one of columns that are NOT NULL",
+							 name_of_table(RelationGetRelid(rel))));
+}
+
+static bool
+is_in_identity(const PapplyTableDescription *description, Relation index)
+{
+	for (int i = 0; i < IndexRelationGetNumberOfKeyAttributes(index); i++)
+	{
+		AttrNumber	attnum = index->rd_index->indkey.values[i];
+
+		if (attnum <= PAPPLY_DESCRIBED_COLUMNS && !has_bit(description->identity, attnum - 1))
+			return false;
+	}
+	return true;
+}
+
+/* Is it one whose values the receiver does not know all of?  *tracked: it does. */
+static void
+explain_index(Findings *findings, Relation rel, Relation index, const AttrMap *map, int *tracked)
+{
+	const char *name = quote_identifier(RelationGetRelationName(index));
+	const char *why = papply_row_keys_why_untracked(index, map->attnums);
+
+	if (!index->rd_index->indisunique)
+	{
+		if (index->rd_index->indisexclusion)
+			add_finding(findings,
+						psprintf("exclusion constraint %s is not tracked: transactions that "
+								 "conflict in it are tried again", name),
+						"none, unless retries are many");
+		return;
+	}
+	if (why == NULL && (*tracked)++ >= PAPPLY_MAX_UNIQUE_KEYS)
+		why = "is one too many";
+	if (why != NULL)
+		add_finding(findings,
+					psprintf("unique index %s %s and is not tracked: a transaction that takes over "
+							 "one of its values may be tried again", name, why),
+					"none, unless retries are many");
+	else if (!findings->description.is_full && !is_in_identity(&findings->description, index))
+		add_finding(findings,
+					psprintf("unique index %s is not in the replica identity: a transaction that "
+							 "takes over one of its values may be tried again", name),
+					psprintf("if retries are many, on the publisher: ALTER TABLE %s REPLICA IDENTITY FULL",
+							 name_of_table(RelationGetRelid(rel))));
+}
+
+static void
+explain_indexes(Findings *findings, Relation rel, const AttrMap *map)
+{
+	int			tracked = 0;
+	ListCell   *lc;
+
+	foreach(lc, RelationGetIndexList(rel))
+	{
+		Relation	index;
+
+		if (!ConditionalLockRelationOid(lfirst_oid(lc), AccessShareLock))
+			continue;
+		index = index_open(lfirst_oid(lc), NoLock);
+		explain_index(findings, rel, index, map, &tracked);
+		index_close(index, AccessShareLock);
+	}
+}
+
+static void
+explain_table(Findings *findings, Relation rel)
+{
+	PapplyTableDescription *description = &findings->description;
+	bool		is_partitioned = rel->rd_rel->relkind == RELKIND_PARTITIONED_TABLE;
+	AttrMap    *map = map_columns(rel, description, true);
+	PapplyClassReason reason;
+
+	findings->table_class = papply_table_class(rel, map, &reason);
+	explain_class(findings, rel, &reason);
+	if (findings->table_class == PAPPLY_TABLE_NATIVE)
+		return;
+	if (!description->is_known)
+	{
+		if (findings->table_class == PAPPLY_TABLE_PARALLEL)
+			explain_unknown_columns(findings, rel);
+		assume_identity(rel, description);
+	}
+	if (is_partitioned)
+		explain_partitions(findings, rel);
+	else
+		explain_lookup(findings, rel, map);
+	explain_indexes(findings, rel, map);
+}
+
+/* False if there is no such table any more. */
+static bool
+find_out(Findings *findings, Oid relid, char state)
+{
+	Relation	rel;
+
+	if (!ConditionalLockRelationOid(relid, AccessShareLock))
+	{
+		findings->table_class = papply_table_class_unlocked(relid);
+		add_finding(findings, "another session has locked it: not all is known", "look again");
+		return true;
+	}
+	rel = try_relation_open(relid, NoLock);
+	if (rel == NULL)
+	{
+		UnlockRelationOid(relid, AccessShareLock);
+		return false;
+	}
+	explain_table(findings, rel);
+	relation_close(rel, AccessShareLock);
+	if (state != SUBREL_STATE_READY)
+	{
+		findings->table_class = PAPPLY_TABLE_NATIVE;
+		add_finding(findings, "it is not synchronized yet",
+					"wait, or look for errors of its synchronization");
+	}
+	return true;
+}
+
+static Datum
+name_of_class(PapplyTableClass table_class)
+{
+	switch (table_class)
+	{
+		case PAPPLY_TABLE_PARALLEL:
+			return CStringGetTextDatum("parallel");
+		case PAPPLY_TABLE_SERIAL:
+			return CStringGetTextDatum("serial");
+		case PAPPLY_TABLE_NATIVE:
+			break;
+	}
+	return CStringGetTextDatum("native");
+}
+
+static void
+put_table(ReturnSetInfo *result, Oid subid, Oid relid, char state)
+{
+	Findings	findings = {0};
+	uint64		counts[PAPPLY_TABLE_COUNTERS] = {0};
+	bool		is_counted = papply_table_statistics_get(subid, relid, counts,
+														 &findings.description) ||
+	!papply_table_statistics_is_full();
+	Datum		values[TABLES_COLUMNS];
+	bool		nulls[TABLES_COLUMNS] = {false};
+	int			i = 0;
+
+	initStringInfo(&findings.reasons);
+	initStringInfo(&findings.remedies);
+	if (!find_out(&findings, relid, state))
+		return;
+	values[i++] = ObjectIdGetDatum(subid);
+	values[i++] = ObjectIdGetDatum(relid);
+	values[i++] = CharGetDatum(state);
+	values[i++] = name_of_class(findings.table_class);
+	nulls[i] = findings.reasons.len == 0;
+	values[i++] = CStringGetTextDatum(findings.reasons.data);
+	nulls[i] = findings.remedies.len == 0;
+	values[i++] = CStringGetTextDatum(findings.remedies.data);
+	for (int counter = 0; counter < PAPPLY_TABLE_COUNTERS; counter++)
+	{
+		nulls[i] = !is_counted;
+		values[i++] = counter == PAPPLY_TABLE_WAIT_US ?
+			Float8GetDatum(counts[counter] / 1000.0) : Int64GetDatum(counts[counter]);
+	}
+	Assert(i == TABLES_COLUMNS);
+	tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
+}
+
+/*
+ * papply_tables() returns a row for each subscribed table of the current
+ * database.  Sequences, which are subscribed from 19 on, are no tables.
+ */
+Datum
+papply_tables(PG_FUNCTION_ARGS)
+{
+	ReturnSetInfo *result = (ReturnSetInfo *) fcinfo->resultinfo;
+	Relation	catalog;
+	SysScanDesc scan;
+	HeapTuple	tuple;
+
+	InitMaterializedSRF(fcinfo, 0);
+	catalog = table_open(SubscriptionRelRelationId, AccessShareLock);
+	scan = systable_beginscan(catalog, InvalidOid, false, NULL, 0, NULL);
+	while (HeapTupleIsValid(tuple = systable_getnext(scan)))
+	{
+		Form_pg_subscription_rel form = (Form_pg_subscription_rel) GETSTRUCT(tuple);
+
+		if (get_rel_relkind(form->srrelid) != RELKIND_SEQUENCE)
+			put_table(result, form->srsubid, form->srrelid, form->srsubstate);
+		CHECK_FOR_INTERRUPTS();
+	}
+	systable_endscan(scan);
+	table_close(catalog, AccessShareLock);
+	return (Datum) 0;
+}

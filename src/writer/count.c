@@ -1,0 +1,81 @@
+/*-------------------------------------------------------------------------
+ * count.c
+ *	  What a writer has done to each table, until it is added to the statistics.
+ *
+ * Runs in a writer.
+ *
+ * A row costs one increment in memory of this process.  At the end of a local
+ * transaction, when others can go on already, the sums go to shared memory
+ * (table_statistics.c), table by table.
+ *
+ * Counted is the table that has the name of the remote relation: for changes of
+ * a partitioned table that, and not its partitions.  It is the one that the
+ * subscription has.
+ *-------------------------------------------------------------------------
+ */
+#include "parallel_apply.h"
+
+#include "count.h"
+#include "pool.h"
+
+static PapplyTarget *counted_targets = NULL;
+
+/* Before the change that begins next. */
+static bool has_waited = false;
+static uint64 waited_us;
+
+void
+papply_count_add(PapplyTarget *target, PapplyTableCounter counter, uint64 n)
+{
+	target->counts[counter] += n;
+	if (target->is_counted)
+		return;
+	target->is_counted = true;
+	target->next_counted = counted_targets;
+	counted_targets = target;
+}
+
+void
+papply_count_change(PapplyTarget *target, char type)
+{
+	papply_count_add(target,
+					 type == LOGICAL_REP_MSG_INSERT ? PAPPLY_TABLE_INSERTS :
+					 type == LOGICAL_REP_MSG_UPDATE ? PAPPLY_TABLE_UPDATES :
+					 PAPPLY_TABLE_DELETES, 1);
+}
+
+void
+papply_count_wait(uint64 us)
+{
+	has_waited = true;
+	waited_us = us;
+}
+
+void
+papply_count_begin_change(PapplyTarget *target)
+{
+	if (likely(!has_waited))
+		return;
+	has_waited = false;
+	papply_count_add(target, PAPPLY_TABLE_WAITS, 1);
+	papply_count_add(target, PAPPLY_TABLE_WAIT_US, waited_us);
+}
+
+void
+papply_count_end_transaction(bool is_committed)
+{
+	for (PapplyTarget *target = counted_targets; target != NULL; target = target->next_counted)
+	{
+		uint64	   *counts = target->counts;
+
+		if (!is_committed)
+			counts[PAPPLY_TABLE_INSERTS] = counts[PAPPLY_TABLE_UPDATES] =
+				counts[PAPPLY_TABLE_DELETES] = counts[PAPPLY_TABLE_MISSING] = 0;
+		papply_table_statistics_add(papply_pool->subid, target->local_relid, counts,
+									&target->hint);
+		memset(counts, 0, sizeof(target->counts));
+		target->is_counted = false;
+	}
+	counted_targets = NULL;
+	has_waited = false;
+}

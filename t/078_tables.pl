@@ -1,0 +1,344 @@
+# parallel_apply.tables: how each subscribed table is applied, why, what to do
+# about it, and what was counted.
+#
+# The promise: what the view says is what is done, before and after what it
+# advises; counters are exact, and tables beyond the places for them are applied
+# as any other.  A wait is forced by a row lock, a table that is not synchronised
+# by a row that its copy collides with.
+use strict;
+use warnings;
+use FindBin;
+use lib $FindBin::RealBin;
+use PapplyTest;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my ($publisher, $subscriber) = new_pair();
+create_extension($subscriber);
+
+exec_both(
+	q(CREATE TABLE gate (id int PRIMARY KEY, n int);
+	CREATE TABLE plain (id int PRIMARY KEY, v int);
+	CREATE TABLE audited (id int PRIMARY KEY, v int);
+	CREATE TABLE declared (id int PRIMARY KEY, v int);
+	CREATE TABLE whole (a int, b int); ALTER TABLE whole REPLICA IDENTITY FULL;
+	CREATE TABLE log (a int);
+	CREATE TABLE users (id int PRIMARY KEY, email text);
+	CREATE TABLE odd (id int PRIMARY KEY, a text, b text, r int4range);
+	CREATE TABLE late (id int PRIMARY KEY);
+	CREATE TABLE "Wo'rd" (id int PRIMARY KEY);));
+on_publisher(
+	q(CREATE TABLE numbered (id int PRIMARY KEY);
+	CREATE TABLE keyless (id int PRIMARY KEY);
+	CREATE TABLE parts (id int PRIMARY KEY, v int);
+	CREATE TABLE noted (id int PRIMARY KEY);
+	INSERT INTO gate VALUES (1, 0); INSERT INTO late VALUES (1);));
+on_subscriber(
+	q(CREATE FUNCTION nothing() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NEW; END';
+	CREATE TABLE numbered (id int PRIMARY KEY, "N" bigserial);
+	CREATE TABLE keyless (id int);
+	CREATE TABLE parts (id int, v int) PARTITION BY RANGE (id);
+	CREATE TABLE parts_here PARTITION OF parts (PRIMARY KEY (id)) FOR VALUES FROM (0) TO (100);
+	CREATE FOREIGN DATA WRAPPER dummy; CREATE SERVER elsewhere FOREIGN DATA WRAPPER dummy;
+	CREATE FOREIGN TABLE parts_there PARTITION OF parts
+		FOR VALUES FROM (100) TO (200) SERVER elsewhere;
+	CREATE TABLE noted (id int PRIMARY KEY) PARTITION BY RANGE (id);
+	CREATE TABLE noted_1 PARTITION OF noted FOR VALUES FROM (0) TO (100);
+	CREATE UNIQUE INDEX u_email ON users (email);
+	CREATE UNIQUE INDEX u_lower ON odd (lower(a));
+	CREATE UNIQUE INDEX u_some ON odd (b) WHERE a IS NOT NULL;
+	ALTER TABLE odd ADD CONSTRAINT apart EXCLUDE USING gist (r WITH &&);
+	ALTER TABLE odd ADD extra text; CREATE UNIQUE INDEX u_extra ON odd (extra);
+	CREATE TRIGGER audit_trg AFTER INSERT OR UPDATE ON audited
+		FOR EACH ROW EXECUTE FUNCTION nothing();
+	CREATE TRIGGER audit_trg AFTER INSERT OR UPDATE ON declared
+		FOR EACH ROW EXECUTE FUNCTION nothing();
+	CREATE TRIGGER "Note" AFTER INSERT ON noted_1 FOR EACH ROW EXECUTE FUNCTION nothing();
+	CREATE TRIGGER t AFTER INSERT ON "Wo'rd" FOR EACH ROW EXECUTE FUNCTION nothing();
+	ALTER TABLE audited ENABLE REPLICA TRIGGER audit_trg;
+	ALTER TABLE declared ENABLE ALWAYS TRIGGER audit_trg;
+	ALTER TABLE noted_1 ENABLE ALWAYS TRIGGER "Note";
+	ALTER TABLE "Wo'rd" ENABLE ALWAYS TRIGGER t;));
+subscribe(
+	$publisher, $subscriber, 'tap',
+	publication =>
+	  q(FOR TABLE gate, plain, audited, declared, whole, log, users, odd, numbered,
+		keyless, parts, noted, "Wo'rd"));
+
+# Asserts what the view says of a table: class, reason and remedy.
+sub explained
+{
+	my ($table, $class, $reason, $remedy, $name) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	is( on_subscriber(
+			qq(SELECT concat_ws('|', class, coalesce(reason, '-'), coalesce(remedy, '-'))
+			FROM parallel_apply.tables WHERE relation = '$table'::regclass)),
+		"$class|$reason|$remedy",
+		$name);
+	return;
+}
+
+# Waits until columns of a table have these values: counters come after the commit.
+sub counters_become
+{
+	my ($table, $columns, $values, $name) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	ok( $subscriber->poll_query_until(
+			'postgres',
+			"SELECT concat_ws(' ', $columns) FROM parallel_apply.tables
+			WHERE relation = '$table'::regclass", $values),
+		$name);
+	return;
+}
+
+sub declare
+{
+	my ($table) = @_;
+	return q(if it looks at nothing but the row, declare that: )
+	  . "SELECT parallel_apply.set_table_option('$table', 'triggers', 'parallel')";
+}
+
+my $publish = 'publish the column, or give it a default that is not volatile';
+my $index_of =
+  'create an index of table public.%s that begins with a published column, best a unique one of columns that are NOT NULL';
+
+# Before the first change of any of them.
+explained('plain', 'parallel', '-', '-',
+	'of an ordinary table nothing is to be said');
+explained(
+	'audited',
+	'serial',
+	'trigger audit_trg of table public.audited fires in replica mode',
+	declare('public.audited'),
+	'a trigger makes a table serial');
+explained(
+	'noted',
+	'serial',
+	'trigger "Note" of table public.noted_1 fires in replica mode',
+	declare('public.noted'),
+	'one of a partition makes its root serial, and that is what to declare');
+explained(
+	qq("Wo''rd"), 'serial',
+	q(trigger t of table public."Wo'rd" fires in replica mode),
+	declare(q(public."Wo''rd")),
+	'names are quoted');
+explained(
+	'numbered',
+	'parallel',
+	'column "N" has a volatile default: it is serial if the publisher does not send that column, which its first change tells',
+	$publish,
+	'what the publisher sends is not known before its first change');
+explained(
+	'whole',
+	'parallel',
+	'it has no key and no usable index: every UPDATE and DELETE, if there are any, reads the table',
+	sprintf($index_of, 'whole'),
+	'nor what its replica identity is');
+explained(
+	'users',
+	'parallel',
+	'unique index u_email is not in the replica identity: a transaction that takes over one of its values may be tried again',
+	'if retries are many, on the publisher: ALTER TABLE public.users REPLICA IDENTITY FULL',
+	'a unique index beside the key');
+
+# The remedy, as the view gives it, is one.
+on_subscriber(
+	on_subscriber(
+		q(SELECT substring(remedy FROM 'SELECT .*') FROM parallel_apply.tables
+	WHERE relation = 'declared'::regclass)));
+explained('declared', 'parallel', '-', '-',
+	'a table whose triggers are declared');
+
+on_publisher(
+	q(INSERT INTO plain SELECT generate_series(1, 10), 0;
+	INSERT INTO audited VALUES (1, 1); INSERT INTO declared VALUES (1, 1);
+	INSERT INTO whole VALUES (1, 1), (2, 2); INSERT INTO log VALUES (1);
+	INSERT INTO users VALUES (1, 'a'); INSERT INTO odd VALUES (1, 'a', 'b', '[1,1]');
+	INSERT INTO numbered VALUES (1), (2); INSERT INTO keyless VALUES (1);
+	INSERT INTO parts VALUES (1, 1); INSERT INTO noted VALUES (1);
+	UPDATE whole SET b = 3 WHERE a = 1;));
+wait_applied($publisher, $subscriber, 'tap');
+explained('plain', 'parallel', '-', '-', 'all is well with it after changes');
+explained('log', 'parallel', '-', '-',
+	'and with a table that gets INSERTs only');
+explained(
+	'numbered',
+	'serial',
+	'column "N", which is not published, has a volatile default',
+	$publish,
+	'the default of a column that is not sent makes a table serial');
+explained(
+	'whole',
+	'parallel',
+	'replica identity FULL without usable index: every UPDATE and DELETE reads the table',
+	sprintf($index_of, 'whole'),
+	'rows without a key and an index');
+explained(
+	'keyless',
+	'parallel',
+	'it has neither replica identity nor primary key: UPDATE and DELETE fail',
+	q(add a primary key of the columns of the publisher's),
+	'a key that only the publisher has');
+explained(
+	'parts',
+	'parallel',
+	q(partition public.parts_there is a foreign table: its changes are left to PostgreSQL's own apply, after two attempts),
+	'keep the partition here, or do not publish its rows',
+	'a partition that is a foreign table');
+is( on_subscriber(
+		q(SELECT string_agg(split_part(r, ':', 1), '|' ORDER BY r COLLATE "C")
+		FROM parallel_apply.tables, unnest(string_to_array(reason, '; ')) AS r
+		WHERE relation = 'odd'::regclass)),
+	join('|',
+		'exclusion constraint apart is not tracked',
+		'unique index u_extra has a column that is not published and is not tracked',
+		'unique index u_lower has an expression and is not tracked',
+		'unique index u_some is partial and is not tracked'),
+	'indexes whose values are not known');
+
+# What the view advises helps.
+on_subscriber(
+	q(CREATE INDEX ON whole (a); ALTER TABLE keyless ADD PRIMARY KEY (id);
+	ALTER TABLE numbered ALTER "N" SET DEFAULT 0;));
+on_publisher('ALTER TABLE users REPLICA IDENTITY FULL');
+on_publisher(
+	q(UPDATE users SET email = 'b'; UPDATE whole SET b = 4 WHERE a = 2;
+	UPDATE keyless SET id = 2; INSERT INTO numbered VALUES (3);));
+wait_applied($publisher, $subscriber, 'tap');
+explained($_, 'parallel', '-', '-', "$_ has no reason left")
+  for qw(whole keyless numbered users);
+
+# Counters.  The second transaction waits for the first one, once.
+counters_become(
+	'plain',
+	'inserts, updates, deletes, waits, wait_time, missing, second_looks',
+	'10 0 0 0 0 0 0',
+	'rows that were inserted are counted');
+apply_behind_gate(
+	$publisher,
+	$subscriber,
+	'waiting for lock, waiting for dependency',
+	'a transaction waits for the one that changed the row before',
+	'UPDATE plain SET v = 1 WHERE id <= 3',
+	'DELETE FROM plain WHERE id = 1; UPDATE plain SET v = 2 WHERE id = 2');
+counters_become(
+	'plain',
+	'inserts, updates, deletes, waits, wait_time > 0, missing, second_looks',
+	'10 4 1 1 t 0 0',
+	'the wait is counted, and what was changed');
+counters_become('gate', 'inserts, updates, deletes, waits',
+	'0 1 0 0', 'others did not wait');
+
+on_subscriber('DELETE FROM plain WHERE id IN (4, 5)');
+on_publisher(
+	'UPDATE plain SET v = 5 WHERE id = 4; DELETE FROM plain WHERE id IN (5, 6)'
+);
+wait_applied($publisher, $subscriber, 'tap');
+counters_become('plain', 'inserts, updates, deletes, missing, second_looks',
+	'10 4 2 2 2',
+	'rows that are not there were looked for twice, and are no changes');
+counters_become('audited', 'inserts', 1, 'serial changes are counted');
+counters_become('parts', 'inserts', 1,
+	'those of a partitioned table at its root');
+counters_become('parts_here', 'count(*)', 0,
+	'and its partitions are not subscribed');
+
+# What is rolled back does not count: the first attempt finds the value taken.
+my $gate = hold($subscriber, 'SELECT FROM gate FOR UPDATE');
+on_publisher(
+	q(BEGIN; UPDATE gate SET n = n + 1; UPDATE odd SET a = 'z'; COMMIT;
+	BEGIN; INSERT INTO odd VALUES (2, 'a', 'c', '[2,2]'); COMMIT;));
+states_become(
+	$subscriber,
+	'waiting for lock, waiting for turn',
+	'a transaction that took a value too early waits to be tried again');
+$gate->query_safe('COMMIT');
+$gate->quit;
+wait_applied($publisher, $subscriber, 'tap');
+counters_become('odd', 'inserts, updates', '2 1', 'it counts once');
+
+# Somebody has a lock on the table: the view does not wait.
+my $lock = hold($subscriber, 'LOCK TABLE plain, audited');
+explained('plain', 'parallel',
+	'another session has locked it: not all is known',
+	'look again', 'a table that is locked is not waited for');
+explained('audited', 'serial',
+	'another session has locked it: not all is known',
+	'look again', 'its triggers are known');
+$lock->query_safe('COMMIT');
+$lock->quit;
+
+# A row keeps the copy of a new table waiting.
+my $row = hold($subscriber, 'INSERT INTO late VALUES (1)');
+on_publisher('ALTER PUBLICATION tap ADD TABLE late');
+on_subscriber('ALTER SUBSCRIPTION tap REFRESH PUBLICATION');
+ok( $subscriber->poll_query_until(
+		'postgres',
+		q(SELECT concat_ws('|', subname, sync_state, class, reason) FROM parallel_apply.tables
+		WHERE relation = 'late'::regclass),
+		'tap|copying|native|it is not synchronized yet'),
+	'a table that is being synchronised is native');
+$row->query_safe('ROLLBACK');
+$row->quit;
+$subscriber->wait_for_subscription_sync($publisher, 'tap');
+ok( $subscriber->poll_query_until(
+		'postgres',
+		q(SELECT concat_ws('|', sync_state, class, coalesce(reason, '-'))
+		FROM parallel_apply.tables WHERE relation = 'late'::regclass),
+		'ready|parallel|-'),
+	'and parallel afterwards');
+
+# More tables than there are places.
+my $tables = 1050;
+exec_both(
+	"CREATE SCHEMA many; DO \$\$ BEGIN FOR i IN 1 .. $tables LOOP
+		EXECUTE format('CREATE TABLE many.t%s (id int)', i); END LOOP; END \$\$");
+subscribe(
+	$publisher, $subscriber, 'many',
+	publication => 'FOR TABLES IN SCHEMA many',
+	with => 'copy_data = off');
+my $log_offset = -s $subscriber->logfile;
+on_publisher(
+	"DO \$\$ BEGIN FOR i IN 1 .. $tables LOOP
+		EXECUTE format('INSERT INTO many.t%s VALUES (1)', i); END LOOP; END \$\$");
+wait_applied($publisher, $subscriber, 'many');
+ok( $subscriber->poll_query_until(
+		'postgres',
+		"SELECT sum(inserts) > 1000 AND sum(inserts) = count(inserts) AND count(*) = $tables
+		AND count(*) > count(inserts) FROM parallel_apply.tables WHERE subname = 'many'"
+	),
+	'tables without a place have no counters, all others have theirs');
+my @warnings = slurp_file($subscriber->logfile, $log_offset) =~
+  /WARNING:  statistics of table "many\.t\d+" and others are not kept/g;
+is(@warnings, 1, 'the log says so once');
+rows_equal($publisher, $subscriber, 'many.t1050', 'such a table is applied');
+on_subscriber('DROP SUBSCRIPTION many');
+exec_both('CREATE TABLE newest (id int PRIMARY KEY)');
+on_publisher('ALTER PUBLICATION tap ADD TABLE newest');
+on_subscriber(
+	'ALTER SUBSCRIPTION tap REFRESH PUBLICATION WITH (copy_data = off)');
+on_publisher('INSERT INTO newest VALUES (1); DELETE FROM plain WHERE id = 4');
+wait_applied($publisher, $subscriber, 'tap');
+counters_become('newest', 'inserts', 1,
+	'places of a subscription that is dropped are used again');
+
+# Rights.
+on_subscriber('CREATE ROLE nobody; CREATE ROLE looker IN ROLE pg_monitor');
+my (undef, undef, $error) =
+  $subscriber->psql('postgres',
+	'SET ROLE nobody; TABLE parallel_apply.tables');
+like($error, qr/permission denied/, 'not everybody may look');
+is( on_subscriber(
+		'SET ROLE looker; SELECT count(*) > 10 FROM parallel_apply.tables'),
+	't',
+	'but a member of pg_monitor');
+
+rows_equal($publisher, $subscriber, $_)
+  for qw(gate plain whole users late newest);
+finish(
+	$publisher,
+	$subscriber,
+	qr/permission denied for schema parallel_apply/,
+	qr/terminating logical replication worker due to administrator command/);
+done_testing();
