@@ -31,6 +31,13 @@ SELECT parallel_apply.set_table_option('items', 'triggers', value)
   FROM (VALUES (1, 'parallel'), (2, 'serial'), (3, 'parallel')) v(n, value) ORDER BY n;
 SELECT * FROM parallel_apply.table_options ORDER BY relation::text;
 
+-- A savepoint after one that changes nothing.
+BEGIN;
+SELECT parallel_apply.set_table_option('other', 'triggers', 'serial');
+SAVEPOINT s;
+SELECT parallel_apply.set_table_option('other', 'triggers', 'serial');
+ROLLBACK;
+
 -- It follows the table, and goes with it.
 ALTER TABLE parts RENAME TO pieces;
 SELECT parallel_apply.set_table_option('pieces', 'triggers', 'parallel');

@@ -57,6 +57,8 @@ check_label(const ObjectAddress *object, const char *label)
 	{
 		LockRelationOid(object->objectId, ShareRowExclusiveLock);
 		CacheInvalidateRelcacheByRelid(object->objectId);
+		/* before a subtransaction, even if no label changes */
+		(void) GetCurrentCommandId(true);
 	}
 }
 
