@@ -436,6 +436,27 @@ papply_compat_is_owner_of_relation(Oid relid)
 #endif
 }
 
+static inline bool
+papply_compat_is_owner_of_subscription(Oid subid)
+{
+#if PG_VERSION_NUM >= 160000
+	return object_ownercheck(SubscriptionRelationId, subid, GetUserId());
+#else
+	return pg_subscription_ownercheck(subid, GetUserId());
+#endif
+}
+
+/* 19: workers have a type.  Sets the latch of a leader apply worker, if there is one. */
+static inline void
+papply_compat_wake_leader(Oid subid)
+{
+#if PG_VERSION_NUM >= 190000
+	logicalrep_worker_wakeup(WORKERTYPE_APPLY, subid, InvalidOid);
+#else
+	logicalrep_worker_wakeup(subid, InvalidOid);
+#endif
+}
+
 /*
  * 15: a ResultRelInfo has one state of generated columns, for INSERT or for
  * UPDATE; later ones have both.

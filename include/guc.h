@@ -18,7 +18,10 @@ extern int	papply_writers_per_subscription;
 /* Define the settings and reserve their prefix.  Called once, by _PG_init. */
 extern void papply_guc_init(void);
 
-/* Writers that a subscription shall have by the settings, 1..64. */
-extern int	papply_guc_writers(void);
+/*
+ * Writers that a subscription shall have, 1..64, for which that number is
+ * configured, or 0: none.
+ */
+extern int	papply_guc_writers(int configured);
 
 #endif							/* PAPPLY_GUC_H */

@@ -22,6 +22,9 @@ SELECT kind, name, comment FROM (
     SELECT 3, CASE relkind WHEN 'v' THEN 'view' WHEN 'r' THEN 'table' ELSE relkind::text END,
            oid::regclass::text, obj_description(oid, 'pg_class')
       FROM pg_class WHERE relnamespace = 'parallel_apply'::regnamespace AND relkind <> 'i'
+    UNION ALL
+    SELECT 4, 'foreign-data wrapper', fdwname, obj_description(oid, 'pg_foreign_data_wrapper')
+      FROM pg_foreign_data_wrapper WHERE fdwname = 'parallel_apply'
     ) AS objects(sort, kind, name, comment)
  ORDER BY sort, name;
 SELECT a.attrelid::regclass AS relation, a.attname, format_type(a.atttypid, a.atttypmod) AS type,
@@ -41,7 +44,7 @@ SELECT c.oid::regclass::text FROM pg_class c
 
 -- Functions say how they behave.
 SELECT oid::regprocedure AS function, proisstrict, provolatile, proparallel, prosecdef
-  FROM pg_proc WHERE pronamespace = 'parallel_apply'::regnamespace ORDER BY 1::text;
+  FROM pg_proc WHERE pronamespace = 'parallel_apply'::regnamespace ORDER BY oid::regprocedure::text;
 
 -- A server without subscriptions has no writers.
 SELECT count(*) FROM parallel_apply.writers;
@@ -84,5 +87,6 @@ DROP ROLE regress_papply_nobody, regress_papply_monitor;
 SELECT count(*) FROM pg_namespace WHERE nspname LIKE 'parallel%';
 SELECT count(*) FROM pg_proc WHERE probin LIKE '%parallel_apply%';
 SELECT count(*) FROM pg_class WHERE relname LIKE '%writers%';
+SELECT count(*) FROM pg_foreign_data_wrapper WHERE fdwname LIKE 'parallel%';
 CREATE EXTENSION parallel_apply;
 DROP EXTENSION parallel_apply;

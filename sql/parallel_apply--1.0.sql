@@ -140,6 +140,139 @@ AS 'MODULE_PATHNAME', 'papply_set_table_option';
 COMMENT ON FUNCTION parallel_apply.set_table_option(regclass, text, text) IS
     'declares how changes of a table may be applied';
 
+-- A group is a server of this wrapper, whose handler would read no table: it is
+-- dumped and restored as such, and never replicated.
+CREATE FUNCTION parallel_apply.group_validator(options text[], catalog oid)
+RETURNS void
+LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED
+AS 'MODULE_PATHNAME', 'papply_group_validator';
+
+COMMENT ON FUNCTION parallel_apply.group_validator(text[], oid) IS
+    'checks options of a group; called by the server';
+
+CREATE FOREIGN DATA WRAPPER parallel_apply
+    NO HANDLER VALIDATOR parallel_apply.group_validator;
+
+COMMENT ON FOREIGN DATA WRAPPER parallel_apply IS
+    'what groups of subscriptions are kept as';
+
+CREATE VIEW parallel_apply.groups AS
+    SELECT pg_catalog.substr(s.srvname::pg_catalog.text, 16)::pg_catalog.name AS group_name,
+           (SELECT o.option_value::pg_catalog.int4
+              FROM pg_catalog.pg_options_to_table(s.srvoptions) AS o
+             WHERE o.option_name OPERATOR(pg_catalog.=) 'num_writers') AS num_writers
+      FROM pg_catalog.pg_foreign_server AS s
+      JOIN pg_catalog.pg_foreign_data_wrapper AS w ON w.oid OPERATOR(pg_catalog.=) s.srvfdw
+     WHERE w.fdwname OPERATOR(pg_catalog.=) 'parallel_apply'
+       AND pg_catalog.starts_with(s.srvname::pg_catalog.text, 'parallel_apply_');
+
+COMMENT ON VIEW parallel_apply.groups IS
+    'groups of subscriptions';
+COMMENT ON COLUMN parallel_apply.groups.group_name IS 'name of the group';
+COMMENT ON COLUMN parallel_apply.groups.num_writers IS
+    'number of writers that its subscriptions shall have; null: that of the setting';
+
+CREATE FUNCTION parallel_apply.create_group(group_name name, num_writers integer DEFAULT NULL)
+RETURNS void
+LANGUAGE C CALLED ON NULL INPUT VOLATILE PARALLEL UNSAFE SECURITY DEFINER
+AS 'MODULE_PATHNAME', 'papply_create_group';
+
+COMMENT ON FUNCTION parallel_apply.create_group(name, integer) IS
+    'creates a group of subscriptions';
+
+CREATE FUNCTION parallel_apply.drop_group(group_name name)
+RETURNS void
+LANGUAGE C CALLED ON NULL INPUT VOLATILE PARALLEL UNSAFE SECURITY DEFINER
+AS 'MODULE_PATHNAME', 'papply_drop_group';
+
+COMMENT ON FUNCTION parallel_apply.drop_group(name) IS
+    'drops a group without subscriptions';
+
+CREATE FUNCTION parallel_apply.alter_group_config(group_name name, num_writers integer)
+RETURNS void
+LANGUAGE C CALLED ON NULL INPUT VOLATILE PARALLEL UNSAFE SECURITY DEFINER
+AS 'MODULE_PATHNAME', 'papply_alter_group_config';
+
+COMMENT ON FUNCTION parallel_apply.alter_group_config(name, integer) IS
+    'sets the number of writers of a group''s subscriptions';
+
+CREATE FUNCTION parallel_apply.add_subscription(group_name name, subscription_name name)
+RETURNS void
+LANGUAGE C CALLED ON NULL INPUT VOLATILE PARALLEL UNSAFE
+AS 'MODULE_PATHNAME', 'papply_add_subscription';
+
+COMMENT ON FUNCTION parallel_apply.add_subscription(name, name) IS
+    'makes a subscription a member of a group';
+
+CREATE FUNCTION parallel_apply.remove_subscription(group_name name, subscription_name name)
+RETURNS void
+LANGUAGE C CALLED ON NULL INPUT VOLATILE PARALLEL UNSAFE
+AS 'MODULE_PATHNAME', 'papply_remove_subscription';
+
+COMMENT ON FUNCTION parallel_apply.remove_subscription(name, name) IS
+    'removes a subscription from its group';
+
+CREATE FUNCTION parallel_apply.alter_subscription_config(subscription_name name, num_writers integer)
+RETURNS void
+LANGUAGE C CALLED ON NULL INPUT VOLATILE PARALLEL UNSAFE
+AS 'MODULE_PATHNAME', 'papply_alter_subscription_config';
+
+COMMENT ON FUNCTION parallel_apply.alter_subscription_config(name, integer) IS
+    'sets the number of writers of a subscription';
+
+CREATE FUNCTION parallel_apply.subscription_options(
+    subid oid,
+    OUT group_name name,
+    OUT num_writers integer,
+    OUT effective_writers integer,
+    OUT source text,
+    OUT paused boolean
+)
+RETURNS record
+LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED
+AS 'MODULE_PATHNAME', 'papply_subscription_options';
+
+COMMENT ON FUNCTION parallel_apply.subscription_options(oid) IS
+    'configuration of a subscription of this database';
+
+CREATE VIEW parallel_apply.subscription_config AS
+    SELECT s.oid AS subid, s.subname, o.group_name, o.num_writers, o.effective_writers,
+           o.source, o.paused
+      FROM pg_catalog.pg_subscription AS s,
+           LATERAL parallel_apply.subscription_options(s.oid) AS o
+     WHERE s.subdbid OPERATOR(pg_catalog.=)
+           (SELECT d.oid FROM pg_catalog.pg_database AS d
+             WHERE d.datname OPERATOR(pg_catalog.=) pg_catalog.current_database());
+
+COMMENT ON VIEW parallel_apply.subscription_config IS
+    'configuration of the subscriptions of this database';
+COMMENT ON COLUMN parallel_apply.subscription_config.subid IS 'OID of the subscription';
+COMMENT ON COLUMN parallel_apply.subscription_config.subname IS 'name of the subscription';
+COMMENT ON COLUMN parallel_apply.subscription_config.group_name IS
+    'group that it is in, or null';
+COMMENT ON COLUMN parallel_apply.subscription_config.num_writers IS
+    'number of writers configured for the subscription itself, or null';
+COMMENT ON COLUMN parallel_apply.subscription_config.effective_writers IS
+    'number of writers that it shall have; 1 is PostgreSQL''s own apply';
+COMMENT ON COLUMN parallel_apply.subscription_config.source IS
+    'where that number comes from, before its limit: subscription, group, or setting';
+COMMENT ON COLUMN parallel_apply.subscription_config.paused IS
+    'is nothing applied until resume()?';
+
+REVOKE ALL ON FUNCTION parallel_apply.group_validator(text[], oid) FROM PUBLIC;
+REVOKE ALL ON FUNCTION parallel_apply.create_group(name, integer) FROM PUBLIC;
+REVOKE ALL ON FUNCTION parallel_apply.drop_group(name) FROM PUBLIC;
+REVOKE ALL ON FUNCTION parallel_apply.alter_group_config(name, integer) FROM PUBLIC;
+REVOKE ALL ON FUNCTION parallel_apply.add_subscription(name, name) FROM PUBLIC;
+REVOKE ALL ON FUNCTION parallel_apply.remove_subscription(name, name) FROM PUBLIC;
+REVOKE ALL ON FUNCTION parallel_apply.alter_subscription_config(name, integer) FROM PUBLIC;
+REVOKE ALL ON FUNCTION parallel_apply.subscription_options(oid) FROM PUBLIC;
+REVOKE ALL ON parallel_apply.groups FROM PUBLIC;
+REVOKE ALL ON parallel_apply.subscription_config FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION parallel_apply.subscription_options(oid) TO pg_monitor;
+GRANT SELECT ON parallel_apply.groups TO pg_monitor;
+GRANT SELECT ON parallel_apply.subscription_config TO pg_monitor;
+
 REVOKE ALL ON parallel_apply.table_options FROM PUBLIC;
 REVOKE ALL ON FUNCTION parallel_apply.set_table_option(regclass, text, text) FROM PUBLIC;
 REVOKE ALL ON FUNCTION parallel_apply.writers() FROM PUBLIC;

@@ -76,8 +76,8 @@ papply_guc_init(void)
 }
 
 int
-papply_guc_writers(void)
+papply_guc_writers(int configured)
 {
-	return Min(papply_writers_per_subscription,
+	return Min(configured > 0 ? configured : papply_writers_per_subscription,
 			   papply_max_writers_per_subscription);
 }

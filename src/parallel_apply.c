@@ -13,6 +13,7 @@
 
 #include "pool.h"
 #include "seam.h"
+#include "subscription_options.h"
 #include "table_options.h"
 #include "table_statistics.h"
 
@@ -54,6 +55,7 @@ _PG_init(void)
 
 	papply_guc_init();
 	papply_table_options_init();
+	papply_subscription_options_init();
 	papply_seam_install();
 
 	previous_shmem_request = shmem_request_hook;

@@ -15,73 +15,9 @@ use Test::More;
 
 my ($publisher, $subscriber) = new_pair();
 
-exec_both(
-	q(CREATE TABLE accounts (id int PRIMARY KEY, balance int NOT NULL);
-	CREATE TABLE history (id serial PRIMARY KEY, account int, balance int);));
-$publisher->safe_psql('postgres',
-	'INSERT INTO accounts SELECT i, 0 FROM generate_series(1, 20) i');
+create_accounts();
 create_extension($subscriber);
 subscribe($publisher, $subscriber, 'tap', with => 'streaming = off');
-
-my $script = $publisher->basedir . '/002_load';
-append_to_file($script, <<~'SQL');
-	\set id random(1, 20)
-	BEGIN;
-	UPDATE accounts SET balance = balance + 1 WHERE id = :id;
-	INSERT INTO history (account, balance) SELECT id, balance FROM accounts WHERE id = :id;
-	COMMIT;
-	SQL
-
-# Runs pgbench until the sub is done.
-sub under_load
-{
-	my ($sub) = @_;
-	my ($out, $err) = ('', '');
-	my $load = IPC::Run::start(
-		[
-			'pgbench', '-n', '-c', '2',
-			'-T', '60', '-R', '1000',
-			'-f', $script, '-h', $publisher->host,
-			'-p', $publisher->port, 'postgres'
-		],
-		'<',
-		\undef,
-		'>',
-		\$out,
-		'2>',
-		\$err);
-	$sub->();
-	$load->signal('INT');
-	$load->finish;
-	return;
-}
-
-# Some transactions have been applied since.
-sub wait_for_progress
-{
-	my $count =
-	  $subscriber->safe_psql('postgres', 'SELECT count(*) FROM history');
-	$subscriber->poll_query_until('postgres',
-		"SELECT count(*) > $count + 50 FROM history")
-	  or die 'nothing is applied any more';
-	return;
-}
-
-sub tables_are_equal
-{
-	my ($when) = @_;
-	local $Test::Builder::Level = $Test::Builder::Level + 1;
-	wait_applied($publisher, $subscriber, 'tap');
-	rows_equal($publisher, $subscriber, $_, "$_ is equal on both sides $when")
-	  for qw(accounts history);
-	is( $subscriber->safe_psql(
-			'postgres',
-			q(SELECT count(*) FROM accounts a
-			WHERE balance <> (SELECT count(*) FROM history h WHERE h.account = a.id))),
-		'0',
-		"and each change was made once $when");
-	return;
-}
 
 sub configure
 {
@@ -112,7 +48,7 @@ under_load(
 				  . ($effective || "PostgreSQL's own apply"));
 		}
 	});
-tables_are_equal('after all of these numbers');
+accounts_are_equal('after all of these numbers');
 is(apply_pid($subscriber, 'tap'),
 	$apply_pid, 'with the same apply worker all the time');
 
@@ -201,7 +137,7 @@ under_load(
 		wait_for_pool($subscriber, 'tap', 4);
 		wait_for_progress();
 	});
-tables_are_equal('with fewer writers than wanted, and then with all');
+accounts_are_equal('with fewer writers than wanted, and then with all');
 is(apply_pid($subscriber, 'tap'),
 	$apply_pid, 'slots that become free are used without a restart');
 like(slurp_file($subscriber->logfile, $log_offset),
@@ -215,7 +151,7 @@ is( () =
 # The launcher and the apply worker.
 restart_with(2);
 under_load(sub { wait_for_progress() for 1 .. 2; });
-tables_are_equal('with no slot for any writer');
+accounts_are_equal('with no slot for any writer');
 is(scalar(writer_pids($subscriber, 'tap')),
 	0, "without writers PostgreSQL's own apply goes on");
 like(slurp_file($subscriber->logfile, $log_offset),
@@ -252,7 +188,7 @@ SKIP:
 		qr/WARNING:  could not create the queue of subscription "tap"\n.*DETAIL:  PostgreSQL's own apply goes on.*\n.*HINT:  .*"parallel_apply.queue_size"/,
 		$log_offset);
 	under_load(\&wait_for_progress);
-	tables_are_equal('without shared memory for a queue');
+	accounts_are_equal('without shared memory for a queue');
 	is(scalar(writer_pids($subscriber, 'tap')), 0, 'and without writers');
 
 	configure(

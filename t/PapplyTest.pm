@@ -17,7 +17,8 @@ our @EXPORT = qw(
   new_pair create_extension exec_both on_publisher on_subscriber subscribe subscribe_serially wait_for_pool wait_applied
   rows_equal writer_pids apply_pid restart_apply counter hold wait_for_state
   reload_with wait_for_sync_state set_synchronous_commit
-  states_become apply_behind_gate duplicate_key log_is_clean nothing_is_left_open
+  states_become apply_behind_gate duplicate_key
+  create_accounts under_load wait_for_progress accounts_are_equal log_is_clean nothing_is_left_open
   finish);
 
 # The nodes of the latest new_pair.
@@ -302,6 +303,79 @@ sub apply_behind_gate
 	$lock->quit;
 	wait_applied($publisher, $subscriber, 'tap');
 	return counter($subscriber, 'retries + older_wins') - $tries;
+}
+
+# On both nodes of the latest pair, for under_load: a chain of balances, which
+# shows what was lost, repeated or done in another order.
+sub create_accounts
+{
+	exec_both(
+		q(CREATE TABLE accounts (id int PRIMARY KEY, balance int NOT NULL);
+		CREATE TABLE history (id serial PRIMARY KEY, account int, balance int);)
+	);
+	on_publisher(
+		'INSERT INTO accounts SELECT i, 0 FROM generate_series(1, 20) i');
+	return;
+}
+
+# Runs a load of single transactions on the publisher until the sub is done.
+sub under_load
+{
+	my ($sub) = @_;
+	my ($publisher) = @pair;
+	my $script = $publisher->basedir . '/load';
+	append_to_file($script, <<~'SQL') unless -e $script;
+		\set id random(1, 20)
+		BEGIN;
+		UPDATE accounts SET balance = balance + 1 WHERE id = :id;
+		INSERT INTO history (account, balance) SELECT id, balance FROM accounts WHERE id = :id;
+		COMMIT;
+		SQL
+	my ($out, $err) = ('', '');
+	my $load = IPC::Run::start(
+		[
+			'pgbench', '-n', '-c', '2',
+			'-T', '60', '-R', '1000',
+			'-f', $script, '-h', $publisher->host,
+			'-p', $publisher->port, 'postgres'
+		],
+		'<',
+		\undef,
+		'>',
+		\$out,
+		'2>',
+		\$err);
+	$sub->();
+	$load->signal('INT');
+	$load->finish;
+	return;
+}
+
+# Some transactions of the load have been applied since.
+sub wait_for_progress
+{
+	my $count = on_subscriber('SELECT count(*) FROM history');
+	$pair[1]->poll_query_until('postgres',
+		"SELECT count(*) > $count + 50 FROM history")
+	  or die 'nothing is applied any more';
+	return;
+}
+
+# Asserts that subscription tap has applied the load, each transaction once.
+sub accounts_are_equal
+{
+	my ($when) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	wait_applied(@pair, 'tap');
+	rows_equal(@pair, $_, "$_ is equal on both sides $when")
+	  for qw(accounts history);
+	is( on_subscriber(
+			q(SELECT count(*) FROM accounts a
+			WHERE balance <> (SELECT count(*) FROM history h WHERE h.account = a.id))
+		),
+		'0',
+		"and each change was made once $when");
+	return;
 }
 
 # What the log says of a row that is there already; from 18 on it is a conflict.

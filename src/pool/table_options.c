@@ -15,6 +15,8 @@
  * table is locked as by ALTER TABLE ... ENABLE TRIGGER, against those who
  * change its rows: a writer asks with the table locked, so when the change is
  * committed, nobody acts on the old label.
+ *
+ * The labels of subscriptions are subscription_options.c's.
  *-------------------------------------------------------------------------
  */
 #include "parallel_apply.h"
@@ -26,6 +28,7 @@
 #include "utils/inval.h"
 #include "utils/lsyscache.h"
 
+#include "subscription_options.h"
 #include "table_options.h"
 
 #define LABEL_SERIAL PAPPLY_OPTION_TRIGGERS "=" PAPPLY_TRIGGERS_SERIAL
@@ -38,12 +41,17 @@
 static void
 check_label(const ObjectAddress *object, const char *label)
 {
+	if (object->classId == SubscriptionRelationId)
+	{
+		papply_subscription_options_check_label(object->objectId, label);
+		return;
+	}
 	if (label != NULL)
 	{
 		if (object->classId != RelationRelationId || object->objectSubId != 0)
 			ereport(ERROR,
 					(errcode(ERRCODE_WRONG_OBJECT_TYPE),
-					 errmsg("only tables can have a security label of \"%s\"",
+					 errmsg("only tables and subscriptions can have a security label of \"%s\"",
 							PAPPLY_NAME)));
 		papply_table_options_check_table(object->objectId);
 		if (strcmp(label, LABEL_SERIAL) != 0 && strcmp(label, LABEL_PARALLEL) != 0)

@@ -37,6 +37,7 @@
 #include "relation_registry.h"
 #include "remote_relation.h"
 #include "spool.h"
+#include "subscription_options.h"
 #include "writer_control.h"
 
 /* Look for writers that could not start; start a pool again that could not. */
@@ -55,6 +56,8 @@ static TimestampTz checked_at = 0;
 static bool extension_is_current = false;
 static bool has_extension = false;
 static bool tables_are_current = false;
+static bool options_are_current = false;
+static int	configured_writers = 0; /* for this subscription or its group */
 
 /*** invalidation ***/
 
@@ -70,29 +73,46 @@ invalidate_tables(Datum arg, int cacheid, uint32 hashvalue)
 	tables_are_current = false;
 }
 
+static void
+invalidate_options(Datum arg, int cacheid, uint32 hashvalue)
+{
+	options_are_current = false;
+}
+
+static void
+read_options(void)
+{
+	PapplySubscriptionOptions options;
+	PapplyWritersSource source;
+
+	papply_subscription_options_get(MySubscription->oid, &options);
+	configured_writers = papply_subscription_options_writers(&options, &source);
+}
+
 /*
- * Is the extension there?  Asked between remote transactions only, in a
- * transaction of its own.  And a table that is synchronised anew has a state
- * that the native loop reads when it is told the definition again.
+ * Is the extension there, and what is configured?  Asked between remote
+ * transactions only, in a transaction of its own.  And a table that is
+ * synchronised anew has a state that the native loop reads when it is told the
+ * definition again.
  */
 static void
 look_at_catalogs(void)
 {
 	MemoryContext old_context = CurrentMemoryContext;
 
-	/* without a pool, the native loop does that often enough */
-	if (has_pool)
-		AcceptInvalidationMessages();
+	AcceptInvalidationMessages();
 	if (!tables_are_current)
 		papply_remote_relation_forget_native();
 	tables_are_current = true;
-	if (likely(extension_is_current))
+	if (likely(extension_is_current && options_are_current))
 		return;
 
 	/* its functions come and go with it, hence the syscache callback */
-	extension_is_current = true;
+	extension_is_current = options_are_current = true;
 	StartTransactionCommand();
 	has_extension = OidIsValid(get_extension_oid(PAPPLY_NAME, true));
+	if (has_extension)
+		read_options();
 	CommitTransactionCommand();
 	MemoryContextSwitchTo(old_context);
 }
@@ -102,7 +122,7 @@ get_wanted_writers(void)
 {
 	if (!has_extension || papply_compat_subscription_is_native())
 		return 1;
-	return papply_guc_writers();
+	return papply_guc_writers(configured_writers);
 }
 
 void
@@ -110,6 +130,8 @@ papply_lifecycle_init(void)
 {
 	CacheRegisterSyscacheCallback(PROCOID, invalidate_extension, (Datum) 0);
 	CacheRegisterSyscacheCallback(SUBSCRIPTIONRELMAP, invalidate_tables, (Datum) 0);
+	CacheRegisterSyscacheCallback(SUBSCRIPTIONOID, invalidate_options, (Datum) 0);
+	CacheRegisterSyscacheCallback(FOREIGNSERVEROID, invalidate_options, (Datum) 0);
 }
 
 bool

@@ -1,0 +1,116 @@
+/*-------------------------------------------------------------------------
+ * group.c
+ *	  Named sets of subscriptions that share their configuration.
+ *
+ * Runs in the receiver, which reads, and in a user's backend, which changes
+ * groups by the functions of src/sql/groups.c.
+ *
+ * A group is a foreign server of the foreign-data wrapper "parallel_apply",
+ * which has no handler: nothing but a name with options, an owner and a place
+ * in pg_dump.  (A table of our own would be published by FOR ALL TABLES, to
+ * subscribers that do not have it; labels and settings of the database are in
+ * a dump of the whole server only.)  Foreign servers have one name space, hence
+ * the prefix.
+ *
+ * The members are not known to the group: they have its name in their own
+ * options (subscription_options.c).  Locks are on the wrapper, one for all the
+ * groups of a database: who makes a subscription a member excludes those who
+ * create, change and drop groups.  DROP SERVER does not know these locks; members of
+ * a group that is gone have what those have that are in none.
+ *-------------------------------------------------------------------------
+ */
+#include "parallel_apply.h"
+
+#include "access/genam.h"
+#include "access/table.h"
+#include "catalog/pg_foreign_data_wrapper.h"
+#include "commands/defrem.h"
+#include "storage/lmgr.h"
+#include "utils/fmgroids.h"
+
+#include "group.h"
+#include "subscription_options.h"
+
+static ForeignDataWrapper *
+find_wrapper(void)
+{
+	return GetForeignDataWrapperByName(PAPPLY_NAME, true);
+}
+
+bool
+papply_group_lock(LOCKMODE mode)
+{
+	ForeignDataWrapper *wrapper = find_wrapper();
+
+	if (wrapper == NULL)
+		return false;
+	LockDatabaseObject(ForeignDataWrapperRelationId, wrapper->fdwid, 0, mode);
+	return find_wrapper() != NULL;
+}
+
+char *
+papply_group_server_name(const char *name)
+{
+	if (name[0] == '\0' || strlen(name) > PAPPLY_GROUP_NAME_LENGTH)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_NAME),
+				 errmsg("invalid group name: \"%s\"", name),
+				 errhint("A group name has 1 to %d bytes.", (int) PAPPLY_GROUP_NAME_LENGTH)));
+	return psprintf("%s%s", PAPPLY_GROUP_PREFIX, name);
+}
+
+ForeignServer *
+papply_group_find(const char *name)
+{
+	ForeignDataWrapper *wrapper = find_wrapper();
+	ForeignServer *group = GetForeignServerByName(papply_group_server_name(name), true);
+
+	if (wrapper == NULL || group == NULL || group->fdwid != wrapper->fdwid)
+		return NULL;
+	return group;
+}
+
+int
+papply_group_writers(const ForeignServer *group)
+{
+	ListCell   *cell;
+
+	foreach(cell, group->options)
+	{
+		DefElem    *option = lfirst(cell);
+
+		if (strcmp(option->defname, PAPPLY_GROUP_NUM_WRITERS) == 0)
+		{
+			char	   *value = defGetString(option);
+
+			return papply_subscription_options_parse_writers(value, strlen(value));
+		}
+	}
+	return 0;
+}
+
+List *
+papply_group_members(const char *name)
+{
+	List	   *members = NIL;
+	Relation	rel = table_open(SubscriptionRelationId, AccessShareLock);
+	SysScanDesc scan;
+	ScanKeyData key;
+	HeapTuple	tuple;
+
+	ScanKeyInit(&key, Anum_pg_subscription_subdbid, BTEqualStrategyNumber, F_OIDEQ,
+				ObjectIdGetDatum(MyDatabaseId));
+	scan = systable_beginscan(rel, InvalidOid, false, NULL, 1, &key);
+	while (HeapTupleIsValid(tuple = systable_getnext(scan)))
+	{
+		Oid			subid = ((Form_pg_subscription) GETSTRUCT(tuple))->oid;
+		PapplySubscriptionOptions options;
+
+		papply_subscription_options_get(subid, &options);
+		if (strcmp(options.group, name) == 0)
+			members = lappend_oid(members, subid);
+	}
+	systable_endscan(scan);
+	table_close(rel, AccessShareLock);
+	return members;
+}

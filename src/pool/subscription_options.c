@@ -1,0 +1,226 @@
+/*-------------------------------------------------------------------------
+ * subscription_options.c
+ *	  What users have configured for single subscriptions.
+ *
+ * Runs in the receiver, which reads, and in a user's backend, which writes, by
+ * the functions of src/sql/subscription_config.c or SECURITY LABEL.
+ *
+ * The options are the security label of the subscription, such as
+ * "writers=8,paused=on,group=reporting"; what is not there is inherited.  The
+ * group is the last one, since its name may contain anything.  It need not
+ * exist: while a dump is restored, it may come later.
+ *
+ * Labels follow the subscription when it is renamed, and are dumped by pg_dump.
+ * DROP SUBSCRIPTION would leave them behind, for another one that happens to get
+ * the same OID, so they are removed by a hook.
+ *
+ * Who changes a label invalidates the syscache entry of its subscription.
+ * Receivers have a callback on it, and are woken after the commit.
+ *-------------------------------------------------------------------------
+ */
+#include "parallel_apply.h"
+
+#include "access/table.h"
+#include "catalog/objectaccess.h"
+#include "commands/seclabel.h"
+#include "lib/stringinfo.h"
+#include "utils/inval.h"
+#include "utils/syscache.h"
+
+#include "group.h"
+#include "subscription_options.h"
+#include "worker_wake.h"
+
+#define KEY_WRITERS "writers="
+#define KEY_PAUSED "paused="
+#define KEY_GROUP "group="
+
+static object_access_hook_type previous_object_access = NULL;
+
+/* The value, if text begins with that key; or NULL. */
+static const char *
+value_of(const char *text, const char *key)
+{
+	size_t		length = strlen(key);
+
+	return strncmp(text, key, length) == 0 ? text +length : NULL;
+}
+
+int
+papply_subscription_options_parse_writers(const char *text, size_t length)
+{
+	int			writers = 0;
+
+	if (length < 1 || length > 2)
+		return 0;
+	for (size_t i = 0; i < length; i++)
+	{
+		if (text[i] < '0' || text[i] > '9')
+			return 0;
+		writers = 10 * writers + (text[i] - '0');
+	}
+	return writers <= PAPPLY_MAX_WRITERS ? writers : 0;
+}
+
+static bool
+parse_paused(const char *value, bool *is_paused)
+{
+	size_t		length = strcspn(value, ",");
+
+	*is_paused = length == 2 && strncmp(value, "on", length) == 0;
+	return *is_paused || (length == 3 && strncmp(value, "off", length) == 0);
+}
+
+/* False if the label is none of ours. */
+static bool
+parse_label(const char *label, PapplySubscriptionOptions *options)
+{
+	memset(options, 0, sizeof(*options));
+	for (;;)
+	{
+		const char *value;
+
+		if ((value = value_of(label, KEY_GROUP)) != NULL)
+		{
+			size_t		length = strlen(value);
+
+			if (length == 0 || length > PAPPLY_GROUP_NAME_LENGTH)
+				return false;
+			strlcpy(options->group, value, sizeof(options->group));
+			return true;
+		}
+		if ((value = value_of(label, KEY_WRITERS)) != NULL)
+		{
+			options->writers =
+				papply_subscription_options_parse_writers(value, strcspn(value, ","));
+			if (options->writers == 0)
+				return false;
+		}
+		else if ((value = value_of(label, KEY_PAUSED)) == NULL ||
+				 !parse_paused(value, &options->is_paused))
+			return false;
+
+		value += strcspn(value, ",");
+		if (*value == '\0')
+			return true;
+		label = value + 1;
+	}
+}
+
+/* NULL if nothing is configured. */
+static char *
+make_label(const PapplySubscriptionOptions *options)
+{
+	StringInfoData label;
+
+	initStringInfo(&label);
+	if (options->writers > 0)
+		appendStringInfo(&label, ",%s%d", KEY_WRITERS, options->writers);
+	if (options->is_paused)
+		appendStringInfo(&label, ",%son", KEY_PAUSED);
+	if (options->group[0] != '\0')
+		appendStringInfo(&label, ",%s%s", KEY_GROUP, options->group);
+	return label.len > 0 ? label.data + 1 : NULL;
+}
+
+/*
+ * The invalidation is one of a command, which has to be counted, be there a
+ * label to change or not: the server does not begin a subtransaction before.
+ */
+static void
+invalidate(Oid subid)
+{
+	Relation	rel = table_open(SubscriptionRelationId, AccessShareLock);
+	HeapTuple	tuple = SearchSysCache1(SUBSCRIPTIONOID, ObjectIdGetDatum(subid));
+
+	if (HeapTupleIsValid(tuple))
+	{
+		CacheInvalidateHeapTuple(rel, tuple, NULL);
+		ReleaseSysCache(tuple);
+	}
+	table_close(rel, AccessShareLock);
+	(void) GetCurrentCommandId(true);
+	papply_worker_wake_at_commit(subid);
+}
+
+void
+papply_subscription_options_check_label(Oid subid, const char *label)
+{
+	PapplySubscriptionOptions options;
+
+	if (label != NULL)
+	{
+		if (!parse_label(label, &options))
+			ereport(ERROR,
+					(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+					 errmsg("invalid security label of \"%s\": \"%s\"", PAPPLY_NAME, label),
+					 errhint("A label of a subscription is a list such as \"%s\".",
+							 KEY_WRITERS "8," KEY_PAUSED "on," KEY_GROUP "name")));
+		if (options.group[0] != '\0')
+			(void) papply_group_lock(PAPPLY_GROUP_USE_LOCK);
+	}
+	invalidate(subid);
+}
+
+void
+papply_subscription_options_get(Oid subid, PapplySubscriptionOptions *options)
+{
+	ObjectAddress subscription;
+	char	   *label;
+
+	ObjectAddressSet(subscription, SubscriptionRelationId, subid);
+	label = GetSecurityLabel(&subscription, PAPPLY_NAME);
+	if (label == NULL || !parse_label(label, options))
+		memset(options, 0, sizeof(*options));
+}
+
+void
+papply_subscription_options_set(Oid subid, const PapplySubscriptionOptions *options)
+{
+	ObjectAddress subscription;
+
+	ObjectAddressSet(subscription, SubscriptionRelationId, subid);
+	invalidate(subid);
+	SetSecurityLabel(&subscription, PAPPLY_NAME, make_label(options));
+	CommandCounterIncrement();	/* the same statement may set it again */
+}
+
+int
+papply_subscription_options_writers(const PapplySubscriptionOptions *options,
+									PapplyWritersSource *source)
+{
+	ForeignServer *group = NULL;
+	int			writers = options->writers;
+
+	*source = PAPPLY_WRITERS_FROM_SUBSCRIPTION;
+	if (writers == 0 && options->group[0] != '\0')
+	{
+		*source = PAPPLY_WRITERS_FROM_GROUP;
+		group = papply_group_find(options->group);
+		writers = group != NULL ? papply_group_writers(group) : 0;
+	}
+	if (writers == 0)
+		*source = PAPPLY_WRITERS_FROM_SETTING;
+	return writers;
+}
+
+static void
+remove_label_at_drop(ObjectAccessType access, Oid class_id, Oid object_id, int sub_id, void *arg)
+{
+	if (previous_object_access)
+		previous_object_access(access, class_id, object_id, sub_id, arg);
+	if (access == OAT_DROP && class_id == SubscriptionRelationId)
+	{
+		ObjectAddress subscription;
+
+		ObjectAddressSet(subscription, SubscriptionRelationId, object_id);
+		SetSecurityLabel(&subscription, PAPPLY_NAME, NULL);
+	}
+}
+
+void
+papply_subscription_options_init(void)
+{
+	previous_object_access = object_access_hook;
+	object_access_hook = remove_label_at_drop;
+}

@@ -1,0 +1,131 @@
+/*-------------------------------------------------------------------------
+ * sql_common.c
+ *	  What several SQL functions ask of their arguments.
+ *
+ * Runs in a user's backend.
+ *
+ * Subscriptions of all databases are in one catalog, but only those of the
+ * current one are ever meant: what they apply to is here, as are their groups.
+ *
+ * Who changes the options of a subscription locks it as SECURITY LABEL does.
+ * Table synchronisation and the apply worker can go on meanwhile.
+ *-------------------------------------------------------------------------
+ */
+#include "parallel_apply.h"
+
+#include "access/genam.h"
+#include "access/table.h"
+#include "storage/lmgr.h"
+#include "tcop/utility.h"
+#include "utils/builtins.h"
+#include "utils/fmgroids.h"
+#include "utils/lsyscache.h"
+#include "utils/syscache.h"
+
+#include "group.h"
+#include "sql_common.h"
+
+static void
+check_writers(int writers)
+{
+	if (writers < 1 || writers > PAPPLY_MAX_WRITERS)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("number of writers is out of range: %d", writers),
+				 errhint("It must be between %d and %d, or null to inherit it.",
+						 1, PAPPLY_MAX_WRITERS)));
+}
+
+int
+papply_sql_get_writers(FunctionCallInfo fcinfo, int argument)
+{
+	int			writers;
+
+	if (PG_ARGISNULL(argument))
+		return 0;
+	writers = PG_GETARG_INT32(argument);
+	check_writers(writers);
+	if (writers > papply_max_writers_per_subscription)
+		ereport(NOTICE,
+				(errmsg("the number of writers is limited to %d by \"%s\"",
+						papply_max_writers_per_subscription,
+						PAPPLY_NAME ".max_writers_per_subscription")));
+	return writers;
+}
+
+ForeignServer *
+papply_sql_get_group(const char *name)
+{
+	ForeignServer *group = papply_group_find(name);
+
+	if (group == NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_UNDEFINED_OBJECT),
+				 errmsg("group \"%s\" does not exist", name),
+				 errhint("Groups of this database are in %s, and created by %s.",
+						 PAPPLY_NAME ".groups", PAPPLY_NAME ".create_group()")));
+	return group;
+}
+
+static bool
+exists_elsewhere(const char *name)
+{
+	Relation	rel = table_open(SubscriptionRelationId, AccessShareLock);
+	ScanKeyData key;
+	SysScanDesc scan;
+	bool		exists;
+
+	ScanKeyInit(&key, Anum_pg_subscription_subname, BTEqualStrategyNumber, F_NAMEEQ,
+				CStringGetDatum(name));
+	scan = systable_beginscan(rel, InvalidOid, false, NULL, 1, &key);
+	exists = HeapTupleIsValid(systable_getnext(scan));
+	systable_endscan(scan);
+	table_close(rel, AccessShareLock);
+	return exists;
+}
+
+/* get_subscription_oid() does not say that one of that name is elsewhere. */
+Oid
+papply_sql_get_subscription(FunctionCallInfo fcinfo, int argument)
+{
+	const char *name;
+	Oid			subid;
+
+	if (PG_ARGISNULL(argument))
+		ereport(ERROR,
+				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+				 errmsg("subscription name must not be null")));
+	name = NameStr(*PG_GETARG_NAME(argument));
+	subid = get_subscription_oid(name, true);
+	if (!OidIsValid(subid))
+		ereport(ERROR,
+				(errcode(ERRCODE_UNDEFINED_OBJECT),
+				 errmsg("subscription \"%s\" does not exist", name),
+				 exists_elsewhere(name) ?
+				 errhint("Another database has a subscription of that name: connect to it.") : 0));
+	return subid;
+}
+
+Oid
+papply_sql_change_subscription(FunctionCallInfo fcinfo, int argument, const char *function)
+{
+	Oid			subid;
+	Oid			locked;
+
+	PreventCommandIfReadOnly(function);
+	PreventCommandDuringRecovery(function);
+	subid = papply_sql_get_subscription(fcinfo, argument);
+	do
+	{
+		if (!papply_compat_is_owner_of_subscription(subid))
+			aclcheck_error(ACLCHECK_NOT_OWNER, OBJECT_SUBSCRIPTION,
+						   NameStr(*PG_GETARG_NAME(argument)));
+		locked = subid;
+		LockSharedObject(SubscriptionRelationId, locked, 0, ShareUpdateExclusiveLock);
+		subid = papply_sql_get_subscription(fcinfo, argument);	/* may be another one */
+	} while (subid != locked);
+	if (!papply_compat_is_owner_of_subscription(subid))
+		aclcheck_error(ACLCHECK_NOT_OWNER, OBJECT_SUBSCRIPTION,
+					   NameStr(*PG_GETARG_NAME(argument)));
+	return subid;
+}

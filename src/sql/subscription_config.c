@@ -1,0 +1,148 @@
+/*-------------------------------------------------------------------------
+ * subscription_config.c
+ *	  SQL functions that configure single subscriptions.
+ *
+ * Runs in a user's backend.
+ *
+ * They are one way to set what subscription_options.c keeps; SECURITY LABEL is
+ * another.
+ *-------------------------------------------------------------------------
+ */
+#include "parallel_apply.h"
+
+#include "access/htup_details.h"
+#include "fmgr.h"
+#include "funcapi.h"
+#include "utils/builtins.h"
+
+#include "group.h"
+#include "sql_common.h"
+#include "subscription_options.h"
+
+PG_FUNCTION_INFO_V1(papply_add_subscription);
+PG_FUNCTION_INFO_V1(papply_remove_subscription);
+PG_FUNCTION_INFO_V1(papply_alter_subscription_config);
+PG_FUNCTION_INFO_V1(papply_subscription_options);
+
+#define OPTIONS_COLUMNS 5
+
+static const char *
+get_group_name(FunctionCallInfo fcinfo, int argument)
+{
+	if (PG_ARGISNULL(argument))
+		ereport(ERROR,
+				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+				 errmsg("group name must not be null")));
+	return NameStr(*PG_GETARG_NAME(argument));
+}
+
+/*
+ * papply_add_subscription(group, subscription), which is in no other group.
+ */
+Datum
+papply_add_subscription(PG_FUNCTION_ARGS)
+{
+	const char *group = get_group_name(fcinfo, 0);
+	Oid			subid = papply_sql_change_subscription(fcinfo, 1, "add_subscription()");
+	PapplySubscriptionOptions options;
+
+	(void) papply_group_lock(PAPPLY_GROUP_USE_LOCK);
+	(void) papply_sql_get_group(group);
+	papply_subscription_options_get(subid, &options);
+	if (options.group[0] != '\0')
+		ereport(ERROR,
+				(errcode(ERRCODE_DUPLICATE_OBJECT),
+				 errmsg("subscription \"%s\" is already in group \"%s\"",
+						NameStr(*PG_GETARG_NAME(1)), options.group),
+				 strcmp(options.group, group) == 0 ? 0 :
+				 errhint("Use %s before you add it to another one.",
+						 PAPPLY_NAME ".remove_subscription()")));
+	strlcpy(options.group, group, sizeof(options.group));
+	papply_subscription_options_set(subid, &options);
+	PG_RETURN_VOID();
+}
+
+/*
+ * papply_remove_subscription(group, subscription).  The group itself may be gone.
+ */
+Datum
+papply_remove_subscription(PG_FUNCTION_ARGS)
+{
+	const char *group = get_group_name(fcinfo, 0);
+	Oid			subid = papply_sql_change_subscription(fcinfo, 1, "remove_subscription()");
+	PapplySubscriptionOptions options;
+
+	papply_subscription_options_get(subid, &options);
+	if (strcmp(options.group, group) != 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_UNDEFINED_OBJECT),
+				 errmsg("subscription \"%s\" is not in group \"%s\"",
+						NameStr(*PG_GETARG_NAME(1)), group),
+				 options.group[0] == '\0' ? 0 :
+				 errhint("It is in group \"%s\".", options.group)));
+	options.group[0] = '\0';
+	papply_subscription_options_set(subid, &options);
+	PG_RETURN_VOID();
+}
+
+/*
+ * papply_alter_subscription_config(subscription, num_writers or NULL).
+ */
+Datum
+papply_alter_subscription_config(PG_FUNCTION_ARGS)
+{
+	Oid			subid = papply_sql_change_subscription(fcinfo, 0, "alter_subscription_config()");
+	PapplySubscriptionOptions options;
+
+	papply_subscription_options_get(subid, &options);
+	options.writers = papply_sql_get_writers(fcinfo, 1);
+	papply_subscription_options_set(subid, &options);
+	PG_RETURN_VOID();
+}
+
+static const char *
+name_of_source(PapplyWritersSource source)
+{
+	switch (source)
+	{
+		case PAPPLY_WRITERS_FROM_SETTING:
+			return "setting";
+		case PAPPLY_WRITERS_FROM_GROUP:
+			return "group";
+		case PAPPLY_WRITERS_FROM_SUBSCRIPTION:
+			return "subscription";
+	}
+	return NULL;
+}
+
+/*
+ * papply_subscription_options(subid) returns what is configured for a
+ * subscription of this database, and what follows from it.
+ */
+Datum
+papply_subscription_options(PG_FUNCTION_ARGS)
+{
+	PapplySubscriptionOptions options;
+	PapplyWritersSource source;
+	int			writers;
+	TupleDesc	descriptor;
+	Datum		values[OPTIONS_COLUMNS];
+	bool		nulls[OPTIONS_COLUMNS] = {false};
+	int			i = 0;
+
+	if (get_call_result_type(fcinfo, NULL, &descriptor) != TYPEFUNC_COMPOSITE)
+		elog(ERROR, "return type must be a row type");
+	papply_subscription_options_get(PG_GETARG_OID(0), &options);
+	writers = papply_subscription_options_writers(&options, &source);
+
+	nulls[i] = options.group[0] == '\0';
+	values[i++] = nulls[0] ? (Datum) 0 :
+		DirectFunctionCall1(namein, CStringGetDatum(options.group));
+	nulls[i] = options.writers == 0;
+	values[i++] = Int32GetDatum(options.writers);
+	values[i++] = Int32GetDatum(papply_guc_writers(writers));
+	values[i++] = CStringGetTextDatum(name_of_source(source));
+	values[i++] = BoolGetDatum(options.is_paused);
+	Assert(i == OPTIONS_COLUMNS);
+	PG_RETURN_DATUM(HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(descriptor), values, nulls)));
+}

@@ -1,0 +1,166 @@
+# The number of writers follows what is configured for a subscription or its
+# group, when it is committed, and what is rolled back never counts.  A load of
+# single transactions runs all the time; nothing of it may be lost or repeated,
+# and the apply worker stays the same.  The configuration follows the subscription,
+# into a dump as well.
+use strict;
+use warnings;
+use FindBin;
+use lib $FindBin::RealBin;
+use PapplyTest;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my ($publisher, $subscriber) = new_pair();
+
+create_accounts();
+create_extension($subscriber);
+subscribe($publisher, $subscriber, 'tap', with => 'streaming = off');
+
+sub call
+{
+	my ($call) = @_;
+	return on_subscriber("SELECT parallel_apply.$call");
+}
+
+### changes
+
+my $apply_pid = apply_pid($subscriber, 'tap');
+call(q(create_group('reporting', 6)));
+under_load(
+	sub {
+		for (
+			[ q(add_subscription('reporting', 'tap')), 6 ],
+			[ q(alter_group_config('reporting', 3)), 3 ],
+			[ q(alter_subscription_config('tap', 5)), 5 ],
+			[ q(alter_subscription_config('tap', 1)), 0 ],
+			[ q(alter_group_config('reporting', 2)), 0 ],
+			[ q(alter_subscription_config('tap', NULL)), 2 ],
+			[ q(alter_group_config('reporting', NULL)), 4 ],
+			[ q(alter_group_config('reporting', 1)), 0 ],
+			[ q(remove_subscription('reporting', 'tap')), 4 ])
+		{
+			my ($call, $writers) = @$_;
+			call($call);
+			wait_for_pool($subscriber, 'tap', $writers);
+			wait_for_progress();
+			ok(1, "$call: " . ($writers || "PostgreSQL's own apply"));
+		}
+
+		my $session = hold($subscriber,
+			q(SELECT parallel_apply.alter_subscription_config('tap', 7)));
+		wait_for_progress();
+		is(scalar(writer_pids($subscriber, 'tap')),
+			4, 'what is not committed does not count');
+		$session->query_safe('ROLLBACK');
+		$session->quit;
+		wait_for_progress();
+		is(scalar(writer_pids($subscriber, 'tap')),
+			4, 'nor does what was rolled back');
+	});
+accounts_are_equal('after all of these changes');
+is(apply_pid($subscriber, 'tap'),
+	$apply_pid, 'with the same apply worker all the time');
+
+# The apply worker is idle; DROP SERVER and SECURITY LABEL are not ours.
+call(q(add_subscription('reporting', 'tap')));
+wait_for_pool($subscriber, 'tap', 0);
+on_subscriber('DROP SERVER parallel_apply_reporting');
+wait_for_pool($subscriber, 'tap', 4);
+on_subscriber(
+	q(SECURITY LABEL FOR parallel_apply ON SUBSCRIPTION tap IS 'writers=3'));
+wait_for_pool($subscriber, 'tap', 3);
+is(apply_pid($subscriber, 'tap'),
+	$apply_pid, 'a server or label that is changed by hand counts as well');
+
+### two sessions
+
+sub waits_for_lock
+{
+	my ($sql) = @_;
+	my $session =
+	  $subscriber->background_psql('postgres', on_error_stop => 0);
+	$session->query_until(qr/begun/, "\\echo begun\n$sql;\n");
+	$subscriber->poll_query_until('postgres',
+		q(SELECT count(*) = 1 FROM pg_locks WHERE NOT granted AND locktype = 'object')
+	) or die "$sql does not wait";
+	return $session;
+}
+
+call(q(create_group('reporting', 6)));
+my $first = hold($subscriber,
+	q(SELECT parallel_apply.add_subscription('reporting', 'tap')));
+my $second = waits_for_lock(q(SELECT parallel_apply.drop_group('reporting')));
+$first->query_safe('COMMIT');
+$second->query('SELECT 1');
+like(
+	$second->{stderr},
+	qr/cannot drop group "reporting" because it has subscriptions/,
+	'a group is not dropped while a subscription becomes a member');
+$second->quit;
+
+$first->query_safe(
+	q(BEGIN; SELECT parallel_apply.alter_subscription_config('tap', 2)));
+$second = waits_for_lock(
+	q(SELECT parallel_apply.remove_subscription('reporting', 'tap')));
+$first->query_safe('COMMIT');
+$first->quit;
+$second->query_safe('SELECT 1');
+$second->quit;
+is( on_subscriber(
+		'SELECT group_name, num_writers FROM parallel_apply.subscription_config'
+	),
+	'|2',
+	'of two changes of one subscription both count');
+
+### rename, dump and restore
+
+call(q(add_subscription('reporting', 'tap')));
+on_subscriber('ALTER SUBSCRIPTION tap RENAME TO renamed');
+on_publisher('UPDATE accounts SET balance = balance');
+wait_applied($publisher, $subscriber, 'renamed');
+wait_for_pool($subscriber, 'renamed', 2);
+call(q(alter_subscription_config('renamed', NULL)));
+wait_for_pool($subscriber, 'renamed', 6);
+call(q(create_group('archive')));
+call(q(create_group('a, "b"', 7)));
+on_subscriber(
+	"CREATE SUBSCRIPTION other CONNECTION 'dbname=nowhere' PUBLICATION nothing
+		WITH (connect = false, slot_name = NONE);
+	SELECT parallel_apply.alter_subscription_config('other', 9),
+		parallel_apply.add_subscription('a, \"b\"', 'other')");
+
+my $config = q(SELECT * FROM parallel_apply.groups ORDER BY group_name;
+	SELECT subname, group_name, num_writers, source
+	FROM parallel_apply.subscription_config ORDER BY subname);
+my $dump = $subscriber->basedir . '/dump.sql';
+$subscriber->command_ok(
+	[ 'pg_dump', '-f', $dump, $subscriber->connstr('postgres') ],
+	'pg_dump of the database with its groups');
+on_subscriber('CREATE DATABASE restored');
+$subscriber->command_ok(
+	[
+		'psql', '-X', '-q', '-v', 'ON_ERROR_STOP=1', '-f', $dump,
+		$subscriber->connstr('restored')
+	],
+	'its restore into another one');
+is($subscriber->safe_psql('restored', $config),
+	on_subscriber($config),
+	'has all groups, and what is configured for each subscription');
+is( $subscriber->safe_psql(
+		'restored',
+		'SELECT group_name, source FROM parallel_apply.subscription_config ORDER BY subname'
+	),
+	qq(a, "b"|subscription\nreporting|group),
+	'by its name');
+$subscriber->safe_psql('restored',
+	"ALTER SUBSCRIPTION $_ DISABLE; ALTER SUBSCRIPTION $_ SET (slot_name = NONE);"
+	  . "DROP SUBSCRIPTION $_")
+  for qw(renamed other);
+on_subscriber('DROP SUBSCRIPTION other');
+
+rows_equal($publisher, $subscriber, 'accounts');
+finish($publisher, $subscriber,
+	qr/cannot drop group "reporting"|connection to client lost/);
+done_testing();
