@@ -36,6 +36,7 @@ PUBLISHER_SETTINGS=()		# the same for the publisher
 NO_INDEX=			# the subscriber has no index on the table of "full"
 RESULT_LINES=			# a file to which every result is appended as a JSON object
 SUBSCRIPTION_OPTIONS=		# more of CREATE SUBSCRIPTION ... WITH (...)
+PUBLISHER_IS_DELAYED=		# the publisher has the subscriber's storage
 SUBSCRIBER_PROGRAM=		# in place of postgres
 NEEDED_PROGRAMS=()		# further ones, whose Debian packages have the same names
 NATIVE_ONLY=			# measure the installed server, build nothing
@@ -139,12 +140,15 @@ bench_begin()
 
 bench_end()
 {
-	local status=$?
+	local status=$? program
 
 	trap '' INT TERM HUP PIPE
 	trap - EXIT
 	[[ -n ${WORK:-} ]] || exit "$status"
 	[[ -z ${CHILD:-} ]] || kill "$CHILD" 2>/dev/null || true
+	for program in "$WORK"/*.pid; do
+		end_program "$program"
+	done
 	stop_server subscriber immediate
 	stop_server publisher immediate
 	stop_server seed immediate
@@ -156,6 +160,29 @@ bench_end()
 		rm -rf "$WORK"
 	fi
 	exit "$status"
+}
+
+# start_program NAME COMMAND ...: in the background, as the owner of the servers, until
+# bench_end or end_program FILE, with the file $WORK/NAME.pid.
+start_program()
+{
+	# shellcheck disable=SC2016  # the inner shell expands it
+	as_owner bash -c 'echo $$ >"$0"; exec "$@"' "$WORK/$1.pid" "${@:2}" >"$WORK/$1.log" 2>&1 &
+}
+
+# end_program FILE
+end_program()
+{
+	local pid start_s=$SECONDS
+
+	[[ -s $1 ]] || return 0
+	pid=$(<"$1")
+	rm -f "$1"
+	kill "$pid" 2>/dev/null || return 0
+	while kill -0 "$pid" 2>/dev/null; do
+		(( SECONDS - start_s < 10 )) || kill -KILL "$pid" 2>/dev/null || true
+		read -r -t 0.05 <> <(:) || true
+	done
 }
 
 require_free_mb()
@@ -189,9 +216,31 @@ find_pg_config()
 	return 1
 }
 
+# as_root COMMAND ...: for apt-get.
+as_root()
+{
+	if [[ $(id -u) == 0 ]]; then
+		"$@"
+	else
+		command -v sudo >/dev/null || die "needs root or sudo: $*"
+		sudo "$@"
+	fi
+}
+
+# install_packages NAME[=VERSION] ...
+install_packages()
+{
+	local -a install=(as_root env DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends)
+
+	command -v apt-get >/dev/null || die "missing here, and there is no apt-get: $*"
+	say "Installing Debian packages: $*"
+	as_root apt-get update -qq
+	"${install[@]}" "$@" >/dev/null 2>&1 || "${install[@]}" "${@%%=*}" >/dev/null || die "could not install the packages"
+}
+
 install_missing_packages()
 {
-	local -a packages=() as_root=() install
+	local -a packages=()
 	local major version program
 
 	if ! find_pg_config; then
@@ -210,17 +259,7 @@ install_missing_packages()
 	done
 	(( ${#packages[@]} > 0 )) || return 0
 
-	command -v apt-get >/dev/null || die "missing here, and there is no apt-get: ${packages[*]}"
-	if [[ $(id -u) != 0 ]]; then
-		command -v sudo >/dev/null || die "needs root or sudo to install: ${packages[*]}"
-		as_root=(sudo)
-	fi
-	say "Installing Debian packages: ${packages[*]}"
-	install=("${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends)
-	"${as_root[@]}" apt-get update -qq
-	"${install[@]}" "${packages[@]}" >/dev/null 2>&1 ||
-		"${install[@]}" "${packages[@]%%=*}" >/dev/null ||
-		die "could not install the packages"
+	install_packages "${packages[@]}"
 	find_pg_config || die "found no PostgreSQL server with its development files"
 }
 
@@ -400,8 +439,14 @@ copy_seed()
 start_publisher()
 {
 	copy_seed publisher
-	write_conf publisher < <(printf '%s\n' "shared_buffers = $(default_shared_buffers)" "${PUBLISHER_SETTINGS[@]}")
-	start_server publisher
+	ENVIRONMENT=()
+	if [[ -n $PUBLISHER_IS_DELAYED ]]; then
+		write_conf publisher < <(storage_settings; printf '%s\n' "${PUBLISHER_SETTINGS[@]}")
+		choose_environment
+	else
+		write_conf publisher < <(printf '%s\n' "shared_buffers = $(default_shared_buffers)" "${PUBLISHER_SETTINGS[@]}")
+	fi
+	start_server publisher "${ENVIRONMENT[@]}"
 	ask publisher "SELECT pg_create_logical_replication_slot('base', 'pgoutput')"
 }
 
@@ -469,37 +514,74 @@ choose_environment()
 			READ_DELAY_SWITCH="$WORK/slow")
 }
 
-# start_subscriber WRITERS: 0 writers = a server without the extension.
-start_subscriber()
+# What goes with a server whose storage may be slow.
+storage_settings()
 {
-	local writers=$1 buffers=$SHARED_BUFFERS
+	local buffers=$SHARED_BUFFERS
 
-	copy_seed subscriber
-	rm -f "$WORK/subscriber.log"
 	[[ -n $buffers ]] || buffers=$( (( READ_DELAY_US > 0 )) && echo 64MB || default_shared_buffers)
-	{
-		echo "shared_buffers = $buffers"
-		if (( writers > 0 )); then
-			echo "shared_preload_libraries = 'parallel_apply'"
-			echo "parallel_apply.max_writers_per_subscription = $writers"
-			echo "parallel_apply.writers_per_subscription = $writers"
-			[[ -z $MAX_BATCH ]] || echo "parallel_apply.max_batch_transactions = $MAX_BATCH"
-		fi
-		(( FLUSH_DELAY_US == 0 )) || printf '%s\n' 'fsync = on' 'wal_sync_method = fdatasync'
+	echo "shared_buffers = $buffers"
+	(( FLUSH_DELAY_US == 0 )) || printf '%s\n' 'fsync = on' 'wal_sync_method = fdatasync'
+}
+
+# start_subscriber_server: its data directory is there, stdin has more settings.
+start_subscriber_server()
+{
+	rm -f "$WORK/subscriber.log"
+	write_conf subscriber < <(
+		storage_settings
+		cat
 		(( ${#EXTRA_SETTINGS[@]} == 0 )) || printf '%s\n' "${EXTRA_SETTINGS[@]}"
-	} | write_conf subscriber
+	)
 	choose_environment
 	start_server subscriber "${ENVIRONMENT[@]}"
-
-	(( writers == 0 )) || ask subscriber "CREATE EXTENSION parallel_apply"
-	[[ -z $NO_INDEX ]] || ask subscriber "DROP INDEX bench_full_id"
 	# Storage without delay stands for data in memory: begin with it there.
-	(( READ_DELAY_US > 0 )) ||
-		ask subscriber "SELECT sum(pg_prewarm(oid)) FROM pg_class WHERE relname ~ '^(pgbench|bench)_' AND relkind IN ('r', 'i')"
+	(( READ_DELAY_US > 0 )) || warm_up subscriber
+}
+
+# warm_up SERVER: all tables and indexes into its shared buffers.
+warm_up()
+{
+	ask "$1" "SELECT sum(pg_prewarm(oid)) FROM pg_class WHERE relname ~ '^(pgbench|bench)_' AND relkind IN ('r', 'i')"
+}
+
+# start_parallel_server WRITERS: a subscriber without a subscription; 0 writers = without
+# the extension.
+start_parallel_server()
+{
+	local writers=$1
+
+	copy_seed subscriber
+	start_subscriber_server < <(
+		(( writers > 0 )) || exit 0
+		echo "shared_preload_libraries = 'parallel_apply'"
+		echo "parallel_apply.max_writers_per_subscription = $writers"
+		echo "parallel_apply.writers_per_subscription = $writers"
+		[[ -z $MAX_BATCH ]] || echo "parallel_apply.max_batch_transactions = $MAX_BATCH"
+	)
+	(( writers == 0 )) || ask subscriber "CREATE EXTENSION parallel_apply"
+}
+
+# start_subscriber WRITERS: with a subscription that is not enabled.
+start_subscriber()
+{
+	start_parallel_server "$1"
+	[[ -z $NO_INDEX ]] || ask subscriber "DROP INDEX bench_full_id"
 	ask publisher "SELECT pg_copy_logical_replication_slot('base', 'run')"
 	ask subscriber "CREATE SUBSCRIPTION bench
 		CONNECTION 'host=$WORK/socket/publisher user=postgres dbname=$DATABASE' PUBLICATION bench
 		WITH (slot_name = 'run', create_slot = false, copy_data = false, enabled = false${SUBSCRIPTION_OPTIONS:+, $SUBSCRIPTION_OPTIONS})"
+}
+
+# A physical standby instead of the subscriber.  Like that it begins as a copy of the
+# seed, and needs nothing but the WAL that the publisher has made since.
+start_standby()
+{
+	copy_seed subscriber
+	as_owner touch "$WORK/subscriber/standby.signal"
+	start_subscriber_server < <(
+		echo "primary_conninfo = 'host=$WORK/socket/publisher user=postgres application_name=bench'"
+	)
 }
 
 # LABEL: how a configuration is called.
@@ -540,10 +622,51 @@ measure()
 	drop_run_slot
 }
 
-# Ends the program unless the subscriber holds the rows of the publisher.
+# A transaction that waits for no standby, after all others of the publisher.
+MARKER=0
+insert_marker()
+{
+	MARKER=$(( MARKER + 1 ))
+	ask publisher "INSERT INTO bench_marker VALUES ($MARKER)"
+}
+
+# wait_for_marker: until the subscriber, of whatever kind, has the last marker, however
+# long that takes; ends the program if its WAL does not move meanwhile.
+wait_for_marker()
+{
+	local last_reply='' moved_s=$SECONDS
+
+	until ask subscriber "SELECT coalesce(max(n), 0) FROM bench_marker"; (( REPLY >= MARKER )); do
+		ask subscriber "SELECT CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn() ELSE pg_current_wal_insert_lsn() END"
+		if [[ $REPLY != "$last_reply" ]]; then
+			last_reply=$REPLY
+			moved_s=$SECONDS
+		elif (( SECONDS - moved_s > STALLED_AFTER_S )); then
+			tail -n 20 "$WORK/subscriber.log" >&2
+			die "no progress of \"$LABEL\" for $STALLED_AFTER_S s"
+		fi
+		ask subscriber "SELECT pg_sleep(0.02)"
+	done
+}
+
+# Both servers at the same time.
+compare_servers()
+{
+	local compared_by
+
+	sql publisher -c "$CHECKSUM_SQL" >"$WORK/publisher.sum" &
+	compared_by=$!
+	ask subscriber "$CHECKSUM_SQL"
+	wait $compared_by || die "could not compare the servers"
+	PUBLISHER_CHECKSUM=$(<"$WORK/publisher.sum")
+	require_equal "$REPLY"
+}
+
+# require_equal [CHECKSUM]: ends the program unless the subscriber, whose checksum is
+# this or is asked for, holds the rows of the publisher.
 require_equal()
 {
-	ask subscriber "$CHECKSUM_SQL"
+	if (( $# > 0 )); then REPLY=$1; else ask subscriber "$CHECKSUM_SQL"; fi
 	if [[ $REPLY != "$PUBLISHER_CHECKSUM" ]]; then
 		diff <(echo "$PUBLISHER_CHECKSUM") <(echo "$REPLY") >&2 || true
 		die "publisher and subscriber are DIFFERENT after \"$LABEL\" (table|rows|checksum)"
