@@ -236,6 +236,8 @@ CONF
 shared_preload_libraries = 'parallel_apply'
 parallel_apply.max_writers_per_subscription = 8
 parallel_apply.writers_per_subscription = $set->{writers}
+parallel_apply.min_writers_per_subscription = $set->{min_writers}
+parallel_apply.writer_idle_timeout = 50ms
 parallel_apply.max_batch_transactions = $set->{max_batch}
 parallel_apply.queue_size = $set->{queue_size}
 CONF

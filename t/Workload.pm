@@ -72,6 +72,7 @@ my @choices = (
 	commit_timestamp => 'off off off on',
 	deadlock_timeout => '10ms 1s',
 	writers => '2 4 4 4 7',
+	min_writers => '64 64 1 2',
 	max_batch => '1 3 32 32',
 	queue_size => '64kB 256kB 32MB 32MB',
 	synchronous => '0 1');
