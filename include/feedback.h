@@ -34,6 +34,9 @@ extern void papply_feedback_committed(XLogRecPtr remote_end_lsn, XLogRecPtr loca
  */
 extern XLogRecPtr papply_feedback_applied_lsn(bool is_idle);
 
+/* Up to where is everything flushed, as far as was looked? */
+extern XLogRecPtr papply_feedback_flushed_lsn(bool is_idle);
+
 /* Do commits wait for the subscriber's own synchronous standbys? */
 extern bool papply_feedback_waits_for_standbys(void);
 
@@ -49,6 +52,10 @@ extern void papply_feedback_flush(bool may_delegate);
 
 /* Put the true positions into a status message ('r') in buf. */
 extern void papply_feedback_rewrite(char *buf, bool is_idle);
+
+/* What the native loop says in a status message; false: it is none. */
+extern bool papply_feedback_parse(const char *buf, int length,
+								  XLogRecPtr *flushed_lsn, XLogRecPtr *applied_lsn);
 
 /*
  * Send a status message if the applied or flushed position has moved since the

@@ -127,6 +127,9 @@ extern void papply_queue_announce(void);
 /* Has the open transaction been published before its end? */
 extern bool papply_queue_open_is_published(void);
 
+/* Bytes of the ring that may not be overwritten. */
+extern uint64 papply_queue_used_bytes(void);
+
 /* Bytes of the open transaction so far, and those that writers cannot read yet. */
 extern uint64 papply_queue_open_size(void);
 extern uint64 papply_queue_unpublished_bytes(void);

@@ -118,6 +118,211 @@ COMMENT ON COLUMN parallel_apply.tables.missing IS
 COMMENT ON COLUMN parallel_apply.tables.second_looks IS
     'rows that were not there at first, and looked for again after all older transactions';
 
+CREATE FUNCTION parallel_apply.subscriptions(
+    OUT subid oid,
+    OUT pid integer,
+    OUT state text,
+    OUT reason text,
+    OUT writers_wanted integer,
+    OUT queue_bytes bigint,
+    OUT queue_transactions bigint,
+    OUT received_lsn pg_lsn,
+    OUT dispatched_lsn pg_lsn,
+    OUT committed_lsn pg_lsn,
+    OUT flushed_lsn pg_lsn,
+    OUT lag_bytes bigint,
+    OUT lag interval,
+    OUT apply_rate double precision,
+    OUT catch_up interval,
+    OUT transactions bigint,
+    OUT native_transactions bigint,
+    OUT inserts bigint,
+    OUT updates bigint,
+    OUT deletes bigint,
+    OUT truncates bigint,
+    OUT batches bigint,
+    OUT retries bigint,
+    OUT older_wins bigint,
+    OUT errors bigint,
+    OUT drains_serial_table bigint,
+    OUT drains_truncate bigint,
+    OUT drains_native bigint,
+    OUT drains_refetch bigint,
+    OUT drains_stop bigint,
+    OUT native_replays_sync bigint,
+    OUT native_replays_table bigint,
+    OUT native_replays_message bigint,
+    OUT native_replays_failure bigint,
+    OUT native_replays_subscription bigint,
+    OUT native_replays_no_writer bigint,
+    OUT dependency_waits bigint,
+    OUT turn_waits bigint,
+    OUT data_waits bigint,
+    OUT replay_waits bigint,
+    OUT lock_waits bigint,
+    OUT apply_time double precision,
+    OUT dependency_wait_time double precision,
+    OUT turn_wait_time double precision,
+    OUT data_wait_time double precision,
+    OUT replay_wait_time double precision,
+    OUT lock_wait_time double precision,
+    OUT last_error_at timestamp with time zone,
+    OUT last_error text,
+    OUT stats_reset timestamp with time zone
+)
+RETURNS SETOF record
+LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED
+AS 'MODULE_PATHNAME', 'papply_subscriptions';
+
+COMMENT ON FUNCTION parallel_apply.subscriptions() IS
+    'what the subscriptions of this database do and have done, since their apply workers started';
+
+CREATE VIEW parallel_apply.subscriptions AS
+    SELECT s.oid AS subid,
+           s.subname,
+           p.pid,
+           CASE WHEN p.pid IS NULL THEN 'not running'
+                WHEN n.tables OPERATOR(pg_catalog.>) 0
+                     AND p.state OPERATOR(pg_catalog.=) ANY ('{parallel,native}')
+                THEN 'synchronising' ELSE p.state END AS state,
+           CASE WHEN n.tables OPERATOR(pg_catalog.>) 0
+                     AND p.state OPERATOR(pg_catalog.=) 'parallel'
+                THEN pg_catalog.format('%s of its tables are not ready', n.tables)
+                ELSE p.reason END AS reason,
+           p.writers_wanted,
+           (SELECT pg_catalog.count(*) FROM parallel_apply.writers() AS w
+             WHERE w.subid OPERATOR(pg_catalog.=) s.oid)::integer AS writers_running,
+           p.queue_bytes, p.queue_transactions, p.received_lsn,
+           p.dispatched_lsn, p.committed_lsn, p.flushed_lsn, p.lag_bytes,
+           p.lag, p.apply_rate, p.catch_up, p.transactions,
+           p.native_transactions, p.inserts, p.updates, p.deletes,
+           p.truncates, p.batches,
+           (p.transactions OPERATOR(pg_catalog.-) p.native_transactions)::double precision
+               OPERATOR(pg_catalog./) NULLIF(p.batches, 0)::double precision AS batch_size,
+           p.retries, p.older_wins, p.errors, p.drains_serial_table,
+           p.drains_truncate, p.drains_native, p.drains_refetch,
+           p.drains_stop, p.native_replays_sync, p.native_replays_table,
+           p.native_replays_message, p.native_replays_failure,
+           p.native_replays_subscription, p.native_replays_no_writer,
+           p.dependency_waits, p.turn_waits, p.data_waits, p.replay_waits,
+           p.lock_waits, p.apply_time, p.dependency_wait_time,
+           p.turn_wait_time, p.data_wait_time, p.replay_wait_time,
+           p.lock_wait_time, p.last_error_at, p.last_error, p.stats_reset
+      FROM pg_catalog.pg_subscription AS s
+      LEFT JOIN parallel_apply.subscriptions() AS p ON p.subid OPERATOR(pg_catalog.=) s.oid
+      LEFT JOIN LATERAL (
+            SELECT pg_catalog.count(*) AS tables FROM pg_catalog.pg_subscription_rel AS r
+             WHERE r.srsubid OPERATOR(pg_catalog.=) s.oid
+               AND r.srsubstate OPERATOR(pg_catalog.<>) 'r') AS n ON true
+     WHERE s.subdbid OPERATOR(pg_catalog.=)
+           (SELECT d.oid FROM pg_catalog.pg_database AS d
+             WHERE d.datname OPERATOR(pg_catalog.=) pg_catalog.current_database());
+
+COMMENT ON VIEW parallel_apply.subscriptions IS
+    'what the subscriptions of this database do and have done';
+COMMENT ON COLUMN parallel_apply.subscriptions.subid IS 'OID of the subscription';
+COMMENT ON COLUMN parallel_apply.subscriptions.subname IS 'name of the subscription';
+COMMENT ON COLUMN parallel_apply.subscriptions.pid IS 'process ID of the apply worker';
+COMMENT ON COLUMN parallel_apply.subscriptions.state IS
+    'who applies: parallel, native, stopping, paused, synchronising, or not running';
+COMMENT ON COLUMN parallel_apply.subscriptions.reason IS 'why not in parallel';
+COMMENT ON COLUMN parallel_apply.subscriptions.writers_wanted IS
+    'writers that there shall be; 1 is PostgreSQL''s own apply';
+COMMENT ON COLUMN parallel_apply.subscriptions.writers_running IS
+    'writers that there are';
+COMMENT ON COLUMN parallel_apply.subscriptions.queue_bytes IS 'bytes of the queue in use';
+COMMENT ON COLUMN parallel_apply.subscriptions.queue_transactions IS
+    'transactions in the queue';
+COMMENT ON COLUMN parallel_apply.subscriptions.received_lsn IS
+    'position in the publisher''s WAL that was received';
+COMMENT ON COLUMN parallel_apply.subscriptions.dispatched_lsn IS
+    'end of the last transaction that writers can apply';
+COMMENT ON COLUMN parallel_apply.subscriptions.committed_lsn IS
+    'position up to which everything is committed';
+COMMENT ON COLUMN parallel_apply.subscriptions.flushed_lsn IS
+    'position up to which everything is committed and flushed';
+COMMENT ON COLUMN parallel_apply.subscriptions.lag_bytes IS
+    'received and not committed, in bytes of the publisher''s WAL';
+COMMENT ON COLUMN parallel_apply.subscriptions.lag IS
+    'age of the oldest transaction that was received and is not committed';
+COMMENT ON COLUMN parallel_apply.subscriptions.apply_rate IS
+    'remote transactions per second, over the last seconds';
+COMMENT ON COLUMN parallel_apply.subscriptions.catch_up IS
+    'estimated time until there is no lag; null if it grows';
+COMMENT ON COLUMN parallel_apply.subscriptions.transactions IS
+    'remote transactions committed, by writers and by PostgreSQL''s own apply';
+COMMENT ON COLUMN parallel_apply.subscriptions.native_transactions IS
+    'of them, those committed by PostgreSQL''s own apply';
+COMMENT ON COLUMN parallel_apply.subscriptions.inserts IS 'inserted rows';
+COMMENT ON COLUMN parallel_apply.subscriptions.updates IS 'updated rows';
+COMMENT ON COLUMN parallel_apply.subscriptions.deletes IS 'deleted rows';
+COMMENT ON COLUMN parallel_apply.subscriptions.truncates IS 'TRUNCATE commands';
+COMMENT ON COLUMN parallel_apply.subscriptions.batches IS 'local transactions of writers';
+COMMENT ON COLUMN parallel_apply.subscriptions.batch_size IS
+    'remote transactions in a local transaction of writers, on average';
+COMMENT ON COLUMN parallel_apply.subscriptions.retries IS
+    'second attempts, after all older transactions were committed';
+COMMENT ON COLUMN parallel_apply.subscriptions.older_wins IS
+    'roll-backs because the oldest transaction waited for a lock of a younger one';
+COMMENT ON COLUMN parallel_apply.subscriptions.errors IS
+    'errors of writers, which they put right, and of PostgreSQL''s own apply';
+COMMENT ON COLUMN parallel_apply.subscriptions.drains_serial_table IS
+    'transactions applied alone because of a table that is applied serially';
+COMMENT ON COLUMN parallel_apply.subscriptions.drains_truncate IS
+    'transactions applied alone because of a TRUNCATE';
+COMMENT ON COLUMN parallel_apply.subscriptions.drains_native IS
+    'transactions applied alone by PostgreSQL''s own apply because their rows are not known';
+COMMENT ON COLUMN parallel_apply.subscriptions.drains_refetch IS
+    'transactions larger than the queue, fetched again for PostgreSQL''s own apply';
+COMMENT ON COLUMN parallel_apply.subscriptions.drains_stop IS
+    'times that all writers stopped';
+COMMENT ON COLUMN parallel_apply.subscriptions.native_replays_sync IS
+    'transactions left to PostgreSQL''s own apply because a table was being synchronised';
+COMMENT ON COLUMN parallel_apply.subscriptions.native_replays_table IS
+    'the same, because writers do not handle a table';
+COMMENT ON COLUMN parallel_apply.subscriptions.native_replays_message IS
+    'the same, because writers do not handle a message, or it was larger than the queue';
+COMMENT ON COLUMN parallel_apply.subscriptions.native_replays_failure IS
+    'the same, because a writer failed twice';
+COMMENT ON COLUMN parallel_apply.subscriptions.native_replays_subscription IS
+    'the same, because of SKIP, a disabled subscription or a new owner';
+COMMENT ON COLUMN parallel_apply.subscriptions.native_replays_no_writer IS
+    'the same, because no writer was there';
+COMMENT ON COLUMN parallel_apply.subscriptions.dependency_waits IS
+    'waits of writers for an older transaction with the same row';
+COMMENT ON COLUMN parallel_apply.subscriptions.turn_waits IS
+    'waits of writers for all older transactions';
+COMMENT ON COLUMN parallel_apply.subscriptions.data_waits IS
+    'waits of writers for the rest of a large transaction';
+COMMENT ON COLUMN parallel_apply.subscriptions.replay_waits IS
+    'waits of writers for PostgreSQL''s own apply';
+COMMENT ON COLUMN parallel_apply.subscriptions.lock_waits IS
+    'writers found waiting for a lock, looking once a second';
+COMMENT ON COLUMN parallel_apply.subscriptions.apply_time IS
+    'milliseconds that writers worked on transactions, without waits for each other';
+COMMENT ON COLUMN parallel_apply.subscriptions.dependency_wait_time IS
+    'milliseconds in dependency_waits';
+COMMENT ON COLUMN parallel_apply.subscriptions.turn_wait_time IS
+    'milliseconds in turn_waits';
+COMMENT ON COLUMN parallel_apply.subscriptions.data_wait_time IS
+    'milliseconds in data_waits';
+COMMENT ON COLUMN parallel_apply.subscriptions.replay_wait_time IS
+    'milliseconds in replay_waits';
+COMMENT ON COLUMN parallel_apply.subscriptions.lock_wait_time IS
+    'milliseconds that writers waited for locks, estimated from lock_waits';
+COMMENT ON COLUMN parallel_apply.subscriptions.last_error_at IS 'time of the last error';
+COMMENT ON COLUMN parallel_apply.subscriptions.last_error IS 'its message';
+COMMENT ON COLUMN parallel_apply.subscriptions.stats_reset IS
+    'since when there are counters';
+
+CREATE FUNCTION parallel_apply.reset_stats(subscription name DEFAULT NULL)
+RETURNS void
+LANGUAGE C CALLED ON NULL INPUT VOLATILE PARALLEL RESTRICTED
+AS 'MODULE_PATHNAME', 'papply_reset_stats';
+
+COMMENT ON FUNCTION parallel_apply.reset_stats(name) IS
+    'begins the counters of a subscription anew, or of all in this database';
+
 CREATE VIEW parallel_apply.table_options AS
     SELECT objoid::pg_catalog.regclass AS relation,
            pg_catalog.split_part(label, '=', 1) AS option,
@@ -275,12 +480,17 @@ GRANT SELECT ON parallel_apply.subscription_config TO pg_monitor;
 
 REVOKE ALL ON parallel_apply.table_options FROM PUBLIC;
 REVOKE ALL ON FUNCTION parallel_apply.set_table_option(regclass, text, text) FROM PUBLIC;
+REVOKE ALL ON FUNCTION parallel_apply.reset_stats(name) FROM PUBLIC;
+REVOKE ALL ON FUNCTION parallel_apply.subscriptions() FROM PUBLIC;
+REVOKE ALL ON parallel_apply.subscriptions FROM PUBLIC;
 REVOKE ALL ON FUNCTION parallel_apply.writers() FROM PUBLIC;
 REVOKE ALL ON parallel_apply.writers FROM PUBLIC;
 REVOKE ALL ON FUNCTION parallel_apply.tables() FROM PUBLIC;
 REVOKE ALL ON parallel_apply.tables FROM PUBLIC;
 GRANT USAGE ON SCHEMA parallel_apply TO pg_monitor;
+GRANT EXECUTE ON FUNCTION parallel_apply.subscriptions() TO pg_monitor;
 GRANT EXECUTE ON FUNCTION parallel_apply.writers() TO pg_monitor;
+GRANT SELECT ON parallel_apply.subscriptions TO pg_monitor;
 GRANT SELECT ON parallel_apply.writers TO pg_monitor;
 GRANT EXECUTE ON FUNCTION parallel_apply.tables() TO pg_monitor;
 GRANT SELECT ON parallel_apply.tables TO pg_monitor;

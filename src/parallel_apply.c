@@ -14,6 +14,7 @@
 #include "pool.h"
 #include "seam.h"
 #include "subscription_options.h"
+#include "statistics.h"
 #include "table_options.h"
 #include "table_statistics.h"
 
@@ -31,6 +32,7 @@ request_shmem(void)
 		previous_shmem_request();
 	papply_pool_request_shmem();
 	papply_table_statistics_request_shmem();
+	papply_statistics_request_shmem();
 }
 
 static void
@@ -40,6 +42,7 @@ startup_shmem(void)
 		previous_shmem_startup();
 	papply_pool_init_shmem();
 	papply_table_statistics_init_shmem();
+	papply_statistics_init_shmem();
 }
 
 void

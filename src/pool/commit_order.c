@@ -56,6 +56,7 @@
 
 #include "commit_order.h"
 #include "queue.h"
+#include "statistics.h"
 #include "wal_flush.h"
 
 /* The first look for a hidden deadlock, and the following ones. */
@@ -192,6 +193,19 @@ wait_event_of(PapplyWriterState state)
 	}
 }
 
+/* The counters of waits have the order of the states. */
+static void
+count_sleep(PapplyWriterState state, bool is_first, TimestampTz begin)
+{
+	int			cause = state - PAPPLY_WRITER_WAIT_DEPENDENCY;
+	TimestampTz end = GetCurrentTimestamp();
+	uint64		us = Max(end - begin, 0);	/* the clock may have been set */
+
+	slept_us += us;
+	papply_statistics_count(PAPPLY_COUNT_WAITS_DEPENDENCY + cause, is_first ? 1 : 0);
+	papply_statistics_count(PAPPLY_COUNT_DEPENDENCY_US + cause, us);
+}
+
 void
 papply_commit_order_sleep(PapplyWriterState state, int *sleeps)
 {
@@ -208,9 +222,9 @@ papply_commit_order_sleep(PapplyWriterState state, int *sleeps)
 					   (may_block_others ? WL_TIMEOUT : 0),
 					   *sleeps == 0 ? FIRST_CHECK_MS : NEXT_CHECK_MS,
 					   wait_event_of(state));
+	count_sleep(state, *sleeps == 0, begin);
 	(*sleeps)++;
 	slept_times++;
-	slept_us += GetCurrentTimestamp() - begin;
 	ResetLatch(MyLatch);
 	CHECK_FOR_INTERRUPTS();
 	if (!papply_pool->is_open)

@@ -44,6 +44,7 @@
 #include "awake.h"
 #include "commit_order.h"
 #include "queue.h"
+#include "statistics.h"
 
 /* One slot for so many bytes of the ring: a small transaction's size. */
 #define BYTES_PER_SLOT 512
@@ -309,6 +310,12 @@ papply_queue_open_is_published(void)
 }
 
 uint64
+papply_queue_used_bytes(void)
+{
+	return head_position - tail_position;
+}
+
+uint64
 papply_queue_open_size(void)
 {
 	return head_position - papply_queue_transaction(last_seqno)->start_position;
@@ -353,7 +360,11 @@ papply_queue_mark_unclaimed_native(void)
 {
 	for (uint64 seqno = pg_atomic_read_u64(&papply_pool->next_claim);
 		 seqno <= last_seqno; seqno++)
+	{
+		if (!(pg_atomic_read_u32(&papply_queue_transaction(seqno)->flags) & PAPPLY_TXN_NATIVE))
+			papply_statistics_count(PAPPLY_COUNT_REPLAYS_NO_WRITER, 1);
 		papply_queue_mark_native(seqno);
+	}
 }
 
 uint64

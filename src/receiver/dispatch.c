@@ -37,6 +37,7 @@
 #include "queue.h"
 #include "remote_relation.h"
 #include "row_keys.h"
+#include "statistics.h"
 
 /*
  * 2^18 entries, 2 MB: the changes that writers work on at a time are some
@@ -191,28 +192,38 @@ papply_dispatch_end_direct(XLogRecPtr remote_end_lsn)
 	end_transaction(remote_end_lsn);
 }
 
+/* Everything after depends on it; the first reason counts. */
+static void
+make_barrier(PapplyCounter reason)
+{
+	if (!is_barrier)
+		papply_statistics_count(reason, 1);
+	is_barrier = true;
+}
+
 /* See the head of this file; a published transaction is left to its writer. */
 static void
-make_native(void)
+make_native(PapplyCounter reason)
 {
 	if (is_native || papply_queue_open_is_published())
 		return;
+	papply_statistics_count(reason, 1);
 	is_native = true;
 	papply_queue_mark_native(open_seqno);
 }
 
 static void
-make_native_barrier(void)
+make_native_barrier(PapplyCounter reason)
 {
-	is_barrier = true;
-	make_native();
+	make_barrier(PAPPLY_COUNT_DRAINS_NATIVE);
+	make_native(reason);
 }
 
 /* The writer of a published transaction finds out itself, as above. */
 static void
-make_serial(void)
+make_serial(PapplyCounter reason)
 {
-	is_barrier = true;
+	make_barrier(reason);
 	papply_queue_mark_serial(open_seqno);
 }
 
@@ -223,7 +234,7 @@ make_serial(void)
 static PapplyDispatchResult
 hold_oversize(void)
 {
-	make_native_barrier();
+	make_native_barrier(PAPPLY_COUNT_REPLAYS_MESSAGE);
 	if (!has_oversize && papply_queue_has_space(0))
 	{
 		papply_queue_append(PAPPLY_ENTRY_OVERSIZE, NULL, 0, 0, PAPPLY_NO_SEQNO);
@@ -284,11 +295,11 @@ dispatch_change(char *message, int length)
 	rel = papply_remote_relation_get(change.remote_relid, true);
 	is_serial = rel != NULL && rel->table_class == PAPPLY_TABLE_SERIAL;
 	if (rel == NULL || rel->table_class == PAPPLY_TABLE_NATIVE)
-		make_native_barrier();
+		make_native_barrier(PAPPLY_COUNT_REPLAYS_TABLE);
 	else if (!rel->is_ready)
-		make_native();
+		make_native(PAPPLY_COUNT_REPLAYS_SYNC);
 	if (is_serial)
-		make_serial();
+		make_serial(PAPPLY_COUNT_DRAINS_SERIAL);
 	if (rel != NULL)
 	{
 		version = rel->version;
@@ -330,9 +341,9 @@ dispatch_truncate(char *message, int length)
 		is_ours &= rel != NULL && rel->is_ready;
 	}
 	if (is_ours)
-		make_serial();
+		make_serial(PAPPLY_COUNT_DRAINS_TRUNCATE);
 	else
-		make_native_barrier();
+		make_native_barrier(PAPPLY_COUNT_REPLAYS_SYNC);
 	papply_queue_append(PAPPLY_ENTRY_MESSAGE, message, length, 0, open_seqno - 1);
 	return PAPPLY_DISPATCH_QUEUED;
 }
@@ -358,7 +369,8 @@ dispatch_inside(char *message, int length)
 		case LOGICAL_REP_MSG_MESSAGE:
 			break;
 		default:
-			make_native_barrier();	/* its writer would not know it, either */
+			make_native_barrier(PAPPLY_COUNT_REPLAYS_MESSAGE);	/* its writer would not
+																 * know it, either */
 			break;
 	}
 	papply_queue_append(PAPPLY_ENTRY_MESSAGE, message, length, 0, PAPPLY_NO_SEQNO);

@@ -34,6 +34,7 @@
 #include "utils/timestamp.h"
 
 #include "feedback.h"
+#include "message.h"
 #include "wal_flush.h"
 
 /*
@@ -146,6 +147,12 @@ papply_feedback_applied_lsn(bool is_idle)
 	return applied_lsn;
 }
 
+XLogRecPtr
+papply_feedback_flushed_lsn(bool is_idle)
+{
+	return unflushed_count > 0 ? flushed_lsn : papply_feedback_applied_lsn(is_idle);
+}
+
 bool
 papply_feedback_has_unflushed(void)
 {
@@ -199,6 +206,17 @@ papply_feedback_rewrite(char *buf, bool is_idle)
 	put_uint64(buf + STATUS_RECEIVED, received_lsn);
 	put_uint64(buf + STATUS_FLUSHED, flushed_lsn);
 	put_uint64(buf + STATUS_APPLIED, reported_applied_lsn(is_idle));
+}
+
+bool
+papply_feedback_parse(const char *buf, int length,
+					  XLogRecPtr *flushed, XLogRecPtr *applied)
+{
+	if (length < STATUS_LENGTH || buf[0] != 'r')
+		return false;
+	*flushed = papply_message_get_uint64(buf + STATUS_FLUSHED);
+	*applied = papply_message_get_uint64(buf + STATUS_APPLIED);
+	return true;
 }
 
 bool

@@ -38,6 +38,7 @@
 #include "remote_relation.h"
 #include "spool.h"
 #include "subscription_options.h"
+#include "status.h"
 #include "writer_control.h"
 
 /* Look for writers that could not start; start a pool again that could not. */
@@ -51,6 +52,9 @@ static PapplyOriginId origin = PAPPLY_NO_ORIGIN;
 static int	wanted_writers = 1; /* as last acted upon */
 static XLogRecPtr replay_final_lsn = InvalidXLogRecPtr; /* see pool.h */
 static TimestampTz checked_at = 0;
+
+/* Why the last start of a pool failed, or else that it is about to start. */
+static PapplyApplyReason start_reason = PAPPLY_REASON_STARTING;
 
 /* Invalidations; set by callbacks. */
 static bool extension_is_current = false;
@@ -250,6 +254,7 @@ start_pool(void)
 
 	if (!create_shared_memory())
 	{
+		start_reason = PAPPLY_REASON_NO_QUEUE;
 		drop_shared_memory();
 		papply_pool_release();
 		return;
@@ -258,6 +263,7 @@ start_pool(void)
 	running = papply_writers_set(wanted_writers, MySubscription->name);
 	if (running == 0)
 	{
+		start_reason = PAPPLY_REASON_NO_WRITERS;
 		drop_shared_memory();
 		papply_pool_release();
 		return;
@@ -274,6 +280,7 @@ start_pool(void)
 	replay_final_lsn = papply_pool_get_replay(MySubscription->oid);
 	is_closing = false;
 	has_pool = true;
+	start_reason = PAPPLY_REASON_STARTING;
 	ereport(LOG,
 			(errmsg_plural("parallel apply of subscription \"%s\" has started with %d writer",
 						   "parallel apply of subscription \"%s\" has started with %d writers",
@@ -286,6 +293,7 @@ stop_pool(void)
 {
 	papply_feedback_flush(false);
 	end_pool(false);
+	papply_statistics_count(PAPPLY_COUNT_DRAINS_STOP, 1);
 	drop_shared_memory();
 	papply_remote_relation_pool_stopped();
 	papply_compat_origin_take(origin);
@@ -353,6 +361,7 @@ give_up_writers(void)
 	papply_queue_mark_unclaimed_native();
 	is_closing = true;
 	has_failed = true;
+	start_reason = PAPPLY_REASON_NO_WRITERS;
 }
 
 /* Give back what is committed, and look whether all writers are well. */
@@ -415,8 +424,34 @@ papply_lifecycle_is_drained(void)
 	return has_pool && is_closing && papply_lifecycle_is_idle();
 }
 
-void
-papply_lifecycle_adjust(void)
+static PapplyApplyReason
+reason_for_native(void)
+{
+	if (!has_extension)
+		return PAPPLY_REASON_NO_EXTENSION;
+	if (papply_compat_subscription_is_native())
+		return PAPPLY_REASON_RETAIN_DEAD_TUPLES;
+	if (get_wanted_writers() == 1)
+		return PAPPLY_REASON_ONE_WRITER;
+	if (!has_pool && papply_spool_has_native())
+		return PAPPLY_REASON_STREAMING;
+	return start_reason;
+}
+
+static void
+show_state(void)
+{
+	papply_status_set_wanted(get_wanted_writers());
+	if (has_pool && !is_closing)
+		papply_status_set(PAPPLY_APPLY_PARALLEL, PAPPLY_REASON_NONE);
+	else
+		papply_status_set(has_pool ? PAPPLY_APPLY_STOPPING : PAPPLY_APPLY_NATIVE,
+						  reason_for_native());
+}
+
+/* Start, change or stop the pool, if that is possible now. */
+static void
+adjust(void)
 {
 	if (has_pool)
 		papply_lifecycle_watch();
@@ -432,4 +467,11 @@ papply_lifecycle_adjust(void)
 		if (papply_compat_wants_parallel_streaming())
 			papply_lifecycle_restart("transactions are not applied in parallel any more");
 	}
+}
+
+void
+papply_lifecycle_adjust(void)
+{
+	adjust();
+	show_state();
 }

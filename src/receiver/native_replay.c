@@ -33,6 +33,7 @@
 #include "queue.h"
 #include "relation_registry.h"
 #include "remote_relation.h"
+#include "statistics.h"
 
 typedef struct NativeReplay
 {
@@ -44,6 +45,10 @@ typedef struct NativeReplay
 	PapplyOriginId origin;
 	char		end_kind;		/* of the last message; 0: the first is it */
 	XLogRecPtr	remote_end_lsn;
+	uint64		inserts;
+	uint64		updates;
+	uint64		deletes;
+	uint64		truncates;
 } NativeReplay;
 
 static NativeReplay replay;
@@ -162,11 +167,15 @@ relation_of_version(uint32 version)
 
 /* Does the message begin or end a transaction of the native loop? */
 static void
-note_boundary(char *message, int length)
+note_message(char *message, int length)
 {
 	char		kind = message[0];
 	PapplyCommit commit;
 
+	replay.inserts += kind == LOGICAL_REP_MSG_INSERT;
+	replay.updates += kind == LOGICAL_REP_MSG_UPDATE;
+	replay.deletes += kind == LOGICAL_REP_MSG_DELETE;
+	replay.truncates += kind == LOGICAL_REP_MSG_TRUNCATE;
 	if (replay.end_kind == 0)
 	{
 		if (kind == LOGICAL_REP_MSG_BEGIN)
@@ -181,7 +190,8 @@ note_boundary(char *message, int length)
 	replay.is_ended = true;
 	replay.remote_end_lsn = InvalidXLogRecPtr;
 	if (kind == LOGICAL_REP_MSG_COMMIT || kind == LOGICAL_REP_MSG_PREPARE ||
-		kind == LOGICAL_REP_MSG_COMMIT_PREPARED || kind == LOGICAL_REP_MSG_ROLLBACK_PREPARED)
+		kind == LOGICAL_REP_MSG_COMMIT_PREPARED || kind == LOGICAL_REP_MSG_ROLLBACK_PREPARED ||
+		kind == LOGICAL_REP_MSG_STREAM_COMMIT || kind == LOGICAL_REP_MSG_STREAM_PREPARE)
 	{
 		papply_message_parse_commit(message, length, &commit);
 		replay.remote_end_lsn = commit.end_lsn;
@@ -213,7 +223,7 @@ papply_native_next(char **buffer)
 		if (entry->length > 0)
 			break;
 	}
-	note_boundary(PapplyEntryData(entry), entry->length);
+	note_message(PapplyEntryData(entry), entry->length);
 	return papply_native_frame(PapplyEntryData(entry), entry->length, buffer);
 }
 
@@ -266,7 +276,7 @@ papply_native_before(char *message, int length, char **buffer)
 	tell_before(message, length, buffer) : 0;
 
 	if (told == 0)
-		note_boundary(message, length);
+		note_message(message, length);
 	return told;
 }
 
@@ -279,12 +289,26 @@ papply_native_abandon(void)
 	replay.is_active = false;
 }
 
+static void
+count_transaction(void)
+{
+	if (replay.remote_end_lsn == InvalidXLogRecPtr)
+		return;					/* a message that stands alone */
+	papply_statistics_count(PAPPLY_COUNT_TRANSACTIONS, 1);
+	papply_statistics_count(PAPPLY_COUNT_NATIVE_TRANSACTIONS, 1);
+	papply_statistics_count(PAPPLY_COUNT_INSERTS, replay.inserts);
+	papply_statistics_count(PAPPLY_COUNT_UPDATES, replay.updates);
+	papply_statistics_count(PAPPLY_COUNT_DELETES, replay.deletes);
+	papply_statistics_count(PAPPLY_COUNT_TRUNCATES, replay.truncates);
+}
+
 bool
 papply_native_finish(XLogRecPtr *remote_end_lsn)
 {
 	if (!replay.is_active || !replay.is_ended)
 		return false;
 
+	count_transaction();
 	if (replay.origin != PAPPLY_NO_ORIGIN)
 	{
 		papply_compat_origin_pass_on();

@@ -45,6 +45,7 @@
 #include "remote_relation.h"
 #include "seam.h"
 #include "spool.h"
+#include "status.h"
 #include "wal_flush.h"
 
 /* A 'w' message: kind, start, end, time; then the payload. */
@@ -121,6 +122,7 @@ initialize(void)
 		return;
 	is_initialized = true;
 
+	papply_status_init();
 	papply_remote_relation_init();
 	papply_lifecycle_init();
 
@@ -146,8 +148,14 @@ finish_native(void)
 	XLogRecPtr	remote_end_lsn;
 	uint64		seqno = papply_native_seqno();
 
-	if (!papply_native_finish(&remote_end_lsn) || !papply_lifecycle_has_pool())
+	if (!papply_native_finish(&remote_end_lsn))
 		return;
+	if (!papply_lifecycle_has_pool())
+	{
+		papply_status_native_end(remote_end_lsn);
+		papply_status_update(false, true);
+		return;
+	}
 	if (remote_end_lsn == InvalidXLogRecPtr)
 		remote_end_lsn = papply_feedback_received_lsn();
 
@@ -244,8 +252,26 @@ begins_native(char kind)
 static Route
 route_without_pool(char *message, int length, char **buffer, int *result)
 {
+	PapplyBegin begin;
+
 	if (begins_native(message[0]))
 		papply_native_begin_direct(PAPPLY_NO_ORIGIN);
+	if (message[0] == LOGICAL_REP_MSG_BEGIN || message[0] == LOGICAL_REP_MSG_BEGIN_PREPARE)
+	{
+		papply_message_parse_begin(message, length, &begin);
+		papply_status_native_begin(begin.commit_time);
+	}
+	return route_native(message, length, buffer, result);
+}
+
+/* A message of a streamed transaction that the native loop spools. */
+static Route
+route_streamed(char *message, int length, char **buffer, int *result)
+{
+	if (message[0] != LOGICAL_REP_MSG_STREAM_COMMIT &&
+		message[0] != LOGICAL_REP_MSG_STREAM_PREPARE)
+		return ROUTE_NATIVE;
+	papply_native_begin_direct(PAPPLY_NO_ORIGIN);
 	return route_native(message, length, buffer, result);
 }
 
@@ -261,7 +287,7 @@ route_payload(char *message, int length, char **buffer, int *result)
 			case PAPPLY_SPOOL_KEPT:
 				return ROUTE_DONE;
 			case PAPPLY_SPOOL_NATIVE:
-				return ROUTE_NATIVE;
+				return route_streamed(message, length, buffer, result);
 			case PAPPLY_SPOOL_ENDED:
 				return ROUTE_SPOOLED;
 			case PAPPLY_SPOOL_NONE:
@@ -287,6 +313,7 @@ route_payload(char *message, int length, char **buffer, int *result)
 	papply_lifecycle_watch();
 	if (!papply_lifecycle_is_idle())
 		return ROUTE_HOLD;
+	papply_statistics_count(PAPPLY_COUNT_DRAINS_REFETCH, 1);
 	papply_native_begin_direct(papply_lifecycle_origin());
 	return route_native(message, length, buffer, result);
 }
@@ -411,6 +438,7 @@ yield(char **buffer, pgsocket *wait_fd, long patience_ms)
 
 	if (length > 0)
 		return length;
+	papply_status_update(true, papply_lifecycle_is_idle());
 	end_round();
 	if (patience_ms < 0 && wal_receiver_timeout > 0 &&
 		wal_receiver_timeout <= 2 * KEEPALIVE_INTERVAL_MS)
@@ -568,6 +596,7 @@ nothing_to_read(WalReceiverConn *conn, char **buffer, pgsocket socket)
 	papply_queue_wake_writer();
 	papply_lifecycle_watch();
 	patience_ms = papply_lifecycle_adapt();
+	papply_status_update(true, papply_lifecycle_is_idle());
 	if (is_behind)
 		report_if_due(conn);
 	if (is_behind && papply_queue_backlog() >= BURST_BACKLOG)
@@ -706,8 +735,13 @@ papply_receiver_receive(WalReceiverConn *conn, char **buffer, pgsocket *wait_fd)
 		{
 			length = papply_spool_is_reading() ? papply_spool_next(buffer) :
 				(papply_seam_server->walrcv_receive) (conn, buffer, wait_fd);
-			if (length < 0 || (length == 0 && !papply_lifecycle_has_pool()))
+			if (length < 0)
 				return length;
+			if (length == 0 && !papply_lifecycle_has_pool())
+			{
+				papply_status_update(false, true);
+				return length;
+			}
 			if (length == 0)
 			{
 				length = nothing_to_read(conn, buffer, *wait_fd);
@@ -750,5 +784,7 @@ papply_receiver_send(WalReceiverConn *conn, const char *buffer, int nbytes)
 	/* the native loop's own buffer, which it is done with */
 	if (papply_lifecycle_has_pool() && nbytes >= HEADER_LENGTH && buffer[0] == 'r')
 		papply_feedback_rewrite(unconstify(char *, buffer), papply_lifecycle_is_idle());
+	else if (!papply_lifecycle_has_pool())
+		papply_status_native_feedback(buffer, nbytes);
 	(papply_seam_server->walrcv_send) (conn, buffer, nbytes);
 }

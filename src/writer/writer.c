@@ -52,6 +52,7 @@
 #include "utils/syscache.h"
 #include "utils/timestamp.h"
 
+#include "account.h"
 #include "apply.h"
 #include "awake.h"
 #include "commit_order.h"
@@ -106,7 +107,6 @@ typedef struct RemoteRange
 								 * transaction */
 	bool		was_current;	/* when its turn came, see check_still_current */
 	uint32		states;			/* of tables, when it began */
-	uint64		rows;
 	uint64		position;		/* in the queue, of the next entry */
 	TransactionId remote_xid;
 	XLogRecPtr	final_lsn;
@@ -125,8 +125,9 @@ static bool subscription_is_current = false;
 
 static bool has_unreported_stats = false;
 
-/* The last attempt has ended in a deadlock with others. */
+/* The last attempt has ended in a deadlock with others; or was not allowed. */
 static bool was_deadlock = false;
+static bool was_refused = false;
 
 /* Moving average: time to apply a transaction, without waits for others. */
 static double transaction_us = 0;
@@ -248,9 +249,12 @@ check_subscription(void)
 {
 	if (MySubscription->skiplsn != InvalidXLogRecPtr || !MySubscription->enabled ||
 		MySubscription->owner != papply_pool->userid)
+	{
+		was_refused = true;
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("the subscription does not let writers go on")));
+	}
 }
 
 /*
@@ -296,7 +300,7 @@ static void
 apply_change_in_turn(PapplyEntry *entry)
 {
 	wait_for_turn();
-	my_slot()->counters.retries++;
+	papply_account_retry();
 	(void) papply_apply_change(PapplyEntryData(entry), entry->length,
 							   entry->relation_version, true, may_run_code());
 }
@@ -341,7 +345,7 @@ apply_change(PapplyEntry *entry)
 	bool		found;
 
 	begin_change(entry);
-	if (++range.rows % SNAPSHOT_CHANGES == 0)
+	if (papply_account_change(range.message_type) % SNAPSHOT_CHANGES == 0)
 		papply_local_renew_snapshot();
 
 	MemoryContextSwitchTo(message_context);
@@ -375,6 +379,7 @@ apply_truncate(PapplyEntry *entry)
 				 errmsg("TRUNCATE is not applied in parallel")));
 	MemoryContextSwitchTo(message_context);
 	papply_truncate(PapplyEntryData(entry), entry->length);
+	papply_account.truncates++;
 	CommandCounterIncrement();
 	MemoryContextReset(message_context);
 }
@@ -480,6 +485,7 @@ apply_transaction(uint64 seqno, PapplyCommit *commit)
 static void
 note_time(double us, uint64 transactions)
 {
+	papply_account_time(us);
 	transaction_us += (us / transactions - transaction_us) / 8;
 }
 
@@ -487,7 +493,6 @@ static void
 apply_range(void)
 {
 	PapplyCommit commit;
-	PapplyWriterSlot *slot = my_slot();
 	uint64		slept_us = papply_commit_order_slept_us();
 	TimestampTz begin = GetCurrentTimestamp();
 
@@ -505,8 +510,7 @@ apply_range(void)
 	papply_local_commit(range.first, range.last, &commit);
 	papply_count_end_transaction(true);
 
-	slot->counters.transactions += range.last - range.first + 1;
-	slot->counters.rows += range.rows;
+	papply_account_commit(range.last - range.first + 1);
 	pgstat_report_stat(false);
 	has_unreported_stats = true;
 }
@@ -524,8 +528,7 @@ recover_from_error(void)
 	FlushErrorState();
 	papply_local_abort();
 	papply_count_end_transaction(false);
-	if (error->sqlerrcode == PAPPLY_ERRCODE_OLDER_WINS)
-		my_slot()->counters.older_wins++;
+	papply_account_error(error);
 	was_deadlock = error->sqlerrcode == ERRCODE_T_R_DEADLOCK_DETECTED;
 	ereport(DEBUG1,
 			(errmsg_internal("remote transaction %u is rolled back: %s",
@@ -546,6 +549,8 @@ try_range(uint64 first, uint64 last, bool is_in_turn)
 	volatile bool is_done = false;
 
 	memset(&range, 0, sizeof(range));
+	papply_account_begin();
+	was_refused = false;
 	range.first = first;
 	range.last = last;
 	range.is_in_turn = is_in_turn;
@@ -611,13 +616,11 @@ let_others_go_on(void)
 static void
 apply_in_turn(uint64 seqno, bool is_retry)
 {
-	PapplyWriterSlot *slot = my_slot();
-
 	show_transaction(papply_queue_transaction(seqno));
 	if (!wait_until_committed(seqno - 1, PAPPLY_WRITER_WAIT_TURN))
 		return;
 	if (is_retry)
-		slot->counters.retries++;
+		papply_account_retry();
 	let_others_go_on();
 	AcceptInvalidationMessages();
 	if (load_subscription() && (!is_retry || papply_queue_rewind(seqno)) &&
@@ -625,7 +628,8 @@ apply_in_turn(uint64 seqno, bool is_retry)
 		return;
 	if (!papply_pool->is_open)
 		return;
-	slot->counters.native_replays++;
+	papply_account_replay(was_refused ? PAPPLY_COUNT_REPLAYS_SUBSCRIPTION :
+						  PAPPLY_COUNT_REPLAYS_FAILURE);
 	let_others_go_on();
 	papply_queue_mark_native(seqno);
 	papply_pool_wake(PAPPLY_WAITER_RECEIVER);
@@ -733,6 +737,7 @@ papply_writer_main(Datum main_arg)
 	if (!papply_pool_attach_writer(main_arg, generation))
 		proc_exit(0);
 	before_shmem_exit(detach_at_exit, (Datum) 0);
+	papply_statistics_attach_writer();
 
 	error_context.callback = describe_range;
 	error_context.arg = NULL;

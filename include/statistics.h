@@ -1,0 +1,186 @@
+/*-------------------------------------------------------------------------
+ * room: pool
+ *
+ * statistics.h
+ *	  What a subscription does and has done, for the views.
+ *
+ * A place in the server's main shared memory for each subscription with a leader
+ * apply worker, with or without a pool.  It is found by the OID of the
+ * subscription, survives the worker, and is given to another subscription only
+ * when no other place is free.
+ *-------------------------------------------------------------------------
+ */
+#ifndef PAPPLY_STATISTICS_H
+#define PAPPLY_STATISTICS_H
+
+#include "access/xlogdefs.h"
+#include "datatype/timestamp.h"
+
+#include "pool.h"
+
+/*
+ * What is counted, in the order of the columns of parallel_apply.subscriptions.
+ * A new one gets its place here, a column there, and its name in
+ * sql/parallel_apply--1.0.sql; nothing else knows the order.
+ */
+typedef enum PapplyCounter
+{
+	/* committed, by writers and by the native loop */
+	PAPPLY_COUNT_TRANSACTIONS = 0,
+	PAPPLY_COUNT_NATIVE_TRANSACTIONS,	/* by the native loop alone */
+	PAPPLY_COUNT_INSERTS,
+	PAPPLY_COUNT_UPDATES,
+	PAPPLY_COUNT_DELETES,
+	PAPPLY_COUNT_TRUNCATES,
+	PAPPLY_COUNT_BATCHES,		/* local transactions of writers */
+
+	/* what went wrong and was put right */
+	PAPPLY_COUNT_RETRIES,
+	PAPPLY_COUNT_OLDER_WINS,
+	PAPPLY_COUNT_ERRORS,
+
+	/* transactions before and after which nothing else was applied; why */
+	PAPPLY_COUNT_DRAINS_SERIAL, /* a table that is applied serially */
+	PAPPLY_COUNT_DRAINS_TRUNCATE,
+	PAPPLY_COUNT_DRAINS_NATIVE, /* rows are not known, natively applied */
+	PAPPLY_COUNT_DRAINS_REFETCH,	/* fetched again for the native loop */
+	PAPPLY_COUNT_DRAINS_STOP,	/* the pool stopped */
+
+	/* transactions of the queue that the native loop applied; why */
+	PAPPLY_COUNT_REPLAYS_SYNC,	/* a table is being synchronised */
+	PAPPLY_COUNT_REPLAYS_TABLE, /* writers do not handle the table */
+	PAPPLY_COUNT_REPLAYS_MESSAGE,	/* nor the message, or it is too large */
+	PAPPLY_COUNT_REPLAYS_FAILURE,	/* a writer failed twice */
+	PAPPLY_COUNT_REPLAYS_SUBSCRIPTION,	/* SKIP, disabled, another owner */
+	PAPPLY_COUNT_REPLAYS_NO_WRITER,
+
+	/* waits of writers; the first four in the order of PapplyWriterState */
+	PAPPLY_COUNT_WAITS_DEPENDENCY,
+	PAPPLY_COUNT_WAITS_TURN,
+	PAPPLY_COUNT_WAITS_DATA,
+	PAPPLY_COUNT_WAITS_REPLAY,
+	PAPPLY_COUNT_WAITS_LOCK,	/* estimated: see status.c */
+
+	/* microseconds; milliseconds in the view */
+	PAPPLY_COUNT_APPLY_US,		/* of writers, without waits for each other */
+	PAPPLY_COUNT_DEPENDENCY_US,
+	PAPPLY_COUNT_TURN_US,
+	PAPPLY_COUNT_DATA_US,
+	PAPPLY_COUNT_REPLAY_US,
+	PAPPLY_COUNT_LOCK_US,
+} PapplyCounter;
+
+#define PAPPLY_COUNTERS (PAPPLY_COUNT_LOCK_US + 1)
+#define PAPPLY_FIRST_TIME PAPPLY_COUNT_APPLY_US
+
+/* Who applies a subscription.  What is said of PAPPLY_APPLY_NONE is old. */
+typedef enum PapplyApplyState
+{
+	PAPPLY_APPLY_NONE = 0,		/* nobody: there is no apply worker */
+	PAPPLY_APPLY_NATIVE,		/* the native loop; reason says why */
+	PAPPLY_APPLY_PARALLEL,		/* writers */
+	PAPPLY_APPLY_STOPPING,		/* the pool is about to stop; reason */
+	PAPPLY_APPLY_PAUSED			/* nobody, as an operator wants it */
+} PapplyApplyState;
+
+typedef enum PapplyApplyReason
+{
+	PAPPLY_REASON_NONE = 0,
+	PAPPLY_REASON_STARTING,
+	PAPPLY_REASON_NO_EXTENSION, /* in that database */
+	PAPPLY_REASON_ONE_WRITER,	/* is configured */
+	PAPPLY_REASON_RETAIN_DEAD_TUPLES,
+	PAPPLY_REASON_STREAMING,	/* until what is streamed has ended */
+	PAPPLY_REASON_NO_QUEUE,		/* no shared memory */
+	PAPPLY_REASON_NO_WRITERS	/* none could be started */
+} PapplyApplyReason;
+
+/*
+ * As it is.  Written by the receiver alone, read without a lock: fields may be
+ * of slightly different moments.
+ */
+typedef struct PapplyProgress
+{
+	PapplyApplyState state;
+	PapplyApplyReason reason;
+	int			wanted_writers;
+
+	/* of the publisher's WAL */
+	XLogRecPtr	received_lsn;
+	XLogRecPtr	dispatched_lsn; /* end of the last transaction in the queue */
+	XLogRecPtr	committed_lsn;
+	XLogRecPtr	flushed_lsn;
+
+	uint64		queue_bytes;
+	uint64		queue_transactions;
+
+	/*
+	 * When the oldest transaction that was received and is not committed was
+	 * committed on the publisher; 0: there is none.
+	 */
+	TimestampTz oldest_commit_time;
+
+	/* over the last seconds */
+	double		transactions_per_s;
+	double		catch_up_speed; /* time of the publisher, in seconds, that is
+								 * applied in a second */
+} PapplyProgress;
+
+#define PAPPLY_ERROR_LENGTH 256
+
+/* All of a subscription, as the views get it. */
+typedef struct PapplyStatistics
+{
+	Oid			subid;
+	Oid			dbid;
+	pid_t		receiver_pid;	/* 0: none */
+	PapplyProgress progress;
+	uint64		counts[PAPPLY_COUNTERS];	/* since the last reset */
+	TimestampTz last_error_at;	/* 0: none */
+	char		last_error[PAPPLY_ERROR_LENGTH];
+	TimestampTz stats_reset;
+} PapplyStatistics;
+
+/* Hooks for _PG_init. */
+extern void papply_statistics_request_shmem(void);
+extern void papply_statistics_init_shmem(void);
+
+/*
+ * Receiver: find or take the place of a subscription; and say that it has no
+ * receiver any more.  Writers have left then.
+ */
+extern void papply_statistics_attach_receiver(Oid dbid, Oid subid);
+extern void papply_statistics_detach_receiver(void);
+
+/* Writer: after it has been attached to its pool. */
+extern void papply_statistics_attach_writer(void);
+
+/*
+ * Counters of this process, which nobody else writes: no lock, no atomics.  A
+ * process that is not attached counts for nobody.  Writers keep what they do in
+ * a transaction until it is committed.
+ */
+extern uint64 *papply_statistics_counts;
+
+static inline void
+papply_statistics_count(PapplyCounter counter, uint64 n)
+{
+	papply_statistics_counts[counter] += n;
+}
+
+/* Receiver: what it shows.  Never NULL. */
+extern PapplyProgress *papply_statistics_progress;
+
+/* Remember an error: the message that the log has, or would have. */
+extern void papply_statistics_note_error(const char *message);
+
+/* Receiver: the sum of a counter over all processes, never reset. */
+extern uint64 papply_statistics_total(PapplyCounter counter);
+
+/* Views: copy the n-th place; false when there is no such place. */
+extern bool papply_statistics_peek(int n, PapplyStatistics *copy);
+
+/* Begin all counters of a subscription anew, if it has a place. */
+extern void papply_statistics_reset(Oid subid);
+
+#endif							/* PAPPLY_STATISTICS_H */

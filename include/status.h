@@ -1,0 +1,38 @@
+/*-------------------------------------------------------------------------
+ * room: receiver
+ *
+ * status.h
+ *	  What the receiver shows of its subscription.
+ *-------------------------------------------------------------------------
+ */
+#ifndef PAPPLY_STATUS_H
+#define PAPPLY_STATUS_H
+
+#include "statistics.h"
+
+/* Once, before all else: this is the receiver of MySubscription. */
+extern void papply_status_init(void);
+
+/* Who applies, and if that is not writers, why. */
+extern void papply_status_set(PapplyApplyState state, PapplyApplyReason reason);
+
+/* How many writers there shall be; 1 for none. */
+extern void papply_status_set_wanted(int writers);
+
+/*
+ * Show positions, the queue and, once a second, rates.  While the native loop
+ * sleeps it is called at least once a second, and else more often.  is_idle: all
+ * that was received is committed.
+ */
+extern void papply_status_update(bool has_pool, bool is_idle);
+
+/*
+ * Without a pool: the native loop begins a transaction that was committed then
+ * on the publisher, and has committed one that ends there (InvalidXLogRecPtr:
+ * not known); or it tells the publisher positions, in a status message ('r').
+ */
+extern void papply_status_native_begin(TimestampTz commit_time);
+extern void papply_status_native_end(XLogRecPtr remote_end_lsn);
+extern void papply_status_native_feedback(const char *message, int length);
+
+#endif							/* PAPPLY_STATUS_H */

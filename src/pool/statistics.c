@@ -1,0 +1,312 @@
+/*-------------------------------------------------------------------------
+ * statistics.c
+ *	  What a subscription does and has done, for the views.
+ *
+ * Runs in the postmaster (sizing), in receivers and writers, which count, and in
+ * backends that read the views.
+ *
+ * Each process of a subscription has a row of counters of its own: writer n the
+ * row n, the receiver the last one.  A row outlives its process, and the next
+ * one with that number goes on with it, so the sum of all rows is what was
+ * counted since the place was taken.  Nobody else writes a row, hence counting
+ * is an addition to memory that no other process writes.  One set of counters,
+ * atomic or under a lock, would pass its cache lines from writer to writer with
+ * every transaction.
+ *
+ * A reset does not touch the rows: it remembers their sum, and the views get the
+ * difference.
+ *
+ * There are as many places as there can be leader apply workers, so a place can
+ * always be found; the memory is about 20 kB for each.
+ *
+ * Locking: the directory's lock protects subid, dbid, receiver_pid, detached,
+ * base and stats_reset.  The error is protected by a spinlock, because it is
+ * noted where an LWLock may be held.  Rows and progress are read without a lock.
+ *
+ * If a process dies, what it had not added is lost; if it is killed outright,
+ * the postmaster resets shared memory, and all of this with it.
+ *-------------------------------------------------------------------------
+ */
+#include "parallel_apply.h"
+
+#include "mb/pg_wchar.h"
+#include "miscadmin.h"
+#include "replication/logicallauncher.h"
+#include "storage/ipc.h"
+#include "storage/shmem.h"
+#include "storage/spin.h"
+#include "utils/timestamp.h"
+
+#include "statistics.h"
+
+#define AREA_NAME PAPPLY_NAME " statistics"
+
+typedef struct CounterRow
+{
+	uint64		counts[PAPPLY_COUNTERS];
+	char		pad[PG_CACHE_LINE_SIZE];	/* keep neighbours apart */
+} CounterRow;
+
+typedef struct Place
+{
+	/* protected by the directory's lock */
+	Oid			subid;			/* InvalidOid: never used */
+	Oid			dbid;
+	pid_t		receiver_pid;	/* 0: free, if need be */
+	uint64		detached;		/* order in which places became free */
+	uint64		base[PAPPLY_COUNTERS];	/* sums at the last reset */
+	TimestampTz stats_reset;
+
+	/* protected by mutex */
+	slock_t		mutex;
+	TimestampTz last_error_at;
+	char		last_error[PAPPLY_ERROR_LENGTH];
+
+	/* written by the receiver alone, read without a lock */
+	PapplyProgress progress;
+
+	/* each written by its process alone, read without a lock */
+	CounterRow	rows[PAPPLY_WAITERS];
+} Place;
+
+typedef struct Directory
+{
+	LWLock		lock;
+	int			length;
+	uint64		detached;		/* protected by lock */
+	Place		places[FLEXIBLE_ARRAY_MEMBER];
+} Directory;
+
+static Directory *directory = NULL;
+static Place *my_place = NULL;
+
+/* What processes write that have no place. */
+static PapplyProgress no_progress;
+static uint64 no_counts[PAPPLY_COUNTERS];
+
+uint64	   *papply_statistics_counts = no_counts;
+PapplyProgress *papply_statistics_progress = &no_progress;
+
+static Size
+directory_size(void)
+{
+	return add_size(offsetof(Directory, places),
+					mul_size(max_logical_replication_workers, sizeof(Place)));
+}
+
+void
+papply_statistics_request_shmem(void)
+{
+	RequestAddinShmemSpace(directory_size());
+	RequestNamedLWLockTranche(AREA_NAME, 1);
+}
+
+void
+papply_statistics_init_shmem(void)
+{
+	bool		found;
+
+	LWLockAcquire(AddinShmemInitLock, LW_EXCLUSIVE);
+	directory = ShmemInitStruct(AREA_NAME, directory_size(), &found);
+	if (!found)
+	{
+		memset(directory, 0, directory_size());
+		LWLockInitialize(&directory->lock,
+						 GetNamedLWLockTranche(AREA_NAME)->lock.tranche);
+		directory->length = max_logical_replication_workers;
+		for (int i = 0; i < directory->length; i++)
+			SpinLockInit(&directory->places[i].mutex);
+	}
+	LWLockRelease(AddinShmemInitLock);
+}
+
+/*** processes that count ***/
+
+/* The place of that subscription, or NULL.  The directory is locked. */
+static Place *
+find_place(Oid subid)
+{
+	for (int i = 0; i < directory->length; i++)
+		if (directory->places[i].subid == subid)
+			return &directory->places[i];
+	return NULL;
+}
+
+/*
+ * A place for another subscription: one that was never used, or else the one
+ * that is free for the longest time; NULL if none is free.  As above.
+ */
+static Place *
+find_free_place(void)
+{
+	Place	   *oldest = NULL;
+
+	for (int i = 0; i < directory->length; i++)
+	{
+		Place	   *place = &directory->places[i];
+
+		if (place->receiver_pid == 0 &&
+			(oldest == NULL || place->detached < oldest->detached))
+			oldest = place;
+	}
+	return oldest;
+}
+
+/* Forget the subscription that had the place. */
+static void
+clear_place(Place *place, Oid subid)
+{
+	place->subid = subid;
+	memset(place->base, 0, sizeof(place->base));
+	memset(place->rows, 0, sizeof(place->rows));
+	memset(&place->progress, 0, sizeof(place->progress));
+	place->stats_reset = GetCurrentTimestamp();
+	place->last_error_at = 0;
+	place->last_error[0] = '\0';
+}
+
+static void
+attach(Place *place, int row)
+{
+	my_place = place;
+	papply_statistics_counts = place->rows[row].counts;
+}
+
+void
+papply_statistics_attach_receiver(Oid dbid, Oid subid)
+{
+	Place	   *place;
+
+	LWLockAcquire(&directory->lock, LW_EXCLUSIVE);
+	place = find_place(subid);
+	if (place == NULL)
+	{
+		place = find_free_place();
+		if (place != NULL)
+			clear_place(place, subid);
+	}
+	if (place != NULL)
+	{
+		place->dbid = dbid;
+		place->receiver_pid = MyProcPid;
+	}
+	LWLockRelease(&directory->lock);
+
+	if (place != NULL)
+	{
+		attach(place, PAPPLY_WAITER_RECEIVER);
+		papply_statistics_progress = &place->progress;
+	}
+}
+
+void
+papply_statistics_detach_receiver(void)
+{
+	if (my_place == NULL)
+		return;
+	my_place->progress.state = PAPPLY_APPLY_NONE;
+	my_place->progress.reason = PAPPLY_REASON_NONE;
+	LWLockAcquire(&directory->lock, LW_EXCLUSIVE);
+	my_place->receiver_pid = 0;
+	my_place->detached = ++directory->detached;
+	LWLockRelease(&directory->lock);
+	my_place = NULL;
+	papply_statistics_counts = no_counts;
+	papply_statistics_progress = &no_progress;
+}
+
+void
+papply_statistics_attach_writer(void)
+{
+	Place	   *place;
+
+	LWLockAcquire(&directory->lock, LW_SHARED);
+	place = find_place(papply_pool->subid);
+	LWLockRelease(&directory->lock);
+	if (place != NULL)
+		attach(place, papply_pool_waiter);
+}
+
+void
+papply_statistics_note_error(const char *message)
+{
+	char text[	PAPPLY_ERROR_LENGTH];
+	TimestampTz now = GetCurrentTimestamp();
+	int			length;
+
+	papply_statistics_count(PAPPLY_COUNT_ERRORS, 1);
+	if (my_place == NULL || message == NULL)
+		return;
+	length = pg_mbcliplen(message, strlen(message), sizeof(text) - 1);
+	memcpy(text, message, length);
+	text[		length] = '\0';
+
+	SpinLockAcquire(&my_place->mutex);
+	my_place->last_error_at = now;
+	memcpy(my_place->last_error, text, length + 1);
+	SpinLockRelease(&my_place->mutex);
+}
+
+/*** readers ***/
+
+static uint64
+sum_of(const Place *place, PapplyCounter counter)
+{
+	uint64		sum = 0;
+
+	for (int i = 0; i < PAPPLY_WAITERS; i++)
+		sum += place->rows[i].counts[counter];
+	return sum;
+}
+
+uint64
+papply_statistics_total(PapplyCounter counter)
+{
+	return my_place == NULL ? 0 : sum_of(my_place, counter);
+}
+
+bool
+papply_statistics_peek(int n, PapplyStatistics *copy)
+{
+	Place	   *place;
+
+	if (n < 0 || n >= directory->length)
+		return false;
+	place = &directory->places[n];
+
+	LWLockAcquire(&directory->lock, LW_SHARED);
+	copy->subid = place->subid;
+	copy->dbid = place->dbid;
+	copy->receiver_pid = place->receiver_pid;
+	copy->stats_reset = place->stats_reset;
+	for (int i = 0; i < PAPPLY_COUNTERS; i++)
+		copy->counts[i] = sum_of(place, i) - place->base[i];
+	memcpy(&copy->progress, &place->progress, sizeof(PapplyProgress));
+	SpinLockAcquire(&place->mutex);
+	copy->last_error_at = place->last_error_at;
+	memcpy(copy->last_error, place->last_error, PAPPLY_ERROR_LENGTH);
+	SpinLockRelease(&place->mutex);
+	LWLockRelease(&directory->lock);
+	return true;
+}
+
+void
+papply_statistics_reset(Oid subid)
+{
+	TimestampTz now = GetCurrentTimestamp();
+	Place	   *place;
+
+	LWLockAcquire(&directory->lock, LW_EXCLUSIVE);
+	place = find_place(subid);
+	if (place != NULL)
+	{
+		for (int i = 0; i < PAPPLY_COUNTERS; i++)
+			place->base[i] = sum_of(place, i);
+		place->stats_reset = now;
+		SpinLockAcquire(&place->mutex);
+		place->last_error_at = 0;
+		place->last_error[0] = '\0';
+		SpinLockRelease(&place->mutex);
+	}
+	LWLockRelease(&directory->lock);
+}

@@ -1,0 +1,260 @@
+/*-------------------------------------------------------------------------
+ * status.c
+ *	  What the receiver shows of its subscription.
+ *
+ * Runs in the receiver, with and without a pool; what it shows lives in
+ * statistics.c.
+ *
+ * Positions are put there whenever the receiver looks up from reading, and rates
+ * once a second.  With a pool they are those of feedback.c; without, what the
+ * native loop tells the publisher, and the ends of its transactions.
+ *
+ * How far the subscription is behind, in time, is the age on the publisher of
+ * the oldest transaction that is not committed.  What the publisher has not sent
+ * yet, nobody knows here; but that is younger.  From the movement of that time
+ * over the last seconds follows when it will have caught up, if the publisher
+ * was as busy all the time.
+ *
+ * Writers that wait in the lock manager are not told when they are woken, so
+ * such waits are estimated: a writer that is found waiting when the receiver
+ * looks, once a second, has waited since it looked before.  Over some time that
+ * is right, however short the waits are.
+ *
+ * Errors of the native loop are seen where PostgreSQL logs them, by its hook.
+ */
+#include "parallel_apply.h"
+
+#include "miscadmin.h"
+#include "storage/ipc.h"
+#include "utils/timestamp.h"
+
+#include "commit_order.h"
+#include "dispatch.h"
+#include "feedback.h"
+#include "message.h"
+#include "queue.h"
+#include "status.h"
+
+/* Rates are those of so many intervals of so long. */
+#define SAMPLES 6
+#define SAMPLE_MS 1000
+
+typedef struct Sample
+{
+	TimestampTz taken_at;
+	uint64		transactions;
+	TimestampTz oldest_commit_time;
+} Sample;
+
+static Sample samples[SAMPLES]; /* a ring */
+static int	samples_taken = 0;
+
+static emit_log_hook_type previous_emit_log = NULL;
+
+static void
+note_logged_error(ErrorData *error)
+{
+	if (error->elevel == ERROR)
+		papply_statistics_note_error(error->message);
+	if (previous_emit_log)
+		previous_emit_log(error);
+}
+
+static void
+detach_at_exit(int code, Datum arg)
+{
+	papply_statistics_detach_receiver();
+}
+
+void
+papply_status_init(void)
+{
+	papply_statistics_attach_receiver(MyLogicalRepWorker->dbid, MySubscription->oid);
+	before_shmem_exit(detach_at_exit, (Datum) 0);
+	memset(papply_statistics_progress, 0, sizeof(PapplyProgress));
+	papply_status_set(PAPPLY_APPLY_NATIVE, PAPPLY_REASON_STARTING);
+	papply_status_set_wanted(1);
+	previous_emit_log = emit_log_hook;
+	emit_log_hook = note_logged_error;
+}
+
+void
+papply_status_set(PapplyApplyState state, PapplyApplyReason reason)
+{
+	papply_statistics_progress->reason = reason;
+	papply_statistics_progress->state = state;
+}
+
+void
+papply_status_set_wanted(int writers)
+{
+	papply_statistics_progress->wanted_writers = writers;
+}
+
+/*** once a second ***/
+
+static void
+count_lock_waits(uint64 elapsed_us)
+{
+	for (int i = 0; i < PAPPLY_MAX_WRITERS; i++)
+	{
+		PGPROC	   *proc = papply_pool->writers[i].proc;
+
+		if (proc == NULL || !papply_compat_proc_waits_for_lock(proc))
+			continue;
+		papply_statistics_count(PAPPLY_COUNT_WAITS_LOCK, 1);
+		papply_statistics_count(PAPPLY_COUNT_LOCK_US, elapsed_us);
+	}
+}
+
+static void
+show_rates(const Sample *first, const Sample *last)
+{
+	double		elapsed = last->taken_at - first->taken_at;
+	double		caught_up = last->oldest_commit_time - first->oldest_commit_time;
+
+	papply_statistics_progress->transactions_per_s =
+		(last->transactions - first->transactions) * USECS_PER_SEC / elapsed;
+	papply_statistics_progress->catch_up_speed = caught_up / elapsed;
+}
+
+/* Nothing happens if it is not time for it; the clock may have been set. */
+static void
+sample(bool has_pool)
+{
+	TimestampTz now = GetCurrentTimestamp();
+	Sample	   *newest = &samples[(samples_taken + SAMPLES - 1) % SAMPLES];
+	Sample	   *next = &samples[samples_taken % SAMPLES];
+	TimestampTz oldest = papply_statistics_progress->oldest_commit_time;
+
+	if (samples_taken > 0 && now < newest->taken_at)
+		samples_taken = 0;
+	if (samples_taken > 0 &&
+		!TimestampDifferenceExceeds(newest->taken_at, now, SAMPLE_MS))
+		return;
+	if (samples_taken > 0 && has_pool)
+		count_lock_waits(Min(now - newest->taken_at, 2 * SAMPLE_MS * INT64CONST(1000)));
+
+	next = &samples[samples_taken % SAMPLES];
+	next->taken_at = now;
+	next->transactions = papply_statistics_total(PAPPLY_COUNT_TRANSACTIONS);
+	next->oldest_commit_time = oldest != 0 ? oldest : now;
+	if (++samples_taken > 1)
+		show_rates(&samples[samples_taken > SAMPLES ? samples_taken % SAMPLES : 0], next);
+}
+
+/*** what is shown ***/
+
+/* When that transaction of the queue was committed; 0 if it is not known. */
+static TimestampTz
+commit_time_of(uint64 seqno)
+{
+	PapplyTransaction *txn = papply_queue_transaction(seqno);
+	uint64		position = txn->start_position;
+	PapplyEntry *entry;
+	PapplyBegin begin;
+	PapplyCommit commit;
+
+	if (pg_atomic_read_u32(&txn->hold) == PAPPLY_TXN_STREAMED)
+		return 0;
+	entry = papply_queue_read(&position);
+	if (entry == NULL || entry->length == 0)
+		return 0;
+	switch (PapplyEntryData(entry)[0])
+	{
+		case LOGICAL_REP_MSG_BEGIN:
+		case LOGICAL_REP_MSG_BEGIN_PREPARE:
+			papply_message_parse_begin(PapplyEntryData(entry), entry->length, &begin);
+			return begin.commit_time;
+		default:
+			papply_message_parse_commit(PapplyEntryData(entry), entry->length, &commit);
+			return commit.commit_time;
+	}
+}
+
+/*
+ * Of the oldest transaction in the queue.  Once its beginning has been
+ * overwritten, since it is larger than the queue, it is remembered.
+ */
+static TimestampTz
+oldest_commit_time(void)
+{
+	static XLogRecPtr last_lsn = InvalidXLogRecPtr;
+	static TimestampTz last_time = 0;
+	uint64		seqno = papply_commit_order_committed() + 1;
+	XLogRecPtr	final_lsn;
+
+	if (seqno > papply_queue_last_seqno())
+		return 0;
+	final_lsn = papply_queue_transaction(seqno)->final_lsn;
+	if (final_lsn != last_lsn || last_time == 0)
+		last_time = commit_time_of(seqno);
+	last_lsn = final_lsn;
+	return last_time;
+}
+
+static void
+show_queue(bool is_idle)
+{
+	PapplyProgress *progress = papply_statistics_progress;
+	uint64		complete = papply_queue_last_seqno() - (papply_dispatch_is_open() ? 1 : 0);
+	XLogRecPtr	committed_lsn = papply_feedback_applied_lsn(is_idle);
+
+	progress->received_lsn = papply_feedback_received_lsn();
+	progress->committed_lsn = committed_lsn;
+	progress->flushed_lsn = papply_feedback_flushed_lsn(is_idle);
+	progress->dispatched_lsn = complete == PAPPLY_NO_SEQNO ? committed_lsn :
+		Max(committed_lsn, papply_queue_transaction(complete)->remote_end_lsn);
+	progress->queue_bytes = papply_queue_used_bytes();
+	progress->queue_transactions = papply_queue_last_seqno() - papply_queue_released_seqno();
+	progress->oldest_commit_time = oldest_commit_time();
+}
+
+static void
+show_native(void)
+{
+	PapplyProgress *progress = papply_statistics_progress;
+
+	progress->received_lsn = papply_feedback_received_lsn();
+	progress->dispatched_lsn = progress->committed_lsn;
+	progress->queue_bytes = 0;
+	progress->queue_transactions = 0;
+}
+
+void
+papply_status_update(bool has_pool, bool is_idle)
+{
+	if (has_pool)
+		show_queue(is_idle);
+	else
+		show_native();
+	sample(has_pool);
+}
+
+void
+papply_status_native_begin(TimestampTz commit_time)
+{
+	papply_statistics_progress->oldest_commit_time = commit_time;
+}
+
+void
+papply_status_native_end(XLogRecPtr remote_end_lsn)
+{
+	PapplyProgress *progress = papply_statistics_progress;
+
+	progress->oldest_commit_time = 0;
+	progress->committed_lsn = Max(progress->committed_lsn, remote_end_lsn);
+}
+
+void
+papply_status_native_feedback(const char *message, int length)
+{
+	PapplyProgress *progress = papply_statistics_progress;
+	XLogRecPtr	flushed_lsn;
+	XLogRecPtr	applied_lsn;
+
+	if (!papply_feedback_parse(message, length, &flushed_lsn, &applied_lsn))
+		return;
+	progress->flushed_lsn = flushed_lsn;
+	progress->committed_lsn = Max(progress->committed_lsn, applied_lsn);
+}

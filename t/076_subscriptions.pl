@@ -1,0 +1,231 @@
+# parallel_apply.subscriptions: who applies a subscription and why, how far it
+# is, and what it has done, exactly; also without writers, and after the apply
+# worker has ended.
+#
+# Waits are forced by locks of a session on the subscriber, an error by a row
+# that it has and the publisher has not.
+use strict;
+use warnings;
+use FindBin;
+use lib $FindBin::RealBin;
+use PapplyTest;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my ($publisher, $subscriber) = new_pair(subscriber_conf => <<~'CONF');
+	parallel_apply.max_batch_transactions = 1
+	wal_receiver_status_interval = 1s
+	CONF
+exec_both(
+	q(CREATE TABLE counted (id int PRIMARY KEY, v int);
+	CREATE TABLE locked (id int PRIMARY KEY, v int);
+	CREATE TABLE audited (id int PRIMARY KEY, v int);
+	CREATE TABLE emptied (id int PRIMARY KEY);));
+on_subscriber(
+	q(CREATE FUNCTION audit() RETURNS trigger LANGUAGE plpgsql
+		AS 'BEGIN RETURN NEW; END';
+	CREATE TRIGGER audit_trg BEFORE INSERT ON audited
+		FOR EACH ROW EXECUTE FUNCTION audit();
+	ALTER TABLE audited ENABLE ALWAYS TRIGGER audit_trg;));
+create_extension($subscriber);
+
+my $view = q(parallel_apply.subscriptions WHERE subname = 'tap');
+
+sub poll
+{
+	my ($query, $name, $expected) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	return ok($subscriber->poll_query_until('postgres', $query, $expected),
+		$name);
+}
+
+sub shown
+{
+	my ($columns) = @_;
+	return on_subscriber("SELECT $columns FROM $view");
+}
+
+# Commits a transaction on the publisher: the position behind it.
+sub commit
+{
+	my ($sql) = @_;
+	on_publisher("BEGIN; $sql; COMMIT");
+	return on_publisher('SELECT pg_current_wal_insert_lsn()');
+}
+
+### states
+
+is(on_subscriber('SELECT count(*) FROM parallel_apply.subscriptions'),
+	'0', 'without subscriptions the view is empty');
+my $connstr = $publisher->connstr . ' dbname=postgres';
+on_publisher('CREATE PUBLICATION tap FOR ALL TABLES');
+on_subscriber(
+	"CREATE SUBSCRIPTION tap CONNECTION '$connstr' PUBLICATION tap
+	WITH (connect = false, enabled = false, slot_name = 'tap', create_slot = false)"
+);
+is( shown(
+		'subname, pid IS NULL, state, reason IS NULL, lag IS NULL, transactions IS NULL'
+	),
+	'tap|t|not running|t|t|t',
+	'a subscription without an apply worker is there, and says so');
+on_publisher(
+	"SELECT count(*) FROM pg_create_logical_replication_slot('tap', 'pgoutput')"
+);
+
+# A table cannot be synchronised while it is locked.
+my $lock = hold($subscriber, 'LOCK TABLE counted IN SHARE MODE');
+on_subscriber('ALTER SUBSCRIPTION tap ENABLE');
+on_subscriber('ALTER SUBSCRIPTION tap REFRESH PUBLICATION');
+poll(
+	"SELECT state || ': ' || reason FROM $view",
+	'while a table is not synchronised, the view says so',
+	'synchronising: 1 of its tables are not ready');
+$lock->quit;
+poll(
+	"SELECT concat_ws(',', state, reason, writers_wanted, writers_running) FROM $view",
+	'then it is applied in parallel',
+	'parallel,4,4');
+is( shown('pid'),
+	apply_pid($subscriber, 'tap'),
+	'pid is that of the apply worker');
+
+### counters
+
+on_subscriber(q(SELECT parallel_apply.reset_stats('tap')));
+is( shown(
+		"transactions + native_transactions + inserts + batches + turn_waits,
+		stats_reset BETWEEN now() - interval '1 minute' AND clock_timestamp()"
+	),
+	'0|t',
+	'reset_stats begins anew');
+my $sql = '';
+$sql .= "INSERT INTO counted VALUES ($_, 0);\n" for 1 .. 30;
+$sql .= "UPDATE counted SET v = v + 1 WHERE id = $_;\n" for 1 .. 20;
+$sql .= "DELETE FROM counted WHERE id = $_;\n" for 1 .. 10;
+$sql .= 'INSERT INTO counted SELECT i, i FROM generate_series(101, 200) i;';
+$sql .= 'TRUNCATE emptied; INSERT INTO audited VALUES (1, 1);';
+on_publisher($sql);
+wait_applied($publisher, $subscriber, 'tap');
+poll(
+	"SELECT concat_ws(' ', transactions, native_transactions, inserts, updates, deletes, truncates)
+	FROM $view",
+	'each transaction is counted once, and each of its changes by kind',
+	'63 0 131 20 10 1');
+is( shown(
+		'batches, batch_size, errors, drains_truncate, drains_serial_table, drains_native'
+	),
+	'63|1|0|1|1|0',
+	'and what kept other transactions from being applied beside');
+poll("SELECT apply_time > 0 AND apply_rate > 0 FROM $view",
+	'time and rate are measured');
+
+### positions
+
+my $lsn = on_publisher('SELECT pg_current_wal_insert_lsn()');
+poll(
+	"SELECT received_lsn >= '$lsn' AND dispatched_lsn = received_lsn
+		AND committed_lsn = received_lsn AND flushed_lsn = received_lsn
+	FROM $view",
+	'all positions are at the end when there is nothing to do');
+is(shown('lag_bytes, lag, catch_up, queue_bytes, queue_transactions'),
+	'0|00:00:00|00:00:00|0|0', 'there is no lag, and the queue is empty');
+
+### waits
+
+$lock = hold($subscriber, 'LOCK TABLE locked IN ACCESS EXCLUSIVE MODE');
+my $lock_lsn = commit('INSERT INTO locked VALUES (1, 1)');
+my $turn_lsn = commit('INSERT INTO counted VALUES (301, 1)');
+my $row_lsn = commit('UPDATE counted SET v = 2 WHERE id = 301');
+states_become(
+	$subscriber,
+	'waiting for lock, waiting for turn, waiting for dependency',
+	'transactions wait for a lock, for their turn, and for a row');
+poll(
+	"SELECT received_lsn >= dispatched_lsn AND dispatched_lsn > '$turn_lsn'
+		AND committed_lsn < '$lock_lsn' AND flushed_lsn < '$lock_lsn'
+		AND queue_transactions = 3 AND queue_bytes > 0
+		AND lag_bytes >= '$turn_lsn'::pg_lsn - '$lock_lsn'::pg_lsn
+		AND lag BETWEEN interval '1 us' AND interval '10 min'
+		AND catch_up IS NULL
+	FROM $view",
+	'the view shows what is received and not committed, and no end of it');
+poll("SELECT lock_waits > 0 AND lock_wait_time > 0 FROM $view",
+	'waits for locks are seen from outside');
+$lock->query_safe('COMMIT');
+$lock->quit;
+wait_applied($publisher, $subscriber, 'tap');
+poll(
+	"SELECT dependency_waits = 1 AND turn_waits > 0 AND dependency_wait_time > 0
+		AND turn_wait_time > 0 AND data_waits = 0 AND replay_waits = 0
+	FROM $view",
+	'waits for other writers are counted, with their time');
+poll("SELECT lag = interval '0' AND queue_transactions = 0 FROM $view",
+	'and there is no lag again');
+
+### errors
+
+on_subscriber('INSERT INTO counted VALUES (401, 1)');
+on_publisher('INSERT INTO counted VALUES (401, 2)');
+poll(
+	"SELECT native_replays_failure > 0 AND replay_waits > 0 AND errors >= 3
+		AND last_error_at > now() - interval '1 minute'
+	FROM $view",
+	'an error of writers and of PostgreSQL\'s own apply is counted');
+like(
+	shown('last_error'),
+	qr/^(duplicate key value violates unique constraint "counted_pkey"|conflict detected on relation "public.counted")/,
+	'and its message is there');
+my $inserts = shown('inserts');
+on_subscriber('DELETE FROM counted WHERE id = 401');
+wait_applied($publisher, $subscriber, 'tap');
+poll(
+	"SELECT state = 'parallel' AND inserts = $inserts + 1 FROM $view",
+	'counters survive the apply worker, and what failed does not count');
+
+### without writers
+
+reload_with($subscriber, 'parallel_apply.writers_per_subscription = 1');
+poll(
+	"SELECT concat_ws(',', state, reason, writers_wanted, writers_running) FROM $view",
+	'PostgreSQL\'s own apply is shown with the reason',
+	'native,one writer is configured,1,0');
+is(shown('drains_stop'), '1', 'that the writers have stopped is counted');
+on_subscriber('SELECT parallel_apply.reset_stats()');
+on_publisher(
+	'INSERT INTO counted VALUES (501, 1), (502, 1);
+	UPDATE counted SET v = 2 WHERE id = 501; DELETE FROM counted WHERE id = 502;
+	TRUNCATE emptied;');
+$lsn = on_publisher('SELECT pg_current_wal_insert_lsn()');
+wait_applied($publisher, $subscriber, 'tap');
+poll(
+	"SELECT concat_ws(' ', transactions, native_transactions, inserts, updates, deletes, truncates, batches)
+	FROM $view",
+	'without writers, it is counted, too',
+	'4 4 2 1 1 1 0');
+poll(
+	"SELECT received_lsn >= '$lsn' AND committed_lsn >= '$lsn' AND flushed_lsn >= '$lsn'
+		AND lag_bytes = 0 AND lag = interval '0'
+	FROM $view",
+	'and positions are shown');
+$lock = hold($subscriber, 'LOCK TABLE locked IN ACCESS EXCLUSIVE MODE');
+$lsn = commit('INSERT INTO locked VALUES (2, 1)');
+poll("SELECT lag > interval '0' AND committed_lsn < '$lsn' FROM $view",
+	'and the lag of a transaction that waits');
+$lock->query_safe('COMMIT');
+$lock->quit;
+wait_applied($publisher, $subscriber, 'tap');
+
+### the end
+
+on_subscriber('ALTER SUBSCRIPTION tap DISABLE');
+poll(
+	"SELECT concat_ws(' ', state, reason, pid, lag, transactions) FROM $view",
+	'when the apply worker has ended, its counters stay',
+	'not running 5');
+is(shown("committed_lsn >= '$lsn'"), 't', 'and its positions');
+
+rows_equal($publisher, $subscriber, $_)
+  for qw(counted locked audited emptied);
+finish($publisher, $subscriber, duplicate_key('counted'));
+done_testing();
