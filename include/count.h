@@ -16,12 +16,6 @@ extern void papply_count_change(PapplyTarget *target, char type);
 /* Add to one of the counters of the target, which is no partition. */
 extern void papply_count_add(PapplyTarget *target, PapplyTableCounter counter, uint64 n);
 
-/* A wait for a dependency has ended: it counts for the next change. */
-extern void papply_count_wait(uint64 us);
-
-/* The next change is one of that target. */
-extern void papply_count_begin_change(PapplyTarget *target);
-
 /*
  * The local transaction has been committed, or not: then its changes do not
  * count, but what else happened does.

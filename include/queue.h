@@ -57,6 +57,15 @@ typedef struct PapplyTransaction
 	pg_atomic_uint32 hold;
 } PapplyTransaction;
 
+/* Which key of a change makes it depend on an older transaction? */
+typedef struct PapplyKeyName
+{
+	uint32		is_old:1;		/* the key before the change, else after it */
+	uint32		hash:31;		/* 0: no key does, but a barrier */
+	Oid			index;			/* a local unique one; InvalidOid: the replica
+								 * identity */
+} PapplyKeyName;
+
 /* Head of a message in the byte ring. */
 typedef struct PapplyEntry
 {
@@ -65,6 +74,7 @@ typedef struct PapplyEntry
 								 * version counts, for a native replay */
 	uint32		relation_version;	/* relation_registry.h; 0: none */
 	uint32		kind;			/* PAPPLY_ENTRY_… */
+	PapplyKeyName key;			/* why the dependency */
 	uint64		dependency;		/* commits to wait for before this message */
 } PapplyEntry;
 
@@ -104,6 +114,9 @@ extern bool papply_queue_has_space(uint32 length);
 /* Append to the open transaction; there must be space. */
 extern void papply_queue_append(uint32 kind, const char *data, uint32 length,
 								uint32 relation_version, uint64 dependency);
+
+/* The message appended last depends on others because of that key. */
+extern void papply_queue_set_key(const PapplyKeyName *key);
 
 /* The open transaction is complete: publish it. */
 extern void papply_queue_end(XLogRecPtr remote_end_lsn);

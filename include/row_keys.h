@@ -22,6 +22,7 @@
 
 typedef struct PapplyKey
 {
+	Oid			index;			/* InvalidOid: the identity */
 	uint64		seed;			/* tells keys of different indexes apart */
 	bool		is_identity;	/* the publisher's replica identity */
 	bool		null_is_value;	/* else a row with a NULL has no such key */
@@ -44,6 +45,8 @@ typedef struct PapplyHashes
 	bool		is_incomplete;	/* a key of the row could not be computed */
 	int			count;
 	uint64		hashes[PAPPLY_MAX_HASHES];
+	uint8		keys[PAPPLY_MAX_HASHES];	/* of which key each is one */
+	bool		is_old[PAPPLY_MAX_HASHES];	/* before the change */
 } PapplyHashes;
 
 /*

@@ -322,6 +322,53 @@ AS 'MODULE_PATHNAME', 'papply_reset_stats';
 
 COMMENT ON FUNCTION parallel_apply.reset_stats(name) IS
     'begins the counters of a subscription anew, or of all in this database';
+CREATE FUNCTION parallel_apply.hot_keys(
+    OUT subid oid,
+    OUT relation regclass,
+    OUT cause text,
+    OUT index regclass,
+    OUT key_hash integer,
+    OUT key text,
+    OUT waits bigint,
+    OUT too_many bigint,
+    OUT wait_time double precision,
+    OUT last_wait timestamptz
+)
+RETURNS SETOF record
+LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED
+AS 'MODULE_PATHNAME', 'papply_hot_keys';
+
+COMMENT ON FUNCTION parallel_apply.hot_keys() IS
+    'keys that transactions of this database''s subscriptions wait for';
+
+CREATE VIEW parallel_apply.hot_keys AS
+    SELECT k.subid, s.subname, k.relation, k.cause, k.index, k.key_hash, k.key,
+           k.waits, k.too_many, k.wait_time, k.last_wait
+      FROM parallel_apply.hot_keys() AS k
+      LEFT JOIN pg_catalog.pg_subscription AS s ON s.oid OPERATOR(pg_catalog.=) k.subid;
+
+COMMENT ON VIEW parallel_apply.hot_keys IS
+    'what transactions wait for: indexes (key_hash is NULL), and the keys of each that are waited for most';
+COMMENT ON COLUMN parallel_apply.hot_keys.subid IS 'OID of the subscription';
+COMMENT ON COLUMN parallel_apply.hot_keys.subname IS 'name of the subscription';
+COMMENT ON COLUMN parallel_apply.hot_keys.relation IS
+    'table whose changes had to wait';
+COMMENT ON COLUMN parallel_apply.hot_keys.cause IS
+    'replica identity or unique index, of which an older transaction had the same key; or barrier, a transaction that is applied alone';
+COMMENT ON COLUMN parallel_apply.hot_keys.index IS
+    'the unique index; NULL for other causes';
+COMMENT ON COLUMN parallel_apply.hot_keys.key_hash IS
+    'tells keys of an index apart; NULL for all of them together';
+COMMENT ON COLUMN parallel_apply.hot_keys.key IS
+    'values of the key, cut off after 127 bytes; NULL for those who may not read the table';
+COMMENT ON COLUMN parallel_apply.hot_keys.waits IS
+    'times that a change waited for it';
+COMMENT ON COLUMN parallel_apply.hot_keys.too_many IS
+    'at most so many of these waits were for keys that are not shown any more';
+COMMENT ON COLUMN parallel_apply.hot_keys.wait_time IS
+    'total time of the waits since the key is shown, in milliseconds';
+COMMENT ON COLUMN parallel_apply.hot_keys.last_wait IS
+    'when the last of them ended';
 
 CREATE VIEW parallel_apply.table_options AS
     SELECT objoid::pg_catalog.regclass AS relation,
@@ -487,6 +534,8 @@ REVOKE ALL ON FUNCTION parallel_apply.writers() FROM PUBLIC;
 REVOKE ALL ON parallel_apply.writers FROM PUBLIC;
 REVOKE ALL ON FUNCTION parallel_apply.tables() FROM PUBLIC;
 REVOKE ALL ON parallel_apply.tables FROM PUBLIC;
+REVOKE ALL ON FUNCTION parallel_apply.hot_keys() FROM PUBLIC;
+REVOKE ALL ON parallel_apply.hot_keys FROM PUBLIC;
 GRANT USAGE ON SCHEMA parallel_apply TO pg_monitor;
 GRANT EXECUTE ON FUNCTION parallel_apply.subscriptions() TO pg_monitor;
 GRANT EXECUTE ON FUNCTION parallel_apply.writers() TO pg_monitor;
@@ -494,4 +543,6 @@ GRANT SELECT ON parallel_apply.subscriptions TO pg_monitor;
 GRANT SELECT ON parallel_apply.writers TO pg_monitor;
 GRANT EXECUTE ON FUNCTION parallel_apply.tables() TO pg_monitor;
 GRANT SELECT ON parallel_apply.tables TO pg_monitor;
+GRANT EXECUTE ON FUNCTION parallel_apply.hot_keys() TO pg_monitor;
+GRANT SELECT ON parallel_apply.hot_keys TO pg_monitor;
 GRANT SELECT ON parallel_apply.table_options TO pg_monitor;

@@ -11,6 +11,7 @@
 #include "miscadmin.h"
 #include "storage/ipc.h"
 
+#include "hot_keys.h"
 #include "pool.h"
 #include "seam.h"
 #include "subscription_options.h"
@@ -33,6 +34,7 @@ request_shmem(void)
 	papply_pool_request_shmem();
 	papply_table_statistics_request_shmem();
 	papply_statistics_request_shmem();
+	papply_hot_keys_request_shmem();
 }
 
 static void
@@ -43,6 +45,7 @@ startup_shmem(void)
 	papply_pool_init_shmem();
 	papply_table_statistics_init_shmem();
 	papply_statistics_init_shmem();
+	papply_hot_keys_init_shmem();
 }
 
 void

@@ -74,6 +74,7 @@ static uint64 last_seqno;		/* last begun */
 static uint64 released_seqno;	/* last whose space was given back */
 static uint64 head_position;	/* next byte to write */
 static uint64 tail_position;	/* first byte that may not be overwritten */
+static PapplyEntry *last_entry; /* the last one that was appended */
 
 static uint32
 slots_for(uint64 ring_bytes)
@@ -222,11 +223,19 @@ papply_queue_append(uint32 kind, const char *data, uint32 length,
 	entry->relation_version = relation_version;
 	entry->kind = kind;
 	entry->dependency = dependency;
+	memset(&entry->key, 0, sizeof(entry->key));
+	last_entry = entry;
 	papply_queue_transaction(last_seqno)->max_dependency =
 		Max(papply_queue_transaction(last_seqno)->max_dependency, dependency);
 	if (length > 0)
 		memcpy(PapplyEntryData(entry), data, length);
 	head_position += needed;
+}
+
+void
+papply_queue_set_key(const PapplyKeyName *key)
+{
+	last_entry->key = *key;
 }
 
 /*

@@ -257,19 +257,41 @@ publish_if_large(void)
 		papply_queue_publish_open();
 }
 
-/* The greatest number that a change with these keys depends on. */
+/*
+ * The greatest number that a change with these keys depends on; *which becomes
+ * the hash that it is due to, or -1.
+ */
 static uint64
-find_dependency(const PapplyHashes *hashes)
+find_dependency(const PapplyHashes *hashes, int *which)
 {
 	uint64		dependency;
 
+	*which = -1;
 	if (hashes->is_incomplete)
 		return open_seqno - 1;
 	dependency = papply_dependency_floor(dependencies);
 	for (int i = 0; i < hashes->count; i++)
-		dependency = Max(dependency,
-						 papply_dependency_find(dependencies, hashes->hashes[i]));
+	{
+		uint64		seqno = papply_dependency_find(dependencies, hashes->hashes[i]);
+
+		if (seqno <= dependency)
+			continue;
+		dependency = seqno;
+		*which = i;
+	}
 	return dependency;
+}
+
+/* Should the change that was just queued wait, its writer can tell for what. */
+static void
+name_key(const PapplyRowKeys *keys, const PapplyHashes *hashes, int which)
+{
+	PapplyKeyName key;
+
+	key.is_old = hashes->is_old[which];
+	key.hash = Max(1, hashes->hashes[which] >> 33);
+	key.index = keys->keys[hashes->keys[which]].index;
+	papply_queue_set_key(&key);
 }
 
 static void
@@ -288,6 +310,7 @@ dispatch_change(char *message, int length)
 	PapplyRemoteRelation *rel;
 	PapplyHashes hashes = {0};
 	bool		is_serial;
+	int			which = -1;
 	uint64		dependency;
 	uint32		version = 0;
 
@@ -305,8 +328,10 @@ dispatch_change(char *message, int length)
 		version = rel->version;
 		papply_row_keys_compute(&rel->keys, &change, &hashes);
 	}
-	dependency = is_serial ? open_seqno - 1 : find_dependency(&hashes);
+	dependency = is_serial ? open_seqno - 1 : find_dependency(&hashes, &which);
 	papply_queue_append(PAPPLY_ENTRY_MESSAGE, message, length, version, dependency);
+	if (which >= 0)
+		name_key(&rel->keys, &hashes, which);
 	record_keys(&hashes);
 	return PAPPLY_DISPATCH_QUEUED;
 }

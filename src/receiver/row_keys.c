@@ -147,7 +147,8 @@ papply_row_keys_add_unique(PapplyRowKeys *keys, Relation rel, const AttrNumber *
 		index = index_open(lfirst_oid(lc), NoLock);
 		if (make_unique_key(key, index, attnums) && !is_identity(keys, key))
 		{
-			key->seed = hash_combine64(keys->seed, RelationGetRelid(index));
+			key->index = RelationGetRelid(index);
+			key->seed = hash_combine64(keys->seed, key->index);
 			keys->nkeys++;
 		}
 		index_close(index, AccessShareLock);
@@ -210,6 +211,8 @@ add_hash(const PapplyRowKeys *keys, const PapplyKey *key,
 			return;
 		hash = hash_column(hash, column);
 	}
+	result->keys[result->count] = key - keys->keys;
+	result->is_old[result->count] = new == NULL;
 	result->hashes[result->count++] = hash;
 }
 

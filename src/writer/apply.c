@@ -23,6 +23,7 @@
 #include "conflict.h"
 #include "count.h"
 #include "insert_run.h"
+#include "key_wait.h"
 #include "partition.h"
 #include "row_lookup.h"
 
@@ -422,7 +423,7 @@ papply_apply_change(const char *message, int length, uint32 version, bool is_las
 	papply_insert_run_begin_change(change.type, change.remote_relid, version);
 	target = papply_target_open(change.remote_relid, version, is_alone);
 	change_table = target->label;
-	papply_count_begin_change(target);
+	papply_key_wait_begin_change(target, &change);
 
 	papply_compat_begin_as_table_owner(target->rel, &user_context);
 	if (papply_target_runs_code(target))

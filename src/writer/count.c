@@ -20,10 +20,6 @@
 
 static PapplyTarget *counted_targets = NULL;
 
-/* Before the change that begins next. */
-static bool has_waited = false;
-static uint64 waited_us;
-
 void
 papply_count_add(PapplyTarget *target, PapplyTableCounter counter, uint64 n)
 {
@@ -45,23 +41,6 @@ papply_count_change(PapplyTarget *target, char type)
 }
 
 void
-papply_count_wait(uint64 us)
-{
-	has_waited = true;
-	waited_us = us;
-}
-
-void
-papply_count_begin_change(PapplyTarget *target)
-{
-	if (likely(!has_waited))
-		return;
-	has_waited = false;
-	papply_count_add(target, PAPPLY_TABLE_WAITS, 1);
-	papply_count_add(target, PAPPLY_TABLE_WAIT_US, waited_us);
-}
-
-void
 papply_count_end_transaction(bool is_committed)
 {
 	for (PapplyTarget *target = counted_targets; target != NULL; target = target->next_counted)
@@ -77,5 +56,4 @@ papply_count_end_transaction(bool is_committed)
 		target->is_counted = false;
 	}
 	counted_targets = NULL;
-	has_waited = false;
 }

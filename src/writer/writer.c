@@ -59,6 +59,7 @@
 #include "conflict.h"
 #include "count.h"
 #include "insert_run.h"
+#include "key_wait.h"
 #include "local_commit.h"
 #include "pool.h"
 #include "queue.h"
@@ -320,7 +321,7 @@ wait_for_dependency(PapplyEntry *entry)
 	papply_insert_run_flush();
 	slept_us = papply_commit_order_slept_us();
 	papply_commit_order_wait(entry->dependency, PAPPLY_WRITER_WAIT_DEPENDENCY);
-	papply_count_wait(papply_commit_order_slept_us() - slept_us);
+	papply_key_wait_note(&entry->key, papply_commit_order_slept_us() - slept_us);
 }
 
 static void
@@ -509,6 +510,7 @@ apply_range(void)
 	papply_awake_set_storage(papply_storage_wait_end());
 	papply_local_commit(range.first, range.last, &commit);
 	papply_count_end_transaction(true);
+	papply_key_wait_end_transaction();
 
 	papply_account_commit(range.last - range.first + 1);
 	pgstat_report_stat(false);
@@ -528,6 +530,7 @@ recover_from_error(void)
 	FlushErrorState();
 	papply_local_abort();
 	papply_count_end_transaction(false);
+	papply_key_wait_end_transaction();
 	papply_account_error(error);
 	was_deadlock = error->sqlerrcode == ERRCODE_T_R_DEADLOCK_DETECTED;
 	ereport(DEBUG1,

@@ -1,0 +1,115 @@
+/*-------------------------------------------------------------------------
+ * hot_keys.c
+ *	  The function behind the view of hot keys.
+ *
+ * Runs in a user's backend.  Values of keys are shown to those only who could
+ * read them in the table.
+ *-------------------------------------------------------------------------
+ */
+#include "parallel_apply.h"
+
+#include "catalog/pg_subscription.h"
+#include "fmgr.h"
+#include "funcapi.h"
+#include "miscadmin.h"
+#include "utils/acl.h"
+#include "utils/builtins.h"
+#include "utils/lsyscache.h"
+#include "utils/rls.h"
+#include "utils/syscache.h"
+#include "utils/timestamp.h"
+
+#include "hot_keys.h"
+
+PG_FUNCTION_INFO_V1(papply_hot_keys);
+
+#define HOT_KEYS_COLUMNS 10
+
+static bool
+is_of_this_database(Oid subid)
+{
+	HeapTuple	tuple = SearchSysCache1(SUBSCRIPTIONOID, ObjectIdGetDatum(subid));
+	bool		is_ours;
+
+	if (!HeapTupleIsValid(tuple))
+		return false;
+	is_ours = ((Form_pg_subscription) GETSTRUCT(tuple))->subdbid == MyDatabaseId;
+	ReleaseSysCache(tuple);
+	return is_ours;
+}
+
+/* May the user read all columns of all rows? */
+static bool
+may_read(Oid relid)
+{
+	Oid			user = GetUserId();
+	bool		is_missing = false;
+
+	if (pg_class_aclcheck_ext(relid, user, ACL_SELECT, &is_missing) != ACLCHECK_OK &&
+		pg_attribute_aclcheck_all(relid, user, ACL_SELECT, ACLMASK_ALL) != ACLCHECK_OK)
+		return false;
+	return check_enable_rls(relid, user, true) != RLS_ENABLED;
+}
+
+static const char *
+name_of_cause(const PapplyHotKey *entry)
+{
+	if (entry->is_barrier)
+		return "barrier";
+	return OidIsValid(entry->key.index) ? "unique index" : "replica identity";
+}
+
+static void
+put_key(ReturnSetInfo *result, Oid subid, const PapplyHotKey *entry)
+{
+	bool		is_key = entry->key.hash != 0;
+	Datum		values[HOT_KEYS_COLUMNS];
+	bool		nulls[HOT_KEYS_COLUMNS] = {false};
+	int			i = 0;
+
+	values[i++] = ObjectIdGetDatum(subid);
+	values[i++] = ObjectIdGetDatum(entry->relid);
+	values[i++] = CStringGetTextDatum(name_of_cause(entry));
+	nulls[i] = !OidIsValid(entry->key.index);
+	values[i++] = ObjectIdGetDatum(entry->key.index);
+	nulls[i] = !is_key;
+	values[i++] = Int32GetDatum(entry->key.hash);
+	nulls[i] = !is_key || entry->values[0] == '\0' || !may_read(entry->relid);
+	values[i++] = CStringGetTextDatum(entry->values);
+	values[i++] = Int64GetDatum(entry->waits);
+	values[i++] = Int64GetDatum(entry->too_many);
+	values[i++] = Float8GetDatum(entry->us / 1000.0);
+	values[i++] = TimestampTzGetDatum(entry->last_wait);
+	Assert(i == HOT_KEYS_COLUMNS);
+	tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
+}
+
+static void
+put_keys(ReturnSetInfo *result, Oid subid, const PapplyHotKey *entries, int length)
+{
+	for (int i = 0; i < length; i++)
+		if (entries[i].waits > 0 &&
+			SearchSysCacheExists1(RELOID, ObjectIdGetDatum(entries[i].relid)))
+			put_key(result, subid, &entries[i]);
+}
+
+/*
+ * papply_hot_keys() returns a row for each key that is kept of the current
+ * database, and for all keys of an index together.
+ */
+Datum
+papply_hot_keys(PG_FUNCTION_ARGS)
+{
+	ReturnSetInfo *result = (ReturnSetInfo *) fcinfo->resultinfo;
+	PapplyHotKeys *place = palloc(sizeof(PapplyHotKeys));
+
+	InitMaterializedSRF(fcinfo, 0);
+	for (int n = 0; papply_hot_keys_peek(n, place); n++)
+	{
+		if (!OidIsValid(place->subid) || !is_of_this_database(place->subid))
+			continue;
+		put_keys(result, place->subid, place->indexes, PAPPLY_HOT_INDEXES);
+		put_keys(result, place->subid, place->keys, PAPPLY_HOT_KEYS);
+	}
+	return (Datum) 0;
+}

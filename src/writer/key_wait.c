@@ -1,0 +1,158 @@
+/*-------------------------------------------------------------------------
+ * key_wait.c
+ *	  Which keys has this writer waited for?
+ *
+ * Runs in a writer.
+ *
+ * The receiver knows which key makes a change depend on an older transaction,
+ * and puts its name into the queue.  Only a change that had to wait, and so has
+ * lost more time already, is looked at for the values of that key.  They are
+ * what the publisher has sent, as text, cut off where there are too many.
+ *
+ * The waits of a local transaction are added to those of others (hot_keys.c)
+ * when it has ended, or when there are many.
+ *-------------------------------------------------------------------------
+ */
+#include "parallel_apply.h"
+
+#include "catalog/pg_index.h"
+#include "mb/pg_wchar.h"
+#include "utils/syscache.h"
+
+#include "count.h"
+#include "hot_keys.h"
+#include "key_wait.h"
+
+#define MAX_WAITS 32
+
+static PapplyKeyWait waits[MAX_WAITS];
+static int	nwaits = 0;
+
+/* The last one has no change yet. */
+static bool is_open = false;
+
+void
+papply_key_wait_note(const PapplyKeyName *key, uint64 us)
+{
+	PapplyKeyWait *wait = &waits[nwaits];
+
+	wait->key = *key;
+	wait->us = us;
+	is_open = true;
+}
+
+/* A column of the key's row, as PapplyRowKeys has hashed it; NULL: it was not sent. */
+static const PapplyColumn *
+column_of_key(const PapplyChange *change, bool is_old, int number)
+{
+	const PapplyTuple *old = change->has_old ? &change->old_tuple : NULL;
+	const PapplyTuple *new = change->has_new && !is_old ? &change->new_tuple : NULL;
+
+	if (new != NULL && number < new->ncolumns &&
+		new->columns[number].kind != LOGICALREP_COLUMN_UNCHANGED)
+		return &new->columns[number];
+	if (old != NULL && number < old->ncolumns)
+		return &old->columns[number];
+	return NULL;
+}
+
+static void
+append_column(StringInfo values, const PapplyColumn *column)
+{
+	if (values->len > 0)
+		appendStringInfoString(values, ", ");
+	if (column == NULL || column->kind == LOGICALREP_COLUMN_UNCHANGED)
+		appendStringInfoChar(values, '?');
+	else if (column->kind == LOGICALREP_COLUMN_NULL)
+		appendStringInfoString(values, "null");
+	else if (column->kind == LOGICALREP_COLUMN_BINARY)
+		appendStringInfoString(values, "<binary>");
+	else
+		appendBinaryStringInfo(values, column->data,
+							   Min(column->length, PAPPLY_KEY_VALUES_BYTES));
+}
+
+/* The columns of a unique index, unless it has been dropped. */
+static void
+append_columns_of_index(StringInfo values, PapplyTarget *target, const PapplyChange *change,
+						const PapplyKeyName *key)
+{
+	HeapTuple	tuple = SearchSysCache1(INDEXRELID, ObjectIdGetDatum(key->index));
+	Form_pg_index form;
+
+	if (!HeapTupleIsValid(tuple))
+		return;
+	form = (Form_pg_index) GETSTRUCT(tuple);
+	for (int i = 0; i < form->indnkeyatts && values->len < PAPPLY_KEY_VALUES_BYTES; i++)
+	{
+		AttrNumber	attnum = form->indkey.values[i];
+		int			column = attnum > 0 ? target->inputs[attnum - 1].column : -1;
+
+		append_column(values, column < 0 ? NULL :
+					  column_of_key(change, key->is_old, column));
+	}
+	ReleaseSysCache(tuple);
+}
+
+/* Those of the replica identity: of FULL all. */
+static void
+append_columns_of_identity(StringInfo values, PapplyTarget *target,
+						   const PapplyChange *change, const PapplyKeyName *key)
+{
+	const LogicalRepRelation *remote = &target->entry->remoterel;
+
+	for (int i = 0; i < remote->natts && values->len < PAPPLY_KEY_VALUES_BYTES; i++)
+		if (remote->replident == REPLICA_IDENTITY_FULL || bms_is_member(i, remote->attkeys))
+			append_column(values, column_of_key(change, key->is_old, i));
+}
+
+static void
+set_values(PapplyKeyWait *wait, PapplyTarget *target, const PapplyChange *change)
+{
+	StringInfoData values;
+	int			length;
+
+	wait->values[0] = '\0';
+	if (wait->key.hash == 0)
+		return;
+	initStringInfo(&values);
+	if (OidIsValid(wait->key.index))
+		append_columns_of_index(&values, target, change, &wait->key);
+	else
+		append_columns_of_identity(&values, target, change, &wait->key);
+	length = pg_mbcliplen(values.data, values.len, PAPPLY_KEY_VALUES_BYTES - 1);
+	memcpy(wait->values, values.data, length);
+	wait->values[length] = '\0';
+	pfree(values.data);
+}
+
+static void
+add_waits(void)
+{
+	if (nwaits > 0)
+		papply_hot_keys_add(papply_pool->subid, waits, nwaits);
+	nwaits = 0;
+}
+
+void
+papply_key_wait_begin_change(PapplyTarget *target, const PapplyChange *change)
+{
+	PapplyKeyWait *wait = &waits[nwaits];
+
+	if (likely(!is_open))
+		return;
+	is_open = false;
+	papply_count_add(target, PAPPLY_TABLE_WAITS, 1);
+	papply_count_add(target, PAPPLY_TABLE_WAIT_US, wait->us);
+	wait->relid = target->local_relid;
+	set_values(wait, target, change);
+	if (++nwaits == MAX_WAITS)
+		add_waits();
+}
+
+void
+papply_key_wait_end_transaction(void)
+{
+	is_open = false;
+	add_waits();
+}
