@@ -96,10 +96,11 @@ papply_awake_wake_one(void)
 	return count_awake() < limit() && papply_awake_wake_spare();
 }
 
+/* Half of those who have something may come to wait, and leave it to others. */
 int
 papply_awake_sharing(void)
 {
-	return Max(1, Min(limit(), (int) pg_atomic_read_u64(&papply_pool->wanted_writers)));
+	return Max(1, Min(2 * limit(), (int) pg_atomic_read_u64(&papply_pool->wanted_writers)));
 }
 
 /*** writers ***/

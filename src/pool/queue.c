@@ -486,8 +486,8 @@ fits_batch(uint64 seqno, uint64 first, bool first_waits)
 
 /*
  * How far may a batch that begins at first, with these flags, go?  Each writer
- * that may be awake gets its share of the backlog, so that a short one is spread
- * over all of them.  Serial transactions come one after the other in any case: they are left
+ * that may come to be awake gets its share of the backlog, so that a short one is
+ * spread over all of them.  Serial transactions come one after the other in any case: they are left
  * to one writer, without switching between processes.
  */
 static uint64

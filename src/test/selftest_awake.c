@@ -85,7 +85,7 @@ check_wake(void)
 	EXPECT(!is_idle(1) && is_idle(2) && is_idle(3));
 	EXPECT(!papply_awake_wake_one());
 	EXPECT(!papply_awake_is_surplus());
-	EXPECT(papply_awake_sharing() == 2);
+	EXPECT(papply_awake_sharing() == 4);
 
 	pg_atomic_write_u32(&papply_pool->flusher, 1);
 	EXPECT(papply_awake_wake_one());
@@ -95,8 +95,8 @@ check_wake(void)
 	EXPECT(papply_awake_wake_spare());
 	EXPECT(!papply_awake_has_substitute() && !papply_awake_wake_spare());
 
-	set_limit(PAPPLY_MAX_WRITERS);
-	EXPECT(papply_awake_sharing() == 4);
+	set_limit(1);
+	EXPECT(papply_awake_sharing() == 2);
 }
 
 /* One more than may be awake does not claim, and does not stay awake for it. */
