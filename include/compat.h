@@ -59,6 +59,7 @@ typedef enum PapplyWait
 	PAPPLY_WAIT_DATA,
 	PAPPLY_WAIT_TURN,
 	PAPPLY_WAIT_REPLAY,
+	PAPPLY_WAIT_POSITION,
 } PapplyWait;
 
 /* 17: extensions name their wait events; before, all are "Extension". */
@@ -66,10 +67,10 @@ static inline uint32
 papply_compat_wait_event(PapplyWait wait)
 {
 #if PG_VERSION_NUM >= 170000
-	static uint32 events[PAPPLY_WAIT_REPLAY + 1];
+	static uint32 events[PAPPLY_WAIT_POSITION + 1];
 	static const char *const names[] = {
 		"ParallelApplyWork", "ParallelApplyDependency", "ParallelApplyData",
-		"ParallelApplyTurn", "ParallelApplyReplay"
+		"ParallelApplyTurn", "ParallelApplyReplay", "ParallelApplyPosition"
 	};
 
 	if (events[wait] == 0)

@@ -18,6 +18,9 @@ extern void papply_lifecycle_init(void);
 /* Shall there be a pool?  No transaction is open. */
 extern bool papply_lifecycle_wants_pool(void);
 
+/* Shall no transaction be begun?  As of the last look at the catalogs. */
+extern bool papply_lifecycle_is_paused(void);
+
 /* Is there one?  And the subscription's replication origin, then. */
 extern bool papply_lifecycle_has_pool(void);
 extern PapplyOriginId papply_lifecycle_origin(void);

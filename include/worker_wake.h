@@ -16,4 +16,7 @@
  */
 extern void papply_worker_wake_at_commit(Oid subid);
 
+/* Is it to be woken by the current transaction? */
+extern bool papply_worker_wake_is_pending(Oid subid);
+
 #endif							/* PAPPLY_WORKER_WAKE_H */

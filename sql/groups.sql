@@ -196,6 +196,53 @@ SELECT parallel_apply.alter_subscription_config('one', 65);
 \echo :LAST_ERROR_SQLSTATE
 TABLE config;
 
+-- Pauses are part of the configuration, and of the transaction.
+SELECT parallel_apply.pause(subscription := 'two');
+SELECT parallel_apply.pause('two');
+TABLE config;
+SELECT objname, label FROM pg_seclabels WHERE provider = 'parallel_apply' ORDER BY objname;
+BEGIN;
+SELECT parallel_apply.resume('two');
+ROLLBACK;
+SELECT parallel_apply.alter_subscription_config('two', 3);
+TABLE config;
+SELECT parallel_apply.resume(subscription := 'two');
+SELECT parallel_apply.alter_subscription_config('two', NULL);
+TABLE config;
+SELECT parallel_apply.pause('nothing');
+\echo :LAST_ERROR_SQLSTATE
+SELECT parallel_apply.pause(NULL);
+SELECT parallel_apply.resume('nothing');
+BEGIN READ ONLY;
+SELECT parallel_apply.pause('two');
+ROLLBACK;
+BEGIN READ ONLY;
+SELECT parallel_apply.resume('two');
+ROLLBACK;
+
+-- Nothing has been received, and nothing will.
+BEGIN READ ONLY;
+SELECT parallel_apply.drain('two'), parallel_apply.wait_for_lsn('two', '0/0');
+SELECT parallel_apply.wait_for_lsn(subscription := 'two', lsn := '0/1', timeout := '0');
+SELECT parallel_apply.wait_for_lsn('two', '0/1', '10 ms');
+COMMIT;
+SET statement_timeout = 10;
+SELECT parallel_apply.wait_for_lsn('two', '0/1', '1 month');
+\echo :LAST_ERROR_SQLSTATE
+SELECT parallel_apply.wait_for_lsn('two', '0/1', '1000000 years');
+SELECT parallel_apply.wait_for_lsn('two', '0/1');
+RESET statement_timeout;
+SELECT parallel_apply.wait_for_lsn('two', NULL);
+\echo :LAST_ERROR_SQLSTATE
+SELECT parallel_apply.wait_for_lsn('nothing', '0/0');
+\echo :LAST_ERROR_SQLSTATE
+SELECT parallel_apply.wait_for_lsn(NULL, '0/0');
+SELECT parallel_apply.wait_for_lsn('two', '0/1', '-1 ms');
+\echo :LAST_ERROR_SQLSTATE
+SELECT parallel_apply.drain('nothing');
+SELECT parallel_apply.drain(NULL);
+SELECT parallel_apply.drain('two', '-1 day');
+
 -- Subscriptions of another database have nothing to do with these.
 CREATE DATABASE regress_papply_other;
 SELECT current_database() AS here \gset
@@ -236,10 +283,17 @@ SELECT parallel_apply.drop_group('a, "b"');
 SELECT parallel_apply.alter_group_config('a, "b"', 3);
 SELECT parallel_apply.add_subscription('a, "b"', 'two');
 SELECT parallel_apply.remove_subscription('a, "b"', 'two');
+SELECT parallel_apply.pause('two');
+SELECT parallel_apply.resume('two');
+SELECT parallel_apply.drain('one'), parallel_apply.wait_for_lsn('two', '0/0');
+SET ROLE regress_papply_nobody;
+SELECT parallel_apply.drain('two');
 RESET ROLE;
 GRANT USAGE ON SCHEMA parallel_apply TO regress_papply_owner, regress_papply_nobody;
 GRANT EXECUTE ON FUNCTION parallel_apply.alter_subscription_config,
-    parallel_apply.add_subscription, parallel_apply.remove_subscription
+    parallel_apply.add_subscription, parallel_apply.remove_subscription,
+    parallel_apply.pause, parallel_apply.resume,
+    parallel_apply.drain, parallel_apply.wait_for_lsn
     TO regress_papply_owner, regress_papply_nobody;
 SET ROLE regress_papply_owner;
 SELECT parallel_apply.alter_subscription_config('two', 3);
@@ -247,7 +301,16 @@ SELECT parallel_apply.add_subscription('a, "b"', 'two');
 SELECT parallel_apply.remove_subscription('a, "b"', 'two');
 SELECT parallel_apply.alter_subscription_config('one', 3);
 \echo :LAST_ERROR_SQLSTATE
+SELECT parallel_apply.pause('two'), parallel_apply.resume('two'), parallel_apply.drain('two');
+SELECT parallel_apply.wait_for_lsn('two', '0/0');
+SELECT parallel_apply.pause('one');
+SELECT parallel_apply.resume('one');
+SELECT parallel_apply.drain('one');
+\echo :LAST_ERROR_SQLSTATE
+SELECT parallel_apply.wait_for_lsn('one', '0/0');
 SET ROLE regress_papply_nobody;
+SELECT parallel_apply.pause('two');
+SELECT parallel_apply.drain('two');
 SELECT parallel_apply.alter_subscription_config('two', 4);
 SELECT parallel_apply.add_subscription('a, "b"', 'two');
 SELECT parallel_apply.remove_subscription('a, "b"', 'one');

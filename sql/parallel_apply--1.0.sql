@@ -472,6 +472,38 @@ AS 'MODULE_PATHNAME', 'papply_alter_subscription_config';
 COMMENT ON FUNCTION parallel_apply.alter_subscription_config(name, integer) IS
     'sets the number of writers of a subscription';
 
+CREATE FUNCTION parallel_apply.pause(subscription name)
+RETURNS void
+LANGUAGE C CALLED ON NULL INPUT VOLATILE PARALLEL UNSAFE
+AS 'MODULE_PATHNAME', 'papply_pause';
+
+COMMENT ON FUNCTION parallel_apply.pause(name) IS
+    'applies nothing more of a subscription, which stays connected';
+
+CREATE FUNCTION parallel_apply.resume(subscription name)
+RETURNS void
+LANGUAGE C CALLED ON NULL INPUT VOLATILE PARALLEL UNSAFE
+AS 'MODULE_PATHNAME', 'papply_resume';
+
+COMMENT ON FUNCTION parallel_apply.resume(name) IS
+    'ends a pause';
+
+CREATE FUNCTION parallel_apply.wait_for_lsn(subscription name, lsn pg_lsn, timeout interval DEFAULT NULL)
+RETURNS boolean
+LANGUAGE C CALLED ON NULL INPUT VOLATILE PARALLEL UNSAFE
+AS 'MODULE_PATHNAME', 'papply_wait_for_lsn';
+
+COMMENT ON FUNCTION parallel_apply.wait_for_lsn(name, pg_lsn, interval) IS
+    'waits until all up to a position of the publisher''s WAL is committed; false after the timeout';
+
+CREATE FUNCTION parallel_apply.drain(subscription name, timeout interval DEFAULT NULL)
+RETURNS boolean
+LANGUAGE C CALLED ON NULL INPUT VOLATILE PARALLEL UNSAFE
+AS 'MODULE_PATHNAME', 'papply_drain';
+
+COMMENT ON FUNCTION parallel_apply.drain(name, interval) IS
+    'waits until all that has been received is committed; false after the timeout';
+
 CREATE FUNCTION parallel_apply.subscription_options(
     subid oid,
     OUT group_name name,
@@ -518,9 +550,15 @@ REVOKE ALL ON FUNCTION parallel_apply.alter_group_config(name, integer) FROM PUB
 REVOKE ALL ON FUNCTION parallel_apply.add_subscription(name, name) FROM PUBLIC;
 REVOKE ALL ON FUNCTION parallel_apply.remove_subscription(name, name) FROM PUBLIC;
 REVOKE ALL ON FUNCTION parallel_apply.alter_subscription_config(name, integer) FROM PUBLIC;
+REVOKE ALL ON FUNCTION parallel_apply.pause(name) FROM PUBLIC;
+REVOKE ALL ON FUNCTION parallel_apply.resume(name) FROM PUBLIC;
+REVOKE ALL ON FUNCTION parallel_apply.wait_for_lsn(name, pg_lsn, interval) FROM PUBLIC;
+REVOKE ALL ON FUNCTION parallel_apply.drain(name, interval) FROM PUBLIC;
 REVOKE ALL ON FUNCTION parallel_apply.subscription_options(oid) FROM PUBLIC;
 REVOKE ALL ON parallel_apply.groups FROM PUBLIC;
 REVOKE ALL ON parallel_apply.subscription_config FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION parallel_apply.wait_for_lsn(name, pg_lsn, interval) TO pg_monitor;
+GRANT EXECUTE ON FUNCTION parallel_apply.drain(name, interval) TO pg_monitor;
 GRANT EXECUTE ON FUNCTION parallel_apply.subscription_options(oid) TO pg_monitor;
 GRANT SELECT ON parallel_apply.groups TO pg_monitor;
 GRANT SELECT ON parallel_apply.subscription_config TO pg_monitor;

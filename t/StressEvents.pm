@@ -19,6 +19,8 @@ our @EXPORT =
 my %calm = (
 	lock_table => \&lock_tables,
 	set_writers => \&set_writers,
+	configure_writers => \&configure_writers,
+	pause_apply => \&pause_apply,
 	set_batch => \&set_batch,
 	set_streaming => \&set_streaming,
 	drop_extension => \&drop_extension,
@@ -415,6 +417,36 @@ sub set_writers
 	my ($run) = @_;
 	my @choices = (2, 3, 6, $run->{may_be_native} ? 1 : ());
 	set_parameter($run, 'writers_per_subscription', draw($run, @choices));
+	return;
+}
+
+sub configure_writers
+{
+	my ($run) = @_;
+	my $writers =
+	  draw($run, 2, 3, 5, 'NULL', $run->{may_be_native} ? 1 : ());
+	return if $run->{is_native};
+	ask($run, $run->{parallel},
+		"SELECT parallel_apply.alter_subscription_config('parallel', $writers)"
+	);
+	return;
+}
+
+# When it is drained, nothing moves.
+sub pause_apply
+{
+	my ($run) = @_;
+	return if $run->{is_native};
+	my $total = 'SELECT sum(n) FROM session_counter';
+	ask($run, $run->{parallel}, q(SELECT parallel_apply.pause('parallel')));
+	my $drained = ask($run, $run->{parallel},
+		q(SELECT parallel_apply.drain('parallel', '5 s')));
+	my $before = ask($run, $run->{parallel}, $total);
+	publisher_moves($run);
+	my $moved = ask($run, $run->{parallel}, $total) != $before;
+	ask($run, $run->{parallel}, q(SELECT parallel_apply.resume('parallel')));
+	fail_seed($run, 'something was applied in a pause')
+	  if $drained eq 't' && $moved;
 	return;
 }
 

@@ -47,3 +47,9 @@ papply_worker_wake_at_commit(Oid subid)
 	subscriptions = list_append_unique_oid(subscriptions, subid);
 	MemoryContextSwitchTo(old_context);
 }
+
+bool
+papply_worker_wake_is_pending(Oid subid)
+{
+	return list_member_oid(subscriptions, subid);
+}

@@ -62,6 +62,7 @@ static bool has_extension = false;
 static bool tables_are_current = false;
 static bool options_are_current = false;
 static int	configured_writers = 0; /* for this subscription or its group */
+static bool is_paused = false;
 
 /*** invalidation ***/
 
@@ -83,14 +84,22 @@ invalidate_options(Datum arg, int cacheid, uint32 hashvalue)
 	options_are_current = false;
 }
 
+/* Without the extension nothing is configured. */
 static void
 read_options(void)
 {
-	PapplySubscriptionOptions options;
+	PapplySubscriptionOptions options = {0};
 	PapplyWritersSource source;
 
-	papply_subscription_options_get(MySubscription->oid, &options);
+	if (has_extension)
+		papply_subscription_options_get(MySubscription->oid, &options);
 	configured_writers = papply_subscription_options_writers(&options, &source);
+	if (options.is_paused != is_paused)
+		ereport(LOG,
+				(options.is_paused ?
+				 errmsg("apply of subscription \"%s\" is paused", MySubscription->name) :
+				 errmsg("apply of subscription \"%s\" goes on", MySubscription->name)));
+	is_paused = options.is_paused;
 }
 
 /*
@@ -115,8 +124,7 @@ look_at_catalogs(void)
 	extension_is_current = options_are_current = true;
 	StartTransactionCommand();
 	has_extension = OidIsValid(get_extension_oid(PAPPLY_NAME, true));
-	if (has_extension)
-		read_options();
+	read_options();
 	CommitTransactionCommand();
 	MemoryContextSwitchTo(old_context);
 }
@@ -143,6 +151,12 @@ papply_lifecycle_wants_pool(void)
 {
 	look_at_catalogs();
 	return get_wanted_writers() > 1;
+}
+
+bool
+papply_lifecycle_is_paused(void)
+{
+	return is_paused;
 }
 
 bool
@@ -442,7 +456,13 @@ static void
 show_state(void)
 {
 	papply_status_set_wanted(get_wanted_writers());
-	if (has_pool && !is_closing)
+	if (is_paused)
+	{
+		/* who sees the state sees all that was received before */
+		papply_status_update(has_pool, papply_lifecycle_is_idle());
+		papply_status_set(PAPPLY_APPLY_PAUSED, PAPPLY_REASON_NONE);
+	}
+	else if (has_pool && !is_closing)
 		papply_status_set(PAPPLY_APPLY_PARALLEL, PAPPLY_REASON_NONE);
 	else
 		papply_status_set(has_pool ? PAPPLY_APPLY_STOPPING : PAPPLY_APPLY_NATIVE,

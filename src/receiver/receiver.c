@@ -125,6 +125,7 @@ initialize(void)
 	papply_status_init();
 	papply_remote_relation_init();
 	papply_lifecycle_init();
+	papply_feedback_received(replorigin_session_get_progress(false));
 
 	/* the other end stays open, and nobody writes to it */
 	if (socketpair(AF_UNIX, SOCK_STREAM, 0, sockets) != 0)
@@ -275,11 +276,20 @@ route_streamed(char *message, int length, char **buffer, int *result)
 	return route_native(message, length, buffer, result);
 }
 
+static bool
+is_between_transactions(void)
+{
+	return !papply_native_is_active() && !papply_spool_native_is_open() &&
+		!(papply_lifecycle_has_pool() && papply_dispatch_is_open());
+}
+
 static Route
 route_payload(char *message, int length, char **buffer, int *result)
 {
 	if (length < 1)
 		return ROUTE_NATIVE;
+	if (papply_lifecycle_is_paused() && is_between_transactions())
+		return ROUTE_HOLD;
 	if (!papply_spool_is_reading())
 	{
 		switch (papply_spool_take(message, length, papply_lifecycle_has_pool()))
@@ -438,7 +448,7 @@ yield(char **buffer, pgsocket *wait_fd, long patience_ms)
 
 	if (length > 0)
 		return length;
-	papply_status_update(true, papply_lifecycle_is_idle());
+	papply_status_update(papply_lifecycle_has_pool(), papply_lifecycle_is_idle());
 	end_round();
 	if (patience_ms < 0 && wal_receiver_timeout > 0 &&
 		wal_receiver_timeout <= 2 * KEEPALIVE_INTERVAL_MS)
@@ -679,13 +689,6 @@ next_for_native(char **buffer)
 	return 0;
 }
 
-static bool
-is_between_transactions(void)
-{
-	return !papply_native_is_active() && !papply_spool_native_is_open() &&
-		!(papply_lifecycle_has_pool() && papply_dispatch_is_open());
-}
-
 /* The native loop has its own business: settings, subscription, tables. */
 static bool
 is_time_to_yield(void)
@@ -768,6 +771,8 @@ papply_receiver_receive(WalReceiverConn *conn, char **buffer, pgsocket *wait_fd)
 			case ROUTE_BEFORE:
 				return length;
 			case ROUTE_HOLD:
+				if (!papply_lifecycle_has_pool())
+					return yield(buffer, wait_fd, -1);
 				if (make_space())
 					break;
 				if (due_replay() != PAPPLY_NO_SEQNO)

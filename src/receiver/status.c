@@ -82,6 +82,7 @@ void
 papply_status_set(PapplyApplyState state, PapplyApplyReason reason)
 {
 	papply_statistics_progress->reason = reason;
+	pg_write_barrier();			/* pairs with the lock of those who read */
 	papply_statistics_progress->state = state;
 }
 
@@ -215,7 +216,9 @@ show_native(void)
 {
 	PapplyProgress *progress = papply_statistics_progress;
 
+	/* it asks for more when it is done with what it got */
 	progress->received_lsn = papply_feedback_received_lsn();
+	progress->committed_lsn = Max(progress->committed_lsn, progress->received_lsn);
 	progress->dispatched_lsn = progress->committed_lsn;
 	progress->queue_bytes = 0;
 	progress->queue_transactions = 0;

@@ -22,6 +22,8 @@
 PG_FUNCTION_INFO_V1(papply_add_subscription);
 PG_FUNCTION_INFO_V1(papply_remove_subscription);
 PG_FUNCTION_INFO_V1(papply_alter_subscription_config);
+PG_FUNCTION_INFO_V1(papply_pause);
+PG_FUNCTION_INFO_V1(papply_resume);
 PG_FUNCTION_INFO_V1(papply_subscription_options);
 
 #define OPTIONS_COLUMNS 5
@@ -97,6 +99,37 @@ papply_alter_subscription_config(PG_FUNCTION_ARGS)
 	papply_subscription_options_get(subid, &options);
 	options.writers = papply_sql_get_writers(fcinfo, 1);
 	papply_subscription_options_set(subid, &options);
+	PG_RETURN_VOID();
+}
+
+static void
+set_paused(FunctionCallInfo fcinfo, bool is_paused, const char *function)
+{
+	Oid			subid = papply_sql_change_subscription(fcinfo, 0, function);
+	PapplySubscriptionOptions options;
+
+	papply_subscription_options_get(subid, &options);
+	options.is_paused = is_paused;
+	papply_subscription_options_set(subid, &options);
+}
+
+/*
+ * papply_pause(subscription): nothing more is applied.
+ */
+Datum
+papply_pause(PG_FUNCTION_ARGS)
+{
+	set_paused(fcinfo, true, "pause()");
+	PG_RETURN_VOID();
+}
+
+/*
+ * papply_resume(subscription): apply goes on.
+ */
+Datum
+papply_resume(PG_FUNCTION_ARGS)
+{
+	set_paused(fcinfo, false, "resume()");
 	PG_RETURN_VOID();
 }
 

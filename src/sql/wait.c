@@ -1,0 +1,183 @@
+/*-------------------------------------------------------------------------
+ * wait.c
+ *	  SQL functions that wait for a subscription.
+ *
+ * Runs in a user's backend.
+ *
+ * Nobody wakes who waits here: the apply worker would have to look for them at
+ * each commit.  They look themselves, at first after a millisecond, and later
+ * less often.  The statement holds its snapshot meanwhile; what is committed is
+ * seen by the next one.
+ *
+ * It cannot deadlock: nothing is locked.
+ *-------------------------------------------------------------------------
+ */
+#include "parallel_apply.h"
+
+#include "catalog/pg_authid.h"
+#include "fmgr.h"
+#include "miscadmin.h"
+#include "storage/latch.h"
+#include "utils/acl.h"
+#include "utils/inval.h"
+#include "utils/pg_lsn.h"
+#include "utils/syscache.h"
+#include "utils/timestamp.h"
+
+#include "sql_common.h"
+#include "statistics.h"
+#include "subscription_options.h"
+#include "worker_wake.h"
+
+PG_FUNCTION_INFO_V1(papply_wait_for_lsn);
+PG_FUNCTION_INFO_V1(papply_drain);
+
+#define MIN_NAP_MS 1
+#define MAX_NAP_MS 50
+
+/* More than a thousand years; beyond that, and in an infinite interval, forever. */
+#define MAX_TIMEOUT_MS 1e14
+
+/* The first argument: a subscription of this database that the user may watch. */
+static Oid
+get_watched_subscription(FunctionCallInfo fcinfo)
+{
+	Oid			subid = papply_sql_get_subscription(fcinfo, 0);
+
+	if (!papply_compat_is_owner_of_subscription(subid) &&
+		!has_privs_of_role(GetUserId(), ROLE_PG_MONITOR))
+		aclcheck_error(ACLCHECK_NOT_OWNER, OBJECT_SUBSCRIPTION,
+					   NameStr(*PG_GETARG_NAME(0)));
+	return subid;
+}
+
+/* A wait that has begun. */
+typedef struct Wait
+{
+	Oid			subid;
+	TimestampTz deadline;		/* DT_NOEND: none */
+	long		nap_ms;
+} Wait;
+
+/* The argument is a timeout, or null. */
+static Wait
+begin_wait(Oid subid, FunctionCallInfo fcinfo, int argument)
+{
+	Wait		wait = {subid, DT_NOEND, MIN_NAP_MS};
+	const Interval *timeout;
+	double		timeout_ms;
+
+	if (PG_ARGISNULL(argument))
+		return wait;
+	timeout = PG_GETARG_INTERVAL_P(argument);
+	timeout_ms = timeout->time / 1000.0 + 86400e3 * timeout->day + 30 * 86400e3 * timeout->month;
+	if (timeout_ms < 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("timeout must not be negative")));
+	if (timeout_ms <= MAX_TIMEOUT_MS)
+		wait.deadline = TimestampTzPlusMilliseconds(GetCurrentTimestamp(), (int64) timeout_ms);
+	return wait;
+}
+
+/* Sleep a little; false if it is too late.  Throws if the subscription is gone. */
+static bool
+go_on_waiting(Wait *wait)
+{
+	long		left_ms = MAX_NAP_MS;
+
+	CHECK_FOR_INTERRUPTS();
+	AcceptInvalidationMessages();
+	if (!SearchSysCacheExists1(SUBSCRIPTIONOID, ObjectIdGetDatum(wait->subid)))
+		ereport(ERROR,
+				(errcode(ERRCODE_UNDEFINED_OBJECT),
+				 errmsg("the subscription was dropped while it was waited for")));
+	if (wait->deadline != DT_NOEND)
+		left_ms = TimestampDifferenceMilliseconds(GetCurrentTimestamp(), wait->deadline);
+	if (left_ms <= 0)
+		return false;
+	(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
+					 Min(wait->nap_ms, left_ms),
+					 papply_compat_wait_event(PAPPLY_WAIT_POSITION));
+	ResetLatch(MyLatch);
+	CHECK_FOR_INTERRUPTS();
+	wait->nap_ms = Min(2 * wait->nap_ms, MAX_NAP_MS);
+	return true;
+}
+
+/*
+ * How far a subscription is, or was when it had its last apply worker; zeros if
+ * it had none since the server has started.
+ */
+static PapplyStatistics *
+look(Oid subid)
+{
+	static PapplyStatistics place;
+
+	for (int n = 0; papply_statistics_peek(n, &place); n++)
+		if (place.subid == subid)
+			return &place;
+	memset(&place, 0, sizeof(place));
+	return &place;
+}
+
+/*
+ * papply_wait_for_lsn(subscription, lsn, timeout or NULL) returns whether
+ * everything up to that position of the publisher's WAL is committed.
+ */
+Datum
+papply_wait_for_lsn(PG_FUNCTION_ARGS)
+{
+	Oid			subid = get_watched_subscription(fcinfo);
+	Wait		wait = begin_wait(subid, fcinfo, 2);
+
+	if (PG_ARGISNULL(1))
+		ereport(ERROR,
+				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+				 errmsg("position must not be null")));
+	while (look(subid)->progress.committed_lsn < PG_GETARG_LSN(1))
+		if (!go_on_waiting(&wait))
+			PG_RETURN_BOOL(false);
+	PG_RETURN_BOOL(true);
+}
+
+/* A pause is committed, and the apply worker has not seen it yet. */
+static bool
+is_about_to_pause(Oid subid)
+{
+	PapplySubscriptionOptions options;
+	PapplyStatistics *place = look(subid);
+
+	papply_subscription_options_get(subid, &options);
+	return options.is_paused && !papply_worker_wake_is_pending(subid) &&
+		place->receiver_pid != 0 && place->progress.state != PAPPLY_APPLY_PAUSED;
+}
+
+/*
+ * papply_drain(subscription, timeout or NULL) returns whether everything that
+ * has been received is committed: by now, or, after a pause, at all.  What was
+ * received by an apply worker that has ended counts no more in a pause.
+ */
+Datum
+papply_drain(PG_FUNCTION_ARGS)
+{
+	Oid			subid = get_watched_subscription(fcinfo);
+	Wait		wait = begin_wait(subid, fcinfo, 1);
+	XLogRecPtr	received_lsn;
+	PapplyProgress *progress;
+
+	while (is_about_to_pause(subid))
+		if (!go_on_waiting(&wait))
+			PG_RETURN_BOOL(false);
+	received_lsn = look(subid)->progress.received_lsn;
+	for (;;)
+	{
+		progress = &look(subid)->progress;
+		if (progress->committed_lsn >= received_lsn ||
+			(progress->state == PAPPLY_APPLY_PAUSED &&
+			 progress->committed_lsn >= progress->received_lsn))
+			PG_RETURN_BOOL(true);
+		if (!go_on_waiting(&wait))
+			PG_RETURN_BOOL(false);
+	}
+}

@@ -1,0 +1,222 @@
+# While a subscription is paused, nothing more of it is applied once what has
+# begun is committed, by writers or by PostgreSQL's own apply; the connection
+# lives, and neither side times out.  A new apply worker is paused, too.  And who
+# waits for a position, or for what was received, gets the right answer.
+#
+# What would be applied, if it were, is known to have arrived: the publisher has
+# sent it, and the subscriber has answered since.
+use strict;
+use warnings;
+use FindBin;
+use lib $FindBin::RealBin;
+use PapplyTest;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my ($publisher, $subscriber) = new_pair(
+	publisher_conf =>
+	  "wal_sender_timeout = 3s\nlogical_decoding_work_mem = 64kB",
+	subscriber_conf => 'wal_receiver_timeout = 3s');
+
+create_accounts();
+exec_both(
+	q(CREATE TABLE gate (id int PRIMARY KEY, n int);
+	CREATE TABLE marks (id int PRIMARY KEY);
+	CREATE TABLE late (id int PRIMARY KEY)));
+on_publisher('INSERT INTO gate VALUES (1, 0)');
+create_extension($subscriber);
+subscribe(
+	$publisher, $subscriber, 'tap',
+	publication => 'FOR TABLE accounts, history, gate, marks',
+	with => 'streaming = on');
+
+sub call
+{
+	my ($call) = @_;
+	return on_subscriber("SELECT parallel_apply.$call");
+}
+
+sub lsn { return on_publisher('SELECT pg_current_wal_lsn()'); }
+
+# Inserts marks on the publisher, and returns the position after them.
+sub mark
+{
+	my (@ids) = @_;
+	on_publisher(join '', map { "INSERT INTO marks VALUES ($_);" } @ids);
+	return lsn();
+}
+
+sub marks
+{
+	return on_subscriber(
+		q(SELECT string_agg(id::text, ',' ORDER BY id) FROM marks)) // '';
+}
+
+# The publisher has heard of the subscriber so many seconds later.
+sub wait_for_answers
+{
+	my ($seconds) = @_;
+	my $now = on_publisher('SELECT now()');
+	$publisher->poll_query_until(
+		'postgres',
+		"SELECT count(*) = 1 FROM pg_stat_replication WHERE application_name = 'tap'
+			AND reply_time > timestamptz '$now' + interval '$seconds s'"
+	) or die 'the subscriber does not answer';
+	return;
+}
+
+sub pause
+{
+	my $offset = -s $subscriber->logfile;
+	call(q(pause('tap')));
+	$subscriber->wait_for_log(qr/LOG:  apply of subscription "tap" is paused/,
+		$offset);
+	return;
+}
+
+my $next = 1;
+
+sub check_pause
+{
+	my ($how) = @_;
+	my $log_offset = -s $subscriber->logfile;
+	my ($before, $during) = ($next, $next + 1);
+	$next += 2;
+
+	is(call("wait_for_lsn('tap', '" . mark($before) . "')"),
+		't', "$how: a position is waited for");
+	like(marks(), qr/\b$before$/, 'and then is visible');
+	on_publisher('CREATE TABLE unpublished (id int); DROP TABLE unpublished');
+	is(call("wait_for_lsn('tap', '" . lsn() . "')"),
+		't', 'also one without anything for the subscription');
+
+	my $count;
+	under_load(
+		sub {
+			wait_for_progress();
+			call(q(pause('tap')));
+			is(call(q(drain('tap'))), 't', 'what was received is waited for');
+			$count = on_subscriber('SELECT count(*) FROM history');
+		});
+	my $apply_pid = apply_pid($subscriber, 'tap');
+	my $lsn = mark($during);
+	wait_for_answers(4);
+	is(on_subscriber('SELECT count(*) FROM history'),
+		$count, "$how: nothing is applied while it is paused");
+	is(apply_pid($subscriber, 'tap'), $apply_pid, 'and the connection lives');
+	is(call("wait_for_lsn('tap', '$lsn', '100 ms')"), 'f',
+		'a wait times out');
+
+	if ($how eq 'with writers')
+	{
+		my $offset = -s $subscriber->logfile;
+		restart_apply($subscriber, 'tap');
+		$subscriber->wait_for_log(qr/"tap" is paused/, $offset);
+		wait_for_answers(1);
+		is(on_subscriber('SELECT count(*) FROM history'),
+			$count, 'a new apply worker is paused');
+	}
+	call(q(resume('tap')));
+	is(call("wait_for_lsn('tap', '$lsn')"), 't', 'it goes on');
+	like(marks(), qr/\b$during$/, 'with what came meanwhile');
+	accounts_are_equal("after a pause: $how");
+	unlike(slurp_file($subscriber->logfile, $log_offset),
+		qr/timeout/, 'nobody timed out');
+	return;
+}
+
+check_pause('with writers');
+call(q(alter_subscription_config('tap', 1)));
+wait_for_pool($subscriber, 'tap', 0);
+check_pause("PostgreSQL's own apply");
+
+### what has begun is ended; a pool comes and goes
+
+for my $writers (4, 1)
+{
+	call("alter_subscription_config('tap', $writers)");
+	wait_for_pool($subscriber, 'tap', $writers > 1 ? $writers : 0);
+	my @marks = ($next .. $next + 2);
+	$next += 3;
+	my $lock = hold($subscriber, 'SELECT FROM gate FOR UPDATE');
+	on_publisher(
+		"BEGIN; INSERT INTO marks VALUES ($marks[0]); UPDATE gate SET n = n + 1; COMMIT"
+	);
+	$subscriber->poll_query_until('postgres',
+		q(SELECT count(*) = 1 FROM pg_locks WHERE NOT granted))
+	  or die 'the transaction does not wait';
+	call(q(pause('tap')));
+	mark($marks[1]) if $writers == 1;
+	$lock->query_safe('COMMIT');
+	$lock->quit;
+	is(call(q(drain('tap'))), 't', 'drained');
+	mark($marks[1]) if $writers > 1;
+
+	# larger than logical_decoding_work_mem
+	on_publisher(
+		"BEGIN; INSERT INTO marks VALUES ($marks[2]);
+		INSERT INTO marks SELECT i FROM generate_series(1000000, 1002000) i;
+		DELETE FROM marks WHERE id >= 1000000; COMMIT");
+	call("alter_subscription_config('tap', 5 - $writers)");
+	wait_for_pool($subscriber, 'tap', $writers > 1 ? 0 : 4);
+	wait_for_answers(1);
+	like(marks(), qr/\b$marks[0]$/,
+		"$writers: what has begun is ended, and nothing else when the pool comes or goes"
+	);
+	call(q(resume('tap')));
+	is(call("wait_for_lsn('tap', '" . lsn() . "')"), 't', 'resumed');
+	like(marks(), qr/\b$marks[0],$marks[1],$marks[2]$/, 'all is there');
+}
+
+### tables are copied meanwhile
+
+on_publisher(
+	'INSERT INTO late VALUES (1); ALTER PUBLICATION tap ADD TABLE late');
+pause();
+on_subscriber('ALTER SUBSCRIPTION tap REFRESH PUBLICATION');
+mark($next++);
+$subscriber->poll_query_until('postgres', 'SELECT count(*) = 1 FROM late')
+  or die 'the table is not copied';
+on_publisher('INSERT INTO late VALUES (2)');
+is(on_subscriber('SELECT count(*) FROM late'),
+	1, 'a table is copied during a pause, and no more');
+call(q(resume('tap')));
+is(call("wait_for_lsn('tap', '" . lsn() . "')"), 't', 'resumed');
+rows_equal($publisher, $subscriber, 'late');
+
+### without the extension, and without the subscription
+
+pause();
+my $lsn = mark($next++);
+on_subscriber('DROP EXTENSION parallel_apply');
+wait_applied($publisher, $subscriber, 'tap');
+rows_equal($publisher, $subscriber, 'marks',
+	'without the extension nothing is paused');
+create_extension($subscriber);
+$lsn = mark($next++);
+is(call("wait_for_lsn('tap', '$lsn', '100 ms')"),
+	'f', 'it is, when it is back');
+
+my $waiting = $subscriber->background_psql('postgres', on_error_stop => 0);
+$waiting->query_until(qr/begun/,
+	"\\echo begun\nSELECT parallel_apply.wait_for_lsn('tap', '$lsn');\n");
+$subscriber->poll_query_until(
+	'postgres',
+	q(SELECT count(*) = 1 FROM pg_stat_activity
+	WHERE query LIKE '%wait_for_lsn%' AND wait_event_type = 'Extension')
+) or die 'nobody waits';
+rows_equal($publisher, $subscriber, $_) for qw(accounts history gate);
+on_subscriber('DROP SUBSCRIPTION tap');
+$waiting->query('SELECT 1');
+like(
+	$waiting->{stderr},
+	qr/the subscription was dropped while it was waited for/,
+	'who waits for a subscription that is dropped is told so');
+$waiting->quit;
+
+finish(
+	$publisher, $subscriber,
+	qr/connection to client lost|the subscription was dropped/,
+	qr/terminating .* due to administrator command/);
+done_testing();
