@@ -562,10 +562,12 @@ start_parallel_server()
 	(( writers == 0 )) || ask subscriber "CREATE EXTENSION parallel_apply"
 }
 
-# start_subscriber WRITERS: with a subscription that is not enabled.
+# start_subscriber WRITERS [FUNCTION]: with a subscription that is not enabled, made after
+# the function was called.
 start_subscriber()
 {
 	start_parallel_server "$1"
+	(( $# < 2 )) || "$2"
 	[[ -z $NO_INDEX ]] || ask subscriber "DROP INDEX bench_full_id"
 	ask publisher "SELECT pg_copy_logical_replication_slot('base', 'run')"
 	ask subscriber "CREATE SUBSCRIPTION bench
