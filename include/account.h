@@ -12,9 +12,11 @@
 
 #include "statistics.h"
 
-/* Of the transaction that is being applied. */
+/* Of the local transaction that is being made. */
 typedef struct PapplyAccount
 {
+	uint64		first;			/* the remote ones */
+	uint64		last;
 	uint64		rows;			/* changed one by one */
 	uint64		inserts;		/* of them; the others are DELETEs */
 	uint64		updates;
@@ -23,20 +25,27 @@ typedef struct PapplyAccount
 
 extern PapplyAccount papply_account;
 
-/* An attempt to apply transactions begins. */
-extern void papply_account_begin(void);
+/* The writer has claimed something. */
+extern void papply_account_claim(void);
+
+/* An attempt to apply some of it as one local transaction begins now. */
+extern void papply_account_begin(uint64 first, uint64 last, TimestampTz now);
+
+/* Show, now and then, how many changes there are as far as it is known. */
+extern void papply_account_show_known(void);
 
 /* A row is about to be changed by a message of that type; returns its number. */
 static inline uint64
 papply_account_change(char type)
 {
+	papply_pool->writers[papply_pool_waiter].changes_done++;
 	papply_account.inserts += type == LOGICAL_REP_MSG_INSERT;
 	papply_account.updates += type == LOGICAL_REP_MSG_UPDATE;
 	return ++papply_account.rows;
 }
 
-/* So many remote transactions have been committed as one local transaction. */
-extern void papply_account_commit(uint64 transactions);
+/* It has been committed. */
+extern void papply_account_commit(void);
 
 /* All changes have been applied, in so long without waits for other writers. */
 extern void papply_account_time(int64 us);

@@ -65,7 +65,13 @@ typedef struct PapplyWriterSlot
 	uint64		last_seqno;
 	TransactionId remote_xid;	/* what it works on */
 	XLogRecPtr	remote_final_lsn;
+	TimestampTz began_at;		/* the claimed range, or to try it again */
+	uint64		changes_done;	/* of the claimed range */
+	uint64		changes_known;	/* those that have been received */
 	PapplyWriterCounters counters;
+
+	/* written by the receiver alone, read likewise */
+	uint64		lock_wait_us;	/* estimated: see status.c */
 
 	/*
 	 * Position in the byte ring up to which the writer needs nothing any
@@ -210,6 +216,12 @@ extern PapplyWriterSlot *papply_pool_writer_of(PapplyPool *pool, uint64 seqno);
  * processes that could make it go on, at most two.  Without a lock, a hint.
  */
 extern int	papply_pool_order_blockers(int pid, int *blockers);
+
+/*
+ * For views: the process whose commit, data or replay a writer of pool waits
+ * for, or 0.  A hint.
+ */
+extern int	papply_pool_awaited_pid(PapplyPool *pool, int writer);
 
 /* Fewer writers are wanted: this one shall leave. */
 extern bool papply_pool_is_retired(void);

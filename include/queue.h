@@ -42,6 +42,7 @@ typedef struct PapplyTransaction
 	/* written by the receiver before it publishes the transaction */
 	uint64		start_position;
 	TransactionId remote_xid;
+	uint32		changes;		/* of rows; grows while it arrives */
 	XLogRecPtr	final_lsn;		/* of the publisher's WAL, as in BEGIN */
 	uint64		max_dependency; /* greatest of its changes */
 

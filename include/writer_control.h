@@ -24,6 +24,12 @@ extern int	papply_writers_set(int wanted, const char *subname);
 extern long papply_writers_adapt(const char *subname);
 
 /*
+ * There are no writers, for another reason: when all are there again it is said
+ * that the subscription has recovered.
+ */
+extern void papply_writers_set_degraded(void);
+
+/*
  * Try again to start what is missing, find those that could not start, and let
  * those leave that have had nothing to do.
  */

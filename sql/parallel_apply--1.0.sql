@@ -12,6 +12,10 @@ CREATE FUNCTION parallel_apply.writers(
     OUT state text,
     OUT remote_xid xid,
     OUT remote_lsn pg_lsn,
+    OUT xact_age interval,
+    OUT changes_done bigint,
+    OUT changes_known bigint,
+    OUT blocked_by integer[],
     OUT transactions bigint,
     OUT rows bigint,
     OUT prefetched bigint,
@@ -28,8 +32,9 @@ COMMENT ON FUNCTION parallel_apply.writers() IS
 
 CREATE VIEW parallel_apply.writers AS
     SELECT w.subid, s.subname, w.writer, w.pid, w.state, w.remote_xid,
-           w.remote_lsn, w.transactions, w.rows, w.prefetched, w.native_replays,
-           w.retries, w.older_wins
+           w.remote_lsn, w.xact_age, w.changes_done, w.changes_known, w.blocked_by,
+           w.transactions, w.rows, w.prefetched, w.native_replays, w.retries,
+           w.older_wins
       FROM parallel_apply.writers() AS w
       LEFT JOIN pg_catalog.pg_subscription AS s ON s.oid OPERATOR(pg_catalog.=) w.subid;
 
@@ -45,6 +50,14 @@ COMMENT ON COLUMN parallel_apply.writers.remote_xid IS
     'transaction ID, on the publisher, of the transaction that it works on';
 COMMENT ON COLUMN parallel_apply.writers.remote_lsn IS
     'position of that transaction''s commit in the publisher''s WAL';
+COMMENT ON COLUMN parallel_apply.writers.xact_age IS
+    'time since it began to apply what it works on, or began anew';
+COMMENT ON COLUMN parallel_apply.writers.changes_done IS
+    'changes that it has begun since then';
+COMMENT ON COLUMN parallel_apply.writers.changes_known IS
+    'changes to be made, as far as they have been received';
+COMMENT ON COLUMN parallel_apply.writers.blocked_by IS
+    'processes that it waits for: holders of a lock, or whose commit is before its own';
 COMMENT ON COLUMN parallel_apply.writers.transactions IS
     'remote transactions that the writer has committed';
 COMMENT ON COLUMN parallel_apply.writers.rows IS

@@ -10,6 +10,7 @@
 
 #include "utils/guc.h"
 
+int			papply_log_min_duration = -1;
 int			papply_max_batch_transactions = 32;
 int			papply_max_writers_per_subscription = 8;
 int			papply_min_writers_per_subscription = PAPPLY_MAX_WRITERS;
@@ -20,6 +21,14 @@ int			papply_writers_per_subscription = 4;
 void
 papply_guc_init(void)
 {
+	DefineCustomIntVariable(PAPPLY_NAME ".log_min_duration",
+							"Sets the minimum time to apply a remote transaction above which it is logged.",
+							"With what it waited for; 0 logs all of them, -1 none.",
+							&papply_log_min_duration,
+							-1, -1, INT_MAX,
+							PGC_SIGHUP, GUC_UNIT_MS,
+							NULL, NULL, NULL);
+
 	DefineCustomIntVariable(PAPPLY_NAME ".max_batch_transactions",
 							"Limits how many remote transactions a writer applies as one local transaction.",
 							"Batches are made only while there is a backlog; 1 turns them off.",

@@ -147,6 +147,10 @@ is( () =
 	  /could not start all writers/g,
 	1,
 	'and says it once');
+$subscriber->wait_for_log(
+	qr/LOG:  parallel apply of subscription "tap" has recovered\n.*DETAIL:  All 4 writers are running/,
+	$log_offset);
+pass('and that all are there again');
 
 # The launcher and the apply worker.
 restart_with(2);
@@ -159,6 +163,17 @@ like(slurp_file($subscriber->logfile, $log_offset),
 
 restart_with(32);
 wait_for_pool($subscriber, 'tap', 4);
+
+### more or fewer
+
+configure('parallel_apply.writers_per_subscription' => 3);
+$subscriber->wait_for_log(
+	qr/LOG:  parallel apply of subscription "tap" is resized to 3 writers/,
+	$log_offset);
+wait_for_pool($subscriber, 'tap', 3);
+configure('parallel_apply.writers_per_subscription' => 4);
+wait_for_pool($subscriber, 'tap', 4);
+pass('another number of writers is logged');
 
 ### a queue that the server cannot allocate
 

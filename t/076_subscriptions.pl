@@ -134,7 +134,8 @@ is(shown('lag_bytes, lag, catch_up, queue_bytes, queue_transactions'),
 ### waits
 
 $lock = hold($subscriber, 'LOCK TABLE locked IN ACCESS EXCLUSIVE MODE');
-my $lock_lsn = commit('INSERT INTO locked VALUES (1, 1)');
+my $lock_pid = $lock->query_safe('SELECT pg_backend_pid()');
+my $lock_lsn = commit('INSERT INTO locked VALUES (1, 1), (11, 1), (12, 1)');
 my $turn_lsn = commit('INSERT INTO counted VALUES (301, 1)');
 my $row_lsn = commit('UPDATE counted SET v = 2 WHERE id = 301');
 states_become(
@@ -150,6 +151,20 @@ poll(
 		AND catch_up IS NULL
 	FROM $view",
 	'the view shows what is received and not committed, and no end of it');
+is( on_subscriber(
+		q(SELECT string_agg(format('%s of %s', w.changes_done, w.changes_known), ', ' ORDER BY w.remote_lsn),
+			bool_and(w.xact_age BETWEEN interval '1 us' AND interval '10 min')
+		FROM parallel_apply.writers w WHERE w.remote_lsn IS NOT NULL)),
+	'1 of 3, 1 of 1, 0 of 1|t',
+	'and the view of writers how far each of them is');
+is( on_subscriber(
+		q(SELECT string_agg(array_to_string(w.blocked_by, ' '), ',' ORDER BY w.remote_lsn)
+		FROM parallel_apply.writers w WHERE w.state <> 'idle')),
+	on_subscriber(
+		qq(SELECT concat_ws(',', '$lock_pid', string_agg(w.pid::text, ',' ORDER BY w.remote_lsn))
+		FROM (SELECT * FROM parallel_apply.writers WHERE state <> 'idle' ORDER BY remote_lsn LIMIT 2) w)
+	),
+	'and whom each waits for: the holder of the lock, or the one before it');
 poll("SELECT lock_waits > 0 AND lock_wait_time > 0 FROM $view",
 	'waits for locks are seen from outside');
 $lock->query_safe('COMMIT');
@@ -162,6 +177,10 @@ poll(
 	'waits for other writers are counted, with their time');
 poll("SELECT lag = interval '0' AND queue_transactions = 0 FROM $view",
 	'and there is no lag again');
+poll(
+	q(SELECT count(*) FROM parallel_apply.writers WHERE xact_age IS NULL
+		AND changes_done IS NULL AND changes_known IS NULL AND blocked_by = '{}'),
+	'and writers have nothing to do, and wait for nobody', '4');
 
 ### errors
 

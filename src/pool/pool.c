@@ -305,6 +305,23 @@ papply_pool_order_blockers(int pid, int *blockers)
 	return count;
 }
 
+int
+papply_pool_awaited_pid(PapplyPool *pool, int writer)
+{
+	uint64		awaited = pg_atomic_read_u64(&pool->waiting_for[writer]);
+	PapplyWriterSlot *slot;
+
+	if (pool->writers[writer].state == PAPPLY_WRITER_WAIT_DATA ||
+		pool->writers[writer].state == PAPPLY_WRITER_WAIT_REPLAY)
+		return pool->receiver_pid;
+	if (awaited == 0 || !waits_in_order(&pool->writers[writer]))
+		return 0;
+
+	/* what no writer has is for the receiver to replay */
+	slot = papply_pool_writer_of(pool, awaited);
+	return slot != NULL ? slot->pid : pool->receiver_pid;
+}
+
 bool
 papply_pool_is_retired(void)
 {

@@ -171,6 +171,7 @@ papply_queue_begin(TransactionId remote_xid, XLogRecPtr final_lsn, uint64 *seqno
 	txn->end_position = 0;
 	txn->max_dependency = 0;
 	txn->remote_xid = remote_xid;
+	txn->changes = 0;
 	txn->final_lsn = final_lsn;
 	txn->remote_end_lsn = InvalidXLogRecPtr;
 	txn->local_end_lsn = InvalidXLogRecPtr;
@@ -204,6 +205,7 @@ papply_queue_append(uint32 kind, const char *data, uint32 length,
 {
 	uint64		needed = entry_size(length);
 	uint64		to_end = bytes_to_end(head_position);
+	PapplyTransaction *txn = papply_queue_transaction(last_seqno);
 	PapplyEntry *entry;
 
 	if (to_end < needed)
@@ -225,8 +227,10 @@ papply_queue_append(uint32 kind, const char *data, uint32 length,
 	entry->dependency = dependency;
 	memset(&entry->key, 0, sizeof(entry->key));
 	last_entry = entry;
-	papply_queue_transaction(last_seqno)->max_dependency =
-		Max(papply_queue_transaction(last_seqno)->max_dependency, dependency);
+	txn->max_dependency = Max(txn->max_dependency, dependency);
+
+	/* of the messages, only changes of rows have a relation */
+	txn->changes += length > 0 && relation_version != 0;
 	if (length > 0)
 		memcpy(PapplyEntryData(entry), data, length);
 	head_position += needed;

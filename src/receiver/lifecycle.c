@@ -268,6 +268,7 @@ start_pool(void)
 
 	if (!create_shared_memory())
 	{
+		papply_writers_set_degraded();
 		start_reason = PAPPLY_REASON_NO_QUEUE;
 		drop_shared_memory();
 		papply_pool_release();
@@ -294,11 +295,11 @@ start_pool(void)
 	replay_final_lsn = papply_pool_get_replay(MySubscription->oid);
 	is_closing = false;
 	has_pool = true;
-	start_reason = PAPPLY_REASON_STARTING;
 	ereport(LOG,
 			(errmsg_plural("parallel apply of subscription \"%s\" has started with %d writer",
 						   "parallel apply of subscription \"%s\" has started with %d writers",
 						   running, MySubscription->name, running)));
+	start_reason = PAPPLY_REASON_STARTING;
 }
 
 /* The pool is drained and the native loop knows all relations. */
@@ -340,6 +341,15 @@ is_time_for(TimestampTz *last, int interval_ms)
 	return true;
 }
 
+static void
+resize_pool(int wanted)
+{
+	ereport(LOG,
+			(errmsg("parallel apply of subscription \"%s\" is resized to %d writers",
+					MySubscription->name, wanted)));
+	(void) papply_writers_set(wanted, MySubscription->name);
+}
+
 /* The number of writers follows the settings. */
 static void
 adjust_pool(void)
@@ -353,7 +363,7 @@ adjust_pool(void)
 		if (wanted == 1)
 			is_closing = true;
 		else if (has_changed && !is_closing)
-			(void) papply_writers_set(wanted, MySubscription->name);
+			resize_pool(wanted);
 	}
 	else if (wanted > 1 && (has_changed || is_time_for(&checked_at, POOL_INTERVAL_MS)))
 	{

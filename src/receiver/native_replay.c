@@ -33,6 +33,7 @@
 #include "queue.h"
 #include "relation_registry.h"
 #include "remote_relation.h"
+#include "slow_log.h"
 #include "statistics.h"
 
 typedef struct NativeReplay
@@ -49,6 +50,11 @@ typedef struct NativeReplay
 	uint64		updates;
 	uint64		deletes;
 	uint64		truncates;
+
+	/* for the log: see slow_log.c */
+	TimestampTz began_at;		/* 0: it is not wanted */
+	TransactionId remote_xid;
+	XLogRecPtr	final_lsn;
 } NativeReplay;
 
 static NativeReplay replay;
@@ -122,6 +128,7 @@ begin(uint64 seqno, PapplyOriginId origin)
 	replay.is_active = true;
 	replay.seqno = seqno;
 	replay.origin = origin;
+	replay.began_at = papply_slow_log_is_on() ? GetCurrentTimestamp() : 0;
 	if (origin != PAPPLY_NO_ORIGIN)
 	{
 		papply_compat_origin_take(origin);
@@ -170,6 +177,7 @@ static void
 note_message(char *message, int length)
 {
 	char		kind = message[0];
+	PapplyBegin begin;
 	PapplyCommit commit;
 
 	replay.inserts += kind == LOGICAL_REP_MSG_INSERT;
@@ -185,6 +193,12 @@ note_message(char *message, int length)
 		else
 			replay.end_kind = kind; /* it stands alone */
 	}
+	if (kind == LOGICAL_REP_MSG_BEGIN || kind == LOGICAL_REP_MSG_BEGIN_PREPARE)
+	{
+		papply_message_parse_begin(message, length, &begin);
+		replay.remote_xid = begin.xid;
+		replay.final_lsn = begin.final_lsn;
+	}
 	if (kind != replay.end_kind)
 		return;
 	replay.is_ended = true;
@@ -195,6 +209,11 @@ note_message(char *message, int length)
 	{
 		papply_message_parse_commit(message, length, &commit);
 		replay.remote_end_lsn = commit.end_lsn;
+		if (replay.final_lsn == InvalidXLogRecPtr)	/* it stands alone */
+		{
+			replay.remote_xid = commit.xid;
+			replay.final_lsn = commit.commit_lsn;
+		}
 	}
 }
 
@@ -290,6 +309,19 @@ papply_native_abandon(void)
 }
 
 static void
+log_if_slow(void)
+{
+	PapplyApplied applied = {0};
+
+	applied.transactions = 1;
+	applied.is_native = true;
+	applied.remote_xid = replay.remote_xid;
+	applied.final_lsn = replay.final_lsn;
+	applied.changes = replay.inserts + replay.updates + replay.deletes + replay.truncates;
+	papply_slow_log_report(&applied, replay.began_at);
+}
+
+static void
 count_transaction(void)
 {
 	if (replay.remote_end_lsn == InvalidXLogRecPtr)
@@ -309,6 +341,8 @@ papply_native_finish(XLogRecPtr *remote_end_lsn)
 		return false;
 
 	count_transaction();
+	if (replay.began_at != 0 && replay.remote_end_lsn != InvalidXLogRecPtr)
+		log_if_slow();
 	if (replay.origin != PAPPLY_NO_ORIGIN)
 	{
 		papply_compat_origin_pass_on();

@@ -105,6 +105,7 @@ count_lock_waits(uint64 elapsed_us)
 			continue;
 		papply_statistics_count(PAPPLY_COUNT_WAITS_LOCK, 1);
 		papply_statistics_count(PAPPLY_COUNT_LOCK_US, elapsed_us);
+		papply_pool->writers[i].lock_wait_us += elapsed_us;
 	}
 }
 

@@ -37,7 +37,8 @@
 #define SHORT_MS 20
 
 static BackgroundWorkerHandle *handles[PAPPLY_MAX_WRITERS];
-static bool has_warned = false;
+static bool has_warned = false; /* since the number was set */
+static bool is_degraded = false;	/* until all writers are there */
 
 /* What each has done, and when that was last seen to change. */
 static uint64 seen_transactions[PAPPLY_MAX_WRITERS];
@@ -88,6 +89,12 @@ start_writer(int writer)
 	return is_registered;
 }
 
+void
+papply_writers_set_degraded(void)
+{
+	is_degraded = true;
+}
+
 /*
  * Start what is missing; returns the number of those that are there.  One that
  * could not start is not tried again at once: each attempt leaves a message.
@@ -119,12 +126,30 @@ fill_up(int wanted)
 	return running;
 }
 
-static void
-warn_of_missing(int running, int wanted, const char *subname)
+/* All that are configured have begun to work; they may leave again later. */
+static bool
+is_complete(int wanted)
 {
+	for (int i = 0; i < wanted; i++)
+		if (papply_pool->writers[i].proc == NULL)
+			return false;
+	return wanted == (int) pg_atomic_read_u32(&papply_pool->configured_writers);
+}
+
+/* Say when writers are missing, and when all are there again. */
+static void
+report_missing(int running, int wanted, const char *subname)
+{
+	if (is_degraded && is_complete(wanted))
+	{
+		has_warned = is_degraded = false;
+		ereport(LOG,
+				(errmsg("parallel apply of subscription \"%s\" has recovered", subname),
+				 errdetail("All %d writers are running.", wanted)));
+	}
 	if (running >= wanted || has_warned)
 		return;
-	has_warned = true;
+	has_warned = is_degraded = true;
 	ereport(WARNING,
 			(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
 			 errmsg("could not start all writers of subscription \"%s\"", subname),
@@ -213,7 +238,7 @@ papply_writers_check(const char *subname)
 	retire_unused();
 	wanted = pg_atomic_read_u64(&papply_pool->wanted_writers);
 	running = fill_up(wanted);
-	warn_of_missing(running, wanted, subname);
+	report_missing(running, wanted, subname);
 	return running;
 }
 

@@ -8,17 +8,20 @@
  */
 #include "parallel_apply.h"
 
+#include "catalog/pg_type.h"
 #include "fmgr.h"
 #include "funcapi.h"
 #include "miscadmin.h"
+#include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/pg_lsn.h"
+#include "utils/timestamp.h"
 
 #include "pool.h"
 
 PG_FUNCTION_INFO_V1(papply_writers);
 
-#define WRITERS_COLUMNS 12
+#define WRITERS_COLUMNS 16
 
 /* A writer that works may sleep in the lock manager. */
 static const char *
@@ -49,17 +52,47 @@ name_of_state(const PapplyWriterSlot *slot)
 	return NULL;
 }
 
-static void
-put_writer(ReturnSetInfo *result, Oid subid, int writer, const PapplyWriterSlot *slot)
+/*
+ * The processes that a writer waits for: in the lock manager, or for the commit
+ * order.
+ */
+static Datum
+blockers_of(PapplyPool *pool, int writer)
 {
+	const PapplyWriterSlot *slot = &pool->writers[writer];
+	Datum		pid;
+
+	if (slot->state == PAPPLY_WRITER_APPLYING &&
+		papply_compat_proc_waits_for_lock(slot->proc))
+		return DirectFunctionCall1(pg_blocking_pids, Int32GetDatum(slot->pid));
+	pid = Int32GetDatum(papply_pool_awaited_pid(pool, writer));
+	if (DatumGetInt32(pid) == 0)
+		return PointerGetDatum(construct_empty_array(INT4OID));
+	return PointerGetDatum(construct_array(&pid, 1, INT4OID, sizeof(int32), true,
+										   TYPALIGN_INT));
+}
+
+static Datum
+age_of(TimestampTz since)
+{
+	Interval   *age = palloc0(sizeof(Interval));
+
+	age->time = Max(GetCurrentTimestamp() - since, 0);
+	return IntervalPGetDatum(age);
+}
+
+static void
+put_writer(ReturnSetInfo *result, PapplyPool *pool, int writer)
+{
+	const PapplyWriterSlot *slot = &pool->writers[writer];
 	const char *state = name_of_state(slot);
 	bool		has_work = slot->first_seqno != PAPPLY_NO_SEQNO;
 	Datum		values[WRITERS_COLUMNS];
 	bool		nulls[WRITERS_COLUMNS] = {false};
 	int			i = 0;
 
-	values[i++] = ObjectIdGetDatum(subid);
-	values[i++] = Int32GetDatum(writer);
+	values[i++] = ObjectIdGetDatum(pool->subid);
+	values[i++] = Int32GetDatum(writer + 1);
 	values[i++] = Int32GetDatum(slot->pid);
 	nulls[i] = (state == NULL);
 	values[i++] = state ? CStringGetTextDatum(state) : (Datum) 0;
@@ -67,6 +100,11 @@ put_writer(ReturnSetInfo *result, Oid subid, int writer, const PapplyWriterSlot 
 	values[i++] = TransactionIdGetDatum(slot->remote_xid);
 	nulls[i] = !has_work || XLogRecPtrIsInvalid(slot->remote_final_lsn);
 	values[i++] = LSNGetDatum(slot->remote_final_lsn);
+	nulls[i] = nulls[i + 1] = nulls[i + 2] = !has_work || slot->began_at == 0;
+	values[i++] = age_of(slot->began_at);
+	values[i++] = Int64GetDatum(slot->changes_done);
+	values[i++] = Int64GetDatum(slot->changes_known);
+	values[i++] = blockers_of(pool, writer);
 	values[i++] = Int64GetDatum(slot->counters.transactions);
 	values[i++] = Int64GetDatum(slot->counters.rows);
 	values[i++] = Int64GetDatum(slot->counters.prefetched);
@@ -93,7 +131,7 @@ papply_writers(PG_FUNCTION_ARGS)
 			continue;
 		for (int i = 0; i < PAPPLY_MAX_WRITERS; i++)
 			if (pool->writers[i].proc != NULL)
-				put_writer(result, pool->subid, i + 1, &pool->writers[i]);
+				put_writer(result, pool, i);
 	}
 	return (Datum) 0;
 }

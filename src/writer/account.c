@@ -8,31 +8,97 @@
  * (parallel_apply.writers), and those of the subscription, which survive it
  * (statistics.c).  Changes are kept apart until their transaction is committed,
  * so that what was rolled back counts for nothing.
+ *
+ * If transactions that take long are logged, time and waits count from the first
+ * attempt on, whether that was committed or another one.
  *-------------------------------------------------------------------------
  */
 #include "parallel_apply.h"
 
 #include "account.h"
 #include "commit_order.h"
+#include "queue.h"
+#include "slow_log.h"
 
 PapplyAccount papply_account;
+
+/* At the first attempt: when it was, and the times waited until then. */
+static TimestampTz first_began_at = 0;
+static uint64 waited_before_us[PAPPLY_COUNTERS - PAPPLY_FIRST_TIME];
+
+static PapplyWriterSlot *
+my_slot(void)
+{
+	return &papply_pool->writers[papply_pool_waiter];
+}
 
 static PapplyWriterCounters *
 my_counters(void)
 {
-	return &papply_pool->writers[papply_pool_waiter].counters;
+	return &my_slot()->counters;
 }
 
 void
-papply_account_begin(void)
+papply_account_claim(void)
+{
+	first_began_at = 0;
+}
+
+/* Times that this writer has waited, since it or one before it started. */
+static void
+get_waited_us(uint64 *waited_us)
+{
+	memcpy(waited_us, papply_statistics_counts + PAPPLY_FIRST_TIME,
+		   sizeof(waited_before_us));
+	waited_us[PAPPLY_COUNT_LOCK_US - PAPPLY_FIRST_TIME] = my_slot()->lock_wait_us;
+}
+
+void
+papply_account_begin(uint64 first, uint64 last, TimestampTz now)
 {
 	memset(&papply_account, 0, sizeof(papply_account));
+	papply_account.first = first;
+	papply_account.last = last;
+	my_slot()->began_at = now;
+	my_slot()->changes_done = 0;
+	papply_account_show_known();
+	if (first_began_at != 0)
+		return;
+	first_began_at = now;
+	if (papply_slow_log_is_on())
+		get_waited_us(waited_before_us);
 }
 
 void
-papply_account_commit(uint64 transactions)
+papply_account_show_known(void)
+{
+	uint64		changes = 0;
+
+	for (uint64 seqno = papply_account.first; seqno <= papply_account.last; seqno++)
+		changes += papply_queue_transaction(seqno)->changes;
+	my_slot()->changes_known = changes;
+}
+
+static void
+log_if_slow(void)
+{
+	PapplyApplied applied = {0};
+
+	applied.transactions = papply_account.last - papply_account.first + 1;
+	applied.remote_xid = my_slot()->remote_xid;
+	applied.final_lsn = my_slot()->remote_final_lsn;
+	applied.changes = papply_account.rows + papply_account.truncates;
+	get_waited_us(applied.waited_us);
+	for (int i = 0; i < lengthof(applied.waited_us); i++)
+		applied.waited_us[i] -= waited_before_us[i];
+	papply_slow_log_report(&applied, first_began_at);
+}
+
+void
+papply_account_commit(void)
 {
 	PapplyAccount *account = &papply_account;
+	uint64		transactions = account->last - account->first + 1;
 
 	my_counters()->transactions += transactions;
 	my_counters()->rows += account->rows;
@@ -43,6 +109,9 @@ papply_account_commit(uint64 transactions)
 	papply_statistics_count(PAPPLY_COUNT_DELETES,
 							account->rows - account->inserts - account->updates);
 	papply_statistics_count(PAPPLY_COUNT_TRUNCATES, account->truncates);
+	if (papply_slow_log_is_on())
+		log_if_slow();
+	first_began_at = 0;
 }
 
 /* The clock may have been set back. */

@@ -347,7 +347,10 @@ apply_change(PapplyEntry *entry)
 
 	begin_change(entry);
 	if (papply_account_change(range.message_type) % SNAPSHOT_CHANGES == 0)
+	{
 		papply_local_renew_snapshot();
+		papply_account_show_known();
+	}
 
 	MemoryContextSwitchTo(message_context);
 	found = papply_apply_change(PapplyEntryData(entry), entry->length,
@@ -497,6 +500,7 @@ apply_range(void)
 	uint64		slept_us = papply_commit_order_slept_us();
 	TimestampTz begin = GetCurrentTimestamp();
 
+	papply_account_begin(range.first, range.last, begin);
 	papply_pool_set_state(PAPPLY_WRITER_APPLYING);
 	check_subscription();
 	papply_read_ahead_begin(range.first, range.last, !range.is_in_turn);
@@ -512,7 +516,7 @@ apply_range(void)
 	papply_count_end_transaction(true);
 	papply_key_wait_end_transaction();
 
-	papply_account_commit(range.last - range.first + 1);
+	papply_account_commit();
 	pgstat_report_stat(false);
 	has_unreported_stats = true;
 }
@@ -552,7 +556,6 @@ try_range(uint64 first, uint64 last, bool is_in_turn)
 	volatile bool is_done = false;
 
 	memset(&range, 0, sizeof(range));
-	papply_account_begin();
 	was_refused = false;
 	range.first = first;
 	range.last = last;
@@ -703,6 +706,7 @@ writer_loop(void)
 			wait_for_work();
 			continue;
 		}
+		papply_account_claim();
 		is_serial = papply_queue_is_serial(first);
 		if (!is_serial && try_range(first, last, false))
 			continue;

@@ -1,0 +1,66 @@
+/*-------------------------------------------------------------------------
+ * slow_log.c
+ *	  Remote transactions that take long to apply, for the server's log.
+ *
+ * Runs in writers and, for what the native loop applies, in the receiver.
+ *
+ * A batch is one local transaction, and is logged as one.  Its time is that from
+ * the first attempt of its writer to the commit, waits included.  Waits for locks
+ * are an estimate (status.c), which may be more than the transaction took.
+ *-------------------------------------------------------------------------
+ */
+#include "parallel_apply.h"
+
+#include "replication/worker_internal.h"
+#include "utils/timestamp.h"
+
+#include "slow_log.h"
+
+bool
+papply_slow_log_is_on(void)
+{
+	return papply_log_min_duration >= 0;
+}
+
+static double
+waited_ms(const PapplyApplied *applied, PapplyCounter counter)
+{
+	return applied->waited_us[counter - PAPPLY_FIRST_TIME] / 1000.0;
+}
+
+static void
+describe(const PapplyApplied *applied, double ms)
+{
+	double		lock_ms = Min(waited_ms(applied, PAPPLY_COUNT_LOCK_US), ms);
+
+	if (applied->is_native)
+		errdetail("It finished at " PAPPLY_LSN_FORMAT ", has %llu changes, and was applied by PostgreSQL's own apply.",
+				  LSN_FORMAT_ARGS(applied->final_lsn), (unsigned long long) applied->changes);
+	else
+		errdetail("It finished at " PAPPLY_LSN_FORMAT " and has %llu changes. Waits: %.3f ms for dependencies, %.3f ms for its turn, %.3f ms for data, about %.0f ms for locks.",
+				  LSN_FORMAT_ARGS(applied->final_lsn), (unsigned long long) applied->changes,
+				  waited_ms(applied, PAPPLY_COUNT_DEPENDENCY_US),
+				  waited_ms(applied, PAPPLY_COUNT_TURN_US),
+				  waited_ms(applied, PAPPLY_COUNT_DATA_US),
+				  lock_ms);
+}
+
+/* The context would be that of whatever message was the last one. */
+void
+papply_slow_log_report(const PapplyApplied *applied, TimestampTz began_at)
+{
+	double		ms = (GetCurrentTimestamp() - began_at) / 1000.0;
+
+	if (ms < papply_log_min_duration || !errstart(LOG, TEXTDOMAIN))
+		return;
+	if (applied->transactions == 1)
+		errmsg("remote transaction %u of subscription \"%s\" took %.3f ms",
+			   applied->remote_xid, MySubscription->name, ms);
+	else
+		errmsg("%llu remote transactions up to %u of subscription \"%s\" took %.3f ms",
+			   (unsigned long long) applied->transactions, applied->remote_xid,
+			   MySubscription->name, ms);
+	describe(applied, ms);
+	errhidecontext(true);
+	errfinish(__FILE__, __LINE__, __func__);
+}

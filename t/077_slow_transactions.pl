@@ -1,0 +1,146 @@
+# Remote transactions that take long are in the server's log, with what they
+# waited for, if parallel_apply.log_min_duration says so; and nothing else is.
+#
+# Waits are forced by a lock of a session on the subscriber.
+use strict;
+use warnings;
+use FindBin;
+use lib $FindBin::RealBin;
+use PapplyTest;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my ($publisher, $subscriber) = new_pair(subscriber_conf => <<~'CONF');
+	parallel_apply.log_min_duration = 0
+	parallel_apply.max_batch_transactions = 1
+	CONF
+exec_both(
+	q(CREATE TABLE locked (id int PRIMARY KEY, v int);
+	CREATE TABLE free (id int PRIMARY KEY, v int);));
+create_extension($subscriber);
+subscribe($publisher, $subscriber, 'tap');
+
+# Settings that new processes are sure to have.
+sub configure
+{
+	my (%settings) = @_;
+	reload_with($subscriber,
+		map { "parallel_apply.$_ = $settings{$_}" } keys %settings);
+	for (keys %settings)
+	{
+		$subscriber->poll_query_until('postgres',
+			"SELECT setting = '$settings{$_}' FROM pg_settings WHERE name = 'parallel_apply.$_'"
+		) or die "$_ did not change";
+	}
+	restart_apply($subscriber, 'tap');
+	return;
+}
+
+# Commits a transaction on the publisher; returns its id.
+sub commit
+{
+	my ($sql) = @_;
+	return on_publisher(
+		"BEGIN; $sql; SELECT pg_current_xact_id()::xid; COMMIT");
+}
+
+# Transactions that wait for a lock on a table, for their turn, and for a row.
+sub apply_slowly
+{
+	my ($n) = @_;
+	my $lock =
+	  hold($subscriber, 'LOCK TABLE locked IN ACCESS EXCLUSIVE MODE');
+	on_subscriber('SELECT parallel_apply.reset_stats()');
+	my @xids = (
+		commit("INSERT INTO locked VALUES ($n, 1), ($n + 1, 1), ($n + 2, 1)"),
+		commit("INSERT INTO free VALUES ($n, 1)"),
+		commit("UPDATE free SET v = 2 WHERE id = $n"));
+	states_become(
+		$subscriber,
+		'waiting for lock, waiting for turn, waiting for dependency',
+		'transactions wait for a lock, for their turn, and for a row');
+	$subscriber->poll_query_until('postgres',
+		'SELECT lock_waits > 0 FROM parallel_apply.subscriptions')
+	  or die 'the wait for the lock was not seen';
+	$lock->query_safe('COMMIT');
+	$lock->quit;
+	wait_applied($publisher, $subscriber, 'tap');
+	return @xids;
+}
+
+# Asserts that a transaction is in the log, with these waits: regular expressions.
+my $some = qr/(?!0\.000)\d+\.\d{3}/;
+my $none = qr/0\.000/;
+
+sub is_logged
+{
+	my ($xid, $changes, $dependency, $turn, $locks, $name) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	$subscriber->wait_for_log(
+		qr/LOG:  remote transaction $xid of subscription "tap" took /);
+	my $waits = join ', ', "$dependency ms for dependencies",
+	  "$turn ms for its turn", "$none ms for data",
+	  "about $locks ms for locks";
+	return like(
+		slurp_file($subscriber->logfile),
+		qr/LOG:  remote transaction $xid of subscription "tap" took $some ms\n.*DETAIL:  It finished at \S+ and has $changes changes\. Waits: $waits\.\n/,
+		$name);
+}
+
+### what is logged
+
+my ($locked, $turn, $row) = apply_slowly(1);
+is_logged($locked, 3, $none, $none, qr/[1-9]\d*/,
+	'a wait for a lock is in the log');
+is_logged($turn, 1, $none, $some, 0, 'and one for the turn');
+is_logged($row, 1, $some, qr/\d+\.\d{3}/, 0, 'and one for the same row');
+unlike(slurp_file($subscriber->logfile),
+	qr/CONTEXT:/, 'without the context of a message');
+
+### batches
+
+configure(max_batch_transactions => 32, writers_per_subscription => 2);
+wait_for_pool($subscriber, 'tap', 2);
+my $lock = hold($subscriber, 'LOCK TABLE locked IN ACCESS EXCLUSIVE MODE');
+commit('INSERT INTO locked VALUES (11, 1)');
+wait_for_state($subscriber, 'waiting for lock');
+on_publisher(join '', map { "INSERT INTO free VALUES ($_, 1);" } 101 .. 300);
+wait_for_state($subscriber, 'waiting for turn');
+$lock->query_safe('COMMIT');
+$lock->quit;
+wait_applied($publisher, $subscriber, 'tap');
+$subscriber->wait_for_log(
+	qr/LOG:  \d+ remote transactions up to \d+ of subscription "tap" took $some ms\n/
+);
+pass('a batch is in the log as one');
+
+### without writers
+
+configure(writers_per_subscription => 1);
+my $xid = commit('INSERT INTO free VALUES (41, 1), (42, 1)');
+$subscriber->wait_for_log(
+	qr/LOG:  remote transaction $xid of subscription "tap" took $some ms\n.*DETAIL:  It finished at [0-9A-F]+\/[0-9A-F]+, has 2 changes, and was applied by PostgreSQL's own apply\./
+);
+pass("what PostgreSQL's own apply does is in the log, too");
+
+### what is not
+
+configure(
+	log_min_duration => 600000,
+	max_batch_transactions => 1,
+	writers_per_subscription => 4);
+wait_for_pool($subscriber, 'tap', 4);
+my $log_offset = -s $subscriber->logfile;
+apply_slowly(51);
+configure(log_min_duration => -1);
+wait_for_pool($subscriber, 'tap', 4);
+apply_slowly(61);
+unlike(
+	slurp_file($subscriber->logfile, $log_offset),
+	qr/remote transaction/,
+	'nothing is logged below the limit, or without one');
+
+rows_equal($publisher, $subscriber, $_) for qw(locked free);
+finish($publisher, $subscriber, qr/terminating logical replication worker/);
+done_testing();
