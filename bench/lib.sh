@@ -227,14 +227,18 @@ as_root()
 	fi
 }
 
-# install_packages NAME[=VERSION] ...
+# install_packages NAME[=VERSION] ...: ends the program rather than change the server.
 install_packages()
 {
 	local -a install=(as_root env DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends)
+	local upgraded
 
 	command -v apt-get >/dev/null || die "missing here, and there is no apt-get: $*"
 	say "Installing Debian packages: $*"
 	as_root apt-get update -qq
+	# A server that is there stays as it is: others may be using it.
+	upgraded=$(apt-get install -s --no-install-recommends "$@" 2>/dev/null | sed -n 's/^Inst \(postgresql-[^ ]*\) \[.*/\1/p') || true
+	[[ -z $upgraded ]] || die "they would upgrade ${upgraded//$'\n'/, }: install them yourself"
 	"${install[@]}" "$@" >/dev/null 2>&1 || "${install[@]}" "${@%%=*}" >/dev/null || die "could not install the packages"
 }
 
