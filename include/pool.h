@@ -86,6 +86,21 @@ typedef struct PapplyWriterSlot
 #define PAPPLY_WAITER_RECEIVER PAPPLY_MAX_WRITERS
 #define PAPPLY_WAITERS (PAPPLY_MAX_WRITERS + 1)
 
+/* For how many writers it is estimated what they would gain; see gain.c. */
+#define PAPPLY_GAINS 10
+
+/*
+ * Written by the receiver alone, read without a lock by anybody; but for
+ * must_reset, which anybody sets and the receiver clears.
+ */
+typedef struct PapplyGain
+{
+	bool		must_reset;
+	uint64		transactions;	/* that it was estimated from */
+	double		work;			/* time that one writer would take for them */
+	double		time[PAPPLY_GAINS]; /* and so many as papply_gain_writers() */
+} PapplyGain;
+
 typedef struct PapplyPool
 {
 	/* protected by the directory's lock (pool.c) */
@@ -158,6 +173,8 @@ typedef struct PapplyPool
 													 * until committed_seqno
 													 * is this, or 0 */
 
+	PapplyGain	gain;			/* see above */
+
 	PapplyWriterSlot writers[PAPPLY_MAX_WRITERS];
 } PapplyPool;
 
@@ -222,6 +239,9 @@ extern int	papply_pool_order_blockers(int pid, int *blockers);
  * for, or 0.  A hint.
  */
 extern int	papply_pool_awaited_pid(PapplyPool *pool, int writer);
+
+/* The receiver of that subscription, if it has a pool, shall estimate anew. */
+extern void papply_pool_reset_gain(Oid subid);
 
 /* Fewer writers are wanted: this one shall leave. */
 extern bool papply_pool_is_retired(void);

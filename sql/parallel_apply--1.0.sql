@@ -335,6 +335,7 @@ AS 'MODULE_PATHNAME', 'papply_reset_stats';
 
 COMMENT ON FUNCTION parallel_apply.reset_stats(name) IS
     'begins the counters of a subscription anew, or of all in this database';
+
 CREATE FUNCTION parallel_apply.hot_keys(
     OUT subid oid,
     OUT relation regclass,
@@ -382,6 +383,34 @@ COMMENT ON COLUMN parallel_apply.hot_keys.wait_time IS
     'total time of the waits since the key is shown, in milliseconds';
 COMMENT ON COLUMN parallel_apply.hot_keys.last_wait IS
     'when the last of them ended';
+
+CREATE FUNCTION parallel_apply.writer_gain(
+    OUT subid oid,
+    OUT num_writers integer,
+    OUT gain double precision,
+    OUT transactions bigint
+)
+RETURNS SETOF record
+LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED
+AS 'MODULE_PATHNAME', 'papply_writer_gain';
+
+COMMENT ON FUNCTION parallel_apply.writer_gain() IS
+    'what numbers of writers would gain for this database''s subscriptions';
+
+CREATE VIEW parallel_apply.writer_gain AS
+    SELECT g.subid, s.subname, g.num_writers, g.gain, g.transactions
+      FROM parallel_apply.writer_gain() AS g
+      LEFT JOIN pg_catalog.pg_subscription AS s ON s.oid OPERATOR(pg_catalog.=) g.subid;
+
+COMMENT ON VIEW parallel_apply.writer_gain IS
+    'what numbers of writers would gain at best, estimated from what transactions depend on';
+COMMENT ON COLUMN parallel_apply.writer_gain.subid IS 'OID of the subscription';
+COMMENT ON COLUMN parallel_apply.writer_gain.subname IS 'name of the subscription';
+COMMENT ON COLUMN parallel_apply.writer_gain.num_writers IS 'number of writers';
+COMMENT ON COLUMN parallel_apply.writer_gain.gain IS
+    'how many times as fast as one writer they would be at best';
+COMMENT ON COLUMN parallel_apply.writer_gain.transactions IS
+    'remote transactions that this was estimated from';
 
 CREATE VIEW parallel_apply.table_options AS
     SELECT objoid::pg_catalog.regclass AS relation,
@@ -556,6 +585,237 @@ COMMENT ON COLUMN parallel_apply.subscription_config.source IS
 COMMENT ON COLUMN parallel_apply.subscription_config.paused IS
     'is nothing applied until resume()?';
 
+CREATE FUNCTION parallel_apply.find_subscription(subscription name)
+RETURNS oid
+LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED
+AS 'MODULE_PATHNAME', 'papply_find_subscription';
+
+COMMENT ON FUNCTION parallel_apply.find_subscription(name) IS
+    'OID of a subscription of this database';
+
+CREATE FUNCTION parallel_apply.processors()
+RETURNS integer
+LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED
+AS 'MODULE_PATHNAME', 'papply_processors';
+
+COMMENT ON FUNCTION parallel_apply.processors() IS
+    'number of processors of this server';
+
+CREATE FUNCTION parallel_apply.queues(
+    OUT subid oid,
+    OUT max_bytes bigint,
+    OUT max_transactions bigint
+)
+RETURNS SETOF record
+LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED
+AS 'MODULE_PATHNAME', 'papply_queues';
+
+COMMENT ON FUNCTION parallel_apply.queues() IS
+    'what the queues of this database''s subscriptions can hold';
+
+-- The first statement complains of a subscription that does not exist.  What is
+-- "much" and "little" is said in README.
+CREATE FUNCTION parallel_apply.advice(
+    subscription name DEFAULT NULL,
+    OUT subname name,
+    OUT topic text,
+    OUT level text,
+    OUT advice text,
+    OUT evidence text
+)
+RETURNS SETOF record
+LANGUAGE sql CALLED ON NULL INPUT VOLATILE PARALLEL RESTRICTED
+BEGIN ATOMIC
+SELECT parallel_apply.find_subscription(subscription);
+
+WITH s AS MATERIALIZED (
+    SELECT v.subid, v.subname, v.state, v.reason, v.writers_wanted, v.writers_running,
+           v.queue_bytes, v.lag, v.transactions, v.native_transactions, v.retries,
+           v.older_wins, v.drains_serial_table, v.drains_truncate, v.drains_refetch,
+           v.drains_native, v.native_replays_sync, v.native_replays_table,
+           v.native_replays_message, v.native_replays_failure, v.last_error,
+           v.inserts + v.updates + v.deletes AS rows,
+           c.effective_writers, c.source,
+           CASE c.source WHEN 'subscription' THEN c.num_writers
+                WHEN 'group' THEN (SELECT g.num_writers FROM parallel_apply.groups AS g
+                                    WHERE g.group_name = c.group_name)
+                ELSE current_setting('parallel_apply.writers_per_subscription')::integer
+           END AS configured_writers,
+           q.max_bytes, v.queue_transactions,
+           greatest(v.queue_bytes::float8 / q.max_bytes,
+                    v.queue_transactions::float8 / q.max_transactions) AS queue_fill
+      FROM parallel_apply.subscriptions AS v
+      JOIN parallel_apply.subscription_config AS c USING (subid)
+      LEFT JOIN parallel_apply.queues() AS q USING (subid)
+     WHERE advice.subscription IS NULL OR v.subname = advice.subscription
+), busy AS (
+    SELECT w.subid, count(*) FILTER (WHERE w.state NOT IN ('idle', 'waiting for data')) AS writers
+      FROM parallel_apply.writers AS w
+     GROUP BY w.subid
+), worker_processes AS (
+    SELECT count(*) AS used, current_setting('max_worker_processes')::integer AS all
+      FROM pg_stat_activity
+     WHERE backend_type NOT IN ('client backend', 'autovacuum launcher', 'autovacuum worker',
+           'walsender', 'walreceiver', 'checkpointer', 'background writer', 'walwriter', 'startup',
+           'archiver', 'logger', 'slotsync worker', 'io worker', 'walsummarizer',
+           'standalone backend')
+), gain AS (
+    SELECT s.subid, max(g.transactions) AS transactions, max(g.gain) AS best,
+           max(g.gain) FILTER (WHERE g.num_writers <= s.effective_writers) AS have,
+           max(g.gain) FILTER (WHERE g.num_writers <= 2 * s.effective_writers) AS twice,
+           string_agg(format('%s with %s', round(g.gain::numeric, 1), g.num_writers), ', '
+                      ORDER BY g.num_writers)
+               FILTER (WHERE g.num_writers IN (2, 4, 8, 16, 32)) AS list
+      FROM s JOIN parallel_apply.writer_gain AS g USING (subid)
+     GROUP BY s.subid
+), enough AS (
+    SELECT g.subid, min(w.num_writers) AS writers
+      FROM gain AS g JOIN parallel_apply.writer_gain AS w USING (subid)
+     WHERE w.gain >= 0.9 * g.best
+     GROUP BY g.subid
+), waits AS (
+    SELECT k.subid, sum(k.waits) AS waits
+      FROM parallel_apply.hot_keys AS k
+     WHERE k.key_hash IS NULL AND k.cause <> 'barrier'
+     GROUP BY k.subid
+), hottest AS (
+    SELECT DISTINCT ON (k.subid) k.*
+      FROM parallel_apply.hot_keys AS k
+     WHERE k.key_hash IS NOT NULL
+     ORDER BY k.subid, k.waits - k.too_many DESC
+), changed_tables AS (
+    SELECT t.*, t.inserts + t.updates + t.deletes AS changes
+      FROM parallel_apply.tables AS t
+), rows(subname, topic, level, advice, evidence) AS (
+    SELECT s.subname, 'state', 'warning',
+           CASE s.state
+                WHEN 'not running' THEN 'it is not applied: see whether it is enabled, and its error'
+                WHEN 'paused' THEN 'it is paused: parallel_apply.resume() lets it go on'
+                ELSE 'it is applied by PostgreSQL itself: ' || coalesce(s.reason, 'not in parallel')
+           END,
+           'state ' || s.state || coalesce('; last error: ' || s.last_error, '')
+      FROM s WHERE s.state IN ('not running', 'paused', 'native', 'stopping')
+    UNION ALL
+    SELECT s.subname, 'state', 'notice',
+           'tables are being synchronised: transactions that change them are left to PostgreSQL''s own apply',
+           s.reason
+      FROM s WHERE s.state = 'synchronising'
+    UNION ALL
+    SELECT s.subname, 'max_worker_processes', 'warning',
+           format('only %s of %s writers run: raise "max_worker_processes"',
+                  s.writers_running, s.writers_wanted),
+           format('%s of %s worker processes of the server are in use', p.used, p.all)
+      FROM s, worker_processes AS p
+     WHERE s.writers_running < s.writers_wanted AND s.writers_wanted > 1 AND p.used >= p.all
+    UNION ALL
+    SELECT s.subname, 'max_writers_per_subscription', 'notice',
+           'it has fewer writers than configured: raise "parallel_apply.max_writers_per_subscription"',
+           format('%s writers configured by %s, %s allowed', s.configured_writers, s.source,
+                  s.effective_writers)
+      FROM s WHERE s.configured_writers > s.effective_writers
+    UNION ALL
+    SELECT s.subname, 'writers', CASE WHEN g.best < 1.5 THEN 'notice' ELSE 'info' END,
+           CASE WHEN g.transactions IS NULL OR g.transactions < 100
+                THEN 'too few transactions were applied by writers to tell what more of them would gain'
+                WHEN g.best < 1.5
+                THEN 'more writers do not help: almost every transaction depends on the one before it'
+                WHEN g.twice < 1.25 * g.have
+                THEN format('more writers do not help: transactions depend on each other; %s are enough',
+                            least(e.writers, s.effective_writers))
+                ELSE format('more writers can help: %s would apply up to %s times as fast as the %s that it has; '
+                            'beyond the %s processors of this server only where rows are read from storage',
+                            e.writers, round((g.best / g.have)::numeric, 1), s.effective_writers,
+                            parallel_apply.processors())
+           END,
+           format('estimated gain over one writer, from what %s transactions depend on: %s',
+                  coalesce(g.transactions, 0), coalesce(g.list, 'none'))
+      FROM s LEFT JOIN gain AS g USING (subid) LEFT JOIN enough AS e USING (subid)
+    UNION ALL
+    SELECT s.subname, 'hot key', 'warning',
+           format('%s %% of all waits are for one %s of table %s: %s; more writers do not help with it. '
+                  'Spread it over several rows, or change it in fewer and shorter transactions',
+                  round(100.0 * (h.waits - h.too_many) / w.waits),
+                  CASE h.cause WHEN 'unique index' THEN 'value of unique index ' || h.index
+                               ELSE 'row' END,
+                  h.relation,
+                  coalesce('key (' || h.key || ')', 'that with key hash ' || h.key_hash)),
+           format('%s of %s waits, %s ms', h.waits - h.too_many, w.waits, round(h.wait_time::numeric))
+      FROM s JOIN hottest AS h USING (subid) JOIN waits AS w USING (subid)
+     WHERE w.waits >= 10 AND h.waits - h.too_many >= 0.2 * w.waits
+    UNION ALL
+    SELECT s.subname, 'serial table',
+           CASE WHEN s.drains_serial_table >= 0.05 * s.transactions THEN 'warning' ELSE 'notice' END,
+           format('transactions that change table %s are applied alone: %s. Remedy: %s',
+                  t.relation, t.reason, t.remedy),
+           format('%s of %s changed rows; %s of %s transactions were applied alone because of such tables',
+                  t.changes, s.rows, s.drains_serial_table, s.transactions)
+      FROM s JOIN changed_tables AS t USING (subid)
+     WHERE t.class = 'serial' AND t.changes IS DISTINCT FROM 0
+    UNION ALL
+    SELECT s.subname, 'table', 'warning',
+           format('table %s: %s. Remedy: %s', t.relation, t.reason, t.remedy),
+           format('%s rows updated, %s deleted', t.updates, t.deletes)
+      FROM s JOIN changed_tables AS t USING (subid)
+     WHERE t.class = 'parallel' AND t.reason ~ 'reads the table|fail|foreign table'
+    UNION ALL
+    SELECT s.subname, 'truncate', 'notice',
+           'many transactions with TRUNCATE, each of which is applied alone: delete rows instead, or truncate less often',
+           format('%s of %s transactions', s.drains_truncate, s.transactions)
+      FROM s WHERE s.drains_truncate > 10 AND s.drains_truncate >= 0.05 * s.transactions
+    UNION ALL
+    SELECT s.subname, 'native', 'notice',
+           'many transactions are left to PostgreSQL''s own apply',
+           format('%s of %s transactions; tables being synchronised %s, tables %s, messages %s, second failures %s',
+                  s.native_transactions, s.transactions, s.native_replays_sync,
+                  s.native_replays_table, s.native_replays_message, s.native_replays_failure)
+      FROM s WHERE s.state = 'parallel' AND s.native_transactions > 10
+       AND s.native_transactions >= 0.1 * s.transactions
+    UNION ALL
+    SELECT s.subname, 'retries', 'notice',
+           'many transactions are tried again: see unique indexes in parallel_apply.tables, and local sessions that lock rows',
+           format('%s second attempts and %s roll-backs in favour of older ones, of %s transactions',
+                  s.retries, s.older_wins, s.transactions)
+      FROM s WHERE s.retries + s.older_wins > 10
+       AND s.retries + s.older_wins >= 0.02 * s.transactions
+    UNION ALL
+    SELECT s.subname, 'queue_size', 'warning',
+           'transactions larger than the queue had to be fetched again: raise "parallel_apply.queue_size"',
+           format('%s times; it is %s', s.drains_refetch, current_setting('parallel_apply.queue_size'))
+      FROM s WHERE s.drains_refetch > 0
+    UNION ALL
+    SELECT s.subname, 'limit', 'info',
+           'the queue is full: what limits is applying, not the publisher. '
+           'A larger "parallel_apply.queue_size" would only be filled later',
+           format('%s transactions, %s of %s', s.queue_transactions,
+                  pg_size_pretty(s.queue_bytes), pg_size_pretty(s.max_bytes))
+      FROM s WHERE s.queue_fill >= 0.9
+    UNION ALL
+    SELECT s.subname, 'publisher', 'notice',
+           'the publisher, which decodes one transaction after the other, or the network is the limit: '
+           'writers have little to do although it is behind; more of them do not help',
+           format('%s behind, %s in the queue, %s of %s writers busy', s.lag,
+                  pg_size_pretty(s.queue_bytes), coalesce(b.writers, 0), s.writers_running)
+      FROM s LEFT JOIN busy AS b USING (subid)
+     WHERE s.state = 'parallel' AND s.lag > interval '5 seconds'
+       AND s.queue_fill < 0.1 AND 2 * coalesce(b.writers, 0) <= s.writers_running
+    UNION ALL
+    SELECT s.subname, 'lock', 'warning',
+           format('a writer waits for a lock of a local session: %s', string_agg(a.pid::text, ', ' ORDER BY a.pid)),
+           string_agg(format('process %s is %s since %s', a.pid, coalesce(a.state, '?'),
+                             date_trunc('second', a.state_change)), '; ' ORDER BY a.pid)
+      FROM s JOIN parallel_apply.writers AS w USING (subid)
+      JOIN pg_stat_activity AS a ON a.pid = ANY (pg_blocking_pids(w.pid))
+     WHERE w.state = 'waiting for lock' AND a.backend_type = 'client backend'
+     GROUP BY s.subid, s.subname
+)
+SELECT r.subname, r.topic, r.level, r.advice, r.evidence
+  FROM rows AS r
+ ORDER BY r.subname, array_position('{warning,notice,info}'::text[], r.level), r.topic;
+END;
+
+COMMENT ON FUNCTION parallel_apply.advice(name) IS
+    'what limits a subscription, or all of this database, and what would help';
+
 REVOKE ALL ON FUNCTION parallel_apply.group_validator(text[], oid) FROM PUBLIC;
 REVOKE ALL ON FUNCTION parallel_apply.create_group(name, integer) FROM PUBLIC;
 REVOKE ALL ON FUNCTION parallel_apply.drop_group(name) FROM PUBLIC;
@@ -587,6 +847,12 @@ REVOKE ALL ON FUNCTION parallel_apply.tables() FROM PUBLIC;
 REVOKE ALL ON parallel_apply.tables FROM PUBLIC;
 REVOKE ALL ON FUNCTION parallel_apply.hot_keys() FROM PUBLIC;
 REVOKE ALL ON parallel_apply.hot_keys FROM PUBLIC;
+REVOKE ALL ON FUNCTION parallel_apply.writer_gain() FROM PUBLIC;
+REVOKE ALL ON parallel_apply.writer_gain FROM PUBLIC;
+REVOKE ALL ON FUNCTION parallel_apply.find_subscription(name) FROM PUBLIC;
+REVOKE ALL ON FUNCTION parallel_apply.processors() FROM PUBLIC;
+REVOKE ALL ON FUNCTION parallel_apply.queues() FROM PUBLIC;
+REVOKE ALL ON FUNCTION parallel_apply.advice(name) FROM PUBLIC;
 GRANT USAGE ON SCHEMA parallel_apply TO pg_monitor;
 GRANT EXECUTE ON FUNCTION parallel_apply.subscriptions() TO pg_monitor;
 GRANT EXECUTE ON FUNCTION parallel_apply.writers() TO pg_monitor;
@@ -596,4 +862,10 @@ GRANT EXECUTE ON FUNCTION parallel_apply.tables() TO pg_monitor;
 GRANT SELECT ON parallel_apply.tables TO pg_monitor;
 GRANT EXECUTE ON FUNCTION parallel_apply.hot_keys() TO pg_monitor;
 GRANT SELECT ON parallel_apply.hot_keys TO pg_monitor;
+GRANT EXECUTE ON FUNCTION parallel_apply.writer_gain() TO pg_monitor;
+GRANT SELECT ON parallel_apply.writer_gain TO pg_monitor;
+GRANT EXECUTE ON FUNCTION parallel_apply.find_subscription(name) TO pg_monitor;
+GRANT EXECUTE ON FUNCTION parallel_apply.processors() TO pg_monitor;
+GRANT EXECUTE ON FUNCTION parallel_apply.queues() TO pg_monitor;
+GRANT EXECUTE ON FUNCTION parallel_apply.advice(name) TO pg_monitor;
 GRANT SELECT ON parallel_apply.table_options TO pg_monitor;

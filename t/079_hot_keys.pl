@@ -1,9 +1,11 @@
-# parallel_apply.hot_keys: what transactions wait for.
+# parallel_apply.hot_keys, writer_gain and advice(): what transactions wait for,
+# what more writers would gain, and what to do.
 #
 # The promise: a row, a unique value or a barrier that transactions wait for is
 # found by name, with exact numbers as long as there are few; the values of a key
-# are shown to those only who may read them; memory is bounded.  Waits are forced
-# by a row lock that holds up the first transaction of a round.
+# are shown to those only who may read them; memory is bounded; who follows the
+# advice gains what it says.  Waits are forced by a row lock that holds up the
+# first transaction of a round.
 use strict;
 use warnings;
 use FindBin;
@@ -16,7 +18,8 @@ use Test::More;
 # As many writers as it takes to wait for more keys than are kept.
 my $many = 40;
 my ($publisher, $subscriber) =
-  new_pair(subscriber_conf => "max_worker_processes = 64\n"
+  new_pair(subscriber_conf => "max_worker_processes = 48\n"
+	  . "parallel_apply.queue_size = 64kB\n"
 	  . "parallel_apply.max_writers_per_subscription = 48\n"
 	  . "parallel_apply.writers_per_subscription = 6\n"
 	  . "parallel_apply.max_batch_transactions = 1\n");
@@ -173,12 +176,154 @@ is( on_subscriber(
 	'32|7|' . (3 + $many + 3),
 	'but only so many keys are kept: the hottest ones');
 
-my (undef, undef, $error) = $subscriber->psql('postgres',
+# What is advised: level and text of a topic, shortened to what matters.
+sub advised
+{
+	my ($topic, $pattern, $name) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	like(
+		on_subscriber(
+			"SELECT concat_ws('|', level, advice, evidence) FROM parallel_apply.advice('tap') WHERE topic = '$topic'"
+		),
+		$pattern, $name);
+	return;
+}
+
+advised(
+	'serial table',
+	qr/transactions that change table audited are applied alone: trigger audit_trg of table public\.audited fires .* Remedy: .*set_table_option.*\|1 of \d+ changed rows; 1 of \d+ transactions/,
+	'the trigger that serialises is named, with what it costs');
+
+# One hot row.
+on_subscriber(q(SELECT parallel_apply.reset_stats('tap')));
+is( on_subscriber(
+		'SELECT (SELECT count(*) FROM parallel_apply.hot_keys), (SELECT sum(inserts + updates + waits) FROM parallel_apply.tables)'
+	),
+	'0|0',
+	'reset_stats() forgets keys and counters');
+apply_behind_gate(
+	$publisher, $subscriber, wait_states($many),
+	'all writers wait for one row',
+	('UPDATE accounts SET balance = balance + 1 WHERE id = 7') x 150);
+is( on_subscriber(
+		q(SELECT string_agg(round(gain::numeric, 1) || ' ' || transactions, ',' ORDER BY num_writers)
+		FROM parallel_apply.writer_gain WHERE num_writers IN (1, 4, 64))),
+	'1.0 150,1.0 150,1.0 150',
+	'no number of writers gains anything');
+advised(
+	'writers',
+	qr/^notice\|more writers do not help: almost every transaction depends on the one before it\|.*what 150 transactions depend on: 1\.0 with 2,/,
+	'nor is it advised to have more');
+ok( $subscriber->poll_query_until(
+		'postgres',
+		q(SELECT level || ' ' || (advice LIKE '% of all waits are for one row of table accounts: key (7); %')
+		FROM parallel_apply.advice('tap') WHERE topic = 'hot key'),
+		'warning true'),
+	'the hot row is named');
+is( on_subscriber(
+		q(REVOKE SELECT ON accounts FROM looker; SET ROLE looker;
+		SELECT advice LIKE '%that with key hash %' FROM parallel_apply.advice() WHERE topic = 'hot key')
+	),
+	't',
+	'but not to those who may not read the table');
+
+# A setting that limits the writers; and an independent load.
+reload_with($subscriber, 'parallel_apply.max_writers_per_subscription = 4');
+wait_for_pool($subscriber, 'tap', 4);
+advised(
+	'max_writers_per_subscription',
+	qr/^notice\|.*raise "parallel_apply\.max_writers_per_subscription"\|41 writers configured by setting, 4 allowed/,
+	'the setting that limits is named');
+on_subscriber(q(SELECT parallel_apply.reset_stats()));
+on_publisher(join '',
+	map { "INSERT INTO accounts VALUES ($_, 0);\n" } 1001 .. 1200);
+wait_applied($publisher, $subscriber, 'tap');
+is( on_subscriber(
+		q(SELECT string_agg(round(gain::numeric, 1)::text, ',' ORDER BY num_writers)
+		FROM parallel_apply.writer_gain WHERE num_writers IN (1, 2, 4, 8))),
+	'1.0,2.0,4.0,8.0',
+	'independent transactions gain as much as there are writers');
+advised(
+	'writers',
+	qr/^info\|more writers can help: \d+ would apply up to 1\d\.\d times as fast as the 4 that it has; beyond the \d+ processors/,
+	'and the advice is the opposite');
+is( on_subscriber(
+		q(SELECT count(*) FROM parallel_apply.advice('tap') WHERE level = 'warning')
+	),
+	0,
+	'nothing else is wrong');
+
+# Two rows in turn: two writers are enough.
+on_subscriber(q(SELECT parallel_apply.reset_stats()));
+on_publisher(
+	join '',
+	map {
+		'UPDATE accounts SET balance = 1 WHERE id = ' . ($_ % 2 + 1) . ";\n"
+	} 1 .. 200);
+wait_applied($publisher, $subscriber, 'tap');
+advised(
+	'writers',
+	qr/^info\|more writers do not help: transactions depend on each other; 2 are enough\|.*2\.0 with 2, 2\.0 with 4,/,
+	'as many writers as there are hot rows are enough');
+
+# A session that has locked a row; then the queue is full.
+my $session =
+  hold($subscriber, 'SELECT FROM accounts WHERE id = 7 FOR UPDATE');
+my $pid = $session->query_safe('SELECT pg_backend_pid()');
+on_publisher('UPDATE accounts SET balance = 0 WHERE id = 7');
+wait_for_state($subscriber, 'waiting for lock');
+advised(
+	'lock',
+	qr/^warning\|a writer waits for a lock of a local session: $pid\|process $pid is idle in transaction since/,
+	'a session that is in the way is named');
+on_publisher(
+	'DO $$ BEGIN FOR i IN 1 .. 1000 LOOP UPDATE accounts SET balance = i WHERE id = 8; COMMIT; END LOOP; END $$'
+);
+ok( $subscriber->poll_query_until(
+		'postgres',
+		q(SELECT level FROM parallel_apply.advice('tap') WHERE topic = 'limit'),
+		'info'),
+	'a queue that is full is told');
+$session->query_safe('COMMIT');
+$session->quit;
+wait_applied($publisher, $subscriber, 'tap');
+
+# More writers than worker processes.
+reload_with(
+	$subscriber,
+	'parallel_apply.max_writers_per_subscription = 60',
+	'parallel_apply.writers_per_subscription = 60');
+ok( $subscriber->poll_query_until(
+		'postgres',
+		q(SELECT advice ~ 'only \d+ of 60 writers run: raise "max_worker_processes"'
+		AND evidence ~ '^(\d+) of \1 worker' FROM parallel_apply.advice('tap')
+		WHERE topic = 'max_worker_processes')),
+	'worker processes that are missing are told');
+
+# A subscription that nobody applies, or that is not there.
+on_subscriber('ALTER SUBSCRIPTION tap DISABLE');
+ok( $subscriber->poll_query_until(
+		'postgres',
+		q(SELECT level || ' ' || evidence FROM parallel_apply.advice('tap') WHERE topic = 'state'),
+		'warning state not running'),
+	'a subscription that is disabled is told');
+on_subscriber('ALTER SUBSCRIPTION tap ENABLE');
+my (undef, undef, $error) =
+  $subscriber->psql('postgres',
+	q(SELECT * FROM parallel_apply.advice('none')));
+like(
+	$error,
+	qr/subscription "none" does not exist/,
+	'one that does not exist is an error');
+
+(undef, undef, $error) = $subscriber->psql('postgres',
 	'CREATE ROLE nobody; SET ROLE nobody; TABLE parallel_apply.hot_keys');
 like($error, qr/permission denied/, 'not everybody may look');
 
 rows_equal($publisher, $subscriber, $_)
   for qw(gate accounts codes whole long audited);
-finish($publisher, $subscriber,
-	qr/permission denied for schema parallel_apply/);
+finish(
+	$publisher, $subscriber,
+	qr/permission denied for schema parallel_apply/,
+	qr/subscription "none" does not exist/);
 done_testing();

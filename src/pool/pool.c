@@ -105,6 +105,7 @@ reset_pool(PapplyPool *pool)
 	pg_atomic_init_u64(&pool->committed_seqno, 0);
 	for (int i = 0; i < PAPPLY_WAITERS; i++)
 		pg_atomic_init_u64(&pool->waiting_for[i], 0);
+	memset(&pool->gain, 0, sizeof(pool->gain));
 	memset(pool->writers, 0, sizeof(pool->writers));
 	for (int i = 0; i < PAPPLY_MAX_WRITERS; i++)
 		pg_atomic_init_u64(&pool->writers[i].read_position, 0);
@@ -320,6 +321,16 @@ papply_pool_awaited_pid(PapplyPool *pool, int writer)
 	/* what no writer has is for the receiver to replay */
 	slot = papply_pool_writer_of(pool, awaited);
 	return slot != NULL ? slot->pid : pool->receiver_pid;
+}
+
+void
+papply_pool_reset_gain(Oid subid)
+{
+	LWLockAcquire(&directory->lock, LW_SHARED);
+	for (int n = 0; n < directory->length; n++)
+		if (directory->pools[n].in_use && directory->pools[n].subid == subid)
+			directory->pools[n].gain.must_reset = true;
+	LWLockRelease(&directory->lock);
 }
 
 bool

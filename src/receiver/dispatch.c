@@ -33,6 +33,7 @@
 
 #include "dependency.h"
 #include "dispatch.h"
+#include "gain.h"
 #include "prepared.h"
 #include "queue.h"
 #include "remote_relation.h"
@@ -60,6 +61,8 @@ static bool is_native;			/* marked so, before it was published */
 static bool is_barrier;			/* everything after depends on it */
 static bool has_oversize;		/* the queue says so already */
 static uint64 open_seqno;
+static uint64 nearest;			/* older one that a change depends on */
+static uint64 changes;
 static TimestampTz newest_commit_time = 0;	/* until it is taken */
 
 static PapplyChange change;		/* too large for the stack */
@@ -74,6 +77,7 @@ papply_dispatch_reset(void)
 	dependencies = papply_dependency_create(DEPENDENCY_BITS);
 	MemoryContextSwitchTo(old_context);
 	papply_prepared_reset();
+	papply_gain_reset();
 	is_open = false;
 }
 
@@ -111,6 +115,8 @@ begin_transaction(char *message, int length, const PapplyBegin *begin,
 	is_native = false;
 	is_barrier = false;
 	has_oversize = false;
+	nearest = PAPPLY_NO_SEQNO;
+	changes = 0;
 	newest_commit_time = begin->commit_time;
 	papply_queue_append(PAPPLY_ENTRY_MESSAGE, message, length, 0, PAPPLY_NO_SEQNO);
 	papply_queue_announce();
@@ -140,6 +146,7 @@ end_transaction(XLogRecPtr remote_end_lsn)
 	if (is_barrier)
 		papply_dependency_record_all(dependencies, open_seqno);
 	is_open = false;
+	papply_gain_add(&papply_pool->gain, open_seqno, nearest, changes);
 	papply_queue_end(remote_end_lsn);
 }
 
@@ -282,6 +289,15 @@ find_dependency(const PapplyHashes *hashes, int *which)
 	return dependency;
 }
 
+/* For the estimate of what more writers would gain. */
+static void
+note_change(uint64 dependency)
+{
+	changes++;
+	if (dependency < open_seqno)
+		nearest = Max(nearest, dependency);
+}
+
 /* Should the change that was just queued wait, its writer can tell for what. */
 static void
 name_key(const PapplyRowKeys *keys, const PapplyHashes *hashes, int which)
@@ -329,6 +345,7 @@ dispatch_change(char *message, int length)
 		papply_row_keys_compute(&rel->keys, &change, &hashes);
 	}
 	dependency = is_serial ? open_seqno - 1 : find_dependency(&hashes, &which);
+	note_change(dependency);
 	papply_queue_append(PAPPLY_ENTRY_MESSAGE, message, length, version, dependency);
 	if (which >= 0)
 		name_key(&rel->keys, &hashes, which);
@@ -369,6 +386,7 @@ dispatch_truncate(char *message, int length)
 		make_serial(PAPPLY_COUNT_DRAINS_TRUNCATE);
 	else
 		make_native_barrier(PAPPLY_COUNT_REPLAYS_SYNC);
+	note_change(open_seqno - 1);
 	papply_queue_append(PAPPLY_ENTRY_MESSAGE, message, length, 0, open_seqno - 1);
 	return PAPPLY_DISPATCH_QUEUED;
 }

@@ -16,7 +16,9 @@
 #include "utils/pg_lsn.h"
 #include "utils/timestamp.h"
 
+#include "hot_keys.h"
 #include "statistics.h"
+#include "table_statistics.h"
 
 PG_FUNCTION_INFO_V1(papply_subscriptions);
 PG_FUNCTION_INFO_V1(papply_reset_stats);
@@ -179,6 +181,15 @@ papply_subscriptions(PG_FUNCTION_ARGS)
 	return (Datum) 0;
 }
 
+static void
+reset_all(Oid subid)
+{
+	papply_statistics_reset(subid);
+	papply_table_statistics_reset(subid);
+	papply_hot_keys_reset(subid);
+	papply_pool_reset_gain(subid);
+}
+
 /*
  * papply_reset_stats(subscription) begins the counters of a subscription anew;
  * NULL: of all of the current database.
@@ -190,12 +201,12 @@ papply_reset_stats(PG_FUNCTION_ARGS)
 
 	if (!PG_ARGISNULL(0))
 	{
-		papply_statistics_reset(get_subscription_oid(NameStr(*PG_GETARG_NAME(0)), false));
+		reset_all(get_subscription_oid(NameStr(*PG_GETARG_NAME(0)), false));
 		PG_RETURN_VOID();
 	}
 	statistics = palloc(sizeof(PapplyStatistics));
 	for (int n = 0; papply_statistics_peek(n, statistics); n++)
 		if (OidIsValid(statistics->subid) && statistics->dbid == MyDatabaseId)
-			papply_statistics_reset(statistics->subid);
+			reset_all(statistics->subid);
 	PG_RETURN_VOID();
 }

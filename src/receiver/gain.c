@@ -1,0 +1,101 @@
+/*-------------------------------------------------------------------------
+ * gain.c
+ *	  What would more writers gain?
+ *
+ * Runs in the receiver; views read what it has estimated.
+ *
+ * The receiver knows of each transaction on which older one it depends.  So it
+ * can tell what any number of writers could do at best, without having them: a
+ * simple model of list scheduling.  With W writers, transaction s begins when the
+ * one that it depends on is committed and a writer is free.  Commits are in
+ * order, so the writer that becomes free is that of s - W; if s depends on s - d,
+ * it thus begins when s - min(d, W) is committed.  It takes as long as it has
+ * changes, and one more for its beginning and end, and is committed no earlier
+ * than s - 1:
+ *
+ *		commit(s) = max(commit(s - 1), commit(s - min(d, W)) + changes + 1)
+ *
+ * The gain of W writers is the time that one would take, the sum of all changes,
+ * divided by the last commit.  It is an upper limit: processors, storage and locks
+ * have no limit in the model, and a writer waits at the change that depends on
+ * something, not at its beginning, which makes a little more of it possible.
+ * Batches make waits fewer without more writers; they are left out, too.
+ *
+ * This costs some nanoseconds for each number of writers, so only WINDOW
+ * transactions out of PERIOD are looked at, as if there was nothing before them.
+ * Older windows count less and less, so that the estimate follows the load.
+ *-------------------------------------------------------------------------
+ */
+#include "parallel_apply.h"
+
+#include "gain.h"
+
+#define PERIOD 8192
+#define WINDOW 1024
+
+/* What older windows count when a new one begins. */
+#define DECAY 0.75
+
+static const int numbers[PAPPLY_GAINS] = {2, 3, 4, 6, 8, 12, 16, 24, 32, 64};
+
+/* The last 64 commits, by seqno, for each number of writers. */
+static uint64 commits[PAPPLY_GAINS][PAPPLY_MAX_WRITERS];
+
+static uint64 first_seqno;		/* of the window */
+static uint64 work;				/* in the window so far */
+static PapplyGain older;		/* windows */
+
+StaticAssertDecl(PAPPLY_MAX_WRITERS == 64, "numbers of writers in gain.c");
+
+int
+papply_gain_writers(int n)
+{
+	return numbers[n];
+}
+
+void
+papply_gain_reset(void)
+{
+	first_seqno = PAPPLY_NO_SEQNO;
+}
+
+static void
+begin_window(const PapplyGain *gain, uint64 seqno)
+{
+	older = *gain;
+	older.work *= DECAY;
+	for (int i = 0; i < PAPPLY_GAINS; i++)
+		older.time[i] *= DECAY;
+	memset(commits, 0, sizeof(commits));
+	first_seqno = seqno;
+	work = 0;
+}
+
+void
+papply_gain_add(PapplyGain *gain, uint64 seqno, uint64 dependency, uint64 changes)
+{
+	if (gain->must_reset)
+	{
+		memset(gain, 0, sizeof(*gain));
+		first_seqno = PAPPLY_NO_SEQNO;
+	}
+	if (first_seqno == PAPPLY_NO_SEQNO || seqno - first_seqno >= PERIOD)
+		begin_window(gain, seqno);
+	else if (seqno - first_seqno >= WINDOW)
+		return;
+	work += changes + 1;
+	gain->transactions = older.transactions + (seqno - first_seqno + 1);
+	gain->work = older.work + work;
+	for (int i = 0; i < PAPPLY_GAINS; i++)
+	{
+		uint64		distance = Min(seqno - dependency, (uint64) numbers[i]);
+		uint64	   *commit = commits[i];
+		uint64		begin = seqno - distance < first_seqno ? 0 :
+		commit[(seqno - distance) % PAPPLY_MAX_WRITERS];
+		uint64		previous = commit[(seqno - 1) % PAPPLY_MAX_WRITERS];
+		uint64		mine = Max(previous, begin + changes + 1);
+
+		commit[seqno % PAPPLY_MAX_WRITERS] = mine;
+		gain->time[i] = older.time[i] + mine;
+	}
+}
