@@ -253,6 +253,20 @@ is( on_subscriber(
 	0,
 	'nothing else is wrong');
 
+# Rows that are found by reading the table, and many TRUNCATEs.
+on_subscriber('DROP INDEX whole_a_idx');
+on_publisher("INSERT INTO whole VALUES (2, 'y'); UPDATE whole SET b = 'z';"
+	  . 'TRUNCATE long;' x 12);
+wait_applied($publisher, $subscriber, 'tap');
+advised(
+	'table',
+	qr/^warning\|table whole: replica identity FULL without usable index: .* Remedy: create an index/,
+	'a table that is read for each change is named');
+advised(
+	'truncate',
+	qr/^notice\|.*\|12 of \d+ transactions/,
+	'many TRUNCATEs are told');
+
 # Two rows in turn: two writers are enough.
 on_subscriber(q(SELECT parallel_apply.reset_stats()));
 on_publisher(
