@@ -76,6 +76,12 @@ extern uint64 papply_message_get_uint64(const char *data);
  */
 extern void papply_message_parse_begin(char *data, int length, PapplyBegin *begin);
 extern void papply_message_parse_commit(char *data, int length, PapplyCommit *commit);
+
+/*
+ * When a transaction was committed (or prepared, or that was ended) on the
+ * publisher, if this is the first message of it that is not streamed; else 0.
+ */
+extern TimestampTz papply_message_commit_time(char *data, int length);
 extern void papply_message_parse_change(char *data, int length, PapplyChange *change);
 
 /*

@@ -35,4 +35,10 @@ extern void papply_status_native_begin(TimestampTz commit_time);
 extern void papply_status_native_end(XLogRecPtr remote_end_lsn);
 extern void papply_status_native_feedback(const char *message, int length);
 
+/*
+ * A transaction that was committed then on the publisher waits for the end of a
+ * pause; 0: none does.
+ */
+extern void papply_status_hold(TimestampTz commit_time);
+
 #endif							/* PAPPLY_STATUS_H */

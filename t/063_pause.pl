@@ -105,6 +105,10 @@ sub check_pause
 	is(on_subscriber('SELECT count(*) FROM history'),
 		$count, "$how: nothing is applied while it is paused");
 	is(apply_pid($subscriber, 'tap'), $apply_pid, 'and the connection lives');
+	is( on_subscriber(
+			q(SELECT state, lag > '3 s' FROM parallel_apply.subscriptions)),
+		'paused|t',
+		'and the lag can be seen');
 	is(call("wait_for_lsn('tap', '$lsn', '100 ms')"), 'f',
 		'a wait times out');
 
@@ -119,6 +123,9 @@ sub check_pause
 	}
 	call(q(resume('tap')));
 	is(call("wait_for_lsn('tap', '$lsn')"), 't', 'it goes on');
+	$subscriber->poll_query_until('postgres',
+		q(SELECT state <> 'paused' AND lag = '0' FROM parallel_apply.subscriptions)
+	) or die 'there still is a lag';
 	like(marks(), qr/\b$during$/, 'with what came meanwhile');
 	accounts_are_equal("after a pause: $how");
 	unlike(slurp_file($subscriber->logfile, $log_offset),

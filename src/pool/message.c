@@ -124,6 +124,29 @@ papply_message_parse_commit(char *data, int length, PapplyCommit *commit)
 		commit->xid = take_uint32(&reader);
 }
 
+TimestampTz
+papply_message_commit_time(char *data, int length)
+{
+	PapplyBegin begin;
+	PapplyCommit commit;
+
+	switch (data[0])
+	{
+		case LOGICAL_REP_MSG_BEGIN:
+		case LOGICAL_REP_MSG_BEGIN_PREPARE:
+			papply_message_parse_begin(data, length, &begin);
+			return begin.commit_time;
+		case LOGICAL_REP_MSG_COMMIT_PREPARED:
+		case LOGICAL_REP_MSG_ROLLBACK_PREPARED:
+		case LOGICAL_REP_MSG_STREAM_COMMIT:
+		case LOGICAL_REP_MSG_STREAM_PREPARE:
+			papply_message_parse_commit(data, length, &commit);
+			return commit.commit_time;
+		default:
+			return 0;
+	}
+}
+
 static void
 take_tuple(Reader *reader, PapplyTuple *tuple)
 {

@@ -100,6 +100,8 @@ read_options(void)
 				 errmsg("apply of subscription \"%s\" is paused", MySubscription->name) :
 				 errmsg("apply of subscription \"%s\" goes on", MySubscription->name)));
 	is_paused = options.is_paused;
+	if (!is_paused)
+		papply_status_hold(0);
 }
 
 /*

@@ -253,15 +253,12 @@ begins_native(char kind)
 static Route
 route_without_pool(char *message, int length, char **buffer, int *result)
 {
-	PapplyBegin begin;
+	TimestampTz commit_time = papply_message_commit_time(message, length);
 
 	if (begins_native(message[0]))
 		papply_native_begin_direct(PAPPLY_NO_ORIGIN);
-	if (message[0] == LOGICAL_REP_MSG_BEGIN || message[0] == LOGICAL_REP_MSG_BEGIN_PREPARE)
-	{
-		papply_message_parse_begin(message, length, &begin);
-		papply_status_native_begin(begin.commit_time);
-	}
+	if (commit_time != 0)
+		papply_status_native_begin(commit_time);
 	return route_native(message, length, buffer, result);
 }
 
@@ -289,7 +286,10 @@ route_payload(char *message, int length, char **buffer, int *result)
 	if (length < 1)
 		return ROUTE_NATIVE;
 	if (papply_lifecycle_is_paused() && is_between_transactions())
+	{
+		papply_status_hold(papply_message_commit_time(message, length));
 		return ROUTE_HOLD;
+	}
 	if (!papply_spool_is_reading())
 	{
 		switch (papply_spool_take(message, length, papply_lifecycle_has_pool()))

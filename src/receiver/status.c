@@ -46,6 +46,8 @@ typedef struct Sample
 	TimestampTz oldest_commit_time;
 } Sample;
 
+static TimestampTz held_commit_time = 0;	/* in a pause */
+
 static Sample samples[SAMPLES]; /* a ring */
 static int	samples_taken = 0;
 
@@ -154,24 +156,13 @@ commit_time_of(uint64 seqno)
 	PapplyTransaction *txn = papply_queue_transaction(seqno);
 	uint64		position = txn->start_position;
 	PapplyEntry *entry;
-	PapplyBegin begin;
-	PapplyCommit commit;
 
 	if (pg_atomic_read_u32(&txn->hold) == PAPPLY_TXN_STREAMED)
 		return 0;
 	entry = papply_queue_read(&position);
 	if (entry == NULL || entry->length == 0)
 		return 0;
-	switch (PapplyEntryData(entry)[0])
-	{
-		case LOGICAL_REP_MSG_BEGIN:
-		case LOGICAL_REP_MSG_BEGIN_PREPARE:
-			papply_message_parse_begin(PapplyEntryData(entry), entry->length, &begin);
-			return begin.commit_time;
-		default:
-			papply_message_parse_commit(PapplyEntryData(entry), entry->length, &commit);
-			return commit.commit_time;
-	}
+	return papply_message_commit_time(PapplyEntryData(entry), entry->length);
 }
 
 /*
@@ -210,6 +201,8 @@ show_queue(bool is_idle)
 	progress->queue_bytes = papply_queue_used_bytes();
 	progress->queue_transactions = papply_queue_last_seqno() - papply_queue_released_seqno();
 	progress->oldest_commit_time = oldest_commit_time();
+	if (progress->oldest_commit_time == 0)
+		progress->oldest_commit_time = held_commit_time;
 }
 
 static void
@@ -223,6 +216,8 @@ show_native(void)
 	progress->dispatched_lsn = progress->committed_lsn;
 	progress->queue_bytes = 0;
 	progress->queue_transactions = 0;
+	if (held_commit_time != 0)
+		progress->oldest_commit_time = held_commit_time;
 }
 
 void
@@ -261,4 +256,13 @@ papply_status_native_feedback(const char *message, int length)
 		return;
 	progress->flushed_lsn = flushed_lsn;
 	progress->committed_lsn = Max(progress->committed_lsn, applied_lsn);
+}
+
+void
+papply_status_hold(TimestampTz commit_time)
+{
+	if (commit_time == held_commit_time)
+		return;
+	held_commit_time = commit_time;
+	papply_statistics_progress->oldest_commit_time = commit_time;
 }
