@@ -547,7 +547,9 @@ recover_from_error(void)
 
 /*
  * Apply and commit transactions as one local transaction.  Returns false if
- * that failed and was rolled back.
+ * that failed and was rolled back.  What fails when they are committed (any
+ * message that is logged may be interrupted) does not undo that: to apply them
+ * once more would be wrong.
  */
 static bool
 try_range(uint64 first, uint64 last, bool is_in_turn)
@@ -571,6 +573,7 @@ try_range(uint64 first, uint64 last, bool is_in_turn)
 	PG_CATCH();
 	{
 		recover_from_error();
+		is_done = papply_commit_order_committed() >= last;
 	}
 	PG_END_TRY();
 	range.message_type = 0;

@@ -1,0 +1,56 @@
+# Writers that are cancelled again and again, wherever they are: nothing is lost,
+# and nothing is applied twice.
+#
+# A message in the log is a place where a cancelled process stops; with one for each
+# transaction, there is one behind the commit.  Rows without a key show what is
+# applied twice.
+use strict;
+use warnings;
+use FindBin;
+use lib $FindBin::RealBin;
+use PapplyTest;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my ($publisher, $subscriber) = new_pair(subscriber_conf => <<~'CONF');
+	parallel_apply.log_min_duration = 0
+	parallel_apply.max_batch_transactions = 1
+	CONF
+my $transactions = 2000;
+
+exec_both(
+	q(CREATE TABLE history (n int);
+	CREATE TABLE gate (id int PRIMARY KEY, n int)));
+on_publisher('INSERT INTO gate VALUES (1, 0)');
+create_extension($subscriber);
+subscribe($publisher, $subscriber, 'tap');
+
+# They wait behind a lock until all are there.
+my $lock = hold($subscriber, 'SELECT FROM gate FOR UPDATE');
+on_publisher('UPDATE gate SET n = n + 1');
+on_publisher(
+	join('', map { "INSERT INTO history VALUES ($_);\n" } 1 .. $transactions)
+);
+wait_for_state($subscriber, 'waiting for turn');
+my $cancels = $subscriber->background_psql('postgres', on_error_stop => 0);
+$cancels->query_until(qr/begun/, <<~"SQL");
+	\\echo begun
+	DO \$\$ BEGIN
+		WHILE (SELECT count(*) < $transactions FROM history) LOOP
+			PERFORM pg_cancel_backend(pid) FROM parallel_apply.writers
+				WHERE state = 'applying';
+			COMMIT;
+		END LOOP;
+	END \$\$;
+	SQL
+$lock->query_safe('COMMIT');
+$lock->quit;
+$cancels->query_safe('SELECT 1');
+$cancels->quit;
+wait_applied($publisher, $subscriber, 'tap');
+rows_equal($publisher, $subscriber, 'history',
+	'nothing is lost, and nothing is applied twice');
+
+finish($publisher, $subscriber, qr/canceling statement due to user request/);
+done_testing();
