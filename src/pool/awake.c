@@ -20,7 +20,8 @@
  * more whether there is something to claim and others are awake for it; who
  * publishes something looks at the bits after that; each has a full barrier
  * between the two.  So either it is woken, or it sees the work, or enough others
- * are awake, each of whom looks before it sleeps.
+ * are awake, each of whom looks before it sleeps, or wakes another one when it
+ * leaves.
  *-------------------------------------------------------------------------
  */
 #include "parallel_apply.h"
@@ -123,6 +124,9 @@ papply_awake_end(void)
 	papply_awake_set_storage(PAPPLY_STORAGE_FAST);
 	pg_atomic_fetch_and_u64(&papply_pool->present_writers, ~my_bit());
 	pg_atomic_fetch_and_u64(&papply_pool->idle_writers, ~my_bit());
+
+	/* somebody may have gone to sleep because this one was awake */
+	papply_queue_wake_writer();
 }
 
 bool

@@ -123,6 +123,20 @@ check_claim(void)
 	papply_pool_waiter = PAPPLY_WAITER_RECEIVER;
 }
 
+/* One that leaves gives its place to another one. */
+static void
+check_end(void)
+{
+	set_writers(2, 4);
+	set_limit(2);
+	papply_queue_wake_writer();
+	EXPECT(is_idle(2) && is_idle(3));
+	papply_pool_waiter = 1;
+	papply_awake_end();
+	EXPECT(!is_idle(2) && is_idle(3));
+	papply_pool_waiter = PAPPLY_WAITER_RECEIVER;
+}
+
 /* The limit follows storage. */
 static void
 check_storage(void)
@@ -188,6 +202,7 @@ drive_awake(void *model)
 {
 	check_wake();
 	check_claim();
+	check_end();
 	check_storage();
 	check_stall();
 }
