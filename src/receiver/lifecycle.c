@@ -122,6 +122,11 @@ look_at_catalogs(void)
 	if (likely(extension_is_current && options_are_current))
 		return;
 
+	/* who drains must not take what is shown for the answer to a newer pause */
+	if (is_paused)
+		papply_status_set(has_pool ? PAPPLY_APPLY_PARALLEL : PAPPLY_APPLY_NATIVE,
+						  PAPPLY_REASON_NONE);
+
 	/* its functions come and go with it, hence the syscache callback */
 	extension_is_current = options_are_current = true;
 	StartTransactionCommand();
