@@ -43,8 +43,10 @@
 
 typedef struct CounterRow
 {
+	char		pad[PG_CACHE_LINE_SIZE];	/* keep neighbours apart, the
+											 * first one from the progress,
+											 * too */
 	uint64		counts[PAPPLY_COUNTERS];
-	char		pad[PG_CACHE_LINE_SIZE];	/* keep neighbours apart */
 } CounterRow;
 
 typedef struct Place
