@@ -352,9 +352,14 @@ papply_compat_identity_index(Relation rel)
 /* 19: the second half of an LSN has leading zeros. */
 #if PG_VERSION_NUM >= 190000
 #define PAPPLY_LSN_FORMAT "%X/%08X"
+#define PAPPLY_LSN_MIN_DIGITS 8
 #else
 #define PAPPLY_LSN_FORMAT "%X/%X"
+#define PAPPLY_LSN_MIN_DIGITS 1
 #endif
+
+/* What we save for the next start of the server is not read by another major. */
+#define PAPPLY_SERVER_MAJOR (PG_VERSION_NUM / 10000)
 
 /*
  * 18: the server reports conflicts, with a message and a counter of its own.

@@ -125,9 +125,6 @@ extern PapplyTarget *papply_target_open(LogicalRepRelId remote_relid, uint32 ver
  */
 extern PapplyTarget *papply_target_peek(LogicalRepRelId remote_relid, uint32 version);
 
-/* There is no current change any more: pg_stat_activity shows no target. */
-extern void papply_target_show_idle(void);
-
 /*
  * May a change run code of the user that does anything, such as to alter other
  * tables?  Then no other target is open, and this one is open for one change

@@ -107,7 +107,7 @@ for my $statement (
 	is( on_subscriber(
 			q(SELECT count(*) FROM parallel_apply.writers w JOIN pg_stat_activity a USING (pid)
 			WHERE w.state = 'waiting for lock' AND a.wait_event_type = 'Lock'
-			AND a.query = 'public.wide' AND pg_blocking_pids(pid) <> '{}')
+			AND a.query LIKE 'public.wide %' AND pg_blocking_pids(pid) <> '{}')
 		),
 		'2',
 		'and pg_stat_activity tells what they wait for');

@@ -105,10 +105,10 @@ is( $subscriber->safe_psql(
 	'pg_stat_activity shows the lock wait and the waits of the extension');
 is( $subscriber->safe_psql(
 		'postgres',
-		"SELECT a.state, a.query FROM (SELECT * FROM $writers) w
+		"SELECT a.state, a.query = 'public.free ' || w.remote_lsn FROM (SELECT * FROM $writers) w
 		JOIN pg_stat_activity a USING (pid) WHERE w.remote_xid = '$turn_xid'"),
-	'active|public.free',
-	'and the table whose rows are changed');
+	'active|t',
+	'and the table whose rows are changed, with the position of the commit');
 
 ### positions while something is blocked
 

@@ -54,6 +54,16 @@ sub commit
 	return on_publisher('SELECT pg_current_wal_insert_lsn()');
 }
 
+# What doc/monitoring.md has for a terminal, and as queries of exporters.
+sub documented_queries
+{
+	my $text = slurp_file("$FindBin::RealBin/../doc/monitoring.md");
+	my @queries = $text =~ /<<'SQL'\n(.*?) \\watch/s;
+	push @queries, $2
+	  while $text =~ /^( +)(?:- )?query: \|\n((?:\1 +(?!metrics).*\n)+)/gm;
+	return @queries;
+}
+
 ### states
 
 is(on_subscriber('SELECT count(*) FROM parallel_apply.subscriptions'),
@@ -165,6 +175,13 @@ is( on_subscriber(
 		FROM (SELECT * FROM parallel_apply.writers WHERE state <> 'idle' ORDER BY remote_lsn LIMIT 2) w)
 	),
 	'and whom each waits for: the holder of the lock, or the one before it');
+for my $query (documented_queries())
+{
+	my ($name) = $query =~ /FROM (parallel_apply\.\w+)/;
+	my ($status, $result, $error) = $subscriber->psql('postgres', $query);
+	is("$status $error", '0 ', "doc/monitoring.md: a query of $name works");
+	like($result, qr/\btap\b/, 'and shows the subscription');
+}
 poll("SELECT lock_waits > 0 AND lock_wait_time > 0 FROM $view",
 	'waits for locks are seen from outside');
 $lock->query_safe('COMMIT');
@@ -244,7 +261,29 @@ poll(
 	'not running 5');
 is(shown("committed_lsn >= '$lsn'"), 't', 'and its positions');
 
+my $columns = 'state, transactions, inserts, updates, stats_reset';
+my $before = shown($columns);
+$subscriber->restart;
+is(shown($columns), $before, 'counters survive a restart of the server');
+on_subscriber('ALTER SUBSCRIPTION tap ENABLE');
+wait_applied($publisher, $subscriber, 'tap');
+poll("SELECT state = 'native' FROM $view", 'and go on');
+$subscriber->stop;
+my $saved = $subscriber->data_dir . '/pg_stat/parallel_apply.stat';
+ok(-s $saved > 100, 'what is saved is in a file');
+truncate $saved, 100;
+$subscriber->start;
+ok(!-e $saved, 'which is gone when the server runs');
+like(
+	slurp_file($subscriber->logfile),
+	qr/LOG:  ignoring invalid data in file "pg_stat\/parallel_apply.stat"/,
+	'one that is damaged is ignored');
+wait_applied($publisher, $subscriber, 'tap');
+
 rows_equal($publisher, $subscriber, $_)
   for qw(counted locked audited emptied);
-finish($publisher, $subscriber, duplicate_key('counted'));
+finish(
+	$publisher, $subscriber,
+	duplicate_key('counted'),
+	qr/FATAL: +terminating logical replication worker/);
 done_testing();

@@ -24,7 +24,8 @@
  * noted where an LWLock may be held.  Rows and progress are read without a lock.
  *
  * If a process dies, what it had not added is lost; if it is killed outright,
- * the postmaster resets shared memory, and all of this with it.
+ * the postmaster resets shared memory, and all of this with it.  A restart of the
+ * server keeps it (saved.c): what was counted before goes to the receiver's row.
  *-------------------------------------------------------------------------
  */
 #include "parallel_apply.h"
@@ -37,6 +38,7 @@
 #include "storage/spin.h"
 #include "utils/timestamp.h"
 
+#include "saved.h"
 #include "statistics.h"
 
 #define AREA_NAME PAPPLY_NAME " statistics"
@@ -79,6 +81,17 @@ typedef struct Directory
 	Place		places[FLEXIBLE_ARRAY_MEMBER];
 } Directory;
 
+/* Of the places, what is left after a restart; base[] is taken off. */
+typedef struct SavedPlace
+{
+	Oid			subid;
+	Oid			dbid;
+	uint64		counts[PAPPLY_COUNTERS];
+	TimestampTz stats_reset;
+	TimestampTz last_error_at;
+	char		last_error[PAPPLY_ERROR_LENGTH];
+} SavedPlace;
+
 static Directory *directory = NULL;
 static Place *my_place = NULL;
 
@@ -103,6 +116,68 @@ papply_statistics_request_shmem(void)
 	RequestNamedLWLockTranche(AREA_NAME, 1);
 }
 
+static uint64
+sum_of(const Place *place, PapplyCounter counter)
+{
+	uint64		sum = 0;
+
+	for (int i = 0; i < PAPPLY_WAITERS; i++)
+		sum += place->rows[i].counts[counter];
+	return sum;
+}
+
+/* Nobody else is there. */
+static void
+load(void)
+{
+	int			n = 0;
+	SavedPlace *saved = papply_saved_read(PAPPLY_NAME, sizeof(SavedPlace), &n);
+
+	if (saved == NULL)
+		return;
+	for (int i = 0; i < Min(n, directory->length); i++)
+	{
+		Place	   *place = &directory->places[i];
+
+		place->subid = saved[i].subid;
+		place->dbid = saved[i].dbid;
+		memcpy(place->rows[PAPPLY_WAITER_RECEIVER].counts, saved[i].counts,
+			   sizeof(saved[i].counts));
+		place->stats_reset = saved[i].stats_reset;
+		place->last_error_at = saved[i].last_error_at;
+		memcpy(place->last_error, saved[i].last_error, PAPPLY_ERROR_LENGTH);
+	}
+	pfree(saved);
+}
+
+static void
+save_at_exit(int code, Datum arg)
+{
+	SavedPlace *saved;
+	int			n = 0;
+
+	if (code != 0)
+		return;
+	saved = palloc0(Max(directory->length, 1) * sizeof(SavedPlace));
+	for (int i = 0; i < directory->length; i++)
+	{
+		Place	   *place = &directory->places[i];
+
+		if (!OidIsValid(place->subid))
+			continue;
+		saved[n].subid = place->subid;
+		saved[n].dbid = place->dbid;
+		for (int counter = 0; counter < PAPPLY_COUNTERS; counter++)
+			saved[n].counts[counter] = sum_of(place, counter) - place->base[counter];
+		saved[n].stats_reset = place->stats_reset;
+		saved[n].last_error_at = place->last_error_at;
+		memcpy(saved[n].last_error, place->last_error, PAPPLY_ERROR_LENGTH);
+		n++;
+	}
+	papply_saved_write(PAPPLY_NAME, saved, sizeof(SavedPlace), n);
+	pfree(saved);
+}
+
 void
 papply_statistics_init_shmem(void)
 {
@@ -118,8 +193,11 @@ papply_statistics_init_shmem(void)
 		directory->length = max_logical_replication_workers;
 		for (int i = 0; i < directory->length; i++)
 			SpinLockInit(&directory->places[i].mutex);
+		load();
 	}
 	LWLockRelease(AddinShmemInitLock);
+	if (!IsUnderPostmaster)
+		on_shmem_exit(save_at_exit, (Datum) 0);
 }
 
 /*** processes that count ***/
@@ -250,16 +328,6 @@ papply_statistics_note_error(const char *message)
 }
 
 /*** readers ***/
-
-static uint64
-sum_of(const Place *place, PapplyCounter counter)
-{
-	uint64		sum = 0;
-
-	for (int i = 0; i < PAPPLY_WAITERS; i++)
-		sum += place->rows[i].counts[counter];
-	return sum;
-}
 
 uint64
 papply_statistics_total(PapplyCounter counter)

@@ -28,7 +28,6 @@
 #include "access/tableam.h"
 #include "miscadmin.h"
 #include "optimizer/optimizer.h"
-#include "pgstat.h"
 #include "rewrite/rewriteHandler.h"
 #include "utils/fmgroids.h"
 #include "utils/hsearch.h"
@@ -40,6 +39,7 @@
 #include "utils/snapmgr.h"
 #include "utils/syscache.h"
 
+#include "activity.h"
 #include "insert_run.h"
 #include "lookup_index.h"
 #include "partition.h"
@@ -61,24 +61,6 @@ static PapplyTarget *preparing = NULL;
 
 /* Counts changes of pg_subscription_rel. */
 static uint32 state_counter = 1;
-
-/* What pg_stat_activity shows, NULL if idle; only compared. */
-static const char *shown_table = "";
-
-static void
-show_table(const char *table)
-{
-	if (table == shown_table)
-		return;
-	shown_table = table;
-	pgstat_report_activity(table ? STATE_RUNNING : STATE_IDLE, table);
-}
-
-void
-papply_target_show_idle(void)
-{
-	show_table(NULL);
-}
 
 static void
 invalidate_target(Datum arg, Oid relid)
@@ -136,8 +118,7 @@ set_label(PapplyTarget *target, const LogicalRepRelation *remote)
 
 	if (target->label != NULL)
 	{
-		if (shown_table == target->label)
-			shown_table = "";
+		papply_activity_forget();
 		pfree(target->label);
 	}
 	target->label = psprintf("%s.%s", remote->nspname, remote->relname);
@@ -610,7 +591,7 @@ papply_target_open(LogicalRepRelId remote_relid, uint32 version, bool is_alone)
 	PapplyTarget *target = get_target(remote_relid, InvalidOid);
 
 	use_version(target, version);
-	show_table(target->label);	/* before its lock is waited for */
+	papply_activity_show(target->label);
 	if (!target->is_open)
 		open_target(target);
 	check_class(target, is_alone);
@@ -722,6 +703,7 @@ papply_target_update_rel(PapplyTarget *target)
 void
 papply_target_close_all(void)
 {
+	papply_activity_forget();
 	while (open_targets != NULL)
 		close_one(open_targets);
 }
@@ -729,6 +711,7 @@ papply_target_close_all(void)
 void
 papply_target_forget_all(void)
 {
+	papply_activity_forget();
 	papply_insert_run_forget();
 	for (PapplyTarget *target = open_targets; target != NULL; target = target->next_open)
 	{

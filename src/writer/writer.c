@@ -53,6 +53,7 @@
 #include "utils/timestamp.h"
 
 #include "account.h"
+#include "activity.h"
 #include "apply.h"
 #include "awake.h"
 #include "commit_order.h"
@@ -663,7 +664,7 @@ max_batch(void)
 static void
 wait_for_work(void)
 {
-	papply_target_show_idle();
+	papply_activity_show(NULL);
 	if (!papply_queue_wait_for_work(has_unreported_stats ? STATS_DELAY_MS : -1))
 	{
 		pgstat_report_stat(true);
@@ -758,7 +759,7 @@ papply_writer_main(Datum main_arg)
 		start();
 		is_started = true;
 		papply_awake_begin();
-		papply_target_show_idle();
+		papply_activity_show(NULL);
 		writer_loop();
 	}
 	PG_CATCH();

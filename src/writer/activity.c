@@ -1,0 +1,64 @@
+/*-------------------------------------------------------------------------
+ * activity.c
+ *	  What pg_stat_activity shows of a writer.
+ *
+ * Runs in a writer.  Instead of a query there is the table that it works on, and
+ * the position of the commit of its remote transaction; of a batch, the one that
+ * was the first to change this table.  It is put there with the first change of a
+ * table in each local transaction, hence the formatting by hand.
+ *-------------------------------------------------------------------------
+ */
+#include "parallel_apply.h"
+
+#include "pgstat.h"
+
+#include "activity.h"
+#include "pool.h"
+
+/* NULL if idle; empty if it is to be shown anew. */
+static const char *shown_table = "";
+
+static char *
+put_hex(char *to, uint32 value, int min_digits)
+{
+	int			digits = min_digits;
+
+	while (digits < 8 && (value >> (4 * digits)) != 0)
+		digits++;
+	while (--digits >= 0)
+		*to++ = "0123456789ABCDEF"[(value >> (4 * digits)) & 0xF];
+	return to;
+}
+
+void
+papply_activity_show(const char *table)
+{
+	char text[	2 * NAMEDATALEN + 32];
+	XLogRecPtr	lsn;
+	char	   *end;
+
+	if (table == shown_table)
+		return;
+	shown_table = table;
+	if (table == NULL)
+	{
+		pgstat_report_activity(STATE_IDLE, NULL);
+		return;
+	}
+	lsn = papply_pool->writers[papply_pool_waiter].remote_final_lsn;
+	end = text +Min(strlcpy(text, table, 2 * NAMEDATALEN), 2 * NAMEDATALEN - 1);
+
+	*end++ = ' ';
+	end = put_hex(end, lsn >> 32, 1);
+	*end++ = '/';
+	end = put_hex(end, (uint32) lsn, PAPPLY_LSN_MIN_DIGITS);
+	*end = '\0';
+	pgstat_report_activity(STATE_RUNNING, text);
+}
+
+void
+papply_activity_forget(void)
+{
+	if (shown_table != NULL)
+		shown_table = "";
+}
