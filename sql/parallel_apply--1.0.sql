@@ -197,7 +197,7 @@ CREATE VIEW parallel_apply.subscriptions AS
            CASE WHEN p.pid IS NULL THEN 'not running'
                 WHEN n.tables OPERATOR(pg_catalog.>) 0
                      AND p.state OPERATOR(pg_catalog.=) ANY ('{parallel,native}')
-                THEN 'synchronising' ELSE p.state END AS state,
+                THEN 'synchronizing' ELSE p.state END AS state,
            CASE WHEN n.tables OPERATOR(pg_catalog.>) 0
                      AND p.state OPERATOR(pg_catalog.=) 'parallel'
                 THEN pg_catalog.format('%s of its tables are not ready', n.tables)
@@ -237,7 +237,7 @@ COMMENT ON COLUMN parallel_apply.subscriptions.subid IS 'OID of the subscription
 COMMENT ON COLUMN parallel_apply.subscriptions.subname IS 'name of the subscription';
 COMMENT ON COLUMN parallel_apply.subscriptions.pid IS 'process ID of the apply worker';
 COMMENT ON COLUMN parallel_apply.subscriptions.state IS
-    'who applies: parallel, native, stopping, paused, synchronising, or not running';
+    'who applies: parallel, native, stopping, paused, synchronizing, or not running';
 COMMENT ON COLUMN parallel_apply.subscriptions.reason IS 'why not in parallel';
 COMMENT ON COLUMN parallel_apply.subscriptions.writers_wanted IS
     'writers that there shall be; 1 is PostgreSQL''s own apply';
@@ -290,7 +290,7 @@ COMMENT ON COLUMN parallel_apply.subscriptions.drains_refetch IS
 COMMENT ON COLUMN parallel_apply.subscriptions.drains_stop IS
     'times that all writers stopped';
 COMMENT ON COLUMN parallel_apply.subscriptions.native_replays_sync IS
-    'transactions left to PostgreSQL''s own apply because a table was being synchronised';
+    'transactions left to PostgreSQL''s own apply because a table was being synchronized';
 COMMENT ON COLUMN parallel_apply.subscriptions.native_replays_table IS
     'the same, because writers do not handle a table';
 COMMENT ON COLUMN parallel_apply.subscriptions.native_replays_message IS
@@ -697,9 +697,9 @@ WITH s AS MATERIALIZED (
       FROM s WHERE s.state IN ('not running', 'paused', 'native', 'stopping')
     UNION ALL
     SELECT s.subname, 'state', 'notice',
-           'tables are being synchronised: transactions that change them are left to PostgreSQL''s own apply',
+           'tables are being synchronized: transactions that change them are left to PostgreSQL''s own apply',
            s.reason
-      FROM s WHERE s.state = 'synchronising'
+      FROM s WHERE s.state = 'synchronizing'
     UNION ALL
     SELECT s.subname, 'max_worker_processes', 'warning',
            format('only %s of %s writers run: raise "max_worker_processes"',
@@ -765,7 +765,7 @@ WITH s AS MATERIALIZED (
     UNION ALL
     SELECT s.subname, 'native', 'notice',
            'many transactions are left to PostgreSQL''s own apply',
-           format('%s of %s transactions; tables being synchronised %s, tables %s, messages %s, second failures %s',
+           format('%s of %s transactions; tables being synchronized %s, tables %s, messages %s, second failures %s',
                   s.native_transactions, s.transactions, s.native_replays_sync,
                   s.native_replays_table, s.native_replays_message, s.native_replays_failure)
       FROM s WHERE s.state = 'parallel' AND s.native_transactions > 10

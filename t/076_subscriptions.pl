@@ -90,7 +90,7 @@ on_subscriber('ALTER SUBSCRIPTION tap REFRESH PUBLICATION');
 poll(
 	"SELECT state || ': ' || reason FROM $view",
 	'while a table is not synchronised, the view says so',
-	'synchronising: 1 of its tables are not ready');
+	'synchronizing: 1 of its tables are not ready');
 $lock->quit;
 poll(
 	"SELECT concat_ws(',', state, reason, writers_wanted, writers_running) FROM $view",
