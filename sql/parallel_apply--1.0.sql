@@ -756,7 +756,9 @@ WITH s AS MATERIALIZED (
            format('table %s: %s. Remedy: %s', t.relation, t.reason, t.remedy),
            format('%s rows updated, %s deleted', t.updates, t.deletes)
       FROM s JOIN changed_tables AS t USING (subid)
-     WHERE t.class = 'parallel' AND t.reason ~ 'reads the table|fail|foreign table'
+     WHERE t.class = 'parallel'
+       AND (t.reason ~ 'foreign table'
+            OR t.reason ~ 'reads the table|fail' AND t.updates + t.deletes IS DISTINCT FROM 0)
     UNION ALL
     SELECT s.subname, 'truncate', 'notice',
            'many transactions with TRUNCATE, each of which is applied alone: delete rows instead, or truncate less often',
