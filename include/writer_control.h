@@ -17,6 +17,9 @@
  */
 extern int	papply_writers_set(int wanted, const char *subname);
 
+/* So many there shall be now: those that are configured, or fewer in quiet times. */
+extern int	papply_writers_wanted(void);
+
 /*
  * Look how many writers shall be awake, and, in quiet times, there.  Returns the
  * milliseconds after which it has to be looked at again at the latest, or -1.

@@ -51,6 +51,11 @@ my $apply = apply_pid($subscriber, 'tap');
 reload_with($subscriber, "parallel_apply.writer_idle_timeout = '10ms'");
 wait_for_pool($subscriber, 'tap', 1);
 ok(1, 'without work all but one leave');
+ok( $subscriber->poll_query_until(
+		'postgres',
+		'SELECT writers_wanted, writers_running FROM parallel_apply.subscriptions',
+		'1|1'),
+	'and no more are wanted, so that nobody is alarmed');
 on_publisher('UPDATE items SET v = 1');
 wait_applied($publisher, $subscriber, 'tap');
 rows_equal($publisher, $subscriber, 'items');

@@ -472,7 +472,8 @@ reason_for_native(void)
 static void
 show_state(void)
 {
-	papply_status_set_wanted(get_wanted_writers());
+	papply_status_set_wanted(has_pool && !is_closing ? papply_writers_wanted() :
+							 get_wanted_writers());
 	if (is_paused)
 	{
 		/* who sees the state sees all that was received before */

@@ -179,11 +179,17 @@ papply_writers_set(int wanted, const char *subname)
 	return papply_writers_check(subname);
 }
 
+int
+papply_writers_wanted(void)
+{
+	return pg_atomic_read_u64(&papply_pool->wanted_writers);
+}
+
 /* The last one leaves if it has had nothing to do for long. */
 static void
 retire_unused(void)
 {
-	int			wanted = pg_atomic_read_u64(&papply_pool->wanted_writers);
+	int			wanted = papply_writers_wanted();
 	TimestampTz now = GetCurrentTimestamp();
 	int			needed = 0;
 
@@ -236,7 +242,7 @@ papply_writers_check(const char *subname)
 	int			running;
 
 	retire_unused();
-	wanted = pg_atomic_read_u64(&papply_pool->wanted_writers);
+	wanted = papply_writers_wanted();
 	running = fill_up(wanted);
 	report_missing(running, wanted, subname);
 	return running;
