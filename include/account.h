@@ -44,7 +44,7 @@ papply_account_change(char type)
 	return ++papply_account.rows;
 }
 
-/* It has been committed. */
+/* It has been committed.  What was counted in it is added to the statistics. */
 extern void papply_account_commit(void);
 
 /* All changes have been applied, in so long without waits for other writers. */

@@ -7,7 +7,8 @@
  * There are two sets of counters: those of the writer, since it started
  * (parallel_apply.writers), and those of the subscription, which survive it
  * (statistics.c).  Changes are kept apart until their transaction is committed,
- * so that what was rolled back counts for nothing.
+ * so that what was rolled back counts for nothing.  Two files keep what is counted
+ * by table and by key (count.c, key_wait.c); here it is said that they add it.
  *
  * If transactions that take long are logged, time and waits count from the first
  * attempt on, whether that was committed or another one.
@@ -17,6 +18,8 @@
 
 #include "account.h"
 #include "commit_order.h"
+#include "count.h"
+#include "key_wait.h"
 #include "queue.h"
 #include "slow_log.h"
 
@@ -94,6 +97,14 @@ log_if_slow(void)
 	papply_slow_log_report(&applied, first_began_at);
 }
 
+/* What files have counted that do not know when a transaction ends. */
+static void
+end_transaction(bool is_committed)
+{
+	papply_count_end_transaction(is_committed);
+	papply_key_wait_end_transaction();
+}
+
 void
 papply_account_commit(void)
 {
@@ -109,6 +120,7 @@ papply_account_commit(void)
 	papply_statistics_count(PAPPLY_COUNT_DELETES,
 							account->rows - account->inserts - account->updates);
 	papply_statistics_count(PAPPLY_COUNT_TRUNCATES, account->truncates);
+	end_transaction(true);
 	if (papply_slow_log_is_on())
 		log_if_slow();
 	first_began_at = 0;
@@ -135,6 +147,7 @@ papply_account_retry(void)
 void
 papply_account_error(const ErrorData *error)
 {
+	end_transaction(false);
 	if (error->sqlerrcode == PAPPLY_ERRCODE_OLDER_WINS)
 	{
 		my_counters()->older_wins++;

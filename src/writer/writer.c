@@ -58,7 +58,6 @@
 #include "awake.h"
 #include "commit_order.h"
 #include "conflict.h"
-#include "count.h"
 #include "insert_run.h"
 #include "key_wait.h"
 #include "local_commit.h"
@@ -514,9 +513,6 @@ apply_range(void)
 	papply_read_ahead_end();
 	papply_awake_set_storage(papply_storage_wait_end());
 	papply_local_commit(range.first, range.last, &commit);
-	papply_count_end_transaction(true);
-	papply_key_wait_end_transaction();
-
 	papply_account_commit();
 	pgstat_report_stat(false);
 	has_unreported_stats = true;
@@ -534,8 +530,6 @@ recover_from_error(void)
 	error = CopyErrorData();
 	FlushErrorState();
 	papply_local_abort();
-	papply_count_end_transaction(false);
-	papply_key_wait_end_transaction();
 	papply_account_error(error);
 	was_deadlock = error->sqlerrcode == ERRCODE_T_R_DEADLOCK_DETECTED;
 	ereport(DEBUG1,
