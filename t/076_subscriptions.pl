@@ -285,5 +285,5 @@ rows_equal($publisher, $subscriber, $_)
 finish(
 	$publisher, $subscriber,
 	duplicate_key('counted'),
-	qr/FATAL: +terminating logical replication worker/);
+	qr/FATAL: +terminating .* due to administrator command/);
 done_testing();
