@@ -203,8 +203,7 @@ CREATE VIEW parallel_apply.subscriptions AS
                 THEN pg_catalog.format('%s of its tables are not ready', n.tables)
                 ELSE p.reason END AS reason,
            p.writers_wanted,
-           (SELECT pg_catalog.count(*) FROM parallel_apply.writers() AS w
-             WHERE w.subid OPERATOR(pg_catalog.=) s.oid)::integer AS writers_running,
+           coalesce(w.writers, 0)::integer AS writers_running,
            p.queue_bytes, p.queue_transactions, p.received_lsn,
            p.dispatched_lsn, p.committed_lsn, p.flushed_lsn, p.lag_bytes,
            p.lag, p.apply_rate, p.catch_up, p.transactions,
@@ -223,6 +222,9 @@ CREATE VIEW parallel_apply.subscriptions AS
            p.lock_wait_time, p.last_error_at, p.last_error, p.stats_reset
       FROM pg_catalog.pg_subscription AS s
       LEFT JOIN parallel_apply.subscriptions() AS p ON p.subid OPERATOR(pg_catalog.=) s.oid
+      LEFT JOIN (
+            SELECT r.subid, pg_catalog.count(*) AS writers FROM parallel_apply.writers() AS r
+             GROUP BY r.subid) AS w ON w.subid OPERATOR(pg_catalog.=) s.oid
       LEFT JOIN LATERAL (
             SELECT pg_catalog.count(*) AS tables FROM pg_catalog.pg_subscription_rel AS r
              WHERE r.srsubid OPERATOR(pg_catalog.=) s.oid
@@ -806,7 +808,7 @@ WITH s AS MATERIALIZED (
            string_agg(format('process %s is %s since %s', a.pid, coalesce(a.state, '?'),
                              date_trunc('second', a.state_change)), '; ' ORDER BY a.pid)
       FROM s JOIN parallel_apply.writers AS w USING (subid)
-      JOIN pg_stat_activity AS a ON a.pid = ANY (pg_blocking_pids(w.pid))
+      JOIN pg_stat_activity AS a ON a.pid = ANY (w.blocked_by)
      WHERE w.state = 'waiting for lock' AND a.backend_type = 'client backend'
      GROUP BY s.subid, s.subname
 )
