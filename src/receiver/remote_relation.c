@@ -203,7 +203,8 @@ describe_table(const PapplyRemoteRelation *rel, const AttrMap *map)
 		return;
 	is_warned = true;
 	ereport(WARNING,
-			(errmsg("statistics of table \"%s.%s\" and others are not kept",
+			(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
+			 errmsg("statistics of table \"%s.%s\" and others are not kept",
 					rel->remote->nspname, rel->remote->relname),
 			 errdetail("There is no place for more tables.")));
 }
