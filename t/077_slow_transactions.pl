@@ -14,6 +14,7 @@ use Test::More;
 my ($publisher, $subscriber) = new_pair(subscriber_conf => <<~'CONF');
 	parallel_apply.log_min_duration = 0
 	parallel_apply.max_batch_transactions = 1
+	log_lock_waits = off
 	CONF
 exec_both(
 	q(CREATE TABLE locked (id int PRIMARY KEY, v int);
