@@ -9,7 +9,7 @@
  * nothing but processors: they take them from the publisher's walsender and the
  * receiver, and each batch becomes smaller.  So there is a limit, and the others
  * sleep although there is work, until
- * - writers wait for storage: then they are all needed (twice the number of
+ * - writers wait for storage: then they are all needed (four times the number of
  *   processors if the waits are hidden by reading ahead);
  * - nothing is committed for some milliseconds: then those that are awake wait for
  *   a lock, say, and more may go on meanwhile.
@@ -44,7 +44,7 @@
 #define CALM_MS 100
 
 /* With reading ahead, for each processor. */
-#define AHEAD_WRITERS 2
+#define AHEAD_WRITERS 4
 
 /* The receiver's. */
 static int	processors;

@@ -154,7 +154,7 @@ check_storage(void)
 	EXPECT(get_limit() == PAPPLY_MAX_WRITERS);
 	papply_awake_set_storage(PAPPLY_STORAGE_AHEAD);
 	(void) papply_awake_adjust();
-	EXPECT(get_limit() == Min(2 * processors, PAPPLY_MAX_WRITERS));
+	EXPECT(get_limit() == Min(4 * processors, PAPPLY_MAX_WRITERS));
 	papply_awake_end();
 	(void) papply_awake_adjust();
 	EXPECT(get_limit() == processors);
