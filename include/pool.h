@@ -173,7 +173,9 @@ typedef struct PapplyPool
 													 * until committed_seqno
 													 * is this, or 0 */
 
+	char		pad5[PG_CACHE_LINE_SIZE];
 	PapplyGain	gain;			/* see above */
+	char		pad6[PG_CACHE_LINE_SIZE];
 
 	PapplyWriterSlot writers[PAPPLY_MAX_WRITERS];
 } PapplyPool;
