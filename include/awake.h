@@ -56,11 +56,11 @@ extern int	papply_awake_sharing(void);
 extern void papply_awake_reset(void);
 
 /*
- * Look how many shall be awake.  Returns the milliseconds after which it has to
+ * Look how many shall be awake; is_behind: what was received last is old.  Returns the milliseconds after which it has to
  * be looked at again at the latest, because there is more to apply than those who
  * are awake have claimed; or -1.
  */
-extern long papply_awake_adjust(void);
+extern long papply_awake_adjust(bool is_behind);
 
 /* All are awake, more might be, and more are configured than are wanted. */
 extern bool papply_awake_is_short(void);

@@ -44,7 +44,7 @@ extern bool papply_lifecycle_is_idle(void);
 extern void papply_lifecycle_watch(void);
 
 /* papply_writers_adapt() (writer_control.h), as long as the pool is to stay. */
-extern long papply_lifecycle_adapt(void);
+extern long papply_lifecycle_adapt(bool is_behind);
 
 /*
  * At a BEGIN: does PostgreSQL's own apply have to do the transaction?  May read

@@ -21,10 +21,11 @@ extern int	papply_writers_set(int wanted, const char *subname);
 extern int	papply_writers_wanted(void);
 
 /*
- * Look how many writers shall be awake, and, in quiet times, there.  Returns the
+ * Look how many writers shall be awake, and, in quiet times, there; is_behind: what
+ * was received last is old.  Returns the
  * milliseconds after which it has to be looked at again at the latest, or -1.
  */
-extern long papply_writers_adapt(const char *subname);
+extern long papply_writers_adapt(bool is_behind, const char *subname);
 
 /*
  * There are no writers, for another reason: when all are there again it is said

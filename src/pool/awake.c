@@ -7,12 +7,14 @@
  * A writer without work sleeps, and is woken when there is some.  But writers
  * beyond the number of processors make nothing faster as long as they need
  * nothing but processors: they take them from the publisher's walsender and the
- * receiver, and each batch becomes smaller.  So there is a limit, and the others
- * sleep although there is work, until
+ * receiver, and each batch becomes smaller.  So while the subscription is behind
+ * there is a limit, and the others sleep although there is work, until
  * - writers wait for storage: then they are all needed (four times the number of
  *   processors if the waits are hidden by reading ahead);
  * - nothing is committed for some milliseconds: then those that are awake wait for
  *   a lock, say, and more may go on meanwhile.
+ * While it is not behind, what counts is how soon a transaction is applied that
+ * somebody may wait for; then all may be awake.
  * No transaction needs that others are awake than those that have claimed: claims
  * are in commit order, so the oldest one is among them.
  *
@@ -185,8 +187,10 @@ papply_awake_set_storage(PapplyStorage storage)
 /*** receiver ***/
 
 static int
-limit_of_machine(void)
+limit_of_machine(bool is_behind)
 {
+	if (!is_behind)
+		return PAPPLY_MAX_WRITERS;
 	if (pg_atomic_read_u64(&papply_pool->ahead_writers) != 0)
 		return processors * AHEAD_WRITERS;
 	if (pg_atomic_read_u64(&papply_pool->slow_writers) != 0)
@@ -195,9 +199,9 @@ limit_of_machine(void)
 }
 
 static void
-set_limit(void)
+set_limit(bool is_behind)
 {
-	int			new_limit = Min(PAPPLY_MAX_WRITERS, limit_of_machine() + extra);
+	int			new_limit = Min(PAPPLY_MAX_WRITERS, limit_of_machine(is_behind) + extra);
 
 	if (new_limit == limit())
 		return;
@@ -215,7 +219,7 @@ papply_awake_reset(void)
 	extra = 0;
 	last_committed = 0;
 	committed_at = stalled_at = 0;
-	set_limit();
+	set_limit(true);
 }
 
 /* Is there more to claim than those who are there get to? */
@@ -261,7 +265,7 @@ adjust_extra(bool has_stalled_if_none)
 }
 
 long
-papply_awake_adjust(void)
+papply_awake_adjust(bool is_behind)
 {
 	bool		is_held_back = has_backlog() && count_awake() >= limit();
 
@@ -269,6 +273,6 @@ papply_awake_adjust(void)
 		adjust_extra(is_held_back);
 	else
 		committed_at = 0;
-	set_limit();
+	set_limit(is_behind);
 	return is_held_back || papply_awake_is_short() ? STALL_MS : -1;
 }

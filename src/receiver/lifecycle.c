@@ -419,9 +419,10 @@ papply_lifecycle_watch(void)
 }
 
 long
-papply_lifecycle_adapt(void)
+papply_lifecycle_adapt(bool is_behind)
 {
-	return is_closing ? papply_awake_adjust() : papply_writers_adapt(MySubscription->name);
+	return is_closing ? papply_awake_adjust(is_behind) :
+		papply_writers_adapt(is_behind, MySubscription->name);
 }
 
 /* Asked at a BEGIN: does PostgreSQL's own apply have to do it? */

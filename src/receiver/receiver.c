@@ -96,6 +96,7 @@ static char *held = NULL;
 static int	held_length = 0;
 
 static pgsocket quiet_socket = PGINVALID_SOCKET;
+static bool was_behind = true;	/* the last transaction was old when it came */
 static TimestampTz reported_at = 0;
 static TimestampTz unflushed_since = 0; /* and nobody flushes; 0: not so */
 static bool has_untold = false; /* received the end of a transaction */
@@ -601,11 +602,13 @@ nothing_to_read(WalReceiverConn *conn, char **buffer, pgsocket socket)
 	long		patience_ms;
 	int			length;
 
+	if (commit_time != 0)
+		was_behind = is_behind;
 	if (is_open && papply_queue_open_is_published())
 		papply_queue_publish_open();
 	papply_queue_wake_writer();
 	papply_lifecycle_watch();
-	patience_ms = papply_lifecycle_adapt();
+	patience_ms = papply_lifecycle_adapt(was_behind);
 	papply_status_update(true, papply_lifecycle_is_idle());
 	if (is_behind)
 		report_if_due(conn);
@@ -728,7 +731,7 @@ papply_receiver_receive(WalReceiverConn *conn, char **buffer, pgsocket *wait_fd)
 			if (is_time_to_yield())
 			{
 				papply_queue_wake_writer();
-				(void) papply_lifecycle_adapt();
+				(void) papply_lifecycle_adapt(was_behind);
 				report_if_due(conn);
 				return yield(buffer, wait_fd, 0);
 			}
@@ -778,7 +781,7 @@ papply_receiver_receive(WalReceiverConn *conn, char **buffer, pgsocket *wait_fd)
 				if (due_replay() != PAPPLY_NO_SEQNO)
 					break;
 				report_if_due(conn);
-				return yield(buffer, wait_fd, papply_lifecycle_adapt());
+				return yield(buffer, wait_fd, papply_lifecycle_adapt(was_behind));
 		}
 	}
 }

@@ -211,9 +211,9 @@ retire_unused(void)
 }
 
 long
-papply_writers_adapt(const char *subname)
+papply_writers_adapt(bool is_behind, const char *subname)
 {
-	long		patience_ms = papply_awake_adjust();
+	long		patience_ms = papply_awake_adjust(is_behind);
 	uint32		configured = pg_atomic_read_u32(&papply_pool->configured_writers);
 	uint64		wanted = pg_atomic_read_u64(&papply_pool->wanted_writers);
 	TimestampTz now;

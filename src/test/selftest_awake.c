@@ -150,14 +150,17 @@ check_storage(void)
 
 	papply_pool_waiter = 1;
 	papply_awake_set_storage(PAPPLY_STORAGE_SLOW);
-	EXPECT(papply_awake_adjust() == -1);
+	EXPECT(papply_awake_adjust(true) == -1);
 	EXPECT(get_limit() == PAPPLY_MAX_WRITERS);
 	papply_awake_set_storage(PAPPLY_STORAGE_AHEAD);
-	(void) papply_awake_adjust();
+	(void) papply_awake_adjust(true);
 	EXPECT(get_limit() == Min(4 * processors, PAPPLY_MAX_WRITERS));
 	papply_awake_end();
-	(void) papply_awake_adjust();
+	(void) papply_awake_adjust(true);
 	EXPECT(get_limit() == processors);
+	(void) papply_awake_adjust(false);
+	EXPECT(get_limit() == PAPPLY_MAX_WRITERS);
+	(void) papply_awake_adjust(true);
 	papply_pool_waiter = PAPPLY_WAITER_RECEIVER;
 }
 
@@ -172,29 +175,29 @@ check_stall(void)
 	if (limit >= PAPPLY_MAX_WRITERS - 3)
 		return;					/* so many processors that nobody ever sleeps */
 	set_writers(limit, limit + 3);
-	EXPECT(papply_awake_adjust() > 0);
+	EXPECT(papply_awake_adjust(true) > 0);
 	EXPECT(get_limit() == limit);
 	let_pass(STALL_MS);
-	EXPECT(papply_awake_adjust() > 0);
+	EXPECT(papply_awake_adjust(true) > 0);
 	EXPECT(get_limit() == limit + 1);
 	EXPECT(!is_idle(limit) && is_idle(limit + 1));
 	let_pass(STALL_MS);
-	(void) papply_awake_adjust();
+	(void) papply_awake_adjust(true);
 	EXPECT(get_limit() == limit + 2);
 	EXPECT(!is_idle(limit + 1) && is_idle(limit + 2));
 
 	let_pass(CALM_MS);
 	papply_commit_order_advance(1, 1, 0);
-	(void) papply_awake_adjust();
+	(void) papply_awake_adjust(true);
 	EXPECT(get_limit() == limit + 1);
 
 	/* all are awake, and others might be started */
 	set_writers(1, 1);
 	EXPECT(!papply_awake_is_short());
-	EXPECT(papply_awake_adjust() == -1);
+	EXPECT(papply_awake_adjust(true) == -1);
 	pg_atomic_write_u32(&papply_pool->configured_writers, 2);
 	EXPECT(papply_awake_is_short());
-	EXPECT(papply_awake_adjust() > 0);
+	EXPECT(papply_awake_adjust(true) > 0);
 }
 
 static void
