@@ -34,7 +34,10 @@ on_publisher(
 );
 wait_for_state($subscriber, 'waiting for turn');
 my $cancels = $subscriber->background_psql('postgres', on_error_stop => 0);
+
+# A writer may be gone when it is cancelled, which is worth a warning to the server.
 $cancels->query_until(qr/begun/, <<~"SQL");
+	SET client_min_messages = error;
 	\\echo begun
 	DO \$\$ BEGIN
 		WHILE (SELECT count(*) < $transactions FROM history) LOOP
