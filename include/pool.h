@@ -219,10 +219,10 @@ extern XLogRecPtr papply_pool_get_replay(Oid subid);
 extern void papply_pool_set_state(PapplyWriterState state);
 
 /*
- * Copy the n-th place of the directory without a lock, for views.  Returns
- * false when there is no such place.
+ * Copy the next pool of the current database without a lock on its fields, for
+ * views; *n is 0 at first.  Returns false when there is no other one.
  */
-extern bool papply_pool_peek(int n, PapplyPool *copy);
+extern bool papply_pool_peek_here(int *n, PapplyPool *copy);
 
 /*
  * The writer of a pool that has claimed a transaction, or NULL.  Without a

@@ -36,6 +36,19 @@ typedef struct PapplyTableDescription
 	uint8		identity[PAPPLY_DESCRIBED_COLUMNS / 8];
 } PapplyTableDescription;
 
+/* The columns of published and identity, by their bit. */
+static inline bool
+papply_table_description_has(const uint8 *columns, int bit)
+{
+	return (columns[bit / 8] & (1 << (bit % 8))) != 0;
+}
+
+static inline void
+papply_table_description_set(uint8 *columns, int bit)
+{
+	columns[bit / 8] |= 1 << (bit % 8);
+}
+
 /* Where a table was found. */
 typedef struct PapplyTableHint
 {

@@ -136,24 +136,12 @@ sub crash_under_load
 	my $script = $publisher->basedir . "/071_crash_$setting";
 	append_to_file($script,
 		"INSERT INTO history (mode) VALUES ('$setting');\n");
-	my $load = IPC::Run::start(
-		[
-			'pgbench', '-n', '-T', '60',
-			'-f', $script, '-h', $publisher->host,
-			'-p', $publisher->port, 'postgres'
-		],
-		'<',
-		\undef,
-		'>',
-		\my $out,
-		'2>',
-		\my $err);
+	my $load = start_load($publisher, $script);
 	$subscriber->poll_query_until('postgres',
 		"SELECT count(*) > 300 FROM history WHERE mode = '$setting'")
 	  or die 'the load is not applied';
 	$subscriber->stop('immediate');
-	$load->signal('INT');
-	$load->finish;
+	end_load($load);
 
 	my $confirmed = confirmed();
 	my $expected = $publisher->safe_psql('postgres',

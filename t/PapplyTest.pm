@@ -18,7 +18,7 @@ our @EXPORT = qw(
   rows_equal writer_pids apply_pid restart_apply counter hold wait_for_state
   reload_with wait_for_sync_state set_synchronous_commit
   states_become apply_behind_gate duplicate_key
-  create_accounts under_load wait_for_progress accounts_are_equal log_is_clean nothing_is_left_open
+  create_accounts start_load end_load under_load wait_for_progress accounts_are_equal log_is_clean nothing_is_left_open
   finish);
 
 # The nodes of the latest new_pair.
@@ -318,6 +318,32 @@ sub create_accounts
 	return;
 }
 
+# pgbench with a script and options, until end_load(load).
+sub start_load
+{
+	my ($publisher, $script, @options) = @_;
+	return IPC::Run::start(
+		[
+			'pgbench', '-n', '-T', '60',
+			@options, '-f', $script, '-h',
+			$publisher->host, '-p', $publisher->port, 'postgres'
+		],
+		'<',
+		\undef,
+		'>',
+		\my $out,
+		'2>',
+		\my $err);
+}
+
+sub end_load
+{
+	my ($load) = @_;
+	$load->signal('INT');
+	$load->finish;
+	return;
+}
+
 # Runs a load of single transactions on the publisher until the sub is done.
 sub under_load
 {
@@ -331,23 +357,9 @@ sub under_load
 		INSERT INTO history (account, balance) SELECT id, balance FROM accounts WHERE id = :id;
 		COMMIT;
 		SQL
-	my ($out, $err) = ('', '');
-	my $load = IPC::Run::start(
-		[
-			'pgbench', '-n', '-c', '2',
-			'-T', '60', '-R', '1000',
-			'-f', $script, '-h', $publisher->host,
-			'-p', $publisher->port, 'postgres'
-		],
-		'<',
-		\undef,
-		'>',
-		\$out,
-		'2>',
-		\$err);
+	my $load = start_load($publisher, $script, '-c', 2, '-R', 1000);
 	$sub->();
-	$load->signal('INT');
-	$load->finish;
+	end_load($load);
 	return;
 }
 

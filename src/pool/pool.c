@@ -248,14 +248,17 @@ papply_pool_set_state(PapplyWriterState state)
 }
 
 bool
-papply_pool_peek(int n, PapplyPool *copy)
+papply_pool_peek_here(int *n, PapplyPool *copy)
 {
-	if (n < 0 || n >= directory->length)
-		return false;
-	LWLockAcquire(&directory->lock, LW_SHARED);
-	memcpy(copy, &directory->pools[n], sizeof(PapplyPool));
-	LWLockRelease(&directory->lock);
-	return true;
+	while (*n < directory->length)
+	{
+		LWLockAcquire(&directory->lock, LW_SHARED);
+		memcpy(copy, &directory->pools[(*n)++], sizeof(PapplyPool));
+		LWLockRelease(&directory->lock);
+		if (copy->in_use && copy->dbid == MyDatabaseId)
+			return true;
+	}
+	return false;
 }
 
 PapplyWriterSlot *

@@ -390,6 +390,14 @@ route_message(char **buffer, int *length)
 	return route;
 }
 
+/* Shorter than the native loop's own sleep. */
+static void
+sleep_for(long timeout_ms)
+{
+	(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
+					 timeout_ms, papply_compat_wait_event(PAPPLY_WAIT_WORK));
+}
+
 /*** what receive() returns when there is nothing for the native loop ***/
 
 static int
@@ -427,14 +435,6 @@ end_round(void)
 	has_yielded = true;
 	is_active = false;
 	rounded_seqno = papply_lifecycle_has_pool() ? due_replay() : PAPPLY_NO_SEQNO;
-}
-
-/* The native loop's own sleep is too long: for a timeout, or for writers. */
-static void
-sleep_for(long timeout_ms)
-{
-	(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
-					 timeout_ms, papply_compat_wait_event(PAPPLY_WAIT_WORK));
 }
 
 /*
@@ -546,8 +546,7 @@ static void
 nap(uint64 backlog)
 {
 	papply_commit_order_wake_receiver_at(papply_queue_last_seqno() - backlog / 2);
-	(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
-					 BURST_NAP_MS, papply_compat_wait_event(PAPPLY_WAIT_WORK));
+	sleep_for(BURST_NAP_MS);
 	ResetLatch(MyLatch);
 }
 

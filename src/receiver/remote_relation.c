@@ -174,12 +174,6 @@ remember_partitions(PapplyRemoteRelation *rel)
 	MemoryContextSwitchTo(old_context);
 }
 
-static void
-set_bit(uint8 *bits, int number)
-{
-	bits[number / 8] |= 1 << (number % 8);
-}
-
 /* For those who look at the views; one warning is enough. */
 static void
 describe_table(const PapplyRemoteRelation *rel, const AttrMap *map)
@@ -194,9 +188,9 @@ describe_table(const PapplyRemoteRelation *rel, const AttrMap *map)
 	{
 		if (map->attnums[i] < 0)
 			continue;
-		set_bit(description.published, i);
+		papply_table_description_set(description.published, i);
 		if (bms_is_member(map->attnums[i], rel->remote->attkeys))
-			set_bit(description.identity, i);
+			papply_table_description_set(description.identity, i);
 	}
 	if (papply_table_statistics_describe(MySubscription->oid, rel->local_relid,
 										 &description) || is_warned)

@@ -128,7 +128,7 @@ sample(bool has_pool)
 {
 	TimestampTz now = GetCurrentTimestamp();
 	Sample	   *newest = &samples[(samples_taken + SAMPLES - 1) % SAMPLES];
-	Sample	   *next = &samples[samples_taken % SAMPLES];
+	Sample	   *next;
 	TimestampTz oldest = papply_statistics_progress->oldest_commit_time;
 
 	if (samples_taken > 0 && now < newest->taken_at)

@@ -11,7 +11,6 @@
 
 #include "fmgr.h"
 #include "funcapi.h"
-#include "miscadmin.h"
 
 #include "pool.h"
 #include "sql_common.h"
@@ -50,15 +49,14 @@ papply_queues(PG_FUNCTION_ARGS)
 {
 	ReturnSetInfo *result = (ReturnSetInfo *) fcinfo->resultinfo;
 	PapplyPool *pool = palloc(sizeof(PapplyPool));
+	int			n = 0;
 
 	InitMaterializedSRF(fcinfo, 0);
-	for (int n = 0; papply_pool_peek(n, pool); n++)
+	while (papply_pool_peek_here(&n, pool))
 	{
 		Datum		values[QUEUES_COLUMNS];
 		bool		nulls[QUEUES_COLUMNS] = {false};
 
-		if (!pool->in_use || pool->dbid != MyDatabaseId)
-			continue;
 		values[0] = ObjectIdGetDatum(pool->subid);
 		values[1] = Int64GetDatum(pool->ring_bytes);
 		values[2] = Int64GetDatum(pool->transaction_slots);

@@ -12,11 +12,11 @@
 #include "funcapi.h"
 #include "miscadmin.h"
 #include "utils/builtins.h"
-#include "utils/lsyscache.h"
 #include "utils/pg_lsn.h"
 #include "utils/timestamp.h"
 
 #include "hot_keys.h"
+#include "sql_common.h"
 #include "statistics.h"
 #include "table_statistics.h"
 
@@ -201,7 +201,7 @@ papply_reset_stats(PG_FUNCTION_ARGS)
 
 	if (!PG_ARGISNULL(0))
 	{
-		reset_all(get_subscription_oid(NameStr(*PG_GETARG_NAME(0)), false));
+		reset_all(papply_sql_get_subscription(fcinfo, 0));
 		PG_RETURN_VOID();
 	}
 	statistics = palloc(sizeof(PapplyStatistics));

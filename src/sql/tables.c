@@ -49,18 +49,6 @@ typedef struct Findings
 	StringInfoData remedies;
 } Findings;
 
-static bool
-has_bit(const uint8 *bits, int number)
-{
-	return (bits[number / 8] & (1 << (number % 8))) != 0;
-}
-
-static void
-set_bit(uint8 *bits, int number)
-{
-	bits[number / 8] |= 1 << (number % 8);
-}
-
 static void
 add_finding(Findings *findings, const char *reason, const char *remedy)
 {
@@ -94,7 +82,7 @@ map_columns(Relation rel, const PapplyTableDescription *description, bool is_pub
 
 		map->attnums[i] = i;
 		if (att->attisdropped || att->attgenerated ||
-			!(is_described ? has_bit(description->published, i) : is_published))
+			!(is_described ? papply_table_description_has(description->published, i) : is_published))
 			map->attnums[i] = -1;
 	}
 	return map;
@@ -115,7 +103,7 @@ assume_identity(Relation rel, PapplyTableDescription *description)
 		AttrNumber	attnum = index->rd_index->indkey.values[i];
 
 		if (attnum > 0 && attnum <= PAPPLY_DESCRIBED_COLUMNS)
-			set_bit(description->identity, attnum - 1);
+			papply_table_description_set(description->identity, attnum - 1);
 	}
 	index_close(index, AccessShareLock);
 }
@@ -219,7 +207,7 @@ is_in_identity(const PapplyTableDescription *description, Relation index)
 	{
 		AttrNumber	attnum = index->rd_index->indkey.values[i];
 
-		if (attnum <= PAPPLY_DESCRIBED_COLUMNS && !has_bit(description->identity, attnum - 1))
+		if (attnum <= PAPPLY_DESCRIBED_COLUMNS && !papply_table_description_has(description->identity, attnum - 1))
 			return false;
 	}
 	return true;

@@ -11,7 +11,6 @@
 #include "catalog/pg_type.h"
 #include "fmgr.h"
 #include "funcapi.h"
-#include "miscadmin.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/pg_lsn.h"
@@ -123,12 +122,11 @@ papply_writers(PG_FUNCTION_ARGS)
 {
 	ReturnSetInfo *result = (ReturnSetInfo *) fcinfo->resultinfo;
 	PapplyPool *pool = palloc(sizeof(PapplyPool));
+	int			n = 0;
 
 	InitMaterializedSRF(fcinfo, 0);
-	for (int n = 0; papply_pool_peek(n, pool); n++)
+	while (papply_pool_peek_here(&n, pool))
 	{
-		if (!pool->in_use || pool->dbid != MyDatabaseId)
-			continue;
 		for (int i = 0; i < PAPPLY_MAX_WRITERS; i++)
 			if (pool->writers[i].proc != NULL)
 				put_writer(result, pool, i);

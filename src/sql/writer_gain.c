@@ -9,7 +9,6 @@
 
 #include "fmgr.h"
 #include "funcapi.h"
-#include "miscadmin.h"
 
 #include "gain.h"
 
@@ -39,13 +38,14 @@ papply_writer_gain(PG_FUNCTION_ARGS)
 {
 	ReturnSetInfo *result = (ReturnSetInfo *) fcinfo->resultinfo;
 	PapplyPool *pool = palloc(sizeof(PapplyPool));
+	int			n = 0;
 
 	InitMaterializedSRF(fcinfo, 0);
-	for (int n = 0; papply_pool_peek(n, pool); n++)
+	while (papply_pool_peek_here(&n, pool))
 	{
 		const PapplyGain *gain = &pool->gain;
 
-		if (!pool->in_use || pool->dbid != MyDatabaseId || gain->transactions == 0)
+		if (gain->transactions == 0)
 			continue;
 		put_gain(result, pool->subid, 1, 1.0, gain->transactions);
 		for (int i = 0; i < PAPPLY_GAINS; i++)
