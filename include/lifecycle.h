@@ -18,6 +18,14 @@ extern void papply_lifecycle_init(void);
 /* Shall there be a pool?  No transaction is open. */
 extern bool papply_lifecycle_wants_pool(void);
 
+/*
+ * The native loop is about to go round, and to read the subscription if it has
+ * been changed.  Has it been since, so that the loop must go round to know?  No
+ * transaction is open.
+ */
+extern void papply_lifecycle_goes_round(void);
+extern bool papply_lifecycle_must_go_round(void);
+
 /* Shall no transaction be begun?  As of the last look at the catalogs. */
 extern bool papply_lifecycle_is_paused(void);
 

@@ -167,6 +167,9 @@ extern void papply_queue_mark_unclaimed_native(void);
 extern uint64 papply_queue_last_seqno(void);
 extern uint64 papply_queue_released_seqno(void);
 
+/* No writer shall claim that one, which is the next to be claimed. */
+extern void papply_queue_skip(uint64 seqno);
+
 /*
  * Next committed transaction whose space was not given back yet, or NULL;
  * papply_queue_release() gives it back.

@@ -53,6 +53,7 @@ typedef enum PapplyCounter
 	PAPPLY_COUNT_REPLAYS_FAILURE,	/* a writer failed twice */
 	PAPPLY_COUNT_REPLAYS_SUBSCRIPTION,	/* SKIP, disabled, another owner */
 	PAPPLY_COUNT_REPLAYS_NO_WRITER,
+	PAPPLY_COUNT_REPLAYS_LONE,	/* small, and there was nothing else */
 
 	/* waits of writers; the first four in the order of PapplyWriterState */
 	PAPPLY_COUNT_WAITS_DEPENDENCY,

@@ -168,6 +168,7 @@ CREATE FUNCTION parallel_apply.subscriptions(
     OUT native_replays_failure bigint,
     OUT native_replays_subscription bigint,
     OUT native_replays_no_writer bigint,
+    OUT native_replays_lone bigint,
     OUT dependency_waits bigint,
     OUT turn_waits bigint,
     OUT data_waits bigint,
@@ -216,6 +217,7 @@ CREATE VIEW parallel_apply.subscriptions AS
            p.drains_stop, p.native_replays_sync, p.native_replays_table,
            p.native_replays_message, p.native_replays_failure,
            p.native_replays_subscription, p.native_replays_no_writer,
+           p.native_replays_lone,
            p.dependency_waits, p.turn_waits, p.data_waits, p.replay_waits,
            p.lock_waits, p.apply_time, p.dependency_wait_time,
            p.turn_wait_time, p.data_wait_time, p.replay_wait_time,
@@ -303,6 +305,8 @@ COMMENT ON COLUMN parallel_apply.subscriptions.native_replays_subscription IS
     'the same, because of SKIP, a disabled subscription or a new owner';
 COMMENT ON COLUMN parallel_apply.subscriptions.native_replays_no_writer IS
     'the same, because no writer was there';
+COMMENT ON COLUMN parallel_apply.subscriptions.native_replays_lone IS
+    'small transactions that the apply worker itself applied because nothing else was to be done';
 COMMENT ON COLUMN parallel_apply.subscriptions.dependency_waits IS
     'waits of writers for an older transaction with the same row';
 COMMENT ON COLUMN parallel_apply.subscriptions.turn_waits IS
@@ -633,6 +637,7 @@ SELECT parallel_apply.find_subscription(subscription);
 WITH s AS MATERIALIZED (
     SELECT v.subid, v.subname, v.state, v.reason, v.writers_wanted, v.writers_running,
            v.queue_bytes, v.lag, v.transactions, v.native_transactions, v.retries,
+           v.native_transactions - v.native_replays_lone AS left_transactions,
            v.older_wins, v.drains_serial_table, v.drains_truncate, v.drains_refetch,
            v.drains_native, v.native_replays_sync, v.native_replays_table,
            v.native_replays_message, v.native_replays_failure, v.last_error,
@@ -770,10 +775,10 @@ WITH s AS MATERIALIZED (
     SELECT s.subname, 'native', 'notice',
            'many transactions are left to PostgreSQL''s own apply',
            format('%s of %s transactions; tables being synchronized %s, tables %s, messages %s, second failures %s',
-                  s.native_transactions, s.transactions, s.native_replays_sync,
+                  s.left_transactions, s.transactions, s.native_replays_sync,
                   s.native_replays_table, s.native_replays_message, s.native_replays_failure)
-      FROM s WHERE s.state = 'parallel' AND s.native_transactions > 10
-       AND s.native_transactions >= 0.1 * s.transactions
+      FROM s WHERE s.state = 'parallel' AND s.left_transactions > 10
+       AND s.left_transactions >= 0.1 * s.transactions
     UNION ALL
     SELECT s.subname, 'retries', 'notice',
            'many transactions are tried again: see unique indexes in parallel_apply.tables, and local sessions that lock rows',

@@ -10,6 +10,7 @@
 
 #include "utils/guc.h"
 
+bool		papply_apply_lone_transactions = true;
 int			papply_log_min_duration = -1;
 int			papply_max_batch_transactions = 32;
 int			papply_max_writers_per_subscription = 8;
@@ -21,6 +22,14 @@ int			papply_writers_per_subscription = 4;
 void
 papply_guc_init(void)
 {
+	DefineCustomBoolVariable(PAPPLY_NAME ".apply_lone_transactions",
+							 "Lets the apply worker itself apply a small transaction when nothing else is to be done.",
+							 "That is faster than waking a writer.",
+							 &papply_apply_lone_transactions,
+							 true,
+							 PGC_SIGHUP, 0,
+							 NULL, NULL, NULL);
+
 	DefineCustomIntVariable(PAPPLY_NAME ".log_min_duration",
 							"Sets the minimum time to apply a remote transaction above which it is logged.",
 							"With what it waited for; 0 logs all of them, -1 none.",

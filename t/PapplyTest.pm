@@ -43,9 +43,12 @@ sub new_pair
 
 	my $subscriber = PostgreSQL::Test::Cluster->new("subscriber$suffix");
 	$subscriber->init;
+	# Single transactions shall show what writers do with them, unless a test says
+	# otherwise.
 	$subscriber->append_conf('postgresql.conf', <<~'CONF');
 		fsync = off
 		shared_preload_libraries = 'parallel_apply'
+		parallel_apply.apply_lone_transactions = off
 		max_worker_processes = 32
 		max_logical_replication_workers = 8
 		max_sync_workers_per_subscription = 2

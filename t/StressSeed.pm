@@ -240,6 +240,7 @@ parallel_apply.min_writers_per_subscription = $set->{min_writers}
 parallel_apply.writer_idle_timeout = 50ms
 parallel_apply.max_batch_transactions = $set->{max_batch}
 parallel_apply.queue_size = $set->{queue_size}
+parallel_apply.apply_lone_transactions = $set->{apply_lone}
 CONF
 	$_->start foreach nodes($run);
 	$run->{publisher}

@@ -74,6 +74,7 @@ my @choices = (
 	writers => '2 4 4 4 7',
 	min_writers => '64 64 1 2',
 	max_batch => '1 3 32 32',
+	apply_lone => 'on on off',
 	queue_size => '64kB 256kB 32MB 32MB',
 	synchronous => '0 1');
 

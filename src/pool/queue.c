@@ -401,6 +401,12 @@ papply_queue_oldest_committed(void)
 	return papply_queue_transaction(released_seqno + 1);
 }
 
+void
+papply_queue_skip(uint64 seqno)
+{
+	(void) pg_atomic_compare_exchange_u64(&papply_pool->next_claim, &seqno, seqno + 1);
+}
+
 /*
  * No writer claims what the receiver replayed; move the claim over it, or a
  * slot could be looked at after it was reused.
@@ -408,11 +414,9 @@ papply_queue_oldest_committed(void)
 void
 papply_queue_release(void)
 {
-	uint64		expected = ++released_seqno;
-
+	released_seqno++;
 	tail_position = papply_queue_transaction(released_seqno)->end_position;
-	pg_atomic_compare_exchange_u64(&papply_pool->next_claim, &expected,
-								   released_seqno + 1);
+	papply_queue_skip(released_seqno);
 }
 
 bool

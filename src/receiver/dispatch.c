@@ -22,6 +22,9 @@
  * synchronisation worker, and that on the position of the native loop: it has
  * to be decided in order with both.
  *
+ * A transaction that may be a lone one (lone.c) is not published at its COMMIT,
+ * but when it is known whether there is something else to read.
+ *
  * COMMIT PREPARED and ROLLBACK PREPARED are transactions of their own.  What
  * begins something else is handed over directly, after the pool has been
  * drained.
@@ -31,9 +34,11 @@
 
 #include "utils/memutils.h"
 
+#include "commit_order.h"
 #include "dependency.h"
 #include "dispatch.h"
 #include "gain.h"
+#include "lone.h"
 #include "prepared.h"
 #include "queue.h"
 #include "remote_relation.h"
@@ -60,6 +65,9 @@ static bool is_open = false;
 static bool is_native;			/* marked so, before it was published */
 static bool is_barrier;			/* everything after depends on it */
 static bool has_oversize;		/* the queue says so already */
+static bool is_lone;			/* until it is seen that it is not */
+static bool has_ended = false;	/* a lone one; it is still open */
+static XLogRecPtr ended_lsn;
 static uint64 open_seqno;
 static uint64 nearest;			/* older one that a change depends on */
 static uint64 changes;
@@ -79,6 +87,7 @@ papply_dispatch_reset(void)
 	papply_prepared_reset();
 	papply_gain_reset();
 	is_open = false;
+	has_ended = false;
 }
 
 bool
@@ -118,8 +127,12 @@ begin_transaction(char *message, int length, const PapplyBegin *begin,
 	nearest = PAPPLY_NO_SEQNO;
 	changes = 0;
 	newest_commit_time = begin->commit_time;
+	is_lone = message[0] == LOGICAL_REP_MSG_BEGIN &&
+		papply_commit_order_committed() + 1 == open_seqno &&
+		papply_lone_is_wanted(begin->commit_time);
 	papply_queue_append(PAPPLY_ENTRY_MESSAGE, message, length, 0, PAPPLY_NO_SEQNO);
-	papply_queue_announce();
+	if (!is_lone)
+		papply_queue_announce();
 	return PAPPLY_DISPATCH_QUEUED;
 }
 
@@ -165,8 +178,31 @@ end_ordinary(char *message, int length)
 			papply_prepared_add_all();
 		papply_prepared_end(commit.xid);
 	}
-	end_transaction(commit.end_lsn);
+	if (is_lone && !is_native && !papply_queue_open_is_published())
+	{
+		has_ended = true;
+		ended_lsn = commit.end_lsn;
+	}
+	else
+		end_transaction(commit.end_lsn);
 	return PAPPLY_DISPATCH_QUEUED;
+}
+
+bool
+papply_dispatch_end_lone(bool is_alone)
+{
+	if (!has_ended)
+		return false;
+	has_ended = false;
+	if (is_alone)
+	{
+		papply_statistics_count(PAPPLY_COUNT_REPLAYS_LONE, 1);
+		papply_queue_mark_native(open_seqno);
+	}
+	end_transaction(ended_lsn);
+	if (is_alone)
+		papply_queue_skip(open_seqno);
+	return true;
 }
 
 /* COMMIT PREPARED or ROLLBACK PREPARED. */
@@ -341,6 +377,7 @@ dispatch_change(char *message, int length)
 		make_serial(PAPPLY_COUNT_DRAINS_SERIAL);
 	if (rel != NULL)
 	{
+		is_lone &= rel->remote->replident != REPLICA_IDENTITY_FULL;
 		version = rel->version;
 		papply_row_keys_compute(&rel->keys, &change, &hashes);
 	}

@@ -61,6 +61,7 @@ static bool extension_is_current = false;
 static bool has_extension = false;
 static bool tables_are_current = false;
 static bool options_are_current = false;
+static bool subscription_has_changed = true;	/* for the native loop */
 static int	configured_writers = 0; /* for this subscription or its group */
 static bool is_paused = false;
 
@@ -82,6 +83,13 @@ static void
 invalidate_options(Datum arg, int cacheid, uint32 hashvalue)
 {
 	options_are_current = false;
+}
+
+static void
+invalidate_subscription(Datum arg, int cacheid, uint32 hashvalue)
+{
+	options_are_current = false;
+	subscription_has_changed = true;
 }
 
 /* Without the extension nothing is configured. */
@@ -149,7 +157,7 @@ papply_lifecycle_init(void)
 {
 	CacheRegisterSyscacheCallback(PROCOID, invalidate_extension, (Datum) 0);
 	CacheRegisterSyscacheCallback(SUBSCRIPTIONRELMAP, invalidate_tables, (Datum) 0);
-	CacheRegisterSyscacheCallback(SUBSCRIPTIONOID, invalidate_options, (Datum) 0);
+	CacheRegisterSyscacheCallback(SUBSCRIPTIONOID, invalidate_subscription, (Datum) 0);
 	CacheRegisterSyscacheCallback(FOREIGNSERVEROID, invalidate_options, (Datum) 0);
 }
 
@@ -158,6 +166,19 @@ papply_lifecycle_wants_pool(void)
 {
 	look_at_catalogs();
 	return get_wanted_writers() > 1;
+}
+
+void
+papply_lifecycle_goes_round(void)
+{
+	subscription_has_changed = false;
+}
+
+bool
+papply_lifecycle_must_go_round(void)
+{
+	AcceptInvalidationMessages();
+	return subscription_has_changed;
 }
 
 bool

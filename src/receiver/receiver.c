@@ -5,7 +5,7 @@
  * Runs in the leader apply worker of a subscription, called through the seam.
  * The stages: receive a message, route it, put it into the queue (dispatch.c)
  * or hand it to the native loop (native_replay.c), report positions
- * (feedback.c).
+ * (report.c).
  *
  * The native loop calls receive() until it returns 0, then does its own
  * housekeeping and sleeps on its latch and the socket that we returned.  So
@@ -39,10 +39,12 @@
 #include "dispatch.h"
 #include "feedback.h"
 #include "lifecycle.h"
+#include "lone.h"
 #include "native_replay.h"
 #include "queue.h"
 #include "receiver.h"
 #include "remote_relation.h"
+#include "report.h"
 #include "seam.h"
 #include "spool.h"
 #include "status.h"
@@ -53,15 +55,6 @@
 
 /* The native loop gets a turn at least this often. */
 #define YIELD_INTERVAL_MS 100
-
-/* Commits are confirmed at least this often while there is more to do. */
-#define REPORT_INTERVAL_MS 100
-
-/* A commit waits so long for a writer that is free to flush it. */
-#define FLUSH_PATIENCE_MS 5
-
-/* That a transaction was received is told after so long, if not committed. */
-#define RECEIVED_PATIENCE_MS 1
 
 /* It gets a keepalive at least this often, if wal_receiver_timeout allows it. */
 #define KEEPALIVE_INTERVAL_MS 1000
@@ -97,10 +90,6 @@ static int	held_length = 0;
 
 static pgsocket quiet_socket = PGINVALID_SOCKET;
 static bool was_behind = true;	/* the last transaction was old when it came */
-static TimestampTz reported_at = 0;
-static TimestampTz unflushed_since = 0; /* and nobody flushes; 0: not so */
-static bool has_untold = false; /* received the end of a transaction */
-static TimestampTz untold_since = 0;
 
 /* Did we return 0, so that the native loop has gone round; and since when not? */
 static bool has_yielded = false;
@@ -113,6 +102,9 @@ static bool has_received = false;	/* since then */
 
 /* The native loop has gone round before the replay of this transaction. */
 static uint64 rounded_seqno = PAPPLY_NO_SEQNO;
+
+/* The one that is replayed because it is a lone one (lone.c). */
+static uint64 lone_seqno = PAPPLY_NO_SEQNO;
 
 static void
 initialize(void)
@@ -172,6 +164,9 @@ finish_native(void)
 			papply_dispatch_end_direct(remote_end_lsn);
 		papply_commit_order_advance(seqno, seqno, XactLastCommitEnd);
 	}
+	if (seqno != PAPPLY_NO_SEQNO && seqno == lone_seqno)
+		papply_lone_end();
+	lone_seqno = PAPPLY_NO_SEQNO;
 	(void) papply_wal_flush_wake_writer();
 	papply_lifecycle_replayed(remote_end_lsn);
 }
@@ -190,14 +185,19 @@ due_replay(void)
 
 /*
  * Before a replay the native loop goes round: it looks at the subscription
- * there, which may say that this very transaction is to be skipped.
+ * there, which may say that this very transaction is to be skipped.  For a lone
+ * transaction, which comes often, only if the subscription has been changed.
  */
 static bool
 must_go_round(void)
 {
 	uint64		seqno = papply_lifecycle_has_pool() ? due_replay() : PAPPLY_NO_SEQNO;
 
-	return seqno != PAPPLY_NO_SEQNO && seqno != rounded_seqno;
+	if (seqno == PAPPLY_NO_SEQNO || seqno == rounded_seqno)
+		return false;
+	if (seqno == lone_seqno && !papply_lifecycle_must_go_round())
+		rounded_seqno = seqno;
+	return seqno != rounded_seqno;
 }
 
 /*
@@ -219,6 +219,8 @@ begin_due_replay(void)
 	if (papply_dispatch_is_open() && seqno == papply_queue_last_seqno())
 		papply_queue_publish_open();
 	papply_queue_wake_writer();
+	if (seqno == lone_seqno)
+		papply_lone_begin();
 	papply_native_begin_queued(seqno, papply_lifecycle_origin());
 }
 
@@ -340,7 +342,8 @@ route_keepalive(char **buffer, int *length)
 	XLogRecPtr	remote_lsn = papply_message_get_uint64(*buffer + 1);
 	bool		reply_requested = (*buffer)[17] != 0;
 
-	has_untold |= remote_lsn > papply_feedback_received_lsn();
+	if (remote_lsn > papply_feedback_received_lsn())
+		papply_report_received();
 	papply_feedback_received(remote_lsn);
 	papply_native_set_send_time(papply_message_get_uint64(*buffer + 9));
 	if (!papply_lifecycle_has_pool())
@@ -385,7 +388,8 @@ route_message(char **buffer, int *length)
 	if (route == ROUTE_DONE || route == ROUTE_NATIVE)
 	{
 		papply_feedback_received(remote_lsn);
-		has_untold |= papply_lifecycle_has_pool() && !papply_dispatch_is_open();
+		if (papply_lifecycle_has_pool() && !papply_dispatch_is_open())
+			papply_report_received();
 	}
 	return route;
 }
@@ -434,6 +438,7 @@ end_round(void)
 									   papply_feedback_received_lsn());
 	has_yielded = true;
 	is_active = false;
+	papply_lifecycle_goes_round();
 	rounded_seqno = papply_lifecycle_has_pool() ? due_replay() : PAPPLY_NO_SEQNO;
 }
 
@@ -474,71 +479,6 @@ since_yield_ms(void)
 }
 
 /*
- * A transaction that was received is likely to be committed in a moment; one
- * message for both costs publisher and subscriber half.
- */
-static void
-report(WalReceiverConn *conn)
-{
-	bool		is_overdue = false;
-
-	if (has_untold)
-	{
-		TimestampTz now = GetCurrentTimestamp();
-
-		if (untold_since == 0 || untold_since > now)
-			untold_since = now;
-		is_overdue = TimestampDifferenceExceeds(untold_since, now, RECEIVED_PATIENCE_MS);
-	}
-	if (papply_feedback_send(conn, papply_seam_server->walrcv_send,
-							 papply_lifecycle_is_idle(), is_overdue))
-	{
-		has_untold = false;
-		untold_since = 0;
-	}
-}
-
-/* There is more to do; now and then the publisher is told how far we are. */
-static void
-report_if_due(WalReceiverConn *conn)
-{
-	TimestampTz now = GetCurrentTimestamp();
-
-	if (!TimestampDifferenceExceeds(reported_at, now, REPORT_INTERVAL_MS))
-		return;
-	reported_at = now;
-	papply_feedback_flush(true);
-	report(conn);
-}
-
-/*
- * Nothing more is to be read, and somebody may be waiting for what was
- * committed.  Writers flush it; if for some time none has begun to, they are
- * busy.
- */
-static void
-flush_if_overdue(void)
-{
-	TimestampTz now;
-
-	if (!papply_feedback_has_unflushed() ||
-		(papply_wal_flush_is_active() && !papply_feedback_waits_for_standbys()))
-	{
-		unflushed_since = 0;
-		return;
-	}
-	now = GetCurrentTimestamp();
-	if (unflushed_since == 0 || unflushed_since > now)
-		unflushed_since = now;
-	if (papply_feedback_waits_for_standbys() ||
-		TimestampDifferenceExceeds(unflushed_since, now, FLUSH_PATIENCE_MS))
-	{
-		papply_feedback_flush(true);
-		unflushed_since = 0;
-	}
-}
-
-/*
  * Sleep until there is a burst to read.  Not for long, and not in the native
  * loop, whose way of waiting costs several system calls.
  */
@@ -565,10 +505,6 @@ sleep_here(pgsocket socket, long patience_ms)
 
 	if (!is_active || timeout_ms <= 0)
 		return false;
-	if (unflushed_since != 0)
-		timeout_ms = Min(timeout_ms, FLUSH_PATIENCE_MS);
-	if (untold_since != 0)
-		timeout_ms = Min(timeout_ms, RECEIVED_PATIENCE_MS);
 	if (patience_ms >= 0)
 		timeout_ms = Min(timeout_ms, patience_ms);
 	if (events == NULL)
@@ -599,10 +535,16 @@ nothing_to_read(WalReceiverConn *conn, char **buffer, pgsocket socket)
 	uint64		released = papply_queue_released_seqno();
 	uint64		in_flight;
 	long		patience_ms;
+	long		report_ms;
 	int			length;
 
 	if (commit_time != 0)
 		was_behind = is_behind;
+	if (papply_dispatch_end_lone(true))
+	{
+		lone_seqno = papply_queue_last_seqno();
+		return LOOK_AGAIN;
+	}
 	if (is_open && papply_queue_open_is_published())
 		papply_queue_publish_open();
 	papply_queue_wake_writer();
@@ -610,21 +552,20 @@ nothing_to_read(WalReceiverConn *conn, char **buffer, pgsocket socket)
 	patience_ms = papply_lifecycle_adapt(was_behind);
 	papply_status_update(true, papply_lifecycle_is_idle());
 	if (is_behind)
-		report_if_due(conn);
+		papply_report_if_due(conn);
 	if (is_behind && papply_queue_backlog() >= BURST_BACKLOG)
 	{
 		nap(papply_queue_backlog());
 		return LOOK_AGAIN;
 	}
 	if (!is_behind)
-	{
-		flush_if_overdue();
-		report(conn);
-	}
+		papply_report_now(conn);
+	report_ms = papply_report_patience_ms();
+	if (report_ms >= 0)
+		patience_ms = patience_ms < 0 ? report_ms : Min(patience_ms, report_ms);
 
 	/* what is committed is confirmed in some steps, not only all of it */
-	is_active |= papply_queue_released_seqno() > released || unflushed_since != 0 ||
-		untold_since != 0 || patience_ms >= 0;
+	is_active |= papply_queue_released_seqno() > released || patience_ms >= 0;
 	released = papply_queue_released_seqno();
 	in_flight = papply_queue_last_seqno() - released - (is_open ? 1 : 0);
 	papply_commit_order_wake_receiver_at(in_flight == 0 ? 0 :
@@ -636,7 +577,7 @@ nothing_to_read(WalReceiverConn *conn, char **buffer, pgsocket socket)
 	if (length > 0)
 		return length;
 	end_round();
-	if (unflushed_since != 0 || untold_since != 0 || patience_ms >= 0)
+	if (patience_ms >= 0)
 		SetLatch(MyLatch);		/* not the native loop's long sleep */
 	return 0;
 }
@@ -731,7 +672,7 @@ papply_receiver_receive(WalReceiverConn *conn, char **buffer, pgsocket *wait_fd)
 			{
 				papply_queue_wake_writer();
 				(void) papply_lifecycle_adapt(was_behind);
-				report_if_due(conn);
+				papply_report_if_due(conn);
 				return yield(buffer, wait_fd, 0);
 			}
 		}
@@ -754,6 +695,8 @@ papply_receiver_receive(WalReceiverConn *conn, char **buffer, pgsocket *wait_fd)
 					continue;
 				return length;
 			}
+			if ((*buffer)[0] == 'w')
+				(void) papply_dispatch_end_lone(false);
 			held = *buffer;
 			held_length = length;
 			has_received = is_active = true;
@@ -779,7 +722,7 @@ papply_receiver_receive(WalReceiverConn *conn, char **buffer, pgsocket *wait_fd)
 					break;
 				if (due_replay() != PAPPLY_NO_SEQNO)
 					break;
-				report_if_due(conn);
+				papply_report_if_due(conn);
 				return yield(buffer, wait_fd, papply_lifecycle_adapt(was_behind));
 		}
 	}

@@ -1,0 +1,25 @@
+/*-------------------------------------------------------------------------
+ * room: receiver
+ *
+ * report.h
+ *	  When the publisher is told how far we are.
+ *-------------------------------------------------------------------------
+ */
+#ifndef PAPPLY_REPORT_H
+#define PAPPLY_REPORT_H
+
+#include "replication/walreceiver.h"
+
+/* More was received that the publisher may wait to hear of. */
+extern void papply_report_received(void);
+
+/* Nothing more is to be read: flush if nobody else does, and tell what is new. */
+extern void papply_report_now(WalReceiverConn *conn);
+
+/* The same now and then, while there is more to read. */
+extern void papply_report_if_due(WalReceiverConn *conn);
+
+/* After so many milliseconds there may be more to tell; -1: that is not known. */
+extern long papply_report_patience_ms(void);
+
+#endif							/* PAPPLY_REPORT_H */

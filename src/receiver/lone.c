@@ -1,0 +1,64 @@
+/*-------------------------------------------------------------------------
+ * lone.c
+ *	  Transactions that the receiver applies itself.
+ *
+ * Runs in the receiver, while there is a pool.
+ *
+ * A lone transaction is received while nothing else is in flight, and when its
+ * COMMIT has been received, there is nothing more to read.  Then the receiver
+ * would only wake a writer and sleep: two switches between processes, which take
+ * longer than to apply a small transaction.  So it is left to the native loop,
+ * which replays it from the queue like any other one.  Who waits on the
+ * publisher for one commit after the other gets it as fast as from PostgreSQL's
+ * own apply.
+ *
+ * Meanwhile nothing is received, as with PostgreSQL's own apply.  So that little
+ * is lost by it:
+ * - As soon as there is a second transaction, both go to writers.
+ * - A transaction that is published before its end, because it is large, is the
+ *	 writers'; so is one that changes a table whose rows the native loop may have
+ *	 to look for without an index (dispatch.c).
+ * - After one that has taken longer than SLOW_MS, because it waited for storage,
+ *	 a lock, or the flush of its commit, writers get all of them for PAUSE_MS.
+ * - What the publisher committed more than OLD_MS ago is part of a backlog.
+ *-------------------------------------------------------------------------
+ */
+#include "parallel_apply.h"
+
+#include "utils/timestamp.h"
+
+#include "lone.h"
+
+#define SLOW_MS 2
+#define PAUSE_MS 1000
+#define OLD_MS 100
+
+static TimestampTz began_at = 0;
+static TimestampTz slow_at = 0; /* when the last slow one ended */
+
+bool
+papply_lone_is_wanted(TimestampTz commit_time)
+{
+	TimestampTz now;
+
+	if (!papply_apply_lone_transactions)
+		return false;
+	now = GetCurrentTimestamp();
+	return !TimestampDifferenceExceeds(commit_time, now, OLD_MS) &&
+		(now < slow_at || TimestampDifferenceExceeds(slow_at, now, PAUSE_MS));
+}
+
+void
+papply_lone_begin(void)
+{
+	began_at = GetCurrentTimestamp();
+}
+
+void
+papply_lone_end(void)
+{
+	TimestampTz now = GetCurrentTimestamp();
+
+	if (TimestampDifferenceExceeds(began_at, now, SLOW_MS))
+		slow_at = now;
+}

@@ -1,0 +1,118 @@
+/*-------------------------------------------------------------------------
+ * report.c
+ *	  When the publisher is told how far we are.
+ *
+ * Runs in the receiver, while there is a pool.  What it is told is said in
+ * feedback.c; each message costs a system call here and a wake-up there, so
+ * there shall be few.
+ *-------------------------------------------------------------------------
+ */
+#include "parallel_apply.h"
+
+#include "utils/timestamp.h"
+
+#include "feedback.h"
+#include "lifecycle.h"
+#include "report.h"
+#include "seam.h"
+#include "wal_flush.h"
+
+/* Commits are confirmed at least this often while there is more to do. */
+#define REPORT_INTERVAL_MS 100
+
+/* A commit waits so long for a writer that is free to flush it. */
+#define FLUSH_PATIENCE_MS 5
+
+/* That a transaction was received is told after so long, if not committed. */
+#define RECEIVED_PATIENCE_MS 1
+
+static TimestampTz reported_at = 0;
+static TimestampTz unflushed_since = 0; /* and nobody flushes; 0: not so */
+static bool has_untold = false; /* received the end of a transaction */
+static TimestampTz untold_since = 0;
+
+void
+papply_report_received(void)
+{
+	has_untold = true;
+}
+
+/*
+ * A transaction that was received is likely to be committed in a moment; one
+ * message for both costs publisher and subscriber half.
+ */
+static void
+tell(WalReceiverConn *conn)
+{
+	bool		is_overdue = false;
+
+	if (has_untold)
+	{
+		TimestampTz now = GetCurrentTimestamp();
+
+		if (untold_since == 0 || untold_since > now)
+			untold_since = now;
+		is_overdue = TimestampDifferenceExceeds(untold_since, now, RECEIVED_PATIENCE_MS);
+	}
+	if (papply_feedback_send(conn, papply_seam_server->walrcv_send,
+							 papply_lifecycle_is_idle(), is_overdue))
+	{
+		has_untold = false;
+		untold_since = 0;
+	}
+}
+
+/* There is more to do; now and then the publisher is told how far we are. */
+void
+papply_report_if_due(WalReceiverConn *conn)
+{
+	TimestampTz now = GetCurrentTimestamp();
+
+	if (!TimestampDifferenceExceeds(reported_at, now, REPORT_INTERVAL_MS))
+		return;
+	reported_at = now;
+	papply_feedback_flush(true);
+	tell(conn);
+}
+
+/*
+ * Nothing more is to be read, and somebody may be waiting for what was
+ * committed.  Writers flush it; if for some time none has begun to, they are
+ * busy.
+ */
+static void
+flush_if_overdue(void)
+{
+	TimestampTz now;
+
+	if (!papply_feedback_has_unflushed() ||
+		(papply_wal_flush_is_active() && !papply_feedback_waits_for_standbys()))
+	{
+		unflushed_since = 0;
+		return;
+	}
+	now = GetCurrentTimestamp();
+	if (unflushed_since == 0 || unflushed_since > now)
+		unflushed_since = now;
+	if (papply_feedback_waits_for_standbys() ||
+		TimestampDifferenceExceeds(unflushed_since, now, FLUSH_PATIENCE_MS))
+	{
+		papply_feedback_flush(true);
+		unflushed_since = 0;
+	}
+}
+
+void
+papply_report_now(WalReceiverConn *conn)
+{
+	flush_if_overdue();
+	tell(conn);
+}
+
+long
+papply_report_patience_ms(void)
+{
+	if (untold_since != 0)
+		return RECEIVED_PATIENCE_MS;
+	return unflushed_since != 0 ? FLUSH_PATIENCE_MS : -1;
+}
