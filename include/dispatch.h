@@ -47,13 +47,6 @@ extern TimestampTz papply_dispatch_take_commit_time(void);
 extern bool papply_dispatch_is_oversize(void);
 
 /*
- * If a transaction has ended that may be a lone one (lone.h), publish it: for
- * the receiver, if there is nothing more to read, or for writers.  Returns
- * whether there was one.
- */
-extern bool papply_dispatch_end_lone(bool is_alone);
-
-/*
  * The open transaction is being replayed by the native loop, which got its
  * end directly.
  */

@@ -11,13 +11,22 @@
 #include "datatype/timestamp.h"
 
 /*
- * Nothing else is in flight, and a transaction begins that the publisher
- * committed at that time: shall the receiver apply it, if it turns out to be
- * small and nothing follows it?
+ * Until now there was nothing to read, as far as is known.  Returns the present
+ * time.
  */
-extern bool papply_lone_is_wanted(TimestampTz commit_time);
+extern TimestampTz papply_lone_idle(void);
 
-/* The native loop has been given one, and is back. */
+/*
+ * Nothing else is in flight, and a transaction begins that the publisher
+ * committed at that time: may the receiver apply it, if it turns out to be
+ * small?
+ */
+extern bool papply_lone_may_begin(TimestampTz commit_time);
+
+/* It is small: shall the receiver apply it? */
+extern bool papply_lone_keeps_up(void);
+
+/* The native loop is given one, and is back. */
 extern void papply_lone_begin(void);
 extern void papply_lone_end(void);
 

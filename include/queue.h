@@ -23,6 +23,7 @@
 #define PAPPLY_TXN_SOLO			0x04	/* a local transaction of its own */
 #define PAPPLY_TXN_SERIAL		0x08	/* the same, begun in its turn; a
 										 * hint, the writer has the last word */
+#define PAPPLY_TXN_LONE			0x10	/* native because of lone.c */
 
 /*
  * Who may go back to the beginning of a transaction.  Decided by compare and
@@ -150,6 +151,10 @@ extern uint64 papply_queue_unpublished_bytes(void);
 
 /* The open transaction (or a complete one) shall be replayed natively. */
 extern void papply_queue_mark_native(uint64 seqno);
+
+/* The same, because it is a lone one (lone.h). */
+extern void papply_queue_mark_lone(uint64 seqno);
+extern bool papply_queue_is_lone(uint64 seqno);
 
 /* The open transaction is never applied in one local transaction with others. */
 extern void papply_queue_mark_solo(uint64 seqno);

@@ -23,6 +23,9 @@ extern void papply_wal_flush_want(XLogRecPtr local_end_lsn);
  */
 extern void papply_wal_flush_if_spare(void);
 
+/* Is anything that was committed not flushed yet? */
+extern bool papply_wal_flush_is_wanted(void);
+
 /*
  * Receiver: is a writer flushing, or has one been woken for it?  False: nobody
  * will do it soon.

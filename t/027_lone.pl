@@ -1,5 +1,5 @@
-# A small transaction that is received while there is nothing else to do is
-# applied by the apply worker itself; everything else by writers.
+# A small transaction that is received while nothing else is in flight is applied by
+# the apply worker itself, as long as it keeps up; everything else by writers.
 #
 # Writers get all of them for a second after a slow one, and anything may be slow
 # on a busy machine.  So what depends on time is tried again until it was seen.
@@ -22,6 +22,7 @@ exec_both(
 	ALTER TABLE whole REPLICA IDENTITY FULL;));
 on_publisher(
 	q(INSERT INTO items SELECT i, 0 FROM generate_series(1, 20) i;
+	INSERT INTO wide VALUES (0, '');
 	INSERT INTO whole VALUES (1, 0);));
 create_extension($subscriber);
 subscribe($publisher, $subscriber, 'tap');
@@ -46,6 +47,12 @@ sub applied_of
 	return ($after[0] - $before[0], $after[1] - $before[1]);
 }
 
+sub is_lone
+{
+	my @applied = applied_of('UPDATE items SET v = v + 1');
+	return "@applied" eq '1 0';
+}
+
 # Does one of some attempts have that result?
 sub comes_true
 {
@@ -67,32 +74,43 @@ sub tables_are_equal
 
 ### who applies
 
-comes_true(
-	'a lone transaction is applied by the apply worker',
-	sub { (applied_of('UPDATE items SET v = v + 1'))[0] == 1 });
+# Writers have to be seen to apply what they shall, and not only because they get
+# everything after a slow one: just before and after it a lone one was none of theirs.
+sub writers_apply
+{
+	my ($name, $sql, $is_right) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	return comes_true(
+		$name,
+		sub {
+			return 0 if !is_lone();
+			my $apply = apply_pid($subscriber, 'tap');
+			my @before = applied();
+			# So that the apply worker finds together what there is.
+			kill 'STOP', $apply;
+			on_publisher($sql);
+			kill 'CONT', $apply;
+			my @after = applied();
+			return $is_right->($after[0] - $before[0], $after[1] - $before[1])
+			  && is_lone();
+		});
+}
 
-# The apply worker is stopped while they come, so that it finds them together.
-comes_true(
-	'transactions that follow each other are all applied by writers',
-	sub {
-		my $apply = apply_pid($subscriber, 'tap');
-		return 0 if (applied_of('UPDATE items SET v = v + 1'))[0] == 0;
-		my @before = applied();
-		kill 'STOP', $apply;
-		on_publisher(join '',
-			map { "UPDATE items SET v = $_ WHERE id = $_;\n" } 1 .. 20);
-		kill 'CONT', $apply;
-		my @after = applied();
-		return $after[0] == $before[0] && $after[1] == $before[1] + 20;
-	});
+my $by_writer = sub { "@_" eq '0 1' };
 
-my @large = applied_of(
-	q(INSERT INTO wide SELECT i, repeat('x', 1000) FROM generate_series(1, 200) i)
-);
-is("@large", '0 1', 'a large transaction is applied by a writer');
-my @full = applied_of('UPDATE whole SET v = v + 1');
-is("@full", '0 1',
-	'a row that is not found by its identity is looked for by a writer');
+comes_true('a lone transaction is applied by the apply worker', \&is_lone);
+writers_apply(
+	'of many that follow each other, most are applied by writers',
+	q(DO $$ BEGIN FOR i IN 1 .. 500 LOOP
+	UPDATE items SET v = v + 1 WHERE id = i % 20; COMMIT; END LOOP; END $$),
+	sub { my ($lone, $others) = @_; $lone < 100 && $others > 300 });
+writers_apply(
+	'a large transaction is applied by a writer',
+	q(INSERT INTO wide SELECT max(id) + i, repeat('x', 1000)
+	FROM generate_series(1, 200) i, wide GROUP BY i), $by_writer);
+writers_apply(
+	'a row that is not found by its identity is looked for by a writer',
+	'UPDATE whole SET v = v + 1', $by_writer);
 tables_are_equal();
 
 ### local locks
@@ -126,7 +144,7 @@ tables_are_equal();
 # when that transaction is skipped.
 on_subscriber('INSERT INTO items VALUES (100, 0)');
 my $offset = -s $subscriber->logfile;
-my $error = qr/duplicate key value violates unique constraint "items_pkey"/;
+my $error = duplicate_key('items');
 on_publisher('INSERT INTO items VALUES (100, 1)');
 $subscriber->wait_for_log($error, $offset);
 $subscriber->wait_for_log(qr/finished at ([0-9A-F]+\/[0-9A-F]+)/, $offset);
@@ -142,12 +160,21 @@ tables_are_equal();
 
 ### off
 
-reload_with($subscriber, 'parallel_apply.apply_lone_transactions = off');
-comes_true(
-	'with the setting off, writers apply lone transactions',
-	sub { (applied_of('UPDATE items SET v = v + 1'))[1] == 1 });
-my @off = applied_of('UPDATE items SET v = v + 1');
-is("@off", '0 1', 'all of them');
+# For longer than a slow one counts.
+reload_with(
+	$subscriber,
+	'parallel_apply.apply_lone_transactions = off',
+	'parallel_apply.writers_per_subscription = 3');
+wait_for_pool($subscriber, 'tap', 3);
+my @off = (0, 0);
+my $end = time + 3;
+while (time < $end)
+{
+	my @applied = applied_of('UPDATE items SET v = v + 1');
+	$off[$_] += $applied[$_] for 0, 1;
+}
+is($off[0], 0, 'with the setting off, none is applied by the apply worker');
+cmp_ok($off[1], '>', 0, 'but by writers');
 tables_are_equal();
 
 finish($publisher, $subscriber, duplicate_key('items'));

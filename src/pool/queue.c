@@ -348,6 +348,20 @@ papply_queue_mark_native(uint64 seqno)
 }
 
 void
+papply_queue_mark_lone(uint64 seqno)
+{
+	pg_atomic_fetch_or_u32(&papply_queue_transaction(seqno)->flags,
+						   PAPPLY_TXN_NATIVE | PAPPLY_TXN_LONE);
+}
+
+bool
+papply_queue_is_lone(uint64 seqno)
+{
+	return (pg_atomic_read_u32(&papply_queue_transaction(seqno)->flags) &
+			PAPPLY_TXN_LONE) != 0;
+}
+
+void
 papply_queue_mark_solo(uint64 seqno)
 {
 	pg_atomic_fetch_or_u32(&papply_queue_transaction(seqno)->flags,

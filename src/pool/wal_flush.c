@@ -47,8 +47,8 @@ papply_wal_flush_want(XLogRecPtr local_end_lsn)
 		pg_atomic_write_u64(&papply_pool->wanted_flush_lsn, local_end_lsn);
 }
 
-static bool
-is_wanted(void)
+bool
+papply_wal_flush_is_wanted(void)
 {
 	XLogRecPtr	lsn = pg_atomic_read_u64(&papply_pool->wanted_flush_lsn);
 
@@ -68,7 +68,7 @@ is_spare(void)
 void
 papply_wal_flush_if_spare(void)
 {
-	while (is_spare() && is_wanted() && papply_pool->is_open &&
+	while (is_spare() && papply_wal_flush_is_wanted() && papply_pool->is_open &&
 		   !papply_pool_is_retired() && !ConfigReloadPending)
 	{
 		uint32		expected = 0;

@@ -22,9 +22,6 @@
  * synchronisation worker, and that on the position of the native loop: it has
  * to be decided in order with both.
  *
- * A transaction that may be a lone one (lone.c) is not published at its COMMIT,
- * but when it is known whether there is something else to read.
- *
  * COMMIT PREPARED and ROLLBACK PREPARED are transactions of their own.  What
  * begins something else is handed over directly, after the pool has been
  * drained.
@@ -66,8 +63,6 @@ static bool is_native;			/* marked so, before it was published */
 static bool is_barrier;			/* everything after depends on it */
 static bool has_oversize;		/* the queue says so already */
 static bool is_lone;			/* until it is seen that it is not */
-static bool has_ended = false;	/* a lone one; it is still open */
-static XLogRecPtr ended_lsn;
 static uint64 open_seqno;
 static uint64 nearest;			/* older one that a change depends on */
 static uint64 changes;
@@ -87,7 +82,6 @@ papply_dispatch_reset(void)
 	papply_prepared_reset();
 	papply_gain_reset();
 	is_open = false;
-	has_ended = false;
 }
 
 bool
@@ -129,7 +123,7 @@ begin_transaction(char *message, int length, const PapplyBegin *begin,
 	newest_commit_time = begin->commit_time;
 	is_lone = message[0] == LOGICAL_REP_MSG_BEGIN &&
 		papply_commit_order_committed() + 1 == open_seqno &&
-		papply_lone_is_wanted(begin->commit_time);
+		papply_lone_may_begin(begin->commit_time);
 	papply_queue_append(PAPPLY_ENTRY_MESSAGE, message, length, 0, PAPPLY_NO_SEQNO);
 	if (!is_lone)
 		papply_queue_announce();
@@ -178,31 +172,13 @@ end_ordinary(char *message, int length)
 			papply_prepared_add_all();
 		papply_prepared_end(commit.xid);
 	}
-	if (is_lone && !is_native && !papply_queue_open_is_published())
-	{
-		has_ended = true;
-		ended_lsn = commit.end_lsn;
-	}
-	else
-		end_transaction(commit.end_lsn);
-	return PAPPLY_DISPATCH_QUEUED;
-}
-
-bool
-papply_dispatch_end_lone(bool is_alone)
-{
-	if (!has_ended)
-		return false;
-	has_ended = false;
-	if (is_alone)
-	{
-		papply_statistics_count(PAPPLY_COUNT_REPLAYS_LONE, 1);
-		papply_queue_mark_native(open_seqno);
-	}
-	end_transaction(ended_lsn);
-	if (is_alone)
+	is_lone &= !is_native && !papply_queue_open_is_published() && papply_lone_keeps_up();
+	if (is_lone)
+		papply_queue_mark_lone(open_seqno);
+	end_transaction(commit.end_lsn);
+	if (is_lone)
 		papply_queue_skip(open_seqno);
-	return true;
+	return PAPPLY_DISPATCH_QUEUED;
 }
 
 /* COMMIT PREPARED or ROLLBACK PREPARED. */
@@ -287,7 +263,10 @@ hold_oversize(void)
 	return PAPPLY_DISPATCH_HOLD;
 }
 
-/* Let writers go on with a transaction that grows. */
+/*
+ * Let writers go on with a transaction that grows.  At its BEGIN, none has been
+ * woken, if it might have been a lone one.
+ */
 static void
 publish_if_large(void)
 {
@@ -297,7 +276,10 @@ publish_if_large(void)
 	if (papply_queue_open_is_published() ?
 		papply_queue_unpublished_bytes() >= Min(PUBLISH_STEP_BYTES, limit) :
 		!is_native && papply_queue_open_size() >= limit)
+	{
 		papply_queue_publish_open();
+		papply_queue_wake_writer();
+	}
 }
 
 /*

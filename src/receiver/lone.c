@@ -4,17 +4,17 @@
  *
  * Runs in the receiver, while there is a pool.
  *
- * A lone transaction is received while nothing else is in flight, and when its
- * COMMIT has been received, there is nothing more to read.  Then the receiver
- * would only wake a writer and sleep: two switches between processes, which take
- * longer than to apply a small transaction.  So it is left to the native loop,
- * which replays it from the queue like any other one.  Who waits on the
- * publisher for one commit after the other gets it as fast as from PostgreSQL's
- * own apply.
+ * A lone transaction is received while nothing else is in flight, by a receiver
+ * that keeps up: there was nothing to read a moment ago.  To give it to a writer
+ * means two switches between processes, which take longer than to apply a small
+ * transaction.  So it is left to the native loop, which replays it from the queue
+ * like any other one.  Who waits on the publisher for one commit after the other
+ * gets it as fast as from PostgreSQL's own apply.
  *
  * Meanwhile nothing is received, as with PostgreSQL's own apply.  So that little
  * is lost by it:
- * - As soon as there is a second transaction, both go to writers.
+ * - What comes in when there has been something to read for KEEPS_UP_US goes to
+ *	 writers, until they have done it all.
  * - A transaction that is published before its end, because it is large, is the
  *	 writers'; so is one that changes a table whose rows the native loop may have
  *	 to look for without an index (dispatch.c).
@@ -29,15 +29,26 @@
 
 #include "lone.h"
 
+/* Some small transactions, and no more than writers would need to be woken. */
+#define KEEPS_UP_US 300
+
 #define SLOW_MS 2
 #define PAUSE_MS 1000
 #define OLD_MS 100
 
+static TimestampTz idle_at = 0;
 static TimestampTz began_at = 0;
 static TimestampTz slow_at = 0; /* when the last slow one ended */
 
+TimestampTz
+papply_lone_idle(void)
+{
+	idle_at = GetCurrentTimestamp();
+	return idle_at;
+}
+
 bool
-papply_lone_is_wanted(TimestampTz commit_time)
+papply_lone_may_begin(TimestampTz commit_time)
 {
 	TimestampTz now;
 
@@ -46,6 +57,14 @@ papply_lone_is_wanted(TimestampTz commit_time)
 	now = GetCurrentTimestamp();
 	return !TimestampDifferenceExceeds(commit_time, now, OLD_MS) &&
 		(now < slow_at || TimestampDifferenceExceeds(slow_at, now, PAUSE_MS));
+}
+
+bool
+papply_lone_keeps_up(void)
+{
+	TimestampTz now = GetCurrentTimestamp();
+
+	return now >= idle_at && now - idle_at <= KEEPS_UP_US;
 }
 
 void

@@ -103,9 +103,6 @@ static bool has_received = false;	/* since then */
 /* The native loop has gone round before the replay of this transaction. */
 static uint64 rounded_seqno = PAPPLY_NO_SEQNO;
 
-/* The one that is replayed because it is a lone one (lone.c). */
-static uint64 lone_seqno = PAPPLY_NO_SEQNO;
-
 static void
 initialize(void)
 {
@@ -164,10 +161,13 @@ finish_native(void)
 			papply_dispatch_end_direct(remote_end_lsn);
 		papply_commit_order_advance(seqno, seqno, XactLastCommitEnd);
 	}
-	if (seqno != PAPPLY_NO_SEQNO && seqno == lone_seqno)
+	if (seqno != PAPPLY_NO_SEQNO && papply_queue_is_lone(seqno))
+	{
 		papply_lone_end();
-	lone_seqno = PAPPLY_NO_SEQNO;
-	(void) papply_wal_flush_wake_writer();
+		papply_statistics_count(PAPPLY_COUNT_REPLAYS_LONE, 1);
+	}
+	if (papply_wal_flush_is_wanted())
+		(void) papply_wal_flush_wake_writer();
 	papply_lifecycle_replayed(remote_end_lsn);
 }
 
@@ -195,9 +195,19 @@ must_go_round(void)
 
 	if (seqno == PAPPLY_NO_SEQNO || seqno == rounded_seqno)
 		return false;
-	if (seqno == lone_seqno && !papply_lifecycle_must_go_round())
+	if (papply_queue_is_lone(seqno) && !papply_lifecycle_must_go_round())
 		rounded_seqno = seqno;
 	return seqno != rounded_seqno;
+}
+
+/* It was young when it came, and is seen before it may have to wait. */
+static void
+begin_lone(void)
+{
+	(void) papply_dispatch_take_commit_time();
+	was_behind = false;
+	papply_status_update(true, false);
+	papply_lone_begin();
 }
 
 /*
@@ -219,8 +229,8 @@ begin_due_replay(void)
 	if (papply_dispatch_is_open() && seqno == papply_queue_last_seqno())
 		papply_queue_publish_open();
 	papply_queue_wake_writer();
-	if (seqno == lone_seqno)
-		papply_lone_begin();
+	if (papply_queue_is_lone(seqno))
+		begin_lone();
 	papply_native_begin_queued(seqno, papply_lifecycle_origin());
 }
 
@@ -438,7 +448,8 @@ end_round(void)
 									   papply_feedback_received_lsn());
 	has_yielded = true;
 	is_active = false;
-	papply_lifecycle_goes_round();
+	if (!papply_native_is_active() && !papply_spool_native_is_open())
+		papply_lifecycle_goes_round();
 	rounded_seqno = papply_lifecycle_has_pool() ? due_replay() : PAPPLY_NO_SEQNO;
 }
 
@@ -540,11 +551,6 @@ nothing_to_read(WalReceiverConn *conn, char **buffer, pgsocket socket)
 
 	if (commit_time != 0)
 		was_behind = is_behind;
-	if (papply_dispatch_end_lone(true))
-	{
-		lone_seqno = papply_queue_last_seqno();
-		return LOOK_AGAIN;
-	}
 	if (is_open && papply_queue_open_is_published())
 		papply_queue_publish_open();
 	papply_queue_wake_writer();
@@ -600,6 +606,7 @@ make_space(void)
 		/* larger than the queue: its writer's reading makes space */
 		if (papply_queue_unpublished_bytes() > 0)
 			papply_queue_publish_open();
+		papply_queue_wake_writer();
 		if (papply_dispatch_is_oversize())
 			return false;		/* its writer is about to give it up */
 		if (papply_queue_reclaim_read())
@@ -646,7 +653,7 @@ papply_receiver_receive(WalReceiverConn *conn, char **buffer, pgsocket *wait_fd)
 	initialize();
 	finish_native();
 	if (has_yielded)
-		yielded_at = GetCurrentTimestamp();
+		yielded_at = papply_lone_idle();
 	has_yielded = false;
 	for (;;)
 	{
@@ -666,8 +673,11 @@ papply_receiver_receive(WalReceiverConn *conn, char **buffer, pgsocket *wait_fd)
 
 			/* before it synchronises a table, it has to know where we are */
 			if (had_pool && !papply_lifecycle_has_pool())
+			{
+				rounded_seqno = PAPPLY_NO_SEQNO;
 				return papply_native_keepalive(papply_feedback_applied_lsn(true),
 											   false, buffer);
+			}
 			if (is_time_to_yield())
 			{
 				papply_queue_wake_writer();
@@ -691,12 +701,11 @@ papply_receiver_receive(WalReceiverConn *conn, char **buffer, pgsocket *wait_fd)
 			if (length == 0)
 			{
 				length = nothing_to_read(conn, buffer, *wait_fd);
-				if (length == LOOK_AGAIN)
-					continue;
-				return length;
+				if (length != LOOK_AGAIN)
+					return length;
+				(void) papply_lone_idle();
+				continue;
 			}
-			if ((*buffer)[0] == 'w')
-				(void) papply_dispatch_end_lone(false);
 			held = *buffer;
 			held_length = length;
 			has_received = is_active = true;
