@@ -78,18 +78,14 @@ sub tables_are_equal
 # everything after a slow one: just before and after it a lone one was none of theirs.
 sub writers_apply
 {
-	my ($name, $sql, $is_right) = @_;
+	my ($name, $commit, $is_right) = @_;
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
 	return comes_true(
 		$name,
 		sub {
 			return 0 if !is_lone();
-			my $apply = apply_pid($subscriber, 'tap');
 			my @before = applied();
-			# So that the apply worker finds together what there is.
-			kill 'STOP', $apply;
-			on_publisher($sql);
-			kill 'CONT', $apply;
+			$commit->();
 			my @after = applied();
 			return $is_right->($after[0] - $before[0], $after[1] - $before[1])
 			  && is_lone();
@@ -98,19 +94,36 @@ sub writers_apply
 
 my $by_writer = sub { "@_" eq '0 1' };
 
+# The apply worker finds many of them together.
+sub commit_many
+{
+	my $apply = apply_pid($subscriber, 'tap');
+	kill 'STOP', $apply;
+	on_publisher(
+		q(DO $$ BEGIN FOR i IN 1 .. 500 LOOP
+		UPDATE items SET v = v + 1 WHERE id = i % 20; COMMIT; END LOOP; END $$));
+	kill 'CONT', $apply;
+	return;
+}
+
+# It waits for data before the end of it.
+sub commit_large
+{
+	on_publisher(
+		q(INSERT INTO wide SELECT max(id) + i, repeat('x', 1000)
+		FROM generate_series(1, 2000) i, wide GROUP BY i));
+	return;
+}
+
 comes_true('a lone transaction is applied by the apply worker', \&is_lone);
-writers_apply(
-	'of many that follow each other, most are applied by writers',
-	q(DO $$ BEGIN FOR i IN 1 .. 500 LOOP
-	UPDATE items SET v = v + 1 WHERE id = i % 20; COMMIT; END LOOP; END $$),
+writers_apply('of many that follow each other, most are applied by writers',
+	\&commit_many,
 	sub { my ($lone, $others) = @_; $lone < 100 && $others > 300 });
-writers_apply(
-	'a large transaction is applied by a writer',
-	q(INSERT INTO wide SELECT max(id) + i, repeat('x', 1000)
-	FROM generate_series(1, 200) i, wide GROUP BY i), $by_writer);
+writers_apply('a large transaction is applied by a writer',
+	\&commit_large, $by_writer);
 writers_apply(
 	'a row that is not found by its identity is looked for by a writer',
-	'UPDATE whole SET v = v + 1', $by_writer);
+	sub { on_publisher('UPDATE whole SET v = v + 1') }, $by_writer);
 tables_are_equal();
 
 ### local locks
