@@ -166,7 +166,7 @@ finish_native(void)
 		papply_lone_end();
 		papply_statistics_count(PAPPLY_COUNT_REPLAYS_LONE, 1);
 	}
-	if (papply_wal_flush_is_wanted())
+	else
 		(void) papply_wal_flush_wake_writer();
 	papply_lifecycle_replayed(remote_end_lsn);
 }

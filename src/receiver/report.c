@@ -107,6 +107,10 @@ papply_report_now(WalReceiverConn *conn)
 {
 	flush_if_overdue();
 	tell(conn);
+
+	/* what this process has committed, no writer knows of */
+	if (papply_lifecycle_is_idle() && papply_wal_flush_is_wanted())
+		(void) papply_wal_flush_wake_writer();
 }
 
 long
