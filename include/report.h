@@ -13,6 +13,9 @@
 /* More was received that the publisher may wait to hear of. */
 extern void papply_report_received(void);
 
+/* This process has committed, and no writer knows that it is to be flushed. */
+extern void papply_report_committed(void);
+
 /* Nothing more is to be read: flush if nobody else does, and tell what is new. */
 extern void papply_report_now(WalReceiverConn *conn);
 

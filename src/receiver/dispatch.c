@@ -157,6 +157,23 @@ end_transaction(XLogRecPtr remote_end_lsn)
 	papply_queue_end(remote_end_lsn);
 }
 
+/*
+ * It might have been a lone one, so that no writer has been woken at its BEGIN.
+ */
+static void
+end_small(XLogRecPtr remote_end_lsn)
+{
+	bool		keeps_up = papply_lone_keeps_up();
+
+	if (keeps_up)
+		papply_queue_mark_lone(open_seqno);
+	end_transaction(remote_end_lsn);
+	if (keeps_up)
+		papply_queue_skip(open_seqno);
+	else
+		papply_queue_wake_writer();
+}
+
 static PapplyDispatchResult
 end_ordinary(char *message, int length)
 {
@@ -172,12 +189,10 @@ end_ordinary(char *message, int length)
 			papply_prepared_add_all();
 		papply_prepared_end(commit.xid);
 	}
-	is_lone &= !is_native && !papply_queue_open_is_published() && papply_lone_keeps_up();
-	if (is_lone)
-		papply_queue_mark_lone(open_seqno);
-	end_transaction(commit.end_lsn);
-	if (is_lone)
-		papply_queue_skip(open_seqno);
+	if (is_lone && !is_native && !papply_queue_open_is_published())
+		end_small(commit.end_lsn);
+	else
+		end_transaction(commit.end_lsn);
 	return PAPPLY_DISPATCH_QUEUED;
 }
 

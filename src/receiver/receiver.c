@@ -164,6 +164,7 @@ finish_native(void)
 	if (seqno != PAPPLY_NO_SEQNO && papply_queue_is_lone(seqno))
 	{
 		papply_lone_end();
+		papply_report_committed();
 		papply_statistics_count(PAPPLY_COUNT_REPLAYS_LONE, 1);
 	}
 	else

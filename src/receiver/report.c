@@ -28,8 +28,15 @@
 
 static TimestampTz reported_at = 0;
 static TimestampTz unflushed_since = 0; /* and nobody flushes; 0: not so */
+static bool has_committed = false;	/* and nobody has been woken to flush it */
 static bool has_untold = false; /* received the end of a transaction */
 static TimestampTz untold_since = 0;
+
+void
+papply_report_committed(void)
+{
+	has_committed = true;
+}
 
 void
 papply_report_received(void)
@@ -107,10 +114,9 @@ papply_report_now(WalReceiverConn *conn)
 {
 	flush_if_overdue();
 	tell(conn);
-
-	/* what this process has committed, no writer knows of */
-	if (papply_lifecycle_is_idle() && papply_wal_flush_is_wanted())
+	if (has_committed && papply_wal_flush_is_wanted())
 		(void) papply_wal_flush_wake_writer();
+	has_committed = false;
 }
 
 long
