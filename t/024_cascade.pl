@@ -37,8 +37,9 @@ sub add_subscriber
 	return $node;
 }
 
-my $last =
-  add_subscriber('last', q(shared_preload_libraries = 'parallel_apply'));
+my $last = add_subscriber(
+	'last', q(shared_preload_libraries = 'parallel_apply'
+		parallel_apply.apply_lone_transactions = off));
 my $ordered = add_subscriber('ordered', '');
 
 my $schema = q(CREATE TABLE gate (id int PRIMARY KEY, n int);

@@ -16,6 +16,7 @@ use Test::More;
 my ($left, $right) = new_pair(
 	publisher_conf => q(
 		shared_preload_libraries = 'parallel_apply'
+		parallel_apply.apply_lone_transactions = off
 		max_worker_processes = 32
 		max_logical_replication_workers = 8
 		logical_decoding_work_mem = 64kB),
