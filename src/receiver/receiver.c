@@ -95,6 +95,7 @@ static bool was_behind = true;	/* the last transaction was old when it came */
 static bool has_yielded = false;
 static TimestampTz yielded_at = 0;
 static bool is_active = false;	/* something has happened since it has */
+static bool is_called = false;	/* somebody has set the latch for it since */
 
 static TimestampTz keepalive_at = 0;
 static XLogRecPtr keepalive_lsn = InvalidXLogRecPtr;
@@ -448,7 +449,7 @@ end_round(void)
 	MyLogicalRepWorker->last_lsn = Max(MyLogicalRepWorker->last_lsn,
 									   papply_feedback_received_lsn());
 	has_yielded = true;
-	is_active = false;
+	is_active = is_called = false;
 	if (!papply_native_is_active() && !papply_spool_native_is_open())
 		papply_lifecycle_goes_round();
 	rounded_seqno = papply_lifecycle_has_pool() ? due_replay() : PAPPLY_NO_SEQNO;
@@ -506,16 +507,18 @@ nap(uint64 backlog)
  * Sleep until something is received, committed or flushed.  A round of the
  * native loop costs several system calls, so there is one at most every
  * YIELD_INTERVAL_MS, and one before a longer sleep, which is the native loop's.
+ * And one when the latch is set while no writer has a reason to: somebody, a
+ * worker that has synchronised a table, say, wants the native loop to look.
  * Returns false if it is time for that.
  */
 static bool
-sleep_here(pgsocket socket, long patience_ms)
+sleep_here(pgsocket socket, long patience_ms, bool is_at_rest)
 {
 	static WaitEventSet *events = NULL;
 	WaitEvent	event;
 	long		timeout_ms = YIELD_INTERVAL_MS - since_yield_ms();
 
-	if (!is_active || timeout_ms <= 0)
+	if (!is_active || is_called || timeout_ms <= 0)
 		return false;
 	if (patience_ms >= 0)
 		timeout_ms = Min(timeout_ms, patience_ms);
@@ -529,8 +532,11 @@ sleep_here(pgsocket socket, long patience_ms)
 	if (WaitEventSetWait(events, timeout_ms, &event, 1,
 						 papply_compat_wait_event(PAPPLY_WAIT_WORK)) == 1 &&
 		(event.events & WL_LATCH_SET))
+	{
 		ResetLatch(MyLatch);
-	return true;
+		is_called = is_at_rest;
+	}
+	return !is_called;
 }
 
 /*
@@ -577,7 +583,8 @@ nothing_to_read(WalReceiverConn *conn, char **buffer, pgsocket socket)
 	in_flight = papply_queue_last_seqno() - released - (is_open ? 1 : 0);
 	papply_commit_order_wake_receiver_at(in_flight == 0 ? 0 :
 										 released + Max(1, in_flight / 4));
-	if (papply_commit_order_committed() > released || sleep_here(socket, patience_ms))
+	if (papply_commit_order_committed() > released ||
+		sleep_here(socket, patience_ms, in_flight == 0 && !papply_feedback_has_unflushed()))
 		return LOOK_AGAIN;
 
 	length = keepalive_if_due(buffer);
