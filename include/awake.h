@@ -56,9 +56,9 @@ extern int	papply_awake_sharing(void);
 extern void papply_awake_reset(void);
 
 /*
- * Look how many shall be awake; is_behind: what was received last is old.  Returns the milliseconds after which it has to
- * be looked at again at the latest, because there is more to apply than those who
- * are awake have claimed; or -1.
+ * Look how many shall be awake; is_behind: what was received last is old.  Returns
+ * the milliseconds after which it has to be looked at again at the latest, because
+ * there is more to apply than those who are awake have claimed; or -1.
  */
 extern long papply_awake_adjust(bool is_behind);
 

@@ -123,7 +123,7 @@ extern void papply_queue_set_key(const PapplyKeyName *key);
 /* The open transaction is complete: publish it. */
 extern void papply_queue_end(XLogRecPtr remote_end_lsn);
 
-/* Let writers begin with the open transaction, or read on in it. */
+/* Let writers begin with the open transaction, one of which is woken, or read on in it. */
 extern void papply_queue_publish_open(void);
 
 /*

@@ -22,8 +22,8 @@ extern int	papply_writers_wanted(void);
 
 /*
  * Look how many writers shall be awake, and, in quiet times, there; is_behind: what
- * was received last is old.  Returns the
- * milliseconds after which it has to be looked at again at the latest, or -1.
+ * was received last is old.  Returns the milliseconds after which it has to be
+ * looked at again at the latest, or -1.
  */
 extern long papply_writers_adapt(bool is_behind, const char *subname);
 

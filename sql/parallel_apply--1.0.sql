@@ -636,7 +636,7 @@ SELECT parallel_apply.find_subscription(subscription);
 
 WITH s AS MATERIALIZED (
     SELECT v.subid, v.subname, v.state, v.reason, v.writers_wanted, v.writers_running,
-           v.queue_bytes, v.lag, v.transactions, v.native_transactions, v.retries,
+           v.queue_bytes, v.lag, v.transactions, v.retries,
            v.native_transactions - v.native_replays_lone AS left_transactions,
            v.older_wins, v.drains_serial_table, v.drains_truncate, v.drains_refetch,
            v.drains_native, v.native_replays_sync, v.native_replays_table,

@@ -314,6 +314,7 @@ void
 papply_queue_publish_open(void)
 {
 	publish_position();
+	papply_queue_wake_writer();
 }
 
 bool

@@ -278,10 +278,7 @@ hold_oversize(void)
 	return PAPPLY_DISPATCH_HOLD;
 }
 
-/*
- * Let writers go on with a transaction that grows.  At its BEGIN, none has been
- * woken, if it might have been a lone one.
- */
+/* Let writers go on with a transaction that grows. */
 static void
 publish_if_large(void)
 {
@@ -291,10 +288,7 @@ publish_if_large(void)
 	if (papply_queue_open_is_published() ?
 		papply_queue_unpublished_bytes() >= Min(PUBLISH_STEP_BYTES, limit) :
 		!is_native && papply_queue_open_size() >= limit)
-	{
 		papply_queue_publish_open();
-		papply_queue_wake_writer();
-	}
 }
 
 /*

@@ -614,7 +614,6 @@ make_space(void)
 		/* larger than the queue: its writer's reading makes space */
 		if (papply_queue_unpublished_bytes() > 0)
 			papply_queue_publish_open();
-		papply_queue_wake_writer();
 		if (papply_dispatch_is_oversize())
 			return false;		/* its writer is about to give it up */
 		if (papply_queue_reclaim_read())
