@@ -15,7 +15,8 @@
 /* Of the local transaction that is being made. */
 typedef struct PapplyAccount
 {
-	uint64		first;			/* the remote ones */
+	uint64		first;			/* the remote ones, as of the attempt's
+								 * beginning */
 	uint64		last;
 	uint64		rows;			/* changed one by one */
 	uint64		inserts;		/* of them; the others are DELETEs */

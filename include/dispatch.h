@@ -47,6 +47,12 @@ extern TimestampTz papply_dispatch_take_commit_time(void);
 extern bool papply_dispatch_is_oversize(void);
 
 /*
+ * A writer has applied the open transaction early (early.h), in that place: what comes next is its
+ * end.
+ */
+extern void papply_dispatch_mark_early(int place);
+
+/*
  * The open transaction is being replayed by the native loop, which got its
  * end directly.
  */

@@ -9,6 +9,7 @@
 #define PAPPLY_GUC_H
 
 extern bool papply_apply_lone_transactions;
+extern bool papply_apply_streams_early;
 extern int	papply_log_min_duration;	/* ms; -1: off */
 extern int	papply_max_batch_transactions;
 extern int	papply_max_writers_per_subscription;

@@ -22,4 +22,7 @@
 /* No transaction has this sequence number; "depends on nothing". */
 #define PAPPLY_NO_SEQNO UINT64CONST(0)
 
+/* Instead of one: of a transaction that has not ended, younger than all others. */
+#define PAPPLY_SEQNO_OPEN PG_UINT64_MAX
+
 #endif							/* PARALLEL_APPLY_H */

@@ -23,7 +23,9 @@
 #include "storage/spin.h"
 #include "utils/dsa.h"
 
+#include "message.h"
 #include "parallel_apply.h"
+#include "spool_file.h"
 
 /* What a writer does.  Order of values = order of life. */
 typedef enum PapplyWriterState
@@ -81,6 +83,36 @@ typedef struct PapplyWriterSlot
 	pg_atomic_uint64 read_position;
 	char		pad[PG_CACHE_LINE_SIZE];	/* keep neighbours apart */
 } PapplyWriterSlot;
+
+/* What becomes of a streamed transaction: see early.c. */
+typedef enum PapplyEarlyKind
+{
+	PAPPLY_EARLY_NONE = 0,		/* the place is free */
+	PAPPLY_EARLY_OFFERED,
+	PAPPLY_EARLY_TAKEN,			/* a writer applies it */
+	PAPPLY_EARLY_GIVEN_UP,		/* the writer has rolled it back */
+	PAPPLY_EARLY_REVOKED,		/* the receiver wants it to be rolled back */
+	PAPPLY_EARLY_ENDED			/* it is in the queue */
+} PapplyEarlyKind;
+
+/* So many at a time. */
+#define PAPPLY_MAX_EARLY 8
+
+typedef struct PapplyEarly
+{
+	pg_atomic_uint32 state;		/* a kind, and the writer that has it */
+
+	/* written by the receiver before it offers it */
+	TransactionId xid;
+	PapplySpoolFile file;
+
+	/* written by the receiver; atomic: its writer follows */
+	pg_atomic_uint64 bytes;		/* of the file, that may be read */
+
+	/* written by the receiver before it says that it has ended */
+	uint64		seqno;
+	PapplyCommit commit;
+} PapplyEarly;
 
 /* Whom papply_commit_order_advance() wakes: writers, then the receiver. */
 #define PAPPLY_WAITER_RECEIVER PAPPLY_MAX_WRITERS
@@ -157,6 +189,10 @@ typedef struct PapplyPool
 	pg_atomic_uint64 ahead_writers; /* see PapplyStorage */
 	pg_atomic_uint64 slow_writers;
 	pg_atomic_uint32 awake_limit;
+
+	/* early.c: a bit per writer that has one */
+	pg_atomic_uint64 early_writers;
+	PapplyEarly early[PAPPLY_MAX_EARLY];
 
 	pg_atomic_uint64 data_waiter;	/* 1 + writer that sleeps for bytes, or 0 */
 	pg_atomic_uint64 space_waiter;	/* receiver sleeps until read_position

@@ -24,6 +24,7 @@
 #define PAPPLY_TXN_SERIAL		0x08	/* the same, begun in its turn; a
 										 * hint, the writer has the last word */
 #define PAPPLY_TXN_LONE			0x10	/* native because of lone.c */
+#define PAPPLY_TXN_EARLY		0x20	/* of the writer that has it: early.h */
 
 /*
  * Who may go back to the beginning of a transaction.  Decided by compare and
@@ -165,6 +166,10 @@ extern void papply_queue_mark_serial(uint64 seqno);
 /* Has a transaction been marked serial? */
 extern bool papply_queue_is_serial(uint64 seqno);
 
+/* The open transaction belongs to the writer that has applied it early (early.h). */
+extern void papply_queue_mark_early(uint64 seqno);
+extern bool papply_queue_is_early(uint64 seqno);
+
 /* There is no writer: all that is not claimed shall be replayed natively. */
 extern void papply_queue_mark_unclaimed_native(void);
 
@@ -196,10 +201,13 @@ extern void papply_queue_want_space(void);
 /*
  * Claim the next transactions, at most max.  False: there is nothing to claim, or
  * enough writers are awake.  Never
- * claims what is marked native.  Either all of them are marked serial or
+ * claims what is marked native or early.  Either all of them are marked serial or
  * none is.
  */
 extern bool papply_queue_claim(int max, uint64 *first, uint64 *last);
+
+/* This writer has that transaction (or PAPPLY_SEQNO_OPEN), which nobody else claims. */
+extern void papply_queue_claim_early(uint64 seqno);
 
 /*
  * Does the next transaction depend on one that another writer has not committed

@@ -37,6 +37,25 @@ extern bool papply_spool_is_reading(void);
  */
 extern int	papply_spool_next(char **buffer);
 
+/* What has not ended is to be applied after its end: see early.h. */
+extern void papply_spool_revoke_early(void);
+
+/* The pool has stopped, and with it all that was applied early. */
+extern void papply_spool_pool_stopped(void);
+
+/* Up to that number all is committed: forget what was applied early. */
+extern void papply_spool_clean(uint64 committed);
+
+/*
+ * The native loop has to do a transaction that was applied early: its messages
+ * between BEGIN and COMMIT.  Each is valid until the next call; NULL: there is none.
+ */
+extern void papply_spool_replay_begin(uint64 seqno);
+extern char *papply_spool_replay_next(int *length);
+
+/* The process ends: delete all files. */
+extern void papply_spool_end(void);
+
 /* Is the native loop between STREAM START and STREAM STOP? */
 extern bool papply_spool_native_is_open(void);
 

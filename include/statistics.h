@@ -55,6 +55,10 @@ typedef enum PapplyCounter
 	PAPPLY_COUNT_REPLAYS_NO_WRITER,
 	PAPPLY_COUNT_REPLAYS_LONE,	/* small, and there was nothing else */
 
+	/* streamed transactions that were committed */
+	PAPPLY_COUNT_STREAMED_EARLY,	/* a writer was applying it by then */
+	PAPPLY_COUNT_STREAMED_LATE, /* from its file, after its end */
+
 	/* waits of writers; the first four in the order of PapplyWriterState */
 	PAPPLY_COUNT_WAITS_DEPENDENCY,
 	PAPPLY_COUNT_WAITS_TURN,

@@ -169,6 +169,8 @@ CREATE FUNCTION parallel_apply.subscriptions(
     OUT native_replays_subscription bigint,
     OUT native_replays_no_writer bigint,
     OUT native_replays_lone bigint,
+    OUT streamed_early bigint,
+    OUT streamed_late bigint,
     OUT dependency_waits bigint,
     OUT turn_waits bigint,
     OUT data_waits bigint,
@@ -217,7 +219,7 @@ CREATE VIEW parallel_apply.subscriptions AS
            p.drains_stop, p.native_replays_sync, p.native_replays_table,
            p.native_replays_message, p.native_replays_failure,
            p.native_replays_subscription, p.native_replays_no_writer,
-           p.native_replays_lone,
+           p.native_replays_lone, p.streamed_early, p.streamed_late,
            p.dependency_waits, p.turn_waits, p.data_waits, p.replay_waits,
            p.lock_waits, p.apply_time, p.dependency_wait_time,
            p.turn_wait_time, p.data_wait_time, p.replay_wait_time,
@@ -307,6 +309,10 @@ COMMENT ON COLUMN parallel_apply.subscriptions.native_replays_no_writer IS
     'the same, because no writer was there';
 COMMENT ON COLUMN parallel_apply.subscriptions.native_replays_lone IS
     'small transactions that the apply worker itself applied because nothing else was to be done';
+COMMENT ON COLUMN parallel_apply.subscriptions.streamed_early IS
+    'streamed transactions that a writer was applying when their end came';
+COMMENT ON COLUMN parallel_apply.subscriptions.streamed_late IS
+    'streamed transactions that were applied after their end';
 COMMENT ON COLUMN parallel_apply.subscriptions.dependency_waits IS
     'waits of writers for an older transaction with the same row';
 COMMENT ON COLUMN parallel_apply.subscriptions.turn_waits IS

@@ -11,6 +11,7 @@
 #include "utils/guc.h"
 
 bool		papply_apply_lone_transactions = true;
+bool		papply_apply_streams_early = true;
 int			papply_log_min_duration = -1;
 int			papply_max_batch_transactions = 32;
 int			papply_max_writers_per_subscription = 8;
@@ -26,6 +27,14 @@ papply_guc_init(void)
 							 "Lets the apply worker itself apply a small transaction when nothing else is to be done.",
 							 "That is faster than waking a writer.",
 							 &papply_apply_lone_transactions,
+							 true,
+							 PGC_SIGHUP, 0,
+							 NULL, NULL, NULL);
+
+	DefineCustomBoolVariable(PAPPLY_NAME ".apply_streams_early",
+							 "Lets a writer apply a streamed transaction before its end is known.",
+							 "Else it is kept in a file until then.",
+							 &papply_apply_streams_early,
 							 true,
 							 PGC_SIGHUP, 0,
 							 NULL, NULL, NULL);

@@ -1,5 +1,6 @@
 # Streamed transactions are applied by writers, as one large transaction each, in
-# their place in the commit order.
+# their place in the commit order, when their end is known (055 is about those that
+# are applied before).
 #
 # Nothing drains the pool: a transaction that was committed before, and is held
 # up by a lock, is still there while the streamed one is applied.  Several are
@@ -16,7 +17,8 @@ use Test::More;
 
 my ($publisher, $subscriber) = new_pair(
 	publisher_conf => q(logical_decoding_work_mem = 64kB),
-	subscriber_conf => q(parallel_apply.queue_size = 4MB));
+	subscriber_conf => q(parallel_apply.queue_size = 4MB
+		parallel_apply.apply_streams_early = off));
 
 exec_both(
 	q(CREATE TABLE items (id int PRIMARY KEY, v int NOT NULL, note text);
@@ -45,26 +47,6 @@ sub rows
 	$id = $to;
 	return
 	  "INSERT INTO items SELECT i, 0, repeat('x', 200) FROM generate_series($from, $to) i;";
-}
-
-sub streamed_transactions
-{
-	return on_publisher(
-		q(SELECT stream_count FROM pg_stat_replication_slots WHERE slot_name = 'tap')
-	);
-}
-
-# Returns a session in a transaction that is being streamed.
-sub begin_streamed
-{
-	my ($sql) = @_;
-	my $before = streamed_transactions();
-	my $session = $publisher->background_psql('postgres');
-	$session->query_safe("BEGIN; $sql");
-	$publisher->poll_query_until('postgres',
-		qq(SELECT stream_count > $before FROM pg_stat_replication_slots WHERE slot_name = 'tap')
-	) or die 'nothing is streamed';
-	return $session;
 }
 
 sub tables_are_equal

@@ -16,7 +16,7 @@ use Test::More;
 our @EXPORT = qw(
   new_pair create_extension exec_both on_publisher on_subscriber subscribe subscribe_serially wait_for_pool wait_applied
   rows_equal writer_pids apply_pid restart_apply counter hold wait_for_state
-  reload_with wait_for_sync_state set_synchronous_commit
+  begin_streamed reload_with wait_for_sync_state set_synchronous_commit
   states_become apply_behind_gate duplicate_key
   create_accounts start_load end_load under_load wait_for_progress accounts_are_equal log_is_clean nothing_is_left_open
   finish);
@@ -223,6 +223,21 @@ sub hold
 	my $session =
 	  $node->background_psql($db // 'postgres', on_error_stop => 0);
 	$session->query_safe("BEGIN; $sql");
+	return $session;
+}
+
+# Returns a session of the publisher in a transaction with these statements that is
+# being streamed to subscription tap.
+sub begin_streamed
+{
+	my ($sql) = @_;
+	my $streamed = q(FROM pg_stat_replication_slots WHERE slot_name = 'tap');
+	my $before = on_publisher("SELECT stream_count $streamed");
+	my $session = $pair[0]->background_psql('postgres');
+	$session->query_safe("BEGIN; $sql");
+	$pair[0]->poll_query_until('postgres',
+		"SELECT stream_count > $before $streamed")
+	  or die 'nothing is streamed';
 	return $session;
 }
 

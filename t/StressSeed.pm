@@ -241,6 +241,7 @@ parallel_apply.writer_idle_timeout = 50ms
 parallel_apply.max_batch_transactions = $set->{max_batch}
 parallel_apply.queue_size = $set->{queue_size}
 parallel_apply.apply_lone_transactions = $set->{apply_lone}
+parallel_apply.apply_streams_early = $set->{apply_early}
 CONF
 	$_->start foreach nodes($run);
 	$run->{publisher}

@@ -75,6 +75,7 @@ my @choices = (
 	min_writers => '64 64 1 2',
 	max_batch => '1 3 32 32',
 	apply_lone => 'on on off',
+	apply_early => 'on on off',
 	queue_size => '64kB 256kB 32MB 32MB',
 	synchronous => '0 1');
 

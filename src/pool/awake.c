@@ -37,6 +37,7 @@
 
 #include "awake.h"
 #include "commit_order.h"
+#include "early.h"
 #include "queue.h"
 
 /* Nothing was committed for so long: more writers may go on. */
@@ -57,12 +58,16 @@ static TimestampTz stalled_at;	/* or extra was halved since */
 
 /*** anybody ***/
 
-/* One that flushes waits for a device. */
+/*
+ * One that flushes waits for a device; one that follows a stream, for the publisher
+ * as a rule.
+ */
 static int
 count_awake(void)
 {
 	uint64		awake = pg_atomic_read_u64(&papply_pool->present_writers) &
-	~pg_atomic_read_u64(&papply_pool->idle_writers);
+	~pg_atomic_read_u64(&papply_pool->idle_writers) &
+	~pg_atomic_read_u64(&papply_pool->early_writers);
 
 	return pg_popcount64(awake) - (pg_atomic_read_u32(&papply_pool->flusher) != 0 ? 1 : 0);
 }
@@ -150,7 +155,7 @@ papply_awake_sleep(long timeout_ms)
 
 	pg_atomic_fetch_or_u64(&papply_pool->idle_writers, my_bit());	/* full barrier */
 	if ((papply_queue_backlog() == 0 || count_awake() >= limit()) &&
-		papply_pool_may_sleep() && !papply_pool_is_retired() && !ConfigReloadPending)
+		!papply_early_may_take() && papply_pool_may_sleep() && !papply_pool_is_retired() && !ConfigReloadPending)
 	{
 		papply_pool_set_state(PAPPLY_WRITER_IDLE);
 		events = WaitLatch(MyLatch,

@@ -98,6 +98,12 @@ reset_pool(PapplyPool *pool)
 	pg_atomic_init_u64(&pool->ahead_writers, 0);
 	pg_atomic_init_u64(&pool->slow_writers, 0);
 	pg_atomic_init_u32(&pool->awake_limit, 1);
+	pg_atomic_init_u64(&pool->early_writers, 0);
+	for (int i = 0; i < PAPPLY_MAX_EARLY; i++)
+	{
+		pg_atomic_init_u32(&pool->early[i].state, PAPPLY_EARLY_NONE);
+		pg_atomic_init_u64(&pool->early[i].bytes, 0);
+	}
 	pg_atomic_init_u64(&pool->data_waiter, 0);
 	pg_atomic_init_u64(&pool->space_waiter, 0);
 	pg_atomic_init_u64(&pool->wanted_flush_lsn, InvalidXLogRecPtr);

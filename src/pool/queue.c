@@ -62,6 +62,9 @@
 #define MAX_IN_VAIN 4
 #define PAUSE_TRANSACTIONS 100
 
+/* No writer claims a transaction with these flags: the receiver has it, or another one. */
+#define FOR_OTHERS (PAPPLY_TXN_NATIVE | PAPPLY_TXN_EARLY)
+
 /* A batch is not extended beyond so many bytes. */
 #define MAX_BATCH_BYTES (256 * 1024)
 
@@ -384,11 +387,27 @@ papply_queue_is_serial(uint64 seqno)
 }
 
 void
+papply_queue_mark_early(uint64 seqno)
+{
+	pg_atomic_fetch_or_u32(&papply_queue_transaction(seqno)->flags,
+						   PAPPLY_TXN_EARLY);
+}
+
+bool
+papply_queue_is_early(uint64 seqno)
+{
+	return (pg_atomic_read_u32(&papply_queue_transaction(seqno)->flags) &
+			PAPPLY_TXN_EARLY) != 0;
+}
+
+void
 papply_queue_mark_unclaimed_native(void)
 {
 	for (uint64 seqno = pg_atomic_read_u64(&papply_pool->next_claim);
 		 seqno <= last_seqno; seqno++)
 	{
+		if (papply_queue_is_early(seqno))
+			continue;
 		if (!(pg_atomic_read_u32(&papply_queue_transaction(seqno)->flags) & PAPPLY_TXN_NATIVE))
 			papply_statistics_count(PAPPLY_COUNT_REPLAYS_NO_WRITER, 1);
 		papply_queue_mark_native(seqno);
@@ -483,6 +502,12 @@ set_claim(uint64 first, uint64 last)
 	slot->first_seqno = first;
 }
 
+void
+papply_queue_claim_early(uint64 seqno)
+{
+	set_claim(seqno, seqno);
+}
+
 /* Would the transaction wait for one that is neither committed nor of the batch? */
 static bool
 must_wait(uint64 seqno, uint64 first)
@@ -570,11 +595,11 @@ papply_queue_claim(int max, uint64 *first, uint64 *last)
 			end = end_of_batch(next, flags, published, max);
 
 		/* visible to others before the claim is */
-		if (!(flags & PAPPLY_TXN_NATIVE))
+		if (!(flags & FOR_OTHERS))
 			set_claim(next, end);
 		if (!pg_atomic_compare_exchange_u64(&papply_pool->next_claim, &next, end + 1))
 			continue;
-		if (flags & PAPPLY_TXN_NATIVE)
+		if (flags & FOR_OTHERS)
 		{
 			set_claim(PAPPLY_NO_SEQNO, PAPPLY_NO_SEQNO);
 			continue;

@@ -34,6 +34,7 @@
 #include "commit_order.h"
 #include "dependency.h"
 #include "dispatch.h"
+#include "early.h"
 #include "gain.h"
 #include "lone.h"
 #include "prepared.h"
@@ -63,6 +64,7 @@ static bool is_native;			/* marked so, before it was published */
 static bool is_barrier;			/* everything after depends on it */
 static bool has_oversize;		/* the queue says so already */
 static bool is_lone;			/* until it is seen that it is not */
+static int	early;				/* place of one that was applied early */
 static uint64 open_seqno;
 static uint64 nearest;			/* older one that a change depends on */
 static uint64 changes;
@@ -118,6 +120,7 @@ begin_transaction(char *message, int length, const PapplyBegin *begin,
 	is_native = false;
 	is_barrier = false;
 	has_oversize = false;
+	early = PAPPLY_NO_EARLY;
 	nearest = PAPPLY_NO_SEQNO;
 	changes = 0;
 	newest_commit_time = begin->commit_time;
@@ -155,6 +158,8 @@ end_transaction(XLogRecPtr remote_end_lsn)
 	is_open = false;
 	papply_gain_add(&papply_pool->gain, open_seqno, nearest, changes);
 	papply_queue_end(remote_end_lsn);
+	if (early != PAPPLY_NO_EARLY)
+		papply_early_complete(early);
 }
 
 /*
@@ -194,6 +199,16 @@ end_ordinary(char *message, int length)
 	else
 		end_transaction(commit.end_lsn);
 	return PAPPLY_DISPATCH_QUEUED;
+}
+
+/* Which rows it has touched is not known. */
+void
+papply_dispatch_mark_early(int place)
+{
+	early = place;
+	is_lone = false;
+	is_barrier = true;
+	papply_queue_mark_early(open_seqno);
 }
 
 /* COMMIT PREPARED or ROLLBACK PREPARED. */

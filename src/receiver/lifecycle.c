@@ -108,7 +108,9 @@ read_options(void)
 				 errmsg("apply of subscription \"%s\" is paused", MySubscription->name) :
 				 errmsg("apply of subscription \"%s\" goes on", MySubscription->name)));
 	is_paused = options.is_paused;
-	if (!is_paused)
+	if (is_paused)
+		papply_spool_revoke_early();	/* it holds locks */
+	else
 		papply_status_hold(0);
 }
 
@@ -236,13 +238,16 @@ drop_shared_memory(void)
 static void
 end_pool_at_exit(int code, Datum arg)
 {
-	if (papply_pool == NULL)
-		return;
-	end_pool(true);
-	PAPPLY_SESSION_ORIGIN_LSN = InvalidXLogRecPtr;	/* an abort may advance it */
-	AbortOutOfAnyTransaction();
-	papply_native_abandon();
-	drop_shared_memory();
+	if (papply_pool != NULL)
+	{
+		end_pool(true);
+		PAPPLY_SESSION_ORIGIN_LSN = InvalidXLogRecPtr;	/* an abort may advance
+														 * it */
+		AbortOutOfAnyTransaction();
+		papply_native_abandon();
+		drop_shared_memory();
+	}
+	papply_spool_end();
 }
 
 /*
@@ -336,6 +341,7 @@ stop_pool(void)
 {
 	papply_feedback_flush(false);
 	end_pool(false);
+	papply_spool_pool_stopped();
 	papply_statistics_count(PAPPLY_COUNT_DRAINS_STOP, 1);
 	drop_shared_memory();
 	papply_remote_relation_pool_stopped();
@@ -378,6 +384,15 @@ resize_pool(int wanted)
 	(void) papply_writers_set(wanted, MySubscription->name);
 }
 
+/* What is applied early would be the last to go. */
+static void
+begin_to_close(void)
+{
+	if (!is_closing)
+		papply_spool_revoke_early();
+	is_closing = true;
+}
+
 /* The number of writers follows the settings. */
 static void
 adjust_pool(void)
@@ -389,7 +404,7 @@ adjust_pool(void)
 	if (has_pool)
 	{
 		if (wanted == 1)
-			is_closing = true;
+			begin_to_close();
 		else if (has_changed && !is_closing)
 			resize_pool(wanted);
 	}
@@ -411,7 +426,7 @@ static void
 give_up_writers(void)
 {
 	papply_queue_mark_unclaimed_native();
-	is_closing = true;
+	begin_to_close();
 	has_failed = true;
 	start_reason = PAPPLY_REASON_NO_WRITERS;
 }
@@ -436,6 +451,7 @@ papply_lifecycle_watch(void)
 		papply_feedback_committed(txn->remote_end_lsn, txn->local_end_lsn);
 		papply_queue_release();
 	}
+	papply_spool_clean(papply_queue_released_seqno());
 	papply_remote_relation_clean(papply_queue_released_seqno());
 }
 

@@ -34,12 +34,15 @@
 #include "relation_registry.h"
 #include "remote_relation.h"
 #include "slow_log.h"
+#include "spool.h"
 #include "statistics.h"
 
 typedef struct NativeReplay
 {
 	bool		is_active;
 	bool		reads_queue;
+	bool		reads_spool;	/* what comes before the next message in the
+								 * queue */
 	bool		is_ended;		/* the last message has been handed on */
 	uint64		seqno;
 	uint64		position;		/* in the queue, of the next entry */
@@ -217,11 +220,51 @@ note_message(char *message, int length)
 	}
 }
 
+/*
+ * The next message of a transaction that was applied early; 0: there is none.  A definition
+ * need not be the newest one, which the native loop has to be told after it.
+ */
+static int
+next_of_spool(char **buffer)
+{
+	int			length;
+	char	   *message = papply_spool_replay_next(&length);
+	PapplyRemoteRelation *rel;
+
+	if (message == NULL)
+	{
+		replay.reads_spool = false;
+		return 0;
+	}
+	if (message[0] == LOGICAL_REP_MSG_RELATION)
+	{
+		rel = papply_remote_relation_get(papply_message_get_uint32(message + 1), false);
+		rel->native_version = 0;
+	}
+	else
+		note_message(message, length);
+	return papply_native_frame(message, length, buffer);
+}
+
+static void
+begin_spool_if_early(const PapplyEntry *entry)
+{
+	if (PapplyEntryData(entry)[0] != LOGICAL_REP_MSG_BEGIN ||
+		!papply_queue_is_early(replay.seqno))
+		return;
+	papply_spool_replay_begin(replay.seqno);
+	replay.reads_spool = true;
+}
+
 int
 papply_native_next(char **buffer)
 {
 	uint64		position = replay.position;
 	PapplyEntry *entry;
+	int			length = replay.reads_spool ? next_of_spool(buffer) : 0;
+
+	if (length > 0)
+		return length;
 
 	for (;;)
 	{
@@ -242,6 +285,7 @@ papply_native_next(char **buffer)
 		if (entry->length > 0)
 			break;
 	}
+	begin_spool_if_early(entry);
 	note_message(PapplyEntryData(entry), entry->length);
 	return papply_native_frame(PapplyEntryData(entry), entry->length, buffer);
 }

@@ -4,18 +4,30 @@
  *
  * Runs in the receiver.
  *
- * While there is a pool, chunks are kept here, in a temporary file for each
- * transaction, until its end is known.  When it is committed (or prepared), it
+ * While there is a pool, chunks are kept here, in a file for each transaction
+ * (spool_file.c), until its end is known.  When it is committed (or prepared), it
  * is read as an ordinary transaction: BEGIN, the changes, COMMIT; what became
  * of it before is forgotten.  So the stages that follow, and the native loop
  * if it has to do the transaction, know nothing of streaming.  The alternative,
  * to let the native loop spool, would end in a drain of the pool and in one
  * process that applies what may be the largest transactions of all.
  *
+ * If a writer can be spared, it applies the transaction at the same time, behind
+ * us, from the same file (early.c).  If it is still at it when the COMMIT comes, the transaction
+ * is in the queue without its changes, between BEGIN and COMMIT, and
+ * everything after depends on it, since nobody has looked at its rows.  The file
+ * stays until it is committed: the writer, or the native loop, may have to apply it once more.
+ * The writer is told to give up, and the file is read as above, if a
+ * subtransaction was rolled back of which it may have applied something, and if the
+ * transaction is prepared.
+ *
  * Changes of subtransactions that were rolled back are left out when the file
  * is read; the native loop cuts its file instead, which needs the place of
  * each subtransaction.  RELATION messages are never left out: the publisher
  * does not repeat in other transactions what it has sent in one that commits.
+ * It repeats in each streamed one what others have been told.  For a writer each of them
+ * gets a version, which is not the one of other transactions before this one
+ * is committed.
  *
  * Without a pool the native loop spools.  What it has begun, it ends: a pool
  * does not start before (lifecycle.c).  What was begun here is read from here
@@ -26,54 +38,70 @@
  */
 #include "parallel_apply.h"
 
+#include "access/transam.h"
 #include "lib/stringinfo.h"
 #include "libpq/pqformat.h"
 #include "miscadmin.h"
 #include "nodes/pg_list.h"
-#include "storage/buffile.h"
 #include "utils/hsearch.h"
 #include "utils/memutils.h"
-#include "utils/resowner.h"
 
+#include "dispatch.h"
+#include "early.h"
 #include "message.h"
 #include "native_replay.h"
+#include "queue.h"
+#include "relation_registry.h"
 #include "remote_relation.h"
 #include "spool.h"
+#include "spool_file.h"
+#include "statistics.h"
+
+/* A file is appended to when a chunk ends, or so much has come. */
+#define APPEND_BYTES (256 * 1024)
 
 typedef struct Spool
 {
 	TransactionId xid;			/* of the top-level transaction */
-	BufFile    *file;
+	PapplySpoolFile file;
 	uint64		bytes;			/* in the file */
+	TransactionId newest_subxid;	/* with a change */
 	HTAB	   *aborted;		/* subtransactions rolled back; NULL: none */
-} Spool;
 
-/* Head of a message in the file. */
-typedef struct SpooledMessage
-{
-	TransactionId subxid;
-	uint32		length;
-} SpooledMessage;
+	/* for the writer that applies it early */
+	int			early;			/* its place, or PAPPLY_NO_EARLY */
+	List	   *relations;		/* RELATION messages, as StringInfo */
+	List	   *versions;		/* their numbers */
+	uint64		seqno;			/* in the queue, when it has ended */
+} Spool;
 
 /* A complete transaction that is being read. */
 typedef struct Reading
 {
 	Spool	   *spool;			/* NULL: none */
 	bool		has_begun;		/* BEGIN has been returned */
-	uint64		position;
+	bool		is_decided;		/* whether the changes follow */
+	PapplySpoolReader reader;
 	PapplyCommit commit;
 	StringInfoData end;			/* the message that ended it */
 } Reading;
 
+static FileSet file_set;
 static List *spools = NIL;
 static Spool *open_spool = NULL;	/* between its STREAM START and STREAM
 									 * STOP */
+static StringInfoData chunk;	/* what is not in its file yet */
 
 static List *native_xids = NIL;
 static bool native_is_open = false;
 
 static Reading reading;
 static StringInfoData frame;
+
+/* Applied early and ended, not yet committed; one of them by the native loop. */
+static List *ended_spools = NIL;
+static PapplySpoolReader replay_reader;
+static Spool *replay_spool = NULL;
 
 static Spool *
 find_spool(TransactionId xid)
@@ -89,32 +117,62 @@ find_spool(TransactionId xid)
 static Spool *
 create_spool(TransactionId xid)
 {
+	static uint32 files = 0;
 	MemoryContext old_context = MemoryContextSwitchTo(TopMemoryContext);
-	ResourceOwner old_owner = CurrentResourceOwner;
 	Spool	   *spool = palloc0(sizeof(Spool));
 
-	CurrentResourceOwner = NULL;	/* it outlives local transactions */
+	if (files == 0)
+		FileSetInit(&file_set);
 	spool->xid = xid;
-	spool->file = BufFileCreateTemp(true);
+	spool->file.set = file_set;
+	spool->file.number = ++files;
+	spool->early = papply_early_offer(xid, &spool->file);
 	spools = lappend(spools, spool);
-	CurrentResourceOwner = old_owner;
 	MemoryContextSwitchTo(old_context);
 	return spool;
 }
 
 static void
-drop_spool(Spool *spool)
+revoke_early(Spool *spool)
 {
-	BufFileClose(spool->file);
+	if (spool->early != PAPPLY_NO_EARLY)
+		papply_early_revoke(spool->early);
+	spool->early = PAPPLY_NO_EARLY;
+}
+
+/* In no list any more. */
+static void
+free_spool(Spool *spool)
+{
+	ListCell   *lc;
+
+	revoke_early(spool);
+	if (spool->bytes > 0)
+		papply_spool_file_delete(&spool->file);
 	if (spool->aborted != NULL)
 		hash_destroy(spool->aborted);
-	spools = list_delete_ptr(spools, spool);
+	foreach(lc, spool->relations)
+		pfree(((StringInfo) lfirst(lc))->data);
+	list_free_deep(spool->relations);
+	foreach(lc, spool->versions)
+		papply_registry_drop(lfirst_int(lc));
+	list_free(spool->versions);
 	pfree(spool);
+}
+
+static void
+drop_spool(Spool *spool)
+{
+	spools = list_delete_ptr(spools, spool);
+	free_spool(spool);
 }
 
 static void
 note_aborted(Spool *spool, TransactionId subxid)
 {
+	/* it may be one of which nothing was sent */
+	if (!TransactionIdFollows(subxid, spool->newest_subxid))
+		revoke_early(spool);
 	if (spool->aborted == NULL)
 	{
 		HASHCTL		ctl;
@@ -129,18 +187,67 @@ note_aborted(Spool *spool, TransactionId subxid)
 
 /*** writing ***/
 
+static void
+append_chunk(Spool *spool)
+{
+	if (chunk.len == 0)
+		return;
+	papply_spool_file_append(&spool->file, spool->bytes == 0, chunk.data, chunk.len);
+	spool->bytes += chunk.len;
+	papply_message_reset_buffer(&chunk);
+	if (spool->early != PAPPLY_NO_EARLY)
+		papply_early_publish(spool->early, spool->bytes);
+}
+
+/* The writer waits for all that has been received before the chunk. */
+static void
+begin_chunk(Spool *spool)
+{
+	PapplySpooled head = {.subxid = InvalidTransactionId};
+
+	papply_message_reset_buffer(&chunk);
+	if (spool->early == PAPPLY_NO_EARLY)
+		return;
+	head.dependency = papply_queue_last_seqno();
+	appendBinaryStringInfo(&chunk, (char *) &head, sizeof(head));
+}
+
+/* The definition of a relation, without the xid; returns its version. */
+static uint32
+keep_relation(Spool *spool, const char *message, int length)
+{
+	MemoryContext old_context = MemoryContextSwitchTo(TopMemoryContext);
+	StringInfo	relation = makeStringInfo();
+	uint32		version;
+
+	appendStringInfoChar(relation, message[0]);
+	appendBinaryStringInfo(relation, message + 5, length - 5);
+	version = papply_registry_add(relation->data, relation->len);
+	spool->relations = lappend(spool->relations, relation);
+	spool->versions = lappend_int(spool->versions, version);
+	MemoryContextSwitchTo(old_context);
+	return version;
+}
+
 /* In a chunk, the xid of the (sub)transaction follows the kind byte. */
 static void
 keep_message(Spool *spool, char *message, int length)
 {
-	SpooledMessage head;
+	PapplySpooled head = {0};
 
 	head.subxid = papply_message_get_uint32(message + 1);
 	head.length = length - sizeof(TransactionId);
-	BufFileWrite(spool->file, &head, sizeof(head));
-	BufFileWrite(spool->file, message, 1);
-	BufFileWrite(spool->file, message + 5, length - 5);
-	spool->bytes += sizeof(head) + head.length;
+	if (message[0] == LOGICAL_REP_MSG_RELATION && spool->early != PAPPLY_NO_EARLY)
+		head.relation_version = keep_relation(spool, message, length);
+	if (spool->newest_subxid == InvalidTransactionId ||
+		TransactionIdFollows(head.subxid, spool->newest_subxid))
+		spool->newest_subxid = head.subxid;
+
+	if (chunk.len + length > APPEND_BYTES)
+		append_chunk(spool);
+	appendBinaryStringInfo(&chunk, (char *) &head, sizeof(head));
+	appendBinaryStringInfo(&chunk, message, 1);
+	appendBinaryStringInfo(&chunk, message + 5, length - 5);
 }
 
 /* The rest is not needed to apply a transaction. */
@@ -182,7 +289,10 @@ start_chunk(TransactionId xid, bool is_first, bool wants_spool)
 	if (open_spool == NULL && is_first && wants_spool)
 		open_spool = create_spool(xid);
 	if (open_spool != NULL)
+	{
+		begin_chunk(open_spool);
 		return PAPPLY_SPOOL_KEPT;
+	}
 
 	native_is_open = true;
 	if (!list_member_oid(native_xids, xid))
@@ -232,6 +342,7 @@ abort_streamed(TransactionId xid, TransactionId subxid)
 static PapplySpoolResult
 end_streamed(char *message, int length)
 {
+	MemoryContext old_context;
 	PapplyCommit commit;
 	Spool	   *spool;
 
@@ -244,17 +355,27 @@ end_streamed(char *message, int length)
 	}
 
 	reading.spool = spool;
-	reading.has_begun = false;
-	reading.position = 0;
+	reading.has_begun = reading.is_decided = false;
 	reading.commit = commit;
 	papply_message_reset_buffer(&reading.end);
 	appendBinaryStringInfo(&reading.end, message, length);
-	if (BufFileSeek(spool->file, 0, 0, SEEK_SET) != 0)
-		ereport(ERROR,
-				(errcode_for_file_access(),
-				 errmsg("could not seek in temporary file: %m")));
+	old_context = MemoryContextSwitchTo(TopMemoryContext);
+	papply_spool_reader_init(&reading.reader, &spool->file);
+	MemoryContextSwitchTo(old_context);
 	report_end(message[0] == LOGICAL_REP_MSG_STREAM_PREPARE ? "PREPARE" : "COMMIT");
 	return PAPPLY_SPOOL_ENDED;
+}
+
+static void
+keep_in_chunk(char *message, int length)
+{
+	if (message[0] == LOGICAL_REP_MSG_STREAM_STOP)
+	{
+		append_chunk(open_spool);
+		open_spool = NULL;
+	}
+	else if (is_kept(message, length))
+		keep_message(open_spool, message, length);
 }
 
 PapplySpoolResult
@@ -262,10 +383,7 @@ papply_spool_take(char *message, int length, bool wants_spool)
 {
 	if (open_spool != NULL)
 	{
-		if (message[0] == LOGICAL_REP_MSG_STREAM_STOP)
-			open_spool = NULL;
-		else if (is_kept(message, length))
-			keep_message(open_spool, message, length);
+		keep_in_chunk(message, length);
 		return PAPPLY_SPOOL_KEPT;
 	}
 	if (native_is_open)
@@ -297,43 +415,29 @@ papply_spool_take(char *message, int length, bool wants_spool)
 
 /*** reading ***/
 
-static void
-read_file(void *data, size_t size)
+static bool
+is_left_out(Spool *spool, TransactionId subxid, char kind)
 {
-	if (BufFileRead(reading.spool->file, data, size) != size)
-		ereport(ERROR,
-				(errcode_for_file_access(),
-				 errmsg("could not read from temporary file: %m")));
-	reading.position += size;
+	return spool->aborted != NULL && kind != LOGICAL_REP_MSG_RELATION &&
+		hash_search(spool->aborted, &subxid, HASH_FIND, NULL) != NULL;
 }
 
-static bool
-is_left_out(TransactionId subxid, char kind)
+/* The next message that counts, and its length; NULL at the end. */
+static char *
+next_message(Spool *spool, PapplySpoolReader *reader, int *length)
 {
-	return reading.spool->aborted != NULL && kind != LOGICAL_REP_MSG_RELATION &&
-		hash_search(reading.spool->aborted, &subxid, HASH_FIND, NULL) != NULL;
-}
+	PapplySpooled head;
+	char	   *message;
 
-/* The next message that counts, appended to the frame; false at the end. */
-static bool
-append_change(void)
-{
-	int			header_length = frame.len;
-	SpooledMessage head;
-
-	while (reading.position < reading.spool->bytes)
+	while (papply_spool_reader_next(reader, spool->bytes, &head, &message))
 	{
 		CHECK_FOR_INTERRUPTS();
-		read_file(&head, sizeof(head));
-		enlargeStringInfo(&frame, head.length);
-		read_file(frame.data + header_length, head.length);
-		if (is_left_out(head.subxid, frame.data[header_length]))
+		if (head.length == 0 || is_left_out(spool, head.subxid, message[0]))
 			continue;
-		frame.len += head.length;
-		frame.data[frame.len] = '\0';
-		return true;
+		*length = head.length;
+		return message;
 	}
-	return false;
+	return NULL;
 }
 
 /* The formats are those of logicalproto.h. */
@@ -376,6 +480,69 @@ begin_frame(XLogRecPtr remote_lsn)
 	pq_sendint64(&frame, papply_native_send_time());
 }
 
+/*
+ * The transaction has begun in the queue, unless the native loop has it.  Does a writer
+ * that has applied it early go on with it?  Then what it has defined holds from
+ * here on.
+ */
+static bool
+ends_early(Spool *spool)
+{
+	PapplyCommit commit = reading.commit;
+	ListCell   *lc;
+
+	commit.type = LOGICAL_REP_MSG_COMMIT;
+	if (spool->early == PAPPLY_NO_EARLY || !papply_dispatch_is_open() ||
+		reading.commit.type != LOGICAL_REP_MSG_STREAM_COMMIT ||
+		!papply_early_end(spool->early, papply_queue_last_seqno(), &commit))
+		return false;
+	spool->seqno = papply_queue_last_seqno();
+	papply_dispatch_mark_early(spool->early);
+	foreach(lc, spool->relations)
+	{
+		StringInfo	relation = lfirst(lc);
+
+		papply_remote_relation_update(relation->data, relation->len, spool->seqno);
+	}
+	return true;
+}
+
+static bool
+is_early(Spool *spool)
+{
+	if (!reading.is_decided)
+	{
+		reading.is_decided = true;
+		if (!ends_early(spool))
+			revoke_early(spool);
+		if (papply_dispatch_is_open())
+			papply_statistics_count(spool->seqno != PAPPLY_NO_SEQNO ?
+									PAPPLY_COUNT_STREAMED_EARLY :
+									PAPPLY_COUNT_STREAMED_LATE, 1);
+	}
+	return spool->seqno != PAPPLY_NO_SEQNO;
+}
+
+/* COMMIT has been returned. */
+static void
+end_reading(void)
+{
+	Spool	   *spool = reading.spool;
+
+	papply_spool_reader_free(&reading.reader);
+	reading.spool = NULL;
+	if (spool->seqno != PAPPLY_NO_SEQNO)
+	{
+		MemoryContext old_context = MemoryContextSwitchTo(TopMemoryContext);
+
+		spools = list_delete_ptr(spools, spool);
+		ended_spools = lappend(ended_spools, spool);
+		MemoryContextSwitchTo(old_context);
+	}
+	else
+		drop_spool(spool);
+}
+
 bool
 papply_spool_is_reading(void)
 {
@@ -385,21 +552,106 @@ papply_spool_is_reading(void)
 int
 papply_spool_next(char **buffer)
 {
+	char	   *message;
+	int			length;
+
 	begin_frame(InvalidXLogRecPtr);
 	if (!reading.has_begun)
 	{
 		append_begin();
 		reading.has_begun = true;
 	}
-	else if (!append_change())
+	else if (!is_early(reading.spool) &&
+			 (message = next_message(reading.spool, &reading.reader, &length)) != NULL)
+		appendBinaryStringInfo(&frame, message, length);
+	else
 	{
 		begin_frame(reading.commit.end_lsn);
 		append_commit();
-		drop_spool(reading.spool);
-		reading.spool = NULL;
+		end_reading();
 	}
 	*buffer = frame.data;
 	return frame.len;
+}
+
+/*** what was applied early ***/
+
+void
+papply_spool_revoke_early(void)
+{
+	ListCell   *lc;
+
+	foreach(lc, spools)
+	{
+		Spool	   *spool = lfirst(lc);
+
+		if (spool->seqno == PAPPLY_NO_SEQNO)
+			revoke_early(spool);
+	}
+}
+
+void
+papply_spool_pool_stopped(void)
+{
+	ListCell   *lc;
+
+	foreach(lc, spools)
+	{
+		Spool	   *spool = lfirst(lc);
+
+		spool->early = PAPPLY_NO_EARLY;
+		list_free(spool->versions);
+		spool->versions = NIL;
+	}
+}
+
+void
+papply_spool_clean(uint64 committed)
+{
+	while (ended_spools != NIL)
+	{
+		Spool	   *spool = linitial(ended_spools);
+
+		if (spool->seqno > committed)
+			return;
+		papply_early_release(spool->early);
+		spool->early = PAPPLY_NO_EARLY;
+		ended_spools = list_delete_first(ended_spools);
+		free_spool(spool);
+	}
+}
+
+void
+papply_spool_replay_begin(uint64 seqno)
+{
+	MemoryContext old_context = MemoryContextSwitchTo(TopMemoryContext);
+	ListCell   *lc;
+
+	foreach(lc, ended_spools)
+		if (((Spool *) lfirst(lc))->seqno == seqno)
+		replay_spool = lfirst(lc);
+	papply_spool_reader_init(&replay_reader, &replay_spool->file);
+	MemoryContextSwitchTo(old_context);
+}
+
+char *
+papply_spool_replay_next(int *length)
+{
+	char	   *message = next_message(replay_spool, &replay_reader, length);
+
+	if (message == NULL)
+	{
+		papply_spool_reader_free(&replay_reader);
+		replay_spool = NULL;
+	}
+	return message;
+}
+
+void
+papply_spool_end(void)
+{
+	if (file_set.creator_pid != 0)
+		papply_spool_file_delete_all(&file_set);
 }
 
 bool

@@ -77,6 +77,11 @@ papply_account_show_known(void)
 {
 	uint64		changes = 0;
 
+	if (papply_account.first == PAPPLY_SEQNO_OPEN)
+	{
+		my_slot()->changes_known = my_slot()->changes_done;
+		return;
+	}
 	for (uint64 seqno = papply_account.first; seqno <= papply_account.last; seqno++)
 		changes += papply_queue_transaction(seqno)->changes;
 	my_slot()->changes_known = changes;

@@ -58,6 +58,8 @@
 #include "awake.h"
 #include "commit_order.h"
 #include "conflict.h"
+#include "early.h"
+#include "early_source.h"
 #include "insert_run.h"
 #include "key_wait.h"
 #include "local_commit.h"
@@ -65,6 +67,7 @@
 #include "queue.h"
 #include "read_ahead.h"
 #include "relation_registry.h"
+#include "session.h"
 #include "storage_wait.h"
 #include "target.h"
 #include "truncate.h"
@@ -113,6 +116,7 @@ typedef struct RemoteRange
 	XLogRecPtr	final_lsn;
 	char		message_type;	/* 0: none yet */
 	bool		is_change;		/* of a row */
+	bool		is_early;		/* its changes are in its file: early.h */
 } RemoteRange;
 
 static RemoteRange range;
@@ -121,8 +125,6 @@ static MemoryContext message_context = NULL;
 /* It may have claimed something; and it may leave without a word. */
 static bool is_started = false;
 static bool may_leave = false;
-
-static bool subscription_is_current = false;
 
 static bool has_unreported_stats = false;
 
@@ -182,55 +184,6 @@ detach_at_exit(int code, Datum arg)
 }
 
 static void
-set_setting(const char *name, const char *value)
-{
-	SetConfigOption(name, value, PGC_SUSET, PGC_S_OVERRIDE);
-}
-
-static void
-invalidate_subscription(Datum arg, int cacheid, uint32 hashvalue)
-{
-	subscription_is_current = false;
-}
-
-/* As the native worker: its database, user, role and search_path. */
-static void
-connect_to_database(void)
-{
-	set_setting("session_replication_role", "replica");
-	BackgroundWorkerInitializeConnectionByOid(papply_pool->dbid, papply_pool->userid, 0);
-	set_setting("search_path", "");
-	set_setting("application_name", MyBgworkerEntry->bgw_name);
-
-	/* the receiver flushes, once for many */
-	set_setting("synchronous_commit", "off");
-
-	CacheRegisterSyscacheCallback(SUBSCRIPTIONOID, invalidate_subscription, (Datum) 0);
-}
-
-/* Options such as run_as_owner may change; false if it was dropped. */
-static bool
-load_subscription(void)
-{
-	static MemoryContext context = NULL;
-
-	if (subscription_is_current)
-		return MySubscription != NULL;
-	if (context == NULL)
-		context = AllocSetContextCreate(TopMemoryContext, "parallel_apply subscription",
-										ALLOCSET_SMALL_SIZES);
-	MySubscription = NULL;
-	MemoryContextReset(context);
-	subscription_is_current = true;
-	StartTransactionCommand();
-	MemoryContextSwitchTo(context);
-	MySubscription = GetSubscription(papply_pool->subid, true);
-	CommitTransactionCommand();
-	MemoryContextSwitchTo(TopMemoryContext);
-	return MySubscription != NULL;
-}
-
-static void
 describe_range(void *arg)
 {
 	if (range.message_type != 0)
@@ -269,7 +222,7 @@ check_still_current(void)
 	if (range.began_in_turn || range.was_current)
 		return;
 	AcceptInvalidationMessages();
-	if (!subscription_is_current || range.states != papply_target_states())
+	if (!papply_session_is_current() || range.states != papply_target_states())
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("the subscription has changed")));
@@ -284,14 +237,18 @@ static bool
 may_run_code(void)
 {
 	return range.began_in_turn ||
-		(range.first == range.last && !papply_queue_can_rewind(range.first) &&
+		(!range.is_early && range.first == range.last && !papply_queue_can_rewind(range.first) &&
 		 papply_commit_order_committed() == range.first - 1);
 }
 
-/* In the middle of a transaction. */
+/* In the middle of a transaction; one that has not ended has none. */
 static void
 wait_for_turn(void)
 {
+	if (range.first == PAPPLY_SEQNO_OPEN)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("the transaction has not ended")));
 	papply_commit_order_wait(range.first - 1, PAPPLY_WRITER_WAIT_TURN);
 	range.is_in_turn = true;
 }
@@ -425,10 +382,53 @@ read_entry(uint64 *position)
 }
 
 static void
-show_transaction(PapplyTransaction *txn)
+show_transaction(TransactionId remote_xid, XLogRecPtr final_lsn)
 {
-	my_slot()->remote_xid = txn->remote_xid;
-	my_slot()->remote_final_lsn = txn->final_lsn;
+	my_slot()->remote_xid = range.remote_xid = remote_xid;
+	my_slot()->remote_final_lsn = range.final_lsn = final_lsn;
+}
+
+/* Apply an entry; false if it ends the transaction: then *commit is what it says. */
+static bool
+apply_entry(PapplyEntry *entry, PapplyCommit *commit)
+{
+	char		kind = entry->kind == PAPPLY_ENTRY_MESSAGE && entry->length > 0 ?
+	PapplyEntryData(entry)[0] : 0;
+
+	range.message_type = kind;
+	switch (kind)
+	{
+		case LOGICAL_REP_MSG_BEGIN:
+		case LOGICAL_REP_MSG_BEGIN_PREPARE:
+		case LOGICAL_REP_MSG_ORIGIN:
+		case LOGICAL_REP_MSG_MESSAGE:
+			break;
+		case LOGICAL_REP_MSG_INSERT:
+		case LOGICAL_REP_MSG_UPDATE:
+		case LOGICAL_REP_MSG_DELETE:
+			range.is_change = true;
+			apply_change(entry);
+			range.is_change = false;
+			break;
+		case LOGICAL_REP_MSG_COMMIT:
+		case LOGICAL_REP_MSG_PREPARE:
+		case LOGICAL_REP_MSG_COMMIT_PREPARED:
+		case LOGICAL_REP_MSG_ROLLBACK_PREPARED:
+			papply_message_parse_commit(PapplyEntryData(entry), entry->length, commit);
+			return false;
+		case 0:
+			if (entry->relation_version == 0)
+				refuse_message();
+			use_version(entry);
+			break;
+		case LOGICAL_REP_MSG_TRUNCATE:
+			apply_truncate(entry);
+			break;
+		default:
+			refuse_message();
+	}
+	CHECK_FOR_INTERRUPTS();
+	return true;
 }
 
 /* Apply all changes of a transaction; returns what its COMMIT says. */
@@ -437,60 +437,55 @@ apply_transaction(uint64 seqno, PapplyCommit *commit)
 {
 	PapplyTransaction *txn = papply_queue_transaction(seqno);
 	uint64		position = txn->start_position;
+	PapplyEntry *entry;
 
-	show_transaction(txn);
-	range.remote_xid = txn->remote_xid;
-	range.final_lsn = txn->final_lsn;
+	show_transaction(txn->remote_xid, txn->final_lsn);
 	for (;;)
 	{
-		PapplyEntry *entry = read_entry(&position);
-		char		kind = entry->kind == PAPPLY_ENTRY_MESSAGE && entry->length > 0 ?
-		PapplyEntryData(entry)[0] : 0;
-
-		range.message_type = kind;
+		entry = read_entry(&position);
 		range.position = position;
-		switch (kind)
-		{
-			case LOGICAL_REP_MSG_BEGIN:
-			case LOGICAL_REP_MSG_BEGIN_PREPARE:
-			case LOGICAL_REP_MSG_ORIGIN:
-			case LOGICAL_REP_MSG_MESSAGE:
-				break;
-			case LOGICAL_REP_MSG_INSERT:
-			case LOGICAL_REP_MSG_UPDATE:
-			case LOGICAL_REP_MSG_DELETE:
-				range.is_change = true;
-				apply_change(entry);
-				range.is_change = false;
-				break;
-			case LOGICAL_REP_MSG_COMMIT:
-			case LOGICAL_REP_MSG_PREPARE:
-			case LOGICAL_REP_MSG_COMMIT_PREPARED:
-			case LOGICAL_REP_MSG_ROLLBACK_PREPARED:
-				papply_message_parse_commit(PapplyEntryData(entry), entry->length, commit);
-				return;
-			case 0:
-				if (entry->relation_version == 0)
-					refuse_message();
-				use_version(entry);
-				break;
-			case LOGICAL_REP_MSG_TRUNCATE:
-				apply_truncate(entry);
-				break;
-			default:
-				refuse_message();
-		}
-		CHECK_FOR_INTERRUPTS();
+		if (!apply_entry(entry, commit))
+			return;
 		if (!(pg_atomic_read_u32(&txn->flags) & PAPPLY_TXN_COMPLETE))
 			papply_queue_consumed(position);
 	}
 }
 
+/* The same for a streamed one, which ends while it is applied, or has ended before. */
 static void
-note_time(double us, uint64 transactions)
+apply_streamed_transaction(PapplyCommit *commit)
+{
+	PapplyEntry *entry;
+	uint64		seqno;
+
+	show_transaction(papply_early_xid(), InvalidXLogRecPtr);
+	papply_local_begin();
+	papply_early_source_begin();
+	while ((entry = papply_early_source_next(&seqno, commit)) != NULL)
+		(void) apply_entry(entry, commit);
+	papply_queue_claim_early(seqno);
+	range.first = range.last = seqno;
+	show_transaction(commit->xid, commit->commit_lsn);
+}
+
+/* How long one takes that is applied as it comes says nothing of others. */
+static void
+note_time(double us)
 {
 	papply_account_time(us);
-	transaction_us += (us / transactions - transaction_us) / 8;
+	if (!range.is_early)
+		transaction_us += (us / (range.last - range.first + 1) - transaction_us) / 8;
+}
+
+static void
+apply_all(PapplyCommit *commit)
+{
+	if (range.is_early)
+		apply_streamed_transaction(commit);
+	else
+		for (uint64 seqno = range.first; seqno <= range.last; seqno++)
+			apply_transaction(seqno, commit);
+	papply_insert_run_flush();
 }
 
 static void
@@ -503,13 +498,10 @@ apply_range(void)
 	papply_account_begin(range.first, range.last, begin);
 	papply_pool_set_state(PAPPLY_WRITER_APPLYING);
 	check_subscription();
-	papply_read_ahead_begin(range.first, range.last, !range.is_in_turn);
+	papply_read_ahead_begin(range.first, range.last, !range.is_in_turn && !range.is_early);
 	papply_storage_wait_begin();
-	for (uint64 seqno = range.first; seqno <= range.last; seqno++)
-		apply_transaction(seqno, &commit);
-	papply_insert_run_flush();
-	note_time(GetCurrentTimestamp() - begin - (papply_commit_order_slept_us() - slept_us),
-			  range.last - range.first + 1);
+	apply_all(&commit);
+	note_time(GetCurrentTimestamp() - begin - (papply_commit_order_slept_us() - slept_us));
 	papply_read_ahead_end();
 	papply_awake_set_storage(papply_storage_wait_end());
 	papply_local_commit(range.first, range.last, &commit);
@@ -558,6 +550,7 @@ try_range(uint64 first, uint64 last, bool is_in_turn)
 	range.last = last;
 	range.is_in_turn = is_in_turn;
 	range.began_in_turn = first == last && papply_commit_order_committed() == first - 1;
+	range.is_early = first == PAPPLY_SEQNO_OPEN || papply_queue_is_early(first);
 	range.states = papply_target_states();
 	papply_conflict_forget_all();
 	PG_TRY();
@@ -568,7 +561,7 @@ try_range(uint64 first, uint64 last, bool is_in_turn)
 	PG_CATCH();
 	{
 		recover_from_error();
-		is_done = papply_commit_order_committed() >= last;
+		is_done = papply_commit_order_committed() >= range.last;
 	}
 	PG_END_TRY();
 	range.message_type = 0;
@@ -620,14 +613,16 @@ let_others_go_on(void)
 static void
 apply_in_turn(uint64 seqno, bool is_retry)
 {
-	show_transaction(papply_queue_transaction(seqno));
+	PapplyTransaction *txn = papply_queue_transaction(seqno);
+
+	show_transaction(txn->remote_xid, txn->final_lsn);
 	if (!wait_until_committed(seqno - 1, PAPPLY_WRITER_WAIT_TURN))
 		return;
 	if (is_retry)
 		papply_account_retry();
 	let_others_go_on();
 	AcceptInvalidationMessages();
-	if (load_subscription() && (!is_retry || papply_queue_rewind(seqno)) &&
+	if (papply_session_load_subscription() && (!is_retry || papply_queue_rewind(seqno)) &&
 		try_range(seqno, seqno, true))
 		return;
 	if (!papply_pool->is_open)
@@ -638,6 +633,23 @@ apply_in_turn(uint64 seqno, bool is_retry)
 	papply_queue_mark_native(seqno);
 	papply_pool_wake(PAPPLY_WAITER_RECEIVER);
 	(void) wait_until_committed(seqno, PAPPLY_WRITER_WAIT_REPLAY);
+}
+
+/*
+ * A streamed transaction, which ends while it is applied.  If it has to be rolled
+ * back after its end, this writer has it to the end; else the receiver.
+ */
+static void
+apply_early(void)
+{
+	papply_account_claim();
+	papply_queue_claim_early(PAPPLY_SEQNO_OPEN);
+	if (!try_range(PAPPLY_SEQNO_OPEN, PAPPLY_SEQNO_OPEN, false) && !papply_early_give_up())
+	{
+		papply_queue_claim_early(papply_early_seqno());
+		apply_in_turn(papply_early_seqno(), true);
+	}
+	papply_early_leave();
 }
 
 /*** main loop ***/
@@ -689,7 +701,7 @@ writer_loop(void)
 	uint64		last;
 	bool		is_serial;
 
-	while (papply_pool->is_open && !papply_pool_is_retired() && load_subscription())
+	while (papply_pool->is_open && !papply_pool_is_retired() && papply_session_load_subscription())
 	{
 		CHECK_FOR_INTERRUPTS();
 		if (ConfigReloadPending)
@@ -698,6 +710,11 @@ writer_loop(void)
 			ProcessConfigFile(PGC_SIGHUP);
 		}
 		papply_wal_flush_if_spare();
+		if (papply_early_take())
+		{
+			apply_early();
+			continue;
+		}
 		leave_to_others();
 		if (!papply_queue_claim(max_batch(), &first, &last))
 		{
@@ -719,8 +736,8 @@ start(void)
 {
 	papply_queue_attach();
 	papply_registry_attach();
-	connect_to_database();
-	if (!load_subscription())
+	papply_session_connect();
+	if (!papply_session_load_subscription())
 		proc_exit(0);			/* dropped meanwhile */
 	papply_target_init();
 	papply_local_init(papply_pool->origin, papply_pool->receiver_pid, check_turn);

@@ -1,0 +1,285 @@
+/*-------------------------------------------------------------------------
+ * early.c
+ *	  Streamed transactions that a writer applies before their end is known.
+ *
+ * Runs in the receiver and in writers.
+ *
+ * A place goes round:
+ *
+ *	   free --> offered --> taken --> ended --> free
+ *				   |		 |  \
+ *				   v		 v	 v
+ *				  free	given up  revoked --> free
+ *
+ * The receiver offers, ends, revokes and, when its transaction is committed,
+ * frees; a writer takes, gives up, and frees what was revoked.  Every step that
+ * either might make is a compare and exchange.  Once it has ended, it is a transaction of
+ * the queue that belongs to this writer: nobody else claims it
+ * (PAPPLY_TXN_EARLY), and if it has to be rolled back, it is applied again from
+ * its file in its turn.
+ *
+ * It is younger than all that is in the queue.  So somebody else has to be there
+ * to apply that, and nobody takes one who is the last: transactions in the queue
+ * would wait for it to end, and it for them.  For the same reason it is given
+ * up if the others leave.
+ *
+ * Locking: none.  What a place says is written before its state, with a write
+ * barrier, and read after it.  papply_early_offer() and papply_awake_sleep() each have a
+ * full barrier between what they say and what they look at, so that no offer is
+ * slept over.
+ *-------------------------------------------------------------------------
+ */
+#include "parallel_apply.h"
+
+#include "port/pg_bitutils.h"
+
+#include "awake.h"
+#include "early.h"
+#include "queue.h"
+
+/* In a state: 1 + the writer that has taken it. */
+#define WRITER_SHIFT 8
+#define KIND_MASK 0xFF
+
+/* What this writer has taken; NULL: nothing. */
+static PapplyEarly *mine = NULL;
+
+static PapplyEarlyKind
+kind_of(PapplyEarly *early)
+{
+	return pg_atomic_read_u32(&early->state) & KIND_MASK;
+}
+
+/* From one kind of state to another, if it is in that one; the writer remains. */
+static bool
+move(PapplyEarly *early, PapplyEarlyKind from, PapplyEarlyKind to)
+{
+	uint32		state = pg_atomic_read_u32(&early->state);
+
+	while ((state & KIND_MASK) == from)
+	{
+		uint32		new_state = (state & ~KIND_MASK) | to;
+
+		if (pg_atomic_compare_exchange_u32(&early->state, &state, new_state))
+			return true;
+	}
+	return false;
+}
+
+static uint64
+my_bit(void)
+{
+	return UINT64CONST(1) << papply_pool_waiter;
+}
+
+/* Writers who are there, and stay, to apply what is in the queue. */
+static uint64
+other_writers(void)
+{
+	uint64		wanted = pg_atomic_read_u64(&papply_pool->wanted_writers);
+	uint64		mask = wanted >= 64 ? PG_UINT64_MAX : (UINT64CONST(1) << wanted) - 1;
+
+	return pg_atomic_read_u64(&papply_pool->present_writers) &
+		~pg_atomic_read_u64(&papply_pool->early_writers) & mask;
+}
+
+/*** receiver ***/
+
+static bool
+may_offer(void)
+{
+	/* who reads a file does not read pages ahead, which is worth more */
+	return papply_apply_streams_early && pg_popcount64(other_writers()) >= 2 &&
+		pg_atomic_read_u64(&papply_pool->ahead_writers) == 0;
+}
+
+int
+papply_early_offer(TransactionId xid, const PapplySpoolFile *file)
+{
+	for (int i = 0; i < PAPPLY_MAX_EARLY && may_offer(); i++)
+	{
+		PapplyEarly *early = &papply_pool->early[i];
+
+		if (kind_of(early) != PAPPLY_EARLY_NONE)
+			continue;
+		early->xid = xid;
+		early->file = *file;
+		pg_atomic_write_u64(&early->bytes, 0);
+		pg_write_barrier();		/* pairs with papply_early_take() */
+		pg_atomic_write_u32(&early->state, PAPPLY_EARLY_OFFERED);
+		pg_memory_barrier();	/* pairs with papply_awake_sleep() */
+		(void) papply_awake_wake_spare();
+		return i;
+	}
+	return PAPPLY_NO_EARLY;
+}
+
+static void
+wake_writer_of(PapplyEarly *early)
+{
+	uint32		writer = pg_atomic_read_u32(&early->state) >> WRITER_SHIFT;
+
+	if (writer != 0)
+		papply_pool_wake(writer - 1);
+}
+
+void
+papply_early_publish(int place, uint64 bytes)
+{
+	pg_atomic_write_u64(&papply_pool->early[place].bytes, bytes);
+	pg_memory_barrier();		/* pairs with the sleep of its writer */
+	wake_writer_of(&papply_pool->early[place]);
+}
+
+bool
+papply_early_end(int place, uint64 seqno, const PapplyCommit *commit)
+{
+	PapplyEarly *early = &papply_pool->early[place];
+
+	early->seqno = seqno;
+	early->commit = *commit;
+	pg_write_barrier();			/* pairs with papply_early_has_ended() */
+	return move(early, PAPPLY_EARLY_TAKEN, PAPPLY_EARLY_ENDED);
+}
+
+void
+papply_early_complete(int place)
+{
+	pg_memory_barrier();		/* pairs with the sleep of its writer */
+	wake_writer_of(&papply_pool->early[place]);
+}
+
+void
+papply_early_revoke(int place)
+{
+	PapplyEarly *early = &papply_pool->early[place];
+
+	/* its writer may take it, or give it up, at the same time */
+	while (!move(early, PAPPLY_EARLY_OFFERED, PAPPLY_EARLY_NONE) &&
+		   !move(early, PAPPLY_EARLY_GIVEN_UP, PAPPLY_EARLY_NONE))
+	{
+		if (!move(early, PAPPLY_EARLY_TAKEN, PAPPLY_EARLY_REVOKED))
+			continue;
+		wake_writer_of(early);
+		break;
+	}
+}
+
+void
+papply_early_release(int place)
+{
+	(void) move(&papply_pool->early[place], PAPPLY_EARLY_ENDED, PAPPLY_EARLY_NONE);
+}
+
+/*** writers ***/
+
+bool
+papply_early_may_take(void)
+{
+	bool		is_offered = false;
+
+	for (int i = 0; i < PAPPLY_MAX_EARLY; i++)
+		is_offered |= kind_of(&papply_pool->early[i]) == PAPPLY_EARLY_OFFERED;
+	return is_offered && (other_writers() & ~my_bit()) != 0;
+}
+
+static bool
+take(PapplyEarly *early)
+{
+	uint32		offered = PAPPLY_EARLY_OFFERED;
+	uint32		taken = PAPPLY_EARLY_TAKEN | (papply_pool_waiter + 1) << WRITER_SHIFT;
+
+	return pg_atomic_compare_exchange_u32(&early->state, &offered, taken);
+}
+
+bool
+papply_early_take(void)
+{
+	if (!papply_early_may_take())
+		return false;
+	pg_atomic_fetch_or_u64(&papply_pool->early_writers, my_bit());
+
+	/* somebody else may do the same at this moment */
+	for (int i = 0; i < PAPPLY_MAX_EARLY && other_writers() != 0; i++)
+	{
+		if (!take(&papply_pool->early[i]))
+			continue;
+		mine = &papply_pool->early[i];
+		return true;
+	}
+	papply_early_leave();
+	return false;
+}
+
+TransactionId
+papply_early_xid(void)
+{
+	return mine->xid;
+}
+
+const PapplySpoolFile *
+papply_early_file(void)
+{
+	return &mine->file;
+}
+
+uint64
+papply_early_bytes(void)
+{
+	return pg_atomic_read_u64(&mine->bytes);
+}
+
+/* Its slot in the queue is not used for another one before it is committed. */
+bool
+papply_early_has_ended(uint64 *seqno, PapplyCommit *commit)
+{
+	if (kind_of(mine) != PAPPLY_EARLY_ENDED)
+		return false;
+	pg_read_barrier();			/* pairs with papply_early_end() */
+	*seqno = mine->seqno;
+	*commit = mine->commit;
+	return (pg_atomic_read_u32(&papply_queue_transaction(*seqno)->flags) &
+			PAPPLY_TXN_COMPLETE) != 0;
+}
+
+void
+papply_early_check(void)
+{
+	PapplyEarlyKind kind = kind_of(mine);
+
+	if (kind == PAPPLY_EARLY_REVOKED)
+		ereport(ERROR,
+				(errcode(ERRCODE_TRANSACTION_ROLLBACK),
+				 errmsg("the streamed transaction is not applied before its end")));
+	if (kind == PAPPLY_EARLY_TAKEN && other_writers() == 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_TRANSACTION_ROLLBACK),
+				 errmsg("no other writer is left")));
+}
+
+/*
+ * Gives up what has not ended.  What was revoked meanwhile is free then.
+ */
+bool
+papply_early_give_up(void)
+{
+	if (move(mine, PAPPLY_EARLY_TAKEN, PAPPLY_EARLY_GIVEN_UP))
+		return true;
+	if (kind_of(mine) == PAPPLY_EARLY_ENDED)
+		return false;
+	pg_atomic_write_u32(&mine->state, PAPPLY_EARLY_NONE);
+	return true;
+}
+
+uint64
+papply_early_seqno(void)
+{
+	return mine->seqno;
+}
+
+void
+papply_early_leave(void)
+{
+	pg_atomic_fetch_and_u64(&papply_pool->early_writers, ~my_bit());
+	mine = NULL;
+}

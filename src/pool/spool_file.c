@@ -1,0 +1,159 @@
+/*-------------------------------------------------------------------------
+ * spool_file.c
+ *	  The file that keeps the messages of a streamed transaction.
+ *
+ * Runs in the receiver and in writers.
+ *
+ * It is a temporary file of PostgreSQL that several processes can open (a file
+ * set), like those that the native loop spools to.  The server closes such a file at
+ * the end of the local transaction at the latest, and the receiver has many of these
+ * while it spools; so a file is opened to append or to read many messages at a time,
+ * and closed.  After a crash the server deletes it with other temporary files.
+ *-------------------------------------------------------------------------
+ */
+#include "parallel_apply.h"
+
+#include <fcntl.h>
+
+#include "storage/buffile.h"
+#include "utils/resowner.h"
+
+#include "spool_file.h"
+
+/* So much is read at a time. */
+#define READ_BYTES (256 * 1024)
+
+#define NAME_LENGTH 16
+
+/* Outside of a transaction there is no resource owner, and a file needs one. */
+static ResourceOwner
+begin_using_files(void)
+{
+	static ResourceOwner ours = NULL;
+	ResourceOwner old_owner = CurrentResourceOwner;
+
+	if (old_owner != NULL)
+		return old_owner;
+	if (ours == NULL)
+		ours = ResourceOwnerCreate(NULL, "parallel_apply spool");
+	CurrentResourceOwner = ours;
+	return NULL;
+}
+
+static void
+set_name(char *name, const PapplySpoolFile *file)
+{
+	snprintf(name, NAME_LENGTH, "%u", file->number);
+}
+
+void
+papply_spool_file_append(PapplySpoolFile *file, bool is_new, char *data, int length)
+{
+	ResourceOwner old_owner = begin_using_files();
+	char		name[NAME_LENGTH];
+	BufFile    *buffile;
+
+	set_name(name, file);
+	if (is_new)
+		buffile = BufFileCreateFileSet(&file->set, name);
+	else
+	{
+		buffile = BufFileOpenFileSet(&file->set, name, O_RDWR, false);
+		if (BufFileSeek(buffile, 0, 0, SEEK_END) != 0)
+			ereport(ERROR,
+					(errcode_for_file_access(),
+					 errmsg("could not seek in temporary file: %m")));
+	}
+	BufFileWrite(buffile, data, length);
+	BufFileClose(buffile);
+	CurrentResourceOwner = old_owner;
+}
+
+void
+papply_spool_file_delete(PapplySpoolFile *file)
+{
+	char		name[NAME_LENGTH];
+
+	set_name(name, file);
+	BufFileDeleteFileSet(&file->set, name, true);
+}
+
+void
+papply_spool_file_delete_all(FileSet *set)
+{
+	FileSetDeleteAll(set);
+}
+
+void
+papply_spool_reader_init(PapplySpoolReader *reader, const PapplySpoolFile *file)
+{
+	memset(reader, 0, sizeof(*reader));
+	reader->file = *file;
+	initStringInfo(&reader->bytes);
+}
+
+void
+papply_spool_reader_free(PapplySpoolReader *reader)
+{
+	pfree(reader->bytes.data);
+	reader->bytes.data = NULL;
+}
+
+/* Read on, up to position end and to so many bytes that have not been returned. */
+static void
+read_more(PapplySpoolReader *reader, uint64 end, int wanted)
+{
+	ResourceOwner old_owner = begin_using_files();
+	StringInfo	bytes = &reader->bytes;
+	char		name[NAME_LENGTH];
+	BufFile    *buffile;
+	size_t		length;
+
+	bytes->len -= bytes->cursor;
+	memmove(bytes->data, bytes->data + bytes->cursor, bytes->len);
+	bytes->cursor = 0;
+	length = Min(end - reader->position, (uint64) (wanted - bytes->len));
+	enlargeStringInfo(bytes, length);
+
+	set_name(name, &reader->file);
+	buffile = BufFileOpenFileSet(&reader->file.set, name, O_RDONLY, false);
+	if (BufFileSeek(buffile, reader->segment, reader->offset, SEEK_SET) != 0 ||
+		BufFileRead(buffile, bytes->data + bytes->len, length) != length)
+		ereport(ERROR,
+				(errcode_for_file_access(),
+				 errmsg("could not read from temporary file: %m")));
+	BufFileTell(buffile, &reader->segment, &reader->offset);
+	BufFileClose(buffile);
+	bytes->len += length;
+	reader->position += length;
+	CurrentResourceOwner = old_owner;
+}
+
+/* Are so many bytes there? */
+static bool
+has_bytes(PapplySpoolReader *reader, uint64 end, uint64 wanted)
+{
+	StringInfo	bytes = &reader->bytes;
+
+	if (bytes->len - bytes->cursor < wanted && reader->position < end)
+		read_more(reader, end, Max(wanted, READ_BYTES));
+	return bytes->len - bytes->cursor >= wanted;
+}
+
+bool
+papply_spool_reader_next(PapplySpoolReader *reader, uint64 end,
+						 PapplySpooled *head, char **message)
+{
+	StringInfo	bytes = &reader->bytes;
+
+	if (!has_bytes(reader, end, sizeof(*head)))
+		return false;
+	memcpy(head, bytes->data + bytes->cursor, sizeof(*head));
+	if (!has_bytes(reader, end, sizeof(*head) + head->length))
+		ereport(ERROR,
+				(errcode(ERRCODE_DATA_CORRUPTED),
+				 errmsg("unexpected end of temporary file")));
+	*message = bytes->data + bytes->cursor + sizeof(*head);
+	bytes->cursor += sizeof(*head) + head->length;
+	return true;
+}

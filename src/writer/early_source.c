@@ -1,0 +1,161 @@
+/*-------------------------------------------------------------------------
+ * early_source.c
+ *	  The changes of a streamed transaction, read from its file.
+ *
+ * Runs in a writer.
+ *
+ * The receiver spools messages as they come (spool.c); here they get the form
+ * that they would have in the queue.  The version of a definition comes with its
+ * message, and is that of changes behind it.  What a change depends on is not known by its rows:
+ * it is all that was received before its chunk.  Of what came later, it may only be in
+ * the way of others, as any younger transaction; on the publisher, rows that it has changed
+ * are locked until it ends.
+ *-------------------------------------------------------------------------
+ */
+#include "parallel_apply.h"
+
+#include "utils/hsearch.h"
+#include "utils/memutils.h"
+
+#include "commit_order.h"
+#include "early.h"
+#include "early_source.h"
+#include "target.h"
+
+/* Which definition a relation has. */
+typedef struct RelationVersion
+{
+	LogicalRepRelId remote_relid;
+	uint32		version;
+} RelationVersion;
+
+static MemoryContext context = NULL;	/* of the reader and the versions */
+static PapplySpoolReader reader;
+static HTAB *versions = NULL;
+static uint64 dependency;		/* of the changes of this chunk */
+static StringInfoData entry_bytes;
+
+void
+papply_early_source_begin(void)
+{
+	MemoryContext old_context;
+	HASHCTL		ctl;
+
+	if (context == NULL)
+		context = AllocSetContextCreate(TopMemoryContext, "parallel_apply early source",
+										ALLOCSET_DEFAULT_SIZES);
+	MemoryContextReset(context);
+	old_context = MemoryContextSwitchTo(context);
+	papply_spool_reader_init(&reader, papply_early_file());
+	initStringInfo(&entry_bytes);
+	ctl.keysize = sizeof(LogicalRepRelId);
+	ctl.entrysize = sizeof(RelationVersion);
+	ctl.hcxt = context;
+	versions = hash_create("parallel_apply early versions", 16, &ctl,
+						   HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
+	dependency = PAPPLY_NO_SEQNO;
+	MemoryContextSwitchTo(old_context);
+}
+
+static void
+note_version(const char *message, uint32 version)
+{
+	LogicalRepRelId remote_relid = papply_message_get_uint32(message + 1);
+	RelationVersion *relation = hash_search(versions, &remote_relid, HASH_ENTER, NULL);
+
+	relation->version = version;
+}
+
+/* The publisher describes a relation before it changes it; else the message is malformed. */
+static uint32
+version_of(const char *relid)
+{
+	LogicalRepRelId remote_relid = papply_message_get_uint32(relid);
+	RelationVersion *relation = hash_search(versions, &remote_relid, HASH_FIND, NULL);
+
+	if (relation == NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_PROTOCOL_VIOLATION),
+				 errmsg("relation %u has not been described", remote_relid)));
+	return relation->version;
+}
+
+/* Changes of all of them are made with these definitions from here on. */
+static void
+use_versions_of_truncate(const char *message, uint32 length)
+{
+	uint32		nrelids = papply_message_get_uint32(message + 1);
+
+	for (uint32 i = 0; i < nrelids && 6 + 4 * ((uint64) i + 1) <= length; i++)
+		papply_target_use_version(version_of(message + 6 + 4 * i));
+}
+
+static PapplyEntry *
+make_entry(const PapplySpooled *head, const char *message)
+{
+	PapplyEntry *entry;
+
+	resetStringInfo(&entry_bytes);
+	enlargeStringInfo(&entry_bytes, sizeof(PapplyEntry) + head->length);
+	entry = (PapplyEntry *) entry_bytes.data;
+	memset(entry, 0, sizeof(*entry));
+	entry->length = head->length;
+	entry->kind = PAPPLY_ENTRY_MESSAGE;
+	entry->dependency = dependency;
+	memcpy(PapplyEntryData(entry), message, head->length);
+	if (message[0] == LOGICAL_REP_MSG_TRUNCATE)
+		use_versions_of_truncate(message, head->length);
+	else
+		entry->relation_version = version_of(message + 1);
+	return entry;
+}
+
+/* Is there a message, or the end of all? */
+static bool
+read_message(PapplySpooled *head, char **message, bool *is_end,
+			 uint64 *seqno, PapplyCommit *commit)
+{
+	bool		has_ended = papply_early_has_ended(seqno, commit);
+
+	pg_read_barrier();			/* pairs with papply_early_publish() */
+	if (papply_spool_reader_next(&reader, papply_early_bytes(), head, message))
+		return true;
+	*is_end = has_ended;
+	return has_ended;
+}
+
+/* Sleep until there is one of both. */
+static bool
+wait_for_message(PapplySpooled *head, char **message, uint64 *seqno, PapplyCommit *commit)
+{
+	int			sleeps = 0;
+	bool		is_end = false;
+
+	papply_early_check();
+	while (!read_message(head, message, &is_end, seqno, commit))
+	{
+		papply_commit_order_sleep(PAPPLY_WRITER_WAIT_DATA, &sleeps);
+		papply_early_check();
+	}
+	if (sleeps > 0)
+		papply_pool_set_state(PAPPLY_WRITER_APPLYING);
+	return !is_end;
+}
+
+PapplyEntry *
+papply_early_source_next(uint64 *seqno, PapplyCommit *commit)
+{
+	PapplySpooled head;
+	char	   *message;
+
+	while (wait_for_message(&head, &message, seqno, commit))
+	{
+		if (head.length == 0)
+			dependency = head.dependency;
+		else if (message[0] == LOGICAL_REP_MSG_RELATION)
+			note_version(message, head.relation_version);
+		else
+			return make_entry(&head, message);
+	}
+	return NULL;
+}

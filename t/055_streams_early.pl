@@ -1,0 +1,372 @@
+# A streamed transaction is applied by a writer before its end is known, and
+# committed in its place; whatever is in the way of that, it is applied after its end.
+use strict;
+use warnings;
+use FindBin;
+use lib $FindBin::RealBin;
+use PapplyTest;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my ($publisher, $subscriber) = new_pair(
+	publisher_conf => q(logical_decoding_work_mem = 64kB),
+	subscriber_conf => 'restart_after_crash = on');
+
+exec_both(
+	q(CREATE TABLE items (id int PRIMARY KEY, v int NOT NULL, note text);
+	CREATE TABLE gate (id int PRIMARY KEY, n int NOT NULL);
+	CREATE TABLE history (n int, part int);
+	CREATE TABLE twins (n int);
+	ALTER TABLE twins REPLICA IDENTITY FULL;
+	CREATE TABLE watched (id int PRIMARY KEY);
+	CREATE TABLE emptied (id int PRIMARY KEY);
+	CREATE TABLE altered (id int PRIMARY KEY, a int);
+	CREATE TABLE widened (id int PRIMARY KEY);));
+on_subscriber(
+	q(ALTER TABLE altered ADD b text;
+	ALTER TABLE widened ADD a int;
+	CREATE TABLE seen (id int);
+	CREATE FUNCTION see() RETURNS trigger LANGUAGE plpgsql
+		AS 'BEGIN INSERT INTO public.seen VALUES (NEW.id); RETURN NEW; END';
+	CREATE TRIGGER watch AFTER INSERT ON watched FOR EACH ROW EXECUTE FUNCTION see();
+	ALTER TABLE watched ENABLE REPLICA TRIGGER watch;));
+create_extension($subscriber);
+my $streaming =
+  $subscriber->pg_version >= 16 ? 'streaming = parallel' : 'streaming = on';
+subscribe($publisher, $subscriber, 'tap', with => $streaming);
+on_publisher(
+	q(INSERT INTO gate VALUES (1, 0);
+	INSERT INTO twins VALUES (1), (1);
+	INSERT INTO emptied SELECT generate_series(1, 10);));
+
+my @tables = qw(items gate history twins watched emptied altered widened);
+my $id = 0;
+
+# SQL for many rows of items; 1000 of them are more than the work memory.
+sub rows
+{
+	my ($count) = @_;
+	my ($from, $to) = ($id + 1, $id + $count);
+	$id = $to;
+	return
+	  "INSERT INTO items SELECT i, 0, repeat('x', 200) FROM generate_series($from, $to) i;";
+}
+
+# Streamed transactions so far: those that writers had applied at their end, and others.
+sub streams
+{
+	return on_subscriber(
+		q(SELECT streamed_early || ' early, ' || streamed_late || ' late'
+		FROM parallel_apply.subscriptions));
+}
+
+my ($early, $late) = (0, 0);
+
+sub streams_are
+{
+	my ($name, $more_early, $more_late) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	wait_applied($publisher, $subscriber, 'tap');
+	$early += $more_early;
+	$late += $more_late;
+	is(streams(), "$early early, $late late", $name);
+	rows_equal($publisher, $subscriber, $_, "$_ is equal: $name") for @tables;
+	return;
+}
+
+# Statistics begin again with the apply worker.
+sub forget_streams
+{
+	wait_for_pool($subscriber, 'tap');
+	on_subscriber(q(SELECT parallel_apply.reset_stats('tap')));
+	($early, $late) = (0, 0);
+	return;
+}
+
+# So many writers have applied so many changes of transactions that have not ended.
+sub wait_for_early
+{
+	my ($changes, $writers) = @_;
+	$writers //= 1;
+	$subscriber->poll_query_until(
+		'postgres',
+		qq(SELECT count(*) = $writers FROM parallel_apply.writers
+		WHERE remote_xid IS NOT NULL AND remote_lsn IS NULL AND changes_done >= $changes)
+	) or die "no $writers writers have applied $changes changes early";
+	return;
+}
+
+sub wait_for_none_early
+{
+	$subscriber->poll_query_until('postgres',
+		q(SELECT count(*) = 0 FROM parallel_apply.writers WHERE state <> 'idle')
+	) or die 'writers are not idle';
+	return;
+}
+
+### in its place
+
+# It is applied while it is open, others beside it, and cannot be seen.
+my $streamed = begin_streamed(rows(3000));
+wait_for_early(2000);
+on_publisher('INSERT INTO history VALUES (1, 1)');
+wait_applied($publisher, $subscriber, 'tap');
+is( on_subscriber(
+		'SELECT (SELECT count(*) FROM items), (SELECT count(*) FROM history)'
+	),
+	'0|1',
+	'a transaction that has not ended is applied and not visible');
+$streamed->query_safe('COMMIT');
+streams_are('a transaction that ends is committed', 1, 0);
+
+# Its changes wait for what was committed before they came, its commit for what was
+# committed before it; what comes behind it waits for it.
+my $lock = hold($subscriber, 'SELECT FROM gate FOR UPDATE');
+$streamed->query_safe('BEGIN;' . rows(1000));
+wait_for_early(500);
+on_publisher("UPDATE gate SET n = n + 1");
+on_publisher("INSERT INTO items VALUES (0, 0, 'older')");
+$streamed->query_safe(
+	"UPDATE items SET v = 1 WHERE id = 0; INSERT INTO gate VALUES (2, 0);"
+	  . rows(1000));
+states_become(
+	$subscriber,
+	'waiting for lock, waiting for turn, waiting for dependency',
+	'changes wait for what was committed before them');
+$streamed->query_safe('COMMIT');
+on_publisher("UPDATE items SET v = v + 1 WHERE id = 0");
+states_become(
+	$subscriber,
+	'waiting for lock, waiting for turn, waiting for dependency, waiting for dependency',
+	'what comes behind it waits for it');
+$lock->query_safe('COMMIT');
+streams_are('the commit order is kept', 1, 0);
+
+$lock->query_safe('BEGIN; SELECT FROM gate FOR UPDATE');
+$streamed->query_safe(
+	'BEGIN;' . rows(2000) . "INSERT INTO history VALUES (2, 1)");
+wait_for_early(1500);
+on_publisher("UPDATE gate SET n = n + 1 WHERE id = 1");
+on_publisher('INSERT INTO history VALUES (3, 1)');
+$streamed->query_safe('ROLLBACK');
+$lock->query_safe('COMMIT');
+streams_are('what is rolled back leaves nothing', 0, 0);
+wait_for_none_early();
+
+# Two at a time, and a definition that changes in one of them.
+$streamed->query_safe(
+	'BEGIN; INSERT INTO altered SELECT i, i FROM generate_series(1, 3000) i;'
+);
+my $other = begin_streamed(rows(2000));
+wait_for_early(1000, 2);
+$streamed->query_safe(
+	q(ALTER TABLE altered ADD b text;
+	INSERT INTO altered SELECT i, i, 'new' FROM generate_series(3001, 6000) i;));
+$other->query_safe(rows(2000));
+on_publisher('INSERT INTO history VALUES (4, 1)');
+$streamed->query_safe('COMMIT');
+on_publisher(q(UPDATE altered SET b = 'old' WHERE id <= 100));
+$other->query_safe('COMMIT');
+streams_are('two at a time', 2, 0);
+
+# A subtransaction that was rolled back before anything of it was sent is nothing; one
+# that was sent has to be left out.
+$streamed->query_safe(
+	'BEGIN; SAVEPOINT a; INSERT INTO history VALUES (5, 2); ROLLBACK TO SAVEPOINT a;'
+	  . rows(2000)
+	  . 'COMMIT');
+streams_are('of a subtransaction nothing was sent', 1, 0);
+$streamed->query_safe('BEGIN;' . rows(2000) . 'SAVEPOINT a;' . rows(2000));
+wait_for_early(3000);
+$streamed->query_safe('ROLLBACK TO SAVEPOINT a;' . rows(2000) . 'COMMIT');
+streams_are('a part of it was rolled back', 0, 1);
+
+### what cannot be applied before the end
+
+$streamed->query_safe('BEGIN;'
+	  . rows(1000)
+	  . 'INSERT INTO watched SELECT generate_series(1, 2000);'
+	  . rows(1000)
+	  . 'COMMIT');
+streams_are('a trigger would run', 0, 1);
+is(on_subscriber('SELECT count(*), count(DISTINCT id) FROM seen'),
+	'2000|2000', 'it has run once for each row');
+$streamed->query_safe('BEGIN;'
+	  . rows(1000)
+	  . 'TRUNCATE emptied; INSERT INTO emptied SELECT generate_series(20, 2000);'
+	  . rows(1000)
+	  . 'COMMIT');
+streams_are('TRUNCATE', 0, 1);
+
+# A row that the subscriber does not have, which might be an older one's.
+on_subscriber('DELETE FROM items WHERE id = 1');
+$streamed->query_safe('BEGIN;'
+	  . rows(1000)
+	  . 'UPDATE items SET v = 7 WHERE id = 1;'
+	  . rows(1000)
+	  . 'COMMIT');
+wait_applied($publisher, $subscriber, 'tap');
+on_publisher('DELETE FROM items WHERE id = 1');
+streams_are('a row is missing', 0, 1);
+
+# The oldest transaction wins: on the publisher, the two delete different rows.
+$streamed->query_safe(
+	'BEGIN; DELETE FROM twins WHERE ctid = (SELECT min(ctid) FROM twins);'
+	  . rows(3000));
+wait_for_early(2000);
+my $wins = counter($subscriber, 'older_wins');
+on_publisher('DELETE FROM twins WHERE ctid = (SELECT max(ctid) FROM twins)');
+wait_applied($publisher, $subscriber, 'tap');
+cmp_ok(counter($subscriber, 'older_wins'),
+	'>', $wins, 'it is rolled back when an older one waits for it');
+$streamed->query_safe('COMMIT');
+streams_are('an older one had to wait', 0, 1);
+
+reload_with($subscriber, 'parallel_apply.apply_streams_early = off');
+$streamed->query_safe('BEGIN;' . rows(3000) . 'COMMIT');
+streams_are('it is turned off', 0, 1);
+reload_with($subscriber, 'parallel_apply.apply_streams_early = on');
+
+### what happens between its end and its commit
+
+# A transaction with these statements behind many rows has ended, and waits for an older
+# one, which waits for a lock of ours.
+sub end_behind_lock
+{
+	my ($sql) = @_;
+	$lock->query_safe('BEGIN; SELECT FROM gate FOR UPDATE');
+	$streamed->query_safe('BEGIN;' . rows(20000) . ($sql // ''));
+	wait_for_early(19000);
+	on_publisher('UPDATE gate SET n = n + 1 WHERE id = 1');
+	wait_for_state($subscriber, 'waiting for lock');
+	$streamed->query_safe('COMMIT');
+	$subscriber->poll_query_until('postgres',
+		"SELECT streamed_early = $early + 1 FROM parallel_apply.subscriptions"
+	) or die 'it has not ended';
+	return;
+}
+
+# The subscription changes: it is applied again, from its file.
+my $retries = counter($subscriber, 'retries');
+end_behind_lock();
+on_subscriber('ALTER SUBSCRIPTION tap SET (synchronous_commit = local)');
+$lock->query_safe('COMMIT');
+streams_are('the subscription has changed', 1, 0);
+cmp_ok(counter($subscriber, 'retries'),
+	'>', $retries, 'it was applied again in its turn');
+
+# What writers do not do then, PostgreSQL's own apply does, with the definitions of that time.
+sub native_replays
+{
+	return on_subscriber(
+		'SELECT native_replays_subscription FROM parallel_apply.subscriptions'
+	);
+}
+my $replays = native_replays();
+end_behind_lock('INSERT INTO widened SELECT generate_series(1, 1000);');
+on_publisher(
+	'ALTER TABLE widened ADD a int; INSERT INTO widened VALUES (0, 0);');
+on_subscriber(q(ALTER SUBSCRIPTION tap SKIP (lsn = 'FFFF/0')));
+$lock->query_safe('COMMIT');
+streams_are('a position is to be skipped', 1, 0);
+cmp_ok(native_replays(), '>', $replays,
+	'it was applied natively from its file');
+on_subscriber(q(ALTER SUBSCRIPTION tap SKIP (lsn = NONE)));
+
+# An error is PostgreSQL's own: a local session inserts a row while it is applied again.
+my $offset = -s $subscriber->logfile;
+my $local = hold($subscriber, 'SELECT');
+end_behind_lock();
+my $twice = $id - 1500;
+$local->query_until(qr/inserting/,
+	"\\echo inserting\nINSERT INTO items VALUES ($twice, 9); COMMIT;\n");
+$subscriber->poll_query_until('postgres',
+	q(SELECT count(*) > 0 FROM pg_stat_activity WHERE query LIKE 'INSERT INTO items%' AND wait_event_type = 'Lock')
+) or die 'the local session does not wait';
+on_subscriber('ALTER SUBSCRIPTION tap SET (synchronous_commit = off)');
+$lock->query_safe('COMMIT');
+$subscriber->wait_for_log(duplicate_key('items'), $offset);
+$local->query_safe("DELETE FROM items WHERE id = $twice");
+wait_applied($publisher, $subscriber, 'tap');
+rows_equal($publisher, $subscriber, $_, "$_ is equal after an error")
+  for @tables;
+
+### processes that end in the middle
+
+forget_streams();
+$streamed->query_safe('BEGIN;' . rows(3000));
+wait_for_early(2000);
+restart_apply($subscriber, 'tap');
+$streamed->query_safe(rows(1000) . 'COMMIT');
+wait_applied($publisher, $subscriber, 'tap');
+rows_equal($publisher, $subscriber, 'items',
+	'the apply worker was terminated');
+
+forget_streams();
+$streamed->query_safe('BEGIN;' . rows(3000));
+wait_for_early(2000);
+my $writer = on_subscriber(
+	'SELECT pid FROM parallel_apply.writers WHERE remote_lsn IS NULL AND changes_done > 0 AND remote_xid IS NOT NULL'
+);
+$offset = -s $subscriber->logfile;
+is(kill('KILL', $writer), 1, 'its writer is killed');
+$subscriber->wait_for_log(qr/database system is ready to accept connections/,
+	$offset);
+wait_for_pool($subscriber, 'tap');
+$streamed->query_safe(rows(1000) . 'COMMIT');
+wait_applied($publisher, $subscriber, 'tap');
+rows_equal($publisher, $subscriber, 'items', 'its writer was killed');
+
+# The pool stops, or nobody else is left: it is applied after its end.
+forget_streams();
+$streamed->query_safe('BEGIN;' . rows(3000));
+wait_for_early(2000);
+reload_with($subscriber, 'parallel_apply.writers_per_subscription = 1');
+wait_for_pool($subscriber, 'tap', 0);
+$streamed->query_safe(rows(1000) . 'COMMIT');
+wait_applied($publisher, $subscriber, 'tap');
+rows_equal($publisher, $subscriber, 'items', 'the pool has stopped');
+reload_with($subscriber, 'parallel_apply.writers_per_subscription = 3');
+wait_for_pool($subscriber, 'tap', 3);
+
+forget_streams();
+$streamed->query_safe('BEGIN;' . rows(2000));
+$other->query_safe('BEGIN;' . rows(2000));
+wait_for_early(1000, 2);
+reload_with($subscriber, 'parallel_apply.writers_per_subscription = 2');
+on_publisher('INSERT INTO history VALUES (6, 1)');
+wait_applied($publisher, $subscriber, 'tap');
+pass('what is in the queue is applied with fewer writers');
+$streamed->query_safe('COMMIT');
+$other->query_safe('COMMIT');
+wait_applied($publisher, $subscriber, 'tap');
+rows_equal($publisher, $subscriber, $_, "$_ is equal with fewer writers")
+  for @tables;
+
+# While apply is paused, it holds no locks.
+forget_streams();
+$streamed->query_safe('BEGIN;' . rows(3000));
+wait_for_early(2000);
+on_subscriber(q(SELECT parallel_apply.pause('tap')));
+wait_for_none_early();
+on_subscriber('BEGIN; LOCK TABLE items NOWAIT; COMMIT');
+pass('a table that it has changed can be locked');
+$streamed->query_safe(rows(1000) . 'COMMIT');
+on_subscriber(q(SELECT parallel_apply.resume('tap')));
+streams_are('apply was paused', 0, 1);
+
+$subscriber->poll_query_until('postgres',
+	'SELECT count(*) = 0 FROM pg_ls_tmpdir()')
+  or die 'temporary files are left';
+pass('no temporary file is left');
+
+$_->quit for $streamed, $other, $lock;
+finish(
+	$publisher,
+	$subscriber,
+	duplicate_key('items'),
+	qr/FATAL: +terminating logical replication worker due to administrator command/,
+	qr/ERROR: +(could not start WAL streaming: ERROR: +)?replication slot "tap" is active for PID/
+);
+done_testing();
