@@ -68,8 +68,8 @@ extern bool papply_early_has_ended(uint64 *seqno, PapplyCommit *commit);
 extern uint64 papply_early_seqno(void);
 
 /*
- * Throw if it was revoked, or if no other writer is left to apply what is in the queue.
- * To be asked often.
+ * Throw if this writer has something that was revoked, or if no other writer is left to
+ * apply what is in the queue.  To be asked often, and in every wait for others.
  */
 extern void papply_early_check(void);
 

@@ -55,6 +55,7 @@
 #include "utils/timestamp.h"
 
 #include "commit_order.h"
+#include "early.h"
 #include "queue.h"
 #include "statistics.h"
 #include "wal_flush.h"
@@ -231,6 +232,7 @@ papply_commit_order_sleep(PapplyWriterState state, int *sleeps)
 		ereport(ERROR,
 				(errcode(PAPPLY_ERRCODE_POOL_CLOSED),
 				 errmsg("the receiver of this writer has ended")));
+	papply_early_check();
 	if (rc & WL_TIMEOUT)
 		check_oldest_waits_for_me();
 }

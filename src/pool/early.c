@@ -15,13 +15,13 @@
  * frees; a writer takes, gives up, and frees what was revoked.  Every step that
  * either might make is a compare and exchange.  Once it has ended, it is a transaction of
  * the queue that belongs to this writer: nobody else claims it
- * (PAPPLY_TXN_EARLY), and if it has to be rolled back, it is applied again from
- * its file in its turn.
+ * (PAPPLY_TXN_EARLY), and if it has to be rolled back, the native loop does it in its turn, from
+ * its file.
  *
  * It is younger than all that is in the queue.  So somebody else has to be there
  * to apply that, and nobody takes one who is the last: transactions in the queue
  * would wait for it to end, and it for them.  For the same reason it is given
- * up if the others leave.
+ * up if the others leave, also when it waits for its turn.
  *
  * Locking: none.  What a place says is written before its state, with a write
  * barrier, and read after it.  papply_early_offer() and papply_awake_sleep() each have a
@@ -85,11 +85,18 @@ other_writers(void)
 
 /*** receiver ***/
 
+/* Half of the writers at most; one with an offer is about to have it. */
 static bool
 may_offer(void)
 {
+	int			writers = pg_popcount64(other_writers());
+
+	for (int i = 0; i < PAPPLY_MAX_EARLY; i++)
+		writers -= kind_of(&papply_pool->early[i]) == PAPPLY_EARLY_OFFERED;
+
 	/* who reads a file does not read pages ahead, which is worth more */
-	return papply_apply_streams_early && pg_popcount64(other_writers()) >= 2 &&
+	return papply_apply_streams_early &&
+		writers > Max(1, pg_atomic_read_u64(&papply_pool->wanted_writers) / 2) &&
 		pg_atomic_read_u64(&papply_pool->ahead_writers) == 0;
 }
 
@@ -245,13 +252,13 @@ papply_early_has_ended(uint64 *seqno, PapplyCommit *commit)
 void
 papply_early_check(void)
 {
-	PapplyEarlyKind kind = kind_of(mine);
-
-	if (kind == PAPPLY_EARLY_REVOKED)
+	if (mine == NULL)
+		return;
+	if (kind_of(mine) == PAPPLY_EARLY_REVOKED)
 		ereport(ERROR,
 				(errcode(ERRCODE_TRANSACTION_ROLLBACK),
 				 errmsg("the streamed transaction is not applied before its end")));
-	if (kind == PAPPLY_EARLY_TAKEN && other_writers() == 0)
+	if (other_writers() == 0)
 		ereport(ERROR,
 				(errcode(ERRCODE_TRANSACTION_ROLLBACK),
 				 errmsg("no other writer is left")));

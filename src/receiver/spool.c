@@ -16,7 +16,7 @@
  * us, from the same file (early.c).  If it is still at it when the COMMIT comes, the transaction
  * is in the queue without its changes, between BEGIN and COMMIT, and
  * everything after depends on it, since nobody has looked at its rows.  The file
- * stays until it is committed: the writer, or the native loop, may have to apply it once more.
+ * stays until it is committed: the native loop may have to apply it once more.
  * The writer is told to give up, and the file is read as above, if a
  * subtransaction was rolled back of which it may have applied something, and if the
  * transaction is prepared.

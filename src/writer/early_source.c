@@ -20,7 +20,6 @@
 #include "commit_order.h"
 #include "early.h"
 #include "early_source.h"
-#include "target.h"
 
 /* Which definition a relation has. */
 typedef struct RelationVersion
@@ -80,16 +79,6 @@ version_of(const char *relid)
 	return relation->version;
 }
 
-/* Changes of all of them are made with these definitions from here on. */
-static void
-use_versions_of_truncate(const char *message, uint32 length)
-{
-	uint32		nrelids = papply_message_get_uint32(message + 1);
-
-	for (uint32 i = 0; i < nrelids && 6 + 4 * ((uint64) i + 1) <= length; i++)
-		papply_target_use_version(version_of(message + 6 + 4 * i));
-}
-
 static PapplyEntry *
 make_entry(const PapplySpooled *head, const char *message)
 {
@@ -103,9 +92,7 @@ make_entry(const PapplySpooled *head, const char *message)
 	entry->kind = PAPPLY_ENTRY_MESSAGE;
 	entry->dependency = dependency;
 	memcpy(PapplyEntryData(entry), message, head->length);
-	if (message[0] == LOGICAL_REP_MSG_TRUNCATE)
-		use_versions_of_truncate(message, head->length);
-	else
+	if (message[0] != LOGICAL_REP_MSG_TRUNCATE) /* which is refused */
 		entry->relation_version = version_of(message + 1);
 	return entry;
 }

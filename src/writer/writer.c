@@ -223,9 +223,12 @@ check_still_current(void)
 		return;
 	AcceptInvalidationMessages();
 	if (!papply_session_is_current() || range.states != papply_target_states())
+	{
+		was_refused = true;
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("the subscription has changed")));
+	}
 }
 
 /*
@@ -451,7 +454,7 @@ apply_transaction(uint64 seqno, PapplyCommit *commit)
 	}
 }
 
-/* The same for a streamed one, which ends while it is applied, or has ended before. */
+/* The same for a streamed one, which ends while it is applied. */
 static void
 apply_streamed_transaction(PapplyCommit *commit)
 {
@@ -550,7 +553,7 @@ try_range(uint64 first, uint64 last, bool is_in_turn)
 	range.last = last;
 	range.is_in_turn = is_in_turn;
 	range.began_in_turn = first == last && papply_commit_order_committed() == first - 1;
-	range.is_early = first == PAPPLY_SEQNO_OPEN || papply_queue_is_early(first);
+	range.is_early = first == PAPPLY_SEQNO_OPEN;
 	range.states = papply_target_states();
 	papply_conflict_forget_all();
 	PG_TRY();
@@ -606,6 +609,17 @@ let_others_go_on(void)
 	ResetLatch(MyLatch);
 }
 
+/* It has failed, and is rolled back: the receiver replays it in its turn. */
+static void
+leave_to_native(uint64 seqno)
+{
+	papply_account_replay(was_refused ? PAPPLY_COUNT_REPLAYS_SUBSCRIPTION :
+						  PAPPLY_COUNT_REPLAYS_FAILURE);
+	let_others_go_on();
+	papply_queue_mark_native(seqno);
+	papply_pool_wake(PAPPLY_WAITER_RECEIVER);
+}
+
 /*
  * Apply a transaction under the conditions of serial apply, and what follows if
  * that fails.  is_retry: for the second time.
@@ -627,28 +641,23 @@ apply_in_turn(uint64 seqno, bool is_retry)
 		return;
 	if (!papply_pool->is_open)
 		return;
-	papply_account_replay(was_refused ? PAPPLY_COUNT_REPLAYS_SUBSCRIPTION :
-						  PAPPLY_COUNT_REPLAYS_FAILURE);
-	let_others_go_on();
-	papply_queue_mark_native(seqno);
-	papply_pool_wake(PAPPLY_WAITER_RECEIVER);
+	leave_to_native(seqno);
 	(void) wait_until_committed(seqno, PAPPLY_WRITER_WAIT_REPLAY);
 }
 
 /*
- * A streamed transaction, which ends while it is applied.  If it has to be rolled
- * back after its end, this writer has it to the end; else the receiver.
+ * A streamed transaction, which ends while it is applied.  What fails after that is
+ * left to the native loop: to wait here for its turn might be to wait for what nobody
+ * else applies.
  */
 static void
 apply_early(void)
 {
 	papply_account_claim();
 	papply_queue_claim_early(PAPPLY_SEQNO_OPEN);
-	if (!try_range(PAPPLY_SEQNO_OPEN, PAPPLY_SEQNO_OPEN, false) && !papply_early_give_up())
-	{
-		papply_queue_claim_early(papply_early_seqno());
-		apply_in_turn(papply_early_seqno(), true);
-	}
+	if (!try_range(PAPPLY_SEQNO_OPEN, PAPPLY_SEQNO_OPEN, false) &&
+		!papply_early_give_up() && papply_pool->is_open)
+		leave_to_native(papply_early_seqno());
 	papply_early_leave();
 }
 
