@@ -222,6 +222,7 @@ sub hold
 	my ($node, $sql, $db) = @_;
 	my $session =
 	  $node->background_psql($db // 'postgres', on_error_stop => 0);
+	$session->set_query_timer_restart;
 	$session->query_safe("BEGIN; $sql");
 	return $session;
 }
@@ -234,6 +235,7 @@ sub begin_streamed
 	my $streamed = q(FROM pg_stat_replication_slots WHERE slot_name = 'tap');
 	my $before = on_publisher("SELECT stream_count $streamed");
 	my $session = $pair[0]->background_psql('postgres');
+	$session->set_query_timer_restart;
 	$session->query_safe("BEGIN; $sql");
 	$pair[0]->poll_query_until('postgres',
 		"SELECT stream_count > $before $streamed")
