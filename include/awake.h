@@ -52,6 +52,9 @@ extern int	papply_awake_sharing(void);
 
 /*** verbs of the receiver ***/
 
+/* Do writers hide waits for storage by reading ahead? */
+extern bool papply_awake_reads_ahead(void);
+
 /* A pool begins. */
 extern void papply_awake_reset(void);
 

@@ -191,12 +191,18 @@ papply_awake_set_storage(PapplyStorage storage)
 
 /*** receiver ***/
 
+bool
+papply_awake_reads_ahead(void)
+{
+	return pg_atomic_read_u64(&papply_pool->ahead_writers) != 0;
+}
+
 static int
 limit_of_machine(bool is_behind)
 {
 	if (!is_behind)
 		return PAPPLY_MAX_WRITERS;
-	if (pg_atomic_read_u64(&papply_pool->ahead_writers) != 0)
+	if (papply_awake_reads_ahead())
 		return processors * AHEAD_WRITERS;
 	if (pg_atomic_read_u64(&papply_pool->slow_writers) != 0)
 		return PAPPLY_MAX_WRITERS;

@@ -35,6 +35,7 @@
 #include "storage/latch.h"
 #include "utils/timestamp.h"
 
+#include "awake.h"
 #include "commit_order.h"
 #include "dispatch.h"
 #include "feedback.h"
@@ -68,6 +69,12 @@
 #define LAG_MS 100
 #define BURST_BACKLOG 16
 #define BURST_NAP_MS 10
+
+/*
+ * Where pages are read ahead, writers look further than that: so until this is
+ * there, bursts are read sooner than writers get through them.
+ */
+#define AHEAD_BACKLOG 1024
 
 /* Returned instead of a length: look again. */
 #define LOOK_AGAIN (-2)
@@ -498,7 +505,10 @@ since_yield_ms(void)
 static void
 nap(uint64 backlog)
 {
-	papply_commit_order_wake_receiver_at(papply_queue_last_seqno() - backlog / 2);
+	if (backlog < AHEAD_BACKLOG && papply_awake_reads_ahead())
+		papply_commit_order_wake_receiver_at(papply_commit_order_committed() + BURST_BACKLOG);
+	else
+		papply_commit_order_wake_receiver_at(papply_queue_last_seqno() - backlog / 2);
 	sleep_for(BURST_NAP_MS);
 	ResetLatch(MyLatch);
 }
