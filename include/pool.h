@@ -194,6 +194,15 @@ typedef struct PapplyPool
 	pg_atomic_uint64 early_writers;
 	PapplyEarly early[PAPPLY_MAX_EARLY];
 
+	/*
+	 * read_ahead.c: what writers have found out; a lost change does not
+	 * matter
+	 */
+	pg_atomic_uint32 slow_points;
+	pg_atomic_uint32 slow_read_us;
+	pg_atomic_uint32 reading_ranges;
+	pg_atomic_uint32 quiet_ranges;
+
 	pg_atomic_uint64 data_waiter;	/* 1 + writer that sleeps for bytes, or 0 */
 	pg_atomic_uint64 space_waiter;	/* receiver sleeps until read_position
 									 * reaches this, or 0 */

@@ -97,7 +97,7 @@ may_offer(void)
 	/* who reads a file does not read pages ahead, which is worth more */
 	return papply_apply_streams_early &&
 		writers > Max(1, pg_atomic_read_u64(&papply_pool->wanted_writers) / 2) &&
-		pg_atomic_read_u64(&papply_pool->ahead_writers) == 0;
+		!papply_awake_reads_ahead();
 }
 
 int

@@ -96,6 +96,10 @@ reset_pool(PapplyPool *pool)
 	pg_atomic_init_u64(&pool->present_writers, 0);
 	pg_atomic_init_u64(&pool->idle_writers, 0);
 	pg_atomic_init_u64(&pool->ahead_writers, 0);
+	pg_atomic_init_u32(&pool->slow_points, 0);
+	pg_atomic_init_u32(&pool->slow_read_us, 0);
+	pg_atomic_init_u32(&pool->reading_ranges, 0);
+	pg_atomic_init_u32(&pool->quiet_ranges, 0);
 	pg_atomic_init_u64(&pool->slow_writers, 0);
 	pg_atomic_init_u32(&pool->awake_limit, 1);
 	pg_atomic_init_u64(&pool->early_writers, 0);

@@ -78,9 +78,15 @@
 #define MIN_POINTS 16			/* read-ahead is on */
 #define MAX_POINTS 64
 
-/* One of so many pages is measured; while it is off, one in so many batches. */
-#define PROBE_PAGES 64
+/*
+ * One of so many pages is measured, which is to wait for it; while it is off, one
+ * in so many batches that read, and one in each after a slow one.
+ */
+#define PROBE_PAGES 512
 #define TRIAL_RANGES 8
+
+/* It ends when nothing was read in so many batches. */
+#define QUIET_RANGES 64
 
 /*
  * A table whose last pages were all in memory is looked at rarely.
@@ -131,27 +137,46 @@ static uint64 own_position;		/* of the next entry of it to look at */
 static int	changes;
 
 /* Is it worth it? */
-static int	points = 0;
 static bool is_trial = false;
-static double slow_read_us = 0; /* moving average of slow ones */
 static int	pages_since_probe = 0;
-static int	ranges_with_reads = 0;
 static int64 blocks_read = 0;	/* what was counted at the end of the last
 								 * range */
 
 /*** pages ***/
 
+static int
+points(void)
+{
+	return pg_atomic_read_u32(&papply_pool->slow_points);
+}
+
+static void
+set_points(int n)
+{
+	pg_atomic_write_u32(&papply_pool->slow_points, Max(0, Min(MAX_POINTS, n)));
+}
+
+/* Moving average of slow reads. */
+static int
+slow_read_us(void)
+{
+	return pg_atomic_read_u32(&papply_pool->slow_read_us);
+}
+
 static void
 note_read(double us)
 {
+	double		average = slow_read_us();
+
 	pages_since_probe = 0;
 	if (us < SLOW_READ_US)
 	{
-		points = Max(0, points - FAST_POINTS);
+		set_points(points() - FAST_POINTS);
 		return;
 	}
-	points = Min(MAX_POINTS, points + SLOW_POINTS);
-	slow_read_us += (us - slow_read_us) / (slow_read_us == 0 ? 1 : 8);
+	set_points(points() + SLOW_POINTS);
+	average += (us - average) / (average == 0 ? 1 : 8);
+	pg_atomic_write_u32(&papply_pool->slow_read_us, average);
 }
 
 /* Read a page now to see how long it takes, if it has to be read. */
@@ -419,7 +444,7 @@ go_on_with_all(uint64 position, TimestampTz now)
 		CHECK_FOR_INTERRUPTS();
 		if (is_done(&item, position, unclaimed_position))
 			continue;
-		if (!item.is_asked && now - item.since >= slow_read_us && !go_on_with(&item))
+		if (!item.is_asked && now - item.since >= slow_read_us() && !go_on_with(&item))
 			continue;
 		items[item_count++] = item;
 	}
@@ -497,7 +522,7 @@ papply_read_ahead(uint64 position)
 bool
 papply_read_ahead_is_on(void)
 {
-	return points >= MIN_POINTS && maintenance_io_concurrency > 0;
+	return points() >= MIN_POINTS && maintenance_io_concurrency > 0;
 }
 
 void
@@ -518,14 +543,29 @@ papply_read_ahead_begin(uint64 first, uint64 last, bool is_allowed)
 	changes = 0;
 }
 
+/* Where nothing is read there are no probes: forget what they said. */
+static void
+note_quiet_range(void)
+{
+	if (pg_atomic_fetch_add_u32(&papply_pool->quiet_ranges, 1) >= QUIET_RANGES)
+		set_points(0);
+}
+
 void
 papply_read_ahead_end(void)
 {
 	bool		has_read = pgBufferUsage.shared_blks_read != blocks_read;
 
 	blocks_read = pgBufferUsage.shared_blks_read;
-	if (points >= MIN_POINTS)
-		points -= has_read ? 0 : 1;
-	else if (has_read && ++ranges_with_reads % TRIAL_RANGES == 0)
-		is_trial = true;
+	if (!has_read)
+	{
+		if (points() > 0)
+			note_quiet_range();
+		return;
+	}
+	if (pg_atomic_read_u32(&papply_pool->quiet_ranges) > 0)
+		pg_atomic_write_u32(&papply_pool->quiet_ranges, 0);
+	if (points() < MIN_POINTS)
+		is_trial = points() > 0 ||
+			pg_atomic_fetch_add_u32(&papply_pool->reading_ranges, 1) % TRIAL_RANGES == 0;
 }
