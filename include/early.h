@@ -45,6 +45,14 @@ extern void papply_early_revoke(int place);
 /* It has ended, and was committed: the place is free. */
 extern void papply_early_release(int place);
 
+/* So many writers have one. */
+extern int	papply_early_count(void);
+
+/*** verbs of anybody ***/
+
+/* The writer of a transaction that has ended and has that number, or NULL. */
+extern PapplyWriterSlot *papply_early_writer_of(PapplyPool *pool, uint64 seqno);
+
 /*** verbs of writers ***/
 
 /* Is there something to take for this writer?  Else it may sleep. */
@@ -63,6 +71,9 @@ extern uint64 papply_early_bytes(void);
  * undefined.  Its file does not grow any more then.
  */
 extern bool papply_early_has_ended(uint64 *seqno, PapplyCommit *commit);
+
+/* Of SIGUSR2, by which the receiver cancels what a writer waits for that is revoked. */
+extern void papply_early_handle_revoke(SIGNAL_ARGS);
 
 /* Its number, once papply_early_give_up() has said that it has ended. */
 extern uint64 papply_early_seqno(void);

@@ -41,6 +41,9 @@ extern void papply_remote_relation_init(void);
  */
 extern void papply_remote_relation_update(const char *message, int length, uint64 in_use);
 
+/* Version of the present definition, if that is what the message says; else 0. */
+extern uint32 papply_remote_relation_version(const char *message, int length);
+
 /*
  * The relation, with the local part current if wanted; NULL if the publisher
  * never described it.  Looking at the catalogs begins and ends a transaction

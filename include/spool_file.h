@@ -48,6 +48,12 @@ typedef struct PapplySpoolReader
 	StringInfoData bytes;		/* read, from cursor on not returned yet */
 } PapplySpoolReader;
 
+/*
+ * So many bytes had better be appended, or read, at a time, where that many are before them:
+ * each time, all files that a large one consists of are opened.
+ */
+extern int	papply_spool_file_step(uint64 bytes);
+
 /* Receiver: append whole messages to a file, the first time to a new one. */
 extern void papply_spool_file_append(PapplySpoolFile *file, bool is_new,
 									 char *data, int length);

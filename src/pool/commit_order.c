@@ -91,7 +91,8 @@ papply_commit_order_committed(void)
 
 /*
  * The process that applies the oldest uncommitted transaction; NULL if nobody
- * does yet.  Only a hint: nothing is locked.
+ * does yet.  Only a hint: nothing is locked.  If there is none in the queue, the
+ * native loop may have one that came directly.
  */
 static PGPROC *
 process_of_oldest(void)
@@ -101,7 +102,7 @@ process_of_oldest(void)
 	PapplyWriterSlot *slot;
 
 	if (oldest > pg_atomic_read_u64(&papply_pool->published_seqno))
-		return NULL;
+		return papply_pool->receiver_proc;
 	if (pg_atomic_read_u32(&txn->flags) & PAPPLY_TXN_NATIVE)
 		return papply_pool->receiver_proc;
 	slot = papply_pool_writer_of(papply_pool, oldest);
@@ -176,6 +177,18 @@ check_oldest_waits_for_me(void)
 		ereport(ERROR,
 				(errcode(PAPPLY_ERRCODE_OLDER_WINS),
 				 errmsg("remote transaction is rolled back because an older one waits for it")));
+}
+
+void
+papply_commit_order_check(void)
+{
+	static TimestampTz checked_at = 0;
+	TimestampTz now = GetCurrentTimestamp();
+
+	if (now >= checked_at && !TimestampDifferenceExceeds(checked_at, now, NEXT_CHECK_MS))
+		return;
+	checked_at = now;
+	check_oldest_waits_for_me();
 }
 
 static uint32

@@ -23,6 +23,8 @@
  * would wait for it to end, and it for them.  For the same reason it is given
  * up if the others leave, also when it waits for its turn.
  *
+ * Who is revoked may wait for a lock: then a signal cancels that.
+ *
  * Locking: none.  What a place says is written before its state, with a write
  * barrier, and read after it.  papply_early_offer() and papply_awake_sleep() each have a
  * full barrier between what they say and what they look at, so that no offer is
@@ -31,7 +33,11 @@
  */
 #include "parallel_apply.h"
 
+#include <signal.h>
+
+#include "miscadmin.h"
 #include "port/pg_bitutils.h"
+#include "storage/latch.h"
 
 #include "awake.h"
 #include "early.h"
@@ -42,7 +48,7 @@
 #define KIND_MASK 0xFF
 
 /* What this writer has taken; NULL: nothing. */
-static PapplyEarly *mine = NULL;
+static PapplyEarly *volatile mine = NULL;
 
 static PapplyEarlyKind
 kind_of(PapplyEarly *early)
@@ -72,15 +78,20 @@ my_bit(void)
 	return UINT64CONST(1) << papply_pool_waiter;
 }
 
-/* Writers who are there, and stay, to apply what is in the queue. */
+/* Writers who are there, and stay, to apply what is in the queue: not those who follow a stream. */
 static uint64
-other_writers(void)
+writers_beside(uint64 early_writers)
 {
 	uint64		wanted = pg_atomic_read_u64(&papply_pool->wanted_writers);
 	uint64		mask = wanted >= 64 ? PG_UINT64_MAX : (UINT64CONST(1) << wanted) - 1;
 
-	return pg_atomic_read_u64(&papply_pool->present_writers) &
-		~pg_atomic_read_u64(&papply_pool->early_writers) & mask;
+	return pg_atomic_read_u64(&papply_pool->present_writers) & ~early_writers & mask;
+}
+
+static uint64
+other_writers(void)
+{
+	return writers_beside(pg_atomic_read_u64(&papply_pool->early_writers));
 }
 
 /*** receiver ***/
@@ -130,6 +141,17 @@ wake_writer_of(PapplyEarly *early)
 		papply_pool_wake(writer - 1);
 }
 
+/* It may wait for a lock, and others for those that it has. */
+static void
+signal_writer_of(PapplyEarly *early)
+{
+	uint32		writer = pg_atomic_read_u32(&early->state) >> WRITER_SHIFT;
+	pid_t		pid = papply_pool->writers[writer - 1].pid;
+
+	if (pid != 0)
+		(void) kill(pid, SIGUSR2);
+}
+
 void
 papply_early_publish(int place, uint64 bytes)
 {
@@ -167,7 +189,7 @@ papply_early_revoke(int place)
 	{
 		if (!move(early, PAPPLY_EARLY_TAKEN, PAPPLY_EARLY_REVOKED))
 			continue;
-		wake_writer_of(early);
+		signal_writer_of(early);
 		break;
 	}
 }
@@ -176,6 +198,29 @@ void
 papply_early_release(int place)
 {
 	(void) move(&papply_pool->early[place], PAPPLY_EARLY_ENDED, PAPPLY_EARLY_NONE);
+}
+
+int
+papply_early_count(void)
+{
+	return pg_popcount64(pg_atomic_read_u64(&papply_pool->early_writers));
+}
+
+/*** anybody ***/
+
+PapplyWriterSlot *
+papply_early_writer_of(PapplyPool *pool, uint64 seqno)
+{
+	for (int i = 0; i < PAPPLY_MAX_EARLY; i++)
+	{
+		PapplyEarly *early = &pool->early[i];
+		uint32		state = pg_atomic_read_u32(&early->state);
+
+		pg_read_barrier();		/* pairs with papply_early_end() */
+		if ((state & KIND_MASK) == PAPPLY_EARLY_ENDED && early->seqno == seqno)
+			return &pool->writers[(state >> WRITER_SHIFT) - 1];
+	}
+	return NULL;
 }
 
 /*** writers ***/
@@ -199,23 +244,46 @@ take(PapplyEarly *early)
 	return pg_atomic_compare_exchange_u32(&early->state, &offered, taken);
 }
 
+/* Unless nobody else is left then; others may want the same at this moment. */
+static bool
+set_my_bit(void)
+{
+	uint64		bits = pg_atomic_read_u64(&papply_pool->early_writers);
+
+	while ((writers_beside(bits) & ~my_bit()) != 0)
+	{
+		if (pg_atomic_compare_exchange_u64(&papply_pool->early_writers, &bits,
+										   bits | my_bit()))
+			return true;
+	}
+	return false;
+}
+
 bool
 papply_early_take(void)
 {
-	if (!papply_early_may_take())
+	if (!papply_early_may_take() || !set_my_bit())
 		return false;
-	pg_atomic_fetch_or_u64(&papply_pool->early_writers, my_bit());
-
-	/* somebody else may do the same at this moment */
-	for (int i = 0; i < PAPPLY_MAX_EARLY && other_writers() != 0; i++)
+	for (int i = 0; i < PAPPLY_MAX_EARLY; i++)
 	{
 		if (!take(&papply_pool->early[i]))
 			continue;
 		mine = &papply_pool->early[i];
+
+		/* this writer may have been woken for something else */
+		papply_queue_wake_writer();
 		return true;
 	}
 	papply_early_leave();
 	return false;
+}
+
+static bool
+is_revoked(void)
+{
+	PapplyEarly *early = mine;
+
+	return early != NULL && kind_of(early) == PAPPLY_EARLY_REVOKED;
 }
 
 TransactionId
@@ -236,6 +304,20 @@ papply_early_bytes(void)
 	return pg_atomic_read_u64(&mine->bytes);
 }
 
+void
+papply_early_handle_revoke(SIGNAL_ARGS)
+{
+	int			save_errno = errno;
+
+	if (is_revoked())
+	{
+		QueryCancelPending = true;
+		InterruptPending = true;
+		SetLatch(MyLatch);
+	}
+	errno = save_errno;
+}
+
 /* Its slot in the queue is not used for another one before it is committed. */
 bool
 papply_early_has_ended(uint64 *seqno, PapplyCommit *commit)
@@ -254,7 +336,7 @@ papply_early_check(void)
 {
 	if (mine == NULL)
 		return;
-	if (kind_of(mine) == PAPPLY_EARLY_REVOKED)
+	if (is_revoked())
 		ereport(ERROR,
 				(errcode(ERRCODE_TRANSACTION_ROLLBACK),
 				 errmsg("the streamed transaction is not applied before its end")));
@@ -273,8 +355,14 @@ papply_early_give_up(void)
 	if (move(mine, PAPPLY_EARLY_TAKEN, PAPPLY_EARLY_GIVEN_UP))
 		return true;
 	if (kind_of(mine) == PAPPLY_EARLY_ENDED)
+	{
+		pg_read_barrier();		/* pairs with papply_early_end() */
 		return false;
+	}
 	pg_atomic_write_u32(&mine->state, PAPPLY_EARLY_NONE);
+
+	/* that was the receiver's signal, which comes no more */
+	QueryCancelPending = false;
 	return true;
 }
 

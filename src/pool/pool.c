@@ -29,6 +29,7 @@
 #include "storage/ipc.h"
 #include "storage/shmem.h"
 
+#include "early.h"
 #include "pool.h"
 
 typedef struct PoolDirectory
@@ -271,9 +272,14 @@ papply_pool_peek_here(int *n, PapplyPool *copy)
 	return false;
 }
 
+/* Who has applied it early has perhaps not seen yet that it has a number. */
 PapplyWriterSlot *
 papply_pool_writer_of(PapplyPool *pool, uint64 seqno)
 {
+	PapplyWriterSlot *early = papply_early_writer_of(pool, seqno);
+
+	if (early != NULL)
+		return early;
 	for (int i = 0; i < PAPPLY_MAX_WRITERS; i++)
 	{
 		PapplyWriterSlot *slot = &pool->writers[i];

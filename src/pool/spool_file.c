@@ -20,8 +20,10 @@
 
 #include "spool_file.h"
 
-/* So much is read at a time. */
-#define READ_BYTES (256 * 1024)
+/* See papply_spool_file_step(). */
+#define MIN_STEP (256 * 1024)
+#define MAX_STEP (4 * 1024 * 1024)
+#define STEPS 4096
 
 #define NAME_LENGTH 16
 
@@ -38,6 +40,12 @@ begin_using_files(void)
 		ours = ResourceOwnerCreate(NULL, "parallel_apply spool");
 	CurrentResourceOwner = ours;
 	return NULL;
+}
+
+int
+papply_spool_file_step(uint64 bytes)
+{
+	return Max(MIN_STEP, Min(MAX_STEP, bytes / STEPS));
 }
 
 static void
@@ -136,7 +144,7 @@ has_bytes(PapplySpoolReader *reader, uint64 end, uint64 wanted)
 	StringInfo	bytes = &reader->bytes;
 
 	if (bytes->len - bytes->cursor < wanted && reader->position < end)
-		read_more(reader, end, Max(wanted, READ_BYTES));
+		read_more(reader, end, Max(wanted, papply_spool_file_step(reader->position)));
 	return bytes->len - bytes->cursor >= wanted;
 }
 

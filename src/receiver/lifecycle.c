@@ -340,6 +340,7 @@ static void
 stop_pool(void)
 {
 	papply_feedback_flush(false);
+	papply_spool_revoke_early();	/* what was offered since */
 	end_pool(false);
 	papply_spool_pool_stopped();
 	papply_statistics_count(PAPPLY_COUNT_DRAINS_STOP, 1);
@@ -381,6 +382,9 @@ resize_pool(int wanted)
 	ereport(LOG,
 			(errmsg("parallel apply of subscription \"%s\" is resized to %d writers",
 					MySubscription->name, wanted)));
+	if (wanted < papply_writers_wanted())
+		papply_spool_revoke_early();	/* those who are left may have them
+										 * all */
 	(void) papply_writers_set(wanted, MySubscription->name);
 }
 

@@ -96,6 +96,21 @@ replace_version(PapplyRemoteRelation *rel, uint64 in_use)
 	MemoryContextSwitchTo(old_context);
 }
 
+static bool
+is_definition(const PapplyRemoteRelation *rel, const char *message, int length)
+{
+	return rel->length == length && memcmp(rel->message, message, length) == 0;
+}
+
+uint32
+papply_remote_relation_version(const char *message, int length)
+{
+	LogicalRepRelId remote_relid = papply_message_get_uint32(message + 1);
+	PapplyRemoteRelation *rel = hash_search(relations, &remote_relid, HASH_FIND, NULL);
+
+	return rel != NULL && is_definition(rel, message, length) ? rel->version : 0;
+}
+
 void
 papply_remote_relation_update(const char *message, int length, uint64 in_use)
 {
@@ -106,7 +121,7 @@ papply_remote_relation_update(const char *message, int length, uint64 in_use)
 	bool		found;
 
 	rel = hash_search(relations, &remote_relid, HASH_ENTER, &found);
-	if (found && rel->length == length && memcmp(rel->message, message, length) == 0)
+	if (found && is_definition(rel, message, length))
 		return;					/* said again, after an invalidation there */
 
 	if (!found)

@@ -26,8 +26,8 @@
  * each subtransaction.  RELATION messages are never left out: the publisher
  * does not repeat in other transactions what it has sent in one that commits.
  * It repeats in each streamed one what others have been told.  For a writer each of them
- * gets a version, which is not the one of other transactions before this one
- * is committed.
+ * has a version, which other transactions do not use before this one is committed, unless they have
+ * the same definition.
  *
  * Without a pool the native loop spools.  What it has begun, it ends: a pool
  * does not start before (lifecycle.c).  What was begun here is read from here
@@ -39,6 +39,7 @@
 #include "parallel_apply.h"
 
 #include "access/transam.h"
+#include "access/xact.h"
 #include "lib/stringinfo.h"
 #include "libpq/pqformat.h"
 #include "miscadmin.h"
@@ -57,8 +58,15 @@
 #include "spool_file.h"
 #include "statistics.h"
 
-/* A file is appended to when a chunk ends, or so much has come. */
-#define APPEND_BYTES (256 * 1024)
+
+/* A definition in a spool, for the writer that applies it early. */
+typedef struct KeptRelation
+{
+	uint32		version;
+	bool		is_own;			/* the version is of this spool only */
+	int			length;			/* of the RELATION message, without an xid */
+	char		message[FLEXIBLE_ARRAY_MEMBER];
+} KeptRelation;
 
 typedef struct Spool
 {
@@ -70,8 +78,8 @@ typedef struct Spool
 
 	/* for the writer that applies it early */
 	int			early;			/* its place, or PAPPLY_NO_EARLY */
-	List	   *relations;		/* RELATION messages, as StringInfo */
-	List	   *versions;		/* their numbers */
+	List	   *relations;		/* of KeptRelation, in the order that they
+								 * came */
 	uint64		seqno;			/* in the queue, when it has ended */
 } Spool;
 
@@ -114,6 +122,21 @@ find_spool(TransactionId xid)
 	return NULL;
 }
 
+/* To look up temp_tablespaces takes a transaction. */
+static void
+init_files(void)
+{
+	MemoryContext old_context = CurrentMemoryContext;
+	bool		is_ours = !IsTransactionState();
+
+	if (is_ours)
+		StartTransactionCommand();
+	FileSetInit(&file_set);
+	if (is_ours)
+		CommitTransactionCommand();
+	MemoryContextSwitchTo(old_context);
+}
+
 static Spool *
 create_spool(TransactionId xid)
 {
@@ -122,7 +145,7 @@ create_spool(TransactionId xid)
 	Spool	   *spool = palloc0(sizeof(Spool));
 
 	if (files == 0)
-		FileSetInit(&file_set);
+		init_files();
 	spool->xid = xid;
 	spool->file.set = file_set;
 	spool->file.number = ++files;
@@ -152,11 +175,9 @@ free_spool(Spool *spool)
 	if (spool->aborted != NULL)
 		hash_destroy(spool->aborted);
 	foreach(lc, spool->relations)
-		pfree(((StringInfo) lfirst(lc))->data);
+		if (((KeptRelation *) lfirst(lc))->is_own)
+		papply_registry_drop(((KeptRelation *) lfirst(lc))->version);
 	list_free_deep(spool->relations);
-	foreach(lc, spool->versions)
-		papply_registry_drop(lfirst_int(lc));
-	list_free(spool->versions);
 	pfree(spool);
 }
 
@@ -212,21 +233,48 @@ begin_chunk(Spool *spool)
 	appendBinaryStringInfo(&chunk, (char *) &head, sizeof(head));
 }
 
-/* The definition of a relation, without the xid; returns its version. */
+/* The last definition of the same relation in this spool; NULL: there is none. */
+static KeptRelation *
+last_definition(Spool *spool, const char *relid)
+{
+	for (int i = list_length(spool->relations) - 1; i >= 0; i--)
+	{
+		KeptRelation *relation = list_nth(spool->relations, i);
+
+		if (memcmp(relation->message + 1, relid, sizeof(LogicalRepRelId)) == 0)
+			return relation;
+	}
+	return NULL;
+}
+
+/*
+ * The definition of a relation, in a chunk; returns its version.  One that others
+ * have, too, may be replaced and dropped meanwhile: then the writer gives up.
+ */
 static uint32
 keep_relation(Spool *spool, const char *message, int length)
 {
-	MemoryContext old_context = MemoryContextSwitchTo(TopMemoryContext);
-	StringInfo	relation = makeStringInfo();
-	uint32		version;
+	int			kept_length = length - sizeof(TransactionId);
+	KeptRelation *last = last_definition(spool, message + 5);
+	KeptRelation *relation;
+	MemoryContext old_context;
 
-	appendStringInfoChar(relation, message[0]);
-	appendBinaryStringInfo(relation, message + 5, length - 5);
-	version = papply_registry_add(relation->data, relation->len);
+	if (last != NULL && last->length == kept_length &&
+		memcmp(last->message + 1, message + 5, kept_length - 1) == 0)
+		return last->version;	/* said again, after an invalidation there */
+
+	old_context = MemoryContextSwitchTo(TopMemoryContext);
+	relation = palloc(offsetof(KeptRelation, message) + kept_length);
+	relation->length = kept_length;
+	relation->message[0] = message[0];
+	memcpy(relation->message + 1, message + 5, kept_length - 1);
+	relation->version = papply_remote_relation_version(relation->message, kept_length);
+	relation->is_own = relation->version == 0;
+	if (relation->is_own)
+		relation->version = papply_registry_add(relation->message, kept_length);
 	spool->relations = lappend(spool->relations, relation);
-	spool->versions = lappend_int(spool->versions, version);
 	MemoryContextSwitchTo(old_context);
-	return version;
+	return relation->version;
 }
 
 /* In a chunk, the xid of the (sub)transaction follows the kind byte. */
@@ -243,7 +291,7 @@ keep_message(Spool *spool, char *message, int length)
 		TransactionIdFollows(head.subxid, spool->newest_subxid))
 		spool->newest_subxid = head.subxid;
 
-	if (chunk.len + length > APPEND_BYTES)
+	if (chunk.len + length > papply_spool_file_step(spool->bytes))
 		append_chunk(spool);
 	appendBinaryStringInfo(&chunk, (char *) &head, sizeof(head));
 	appendBinaryStringInfo(&chunk, message, 1);
@@ -500,9 +548,9 @@ ends_early(Spool *spool)
 	papply_dispatch_mark_early(spool->early);
 	foreach(lc, spool->relations)
 	{
-		StringInfo	relation = lfirst(lc);
+		KeptRelation *relation = lfirst(lc);
 
-		papply_remote_relation_update(relation->data, relation->len, spool->seqno);
+		papply_remote_relation_update(relation->message, relation->length, spool->seqno);
 	}
 	return true;
 }
@@ -600,8 +648,8 @@ papply_spool_pool_stopped(void)
 		Spool	   *spool = lfirst(lc);
 
 		spool->early = PAPPLY_NO_EARLY;
-		list_free(spool->versions);
-		spool->versions = NIL;
+		list_free_deep(spool->relations);
+		spool->relations = NIL;
 	}
 }
 

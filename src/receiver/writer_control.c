@@ -27,6 +27,7 @@
 #include "utils/timestamp.h"
 
 #include "awake.h"
+#include "early.h"
 #include "queue.h"
 #include "writer_control.h"
 
@@ -206,6 +207,10 @@ retire_unused(void)
 			needed = i + 1;
 	}
 	needed = Max(needed, papply_min_writers_per_subscription);
+
+	/* who follows a stream needs another one beside it */
+	if (papply_early_count() > 0)
+		needed = Max(needed, papply_early_count() + 1);
 	if (needed < wanted && papply_queue_backlog() == 0)
 		set_wanted(needed);
 }

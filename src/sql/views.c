@@ -102,7 +102,7 @@ put_writer(ReturnSetInfo *result, PapplyPool *pool, int writer)
 	nulls[i] = nulls[i + 1] = nulls[i + 2] = !has_work || slot->began_at == 0;
 	values[i++] = age_of(slot->began_at);
 	values[i++] = Int64GetDatum(slot->changes_done);
-	values[i++] = Int64GetDatum(slot->changes_known);
+	values[i++] = Int64GetDatum(Max(slot->changes_known, slot->changes_done));
 	values[i++] = blockers_of(pool, writer);
 	values[i++] = Int64GetDatum(slot->counters.transactions);
 	values[i++] = Int64GetDatum(slot->counters.rows);

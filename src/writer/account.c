@@ -63,7 +63,7 @@ papply_account_begin(uint64 first, uint64 last, TimestampTz now)
 	papply_account.first = first;
 	papply_account.last = last;
 	my_slot()->began_at = now;
-	my_slot()->changes_done = 0;
+	my_slot()->changes_done = my_slot()->changes_known = 0;
 	papply_account_show_known();
 	if (first_began_at != 0)
 		return;
@@ -78,10 +78,7 @@ papply_account_show_known(void)
 	uint64		changes = 0;
 
 	if (papply_account.first == PAPPLY_SEQNO_OPEN)
-	{
-		my_slot()->changes_known = my_slot()->changes_done;
-		return;
-	}
+		return;					/* as many as are done */
 	for (uint64 seqno = papply_account.first; seqno <= papply_account.last; seqno++)
 		changes += papply_queue_transaction(seqno)->changes;
 	my_slot()->changes_known = changes;
@@ -147,7 +144,7 @@ papply_account_retry(void)
 
 /*
  * That the older wins has a counter of its own, and that the pool was closed is
- * no error.
+ * no error.  Nor is what ends an attempt to apply a transaction early: it comes again.
  */
 void
 papply_account_error(const ErrorData *error)
@@ -158,7 +155,7 @@ papply_account_error(const ErrorData *error)
 		my_counters()->older_wins++;
 		papply_statistics_count(PAPPLY_COUNT_OLDER_WINS, 1);
 	}
-	else if (papply_pool->is_open)
+	else if (papply_pool->is_open && papply_account.first != PAPPLY_SEQNO_OPEN)
 		papply_statistics_note_error(error->message);
 }
 

@@ -42,6 +42,10 @@ papply_session_connect(void)
 	/* the receiver flushes, once for many */
 	set_setting("synchronous_commit", "off");
 
+	/* what is applied early is open as long as the publisher's; 17 and later */
+	if (GetConfigOption("transaction_timeout", true, false) != NULL)
+		set_setting("transaction_timeout", "0");
+
 	CacheRegisterSyscacheCallback(SUBSCRIPTIONOID, invalidate_subscription, (Datum) 0);
 }
 

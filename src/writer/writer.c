@@ -59,7 +59,6 @@
 #include "commit_order.h"
 #include "conflict.h"
 #include "early.h"
-#include "early_source.h"
 #include "insert_run.h"
 #include "key_wait.h"
 #include "local_commit.h"
@@ -68,6 +67,7 @@
 #include "read_ahead.h"
 #include "relation_registry.h"
 #include "session.h"
+#include "source.h"
 #include "storage_wait.h"
 #include "target.h"
 #include "truncate.h"
@@ -211,16 +211,9 @@ check_subscription(void)
 	}
 }
 
-/*
- * In our turn, before anything is visible: see the head of this file.  A long
- * transaction asks once, when it becomes the oldest: what changes later is
- * nothing that serial apply would look at again.
- */
 static void
-check_still_current(void)
+check_current(void)
 {
-	if (range.began_in_turn || range.was_current)
-		return;
 	AcceptInvalidationMessages();
 	if (!papply_session_is_current() || range.states != papply_target_states())
 	{
@@ -229,6 +222,18 @@ check_still_current(void)
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("the subscription has changed")));
 	}
+}
+
+/*
+ * In our turn, before anything is visible: see the head of this file.  A long
+ * transaction asks once, when it becomes the oldest: what changes later is
+ * nothing that serial apply would look at again.
+ */
+static void
+check_still_current(void)
+{
+	if (!range.began_in_turn && !range.was_current)
+		check_current();
 }
 
 /*
@@ -300,6 +305,14 @@ begin_change(PapplyEntry *entry)
 	}
 }
 
+/* One that has not ended may take hours: better to give it up now than in its turn. */
+static void
+check_open(void)
+{
+	check_current();
+	papply_commit_order_check();
+}
+
 static void
 apply_change(PapplyEntry *entry)
 {
@@ -310,6 +323,8 @@ apply_change(PapplyEntry *entry)
 	{
 		papply_local_renew_snapshot();
 		papply_account_show_known();
+		if (range.first == PAPPLY_SEQNO_OPEN)
+			check_open();
 	}
 
 	MemoryContextSwitchTo(message_context);
@@ -363,25 +378,6 @@ refuse_message(void)
 	ereport(ERROR,
 			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 			 errmsg("remote transaction has a message that is not applied in parallel")));
-}
-
-/* The next entry of a transaction that may still be arriving. */
-static PapplyEntry *
-read_entry(uint64 *position)
-{
-	PapplyEntry *entry = papply_queue_read(position);
-	int			sleeps = 0;
-
-	while (entry == NULL)
-	{
-		if (papply_queue_want_data(*position))
-			papply_commit_order_sleep(PAPPLY_WRITER_WAIT_DATA, &sleeps);
-		papply_queue_got_data();
-		entry = papply_queue_read(position);
-	}
-	if (sleeps > 0)
-		papply_pool_set_state(PAPPLY_WRITER_APPLYING);
-	return entry;
 }
 
 static void
@@ -445,7 +441,7 @@ apply_transaction(uint64 seqno, PapplyCommit *commit)
 	show_transaction(txn->remote_xid, txn->final_lsn);
 	for (;;)
 	{
-		entry = read_entry(&position);
+		entry = papply_source_next(&position);
 		range.position = position;
 		if (!apply_entry(entry, commit))
 			return;
@@ -463,11 +459,12 @@ apply_streamed_transaction(PapplyCommit *commit)
 
 	show_transaction(papply_early_xid(), InvalidXLogRecPtr);
 	papply_local_begin();
-	papply_early_source_begin();
-	while ((entry = papply_early_source_next(&seqno, commit)) != NULL)
+	papply_source_begin_early();
+	while ((entry = papply_source_next_early(&seqno, commit)) != NULL)
 		(void) apply_entry(entry, commit);
 	papply_queue_claim_early(seqno);
 	range.first = range.last = seqno;
+	range.message_type = LOGICAL_REP_MSG_STREAM_COMMIT;
 	show_transaction(commit->xid, commit->commit_lsn);
 }
 
@@ -762,6 +759,7 @@ papply_writer_main(Datum main_arg)
 
 	pqsignal(SIGHUP, SignalHandlerForConfigReload);
 	pqsignal(SIGTERM, handle_terminate);
+	pqsignal(SIGUSR2, papply_early_handle_revoke);
 	BackgroundWorkerUnblockSignals();
 
 	memcpy(&generation, MyBgworkerEntry->bgw_extra, sizeof(generation));

@@ -1,18 +1,25 @@
 /*-------------------------------------------------------------------------
  * room: writer
  *
- * early_source.h
- *	  The changes of a streamed transaction, read from its file.
+ * source.h
+ *	  Where the changes come from that a writer applies.
  *-------------------------------------------------------------------------
  */
-#ifndef PAPPLY_EARLY_SOURCE_H
-#define PAPPLY_EARLY_SOURCE_H
+#ifndef PAPPLY_SOURCE_H
+#define PAPPLY_SOURCE_H
 
 #include "message.h"
 #include "queue.h"
 
+/*
+ * The next entry of a transaction in the queue, from *position, which is moved.  It may
+ * still be arriving: sleeps until it is there, and throws what
+ * papply_commit_order_sleep() throws.
+ */
+extern PapplyEntry *papply_source_next(uint64 *position);
+
 /* Read what this writer has taken (early.h) from its beginning, in a local transaction. */
-extern void papply_early_source_begin(void);
+extern void papply_source_begin_early(void);
 
 /*
  * The next change, as if it were in the queue, valid until the next call.  Sleeps until it is
@@ -20,6 +27,6 @@ extern void papply_early_source_begin(void);
  * it is not to be applied early any more, what papply_commit_order_sleep() throws, and what
  * reading a file throws.
  */
-extern PapplyEntry *papply_early_source_next(uint64 *seqno, PapplyCommit *commit);
+extern PapplyEntry *papply_source_next_early(uint64 *seqno, PapplyCommit *commit);
 
-#endif							/* PAPPLY_EARLY_SOURCE_H */
+#endif							/* PAPPLY_SOURCE_H */

@@ -1,10 +1,11 @@
 /*-------------------------------------------------------------------------
- * early_source.c
- *	  The changes of a streamed transaction, read from its file.
+ * source.c
+ *	  Where the changes come from that a writer applies.
  *
  * Runs in a writer.
  *
- * The receiver spools messages as they come (spool.c); here they get the form
+ * As a rule from the queue.  A streamed transaction that is applied early is read from
+ * the file that the receiver spools it to as it comes (spool.c); here its changes get the form
  * that they would have in the queue.  The version of a definition comes with its
  * message, and is that of changes behind it.  What a change depends on is not known by its rows:
  * it is all that was received before its chunk.  Of what came later, it may only be in
@@ -19,7 +20,7 @@
 
 #include "commit_order.h"
 #include "early.h"
-#include "early_source.h"
+#include "source.h"
 
 /* Which definition a relation has. */
 typedef struct RelationVersion
@@ -34,8 +35,26 @@ static HTAB *versions = NULL;
 static uint64 dependency;		/* of the changes of this chunk */
 static StringInfoData entry_bytes;
 
+PapplyEntry *
+papply_source_next(uint64 *position)
+{
+	PapplyEntry *entry = papply_queue_read(position);
+	int			sleeps = 0;
+
+	while (entry == NULL)
+	{
+		if (papply_queue_want_data(*position))
+			papply_commit_order_sleep(PAPPLY_WRITER_WAIT_DATA, &sleeps);
+		papply_queue_got_data();
+		entry = papply_queue_read(position);
+	}
+	if (sleeps > 0)
+		papply_pool_set_state(PAPPLY_WRITER_APPLYING);
+	return entry;
+}
+
 void
-papply_early_source_begin(void)
+papply_source_begin_early(void)
 {
 	MemoryContext old_context;
 	HASHCTL		ctl;
@@ -130,7 +149,7 @@ wait_for_message(PapplySpooled *head, char **message, uint64 *seqno, PapplyCommi
 }
 
 PapplyEntry *
-papply_early_source_next(uint64 *seqno, PapplyCommit *commit)
+papply_source_next_early(uint64 *seqno, PapplyCommit *commit)
 {
 	PapplySpooled head;
 	char	   *message;
