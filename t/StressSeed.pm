@@ -40,9 +40,11 @@ use Workload;
 my $native = $ENV{PAPPLY_STRESS_NATIVE};
 my $work = $ENV{TESTDIR};
 
-# Columns of parallel_apply.writers that are counted.
-my @ways =
+# Columns of parallel_apply.writers, and of parallel_apply.subscriptions, that are counted.
+my @writer_ways =
   ('transactions', 'rows', 'native_replays', 'retries', 'older_wins');
+my @subscription_ways = ('streamed_early', 'streamed_late');
+my @ways = (@writer_ways, @subscription_ways);
 
 # Returns the exit status of the process.
 sub run
@@ -164,13 +166,16 @@ sub keep_cores
 	return;
 }
 
-# What the writers have done is gone with them, so it is asked for again and again.
+# What the writers have done is gone with them, so it is asked for again and again; a
+# subscription's counters stay, so it is the last that count.
 my $ways_query =
   $native
   ? ''
   : 'SELECT pid, '
-  . join(', ', @ways)
-  . ' FROM parallel_apply.writers WHERE pid IS NOT NULL;';
+  . join(', ', @writer_ways, ('0') x @subscription_ways)
+  . ' FROM parallel_apply.writers WHERE pid IS NOT NULL UNION ALL SELECT 0, '
+  . join(', ', ('0') x @writer_ways, @subscription_ways)
+  . ' FROM parallel_apply.subscriptions;';
 
 sub note_ways
 {
@@ -426,7 +431,7 @@ sub take_snapshots
 		$workload->snapshot_query x 10 . $ways_query);
 	fail_seed($run, "reader: $error")
 	  if $error =~ /ERROR/
-	  && $error !~ /"parallel_apply.writers" does not exist/;
+	  && $error !~ /"parallel_apply\.\w+" does not exist/;
 	foreach my $row (split(/\n/, $output))
 	{
 		my $columns = $row =~ tr/|//;
