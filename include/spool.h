@@ -56,6 +56,9 @@ extern char *papply_spool_replay_next(int *length);
 /* The process ends: delete all files. */
 extern void papply_spool_end(void);
 
+/* Is a chunk being received that is kept here? */
+extern bool papply_spool_is_open(void);
+
 /* Is the native loop between STREAM START and STREAM STOP? */
 extern bool papply_spool_native_is_open(void);
 

@@ -71,6 +71,13 @@
 #define BURST_NAP_MS 10
 
 /*
+ * The same in the middle of a large transaction, of which nobody waits for anything but the
+ * end.  In this time about as much comes as the smallest of socket buffers holds
+ * (those of unix sockets, some hundred messages).
+ */
+#define PAUSE_US 300
+
+/*
  * Where pages are read ahead, writers look further than that: so until this is
  * there, bursts are read sooner than writers get through them.
  */
@@ -90,6 +97,8 @@ typedef enum Route
 } Route;
 
 static bool is_initialized = false;
+
+static bool nothing_came = false;	/* since let_more_come() */
 
 /* A message that could not be routed; still in the connection's buffer. */
 static char *held = NULL;
@@ -298,7 +307,8 @@ route_streamed(char *message, int length, char **buffer, int *result)
 static bool
 is_between_transactions(void)
 {
-	return !papply_native_is_active() && !papply_spool_native_is_open() &&
+	return !papply_native_is_active() && !papply_spool_is_open() &&
+		!papply_spool_native_is_open() &&
 		!(papply_lifecycle_has_pool() && papply_dispatch_is_open());
 }
 
@@ -656,6 +666,24 @@ next_for_native(char **buffer)
 	return 0;
 }
 
+/*
+ * There is nothing to read, in the middle of a large transaction: leave the publisher
+ * alone for a moment.  False: that was in vain.
+ */
+static bool
+let_more_come(void)
+{
+	static bool has_waited = false;
+	bool		is_within = papply_spool_is_open() ||
+	(papply_dispatch_is_open() && papply_queue_open_is_published());
+
+	has_waited = is_within && !(has_waited && nothing_came);
+	nothing_came = true;
+	if (has_waited)
+		pg_usleep(PAUSE_US);
+	return has_waited;
+}
+
 /* The native loop has its own business: settings, subscription, tables. */
 static bool
 is_time_to_yield(void)
@@ -715,6 +743,8 @@ papply_receiver_receive(WalReceiverConn *conn, char **buffer, pgsocket *wait_fd)
 				papply_status_update(false, true);
 				return length;
 			}
+			if (length == 0 && let_more_come())
+				continue;
 			if (length == 0)
 			{
 				length = nothing_to_read(conn, buffer, *wait_fd);
@@ -723,6 +753,7 @@ papply_receiver_receive(WalReceiverConn *conn, char **buffer, pgsocket *wait_fd)
 				(void) papply_lone_idle();
 				continue;
 			}
+			nothing_came = false;
 			held = *buffer;
 			held_length = length;
 			has_received = is_active = true;

@@ -703,6 +703,12 @@ papply_spool_end(void)
 }
 
 bool
+papply_spool_is_open(void)
+{
+	return open_spool != NULL;
+}
+
+bool
 papply_spool_native_is_open(void)
 {
 	return native_is_open;
