@@ -141,12 +141,15 @@ wake_writer_of(PapplyEarly *early)
 		papply_pool_wake(writer - 1);
 }
 
-/* It may wait for a lock, and others for those that it has. */
+/*
+ * It may wait for a lock, and others for those that it has.  If it has noticed before, it
+ * has freed the place.
+ */
 static void
 signal_writer_of(PapplyEarly *early)
 {
 	uint32		writer = pg_atomic_read_u32(&early->state) >> WRITER_SHIFT;
-	pid_t		pid = papply_pool->writers[writer - 1].pid;
+	pid_t		pid = writer == 0 ? 0 : papply_pool->writers[writer - 1].pid;
 
 	if (pid != 0)
 		(void) kill(pid, SIGUSR2);
