@@ -72,7 +72,8 @@ sub value_of
 
 # A transaction that waits for a lock of ours is rolled back: what comes after it gets
 # on at once.
-my $streamed = begin_streamed(rows(2000) . 'ROLLBACK;');
+my $streamed = $publisher->background_psql('postgres');
+$streamed->set_query_timer_restart;
 my $lock = hold($subscriber, 'SELECT FROM gate WHERE id = 1 FOR UPDATE');
 $streamed->query_safe(
 	'BEGIN; UPDATE gate SET n = 5 WHERE id = 2; UPDATE gate SET n = 5 WHERE id = 1;'
