@@ -174,7 +174,7 @@ check_refused(
 check_refused(
 	q(INSERT INTO abroad VALUES (1, 'a'); INSERT INTO abroad VALUES (2, 'x')),
 	qr/foreign-data wrapper "dummy" has no handler/,
-	q(DROP FOREIGN TABLE abroad_x; CREATE TABLE abroad_x PARTITION OF abroad DEFAULT),
+	q(BEGIN; DROP FOREIGN TABLE abroad_x; CREATE TABLE abroad_x PARTITION OF abroad DEFAULT; COMMIT),
 	'a partition that is a foreign table');
 rows_equal($publisher, $subscriber, 'abroad');
 
