@@ -265,6 +265,23 @@ streams_are('the subscription has changed', 1, 0);
 cmp_ok(native_replays(), '>', $replays,
 	'it was applied natively from its file');
 
+# What it applies next, a small transaction as a rule, has the definition of its own time.
+sub lone_replays
+{
+	wait_applied($publisher, $subscriber, 'tap');
+	return on_subscriber(
+		'SELECT native_replays_lone FROM parallel_apply.subscriptions');
+}
+reload_with($subscriber, 'parallel_apply.apply_lone_transactions = on');
+for my $n (2001 .. 2200)
+{
+	on_publisher("INSERT INTO widened VALUES ($n, $n)");
+	last if lone_replays() > 0;
+}
+cmp_ok(lone_replays(), '>', 0, 'small transactions are applied natively');
+reload_with($subscriber, 'parallel_apply.apply_lone_transactions = off');
+streams_are('newer definitions after older ones', 0, 0);
+
 # An error is PostgreSQL's own: a local session inserts a row before it is applied again.
 my $offset = -s $subscriber->logfile;
 my $local = hold($subscriber, 'SELECT');
