@@ -157,7 +157,32 @@ sub rows_equal
 		whole_row::text, E'\\n' ORDER BY whole_row::text COLLATE "C")), '-') FROM $table whole_row);
 	my ($want, $have) =
 	  map { $_->safe_psql($db // 'postgres', $sql) } $publisher, $subscriber;
-	return is($have, $want, $name // "$table is equal on both sides");
+	is($have, $want, $name // "$table is equal on both sides") and return 1;
+	show_difference($publisher, $subscriber, $table, $db);
+	return 0;
+}
+
+# Which rows differ now: it may have been a matter of time.
+sub show_difference
+{
+	my ($publisher, $subscriber, $table, $db) = @_;
+	my %count;
+	for my $node ($publisher, $subscriber)
+	{
+		my $rows = $node->safe_psql($db // 'postgres',
+			"SELECT whole_row::text FROM $table whole_row");
+		$count{$_} += $node == $publisher ? 1 : -1 for split /\n/, $rows;
+	}
+	my @missing = sort grep { $count{$_} > 0 } keys %count;
+	my @surplus = sort grep { $count{$_} < 0 } keys %count;
+	diag(   "$table a moment later: "
+		  . @missing
+		  . ' rows are missing, '
+		  . @surplus
+		  . ' are too many, such as '
+		  . join(' ', grep { defined } @missing[ 0 .. 4 ], @surplus[ 0 .. 4 ])
+	);
+	return;
 }
 
 # Process ids of a subscription's writers, in the order of their numbers.
