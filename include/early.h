@@ -85,8 +85,8 @@ extern uint64 papply_early_seqno(void);
 extern void papply_early_check(void);
 
 /*
- * It was rolled back: give it back to the receiver.  False: it has ended, and this writer
- * has to apply it again.
+ * It was rolled back: give it back to the receiver.  False: it has ended, and has to be
+ * applied again by the native loop.
  */
 extern bool papply_early_give_up(void);
 

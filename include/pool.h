@@ -300,6 +300,13 @@ extern bool papply_pool_is_retired(void);
  */
 extern bool papply_pool_may_sleep(void);
 
+/* This writer in a mask of writers. */
+static inline uint64
+papply_pool_my_bit(void)
+{
+	return UINT64CONST(1) << papply_pool_waiter;
+}
+
 /* Set the latch of the receiver, or of a writer, if it is attached. */
 extern void papply_pool_wake(int waiter);
 

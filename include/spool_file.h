@@ -58,9 +58,8 @@ extern int	papply_spool_file_step(uint64 bytes);
 extern void papply_spool_file_append(PapplySpoolFile *file, bool is_new,
 									 char *data, int length);
 
-/* Receiver: delete one, or all that there are. */
+/* Receiver: delete one. */
 extern void papply_spool_file_delete(PapplySpoolFile *file);
-extern void papply_spool_file_delete_all(FileSet *set);
 
 /* Read from the beginning; memory of the current context, until it is freed. */
 extern void papply_spool_reader_init(PapplySpoolReader *reader, const PapplySpoolFile *file);

@@ -113,24 +113,18 @@ papply_awake_sharing(void)
 
 /*** writers ***/
 
-static uint64
-my_bit(void)
-{
-	return UINT64CONST(1) << papply_pool_waiter;
-}
-
 void
 papply_awake_begin(void)
 {
-	pg_atomic_fetch_or_u64(&papply_pool->present_writers, my_bit());
+	pg_atomic_fetch_or_u64(&papply_pool->present_writers, papply_pool_my_bit());
 }
 
 void
 papply_awake_end(void)
 {
 	papply_awake_set_storage(PAPPLY_STORAGE_FAST);
-	pg_atomic_fetch_and_u64(&papply_pool->present_writers, ~my_bit());
-	pg_atomic_fetch_and_u64(&papply_pool->idle_writers, ~my_bit());
+	pg_atomic_fetch_and_u64(&papply_pool->present_writers, ~papply_pool_my_bit());
+	pg_atomic_fetch_and_u64(&papply_pool->idle_writers, ~papply_pool_my_bit());
 
 	/* somebody may have gone to sleep because this one was awake */
 	papply_queue_wake_writer();
@@ -153,9 +147,10 @@ papply_awake_sleep(long timeout_ms)
 {
 	int			events = WL_LATCH_SET;
 
-	pg_atomic_fetch_or_u64(&papply_pool->idle_writers, my_bit());	/* full barrier */
+	pg_atomic_fetch_or_u64(&papply_pool->idle_writers, papply_pool_my_bit());	/* full barrier */
 	if ((papply_queue_backlog() == 0 || count_awake() >= limit()) &&
-		!papply_early_may_take() && papply_pool_may_sleep() && !papply_pool_is_retired() && !ConfigReloadPending)
+		!papply_early_may_take() && papply_pool_may_sleep() &&
+		!papply_pool_is_retired() && !ConfigReloadPending)
 	{
 		papply_pool_set_state(PAPPLY_WRITER_IDLE);
 		events = WaitLatch(MyLatch,
@@ -164,7 +159,7 @@ papply_awake_sleep(long timeout_ms)
 						   timeout_ms, papply_compat_wait_event(PAPPLY_WAIT_WORK));
 		ResetLatch(MyLatch);
 	}
-	pg_atomic_fetch_and_u64(&papply_pool->idle_writers, ~my_bit());
+	pg_atomic_fetch_and_u64(&papply_pool->idle_writers, ~papply_pool_my_bit());
 	return (events & WL_LATCH_SET) != 0;
 }
 
@@ -172,9 +167,9 @@ static void
 set_bit(pg_atomic_uint64 *bits, bool is_set)
 {
 	if (is_set)
-		pg_atomic_fetch_or_u64(bits, my_bit());
+		pg_atomic_fetch_or_u64(bits, papply_pool_my_bit());
 	else
-		pg_atomic_fetch_and_u64(bits, ~my_bit());
+		pg_atomic_fetch_and_u64(bits, ~papply_pool_my_bit());
 }
 
 void

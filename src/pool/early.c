@@ -56,6 +56,13 @@ kind_of(PapplyEarly *early)
 	return pg_atomic_read_u32(&early->state) & KIND_MASK;
 }
 
+/* The writer that a state says; -1: none. */
+static int
+writer_of(uint32 state)
+{
+	return (int) (state >> WRITER_SHIFT) - 1;
+}
+
 /* From one kind of state to another, if it is in that one; the writer remains. */
 static bool
 move(PapplyEarly *early, PapplyEarlyKind from, PapplyEarlyKind to)
@@ -70,12 +77,6 @@ move(PapplyEarly *early, PapplyEarlyKind from, PapplyEarlyKind to)
 			return true;
 	}
 	return false;
-}
-
-static uint64
-my_bit(void)
-{
-	return UINT64CONST(1) << papply_pool_waiter;
 }
 
 /* Writers who are there, and stay, to apply what is in the queue: not those who follow a stream. */
@@ -132,13 +133,16 @@ papply_early_offer(TransactionId xid, const PapplySpoolFile *file)
 	return PAPPLY_NO_EARLY;
 }
 
+/* Something has been said to it before; pairs with its sleep. */
 static void
 wake_writer_of(PapplyEarly *early)
 {
-	uint32		writer = pg_atomic_read_u32(&early->state) >> WRITER_SHIFT;
+	int			writer;
 
-	if (writer != 0)
-		papply_pool_wake(writer - 1);
+	pg_memory_barrier();
+	writer = writer_of(pg_atomic_read_u32(&early->state));
+	if (writer >= 0)
+		papply_pool_wake(writer);
 }
 
 /*
@@ -148,8 +152,8 @@ wake_writer_of(PapplyEarly *early)
 static void
 signal_writer_of(PapplyEarly *early)
 {
-	uint32		writer = pg_atomic_read_u32(&early->state) >> WRITER_SHIFT;
-	pid_t		pid = writer == 0 ? 0 : papply_pool->writers[writer - 1].pid;
+	int			writer = writer_of(pg_atomic_read_u32(&early->state));
+	pid_t		pid = writer < 0 ? 0 : papply_pool->writers[writer].pid;
 
 	if (pid != 0)
 		(void) kill(pid, SIGUSR2);
@@ -159,7 +163,6 @@ void
 papply_early_publish(int place, uint64 bytes)
 {
 	pg_atomic_write_u64(&papply_pool->early[place].bytes, bytes);
-	pg_memory_barrier();		/* pairs with the sleep of its writer */
 	wake_writer_of(&papply_pool->early[place]);
 }
 
@@ -177,7 +180,6 @@ papply_early_end(int place, uint64 seqno, const PapplyCommit *commit)
 void
 papply_early_complete(int place)
 {
-	pg_memory_barrier();		/* pairs with the sleep of its writer */
 	wake_writer_of(&papply_pool->early[place]);
 }
 
@@ -221,7 +223,7 @@ papply_early_writer_of(PapplyPool *pool, uint64 seqno)
 
 		pg_read_barrier();		/* pairs with papply_early_end() */
 		if ((state & KIND_MASK) == PAPPLY_EARLY_ENDED && early->seqno == seqno)
-			return &pool->writers[(state >> WRITER_SHIFT) - 1];
+			return &pool->writers[writer_of(state)];
 	}
 	return NULL;
 }
@@ -235,7 +237,7 @@ papply_early_may_take(void)
 
 	for (int i = 0; i < PAPPLY_MAX_EARLY; i++)
 		is_offered |= kind_of(&papply_pool->early[i]) == PAPPLY_EARLY_OFFERED;
-	return is_offered && (other_writers() & ~my_bit()) != 0;
+	return is_offered && (other_writers() & ~papply_pool_my_bit()) != 0;
 }
 
 static bool
@@ -253,10 +255,10 @@ set_my_bit(void)
 {
 	uint64		bits = pg_atomic_read_u64(&papply_pool->early_writers);
 
-	while ((writers_beside(bits) & ~my_bit()) != 0)
+	while ((writers_beside(bits) & ~papply_pool_my_bit()) != 0)
 	{
 		if (pg_atomic_compare_exchange_u64(&papply_pool->early_writers, &bits,
-										   bits | my_bit()))
+										   bits | papply_pool_my_bit()))
 			return true;
 	}
 	return false;
@@ -378,6 +380,6 @@ papply_early_seqno(void)
 void
 papply_early_leave(void)
 {
-	pg_atomic_fetch_and_u64(&papply_pool->early_writers, ~my_bit());
+	pg_atomic_fetch_and_u64(&papply_pool->early_writers, ~papply_pool_my_bit());
 	mine = NULL;
 }

@@ -344,60 +344,64 @@ papply_queue_unpublished_bytes(void)
 	return head_position - pg_atomic_read_u64(&papply_pool->write_position);
 }
 
+static void
+set_flags(uint64 seqno, uint32 flags)
+{
+	pg_atomic_fetch_or_u32(&papply_queue_transaction(seqno)->flags, flags);
+}
+
+static bool
+has_flag(uint64 seqno, uint32 flag)
+{
+	return (pg_atomic_read_u32(&papply_queue_transaction(seqno)->flags) & flag) != 0;
+}
+
 void
 papply_queue_mark_native(uint64 seqno)
 {
-	pg_atomic_fetch_or_u32(&papply_queue_transaction(seqno)->flags,
-						   PAPPLY_TXN_NATIVE);
+	set_flags(seqno, PAPPLY_TXN_NATIVE);
 }
 
 void
 papply_queue_mark_lone(uint64 seqno)
 {
-	pg_atomic_fetch_or_u32(&papply_queue_transaction(seqno)->flags,
-						   PAPPLY_TXN_NATIVE | PAPPLY_TXN_LONE);
+	set_flags(seqno, PAPPLY_TXN_NATIVE | PAPPLY_TXN_LONE);
 }
 
 bool
 papply_queue_is_lone(uint64 seqno)
 {
-	return (pg_atomic_read_u32(&papply_queue_transaction(seqno)->flags) &
-			PAPPLY_TXN_LONE) != 0;
+	return has_flag(seqno, PAPPLY_TXN_LONE);
 }
 
 void
 papply_queue_mark_solo(uint64 seqno)
 {
-	pg_atomic_fetch_or_u32(&papply_queue_transaction(seqno)->flags,
-						   PAPPLY_TXN_SOLO);
+	set_flags(seqno, PAPPLY_TXN_SOLO);
 }
 
 void
 papply_queue_mark_serial(uint64 seqno)
 {
-	pg_atomic_fetch_or_u32(&papply_queue_transaction(seqno)->flags,
-						   PAPPLY_TXN_SERIAL);
+	set_flags(seqno, PAPPLY_TXN_SERIAL);
 }
 
 bool
 papply_queue_is_serial(uint64 seqno)
 {
-	return (pg_atomic_read_u32(&papply_queue_transaction(seqno)->flags) &
-			PAPPLY_TXN_SERIAL) != 0;
+	return has_flag(seqno, PAPPLY_TXN_SERIAL);
 }
 
 void
 papply_queue_mark_early(uint64 seqno)
 {
-	pg_atomic_fetch_or_u32(&papply_queue_transaction(seqno)->flags,
-						   PAPPLY_TXN_EARLY);
+	set_flags(seqno, PAPPLY_TXN_EARLY);
 }
 
 bool
 papply_queue_is_early(uint64 seqno)
 {
-	return (pg_atomic_read_u32(&papply_queue_transaction(seqno)->flags) &
-			PAPPLY_TXN_EARLY) != 0;
+	return has_flag(seqno, PAPPLY_TXN_EARLY);
 }
 
 void
@@ -408,7 +412,7 @@ papply_queue_mark_unclaimed_native(void)
 	{
 		if (papply_queue_is_early(seqno))
 			continue;
-		if (!(pg_atomic_read_u32(&papply_queue_transaction(seqno)->flags) & PAPPLY_TXN_NATIVE))
+		if (!has_flag(seqno, PAPPLY_TXN_NATIVE))
 			papply_statistics_count(PAPPLY_COUNT_REPLAYS_NO_WRITER, 1);
 		papply_queue_mark_native(seqno);
 	}

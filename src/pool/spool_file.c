@@ -87,12 +87,6 @@ papply_spool_file_delete(PapplySpoolFile *file)
 }
 
 void
-papply_spool_file_delete_all(FileSet *set)
-{
-	FileSetDeleteAll(set);
-}
-
-void
 papply_spool_reader_init(PapplySpoolReader *reader, const PapplySpoolFile *file)
 {
 	memset(reader, 0, sizeof(*reader));

@@ -98,7 +98,7 @@ typedef enum Route
 
 static bool is_initialized = false;
 
-static bool nothing_came = false;	/* since let_more_come() */
+static bool something_came = true;	/* since let_more_come() */
 
 /* A message that could not be routed; still in the connection's buffer. */
 static char *held = NULL;
@@ -673,15 +673,14 @@ next_for_native(char **buffer)
 static bool
 let_more_come(void)
 {
-	static bool has_waited = false;
 	bool		is_within = papply_spool_is_open() ||
 	(papply_dispatch_is_open() && papply_queue_open_is_published());
 
-	has_waited = is_within && !(has_waited && nothing_came);
-	nothing_came = true;
-	if (has_waited)
-		pg_usleep(PAUSE_US);
-	return has_waited;
+	if (!is_within || !something_came)
+		return false;
+	something_came = false;
+	pg_usleep(PAUSE_US);
+	return true;
 }
 
 /* The native loop has its own business: settings, subscription, tables. */
@@ -753,7 +752,7 @@ papply_receiver_receive(WalReceiverConn *conn, char **buffer, pgsocket *wait_fd)
 				(void) papply_lone_idle();
 				continue;
 			}
-			nothing_came = false;
+			something_came = true;
 			held = *buffer;
 			held_length = length;
 			has_received = is_active = true;

@@ -699,7 +699,7 @@ void
 papply_spool_end(void)
 {
 	if (file_set.creator_pid != 0)
-		papply_spool_file_delete_all(&file_set);
+		FileSetDeleteAll(&file_set);
 }
 
 bool

@@ -116,36 +116,27 @@ make_entry(const PapplySpooled *head, const char *message)
 	return entry;
 }
 
-/* Is there a message, or the end of all? */
-static bool
-read_message(PapplySpooled *head, char **message, bool *is_end,
-			 uint64 *seqno, PapplyCommit *commit)
-{
-	bool		has_ended = papply_early_has_ended(seqno, commit);
-
-	pg_read_barrier();			/* pairs with papply_early_publish() */
-	if (papply_spool_reader_next(&reader, papply_early_bytes(), head, message))
-		return true;
-	*is_end = has_ended;
-	return has_ended;
-}
-
-/* Sleep until there is one of both. */
+/* Sleep until there is a message; false: there is none, the transaction has ended. */
 static bool
 wait_for_message(PapplySpooled *head, char **message, uint64 *seqno, PapplyCommit *commit)
 {
 	int			sleeps = 0;
-	bool		is_end = false;
+	bool		has_ended;
+	bool		found;
 
 	papply_early_check();
-	while (!read_message(head, message, &is_end, seqno, commit))
+	for (;;)
 	{
+		has_ended = papply_early_has_ended(seqno, commit);
+		pg_read_barrier();		/* pairs with papply_early_publish() */
+		found = papply_spool_reader_next(&reader, papply_early_bytes(), head, message);
+		if (found || has_ended)
+			break;
 		papply_commit_order_sleep(PAPPLY_WRITER_WAIT_DATA, &sleeps);
-		papply_early_check();
 	}
 	if (sleeps > 0)
 		papply_pool_set_state(PAPPLY_WRITER_APPLYING);
-	return !is_end;
+	return found;
 }
 
 PapplyEntry *
