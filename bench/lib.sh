@@ -136,6 +136,7 @@ bench_begin()
 	[[ $(id -u) != 0 ]] || chown -R postgres: "$WORK"
 	cd "$WORK"
 	build
+	MAJOR=$("$BIN/postgres" --version | grep -oE '[0-9]+' | head -n 1)
 }
 
 bench_end()
