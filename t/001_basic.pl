@@ -51,20 +51,11 @@ sub make_changes
 	return;
 }
 
-sub tables_are_equal
-{
-	my ($when) = @_;
-	wait_applied($publisher, $subscriber, 'tap');
-	rows_equal($publisher, $subscriber, $_, "$_ is equal on both sides $when")
-	  for @tables;
-	return;
-}
-
 create_extension($subscriber);
 # Where streaming = parallel is the default, whether there is a pool decides about
 # it, and to change it takes a new connection.
 subscribe($publisher, $subscriber, 'tap', with => 'streaming = off');
-tables_are_equal('after the initial copy');
+tables_equal('after the initial copy', @tables);
 my $apply_pid = apply_pid($subscriber, 'tap');
 
 is(scalar(writer_pids($subscriber, 'tap')),
@@ -78,7 +69,7 @@ is( $subscriber->safe_psql(
 	'pg_stat_activity shows each writer by its name');
 
 make_changes(1);
-tables_are_equal('after changes applied by the pool');
+tables_equal('after changes applied by the pool', @tables);
 cmp_ok(counter($subscriber, 'transactions'),
 	'>=', 200, 'the writers have applied them');
 is(apply_pid($subscriber, 'tap'),
@@ -87,7 +78,7 @@ is(apply_pid($subscriber, 'tap'),
 # The extension goes and comes back.
 $subscriber->safe_psql('postgres', 'DROP EXTENSION parallel_apply');
 make_changes(2);
-tables_are_equal('without the extension');
+tables_equal('without the extension', @tables);
 ok( $subscriber->poll_query_until(
 		'postgres',
 		q(SELECT count(*) = 0 FROM pg_stat_activity WHERE backend_type LIKE 'parallel_apply writer%')
@@ -101,7 +92,7 @@ create_extension($subscriber);
 make_changes(3);
 wait_for_pool($subscriber, 'tap', 4);
 make_changes(4);
-tables_are_equal('with the extension again');
+tables_equal('with the extension again', @tables);
 cmp_ok(counter($subscriber, 'transactions'),
 	'>', 0, 'the pool is back at work');
 
@@ -120,13 +111,13 @@ set_writers(1);
 make_changes(5);
 wait_for_pool($subscriber, 'tap', 0);
 make_changes(6);
-tables_are_equal('with one writer, which is PostgreSQL itself');
+tables_equal('with one writer, which is PostgreSQL itself', @tables);
 
 set_writers(3);
 make_changes(7);
 wait_for_pool($subscriber, 'tap', 3);
 make_changes(8);
-tables_are_equal('with three writers');
+tables_equal('with three writers', @tables);
 is(apply_pid($subscriber, 'tap'),
 	$apply_pid, 'a change of settings does not restart the apply worker');
 

@@ -74,7 +74,7 @@ sub block_writers
 }
 
 # Transactions that go on while something dies; quit() waits for their end.
-sub start_load
+sub begin_load
 {
 	my ($count) = @_;
 	my $session = $publisher->background_psql('postgres');
@@ -83,15 +83,6 @@ sub start_load
 	$session->query_until(qr/started/, $sql);
 	$n += $count;
 	return $session;
-}
-
-sub tables_are_equal
-{
-	my ($when) = @_;
-	wait_applied($publisher, $subscriber, 'tap');
-	rows_equal($publisher, $subscriber, $_, "$_ is equal on both sides $when")
-	  for @tables;
-	return;
 }
 
 sub pid_of_writer
@@ -126,7 +117,7 @@ sub wait_for_reinitialization
 for my $state ('waiting for lock', 'waiting for turn')
 {
 	my $session = block_writers();
-	my $load = start_load(500);
+	my $load = begin_load(500);
 	my $offset = -s $subscriber->logfile;
 	terminate(pid_of_writer($state));
 	$subscriber->wait_for_log(
@@ -137,14 +128,14 @@ for my $state ('waiting for lock', 'waiting for turn')
 		'the log says why the apply worker restarts');
 	$session->quit;
 	$load->quit;
-	tables_are_equal("after the end of a writer $state");
+	tables_equal("after the end of a writer $state", @tables);
 }
 
 # The apply worker.  The gate: the old writers are gone before new ones start,
 # although one of them waits for a lock that stays.
 {
 	my $session = block_writers();
-	my $load = start_load(500);
+	my $load = begin_load(500);
 	my $offset = -s $subscriber->logfile;
 	my $writers = join ',', writer_pids($subscriber, 'tap');
 	terminate(apply_pid($subscriber, 'tap'));
@@ -162,7 +153,7 @@ for my $state ('waiting for lock', 'waiting for turn')
 	wait_for_state($subscriber, 'waiting for lock');
 	$session->quit;
 	$load->quit;
-	tables_are_equal('after the end of the apply worker');
+	tables_equal('after the end of the apply worker', @tables);
 }
 
 # Even where a writer does not react: the next pool waits until it is gone.
@@ -188,7 +179,7 @@ for my $state ('waiting for lock', 'waiting for turn')
 	$subscriber->wait_for_log(
 		qr/"tap" has stopped.*parallel apply of subscription "tap" has started/s,
 		$offset);
-	tables_are_equal('after a writer did not react');
+	tables_equal('after a writer did not react', @tables);
 }
 
 # The apply worker again, this time in the middle of a transaction that it does itself,
@@ -216,7 +207,8 @@ for my $state ('waiting for lock', 'waiting for turn')
 	$subscriber->wait_for_log(
 		qr/parallel apply of subscription "tap" has started/, $offset);
 	$session->quit;
-	tables_are_equal('after the end of the apply worker in a native replay');
+	tables_equal('after the end of the apply worker in a native replay',
+		@tables);
 }
 
 # A writer that has nothing to do.
@@ -227,14 +219,14 @@ for my $state ('waiting for lock', 'waiting for turn')
 	$subscriber->wait_for_log(
 		qr/parallel apply of subscription "tap" has started/, $offset);
 	make_load(50);
-	tables_are_equal('after the end of an idle writer');
+	tables_equal('after the end of an idle writer', @tables);
 }
 
 # Killed outright, they take the server with them.
 for my $process ('a writer', 'the apply worker')
 {
 	my $session = block_writers();
-	my $load = start_load(500);
+	my $load = begin_load(500);
 	my $offset = -s $subscriber->logfile;
 	my $pid =
 	  $process eq 'a writer'
@@ -244,19 +236,19 @@ for my $process ('a writer', 'the apply worker')
 	wait_for_reinitialization($offset);
 	$session->quit;
 	$load->quit;
-	tables_are_equal("after $process was killed");
+	tables_equal("after $process was killed", @tables);
 }
 
 # A server that stops without a word.
 {
 	my $session = block_writers();
-	my $load = start_load(500);
+	my $load = begin_load(500);
 	$subscriber->stop('immediate');
 	$session->quit;
 	make_load(50);
 	$subscriber->start;
 	$load->quit;
-	tables_are_equal('after a crash of the subscriber');
+	tables_equal('after a crash of the subscriber', @tables);
 }
 
 # Nothing was confirmed that is lost: the server crashes when the publisher has been
@@ -307,7 +299,7 @@ for my $who ('the pool', 'the next pool', 'PostgreSQL itself')
 		'parallel_apply.writers_per_subscription = 4');
 	$subscriber->start;
 	make_load(50);
-	tables_are_equal("after a crash when $who has confirmed");
+	tables_equal("after a crash when $who has confirmed", @tables);
 }
 
 {
@@ -321,18 +313,18 @@ for my $who ('the pool', 'the next pool', 'PostgreSQL itself')
 	$publisher->start;
 	make_load(50);
 	$session->quit;
-	tables_are_equal('after a crash of the publisher');
+	tables_equal('after a crash of the publisher', @tables);
 }
 
 # And a plain restart of both.
 {
-	my $load = start_load(500);
+	my $load = begin_load(500);
 	$subscriber->restart;
 	$load->quit;
 	make_load(50);
 	$publisher->restart;
 	make_load(50);
-	tables_are_equal('after a restart of both');
+	tables_equal('after a restart of both', @tables);
 }
 
 is( $subscriber->safe_psql(

@@ -90,22 +90,12 @@ sub rows
 	  "INSERT INTO items SELECT i, 0, repeat('x', 40) FROM generate_series($from, $to) i;";
 }
 
-sub tables_are_equal
-{
-	my ($when, @which) = @_;
-	wait_applied($publisher, $subscriber, 'tap');
-	rows_equal($publisher, $subscriber, $_, "$_ is equal on both sides $when")
-	  for @which;
-	return;
-}
-
 # Larger than the queue.
 make_history(10);
 on_publisher(rows(20000));
 make_history(10);
 on_publisher('UPDATE items SET v = v + 1 WHERE id % 4 = 0');
-tables_are_equal('after a transaction larger than the queue',
-	'items', 'history');
+tables_equal('after a transaction larger than the queue', 'items', 'history');
 cmp_ok(counter($subscriber, 'rows'),
 	'>=', 25000, 'a writer has applied it while it was received');
 is(counter($subscriber, 'native_replays'), 0, 'and has not given it up');
@@ -123,7 +113,7 @@ on_publisher('BEGIN;'
 make_history(10);
 on_publisher("INSERT INTO items VALUES (0, 0, $large)");
 on_publisher('DELETE FROM items WHERE id = 1');
-tables_are_equal('after a message larger than the queue', 'items', 'history');
+tables_equal('after a message larger than the queue', 'items', 'history');
 
 # A writer cannot try again what has been overwritten: it is fetched once more.
 {
@@ -144,7 +134,7 @@ tables_are_equal('after a message larger than the queue', 'items', 'history');
 		qr/"tap" will restart because a transaction larger than the queue could not be applied by a writer/,
 		$offset);
 	$session->quit;
-	tables_are_equal(
+	tables_equal(
 		'after a large transaction whose writer was interrupted', 'items',
 		'history', 'gate');
 	unlike(slurp_file($subscriber->logfile, $offset),
@@ -169,7 +159,7 @@ tables_are_equal('after a message larger than the queue', 'items', 'history');
 		qr/parallel apply of subscription "tap" has started/, $offset);
 	make_history(10);
 	$session->quit;
-	tables_are_equal(
+	tables_equal(
 		'after the end of the apply worker in a large transaction', 'items',
 		'history', 'gate');
 }
@@ -192,8 +182,7 @@ tables_are_equal('after a message larger than the queue', 'items', 'history');
 		'older transactions are committed, the large one with an error and younger ones are not'
 	);
 	on_subscriber("DELETE FROM items WHERE id = $wrong");
-	tables_are_equal('after an error in a large transaction',
-		'items', 'history');
+	tables_equal('after an error in a large transaction', 'items', 'history');
 
 	# And SKIP leaves it out.
 	wait_for_pool($subscriber, 'tap');
@@ -218,7 +207,7 @@ tables_are_equal('after a message larger than the queue', 'items', 'history');
 		  . ' INSERT INTO items SELECT i, 0, repeat(\'x\', 40)'
 		  . " FROM generate_series($id - 2999, $id) i");
 	make_history(10);
-	tables_are_equal('after a large transaction was skipped and repaired',
+	tables_equal('after a large transaction was skipped and repaired',
 		'items', 'history');
 }
 
@@ -245,8 +234,7 @@ for my $kind ('small transactions', 'a large transaction')
 		SELECT clock_timestamp() > '$begin'::timestamptz + interval '3 s' FROM i"
 	) or die 'the time does not pass';
 	$session->quit;
-	tables_are_equal("after a queue full of $kind",
-		'items', 'history', 'gate');
+	tables_equal("after a queue full of $kind", 'items', 'history', 'gate');
 	is(apply_pid($subscriber, 'tap'),
 		$apply_pid, "the apply worker outlives a queue full of $kind");
 	is(on_publisher('SELECT pid FROM pg_stat_replication'),
@@ -275,8 +263,7 @@ on_publisher(
 	TRUNCATE items, history;)
 );
 make_history(10);
-tables_are_equal('after TRUNCATE',
-	'parent', 'child', 'late', 'items', 'history');
+tables_equal('after TRUNCATE', 'parent', 'child', 'late', 'items', 'history');
 
 # Partitions on the subscriber, also with rows that move between them.
 on_publisher(
@@ -284,7 +271,7 @@ on_publisher(
 	UPDATE parts SET v = v + 1 WHERE id % 3 = 0;
 	UPDATE parts SET id = id + 200 WHERE id BETWEEN 50 AND 60;
 	DELETE FROM parts WHERE id % 7 = 0;));
-tables_are_equal('where the target is partitioned', 'parts');
+tables_equal('where the target is partitioned', 'parts');
 
 # A replica trigger that reads what other transactions write.
 my $sql = rows(3);
@@ -298,7 +285,7 @@ for my $i (1 .. 100)
 	$sql .= "INSERT INTO numbered VALUES ($i);\n";
 }
 on_publisher($sql);
-tables_are_equal(
+tables_equal(
 	'where a replica trigger fires', 'items',
 	'history', 'audited',
 	'audit');
@@ -316,7 +303,7 @@ on_publisher(
 	SELECT pg_logical_emit_message(true, 'other', 'in the middle');
 	INSERT INTO history VALUES (0, 3);
 	COMMIT;));
-tables_are_equal('after messages of others', 'history');
+tables_equal('after messages of others', 'history');
 
 # Streamed transactions between the others.  Tables that are first seen inside of
 # one are known afterwards.
@@ -352,7 +339,7 @@ $publisher->poll_query_until(
 	on_publisher('UPDATE items SET v = v + 1');
 	make_history(20);
 	$_->quit for $streamed, $aborted;
-	tables_are_equal('after streamed transactions',
+	tables_equal('after streamed transactions',
 		'items', 'history', 'later', 'gate');
 }
 
@@ -365,7 +352,7 @@ $publisher->poll_query_until(
 	make_history(20);
 	$subscriber->wait_for_log(duplicate_key('items'), $offset);
 	on_subscriber("DELETE FROM items WHERE id = $id");
-	tables_are_equal('after an error in a streamed transaction',
+	tables_equal('after an error in a streamed transaction',
 		'items', 'history');
 }
 
@@ -394,7 +381,7 @@ on_publisher(
 	UPDATE items SET v = v + 1 WHERE id % 9 = 0;));
 make_history(20);
 # numbered has a column more on the subscriber.
-tables_are_equal('after prepared transactions',
+tables_equal('after prepared transactions',
 	grep { $_ ne 'numbered' } @tables);
 is(on_subscriber('SELECT count(*) FROM pg_prepared_xacts'),
 	'0', 'no prepared transaction is left');

@@ -37,30 +37,11 @@ on_publisher(
 	INSERT INTO emptied SELECT generate_series(1, 10);));
 
 my @tables = qw(items gate history first_seen altered emptied);
-my $id = 0;
-
-# SQL for many rows of items; 1000 of them are more than the work memory.
-sub rows
-{
-	my ($count) = @_;
-	my ($from, $to) = ($id + 1, $id + $count);
-	$id = $to;
-	return
-	  "INSERT INTO items SELECT i, 0, repeat('x', 200) FROM generate_series($from, $to) i;";
-}
-
-sub tables_are_equal
-{
-	my ($when) = @_;
-	wait_applied($publisher, $subscriber, 'tap');
-	rows_equal($publisher, $subscriber, $_, "$_ is equal $when") for @tables;
-	return;
-}
 
 # An older transaction waits for a lock; the streamed one is applied meanwhile, and
 # the younger one behind it.
 my $lock = hold($subscriber, 'SELECT FROM gate FOR UPDATE');
-my $streamed = begin_streamed(rows(3000));
+my $streamed = begin_streamed(item_rows(3000));
 on_publisher('UPDATE gate SET n = n + 1');
 $streamed->query_safe('COMMIT');
 on_publisher('INSERT INTO history VALUES (2, 0)');
@@ -71,7 +52,7 @@ states_become(
 is(on_subscriber('SELECT count(*) FROM items'),
 	'0', 'and is not visible before it');
 $lock->query_safe('COMMIT');
-tables_are_equal('after it');
+tables_equal('after it', @tables);
 cmp_ok(counter($subscriber, 'rows'),
 	'>=', 3000, 'a writer has applied the streamed transaction');
 
@@ -83,69 +64,69 @@ apply_behind_gate(
 	'waiting for lock, waiting for turn, waiting for dependency',
 	'what writes the same row waits for the streamed transaction',
 	'INSERT INTO history VALUES (3, 0)',
-	rows($rows) . "UPDATE items SET v = 1 WHERE id = $id",
-	"UPDATE items SET v = v + 1 WHERE id = $id");
-tables_are_equal('after a dependency');
+	item_rows($rows) . "UPDATE items SET v = 1 WHERE id = " . last_item(),
+	"UPDATE items SET v = v + 1 WHERE id = " . last_item());
+tables_equal('after a dependency', @tables);
 
 # Subtransactions, nested and rolled back, and definitions that come first in one
 # that is rolled back.
 $streamed->query_safe(
 		'BEGIN;'
-	  . rows(1000)
+	  . item_rows(1000)
 	  . 'SAVEPOINT a;'
-	  . rows(1000)
+	  . item_rows(1000)
 	  . 'INSERT INTO first_seen SELECT i, 0 FROM generate_series(1, 1000) i;
 	SAVEPOINT b; UPDATE items SET v = 5; DELETE FROM gate; RELEASE SAVEPOINT b;'
-	  . rows(1000)
+	  . item_rows(1000)
 	  . 'ROLLBACK TO SAVEPOINT a;'
-	  . rows(1000)
+	  . item_rows(1000)
 	  . 'INSERT INTO first_seen SELECT i, 1 FROM generate_series(500, 1500) i;
 	SAVEPOINT c; UPDATE items SET v = v + 2 WHERE id % 2 = 0; RELEASE SAVEPOINT c;
 	COMMIT;');
 on_publisher('UPDATE first_seen SET v = v + id');
-tables_are_equal('after subtransactions');
+tables_equal('after subtransactions', @tables);
 
 # A definition that changes within the transaction, and TRUNCATE.
 $streamed->query_safe(
 	'BEGIN; INSERT INTO altered SELECT i, i FROM generate_series(1, 1000) i;'
-	  . rows(1000)
+	  . item_rows(1000)
 	  . q(ALTER TABLE altered ADD b text;
 	INSERT INTO altered SELECT i, i, 'new' FROM generate_series(1001, 2000) i;
 	TRUNCATE emptied; INSERT INTO emptied SELECT generate_series(20, 2000); COMMIT;)
 );
 on_publisher(q(UPDATE altered SET b = 'old' WHERE id <= 100));
-tables_are_equal('after DDL and TRUNCATE in a streamed transaction');
+tables_equal('after DDL and TRUNCATE in a streamed transaction', @tables);
 
 # Two at a time, one of them rolled back as a whole, and others between them.
-my $other = begin_streamed(rows(1000));
-$streamed->query_safe('BEGIN;' . rows(1000));
+my $other = begin_streamed(item_rows(1000));
+$streamed->query_safe('BEGIN;' . item_rows(1000));
 on_publisher("INSERT INTO history VALUES ($_, 1)") for 1 .. 5;
-$other->query_safe(rows(1000) . 'UPDATE gate SET n = n + 1');
-$streamed->query_safe(rows(1000));
+$other->query_safe(item_rows(1000) . 'UPDATE gate SET n = n + 1');
+$streamed->query_safe(item_rows(1000));
 $other->query_safe('COMMIT');
 on_publisher('UPDATE gate SET n = n * 2');
 $streamed->query_safe('ROLLBACK');
 on_publisher('UPDATE items SET v = v + 1');
-tables_are_equal('after two at a time');
+tables_equal('after two at a time', @tables);
 is(counter($subscriber, 'native_replays'), 0, 'no writer has given up');
 
 # The connection is lost in the middle of one.
-$other = begin_streamed(rows(1000));
+$other = begin_streamed(item_rows(1000));
 restart_apply($subscriber, 'tap');
-$other->query_safe(rows(1000) . 'UPDATE gate SET n = n + 1; COMMIT');
-tables_are_equal('after the apply worker was terminated in the middle');
+$other->query_safe(item_rows(1000) . 'UPDATE gate SET n = n + 1; COMMIT');
+tables_equal('after the apply worker was terminated in the middle', @tables);
 
 # The pool stops in the middle of one, and starts in the middle of another: each
 # is ended by whom it was begun.
-$other = begin_streamed(rows(1000));
+$other = begin_streamed(item_rows(1000));
 $subscriber->append_conf('postgresql.conf',
 	'parallel_apply.writers_per_subscription = 1');
 $subscriber->reload;
 wait_for_pool($subscriber, 'tap', 0);
-$other->query_safe(rows(1000) . 'UPDATE gate SET n = n + 1; COMMIT');
-tables_are_equal('after the pool has stopped in the middle');
+$other->query_safe(item_rows(1000) . 'UPDATE gate SET n = n + 1; COMMIT');
+tables_equal('after the pool has stopped in the middle', @tables);
 
-$other = begin_streamed(rows(1000));
+$other = begin_streamed(item_rows(1000));
 $subscriber->append_conf('postgresql.conf',
 	'parallel_apply.writers_per_subscription = 4');
 $subscriber->reload;
@@ -153,19 +134,19 @@ on_publisher('INSERT INTO history VALUES (4, 0)');
 wait_applied($publisher, $subscriber, 'tap');
 # Where the server has parallel workers of its own, the apply worker restarts.
 wait_for_pool($subscriber, 'tap', $subscriber->pg_version >= 16 ? 4 : 0);
-$other->query_safe(rows(1000) . 'UPDATE gate SET n = n + 1; COMMIT');
+$other->query_safe(item_rows(1000) . 'UPDATE gate SET n = n + 1; COMMIT');
 wait_for_pool($subscriber, 'tap');
-tables_are_equal('after the pool has started again');
+tables_equal('after the pool has started again', @tables);
 
 # An error in one is PostgreSQL's own, and the spool is fetched once more.
 my $offset = -s $subscriber->logfile;
-on_subscriber("INSERT INTO items VALUES ($id + 1500, 0)");
-my $twice = $id + 1500;
-$streamed->query_safe('BEGIN;' . rows(2000) . 'COMMIT');
+my $twice = last_item() + 1500;
+on_subscriber("INSERT INTO items VALUES ($twice, 0)");
+$streamed->query_safe('BEGIN;' . item_rows(2000) . 'COMMIT');
 on_publisher('INSERT INTO history VALUES (5, 0)');
 $subscriber->wait_for_log(duplicate_key('items'), $offset);
 on_subscriber("DELETE FROM items WHERE id = $twice");
-tables_are_equal('after an error in a streamed transaction');
+tables_equal('after an error in a streamed transaction', @tables);
 
 $subscriber->poll_query_until('postgres',
 	'SELECT count(*) = 0 FROM pg_ls_tmpdir()')

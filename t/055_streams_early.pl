@@ -41,17 +41,6 @@ on_publisher(
 	INSERT INTO emptied SELECT generate_series(1, 10);));
 
 my @tables = qw(items gate history twins watched emptied altered widened);
-my $id = 0;
-
-# SQL for many rows of items; 1000 of them are more than the work memory.
-sub rows
-{
-	my ($count) = @_;
-	my ($from, $to) = ($id + 1, $id + $count);
-	$id = $to;
-	return
-	  "INSERT INTO items SELECT i, 0, repeat('x', 200) FROM generate_series($from, $to) i;";
-}
 
 # Streamed transactions so far: those that writers had applied at their end, and others.
 sub streams
@@ -84,19 +73,6 @@ sub forget_streams
 	return;
 }
 
-# So many writers have applied so many changes of transactions that have not ended.
-sub wait_for_early
-{
-	my ($changes, $writers) = @_;
-	$writers //= 1;
-	$subscriber->poll_query_until(
-		'postgres',
-		qq(SELECT count(*) = $writers FROM parallel_apply.writers
-		WHERE remote_xid IS NOT NULL AND remote_lsn IS NULL AND changes_done >= $changes)
-	) or die "no $writers writers have applied $changes changes early";
-	return;
-}
-
 sub wait_for_none_early
 {
 	$subscriber->poll_query_until('postgres',
@@ -108,7 +84,7 @@ sub wait_for_none_early
 ### in its place
 
 # It is applied while it is open, others beside it, and cannot be seen.
-my $streamed = begin_streamed(rows(3000));
+my $streamed = begin_streamed(item_rows(3000));
 wait_for_early(2000);
 on_publisher('INSERT INTO history VALUES (1, 1)');
 wait_applied($publisher, $subscriber, 'tap');
@@ -123,13 +99,13 @@ streams_are('a transaction that ends is committed', 1, 0);
 # Its changes wait for what was committed before they came, its commit for what was
 # committed before it; what comes behind it waits for it.
 my $lock = hold($subscriber, 'SELECT FROM gate FOR UPDATE');
-$streamed->query_safe('BEGIN;' . rows(1000));
+$streamed->query_safe('BEGIN;' . item_rows(1000));
 wait_for_early(500);
 on_publisher("UPDATE gate SET n = n + 1");
 on_publisher("INSERT INTO items VALUES (0, 0, 'older')");
 $streamed->query_safe(
 	"UPDATE items SET v = 1 WHERE id = 0; INSERT INTO gate VALUES (2, 0);"
-	  . rows(1000));
+	  . item_rows(1000));
 states_become(
 	$subscriber,
 	'waiting for lock, waiting for turn, waiting for dependency',
@@ -145,7 +121,7 @@ streams_are('the commit order is kept', 1, 0);
 
 $lock->query_safe('BEGIN; SELECT FROM gate FOR UPDATE');
 $streamed->query_safe(
-	'BEGIN;' . rows(2000) . "INSERT INTO history VALUES (2, 1)");
+	'BEGIN;' . item_rows(2000) . "INSERT INTO history VALUES (2, 1)");
 wait_for_early(1500);
 on_publisher("UPDATE gate SET n = n + 1 WHERE id = 1");
 on_publisher('INSERT INTO history VALUES (3, 1)');
@@ -158,12 +134,12 @@ wait_for_none_early();
 $streamed->query_safe(
 	'BEGIN; INSERT INTO altered SELECT i, i FROM generate_series(1, 3000) i;'
 );
-my $other = begin_streamed(rows(2000));
+my $other = begin_streamed(item_rows(2000));
 wait_for_early(1000, 2);
 $streamed->query_safe(
 	q(ALTER TABLE altered ADD b text;
 	INSERT INTO altered SELECT i, i, 'new' FROM generate_series(3001, 6000) i;));
-$other->query_safe(rows(2000));
+$other->query_safe(item_rows(2000));
 on_publisher('INSERT INTO history VALUES (4, 1)');
 $streamed->query_safe('COMMIT');
 on_publisher(q(UPDATE altered SET b = 'old' WHERE id <= 100));
@@ -174,37 +150,39 @@ streams_are('two at a time', 2, 0);
 # that was sent has to be left out.
 $streamed->query_safe(
 	'BEGIN; SAVEPOINT a; INSERT INTO history VALUES (5, 2); ROLLBACK TO SAVEPOINT a;'
-	  . rows(2000)
+	  . item_rows(2000)
 	  . 'COMMIT');
 streams_are('of a subtransaction nothing was sent', 1, 0);
-$streamed->query_safe('BEGIN;' . rows(2000) . 'SAVEPOINT a;' . rows(2000));
+$streamed->query_safe(
+	'BEGIN;' . item_rows(2000) . 'SAVEPOINT a;' . item_rows(2000));
 wait_for_early(3000);
-$streamed->query_safe('ROLLBACK TO SAVEPOINT a;' . rows(2000) . 'COMMIT');
+$streamed->query_safe(
+	'ROLLBACK TO SAVEPOINT a;' . item_rows(2000) . 'COMMIT');
 streams_are('a part of it was rolled back', 0, 1);
 
 ### what cannot be applied before the end
 
 $streamed->query_safe('BEGIN;'
-	  . rows(1000)
+	  . item_rows(1000)
 	  . 'INSERT INTO watched SELECT generate_series(1, 2000);'
-	  . rows(1000)
+	  . item_rows(1000)
 	  . 'COMMIT');
 streams_are('a trigger would run', 0, 1);
 is(on_subscriber('SELECT count(*), count(DISTINCT id) FROM seen'),
 	'2000|2000', 'it has run once for each row');
 $streamed->query_safe('BEGIN;'
-	  . rows(1000)
+	  . item_rows(1000)
 	  . 'TRUNCATE emptied; INSERT INTO emptied SELECT generate_series(20, 2000);'
-	  . rows(1000)
+	  . item_rows(1000)
 	  . 'COMMIT');
 streams_are('TRUNCATE', 0, 1);
 
 # A row that the subscriber does not have, which might be an older one's.
 on_subscriber('DELETE FROM items WHERE id = 1');
 $streamed->query_safe('BEGIN;'
-	  . rows(1000)
+	  . item_rows(1000)
 	  . 'UPDATE items SET v = 7 WHERE id = 1;'
-	  . rows(1000)
+	  . item_rows(1000)
 	  . 'COMMIT');
 wait_applied($publisher, $subscriber, 'tap');
 on_publisher('DELETE FROM items WHERE id = 1');
@@ -213,7 +191,7 @@ streams_are('a row is missing', 0, 1);
 # The oldest transaction wins: on the publisher, the two delete different rows.
 $streamed->query_safe(
 	'BEGIN; DELETE FROM twins WHERE ctid = (SELECT min(ctid) FROM twins);'
-	  . rows(3000));
+	  . item_rows(3000));
 wait_for_early(2000);
 my $wins = counter($subscriber, 'older_wins');
 on_publisher('DELETE FROM twins WHERE ctid = (SELECT max(ctid) FROM twins)');
@@ -224,7 +202,7 @@ $streamed->query_safe('COMMIT');
 streams_are('an older one had to wait', 0, 1);
 
 reload_with($subscriber, 'parallel_apply.apply_streams_early = off');
-$streamed->query_safe('BEGIN;' . rows(3000) . 'COMMIT');
+$streamed->query_safe('BEGIN;' . item_rows(3000) . 'COMMIT');
 streams_are('it is turned off', 0, 1);
 reload_with($subscriber, 'parallel_apply.apply_streams_early = on');
 
@@ -236,7 +214,7 @@ sub end_behind_lock
 {
 	my ($sql) = @_;
 	$lock->query_safe('BEGIN; SELECT FROM gate FOR UPDATE');
-	$streamed->query_safe('BEGIN;' . rows(20000) . ($sql // ''));
+	$streamed->query_safe('BEGIN;' . item_rows(20000) . ($sql // ''));
 	wait_for_early(19000);
 	on_publisher('UPDATE gate SET n = n + 1 WHERE id = 1');
 	wait_for_state($subscriber, 'waiting for lock');
@@ -286,7 +264,7 @@ streams_are('newer definitions after older ones', 0, 0);
 my $offset = -s $subscriber->logfile;
 my $local = hold($subscriber, 'SELECT');
 end_behind_lock();
-my $twice = $id - 1500;
+my $twice = last_item() - 1500;
 $local->query_until(qr/inserting/,
 	"\\echo inserting\nINSERT INTO items VALUES ($twice, 9); COMMIT;\n");
 $subscriber->poll_query_until('postgres',
@@ -296,23 +274,21 @@ on_subscriber('ALTER SUBSCRIPTION tap SET (synchronous_commit = off)');
 $lock->query_safe('COMMIT');
 $subscriber->wait_for_log(duplicate_key('items'), $offset);
 $local->query_safe("DELETE FROM items WHERE id = $twice");
-wait_applied($publisher, $subscriber, 'tap');
-rows_equal($publisher, $subscriber, $_, "$_ is equal after an error")
-  for @tables;
+tables_equal('after an error', @tables);
 
 ### processes that end in the middle
 
 forget_streams();
-$streamed->query_safe('BEGIN;' . rows(3000));
+$streamed->query_safe('BEGIN;' . item_rows(3000));
 wait_for_early(2000);
 restart_apply($subscriber, 'tap');
-$streamed->query_safe(rows(1000) . 'COMMIT');
+$streamed->query_safe(item_rows(1000) . 'COMMIT');
 wait_applied($publisher, $subscriber, 'tap');
 rows_equal($publisher, $subscriber, 'items',
 	'the apply worker was terminated');
 
 forget_streams();
-$streamed->query_safe('BEGIN;' . rows(3000));
+$streamed->query_safe('BEGIN;' . item_rows(3000));
 wait_for_early(2000);
 my $writer = on_subscriber(
 	'SELECT pid FROM parallel_apply.writers WHERE remote_lsn IS NULL AND changes_done > 0 AND remote_xid IS NOT NULL'
@@ -322,25 +298,25 @@ is(kill('KILL', $writer), 1, 'its writer is killed');
 $subscriber->wait_for_log(qr/database system is ready to accept connections/,
 	$offset);
 wait_for_pool($subscriber, 'tap');
-$streamed->query_safe(rows(1000) . 'COMMIT');
+$streamed->query_safe(item_rows(1000) . 'COMMIT');
 wait_applied($publisher, $subscriber, 'tap');
 rows_equal($publisher, $subscriber, 'items', 'its writer was killed');
 
 # The pool stops, or nobody else is left: it is applied after its end.
 forget_streams();
-$streamed->query_safe('BEGIN;' . rows(3000));
+$streamed->query_safe('BEGIN;' . item_rows(3000));
 wait_for_early(2000);
 reload_with($subscriber, 'parallel_apply.writers_per_subscription = 1');
 wait_for_pool($subscriber, 'tap', 0);
-$streamed->query_safe(rows(1000) . 'COMMIT');
+$streamed->query_safe(item_rows(1000) . 'COMMIT');
 wait_applied($publisher, $subscriber, 'tap');
 rows_equal($publisher, $subscriber, 'items', 'the pool has stopped');
 reload_with($subscriber, 'parallel_apply.writers_per_subscription = 3');
 wait_for_pool($subscriber, 'tap', 3);
 
 forget_streams();
-$streamed->query_safe('BEGIN;' . rows(2000));
-$other->query_safe('BEGIN;' . rows(2000));
+$streamed->query_safe('BEGIN;' . item_rows(2000));
+$other->query_safe('BEGIN;' . item_rows(2000));
 wait_for_early(1000, 2);
 reload_with($subscriber, 'parallel_apply.writers_per_subscription = 2');
 on_publisher('INSERT INTO history VALUES (6, 1)');
@@ -348,29 +324,25 @@ wait_applied($publisher, $subscriber, 'tap');
 pass('what is in the queue is applied with fewer writers');
 $streamed->query_safe('COMMIT');
 $other->query_safe('COMMIT');
-wait_applied($publisher, $subscriber, 'tap');
-rows_equal($publisher, $subscriber, $_, "$_ is equal with fewer writers")
-  for @tables;
+tables_equal('with fewer writers', @tables);
 
 # The others leave while it waits for what nobody has claimed yet.
 $lock = hold($subscriber, 'COMMIT');
 reload_with($subscriber, 'parallel_apply.writers_per_subscription = 2');
 wait_for_pool($subscriber, 'tap', 2);
-$streamed->query_safe('BEGIN;' . rows(2000));
+$streamed->query_safe('BEGIN;' . item_rows(2000));
 wait_for_early(1000);
 $lock->query_safe('BEGIN; SELECT FROM gate FOR UPDATE');
 on_publisher('UPDATE gate SET n = n + 1 WHERE id = 1');
 wait_for_state($subscriber, 'waiting for lock');
 on_publisher("INSERT INTO history VALUES ($_, 3)") for 1 .. 3;
-$streamed->query_safe(rows(1000));
+$streamed->query_safe(item_rows(1000));
 wait_for_state($subscriber, 'waiting for dependency');
 reload_with($subscriber, 'parallel_apply.writers_per_subscription = 1');
 $lock->query_safe('COMMIT');
 wait_for_pool($subscriber, 'tap', 0);
 $streamed->query_safe('COMMIT');
-wait_applied($publisher, $subscriber, 'tap');
-rows_equal($publisher, $subscriber, $_, "$_ is equal when the others left")
-  for @tables;
+tables_equal('when the others left', @tables);
 
 # It has ended and waits for its turn, and they leave.
 reload_with($subscriber, 'parallel_apply.writers_per_subscription = 2');
@@ -380,21 +352,18 @@ on_publisher("INSERT INTO history VALUES ($_, 4)") for 1 .. 3;
 reload_with($subscriber, 'parallel_apply.writers_per_subscription = 1');
 $lock->query_safe('COMMIT');
 wait_for_pool($subscriber, 'tap', 0);
-wait_applied($publisher, $subscriber, 'tap');
-rows_equal($publisher, $subscriber, $_,
-	"$_ is equal when the others left before its turn")
-  for @tables;
+tables_equal('when the others left before its turn', @tables);
 reload_with($subscriber, 'parallel_apply.writers_per_subscription = 3');
 
 # While apply is paused, it holds no locks.
 forget_streams();
-$streamed->query_safe('BEGIN;' . rows(3000));
+$streamed->query_safe('BEGIN;' . item_rows(3000));
 wait_for_early(2000);
 on_subscriber(q(SELECT parallel_apply.pause('tap')));
 wait_for_none_early();
 on_subscriber('BEGIN; LOCK TABLE items NOWAIT; COMMIT');
 pass('a table that it has changed can be locked');
-$streamed->query_safe(rows(1000) . 'COMMIT');
+$streamed->query_safe(item_rows(1000) . 'COMMIT');
 on_subscriber(q(SELECT parallel_apply.resume('tap')));
 streams_are('apply was paused', 0, 1);
 

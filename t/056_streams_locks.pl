@@ -25,28 +25,6 @@ on_publisher(
 	INSERT INTO twins VALUES (1), (1);));
 
 my @tables = qw(items gate history twins);
-my $id = 0;
-
-# SQL for many rows of items; 1000 of them are more than the work memory.
-sub rows
-{
-	my ($count) = @_;
-	my ($from, $to) = ($id + 1, $id + $count);
-	$id = $to;
-	return
-	  "INSERT INTO items SELECT i, 0, repeat('x', 200) FROM generate_series($from, $to) i;";
-}
-
-sub wait_for_early
-{
-	my ($changes) = @_;
-	$subscriber->poll_query_until(
-		'postgres',
-		qq(SELECT count(*) = 1 FROM parallel_apply.writers
-		WHERE remote_xid IS NOT NULL AND remote_lsn IS NULL AND changes_done >= $changes)
-	) or die "no writer has applied $changes changes early";
-	return;
-}
 
 sub becomes_true
 {
@@ -54,14 +32,6 @@ sub becomes_true
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
 	return ok($subscriber->poll_query_until('postgres', "SELECT $condition"),
 		$name);
-}
-
-sub tables_are_equal
-{
-	my ($when) = @_;
-	wait_applied($publisher, $subscriber, 'tap');
-	rows_equal($publisher, $subscriber, $_, "$_ is equal $when") for @tables;
-	return;
 }
 
 sub value_of
@@ -77,7 +47,7 @@ $streamed->set_query_timer_restart;
 my $lock = hold($subscriber, 'SELECT FROM gate WHERE id = 1 FOR UPDATE');
 $streamed->query_safe(
 	'BEGIN; UPDATE gate SET n = 5 WHERE id = 2; UPDATE gate SET n = 5 WHERE id = 1;'
-	  . rows(2000));
+	  . item_rows(2000));
 wait_for_state($subscriber, 'waiting for lock');
 $streamed->query_safe('ROLLBACK');
 on_publisher('UPDATE gate SET n = 9 WHERE id = 2');
@@ -88,7 +58,7 @@ is(value_of('errors'), '0', 'a rollback of the publisher is no error');
 # The same when apply is paused ...
 $streamed->query_safe(
 	'BEGIN; UPDATE gate SET n = 6 WHERE id = 2; UPDATE gate SET n = 6 WHERE id = 1;'
-	  . rows(2000));
+	  . item_rows(2000));
 wait_for_state($subscriber, 'waiting for lock');
 on_subscriber(q(SELECT parallel_apply.pause('tap')));
 on_subscriber(
@@ -99,7 +69,7 @@ on_subscriber(q(SELECT parallel_apply.resume('tap')));
 # ... and the pool stops.
 $streamed->query_safe('ROLLBACK;');
 $streamed->query_safe(
-	'BEGIN; UPDATE gate SET n = 7 WHERE id = 1;' . rows(2000));
+	'BEGIN; UPDATE gate SET n = 7 WHERE id = 1;' . item_rows(2000));
 wait_for_state($subscriber, 'waiting for lock');
 reload_with($subscriber, 'parallel_apply.writers_per_subscription = 1');
 wait_for_pool($subscriber, 'tap', 0);
@@ -108,7 +78,7 @@ becomes_true('count(*) = 1 FROM history',
 	'a pool that stops does not wait for a lock');
 $lock->query_safe('COMMIT');
 $streamed->query_safe('COMMIT');
-tables_are_equal('after the pool has stopped');
+tables_equal('after the pool has stopped', @tables);
 reload_with($subscriber, 'parallel_apply.writers_per_subscription = 4');
 on_publisher('INSERT INTO history VALUES (2)');
 wait_for_pool($subscriber, 'tap', 4);
@@ -116,37 +86,37 @@ wait_for_pool($subscriber, 'tap', 4);
 # Two of them, one of which waits for the other, and ends first.
 $streamed->query_safe(
 	'BEGIN; DELETE FROM twins WHERE ctid = (SELECT min(ctid) FROM twins);'
-	  . rows(3000));
+	  . item_rows(3000));
 wait_for_early(2000);
 my $first = $publisher->background_psql('postgres');
 $first->set_query_timer_restart;
 $first->query_safe(
 	'BEGIN; DELETE FROM twins WHERE ctid = (SELECT max(ctid) FROM twins);'
-	  . rows(3000));
+	  . item_rows(3000));
 wait_for_state($subscriber, 'waiting for lock');
 $first->query_safe('COMMIT');
 on_publisher('INSERT INTO history VALUES (3)');
 becomes_true('count(*) = 1 FROM history WHERE n = 3',
 	'one that has ended does not wait for one that has not');
 $streamed->query_safe('COMMIT');
-tables_are_equal('after two that changed equal rows');
+tables_equal('after two that changed equal rows', @tables);
 
 # The subscription changes: it need not go on to its end to notice it.
-$streamed->query_safe('BEGIN;' . rows(2000));
+$streamed->query_safe('BEGIN;' . item_rows(2000));
 wait_for_early(1500);
 on_subscriber('ALTER SUBSCRIPTION tap SET (synchronous_commit = local)');
 my $late = value_of('streamed_late');
-$streamed->query_safe(rows(2000));
+$streamed->query_safe(item_rows(2000));
 becomes_true(
 	q(count(*) = 0 FROM parallel_apply.writers WHERE state <> 'idle'),
 	'it is given up when the subscription changes');
 $streamed->query_safe('COMMIT');
-tables_are_equal('after the subscription has changed');
+tables_equal('after the subscription has changed', @tables);
 is(value_of('streamed_late'), $late + 1, 'it was applied after its end');
 
 # Of writers that have nothing to do, one stays beside it.
 my $early = value_of('streamed_early');
-$streamed->query_safe('BEGIN;' . rows(2000));
+$streamed->query_safe('BEGIN;' . item_rows(2000));
 wait_for_early(1500);
 reload_with(
 	$subscriber,
@@ -155,12 +125,12 @@ reload_with(
 $subscriber->poll_query_until('postgres',
 	'SELECT count(pid) < 4 FROM parallel_apply.writers')
   or die 'no writer leaves';
-$streamed->query_safe(rows(2000));
+$streamed->query_safe(item_rows(2000));
 wait_for_early(3000);
 on_publisher('INSERT INTO history VALUES (4)');
 wait_applied($publisher, $subscriber, 'tap');
 $streamed->query_safe('COMMIT');
-tables_are_equal('after writers have left');
+tables_equal('after writers have left', @tables);
 is(value_of('streamed_early'),
 	$early + 1, 'it was applied early, beside one that stayed');
 

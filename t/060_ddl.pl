@@ -55,8 +55,8 @@ sub make_history
 	return;
 }
 
-# Transactions that go on until end_load(), or until there are many.
-sub start_load
+# Transactions that go on until end_changes(), or until there are many.
+sub begin_changes
 {
 	my ($table) = @_;
 	my $session = $publisher->background_psql('postgres');
@@ -68,7 +68,7 @@ sub start_load
 	return $session;
 }
 
-sub end_load
+sub end_changes
 {
 	my ($session) = @_;
 	on_publisher(q(SELECT nextval('enough')));
@@ -95,15 +95,6 @@ sub block_writers
 	return $session;
 }
 
-sub tables_are_equal
-{
-	my ($when, @tables) = @_;
-	wait_applied($publisher, $subscriber, 'tap');
-	rows_equal($publisher, $subscriber, $_, "$_ is equal on both sides $when")
-	  for @tables;
-	return;
-}
-
 # Several definitions in the queue.
 {
 	on_subscriber('ALTER TABLE changing ADD COLUMN added int');
@@ -123,7 +114,7 @@ sub tables_are_equal
 	wait_applied($publisher, $subscriber, 'tap');
 	on_subscriber('ALTER TABLE changing DROP COLUMN obsolete');
 	make_history(20);
-	tables_are_equal(
+	tables_equal(
 		'after columns were added and dropped', 'changing',
 		'items', 'history');
 }
@@ -147,7 +138,7 @@ on_publisher(
 	COMMIT;
 	UPDATE changing SET v = v + 1, c2 = c2 + 1 WHERE id >= 60;));
 make_history(20);
-tables_are_equal('after changes of definition within a transaction',
+tables_equal('after changes of definition within a transaction',
 	'changing', 'history');
 
 # Another table with the same name, while changes of the old one are queued.
@@ -181,24 +172,24 @@ on_publisher(
 );
 make_history(20);
 {
-	my $load = start_load('replaced');
+	my $load = begin_changes('replaced');
 	on_subscriber('ALTER SUBSCRIPTION tap REFRESH PUBLICATION');
 	$subscriber->wait_for_subscription_sync($publisher, 'tap');
-	end_load($load);
-	tables_are_equal('after both have been replaced',
+	end_changes($load);
+	tables_equal('after both have been replaced',
 		'replaced', 'items', 'history');
 }
 
 # A new table, synchronised while it and others are written.
 {
 	exec_both('CREATE TABLE added (id int PRIMARY KEY, v int)');
-	my $load = start_load('added');
+	my $load = begin_changes('added');
 	on_subscriber(
 		'ALTER SUBSCRIPTION tap REFRESH PUBLICATION WITH (copy_data = true)');
 	make_history(100);
 	$subscriber->wait_for_subscription_sync($publisher, 'tap');
-	end_load($load);
-	tables_are_equal('after a table was added', 'added', 'items', 'history');
+	end_changes($load);
+	tables_equal('after a table was added', 'added', 'items', 'history');
 	wait_for_pool($subscriber, 'tap', 4);
 }
 
@@ -224,7 +215,7 @@ make_history(20);
 	$session->quit;
 	$subscriber->wait_for_subscription_sync($publisher, 'tap');
 	on_publisher('UPDATE held SET v = v + 1');
-	tables_are_equal(
+	tables_equal(
 		'after a table with queued changes was added', 'held',
 		'items', 'history');
 	wait_for_pool($subscriber, 'tap', 4);
@@ -232,7 +223,7 @@ make_history(20);
 
 # Local DDL under load.
 {
-	my $load = start_load('changing');
+	my $load = begin_changes('changing');
 	on_subscriber($_)
 	  for 'CREATE UNIQUE INDEX items_u ON items (u)',
 	  'CREATE INDEX CONCURRENTLY ON items (v)', 'VACUUM FULL items',
@@ -241,8 +232,8 @@ make_history(20);
 	  'ALTER TABLE history ADD COLUMN extra int', 'ANALYZE',
 	  'CREATE INDEX CONCURRENTLY ON changing (v)',
 	  'ALTER TABLE history DROP COLUMN extra';
-	end_load($load);
-	tables_are_equal('after local DDL', 'changing', 'items', 'history');
+	end_changes($load);
+	tables_equal('after local DDL', 'changing', 'items', 'history');
 }
 
 # A table that is locked for a while.
@@ -254,7 +245,7 @@ make_history(20);
 	on_publisher("UPDATE items SET v = v + $_ WHERE id = $_") for 1 .. 10;
 	$session->query_safe('COMMIT');
 	$session->quit;
-	tables_are_equal('after a table was locked', 'items', 'history');
+	tables_equal('after a table was locked', 'items', 'history');
 }
 
 # The lock is wanted by a local session between an older and a younger one: the
@@ -277,7 +268,7 @@ make_history(20);
 	$session->quit;
 	make_history(20);
 	$vacuum->quit;
-	tables_are_equal(
+	tables_equal(
 		'after VACUUM FULL between two writers', 'items',
 		'history', 'gate');
 	cmp_ok(counter($subscriber, 'older_wins'),
@@ -303,7 +294,7 @@ make_history(20);
 		map { "INSERT INTO changing VALUES (10000 + $_, 0)" } 1 .. 20);
 	on_subscriber('ALTER TABLE changing ENABLE REPLICA TRIGGER audit');
 	$session->quit;
-	tables_are_equal('after a replica trigger was enabled',
+	tables_equal('after a replica trigger was enabled',
 		'changing', 'history');
 	is( on_subscriber(
 			q(SELECT string_agg((id - 10000)::text, ' ' ORDER BY n) FROM audit)
@@ -328,7 +319,7 @@ make_history(20);
 	on_publisher($sql);
 	on_subscriber('CREATE UNIQUE INDEX items_u ON items (u)');
 	$session->quit;
-	tables_are_equal('after a unique index was created', 'items', 'history');
+	tables_equal('after a unique index was created', 'items', 'history');
 }
 
 is(apply_pid($subscriber, 'tap'),

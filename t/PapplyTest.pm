@@ -15,7 +15,7 @@ use Test::More;
 
 our @EXPORT = qw(
   new_pair create_extension exec_both on_publisher on_subscriber subscribe subscribe_serially wait_for_pool wait_applied
-  rows_equal writer_pids apply_pid restart_apply counter hold wait_for_state
+  rows_equal tables_equal item_rows last_item wait_for_early writer_pids apply_pid restart_apply counter hold wait_for_state
   begin_streamed reload_with wait_for_sync_state set_synchronous_commit
   states_become apply_behind_gate duplicate_key
   create_accounts start_load end_load under_load wait_for_progress accounts_are_equal log_is_clean nothing_is_left_open
@@ -162,6 +162,16 @@ sub rows_equal
 	return 0;
 }
 
+# Asserts the same of tables, when subscription tap has applied everything.
+sub tables_equal
+{
+	my ($when, @tables) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	wait_applied(@pair, 'tap');
+	rows_equal(@pair, $_, "$_ is equal on both sides $when") for @tables;
+	return;
+}
+
 # Which rows differ now: it may have been a matter of time.
 sub show_difference
 {
@@ -252,6 +262,38 @@ sub hold
 	return $session;
 }
 
+# SQL for that many rows more of a table items (id, v, note), 1000 of which are more
+# than the least logical_decoding_work_mem; and the id of the last one.
+my $last_item = 0;
+
+sub item_rows
+{
+	my ($count) = @_;
+	my ($from, $to) = ($last_item + 1, $last_item + $count);
+	$last_item = $to;
+	return
+	  "INSERT INTO items SELECT i, 0, repeat('x', 200) FROM generate_series($from, $to) i;";
+}
+
+sub last_item
+{
+	return $last_item;
+}
+
+# Waits until so many writers (1) have applied so many changes of streamed
+# transactions that have not ended.
+sub wait_for_early
+{
+	my ($changes, $writers) = @_;
+	$writers //= 1;
+	$pair[1]->poll_query_until(
+		'postgres',
+		qq(SELECT count(*) = $writers FROM parallel_apply.writers
+		WHERE remote_xid IS NOT NULL AND remote_lsn IS NULL AND changes_done >= $changes)
+	) or die "no $writers writers have applied $changes changes early";
+	return;
+}
+
 # Returns a session of the publisher in a transaction with these statements that is
 # being streamed to subscription tap.
 sub begin_streamed
@@ -259,9 +301,7 @@ sub begin_streamed
 	my ($sql) = @_;
 	my $streamed = q(FROM pg_stat_replication_slots WHERE slot_name = 'tap');
 	my $before = on_publisher("SELECT stream_count $streamed");
-	my $session = $pair[0]->background_psql('postgres');
-	$session->set_query_timer_restart;
-	$session->query_safe("BEGIN; $sql");
+	my $session = hold($pair[0], $sql);
 	$pair[0]->poll_query_until('postgres',
 		"SELECT stream_count > $before $streamed")
 	  or die 'nothing is streamed';
