@@ -14,7 +14,9 @@
  * all; now and then it gets a keepalive, which resets its timers.  The position
  * in a keepalive is the one up to which everything is committed, never the
  * received one: the native loop synchronises tables by its idea of what was
- * received, and to it that is the same as applied.
+ * received, and to it that is the same as applied.  Before the loop goes round it
+ * gets this position, if it has moved: a worker that synchronises a table is told
+ * to go that far, and what the loop has left out beyond would be lost.
  *
  * When the queue is full, or has to be drained, the message is held and the
  * native loop sleeps on a socket that is never readable, and on its latch,
@@ -480,8 +482,12 @@ end_round(void)
 static int
 yield(char **buffer, pgsocket *wait_fd, long patience_ms)
 {
-	int			length = keepalive_if_due(buffer);
+	int			length;
 
+	/* a transaction that it has just done counts: see above */
+	if (papply_lifecycle_has_pool())
+		papply_lifecycle_watch();
+	length = keepalive_if_due(buffer);
 	if (length > 0)
 		return length;
 	papply_status_update(papply_lifecycle_has_pool(), papply_lifecycle_is_idle());

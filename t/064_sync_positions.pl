@@ -1,0 +1,86 @@
+# A table in synchronisation gets each transaction once: from the synchronisation
+# worker up to a position that the apply worker names, from the apply worker after it.
+#
+# The apply worker has left a change of table first to the synchronisation worker of
+# that table, when it is held up at that transaction's end by the worker of another
+# one, second.  Meanwhile the copy of first is done, and its worker asks how far it has
+# to go.  The next transaction is the apply worker's, too, so that it answers between
+# the two: not before the end of the one that it left out.
+use strict;
+use warnings;
+use FindBin;
+use lib $FindBin::RealBin;
+use PapplyTest;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my ($publisher, $subscriber) = new_pair();
+my @tables = qw(gate stop first second);
+exec_both("CREATE TABLE $_ (id int PRIMARY KEY, v int)") for @tables;
+on_publisher("INSERT INTO $_ VALUES (1, 0)") for @tables;
+create_extension($subscriber);
+subscribe($publisher, $subscriber, 'tap',
+	publication => 'FOR TABLE gate, stop');
+my $apply_pid = apply_pid($subscriber, 'tap');
+
+# So many processes of logical replication wait for a lock, and for another one's state.
+sub wait_for_waits
+{
+	my ($locks, $states, $condition) = @_;
+	$condition //= 'true';
+	$subscriber->poll_query_until(
+		'postgres',
+		qq(SELECT count(*) FILTER (WHERE wait_event_type = 'Lock') = $locks AND
+			count(*) FILTER (WHERE wait_event = 'LogicalSyncStateChange') = $states AND
+			bool_or($condition)
+		FROM pg_stat_activity WHERE backend_type LIKE 'logical replication%')
+	) or die "not $locks wait for a lock and $states for a state";
+	return;
+}
+
+# The copies wait for local sessions that have inserted the same rows.
+my %copy;
+for my $table (qw(first second))
+{
+	$copy{$table} = hold($subscriber, "INSERT INTO $table VALUES (1, -1)");
+	on_publisher("ALTER PUBLICATION tap ADD TABLE $table");
+	on_subscriber('ALTER SUBSCRIPTION tap REFRESH PUBLICATION');
+	wait_for_waits(scalar(keys %copy), 0);
+}
+
+# Two transactions in the queue that are the apply worker's, which stops in the first.
+my $gate = hold($subscriber, 'SELECT FROM gate FOR UPDATE');
+my $stop = hold($subscriber, 'SELECT FROM stop FOR UPDATE');
+on_publisher(
+	q(UPDATE gate SET v = 1;
+	BEGIN; UPDATE stop SET v = 1; INSERT INTO first VALUES (2, 0); UPDATE second SET v = 1; COMMIT;
+	INSERT INTO first VALUES (3, 0);));
+my $lsn = on_publisher('SELECT pg_current_wal_lsn()');
+$subscriber->poll_query_until('postgres',
+	"SELECT received_lsn >= '$lsn' FROM pg_stat_subscription WHERE pid = $apply_pid"
+) or die 'the transactions are not received';
+$gate->query_safe('ROLLBACK');
+wait_for_waits(3, 0, "pid = $apply_pid AND wait_event_type = 'Lock'");
+
+# At its end it finds second copied, and waits for the worker of second, which has to
+# apply that transaction.
+$copy{second}->query_safe('ROLLBACK');
+wait_for_waits(2, 1);
+my $row = hold($subscriber, 'SELECT FROM second FOR UPDATE');
+$stop->query_safe('ROLLBACK');
+wait_for_waits(2, 1,
+	"pid = $apply_pid AND wait_event = 'LogicalSyncStateChange'");
+
+# The other one is copied meanwhile.
+$copy{first}->query_safe('ROLLBACK');
+wait_for_waits(1, 2);
+$row->query_safe('ROLLBACK');
+
+$subscriber->wait_for_subscription_sync($publisher, 'tap');
+tables_equal('after its synchronisation', @tables);
+is(apply_pid($subscriber, 'tap'),
+	$apply_pid, 'by the same apply worker all the time');
+$_->quit for $gate, $stop, $row, values %copy;
+finish($publisher, $subscriber);
+done_testing();
