@@ -49,6 +49,16 @@ for my $table (qw(first second))
 	wait_for_waits(scalar(keys %copy), 0);
 }
 
+# What is left out for them moves the origin: the next apply worker begins there.
+my $lsn = on_publisher('SELECT pg_current_wal_lsn()');
+on_publisher('UPDATE first SET v = 1');
+wait_applied($publisher, $subscriber, 'tap');
+is( on_subscriber(
+		"SELECT count(*) FROM pg_replication_origin_status WHERE remote_lsn > '$lsn'"
+	),
+	'1',
+	'an apply worker that starts anew knows what was left out');
+
 # Two transactions in the queue that are the apply worker's, which stops in the first.
 my $gate = hold($subscriber, 'SELECT FROM gate FOR UPDATE');
 my $stop = hold($subscriber, 'SELECT FROM stop FOR UPDATE');
@@ -56,7 +66,7 @@ on_publisher(
 	q(UPDATE gate SET v = 1;
 	BEGIN; UPDATE stop SET v = 1; INSERT INTO first VALUES (2, 0); UPDATE second SET v = 1; COMMIT;
 	INSERT INTO first VALUES (3, 0);));
-my $lsn = on_publisher('SELECT pg_current_wal_lsn()');
+$lsn = on_publisher('SELECT pg_current_wal_lsn()');
 $subscriber->poll_query_until('postgres',
 	"SELECT received_lsn >= '$lsn' FROM pg_stat_subscription WHERE pid = $apply_pid"
 ) or die 'the transactions are not received';

@@ -19,6 +19,12 @@
  * changes of its own, and a commit with an origin but without a session would
  * crash.
  *
+ * A commit that has changed nothing, because the transaction's tables are in
+ * synchronisation, does not move the origin.  To the publisher it is confirmed,
+ * so it would not come again, and an apply worker that starts anew would send a
+ * synchronisation worker no further than to the origin.  So the origin is moved
+ * here, too.
+ *
  * If the process ends in between, the transaction is rolled back and fetched
  * again.
  *-------------------------------------------------------------------------
@@ -387,6 +393,8 @@ papply_native_finish(XLogRecPtr *remote_end_lsn)
 	count_transaction();
 	if (replay.began_at != 0 && replay.remote_end_lsn != InvalidXLogRecPtr)
 		log_if_slow();
+	if (replay.remote_end_lsn != InvalidXLogRecPtr)
+		replorigin_session_advance(replay.remote_end_lsn, XactLastCommitEnd);
 	if (replay.origin != PAPPLY_NO_ORIGIN)
 	{
 		papply_compat_origin_pass_on();
