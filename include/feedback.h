@@ -50,8 +50,8 @@ extern bool papply_feedback_has_unflushed(void);
  */
 extern void papply_feedback_flush(bool may_delegate);
 
-/* Put the true positions into a status message ('r') in buf. */
-extern void papply_feedback_rewrite(char *buf, bool is_idle);
+/* If the message is a status message ('r'), put the true positions into it. */
+extern void papply_feedback_rewrite(char *buf, int length, bool is_idle);
 
 /* What the native loop says in a status message; false: it is none. */
 extern bool papply_feedback_parse(const char *buf, int length,

@@ -192,6 +192,12 @@ reported_applied_lsn(bool is_idle)
 	return synchronous_commit > SYNCHRONOUS_COMMIT_OFF ? flushed_lsn : applied;
 }
 
+static bool
+is_status(const char *buf, int length)
+{
+	return length >= STATUS_LENGTH && buf[0] == 'r';
+}
+
 static void
 put_uint64(char *field, uint64 value)
 {
@@ -200,8 +206,10 @@ put_uint64(char *field, uint64 value)
 }
 
 void
-papply_feedback_rewrite(char *buf, bool is_idle)
+papply_feedback_rewrite(char *buf, int length, bool is_idle)
 {
+	if (!is_status(buf, length))
+		return;
 	advance_flushed(is_idle);
 	put_uint64(buf + STATUS_RECEIVED, received_lsn);
 	put_uint64(buf + STATUS_FLUSHED, flushed_lsn);
@@ -212,7 +220,7 @@ bool
 papply_feedback_parse(const char *buf, int length,
 					  XLogRecPtr *flushed, XLogRecPtr *applied)
 {
-	if (length < STATUS_LENGTH || buf[0] != 'r')
+	if (!is_status(buf, length))
 		return false;
 	*flushed = papply_message_get_uint64(buf + STATUS_FLUSHED);
 	*applied = papply_message_get_uint64(buf + STATUS_APPLIED);

@@ -3,8 +3,8 @@
  *	  What happens when the native apply worker asks for the next message.
  *
  * Runs in the leader apply worker of a subscription, called through the seam.
- * The stages: receive a message, route it, put it into the queue (dispatch.c)
- * or hand it to the native loop (native_replay.c), report positions
+ * The stages: receive a message, route it (route.c), put it into the queue
+ * (dispatch.c) or hand it to the native loop (native_replay.c), report positions
  * (report.c).
  *
  * The native loop calls receive() until it returns 0, then does its own
@@ -48,13 +48,11 @@
 #include "receiver.h"
 #include "remote_relation.h"
 #include "report.h"
+#include "route.h"
 #include "seam.h"
 #include "spool.h"
 #include "status.h"
 #include "wal_flush.h"
-
-/* A 'w' message: kind, start, end, time; then the payload. */
-#define HEADER_LENGTH 25
 
 /* The native loop gets a turn at least this often. */
 #define YIELD_INTERVAL_MS 100
@@ -87,16 +85,6 @@
 
 /* Returned instead of a length: look again. */
 #define LOOK_AGAIN (-2)
-
-/* What to do with a received message. */
-typedef enum Route
-{
-	ROUTE_DONE,					/* nothing */
-	ROUTE_SPOOLED,				/* go on with what was spooled */
-	ROUTE_NATIVE,				/* return it */
-	ROUTE_BEFORE,				/* return another one first, hold this */
-	ROUTE_HOLD					/* hold it */
-} Route;
 
 static bool is_initialized = false;
 
@@ -252,177 +240,6 @@ begin_due_replay(void)
 	if (papply_queue_is_lone(seqno))
 		begin_lone();
 	papply_native_begin_queued(seqno, papply_lifecycle_origin());
-}
-
-/*** routing ***/
-
-/* A message for the native loop, which is in a transaction or begins one. */
-static Route
-route_native(char *message, int length, char **buffer, int *result)
-{
-	*result = papply_native_before(message, length, buffer);
-	if (*result > 0)
-		return ROUTE_BEFORE;
-	if (message[0] == LOGICAL_REP_MSG_RELATION)
-	{
-		PapplyRemoteRelation *rel;
-
-		papply_remote_relation_update(message, length,
-									  papply_lifecycle_has_pool() ? papply_queue_last_seqno() : 0);
-		rel = papply_remote_relation_get(papply_message_get_uint32(message + 1), false);
-		rel->native_version = rel->version;
-	}
-	return ROUTE_NATIVE;
-}
-
-static bool
-begins_native(char kind)
-{
-	return kind != LOGICAL_REP_MSG_RELATION && kind != LOGICAL_REP_MSG_TYPE &&
-		kind != LOGICAL_REP_MSG_MESSAGE && kind != LOGICAL_REP_MSG_ORIGIN;
-}
-
-/* Without a pool everything goes to the native loop; only boundaries count. */
-static Route
-route_without_pool(char *message, int length, char **buffer, int *result)
-{
-	TimestampTz commit_time = papply_message_commit_time(message, length);
-
-	if (begins_native(message[0]))
-		papply_native_begin_direct(PAPPLY_NO_ORIGIN);
-	if (commit_time != 0)
-		papply_status_native_begin(commit_time);
-	return route_native(message, length, buffer, result);
-}
-
-/* A message of a streamed transaction that the native loop spools. */
-static Route
-route_streamed(char *message, int length, char **buffer, int *result)
-{
-	if (message[0] != LOGICAL_REP_MSG_STREAM_COMMIT &&
-		message[0] != LOGICAL_REP_MSG_STREAM_PREPARE)
-		return ROUTE_NATIVE;
-	papply_native_begin_direct(PAPPLY_NO_ORIGIN);
-	return route_native(message, length, buffer, result);
-}
-
-static bool
-is_between_transactions(void)
-{
-	return !papply_native_is_active() && !papply_spool_is_open() &&
-		!papply_spool_native_is_open() &&
-		!(papply_lifecycle_has_pool() && papply_dispatch_is_open());
-}
-
-static Route
-route_payload(char *message, int length, char **buffer, int *result)
-{
-	if (length < 1)
-		return ROUTE_NATIVE;
-	if (papply_lifecycle_is_paused() && is_between_transactions())
-	{
-		papply_status_hold(papply_message_commit_time(message, length));
-		return ROUTE_HOLD;
-	}
-	if (!papply_spool_is_reading())
-	{
-		switch (papply_spool_take(message, length, papply_lifecycle_has_pool()))
-		{
-			case PAPPLY_SPOOL_KEPT:
-				return ROUTE_DONE;
-			case PAPPLY_SPOOL_NATIVE:
-				return route_streamed(message, length, buffer, result);
-			case PAPPLY_SPOOL_ENDED:
-				return ROUTE_SPOOLED;
-			case PAPPLY_SPOOL_NONE:
-				break;
-		}
-	}
-	if (papply_native_is_active())
-		return route_native(message, length, buffer, result);
-	if (!papply_lifecycle_has_pool())
-		return route_without_pool(message, length, buffer, result);
-
-	switch (papply_dispatch_message(message, length, papply_lifecycle_must_be_direct))
-	{
-		case PAPPLY_DISPATCH_QUEUED:
-			return ROUTE_DONE;
-		case PAPPLY_DISPATCH_HOLD:
-			return ROUTE_HOLD;
-		case PAPPLY_DISPATCH_PASS:
-			return ROUTE_NATIVE;
-		case PAPPLY_DISPATCH_DIRECT:
-			break;
-	}
-	papply_lifecycle_watch();
-	if (!papply_lifecycle_is_idle())
-		return ROUTE_HOLD;
-	papply_statistics_count(PAPPLY_COUNT_DRAINS_REFETCH, 1);
-	papply_native_begin_direct(papply_lifecycle_origin());
-	return route_native(message, length, buffer, result);
-}
-
-/*
- * A keepalive of the publisher; the native loop must not see its position.  A
- * busy publisher sends one after each transaction, and the native loop would
- * answer each: it gets those that ask for it, and else one of ours in its time.
- */
-static Route
-route_keepalive(char **buffer, int *length)
-{
-	XLogRecPtr	remote_lsn = papply_message_get_uint64(*buffer + 1);
-	bool		reply_requested = (*buffer)[17] != 0;
-
-	if (remote_lsn > papply_feedback_received_lsn())
-		papply_report_received();
-	papply_feedback_received(remote_lsn);
-	papply_native_set_send_time(papply_message_get_uint64(*buffer + 9));
-	if (!papply_lifecycle_has_pool())
-		return ROUTE_NATIVE;
-	if (!reply_requested)
-		return ROUTE_DONE;
-	papply_lifecycle_watch();
-	papply_feedback_flush(true);
-	*length = papply_native_keepalive(papply_feedback_applied_lsn(papply_lifecycle_is_idle()),
-									  reply_requested, buffer);
-	return ROUTE_NATIVE;
-}
-
-static Route
-route_message(char **buffer, int *length)
-{
-	char	   *message = *buffer;
-	XLogRecPtr	remote_lsn;
-	int			result = 0;
-	Route		route;
-
-	if (message[0] == 'k' && *length >= 18)
-		return route_keepalive(buffer, length);
-	if (message[0] != 'w' || *length < HEADER_LENGTH)
-		return ROUTE_NATIVE;
-
-	remote_lsn = Max(papply_message_get_uint64(message + 1),
-					 papply_message_get_uint64(message + 9));
-	papply_native_set_send_time(papply_message_get_uint64(message + 17));
-	route = route_payload(message + HEADER_LENGTH, *length - HEADER_LENGTH,
-						  buffer, &result);
-	if (route == ROUTE_BEFORE)
-		*length = result;
-	else if (route == ROUTE_NATIVE && papply_lifecycle_has_pool())
-		*length = papply_native_frame(message + HEADER_LENGTH,
-									  *length - HEADER_LENGTH, buffer);
-
-	/*
-	 * Its position may be the end of what it commits: not while that is held,
-	 * or to be read from the spool.
-	 */
-	if (route == ROUTE_DONE || route == ROUTE_NATIVE)
-	{
-		papply_feedback_received(remote_lsn);
-		if (papply_lifecycle_has_pool() && !papply_dispatch_is_open())
-			papply_report_received();
-	}
-	return route;
 }
 
 /* Shorter than the native loop's own sleep. */
@@ -715,7 +532,7 @@ papply_receiver_receive(WalReceiverConn *conn, char **buffer, pgsocket *wait_fd)
 		length = next_for_native(buffer);
 		if (length > 0)
 			return length;
-		if (is_between_transactions())
+		if (papply_route_is_between_transactions())
 		{
 			bool		had_pool = papply_lifecycle_has_pool();
 
@@ -766,18 +583,18 @@ papply_receiver_receive(WalReceiverConn *conn, char **buffer, pgsocket *wait_fd)
 
 		*buffer = held;
 		length = held_length;
-		switch (route_message(buffer, &length))
+		switch (papply_route_message(buffer, &length))
 		{
-			case ROUTE_DONE:
-			case ROUTE_SPOOLED:
+			case PAPPLY_ROUTE_DONE:
+			case PAPPLY_ROUTE_SPOOLED:
 				held = NULL;
 				break;
-			case ROUTE_NATIVE:
+			case PAPPLY_ROUTE_NATIVE:
 				held = NULL;
 				return length;
-			case ROUTE_BEFORE:
+			case PAPPLY_ROUTE_BEFORE:
 				return length;
-			case ROUTE_HOLD:
+			case PAPPLY_ROUTE_HOLD:
 				if (!papply_lifecycle_has_pool())
 					return yield(buffer, wait_fd, -1);
 				if (make_space())
@@ -794,8 +611,8 @@ void
 papply_receiver_send(WalReceiverConn *conn, const char *buffer, int nbytes)
 {
 	/* the native loop's own buffer, which it is done with */
-	if (papply_lifecycle_has_pool() && nbytes >= HEADER_LENGTH && buffer[0] == 'r')
-		papply_feedback_rewrite(unconstify(char *, buffer), papply_lifecycle_is_idle());
+	if (papply_lifecycle_has_pool())
+		papply_feedback_rewrite(unconstify(char *, buffer), nbytes, papply_lifecycle_is_idle());
 	else if (!papply_lifecycle_has_pool())
 		papply_status_native_feedback(buffer, nbytes);
 	(papply_seam_server->walrcv_send) (conn, buffer, nbytes);

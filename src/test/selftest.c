@@ -756,7 +756,7 @@ papply_selftest_feedback(PG_FUNCTION_ARGS)
 	papply_feedback_committed(start_lsn + 200, local_lsn + (UINT64CONST(1) << 40));
 	if (PG_GETARG_BOOL(1))
 		SyncRepStandbyNames = "standby";
-	papply_feedback_rewrite(status, PG_GETARG_BOOL(0));
+	papply_feedback_rewrite(status, sizeof(status), PG_GETARG_BOOL(0));
 	SyncRepStandbyNames = save_names;
 	for (int i = 0; i < 3; i++)
 		told[i] = papply_message_get_uint64(status + 1 + 8 * i) - start_lsn;

@@ -1,0 +1,195 @@
+/*-------------------------------------------------------------------------
+ * route.c
+ *	  Who gets a message of the publisher.
+ *
+ * Runs in the receiver, with and without a pool.
+ *
+ * A message is kept (spool.c), put into the queue (dispatch.c), handed to the native
+ * loop (native_replay.c), or held until there is space or the pool is drained.
+ *-------------------------------------------------------------------------
+ */
+#include "parallel_apply.h"
+
+#include "dispatch.h"
+#include "feedback.h"
+#include "lifecycle.h"
+#include "native_replay.h"
+#include "queue.h"
+#include "remote_relation.h"
+#include "report.h"
+#include "route.h"
+#include "spool.h"
+#include "statistics.h"
+#include "status.h"
+
+/* A 'w' message: kind, start, end, time; then the payload. */
+#define HEADER_LENGTH 25
+
+/* A message for the native loop, which is in a transaction or begins one. */
+static PapplyRoute
+route_native(char *message, int length, char **buffer, int *result)
+{
+	*result = papply_native_before(message, length, buffer);
+	if (*result > 0)
+		return PAPPLY_ROUTE_BEFORE;
+	if (message[0] == LOGICAL_REP_MSG_RELATION)
+	{
+		PapplyRemoteRelation *rel;
+
+		papply_remote_relation_update(message, length,
+									  papply_lifecycle_has_pool() ? papply_queue_last_seqno() : 0);
+		rel = papply_remote_relation_get(papply_message_get_uint32(message + 1), false);
+		rel->native_version = rel->version;
+	}
+	return PAPPLY_ROUTE_NATIVE;
+}
+
+static bool
+begins_native(char kind)
+{
+	return kind != LOGICAL_REP_MSG_RELATION && kind != LOGICAL_REP_MSG_TYPE &&
+		kind != LOGICAL_REP_MSG_MESSAGE && kind != LOGICAL_REP_MSG_ORIGIN;
+}
+
+/* Without a pool everything goes to the native loop; only boundaries count. */
+static PapplyRoute
+route_without_pool(char *message, int length, char **buffer, int *result)
+{
+	TimestampTz commit_time = papply_message_commit_time(message, length);
+
+	if (begins_native(message[0]))
+		papply_native_begin_direct(PAPPLY_NO_ORIGIN);
+	if (commit_time != 0)
+		papply_status_native_begin(commit_time);
+	return route_native(message, length, buffer, result);
+}
+
+/* A message of a streamed transaction that the native loop spools. */
+static PapplyRoute
+route_streamed(char *message, int length, char **buffer, int *result)
+{
+	if (message[0] != LOGICAL_REP_MSG_STREAM_COMMIT &&
+		message[0] != LOGICAL_REP_MSG_STREAM_PREPARE)
+		return PAPPLY_ROUTE_NATIVE;
+	papply_native_begin_direct(PAPPLY_NO_ORIGIN);
+	return route_native(message, length, buffer, result);
+}
+
+bool
+papply_route_is_between_transactions(void)
+{
+	return !papply_native_is_active() && !papply_spool_is_open() &&
+		!papply_spool_native_is_open() &&
+		!(papply_lifecycle_has_pool() && papply_dispatch_is_open());
+}
+
+static PapplyRoute
+route_payload(char *message, int length, char **buffer, int *result)
+{
+	if (length < 1)
+		return PAPPLY_ROUTE_NATIVE;
+	if (papply_lifecycle_is_paused() && papply_route_is_between_transactions())
+	{
+		papply_status_hold(papply_message_commit_time(message, length));
+		return PAPPLY_ROUTE_HOLD;
+	}
+	if (!papply_spool_is_reading())
+	{
+		switch (papply_spool_take(message, length, papply_lifecycle_has_pool()))
+		{
+			case PAPPLY_SPOOL_KEPT:
+				return PAPPLY_ROUTE_DONE;
+			case PAPPLY_SPOOL_NATIVE:
+				return route_streamed(message, length, buffer, result);
+			case PAPPLY_SPOOL_ENDED:
+				return PAPPLY_ROUTE_SPOOLED;
+			case PAPPLY_SPOOL_NONE:
+				break;
+		}
+	}
+	if (papply_native_is_active())
+		return route_native(message, length, buffer, result);
+	if (!papply_lifecycle_has_pool())
+		return route_without_pool(message, length, buffer, result);
+
+	switch (papply_dispatch_message(message, length, papply_lifecycle_must_be_direct))
+	{
+		case PAPPLY_DISPATCH_QUEUED:
+			return PAPPLY_ROUTE_DONE;
+		case PAPPLY_DISPATCH_HOLD:
+			return PAPPLY_ROUTE_HOLD;
+		case PAPPLY_DISPATCH_PASS:
+			return PAPPLY_ROUTE_NATIVE;
+		case PAPPLY_DISPATCH_DIRECT:
+			break;
+	}
+	papply_lifecycle_watch();
+	if (!papply_lifecycle_is_idle())
+		return PAPPLY_ROUTE_HOLD;
+	papply_statistics_count(PAPPLY_COUNT_DRAINS_REFETCH, 1);
+	papply_native_begin_direct(papply_lifecycle_origin());
+	return route_native(message, length, buffer, result);
+}
+
+/*
+ * A keepalive of the publisher; the native loop must not see its position.  A
+ * busy publisher sends one after each transaction, and the native loop would
+ * answer each: it gets those that ask for it, and else one of ours in its time.
+ */
+static PapplyRoute
+route_keepalive(char **buffer, int *length)
+{
+	XLogRecPtr	remote_lsn = papply_message_get_uint64(*buffer + 1);
+	bool		reply_requested = (*buffer)[17] != 0;
+
+	if (remote_lsn > papply_feedback_received_lsn())
+		papply_report_received();
+	papply_feedback_received(remote_lsn);
+	papply_native_set_send_time(papply_message_get_uint64(*buffer + 9));
+	if (!papply_lifecycle_has_pool())
+		return PAPPLY_ROUTE_NATIVE;
+	if (!reply_requested)
+		return PAPPLY_ROUTE_DONE;
+	papply_lifecycle_watch();
+	papply_feedback_flush(true);
+	*length = papply_native_keepalive(papply_feedback_applied_lsn(papply_lifecycle_is_idle()),
+									  reply_requested, buffer);
+	return PAPPLY_ROUTE_NATIVE;
+}
+
+PapplyRoute
+papply_route_message(char **buffer, int *length)
+{
+	char	   *message = *buffer;
+	XLogRecPtr	remote_lsn;
+	int			result = 0;
+	PapplyRoute route;
+
+	if (message[0] == 'k' && *length >= 18)
+		return route_keepalive(buffer, length);
+	if (message[0] != 'w' || *length < HEADER_LENGTH)
+		return PAPPLY_ROUTE_NATIVE;
+
+	remote_lsn = Max(papply_message_get_uint64(message + 1),
+					 papply_message_get_uint64(message + 9));
+	papply_native_set_send_time(papply_message_get_uint64(message + 17));
+	route = route_payload(message + HEADER_LENGTH, *length - HEADER_LENGTH,
+						  buffer, &result);
+	if (route == PAPPLY_ROUTE_BEFORE)
+		*length = result;
+	else if (route == PAPPLY_ROUTE_NATIVE && papply_lifecycle_has_pool())
+		*length = papply_native_frame(message + HEADER_LENGTH,
+									  *length - HEADER_LENGTH, buffer);
+
+	/*
+	 * Its position may be the end of what it commits: not while that is held,
+	 * or to be read from the spool.
+	 */
+	if (route == PAPPLY_ROUTE_DONE || route == PAPPLY_ROUTE_NATIVE)
+	{
+		papply_feedback_received(remote_lsn);
+		if (papply_lifecycle_has_pool() && !papply_dispatch_is_open())
+			papply_report_received();
+	}
+	return route;
+}
