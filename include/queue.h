@@ -76,7 +76,8 @@ typedef struct PapplyEntry
 	uint32		length;			/* of the message; 0: only its relation
 								 * version counts, for a native replay */
 	uint32		relation_version;	/* relation_registry.h; 0: none */
-	uint32		kind;			/* PAPPLY_ENTRY_… */
+	uint16		kind;			/* PAPPLY_ENTRY_… */
+	uint16		ahead;			/* PAPPLY_AHEAD_…, by any writer */
 	PapplyKeyName key;			/* why the dependency */
 	uint64		dependency;		/* commits to wait for before this message */
 } PapplyEntry;
@@ -84,6 +85,12 @@ typedef struct PapplyEntry
 #define PAPPLY_ENTRY_MESSAGE	1
 #define PAPPLY_ENTRY_WRAP		2	/* go on at the beginning of the ring */
 #define PAPPLY_ENTRY_OVERSIZE	3	/* here was a message larger than the ring */
+
+/* Which of its pages were asked for (read_ahead.c); a hint. */
+#define PAPPLY_AHEAD_NONE		0
+#define PAPPLY_AHEAD_LEAF		1	/* of the index; the row's is not known
+									 * yet */
+#define PAPPLY_AHEAD_DONE		2	/* all, or there is nothing to ask for */
 
 #define PapplyEntryData(entry) ((char *) (entry) + sizeof(PapplyEntry))
 

@@ -227,6 +227,7 @@ papply_queue_append(uint32 kind, const char *data, uint32 length,
 	entry->length = length;
 	entry->relation_version = relation_version;
 	entry->kind = kind;
+	entry->ahead = PAPPLY_AHEAD_NONE;
 	entry->dependency = dependency;
 	memset(&entry->key, 0, sizeof(entry->key));
 	last_entry = entry;
@@ -693,12 +694,6 @@ papply_queue_unclaimed_position(void)
 		return PG_UINT64_MAX;
 	pg_read_barrier();			/* pairs with publish_position() */
 	return papply_queue_transaction(next)->start_position;
-}
-
-uint64
-papply_queue_ahead_position(void)
-{
-	return pg_atomic_read_u64(&papply_pool->ahead_position);
 }
 
 PapplyEntry *

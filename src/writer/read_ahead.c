@@ -16,6 +16,8 @@
  * a position in the pool (queue.c) is moved over each entry, so that no two
  * writers look at the same.  How many changes a writer has under way is
  * maintenance_io_concurrency, as in PostgreSQL's recovery, which does the same.
+ * How far it has come with a change is written into the entry: who waits for its
+ * turn, or sleeps, does not go on, and then who claims the change does.
  *
  * All this costs some microseconds for each change.  It is worth that if storage
  * is slow, and not if pages come from the operating system's cache; so now
@@ -64,8 +66,12 @@
 /* Tables that one stop looks at. */
 #define MAX_TABLES 8
 
-/* Changes under way; more than that in maintenance_io_concurrency has no effect. */
+/*
+ * Changes under way, and how many of them may be the writer's own, or of others; more than
+ * that in maintenance_io_concurrency has no effect.
+ */
 #define MAX_ITEMS 256
+#define MAX_ITEMS_OF_ONE (MAX_ITEMS / 2)
 
 /*
  * A page that comes sooner comes from memory of the operating system, one that
@@ -99,6 +105,7 @@ typedef struct Pending
 {
 	uint64		position;		/* of its entry */
 	bool		is_own;			/* this writer has claimed it */
+	bool		is_leaf_asked;	/* somebody else did */
 	bool		is_asked;		/* all that can be asked for was */
 	TimestampTz since;			/* the leaf page was asked for */
 	BlockNumber leaf;
@@ -353,7 +360,7 @@ ask_for_row(Table *table, Pending *item)
 
 /*
  * Ask for the first page of a change that is not in memory; false if there is
- * none.
+ * none.  A leaf page that somebody else has asked for will be there by now.
  */
 static bool
 ask_for_change(Table *table, PapplyEntry *entry, Pending *item)
@@ -367,7 +374,9 @@ ask_for_change(Table *table, PapplyEntry *entry, Pending *item)
 	if (item->leaf == InvalidBlockNumber)
 		return false;
 	item->is_asked = is_insert;
-	return ask_for(table->index, item->leaf) || (!is_insert && ask_for_row(table, item));
+	if (!item->is_leaf_asked && ask_for(table->index, item->leaf))
+		return true;
+	return !is_insert && ask_for_row(table, item);
 }
 
 /* Keys are converted and compared as the user who will apply the change. */
@@ -394,12 +403,16 @@ look_at(PapplyEntry *entry, uint64 position, bool is_own, TimestampTz now)
 
 	if (table == NULL)
 		return;
+	item.is_leaf_asked = entry->ahead == PAPPLY_AHEAD_LEAF;
 	residency = residency_of(table);
+	entry->ahead = PAPPLY_AHEAD_DONE;
 	if (residency->found >= RESIDENT_PAGES && ++residency->passed % RESIDENT_SHARE != 0)
 		return;
 	residency->found++;
 	if (!as_table_owner(ask_for_change, table, entry, &item))
 		return;
+	if (!item.is_asked)
+		entry->ahead = PAPPLY_AHEAD_LEAF;
 	residency->found = 0;
 	items[item_count++] = item;
 }
@@ -425,8 +438,12 @@ go_on_with(Pending *item)
 {
 	uint64		position = item->position;
 	PapplyEntry *entry = papply_queue_read(&position);
-	Table	   *table = table_of(entry);
+	Table	   *table;
 
+	if (entry->ahead == PAPPLY_AHEAD_DONE)
+		return false;
+	entry->ahead = PAPPLY_AHEAD_DONE;
+	table = table_of(entry);
 	return table != NULL && as_table_owner(find_and_ask_for_row, table, entry, item);
 }
 
@@ -450,47 +467,72 @@ go_on_with_all(uint64 position, TimestampTz now)
 	}
 }
 
-/*
- * The next entry: first of what this writer has claimed.  Changes of others must
- * not make a transaction fail that cannot begin once more.
- */
+/* The next entry of what this writer has claimed. */
 static PapplyEntry *
-next_entry(uint64 *position, bool *is_own)
+next_own_entry(uint64 *position)
 {
 	PapplyTransaction *txn = papply_queue_transaction(own_last);
 	bool		is_complete = (pg_atomic_read_u32(&txn->flags) & PAPPLY_TXN_COMPLETE) != 0;
+	PapplyEntry *entry;
 
 	pg_read_barrier();
-	*is_own = !is_complete || own_position < txn->end_position;
-	if (*is_own)
-	{
-		PapplyEntry *entry = papply_queue_read(&own_position);
+	if (is_complete && own_position >= txn->end_position)
+		return NULL;
+	entry = papply_queue_read(&own_position);
+	if (entry != NULL)
+		*position = own_position - entry->size;
+	return entry;
+}
 
-		*position = entry ? own_position - entry->size : 0;
-		return entry;
-	}
+/*
+ * Or of what nobody has claimed.  Changes of others must not make a transaction
+ * fail that cannot begin once more.
+ */
+static PapplyEntry *
+next_unclaimed_entry(uint64 *position)
+{
 	return papply_queue_can_rewind(own_last) ? papply_queue_look_ahead(position) : NULL;
+}
+
+/* Until so many changes, its own or others, are under way; false: there is no more. */
+static bool
+look_at_entries(bool is_own, int max, TimestampTz now)
+{
+	int			limit = item_count + max;
+	int			looked = 0;
+
+	while (item_count < limit && looked < MAX_ENTRIES)
+	{
+		uint64		position;
+		PapplyEntry *entry = is_own ? next_own_entry(&position) : next_unclaimed_entry(&position);
+
+		if (entry == NULL)
+			return false;
+		CHECK_FOR_INTERRUPTS();
+		if (entry->ahead == PAPPLY_AHEAD_DONE)
+			continue;
+		look_at(entry, position, is_own, now);
+		looked++;
+	}
+	return true;
 }
 
 static void
 look_ahead(uint64 behind, TimestampTz now)
 {
-	int			max = Min(MAX_ITEMS, maintenance_io_concurrency);
+	int			max = Min(MAX_ITEMS_OF_ONE, maintenance_io_concurrency);
+	int			own = 0;
+	int			unclaimed;
+
+	for (int i = 0; i < item_count; i++)
+		own += items[i].is_own;
+	unclaimed = item_count - own;
 
 	own_position = Max(own_position, behind);
-	if (item_count > max * 3 / 4)
-		return;					/* many at a time cost less */
-	for (int i = 0; i < MAX_ENTRIES && item_count < max; i++)
-	{
-		uint64		position;
-		bool		is_own;
-		PapplyEntry *entry = next_entry(&position, &is_own);
-
-		if (entry == NULL)
-			return;
-		CHECK_FOR_INTERRUPTS();
-		look_at(entry, position, is_own, now);
-	}
+	if (look_at_entries(true, max - own, now))
+		return;
+	if (unclaimed <= max * 3 / 4)	/* many at a time cost less */
+		(void) look_at_entries(false, max - unclaimed, now);
 }
 
 static void
@@ -538,8 +580,7 @@ papply_read_ahead_begin(uint64 first, uint64 last, bool is_allowed)
 	if (is_trial)
 		pages_since_probe = PROBE_PAGES;
 	own_last = last;
-	own_position = Max(papply_queue_transaction(first)->start_position,
-					   papply_queue_ahead_position());
+	own_position = papply_queue_transaction(first)->start_position;
 	changes = 0;
 }
 
