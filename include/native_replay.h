@@ -55,9 +55,11 @@ extern int	papply_native_before(char *message, int length, char **buffer);
 
 /*
  * Call first in every receive: if the last message of a transaction was handed
- * on before, the native loop has committed it now.  Returns true then.
+ * on before, the native loop has committed it now.  Returns true then, and the end
+ * of the transaction (Invalid: it had none), and of the local WAL that has to be flushed
+ * before that is confirmed.
  */
-extern bool papply_native_finish(XLogRecPtr *remote_end_lsn);
+extern bool papply_native_finish(XLogRecPtr *remote_end_lsn, XLogRecPtr *local_end_lsn);
 
 /*
  * The process ends, no transaction is open: release the origin now, so that

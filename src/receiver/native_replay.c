@@ -21,9 +21,11 @@
  *
  * A commit that has changed nothing, because the transaction's tables are in
  * synchronisation, does not move the origin.  To the publisher it is confirmed,
- * so it would not come again, and an apply worker that starts anew would send a
- * synchronisation worker no further than to the origin.  So the origin is moved
- * here, too.
+ * so it need not come again, and an apply worker that starts anew would send a
+ * synchronisation worker no further than to the origin.  Or it does come again, if
+ * the publisher was restarted, and is applied, since the table is ready.  (Where
+ * the native loop alone holds the session, its commit that makes the table ready
+ * moves the origin.)  So it is moved here, and logged.
  *
  * If the process ends in between, the transaction is rolled back and fetched
  * again.
@@ -31,6 +33,8 @@
  */
 #include "parallel_apply.h"
 
+#include "access/xact.h"
+#include "access/xloginsert.h"
 #include "lib/stringinfo.h"
 #include "libpq/pqformat.h"
 #include "utils/memutils.h"
@@ -384,17 +388,37 @@ count_transaction(void)
 	papply_statistics_count(PAPPLY_COUNT_TRUNCATES, replay.truncates);
 }
 
+/*
+ * See the head of this file.  In memory first: a checkpoint between the two has it then.
+ * Returns the end of the local WAL that makes it durable.
+ */
+static XLogRecPtr
+move_origin(void)
+{
+	xl_replorigin_set record = {0};
+
+	if (replay.remote_end_lsn == InvalidXLogRecPtr ||
+		replorigin_session_get_progress(false) >= replay.remote_end_lsn)
+		return XactLastCommitEnd;
+
+	replorigin_session_advance(replay.remote_end_lsn, XactLastCommitEnd);
+	record.remote_lsn = replay.remote_end_lsn;
+	record.node_id = PAPPLY_SESSION_ORIGIN;
+	XLogBeginInsert();
+	XLogRegisterData((char *) &record, sizeof(record));
+	return XLogInsert(RM_REPLORIGIN_ID, XLOG_REPLORIGIN_SET);
+}
+
 bool
-papply_native_finish(XLogRecPtr *remote_end_lsn)
+papply_native_finish(XLogRecPtr *remote_end_lsn, XLogRecPtr *local_end_lsn)
 {
 	if (!replay.is_active || !replay.is_ended)
 		return false;
 
+	*local_end_lsn = move_origin();
 	count_transaction();
 	if (replay.began_at != 0 && replay.remote_end_lsn != InvalidXLogRecPtr)
 		log_if_slow();
-	if (replay.remote_end_lsn != InvalidXLogRecPtr)
-		replorigin_session_advance(replay.remote_end_lsn, XactLastCommitEnd);
 	if (replay.origin != PAPPLY_NO_ORIGIN)
 	{
 		papply_compat_origin_pass_on();

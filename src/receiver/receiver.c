@@ -144,9 +144,10 @@ static void
 finish_native(void)
 {
 	XLogRecPtr	remote_end_lsn;
+	XLogRecPtr	local_end_lsn;
 	uint64		seqno = papply_native_seqno();
 
-	if (!papply_native_finish(&remote_end_lsn))
+	if (!papply_native_finish(&remote_end_lsn, &local_end_lsn))
 		return;
 	if (!papply_lifecycle_has_pool())
 	{
@@ -159,14 +160,14 @@ finish_native(void)
 
 	if (seqno == PAPPLY_NO_SEQNO)
 	{
-		papply_wal_flush_want(XactLastCommitEnd);
-		papply_feedback_committed(remote_end_lsn, XactLastCommitEnd);
+		papply_wal_flush_want(local_end_lsn);
+		papply_feedback_committed(remote_end_lsn, local_end_lsn);
 	}
 	else
 	{
 		if (papply_dispatch_is_open() && seqno == papply_queue_last_seqno())
 			papply_dispatch_end_direct(remote_end_lsn);
-		papply_commit_order_advance(seqno, seqno, XactLastCommitEnd);
+		papply_commit_order_advance(seqno, seqno, local_end_lsn);
 	}
 	if (seqno != PAPPLY_NO_SEQNO && papply_queue_is_lone(seqno))
 	{

@@ -283,6 +283,11 @@ papply_remote_relation_get(LogicalRepRelId remote_relid, bool want_local)
 	return rel;
 }
 
+/*
+ * What the native loop knows is not known here: of a stream that was rolled back it
+ * has forgotten the definitions, and whether a table is synchronised it reads again
+ * when it is told.
+ */
 void
 papply_remote_relation_pool_started(void)
 {
@@ -293,7 +298,7 @@ papply_remote_relation_pool_started(void)
 	while ((rel = hash_seq_search(&status)) != NULL)
 	{
 		rel->version = papply_registry_add(rel->message, rel->length);
-		rel->native_version = rel->version;
+		rel->native_version = 0;
 	}
 }
 

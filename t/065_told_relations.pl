@@ -1,0 +1,127 @@
+# The native loop is told the definitions of tables when a pool starts: what it has
+# heard before need not be what it knows.
+#
+# Each time there is no pool at first, and after it has started a transaction is
+# applied by the apply worker itself, as a lone one or because its table is in
+# synchronisation.
+use strict;
+use warnings;
+use FindBin;
+use lib $FindBin::RealBin;
+use PapplyTest;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my ($publisher, $subscriber) = new_pair(
+	publisher_conf => 'logical_decoding_work_mem = 64kB',
+	subscriber_conf => 'parallel_apply.apply_lone_transactions = on');
+exec_both(
+	q(CREATE TABLE items (id int PRIMARY KEY, v int, note text);
+	CREATE TABLE altered (id int PRIMARY KEY, v int);
+	CREATE TABLE again (id int, v int);));
+on_subscriber('CREATE UNIQUE INDEX ON again (v) WHERE v = 0');
+create_extension($subscriber);
+reload_with($subscriber, 'parallel_apply.writers_per_subscription = 1');
+subscribe(
+	$publisher, $subscriber, 'tap',
+	publication => 'FOR TABLE items, altered, again',
+	with => 'streaming = on, disable_on_error = on',
+	no_pool => 1);
+my $apply_pid = apply_pid($subscriber, 'tap');
+
+# Without a pool it gets a stream with these statements that is rolled back; then a
+# pool starts.
+sub start_pool_after
+{
+	my ($sql) = @_;
+	my $streamed = begin_streamed($sql);
+	$streamed->query_safe('ROLLBACK');
+	$streamed->quit;
+	on_publisher('INSERT INTO again VALUES (100, 100)');
+	wait_applied($publisher, $subscriber, 'tap');
+	start_pool();
+	return;
+}
+
+sub start_pool
+{
+	reload_with($subscriber, 'parallel_apply.writers_per_subscription = 2');
+	wait_for_pool($subscriber, 'tap', 2);
+	return;
+}
+
+sub stop_pool
+{
+	reload_with($subscriber, 'parallel_apply.writers_per_subscription = 1');
+	wait_for_pool($subscriber, 'tap', 0);
+	return;
+}
+
+# Waits for the end of each, so that the next one is alone.
+sub insert_alone
+{
+	my ($table, $values) = @_;
+	for my $id (1 .. 10)
+	{
+		on_publisher("INSERT INTO $table VALUES (-$id, $values)");
+		$subscriber->poll_query_until('postgres',
+			"SELECT EXISTS (SELECT FROM $table WHERE id = -$id) OR EXISTS (SELECT FROM pg_subscription WHERE NOT subenabled)"
+		) or die 'nothing is applied';
+	}
+	return;
+}
+
+# A table of which it has heard in the stream only.
+start_pool_after(item_rows(2000));
+insert_alone('items', "0, 'alone'");
+is(on_subscriber('SELECT subenabled FROM pg_subscription'),
+	't', 'a table that was first seen in a stream is known');
+tables_equal('after a stream without a pool was rolled back', 'items');
+
+# A table with a column more.
+stop_pool();
+on_publisher('INSERT INTO altered VALUES (1, 1)');
+wait_applied($publisher, $subscriber, 'tap');
+exec_both('ALTER TABLE altered ADD COLUMN added int');
+start_pool_after(
+	'INSERT INTO altered SELECT i, i, i FROM generate_series(1000, 4000) i');
+insert_alone('altered', '0, 7');
+tables_equal('after a definition came in a stream', 'altered');
+cmp_ok(
+	on_subscriber(
+		'SELECT native_replays_lone FROM parallel_apply.subscriptions'),
+	'>', 0,
+	'the apply worker has applied some itself');
+
+# A table that is copied once more.
+stop_pool();
+on_publisher('INSERT INTO again VALUES (1, 0)');
+wait_applied($publisher, $subscriber, 'tap');
+on_publisher('ALTER PUBLICATION tap DROP TABLE again');
+on_subscriber('ALTER SUBSCRIPTION tap REFRESH PUBLICATION');
+on_subscriber('TRUNCATE again');
+my $copy = hold($subscriber, 'INSERT INTO again VALUES (-1, 0)');
+on_publisher('ALTER PUBLICATION tap ADD TABLE again');
+on_subscriber('ALTER SUBSCRIPTION tap REFRESH PUBLICATION');
+$subscriber->poll_query_until(
+	'postgres',
+	q(SELECT count(*) = 1 FROM pg_stat_activity
+	WHERE backend_type LIKE 'logical replication%' AND wait_event_type = 'Lock')
+) or die 'the copy does not wait';
+start_pool();
+on_publisher(
+	"INSERT INTO again VALUES (2, 1);\nINSERT INTO items VALUES (0, 0, 'other')"
+);
+wait_applied($publisher, $subscriber, 'tap');
+is(on_subscriber('SELECT count(*) FROM again'), '0',
+	'a change of a table that is copied again is left to its synchronisation'
+);
+$copy->query_safe('ROLLBACK');
+$copy->quit;
+$subscriber->wait_for_subscription_sync($publisher, 'tap');
+tables_equal('after it was copied again', 'again', 'items');
+is(apply_pid($subscriber, 'tap'),
+	$apply_pid, 'by the same apply worker all the time');
+finish($publisher, $subscriber);
+done_testing();
