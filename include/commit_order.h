@@ -31,12 +31,6 @@ extern void papply_commit_order_wait(uint64 seqno, PapplyWriterState state);
  */
 extern void papply_commit_order_sleep(PapplyWriterState state, int *sleeps);
 
-/*
- * Writer: look for that if the last look was long ago; for one that goes on without a
- * sleep, and without an end in sight.  Throws PAPPLY_ERRCODE_OLDER_WINS.
- */
-extern void papply_commit_order_check(void);
-
 /* Writer: time that it has slept in all such waits, in microseconds; and how often. */
 extern uint64 papply_commit_order_slept_us(void);
 extern uint64 papply_commit_order_sleeps(void);

@@ -100,6 +100,43 @@ papply_compat_proc_waits_for_lock(PGPROC *proc)
 	return proc->waitStatus == PROC_WAIT_STATUS_WAITING;
 }
 
+/*
+ * Is it in wait_for_relation_state_change(), which returns when a synchronisation
+ * worker says so?  Unlocked, a hint.
+ */
+static inline bool
+papply_compat_waits_for_sync_worker(PGPROC *proc)
+{
+	return proc != NULL && proc->wait_event_info == WAIT_EVENT_LOGICAL_SYNC_STATE_CHANGE;
+}
+
+/* The synchronisation workers of a subscription: their pids; returns how many, at most max. */
+static inline int
+papply_compat_find_sync_workers(Oid subid, int *pids, int max)
+{
+	List	   *workers;
+	ListCell   *lc;
+	int			count = 0;
+
+#if PG_VERSION_NUM >= 180000
+	workers = logicalrep_workers_find(subid, true, true);
+#else
+	LWLockAcquire(LogicalRepWorkerLock, LW_SHARED);
+	workers = logicalrep_workers_find(subid, true);
+	LWLockRelease(LogicalRepWorkerLock);
+#endif
+	foreach(lc, workers)
+	{
+		LogicalRepWorker *worker = (LogicalRepWorker *) lfirst(lc);
+		PGPROC	   *proc = worker->proc;
+
+		if (OidIsValid(worker->relid) && proc != NULL && proc->pid != 0 && count < max)
+			pids[count++] = proc->pid;
+	}
+	list_free(workers);
+	return count;
+}
+
 /* 16: apply workers may be parallel, too; leaders have a test of their own. */
 static inline bool
 papply_compat_am_leader_apply_worker(void)

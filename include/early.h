@@ -72,11 +72,14 @@ extern uint64 papply_early_bytes(void);
  */
 extern bool papply_early_has_ended(uint64 *seqno, PapplyCommit *commit);
 
-/* Of SIGUSR2, by which the receiver cancels what a writer waits for that is revoked. */
-extern void papply_early_handle_revoke(SIGNAL_ARGS);
+/* Writer: for its signal handler; cancels what it waits for if it is revoked. */
+extern void papply_early_handle_revoke(void);
 
 /* Its number, once papply_early_give_up() has said that it has ended. */
 extern uint64 papply_early_seqno(void);
+
+/* Writer: its number if it has ended, else PAPPLY_SEQNO_OPEN.  For signal handlers, too. */
+extern uint64 papply_early_number(void);
 
 /*
  * Throw if this writer has something that was revoked, or if no other writer is left to

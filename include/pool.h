@@ -70,6 +70,8 @@ typedef struct PapplyWriterSlot
 	TimestampTz began_at;		/* the claimed range, or to try it again */
 	uint64		changes_done;	/* of the claimed range */
 	uint64		changes_known;	/* those that have been received */
+	pg_atomic_uint64 applied_first; /* of the range that may have locks now,
+									 * or PAPPLY_NO_SEQNO */
 	PapplyWriterCounters counters;
 
 	/* written by the receiver alone, read likewise */
@@ -213,6 +215,7 @@ typedef struct PapplyPool
 	pg_atomic_uint32 flusher;	/* 1 + writer that flushes, or 0 */
 	char		pad4[PG_CACHE_LINE_SIZE];
 	pg_atomic_uint64 committed_seqno;	/* commit_order.c */
+	pg_atomic_uint64 retreat_seqno; /* retreat.c */
 	char		pad3[PG_CACHE_LINE_SIZE];
 	pg_atomic_uint64 waiting_for[PAPPLY_WAITERS];	/* commit_order.c: sleeps
 													 * until committed_seqno

@@ -25,6 +25,9 @@
 										 * hint, the writer has the last word */
 #define PAPPLY_TXN_LONE			0x10	/* native because of lone.c */
 #define PAPPLY_TXN_EARLY		0x20	/* of the writer that has it: early.h */
+#define PAPPLY_TXN_FAILED		0x40	/* native because writers failed:
+										 * nothing younger is applied beside
+										 * it */
 
 /*
  * Who may go back to the beginning of a transaction.  Decided by compare and
@@ -160,6 +163,10 @@ extern uint64 papply_queue_unpublished_bytes(void);
 /* The open transaction (or a complete one) shall be replayed natively. */
 extern void papply_queue_mark_native(uint64 seqno);
 
+/* Writer: the same, because it has failed. */
+extern void papply_queue_mark_failed(uint64 seqno);
+extern bool papply_queue_has_failed(uint64 seqno);
+
 /* The same, because it is a lone one (lone.h). */
 extern void papply_queue_mark_lone(uint64 seqno);
 extern bool papply_queue_is_lone(uint64 seqno);
@@ -260,6 +267,9 @@ extern bool papply_queue_rewind(uint64 seqno);
 
 /* Could it? */
 extern bool papply_queue_can_rewind(uint64 seqno);
+
+/* Something is published and not committed. */
+extern bool papply_queue_is_in_flight(void);
 
 /* Transactions published and not claimed. */
 extern uint64 papply_queue_backlog(void);

@@ -17,27 +17,10 @@
  * committed_seqno before it looks at the marks; each has a full barrier
  * between the two.
  *
- * WAITS AND DEADLOCKS.  Let O be the oldest uncommitted transaction.
- * - X waits for its turn or for a dependency: on older transactions only, and
- *   so in the end on O.  O itself never waits so.
- * - O waits in the lock manager for another process of PostgreSQL: as with
- *   serial apply; the deadlock detector sees it.
- * - O waits in the lock manager for Y, which is younger and waits for its turn
- *   (or a dependency, or more data): a deadlock of which the lock manager sees
- *   only one half.  It is Y that finds it: whoever sleeps here looks, after
- *   some tens of milliseconds and then regularly, whether O's process is
- *   blocked by it, directly or through other processes (local sessions
- *   included), and if so it rolls back and tries again in its turn.  Every
- *   waiter looks, and every lock holder that is not running waits either here
- *   or in the lock manager, so the one at the end of the chain is found.
- * - O waits in the lock manager for a writer of another subscription, which
- *   waits for its turn there, hence for the oldest one there, which waits in
- *   the lock manager for Y: the same, the search follows that pool's order.
+ * Deadlocks of which the lock manager sees only one half: blockers.c.
  *
- *   The alternative, a heavyweight lock as the turn, would let the deadlock
- *   detector choose the victim, which might be O.
- * - The gate is held shared by the one writer in its turn, for the time of its
- *   commit, and exclusively by the receiver when it ends, for no time at all.
+ * The gate is held shared by the one writer in its turn, for the time of its
+ * commit, and exclusively by the receiver when it ends, for no time at all.
  *
  * Lock order: gate, then whatever a commit acquires.
  *-------------------------------------------------------------------------
@@ -45,27 +28,23 @@
 #include "parallel_apply.h"
 
 #include "access/xact.h"
-#include "catalog/pg_type.h"
 #include "miscadmin.h"
 #include "pgstat.h"
 #include "storage/latch.h"
-#include "utils/array.h"
-#include "utils/builtins.h"
 #include "utils/memutils.h"
 #include "utils/timestamp.h"
 
+#include "blockers.h"
 #include "commit_order.h"
 #include "early.h"
 #include "queue.h"
+#include "retreat.h"
 #include "statistics.h"
 #include "wal_flush.h"
 
 /* The first look for a hidden deadlock, and the following ones. */
 #define FIRST_CHECK_MS 30
 #define NEXT_CHECK_MS 100
-
-/* A chain of blocked processes is not followed further than this. */
-#define MAX_BLOCKERS 256
 
 /* In all waits of this process. */
 static uint64 slept_us = 0;
@@ -87,108 +66,6 @@ uint64
 papply_commit_order_committed(void)
 {
 	return pg_atomic_read_u64(&papply_pool->committed_seqno);
-}
-
-/*
- * The process that applies the oldest uncommitted transaction; NULL if nobody
- * does yet.  Only a hint: nothing is locked.  If there is none in the queue, the
- * native loop may have one that came directly.
- */
-static PGPROC *
-process_of_oldest(void)
-{
-	uint64		oldest = papply_commit_order_committed() + 1;
-	PapplyTransaction *txn = papply_queue_transaction(oldest);
-	PapplyWriterSlot *slot;
-
-	if (oldest > pg_atomic_read_u64(&papply_pool->published_seqno))
-		return papply_pool->receiver_proc;
-	if (pg_atomic_read_u32(&txn->flags) & PAPPLY_TXN_NATIVE)
-		return papply_pool->receiver_proc;
-	slot = papply_pool_writer_of(papply_pool, oldest);
-	return slot ? slot->proc : NULL;
-}
-
-static void
-add_blocker(int *pids, int *npids, int pid)
-{
-	for (int i = 0; i < *npids; i++)
-		if (pids[i] == pid)
-			return;
-	if (pid != 0 && *npids < MAX_BLOCKERS)
-		pids[(*npids)++] = pid;
-}
-
-/*
- * Does pid wait for this process, directly or through others?  Breadth first
- * over pg_blocking_pids(), and over the commit order of other pools.
- */
-static bool
-is_blocked_by_me(int pid)
-{
-	int			pids[MAX_BLOCKERS];
-	int			npids = 0;
-
-	add_blocker(pids, &npids, pid);
-	for (int i = 0; i < npids; i++)
-	{
-		ArrayType  *blockers = DatumGetArrayTypeP(DirectFunctionCall1(pg_blocking_pids,
-																	  Int32GetDatum(pids[i])));
-		int32	   *blocker = (int32 *) ARR_DATA_PTR(blockers);
-		int			n = ArrayGetNItems(ARR_NDIM(blockers), ARR_DIMS(blockers));
-		int			others[2];
-
-		for (int j = 0; j < n; j++)
-		{
-			if (blocker[j] == MyProcPid)
-				return true;
-			add_blocker(pids, &npids, blocker[j]);
-		}
-
-		/* a writer of another subscription waits for the oldest one there */
-		n = papply_pool_order_blockers(pids[i], others);
-		for (int j = 0; j < n; j++)
-			add_blocker(pids, &npids, others[j]);
-	}
-	return false;
-}
-
-/* The rule "the older wins"; see the head of this file. */
-static void
-check_oldest_waits_for_me(void)
-{
-	PGPROC	   *oldest = process_of_oldest();
-	MemoryContext context;
-	MemoryContext old_context;
-	bool		must_yield;
-
-	if (oldest == NULL || oldest == MyProc || oldest->pid == 0 ||
-		!papply_compat_proc_waits_for_lock(oldest))
-		return;
-
-	context = AllocSetContextCreate(CurrentMemoryContext, "parallel_apply blockers",
-									ALLOCSET_SMALL_SIZES);
-	old_context = MemoryContextSwitchTo(context);
-	must_yield = is_blocked_by_me(oldest->pid);
-	MemoryContextSwitchTo(old_context);
-	MemoryContextDelete(context);
-
-	if (must_yield)
-		ereport(ERROR,
-				(errcode(PAPPLY_ERRCODE_OLDER_WINS),
-				 errmsg("remote transaction is rolled back because an older one waits for it")));
-}
-
-void
-papply_commit_order_check(void)
-{
-	static TimestampTz checked_at = 0;
-	TimestampTz now = GetCurrentTimestamp();
-
-	if (now >= checked_at && !TimestampDifferenceExceeds(checked_at, now, NEXT_CHECK_MS))
-		return;
-	checked_at = now;
-	check_oldest_waits_for_me();
 }
 
 static uint32
@@ -223,8 +100,6 @@ count_sleep(PapplyWriterState state, bool is_first, TimestampTz begin)
 void
 papply_commit_order_sleep(PapplyWriterState state, int *sleeps)
 {
-	/* without a transaction we hold no lock that another could wait for */
-	bool		may_block_others = IsTransactionState();
 	TimestampTz begin = GetCurrentTimestamp();
 	int			rc = 0;
 
@@ -232,8 +107,7 @@ papply_commit_order_sleep(PapplyWriterState state, int *sleeps)
 		papply_pool_set_state(state);
 	if (papply_pool_may_sleep())
 		rc = WaitLatch(MyLatch,
-					   WL_LATCH_SET | WL_EXIT_ON_PM_DEATH |
-					   (may_block_others ? WL_TIMEOUT : 0),
+					   WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
 					   *sleeps == 0 ? FIRST_CHECK_MS : NEXT_CHECK_MS,
 					   wait_event_of(state));
 	count_sleep(state, *sleeps == 0, begin);
@@ -246,8 +120,9 @@ papply_commit_order_sleep(PapplyWriterState state, int *sleeps)
 				(errcode(PAPPLY_ERRCODE_POOL_CLOSED),
 				 errmsg("the receiver of this writer has ended")));
 	papply_early_check();
+	papply_retreat_check();
 	if (rc & WL_TIMEOUT)
-		check_oldest_waits_for_me();
+		papply_blockers_look();
 }
 
 void

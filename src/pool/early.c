@@ -42,6 +42,7 @@
 #include "awake.h"
 #include "early.h"
 #include "queue.h"
+#include "retreat.h"
 
 /* In a state: 1 + the writer that has taken it. */
 #define WRITER_SHIFT 8
@@ -107,7 +108,7 @@ may_offer(void)
 		writers -= kind_of(&papply_pool->early[i]) == PAPPLY_EARLY_OFFERED;
 
 	/* who reads a file does not read pages ahead, which is worth more */
-	return papply_apply_streams_early &&
+	return papply_apply_streams_early && !papply_retreat_is_on() &&
 		writers > Max(1, pg_atomic_read_u64(&papply_pool->wanted_writers) / 2) &&
 		!papply_awake_reads_ahead();
 }
@@ -310,17 +311,24 @@ papply_early_bytes(void)
 }
 
 void
-papply_early_handle_revoke(SIGNAL_ARGS)
+papply_early_handle_revoke(void)
 {
-	int			save_errno = errno;
+	if (!is_revoked())
+		return;
+	QueryCancelPending = true;
+	InterruptPending = true;
+	SetLatch(MyLatch);
+}
 
-	if (is_revoked())
-	{
-		QueryCancelPending = true;
-		InterruptPending = true;
-		SetLatch(MyLatch);
-	}
-	errno = save_errno;
+uint64
+papply_early_number(void)
+{
+	PapplyEarly *early = mine;
+
+	if (early == NULL || kind_of(early) != PAPPLY_EARLY_ENDED)
+		return PAPPLY_SEQNO_OPEN;
+	pg_read_barrier();			/* pairs with papply_early_end() */
+	return early->seqno;
 }
 
 /* Its slot in the queue is not used for another one before it is committed. */

@@ -114,12 +114,16 @@ reset_pool(PapplyPool *pool)
 	pg_atomic_init_u64(&pool->wanted_flush_lsn, InvalidXLogRecPtr);
 	pg_atomic_init_u32(&pool->flusher, 0);
 	pg_atomic_init_u64(&pool->committed_seqno, 0);
+	pg_atomic_init_u64(&pool->retreat_seqno, PAPPLY_NO_SEQNO);
 	for (int i = 0; i < PAPPLY_WAITERS; i++)
 		pg_atomic_init_u64(&pool->waiting_for[i], 0);
 	memset(&pool->gain, 0, sizeof(pool->gain));
 	memset(pool->writers, 0, sizeof(pool->writers));
 	for (int i = 0; i < PAPPLY_MAX_WRITERS; i++)
+	{
 		pg_atomic_init_u64(&pool->writers[i].read_position, 0);
+		pg_atomic_init_u64(&pool->writers[i].applied_first, PAPPLY_NO_SEQNO);
+	}
 	pool->registry = InvalidDsaPointer;
 	pool->registry_length = 0;
 	pool->registry_capacity = 0;

@@ -364,6 +364,18 @@ papply_queue_mark_native(uint64 seqno)
 }
 
 void
+papply_queue_mark_failed(uint64 seqno)
+{
+	set_flags(seqno, PAPPLY_TXN_NATIVE | PAPPLY_TXN_FAILED);
+}
+
+bool
+papply_queue_has_failed(uint64 seqno)
+{
+	return has_flag(seqno, PAPPLY_TXN_FAILED);
+}
+
+void
 papply_queue_mark_lone(uint64 seqno)
 {
 	set_flags(seqno, PAPPLY_TXN_NATIVE | PAPPLY_TXN_LONE);
@@ -765,6 +777,12 @@ bool
 papply_queue_can_rewind(uint64 seqno)
 {
 	return pg_atomic_read_u32(&papply_queue_transaction(seqno)->hold) != PAPPLY_TXN_STREAMED;
+}
+
+bool
+papply_queue_is_in_flight(void)
+{
+	return papply_commit_order_committed() < pg_atomic_read_u64(&papply_pool->published_seqno);
 }
 
 uint64

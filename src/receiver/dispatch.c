@@ -125,7 +125,7 @@ begin_transaction(char *message, int length, const PapplyBegin *begin,
 	changes = 0;
 	newest_commit_time = begin->commit_time;
 	is_lone = message[0] == LOGICAL_REP_MSG_BEGIN &&
-		papply_commit_order_committed() + 1 == open_seqno &&
+		papply_commit_order_committed() + 1 == open_seqno && papply_early_count() == 0 &&
 		papply_lone_may_begin(begin->commit_time);
 	papply_queue_append(PAPPLY_ENTRY_MESSAGE, message, length, 0, PAPPLY_NO_SEQNO);
 	if (!is_lone)

@@ -48,6 +48,7 @@
 #include "receiver.h"
 #include "remote_relation.h"
 #include "report.h"
+#include "retreat.h"
 #include "route.h"
 #include "seam.h"
 #include "spool.h"
@@ -180,14 +181,18 @@ finish_native(void)
 	papply_lifecycle_replayed(remote_end_lsn);
 }
 
-/* The oldest transaction, if the native loop has to do it; or PAPPLY_NO_SEQNO. */
+/*
+ * The oldest transaction, if the native loop has to do it; or PAPPLY_NO_SEQNO.  If
+ * writers failed, nothing younger shall be applied beside it.
+ */
 static uint64
 due_replay(void)
 {
 	uint64		seqno = papply_commit_order_committed() + 1;
 
 	if (papply_native_is_active() || seqno > papply_queue_last_seqno() ||
-		!(pg_atomic_read_u32(&papply_queue_transaction(seqno)->flags) & PAPPLY_TXN_NATIVE))
+		!(pg_atomic_read_u32(&papply_queue_transaction(seqno)->flags) & PAPPLY_TXN_NATIVE) ||
+		(papply_queue_has_failed(seqno) && !papply_retreat_is_complete(seqno)))
 		return PAPPLY_NO_SEQNO;
 	return seqno;
 }
@@ -240,6 +245,8 @@ begin_due_replay(void)
 	papply_queue_wake_writer();
 	if (papply_queue_is_lone(seqno))
 		begin_lone();
+	else
+		(void) papply_awake_wake_spare();	/* to look at blockers meanwhile */
 	papply_native_begin_queued(seqno, papply_lifecycle_origin());
 }
 

@@ -21,6 +21,7 @@
 #include "count.h"
 #include "key_wait.h"
 #include "queue.h"
+#include "retreat.h"
 #include "slow_log.h"
 
 PapplyAccount papply_account;
@@ -150,7 +151,7 @@ void
 papply_account_error(const ErrorData *error)
 {
 	end_transaction(false);
-	if (error->sqlerrcode == PAPPLY_ERRCODE_OLDER_WINS)
+	if (error->sqlerrcode == PAPPLY_ERRCODE_OLDER_WINS || papply_retreat_has_cancelled())
 	{
 		my_counters()->older_wins++;
 		papply_statistics_count(PAPPLY_COUNT_OLDER_WINS, 1);

@@ -56,6 +56,8 @@
 #include "activity.h"
 #include "apply.h"
 #include "awake.h"
+#include "batch.h"
+#include "blockers.h"
 #include "commit_order.h"
 #include "conflict.h"
 #include "early.h"
@@ -66,6 +68,7 @@
 #include "queue.h"
 #include "read_ahead.h"
 #include "relation_registry.h"
+#include "retreat.h"
 #include "session.h"
 #include "source.h"
 #include "storage_wait.h"
@@ -81,25 +84,8 @@
 
 extern PGDLLEXPORT void papply_writer_main(Datum main_arg);
 
-/*
- * A batch saves commits, tens of microseconds each, but its changes come one
- * after the other.  So it takes no more transactions than are applied in this
- * time: where rows have to be read from storage, saving commits does not pay.
- */
-#define BATCH_US 1500
-
-/*
- * While pages are read ahead there is little to wait for in a transaction, however
- * long it takes because others have the processors.
- */
-#define MIN_AHEAD_BATCH 8
-
 /* Those who get a lock when we give way in a deadlock have so long to take it. */
 #define DEADLOCK_MS 100
-
-/* Transactions up to this are left to others for so long; see leave_to_others(). */
-#define SHORT_US 100
-#define LEAVE_MS 1
 
 /* What is being applied: for the error context, and to count. */
 typedef struct RemoteRange
@@ -132,9 +118,6 @@ static bool has_unreported_stats = false;
 static bool was_deadlock = false;
 static bool was_refused = false;
 
-/* Moving average: time to apply a transaction, without waits for others. */
-static double transaction_us = 0;
-
 static PapplyWriterSlot *
 my_slot(void)
 {
@@ -163,6 +146,17 @@ handle_terminate(SIGNAL_ARGS)
 	errno = save_errno;
 }
 
+/* It may wait for a lock, and others for those that it has. */
+static void
+handle_give_way(SIGNAL_ARGS)
+{
+	int			save_errno = errno;
+
+	papply_early_handle_revoke();
+	papply_retreat_handle_signal();
+	errno = save_errno;
+}
+
 static void
 detach_at_exit(int code, Datum arg)
 {
@@ -172,6 +166,7 @@ detach_at_exit(int code, Datum arg)
 	slot->pid = 0;
 	papply_awake_end();
 	slot->first_seqno = slot->last_seqno = PAPPLY_NO_SEQNO;
+	pg_atomic_write_u64(&slot->applied_first, PAPPLY_NO_SEQNO);
 	pg_write_barrier();
 	slot->state = is_started ? PAPPLY_WRITER_NONE : PAPPLY_WRITER_FAILED;
 	if (is_started && !may_leave && papply_pool->is_open)
@@ -310,7 +305,7 @@ static void
 check_open(void)
 {
 	check_current();
-	papply_commit_order_check();
+	papply_blockers_look_if_due();
 }
 
 static void
@@ -474,7 +469,7 @@ note_time(double us)
 {
 	papply_account_time(us);
 	if (!range.is_early)
-		transaction_us += (us / (range.last - range.first + 1) - transaction_us) / 8;
+		papply_batch_note_time(us / (range.last - range.first + 1));
 }
 
 static void
@@ -555,6 +550,7 @@ try_range(uint64 first, uint64 last, bool is_in_turn)
 	papply_conflict_forget_all();
 	PG_TRY();
 	{
+		papply_retreat_enter(first);
 		apply_range();
 		is_done = true;
 	}
@@ -564,6 +560,7 @@ try_range(uint64 first, uint64 last, bool is_in_turn)
 		is_done = papply_commit_order_committed() >= range.last;
 	}
 	PG_END_TRY();
+	papply_retreat_leave();
 	range.message_type = 0;
 	MemoryContextSwitchTo(old_context);
 	return is_done;
@@ -606,14 +603,20 @@ let_others_go_on(void)
 	ResetLatch(MyLatch);
 }
 
-/* It has failed, and is rolled back: the receiver replays it in its turn. */
+/*
+ * It has failed, and is rolled back: the receiver replays it in its turn.  Unless it was
+ * refused, it may be for what younger ones hold that it failed.
+ */
 static void
 leave_to_native(uint64 seqno)
 {
 	papply_account_replay(was_refused ? PAPPLY_COUNT_REPLAYS_SUBSCRIPTION :
 						  PAPPLY_COUNT_REPLAYS_FAILURE);
 	let_others_go_on();
-	papply_queue_mark_native(seqno);
+	if (was_refused)
+		papply_queue_mark_native(seqno);
+	else
+		papply_queue_mark_failed(seqno);
 	papply_pool_wake(PAPPLY_WAITER_RECEIVER);
 }
 
@@ -660,44 +663,20 @@ apply_early(void)
 
 /*** main loop ***/
 
-static int
-max_batch(void)
-{
-	int			min = papply_read_ahead_is_on() ? MIN_AHEAD_BATCH : 1;
-
-	/* rows would get the time of another transaction's commit */
-	if (track_commit_timestamp)
-		return 1;
-	return Min(papply_max_batch_transactions,
-			   Max(min, (int) (BATCH_US / Max(transaction_us, 1.0))));
-}
-
 /* Sleep until there is work; statistics are reported when there is none. */
 static void
 wait_for_work(void)
 {
+	bool		may_be_stuck = papply_queue_is_in_flight() || papply_early_count() > 0;
+
 	papply_activity_show(NULL);
-	if (!papply_queue_wait_for_work(has_unreported_stats ? STATS_DELAY_MS : -1))
+	if (!papply_queue_wait_for_work(has_unreported_stats || may_be_stuck ? STATS_DELAY_MS : -1))
 	{
 		pgstat_report_stat(true);
 		has_unreported_stats = false;
+		papply_blockers_look_if_due();
 	}
 	AcceptInvalidationMessages();
-}
-
-/*
- * What comes next would only wait for another writer, which will be free to
- * claim it, too, in a moment if transactions are short: then one process less
- * does more.  Not for longer, since that one may be blocked.
- */
-static void
-leave_to_others(void)
-{
-	if (transaction_us > SHORT_US || !papply_queue_next_must_wait())
-		return;
-	(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
-					 LEAVE_MS, papply_compat_wait_event(PAPPLY_WAIT_WORK));
-	ResetLatch(MyLatch);
 }
 
 static void
@@ -705,7 +684,7 @@ writer_loop(void)
 {
 	uint64		first;
 	uint64		last;
-	bool		is_serial;
+	bool		is_alone;
 
 	while (papply_pool->is_open && !papply_pool_is_retired() && papply_session_load_subscription())
 	{
@@ -721,18 +700,18 @@ writer_loop(void)
 			apply_early();
 			continue;
 		}
-		leave_to_others();
-		if (!papply_queue_claim(max_batch(), &first, &last))
+		papply_batch_leave_to_others();
+		if (!papply_queue_claim(papply_batch_max(), &first, &last))
 		{
 			wait_for_work();
 			continue;
 		}
 		papply_account_claim();
-		is_serial = papply_queue_is_serial(first);
-		if (!is_serial && try_range(first, last, false))
+		is_alone = papply_queue_is_serial(first) || papply_retreat_concerns(first);
+		if (!is_alone && try_range(first, last, false))
 			continue;
 		for (uint64 seqno = first; seqno <= last && papply_pool->is_open; seqno++)
-			apply_in_turn(seqno, !is_serial);
+			apply_in_turn(seqno, !is_alone);
 	}
 }
 
@@ -759,7 +738,7 @@ papply_writer_main(Datum main_arg)
 
 	pqsignal(SIGHUP, SignalHandlerForConfigReload);
 	pqsignal(SIGTERM, handle_terminate);
-	pqsignal(SIGUSR2, papply_early_handle_revoke);
+	pqsignal(SIGUSR2, handle_give_way);
 	BackgroundWorkerUnblockSignals();
 
 	memcpy(&generation, MyBgworkerEntry->bgw_extra, sizeof(generation));

@@ -1,0 +1,195 @@
+/*-------------------------------------------------------------------------
+ * blockers.c
+ *	  Deadlocks of which the lock manager sees only one half.
+ *
+ * Runs in writers and in the receiver.
+ *
+ * Let O be the oldest uncommitted transaction.
+ * - X waits for its turn or for a dependency: on older transactions only, and
+ *   so in the end on O.  O itself never waits so.
+ * - O waits in the lock manager for another process of PostgreSQL: as with
+ *   serial apply; the deadlock detector sees it.
+ * - O waits in the lock manager for Y, which is younger and waits for its turn
+ *   (or a dependency, or more data): a deadlock of which the lock manager sees
+ *   only one half.  It is Y that finds it: whoever sleeps so (commit_order.c) looks,
+ *   after some tens of milliseconds and then regularly, whether O's process is
+ *   blocked by it, directly or through other processes (local sessions
+ *   included), and if so it rolls back and tries again in its turn.
+ * - O waits in the lock manager for Y, which waits there for somebody else: a local
+ *   session, a prepared transaction whose COMMIT PREPARED is younger than O.  Y
+ *   cannot look.  Others do, and so do writers without work and the receiver, now and
+ *   then; who finds it makes all younger ones retreat (retreat.c).
+ * - O waits in the lock manager for a writer of another subscription, which
+ *   waits for its turn there, hence for the oldest one there, which waits in
+ *   the lock manager for Y: the same, the search follows that pool's order.
+ * - The receiver waits for a worker that synchronises a table, nothing is received
+ *   meanwhile and no native transaction counts as committed; and that worker waits in
+ *   the lock manager for Y.  So it counts as O does.
+ *
+ * The alternative, a heavyweight lock as the turn, would let the deadlock
+ * detector choose the victim, which might be O.
+ *-------------------------------------------------------------------------
+ */
+#include "parallel_apply.h"
+
+#include "catalog/pg_type.h"
+#include "miscadmin.h"
+#include "pgstat.h"
+#include "utils/array.h"
+#include "utils/builtins.h"
+#include "utils/memutils.h"
+#include "utils/timestamp.h"
+
+#include "blockers.h"
+#include "commit_order.h"
+#include "queue.h"
+#include "retreat.h"
+
+#define INTERVAL_MS 100
+
+/* A chain of blocked processes is not followed further than this. */
+#define MAX_BLOCKERS 256
+
+typedef struct Pids
+{
+	int			pids[MAX_BLOCKERS];
+	int			count;
+} Pids;
+
+static void
+add(Pids *pids, int pid)
+{
+	for (int i = 0; i < pids->count; i++)
+		if (pids->pids[i] == pid)
+			return;
+	if (pid != 0 && pids->count < MAX_BLOCKERS)
+		pids->pids[pids->count++] = pid;
+}
+
+/*
+ * The process that applies the oldest uncommitted transaction; NULL if nobody
+ * does yet.  Only a hint: nothing is locked.  If there is none in the queue, the
+ * native loop may have one that came directly.
+ */
+static PGPROC *
+process_of(uint64 oldest)
+{
+	PapplyTransaction *txn = papply_queue_transaction(oldest);
+	PapplyWriterSlot *slot;
+
+	if (oldest > pg_atomic_read_u64(&papply_pool->published_seqno))
+		return papply_pool->receiver_proc;
+	if (pg_atomic_read_u32(&txn->flags) & PAPPLY_TXN_NATIVE)
+		return papply_pool->receiver_proc;
+	slot = papply_pool_writer_of(papply_pool, oldest);
+	return slot ? slot->proc : NULL;
+}
+
+/* Who must not wait for a younger one, and waits in the lock manager. */
+static void
+find_waiting(uint64 oldest, Pids *pids)
+{
+	PGPROC	   *proc = process_of(oldest);
+
+	pids->count = 0;
+	if (proc != NULL && proc->pid != 0 && papply_compat_proc_waits_for_lock(proc))
+		add(pids, proc->pid);
+	if (papply_compat_waits_for_sync_worker(papply_pool->receiver_proc))
+	{
+		int			workers[MAX_BLOCKERS];
+		int			count = papply_compat_find_sync_workers(papply_pool->subid, workers,
+															MAX_BLOCKERS);
+
+		for (int i = 0; i < count; i++)
+			add(pids, workers[i]);
+	}
+}
+
+/* A writer of this pool that has to give way; and does not sleep where it would see it. */
+static bool
+is_to_retreat(int pid, uint64 oldest)
+{
+	for (int i = 0; i < PAPPLY_MAX_WRITERS; i++)
+	{
+		PapplyWriterSlot *slot = &papply_pool->writers[i];
+		PGPROC	   *proc = slot->proc;
+
+		if (slot->pid == pid)
+			return proc != NULL && papply_compat_proc_waits_for_lock(proc) &&
+				papply_retreat_applies_younger(slot, oldest);
+	}
+	return false;
+}
+
+/*
+ * The first that has to give way of those for whom these wait, directly or through
+ * others; 0: nobody.  Breadth first over pg_blocking_pids(), and over the commit
+ * order of other pools.
+ */
+static int
+find_younger(Pids *pids, uint64 oldest)
+{
+	for (int i = 0; i < pids->count; i++)
+	{
+		ArrayType  *blockers = DatumGetArrayTypeP(DirectFunctionCall1(pg_blocking_pids,
+																	  Int32GetDatum(pids->pids[i])));
+		int32	   *blocker = (int32 *) ARR_DATA_PTR(blockers);
+		int			n = ArrayGetNItems(ARR_NDIM(blockers), ARR_DIMS(blockers));
+		int			others[2];
+
+		for (int j = 0; j < n; j++)
+		{
+			if (blocker[j] == MyProcPid || is_to_retreat(blocker[j], oldest))
+				return blocker[j];
+			add(pids, blocker[j]);
+		}
+
+		/* a writer of another subscription waits for the oldest one there */
+		n = papply_pool_order_blockers(pids->pids[i], others);
+		for (int j = 0; j < n; j++)
+			add(pids, others[j]);
+	}
+	return 0;
+}
+
+void
+papply_blockers_look(void)
+{
+	uint64		oldest = papply_commit_order_committed() + 1;
+	MemoryContext context;
+	MemoryContext old_context;
+	Pids		pids;
+	int			younger;
+
+	find_waiting(oldest, &pids);
+	if (pids.count == 0)
+		return;
+
+	context = AllocSetContextCreate(CurrentMemoryContext, "parallel_apply blockers",
+									ALLOCSET_SMALL_SIZES);
+	old_context = MemoryContextSwitchTo(context);
+	younger = find_younger(&pids, oldest);
+	MemoryContextSwitchTo(old_context);
+	MemoryContextDelete(context);
+
+	if (younger == 0)
+		return;
+	if (younger != MyProcPid)
+		papply_retreat_begin(oldest);
+	else if (papply_pool_waiter != PAPPLY_WAITER_RECEIVER)
+		ereport(ERROR,
+				(errcode(PAPPLY_ERRCODE_OLDER_WINS),
+				 errmsg("remote transaction is rolled back because an older one waits for it")));
+}
+
+void
+papply_blockers_look_if_due(void)
+{
+	static TimestampTz looked_at = 0;
+	TimestampTz now = GetCurrentTimestamp();
+
+	if (now >= looked_at && !TimestampDifferenceExceeds(looked_at, now, INTERVAL_MS))
+		return;
+	looked_at = now;
+	papply_blockers_look();
+}

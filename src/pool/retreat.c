@@ -1,0 +1,156 @@
+/*-------------------------------------------------------------------------
+ * retreat.c
+ *	  Younger transactions are rolled back, to let an older one go on alone.
+ *
+ * Runs in writers and in the receiver.
+ *
+ * As a rule it is the younger one that finds that the oldest waits for it (blockers.c).
+ * It cannot if it sleeps in the lock manager itself.  And what fails twice is left to
+ * the native loop, whose error must not come from what younger ones hold: a row
+ * that a trigger wants with NOWAIT, all places of the lock table, a lock that is not
+ * had within lock_timeout, a deadlock of which the native loop becomes the victim.
+ * With serial apply nothing younger has been begun.
+ *
+ * So the number of the older one is put into the pool, and those who apply younger
+ * ones are sent a signal, which cancels what they wait for.  They roll back, and
+ * nothing younger is begun until it is committed.  Nobody who is younger can be
+ * committing meanwhile: commits are in order.
+ *
+ * Locking: none.  A writer says what it applies before it looks at the number;
+ * papply_retreat_begin() stores the number before it looks at what they apply; each
+ * has a full barrier between the two.
+ *-------------------------------------------------------------------------
+ */
+#include "parallel_apply.h"
+
+#include <signal.h>
+
+#include "miscadmin.h"
+#include "storage/latch.h"
+
+#include "commit_order.h"
+#include "early.h"
+#include "retreat.h"
+
+static volatile bool has_cancelled = false;
+
+static PapplyWriterSlot *
+my_slot(void)
+{
+	return &papply_pool->writers[papply_pool_waiter];
+}
+
+static bool
+is_younger(uint64 first, uint64 seqno)
+{
+	return first != PAPPLY_NO_SEQNO && first > seqno;
+}
+
+bool
+papply_retreat_applies_younger(const PapplyWriterSlot *slot, uint64 seqno)
+{
+	return is_younger(pg_atomic_read_u64(unconstify(pg_atomic_uint64 *, &slot->applied_first)),
+					  seqno);
+}
+
+void
+papply_retreat_begin(uint64 seqno)
+{
+	uint64		old = pg_atomic_read_u64(&papply_pool->retreat_seqno);
+
+	while (old < seqno &&
+		   !pg_atomic_compare_exchange_u64(&papply_pool->retreat_seqno, &old, seqno))
+		;
+	pg_memory_barrier();		/* see above */
+	for (int i = 0; i < PAPPLY_MAX_WRITERS; i++)
+	{
+		PapplyWriterSlot *slot = &papply_pool->writers[i];
+		pid_t		pid = slot->pid;
+
+		if (pid != 0 && pid != MyProcPid && papply_retreat_applies_younger(slot, seqno))
+			(void) kill(pid, SIGUSR2);
+	}
+}
+
+bool
+papply_retreat_is_on(void)
+{
+	return pg_atomic_read_u64(&papply_pool->retreat_seqno) > papply_commit_order_committed();
+}
+
+bool
+papply_retreat_is_complete(uint64 seqno)
+{
+	if (pg_atomic_read_u64(&papply_pool->retreat_seqno) != seqno)
+		papply_retreat_begin(seqno);
+	for (int i = 0; i < PAPPLY_MAX_WRITERS; i++)
+		if (papply_retreat_applies_younger(&papply_pool->writers[i], seqno))
+			return false;
+	return true;
+}
+
+/*** writers ***/
+
+bool
+papply_retreat_concerns(uint64 first)
+{
+	return papply_retreat_is_on() &&
+		is_younger(first, pg_atomic_read_u64(&papply_pool->retreat_seqno));
+}
+
+/* What is applied early has a number when it has ended. */
+static bool
+must_retreat(void)
+{
+	uint64		first = pg_atomic_read_u64(&my_slot()->applied_first);
+
+	if (first == PAPPLY_SEQNO_OPEN)
+		first = papply_early_number();
+	return papply_retreat_concerns(first);
+}
+
+void
+papply_retreat_enter(uint64 first)
+{
+	pg_atomic_write_u64(&my_slot()->applied_first, first);
+	pg_memory_barrier();		/* see above */
+	papply_retreat_check();
+}
+
+void
+papply_retreat_leave(void)
+{
+	pg_atomic_write_u64(&my_slot()->applied_first, PAPPLY_NO_SEQNO);
+	pg_memory_barrier();		/* the receiver looks when it is woken */
+	if (papply_retreat_is_on())
+		papply_pool_wake(PAPPLY_WAITER_RECEIVER);
+	if (has_cancelled)
+		QueryCancelPending = false; /* it comes no more */
+	has_cancelled = false;
+}
+
+void
+papply_retreat_check(void)
+{
+	if (must_retreat())
+		ereport(ERROR,
+				(errcode(PAPPLY_ERRCODE_OLDER_WINS),
+				 errmsg("remote transaction is rolled back to let an older one go on")));
+}
+
+bool
+papply_retreat_has_cancelled(void)
+{
+	return has_cancelled;
+}
+
+void
+papply_retreat_handle_signal(void)
+{
+	if (!must_retreat())
+		return;
+	has_cancelled = true;
+	QueryCancelPending = true;
+	InterruptPending = true;
+	SetLatch(MyLatch);
+}

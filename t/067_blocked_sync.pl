@@ -1,0 +1,123 @@
+# The receiver does not wait for ever for a worker that synchronises a table.
+#
+# While it waits for one to catch up nothing is received, and what the native loop has
+# done last does not count as committed.  Each time that worker waits, in the end,
+# for a writer that waits for just this.
+use strict;
+use warnings;
+use FindBin;
+use lib $FindBin::RealBin;
+use PapplyTest;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my ($publisher, $subscriber) =
+  new_pair(publisher_conf => q(logical_decoding_work_mem = 64kB));
+exec_both(
+	q(CREATE TABLE gate (id int PRIMARY KEY, n int NOT NULL);
+	CREATE TABLE items (id int PRIMARY KEY, v int NOT NULL, note text);
+	CREATE TABLE jobs (id int PRIMARY KEY, n int NOT NULL);
+	CREATE TABLE total (id int PRIMARY KEY, n int NOT NULL);
+	CREATE TABLE late (id int PRIMARY KEY, n int NOT NULL);
+	CREATE TABLE later (id int PRIMARY KEY, n int NOT NULL);));
+my @tables = qw(gate items jobs total);
+on_subscriber(
+	q(CREATE FUNCTION touch_total() RETURNS trigger LANGUAGE plpgsql AS
+		$$BEGIN UPDATE public.total SET n = n WHERE id = 1; RETURN NEW; END$$;
+	CREATE TRIGGER touch AFTER INSERT ON late FOR EACH ROW WHEN (NEW.id > 2) EXECUTE FUNCTION touch_total();
+	ALTER TABLE late ENABLE ALWAYS TRIGGER touch;));
+create_extension($subscriber);
+subscribe(
+	$publisher, $subscriber, 'tap',
+	publication => 'FOR TABLE ' . join(', ', @tables),
+	with => 'streaming = on, disable_on_error = on');
+on_publisher("INSERT INTO $_ VALUES (1, 0), (2, 0)")
+  for qw(gate jobs total late later);
+wait_applied($publisher, $subscriber, 'tap');
+my $apply_pid = apply_pid($subscriber, 'tap');
+
+sub wait_until
+{
+	my ($condition, $or) = @_;
+	$subscriber->poll_query_until('postgres', "SELECT $condition") or die $or;
+	return;
+}
+
+sub wait_for_copy
+{
+	wait_until(
+		q(count(*) = 1 FROM pg_stat_activity
+		WHERE backend_type LIKE 'logical replication%' AND wait_event_type = 'Lock'),
+		'the copy does not wait');
+	return;
+}
+
+# For one that applies a streamed transaction, and waits for data.
+{
+	my $copy = hold($subscriber, 'INSERT INTO late VALUES (1, -1)');
+	on_publisher('ALTER PUBLICATION tap ADD TABLE late');
+	on_subscriber('ALTER SUBSCRIPTION tap REFRESH PUBLICATION');
+	wait_for_copy();
+	on_publisher('INSERT INTO late VALUES (3, 0)');
+	wait_applied($publisher, $subscriber, 'tap');
+	my $streamed =
+	  begin_streamed('UPDATE total SET n = n + 1;' . item_rows(2000));
+	wait_for_early(1500);
+	$copy->query_safe('ROLLBACK');
+	$copy->quit;
+	wait_until(
+		q(count(*) = 0 FROM pg_subscription_rel WHERE srsubstate NOT IN ('r', 's')),
+		'the synchronisation worker waits for ever');
+	$streamed->query_safe('COMMIT');
+	$streamed->quit;
+	tables_equal(
+		'after a synchronisation that needed a row of a streamed one',
+		@tables, 'late');
+}
+
+# For a local session, which waits for one that waits for its turn: until the transaction is
+# committed at whose end the receiver waits.
+{
+	my $copy = hold($subscriber, 'INSERT INTO later VALUES (1, -1)');
+	on_publisher('ALTER PUBLICATION tap ADD TABLE later');
+	on_subscriber('ALTER SUBSCRIPTION tap REFRESH PUBLICATION');
+	wait_for_copy();
+	my $gate = hold($subscriber, 'SELECT FROM gate WHERE id = 1 FOR UPDATE');
+	my $stop = hold($subscriber, 'SELECT FROM jobs WHERE id = 2 FOR UPDATE');
+	on_publisher(
+		q(UPDATE gate SET n = n + 1 WHERE id = 1;
+		BEGIN; UPDATE jobs SET n = n + 1 WHERE id = 2; UPDATE later SET n = n + 1; COMMIT;
+		UPDATE total SET n = n + 1;));
+	my $lsn = on_publisher('SELECT pg_current_wal_lsn()');
+	wait_until(
+		"received_lsn >= '$lsn' FROM pg_stat_subscription WHERE pid = $apply_pid",
+		'the transactions are not received');
+	$gate->query_safe('ROLLBACK');
+	wait_until(
+		"wait_event_type = 'Lock' FROM pg_stat_activity WHERE pid = $apply_pid",
+		'the apply worker does not wait');
+	wait_for_state($subscriber, 'waiting for turn');
+	$copy->query_safe('ROLLBACK');
+	wait_until(
+		q(count(*) = 1 FROM pg_stat_activity WHERE wait_event = 'LogicalSyncStateChange'),
+		'the copy is not done');
+	my $local =
+	  hold($subscriber, 'SELECT FROM later WHERE id = 1 FOR UPDATE');
+	$local->query_until(qr/start/,
+		"\\echo start\nUPDATE total SET n = n; COMMIT;\n");
+	wait_until(
+		q(count(*) = 1 FROM pg_stat_activity WHERE backend_type = 'client backend' AND wait_event_type = 'Lock'),
+		'the local session does not wait');
+	$stop->query_safe('ROLLBACK');
+	$subscriber->wait_for_subscription_sync($publisher, 'tap');
+	$_->quit for $copy, $gate, $stop, $local;
+	tables_equal('after a synchronisation that needed a row of a younger one',
+		@tables, qw(late later));
+}
+
+is(apply_pid($subscriber, 'tap'),
+	$apply_pid, 'by the same apply worker all the time');
+nothing_is_left_open($subscriber);
+finish($publisher, $subscriber);
+done_testing();
