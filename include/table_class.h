@@ -37,8 +37,9 @@ typedef struct PapplyClassReason
 	Oid			trigger_relid;
 	NameData	trigger;
 
-	/* PAPPLY_CAUSE_DEFAULT: the first column */
+	/* PAPPLY_CAUSE_DEFAULT: the first column, and a function in its default */
 	AttrNumber	column;
+	Oid			function;
 } PapplyClassReason;
 
 /*
@@ -54,7 +55,7 @@ extern PapplyTableClass papply_table_class(Relation rel, const AttrMap *attnums,
 extern const char *papply_table_class_phrase(PapplyClassCause cause);
 
 /*
- * A class for a table that cannot be locked: its volatile defaults are not seen.
+ * A class for a table that cannot be locked: its defaults are not seen.
  * In a transaction.
  */
 extern PapplyTableClass papply_table_class_unlocked(Oid relid);
@@ -64,5 +65,11 @@ extern PapplyTableClass papply_table_class_unlocked(Oid relid);
  * above.
  */
 extern bool papply_table_has_triggers(Relation rel);
+
+/*
+ * The constraints of a type, if it is a domain: DomainConstraintStates that live
+ * as long as the current memory context.
+ */
+extern List *papply_domain_constraints(Oid type);
 
 #endif							/* PAPPLY_TABLE_CLASS_H */

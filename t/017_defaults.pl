@@ -1,5 +1,8 @@
 # Defaults of columns that are not published are kept prepared by writers: they
 # follow what they are made of, and an error while they are prepared is an error.
+# Those with functions that may look at other transactions make their table serial:
+# what they find is what PostgreSQL's own apply finds.  For that a transaction is
+# received while an older one is held up by a row lock.
 use strict;
 use warnings;
 use FindBin;
@@ -10,16 +13,40 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 
 my ($publisher, $subscriber) = new_pair();
+my @serial = qw(by_function by_operator by_domain by_transaction by_identity);
+my @parallel = qw(by_server in_domain);
+exec_both(
+	q(CREATE TABLE gate (id int PRIMARY KEY, n int);
+	CREATE TABLE batches (id int PRIMARY KEY);)
+);
 on_publisher(
 	q(CREATE TABLE called (id int PRIMARY KEY);
 	CREATE TABLE checked (id int PRIMARY KEY);
-	CREATE TABLE failing (id int PRIMARY KEY);));
+	CREATE TABLE failing (id int PRIMARY KEY);
+	INSERT INTO gate VALUES (1, 0);));
+on_publisher("CREATE TABLE $_ (id int PRIMARY KEY)") for @serial, @parallel;
 on_subscriber(
 	q(CREATE FUNCTION f() RETURNS int LANGUAGE sql STABLE AS 'SELECT 1';
 	CREATE TABLE called (id int PRIMARY KEY, extra int DEFAULT f());
 	CREATE DOMAIN d AS int;
 	CREATE TABLE checked (id int PRIMARY KEY, extra d DEFAULT 1);
-	CREATE TABLE failing (id int PRIMARY KEY, extra int);));
+	CREATE TABLE failing (id int PRIMARY KEY, extra int);
+	CREATE FUNCTION last_batch() RETURNS int LANGUAGE sql STABLE AS
+		'SELECT max(id) FROM public.batches';
+	CREATE FUNCTION batch_after(int) RETURNS int LANGUAGE sql STABLE AS
+		'SELECT min(id) FROM public.batches WHERE id > $1';
+	CREATE OPERATOR |> (rightarg = int, function = batch_after);
+	CREATE DOMAIN batch AS int CHECK (value <= last_batch());
+	CREATE DOMAIN unchecked AS int;
+	CREATE TABLE by_function (id int PRIMARY KEY, extra int DEFAULT coalesce(last_batch(), 0) + 0);
+	CREATE TABLE by_operator (id int PRIMARY KEY, extra int DEFAULT |> 1);
+	CREATE TABLE by_domain (id int PRIMARY KEY, extra batch DEFAULT 1);
+	CREATE TABLE by_transaction (id int PRIMARY KEY, extra bigint DEFAULT txid_current());
+	CREATE TABLE by_identity (id int PRIMARY KEY, extra int GENERATED ALWAYS AS IDENTITY);
+	CREATE TABLE in_domain (id int PRIMARY KEY, extra unchecked DEFAULT 1);
+	CREATE TABLE by_server (id int PRIMARY KEY, extra timestamptz DEFAULT now(),
+		who text DEFAULT current_user, port text DEFAULT current_setting('port'));)
+);
 create_extension($subscriber);
 subscribe($publisher, $subscriber, 'tap', with => 'disable_on_error = true');
 
@@ -77,7 +104,87 @@ wait_applied($publisher, $subscriber, 'tap');
 is(on_subscriber('SELECT extra FROM failing WHERE id = 3'),
 	'7', 'until it is mended');
 
-for my $table (qw(called checked failing))
+# Which defaults make a table serial, when it is known what the publisher sends.
+on_publisher('INSERT INTO batches VALUES (1)');
+on_publisher("INSERT INTO $_ VALUES (1)") for @serial, @parallel;
+wait_applied($publisher, $subscriber, 'tap');
+
+sub class_is
+{
+	my ($table, $class, $name) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	return is(
+		on_subscriber(
+			qq(SELECT concat_ws(': ', class, substring(reason FROM ' with (.*)'))
+			FROM parallel_apply.tables WHERE relation = '$table'::regclass)),
+		$class,
+		$name);
+}
+class_is(
+	'by_function',
+	'serial: stable function last_batch()',
+	'a stable function of the user makes a table serial');
+class_is(
+	'by_operator',
+	'serial: stable function batch_after(integer)',
+	'so does one behind an operator');
+class_is(
+	'by_domain',
+	'serial: stable function last_batch()',
+	'and one in a constraint of a domain');
+class_is(
+	'by_transaction',
+	'serial: stable function txid_current()',
+	'the number of the local transaction does');
+class_is(
+	'by_identity',
+	'serial: volatile function nextval(regclass)',
+	'an identity column does');
+class_is('by_server', 'parallel',
+	'what else is stable in the server does not');
+class_is('in_domain', 'parallel', 'nor does a domain that asks nothing');
+
+# A snapshot that is older than the change misses what its own transaction did.
+on_publisher(
+	q(BEGIN; INSERT INTO batches VALUES (2); INSERT INTO by_function VALUES (2);
+	INSERT INTO by_operator VALUES (2); COMMIT;));
+wait_applied($publisher, $subscriber, 'tap');
+is( on_subscriber(
+		q(SELECT concat_ws(' ', a.extra, b.extra) FROM by_function a, by_operator b
+		WHERE a.id = 2 AND b.id = 2)),
+	'2 2',
+	'a stable function sees earlier changes of its transaction');
+
+# Evaluated too early it misses what is held up.
+apply_behind_gate(
+	$publisher,
+	$subscriber,
+	'waiting for lock, waiting for turn',
+	'a transaction with such a default waits for its turn',
+	'INSERT INTO batches VALUES (3)',
+	'INSERT INTO by_function VALUES (3)');
+is(on_subscriber('SELECT extra FROM by_function WHERE id = 3'),
+	'3', 'and it sees what was committed before');
+
+# The second attempt of a writer would be right, too; the receiver knows better.
+on_subscriber(
+	'ALTER DOMAIN unchecked ADD CONSTRAINT late CHECK (value < last_batch()) NOT VALID'
+);
+is( apply_behind_gate(
+		$publisher,
+		$subscriber,
+		'waiting for lock, waiting for turn',
+		'a table becomes serial with a domain',
+		'INSERT INTO batches VALUES (4)',
+		'INSERT INTO in_domain VALUES (4)'),
+	'0',
+	'and is not tried before');
+class_is(
+	'in_domain',
+	'serial: stable function last_batch()',
+	'as the view says');
+
+for my $table (qw(called checked failing batches), @serial, @parallel)
 {
 	is( on_subscriber("SELECT array_agg(id ORDER BY id) FROM $table"),
 		on_publisher("SELECT array_agg(id ORDER BY id) FROM $table"),

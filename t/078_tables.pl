@@ -99,7 +99,8 @@ sub declare
 	  . "SELECT parallel_apply.set_table_option('$table', 'triggers', 'parallel')";
 }
 
-my $publish = 'publish the column, or give it a default that is not volatile';
+my $publish =
+  'publish the column, or give it a default without that function';
 my $index_of =
   'create an index of table public.%s that begins with a published column, best a unique one of columns that are NOT NULL';
 
@@ -126,7 +127,7 @@ explained(
 explained(
 	'numbered',
 	'parallel',
-	'column "N" has a volatile default: it is serial if the publisher does not send that column, which its first change tells',
+	'column "N" has a default with volatile function nextval(regclass): it is serial if the publisher does not send that column, which its first change tells',
 	$publish,
 	'what the publisher sends is not known before its first change');
 explained(
@@ -165,7 +166,7 @@ explained('log', 'parallel', '-', '-',
 explained(
 	'numbered',
 	'serial',
-	'column "N", which is not published, has a volatile default',
+	'column "N", which is not published, has a default with volatile function nextval(regclass)',
 	$publish,
 	'the default of a column that is not sent makes a table serial');
 explained(

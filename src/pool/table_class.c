@@ -10,11 +10,17 @@
  * both touch the same row of the same table.
  *
  * Serial: what could be missed silently is code of the user that reads, counts
- * or locks something else: triggers that fire in replica mode, and volatile
+ * or locks something else: triggers that fire in replica mode, and functions in
  * defaults of columns that the publisher does not send.  Such code has to find
  * what it would find in PostgreSQL's own apply, so a writer runs it while no
  * other transaction is being applied.  The user may declare that the triggers
  * of a table need not have that (table_options.c).
+ *
+ * Such functions are volatile ones, and stable ones that are not built in, for
+ * they may read tables and would do so with the snapshot of a batch.  What the
+ * server's own stable ones look at, such as the time or the user, is not
+ * replicated; but for the number of the local transaction, which a batch has once
+ * for several remote transactions.
  *
  * Native: writers do not know how to.
  *-------------------------------------------------------------------------
@@ -23,14 +29,18 @@
 
 #include "access/genam.h"
 #include "access/table.h"
+#include "access/transam.h"
 #include "catalog/pg_inherits.h"
+#include "catalog/pg_proc.h"
 #include "catalog/pg_trigger.h"
 #include "commands/trigger.h"
-#include "optimizer/optimizer.h"
+#include "nodes/nodeFuncs.h"
 #include "rewrite/rewriteHandler.h"
 #include "utils/builtins.h"
 #include "utils/fmgroids.h"
+#include "utils/lsyscache.h"
 #include "utils/rel.h"
+#include "utils/typcache.h"
 
 #include "table_class.h"
 #include "table_options.h"
@@ -111,8 +121,65 @@ papply_table_has_triggers(Relation rel)
 	return has_triggers(rel, &reason);
 }
 
+List *
+papply_domain_constraints(Oid type)
+{
+	DomainConstraintRef *ref;
+
+	if (get_typtype(type) != TYPTYPE_DOMAIN)
+		return NIL;
+	ref = palloc(sizeof(DomainConstraintRef));	/* the context will look at it */
+	InitDomainConstraintRef(type, ref, CurrentMemoryContext, false);
+	return ref->constraints;
+}
+
+/* May its result be another one beside other transactions, or in a batch? */
 static bool
-has_volatile_default(Relation rel, const AttrMap *attnums, PapplyClassReason *reason)
+is_serial_function(Oid function, void *found)
+{
+	char		volatility = func_volatile(function);
+	bool		is_serial = volatility == PROVOLATILE_VOLATILE;
+
+	if (volatility == PROVOLATILE_STABLE && function >= FirstNormalObjectId)
+		is_serial = true;
+
+	switch (function)			/* these tell local transactions apart */
+	{
+		case F_TXID_CURRENT:
+		case F_TXID_CURRENT_IF_ASSIGNED:
+		case F_PG_CURRENT_XACT_ID:
+		case F_PG_CURRENT_XACT_ID_IF_ASSIGNED:
+			is_serial = true;
+	}
+	if (is_serial)
+		*(Oid *) found = function;
+	return is_serial;
+}
+
+/* Is there such a function in an expression, or where it checks a domain? */
+static bool
+find_serial_function(Node *node, void *found)
+{
+	ListCell   *lc;
+
+	if (node == NULL)
+		return false;
+	if (check_functions_in_node(node, is_serial_function, found))
+		return true;
+	if (IsA(node, NextValueExpr))
+		return is_serial_function(F_NEXTVAL, found);
+	if (IsA(node, CoerceToDomain))
+	{
+		foreach(lc, papply_domain_constraints(((CoerceToDomain *) node)->resulttype))
+			if (find_serial_function((Node *) ((DomainConstraintState *) lfirst(lc))->check_expr,
+									 found))
+			return true;
+	}
+	return expression_tree_walker(node, find_serial_function, found);
+}
+
+static bool
+has_serial_default(Relation rel, const AttrMap *attnums, PapplyClassReason *reason)
 {
 	TupleDesc	desc = RelationGetDescr(rel);
 
@@ -122,7 +189,7 @@ has_volatile_default(Relation rel, const AttrMap *attnums, PapplyClassReason *re
 
 		if (att->attisdropped || att->attgenerated || attnums->attnums[i] >= 0)
 			continue;
-		if (contain_volatile_functions(build_column_default(rel, i + 1)))
+		if (find_serial_function(build_column_default(rel, i + 1), &reason->function))
 		{
 			reason->cause = PAPPLY_CAUSE_DEFAULT;
 			reason->column = i + 1;
@@ -151,7 +218,7 @@ papply_table_class_phrase(PapplyClassCause cause)
 		case PAPPLY_CAUSE_TRIGGER:
 			return "it has a trigger that fires in replica mode";
 		case PAPPLY_CAUSE_DEFAULT:
-			return "a column that is not published has a volatile default";
+			return "a column that is not published has a default that may depend on other transactions";
 		case PAPPLY_CAUSE_NONE:
 			break;
 	}
@@ -175,7 +242,7 @@ papply_table_class(Relation rel, const AttrMap *attnums, PapplyClassReason *reas
 		!papply_table_options_has(RelationGetRelid(rel), PAPPLY_OPTION_TRIGGERS,
 								  PAPPLY_TRIGGERS_PARALLEL))
 		return PAPPLY_TABLE_SERIAL;
-	if (has_volatile_default(rel, attnums, reason))
+	if (has_serial_default(rel, attnums, reason))
 		return PAPPLY_TABLE_SERIAL;
 	reason->cause = PAPPLY_CAUSE_NONE;
 	return PAPPLY_TABLE_PARALLEL;

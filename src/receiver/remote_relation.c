@@ -59,7 +59,7 @@ invalidate_local(Datum arg, Oid relid)
 			rel->is_current = false;
 }
 
-/* States of tables; and functions, which may be volatile. */
+/* States of tables; and what their class is made of: functions, also of domains. */
 static void
 invalidate_all(Datum arg, int cacheid, uint32 hashvalue)
 {
@@ -82,6 +82,7 @@ papply_remote_relation_init(void)
 	CacheRegisterRelcacheCallback(invalidate_local, (Datum) 0);
 	CacheRegisterSyscacheCallback(SUBSCRIPTIONRELMAP, invalidate_all, (Datum) 0);
 	CacheRegisterSyscacheCallback(PROCOID, invalidate_all, (Datum) 0);
+	CacheRegisterSyscacheCallback(CONSTROID, invalidate_all, (Datum) 0);
 }
 
 static void

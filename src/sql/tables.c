@@ -21,6 +21,7 @@
 #include "catalog/pg_class.h"
 #include "catalog/pg_index.h"
 #include "catalog/pg_inherits.h"
+#include "catalog/pg_proc.h"
 #include "catalog/pg_subscription_rel.h"
 #include "fmgr.h"
 #include "funcapi.h"
@@ -28,6 +29,7 @@
 #include "storage/lmgr.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
+#include "utils/regproc.h"
 #include "utils/rel.h"
 #include "utils/ruleutils.h"
 
@@ -108,6 +110,16 @@ assume_identity(Relation rel, PapplyTableDescription *description)
 	index_close(index, AccessShareLock);
 }
 
+/* The function has been looked at just before. */
+static char *
+phrase_default(const PapplyClassReason *reason)
+{
+	return psprintf("a default with %s function %s",
+					func_volatile(reason->function) == PROVOLATILE_VOLATILE ?
+					"volatile" : "stable",
+					format_procedure(reason->function));
+}
+
 static void
 explain_class(Findings *findings, Relation rel, const PapplyClassReason *reason)
 {
@@ -132,10 +144,11 @@ explain_class(Findings *findings, Relation rel, const PapplyClassReason *reason)
 			break;
 		case PAPPLY_CAUSE_DEFAULT:
 			add_finding(findings,
-						psprintf("column %s, which is not published, has a volatile default",
+						psprintf("column %s, which is not published, has %s",
 								 quote_identifier(NameStr(TupleDescAttr(RelationGetDescr(rel),
-																		reason->column - 1)->attname))),
-						"publish the column, or give it a default that is not volatile");
+																		reason->column - 1)->attname)),
+								 phrase_default(reason)),
+						"publish the column, or give it a default without that function");
 			break;
 	}
 }
@@ -150,11 +163,12 @@ explain_unknown_columns(Findings *findings, Relation rel)
 	if (papply_table_class(rel, map, &reason) == PAPPLY_TABLE_SERIAL &&
 		reason.cause == PAPPLY_CAUSE_DEFAULT)
 		add_finding(findings,
-					psprintf("column %s has a volatile default: it is serial if the publisher "
+					psprintf("column %s has %s: it is serial if the publisher "
 							 "does not send that column, which its first change tells",
 							 quote_identifier(NameStr(TupleDescAttr(RelationGetDescr(rel),
-																	reason.column - 1)->attname))),
-					"publish the column, or give it a default that is not volatile");
+																	reason.column - 1)->attname)),
+							 phrase_default(&reason)),
+					"publish the column, or give it a default without that function");
 }
 
 static void

@@ -51,6 +51,7 @@
 #include "utils/typcache.h"
 
 #include "insert_run.h"
+#include "table_class.h"
 
 /* A run is no longer than this: some pages of narrow rows. */
 #define RUN_ROWS 256
@@ -92,14 +93,9 @@ has_mutable_check(TupleDesc desc)
 static bool
 is_mutable_domain(Oid type)
 {
-	DomainConstraintRef *ref;
 	ListCell   *lc;
 
-	if (get_typtype(type) != TYPTYPE_DOMAIN)
-		return false;
-	ref = palloc(sizeof(DomainConstraintRef));	/* the context will look at it */
-	InitDomainConstraintRef(type, ref, CurrentMemoryContext, false);
-	foreach(lc, ref->constraints)
+	foreach(lc, papply_domain_constraints(type))
 		if (contain_mutable_functions((Node *) ((DomainConstraintState *) lfirst(lc))->check_expr))
 		return true;
 	return false;
