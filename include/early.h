@@ -48,7 +48,16 @@ extern void papply_early_release(int place);
 /* So many writers have one. */
 extern int	papply_early_count(void);
 
+/*
+ * Transaction seqno, which has not ended, may run code of the user: what is applied early
+ * is given up, and nothing more is taken before seqno is committed.
+ */
+extern void papply_early_keep_out(uint64 seqno);
+
 /*** verbs of anybody ***/
+
+/* Is there such a transaction in the queue? */
+extern bool papply_early_is_kept_out(void);
 
 /* The writer of a transaction that has ended and has that number, or NULL. */
 extern PapplyWriterSlot *papply_early_writer_of(PapplyPool *pool, uint64 seqno);

@@ -195,6 +195,8 @@ typedef struct PapplyPool
 	/* early.c: a bit per writer that has one */
 	pg_atomic_uint64 early_writers;
 	PapplyEarly early[PAPPLY_MAX_EARLY];
+	pg_atomic_uint64 alone_seqno;	/* nothing is applied early before this is
+									 * committed */
 
 	/*
 	 * read_ahead.c: what writers have found out; a lost change does not

@@ -20,8 +20,8 @@ extern void papply_retreat_begin(uint64 seqno);
 extern bool papply_retreat_is_on(void);
 
 /*
- * Receiver: the same, for the oldest one; returns true when all of them have rolled back.
- * Until then, its latch is set when one more has.
+ * The same, for the oldest one, by whoever applies it; returns true when all of them have
+ * rolled back.  Until then, its latch is set when one more has.
  */
 extern bool papply_retreat_is_complete(uint64 seqno);
 
@@ -37,6 +37,12 @@ extern void papply_retreat_leave(void);
 
 /* Writer: would a range that begins with first be rolled back at once? */
 extern bool papply_retreat_concerns(uint64 first);
+
+/*
+ * Writer in its turn: nothing that is applied early shall have locks any more.  Throws
+ * like papply_commit_order_wait().
+ */
+extern void papply_retreat_wait_until_alone(void);
 
 /* Writer: throws PAPPLY_ERRCODE_OLDER_WINS if it has to roll back. */
 extern void papply_retreat_check(void);

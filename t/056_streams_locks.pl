@@ -16,15 +16,39 @@ exec_both(
 	q(CREATE TABLE items (id int PRIMARY KEY, v int NOT NULL, note text);
 	CREATE TABLE gate (id int PRIMARY KEY, n int NOT NULL);
 	CREATE TABLE history (n int);
+	CREATE TABLE jobs (id int PRIMARY KEY, n int NOT NULL);
+	CREATE TABLE orders (id int PRIMARY KEY, note text);
+	CREATE TABLE urgent (id int PRIMARY KEY);
+	CREATE TABLE plain (id int PRIMARY KEY);
 	CREATE TABLE twins (n int);
 	ALTER TABLE twins REPLICA IDENTITY FULL;));
+
+# Code that notices locks of others: an order takes the first job that is not locked, and what
+# is urgent does not wait for one.
+on_subscriber(
+	q(CREATE TABLE taken (id int, job int);
+	CREATE FUNCTION take() RETURNS trigger LANGUAGE plpgsql AS $$
+	BEGIN
+		INSERT INTO public.taken SELECT NEW.id, j.id FROM public.jobs j ORDER BY j.id LIMIT 1 FOR UPDATE SKIP LOCKED;
+		RETURN NEW;
+	END $$;
+	CREATE FUNCTION take_at_once() RETURNS trigger LANGUAGE plpgsql AS $$
+	BEGIN
+		INSERT INTO public.taken SELECT NEW.id, j.id FROM public.jobs j ORDER BY j.id LIMIT 1 FOR UPDATE NOWAIT;
+		RETURN NEW;
+	END $$;
+	CREATE TRIGGER take AFTER INSERT ON orders FOR EACH ROW EXECUTE FUNCTION take();
+	ALTER TABLE orders ENABLE ALWAYS TRIGGER take;
+	CREATE TRIGGER take AFTER INSERT ON urgent FOR EACH ROW EXECUTE FUNCTION take_at_once();
+	ALTER TABLE urgent ENABLE ALWAYS TRIGGER take;));
 create_extension($subscriber);
 subscribe($publisher, $subscriber, 'tap', with => 'streaming = on');
 on_publisher(
 	q(INSERT INTO gate VALUES (1, 0), (2, 0);
-	INSERT INTO twins VALUES (1), (1);));
+	INSERT INTO twins VALUES (1), (1);
+	INSERT INTO jobs VALUES (1, 0), (2, 0), (3, 0);));
 
-my @tables = qw(items gate history twins);
+my @tables = qw(items gate history twins jobs orders urgent plain);
 
 sub becomes_true
 {
@@ -133,6 +157,141 @@ $streamed->query_safe('COMMIT');
 tables_equal('after writers have left', @tables);
 is(value_of('streamed_early'),
 	$early + 1, 'it was applied early, beside one that stayed');
+
+### code of the user that would notice its locks
+
+# A new pool of four writers, with these settings.
+sub restart_pool
+{
+	my (@settings) = @_;
+	reload_with($subscriber, @settings,
+		'parallel_apply.writers_per_subscription = 1');
+	wait_for_pool($subscriber, 'tap', 0);
+	reload_with($subscriber, 'parallel_apply.writers_per_subscription = 4');
+	wait_for_pool($subscriber, 'tap', 4);
+	return;
+}
+restart_pool('parallel_apply.min_writers_per_subscription = 4');
+
+# Asserts that all is applied, and that these have taken the first job; they are forgotten.
+sub first_job_is_taken
+{
+	my ($name, @ids) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	wait_applied($publisher, $subscriber, 'tap');
+	is( on_subscriber(
+			q(SELECT string_agg(id || ' takes ' || job, ', ' ORDER BY id) FROM taken)
+		),
+		join(', ', map { "$_ takes 1" } @ids),
+		$name);
+	on_subscriber('TRUNCATE taken');
+	return;
+}
+
+# Of streamed transactions so many more were applied early, and late.
+sub streams_are
+{
+	my ($more_early, $more_late, $name) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	tables_equal($name, @tables);
+	$early += $more_early;
+	$late += $more_late;
+	is( value_of(q(streamed_early || ' early, ' || streamed_late || ' late')),
+		"$early early, $late late", $name);
+	return;
+}
+($early, $late) = (value_of('streamed_early'), value_of('streamed_late'));
+
+# The process that applies early, stopped while it waits for more.
+sub stop_early_writer
+{
+	my $from =
+	  q(FROM parallel_apply.writers WHERE remote_lsn IS NULL AND state = 'waiting for data');
+	$subscriber->poll_query_until('postgres', "SELECT count(*) = 1 $from")
+	  or die 'nobody waits for data';
+	my $pid = on_subscriber("SELECT pid $from");
+	kill 'STOP', $pid;
+	return $pid;
+}
+
+# It is rolled back, which takes as long as we like, before such code runs.
+$streamed->query_safe(
+	'BEGIN; UPDATE jobs SET n = 1 WHERE id = 1;' . item_rows(3000));
+wait_for_early(2000);
+my $stopped = stop_early_writer();
+on_publisher('INSERT INTO orders VALUES (1)');
+on_publisher('INSERT INTO urgent VALUES (2)');
+wait_for_state($subscriber, 'waiting for turn');
+kill 'CONT', $stopped;
+first_job_is_taken('a trigger does not notice its locks', 1, 2);
+$streamed->query_safe('COMMIT');
+streams_are(0, 1, 'after a trigger');
+
+# Nor does one begin while such a transaction is in the queue; it may when that is committed.
+$lock->query_safe('BEGIN; SELECT FROM gate WHERE id = 1 FOR UPDATE');
+on_publisher('UPDATE gate SET n = n + 1 WHERE id = 1');
+on_publisher('INSERT INTO orders VALUES (3)');
+$streamed->query_safe(
+	'BEGIN; UPDATE jobs SET n = 2 WHERE id = 1;' . item_rows(2000));
+on_publisher('INSERT INTO history VALUES (5)');
+states_become(
+	$subscriber,
+	'waiting for lock, waiting for turn, waiting for dependency',
+	'nothing is applied early beside a trigger');
+$lock->query_safe('COMMIT');
+first_job_is_taken('a trigger finds what it would find', 3);
+$streamed->query_safe(item_rows(2000));
+wait_for_early(2000);
+$streamed->query_safe('COMMIT');
+streams_are(1, 0, 'after it could begin');
+
+# One that has ended after such a transaction, which has got its trigger after that: this
+# one, too, is rolled back, and another one that has not ended.
+$streamed->query_safe(
+	'BEGIN; UPDATE jobs SET n = 3 WHERE id = 1;' . item_rows(2000));
+wait_for_early(1000);
+$first->query_safe(
+	'BEGIN; UPDATE jobs SET n = 3 WHERE id = 2;' . item_rows(2000));
+wait_for_early(1000, 2);
+$lock->query_safe('BEGIN; SELECT FROM gate WHERE id = 1 FOR UPDATE');
+on_publisher('UPDATE gate SET n = n + 1 WHERE id = 1');
+on_publisher(
+	'BEGIN; UPDATE gate SET n = n + 1 WHERE id = 1; INSERT INTO plain VALUES (4); COMMIT'
+);
+$streamed->query_safe('COMMIT');
+becomes_true("streamed_early = $early + 1 FROM parallel_apply.subscriptions",
+	'one has ended');
+becomes_true(
+	q(string_agg(state, ', ' ORDER BY state) =
+		'waiting for data, waiting for dependency, waiting for dependency, waiting for lock'
+	FROM parallel_apply.writers),
+	'it waits behind a table that has no trigger');
+on_subscriber(
+	q(CREATE TRIGGER take AFTER INSERT ON plain FOR EACH ROW EXECUTE FUNCTION take();
+	ALTER TABLE plain ENABLE ALWAYS TRIGGER take;));
+$lock->query_safe('COMMIT');
+first_job_is_taken('a new trigger does not notice the locks of younger ones',
+	4);
+$first->query_safe('COMMIT');
+streams_are(1, 1, 'after a new trigger');
+
+# The same if the native loop has to do it, because a message is larger than the queue.
+restart_pool('parallel_apply.queue_size = 64kB');
+$streamed->query_safe(
+	'BEGIN; UPDATE jobs SET n = 4 WHERE id = 1;' . item_rows(3000));
+wait_for_early(2000);
+$stopped = stop_early_writer();
+on_publisher(q(INSERT INTO orders VALUES (5, repeat('x', 100000))));
+becomes_true('native_replays_message = 1 FROM parallel_apply.subscriptions',
+	'a message is larger than the queue');
+my $apply_pid = apply_pid($subscriber, 'tap');
+becomes_true(
+	"wait_event = 'LogicalApplyMain' FROM pg_stat_activity WHERE pid = $apply_pid",
+	'the native loop waits') for 1 .. 2;
+kill 'CONT', $stopped;
+first_job_is_taken('nor does a trigger in the native loop', 5);
+$streamed->query_safe('COMMIT');
+streams_are(0, 1, 'after the native loop');
 
 $_->quit for $streamed, $first, $lock;
 finish($publisher, $subscriber);

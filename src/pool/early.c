@@ -25,10 +25,16 @@
  *
  * Who is revoked may wait for a lock: then a signal cancels that.
  *
+ * A serial transaction, or a native barrier, may run code of the user that notices the
+ * locks of a younger one.  As soon as it is known, what has not ended is given up, and
+ * nothing is taken before it is committed (alone_seqno); in its turn it waits until all have
+ * rolled back (retreat.c).
+ *
  * Locking: none.  What a place says is written before its state, with a write
  * barrier, and read after it.  papply_early_offer() and papply_awake_sleep() each have a
  * full barrier between what they say and what they look at, so that no offer is
- * slept over.
+ * slept over.  So do papply_early_keep_out(), between alone_seqno and the places, and
+ * who takes one, which looks at alone_seqno at its first message.
  *-------------------------------------------------------------------------
  */
 #include "parallel_apply.h"
@@ -40,6 +46,7 @@
 #include "storage/latch.h"
 
 #include "awake.h"
+#include "commit_order.h"
 #include "early.h"
 #include "queue.h"
 #include "retreat.h"
@@ -94,6 +101,12 @@ static uint64
 other_writers(void)
 {
 	return writers_beside(pg_atomic_read_u64(&papply_pool->early_writers));
+}
+
+bool
+papply_early_is_kept_out(void)
+{
+	return pg_atomic_read_u64(&papply_pool->alone_seqno) > papply_commit_order_committed();
 }
 
 /*** receiver ***/
@@ -165,6 +178,18 @@ papply_early_publish(int place, uint64 bytes)
 {
 	pg_atomic_write_u64(&papply_pool->early[place].bytes, bytes);
 	wake_writer_of(&papply_pool->early[place]);
+	if (kind_of(&papply_pool->early[place]) == PAPPLY_EARLY_OFFERED)
+		(void) papply_awake_wake_spare();	/* it may have been kept out */
+}
+
+void
+papply_early_keep_out(uint64 seqno)
+{
+	pg_atomic_write_u64(&papply_pool->alone_seqno, seqno);
+	pg_memory_barrier();		/* see above */
+	for (int i = 0; i < PAPPLY_MAX_EARLY; i++)
+		if (kind_of(&papply_pool->early[i]) == PAPPLY_EARLY_TAKEN)
+			signal_writer_of(&papply_pool->early[i]);
 }
 
 bool
@@ -175,7 +200,7 @@ papply_early_end(int place, uint64 seqno, const PapplyCommit *commit)
 	early->seqno = seqno;
 	early->commit = *commit;
 	pg_write_barrier();			/* pairs with papply_early_has_ended() */
-	return move(early, PAPPLY_EARLY_TAKEN, PAPPLY_EARLY_ENDED);
+	return !papply_early_is_kept_out() && move(early, PAPPLY_EARLY_TAKEN, PAPPLY_EARLY_ENDED);
 }
 
 void
@@ -238,7 +263,7 @@ papply_early_may_take(void)
 
 	for (int i = 0; i < PAPPLY_MAX_EARLY; i++)
 		is_offered |= kind_of(&papply_pool->early[i]) == PAPPLY_EARLY_OFFERED;
-	return is_offered && (other_writers() & ~papply_pool_my_bit()) != 0;
+	return is_offered && !papply_early_is_kept_out() && (other_writers() & ~papply_pool_my_bit()) != 0;
 }
 
 static bool

@@ -9,7 +9,9 @@
  * the native loop, whose error must not come from what younger ones hold: a row
  * that a trigger wants with NOWAIT, all places of the lock table, a lock that is not
  * had within lock_timeout, a deadlock of which the native loop becomes the victim.
- * With serial apply nothing younger has been begun.
+ * With serial apply nothing younger has been begun.  Nor has anything when code of
+ * the user is run, which may notice locks: ordinary transactions wait for that
+ * (table_class.c), streamed ones that are applied early retreat.
  *
  * So the number of the older one is put into the pool, and those who apply younger
  * ones are sent a signal, which cancels what they wait for.  They roll back, and
@@ -106,7 +108,8 @@ must_retreat(void)
 
 	if (first == PAPPLY_SEQNO_OPEN)
 		first = papply_early_number();
-	return papply_retreat_concerns(first);
+	return papply_retreat_concerns(first) ||
+		(first == PAPPLY_SEQNO_OPEN && papply_early_is_kept_out());
 }
 
 void
@@ -117,13 +120,25 @@ papply_retreat_enter(uint64 first)
 	papply_retreat_check();
 }
 
+/* Who has begun it may wait for its end. */
+static void
+wake_older(void)
+{
+	uint64		seqno = pg_atomic_read_u64(&papply_pool->retreat_seqno);
+	PapplyWriterSlot *slot = papply_pool_writer_of(papply_pool, seqno);
+
+	papply_pool_wake(PAPPLY_WAITER_RECEIVER);
+	if (slot != NULL)
+		papply_pool_wake(slot - papply_pool->writers);
+}
+
 void
 papply_retreat_leave(void)
 {
 	pg_atomic_write_u64(&my_slot()->applied_first, PAPPLY_NO_SEQNO);
-	pg_memory_barrier();		/* the receiver looks when it is woken */
+	pg_memory_barrier();		/* who is woken looks at it */
 	if (papply_retreat_is_on())
-		papply_pool_wake(PAPPLY_WAITER_RECEIVER);
+		wake_older();
 	if (has_cancelled)
 		QueryCancelPending = false; /* it comes no more */
 	has_cancelled = false;
@@ -136,6 +151,20 @@ papply_retreat_check(void)
 		ereport(ERROR,
 				(errcode(PAPPLY_ERRCODE_OLDER_WINS),
 				 errmsg("remote transaction is rolled back to let an older one go on")));
+}
+
+void
+papply_retreat_wait_until_alone(void)
+{
+	uint64		seqno = papply_commit_order_committed() + 1;
+	int			sleeps = 0;
+
+	if (papply_early_count() == 0)
+		return;
+	while (!papply_retreat_is_complete(seqno))
+		papply_commit_order_sleep(PAPPLY_WRITER_WAIT_TURN, &sleeps);
+	if (sleeps > 0)
+		papply_pool_set_state(PAPPLY_WRITER_APPLYING);
 }
 
 bool

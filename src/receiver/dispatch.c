@@ -15,7 +15,8 @@
  * barrier: everything after depends on it.
  *
  * A change that has to be applied serially (table_class.c) makes its transaction
- * serial: it waits for everything before it, and is a barrier.
+ * serial: it waits for everything before it, and is a barrier.  What is applied early
+ * is rolled back then; so it is for a native barrier, whose tables may run code as well (early.c).
  *
  * A table that is not READY makes a transaction native, because what serial
  * apply does with its changes depends on the position of the table's own
@@ -261,10 +262,22 @@ make_native(PapplyCounter reason)
 	papply_queue_mark_native(open_seqno);
 }
 
+/*
+ * It may run code of the user that notices the locks of younger ones (early.c); in its
+ * turn it makes sure that there are none (retreat.c).
+ */
+static void
+make_alone(void)
+{
+	papply_queue_mark_serial(open_seqno);
+	papply_early_keep_out(open_seqno);
+}
+
 static void
 make_native_barrier(PapplyCounter reason)
 {
 	make_barrier(PAPPLY_COUNT_DRAINS_NATIVE);
+	make_alone();
 	make_native(reason);
 }
 
@@ -273,7 +286,7 @@ static void
 make_serial(PapplyCounter reason)
 {
 	make_barrier(reason);
-	papply_queue_mark_serial(open_seqno);
+	make_alone();
 }
 
 /*

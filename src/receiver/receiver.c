@@ -40,6 +40,7 @@
 #include "awake.h"
 #include "commit_order.h"
 #include "dispatch.h"
+#include "early.h"
 #include "feedback.h"
 #include "lifecycle.h"
 #include "lone.h"
@@ -182,9 +183,17 @@ finish_native(void)
 }
 
 /*
- * The oldest transaction, if the native loop has to do it; or PAPPLY_NO_SEQNO.  If
- * writers failed, nothing younger shall be applied beside it.
+ * If writers failed, nothing younger shall be applied beside it.  If it may run code of
+ * the user, what is applied early; the others wait for it.
  */
+static bool
+must_be_alone(uint64 seqno)
+{
+	return papply_queue_has_failed(seqno) ||
+		(papply_queue_is_serial(seqno) && papply_early_count() > 0);
+}
+
+/* The oldest transaction, if the native loop has to do it; or PAPPLY_NO_SEQNO. */
 static uint64
 due_replay(void)
 {
@@ -192,7 +201,7 @@ due_replay(void)
 
 	if (papply_native_is_active() || seqno > papply_queue_last_seqno() ||
 		!(pg_atomic_read_u32(&papply_queue_transaction(seqno)->flags) & PAPPLY_TXN_NATIVE) ||
-		(papply_queue_has_failed(seqno) && !papply_retreat_is_complete(seqno)))
+		(must_be_alone(seqno) && !papply_retreat_is_complete(seqno)))
 		return PAPPLY_NO_SEQNO;
 	return seqno;
 }

@@ -11,6 +11,7 @@
 #include "parallel_apply.h"
 
 #include "dispatch.h"
+#include "early.h"
 #include "feedback.h"
 #include "lifecycle.h"
 #include "native_replay.h"
@@ -124,7 +125,8 @@ route_payload(char *message, int length, char **buffer, int *result)
 			break;
 	}
 	papply_lifecycle_watch();
-	if (!papply_lifecycle_is_idle())
+	papply_spool_revoke_early();	/* it may have to be alone */
+	if (!papply_lifecycle_is_idle() || papply_early_count() > 0)
 		return PAPPLY_ROUTE_HOLD;
 	papply_statistics_count(PAPPLY_COUNT_DRAINS_REFETCH, 1);
 	papply_native_begin_direct(papply_lifecycle_origin());

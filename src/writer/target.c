@@ -46,6 +46,7 @@
 #include "pool.h"
 #include "relation_registry.h"
 #include "row_lookup.h"
+#include "retreat.h"
 #include "table_class.h"
 #include "target.h"
 
@@ -213,9 +214,13 @@ prepare_lookup(PapplyTarget *target, LogicalRepRelMapEntry *entry)
 static void
 check_class(PapplyTarget *target, bool is_alone)
 {
-	if (target->table_class == PAPPLY_TABLE_PARALLEL ||
-		(target->table_class == PAPPLY_TABLE_SERIAL && is_alone))
+	if (target->table_class == PAPPLY_TABLE_PARALLEL)
 		return;
+	if (target->table_class == PAPPLY_TABLE_SERIAL && is_alone)
+	{
+		papply_retreat_wait_until_alone();
+		return;
+	}
 	target->is_valid = false;
 	ereport(ERROR,
 			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),

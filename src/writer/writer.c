@@ -19,7 +19,8 @@
  * A transaction that is marked serial, since it may run code of the user that
  * reads, locks or counts what others change, is begun in its turn only; what
  * comes after it waits for it.  Where the mark came too late, opening the table
- * throws, and the second attempt has what it needs.
+ * throws, and the second attempt has what it needs.  What others apply early is
+ * rolled back before (retreat.c).
  *
  * A row that is not there is no error to the native worker.  Here it may not
  * be there yet: the writer waits for its turn, in the middle of the
@@ -351,6 +352,7 @@ apply_truncate(PapplyEntry *entry)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("TRUNCATE is not applied in parallel")));
+	papply_retreat_wait_until_alone();
 	MemoryContextSwitchTo(message_context);
 	papply_truncate(PapplyEntryData(entry), entry->length);
 	papply_account.truncates++;
