@@ -70,6 +70,9 @@ extern bool papply_early_may_take(void);
 /* Take it; false if others were faster, or no other writer would be left. */
 extern bool papply_early_take(void);
 
+/* Has this writer taken one, also if it has ended? */
+extern bool papply_early_is_taken(void);
+
 /* What this writer has taken: as offered, and how much of its file may be read. */
 extern TransactionId papply_early_xid(void);
 extern const PapplySpoolFile *papply_early_file(void);

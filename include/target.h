@@ -70,6 +70,7 @@ typedef struct PapplyTarget
 	int			ndefaults;
 	int		   *default_columns;
 	ExprState **default_exprs;
+	bool		has_mutable_default;	/* the time of the transaction, say */
 	bool		is_updatable;	/* the publisher tells how to find rows */
 	PapplyIndexKeys lookup;
 	AttrMap    *from_root;		/* of a partition; NULL: the same columns */

@@ -317,6 +317,12 @@ is_revoked(void)
 	return early != NULL && kind_of(early) == PAPPLY_EARLY_REVOKED;
 }
 
+bool
+papply_early_is_taken(void)
+{
+	return mine != NULL;
+}
+
 TransactionId
 papply_early_xid(void)
 {

@@ -22,6 +22,7 @@
 #include "apply.h"
 #include "conflict.h"
 #include "count.h"
+#include "early.h"
 #include "insert_run.h"
 #include "key_wait.h"
 #include "partition.h"
@@ -187,6 +188,17 @@ store_modified(PapplyTarget *target, PapplyTuple *tuple)
 	ExecStoreVirtualTuple(slot);
 }
 
+/* now() of what is applied early is long before that of older ones, which it must not be. */
+static void
+refuse_early_defaults(PapplyTarget *target)
+{
+	if (target->has_mutable_default && papply_early_is_taken())
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("a default of table \"%s\" is not evaluated before the transaction has ended",
+						RelationGetRelationName(target->rel))));
+}
+
 static void
 store_defaults(PapplyTarget *target)
 {
@@ -241,6 +253,7 @@ apply_insert(PapplyTarget *target)
 	MemoryContext old_context = CurrentMemoryContext;
 	PapplyTarget *table;
 
+	refuse_early_defaults(target);
 	if (target->takes_runs)
 		MemoryContextSwitchTo(papply_insert_run_memory());
 	store_tuple(target, &change.new_tuple);

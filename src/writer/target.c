@@ -195,8 +195,10 @@ prepare_defaults(PapplyTarget *target)
 		expr = (Expr *) build_column_default(target->rel, i + 1);
 		if (expr == NULL)
 			continue;
+		expr = expression_planner(expr);
+		target->has_mutable_default |= contain_mutable_functions((Node *) expr);
 		target->default_columns[target->ndefaults] = i;
-		target->default_exprs[target->ndefaults++] = ExecInitExpr(expression_planner(expr), NULL);
+		target->default_exprs[target->ndefaults++] = ExecInitExpr(expr, NULL);
 	}
 }
 
@@ -240,6 +242,7 @@ begin_to_prepare(PapplyTarget *target)
 	target->context = AllocSetContextCreate(targets_context, "parallel_apply target",
 											ALLOCSET_SMALL_SIZES);
 	target->ndefaults = 0;
+	target->has_mutable_default = false;
 	target->from_root = target->to_root = NULL;
 	target->run_rows = NULL;
 	target->lookup.index = InvalidOid;
