@@ -19,6 +19,10 @@ extern void papply_local_init(PapplyOriginId origin, int receiver_pid, void (*ch
 /* Begin the local transaction unless there is one. */
 extern void papply_local_begin(void);
 
+/* For a long sleep: others, who wait for all that have a snapshot, need not wait for us. */
+extern void papply_local_release_snapshot(void);
+extern void papply_local_take_snapshot(void);
+
 /* Take a newer snapshot for what follows. */
 extern void papply_local_renew_snapshot(void);
 

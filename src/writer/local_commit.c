@@ -144,10 +144,23 @@ papply_local_begin(void)
 }
 
 void
+papply_local_release_snapshot(void)
+{
+	PopActiveSnapshot();
+	InvalidateCatalogSnapshot();
+}
+
+void
+papply_local_take_snapshot(void)
+{
+	PushActiveSnapshot(GetTransactionSnapshot());
+}
+
+void
 papply_local_renew_snapshot(void)
 {
 	PopActiveSnapshot();
-	PushActiveSnapshot(GetTransactionSnapshot());
+	papply_local_take_snapshot();
 }
 
 /* The name of a prepared transaction: as in the native worker. */

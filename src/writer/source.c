@@ -20,6 +20,7 @@
 
 #include "commit_order.h"
 #include "early.h"
+#include "local_commit.h"
 #include "source.h"
 
 /* Which definition a relation has. */
@@ -116,7 +117,10 @@ make_entry(const PapplySpooled *head, const char *message)
 	return entry;
 }
 
-/* Sleep until there is a message; false: there is none, the transaction has ended. */
+/*
+ * Sleep until there is a message; false: there is none, the transaction has ended.  It may
+ * be hours, so no snapshot is held, which CREATE INDEX CONCURRENTLY would wait for.
+ */
 static bool
 wait_for_message(PapplySpooled *head, char **message, uint64 *seqno, PapplyCommit *commit)
 {
@@ -132,10 +136,15 @@ wait_for_message(PapplySpooled *head, char **message, uint64 *seqno, PapplyCommi
 		found = papply_spool_reader_next(&reader, papply_early_bytes(), head, message);
 		if (found || has_ended)
 			break;
+		if (sleeps == 0)
+			papply_local_release_snapshot();
 		papply_commit_order_sleep(PAPPLY_WRITER_WAIT_DATA, &sleeps);
 	}
 	if (sleeps > 0)
+	{
+		papply_local_take_snapshot();
 		papply_pool_set_state(PAPPLY_WRITER_APPLYING);
+	}
 	return found;
 }
 
