@@ -15,19 +15,37 @@ my ($publisher, $subscriber) = new_pair(
 
 exec_both(
 	q(CREATE TABLE items (id int PRIMARY KEY, v int NOT NULL, note text);
-	CREATE TABLE stamped (id int PRIMARY KEY, v int NOT NULL);));
+	CREATE TABLE stamped (id int PRIMARY KEY, v int NOT NULL);
+	CREATE TABLE twins (n int);
+	ALTER TABLE twins REPLICA IDENTITY FULL;
+	CREATE TABLE slow (door int PRIMARY KEY);));
 on_subscriber(
 	q(ALTER TABLE stamped ADD seen timestamptz DEFAULT now();
-	CREATE TABLE unrelated (id int);));
+	CREATE TABLE unrelated (id int);
+	CREATE TABLE open_doors (door int);
+	CREATE FUNCTION pass_door(wanted int) RETURNS bool LANGUAGE plpgsql AS $$BEGIN
+		LOOP EXIT WHEN EXISTS (SELECT FROM public.open_doors WHERE door = wanted); END LOOP;
+		RETURN true; END$$;
+	ALTER TABLE slow ADD CHECK (pass_door(door));));
 create_extension($subscriber);
 subscribe($publisher, $subscriber, 'tap', with => 'streaming = on');
 
-my @tables = qw(items);
+my @tables = qw(items twins slow);
 
 sub value_of
 {
 	my ($column) = @_;
 	return on_subscriber("SELECT $column FROM parallel_apply.subscriptions");
+}
+
+sub is_seen
+{
+	my ($from_where, $name) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	return ok(
+		$subscriber->poll_query_until(
+			'postgres', "SELECT count(*) = 1 FROM $from_where"),
+		$name);
 }
 
 # A default that is the time follows the commit order.
@@ -66,6 +84,27 @@ $early = value_of('streamed_early');
 $streamed->query_safe(item_rows(1000) . 'COMMIT');
 tables_equal('after an index was created', @tables);
 is(value_of('streamed_early'), $early + 1, 'it goes on with a new snapshot');
+
+# Its rows take long; after each of them it looks whether an older one waits for it, which
+# does not happen on the publisher: there the two delete different rows.
+on_publisher('INSERT INTO twins VALUES (1), (1)');
+wait_applied($publisher, $subscriber, 'tap');
+$streamed->query_safe(
+		'BEGIN; DELETE FROM twins WHERE ctid = (SELECT min(ctid) FROM twins);'
+	  . 'INSERT INTO slow VALUES (1), (2);'
+	  . item_rows(2000));
+is_seen(
+	q(pg_stat_activity WHERE query LIKE '%slow%' AND backend_type LIKE 'parallel_apply writer%'),
+	'a row takes long');
+on_publisher('DELETE FROM twins WHERE ctid = (SELECT max(ctid) FROM twins)');
+is_seen(
+	q(pg_locks WHERE NOT granted AND waitstart < clock_timestamp() - interval '200 ms'),
+	'an older transaction waits for it');
+on_subscriber('INSERT INTO open_doors VALUES (1)');
+is_seen('twins', 'before the next row, it gives way to the older one');
+on_subscriber('INSERT INTO open_doors VALUES (2)');
+$streamed->query_safe('COMMIT');
+tables_equal('after an older one had to wait', @tables);
 
 $streamed->quit;
 finish($publisher, $subscriber);

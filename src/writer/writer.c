@@ -301,14 +301,6 @@ begin_change(PapplyEntry *entry)
 	}
 }
 
-/* One that has not ended may take hours: better to give it up now than in its turn. */
-static void
-check_open(void)
-{
-	check_current();
-	papply_blockers_look_if_due();
-}
-
 static void
 apply_change(PapplyEntry *entry)
 {
@@ -319,9 +311,14 @@ apply_change(PapplyEntry *entry)
 	{
 		papply_local_renew_snapshot();
 		papply_account_show_known();
+		/* it may take hours: better to give it up now than in its turn */
 		if (range.first == PAPPLY_SEQNO_OPEN)
-			check_open();
+			check_current();
 	}
+
+	/* the oldest may wait for it, and rows may be slow to find */
+	if (range.first == PAPPLY_SEQNO_OPEN)
+		papply_blockers_look_if_due();
 
 	MemoryContextSwitchTo(message_context);
 	found = papply_apply_change(PapplyEntryData(entry), entry->length,
