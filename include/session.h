@@ -19,7 +19,10 @@ extern void papply_session_connect(void);
  */
 extern bool papply_session_load_subscription(void);
 
-/* Has it not changed since, as far as invalidations have been accepted? */
+/*
+ * Has it not changed since, as far as invalidations have been accepted?  Outside of a
+ * transaction, false if it is not known.
+ */
 extern bool papply_session_is_current(void);
 
 #endif							/* PAPPLY_SESSION_H */

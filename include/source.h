@@ -18,14 +18,18 @@
  */
 extern PapplyEntry *papply_source_next(uint64 *position);
 
-/* Read what this writer has taken (early.h) from its beginning, in a local transaction. */
-extern void papply_source_begin_early(void);
+/*
+ * Read what this writer has taken (early.h) from its beginning, in a local transaction.
+ * check is called again and again while it sleeps.  It shall accept invalidations, without
+ * which the server would have to reset all caches of this process, and may throw.
+ */
+extern void papply_source_begin_early(void (*check) (void));
 
 /*
  * The next change, as if it were in the queue, valid until the next call.  Sleeps until it is
  * there.  NULL: there is none, the transaction has that number and commit.  Throws if
- * it is not to be applied early any more, what papply_commit_order_sleep() throws, and what
- * reading a file throws.
+ * it is not to be applied early any more, what papply_commit_order_sleep() and check throw, and
+ * what reading a file throws.
  */
 extern PapplyEntry *papply_source_next_early(uint64 *seqno, PapplyCommit *commit);
 

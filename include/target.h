@@ -60,6 +60,7 @@ typedef struct PapplyTarget
 	uint32		version;		/* of the remote definition */
 	LogicalRepRelMapEntry *entry;	/* of the server's map */
 	uint32		state_counter;	/* when entry's sync state was read */
+	uint32		range_number;	/* that has opened it; 0: none */
 	char	   *label;			/* "schema.table" of the publisher */
 
 	/* kept across transactions, until an invalidation */
@@ -107,8 +108,14 @@ typedef struct PapplyTarget
 /* Once in a writer, connected. */
 extern void papply_target_init(void);
 
-/* Counts changes of which tables of a subscription are synchronised. */
-extern uint32 papply_target_states(void);
+/* A range of transactions begins. */
+extern void papply_target_begin_range(void);
+
+/*
+ * Are all tables synchronised that have been opened since then, as they were, as far as
+ * invalidations have been accepted?  In a transaction, if any was.
+ */
+extern bool papply_target_range_is_ready(void);
 
 /*
  * The target of a remote relation, open until the local transaction ends or

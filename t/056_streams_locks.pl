@@ -125,15 +125,36 @@ becomes_true('count(*) = 1 FROM history WHERE n = 3',
 $streamed->query_safe('COMMIT');
 tables_equal('after two that changed equal rows', @tables);
 
-# The subscription changes: it need not go on to its end to notice it.
-$streamed->query_safe('BEGIN;' . item_rows(2000));
-wait_for_early(1500);
-on_subscriber('ALTER SUBSCRIPTION tap SET (synchronous_commit = local)');
+# The subscription changes: it need not go on to its end to notice it, whether it is busy ...
+$lock->query_safe('BEGIN; SELECT FROM gate WHERE id = 1 FOR UPDATE');
+my $second_lock =
+  hold($subscriber, 'SELECT FROM gate WHERE id = 2 FOR UPDATE');
 my $late = value_of('streamed_late');
-$streamed->query_safe(item_rows(2000));
+$streamed->query_safe('BEGIN; UPDATE gate SET n = 8 WHERE id = 1;'
+	  . item_rows(500)
+	  . 'UPDATE gate SET n = 8 WHERE id = 2;'
+	  . item_rows(2000));
+wait_for_state($subscriber, 'waiting for lock');
+on_subscriber('ALTER SUBSCRIPTION tap SET (synchronous_commit = local)');
+$lock->query_safe('COMMIT');
 becomes_true(
 	q(count(*) = 0 FROM parallel_apply.writers WHERE state <> 'idle'),
 	'it is given up when the subscription changes');
+$second_lock->query_safe('COMMIT');
+$streamed->query_safe('COMMIT');
+tables_equal('after the subscription has changed', @tables);
+is(value_of('streamed_late'), $late + 1, 'it was applied after its end');
+
+# ... or waits for data.
+$streamed->query_safe('BEGIN;' . item_rows(2000));
+wait_for_early(1500);
+$publisher->wait_for_catchup('tap', 'write');
+wait_for_state($subscriber, 'waiting for data');
+$late = value_of('streamed_late');
+on_subscriber('ALTER SUBSCRIPTION tap SET (synchronous_commit = off)');
+becomes_true(
+	q(count(*) = 0 FROM parallel_apply.writers WHERE state <> 'idle'),
+	'it notices that while it waits for data');
 $streamed->query_safe('COMMIT');
 tables_equal('after the subscription has changed', @tables);
 is(value_of('streamed_late'), $late + 1, 'it was applied after its end');
@@ -293,6 +314,6 @@ first_job_is_taken('nor does a trigger in the native loop', 5);
 $streamed->query_safe('COMMIT');
 streams_are(0, 1, 'after the native loop');
 
-$_->quit for $streamed, $first, $lock;
+$_->quit for $streamed, $first, $lock, $second_lock;
 finish($publisher, $subscriber);
 done_testing();

@@ -85,6 +85,26 @@ $streamed->query_safe(item_rows(1000) . 'COMMIT');
 tables_equal('after an index was created', @tables);
 is(value_of('streamed_early'), $early + 1, 'it goes on with a new snapshot');
 
+# What is changed of other subscriptions and of other tables does not matter to it.
+my $replays = value_of('native_replays_subscription');
+($early, $late) = map { value_of($_) } qw(streamed_early streamed_late);
+$streamed->query_safe('BEGIN;' . item_rows(2000));
+wait_for_early(1500);
+exec_both('CREATE TABLE added (id int)');
+on_subscriber(
+	q(CREATE SUBSCRIPTION other CONNECTION '' PUBLICATION p WITH (connect = false, slot_name = NONE);
+	ALTER SUBSCRIPTION tap REFRESH PUBLICATION WITH (copy_data = false);));
+$streamed->query_safe(item_rows(2000));
+wait_for_early(3500);
+on_subscriber('DROP SUBSCRIPTION other');
+$streamed->query_safe('COMMIT');
+tables_equal('after other subscriptions have changed', @tables);
+is(value_of('streamed_early'),
+	$early + 1, 'it goes on when others are changed');
+is(value_of('streamed_late'), $late, 'and is not given up');
+is(value_of('native_replays_subscription'),
+	$replays, 'nor applied again when it commits');
+
 # Its rows take long; after each of them it looks whether an older one waits for it, which
 # does not happen on the publisher: there the two delete different rows.
 on_publisher('INSERT INTO twins VALUES (1), (1)');

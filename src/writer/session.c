@@ -7,6 +7,7 @@
  */
 #include "parallel_apply.h"
 
+#include "access/htup_details.h"
 #include "access/xact.h"
 #include "postmaster/bgworker.h"
 #include "utils/guc.h"
@@ -17,7 +18,19 @@
 #include "pool.h"
 #include "session.h"
 
-static bool subscription_is_current = false;
+/* Which version of its row in pg_subscription. */
+typedef struct RowVersion
+{
+	ItemPointerData place;		/* invalid: there is none */
+	TransactionId xmin;
+} RowVersion;
+
+/* Counts what may have changed it, also what has changed another one only. */
+static uint32 invalidations = 1;
+
+/* What that and the row were when MySubscription was read. */
+static uint32 loaded_at = 0;
+static RowVersion loaded_version;
 
 static void
 set_setting(const char *name, const char *value)
@@ -28,7 +41,7 @@ set_setting(const char *name, const char *value)
 static void
 invalidate_subscription(Datum arg, int cacheid, uint32 hashvalue)
 {
-	subscription_is_current = false;
+	invalidations++;
 }
 
 void
@@ -49,30 +62,58 @@ papply_session_connect(void)
 	CacheRegisterSyscacheCallback(SUBSCRIPTIONOID, invalidate_subscription, (Datum) 0);
 }
 
+static RowVersion
+get_version(void)
+{
+	HeapTuple	tuple = SearchSysCache1(SUBSCRIPTIONOID, ObjectIdGetDatum(papply_pool->subid));
+	RowVersion	version = {0};
+
+	if (!HeapTupleIsValid(tuple))
+		return version;
+	version.place = tuple->t_self;
+	version.xmin = HeapTupleHeaderGetRawXmin(tuple->t_data);
+	ReleaseSysCache(tuple);
+	return version;
+}
+
 /* Options such as run_as_owner may change. */
 bool
 papply_session_load_subscription(void)
 {
 	static MemoryContext context = NULL;
+	uint32		counted = invalidations;
 
-	if (subscription_is_current)
+	if (loaded_at == counted)
 		return MySubscription != NULL;
 	if (context == NULL)
 		context = AllocSetContextCreate(TopMemoryContext, "parallel_apply subscription",
 										ALLOCSET_SMALL_SIZES);
 	MySubscription = NULL;
 	MemoryContextReset(context);
-	subscription_is_current = true;
 	StartTransactionCommand();
+	loaded_version = get_version(); /* not newer than what is read then */
 	MemoryContextSwitchTo(context);
 	MySubscription = GetSubscription(papply_pool->subid, true);
 	CommitTransactionCommand();
 	MemoryContextSwitchTo(TopMemoryContext);
+	loaded_at = counted;
 	return MySubscription != NULL;
 }
 
 bool
 papply_session_is_current(void)
 {
-	return subscription_is_current;
+	uint32		counted = invalidations;
+	RowVersion	version;
+
+	if (loaded_at == counted)
+		return true;
+	if (!IsTransactionState())
+		return false;
+	version = get_version();
+	if (version.xmin != loaded_version.xmin ||
+		!ItemPointerEquals(&version.place, &loaded_version.place))
+		return false;
+	loaded_at = counted;
+	return true;
 }

@@ -17,6 +17,7 @@
 
 #include "utils/hsearch.h"
 #include "utils/memutils.h"
+#include "utils/snapmgr.h"
 
 #include "commit_order.h"
 #include "early.h"
@@ -35,6 +36,7 @@ static PapplySpoolReader reader;
 static HTAB *versions = NULL;
 static uint64 dependency;		/* of the changes of this chunk */
 static StringInfoData entry_bytes;
+static void (*check_early) (void) = NULL;
 
 PapplyEntry *
 papply_source_next(uint64 *position)
@@ -55,11 +57,12 @@ papply_source_next(uint64 *position)
 }
 
 void
-papply_source_begin_early(void)
+papply_source_begin_early(void (*check) (void))
 {
 	MemoryContext old_context;
 	HASHCTL		ctl;
 
+	check_early = check;
 	if (context == NULL)
 		context = AllocSetContextCreate(TopMemoryContext, "parallel_apply early source",
 										ALLOCSET_DEFAULT_SIZES);
@@ -118,9 +121,20 @@ make_entry(const PapplySpooled *head, const char *message)
 }
 
 /*
- * Sleep until there is a message; false: there is none, the transaction has ended.  It may
- * be hours, so no snapshot is held, which CREATE INDEX CONCURRENTLY would wait for.
+ * It may be hours, so no snapshot is held, which CREATE INDEX CONCURRENTLY would wait for.
+ * The caller takes another one.
  */
+static void
+sleep_for_message(int *sleeps)
+{
+	if (*sleeps == 0)
+		papply_local_release_snapshot();
+	papply_commit_order_sleep(PAPPLY_WRITER_WAIT_DATA, sleeps);
+	check_early();
+	InvalidateCatalogSnapshot();	/* with which the check has read */
+}
+
+/* Sleep until there is a message; false: there is none, the transaction has ended. */
 static bool
 wait_for_message(PapplySpooled *head, char **message, uint64 *seqno, PapplyCommit *commit)
 {
@@ -136,9 +150,7 @@ wait_for_message(PapplySpooled *head, char **message, uint64 *seqno, PapplyCommi
 		found = papply_spool_reader_next(&reader, papply_early_bytes(), head, message);
 		if (found || has_ended)
 			break;
-		if (sleeps == 0)
-			papply_local_release_snapshot();
-		papply_commit_order_sleep(PAPPLY_WRITER_WAIT_DATA, &sleeps);
+		sleep_for_message(&sleeps);
 	}
 	if (sleeps > 0)
 	{

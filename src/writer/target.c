@@ -26,6 +26,7 @@
 
 #include "access/table.h"
 #include "access/tableam.h"
+#include "catalog/pg_subscription_rel.h"
 #include "miscadmin.h"
 #include "optimizer/optimizer.h"
 #include "rewrite/rewriteHandler.h"
@@ -60,8 +61,12 @@ static PapplyTarget *opening = NULL;
 /* What is kept of it is being made, which may throw. */
 static PapplyTarget *preparing = NULL;
 
-/* Counts changes of pg_subscription_rel. */
+/* Counts changes of pg_subscription_rel, those of other subscriptions as well. */
 static uint32 state_counter = 1;
+
+/* Which range of transactions this is, and when its tables were READY. */
+static uint32 range_number = 0;
+static uint32 range_state_counter = 0;
 
 static void
 invalidate_target(Datum arg, Oid relid)
@@ -106,10 +111,41 @@ papply_target_init(void)
 	CacheRegisterSyscacheCallback(SUBSCRIPTIONRELMAP, invalidate_states, (Datum) 0);
 }
 
-uint32
-papply_target_states(void)
+void
+papply_target_begin_range(void)
 {
-	return state_counter;
+	range_number++;
+	range_state_counter = state_counter;
+}
+
+static bool
+is_ready(PapplyTarget *target)
+{
+	XLogRecPtr	lsn;
+
+	return GetSubscriptionRelState(MySubscription->oid, target->entry->localreloid, &lsn) ==
+		SUBREL_STATE_READY;
+}
+
+bool
+papply_target_range_is_ready(void)
+{
+	uint32		counter = state_counter;
+	HASH_SEQ_STATUS status;
+	PapplyTarget *target;
+
+	if (range_state_counter == counter)
+		return true;
+	hash_seq_init(&status, targets);
+	while ((target = hash_seq_search(&status)) != NULL)
+	{
+		if (target->range_number != range_number || is_ready(target))
+			continue;
+		hash_seq_term(&status);
+		return false;
+	}
+	range_state_counter = counter;
+	return true;
 }
 
 static void
@@ -408,6 +444,7 @@ open_table(PapplyTarget *target, LOCKMODE lockmode)
 	if (target->entry != NULL && target->state_counter != state_counter)
 		target->entry->state = SUBREL_STATE_UNKNOWN;
 	target->state_counter = state_counter;
+	target->range_number = range_number;
 
 	opening = target;
 	target->entry = logicalrep_rel_open(target->key.remote_relid, lockmode);

@@ -97,7 +97,6 @@ typedef struct RemoteRange
 	bool		began_in_turn;	/* and was so from the beginning; it is one
 								 * transaction */
 	bool		was_current;	/* when its turn came, see check_still_current */
-	uint32		states;			/* of tables, when it began */
 	uint64		position;		/* in the queue, of the next entry */
 	TransactionId remote_xid;
 	XLogRecPtr	final_lsn;
@@ -211,7 +210,7 @@ static void
 check_current(void)
 {
 	AcceptInvalidationMessages();
-	if (!papply_session_is_current() || range.states != papply_target_states())
+	if (!papply_session_is_current() || !papply_target_range_is_ready())
 	{
 		was_refused = true;
 		ereport(ERROR,
@@ -453,7 +452,7 @@ apply_streamed_transaction(PapplyCommit *commit)
 
 	show_transaction(papply_early_xid(), InvalidXLogRecPtr);
 	papply_local_begin();
-	papply_source_begin_early();
+	papply_source_begin_early(check_current);
 	while ((entry = papply_source_next_early(&seqno, commit)) != NULL)
 		(void) apply_entry(entry, commit);
 	papply_queue_claim_early(seqno);
@@ -545,7 +544,7 @@ try_range(uint64 first, uint64 last, bool is_in_turn)
 	range.is_in_turn = is_in_turn;
 	range.began_in_turn = first == last && papply_commit_order_committed() == first - 1;
 	range.is_early = first == PAPPLY_SEQNO_OPEN;
-	range.states = papply_target_states();
+	papply_target_begin_range();
 	papply_conflict_forget_all();
 	PG_TRY();
 	{
