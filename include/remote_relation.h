@@ -28,6 +28,7 @@ typedef struct PapplyRemoteRelation
 	Oid			local_relid;	/* InvalidOid: not found */
 	List	   *partitions;		/* OIDs; of a partitioned table */
 	bool		is_ready;		/* synchronised, all changes are ours */
+	bool		has_domain_default; /* table_class.h */
 	PapplyTableClass table_class;
 	PapplyRowKeys keys;
 } PapplyRemoteRelation;

@@ -67,6 +67,12 @@ extern PapplyTableClass papply_table_class_unlocked(Oid relid);
 extern bool papply_table_has_triggers(Relation rel);
 
 /*
+ * May rel get a default from a domain, because a column is not published?  Then a
+ * change of any type may change that, of which rel itself is not told.  As above.
+ */
+extern bool papply_table_has_domain_default(Relation rel, const AttrMap *attnums);
+
+/*
  * The constraints of a type, if it is a domain: DomainConstraintStates that live
  * as long as the current memory context.
  */

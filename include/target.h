@@ -61,6 +61,7 @@ typedef struct PapplyTarget
 	LogicalRepRelMapEntry *entry;	/* of the server's map */
 	uint32		state_counter;	/* when entry's sync state was read */
 	uint32		range_number;	/* that has opened it; 0: none */
+	bool		has_domain_default; /* table_class.h */
 	char	   *label;			/* "schema.table" of the publisher */
 
 	/* kept across transactions, until an invalidation */

@@ -23,6 +23,7 @@ on_publisher(
 	q(CREATE TABLE called (id int PRIMARY KEY);
 	CREATE TABLE checked (id int PRIMARY KEY);
 	CREATE TABLE failing (id int PRIMARY KEY);
+	CREATE TABLE of_domain (id int PRIMARY KEY);
 	INSERT INTO gate VALUES (1, 0);));
 on_publisher("CREATE TABLE $_ (id int PRIMARY KEY)") for @serial, @parallel;
 on_subscriber(
@@ -31,6 +32,8 @@ on_subscriber(
 	CREATE DOMAIN d AS int;
 	CREATE TABLE checked (id int PRIMARY KEY, extra d DEFAULT 1);
 	CREATE TABLE failing (id int PRIMARY KEY, extra int);
+	CREATE DOMAIN e AS int DEFAULT 1;
+	CREATE TABLE of_domain (id int PRIMARY KEY, extra e);
 	CREATE FUNCTION last_batch() RETURNS int LANGUAGE sql STABLE AS
 		'SELECT max(id) FROM public.batches';
 	CREATE FUNCTION batch_after(int) RETURNS int LANGUAGE sql STABLE AS
@@ -59,7 +62,8 @@ sub wait_until_disabled
 }
 
 # Each table has been changed, so that its defaults are prepared.
-on_publisher("INSERT INTO $_ VALUES (1)") for qw(called checked failing);
+on_publisher("INSERT INTO $_ VALUES (1)")
+  for qw(called checked failing of_domain);
 wait_applied($publisher, $subscriber, 'tap');
 
 on_subscriber(
@@ -71,6 +75,20 @@ is( on_subscriber(
 		q(SELECT string_agg(extra::text, ' ' ORDER BY id) FROM called)),
 	'1 2 2 2 2',
 	'a function that is replaced is called from then on');
+
+sub insert_of_domain
+{
+	my (@ids) = @_;
+	on_publisher(
+		join('', map { "INSERT INTO of_domain VALUES ($_);\n" } @ids));
+	wait_applied($publisher, $subscriber, 'tap');
+	return;
+}
+insert_of_domain(2 .. 20);
+on_subscriber('ALTER DOMAIN e SET DEFAULT 2');
+insert_of_domain(21 .. 40);
+is(on_subscriber('SELECT max(id) FROM of_domain WHERE extra = 1'),
+	'20', 'a default of a domain that is changed counts from then on');
 
 on_subscriber(
 	'ALTER DOMAIN d ADD CONSTRAINT large CHECK (value > 5) NOT VALID');
@@ -184,7 +202,8 @@ class_is(
 	'serial: stable function last_batch()',
 	'as the view says');
 
-for my $table (qw(called checked failing batches), @serial, @parallel)
+for
+  my $table (qw(called checked failing of_domain batches), @serial, @parallel)
 {
 	is( on_subscriber("SELECT array_agg(id ORDER BY id) FROM $table"),
 		on_publisher("SELECT array_agg(id ORDER BY id) FROM $table"),

@@ -121,6 +121,22 @@ papply_table_has_triggers(Relation rel)
 	return has_triggers(rel, &reason);
 }
 
+bool
+papply_table_has_domain_default(Relation rel, const AttrMap *attnums)
+{
+	TupleDesc	desc = RelationGetDescr(rel);
+
+	for (int i = 0; i < desc->natts; i++)
+	{
+		Form_pg_attribute att = TupleDescAttr(desc, i);
+
+		if (!att->attisdropped && attnums->attnums[i] < 0 &&
+			get_typtype(att->atttypid) == TYPTYPE_DOMAIN)
+			return true;
+	}
+	return false;
+}
+
 List *
 papply_domain_constraints(Oid type)
 {

@@ -59,6 +59,19 @@ invalidate_local(Datum arg, Oid relid)
 			rel->is_current = false;
 }
 
+/* The default of a domain, perhaps; most types are not: those of tables, say. */
+static void
+invalidate_types(Datum arg, int cacheid, uint32 hashvalue)
+{
+	HASH_SEQ_STATUS status;
+	PapplyRemoteRelation *rel;
+
+	hash_seq_init(&status, relations);
+	while ((rel = hash_seq_search(&status)) != NULL)
+		if (rel->has_domain_default)
+			rel->is_current = false;
+}
+
 /* States of tables; and what their class is made of: functions, also of domains. */
 static void
 invalidate_all(Datum arg, int cacheid, uint32 hashvalue)
@@ -83,6 +96,7 @@ papply_remote_relation_init(void)
 	CacheRegisterSyscacheCallback(SUBSCRIPTIONRELMAP, invalidate_all, (Datum) 0);
 	CacheRegisterSyscacheCallback(PROCOID, invalidate_all, (Datum) 0);
 	CacheRegisterSyscacheCallback(CONSTROID, invalidate_all, (Datum) 0);
+	CacheRegisterSyscacheCallback(TYPEOID, invalidate_types, (Datum) 0);
 }
 
 static void
@@ -261,6 +275,7 @@ look_up_local(PapplyRemoteRelation *rel)
 	if (local->rd_rel->relkind == RELKIND_PARTITIONED_TABLE)
 		remember_partitions(rel);
 	describe_table(rel, map);
+	rel->has_domain_default = papply_table_has_domain_default(local, map);
 	rel->table_class = papply_table_class(local, map, NULL);
 	if (rel->table_class != PAPPLY_TABLE_NATIVE)
 		papply_row_keys_add_unique(&rel->keys, local, map->attnums);

@@ -87,6 +87,19 @@ invalidate_all(Datum arg, int cacheid, uint32 hashvalue)
 	invalidate_target(arg, InvalidOid);
 }
 
+/* The default of a domain, perhaps; most types are not: those of tables, say. */
+static void
+invalidate_types(Datum arg, int cacheid, uint32 hashvalue)
+{
+	HASH_SEQ_STATUS status;
+	PapplyTarget *target;
+
+	hash_seq_init(&status, targets);
+	while ((target = hash_seq_search(&status)) != NULL)
+		if (target->has_domain_default)
+			target->is_valid = false;
+}
+
 static void
 invalidate_states(Datum arg, int cacheid, uint32 hashvalue)
 {
@@ -108,6 +121,7 @@ papply_target_init(void)
 	CacheRegisterRelcacheCallback(invalidate_target, (Datum) 0);
 	CacheRegisterSyscacheCallback(PROCOID, invalidate_all, (Datum) 0);
 	CacheRegisterSyscacheCallback(CONSTROID, invalidate_all, (Datum) 0);
+	CacheRegisterSyscacheCallback(TYPEOID, invalidate_types, (Datum) 0);
 	CacheRegisterSyscacheCallback(SUBSCRIPTIONRELMAP, invalidate_states, (Datum) 0);
 }
 
@@ -315,6 +329,7 @@ prepare(PapplyTarget *target)
 	MemoryContext old_context;
 
 	begin_to_prepare(target);
+	target->has_domain_default = papply_table_has_domain_default(target->rel, entry->attrmap);
 	target->table_class = papply_table_class(target->rel, entry->attrmap, &target->reason);
 	target->has_triggers = papply_table_has_triggers(target->rel);
 	papply_insert_run_prepare(target);
