@@ -84,6 +84,9 @@ extern uint64 papply_early_bytes(void);
  */
 extern bool papply_early_has_ended(uint64 *seqno, PapplyCommit *commit);
 
+/* The same; throws if it is not. */
+extern void papply_early_get_end(uint64 *seqno, PapplyCommit *commit);
+
 /* Writer: for its signal handler; cancels what it waits for if it is revoked. */
 extern void papply_early_handle_revoke(void);
 

@@ -27,10 +27,10 @@ extern void papply_source_begin_early(void (*check) (void));
 
 /*
  * The next change, as if it were in the queue, valid until the next call.  Sleeps until it is
- * there.  NULL: there is none, the transaction has that number and commit.  Throws if
+ * there.  NULL: there is none, the transaction has ended with that commit.  Throws if
  * it is not to be applied early any more, what papply_commit_order_sleep() and check throw, and
  * what reading a file throws.
  */
-extern PapplyEntry *papply_source_next_early(uint64 *seqno, PapplyCommit *commit);
+extern PapplyEntry *papply_source_next_early(PapplyCommit *commit);
 
 #endif							/* PAPPLY_SOURCE_H */

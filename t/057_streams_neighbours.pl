@@ -16,6 +16,7 @@ my ($publisher, $subscriber) = new_pair(
 exec_both(
 	q(CREATE TABLE items (id int PRIMARY KEY, v int NOT NULL, note text);
 	CREATE TABLE stamped (id int PRIMARY KEY, v int NOT NULL);
+	CREATE TABLE gate (id int PRIMARY KEY, n int NOT NULL);
 	CREATE TABLE twins (n int);
 	ALTER TABLE twins REPLICA IDENTITY FULL;
 	CREATE TABLE slow (door int PRIMARY KEY);));
@@ -30,7 +31,7 @@ on_subscriber(
 create_extension($subscriber);
 subscribe($publisher, $subscriber, 'tap', with => 'streaming = on');
 
-my @tables = qw(items twins slow);
+my @tables = qw(items gate twins slow);
 
 sub value_of
 {
@@ -126,6 +127,33 @@ on_subscriber('INSERT INTO open_doors VALUES (2)');
 $streamed->query_safe('COMMIT');
 tables_equal('after an older one had to wait', @tables);
 
-$streamed->quit;
+# A row is missing when it has ended, and is still being applied: it need not be applied
+# again, but looks again in its turn.
+on_publisher('INSERT INTO gate VALUES (1, 0), (2, 0), (3, 0)');
+wait_applied($publisher, $subscriber, 'tap');
+on_subscriber('DELETE FROM gate WHERE id = 3');
+my @locks =
+  map { hold($subscriber, "SELECT FROM gate WHERE id = $_ FOR UPDATE") } 1, 2;
+my $failures = value_of('native_replays_failure');
+$early = value_of('streamed_early');
+$streamed->query_safe(
+	'BEGIN; UPDATE gate SET n = 1 WHERE id = 1; DELETE FROM gate WHERE id = 3;'
+	  . item_rows(3000));
+wait_for_state($subscriber, 'waiting for lock');
+on_publisher('UPDATE gate SET n = 1 WHERE id = 2');
+wait_for_state($subscriber, 'waiting for lock', 2);
+$streamed->query_safe('COMMIT');
+is_seen("parallel_apply.subscriptions WHERE streamed_early = $early + 1",
+	'it has ended');
+$locks[0]->query_safe('COMMIT');
+states_become(
+	$subscriber,
+	'waiting for lock, waiting for turn',
+	'a row is missing: it waits for its turn');
+$locks[1]->query_safe('COMMIT');
+tables_equal('after a row was missing', @tables);
+is(value_of('native_replays_failure'), $failures, 'it is not applied again');
+
+$_->quit for $streamed, @locks;
 finish($publisher, $subscriber);
 done_testing();

@@ -376,6 +376,18 @@ papply_early_has_ended(uint64 *seqno, PapplyCommit *commit)
 }
 
 void
+papply_early_get_end(uint64 *seqno, PapplyCommit *commit)
+{
+	uint64		number;
+
+	if (!papply_early_has_ended(&number, commit))
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("the transaction has not ended")));
+	*seqno = number;
+}
+
+void
 papply_early_check(void)
 {
 	if (mine == NULL)

@@ -136,16 +136,17 @@ sleep_for_message(int *sleeps)
 
 /* Sleep until there is a message; false: there is none, the transaction has ended. */
 static bool
-wait_for_message(PapplySpooled *head, char **message, uint64 *seqno, PapplyCommit *commit)
+wait_for_message(PapplySpooled *head, char **message, PapplyCommit *commit)
 {
 	int			sleeps = 0;
+	uint64		seqno;
 	bool		has_ended;
 	bool		found;
 
 	papply_early_check();
 	for (;;)
 	{
-		has_ended = papply_early_has_ended(seqno, commit);
+		has_ended = papply_early_has_ended(&seqno, commit);
 		pg_read_barrier();		/* pairs with papply_early_publish() */
 		found = papply_spool_reader_next(&reader, papply_early_bytes(), head, message);
 		if (found || has_ended)
@@ -161,12 +162,12 @@ wait_for_message(PapplySpooled *head, char **message, uint64 *seqno, PapplyCommi
 }
 
 PapplyEntry *
-papply_source_next_early(uint64 *seqno, PapplyCommit *commit)
+papply_source_next_early(PapplyCommit *commit)
 {
 	PapplySpooled head;
 	char	   *message;
 
-	while (wait_for_message(&head, &message, seqno, commit))
+	while (wait_for_message(&head, &message, commit))
 	{
 		if (head.length == 0)
 			dependency = head.dependency;

@@ -244,14 +244,31 @@ may_run_code(void)
 		 papply_commit_order_committed() == range.first - 1);
 }
 
+static void
+show_transaction(TransactionId remote_xid, XLogRecPtr final_lsn)
+{
+	my_slot()->remote_xid = range.remote_xid = remote_xid;
+	my_slot()->remote_final_lsn = range.final_lsn = final_lsn;
+}
+
+/* Of a streamed transaction, which has ended, although there may be more of its file. */
+static void
+take_number(void)
+{
+	PapplyCommit commit;
+
+	papply_early_get_end(&range.first, &commit);
+	range.last = range.first;
+	papply_queue_claim_early(range.first);
+	show_transaction(commit.xid, commit.commit_lsn);
+}
+
 /* In the middle of a transaction; one that has not ended has none. */
 static void
 wait_for_turn(void)
 {
 	if (range.first == PAPPLY_SEQNO_OPEN)
-		ereport(ERROR,
-				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				 errmsg("the transaction has not ended")));
+		take_number();
 	papply_commit_order_wait(range.first - 1, PAPPLY_WRITER_WAIT_TURN);
 	range.is_in_turn = true;
 }
@@ -373,13 +390,6 @@ refuse_message(void)
 			 errmsg("remote transaction has a message that is not applied in parallel")));
 }
 
-static void
-show_transaction(TransactionId remote_xid, XLogRecPtr final_lsn)
-{
-	my_slot()->remote_xid = range.remote_xid = remote_xid;
-	my_slot()->remote_final_lsn = range.final_lsn = final_lsn;
-}
-
 /* Apply an entry; false if it ends the transaction: then *commit is what it says. */
 static bool
 apply_entry(PapplyEntry *entry, PapplyCommit *commit)
@@ -448,17 +458,14 @@ static void
 apply_streamed_transaction(PapplyCommit *commit)
 {
 	PapplyEntry *entry;
-	uint64		seqno;
 
 	show_transaction(papply_early_xid(), InvalidXLogRecPtr);
 	papply_local_begin();
 	papply_source_begin_early(check_current);
-	while ((entry = papply_source_next_early(&seqno, commit)) != NULL)
+	while ((entry = papply_source_next_early(commit)) != NULL)
 		(void) apply_entry(entry, commit);
-	papply_queue_claim_early(seqno);
-	range.first = range.last = seqno;
+	take_number();
 	range.message_type = LOGICAL_REP_MSG_STREAM_COMMIT;
-	show_transaction(commit->xid, commit->commit_lsn);
 }
 
 /* How long one takes that is applied as it comes says nothing of others. */
