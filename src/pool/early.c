@@ -263,7 +263,8 @@ papply_early_may_take(void)
 
 	for (int i = 0; i < PAPPLY_MAX_EARLY; i++)
 		is_offered |= kind_of(&papply_pool->early[i]) == PAPPLY_EARLY_OFFERED;
-	return is_offered && !papply_early_is_kept_out() && (other_writers() & ~papply_pool_my_bit()) != 0;
+	return is_offered && !papply_early_is_kept_out() && !papply_retreat_is_on() &&
+		(other_writers() & ~papply_pool_my_bit()) != 0;
 }
 
 static bool

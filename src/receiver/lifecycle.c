@@ -28,7 +28,6 @@
 #include "utils/timestamp.h"
 
 #include "awake.h"
-#include "blockers.h"
 #include "commit_order.h"
 #include "dispatch.h"
 #include "feedback.h"
@@ -451,8 +450,6 @@ papply_lifecycle_watch(void)
 		papply_writers_check(MySubscription->name) == 0)
 		give_up_writers();
 
-	if (papply_queue_is_in_flight())
-		papply_blockers_look_if_due();
 	while ((txn = papply_queue_oldest_committed()) != NULL)
 	{
 		papply_feedback_committed(txn->remote_end_lsn, txn->local_end_lsn);

@@ -38,6 +38,7 @@
 #include "utils/timestamp.h"
 
 #include "awake.h"
+#include "blockers.h"
 #include "commit_order.h"
 #include "dispatch.h"
 #include "early.h"
@@ -308,6 +309,15 @@ end_round(void)
 	rounded_seqno = papply_lifecycle_has_pool() ? due_replay() : PAPPLY_NO_SEQNO;
 }
 
+/* As papply_lifecycle_watch(), when nothing more can be done for what is in flight. */
+static void
+watch_blocked(void)
+{
+	papply_lifecycle_watch();
+	if (papply_queue_is_in_flight())
+		papply_blockers_look_if_due();
+}
+
 /*
  * Let the native loop go round.  patience_ms: it shall sleep no longer than that
  * before it does; -1: as long as it likes, but for a timeout that would strike
@@ -320,7 +330,7 @@ yield(char **buffer, pgsocket *wait_fd, long patience_ms)
 
 	/* a transaction that it has just done counts: see above */
 	if (papply_lifecycle_has_pool())
-		papply_lifecycle_watch();
+		watch_blocked();
 	length = keepalive_if_due(buffer);
 	if (length > 0)
 		return length;
@@ -421,7 +431,7 @@ nothing_to_read(WalReceiverConn *conn, char **buffer, pgsocket socket)
 	if (is_open && papply_queue_open_is_published())
 		papply_queue_publish_open();
 	papply_queue_wake_writer();
-	papply_lifecycle_watch();
+	watch_blocked();
 	patience_ms = papply_lifecycle_adapt(was_behind);
 	papply_status_update(true, papply_lifecycle_is_idle());
 	if (is_behind)
