@@ -305,6 +305,16 @@ extern bool papply_pool_is_retired(void);
  */
 extern bool papply_pool_may_sleep(void);
 
+/* The place of this writer. */
+static inline PapplyWriterSlot *
+papply_pool_my_slot(void)
+{
+	return &papply_pool->writers[papply_pool_waiter];
+}
+
+/* Writer, in a signal handler: end what it does, or waits for, with an error. */
+extern void papply_pool_cancel(void);
+
 /* This writer in a mask of writers. */
 static inline uint64
 papply_pool_my_bit(void)

@@ -48,13 +48,6 @@ on_publisher("INSERT INTO names VALUES (1, 'a')");
 wait_applied($publisher, $subscriber, 'tap');
 my $apply_pid = apply_pid($subscriber, 'tap');
 
-sub wait_until
-{
-	my ($condition, $or) = @_;
-	$subscriber->poll_query_until('postgres', "SELECT $condition") or die $or;
-	return;
-}
-
 # For a row that a local session has.
 {
 	my $gate = hold($subscriber, 'SELECT FROM gate WHERE id = 1 FOR UPDATE');

@@ -37,28 +37,10 @@ on_publisher("INSERT INTO $_ VALUES (1, 0), (2, 0)")
 wait_applied($publisher, $subscriber, 'tap');
 my $apply_pid = apply_pid($subscriber, 'tap');
 
-sub wait_until
-{
-	my ($condition, $or) = @_;
-	$subscriber->poll_query_until('postgres', "SELECT $condition") or die $or;
-	return;
-}
-
-sub wait_for_copy
-{
-	wait_until(
-		q(count(*) = 1 FROM pg_stat_activity
-		WHERE backend_type LIKE 'logical replication%' AND wait_event_type = 'Lock'),
-		'the copy does not wait');
-	return;
-}
-
 # For one that applies a streamed transaction, and waits for data.
 {
 	my $copy = hold($subscriber, 'INSERT INTO late VALUES (1, -1)');
-	on_publisher('ALTER PUBLICATION tap ADD TABLE late');
-	on_subscriber('ALTER SUBSCRIPTION tap REFRESH PUBLICATION');
-	wait_for_copy();
+	begin_copy('late');
 	on_publisher('INSERT INTO late VALUES (3, 0)');
 	wait_applied($publisher, $subscriber, 'tap');
 	my $streamed =
@@ -80,9 +62,7 @@ sub wait_for_copy
 # committed at whose end the receiver waits.
 {
 	my $copy = hold($subscriber, 'INSERT INTO later VALUES (1, -1)');
-	on_publisher('ALTER PUBLICATION tap ADD TABLE later');
-	on_subscriber('ALTER SUBSCRIPTION tap REFRESH PUBLICATION');
-	wait_for_copy();
+	begin_copy('later');
 	my $gate = hold($subscriber, 'SELECT FROM gate WHERE id = 1 FOR UPDATE');
 	my $stop = hold($subscriber, 'SELECT FROM jobs WHERE id = 2 FOR UPDATE');
 	on_publisher(

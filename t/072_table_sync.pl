@@ -70,13 +70,7 @@ sub change
 
 # The copy waits for a local session.
 my $copy = hold($subscriber, 'INSERT INTO late VALUES (1, -1)');
-on_publisher('ALTER PUBLICATION tap ADD TABLE late');
-on_subscriber('ALTER SUBSCRIPTION tap REFRESH PUBLICATION');
-$subscriber->poll_query_until(
-	'postgres',
-	q(SELECT count(*) = 1 FROM pg_stat_activity
-	WHERE backend_type LIKE 'logical replication%' AND wait_event_type = 'Lock')
-) or die 'the copy does not wait';
+begin_copy('late');
 wait_applied($publisher, $subscriber, 'tap');
 
 my $done = counter($subscriber, 'transactions');

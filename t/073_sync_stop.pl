@@ -28,13 +28,7 @@ my $copy = hold($subscriber, 'INSERT INTO late VALUES (1, -1)');
 my $lock = hold($subscriber, 'SELECT FROM gate FOR UPDATE');
 on_publisher('UPDATE gate SET n = n + 1');
 wait_for_state($subscriber, 'waiting for lock');
-on_publisher('ALTER PUBLICATION tap ADD TABLE late');
-on_subscriber('ALTER SUBSCRIPTION tap REFRESH PUBLICATION');
-$subscriber->poll_query_until(
-	'postgres',
-	q(SELECT count(*) = 1 FROM pg_stat_activity
-	WHERE backend_type LIKE 'logical replication%' AND wait_event_type = 'Lock')
-) or die 'the copy does not wait';
+begin_copy('late');
 on_publisher('CREATE TABLE filler AS SELECT generate_series(1, 200000)');
 on_publisher(
 	q(BEGIN; UPDATE gate SET n = n + 1; INSERT INTO late VALUES (2, 2); COMMIT)

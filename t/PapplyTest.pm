@@ -16,7 +16,7 @@ use Test::More;
 our @EXPORT = qw(
   new_pair create_extension exec_both on_publisher on_subscriber subscribe subscribe_serially wait_for_pool wait_applied
   rows_equal tables_equal item_rows last_item wait_for_early writer_pids apply_pid restart_apply counter hold wait_for_state
-  begin_streamed reload_with wait_for_sync_state set_synchronous_commit
+  begin_streamed begin_copy wait_until reload_with wait_for_sync_state set_synchronous_commit
   states_become apply_behind_gate duplicate_key
   create_accounts start_load end_load under_load wait_for_progress accounts_are_equal log_is_clean nothing_is_left_open
   finish);
@@ -291,6 +291,27 @@ sub wait_for_early
 		qq(SELECT count(*) = $writers FROM parallel_apply.writers
 		WHERE remote_xid IS NOT NULL AND remote_lsn IS NULL AND changes_done >= $changes)
 	) or die "no $writers writers have applied $changes changes early";
+	return;
+}
+
+# Waits until an SQL condition, or more of a query behind it, is true on the subscriber.
+sub wait_until
+{
+	my ($condition, $or) = @_;
+	$pair[1]->poll_query_until('postgres', "SELECT $condition") or die $or;
+	return;
+}
+
+# Publishes one table more, whose copy then waits for a local session.
+sub begin_copy
+{
+	my ($table) = @_;
+	on_publisher("ALTER PUBLICATION tap ADD TABLE $table");
+	on_subscriber('ALTER SUBSCRIPTION tap REFRESH PUBLICATION');
+	wait_until(
+		q(count(*) = 1 FROM pg_stat_activity
+		WHERE backend_type LIKE 'logical replication%' AND wait_event_type = 'Lock'),
+		'the copy does not wait');
 	return;
 }
 

@@ -345,11 +345,8 @@ papply_early_bytes(void)
 void
 papply_early_handle_revoke(void)
 {
-	if (!is_revoked())
-		return;
-	QueryCancelPending = true;
-	InterruptPending = true;
-	SetLatch(MyLatch);
+	if (is_revoked())
+		papply_pool_cancel();
 }
 
 uint64

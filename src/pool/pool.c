@@ -330,6 +330,14 @@ papply_pool_order_blockers(int pid, int *blockers)
 	return count;
 }
 
+void
+papply_pool_cancel(void)
+{
+	QueryCancelPending = true;
+	InterruptPending = true;
+	SetLatch(MyLatch);
+}
+
 int
 papply_pool_awaited_pid(PapplyPool *pool, int writer)
 {

@@ -36,23 +36,10 @@
 
 static volatile bool has_cancelled = false;
 
-static PapplyWriterSlot *
-my_slot(void)
-{
-	return &papply_pool->writers[papply_pool_waiter];
-}
-
-static bool
-is_younger(uint64 first, uint64 seqno)
-{
-	return first != PAPPLY_NO_SEQNO && first > seqno;
-}
-
 bool
 papply_retreat_applies_younger(const PapplyWriterSlot *slot, uint64 seqno)
 {
-	return is_younger(pg_atomic_read_u64(unconstify(pg_atomic_uint64 *, &slot->applied_first)),
-					  seqno);
+	return pg_atomic_read_u64(unconstify(pg_atomic_uint64 *, &slot->applied_first)) > seqno;
 }
 
 void
@@ -97,14 +84,14 @@ bool
 papply_retreat_concerns(uint64 first)
 {
 	return papply_retreat_is_on() &&
-		is_younger(first, pg_atomic_read_u64(&papply_pool->retreat_seqno));
+		first > pg_atomic_read_u64(&papply_pool->retreat_seqno);
 }
 
 /* What is applied early has a number when it has ended. */
 static bool
 must_retreat(void)
 {
-	uint64		first = pg_atomic_read_u64(&my_slot()->applied_first);
+	uint64		first = pg_atomic_read_u64(&papply_pool_my_slot()->applied_first);
 
 	if (first == PAPPLY_SEQNO_OPEN)
 		first = papply_early_number();
@@ -115,7 +102,7 @@ must_retreat(void)
 void
 papply_retreat_enter(uint64 first)
 {
-	pg_atomic_write_u64(&my_slot()->applied_first, first);
+	pg_atomic_write_u64(&papply_pool_my_slot()->applied_first, first);
 	pg_memory_barrier();		/* see above */
 	papply_retreat_check();
 }
@@ -135,7 +122,7 @@ wake_older(void)
 void
 papply_retreat_leave(void)
 {
-	pg_atomic_write_u64(&my_slot()->applied_first, PAPPLY_NO_SEQNO);
+	pg_atomic_write_u64(&papply_pool_my_slot()->applied_first, PAPPLY_NO_SEQNO);
 	pg_memory_barrier();		/* who is woken looks at it */
 	if (papply_retreat_is_on())
 		wake_older();
@@ -179,7 +166,5 @@ papply_retreat_handle_signal(void)
 	if (!must_retreat())
 		return;
 	has_cancelled = true;
-	QueryCancelPending = true;
-	InterruptPending = true;
-	SetLatch(MyLatch);
+	papply_pool_cancel();
 }

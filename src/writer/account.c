@@ -30,16 +30,10 @@ PapplyAccount papply_account;
 static TimestampTz first_began_at = 0;
 static uint64 waited_before_us[PAPPLY_COUNTERS - PAPPLY_FIRST_TIME];
 
-static PapplyWriterSlot *
-my_slot(void)
-{
-	return &papply_pool->writers[papply_pool_waiter];
-}
-
 static PapplyWriterCounters *
 my_counters(void)
 {
-	return &my_slot()->counters;
+	return &papply_pool_my_slot()->counters;
 }
 
 void
@@ -54,7 +48,7 @@ get_waited_us(uint64 *waited_us)
 {
 	memcpy(waited_us, papply_statistics_counts + PAPPLY_FIRST_TIME,
 		   sizeof(waited_before_us));
-	waited_us[PAPPLY_COUNT_LOCK_US - PAPPLY_FIRST_TIME] = my_slot()->lock_wait_us;
+	waited_us[PAPPLY_COUNT_LOCK_US - PAPPLY_FIRST_TIME] = papply_pool_my_slot()->lock_wait_us;
 }
 
 void
@@ -63,8 +57,8 @@ papply_account_begin(uint64 first, uint64 last, TimestampTz now)
 	memset(&papply_account, 0, sizeof(papply_account));
 	papply_account.first = first;
 	papply_account.last = last;
-	my_slot()->began_at = now;
-	my_slot()->changes_done = my_slot()->changes_known = 0;
+	papply_pool_my_slot()->began_at = now;
+	papply_pool_my_slot()->changes_done = papply_pool_my_slot()->changes_known = 0;
 	papply_account_show_known();
 	if (first_began_at != 0)
 		return;
@@ -82,7 +76,7 @@ papply_account_show_known(void)
 		return;					/* as many as are done */
 	for (uint64 seqno = papply_account.first; seqno <= papply_account.last; seqno++)
 		changes += papply_queue_transaction(seqno)->changes;
-	my_slot()->changes_known = changes;
+	papply_pool_my_slot()->changes_known = changes;
 }
 
 static void
@@ -91,8 +85,8 @@ log_if_slow(void)
 	PapplyApplied applied = {0};
 
 	applied.transactions = papply_account.last - papply_account.first + 1;
-	applied.remote_xid = my_slot()->remote_xid;
-	applied.final_lsn = my_slot()->remote_final_lsn;
+	applied.remote_xid = papply_pool_my_slot()->remote_xid;
+	applied.final_lsn = papply_pool_my_slot()->remote_final_lsn;
 	applied.changes = papply_account.rows + papply_account.truncates;
 	get_waited_us(applied.waited_us);
 	for (int i = 0; i < lengthof(applied.waited_us); i++)

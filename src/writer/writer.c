@@ -118,12 +118,6 @@ static bool has_unreported_stats = false;
 static bool was_deadlock = false;
 static bool was_refused = false;
 
-static PapplyWriterSlot *
-my_slot(void)
-{
-	return &papply_pool->writers[papply_pool_waiter];
-}
-
 /*** start and end ***/
 
 /*
@@ -136,11 +130,7 @@ handle_terminate(SIGNAL_ARGS)
 	int			save_errno = errno;
 
 	if (papply_pool != NULL && !papply_pool->is_open)
-	{
-		QueryCancelPending = true;
-		InterruptPending = true;
-		SetLatch(MyLatch);
-	}
+		papply_pool_cancel();
 	else
 		die(PAPPLY_SIGNAL_ARGS);
 	errno = save_errno;
@@ -160,7 +150,7 @@ handle_give_way(SIGNAL_ARGS)
 static void
 detach_at_exit(int code, Datum arg)
 {
-	PapplyWriterSlot *slot = my_slot();
+	PapplyWriterSlot *slot = papply_pool_my_slot();
 
 	slot->proc = NULL;
 	slot->pid = 0;
@@ -247,8 +237,8 @@ may_run_code(void)
 static void
 show_transaction(TransactionId remote_xid, XLogRecPtr final_lsn)
 {
-	my_slot()->remote_xid = range.remote_xid = remote_xid;
-	my_slot()->remote_final_lsn = range.final_lsn = final_lsn;
+	papply_pool_my_slot()->remote_xid = range.remote_xid = remote_xid;
+	papply_pool_my_slot()->remote_final_lsn = range.final_lsn = final_lsn;
 }
 
 /* Of a streamed transaction, which has ended, although there may be more of its file. */
