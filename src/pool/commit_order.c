@@ -27,11 +27,9 @@
  */
 #include "parallel_apply.h"
 
-#include "access/xact.h"
 #include "miscadmin.h"
 #include "pgstat.h"
 #include "storage/latch.h"
-#include "utils/memutils.h"
 #include "utils/timestamp.h"
 
 #include "blockers.h"
