@@ -310,12 +310,22 @@ papply_early_take(void)
 	return false;
 }
 
+/* In that kind of state, and still mine: what is committed is free, and goes to others. */
+static bool
+mine_is(PapplyEarlyKind kind)
+{
+	uint32		state;
+
+	if (mine == NULL)
+		return false;
+	state = pg_atomic_read_u32(&mine->state);
+	return (state & KIND_MASK) == kind && writer_of(state) == papply_pool_waiter;
+}
+
 static bool
 is_revoked(void)
 {
-	PapplyEarly *early = mine;
-
-	return early != NULL && kind_of(early) == PAPPLY_EARLY_REVOKED;
+	return mine_is(PAPPLY_EARLY_REVOKED);
 }
 
 bool
@@ -352,12 +362,10 @@ papply_early_handle_revoke(void)
 uint64
 papply_early_number(void)
 {
-	PapplyEarly *early = mine;
-
-	if (early == NULL || kind_of(early) != PAPPLY_EARLY_ENDED)
+	if (!mine_is(PAPPLY_EARLY_ENDED))
 		return PAPPLY_SEQNO_OPEN;
 	pg_read_barrier();			/* pairs with papply_early_end() */
-	return early->seqno;
+	return mine->seqno;
 }
 
 /* Its slot in the queue is not used for another one before it is committed. */
