@@ -30,7 +30,8 @@ exec_both(
 	CREATE TABLE codes (id int PRIMARY KEY, code text, CONSTRAINT code_once UNIQUE (code));
 	CREATE TABLE whole (a int, b text); ALTER TABLE whole REPLICA IDENTITY FULL;
 	CREATE TABLE long (k text PRIMARY KEY, v int);
-	CREATE TABLE audited (id int PRIMARY KEY, v int);));
+	CREATE TABLE audited (id int PRIMARY KEY, v int);
+	CREATE TABLE wide (id int PRIMARY KEY, t text);));
 on_publisher(
 	q(INSERT INTO gate VALUES (1, 0); INSERT INTO accounts SELECT generate_series(1, 100), 0;
 	INSERT INTO codes VALUES (1, 'a'), (2, 'z'); INSERT INTO whole VALUES (1, NULL);
@@ -286,6 +287,28 @@ advised(
 	qr/^info\|more writers do not help: transactions depend on each other; 2 are enough\|.*2\.0 with 2, 2\.0 with 4,/,
 	'as many writers as there are hot rows are enough');
 
+# Rows that are missing, and rows larger than the queue can hold.
+on_subscriber(
+	q(SELECT parallel_apply.reset_stats(); DELETE FROM accounts WHERE id > 1000)
+);
+on_publisher(join '',
+	map { "UPDATE accounts SET balance = 1 WHERE id = $_;\n" } 1001 .. 1012);
+wait_applied($publisher, $subscriber, 'tap');
+advised(
+	'retries',
+	qr/^notice\|many transactions are tried again: .*\|12 second attempts and 0 roll-backs .* of 12 transactions/,
+	'second attempts are told');
+on_publisher(join '',
+	map { "INSERT INTO wide VALUES ($_, repeat('x', 50000));\n" } 1 .. 12);
+wait_applied($publisher, $subscriber, 'tap');
+advised(
+	'native',
+	qr/^notice\|many transactions are left to PostgreSQL's own apply\|12 of 24 transactions; .* messages 12, second failures 0/,
+	'what is left to PostgreSQL is told, and why');
+
+on_publisher('DELETE FROM accounts WHERE id > 1000');
+wait_applied($publisher, $subscriber, 'tap');
+
 # A session that has locked a row; then the queue is full.
 my $session =
   hold($subscriber, 'SELECT FROM accounts WHERE id = 7 FOR UPDATE');
@@ -305,8 +328,24 @@ ok( $subscriber->poll_query_until(
 		'info'),
 	'a queue that is full is told');
 $session->query_safe('COMMIT');
+wait_applied($publisher, $subscriber, 'tap');
+
+# A writer that is cancelled in a transaction larger than the queue.
+$session->query_safe('BEGIN; SELECT FROM accounts WHERE id = 100 FOR UPDATE');
+on_publisher(
+	q(BEGIN; INSERT INTO wide SELECT 100 + i, repeat('y', 1000) FROM generate_series(1, 200) i;
+	UPDATE accounts SET balance = 0 WHERE id = 100; COMMIT));
+wait_for_state($subscriber, 'waiting for lock');
+on_subscriber(
+	q(SELECT pg_cancel_backend(pid) FROM parallel_apply.writers WHERE state = 'waiting for lock')
+);
+$session->query_safe('COMMIT');
 $session->quit;
 wait_applied($publisher, $subscriber, 'tap');
+advised(
+	'queue_size',
+	qr/^warning\|.*raise "parallel_apply\.queue_size"\|1 times; it is 64kB/,
+	'what was fetched twice is told');
 
 # More writers than worker processes.
 reload_with(
@@ -324,8 +363,9 @@ ok( $subscriber->poll_query_until(
 on_subscriber('ALTER SUBSCRIPTION tap DISABLE');
 ok( $subscriber->poll_query_until(
 		'postgres',
-		q(SELECT level || ' ' || evidence FROM parallel_apply.advice('tap') WHERE topic = 'state'),
-		'warning state not running'),
+		q(SELECT level || ' ' || (evidence LIKE 'state not running; last error: %')
+		FROM parallel_apply.advice('tap') WHERE topic = 'state'),
+		'warning true'),
 	'a subscription that is disabled is told');
 on_subscriber('ALTER SUBSCRIPTION tap ENABLE');
 my (undef, undef, $error) =
