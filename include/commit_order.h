@@ -36,19 +36,17 @@ extern uint64 papply_commit_order_slept_us(void);
 extern uint64 papply_commit_order_sleeps(void);
 
 /*
- * Writer: wait for the turn of first, and pass the gate.  Returns holding the
- * gate shared, which keeps interrupts off; an error or
- * papply_commit_order_leave() releases it.  Throws PAPPLY_ERRCODE_POOL_CLOSED.
+ * Writer: wait for the turn of first, and pass the gate.  Throws
+ * PAPPLY_ERRCODE_POOL_CLOSED.
  */
 extern void papply_commit_order_enter(uint64 first);
 
 /*
  * first..last are committed and visible (or empty): tell everybody who waits.
- * The caller is in its turn; a writer also leaves the gate.
+ * The caller is in its turn.
  */
 extern void papply_commit_order_advance(uint64 first, uint64 last,
 										XLogRecPtr local_end_lsn);
-extern void papply_commit_order_leave(void);
 
 /*
  * Receiver: have its latch set when seqno is committed; 0 for never.  The

@@ -156,13 +156,11 @@ typedef struct PapplyPool
 	uint32		transaction_slots;
 
 	/*
-	 * The gate.  Writers commit holding it shared, after they saw is_open;
-	 * the receiver closes it holding it exclusively.  Hence nothing is
-	 * committed once papply_pool_close() has returned.
+	 * The gate.  Writers commit after they saw it open; the receiver closes
+	 * it and waits for them to be gone.  Hence nothing is committed once
+	 * papply_writers_end() has returned.
 	 */
-	LWLock		gate;
-	bool		is_open;		/* protected by gate; read without it as a
-								 * hint to leave */
+	bool		is_open;
 
 	/* relation_registry.c; protected by registry_lock */
 	LWLock		registry_lock;
@@ -246,7 +244,7 @@ extern void papply_pool_init_shmem(void);
  */
 extern bool papply_pool_acquire(Oid dbid, Oid subid, Oid userid, PapplyOriginId origin);
 
-/* Close the gate: when this returns, no writer of the pool commits any more. */
+/* Close the gate: what does not commit already does not begin to. */
 extern void papply_pool_close(void);
 
 /* Give the place back; no writer may be attached any more. */

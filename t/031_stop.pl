@@ -29,7 +29,8 @@ for my $db ('postgres', 'other')
 	}
 	exec_both(
 		q(CREATE TABLE history (n int, part int);
-		CREATE TABLE gate (id int PRIMARY KEY, n int NOT NULL);), $db);
+		CREATE TABLE gate (id int PRIMARY KEY, n int NOT NULL);
+		CREATE TABLE bell (id int PRIMARY KEY);), $db);
 	$publisher->safe_psql($db, 'INSERT INTO gate VALUES (1, 0)');
 	create_extension($subscriber, $db);
 	subscribe($publisher, $subscriber, "tap_$db", db => $db);
@@ -195,6 +196,62 @@ sub rows_of_history
 	make_history(10, 'postgres');
 	tables_are_equal('after that', 'postgres');
 	wait_for_pool($subscriber, 'tap_postgres', 6);
+}
+
+# A writer whose turn has come waits for the lock that NOTIFY takes at the commit, and
+# a local session keeps as long as it waits for a standby.
+sub ringing_writer
+{
+	my ($old) = @_;
+	my $from = q(FROM pg_locks l JOIN pg_stat_activity a USING (pid)
+		WHERE NOT l.granted AND l.locktype = 'object' AND a.backend_type LIKE 'parallel_apply writer%');
+	$subscriber->poll_query_until('postgres',
+		"SELECT count(*) = 1 $from AND pid <> $old")
+	  or die 'no writer waits for the lock of NOTIFY';
+	return $subscriber->safe_psql('postgres', "SELECT pid $from");
+}
+
+{
+	$subscriber->safe_psql(
+		'postgres',
+		q(CREATE FUNCTION ring() RETURNS trigger LANGUAGE plpgsql
+		AS $$BEGIN NOTIFY bell; RETURN NULL; END$$;
+		CREATE TRIGGER ring AFTER INSERT ON bell FOR EACH ROW EXECUTE FUNCTION ring();
+		ALTER TABLE bell ENABLE ALWAYS TRIGGER ring;));
+	$subscriber->append_conf('postgresql.conf',
+		"wal_level = replica\nmax_wal_senders = 1\nsynchronous_commit = local\nsynchronous_standby_names = nobody"
+	);
+	$subscriber->restart;
+	$subscriber->poll_query_until('postgres',
+		q(SELECT wait_event = 'CheckpointerMain' FROM pg_stat_activity WHERE backend_type = 'checkpointer')
+	) or die 'nobody has seen that there are synchronous standbys';
+	my $session = $subscriber->background_psql('postgres');
+	my $backend = $session->query_safe('SELECT pg_backend_pid()');
+	$session->query_safe('SET synchronous_commit = on');
+	$session->query_safe('BEGIN; CREATE TABLE local (); NOTIFY bell');
+	$session->query_until(qr/begun/, "\\echo begun\nCOMMIT;\n");
+	$subscriber->poll_query_until('postgres',
+		"SELECT wait_event = 'SyncRep' FROM pg_stat_activity WHERE pid = $backend"
+	) or die 'the session does not wait for a standby';
+
+	wait_for_pool($subscriber, 'tap_postgres', 6);
+	$publisher->safe_psql('postgres', 'INSERT INTO bell VALUES (1)');
+	my $writer = ringing_writer(0);
+	$subscriber->safe_psql('postgres',
+		"SELECT pg_terminate_backend($writer)");
+	isnt(ringing_writer($writer), $writer,
+		'a writer that waits in its commit can be terminated');
+	$subscriber->safe_psql('postgres',
+		'ALTER SUBSCRIPTION tap_postgres DISABLE');
+	writers_are_gone('writers are gone when one waits in its commit',
+		'postgres');
+	$subscriber->safe_psql('postgres', "SELECT pg_cancel_backend($backend)");
+	$subscriber->safe_psql('postgres',
+		'ALTER SUBSCRIPTION tap_postgres ENABLE');
+	make_history(10, 'postgres');
+	tables_are_equal('after that', 'postgres');
+	rows_equal($publisher, $subscriber, 'bell');
+	$session->quit;
 }
 
 $subscriber->safe_psql('postgres', 'DROP SUBSCRIPTION tap_postgres');

@@ -19,10 +19,10 @@
  *
  * Deadlocks of which the lock manager sees only one half: blockers.c.
  *
- * The gate is held shared by the one writer in its turn, for the time of its
- * commit, and exclusively by the receiver when it ends, for no time at all.
- *
- * Lock order: gate, then whatever a commit acquires.
+ * Who finds the pool open in its turn passes the gate, and commits; the receiver
+ * that closes it waits for the writers to be gone (lifecycle.c).  It is no lock:
+ * a commit may wait in the lock manager (for that of NOTIFY, which who waits for a
+ * standby keeps), and has to be interrupted then, as that of the native worker is.
  *-------------------------------------------------------------------------
  */
 #include "parallel_apply.h"
@@ -95,6 +95,15 @@ count_sleep(PapplyWriterState state, bool is_first, TimestampTz begin)
 	papply_statistics_count(PAPPLY_COUNT_DEPENDENCY_US + cause, us);
 }
 
+static void
+check_open(void)
+{
+	if (!papply_pool->is_open)
+		ereport(ERROR,
+				(errcode(PAPPLY_ERRCODE_POOL_CLOSED),
+				 errmsg("the receiver of this writer has ended")));
+}
+
 void
 papply_commit_order_sleep(PapplyWriterState state, int *sleeps)
 {
@@ -113,10 +122,7 @@ papply_commit_order_sleep(PapplyWriterState state, int *sleeps)
 	slept_times++;
 	ResetLatch(MyLatch);
 	CHECK_FOR_INTERRUPTS();
-	if (!papply_pool->is_open)
-		ereport(ERROR,
-				(errcode(PAPPLY_ERRCODE_POOL_CLOSED),
-				 errmsg("the receiver of this writer has ended")));
+	check_open();
 	papply_early_check();
 	papply_retreat_check();
 	if (rc & WL_TIMEOUT)
@@ -146,21 +152,7 @@ void
 papply_commit_order_enter(uint64 first)
 {
 	papply_commit_order_wait(first - 1, PAPPLY_WRITER_WAIT_TURN);
-
-	LWLockAcquire(&papply_pool->gate, LW_SHARED);
-	if (!papply_pool->is_open)
-	{
-		LWLockRelease(&papply_pool->gate);
-		ereport(ERROR,
-				(errcode(PAPPLY_ERRCODE_POOL_CLOSED),
-				 errmsg("the receiver of this writer has ended")));
-	}
-}
-
-void
-papply_commit_order_leave(void)
-{
-	LWLockRelease(&papply_pool->gate);
+	check_open();
 }
 
 /*

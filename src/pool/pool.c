@@ -6,15 +6,13 @@
  * read the views.
  *
  * The control data of a pool lives in the server's main shared memory and not
- * in the dynamic segment of its queue: the gate must be lockable as long as any
+ * in the dynamic segment of its queue: the gate must be readable as long as any
  * writer exists, and views must be able to read without attaching anything.
  * There are as many places as there can be leader apply workers, so a place
  * can always be found; the memory is about 20 kB for each.
  *
  * Locking: the directory's lock protects in_use, subid, replay_final_lsn and
- * generation.  The gate (an LWLock in the pool) orders commits of writers
- * against the end of the receiver; nothing else is acquired under it but what
- * a commit itself acquires.
+ * generation.  The gate (is_open) is written by the receiver alone.
  *
  * If a writer dies, its exit callback leaves PAPPLY_WRITER_EXITED behind; if
  * the receiver dies, its exit callback closes the gate and waits for the
@@ -74,7 +72,6 @@ papply_pool_init_shmem(void)
 		directory->length = max_logical_replication_workers;
 		for (int i = 0; i < directory->length; i++)
 		{
-			LWLockInitialize(&directory->pools[i].gate, tranche);
 			LWLockInitialize(&directory->pools[i].registry_lock, tranche);
 		}
 	}
@@ -187,9 +184,8 @@ papply_pool_acquire(Oid dbid, Oid subid, Oid userid, PapplyOriginId origin)
 void
 papply_pool_close(void)
 {
-	LWLockAcquire(&papply_pool->gate, LW_EXCLUSIVE);
 	papply_pool->is_open = false;
-	LWLockRelease(&papply_pool->gate);
+	pg_memory_barrier();		/* before a signal says so */
 }
 
 void

@@ -721,7 +721,6 @@ drive_gate(void *arg)
 {
 	papply_pool_waiter = TEST_WRITER;
 	papply_commit_order_enter(1);
-	papply_commit_order_leave();
 	papply_pool_close();
 	papply_commit_order_enter(1);
 }

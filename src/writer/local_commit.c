@@ -7,8 +7,10 @@
  * The turn is waited for in the callback XACT_EVENT_PRE_COMMIT, when deferred
  * triggers have fired, and passed on in XACT_EVENT_COMMIT, when the
  * transaction is visible: what is serial is the commit record and little else.
- * The gate is held in between, so that nothing is committed once the receiver
- * has closed it, and interrupts are off.
+ * What is interrupted in between, because it waits for the lock of NOTIFY, say, is
+ * rolled back like anything else that fails.  Not so what prepares or finishes a
+ * prepared transaction: its record is written before the local transaction ends,
+ * so interrupts are off until then.
  *
  * The commit record carries the replication origin with the remote end
  * position of the last transaction; so does every change, for those who filter
@@ -34,6 +36,7 @@
 #include "access/xlog.h"
 #include "miscadmin.h"
 #include "replication/worker_internal.h"
+#include "storage/ipc.h"
 #include "utils/memutils.h"
 #include "utils/snapmgr.h"
 
@@ -45,7 +48,8 @@
 typedef struct PendingCommit
 {
 	bool		is_set;
-	bool		is_in_turn;		/* and the gate is held */
+	bool		is_in_turn;		/* and has passed the gate */
+	bool		holds_interrupts;
 	bool		has_origin;		/* of the session, up to PostgreSQL 15 */
 	uint64		first;
 	uint64		last;
@@ -73,6 +77,11 @@ enter_turn(void)
 		return;
 	wait_and_enter(pending.first);
 	pending.is_in_turn = true;
+	if (pending.commit.type != LOGICAL_REP_MSG_COMMIT)
+	{
+		HOLD_INTERRUPTS();		/* an error resumes them */
+		pending.holds_interrupts = true;
+	}
 	papply_compat_origin_take(origin);
 	pending.has_origin = true;
 	PAPPLY_SESSION_ORIGIN_LSN = pending.commit.end_lsn;
@@ -95,7 +104,8 @@ leave_turn(XLogRecPtr local_end_lsn)
 {
 	leave_origin();
 	papply_commit_order_advance(pending.first, pending.last, local_end_lsn);
-	papply_commit_order_leave();
+	if (pending.holds_interrupts)
+		RESUME_INTERRUPTS();
 	memset(&pending, 0, sizeof(pending));
 }
 
@@ -122,6 +132,20 @@ transaction_callback(XactEvent event, void *arg)
 	}
 }
 
+/* No abort may advance it.  This runs before the server's own callback aborts. */
+static void
+forget_origin(void)
+{
+	PAPPLY_SESSION_ORIGIN = PAPPLY_NO_ORIGIN;
+	PAPPLY_SESSION_ORIGIN_LSN = InvalidXLogRecPtr;
+}
+
+static void
+forget_origin_at_exit(int code, Datum arg)
+{
+	forget_origin();
+}
+
 void
 papply_local_init(PapplyOriginId origin_id, int receiver_pid, void (*check) (void))
 {
@@ -130,6 +154,7 @@ papply_local_init(PapplyOriginId origin_id, int receiver_pid, void (*check) (voi
 	papply_compat_origin_share(origin, receiver_pid);
 	PAPPLY_SESSION_ORIGIN = PAPPLY_NO_ORIGIN;
 	RegisterXactCallback(transaction_callback, NULL);
+	before_shmem_exit(forget_origin_at_exit, (Datum) 0);
 }
 
 void
@@ -200,7 +225,6 @@ papply_local_commit(uint64 first, uint64 last, const PapplyCommit *commit)
 	{
 		wait_and_enter(first);
 		papply_commit_order_advance(first, last, InvalidXLogRecPtr);
-		papply_commit_order_leave();
 		return;
 	}
 
@@ -233,8 +257,7 @@ papply_local_commit(uint64 first, uint64 last, const PapplyCommit *commit)
 void
 papply_local_abort(void)
 {
-	PAPPLY_SESSION_ORIGIN = PAPPLY_NO_ORIGIN;
-	PAPPLY_SESSION_ORIGIN_LSN = InvalidXLogRecPtr;
+	forget_origin();
 	papply_target_forget_all();
 	AbortOutOfAnyTransaction();
 	memset(&pending, 0, sizeof(pending));
