@@ -35,9 +35,13 @@ extern void papply_writers_set_degraded(void);
 
 /*
  * Try again to start what is missing, find those that could not start, and let
- * those leave that have had nothing to do.
+ * those leave that have had nothing to do; and the last one if the server needs its
+ * worker slot.  Returns how many are running, starting or about to leave.
  */
 extern int	papply_writers_check(const char *subname);
+
+/* Will the next check let the last one leave, because the server needs its slot? */
+extern bool papply_writers_owe_slot(void);
 
 /*
  * The gate is closed.  Make all of them leave and wait until they are gone;

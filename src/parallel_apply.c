@@ -18,6 +18,7 @@
 #include "statistics.h"
 #include "table_options.h"
 #include "table_statistics.h"
+#include "worker_slots.h"
 
 PG_MODULE_MAGIC;
 
@@ -35,6 +36,7 @@ request_shmem(void)
 	papply_table_statistics_request_shmem();
 	papply_statistics_request_shmem();
 	papply_hot_keys_request_shmem();
+	papply_worker_slots_request_shmem();
 }
 
 static void
@@ -46,6 +48,7 @@ startup_shmem(void)
 	papply_table_statistics_init_shmem();
 	papply_statistics_init_shmem();
 	papply_hot_keys_init_shmem();
+	papply_worker_slots_init_shmem();
 }
 
 void
@@ -63,6 +66,7 @@ _PG_init(void)
 	papply_table_options_init();
 	papply_subscription_options_init();
 	papply_seam_install();
+	papply_worker_slots_init();
 
 	previous_shmem_request = shmem_request_hook;
 	shmem_request_hook = request_shmem;

@@ -161,6 +161,38 @@ is(scalar(writer_pids($subscriber, 'tap')),
 like(slurp_file($subscriber->logfile, $log_offset),
 	missing_writers(0), 'and the log says why there are none');
 
+# The launcher, the apply worker and its writers; and what the server needs then, for
+# the same database or another one.
+restart_with(6);
+wait_for_pool($subscriber, 'tap', 4);
+exec_both('CREATE TABLE third (id int PRIMARY KEY)');
+on_publisher('INSERT INTO third VALUES (1)');
+subscribe(
+	$publisher, $subscriber, 'third',
+	publication => 'FOR TABLE third',
+	no_pool => 1);
+rows_equal($publisher, $subscriber, 'third',
+	'another subscription gets the slots that it needs, to copy tables as well'
+);
+under_load(\&wait_for_progress);
+accounts_are_equal('with fewer writers after that');
+$subscriber->wait_for_log(
+	qr/WARNING:  could not start all writers of subscription "tap"/,
+	$log_offset);
+
+# The last writer.
+$subscriber->safe_psql('postgres', 'ALTER SUBSCRIPTION third DISABLE');
+restart_with(3);
+wait_for_pool($subscriber, 'tap', 1);
+$subscriber->safe_psql('postgres', 'ALTER SUBSCRIPTION third ENABLE');
+on_publisher('INSERT INTO third VALUES (2)');
+wait_applied($publisher, $subscriber, 'third');
+rows_equal($publisher, $subscriber, 'third',
+	'also if it is that of the last writer');
+under_load(\&wait_for_progress);
+accounts_are_equal('with no writer after that');
+$subscriber->safe_psql('postgres', 'DROP SUBSCRIPTION third');
+
 restart_with(32);
 wait_for_pool($subscriber, 'tap', 4);
 

@@ -435,6 +435,16 @@ give_up_writers(void)
 	start_reason = PAPPLY_REASON_NO_WRITERS;
 }
 
+/* Who is to leave for the server may follow a stream. */
+static void
+check_writers(void)
+{
+	if (papply_writers_owe_slot())
+		papply_spool_revoke_early();
+	if (papply_writers_check(MySubscription->name) == 0)
+		give_up_writers();
+}
+
 /* Give back what is committed, and look whether all writers are well. */
 void
 papply_lifecycle_watch(void)
@@ -446,9 +456,8 @@ papply_lifecycle_watch(void)
 	if (exited > 0)
 		papply_lifecycle_restart(psprintf("writer %d has ended unexpectedly", exited));
 
-	if (!is_closing && is_time_for(&checked_at, WRITERS_INTERVAL_MS) &&
-		papply_writers_check(MySubscription->name) == 0)
-		give_up_writers();
+	if (!is_closing && is_time_for(&checked_at, WRITERS_INTERVAL_MS))
+		check_writers();
 
 	while ((txn = papply_queue_oldest_committed()) != NULL)
 	{

@@ -14,6 +14,9 @@
  * come back when there is a backlog.  Those with low numbers are woken first
  * (awake.c), so it is the last ones that have nothing to do.
  *
+ * Where the server finds no worker slot for a worker of its own, the last one leaves for
+ * it, and no other comes for some time (worker_slots.c).
+ *
  * A writer that dies leaves PAPPLY_WRITER_EXITED in its slot; it may have taken
  * claimed transactions with it, so the receiver ends, and everything that is
  * not committed is fetched again.
@@ -21,6 +24,7 @@
  */
 #include "parallel_apply.h"
 
+#include "access/xlog.h"
 #include "miscadmin.h"
 #include "postmaster/bgworker.h"
 #include "utils/memutils.h"
@@ -29,6 +33,7 @@
 #include "awake.h"
 #include "early.h"
 #include "queue.h"
+#include "worker_slots.h"
 #include "writer_control.h"
 
 /* A writer that could not start is tried again after so long. */
@@ -46,6 +51,10 @@ static uint64 seen_transactions[PAPPLY_MAX_WRITERS];
 static TimestampTz seen_at[PAPPLY_MAX_WRITERS];
 
 static TimestampTz short_since = 0;
+
+/* Slots that the server has missed, as last looked at, and when that was more. */
+static uint64 seen_missed = 0;
+static TimestampTz missed_at = 0;
 
 /* The process has ended, or never began. */
 static bool
@@ -176,6 +185,7 @@ papply_writers_set(int wanted, const char *subname)
 {
 	pg_atomic_write_u32(&papply_pool->configured_writers, wanted);
 	set_wanted(wanted);
+	seen_missed = papply_worker_slots_missed();
 	has_warned = false;
 	return papply_writers_check(subname);
 }
@@ -215,6 +225,47 @@ retire_unused(void)
 		set_wanted(needed);
 }
 
+/* Nobody else takes the slot before the server has tried again to start its worker. */
+static bool
+leaves_slots_to_server(void)
+{
+	return missed_at != 0 &&
+		!TimestampDifferenceExceeds(missed_at, GetCurrentTimestamp(),
+									Max(RETRY_INTERVAL_MS, 2 * wal_retrieve_retry_interval));
+}
+
+/* With those that are about to leave, and may be claiming something. */
+static int
+count_running(void)
+{
+	int			running = 0;
+
+	for (int i = 0; i < PAPPLY_MAX_WRITERS; i++)
+		running += is_stopped(i) ? 0 : 1;
+	return running;
+}
+
+bool
+papply_writers_owe_slot(void)
+{
+	return papply_worker_slots_missed() != seen_missed;
+}
+
+/* The last writer leaves, one at a time. */
+static void
+give_slot_to_server(void)
+{
+	int			running;
+
+	if (!papply_writers_owe_slot())
+		return;
+	seen_missed = papply_worker_slots_missed();
+	missed_at = GetCurrentTimestamp();
+	running = count_running();
+	if (running > 0 && running <= papply_writers_wanted())
+		set_wanted(running - 1);
+}
+
 long
 papply_writers_adapt(bool is_behind, const char *subname)
 {
@@ -223,7 +274,7 @@ papply_writers_adapt(bool is_behind, const char *subname)
 	uint64		wanted = pg_atomic_read_u64(&papply_pool->wanted_writers);
 	TimestampTz now;
 
-	if (wanted >= configured || !papply_awake_is_short())
+	if (wanted >= configured || !papply_awake_is_short() || leaves_slots_to_server())
 	{
 		short_since = 0;
 		return patience_ms;
@@ -244,13 +295,12 @@ int
 papply_writers_check(const char *subname)
 {
 	int			wanted;
-	int			running;
 
 	retire_unused();
 	wanted = papply_writers_wanted();
-	running = fill_up(wanted);
-	report_missing(running, wanted, subname);
-	return running;
+	give_slot_to_server();
+	report_missing(fill_up(papply_writers_wanted()), wanted, subname);
+	return count_running();
 }
 
 void
