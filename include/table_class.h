@@ -73,9 +73,9 @@ extern bool papply_table_has_triggers(Relation rel);
 extern bool papply_table_has_domain_default(Relation rel, const AttrMap *attnums);
 
 /*
- * The constraints of a type, if it is a domain: DomainConstraintStates that live
- * as long as the current memory context.
+ * The CHECK constraints of a type, if it is a domain: expressions that are not
+ * planned.  In a transaction; no code of the user is run.
  */
-extern List *papply_domain_constraints(Oid type);
+extern List *papply_domain_checks(Oid type);
 
 #endif							/* PAPPLY_TABLE_CLASS_H */

@@ -2,7 +2,8 @@
 # follow what they are made of, and an error while they are prepared is an error.
 # Those with functions that may look at other transactions make their table serial:
 # what they find is what PostgreSQL's own apply finds.  For that a transaction is
-# received while an older one is held up by a row lock.
+# received while an older one is held up by a row lock.  Whoever looks for such
+# functions calls none of them.
 use strict;
 use warnings;
 use FindBin;
@@ -24,6 +25,8 @@ on_publisher(
 	CREATE TABLE checked (id int PRIMARY KEY);
 	CREATE TABLE failing (id int PRIMARY KEY);
 	CREATE TABLE of_domain (id int PRIMARY KEY);
+	CREATE TABLE calling (id int PRIMARY KEY, v int);
+	INSERT INTO calling VALUES (1, 0);
 	INSERT INTO gate VALUES (1, 0);));
 on_publisher("CREATE TABLE $_ (id int PRIMARY KEY)") for @serial, @parallel;
 on_subscriber(
@@ -34,6 +37,10 @@ on_subscriber(
 	CREATE TABLE failing (id int PRIMARY KEY, extra int);
 	CREATE DOMAIN e AS int DEFAULT 1;
 	CREATE TABLE of_domain (id int PRIMARY KEY, extra e);
+	CREATE DOMAIN c AS int;
+	CREATE TABLE calling (id int PRIMARY KEY, v int, extra c DEFAULT 1);
+	CREATE FUNCTION call() RETURNS int LANGUAGE plpgsql IMMUTABLE AS
+		'BEGIN RAISE ''called by %'', current_user; END';
 	CREATE FUNCTION last_batch() RETURNS int LANGUAGE sql STABLE AS
 		'SELECT max(id) FROM public.batches';
 	CREATE FUNCTION batch_after(int) RETURNS int LANGUAGE sql STABLE AS
@@ -202,8 +209,19 @@ class_is(
 	'serial: stable function last_batch()',
 	'as the view says');
 
-for
-  my $table (qw(called checked failing of_domain batches), @serial, @parallel)
+# An immutable function in a constraint of a domain is called when that is planned.
+# An UPDATE needs no default, and a monitor none of the functions of others.
+on_subscriber(
+	'ALTER DOMAIN c ADD CONSTRAINT calling CHECK (value > call()) NOT VALID');
+on_publisher('UPDATE calling SET v = 1');
+wait_applied($publisher, $subscriber, 'tap');
+is(on_subscriber('SELECT v FROM calling'),
+	'1', 'what only an INSERT may call does not stop an UPDATE');
+class_is('calling', 'parallel',
+	'and is not called by whoever reads the view');
+
+for my $table (qw(called checked failing of_domain calling batches),
+	@serial, @parallel)
 {
 	is( on_subscriber("SELECT array_agg(id ORDER BY id) FROM $table"),
 		on_publisher("SELECT array_agg(id ORDER BY id) FROM $table"),

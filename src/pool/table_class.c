@@ -30,9 +30,11 @@
 #include "access/genam.h"
 #include "access/table.h"
 #include "access/transam.h"
+#include "catalog/pg_constraint.h"
 #include "catalog/pg_inherits.h"
 #include "catalog/pg_proc.h"
 #include "catalog/pg_trigger.h"
+#include "catalog/pg_type.h"
 #include "commands/trigger.h"
 #include "nodes/nodeFuncs.h"
 #include "rewrite/rewriteHandler.h"
@@ -40,7 +42,7 @@
 #include "utils/fmgroids.h"
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
-#include "utils/typcache.h"
+#include "utils/syscache.h"
 
 #include "table_class.h"
 #include "table_options.h"
@@ -137,16 +139,53 @@ papply_table_has_domain_default(Relation rel, const AttrMap *attnums)
 	return false;
 }
 
-List *
-papply_domain_constraints(Oid type)
+/* The checks of one domain, without those of the domain it is made of. */
+static List *
+add_domain_checks(List *checks, Oid type)
 {
-	DomainConstraintRef *ref;
+	Relation	catalog = table_open(ConstraintRelationId, AccessShareLock);
+	SysScanDesc scan;
+	ScanKeyData key;
+	HeapTuple	tuple;
 
-	if (get_typtype(type) != TYPTYPE_DOMAIN)
-		return NIL;
-	ref = palloc(sizeof(DomainConstraintRef));	/* the context will look at it */
-	InitDomainConstraintRef(type, ref, CurrentMemoryContext, false);
-	return ref->constraints;
+	ScanKeyInit(&key, Anum_pg_constraint_contypid, BTEqualStrategyNumber, F_OIDEQ,
+				ObjectIdGetDatum(type));
+	scan = systable_beginscan(catalog, ConstraintTypidIndexId, true, NULL, 1, &key);
+	while (HeapTupleIsValid(tuple = systable_getnext(scan)))
+	{
+		bool		is_null;
+		Datum		expr = heap_getattr(tuple, Anum_pg_constraint_conbin,
+										RelationGetDescr(catalog), &is_null);
+
+		if (!is_null)
+			checks = lappend(checks, stringToNode(TextDatumGetCString(expr)));
+	}
+	systable_endscan(scan);
+	table_close(catalog, AccessShareLock);
+	return checks;
+}
+
+/*
+ * They are read as they are stored.  The type cache would plan them, which calls
+ * immutable functions of the user: with the rights of whoever asks, and where there
+ * may be no snapshot; and what they throw would be an error of the receiver.
+ */
+List *
+papply_domain_checks(Oid type)
+{
+	List	   *checks = NIL;
+
+	while (get_typtype(type) == TYPTYPE_DOMAIN)
+	{
+		HeapTuple	tuple = SearchSysCache1(TYPEOID, ObjectIdGetDatum(type));
+
+		checks = add_domain_checks(checks, type);
+		if (!HeapTupleIsValid(tuple))
+			break;
+		type = ((Form_pg_type) GETSTRUCT(tuple))->typbasetype;
+		ReleaseSysCache(tuple);
+	}
+	return checks;
 }
 
 /* May its result be another one beside other transactions, or in a batch? */
@@ -186,9 +225,8 @@ find_serial_function(Node *node, void *found)
 		return is_serial_function(F_NEXTVAL, found);
 	if (IsA(node, CoerceToDomain))
 	{
-		foreach(lc, papply_domain_constraints(((CoerceToDomain *) node)->resulttype))
-			if (find_serial_function((Node *) ((DomainConstraintState *) lfirst(lc))->check_expr,
-									 found))
+		foreach(lc, papply_domain_checks(((CoerceToDomain *) node)->resulttype))
+			if (find_serial_function(lfirst(lc), found))
 			return true;
 	}
 	return expression_tree_walker(node, find_serial_function, found);

@@ -48,7 +48,6 @@
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
 #include "utils/rel.h"
-#include "utils/typcache.h"
 
 #include "insert_run.h"
 #include "table_class.h"
@@ -95,8 +94,8 @@ is_mutable_domain(Oid type)
 {
 	ListCell   *lc;
 
-	foreach(lc, papply_domain_constraints(type))
-		if (contain_mutable_functions((Node *) ((DomainConstraintState *) lfirst(lc))->check_expr))
+	foreach(lc, papply_domain_checks(type))
+		if (contain_mutable_functions(lfirst(lc)))
 		return true;
 	return false;
 }
