@@ -14,7 +14,8 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 
 my ($publisher, $subscriber) = new_pair();
-my @serial = qw(by_function by_operator by_domain by_transaction by_identity);
+my @serial =
+  qw(by_function by_operator by_domain by_argument by_transaction by_identity);
 my @parallel = qw(by_server in_domain);
 exec_both(
 	q(CREATE TABLE gate (id int PRIMARY KEY, n int);
@@ -51,6 +52,9 @@ on_subscriber(
 	CREATE TABLE by_function (id int PRIMARY KEY, extra int DEFAULT coalesce(last_batch(), 0) + 0);
 	CREATE TABLE by_operator (id int PRIMARY KEY, extra int DEFAULT |> 1);
 	CREATE TABLE by_domain (id int PRIMARY KEY, extra batch DEFAULT 1);
+	CREATE FUNCTION same(int DEFAULT last_batch()) RETURNS int LANGUAGE sql IMMUTABLE AS
+		'SELECT $1';
+	CREATE TABLE by_argument (id int PRIMARY KEY, extra int DEFAULT same());
 	CREATE TABLE by_transaction (id int PRIMARY KEY, extra bigint DEFAULT txid_current());
 	CREATE TABLE by_identity (id int PRIMARY KEY, extra int GENERATED ALWAYS AS IDENTITY);
 	CREATE TABLE in_domain (id int PRIMARY KEY, extra unchecked DEFAULT 1);
@@ -158,6 +162,10 @@ class_is(
 	'serial: stable function last_batch()',
 	'and one in a constraint of a domain');
 class_is(
+	'by_argument',
+	'serial: stable function last_batch()',
+	'and one that is the default of an argument');
+class_is(
 	'by_transaction',
 	'serial: stable function txid_current()',
 	'the number of the local transaction does');
@@ -172,12 +180,14 @@ class_is('in_domain', 'parallel', 'nor does a domain that asks nothing');
 # A snapshot that is older than the change misses what its own transaction did.
 on_publisher(
 	q(BEGIN; INSERT INTO batches VALUES (2); INSERT INTO by_function VALUES (2);
-	INSERT INTO by_operator VALUES (2); COMMIT;));
+	INSERT INTO by_operator VALUES (2); INSERT INTO by_argument VALUES (2); COMMIT;)
+);
 wait_applied($publisher, $subscriber, 'tap');
 is( on_subscriber(
-		q(SELECT concat_ws(' ', a.extra, b.extra) FROM by_function a, by_operator b
-		WHERE a.id = 2 AND b.id = 2)),
-	'2 2',
+		q(SELECT concat_ws(' ', a.extra, b.extra, c.extra)
+		FROM by_function a, by_operator b, by_argument c
+		WHERE a.id = 2 AND b.id = 2 AND c.id = 2)),
+	'2 2 2',
 	'a stable function sees earlier changes of its transaction');
 
 # Evaluated too early it misses what is held up.

@@ -37,6 +37,7 @@
 #include "catalog/pg_type.h"
 #include "commands/trigger.h"
 #include "nodes/nodeFuncs.h"
+#include "optimizer/optimizer.h"
 #include "rewrite/rewriteHandler.h"
 #include "utils/builtins.h"
 #include "utils/fmgroids.h"
@@ -211,6 +212,20 @@ is_serial_function(Oid function, void *found)
 	return is_serial;
 }
 
+/* The arguments of a call with those that are defaults, which are not stored with it. */
+static List *
+all_arguments(FuncExpr *call)
+{
+	HeapTuple	tuple = SearchSysCache1(PROCOID, ObjectIdGetDatum(call->funcid));
+	List	   *arguments = call->args;
+
+	if (!HeapTupleIsValid(tuple))
+		return arguments;
+	arguments = expand_function_arguments(arguments, false, call->funcresulttype, tuple);
+	ReleaseSysCache(tuple);
+	return arguments;
+}
+
 /* Is there such a function in an expression, or where it checks a domain? */
 static bool
 find_serial_function(Node *node, void *found)
@@ -229,6 +244,8 @@ find_serial_function(Node *node, void *found)
 			if (find_serial_function(lfirst(lc), found))
 			return true;
 	}
+	if (IsA(node, FuncExpr))
+		return find_serial_function((Node *) all_arguments((FuncExpr *) node), found);
 	return expression_tree_walker(node, find_serial_function, found);
 }
 
