@@ -192,10 +192,24 @@ call(q(resume('tap')));
 is(call("wait_for_lsn('tap', '" . lsn() . "')"), 't', 'resumed');
 rows_equal($publisher, $subscriber, 'late');
 
+### without an apply worker
+
+my $lsn = mark($next++);
+mark($next++);
+wait_applied($publisher, $subscriber, 'tap');
+on_subscriber('ALTER SUBSCRIPTION tap DISABLE');
+$subscriber->restart;
+is(call("wait_for_lsn('tap', '$lsn', '100 ms')"),
+	't', 'what is committed is known after a restart');
+$lsn = mark($next++);
+is(call("wait_for_lsn('tap', '$lsn', '100 ms')"), 'f', 'and what is not');
+on_subscriber('ALTER SUBSCRIPTION tap ENABLE');
+is(call("wait_for_lsn('tap', '$lsn')"), 't', 'until it is');
+
 ### without the extension, and without the subscription
 
 pause();
-my $lsn = mark($next++);
+$lsn = mark($next++);
 on_subscriber('DROP EXTENSION parallel_apply');
 wait_applied($publisher, $subscriber, 'tap');
 rows_equal($publisher, $subscriber, 'marks',

@@ -71,9 +71,15 @@ sub rows_of
 	return $node->safe_psql('postgres', 'SELECT count(*) FROM history');
 }
 
-make_history(100);
+make_history(99);
+my $lsn = on_publisher('SELECT pg_current_wal_lsn()');
+make_history(1);
 wait_applied($publisher, $subscriber, 'tap');
 is(rows_of($standby), 100, 'what is confirmed is on the standby');
+is( $standby->safe_psql(
+		'postgres', "SELECT parallel_apply.wait_for_lsn('tap', '$lsn', '0')"),
+	't',
+	'which knows how far it is');
 
 # All that follows is in the queue when the standby stops receiving.
 my @gates =
@@ -83,7 +89,7 @@ for my $gate (1, 2)
 	on_publisher("UPDATE gate SET n = n + 1 WHERE id = $gate");
 	make_history(100);
 }
-my $lsn = on_publisher('SELECT pg_current_wal_lsn()');
+$lsn = on_publisher('SELECT pg_current_wal_lsn()');
 $subscriber->poll_query_until('postgres',
 	"SELECT received_lsn >= '$lsn' FROM pg_stat_subscription WHERE subname = 'tap'"
 ) or die 'not all is received';

@@ -17,6 +17,7 @@
 #include "catalog/pg_authid.h"
 #include "fmgr.h"
 #include "miscadmin.h"
+#include "replication/origin.h"
 #include "storage/latch.h"
 #include "utils/acl.h"
 #include "utils/inval.h"
@@ -121,6 +122,32 @@ look(Oid subid)
 	return &place;
 }
 
+/* That of the replication origin; an apply worker has the same name for it. */
+static XLogRecPtr
+origin_progress(Oid subid)
+{
+	char	   *name = psprintf("pg_%u", subid);
+	PapplyOriginId origin = replorigin_by_name(name, true);
+
+	pfree(name);
+	return origin == PAPPLY_NO_ORIGIN ? InvalidXLogRecPtr : replorigin_get_progress(origin, false);
+}
+
+/*
+ * Without an apply worker, the origin knows more: after a restart, and on a standby,
+ * which has it from the commits that it replays.  With one it does not count, since it
+ * moves before a commit is visible; so it is asked before that is looked at.
+ */
+static XLogRecPtr
+committed_lsn(Oid subid)
+{
+	XLogRecPtr	origin_lsn = origin_progress(subid);
+	PapplyStatistics *place = look(subid);
+
+	return place->receiver_pid != 0 ? place->progress.committed_lsn :
+		Max(place->progress.committed_lsn, origin_lsn);
+}
+
 /*
  * papply_wait_for_lsn(subscription, lsn, timeout or NULL) returns whether
  * everything up to that position of the publisher's WAL is committed.
@@ -135,7 +162,7 @@ papply_wait_for_lsn(PG_FUNCTION_ARGS)
 		ereport(ERROR,
 				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
 				 errmsg("position must not be null")));
-	while (look(subid)->progress.committed_lsn < PG_GETARG_LSN(1))
+	while (committed_lsn(subid) < PG_GETARG_LSN(1))
 		if (!go_on_waiting(&wait))
 			PG_RETURN_BOOL(false);
 	PG_RETURN_BOOL(true);
