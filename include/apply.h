@@ -31,4 +31,8 @@ extern Datum papply_apply_input(PapplyTarget *target, Form_pg_attribute att,
 /* The table ("schema.table" on the publisher) of that change; NULL: none yet. */
 extern const char *papply_apply_table(void);
 
+/* A range of transactions begins; and has it run code of the user since then? */
+extern void papply_apply_begin_range(void);
+extern bool papply_apply_has_run_code(void);
+
 #endif							/* PAPPLY_APPLY_H */

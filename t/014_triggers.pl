@@ -370,6 +370,40 @@ command_like(
 	],
 	qr/^SECURITY LABEL FOR parallel_apply ON TABLE public\.safe IS 'triggers=parallel';$/m,
 	'pg_dump dumps what is declared, by name');
+
+# What they do on another server is committed there before it is here: not before
+# the turn, since until then all may be rolled back and done once more.
+{
+	my ($host, $port) = ($serial->host, $serial->port);
+	$serial->safe_psql('postgres', 'CREATE TABLE sent (id int)');
+	on_subscriber(
+		qq(CREATE EXTENSION postgres_fdw;
+		CREATE SERVER elsewhere FOREIGN DATA WRAPPER postgres_fdw
+			OPTIONS (host '$host', port '$port', dbname 'postgres');
+		CREATE USER MAPPING FOR PUBLIC SERVER elsewhere;
+		CREATE FOREIGN TABLE sent (id int) SERVER elsewhere;
+		CREATE FUNCTION send() RETURNS trigger LANGUAGE plpgsql AS
+			'BEGIN INSERT INTO public.sent VALUES (NEW.id); RETURN NULL; END';
+		CREATE TRIGGER send AFTER UPDATE ON safe FOR EACH ROW EXECUTE FUNCTION send();
+		ALTER TABLE safe ENABLE REPLICA TRIGGER send)
+	);
+	my $sent = q(SELECT string_agg(id::text, ' ') FROM sent);
+	my $gate = hold($subscriber, 'SELECT FROM gate FOR UPDATE');
+	on_publisher('UPDATE gate SET n = n + 1');
+	wait_for_state($subscriber, 'waiting for lock');
+	on_publisher('UPDATE safe SET v = v + 1 WHERE id = 3');
+	states_become(
+		$subscriber,
+		'waiting for lock, waiting for turn',
+		'a trigger has written to another server');
+	is($serial->safe_psql('postgres', $sent),
+		'', 'which has not committed before the turn');
+	$gate->query_safe('COMMIT');
+	$gate->quit;
+	wait_applied($publisher, $subscriber, 'tap');
+	is($serial->safe_psql('postgres', $sent), '3', 'but with it');
+	on_subscriber('DROP TRIGGER send ON safe');
+}
 on_subscriber('SECURITY LABEL FOR parallel_apply ON TABLE safe IS NULL');
 apply_safe('waiting for lock, waiting for turn', 'and they are serial again');
 same_as_serial('in the end', @published);

@@ -31,11 +31,24 @@
 static PapplyChange change;		/* too large for the stack */
 static StringInfoData message_copy;
 static const char *change_table = NULL;
+static bool has_run_code = false;	/* of the user, in this range */
 
 const char *
 papply_apply_table(void)
 {
 	return change_table;
+}
+
+void
+papply_apply_begin_range(void)
+{
+	has_run_code = false;
+}
+
+bool
+papply_apply_has_run_code(void)
+{
+	return has_run_code;
 }
 
 static Datum
@@ -413,6 +426,7 @@ apply_with_code(PapplyTarget *target, bool is_last_look)
 {
 	bool		found;
 
+	has_run_code = true;
 	SetCurrentStatementStartTimestamp();
 	PushActiveSnapshot(GetTransactionSnapshot());
 	target->estate->es_output_cid = GetCurrentCommandId(true);

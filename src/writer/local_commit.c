@@ -18,6 +18,10 @@
  * turn and passed on with it; from 16 on it is shared with the receiver.  An
  * abort must not advance the origin: its position is cleared before.
  *
+ * Where code of the user has run, the turn is waited for before all callbacks: those of
+ * other extensions may come first, and postgres_fdw commits there what triggers have
+ * done on other servers.  We would have to roll back without them.
+ *
  * PREPARE is the same, but the turn is passed on when all is done: in the
  * callback the prepared transaction is still this process's, and another one
  * that came with its COMMIT PREPARED would find it busy.  COMMIT PREPARED and
@@ -40,6 +44,7 @@
 #include "utils/memutils.h"
 #include "utils/snapmgr.h"
 
+#include "apply.h"
 #include "commit_order.h"
 #include "local_commit.h"
 #include "target.h"
@@ -61,12 +66,18 @@ static PapplyOriginId origin = PAPPLY_NO_ORIGIN;
 
 static void (*check_turn) (void) = NULL;
 
+static void
+wait_for_turn(uint64 first)
+{
+	papply_commit_order_wait(first - 1, PAPPLY_WRITER_WAIT_TURN);
+	check_turn();
+}
+
 /* The check may read catalogs, so it comes before the gate. */
 static void
 wait_and_enter(uint64 first)
 {
-	papply_commit_order_wait(first - 1, PAPPLY_WRITER_WAIT_TURN);
-	check_turn();
+	wait_for_turn(first);
 	papply_commit_order_enter(first);
 }
 
@@ -235,6 +246,8 @@ papply_local_commit(uint64 first, uint64 last, const PapplyCommit *commit)
 	pending.first = first;
 	pending.last = last;
 	pending.commit = *commit;
+	if (papply_apply_has_run_code())
+		wait_for_turn(first);
 	switch (commit->type)
 	{
 		case LOGICAL_REP_MSG_PREPARE:

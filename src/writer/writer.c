@@ -542,6 +542,7 @@ try_range(uint64 first, uint64 last, bool is_in_turn)
 	range.began_in_turn = first == last && papply_commit_order_committed() == first - 1;
 	range.is_early = first == PAPPLY_SEQNO_OPEN;
 	papply_target_begin_range();
+	papply_apply_begin_range();
 	papply_conflict_forget_all();
 	PG_TRY();
 	{
