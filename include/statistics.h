@@ -151,8 +151,8 @@ extern void papply_statistics_request_shmem(void);
 extern void papply_statistics_init_shmem(void);
 
 /*
- * Receiver: find or take the place of a subscription; and say that it has no
- * receiver any more.  Writers have left then.
+ * Receiver, not in a transaction: find or take the place of a subscription; and say
+ * that it has no receiver any more.  Writers have left then.
  */
 extern void papply_statistics_attach_receiver(Oid dbid, Oid subid);
 extern void papply_statistics_detach_receiver(void);

@@ -263,8 +263,23 @@ is(shown("committed_lsn >= '$lsn'"), 't', 'and its positions');
 
 my $columns = 'state, transactions, inserts, updates, stats_reset';
 my $before = shown($columns);
+$subscriber->append_conf('postgresql.conf',
+	'max_logical_replication_workers = 2');
 $subscriber->restart;
 is(shown($columns), $before, 'counters survive a restart of the server');
+
+# There are two places for counters, as many as apply workers.
+for my $other (qw(one two))
+{
+	on_subscriber(
+		"CREATE SUBSCRIPTION $other CONNECTION '$connstr' PUBLICATION tap WITH (copy_data = false)"
+	);
+	poll(
+		"SELECT pid IS NOT NULL FROM parallel_apply.subscriptions WHERE subname = '$other'",
+		"subscription $other is there");
+	on_subscriber("DROP SUBSCRIPTION $other");
+}
+is(shown($columns), $before, 'and others that come and go');
 on_subscriber('ALTER SUBSCRIPTION tap ENABLE');
 wait_applied($publisher, $subscriber, 'tap');
 poll("SELECT state = 'native' FROM $view", 'and go on');

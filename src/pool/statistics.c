@@ -30,12 +30,15 @@
  */
 #include "parallel_apply.h"
 
+#include "access/xact.h"
 #include "mb/pg_wchar.h"
 #include "miscadmin.h"
 #include "replication/logicallauncher.h"
 #include "storage/ipc.h"
 #include "storage/shmem.h"
 #include "storage/spin.h"
+#include "utils/memutils.h"
+#include "utils/syscache.h"
 #include "utils/timestamp.h"
 
 #include "saved.h"
@@ -141,6 +144,7 @@ load(void)
 
 		place->subid = saved[i].subid;
 		place->dbid = saved[i].dbid;
+		place->detached = directory->detached = 1;
 		memcpy(place->rows[PAPPLY_WAITER_RECEIVER].counts, saved[i].counts,
 			   sizeof(saved[i].counts));
 		place->stats_reset = saved[i].stats_reset;
@@ -212,22 +216,47 @@ find_place(Oid subid)
 	return NULL;
 }
 
+/* Those with a place that do not exist any more.  The directory is not locked. */
+static List *
+dropped_subscriptions(void)
+{
+	MemoryContext old_context = CurrentMemoryContext;
+	List	   *dropped = NIL;
+
+	StartTransactionCommand();
+	MemoryContextSwitchTo(old_context);
+	for (int i = 0; i < directory->length; i++)
+	{
+		Oid			subid = directory->places[i].subid;
+
+		if (OidIsValid(subid) && !SearchSysCacheExists1(SUBSCRIPTIONOID, ObjectIdGetDatum(subid)))
+			dropped = lappend_oid(dropped, subid);
+	}
+	CommitTransactionCommand();
+	MemoryContextSwitchTo(old_context);
+	return dropped;
+}
+
 /*
- * A place for another subscription: one that was never used, or else the one
- * that is free for the longest time; NULL if none is free.  As above.
+ * A place for another subscription: one that was never used, or whose subscription
+ * is dropped, or else the one that is free for the longest time; NULL if none is
+ * free.  As above.
  */
 static Place *
-find_free_place(void)
+find_free_place(const List *dropped)
 {
 	Place	   *oldest = NULL;
+	uint64		since = 0;
 
 	for (int i = 0; i < directory->length; i++)
 	{
 		Place	   *place = &directory->places[i];
+		uint64		detached = list_member_oid(dropped, place->subid) ? 0 : place->detached;
 
-		if (place->receiver_pid == 0 &&
-			(oldest == NULL || place->detached < oldest->detached))
-			oldest = place;
+		if (place->receiver_pid != 0 || (oldest != NULL && detached >= since))
+			continue;
+		oldest = place;
+		since = detached;
 	}
 	return oldest;
 }
@@ -255,13 +284,14 @@ attach(Place *place, int row)
 void
 papply_statistics_attach_receiver(Oid dbid, Oid subid)
 {
+	List	   *dropped = dropped_subscriptions();
 	Place	   *place;
 
 	LWLockAcquire(&directory->lock, LW_EXCLUSIVE);
 	place = find_place(subid);
 	if (place == NULL)
 	{
-		place = find_free_place();
+		place = find_free_place(dropped);
 		if (place != NULL)
 			clear_place(place, subid);
 	}
@@ -271,6 +301,7 @@ papply_statistics_attach_receiver(Oid dbid, Oid subid)
 		place->receiver_pid = MyProcPid;
 	}
 	LWLockRelease(&directory->lock);
+	list_free(dropped);
 
 	if (place != NULL)
 	{
