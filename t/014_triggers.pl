@@ -311,6 +311,29 @@ for my $rows (150, 3000)
 		'items', 'audited', 'notes');
 }
 
+# A table is opened for each change that may run code: what that needs is given back.
+{
+	my $gate = hold($subscriber, 'SELECT FROM gate FOR UPDATE');
+	on_publisher(
+		transactions(
+			'INSERT INTO numbered SELECT generate_series(10001, 13000); UPDATE gate SET n = n + 1'
+		));
+	wait_for_state($subscriber, 'waiting for lock');
+	my $offset = -s $subscriber->logfile;
+	on_subscriber(
+		q(SELECT pg_log_backend_memory_contexts(pid) FROM parallel_apply.writers
+		WHERE state = 'waiting for lock'));
+	$subscriber->wait_for_log(qr/Grand total/, $offset);
+	my ($bytes) = slurp_file($subscriber->logfile, $offset) =~
+	  /TopTransactionContext: (\d+) total/;
+	cmp_ok(
+		$bytes, '<',
+		1024 * 1024,
+		'the memory of a transaction does not grow with its changes');
+	$gate->query_safe('COMMIT');
+	$gate->quit;
+}
+
 is(counter($subscriber, 'native_replays'),
 	'0', 'nothing was left to PostgreSQL itself');
 

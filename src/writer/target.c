@@ -421,12 +421,11 @@ make_result_rel(PapplyTarget *target)
 }
 
 static void
-make_estate(PapplyTarget *target)
+make_range_table(PapplyTarget *target)
 {
 	Relation	rel = target->rel;
 	RangeTblEntry *rte = makeNode(RangeTblEntry);
 
-	target->estate = CreateExecutorState();
 	rte->rtekind = RTE_RELATION;
 	rte->relid = RelationGetRelid(rel);
 	rte->relkind = rel->rd_rel->relkind;
@@ -479,10 +478,14 @@ open_table(PapplyTarget *target, LOCKMODE lockmode)
 						RelationGetRelationName(target->rel))));
 }
 
+/*
+ * Where code of the user may run, this is done for each change: what it leaves is in
+ * the executor state, or in the context of the change.
+ */
 static void
 open_target(PapplyTarget *target)
 {
-	MemoryContext old_context = MemoryContextSwitchTo(TopTransactionContext);
+	MemoryContext old_context;
 	PapplyUserContext user_context;
 
 	open_table(target, RowExclusiveLock);
@@ -493,7 +496,10 @@ open_target(PapplyTarget *target)
 		prepare(target);
 		papply_compat_end_as_table_owner(&user_context);
 	}
-	make_estate(target);
+	old_context = MemoryContextSwitchTo(TopTransactionContext);
+	target->estate = CreateExecutorState();
+	MemoryContextSwitchTo(target->estate->es_query_cxt);
+	make_range_table(target);
 	start_executor(target);
 	if (target->rel->rd_rel->relkind == RELKIND_PARTITIONED_TABLE)
 		papply_partition_begin_routing(target);
