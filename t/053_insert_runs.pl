@@ -53,6 +53,7 @@ my $definitions = q(
 		constant text NOT NULL DEFAULT repeat('d', 30), twice int GENERATED ALWAYS AS (a * 2) STORED,
 		b varchar(20000), id int PRIMARY KEY, gone2 text, a int NOT NULL CHECK (a > -5),
 		long text GENERATED ALWAYS AS (b || 'generated') STORED,
+		placed boolean GENERATED ALWAYS AS (tableoid <> 0) STORED,
 		CONSTRAINT later UNIQUE (n) DEFERRABLE INITIALLY DEFERRED,
 		CONSTRAINT no_two EXCLUDE USING gist (a WITH =) WHERE (a > 1000000));
 	ALTER TABLE defined DROP gone, DROP gone2;
@@ -60,10 +61,12 @@ my $definitions = q(
 	CREATE INDEX defined_b ON defined USING hash (b);
 	CREATE TABLE narrow (v int);
 	ALTER TABLE narrow REPLICA IDENTITY FULL;
-	CREATE TABLE parts (id int, k int, v text, PRIMARY KEY (id, k)) PARTITION BY RANGE (k);
+	CREATE TABLE parts (id int, k int, v text, placed boolean GENERATED ALWAYS AS (tableoid <> 0) STORED,
+		PRIMARY KEY (id, k)) PARTITION BY RANGE (k);
 	CREATE TABLE parts1 PARTITION OF parts FOR VALUES FROM (0) TO (10) PARTITION BY HASH (id);
 	CREATE TABLE parts1a PARTITION OF parts1 FOR VALUES WITH (modulus 2, remainder 0);
-	CREATE TABLE parts1b (v text, gone int, k int NOT NULL, id int NOT NULL, CHECK (id <> -1));
+	CREATE TABLE parts1b (v text, gone int, k int NOT NULL, id int NOT NULL,
+		placed boolean GENERATED ALWAYS AS (tableoid <> 0) STORED, CHECK (id <> -1));
 	ALTER TABLE parts1b DROP gone;
 	ALTER TABLE parts1 ATTACH PARTITION parts1b FOR VALUES WITH (modulus 2, remainder 1);
 	CREATE TABLE parts2 PARTITION OF parts FOR VALUES FROM (10) TO (20);
@@ -187,7 +190,9 @@ is( on_subscriber(
 		COMMIT;
 		INSERT INTO plain VALUES (3103, 0, 'one'), (3104, 0, 'two');
 		UPDATE plain SET id = id + 10 WHERE id = 3103;
-		INSERT INTO plain VALUES (3103, 0, 'three');)
+		INSERT INTO plain VALUES (3103, 0, 'three');
+		UPDATE defined SET f = 0 WHERE id < 10;
+		UPDATE parts SET v = 'p' WHERE id < 10;)
 	);
 	both_equal('after runs that end', @tables);
 	is(tries(), $tries, 'and nothing had to be tried again');

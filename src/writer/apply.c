@@ -234,10 +234,21 @@ table_of_row(PapplyTarget *target)
 	return target->routing ? papply_partition_of_row(target) : target;
 }
 
+/*
+ * Native apply has a new slot for each row, which does not tell its table: a column
+ * generated from tableoid gets 0.
+ */
+static void
+forget_last_row(TupleTableSlot *slot)
+{
+	slot->tts_tableOid = InvalidOid;
+}
+
 static void
 insert_row(PapplyTarget *table)
 {
 	papply_target_check_rights(table, ACL_INSERT);
+	forget_last_row(table->remote_slot);
 	ExecSimpleRelationInsert(papply_target_insert_rel(table), table->estate,
 							 table->remote_slot);
 }
@@ -246,6 +257,7 @@ static void
 update_row(PapplyTarget *table)
 {
 	papply_target_check_rights(table, ACL_UPDATE);
+	forget_last_row(table->remote_slot);
 	EvalPlanQualSetSlot(&table->epqstate, table->remote_slot);
 	ExecSimpleRelationUpdate(papply_target_update_rel(table), table->estate,
 							 &table->epqstate, table->local_slot, table->remote_slot);

@@ -175,6 +175,7 @@ next_slot(PapplyRunRows *rows)
 		rows->nslots++;
 		MemoryContextSwitchTo(old_context);
 	}
+	rows->slots[rows->nrows]->tts_tableOid = InvalidOid;	/* as in apply.c */
 	return ExecClearTuple(rows->slots[rows->nrows]);
 }
 
