@@ -24,6 +24,7 @@ $publisher->safe_psql(
 	CREATE TABLE rights (id int, region text, v int, PRIMARY KEY (id, region));
 	CREATE TABLE fired (id int, region text, v int, PRIMARY KEY (id, region));
 	CREATE TABLE abroad (id int PRIMARY KEY, region text);
+	CREATE TABLE spying (id int PRIMARY KEY);
 	INSERT INTO gate VALUES (1, 0);
 	INSERT INTO lists SELECT i, chr(97 + i % 2), i FROM generate_series(1, 20) i;
 	INSERT INTO lists VALUES (21, 'q', 21), (22, 'q', 22);
@@ -44,7 +45,22 @@ on_subscriber(
 	CREATE TABLE abroad (id int, region text) PARTITION BY LIST (region);
 	CREATE TABLE abroad_a PARTITION OF abroad FOR VALUES IN ('a');
 	CREATE FOREIGN DATA WRAPPER dummy; CREATE SERVER dummy FOREIGN DATA WRAPPER dummy;
-	CREATE FOREIGN TABLE abroad_x PARTITION OF abroad DEFAULT SERVER dummy;)
+	CREATE FOREIGN TABLE abroad_x PARTITION OF abroad DEFAULT SERVER dummy;
+	CREATE ROLE landlord;
+	CREATE TABLE spied (who text);
+	GRANT INSERT ON spied TO landlord;
+	CREATE FUNCTION note_user() RETURNS int LANGUAGE plpgsql AS $$
+	BEGIN
+		INSERT INTO public.spied SELECT current_user
+			WHERE current_setting('session_replication_role') = 'replica';
+		RETURN 0;
+	END $$;
+	CREATE FUNCTION spy() RETURNS int LANGUAGE plpgsql IMMUTABLE AS
+		$$BEGIN RETURN public.note_user(); END$$;
+	CREATE TABLE spying (id int) PARTITION BY RANGE ((id + spy()));
+	CREATE TABLE spying_1 PARTITION OF spying DEFAULT;
+	ALTER TABLE spying OWNER TO landlord;
+	ALTER TABLE spying_1 OWNER TO landlord;)
 );
 create_extension($subscriber);
 subscribe($publisher, $subscriber, 'tap');
@@ -204,6 +220,16 @@ is( on_subscriber(q(SELECT string_agg(line, ', ' ORDER BY id) FROM log)),
 		'DELETE 3'),
 	'triggers of a partition fire, in the right order');
 all_equal('with triggers of a partition');
+
+# What a partition key calls has the rights of the table's owner, from 16 on, also
+# when the key is read for the first time.
+on_publisher('INSERT INTO spying VALUES (1), (2)');
+wait_applied($publisher, $subscriber, 'tap');
+is( on_subscriber('SELECT string_agg(DISTINCT who, $$, $$) FROM spied'),
+	$subscriber->pg_version >= 16
+	? 'landlord'
+	: on_subscriber('SELECT current_user'),
+	'functions of a partition key are called as the owner of the table');
 
 # The rights of the partitions, not of the root; and those for what is done to
 # each of them.

@@ -81,6 +81,7 @@ papply_partition_begin_routing(PapplyTarget *root)
 {
 	MemoryContext old_context = MemoryContextSwitchTo(root->estate->es_query_cxt);
 	PapplyRouting *routing = palloc(sizeof(PapplyRouting));
+	PapplyUserContext user_context;
 
 	routing->root_rel = makeNode(ResultRelInfo);
 	InitResultRelInfo(routing->root_rel, root->rel, 1, NULL, 0);
@@ -88,7 +89,14 @@ papply_partition_begin_routing(PapplyTarget *root)
 	routing->state->ps.state = root->estate;
 	routing->state->operation = CMD_INSERT;
 	routing->state->resultRelInfo = routing->root_rel;
+
+	/*
+	 * the partition key may have functions of the owner, which are called
+	 * when it is planned
+	 */
+	papply_compat_begin_as_table_owner(root->rel, &user_context);
 	routing->tuples = ExecSetupPartitionTupleRouting(root->estate, root->rel);
+	papply_compat_end_as_table_owner(&user_context);
 	root->routing = routing;
 	MemoryContextSwitchTo(old_context);
 }
