@@ -96,6 +96,19 @@ cmp_ok(
 	'>=', 1,
 	'but a second attempt sets them right');
 
+# One key of the last change was written by its own transaction, which is no reason
+# not to wait for the other one.
+is( apply_behind_gate(
+		$publisher,
+		$subscriber,
+		behind($dependency),
+		'a row that the transaction has made itself takes a key that it waits for',
+		q(DELETE FROM users WHERE id = 6),
+		q(INSERT INTO users VALUES (60, 'user60', 0); UPDATE users SET id = 6 WHERE id = 60)
+	),
+	0,
+	'and gets it at its first attempt');
+
 # FULL tells the old values: the dependency has to be by the unique index, as no
 # two of these rows are the same.  NULLs are never in conflict.
 is( apply_behind_gate(

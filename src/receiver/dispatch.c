@@ -321,7 +321,8 @@ publish_if_large(void)
 
 /*
  * The greatest number that a change with these keys depends on; *which becomes
- * the hash that it is due to, or -1.
+ * the hash that it is due to, or -1.  A key that its own transaction has written does
+ * not hide what another one is due to.
  */
 static uint64
 find_dependency(const PapplyHashes *hashes, int *which)
@@ -336,7 +337,7 @@ find_dependency(const PapplyHashes *hashes, int *which)
 	{
 		uint64		seqno = papply_dependency_find(dependencies, hashes->hashes[i]);
 
-		if (seqno <= dependency)
+		if (seqno <= dependency || seqno == open_seqno)
 			continue;
 		dependency = seqno;
 		*which = i;
