@@ -39,6 +39,7 @@ my %keys = (
 	rewritten => [ 'k int PRIMARY KEY', 'i' ],
 	replaced => [ 'k int PRIMARY KEY', 'i' ],
 	cured => [ 'k text PRIMARY KEY', 'i::text' ],
+	checked => [ 'k int PRIMARY KEY', 'i' ],
 	missing => [ 'k int PRIMARY KEY', 'i' ]);
 my @tables = sort keys %keys;
 my $rows = 2000;
@@ -71,6 +72,13 @@ $key_of{by_pair} = q(concat(a, ' ', b));
 on_publisher(join '', map { "CREATE INDEX ON $_ (i);\n" } @tables);
 # Until they are cured, some values of the publisher are none of the subscriber.
 on_subscriber('ALTER TABLE cured ALTER k TYPE int USING k::int');
+# A key whose conversion leaves a trace.
+on_subscriber(
+	q(CREATE TABLE checks (k int);
+	CREATE FUNCTION note(k int) RETURNS boolean LANGUAGE plpgsql
+	AS 'BEGIN INSERT INTO public.checks VALUES (k); RETURN true; END';
+	CREATE DOMAIN noted AS int CHECK (note(VALUE));
+	ALTER TABLE checked ALTER k TYPE noted;));
 create_extension($subscriber);
 subscribe($publisher, $subscriber, 'tap');
 
@@ -157,8 +165,15 @@ sub behind_gate
 ### slow storage
 
 start_subscriber(300);
+on_subscriber('TRUNCATE checks');
 commit_all(transactions(80, @tables));
 all_equal('after updates');
+is( on_subscriber(
+		'SELECT count(*), count(DISTINCT n) FROM (SELECT count(*) AS n FROM checks GROUP BY k) AS t'
+	),
+	'80|1',
+	'a key whose domain has a check is converted by who changes its row only'
+);
 cmp_ok(counter($subscriber, 'prefetched'),
 	'>', 100, 'pages of them were asked for');
 

@@ -90,14 +90,28 @@ has_triggers_in_catalog(Oid relid, PapplyClassReason *reason)
 	return found;
 }
 
-/* Or it has itself. */
+/* False is sure; true may be left from a trigger that was dropped. */
+static bool
+may_have_triggers(Oid relid)
+{
+	HeapTuple	tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(relid));
+	bool		result;
+
+	if (!HeapTupleIsValid(tuple))
+		return false;
+	result = ((Form_pg_class) GETSTRUCT(tuple))->relhastriggers;
+	ReleaseSysCache(tuple);
+	return result;
+}
+
+/* Or it has itself.  There may be thousands, so pg_trigger is read for few of them. */
 static bool
 partitions_have_triggers(Oid relid, PapplyClassReason *reason)
 {
 	ListCell   *lc;
 
 	foreach(lc, find_all_inheritors(relid, NoLock, NULL))
-		if (has_triggers_in_catalog(lfirst_oid(lc), reason))
+		if (may_have_triggers(lfirst_oid(lc)) && has_triggers_in_catalog(lfirst_oid(lc), reason))
 		return true;
 	return false;
 }

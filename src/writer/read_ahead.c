@@ -48,6 +48,7 @@
 #include "miscadmin.h"
 #include "storage/bufmgr.h"
 #include "storage/lmgr.h"
+#include "utils/lsyscache.h"
 #include "utils/memutils.h"
 #include "utils/rel.h"
 #include "utils/timestamp.h"
@@ -312,6 +313,16 @@ is_change(const PapplyEntry *entry)
 	}
 }
 
+/* The checks of a domain, or of one inside, may be code of the user, which would run twice. */
+static bool
+input_runs_code(Oid type)
+{
+	char		typtype = get_typtype(type);
+
+	return typtype != TYPTYPE_ENUM &&
+		(typtype != TYPTYPE_BASE || OidIsValid(get_element_type(type)));
+}
+
 /* Columns are terminated in copies: the entry is shared. */
 static bool
 set_key_column(Table *table, int i, const PapplyTuple *tuple)
@@ -319,17 +330,20 @@ set_key_column(Table *table, int i, const PapplyTuple *tuple)
 	PapplyTarget *target = table->target;
 	int			attribute = target->lookup.attnums[i] - 1;
 	int			column = attribute < 0 ? -1 : target->inputs[attribute].column;
+	Form_pg_attribute att;
 	PapplyColumn copy;
 
 	if (column < 0 || column >= tuple->ncolumns)
+		return false;
+	att = TupleDescAttr(RelationGetDescr(table->rel), attribute);
+	if (target->inputs[attribute].fast_input == NULL && input_runs_code(att->atttypid))
 		return false;
 	copy = tuple->columns[column];
 	if (copy.kind != LOGICALREP_COLUMN_TEXT && copy.kind != LOGICALREP_COLUMN_BINARY)
 		return false;
 	if (copy.kind == LOGICALREP_COLUMN_TEXT)
 		copy.data = pnstrdup(copy.data, copy.length);
-	table->key->scankeys[i].sk_argument =
-		papply_apply_input(target, TupleDescAttr(RelationGetDescr(table->rel), attribute), &copy);
+	table->key->scankeys[i].sk_argument = papply_apply_input(target, att, &copy);
 	return true;
 }
 
