@@ -294,6 +294,35 @@ is(on_subscriber('SELECT count(*) FROM numbered WHERE n = id'),
 is(on_publisher('SELECT count(*) FROM audit'),
 	'30', 'the trigger has fired for each row');
 
+# One larger than the queue has begun before its turn.  With a snapshot that stays what
+# it was then, the trigger must not run in it.
+# Writers have the settings of the database from their start.
+sub set_isolation
+{
+	my ($sql) = @_;
+	on_subscriber("ALTER DATABASE postgres $sql");
+	restart_apply($subscriber, 'tap');
+	wait_for_pool($subscriber, 'tap', 4);
+	return;
+}
+
+set_isolation(q(SET default_transaction_isolation = 'repeatable read'));
+{
+	my $session = hold($subscriber, 'SELECT FROM gate FOR UPDATE');
+	on_publisher(
+		'BEGIN; UPDATE gate SET n = n + 1; INSERT INTO history VALUES (-1000, 1); COMMIT;'
+	);
+	on_publisher('BEGIN;'
+		  . rows(1000)
+		  . 'INSERT INTO audited VALUES (1000, 1); COMMIT;');
+	wait_for_state($subscriber, 'waiting for data');
+	$session->query_safe('COMMIT');
+	$session->quit;
+}
+tables_equal('where its snapshot is older than its turn',
+	'items', 'history', 'audited', 'audit');
+set_isolation('RESET default_transaction_isolation');
+
 # Messages of other decoders are none of ours.
 on_publisher(
 	q(SELECT pg_logical_emit_message(true, 'other', 'in a transaction');

@@ -224,13 +224,15 @@ check_still_current(void)
 /*
  * May a change run code of the user that has to be alone?  A transaction larger
  * than the queue that cannot begin once more may, when its turn has come: then
- * only the time of its beginning is not that of serial apply.
+ * only the time of its beginning is not that of serial apply; unless it keeps the
+ * snapshot of that time, too.
  */
 static bool
 may_run_code(void)
 {
 	return range.began_in_turn ||
-		(!range.is_early && range.first == range.last && !papply_queue_can_rewind(range.first) &&
+		(!IsolationUsesXactSnapshot() && !range.is_early &&
+		 range.first == range.last && !papply_queue_can_rewind(range.first) &&
 		 papply_commit_order_committed() == range.first - 1);
 }
 
