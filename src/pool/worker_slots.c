@@ -16,7 +16,7 @@
  * writer up for it (writer_control.c).  (With log_min_messages above WARNING nothing is
  * said, and noticed.)
  *
- * Locking: none, it is a counter.
+ * Locking: none.
  *-------------------------------------------------------------------------
  */
 #include "parallel_apply.h"
@@ -25,6 +25,7 @@
 #include "storage/ipc.h"
 #include "storage/lwlock.h"
 #include "storage/shmem.h"
+#include "utils/timestamp.h"
 
 #include "worker_slots.h"
 
@@ -33,7 +34,13 @@
 /* What logicalrep_worker_launch() says, before it is translated. */
 static const char *const no_slot = "out of background worker slots";
 
-static pg_atomic_uint64 *missed = NULL;
+typedef struct MissedSlots
+{
+	pg_atomic_uint64 count;
+	pg_atomic_uint64 last;		/* a TimestampTz; 0: none yet */
+} MissedSlots;
+
+static MissedSlots *missed = NULL;
 static emit_log_hook_type previous_emit_log = NULL;
 
 static void
@@ -41,7 +48,10 @@ note_message(ErrorData *error)
 {
 	if (error->elevel == WARNING && error->message_id != NULL && missed != NULL &&
 		strcmp(error->message_id, no_slot) == 0)
-		pg_atomic_fetch_add_u64(missed, 1);
+	{
+		pg_atomic_write_u64(&missed->last, GetCurrentTimestamp());
+		pg_atomic_fetch_add_u64(&missed->count, 1);
+	}
 	if (previous_emit_log)
 		previous_emit_log(error);
 }
@@ -56,7 +66,7 @@ papply_worker_slots_init(void)
 void
 papply_worker_slots_request_shmem(void)
 {
-	RequestAddinShmemSpace(sizeof(pg_atomic_uint64));
+	RequestAddinShmemSpace(sizeof(MissedSlots));
 }
 
 void
@@ -65,14 +75,23 @@ papply_worker_slots_init_shmem(void)
 	bool		found;
 
 	LWLockAcquire(AddinShmemInitLock, LW_EXCLUSIVE);
-	missed = ShmemInitStruct(SLOTS_NAME, sizeof(pg_atomic_uint64), &found);
+	missed = ShmemInitStruct(SLOTS_NAME, sizeof(MissedSlots), &found);
 	if (!found)
-		pg_atomic_init_u64(missed, 0);
+	{
+		pg_atomic_init_u64(&missed->count, 0);
+		pg_atomic_init_u64(&missed->last, 0);
+	}
 	LWLockRelease(AddinShmemInitLock);
 }
 
 uint64
 papply_worker_slots_missed(void)
 {
-	return pg_atomic_read_u64(missed);
+	return pg_atomic_read_u64(&missed->count);
+}
+
+TimestampTz
+papply_worker_slots_missed_at(void)
+{
+	return pg_atomic_read_u64(&missed->last);
 }

@@ -52,9 +52,8 @@ static TimestampTz seen_at[PAPPLY_MAX_WRITERS];
 
 static TimestampTz short_since = 0;
 
-/* Slots that the server has missed, as last looked at, and when that was more. */
+/* Slots that the server has missed, as last looked at. */
 static uint64 seen_missed = 0;
-static TimestampTz missed_at = 0;
 
 /* The process has ended, or never began. */
 static bool
@@ -105,6 +104,17 @@ papply_writers_set_degraded(void)
 	is_degraded = true;
 }
 
+/* No writer takes the slot, of whatever subscription, before the server has tried again. */
+static bool
+leaves_slots_to_server(void)
+{
+	TimestampTz missed_at = papply_worker_slots_missed_at();
+
+	return missed_at != 0 &&
+		!TimestampDifferenceExceeds(missed_at, GetCurrentTimestamp(),
+									Max(RETRY_INTERVAL_MS, 2 * wal_retrieve_retry_interval));
+}
+
 /*
  * Start what is missing; returns the number of those that are there.  One that
  * could not start is not tried again at once: each attempt leaves a message.
@@ -115,7 +125,7 @@ fill_up(int wanted)
 	static TimestampTz retried_at = 0;
 	bool		may_retry = TimestampDifferenceExceeds(retried_at, GetCurrentTimestamp(),
 													   RETRY_INTERVAL_MS);
-	bool		may_register = true;
+	bool		may_register = !leaves_slots_to_server();
 	int			running = 0;
 
 	if (may_retry)
@@ -225,15 +235,6 @@ retire_unused(void)
 		set_wanted(needed);
 }
 
-/* Nobody else takes the slot before the server has tried again to start its worker. */
-static bool
-leaves_slots_to_server(void)
-{
-	return missed_at != 0 &&
-		!TimestampDifferenceExceeds(missed_at, GetCurrentTimestamp(),
-									Max(RETRY_INTERVAL_MS, 2 * wal_retrieve_retry_interval));
-}
-
 /* With those that are about to leave, and may be claiming something. */
 static int
 count_running(void)
@@ -260,7 +261,6 @@ give_slot_to_server(void)
 	if (!papply_writers_owe_slot())
 		return;
 	seen_missed = papply_worker_slots_missed();
-	missed_at = GetCurrentTimestamp();
 	running = count_running();
 	if (running > 0 && running <= papply_writers_wanted())
 		set_wanted(running - 1);
