@@ -445,7 +445,7 @@ sub start_load
 sub end_load
 {
 	my ($load) = @_;
-	$load->signal('INT');
+	$load->signal('TERM');
 	$load->finish;
 	return;
 }
