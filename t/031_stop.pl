@@ -205,9 +205,9 @@ sub ringing_writer
 	my ($old) = @_;
 	my $from = q(FROM pg_locks l JOIN pg_stat_activity a USING (pid)
 		WHERE NOT l.granted AND l.locktype = 'object' AND a.backend_type LIKE 'parallel_apply writer%');
-	$subscriber->poll_query_until('postgres',
-		"SELECT count(*) = 1 $from AND pid <> $old")
-	  or die 'no writer waits for the lock of NOTIFY';
+	wait_until(
+		"count(*) = 1 $from AND pid <> $old",
+		'no writer waits for the lock of NOTIFY');
 	return $subscriber->safe_psql('postgres', "SELECT pid $from");
 }
 
@@ -222,17 +222,17 @@ sub ringing_writer
 		"wal_level = replica\nmax_wal_senders = 1\nsynchronous_commit = local\nsynchronous_standby_names = nobody"
 	);
 	$subscriber->restart;
-	$subscriber->poll_query_until('postgres',
-		q(SELECT wait_event = 'CheckpointerMain' FROM pg_stat_activity WHERE backend_type = 'checkpointer')
-	) or die 'nobody has seen that there are synchronous standbys';
+	wait_until(
+		q(wait_event = 'CheckpointerMain' FROM pg_stat_activity WHERE backend_type = 'checkpointer'),
+		'nobody has seen that there are synchronous standbys');
 	my $session = $subscriber->background_psql('postgres');
 	my $backend = $session->query_safe('SELECT pg_backend_pid()');
 	$session->query_safe('SET synchronous_commit = on');
 	$session->query_safe('BEGIN; CREATE TABLE local (); NOTIFY bell');
 	$session->query_until(qr/begun/, "\\echo begun\nCOMMIT;\n");
-	$subscriber->poll_query_until('postgres',
-		"SELECT wait_event = 'SyncRep' FROM pg_stat_activity WHERE pid = $backend"
-	) or die 'the session does not wait for a standby';
+	wait_until(
+		"wait_event = 'SyncRep' FROM pg_stat_activity WHERE pid = $backend",
+		'the session does not wait for a standby');
 
 	wait_for_pool($subscriber, 'tap_postgres', 6);
 	$publisher->safe_psql('postgres', 'INSERT INTO bell VALUES (1)');

@@ -99,15 +99,22 @@ enter_turn(void)
 	PAPPLY_SESSION_ORIGIN_TIMESTAMP = pending.commit.commit_time;
 }
 
+/* No abort may advance it. */
+static void
+forget_origin(void)
+{
+	PAPPLY_SESSION_ORIGIN = PAPPLY_NO_ORIGIN;
+	PAPPLY_SESSION_ORIGIN_LSN = InvalidXLogRecPtr;
+	PAPPLY_SESSION_ORIGIN_TIMESTAMP = 0;
+}
+
 static void
 leave_origin(void)
 {
 	if (pending.has_origin)
 		papply_compat_origin_pass_on();
 	pending.has_origin = false;
-	PAPPLY_SESSION_ORIGIN = PAPPLY_NO_ORIGIN;
-	PAPPLY_SESSION_ORIGIN_LSN = InvalidXLogRecPtr;
-	PAPPLY_SESSION_ORIGIN_TIMESTAMP = 0;
+	forget_origin();
 }
 
 static void
@@ -143,14 +150,7 @@ transaction_callback(XactEvent event, void *arg)
 	}
 }
 
-/* No abort may advance it.  This runs before the server's own callback aborts. */
-static void
-forget_origin(void)
-{
-	PAPPLY_SESSION_ORIGIN = PAPPLY_NO_ORIGIN;
-	PAPPLY_SESSION_ORIGIN_LSN = InvalidXLogRecPtr;
-}
-
+/* This runs before the server's own callback aborts. */
 static void
 forget_origin_at_exit(int code, Datum arg)
 {
