@@ -19,7 +19,10 @@
  *	 writers'; so is one that changes a table whose rows the native loop may have
  *	 to look for without an index (dispatch.c).
  * - After one that has taken longer than SLOW_MS, because it waited for storage,
- *	 a lock, or the flush of its commit, writers get all of them for PAUSE_MS.
+ *	 a lock, or the flush of its commit, writers get all of them for PAUSE_FACTOR
+ *	 times as long: so at most a tenth of the time is lost.  If the next one is slow
+ *	 again, for twice the time, up to MAX_PAUSE_MS.  A process that loses its
+ *	 processor for a moment is slow as well, and that alone shall not cost much.
  * - What the publisher committed more than OLD_MS ago is part of a backlog.
  *-------------------------------------------------------------------------
  */
@@ -33,12 +36,14 @@
 #define KEEPS_UP_US 300
 
 #define SLOW_MS 2
-#define PAUSE_MS 1000
+#define PAUSE_FACTOR 10
+#define MAX_PAUSE_MS 1000
 #define OLD_MS 100
 
 static TimestampTz idle_at = 0;
 static TimestampTz began_at = 0;
 static TimestampTz slow_at = 0; /* when the last slow one ended */
+static int	pause_ms = 0;		/* since then; 0: the last one was not slow */
 
 TimestampTz
 papply_lone_idle(void)
@@ -56,7 +61,7 @@ papply_lone_may_begin(TimestampTz commit_time)
 		return false;
 	now = GetCurrentTimestamp();
 	return !TimestampDifferenceExceeds(commit_time, now, OLD_MS) &&
-		(now < slow_at || TimestampDifferenceExceeds(slow_at, now, PAUSE_MS));
+		(now < slow_at || TimestampDifferenceExceeds(slow_at, now, pause_ms));
 }
 
 bool
@@ -77,7 +82,13 @@ void
 papply_lone_end(void)
 {
 	TimestampTz now = GetCurrentTimestamp();
+	int64		took_ms = (now - began_at) / 1000;
 
-	if (TimestampDifferenceExceeds(began_at, now, SLOW_MS))
+	if (took_ms >= SLOW_MS)
+	{
 		slow_at = now;
+		pause_ms = Min(MAX_PAUSE_MS, Max(2 * pause_ms, PAUSE_FACTOR * took_ms));
+	}
+	else
+		pause_ms = 0;
 }

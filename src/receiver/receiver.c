@@ -640,7 +640,7 @@ papply_receiver_send(WalReceiverConn *conn, const char *buffer, int nbytes)
 	/* the native loop's own buffer, which it is done with */
 	if (papply_lifecycle_has_pool())
 		papply_feedback_rewrite(unconstify(char *, buffer), nbytes, papply_lifecycle_is_idle());
-	else if (!papply_lifecycle_has_pool())
+	else
 		papply_status_native_feedback(buffer, nbytes);
 	(papply_seam_server->walrcv_send) (conn, buffer, nbytes);
 }
