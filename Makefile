@@ -10,14 +10,17 @@
 
 PG_CONFIG ?= pg_config
 
+# Where this file is; PGXS has $(srcdir) only when it is included.
+here := $(dir $(lastword $(MAKEFILE_LIST)))
+files = $(patsubst $(here)%,%,$(sort $(wildcard $(addprefix $(here),$(1)))))
+
 MODULE_big = parallel_apply
 EXTENSION = parallel_apply
 PGFILEDESC = "parallel_apply - logical replication applied by several writers"
 
 # In the order in which a remote transaction passes the folders.
 OBJS = src/parallel_apply.o src/guc.o $(patsubst %.c,%.o, \
-	$(sort $(wildcard src/receiver/*.c)) $(sort $(wildcard src/pool/*.c)) \
-	$(sort $(wildcard src/writer/*.c)) $(sort $(wildcard src/sql/*.c)))
+	$(foreach room,receiver pool writer sql,$(call files,src/$(room)/*.c)))
 PG_CPPFLAGS = -I$(srcdir)/include
 ifdef SELFTEST
 OBJS += src/test/selftest.o src/test/selftest_awake.o
@@ -25,8 +28,8 @@ PG_CPPFLAGS += -DPAPPLY_SELFTEST
 endif
 
 # In sql/, a name with -- is an installation script, every other one is a test.
-DATA = $(wildcard sql/*--*.sql)
-tests = $(patsubst sql/%.sql,%,$(filter-out $(DATA),$(sort $(wildcard sql/*.sql))))
+DATA = $(call files,sql/*--*.sql)
+tests = $(patsubst sql/%.sql,%,$(filter-out $(DATA),$(call files,sql/*.sql)))
 REGRESS = $(filter install,$(tests)) $(filter-out install $(if $(SELFTEST),,selftest),$(tests))
 REGRESS_OPTS = --temp-instance=./tmp_check --temp-config=$(srcdir)/t/regress.conf
 NO_LOCALE = 1
@@ -58,6 +61,8 @@ TAP_TESTS := $(shell $(has_tap))
 endif
 include $(PGXS)
 
-$(OBJS): $(wildcard include/*.h)
+$(OBJS): $(wildcard $(here)include/*.h)
+# In another directory there are none yet; a rule would find those beside the sources.
+$(shell mkdir -p $(sort $(dir $(OBJS))))
 
 endif
