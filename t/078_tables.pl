@@ -270,6 +270,29 @@ explained('audited', 'serial',
 $lock->query_safe('COMMIT');
 $lock->quit;
 
+# The same of an index, needed for rows without a key, and of a table before its first
+# change.
+$lock =
+  hold($subscriber, q(REINDEX INDEX whole_a_idx; REINDEX INDEX "Wo'rd_pkey"));
+{
+	local $ENV{PGOPTIONS} = '-c lock_timeout=10s';
+	explained(
+		'whole',
+		'parallel',
+		'another session has locked an index of it: not all is known',
+		'look again',
+		'an index that is locked is not waited for');
+	explained(
+		qq("Wo''rd"),
+		'serial',
+		q(trigger t of table public."Wo'rd" fires in replica mode; )
+		  . 'another session has locked an index of it: not all is known',
+		declare(q(public."Wo''rd")) . '; look again',
+		'nor that of the key');
+}
+$lock->query_safe('COMMIT');
+$lock->quit;
+
 # A row keeps the copy of a new table waiting.
 my $row = hold($subscriber, 'INSERT INTO late VALUES (1)');
 on_publisher('ALTER PUBLICATION tap ADD TABLE late');

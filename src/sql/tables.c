@@ -10,7 +10,7 @@
  * the counters (table_statistics.c); before its first change all columns are
  * taken to be published, and the local replica identity to be the publisher's.
  *
- * A table that somebody else has locked is not waited for.
+ * A table that somebody else has locked, or an index of it, is not waited for.
  *-------------------------------------------------------------------------
  */
 #include "parallel_apply.h"
@@ -266,21 +266,49 @@ explain_indexes(Findings *findings, Relation rel, const AttrMap *map)
 
 	foreach(lc, RelationGetIndexList(rel))
 	{
-		Relation	index;
+		Relation	index = index_open(lfirst_oid(lc), AccessShareLock);
 
-		if (!ConditionalLockRelationOid(lfirst_oid(lc), AccessShareLock))
-			continue;
-		index = index_open(lfirst_oid(lc), NoLock);
 		explain_index(findings, rel, index, map, &tracked);
 		index_close(index, AccessShareLock);
 	}
+}
+
+/*
+ * What there is to say of the indexes, each of which is locked first, so that none is
+ * waited for; false if somebody else has locked one.
+ */
+static bool
+look_at_indexes(Findings *findings, Relation rel, const AttrMap *map)
+{
+	bool		is_partitioned = rel->rd_rel->relkind == RELKIND_PARTITIONED_TABLE;
+	List	   *locked = NIL;
+	ListCell   *lc;
+	bool		is_free = true;
+
+	foreach(lc, RelationGetIndexList(rel))
+	{
+		is_free = ConditionalLockRelationOid(lfirst_oid(lc), AccessShareLock);
+		if (!is_free)
+			break;
+		locked = lappend_oid(locked, lfirst_oid(lc));
+	}
+	if (is_free)
+	{
+		if (!findings->description.is_known)
+			assume_identity(rel, &findings->description);
+		if (!is_partitioned)
+			explain_lookup(findings, rel, map);
+		explain_indexes(findings, rel, map);
+	}
+	foreach(lc, locked)
+		UnlockRelationOid(lfirst_oid(lc), AccessShareLock);
+	return is_free;
 }
 
 static void
 explain_table(Findings *findings, Relation rel)
 {
 	PapplyTableDescription *description = &findings->description;
-	bool		is_partitioned = rel->rd_rel->relkind == RELKIND_PARTITIONED_TABLE;
 	AttrMap    *map = map_columns(rel, description, true);
 	PapplyClassReason reason;
 
@@ -288,17 +316,13 @@ explain_table(Findings *findings, Relation rel)
 	explain_class(findings, rel, &reason);
 	if (findings->table_class == PAPPLY_TABLE_NATIVE)
 		return;
-	if (!description->is_known)
-	{
-		if (findings->table_class == PAPPLY_TABLE_PARALLEL)
-			explain_unknown_columns(findings, rel);
-		assume_identity(rel, description);
-	}
-	if (is_partitioned)
+	if (!description->is_known && findings->table_class == PAPPLY_TABLE_PARALLEL)
+		explain_unknown_columns(findings, rel);
+	if (rel->rd_rel->relkind == RELKIND_PARTITIONED_TABLE)
 		explain_partitions(findings, rel);
-	else
-		explain_lookup(findings, rel, map);
-	explain_indexes(findings, rel, map);
+	if (!look_at_indexes(findings, rel, map))
+		add_finding(findings, "another session has locked an index of it: not all is known",
+					"look again");
 }
 
 /* False if there is no such table any more. */
