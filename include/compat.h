@@ -137,6 +137,23 @@ papply_compat_find_sync_workers(Oid subid, int *pids, int max)
 	return count;
 }
 
+/* What walrcv_connect() takes.  16: must_use_password; 17: replication. */
+#if PG_VERSION_NUM >= 170000
+#define PAPPLY_CONNECT_PARAMETERS \
+	const char *conninfo, bool replication, bool logical, bool must_use_password, \
+	const char *appname, char **err
+#define PAPPLY_CONNECT_ARGUMENTS \
+	conninfo, replication, logical, must_use_password, appname, err
+#elif PG_VERSION_NUM >= 160000
+#define PAPPLY_CONNECT_PARAMETERS \
+	const char *conninfo, bool logical, bool must_use_password, const char *appname, char **err
+#define PAPPLY_CONNECT_ARGUMENTS conninfo, logical, must_use_password, appname, err
+#else
+#define PAPPLY_CONNECT_PARAMETERS \
+	const char *conninfo, bool logical, const char *appname, char **err
+#define PAPPLY_CONNECT_ARGUMENTS conninfo, logical, appname, err
+#endif
+
 /* 16: apply workers may be parallel, too; leaders have a test of their own. */
 static inline bool
 papply_compat_am_leader_apply_worker(void)

@@ -219,6 +219,18 @@ poll(
 	"SELECT state = 'parallel' AND inserts = $inserts + 1 FROM $view",
 	'counters survive the apply worker, and what failed does not count');
 
+# That it has no publisher is one, each time.
+my $errors = shown('errors');
+on_subscriber(
+	q(ALTER SUBSCRIPTION tap CONNECTION 'host=/nowhere dbname=postgres'));
+poll(
+	"SELECT errors >= $errors + 2 AND last_error ~ 'could not connect to the publisher'
+		AND state = 'not running'
+	FROM $view",
+	'that there is no connection is counted, with its message');
+on_subscriber("ALTER SUBSCRIPTION tap CONNECTION '$connstr'");
+poll("SELECT state = 'parallel' FROM $view", 'until there is one');
+
 ### without writers
 
 reload_with($subscriber, 'parallel_apply.writers_per_subscription = 1');
@@ -298,7 +310,9 @@ wait_applied($publisher, $subscriber, 'tap');
 rows_equal($publisher, $subscriber, $_)
   for qw(counted locked audited emptied);
 finish(
-	$publisher, $subscriber,
+	$publisher,
+	$subscriber,
 	duplicate_key('counted'),
+	qr/could not connect to the publisher/,
 	qr/FATAL: +terminating .* due to administrator command/);
 done_testing();

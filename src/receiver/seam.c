@@ -7,7 +7,7 @@
  *
  * The native apply worker talks to its publisher through WalReceiverFunctions,
  * which libpqwalreceiver fills when it is loaded.  We load it first, copy its
- * table, replace three functions in the copy and point the variable at it; the
+ * table, replace four functions in the copy and point the variable at it; the
  * server's own load_file() later finds the library loaded and changes nothing.
  * All but leader apply workers pass straight through.
  *-------------------------------------------------------------------------
@@ -22,6 +22,20 @@
 const WalReceiverFunctionsType *papply_seam_server = NULL;
 
 static WalReceiverFunctionsType seam;
+
+/*
+ * Errors of the apply worker are counted from here on: that there is no connection will be
+ * one.  Not before, since it may take minutes, for which the subscription is not running.
+ */
+static WalReceiverConn *
+connect_to_server(PAPPLY_CONNECT_PARAMETERS)
+{
+	WalReceiverConn *conn = (papply_seam_server->walrcv_connect) (PAPPLY_CONNECT_ARGUMENTS);
+
+	if (papply_compat_am_leader_apply_worker())
+		papply_receiver_count_errors();
+	return conn;
+}
 
 static bool
 start_streaming(WalReceiverConn *conn, const WalRcvStreamOptions *options)
@@ -67,6 +81,7 @@ papply_seam_install(void)
 
 	papply_seam_server = WalReceiverFunctions;
 	seam = *WalReceiverFunctions;
+	seam.walrcv_connect = connect_to_server;
 	seam.walrcv_startstreaming = start_streaming;
 	seam.walrcv_receive = receive;
 	seam.walrcv_send = send_message;
