@@ -187,6 +187,7 @@ SELECT parallel_apply.add_subscription('a, "b"', 'one');
 SELECT parallel_apply.remove_subscription('archive', 'one');
 \echo :LAST_ERROR_SQLSTATE
 SELECT parallel_apply.remove_subscription('archive', 'two');
+SELECT parallel_apply.remove_subscription('', 'two');
 SELECT parallel_apply.remove_subscription(NULL, 'two');
 SELECT parallel_apply.remove_subscription('a, "b"', 'nothing');
 SELECT parallel_apply.alter_subscription_config('nothing', 1);

@@ -75,7 +75,7 @@ papply_remove_subscription(PG_FUNCTION_ARGS)
 	PapplySubscriptionOptions options;
 
 	papply_subscription_options_get(subid, &options);
-	if (strcmp(options.group, group) != 0)
+	if (options.group[0] == '\0' || strcmp(options.group, group) != 0)
 		ereport(ERROR,
 				(errcode(ERRCODE_UNDEFINED_OBJECT),
 				 errmsg("subscription \"%s\" is not in group \"%s\"",
