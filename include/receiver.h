@@ -17,9 +17,6 @@ extern int	papply_receiver_receive(WalReceiverConn *conn, char **buffer,
 									pgsocket *wait_fd);
 extern void papply_receiver_send(WalReceiverConn *conn, const char *buffer, int nbytes);
 
-/* From now on, errors of this process are counted.  No transaction is open. */
-extern void papply_receiver_count_errors(void);
-
 /* Shall there be a pool?  No transaction is open. */
 extern bool papply_receiver_wants_pool(void);
 

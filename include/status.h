@@ -10,7 +10,13 @@
 
 #include "statistics.h"
 
-/* Once, before all else: this is the receiver of MySubscription. */
+/*
+ * Once, before all else: errors of this process, the receiver of MySubscription, are
+ * counted from now on.  What the one before it has shown stays.  No transaction is open.
+ */
+extern void papply_status_attach(void);
+
+/* Then, when there is a connection: a new receiver, which begins to show what it does. */
 extern void papply_status_init(void);
 
 /* Who applies, and if that is not writers, why. */

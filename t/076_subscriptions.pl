@@ -219,7 +219,12 @@ poll(
 	"SELECT state = 'parallel' AND inserts = $inserts + 1 FROM $view",
 	'counters survive the apply worker, and what failed does not count');
 
-# That it has no publisher is one, each time.
+# That it has no publisher is one, each time; what is known of positions stays.
+on_publisher(q(SELECT pg_logical_emit_message(true, 'nothing', '')));
+$lsn = on_publisher('SELECT pg_current_wal_insert_lsn()');
+poll(
+	"SELECT committed_lsn >= '$lsn' FROM $view",
+	'a position behind all transactions is reached');
 my $errors = shown('errors');
 on_subscriber(
 	q(ALTER SUBSCRIPTION tap CONNECTION 'host=/nowhere dbname=postgres'));
@@ -228,6 +233,8 @@ poll(
 		AND state = 'not running'
 	FROM $view",
 	'that there is no connection is counted, with its message');
+is(on_subscriber("SELECT parallel_apply.wait_for_lsn('tap', '$lsn', '0')"),
+	't', 'which is not forgotten');
 on_subscriber("ALTER SUBSCRIPTION tap CONNECTION '$connstr'");
 poll("SELECT state = 'parallel' FROM $view", 'until there is one');
 

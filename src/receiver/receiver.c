@@ -113,16 +113,6 @@ static bool has_received = false;	/* since then */
 /* The native loop has gone round before the replay of this transaction. */
 static uint64 rounded_seqno = PAPPLY_NO_SEQNO;
 
-void
-papply_receiver_count_errors(void)
-{
-	static bool is_counting = false;
-
-	if (!is_counting)
-		papply_status_init();
-	is_counting = true;
-}
-
 static void
 initialize(void)
 {
@@ -132,7 +122,7 @@ initialize(void)
 		return;
 	is_initialized = true;
 
-	papply_receiver_count_errors();
+	papply_status_init();
 	papply_remote_relation_init();
 	papply_lifecycle_init();
 	papply_feedback_received(replorigin_session_get_progress(false));

@@ -18,6 +18,7 @@
 
 #include "receiver.h"
 #include "seam.h"
+#include "status.h"
 
 const WalReceiverFunctionsType *papply_seam_server = NULL;
 
@@ -33,7 +34,7 @@ connect_to_server(PAPPLY_CONNECT_PARAMETERS)
 	WalReceiverConn *conn = (papply_seam_server->walrcv_connect) (PAPPLY_CONNECT_ARGUMENTS);
 
 	if (papply_compat_am_leader_apply_worker())
-		papply_receiver_count_errors();
+		papply_status_attach();
 	return conn;
 }
 

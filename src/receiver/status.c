@@ -69,15 +69,20 @@ detach_at_exit(int code, Datum arg)
 }
 
 void
-papply_status_init(void)
+papply_status_attach(void)
 {
 	papply_statistics_attach_receiver(MyLogicalRepWorker->dbid, MySubscription->oid);
 	before_shmem_exit(detach_at_exit, (Datum) 0);
+	previous_emit_log = emit_log_hook;
+	emit_log_hook = note_logged_error;
+}
+
+void
+papply_status_init(void)
+{
 	memset(papply_statistics_progress, 0, sizeof(PapplyProgress));
 	papply_status_set(PAPPLY_APPLY_NATIVE, PAPPLY_REASON_STARTING);
 	papply_status_set_wanted(1);
-	previous_emit_log = emit_log_hook;
-	emit_log_hook = note_logged_error;
 }
 
 void
