@@ -727,7 +727,8 @@ WITH s AS MATERIALIZED (
                   s.effective_writers)
       FROM s WHERE s.configured_writers > s.effective_writers
     UNION ALL
-    SELECT s.subname, 'writers', CASE WHEN g.best < 1.5 THEN 'notice' ELSE 'info' END,
+    SELECT s.subname, 'writers',
+           CASE WHEN g.best < 1.5 AND g.transactions >= 100 THEN 'notice' ELSE 'info' END,
            CASE WHEN g.transactions IS NULL OR g.transactions < 100
                 THEN 'too few transactions were applied by writers to tell what more of them would gain'
                 WHEN g.best < 1.5

@@ -236,6 +236,13 @@ advised(
 	qr/^notice\|.*raise "parallel_apply\.max_writers_per_subscription"\|41 writers configured by setting, 4 allowed/,
 	'the setting that limits is named');
 on_subscriber(q(SELECT parallel_apply.reset_stats()));
+on_publisher('INSERT INTO accounts VALUES (1000, 0)');
+wait_applied($publisher, $subscriber, 'tap');
+advised(
+	'writers',
+	qr/^info\|too few transactions were applied by writers .*what 1 transactions depend on/,
+	'of one transaction nothing follows');
+on_subscriber(q(SELECT parallel_apply.reset_stats()));
 on_publisher(join '',
 	map { "INSERT INTO accounts VALUES ($_, 0);\n" } 1001 .. 1200);
 wait_applied($publisher, $subscriber, 'tap');
