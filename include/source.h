@@ -33,4 +33,7 @@ extern void papply_source_begin_early(void (*check) (void));
  */
 extern PapplyEntry *papply_source_next_early(PapplyCommit *commit);
 
+/* Give back the memory that this took, whether the end was reached or not. */
+extern void papply_source_end_early(void);
+
 #endif							/* PAPPLY_SOURCE_H */

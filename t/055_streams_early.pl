@@ -367,6 +367,36 @@ $streamed->query_safe(item_rows(1000) . 'COMMIT');
 on_subscriber(q(SELECT parallel_apply.resume('tap')));
 streams_are('apply was paused', 0, 1);
 
+# A large value leaves nothing in the memory of the writer that has applied it, before
+# the end of its transaction or after it.
+sub writers_are_small
+{
+	my ($name) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	wait_applied($publisher, $subscriber, 'tap');
+	for my $pid (writer_pids($subscriber, 'tap'))
+	{
+		my $offset = -s $subscriber->logfile;
+		on_subscriber("SELECT pg_log_backend_memory_contexts($pid)");
+		$subscriber->wait_for_log(qr/Grand total: \d+ bytes/, $offset);
+		my ($bytes) = slurp_file($subscriber->logfile, $offset) =~
+		  /Grand total: (\d+) bytes/;
+		cmp_ok($bytes, '<', 6_000_000, $name);
+	}
+	return;
+}
+
+$streamed->query_safe(
+	"BEGIN; INSERT INTO items VALUES (-1, 0, repeat('x', 8000000))");
+wait_for_early(1);
+$streamed->query_safe('COMMIT');
+writers_are_small('a value of a streamed transaction is forgotten');
+reload_with($subscriber, 'parallel_apply.apply_streams_early = off');
+on_publisher("UPDATE items SET note = repeat('y', 8000000) WHERE id = -1")
+  for 1 .. 3;
+writers_are_small('a value of a transaction in the queue is forgotten');
+tables_equal('with a large value', @tables);
+
 $subscriber->poll_query_until('postgres',
 	'SELECT count(*) = 0 FROM pg_ls_tmpdir()')
   or die 'temporary files are left';

@@ -178,3 +178,10 @@ papply_source_next_early(PapplyCommit *commit)
 	}
 	return NULL;
 }
+
+void
+papply_source_end_early(void)
+{
+	if (context != NULL)
+		MemoryContextReset(context);
+}

@@ -656,6 +656,7 @@ apply_early(void)
 	if (!try_range(PAPPLY_SEQNO_OPEN, PAPPLY_SEQNO_OPEN, false) &&
 		!papply_early_give_up() && papply_pool->is_open)
 		leave_to_native(papply_early_seqno());
+	papply_source_end_early();
 	papply_early_leave();
 }
 
