@@ -16,6 +16,12 @@ extern void papply_report_received(void);
 /* This process has committed, and no writer knows that it is to be flushed. */
 extern void papply_report_committed(void);
 
+/* The publisher wants an answer. */
+extern void papply_report_asked(void);
+
+/* Shall it get one, or any status message of the native loop's? */
+extern bool papply_report_may_answer(void);
+
 /* Nothing more is to be read: flush if nobody else does, and tell what is new. */
 extern void papply_report_now(WalReceiverConn *conn);
 

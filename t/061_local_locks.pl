@@ -225,6 +225,26 @@ for my $statement (
 	tables_are_equal('after a deadlock that a local session has found');
 }
 
+# The publisher is shut down, and gives up after a time without an answer, as it does with
+# PostgreSQL's own apply: also if others wait for it, and a moment later.
+{
+	my $session = hold($subscriber, 'UPDATE other SET n = n WHERE id = 8');
+	reload_with($publisher, "wal_sender_timeout = '3s'");
+	commit_each(
+		'UPDATE other SET n = 8 WHERE id = 8',
+		'UPDATE other SET n = n + 5 WHERE id = 5');
+	states_become($subscriber, "$lock, $turn",
+		'a writer wants a row while the publisher is shut down');
+	ok($publisher->stop('fast', fail_ok => 1), 'which does not wait for it');
+	$session->query_safe('COMMIT');
+	$session->quit;
+	$publisher->stop('fast', fail_ok => 1);
+	$publisher->start;
+	tables_are_equal('after the publisher was shut down');
+}
+
 rows_equal($publisher, $subscriber, $_) for 'gate', 'other';
-finish($publisher, $subscriber, qr/ERROR:  deadlock detected/);
+finish($publisher, $subscriber, qr/ERROR:  deadlock detected/,
+	qr/ERROR: .*could not (receive data from WAL stream|connect to the publisher)/
+);
 done_testing();

@@ -637,10 +637,14 @@ papply_receiver_receive(WalReceiverConn *conn, char **buffer, pgsocket *wait_fd)
 void
 papply_receiver_send(WalReceiverConn *conn, const char *buffer, int nbytes)
 {
-	/* the native loop's own buffer, which it is done with */
-	if (papply_lifecycle_has_pool())
-		papply_feedback_rewrite(unconstify(char *, buffer), nbytes, papply_lifecycle_is_idle());
-	else
+	if (!papply_lifecycle_has_pool())
 		papply_status_native_feedback(buffer, nbytes);
+	else
+	{
+		/* the native loop's own buffer, which it is done with */
+		papply_feedback_rewrite(unconstify(char *, buffer), nbytes, papply_lifecycle_is_idle());
+		if (!papply_report_may_answer())
+			return;
+	}
 	(papply_seam_server->walrcv_send) (conn, buffer, nbytes);
 }

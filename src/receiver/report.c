@@ -26,11 +26,25 @@
 /* That a transaction was received is told after so long, if not committed. */
 #define RECEIVED_PATIENCE_MS 1
 
+/*
+ * A publisher that is shut down asks again as soon as it is answered, until all that it
+ * has sent is flushed.  If that may take long, because a writer waits for a lock, say, it
+ * gets no answer, and gives up after wal_sender_timeout: as it does with PostgreSQL's own
+ * apply, which cannot answer meanwhile.  Else it asks when half of that time is over.
+ */
+#define ASKED_AGAIN_MS 200
+#define ASKED_TIMES 20
+
 static TimestampTz reported_at = 0;
 static TimestampTz unflushed_since = 0; /* and nobody flushes; 0: not so */
 static bool has_committed = false;	/* and nobody has been woken to flush it */
 static bool has_untold = false; /* received the end of a transaction */
 static TimestampTz untold_since = 0;
+
+static int	asked_times = 0;	/* one soon after the other, and nothing
+								 * flushed since */
+static TimestampTz asked_at = 0;
+static XLogRecPtr asked_flushed_lsn = InvalidXLogRecPtr;
 
 void
 papply_report_committed(void)
@@ -42,6 +56,32 @@ void
 papply_report_received(void)
 {
 	has_untold = true;
+}
+
+static XLogRecPtr
+flushed_lsn(void)
+{
+	return papply_feedback_flushed_lsn(papply_lifecycle_is_idle());
+}
+
+void
+papply_report_asked(void)
+{
+	TimestampTz now = GetCurrentTimestamp();
+
+	if (asked_flushed_lsn != flushed_lsn() ||
+		now < asked_at || TimestampDifferenceExceeds(asked_at, now, ASKED_AGAIN_MS))
+		asked_times = 0;
+	asked_times++;
+	asked_at = now;
+	asked_flushed_lsn = flushed_lsn();
+}
+
+bool
+papply_report_may_answer(void)
+{
+	return asked_times < ASKED_TIMES || asked_flushed_lsn != flushed_lsn() ||
+		flushed_lsn() >= papply_feedback_received_lsn();
 }
 
 /*

@@ -154,6 +154,7 @@ route_keepalive(char **buffer, int *length)
 		return PAPPLY_ROUTE_DONE;
 	papply_lifecycle_watch();
 	papply_feedback_flush(true);
+	papply_report_asked();
 	*length = papply_native_keepalive(papply_feedback_applied_lsn(papply_lifecycle_is_idle()),
 									  reply_requested, buffer);
 	return PAPPLY_ROUTE_NATIVE;
