@@ -142,6 +142,8 @@ typedef struct PapplyPool
 	Oid			subid;			/* kept after release, with replay_final_lsn */
 	XLogRecPtr	replay_final_lsn;	/* this remote transaction goes to the
 									 * native loop; survives the receiver */
+	TimestampTz lack_at;		/* there was no memory for definitions; 0:
+								 * never; survives the receiver */
 	uint32		generation;		/* counts the pools in this place */
 
 	/* set once by the receiver, before writers start */
@@ -262,6 +264,10 @@ extern bool papply_pool_attach_writer(Datum argument, uint32 generation);
 /* Remember, or ask, which remote transaction of subid must be replayed natively. */
 extern void papply_pool_set_replay(XLogRecPtr final_lsn);
 extern XLogRecPtr papply_pool_get_replay(Oid subid);
+
+/* Remember, or ask, that there was no dynamic shared memory for what a pool of subid needs. */
+extern void papply_pool_note_lack(void);
+extern bool papply_pool_has_lacked(Oid subid, int within_ms);
 
 /* State of this writer, for others to see. */
 extern void papply_pool_set_state(PapplyWriterState state);

@@ -25,7 +25,8 @@ our @EXPORT = qw(
 my @pair;
 
 # Returns (publisher, subscriber), running.  Options: publisher_conf and
-# subscriber_conf, lines for postgresql.conf; name, for a second pair in a test.
+# subscriber_conf, lines for postgresql.conf; subscriber_init, options of the
+# subscriber's initdb; name, for a second pair in a test.
 sub new_pair
 {
 	my (%opt) = @_;
@@ -42,7 +43,7 @@ sub new_pair
 	$publisher->append_conf('postgresql.conf', $opt{publisher_conf} // '');
 
 	my $subscriber = PostgreSQL::Test::Cluster->new("subscriber$suffix");
-	$subscriber->init;
+	$subscriber->init(extra => $opt{subscriber_init} // []);
 	# Single transactions shall show what writers do with them, unless a test says
 	# otherwise.
 	$subscriber->append_conf('postgresql.conf', <<~'CONF');

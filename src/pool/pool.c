@@ -11,7 +11,7 @@
  * There are as many places as there can be leader apply workers, so a place
  * can always be found; the memory is about 20 kB for each.
  *
- * Locking: the directory's lock protects in_use, subid, replay_final_lsn and
+ * Locking: the directory's lock protects in_use, subid, replay_final_lsn, lack_at and
  * generation.  The gate (is_open) is written by the receiver alone.
  *
  * If a writer dies, its exit callback leaves PAPPLY_WRITER_EXITED behind; if
@@ -26,6 +26,7 @@
 #include "replication/logicallauncher.h"
 #include "storage/ipc.h"
 #include "storage/shmem.h"
+#include "utils/timestamp.h"
 
 #include "early.h"
 #include "pool.h"
@@ -163,7 +164,10 @@ papply_pool_acquire(Oid dbid, Oid subid, Oid userid, PapplyOriginId origin)
 		return false;
 	}
 	if (pool->subid != subid)
+	{
 		pool->replay_final_lsn = InvalidXLogRecPtr;
+		pool->lack_at = 0;
+	}
 	reset_pool(pool);
 	pool->subid = subid;
 	pool->generation++;
@@ -251,6 +255,28 @@ papply_pool_get_replay(Oid subid)
 			final_lsn = directory->pools[i].replay_final_lsn;
 	LWLockRelease(&directory->lock);
 	return final_lsn;
+}
+
+void
+papply_pool_note_lack(void)
+{
+	LWLockAcquire(&directory->lock, LW_EXCLUSIVE);
+	papply_pool->lack_at = GetCurrentTimestamp();
+	LWLockRelease(&directory->lock);
+}
+
+bool
+papply_pool_has_lacked(Oid subid, int within_ms)
+{
+	TimestampTz now = GetCurrentTimestamp();
+	TimestampTz lack_at = 0;
+
+	LWLockAcquire(&directory->lock, LW_SHARED);
+	for (int i = 0; i < directory->length; i++)
+		if (directory->pools[i].subid == subid)
+			lack_at = directory->pools[i].lack_at;
+	LWLockRelease(&directory->lock);
+	return lack_at != 0 && lack_at <= now && !TimestampDifferenceExceeds(lack_at, now, within_ms);
 }
 
 void

@@ -76,8 +76,8 @@ grow(void)
 	papply_pool->registry_capacity = 2 * capacity;
 }
 
-uint32
-papply_registry_add(const char *message, uint32 length)
+static uint32
+add(const char *message, uint32 length)
 {
 	dsa_pointer pointer = dsa_allocate(area, offsetof(RegistryItem, message) + length);
 	RegistryItem *item = dsa_get_address(area, pointer);
@@ -94,6 +94,42 @@ papply_registry_add(const char *message, uint32 length)
 	versions = dsa_get_address(area, papply_pool->registry);
 	versions[version] = pointer;
 	LWLockRelease(&papply_pool->registry_lock);
+	return version;
+}
+
+/*
+ * There is no memory for it.  PostgreSQL's own apply does not need any, so this is no error
+ * of the subscription, which might be disabled for it: the process ends, and the next one
+ * has no pool for some time.
+ */
+static void
+end_for_lack_of_memory(void)
+{
+	ErrorData  *error = CopyErrorData();
+
+	LWLockReleaseAll();
+	FlushErrorState();
+	papply_pool_note_lack();
+	error->elevel = FATAL;
+	ThrowErrorData(error);
+}
+
+uint32
+papply_registry_add(const char *message, uint32 length)
+{
+	MemoryContext old_context = CurrentMemoryContext;
+	volatile uint32 version = 0;
+
+	PG_TRY();
+	{
+		version = add(message, length);
+	}
+	PG_CATCH();
+	{
+		MemoryContextSwitchTo(old_context);
+		end_for_lack_of_memory();
+	}
+	PG_END_TRY();
 	return version;
 }
 

@@ -292,6 +292,11 @@ start_pool(void)
 	static bool has_exit_callback = false;
 	int			running;
 
+	if (papply_pool_has_lacked(MySubscription->oid, POOL_INTERVAL_MS))
+	{
+		start_reason = PAPPLY_REASON_NO_QUEUE;
+		return;
+	}
 	if (!papply_pool_acquire(MyLogicalRepWorker->dbid, MySubscription->oid,
 							 MyLogicalRepWorker->userid, PAPPLY_SESSION_ORIGIN))
 		return;
