@@ -139,6 +139,22 @@ if ($has_spans)
 	on_both_subscribers($spans);
 }
 
+# In 18, not all rows need have a key.
+my $has_null_keys = int $subscriber->pg_version == 18;
+if ($has_null_keys)
+{
+	$publisher->safe_psql(
+		'postgres',
+		q(CREATE TABLE keyless (id int, v int);
+		ALTER TABLE keyless REPLICA IDENTITY FULL;
+		INSERT INTO keyless VALUES (NULL, 1), (2, 2);)
+	);
+	on_both_subscribers(
+		q(CREATE TABLE keyless (id int, v int);
+		CREATE UNIQUE INDEX keyless_id ON keyless (id);)
+	);
+}
+
 create_extension($subscriber);
 subscribe($publisher, $subscriber, 'tap');
 subscribe_serially($publisher, $subscriber);
@@ -333,6 +349,18 @@ if ($has_spans)
 		'UPDATE spans SET v = v + 10 WHERE v IN (1, 3); DELETE FROM spans WHERE v IN (2, 4);'
 	);
 	same_as_serial('spans', 'where keys overlap');
+}
+
+# A row whose key is NULL not found by an identity.
+if ($has_null_keys)
+{
+	on_both_subscribers(
+		q(ALTER TABLE keyless ADD CONSTRAINT keyed NOT NULL id NOT VALID;
+		ALTER TABLE keyless REPLICA IDENTITY USING INDEX keyless_id;)
+	);
+	apply_changes('UPDATE keyless SET id = 1, v = 11 WHERE v = 1');
+	same_as_serial('keyless', 'where a key is NULL');
+	rows_equal($publisher, $subscriber, 'keyless');
 }
 
 # The row is being changed by others: not waited for, or not looked for again

@@ -42,7 +42,8 @@ begin_scan(PapplyTarget *target)
 
 /*
  * The values that are searched for; false if the index cannot find them.  A NULL
- * in an identity matches nothing, elsewhere another NULL.
+ * matches another one, also in an identity: in 18 its columns may have had some before
+ * they were NOT NULL (NOT VALID).
  */
 static bool
 set_keys(PapplyTarget *target)
@@ -53,14 +54,12 @@ set_keys(PapplyTarget *target)
 	for (int i = 0; i < lookup->count; i++)
 	{
 		int			column = lookup->attnums[i] - 1;
-		int			flags = 0;
+		bool		is_null = slot->tts_isnull[column];
 
-		if (slot->tts_isnull[column] && !lookup->is_identity && !lookup->finds_nulls)
+		if (is_null && !lookup->finds_nulls)
 			return false;
-		if (slot->tts_isnull[column])
-			flags = lookup->is_identity ? SK_ISNULL : SK_ISNULL | SK_SEARCHNULL;
 		lookup->keys[i].sk_argument = slot->tts_values[column];
-		lookup->keys[i].sk_flags = flags;
+		lookup->keys[i].sk_flags = is_null ? SK_ISNULL | SK_SEARCHNULL : 0;
 	}
 	return true;
 }
