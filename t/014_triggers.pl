@@ -57,7 +57,8 @@ my $triggers = q(
 	BEGIN
 		INSERT INTO public.notes (what, id, seen) VALUES (concat_ws(' ', TG_NAME, TG_WHEN, TG_OP),
 			coalesce(NEW.id, OLD.id), concat_ws(', ', public.total(), current_setting('search_path'),
-				current_user, current_setting('session_replication_role'), NEW, OLD));
+				current_user, current_setting('session_replication_role'),
+				current_setting('application_name'), NEW, OLD));
 		RETURN CASE WHEN TG_OP = 'DELETE' THEN OLD ELSE NEW END;
 	END $$;
 	CREATE TRIGGER audit AFTER INSERT OR UPDATE OR DELETE ON audited

@@ -9,6 +9,7 @@
 
 #include "access/htup_details.h"
 #include "access/xact.h"
+#include "pgstat.h"
 #include "postmaster/bgworker.h"
 #include "utils/guc.h"
 #include "utils/inval.h"
@@ -50,7 +51,9 @@ papply_session_connect(void)
 	set_setting("session_replication_role", "replica");
 	BackgroundWorkerInitializeConnectionByOid(papply_pool->dbid, papply_pool->userid, 0);
 	set_setting("search_path", "");
-	set_setting("application_name", MyBgworkerEntry->bgw_name);
+
+	/* for those who look; triggers find the setting of a native worker */
+	pgstat_report_appname(MyBgworkerEntry->bgw_name);
 
 	/* the receiver flushes, once for many */
 	set_setting("synchronous_commit", "off");
