@@ -22,7 +22,7 @@ my ($publisher, $subscriber) = new_pair(
 	subscriber_conf => "parallel_apply.writers_per_subscription = 8\n"
 	  . "parallel_apply.max_batch_transactions = 1\n");
 my @tables = qw(gate composite hot by_index full_plain full_pk full_unique
-  stricter insert_only altered toast_value toast_key looser);
+  stricter insert_only altered toast_value toast_key looser composed);
 
 exec_both(
 	q(CREATE TABLE gate (id int PRIMARY KEY, n int);
@@ -38,7 +38,9 @@ exec_both(
 	CREATE TABLE toast_value (id int PRIMARY KEY, v int, big text);
 	ALTER TABLE toast_value ALTER big SET STORAGE EXTERNAL;
 	CREATE TABLE toast_key (k text, n int, v int, PRIMARY KEY (k, n));
-	ALTER TABLE toast_key ALTER k SET STORAGE EXTERNAL;)
+	ALTER TABLE toast_key ALTER k SET STORAGE EXTERNAL;
+	CREATE TYPE pair AS (a int, b int);
+	CREATE TABLE composed (k pair PRIMARY KEY, v int);)
 );
 
 # What identifies a row differs between the two.
@@ -284,6 +286,34 @@ cmp_ok(
 	3,
 	'and what that missed is put right by second attempts');
 tables_are_equal('after a change of identity');
+
+# A key whose comparison takes notes of its type: they are of the change, not of the
+# table that a writer keeps prepared.
+$publisher->safe_psql('postgres',
+	'INSERT INTO composed SELECT ROW(i, -i)::pair, 0 FROM generate_series(1, 5000) i'
+);
+wait_applied($publisher, $subscriber, 'tap');
+{
+	my $gate = hold($subscriber, 'SELECT FROM gate FOR UPDATE');
+	$publisher->safe_psql('postgres',
+		'BEGIN; UPDATE composed SET v = 1; UPDATE gate SET n = n + 1; COMMIT'
+	);
+	wait_for_state($subscriber, 'waiting for lock');
+	my $offset = -s $subscriber->logfile;
+	on_subscriber(
+		q(SELECT pg_log_backend_memory_contexts(pid) FROM parallel_apply.writers
+		WHERE state = 'waiting for lock'));
+	$subscriber->wait_for_log(qr/Grand total/, $offset);
+	my ($bytes) =
+	  sort { $b <=> $a }
+	  slurp_file($subscriber->logfile, $offset) =~
+	  /parallel_apply target: (\d+) total/g;
+	cmp_ok($bytes, '<', 64 * 1024,
+		'the memory of a table does not grow with its changes');
+	$gate->query_safe('COMMIT');
+	$gate->quit;
+}
+tables_are_equal('after changes by composite keys');
 
 # A key on the subscriber that the publisher does not send: the message is
 # PostgreSQL's own, and when the key is as it has to be, the change is applied.

@@ -43,7 +43,8 @@ begin_scan(PapplyTarget *target)
 /*
  * The values that are searched for; false if the index cannot find them.  A NULL
  * matches another one, also in an identity: in 18 its columns may have had some before
- * they were NOT NULL (NOT VALID).
+ * they were NOT NULL (NOT VALID).  What comparisons keep lives as long as the change:
+ * each scan begins with copies of the keys, which forget it.
  */
 static bool
 set_keys(PapplyTarget *target)
@@ -59,6 +60,7 @@ set_keys(PapplyTarget *target)
 		if (is_null && !lookup->finds_nulls)
 			return false;
 		lookup->keys[i].sk_argument = slot->tts_values[column];
+		lookup->keys[i].sk_func.fn_mcxt = CurrentMemoryContext;
 		lookup->keys[i].sk_flags = is_null ? SK_ISNULL | SK_SEARCHNULL : 0;
 	}
 	return true;
