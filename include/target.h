@@ -103,6 +103,7 @@ typedef struct PapplyTarget
 	EPQState	epqstate;
 	Relation	index_rel;		/* of lookup, when it was used */
 	IndexScanDesc index_scan;
+	MemoryContext scan_context; /* its own, while there is one */
 	SnapshotData dirty_snapshot;
 } PapplyTarget;
 

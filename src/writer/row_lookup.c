@@ -5,9 +5,10 @@
  * Runs in a writer.
  *
  * By an index (lookup_index.c), the scan is opened once for the local
- * transaction and rescanned for each row, with keys prepared once for the table.
- * Rows that the index finds are compared as a whole, unless it is the identity of
- * the table.  Where no index is usable, the search is the server's own.
+ * transaction, or for some thousand rows, and rescanned for each row, with keys
+ * prepared once for the table.  Rows that the index finds are compared as a whole,
+ * unless it is the identity of the table.  Where no index is usable, the search is
+ * the server's own.
  *
  * A dirty snapshot is used: it finds rows of transactions in progress, so that
  * we wait for them instead of missing the row.
@@ -19,10 +20,18 @@
 #include "access/relscan.h"
 #include "access/tableam.h"
 #include "storage/lmgr.h"
+#include "utils/memutils.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
 
 #include "row_lookup.h"
+
+/*
+ * A scan is opened anew when it has as much memory: it needs some tens of
+ * kilobytes, but the equality of some types (ranges, composite ones) leaves a
+ * little of each row there.
+ */
+#define SCAN_BYTES (256 * 1024)
 
 static void
 begin_scan(PapplyTarget *target)
@@ -31,7 +40,10 @@ begin_scan(PapplyTarget *target)
 
 	if (target->index_scan != NULL)
 		return;
-	old_context = MemoryContextSwitchTo(target->estate->es_query_cxt);
+	target->scan_context = AllocSetContextCreate(target->estate->es_query_cxt,
+												 "parallel_apply scan",
+												 ALLOCSET_DEFAULT_SIZES);
+	old_context = MemoryContextSwitchTo(target->scan_context);
 	InitDirtySnapshot(target->dirty_snapshot);
 	target->index_rel = index_open(target->lookup.index, RowExclusiveLock);
 	target->index_scan = papply_compat_index_beginscan(target->rel, target->index_rel,
@@ -123,7 +135,7 @@ static bool
 next_candidate(PapplyTarget *target)
 {
 	/* the scan keeps memory from row to row */
-	MemoryContext old_context = MemoryContextSwitchTo(target->estate->es_query_cxt);
+	MemoryContext old_context = MemoryContextSwitchTo(target->scan_context);
 	bool		found = index_getnext_slot(target->index_scan, ForwardScanDirection,
 										   target->local_slot);
 
@@ -170,12 +182,17 @@ papply_row_lookup_release(PapplyTarget *target)
 	ExecClearTuple(target->remote_slot);
 	ExecClearTuple(target->local_slot);
 
+	if (target->index_scan == NULL)
+		return;
+
 	/*
 	 * With a dirty snapshot a btree scan keeps its leaf page pinned, which
 	 * VACUUM and pruning would have to wait for.
 	 */
-	if (target->index_scan != NULL)
+	if (MemoryContextMemAllocated(target->scan_context, true) < SCAN_BYTES)
 		restart_scan(target);
+	else
+		papply_row_lookup_end(target);
 }
 
 void
@@ -185,6 +202,7 @@ papply_row_lookup_end(PapplyTarget *target)
 		return;
 	index_endscan(target->index_scan);
 	index_close(target->index_rel, NoLock);
+	MemoryContextDelete(target->scan_context);
 	target->index_scan = NULL;
 	target->index_rel = NULL;
 }
