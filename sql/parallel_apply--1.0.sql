@@ -231,8 +231,10 @@ CREATE VIEW parallel_apply.subscriptions AS
              GROUP BY r.subid) AS w ON w.subid OPERATOR(pg_catalog.=) s.oid
       LEFT JOIN LATERAL (
             SELECT pg_catalog.count(*) AS tables FROM pg_catalog.pg_subscription_rel AS r
+              JOIN pg_catalog.pg_class AS c ON c.oid OPERATOR(pg_catalog.=) r.srrelid
              WHERE r.srsubid OPERATOR(pg_catalog.=) s.oid
-               AND r.srsubstate OPERATOR(pg_catalog.<>) 'r') AS n ON true
+               AND r.srsubstate OPERATOR(pg_catalog.<>) 'r'
+               AND c.relkind OPERATOR(pg_catalog.<>) 'S') AS n ON true
      WHERE s.subdbid OPERATOR(pg_catalog.=)
            (SELECT d.oid FROM pg_catalog.pg_database AS d
              WHERE d.datname OPERATOR(pg_catalog.=) pg_catalog.current_database());

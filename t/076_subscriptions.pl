@@ -238,6 +238,33 @@ is(on_subscriber("SELECT parallel_apply.wait_for_lsn('tap', '$lsn', '0')"),
 on_subscriber("ALTER SUBSCRIPTION tap CONNECTION '$connstr'");
 poll("SELECT state = 'parallel' FROM $view", 'until there is one');
 
+### sequences, from 19 on
+
+if (int $subscriber->pg_version >= 19)
+{
+	# One that is another here is never synchronised; tables have nothing to do with it.
+	on_publisher(
+		'CREATE SEQUENCE numbers; CREATE PUBLICATION sequences FOR ALL SEQUENCES'
+	);
+	on_subscriber('CREATE SEQUENCE numbers INCREMENT 2');
+	my $offset = -s $subscriber->logfile;
+	on_subscriber('ALTER SUBSCRIPTION tap ADD PUBLICATION sequences');
+	$subscriber->wait_for_log(
+		qr/sequence synchronization failed for subscription "tap"/, $offset);
+	poll(
+		"SELECT concat_ws(',', state, reason) FROM $view",
+		'a sequence that is not synchronised is no table',
+		'parallel');
+	is( on_subscriber(
+			q(SELECT count(*) FROM parallel_apply.tables WHERE relation = 'numbers'::regclass)
+		),
+		'0',
+		'nor does the view of tables show it');
+	restart_apply($subscriber, 'tap',
+		'ALTER SUBSCRIPTION tap DROP PUBLICATION sequences');
+	wait_for_pool($subscriber, 'tap');
+}
+
 ### without writers
 
 reload_with($subscriber, 'parallel_apply.writers_per_subscription = 1');
@@ -321,5 +348,6 @@ finish(
 	$subscriber,
 	duplicate_key('counted'),
 	qr/could not connect to the publisher/,
+	qr/ERROR: +logical replication sequence synchronization failed/,
 	qr/FATAL: +terminating .* due to administrator command/);
 done_testing();
