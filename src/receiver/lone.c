@@ -20,9 +20,9 @@
  *	 to look for without an index (dispatch.c).
  * - After one that has taken longer than SLOW_MS, because it waited for storage,
  *	 a lock, or the flush of its commit, writers get all of them for PAUSE_FACTOR
- *	 times as long: so at most a tenth of the time is lost.  If the next one is slow
- *	 again, for twice the time, up to MAX_PAUSE_MS.  A process that loses its
- *	 processor for a moment is slow as well, and that alone shall not cost much.
+ *	 times as long, so at most a tenth of the time is lost, or for MAX_PAUSE_MS.  A
+ *	 process that loses its processor for a moment is slow as well, and that alone
+ *	 shall not cost much.
  * - What the publisher committed more than OLD_MS ago is part of a backlog.
  *-------------------------------------------------------------------------
  */
@@ -87,8 +87,6 @@ papply_lone_end(void)
 	if (took_ms >= SLOW_MS)
 	{
 		slow_at = now;
-		pause_ms = Min(MAX_PAUSE_MS, Max(2 * pause_ms, PAUSE_FACTOR * took_ms));
+		pause_ms = Min(MAX_PAUSE_MS, PAUSE_FACTOR * took_ms);
 	}
-	else
-		pause_ms = 0;
 }
