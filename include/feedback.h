@@ -50,6 +50,9 @@ extern bool papply_feedback_has_unflushed(void);
  */
 extern void papply_feedback_flush(bool may_delegate);
 
+/* The same wait for what is flushed already, by whomever. */
+extern void papply_feedback_sync_earlier(void);
+
 /* If the message is a status message ('r'), put the true positions into it. */
 extern void papply_feedback_rewrite(char *buf, int length, bool is_idle);
 

@@ -110,6 +110,15 @@ ok( $subscriber->poll_query_until(
 	'the apply worker waits for the standby');
 is(confirmed(), $before, 'and has not confirmed them');
 
+# The origin, where another apply worker begins, has more than the standby.
+restart_apply($subscriber, 'tap');
+ok( $subscriber->poll_query_until(
+		'postgres',
+		"SELECT wait_event = 'SyncRep' FROM pg_stat_activity WHERE pid = "
+		  . apply_pid($subscriber, 'tap')),
+	'another apply worker waits for the standby, too');
+is(confirmed(), $before, 'and does not confirm them, either');
+
 $subscriber->stop('immediate');
 $_->quit for @gates;
 # Not to read what is still on its way.

@@ -119,6 +119,19 @@ papply_feedback_waits_for_standbys(void)
 		SyncRepStandbyNames != NULL && SyncRepStandbyNames[0] != '\0';
 }
 
+/* For the locally committed, as in the native worker's own commit. */
+static void
+wait_for_standbys(XLogRecPtr local_end_lsn)
+{
+	if (!papply_feedback_waits_for_standbys())
+		return;
+	HOLD_INTERRUPTS();
+	SyncRepWaitForLSN(local_end_lsn, true);
+	RESUME_INTERRUPTS();
+	CHECK_FOR_INTERRUPTS();		/* which may have ended the wait */
+	synced_local_lsn = local_end_lsn;
+}
+
 static void
 advance_flushed(bool is_idle)
 {
@@ -167,16 +180,13 @@ papply_feedback_flush(bool may_delegate)
 		(may_delegate && !papply_feedback_waits_for_standbys() && papply_wal_flush_wake_writer()))
 		return;
 	XLogFlush(newest_local_end_lsn);
+	wait_for_standbys(newest_local_end_lsn);
+}
 
-	/* for the locally committed, as in the native worker's own commit */
-	if (papply_feedback_waits_for_standbys())
-	{
-		HOLD_INTERRUPTS();
-		SyncRepWaitForLSN(newest_local_end_lsn, true);
-		RESUME_INTERRUPTS();
-		CHECK_FOR_INTERRUPTS(); /* which may have ended the wait */
-		synced_local_lsn = newest_local_end_lsn;
-	}
+void
+papply_feedback_sync_earlier(void)
+{
+	wait_for_standbys(GetFlushRecPtr(NULL));
 }
 
 /*

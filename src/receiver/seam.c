@@ -16,6 +16,7 @@
 
 #include "fmgr.h"
 
+#include "feedback.h"
 #include "receiver.h"
 #include "seam.h"
 #include "status.h"
@@ -47,11 +48,15 @@ start_streaming(WalReceiverConn *conn, const WalRcvStreamOptions *options)
 	{
 		/*
 		 * Writers of an earlier receiver committed asynchronously, and the
-		 * native loop takes for flushed what the origin has.
+		 * native loop takes for flushed what the origin has.  For standbys
+		 * that receiver may have waited in vain, or not at all.
 		 */
 		(void) replorigin_session_get_progress(true);
 		if (papply_receiver_wants_pool())
+		{
+			papply_feedback_sync_earlier();
 			papply_compat_forbid_parallel_streaming(&ours);
+		}
 	}
 	return (papply_seam_server->walrcv_startstreaming) (conn, &ours);
 }
