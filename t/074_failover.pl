@@ -3,9 +3,9 @@
 # to be flushed is on the standby; what the standby has not got is sent again.
 #
 # The standby's WAL receiver is stopped, so that transactions are committed, visible and
-# flushed on the subscriber, but not on the standby, when the subscriber crashes; locked
-# rows of gate hold them until it is stopped, and younger ones for longer.  What is applied twice would
-# show in history, which has no key.
+# flushed on the subscriber, but not on the standby, when the apply worker is terminated,
+# or the postmaster killed; locked rows of gate hold them until it is stopped, and younger
+# ones for longer.  What is applied twice would show in history, which has no key.
 use strict;
 use warnings;
 use FindBin;
@@ -90,43 +90,79 @@ for my $gate (1, 2)
 	make_history(100);
 }
 $lsn = on_publisher('SELECT pg_current_wal_lsn()');
-$subscriber->poll_query_until('postgres',
-	"SELECT received_lsn >= '$lsn' FROM pg_stat_subscription WHERE subname = 'tap'"
-) or die 'not all is received';
 my $receiver =
   $standby->safe_psql('postgres', 'SELECT pid FROM pg_stat_wal_receiver');
-is(kill('STOP', $receiver), 1, 'the standby does not receive any more');
-my $before = confirmed();
-$gates[0]->query_safe('ROLLBACK');
-ok( $subscriber->poll_query_until(
-		'postgres', 'SELECT count(*) = 200 FROM history'),
-	'transactions are visible on the subscriber');
-wait_for_state($subscriber, 'waiting for lock');
-wait_for_state($subscriber, 'waiting for turn');
-ok( $subscriber->poll_query_until(
-		'postgres',
-		"SELECT wait_event = 'SyncRep' FROM pg_stat_activity WHERE pid = "
-		  . apply_pid($subscriber, 'tap')),
-	'the apply worker waits for the standby');
-is(confirmed(), $before, 'and has not confirmed them');
+
+sub apply_waits_for_standby
+{
+	my ($name) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	return ok(
+		$subscriber->poll_query_until(
+			'postgres',
+			"SELECT wait_event = 'SyncRep' FROM pg_stat_activity WHERE pid = "
+			  . apply_pid($subscriber, 'tap')),
+		$name);
+}
+
+# Stops the standby, and lets the oldest transactions that wait for a row go on.
+# Returns what was confirmed before.
+sub commit_without_standby
+{
+	my ($rows) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	$subscriber->poll_query_until('postgres',
+		"SELECT received_lsn >= '$lsn' FROM pg_stat_subscription WHERE subname = 'tap'"
+	) or die 'not all is received';
+	wait_for_state($subscriber, 'waiting for lock');
+	is(kill('STOP', $receiver), 1, 'the standby does not receive any more');
+	my $before = confirmed();
+	my $gate = shift @gates;
+	$gate->query_safe('ROLLBACK');
+	$gate->quit;
+	ok( $subscriber->poll_query_until(
+			'postgres', "SELECT count(*) = $rows FROM history"),
+		'transactions are visible on the subscriber');
+	apply_waits_for_standby('the apply worker waits for the standby');
+	is(confirmed(), $before, 'and has not confirmed them');
+	return $before;
+}
 
 # The origin, where another apply worker begins, has more than the standby.
+my $before = commit_without_standby(200);
+wait_for_state($subscriber, 'waiting for lock');
+wait_for_state($subscriber, 'waiting for turn');
 restart_apply($subscriber, 'tap');
-ok( $subscriber->poll_query_until(
-		'postgres',
-		"SELECT wait_event = 'SyncRep' FROM pg_stat_activity WHERE pid = "
-		  . apply_pid($subscriber, 'tap')),
-	'another apply worker waits for the standby, too');
+apply_waits_for_standby('another apply worker waits for it, too');
 is(confirmed(), $before, 'and does not confirm them, either');
+is(rows_of($standby), 100, 'the standby has nothing of them');
+my $end =
+  on_subscriber('SELECT max(remote_lsn) FROM pg_replication_origin_status');
+kill 'CONT', $receiver;
+ok( $publisher->poll_query_until(
+		'postgres',
+		"SELECT confirmed_flush_lsn >= '$end' FROM pg_replication_slots WHERE slot_name = 'tap'"
+	),
+	'until it has them');
+ok( $standby->poll_query_until(
+		'postgres', 'SELECT count(*) = 200 FROM history'),
+	'which is so');
 
-$subscriber->stop('immediate');
-$_->quit for @gates;
+# That it waits for the standby is ended by the end of the postmaster.
+$before = commit_without_standby(300);
+$subscriber->kill9;
+$publisher->poll_query_until('postgres',
+	q(SELECT count(*) = 0 FROM pg_stat_replication WHERE application_name = 'tap')
+) or die 'the apply worker does not end';
+is(confirmed(), $before,
+	'an apply worker without a server does not confirm them');
+
 # Not to read what is still on its way.
 kill $_, $receiver for 'TERM', 'CONT';
 $standby->poll_query_until('postgres',
 	"SELECT count(*) = 0 FROM pg_stat_activity WHERE pid = $receiver")
   or die 'the WAL receiver does not end';
-is(rows_of($standby), 100, 'the standby has nothing of them');
+is(rows_of($standby), 200, 'the standby has nothing of them');
 $standby->append_conf('postgresql.conf', q(synchronous_standby_names = ''));
 $standby->promote;
 wait_for_pool($standby, 'tap');
@@ -139,7 +175,7 @@ is( $standby->safe_psql(
 	),
 	"$n|$n|$n",
 	'each transaction was applied once');
-cmp_ok(counter($standby, 'transactions'), '>=', 300, 'by its writers');
+cmp_ok(counter($standby, 'transactions'), '>=', 200, 'by its writers');
 
 # And once more, by a crash of the new one.
 make_history(50);

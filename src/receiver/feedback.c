@@ -128,6 +128,8 @@ wait_for_standbys(XLogRecPtr local_end_lsn)
 	HOLD_INTERRUPTS();
 	SyncRepWaitForLSN(local_end_lsn, true);
 	RESUME_INTERRUPTS();
+	if (ProcDiePending)
+		InterruptPending = true;	/* not so if the postmaster has died */
 	CHECK_FOR_INTERRUPTS();		/* which may have ended the wait */
 	synced_local_lsn = local_end_lsn;
 }
