@@ -341,6 +341,21 @@ like(
 	'one that is damaged is ignored');
 wait_applied($publisher, $subscriber, 'tap');
 
+# One that subscribes connects to a publisher, from the apply worker.
+on_subscriber(
+	qq(CREATE OR REPLACE FUNCTION audit() RETURNS trigger LANGUAGE plpgsql AS \$\$ BEGIN
+		CREATE SUBSCRIPTION made CONNECTION '$connstr' PUBLICATION tap
+		WITH (enabled = false, create_slot = false, slot_name = NONE, copy_data = false);
+		RETURN NEW;
+	END \$\$));
+on_publisher('INSERT INTO audited VALUES (1001, 1)');
+wait_applied($publisher, $subscriber, 'tap');
+is( on_subscriber(
+		q(SELECT count(*) FROM pg_subscription WHERE subname = 'made')),
+	'1',
+	'a trigger may connect to a publisher');
+on_subscriber('DROP SUBSCRIPTION made');
+
 rows_equal($publisher, $subscriber, $_)
   for qw(counted locked audited emptied);
 finish(

@@ -28,14 +28,19 @@ static WalReceiverFunctionsType seam;
 /*
  * Errors of the apply worker are counted from here on: that there is no connection will be
  * one.  Not before, since it may take minutes, for which the subscription is not running.
+ * Connections after the first one are those of triggers (CREATE SUBSCRIPTION, say).
  */
 static WalReceiverConn *
 connect_to_server(PAPPLY_CONNECT_PARAMETERS)
 {
+	static bool is_attached = false;
 	WalReceiverConn *conn = (papply_seam_server->walrcv_connect) (PAPPLY_CONNECT_ARGUMENTS);
 
-	if (papply_compat_am_leader_apply_worker())
+	if (papply_compat_am_leader_apply_worker() && !is_attached)
+	{
+		is_attached = true;
 		papply_status_attach();
+	}
 	return conn;
 }
 
