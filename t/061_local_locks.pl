@@ -229,7 +229,8 @@ for my $statement (
 # PostgreSQL's own apply: also if others wait for it, and a moment later.
 {
 	my $session = hold($subscriber, 'UPDATE other SET n = n WHERE id = 8');
-	reload_with($publisher, "wal_sender_timeout = '3s'");
+	reload_with($publisher, "wal_sender_timeout = '6s'");
+	reload_with($subscriber, "wal_receiver_timeout = '3s'");
 	commit_each(
 		'UPDATE other SET n = 8 WHERE id = 8',
 		'UPDATE other SET n = n + 5 WHERE id = 5');
@@ -241,6 +242,11 @@ for my $statement (
 	$publisher->stop('fast', fail_ok => 1);
 	$publisher->start;
 	tables_are_equal('after the publisher was shut down');
+	unlike(
+		slurp_file($subscriber->logfile),
+		qr/terminating logical replication worker due to timeout/,
+		'and the apply worker does not give up before it');
+	reload_with($subscriber, "wal_receiver_timeout = '60s'");
 }
 
 rows_equal($publisher, $subscriber, $_) for 'gate', 'other';

@@ -277,8 +277,11 @@ keepalive_if_due(char **buffer)
 	XLogRecPtr	applied_lsn = papply_feedback_applied_lsn(papply_lifecycle_is_idle());
 	TimestampTz now = GetCurrentTimestamp();
 
-	/* a publisher that is silent while we listen shall time out */
-	bool		is_alive = has_received || held != NULL;
+	/*
+	 * a publisher that is silent while we listen shall time out, but not one
+	 * that waits for an answer
+	 */
+	bool		is_alive = has_received || held != NULL || !papply_report_may_answer();
 
 	if (wal_receiver_timeout > 0)
 		interval_ms = Min(interval_ms, wal_receiver_timeout / 4);
