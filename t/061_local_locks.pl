@@ -249,8 +249,48 @@ for my $statement (
 	reload_with($subscriber, "wal_receiver_timeout = '60s'");
 }
 
+# A publisher that waits for an answer gets it, as soon as there is one.
+{
+	reload_with($publisher, 'wal_sender_timeout = 0');
+	reload_with(
+		$subscriber,
+		'wal_receiver_status_interval = 0',
+		'log_min_messages = debug2');
+	wait_until(
+		q(setting = 'debug2' FROM pg_settings WHERE name = 'log_min_messages'),
+		'settings are not read');
+	set_synchronous_commit($subscriber, 'off');
+	my $session = hold($subscriber, 'UPDATE other SET n = n WHERE id = 8');
+	commit_each('UPDATE other SET n = 9 WHERE id = 8');
+	states_become($subscriber, $lock, 'a writer wants a row');
+	my $offset = -s $subscriber->logfile;
+	my $stop = IPC::Run::start(
+		[
+			'pg_ctl', '-D', $publisher->data_dir, '-m', 'fast', '-t',
+			$PostgreSQL::Test::Utils::timeout_default, 'stop'
+		],
+		'<',
+		\undef,
+		'>',
+		\my $out,
+		'2>',
+		\my $err);
+	$subscriber->wait_for_log(
+		qr/(?:(?>.*?sending feedback \(force 1\))){20}/s, $offset);
+	$session->query_safe('COMMIT');
+	$session->quit;
+	ok($stop->finish, 'a publisher is shut down when it can be answered');
+	$publisher->stop('immediate', fail_ok => 1);
+	$publisher->start;
+	reload_with(
+		$subscriber,
+		'wal_receiver_status_interval = 10s',
+		'log_min_messages = warning');
+	tables_are_equal('after that');
+}
+
 rows_equal($publisher, $subscriber, $_) for 'gate', 'other';
 finish($publisher, $subscriber, qr/ERROR:  deadlock detected/,
-	qr/ERROR: .*could not (receive data from WAL stream|connect to the publisher)/
+	qr/ERROR: .*could not (receive data from WAL stream|send end-of-streaming message|connect to the publisher)/
 );
 done_testing();

@@ -246,8 +246,6 @@ papply_feedback_send(WalReceiverConn *conn, walrcv_send_fn send, bool is_idle,
 	char		message[STATUS_LENGTH] = {'r'};
 	XLogRecPtr	applied;
 
-	if (wal_receiver_status_interval <= 0)
-		return true;
 	advance_flushed(is_idle);
 	applied = reported_applied_lsn(is_idle);
 	if (applied == sent_applied_lsn && flushed_lsn == sent_flushed_lsn && !also_received)

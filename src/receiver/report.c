@@ -9,6 +9,7 @@
  */
 #include "parallel_apply.h"
 
+#include "replication/walreceiver.h"
 #include "utils/timestamp.h"
 
 #include "feedback.h"
@@ -86,13 +87,18 @@ papply_report_may_answer(void)
 
 /*
  * A transaction that was received is likely to be committed in a moment; one
- * message for both costs publisher and subscriber half.
+ * message for both costs publisher and subscriber half.  Without
+ * wal_receiver_status_interval the publisher is told nothing, unless it has asked for it
+ * and got no answer.
  */
 static void
 tell(WalReceiverConn *conn)
 {
+	bool		is_owed = asked_times >= ASKED_TIMES && papply_report_may_answer();
 	bool		is_overdue = false;
 
+	if (wal_receiver_status_interval <= 0 && !is_owed)
+		return;
 	if (has_untold)
 	{
 		TimestampTz now = GetCurrentTimestamp();
@@ -101,12 +107,15 @@ tell(WalReceiverConn *conn)
 			untold_since = now;
 		is_overdue = TimestampDifferenceExceeds(untold_since, now, RECEIVED_PATIENCE_MS);
 	}
+	is_overdue |= is_owed;
 	if (papply_feedback_send(conn, papply_seam_server->walrcv_send,
 							 papply_lifecycle_is_idle(), is_overdue))
 	{
 		has_untold = false;
 		untold_since = 0;
 	}
+	if (is_owed)
+		asked_times = 0;
 }
 
 /* There is more to do; now and then the publisher is told how far we are. */
