@@ -219,6 +219,33 @@ my (undef, undef, $stderr) = $subscriber->psql('postgres',
 	'SET ROLE nobody; SELECT * FROM parallel_apply.writers');
 like($stderr, qr/permission denied/, 'others do not');
 
+### names, when settings have changed
+
+# By a trigger, or a reload, which a writer has seen that does what comes after it.
+on_subscriber(
+	q(CREATE TABLE names (name text);
+	CREATE FUNCTION named() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+		INSERT INTO public.names VALUES (current_setting('application_name'));
+		PERFORM set_config('application_name', 'trigger', true);
+		RETURN NEW;
+	END $$;
+	CREATE TRIGGER named BEFORE UPDATE ON free FOR EACH ROW EXECUTE FUNCTION named();
+	ALTER TABLE free ENABLE ALWAYS TRIGGER named;));
+my $named =
+  q(SELECT bool_and(a.application_name = a.backend_type) FROM parallel_apply.writers w
+	JOIN pg_stat_activity a USING (pid) WHERE w.state = 'idle' HAVING count(*) = 4);
+$publisher->safe_psql('postgres', 'UPDATE free SET v = 3');
+wait_applied($publisher, $subscriber, 'tap');
+poll($subscriber, $named, 'a trigger does not take its name from a writer');
+reload_with($subscriber, "application_name = 'reloaded'");
+do
+{
+	$publisher->safe_psql('postgres', 'UPDATE free SET v = v + 1');
+	wait_applied($publisher, $subscriber, 'tap');
+} until on_subscriber(
+	q(SELECT count(*) > 0 FROM names WHERE name = 'reloaded')) eq 't';
+poll($subscriber, $named, 'nor does a reload');
+
 ### log
 
 my @pids = (apply_pid($subscriber, 'tap'), writer_pids($subscriber, 'tap'));

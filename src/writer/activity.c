@@ -11,6 +11,7 @@
 #include "parallel_apply.h"
 
 #include "pgstat.h"
+#include "postmaster/bgworker.h"
 
 #include "activity.h"
 #include "pool.h"
@@ -31,6 +32,12 @@ put_hex(char *to, uint32 value, int min_digits)
 }
 
 void
+papply_activity_show_name(void)
+{
+	pgstat_report_appname(MyBgworkerEntry->bgw_name);
+}
+
+void
 papply_activity_show(const char *table)
 {
 	char text[	2 * NAMEDATALEN + 32];
@@ -42,6 +49,7 @@ papply_activity_show(const char *table)
 	shown_table = table;
 	if (table == NULL)
 	{
+		papply_activity_show_name();
 		pgstat_report_activity(STATE_IDLE, NULL);
 		return;
 	}

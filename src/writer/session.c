@@ -9,13 +9,13 @@
 
 #include "access/htup_details.h"
 #include "access/xact.h"
-#include "pgstat.h"
 #include "postmaster/bgworker.h"
 #include "utils/guc.h"
 #include "utils/inval.h"
 #include "utils/memutils.h"
 #include "utils/syscache.h"
 
+#include "activity.h"
 #include "pool.h"
 #include "session.h"
 
@@ -52,8 +52,7 @@ papply_session_connect(void)
 	BackgroundWorkerInitializeConnectionByOid(papply_pool->dbid, papply_pool->userid, 0);
 	set_setting("search_path", "");
 
-	/* for those who look; triggers find the setting of a native worker */
-	pgstat_report_appname(MyBgworkerEntry->bgw_name);
+	papply_activity_show_name();
 
 	/* the receiver flushes, once for many */
 	set_setting("synchronous_commit", "off");

@@ -692,6 +692,7 @@ writer_loop(void)
 		{
 			ConfigReloadPending = false;
 			ProcessConfigFile(PGC_SIGHUP);
+			papply_activity_show_name();
 		}
 		papply_wal_flush_if_spare();
 		if (papply_early_take())
