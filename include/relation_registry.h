@@ -19,9 +19,11 @@ extern void papply_registry_detach(void);
 
 /*
  * Receiver: add a raw RELATION message; returns its version, 1 or more.  It
- * never changes and stays until dropped.
+ * never changes and stays until dropped.  Where there is no memory for it, the process
+ * ends; or, while there is nothing to lose, that is thrown, with locks.
  */
 extern uint32 papply_registry_add(const char *message, uint32 length);
+extern uint32 papply_registry_add_at_start(const char *message, uint32 length);
 
 /* Receiver: no transaction that could still be applied uses that version. */
 extern void papply_registry_drop(uint32 version);

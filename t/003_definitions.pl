@@ -16,8 +16,8 @@ use Test::More;
 my ($publisher, $subscriber) = new_pair(
 	subscriber_init => ['--wal-segsize=1'],
 	subscriber_conf =>
-	  "max_wal_size = 64MB\nmin_wal_size = 8MB\nparallel_apply.queue_size = 256kB"
-);
+	  "max_wal_size = 64MB\nmin_wal_size = 8MB\nparallel_apply.queue_size = 256kB\n"
+	  . 'parallel_apply.writers_per_subscription = 1');
 my $tables = 60;
 
 # A definition of 40 kB each.
@@ -31,25 +31,66 @@ exec_both(
 	END \$\$;
 	CREATE TABLE history (n int PRIMARY KEY)));
 create_extension($subscriber);
-subscribe($publisher, $subscriber, 'tap', with => 'disable_on_error = true');
-my $apply_pid = apply_pid($subscriber, 'tap');
+subscribe(
+	$publisher, $subscriber, 'tap',
+	with => 'disable_on_error = true, streaming = off',
+	no_pool => 1);
 
-SKIP:
+# No file of the apply worker may be larger than that; false: this cannot be done.
+sub limit_memory
 {
-	skip 'until prlimit works and shared memory is made of files',
-	  4
-	  unless $subscriber->safe_psql('postgres',
+	return $subscriber->safe_psql('postgres',
 		'SHOW dynamic_shared_memory_type') eq 'posix'
-	  && IPC::Run::run([ 'prlimit', "--pid=$apply_pid", '--fsize=1048576:' ],
-		'>', \my $out, '2>', \my $err);
+	  && IPC::Run::run(
+		[
+			'prlimit', '--pid=' . apply_pid($subscriber, 'tap'),
+			'--fsize=1048576:'
+		],
+		'>',
+		\my $out,
+		'2>',
+		\my $err);
+}
 
+sub change_all_tables
+{
+	my ($id) = @_;
 	on_publisher(
 		qq(DO \$\$ BEGIN
 			FOR i IN 1 .. $tables LOOP
-				EXECUTE format('INSERT INTO wide_%s (id) VALUES (1)', i);
+				EXECUTE format('INSERT INTO wide_%s (id) VALUES ($id)', i);
 			END LOOP;
 		END \$\$;
-		INSERT INTO history VALUES (1)));
+		INSERT INTO history VALUES ($id)));
+	return;
+}
+
+SKIP:
+{
+	skip 'until prlimit works and shared memory is made of files', 6
+	  unless limit_memory();
+
+	# Those that are known when writers are to start.
+	change_all_tables(0);
+	wait_applied($publisher, $subscriber, 'tap');
+	my $apply_pid = apply_pid($subscriber, 'tap');
+	reload_with($subscriber, 'parallel_apply.writers_per_subscription = 4');
+	$subscriber->wait_for_log(
+		qr/WARNING: +could not create the queue of subscription "tap"/);
+	on_publisher('INSERT INTO history VALUES (-1)');
+	wait_applied($publisher, $subscriber, 'tap');
+	is( on_subscriber(
+			'SELECT state, reason, pid FROM parallel_apply.subscriptions'),
+		"native|no shared memory for the queue|$apply_pid",
+		'without memory for the definitions that are known writers do not start'
+	);
+
+	# Those that come while there are writers.
+	restart_apply($subscriber, 'tap',
+		'ALTER SUBSCRIPTION tap SET (binary = true)');
+	wait_for_pool($subscriber, 'tap');
+	ok(limit_memory(), 'the next apply worker gets no more');
+	change_all_tables(1);
 	$subscriber->wait_for_log(
 		qr/FATAL: +could not resize shared memory segment/);
 	wait_applied($publisher, $subscriber, 'tap');

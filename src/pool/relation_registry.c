@@ -76,8 +76,8 @@ grow(void)
 	papply_pool->registry_capacity = 2 * capacity;
 }
 
-static uint32
-add(const char *message, uint32 length)
+uint32
+papply_registry_add_at_start(const char *message, uint32 length)
 {
 	dsa_pointer pointer = dsa_allocate(area, offsetof(RegistryItem, message) + length);
 	RegistryItem *item = dsa_get_address(area, pointer);
@@ -122,7 +122,7 @@ papply_registry_add(const char *message, uint32 length)
 
 	PG_TRY();
 	{
-		version = add(message, length);
+		version = papply_registry_add_at_start(message, length);
 	}
 	PG_CATCH();
 	{

@@ -228,6 +228,7 @@ drop_shared_memory(void)
 {
 	papply_queue_detach();
 	papply_registry_detach();
+	papply_remote_relation_pool_stopped();
 }
 
 /*
@@ -265,12 +266,16 @@ create_shared_memory(void)
 	{
 		is_created = papply_queue_create();
 		if (is_created)
+		{
 			papply_registry_create();
+			papply_remote_relation_pool_started();
+		}
 	}
 	PG_CATCH();
 	{
 		MemoryContextSwitchTo(old_context);
 		reason = CopyErrorData()->message;
+		LWLockReleaseAll();
 		FlushErrorState();
 		is_created = false;
 	}
@@ -329,7 +334,6 @@ start_pool(void)
 	if (!PAPPLY_ORIGIN_IS_SHARED)
 		PAPPLY_SESSION_ORIGIN = PAPPLY_NO_ORIGIN;
 	papply_dispatch_reset();
-	papply_remote_relation_pool_started();
 	replay_final_lsn = papply_pool_get_replay(MySubscription->oid);
 	is_closing = false;
 	has_pool = true;
@@ -350,7 +354,6 @@ stop_pool(void)
 	papply_spool_pool_stopped();
 	papply_statistics_count(PAPPLY_COUNT_DRAINS_STOP, 1);
 	drop_shared_memory();
-	papply_remote_relation_pool_stopped();
 	papply_compat_origin_take(origin);
 	PAPPLY_SESSION_ORIGIN = origin;
 	is_closing = false;

@@ -313,7 +313,7 @@ papply_remote_relation_pool_started(void)
 	hash_seq_init(&status, relations);
 	while ((rel = hash_seq_search(&status)) != NULL)
 	{
-		rel->version = papply_registry_add(rel->message, rel->length);
+		rel->version = papply_registry_add_at_start(rel->message, rel->length);
 		rel->native_version = 0;
 	}
 }
