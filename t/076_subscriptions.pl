@@ -238,6 +238,18 @@ is(on_subscriber("SELECT parallel_apply.wait_for_lsn('tap', '$lsn', '0')"),
 on_subscriber("ALTER SUBSCRIPTION tap CONNECTION '$connstr'");
 poll("SELECT state = 'parallel' FROM $view", 'until there is one');
 
+# From 16 on, who is no superuser must have a password.
+if ($subscriber->pg_version >= 16)
+{
+	on_subscriber(
+		q(CREATE ROLE plain LOGIN; GRANT CREATE ON DATABASE postgres TO plain;
+		ALTER SUBSCRIPTION tap OWNER TO plain));
+	poll("SELECT last_error ~ 'password is required' FROM $view",
+		'nor is it, if there is no password');
+	on_subscriber('ALTER SUBSCRIPTION tap OWNER TO CURRENT_USER');
+	poll("SELECT state = 'parallel' FROM $view", 'until none is wanted');
+}
+
 ### sequences, from 19 on
 
 if (int $subscriber->pg_version >= 19)
@@ -363,6 +375,7 @@ finish(
 	$subscriber,
 	duplicate_key('counted'),
 	qr/could not connect to the publisher/,
+	qr/ERROR: +password is required/,
 	qr/ERROR: +logical replication sequence synchronization failed/,
 	qr/FATAL: +terminating .* due to administrator command/);
 done_testing();

@@ -15,6 +15,7 @@
 #include "parallel_apply.h"
 
 #include "fmgr.h"
+#include "utils/memutils.h"
 
 #include "feedback.h"
 #include "receiver.h"
@@ -28,19 +29,34 @@ static WalReceiverFunctionsType seam;
 /*
  * Errors of the apply worker are counted from here on: that there is no connection will be
  * one.  Not before, since it may take minutes, for which the subscription is not running.
- * Connections after the first one are those of triggers (CREATE SUBSCRIPTION, say).
+ * Connections after the first one are those of triggers (CREATE SUBSCRIPTION, say).  From
+ * 16 on, that a password is missing is thrown.
  */
 static WalReceiverConn *
 connect_to_server(PAPPLY_CONNECT_PARAMETERS)
 {
-	static bool is_attached = false;
-	WalReceiverConn *conn = (papply_seam_server->walrcv_connect) (PAPPLY_CONNECT_ARGUMENTS);
+	static bool has_begun = false;
+	MemoryContext old_context = CurrentMemoryContext;
+	WalReceiverConn *volatile conn = NULL;
+	ErrorData  *volatile error = NULL;
 
-	if (papply_compat_am_leader_apply_worker() && !is_attached)
+	if (has_begun || !papply_compat_am_leader_apply_worker())
+		return (papply_seam_server->walrcv_connect) (PAPPLY_CONNECT_ARGUMENTS);
+	has_begun = true;
+	PG_TRY();
 	{
-		is_attached = true;
-		papply_status_attach();
+		conn = (papply_seam_server->walrcv_connect) (PAPPLY_CONNECT_ARGUMENTS);
 	}
+	PG_CATCH();
+	{
+		MemoryContextSwitchTo(old_context);
+		error = CopyErrorData();
+		FlushErrorState();
+	}
+	PG_END_TRY();
+	papply_status_attach();
+	if (error != NULL)
+		ReThrowError(error);
 	return conn;
 }
 
