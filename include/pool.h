@@ -144,6 +144,7 @@ typedef struct PapplyPool
 									 * native loop; survives the receiver */
 	TimestampTz lack_at;		/* there was no memory for definitions; 0:
 								 * never; survives the receiver */
+	int			lack_ms;		/* and no pool shall start for so long */
 	uint32		generation;		/* counts the pools in this place */
 
 	/* set once by the receiver, before writers start */
@@ -265,9 +266,12 @@ extern bool papply_pool_attach_writer(Datum argument, uint32 generation);
 extern void papply_pool_set_replay(XLogRecPtr final_lsn);
 extern XLogRecPtr papply_pool_get_replay(Oid subid);
 
-/* Remember, or ask, that there was no dynamic shared memory for what a pool of subid needs. */
+/*
+ * Remember, or ask, that there was no dynamic shared memory for what a pool of subid needs,
+ * so that none shall start: for a minute, and twice as long at each further time.
+ */
 extern void papply_pool_note_lack(void);
-extern bool papply_pool_has_lacked(Oid subid, int within_ms);
+extern bool papply_pool_has_lacked(Oid subid);
 
 /* State of this writer, for others to see. */
 extern void papply_pool_set_state(PapplyWriterState state);

@@ -370,6 +370,7 @@ streams_are('apply was paused', 0, 1);
 # A large value leaves nothing in the memory of the writer that has applied it, before
 # the end of its transaction or after it.  Compressed, it might be too small to be streamed.
 on_publisher('ALTER TABLE items ALTER note SET STORAGE EXTERNAL');
+
 sub writers_are_small
 {
 	my ($name) = @_;

@@ -11,7 +11,7 @@
  * There are as many places as there can be leader apply workers, so a place
  * can always be found; the memory is about 20 kB for each.
  *
- * Locking: the directory's lock protects in_use, subid, replay_final_lsn, lack_at and
+ * Locking: the directory's lock protects in_use, subid, replay_final_lsn, lack_at, lack_ms and
  * generation.  The gate (is_open) is written by the receiver alone.
  *
  * If a writer dies, its exit callback leaves PAPPLY_WRITER_EXITED behind; if
@@ -30,6 +30,13 @@
 
 #include "early.h"
 #include "pool.h"
+
+/*
+ * Without a pool for so long: the transaction that there was no memory for has to be
+ * received and applied meanwhile, which may take long.
+ */
+#define MIN_LACK_MS 60000
+#define MAX_LACK_MS (24 * 3600 * 1000)
 
 typedef struct PoolDirectory
 {
@@ -167,6 +174,7 @@ papply_pool_acquire(Oid dbid, Oid subid, Oid userid, PapplyOriginId origin)
 	{
 		pool->replay_final_lsn = InvalidXLogRecPtr;
 		pool->lack_at = 0;
+		pool->lack_ms = 0;
 	}
 	reset_pool(pool);
 	pool->subid = subid;
@@ -262,21 +270,26 @@ papply_pool_note_lack(void)
 {
 	LWLockAcquire(&directory->lock, LW_EXCLUSIVE);
 	papply_pool->lack_at = GetCurrentTimestamp();
+	papply_pool->lack_ms = Max(MIN_LACK_MS, Min(MAX_LACK_MS, 2 * papply_pool->lack_ms));
 	LWLockRelease(&directory->lock);
 }
 
 bool
-papply_pool_has_lacked(Oid subid, int within_ms)
+papply_pool_has_lacked(Oid subid)
 {
 	TimestampTz now = GetCurrentTimestamp();
 	TimestampTz lack_at = 0;
+	int			lack_ms = 0;
 
 	LWLockAcquire(&directory->lock, LW_SHARED);
 	for (int i = 0; i < directory->length; i++)
 		if (directory->pools[i].subid == subid)
+		{
 			lack_at = directory->pools[i].lack_at;
+			lack_ms = directory->pools[i].lack_ms;
+		}
 	LWLockRelease(&directory->lock);
-	return lack_at != 0 && lack_at <= now && !TimestampDifferenceExceeds(lack_at, now, within_ms);
+	return lack_at != 0 && lack_at <= now && !TimestampDifferenceExceeds(lack_at, now, lack_ms);
 }
 
 void

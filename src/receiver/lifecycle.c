@@ -297,7 +297,7 @@ start_pool(void)
 	static bool has_exit_callback = false;
 	int			running;
 
-	if (papply_pool_has_lacked(MySubscription->oid, POOL_INTERVAL_MS))
+	if (papply_pool_has_lacked(MySubscription->oid))
 	{
 		start_reason = PAPPLY_REASON_NO_QUEUE;
 		return;
