@@ -298,13 +298,7 @@ wait_applied($publisher, $subscriber, 'tap');
 	$publisher->safe_psql('postgres',
 		'BEGIN; UPDATE composed SET v = 1; UPDATE gate SET n = n + 1; COMMIT'
 	);
-	wait_for_state($subscriber, 'waiting for lock');
-	my $offset = -s $subscriber->logfile;
-	on_subscriber(
-		q(SELECT pg_log_backend_memory_contexts(pid) FROM parallel_apply.writers
-		WHERE state = 'waiting for lock'));
-	$subscriber->wait_for_log(qr/Grand total/, $offset);
-	my $log = slurp_file($subscriber->logfile, $offset);
+	my $log = memory_of_waiting($subscriber);
 	my %limit = (
 		'parallel_apply target' => 64 * 1024,
 		'parallel_apply scan' => 512 * 1024,

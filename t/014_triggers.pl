@@ -319,14 +319,8 @@ for my $rows (150, 3000)
 		transactions(
 			'INSERT INTO numbered SELECT generate_series(10001, 13000); UPDATE gate SET n = n + 1'
 		));
-	wait_for_state($subscriber, 'waiting for lock');
-	my $offset = -s $subscriber->logfile;
-	on_subscriber(
-		q(SELECT pg_log_backend_memory_contexts(pid) FROM parallel_apply.writers
-		WHERE state = 'waiting for lock'));
-	$subscriber->wait_for_log(qr/Grand total/, $offset);
-	my ($bytes) = slurp_file($subscriber->logfile, $offset) =~
-	  /TopTransactionContext: (\d+) total/;
+	my ($bytes) =
+	  memory_of_waiting($subscriber) =~ /TopTransactionContext: (\d+) total/;
 	cmp_ok(
 		$bytes, '<',
 		1024 * 1024,

@@ -378,11 +378,8 @@ sub writers_are_small
 	wait_applied($publisher, $subscriber, 'tap');
 	for my $pid (writer_pids($subscriber, 'tap'))
 	{
-		my $offset = -s $subscriber->logfile;
-		on_subscriber("SELECT pg_log_backend_memory_contexts($pid)");
-		$subscriber->wait_for_log(qr/Grand total: \d+ bytes/, $offset);
-		my ($bytes) = slurp_file($subscriber->logfile, $offset) =~
-		  /Grand total: (\d+) bytes/;
+		my ($bytes) =
+		  memory_of($subscriber, $pid) =~ /Grand total: (\d+) bytes/;
 		cmp_ok($bytes, '<', 6_000_000, $name);
 	}
 	return;

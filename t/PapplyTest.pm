@@ -15,7 +15,7 @@ use Test::More;
 
 our @EXPORT = qw(
   new_pair create_extension exec_both on_publisher on_subscriber subscribe subscribe_serially wait_for_pool wait_applied
-  rows_equal tables_equal item_rows last_item wait_for_early writer_pids apply_pid restart_apply counter hold wait_for_state
+  rows_equal tables_equal item_rows last_item wait_for_early writer_pids apply_pid restart_apply counter hold wait_for_state memory_of memory_of_waiting
   begin_streamed begin_copy wait_until reload_with wait_for_sync_state set_synchronous_commit
   states_become apply_behind_gate duplicate_key
   create_accounts start_load end_load under_load wait_for_progress accounts_are_equal log_is_clean nothing_is_left_open
@@ -375,6 +375,30 @@ sub wait_for_state
 		"SELECT count(*) >= $writers FROM parallel_apply.writers WHERE state = '$state'"
 	) or die "there were no $writers writers $state";
 	return;
+}
+
+# What pg_log_backend_memory_contexts() logs of a process.
+sub memory_of
+{
+	my ($subscriber, $pid) = @_;
+	my $offset = -s $subscriber->logfile;
+	$subscriber->safe_psql('postgres',
+		"SELECT pg_log_backend_memory_contexts($pid)");
+	$subscriber->wait_for_log(qr/Grand total: \d+ bytes/, $offset);
+	return slurp_file($subscriber->logfile, $offset);
+}
+
+# The same of the writer that waits for a lock.
+sub memory_of_waiting
+{
+	my ($subscriber) = @_;
+	wait_for_state($subscriber, 'waiting for lock');
+	return memory_of(
+		$subscriber,
+		$subscriber->safe_psql(
+			'postgres',
+			"SELECT pid FROM parallel_apply.writers WHERE state = 'waiting for lock'"
+		));
 }
 
 # Asserts that the writers that are not idle get into these states, which are

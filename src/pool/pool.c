@@ -252,15 +252,27 @@ papply_pool_set_replay(XLogRecPtr final_lsn)
 	LWLockRelease(&directory->lock);
 }
 
+/* The place that the subscription has, or had; or NULL.  The directory is locked. */
+static const PapplyPool *
+place_of(Oid subid)
+{
+	const PapplyPool *place = NULL;
+
+	for (int i = 0; i < directory->length; i++)
+		if (directory->pools[i].subid == subid)
+			place = &directory->pools[i];
+	return place;
+}
+
 XLogRecPtr
 papply_pool_get_replay(Oid subid)
 {
-	XLogRecPtr	final_lsn = InvalidXLogRecPtr;
+	const PapplyPool *place;
+	XLogRecPtr	final_lsn;
 
 	LWLockAcquire(&directory->lock, LW_SHARED);
-	for (int i = 0; i < directory->length; i++)
-		if (directory->pools[i].subid == subid)
-			final_lsn = directory->pools[i].replay_final_lsn;
+	place = place_of(subid);
+	final_lsn = place != NULL ? place->replay_final_lsn : InvalidXLogRecPtr;
 	LWLockRelease(&directory->lock);
 	return final_lsn;
 }
@@ -278,18 +290,15 @@ bool
 papply_pool_has_lacked(Oid subid)
 {
 	TimestampTz now = GetCurrentTimestamp();
-	TimestampTz lack_at = 0;
-	int			lack_ms = 0;
+	const PapplyPool *place;
+	bool		has_lacked;
 
 	LWLockAcquire(&directory->lock, LW_SHARED);
-	for (int i = 0; i < directory->length; i++)
-		if (directory->pools[i].subid == subid)
-		{
-			lack_at = directory->pools[i].lack_at;
-			lack_ms = directory->pools[i].lack_ms;
-		}
+	place = place_of(subid);
+	has_lacked = place != NULL && place->lack_at != 0 && place->lack_at <= now &&
+		!TimestampDifferenceExceeds(place->lack_at, now, place->lack_ms);
 	LWLockRelease(&directory->lock);
-	return lack_at != 0 && lack_at <= now && !TimestampDifferenceExceeds(lack_at, now, lack_ms);
+	return has_lacked;
 }
 
 void
