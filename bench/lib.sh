@@ -45,7 +45,7 @@ WRITERS="2 4 8"			# numbers of writers to measure, beside native
 ROUNDS=1			# how often all configurations are measured
 
 RESULTS=()			# a line per run, columns: see add_result and measure
-declare -A SESSION_IN SESSION_OUT CPU PEAK_KB
+declare -A SESSION_IN SESSION_OUT CPU SLEEPS PEAK_KB
 
 # What common_option takes.
 COMMON_USAGE=$(cat <<'USAGE'
@@ -806,6 +806,19 @@ sample_cpu()
 	done <<<"${PROCESSES#$'\n'}"
 }
 
+# sample_sleeps start|end: SLEEPS[class] is how often they went to sleep between the two.
+sample_sleeps()
+{
+	local class pid n sign=1
+
+	[[ $1 == end ]] || { SLEEPS=([walsender]=0 [apply]=0 [writers]=0 [walwriter]=0 [other]=0); sign=-1; }
+	list_processes
+	while IFS='|' read -r class pid; do
+		n=$(sed -n 's/^voluntary_ctxt_switches:\s*//p' "/proc/$pid/status" 2>/dev/null) || continue
+		SLEEPS[$class]=$(( ${SLEEPS[$class]:-0} + sign * n ))
+	done <<<"${PROCESSES#$'\n'}"
+}
+
 # sample_memory PROCESSES: raises PEAK_KB[class] to the private memory of the largest
 # process of a class.  Private is what is resident, without shared memory (neither shared
 # buffers nor the pool's queue) and without files.
@@ -825,6 +838,7 @@ PAGE_KB=$(( $(getconf PAGESIZE) / 1024 ))
 
 # Of a class of processes.
 cpu_seconds() { awk -v t="${CPU[$1]:-0}" -v hz="$(getconf CLK_TCK)" 'BEGIN { printf "%.2f", t / hz }'; }
+sleeps_per() { awk -v sleeps="${SLEEPS[$1]:-0}" -v n="$2" 'BEGIN { printf "%.2f", sleeps / n }'; }
 peak_mb() { awk -v kb="${PEAK_KB[$1]:-0}" 'BEGIN { printf "%.1f", kb / 1024 }'; }
 
 # ratio_of VALUE BASE; "-" without a base.

@@ -46,6 +46,9 @@ extern TimestampTz papply_dispatch_take_commit_time(void);
  */
 extern bool papply_dispatch_is_oversize(void);
 
+/* Is a transaction open that may be left to the native loop (lone.c)? */
+extern bool papply_dispatch_may_be_lone(void);
+
 /*
  * A writer has applied the open transaction early (early.h), in that place: what comes next is its
  * end.

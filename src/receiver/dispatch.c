@@ -103,6 +103,12 @@ papply_dispatch_take_commit_time(void)
 }
 
 bool
+papply_dispatch_may_be_lone(void)
+{
+	return is_open && is_lone && !papply_queue_open_is_published();
+}
+
+bool
 papply_dispatch_is_oversize(void)
 {
 	return is_open && has_oversize;

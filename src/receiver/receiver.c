@@ -29,6 +29,7 @@
  */
 #include "parallel_apply.h"
 
+#include <sched.h>
 #include <sys/socket.h>
 
 #include "miscadmin.h"
@@ -80,6 +81,9 @@
  */
 #define PAUSE_US 300
 
+/* In the middle of a small one: longer than a walsender needs for a message. */
+#define REST_US 50
+
 /*
  * Where pages are read ahead, writers look further than that: so until this is
  * there, bursts are read sooner than writers get through them.
@@ -91,7 +95,7 @@
 
 static bool is_initialized = false;
 
-static bool something_came = true;	/* since let_more_come() */
+static bool something_came = true;	/* since there was nothing to read */
 
 /* A message that could not be routed; still in the connection's buffer. */
 static char *held = NULL;
@@ -536,6 +540,29 @@ let_more_come(void)
 	return true;
 }
 
+/*
+ * There is nothing to read, in the middle of a small transaction that somebody may wait
+ * for: the walsender is about to send the next message, and to sleep until then would
+ * take longer than that.
+ */
+static bool
+rest_comes(void)
+{
+	static TimestampTz dry_at = 0;
+	TimestampTz now;
+
+	if (!papply_dispatch_may_be_lone())
+		return false;
+	now = GetCurrentTimestamp();
+	if (something_came)
+		dry_at = now;
+	something_came = false;
+	if (now < dry_at || now - dry_at > REST_US)
+		return false;
+	(void) sched_yield();		/* the walsender may need this processor */
+	return true;
+}
+
 /* The native loop has its own business: settings, subscription, tables. */
 static bool
 is_time_to_yield(void)
@@ -595,7 +622,7 @@ papply_receiver_receive(WalReceiverConn *conn, char **buffer, pgsocket *wait_fd)
 				papply_status_update(false, true);
 				return length;
 			}
-			if (length == 0 && let_more_come())
+			if (length == 0 && (let_more_come() || rest_comes()))
 				continue;
 			if (length == 0)
 			{
