@@ -67,7 +67,8 @@ papply_row_keys_init(PapplyRowKeys *keys, const LogicalRepRelation *remote)
 	/* the identity: of up to INDEX_MAX_KEYS columns, or FULL: all of them */
 	if (bms_is_empty(remote->attkeys) && !keys->old_is_whole)
 		return;
-	if (!keys->old_is_whole && bms_num_members(remote->attkeys) > INDEX_MAX_KEYS)
+	if (!keys->old_is_whole && (remote->natts > MaxTupleAttributeNumber ||
+								bms_num_members(remote->attkeys) > INDEX_MAX_KEYS))
 	{
 		keys->is_unknown = true;
 		return;

@@ -1,0 +1,281 @@
+# What a publisher must not send is an error of the apply worker, as without the
+# extension: nothing is applied of it, nothing hangs, and no process crashes.
+#
+# A publisher of our own, a process with a socket, says the same to everyone who
+# connects: messages of the protocol, made by hand.  What it says wrong comes again and
+# again, until another one takes its place.
+use strict;
+use warnings;
+use FindBin;
+use lib $FindBin::RealBin;
+use IO::Socket::UNIX;
+use PapplyTest;
+use POSIX ();
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+# The queue is small, so that a transaction is applied while it arrives.
+my (undef, $subscriber) = new_pair(
+	subscriber_conf => q(
+		parallel_apply.queue_size = 1MB
+		wal_retrieve_retry_interval = '100ms'));
+my $dir = PostgreSQL::Test::Utils::tempdir_short();
+on_subscriber(
+	q(CREATE TABLE items (id int PRIMARY KEY, note text);
+	CREATE TABLE other (id int PRIMARY KEY, note text);
+	CREATE TABLE keyless (id int, note text);));
+create_extension($subscriber);
+on_subscriber(
+	"CREATE SUBSCRIPTION tap CONNECTION 'host=$dir port=5432 dbname=postgres user=nobody'
+	PUBLICATION tap WITH (connect = false, slot_name = tap, streaming = on);
+	SET allow_system_table_mods = on;
+	INSERT INTO pg_subscription_rel
+		SELECT oid, table_name::regclass, 'r', NULL FROM pg_subscription,
+			(VALUES ('items'), ('other'), ('keyless')) t (table_name);");
+
+### the publisher
+
+# The next message of the client; undef at the end of the connection.
+sub read_message
+{
+	my ($client, $head_bytes) = @_;
+	my $message = '';
+	return if ($client->read(my $head, $head_bytes) // 0) != $head_bytes;
+	my $length = unpack('N', substr($head, -4)) - 4;
+	return
+	  if $length > 0 && ($client->read($message, $length) // 0) != $length;
+	return (substr($head, 0, -4), $message);
+}
+
+sub send_message
+{
+	my ($client, $kind, $data) = @_;
+	$client->print($kind . pack('N', 4 + length $data) . $data);
+	return;
+}
+
+# The result of a query: one row of these values.
+sub send_row
+{
+	my ($client, @values) = @_;
+	send_message(
+		$client, 'T',
+		pack('n', scalar @values)
+		  . join('',
+			map { pack('Z* N n N n N n', 'c', 0, 0, 25, -1, -1, 0) } @values)
+	);
+	send_message($client, 'D', pack('n (N/a*)*', scalar @values, @values));
+	send_message($client, 'C', "SELECT 1\0");
+	send_message($client, 'Z', 'I');
+	return;
+}
+
+# One connection: what an apply worker asks for, and these messages.
+sub serve
+{
+	my ($client, @messages) = @_;
+	read_message($client, 4) or return;
+	send_message($client, 'R', pack('N', 0));
+	send_message($client, 'S', "client_encoding\0UTF8\0");
+	send_message($client, 'S',
+		"server_version\0" . $subscriber->pg_version . "\0");
+	send_message($client, 'Z', 'I');
+	while (my ($kind, $message) = read_message($client, 5))
+	{
+		next if $kind ne 'Q';
+		if ($message =~ /IDENTIFY_SYSTEM/)
+		{
+			send_row($client, '1', '1', '0/0', 'postgres');
+		}
+		elsif ($message =~ /START_REPLICATION/)
+		{
+			send_message($client, 'W', pack('C n', 0, 0));
+			send_message($client, 'd', pack('a Q> Q> q>', 'w', 0, 0, 0) . $_)
+			  for @messages;
+		}
+		else
+		{
+			send_row($client, '');
+		}
+	}
+	return;
+}
+
+my $server;
+
+sub end_server
+{
+	local $?;
+	kill 'KILL', $server;
+	waitpid $server, 0;
+	$server = undef;
+	return;
+}
+
+END { end_server() if $server }
+
+# Another publisher, which says these messages.
+sub begin_server
+{
+	my (@messages) = @_;
+	unlink "$dir/.s.PGSQL.5432";
+	my $listener =
+	  IO::Socket::UNIX->new(Local => "$dir/.s.PGSQL.5432", Listen => 5)
+	  or die "no socket: $!";
+	$server = fork;
+	return if $server;
+	$SIG{PIPE} = 'IGNORE';
+	eval {
+		while (my $client = $listener->accept)
+		{
+			$client->autoflush(1);
+			serve($client, @messages);
+			$client->close;
+		}
+	};
+	POSIX::_exit(0);
+}
+
+### its messages
+
+my $lsn = 0x1000000;
+
+sub relation
+{
+	my ($id, $name, $identity, @keys) = @_;
+	@keys = (1, 0) if !@keys;
+	my $n = 0;
+	return pack('a N Z* Z* a n',
+		'R', $id, 'public', $name, $identity, scalar @keys)
+	  . join '', map {
+		pack('C Z* N N', $_, ('id', 'note')[ $n++ ] // "column$n", 25, -1)
+	  } @keys;
+}
+
+sub insert
+{
+	my ($id, @values) = @_;
+	return pack(
+		'a N a n (a N/a*)*',
+		'I', $id, 'N',
+		scalar @values,
+		map { ('t', $_) } @values);
+}
+
+sub truncate_tables
+{
+	return pack('a N C N*', 'T', scalar @_, 0, @_);
+}
+
+sub begin_at
+{
+	my ($kind) = @_;
+	$lsn += 100;
+	return $kind eq 'b'
+	  ? pack('a Q> Q> q> N Z*', 'b', $lsn, $lsn + 50, 0, 700, 'gid')
+	  : pack('a Q> q> N', 'B', $lsn, 0, 700);
+}
+
+sub commit
+{
+	my ($at, $flags) = @_;
+	return pack('a C Q> Q> q>', 'C', $flags // 0, $at // $lsn, $lsn + 50, 0);
+}
+
+sub transaction
+{
+	my (@changes) = @_;
+	return (begin_at('B'), @changes, commit());
+}
+
+# Messages of a streamed transaction have an xid behind the kind.
+sub in_stream
+{
+	my ($xid, @messages) = @_;
+	return
+	  map { substr($_, 0, 1) . pack('N', $xid) . substr($_, 1) } @messages;
+}
+
+sub stream_start
+{
+	return pack('a N C', 'S', $_[0], 1);
+}
+
+sub stream_commit
+{
+	$lsn += 100;
+	return pack('a N C Q> Q> q>', 'c', $_[0], 0, $lsn, $lsn + 50, 0);
+}
+
+my @items = (relation(1, 'items', 'd'), relation(2, 'other', 'd'));
+
+# More than is published at once: a writer has begun with the transaction.
+sub large
+{
+	return map { insert(1, 1000 + $_, 'x' x 1000) } 1 .. 200;
+}
+
+### the tests
+
+# What the publisher says is this error, of which nothing is applied.
+sub is_refused
+{
+	my ($name, $error, @messages) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	my $offset = -s $subscriber->logfile;
+	begin_server(@messages);
+	# twice: what it has left behind does no harm
+	ok( $subscriber->wait_for_log(
+			qr/ERROR:  $error.*ERROR:  $error/s, $offset),
+		"$name: an error");
+	end_server();
+	is(on_subscriber('SELECT count(*) FROM items'),
+		0, "$name: nothing is applied");
+	return;
+}
+
+my $malformed = qr/malformed logical replication message/;
+
+on_subscriber('ALTER SUBSCRIPTION tap ENABLE');
+is_refused(
+	'a change of a relation that was not described',
+	qr/no relation map entry for remote relation ID 9/,
+	@items, transaction(insert(9, 1, 'one')));
+is_refused('a message that ends too early',
+	$malformed, @items, begin_at('B'), substr(insert(1, 1, 'one'), 0, -1));
+is_refused(
+	'a definition that ends too early',
+	qr/$malformed|invalid string in message/,
+	substr($items[0], 0, 10));
+is_refused(
+	'more columns than a table has, the last one of which is the key',
+	qr/logical replication target relation "public.items" is missing replicated columns/,
+	relation(1, 'items', 'd', (0) x 40_000, 1),
+	transaction(insert(1, 1, 'one')));
+
+# And what is right is applied.
+begin_server(
+	@items,
+	relation(3, 'keyless', 'f', 1, 1),
+	transaction(
+		insert(1, 1, 'one'), insert(2, 1, 'one'), insert(3, 1, 'one')),
+	stream_start(700),
+	in_stream(700, @items, insert(1, 2, 'two')),
+	'E',
+	stream_commit(700),
+	transaction(truncate_tables(2, 3), insert(3, 3, 'three')));
+$subscriber->poll_query_until(
+	'postgres',
+	q(SELECT string_agg(note, ' ' ORDER BY note) = 'one three two' FROM
+		(SELECT * FROM items UNION ALL SELECT * FROM other UNION ALL SELECT * FROM keyless) t)
+) or die 'what is right is not applied';
+is(counter($subscriber, 'native_replays'),
+	0, 'what is right is applied by writers');
+unlike(
+	slurp_file($subscriber->logfile),
+	qr/terminated by signal/,
+	'no process has crashed');
+end_server();
+$subscriber->stop;
+done_testing();
