@@ -70,6 +70,9 @@ typedef struct PapplyBegin
 extern uint32 papply_message_get_uint32(const char *data);
 extern uint64 papply_message_get_uint64(const char *data);
 
+/* Throw: the publisher must not send that. */
+extern void papply_message_malformed(void);
+
 /*
  * Locate the fields of a whole message (kind byte included).  They throw
  * ERRCODE_PROTOCOL_VIOLATION when it does not have that form.

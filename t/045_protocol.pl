@@ -254,6 +254,72 @@ is_refused(
 	relation(1, 'items', 'd', (0) x 40_000, 1),
 	transaction(insert(1, 1, 'one')));
 
+# Positions and flags that PostgreSQL's own apply looks at.
+is_refused(
+	'a commit of another position',
+	$malformed, @items, begin_at('B'),
+	insert(1, 1, 'one'),
+	commit($lsn + 1));
+is_refused(
+	'a commit with a flag',
+	$malformed, @items, begin_at('B'),
+	insert(1, 1, 'one'),
+	commit(undef, 1));
+is_refused(
+	'a transaction without a position',
+	$malformed, @items,
+	pack('a Q> q> N', 'B', 0, 0, 700),
+	insert(1, 1, 'one'),
+	commit(0));
+is_refused(
+	'a prepared transaction without a number',
+	$malformed,
+	@items,
+	begin_at('b'),
+	insert(1, 1, 'one'),
+	pack('a C Q> Q> q> N Z*', 'P', 0, $lsn, $lsn + 50, 0, 0, 'gid'));
+
+# What is out of order.
+is_refused(
+	'a transaction in another one',
+	$malformed, @items, begin_at('B'),
+	insert(1, 1, 'one'),
+	transaction(insert(1, 2, 'two')));
+is_refused(
+	'a ROLLBACK PREPARED in a transaction that is being applied',
+	$malformed,
+	@items,
+	begin_at('B'),
+	large(),
+	pack('a C Q> Q> q> q> N Z*', 'r', 0, $lsn, $lsn, 0, 0, 700, 'gid'));
+is_refused(
+	'a PREPARE of an ordinary transaction',
+	$malformed,
+	@items,
+	begin_at('B'),
+	insert(1, 1, 'one'),
+	pack('a C Q> Q> q> N Z*', 'P', 0, $lsn, $lsn + 50, 0, 700, 'gid'));
+is_refused(
+	'a stream in another one',
+	$malformed, stream_start(700), in_stream(700, @items),
+	stream_start(701));
+is_refused('a commit in a stream',
+	$malformed, stream_start(700), in_stream(700, @items), commit());
+is_refused('a stream without a number', $malformed, stream_start(0));
+is_refused(
+	'a change without a number in a stream',
+	$malformed, stream_start(700),
+	in_stream(700, @items),
+	in_stream(0, insert(1, 1, 'one')));
+is_refused(
+	'a change in a stream that ends too early',
+	$malformed,
+	stream_start(700),
+	in_stream(700, @items),
+	substr((in_stream(700, insert(1, 1, 'one')))[0], 0, 7),
+	'E',
+	stream_commit(700));
+
 # And what is right is applied.
 begin_server(
 	@items,

@@ -47,8 +47,8 @@ papply_message_get_uint64(const char *data)
 	return pg_ntoh64(value);
 }
 
-static pg_noinline void
-malformed(void)
+void
+papply_message_malformed(void)
 {
 	ereport(ERROR,
 			(errcode(ERRCODE_PROTOCOL_VIOLATION),
@@ -61,7 +61,7 @@ take(Reader *reader, int length)
 	char	   *position = reader->position;
 
 	if (length < 0 || reader->end - position < length)
-		malformed();
+		papply_message_malformed();
 	reader->position += length;
 	return position;
 }
@@ -87,14 +87,24 @@ take_uint64(Reader *reader)
 	return papply_message_get_uint64(take(reader, 8));
 }
 
+static XLogRecPtr
+take_lsn(Reader *reader)
+{
+	XLogRecPtr	lsn = take_uint64(reader);
+
+	if (lsn == InvalidXLogRecPtr)
+		papply_message_malformed();
+	return lsn;
+}
+
 void
 papply_message_parse_begin(char *data, int length, PapplyBegin *begin)
 {
 	Reader		reader = begin_reading(data, length, 1);
 
-	begin->final_lsn = take_uint64(&reader);
+	begin->final_lsn = take_lsn(&reader);
 	if (data[0] == LOGICAL_REP_MSG_BEGIN_PREPARE)
-		(void) take_uint64(&reader);	/* end position */
+		(void) take_lsn(&reader);	/* end position */
 	begin->commit_time = take_uint64(&reader);
 	begin->xid = take_uint32(&reader);
 }
@@ -108,20 +118,25 @@ papply_message_parse_commit(char *data, int length, PapplyCommit *commit)
 	commit->type = data[0];
 	if (commit->type == LOGICAL_REP_MSG_STREAM_COMMIT)
 		commit->xid = take_uint32(&reader);
-	(void) take(&reader, 1);	/* flags */
+	if (*take(&reader, 1) != 0) /* flags, of which there are none */
+		papply_message_malformed();
 	if (commit->type == LOGICAL_REP_MSG_ROLLBACK_PREPARED)
-		commit->prepare_end_lsn = take_uint64(&reader);
+		commit->prepare_end_lsn = take_lsn(&reader);
 	else
-		commit->commit_lsn = take_uint64(&reader);
-	commit->end_lsn = take_uint64(&reader);
+		commit->commit_lsn = take_lsn(&reader);
+	commit->end_lsn = take_lsn(&reader);
 	if (commit->type == LOGICAL_REP_MSG_ROLLBACK_PREPARED)
 	{
 		commit->commit_lsn = commit->end_lsn;
 		commit->prepare_time = take_uint64(&reader);
 	}
 	commit->commit_time = take_uint64(&reader);
-	if (commit->type != LOGICAL_REP_MSG_COMMIT && commit->type != LOGICAL_REP_MSG_STREAM_COMMIT)
+	if (commit->type == LOGICAL_REP_MSG_COMMIT)
+		return;
+	if (commit->type != LOGICAL_REP_MSG_STREAM_COMMIT)
 		commit->xid = take_uint32(&reader);
+	if (!TransactionIdIsValid(commit->xid))
+		papply_message_malformed();
 }
 
 TimestampTz
@@ -155,7 +170,7 @@ take_tuple(Reader *reader, PapplyTuple *tuple)
 	memcpy(&ncolumns, take(reader, 2), 2);
 	tuple->ncolumns = pg_ntoh16(ncolumns);
 	if (tuple->ncolumns > MaxTupleAttributeNumber)
-		malformed();
+		papply_message_malformed();
 
 	for (int i = 0; i < tuple->ncolumns; i++)
 	{
@@ -175,7 +190,7 @@ take_tuple(Reader *reader, PapplyTuple *tuple)
 				column->data = take(reader, column->length);
 				break;
 			default:
-				malformed();
+				papply_message_malformed();
 		}
 	}
 }
@@ -200,7 +215,7 @@ papply_message_parse_change(char *data, int length, PapplyChange *change)
 		tag = *take(&reader, 1);
 	}
 	if (tag != 'N' || change->type == LOGICAL_REP_MSG_DELETE)
-		malformed();
+		papply_message_malformed();
 	take_tuple(&reader, &change->new_tuple);
 	change->has_new = true;
 }

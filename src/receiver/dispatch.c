@@ -67,6 +67,8 @@ static bool has_oversize;		/* the queue says so already */
 static bool is_lone;			/* until it is seen that it is not */
 static int	early;				/* place of one that was applied early */
 static uint64 open_seqno;
+static char end_kind;			/* of the message that will end it */
+static XLogRecPtr open_final_lsn;	/* as that has to say it, too */
 static uint64 nearest;			/* older one that a change depends on */
 static uint64 changes;
 static TimestampTz newest_commit_time = 0;	/* until it is taken */
@@ -148,8 +150,13 @@ begin_ordinary(char *message, int length, bool (*begin_direct) (XLogRecPtr final
 
 	papply_message_parse_begin(message, length, &begin);
 	result = begin_transaction(message, length, &begin, begin_direct);
-	if (result == PAPPLY_DISPATCH_QUEUED && message[0] == LOGICAL_REP_MSG_BEGIN_PREPARE)
+	if (result != PAPPLY_DISPATCH_QUEUED)
+		return result;
+	open_final_lsn = begin.final_lsn;
+	end_kind = LOGICAL_REP_MSG_COMMIT;
+	if (message[0] == LOGICAL_REP_MSG_BEGIN_PREPARE)
 	{
+		end_kind = LOGICAL_REP_MSG_PREPARE;
 		papply_queue_mark_solo(open_seqno);
 		papply_prepared_begin();
 	}
@@ -192,6 +199,8 @@ end_ordinary(char *message, int length)
 	PapplyCommit commit;
 
 	papply_message_parse_commit(message, length, &commit);
+	if (commit.type != end_kind || commit.commit_lsn != open_final_lsn)
+		papply_message_malformed();
 	if (!papply_queue_has_space(length))
 		return PAPPLY_DISPATCH_HOLD;
 	papply_queue_append(PAPPLY_ENTRY_MESSAGE, message, length, 0, PAPPLY_NO_SEQNO);
@@ -473,6 +482,13 @@ dispatch_inside(char *message, int length)
 			return dispatch_truncate(message, length);
 		case LOGICAL_REP_MSG_ORIGIN:
 		case LOGICAL_REP_MSG_MESSAGE:
+			break;
+		case LOGICAL_REP_MSG_BEGIN:
+		case LOGICAL_REP_MSG_BEGIN_PREPARE:
+		case LOGICAL_REP_MSG_COMMIT_PREPARED:
+		case LOGICAL_REP_MSG_ROLLBACK_PREPARED:
+			papply_message_malformed(); /* its writer would take the last two
+										 * for the end */
 			break;
 		default:
 			make_native_barrier(PAPPLY_COUNT_REPLAYS_MESSAGE);	/* its writer would not

@@ -283,7 +283,11 @@ keep_message(Spool *spool, char *message, int length)
 {
 	PapplySpooled head = {0};
 
+	if (length <= 9)
+		papply_message_malformed();
 	head.subxid = papply_message_get_uint32(message + 1);
+	if (!TransactionIdIsValid(head.subxid))
+		papply_message_malformed();
 	head.length = length - sizeof(TransactionId);
 	if (message[0] == LOGICAL_REP_MSG_RELATION && spool->early != PAPPLY_NO_EARLY)
 		head.relation_version = keep_relation(spool, message, length);
@@ -296,23 +300,6 @@ keep_message(Spool *spool, char *message, int length)
 	appendBinaryStringInfo(&chunk, (char *) &head, sizeof(head));
 	appendBinaryStringInfo(&chunk, message, 1);
 	appendBinaryStringInfo(&chunk, message + 5, length - 5);
-}
-
-/* The rest is not needed to apply a transaction. */
-static bool
-is_kept(const char *message, int length)
-{
-	switch (message[0])
-	{
-		case LOGICAL_REP_MSG_INSERT:
-		case LOGICAL_REP_MSG_UPDATE:
-		case LOGICAL_REP_MSG_DELETE:
-		case LOGICAL_REP_MSG_TRUNCATE:
-		case LOGICAL_REP_MSG_RELATION:
-			return length > 9;
-		default:
-			return false;
-	}
 }
 
 /* Without a pool: the publisher will not repeat it when there is one. */
@@ -333,6 +320,8 @@ note_native_relation(char *message, int length)
 static PapplySpoolResult
 start_chunk(TransactionId xid, bool is_first, bool wants_spool)
 {
+	if (!TransactionIdIsValid(xid))
+		papply_message_malformed();
 	open_spool = find_spool(xid);
 	if (open_spool == NULL && is_first && wants_spool)
 		open_spool = create_spool(xid);
@@ -417,13 +406,26 @@ end_streamed(char *message, int length)
 static void
 keep_in_chunk(char *message, int length)
 {
-	if (message[0] == LOGICAL_REP_MSG_STREAM_STOP)
+	switch (message[0])
 	{
-		append_chunk(open_spool);
-		open_spool = NULL;
+		case LOGICAL_REP_MSG_STREAM_STOP:
+			append_chunk(open_spool);
+			open_spool = NULL;
+			break;
+		case LOGICAL_REP_MSG_INSERT:
+		case LOGICAL_REP_MSG_UPDATE:
+		case LOGICAL_REP_MSG_DELETE:
+		case LOGICAL_REP_MSG_TRUNCATE:
+		case LOGICAL_REP_MSG_RELATION:
+			keep_message(open_spool, message, length);
+			break;
+		case LOGICAL_REP_MSG_TYPE:
+		case LOGICAL_REP_MSG_ORIGIN:
+		case LOGICAL_REP_MSG_MESSAGE:
+			break;				/* not needed to apply a transaction */
+		default:
+			papply_message_malformed();
 	}
-	else if (is_kept(message, length))
-		keep_message(open_spool, message, length);
 }
 
 PapplySpoolResult
