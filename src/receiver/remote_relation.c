@@ -129,12 +129,15 @@ papply_remote_relation_version(const char *message, int length)
 void
 papply_remote_relation_update(const char *message, int length, uint64 in_use)
 {
-	LogicalRepRelId remote_relid = papply_message_get_uint32(message + 1);
+	LogicalRepRelId remote_relid;
 	PapplyRemoteRelation *rel;
 	MemoryContext old_context;
 	StringInfoData buf;
 	bool		found;
 
+	if (length < 5)
+		papply_message_malformed();
+	remote_relid = papply_message_get_uint32(message + 1);
 	rel = hash_search(relations, &remote_relid, HASH_ENTER, &found);
 	if (found && is_definition(rel, message, length))
 		return;					/* said again, after an invalidation there */
@@ -155,8 +158,9 @@ papply_remote_relation_update(const char *message, int length, uint64 in_use)
 										 "parallel_apply remote relation",
 										 ALLOCSET_SMALL_SIZES);
 	old_context = MemoryContextSwitchTo(rel->context);
-	rel->message = palloc(length);
+	rel->message = palloc(length + 1);
 	memcpy(rel->message, message, length);
+	rel->message[length] = '\0';	/* those who read strings rely on it */
 	rel->length = length;
 	buf.data = rel->message;
 	buf.len = length;
