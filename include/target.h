@@ -94,7 +94,9 @@ typedef struct PapplyTarget
 	struct PapplyTarget *next_open;
 	Relation	rel;
 	struct PapplyRouting *routing;	/* of a partitioned table, else NULL */
-	AclMode		allowed;		/* rights that were checked */
+	Oid			root_relid;		/* its own, or of its root */
+	AclMode		allowed;		/* rights.c: rights that were there */
+	uint32		allowed_at;
 	EState	   *estate;			/* partitions have that of their root */
 	ResultRelInfo *insert_rel;
 	ResultRelInfo *update_rel;	/* the same, where it may be */
@@ -166,10 +168,6 @@ extern void papply_target_use_version(uint32 version);
  * until papply_target_close_all(); nothing else may be done with the target.
  */
 extern Relation papply_target_open_to_truncate(LogicalRepRelId remote_relid);
-
-/* Throw if the user has not all of these rights on the table. */
-extern void papply_target_check_rights(PapplyTarget *target, AclMode rights);
-extern void papply_target_check_relation(Relation rel, AclMode rights);
 
 /* For INSERT, or for UPDATE and DELETE; with its indexes open.  No root. */
 extern ResultRelInfo *papply_target_insert_rel(PapplyTarget *target);

@@ -309,8 +309,75 @@ check_refused(
 	'ALTER ROLE applier BYPASSRLS',
 	'row-level security');
 
-finish(
-	$publisher, $subscriber,
+# A right that is revoked when a writer has used it already: while its transaction, which
+# changes row 3, waits for its turn, or when it has changed some rows of many.
+sub check_revoked
+{
+	my ($transactions, $revoke, $message, $remedy, $name) = @_;
+	my $sql = 'SELECT v FROM restricted WHERE id = 3';
+	my $v = $subscriber->safe_psql('postgres', $sql);
+	my $lock = hold($subscriber, 'SELECT FROM gate FOR UPDATE');
+	$publisher->safe_psql('postgres', $transactions);
+	wait_for_state($subscriber, 'waiting for lock');
+	wait_for_state($subscriber, 'waiting for turn')
+	  if $transactions !~ /BEGIN/;
+	my $offset = -s $subscriber->logfile;
+	$subscriber->safe_psql('postgres', $revoke);
+	$lock->query_safe('COMMIT');
+	$lock->quit;
+	ok( $subscriber->wait_for_log(qr/ERROR:  $message/, $offset),
+		"$name: an error, although the row had been changed");
+	is($subscriber->safe_psql('postgres', $sql),
+		$v, "$name: which is not to be seen");
+	$subscriber->safe_psql('postgres', $remedy);
+	wait_applied($publisher, $subscriber, 'tap');
+	rows_equal($publisher, $subscriber, 'restricted',
+		"$name: apply goes on after a remedy");
+	wait_for_pool($subscriber, 'tap', 8);
+	return;
+}
+
+my $younger =
+  'UPDATE gate SET n = n + 1; UPDATE restricted SET v = v + 1 WHERE id = 3;';
+check_revoked(
+	$younger,
+	'REVOKE UPDATE ON restricted FROM applier',
 	qr/permission denied for table restricted/,
-	qr/cannot replicate into relation with row-level security enabled/);
+	'GRANT UPDATE ON restricted TO applier',
+	'a right that is revoked');
+check_revoked(
+	$younger,
+	'ALTER ROLE applier NOBYPASSRLS',
+	qr/user "applier" cannot replicate into relation with row-level security enabled: "restricted"/,
+	'ALTER ROLE applier BYPASSRLS',
+	'a role that is altered');
+check_revoked(
+	q(BEGIN; UPDATE restricted SET v = v + 1 WHERE id = 3; UPDATE gate SET n = n + 1;
+	INSERT INTO restricted SELECT i, i FROM generate_series(1001, 1200) i;
+	UPDATE restricted SET v = v + 1 WHERE id = 4; COMMIT;),
+	'REVOKE UPDATE ON restricted FROM applier',
+	qr/permission denied for table restricted/,
+	'GRANT UPDATE ON restricted TO applier',
+	'a right that is revoked while it is used');
+if ($subscriber->pg_version >= 16)
+{
+	$subscriber->safe_psql(
+		'postgres',
+		'CREATE ROLE keeper; GRANT keeper TO applier;
+		ALTER TABLE gate OWNER TO keeper; ALTER TABLE restricted OWNER TO keeper;
+		ALTER SUBSCRIPTION tap SET (run_as_owner = false);');
+	check_revoked(
+		$younger,
+		'REVOKE keeper FROM applier',
+		qr/role "applier" cannot SET ROLE to "keeper"/,
+		'GRANT keeper TO applier',
+		'a membership that is revoked');
+}
+
+finish(
+	$publisher,
+	$subscriber,
+	qr/permission denied for table restricted/,
+	qr/cannot replicate into relation with row-level security enabled/,
+	qr/role "applier" cannot SET ROLE to "keeper"/);
 done_testing();

@@ -26,6 +26,7 @@
 #include "insert_run.h"
 #include "key_wait.h"
 #include "partition.h"
+#include "rights.h"
 #include "row_lookup.h"
 
 static PapplyChange change;		/* too large for the stack */
@@ -247,7 +248,7 @@ forget_last_row(TupleTableSlot *slot)
 static void
 insert_row(PapplyTarget *table)
 {
-	papply_target_check_rights(table, ACL_INSERT);
+	papply_rights_check(table, ACL_INSERT);
 	forget_last_row(table->remote_slot);
 	ExecSimpleRelationInsert(papply_target_insert_rel(table), table->estate,
 							 table->remote_slot);
@@ -256,7 +257,7 @@ insert_row(PapplyTarget *table)
 static void
 update_row(PapplyTarget *table)
 {
-	papply_target_check_rights(table, ACL_UPDATE);
+	papply_rights_check(table, ACL_UPDATE);
 	forget_last_row(table->remote_slot);
 	EvalPlanQualSetSlot(&table->epqstate, table->remote_slot);
 	ExecSimpleRelationUpdate(papply_target_update_rel(table), table->estate,
@@ -266,7 +267,7 @@ update_row(PapplyTarget *table)
 static void
 delete_row(PapplyTarget *table)
 {
-	papply_target_check_rights(table, ACL_DELETE);
+	papply_rights_check(table, ACL_DELETE);
 	EvalPlanQualSetSlot(&table->epqstate, table->local_slot);
 	ExecSimpleRelationDelete(papply_target_update_rel(table), table->estate,
 							 &table->epqstate, table->local_slot);
@@ -286,7 +287,7 @@ apply_insert(PapplyTarget *target)
 	MemoryContextSwitchTo(old_context);
 
 	table = table_of_row(target);
-	papply_target_check_rights(table, ACL_INSERT);
+	papply_rights_check(table, ACL_INSERT);
 	if (!target->takes_runs || !papply_insert_run_add(target, table))
 		insert_row(table);
 }
@@ -352,7 +353,7 @@ find_row(PapplyTarget *target, bool is_last_look)
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("rows of table \"%s\" cannot be identified",
 						RelationGetRelationName(table->rel))));
-	papply_target_check_rights(table, ACL_SELECT);
+	papply_rights_check(table, ACL_SELECT);
 	if (papply_row_lookup(table, is_last_look || target->has_triggers))
 		return table;
 	if (is_last_look)

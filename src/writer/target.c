@@ -27,7 +27,6 @@
 #include "access/table.h"
 #include "access/tableam.h"
 #include "catalog/pg_subscription_rel.h"
-#include "miscadmin.h"
 #include "optimizer/optimizer.h"
 #include "rewrite/rewriteHandler.h"
 #include "utils/fmgroids.h"
@@ -36,7 +35,6 @@
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
 #include "utils/rel.h"
-#include "utils/rls.h"
 #include "utils/snapmgr.h"
 #include "utils/syscache.h"
 
@@ -464,6 +462,7 @@ open_table(PapplyTarget *target, LOCKMODE lockmode)
 	target->entry = logicalrep_rel_open(target->key.remote_relid, lockmode);
 	opening = NULL;
 	target->rel = target->entry->localrel;
+	target->root_relid = RelationGetRelid(target->rel);
 	target->next_open = open_targets;
 	open_targets = target;
 	target->is_open = true;
@@ -513,6 +512,7 @@ open_partition(PapplyTarget *target, PapplyTarget *root, ResultRelInfo *result_r
 	MemoryContext old_context;
 
 	target->rel = result_rel->ri_RelationDesc;
+	target->root_relid = RelationGetRelid(root->rel);
 	if (!target->is_valid)
 		prepare_partition(target, root);
 	old_context = MemoryContextSwitchTo(root->estate->es_query_cxt);
@@ -713,27 +713,6 @@ papply_target_open_partition(PapplyTarget *root, ResultRelInfo *result_rel)
 	if (!target->is_open)
 		open_partition(target, root, result_rel);
 	return target;
-}
-
-void
-papply_target_check_relation(Relation rel, AclMode rights)
-{
-	Oid			relid = RelationGetRelid(rel);
-
-	if (pg_class_aclmask(relid, GetUserId(), rights, ACLMASK_ALL) != rights ||
-		check_enable_rls(relid, InvalidOid, true) == RLS_ENABLED)
-		ereport(ERROR,
-				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
-				 errmsg("permission denied for table %s", RelationGetRelationName(rel))));
-}
-
-void
-papply_target_check_rights(PapplyTarget *target, AclMode rights)
-{
-	if ((target->allowed & rights) == rights)
-		return;
-	papply_target_check_relation(target->rel, rights);
-	target->allowed |= rights;
 }
 
 ResultRelInfo *

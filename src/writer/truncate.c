@@ -22,6 +22,7 @@
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
 
+#include "rights.h"
 #include "target.h"
 #include "truncate.h"
 
@@ -37,7 +38,7 @@ typedef struct TruncateTables
 static void
 add_table(TruncateTables *tables, Relation rel)
 {
-	papply_target_check_relation(rel, ACL_TRUNCATE);
+	papply_rights_check_relation(rel, ACL_TRUNCATE);
 	tables->rels = lappend(tables->rels, rel);
 	tables->relids = lappend_oid(tables->relids, RelationGetRelid(rel));
 	if (RelationIsLogicallyLogged(rel))

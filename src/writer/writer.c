@@ -27,9 +27,9 @@
  * transaction, and looks again.
  *
  * What the subscription says (a skip LSN, its owner, which tables are
- * synchronised) is what serial apply would see at the beginning of the
- * transaction: a transaction that began before its turn is tried again in its
- * turn if that has changed since.
+ * synchronised) and the rights on its tables are what serial apply would see at the
+ * beginning of the transaction: a transaction that began before its turn is tried
+ * again in its turn if that has changed since.
  *
  * If this process dies, its exit callback tells the receiver, which ends, and
  * all that is not committed is fetched again.
@@ -70,6 +70,7 @@
 #include "read_ahead.h"
 #include "relation_registry.h"
 #include "retreat.h"
+#include "rights.h"
 #include "session.h"
 #include "source.h"
 #include "storage_wait.h"
@@ -200,7 +201,8 @@ static void
 check_current(void)
 {
 	AcceptInvalidationMessages();
-	if (!papply_session_is_current() || !papply_target_range_is_ready())
+	if (!papply_session_is_current() || !papply_target_range_is_ready() ||
+		!papply_rights_are_current())
 	{
 		was_refused = true;
 		ereport(ERROR,
@@ -317,6 +319,7 @@ apply_change(PapplyEntry *entry)
 	begin_change(entry);
 	if (papply_account_change(range.message_type) % SNAPSHOT_CHANGES == 0)
 	{
+		AcceptInvalidationMessages();	/* rights, say */
 		papply_local_renew_snapshot();
 		papply_account_show_known();
 		/* it may take hours: better to give it up now than in its turn */
@@ -544,6 +547,7 @@ try_range(uint64 first, uint64 last, bool is_in_turn)
 	range.began_in_turn = first == last && papply_commit_order_committed() == first - 1;
 	range.is_early = first == PAPPLY_SEQNO_OPEN;
 	papply_target_begin_range();
+	papply_rights_begin_range();
 	papply_apply_begin_range();
 	papply_conflict_forget_all();
 	PG_TRY();
@@ -725,6 +729,7 @@ start(void)
 	if (!papply_session_load_subscription())
 		proc_exit(0);			/* dropped meanwhile */
 	papply_target_init();
+	papply_rights_init();
 	papply_local_init(papply_pool->origin, papply_pool->receiver_pid, check_turn);
 	message_context = AllocSetContextCreate(TopMemoryContext, "parallel_apply message",
 											ALLOCSET_DEFAULT_SIZES);
