@@ -52,6 +52,16 @@ sub limit_memory
 		\my $err);
 }
 
+# The files of shared memory that a process has.
+sub shared_memory
+{
+	my ($pid) = @_;
+	my $maps = "/proc/$pid/maps";
+	return {} unless -r $maps;
+	return { map { $_ => 1 }
+		  slurp_file($maps) =~ m{(/dev/shm/PostgreSQL\.\d+)$}gm };
+}
+
 sub change_all_tables
 {
 	my ($id) = @_;
@@ -64,6 +74,35 @@ sub change_all_tables
 		INSERT INTO history VALUES ($id)));
 	return;
 }
+
+# Somebody removes shared memory (as systemd may) in which definitions are, before writers
+# have it.  They fail, and do not keep the apply worker from adding definitions.
+SKIP:
+{
+	reload_with($subscriber, 'parallel_apply.writers_per_subscription = 4');
+	wait_for_pool($subscriber, 'tap', 4);
+	my $lock = hold($subscriber, 'LOCK TABLE history IN SHARE MODE');
+	on_publisher('INSERT INTO history VALUES (-2)');
+	wait_for_state($subscriber, 'waiting for lock');
+	on_publisher('TRUNCATE ' . join(', ', map { "wide_$_" } 1 .. $tables));
+	wait_for_state($subscriber, 'waiting for turn');
+	my %files = %{ shared_memory(apply_pid($subscriber, 'tap')) };
+	delete @files{ keys %{ shared_memory($_) } }
+	  for writer_pids($subscriber, 'tap');
+	my $removed = unlink keys %files;
+	$lock->quit;
+	skip 'until shared memory is made of files', 2 unless $removed;
+
+	exec_both('ALTER TABLE history ADD COLUMN extra int');
+	on_publisher('INSERT INTO history VALUES (-3, 1)');
+	wait_applied($publisher, $subscriber, 'tap');
+	cmp_ok(counter($subscriber, 'native_replays'),
+		'>', 0, 'a writer has missed the definitions');
+	rows_equal($publisher, $subscriber, 'history',
+		'history is equal on both sides without them');
+}
+reload_with($subscriber, 'parallel_apply.writers_per_subscription = 1');
+wait_for_pool($subscriber, 'tap', 0);
 
 SKIP:
 {

@@ -368,10 +368,14 @@ apply_truncate(PapplyEntry *entry)
 	MemoryContextReset(message_context);
 }
 
-/* A relation that the TRUNCATE behind it is about. */
+/*
+ * A relation that the TRUNCATE behind it is about.  What fails in a transaction
+ * leaves nothing locked.
+ */
 static void
 use_version(PapplyEntry *entry)
 {
+	papply_local_begin();
 	MemoryContextSwitchTo(message_context);
 	papply_target_use_version(entry->relation_version);
 	MemoryContextReset(message_context);
