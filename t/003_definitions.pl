@@ -142,6 +142,7 @@ SKIP:
 		"it is applied by PostgreSQL's own apply");
 }
 
+nothing_is_left_open($subscriber);
 finish($publisher, $subscriber,
 	qr/FATAL: +could not resize shared memory segment/);
 done_testing();

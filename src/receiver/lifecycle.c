@@ -22,6 +22,7 @@
 #include "commands/extension.h"
 #include "miscadmin.h"
 #include "storage/ipc.h"
+#include "utils/hsearch.h"
 #include "utils/inval.h"
 #include "utils/memutils.h"
 #include "utils/syscache.h"
@@ -276,6 +277,7 @@ create_shared_memory(void)
 		MemoryContextSwitchTo(old_context);
 		reason = CopyErrorData()->message;
 		LWLockReleaseAll();
+		AtEOXact_HashTables(false);
 		FlushErrorState();
 		is_created = false;
 	}
