@@ -322,6 +322,39 @@ make_history(20);
 	tables_equal('after a unique index was created', 'items', 'history');
 }
 
+# What a writer keeps of a table goes with the table, when it looks at another one.
+{
+	my @short_lived = map { "short_lived_$_" } 1 .. 20;
+	exec_both(
+		join(
+			'', map { "CREATE TABLE $_ (id int PRIMARY KEY);" } @short_lived)
+	);
+	on_subscriber(
+		'ALTER SUBSCRIPTION tap REFRESH PUBLICATION WITH (copy_data = false)'
+	);
+	on_publisher(
+		join('',
+			'BEGIN;', (map { "INSERT INTO $_ VALUES (1);" } @short_lived),
+			'COMMIT;'));
+	wait_applied($publisher, $subscriber, 'tap');
+	exec_both(join('', map { "DROP TABLE $_;" } @short_lived));
+	on_subscriber("ALTER TABLE $_ ALTER n SET STATISTICS 10")
+	  for 'gate', 'history';
+	my $tables = on_publisher(
+		q(SELECT count(*) FROM pg_tables WHERE schemaname = 'public'));
+	my $session = block_writers(busy => 1);
+
+	for my $pid (writer_pids($subscriber, 'tap'))
+	{
+		my @kept =
+		  memory_of($subscriber, $pid) =~ /; parallel_apply target: /g;
+		cmp_ok(scalar @kept,
+			'<=', $tables, 'a writer keeps nothing of dropped tables');
+	}
+	$session->quit;
+	tables_equal('after tables were dropped', 'items', 'history');
+}
+
 is(apply_pid($subscriber, 'tap'),
 	$apply_pid, 'the apply worker is the same all the time');
 finish($publisher, $subscriber);

@@ -302,7 +302,7 @@ is_partition_of(const PapplyTarget *target, const PapplyTarget *root)
 	return target->key.remote_relid == root->key.remote_relid && target != root;
 }
 
-/* None of them is open. */
+/* None of them is open.  What is kept of other tables that changed, or were dropped, goes, too. */
 static void
 forget_partitions(PapplyTarget *root)
 {
@@ -312,11 +312,14 @@ forget_partitions(PapplyTarget *root)
 	hash_seq_init(&status, targets);
 	while ((target = hash_seq_search(&status)) != NULL)
 	{
-		if (!is_partition_of(target, root))
+		if (target->is_open || (target->is_valid && !is_partition_of(target, root)))
 			continue;
 		if (target->context != NULL)
 			MemoryContextDelete(target->context);
-		hash_search(targets, &target->key, HASH_REMOVE, NULL);
+		target->context = NULL;
+		target->run_rows = NULL;
+		if (is_partition_of(target, root))
+			hash_search(targets, &target->key, HASH_REMOVE, NULL);
 	}
 }
 
