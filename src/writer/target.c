@@ -185,12 +185,13 @@ load_version(PapplyTarget *target, uint32 version)
 	papply_registry_get(version, &message);
 	message.cursor = 1;			/* behind the kind byte */
 	remote = logicalrep_read_rel(&message);
+	target->version = 0;		/* until all of it is done */
+	target->is_valid = false;
 	set_label(target, remote);
 	logicalrep_relmap_update(remote);
 	logicalrep_partmap_reset_relmap(remote);
 	pfree(message.data);
 	target->version = version;
-	target->is_valid = false;
 }
 
 /*** what is kept across transactions ***/
