@@ -141,6 +141,24 @@ make_history(20);
 tables_equal('after changes of definition within a transaction',
 	'changing', 'history');
 
+# A column that the subscriber gets after the first attempt of a writer, and before the
+# second.  Fault: what the first has left open is in the way of the second.
+{
+	my $replays = counter($subscriber, 'native_replays');
+	my $session = block_writers();
+	on_publisher(
+		'ALTER TABLE changing ADD COLUMN late int; INSERT INTO changing (id, late) VALUES (105, 1)'
+	);
+	$subscriber->poll_query_until('postgres',
+		q(SELECT last_error LIKE '%missing replicated column: "late"' FROM parallel_apply.subscriptions)
+	) or die 'the column is not missed';
+	on_subscriber('ALTER TABLE changing ADD COLUMN late int');
+	$session->quit;
+	tables_equal('after a column was added between two attempts', 'changing');
+	is(counter($subscriber, 'native_replays'),
+		$replays, 'the second attempt of the writer has succeeded');
+}
+
 # Another table with the same name, while changes of the old one are queued.
 {
 	my $session = block_writers();
