@@ -52,6 +52,12 @@ my %tables = (
 		index => '(g, twice, k)'
 	},
 	pattern => { index => '(t text_pattern_ops)' },
+	image => {
+		remote =>
+		  'g int, k int, t text, n numeric, a amount DEFAULT ROW(1.0)',
+		index => '(a record_image_ops)',
+		unused => 1
+	},
 	expression => { index => '(lower(t), g)', unused => 1 },
 	partial => { index => '(g) WHERE k > 0', unused => 1 },
 	foreign_first => {
@@ -82,6 +88,8 @@ if ($has_icu)
 	  { columns => $columns, index => '(t COLLATE "C")', unused => 1 };
 }
 
+$publisher->safe_psql('postgres', 'CREATE TYPE amount AS (n numeric)');
+on_both_subscribers('CREATE TYPE amount AS (n numeric)');
 foreach my $name (sort keys %tables)
 {
 	my $table = $tables{$name};
@@ -283,6 +291,7 @@ apply_changes(
 on_both_subscribers(
 	q(UPDATE numbers SET n = n::numeric(20, 5);
 	UPDATE composite SET k = 1000 WHERE g = 3; DELETE FROM single WHERE g = 3;
+	UPDATE image SET a = ROW(1.00) WHERE g = 3;
 	UPDATE layout SET extra = 'local' WHERE k % 2 = 1;)
 	  . (
 		$has_icu
@@ -300,7 +309,7 @@ apply_changes(
 # value that is computed here, or one that equals ours is not found.
 same_as_serial($_, 'after changes of many kinds') for grep {
 		 $subscriber->pg_version < 16
-	  || $_ !~ /^(hashed|generated|other_collation)$/
+	  || $_ !~ /^(hashed|generated|image|other_collation)$/
   }
   sort keys %tables;
 for my $table (
