@@ -99,6 +99,22 @@ $lock->query_safe('COMMIT');
 all_is_equal('after waiting', 0);
 is(tries(), $tries, 'nothing had to be tried again');
 
+# Its rows are those of its COMMIT PREPARED, also if it was prepared long before.
+on_publisher(prepare('k', 'UPDATE items SET v = 20 WHERE id = 2'));
+all_is_equal('before its rows are wanted', 1);
+$lock->query_safe('BEGIN; SELECT FROM gate FOR UPDATE');
+on_publisher(
+	q(UPDATE gate SET n = n + 1; COMMIT PREPARED 'k';
+	UPDATE items SET v = v * 2 WHERE id = 2; UPDATE items SET v = v * 2 WHERE id = 3;)
+);
+states_become(
+	$subscriber,
+	'waiting for lock, waiting for turn, waiting for dependency, waiting for turn',
+	'who needs the rows of a prepared transaction waits for its end, and nobody else'
+);
+$lock->query_safe('COMMIT');
+all_is_equal('after waiting for its rows', 0);
+
 # Many at a time, with rows and unique values that go from one to another.
 my $sql = '';
 for my $i (1 .. 20)
