@@ -269,15 +269,52 @@ $subscriber->safe_psql(
 );
 if ($subscriber->pg_version >= 16)
 {
-	$subscriber->safe_psql('postgres',
+	restart_apply($subscriber, 'tap',
 		'ALTER SUBSCRIPTION tap SET (run_as_owner = true, password_required = false)'
 	);
+	wait_for_pool($subscriber, 'tap', 8);
 }
-restart_apply($subscriber, 'tap',
-	'ALTER SUBSCRIPTION tap OWNER TO applier; ALTER ROLE applier NOSUPERUSER;'
-);
+
+# The owner changes while a transaction waits for its turn, and the apply worker has not
+# seen it.
+{
+	my $apply = apply_pid($subscriber, 'tap');
+	my $lock = hold($subscriber, 'SELECT FROM gate FOR UPDATE');
+	$publisher->safe_psql('postgres',
+		'UPDATE gate SET n = n + 1; INSERT INTO session VALUES (3, 3)');
+	states_become(
+		$subscriber,
+		'waiting for lock, waiting for turn',
+		'a transaction is applied as the old owner');
+	kill 'STOP', $apply;
+	restart_apply(
+		$subscriber,
+		'tap',
+		'ALTER SUBSCRIPTION tap OWNER TO applier; ALTER ROLE applier NOSUPERUSER;',
+		sub {
+			$lock->query_safe('COMMIT');
+			wait_for_state($subscriber, 'waiting for native replay');
+			kill 'CONT', $apply;
+		});
+	$lock->quit;
+	wait_applied($publisher, $subscriber, 'tap');
+	is_on_subscriber(
+		'SELECT applied_by FROM session WHERE id = 3',
+		'applier',
+		'and once more as the new one');
+}
 wait_for_pool($subscriber, 'tap', 8);
 check_session('with an ordinary owner', 'applier');
+
+# What all writers were allowed to do, they are not any more.
+apply_behind_gate(
+	$publisher,
+	$subscriber,
+	join(', ', 'waiting for lock', ('waiting for turn') x 7),
+	'all writers may insert into a table',
+	map { "INSERT INTO restricted VALUES (10 + $_, 0)" } 1 .. 8);
+$subscriber->safe_psql('postgres',
+	'REVOKE INSERT ON restricted FROM applier');
 
 # A change that is refused with a message, and applied after a remedy.
 sub check_refused
@@ -296,6 +333,11 @@ sub check_refused
 }
 
 $publisher->safe_psql('postgres', 'CREATE SEQUENCE ids START 100');
+check_refused(
+	'INSERT INTO restricted VALUES (100, 0)',
+	qr/permission denied for table restricted/,
+	'GRANT INSERT ON restricted TO applier',
+	'a privilege that was taken away');
 check_refused(
 	'UPDATE restricted SET v = 100 WHERE id = 1',
 	qr/permission denied for table restricted/,

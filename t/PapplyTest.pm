@@ -228,13 +228,14 @@ sub apply_pid
 }
 
 # Waits until another apply worker follows the present one, which these statements
-# end; without any, it is terminated.
+# end, and what is done then; without any, it is terminated.
 sub restart_apply
 {
-	my ($subscriber, $name, $statements) = @_;
+	my ($subscriber, $name, $statements, $then) = @_;
 	my $old = apply_pid($subscriber, $name);
 	$subscriber->safe_psql('postgres',
 		$statements // "SELECT pg_terminate_backend($old)");
+	$then->() if $then;
 	$subscriber->poll_query_until('postgres',
 			"SELECT count(*) = 1 "
 		  . from_leader($subscriber, $name)
