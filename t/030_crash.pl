@@ -302,6 +302,30 @@ for my $who ('the pool', 'the next pool', 'PostgreSQL itself')
 	tables_equal("after a crash when $who has confirmed", @tables);
 }
 
+# The same of a small transaction that the apply worker itself has applied.
+{
+	reload_with($subscriber, 'parallel_apply.apply_lone_transactions = on');
+	wait_for_pool($subscriber, 'tap', 4);
+	my $lone = 'SELECT native_replays_lone FROM parallel_apply.subscriptions';
+	my $is_lone = 0;
+	for (1 .. 100)
+	{
+		my $before = $subscriber->safe_psql('postgres', $lone);
+		make_load(1);
+		wait_applied($publisher, $subscriber, 'tap');
+		$is_lone = $subscriber->safe_psql('postgres', $lone) > $before;
+		last if $is_lone;
+	}
+	ok($is_lone, 'the apply worker has applied a transaction itself');
+	$publisher->wait_for_catchup('tap', 'flush');
+	$subscriber->stop('immediate');
+	$subscriber->append_conf('postgresql.conf',
+		'parallel_apply.apply_lone_transactions = off');
+	$subscriber->start;
+	make_load(50);
+	tables_equal('after a crash when that was confirmed', @tables);
+}
+
 {
 	my $session = block_writers();
 	my $apply_pid = apply_pid($subscriber, 'tap');
