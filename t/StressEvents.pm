@@ -21,11 +21,16 @@ my %calm = (
 	set_writers => \&set_writers,
 	configure_writers => \&configure_writers,
 	pause_apply => \&pause_apply,
-	set_batch => \&set_batch,
+	set_setting => \&set_setting,
 	set_streaming => \&set_streaming,
+	set_option => \&set_option,
+	look_around => \&look_around,
 	drop_extension => \&drop_extension,
 	disable => \&disable_enable,
 	rewrite => \&rewrite_tables,
+	reindex => \&reindex,
+	change_partitions => \&change_partitions,
+	change_class => \&change_class,
 	add_index => \&add_index,
 	add_column => \&add_column,
 	add_table => sub { add_table($_[0], 'added') });
@@ -56,6 +61,8 @@ my %kills = (
 my %needs = (
 	add_column => 'once',
 	add_table => 'once',
+	change_partitions => 'once',
+	set_option => 'once',
 	cut_network => 'proxy',
 	freeze_network => 'proxy short_timeout',
 	freeze_receiver => 'short_timeout',
@@ -95,7 +102,7 @@ sub draw_events
 		return Workload::pick($random,
 			grep { $has_copy || !needs($_, 'copy') } sort keys %{ $_[0] });
 	};
-	my @drawn = map { $draw->(\%calm) } (1 .. $random->(4));
+	my @drawn = map { $draw->(\%calm) } (1 .. $random->(6));
 	push @drawn, map { $draw->(\%kills) } (1 .. 1 + $random->(5)) if $kills;
 
 	# Those that wait for a timeout take seconds: one of them is enough.
@@ -450,10 +457,57 @@ sub pause_apply
 	return;
 }
 
-sub set_batch
+# What the other events do not set.
+sub set_setting
 {
 	my ($run) = @_;
-	set_parameter($run, 'max_batch_transactions', draw($run, 1, 2, 32));
+	my ($name, @values) = @{
+		draw(
+			$run,
+			[ 'max_batch_transactions', 1, 2, 32 ],
+			[ 'apply_lone_transactions', 'on', 'off' ],
+			[ 'apply_streams_early', 'on', 'off' ],
+			[ 'queue_size', "'64kB'", "'1MB'" ],
+			[ 'min_writers_per_subscription', 1, 2, 64 ],
+			[ 'max_writers_per_subscription', 2, 3, 8 ],
+			[ 'log_min_duration', 0, -1 ])
+	};
+	set_parameter($run, $name, draw($run, @values));
+	return;
+}
+
+# Each makes the apply worker restart, or begin anew.
+sub set_option
+{
+	my ($run) = @_;
+	my $alter = 'ALTER SUBSCRIPTION parallel';
+	my $is_binary = $run->{workload}->settings->{binary} eq 'on';
+	my @choices = (
+		"$alter SET (synchronous_commit = off)",
+		"$alter SET (synchronous_commit = on)",
+		"$alter SKIP (lsn = 'FFFF/0')",
+		"$alter RENAME TO renamed; ALTER SUBSCRIPTION renamed RENAME TO parallel",
+		$is_binary ? ("$alter SET (binary = off)", "$alter SET (binary = on)")
+		: (),
+		$run->{version} >= 17
+		? ( "$alter SET (run_as_owner = on)",
+			"$alter SET (run_as_owner = off)")
+		: ());
+	$run->{disturbed}{parallel} = 1;
+	ask($run, $run->{parallel}, draw($run, @choices));
+	return;
+}
+
+# All that an operator may look at; counters begin anew.
+sub look_around
+{
+	my ($run) = @_;
+	return if $run->{is_native};
+	my $views = ask($run, $run->{parallel},
+		q{SELECT viewname FROM pg_views WHERE schemaname = 'parallel_apply'});
+	ask($run, $run->{parallel}, "SELECT * FROM $_")
+	  foreach ((map { "parallel_apply.$_" } split(/\n/, $views)),
+		'parallel_apply.advice()', 'parallel_apply.reset_stats()');
 	return;
 }
 
@@ -516,6 +570,62 @@ sub rewrite_tables
 	ask_for_lock($run, $run->{parallel},
 		'ALTER TABLE evolving ALTER a TYPE bigint')
 	  if $run->{workload}->settings->{binary} eq 'off';
+	return;
+}
+
+sub reindex
+{
+	my ($run) = @_;
+	ask($run, $run->{parallel}, $_)
+	  foreach (
+		'REINDEX TABLE CONCURRENTLY integer_key',
+		'REINDEX TABLE CONCURRENTLY wander',
+		'REINDEX TABLE CONCURRENTLY full_rows');
+	ask_for_lock($run, $run->{parallel}, $_)
+	  foreach ('CLUSTER account_a USING account_a_pkey', 'VACUUM FREEZE');
+	return;
+}
+
+# Partitions come and go; rows stay, or move to a new one.
+sub change_partitions
+{
+	my ($run) = @_;
+	ask_for_lock($run, $run->{parallel}, $_)
+	  foreach (<<'SQL', <<'SQL', <<'SQL');
+BEGIN;
+ALTER TABLE dealt DETACH PARTITION dealt_0;
+ALTER TABLE dealt ATTACH PARTITION dealt_0 FOR VALUES FROM (MINVALUE) TO (3);
+COMMIT;
+SQL
+BEGIN;
+LOCK TABLE dealt_2;
+CREATE TABLE dealt_3 (v int, id int NOT NULL, u int);
+WITH moved AS (DELETE FROM dealt_2 WHERE id BETWEEN 20 AND 29 RETURNING v, id, u)
+INSERT INTO dealt_3 SELECT * FROM moved;
+ALTER TABLE dealt ATTACH PARTITION dealt_3 FOR VALUES FROM (20) TO (30);
+COMMIT;
+SQL
+CREATE TABLE spread_2 PARTITION OF spread FOR VALUES IN (6);
+SQL
+	ask($run, $run->{parallel},
+		'ALTER TABLE spread DETACH PARTITION spread_2 CONCURRENTLY');
+	return;
+}
+
+# A trigger comes and goes, so that changes have to be applied alone for a while.
+sub change_class
+{
+	my ($run) = @_;
+	my $table = draw($run, 'ledger', 'integer_key', 'child', 'spread_1');
+	ask_for_lock($run, $run->{parallel}, <<"SQL");
+BEGIN;
+CREATE FUNCTION nothing() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN new; END';
+CREATE TRIGGER nothing BEFORE INSERT OR UPDATE ON $table FOR EACH ROW EXECUTE FUNCTION nothing();
+ALTER TABLE $table ENABLE ALWAYS TRIGGER nothing;
+COMMIT;
+SQL
+	publisher_moves($run);
+	ask_for_lock($run, $run->{parallel}, 'DROP FUNCTION nothing() CASCADE');
 	return;
 }
 

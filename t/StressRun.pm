@@ -11,7 +11,8 @@ use strict;
 use warnings;
 use Exporter 'import';
 
-our @EXPORT = qw(fail_seed nodes subscribers subscription alter_subscriptions
+our @EXPORT =
+  qw(fail_seed nodes subscribers subscription subscriptions alter_subscriptions
   wait_for_sync try_psql ask ask_for_lock wait_until stuck patience);
 
 # How long nothing may happen: no new transaction seen, no answer.
@@ -41,18 +42,30 @@ sub subscribers
 	return grep { defined } @{$run}{ 'serial', 'parallel' };
 }
 
-# The name of a node's subscription.
+# The name of a node's first subscription.
 sub subscription
 {
 	my ($run, $node) = @_;
 	return $node == $run->{parallel} ? 'parallel' : 'serial';
 }
 
+# The names of all.
+sub subscriptions
+{
+	my ($run, $node) = @_;
+	my %publications =
+	  $run->{workload}->subscriptions(subscription($run, $node));
+	return sort keys %publications;
+}
+
 sub alter_subscriptions
 {
 	my ($run, $what) = @_;
-	ask($run, $_, 'ALTER SUBSCRIPTION ' . subscription($run, $_) . " $what")
-	  foreach subscribers($run);
+	foreach my $node (subscribers($run))
+	{
+		ask($run, $node, "ALTER SUBSCRIPTION $_ $what")
+		  foreach subscriptions($run, $node);
+	}
 	return;
 }
 

@@ -62,6 +62,7 @@ my @choices = (
 	publisher_commit => 'on off',
 	streaming => 'off on parallel',
 	stream_each => '0 0 1',
+	origin => '0 0 1',
 	two_phase => 'off off on',
 	prepared => '0 1',
 	binary => 'off on',
@@ -69,6 +70,9 @@ my @choices = (
 	via_root => 'false true',
 	unique_index =>
 	  'plain expression partial generated exclusion deferrable deferred',
+	full_index => 'none btree hash several',
+	triggers => 'serial parallel',
+	local_isolation => 'committed committed repeatable serializable',
 	commit_timestamp => 'off off off on',
 	deadlock_timeout => '10ms 1s',
 	writers => '2 4 4 4 7',
@@ -77,7 +81,9 @@ my @choices = (
 	apply_lone => 'on on off',
 	apply_early => 'on on off',
 	queue_size => '64kB 256kB 32MB 32MB',
-	synchronous => '0 1');
+	worker_processes => '30 30 30 30 30 9',
+	synchronous => '0 1',
+	subscriptions => '1 1 2');
 
 # "name=value" of all that can be drawn on this major.
 sub possible_settings
@@ -91,6 +97,8 @@ sub possible_settings
 	}
 	@possible = grep { $_ ne 'streaming=parallel' } @possible
 	  if $self->{version} < 16;
+	@possible = grep { $_ ne 'full_index=hash' } @possible
+	  if $self->{version} >= 16;
 	@possible = grep { $_ ne 'stream_each=1' } @possible
 	  if !can_stream_each($self->{version});
 	return @possible;
@@ -102,6 +110,15 @@ sub can_stream_each
 {
 	my ($version) = @_;
 	return $version == 17 || $version == 18;
+}
+
+# From 18 on, a publisher may say that a subtransaction was rolled back of which it
+# has streamed nothing, because it has changed nothing that is in the publications, say.
+# PostgreSQL's own apply worker crashes on that.
+sub is_safe_stream
+{
+	my ($version, $streaming) = @_;
+	return $version < 18 || $streaming eq 'off';
 }
 
 # Arguments: seed; transactions, number of all sessions together; version of the
@@ -121,6 +138,13 @@ sub new
 	  if $set{streaming} eq 'parallel' && $arg{version} < 16;
 	$set{stream_each} = 0
 	  if $set{streaming} eq 'off' || !can_stream_each($arg{version});
+
+	$set{subscriptions} = 1
+	  if !is_safe_stream($arg{version}, $set{streaming});
+
+	# PostgreSQL's own apply would use it, and not find a NULL.
+	$set{full_index} = 'btree'
+	  if $set{full_index} eq 'hash' && $arg{version} >= 16;
 
 	# The publisher may wait for the parallel subscriber; but not for one that
 	# is not there yet, nor for the walwriter.
@@ -222,6 +246,11 @@ sub is_fulfilled
 	foreach my $condition (split(/ /, $conditions // ''))
 	{
 		my ($what, $values) = split(/=/, $condition);
+		if ($what =~ /^\d+$/)
+		{
+			return 0 if $self->{version} < $what;
+			next;
+		}
 		return 0
 		  if defined $values
 		  ? !grep { $self->{settings}{$what} eq $_ } split(/,/, $values)
@@ -289,6 +318,16 @@ BEGIN
 	DELETE FROM hidden_unique WHERE id = a RETURNING u INTO old_u;
 	IF old_u IS NOT NULL THEN UPDATE hidden_unique SET u = old_u WHERE id = b; END IF;
 END $$;
+CREATE FUNCTION bulk_in_parts(first int, n int, new_v int) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+	FOR i IN first .. first + n LOOP
+		BEGIN
+			INSERT INTO bulk VALUES (i, new_v, 'part') ON CONFLICT (id) DO UPDATE SET v = new_v;
+			IF {rolls_back} AND i % 7 = new_v % 7 THEN RAISE EXCEPTION USING ERRCODE = 'P0042'; END IF;
+		EXCEPTION WHEN SQLSTATE 'P0042' THEN
+		END;
+	END LOOP;
+END $$;
 SQL
 
 sub publisher_schema
@@ -298,6 +337,7 @@ sub publisher_schema
 	my @sql = (
 		$self->table_sql('ddl', 'publisher', 'fill'),
 		$publisher_functions,
+		q{SELECT pg_replication_origin_create('elsewhere')},
 		'CREATE PUBLICATION everything FOR TABLE '
 		  . join(', ',
 			map { "$_ " . ($self->{table}{$_}{published} // '') }
@@ -320,6 +360,13 @@ sub subscriber_schema
 	return $self->script($self->table_sql('ddl', 'subscriber'));
 }
 
+# When the parallel subscriber has the extension.
+sub extension_sql
+{
+	my ($self) = @_;
+	return $self->script($self->table_sql('extension'));
+}
+
 sub table_sql
 {
 	my ($self, @keys) = @_;
@@ -332,9 +379,25 @@ sub table_sql
 sub publications
 {
 	my ($self) = @_;
-	return join(', ',
-		'everything',
-		grep { $self->{table}{$_}{operations} } @{ $self->{order} });
+	return join(', ', 'everything', $self->more_publications);
+}
+
+# Those of one table.
+sub more_publications
+{
+	my ($self) = @_;
+	return grep { $self->{table}{$_}{operations} } @{ $self->{order} };
+}
+
+# The subscriptions of a subscriber, by their names: what they subscribe to.
+sub subscriptions
+{
+	my ($self, $name) = @_;
+	return ($name => $self->publications)
+	  if $self->{settings}{subscriptions} == 1;
+	return (
+		$name => 'everything',
+		"${name}_more" => join(', ', $self->more_publications));
 }
 
 # A constraint that the publisher does not have, though its values satisfy it.
@@ -351,15 +414,28 @@ my %unique_index = (
 	  'ALTER TABLE hidden_unique ADD UNIQUE (u) DEFERRABLE INITIALLY DEFERRED'
 );
 
+# Indexes by which rows without a key may be found.
+my %full_index = (
+	none => '',
+	btree => 'CREATE INDEX ON full_rows (a)',
+	hash => 'CREATE INDEX ON full_rows USING hash (b)',
+	several =>
+	  'CREATE INDEX ON full_rows (b, a); CREATE INDEX ON full_rows (c)');
+
 sub script
 {
 	my ($self, @sql) = @_;
-
+	my $set = $self->{settings};
 	my %value = (
-		%{ $self->{settings} },
-		unique_index => $unique_index{ $self->{settings}{unique_index} });
+		%$set,
+		unique_index => $unique_index{ $set->{unique_index} },
+		full_index => $full_index{ $set->{full_index} },
+		rolls_back => is_safe_stream($self->{version}, $set->{streaming})
+		? 'true'
+		: 'false');
 	my $script = join(";\n", @sql) . ';';
-	$script =~ s/\{(keys|accounts|sessions|unique_index)\}/$value{$1}/g;
+	$script =~
+	  s/\{(keys|accounts|sessions|triggers|unique_index|full_index|rolls_back)\}/$value{$1}/g;
 	return $script;
 }
 
@@ -448,6 +524,10 @@ SET synchronous_commit = $set->{publisher_commit};
 SELECT format('COMMIT PREPARED %L', gid) FROM pg_prepared_xacts WHERE gid LIKE 's$session-%' \\gexec
 SQL
 	$script .= "\\set ON_ERROR_ROLLBACK on\n" if $set->{statement_rollback};
+
+	# One session at a time can have it.
+	$script .= "SELECT pg_replication_origin_session_setup('elsewhere');\n"
+	  if $set->{origin} && $session == 1;
 	return $script;
 }
 
@@ -634,6 +714,10 @@ my %constant = (
 		q{'{"a": {"b": "c"}, "d": 1}'}, q{'"x"'}
 	],
 	mood => [ "'sad'", "'ok'", "'happy'", 'NULL' ],
+	feeling => [ "'sad'", "'ok'", "'happy'" ],
+	span =>
+	  [ "'1 day'", "'24 hours'", "'1 month'", "'30 days'", "'2 hours'" ],
+	number => [ "'1'", "'1.0'", "'2'", "'[2.00]'", "'[2]'" ],
 	anycase => [ "'ab'", "'AB'", "'Ab'", "'cd'", "'CD'", "'ef'", "'eF'" ],
 	word => [ map { "'$_'" } @words ]);
 
@@ -661,6 +745,13 @@ my %made = (
 			q{repeat(md5('%d'), %d)},
 			$w->{random}->(50),
 			70 + $w->{random}->(200));
+	},
+	huge => sub {
+		my ($w) = @_;
+		return sprintf(
+			q{repeat(md5('%d'), %d)},
+			$w->{random}->(50),
+			1500 + $w->{random}->(15000));
 	},
 	longkey => sub {
 		my ($w) = @_;
