@@ -29,6 +29,7 @@ typedef struct PapplyRemoteRelation
 	List	   *partitions;		/* OIDs; of a partitioned table */
 	bool		is_ready;		/* synchronised, all changes are ours */
 	bool		has_domain_default; /* table_class.h */
+	bool		may_check_domain;	/* the same */
 	PapplyTableClass table_class;
 	PapplyRowKeys keys;
 } PapplyRemoteRelation;

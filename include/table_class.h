@@ -73,6 +73,13 @@ extern bool papply_table_has_triggers(Relation rel);
 extern bool papply_table_has_domain_default(Relation rel, const AttrMap *attnums);
 
 /*
+ * May the constraints of a domain concern what writers do with rel: of a column, or
+ * inside of a default?  Then a change of any constraint may, of which rel itself is not
+ * told.  attnums as above, or NULL: all columns get their values from elsewhere.
+ */
+extern bool papply_table_may_check_domain(Relation rel, const AttrMap *attnums);
+
+/*
  * The CHECK constraints of a type, if it is a domain: expressions that are not
  * planned.  In a transaction; no code of the user is run.
  */

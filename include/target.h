@@ -62,6 +62,7 @@ typedef struct PapplyTarget
 	uint32		state_counter;	/* when entry's sync state was read */
 	uint32		range_number;	/* that has opened it; 0: none */
 	bool		has_domain_default; /* table_class.h */
+	bool		may_check_domain;	/* the same */
 	char	   *label;			/* "schema.table" of the publisher */
 
 	/* kept across transactions, until an invalidation */

@@ -24,6 +24,7 @@ exec_both(
 on_publisher(
 	q(CREATE TABLE called (id int PRIMARY KEY);
 	CREATE TABLE checked (id int PRIMARY KEY);
+	CREATE TABLE nested (id int PRIMARY KEY);
 	CREATE TABLE failing (id int PRIMARY KEY);
 	CREATE TABLE of_domain (id int PRIMARY KEY);
 	CREATE TABLE calling (id int PRIMARY KEY, v int);
@@ -35,6 +36,7 @@ on_subscriber(
 	CREATE TABLE called (id int PRIMARY KEY, extra int DEFAULT f());
 	CREATE DOMAIN d AS int;
 	CREATE TABLE checked (id int PRIMARY KEY, extra d DEFAULT 1);
+	CREATE TABLE nested (id int PRIMARY KEY, extra int DEFAULT 1::d);
 	CREATE TABLE failing (id int PRIMARY KEY, extra int);
 	CREATE DOMAIN e AS int DEFAULT 1;
 	CREATE TABLE of_domain (id int PRIMARY KEY, extra e);
@@ -74,7 +76,7 @@ sub wait_until_disabled
 
 # Each table has been changed, so that its defaults are prepared.
 on_publisher("INSERT INTO $_ VALUES (1)")
-  for qw(called checked failing of_domain);
+  for qw(called checked nested failing of_domain);
 wait_applied($publisher, $subscriber, 'tap');
 
 on_subscriber(
@@ -101,19 +103,24 @@ insert_of_domain(21 .. 40);
 is(on_subscriber('SELECT max(id) FROM of_domain WHERE extra = 1'),
 	'20', 'a default of a domain that is changed counts from then on');
 
-on_subscriber(
-	'ALTER DOMAIN d ADD CONSTRAINT large CHECK (value > 5) NOT VALID');
-my $offset = -s $subscriber->logfile;
-on_publisher('INSERT INTO checked VALUES (2)');
-wait_until_disabled();
-like(
-	slurp_file($subscriber->logfile, $offset),
-	qr/ERROR: +value for domain public.d violates check constraint "large"/,
-	'a constraint that is added to a domain counts');
-on_subscriber(
-	'ALTER DOMAIN d DROP CONSTRAINT large; ALTER SUBSCRIPTION tap ENABLE');
-wait_applied($publisher, $subscriber, 'tap');
-wait_for_pool($subscriber, 'tap');
+my $offset;
+for my $table (qw(checked nested))
+{
+	on_subscriber(
+		'ALTER DOMAIN d ADD CONSTRAINT large CHECK (value > 5) NOT VALID');
+	$offset = -s $subscriber->logfile;
+	on_publisher("INSERT INTO $table VALUES (2)");
+	wait_until_disabled();
+	like(
+		slurp_file($subscriber->logfile, $offset),
+		qr/ERROR: +value for domain public.d violates check constraint "large"/,
+		"a constraint that is added to a domain counts: $table");
+	on_subscriber(
+		'ALTER DOMAIN d DROP CONSTRAINT large; ALTER SUBSCRIPTION tap ENABLE'
+	);
+	wait_applied($publisher, $subscriber, 'tap');
+	wait_for_pool($subscriber, 'tap');
+}
 
 # Planning this default fails, each time.
 on_publisher('INSERT INTO failing VALUES (2)');
@@ -230,7 +237,7 @@ is(on_subscriber('SELECT v FROM calling'),
 class_is('calling', 'parallel',
 	'and is not called by whoever reads the view');
 
-for my $table (qw(called checked failing of_domain calling batches),
+for my $table (qw(called checked nested failing of_domain calling batches),
 	@serial, @parallel)
 {
 	is( on_subscriber("SELECT array_agg(id ORDER BY id) FROM $table"),

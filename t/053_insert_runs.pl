@@ -24,7 +24,7 @@ my ($publisher, $subscriber) = new_pair(
 		parallel_apply.writers_per_subscription = 2));
 
 my @tables =
-  qw(gate plain other defined narrow parts counted checked numbers audited);
+  qw(gate plain other defined narrow parts counted checked numbers latecomers audited);
 
 on_publisher(
 	q(CREATE TABLE gate (id int PRIMARY KEY, n int);
@@ -37,6 +37,7 @@ on_publisher(
 	CREATE TABLE counted (id int PRIMARY KEY, n int);
 	CREATE TABLE checked (id int PRIMARY KEY, v int);
 	CREATE TABLE numbers (id int PRIMARY KEY, v int);
+	CREATE TABLE latecomers (id int PRIMARY KEY, v int);
 	CREATE TABLE audited (id int PRIMARY KEY, v int);
 	ALTER TABLE narrow REPLICA IDENTITY FULL;
 	INSERT INTO gate VALUES (1, 0), (2, 0);)
@@ -80,6 +81,10 @@ my $definitions = q(
 		'BEGIN RETURN (SELECT count(*) FROM public.numbers); END';
 	CREATE DOMAIN number AS int CHECK (VALUE = count_numbers());
 	CREATE TABLE numbers (id int PRIMARY KEY, v number);
+	CREATE FUNCTION count_latecomers() RETURNS bigint LANGUAGE plpgsql AS
+		'BEGIN RETURN (SELECT count(*) FROM public.latecomers); END';
+	CREATE DOMAIN latecomer AS int;
+	CREATE TABLE latecomers (id int PRIMARY KEY, v latecomer);
 	CREATE TABLE audited (id int PRIMARY KEY, v int);
 	CREATE TABLE audit (id int, rows bigint);
 	CREATE FUNCTION write_audit() RETURNS trigger LANGUAGE plpgsql AS $$
@@ -238,6 +243,23 @@ both_equal('after changes of the definition', 'other');
 	is(counter($subscriber, 'native_replays'),
 		$replays, 'and no check has failed');
 	is(runs('counted', 'true'), '21 rows in 21', 'there are no runs then');
+}
+
+# So does one whose domain begins to count.
+{
+	my $replays = counter($subscriber, 'native_replays');
+	on_publisher(
+		'INSERT INTO latecomers SELECT i, i FROM generate_series(0, 20) i');
+	both_equal('before rows are counted', 'latecomers');
+	is(runs('latecomers', 'true'), '21 rows in 1', 'there is a run');
+	$subscriber->safe_psql($_,
+		'ALTER DOMAIN latecomer ADD CHECK (VALUE = count_latecomers()) NOT VALID'
+	) for qw(postgres serial);
+	on_publisher(
+		'INSERT INTO latecomers SELECT i, i FROM generate_series(21, 40) i');
+	both_equal('where rows are counted', 'latecomers');
+	is(counter($subscriber, 'native_replays'),
+		$replays, 'and no check has failed');
 }
 
 # A row of a run violates a constraint: the whole transaction fails, with the error of

@@ -154,6 +154,25 @@ papply_table_has_domain_default(Relation rel, const AttrMap *attnums)
 	return false;
 }
 
+bool
+papply_table_may_check_domain(Relation rel, const AttrMap *attnums)
+{
+	TupleDesc	desc = RelationGetDescr(rel);
+
+	for (int i = 0; i < desc->natts; i++)
+	{
+		Form_pg_attribute att = TupleDescAttr(desc, i);
+
+		if (att->attisdropped)
+			continue;
+		if (get_typtype(att->atttypid) == TYPTYPE_DOMAIN)
+			return true;
+		if (attnums != NULL && attnums->attnums[i] < 0 && att->atthasdef && !att->attgenerated)
+			return true;
+	}
+	return false;
+}
+
 /* The checks of one domain, without those of the domain it is made of. */
 static List *
 add_domain_checks(List *checks, Oid type)

@@ -72,7 +72,20 @@ invalidate_types(Datum arg, int cacheid, uint32 hashvalue)
 			rel->is_current = false;
 }
 
-/* States of tables; and what their class is made of: functions, also of domains. */
+/* Of a domain, perhaps; most are of tables, which are told: temporary ones, say. */
+static void
+invalidate_constraints(Datum arg, int cacheid, uint32 hashvalue)
+{
+	HASH_SEQ_STATUS status;
+	PapplyRemoteRelation *rel;
+
+	hash_seq_init(&status, relations);
+	while ((rel = hash_seq_search(&status)) != NULL)
+		if (rel->may_check_domain)
+			rel->is_current = false;
+}
+
+/* States of tables; and what their class is made of: functions. */
 static void
 invalidate_all(Datum arg, int cacheid, uint32 hashvalue)
 {
@@ -95,7 +108,7 @@ papply_remote_relation_init(void)
 	CacheRegisterRelcacheCallback(invalidate_local, (Datum) 0);
 	CacheRegisterSyscacheCallback(SUBSCRIPTIONRELMAP, invalidate_all, (Datum) 0);
 	CacheRegisterSyscacheCallback(PROCOID, invalidate_all, (Datum) 0);
-	CacheRegisterSyscacheCallback(CONSTROID, invalidate_all, (Datum) 0);
+	CacheRegisterSyscacheCallback(CONSTROID, invalidate_constraints, (Datum) 0);
 	CacheRegisterSyscacheCallback(TYPEOID, invalidate_types, (Datum) 0);
 }
 
@@ -279,6 +292,7 @@ look_up_local(PapplyRemoteRelation *rel)
 	if (local->rd_rel->relkind == RELKIND_PARTITIONED_TABLE)
 		remember_partitions(rel);
 	describe_table(rel, map);
+	rel->may_check_domain = papply_table_may_check_domain(local, map);
 	rel->has_domain_default = papply_table_has_domain_default(local, map);
 	rel->table_class = papply_table_class(local, map, NULL);
 	if (rel->table_class != PAPPLY_TABLE_NATIVE)

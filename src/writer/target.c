@@ -78,7 +78,7 @@ invalidate_target(Datum arg, Oid relid)
 			target->is_valid = false;
 }
 
-/* A function or constraint of a domain: defaults are planned with them. */
+/* A function: defaults are planned with it. */
 static void
 invalidate_all(Datum arg, int cacheid, uint32 hashvalue)
 {
@@ -95,6 +95,19 @@ invalidate_types(Datum arg, int cacheid, uint32 hashvalue)
 	hash_seq_init(&status, targets);
 	while ((target = hash_seq_search(&status)) != NULL)
 		if (target->has_domain_default)
+			target->is_valid = false;
+}
+
+/* Of a domain, perhaps; most are of tables, which are told: temporary ones, say. */
+static void
+invalidate_constraints(Datum arg, int cacheid, uint32 hashvalue)
+{
+	HASH_SEQ_STATUS status;
+	PapplyTarget *target;
+
+	hash_seq_init(&status, targets);
+	while ((target = hash_seq_search(&status)) != NULL)
+		if (target->may_check_domain)
 			target->is_valid = false;
 }
 
@@ -118,7 +131,7 @@ papply_target_init(void)
 						  HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
 	CacheRegisterRelcacheCallback(invalidate_target, (Datum) 0);
 	CacheRegisterSyscacheCallback(PROCOID, invalidate_all, (Datum) 0);
-	CacheRegisterSyscacheCallback(CONSTROID, invalidate_all, (Datum) 0);
+	CacheRegisterSyscacheCallback(CONSTROID, invalidate_constraints, (Datum) 0);
 	CacheRegisterSyscacheCallback(TYPEOID, invalidate_types, (Datum) 0);
 	CacheRegisterSyscacheCallback(SUBSCRIPTIONRELMAP, invalidate_states, (Datum) 0);
 }
@@ -332,6 +345,7 @@ prepare(PapplyTarget *target)
 
 	begin_to_prepare(target);
 	target->has_domain_default = papply_table_has_domain_default(target->rel, entry->attrmap);
+	target->may_check_domain = papply_table_may_check_domain(target->rel, entry->attrmap);
 	target->table_class = papply_table_class(target->rel, entry->attrmap, &target->reason);
 	target->has_triggers = papply_table_has_triggers(target->rel);
 	papply_insert_run_prepare(target);
@@ -352,6 +366,7 @@ prepare_partition(PapplyTarget *target, PapplyTarget *root)
 	MemoryContext old_context;
 
 	begin_to_prepare(target);
+	target->may_check_domain = papply_table_may_check_domain(target->rel, NULL);
 	target->has_triggers = papply_table_has_triggers(target->rel);
 	target->table_class = PAPPLY_TABLE_PARALLEL;	/* if its root is */
 	if (target->rel->rd_rel->relkind != RELKIND_RELATION)
