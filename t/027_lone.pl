@@ -191,6 +191,49 @@ comes_true(
 		  while !$is_lone && time < $end;
 		return $is_lone && time < $end;
 	});
+tables_are_equal();
+
+### skipped
+
+# While the walsender is stopped, it is found out which position a transaction has.
+on_publisher(
+	q(SELECT pg_create_logical_replication_slot('peek', 'pgoutput')));
+my $walsender = on_publisher('SELECT pid FROM pg_stat_replication');
+my $is_wrong = 0;
+
+sub skip_next
+{
+	my $position = q(SELECT substr(encode(data, 'hex'), 3, 16)
+		FROM pg_logical_slot_get_binary_changes('peek', NULL, NULL,
+			'proto_version', '1', 'publication_names', 'tap')
+		WHERE get_byte(data, 0) = ascii('B') ORDER BY lsn DESC LIMIT 1);
+	kill 'STOP', $walsender;
+	my $found = eval {
+		$source->query_safe('UPDATE items SET v = -1 WHERE id = 1');
+		my $lsn = $source->query_safe($position);
+		$lsn =~ s/^0*([0-9a-f]+)([0-9a-f]{8})$/$1\/$2/;
+		$target->query_safe("ALTER SUBSCRIPTION tap SKIP (lsn = '$lsn')");
+		1;
+	};
+	my $error = $@;
+	kill 'CONT', $walsender;
+	die $error if !$found;
+	return;
+}
+
+comes_true(
+	'a lone transaction is skipped',
+	sub {
+		my @before = applied();
+		skip_next();
+		my @after = applied();
+		$is_wrong ||=
+		  on_subscriber('SELECT v FROM items WHERE id = 1') eq '-1';
+		on_publisher('UPDATE items SET v = 0 WHERE id = 1');
+		return "$after[0] $after[1]" eq ($before[0] + 1) . " $before[1]";
+	});
+ok(!$is_wrong, 'and so is one of writers');
+is(apply_pid($subscriber, 'tap'), $apply, 'the apply worker is the same');
 $_->quit for $source, $target;
 tables_are_equal();
 
