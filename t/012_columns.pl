@@ -401,6 +401,20 @@ check_revoked(
 	qr/permission denied for table restricted/,
 	'GRANT UPDATE ON restricted TO applier',
 	'a right that is revoked while it is used');
+
+# The owner of a database is a member of a role without being told so.
+my $other_owner = $subscriber->safe_psql('postgres', 'SELECT current_user');
+$subscriber->safe_psql(
+	'postgres',
+	'REVOKE UPDATE ON restricted FROM applier;
+	GRANT UPDATE ON restricted TO pg_database_owner;
+	ALTER DATABASE postgres OWNER TO applier;');
+check_revoked(
+	$younger,
+	qq(ALTER DATABASE postgres OWNER TO "$other_owner"),
+	qr/permission denied for table restricted/,
+	'ALTER DATABASE postgres OWNER TO applier',
+	'a right of the owner of the database, who is another one');
 if ($subscriber->pg_version >= 16)
 {
 	$subscriber->safe_psql(

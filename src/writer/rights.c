@@ -85,6 +85,7 @@ papply_rights_init(void)
 	CacheRegisterRelcacheCallback(invalidate_table, (Datum) 0);
 	CacheRegisterSyscacheCallback(AUTHOID, invalidate_roles, (Datum) 0);
 	CacheRegisterSyscacheCallback(AUTHMEMROLEMEM, invalidate_roles, (Datum) 0);
+	CacheRegisterSyscacheCallback(DATABASEOID, invalidate_roles, (Datum) 0);	/* its owner is a member */
 }
 
 void
