@@ -81,8 +81,11 @@
  */
 #define PAUSE_US 300
 
-/* In the middle of a small one: longer than a walsender needs for a message. */
-#define REST_US 50
+/*
+ * In the middle of a small one: longer than a walsender needs for a message, and about what it
+ * costs to sleep.
+ */
+#define REST_US 20
 
 /*
  * Where pages are read ahead, writers look further than that: so until this is
@@ -560,6 +563,7 @@ rest_comes(void)
 	if (now < dry_at || now - dry_at > REST_US)
 		return false;
 	(void) sched_yield();		/* the walsender may need this processor */
+	(void) papply_lone_idle();
 	return true;
 }
 

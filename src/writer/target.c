@@ -182,6 +182,7 @@ set_label(PapplyTarget *target, const LogicalRepRelation *remote)
 	{
 		papply_activity_forget();
 		pfree(target->label);
+		target->label = NULL;
 	}
 	target->label = psprintf("%s.%s", remote->nspname, remote->relname);
 	MemoryContextSwitchTo(old_context);
