@@ -787,37 +787,49 @@ list_processes()
 	PROCESSES+=$'\n'$REPLY
 }
 
+# sample_classes SUMS start|end COMMAND: SUMS[class] is by how much what COMMAND leaves in
+# REPLY, given a pid, has grown between the two, in all processes of a class.
+sample_classes()
+{
+	local -n sums=$1
+	local class pid sign=1
+
+	[[ $2 == end ]] || { sums=([walsender]=0 [apply]=0 [writers]=0 [walwriter]=0 [other]=0); sign=-1; }
+	list_processes
+	while IFS='|' read -r class pid; do
+		"$3" "$pid" || continue
+		sums[$class]=$(( ${sums[$class]:-0} + sign * REPLY ))
+	done <<<"${PROCESSES#$'\n'}"
+}
+
+# Clock ticks.  After the name in parentheses: state is field 0, utime 11, stime 12.
+read_ticks()
+{
+	local stat
+	local -a fields
+
+	read -r stat 2>/dev/null <"/proc/$1/stat" || return
+	read -r -a fields <<<"${stat##*) }"
+	REPLY=$(( fields[11] + fields[12] ))
+}
+
+read_sleeps() { REPLY=$(sed -n 's/^voluntary_ctxt_switches:\s*//p' "/proc/$1/status" 2>/dev/null); }
+
 # sample_cpu start|end: CPU[class] in clock ticks between the two.  Class machine
 # is all that the machine did, ours included.
 sample_cpu()
 {
-	local class pid stat sign=1
+	local machine=${CPU[machine]:-0} sign=1
 	local -a fields
 
-	[[ $1 == end ]] || { CPU=([walsender]=0 [apply]=0 [writers]=0 [walwriter]=0 [other]=0); sign=-1; }
+	[[ $1 == end ]] || { machine=0; sign=-1; }
 	read -r -a fields </proc/stat
-	CPU[machine]=$(( ${CPU[machine]:-0} + sign * (fields[1] + fields[2] + fields[3] + fields[6] + fields[7] + fields[8]) ))
-	list_processes
-	while IFS='|' read -r class pid; do
-		# After the name in parentheses: state is field 0, utime 11, stime 12.
-		read -r stat 2>/dev/null <"/proc/$pid/stat" || continue
-		read -r -a fields <<<"${stat##*) }"
-		CPU[$class]=$(( ${CPU[$class]:-0} + sign * (fields[11] + fields[12]) ))
-	done <<<"${PROCESSES#$'\n'}"
+	sample_classes CPU "$1" read_ticks
+	CPU[machine]=$(( machine + sign * (fields[1] + fields[2] + fields[3] + fields[6] + fields[7] + fields[8]) ))
 }
 
 # sample_sleeps start|end: SLEEPS[class] is how often they went to sleep between the two.
-sample_sleeps()
-{
-	local class pid n sign=1
-
-	[[ $1 == end ]] || { SLEEPS=([walsender]=0 [apply]=0 [writers]=0 [walwriter]=0 [other]=0); sign=-1; }
-	list_processes
-	while IFS='|' read -r class pid; do
-		n=$(sed -n 's/^voluntary_ctxt_switches:\s*//p' "/proc/$pid/status" 2>/dev/null) || continue
-		SLEEPS[$class]=$(( ${SLEEPS[$class]:-0} + sign * n ))
-	done <<<"${PROCESSES#$'\n'}"
-}
+sample_sleeps() { sample_classes SLEEPS "$1" read_sleeps; }
 
 # sample_memory PROCESSES: raises PEAK_KB[class] to the private memory of the largest
 # process of a class.  Private is what is resident, without shared memory (neither shared
