@@ -210,7 +210,7 @@ end_ordinary(char *message, int length)
 			papply_prepared_add_all();
 		papply_prepared_end(commit.xid);
 	}
-	if (is_lone && !is_native && !papply_queue_open_is_published())
+	if (papply_dispatch_may_be_lone() && !is_native)
 		end_small(commit.end_lsn);
 	else
 		end_transaction(commit.end_lsn);

@@ -59,29 +59,19 @@ invalidate_local(Datum arg, Oid relid)
 			rel->is_current = false;
 }
 
-/* The default of a domain, perhaps; most types are not: those of tables, say. */
+/*
+ * The default of a domain, perhaps, or a constraint of one; most types and constraints are
+ * those of tables, which are told: of temporary ones, say.
+ */
 static void
-invalidate_types(Datum arg, int cacheid, uint32 hashvalue)
+invalidate_domains(Datum arg, int cacheid, uint32 hashvalue)
 {
 	HASH_SEQ_STATUS status;
 	PapplyRemoteRelation *rel;
 
 	hash_seq_init(&status, relations);
 	while ((rel = hash_seq_search(&status)) != NULL)
-		if (rel->has_domain_default)
-			rel->is_current = false;
-}
-
-/* Of a domain, perhaps; most are of tables, which are told: temporary ones, say. */
-static void
-invalidate_constraints(Datum arg, int cacheid, uint32 hashvalue)
-{
-	HASH_SEQ_STATUS status;
-	PapplyRemoteRelation *rel;
-
-	hash_seq_init(&status, relations);
-	while ((rel = hash_seq_search(&status)) != NULL)
-		if (rel->may_check_domain)
+		if (cacheid == TYPEOID ? rel->has_domain_default : rel->may_check_domain)
 			rel->is_current = false;
 }
 
@@ -108,8 +98,8 @@ papply_remote_relation_init(void)
 	CacheRegisterRelcacheCallback(invalidate_local, (Datum) 0);
 	CacheRegisterSyscacheCallback(SUBSCRIPTIONRELMAP, invalidate_all, (Datum) 0);
 	CacheRegisterSyscacheCallback(PROCOID, invalidate_all, (Datum) 0);
-	CacheRegisterSyscacheCallback(CONSTROID, invalidate_constraints, (Datum) 0);
-	CacheRegisterSyscacheCallback(TYPEOID, invalidate_types, (Datum) 0);
+	CacheRegisterSyscacheCallback(CONSTROID, invalidate_domains, (Datum) 0);
+	CacheRegisterSyscacheCallback(TYPEOID, invalidate_domains, (Datum) 0);
 }
 
 static void

@@ -57,13 +57,8 @@ invalidate_table(Datum arg, Oid relid)
 
 	hash_seq_init(&status, used_rights);
 	while ((used = hash_seq_search(&status)) != NULL)
-	{
-		if (relid != InvalidOid && used->key.relid != relid)
-			continue;
-		changes++;
-		hash_seq_term(&status);
-		return;
-	}
+		if (relid == InvalidOid || used->key.relid == relid)
+			changes++;
 }
 
 static void

@@ -85,29 +85,19 @@ invalidate_all(Datum arg, int cacheid, uint32 hashvalue)
 	invalidate_target(arg, InvalidOid);
 }
 
-/* The default of a domain, perhaps; most types are not: those of tables, say. */
+/*
+ * The default of a domain, perhaps, or a constraint of one; most types and constraints are
+ * those of tables, which are told: of temporary ones, say.
+ */
 static void
-invalidate_types(Datum arg, int cacheid, uint32 hashvalue)
+invalidate_domains(Datum arg, int cacheid, uint32 hashvalue)
 {
 	HASH_SEQ_STATUS status;
 	PapplyTarget *target;
 
 	hash_seq_init(&status, targets);
 	while ((target = hash_seq_search(&status)) != NULL)
-		if (target->has_domain_default)
-			target->is_valid = false;
-}
-
-/* Of a domain, perhaps; most are of tables, which are told: temporary ones, say. */
-static void
-invalidate_constraints(Datum arg, int cacheid, uint32 hashvalue)
-{
-	HASH_SEQ_STATUS status;
-	PapplyTarget *target;
-
-	hash_seq_init(&status, targets);
-	while ((target = hash_seq_search(&status)) != NULL)
-		if (target->may_check_domain)
+		if (cacheid == TYPEOID ? target->has_domain_default : target->may_check_domain)
 			target->is_valid = false;
 }
 
@@ -131,8 +121,8 @@ papply_target_init(void)
 						  HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
 	CacheRegisterRelcacheCallback(invalidate_target, (Datum) 0);
 	CacheRegisterSyscacheCallback(PROCOID, invalidate_all, (Datum) 0);
-	CacheRegisterSyscacheCallback(CONSTROID, invalidate_constraints, (Datum) 0);
-	CacheRegisterSyscacheCallback(TYPEOID, invalidate_types, (Datum) 0);
+	CacheRegisterSyscacheCallback(CONSTROID, invalidate_domains, (Datum) 0);
+	CacheRegisterSyscacheCallback(TYPEOID, invalidate_domains, (Datum) 0);
 	CacheRegisterSyscacheCallback(SUBSCRIPTIONRELMAP, invalidate_states, (Datum) 0);
 }
 
