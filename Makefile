@@ -20,7 +20,7 @@ PGFILEDESC = "parallel_apply - logical replication applied by several writers"
 
 # In the order in which a remote transaction passes the folders.
 OBJS = src/parallel_apply.o src/guc.o $(patsubst %.c,%.o, \
-	$(foreach room,receiver pool writer sql,$(call files,src/$(room)/*.c)))
+	$(foreach room,sender receiver pool writer sql,$(call files,src/$(room)/*.c)))
 PG_CPPFLAGS = -I$(srcdir)/include
 ifdef SELFTEST
 OBJS += src/test/selftest.o src/test/selftest_awake.o

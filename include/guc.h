@@ -10,6 +10,7 @@
 
 extern bool papply_apply_lone_transactions;
 extern bool papply_apply_streams_early;
+extern bool papply_gather_messages;
 extern int	papply_log_min_duration;	/* ms; -1: off */
 extern int	papply_max_batch_transactions;
 extern int	papply_max_writers_per_subscription;

@@ -3,7 +3,8 @@
  *	  The settings parallel_apply.*.
  *
  * All of them can be changed by a reload.  The receiver looks at them between
- * remote transactions, so that no setting changes in the middle of one.
+ * remote transactions, so that no setting changes in the middle of one; a
+ * walsender at each message.
  *-------------------------------------------------------------------------
  */
 #include "parallel_apply.h"
@@ -12,6 +13,7 @@
 
 bool		papply_apply_lone_transactions = true;
 bool		papply_apply_streams_early = true;
+bool		papply_gather_messages = true;
 int			papply_log_min_duration = -1;
 int			papply_max_batch_transactions = 32;
 int			papply_max_writers_per_subscription = 8;
@@ -35,6 +37,14 @@ papply_guc_init(void)
 							 "Lets a writer apply a streamed transaction before its end is known.",
 							 "Else it is kept in a file until then.",
 							 &papply_apply_streams_early,
+							 true,
+							 PGC_SIGHUP, 0,
+							 NULL, NULL, NULL);
+
+	DefineCustomBoolVariable(PAPPLY_NAME ".gather_messages",
+							 "Lets a publisher send several messages of logical replication at once.",
+							 "Else each is sent by itself, as PostgreSQL does.",
+							 &papply_gather_messages,
 							 true,
 							 PGC_SIGHUP, 0,
 							 NULL, NULL, NULL);

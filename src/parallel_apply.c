@@ -11,6 +11,7 @@
 #include "miscadmin.h"
 #include "storage/ipc.h"
 
+#include "gather.h"
 #include "hot_keys.h"
 #include "pool.h"
 #include "seam.h"
@@ -67,6 +68,7 @@ _PG_init(void)
 	papply_subscription_options_init();
 	papply_seam_install();
 	papply_worker_slots_init();
+	papply_gather_install();
 
 	previous_shmem_request = shmem_request_hook;
 	shmem_request_hook = request_shmem;

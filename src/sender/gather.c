@@ -1,0 +1,192 @@
+/*-------------------------------------------------------------------------
+ * gather.c
+ *	  Messages of a publisher that are sent together.
+ *
+ * Runs in walsenders, on a publisher that preloads the library.
+ *
+ * A walsender that decodes sends each message of the output plugin by itself,
+ * five or more for a small transaction: a system call each, and a subscriber that
+ * keeps up is woken by each.  That is half of what a small transaction costs the
+ * walsender.  Here they stay in the buffer that the walsender has anyway, until
+ * its transaction is decoded, and behind a backlog a little longer.
+ *
+ * What a walsender writes goes through PqCommMethods, a table of functions that
+ * the server itself exchanges in parallel workers (pqmq.c).  Ours is the server's
+ * but for three functions.  Each relies on what walsender.c does around it:
+ * - WalSndWriteData() puts a change and flushes.  This flush may be left out: the
+ *	 decoding of the record goes on, and when it ends WalSndLoop() flushes.  But
+ *	 before that, all changes of the transaction are freed, which takes long for a
+ *	 large one; so after its end they are flushed, unless there is a backlog.
+ * - is_send_pending() says that nothing is left, else it would wait until the
+ *	 socket has taken it all.
+ * - WalSndLoop() flushes after each record.  sentPtr has moved since the last
+ *	 change was put then.  The flush may be left out while so much WAL is to be
+ *	 decoded still that no wait can be near.
+ * - Every other flush comes before a wait, or after a keepalive, and is done.  So
+ *	 nothing is kept while the walsender waits for WAL, a standby or the client:
+ *	 WalSndWaitForWal() flushes first, and sentPtr has not moved since WalSndLoop()
+ *	 did.
+ *
+ * A record may take long to decode: the commit of a large transaction of which the
+ * subscription gets nothing, or one that needs a catalog which a local session has
+ * locked.  What is kept then waits for it, as what comes after it does: at most
+ * GATHERED_BYTES, and complete transactions only if the publisher is behind by
+ * BACKLOG_BYTES.
+ *
+ * The alternative, an output plugin around pgoutput, knows where transactions
+ * begin and end; but slots have to be made for it by hand, and those that the
+ * synchronisation of tables makes are pgoutput's.
+ *-------------------------------------------------------------------------
+ */
+#include "parallel_apply.h"
+
+/*
+ * libpq.h declares what a connection encrypted by GSSAPI needs, of which nothing
+ * is used here, from headers that are not installed with those of the server.
+ */
+#undef ENABLE_GSS
+
+#include "access/xlog.h"
+#include "access/xlogrecovery.h"
+#include "libpq/libpq.h"
+#include "port/pg_bswap.h"
+#include "replication/logicalproto.h"
+#include "replication/slot.h"
+#include "replication/walsender_private.h"
+#include "utils/timestamp.h"
+
+#include "gather.h"
+
+/* That of the walsender's buffer, PQ_SEND_BUFFER_SIZE in pqcomm.c. */
+#define GATHERED_BYTES 8192
+
+/* For so long the first of them may stay, and for a record longer. */
+#define GATHERED_US 1000
+
+/* What stays is little beside what the publisher is behind by. */
+#define BACKLOG_BYTES (8 * GATHERED_BYTES)
+
+/* The server's. */
+static const PQcommMethods *methods;
+
+/* What has been put since the last flush that was done. */
+static size_t gathered_bytes = 0;
+static TimestampTz first_put_at;
+
+/* The newest change, and where decoding had come to when it was put or last stayed. */
+static TimestampTz last_put_at;
+static XLogRecPtr stayed_at;
+
+static bool was_just_put = false;	/* since the last flush, done or not */
+static bool ends_transaction = false;	/* the newest change */
+static bool stays = false;		/* the walsender thinks that it has been sent */
+
+/*
+ * Is this a change, or what else the output plugin writes?  In CopyData it is 'w',
+ * two positions, the time when it was sent (WalSndPrepareWrite), and the message.
+ * Physical replication has the same, but flushes otherwise.
+ */
+#define OFFSET_OF_TIME (1 + 2 * sizeof(uint64))
+
+static bool
+is_change(char type, const char *data, size_t size)
+{
+	return type == 'd' && size >= OFFSET_OF_TIME + sizeof(uint64) && data[0] == 'w' &&
+		MyReplicationSlot != NULL && SlotIsLogical(MyReplicationSlot);
+}
+
+/* Does pgoutput say in this change that a transaction is complete? */
+static bool
+is_end(const char *data, size_t size)
+{
+	char		kind = size > OFFSET_OF_TIME + sizeof(uint64) ? data[OFFSET_OF_TIME + sizeof(uint64)] : 0;
+
+	return kind == LOGICAL_REP_MSG_COMMIT || kind == LOGICAL_REP_MSG_STREAM_COMMIT ||
+		kind == LOGICAL_REP_MSG_PREPARE || kind == LOGICAL_REP_MSG_STREAM_PREPARE;
+}
+
+static void
+put_message(char type, const char *data, size_t size)
+{
+	uint64		time;
+
+	methods->putmessage_noblock(type, data, size);
+	was_just_put = is_change(type, data, size);
+	if (was_just_put)
+	{
+		memcpy(&time, data + OFFSET_OF_TIME, sizeof(time));
+		last_put_at = (TimestampTz) pg_ntoh64(time);
+		stayed_at = MyWalSnd->sentPtr;
+		ends_transaction = is_end(data, size);
+	}
+	else
+		stays = false;
+	if (gathered_bytes == 0)
+		first_put_at = last_put_at;
+	gathered_bytes += size;
+}
+
+/*
+ * Is there so much WAL still to be decoded that the walsender will not wait for
+ * more?  The end of the WAL is looked up only when it seems to be near, since
+ * that takes a lock.
+ */
+static bool
+is_far_behind(XLogRecPtr decoded_lsn)
+{
+	static XLogRecPtr end_lsn = InvalidXLogRecPtr;
+
+	if (decoded_lsn + BACKLOG_BYTES >= end_lsn)
+		end_lsn = RecoveryInProgress() ? GetXLogReplayRecPtr(NULL) : GetFlushRecPtr(NULL);
+	return decoded_lsn + BACKLOG_BYTES < end_lsn;
+}
+
+/* May what has been put stay, instead of being flushed? */
+static bool
+may_stay(void)
+{
+	XLogRecPtr	decoded_lsn;
+
+	if (!papply_gather_messages || gathered_bytes == 0 || gathered_bytes >= GATHERED_BYTES)
+		return false;
+
+	/* Only this process writes it, so no lock is needed to read it. */
+	decoded_lsn = MyWalSnd->sentPtr;
+	if (was_just_put)
+		return last_put_at - first_put_at < GATHERED_US &&
+			(!ends_transaction || is_far_behind(decoded_lsn));
+	if (!stays || decoded_lsn == stayed_at || !is_far_behind(decoded_lsn))
+		return false;
+	stayed_at = decoded_lsn;
+	return GetCurrentTimestamp() - first_put_at < GATHERED_US;
+}
+
+static int
+flush_if_writable(void)
+{
+	stays = may_stay();
+	was_just_put = false;
+	if (stays)
+		return 0;
+	gathered_bytes = 0;
+	return methods->flush_if_writable();
+}
+
+static bool
+is_send_pending(void)
+{
+	return !stays && methods->is_send_pending();
+}
+
+void
+papply_gather_install(void)
+{
+	static PQcommMethods gathering;
+
+	methods = PqCommMethods;
+	gathering = *methods;
+	gathering.putmessage_noblock = put_message;
+	gathering.flush_if_writable = flush_if_writable;
+	gathering.is_send_pending = is_send_pending;
+	PqCommMethods = &gathering;
+}

@@ -1,0 +1,423 @@
+# A publisher that preloads the library sends the messages of a transaction together,
+# and behind a backlog those of several; but keeps nothing while it waits.
+#
+# A client of our own reads what a walsender sends.  The walsender is held up in the
+# middle of a transaction by a local session with a lock on a catalog, which it needs
+# for a table, or for a type, that it has not seen before.  What has arrived until then
+# has been sent before, what has not has been kept.
+use strict;
+use warnings;
+use FindBin;
+use lib $FindBin::RealBin;
+use IO::Select;
+use IO::Socket::UNIX;
+use PapplyTest;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+use Time::HiRes qw(time);
+
+# No keepalives: they would send what is kept.
+my ($publisher, $subscriber) = new_pair(
+	publisher_conf => q(
+		shared_preload_libraries = 'parallel_apply'
+		autovacuum = off
+		wal_sender_timeout = 0));
+exec_both(
+	join "\n",
+	map {
+		"CREATE TYPE mood$_ AS ENUM ('sad', 'ok');
+		CREATE TABLE known$_ (id serial PRIMARY KEY, note text);
+		CREATE TABLE new$_ (id serial PRIMARY KEY, note text);
+		CREATE TABLE typed$_ (id serial PRIMARY KEY, note text, mood mood$_ DEFAULT 'ok');
+		CREATE TABLE parent$_ (id serial, note text) PARTITION BY LIST (id);
+		CREATE TABLE partition$_ PARTITION OF parent$_ DEFAULT;
+		CREATE TABLE unpublished$_ (id serial PRIMARY KEY, note text);"
+	} 1 .. 20);
+on_publisher(
+	'CREATE PUBLICATION client FOR TABLE ' . join ', ',
+	map { ("known$_", "new$_", "typed$_", "parent$_") } 1 .. 20);
+
+### the client
+
+# A connection to the publisher that is being replicated; its messages are kept in
+# $received.
+my ($client, $received, $buffer);
+
+sub send_message
+{
+	my ($kind, $data) = @_;
+	$client->syswrite($kind . pack('N', 4 + length $data) . $data);
+	return;
+}
+
+# Everything that is there, without a wait; the contents of 'd' messages, joined.
+sub arrived
+{
+	while (IO::Select->new($client)->can_read(0))
+	{
+		$client->sysread($buffer, 65536, length $buffer)
+		  or die 'the publisher has ended the connection';
+	}
+	while (length $buffer >= 5)
+	{
+		my ($kind, $length) = unpack('a N', $buffer);
+		last if length $buffer < 1 + $length;
+		my $message = substr(substr($buffer, 0, 1 + $length, ''), 5);
+		die "the publisher says: $message" if $kind eq 'E';
+		$received .= $kind eq 'd' ? $message : "<$kind>";
+	}
+	return $received;
+}
+
+# Waits until that has arrived.
+sub arrives
+{
+	my ($what) = @_;
+	my $end = time + $PostgreSQL::Test::Utils::timeout_default;
+	while (arrived() !~ /$what/s && time < $end)
+	{
+		IO::Select->new($client)->can_read(1);
+	}
+	return arrived() =~ /$what/s;
+}
+
+sub connect_client
+{
+	my ($command) = @_;
+	$client->close if $client;
+	my $path = $publisher->host . '/.s.PGSQL.' . $publisher->port;
+	$client = IO::Socket::UNIX->new(Peer => $path) or die "$path: $!";
+	($received, $buffer) = ('', '');
+	my $user = $ENV{PGUSER} // getpwuid($<);
+	send_message(
+		'',
+		pack('N', 3 << 16) . join "\0",
+		user => $user,
+		database => 'postgres',
+		replication => 'database',
+		application_name => 'tap_client',
+		# A warning would be sent at once, and what is kept with it.
+		client_min_messages => 'error',
+		'', '');
+	arrives('<Z>') or die 'the publisher does not answer';
+	send_message('Q', "START_REPLICATION $command\0");
+	arrives('<W>') or die 'nothing is replicated';
+	return;
+}
+
+# A session that needs no catalog any more, once it has asked this.
+my $observer;
+
+# Waits until the walsender waits for a catalog.
+sub wait_until_blocked
+{
+	my ($catalog) = @_;
+	my $sql =
+	  qq(SELECT count(*) FROM pg_locks WHERE NOT granted AND relation = '$catalog'::regclass);
+	my $end = time + $PostgreSQL::Test::Utils::timeout_default;
+	while ($observer->query_safe($sql) != 1)
+	{
+		die "the walsender does not wait for $catalog" if time > $end;
+	}
+	return;
+}
+
+### what the walsender meets
+
+# Of a test: the tables known, new and so on of this number; the walsender has met the
+# first one.
+my $number = 0;
+
+sub begin_test
+{
+	$number++;
+	on_publisher("INSERT INTO known$number (note) VALUES ('known $number')");
+	arrives("known $number.*C") or die "known $number does not arrive";
+	$received = '';
+	return;
+}
+
+sub insert_into
+{
+	my ($kind, @notes) = @_;
+	return map { "INSERT INTO $kind$number (note) VALUES ('$_');" } @notes;
+}
+
+# Returns sessions that have locked these catalogs, in which transactions come to the
+# walsender.
+sub run_behind_locks
+{
+	my ($catalogs, @transactions) = @_;
+	my $walsender = on_publisher(
+		q(SELECT pid FROM pg_stat_replication WHERE application_name = 'tap_client')
+	);
+	kill 'STOP', $walsender;
+	on_publisher(join "\n", map { "BEGIN; $_ COMMIT;" } @transactions);
+	my @sessions = map { hold($publisher, "LOCK $_") } @$catalogs;
+	kill 'CONT', $walsender;
+	wait_until_blocked($catalogs->[0]);
+	return @sessions;
+}
+
+sub end_session
+{
+	my ($session) = @_;
+	$session->query_safe('COMMIT');
+	$session->quit;
+	return;
+}
+
+# Waits until a condition of pg_stat_activity and pg_stat_replication is true.
+sub wait_until_walsender
+{
+	my ($condition) = @_;
+	$publisher->poll_query_until(
+		'postgres',
+		qq(SELECT count(*) = 1 FROM pg_stat_replication JOIN pg_stat_activity USING (pid)
+		WHERE pg_stat_replication.application_name = 'tap_client' AND $condition)
+	) or die "the walsender has not: $condition";
+	return;
+}
+
+# Asserts that the note kept, of the first of some transactions, does not arrive before the
+# walsender meets the table new; and arrives then.  A walsender that loses its processor
+# for a millisecond sends what it has, so there are some tries.
+sub stays
+{
+	my ($name, $transactions) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	my $stays = 0;
+	for (1 .. 4)
+	{
+		begin_test();
+		my ($lock) =
+		  run_behind_locks(['pg_publication_rel'], $transactions->());
+		$stays = arrived() !~ /kept/;
+		end_session($lock);
+		arrives('kept.*after.*C')
+		  or return fail("$name: it is sent in the end");
+		last if $stays;
+	}
+	return ok($stays, $name);
+}
+
+$observer = $publisher->background_psql('postgres');
+$observer->set_query_timer_restart;
+on_publisher(
+	"SELECT pg_create_logical_replication_slot('client', 'pgoutput')");
+connect_client(
+	"SLOT client LOGICAL 0/0 (proto_version '1', publication_names 'client')"
+);
+
+### in a transaction
+
+stays(
+	'a change stays until its transaction is decoded',
+	sub { join '', insert_into('known', 'kept'), insert_into('new', 'after') }
+);
+
+# The setting is read again.
+{
+	reload_with($publisher, 'parallel_apply.gather_messages = off');
+	begin_test();
+	my ($lock) = run_behind_locks(
+		['pg_publication_rel'], join '',
+		insert_into('known', 'at once'),
+		insert_into('new', 'after all'));
+	ok(arrives('at once'), 'a change is sent by itself if it is set so');
+	end_session($lock);
+	ok(arrives('after all.*C'), 'and so is what follows');
+	reload_with($publisher, 'parallel_apply.gather_messages = on');
+}
+
+# What would fill the buffer does not stay.
+{
+	begin_test();
+	my ($lock) = run_behind_locks(
+		['pg_publication_rel'], join '',
+		insert_into('known', map { "row $_" . 'x' x 1000 } 1 .. 9),
+		insert_into('new', 'small'));
+	ok(arrives('row 8x'),
+		'rows of 8 kB are sent before their transaction is decoded');
+	end_session($lock);
+	ok(arrives('row 9x.*small.*C'), 'and the rest of it in the end');
+}
+
+# What has stayed for long is sent with the next change.  The first lock is held for much
+# longer than a millisecond, since somebody else sees it meanwhile.
+{
+	begin_test();
+	my ($table, $type) = run_behind_locks(
+		[qw(pg_publication_rel pg_type)],
+		join '',
+		insert_into('known', 'early'),
+		insert_into('new', 'late'),
+		insert_into('typed', 'last'));
+	end_session($table);
+	wait_until_blocked('pg_type');
+	ok(arrives('early'),
+		'what has stayed for long goes with the next change');
+	end_session($type);
+	ok(arrives('late.*last.*C'), 'and the rest of it in the end');
+}
+
+### behind a backlog
+
+# As much as lets transactions wait for others.
+sub backlog
+{
+	return
+	  "INSERT INTO known$number (note) SELECT md5(i::text) FROM generate_series(1, 2000) i;";
+}
+
+stays(
+	'behind a backlog a transaction stays for the next one',
+	sub {
+		insert_into('known', 'kept'), insert_into('new', 'after'), backlog();
+	});
+
+{
+	begin_test();
+	my ($lock) = run_behind_locks(
+		['pg_publication_rel'],
+		insert_into('known', 'kept'),
+		insert_into('new', 'after'));
+	ok(arrives('kept.*C'), 'without a backlog it is sent when it is decoded');
+	end_session($lock);
+	ok(arrives('after.*C'), 'and so is the next one');
+}
+
+# What comes behind the first lock is not published, so nothing is put.  After it the
+# walsender meets a partition.
+{
+	begin_test();
+	my ($unpublished, $partition) = run_behind_locks(
+		[qw(pg_publication_rel pg_inherits)],
+		insert_into('known', 'early'),
+		insert_into('unpublished', 'x'),
+		insert_into('parent', 'last'),
+		backlog());
+	end_session($unpublished);
+	wait_until_blocked('pg_inherits');
+	ok(arrives('early.*C'),
+		'what has stayed for long goes without another change');
+	end_session($partition);
+	ok(arrives('last.*C'), 'and the rest of it in the end');
+}
+
+# The walsender of a slot that fails over waits for a standby, here one whose slot is moved
+# by hand, at the end of the WAL that it knew of when it last waited.
+sub confirm_wal
+{
+	my ($lsn) = @_;
+	on_publisher("SELECT pg_replication_slot_advance('standby', $lsn)");
+	return;
+}
+
+SKIP:
+{
+	skip 'slots fail over from PostgreSQL 17 on', 1
+	  if $publisher->pg_version < 17;
+	on_publisher(
+		q(SELECT pg_create_physical_replication_slot('standby', true);
+		SELECT pg_create_logical_replication_slot('failover', 'pgoutput', failover => true))
+	);
+	reload_with($publisher, q(synchronized_standby_slots = 'standby'));
+	$publisher->poll_query_until('postgres',
+		q(SELECT current_setting('synchronized_standby_slots') = 'standby'))
+	  or die 'the setting is not read';
+
+	# It would write of transactions that run.
+	my $writer = on_publisher(
+		q(SELECT pid FROM pg_stat_activity WHERE backend_type = 'background writer')
+	);
+	kill 'STOP', $writer;
+	$number++;
+	on_publisher("INSERT INTO known$number (note) VALUES ('known')");
+	confirm_wal('pg_current_wal_flush_lsn()');
+	connect_client(
+		"SLOT failover LOGICAL 0/0 (proto_version '1', publication_names 'client')"
+	);
+	arrives('known.*C') or die "known$number does not arrive";
+
+	# A client that seems to have it all is not sent a keepalive before each wait: that
+	# would send what is kept.
+	send_message('d', pack 'a Q> Q> Q> Q> C', 'r', ~0 - 1, 0, 0, 0, 0);
+	wait_until_walsender(q(write_lsn > pg_current_wal_lsn()));
+
+	my $waits_for_standby = q(wait_event = 'WaitForStandbyConfirmation');
+	my $sent = 0;
+	my $tries = 4;
+	for my $try (1 .. $tries)
+	{
+		wait_until_walsender(q(wait_event = 'WalSenderWaitForWal'));
+		on_publisher("INSERT INTO known$number (note) VALUES ('try $try')");
+		wait_until_walsender($waits_for_standby);
+		my $lsn = on_publisher('SELECT pg_current_wal_flush_lsn()');
+		on_publisher(backlog());
+		confirm_wal("'$lsn'");
+		wait_until_walsender("sent_lsn >= '$lsn'");
+		wait_until_walsender($waits_for_standby);
+		$sent++ if arrived() =~ /try $try.*C/s;
+		confirm_wal('pg_current_wal_flush_lsn()');
+	}
+	kill 'CONT', $writer;
+	is($sent, $tries,
+		'behind a backlog it is sent before the walsender waits for a standby'
+	);
+	reload_with($publisher, q(synchronized_standby_slots = ''));
+}
+
+### clients that are different
+
+# Nobody reads.
+{
+	my $offset = -s $publisher->logfile;
+	begin_test();
+	on_publisher(
+		"INSERT INTO known$number (note) SELECT repeat('x', 1000) FROM generate_series(1, 10000)"
+	);
+	wait_until_walsender(q(wait_event = 'WalSenderWriteData'));
+	reload_with($publisher, q(wal_sender_timeout = '1s'));
+	ok( $publisher->wait_for_log(
+			qr/terminating walsender process due to replication timeout/,
+			$offset),
+		'a client that does not read is given up after wal_sender_timeout');
+	reload_with($publisher, 'wal_sender_timeout = 0');
+}
+
+# Physical replication, in a connection with a database.
+{
+	my $lsn =
+	  on_publisher('SELECT pg_switch_wal(); SELECT pg_current_wal_lsn()');
+	on_publisher("SELECT pg_create_physical_replication_slot('physical')");
+	connect_client(
+		'SLOT physical PHYSICAL ' . (split /\n/, $lsn)[-1] . ' TIMELINE 1');
+	on_publisher("INSERT INTO known1 (note) VALUES ('physical')");
+	wait_until_walsender(
+		q(wait_event = 'WalSenderMain' AND sent_lsn >= pg_current_wal_lsn()));
+	like(arrived(), qr/physical/, 'physical replication sends what it has');
+}
+$client->close;
+$observer->quit;
+
+# A subscription, with commits that wait for it.
+create_accounts();
+create_extension($subscriber);
+subscribe($publisher, $subscriber, 'tap', with => 'streaming = on');
+reload_with(
+	$publisher,
+	q(synchronous_standby_names = 'tap'),
+	'synchronous_commit = remote_apply');
+wait_for_sync_state($publisher, 'tap', 'sync');
+under_load(
+	sub {
+		wait_for_progress() for 1 .. 5;
+	});
+reload_with($publisher, q(synchronous_standby_names = ''));
+accounts_are_equal('with commits that wait');
+rows_equal($publisher, $subscriber, "known$_") for 1 .. $number;
+# A session of pgbench that ends while its commit waits may still want to answer.
+finish($publisher, $subscriber, qr/connection to client lost/);
+done_testing();
