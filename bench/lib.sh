@@ -41,6 +41,8 @@ SUBSCRIBER_PROGRAM=		# in place of postgres
 NEEDED_PROGRAMS=()		# further ones, whose Debian packages have the same names
 NATIVE_ONLY=			# measure the installed server, build nothing
 SHOW_PROGRESS=			# a live line during each run
+NATIVES=0			# configurations without writers; these two: see gather.sh
+GATHERS=
 WRITERS="2 4 8"			# numbers of writers to measure, beside native
 ROUNDS=1			# how often all configurations are measured
 
@@ -76,6 +78,9 @@ common_option()
 	case $1 in
 		--help) usage; exit ;;
 		--native-only) NATIVE_ONLY=1 WRITERS='' OPTION_WORDS=1; return ;;
+		--gather)
+			declare -F choose_gather >/dev/null || die "has no --gather"
+			choose_gather; OPTION_WORDS=1; return ;;
 		--*) (( $# > 1 )) || { usage >&2; exit 2; } ;;
 	esac
 	case $1 in
@@ -118,6 +123,7 @@ bench_begin()
 	local name
 
 	(( BASH_VERSINFO[0] >= 5 )) || die "needs bash 5 or later"
+	[[ -z $GATHERS || -z $NATIVE_ONLY ]] || die "--gather needs the library, which --native-only does not build"
 	# A server or a make that happens to be around must not leak in.
 	for name in $(compgen -e PG); do
 		[[ $name == PG_CONFIG ]] || unset "$name"
@@ -554,7 +560,7 @@ warm_up()
 # the extension.
 start_parallel_server()
 {
-	local writers=$1
+	local writers=${1%g}
 
 	copy_seed subscriber
 	start_subscriber_server < <(
@@ -571,6 +577,7 @@ start_parallel_server()
 # the function was called.
 start_subscriber()
 {
+	[[ -z $GATHERS ]] || set_gathering "$1"
 	start_parallel_server "$1"
 	(( $# < 2 )) || "$2"
 	[[ -z $NO_INDEX ]] || ask subscriber "DROP INDEX bench_full_id"
@@ -595,7 +602,8 @@ start_standby()
 set_label()
 {
 	LABEL="$1 writers"
-	(( $1 > 0 )) || LABEL=native
+	[[ $1 != 0 ]] || LABEL=native
+	[[ $1 != 0g ]] || LABEL="native gathered"
 }
 
 # From here to there reads and flushes of the subscriber take their time.
@@ -606,10 +614,10 @@ end_delays() { rm -f "$WORK/slow"; }
 # equal afterwards.  0 writers = PostgreSQL's own apply, without the extension.
 measure()
 {
-	local writers=$1 start_us
+	local writers=${1%g} start_us
 
-	set_label "$writers"
-	start_subscriber "$writers"
+	set_label "$1"
+	start_subscriber "$1"
 	sample_cpu start
 	PEAK_KB=()
 	begin_delays
@@ -683,7 +691,7 @@ require_equal()
 # A pool that did not start, or errors that a restart healed, are no result.
 check_log()
 {
-	(( $1 < 2 )) || grep -q "has started with $1 writers" "$WORK/subscriber.log" ||
+	(( ${1%g} < 2 )) || grep -q "has started with $1 writers" "$WORK/subscriber.log" ||
 		{ tail -n 20 "$WORK/subscriber.log" >&2; die "no pool of $1 writers has started"; }
 	if grep -E '(ERROR|FATAL|PANIC|WARNING|TRAP):|was terminated by signal' "$WORK/subscriber.log" >&2; then
 		die "the subscriber's log has errors after \"$LABEL\""
