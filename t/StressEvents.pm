@@ -511,10 +511,12 @@ sub look_around
 	return;
 }
 
+# With PostgreSQL's own apply, 'parallel' is not serial: triggers see less.
 sub set_streaming
 {
 	my ($run) = @_;
-	my @choices = ('off', 'on', $run->{version} >= 16 ? 'parallel' : ());
+	my $can_be_parallel = $run->{version} >= 16 && !$run->{may_be_native};
+	my @choices = ('off', 'on', $can_be_parallel ? 'parallel' : ());
 	my $streaming = draw($run, @choices);
 	$run->{disturbed}{parallel} = 1;
 	ask($run, $run->{parallel},

@@ -129,7 +129,8 @@ sub new_run
 		workload => $workload,
 		is_native => $native,
 		random => Workload::random_source("events of $seed"),
-		may_be_native => !$kills || $set->{synchronous_commit} eq 'on',
+		may_be_native => (!$kills || $set->{synchronous_commit} eq 'on')
+		  && $set->{streaming} ne 'parallel',
 		events => [ draw_events($workload, $kills) ],
 		pids => [],
 		failures => [],
