@@ -72,8 +72,7 @@ sub run
 		1;
 	};
 	$run->{is_stopped} = !$fine && $@ =~ /stopped by a signal/;
-	$run->{is_skipped} = native_fault($run)
-	  if !$fine && !@{ $run->{failures} };
+	$run->{is_skipped} = native_fault($run) if !@{ $run->{failures} };
 	if (!$run->{is_stopped} && !$run->{is_skipped})
 	{
 		fail_seed($run, $@) if !$fine;
@@ -88,8 +87,8 @@ sub run
 	return $run->{is_stopped} || @{ $run->{failures} } ? 1 : 0;
 }
 
-# Why the serial subscriber cannot go on, for ever, or undef.  From 18 on, its apply
-# worker crashes on what is_safe_stream() in Workload.pm says.
+# Why the serial subscriber could not go on, for ever or for a while, or undef.  From
+# 18 on, its workers crash on what is_safe_stream() in Workload.pm says.
 sub native_fault
 {
 	my ($run) = @_;
@@ -100,7 +99,7 @@ sub native_fault
 	return 'PostgreSQL cannot apply a streamed transaction'
 	  if $run->{version} >= 18
 	  && $run->{workload}->settings->{streaming} ne 'off'
-	  && $log =~ /"logical replication apply worker" .* by signal 11/;
+	  && $log =~ /"logical replication (apply|tablesync) worker" .* by signal 11/;
 	return undef;
 }
 
