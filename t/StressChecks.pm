@@ -293,6 +293,11 @@ sub check_logs
 		  && $name eq 'parallel'
 		  && $log !~ /parallel apply of subscription "\w+" has started/;
 	}
+
+	# The errors in the publisher's log are those of its sessions.
+	fail_seed($run, "log of the publisher: $_")
+	  foreach grep { /PANIC: |TRAP: |terminated by signal (?!9\b)/ }
+	  split(/\n/, slurp_file($run->{publisher}->logfile));
 	foreach my $file (glob("$work/session*.err"))
 	{
 		my @lines = grep { /(ERROR|FATAL): / && !/$of_session/ }

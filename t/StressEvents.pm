@@ -473,6 +473,20 @@ sub set_setting
 			[ 'log_min_duration', 0, -1 ])
 	};
 	set_parameter($run, $name, draw($run, @values));
+	switch_gathering($run);
+	return;
+}
+
+# Draws nothing, so that a seed has the same events with and without it.
+sub switch_gathering
+{
+	my ($run) = @_;
+	return if $run->{workload}->settings->{gather} eq 'absent';
+	my $name = 'parallel_apply.gather_messages';
+	my $value =
+	  ask($run, $run->{publisher}, "SHOW $name") eq 'on' ? 'off' : 'on';
+	ask($run, $run->{publisher}, "ALTER SYSTEM SET $name = $value");
+	ask($run, $run->{publisher}, 'SELECT pg_reload_conf()');
 	return;
 }
 
@@ -495,6 +509,7 @@ sub set_option
 		: ());
 	$run->{disturbed}{parallel} = 1;
 	ask($run, $run->{parallel}, draw($run, @choices));
+	switch_gathering($run);
 	return;
 }
 

@@ -99,7 +99,8 @@ sub native_fault
 	return 'PostgreSQL cannot apply a streamed transaction'
 	  if $run->{version} >= 18
 	  && $run->{workload}->settings->{streaming} ne 'off'
-	  && $log =~ /"logical replication (apply|tablesync) worker" .* by signal 11/;
+	  && $log =~
+	  /"logical replication (apply|tablesync) worker" .* by signal 11/;
 	return undef;
 }
 
@@ -120,6 +121,7 @@ sub new_run
 	# starts, though the last asynchronous commits of the one before may not be
 	# flushed yet: a crash of the server at that moment loses them.
 	$set->{synchronous_commit} = 'on' if $native && $kills;
+	$set->{gather} = 'absent' if $native;
 	return {
 		seed => $seed,
 		size => $size,
@@ -267,6 +269,11 @@ CONF
 	$run->{publisher}->append_conf('postgresql.conf',
 		'debug_logical_replication_streaming = immediate')
 	  if $set->{stream_each};
+	$run->{publisher}->append_conf('postgresql.conf',
+		<<"CONF") if $set->{gather} ne 'absent';
+shared_preload_libraries = 'parallel_apply'
+parallel_apply.gather_messages = $set->{gather}
+CONF
 	$run->{parallel}->append_conf('postgresql.conf', <<"CONF");
 deadlock_timeout = $set->{deadlock_timeout}
 track_commit_timestamp = $set->{commit_timestamp}

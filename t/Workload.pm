@@ -85,12 +85,16 @@ my @choices = (
 	synchronous => '0 1',
 	subscriptions => '1 1 2');
 
+# Drawn after all else of a workload: whether the publisher has the library, and
+# whether it sends messages together.
+my @last_choices = (gather => 'absent absent on on on off');
+
 # "name=value" of all that can be drawn on this major.
 sub possible_settings
 {
 	my ($self) = @_;
 	my @possible;
-	my @left = @choices;
+	my @left = (@choices, @last_choices);
 	while (my ($name, $values) = splice(@left, 0, 2))
 	{
 		push @possible, map { "$name=$_" } split(/ /, $values);
@@ -127,12 +131,7 @@ sub new
 {
 	my ($class, %arg) = @_;
 	my $random = random_source("workload $arg{seed}");
-	my %set;
-	my @left = @choices;
-	while (my ($name, $values) = splice(@left, 0, 2))
-	{
-		$set{$name} = pick($random, split(/ /, $values));
-	}
+	my %set = draw_settings($random, @choices);
 	$set{prepared} = 1 if $set{two_phase} eq 'on';
 	$set{streaming} = 'on'
 	  if $set{streaming} eq 'parallel' && $arg{version} < 16;
@@ -155,7 +154,19 @@ sub new
 	my $self = bless { %arg, settings => \%set }, $class;
 	$self->read_tables;
 	$self->weigh_tables($random);
+	%set = (%set, draw_settings($random, @last_choices));
 	return $self;
+}
+
+sub draw_settings
+{
+	my ($random, @left) = @_;
+	my %set;
+	while (my ($name, $values) = splice(@left, 0, 2))
+	{
+		$set{$name} = pick($random, split(/ /, $values));
+	}
+	return %set;
 }
 
 sub settings { my ($self) = @_; return $self->{settings}; }
