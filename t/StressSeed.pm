@@ -87,15 +87,17 @@ sub run
 	return $run->{is_stopped} || @{ $run->{failures} } ? 1 : 0;
 }
 
-# Why the serial subscriber could not go on, for ever or for a while, or undef.  From
-# 18 on, its workers crash on what is_safe_stream() in Workload.pm says.
+# Why PostgreSQL itself could not go on, for ever or for a while, or undef: the
+# publisher, for whichever subscriber, or the serial subscriber, whose workers crash
+# from 18 on on what is_safe_stream() in Workload.pm says.
 sub native_fault
 {
 	my ($run) = @_;
 	return undef if !defined $run->{serial};
-	my $log = slurp_file($run->{serial}->logfile);
 	return 'the publisher cannot decode a change'
-	  if $log =~ /ERROR:  could not map file(node|number) .* to relation OID/;
+	  if slurp_file($run->{publisher}->logfile) =~
+	  /ERROR:  could not map file(node|number) .* to relation OID/;
+	my $log = slurp_file($run->{serial}->logfile);
 	return 'PostgreSQL cannot apply a streamed transaction'
 	  if $run->{version} >= 18
 	  && $run->{workload}->settings->{streaming} ne 'off'
