@@ -1,5 +1,5 @@
 # A publisher that preloads the library sends the messages of a transaction together,
-# and behind a backlog those of several; but keeps nothing while it waits.
+# and behind a backlog those of several; but keeps nothing while it has nothing to decode.
 #
 # A client of our own reads what a walsender sends.  The walsender is held up in the
 # middle of a transaction by a local session with a lock on a catalog, which it needs
