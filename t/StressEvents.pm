@@ -411,11 +411,10 @@ sub hold_row
 
 sub set_parameter
 {
-	my ($run, $name, $value) = @_;
+	my ($run, $node, $name, $value) = @_;
 	return if $run->{is_native};
-	ask($run, $run->{parallel},
-		"ALTER SYSTEM SET parallel_apply.$name = $value");
-	ask($run, $run->{parallel}, 'SELECT pg_reload_conf()');
+	ask($run, $node, "ALTER SYSTEM SET parallel_apply.$name = $value");
+	ask($run, $node, 'SELECT pg_reload_conf()');
 	return;
 }
 
@@ -423,7 +422,8 @@ sub set_writers
 {
 	my ($run) = @_;
 	my @choices = (2, 3, 6, $run->{may_be_native} ? 1 : ());
-	set_parameter($run, 'writers_per_subscription', draw($run, @choices));
+	set_parameter($run, $run->{parallel}, 'writers_per_subscription',
+		draw($run, @choices));
 	return;
 }
 
@@ -472,7 +472,7 @@ sub set_setting
 			[ 'max_writers_per_subscription', 2, 3, 8 ],
 			[ 'log_min_duration', 0, -1 ])
 	};
-	set_parameter($run, $name, draw($run, @values));
+	set_parameter($run, $run->{parallel}, $name, draw($run, @values));
 	switch_gathering($run);
 	return;
 }
@@ -482,11 +482,10 @@ sub switch_gathering
 {
 	my ($run) = @_;
 	return if $run->{workload}->settings->{gather} eq 'absent';
-	my $name = 'parallel_apply.gather_messages';
-	my $value =
-	  ask($run, $run->{publisher}, "SHOW $name") eq 'on' ? 'off' : 'on';
-	ask($run, $run->{publisher}, "ALTER SYSTEM SET $name = $value");
-	ask($run, $run->{publisher}, 'SELECT pg_reload_conf()');
+	my $old =
+	  ask($run, $run->{publisher}, 'SHOW parallel_apply.gather_messages');
+	set_parameter($run, $run->{publisher}, 'gather_messages',
+		$old eq 'on' ? 'off' : 'on');
 	return;
 }
 

@@ -87,11 +87,12 @@ static bool stays = false;		/* the walsender thinks that it has been sent */
  * Physical replication has the same, but flushes otherwise.
  */
 #define OFFSET_OF_TIME (1 + 2 * sizeof(uint64))
+#define OFFSET_OF_MESSAGE (OFFSET_OF_TIME + sizeof(uint64))
 
 static bool
 is_change(char type, const char *data, size_t size)
 {
-	return type == 'd' && size >= OFFSET_OF_TIME + sizeof(uint64) && data[0] == 'w' &&
+	return type == 'd' && size >= OFFSET_OF_MESSAGE && data[0] == 'w' &&
 		MyReplicationSlot != NULL && SlotIsLogical(MyReplicationSlot);
 }
 
@@ -99,7 +100,7 @@ is_change(char type, const char *data, size_t size)
 static bool
 is_end(const char *data, size_t size)
 {
-	char		kind = size > OFFSET_OF_TIME + sizeof(uint64) ? data[OFFSET_OF_TIME + sizeof(uint64)] : 0;
+	char		kind = size > OFFSET_OF_MESSAGE ? data[OFFSET_OF_MESSAGE] : 0;
 
 	return kind == LOGICAL_REP_MSG_COMMIT || kind == LOGICAL_REP_MSG_STREAM_COMMIT ||
 		kind == LOGICAL_REP_MSG_PREPARE || kind == LOGICAL_REP_MSG_STREAM_PREPARE;
@@ -147,7 +148,7 @@ may_stay(void)
 {
 	XLogRecPtr	decoded_lsn;
 
-	if (!papply_gather_messages || gathered_bytes == 0 || gathered_bytes >= GATHERED_BYTES)
+	if (!papply_gather_messages || !(was_just_put || stays) || gathered_bytes >= GATHERED_BYTES)
 		return false;
 
 	/* Only this process writes it, so no lock is needed to read it. */
@@ -155,7 +156,7 @@ may_stay(void)
 	if (was_just_put)
 		return last_put_at - first_put_at < GATHERED_US &&
 			(!ends_transaction || is_far_behind(decoded_lsn));
-	if (!stays || decoded_lsn == stayed_at || !is_far_behind(decoded_lsn))
+	if (decoded_lsn == stayed_at || !is_far_behind(decoded_lsn))
 		return false;
 	stayed_at = decoded_lsn;
 	return GetCurrentTimestamp() - first_put_at < GATHERED_US;
