@@ -69,6 +69,8 @@ sub alter_subscriptions
 	return;
 }
 
+# What is synchronised then stays so in a crash, though the subscription may commit
+# asynchronously.
 sub wait_for_sync
 {
 	my ($run) = @_;
@@ -81,6 +83,7 @@ sub wait_for_sync
 			$run,
 			'table synchronisation',
 			sub { ask($run, $node, $waiting) == 0 });
+		ask($run, $node, 'CHECKPOINT');
 	}
 	return;
 }
@@ -157,13 +160,17 @@ sub wait_until
 }
 
 # What the servers say about who waits for whom.
+my $tables_not_ready =
+  q{SELECT srrelid::regclass, srsubstate, srsublsn FROM pg_subscription_rel WHERE srsubstate <> 'r'};
 my %state_query = (
 	publisher => [
 		'SELECT * FROM pg_stat_replication',
 		'SELECT slot_name, active, restart_lsn, confirmed_flush_lsn FROM pg_replication_slots',
 		'SELECT pid, wait_event, state, left(query, 80) FROM pg_stat_activity WHERE datname IS NOT NULL'
 	],
+	serial => [ $tables_not_ready, 'SELECT * FROM pg_stat_subscription' ],
 	parallel => [
+		$tables_not_ready,
 		'SELECT pid, backend_type, application_name, wait_event_type, wait_event, state, backend_xid,'
 		  . ' pg_blocking_pids(pid), left(query, 80) FROM pg_stat_activity WHERE datname IS NOT NULL',
 		'SELECT * FROM pg_stat_subscription',
@@ -176,7 +183,7 @@ sub stuck
 {
 	my ($run, $what) = @_;
 	my $text = "stuck: $what";
-	foreach my $name (sort keys %state_query)
+	foreach my $name (grep { $run->{$_} } sort keys %state_query)
 	{
 		foreach my $sql (@{ $state_query{$name} })
 		{

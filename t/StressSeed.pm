@@ -89,7 +89,9 @@ sub run
 
 # Why PostgreSQL itself could not go on, for ever or for a while, or undef: the
 # publisher, for whichever subscriber, or the serial subscriber, whose workers crash
-# from 18 on on what is_safe_stream() in Workload.pm says.
+# from 18 on on what is_safe_stream() in Workload.pm says.  A worker that has
+# synchronised a table drops its slot and commits that asynchronously; if a crash loses
+# that commit, there is no slot any more for the rest of the table.
 sub native_fault
 {
 	my ($run) = @_;
@@ -97,6 +99,10 @@ sub native_fault
 	return 'the publisher cannot decode a change'
 	  if slurp_file($run->{publisher}->logfile) =~
 	  /ERROR:  could not map file(node|number) .* to relation OID/;
+	return 'PostgreSQL has lost in a crash that a table was synchronised'
+	  if $run->{workload}->settings->{synchronous_commit} eq 'off'
+	  && slurp_file($run->{parallel}->logfile) =~
+	  /ERROR:  could not start WAL streaming: ERROR:  replication slot "pg_\d+_sync_\d+_\d+" does not exist/;
 	my $log = slurp_file($run->{serial}->logfile);
 	return 'PostgreSQL cannot apply a streamed transaction'
 	  if $run->{version} >= 18
