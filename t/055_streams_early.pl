@@ -111,7 +111,7 @@ states_become(
 	'waiting for lock, waiting for turn, waiting for dependency',
 	'changes wait for what was committed before them');
 $streamed->query_safe('COMMIT');
-on_publisher("UPDATE items SET v = v + 1 WHERE id = 0");
+on_publisher('UPDATE items SET v = v + 1 WHERE id = ' . last_item());
 states_become(
 	$subscriber,
 	'waiting for lock, waiting for turn, waiting for dependency, waiting for dependency',

@@ -1,0 +1,164 @@
+# What a publisher gathers arrives over TLS, too, and from a standby that decodes.
+#
+# The subscriber is held up until there is more than the sockets take, so that the
+# walsender has to leave things unsent and come back for them.  That things have been
+# left out, and sent later, is what 029_gather.pl shows.
+use strict;
+use warnings;
+use FindBin;
+use lib $FindBin::RealBin;
+use PapplyTest;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my ($publisher, $subscriber) = new_pair(
+	publisher_conf => q(
+		shared_preload_libraries = 'parallel_apply'
+		listen_addresses = '127.0.0.1'
+		logical_decoding_work_mem = 64kB),
+	subscriber_conf => 'parallel_apply.queue_size = 4MB');
+exec_both(
+	q(CREATE TABLE items (id int PRIMARY KEY, v int NOT NULL, filling text);
+	CREATE TABLE gate (id int PRIMARY KEY, v int NOT NULL);));
+on_publisher('INSERT INTO gate VALUES (1, 0)');
+create_extension($subscriber);
+
+# Small transactions, one beyond any buffer, one that is streamed.
+sub make_changes
+{
+	my ($from) = @_;
+	on_publisher(
+		qq(DO \$\$
+		BEGIN
+			UPDATE gate SET v = v + 1;
+			COMMIT;
+			FOR i IN $from .. $from + 2999 LOOP
+				INSERT INTO items VALUES (i, i % 7, repeat('x', i % 400));
+				COMMIT;
+			END LOOP;
+			INSERT INTO items VALUES ($from + 3000, 0, (SELECT string_agg(md5(n::text), '')
+				FROM generate_series(1, 60000) n));
+			COMMIT;
+			INSERT INTO items SELECT i, 0, 'large' FROM generate_series($from + 3001, $from + 9999) i;
+			COMMIT;
+			FOR i IN $from .. $from + 999 LOOP
+				UPDATE items SET v = v + 1 WHERE id = i;
+				COMMIT;
+			END LOOP;
+		END \$\$));
+	return;
+}
+
+sub all_is_equal
+{
+	my ($how) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 2;
+	my $lsn = on_publisher('SELECT pg_current_wal_lsn()');
+	on_subscriber("SELECT parallel_apply.wait_for_lsn('tap', '$lsn')");
+	rows_equal($publisher, $subscriber, $_, "$_ is equal $how")
+	  for 'items', 'gate';
+	return;
+}
+
+# Nothing is applied until all that has been made.
+sub arrives
+{
+	my ($from, $how) = @_;
+	my $gate = hold($subscriber, 'UPDATE gate SET v = v');
+	make_changes($from);
+	$gate->query_safe('ROLLBACK');
+	$gate->quit;
+	all_is_equal($how);
+	make_changes($from + 10000);
+	all_is_equal("$how, with nothing in the way");
+	return;
+}
+
+### TLS
+
+sub switch_tls_on
+{
+	my $directory = $publisher->data_dir;
+	system_or_bail(
+		qw(openssl req -new -x509 -nodes -days 2 -subj /CN=localhost -newkey rsa:2048),
+		'-out' => "$directory/server.crt",
+		'-keyout' => "$directory/server.key");
+	chmod 0600, "$directory/server.key";
+	$publisher->append_conf('pg_hba.conf',
+		"hostssl all all 127.0.0.1/32 trust\nhostssl replication all 127.0.0.1/32 trust"
+	);
+	$publisher->append_conf('postgresql.conf', 'ssl = on');
+	$publisher->restart;
+	return;
+}
+
+SKIP:
+{
+	skip 'without openssl there is no certificate', 4
+	  if system('openssl version >/dev/null 2>&1') != 0;
+	switch_tls_on();
+	subscribe($publisher, $subscriber, 'tap', with => 'streaming = on');
+	my $port = $publisher->port;
+	on_subscriber(
+		"ALTER SUBSCRIPTION tap CONNECTION 'host=127.0.0.1 port=$port dbname=postgres sslmode=require'"
+	);
+	$publisher->poll_query_until('postgres',
+		'SELECT bool_and(ssl) FROM pg_stat_ssl JOIN pg_stat_replication USING (pid)'
+	) or die 'the walsender does not use TLS';
+	wait_for_pool($subscriber, 'tap');
+	arrives(1, 'over TLS');
+	on_subscriber('DROP SUBSCRIPTION tap');
+	on_publisher('DROP PUBLICATION tap');
+}
+
+### a standby
+
+# A slot of a standby begins at a list of running transactions, which its publisher has
+# to write.
+sub list_running_until
+{
+	my ($node, $condition) = @_;
+	$publisher->safe_psql('postgres', 'SELECT pg_log_standby_snapshot()')
+	  until $node->safe_psql('postgres', "SELECT $condition") eq 't';
+	return;
+}
+
+SKIP:
+{
+	skip 'a standby decodes from 16 on', 4
+	  if $publisher->pg_version->major < 16;
+	my $standby = PostgreSQL::Test::Cluster->new('standby');
+	$publisher->backup('base');
+	$standby->init_from_backup($publisher, 'base', has_streaming => 1);
+	$standby->append_conf(
+		'postgresql.conf', q(
+		hot_standby_feedback = on
+		ssl = off));
+	$standby->start;
+	on_publisher(
+		'CREATE PUBLICATION tap FOR ALL TABLES; TRUNCATE items, gate; INSERT INTO gate VALUES (1, 0)'
+	);
+	on_subscriber('TRUNCATE items, gate');
+	$publisher->wait_for_replay_catchup($standby);
+
+	my $connstr = $standby->connstr . ' dbname=postgres';
+	my $session = hold($subscriber, '');
+	$session->query_safe('ROLLBACK');
+	$session->query_until(qr/begun/,
+		"\\echo begun\nCREATE SUBSCRIPTION tap CONNECTION '$connstr' PUBLICATION tap WITH (streaming = on);\n"
+	);
+	list_running_until($subscriber,
+		q(count(*) > 0 AND bool_and(srsubstate = 'r') FROM pg_subscription_rel)
+	);
+	$session->quit;
+	wait_for_pool($subscriber, 'tap');
+	arrives(1, 'from a standby');
+	on_subscriber('DROP SUBSCRIPTION tap');
+	$standby->stop;
+}
+
+finish($publisher, $subscriber,
+	qr/FATAL: +terminating logical replication worker due to administrator command/
+);
+done_testing();
