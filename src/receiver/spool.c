@@ -23,11 +23,11 @@
  *
  * Changes of subtransactions that were rolled back are left out when the file
  * is read; the native loop cuts its file instead, which needs the place of
- * each subtransaction.  RELATION messages are never left out: the publisher
- * does not repeat in other transactions what it has sent in one that commits.
- * It repeats in each streamed one what others have been told.  For a writer each of them
- * has a version, which other transactions do not use before this one is committed, unless they have
- * the same definition.
+ * each subtransaction.  Definitions are left out with the changes: the publisher
+ * repeats them behind the end of the subtransaction.  It repeats in each streamed
+ * transaction what others have been told.  For a writer each RELATION message has a version,
+ * which other transactions do not use before this one is committed, unless they have the
+ * same definition.
  *
  * Without a pool the native loop spools.  What it has begun, it ends: a pool
  * does not start before (lifecycle.c).  What was begun here is read from here
@@ -466,9 +466,9 @@ papply_spool_take(char *message, int length, bool wants_spool)
 /*** reading ***/
 
 static bool
-is_left_out(Spool *spool, TransactionId subxid, char kind)
+is_left_out(Spool *spool, TransactionId subxid)
 {
-	return spool->aborted != NULL && kind != LOGICAL_REP_MSG_RELATION &&
+	return spool->aborted != NULL &&
 		hash_search(spool->aborted, &subxid, HASH_FIND, NULL) != NULL;
 }
 
@@ -482,7 +482,7 @@ next_message(Spool *spool, PapplySpoolReader *reader, int *length)
 	while (papply_spool_reader_next(reader, spool->bytes, &head, &message))
 	{
 		CHECK_FOR_INTERRUPTS();
-		if (head.length == 0 || is_left_out(spool, head.subxid, message[0]))
+		if (head.length == 0 || is_left_out(spool, head.subxid))
 			continue;
 		*length = head.length;
 		return message;
