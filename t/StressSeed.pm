@@ -98,7 +98,7 @@ sub native_fault
 	return undef if !defined $run->{serial};
 	return 'the publisher cannot decode a change'
 	  if slurp_file($run->{publisher}->logfile) =~
-	  /ERROR:  could not map file(node|number) .* to relation OID/;
+	  /ERROR:  (could not map file(node|number) .* to relation OID|unexpected duplicate for tablespace \d+, relfile(node|number))/;
 	return 'PostgreSQL has lost in a crash that a table was synchronised'
 	  if $run->{workload}->settings->{synchronous_commit} eq 'off'
 	  && slurp_file($run->{parallel}->logfile) =~
