@@ -118,9 +118,13 @@ SKIP:
 # to write.
 sub list_running_until
 {
-	my ($node, $condition) = @_;
-	$publisher->safe_psql('postgres', 'SELECT pg_log_standby_snapshot()')
-	  until $node->safe_psql('postgres', "SELECT $condition") eq 't';
+	my ($condition) = @_;
+	my $end = time + $PostgreSQL::Test::Utils::timeout_default;
+	while (on_subscriber("SELECT $condition") ne 't')
+	{
+		die "no $condition" if time > $end;
+		on_publisher('SELECT pg_log_standby_snapshot()');
+	}
 	return;
 }
 
@@ -143,12 +147,11 @@ SKIP:
 	$publisher->wait_for_replay_catchup($standby);
 
 	my $connstr = $standby->connstr . ' dbname=postgres';
-	my $session = hold($subscriber, '');
-	$session->query_safe('ROLLBACK');
+	my $session = $subscriber->background_psql('postgres');
 	$session->query_until(qr/begun/,
 		"\\echo begun\nCREATE SUBSCRIPTION tap CONNECTION '$connstr' PUBLICATION tap WITH (streaming = on);\n"
 	);
-	list_running_until($subscriber,
+	list_running_until(
 		q(count(*) > 0 AND bool_and(srsubstate = 'r') FROM pg_subscription_rel)
 	);
 	$session->quit;

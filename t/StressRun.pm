@@ -69,8 +69,6 @@ sub alter_subscriptions
 	return;
 }
 
-# What is synchronised then stays so in a crash, though the subscription may commit
-# asynchronously.
 sub wait_for_sync
 {
 	my ($run) = @_;
@@ -83,7 +81,6 @@ sub wait_for_sync
 			$run,
 			'table synchronisation',
 			sub { ask($run, $node, $waiting) == 0 });
-		ask($run, $node, 'CHECKPOINT');
 	}
 	return;
 }

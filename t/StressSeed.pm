@@ -336,6 +336,10 @@ sub subscribe
 		) foreach sort keys %publications;
 	}
 	wait_for_sync($run);
+
+	# What is synchronised stays so in a crash, though the subscription may commit
+	# asynchronously.
+	ask($run, $_, 'CHECKPOINT') foreach subscribers($run);
 	return;
 }
 
