@@ -351,36 +351,27 @@ check_refused(
 	'ALTER ROLE applier BYPASSRLS',
 	'row-level security');
 
-# Transactions, the first of which waits for the session that is returned; another one, if
-# there is, has been applied and waits for its turn.
-sub begin_behind_gate
-{
-	my ($transactions) = @_;
-	my $lock = hold($subscriber, 'SELECT FROM gate FOR UPDATE');
-	$publisher->safe_psql('postgres', $transactions);
-	wait_for_state($subscriber, 'waiting for lock');
-	wait_for_state($subscriber, 'waiting for turn')
-	  if $transactions !~ /BEGIN/;
-	return $lock;
-}
-
 # A right that is revoked when a writer has used it already: while its transaction, which
 # changes row 3, waits for its turn, or when it has changed some rows of many.
 sub check_revoked
 {
 	my ($transactions, $revoke, $message, $remedy, $name) = @_;
-	if ($transactions !~ /BEGIN/)
-	{
-		# The writer that will wait has used the right before.
-		my $first = begin_behind_gate($transactions);
-		$first->query_safe('COMMIT');
-		$first->quit;
-		wait_applied($publisher, $subscriber, 'tap');
-		wait_for_state($subscriber, 'idle', 8);
-	}
+
+	# The writer that will wait has used the right before.
+	apply_behind_gate(
+		$publisher, $subscriber,
+		'waiting for lock, waiting for turn',
+		"$name: it is used",
+		'', 'UPDATE restricted SET v = v + 1 WHERE id = 3');
+	wait_for_state($subscriber, 'idle', 8);
+
 	my $sql = 'SELECT v FROM restricted WHERE id = 3';
 	my $v = $subscriber->safe_psql('postgres', $sql);
-	my $lock = begin_behind_gate($transactions);
+	my $lock = hold($subscriber, 'SELECT FROM gate FOR UPDATE');
+	$publisher->safe_psql('postgres', $transactions);
+	wait_for_state($subscriber, 'waiting for lock');
+	wait_for_state($subscriber, 'waiting for turn')
+	  if $transactions !~ /BEGIN/;
 	my $offset = -s $subscriber->logfile;
 	$subscriber->safe_psql('postgres', $revoke);
 	$lock->query_safe('COMMIT');
