@@ -31,7 +31,9 @@
 #include "replication/logicalproto.h"
 #include "replication/logicalrelation.h"
 #include "replication/origin.h"
+#include "replication/syncrep.h"
 #include "replication/walreceiver.h"
+#include "replication/walsender_private.h"
 #include "replication/worker_internal.h"
 #include "storage/latch.h"
 #include "storage/lwlock.h"
@@ -282,6 +284,17 @@ papply_compat_origin_release(void)
 {
 	PAPPLY_SESSION_ORIGIN = PAPPLY_NO_ORIGIN;
 	replorigin_session_reset();
+}
+
+/* Walsender: does any backend wait until a synchronous standby has flushed?  Without a lock. */
+static inline bool
+papply_compat_flush_is_awaited(void)
+{
+#if PG_VERSION_NUM >= 160000
+	return !dlist_is_empty(&WalSndCtl->SyncRepQueue[SYNC_REP_WAIT_FLUSH]);
+#else
+	return !SHMQueueEmpty(&WalSndCtl->SyncRepQueue[SYNC_REP_WAIT_FLUSH]);
+#endif
 }
 
 /* 16: a search of the rows of a relation happens under its owner's rights. */

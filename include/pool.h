@@ -216,6 +216,7 @@ typedef struct PapplyPool
 	/* atomic, because writers take turns without a lock: wal_flush.c */
 	pg_atomic_uint64 wanted_flush_lsn;	/* end of the last local commit */
 	pg_atomic_uint32 flusher;	/* 1 + writer that flushes, or 0 */
+	pg_atomic_uint32 holds_flush;	/* set by the receiver: due_flush.c */
 	char		pad4[PG_CACHE_LINE_SIZE];
 	pg_atomic_uint64 committed_seqno;	/* commit_order.c */
 	pg_atomic_uint64 retreat_seqno; /* retreat.c */

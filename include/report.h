@@ -16,7 +16,13 @@ extern void papply_report_received(void);
 /* This process has committed, and no writer knows that it is to be flushed. */
 extern void papply_report_committed(void);
 
-/* The publisher wants an answer. */
+/*
+ * The publisher wants an answer, perhaps because somebody waits for a flush.  Returns true
+ * if it is told soon without more.
+ */
+extern bool papply_report_flush(void);
+
+/* It wants one from the native loop. */
 extern void papply_report_asked(void);
 
 /* Shall it get one, or any status message of the native loop's? */

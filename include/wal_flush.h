@@ -23,8 +23,11 @@ extern void papply_wal_flush_want(XLogRecPtr local_end_lsn);
  */
 extern void papply_wal_flush_if_spare(void);
 
-/* Is anything that was committed not flushed yet? */
+/* Is anything that was committed not flushed yet, and to be flushed now? */
 extern bool papply_wal_flush_is_wanted(void);
+
+/* Receiver: shall writers not flush?  When they may again, nobody is woken for it. */
+extern void papply_wal_flush_hold(bool holds);
 
 /*
  * Receiver: is a writer flushing, or has one been woken for it?  False: nobody

@@ -119,6 +119,7 @@ reset_pool(PapplyPool *pool)
 	pg_atomic_init_u64(&pool->space_waiter, 0);
 	pg_atomic_init_u64(&pool->wanted_flush_lsn, InvalidXLogRecPtr);
 	pg_atomic_init_u32(&pool->flusher, 0);
+	pg_atomic_init_u32(&pool->holds_flush, false);
 	pg_atomic_init_u64(&pool->committed_seqno, 0);
 	pg_atomic_init_u64(&pool->retreat_seqno, PAPPLY_NO_SEQNO);
 	for (int i = 0; i < PAPPLY_WAITERS; i++)

@@ -18,7 +18,8 @@
  * Locking: none.  wanted_flush_lsn is stored by the process in its turn only.
  * A writer that finds flusher taken goes away after its own commit was stored;
  * the flusher gives it back before it looks at wanted_flush_lsn again; each has
- * a full barrier between the two, so no commit is forgotten.
+ * a full barrier between the two, so no commit is forgotten.  The receiver looks after
+ * a writer that goes away because holds_flush was set a moment ago (due_flush.c).
  *
  * Nobody waits here but for the device.  XLogFlush() does not fail but by
  * PANIC, and does not process interrupts, so flusher is always given back.
@@ -52,7 +53,15 @@ papply_wal_flush_is_wanted(void)
 {
 	XLogRecPtr	lsn = pg_atomic_read_u64(&papply_pool->wanted_flush_lsn);
 
-	return lsn != InvalidXLogRecPtr && lsn > GetFlushRecPtr(NULL);
+	return lsn != InvalidXLogRecPtr && !pg_atomic_read_u32(&papply_pool->holds_flush) &&
+		lsn > GetFlushRecPtr(NULL);
+}
+
+void
+papply_wal_flush_hold(bool holds)
+{
+	if (pg_atomic_read_u32(&papply_pool->holds_flush) != holds)
+		pg_atomic_write_u32(&papply_pool->holds_flush, holds);
 }
 
 /* Nothing is left to apply, or there are others for it. */

@@ -38,8 +38,12 @@
 
 #include "lone.h"
 
-/* Some small transactions, and no more than writers would need to be woken. */
-#define KEEPS_UP_US 300
+/*
+ * A number of small transactions.  Where processors are busy, many sessions of the
+ * publisher keep the receiver reading for so long now and then; to wake writers for
+ * that would take more from all than it gives.
+ */
+#define KEEPS_UP_US 2000
 
 #define SLOW_MS 2
 #define PAUSE_FACTOR 10

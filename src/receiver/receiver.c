@@ -42,6 +42,7 @@
 #include "blockers.h"
 #include "commit_order.h"
 #include "dispatch.h"
+#include "due_flush.h"
 #include "early.h"
 #include "feedback.h"
 #include "lifecycle.h"
@@ -185,7 +186,7 @@ finish_native(void)
 		papply_report_committed();
 		papply_statistics_count(PAPPLY_COUNT_REPLAYS_LONE, 1);
 	}
-	else
+	else if (papply_wal_flush_is_wanted())
 		(void) papply_wal_flush_wake_writer();
 	papply_lifecycle_replayed(remote_end_lsn);
 }
@@ -464,7 +465,7 @@ nothing_to_read(WalReceiverConn *conn, char **buffer, pgsocket socket)
 	papply_commit_order_wake_receiver_at(in_flight == 0 ? 0 :
 										 released + Max(1, in_flight / 4));
 	if (papply_commit_order_committed() > released ||
-		sleep_here(socket, patience_ms, in_flight == 0 && !papply_feedback_has_unflushed()))
+		sleep_here(socket, patience_ms, in_flight == 0 && !papply_due_flush_is_expected()))
 		return LOOK_AGAIN;
 
 	length = keepalive_if_due(buffer);

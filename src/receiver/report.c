@@ -12,6 +12,7 @@
 #include "replication/walreceiver.h"
 #include "utils/timestamp.h"
 
+#include "due_flush.h"
 #include "feedback.h"
 #include "lifecycle.h"
 #include "report.h"
@@ -20,9 +21,6 @@
 
 /* Commits are confirmed at least this often while there is more to do. */
 #define REPORT_INTERVAL_MS 100
-
-/* A commit waits so long for a writer that is free to flush it. */
-#define FLUSH_PATIENCE_MS 5
 
 /* That a transaction was received is told after so long, if not committed. */
 #define RECEIVED_PATIENCE_MS 1
@@ -37,7 +35,6 @@
 #define ASKED_TIMES 20
 
 static TimestampTz reported_at = 0;
-static TimestampTz unflushed_since = 0; /* and nobody flushes; 0: not so */
 static bool has_committed = false;	/* and nobody has been woken to flush it */
 static bool has_untold = false; /* received the end of a transaction */
 static TimestampTz untold_since = 0;
@@ -76,6 +73,17 @@ papply_report_asked(void)
 	asked_times++;
 	asked_at = now;
 	asked_flushed_lsn = flushed_lsn();
+}
+
+bool
+papply_report_flush(void)
+{
+	bool		is_asked = papply_due_flush_ask();
+
+	papply_feedback_flush(true);
+	has_committed = false;
+	has_untold = true;
+	return is_asked && wal_receiver_status_interval > 0;
 }
 
 bool
@@ -127,41 +135,14 @@ papply_report_if_due(WalReceiverConn *conn)
 	if (!TimestampDifferenceExceeds(reported_at, now, REPORT_INTERVAL_MS))
 		return;
 	reported_at = now;
-	papply_feedback_flush(true);
+	papply_due_flush_all();
 	tell(conn);
-}
-
-/*
- * Nothing more is to be read, and somebody may be waiting for what was
- * committed.  Writers flush it; if for some time none has begun to, they are
- * busy.
- */
-static void
-flush_if_overdue(void)
-{
-	TimestampTz now;
-
-	if (!papply_feedback_has_unflushed() ||
-		(papply_wal_flush_is_active() && !papply_feedback_waits_for_standbys()))
-	{
-		unflushed_since = 0;
-		return;
-	}
-	now = GetCurrentTimestamp();
-	if (unflushed_since == 0 || unflushed_since > now)
-		unflushed_since = now;
-	if (papply_feedback_waits_for_standbys() ||
-		TimestampDifferenceExceeds(unflushed_since, now, FLUSH_PATIENCE_MS))
-	{
-		papply_feedback_flush(true);
-		unflushed_since = 0;
-	}
 }
 
 void
 papply_report_now(WalReceiverConn *conn)
 {
-	flush_if_overdue();
+	papply_due_flush_look();
 	tell(conn);
 	if (has_committed && papply_wal_flush_is_wanted())
 		(void) papply_wal_flush_wake_writer();
@@ -173,5 +154,5 @@ papply_report_patience_ms(void)
 {
 	if (untold_since != 0)
 		return RECEIVED_PATIENCE_MS;
-	return unflushed_since != 0 ? FLUSH_PATIENCE_MS : -1;
+	return papply_due_flush_patience_ms();
 }

@@ -153,7 +153,8 @@ route_keepalive(char **buffer, int *length)
 	if (!reply_requested)
 		return PAPPLY_ROUTE_DONE;
 	papply_lifecycle_watch();
-	papply_feedback_flush(true);
+	if (papply_report_flush())
+		return PAPPLY_ROUTE_DONE;
 	papply_report_asked();
 	*length = papply_native_keepalive(papply_feedback_applied_lsn(papply_lifecycle_is_idle()),
 									  reply_requested, buffer);

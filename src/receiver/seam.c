@@ -17,7 +17,9 @@
 #include "fmgr.h"
 #include "utils/memutils.h"
 
+#include "due_flush.h"
 #include "feedback.h"
+#include "publisher.h"
 #include "receiver.h"
 #include "seam.h"
 #include "status.h"
@@ -73,6 +75,7 @@ start_streaming(WalReceiverConn *conn, const WalRcvStreamOptions *options)
 		 * that receiver may have waited in vain, or not at all.
 		 */
 		(void) replorigin_session_get_progress(true);
+		papply_due_flush_set_asks(papply_publisher_asks(conn));
 		if (papply_receiver_wants_pool())
 		{
 			papply_feedback_sync_earlier();

@@ -25,7 +25,7 @@
  * - Every other flush comes before a wait, or after a keepalive, and is done.  So
  *	 nothing is kept while the walsender waits for WAL, a standby or the client:
  *	 WalSndWaitForWal() flushes first, and sentPtr has not moved since WalSndLoop()
- *	 did.
+ *	 did.  What ask.c has to say goes with them.
  *
  * A record may take long to decode: the commit of a large transaction of which the
  * subscription gets nothing, or one that needs a catalog which a local session has
@@ -55,6 +55,7 @@
 #include "replication/walsender_private.h"
 #include "utils/timestamp.h"
 
+#include "ask.h"
 #include "gather.h"
 
 /* That of the walsender's buffer, PQ_SEND_BUFFER_SIZE in pqcomm.c. */
@@ -81,6 +82,12 @@ static bool was_just_put = false;	/* since the last flush, done or not */
 static bool ends_transaction = false;	/* the newest change */
 static bool stays = false;		/* the walsender thinks that it has been sent */
 
+static bool
+am_logical_walsender(void)
+{
+	return MyReplicationSlot != NULL && SlotIsLogical(MyReplicationSlot) && MyWalSnd != NULL;
+}
+
 /*
  * Is this a change, or what else the output plugin writes?  In CopyData it is 'w',
  * two positions, the time when it was sent (WalSndPrepareWrite), and the message.
@@ -92,8 +99,7 @@ static bool stays = false;		/* the walsender thinks that it has been sent */
 static bool
 is_change(char type, const char *data, size_t size)
 {
-	return type == 'd' && size >= OFFSET_OF_MESSAGE && data[0] == 'w' &&
-		MyReplicationSlot != NULL && SlotIsLogical(MyReplicationSlot);
+	return type == 'd' && size >= OFFSET_OF_MESSAGE && data[0] == 'w' && am_logical_walsender();
 }
 
 /* Does pgoutput say in this change that a transaction is complete? */
@@ -119,6 +125,8 @@ put_message(char type, const char *data, size_t size)
 		last_put_at = (TimestampTz) pg_ntoh64(time);
 		stayed_at = MyWalSnd->sentPtr;
 		ends_transaction = is_end(data, size);
+		if (ends_transaction)
+			papply_ask_put();
 	}
 	else
 		stays = false;
@@ -162,6 +170,18 @@ may_stay(void)
 	return GetCurrentTimestamp() - first_put_at < GATHERED_US;
 }
 
+/* See ask.c. */
+static void
+ask_if_due(void)
+{
+	char		message[PAPPLY_ASK_LENGTH];
+
+	if (!am_logical_walsender() || !papply_ask_is_due())
+		return;
+	papply_ask_make(message);
+	methods->putmessage_noblock('d', message, sizeof(message));
+}
+
 static int
 flush_if_writable(void)
 {
@@ -169,6 +189,7 @@ flush_if_writable(void)
 	was_just_put = false;
 	if (stays)
 		return 0;
+	ask_if_due();
 	gathered_bytes = 0;
 	return methods->flush_if_writable();
 }

@@ -1,0 +1,172 @@
+# A publisher that preloads the library asks for the flushes that somebody waits for; the
+# others are put off for 100 ms.
+#
+# No timer helps: the walwriter, status messages and pings of the walsender come every ten
+# seconds, or never.  What takes time is compared with the time that passed, and the best
+# of some rounds counts, because a busy machine makes one slow.
+use strict;
+use warnings;
+use FindBin;
+use lib $FindBin::RealBin;
+use PapplyTest;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+use Time::HiRes qw(time);
+
+my $ROUNDS = 8;
+my $HELD_S = 0.1;
+
+my ($publisher, $subscriber) = new_pair(
+	publisher_conf => <<~'CONF',
+	shared_preload_libraries = 'parallel_apply'
+	wal_sender_timeout = 0
+	CONF
+	subscriber_conf => <<~'CONF');
+	fsync = on
+	autovacuum = off
+	wal_writer_delay = 10s
+	wal_receiver_status_interval = 1h
+	wal_receiver_timeout = 0
+	wal_level = replica
+	max_wal_senders = 2
+	parallel_apply.apply_lone_transactions = on
+	parallel_apply.writers_per_subscription = 2
+	CONF
+
+exec_both('CREATE TABLE history (id serial PRIMARY KEY, mode text)');
+create_extension($subscriber);
+subscribe($publisher, $subscriber, 'tap', with => 'streaming = off');
+reload_with($publisher, q(synchronous_standby_names = 'tap'));
+wait_for_sync_state($publisher, 'tap', 'sync');
+
+# How long commits of one session take, in seconds.
+sub seconds_of
+{
+	my ($mode, $commits) = @_;
+	my $start = time;
+	$publisher->psql(
+		'postgres',
+		"SET synchronous_commit = $mode;\n"
+		  . "INSERT INTO history (mode) VALUES ('$mode');\n" x $commits,
+		on_error_die => 1,
+		timeout => $PostgreSQL::Test::Utils::timeout_default);
+	return time - $start;
+}
+
+# How often the writers have gone to sleep.
+sub sleeps
+{
+	my $sum = 0;
+	for my $pid (writer_pids($subscriber, 'tap'))
+	{
+		my ($sleeps) = slurp_file("/proc/$pid/status") =~
+		  /^voluntary_ctxt_switches:\s+(\d+)/m;
+		$sum += $sleeps;
+	}
+	return $sum;
+}
+
+# Each flush is a writer's, who is woken for it.
+sub sleeps_for_commits
+{
+	my ($commits) = @_;
+	my $sleeps = sleeps();
+	my $seconds = seconds_of('remote_apply', $commits);
+	return (sleeps() - $sleeps, $seconds);
+}
+
+# Each commit of them would take $HELD_S if nobody asked for its flush.
+sub return_soon
+{
+	my ($mode, $name) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	my @seconds;
+	for (1 .. $ROUNDS)
+	{
+		push @seconds, seconds_of($mode, 10);
+		return pass($name) if $seconds[-1] < 5 * $HELD_S;
+	}
+	return fail("$name: 10 commits took @seconds s");
+}
+
+### nobody waits
+
+SKIP:
+{
+	skip '/proc is not that of Linux', 1 if !-r '/proc/self/status';
+	my @rounds;
+	my $is_held;
+	for (1 .. $ROUNDS)
+	{
+		my ($sleeps, $seconds) = sleeps_for_commits(400);
+		push @rounds, sprintf '%d in %.1f s', $sleeps, $seconds;
+		$is_held = $sleeps < 50 + 4 * $seconds / $HELD_S;
+		last if $is_held;
+	}
+	ok($is_held, 'commits that nobody waits for are flushed together')
+	  or diag("writers woken for 400 commits: @rounds");
+}
+
+# The walwriter would take its delay for each but the first.
+my $start = time;
+for (1 .. 3)
+{
+	my $lsn = on_publisher(
+		q(SET synchronous_commit = remote_apply;
+		INSERT INTO history (mode) VALUES ('last');
+		SELECT pg_current_wal_lsn()));
+	$publisher->poll_query_until('postgres',
+		"SELECT flush_lsn >= '$lsn' FROM pg_stat_replication WHERE application_name = 'tap'"
+	) or die 'a commit is not flushed';
+}
+cmp_ok(time - $start, '<', 15, 'but they are, without any other event');
+
+### somebody waits
+
+return_soon('on', 'who waits for a flush gets it at once');
+
+my $others = $publisher->background_psql('postgres');
+$others->query_until(
+	qr/started/, q(SET synchronous_commit = remote_apply;
+	\echo started
+	)
+	  . "INSERT INTO history (mode) VALUES ('other');\n" x 2000
+	  . "\\echo returned\n");
+return_soon('on', 'also while others do not');
+$others->query_until(qr/returned/, '');
+$others->quit;
+
+### not where others depend on it
+
+SKIP:
+{
+	skip '/proc is not that of Linux', 1 if !-r '/proc/self/status';
+	my $client = IPC::Run::start(
+		[
+			$subscriber->installed_command('pg_receivewal'), '--no-loop',
+			'--directory' => $subscriber->basedir,
+			'--dbname' => $subscriber->connstr
+		],
+		'>' => '/dev/null',
+		'2>' => '/dev/null');
+	$subscriber->poll_query_until('postgres',
+		q(SELECT state = 'streaming' FROM pg_stat_replication))
+	  or die 'no client receives the WAL';
+	my ($sleeps) = sleeps_for_commits(400);
+	cmp_ok($sleeps, '>', 100,
+		'if the subscriber sends WAL itself, all are flushed at once');
+	$client->kill_kill;
+}
+
+# The apply worker itself commits synchronously then; writers do not.
+reload_with($subscriber, 'parallel_apply.apply_lone_transactions = off');
+set_synchronous_commit($subscriber, 'on');
+wait_for_sync_state($publisher, 'tap', 'sync');
+return_soon('remote_apply', 'and if the subscription commits synchronously');
+
+reload_with($publisher, q(synchronous_standby_names = ''));
+wait_applied($publisher, $subscriber, 'tap');
+tables_equal('at the end', 'history');
+finish($publisher, $subscriber);
+done_testing();
