@@ -21,6 +21,7 @@ my ($publisher, $subscriber) = new_pair(
 	publisher_conf => <<~'CONF',
 	shared_preload_libraries = 'parallel_apply'
 	wal_sender_timeout = 0
+	max_prepared_transactions = 2
 	CONF
 	subscriber_conf => <<~'CONF');
 	fsync = on
@@ -30,28 +31,36 @@ my ($publisher, $subscriber) = new_pair(
 	wal_receiver_timeout = 0
 	wal_level = replica
 	max_wal_senders = 2
+	max_prepared_transactions = 2
 	parallel_apply.apply_lone_transactions = on
 	parallel_apply.writers_per_subscription = 2
 	CONF
 
 exec_both('CREATE TABLE history (id serial PRIMARY KEY, mode text)');
 create_extension($subscriber);
-subscribe($publisher, $subscriber, 'tap', with => 'streaming = off');
+subscribe($publisher, $subscriber, 'tap',
+	with => 'streaming = off, two_phase = on');
 reload_with($publisher, q(synchronous_standby_names = 'tap'));
 wait_for_sync_state($publisher, 'tap', 'sync');
 
-# How long commits of one session take, in seconds.
+# How long one session takes to do that so often, in seconds.
 sub seconds_of
 {
-	my ($mode, $commits) = @_;
+	my ($sql, $times) = @_;
 	my $start = time;
 	$publisher->psql(
 		'postgres',
-		"SET synchronous_commit = $mode;\n"
-		  . "INSERT INTO history (mode) VALUES ('$mode');\n" x $commits,
+		"$sql;\n" x $times,
 		on_error_die => 1,
 		timeout => $PostgreSQL::Test::Utils::timeout_default);
 	return time - $start;
+}
+
+sub insert
+{
+	my ($mode) = @_;
+	return
+	  "SET synchronous_commit = $mode; INSERT INTO history (mode) VALUES ('$mode')";
 }
 
 # How often the writers have gone to sleep.
@@ -72,22 +81,22 @@ sub sleeps_for_commits
 {
 	my ($commits) = @_;
 	my $sleeps = sleeps();
-	my $seconds = seconds_of('remote_apply', $commits);
+	my $seconds = seconds_of(insert('remote_apply'), $commits);
 	return (sleeps() - $sleeps, $seconds);
 }
 
-# Each commit of them would take $HELD_S if nobody asked for its flush.
-sub return_soon
+# Each time would take $HELD_S if nobody asked for a flush.
+sub returns_soon
 {
-	my ($mode, $name) = @_;
+	my ($sql, $name) = @_;
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
 	my @seconds;
 	for (1 .. $ROUNDS)
 	{
-		push @seconds, seconds_of($mode, 10);
+		push @seconds, seconds_of($sql, 10);
 		return pass($name) if $seconds[-1] < 5 * $HELD_S;
 	}
-	return fail("$name: 10 commits took @seconds s");
+	return fail("$name: 10 times took @seconds s");
 }
 
 ### nobody waits
@@ -124,7 +133,14 @@ cmp_ok(time - $start, '<', 15, 'but they are, without any other event');
 
 ### somebody waits
 
-return_soon('on', 'who waits for a flush gets it at once');
+returns_soon(insert('on'), 'who waits for a flush gets it at once');
+returns_soon(
+	"BEGIN; DELETE FROM history WHERE id % 100 = 0; PREPARE TRANSACTION 'a'; SET synchronous_commit = on; COMMIT PREPARED 'a'; SET synchronous_commit = remote_apply",
+	'also for the second phase of a prepared transaction');
+returns_soon(
+	insert('remote_apply')
+	  . "; SET synchronous_commit = on; COMMENT ON TABLE history IS 'x'",
+	'also for a transaction that has nothing for the subscriber');
 
 my $others = $publisher->background_psql('postgres');
 $others->query_until(
@@ -133,7 +149,7 @@ $others->query_until(
 	)
 	  . "INSERT INTO history (mode) VALUES ('other');\n" x 2000
 	  . "\\echo returned\n");
-return_soon('on', 'also while others do not');
+returns_soon(insert('on'), 'also while others do not');
 $others->query_until(qr/returned/, '');
 $others->quit;
 
@@ -163,7 +179,8 @@ SKIP:
 reload_with($subscriber, 'parallel_apply.apply_lone_transactions = off');
 set_synchronous_commit($subscriber, 'on');
 wait_for_sync_state($publisher, 'tap', 'sync');
-return_soon('remote_apply', 'and if the subscription commits synchronously');
+returns_soon(insert('remote_apply'),
+	'and if the subscription commits synchronously');
 
 reload_with($publisher, q(synchronous_standby_names = ''));
 wait_applied($publisher, $subscriber, 'tap');

@@ -12,6 +12,10 @@
  * subscriber that knows of it (publisher.c) flushes then, and not before; another
  * one replies.
  *
+ * Who waits after a transaction that has nothing for the subscriber waits for those
+ * before it: they are flushed already, or not asked for yet.  The second phase of a
+ * prepared transaction is flushed by the server.
+ *
  * A backend begins to wait some microseconds after its commit has woken the
  * walsender, which takes longer to decode it.  Should it be faster all the same, it
  * looks again when the subscriber tells that it has received or applied the commit.
