@@ -96,7 +96,7 @@ sub serve
 		}
 		else
 		{
-			send_row($client, '');
+			send_row($client, $message =~ /pg_settings/ ? 'f' : '');
 		}
 	}
 	return;

@@ -78,12 +78,12 @@ papply_report_asked(void)
 bool
 papply_report_flush(void)
 {
-	bool		is_asked = papply_due_flush_ask();
+	bool		is_told = papply_due_flush_ask() && wal_receiver_status_interval > 0;
 
 	papply_feedback_flush(true);
 	has_committed = false;
-	has_untold = true;
-	return is_asked && wal_receiver_status_interval > 0;
+	has_untold |= is_told;
+	return is_told;
 }
 
 bool
