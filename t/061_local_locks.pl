@@ -290,7 +290,11 @@ for my $statement (
 }
 
 rows_equal($publisher, $subscriber, $_) for 'gate', 'other';
-finish($publisher, $subscriber, qr/ERROR:  deadlock detected/,
+finish(
+	$publisher,
+	$subscriber,
+	qr/ERROR:  deadlock detected/,
+	qr/FATAL:  the database system is starting up/,
 	qr/ERROR: .*could not (receive data from WAL stream|send end-of-streaming message|connect to the publisher)/
 );
 done_testing();
