@@ -282,6 +282,11 @@ for my $statement (
 	ok($stop->finish, 'a publisher is shut down when it can be answered');
 	$publisher->stop('immediate', fail_ok => 1);
 	$publisher->start;
+
+	# a background worker that was forked a moment ago would miss the signal
+	$publisher->poll_query_until('postgres',
+		q(SELECT state = 'streaming' FROM pg_stat_replication))
+	  or die 'the subscriber does not return';
 	reload_with(
 		$subscriber,
 		'wal_receiver_status_interval = 10s',
