@@ -8,8 +8,16 @@
 #ifndef PAPPLY_DUE_FLUSH_H
 #define PAPPLY_DUE_FLUSH_H
 
-/* Does the publisher ask for flushes that are waited for?  Known when the stream starts. */
-extern void papply_due_flush_set_asks(bool asks);
+typedef enum PapplyFlushes
+{
+	PAPPLY_FLUSHES_AT_ONCE,		/* somebody may wait for each */
+	PAPPLY_FLUSHES_ASKED,		/* the publisher asks for those that somebody
+								 * waits for */
+	PAPPLY_FLUSHES_GUESSED		/* probably nobody does; see guess.c */
+} PapplyFlushes;
+
+/* Known when the stream starts. */
+extern void papply_due_flush_set(PapplyFlushes flushes);
 
 /*
  * Somebody waits for what has been received up to now: it is flushed as soon as it is

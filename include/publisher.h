@@ -10,10 +10,12 @@
 
 #include "replication/walreceiver.h"
 
+#include "due_flush.h"
+
 /*
- * Before the stream is started: does the publisher ask for a flush that somebody waits for
- * (ask.c)?  False as well if that cannot be found out.
+ * Before the stream is started: how is it known that somebody waits for a flush?  At once,
+ * if that cannot be found out.
  */
-extern bool papply_publisher_asks(WalReceiverConn *conn);
+extern PapplyFlushes papply_publisher_flushes(WalReceiverConn *conn);
 
 #endif							/* PAPPLY_PUBLISHER_H */

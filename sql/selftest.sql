@@ -10,6 +10,8 @@ CREATE FUNCTION selftest_feedback(is_idle boolean, has_standby boolean) RETURNS 
     LANGUAGE C STRICT AS '$libdir/parallel_apply', 'papply_selftest_feedback';
 CREATE FUNCTION selftest_gate() RETURNS void
     LANGUAGE C STRICT AS '$libdir/parallel_apply', 'papply_selftest_gate';
+CREATE FUNCTION selftest_guess() RETURNS void
+    LANGUAGE C STRICT AS '$libdir/parallel_apply', 'papply_selftest_guess';
 CREATE FUNCTION selftest_message(message bytea) RETURNS text
     LANGUAGE C STRICT AS '$libdir/parallel_apply', 'papply_selftest_message';
 CREATE FUNCTION selftest_mutate(message bytea, seed int, times int) RETURNS int
@@ -235,6 +237,11 @@ SELECT selftest_feedback(true, false);
 \c -
 SELECT selftest_feedback(true, true);
 
+--
+-- flushes that are held
+--
+SELECT selftest_guess();
+
 DROP TABLE keyed, keyed_too, whole, whole_unique, by_two, nothing, strange, wide;
-DROP FUNCTION selftest_awake, selftest_dependency, selftest_feedback, selftest_gate, selftest_message,
-    selftest_mutate, selftest_queue, selftest_queue_oversize, selftest_row_keys, tup, ins, upd, del;
+DROP FUNCTION selftest_awake, selftest_dependency, selftest_feedback, selftest_gate, selftest_guess,
+    selftest_message, selftest_mutate, selftest_queue, selftest_queue_oversize, selftest_row_keys, tup, ins, upd, del;

@@ -96,7 +96,7 @@ sub serve
 		}
 		else
 		{
-			send_row($client, $message =~ /pg_settings/ ? 'f' : '');
+			send_row($client, $message =~ /pg_settings/ ? ('f', 'f') : '');
 		}
 	}
 	return;

@@ -5,11 +5,14 @@
  * Runs in the receiver, while there is a pool; how they are flushed is said in
  * wal_flush.c.
  *
- * Somebody on the publisher may wait for it.  The protocol does not say whether, so
- * commits are flushed at once, unless the publisher asks for the flushes that are
- * waited for (ask.c).  Then the others may wait for a while: each one costs a write to
- * the device and two switches between processes.  PostgreSQL's own apply leaves them
- * to the walwriter, with its wal_writer_delay.
+ * Somebody on the publisher may wait for it; the protocol does not say whether.  A
+ * publisher with the library asks for the flushes that are waited for (ask.c).  Another
+ * one gets all of them at once if its settings say that sessions wait; else it is guessed
+ * (guess.c), because settings may be changed while the stream lasts.
+ *
+ * The others may wait for a while: each one costs a write to the device and two switches
+ * between processes.  PostgreSQL's own apply leaves them to the walwriter, with its
+ * wal_writer_delay.
  *
  * A subscription that commits synchronously tells nothing before it is flushed, and
  * the subscriber's own walsenders send nothing before: then nothing is put off.
@@ -23,23 +26,27 @@
 
 #include "due_flush.h"
 #include "feedback.h"
+#include "guess.h"
 #include "lifecycle.h"
+#include "queue.h"
 #include "wal_flush.h"
 
 /* A commit waits so long for a writer that is free to flush it. */
 #define PATIENCE_MS 5
 
-/* And so long if nobody waits for it. */
+/* And so long if the publisher says that nobody waits for it. */
 #define HELD_MS 100
 
-static bool publisher_asks = false;
+static PapplyFlushes flushes = PAPPLY_FLUSHES_AT_ONCE;
 static XLogRecPtr asked_lsn = InvalidXLogRecPtr;	/* of the publisher's WAL */
 static TimestampTz unflushed_since = 0; /* and nobody flushes; 0: not so */
+static TimestampTz looked_at = 0;
+static uint64 seen_seqno = 0;	/* committed */
 
 void
-papply_due_flush_set_asks(bool asks)
+papply_due_flush_set(PapplyFlushes when)
 {
-	publisher_asks = asks;
+	flushes = when;
 }
 
 /* Read without a lock: one that begins or ends is seen the next time. */
@@ -56,7 +63,9 @@ has_walsenders(void)
 static bool
 is_held(void)
 {
-	return publisher_asks && synchronous_commit <= SYNCHRONOUS_COMMIT_OFF &&
+	return flushes != PAPPLY_FLUSHES_AT_ONCE &&
+		(flushes == PAPPLY_FLUSHES_ASKED || papply_guess_nobody_waits()) &&
+		synchronous_commit <= SYNCHRONOUS_COMMIT_OFF &&
 		papply_feedback_flushed_lsn(papply_lifecycle_is_idle()) >= asked_lsn &&
 		!has_walsenders();
 }
@@ -69,7 +78,7 @@ papply_due_flush_ask(void)
 
 	asked_lsn = received_lsn;
 	papply_wal_flush_hold(is_held());
-	return publisher_asks && is_new;
+	return flushes == PAPPLY_FLUSHES_ASKED && is_new;
 }
 
 bool
@@ -85,25 +94,51 @@ papply_due_flush_all(void)
 	papply_feedback_flush(true);
 }
 
+static void
+note_commits(bool has_unflushed)
+{
+	uint64		seqno = papply_queue_released_seqno();
+
+	if (flushes == PAPPLY_FLUSHES_GUESSED)
+	{
+		if (seqno > seen_seqno)
+			papply_guess_committed(seqno - seen_seqno, GetCurrentTimestamp());
+		if (!has_unflushed)
+			papply_guess_flushed();
+	}
+	seen_seqno = seqno;
+}
+
+/* Between a commit and its flush, as long as nobody flushes. */
+static long
+allowed_ms(void)
+{
+	if (!is_held())
+		return PATIENCE_MS;
+	return flushes == PAPPLY_FLUSHES_ASKED ? HELD_MS : PAPPLY_GUESS_HELD_MS;
+}
+
 void
 papply_due_flush_look(void)
 {
 	bool		has_unflushed = papply_feedback_has_unflushed();
-	TimestampTz now;
+	bool		waits_for_standbys = papply_feedback_waits_for_standbys();
 
+	note_commits(has_unflushed);
 	papply_wal_flush_hold(is_held());
-	if (!has_unflushed ||
-		(papply_wal_flush_is_active() && !papply_feedback_waits_for_standbys()))
+	if (!has_unflushed || (papply_wal_flush_is_active() && !waits_for_standbys))
 	{
 		unflushed_since = 0;
 		return;
 	}
-	now = GetCurrentTimestamp();
-	if (unflushed_since == 0 || unflushed_since > now)
-		unflushed_since = now;
-	if (papply_feedback_waits_for_standbys() ||
-		TimestampDifferenceExceeds(unflushed_since, now, papply_due_flush_patience_ms()))
+	looked_at = GetCurrentTimestamp();
+	if (unflushed_since == 0 || unflushed_since > looked_at)
+		unflushed_since = looked_at;
+	if (waits_for_standbys ||
+		TimestampDifferenceExceeds(unflushed_since, looked_at, allowed_ms()))
 	{
+		if (is_held())
+			papply_guess_end(looked_at);
 		papply_due_flush_all();
 		unflushed_since = 0;
 	}
@@ -114,5 +149,5 @@ papply_due_flush_patience_ms(void)
 {
 	if (unflushed_since == 0)
 		return -1;
-	return is_held() ? HELD_MS : PATIENCE_MS;
+	return Max(1, allowed_ms() - (looked_at - unflushed_since) / 1000);
 }

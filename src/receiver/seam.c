@@ -75,7 +75,7 @@ start_streaming(WalReceiverConn *conn, const WalRcvStreamOptions *options)
 		 * that receiver may have waited in vain, or not at all.
 		 */
 		(void) replorigin_session_get_progress(true);
-		papply_due_flush_set_asks(papply_publisher_asks(conn));
+		papply_due_flush_set(papply_publisher_flushes(conn));
 		if (papply_receiver_wants_pool())
 		{
 			papply_feedback_sync_earlier();

@@ -11,8 +11,8 @@
  *
  * The queue needs a pool, so the backend takes a free place in the directory
  * and is receiver and writer in turn.  What needs two processes (sleeping and
- * waking) is left to t/, one of whose tests calls selftest_hold_flush().  How
- * many writers are awake is in selftest_awake.c.
+ * waking) is left to t/.  How many writers are awake is in selftest_awake.c, what is
+ * flushed and reported in selftest_flush.c.
  *-------------------------------------------------------------------------
  */
 #include "parallel_apply.h"
@@ -20,30 +20,25 @@
 #include <sys/mman.h>
 
 #include "access/table.h"
-#include "access/xlog.h"
 #include "catalog/pg_class.h"
 #include "catalog/pg_type.h"
 #include "common/pg_prng.h"
 #include "fmgr.h"
 #include "funcapi.h"
 #include "miscadmin.h"
-#include "replication/syncrep.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/rel.h"
 
 #include "commit_order.h"
 #include "dependency.h"
-#include "feedback.h"
 #include "message.h"
 #include "queue.h"
 #include "row_keys.h"
 #include "selftest.h"
 
 PG_FUNCTION_INFO_V1(papply_selftest_dependency);
-PG_FUNCTION_INFO_V1(papply_selftest_feedback);
 PG_FUNCTION_INFO_V1(papply_selftest_gate);
-PG_FUNCTION_INFO_V1(papply_selftest_hold_flush);
 PG_FUNCTION_INFO_V1(papply_selftest_message);
 PG_FUNCTION_INFO_V1(papply_selftest_mutate);
 PG_FUNCTION_INFO_V1(papply_selftest_queue);
@@ -753,47 +748,5 @@ Datum
 papply_selftest_gate(PG_FUNCTION_ARGS)
 {
 	papply_selftest_with_queue(64, drive_gate, NULL);
-	PG_RETURN_VOID();
-}
-
-/*** feedback ***/
-
-/*
- * selftest_feedback(is_idle, has_standby): the received, flushed and applied
- * positions that the publisher is told, when 500 was received, 100 is committed
- * and flushed, and 200 is committed and not flushed; a standby has neither.
- */
-Datum
-papply_selftest_feedback(PG_FUNCTION_ARGS)
-{
-	char		status[34] = {'r'};
-	XLogRecPtr	start_lsn = papply_feedback_received_lsn() + 1000;
-	XLogRecPtr	local_lsn = GetFlushRecPtr(NULL);
-	char	   *save_names = SyncRepStandbyNames;
-	uint64		told[3];
-
-	papply_feedback_reset(start_lsn);
-	papply_feedback_received(start_lsn + 500);
-	for (int i = 0; i < 2000; i++)	/* more than there are places for */
-		papply_feedback_committed(start_lsn + 100, local_lsn);
-	papply_feedback_committed(start_lsn + 200, local_lsn + (UINT64CONST(1) << 40));
-	if (PG_GETARG_BOOL(1))
-		SyncRepStandbyNames = "standby";
-	papply_feedback_rewrite(status, sizeof(status), PG_GETARG_BOOL(0));
-	SyncRepStandbyNames = save_names;
-	for (int i = 0; i < 3; i++)
-		told[i] = papply_message_get_uint64(status + 1 + 8 * i) - start_lsn;
-	PG_RETURN_TEXT_P(cstring_to_text(psprintf("received " UINT64_FORMAT ", flushed " UINT64_FORMAT
-											  ", applied " UINT64_FORMAT,
-											  told[0], told[1], told[2])));
-}
-
-/* selftest_hold_flush(key): no WAL is flushed until that advisory lock is free. */
-Datum
-papply_selftest_hold_flush(PG_FUNCTION_ARGS)
-{
-	LWLockAcquire(WALWriteLock, LW_EXCLUSIVE);
-	DirectFunctionCall1(pg_advisory_lock_int8, PG_GETARG_DATUM(0));
-	LWLockRelease(WALWriteLock);
 	PG_RETURN_VOID();
 }

@@ -1,0 +1,122 @@
+/*-------------------------------------------------------------------------
+ * selftest_flush.c
+ *	  What is flushed, and reported, by itself, for sql/selftest.sql.
+ *
+ * Runs in a user's backend, and only in libraries made with SELFTEST=1.
+ *
+ * A test of t/ calls selftest_hold_flush().
+ *-------------------------------------------------------------------------
+ */
+#include "parallel_apply.h"
+
+#include "access/xlog.h"
+#include "fmgr.h"
+#include "replication/syncrep.h"
+#include "utils/builtins.h"
+
+#include "feedback.h"
+#include "guess.h"
+#include "message.h"
+#include "selftest.h"
+
+PG_FUNCTION_INFO_V1(papply_selftest_feedback);
+PG_FUNCTION_INFO_V1(papply_selftest_guess);
+PG_FUNCTION_INFO_V1(papply_selftest_hold_flush);
+
+/*
+ * selftest_feedback(is_idle, has_standby): the received, flushed and applied
+ * positions that the publisher is told, when 500 was received, 100 is committed
+ * and flushed, and 200 is committed and not flushed; a standby has neither.
+ */
+Datum
+papply_selftest_feedback(PG_FUNCTION_ARGS)
+{
+	char		status[34] = {'r'};
+	XLogRecPtr	start_lsn = papply_feedback_received_lsn() + 1000;
+	XLogRecPtr	local_lsn = GetFlushRecPtr(NULL);
+	char	   *save_names = SyncRepStandbyNames;
+	uint64		told[3];
+
+	papply_feedback_reset(start_lsn);
+	papply_feedback_received(start_lsn + 500);
+	for (int i = 0; i < 2000; i++)	/* more than there are places for */
+		papply_feedback_committed(start_lsn + 100, local_lsn);
+	papply_feedback_committed(start_lsn + 200, local_lsn + (UINT64CONST(1) << 40));
+	if (PG_GETARG_BOOL(1))
+		SyncRepStandbyNames = "standby";
+	papply_feedback_rewrite(status, sizeof(status), PG_GETARG_BOOL(0));
+	SyncRepStandbyNames = save_names;
+	for (int i = 0; i < 3; i++)
+		told[i] = papply_message_get_uint64(status + 1 + 8 * i) - start_lsn;
+	PG_RETURN_TEXT_P(cstring_to_text(psprintf("received " UINT64_FORMAT ", flushed " UINT64_FORMAT
+											  ", applied " UINT64_FORMAT,
+											  told[0], told[1], told[2])));
+}
+
+/* Commits follow each other by gap_ms for held_ms; the flush takes some time; another one. */
+static TimestampTz
+hold_flush(TimestampTz now, int gap_ms, int held_ms, int next_us)
+{
+	EXPECT(papply_guess_nobody_waits());
+	for (int ms = 0; ms < held_ms; ms += gap_ms)
+		papply_guess_committed(1, now + ms * 1000);
+	papply_guess_end(now + held_ms * 1000);
+	papply_guess_flushed();
+	now = GetCurrentTimestamp() + next_us;
+	papply_guess_committed(3, now);
+	return now;
+}
+
+/* The commits until flushes are held again. */
+static int
+count_at_once(TimestampTz now)
+{
+	int			commits = 0;
+
+	for (; !papply_guess_nobody_waits(); commits++)
+		papply_guess_committed(1, now);
+	return commits;
+}
+
+/* selftest_guess(): when flushes are held of which nobody has said that he waits for it. */
+Datum
+papply_selftest_guess(PG_FUNCTION_ARGS)
+{
+	TimestampTz now = GetCurrentTimestamp();
+
+	/*
+	 * transactions keep coming, or come some time afterwards, or now and then
+	 * soon
+	 */
+	for (int i = 0; i < 100; i++)
+		now = hold_flush(now, 10, 30, 100);
+	for (int i = 0; i < 100; i++)
+		now = hold_flush(now, 30, 30, 20 * 1000);
+	for (int i = 0; i < 100; i++)
+		now = hold_flush(now, 30, 30, i % 3 == 0 ? 20 * 1000 : 100);
+	for (int i = 0; i < 100; i++)
+		now = hold_flush(now, i % 3 == 0 ? 10 : 30, 30, 100);
+	EXPECT(papply_guess_nobody_waits());
+
+	/* they stop, and go on with the flush; twice */
+	for (int trial = 0; trial < 2; trial++)
+	{
+		int			flushes = 0;
+
+		for (; papply_guess_nobody_waits(); flushes++)
+			now = hold_flush(now, 30, 30, 100);
+		EXPECT(flushes >= 3 && flushes <= 5);
+		EXPECT(count_at_once(now) > 1000);
+	}
+	PG_RETURN_VOID();
+}
+
+/* selftest_hold_flush(key): no WAL is flushed until that advisory lock is free. */
+Datum
+papply_selftest_hold_flush(PG_FUNCTION_ARGS)
+{
+	LWLockAcquire(WALWriteLock, LW_EXCLUSIVE);
+	DirectFunctionCall1(pg_advisory_lock_int8, PG_GETARG_DATUM(0));
+	LWLockRelease(WALWriteLock);
+	PG_RETURN_VOID();
+}

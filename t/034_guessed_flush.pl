@@ -1,0 +1,161 @@
+# A publisher without the library does not ask for flushes.  If it was not set up for
+# sessions that wait for them when the stream began, flushes are held for some milliseconds;
+# but if one transaction after the other comes just after a flush, it is taken for a session
+# that waits.  (When, exactly: selftest_guess().)
+#
+# The walwriter, status messages and pings of the walsender come every ten seconds, or
+# never.  The best of some rounds counts, because a busy machine makes one slow.
+use strict;
+use warnings;
+use FindBin;
+use lib $FindBin::RealBin;
+use PapplyTest;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+use Time::HiRes qw(time);
+
+my $ROUNDS = 16;
+my $COMMITS = 400;
+my $HELD_S = 0.03;
+
+my ($publisher, $subscriber) = new_pair(
+	publisher_conf => <<~'CONF',
+	wal_sender_timeout = 0
+	CONF
+	subscriber_conf => <<~'CONF');
+	autovacuum = off
+	wal_writer_delay = 10s
+	wal_receiver_status_interval = 1h
+	wal_receiver_timeout = 0
+	parallel_apply.apply_lone_transactions = on
+	parallel_apply.writers_per_subscription = 2
+	CONF
+
+exec_both('CREATE TABLE history (id serial PRIMARY KEY, mode text)');
+create_extension($subscriber);
+subscribe($publisher, $subscriber, 'tap');
+reload_with($publisher, q(synchronous_standby_names = 'tap'));
+wait_for_sync_state($publisher, 'tap', 'sync');
+
+# One session's commits, in seconds.
+sub seconds_of
+{
+	my ($mode, $commits) = @_;
+	my $start = time;
+	$publisher->psql(
+		'postgres',
+		"SET synchronous_commit = $mode;\n"
+		  . "INSERT INTO history (mode) VALUES ('$mode');\n" x $commits,
+		on_error_die => 1,
+		timeout => $PostgreSQL::Test::Utils::timeout_default);
+	return time - $start;
+}
+
+# Is each of them fast enough in one of the rounds?
+sub is_prompt
+{
+	my ($mode, $commits, $seconds, $name) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	my @took;
+	for (1 .. $ROUNDS)
+	{
+		push @took, seconds_of($mode, $commits);
+		return pass($name) if $took[-1] < $seconds * $commits;
+	}
+	return fail("$name: $commits took @took s");
+}
+
+# Each flush is a writer's, who is woken for it, and sleeps again.
+sub sleeps
+{
+	my $sum = 0;
+	for my $pid (writer_pids($subscriber, 'tap'))
+	{
+		my ($sleeps) = slurp_file("/proc/$pid/status") =~
+		  /^voluntary_ctxt_switches:\s+(\d+)/m;
+		$sum += $sleeps;
+	}
+	return $sum;
+}
+
+# Of commits that nobody waits for.  In the first rounds it may not yet be known.
+sub flushes_are
+{
+	my ($wanted, $name) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+  SKIP:
+	{
+		skip '/proc is not that of Linux', 1 if !-r '/proc/self/status';
+		my @rounds;
+		for (1 .. $ROUNDS)
+		{
+			my $sleeps = sleeps();
+			my $seconds = seconds_of('remote_apply', $COMMITS);
+			$sleeps = sleeps() - $sleeps;
+			push @rounds, sprintf '%d in %.1f s', $sleeps, $seconds;
+			return pass($name)
+			  if $wanted eq 'held'
+			  ? $sleeps < 0.5 * $COMMITS
+			  : $sleeps > 0.75 * $COMMITS;
+		}
+		return fail("$name: writers woken for $COMMITS commits: @rounds");
+	}
+	return;
+}
+
+# The publisher is asked for its settings.
+sub connect_again
+{
+	$subscriber->safe_psql('postgres', 'ALTER SUBSCRIPTION tap DISABLE');
+	$subscriber->poll_query_until('postgres',
+		q(SELECT pid IS NULL FROM pg_stat_subscription WHERE subname = 'tap'))
+	  or die 'the apply worker does not end';
+	$subscriber->safe_psql('postgres', 'ALTER SUBSCRIPTION tap ENABLE');
+	wait_for_pool($subscriber, 'tap', 2);
+	wait_for_sync_state($publisher, 'tap', 'sync');
+	return;
+}
+
+flushes_are('held', 'commits that nobody waits for are flushed together');
+my $lsn = on_publisher(
+	q(SET synchronous_commit = remote_apply;
+	INSERT INTO history (mode) VALUES ('last');
+	SELECT pg_current_wal_lsn()));
+$publisher->poll_query_until('postgres',
+	"SELECT flush_lsn >= '$lsn' FROM pg_stat_replication WHERE application_name = 'tap'"
+) or die 'a commit is not flushed';
+pass('also the last one');
+
+is_prompt(
+	'on', 100,
+	$HELD_S / 2,
+	'who waits for a flush, again and again, gets it at once');
+seconds_of('local', 10000);
+flushes_are('held', 'and later nobody waits');
+
+my $others = $publisher->background_psql('postgres');
+$others->query_until(
+	qr/started/, q(SET synchronous_commit = remote_apply;
+	\echo started
+	)
+	  . "INSERT INTO history (mode) VALUES ('other');\n" x 5000
+	  . "\\echo returned\n");
+is_prompt('on', 10, 0.1, 'and soon while others do not');
+$others->query_until(qr/returned/, '');
+$others->quit;
+
+### what the publisher is set up for
+
+connect_again();
+flushes_are('at once',
+	'where sessions wait for flushes by default, each is at once');
+reload_with($publisher, 'synchronous_commit = remote_apply');
+connect_again();
+flushes_are('held', 'but not where they wait for something else');
+
+reload_with($publisher, q(synchronous_standby_names = ''));
+wait_applied($publisher, $subscriber, 'tap');
+tables_equal('at the end', 'history');
+finish($publisher, $subscriber);
+done_testing();
