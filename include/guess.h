@@ -13,6 +13,7 @@
 /* How long flushes are held, if nobody seems to wait for them. */
 #define PAPPLY_GUESS_HELD_MS 30
 
+/* Are they to be held? */
 extern bool papply_guess_nobody_waits(void);
 
 /* So many transactions have been committed since the last call. */

@@ -5,15 +5,15 @@
  * Runs in the receiver, while there is a pool, where the publisher does not say it
  * (ask.c), and where it was not set up for that when the stream began.
  *
- * So probably nobody does, and flushes are held for PAPPLY_GUESS_HELD_MS.  But settings may have
- * been changed since, and a session may have its own.  A session that waits for the
- * flush of its commit commits nothing meanwhile, and goes on when it is flushed.  So if
- * nothing comes for some time, until there is a flush, and then something comes soon, and
- * that again and again, it is taken for sessions that wait, and a good number of commits
- * are flushed at once.
+ * So probably nobody does, and flushes are held for a moment.  But settings may have been
+ * changed since, and a session may have its own.  A session that waits for the flush of
+ * its commit commits nothing meanwhile, and goes on when it is flushed.  So if nothing
+ * comes for some time, until there is a flush, and then something comes soon, and that
+ * again and again, it is taken for sessions that wait, and a good number of commits are
+ * flushed at once.
  *
- * To be wrong costs PAPPLY_GUESS_HELD_MS for a session that waits while others do not, or that thinks
- * between its commits.  PostgreSQL's own apply lets it wait for wal_writer_delay.
+ * To be wrong costs that moment for a session that waits while others do not, or that
+ * thinks between its commits.  PostgreSQL's own apply lets it wait for wal_writer_delay.
  *-------------------------------------------------------------------------
  */
 #include "parallel_apply.h"
@@ -22,8 +22,11 @@
 
 #include "guess.h"
 
+/* Nothing came for so long, and something so long after the flush. */
 #define SILENCE_MS 15
 #define SOON_MS 5
+
+/* So many times, and for so many commits; to be asked again costs a few per cent. */
 #define TIMES 5
 #define AT_ONCE 10000
 
