@@ -11,7 +11,7 @@
 #include "datatype/timestamp.h"
 
 /* How long flushes are held, if nobody seems to wait for them. */
-#define PAPPLY_GUESS_HELD_MS 30
+#define PAPPLY_GUESS_HELD_MS 10
 
 /* Are they to be held? */
 extern bool papply_guess_nobody_waits(void);

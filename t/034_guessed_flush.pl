@@ -17,7 +17,7 @@ use Time::HiRes qw(time);
 
 my $ROUNDS = 16;
 my $COMMITS = 400;
-my $HELD_S = 0.03;
+my $HELD_S = 0.01;
 
 my ($publisher, $subscriber) = new_pair(
 	publisher_conf => <<~'CONF',
@@ -104,19 +104,6 @@ sub flushes_are
 	return;
 }
 
-# The publisher is asked for its settings.
-sub connect_again
-{
-	$subscriber->safe_psql('postgres', 'ALTER SUBSCRIPTION tap DISABLE');
-	$subscriber->poll_query_until('postgres',
-		q(SELECT pid IS NULL FROM pg_stat_subscription WHERE subname = 'tap'))
-	  or die 'the apply worker does not end';
-	$subscriber->safe_psql('postgres', 'ALTER SUBSCRIPTION tap ENABLE');
-	wait_for_pool($subscriber, 'tap', 2);
-	wait_for_sync_state($publisher, 'tap', 'sync');
-	return;
-}
-
 flushes_are('held', 'commits that nobody waits for are flushed together');
 my $lsn = on_publisher(
 	q(SET synchronous_commit = remote_apply;
@@ -147,11 +134,11 @@ $others->quit;
 
 ### what the publisher is set up for
 
-connect_again();
+connect_again($publisher, $subscriber, 'tap');
 flushes_are('at once',
 	'where sessions wait for flushes by default, each is at once');
 reload_with($publisher, 'synchronous_commit = remote_apply');
-connect_again();
+connect_again($publisher, $subscriber, 'tap');
 flushes_are('held', 'but not where they wait for something else');
 
 reload_with($publisher, q(synchronous_standby_names = ''));

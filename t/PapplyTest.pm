@@ -15,7 +15,7 @@ use Test::More;
 
 our @EXPORT = qw(
   new_pair create_extension exec_both on_publisher on_subscriber subscribe subscribe_serially wait_for_pool wait_applied
-  rows_equal tables_equal item_rows last_item wait_for_early writer_pids apply_pid restart_apply counter hold wait_for_state memory_of memory_of_waiting
+  rows_equal tables_equal item_rows last_item wait_for_early writer_pids apply_pid restart_apply connect_again counter hold wait_for_state memory_of memory_of_waiting
   begin_streamed begin_copy wait_until reload_with wait_for_sync_state set_synchronous_commit
   states_become apply_behind_gate duplicate_key
   create_accounts start_load end_load under_load wait_for_progress accounts_are_equal log_is_clean nothing_is_left_open
@@ -138,6 +138,22 @@ sub wait_for_pool
 		$db // 'postgres',
 		"SELECT count(pid) $wanted FROM parallel_apply.writers WHERE subname = '$name'"
 	) or die "subscription $name did not get $wanted writers";
+	return;
+}
+
+# The apply worker connects again, and asks the publisher for its settings.
+sub connect_again
+{
+	my ($publisher, $subscriber, $name) = @_;
+	$subscriber->safe_psql('postgres', "ALTER SUBSCRIPTION $name DISABLE");
+	$subscriber->poll_query_until('postgres',
+		"SELECT pid IS NULL FROM pg_stat_subscription WHERE subname = '$name'"
+	) or die "the apply worker of $name does not end";
+	$subscriber->safe_psql('postgres', "ALTER SUBSCRIPTION $name ENABLE");
+	wait_for_pool($subscriber, $name);
+	$publisher->poll_query_until('postgres',
+		"SELECT state = 'streaming' FROM pg_stat_replication WHERE application_name = '$name'"
+	) or die "$name does not connect";
 	return;
 }
 

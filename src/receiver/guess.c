@@ -23,11 +23,11 @@
 #include "guess.h"
 
 /* Nothing came for so long, and something so long after the flush. */
-#define SILENCE_MS 15
+#define SILENCE_MS 5
 #define SOON_MS 5
 
 /* So many times, and for so many commits; to be asked again costs a few per cent. */
-#define TIMES 5
+#define TIMES 8
 #define AT_ONCE 10000
 
 static TimestampTz committed_at = 0;	/* the last one */

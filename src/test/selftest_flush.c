@@ -89,13 +89,13 @@ papply_selftest_guess(PG_FUNCTION_ARGS)
 	 * soon
 	 */
 	for (int i = 0; i < 100; i++)
-		now = hold_flush(now, 10, 30, 100);
+		now = hold_flush(now, 3, 10, 100);
 	for (int i = 0; i < 100; i++)
-		now = hold_flush(now, 30, 30, 20 * 1000);
+		now = hold_flush(now, 10, 10, 20 * 1000);
 	for (int i = 0; i < 100; i++)
-		now = hold_flush(now, 30, 30, i % 3 == 0 ? 20 * 1000 : 100);
+		now = hold_flush(now, 10, 10, i % 3 == 0 ? 20 * 1000 : 100);
 	for (int i = 0; i < 100; i++)
-		now = hold_flush(now, i % 3 == 0 ? 10 : 30, 30, 100);
+		now = hold_flush(now, i % 3 == 0 ? 3 : 10, 10, 100);
 	EXPECT(papply_guess_nobody_waits());
 
 	/* they stop, and go on with the flush; twice */
@@ -104,8 +104,8 @@ papply_selftest_guess(PG_FUNCTION_ARGS)
 		int			flushes = 0;
 
 		for (; papply_guess_nobody_waits(); flushes++)
-			now = hold_flush(now, 30, 30, 100);
-		EXPECT(flushes >= 3 && flushes <= 5);
+			now = hold_flush(now, 10, 10, 100);
+		EXPECT(flushes >= 3 && flushes <= 10);
 		EXPECT(count_at_once(now) > 1000);
 	}
 	PG_RETURN_VOID();
