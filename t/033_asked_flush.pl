@@ -63,26 +63,13 @@ sub insert
 	  "SET synchronous_commit = $mode; INSERT INTO history (mode) VALUES ('$mode')";
 }
 
-# How often the writers have gone to sleep.
-sub sleeps
-{
-	my $sum = 0;
-	for my $pid (writer_pids($subscriber, 'tap'))
-	{
-		my ($sleeps) = slurp_file("/proc/$pid/status") =~
-		  /^voluntary_ctxt_switches:\s+(\d+)/m;
-		$sum += $sleeps;
-	}
-	return $sum;
-}
-
 # Each flush is a writer's, who is woken for it.
 sub sleeps_for_commits
 {
 	my ($commits) = @_;
-	my $sleeps = sleeps();
+	my $sleeps = sleeps_of_writers($subscriber, 'tap');
 	my $seconds = seconds_of(insert('remote_apply'), $commits);
-	return (sleeps() - $sleeps, $seconds);
+	return (sleeps_of_writers($subscriber, 'tap') - $sleeps, $seconds);
 }
 
 # Each time would take $HELD_S if nobody asked for a flush.

@@ -66,20 +66,8 @@ sub is_prompt
 	return fail("$name: $commits took @took s");
 }
 
-# Each flush is a writer's, who is woken for it, and sleeps again.
-sub sleeps
-{
-	my $sum = 0;
-	for my $pid (writer_pids($subscriber, 'tap'))
-	{
-		my ($sleeps) = slurp_file("/proc/$pid/status") =~
-		  /^voluntary_ctxt_switches:\s+(\d+)/m;
-		$sum += $sleeps;
-	}
-	return $sum;
-}
-
-# Of commits that nobody waits for.  In the first rounds it may not yet be known.
+# Of commits that nobody waits for.  Each flush is a writer's, who is woken for it, and
+# sleeps again.  In the first rounds it may not yet be known.
 sub flushes_are
 {
 	my ($wanted, $name) = @_;
@@ -90,9 +78,9 @@ sub flushes_are
 		my @rounds;
 		for (1 .. $ROUNDS)
 		{
-			my $sleeps = sleeps();
+			my $sleeps = sleeps_of_writers($subscriber, 'tap');
 			my $seconds = seconds_of('remote_apply', $COMMITS);
-			$sleeps = sleeps() - $sleeps;
+			$sleeps = sleeps_of_writers($subscriber, 'tap') - $sleeps;
 			push @rounds, sprintf '%d in %.1f s', $sleeps, $seconds;
 			return pass($name)
 			  if $wanted eq 'held'

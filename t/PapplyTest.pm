@@ -15,7 +15,7 @@ use Test::More;
 
 our @EXPORT = qw(
   new_pair create_extension exec_both on_publisher on_subscriber subscribe subscribe_serially wait_for_pool wait_applied
-  rows_equal tables_equal item_rows last_item wait_for_early writer_pids apply_pid restart_apply connect_again counter hold wait_for_state memory_of memory_of_waiting
+  rows_equal tables_equal item_rows last_item wait_for_early writer_pids sleeps_of_writers apply_pid restart_apply connect_again counter hold wait_for_state memory_of memory_of_waiting
   begin_streamed begin_copy wait_until reload_with wait_for_sync_state set_synchronous_commit
   states_become apply_behind_gate duplicate_key
   create_accounts start_load end_load under_load wait_for_progress accounts_are_equal log_is_clean nothing_is_left_open
@@ -155,6 +155,20 @@ sub connect_again
 		"SELECT state = 'streaming' FROM pg_stat_replication WHERE application_name = '$name'"
 	) or die "$name does not connect";
 	return;
+}
+
+# How often all writers have gone to sleep.  On Linux.
+sub sleeps_of_writers
+{
+	my ($subscriber, $name) = @_;
+	my $sum = 0;
+	for my $pid (writer_pids($subscriber, $name))
+	{
+		my ($sleeps) = slurp_file("/proc/$pid/status") =~
+		  /^voluntary_ctxt_switches:\s+(\d+)/m;
+		$sum += $sleeps;
+	}
+	return $sum;
 }
 
 # Everything that is committed on the publisher is visible on the subscriber.
