@@ -110,7 +110,7 @@ sub commit_times
 }
 
 reload_with($publisher, q(synchronous_standby_names = 'tap'));
-connect_again($publisher, $subscriber, 'tap');
+connect_again($subscriber, 'tap');
 wait_for_sync_state($publisher, 'tap', 'sync');
 for my $mode (qw(on remote_apply))
 {

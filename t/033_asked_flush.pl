@@ -43,19 +43,6 @@ subscribe($publisher, $subscriber, 'tap',
 reload_with($publisher, q(synchronous_standby_names = 'tap'));
 wait_for_sync_state($publisher, 'tap', 'sync');
 
-# How long one session takes to do that so often, in seconds.
-sub seconds_of
-{
-	my ($sql, $times) = @_;
-	my $start = time;
-	$publisher->psql(
-		'postgres',
-		"$sql;\n" x $times,
-		on_error_die => 1,
-		timeout => $PostgreSQL::Test::Utils::timeout_default);
-	return time - $start;
-}
-
 sub insert
 {
 	my ($mode) = @_;
@@ -68,7 +55,7 @@ sub sleeps_for_commits
 {
 	my ($commits) = @_;
 	my $sleeps = sleeps_of_writers($subscriber, 'tap');
-	my $seconds = seconds_of(insert('remote_apply'), $commits);
+	my $seconds = seconds_of($publisher, insert('remote_apply'), $commits);
 	return (sleeps_of_writers($subscriber, 'tap') - $sleeps, $seconds);
 }
 
@@ -80,7 +67,7 @@ sub returns_soon
 	my @seconds;
 	for (1 .. $ROUNDS)
 	{
-		push @seconds, seconds_of($sql, 10);
+		push @seconds, seconds_of($publisher, $sql, 10);
 		return pass($name) if $seconds[-1] < 5 * $HELD_S;
 	}
 	return fail("$name: 10 times took @seconds s");

@@ -39,17 +39,13 @@ reload_with($publisher, q(synchronous_standby_names = 'tap'));
 wait_for_sync_state($publisher, 'tap', 'sync');
 
 # One session's commits, in seconds.
-sub seconds_of
+sub seconds_of_commits
 {
 	my ($mode, $commits) = @_;
-	my $start = time;
-	$publisher->psql(
-		'postgres',
-		"SET synchronous_commit = $mode;\n"
-		  . "INSERT INTO history (mode) VALUES ('$mode');\n" x $commits,
-		on_error_die => 1,
-		timeout => $PostgreSQL::Test::Utils::timeout_default);
-	return time - $start;
+	return seconds_of(
+		$publisher,
+		"SET synchronous_commit = $mode; INSERT INTO history (mode) VALUES ('$mode')",
+		$commits);
 }
 
 # Is each of them fast enough in one of the rounds?
@@ -60,7 +56,7 @@ sub is_prompt
 	my @took;
 	for (1 .. $ROUNDS)
 	{
-		push @took, seconds_of($mode, $commits);
+		push @took, seconds_of_commits($mode, $commits);
 		return pass($name) if $took[-1] < $seconds * $commits;
 	}
 	return fail("$name: $commits took @took s");
@@ -79,7 +75,7 @@ sub flushes_are
 		for (1 .. $ROUNDS)
 		{
 			my $sleeps = sleeps_of_writers($subscriber, 'tap');
-			my $seconds = seconds_of('remote_apply', $COMMITS);
+			my $seconds = seconds_of_commits('remote_apply', $COMMITS);
 			$sleeps = sleeps_of_writers($subscriber, 'tap') - $sleeps;
 			push @rounds, sprintf '%d in %.1f s', $sleeps, $seconds;
 			return pass($name)
@@ -106,7 +102,7 @@ is_prompt(
 	'on', 100,
 	$HELD_S / 2,
 	'who waits for a flush, again and again, gets it at once');
-seconds_of('local', 10000);
+seconds_of_commits('local', 10000);
 flushes_are('held', 'and later nobody waits');
 
 my $others = $publisher->background_psql('postgres');
@@ -122,11 +118,13 @@ $others->quit;
 
 ### what the publisher is set up for
 
-connect_again($publisher, $subscriber, 'tap');
+connect_again($subscriber, 'tap');
+wait_for_sync_state($publisher, 'tap', 'sync');
 flushes_are('at once',
 	'where sessions wait for flushes by default, each is at once');
 reload_with($publisher, 'synchronous_commit = remote_apply');
-connect_again($publisher, $subscriber, 'tap');
+connect_again($subscriber, 'tap');
+wait_for_sync_state($publisher, 'tap', 'sync');
 flushes_are('held', 'but not where they wait for something else');
 
 reload_with($publisher, q(synchronous_standby_names = ''));

@@ -12,10 +12,11 @@ use Exporter 'import';
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
+use Time::HiRes qw(time);
 
 our @EXPORT = qw(
   new_pair create_extension exec_both on_publisher on_subscriber subscribe subscribe_serially wait_for_pool wait_applied
-  rows_equal tables_equal item_rows last_item wait_for_early writer_pids sleeps_of_writers apply_pid restart_apply connect_again counter hold wait_for_state memory_of memory_of_waiting
+  rows_equal tables_equal item_rows last_item wait_for_early writer_pids sleeps_of_writers seconds_of apply_pid restart_apply connect_again counter hold wait_for_state memory_of memory_of_waiting
   begin_streamed begin_copy wait_until reload_with wait_for_sync_state set_synchronous_commit
   states_become apply_behind_gate duplicate_key
   create_accounts start_load end_load under_load wait_for_progress accounts_are_equal log_is_clean nothing_is_left_open
@@ -141,20 +142,35 @@ sub wait_for_pool
 	return;
 }
 
-# The apply worker connects again, and asks the publisher for its settings.
+# Another apply worker connects, and asks the publisher for its settings; before it is
+# there, these statements are executed.
 sub connect_again
 {
-	my ($publisher, $subscriber, $name) = @_;
+	my ($subscriber, $name, $statements) = @_;
 	$subscriber->safe_psql('postgres', "ALTER SUBSCRIPTION $name DISABLE");
 	$subscriber->poll_query_until('postgres',
 		"SELECT pid IS NULL FROM pg_stat_subscription WHERE subname = '$name'"
 	) or die "the apply worker of $name does not end";
-	$subscriber->safe_psql('postgres', "ALTER SUBSCRIPTION $name ENABLE");
+	$subscriber->poll_query_until('postgres',
+		q(SELECT count(*) = 0 FROM pg_stat_activity WHERE backend_type LIKE 'parallel_apply writer%')
+	) or die 'the pool did not stop';
+	$subscriber->safe_psql('postgres',
+		($statements // '') . "; ALTER SUBSCRIPTION $name ENABLE");
 	wait_for_pool($subscriber, $name);
-	$publisher->poll_query_until('postgres',
-		"SELECT state = 'streaming' FROM pg_stat_replication WHERE application_name = '$name'"
-	) or die "$name does not connect";
 	return;
+}
+
+# How long one session takes to do that so often, in seconds.
+sub seconds_of
+{
+	my ($node, $sql, $times) = @_;
+	my $start = time;
+	$node->psql(
+		'postgres',
+		"$sql;\n" x $times,
+		on_error_die => 1,
+		timeout => $PostgreSQL::Test::Utils::timeout_default);
+	return time - $start;
 }
 
 # How often all writers have gone to sleep.  On Linux.
@@ -384,15 +400,8 @@ sub wait_for_sync_state
 sub set_synchronous_commit
 {
 	my ($subscriber, $setting) = @_;
-	$subscriber->safe_psql('postgres', 'ALTER SUBSCRIPTION tap DISABLE');
-	$subscriber->poll_query_until('postgres',
-		q(SELECT count(*) = 0 FROM pg_stat_activity WHERE backend_type LIKE 'parallel_apply writer%')
-	) or die 'the pool did not stop';
-	$subscriber->safe_psql(
-		'postgres',
-		"ALTER SUBSCRIPTION tap SET (synchronous_commit = $setting);
-		ALTER SUBSCRIPTION tap ENABLE;");
-	wait_for_pool($subscriber, 'tap');
+	connect_again($subscriber, 'tap',
+		"ALTER SUBSCRIPTION tap SET (synchronous_commit = $setting)");
 	return;
 }
 
