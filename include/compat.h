@@ -167,6 +167,13 @@ papply_compat_am_leader_apply_worker(void)
 #endif
 }
 
+/* Does this process synchronise a table? */
+static inline bool
+papply_compat_am_sync_worker(void)
+{
+	return MyLogicalRepWorker != NULL && am_tablesync_worker();
+}
+
 /*
  * 16: streamed transactions may go to the server's own parallel workers,
  * which could overtake the pool.  Ask for plain streaming instead.

@@ -16,6 +16,9 @@
 
 #include "parallel_apply.h"
 
+/* Before a message of the protocol in one of walrcv_receive(): 'w', start, end, time. */
+#define PAPPLY_MESSAGE_HEADER 25
+
 /* A column as it was sent; data points into the message. */
 typedef struct PapplyColumn
 {

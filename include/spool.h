@@ -62,7 +62,4 @@ extern bool papply_spool_is_open(void);
 /* Is the native loop between STREAM START and STREAM STOP? */
 extern bool papply_spool_native_is_open(void);
 
-/* Does the native loop spool transactions? */
-extern bool papply_spool_has_native(void);
-
 #endif							/* PAPPLY_SPOOL_H */

@@ -140,9 +140,7 @@ for my $db (qw(postgres serial))
 {
 	my $name = $db eq 'serial' ? 'serial' : 'tap';
 	$subscriber->wait_for_subscription_sync($publisher, $name, $db);
-	$subscriber->poll_query_until($db,
-		q(SELECT count(*) = 0 FROM pg_subscription_rel WHERE srsubstate <> 'r')
-	) or die "tables of subscription $name did not become ready";
+	wait_until_ready($subscriber, $db);
 }
 
 sub wait_all_applied

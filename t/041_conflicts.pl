@@ -54,9 +54,7 @@ on_both(
 create_extension($subscriber);
 subscribe($publisher, $subscriber, 'tap');
 subscribe_serially($publisher, $subscriber);
-$subscriber->poll_query_until('serial',
-	q(SELECT count(*) = 0 FROM pg_subscription_rel WHERE srsubstate <> 'r'))
-  or die 'tables did not become ready';
+wait_until_ready($subscriber, 'serial');
 my %oid = map {
 	$_ =>
 	  on_subscriber("SELECT oid FROM pg_subscription WHERE subname = '$_'")

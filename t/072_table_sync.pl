@@ -41,14 +41,6 @@ sub all_is_equal
 	return;
 }
 
-sub wait_until_ready
-{
-	$subscriber->poll_query_until('postgres',
-		q(SELECT count(*) = 0 FROM pg_subscription_rel WHERE srsubstate <> 'r')
-	) or die 'tables did not become ready';
-	return;
-}
-
 # Small transactions, and one that is streamed; each changes all its tables.
 sub change
 {
@@ -109,7 +101,7 @@ rows_equal($publisher, $subscriber, 'items', 'items are equal after that');
 # The copy ends, while all of them are changed.
 $copy->query_safe('ROLLBACK');
 change('late', 'items') for 1 .. 5;
-wait_until_ready();
+wait_until_ready($subscriber);
 change('late');
 all_is_equal('after the copy');
 
@@ -117,7 +109,7 @@ all_is_equal('after the copy');
 on_publisher('ALTER PUBLICATION tap ADD TABLE later');
 on_subscriber('ALTER SUBSCRIPTION tap REFRESH PUBLICATION');
 change('later', 'items', 'late') for 1 .. 5;
-wait_until_ready();
+wait_until_ready($subscriber);
 change('later', 'late');
 all_is_equal('after another table', 'later');
 $done = counter($subscriber, 'transactions');
@@ -148,7 +140,7 @@ is(on_subscriber('SELECT count(*) FROM later WHERE v = -1'),
 on_subscriber('TRUNCATE later');
 on_publisher('ALTER PUBLICATION tap ADD TABLE later');
 on_subscriber('ALTER SUBSCRIPTION tap REFRESH PUBLICATION');
-wait_until_ready();
+wait_until_ready($subscriber);
 change('later');
 all_is_equal('after a table was removed and added', 'later');
 

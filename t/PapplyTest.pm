@@ -17,7 +17,7 @@ use Time::HiRes qw(time);
 our @EXPORT = qw(
   new_pair create_extension exec_both on_publisher on_subscriber subscribe subscribe_serially wait_for_pool wait_applied
   rows_equal tables_equal item_rows last_item wait_for_early writer_pids sleeps_of_writers seconds_of apply_pid restart_apply connect_again counter hold wait_for_state memory_of memory_of_waiting
-  begin_streamed begin_copy wait_until reload_with wait_for_sync_state set_synchronous_commit
+  begin_streamed begin_copy wait_until wait_until_ready reload_with wait_for_sync_state set_synchronous_commit
   states_become apply_behind_gate duplicate_key
   create_accounts start_load end_load under_load wait_for_progress accounts_are_equal log_is_clean nothing_is_left_open
   finish);
@@ -108,9 +108,7 @@ sub subscribe
 	);
 	$subscriber->wait_for_subscription_sync($publisher, $name, $db);
 	# A table that is only synchronised keeps transactions out of the pool.
-	$subscriber->poll_query_until($db,
-		q(SELECT count(*) = 0 FROM pg_subscription_rel WHERE srsubstate <> 'r')
-	) or die "tables of subscription $name did not become ready";
+	wait_until_ready($subscriber, $db);
 	wait_for_pool($subscriber, $name, undef, $db) unless $opt{no_pool};
 	return;
 }
@@ -127,6 +125,17 @@ sub subscribe_serially
 		"CREATE SUBSCRIPTION serial CONNECTION '$connstr' PUBLICATION tap $with"
 	);
 	$subscriber->wait_for_subscription_sync($publisher, 'serial', 'serial');
+	return;
+}
+
+# Waits until all tables of the database's subscriptions are.
+sub wait_until_ready
+{
+	my ($subscriber, $db) = @_;
+	$subscriber->poll_query_until(
+		$db // 'postgres',
+		q(SELECT count(*) = 0 FROM pg_subscription_rel WHERE srsubstate <> 'r')
+	) or die 'tables did not become ready';
 	return;
 }
 

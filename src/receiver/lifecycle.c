@@ -34,6 +34,7 @@
 #include "feedback.h"
 #include "lifecycle.h"
 #include "native_replay.h"
+#include "native_streams.h"
 #include "queue.h"
 #include "relation_registry.h"
 #include "remote_relation.h"
@@ -525,7 +526,7 @@ reason_for_native(void)
 		return PAPPLY_REASON_RETAIN_DEAD_TUPLES;
 	if (get_wanted_writers() == 1)
 		return PAPPLY_REASON_ONE_WRITER;
-	if (!has_pool && papply_spool_has_native())
+	if (!has_pool && papply_native_streams_exist())
 		return PAPPLY_REASON_STREAMING;
 	return start_reason;
 }
@@ -557,7 +558,7 @@ adjust(void)
 	look_at_catalogs();
 
 	/* what the native loop has begun to spool is its own to the end */
-	if (!has_pool && papply_spool_has_native() && !papply_compat_streams_in_parallel())
+	if (!has_pool && papply_native_streams_exist() && !papply_compat_streams_in_parallel())
 		return;
 	adjust_pool();
 	if (papply_lifecycle_is_drained() && papply_remote_relation_next_untold() == NULL)

@@ -14,6 +14,7 @@
 #include "early.h"
 #include "feedback.h"
 #include "lifecycle.h"
+#include "message.h"
 #include "native_replay.h"
 #include "queue.h"
 #include "remote_relation.h"
@@ -22,9 +23,6 @@
 #include "spool.h"
 #include "statistics.h"
 #include "status.h"
-
-/* A 'w' message: kind, start, end, time; then the payload. */
-#define HEADER_LENGTH 25
 
 /* A message for the native loop, which is in a transaction or begins one. */
 static PapplyRoute
@@ -171,19 +169,19 @@ papply_route_message(char **buffer, int *length)
 
 	if (message[0] == 'k' && *length >= 18)
 		return route_keepalive(buffer, length);
-	if (message[0] != 'w' || *length < HEADER_LENGTH)
+	if (message[0] != 'w' || *length < PAPPLY_MESSAGE_HEADER)
 		return PAPPLY_ROUTE_NATIVE;
 
 	remote_lsn = Max(papply_message_get_uint64(message + 1),
 					 papply_message_get_uint64(message + 9));
 	papply_native_set_send_time(papply_message_get_uint64(message + 17));
-	route = route_payload(message + HEADER_LENGTH, *length - HEADER_LENGTH,
+	route = route_payload(message + PAPPLY_MESSAGE_HEADER, *length - PAPPLY_MESSAGE_HEADER,
 						  buffer, &result);
 	if (route == PAPPLY_ROUTE_BEFORE)
 		*length = result;
 	else if (route == PAPPLY_ROUTE_NATIVE && papply_lifecycle_has_pool())
-		*length = papply_native_frame(message + HEADER_LENGTH,
-									  *length - HEADER_LENGTH, buffer);
+		*length = papply_native_frame(message + PAPPLY_MESSAGE_HEADER,
+									  *length - PAPPLY_MESSAGE_HEADER, buffer);
 
 	/*
 	 * Its position may be the end of what it commits: not while that is held,

@@ -9,7 +9,7 @@
  * which libpqwalreceiver fills when it is loaded.  We load it first, copy its
  * table, replace four functions in the copy and point the variable at it; the
  * server's own load_file() later finds the library loaded and changes nothing.
- * All but leader apply workers pass straight through.
+ * All but workers of subscriptions pass straight through.
  *-------------------------------------------------------------------------
  */
 #include "parallel_apply.h"
@@ -19,6 +19,7 @@
 
 #include "due_flush.h"
 #include "feedback.h"
+#include "native_streams.h"
 #include "publisher.h"
 #include "receiver.h"
 #include "seam.h"
@@ -90,6 +91,8 @@ receive(WalReceiverConn *conn, char **buffer, pgsocket *wait_fd)
 {
 	if (papply_compat_am_leader_apply_worker())
 		return papply_receiver_receive(conn, buffer, wait_fd);
+	if (papply_compat_am_sync_worker())
+		return papply_native_streams_receive(conn, buffer, wait_fd);
 	return (papply_seam_server->walrcv_receive) (conn, buffer, wait_fd);
 }
 

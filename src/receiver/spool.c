@@ -51,6 +51,7 @@
 #include "early.h"
 #include "message.h"
 #include "native_replay.h"
+#include "native_streams.h"
 #include "queue.h"
 #include "relation_registry.h"
 #include "remote_relation.h"
@@ -100,7 +101,6 @@ static Spool *open_spool = NULL;	/* between its STREAM START and STREAM
 									 * STOP */
 static StringInfoData chunk;	/* what is not in its file yet */
 
-static List *native_xids = NIL;
 static bool native_is_open = false;
 
 static Reading reading;
@@ -332,13 +332,7 @@ start_chunk(TransactionId xid, bool is_first, bool wants_spool)
 	}
 
 	native_is_open = true;
-	if (!list_member_oid(native_xids, xid))
-	{
-		MemoryContext old_context = MemoryContextSwitchTo(TopMemoryContext);
-
-		native_xids = lappend_oid(native_xids, xid);
-		MemoryContextSwitchTo(old_context);
-	}
+	papply_native_streams_begin(xid);
 	return PAPPLY_SPOOL_NATIVE;
 }
 
@@ -356,18 +350,8 @@ abort_streamed(TransactionId xid, TransactionId subxid)
 	Spool	   *spool = find_spool(xid);
 
 	if (spool == NULL)
-	{
-		/*
-		 * A publisher from 18 on may say so of a subtransaction of which it
-		 * has sent nothing, because it was rolled back already.  The native
-		 * loop, unless it has spooled something before, crashes on that.
-		 */
-		if (!list_member_oid(native_xids, xid))
-			return PAPPLY_SPOOL_KEPT;
-		if (xid == subxid)
-			native_xids = list_delete_oid(native_xids, xid);
-		return PAPPLY_SPOOL_NATIVE;
-	}
+		return papply_native_streams_abort(xid, subxid) ?
+			PAPPLY_SPOOL_NATIVE : PAPPLY_SPOOL_KEPT;
 	if (xid == subxid)
 		drop_spool(spool);
 	else
@@ -387,7 +371,7 @@ end_streamed(char *message, int length)
 	spool = find_spool(commit.xid);
 	if (spool == NULL)
 	{
-		native_xids = list_delete_oid(native_xids, commit.xid);
+		papply_native_streams_end(commit.xid);
 		return PAPPLY_SPOOL_NONE;
 	}
 
@@ -714,10 +698,4 @@ bool
 papply_spool_native_is_open(void)
 {
 	return native_is_open;
-}
-
-bool
-papply_spool_has_native(void)
-{
-	return native_xids != NIL;
 }

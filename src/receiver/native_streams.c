@@ -1,0 +1,94 @@
+/*-------------------------------------------------------------------------
+ * native_streams.c
+ *	  Streamed transactions that PostgreSQL's own loop spools.
+ *
+ * Runs in the leader apply worker, which may have no pool, and in workers that
+ * synchronise tables, which have none.
+ *
+ * A publisher from 18 on may say that a subtransaction was rolled back of which it
+ * has sent nothing: it has found the rollback before its decoding came to it
+ * (ReorderBufferCheckAndTruncateAbortedTXN()).  The native loop looks for the
+ * subtransaction in its files, and unless it has spooled something before there is not
+ * even the set of files: the worker crashes, and with it the server, again and again, until
+ * the publisher need not say so any more.  So it is told of transactions only of which it
+ * has got something.
+ *-------------------------------------------------------------------------
+ */
+#include "parallel_apply.h"
+
+#include "nodes/pg_list.h"
+#include "replication/logicalproto.h"
+#include "utils/memutils.h"
+
+#include "message.h"
+#include "native_streams.h"
+#include "seam.h"
+
+static List *xids = NIL;		/* of top-level transactions */
+
+void
+papply_native_streams_begin(TransactionId xid)
+{
+	MemoryContext old_context = MemoryContextSwitchTo(TopMemoryContext);
+
+	xids = list_append_unique_oid(xids, xid);
+	MemoryContextSwitchTo(old_context);
+}
+
+void
+papply_native_streams_end(TransactionId xid)
+{
+	xids = list_delete_oid(xids, xid);
+}
+
+bool
+papply_native_streams_abort(TransactionId xid, TransactionId subxid)
+{
+	if (!list_member_oid(xids, xid))
+		return false;
+	if (xid == subxid)
+		papply_native_streams_end(xid);
+	return true;
+}
+
+bool
+papply_native_streams_exist(void)
+{
+	return xids != NIL;
+}
+
+/* Notes what becomes of streams.  May the native loop have the message? */
+static bool
+may_be_told(const char *message, int length)
+{
+	const char *payload = message + PAPPLY_MESSAGE_HEADER;
+
+	if (message[0] != 'w' || length < PAPPLY_MESSAGE_HEADER + 1 + (int) sizeof(TransactionId))
+		return true;
+	switch (payload[0])
+	{
+		case LOGICAL_REP_MSG_STREAM_START:
+			papply_native_streams_begin(papply_message_get_uint32(payload + 1));
+			return true;
+		case LOGICAL_REP_MSG_STREAM_COMMIT:
+			papply_native_streams_end(papply_message_get_uint32(payload + 1));
+			return true;
+		case LOGICAL_REP_MSG_STREAM_ABORT:
+			return length < PAPPLY_MESSAGE_HEADER + 9 ||
+				papply_native_streams_abort(papply_message_get_uint32(payload + 1),
+											papply_message_get_uint32(payload + 5));
+		default:
+			return true;
+	}
+}
+
+int
+papply_native_streams_receive(WalReceiverConn *conn, char **buffer, pgsocket *wait_fd)
+{
+	int			length;
+
+	do
+		length = (papply_seam_server->walrcv_receive) (conn, buffer, wait_fd);
+	while (length > 0 && !may_be_told(*buffer, length));
+	return length;
+}
