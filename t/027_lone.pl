@@ -295,9 +295,6 @@ sub none_is_lone
 	return;
 }
 
-# The apply worker might fail to serialize, and would end.
-none_is_lone('default_transaction_isolation = serializable', 3);
-reload_with($subscriber, q(default_transaction_isolation = 'read committed'));
 none_is_lone('parallel_apply.apply_lone_transactions = off', 2);
 tables_are_equal();
 

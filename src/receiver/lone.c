@@ -24,16 +24,10 @@
  *	 process that loses its processor for a moment is slow as well, and that alone
  *	 shall not cost much.
  * - What the publisher committed more than OLD_MS ago is part of a backlog.
- *
- * Not where transactions are serializable by default: a writer has committed for
- * others some microseconds before it has ended for the server (XACT_EVENT_COMMIT
- * comes before ReleasePredicateLocks()), so what the apply worker begins then may
- * fail to serialize, and that would end the apply worker.  A writer tries again.
  *-------------------------------------------------------------------------
  */
 #include "parallel_apply.h"
 
-#include "access/xact.h"
 #include "utils/timestamp.h"
 
 #include "lone.h"
@@ -67,7 +61,7 @@ papply_lone_may_begin(TimestampTz commit_time)
 {
 	TimestampTz now;
 
-	if (!papply_apply_lone_transactions || DefaultXactIsoLevel == XACT_SERIALIZABLE)
+	if (!papply_apply_lone_transactions)
 		return false;
 	now = GetCurrentTimestamp();
 	return !TimestampDifferenceExceeds(commit_time, now, OLD_MS) &&

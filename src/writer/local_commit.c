@@ -12,6 +12,10 @@
  * prepared transaction: its record is written before the local transaction ends,
  * so interrupts are off until then.
  *
+ * A serializable transaction passes the turn on when it has ended: in XACT_EVENT_COMMIT it
+ * still has its predicate locks, and what the native loop does next could fail because
+ * of them, which would end the apply worker.
+ *
  * The commit record carries the replication origin with the remote end
  * position of the last transaction; so does every change, for those who filter
  * by origin.  Up to PostgreSQL 15 the session of the origin is taken in the
@@ -139,7 +143,8 @@ transaction_callback(XactEvent event, void *arg)
 			enter_turn();
 			break;
 		case XACT_EVENT_COMMIT:
-			leave_turn(XactLastCommitEnd);
+			if (!IsolationIsSerializable())
+				leave_turn(XactLastCommitEnd);
 			break;
 		case XACT_EVENT_ABORT:
 			leave_origin();
@@ -262,9 +267,10 @@ papply_local_commit(uint64 first, uint64 last, const PapplyCommit *commit)
 	}
 	CommitTransactionCommand();
 
-	/* it has been flushed; standbys are waited for up to there */
+	/* what is prepared has been flushed; standbys are waited for up to there */
 	if (pending.is_in_turn)
-		leave_turn(GetFlushRecPtr(NULL));
+		leave_turn(commit->type == LOGICAL_REP_MSG_PREPARE ?
+				   GetFlushRecPtr(NULL) : XactLastCommitEnd);
 }
 
 void

@@ -1,0 +1,59 @@
+# Where transactions are serializable by default, a transaction counts as committed when
+# it has given its predicate locks back, which is after it has become visible: what
+# PostgreSQL's own apply does next might fail because of them.
+#
+# A trigger keeps a transaction at this place (selftest_commit.c).
+use strict;
+use warnings;
+use FindBin;
+use lib $FindBin::RealBin;
+use PapplyTest;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my ($publisher, $subscriber) = new_pair(
+	subscriber_conf => q(
+		default_transaction_isolation = serializable
+		parallel_apply.apply_lone_transactions = off));
+exec_both(
+	q(CREATE TABLE items (id int PRIMARY KEY, v int NOT NULL);
+	CREATE TABLE held (id int PRIMARY KEY);));
+create_extension($subscriber);
+subscribe($publisher, $subscriber, 'tap');
+on_publisher('INSERT INTO items SELECT i, 0 FROM generate_series(1, 100) i');
+wait_applied($publisher, $subscriber, 'tap');
+
+my ($result) = $subscriber->psql(
+	'postgres',
+	q(CREATE FUNCTION hold_commit() RETURNS trigger LANGUAGE C
+	AS 'parallel_apply', 'papply_selftest_hold_commit'));
+plan skip_all => 'the library was made without SELFTEST=1' if $result != 0;
+on_subscriber(
+	q(CREATE TRIGGER hold AFTER INSERT ON held FOR EACH ROW EXECUTE FUNCTION hold_commit();
+	ALTER TABLE held ENABLE ALWAYS TRIGGER hold;));
+
+my $file = $subscriber->data_dir . '/hold_commit';
+append_to_file($file, '');
+on_publisher(
+	q(INSERT INTO held VALUES (1);
+	UPDATE items SET v = 1 WHERE id = 1;));
+wait_until('count(*) = 1 FROM held', 'it is not visible');
+states_become(
+	$subscriber,
+	'applying, waiting for dependency',
+	'what comes next waits for a transaction that is visible');
+is(on_subscriber('SELECT v FROM items WHERE id = 1'),
+	'0', 'and is not applied');
+unlink $file or die "$file: $!";
+tables_equal('when it has ended', 'items', 'held');
+
+# The apply worker begins when it is told that what a writer has done is committed.
+reload_with($subscriber, 'parallel_apply.apply_lone_transactions = on');
+on_publisher("UPDATE items SET v = v + 1 WHERE id <= $_") foreach 1 .. 100;
+on_publisher(join ';',
+	map { "UPDATE items SET v = v + 1 WHERE id > $_" } 1 .. 99);
+tables_equal('after single transactions, and after many', 'items', 'held');
+
+finish($publisher, $subscriber);
+done_testing();
