@@ -1,7 +1,7 @@
 # A publisher from 18 on says that a subtransaction was rolled back, though it has sent
-# nothing of it, if it has found the rollback before it decoded the changes.
-# PostgreSQL's own apply and table synchronisation crash on that, and go on doing so.
-# They are not told.
+# nothing of it, if it has found the rollback before it decoded the changes; also to a
+# subscription without streaming.  PostgreSQL's own apply and table synchronisation crash
+# on that, and go on doing so.  They are not told.
 #
 # The walsender comes to the transactions only after their end.  Publishers before 18
 # do not say that.
@@ -16,15 +16,12 @@ use Test::More;
 
 my ($publisher, $subscriber) =
   new_pair(publisher_conf => 'logical_decoding_work_mem = 64kB');
-exec_both(
-	q(CREATE TABLE items (id int PRIMARY KEY, v int NOT NULL, note text);
-	CREATE TABLE late (id int PRIMARY KEY, v int NOT NULL, note text);));
+my $columns = '(id int PRIMARY KEY, v int NOT NULL, note text)';
+exec_both(join ';', map { "CREATE TABLE $_ $columns" } qw(items late later));
 create_extension($subscriber);
-subscribe(
-	$publisher, $subscriber, 'tap',
-	publication => 'FOR TABLE items',
-	with => 'streaming = on');
-on_publisher(q(INSERT INTO late VALUES (1, 0)));
+subscribe($publisher, $subscriber, 'tap', publication => 'FOR TABLE items');
+on_publisher(join ';',
+	map { "INSERT INTO $_ VALUES (1, 0)" } qw(items late later));
 
 # Rolled back as a whole; then one that is streamed, and of which a part is left out.
 sub roll_back
@@ -37,13 +34,15 @@ sub roll_back
 		qq(BEGIN; UPDATE $table SET v = -1; SAVEPOINT a; $large ROLLBACK;));
 	on_publisher(
 		qq(BEGIN; UPDATE $table SET v = v + 1; $streamed SAVEPOINT a; $large
-		ROLLBACK TO SAVEPOINT a; DELETE FROM $table WHERE id BETWEEN 3001 AND 4999; COMMIT;
-		DELETE FROM $table WHERE id = 5000;));
+		ROLLBACK TO SAVEPOINT a; COMMIT;
+		DELETE FROM $table WHERE id > 3000;));
 	return;
 }
 
+# While the subscription is not connected; it gets that option, too.
 sub roll_back_unattended
 {
+	my ($option) = @_;
 	restart_apply(
 		$subscriber,
 		'tap',
@@ -53,29 +52,37 @@ sub roll_back_unattended
 				q(SELECT NOT active FROM pg_replication_slots WHERE slot_name = 'tap')
 			) or die 'the walsender does not end';
 			roll_back('items');
-			on_subscriber('ALTER SUBSCRIPTION tap ENABLE');
+			on_subscriber(
+				"ALTER SUBSCRIPTION tap SET ($option); ALTER SUBSCRIPTION tap ENABLE"
+			);
 		});
 	return;
 }
 
-on_publisher('INSERT INTO items VALUES (1, 0)');
-roll_back_unattended();
-wait_for_pool($subscriber, 'tap');
-tables_equal('after roll backs, with writers', 'items');
+my %new_table = ('streaming = on' => 'late', 'streaming = off' => 'later');
+for my $option (sort keys %new_table)
+{
+	reload_with($subscriber, 'parallel_apply.writers_per_subscription = 4');
+	wait_for_pool($subscriber, 'tap');
+	roll_back_unattended($option);
+	wait_for_pool($subscriber, 'tap');
+	tables_equal("after roll backs, with writers, $option", 'items');
 
-reload_with($subscriber, 'parallel_apply.writers_per_subscription = 1');
-wait_for_pool($subscriber, 'tap', 0);
-roll_back_unattended();
-tables_equal("and with PostgreSQL's own apply", 'items');
-is(counter($subscriber, 'transactions'), 0, 'which applies all of that');
+	reload_with($subscriber, 'parallel_apply.writers_per_subscription = 1');
+	wait_for_pool($subscriber, 'tap', 0);
+	roll_back_unattended($option);
+	tables_equal("and with PostgreSQL's own apply", 'items');
+	is(counter($subscriber, 'transactions'), 0, 'which applies all of that');
 
-my $copy = hold($subscriber, 'INSERT INTO late VALUES (1, -1)');
-begin_copy('late');
-roll_back('late');
-$copy->query_safe('ROLLBACK');
-wait_until_ready($subscriber);
-tables_equal('and with the synchronisation of a table', 'items', 'late');
+	my $table = $new_table{$option};
+	my $copy = hold($subscriber, "INSERT INTO $table VALUES (1, -1)");
+	begin_copy($table);
+	roll_back($table);
+	$copy->query_safe('ROLLBACK');
+	$copy->quit;
+	wait_until_ready($subscriber);
+	tables_equal('and with the synchronisation of a table', 'items', $table);
+}
 
-$copy->quit;
 finish($publisher, $subscriber);
 done_testing();

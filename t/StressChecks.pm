@@ -234,7 +234,7 @@ sub tuple_columns
 my @always_expected = (
 	qr/terminating (connection|logical replication worker|background worker .*|walsender process) due to administrator command/,
 	qr/canceling statement due to lock timeout/,
-	qr/could not fetch .* from publisher: ERROR:  deadlock detected/,
+	qr/could not (fetch|receive) .* from (the )?publisher: ERROR:  deadlock detected/,
 	qr/WARNING:  skip-LSN of subscription "parallel" cleared/,
 	qr/could not create replication slot .*: ERROR:  initial slot snapshot too large/,
 	qr/could not drop replication slot "pg_\d+_sync_\d+_\d+" .* does not exist/,

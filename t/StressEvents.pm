@@ -529,6 +529,9 @@ sub look_around
 sub set_streaming
 {
 	my ($run) = @_;
+	return
+	  if $run->{is_native}
+	  && !Workload::is_safe_for_native($run->{version});
 	my $can_be_parallel = $run->{version} >= 16 && !$run->{may_be_native};
 	my @choices = ('off', 'on', $can_be_parallel ? 'parallel' : ());
 	my $streaming = draw($run, @choices);

@@ -88,27 +88,26 @@ sub run
 }
 
 # Why PostgreSQL itself could not go on, for ever or for a while, or undef: the
-# publisher, for whichever subscriber, or the serial subscriber, whose workers crash
-# from 18 on on what is_safe_stream() in Workload.pm says.  A worker that has
-# synchronised a table drops its slot and commits that asynchronously; if a crash loses
-# that commit, there is no slot any more for the rest of the table.
+# publisher, for whichever subscriber, from 18 on also because a subtransaction was rolled
+# back while it reads WAL for a new slot; or a worker that has synchronised a table drops
+# its slot and commits that asynchronously, and if a crash loses that commit, there is no
+# slot any more for the rest of the table.
 sub native_fault
 {
 	my ($run) = @_;
 	return undef if !defined $run->{serial};
+	my $log = slurp_file($run->{publisher}->logfile);
 	return 'the publisher cannot decode a change'
-	  if slurp_file($run->{publisher}->logfile) =~
+	  if $log =~
 	  /ERROR:  (could not map file(node|number) .* to relation OID|unexpected duplicate for tablespace \d+, relfile(node|number))/;
+	return 'the publisher cannot create a slot'
+	  if !Workload::is_safe_for_native($run->{version})
+	  && $log =~
+	  /by signal 11: .*\n.*Failed process was running: CREATE_REPLICATION_SLOT/;
 	return 'PostgreSQL has lost in a crash that a table was synchronised'
 	  if $run->{workload}->settings->{synchronous_commit} eq 'off'
 	  && slurp_file($run->{parallel}->logfile) =~
 	  /ERROR:  could not start WAL streaming: ERROR:  replication slot "pg_\d+_sync_\d+_\d+" does not exist/;
-	my $log = slurp_file($run->{serial}->logfile);
-	return 'PostgreSQL cannot apply a streamed transaction'
-	  if $run->{version} >= 18
-	  && $run->{workload}->settings->{streaming} ne 'off'
-	  && $log =~
-	  /"logical replication (apply|tablesync) worker" .* by signal 11/;
 	return undef;
 }
 
@@ -300,8 +299,9 @@ parallel_apply.apply_lone_transactions = $set->{apply_lone}
 parallel_apply.apply_streams_early = $set->{apply_early}
 CONF
 	$_->start foreach nodes($run);
-	$run->{publisher}
-	  ->safe_psql('postgres', $run->{workload}->publisher_schema);
+	$run->{publisher}->safe_psql('postgres', $_)
+	  foreach $run->{workload}->publisher_schema,
+	  Workload::native_user_sql();
 	$_->safe_psql('postgres', $run->{workload}->subscriber_schema)
 	  foreach subscribers($run);
 	$run->{parallel}->safe_psql('postgres',
@@ -326,10 +326,12 @@ sub subscribe
 	foreach my $node (subscribers($run))
 	{
 		my $name = subscription($run, $node);
-		my $options =
-		  $run->{workload}->subscription_options($name eq 'serial');
+		my $is_native = $native || $name eq 'serial';
+		my $options = $run->{workload}->subscription_options($is_native);
 		my $connstr =
 		  "host=$host{$name} port=" . $publisher->port . ' dbname=postgres';
+		$connstr .= ' user=native'
+		  if $is_native && !Workload::is_safe_for_native($run->{version});
 		my %publications = $run->{workload}->subscriptions($name);
 		$node->safe_psql('postgres',
 			"CREATE SUBSCRIPTION $_ CONNECTION '$connstr' PUBLICATION $publications{$_} WITH ($options)"
