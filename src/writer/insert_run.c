@@ -7,9 +7,9 @@
  * A run is a series of INSERTs of one remote relation, within a transaction or
  * across those of a batch.  Their rows are made and checked one by one, and put
  * off; then they go to the table by its multi-insert, which locks and logs a
- * page once for all rows that fit on it, and after that to the indexes, row by
- * row.  So does COPY.  Rows of a partitioned table are put off for the
- * partition that each belongs to.
+ * page once for all rows that fit on it, and after that to the indexes, one after
+ * the other.  So does COPY, but row by row.  Rows of a partitioned table are put off for
+ * the partition that each belongs to.
  *
  * Same result: all that could tell is code that sees the table while rows are
  * put off.  Anything but a further INSERT of the relation flushes the run first,
@@ -195,6 +195,28 @@ complete_and_check(ResultRelInfo *rel, TupleTableSlot *slot, EState *estate)
 		ExecPartitionCheck(rel, slot, estate, true);
 }
 
+/*
+ * One index after the other: what the descent for a row has read, the next one finds in the
+ * processor's cache.
+ */
+static void
+insert_into_indexes(ResultRelInfo *rel, PapplyRunRows *rows, EState *estate)
+{
+	ResultRelInfo one = *rel;
+
+	one.ri_NumIndices = 1;
+	for (int i = 0; i < rel->ri_NumIndices; i++)
+	{
+		one.ri_IndexRelationDescs = &rel->ri_IndexRelationDescs[i];
+		one.ri_IndexRelationInfo = &rel->ri_IndexRelationInfo[i];
+		for (int j = 0; j < rows->nrows; j++)
+		{
+			papply_compat_insert_index_tuples(&one, rows->slots[j], estate);
+			ResetPerTupleExprContext(estate);
+		}
+	}
+}
+
 static void
 insert_rows(PapplyRunRows *rows, CommandId cid)
 {
@@ -204,13 +226,9 @@ insert_rows(PapplyRunRows *rows, CommandId cid)
 
 	table_multi_insert(rel->ri_RelationDesc, rows->slots, rows->nrows, cid, 0, NULL);
 	MemoryContextSwitchTo(GetPerTupleMemoryContext(estate));
+	insert_into_indexes(rel, rows, estate);
 	for (int i = 0; i < rows->nrows; i++)
-	{
-		if (rel->ri_NumIndices > 0)
-			papply_compat_insert_index_tuples(rel, rows->slots[i], estate);
 		ExecClearTuple(rows->slots[i]);
-		ResetPerTupleExprContext(estate);
-	}
 	rows->nrows = 0;
 	MemoryContextSwitchTo(old_context);
 }
