@@ -14,6 +14,7 @@
 #include "gather.h"
 #include "hot_keys.h"
 #include "pool.h"
+#include "read_on.h"
 #include "seam.h"
 #include "subscription_options.h"
 #include "statistics.h"
@@ -69,6 +70,7 @@ _PG_init(void)
 	papply_seam_install();
 	papply_worker_slots_init();
 	papply_gather_install();
+	papply_read_on_install();
 
 	previous_shmem_request = shmem_request_hook;
 	shmem_request_hook = request_shmem;

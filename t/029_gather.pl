@@ -307,6 +307,104 @@ stays(
 	ok(arrives('last.*C'), 'and the rest of it in the end');
 }
 
+### records that are decoded together
+
+# It would write of transactions that run.  Returns its pid.
+sub stop_background_writer
+{
+	my $writer = on_publisher(
+		q(SELECT pid FROM pg_stat_activity WHERE backend_type = 'background writer')
+	);
+	kill 'STOP', $writer;
+	return $writer;
+}
+
+# Returns whether the walsender, while it decodes the commit of a transaction, has told
+# that it has decoded the first of its changes.
+sub tells_each_record
+{
+	begin_test();
+	my ($lock) = run_behind_locks(
+		['pg_publication_rel'],
+		join '',
+		insert_into('known', 'first'),
+		"INSERT INTO known$number (note) VALUES ('at ' || pg_current_wal_insert_lsn());",
+		insert_into('new', 'last'));
+	my $sent_lsn = on_publisher(
+		q(SELECT sent_lsn FROM pg_stat_replication WHERE application_name = 'tap_client')
+	);
+	end_session($lock);
+	arrives('last.*C') or die 'the transaction does not arrive';
+	return on_publisher(
+		"SELECT '$sent_lsn' >= substr(note, 4)::pg_lsn FROM known$number WHERE note LIKE 'at %'"
+	) eq 't';
+}
+
+# A page may begin between them.
+{
+	my $tells = 1;
+	for (1 .. 4)
+	{
+		$tells = tells_each_record() or last;
+	}
+	ok(!$tells, 'records of a page of WAL are decoded together');
+	reload_with($publisher, 'parallel_apply.gather_messages = off');
+	ok(tells_each_record(),
+		'each record is decoded by itself if it is set so');
+	reload_with($publisher, 'parallel_apply.gather_messages = on');
+}
+
+# It does not wait for a record before it has told of those that it has decoded.
+{
+	my $writer = stop_background_writer();
+	on_publisher("INSERT INTO unpublished$number (note) VALUES ('last')");
+	my $lsn = on_publisher('SELECT pg_current_wal_flush_lsn()');
+	wait_until_walsender("sent_lsn >= '$lsn'");
+	kill 'CONT', $writer;
+	ok(1, 'a walsender that waits has told of all that is decoded');
+}
+
+# Who makes a slot reads until the snapshot is complete.  What follows in that page is in
+# the slot.
+{
+	my $older = hold($publisher, 'SELECT pg_current_xact_id()');
+	my $maker =
+	  $publisher->background_psql('postgres', replication => 'database');
+	$maker->query_until(qr/sent/,
+		"\\echo sent\nCREATE_REPLICATION_SLOT made LOGICAL pgoutput (SNAPSHOT 'nothing');\n"
+	);
+	$publisher->poll_query_until(
+		'postgres',
+		q(SELECT count(*) = 1 FROM pg_stat_activity WHERE backend_type = 'walsender'
+			AND wait_event = 'transactionid')
+	) or die 'nobody waits for the older transaction';
+	my $walsender = on_publisher(
+		q(SELECT pid FROM pg_stat_activity WHERE backend_type = 'walsender'
+			AND wait_event = 'transactionid'));
+	kill 'STOP', $walsender;
+	end_session($older);
+
+	# CHECKPOINT tells which transactions are running: none.
+	$number++;
+	on_publisher('SELECT pg_switch_wal()');
+	on_publisher(join "\n", insert_into('known', 'before'),
+		'CHECKPOINT;', insert_into('known', 'in the slot'));
+	kill 'CONT', $walsender;
+	$maker->query_safe('SELECT 1');
+	$maker->quit;
+	my $changes = on_publisher(
+		q(SELECT string_agg(encode(data, 'escape'), '') FROM pg_logical_slot_get_binary_changes(
+			'made', NULL, NULL, 'proto_version', '1', 'publication_names', 'client'))
+	);
+	like(
+		$changes,
+		qr/in the slot/,
+		'what comes behind the snapshot of a slot is in it');
+	on_publisher(q(SELECT pg_drop_replication_slot('made')));
+}
+
+### a standby that has to have it first
+
 # The walsender of a slot that fails over waits for a standby, here one whose slot is moved
 # by hand, at the end of the WAL that it knew of when it last waited.
 sub confirm_wal
@@ -329,11 +427,7 @@ SKIP:
 		q(SELECT current_setting('synchronized_standby_slots') = 'standby'))
 	  or die 'the setting is not read';
 
-	# It would write of transactions that run.
-	my $writer = on_publisher(
-		q(SELECT pid FROM pg_stat_activity WHERE backend_type = 'background writer')
-	);
-	kill 'STOP', $writer;
+	my $writer = stop_background_writer();
 	$number++;
 	on_publisher("INSERT INTO known$number (note) VALUES ('known')");
 	confirm_wal('pg_current_wal_flush_lsn()');

@@ -19,9 +19,9 @@
  *	 large one; so after its end they are flushed, unless there is a backlog.
  * - is_send_pending() says that nothing is left, else it would wait until the
  *	 socket has taken it all.
- * - WalSndLoop() flushes after each record.  sentPtr has moved since the last
- *	 change was put then.  The flush may be left out while so much WAL is to be
- *	 decoded still that no wait can be near.
+ * - WalSndLoop() flushes after each record, or after several (read_on.c).  sentPtr
+ *	 has moved since the last change was put then.  The flush may be left out while
+ *	 so much WAL is to be decoded still that no wait can be near.
  * - Every other flush comes before a wait, or after a keepalive, and is done.  So
  *	 nothing is kept while the walsender waits for WAL, a standby or the client:
  *	 WalSndWaitForWal() flushes first, and sentPtr has not moved since WalSndLoop()
@@ -77,6 +77,8 @@ static TimestampTz first_put_at;
 /* The newest change, and where decoding had come to when it was put or last stayed. */
 static TimestampTz last_put_at;
 static XLogRecPtr stayed_at;
+
+static uint64 flushes = 0;		/* that were done */
 
 static bool was_just_put = false;	/* since the last flush, done or not */
 static bool ends_transaction = false;	/* the newest change */
@@ -150,6 +152,12 @@ is_far_behind(XLogRecPtr decoded_lsn)
 	return decoded_lsn + BACKLOG_BYTES < end_lsn;
 }
 
+bool
+papply_gather_is_late(void)
+{
+	return stays && GetCurrentTimestamp() - first_put_at >= GATHERED_US;
+}
+
 /* May what has been put stay, instead of being flushed? */
 static bool
 may_stay(void)
@@ -167,7 +175,7 @@ may_stay(void)
 	if (decoded_lsn == stayed_at || !is_far_behind(decoded_lsn))
 		return false;
 	stayed_at = decoded_lsn;
-	return GetCurrentTimestamp() - first_put_at < GATHERED_US;
+	return !papply_gather_is_late();
 }
 
 /* See ask.c. */
@@ -191,7 +199,14 @@ flush_if_writable(void)
 		return 0;
 	ask_if_due();
 	gathered_bytes = 0;
+	flushes++;
 	return methods->flush_if_writable();
+}
+
+uint64
+papply_gather_flushes(void)
+{
+	return flushes;
 }
 
 static bool

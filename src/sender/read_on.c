@@ -1,0 +1,126 @@
+/*-------------------------------------------------------------------------
+ * read_on.c
+ *	  Records that a walsender decodes before it looks for replies.
+ *
+ * Runs in walsenders, on a publisher that preloads the library.
+ *
+ * WalSndLoop() looks for replies of the client before each record of the WAL, by a
+ * system call.  A small transaction has some ten records, and most of them cost less to
+ * decode than that call.  So a record of a table is followed at once by those that are
+ * in the same page of the WAL, which the reader has, until something has been sent: then
+ * replies are due.
+ *
+ * Decoding goes through RmgrTable, to which the server itself adds the resource managers
+ * of extensions.  Ours decodes a record by the server's function, and then reads and
+ * decodes on as XLogSendLogical() does.  It relies on what that does around it:
+ * - A record has been decoded when its resource manager returns; where reading goes on
+ *	 is only in the reader.  So sentPtr moves on by all of the records.
+ * - A walsender is in the states catchup and streaming only while XLogSendLogical()
+ *	 reads.  Who makes a slot reads until a snapshot is complete, and no further.
+ * - What cannot be read it reads again, and tells why.
+ *
+ * Nothing waits for more WAL here, or for standbys that have to have it (17 and later),
+ * as that is done for a page that is read.
+ */
+#include "parallel_apply.h"
+
+#include "access/xlog_internal.h"
+#include "miscadmin.h"
+#include "replication/decode.h"
+#include "replication/walsender_private.h"
+
+#include "gather.h"
+#include "read_on.h"
+
+typedef void (*DecodeRecord) (LogicalDecodingContext *ctx, XLogRecordBuffer *buf);
+
+/* The server's. */
+static DecodeRecord decode_heap;
+static DecodeRecord decode_heap2;
+
+static bool is_reading_on = false;
+
+static bool
+may_read_on(void)
+{
+	return papply_gather_messages && !is_reading_on && MyWalSnd != NULL &&
+		(MyWalSnd->state == WALSNDSTATE_CATCHUP || MyWalSnd->state == WALSNDSTATE_STREAMING);
+}
+
+/* Has the reader all of the next record, in the page that it has read last? */
+static bool
+has_next_record(const XLogReaderState *reader)
+{
+	XLogRecPtr	next = reader->EndRecPtr;
+	XLogRecPtr	page;
+	uint32		length;
+
+	XLogSegNoOffsetToRecPtr(reader->seg.ws_segno, reader->segoff, reader->segcxt.ws_segsize, page);
+	if (next < page || next + SizeOfXLogRecord > page + reader->readLen)
+		return false;
+	memcpy(&length, reader->readBuf + (next - page) + offsetof(XLogRecord, xl_tot_len),
+		   sizeof(length));
+	return next + length <= page + reader->readLen;
+}
+
+/* Of records only the end of a transaction may take long. */
+static bool
+is_late(XLogReaderState *reader)
+{
+	return XLogRecGetRmid(reader) == RM_XACT_ID && papply_gather_is_late();
+}
+
+static void
+read_on(LogicalDecodingContext *ctx)
+{
+	uint64		flushes = papply_gather_flushes();
+	char	   *error;
+
+	while (has_next_record(ctx->reader) && papply_gather_flushes() == flushes &&
+		   !is_late(ctx->reader))
+	{
+		CHECK_FOR_INTERRUPTS();
+		if (XLogReadRecord(ctx->reader, &error) == NULL)
+			return;
+		LogicalDecodingProcessRecord(ctx, ctx->reader);
+	}
+}
+
+static void
+decode_and_read_on(DecodeRecord decode, LogicalDecodingContext *ctx, XLogRecordBuffer *buf)
+{
+	decode(ctx, buf);
+	if (!may_read_on())
+		return;
+	is_reading_on = true;
+	PG_TRY();
+	{
+		read_on(ctx);
+	}
+	PG_FINALLY();
+	{
+		is_reading_on = false;
+	}
+	PG_END_TRY();
+}
+
+static void
+heap_and_more(LogicalDecodingContext *ctx, XLogRecordBuffer *buf)
+{
+	decode_and_read_on(decode_heap, ctx, buf);
+}
+
+static void
+heap2_and_more(LogicalDecodingContext *ctx, XLogRecordBuffer *buf)
+{
+	decode_and_read_on(decode_heap2, ctx, buf);
+}
+
+void
+papply_read_on_install(void)
+{
+	decode_heap = RmgrTable[RM_HEAP_ID].rm_decode;
+	decode_heap2 = RmgrTable[RM_HEAP2_ID].rm_decode;
+	RmgrTable[RM_HEAP_ID].rm_decode = heap_and_more;
+	RmgrTable[RM_HEAP2_ID].rm_decode = heap2_and_more;
+}
