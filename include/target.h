@@ -145,6 +145,12 @@ extern PapplyTarget *papply_target_peek(LogicalRepRelId remote_relid, uint32 ver
  */
 extern bool papply_target_runs_code(const PapplyTarget *target);
 
+/*
+ * Is this table known, in that definition, as one without code that could tell in which
+ * order rows are changed?
+ */
+extern bool papply_target_is_plain(LogicalRepRelId remote_relid, uint32 version);
+
 /* After a change: close the target if it is for that change only. */
 extern void papply_target_release(PapplyTarget *target);
 

@@ -525,13 +525,18 @@ papply_queue_claim_early(uint64 seqno)
 	set_claim(seqno, seqno);
 }
 
-/* Would the transaction wait for one that is neither committed nor of the batch? */
+/*
+ * Would the transaction wait for one that is neither committed nor of the batch?  If it
+ * has several changes, only one of them may have to, which the writer postpones
+ * (postpone.c).
+ */
 static bool
 must_wait(uint64 seqno, uint64 first)
 {
-	uint64		dependency = papply_queue_transaction(seqno)->max_dependency;
+	PapplyTransaction *txn = papply_queue_transaction(seqno);
 
-	return dependency < first && dependency > papply_commit_order_committed();
+	return txn->changes <= 1 && txn->max_dependency < first &&
+		txn->max_dependency > papply_commit_order_committed();
 }
 
 /*

@@ -691,6 +691,17 @@ papply_target_peek(LogicalRepRelId remote_relid, uint32 version)
 }
 
 bool
+papply_target_is_plain(LogicalRepRelId remote_relid, uint32 version)
+{
+	PapplyTargetKey key = {remote_relid, InvalidOid};
+	PapplyTarget *target = hash_search(targets, &key, HASH_FIND, NULL);
+
+	return target != NULL && target->is_valid && target->version == version &&
+		target->takes_runs && target->routing == NULL &&
+		target->table_class == PAPPLY_TABLE_PARALLEL;
+}
+
+bool
 papply_target_runs_code(const PapplyTarget *target)
 {
 	return target->has_triggers || target->table_class == PAPPLY_TABLE_SERIAL;

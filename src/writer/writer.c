@@ -2,8 +2,6 @@
  * writer.c
  *	  A process that applies remote transactions of one subscription.
  *
- * The stages: claim transactions, apply their changes, commit in turn.
- *
  * Writers pull: whoever is free claims the next transactions in commit order.
  * So the oldest transaction always has a process, and whatever a transaction
  * can wait for is older: there is always progress.
@@ -66,6 +64,7 @@
 #include "key_wait.h"
 #include "local_commit.h"
 #include "pool.h"
+#include "postpone.h"
 #include "queue.h"
 #include "read_ahead.h"
 #include "relation_registry.h"
@@ -94,6 +93,7 @@ typedef struct RemoteRange
 {
 	uint64		first;
 	uint64		last;
+	uint64		seqno;			/* of the transaction that is read */
 	bool		is_in_turn;		/* everything older is committed */
 	bool		began_in_turn;	/* and was so from the beginning; it is one
 								 * transaction */
@@ -180,6 +180,15 @@ describe_range(void *arg)
 
 /*** applying ***/
 
+static void
+refuse(void)
+{
+	was_refused = true;
+	ereport(ERROR,
+			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+			 errmsg("the subscription has changed, or does not let writers go on")));
+}
+
 /*
  * What the native loop looks at when it begins a transaction is left to it: it
  * skips one, or ends, and another one starts with the new owner.
@@ -189,12 +198,7 @@ check_subscription(void)
 {
 	if (MySubscription->skiplsn != InvalidXLogRecPtr || !MySubscription->enabled ||
 		MySubscription->owner != papply_pool->userid)
-	{
-		was_refused = true;
-		ereport(ERROR,
-				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				 errmsg("the subscription does not let writers go on")));
-	}
+		refuse();
 }
 
 static void
@@ -203,12 +207,7 @@ check_current(void)
 	AcceptInvalidationMessages();
 	if (!papply_session_is_current() || !papply_target_range_is_ready() ||
 		!papply_rights_are_current())
-	{
-		was_refused = true;
-		ereport(ERROR,
-				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				 errmsg("the subscription has changed")));
-	}
+		refuse();
 }
 
 /*
@@ -272,6 +271,7 @@ static void
 apply_change_in_turn(PapplyEntry *entry)
 {
 	wait_for_turn();
+	papply_postpone_apply_all();
 	papply_account_retry();
 	(void) papply_apply_change(PapplyEntryData(entry), entry->length,
 							   entry->relation_version, true, may_run_code());
@@ -287,10 +287,9 @@ report_conflicts_in_turn(void)
 static void
 wait_for_dependency(PapplyEntry *entry)
 {
-	uint64		slept_us;
+	uint64		slept_us = papply_commit_order_slept_us();
 
 	papply_insert_run_flush();
-	slept_us = papply_commit_order_slept_us();
 	papply_commit_order_wait(entry->dependency, PAPPLY_WRITER_WAIT_DEPENDENCY);
 	papply_key_wait_note(&entry->key, papply_commit_order_slept_us() - slept_us);
 }
@@ -343,6 +342,22 @@ apply_change(PapplyEntry *entry)
 		report_conflicts_in_turn();
 }
 
+/* One that was postponed, of that transaction, perhaps while another one is read. */
+static void
+apply_postponed(PapplyEntry *entry, uint64 seqno)
+{
+	PapplyTransaction *txn = papply_queue_transaction(seqno);
+	RemoteRange now = range;
+
+	show_transaction(txn->remote_xid, txn->final_lsn);
+	range.message_type = PapplyEntryData(entry)[0];
+	range.is_change = true;
+	apply_change(entry);
+	show_transaction(now.remote_xid, now.final_lsn);
+	range.message_type = now.message_type;
+	range.is_change = now.is_change;
+}
+
 /* In our turn, when nothing but the commit is left. */
 static void
 check_turn(void)
@@ -351,15 +366,22 @@ check_turn(void)
 	papply_conflict_report_all();
 }
 
+static void
+refuse_message(void)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+			 errmsg("remote transaction has a message that is not applied in parallel")));
+}
+
 /* Triggers may fire. */
 static void
 apply_truncate(PapplyEntry *entry)
 {
+	papply_postpone_apply_all();
 	begin_change(entry);
 	if (!may_run_code())
-		ereport(ERROR,
-				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				 errmsg("TRUNCATE is not applied in parallel")));
+		refuse_message();
 	papply_retreat_wait_until_alone();
 	MemoryContextSwitchTo(message_context);
 	papply_truncate(PapplyEntryData(entry), entry->length);
@@ -381,14 +403,6 @@ use_version(PapplyEntry *entry)
 	MemoryContextReset(message_context);
 }
 
-static void
-refuse_message(void)
-{
-	ereport(ERROR,
-			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-			 errmsg("remote transaction has a message that is not applied in parallel")));
-}
-
 /* Apply an entry; false if it ends the transaction: then *commit is what it says. */
 static bool
 apply_entry(PapplyEntry *entry, PapplyCommit *commit)
@@ -408,7 +422,8 @@ apply_entry(PapplyEntry *entry, PapplyCommit *commit)
 		case LOGICAL_REP_MSG_UPDATE:
 		case LOGICAL_REP_MSG_DELETE:
 			range.is_change = true;
-			apply_change(entry);
+			if (range.is_early || !papply_postpone_change(entry, range.seqno))
+				apply_change(entry);
 			range.is_change = false;
 			break;
 		case LOGICAL_REP_MSG_COMMIT:
@@ -438,12 +453,13 @@ apply_transaction(uint64 seqno, PapplyCommit *commit)
 {
 	PapplyTransaction *txn = papply_queue_transaction(seqno);
 	uint64		position = txn->start_position;
-	PapplyEntry *entry;
 
+	range.seqno = seqno;
 	show_transaction(txn->remote_xid, txn->final_lsn);
 	for (;;)
 	{
-		entry = papply_source_next(&position);
+		PapplyEntry *entry = papply_source_next(&position);
+
 		range.position = position;
 		if (!apply_entry(entry, commit))
 			return;
@@ -484,6 +500,7 @@ apply_all(PapplyCommit *commit)
 	else
 		for (uint64 seqno = range.first; seqno <= range.last; seqno++)
 			apply_transaction(seqno, commit);
+	papply_postpone_apply_all();
 	papply_insert_run_flush();
 }
 
@@ -554,6 +571,7 @@ try_range(uint64 first, uint64 last, bool is_in_turn)
 	papply_rights_begin_range();
 	papply_apply_begin_range();
 	papply_conflict_forget_all();
+	papply_postpone_begin_range(first, apply_postponed);
 	PG_TRY();
 	{
 		papply_retreat_enter(first);

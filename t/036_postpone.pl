@@ -1,0 +1,205 @@
+# A change that depends on what is not committed is postponed, and those behind it are
+# applied, unless they might have a key in common with it.
+#
+# The older transaction is held up by a local session's lock on a row of the table gate.
+# The younger ones are claimed by the other writer, together, since it is stopped until
+# they are all in the queue.  Which rows it has changed is seen by their locks.  The
+# comment of each part names the faults that it would show.
+use strict;
+use warnings;
+use FindBin;
+use lib $FindBin::RealBin;
+use PapplyTest;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my ($publisher, $subscriber) =
+  new_pair(subscriber_conf => 'parallel_apply.writers_per_subscription = 2');
+my @tables = qw(gate hot cold names stamped);
+
+exec_both(
+	q(CREATE TABLE gate (id int PRIMARY KEY, n int);
+	CREATE TABLE hot (id int PRIMARY KEY, v text);
+	CREATE TABLE cold (id int PRIMARY KEY, v text);
+	CREATE TABLE names (id int PRIMARY KEY, name text UNIQUE);
+	CREATE TABLE stamped (id int PRIMARY KEY, v text);
+	CREATE TABLE quick (id int PRIMARY KEY);)
+);
+on_publisher(
+	q(INSERT INTO gate VALUES (1, 0);
+	INSERT INTO hot SELECT i, 'v' FROM generate_series(1, 9) i;
+	INSERT INTO cold SELECT i, 'v' FROM generate_series(1, 9) i;
+	INSERT INTO names SELECT i, 'name ' || i FROM generate_series(1, 9) i;
+	INSERT INTO stamped SELECT i, 'v' FROM generate_series(1, 9) i;)
+);
+on_subscriber('CREATE SEQUENCE stamp; ALTER TABLE stamped ADD n int;'
+	  . q(ALTER TABLE stamped ALTER n SET DEFAULT nextval('stamp')));
+create_extension($subscriber);
+subscribe($publisher, $subscriber, 'tap');
+$subscriber->poll_query_until('postgres',
+	'SELECT count(pid) = 2 FROM parallel_apply.writers')
+  or die 'there are no two writers';
+
+# Both have met all tables, in these definitions.
+sub meet_tables
+{
+	my $lock = hold($subscriber, 'SELECT FROM gate FOR UPDATE');
+	my $all = join ' ',
+	  map { "UPDATE $_ SET id = id WHERE id = 9;" } @tables[ 1 .. 4 ];
+	on_publisher("BEGIN; $all UPDATE gate SET n = n + 1; COMMIT;");
+	wait_for_state($subscriber, 'waiting for lock');
+	on_publisher(
+		'BEGIN; '
+		  . join(' ',
+			map { "INSERT INTO $_ VALUES (100, 'met');" } @tables[ 1 .. 4 ])
+		  . 'COMMIT;');
+	wait_for_state($subscriber, 'waiting for turn');
+	$lock->query_safe('COMMIT');
+	$lock->quit;
+	tables_equal('when both writers have met them', @tables[ 0 .. 3 ]);
+	return;
+}
+
+# A writer that has waited for a lock claims one transaction at a time, until it has
+# applied some that were quick.
+sub be_quick
+{
+	on_publisher(
+		q(DO $$ DECLARE base int := (SELECT count(*) FROM quick);
+		BEGIN
+			FOR i IN 1 .. 400 LOOP
+				INSERT INTO quick VALUES (base + i);
+				COMMIT;
+			END LOOP;
+		END $$)
+	);
+	wait_applied($publisher, $subscriber, 'tap');
+	return;
+}
+
+# Is that row changed by somebody who has not committed?
+sub is_changed
+{
+	my ($table, $id) = @_;
+	return on_subscriber(
+		"SELECT count(*) FROM (SELECT FROM $table WHERE id = $id FOR UPDATE SKIP LOCKED) AS row"
+	) == 0;
+}
+
+# The older transaction, up to the gate, and then the younger ones while it is held up
+# there; $look is called when those have nothing left that they can do.  Returns how
+# often a transaction was tried again.
+sub run_behind_gate
+{
+	my ($older, $younger, $look) = @_;
+	be_quick();
+	my $tries = counter($subscriber, 'retries + older_wins');
+	my $lock = hold($subscriber, 'SELECT FROM gate FOR UPDATE');
+	on_publisher("BEGIN; $older; UPDATE gate SET n = n + 1; COMMIT;");
+	wait_for_state($subscriber, 'waiting for lock');
+	my $other = on_subscriber(
+		q(SELECT pid FROM parallel_apply.writers WHERE state <> 'waiting for lock')
+	);
+	kill 'STOP', $other;
+	on_publisher(join '', map { "BEGIN; $_; COMMIT;\n" } @$younger);
+	my $queued = 1 + @$younger;
+	$subscriber->poll_query_until('postgres',
+		"SELECT queue_transactions >= $queued FROM parallel_apply.subscriptions"
+	) or die 'the younger transactions are not received';
+	kill 'CONT', $other;
+	$subscriber->poll_query_until(
+		'postgres',
+		q(SELECT count(*) = 1 FROM parallel_apply.writers
+			WHERE state IN ('waiting for dependency', 'waiting for turn'))
+	) or die 'the other writer does not wait';
+	$look->() if $look;
+	$lock->query_safe('COMMIT');
+	$lock->quit;
+	wait_applied($publisher, $subscriber, 'tap');
+	return counter($subscriber, 'retries + older_wins') - $tries;
+}
+
+meet_tables();
+
+# Faults: the writer waits at the first change; a change of a row passes one of the same
+# row.  How many transactions it takes depends on how long the last ones took it.
+my $tries = 0;
+my ($is_first_applied, $is_next_applied) = (0, 0);
+for my $round (1 .. 8)
+{
+	$tries += run_behind_gate(
+		"UPDATE hot SET v = 'older $round' WHERE id = 1",
+		[
+			map {
+				"UPDATE hot SET v = 'younger $round $_' WHERE id = 1;
+				UPDATE cold SET v = 'c $round' WHERE id = $_"
+			} 1 .. 4
+		],
+		sub {
+			$is_first_applied = is_changed('cold', 1);
+			$is_next_applied = is_changed('cold', 2);
+		});
+	tables_equal("when changes were postponed, $round", @tables[ 0 .. 3 ]);
+	last if $is_next_applied;
+}
+ok($is_first_applied, 'what is behind a postponed change is applied');
+ok($is_next_applied, 'so is what is in the next transaction');
+is($tries, 0, 'nothing is tried again');
+
+# Fault: a row is inserted before the one with its key is moved out of the way.
+$tries = run_behind_gate(
+	"UPDATE hot SET v = 'older' WHERE id = 2",
+	[
+		"UPDATE hot SET id = 22 WHERE id = 2; INSERT INTO hot VALUES (2, 'new')",
+		(   "UPDATE cold SET v = 'd' WHERE id = 5; UPDATE cold SET v = 'd' WHERE id = 6"
+		) x 3
+	]);
+is($tries, 0, 'changes of one transaction keep their order in a table');
+tables_equal('when rows with a key came and went', @tables[ 0 .. 3 ]);
+
+# Fault: a value of a unique key that the publisher does not send is lost, or there twice.
+run_behind_gate(
+	"UPDATE names SET name = 'older' WHERE id = 3",
+	[
+		"UPDATE names SET name = 'free' WHERE id = 3; UPDATE cold SET v = 'e' WHERE id = 3",
+		"INSERT INTO names VALUES (33, 'older'); UPDATE cold SET v = 'e' WHERE id = 4",
+		(   "UPDATE cold SET v = 'e' WHERE id = 5; UPDATE cold SET v = 'e' WHERE id = 6"
+		) x 3
+	]);
+tables_equal('when a unique value has gone from row to row',
+	@tables[ 0 .. 3 ]);
+
+# Fault: what is postponed is forgotten when a row is missing, or applied twice.
+on_subscriber('DELETE FROM cold WHERE id = 7');
+run_behind_gate(
+	"UPDATE hot SET v = 'older' WHERE id = 4",
+	[
+		map {
+			"UPDATE hot SET v = v || '$_' WHERE id = 4; UPDATE cold SET v = 'f' WHERE id = 7"
+		} 1 .. 4
+	]);
+on_publisher('DELETE FROM cold WHERE id = 7');
+tables_equal('when a row was missing', @tables[ 0 .. 3 ]);
+
+# Fault: a default is evaluated before what comes before it is applied.
+my $stamp = on_subscriber('SELECT last_value FROM stamp');
+run_behind_gate(
+	"UPDATE hot SET v = 'older' WHERE id = 5",
+	[
+		map {
+			"UPDATE hot SET v = 'younger $_' WHERE id = 5; INSERT INTO stamped VALUES (20 + $_, 's')"
+		} 1 .. 4
+	],
+	sub {
+		is(on_subscriber('SELECT last_value FROM stamp'), $stamp,
+			'no default is evaluated before what comes before it is applied');
+	});
+is( on_subscriber(
+		q(SELECT string_agg(id::text, ' ' ORDER BY n) FROM stamped WHERE v = 's')
+	),
+	'21 22 23 24',
+	'defaults have the order of the publisher');
+
+finish($publisher, $subscriber);
+done_testing();
