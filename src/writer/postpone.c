@@ -25,7 +25,8 @@
  *	 has.
  * - A row that is not found is looked for again when all before it is applied.
  * Code could tell: what is postponed or passes is in tables without triggers, and without
- * constraints or defaults that may read tables.
+ * constraints or defaults that may read tables.  And who decodes the subscriber's WAL may
+ * number the rows that are inserted: an INSERT is never postponed.
  */
 #include "parallel_apply.h"
 
@@ -94,11 +95,12 @@ must_wait(PapplyEntry *entry)
 
 /* Its bytes stay only once all of its transaction is there; see writer.c. */
 static bool
-may_be_postponed(uint64 seqno)
+may_be_postponed(PapplyEntry *entry, uint64 seqno)
 {
 	uint32		flags = pg_atomic_read_u32(&papply_queue_transaction(seqno)->flags);
 
-	return npostponed < MAX_POSTPONED && (flags & PAPPLY_TXN_COMPLETE);
+	return npostponed < MAX_POSTPONED && (flags & PAPPLY_TXN_COMPLETE) &&
+		PapplyEntryData(entry)[0] != LOGICAL_REP_MSG_INSERT;
 }
 
 static void
@@ -125,7 +127,7 @@ papply_postpone_change(PapplyEntry *entry, uint64 seqno)
 		papply_postpone_apply_all();
 	if (!must_wait(entry) && !follows_postponed(entry, seqno))
 		return false;
-	if (is_plain && may_be_postponed(seqno))
+	if (is_plain && may_be_postponed(entry, seqno))
 	{
 		postpone(entry, seqno);
 		return true;
