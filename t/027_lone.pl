@@ -198,9 +198,9 @@ sub commits_lone
 comes_true(
 	'after one that was slow by some milliseconds, not for a second',
 	sub {
-		return 0 if !commits_lone('UPDATE items SET v = v + 1');
+		return if !commits_lone('UPDATE items SET v = v + 1');
 		my $end = time + 0.9;
-		return 0 if !commits_lone('UPDATE slow SET mb = 3');
+		return if !commits_lone('UPDATE slow SET mb = 3');
 		my $is_lone = 0;
 		$is_lone = commits_lone('UPDATE items SET v = v + 1')
 		  while !$is_lone && time < $end;
