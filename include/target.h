@@ -68,6 +68,7 @@ typedef struct PapplyTarget
 	/* kept across transactions, until an invalidation */
 	bool		is_valid;
 	Oid			local_relid;
+	bool		is_partitioned;
 	MemoryContext context;		/* of what follows */
 	PapplyColumnInput *inputs;	/* one for each local column */
 	int			ndefaults;
@@ -146,10 +147,11 @@ extern PapplyTarget *papply_target_peek(LogicalRepRelId remote_relid, uint32 ver
 extern bool papply_target_runs_code(const PapplyTarget *target);
 
 /*
- * Is this table known, in that definition, as one without code that could tell in which
- * order rows are changed?
+ * The target of a table that is known, in that definition, as one without code that could
+ * tell in which order rows are changed; else NULL.  Partitions may have constraints that
+ * could, as the README says of constraints that read other rows.
  */
-extern bool papply_target_is_plain(LogicalRepRelId remote_relid, uint32 version);
+extern const PapplyTarget *papply_target_plain(LogicalRepRelId remote_relid, uint32 version);
 
 /* After a change: close the target if it is for that change only. */
 extern void papply_target_release(PapplyTarget *target);

@@ -26,7 +26,8 @@
  * - A row that is not found is looked for again when all before it is applied.
  * Code could tell: what is postponed or passes is in tables without triggers, and without
  * constraints or defaults that may read tables.  And who decodes the subscriber's WAL may
- * number the rows that are inserted: an INSERT is never postponed.
+ * number the rows that are inserted: an INSERT is never postponed, nor what may move a row
+ * to another partition.
  */
 #include "parallel_apply.h"
 
@@ -118,16 +119,16 @@ postpone(PapplyEntry *entry, uint64 seqno)
 bool
 papply_postpone_change(PapplyEntry *entry, uint64 seqno)
 {
-	bool		is_plain;
+	const PapplyTarget *table;
 
 	if (npostponed == 0 && !must_wait(entry))
 		return false;
-	is_plain = papply_target_is_plain(remote_relid_of(entry), entry->relation_version);
-	if (!is_plain || papply_commit_order_committed() >= awaited)
+	table = papply_target_plain(remote_relid_of(entry), entry->relation_version);
+	if (table == NULL || papply_commit_order_committed() >= awaited)
 		papply_postpone_apply_all();
 	if (!must_wait(entry) && !follows_postponed(entry, seqno))
 		return false;
-	if (is_plain && may_be_postponed(entry, seqno))
+	if (table != NULL && !table->is_partitioned && may_be_postponed(entry, seqno))
 	{
 		postpone(entry, seqno);
 		return true;

@@ -335,6 +335,7 @@ prepare(PapplyTarget *target)
 	MemoryContext old_context;
 
 	begin_to_prepare(target);
+	target->is_partitioned = target->rel->rd_rel->relkind == RELKIND_PARTITIONED_TABLE;
 	target->has_domain_default = papply_table_has_domain_default(target->rel, entry->attrmap);
 	target->may_check_domain = papply_table_may_check_domain(target->rel, entry->attrmap);
 	target->table_class = papply_table_class(target->rel, entry->attrmap, &target->reason);
@@ -510,7 +511,7 @@ open_target(PapplyTarget *target)
 	MemoryContextSwitchTo(target->estate->es_query_cxt);
 	make_range_table(target);
 	start_executor(target);
-	if (target->rel->rd_rel->relkind == RELKIND_PARTITIONED_TABLE)
+	if (target->is_partitioned)
 		papply_partition_begin_routing(target);
 	MemoryContextSwitchTo(old_context);
 }
@@ -690,15 +691,16 @@ papply_target_peek(LogicalRepRelId remote_relid, uint32 version)
 	return target;
 }
 
-bool
-papply_target_is_plain(LogicalRepRelId remote_relid, uint32 version)
+const PapplyTarget *
+papply_target_plain(LogicalRepRelId remote_relid, uint32 version)
 {
 	PapplyTargetKey key = {remote_relid, InvalidOid};
 	PapplyTarget *target = hash_search(targets, &key, HASH_FIND, NULL);
 
-	return target != NULL && target->is_valid && target->version == version &&
-		target->takes_runs && target->routing == NULL &&
-		target->table_class == PAPPLY_TABLE_PARALLEL;
+	if (target == NULL || !target->is_valid || target->version != version ||
+		!target->takes_runs || target->table_class != PAPPLY_TABLE_PARALLEL)
+		return NULL;
+	return target;
 }
 
 bool
