@@ -70,6 +70,30 @@ reload_with($subscriber, 'parallel_apply.min_writers_per_subscription = 3');
 backlog_brings_writers_back(4);
 wait_for_pool($subscriber, 'tap', 3);
 ok(1, 'as many stay as are configured to');
+### how much a new one takes
+
+# It knows nothing of transactions yet, so it takes one; those behind are for the others.
+reload_with(
+	$subscriber,
+	'parallel_apply.min_writers_per_subscription = 1',
+	'parallel_apply.max_batch_transactions = 32');
+wait_for_pool($subscriber, 'tap', 1);
+my $session = hold($subscriber, 'SELECT FROM items WHERE id = 1 FOR UPDATE');
+on_publisher('UPDATE items SET v = 5 WHERE id = 1');
+wait_for_state($subscriber, 'waiting for lock');
+on_publisher(join "\n",
+	map { "UPDATE items SET v = 5 WHERE id = $_;" } 2 .. 20);
+wait_for_state($subscriber, 'waiting for turn', 3);
+is( on_subscriber(
+		'SELECT count(*) FROM (SELECT FROM items FOR UPDATE SKIP LOCKED) AS free'
+	),
+	20 - 1 - 3,
+	'each of three new writers takes one transaction');
+$session->query_safe('COMMIT');
+$session->quit;
+wait_applied($publisher, $subscriber, 'tap');
+rows_equal($publisher, $subscriber, 'items');
+
 is(apply_pid($subscriber, 'tap'),
 	$apply, 'the apply worker is the same all the time');
 unlike(slurp_file($subscriber->logfile, $offset),

@@ -33,8 +33,12 @@
 #define SHORT_US 100
 #define LEAVE_MS 1
 
-/* Moving average: time to apply a transaction, without waits for others. */
-static double transaction_us = 0;
+/*
+ * Moving average: time to apply a transaction, without waits for others.  A writer that
+ * knows nothing yet takes one at a time: of many new ones, each would have to wait for the
+ * batch of the one before it, as new as itself.
+ */
+static double transaction_us = BATCH_US;
 
 void
 papply_batch_note_time(double us)
