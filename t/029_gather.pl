@@ -170,15 +170,25 @@ sub end_session
 	return;
 }
 
-# Waits until a condition of pg_stat_activity and pg_stat_replication is true.
+# SQL for a condition of pg_stat_activity and pg_stat_replication.
+sub of_walsender
+{
+	my ($condition) = @_;
+	return
+	  qq(SELECT count(*) = 1 FROM pg_stat_replication JOIN pg_stat_activity USING (pid)
+		WHERE pg_stat_replication.application_name = 'tap_client' AND $condition);
+}
+
+sub walsender_has
+{
+	return on_publisher(of_walsender(@_)) eq 't';
+}
+
 sub wait_until_walsender
 {
 	my ($condition) = @_;
-	$publisher->poll_query_until(
-		'postgres',
-		qq(SELECT count(*) = 1 FROM pg_stat_replication JOIN pg_stat_activity USING (pid)
-		WHERE pg_stat_replication.application_name = 'tap_client' AND $condition)
-	) or die "the walsender has not: $condition";
+	$publisher->poll_query_until('postgres', of_walsender($condition))
+	  or die "the walsender has not: $condition";
 	return;
 }
 
@@ -414,6 +424,21 @@ sub confirm_wal
 	return;
 }
 
+# Until the walsender waits for WAL, and no more for the standby: queries may write some, too,
+# which is flushed later.
+sub confirm_all_wal
+{
+	my $end = time + $PostgreSQL::Test::Utils::timeout_default;
+	my $is_done = 0;
+	while (!$is_done)
+	{
+		die 'the walsender does not wait for WAL' if time > $end;
+		confirm_wal('pg_current_wal_flush_lsn()');
+		$is_done = walsender_has(q(wait_event = 'WalSenderWaitForWal'));
+	}
+	return;
+}
+
 SKIP:
 {
 	skip 'slots fail over from PostgreSQL 17 on', 1
@@ -446,7 +471,7 @@ SKIP:
 	my $tries = 4;
 	for my $try (1 .. $tries)
 	{
-		wait_until_walsender(q(wait_event = 'WalSenderWaitForWal'));
+		confirm_all_wal();
 		on_publisher("INSERT INTO known$number (note) VALUES ('try $try')");
 		wait_until_walsender($waits_for_standby);
 		my $lsn = on_publisher('SELECT pg_current_wal_flush_lsn()');
@@ -455,7 +480,6 @@ SKIP:
 		wait_until_walsender("sent_lsn >= '$lsn'");
 		wait_until_walsender($waits_for_standby);
 		$sent++ if arrived() =~ /try $try.*C/s;
-		confirm_wal('pg_current_wal_flush_lsn()');
 	}
 	kill 'CONT', $writer;
 	is($sent, $tries,
