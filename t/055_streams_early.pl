@@ -73,6 +73,15 @@ sub forget_streams
 	return;
 }
 
+# Until the end of one more has come, which writers have applied up to there.
+sub wait_for_end
+{
+	wait_until(
+		"streamed_early = $early + 1 FROM parallel_apply.subscriptions",
+		'it has not ended');
+	return;
+}
+
 sub wait_for_none_early
 {
 	$subscriber->poll_query_until('postgres',
@@ -177,16 +186,37 @@ $streamed->query_safe('BEGIN;'
 	  . 'COMMIT');
 streams_are('TRUNCATE', 0, 1);
 
-# A row that the subscriber does not have, which might be an older one's.
+# A row that the subscriber does not have, which might be an older one's as long as the
+# transaction is open.
 on_subscriber('DELETE FROM items WHERE id = 1');
-$streamed->query_safe('BEGIN;'
-	  . item_rows(1000)
-	  . 'UPDATE items SET v = 7 WHERE id = 1;'
-	  . item_rows(1000)
-	  . 'COMMIT');
+$streamed->query_safe('BEGIN;' . item_rows(1000));
+wait_for_early(500);
+$streamed->query_safe(
+	'UPDATE items SET v = 7 WHERE id = 1;' . item_rows(1000));
+wait_for_none_early();
+$streamed->query_safe('COMMIT');
 wait_applied($publisher, $subscriber, 'tap');
 on_publisher('DELETE FROM items WHERE id = 1');
 streams_are('a row is missing', 0, 1);
+
+# It is nobody's once the transaction has ended, and all before it is committed.
+on_subscriber('DELETE FROM items WHERE id = 2');
+$lock->query_safe('BEGIN; LOCK TABLE items IN SHARE MODE');
+$streamed->query_safe('BEGIN;'
+	  . item_rows(1000)
+	  . 'UPDATE items SET v = 7 WHERE id = 2;'
+	  . item_rows(1000)
+	  . 'COMMIT');
+wait_for_state($subscriber, 'waiting for lock');
+wait_for_end();
+$lock->query_safe('COMMIT');
+wait_applied($publisher, $subscriber, 'tap');
+on_publisher('DELETE FROM items WHERE id = 2');
+streams_are('a row is missing in its turn', 1, 0);
+is( on_subscriber(
+		'SELECT native_replays_failure FROM parallel_apply.subscriptions'),
+	'0',
+	'and nothing is applied again');
 
 # The oldest transaction wins: on the publisher, the two delete different rows.
 $streamed->query_safe(
@@ -219,9 +249,7 @@ sub end_behind_lock
 	on_publisher('UPDATE gate SET n = n + 1 WHERE id = 1');
 	wait_for_state($subscriber, 'waiting for lock');
 	$streamed->query_safe('COMMIT');
-	$subscriber->poll_query_until('postgres',
-		"SELECT streamed_early = $early + 1 FROM parallel_apply.subscriptions"
-	) or die 'it has not ended';
+	wait_for_end();
 	return;
 }
 
