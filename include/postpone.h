@@ -8,6 +8,8 @@
 #ifndef PAPPLY_POSTPONE_H
 #define PAPPLY_POSTPONE_H
 
+#include "executor/tuptable.h"
+
 #include "queue.h"
 
 /*
@@ -26,5 +28,12 @@ extern bool papply_postpone_change(PapplyEntry *entry, uint64 seqno);
 
 /* Applies all that is postponed, in its order.  Throws what applying does. */
 extern void papply_postpone_apply_all(void);
+
+/*
+ * For each change that is being applied: its row was found, in slot, or is not there.
+ * Throws if the change was postponed, and one that passed it may have changed that row.
+ */
+extern void papply_postpone_check_row(TupleTableSlot *slot);
+extern void papply_postpone_check_missing(void);
 
 #endif							/* PAPPLY_POSTPONE_H */

@@ -69,6 +69,7 @@ typedef struct PapplyTarget
 	bool		is_valid;
 	Oid			local_relid;
 	bool		is_partitioned;
+	bool		is_partition;
 	MemoryContext context;		/* of what follows */
 	PapplyColumnInput *inputs;	/* one for each local column */
 	int			ndefaults;

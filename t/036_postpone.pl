@@ -16,7 +16,7 @@ use Test::More;
 
 my ($publisher, $subscriber) =
   new_pair(subscriber_conf => 'parallel_apply.writers_per_subscription = 2');
-my @tables = qw(gate hot cold names stamped parts);
+my @tables = qw(gate hot cold names stamped parts whole part texts);
 
 exec_both(
 	q(CREATE TABLE gate (id int PRIMARY KEY, n int);
@@ -40,26 +40,54 @@ on_publisher(
 	INSERT INTO parts SELECT i, 'v' FROM generate_series(1, 9) i;));
 on_subscriber(
 	q(CREATE TABLE parts (id int PRIMARY KEY, v text) PARTITION BY RANGE (id);
-	CREATE TABLE parts1 PARTITION OF parts FOR VALUES FROM (0) TO (1000);));
+	CREATE TABLE parts1 PARTITION OF parts FOR VALUES FROM (0) TO (1000);
+	CREATE TABLE whole (id int PRIMARY KEY, v text) PARTITION BY RANGE (id);
+	CREATE TABLE part PARTITION OF whole FOR VALUES FROM (0) TO (1000);));
+on_publisher(
+	q(CREATE TABLE whole (id int PRIMARY KEY, v text);
+	INSERT INTO whole SELECT i, 'v' FROM generate_series(1, 9) i;
+	CREATE TABLE part (id int PRIMARY KEY, v text);
+	INSERT INTO part SELECT 500 + i, 'v' FROM generate_series(1, 9) i;
+	CREATE TABLE texts (id text PRIMARY KEY, v text);
+	INSERT INTO texts SELECT i, 'v' FROM generate_series(1, 9) i;));
+on_subscriber('CREATE TABLE texts (id int PRIMARY KEY, v text)');
 create_extension($subscriber);
+
+# Where the receiver notes who has changed a row last.  Now, since CREATE FUNCTION makes
+# writers forget the tables that they have met.
+my ($is_without_selftest) = $subscriber->psql(
+	'postgres',
+	q(CREATE FUNCTION row_keys(regclass, bytea) RETURNS bigint[]
+	LANGUAGE C AS 'parallel_apply', 'papply_selftest_row_keys';
+	CREATE FUNCTION place_of(tab regclass, id text) RETURNS bigint LANGUAGE sql AS $$
+		SELECT (row_keys(tab, 'I'::bytea || int4send(1) || 'N'::bytea || int2send(2::int2)
+			|| 't'::bytea || int4send(length(id)) || id::bytea || 'n'::bytea))[1] & ((1 << 18) - 1)
+	$$)
+);
 subscribe($publisher, $subscriber, 'tap');
 $subscriber->poll_query_until('postgres',
 	'SELECT count(pid) = 2 FROM parallel_apply.writers')
   or die 'there are no two writers';
 
+# Of texts, for one part of this test.
+my $row = 60;
+
 # Both have met all tables, in these definitions.
 sub meet_tables
 {
 	my $lock = hold($subscriber, 'SELECT FROM gate FOR UPDATE');
-	my $all = join ' ',
-	  map { "UPDATE $_ SET id = id WHERE id = 9;" } @tables[ 1 .. 5 ];
-	on_publisher("BEGIN; $all UPDATE gate SET n = n + 1; COMMIT;");
+	my ($updates, $inserts) = ('', '');
+	foreach my $table (@tables[ 1 .. $#tables ])
+	{
+		my $base = $table eq 'part' ? 500 : 0;
+		$updates .=
+		  "UPDATE $table SET id = id WHERE id = '@{[ $base + 9 ]}';";
+		$inserts .=
+		  "INSERT INTO $table VALUES ('@{[ $base + 100 ]}', 'met');";
+	}
+	on_publisher("BEGIN; $updates UPDATE gate SET n = n + 1; COMMIT;");
 	wait_for_state($subscriber, 'waiting for lock');
-	on_publisher(
-		'BEGIN; '
-		  . join(' ',
-			map { "INSERT INTO $_ VALUES (100, 'met');" } @tables[ 1 .. 5 ])
-		  . 'COMMIT;');
+	on_publisher("BEGIN; $inserts COMMIT;");
 	wait_for_state($subscriber, 'waiting for turn');
 	$lock->query_safe('COMMIT');
 	$lock->quit;
@@ -116,14 +144,40 @@ sub run_behind_gate
 	kill 'CONT', $other;
 	$subscriber->poll_query_until(
 		'postgres',
-		q(SELECT count(*) = 1 FROM parallel_apply.writers
-			WHERE state IN ('waiting for dependency', 'waiting for turn'))
+		q(SELECT count(*) = 2 FROM parallel_apply.writers
+			WHERE state LIKE 'waiting for %')
 	) or die 'the other writer does not wait';
 	$look->() if $look;
 	$lock->query_safe('COMMIT');
 	$lock->quit;
 	wait_applied($publisher, $subscriber, 'tap');
 	return counter($subscriber, 'retries + older_wins') - $tries;
+}
+
+# The same with two younger ones that matter, until they were claimed together: that
+# depends on how long the last ones took.  % is the row of $prepare, if there is one.
+sub run_together
+{
+	my ($older, $younger, $youngest, $prepare) = @_;
+	my $changes = () = "$younger; $youngest" =~ /INSERT|UPDATE|DELETE/g;
+	for my $round (1 .. 8)
+	{
+		$prepare->() if $prepare;
+		my $known;
+		my $tries = run_behind_gate(
+			$older =~ s/%/$row/gr,
+			[
+				map({ s/%/$row/gr } $younger, $youngest),
+				(   "UPDATE cold SET v = 'r' WHERE id = 8; UPDATE cold SET v = 'r' WHERE id = 9"
+				) x 3
+			],
+			sub {
+				$known = on_subscriber(
+					'SELECT max(changes_known) FROM parallel_apply.writers');
+			});
+		return $tries if $known >= $changes;
+	}
+	die 'the younger transactions are not claimed together';
 }
 
 meet_tables();
@@ -154,13 +208,11 @@ ok($is_next_applied, 'so is what is in the next transaction');
 is($tries, 0, 'nothing is tried again');
 
 # Fault: a row is inserted before the one with its key is moved out of the way.
-$tries = run_behind_gate(
-	"UPDATE hot SET v = 'older' WHERE id = 2",
-	[
-		"UPDATE hot SET id = 22 WHERE id = 2; INSERT INTO hot VALUES (2, 'new')",
-		(   "UPDATE cold SET v = 'd' WHERE id = 5; UPDATE cold SET v = 'd' WHERE id = 6"
-		) x 3
-	]);
+$tries = run_together(
+	"UPDATE hot SET v = 'older' WHERE id = %",
+	"UPDATE cold SET v = 'd' WHERE id = 5; UPDATE cold SET v = 'd' WHERE id = 6",
+	"UPDATE cold SET v = 'e' WHERE id = 5; UPDATE hot SET id = 100 + % WHERE id = %; INSERT INTO hot VALUES (%, 'new')",
+	sub { on_publisher('INSERT INTO hot VALUES (' . ++$row . ')') });
 is($tries, 0, 'changes of one transaction keep their order in a table');
 tables_equal('when rows with a key came and went', @tables[ 0 .. 3 ]);
 
@@ -217,6 +269,70 @@ run_behind_gate(
 tables_equal('when rows of a partitioned table were changed',
 	qw(gate hot cold parts));
 
+# Fault: a row that was inserted before seems to be changed out of its order.
+$tries = run_together(
+	"UPDATE hot SET id = 80 + % WHERE id = %",
+	"INSERT INTO hot VALUES (70 + %, 'new'); UPDATE hot SET id = % WHERE id = 70 + %",
+	"UPDATE cold SET v = 'i' WHERE id = 1; UPDATE cold SET v = 'i' WHERE id = 2",
+	sub { on_publisher('INSERT INTO hot VALUES (' . ++$row . ')') });
+is($tries, 0, 'a row may be inserted and changed');
+tables_equal('when a row was inserted and changed', @tables[ 0 .. 3 ]);
+
+# One row of the subscriber, of two tables of the publisher: a table, and that of which it
+# is a partition here.  Fault: a change by one name passes one by the other.
+on_publisher("INSERT INTO part VALUES (51, 'v')");
+wait_applied($publisher, $subscriber, 'tap');
+on_subscriber('DELETE FROM whole WHERE id = 51');
+on_publisher("INSERT INTO whole VALUES (51, 'v')");
+$tries = run_together(
+	"UPDATE part SET v = 'older' WHERE id = 51",
+	"UPDATE part SET v = 'younger' WHERE id = 51; UPDATE cold SET v = 'n' WHERE id = 1",
+	"UPDATE whole SET v = 'youngest' WHERE id = 51; UPDATE cold SET v = 'n' WHERE id = 2"
+);
+is(on_subscriber('SELECT v FROM whole WHERE id = 51'),
+	'youngest', 'changes by two names of a row keep their order');
+is($tries, 0, 'and need not be tried again');
+
+# Keys that differ on the publisher, of one row here.  Fault: that is not noticed.
+for my $case (
+	[
+		'changed twice',
+		"UPDATE texts SET v = 'younger' WHERE id = '%'",
+		"UPDATE texts SET v = 'youngest' WHERE id = '0%'",
+		'% youngest'
+	],
+	[
+		'changed and moved',
+		"UPDATE texts SET v = 'younger' WHERE id = '%'",
+		"UPDATE texts SET id = '% ', v = 'moved' WHERE id = '0%'",
+		'% moved'
+	],
+	[
+		'moved away and deleted',
+		"UPDATE texts SET id = '9%', v = 'younger' WHERE id = '%'",
+		"DELETE FROM texts WHERE id = '0%'",
+		'9% younger'
+	])
+{
+	my ($name, $younger, $youngest, $want) = @$case;
+	$tries = run_together(
+		"UPDATE texts SET v = 'older' WHERE id = '%'",
+		"$younger; UPDATE cold SET v = 't' WHERE id = 1",
+		"$youngest; UPDATE cold SET v = 't' WHERE id = 2",
+		sub {
+			$row++;
+			on_publisher("INSERT INTO texts VALUES ('$row', 'v')");
+			wait_applied($publisher, $subscriber, 'tap');
+			on_subscriber("DELETE FROM texts WHERE id = $row");
+			on_publisher("INSERT INTO texts VALUES ('0$row', 'v')");
+		});
+	is( on_subscriber("SELECT id, v FROM texts WHERE id IN ($row, 9$row)") =~
+		  tr/|/ /r,
+		$want =~ s/%/$row/r,
+		"one row of two is right when they are $name");
+	cmp_ok($tries, '>', 0, "since it is tried again, $name");
+}
+
 # Fault: a default is evaluated before what comes before it is applied.
 my $stamp = on_subscriber('SELECT last_value FROM stamp');
 run_behind_gate(
@@ -235,6 +351,26 @@ is( on_subscriber(
 	),
 	'21 22 23 24',
 	'defaults have the order of the publisher');
+
+# Keys of two tables that have one place in the receiver's table of keys, which remembers
+# the last transaction.  Fault: a change passes one of the same row, as its transaction has
+# changed the other one before.
+SKIP:
+{
+	skip 'the library was made without SELFTEST=1', 5 if $is_without_selftest;
+	my $place = on_subscriber(q(SELECT place_of('hot', '7')));
+	my $cold = on_subscriber(
+		qq(SELECT id FROM generate_series(1000, 9999999) id
+			WHERE place_of('cold', id::text) = $place LIMIT 1));
+	on_publisher("INSERT INTO cold VALUES ($cold, 'v')");
+	$tries = run_together(
+		"UPDATE hot SET v = 'older' WHERE id = 7",
+		"UPDATE hot SET v = 'younger' WHERE id = 7; UPDATE cold SET v = 'h' WHERE id = 1",
+		"UPDATE cold SET v = 'h' WHERE id = $cold; UPDATE hot SET v = 'youngest' WHERE id = 7"
+	);
+	is($tries, 0, 'nothing is tried again when keys have one place');
+	tables_equal('when keys have one place', @tables[ 0 .. 3 ]);
+}
 
 finish($publisher, $subscriber);
 done_testing();

@@ -310,6 +310,19 @@ CONF
 	return;
 }
 
+# It asks the publisher for its tables, where sessions may truncate them.
+sub create_subscription
+{
+	my ($node, $sql) = @_;
+	my ($result, $stderr);
+	do
+	{
+		($result, undef, $stderr) = $node->psql('postgres', $sql);
+	} while ($result != 0 && $stderr =~ /ERROR: +deadlock detected/);
+	die "$sql: $stderr" if $result != 0;
+	return;
+}
+
 # The parallel subscriber comes through a proxy, if an event needs one.
 sub subscribe
 {
@@ -333,7 +346,7 @@ sub subscribe
 		$connstr .= ' user=native'
 		  if $is_native && !Workload::is_safe_for_native($run->{version});
 		my %publications = $run->{workload}->subscriptions($name);
-		$node->safe_psql('postgres',
+		create_subscription($node,
 			"CREATE SUBSCRIPTION $_ CONNECTION '$connstr' PUBLICATION $publications{$_} WITH ($options)"
 		) foreach sort keys %publications;
 	}

@@ -336,8 +336,9 @@ publish_if_large(void)
 
 /*
  * The greatest number that a change with these keys depends on; *which becomes
- * the hash that it is due to, or -1.  A key that its own transaction has written does
- * not hide what another one is due to.
+ * the hash that it is due to, or -1.  Of a key that its own transaction has written
+ * already, perhaps another one with that place in the table, it is not known any more who
+ * had it before: one that the transaction depends on, at most the nearest.
  */
 static uint64
 find_dependency(const PapplyHashes *hashes, int *which)
@@ -352,10 +353,14 @@ find_dependency(const PapplyHashes *hashes, int *which)
 	{
 		uint64		seqno = papply_dependency_find(dependencies, hashes->hashes[i]);
 
-		if (seqno <= dependency || seqno == open_seqno)
+		bool		is_own = seqno == open_seqno;
+
+		if (is_own)
+			seqno = nearest;
+		if (seqno <= dependency)
 			continue;
 		dependency = seqno;
-		*which = i;
+		*which = is_own ? -1 : i;
 	}
 	return dependency;
 }

@@ -26,6 +26,7 @@
 #include "insert_run.h"
 #include "key_wait.h"
 #include "partition.h"
+#include "postpone.h"
 #include "rights.h"
 #include "row_lookup.h"
 
@@ -355,9 +356,15 @@ find_row(PapplyTarget *target, bool is_last_look)
 						RelationGetRelationName(table->rel))));
 	papply_rights_check(table, ACL_SELECT);
 	if (papply_row_lookup(table, is_last_look || target->has_triggers))
+	{
+		papply_postpone_check_row(table->local_slot);
 		return table;
+	}
 	if (is_last_look)
+	{
+		papply_postpone_check_missing();
 		report_missing(target, table);
+	}
 	papply_row_lookup_release(table);
 	return NULL;
 }

@@ -336,6 +336,7 @@ prepare(PapplyTarget *target)
 
 	begin_to_prepare(target);
 	target->is_partitioned = target->rel->rd_rel->relkind == RELKIND_PARTITIONED_TABLE;
+	target->is_partition = target->rel->rd_rel->relispartition;
 	target->has_domain_default = papply_table_has_domain_default(target->rel, entry->attrmap);
 	target->may_check_domain = papply_table_may_check_domain(target->rel, entry->attrmap);
 	target->table_class = papply_table_class(target->rel, entry->attrmap, &target->reason);
