@@ -14,6 +14,9 @@
 /* The end of a transaction is about to be sent: somebody may wait for it. */
 extern void papply_ask_put(void);
 
+/* What is sent next are no changes: then there is nobody to be asked. */
+extern void papply_ask_forget(void);
+
 /* Does somebody, and has the subscriber not been asked since? */
 extern bool papply_ask_is_due(void);
 

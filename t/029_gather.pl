@@ -22,6 +22,7 @@ my ($publisher, $subscriber) = new_pair(
 	publisher_conf => q(
 		shared_preload_libraries = 'parallel_apply'
 		autovacuum = off
+		max_prepared_transactions = 2
 		wal_sender_timeout = 0));
 exec_both(
 	join "\n",
@@ -144,21 +145,35 @@ sub insert_into
 	return map { "INSERT INTO $kind$number (note) VALUES ('$_');" } @notes;
 }
 
+# That of the client.
+sub walsender_pid
+{
+	return on_publisher(
+		q(SELECT pid FROM pg_stat_replication WHERE application_name = 'tap_client')
+	);
+}
+
+# Seconds.
+sub pass_time
+{
+	my ($seconds) = @_;
+	my $end = time + $seconds;
+	$observer->query_safe('SELECT 1') while time < $end;
+	return;
+}
+
 # Returns sessions that have locked these catalogs, in which transactions come to the
 # walsender.  It has waited for the first one for much longer than a millisecond then.
 sub run_behind_locks
 {
 	my ($catalogs, @transactions) = @_;
-	my $walsender = on_publisher(
-		q(SELECT pid FROM pg_stat_replication WHERE application_name = 'tap_client')
-	);
+	my $walsender = walsender_pid();
 	kill 'STOP', $walsender;
 	on_publisher(join "\n", map { "BEGIN; $_ COMMIT;" } @transactions);
 	my @sessions = map { hold($publisher, "LOCK $_") } @$catalogs;
 	kill 'CONT', $walsender;
 	wait_until_blocked($catalogs->[0]);
-	my $end = time + 0.01;
-	$observer->query_safe('SELECT 1') while time < $end;
+	pass_time(0.01);
 	return @sessions;
 }
 
@@ -330,14 +345,15 @@ sub stop_background_writer
 }
 
 # Returns whether the walsender, while it decodes the commit of a transaction, has told
-# that it has decoded the first of its changes.
+# that it has decoded the first two of its changes.  After the first one it may send a
+# keepalive.
 sub tells_each_record
 {
 	begin_test();
 	my ($lock) = run_behind_locks(
 		['pg_publication_rel'],
 		join '',
-		insert_into('known', 'first'),
+		insert_into('known', 'first', 'second'),
 		"INSERT INTO known$number (note) VALUES ('at ' || pg_current_wal_insert_lsn());",
 		insert_into('new', 'last'));
 	my $sent_lsn = on_publisher(
@@ -364,10 +380,104 @@ sub tells_each_record
 	reload_with($publisher, 'parallel_apply.gather_messages = on');
 }
 
-# It does not wait for a record before it has told of those that it has decoded.
+# Returns the position behind its commit.
+sub commit_of
+{
+	my ($session) = @_;
+	end_session($session);
+	return on_publisher('SELECT pg_current_wal_insert_lsn()');
+}
+
+# The records of two transactions that are not published, each of which takes long: the
+# walsender looks for replies between their commits.
+{
+	begin_test();
+	my $walsender = walsender_pid();
+	kill 'STOP', $walsender;
+	on_publisher('SELECT pg_switch_wal()');
+	my @sessions =
+	  map { hold($publisher, insert_into($_, 'x')) } qw(unpublished parent);
+	my $lsn = commit_of($sessions[0]);
+	end_session($sessions[1]);
+	my @locks =
+	  map { hold($publisher, "LOCK $_") } qw(pg_publication_rel pg_inherits);
+	kill 'CONT', $walsender;
+	wait_until_blocked('pg_publication_rel');
+	pass_time(0.01);
+	end_session($locks[0]);
+	wait_until_blocked('pg_inherits');
+	is( $observer->query_safe(
+			"SELECT sent_lsn >= '$lsn' FROM pg_stat_replication WHERE application_name = 'tap_client'"
+		),
+		't',
+		'it looks for replies when decoding has taken long');
+	end_session($locks[1]);
+	arrives('C') or die 'the transaction does not arrive';
+}
+
+# A message that ends no transaction, COMMIT PREPARED, and then in the same page of the WAL
+# a commit that takes long.
+{
+	on_publisher(
+		q(SELECT pg_create_logical_replication_slot('prepares', 'pgoutput', false, true))
+	);
+	connect_client(
+		"SLOT prepares LOGICAL 0/0 (proto_version '3', publication_names 'client', two_phase 'on')"
+	);
+	begin_test();
+	on_publisher(
+		join ' ', 'BEGIN;',
+		insert_into('known', 'first'),
+		q(PREPARE TRANSACTION 'both';));
+	arrives('first.*P.*both') or die 'the first phase does not arrive';
+	$received = '';
+	my $walsender = walsender_pid();
+	kill 'STOP', $walsender;
+	on_publisher('SELECT pg_switch_wal()');
+	my $session = hold($publisher, insert_into('new', 'after'));
+	on_publisher(q(COMMIT PREPARED 'both'));
+	end_session($session);
+	my $lock = hold($publisher, 'LOCK pg_publication_rel');
+	kill 'CONT', $walsender;
+	wait_until_blocked('pg_publication_rel');
+	ok(arrives('K.*both'), 'without a backlog each message is sent');
+	end_session($lock);
+	ok(arrives('after.*C'), 'and so is what follows');
+	connect_client(
+		"SLOT client LOGICAL 0/0 (proto_version '1', publication_names 'client')"
+	);
+	on_publisher(q(SELECT pg_drop_replication_slot('prepares')));
+}
+
+# Behind a backlog, a transaction of which nothing is published, with enough changes for the
+# walsender to look for replies after half of its timeout.  There is one, so it sends
+# no keepalive.
+{
+	reload_with($publisher, q(wal_sender_timeout = '1s'));
+	begin_test();
+	my ($unpublished, $partition) = run_behind_locks(
+		[qw(pg_publication_rel pg_inherits)],
+		insert_into('known', 'early'),
+		"INSERT INTO unpublished$number (note) SELECT 'x' FROM generate_series(1, 200);"
+		  . join('', insert_into('parent', 'last')),
+		backlog());
+	pass_time(0.6);
+	send_message('d', pack 'a Q> Q> Q> Q> C', 'r', 1, 1, 1, 0, 0);
+	end_session($unpublished);
+	wait_until_blocked('pg_inherits');
+	ok(arrives('early.*C'),
+		'what stays is sent when the walsender looks for replies');
+	reload_with($publisher, 'wal_sender_timeout = 0');
+	end_session($partition);
+	ok(arrives('last.*C'), 'and the rest of it in the end');
+}
+
+# It does not wait for a record before it has told of those that it has decoded.  After the
+# first one it may send a keepalive.
 {
 	my $writer = stop_background_writer();
-	on_publisher("INSERT INTO unpublished$number (note) VALUES ('last')");
+	on_publisher(
+		"INSERT INTO unpublished$number (note) VALUES ('first'), ('last')");
 	my $lsn = on_publisher('SELECT pg_current_wal_flush_lsn()');
 	wait_until_walsender("sent_lsn >= '$lsn'");
 	kill 'CONT', $writer;
@@ -489,6 +599,28 @@ SKIP:
 }
 
 ### clients that are different
+
+# What another plugin writes is sent at once.
+{
+	on_publisher(
+		"SELECT pg_create_logical_replication_slot('other', 'test_decoding')"
+	);
+	connect_client('SLOT other LOGICAL 0/0');
+	$number++;
+	on_publisher(join '', insert_into('known', 'known'));
+	arrives('known.*COMMIT') or die 'the first transaction does not arrive';
+	my ($lock) = run_behind_locks(
+		['pg_type'], join '',
+		insert_into('known', 'at once'),
+		insert_into('typed', 'after'));
+	ok(arrives('at once'), 'what another plugin writes is sent at once');
+	end_session($lock);
+	ok(arrives('after.*COMMIT'), 'and so is what follows');
+	connect_client(
+		"SLOT client LOGICAL 0/0 (proto_version '1', publication_names 'client')"
+	);
+	on_publisher(q(SELECT pg_drop_replication_slot('other')));
+}
 
 # Nobody reads.
 {

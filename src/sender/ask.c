@@ -40,6 +40,12 @@ papply_ask_put(void)
 	has_ended = true;
 }
 
+void
+papply_ask_forget(void)
+{
+	has_ended = false;
+}
+
 bool
 papply_ask_is_due(void)
 {

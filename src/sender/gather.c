@@ -18,7 +18,9 @@
  *	 before that, all changes of the transaction are freed, which takes long for a
  *	 large one; so after its end they are flushed, unless there is a backlog.
  * - is_send_pending() says that nothing is left, else it would wait until the
- *	 socket has taken it all.
+ *	 socket has taken it all; unless transactions have stayed for long.  Then the
+ *	 walsender flushes, after the next record, or when it looks for replies within a long
+ *	 transaction of which the subscription gets nothing (WalSndUpdateProgress).
  * - WalSndLoop() flushes after each record, or after several (read_on.c).  sentPtr
  *	 has moved since the last change was put then.  The flush may be left out while
  *	 so much WAL is to be decoded still that no wait can be near.
@@ -84,10 +86,12 @@ static bool was_just_put = false;	/* since the last flush, done or not */
 static bool ends_transaction = false;	/* the newest change */
 static bool stays = false;		/* the walsender thinks that it has been sent */
 
-static bool
-am_logical_walsender(void)
+/* The plugin of subscriptions; what others write is not known here. */
+bool
+papply_gather_concerns_us(void)
 {
-	return MyReplicationSlot != NULL && SlotIsLogical(MyReplicationSlot) && MyWalSnd != NULL;
+	return MyReplicationSlot != NULL && MyWalSnd != NULL &&
+		strcmp(NameStr(MyReplicationSlot->data.plugin), "pgoutput") == 0;
 }
 
 /*
@@ -101,7 +105,8 @@ am_logical_walsender(void)
 static bool
 is_change(char type, const char *data, size_t size)
 {
-	return type == 'd' && size >= OFFSET_OF_MESSAGE && data[0] == 'w' && am_logical_walsender();
+	return type == 'd' && size >= OFFSET_OF_MESSAGE && data[0] == 'w' &&
+		papply_gather_concerns_us();
 }
 
 /* Does pgoutput say in this change that a transaction is complete? */
@@ -132,6 +137,8 @@ put_message(char type, const char *data, size_t size)
 	}
 	else
 		stays = false;
+	if (type != 'd')
+		papply_ask_forget();	/* changes have come to their end */
 	if (gathered_bytes == 0)
 		first_put_at = last_put_at;
 	gathered_bytes += size;
@@ -152,10 +159,11 @@ is_far_behind(XLogRecPtr decoded_lsn)
 	return decoded_lsn + BACKLOG_BYTES < end_lsn;
 }
 
-bool
-papply_gather_is_late(void)
+/* The clock may have been set back. */
+static bool
+is_late(TimestampTz now)
 {
-	return stays && GetCurrentTimestamp() - first_put_at >= GATHERED_US;
+	return now < first_put_at || now - first_put_at >= GATHERED_US;
 }
 
 /* May what has been put stay, instead of being flushed? */
@@ -170,12 +178,11 @@ may_stay(void)
 	/* Only this process writes it, so no lock is needed to read it. */
 	decoded_lsn = MyWalSnd->sentPtr;
 	if (was_just_put)
-		return last_put_at - first_put_at < GATHERED_US &&
-			(!ends_transaction || is_far_behind(decoded_lsn));
+		return !is_late(last_put_at) && (!ends_transaction || is_far_behind(decoded_lsn));
 	if (decoded_lsn == stayed_at || !is_far_behind(decoded_lsn))
 		return false;
 	stayed_at = decoded_lsn;
-	return !papply_gather_is_late();
+	return true;
 }
 
 /* See ask.c. */
@@ -184,7 +191,7 @@ ask_if_due(void)
 {
 	char		message[PAPPLY_ASK_LENGTH];
 
-	if (!am_logical_walsender() || !papply_ask_is_due())
+	if (!papply_gather_concerns_us() || !papply_ask_is_due())
 		return;
 	papply_ask_make(message);
 	methods->putmessage_noblock('d', message, sizeof(message));
@@ -212,7 +219,14 @@ papply_gather_flushes(void)
 static bool
 is_send_pending(void)
 {
-	return !stays && methods->is_send_pending();
+	return (!stays || (ends_transaction && is_late(GetCurrentTimestamp()))) &&
+		methods->is_send_pending();
+}
+
+bool
+papply_gather_must_send(XLogRecPtr decoded_lsn)
+{
+	return methods->is_send_pending() && !(stays && is_far_behind(decoded_lsn));
 }
 
 void

@@ -7,8 +7,8 @@
  * WalSndLoop() looks for replies of the client before each record of the WAL, by a
  * system call.  A small transaction has some ten records, and most of them cost less to
  * decode than that call.  So a record of a table is followed at once by those that are
- * in the same page of the WAL, which the reader has, until something has been sent: then
- * replies are due.
+ * in the same page of the WAL, which the reader has, until something has been sent or is
+ * to be sent now, or much time has passed: then replies are due.
  *
  * Decoding goes through RmgrTable, to which the server itself adds the resource managers
  * of extensions.  Ours decodes a record by the server's function, and then reads and
@@ -28,9 +28,13 @@
 #include "miscadmin.h"
 #include "replication/decode.h"
 #include "replication/walsender_private.h"
+#include "utils/timestamp.h"
 
 #include "gather.h"
 #include "read_on.h"
+
+/* For so long it decodes without a look for replies, and for a record longer. */
+#define READ_ON_US 1000
 
 typedef void (*DecodeRecord) (LogicalDecodingContext *ctx, XLogRecordBuffer *buf);
 
@@ -43,7 +47,7 @@ static bool is_reading_on = false;
 static bool
 may_read_on(void)
 {
-	return papply_gather_messages && !is_reading_on && MyWalSnd != NULL &&
+	return papply_gather_messages && !is_reading_on && papply_gather_concerns_us() &&
 		(MyWalSnd->state == WALSNDSTATE_CATCHUP || MyWalSnd->state == WALSNDSTATE_STREAMING);
 }
 
@@ -63,21 +67,28 @@ has_next_record(const XLogReaderState *reader)
 	return next + length <= page + reader->readLen;
 }
 
-/* Of records only the end of a transaction may take long. */
+/* Of records only the end of a transaction may take long.  The clock may be set back. */
 static bool
-is_late(XLogReaderState *reader)
+is_late(XLogReaderState *reader, TimestampTz began_at)
 {
-	return XLogRecGetRmid(reader) == RM_XACT_ID && papply_gather_is_late();
+	TimestampTz now;
+
+	if (XLogRecGetRmid(reader) != RM_XACT_ID)
+		return false;
+	now = GetCurrentTimestamp();
+	return now < began_at || now - began_at >= READ_ON_US;
 }
 
 static void
 read_on(LogicalDecodingContext *ctx)
 {
 	uint64		flushes = papply_gather_flushes();
+	TimestampTz began_at = GetCurrentTimestamp();
 	char	   *error;
 
 	while (has_next_record(ctx->reader) && papply_gather_flushes() == flushes &&
-		   !is_late(ctx->reader))
+		   !papply_gather_must_send(ctx->reader->EndRecPtr) &&
+		   !is_late(ctx->reader, began_at))
 	{
 		CHECK_FOR_INTERRUPTS();
 		if (XLogReadRecord(ctx->reader, &error) == NULL)
