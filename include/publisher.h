@@ -12,10 +12,14 @@
 
 #include "due_flush.h"
 
-/*
- * Before the stream is started: how is it known that somebody waits for a flush?  At once,
- * if that cannot be found out.
- */
-extern PapplyFlushes papply_publisher_flushes(WalReceiverConn *conn);
+typedef struct PapplyPublisher
+{
+	PapplyFlushes flushes;		/* how is it known that somebody waits for
+								 * one? At once, if that cannot be found out */
+	int			timeout_ms;		/* wal_sender_timeout; 0: none, or not known */
+} PapplyPublisher;
+
+/* Asked before the stream is started. */
+extern PapplyPublisher papply_publisher_ask(WalReceiverConn *conn);
 
 #endif							/* PAPPLY_PUBLISHER_H */

@@ -25,6 +25,22 @@ extern bool papply_report_flush(void);
 /* It wants one from the native loop. */
 extern void papply_report_asked(void);
 
+/*
+ * Asked before each message: must the native loop send a reply now, in the middle of
+ * whatever is under way?  is_reading: this message comes from the connection, where the
+ * publisher's questions are.  True means that it will.
+ */
+extern bool papply_report_must_reply(bool is_reading);
+
+/* The publisher gives up a subscriber that is silent for so long; 0: never. */
+extern void papply_report_set_timeout(int timeout_ms);
+
+/*
+ * While messages wait to be read, a status message is sent at least so often, and the
+ * native loop gets a keepalive, before the publisher or that loop gives up.
+ */
+extern int	papply_report_silence_ms(void);
+
 /* Shall it get one, or any status message of the native loop's? */
 extern bool papply_report_may_answer(void);
 

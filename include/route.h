@@ -26,6 +26,12 @@ typedef enum PapplyRoute
  */
 extern PapplyRoute papply_route_message(char **buffer, int *length);
 
+/*
+ * Asked before each message that the native loop gets from elsewhere: must the publisher
+ * get a reply first?  Returns the length of a message that makes the native loop send it, or 0.
+ */
+extern int	papply_route_reply(bool is_reading, char **buffer);
+
 /* Neither the native loop nor the queue is in the middle of a transaction. */
 extern bool papply_route_is_between_transactions(void);
 

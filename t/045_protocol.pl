@@ -8,6 +8,7 @@ use strict;
 use warnings;
 use FindBin;
 use lib $FindBin::RealBin;
+use IO::Select;
 use IO::Socket::UNIX;
 use PapplyTest;
 use POSIX ();
@@ -71,7 +72,18 @@ sub send_row
 	return;
 }
 
-# One connection: what an apply worker asks for, and these messages.
+# What is sent of one of the output plugin.
+sub data
+{
+	my ($message) = @_;
+	return pack('a Q> Q> q>', 'w', 0, 0, 0) . $message;
+}
+
+# What the publisher says of itself, see publisher.c.
+my @settings = ('f', 'f', '0');
+
+# One connection: what an apply worker asks for, and these messages, or what these functions
+# do.
 sub serve
 {
 	my ($client, @messages) = @_;
@@ -91,12 +103,12 @@ sub serve
 		elsif ($message =~ /START_REPLICATION/)
 		{
 			send_message($client, 'W', pack('C n', 0, 0));
-			send_message($client, 'd', pack('a Q> Q> q>', 'w', 0, 0, 0) . $_)
+			ref $_ ? $_->($client) : send_message($client, 'd', data($_))
 			  for @messages;
 		}
 		else
 		{
-			send_row($client, $message =~ /pg_settings/ ? ('f', 'f') : '');
+			send_row($client, $message =~ /pg_settings/ ? @settings : '');
 		}
 	}
 	return;
@@ -319,6 +331,38 @@ is_refused(
 	substr((in_stream(700, insert(1, 1, 'one')))[0], 0, 7),
 	'E',
 	stream_commit(700));
+
+# In the middle of a transaction that a writer applies, a question for a reply, and no end of
+# messages behind it, until there is one: it has that position.  The messages take no space.
+{
+	my $answer = "$dir/answer";
+	my $question = $lsn + 50;
+	my $ask = sub {
+		my ($client) = @_;
+		my $type = data(pack('a N Z* Z*', 'Y', 1, 'public', 'mood'));
+		my $types = ('d' . pack('N', 4 + length $type) . $type) x 1000;
+		my $end = time + 2 * $PostgreSQL::Test::Utils::timeout_default;
+		send_message($client, 'd', pack('a Q> q> C', 'k', $question, 0, 1));
+		while (time < $end)
+		{
+			$client->print($types) or return;
+			next if !IO::Select->new($client)->can_read(0);
+			my ($kind, $message) = read_message($client, 5) or return;
+			next if $kind ne 'd' || $message !~ /^r/;
+			next if unpack('x Q>', $message) < $question;
+			append_to_file($answer, 'there is one');
+			return;
+		}
+	};
+	@settings = ('t', 'f', '0');
+	begin_server($items[0], begin_at('B'),
+		(map { insert(1, $_, 'x' x 100) } 1000 .. 2000), $ask);
+	ok( $subscriber->poll_query_until(
+			'postgres', "SELECT size > 0 FROM pg_stat_file('$answer', true)"),
+		'a publisher that asks gets a reply, though messages never end');
+	end_server();
+	@settings = ('f', 'f', '0');
+}
 
 # And what is right is applied.
 begin_server(

@@ -19,14 +19,15 @@
 #include "seam.h"
 
 /*
- * Two columns: does it ask for flushes?  Are there sessions that wait for them, as far as
+ * Three columns: does it ask for flushes?  Are there sessions that wait for them, as far as
  * its configuration says?  They may wait in other modes than the default one, and for
- * other standbys.
+ * other standbys.  And how long does this walsender wait for replies, in milliseconds?
  */
 static const char *const query =
 "SELECT EXISTS (SELECT FROM pg_catalog.pg_settings WHERE name = '" PAPPLY_NAME ".gather_messages'),"
 " pg_catalog.current_setting('synchronous_standby_names') <> ''"
-" AND pg_catalog.current_setting('synchronous_commit') = 'on'";
+" AND pg_catalog.current_setting('synchronous_commit') = 'on',"
+" (SELECT setting::int FROM pg_catalog.pg_settings WHERE name = 'wal_sender_timeout')";
 
 static bool
 is_true(TupleTableSlot *slot, int column)
@@ -37,11 +38,20 @@ is_true(TupleTableSlot *slot, int column)
 	return !is_null && DatumGetBool(value);
 }
 
-static PapplyFlushes
+static int
+get_int(TupleTableSlot *slot, int column)
+{
+	bool		is_null;
+	Datum		value = slot_getattr(slot, column, &is_null);
+
+	return is_null ? 0 : DatumGetInt32(value);
+}
+
+static PapplyPublisher
 read_answer(WalRcvExecResult *result)
 {
 	TupleTableSlot *slot;
-	PapplyFlushes answer = PAPPLY_FLUSHES_AT_ONCE;
+	PapplyPublisher answer = {PAPPLY_FLUSHES_AT_ONCE, 0};
 
 	if (result->status != WALRCV_OK_TUPLES)
 		return answer;
@@ -49,21 +59,22 @@ read_answer(WalRcvExecResult *result)
 	if (tuplestore_gettupleslot(result->tuplestore, true, false, slot))
 	{
 		if (is_true(slot, 1))
-			answer = PAPPLY_FLUSHES_ASKED;
+			answer.flushes = PAPPLY_FLUSHES_ASKED;
 		else if (!is_true(slot, 2))
-			answer = PAPPLY_FLUSHES_GUESSED;
+			answer.flushes = PAPPLY_FLUSHES_GUESSED;
+		answer.timeout_ms = get_int(slot, 3);
 	}
 	ExecDropSingleTupleTableSlot(slot);
 	return answer;
 }
 
-PapplyFlushes
-papply_publisher_flushes(WalReceiverConn *conn)
+PapplyPublisher
+papply_publisher_ask(WalReceiverConn *conn)
 {
 	MemoryContext old_context = CurrentMemoryContext;
-	Oid			types[] = {BOOLOID, BOOLOID};
+	Oid			types[] = {BOOLOID, BOOLOID, INT4OID};
 	WalRcvExecResult *result;
-	PapplyFlushes answer;
+	PapplyPublisher answer;
 
 	/* the result's types are looked up */
 	StartTransactionCommand();

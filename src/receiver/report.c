@@ -12,6 +12,7 @@
 #include "replication/walreceiver.h"
 #include "utils/timestamp.h"
 
+#include "clock.h"
 #include "due_flush.h"
 #include "feedback.h"
 #include "lifecycle.h"
@@ -26,6 +27,16 @@
 #define RECEIVED_PATIENCE_MS 1
 
 /*
+ * A reply that was asked for, and put off until there is more to tell, is sent after so
+ * long all the same.  So is one that may be asked for, while nothing is read from the
+ * connection.  Or earlier, where the publisher would give us up.
+ */
+#define REPLY_INTERVAL_MS 100
+
+/* So often the publisher hears of us while a message waits, or earlier, likewise. */
+#define SILENCE_MS 1000
+
+/*
  * A publisher that is shut down asks again as soon as it is answered, until all that it
  * has sent is flushed.  If that may take long, because a writer waits for a lock, say, it
  * gets no answer, and gives up after wal_sender_timeout: as it does with PostgreSQL's own
@@ -38,6 +49,13 @@ static TimestampTz reported_at = 0;
 static bool has_committed = false;	/* and nobody has been woken to flush it */
 static bool has_untold = false; /* received the end of a transaction */
 static TimestampTz untold_since = 0;
+
+/* As of clock.h; 0: not so. */
+static int64 owed_since = 0;	/* a reply was asked for, and put off */
+static int64 unread_since = 0;	/* nothing is read from the connection */
+
+static int	publisher_timeout_ms = 0;	/* its wal_sender_timeout, when the
+										 * stream began; 0: none */
 
 static int	asked_times = 0;	/* one soon after the other, and nothing
 								 * flushed since */
@@ -67,6 +85,7 @@ papply_report_asked(void)
 {
 	TimestampTz now = GetCurrentTimestamp();
 
+	owed_since = 0;
 	if (asked_flushed_lsn != flushed_lsn() ||
 		now < asked_at || TimestampDifferenceExceeds(asked_at, now, ASKED_AGAIN_MS))
 		asked_times = 0;
@@ -83,7 +102,54 @@ papply_report_flush(void)
 	papply_feedback_flush(true);
 	has_committed = false;
 	has_untold |= is_told;
+	if (is_told && owed_since == 0)
+		owed_since = papply_clock_now();
 	return is_told;
+}
+
+void
+papply_report_set_timeout(int timeout_ms)
+{
+	publisher_timeout_ms = timeout_ms;
+}
+
+/* A part of a timeout, if that is less. */
+static int
+limited_by(int timeout_ms, int interval_ms)
+{
+	return timeout_ms > 0 ? Max(1, Min(timeout_ms / 4, interval_ms)) : interval_ms;
+}
+
+int
+papply_report_silence_ms(void)
+{
+	return limited_by(publisher_timeout_ms, limited_by(wal_receiver_timeout, SILENCE_MS));
+}
+
+static bool
+is_reply_late(int64 since, int64 now)
+{
+	return since != 0 &&
+		papply_clock_has_passed(since, now,
+								limited_by(publisher_timeout_ms, REPLY_INTERVAL_MS));
+}
+
+bool
+papply_report_must_reply(bool is_reading)
+{
+	int64		now;
+
+	if (is_reading)
+		unread_since = 0;
+	if (is_reading && owed_since == 0)
+		return false;
+	now = papply_clock_now();
+	if (!is_reading && unread_since == 0)
+		unread_since = now;
+	if (!is_reply_late(owed_since, now) && !is_reply_late(unread_since, now))
+		return false;
+	owed_since = unread_since = 0;
+	return true;
 }
 
 bool
@@ -105,7 +171,7 @@ tell(WalReceiverConn *conn)
 	bool		is_owed = asked_times >= ASKED_TIMES && papply_report_may_answer();
 	bool		is_overdue = false;
 
-	if (wal_receiver_status_interval <= 0 && !is_owed)
+	if (wal_receiver_status_interval <= 0 && !is_owed && owed_since == 0)
 		return;
 	if (has_untold)
 	{
@@ -121,6 +187,7 @@ tell(WalReceiverConn *conn)
 	{
 		has_untold = false;
 		untold_since = 0;
+		owed_since = 0;
 	}
 	if (is_owed)
 		asked_times = 0;
@@ -142,6 +209,7 @@ papply_report_if_due(WalReceiverConn *conn)
 void
 papply_report_now(WalReceiverConn *conn)
 {
+	unread_since = 0;
 	papply_due_flush_look();
 	tell(conn);
 	if (has_committed && papply_wal_flush_is_wanted())

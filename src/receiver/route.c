@@ -24,6 +24,15 @@
 #include "statistics.h"
 #include "status.h"
 
+int
+papply_route_reply(bool is_reading, char **buffer)
+{
+	if (!papply_lifecycle_has_pool() || !papply_report_must_reply(is_reading))
+		return 0;
+	return papply_native_keepalive(papply_feedback_applied_lsn(papply_lifecycle_is_idle()),
+								   true, buffer);
+}
+
 /* A message for the native loop, which is in a transaction or begins one. */
 static PapplyRoute
 route_native(char *message, int length, char **buffer, int *result)
@@ -164,9 +173,14 @@ papply_route_message(char **buffer, int *length)
 {
 	char	   *message = *buffer;
 	XLogRecPtr	remote_lsn;
-	int			result = 0;
+	int			result = papply_route_reply(!papply_spool_is_reading(), buffer);
 	PapplyRoute route;
 
+	if (result > 0)
+	{
+		*length = result;
+		return PAPPLY_ROUTE_BEFORE;
+	}
 	if (message[0] == 'k' && *length >= 18)
 		return route_keepalive(buffer, length);
 	if (message[0] != 'w' || *length < PAPPLY_MESSAGE_HEADER)

@@ -22,6 +22,7 @@
 #include "native_streams.h"
 #include "publisher.h"
 #include "receiver.h"
+#include "report.h"
 #include "seam.h"
 #include "status.h"
 
@@ -67,6 +68,7 @@ static bool
 start_streaming(WalReceiverConn *conn, const WalRcvStreamOptions *options)
 {
 	WalRcvStreamOptions ours = *options;
+	PapplyPublisher publisher;
 
 	if (papply_compat_am_leader_apply_worker())
 	{
@@ -76,7 +78,9 @@ start_streaming(WalReceiverConn *conn, const WalRcvStreamOptions *options)
 		 * that receiver may have waited in vain, or not at all.
 		 */
 		(void) replorigin_session_get_progress(true);
-		papply_due_flush_set(papply_publisher_flushes(conn));
+		publisher = papply_publisher_ask(conn);
+		papply_due_flush_set(publisher.flushes);
+		papply_report_set_timeout(publisher.timeout_ms);
 		if (papply_receiver_wants_pool())
 		{
 			papply_feedback_sync_earlier();
