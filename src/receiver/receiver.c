@@ -62,8 +62,8 @@
 /* The native loop gets a turn at least this often. */
 #define YIELD_INTERVAL_MS 100
 
-/* It gets a keepalive at least this often, if wal_receiver_timeout allows it. */
-#define KEEPALIVE_INTERVAL_MS 1000
+/* It sleeps for so long. */
+#define LONG_SLEEP_MS 1000
 
 /*
  * A reader that takes each message at once makes the walsender pay a system
@@ -281,7 +281,6 @@ sleep_for(long timeout_ms)
 static int
 keepalive_if_due(char **buffer)
 {
-	int			interval_ms = KEEPALIVE_INTERVAL_MS;
 	XLogRecPtr	applied_lsn = papply_feedback_applied_lsn(papply_lifecycle_is_idle());
 	TimestampTz now = GetCurrentTimestamp();
 
@@ -291,10 +290,8 @@ keepalive_if_due(char **buffer)
 	 */
 	bool		is_alive = has_received || held != NULL || !papply_report_may_answer();
 
-	if (wal_receiver_timeout > 0)
-		interval_ms = Min(interval_ms, wal_receiver_timeout / 4);
 	if (applied_lsn == keepalive_lsn &&
-		!(is_alive && TimestampDifferenceExceeds(keepalive_at, now, interval_ms)))
+		!(is_alive && TimestampDifferenceExceeds(keepalive_at, now, papply_report_silence_ms())))
 		return 0;
 	has_received = false;
 	keepalive_lsn = applied_lsn;
@@ -338,6 +335,7 @@ static int
 yield(char **buffer, pgsocket *wait_fd, long patience_ms)
 {
 	int			length;
+	int			silence_ms = papply_report_silence_ms();
 
 	/* a transaction that it has just done counts: see above */
 	if (papply_lifecycle_has_pool())
@@ -347,9 +345,8 @@ yield(char **buffer, pgsocket *wait_fd, long patience_ms)
 		return length;
 	papply_status_update(papply_lifecycle_has_pool(), papply_lifecycle_is_idle());
 	end_round();
-	if (patience_ms < 0 && wal_receiver_timeout > 0 &&
-		wal_receiver_timeout <= 2 * KEEPALIVE_INTERVAL_MS)
-		patience_ms = wal_receiver_timeout / 4;
+	if (patience_ms < 0 && silence_ms <= LONG_SLEEP_MS / 2)
+		patience_ms = silence_ms;
 	if (patience_ms > 0)
 		sleep_for(patience_ms);
 	if (patience_ms >= 0)
@@ -518,7 +515,11 @@ next_for_native(char **buffer)
 		return 0;
 	begin_due_replay();
 	if (papply_native_reads_queue())
-		return papply_native_next(buffer);
+	{
+		int			length = papply_route_reply(false, buffer);
+
+		return length > 0 ? length : papply_native_next(buffer);
+	}
 	if (papply_lifecycle_is_drained() && (rel = papply_remote_relation_next_untold()) != NULL)
 	{
 		rel->native_version = rel->version;

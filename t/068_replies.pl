@@ -1,0 +1,127 @@
+# A publisher that asks for a reply gets it before wal_sender_timeout strikes, whatever the
+# subscriber is doing; and keeps its connection.
+#
+# The timeout is much shorter than the transactions, whose rows are slow on the subscriber:
+# a trigger uses up a millisecond for each.  The publisher preloads the library: replies that
+# a flush is waited for are put off until there is one.
+use strict;
+use warnings;
+use FindBin;
+use lib $FindBin::RealBin;
+use PapplyTest;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my ($publisher, $subscriber) = new_pair(
+	publisher_conf => q(
+		shared_preload_libraries = 'parallel_apply'
+		wal_sender_timeout = 2s
+		logical_decoding_work_mem = 64kB),
+	subscriber_conf => q(
+		parallel_apply.queue_size = 256MB
+		parallel_apply.apply_streams_early = off));
+my $slow_rows = 4000;
+
+exec_both(
+	q(CREATE TABLE gate (id int PRIMARY KEY, n int);
+	CREATE TABLE slow (id serial PRIMARY KEY, t text);));
+on_publisher('INSERT INTO gate VALUES (1, 0)');
+on_subscriber(
+	q(CREATE FUNCTION be_slow() RETURNS trigger LANGUAGE plpgsql AS $$
+	DECLARE began_at timestamptz := clock_timestamp();
+	BEGIN
+		WHILE clock_timestamp() < began_at + interval '1 ms' LOOP END LOOP;
+		RETURN NEW;
+	END $$;
+	CREATE TRIGGER be_slow BEFORE INSERT ON slow FOR EACH ROW EXECUTE FUNCTION be_slow();
+	ALTER TABLE slow ENABLE ALWAYS TRIGGER be_slow;)
+);
+create_extension($subscriber);
+subscribe($publisher, $subscriber, 'tap', with => 'streaming = off');
+
+# A publisher without an answer ends its walsender.  A machine that stands still for so long
+# does that, too, so there are some tries.
+sub is_patient
+{
+	my ($name, $sub) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	my $is_patient;
+	for (1 .. 3)
+	{
+		wait_for_pool($subscriber, 'tap');
+		my $offset = -s $publisher->logfile;
+		$sub->();
+		wait_applied($publisher, $subscriber, 'tap');
+		$is_patient = slurp_file($publisher->logfile, $offset) !~
+		  /due to replication timeout/;
+		last if $is_patient;
+	}
+	return ok($is_patient, $name);
+}
+
+# More than a socket holds.
+sub insert_slow_rows
+{
+	on_publisher(
+		"INSERT INTO slow (t) SELECT repeat('x', 8000) FROM generate_series(1, $slow_rows)"
+	);
+	return;
+}
+
+# PostgreSQL's own apply does the next transaction then, and forgets this position.
+sub skip_elsewhere
+{
+	on_subscriber(q(ALTER SUBSCRIPTION tap SKIP (lsn = 'FFFFFFFF/0')));
+	return;
+}
+
+sub insert_behind_skip
+{
+	skip_elsewhere();
+	insert_slow_rows();
+	return;
+}
+
+is_patient('while it applies a transaction that still comes',
+	\&insert_behind_skip);
+
+is_patient(
+	'while it applies one that was received before',
+	sub {
+		my $lock = hold($subscriber, 'SELECT FROM gate FOR UPDATE');
+		on_publisher('UPDATE gate SET n = n + 1');
+		insert_slow_rows();
+		$publisher->wait_for_catchup('tap', 'write');
+		skip_elsewhere();
+		$lock->query_safe('COMMIT');
+		$lock->quit;
+	});
+
+# Most of it is not in the queue when it begins to be applied.
+reload_with($subscriber, 'parallel_apply.queue_size = 1MB');
+restart_apply($subscriber, 'tap',
+	'ALTER SUBSCRIPTION tap SET (streaming = on)');
+is_patient('while it applies one that was streamed', \&insert_behind_skip);
+reload_with($subscriber, 'parallel_apply.queue_size = 256MB');
+
+### while nothing is read
+
+reload_with($publisher, q(wal_sender_timeout = '1s'));
+connect_again($subscriber, 'tap');
+is_patient(
+	'while the subscription is paused',
+	sub {
+		on_subscriber(q(SELECT parallel_apply.pause('tap')));
+		on_publisher('UPDATE gate SET n = n + 1');
+		my $began_at = on_publisher('SELECT clock_timestamp()');
+		$publisher->poll_query_until('postgres',
+			"SELECT reply_time > timestamptz '$began_at' + interval '4 s' FROM pg_stat_replication WHERE application_name = 'tap'"
+		) or die 'there is no reply';
+		on_subscriber(q(SELECT parallel_apply.resume('tap')));
+	});
+
+tables_equal('at the end', qw(gate slow));
+finish($publisher, $subscriber,
+	qr/ERROR: +could not (receive data from|send data to) WAL stream/);
+done_testing();
