@@ -34,10 +34,10 @@ exec_both(
 		CREATE TABLE parent$_ (id serial, note text) PARTITION BY LIST (id);
 		CREATE TABLE partition$_ PARTITION OF parent$_ DEFAULT;
 		CREATE TABLE unpublished$_ (id serial PRIMARY KEY, note text);"
-	} 1 .. 20);
+	} 1 .. 30);
 on_publisher(
 	'CREATE PUBLICATION client FOR TABLE ' . join ', ',
-	map { ("known$_", "new$_", "typed$_", "parent$_") } 1 .. 20);
+	map { ("known$_", "new$_", "typed$_", "parent$_") } 1 .. 30);
 
 ### the client
 
@@ -83,10 +83,14 @@ sub arrives
 	return arrived() =~ /$what/s;
 }
 
+# What it is to replicate, and a query that it asks before that.
 sub connect_client
 {
-	my ($command) = @_;
+	my ($command, $query) = @_;
 	$client->close if $client;
+	$publisher->poll_query_until('postgres',
+		q(SELECT count(*) = 0 FROM pg_stat_activity WHERE application_name = 'tap_client')
+	) or die 'the walsender does not end';
 	my $path = $publisher->host . '/.s.PGSQL.' . $publisher->port;
 	$client = IO::Socket::UNIX->new(Peer => $path) or die "$path: $!";
 	($received, $buffer) = ('', '');
@@ -102,6 +106,12 @@ sub connect_client
 		client_min_messages => 'error',
 		'', '');
 	arrives('<Z>') or die 'the publisher does not answer';
+	if (defined $query)
+	{
+		$received = '';
+		send_message('Q', "$query\0");
+		arrives('<Z>') or die 'the publisher does not answer the query';
+	}
 	send_message('Q', "START_REPLICATION $command\0");
 	arrives('<W>') or die 'nothing is replicated';
 	return;
@@ -314,23 +324,36 @@ stays(
 	ok(arrives('after.*C'), 'and so is the next one');
 }
 
-# What comes behind the first lock is not published, so nothing is put.  After it the
-# walsender meets a partition.
+# Asserts that what these statements send, and stays, goes without another change.  What
+# comes behind the first lock is not published, so nothing is put.  After it the walsender
+# meets a partition.
+sub goes_in_time
 {
-	begin_test();
-	my ($unpublished, $partition) = run_behind_locks(
-		[qw(pg_publication_rel pg_inherits)],
-		insert_into('known', 'early'),
-		insert_into('unpublished', 'x'),
+	my ($name, $sql, $what) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	my $walsender = walsender_pid();
+	kill 'STOP', $walsender;
+	on_publisher(
+		join "\n", $sql,
+		map { "BEGIN; $_ COMMIT;" } insert_into('unpublished', 'x'),
 		insert_into('parent', 'last'),
 		backlog());
+	my ($unpublished, $partition) =
+	  map { hold($publisher, "LOCK $_") } qw(pg_publication_rel pg_inherits);
+	kill 'CONT', $walsender;
+	wait_until_blocked('pg_publication_rel');
+	pass_time(0.01);
 	end_session($unpublished);
 	wait_until_blocked('pg_inherits');
-	ok(arrives('early.*C'),
-		'what has stayed for long goes without another change');
+	ok(arrives($what), $name);
 	end_session($partition);
 	ok(arrives('last.*C'), 'and the rest of it in the end');
+	return;
 }
+
+begin_test();
+goes_in_time('what has stayed for long goes without another change',
+	join('', 'BEGIN;', insert_into('known', 'early'), 'COMMIT;'), 'early.*C');
 
 ### records that are decoded together
 
@@ -443,10 +466,86 @@ sub commit_of
 	ok(arrives('K.*both'), 'without a backlog each message is sent');
 	end_session($lock);
 	ok(arrives('after.*C'), 'and so is what follows');
+
+	# What becomes of a prepared transaction, and of a commit that is sent before.
+	for (
+		[ 'COMMIT PREPARED', 'K.*both', '' ],
+		[ 'ROLLBACK PREPARED', 'r.*both', '' ],
+		[ 'COMMIT PREPARED', 'early.*C.*K.*both', 'early' ])
+	{
+		my ($command, $what, $before) = @$_;
+		begin_test();
+		on_publisher(
+			join ' ', 'BEGIN;',
+			insert_into('known', 'first'),
+			q(PREPARE TRANSACTION 'both';));
+		arrives('first.*P.*both') or die 'the first phase does not arrive';
+		$received = '';
+		goes_in_time(
+			"$command goes without another change"
+			  . ($before ? ', with a commit before it' : ''),
+			($before ? join('', insert_into('known', 'early')) : '')
+			  . "$command 'both';",
+			$what);
+	}
+
+	# The roll back of what was streamed.
+	reload_with($publisher, 'logical_decoding_work_mem = 64kB');
+	connect_client(
+		"SLOT prepares LOGICAL 0/0 (proto_version '3', publication_names 'client', streaming 'on')"
+	);
+	begin_test();
+	my $streamed = hold($publisher, backlog());
+	arrives('[[:xdigit:]]{32}') or die 'nothing is streamed';
+	kill 'STOP', walsender_pid();
+	$received = '';
+	$streamed->query_safe('ROLLBACK');
+	$streamed->quit;
+	goes_in_time('a roll back goes without another change', '', 'A(.{4})\1');
 	connect_client(
 		"SLOT client LOGICAL 0/0 (proto_version '1', publication_names 'client')"
 	);
 	on_publisher(q(SELECT pg_drop_replication_slot('prepares')));
+	reload_with($publisher, 'logical_decoding_work_mem = 64MB');
+}
+
+# A commit, and then what is no end of anything.
+{
+	connect_client(
+		"SLOT client LOGICAL 0/0 (proto_version '1', publication_names 'client', messages 'true')"
+	);
+	begin_test();
+	goes_in_time(
+		'a commit goes without another change, with a message behind it',
+		join('', insert_into('known', 'early'))
+		  . q(SELECT pg_logical_emit_message(false, 'tap', 'told');),
+		'early.*C.*told');
+	connect_client(
+		"SLOT client LOGICAL 0/0 (proto_version '1', publication_names 'client')"
+	);
+}
+
+# Another library has its functions over ours.
+{
+	on_publisher(
+		q(CREATE FUNCTION selftest_cover_messages() RETURNS void LANGUAGE C
+		AS 'parallel_apply', 'papply_selftest_cover_messages'));
+	connect_client(
+		"SLOT client LOGICAL 0/0 (proto_version '1', publication_names 'client')",
+		'SELECT selftest_cover_messages()');
+	begin_test();
+	my ($lock) = run_behind_locks(
+		['pg_publication_rel'], join '',
+		insert_into('known', 'at once'),
+		insert_into('new', 'after all'));
+	ok(arrives('at once'),
+		'a change is sent by itself if another library may wait for a standby'
+	);
+	end_session($lock);
+	ok(arrives('after all.*C'), 'and so is what follows');
+	connect_client(
+		"SLOT client LOGICAL 0/0 (proto_version '1', publication_names 'client')"
+	);
 }
 
 # Behind a backlog, a transaction of which nothing is published, with enough changes for the

@@ -35,6 +35,9 @@
  * GATHERED_BYTES, and complete transactions only if the publisher is behind by
  * BACKLOG_BYTES.
  *
+ * Where another library has put functions of its own over these, nothing is kept: it may
+ * sleep in them until a standby has what was put before.
+ *
  * The alternative, an output plugin around pgoutput, knows where transactions
  * begin and end; but slots have to be made for it by hand, and those that the
  * synchronisation of tables makes are pgoutput's.
@@ -72,6 +75,9 @@
 /* The server's. */
 static const PQcommMethods *methods;
 
+/* Ours, with which the server calls the functions below. */
+static PQcommMethods gathering;
+
 /* What has been put since the last flush that was done. */
 static size_t gathered_bytes = 0;
 static TimestampTz first_put_at;
@@ -83,7 +89,8 @@ static XLogRecPtr stayed_at;
 static uint64 flushes = 0;		/* that were done */
 
 static bool was_just_put = false;	/* since the last flush, done or not */
-static bool ends_transaction = false;	/* the newest change */
+static bool has_end = false;	/* of a transaction, since the last flush that
+								 * was done */
 static bool stays = false;		/* the walsender thinks that it has been sent */
 
 /* The plugin of subscriptions; what others write is not known here. */
@@ -111,18 +118,25 @@ is_change(char type, const char *data, size_t size)
 
 /* Does pgoutput say in this change that a transaction is complete? */
 static bool
-is_end(const char *data, size_t size)
+is_end(char kind)
 {
-	char		kind = size > OFFSET_OF_MESSAGE ? data[OFFSET_OF_MESSAGE] : 0;
-
 	return kind == LOGICAL_REP_MSG_COMMIT || kind == LOGICAL_REP_MSG_STREAM_COMMIT ||
 		kind == LOGICAL_REP_MSG_PREPARE || kind == LOGICAL_REP_MSG_STREAM_PREPARE;
+}
+
+/* Or what becomes of one that was sent before? */
+static bool
+is_outcome(char kind)
+{
+	return kind == LOGICAL_REP_MSG_COMMIT_PREPARED ||
+		kind == LOGICAL_REP_MSG_ROLLBACK_PREPARED || kind == LOGICAL_REP_MSG_STREAM_ABORT;
 }
 
 static void
 put_message(char type, const char *data, size_t size)
 {
 	uint64		time;
+	char		kind;
 
 	methods->putmessage_noblock(type, data, size);
 	was_just_put = is_change(type, data, size);
@@ -131,8 +145,9 @@ put_message(char type, const char *data, size_t size)
 		memcpy(&time, data + OFFSET_OF_TIME, sizeof(time));
 		last_put_at = (TimestampTz) pg_ntoh64(time);
 		stayed_at = MyWalSnd->sentPtr;
-		ends_transaction = is_end(data, size);
-		if (ends_transaction)
+		kind = size > OFFSET_OF_MESSAGE ? data[OFFSET_OF_MESSAGE] : 0;
+		has_end |= is_end(kind) || is_outcome(kind);
+		if (is_end(kind))
 			papply_ask_put();
 	}
 	else
@@ -172,13 +187,14 @@ may_stay(void)
 {
 	XLogRecPtr	decoded_lsn;
 
-	if (!papply_gather_messages || !(was_just_put || stays) || gathered_bytes >= GATHERED_BYTES)
+	if (!papply_gather_messages || PqCommMethods != &gathering ||
+		!(was_just_put || stays) || gathered_bytes >= GATHERED_BYTES)
 		return false;
 
 	/* Only this process writes it, so no lock is needed to read it. */
 	decoded_lsn = MyWalSnd->sentPtr;
 	if (was_just_put)
-		return !is_late(last_put_at) && (!ends_transaction || is_far_behind(decoded_lsn));
+		return !is_late(last_put_at) && (!has_end || is_far_behind(decoded_lsn));
 	if (decoded_lsn == stayed_at || !is_far_behind(decoded_lsn))
 		return false;
 	stayed_at = decoded_lsn;
@@ -206,6 +222,7 @@ flush_if_writable(void)
 		return 0;
 	ask_if_due();
 	gathered_bytes = 0;
+	has_end = false;
 	flushes++;
 	return methods->flush_if_writable();
 }
@@ -219,7 +236,7 @@ papply_gather_flushes(void)
 static bool
 is_send_pending(void)
 {
-	return (!stays || (ends_transaction && is_late(GetCurrentTimestamp()))) &&
+	return (!stays || (has_end && is_late(GetCurrentTimestamp()))) &&
 		methods->is_send_pending();
 }
 
@@ -232,8 +249,6 @@ papply_gather_must_send(XLogRecPtr decoded_lsn)
 void
 papply_gather_install(void)
 {
-	static PQcommMethods gathering;
-
 	methods = PqCommMethods;
 	gathering = *methods;
 	gathering.putmessage_noblock = put_message;
