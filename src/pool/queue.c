@@ -33,7 +33,6 @@
 #include "parallel_apply.h"
 
 #include "miscadmin.h"
-#include "portability/instr_time.h"
 #include "port/pg_bitutils.h"
 #include "postmaster/interrupt.h"
 #include "storage/ipc.h"
@@ -42,6 +41,7 @@
 #include "utils/memutils.h"
 
 #include "awake.h"
+#include "clock.h"
 #include "commit_order.h"
 #include "queue.h"
 #include "statistics.h"
@@ -287,10 +287,9 @@ publish_position(void)
 
 	waiter = pg_atomic_read_u64(&papply_pool->data_waiter);
 	if (waiter != 0)
-	{
-		pg_atomic_write_u64(&papply_pool->data_waiter, 0);
+		waiter = pg_atomic_exchange_u64(&papply_pool->data_waiter, 0);
+	if (waiter != 0)			/* still */
 		papply_pool_wake(waiter - 1);
-	}
 	if (papply_queue_backlog() >= WAKE_BACKLOG)
 		(void) papply_awake_wake_one();
 }
@@ -642,14 +641,13 @@ static bool
 await_announced(void)
 {
 	uint64		announced = pg_atomic_read_u64(&papply_pool->announced_seqno);
-	instr_time	begin;
-	instr_time	now;
+	int64		end;
 
 	if (announced == PAPPLY_NO_SEQNO ||
 		!pg_atomic_compare_exchange_u64(&papply_pool->announced_seqno, &announced,
 										PAPPLY_NO_SEQNO))
 		return false;
-	INSTR_TIME_SET_CURRENT(begin);
+	end = papply_clock_now() + AWAIT_US;
 	do
 	{
 		for (int i = 0; i < 10; i++)
@@ -661,9 +659,7 @@ await_announced(void)
 			}
 			pg_spin_delay();
 		}
-		INSTR_TIME_SET_CURRENT(now);
-		INSTR_TIME_SUBTRACT(now, begin);
-	} while (INSTR_TIME_GET_MICROSEC(now) < AWAIT_US);
+	} while (papply_clock_now() < end);
 	pg_atomic_fetch_add_u32(&papply_pool->announced_in_vain, 1);
 	return false;
 }
@@ -760,7 +756,10 @@ papply_queue_want_data(uint64 position)
 void
 papply_queue_got_data(void)
 {
-	pg_atomic_write_u64(&papply_pool->data_waiter, 0);
+	uint64		mark = papply_pool_waiter + 1;
+
+	/* another writer may wait for the next transaction already */
+	(void) pg_atomic_compare_exchange_u64(&papply_pool->data_waiter, &mark, 0);
 }
 
 bool

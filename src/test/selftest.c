@@ -709,6 +709,23 @@ check_marks(void)
 	papply_pool_waiter = PAPPLY_WAITER_RECEIVER;
 }
 
+/* A writer that goes on does not take away the mark of another one that waits for data. */
+static void
+check_data_marks(void)
+{
+	uint64		nowhere = PG_INT64_MAX;
+
+	papply_pool_waiter = TEST_WRITER + 1;
+	EXPECT(papply_queue_want_data(nowhere));
+	papply_queue_got_data();
+	EXPECT(pg_atomic_read_u64(&papply_pool->data_waiter) == 0);
+	EXPECT(papply_queue_want_data(nowhere));
+	papply_pool_waiter = TEST_WRITER;
+	papply_queue_got_data();
+	EXPECT(pg_atomic_read_u64(&papply_pool->data_waiter) == TEST_WRITER + 2);
+	papply_pool_waiter = PAPPLY_WAITER_RECEIVER;
+}
+
 static void
 drive_oversize(void *arg)
 {
@@ -722,6 +739,7 @@ drive_oversize(void *arg)
 	EXPECT(papply_queue_oldest_committed() != NULL);
 	papply_queue_release();
 	check_marks();
+	check_data_marks();
 }
 
 /* selftest_queue_oversize(): one transaction of many times the ring's size. */
