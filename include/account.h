@@ -30,7 +30,7 @@ extern PapplyAccount papply_account;
 extern void papply_account_claim(void);
 
 /* An attempt to apply some of it as one local transaction begins now. */
-extern void papply_account_begin(uint64 first, uint64 last, TimestampTz now);
+extern void papply_account_begin(uint64 first, uint64 last, int64 now);
 
 /* Show, now and then, how many changes there are as far as it is known. */
 extern void papply_account_show_known(void);

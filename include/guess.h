@@ -17,10 +17,10 @@
 extern bool papply_guess_nobody_waits(void);
 
 /* So many transactions have been committed since the last call. */
-extern void papply_guess_committed(uint64 count, TimestampTz now);
+extern void papply_guess_committed(uint64 count, int64 now);
 
 /* Flushes are held no longer. */
-extern void papply_guess_end(TimestampTz now);
+extern void papply_guess_end(int64 now);
 
 /* All is flushed. */
 extern void papply_guess_flushed(void);

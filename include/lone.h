@@ -12,9 +12,9 @@
 
 /*
  * Until now there was nothing to read, as far as is known.  Returns the present
- * time.
+ * time of clock.h.
  */
-extern TimestampTz papply_lone_idle(void);
+extern int64 papply_lone_idle(void);
 
 /*
  * Nothing else is in flight, and a transaction begins that the publisher

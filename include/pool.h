@@ -67,7 +67,7 @@ typedef struct PapplyWriterSlot
 	uint64		last_seqno;
 	TransactionId remote_xid;	/* what it works on */
 	XLogRecPtr	remote_final_lsn;
-	TimestampTz began_at;		/* the claimed range, or to try it again */
+	int64		began_at;		/* the claimed range, or to try it again */
 	uint64		changes_done;	/* of the claimed range */
 	uint64		changes_known;	/* those that have been received */
 	pg_atomic_uint64 applied_first; /* of the range that may have locks now,
@@ -142,7 +142,7 @@ typedef struct PapplyPool
 	Oid			subid;			/* kept after release, with replay_final_lsn */
 	XLogRecPtr	replay_final_lsn;	/* this remote transaction goes to the
 									 * native loop; survives the receiver */
-	TimestampTz lack_at;		/* there was no memory for definitions; 0:
+	int64		lack_at;		/* there was no memory for definitions; 0:
 								 * never; survives the receiver */
 	int			lack_ms;		/* and no pool shall start for so long */
 	uint32		generation;		/* counts the pools in this place */

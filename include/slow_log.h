@@ -27,6 +27,6 @@ typedef struct PapplyApplied
 extern bool papply_slow_log_is_on(void);
 
 /* It has been applied: log it if it took too long. */
-extern void papply_slow_log_report(const PapplyApplied *applied, TimestampTz began_at);
+extern void papply_slow_log_report(const PapplyApplied *applied, int64 began_at);
 
 #endif							/* PAPPLY_SLOW_LOG_H */

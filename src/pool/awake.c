@@ -33,9 +33,9 @@
 #include "port/pg_bitutils.h"
 #include "postmaster/interrupt.h"
 #include "storage/latch.h"
-#include "utils/timestamp.h"
 
 #include "awake.h"
+#include "clock.h"
 #include "commit_order.h"
 #include "early.h"
 #include "queue.h"
@@ -53,8 +53,8 @@
 static int	processors;
 static int	extra;				/* beyond what processors and storage say */
 static uint64 last_committed;
-static TimestampTz committed_at;	/* or looked at since */
-static TimestampTz stalled_at;	/* or extra was halved since */
+static int64 committed_at;		/* or looked at since */
+static int64 stalled_at;		/* or extra was halved since */
 
 /*** anybody ***/
 
@@ -250,12 +250,12 @@ static void
 adjust_extra(bool has_stalled_if_none)
 {
 	uint64		committed = papply_commit_order_committed();
-	TimestampTz now = GetCurrentTimestamp();
+	int64		now = papply_clock_now();
 
-	if (committed != last_committed || committed_at == 0 || committed_at > now)
+	if (committed != last_committed || committed_at == 0)
 	{
 		if (committed != last_committed &&
-			TimestampDifferenceExceeds(stalled_at, now, CALM_MS))
+			papply_clock_has_passed(stalled_at, now, CALM_MS))
 		{
 			extra /= 2;
 			stalled_at = now;
@@ -263,7 +263,7 @@ adjust_extra(bool has_stalled_if_none)
 		last_committed = committed;
 		committed_at = now;
 	}
-	else if (has_stalled_if_none && TimestampDifferenceExceeds(committed_at, now, STALL_MS))
+	else if (has_stalled_if_none && papply_clock_has_passed(committed_at, now, STALL_MS))
 	{
 		extra = Max(1, Min(PAPPLY_MAX_WRITERS, 2 * extra));
 		committed_at = stalled_at = now;

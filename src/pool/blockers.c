@@ -38,9 +38,9 @@
 #include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/memutils.h"
-#include "utils/timestamp.h"
 
 #include "blockers.h"
+#include "clock.h"
 #include "commit_order.h"
 #include "queue.h"
 #include "retreat.h"
@@ -185,10 +185,10 @@ papply_blockers_look(void)
 void
 papply_blockers_look_if_due(void)
 {
-	static TimestampTz looked_at = 0;
-	TimestampTz now = GetCurrentTimestamp();
+	static int64 looked_at = 0;
+	int64		now = papply_clock_now();
 
-	if (now >= looked_at && !TimestampDifferenceExceeds(looked_at, now, INTERVAL_MS))
+	if (!papply_clock_has_passed(looked_at, now, INTERVAL_MS))
 		return;
 	looked_at = now;
 	papply_blockers_look();

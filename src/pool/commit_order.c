@@ -30,9 +30,9 @@
 #include "miscadmin.h"
 #include "pgstat.h"
 #include "storage/latch.h"
-#include "utils/timestamp.h"
 
 #include "blockers.h"
+#include "clock.h"
 #include "commit_order.h"
 #include "early.h"
 #include "queue.h"
@@ -84,11 +84,11 @@ wait_event_of(PapplyWriterState state)
 
 /* The counters of waits have the order of the states. */
 static void
-count_sleep(PapplyWriterState state, bool is_first, TimestampTz begin)
+count_sleep(PapplyWriterState state, bool is_first, int64 begin)
 {
 	int			cause = state - PAPPLY_WRITER_WAIT_DEPENDENCY;
-	TimestampTz end = GetCurrentTimestamp();
-	uint64		us = Max(end - begin, 0);	/* the clock may have been set */
+	int64		end = papply_clock_now();
+	uint64		us = end - begin;
 
 	slept_us += us;
 	papply_statistics_count(PAPPLY_COUNT_WAITS_DEPENDENCY + cause, is_first ? 1 : 0);
@@ -107,7 +107,7 @@ check_open(void)
 void
 papply_commit_order_sleep(PapplyWriterState state, int *sleeps)
 {
-	TimestampTz begin = GetCurrentTimestamp();
+	int64		begin = papply_clock_now();
 	int			rc = 0;
 
 	if (*sleeps == 0)

@@ -26,8 +26,8 @@
 #include "replication/logicallauncher.h"
 #include "storage/ipc.h"
 #include "storage/shmem.h"
-#include "utils/timestamp.h"
 
+#include "clock.h"
 #include "early.h"
 #include "pool.h"
 
@@ -282,7 +282,7 @@ void
 papply_pool_note_lack(void)
 {
 	LWLockAcquire(&directory->lock, LW_EXCLUSIVE);
-	papply_pool->lack_at = GetCurrentTimestamp();
+	papply_pool->lack_at = papply_clock_now();
 	papply_pool->lack_ms = Max(MIN_LACK_MS, Min(MAX_LACK_MS, 2 * papply_pool->lack_ms));
 	LWLockRelease(&directory->lock);
 }
@@ -290,14 +290,14 @@ papply_pool_note_lack(void)
 bool
 papply_pool_has_lacked(Oid subid)
 {
-	TimestampTz now = GetCurrentTimestamp();
+	int64		now = papply_clock_now();
 	const PapplyPool *place;
 	bool		has_lacked;
 
 	LWLockAcquire(&directory->lock, LW_SHARED);
 	place = place_of(subid);
-	has_lacked = place != NULL && place->lack_at != 0 && place->lack_at <= now &&
-		!TimestampDifferenceExceeds(place->lack_at, now, place->lack_ms);
+	has_lacked = place != NULL && place->lack_at != 0 &&
+		!papply_clock_has_passed(place->lack_at, now, place->lack_ms);
 	LWLockRelease(&directory->lock);
 	return has_lacked;
 }

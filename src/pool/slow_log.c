@@ -12,8 +12,8 @@
 #include "parallel_apply.h"
 
 #include "replication/worker_internal.h"
-#include "utils/timestamp.h"
 
+#include "clock.h"
 #include "slow_log.h"
 
 bool
@@ -47,9 +47,9 @@ describe(const PapplyApplied *applied, double ms)
 
 /* The context would be that of whatever message was the last one. */
 void
-papply_slow_log_report(const PapplyApplied *applied, TimestampTz began_at)
+papply_slow_log_report(const PapplyApplied *applied, int64 began_at)
 {
-	double		ms = (GetCurrentTimestamp() - began_at) / 1000.0;
+	double		ms = (papply_clock_now() - began_at) / 1000.0;
 
 	if (ms < papply_log_min_duration || !errstart(LOG, TEXTDOMAIN))
 		return;

@@ -25,8 +25,8 @@
 #include "storage/ipc.h"
 #include "storage/lwlock.h"
 #include "storage/shmem.h"
-#include "utils/timestamp.h"
 
+#include "clock.h"
 #include "worker_slots.h"
 
 #define SLOTS_NAME PAPPLY_NAME " worker slots"
@@ -37,7 +37,7 @@ static const char *const no_slot = "out of background worker slots";
 typedef struct MissedSlots
 {
 	pg_atomic_uint64 count;
-	pg_atomic_uint64 last;		/* a TimestampTz; 0: none yet */
+	pg_atomic_uint64 last;		/* of clock.h; 0: none yet */
 } MissedSlots;
 
 static MissedSlots *missed = NULL;
@@ -49,7 +49,7 @@ note_message(ErrorData *error)
 	if (error->elevel == WARNING && error->message_id != NULL && missed != NULL &&
 		strcmp(error->message_id, no_slot) == 0)
 	{
-		pg_atomic_write_u64(&missed->last, GetCurrentTimestamp());
+		pg_atomic_write_u64(&missed->last, papply_clock_now());
 		pg_atomic_fetch_add_u64(&missed->count, 1);
 	}
 	if (previous_emit_log)
@@ -90,7 +90,7 @@ papply_worker_slots_missed(void)
 	return pg_atomic_read_u64(&missed->count);
 }
 
-TimestampTz
+int64
 papply_worker_slots_missed_at(void)
 {
 	return pg_atomic_read_u64(&missed->last);

@@ -22,8 +22,8 @@
 
 #include "access/xact.h"
 #include "replication/walsender.h"
-#include "utils/timestamp.h"
 
+#include "clock.h"
 #include "due_flush.h"
 #include "feedback.h"
 #include "guess.h"
@@ -39,8 +39,8 @@
 
 static PapplyFlushes flushes = PAPPLY_FLUSHES_AT_ONCE;
 static XLogRecPtr asked_lsn = InvalidXLogRecPtr;	/* of the publisher's WAL */
-static TimestampTz unflushed_since = 0; /* and nobody flushes; 0: not so */
-static TimestampTz looked_at = 0;
+static int64 unflushed_since = 0;	/* and nobody flushes; 0: not so */
+static int64 looked_at = 0;
 static uint64 seen_seqno = 0;	/* committed */
 
 void
@@ -102,7 +102,7 @@ note_commits(bool has_unflushed)
 	if (flushes == PAPPLY_FLUSHES_GUESSED)
 	{
 		if (seqno > seen_seqno)
-			papply_guess_committed(seqno - seen_seqno, GetCurrentTimestamp());
+			papply_guess_committed(seqno - seen_seqno, papply_clock_now());
 		if (!has_unflushed)
 			papply_guess_flushed();
 	}
@@ -131,11 +131,11 @@ papply_due_flush_look(void)
 		unflushed_since = 0;
 		return;
 	}
-	looked_at = GetCurrentTimestamp();
-	if (unflushed_since == 0 || unflushed_since > looked_at)
+	looked_at = papply_clock_now();
+	if (unflushed_since == 0)
 		unflushed_since = looked_at;
 	if (waits_for_standbys ||
-		TimestampDifferenceExceeds(unflushed_since, looked_at, allowed_ms()))
+		papply_clock_has_passed(unflushed_since, looked_at, allowed_ms()))
 	{
 		if (is_held())
 			papply_guess_end(looked_at);

@@ -18,8 +18,8 @@
  */
 #include "parallel_apply.h"
 
-#include "utils/timestamp.h"
 
+#include "clock.h"
 #include "guess.h"
 
 /* Nothing came for so long, and something so long after the flush. */
@@ -30,17 +30,17 @@
 #define TIMES 8
 #define AT_ONCE 10000
 
-static TimestampTz committed_at = 0;	/* the last one */
-static TimestampTz flushed_at = 0;	/* after a silence, and nothing came since */
+static int64 committed_at = 0;	/* the last one */
+static int64 flushed_at = 0;	/* after a silence, and nothing came since */
 static bool is_ending = false;	/* there was a silence, and a flush is due */
 static int	times = 0;			/* that something came soon */
 static int	at_once = 0;		/* commits that are still flushed at once */
 
 void
-papply_guess_committed(uint64 count, TimestampTz now)
+papply_guess_committed(uint64 count, int64 now)
 {
-	bool		is_soon = flushed_at != 0 && now >= flushed_at &&
-	!TimestampDifferenceExceeds(flushed_at, now, SOON_MS);
+	bool		is_soon = flushed_at != 0 &&
+	!papply_clock_has_passed(flushed_at, now, SOON_MS);
 
 	at_once -= Min(count, at_once);
 	if (is_soon)
@@ -61,7 +61,7 @@ void
 papply_guess_flushed(void)
 {
 	if (is_ending)
-		flushed_at = GetCurrentTimestamp();
+		flushed_at = papply_clock_now();
 	is_ending = false;
 }
 
@@ -72,9 +72,9 @@ papply_guess_nobody_waits(void)
 }
 
 void
-papply_guess_end(TimestampTz now)
+papply_guess_end(int64 now)
 {
-	is_ending = TimestampDifferenceExceeds(committed_at, now, SILENCE_MS);
+	is_ending = papply_clock_has_passed(committed_at, now, SILENCE_MS);
 	if (!is_ending)
 		times = 0;
 }

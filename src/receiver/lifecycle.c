@@ -26,9 +26,9 @@
 #include "utils/inval.h"
 #include "utils/memutils.h"
 #include "utils/syscache.h"
-#include "utils/timestamp.h"
 
 #include "awake.h"
+#include "clock.h"
 #include "commit_order.h"
 #include "dispatch.h"
 #include "feedback.h"
@@ -53,7 +53,7 @@ static bool has_failed = false; /* because it has no writers */
 static PapplyOriginId origin = PAPPLY_NO_ORIGIN;
 static int	wanted_writers = 1; /* as last acted upon */
 static XLogRecPtr replay_final_lsn = InvalidXLogRecPtr; /* see pool.h */
-static TimestampTz checked_at = 0;
+static int64 checked_at = 0;
 
 /* Why the last start of a pool failed, or else that it is about to start. */
 static PapplyApplyReason start_reason = PAPPLY_REASON_STARTING;
@@ -331,7 +331,7 @@ start_pool(void)
 	}
 
 	origin = PAPPLY_SESSION_ORIGIN;
-	checked_at = GetCurrentTimestamp();
+	checked_at = papply_clock_now();
 	papply_feedback_reset(replorigin_session_get_progress(true));
 	papply_compat_origin_pass_on();
 	if (!PAPPLY_ORIGIN_IS_SHARED)
@@ -364,7 +364,7 @@ stop_pool(void)
 	/* start again at once, if that was wanted meanwhile; or later */
 	wanted_writers = has_failed ? get_wanted_writers() : 1;
 	has_failed = false;
-	checked_at = GetCurrentTimestamp();
+	checked_at = papply_clock_now();
 }
 
 void
@@ -377,11 +377,11 @@ papply_lifecycle_restart(const char *reason)
 }
 
 static bool
-is_time_for(TimestampTz *last, int interval_ms)
+is_time_for(int64 *last, int interval_ms)
 {
-	TimestampTz now = GetCurrentTimestamp();
+	int64		now = papply_clock_now();
 
-	if (!TimestampDifferenceExceeds(*last, now, interval_ms))
+	if (!papply_clock_has_passed(*last, now, interval_ms))
 		return false;
 	*last = now;
 	return true;
@@ -427,7 +427,7 @@ adjust_pool(void)
 	{
 		if (papply_compat_streams_in_parallel())
 			papply_lifecycle_restart("transactions are to be applied in parallel");
-		checked_at = GetCurrentTimestamp();
+		checked_at = papply_clock_now();
 		start_pool();
 	}
 }

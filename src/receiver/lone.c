@@ -30,6 +30,7 @@
 
 #include "utils/timestamp.h"
 
+#include "clock.h"
 #include "lone.h"
 
 /*
@@ -44,48 +45,42 @@
 #define MAX_PAUSE_MS 1000
 #define OLD_MS 100
 
-static TimestampTz idle_at = 0;
-static TimestampTz began_at = 0;
-static TimestampTz slow_at = 0; /* when the last slow one ended */
+static int64 idle_at = 0;
+static int64 began_at = 0;
+static int64 slow_at = 0;		/* when the last slow one ended */
 static int	pause_ms = 0;		/* since then; 0: the last one was not slow */
 
-TimestampTz
+int64
 papply_lone_idle(void)
 {
-	idle_at = GetCurrentTimestamp();
+	idle_at = papply_clock_now();
 	return idle_at;
 }
 
 bool
 papply_lone_may_begin(TimestampTz commit_time)
 {
-	TimestampTz now;
-
-	if (!papply_apply_lone_transactions)
-		return false;
-	now = GetCurrentTimestamp();
-	return !TimestampDifferenceExceeds(commit_time, now, OLD_MS) &&
-		(now < slow_at || TimestampDifferenceExceeds(slow_at, now, pause_ms));
+	return papply_apply_lone_transactions &&
+		!TimestampDifferenceExceeds(commit_time, GetCurrentTimestamp(), OLD_MS) &&
+		papply_clock_has_passed(slow_at, papply_clock_now(), pause_ms);
 }
 
 bool
 papply_lone_keeps_up(void)
 {
-	TimestampTz now = GetCurrentTimestamp();
-
-	return now >= idle_at && now - idle_at <= KEEPS_UP_US;
+	return papply_clock_now() - idle_at <= KEEPS_UP_US;
 }
 
 void
 papply_lone_begin(void)
 {
-	began_at = GetCurrentTimestamp();
+	began_at = papply_clock_now();
 }
 
 void
 papply_lone_end(void)
 {
-	TimestampTz now = GetCurrentTimestamp();
+	int64		now = papply_clock_now();
 	int64		took_ms = (now - began_at) / 1000;
 
 	if (took_ms >= SLOW_MS)

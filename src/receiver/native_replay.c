@@ -39,6 +39,7 @@
 #include "libpq/pqformat.h"
 #include "utils/memutils.h"
 
+#include "clock.h"
 #include "native_replay.h"
 #include "queue.h"
 #include "relation_registry.h"
@@ -65,7 +66,7 @@ typedef struct NativeReplay
 	uint64		truncates;
 
 	/* for the log: see slow_log.c */
-	TimestampTz began_at;		/* 0: it is not wanted */
+	int64		began_at;		/* 0: it is not wanted */
 	TransactionId remote_xid;
 	XLogRecPtr	final_lsn;
 } NativeReplay;
@@ -141,7 +142,7 @@ begin(uint64 seqno, PapplyOriginId origin)
 	replay.is_active = true;
 	replay.seqno = seqno;
 	replay.origin = origin;
-	replay.began_at = papply_slow_log_is_on() ? GetCurrentTimestamp() : 0;
+	replay.began_at = papply_slow_log_is_on() ? papply_clock_now() : 0;
 	if (origin != PAPPLY_NO_ORIGIN)
 	{
 		papply_compat_origin_take(origin);

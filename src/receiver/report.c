@@ -10,7 +10,6 @@
 #include "parallel_apply.h"
 
 #include "replication/walreceiver.h"
-#include "utils/timestamp.h"
 
 #include "clock.h"
 #include "due_flush.h"
@@ -45,10 +44,10 @@
 #define ASKED_AGAIN_MS 200
 #define ASKED_TIMES 20
 
-static TimestampTz reported_at = 0;
+static int64 reported_at = 0;
 static bool has_committed = false;	/* and nobody has been woken to flush it */
 static bool has_untold = false; /* received the end of a transaction */
-static TimestampTz untold_since = 0;
+static int64 untold_since = 0;
 
 /* As of clock.h; 0: not so. */
 static int64 owed_since = 0;	/* a reply was asked for, and put off */
@@ -59,7 +58,7 @@ static int	publisher_timeout_ms = 0;	/* its wal_sender_timeout, when the
 
 static int	asked_times = 0;	/* one soon after the other, and nothing
 								 * flushed since */
-static TimestampTz asked_at = 0;
+static int64 asked_at = 0;
 static XLogRecPtr asked_flushed_lsn = InvalidXLogRecPtr;
 
 void
@@ -83,11 +82,11 @@ flushed_lsn(void)
 void
 papply_report_asked(void)
 {
-	TimestampTz now = GetCurrentTimestamp();
+	int64		now = papply_clock_now();
 
 	owed_since = 0;
 	if (asked_flushed_lsn != flushed_lsn() ||
-		now < asked_at || TimestampDifferenceExceeds(asked_at, now, ASKED_AGAIN_MS))
+		papply_clock_has_passed(asked_at, now, ASKED_AGAIN_MS))
 		asked_times = 0;
 	asked_times++;
 	asked_at = now;
@@ -175,11 +174,11 @@ tell(WalReceiverConn *conn)
 		return;
 	if (has_untold)
 	{
-		TimestampTz now = GetCurrentTimestamp();
+		int64		now = papply_clock_now();
 
-		if (untold_since == 0 || untold_since > now)
+		if (untold_since == 0)
 			untold_since = now;
-		is_overdue = TimestampDifferenceExceeds(untold_since, now, RECEIVED_PATIENCE_MS);
+		is_overdue = papply_clock_has_passed(untold_since, now, RECEIVED_PATIENCE_MS);
 	}
 	is_overdue |= is_owed;
 	if (papply_feedback_send(conn, papply_seam_server->walrcv_send,
@@ -197,9 +196,9 @@ tell(WalReceiverConn *conn)
 void
 papply_report_if_due(WalReceiverConn *conn)
 {
-	TimestampTz now = GetCurrentTimestamp();
+	int64		now = papply_clock_now();
 
-	if (!TimestampDifferenceExceeds(reported_at, now, REPORT_INTERVAL_MS))
+	if (!papply_clock_has_passed(reported_at, now, REPORT_INTERVAL_MS))
 		return;
 	reported_at = now;
 	papply_due_flush_all();

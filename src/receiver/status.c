@@ -28,6 +28,7 @@
 #include "storage/ipc.h"
 #include "utils/timestamp.h"
 
+#include "clock.h"
 #include "commit_order.h"
 #include "dispatch.h"
 #include "feedback.h"
@@ -41,7 +42,7 @@
 
 typedef struct Sample
 {
-	TimestampTz taken_at;
+	int64		taken_at;		/* of clock.h */
 	uint64		transactions;
 	TimestampTz oldest_commit_time;
 } Sample;
@@ -131,15 +132,13 @@ show_rates(const Sample *first, const Sample *last)
 static void
 sample(bool has_pool)
 {
-	TimestampTz now = GetCurrentTimestamp();
+	int64		now = papply_clock_now();
 	Sample	   *newest = &samples[(samples_taken + SAMPLES - 1) % SAMPLES];
 	Sample	   *next;
 	TimestampTz oldest = papply_statistics_progress->oldest_commit_time;
 
-	if (samples_taken > 0 && now < newest->taken_at)
-		samples_taken = 0;
 	if (samples_taken > 0 &&
-		!TimestampDifferenceExceeds(newest->taken_at, now, SAMPLE_MS))
+		!papply_clock_has_passed(newest->taken_at, now, SAMPLE_MS))
 		return;
 	if (samples_taken > 0 && has_pool)
 		count_lock_waits(Min(now - newest->taken_at, 2 * SAMPLE_MS * INT64CONST(1000)));
@@ -147,7 +146,7 @@ sample(bool has_pool)
 	next = &samples[samples_taken % SAMPLES];
 	next->taken_at = now;
 	next->transactions = papply_statistics_total(PAPPLY_COUNT_TRANSACTIONS);
-	next->oldest_commit_time = oldest != 0 ? oldest : now;
+	next->oldest_commit_time = oldest != 0 ? oldest : GetCurrentTimestamp();
 	if (++samples_taken > 1)
 		show_rates(&samples[samples_taken > SAMPLES ? samples_taken % SAMPLES : 0], next);
 }

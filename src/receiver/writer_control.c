@@ -28,9 +28,9 @@
 #include "miscadmin.h"
 #include "postmaster/bgworker.h"
 #include "utils/memutils.h"
-#include "utils/timestamp.h"
 
 #include "awake.h"
+#include "clock.h"
 #include "early.h"
 #include "queue.h"
 #include "worker_slots.h"
@@ -48,9 +48,9 @@ static bool is_degraded = false;	/* until all writers are there */
 
 /* What each has done, and when that was last seen to change. */
 static uint64 seen_transactions[PAPPLY_MAX_WRITERS];
-static TimestampTz seen_at[PAPPLY_MAX_WRITERS];
+static int64 seen_at[PAPPLY_MAX_WRITERS];
 
-static TimestampTz short_since = 0;
+static int64 short_since = 0;
 
 /* Slots that the server has missed, as last looked at. */
 static uint64 seen_missed = 0;
@@ -108,11 +108,11 @@ papply_writers_set_degraded(void)
 static bool
 leaves_slots_to_server(void)
 {
-	TimestampTz missed_at = papply_worker_slots_missed_at();
+	int64		missed_at = papply_worker_slots_missed_at();
 
 	return missed_at != 0 &&
-		!TimestampDifferenceExceeds(missed_at, GetCurrentTimestamp(),
-									Max(RETRY_INTERVAL_MS, 2 * wal_retrieve_retry_interval));
+		!papply_clock_has_passed(missed_at, papply_clock_now(),
+								 Max(RETRY_INTERVAL_MS, 2 * wal_retrieve_retry_interval));
 }
 
 /*
@@ -122,14 +122,14 @@ leaves_slots_to_server(void)
 static int
 fill_up(int wanted)
 {
-	static TimestampTz retried_at = 0;
-	bool		may_retry = TimestampDifferenceExceeds(retried_at, GetCurrentTimestamp(),
-													   RETRY_INTERVAL_MS);
+	static int64 retried_at = 0;
+	bool		may_retry = papply_clock_has_passed(retried_at, papply_clock_now(),
+													RETRY_INTERVAL_MS);
 	bool		may_register = !leaves_slots_to_server();
 	int			running = 0;
 
 	if (may_retry)
-		retried_at = GetCurrentTimestamp();
+		retried_at = papply_clock_now();
 	for (int i = 0; i < wanted; i++)
 	{
 		PapplyWriterState state = papply_pool->writers[i].state;
@@ -187,7 +187,7 @@ set_wanted(int wanted)
 	for (uint64 i = wanted; i < before; i++)
 		papply_pool_wake(i);
 	for (uint64 i = before; i < wanted; i++)
-		seen_at[i] = GetCurrentTimestamp();
+		seen_at[i] = papply_clock_now();
 }
 
 int
@@ -211,7 +211,7 @@ static void
 retire_unused(void)
 {
 	int			wanted = papply_writers_wanted();
-	TimestampTz now = GetCurrentTimestamp();
+	int64		now = papply_clock_now();
 	int			needed = 0;
 
 	for (int i = 0; i < wanted; i++)
@@ -220,10 +220,10 @@ retire_unused(void)
 		uint64		transactions = slot->counters.transactions;
 
 		if (slot->first_seqno != PAPPLY_NO_SEQNO ||
-			transactions != seen_transactions[i] || seen_at[i] > now)
+			transactions != seen_transactions[i])
 			seen_at[i] = now;
 		seen_transactions[i] = transactions;
-		if (!TimestampDifferenceExceeds(seen_at[i], now, papply_writer_idle_timeout))
+		if (!papply_clock_has_passed(seen_at[i], now, papply_writer_idle_timeout))
 			needed = i + 1;
 	}
 	needed = Max(needed, papply_min_writers_per_subscription);
@@ -272,17 +272,17 @@ papply_writers_adapt(bool is_behind, const char *subname)
 	long		patience_ms = papply_awake_adjust(is_behind);
 	uint32		configured = pg_atomic_read_u32(&papply_pool->configured_writers);
 	uint64		wanted = pg_atomic_read_u64(&papply_pool->wanted_writers);
-	TimestampTz now;
+	int64		now;
 
 	if (wanted >= configured || !papply_awake_is_short() || leaves_slots_to_server())
 	{
 		short_since = 0;
 		return patience_ms;
 	}
-	now = GetCurrentTimestamp();
-	if (short_since == 0 || short_since > now)
+	now = papply_clock_now();
+	if (short_since == 0)
 		short_since = now;
-	else if (TimestampDifferenceExceeds(short_since, now, SHORT_MS))
+	else if (papply_clock_has_passed(short_since, now, SHORT_MS))
 	{
 		short_since = 0;
 		set_wanted(Min(configured, 2 * wanted));

@@ -28,8 +28,8 @@
 #include "miscadmin.h"
 #include "replication/decode.h"
 #include "replication/walsender_private.h"
-#include "utils/timestamp.h"
 
+#include "clock.h"
 #include "gather.h"
 #include "read_on.h"
 
@@ -67,23 +67,23 @@ has_next_record(const XLogReaderState *reader)
 	return next + length <= page + reader->readLen;
 }
 
-/* Of records only the end of a transaction may take long.  The clock may be set back. */
+/* Of records only the end of a transaction may take long. */
 static bool
-is_late(XLogReaderState *reader, TimestampTz began_at)
+is_late(XLogReaderState *reader, int64 began_at)
 {
-	TimestampTz now;
+	int64		now;
 
 	if (XLogRecGetRmid(reader) != RM_XACT_ID)
 		return false;
-	now = GetCurrentTimestamp();
-	return now < began_at || now - began_at >= READ_ON_US;
+	now = papply_clock_now();
+	return now - began_at >= READ_ON_US;
 }
 
 static void
 read_on(LogicalDecodingContext *ctx)
 {
 	uint64		flushes = papply_gather_flushes();
-	TimestampTz began_at = GetCurrentTimestamp();
+	int64		began_at = papply_clock_now();
 	char	   *error;
 
 	while (has_next_record(ctx->reader) && papply_gather_flushes() == flushes &&

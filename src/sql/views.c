@@ -16,6 +16,7 @@
 #include "utils/pg_lsn.h"
 #include "utils/timestamp.h"
 
+#include "clock.h"
 #include "pool.h"
 
 PG_FUNCTION_INFO_V1(papply_writers);
@@ -72,11 +73,11 @@ blockers_of(PapplyPool *pool, int writer)
 }
 
 static Datum
-age_of(TimestampTz since)
+age_of(int64 since)
 {
 	Interval   *age = palloc0(sizeof(Interval));
 
-	age->time = Max(GetCurrentTimestamp() - since, 0);
+	age->time = Max(papply_clock_now() - since, 0);
 	return IntervalPGetDatum(age);
 }
 

@@ -25,6 +25,7 @@
 #include "utils/syscache.h"
 #include "utils/timestamp.h"
 
+#include "clock.h"
 #include "sql_common.h"
 #include "statistics.h"
 #include "subscription_options.h"
@@ -56,7 +57,7 @@ get_watched_subscription(FunctionCallInfo fcinfo)
 typedef struct Wait
 {
 	Oid			subid;
-	TimestampTz deadline;		/* DT_NOEND: none */
+	int64		deadline;		/* of clock.h; 0: none */
 	long		nap_ms;
 } Wait;
 
@@ -64,7 +65,7 @@ typedef struct Wait
 static Wait
 begin_wait(Oid subid, FunctionCallInfo fcinfo, int argument)
 {
-	Wait		wait = {subid, DT_NOEND, MIN_NAP_MS};
+	Wait		wait = {subid, 0, MIN_NAP_MS};
 	const Interval *timeout;
 	double		timeout_ms;
 
@@ -77,7 +78,7 @@ begin_wait(Oid subid, FunctionCallInfo fcinfo, int argument)
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("timeout must not be negative")));
 	if (timeout_ms <= MAX_TIMEOUT_MS)
-		wait.deadline = TimestampTzPlusMilliseconds(GetCurrentTimestamp(), (int64) timeout_ms);
+		wait.deadline = papply_clock_now() + (int64) timeout_ms * 1000;
 	return wait;
 }
 
@@ -93,8 +94,8 @@ go_on_waiting(Wait *wait)
 		ereport(ERROR,
 				(errcode(ERRCODE_UNDEFINED_OBJECT),
 				 errmsg("the subscription was dropped while it was waited for")));
-	if (wait->deadline != DT_NOEND)
-		left_ms = TimestampDifferenceMilliseconds(GetCurrentTimestamp(), wait->deadline);
+	if (wait->deadline != 0)
+		left_ms = (wait->deadline - papply_clock_now() + 999) / 1000;
 	if (left_ms <= 0)
 		return false;
 	(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,

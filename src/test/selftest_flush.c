@@ -14,6 +14,7 @@
 #include "replication/syncrep.h"
 #include "utils/builtins.h"
 
+#include "clock.h"
 #include "feedback.h"
 #include "guess.h"
 #include "message.h"
@@ -54,22 +55,22 @@ papply_selftest_feedback(PG_FUNCTION_ARGS)
 }
 
 /* Commits follow each other by gap_ms for held_ms; the flush takes some time; another one. */
-static TimestampTz
-hold_flush(TimestampTz now, int gap_ms, int held_ms, int next_us)
+static int64
+hold_flush(int64 now, int gap_ms, int held_ms, int next_us)
 {
 	EXPECT(papply_guess_nobody_waits());
 	for (int ms = 0; ms < held_ms; ms += gap_ms)
 		papply_guess_committed(1, now + ms * 1000);
 	papply_guess_end(now + held_ms * 1000);
 	papply_guess_flushed();
-	now = GetCurrentTimestamp() + next_us;
+	now = papply_clock_now() + next_us;
 	papply_guess_committed(3, now);
 	return now;
 }
 
 /* The commits until flushes are held again. */
 static int
-count_at_once(TimestampTz now)
+count_at_once(int64 now)
 {
 	int			commits = 0;
 
@@ -82,7 +83,7 @@ count_at_once(TimestampTz now)
 Datum
 papply_selftest_guess(PG_FUNCTION_ARGS)
 {
-	TimestampTz now = GetCurrentTimestamp();
+	int64		now = papply_clock_now();
 
 	/*
 	 * transactions keep coming, or come some time afterwards, or now and then

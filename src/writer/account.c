@@ -27,7 +27,7 @@
 PapplyAccount papply_account;
 
 /* At the first attempt: when it was, and the times waited until then. */
-static TimestampTz first_began_at = 0;
+static int64 first_began_at = 0;
 static uint64 waited_before_us[PAPPLY_COUNTERS - PAPPLY_FIRST_TIME];
 
 static PapplyWriterCounters *
@@ -52,7 +52,7 @@ get_waited_us(uint64 *waited_us)
 }
 
 void
-papply_account_begin(uint64 first, uint64 last, TimestampTz now)
+papply_account_begin(uint64 first, uint64 last, int64 now)
 {
 	memset(&papply_account, 0, sizeof(papply_account));
 	papply_account.first = first;

@@ -51,9 +51,9 @@
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
 #include "utils/rel.h"
-#include "utils/timestamp.h"
 
 #include "apply.h"
+#include "clock.h"
 #include "index_descent.h"
 #include "message.h"
 #include "queue.h"
@@ -108,7 +108,7 @@ typedef struct Pending
 	bool		is_own;			/* this writer has claimed it */
 	bool		is_leaf_asked;	/* somebody else did */
 	bool		is_asked;		/* all that can be asked for was */
-	TimestampTz since;			/* the leaf page was asked for */
+	int64		since;			/* the leaf page was asked for */
 	BlockNumber leaf;
 	Oid			file;			/* of the index */
 } Pending;
@@ -409,7 +409,7 @@ as_table_owner(bool (*function) (Table *, PapplyEntry *, Pending *),
 
 /* Look at an entry that was not looked at before. */
 static void
-look_at(PapplyEntry *entry, uint64 position, bool is_own, TimestampTz now)
+look_at(PapplyEntry *entry, uint64 position, bool is_own, int64 now)
 {
 	Table	   *table = is_change(entry) ? table_of(entry) : NULL;
 	Residency  *residency;
@@ -462,7 +462,7 @@ go_on_with(Pending *item)
 }
 
 static void
-go_on_with_all(uint64 position, TimestampTz now)
+go_on_with_all(uint64 position, int64 now)
 {
 	uint64		unclaimed_position = papply_queue_unclaimed_position();
 	int			count = item_count;
@@ -510,7 +510,7 @@ next_unclaimed_entry(uint64 *position)
 
 /* Until so many changes, its own or others, are under way; false: there is no more. */
 static bool
-look_at_entries(bool is_own, int max, TimestampTz now)
+look_at_entries(bool is_own, int max, int64 now)
 {
 	int			limit = item_count + max;
 	int			looked = 0;
@@ -532,7 +532,7 @@ look_at_entries(bool is_own, int max, TimestampTz now)
 }
 
 static void
-look_ahead(uint64 behind, TimestampTz now)
+look_ahead(uint64 behind, int64 now)
 {
 	int			max = Min(MAX_ITEMS_OF_ONE, maintenance_io_concurrency);
 	int			own = 0;
@@ -553,7 +553,7 @@ static void
 stop(uint64 position)
 {
 	MemoryContext old_context = MemoryContextSwitchTo(stop_context);
-	TimestampTz now = GetCurrentTimestamp();
+	int64		now = papply_clock_now();
 
 	table_count = 0;			/* an error has closed what was open */
 	go_on_with_all(position, now);

@@ -49,7 +49,6 @@
 #include "utils/inval.h"
 #include "utils/memutils.h"
 #include "utils/syscache.h"
-#include "utils/timestamp.h"
 
 #include "account.h"
 #include "activity.h"
@@ -57,6 +56,7 @@
 #include "awake.h"
 #include "batch.h"
 #include "blockers.h"
+#include "clock.h"
 #include "commit_order.h"
 #include "conflict.h"
 #include "early.h"
@@ -509,7 +509,7 @@ apply_range(void)
 {
 	PapplyCommit commit;
 	uint64		slept_us = papply_commit_order_slept_us();
-	TimestampTz begin = GetCurrentTimestamp();
+	int64		begin = papply_clock_now();
 
 	papply_account_begin(range.first, range.last, begin);
 	papply_pool_set_state(PAPPLY_WRITER_APPLYING);
@@ -517,7 +517,7 @@ apply_range(void)
 	papply_read_ahead_begin(range.first, range.last, !range.is_in_turn && !range.is_early);
 	papply_storage_wait_begin();
 	apply_all(&commit);
-	note_time(GetCurrentTimestamp() - begin - (papply_commit_order_slept_us() - slept_us));
+	note_time(papply_clock_now() - begin - (papply_commit_order_slept_us() - slept_us));
 	papply_read_ahead_end();
 	papply_awake_set_storage(papply_storage_wait_end());
 	papply_local_commit(range.first, range.last, &commit);
