@@ -40,6 +40,7 @@
 
 #include "awake.h"
 #include "blockers.h"
+#include "clock.h"
 #include "commit_order.h"
 #include "dispatch.h"
 #include "due_flush.h"
@@ -110,11 +111,11 @@ static bool was_behind = true;	/* the last transaction was old when it came */
 
 /* Did we return 0, so that the native loop has gone round; and since when not? */
 static bool has_yielded = false;
-static TimestampTz yielded_at = 0;
+static int64 yielded_at = 0;
 static bool is_active = false;	/* something has happened since it has */
 static bool is_called = false;	/* somebody has set the latch for it since */
 
-static TimestampTz keepalive_at = 0;
+static int64 keepalive_at = 0;
 static XLogRecPtr keepalive_lsn = InvalidXLogRecPtr;
 static bool has_received = false;	/* since then */
 
@@ -282,7 +283,7 @@ static int
 keepalive_if_due(char **buffer)
 {
 	XLogRecPtr	applied_lsn = papply_feedback_applied_lsn(papply_lifecycle_is_idle());
-	TimestampTz now = GetCurrentTimestamp();
+	int64		now = papply_clock_now();
 
 	/*
 	 * a publisher that is silent while we listen shall time out, but not one
@@ -291,7 +292,7 @@ keepalive_if_due(char **buffer)
 	bool		is_alive = has_received || held != NULL || !papply_report_may_answer();
 
 	if (applied_lsn == keepalive_lsn &&
-		!(is_alive && TimestampDifferenceExceeds(keepalive_at, now, papply_report_silence_ms())))
+		!(is_alive && papply_clock_has_passed(keepalive_at, now, papply_report_silence_ms())))
 		return 0;
 	has_received = false;
 	keepalive_lsn = applied_lsn;
@@ -355,15 +356,11 @@ yield(char **buffer, pgsocket *wait_fd, long patience_ms)
 	return 0;
 }
 
-/* Since the native loop has gone round; the clock may have been set back. */
+/* Since the native loop has gone round. */
 static long
 since_yield_ms(void)
 {
-	TimestampTz now = GetCurrentTimestamp();
-
-	if (now < yielded_at)
-		return YIELD_INTERVAL_MS;
-	return TimestampDifferenceMilliseconds(yielded_at, now);
+	return Min((papply_clock_now() - yielded_at) / 1000, YIELD_INTERVAL_MS);
 }
 
 /*
@@ -553,16 +550,16 @@ let_more_come(void)
 static bool
 rest_comes(void)
 {
-	static TimestampTz dry_at = 0;
-	TimestampTz now;
+	static int64 dry_at = 0;
+	int64		now;
 
 	if (!papply_dispatch_may_be_lone())
 		return false;
-	now = GetCurrentTimestamp();
+	now = papply_clock_now();
 	if (something_came)
 		dry_at = now;
 	something_came = false;
-	if (now < dry_at || now - dry_at > REST_US)
+	if (now - dry_at > REST_US)
 		return false;
 	(void) sched_yield();		/* the walsender may need this processor */
 	(void) papply_lone_idle();

@@ -1,0 +1,150 @@
+# The subscriber's clock is set, by an hour forward and back: what is to happen after some
+# time happens in time, neither at once nor an hour later.
+#
+# The subscriber runs with a library that shifts its time of day (shifted_clock.c).
+use strict;
+use warnings;
+use FindBin;
+use lib $FindBin::RealBin;
+use PapplyTest;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+use Time::HiRes qw(time);
+
+my $HOUR = 3600;
+
+plan skip_all => 'LD_PRELOAD is as on Linux' if $^O ne 'linux';
+my ($compiler) = split ' ', `pg_config --cc`;
+my $directory = PostgreSQL::Test::Utils::tempdir();
+my $library = "$directory/shifted_clock.so";
+system($compiler // 'cc',
+	'-shared', '-fPIC', '-O2', '-o', $library,
+	"$FindBin::RealBin/shifted_clock.c") == 0
+  or plan skip_all => 'there is no compiler';
+
+sub set_clock
+{
+	my ($seconds) = @_;
+	open my $out, '+<', "$directory/shift" or die "$directory/shift: $!";
+	syswrite $out, pack 'q', $seconds;
+	close $out;
+	return;
+}
+
+append_to_file("$directory/shift", pack 'q', 0);
+
+# What PostgreSQL's own apply does after a time is not what is looked at.
+my ($publisher, $subscriber) = new_pair(
+	publisher_conf => 'wal_sender_timeout = 2s',
+	subscriber_conf => q(
+		wal_receiver_timeout = 0
+		parallel_apply.writers_per_subscription = 4
+		parallel_apply.writer_idle_timeout = 100ms));
+$subscriber->stop;
+{
+	local $ENV{SHIFTED_CLOCK} = "$directory/shift";
+	local $ENV{LD_PRELOAD} = join ':', $library, $ENV{LD_PRELOAD} // ();
+	$subscriber->start;
+}
+
+exec_both(
+	q(CREATE TABLE items (id int PRIMARY KEY, v int);
+	CREATE TABLE gate (id int PRIMARY KEY, n int);));
+on_publisher('INSERT INTO gate VALUES (1, 0)');
+create_extension($subscriber);
+subscribe($publisher, $subscriber, 'tap');
+wait_for_pool($subscriber, 'tap', 4);
+
+sub insert
+{
+	on_publisher(
+		'INSERT INTO items SELECT coalesce(max(id), 0) + 1, 0 FROM items');
+	return;
+}
+
+# A session that waits until the subscriber has more than there is, for so long.
+sub begin_to_wait
+{
+	my ($timeout) = @_;
+	my $lsn = on_publisher(q(SELECT pg_current_wal_insert_lsn() + 16777216));
+	my $session = $subscriber->background_psql('postgres');
+	$session->query_until(qr/waiting/,
+		"\\echo waiting\nSELECT 'returned ' || parallel_apply.wait_for_lsn('tap', '$lsn', '$timeout');\n"
+	);
+	wait_until(
+		q(count(*) = 1 FROM pg_stat_activity WHERE pid <> pg_backend_pid()
+		AND query LIKE '%wait_for_lsn%' AND wait_event_type = 'Extension'),
+		'the session does not wait');
+	return $session;
+}
+
+sub returns
+{
+	my ($session, $answer, $name) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	my $output = $session->query_until(qr/returned \w+/, '');
+	$session->quit;
+	return like($output, qr/returned $answer/, $name);
+}
+
+# Pauses the subscription with a transaction that waits, for longer than the publisher waits
+# for an answer.  A machine that stands still has none, so there are some tries.
+sub is_patient
+{
+	my ($name) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	my $is_patient;
+	for (1 .. 3)
+	{
+		wait_for_pool($subscriber, 'tap');
+		my $offset = -s $publisher->logfile;
+		on_subscriber(q(SELECT parallel_apply.pause('tap')));
+		insert();
+		my $end = time + 5;
+		$publisher->poll_query_until('postgres',
+			"SELECT clock_timestamp() > to_timestamp($end)")
+		  or die 'time does not pass';
+		on_subscriber(q(SELECT parallel_apply.resume('tap')));
+		wait_applied($publisher, $subscriber, 'tap');
+		$is_patient = slurp_file($publisher->logfile, $offset) !~
+		  /due to replication timeout/;
+		last if $is_patient;
+	}
+	return ok($is_patient, $name);
+}
+
+### forward
+
+my $session = begin_to_wait('1 min');
+set_clock($HOUR);
+cmp_ok(
+	on_subscriber('SELECT extract(epoch FROM clock_timestamp())'),
+	'>',
+	time + $HOUR / 2,
+	'the clock was set forward');
+is_patient('the publisher gets its answers after an hour that was none');
+for (1 .. 2)
+{
+	insert();
+	on_publisher('SELECT pg_switch_wal()');
+}
+insert();
+returns($session, 'true', 'and who waits for a position does not give up');
+tables_equal('after the clock was set forward', 'items', 'gate');
+
+### back
+
+$session = begin_to_wait('3s');
+set_clock(0);
+returns($session, 'false',
+	'who waits for a position while it is set back waits no longer');
+is_patient('the publisher gets its answers');
+reload_with($subscriber, 'parallel_apply.min_writers_per_subscription = 1');
+wait_for_pool($subscriber, 'tap', 1);
+pass('writers without work leave');
+tables_equal('after the clock was set back', 'items', 'gate');
+
+finish($publisher, $subscriber,
+	qr/ERROR: +could not (receive data from|send data to) WAL stream/);
+done_testing();
