@@ -16,6 +16,8 @@ CREATE FUNCTION selftest_message(message bytea) RETURNS text
     LANGUAGE C STRICT AS '$libdir/parallel_apply', 'papply_selftest_message';
 CREATE FUNCTION selftest_mutate(message bytea, seed int, times int) RETURNS int
     LANGUAGE C STRICT AS '$libdir/parallel_apply', 'papply_selftest_mutate';
+CREATE FUNCTION selftest_prepared(count int, keys int) RETURNS int
+    LANGUAGE C STRICT AS '$libdir/parallel_apply', 'papply_selftest_prepared';
 CREATE FUNCTION selftest_queue(seed int, size_kb int, steps int) RETURNS text
     LANGUAGE C STRICT AS '$libdir/parallel_apply', 'papply_selftest_queue';
 CREATE FUNCTION selftest_queue_oversize() RETURNS void
@@ -51,6 +53,10 @@ SELECT seed, selftest_dependency(seed, 4, 1000, 20000) > 0 AS has_greater
   FROM generate_series(1, 5) AS seed;
 -- One entry for all of them.
 SELECT selftest_dependency(1, 0, 10, 1000) > 0 AS has_greater;
+
+-- Keys of prepared transactions: those that fit, of one and of all.
+SELECT keys, selftest_prepared(40, keys) AS known
+  FROM unnest(ARRAY[1, 1000, 65536, 65537]) AS keys;
 
 --
 -- messages
@@ -244,4 +250,4 @@ SELECT selftest_guess();
 
 DROP TABLE keyed, keyed_too, whole, whole_unique, by_two, nothing, strange, wide;
 DROP FUNCTION selftest_awake, selftest_dependency, selftest_feedback, selftest_gate, selftest_guess,
-    selftest_message, selftest_mutate, selftest_queue, selftest_queue_oversize, selftest_row_keys, tup, ins, upd, del;
+    selftest_message, selftest_mutate, selftest_prepared, selftest_queue, selftest_queue_oversize, selftest_row_keys, tup, ins, upd, del;

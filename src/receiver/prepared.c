@@ -8,7 +8,8 @@
  * when its COMMIT PREPARED has been applied, which is a transaction of its own
  * in the commit order.  So that one is the last writer of the keys, and whoever
  * needs one of these rows depends on it.  Without the keys (prepared before
- * the pool started, or too many) everything depends on it.
+ * the pool started, or too many, of it or of all that are prepared) everything depends on
+ * it.
  *-------------------------------------------------------------------------
  */
 #include "parallel_apply.h"
@@ -21,18 +22,22 @@
 /* 512 kB; a transaction with more keys counts as one that touches all. */
 #define MAX_KEYS 65536
 
+/* 8 MB, of all of them; the transactions that have no place count likewise. */
+#define MAX_ALL_KEYS (16 * MAX_KEYS)
+
 typedef struct Prepared
 {
 	TransactionId remote_xid;
 	bool		has_all;
 	int			count;
 	int			capacity;
-	uint64	   *hashes;
+	uint64	   *hashes;			/* NULL if it has all */
 } Prepared;
 
 static List *prepared = NIL;
 static Prepared *current = NULL;	/* being received */
 static MemoryContext context = NULL;
+static int	all_capacity = 0;	/* of those that are kept, and the current one */
 
 void
 papply_prepared_reset(void)
@@ -44,15 +49,31 @@ papply_prepared_reset(void)
 	MemoryContextReset(context);
 	prepared = NIL;
 	current = NULL;
+	all_capacity = 0;
+}
+
+static void
+forget_keys(Prepared *item)
+{
+	if (item->hashes == NULL)
+		return;
+	pfree(item->hashes);
+	item->hashes = NULL;
+	all_capacity -= item->capacity;
+}
+
+static void
+forget(Prepared *item)
+{
+	forget_keys(item);
+	pfree(item);
 }
 
 void
 papply_prepared_forget(void)
 {
-	if (current == NULL)
-		return;
-	pfree(current->hashes);
-	pfree(current);
+	if (current != NULL)
+		forget(current);
 	current = NULL;
 }
 
@@ -63,6 +84,25 @@ papply_prepared_begin(void)
 	current = MemoryContextAllocZero(context, sizeof(Prepared));
 	current->capacity = 16;
 	current->hashes = MemoryContextAlloc(context, current->capacity * sizeof(uint64));
+	all_capacity += current->capacity;
+}
+
+/* Returns false if there are too many. */
+static bool
+make_room(int count)
+{
+	int			capacity = current->capacity;
+
+	while (current->count + count > capacity)
+		capacity *= 2;
+	if (capacity == current->capacity)
+		return true;
+	if (capacity > MAX_KEYS || all_capacity + capacity - current->capacity > MAX_ALL_KEYS)
+		return false;
+	current->hashes = repalloc(current->hashes, capacity * sizeof(uint64));
+	all_capacity += capacity - current->capacity;
+	current->capacity = capacity;
+	return true;
 }
 
 void
@@ -70,15 +110,10 @@ papply_prepared_add(const PapplyHashes *hashes)
 {
 	if (current == NULL || current->has_all)
 		return;
-	if (hashes->is_incomplete || current->count + hashes->count > MAX_KEYS)
+	if (hashes->is_incomplete || !make_room(hashes->count))
 	{
 		papply_prepared_add_all();
 		return;
-	}
-	while (current->count + hashes->count > current->capacity)
-	{
-		current->capacity *= 2;
-		current->hashes = repalloc(current->hashes, current->capacity * sizeof(uint64));
 	}
 	memcpy(current->hashes + current->count, hashes->hashes, hashes->count * sizeof(uint64));
 	current->count += hashes->count;
@@ -87,8 +122,10 @@ papply_prepared_add(const PapplyHashes *hashes)
 void
 papply_prepared_add_all(void)
 {
-	if (current != NULL)
-		current->has_all = true;
+	if (current == NULL)
+		return;
+	current->has_all = true;
+	forget_keys(current);
 }
 
 void
@@ -121,8 +158,7 @@ papply_prepared_finish(TransactionId remote_xid, PapplyDependency *dependencies,
 		for (int i = 0; i < item->count && !item->has_all; i++)
 			papply_dependency_record(dependencies, item->hashes[i], seqno);
 		prepared = foreach_delete_current(prepared, lc);
-		pfree(item->hashes);
-		pfree(item);
+		forget(item);
 		return;
 	}
 	papply_dependency_record_all(dependencies, seqno);
