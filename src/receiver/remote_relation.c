@@ -45,6 +45,7 @@ typedef struct OldVersion
 static HTAB *relations = NULL;
 static MemoryContext relations_context = NULL;
 static List *old_versions = NIL;
+static List *untold = NIL;		/* or told since */
 
 static void
 invalidate_local(Datum arg, Oid relid)
@@ -365,20 +366,37 @@ papply_remote_relation_forget_native(void)
 		rel->native_version = 0;
 }
 
-PapplyRemoteRelation *
-papply_remote_relation_next_untold(void)
+static void
+find_untold(void)
 {
+	MemoryContext old_context = MemoryContextSwitchTo(relations_context);
 	HASH_SEQ_STATUS status;
 	PapplyRemoteRelation *rel;
 
 	hash_seq_init(&status, relations);
 	while ((rel = hash_seq_search(&status)) != NULL)
-	{
 		if (rel->native_version != rel->version)
+			untold = lappend(untold, rel);
+	MemoryContextSwitchTo(old_context);
+}
+
+/* Who asks tells one at a time; so they are looked for when those found are told. */
+PapplyRemoteRelation *
+papply_remote_relation_next_untold(void)
+{
+	PapplyRemoteRelation *rel;
+
+	for (int i = 0; i < 2; i++)
+	{
+		while (untold != NIL)
 		{
-			hash_seq_term(&status);
-			return rel;
+			rel = llast(untold);
+			if (rel->native_version != rel->version)
+				return rel;
+			untold = list_delete_last(untold);
 		}
+		if (i == 0)
+			find_untold();
 	}
 	return NULL;
 }
