@@ -166,6 +166,21 @@ take_place(TablePlace *place, Oid subid, Oid relid)
 	pg_atomic_fetch_add_u32(&statistics->taken, 1);
 }
 
+/* False: it has become that of another table. */
+static bool
+describe_place(TablePlace *place, Oid subid, Oid relid,
+			   const PapplyTableDescription *description)
+{
+	bool		is_ours;
+
+	LWLockAcquire(&statistics->lock, LW_EXCLUSIVE);
+	is_ours = place->subid == subid && place->relid == relid;
+	if (is_ours)
+		place->description = *description;
+	LWLockRelease(&statistics->lock);
+	return is_ours;
+}
+
 bool
 papply_table_statistics_describe(Oid subid, Oid relid,
 								 const PapplyTableDescription *description)
@@ -177,12 +192,10 @@ papply_table_statistics_describe(Oid subid, Oid relid,
 		TablePlace *place;
 		TablePlace *other = NULL;
 
-		LWLockAcquire(&statistics->lock, LW_EXCLUSIVE);
+		LWLockAcquire(&statistics->lock, LW_SHARED);
 		place = find_place(subid, relid);
-		if (place != NULL)
-			place->description = *description;
 		LWLockRelease(&statistics->lock);
-		if (place != NULL)
+		if (place != NULL && describe_place(place, subid, relid, description))
 			return true;
 
 		other = free_place(&old_subid, &old_relid);
