@@ -16,6 +16,10 @@ CREATE FUNCTION selftest_message(message bytea) RETURNS text
     LANGUAGE C STRICT AS '$libdir/parallel_apply', 'papply_selftest_message';
 CREATE FUNCTION selftest_mutate(message bytea, seed int, times int) RETURNS int
     LANGUAGE C STRICT AS '$libdir/parallel_apply', 'papply_selftest_mutate';
+CREATE FUNCTION selftest_pace(capacity int, messages int, behind_ms int, skew_s int) RETURNS bigint
+    LANGUAGE C STRICT AS '$libdir/parallel_apply', 'papply_selftest_pace';
+CREATE FUNCTION selftest_pace_window(round_trip_us int, mb_per_s int) RETURNS int
+    LANGUAGE C STRICT AS '$libdir/parallel_apply', 'papply_selftest_pace_window';
 CREATE FUNCTION selftest_prepared(count int, keys int) RETURNS int
     LANGUAGE C STRICT AS '$libdir/parallel_apply', 'papply_selftest_prepared';
 CREATE FUNCTION selftest_queue(seed int, size_kb int, steps int) RETURNS text
@@ -248,6 +252,21 @@ SELECT selftest_feedback(true, true);
 --
 SELECT selftest_guess();
 
+-- Pauses in reading: long where the buffers hold much, about as long as it takes the
+-- publisher to fill them where they hold less, and none when it has caught up.  Its clock
+-- does not matter.  The publisher sends a message each 10 us.
+SELECT skew_s, selftest_pace(100000, 100000000, 10000, skew_s) AS much,
+    selftest_pace(1000, 100000000, 10000, skew_s) BETWEEN 8000 AND 21000 AS ten_ms,
+    selftest_pace(100, 100000000, 10000, skew_s) BETWEEN 800 AND 2100 AS one_ms,
+    selftest_pace(10, 100000000, 10000, skew_s) AS little
+FROM unnest('{0,3600,-3600}'::int[]) skew_s;
+SELECT selftest_pace(100000, 1000, 10000, 0) AS caught_up,
+    selftest_pace(100000, 100000000, 20, 0) AS nearly,
+    selftest_pace(100000, 100000000, 0, 0) AS keeps_up;
+-- The window follows the round trip, or is left to the kernel.
+SELECT selftest_pace_window(100, 50) AS cable, selftest_pace_window(1000, 50) AS building,
+    selftest_pace_window(25000, 50) AS far;
+
 DROP TABLE keyed, keyed_too, whole, whole_unique, by_two, nothing, strange, wide;
 DROP FUNCTION selftest_awake, selftest_dependency, selftest_feedback, selftest_gate, selftest_guess,
-    selftest_message, selftest_mutate, selftest_prepared, selftest_queue, selftest_queue_oversize, selftest_row_keys, tup, ins, upd, del;
+    selftest_message, selftest_mutate, selftest_pace, selftest_pace_window, selftest_prepared, selftest_queue, selftest_queue_oversize, selftest_row_keys, tup, ins, upd, del;

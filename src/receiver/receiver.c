@@ -10,7 +10,7 @@
  * The native loop calls receive() until it returns 0, then does its own
  * housekeeping and sleeps on its latch and the socket that we returned.  So
  * receive() need not wait; it does so for short times only, in sleep_here() and
- * nap().  What was put into the queue looks to the native loop like nothing at
+ * pause_reading().  What was put into the queue looks to the native loop like nothing at
  * all; now and then it gets a keepalive, which resets its timers.  The position
  * in a keepalive is the one up to which everything is committed, never the
  * received one: the native loop synchronises tables by its idea of what was
@@ -48,7 +48,9 @@
 #include "feedback.h"
 #include "lifecycle.h"
 #include "lone.h"
+#include "message.h"
 #include "native_replay.h"
+#include "pace.h"
 #include "queue.h"
 #include "receiver.h"
 #include "remote_relation.h"
@@ -66,34 +68,23 @@
 /* It sleeps for so long. */
 #define LONG_SLEEP_MS 1000
 
-/*
- * A reader that takes each message at once makes the walsender pay a system
- * call and a wake-up for each, and pays several itself.  So when transactions
- * arrive that are older than LAG_MS, and writers have so many to go on with,
- * the next ones are read in a burst, when half of these are done.
- */
-#define LAG_MS 100
-#define BURST_BACKLOG 16
-#define BURST_NAP_MS 10
+/* The publisher is ahead if a transaction is older than that when it is sent. */
+#define AHEAD_MS 100
 
 /*
- * The same in the middle of a large transaction, of which nobody waits for anything but the
- * end.  In this time about as much comes as the smallest of socket buffers holds
- * (those of unix sockets, some hundred messages).
+ * It may also be in the middle of a large transaction, of which nobody waits for anything
+ * but the end: so long a delay of that does not matter.
  */
-#define PAUSE_US 300
+#define WITHIN_MS 20
 
 /*
- * In the middle of a small one: longer than a walsender needs for a message, and about what it
- * costs to sleep.
+ * In the middle of a small one: longer than a walsender needs for a message, and about what
+ * it costs to sleep.
  */
 #define REST_US 20
 
-/*
- * Where pages are read ahead, writers look further than that: so until this is
- * there, bursts are read sooner than writers get through them.
- */
-#define AHEAD_BACKLOG 1024
+/* So many transactions that nobody has claimed are little to do. */
+#define SHORT_BACKLOG 16
 
 /* Returned instead of a length: look again. */
 #define LOOK_AGAIN (-2)
@@ -108,6 +99,7 @@ static int	held_length = 0;
 
 static pgsocket quiet_socket = PGINVALID_SOCKET;
 static bool was_behind = true;	/* the last transaction was old when it came */
+static int64 behind_us = 0;		/* so old */
 
 /* Did we return 0, so that the native loop has gone round; and since when not? */
 static bool has_yielded = false;
@@ -364,21 +356,6 @@ since_yield_ms(void)
 }
 
 /*
- * Sleep until there is a burst to read.  Not for long, and not in the native
- * loop, whose way of waiting costs several system calls.
- */
-static void
-nap(uint64 backlog)
-{
-	if (backlog < AHEAD_BACKLOG && papply_awake_reads_ahead())
-		papply_commit_order_wake_receiver_at(papply_commit_order_committed() + BURST_BACKLOG);
-	else
-		papply_commit_order_wake_receiver_at(papply_queue_last_seqno() - backlog / 2);
-	sleep_for(BURST_NAP_MS);
-	ResetLatch(MyLatch);
-}
-
-/*
  * Sleep until something is received, committed or flushed.  A round of the
  * native loop costs several system calls, so there is one at most every
  * YIELD_INTERVAL_MS, and one before a longer sleep, which is the native loop's.
@@ -414,6 +391,52 @@ sleep_here(pgsocket socket, long patience_ms, bool is_at_rest)
 	return !is_called;
 }
 
+/* How old the newest transaction was when the publisher sent what was read last. */
+static void
+measure_behind(void)
+{
+	TimestampTz commit_time = papply_dispatch_take_commit_time();
+
+	if (commit_time == 0)
+		return;
+	behind_us = papply_native_send_time() - commit_time;
+	was_behind = behind_us > AHEAD_MS * INT64CONST(1000);
+}
+
+/*
+ * Leave the connection alone while the publisher is ahead.  False: it is not.  A
+ * transaction that the native loop has to apply does not wait for that.
+ */
+static bool
+pause_reading(WalReceiverConn *conn, pgsocket socket)
+{
+	bool		is_within = papply_spool_is_open() ||
+	(papply_dispatch_is_open() && papply_queue_open_is_published());
+	int64		ahead_us = was_behind ? behind_us : 0;
+	int64		pause_us;
+	int64		end;
+
+	if (is_within)
+		ahead_us = Max(ahead_us, WITHIN_MS * INT64CONST(1000));
+	pause_us = papply_pace_pause_us(socket, ahead_us, papply_queue_backlog() < SHORT_BACKLOG);
+	if (pause_us == 0)
+		return false;
+	papply_report_if_due(conn);
+	papply_commit_order_wake_receiver_at(0);
+	end = papply_clock_now() + pause_us;
+	while (pause_us >= 1000 && due_replay() == PAPPLY_NO_SEQNO)
+	{
+		sleep_for(pause_us / 1000);
+		ResetLatch(MyLatch);
+		CHECK_FOR_INTERRUPTS();
+		pause_us = end - papply_clock_now();
+	}
+	if (pause_us > 0 && pause_us < 1000)
+		pg_usleep(pause_us);	/* a latch counts milliseconds */
+	papply_pace_end_pause();
+	return true;
+}
+
 /*
  * The connection has nothing more to read: report what was received, committed
  * and flushed, and sleep until there is more of that.
@@ -422,32 +445,22 @@ static int
 nothing_to_read(WalReceiverConn *conn, char **buffer, pgsocket socket)
 {
 	bool		is_open = papply_dispatch_is_open();
-	TimestampTz commit_time = papply_dispatch_take_commit_time();
-	bool		is_behind = commit_time != 0 &&
-	TimestampDifferenceExceeds(commit_time, GetCurrentTimestamp(), LAG_MS);
 	uint64		released = papply_queue_released_seqno();
 	uint64		in_flight;
 	long		patience_ms;
 	long		report_ms;
 	int			length;
 
-	if (commit_time != 0)
-		was_behind = is_behind;
+	measure_behind();
 	if (is_open && papply_queue_open_is_published())
 		papply_queue_publish_open();
 	papply_queue_wake_writer();
 	watch_blocked();
 	patience_ms = papply_lifecycle_adapt(was_behind);
 	papply_status_update(true, papply_lifecycle_is_idle());
-	if (is_behind)
-		papply_report_if_due(conn);
-	if (is_behind && papply_queue_backlog() >= BURST_BACKLOG)
-	{
-		nap(papply_queue_backlog());
+	if (pause_reading(conn, socket))
 		return LOOK_AGAIN;
-	}
-	if (!is_behind)
-		papply_report_now(conn);
+	papply_report_now(conn);
 	report_ms = papply_report_patience_ms();
 	if (report_ms >= 0)
 		patience_ms = patience_ms < 0 ? report_ms : Min(patience_ms, report_ms);
@@ -526,23 +539,6 @@ next_for_native(char **buffer)
 }
 
 /*
- * There is nothing to read, in the middle of a large transaction: leave the publisher
- * alone for a moment.  False: that was in vain.
- */
-static bool
-let_more_come(void)
-{
-	bool		is_within = papply_spool_is_open() ||
-	(papply_dispatch_is_open() && papply_queue_open_is_published());
-
-	if (!is_within || !something_came)
-		return false;
-	something_came = false;
-	pg_usleep(PAUSE_US);
-	return true;
-}
-
-/*
  * There is nothing to read, in the middle of a small transaction that somebody may wait
  * for: the walsender is about to send the next message, and to sleep until then would
  * take longer than that.
@@ -564,6 +560,14 @@ rest_comes(void)
 	(void) sched_yield();		/* the walsender may need this processor */
 	(void) papply_lone_idle();
 	return true;
+}
+
+/* A message has come from the connection, or from the spool. */
+static void
+note_read(void)
+{
+	if (!papply_spool_is_reading() && held[0] == 'w' && held_length >= PAPPLY_MESSAGE_HEADER)
+		papply_pace_note(held_length, papply_message_get_uint64(held + 17));
 }
 
 /* The native loop has its own business: settings, subscription, tables. */
@@ -625,7 +629,7 @@ papply_receiver_receive(WalReceiverConn *conn, char **buffer, pgsocket *wait_fd)
 				papply_status_update(false, true);
 				return length;
 			}
-			if (length == 0 && (let_more_come() || rest_comes()))
+			if (length == 0 && rest_comes())
 				continue;
 			if (length == 0)
 			{
@@ -638,6 +642,7 @@ papply_receiver_receive(WalReceiverConn *conn, char **buffer, pgsocket *wait_fd)
 			something_came = true;
 			held = *buffer;
 			held_length = length;
+			note_read();
 			has_received = is_active = true;
 		}
 

@@ -1,0 +1,108 @@
+/*-------------------------------------------------------------------------
+ * selftest_pace.c
+ *	  Pauses in reading, with a simulated publisher, for sql/selftest.sql.
+ *
+ * Runs in a user's backend, and only in libraries made with SELFTEST=1.
+ *-------------------------------------------------------------------------
+ */
+#include "parallel_apply.h"
+
+#include "fmgr.h"
+#include "utils/builtins.h"
+
+#include "pace.h"
+#include "selftest.h"
+
+PG_FUNCTION_INFO_V1(papply_selftest_pace);
+PG_FUNCTION_INFO_V1(papply_selftest_pace_window);
+
+/* The publisher needs so long for a message, the receiver and the network so long. */
+#define SEND_US 10
+#define READ_US 1
+#define TRANSIT_US 20
+
+/* Send times of what is between the two. */
+#define MAX_BUFFERED 100000
+
+typedef struct Link
+{
+	int			capacity;		/* messages that may be between the two */
+	int			left;			/* messages that the publisher still has */
+	int64		next_at;		/* when it has the next one ready */
+	int64		sent[MAX_BUFFERED]; /* a ring */
+	uint64		first;
+	uint64		end;
+} Link;
+
+/* The publisher sends until then, as long as there is space. */
+static void
+send_until(Link *link, int64 now)
+{
+	while (link->left > 0 && link->next_at + TRANSIT_US <= now &&
+		   link->end - link->first < link->capacity)
+	{
+		link->sent[link->end++ % MAX_BUFFERED] = link->next_at;
+		link->next_at += SEND_US;
+		link->left--;
+	}
+}
+
+/* Read all that is there; returns when that is done. */
+static int64
+read_all(Link *link, PapplyPace *pace, int64 now, int64 skew_us)
+{
+	send_until(link, now);
+	while (link->first < link->end)
+	{
+		papply_pace_read(pace, 100, link->sent[link->first % MAX_BUFFERED] + skew_us);
+		link->first++;
+
+		/* one that had no space begins with the next message now */
+		if (link->end - link->first == link->capacity - 1)
+			link->next_at = Max(link->next_at, now);
+		now += READ_US;
+		send_until(link, now);
+	}
+	return now;
+}
+
+/*
+ * selftest_pace(capacity, messages, behind_ms, skew_s): the longest pause, in
+ * microseconds, of the last hundred, with a publisher that has so many messages and is so
+ * far behind, buffers that hold so many, and a publisher's clock that is ahead of ours.
+ */
+Datum
+papply_selftest_pace(PG_FUNCTION_ARGS)
+{
+	int64		behind_us = PG_GETARG_INT32(2) * INT64CONST(1000);
+	int64		skew_us = PG_GETARG_INT32(3) * USECS_PER_SEC;
+	Link	   *link = palloc0(sizeof(Link));
+	PapplyPace	pace = {0};
+	int64		now = USECS_PER_SEC;
+	int64		pause_us;
+	int64		longest_us = 0;
+
+	link->capacity = PG_GETARG_INT32(0);
+	link->left = PG_GETARG_INT32(1);
+	link->next_at = now;
+	now += SEND_US + TRANSIT_US;
+	for (int i = 0; i < 300; i++)
+	{
+		now = read_all(link, &pace, now, skew_us);
+		pause_us = papply_pace_next(&pace, now, behind_us, false);
+		EXPECT(pause_us * 4 <= behind_us);
+		if (i >= 200)
+			longest_us = Max(longest_us, pause_us);
+		now += Max(pause_us, SEND_US);
+		papply_pace_woke(&pace, now);
+	}
+	pfree(link);
+	PG_RETURN_INT64(longest_us);
+}
+
+/* selftest_pace_window(round_trip_us, mb_per_s): the receive buffer in kB; 0: the kernel's. */
+Datum
+papply_selftest_pace_window(PG_FUNCTION_ARGS)
+{
+	PG_RETURN_INT32(papply_pace_window(PG_GETARG_INT32(0), PG_GETARG_INT32(1) * 1e6) / 1024);
+}
