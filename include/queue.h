@@ -25,7 +25,7 @@
 										 * hint, the writer has the last word */
 #define PAPPLY_TXN_LONE			0x10	/* native because of lone.c */
 #define PAPPLY_TXN_EARLY		0x20	/* of the writer that has it: early.h */
-#define PAPPLY_TXN_FAILED		0x40	/* native because writers failed:
+#define PAPPLY_TXN_GIVEN_UP		0x40	/* native because a writer gave it up:
 										 * nothing younger is applied beside
 										 * it */
 
@@ -50,6 +50,7 @@ typedef struct PapplyTransaction
 	uint32		changes;		/* of rows; grows while it arrives */
 	XLogRecPtr	final_lsn;		/* of the publisher's WAL, as in BEGIN */
 	uint64		max_dependency; /* greatest of its changes */
+	uint64		local_changes;	/* when it began: remote_relation.h */
 
 	/* written by the receiver before it sets PAPPLY_TXN_COMPLETE */
 	uint64		end_position;
@@ -163,9 +164,9 @@ extern uint64 papply_queue_unpublished_bytes(void);
 /* The open transaction (or a complete one) shall be replayed natively. */
 extern void papply_queue_mark_native(uint64 seqno);
 
-/* Writer: the same, because it has failed. */
-extern void papply_queue_mark_failed(uint64 seqno);
-extern bool papply_queue_has_failed(uint64 seqno);
+/* Writer: the same, because it has failed, or was not allowed. */
+extern void papply_queue_mark_given_up(uint64 seqno);
+extern bool papply_queue_is_given_up(uint64 seqno);
 
 /* The same, because it is a lone one (lone.h). */
 extern void papply_queue_mark_lone(uint64 seqno);

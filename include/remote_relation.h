@@ -54,6 +54,12 @@ extern uint32 papply_remote_relation_version(const char *message, int length);
 extern PapplyRemoteRelation *papply_remote_relation_get(LogicalRepRelId remote_relid,
 														bool want_local);
 
+/*
+ * Return a number that is another one when the local part of any relation may have
+ * changed.
+ */
+extern uint64 papply_remote_relation_local_changes(void);
+
 /* A pool has been created: give it all versions.  Or it is gone. */
 extern void papply_remote_relation_pool_started(void);
 extern void papply_remote_relation_pool_stopped(void);

@@ -39,8 +39,8 @@ extern void papply_retreat_leave(void);
 extern bool papply_retreat_concerns(uint64 first);
 
 /*
- * Writer in its turn: nothing that is applied early shall have locks any more.  Throws
- * like papply_commit_order_wait().
+ * Writer in its turn: wait until no younger transaction has locks any more.  Throws like
+ * papply_commit_order_wait().
  */
 extern void papply_retreat_wait_until_alone(void);
 

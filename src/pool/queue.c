@@ -363,15 +363,15 @@ papply_queue_mark_native(uint64 seqno)
 }
 
 void
-papply_queue_mark_failed(uint64 seqno)
+papply_queue_mark_given_up(uint64 seqno)
 {
-	set_flags(seqno, PAPPLY_TXN_NATIVE | PAPPLY_TXN_FAILED);
+	set_flags(seqno, PAPPLY_TXN_NATIVE | PAPPLY_TXN_GIVEN_UP);
 }
 
 bool
-papply_queue_has_failed(uint64 seqno)
+papply_queue_is_given_up(uint64 seqno)
 {
-	return has_flag(seqno, PAPPLY_TXN_FAILED);
+	return has_flag(seqno, PAPPLY_TXN_GIVEN_UP);
 }
 
 void

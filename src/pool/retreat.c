@@ -10,8 +10,10 @@
  * that a trigger wants with NOWAIT, all places of the lock table, a lock that is not
  * had within lock_timeout, a deadlock of which the native loop becomes the victim.
  * With serial apply nothing younger has been begun.  Nor has anything when code of
- * the user is run, which may notice locks: ordinary transactions wait for that
- * (table_class.c), streamed ones that are applied early retreat.
+ * the user is run, which may notice locks: as a rule ordinary transactions wait for that
+ * (table_class.c), and streamed ones that are applied early retreat.  If the
+ * receiver did not know of that code when it put the transaction into the queue,
+ * because a trigger has been created since, ordinary ones have to retreat as well.
  *
  * So the number of the older one is put into the pool, and those who apply younger
  * ones are sent a signal, which cancels what they wait for.  They roll back, and
@@ -32,6 +34,7 @@
 
 #include "commit_order.h"
 #include "early.h"
+#include "queue.h"
 #include "retreat.h"
 
 static volatile bool has_cancelled = false;
@@ -146,7 +149,7 @@ papply_retreat_wait_until_alone(void)
 	uint64		seqno = papply_commit_order_committed() + 1;
 	int			sleeps = 0;
 
-	if (papply_early_count() == 0)
+	if (papply_queue_is_serial(seqno) && papply_early_count() == 0)
 		return;
 	while (!papply_retreat_is_complete(seqno))
 		papply_commit_order_sleep(PAPPLY_WRITER_WAIT_TURN, &sleeps);

@@ -132,6 +132,7 @@ begin_transaction(char *message, int length, const PapplyBegin *begin,
 	early = PAPPLY_NO_EARLY;
 	nearest = PAPPLY_NO_SEQNO;
 	changes = 0;
+	papply_queue_transaction(open_seqno)->local_changes = papply_remote_relation_local_changes();
 	newest_commit_time = begin->commit_time;
 	is_lone = message[0] == LOGICAL_REP_MSG_BEGIN &&
 		papply_commit_order_committed() + 1 == open_seqno && papply_early_count() == 0 &&

@@ -86,6 +86,9 @@
 /* So many transactions that nobody has claimed are little to do. */
 #define SHORT_BACKLOG 16
 
+/* Writers wake the receiver when they have rolled back; see replay_must_wait(). */
+#define RETREAT_NAP_MS 10
+
 /* Returned instead of a length: look again. */
 #define LOOK_AGAIN (-2)
 
@@ -113,6 +116,9 @@ static bool has_received = false;	/* since then */
 
 /* The native loop has gone round before the replay of this transaction. */
 static uint64 rounded_seqno = PAPPLY_NO_SEQNO;
+
+/* Nothing younger than that is begun before it is committed. */
+static uint64 alone_seqno = PAPPLY_NO_SEQNO;
 
 static void
 initialize(void)
@@ -185,14 +191,45 @@ finish_native(void)
 }
 
 /*
- * If writers failed, nothing younger shall be applied beside it.  If it may run code of
- * the user, what is applied early; the others wait for it.
+ * Nothing younger is applied beside a transaction that a writer gave up, nor beside
+ * one that may run code of the user.  If that was known from the beginning, younger
+ * ones wait for it, and only what is applied early has to be rolled back.  It was not
+ * if a trigger may have been created since, or if the end is still to come.
  */
 static bool
 must_be_alone(uint64 seqno)
 {
-	return papply_queue_has_failed(seqno) ||
-		(papply_queue_is_serial(seqno) && papply_early_count() > 0);
+	PapplyTransaction *txn = papply_queue_transaction(seqno);
+
+	if (papply_queue_is_given_up(seqno))
+		return true;
+	if (papply_queue_is_serial(seqno))
+		return papply_early_count() > 0;
+	return !(pg_atomic_read_u32(&txn->flags) & PAPPLY_TXN_COMPLETE) ||
+		txn->local_changes != papply_remote_relation_local_changes();
+}
+
+/* Nothing younger is in its way: it is alone, or need not be. */
+static bool
+has_free_way(uint64 seqno)
+{
+	if (seqno == alone_seqno || !must_be_alone(seqno))
+		return true;
+	if (!papply_retreat_is_complete(seqno))
+		return false;
+	alone_seqno = seqno;
+	return true;
+}
+
+/*
+ * The same in the middle of a replay, before its next change: what the native loop has
+ * waited for may have taken long.
+ */
+static bool
+replay_must_wait(void)
+{
+	return papply_lifecycle_has_pool() && papply_native_reads_queue() &&
+		!has_free_way(papply_native_seqno());
 }
 
 /* The oldest transaction, if the native loop has to do it; or PAPPLY_NO_SEQNO. */
@@ -203,7 +240,7 @@ due_replay(void)
 
 	if (papply_native_is_active() || seqno > papply_queue_last_seqno() ||
 		!(pg_atomic_read_u32(&papply_queue_transaction(seqno)->flags) & PAPPLY_TXN_NATIVE) ||
-		(must_be_alone(seqno) && !papply_retreat_is_complete(seqno)))
+		!has_free_way(seqno))
 		return PAPPLY_NO_SEQNO;
 	return seqno;
 }
@@ -593,6 +630,8 @@ papply_receiver_receive(WalReceiverConn *conn, char **buffer, pgsocket *wait_fd)
 		CHECK_FOR_INTERRUPTS();
 		if (must_go_round())
 			return yield(buffer, wait_fd, 0);
+		if (replay_must_wait())
+			return yield(buffer, wait_fd, RETREAT_NAP_MS);
 		length = next_for_native(buffer);
 		if (length > 0)
 			return length;
@@ -605,7 +644,7 @@ papply_receiver_receive(WalReceiverConn *conn, char **buffer, pgsocket *wait_fd)
 			/* before it synchronises a table, it has to know where we are */
 			if (had_pool && !papply_lifecycle_has_pool())
 			{
-				rounded_seqno = PAPPLY_NO_SEQNO;
+				rounded_seqno = alone_seqno = PAPPLY_NO_SEQNO;
 				return papply_native_keepalive(papply_feedback_applied_lsn(true),
 											   false, buffer);
 			}

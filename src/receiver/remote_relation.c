@@ -47,6 +47,16 @@ static MemoryContext relations_context = NULL;
 static List *old_versions = NIL;
 static List *untold = NIL;		/* or told since */
 
+/* Counts the times that a local part became stale. */
+static uint64 local_changes = 0;
+
+static void
+forget_local(PapplyRemoteRelation *rel)
+{
+	rel->is_current = false;
+	local_changes++;
+}
+
 static void
 invalidate_local(Datum arg, Oid relid)
 {
@@ -57,7 +67,7 @@ invalidate_local(Datum arg, Oid relid)
 	while ((rel = hash_seq_search(&status)) != NULL)
 		if (relid == InvalidOid || rel->local_relid == relid ||
 			rel->local_relid == InvalidOid || list_member_oid(rel->partitions, relid))
-			rel->is_current = false;
+			forget_local(rel);
 }
 
 /*
@@ -73,7 +83,7 @@ invalidate_domains(Datum arg, int cacheid, uint32 hashvalue)
 	hash_seq_init(&status, relations);
 	while ((rel = hash_seq_search(&status)) != NULL)
 		if (cacheid == TYPEOID ? rel->has_domain_default : rel->may_check_domain)
-			rel->is_current = false;
+			forget_local(rel);
 }
 
 /* States of tables; and what their class is made of: functions. */
@@ -306,6 +316,13 @@ papply_remote_relation_get(LogicalRepRelId remote_relid, bool want_local)
 		MemoryContextSwitchTo(old_context);
 	}
 	return rel;
+}
+
+uint64
+papply_remote_relation_local_changes(void)
+{
+	AcceptInvalidationMessages();
+	return local_changes;
 }
 
 /*

@@ -628,8 +628,8 @@ let_others_go_on(void)
 }
 
 /*
- * It has failed, and is rolled back: the receiver replays it in its turn.  Unless it was
- * refused, it may be for what younger ones hold that it failed.
+ * It is rolled back, and the receiver replays it in its turn.  Nothing younger is applied
+ * meanwhile: that may be why it failed, and it may run code of the user.
  */
 static void
 leave_to_native(uint64 seqno)
@@ -637,10 +637,7 @@ leave_to_native(uint64 seqno)
 	papply_account_replay(was_refused ? PAPPLY_COUNT_REPLAYS_SUBSCRIPTION :
 						  PAPPLY_COUNT_REPLAYS_FAILURE);
 	let_others_go_on();
-	if (was_refused)
-		papply_queue_mark_native(seqno);
-	else
-		papply_queue_mark_failed(seqno);
+	papply_queue_mark_given_up(seqno);
 	papply_pool_wake(PAPPLY_WAITER_RECEIVER);
 }
 
