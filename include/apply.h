@@ -35,4 +35,7 @@ extern const char *papply_apply_table(void);
 extern void papply_apply_begin_range(void);
 extern bool papply_apply_has_run_code(void);
 
+/* Code of the user is about to run.  Throws if it may not, see session_locks.h. */
+extern void papply_apply_begin_code(void);
+
 #endif							/* PAPPLY_APPLY_H */

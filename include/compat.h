@@ -103,6 +103,56 @@ papply_compat_proc_waits_for_lock(PGPROC *proc)
 }
 
 /*
+ * The locks that a process has or waits for in a part of the lock table, and the
+ * processes that wait for a lock: the first if NULL is passed, else the next; NULL: there
+ * is none.  The part is locked.  16: lists of another kind; 19: a link of its own.
+ */
+static inline PROCLOCK *
+papply_compat_next_proclock(PGPROC *proc, int partition, PROCLOCK *before)
+{
+#if PG_VERSION_NUM >= 160000
+	dlist_head *list = &proc->myProcLocks[partition];
+
+	if (before == NULL ? dlist_is_empty(list) : !dlist_has_next(list, &before->procLink))
+		return NULL;
+	return dlist_container(PROCLOCK, procLink,
+						   before == NULL ? dlist_head_node(list) :
+						   dlist_next_node(list, &before->procLink));
+#else
+	SHM_QUEUE  *list = &proc->myProcLocks[partition];
+
+	return (PROCLOCK *) SHMQueueNext(list, before == NULL ? list : &before->procLink,
+									 offsetof(PROCLOCK, procLink));
+#endif
+}
+
+#if PG_VERSION_NUM >= 190000
+#define PAPPLY_WAIT_LINK waitLink
+#else
+#define PAPPLY_WAIT_LINK links
+#endif
+
+static inline PGPROC *
+papply_compat_next_waiter(LOCK *lock, PGPROC *before)
+{
+#if PG_VERSION_NUM >= 160000
+	dclist_head *list = &lock->waitProcs;
+
+	if (before == NULL ? dclist_is_empty(list) :
+		!dclist_has_next(list, &before->PAPPLY_WAIT_LINK))
+		return NULL;
+	return dlist_container(PGPROC, PAPPLY_WAIT_LINK,
+						   before == NULL ? dclist_head_node(list) :
+						   dclist_next_node(list, &before->PAPPLY_WAIT_LINK));
+#else
+	SHM_QUEUE  *list = &lock->waitProcs.links;
+
+	return (PGPROC *) SHMQueueNext(list, before == NULL ? list : &before->links,
+								   offsetof(PGPROC, links));
+#endif
+}
+
+/*
  * Is it in wait_for_relation_state_change(), which returns when a synchronisation
  * worker says so?  Unlocked, a hint.
  */

@@ -83,6 +83,9 @@ typedef struct PapplyWriterSlot
 	 * larger than the queue up to here while the writer goes on.
 	 */
 	pg_atomic_uint64 read_position;
+
+	/* written by anybody: the range to roll back, see retreat.c */
+	pg_atomic_uint64 recalled_first;
 	char		pad[PG_CACHE_LINE_SIZE];	/* keep neighbours apart */
 } PapplyWriterSlot;
 
@@ -198,6 +201,8 @@ typedef struct PapplyPool
 	PapplyEarly early[PAPPLY_MAX_EARLY];
 	pg_atomic_uint64 alone_seqno;	/* nothing is applied early before this is
 									 * committed */
+	pg_atomic_uint32 has_session_locks; /* session_locks.c: the receiver keeps
+										 * some */
 
 	/*
 	 * read_ahead.c: what writers have found out; a lost change does not

@@ -16,6 +16,12 @@
  */
 extern void papply_retreat_begin(uint64 seqno);
 
+/*
+ * That writer applies a range that begins with first (or a transaction with that number
+ * that was applied early), and rolls it back, soon.
+ */
+extern void papply_retreat_recall(PapplyWriterSlot *slot, uint64 first);
+
 /* Is there such a retreat now? */
 extern bool papply_retreat_is_on(void);
 

@@ -22,6 +22,8 @@
  * - O waits in the lock manager for a writer of another subscription, which
  *   waits for its turn there, hence for the oldest one there, which waits in
  *   the lock manager for Y: the same, the search follows that pool's order.
+ * - O waits in the lock manager for the receiver, whose session keeps an advisory lock
+ *   (session_locks.c): the receiver finds it, and recalls O, which is left to it.
  * - The receiver waits for a worker that synchronises a table, nothing is received
  *   meanwhile and no native transaction counts as committed; and that worker waits in
  *   the lock manager for Y.  So it counts as O does.
@@ -152,6 +154,16 @@ find_younger(Pids *pids, uint64 oldest)
 	return 0;
 }
 
+/* It waits for the receiver, which keeps a lock of its session. */
+static void
+recall_oldest(uint64 oldest)
+{
+	PapplyWriterSlot *slot = papply_pool_writer_of(papply_pool, oldest);
+
+	if (slot != NULL)
+		papply_retreat_recall(slot, oldest);
+}
+
 void
 papply_blockers_look(void)
 {
@@ -176,7 +188,9 @@ papply_blockers_look(void)
 		return;
 	if (younger != MyProcPid)
 		papply_retreat_begin(oldest);
-	else if (papply_pool_waiter != PAPPLY_WAITER_RECEIVER)
+	else if (papply_pool_waiter == PAPPLY_WAITER_RECEIVER)
+		recall_oldest(oldest);
+	else
 		ereport(ERROR,
 				(errcode(PAPPLY_ERRCODE_OLDER_WINS),
 				 errmsg("remote transaction is rolled back because an older one waits for it")));

@@ -110,6 +110,7 @@ reset_pool(PapplyPool *pool)
 	pg_atomic_init_u32(&pool->awake_limit, 1);
 	pg_atomic_init_u64(&pool->early_writers, 0);
 	pg_atomic_init_u64(&pool->alone_seqno, PAPPLY_NO_SEQNO);
+	pg_atomic_init_u32(&pool->has_session_locks, false);
 	for (int i = 0; i < PAPPLY_MAX_EARLY; i++)
 	{
 		pg_atomic_init_u32(&pool->early[i].state, PAPPLY_EARLY_NONE);
@@ -130,6 +131,7 @@ reset_pool(PapplyPool *pool)
 	{
 		pg_atomic_init_u64(&pool->writers[i].read_position, 0);
 		pg_atomic_init_u64(&pool->writers[i].applied_first, PAPPLY_NO_SEQNO);
+		pg_atomic_init_u64(&pool->writers[i].recalled_first, PAPPLY_NO_SEQNO);
 	}
 	pool->registry = InvalidDsaPointer;
 	pool->registry_length = 0;

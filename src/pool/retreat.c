@@ -15,6 +15,9 @@
  * receiver did not know of that code when it put the transaction into the queue,
  * because a trigger has been created since, ordinary ones have to retreat as well.
  *
+ * A single one is recalled if a session waits for it before its turn (blockers.c), or if
+ * it waits itself for a lock that the receiver's session keeps (session_locks.c).
+ *
  * So the number of the older one is put into the pool, and those who apply younger
  * ones are sent a signal, which cancels what they wait for.  They roll back, and
  * nothing younger is begun until it is committed.  Nobody who is younger can be
@@ -64,6 +67,17 @@ papply_retreat_begin(uint64 seqno)
 	}
 }
 
+void
+papply_retreat_recall(PapplyWriterSlot *slot, uint64 first)
+{
+	pid_t		pid = slot->pid;
+
+	pg_atomic_write_u64(&slot->recalled_first, first);
+	pg_memory_barrier();		/* before the signal */
+	if (pid != 0)
+		(void) kill(pid, SIGUSR2);
+}
+
 bool
 papply_retreat_is_on(void)
 {
@@ -94,17 +108,22 @@ papply_retreat_concerns(uint64 first)
 static bool
 must_retreat(void)
 {
-	uint64		first = pg_atomic_read_u64(&papply_pool_my_slot()->applied_first);
+	PapplyWriterSlot *slot = papply_pool_my_slot();
+	uint64		first = pg_atomic_read_u64(&slot->applied_first);
 
+	if (first == PAPPLY_NO_SEQNO)
+		return false;
 	if (first == PAPPLY_SEQNO_OPEN)
 		first = papply_early_number();
 	return papply_retreat_concerns(first) ||
+		pg_atomic_read_u64(&slot->recalled_first) == first ||
 		(first == PAPPLY_SEQNO_OPEN && papply_early_is_kept_out());
 }
 
 void
 papply_retreat_enter(uint64 first)
 {
+	pg_atomic_write_u64(&papply_pool_my_slot()->recalled_first, PAPPLY_NO_SEQNO);
 	pg_atomic_write_u64(&papply_pool_my_slot()->applied_first, first);
 	pg_memory_barrier();		/* see above */
 	papply_retreat_check();
@@ -140,7 +159,7 @@ papply_retreat_check(void)
 	if (must_retreat())
 		ereport(ERROR,
 				(errcode(PAPPLY_ERRCODE_OLDER_WINS),
-				 errmsg("remote transaction is rolled back to let an older one go on")));
+				 errmsg("remote transaction is rolled back to let others go on")));
 }
 
 void

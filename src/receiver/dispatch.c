@@ -42,6 +42,7 @@
 #include "queue.h"
 #include "remote_relation.h"
 #include "row_keys.h"
+#include "session_locks.h"
 #include "statistics.h"
 
 /*
@@ -410,7 +411,8 @@ dispatch_change(char *message, int length)
 	papply_message_parse_change(message, length, &change);
 	rel = papply_remote_relation_get(change.remote_relid, true);
 	is_serial = rel != NULL && rel->table_class == PAPPLY_TABLE_SERIAL;
-	if (rel == NULL || rel->table_class == PAPPLY_TABLE_NATIVE)
+	if (rel == NULL || rel->table_class == PAPPLY_TABLE_NATIVE ||
+		(is_serial && papply_session_locks_are_kept()))
 		make_native_barrier(PAPPLY_COUNT_REPLAYS_TABLE);
 	else if (!rel->is_ready)
 		make_native(PAPPLY_COUNT_REPLAYS_SYNC);

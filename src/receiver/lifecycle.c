@@ -38,6 +38,7 @@
 #include "queue.h"
 #include "relation_registry.h"
 #include "remote_relation.h"
+#include "session_locks.h"
 #include "spool.h"
 #include "subscription_options.h"
 #include "status.h"
@@ -321,6 +322,7 @@ start_pool(void)
 		return;
 	}
 	papply_awake_reset();
+	papply_session_locks_note();
 	running = papply_writers_set(wanted_writers, MySubscription->name);
 	if (running == 0)
 	{

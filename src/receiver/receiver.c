@@ -58,6 +58,7 @@
 #include "retreat.h"
 #include "route.h"
 #include "seam.h"
+#include "session_locks.h"
 #include "spool.h"
 #include "status.h"
 #include "wal_flush.h"
@@ -165,6 +166,7 @@ finish_native(void)
 		papply_status_update(false, true);
 		return;
 	}
+	papply_session_locks_note();
 	if (remote_end_lsn == InvalidXLogRecPtr)
 		remote_end_lsn = papply_feedback_received_lsn();
 

@@ -29,6 +29,7 @@
 #include "postpone.h"
 #include "rights.h"
 #include "row_lookup.h"
+#include "session_locks.h"
 
 static PapplyChange change;		/* too large for the stack */
 static StringInfoData message_copy;
@@ -45,6 +46,13 @@ void
 papply_apply_begin_range(void)
 {
 	has_run_code = false;
+}
+
+void
+papply_apply_begin_code(void)
+{
+	papply_session_locks_check_begin();
+	has_run_code = true;
 }
 
 bool
@@ -446,7 +454,7 @@ apply_with_code(PapplyTarget *target, bool is_last_look)
 {
 	bool		found;
 
-	has_run_code = true;
+	papply_apply_begin_code();
 	SetCurrentStatementStartTimestamp();
 	PushActiveSnapshot(GetTransactionSnapshot());
 	target->estate->es_output_cid = GetCurrentCommandId(true);

@@ -51,6 +51,7 @@
 #include "apply.h"
 #include "commit_order.h"
 #include "local_commit.h"
+#include "session_locks.h"
 #include "target.h"
 
 /* What is being committed. */
@@ -74,6 +75,8 @@ static void
 wait_for_turn(uint64 first)
 {
 	papply_commit_order_wait(first - 1, PAPPLY_WRITER_WAIT_TURN);
+	if (papply_apply_has_run_code())
+		papply_session_locks_check_end();
 	check_turn();
 }
 
@@ -271,6 +274,7 @@ papply_local_commit(uint64 first, uint64 last, const PapplyCommit *commit)
 	if (pending.is_in_turn)
 		leave_turn(commit->type == LOGICAL_REP_MSG_PREPARE ?
 				   GetFlushRecPtr(NULL) : XactLastCommitEnd);
+	papply_session_locks_release_rest();
 }
 
 void
@@ -279,5 +283,6 @@ papply_local_abort(void)
 	forget_origin();
 	papply_target_forget_all();
 	AbortOutOfAnyTransaction();
+	papply_session_locks_release();
 	memset(&pending, 0, sizeof(pending));
 }

@@ -35,7 +35,6 @@
  */
 #include "parallel_apply.h"
 
-#include "access/commit_ts.h"
 #include "access/xact.h"
 #include "miscadmin.h"
 #include "pgstat.h"
@@ -383,6 +382,7 @@ apply_truncate(PapplyEntry *entry)
 	if (!may_run_code())
 		refuse_message();
 	papply_retreat_wait_until_alone();
+	papply_apply_begin_code();
 	MemoryContextSwitchTo(message_context);
 	papply_truncate(PapplyEntryData(entry), entry->length);
 	papply_account.truncates++;

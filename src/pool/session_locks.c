@@ -1,0 +1,211 @@
+/*-------------------------------------------------------------------------
+ * session_locks.c
+ *	  Advisory locks that code of the user keeps beyond its transaction.
+ *
+ * Runs in the receiver and in writers.
+ *
+ * pg_advisory_lock() in a trigger locks for the session.  PostgreSQL's own apply has one
+ * session: it keeps the lock against all others, and gets it again and again itself.
+ * With several writers it is not the same: the one that keeps it would be in the way of
+ * the next one, and has nothing that it could roll back.
+ *
+ * So such locks are kept by the session that would have them without writers, the
+ * receiver's.  A writer that finds one at the end of a transaction rolls it back, and
+ * leaves the transaction to the native loop.  As long as the receiver keeps one,
+ * everything that runs triggers is left to the native loop: which of them want, test or
+ * release it is not known.  They are applied one after the other in any case.
+ *
+ * Functions that run where no trigger does (of a CHECK constraint, say) are not expected
+ * to lock anything.  If one does, its writer releases the lock after the commit; and
+ * a writer that waits for a lock of the receiver's session is called back
+ * (blockers.c), until its transaction is left to the native loop.  So there is progress.
+ *
+ * A transaction that fails would end PostgreSQL's own apply worker, with its locks.  So
+ * a writer releases all of them when it rolls back.
+ *
+ * Locking: has_session_locks is written by the receiver alone.  A writer that reads an
+ * older value is found by blockers.c if that matters.
+ *-------------------------------------------------------------------------
+ *-------------------------------------------------------------------------
+ */
+#include "parallel_apply.h"
+
+#include "storage/lock.h"
+#include "storage/proc.h"
+
+#include "pool.h"
+#include "session_locks.h"
+
+/* A lock that this process has, in a mode. */
+typedef struct HeldLock
+{
+	LOCKTAG		tag;
+	LOCKMODE	mode;
+} HeldLock;
+
+static bool hides_warnings = false;
+static emit_log_hook_type previous_emit_log = NULL;
+
+/* Has this process anything in a part of the lock table? */
+static bool
+has_locks_in(int partition)
+{
+	return papply_compat_next_proclock(MyProc, partition, NULL) != NULL;
+}
+
+/*
+ * The advisory locks of this process, of its session and its transaction, as HeldLock.
+ * No other process adds or removes one, so that an empty part need not be locked.
+ */
+static List *
+find_advisory_locks(void)
+{
+	List	   *found = NIL;
+
+	for (int i = 0; i < NUM_LOCK_PARTITIONS; i++)
+	{
+		PROCLOCK   *held = NULL;
+
+		if (!has_locks_in(i))
+			continue;
+		LWLockAcquire(LockHashPartitionLockByIndex(i), LW_SHARED);
+		while ((held = papply_compat_next_proclock(MyProc, i, held)) != NULL)
+		{
+			LOCK	   *lock = held->tag.myLock;
+
+			if (lock->tag.locktag_lockmethodid != USER_LOCKMETHOD)
+				continue;
+			for (LOCKMODE mode = 1; mode < MAX_LOCKMODES; mode++)
+			{
+				HeldLock   *item;
+
+				if (!(held->holdMask & LOCKBIT_ON(mode)))
+					continue;
+				item = palloc(sizeof(HeldLock));
+				item->tag = lock->tag;
+				item->mode = mode;
+				found = lappend(found, item);
+			}
+		}
+		LWLockRelease(LockHashPartitionLockByIndex(i));
+	}
+	return found;
+}
+
+/* Outside of a transaction all that is left belongs to the session. */
+static bool
+session_has_locks(void)
+{
+	List	   *found = find_advisory_locks();
+	bool		has_some = found != NIL;
+
+	list_free_deep(found);
+	return has_some;
+}
+
+/*** receiver ***/
+
+void
+papply_session_locks_note(void)
+{
+	static bool is_reported = false;
+	bool		has_locks;
+
+	if (IsTransactionState())
+		return;
+	has_locks = session_has_locks();
+	pg_atomic_write_u32(&papply_pool->has_session_locks, has_locks);
+	if (!has_locks || is_reported)
+		return;
+	is_reported = true;
+	ereport(LOG,
+			(errmsg("apply worker of subscription \"%s\" keeps an advisory lock",
+					MySubscription->name),
+			 errdetail("Transactions that run triggers are applied by PostgreSQL's own apply until it is released.")));
+}
+
+/*** anybody ***/
+
+bool
+papply_session_locks_are_kept(void)
+{
+	return pg_atomic_read_u32(&papply_pool->has_session_locks) != 0;
+}
+
+/*** writers ***/
+
+static void
+refuse(void)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+			 errmsg("advisory locks of a session are left to the apply worker")));
+}
+
+void
+papply_session_locks_check_begin(void)
+{
+	if (papply_session_locks_are_kept())
+		refuse();
+}
+
+static void
+hide_warning(ErrorData *error)
+{
+	if (hides_warnings && error->elevel == WARNING)
+		error->output_to_server = false;
+	if (previous_emit_log)
+		previous_emit_log(error);
+}
+
+/*
+ * Does the session have that lock?  Nothing but an attempt to release it tells that.
+ * If it belongs to the transaction, that is a warning, which nobody wants to see.
+ */
+static bool
+release_from_session(const HeldLock *held)
+{
+	bool		is_released;
+
+	hides_warnings = true;
+	is_released = LockRelease(&held->tag, held->mode, true);
+	hides_warnings = false;
+	return is_released;
+}
+
+void
+papply_session_locks_check_end(void)
+{
+	static bool has_hook = false;
+	List	   *found = find_advisory_locks();
+	ListCell   *lc;
+
+	if (!has_hook)
+	{
+		previous_emit_log = emit_log_hook;
+		emit_log_hook = hide_warning;
+		has_hook = true;
+	}
+	foreach(lc, found)
+		if (release_from_session(lfirst(lc)))
+		refuse();
+	list_free_deep(found);
+}
+
+void
+papply_session_locks_release(void)
+{
+	LockReleaseSession(USER_LOCKMETHOD);
+}
+
+void
+papply_session_locks_release_rest(void)
+{
+	if (!session_has_locks())
+		return;
+	papply_session_locks_release();
+	ereport(LOG,
+			(errmsg("advisory lock of a session is released after the commit"),
+			 errdetail("A function of subscription \"%s\" keeps it that is not called by a trigger.",
+					   MySubscription->name)));
+}

@@ -1,0 +1,161 @@
+# Advisory locks that code of the user keeps for its session are kept by one session, the
+# apply worker's, as with PostgreSQL's own apply: it gets them again and again,
+# others do not, and whatever is left to it is applied.
+#
+# Many transactions of their own fire triggers that take such locks, so that several writers
+# would have to.  Fault: a writer keeps the lock, another one waits for it, and nothing
+# is applied any more; or the lock is not there.
+use strict;
+use warnings;
+use FindBin;
+use lib $FindBin::RealBin;
+use PapplyTest;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my ($publisher, $subscriber) = new_pair(
+	subscriber_conf => q(
+		parallel_apply.writers_per_subscription = 4
+		parallel_apply.max_batch_transactions = 1));
+my @tables = qw(gate keeping trying own beside checked plain released);
+
+exec_both(
+	join "\n",
+	'CREATE TABLE gate (id int PRIMARY KEY, n int);',
+	map { "CREATE TABLE $_ (id int PRIMARY KEY);" } @tables[ 1 .. $#tables ]);
+on_subscriber(
+	q(CREATE TABLE tried (id int, has_lock boolean);
+	CREATE FUNCTION keep() RETURNS trigger LANGUAGE plpgsql AS
+		$$BEGIN PERFORM pg_advisory_lock(TG_ARGV[0]::int); RETURN NEW; END$$;
+	CREATE FUNCTION try() RETURNS trigger LANGUAGE plpgsql AS
+		$$BEGIN INSERT INTO public.tried VALUES (NEW.id, pg_try_advisory_lock(2)); RETURN NEW; END$$;
+	CREATE FUNCTION own() RETURNS trigger LANGUAGE plpgsql AS
+		$$BEGIN PERFORM pg_advisory_xact_lock(3); RETURN NEW; END$$;
+	CREATE FUNCTION release() RETURNS trigger LANGUAGE plpgsql AS
+		$$BEGIN PERFORM pg_advisory_unlock_all(); RETURN NEW; END$$;
+	CREATE FUNCTION check_and_keep() RETURNS boolean LANGUAGE sql AS
+		$$SELECT pg_advisory_lock(5) IS NOT NULL$$;
+	ALTER TABLE checked ADD CHECK (check_and_keep());
+	CREATE TRIGGER code AFTER INSERT ON keeping FOR EACH ROW EXECUTE FUNCTION keep(1);
+	CREATE TRIGGER code AFTER INSERT ON trying FOR EACH ROW EXECUTE FUNCTION try();
+	CREATE TRIGGER code AFTER INSERT ON own FOR EACH ROW EXECUTE FUNCTION own();
+	CREATE TRIGGER code AFTER INSERT ON beside FOR EACH ROW EXECUTE FUNCTION keep(4);
+	CREATE TRIGGER code AFTER INSERT ON released FOR EACH ROW EXECUTE FUNCTION release();
+	ALTER TABLE keeping ENABLE ALWAYS TRIGGER code;
+	ALTER TABLE trying ENABLE ALWAYS TRIGGER code;
+	ALTER TABLE own ENABLE ALWAYS TRIGGER code;
+	ALTER TABLE beside ENABLE ALWAYS TRIGGER code;
+	ALTER TABLE released ENABLE ALWAYS TRIGGER code;));
+create_extension($subscriber);
+on_subscriber(
+	q(SELECT parallel_apply.set_table_option('beside', 'triggers', 'parallel'))
+);
+subscribe($publisher, $subscriber, 'tap');
+on_publisher('INSERT INTO gate VALUES (1, 0)');
+
+my $row = 0;
+
+# So many transactions, each with a row of a table, come while the first one is held up; in
+# between there are others.
+sub insert_each
+{
+	my ($table, $count) = @_;
+	my $gate = hold($subscriber, 'SELECT FROM gate FOR UPDATE');
+	on_publisher(
+		join '',
+		"UPDATE gate SET n = n + 1;\n",
+		map {
+			$row++;
+			"INSERT INTO $table VALUES ($row);\nINSERT INTO plain VALUES ($row);\n"
+		} 1 .. $count);
+	wait_for_state($subscriber, 'waiting for lock');
+	$gate->query_safe('COMMIT');
+	$gate->quit;
+	return;
+}
+
+# Which processes have advisory locks: the apply worker, or others.
+sub holders
+{
+	return on_subscriber(
+		q(SELECT string_agg(DISTINCT backend_type, ', ') FROM pg_locks JOIN pg_stat_activity USING (pid)
+		WHERE locktype = 'advisory' AND granted));
+}
+
+sub native_replays
+{
+	return on_subscriber(
+		'SELECT native_replays_failure + native_replays_table FROM parallel_apply.subscriptions'
+	);
+}
+
+# Locks of the transaction are no reason for anything.
+insert_each('own', 10);
+tables_equal('with locks of transactions', @tables);
+is(native_replays(), '0', 'writers apply what locks for its transaction');
+unlike(
+	slurp_file($subscriber->logfile),
+	qr/WARNING:.*own a lock/,
+	'and nothing is logged');
+
+insert_each('keeping', 20);
+tables_equal('with a lock that is kept', @tables);
+like(
+	holders(),
+	qr/^logical replication [a-z ]*worker$/,
+	'the apply worker keeps the lock');
+is(on_subscriber('SELECT pg_try_advisory_lock(1)'),
+	'f', 'others do not get it');
+cmp_ok(native_replays(), '>=', 20, 'which the native loop has taken');
+my ($reports) = 0 + (() = slurp_file($subscriber->logfile) =~
+	  /LOG:  apply worker of subscription "tap" keeps an advisory lock/g);
+is($reports, 1, 'the log says so once');
+
+insert_each('trying', 10);
+tables_equal('with a lock that is tried', @tables);
+is(on_subscriber('SELECT count(*), bool_and(has_lock) FROM tried'),
+	'10|t', 'it is had each time');
+
+# A table whose triggers are applied beside others.
+insert_each('beside', 20);
+tables_equal('with triggers beside others', @tables);
+like(
+	holders(),
+	qr/^logical replication [a-z ]*worker$/,
+	'no writer keeps a lock');
+
+# When the apply worker has no lock any more, writers have it all again.
+insert_each('released', 1);
+tables_equal('with locks that are released', @tables);
+is(holders(), '', 'the apply worker has released its locks');
+my $before = native_replays();
+insert_each('own', 10);
+tables_equal('with locks of transactions again', @tables);
+is(native_replays(), $before, 'writers apply it again');
+
+# The same when the first of them are many at a time.
+insert_each('beside', 20);
+tables_equal('with triggers beside others again', @tables);
+insert_each('released', 1);
+
+# Functions that are not expected to lock anything.
+insert_each('checked', 10);
+tables_equal('with a lock of a CHECK constraint', @tables);
+is(holders(), '', 'no writer keeps a lock after its commit');
+like(
+	slurp_file($subscriber->logfile),
+	qr/LOG:  advisory lock of a session is released after the commit/,
+	'which the log says');
+
+# The apply worker keeps it, and a writer wants it for a CHECK constraint.
+on_subscriber(
+	q(CREATE TRIGGER code AFTER INSERT ON plain FOR EACH ROW EXECUTE FUNCTION keep(5);
+	ALTER TABLE plain ENABLE ALWAYS TRIGGER code;));
+on_publisher('INSERT INTO plain VALUES (1000)');
+tables_equal('with the same lock', 'plain');
+on_publisher('INSERT INTO checked VALUES (1000)');
+tables_equal('of the apply worker and a CHECK constraint', @tables);
+
+finish($publisher, $subscriber);
+done_testing();
