@@ -40,6 +40,9 @@ extern void papply_writers_set_degraded(void);
  */
 extern int	papply_writers_check(const char *subname);
 
+/* How many are running, starting or about to leave? */
+extern int	papply_writers_running(void);
+
 /* Will the next check let the last one leave, because the server needs its slot? */
 extern bool papply_writers_owe_slot(void);
 

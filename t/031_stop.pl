@@ -109,6 +109,40 @@ sub rows_of_history
 	tables_are_equal('when the subscription is enabled again', 'postgres');
 }
 
+# A pool closes before its writers could start, and then they cannot: PostgreSQL itself
+# applies what none of them has claimed.  They wait for a lock on pg_database, and so
+# would every new session.
+{
+	my $watcher = hold($subscriber, q(SET statement_timeout = '30s'; COMMIT));
+	my $until = sub {
+		my ($condition) = @_;
+		$watcher->query_safe(
+			"DO \$\$ BEGIN LOOP EXIT WHEN (SELECT $condition FROM parallel_apply.subscriptions()
+			WHERE subid = (SELECT oid FROM pg_subscription WHERE subname = 'tap_postgres'));
+			END LOOP; END \$\$");
+		return;
+	};
+	reload_with($subscriber, 'parallel_apply.writers_per_subscription = 1');
+	$until->("state = 'native'");
+	my $session =
+	  hold($subscriber,
+		'ALTER DATABASE postgres ALLOW_CONNECTIONS false; LOCK pg_database',
+		'other');
+	reload_with($subscriber, 'parallel_apply.writers_per_subscription = 4');
+	$until->("state = 'parallel'");
+	make_history(10, 'postgres');
+	$until->('queue_transactions > 0');
+	reload_with($subscriber, 'parallel_apply.writers_per_subscription = 1');
+	$until->("state = 'stopping'");
+	$session->query_safe('COMMIT');
+	$until->("state = 'native'");
+	pass('a pool without writers ends when it closes');
+	$session->query_safe('ALTER DATABASE postgres ALLOW_CONNECTIONS true');
+	$_->quit for $watcher, $session;
+	tables_are_equal('when writers could not start', 'postgres');
+	reload_with($subscriber, 'parallel_apply.writers_per_subscription = 4');
+}
+
 # DROP EXTENSION lets writers end what they have; PostgreSQL itself does the rest.
 {
 	my $session = block_writers('postgres');
@@ -261,6 +295,7 @@ finish(
 	$publisher,
 	$subscriber,
 	qr/FATAL: .*terminating .* due to administrator command/,
+	qr/FATAL: +database "postgres" is not currently accepting connections/,
 	qr/database "other" is being used by logical replication subscription/,
 	qr/ERROR: +(could not start WAL streaming: ERROR: +)?replication slot "tap_\w+" is active for PID/,
 	qr/ERROR: +replication origin with ID \d+ is already active/);

@@ -448,10 +448,19 @@ give_up_writers(void)
 	start_reason = PAPPLY_REASON_NO_WRITERS;
 }
 
-/* Who is to leave for the server may follow a stream. */
+/*
+ * A writer that has to leave for the server may follow a stream.  A pool that closes starts
+ * no writers any more; what none of them can claim goes to the native loop.
+ */
 static void
 check_writers(void)
 {
+	if (is_closing)
+	{
+		if (papply_writers_running() == 0)
+			papply_queue_mark_unclaimed_native();
+		return;
+	}
 	if (papply_writers_owe_slot())
 		papply_spool_revoke_early();
 	if (papply_writers_check(MySubscription->name) == 0)
@@ -469,7 +478,7 @@ papply_lifecycle_watch(void)
 	if (exited > 0)
 		papply_lifecycle_restart(psprintf("writer %d has ended unexpectedly", exited));
 
-	if (!is_closing && is_time_for(&checked_at, WRITERS_INTERVAL_MS))
+	if (is_time_for(&checked_at, WRITERS_INTERVAL_MS))
 		check_writers();
 
 	while ((txn = papply_queue_oldest_committed()) != NULL)

@@ -236,8 +236,8 @@ retire_unused(void)
 }
 
 /* With those that are about to leave, and may be claiming something. */
-static int
-count_running(void)
+int
+papply_writers_running(void)
 {
 	int			running = 0;
 
@@ -261,7 +261,7 @@ give_slot_to_server(void)
 	if (!papply_writers_owe_slot())
 		return;
 	seen_missed = papply_worker_slots_missed();
-	running = count_running();
+	running = papply_writers_running();
 	if (running > 0 && running <= papply_writers_wanted())
 		set_wanted(running - 1);
 }
@@ -300,7 +300,7 @@ papply_writers_check(const char *subname)
 	wanted = papply_writers_wanted();
 	give_slot_to_server();
 	report_missing(fill_up(papply_writers_wanted()), wanted, subname);
-	return count_running();
+	return papply_writers_running();
 }
 
 void
