@@ -40,9 +40,12 @@
 #include "statistics.h"
 #include "wal_flush.h"
 
-/* The first look for a hidden deadlock, and the following ones. */
-#define FIRST_CHECK_MS 30
-#define NEXT_CHECK_MS 100
+/*
+ * Who sleeps for so long looks whether sessions wait for it; and for a hidden deadlock, at
+ * the first time and at some of the following ones, since that costs more.
+ */
+#define CHECK_MS 30
+#define DEADLOCK_CHECKS 3
 
 /* In all waits of this process. */
 static uint64 slept_us = 0;
@@ -115,8 +118,7 @@ papply_commit_order_sleep(PapplyWriterState state, int *sleeps)
 	if (papply_pool_may_sleep())
 		rc = WaitLatch(MyLatch,
 					   WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
-					   *sleeps == 0 ? FIRST_CHECK_MS : NEXT_CHECK_MS,
-					   wait_event_of(state));
+					   CHECK_MS, wait_event_of(state));
 	count_sleep(state, *sleeps == 0, begin);
 	(*sleeps)++;
 	slept_times++;
@@ -125,8 +127,11 @@ papply_commit_order_sleep(PapplyWriterState state, int *sleeps)
 	check_open();
 	papply_early_check();
 	papply_retreat_check();
-	if (rc & WL_TIMEOUT)
+	if (!(rc & WL_TIMEOUT))
+		return;
+	if (*sleeps % DEADLOCK_CHECKS == 1)
 		papply_blockers_look();
+	papply_blockers_look_for_sessions();
 }
 
 void
