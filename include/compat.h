@@ -19,6 +19,7 @@
 #include "access/nbtree.h"
 #include "access/stratnum.h"
 #include "access/xact.h"
+#include "access/xlog.h"
 #include "catalog/pg_am.h"
 #include "catalog/pg_class.h"
 #include "catalog/pg_subscription.h"
@@ -499,6 +500,24 @@ typedef struct PapplyRowWriter
 	TransactionId xmin;
 } PapplyRowWriter;
 #endif
+
+/* 16: standbys may have logical slots. */
+#if PG_VERSION_NUM >= 160000
+#define PAPPLY_STANDBYS_HAVE_SLOTS true
+#else
+#define PAPPLY_STANDBYS_HAVE_SLOTS false
+#endif
+
+/* 19: logical information gets into the WAL when there is a slot, also with "replica". */
+static inline bool
+papply_compat_wal_is_never_logical(void)
+{
+#if PG_VERSION_NUM >= 190000
+	return wal_level < WAL_LEVEL_REPLICA;
+#else
+	return !XLogLogicalInfoActive();
+#endif
+}
 
 /* Never cascades.  16: with the rights of which user. */
 static inline void

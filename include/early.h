@@ -102,6 +102,9 @@ extern uint64 papply_early_number(void);
  */
 extern void papply_early_check(void);
 
+/* The same if a logical slot may wait for it to end.  Costs more: for sleeps. */
+extern void papply_early_check_slots(void);
+
 /*
  * It was rolled back: give it back to the receiver.  False: it has ended, and has to be
  * applied again by the native loop.

@@ -8,10 +8,21 @@
 #ifndef PAPPLY_GUC_H
 #define PAPPLY_GUC_H
 
+/* Values of papply_logical_decoding. */
+typedef enum PapplyDecoding
+{
+	PAPPLY_DECODING_AUTO,		/* SLOTS or ON, as standbys may have slots or
+								 * not */
+	PAPPLY_DECODING_ON,			/* where the WAL can be decoded */
+	PAPPLY_DECODING_SLOTS,		/* where this server has a slot */
+	PAPPLY_DECODING_OFF
+} PapplyDecoding;
+
 extern bool papply_apply_lone_transactions;
 extern bool papply_apply_streams_early;
 extern bool papply_gather_messages;
 extern int	papply_log_min_duration;	/* ms; -1: off */
+extern int	papply_logical_decoding;	/* a PapplyDecoding */
 extern int	papply_max_batch_transactions;
 extern int	papply_max_writers_per_subscription;
 extern int	papply_min_writers_per_subscription;

@@ -15,6 +15,7 @@ ALTER DATABASE contrib_regression SET parallel_apply.writers_per_subscription = 
 -- Out of range, or not a number.  The range is in the table above; how the
 -- server words it depends on its version.
 \set VERBOSITY sqlstate
+ALTER SYSTEM SET parallel_apply.logical_decoding = true_enough;
 ALTER SYSTEM SET parallel_apply.max_batch_transactions = 0;
 ALTER SYSTEM SET parallel_apply.max_batch_transactions = 1001;
 ALTER SYSTEM SET parallel_apply.max_writers_per_subscription = 0;

@@ -11,10 +11,19 @@
 
 #include "utils/guc.h"
 
+static const struct config_enum_entry decoding_values[] = {
+	{"auto", PAPPLY_DECODING_AUTO, false},
+	{"on", PAPPLY_DECODING_ON, false},
+	{"slots", PAPPLY_DECODING_SLOTS, false},
+	{"off", PAPPLY_DECODING_OFF, false},
+	{NULL, 0, false}
+};
+
 bool		papply_apply_lone_transactions = true;
 bool		papply_apply_streams_early = true;
 bool		papply_gather_messages = true;
 int			papply_log_min_duration = -1;
+int			papply_logical_decoding = PAPPLY_DECODING_AUTO;
 int			papply_max_batch_transactions = 32;
 int			papply_max_writers_per_subscription = 8;
 int			papply_min_writers_per_subscription = PAPPLY_MAX_WRITERS;
@@ -56,6 +65,14 @@ papply_guc_init(void)
 							-1, -1, INT_MAX,
 							PGC_SIGHUP, GUC_UNIT_MS,
 							NULL, NULL, NULL);
+
+	DefineCustomEnumVariable(PAPPLY_NAME ".logical_decoding",
+							 "Says whether the changes of this server are decoded, as by a subscription to it.",
+							 "Then writers log each remote transaction as PostgreSQL's own apply would.",
+							 &papply_logical_decoding,
+							 PAPPLY_DECODING_AUTO, decoding_values,
+							 PGC_SIGHUP, 0,
+							 NULL, NULL, NULL);
 
 	DefineCustomIntVariable(PAPPLY_NAME ".max_batch_transactions",
 							"Limits how many remote transactions a writer applies as one local transaction.",

@@ -232,11 +232,11 @@ static bool
 is_held_up(uint64 oldest)
 {
 	static uint64 seen_oldest = PAPPLY_NO_SEQNO;
-	static TimestampTz seen_at = 0;
-	TimestampTz now = GetCurrentTimestamp();
+	static int64 seen_at = 0;
+	int64		now = papply_clock_now();
 
-	if (oldest == seen_oldest && now >= seen_at)
-		return TimestampDifferenceExceeds(seen_at, now, HELD_UP_MS);
+	if (oldest == seen_oldest)
+		return papply_clock_has_passed(seen_at, now, HELD_UP_MS);
 	seen_oldest = oldest;
 	seen_at = now;
 	return false;

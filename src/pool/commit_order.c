@@ -126,6 +126,7 @@ papply_commit_order_sleep(PapplyWriterState state, int *sleeps)
 	CHECK_FOR_INTERRUPTS();
 	check_open();
 	papply_early_check();
+	papply_early_check_slots();
 	papply_retreat_check();
 	if (!(rc & WL_TIMEOUT))
 		return;

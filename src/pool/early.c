@@ -30,6 +30,11 @@
  * nothing is taken before it is committed (alone_seqno); in its turn it waits until all have
  * rolled back (retreat.c).
  *
+ * It keeps an xid for as long as the publisher likes, and logical slots that are being
+ * created wait for all of these.  So where there is or may be one (decoding.c), nothing is
+ * offered, and what has not ended is given up: its writer looks while it sleeps and now and
+ * then while it applies, and the receiver for one that waits for a lock.
+ *
  * Locking: none.  What a place says is written before its state, with a write
  * barrier, and read after it.  papply_early_offer() and papply_awake_sleep() each have a
  * full barrier between what they say and what they look at, so that no offer is
@@ -47,6 +52,7 @@
 
 #include "awake.h"
 #include "commit_order.h"
+#include "decoding.h"
 #include "early.h"
 #include "queue.h"
 #include "retreat.h"
@@ -122,6 +128,7 @@ may_offer(void)
 
 	/* who reads a file does not read pages ahead, which is worth more */
 	return papply_apply_streams_early && !papply_retreat_is_on() &&
+		!papply_decoding_waits_for_xids() &&
 		writers > Max(1, pg_atomic_read_u64(&papply_pool->wanted_writers) / 2) &&
 		!papply_awake_reads_ahead();
 }
@@ -406,6 +413,15 @@ papply_early_check(void)
 		ereport(ERROR,
 				(errcode(ERRCODE_TRANSACTION_ROLLBACK),
 				 errmsg("no other writer is left")));
+}
+
+void
+papply_early_check_slots(void)
+{
+	if (mine_is(PAPPLY_EARLY_TAKEN) && papply_decoding_waits_for_xids())
+		ereport(ERROR,
+				(errcode(ERRCODE_TRANSACTION_ROLLBACK),
+				 errmsg("a logical replication slot would wait for the streamed transaction")));
 }
 
 /*

@@ -30,7 +30,9 @@
 #include "awake.h"
 #include "clock.h"
 #include "commit_order.h"
+#include "decoding.h"
 #include "dispatch.h"
+#include "early.h"
 #include "feedback.h"
 #include "lifecycle.h"
 #include "native_replay.h"
@@ -47,6 +49,9 @@
 /* Look for writers that could not start; start a pool again that could not. */
 #define WRITERS_INTERVAL_MS 1000
 #define POOL_INTERVAL_MS 60000
+
+/* Look for slots that wait for what is applied early. */
+#define SLOTS_INTERVAL_MS 100
 
 static bool has_pool = false;
 static bool is_closing = false; /* the pool ends when it is drained */
@@ -467,6 +472,17 @@ check_writers(void)
 		give_up_writers();
 }
 
+/* Its writer may wait for a lock. */
+static void
+give_way_to_slots(void)
+{
+	static TimestampTz looked_at = 0;
+
+	if (papply_early_count() > 0 && is_time_for(&looked_at, SLOTS_INTERVAL_MS) &&
+		papply_decoding_waits_for_xids())
+		papply_spool_revoke_early();
+}
+
 /* Give back what is committed, and look whether all writers are well. */
 void
 papply_lifecycle_watch(void)
@@ -480,6 +496,7 @@ papply_lifecycle_watch(void)
 
 	if (is_time_for(&checked_at, WRITERS_INTERVAL_MS))
 		check_writers();
+	give_way_to_slots();
 
 	while ((txn = papply_queue_oldest_committed()) != NULL)
 	{

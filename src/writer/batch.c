@@ -13,6 +13,7 @@
 #include "miscadmin.h"
 
 #include "batch.h"
+#include "decoding.h"
 #include "queue.h"
 #include "read_ahead.h"
 
@@ -51,8 +52,11 @@ papply_batch_max(void)
 {
 	int			min = papply_read_ahead_is_on() ? MIN_AHEAD_BATCH : 1;
 
-	/* rows would get the time of another transaction's commit */
-	if (track_commit_timestamp)
+	/*
+	 * rows would get the time of another transaction's commit, here or where
+	 * they go
+	 */
+	if (track_commit_timestamp || papply_decoding_is_possible())
 		return 1;
 	return Min(papply_max_batch_transactions,
 			   Max(min, (int) (BATCH_US / Max(transaction_us, 1.0))));

@@ -9,7 +9,8 @@
  * off; then they go to the table by its multi-insert, which locks and logs a
  * page once for all rows that fit on it, and after that to the indexes, one after
  * the other.  So does COPY, but row by row.  Rows of a partitioned table are put off for
- * the partition that each belongs to.
+ * the partition that each belongs to; where the order in the WAL matters (reorder.c), a
+ * run ends where a row belongs to another partition.
  *
  * Same result: all that could tell is code that sees the table while rows are
  * put off.  Anything but a further INSERT of the relation flushes the run first,
@@ -50,6 +51,7 @@
 #include "utils/rel.h"
 
 #include "insert_run.h"
+#include "reorder.h"
 #include "table_class.h"
 
 /* A run is no longer than this: some pages of narrow rows. */
@@ -262,6 +264,8 @@ papply_insert_run_add(PapplyTarget *root, PapplyTarget *table)
 			insert_all();
 		return false;
 	}
+	if (run_tables != NULL && run_tables->table != table && !papply_reorder_is_allowed())
+		insert_all();
 	run_root = root;
 	rows = rows_of(table);
 	slot = next_slot(rows);

@@ -28,9 +28,9 @@
  *	 another one, say).  Then a change that was postponed finds its row changed by the range
  *	 since then, or finds none, which ends in an error as well.
  * Code could tell: what is postponed or passes is in tables without triggers, and without
- * constraints or defaults that may read tables.  And who decodes the subscriber's WAL may
- * number the rows that are inserted: an INSERT is never postponed, nor what may move a row
- * to another partition.
+ * constraints or defaults that may read tables.  An INSERT is never postponed, nor what may
+ * move a row to another partition: a place in the table is taken in order.  And nothing is
+ * where the subscriber's WAL is decoded (reorder.c).
  */
 #include "parallel_apply.h"
 
@@ -42,6 +42,7 @@
 #include "insert_run.h"
 #include "message.h"
 #include "postpone.h"
+#include "reorder.h"
 #include "target.h"
 
 /* More of them would be slow to compare, and mean that all is waiting. */
@@ -73,6 +74,7 @@ static CommandId applied_since;
 void
 papply_postpone_begin_range(uint64 first, void (*apply) (PapplyEntry *entry, uint64 seqno))
 {
+	papply_reorder_begin_range();
 	range_first = first;
 	apply_change = apply;
 	npostponed = 0;
@@ -119,7 +121,8 @@ may_be_postponed(PapplyEntry *entry, uint64 seqno, const PapplyTarget *table)
 
 	return table != NULL && !table->is_partitioned && !table->is_partition &&
 		npostponed < MAX_POSTPONED && (flags & PAPPLY_TXN_COMPLETE) &&
-		PapplyEntryData(entry)[0] != LOGICAL_REP_MSG_INSERT;
+		PapplyEntryData(entry)[0] != LOGICAL_REP_MSG_INSERT &&
+		papply_reorder_is_allowed();
 }
 
 static CommandId

@@ -67,6 +67,7 @@
 #include "queue.h"
 #include "read_ahead.h"
 #include "relation_registry.h"
+#include "reorder.h"
 #include "retreat.h"
 #include "rights.h"
 #include "session.h"
@@ -277,13 +278,6 @@ apply_change_in_turn(PapplyEntry *entry)
 }
 
 static void
-report_conflicts_in_turn(void)
-{
-	wait_for_turn();
-	papply_conflict_report_all();
-}
-
-static void
 wait_for_dependency(PapplyEntry *entry)
 {
 	uint64		slept_us = papply_commit_order_slept_us();
@@ -323,6 +317,7 @@ apply_change(PapplyEntry *entry)
 		/* it may take hours: better to give it up now than in its turn */
 		if (range.first == PAPPLY_SEQNO_OPEN)
 			check_current();
+		papply_early_check_slots();
 	}
 
 	/* the oldest may wait for it, and rows may be slow to find */
@@ -338,7 +333,10 @@ apply_change(PapplyEntry *entry)
 	CommandCounterIncrement();
 	MemoryContextReset(message_context);
 	if (papply_conflict_must_report())
-		report_conflicts_in_turn();
+	{
+		wait_for_turn();
+		papply_conflict_report_all();
+	}
 }
 
 /* One that was postponed, of that transaction, perhaps while another one is read. */
@@ -422,6 +420,7 @@ apply_entry(PapplyEntry *entry, PapplyCommit *commit)
 		case LOGICAL_REP_MSG_UPDATE:
 		case LOGICAL_REP_MSG_DELETE:
 			range.is_change = true;
+			papply_local_begin();
 			if (range.is_early || !papply_postpone_change(entry, range.seqno))
 				apply_change(entry);
 			range.is_change = false;
@@ -483,15 +482,6 @@ apply_streamed_transaction(PapplyCommit *commit)
 	range.message_type = LOGICAL_REP_MSG_STREAM_COMMIT;
 }
 
-/* How long one takes that is applied as it comes says nothing of others. */
-static void
-note_time(double us)
-{
-	papply_account_time(us);
-	if (!range.is_early)
-		papply_batch_note_time(us / (range.last - range.first + 1));
-}
-
 static void
 apply_all(PapplyCommit *commit)
 {
@@ -510,14 +500,23 @@ apply_range(void)
 	PapplyCommit commit;
 	uint64		slept_us = papply_commit_order_slept_us();
 	int64		begin = papply_clock_now();
+	double		us;
 
 	papply_account_begin(range.first, range.last, begin);
 	papply_pool_set_state(PAPPLY_WRITER_APPLYING);
 	check_subscription();
+	if (range.first != range.last)
+	{
+		papply_local_begin();
+		papply_reorder_check_batch();
+	}
 	papply_read_ahead_begin(range.first, range.last, !range.is_in_turn && !range.is_early);
 	papply_storage_wait_begin();
 	apply_all(&commit);
-	note_time(papply_clock_now() - begin - (papply_commit_order_slept_us() - slept_us));
+	us = papply_clock_now() - begin - (papply_commit_order_slept_us() - slept_us);
+	papply_account_time(us);
+	if (!range.is_early)		/* which takes as long as it takes to come */
+		papply_batch_note_time(us / (range.last - range.first + 1));
 	papply_read_ahead_end();
 	papply_awake_set_storage(papply_storage_wait_end());
 	papply_local_commit(range.first, range.last, &commit);

@@ -1,0 +1,55 @@
+/*-------------------------------------------------------------------------
+ * reorder.c
+ *	  May this local transaction be something else than one remote one, in its order?
+ *
+ * Runs in a writer.
+ *
+ * Not if it may be decoded (decoding.c).  A logical slot that is created later does not
+ * decode it if it has an xid by then; so it gets one before the slots are looked at, and is
+ * asked once.
+ *-------------------------------------------------------------------------
+ */
+#include "parallel_apply.h"
+
+#include "access/xact.h"
+
+#include "decoding.h"
+#include "reorder.h"
+
+static bool is_asked = false;
+static bool is_allowed = false;
+
+void
+papply_reorder_begin_range(void)
+{
+	is_asked = false;
+}
+
+static bool
+ask(void)
+{
+	if (papply_decoding_is_impossible())
+		return true;
+	if (papply_decoding_is_possible())
+		return false;			/* which needs no xid */
+	(void) GetCurrentTransactionId();
+	return !papply_decoding_is_possible();
+}
+
+bool
+papply_reorder_is_allowed(void)
+{
+	if (!is_asked)
+		is_allowed = ask();
+	is_asked = true;
+	return is_allowed;
+}
+
+void
+papply_reorder_check_batch(void)
+{
+	if (!papply_reorder_is_allowed())
+		ereport(ERROR,
+				(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
+				 errmsg_internal("transactions that may be decoded are not applied together")));
+}

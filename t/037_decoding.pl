@@ -1,0 +1,389 @@
+# What is decoded from a subscriber's WAL is what PostgreSQL's own apply would have
+# written: each remote transaction by itself, its changes in their order, with its commit
+# time; also where a slot is created while writers are at work.  And no slot waits for
+# a streamed transaction that has not ended.
+#
+# A -> B -> C.  B, the middle, applies with two writers; C has no extension, numbers the
+# changes as they come, and keeps commit times.  Transactions are held up on B by a
+# lock of the table gate that needs no xid, so that slots wait for nobody but
+# writers; the other writer is stopped until all that it shall claim together is
+# in the queue.
+use strict;
+use warnings;
+use FindBin;
+use lib $FindBin::RealBin;
+use PapplyTest;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my ($first, $middle) = new_pair(
+	publisher_conf => q(
+		track_commit_timestamp = on
+		logical_decoding_work_mem = 64kB),
+	subscriber_conf => q(
+		wal_level = logical
+		max_wal_senders = 10
+		max_replication_slots = 10
+		parallel_apply.logical_decoding = slots
+		parallel_apply.writers_per_subscription = 2));
+my $last = PostgreSQL::Test::Cluster->new('last');
+$last->init;
+$last->append_conf('postgresql.conf',
+	"fsync = off\ntrack_commit_timestamp = on\n");
+$last->start;
+
+my $plain = q(CREATE TABLE gate (id int PRIMARY KEY, n int);
+	CREATE TABLE hot (id int PRIMARY KEY, v text);
+	CREATE TABLE cold (id int PRIMARY KEY, v text);
+	CREATE TABLE quick (id int PRIMARY KEY);
+	CREATE TABLE items (id int PRIMARY KEY, v int, note text););
+my $names = 'CREATE TABLE names (id int PRIMARY KEY, u int';
+my $parted = 'CREATE TABLE parted (id int, side int, PRIMARY KEY (id, side))';
+my @tables = qw(gate hot cold quick items names parted);
+my $rows = q(INSERT INTO gate VALUES (1, 0);
+	INSERT INTO hot SELECT i, 'v' FROM generate_series(1, 9) i;
+	INSERT INTO cold SELECT i, 'v' FROM generate_series(1, 9) i;
+	INSERT INTO names SELECT i, i FROM generate_series(1, 9) i;);
+
+$first->safe_psql('postgres', "$plain $names UNIQUE); $parted; $rows");
+$middle->safe_psql(
+	'postgres', "$plain $names); $parted PARTITION BY LIST (side);
+	CREATE TABLE even PARTITION OF parted FOR VALUES IN (0);
+	CREATE TABLE odd PARTITION OF parted FOR VALUES IN (1);");
+$last->safe_psql('postgres', "$plain $names UNIQUE); $parted;");
+create_extension($middle);
+subscribe($first, $middle, 'tap', with => 'streaming = on');
+$middle->poll_query_until('postgres',
+	'SELECT count(pid) = 2 FROM parallel_apply.writers')
+  or die 'there are no two writers';
+
+# A session of the middle that keeps whoever changes gate waiting.
+sub close_gate
+{
+	return hold($middle, 'LOCK TABLE gate IN SHARE MODE');
+}
+
+sub open_gate
+{
+	my ($session) = @_;
+	$session->query_safe('COMMIT');
+	$session->quit;
+	return;
+}
+
+# A writer that has waited claims one transaction at a time, until it has applied some
+# that were quick.
+sub be_quick
+{
+	on_publisher(
+		q(DO $$ DECLARE base int := (SELECT count(*) FROM quick);
+		BEGIN
+			FOR i IN 1 .. 400 LOOP
+				INSERT INTO quick VALUES (base + i);
+				COMMIT;
+			END LOOP;
+		END $$)
+	);
+	wait_applied($first, $middle, 'tap');
+	return;
+}
+
+# An older transaction, held up at the gate, then younger ones for the other writer;
+# $look is called when that one waits.
+sub run_behind_gate
+{
+	my ($older, $younger, $look) = @_;
+	be_quick();
+	my $gate = close_gate();
+	on_publisher("BEGIN; UPDATE gate SET n = n + 1; $older; COMMIT;");
+	wait_for_state($middle, 'waiting for lock');
+	my $other = on_subscriber(
+		q(SELECT pid FROM parallel_apply.writers WHERE state <> 'waiting for lock')
+	);
+	kill 'STOP', $other;
+	on_publisher(join '', map { "BEGIN; $_; COMMIT;\n" } @$younger);
+	my $queued = 1 + @$younger;
+	$middle->poll_query_until('postgres',
+		"SELECT queue_transactions >= $queued FROM parallel_apply.subscriptions"
+	) or die 'the younger transactions are not received';
+	kill 'CONT', $other;
+	$middle->poll_query_until(
+		'postgres',
+		q(SELECT count(*) = 2 FROM parallel_apply.writers
+			WHERE state LIKE 'waiting for %')
+	) or die 'the other writer does not wait';
+	$look->() if $look;
+	open_gate($gate);
+	wait_applied($first, $middle, 'tap');
+	return;
+}
+
+sub start_creating_slot
+{
+	my ($name) = @_;
+	my $session = $middle->background_psql('postgres', on_error_stop => 0);
+	$session->set_query_timer_restart;
+	$session->query_until(qr/begins/, <<~"SQL");
+		\\echo begins
+		SELECT pg_create_logical_replication_slot('$name', 'test_decoding');
+		SQL
+	return $session;
+}
+
+# Has the slot been created, or does that wait for another transaction?
+sub slot_state
+{
+	my ($name) = @_;
+	my $state = q(SELECT CASE
+		WHEN confirmed_flush_lsn IS NOT NULL AND NOT active THEN 'created'
+		WHEN (SELECT wait_event_type = 'Lock' FROM pg_stat_activity WHERE pid = active_pid)
+			THEN 'waits' END FROM pg_replication_slots WHERE slot_name = )
+	  . "'$name'";
+	$middle->poll_query_until('postgres',
+		"SELECT ($state) IN ('created', 'waits')")
+	  or die "slot $name is neither created nor waited for";
+	return on_subscriber($state);
+}
+
+# How many rows that transaction that has most of them has.
+sub most_decoded_rows
+{
+	my ($name) = @_;
+	return on_subscriber(
+		qq(SELECT coalesce(max(n), 0) FROM (SELECT count(*) AS n
+			FROM pg_logical_slot_get_changes('$name', NULL, NULL)
+			WHERE data LIKE 'table %' GROUP BY xid::text) AS decoded));
+}
+
+# Both writers have met the tables.
+run_behind_gate("UPDATE hot SET v = 'met' WHERE id = 9",
+	["UPDATE hot SET v = 'known' WHERE id = 9; UPDATE cold SET v = 'known'"]);
+run_behind_gate(
+	"UPDATE hot SET v = 'met' WHERE id = 9; UPDATE cold SET v = 'met'",
+	["UPDATE hot SET v = 'known' WHERE id = 8"]);
+
+# Fault: a slot that is created while a batch has no xid yet decodes it.
+my @same_row = map { "UPDATE hot SET v = 'same $_' WHERE id = 1" } 1 .. 20;
+my $creator;
+my $batches = counter($middle, 'transactions');
+run_behind_gate(
+	"UPDATE hot SET v = 'older' WHERE id = 1",
+	\@same_row,
+	sub {
+		my $known = on_subscriber(
+			'SELECT max(changes_known) FROM parallel_apply.writers');
+		cmp_ok($known, '>', 2,
+			'without a slot, transactions are applied together');
+		$creator = start_creating_slot('meanwhile');
+		is(slot_state('meanwhile'), 'waits',
+			'a slot waits for a batch that has begun before');
+	});
+$creator->quit;
+be_quick();
+is(most_decoded_rows('meanwhile'), 1,
+	'and decodes one transaction at a time');
+
+# A streamed transaction on the middle, or the slot behind it.
+sub drop_slot
+{
+	my ($name) = @_;
+	$middle->poll_query_until('postgres',
+		"SELECT NOT active FROM pg_replication_slots WHERE slot_name = '$name'"
+	) or die "slot $name is active";
+	on_subscriber("SELECT pg_drop_replication_slot('$name')");
+	return;
+}
+
+# Faults: it is applied further while it waits for data, or for a lock.
+foreach my $waits ('data', 'lock')
+{
+	drop_slot($waits eq 'data' ? 'meanwhile' : 'data');
+	my $gate = close_gate();
+	my $session = begin_streamed(item_rows(1500));
+	wait_for_early(1000);
+	if ($waits eq 'lock')
+	{
+		$session->query_safe('UPDATE gate SET n = n + 1;' . item_rows(1500));
+		wait_for_state($middle, 'waiting for lock');
+	}
+	my $slot = start_creating_slot($waits);
+	ok( $middle->poll_query_until(
+			'postgres',
+			"SELECT count(*) = 1 FROM pg_replication_slots
+			WHERE slot_name = '$waits' AND NOT active AND confirmed_flush_lsn IS NOT NULL"
+		),
+		"a slot does not wait for a streamed transaction that waits for $waits"
+	);
+	open_gate($gate);
+	$session->query_safe('COMMIT');
+	$session->quit;
+	$slot->quit;
+	tables_equal("when it has ended, after it had waited for $waits",
+		'items', 'gate');
+}
+
+# Fault: it is begun although there is a slot, of this database or another one.
+foreach my $database ('this', 'another')
+{
+	if ($database eq 'another')
+	{
+		drop_slot('lock');
+		$middle->safe_psql('postgres', 'CREATE DATABASE other');
+		$middle->safe_psql('other',
+			q(SELECT pg_create_logical_replication_slot('other', 'test_decoding'))
+		);
+	}
+	my $column = 'SELECT streamed_late FROM parallel_apply.subscriptions';
+	my $late = on_subscriber($column);
+	my $session = begin_streamed(item_rows(3000));
+	$session->query_safe('COMMIT');
+	$session->quit;
+	wait_applied($first, $middle, 'tap');
+	is(on_subscriber($column), $late + 1,
+		"with a slot of $database database, it is applied after its end");
+}
+
+# But what is decoded there is nothing of this one.
+run_behind_gate(
+	"UPDATE hot SET v = 'older' WHERE id = 2",
+	[ map { "UPDATE hot SET v = 'same $_' WHERE id = 2" } 1 .. 20 ],
+	sub {
+		cmp_ok(
+			on_subscriber(
+				'SELECT max(changes_known) FROM parallel_apply.writers'),
+			'>', 2,
+			'with a slot of another database, transactions are applied together'
+		);
+	});
+
+# The cascade.
+$middle->safe_psql('postgres',
+	'CREATE PUBLICATION cascade FOR ALL TABLES WITH (publish_via_partition_root = true)'
+);
+my $connstr = $middle->connstr . ' dbname=postgres';
+$last->safe_psql('postgres',
+	"CREATE SUBSCRIPTION cascade CONNECTION '$connstr' PUBLICATION cascade");
+$last->wait_for_subscription_sync($middle, 'cascade');
+$last->safe_psql(
+	'postgres',
+	q(CREATE SEQUENCE arrivals;
+	CREATE FUNCTION number() RETURNS trigger LANGUAGE plpgsql AS $$
+		BEGIN NEW.arrived := nextval('public.arrivals'); RETURN NEW; END $$;
+	DO $$ DECLARE t text; BEGIN
+		FOREACH t IN ARRAY ARRAY['hot', 'cold', 'names', 'parted'] LOOP
+			EXECUTE format('ALTER TABLE %I ADD arrived bigint', t);
+			EXECUTE format('CREATE TRIGGER arrives BEFORE INSERT OR UPDATE ON %I
+				FOR EACH ROW EXECUTE FUNCTION number()', t);
+			EXECUTE format('ALTER TABLE %I ENABLE REPLICA TRIGGER arrives', t);
+		END LOOP; END $$;)
+);
+
+sub wait_for_all
+{
+	wait_applied($first, $middle, 'tap');
+	$middle->wait_for_catchup('cascade', 'replay');
+	return;
+}
+
+# When they came to the last server, which of these rows of a table.
+sub arrivals
+{
+	my ($sql) = @_;
+	return $last->safe_psql('postgres',
+		"SELECT string_agg(what, ' ' ORDER BY arrived) FROM ($sql) AS a");
+}
+
+sub commit_times
+{
+	my ($node, $table) = @_;
+	return $node->safe_psql('postgres',
+		"SELECT string_agg(id || ' ' || pg_xact_commit_timestamp(xmin), E'\\n' ORDER BY id) FROM $table"
+	);
+}
+
+# What holds with a slot, and by default.
+foreach my $setting ('slots', 'auto', 'on')
+{
+	reload_with($middle, "parallel_apply.logical_decoding = $setting");
+
+	# Fault: a change is made after that of a younger transaction.  Then the last server
+	# refuses the younger one.
+	my $fillers = 20;
+	$first->safe_psql('postgres',
+		'UPDATE names SET u = -id; UPDATE names SET u = id');
+	run_behind_gate(
+		'UPDATE names SET u = u WHERE id = 1',
+		[
+			'UPDATE names SET u = 100 WHERE id = 1',
+			'UPDATE names SET u = 1 WHERE id = 2',
+			map { "UPDATE cold SET v = '$setting $_' WHERE id = 1 + $_ % 9" }
+			  1 .. $fillers
+		]);
+
+	# Fault: changes of one transaction are made in another order.
+	run_behind_gate(
+		"UPDATE hot SET v = 'older' WHERE id = 3",
+		[
+			"UPDATE hot SET v = 'younger' WHERE id = 3; UPDATE cold SET v = 'younger' WHERE id = 3"
+		]);
+	wait_for_all();
+	is( arrivals(
+			q(SELECT 'hot' AS what, arrived FROM hot WHERE id = 3
+			UNION ALL SELECT 'cold', arrived FROM cold WHERE id = 3)),
+		'hot cold',
+		"with $setting, changes of a transaction are decoded in their order");
+
+	# Fault: rows are inserted partition by partition.
+	on_publisher('DELETE FROM parted; INSERT INTO parted '
+		  . 'SELECT i, i % 2 FROM generate_series(1, 8) i');
+	wait_for_all();
+	is( arrivals('SELECT id::text AS what, arrived FROM parted'),
+		'1 2 3 4 5 6 7 8',
+		"with $setting, so are rows of a partitioned table");
+
+	# Fault: a transaction has the commit time of another one.
+	is( commit_times($last, $_),
+		commit_times($first, $_),
+		"with $setting, commit times of $_ are those of the first server"
+	) for qw(cold names);
+	rows_equal($first, $middle, $_,
+		"with $setting, $_ is equal on the middle server")
+	  for @tables;
+}
+# The last server's have a column more.
+my %columns = (
+	hot => 'id, v',
+	cold => 'id, v',
+	names => 'id, u',
+	parted => 'id, side',
+	quick => 'id',
+	items => 'id, v, note');
+foreach my $table (sort keys %columns)
+{
+	my $sql =
+	  "SELECT string_agg(ROW($columns{$table})::text, ' ' ORDER BY id) FROM $table";
+	is( $last->safe_psql('postgres', $sql),
+		$first->safe_psql('postgres', $sql),
+		"$table is equal on the last server");
+}
+
+# Who says that nobody decodes has batches again.
+reload_with($middle, 'parallel_apply.logical_decoding = off');
+run_behind_gate(
+	"UPDATE hot SET v = 'older' WHERE id = 4",
+	[ map { "UPDATE hot SET v = 'same $_' WHERE id = 4" } 1 .. 20 ],
+	sub {
+		cmp_ok(
+			on_subscriber(
+				'SELECT max(changes_known) FROM parallel_apply.writers'),
+			'>', 2,
+			'with off, transactions are applied together');
+	});
+wait_for_all();
+rows_equal($first, $middle, $_) for @tables;
+
+log_is_clean($last);
+$last->stop;
+finish($first, $middle);
+done_testing();
