@@ -154,6 +154,7 @@ typedef struct PapplyPool
 	Oid			dbid;
 	Oid			userid;			/* owner of the subscription */
 	PapplyOriginId origin;
+	XLogRecPtr	origin_lsn;		/* origin.c; written by who has the session */
 	PGPROC	   *receiver_proc;
 	pid_t		receiver_pid;
 	dsm_handle	queue_handle;

@@ -1,7 +1,9 @@
 # Promise: every change and every commit that a writer makes carries the
 # subscription's replication origin, so that a subscriber that is a publisher
 # itself can tell what came from elsewhere, and the origin's position is that of
-# the last remote commit.  Forced by decoding the subscriber's own WAL.
+# the last remote commit.  Forced by decoding the subscriber's own WAL.  And nobody else
+# moves it while the subscription is applied: the server refuses that, or, with 15, it is
+# noticed and undone.
 use strict;
 use warnings;
 
@@ -15,7 +17,9 @@ use Test::More;
 
 my ($publisher, $subscriber) =
   new_pair(subscriber_conf => "wal_level = logical\n");
-exec_both('CREATE TABLE t (id int PRIMARY KEY, v text)');
+exec_both('CREATE TABLE t (id int PRIMARY KEY, v text);'
+	  . 'CREATE TABLE gate (id int PRIMARY KEY, n int)');
+on_publisher('INSERT INTO gate VALUES (1, 0)');
 create_extension($subscriber);
 subscribe($publisher, $subscriber, 'sub');
 $subscriber->safe_psql('postgres',
@@ -55,5 +59,102 @@ is( $subscriber->safe_psql(
 
 $subscriber->safe_psql('postgres', 'DELETE FROM t WHERE id = 1000');
 rows_equal($publisher, $subscriber, 't');
-finish($publisher, $subscriber);
+
+# Forward: what the publisher commits next would be left out by the next apply worker.
+my $row = 0;
+
+sub move_origin
+{
+	my $lsn = on_publisher(q(SELECT pg_current_wal_lsn() + 10000000));
+	return $subscriber->psql('postgres',
+		"SELECT pg_replication_origin_advance(roname, '$lsn') FROM pg_replication_origin"
+	);
+}
+
+sub insert_row
+{
+	$row++;
+	on_publisher("INSERT INTO t VALUES (2000 + $row, 'after')");
+	return;
+}
+
+# $begin is done before, $end after it.
+sub origin_stays
+{
+	my ($when, $begin, $end) = @_;
+	my $offset = -s $subscriber->logfile;
+	my $worker = apply_pid($subscriber, 'sub');
+	$begin->();
+	my ($result, undef, $stderr) = move_origin();
+	if ($subscriber->pg_version >= 16)
+	{
+		like(
+			$stderr,
+			qr/is already active/,
+			"the server does not let anybody move the origin $when");
+	}
+	else
+	{
+		is($result, 0, "the server lets somebody move the origin $when");
+	}
+	$end->();
+	if ($subscriber->pg_version < 16)
+	{
+		$subscriber->wait_for_log(
+			qr/(FATAL|WARNING): +replication origin of subscription "sub" was moved from/,
+			$offset);
+		$subscriber->poll_query_until('postgres',
+			"SELECT count(*) = 1 FROM pg_stat_subscription WHERE pid <> $worker"
+		) or die 'there is no other apply worker';
+	}
+	insert_row();
+	restart_apply($subscriber, 'sub');
+	insert_row();
+	wait_applied($publisher, $subscriber, 'sub');
+	rows_equal($publisher, $subscriber, 't', "and nothing is left out $when");
+	return;
+}
+
+origin_stays('when nothing is in flight', sub { }, sub { });
+
+# The receiver does not look while something is in flight.
+my $lock;
+origin_stays(
+	'when a transaction waits',
+	sub {
+		wait_for_pool($subscriber, 'sub');
+		$lock = hold($subscriber, 'SELECT FROM gate FOR UPDATE');
+		on_publisher('UPDATE gate SET n = n + 1');
+		wait_for_state($subscriber, 'waiting for lock');
+	},
+	sub {
+		$lock->query_safe('COMMIT');
+		$lock->quit;
+	});
+
+# Nobody looks any more after that.
+origin_stays(
+	'just before writers leave',
+	sub {
+		wait_for_pool($subscriber, 'sub');
+		$lock = hold($subscriber, 'SELECT FROM gate FOR UPDATE');
+		on_publisher('UPDATE gate SET n = n + 1');
+		wait_for_state($subscriber, 'waiting for lock');
+	},
+	sub {
+		on_subscriber('ALTER SUBSCRIPTION sub DISABLE');
+		$subscriber->poll_query_until('postgres',
+			q(SELECT pid IS NULL FROM pg_stat_subscription WHERE subname = 'sub')
+		) or die 'the apply worker does not end';
+		$lock->query_safe('COMMIT');
+		$lock->quit;
+		on_subscriber('ALTER SUBSCRIPTION sub ENABLE');
+	});
+rows_equal($publisher, $subscriber, 'gate');
+finish(
+	$publisher,
+	$subscriber,
+	qr/FATAL:  replication origin of subscription "sub" was moved/,
+	qr/replication origin with ID \d+ is already active/,
+	qr/FATAL:  terminating .* due to administrator command/);
 done_testing();

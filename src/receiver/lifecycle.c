@@ -37,6 +37,7 @@
 #include "lifecycle.h"
 #include "native_replay.h"
 #include "native_streams.h"
+#include "origin.h"
 #include "queue.h"
 #include "relation_registry.h"
 #include "remote_relation.h"
@@ -49,6 +50,9 @@
 /* Look for writers that could not start; start a pool again that could not. */
 #define WRITERS_INTERVAL_MS 1000
 #define POOL_INTERVAL_MS 60000
+
+/* Look whether somebody has moved the origin. */
+#define ORIGIN_INTERVAL_MS 100
 
 /* Look for slots that wait for what is applied early. */
 #define SLOTS_INTERVAL_MS 100
@@ -222,13 +226,21 @@ papply_lifecycle_is_idle(void)
 static void
 end_pool(bool must_hurry)
 {
+	bool		must_check = has_pool && !papply_native_is_active();
+	XLogRecPtr	origin_lsn;
+
 	papply_pool_close();
 	papply_writers_end(must_hurry);
+	origin_lsn = papply_pool->origin_lsn;
 	ereport(LOG,
 			(errmsg("parallel apply of subscription \"%s\" has stopped",
 					MySubscription->name)));
 	papply_pool_release();
 	has_pool = false;
+
+	/* last, since it may fail, if somebody has the origin */
+	if (must_check)
+		papply_origin_check(origin, origin_lsn, WARNING);
 }
 
 static void
@@ -249,6 +261,7 @@ end_pool_at_exit(int code, Datum arg)
 {
 	if (papply_pool != NULL)
 	{
+		LWLockReleaseAll();		/* it may be an error that ends this process */
 		end_pool(true);
 		PAPPLY_SESSION_ORIGIN_LSN = InvalidXLogRecPtr;	/* an abort may advance
 														 * it */
@@ -340,7 +353,7 @@ start_pool(void)
 	origin = PAPPLY_SESSION_ORIGIN;
 	checked_at = papply_clock_now();
 	papply_feedback_reset(replorigin_session_get_progress(true));
-	papply_compat_origin_pass_on();
+	papply_origin_pass_on();
 	if (!PAPPLY_ORIGIN_IS_SHARED)
 		PAPPLY_SESSION_ORIGIN = PAPPLY_NO_ORIGIN;
 	papply_dispatch_reset();
@@ -472,6 +485,16 @@ check_writers(void)
 		give_up_writers();
 }
 
+/* While transactions come and go, those whose turn it is look themselves. */
+static void
+watch_origin(void)
+{
+	static TimestampTz looked_at = 0;
+
+	if (papply_lifecycle_is_idle() && is_time_for(&looked_at, ORIGIN_INTERVAL_MS))
+		papply_origin_check(origin, papply_pool->origin_lsn, FATAL);
+}
+
 /* Its writer may wait for a lock. */
 static void
 give_way_to_slots(void)
@@ -505,6 +528,7 @@ papply_lifecycle_watch(void)
 	}
 	papply_spool_clean(papply_queue_released_seqno());
 	papply_remote_relation_clean(papply_queue_released_seqno());
+	watch_origin();
 }
 
 long

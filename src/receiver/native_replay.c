@@ -41,6 +41,7 @@
 
 #include "clock.h"
 #include "native_replay.h"
+#include "origin.h"
 #include "queue.h"
 #include "relation_registry.h"
 #include "remote_relation.h"
@@ -139,15 +140,15 @@ static void
 begin(uint64 seqno, PapplyOriginId origin)
 {
 	memset(&replay, 0, sizeof(replay));
-	replay.is_active = true;
 	replay.seqno = seqno;
 	replay.origin = origin;
 	replay.began_at = papply_slow_log_is_on() ? papply_clock_now() : 0;
 	if (origin != PAPPLY_NO_ORIGIN)
 	{
-		papply_compat_origin_take(origin);
+		papply_origin_take();
 		PAPPLY_SESSION_ORIGIN = origin;
 	}
+	replay.is_active = true;	/* and has the session */
 }
 
 void
@@ -422,7 +423,7 @@ papply_native_finish(XLogRecPtr *remote_end_lsn, XLogRecPtr *local_end_lsn)
 		log_if_slow();
 	if (replay.origin != PAPPLY_NO_ORIGIN)
 	{
-		papply_compat_origin_pass_on();
+		papply_origin_pass_on();
 		if (!PAPPLY_ORIGIN_IS_SHARED)
 			PAPPLY_SESSION_ORIGIN = PAPPLY_NO_ORIGIN;
 	}

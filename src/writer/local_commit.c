@@ -51,6 +51,7 @@
 #include "apply.h"
 #include "commit_order.h"
 #include "local_commit.h"
+#include "origin.h"
 #include "session_locks.h"
 #include "target.h"
 
@@ -100,7 +101,7 @@ enter_turn(void)
 		HOLD_INTERRUPTS();		/* an error resumes them */
 		pending.holds_interrupts = true;
 	}
-	papply_compat_origin_take(origin);
+	papply_origin_take();
 	pending.has_origin = true;
 	PAPPLY_SESSION_ORIGIN_LSN = pending.commit.end_lsn;
 	PAPPLY_SESSION_ORIGIN_TIMESTAMP = pending.commit.commit_time;
@@ -119,7 +120,7 @@ static void
 leave_origin(void)
 {
 	if (pending.has_origin)
-		papply_compat_origin_pass_on();
+		papply_origin_pass_on();
 	pending.has_origin = false;
 	forget_origin();
 }
