@@ -42,6 +42,9 @@ extern void papply_early_complete(int place);
 /* Its writer shall roll it back; the place is not used any more. */
 extern void papply_early_revoke(int place);
 
+/* Was that transaction revoked from the place, and its writer has not yet rolled it back? */
+extern bool papply_early_is_leaving(int place, TransactionId xid);
+
 /* It has ended, and was committed: the place is free. */
 extern void papply_early_release(int place);
 

@@ -42,9 +42,7 @@ typedef struct PapplySpooled
 typedef struct PapplySpoolReader
 {
 	PapplySpoolFile file;
-	uint64		position;		/* of the next byte to read from it ... */
-	int			segment;		/* ... which is there */
-	off_t		offset;
+	uint64		position;		/* of the next byte to read from it */
 	StringInfoData bytes;		/* read, from cursor on not returned yet */
 } PapplySpoolReader;
 
@@ -58,12 +56,19 @@ extern int	papply_spool_file_step(uint64 bytes);
 extern void papply_spool_file_append(PapplySpoolFile *file, bool is_new,
 									 char *data, int length);
 
+/* Receiver: give back all that is behind that position; nobody reads it. */
+extern void papply_spool_file_truncate(PapplySpoolFile *file, uint64 position);
+
 /* Receiver: delete one. */
 extern void papply_spool_file_delete(PapplySpoolFile *file);
 
 /* Read from the beginning; memory of the current context, until it is freed. */
 extern void papply_spool_reader_init(PapplySpoolReader *reader, const PapplySpoolFile *file);
 extern void papply_spool_reader_free(PapplySpoolReader *reader);
+
+/* Position of the next message; and the same, to leave out what is before. */
+extern uint64 papply_spool_reader_position(const PapplySpoolReader *reader);
+extern void papply_spool_reader_skip(PapplySpoolReader *reader, uint64 position);
 
 /*
  * The next message before position end, which is one where messages end; false: there is

@@ -86,6 +86,32 @@ $streamed->query_safe(
 on_publisher('UPDATE first_seen SET v = v + id');
 tables_equal('after subtransactions', @tables);
 
+# What was rolled back takes no space to the end: in the middle, at the beginning, with
+# what is nested in it, and where more comes behind it.
+foreach my $begin (item_rows(2000), '')
+{
+	$streamed->query_safe("BEGIN; $begin SAVEPOINT a;" . item_rows(5000));
+	my $least = $begin eq '' ? 0 : 400_000;
+	wait_for_spooled('> ' . ($least + 1_000_000),
+		'a subtransaction is not streamed');
+	$streamed->query_safe('ROLLBACK TO SAVEPOINT a;');
+	my $bytes = wait_for_spooled('< ' . ($least + 500_000),
+		'a subtransaction that was rolled back takes space');
+	cmp_ok($bytes, '>=', $least, 'and nothing else is gone');
+	$streamed->query_safe(item_rows(1000)
+		  . 'SAVEPOINT b;'
+		  . item_rows(1000)
+		  . 'SAVEPOINT c; UPDATE items SET v = 6;'
+		  . 'RELEASE SAVEPOINT c;'
+		  . item_rows(1000)
+		  . 'ROLLBACK TO SAVEPOINT b; SAVEPOINT d;'
+		  . item_rows(1000)
+		  . 'RELEASE SAVEPOINT d;'
+		  . item_rows(1000)
+		  . 'COMMIT;');
+	tables_equal('after subtransactions that were cut off', @tables);
+}
+
 # A definition that changes within the transaction, and TRUNCATE.
 $streamed->query_safe(
 	'BEGIN; INSERT INTO altered SELECT i, i FROM generate_series(1, 1000) i;'

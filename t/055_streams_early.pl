@@ -169,6 +169,53 @@ $streamed->query_safe(
 	'ROLLBACK TO SAVEPOINT a;' . item_rows(2000) . 'COMMIT');
 streams_are('a part of it was rolled back', 0, 1);
 
+# As long as its writer, which is stopped here, may read them, the changes of such a
+# subtransaction stay in the file; they are not applied.  Then the space is given back.
+foreach my $last ('commit', 'chunk')
+{
+	$streamed->query_safe(
+		'BEGIN;' . item_rows(2000) . 'SAVEPOINT a;' . item_rows(5000));
+	wait_for_early(6000);
+	my $writer = on_subscriber(
+		'SELECT pid FROM parallel_apply.writers WHERE changes_done >= 6000');
+	my $bytes = spooled_bytes();
+	kill 'STOP', $writer;
+	$streamed->query_safe('ROLLBACK TO SAVEPOINT a;' . item_rows(2000));
+	wait_for_spooled('> ' . ($bytes + 200_000),
+		'the file of a writer loses its end');
+	if ($last eq 'chunk')
+	{
+		$streamed->query_safe('SAVEPOINT b;' . item_rows(2000));
+		# Most of the 11,000 rows, of some 250 bytes each, of which the last 2,000 go.
+		my $more = wait_for_spooled('> 2650000',
+			'a second subtransaction is not streamed');
+		$streamed->query_safe('ROLLBACK TO SAVEPOINT b');
+		on_publisher('INSERT INTO history VALUES (6, 3)');
+		kill 'CONT', $writer;
+		wait_for_none_early();
+		$streamed->query_safe(item_rows(500));
+		wait_for_spooled('< ' . ($more - 100_000),
+			'the space of a subtransaction is not given back later');
+	}
+	else
+	{
+		# What it does then is a subtransaction, too, which begins where the other ended.
+		$streamed->query_safe('ROLLBACK TO SAVEPOINT a;' . item_rows(2000));
+		wait_for_spooled('> ' . ($bytes + 600_000),
+			'the end of the transaction is not streamed');
+	}
+	$streamed->query_safe('COMMIT');
+	if ($last eq 'commit')
+	{
+		$subscriber->poll_query_until('postgres',
+			'SELECT queue_transactions > 0 FROM parallel_apply.subscriptions')
+		  or die 'the transaction does not end';
+		kill 'CONT', $writer;
+	}
+	streams_are("a part of it was rolled back behind its writer, $last", 0,
+		1);
+}
+
 ### what cannot be applied before the end
 
 $streamed->query_safe('BEGIN;'

@@ -17,7 +17,7 @@ use Time::HiRes qw(time);
 our @EXPORT = qw(
   new_pair create_extension exec_both on_publisher on_subscriber subscribe subscribe_serially wait_for_pool wait_applied
   rows_equal tables_equal item_rows last_item wait_for_early writer_pids sleeps_of_writers seconds_of apply_pid restart_apply connect_again counter hold wait_for_state memory_of memory_of_waiting
-  begin_streamed begin_copy wait_until wait_until_ready reload_with wait_for_sync_state set_synchronous_commit
+  begin_streamed spooled_bytes wait_for_spooled begin_copy wait_until wait_until_ready reload_with wait_for_sync_state set_synchronous_commit
   states_become apply_behind_gate duplicate_key
   create_accounts start_load end_load under_load wait_for_progress accounts_are_equal log_is_clean nothing_is_left_open
   finish);
@@ -384,6 +384,25 @@ sub begin_streamed
 		"SELECT stream_count > $before $streamed")
 	  or die 'nothing is streamed';
 	return $session;
+}
+
+# Bytes of all files that the subscriber keeps streamed transactions in.
+my $spooled = q(
+	(SELECT coalesce(sum((pg_stat_file('base/pgsql_tmp/' || d || '/' || f, true)).size), 0)
+	FROM pg_ls_dir('base/pgsql_tmp', true, false) AS d,
+		pg_ls_dir('base/pgsql_tmp/' || d, true, false) AS f WHERE d LIKE '%.fileset'));
+
+sub spooled_bytes
+{
+	return on_subscriber("SELECT $spooled");
+}
+
+# Waits until they fulfill a condition, such as '> 1000'; returns them.
+sub wait_for_spooled
+{
+	my ($condition, $or) = @_;
+	wait_until("$spooled $condition", $or);
+	return spooled_bytes();
 }
 
 # More lines for postgresql.conf, and a reload.

@@ -232,6 +232,14 @@ papply_early_revoke(int place)
 	}
 }
 
+bool
+papply_early_is_leaving(int place, TransactionId xid)
+{
+	PapplyEarly *early = &papply_pool->early[place];
+
+	return kind_of(early) == PAPPLY_EARLY_REVOKED && early->xid == xid;
+}
+
 void
 papply_early_release(int place)
 {

@@ -54,6 +54,16 @@ set_name(char *name, const PapplySpoolFile *file)
 	snprintf(name, NAME_LENGTH, "%u", file->number);
 }
 
+/* The server finds the segment. */
+static void
+seek(BufFile *buffile, uint64 position)
+{
+	if (BufFileSeek(buffile, 0, position, SEEK_SET) != 0)
+		ereport(ERROR,
+				(errcode_for_file_access(),
+				 errmsg("could not seek in temporary file: %m")));
+}
+
 void
 papply_spool_file_append(PapplySpoolFile *file, bool is_new, char *data, int length)
 {
@@ -73,6 +83,24 @@ papply_spool_file_append(PapplySpoolFile *file, bool is_new, char *data, int len
 					 errmsg("could not seek in temporary file: %m")));
 	}
 	BufFileWrite(buffile, data, length);
+	BufFileClose(buffile);
+	CurrentResourceOwner = old_owner;
+}
+
+void
+papply_spool_file_truncate(PapplySpoolFile *file, uint64 position)
+{
+	ResourceOwner old_owner = begin_using_files();
+	char		name[NAME_LENGTH];
+	BufFile    *buffile;
+	int			segment;
+	off_t		offset;
+
+	set_name(name, file);
+	buffile = BufFileOpenFileSet(&file->set, name, O_RDWR, false);
+	seek(buffile, position);
+	BufFileTell(buffile, &segment, &offset);
+	BufFileTruncateFileSet(buffile, segment, offset);
 	BufFileClose(buffile);
 	CurrentResourceOwner = old_owner;
 }
@@ -101,6 +129,24 @@ papply_spool_reader_free(PapplySpoolReader *reader)
 	reader->bytes.data = NULL;
 }
 
+uint64
+papply_spool_reader_position(const PapplySpoolReader *reader)
+{
+	return reader->position - (reader->bytes.len - reader->bytes.cursor);
+}
+
+void
+papply_spool_reader_skip(PapplySpoolReader *reader, uint64 position)
+{
+	if (position < reader->position)
+		reader->bytes.cursor = reader->bytes.len - (reader->position - position);
+	else
+	{
+		resetStringInfo(&reader->bytes);
+		reader->position = position;
+	}
+}
+
 /* Read on, up to position end and to so many bytes that have not been returned. */
 static void
 read_more(PapplySpoolReader *reader, uint64 end, int wanted)
@@ -119,12 +165,11 @@ read_more(PapplySpoolReader *reader, uint64 end, int wanted)
 
 	set_name(name, &reader->file);
 	buffile = BufFileOpenFileSet(&reader->file.set, name, O_RDONLY, false);
-	if (BufFileSeek(buffile, reader->segment, reader->offset, SEEK_SET) != 0 ||
-		BufFileRead(buffile, bytes->data + bytes->len, length) != length)
+	seek(buffile, reader->position);
+	if (BufFileRead(buffile, bytes->data + bytes->len, length) != length)
 		ereport(ERROR,
 				(errcode_for_file_access(),
 				 errmsg("could not read from temporary file: %m")));
-	BufFileTell(buffile, &reader->segment, &reader->offset);
 	BufFileClose(buffile);
 	bytes->len += length;
 	reader->position += length;

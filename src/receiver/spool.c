@@ -21,10 +21,11 @@
  * subtransaction was rolled back of which it may have applied something, and if the
  * transaction is prepared.
  *
- * Changes of subtransactions that were rolled back are left out when the file
- * is read; the native loop cuts its file instead, which needs the place of
- * each subtransaction.  Definitions are left out with the changes: the publisher
- * repeats them behind the end of the subtransaction.  It repeats in each streamed
+ * Changes of a subtransaction that is rolled back are cut off, with all behind its first one:
+ * those are its own, or of subtransactions of it.  As long as the writer that has been
+ * told to give up may still read the file, they stay there, and are passed over when it is
+ * read.  Definitions go with the changes: the publisher repeats them behind the end of
+ * the subtransaction.  It repeats in each streamed
  * transaction what others have been told.  For a writer each RELATION message has a version,
  * which other transactions do not use before this one is committed, unless they have the
  * same definition.
@@ -44,7 +45,6 @@
 #include "libpq/pqformat.h"
 #include "miscadmin.h"
 #include "nodes/pg_list.h"
-#include "utils/hsearch.h"
 #include "utils/memutils.h"
 
 #include "dispatch.h"
@@ -57,6 +57,7 @@
 #include "remote_relation.h"
 #include "spool.h"
 #include "spool_file.h"
+#include "spool_parts.h"
 #include "statistics.h"
 
 
@@ -73,16 +74,25 @@ typedef struct Spool
 {
 	TransactionId xid;			/* of the top-level transaction */
 	PapplySpoolFile file;
+	bool		has_file;
 	uint64		bytes;			/* in the file */
-	TransactionId newest_subxid;	/* with a change */
-	HTAB	   *aborted;		/* subtransactions rolled back; NULL: none */
+	PapplySpoolParts parts;		/* of the file */
 
 	/* for the writer that applies it early */
 	int			early;			/* its place, or PAPPLY_NO_EARLY */
+	int			was_early;		/* the place that it had before, or
+								 * PAPPLY_NO_EARLY */
 	List	   *relations;		/* of KeptRelation, in the order that they
 								 * came */
 	uint64		seqno;			/* in the queue, when it has ended */
 } Spool;
+
+/* How far a spool has been read. */
+typedef struct Reader
+{
+	PapplySpoolReader file;
+	int			gap;			/* spool_parts.h */
+} Reader;
 
 /* A complete transaction that is being read. */
 typedef struct Reading
@@ -90,7 +100,7 @@ typedef struct Reading
 	Spool	   *spool;			/* NULL: none */
 	bool		has_begun;		/* BEGIN has been returned */
 	bool		is_decided;		/* whether the changes follow */
-	PapplySpoolReader reader;
+	Reader		reader;
 	PapplyCommit commit;
 	StringInfoData end;			/* the message that ended it */
 } Reading;
@@ -108,7 +118,7 @@ static StringInfoData frame;
 
 /* Applied early and ended, not yet committed; one of them by the native loop. */
 static List *ended_spools = NIL;
-static PapplySpoolReader replay_reader;
+static Reader replay_reader;
 static Spool *replay_spool = NULL;
 
 static Spool *
@@ -150,6 +160,7 @@ create_spool(TransactionId xid)
 	spool->file.set = file_set;
 	spool->file.number = ++files;
 	spool->early = papply_early_offer(xid, &spool->file);
+	spool->was_early = PAPPLY_NO_EARLY;
 	spools = lappend(spools, spool);
 	MemoryContextSwitchTo(old_context);
 	return spool;
@@ -158,8 +169,10 @@ create_spool(TransactionId xid)
 static void
 revoke_early(Spool *spool)
 {
-	if (spool->early != PAPPLY_NO_EARLY)
-		papply_early_revoke(spool->early);
+	if (spool->early == PAPPLY_NO_EARLY)
+		return;
+	papply_early_revoke(spool->early);
+	spool->was_early = spool->early;
 	spool->early = PAPPLY_NO_EARLY;
 }
 
@@ -170,10 +183,9 @@ free_spool(Spool *spool)
 	ListCell   *lc;
 
 	revoke_early(spool);
-	if (spool->bytes > 0)
+	if (spool->has_file)
 		papply_spool_file_delete(&spool->file);
-	if (spool->aborted != NULL)
-		hash_destroy(spool->aborted);
+	papply_spool_parts_free(&spool->parts);
 	foreach(lc, spool->relations)
 		if (((KeptRelation *) lfirst(lc))->is_own)
 		papply_registry_drop(((KeptRelation *) lfirst(lc))->version);
@@ -188,22 +200,36 @@ drop_spool(Spool *spool)
 	free_spool(spool);
 }
 
-static void
-note_aborted(Spool *spool, TransactionId subxid)
+/* Does nobody else read the file, so that it may lose its end? */
+static bool
+is_ours_alone(Spool *spool)
 {
-	/* it may be one of which nothing was sent */
-	if (!TransactionIdFollows(subxid, spool->newest_subxid))
-		revoke_early(spool);
-	if (spool->aborted == NULL)
-	{
-		HASHCTL		ctl;
+	return spool->early == PAPPLY_NO_EARLY &&
+		(spool->was_early == PAPPLY_NO_EARLY ||
+		 !papply_early_is_leaving(spool->was_early, spool->xid));
+}
 
-		ctl.keysize = ctl.entrysize = sizeof(TransactionId);
-		ctl.hcxt = TopMemoryContext;
-		spool->aborted = hash_create("parallel_apply rolled back subtransactions", 16,
-									 &ctl, HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
-	}
-	(void) hash_search(spool->aborted, &subxid, HASH_ENTER, NULL);
+/* What is not read at the end of the file goes, as soon as that is possible. */
+static void
+give_space_back(Spool *spool)
+{
+	uint64		tail = papply_spool_parts_tail(&spool->parts, spool->bytes);
+
+	if (tail == spool->bytes || !is_ours_alone(spool))
+		return;
+	papply_spool_file_truncate(&spool->file, tail);
+	spool->bytes = tail;
+	papply_spool_parts_drop_tail(&spool->parts);
+}
+
+/* It may be one of which nothing was sent. */
+static void
+abort_subtransaction(Spool *spool, TransactionId xid)
+{
+	if (!papply_spool_parts_cut(&spool->parts, xid, spool->bytes))
+		return;
+	revoke_early(spool);
+	give_space_back(spool);
 }
 
 /*** writing ***/
@@ -213,7 +239,8 @@ append_chunk(Spool *spool)
 {
 	if (chunk.len == 0)
 		return;
-	papply_spool_file_append(&spool->file, spool->bytes == 0, chunk.data, chunk.len);
+	papply_spool_file_append(&spool->file, !spool->has_file, chunk.data, chunk.len);
+	spool->has_file = true;
 	spool->bytes += chunk.len;
 	papply_message_reset_buffer(&chunk);
 	if (spool->early != PAPPLY_NO_EARLY)
@@ -227,6 +254,7 @@ begin_chunk(Spool *spool)
 	PapplySpooled head = {.subxid = InvalidTransactionId};
 
 	papply_message_reset_buffer(&chunk);
+	give_space_back(spool);
 	if (spool->early == PAPPLY_NO_EARLY)
 		return;
 	head.dependency = papply_queue_last_seqno();
@@ -291,12 +319,10 @@ keep_message(Spool *spool, char *message, int length)
 	head.length = length - sizeof(TransactionId);
 	if (message[0] == LOGICAL_REP_MSG_RELATION && spool->early != PAPPLY_NO_EARLY)
 		head.relation_version = keep_relation(spool, message, length);
-	if (spool->newest_subxid == InvalidTransactionId ||
-		TransactionIdFollows(head.subxid, spool->newest_subxid))
-		spool->newest_subxid = head.subxid;
-
 	if (chunk.len + length > papply_spool_file_step(spool->bytes))
 		append_chunk(spool);
+	if (head.subxid != spool->xid)
+		papply_spool_parts_note(&spool->parts, head.subxid, spool->bytes + chunk.len);
 	appendBinaryStringInfo(&chunk, (char *) &head, sizeof(head));
 	appendBinaryStringInfo(&chunk, message, 1);
 	appendBinaryStringInfo(&chunk, message + 5, length - 5);
@@ -355,9 +381,16 @@ abort_streamed(TransactionId xid, TransactionId subxid)
 	if (xid == subxid)
 		drop_spool(spool);
 	else
-		note_aborted(spool, subxid);
+		abort_subtransaction(spool, subxid);
 	report_end("ABORT");
 	return PAPPLY_SPOOL_KEPT;
+}
+
+static void
+init_reader(Reader *reader, Spool *spool)
+{
+	papply_spool_reader_init(&reader->file, &spool->file);
+	reader->gap = 0;
 }
 
 static PapplySpoolResult
@@ -381,7 +414,7 @@ end_streamed(char *message, int length)
 	papply_message_reset_buffer(&reading.end);
 	appendBinaryStringInfo(&reading.end, message, length);
 	old_context = MemoryContextSwitchTo(TopMemoryContext);
-	papply_spool_reader_init(&reading.reader, &spool->file);
+	init_reader(&reading.reader, spool);
 	MemoryContextSwitchTo(old_context);
 	report_end(message[0] == LOGICAL_REP_MSG_STREAM_PREPARE ? "PREPARE" : "COMMIT");
 	return PAPPLY_SPOOL_ENDED;
@@ -449,29 +482,33 @@ papply_spool_take(char *message, int length, bool wants_spool)
 
 /*** reading ***/
 
-static bool
-is_left_out(Spool *spool, TransactionId subxid)
+/* What was rolled back, and is still in the file. */
+static void
+pass_gap(const PapplySpoolParts *parts, Reader *reader)
 {
-	return spool->aborted != NULL &&
-		hash_search(spool->aborted, &subxid, HASH_FIND, NULL) != NULL;
+	uint64		position = papply_spool_reader_position(&reader->file);
+	uint64		next = papply_spool_parts_pass(parts, &reader->gap, position);
+
+	if (next != position)
+		papply_spool_reader_skip(&reader->file, next);
 }
 
 /* The next message that counts, and its length; NULL at the end. */
 static char *
-next_message(Spool *spool, PapplySpoolReader *reader, int *length)
+next_message(Spool *spool, Reader *reader, int *length)
 {
 	PapplySpooled head;
 	char	   *message;
 
-	while (papply_spool_reader_next(reader, spool->bytes, &head, &message))
+	do
 	{
 		CHECK_FOR_INTERRUPTS();
-		if (head.length == 0 || is_left_out(spool, head.subxid))
-			continue;
-		*length = head.length;
-		return message;
-	}
-	return NULL;
+		pass_gap(&spool->parts, reader);
+		if (!papply_spool_reader_next(&reader->file, spool->bytes, &head, &message))
+			return NULL;
+	} while (head.length == 0);
+	*length = head.length;
+	return message;
 }
 
 /* The formats are those of logicalproto.h. */
@@ -563,7 +600,7 @@ end_reading(void)
 {
 	Spool	   *spool = reading.spool;
 
-	papply_spool_reader_free(&reading.reader);
+	papply_spool_reader_free(&reading.reader.file);
 	reading.spool = NULL;
 	if (spool->seqno != PAPPLY_NO_SEQNO)
 	{
@@ -633,7 +670,7 @@ papply_spool_pool_stopped(void)
 	{
 		Spool	   *spool = lfirst(lc);
 
-		spool->early = PAPPLY_NO_EARLY;
+		spool->early = spool->was_early = PAPPLY_NO_EARLY;
 		list_free_deep(spool->relations);
 		spool->relations = NIL;
 	}
@@ -664,7 +701,7 @@ papply_spool_replay_begin(uint64 seqno)
 	foreach(lc, ended_spools)
 		if (((Spool *) lfirst(lc))->seqno == seqno)
 		replay_spool = lfirst(lc);
-	papply_spool_reader_init(&replay_reader, &replay_spool->file);
+	init_reader(&replay_reader, replay_spool);
 	MemoryContextSwitchTo(old_context);
 }
 
@@ -675,7 +712,7 @@ papply_spool_replay_next(int *length)
 
 	if (message == NULL)
 	{
-		papply_spool_reader_free(&replay_reader);
+		papply_spool_reader_free(&replay_reader.file);
 		replay_spool = NULL;
 	}
 	return message;

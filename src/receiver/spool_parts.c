@@ -1,0 +1,151 @@
+/*-------------------------------------------------------------------------
+ * spool_parts.c
+ *	  Where subtransactions begin in a spool, and what of it is not read.
+ *
+ * Runs in the receiver.
+ *
+ * When a subtransaction is rolled back, all that has been written since its first
+ * change is its own, or of subtransactions of it: what went on outside of it comes
+ * after its end.  PostgreSQL's own apply relies on that, too.
+ *-------------------------------------------------------------------------
+ */
+#include "parallel_apply.h"
+
+#include "utils/memutils.h"
+
+#include "spool_parts.h"
+
+typedef struct Subtransaction
+{
+	TransactionId xid;
+	uint64		position;
+} Subtransaction;
+
+typedef struct Gap
+{
+	uint64		begin;
+	uint64		end;
+} Gap;
+
+static Subtransaction *
+find_or_enter(PapplySpoolParts *parts, TransactionId xid, bool *found)
+{
+	if (parts->subxacts == NULL)
+	{
+		HASHCTL		ctl;
+
+		ctl.keysize = sizeof(TransactionId);
+		ctl.entrysize = sizeof(Subtransaction);
+		ctl.hcxt = TopMemoryContext;
+		parts->subxacts = hash_create("parallel_apply streamed subtransactions", 16,
+									  &ctl, HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
+	}
+	return hash_search(parts->subxacts, &xid, HASH_ENTER, found);
+}
+
+void
+papply_spool_parts_note(PapplySpoolParts *parts, TransactionId xid, uint64 position)
+{
+	MemoryContext old_context;
+	Subtransaction *subxact;
+	bool		found;
+
+	if (parts->subxids != NIL && xid == llast_oid(parts->subxids))
+		return;
+	subxact = find_or_enter(parts, xid, &found);
+	if (found)
+		return;
+	subxact->position = position;
+	old_context = MemoryContextSwitchTo(TopMemoryContext);
+	parts->subxids = lappend_oid(parts->subxids, xid);
+	MemoryContextSwitchTo(old_context);
+}
+
+/* Those that began there or later. */
+static void
+forget_subtransactions(PapplySpoolParts *parts, uint64 position)
+{
+	while (parts->subxids != NIL)
+	{
+		TransactionId xid = llast_oid(parts->subxids);
+		Subtransaction *subxact = hash_search(parts->subxacts, &xid, HASH_FIND, NULL);
+
+		if (subxact->position < position)
+			return;
+		(void) hash_search(parts->subxacts, &xid, HASH_REMOVE, NULL);
+		parts->subxids = list_delete_last(parts->subxids);
+	}
+}
+
+void
+papply_spool_parts_drop_tail(PapplySpoolParts *parts)
+{
+	Gap		   *gap = llast(parts->gaps);
+
+	parts->gaps = list_delete_last(parts->gaps);
+	pfree(gap);
+}
+
+/* Gaps that touch become one. */
+static void
+add_gap(PapplySpoolParts *parts, uint64 begin, uint64 end)
+{
+	MemoryContext old_context = MemoryContextSwitchTo(TopMemoryContext);
+	Gap		   *gap = palloc(sizeof(Gap));
+
+	while (parts->gaps != NIL && ((Gap *) llast(parts->gaps))->end >= begin)
+	{
+		begin = Min(begin, ((Gap *) llast(parts->gaps))->begin);
+		papply_spool_parts_drop_tail(parts);
+	}
+	gap->begin = begin;
+	gap->end = end;
+	parts->gaps = lappend(parts->gaps, gap);
+	MemoryContextSwitchTo(old_context);
+}
+
+bool
+papply_spool_parts_cut(PapplySpoolParts *parts, TransactionId xid, uint64 end)
+{
+	Subtransaction *subxact = parts->subxacts == NULL ? NULL :
+	hash_search(parts->subxacts, &xid, HASH_FIND, NULL);
+	uint64		position;
+
+	if (subxact == NULL)
+		return false;
+	position = subxact->position;
+	forget_subtransactions(parts, position);
+	add_gap(parts, position, end);
+	return true;
+}
+
+uint64
+papply_spool_parts_tail(const PapplySpoolParts *parts, uint64 end)
+{
+	const Gap  *gap = parts->gaps == NIL ? NULL : llast(parts->gaps);
+
+	return gap == NULL || gap->end < end ? end : gap->begin;
+}
+
+uint64
+papply_spool_parts_pass(const PapplySpoolParts *parts, int *gap, uint64 position)
+{
+	const Gap  *next;
+
+	if (*gap >= list_length(parts->gaps))
+		return position;
+	next = list_nth(parts->gaps, *gap);
+	if (next->begin != position)
+		return position;
+	(*gap)++;
+	return next->end;
+}
+
+void
+papply_spool_parts_free(PapplySpoolParts *parts)
+{
+	if (parts->subxacts != NULL)
+		hash_destroy(parts->subxacts);
+	list_free(parts->subxids);
+	list_free_deep(parts->gaps);
+}
