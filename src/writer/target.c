@@ -27,18 +27,15 @@
 #include "access/table.h"
 #include "access/tableam.h"
 #include "catalog/pg_subscription_rel.h"
-#include "optimizer/optimizer.h"
-#include "rewrite/rewriteHandler.h"
-#include "utils/fmgroids.h"
 #include "utils/hsearch.h"
 #include "utils/inval.h"
-#include "utils/lsyscache.h"
 #include "utils/memutils.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
 #include "utils/syscache.h"
 
 #include "activity.h"
+#include "column_values.h"
 #include "insert_run.h"
 #include "lookup_index.h"
 #include "partition.h"
@@ -200,61 +197,6 @@ load_version(PapplyTarget *target, uint32 version)
 
 /*** what is kept across transactions ***/
 
-/* Does the input function, if it does not fail, leave the text as it is? */
-static bool
-is_text_input(Oid function)
-{
-	return function == F_TEXTIN || function == F_VARCHARIN || function == F_BPCHARIN ||
-		function == F_JSON_IN;
-}
-
-static void
-prepare_inputs(PapplyTarget *target, const AttrMap *attnums)
-{
-	TupleDesc	desc = RelationGetDescr(target->rel);
-
-	target->inputs = palloc0(desc->natts * sizeof(PapplyColumnInput));
-	for (int i = 0; i < desc->natts; i++)
-	{
-		Form_pg_attribute att = TupleDescAttr(desc, i);
-		PapplyColumnInput *input = &target->inputs[i];
-		Oid			function;
-
-		input->column = att->attisdropped ? -1 : attnums->attnums[i];
-		if (input->column < 0)
-			continue;
-		getTypeInputInfo(att->atttypid, &function, &input->text_param);
-		fmgr_info_cxt(function, &input->text_function, target->context);
-		input->fast_input = papply_fast_input_of(function, att->atttypmod);
-		input->is_text = is_text_input(function);
-	}
-}
-
-/* Columns that the publisher does not send get their defaults. */
-static void
-prepare_defaults(PapplyTarget *target)
-{
-	TupleDesc	desc = RelationGetDescr(target->rel);
-
-	target->default_columns = palloc(desc->natts * sizeof(int));
-	target->default_exprs = palloc(desc->natts * sizeof(ExprState *));
-	for (int i = 0; i < desc->natts; i++)
-	{
-		Form_pg_attribute att = TupleDescAttr(desc, i);
-		Expr	   *expr;
-
-		if (att->attisdropped || att->attgenerated || target->inputs[i].column >= 0)
-			continue;
-		expr = (Expr *) build_column_default(target->rel, i + 1);
-		if (expr == NULL)
-			continue;
-		expr = expression_planner(expr);
-		target->has_mutable_default |= contain_mutable_functions((Node *) expr);
-		target->default_columns[target->ndefaults] = i;
-		target->default_exprs[target->ndefaults++] = ExecInitExpr(expr, NULL);
-	}
-}
-
 static void
 prepare_lookup(PapplyTarget *target, LogicalRepRelMapEntry *entry)
 {
@@ -344,8 +286,8 @@ prepare(PapplyTarget *target)
 	papply_insert_run_prepare(target);
 	forget_partitions(target);
 	old_context = MemoryContextSwitchTo(target->context);
-	prepare_inputs(target, entry->attrmap);
-	prepare_defaults(target);
+	papply_values_prepare_inputs(target, entry->attrmap);
+	papply_values_prepare_defaults(target);
 	if (target->rel->rd_rel->relkind == RELKIND_RELATION)
 		prepare_lookup(target, entry);
 	MemoryContextSwitchTo(old_context);
@@ -377,7 +319,7 @@ prepare_partition(PapplyTarget *target, PapplyTarget *root)
 	papply_insert_run_prepare(target);
 	entry = papply_partition_prepare(target, root);
 	old_context = MemoryContextSwitchTo(target->context);
-	prepare_inputs(target, entry->attrmap);
+	papply_values_prepare_inputs(target, entry->attrmap);
 	prepare_lookup(target, entry);
 	MemoryContextSwitchTo(old_context);
 	preparing = NULL;
