@@ -225,6 +225,7 @@ typedef struct PapplyPool
 	pg_atomic_uint32 holds_flush;	/* set by the receiver: due_flush.c */
 	char		pad4[PG_CACHE_LINE_SIZE];
 	pg_atomic_uint64 committed_seqno;	/* commit_order.c */
+	pg_atomic_uint32 replication_role;	/* replication_role.c */
 	pg_atomic_uint64 retreat_seqno; /* retreat.c */
 	char		pad3[PG_CACHE_LINE_SIZE];
 	pg_atomic_uint64 waiting_for[PAPPLY_WAITERS];	/* commit_order.c: sleeps

@@ -25,4 +25,7 @@ extern bool papply_session_load_subscription(void);
  */
 extern bool papply_session_is_current(void);
 
+/* May writers apply its next transaction, as far as it and the sessions before say? */
+extern bool papply_session_suits_writers(void);
+
 #endif							/* PAPPLY_SESSION_H */

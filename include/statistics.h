@@ -95,6 +95,7 @@ typedef enum PapplyApplyReason
 	PAPPLY_REASON_NO_EXTENSION, /* in that database */
 	PAPPLY_REASON_ONE_WRITER,	/* is configured */
 	PAPPLY_REASON_RETAIN_DEAD_TUPLES,
+	PAPPLY_REASON_ROLE,			/* a trigger has set another one */
 	PAPPLY_REASON_STREAMING,	/* until what is streamed has ended */
 	PAPPLY_REASON_NO_QUEUE,		/* no shared memory */
 	PAPPLY_REASON_NO_WRITERS	/* none could be started */

@@ -82,7 +82,7 @@ typedef struct PapplyTarget
 	AttrMap    *to_root;
 	PapplyTableClass table_class;
 	PapplyClassReason reason;	/* why not parallel */
-	bool		has_triggers;	/* that fire when a row is changed */
+	bool		has_triggers;	/* that fire in replica mode */
 	bool		takes_runs;		/* of INSERTs; see insert_run.c */
 	struct PapplyRunRows *run_rows;
 
@@ -146,6 +146,12 @@ extern PapplyTarget *papply_target_peek(LogicalRepRelId remote_relid, uint32 ver
  * only.
  */
 extern bool papply_target_runs_code(const PapplyTarget *target);
+
+/* May triggers fire when a row is changed?  Any may if this transaction has said so. */
+extern bool papply_target_fires_triggers(const PapplyTarget *target);
+
+/* Are INSERTs into the table put off (insert_run.h)? */
+extern bool papply_target_takes_runs(const PapplyTarget *target);
 
 /*
  * The target of a table that is known, in that definition, as one without code that could

@@ -122,6 +122,7 @@ reset_pool(PapplyPool *pool)
 	pg_atomic_init_u32(&pool->flusher, 0);
 	pg_atomic_init_u32(&pool->holds_flush, false);
 	pg_atomic_init_u64(&pool->committed_seqno, 0);
+	pg_atomic_init_u32(&pool->replication_role, 0);
 	pg_atomic_init_u64(&pool->retreat_seqno, PAPPLY_NO_SEQNO);
 	for (int i = 0; i < PAPPLY_WAITERS; i++)
 		pg_atomic_init_u64(&pool->waiting_for[i], 0);

@@ -41,6 +41,7 @@
 #include "queue.h"
 #include "relation_registry.h"
 #include "remote_relation.h"
+#include "replication_role.h"
 #include "session_locks.h"
 #include "spool.h"
 #include "subscription_options.h"
@@ -161,7 +162,8 @@ look_at_catalogs(void)
 static int
 get_wanted_writers(void)
 {
-	if (!has_extension || papply_compat_subscription_is_native())
+	if (!has_extension || papply_compat_subscription_is_native() ||
+		!papply_role_suits_writers())
 		return 1;
 	return papply_guc_writers(configured_writers);
 }
@@ -339,6 +341,7 @@ start_pool(void)
 		papply_pool_release();
 		return;
 	}
+	papply_role_leave();
 	papply_awake_reset();
 	papply_session_locks_note();
 	running = papply_writers_set(wanted_writers, MySubscription->name);
@@ -372,6 +375,7 @@ static void
 stop_pool(void)
 {
 	papply_feedback_flush(false);
+	papply_role_take();
 	papply_spool_revoke_early();	/* what was offered since */
 	end_pool(false);
 	papply_spool_pool_stopped();
@@ -576,6 +580,8 @@ reason_for_native(void)
 		return PAPPLY_REASON_NO_EXTENSION;
 	if (papply_compat_subscription_is_native())
 		return PAPPLY_REASON_RETAIN_DEAD_TUPLES;
+	if (!papply_role_suits_writers())
+		return PAPPLY_REASON_ROLE;
 	if (get_wanted_writers() == 1)
 		return PAPPLY_REASON_ONE_WRITER;
 	if (!has_pool && papply_native_streams_exist())

@@ -45,6 +45,7 @@
 #include "queue.h"
 #include "relation_registry.h"
 #include "remote_relation.h"
+#include "replication_role.h"
 #include "slow_log.h"
 #include "spool.h"
 #include "statistics.h"
@@ -140,6 +141,7 @@ static void
 begin(uint64 seqno, PapplyOriginId origin)
 {
 	memset(&replay, 0, sizeof(replay));
+	papply_role_take();
 	replay.seqno = seqno;
 	replay.origin = origin;
 	replay.began_at = papply_slow_log_is_on() ? papply_clock_now() : 0;
@@ -417,6 +419,7 @@ papply_native_finish(XLogRecPtr *remote_end_lsn, XLogRecPtr *local_end_lsn)
 	if (!replay.is_active || !replay.is_ended)
 		return false;
 
+	papply_role_leave();
 	*local_end_lsn = move_origin();
 	count_transaction();
 	if (replay.began_at != 0 && replay.remote_end_lsn != InvalidXLogRecPtr)

@@ -100,6 +100,8 @@ name_of_reason(PapplyApplyReason reason)
 			return "one writer is configured";
 		case PAPPLY_REASON_RETAIN_DEAD_TUPLES:
 			return "the subscription has retain_dead_tuples";
+		case PAPPLY_REASON_ROLE:
+			return "a function has set session_replication_role for the session";
 		case PAPPLY_REASON_STREAMING:
 			return "a streamed transaction has begun without writers";
 		case PAPPLY_REASON_NO_QUEUE:

@@ -286,10 +286,11 @@ static void
 apply_insert(PapplyTarget *target)
 {
 	MemoryContext old_context = CurrentMemoryContext;
+	bool		is_of_run = papply_target_takes_runs(target);
 	PapplyTarget *table;
 
 	refuse_early_defaults(target);
-	if (target->takes_runs)
+	if (is_of_run)
 		MemoryContextSwitchTo(papply_insert_run_memory());
 	store_tuple(target, &change.new_tuple);
 	store_defaults(target);
@@ -297,7 +298,7 @@ apply_insert(PapplyTarget *target)
 
 	table = table_of_row(target);
 	papply_rights_check(table, ACL_INSERT);
-	if (!target->takes_runs || !papply_insert_run_add(target, table))
+	if (!is_of_run || !papply_insert_run_add(target, table))
 		insert_row(table);
 }
 
@@ -363,7 +364,7 @@ find_row(PapplyTarget *target, bool is_last_look)
 				 errmsg("rows of table \"%s\" cannot be identified",
 						RelationGetRelationName(table->rel))));
 	papply_rights_check(table, ACL_SELECT);
-	if (papply_row_lookup(table, is_last_look || target->has_triggers))
+	if (papply_row_lookup(table, is_last_look || papply_target_fires_triggers(target)))
 	{
 		papply_postpone_check_row(table->local_slot);
 		return table;
@@ -386,7 +387,7 @@ apply_update(PapplyTarget *target, bool is_last_look)
 		return false;
 	note_conflict(target, table, true);
 	store_modified(table, &change.new_tuple);
-	if (target->has_triggers)
+	if (papply_target_fires_triggers(target))
 		papply_target_set_updated(target, &change.new_tuple);
 	if (table == target || papply_partition_accepts_row(table))
 		update_row(table);

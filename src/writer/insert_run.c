@@ -118,7 +118,7 @@ papply_insert_run_prepare(PapplyTarget *target)
 {
 	Relation	rel = target->rel;
 
-	target->takes_runs = !papply_target_runs_code(target) &&
+	target->takes_runs = !target->has_triggers && target->table_class == PAPPLY_TABLE_PARALLEL &&
 		(rel->rd_rel->relkind == RELKIND_PARTITIONED_TABLE ||
 		 (rel->rd_tableam == GetHeapamTableAmRoutine() &&
 		  !has_mutable_constraint(RelationGetDescr(rel))));

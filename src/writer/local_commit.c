@@ -14,7 +14,8 @@
  *
  * A serializable transaction passes the turn on when it has ended: in XACT_EVENT_COMMIT it
  * still has its predicate locks, and what the native loop does next could fail because
- * of them, which would end the apply worker.
+ * of them, which would end the apply worker.  Nor is it known in XACT_EVENT_COMMIT which
+ * session_replication_role code of the user has left, which the next one has to know.
  *
  * The commit record carries the replication origin with the remote end
  * position of the last transaction; so does every change, for those who filter
@@ -52,6 +53,7 @@
 #include "commit_order.h"
 #include "local_commit.h"
 #include "origin.h"
+#include "replication_role.h"
 #include "session_locks.h"
 #include "target.h"
 
@@ -135,6 +137,13 @@ leave_turn(XLogRecPtr local_end_lsn)
 	memset(&pending, 0, sizeof(pending));
 }
 
+/* See the head of this file. */
+static bool
+keeps_turn_to_end(void)
+{
+	return IsolationIsSerializable() || papply_apply_has_run_code();
+}
+
 static void
 transaction_callback(XactEvent event, void *arg)
 {
@@ -147,7 +156,7 @@ transaction_callback(XactEvent event, void *arg)
 			enter_turn();
 			break;
 		case XACT_EVENT_COMMIT:
-			if (!IsolationIsSerializable())
+			if (!keeps_turn_to_end())
 				leave_turn(XactLastCommitEnd);
 			break;
 		case XACT_EVENT_ABORT:
@@ -270,6 +279,7 @@ papply_local_commit(uint64 first, uint64 last, const PapplyCommit *commit)
 			break;
 	}
 	CommitTransactionCommand();
+	papply_role_pass_on();
 
 	/* what is prepared has been flushed; standbys are waited for up to there */
 	if (pending.is_in_turn)

@@ -17,6 +17,7 @@
 
 #include "activity.h"
 #include "pool.h"
+#include "replication_role.h"
 #include "session.h"
 
 /* Which version of its row in pg_subscription. */
@@ -102,12 +103,25 @@ papply_session_load_subscription(void)
 	return MySubscription != NULL;
 }
 
+/*
+ * What the native loop looks at when it begins a transaction is left to it: it
+ * skips one, or ends, and another one starts with the new owner.
+ */
+bool
+papply_session_suits_writers(void)
+{
+	return MySubscription->skiplsn == InvalidXLogRecPtr && MySubscription->enabled &&
+		MySubscription->owner == papply_pool->userid && papply_role_suits_writers();
+}
+
 bool
 papply_session_is_current(void)
 {
 	uint32		counted = invalidations;
 	RowVersion	version;
 
+	if (!papply_role_suits_writers())
+		return false;
 	if (loaded_at == counted)
 		return true;
 	if (!IsTransactionState())

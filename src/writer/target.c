@@ -41,6 +41,7 @@
 #include "partition.h"
 #include "pool.h"
 #include "relation_registry.h"
+#include "replication_role.h"
 #include "row_lookup.h"
 #include "retreat.h"
 #include "table_class.h"
@@ -204,26 +205,35 @@ prepare_lookup(PapplyTarget *target, LogicalRepRelMapEntry *entry)
 	papply_lookup_index_choose(target, entry->attrmap->attnums);
 }
 
-/*
- * Throw if changes of the target may not be applied, or not beside others.
- * Nobody tells us of the triggers of partitions: ask again the next time.
- */
+/* Nobody tells us of the triggers of partitions: ask again the next time. */
 static void
-check_class(PapplyTarget *target, bool is_alone)
+refuse(PapplyTarget *target)
 {
-	if (target->table_class == PAPPLY_TABLE_PARALLEL)
-		return;
-	if (target->table_class == PAPPLY_TABLE_SERIAL && is_alone)
-	{
-		papply_retreat_wait_until_alone();
-		return;
-	}
+	const char *phrase = papply_table_class_phrase(target->reason.cause);
+
 	target->is_valid = false;
 	ereport(ERROR,
 			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 			 errmsg("changes of table \"%s\" are not applied in parallel",
 					RelationGetRelationName(target->rel)),
-			 errdetail_internal("%s", papply_table_class_phrase(target->reason.cause))));
+			 errdetail_internal("%s", phrase ? phrase : "ordinary triggers fire")));
+}
+
+/* Where ordinary triggers fire, any table is as one of class serial. */
+static bool
+must_be_alone(const PapplyTarget *target)
+{
+	return target->table_class == PAPPLY_TABLE_SERIAL || !papply_role_is_replica();
+}
+
+/* Throw if changes of the target may not be applied, or not beside others. */
+static void
+check_class(PapplyTarget *target, bool is_alone)
+{
+	if (target->table_class == PAPPLY_TABLE_NATIVE || (must_be_alone(target) && !is_alone))
+		refuse(target);
+	if (must_be_alone(target))
+		papply_retreat_wait_until_alone();
 }
 
 static void
@@ -315,7 +325,8 @@ prepare_partition(PapplyTarget *target, PapplyTarget *root)
 		target->reason.cause = PAPPLY_CAUSE_TRIGGER;
 		root->is_valid = false; /* it has to ask again, too */
 	}
-	check_class(target, false);
+	if (target->table_class != PAPPLY_TABLE_PARALLEL)
+		refuse(target);
 	papply_insert_run_prepare(target);
 	entry = papply_partition_prepare(target, root);
 	old_context = MemoryContextSwitchTo(target->context);
@@ -362,7 +373,7 @@ make_result_rel(PapplyTarget *target)
 	ResultRelInfo *result = makeNode(ResultRelInfo);
 
 	InitResultRelInfo(result, target->rel, 1, NULL, 0);
-	if (!target->has_triggers)
+	if (!papply_target_fires_triggers(target))
 		ignore_triggers(result);
 	else
 		target->estate->es_opened_result_relations =
@@ -473,7 +484,7 @@ open_partition(PapplyTarget *target, PapplyTarget *root, ResultRelInfo *result_r
 	target->estate = root->estate;
 	target->remote_slot = target->from_root ? NULL : root->remote_slot;
 	start_executor(target);
-	if (!root->has_triggers)
+	if (!papply_target_fires_triggers(root))
 		ignore_triggers(result_rel);
 	target->insert_rel = result_rel;
 	target->next_open = open_targets;
@@ -605,11 +616,26 @@ papply_target_open_to_truncate(LogicalRepRelId remote_relid)
 	return target->rel;
 }
 
+/*
+ * What is open when code of the user has set another session_replication_role is ready
+ * for the triggers of the former one.
+ */
+static void
+follow_role(void)
+{
+	static bool was_replica = true;
+
+	if (was_replica != papply_role_is_replica())
+		papply_target_close_all();
+	was_replica = papply_role_is_replica();
+}
+
 PapplyTarget *
 papply_target_open(LogicalRepRelId remote_relid, uint32 version, bool is_alone)
 {
 	PapplyTarget *target = get_target(remote_relid, InvalidOid);
 
+	follow_role();
 	use_version(target, version);
 	papply_activity_show(target->label);
 	if (!target->is_open)
@@ -641,7 +667,7 @@ papply_target_plain(LogicalRepRelId remote_relid, uint32 version)
 	PapplyTarget *target = hash_search(targets, &key, HASH_FIND, NULL);
 
 	if (target == NULL || !target->is_valid || target->version != version ||
-		!target->takes_runs || target->table_class != PAPPLY_TABLE_PARALLEL)
+		!papply_target_takes_runs(target) || target->table_class != PAPPLY_TABLE_PARALLEL)
 		return NULL;
 	return target;
 }
@@ -649,7 +675,19 @@ papply_target_plain(LogicalRepRelId remote_relid, uint32 version)
 bool
 papply_target_runs_code(const PapplyTarget *target)
 {
-	return target->has_triggers || target->table_class == PAPPLY_TABLE_SERIAL;
+	return papply_target_fires_triggers(target) || target->table_class == PAPPLY_TABLE_SERIAL;
+}
+
+bool
+papply_target_fires_triggers(const PapplyTarget *target)
+{
+	return target->has_triggers || !papply_role_is_replica();
+}
+
+bool
+papply_target_takes_runs(const PapplyTarget *target)
+{
+	return target->takes_runs && papply_role_is_replica();
 }
 
 void

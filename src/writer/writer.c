@@ -189,15 +189,10 @@ refuse(void)
 			 errmsg("the subscription has changed, or does not let writers go on")));
 }
 
-/*
- * What the native loop looks at when it begins a transaction is left to it: it
- * skips one, or ends, and another one starts with the new owner.
- */
 static void
 check_subscription(void)
 {
-	if (MySubscription->skiplsn != InvalidXLogRecPtr || !MySubscription->enabled ||
-		MySubscription->owner != papply_pool->userid)
+	if (!papply_session_suits_writers())
 		refuse();
 }
 

@@ -1,0 +1,240 @@
+# A trigger may set session_replication_role, and ordinary triggers fire from there on,
+# and foreign keys are checked: to the end of the transaction, or of the session that
+# PostgreSQL's own apply has.
+#
+# The promise: the same changes are made as by PostgreSQL's own apply, which
+# applies the same transactions in the database "serial".  A writer does it where the
+# role is set for the transaction.  To force races, transactions are applied while the first
+# of them is held up by a row lock.
+use strict;
+use warnings;
+use FindBin;
+use lib $FindBin::RealBin;
+use PapplyTest;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my ($publisher, $subscriber) = new_pair();
+$subscriber->safe_psql('postgres', 'CREATE DATABASE serial');
+my @tables = qw(gate setters called summed parents children parts);
+my $tables = q(
+	CREATE TABLE gate (id int PRIMARY KEY, n int);
+	CREATE TABLE setters (id int PRIMARY KEY, what text);
+	CREATE TABLE called (id int PRIMARY KEY, v int);
+	CREATE TABLE summed (id int PRIMARY KEY, v int);
+	CREATE TABLE parents (id int PRIMARY KEY););
+on_publisher(
+	$tables . q(CREATE TABLE children (id int PRIMARY KEY, parent int);
+	CREATE TABLE parts (id int PRIMARY KEY, v int);
+	INSERT INTO gate VALUES (1, 0);
+	INSERT INTO parents SELECT generate_series(1, 20);
+	INSERT INTO children SELECT i, i FROM generate_series(1, 20) i;));
+
+# setters sets the role; the triggers of all others are ordinary ones.
+$subscriber->safe_psql(
+	$_,
+	$tables
+	  . q(CREATE TABLE children (id int PRIMARY KEY, parent int REFERENCES parents ON DELETE CASCADE);
+	CREATE TABLE parts (id int PRIMARY KEY, v int) PARTITION BY RANGE (id);
+	CREATE TABLE parts1 PARTITION OF parts FOR VALUES FROM (0) TO (100);
+	CREATE TABLE parts2 PARTITION OF parts FOR VALUES FROM (100) TO (200);
+	CREATE TABLE notes (n bigserial, what text, id int, v int);
+	CREATE FUNCTION set_role() RETURNS trigger LANGUAGE plpgsql AS $$
+	BEGIN
+		IF NEW.what = 'local' THEN
+			PERFORM set_config('session_replication_role', 'origin', true);
+		ELSIF NEW.what = 'session' THEN
+			PERFORM set_config('session_replication_role', 'origin', false);
+		ELSIF NEW.what = 'hidden' THEN
+			PERFORM set_config('session_replication_role', 'local', false),
+				set_config('session_replication_role', 'replica', true);
+		ELSIF NEW.what = 'back' THEN
+			PERFORM set_config('session_replication_role', 'replica', false);
+		END IF;
+		RETURN NULL;
+	END $$;
+	CREATE TRIGGER set_role AFTER INSERT ON setters FOR EACH ROW EXECUTE FUNCTION set_role();
+	ALTER TABLE setters ENABLE ALWAYS TRIGGER set_role;
+	CREATE FUNCTION note() RETURNS trigger LANGUAGE plpgsql AS $$
+	BEGIN
+		INSERT INTO public.notes (what, id, v) VALUES (concat_ws(' ', TG_TABLE_NAME, TG_WHEN, TG_OP),
+			coalesce(NEW.id, OLD.id), (SELECT sum(v) FROM public.summed));
+		RETURN CASE WHEN TG_OP = 'DELETE' THEN OLD ELSE NEW END;
+	END $$;
+	CREATE TRIGGER before BEFORE INSERT OR UPDATE OR DELETE ON called
+		FOR EACH ROW EXECUTE FUNCTION note();
+	CREATE TRIGGER after AFTER INSERT OR UPDATE OR DELETE ON called
+		FOR EACH ROW EXECUTE FUNCTION note();
+	CREATE TRIGGER after AFTER INSERT OR UPDATE OR DELETE ON parts
+		FOR EACH ROW EXECUTE FUNCTION note();)
+) for qw(postgres serial);
+create_extension($subscriber);
+subscribe($publisher, $subscriber, 'tap', publication => 'FOR ALL TABLES');
+subscribe_serially($publisher, $subscriber);
+
+# Ids of the rows that the calls insert.
+my $id = 0;
+
+# A transaction that changes all tables.
+sub changes
+{
+	my ($from, $more) = ($id + 1, $id + 4);
+	$id = $more;
+	return qq(UPDATE summed SET v = v + 1;
+		INSERT INTO summed SELECT i, 1 FROM generate_series($from, $more) i;
+		INSERT INTO called SELECT i, 0 FROM generate_series($from, $more) i;
+		UPDATE called SET v = v + 1 WHERE id = $from; DELETE FROM called WHERE id = $more;
+		INSERT INTO parts VALUES ($from, 0), (100 + $from, 0);
+		UPDATE parts SET id = id + 1 WHERE id IN ($from, 100 + $from);
+		DELETE FROM parents WHERE id = (SELECT min(id) FROM parents););
+}
+
+sub set_role
+{
+	my ($what) = @_;
+	$id++;
+	return "INSERT INTO setters VALUES ($id, '$what');";
+}
+
+sub same_as_serial
+{
+	my ($when) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	wait_applied($publisher, $subscriber, 'serial');
+	wait_applied($publisher, $subscriber, 'tap');
+	for my $table (@tables, 'notes')
+	{
+		my $sql =
+		  qq(SELECT count(*) || E'\\n' || coalesce(string_agg(t::text, E'\\n' ORDER BY t::text), '')
+			FROM $table t);
+		is( $subscriber->safe_psql('postgres', $sql),
+			$subscriber->safe_psql('serial', $sql),
+			"$table is as with serial apply, $when");
+	}
+	return;
+}
+
+sub count_notes
+{
+	return on_subscriber('SELECT count(*) FROM notes');
+}
+
+sub state_becomes
+{
+	my ($state, $name) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	return ok(
+		$subscriber->poll_query_until(
+			'postgres',
+			q(SELECT concat_ws(': ', state, reason) FROM parallel_apply.subscriptions
+			WHERE subname = 'tap'),
+			$state),
+		$name);
+}
+my $native =
+  'native: a function has set session_replication_role for the session';
+
+# For the transaction: what comes before in it, and in the next one, is as ever.
+on_publisher(
+	join('',
+		map { "BEGIN; $_ COMMIT;\n" } changes(),
+		changes() . set_role('local') . changes(),
+		changes()));
+same_as_serial('with a role for the transaction');
+cmp_ok(count_notes(), '>', 0, 'ordinary triggers fire then');
+is(counter($subscriber, 'native_replays'),
+	'0', 'and a writer has applied it');
+
+# The same in a batch, or beside others, where its trigger may be: but not what follows.
+on_subscriber(
+	q(SELECT parallel_apply.set_table_option('setters', 'triggers', 'parallel'))
+);
+apply_behind_gate(
+	$publisher,
+	$subscriber,
+	'waiting for lock, waiting for turn',
+	'a transaction that only sets the role is applied beside others',
+	'',
+	set_role('local'));
+apply_behind_gate(
+	$publisher, $subscriber,
+	'waiting for lock, waiting for turn',
+	'but one that goes on waits for its turn',
+	'UPDATE summed SET v = v + 5 WHERE id = 1',
+	set_role('local') . 'INSERT INTO called VALUES (' . ++$id . ', 0)');
+{
+	my $gate = hold($subscriber, 'SELECT FROM gate FOR UPDATE');
+	on_publisher(
+		join('',
+			map { "BEGIN; $_ COMMIT;\n" } 'UPDATE gate SET n = n + 1;',
+			set_role('local'), changes(), changes()));
+	wait_for_state($subscriber, 'waiting for lock');
+	$gate->query_safe('COMMIT');
+	$gate->quit;
+}
+same_as_serial('in batches');
+is(counter($subscriber, 'native_replays'),
+	'0', 'and writers have applied it');
+
+# For the session, which ordinary transactions that were applied early do not know.
+for my $what (qw(session hidden))
+{
+	apply_behind_gate(
+		$publisher,
+		$subscriber,
+		'waiting for lock, waiting for turn, waiting for turn',
+		"transactions are applied beside one that sets the role, $what",
+		set_role($what),
+		'INSERT INTO summed VALUES (' . ++$id . ', 1)',
+		'INSERT INTO called VALUES (' . ++$id . ', 1)');
+	state_becomes($native, "then all is left to PostgreSQL's own apply");
+	on_publisher(changes());
+	same_as_serial("with a role for the session, $what");
+	is(on_subscriber("SELECT count(*) FROM notes WHERE id = $id - 4"),
+		'2', 'what had been applied fires triggers, too');
+	on_publisher(changes() . set_role('back') . changes());
+	on_publisher(changes());
+	state_becomes('parallel', 'and writers are back when the role is');
+	wait_for_pool($subscriber, 'tap');
+	same_as_serial('when the role is back');
+}
+
+# By a transaction that the apply worker does itself.
+reload_with($subscriber, 'parallel_apply.apply_lone_transactions = on');
+my $lone =
+  q(SELECT sum(native_replays_lone) FROM parallel_apply.subscriptions);
+on_publisher('UPDATE gate SET n = n + 1');
+wait_applied($publisher, $subscriber, 'tap');
+my $before = on_subscriber($lone);
+do
+{
+	on_publisher('UPDATE gate SET n = n + 1');
+	wait_applied($publisher, $subscriber, 'tap');
+} until on_subscriber($lone) > $before;
+on_publisher(set_role('session'));
+state_becomes($native, 'a session that the apply worker sets is its own');
+on_publisher(changes());
+same_as_serial('with a role that the apply worker has set');
+
+# Another apply worker has another session.
+restart_apply($subscriber, 'tap');
+{
+	my $serial = apply_pid($subscriber, 'serial');
+	$subscriber->safe_psql('postgres',
+		"SELECT pg_terminate_backend($serial)");
+	$subscriber->poll_query_until('postgres',
+		"SELECT count(*) = 1 FROM pg_stat_subscription WHERE subname = 'serial' AND pid <> $serial"
+	) or die 'the serial apply worker does not start again';
+}
+state_becomes('parallel', 'the role ends with the session');
+my $notes = count_notes();
+on_publisher(changes());
+same_as_serial('after another start');
+is(count_notes(), $notes, 'without ordinary triggers');
+
+nothing_is_left_open($subscriber);
+finish($publisher, $subscriber,
+	qr/FATAL: +terminating logical replication worker due to administrator command/
+);
+done_testing();
