@@ -79,10 +79,4 @@ extern bool papply_table_has_domain_default(Relation rel, const AttrMap *attnums
  */
 extern bool papply_table_may_check_domain(Relation rel, const AttrMap *attnums);
 
-/*
- * The CHECK constraints of a type, if it is a domain: expressions that are not
- * planned.  In a transaction; no code of the user is run.
- */
-extern List *papply_domain_checks(Oid type);
-
 #endif							/* PAPPLY_TABLE_CLASS_H */

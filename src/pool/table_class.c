@@ -30,14 +30,11 @@
 #include "access/genam.h"
 #include "access/table.h"
 #include "access/transam.h"
-#include "catalog/pg_constraint.h"
 #include "catalog/pg_inherits.h"
 #include "catalog/pg_proc.h"
 #include "catalog/pg_trigger.h"
 #include "catalog/pg_type.h"
 #include "commands/trigger.h"
-#include "nodes/nodeFuncs.h"
-#include "optimizer/optimizer.h"
 #include "rewrite/rewriteHandler.h"
 #include "utils/builtins.h"
 #include "utils/fmgroids.h"
@@ -45,6 +42,7 @@
 #include "utils/rel.h"
 #include "utils/syscache.h"
 
+#include "called_functions.h"
 #include "table_class.h"
 #include "table_options.h"
 
@@ -173,55 +171,6 @@ papply_table_may_check_domain(Relation rel, const AttrMap *attnums)
 	return false;
 }
 
-/* The checks of one domain, without those of the domain it is made of. */
-static List *
-add_domain_checks(List *checks, Oid type)
-{
-	Relation	catalog = table_open(ConstraintRelationId, AccessShareLock);
-	SysScanDesc scan;
-	ScanKeyData key;
-	HeapTuple	tuple;
-
-	ScanKeyInit(&key, Anum_pg_constraint_contypid, BTEqualStrategyNumber, F_OIDEQ,
-				ObjectIdGetDatum(type));
-	scan = systable_beginscan(catalog, ConstraintTypidIndexId, true, NULL, 1, &key);
-	while (HeapTupleIsValid(tuple = systable_getnext(scan)))
-	{
-		bool		is_null;
-		Datum		expr = heap_getattr(tuple, Anum_pg_constraint_conbin,
-										RelationGetDescr(catalog), &is_null);
-
-		if (!is_null)
-			checks = lappend(checks, stringToNode(TextDatumGetCString(expr)));
-	}
-	systable_endscan(scan);
-	table_close(catalog, AccessShareLock);
-	return checks;
-}
-
-/*
- * They are read as they are stored.  The type cache would plan them, which calls
- * immutable functions of the user: with the rights of whoever asks, and where there
- * may be no snapshot; and what they throw would be an error of the receiver.
- */
-List *
-papply_domain_checks(Oid type)
-{
-	List	   *checks = NIL;
-
-	while (get_typtype(type) == TYPTYPE_DOMAIN)
-	{
-		HeapTuple	tuple = SearchSysCache1(TYPEOID, ObjectIdGetDatum(type));
-
-		checks = add_domain_checks(checks, type);
-		if (!HeapTupleIsValid(tuple))
-			break;
-		type = ((Form_pg_type) GETSTRUCT(tuple))->typbasetype;
-		ReleaseSysCache(tuple);
-	}
-	return checks;
-}
-
 /* May its result be another one beside other transactions, or in a batch? */
 static bool
 is_serial_function(Oid function, void *found)
@@ -245,43 +194,6 @@ is_serial_function(Oid function, void *found)
 	return is_serial;
 }
 
-/* The arguments of a call with those that are defaults, which are not stored with it. */
-static List *
-all_arguments(FuncExpr *call)
-{
-	HeapTuple	tuple = SearchSysCache1(PROCOID, ObjectIdGetDatum(call->funcid));
-	List	   *arguments = call->args;
-
-	if (!HeapTupleIsValid(tuple))
-		return arguments;
-	arguments = expand_function_arguments(arguments, false, call->funcresulttype, tuple);
-	ReleaseSysCache(tuple);
-	return arguments;
-}
-
-/* Is there such a function in an expression, or where it checks a domain? */
-static bool
-find_serial_function(Node *node, void *found)
-{
-	ListCell   *lc;
-
-	if (node == NULL)
-		return false;
-	if (check_functions_in_node(node, is_serial_function, found))
-		return true;
-	if (IsA(node, NextValueExpr))
-		return is_serial_function(F_NEXTVAL, found);
-	if (IsA(node, CoerceToDomain))
-	{
-		foreach(lc, papply_domain_checks(((CoerceToDomain *) node)->resulttype))
-			if (find_serial_function(lfirst(lc), found))
-			return true;
-	}
-	if (IsA(node, FuncExpr))
-		return find_serial_function((Node *) all_arguments((FuncExpr *) node), found);
-	return expression_tree_walker(node, find_serial_function, found);
-}
-
 static bool
 has_serial_default(Relation rel, const AttrMap *attnums, PapplyClassReason *reason)
 {
@@ -293,7 +205,8 @@ has_serial_default(Relation rel, const AttrMap *attnums, PapplyClassReason *reas
 
 		if (att->attisdropped || att->attgenerated || attnums->attnums[i] >= 0)
 			continue;
-		if (find_serial_function(build_column_default(rel, i + 1), &reason->function))
+		if (papply_functions_find(build_column_default(rel, i + 1), is_serial_function,
+								  &reason->function))
 		{
 			reason->cause = PAPPLY_CAUSE_DEFAULT;
 			reason->column = i + 1;

@@ -50,6 +50,7 @@
 #include "utils/memutils.h"
 #include "utils/rel.h"
 
+#include "called_functions.h"
 #include "insert_run.h"
 #include "reorder.h"
 #include "table_class.h"
@@ -96,7 +97,7 @@ is_mutable_domain(Oid type)
 {
 	ListCell   *lc;
 
-	foreach(lc, papply_domain_checks(type))
+	foreach(lc, papply_functions_domain_checks(type))
 		if (contain_mutable_functions(lfirst(lc)))
 		return true;
 	return false;

@@ -1,0 +1,120 @@
+/*-------------------------------------------------------------------------
+ * called_functions.c
+ *	  Which functions does an expression call?
+ *
+ * Runs in the receiver, in writers, and in backends that read the views.
+ *-------------------------------------------------------------------------
+ */
+#include "parallel_apply.h"
+
+#include "access/genam.h"
+#include "access/table.h"
+#include "catalog/pg_constraint.h"
+#include "catalog/pg_type.h"
+#include "optimizer/optimizer.h"
+#include "utils/builtins.h"
+#include "utils/fmgroids.h"
+#include "utils/lsyscache.h"
+#include "utils/rel.h"
+#include "utils/syscache.h"
+
+#include "called_functions.h"
+
+typedef struct Search
+{
+	check_function_callback is_wanted;
+	void	   *context;
+} Search;
+
+/* The checks of one domain, without those of the domain it is made of. */
+static List *
+add_domain_checks(List *checks, Oid type)
+{
+	Relation	catalog = table_open(ConstraintRelationId, AccessShareLock);
+	SysScanDesc scan;
+	ScanKeyData key;
+	HeapTuple	tuple;
+
+	ScanKeyInit(&key, Anum_pg_constraint_contypid, BTEqualStrategyNumber, F_OIDEQ,
+				ObjectIdGetDatum(type));
+	scan = systable_beginscan(catalog, ConstraintTypidIndexId, true, NULL, 1, &key);
+	while (HeapTupleIsValid(tuple = systable_getnext(scan)))
+	{
+		bool		is_null;
+		Datum		expr = heap_getattr(tuple, Anum_pg_constraint_conbin,
+										RelationGetDescr(catalog), &is_null);
+
+		if (!is_null)
+			checks = lappend(checks, stringToNode(TextDatumGetCString(expr)));
+	}
+	systable_endscan(scan);
+	table_close(catalog, AccessShareLock);
+	return checks;
+}
+
+/*
+ * They are read as they are stored.  The type cache would plan them, which calls
+ * immutable functions of the user: with the rights of whoever asks, and where there
+ * may be no snapshot; and what they throw would be an error of the receiver.
+ */
+List *
+papply_functions_domain_checks(Oid type)
+{
+	List	   *checks = NIL;
+
+	while (get_typtype(type) == TYPTYPE_DOMAIN)
+	{
+		HeapTuple	tuple = SearchSysCache1(TYPEOID, ObjectIdGetDatum(type));
+
+		checks = add_domain_checks(checks, type);
+		if (!HeapTupleIsValid(tuple))
+			break;
+		type = ((Form_pg_type) GETSTRUCT(tuple))->typbasetype;
+		ReleaseSysCache(tuple);
+	}
+	return checks;
+}
+
+/* The arguments of a call with those that are defaults, which are not stored with it. */
+static List *
+all_arguments(FuncExpr *call)
+{
+	HeapTuple	tuple = SearchSysCache1(PROCOID, ObjectIdGetDatum(call->funcid));
+	List	   *arguments = call->args;
+
+	if (!HeapTupleIsValid(tuple))
+		return arguments;
+	arguments = expand_function_arguments(arguments, false, call->funcresulttype, tuple);
+	ReleaseSysCache(tuple);
+	return arguments;
+}
+
+static bool
+find(Node *node, Search *search)
+{
+	ListCell   *lc;
+
+	if (node == NULL)
+		return false;
+	if (check_functions_in_node(node, search->is_wanted, search->context))
+		return true;
+	if (IsA(node, NextValueExpr))
+		return search->is_wanted(F_NEXTVAL, search->context);
+	if (IsA(node, CoerceToDomain))
+	{
+		foreach(lc, papply_functions_domain_checks(((CoerceToDomain *) node)->resulttype))
+			if (find(lfirst(lc), search))
+			return true;
+	}
+	if (IsA(node, FuncExpr))
+		return find((Node *) all_arguments((FuncExpr *) node), search);
+	return expression_tree_walker(node, find, search);
+}
+
+bool
+papply_functions_find(Node *expr, check_function_callback is_wanted, void *context)
+{
+	Search		search = {is_wanted, context};
+
+	return find(expr, &search);
+}
