@@ -14,6 +14,7 @@
 #include "utils/snapshot.h"
 
 #include "fast_input.h"
+#include "kept_functions.h"
 #include "message.h"
 #include "table_class.h"
 #include "table_statistics.h"
@@ -60,13 +61,16 @@ typedef struct PapplyTarget
 	uint32		version;		/* of the remote definition */
 	LogicalRepRelMapEntry *entry;	/* of the server's map */
 	uint32		state_counter;	/* when entry's sync state was read */
-	uint32		range_number;	/* that has opened it; 0: none */
 	bool		has_domain_default; /* table_class.h */
 	bool		may_check_domain;	/* the same */
 	char	   *label;			/* "schema.table" of the publisher */
 
+	uint32		range_number;	/* that has opened it; 0: none */
+
 	/* kept across transactions, until an invalidation */
 	bool		is_valid;
+	Oid			userid;			/* who may call its functions */
+	PapplyKeptFunctions functions;
 	Oid			local_relid;
 	bool		is_partitioned;
 	bool		is_partition;
@@ -119,10 +123,11 @@ extern void papply_target_init(void);
 extern void papply_target_begin_range(void);
 
 /*
- * Are all tables synchronised that have been opened since then, as they were, as far as
- * invalidations have been accepted?  In a transaction, if any was.
+ * Are all tables synchronised that have been opened since then, as they were, and the
+ * functions that they call what they were, as far as invalidations have been accepted?
+ * In a transaction, if any was opened.
  */
-extern bool papply_target_range_is_ready(void);
+extern bool papply_target_range_is_current(void);
 
 /*
  * The target of a remote relation, open until the local transaction ends or

@@ -72,7 +72,7 @@ invalidate_local(Datum arg, Oid relid)
 
 /*
  * The default of a domain, perhaps, or a constraint of one; most types and constraints are
- * those of tables, which are told: of temporary ones, say.
+ * those of tables, which are told: of temporary ones, say.  Or a function in a default.
  */
 static void
 invalidate_domains(Datum arg, int cacheid, uint32 hashvalue)
@@ -86,7 +86,7 @@ invalidate_domains(Datum arg, int cacheid, uint32 hashvalue)
 			forget_local(rel);
 }
 
-/* States of tables; and what their class is made of: functions. */
+/* States of tables. */
 static void
 invalidate_all(Datum arg, int cacheid, uint32 hashvalue)
 {
@@ -108,7 +108,7 @@ papply_remote_relation_init(void)
 							HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
 	CacheRegisterRelcacheCallback(invalidate_local, (Datum) 0);
 	CacheRegisterSyscacheCallback(SUBSCRIPTIONRELMAP, invalidate_all, (Datum) 0);
-	CacheRegisterSyscacheCallback(PROCOID, invalidate_all, (Datum) 0);
+	CacheRegisterSyscacheCallback(PROCOID, invalidate_domains, (Datum) 0);
 	CacheRegisterSyscacheCallback(CONSTROID, invalidate_domains, (Datum) 0);
 	CacheRegisterSyscacheCallback(TYPEOID, invalidate_domains, (Datum) 0);
 }

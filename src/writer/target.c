@@ -27,6 +27,7 @@
 #include "access/table.h"
 #include "access/tableam.h"
 #include "catalog/pg_subscription_rel.h"
+#include "miscadmin.h"
 #include "utils/hsearch.h"
 #include "utils/inval.h"
 #include "utils/memutils.h"
@@ -46,9 +47,8 @@
 #include "retreat.h"
 #include "table_class.h"
 #include "target.h"
+#include "target_cache.h"
 
-static HTAB *targets = NULL;
-static MemoryContext targets_context = NULL;
 static PapplyTarget *open_targets = NULL;
 
 /* In logicalrep_rel_open(), which may throw with the table half open. */
@@ -57,114 +57,10 @@ static PapplyTarget *opening = NULL;
 /* What is kept of it is being made, which may throw. */
 static PapplyTarget *preparing = NULL;
 
-/* Counts changes of pg_subscription_rel, those of other subscriptions as well. */
-static uint32 state_counter = 1;
-
-/* Which range of transactions this is, and when its tables were READY. */
-static uint32 range_number = 0;
-static uint32 range_state_counter = 0;
-
-static void
-invalidate_target(Datum arg, Oid relid)
-{
-	HASH_SEQ_STATUS status;
-	PapplyTarget *target;
-
-	hash_seq_init(&status, targets);
-	while ((target = hash_seq_search(&status)) != NULL)
-		if (relid == InvalidOid || target->local_relid == relid)
-			target->is_valid = false;
-}
-
-/* A function: defaults are planned with it. */
-static void
-invalidate_all(Datum arg, int cacheid, uint32 hashvalue)
-{
-	invalidate_target(arg, InvalidOid);
-}
-
-/*
- * The default of a domain, perhaps, or a constraint of one; most types and constraints are
- * those of tables, which are told: of temporary ones, say.
- */
-static void
-invalidate_domains(Datum arg, int cacheid, uint32 hashvalue)
-{
-	HASH_SEQ_STATUS status;
-	PapplyTarget *target;
-
-	hash_seq_init(&status, targets);
-	while ((target = hash_seq_search(&status)) != NULL)
-		if (cacheid == TYPEOID ? target->has_domain_default : target->may_check_domain)
-			target->is_valid = false;
-}
-
-static void
-invalidate_states(Datum arg, int cacheid, uint32 hashvalue)
-{
-	state_counter++;
-}
-
-void
-papply_target_init(void)
-{
-	HASHCTL		ctl;
-
-	targets_context = AllocSetContextCreate(TopMemoryContext, "parallel_apply targets",
-											ALLOCSET_DEFAULT_SIZES);
-	ctl.keysize = sizeof(PapplyTargetKey);
-	ctl.entrysize = sizeof(PapplyTarget);
-	ctl.hcxt = targets_context;
-	targets = hash_create("parallel_apply targets", 128, &ctl,
-						  HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
-	CacheRegisterRelcacheCallback(invalidate_target, (Datum) 0);
-	CacheRegisterSyscacheCallback(PROCOID, invalidate_all, (Datum) 0);
-	CacheRegisterSyscacheCallback(CONSTROID, invalidate_domains, (Datum) 0);
-	CacheRegisterSyscacheCallback(TYPEOID, invalidate_domains, (Datum) 0);
-	CacheRegisterSyscacheCallback(SUBSCRIPTIONRELMAP, invalidate_states, (Datum) 0);
-}
-
-void
-papply_target_begin_range(void)
-{
-	range_number++;
-	range_state_counter = state_counter;
-}
-
-static bool
-is_ready(PapplyTarget *target)
-{
-	XLogRecPtr	lsn;
-
-	return GetSubscriptionRelState(MySubscription->oid, target->entry->localreloid, &lsn) ==
-		SUBREL_STATE_READY;
-}
-
-bool
-papply_target_range_is_ready(void)
-{
-	uint32		counter = state_counter;
-	HASH_SEQ_STATUS status;
-	PapplyTarget *target;
-
-	if (range_state_counter == counter)
-		return true;
-	hash_seq_init(&status, targets);
-	while ((target = hash_seq_search(&status)) != NULL)
-	{
-		if (target->range_number != range_number || is_ready(target))
-			continue;
-		hash_seq_term(&status);
-		return false;
-	}
-	range_state_counter = counter;
-	return true;
-}
-
 static void
 set_label(PapplyTarget *target, const LogicalRepRelation *remote)
 {
-	MemoryContext old_context = MemoryContextSwitchTo(targets_context);
+	MemoryContext old_context = MemoryContextSwitchTo(papply_target_cache_context());
 
 	if (target->label != NULL)
 	{
@@ -241,10 +137,15 @@ begin_to_prepare(PapplyTarget *target)
 {
 	target->local_relid = RelationGetRelid(target->rel);
 	target->is_valid = true;	/* unless something changes from here on */
+	target->functions = (PapplyKeptFunctions)
+	{
+		.has_any = true
+	};
+	target->userid = GetUserId();
 	preparing = target;
 	if (target->context != NULL)
 		MemoryContextDelete(target->context);
-	target->context = AllocSetContextCreate(targets_context, "parallel_apply target",
+	target->context = AllocSetContextCreate(papply_target_cache_context(), "parallel_apply target",
 											ALLOCSET_SMALL_SIZES);
 	target->ndefaults = 0;
 	target->has_mutable_default = false;
@@ -253,31 +154,12 @@ begin_to_prepare(PapplyTarget *target)
 	target->lookup.index = InvalidOid;
 }
 
-static bool
-is_partition_of(const PapplyTarget *target, const PapplyTarget *root)
-{
-	return target->key.remote_relid == root->key.remote_relid && target != root;
-}
-
-/* None of them is open.  What is kept of other tables that changed, or were dropped, goes, too. */
+/* Until here any change of a function has counted. */
 static void
-forget_partitions(PapplyTarget *root)
+end_preparing(PapplyTarget *target, const AttrMap *attnums)
 {
-	HASH_SEQ_STATUS status;
-	PapplyTarget *target;
-
-	hash_seq_init(&status, targets);
-	while ((target = hash_seq_search(&status)) != NULL)
-	{
-		if (target->is_open || (target->is_valid && !is_partition_of(target, root)))
-			continue;
-		if (target->context != NULL)
-			MemoryContextDelete(target->context);
-		target->context = NULL;
-		target->run_rows = NULL;
-		if (is_partition_of(target, root))
-			hash_search(targets, &target->key, HASH_REMOVE, NULL);
-	}
+	target->functions = papply_kept_functions_of(target->rel, attnums, target->context);
+	preparing = NULL;
 }
 
 static void
@@ -294,14 +176,14 @@ prepare(PapplyTarget *target)
 	target->table_class = papply_table_class(target->rel, entry->attrmap, &target->reason);
 	target->has_triggers = papply_table_has_triggers(target->rel);
 	papply_insert_run_prepare(target);
-	forget_partitions(target);
+	papply_target_cache_forget_partitions(target);
 	old_context = MemoryContextSwitchTo(target->context);
 	papply_values_prepare_inputs(target, entry->attrmap);
 	papply_values_prepare_defaults(target);
 	if (target->rel->rd_rel->relkind == RELKIND_RELATION)
 		prepare_lookup(target, entry);
 	MemoryContextSwitchTo(old_context);
-	preparing = NULL;
+	end_preparing(target, entry->attrmap);
 }
 
 static void
@@ -333,7 +215,7 @@ prepare_partition(PapplyTarget *target, PapplyTarget *root)
 	papply_values_prepare_inputs(target, entry->attrmap);
 	prepare_lookup(target, entry);
 	MemoryContextSwitchTo(old_context);
-	preparing = NULL;
+	end_preparing(target, NULL);
 }
 
 /*** what lives as long as the local transaction ***/
@@ -417,12 +299,7 @@ start_executor(PapplyTarget *target)
 static void
 open_table(PapplyTarget *target, LOCKMODE lockmode)
 {
-	/* a state that was read before pg_subscription_rel changed is stale */
-	if (target->entry != NULL && target->state_counter != state_counter)
-		target->entry->state = SUBREL_STATE_UNKNOWN;
-	target->state_counter = state_counter;
-	target->range_number = range_number;
-
+	papply_target_cache_use(target);
 	opening = target;
 	target->entry = logicalrep_rel_open(target->key.remote_relid, lockmode);
 	opening = NULL;
@@ -453,13 +330,13 @@ open_target(PapplyTarget *target)
 	PapplyUserContext user_context;
 
 	open_table(target, RowExclusiveLock);
-	if (!target->is_valid || target->local_relid != target->entry->localreloid)
-	{
-		/* defaults may have functions of the owner */
-		papply_compat_begin_as_table_owner(target->rel, &user_context);
+
+	/* defaults may have functions of the owner */
+	papply_compat_begin_as_table_owner(target->rel, &user_context);
+	if (!target->is_valid || target->local_relid != target->entry->localreloid ||
+		target->userid != GetUserId())
 		prepare(target);
-		papply_compat_end_as_table_owner(&user_context);
-	}
+	papply_compat_end_as_table_owner(&user_context);
 	old_context = MemoryContextSwitchTo(TopTransactionContext);
 	target->estate = CreateExecutorState();
 	MemoryContextSwitchTo(target->estate->es_query_cxt);
@@ -478,8 +355,9 @@ open_partition(PapplyTarget *target, PapplyTarget *root, ResultRelInfo *result_r
 
 	target->rel = result_rel->ri_RelationDesc;
 	target->root_relid = RelationGetRelid(root->rel);
-	if (!target->is_valid)
+	if (!target->is_valid || target->userid != GetUserId())
 		prepare_partition(target, root);
+	papply_target_cache_use(target);
 	old_context = MemoryContextSwitchTo(root->estate->es_query_cxt);
 	target->estate = root->estate;
 	target->remote_slot = target->from_root ? NULL : root->remote_slot;
@@ -552,7 +430,7 @@ close_with_partitions(PapplyTarget *root)
 	for (PapplyTarget *target = open_targets; target != NULL; target = next)
 	{
 		next = target->next_open;
-		if (is_partition_of(target, root))
+		if (papply_target_cache_is_partition_of(target, root))
 			close_one(target);
 	}
 	close_one(root);
@@ -566,25 +444,9 @@ close_others(PapplyTarget *root)
 	for (PapplyTarget *target = open_targets; target != NULL; target = next)
 	{
 		next = target->next_open;
-		if (target != root && !is_partition_of(target, root))
+		if (target != root && !papply_target_cache_is_partition_of(target, root))
 			close_one(target);
 	}
-}
-
-static PapplyTarget *
-get_target(LogicalRepRelId remote_relid, Oid partition)
-{
-	PapplyTargetKey key = {remote_relid, partition};
-	PapplyTarget *target;
-	bool		found;
-
-	target = hash_search(targets, &key, HASH_ENTER, &found);
-	if (!found)
-	{
-		memset(target, 0, sizeof(*target));
-		target->key = key;
-	}
-	return target;
 }
 
 static void
@@ -604,13 +466,13 @@ papply_target_use_version(uint32 version)
 
 	initStringInfo(&message);
 	papply_registry_get(version, &message);
-	use_version(get_target(papply_message_get_uint32(message.data + 1), InvalidOid), version);
+	use_version(papply_target_cache_get(papply_message_get_uint32(message.data + 1), InvalidOid), version);
 }
 
 Relation
 papply_target_open_to_truncate(LogicalRepRelId remote_relid)
 {
-	PapplyTarget *target = get_target(remote_relid, InvalidOid);
+	PapplyTarget *target = papply_target_cache_get(remote_relid, InvalidOid);
 
 	open_table(target, AccessExclusiveLock);
 	return target->rel;
@@ -618,24 +480,26 @@ papply_target_open_to_truncate(LogicalRepRelId remote_relid)
 
 /*
  * What is open when code of the user has set another session_replication_role is ready
- * for the triggers of the former one.
+ * for the triggers of the former one; or it would call functions as they were.
  */
 static void
-follow_role(void)
+follow_changes(void)
 {
 	static bool was_replica = true;
+	static uint32 counted = 0;
 
-	if (was_replica != papply_role_is_replica())
+	if (was_replica != papply_role_is_replica() || counted != papply_target_cache_function_changes())
 		papply_target_close_all();
 	was_replica = papply_role_is_replica();
+	counted = papply_target_cache_function_changes();
 }
 
 PapplyTarget *
 papply_target_open(LogicalRepRelId remote_relid, uint32 version, bool is_alone)
 {
-	PapplyTarget *target = get_target(remote_relid, InvalidOid);
+	PapplyTarget *target = papply_target_cache_get(remote_relid, InvalidOid);
 
-	follow_role();
+	follow_changes();
 	use_version(target, version);
 	papply_activity_show(target->label);
 	if (!target->is_open)
@@ -649,8 +513,7 @@ papply_target_open(LogicalRepRelId remote_relid, uint32 version, bool is_alone)
 PapplyTarget *
 papply_target_peek(LogicalRepRelId remote_relid, uint32 version)
 {
-	PapplyTargetKey key = {remote_relid, InvalidOid};
-	PapplyTarget *target = hash_search(targets, &key, HASH_FIND, NULL);
+	PapplyTarget *target = papply_target_cache_find(remote_relid);
 
 	if (target == NULL || !target->is_valid || target->version != version ||
 		papply_target_runs_code(target) || target->table_class != PAPPLY_TABLE_PARALLEL ||
@@ -663,8 +526,7 @@ papply_target_peek(LogicalRepRelId remote_relid, uint32 version)
 const PapplyTarget *
 papply_target_plain(LogicalRepRelId remote_relid, uint32 version)
 {
-	PapplyTargetKey key = {remote_relid, InvalidOid};
-	PapplyTarget *target = hash_search(targets, &key, HASH_FIND, NULL);
+	PapplyTarget *target = papply_target_cache_find(remote_relid);
 
 	if (target == NULL || !target->is_valid || target->version != version ||
 		!papply_target_takes_runs(target) || target->table_class != PAPPLY_TABLE_PARALLEL)
@@ -711,7 +573,7 @@ papply_target_set_updated(PapplyTarget *target, const PapplyTuple *tuple)
 PapplyTarget *
 papply_target_open_partition(PapplyTarget *root, ResultRelInfo *result_rel)
 {
-	PapplyTarget *target = get_target(root->key.remote_relid,
+	PapplyTarget *target = papply_target_cache_get(root->key.remote_relid,
 									  RelationGetRelid(result_rel->ri_RelationDesc));
 
 	if (!target->is_open)

@@ -200,7 +200,7 @@ static void
 check_current(void)
 {
 	AcceptInvalidationMessages();
-	if (!papply_session_is_current() || !papply_target_range_is_ready() ||
+	if (!papply_session_is_current() || !papply_target_range_is_current() ||
 		!papply_rights_are_current())
 		refuse();
 }

@@ -1,0 +1,212 @@
+/*-------------------------------------------------------------------------
+ * kept_functions.c
+ *	  Which functions may changes of a table call, but for its triggers?
+ *
+ * Runs in a writer.
+ *
+ * The native worker plans defaults and looks up functions for every row, and asks then
+ * whether they may be called.  What a writer keeps (target.c) has been planned
+ * with functions as they were, or is the result of one, and it was allowed to
+ * call them; so it is forgotten when one of them has changed, or when rights may have.
+ *
+ * Those of the server are known by name in the expressions of a table.  One of the user's
+ * may call any other, which may have become a part of the plan; so a table that
+ * calls one of these depends on all functions.  Those in C, as extensions have, count as
+ * the server's.
+ */
+#include "parallel_apply.h"
+
+#include "access/transam.h"
+#include "catalog/pg_index.h"
+#include "catalog/pg_language.h"
+#include "catalog/pg_proc.h"
+#include "catalog/pg_type.h"
+#include "rewrite/rewriteHandler.h"
+#include "utils/builtins.h"
+#include "utils/lsyscache.h"
+#include "utils/partcache.h"
+#include "utils/rel.h"
+#include "utils/syscache.h"
+#include "utils/typcache.h"
+
+#include "called_functions.h"
+#include "kept_functions.h"
+
+typedef struct Collection
+{
+	PapplyKeptFunctions functions;
+	MemoryContext context;
+} Collection;
+
+static void
+look_at_function(PapplyKeptFunctions *functions, Oid function)
+{
+	HeapTuple	tuple = SearchSysCache1(PROCOID, ObjectIdGetDatum(function));
+	Oid			language;
+
+	if (!HeapTupleIsValid(tuple))
+		return;
+	language = ((Form_pg_proc) GETSTRUCT(tuple))->prolang;
+	functions->has_any |= function >= FirstNormalObjectId &&
+		language != INTERNALlanguageId && language != ClanguageId;
+	functions->is_restricted |= !heap_attisnull(tuple, Anum_pg_proc_proacl, NULL);
+	ReleaseSysCache(tuple);
+}
+
+/* The search goes on. */
+static bool
+add_function(Oid function, void *context)
+{
+	Collection *collection = context;
+	MemoryContext old_context = MemoryContextSwitchTo(collection->context);
+	uint32		hash = GetSysCacheHashValue1(PROCOID, ObjectIdGetDatum(function));
+
+	look_at_function(&collection->functions, function);
+	collection->functions.hashes =
+		list_append_unique_int(collection->functions.hashes, (int) hash);
+	MemoryContextSwitchTo(old_context);
+	return false;
+}
+
+static void
+add_expression(Collection *collection, Node *expr)
+{
+	(void) papply_functions_find(expr, add_function, collection);
+}
+
+/* What makes a value from what is sent, and compares values. */
+static void
+add_functions_of_type(Collection *collection, Oid type)
+{
+	TypeCacheEntry *entry = lookup_type_cache(type, TYPECACHE_EQ_OPR);
+	Oid			function;
+	Oid			param;
+
+	getTypeInputInfo(type, &function, &param);
+	(void) add_function(function, collection);
+	if (OidIsValid(entry->eq_opr))
+		(void) add_function(get_opcode(entry->eq_opr), collection);
+}
+
+/* The server's own are known; a user's type that consists of others may have any. */
+static void
+add_type(Collection *collection, Oid type)
+{
+	Oid			element = get_element_type(type);
+
+	if (OidIsValid(element))
+		type = element;
+	switch (get_typtype(type))
+	{
+		case TYPTYPE_ENUM:
+			break;
+		case TYPTYPE_DOMAIN:
+			add_expression(collection, (Node *) papply_functions_domain_checks(type));
+			add_type(collection, getBaseType(type));
+			break;
+		case TYPTYPE_BASE:
+			if (type >= FirstNormalObjectId)
+				add_functions_of_type(collection, type);
+			break;
+		default:
+			collection->functions.has_any |= type >= FirstNormalObjectId;
+	}
+}
+
+static void
+add_columns(Collection *collection, Relation rel, const AttrMap *attnums)
+{
+	TupleDesc	desc = RelationGetDescr(rel);
+
+	for (int i = 0; i < desc->natts; i++)
+	{
+		Form_pg_attribute att = TupleDescAttr(desc, i);
+
+		if (att->attisdropped)
+			continue;
+		add_type(collection, att->atttypid);
+		if (attnums != NULL && attnums->attnums[i] < 0 && !att->attgenerated)
+			add_expression(collection, build_column_default(rel, i + 1));
+	}
+}
+
+static void
+add_constraints(Collection *collection, const TupleConstr *constr)
+{
+	for (int i = 0; i < constr->num_check; i++)
+		add_expression(collection, stringToNode(constr->check[i].ccbin));
+}
+
+/* Defaults of other columns are those above. */
+static void
+add_generated(Collection *collection, TupleDesc desc)
+{
+	for (int i = 0; i < desc->constr->num_defval; i++)
+		if (TupleDescAttr(desc, desc->constr->defval[i].adnum - 1)->attgenerated)
+			add_expression(collection, stringToNode(desc->constr->defval[i].adbin));
+}
+
+static void
+add_part_of_index(Collection *collection, HeapTuple tuple, AttrNumber attnum)
+{
+	bool		is_null;
+	Datum		stored = SysCacheGetAttr(INDEXRELID, tuple, attnum, &is_null);
+
+	if (!is_null)
+		add_expression(collection, stringToNode(TextDatumGetCString(stored)));
+}
+
+static void
+add_index(Collection *collection, Oid index)
+{
+	HeapTuple	tuple = SearchSysCache1(INDEXRELID, ObjectIdGetDatum(index));
+
+	if (!HeapTupleIsValid(tuple))
+		return;
+	add_part_of_index(collection, tuple, Anum_pg_index_indexprs);
+	add_part_of_index(collection, tuple, Anum_pg_index_indpred);
+	ReleaseSysCache(tuple);
+}
+
+static void
+add_indexes(Collection *collection, Relation rel)
+{
+	List	   *indexes = RelationGetIndexList(rel);
+	ListCell   *lc;
+
+	foreach(lc, indexes)
+		add_index(collection, lfirst_oid(lc));
+	list_free(indexes);
+}
+
+PapplyKeptFunctions
+papply_kept_functions_of(Relation rel, const AttrMap *attnums, MemoryContext context)
+{
+	Collection	collection = {{0}, context};
+
+	add_columns(&collection, rel, attnums);
+	if (RelationGetDescr(rel)->constr != NULL)
+	{
+		add_constraints(&collection, RelationGetDescr(rel)->constr);
+		add_generated(&collection, RelationGetDescr(rel));
+	}
+	add_indexes(&collection, rel);
+	if (rel->rd_rel->relkind == RELKIND_PARTITIONED_TABLE)
+		add_expression(&collection, (Node *) RelationGetPartitionKey(rel)->partexprs);
+	return collection.functions;
+}
+
+bool
+papply_kept_functions_concerns(const PapplyKeptFunctions *functions, uint32 hashvalue)
+{
+	if (functions->has_any)
+		return true;
+	return functions->hashes != NIL &&
+		(hashvalue == 0 || list_member_int(functions->hashes, (int) hashvalue));
+}
+
+bool
+papply_kept_functions_depend_on_roles(const PapplyKeptFunctions *functions)
+{
+	return functions->has_any || functions->is_restricted;
+}

@@ -1,0 +1,245 @@
+/*-------------------------------------------------------------------------
+ * target_cache.c
+ *	  What writers keep of tables, and when it is not true any more.
+ *
+ * Runs in a writer.
+ *
+ * The relation cache says when a table has changed, the catalog caches when a
+ * domain, a function or a role has: none of these is locked by who changes a
+ * table.  What a range of transactions has done with such a thing before its turn
+ * is done once more if it has changed by then, as who has changed it, and
+ * has got an answer, must not find rows that were made with the former one.
+ *-------------------------------------------------------------------------
+ */
+#include "parallel_apply.h"
+
+#include "catalog/pg_subscription_rel.h"
+#include "utils/hsearch.h"
+#include "utils/inval.h"
+#include "utils/memutils.h"
+#include "utils/syscache.h"
+
+#include "pool.h"
+#include "target.h"
+#include "target_cache.h"
+
+static HTAB *targets = NULL;
+static MemoryContext targets_context = NULL;
+
+/* Counts changes of pg_subscription_rel, those of other subscriptions as well. */
+static uint32 state_counter = 1;
+
+/* Which range of transactions this is, and when its tables were READY. */
+static uint32 range_number = 0;
+static uint32 range_state_counter = 0;
+
+/* Counts changes of functions, or of who may call them; and has the range called such a one? */
+static uint32 function_changes = 0;
+static bool range_has_old_functions = false;
+
+static void
+invalidate_target(Datum arg, Oid relid)
+{
+	HASH_SEQ_STATUS status;
+	PapplyTarget *target;
+
+	hash_seq_init(&status, targets);
+	while ((target = hash_seq_search(&status)) != NULL)
+		if (relid == InvalidOid || target->local_relid == relid)
+			target->is_valid = false;
+}
+
+/* They are not what they were when the target was prepared, and perhaps used in this range. */
+static void
+forget_functions(PapplyTarget *target)
+{
+	target->is_valid = false;
+	function_changes++;
+	if (target->range_number == range_number)
+		range_has_old_functions = true;
+}
+
+static void
+invalidate_functions(Datum arg, int cacheid, uint32 hashvalue)
+{
+	HASH_SEQ_STATUS status;
+	PapplyTarget *target;
+
+	hash_seq_init(&status, targets);
+	while ((target = hash_seq_search(&status)) != NULL)
+		if (papply_kept_functions_concerns(&target->functions, hashvalue))
+			forget_functions(target);
+}
+
+/* Whoever calls them may not be allowed to, or may be. */
+static void
+invalidate_roles(Datum arg, int cacheid, uint32 hashvalue)
+{
+	HASH_SEQ_STATUS status;
+	PapplyTarget *target;
+
+	hash_seq_init(&status, targets);
+	while ((target = hash_seq_search(&status)) != NULL)
+		if (papply_kept_functions_depend_on_roles(&target->functions))
+			forget_functions(target);
+}
+
+/*
+ * The default of a domain, perhaps, or a constraint of one; most types and constraints are
+ * those of tables, which are told: of temporary ones, say.
+ */
+static void
+invalidate_domains(Datum arg, int cacheid, uint32 hashvalue)
+{
+	HASH_SEQ_STATUS status;
+	PapplyTarget *target;
+
+	hash_seq_init(&status, targets);
+	while ((target = hash_seq_search(&status)) != NULL)
+		if (cacheid == TYPEOID ? target->has_domain_default : target->may_check_domain)
+			target->is_valid = false;
+}
+
+static void
+invalidate_states(Datum arg, int cacheid, uint32 hashvalue)
+{
+	state_counter++;
+}
+
+void
+papply_target_init(void)
+{
+	HASHCTL		ctl;
+
+	targets_context = AllocSetContextCreate(TopMemoryContext, "parallel_apply targets",
+											ALLOCSET_DEFAULT_SIZES);
+	ctl.keysize = sizeof(PapplyTargetKey);
+	ctl.entrysize = sizeof(PapplyTarget);
+	ctl.hcxt = targets_context;
+	targets = hash_create("parallel_apply targets", 128, &ctl,
+						  HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
+	CacheRegisterRelcacheCallback(invalidate_target, (Datum) 0);
+	CacheRegisterSyscacheCallback(PROCOID, invalidate_functions, (Datum) 0);
+	CacheRegisterSyscacheCallback(AUTHOID, invalidate_roles, (Datum) 0);
+	CacheRegisterSyscacheCallback(AUTHMEMROLEMEM, invalidate_roles, (Datum) 0);
+	CacheRegisterSyscacheCallback(DATABASEOID, invalidate_roles, (Datum) 0);	/* as in rights.c */
+	CacheRegisterSyscacheCallback(CONSTROID, invalidate_domains, (Datum) 0);
+	CacheRegisterSyscacheCallback(TYPEOID, invalidate_domains, (Datum) 0);
+	CacheRegisterSyscacheCallback(SUBSCRIPTIONRELMAP, invalidate_states, (Datum) 0);
+}
+
+void
+papply_target_begin_range(void)
+{
+	range_number++;
+	range_state_counter = state_counter;
+	range_has_old_functions = false;
+}
+
+static bool
+is_ready(PapplyTarget *target)
+{
+	XLogRecPtr	lsn;
+
+	return GetSubscriptionRelState(MySubscription->oid, target->entry->localreloid, &lsn) ==
+		SUBREL_STATE_READY;
+}
+
+bool
+papply_target_range_is_current(void)
+{
+	uint32		counter = state_counter;
+	HASH_SEQ_STATUS status;
+	PapplyTarget *target;
+
+	if (range_has_old_functions)
+		return false;
+	if (range_state_counter == counter)
+		return true;
+	hash_seq_init(&status, targets);
+	while ((target = hash_seq_search(&status)) != NULL)
+	{
+		if (target->range_number != range_number || OidIsValid(target->key.partition) ||
+			is_ready(target))
+			continue;
+		hash_seq_term(&status);
+		return false;
+	}
+	range_state_counter = counter;
+	return true;
+}
+
+uint32
+papply_target_cache_function_changes(void)
+{
+	return function_changes;
+}
+
+MemoryContext
+papply_target_cache_context(void)
+{
+	return targets_context;
+}
+
+void
+papply_target_cache_use(PapplyTarget *target)
+{
+	/* a state that was read before pg_subscription_rel changed is stale */
+	if (target->entry != NULL && target->state_counter != state_counter)
+		target->entry->state = SUBREL_STATE_UNKNOWN;
+	target->state_counter = state_counter;
+	target->range_number = range_number;
+}
+
+PapplyTarget *
+papply_target_cache_get(LogicalRepRelId remote_relid, Oid partition)
+{
+	PapplyTargetKey key = {remote_relid, partition};
+	PapplyTarget *target;
+	bool		found;
+
+	target = hash_search(targets, &key, HASH_ENTER, &found);
+	if (!found)
+	{
+		memset(target, 0, sizeof(*target));
+		target->key = key;
+	}
+	return target;
+}
+
+PapplyTarget *
+papply_target_cache_find(LogicalRepRelId remote_relid)
+{
+	PapplyTargetKey key = {remote_relid, InvalidOid};
+
+	return hash_search(targets, &key, HASH_FIND, NULL);
+}
+
+bool
+papply_target_cache_is_partition_of(const PapplyTarget *target, const PapplyTarget *root)
+{
+	return target->key.remote_relid == root->key.remote_relid && target != root;
+}
+
+void
+papply_target_cache_forget_partitions(PapplyTarget *root)
+{
+	HASH_SEQ_STATUS status;
+	PapplyTarget *target;
+
+	hash_seq_init(&status, targets);
+	while ((target = hash_seq_search(&status)) != NULL)
+	{
+		bool		is_partition = papply_target_cache_is_partition_of(target, root);
+
+		if (target->is_open || (target->is_valid && !is_partition))
+			continue;
+		if (target->context != NULL)
+			MemoryContextDelete(target->context);
+		target->context = NULL;
+		target->functions = (PapplyKeptFunctions) {0};
+		target->run_rows = NULL;
+		if (is_partition)
+			hash_search(targets, &target->key, HASH_REMOVE, NULL);
+	}
+}

@@ -1,0 +1,244 @@
+# Functions of defaults, domains, constraints and indexes: writers keep what they have
+# prepared with them, and have been allowed to call, across transactions.
+#
+# The promise: a function that is replaced, or that the owner of the subscription may not
+# call any more, is noticed as PostgreSQL's own apply would notice it, by each
+# writer, also by a transaction that has called it and waits for its turn.  Whoever
+# creates a function that a table does not call disturbs nobody.
+use strict;
+use warnings;
+use FindBin;
+use lib $FindBin::RealBin;
+use PapplyTest;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my $writers = 4;
+my ($publisher, $subscriber) =
+  new_pair(subscriber_conf => "parallel_apply.max_batch_transactions = 1\n");
+my @tables = qw(called checked indexed constrained);
+on_publisher(
+	q(CREATE TABLE gate (id int PRIMARY KEY, n int);
+	CREATE TABLE plain (id int PRIMARY KEY, v int);
+	CREATE TABLE called (id int PRIMARY KEY);
+	CREATE TABLE checked (id int PRIMARY KEY, v int DEFAULT 1);
+	CREATE TABLE indexed (id int PRIMARY KEY, v int DEFAULT 1);
+	CREATE TABLE constrained (id int PRIMARY KEY, v int DEFAULT 1);
+	INSERT INTO gate VALUES (1, 0);));
+
+# Immutable functions, so that writers change the tables beside others.
+on_subscriber(
+	q(CREATE FUNCTION number() RETURNS int LANGUAGE plpgsql IMMUTABLE AS 'BEGIN RETURN 1; END';
+	CREATE FUNCTION extra() RETURNS int LANGUAGE plpgsql IMMUTABLE AS 'BEGIN RETURN public.number(); END';
+	CREATE FUNCTION is_good(int) RETURNS bool LANGUAGE plpgsql IMMUTABLE AS 'BEGIN RETURN $1 > 0; END';
+	CREATE FUNCTION is_fine(int) RETURNS bool LANGUAGE plpgsql IMMUTABLE AS 'BEGIN RETURN $1 > 0; END';
+	CREATE FUNCTION twice(int) RETURNS int LANGUAGE plpgsql IMMUTABLE AS 'BEGIN RETURN $1 * 2; END';
+	CREATE DOMAIN good AS int CHECK (is_good(value));
+	CREATE TABLE gate (id int PRIMARY KEY, n int);
+	CREATE TABLE plain (id int PRIMARY KEY, v int CHECK (v > 0), at timestamptz DEFAULT now());
+	CREATE TABLE called (id int PRIMARY KEY, extra int DEFAULT extra());
+	CREATE TABLE checked (id int PRIMARY KEY, v good);
+	CREATE TABLE indexed (id int PRIMARY KEY, v int);
+	CREATE INDEX ON indexed (twice(v));
+	CREATE TABLE constrained (id int PRIMARY KEY, v int CHECK (is_fine(v)));
+	CREATE ROLE caller;
+	REVOKE EXECUTE ON FUNCTION extra(), is_good(int), is_fine(int), twice(int) FROM PUBLIC;
+	GRANT EXECUTE ON FUNCTION extra(), is_good(int), is_fine(int), twice(int) TO caller;
+	CREATE ROLE applier SUPERUSER LOGIN;
+	GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO applier;)
+);
+create_extension($subscriber);
+subscribe($publisher, $subscriber, 'tap');
+my $options =
+  $subscriber->pg_version >= 16
+  ? 'ALTER SUBSCRIPTION tap SET (run_as_owner = true, password_required = false);'
+  : '';
+restart_apply($subscriber, 'tap',
+	"$options ALTER SUBSCRIPTION tap OWNER TO applier");
+wait_for_pool($subscriber, 'tap', $writers);
+
+my $id = 0;
+
+sub insert_into
+{
+	my ($table) = @_;
+	$id++;
+	return "INSERT INTO $table (id) VALUES ($id)";
+}
+
+# All writers have prepared the table, as each has one of these.
+sub prepare_all
+{
+	my ($table, $name) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	is( apply_behind_gate(
+			$publisher,
+			$subscriber,
+			join(', ',
+				'waiting for lock',
+				('waiting for turn') x ($writers - 1)),
+			$name,
+			map { insert_into($table) } 1 .. $writers),
+		'0',
+		'and nothing is tried again');
+	wait_for_state($subscriber, 'idle', $writers);
+	return;
+}
+
+# Statements of the subscriber, while a transaction that has changed the table waits for
+# its turn.  Returns how often one was tried again.
+sub do_before_turn
+{
+	my ($change, $sql, $then) = @_;
+	my $tries = counter($subscriber, 'retries');
+	my $lock = hold($subscriber, 'SELECT FROM gate FOR UPDATE');
+	on_publisher('UPDATE gate SET n = n + 1');
+	wait_for_state($subscriber, 'waiting for lock');
+	on_publisher($change);
+	wait_for_state($subscriber, 'waiting for turn');
+	on_subscriber($sql);
+	$lock->query_safe('COMMIT');
+	$lock->quit;
+	$then->() if $then;
+	wait_applied($publisher, $subscriber, 'tap');
+	return counter($subscriber, 'retries') - $tries;
+}
+
+sub extras
+{
+	return on_subscriber(
+		'SELECT extra, count(*) FROM called GROUP BY extra ORDER BY extra');
+}
+
+# Redefined, in between.
+prepare_all('called', 'a default calls a function');
+on_subscriber(
+	q(CREATE OR REPLACE FUNCTION extra() RETURNS int LANGUAGE plpgsql IMMUTABLE AS 'BEGIN RETURN 2; END')
+);
+prepare_all('called', 'which is replaced');
+is(extras(), "1|4\n2|4", 'each writer calls the new one');
+
+# By a function that it calls itself.
+on_subscriber(
+	q(CREATE OR REPLACE FUNCTION extra() RETURNS int LANGUAGE plpgsql IMMUTABLE AS 'BEGIN RETURN public.number(); END';
+	CREATE OR REPLACE FUNCTION number() RETURNS int LANGUAGE plpgsql IMMUTABLE AS 'BEGIN RETURN 3; END')
+);
+prepare_all('called', 'and so is one that it calls');
+is(extras(), "1|4\n2|4\n3|4", 'which each writer notices');
+
+# While it has been called, and is not committed.
+do_before_turn(insert_into('called'),
+	q(CREATE OR REPLACE FUNCTION number() RETURNS int LANGUAGE plpgsql IMMUTABLE AS 'BEGIN RETURN 4; END')
+);
+is(extras(), "1|4\n2|4\n3|4\n4|1",
+	'a function that is replaced before the turn counts');
+
+# What it does not call is no matter.
+is( do_before_turn(
+		'INSERT INTO plain VALUES (1, 1)',
+		q(CREATE FUNCTION other() RETURNS int LANGUAGE sql AS 'SELECT 1')),
+	'0',
+	'a function that is created disturbs no table that calls none');
+
+# A check that is replaced refuses what it has let through.
+sub refused
+{
+	my ($table, $sql, $message, $remedy, $name) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	my $count = "SELECT count(*) FROM $table";
+	my $before = on_subscriber($count);
+	my $offset = -s $subscriber->logfile;
+	do_before_turn(
+		insert_into($table),
+		$sql,
+		sub {
+			ok( $subscriber->wait_for_log(qr/ERROR: +$message/, $offset),
+				"$name: an error, although it had been called");
+			is(on_subscriber($count), $before, "$name: nothing is there");
+			on_subscriber($remedy);
+		});
+	wait_for_pool($subscriber, 'tap', $writers);
+	return;
+}
+
+# The same when it is known before the transaction.
+sub refused_at_once
+{
+	my ($table, $sql, $message, $remedy, $name) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	prepare_all($table, "$name: it may be called");
+	on_subscriber($sql);
+	my $offset = -s $subscriber->logfile;
+	on_publisher(insert_into($table));
+	ok($subscriber->wait_for_log(qr/ERROR: +$message/, $offset),
+		"$name: an error");
+	on_subscriber($remedy);
+	wait_applied($publisher, $subscriber, 'tap');
+	wait_for_pool($subscriber, 'tap', $writers);
+	return;
+}
+
+my %function = (
+	called => 'extra',
+	checked => 'is_good',
+	indexed => 'twice',
+	constrained => 'is_fine');
+my %violation = (
+	checked => 'value for domain public.good violates check constraint',
+	constrained =>
+	  'new row for relation "constrained" violates check constraint');
+for my $table (sort keys %violation)
+{
+	my $head =
+	  "CREATE OR REPLACE FUNCTION $function{$table}(int) RETURNS bool LANGUAGE plpgsql IMMUTABLE AS";
+	refused(
+		$table,
+		"$head 'BEGIN RETURN false; END'",
+		$violation{$table},
+		"$head 'BEGIN RETURN true; END'",
+		"a check of table $table that is replaced");
+}
+
+# Rights: of a superuser who is none any more, and by a membership.
+for my $table (@tables)
+{
+	my $message = "permission denied for function $function{$table}";
+	refused_at_once(
+		$table, 'ALTER ROLE applier NOSUPERUSER',
+		$message,
+		'ALTER ROLE applier SUPERUSER',
+		"$table, no superuser");
+	on_subscriber('ALTER ROLE applier NOSUPERUSER; GRANT caller TO applier');
+	refused_at_once(
+		$table, 'REVOKE caller FROM applier',
+		$message,
+		'GRANT caller TO applier',
+		"$table, no member");
+	refused(
+		$table, 'REVOKE caller FROM applier',
+		$message,
+		'GRANT caller TO applier',
+		"$table, no member before the turn");
+	refused(
+		$table,
+		"REVOKE EXECUTE ON ALL FUNCTIONS IN SCHEMA public FROM caller",
+		$message,
+		"GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA public TO caller",
+		"$table, a right before the turn");
+	on_subscriber('ALTER ROLE applier SUPERUSER; REVOKE caller FROM applier');
+}
+
+wait_applied($publisher, $subscriber, 'tap');
+is( on_subscriber("SELECT array_agg(id ORDER BY id) FROM $_"),
+	on_publisher("SELECT array_agg(id ORDER BY id) FROM $_"),
+	"$_ has the same rows on both sides") for 'gate', 'plain', @tables;
+nothing_is_left_open($subscriber);
+finish(
+	$publisher,
+	$subscriber,
+	qr/ERROR: +permission denied for function/,
+	qr/ERROR: +(value for domain public.good|new row for relation "constrained") violates check constraint/,
+	qr/FATAL: +terminating logical replication worker due to administrator command/
+);
+done_testing();
