@@ -30,6 +30,7 @@ typedef struct PapplyRemoteRelation
 	bool		is_ready;		/* synchronised, all changes are ours */
 	bool		has_domain_default; /* table_class.h */
 	bool		may_check_domain;	/* the same */
+	bool		lacks_place;	/* table_statistics.h */
 	PapplyTableClass table_class;
 	PapplyRowKeys keys;
 } PapplyRemoteRelation;

@@ -75,6 +75,9 @@ extern bool papply_table_statistics_describe(Oid subid, Oid relid,
 extern void papply_table_statistics_add(Oid subid, Oid relid, const uint64 *counts,
 										PapplyTableHint *hint);
 
+/* Is it time to ask again for a table that got no place? */
+extern bool papply_table_statistics_may_have_place(void);
+
 /* Copy what there is of a table; false if it has no place. */
 extern bool papply_table_statistics_get(Oid subid, Oid relid, uint64 *counts,
 										PapplyTableDescription *description);

@@ -110,6 +110,19 @@ on_both_subscribers(
 	ALTER TABLE fired_2 ENABLE REPLICA TRIGGER note;)
 );
 
+# Of a definition that takes some memory.
+my $columns = join ', ', map { sprintf 'column_%050d int', $_ } 1 .. 200;
+$publisher->safe_psql(
+	'postgres',
+	"CREATE TABLE wide (id int, region text, $columns, PRIMARY KEY (id, region));
+	CREATE TABLE wide_b (LIKE wide INCLUDING ALL);
+	INSERT INTO wide VALUES (1, 'b'); INSERT INTO wide_b VALUES (2, 'b')");
+on_both_subscribers(
+	"CREATE TABLE wide (id int, region text, $columns, PRIMARY KEY (id, region)) PARTITION BY LIST (region);
+	CREATE TABLE wide_b PARTITION OF wide FOR VALUES IN ('b') PARTITION BY HASH (id);
+	CREATE TABLE wide_b_0 PARTITION OF wide_b FOR VALUES WITH (modulus 1, remainder 0)"
+);
+
 $publisher->safe_psql(
 	'postgres',
 	q(INSERT INTO gate VALUES (1, 0);
@@ -125,7 +138,7 @@ $publisher->safe_psql(
 create_extension($subscriber);
 subscribe($publisher, $subscriber, 'tap',
 	publication =>
-	  'FOR TABLE gate, lists, hashed, plain, whole, indexed, extra, mixed, mixed_b, owned, fired'
+	  'FOR TABLE gate, lists, hashed, plain, whole, indexed, extra, mixed, mixed_b, owned, fired, wide, wide_b'
 	  . ' WITH (publish_via_partition_root)');
 $publisher->safe_psql('postgres',
 	'CREATE PUBLICATION leaves FOR TABLE leaves');
@@ -171,7 +184,7 @@ sub same_as_serial
 }
 
 my @tables =
-  qw(lists hashed plain whole indexed extra leaves mixed owned fired);
+  qw(lists hashed plain whole indexed extra leaves mixed owned fired wide);
 
 sub all_same
 {
@@ -349,6 +362,29 @@ apply_changes(
 	DELETE FROM hashed WHERE id = 62; UPDATE hashed SET v = 0 WHERE id = 63)
 );
 all_same('after races and missing rows');
+
+# A partition that is changed by two names, and forgotten again and again: memory for
+# one of its definitions that is not given back.
+for my $round (1 .. 40)
+{
+	my $set = sprintf 'SET column_%050d = %d', 1, $round;
+	on_subscriber(
+		'ALTER TABLE wide_b_0 SET (fillfactor = ' . (50 + $round) . ')');
+	apply_changes(
+		"BEGIN; UPDATE wide $set WHERE id = 1; UPDATE wide_b $set WHERE id = 2; COMMIT"
+	);
+}
+my $bytes = 0;
+for my $pid (writer_pids($subscriber, 'tap'))
+{
+	$bytes += $1
+	  if memory_of($subscriber, $pid) =~
+	  /LogicalRepPartMapContext: (\d+) total/;
+}
+ok($bytes > 0 && $bytes < 900_000,
+	'definitions of partitions take no more memory')
+  or diag($bytes);
+all_same('after changes by two names');
 
 nothing_is_left_open($subscriber);
 finish($publisher, $subscriber);

@@ -346,6 +346,10 @@ on_publisher('INSERT INTO newest VALUES (1); DELETE FROM plain WHERE id = 4');
 wait_applied($publisher, $subscriber, 'tap');
 counters_become('newest', 'inserts', 1,
 	'places of a subscription that is dropped are used again');
+is( on_subscriber(
+		'SELECT count(*) FROM parallel_apply.tables WHERE inserts IS NULL'),
+	'0',
+	'and no table is without counters');
 
 # Rights.
 on_subscriber('CREATE ROLE nobody; CREATE ROLE looker IN ROLE pg_monitor');

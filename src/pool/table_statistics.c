@@ -52,12 +52,15 @@ typedef struct TablePlace
 typedef struct TableStatistics
 {
 	LWLock		lock;
-	bool		is_full;		/* one that wanted a place got none */
+	bool		is_full;		/* the last one that wanted a place got none */
 	pg_atomic_uint32 taken;		/* counts how often a place was taken */
 	TablePlace	places[PLACES];
 } TableStatistics;
 
 static TableStatistics *statistics = NULL;
+
+/* When this process last found no place; 0: never, or it has found one since. */
+static TimestampTz full_since = 0;
 
 #define STATISTICS_NAME PAPPLY_NAME " tables"
 
@@ -120,6 +123,13 @@ is_gone(const TablePlace *place)
 		 !SearchSysCacheExists1(RELOID, ObjectIdGetDatum(place->relid)));
 }
 
+bool
+papply_table_statistics_may_have_place(void)
+{
+	return full_since == 0 ||
+		TimestampDifferenceExceeds(full_since, GetCurrentTimestamp(), FULL_MS);
+}
+
 /*
  * A place that was never used, or whose table is gone; NULL if there is none.
  * Looking into catalogs may take a while, so it is done without the lock:
@@ -128,8 +138,6 @@ is_gone(const TablePlace *place)
 static TablePlace *
 free_place(Oid *subid, Oid *relid)
 {
-	static TimestampTz full_since = 0;
-
 	for (int i = 0; i < PLACES; i++)
 	{
 		TablePlace *place = &statistics->places[i];
@@ -139,8 +147,7 @@ free_place(Oid *subid, Oid *relid)
 		if (!OidIsValid(*subid))
 			return place;
 	}
-	if (full_since != 0 &&
-		!TimestampDifferenceExceeds(full_since, GetCurrentTimestamp(), FULL_MS))
+	if (!papply_table_statistics_may_have_place())
 		return NULL;
 	full_since = 0;
 	for (int i = 0; i < PLACES; i++)
@@ -163,6 +170,7 @@ take_place(TablePlace *place, Oid subid, Oid relid)
 	place->dbid = MyDatabaseId;
 	place->relid = relid;
 	place->subid = subid;
+	statistics->is_full = false;
 	pg_atomic_fetch_add_u32(&statistics->taken, 1);
 }
 

@@ -224,7 +224,7 @@ remember_partitions(PapplyRemoteRelation *rel)
 
 /* For those who look at the views; one warning is enough. */
 static void
-describe_table(const PapplyRemoteRelation *rel, const AttrMap *map)
+describe_table(PapplyRemoteRelation *rel, const AttrMap *map)
 {
 	static bool is_warned = false;
 	PapplyTableDescription description = {0};
@@ -240,8 +240,9 @@ describe_table(const PapplyRemoteRelation *rel, const AttrMap *map)
 		if (bms_is_member(map->attnums[i], rel->remote->attkeys))
 			papply_table_description_set(description.identity, i);
 	}
-	if (papply_table_statistics_describe(MySubscription->oid, rel->local_relid,
-										 &description) || is_warned)
+	rel->lacks_place = !papply_table_statistics_describe(MySubscription->oid,
+														 rel->local_relid, &description);
+	if (!rel->lacks_place || is_warned)
 		return;
 	is_warned = true;
 	ereport(WARNING,
@@ -271,6 +272,7 @@ look_up_local(PapplyRemoteRelation *rel)
 	rel->local_relid = relid;
 	rel->is_ready = true;
 	rel->is_current = true;
+	rel->lacks_place = false;
 
 	/* no such table: whoever applies the change says so */
 	if (!OidIsValid(relid))
@@ -306,7 +308,9 @@ papply_remote_relation_get(LogicalRepRelId remote_relid, bool want_local)
 {
 	PapplyRemoteRelation *rel = hash_search(relations, &remote_relid, HASH_FIND, NULL);
 
-	if (rel != NULL && want_local && unlikely(!rel->is_current))
+	if (rel != NULL && want_local &&
+		unlikely(!rel->is_current ||
+				 (rel->lacks_place && papply_table_statistics_may_have_place())))
 	{
 		MemoryContext old_context = CurrentMemoryContext;
 

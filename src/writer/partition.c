@@ -63,13 +63,15 @@ papply_partition_prepare(PapplyTarget *partition, PapplyTarget *root)
 
 	/*
 	 * The server knows one remote relation for each partition; but changes
-	 * may come by the root and by a partition in between.
+	 * may come by the root and by a partition in between.  Then it forgets
+	 * the other one, with what it has allocated for it.
 	 */
 	entry = logicalrep_partition_open(root->entry, partition->rel, partition->from_root);
 	if (entry->remoterel.remoteid != root->key.remote_relid)
 	{
-		entry->remoterel.remoteid = 0;
-		entry->localrelvalid = false;
+		LogicalRepRelation other = {.remoteid = entry->remoterel.remoteid};
+
+		logicalrep_partmap_reset_relmap(&other);
 		entry = logicalrep_partition_open(root->entry, partition->rel, partition->from_root);
 	}
 	entry->localrelvalid = false;	/* make it anew when asked again */
