@@ -101,6 +101,7 @@ typedef struct PapplyTarget
 	struct PapplyTarget *next_open;
 	Relation	rel;
 	struct PapplyRouting *routing;	/* of a partitioned table, else NULL */
+	int			open_partitions;
 	Oid			root_relid;		/* its own, or of its root */
 	AclMode		allowed;		/* rights.c: rights that were there */
 	uint32		allowed_at;
@@ -165,7 +166,7 @@ extern bool papply_target_takes_runs(const PapplyTarget *target);
  */
 extern const PapplyTarget *papply_target_plain(LogicalRepRelId remote_relid, uint32 version);
 
-/* After a change: close the target if it is for that change only. */
+/* After a change: close the target if it is for that change only, or has much open. */
 extern void papply_target_release(PapplyTarget *target);
 
 /* Before an UPDATE that sets these columns: for triggers that look at it. */

@@ -15,7 +15,8 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 
 my ($publisher, $subscriber) = new_pair(
-	subscriber_conf => "parallel_apply.writers_per_subscription = 4\n");
+	subscriber_conf => "parallel_apply.writers_per_subscription = 4\n"
+	  . "max_locks_per_transaction = 256\n");
 
 exec_both(q(CREATE TABLE gate (id int PRIMARY KEY, n int);));
 $publisher->safe_psql(
@@ -25,6 +26,8 @@ $publisher->safe_psql(
 	CREATE TABLE fired (id int, region text, v int, PRIMARY KEY (id, region));
 	CREATE TABLE abroad (id int PRIMARY KEY, region text);
 	CREATE TABLE spying (id int PRIMARY KEY);
+	CREATE TABLE many (id int PRIMARY KEY, v int);
+	INSERT INTO many SELECT i, 0 FROM generate_series(1, 2500) i;
 	INSERT INTO gate VALUES (1, 0);
 	INSERT INTO lists SELECT i, chr(97 + i % 2), i FROM generate_series(1, 20) i;
 	INSERT INTO lists VALUES (21, 'q', 21), (22, 'q', 22);
@@ -59,6 +62,10 @@ on_subscriber(
 		$$BEGIN RETURN public.note_user(); END$$;
 	CREATE TABLE spying (id int) PARTITION BY RANGE ((id + spy()));
 	CREATE TABLE spying_1 PARTITION OF spying DEFAULT;
+	CREATE TABLE many (id int PRIMARY KEY, v int) PARTITION BY LIST (id);
+	DO $$ BEGIN FOR i IN 1 .. 2500 LOOP
+		EXECUTE format('CREATE TABLE many_%s PARTITION OF many FOR VALUES IN (%s)', i, i);
+	END LOOP; END $$;
 	ALTER TABLE spying OWNER TO landlord;
 	ALTER TABLE spying_1 OWNER TO landlord;)
 );
@@ -230,6 +237,25 @@ is( on_subscriber('SELECT string_agg(DISTINCT who, $$, $$) FROM spied'),
 	? 'landlord'
 	: on_subscriber('SELECT current_user'),
 	'functions of a partition key are called as the owner of the table');
+
+# All partitions of a table in one transaction: few stay open, and not all are kept.
+{
+	my $gate = hold($subscriber, 'SELECT FROM gate FOR UPDATE');
+	on_publisher(
+		'BEGIN; UPDATE many SET v = 1; UPDATE gate SET n = n + 1; COMMIT');
+	my $memory = memory_of_waiting($subscriber);
+	my ($open) = $memory =~
+	  /parallel_apply scan: [^\n]*\n[^\n]*; (\d+) more child contexts/;
+	my ($kept) = $memory =~
+	  /parallel_apply target: [^\n]*\n[^\n]*; (\d+) more child contexts/;
+	ok(defined $open && $open < 256,
+		'a writer has some hundred partitions open');
+	ok(defined $kept && $kept < 2250, 'and remembers some thousand');
+	$gate->query_safe('COMMIT');
+	$gate->quit;
+	wait_applied($publisher, $subscriber, 'tap');
+	rows_equal($publisher, $subscriber, 'many');
+}
 
 # The rights of the partitions, not of the root; and those for what is done to
 # each of them.

@@ -158,7 +158,8 @@ apply_behind_gate(
 	'',
 	set_role('local'));
 apply_behind_gate(
-	$publisher, $subscriber,
+	$publisher,
+	$subscriber,
 	'waiting for lock, waiting for turn',
 	'but one that goes on waits for its turn',
 	'UPDATE summed SET v = v + 5 WHERE id = 1',

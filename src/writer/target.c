@@ -19,7 +19,9 @@
  * change was made with is put into it before the table is opened.
  *
  * The partitions of a partitioned table are targets as well, opened when a row
- * belongs to them (partition.c), and gone when the root has changed.
+ * belongs to them (partition.c), and gone when the root has changed.  Some hundred
+ * are open at a time, and some thousand kept: PostgreSQL's own apply closes each after its
+ * row, and who changes rows of all partitions of a large table has no use for more.
  *-------------------------------------------------------------------------
  */
 #include "parallel_apply.h"
@@ -48,6 +50,12 @@
 #include "table_class.h"
 #include "target.h"
 #include "target_cache.h"
+
+/*
+ * A partitioned table is closed, to be opened again, when it has so many partitions open:
+ * each needs some tens of kilobytes.
+ */
+#define MAX_OPEN_PARTITIONS 256
 
 static PapplyTarget *open_targets = NULL;
 
@@ -137,10 +145,7 @@ begin_to_prepare(PapplyTarget *target)
 {
 	target->local_relid = RelationGetRelid(target->rel);
 	target->is_valid = true;	/* unless something changes from here on */
-	target->functions = (PapplyKeptFunctions)
-	{
-		.has_any = true
-	};
+	target->functions.has_any = true;
 	target->userid = GetUserId();
 	preparing = target;
 	if (target->context != NULL)
@@ -310,6 +315,7 @@ open_table(PapplyTarget *target, LOCKMODE lockmode)
 	target->is_open = true;
 	target->estate = NULL;
 	target->routing = NULL;
+	target->open_partitions = 0;
 	target->remote_slot = NULL;
 
 	if (target->entry->state != SUBREL_STATE_READY)
@@ -365,6 +371,7 @@ open_partition(PapplyTarget *target, PapplyTarget *root, ResultRelInfo *result_r
 	if (!papply_target_fires_triggers(root))
 		ignore_triggers(result_rel);
 	target->insert_rel = result_rel;
+	root->open_partitions++;
 	target->next_open = open_targets;
 	open_targets = target;
 	target->is_open = true;
@@ -555,7 +562,7 @@ papply_target_takes_runs(const PapplyTarget *target)
 void
 papply_target_release(PapplyTarget *target)
 {
-	if (papply_target_runs_code(target))
+	if (papply_target_runs_code(target) || target->open_partitions >= MAX_OPEN_PARTITIONS)
 		close_with_partitions(target);
 }
 
@@ -573,8 +580,8 @@ papply_target_set_updated(PapplyTarget *target, const PapplyTuple *tuple)
 PapplyTarget *
 papply_target_open_partition(PapplyTarget *root, ResultRelInfo *result_rel)
 {
-	PapplyTarget *target = papply_target_cache_get(root->key.remote_relid,
-									  RelationGetRelid(result_rel->ri_RelationDesc));
+	Oid			partition = RelationGetRelid(result_rel->ri_RelationDesc);
+	PapplyTarget *target = papply_target_cache_get(root->key.remote_relid, partition);
 
 	if (!target->is_open)
 		open_partition(target, root, result_rel);

@@ -23,7 +23,11 @@
 #include "target.h"
 #include "target_cache.h"
 
+/* When there are so many partitions, those that are not open are forgotten. */
+#define MAX_PARTITIONS 2048
+
 static HTAB *targets = NULL;
+static int	npartitions = 0;
 static MemoryContext targets_context = NULL;
 
 /* Counts changes of pg_subscription_rel, those of other subscriptions as well. */
@@ -191,19 +195,54 @@ papply_target_cache_use(PapplyTarget *target)
 	target->range_number = range_number;
 }
 
+/* It is not open. */
+static void
+forget(PapplyTarget *target)
+{
+	if (target->context != NULL)
+		MemoryContextDelete(target->context);
+	target->context = NULL;
+	memset(&target->functions, 0, sizeof(target->functions));
+	target->run_rows = NULL;
+}
+
+static void
+drop_partition(PapplyTarget *target)
+{
+	forget(target);
+	hash_search(targets, &target->key, HASH_REMOVE, NULL);
+	npartitions--;
+}
+
+static void
+drop_closed_partitions(void)
+{
+	HASH_SEQ_STATUS status;
+	PapplyTarget *target;
+
+	hash_seq_init(&status, targets);
+	while ((target = hash_seq_search(&status)) != NULL)
+		if (OidIsValid(target->key.partition) && !target->is_open)
+			drop_partition(target);
+}
+
 PapplyTarget *
 papply_target_cache_get(LogicalRepRelId remote_relid, Oid partition)
 {
 	PapplyTargetKey key = {remote_relid, partition};
-	PapplyTarget *target;
-	bool		found;
+	PapplyTarget *target = hash_search(targets, &key, HASH_FIND, NULL);
 
-	target = hash_search(targets, &key, HASH_ENTER, &found);
-	if (!found)
+	if (target != NULL)
+		return target;
+	if (OidIsValid(partition))
 	{
-		memset(target, 0, sizeof(*target));
-		target->key = key;
+		if (npartitions >= MAX_PARTITIONS)
+			drop_closed_partitions();
+		npartitions++;
 	}
+	target = hash_search(targets, &key, HASH_ENTER, NULL);
+	memset(target, 0, sizeof(*target));
+	target->key = key;
 	return target;
 }
 
@@ -234,12 +273,9 @@ papply_target_cache_forget_partitions(PapplyTarget *root)
 
 		if (target->is_open || (target->is_valid && !is_partition))
 			continue;
-		if (target->context != NULL)
-			MemoryContextDelete(target->context);
-		target->context = NULL;
-		target->functions = (PapplyKeptFunctions) {0};
-		target->run_rows = NULL;
 		if (is_partition)
-			hash_search(targets, &target->key, HASH_REMOVE, NULL);
+			drop_partition(target);
+		else
+			forget(target);
 	}
 }
