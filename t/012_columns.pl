@@ -37,7 +37,8 @@ $publisher->safe_psql(
 	CREATE TABLE generated (id int PRIMARY KEY, v int);
 	CREATE TABLE listed (id int PRIMARY KEY, a int, secret text, b int);
 	CREATE TABLE session (id int PRIMARY KEY, v int);
-	CREATE TABLE restricted (id int PRIMARY KEY, v int);)
+	CREATE TABLE restricted (id int PRIMARY KEY, v int);
+	CREATE TABLE cut (id int PRIMARY KEY);)
 );
 $subscriber->safe_psql(
 	'postgres',
@@ -53,6 +54,8 @@ $subscriber->safe_psql(
 		path text DEFAULT current_setting('search_path'),
 		applied_by text DEFAULT current_user);
 	CREATE TABLE restricted (id int PRIMARY KEY, v int);
+	CREATE TABLE cut (id int PRIMARY KEY) PARTITION BY RANGE (id);
+	CREATE TABLE cut_1 PARTITION OF cut DEFAULT;
 	CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS
 		$$BEGIN RAISE EXCEPTION 'an ordinary trigger has fired'; END$$;
 	CREATE TRIGGER refuse BEFORE INSERT OR UPDATE OR DELETE ON session
@@ -71,7 +74,7 @@ $publisher->safe_psql(
 create_extension($subscriber);
 subscribe($publisher, $subscriber, 'tap',
 	publication =>
-	  'FOR TABLE gate, kinds, columns, generated, session, restricted,'
+	  'FOR TABLE gate, kinds, columns, generated, session, restricted, cut,'
 	  . ' listed (id, a), filtered WHERE (a > 10)');
 
 sub is_on_subscriber
@@ -344,6 +347,19 @@ check_refused(
 	'GRANT UPDATE ON restricted TO applier',
 	'a missing privilege');
 $subscriber->safe_psql('postgres',
+	'REVOKE SELECT ON restricted FROM applier');
+check_refused(
+	'UPDATE restricted SET v = 101 WHERE id = 1',
+	qr/permission denied for table restricted/,
+	'GRANT SELECT ON restricted TO applier',
+	'a row that may be changed but not be looked for');
+$subscriber->safe_psql('postgres', 'GRANT TRUNCATE ON cut TO applier');
+check_refused(
+	'INSERT INTO cut VALUES (1); TRUNCATE cut',
+	qr/permission denied for table cut_1/,
+	'GRANT TRUNCATE ON cut_1 TO applier',
+	'a partition that may not be truncated');
+$subscriber->safe_psql('postgres',
 	'ALTER TABLE restricted ENABLE ROW LEVEL SECURITY');
 check_refused(
 	'DELETE FROM restricted WHERE id = 2',
@@ -411,12 +427,26 @@ check_revoked(
 	'GRANT UPDATE ON restricted TO applier',
 	'a right that is revoked while it is used');
 
+# A right by way of another role.
+$subscriber->safe_psql(
+	'postgres',
+	'REVOKE UPDATE ON restricted FROM applier;
+	CREATE ROLE updaters; GRANT updaters TO applier;
+	GRANT UPDATE ON restricted TO updaters;');
+check_revoked(
+	$younger,
+	'REVOKE updaters FROM applier',
+	qr/permission denied for table restricted/,
+	'GRANT updaters TO applier',
+	'a right of a role whose membership is revoked');
+$subscriber->safe_psql('postgres',
+	'REVOKE UPDATE ON restricted FROM updaters');
+
 # The owner of a database is a member of a role without being told so.
 my $other_owner = $subscriber->safe_psql('postgres', 'SELECT current_user');
 $subscriber->safe_psql(
 	'postgres',
-	'REVOKE UPDATE ON restricted FROM applier;
-	GRANT UPDATE ON restricted TO pg_database_owner;
+	'GRANT UPDATE ON restricted TO pg_database_owner;
 	ALTER DATABASE postgres OWNER TO applier;');
 check_revoked(
 	$younger,
@@ -442,7 +472,7 @@ if ($subscriber->pg_version >= 16)
 finish(
 	$publisher,
 	$subscriber,
-	qr/permission denied for table restricted/,
+	qr/permission denied for table (restricted|cut_1)/,
 	qr/cannot replicate into relation with row-level security enabled/,
 	qr/role "applier" cannot SET ROLE to "keeper"/);
 done_testing();

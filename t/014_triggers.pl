@@ -274,6 +274,50 @@ apply_behind_gate(
 	'',
 	'INSERT INTO plain VALUES (1); UPDATE items SET v = 0 WHERE id = 1');
 
+# A transaction that has begun before its turn begins again for a trigger that it comes
+# to then.  Fault: to the code it has begun before the end of an older one.
+{
+	on_subscriber(
+		'CREATE TRIGGER stamp AFTER INSERT ON plain FOR EACH ROW EXECUTE FUNCTION stamp()'
+	);
+	my $gate = hold($subscriber, 'SELECT FROM gate FOR UPDATE');
+	on_publisher(
+		transactions(
+			'UPDATE gate SET n = n + 1; INSERT INTO stamped VALUES (2001, 1)',
+			'UPDATE items SET v = v + 1 WHERE id = 1; INSERT INTO plain VALUES (2002)'
+		));
+	states_become(
+		$subscriber,
+		'waiting for lock, waiting for dependency',
+		'a transaction has begun');
+	on_subscriber('ALTER TABLE plain ENABLE ALWAYS TRIGGER stamp');
+	$gate->query_safe('COMMIT');
+	$gate->quit;
+	wait_applied($publisher, $subscriber, 'tap');
+	is( on_subscriber(
+			q(SELECT new.began > old.stamped FROM stamps old, stamps new
+			WHERE old.id = 2001 AND new.id = 2002)),
+		't',
+		'its trigger fires in one that began in its turn');
+	on_subscriber('DROP TRIGGER stamp ON plain');
+}
+
+# A local session changes a row that a writer has found, and waits to lock for a trigger.
+# Fault: the row of before is changed.
+{
+	my $tries = counter($subscriber, 'retries + native_replays');
+	my $local = hold($subscriber, 'SELECT FROM safe WHERE id = 5 FOR UPDATE');
+	on_publisher('UPDATE safe SET v = v + 1 WHERE id = 5');
+	wait_for_state($subscriber, 'waiting for lock');
+	$local->query_safe('UPDATE safe SET v = v WHERE id = 5; COMMIT');
+	$local->quit;
+	wait_applied($publisher, $subscriber, 'tap');
+	is(on_subscriber('SELECT v FROM safe WHERE id = 5'),
+		'1', 'a row that a local session has changed is changed');
+	is(counter($subscriber, 'retries + native_replays'),
+		$tries, 'at the first attempt');
+}
+
 # NOWAIT and SKIP LOCKED: a younger transaction has not locked anything yet.
 my $retries = apply_behind_gate(
 	$publisher,
@@ -332,6 +376,23 @@ for my $rows (150, 3000)
 is(counter($subscriber, 'native_replays'),
 	'0', 'nothing was left to PostgreSQL itself');
 
+# Writers know a partitioned table without triggers when a partition gets one: nobody tells
+# them.  Fault: it does not fire.
+$_->safe_psql('postgres', 'ALTER TABLE parts DISABLE TRIGGER USER')
+  for $subscriber, $serial;
+apply_behind_gate(
+	$publisher,
+	$subscriber,
+	join(', ', 'waiting for lock', ('waiting for turn') x 3),
+	'all writers know a partitioned table',
+	map { "INSERT INTO parts VALUES ($_, 0, 'x')" } 114 .. 117);
+$_->safe_psql('postgres', 'ALTER TABLE parts2 ENABLE ALWAYS TRIGGER after')
+  for $subscriber, $serial;
+on_publisher(
+	transactions(map { "UPDATE parts SET t = 'z' WHERE id = $_" } 114 .. 117)
+);
+same_as_serial('with a trigger that a partition has got', 'parts', 'notes');
+
 # An error in a trigger is one of PostgreSQL's own apply.
 {
 	my $offset = -s $subscriber->logfile;
@@ -373,6 +434,22 @@ sub apply_safe
 }
 apply_safe('waiting for lock, waiting for turn',
 	'triggers are serial by default');
+
+# Who may not declare it does not lock the table, either.
+{
+	my $user = hold($subscriber, 'LOCK TABLE safe IN ROW EXCLUSIVE MODE');
+	my (undef, undef, $error) = $subscriber->psql(
+		'postgres',
+		q(CREATE ROLE stranger; GRANT USAGE ON SCHEMA parallel_apply TO stranger;
+		GRANT EXECUTE ON FUNCTION parallel_apply.set_table_option TO stranger;
+		SET ROLE stranger; SET lock_timeout = '5s';
+		SELECT parallel_apply.set_table_option('safe', 'triggers', 'parallel')));
+	like(
+		$error,
+		qr/must be owner of table safe/,
+		'nobody but its owner declares anything of a table');
+	$user->quit;
+}
 on_subscriber(
 	q(SELECT parallel_apply.set_table_option('safe', 'triggers', 'parallel'))
 );
@@ -380,7 +457,7 @@ apply_safe('waiting for lock, waiting for lock',
 	'a table with parallel triggers is changed in parallel');
 my $notes =
   q(SELECT count(*), count(DISTINCT id) FROM notes WHERE what LIKE 'safe %');
-is(on_subscriber($notes), '4|2', 'its triggers fire');
+is(on_subscriber($notes), '5|3', 'its triggers fire');
 command_like(
 	[
 		'pg_dump', '--schema-only',
@@ -432,6 +509,7 @@ finish(
 	$subscriber,
 	$serial,
 	qr/ERROR: +not open/,
+	qr/ERROR: +must be owner of table safe/,
 	qr/ERROR: +replication origin with ID \d+ is already active/,
 	qr/ERROR: +(could not start WAL streaming: ERROR: +)?replication slot "\w+" is active for PID/
 );

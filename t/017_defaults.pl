@@ -15,7 +15,8 @@ use Test::More;
 
 my ($publisher, $subscriber) = new_pair();
 my @serial =
-  qw(by_function by_operator by_domain by_argument by_transaction by_identity);
+  qw(by_function by_operator by_domain by_argument by_transaction by_identity
+  by_assigned by_xid8 by_assigned_xid8);
 my @parallel = qw(by_server in_domain inside);
 exec_both(
 	q(CREATE TABLE gate (id int PRIMARY KEY, n int);
@@ -56,6 +57,9 @@ on_subscriber(
 		'SELECT $1';
 	CREATE TABLE by_argument (id int PRIMARY KEY, extra int DEFAULT same());
 	CREATE TABLE by_transaction (id int PRIMARY KEY, extra bigint DEFAULT txid_current());
+	CREATE TABLE by_assigned (id int PRIMARY KEY, extra bigint DEFAULT txid_current_if_assigned());
+	CREATE TABLE by_xid8 (id int PRIMARY KEY, extra xid8 DEFAULT pg_current_xact_id());
+	CREATE TABLE by_assigned_xid8 (id int PRIMARY KEY, extra xid8 DEFAULT pg_current_xact_id_if_assigned());
 	CREATE TABLE by_identity (id int PRIMARY KEY, extra int GENERATED ALWAYS AS IDENTITY);
 	CREATE TABLE in_domain (id int PRIMARY KEY, extra unchecked DEFAULT 1);
 	CREATE DOMAIN hidden AS int;
@@ -167,10 +171,16 @@ class_is(
 	'by_argument',
 	'serial: stable function last_batch()',
 	'and one that is the default of an argument');
+my %number = (
+	by_transaction => 'txid_current',
+	by_assigned => 'txid_current_if_assigned',
+	by_xid8 => 'pg_current_xact_id',
+	by_assigned_xid8 => 'pg_current_xact_id_if_assigned');
 class_is(
-	'by_transaction',
-	'serial: stable function txid_current()',
-	'the number of the local transaction does');
+	$_,
+	"serial: stable function $number{$_}()",
+	"the number of the local transaction does: $number{$_}()"
+) for sort keys %number;
 class_is(
 	'by_identity',
 	'serial: volatile function nextval(regclass)',

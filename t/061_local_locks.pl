@@ -219,6 +219,50 @@ for my $statement (
 		'0', 'which has succeeded');
 }
 
+# A long transaction takes new snapshots, and does not keep old rows from being removed.
+{
+	wait_for_state($subscriber, 'idle', 4);
+	my $old = hold($subscriber, 'SELECT pg_current_xact_id()');
+	my $xid = $old->query_safe('SELECT pg_current_xact_id()');
+	my @gates =
+	  map { hold($subscriber, "SELECT FROM gate WHERE id = $_ FOR UPDATE") }
+	  1, 2;
+	commit_each(
+		"UPDATE gate SET n = n + 1 WHERE id = 1;
+		INSERT INTO wide SELECT i, 0, 'x' FROM generate_series(1001, 1150) i;
+		UPDATE gate SET n = n + 1 WHERE id = 2");
+	my $horizon =
+	  q(FROM pg_stat_activity a JOIN parallel_apply.writers w USING (pid)
+		WHERE w.state = 'waiting for lock');
+	wait_until("count(*) = 1 $horizon AND a.backend_xmin = '$xid'::xid",
+		'no writer has the old snapshot');
+	$old->query_safe('COMMIT');
+	$gates[0]->query_safe('COMMIT');
+	wait_until(
+		"count(*) = 1 $horizon AND changes_done = 152",
+		'the writer does not come to the end');
+	is(on_subscriber("SELECT a.backend_xmin = '$xid'::xid $horizon"),
+		'f', 'a long transaction has a new snapshot');
+	$gates[1]->query_safe('COMMIT');
+	$_->quit for $old, @gates;
+	tables_are_equal('after a long transaction');
+}
+
+# A local session has changed a row, and commits.  Fault: its old version is found, and an
+# error that it has gone.
+{
+	wait_for_state($subscriber, 'idle', 4);
+	my $attempts = attempts();
+	my $session = hold($subscriber, 'UPDATE other SET n = -1 WHERE id = 9');
+	commit_each('UPDATE other SET n = 9 WHERE id = 9');
+	states_become($subscriber, $lock,
+		'a writer waits for a row that is being changed');
+	$session->query_safe('COMMIT');
+	$session->quit;
+	tables_are_equal('after a row was changed');
+	is(attempts(), $attempts, 'and the row of then is found at once');
+}
+
 # A deadlock with a local session, which a writer finds: it is the victim.  Faults: an
 # error in the log, or a transaction that is lost.
 {
