@@ -12,6 +12,8 @@ CREATE FUNCTION selftest_gate() RETURNS void
     LANGUAGE C STRICT AS '$libdir/parallel_apply', 'papply_selftest_gate';
 CREATE FUNCTION selftest_guess() RETURNS void
     LANGUAGE C STRICT AS '$libdir/parallel_apply', 'papply_selftest_guess';
+CREATE FUNCTION selftest_idle() RETURNS void
+    LANGUAGE C STRICT AS '$libdir/parallel_apply', 'papply_selftest_idle';
 CREATE FUNCTION selftest_message(message bytea) RETURNS text
     LANGUAGE C STRICT AS '$libdir/parallel_apply', 'papply_selftest_message';
 CREATE FUNCTION selftest_mutate(message bytea, seed int, times int) RETURNS int
@@ -247,6 +249,9 @@ SELECT selftest_feedback(true, false);
 \c -
 SELECT selftest_feedback(true, true);
 
+-- Nor what PostgreSQL's own apply is about to apply.
+SELECT selftest_idle();
+
 --
 -- flushes that are held
 --
@@ -269,4 +274,4 @@ SELECT selftest_pace_window(100, 50) AS cable, selftest_pace_window(1000, 50) AS
 
 DROP TABLE keyed, keyed_too, whole, whole_unique, by_two, nothing, strange, wide;
 DROP FUNCTION selftest_awake, selftest_dependency, selftest_feedback, selftest_gate, selftest_guess,
-    selftest_message, selftest_mutate, selftest_pace, selftest_pace_window, selftest_prepared, selftest_queue, selftest_queue_oversize, selftest_row_keys, tup, ins, upd, del;
+    selftest_idle, selftest_message, selftest_mutate, selftest_pace, selftest_pace_window, selftest_prepared, selftest_queue, selftest_queue_oversize, selftest_row_keys, tup, ins, upd, del;

@@ -25,7 +25,11 @@ my $dir = PostgreSQL::Test::Utils::tempdir_short();
 on_subscriber(
 	q(CREATE TABLE items (id int PRIMARY KEY, note text);
 	CREATE TABLE other (id int PRIMARY KEY, note text);
-	CREATE TABLE keyless (id int, note text);));
+	CREATE TABLE keyless (id int, note text);
+	CREATE TABLE many (id int PRIMARY KEY, note text);));
+# More columns of a key than an index can have.
+my $key_columns = 33;
+on_subscriber("ALTER TABLE many ADD column$_ text") for 3 .. $key_columns + 1;
 create_extension($subscriber);
 on_subscriber(
 	"CREATE SUBSCRIPTION tap CONNECTION 'host=$dir port=5432 dbname=postgres user=nobody'
@@ -33,7 +37,7 @@ on_subscriber(
 	SET allow_system_table_mods = on;
 	INSERT INTO pg_subscription_rel
 		SELECT oid, table_name::regclass, 'r', NULL FROM pg_subscription,
-			(VALUES ('items'), ('other'), ('keyless')) t (table_name);");
+			(VALUES ('items'), ('other'), ('keyless'), ('many')) t (table_name);");
 
 ### the publisher
 
@@ -382,6 +386,27 @@ $subscriber->poll_query_until(
 ) or die 'what is right is not applied';
 is(counter($subscriber, 'native_replays'),
 	0, 'what is right is applied by writers');
+
+# A change whose key is not known waits for all that is older, and what is younger waits
+# for it.  Faults: either of them is applied beside it.
+end_server();
+my $gate = hold($subscriber, q(INSERT INTO items VALUES (10, 'local')));
+begin_server(
+	@items,
+	relation(4, 'many', 'd', (1) x $key_columns, 0),
+	transaction(insert(1, 10, 'ten')),
+	transaction(insert(4, 1, ('x') x $key_columns)),
+	transaction(insert(2, 10, 'ten')));
+states_become(
+	$subscriber,
+	'waiting for lock, waiting for dependency, waiting for dependency',
+	'a change with too long a key waits, and is waited for');
+$gate->query_safe('ROLLBACK');
+$gate->quit;
+wait_until(
+	'(SELECT count(*) FROM many) = 1 AND (SELECT count(*) FROM other WHERE id = 10) = 1',
+	'changes behind one with too long a key are not applied');
+
 unlike(
 	slurp_file($subscriber->logfile),
 	qr/terminated by signal/,

@@ -56,6 +56,19 @@ tables_equal('after it', @tables);
 cmp_ok(counter($subscriber, 'rows'),
 	'>=', 3000, 'a writer has applied the streamed transaction');
 
+# One of which nothing is left has its turn as well.
+$lock->query_safe('BEGIN; SELECT FROM gate FOR UPDATE');
+$streamed->query_safe('BEGIN; SAVEPOINT a;' . item_rows(1000));
+on_publisher('UPDATE gate SET n = n + 1');
+$streamed->query_safe('ROLLBACK TO SAVEPOINT a; COMMIT');
+on_publisher('INSERT INTO history VALUES (2, 1)');
+states_become(
+	$subscriber,
+	'waiting for lock, waiting for turn, waiting for turn',
+	'a streamed transaction without a change waits for an older one');
+$lock->query_safe('COMMIT');
+tables_equal('after one without a change', @tables);
+
 # A transaction that changes a row of the streamed one depends on it.
 my $rows = 1000;
 apply_behind_gate(
@@ -174,12 +187,9 @@ $subscriber->wait_for_log(duplicate_key('items'), $offset);
 on_subscriber("DELETE FROM items WHERE id = $twice");
 tables_equal('after an error in a streamed transaction', @tables);
 
-$subscriber->poll_query_until('postgres',
-	'SELECT count(*) = 0 FROM pg_ls_tmpdir()')
-  or die 'temporary files are left';
-pass('no temporary file is left');
+no_spool_is_left($subscriber);
 
-$_->quit for $streamed, $other, $lock;
+end_sessions($streamed, $other, $lock);
 finish(
 	$publisher,
 	$subscriber,

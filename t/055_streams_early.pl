@@ -155,6 +155,15 @@ on_publisher(q(UPDATE altered SET b = 'old' WHERE id <= 100));
 $other->query_safe('COMMIT');
 streams_are('two at a time', 2, 0);
 
+# More of them do not get more than half of the writers.
+$streamed->query_safe('BEGIN;' . item_rows(1000));
+$other->query_safe('BEGIN;' . item_rows(1000));
+wait_for_early(500, 2);
+my $third = begin_streamed(item_rows(1000));
+$_->query_safe('COMMIT') for $third, $streamed, $other;
+$third->quit;
+streams_are('three at a time', 2, 1);
+
 # A subtransaction that was rolled back before anything of it was sent is nothing; one
 # that was sent has to be left out.
 $streamed->query_safe(
@@ -442,16 +451,17 @@ $streamed->query_safe(item_rows(1000) . 'COMMIT');
 on_subscriber(q(SELECT parallel_apply.resume('tap')));
 streams_are('apply was paused', 0, 1);
 
-# A large value leaves nothing in the memory of the writer that has applied it, before
+# A large value leaves nothing in the memory of the processes that it has passed, before
 # the end of its transaction or after it.  Compressed, it might be too small to be streamed.
 on_publisher('ALTER TABLE items ALTER note SET STORAGE EXTERNAL');
 
-sub writers_are_small
+sub processes_are_small
 {
 	my ($name) = @_;
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
 	wait_applied($publisher, $subscriber, 'tap');
-	for my $pid (writer_pids($subscriber, 'tap'))
+	for
+	  my $pid (writer_pids($subscriber, 'tap'), apply_pid($subscriber, 'tap'))
 	{
 		my ($bytes) =
 		  memory_of($subscriber, $pid) =~ /Grand total: (\d+) bytes/;
@@ -464,19 +474,16 @@ $streamed->query_safe(
 	"BEGIN; INSERT INTO items VALUES (-1, 0, repeat('x', 8000000))");
 wait_for_early(1);
 $streamed->query_safe('COMMIT');
-writers_are_small('a value of a streamed transaction is forgotten');
+processes_are_small('a value of a streamed transaction is forgotten');
 reload_with($subscriber, 'parallel_apply.apply_streams_early = off');
 on_publisher("UPDATE items SET note = repeat('y', 8000000) WHERE id = -1")
   for 1 .. 3;
-writers_are_small('a value of a transaction in the queue is forgotten');
+processes_are_small('a value of a transaction in the queue is forgotten');
 tables_equal('with a large value', @tables);
 
-$subscriber->poll_query_until('postgres',
-	'SELECT count(*) = 0 FROM pg_ls_tmpdir()')
-  or die 'temporary files are left';
-pass('no temporary file is left');
+no_spool_is_left($subscriber);
 
-$_->quit for $streamed, $other, $lock;
+end_sessions($streamed, $other, $lock);
 finish(
 	$publisher,
 	$subscriber,

@@ -14,8 +14,11 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-my ($publisher, $subscriber) = new_pair(subscriber_conf => <<~'CONF');
+my ($publisher, $subscriber) = new_pair(
+	publisher_conf => 'max_prepared_transactions = 2',
+	subscriber_conf => <<~'CONF');
 	fsync = on
+	max_prepared_transactions = 2
 	wal_level = replica
 	max_wal_senders = 4
 	parallel_apply.max_batch_transactions = 1
@@ -28,7 +31,8 @@ exec_both(
 	CREATE TABLE locked_b (id int PRIMARY KEY);
 	CREATE TABLE free (id int PRIMARY KEY);));
 create_extension($subscriber);
-subscribe($publisher, $subscriber, 'tap', with => 'streaming = off');
+subscribe($publisher, $subscriber, 'tap',
+	with => 'streaming = off, two_phase = on');
 
 sub confirmed
 {
@@ -251,6 +255,30 @@ rows_equal($publisher, $subscriber, $_)
   for qw(history locked_a locked_b free);
 rows_equal($publisher, $standby, $_, "$_ is equal on the standby")
   for qw(history locked_a locked_b free);
+
+# The same for a transaction that is prepared.
+wait_until(q(subtwophasestate = 'e' FROM pg_subscription),
+	'two_phase is not enabled');
+$lock = hold($subscriber, 'LOCK TABLE locked_a IN SHARE MODE');
+$publisher->safe_psql('postgres',
+	q(BEGIN; INSERT INTO locked_a VALUES (3); PREPARE TRANSACTION 'a'));
+wait_for_state($subscriber, 'waiting for lock');
+$before = confirmed();
+$standby->stop;
+$lock->query_safe('ROLLBACK');
+$lock->quit;
+wait_until('count(*) = 1 FROM pg_prepared_xacts', 'nothing is prepared');
+ok( $subscriber->poll_query_until(
+		'postgres',
+		"SELECT wait_event = 'SyncRep' FROM pg_stat_activity WHERE pid = $apply"
+	),
+	'the standby of the subscriber is waited for');
+is(confirmed(), $before,
+	'nor is a transaction that is prepared confirmed before');
+$standby->start;
+$publisher->safe_psql('postgres', q(COMMIT PREPARED 'a'));
+wait_applied($publisher, $subscriber, 'tap');
+rows_equal($publisher, $subscriber, 'locked_a');
 
 $standby->stop;
 reload_with($subscriber, q(synchronous_standby_names = ''));

@@ -15,9 +15,9 @@ use Test::More;
 use Time::HiRes qw(time);
 
 our @EXPORT = qw(
-  new_pair create_extension exec_both on_publisher on_subscriber subscribe subscribe_serially wait_for_pool wait_applied
-  rows_equal tables_equal item_rows last_item wait_for_early writer_pids sleeps_of_writers seconds_of apply_pid restart_apply connect_again counter hold wait_for_state memory_of memory_of_waiting
-  begin_streamed spooled_bytes wait_for_spooled begin_copy wait_until wait_until_ready reload_with wait_for_sync_state set_synchronous_commit
+  new_pair create_extension exec_both on_publisher on_subscriber subscribe subscribe_serially wait_for_pool wait_applied wait_for_answer
+  rows_equal tables_equal item_rows last_item wait_for_early writer_pids sleeps_of_writers seconds_of apply_pid restart_apply connect_again counter hold end_sessions wait_for_state memory_of memory_of_waiting
+  begin_streamed spooled_bytes wait_for_spooled no_spool_is_left begin_copy wait_until wait_until_ready reload_with wait_for_sync_state set_synchronous_commit
   states_become apply_behind_gate duplicate_key
   create_accounts start_load end_load under_load wait_for_progress accounts_are_equal log_is_clean nothing_is_left_open
   finish);
@@ -204,6 +204,22 @@ sub wait_applied
 	return;
 }
 
+# Waits until the publisher has sent everything, and has been answered some time later: the
+# apply worker has seen it, if it has not applied it.  Returns the position.
+sub wait_for_answer
+{
+	my ($publisher, $name) = @_;
+	my ($now, $lsn) = split /\|/,
+	  $publisher->safe_psql('postgres',
+		'SELECT now(), pg_current_wal_insert_lsn()');
+	$publisher->poll_query_until(
+		'postgres',
+		"SELECT sent_lsn >= '$lsn' AND reply_time > timestamptz '$now' + interval '1.5 s'
+		FROM pg_stat_replication WHERE application_name = '$name'"
+	) or die 'the subscriber does not answer';
+	return $lsn;
+}
+
 # Asserts that a table has the same rows on both nodes.
 sub rows_equal
 {
@@ -319,6 +335,19 @@ sub hold
 	return $session;
 }
 
+# Ends sessions of hold().  A session that has been idle for long would be taken for one
+# that hangs: its timer goes on, and begins again with a query only.
+sub end_sessions
+{
+	my (@sessions) = @_;
+	for my $session (@sessions)
+	{
+		$session->query_safe('SELECT');
+		$session->quit;
+	}
+	return;
+}
+
 # SQL for that many rows more of a table items (id, v, note), 1000 of which are more
 # than the least logical_decoding_work_mem; and the id of the last one.
 my $last_item = 0;
@@ -357,6 +386,20 @@ sub wait_until
 	my ($condition, $or) = @_;
 	$pair[1]->poll_query_until('postgres', "SELECT $condition") or die $or;
 	return;
+}
+
+# Asserts that the files of streamed transactions have gone, while the apply worker that
+# has made them is there.  They are in a directory of its process.
+sub no_spool_is_left
+{
+	my ($subscriber) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	return ok(
+		$subscriber->poll_query_until(
+			'postgres',
+			q(SELECT count(*) = 0 FROM pg_ls_dir('base/pgsql_tmp', true, false) d,
+			pg_ls_dir('base/pgsql_tmp/' || d, true, false) f)),
+		'no temporary file is left');
 }
 
 # Publishes one table more, whose copy then waits for a local session.

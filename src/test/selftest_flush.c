@@ -17,12 +17,15 @@
 #include "clock.h"
 #include "feedback.h"
 #include "guess.h"
+#include "lifecycle.h"
 #include "message.h"
+#include "native_replay.h"
 #include "selftest.h"
 
 PG_FUNCTION_INFO_V1(papply_selftest_feedback);
 PG_FUNCTION_INFO_V1(papply_selftest_guess);
 PG_FUNCTION_INFO_V1(papply_selftest_hold_flush);
+PG_FUNCTION_INFO_V1(papply_selftest_idle);
 
 /*
  * selftest_feedback(is_idle, has_standby): the received, flushed and applied
@@ -109,6 +112,34 @@ papply_selftest_guess(PG_FUNCTION_ARGS)
 		EXPECT(flushes >= 3 && flushes <= 10);
 		EXPECT(count_at_once(now) > 1000);
 	}
+	PG_RETURN_VOID();
+}
+
+static void
+drive_idle(void *model)
+{
+	char		message[] = {LOGICAL_REP_MSG_MESSAGE};
+	XLogRecPtr	remote_end_lsn;
+	XLogRecPtr	local_end_lsn;
+	char	   *buffer;
+
+	EXPECT(papply_lifecycle_is_idle());
+	papply_native_begin_direct(PAPPLY_NO_ORIGIN);
+	EXPECT(!papply_lifecycle_is_idle());
+	EXPECT(papply_native_before(message, sizeof(message), &buffer) == 0);
+	EXPECT(!papply_lifecycle_is_idle());
+	EXPECT(papply_native_finish(&remote_end_lsn, &local_end_lsn));
+	EXPECT(papply_lifecycle_is_idle());
+}
+
+/*
+ * selftest_idle(): what was received does not count as committed while the native loop has
+ * a transaction that is not in the queue.
+ */
+Datum
+papply_selftest_idle(PG_FUNCTION_ARGS)
+{
+	papply_selftest_with_queue(64, drive_idle, NULL);
 	PG_RETURN_VOID();
 }
 
