@@ -138,6 +138,18 @@ call(q(alter_subscription_config('tap', 1)));
 wait_for_pool($subscriber, 'tap', 0);
 check_pause("PostgreSQL's own apply");
 
+# Who drains awaits that the apply worker has seen the pause.
+{
+	my $apply = apply_pid($subscriber, 'tap');
+	kill 'STOP', $apply;
+	call(q(pause('tap')));
+	is(call(q(drain('tap', '500 ms'))),
+		'f', 'nothing is drained before the apply worker has seen the pause');
+	kill 'CONT', $apply;
+	is(call(q(drain('tap'))), 't', 'but then');
+	call(q(resume('tap')));
+}
+
 ### what has begun is ended; a pool comes and goes
 
 for my $writers (4, 1)

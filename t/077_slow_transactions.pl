@@ -99,6 +99,28 @@ is_logged($row, 1, $some, qr/\d+\.\d{3}/, 0, 'and one for the same row');
 unlike(slurp_file($subscriber->logfile),
 	qr/CONTEXT:/, 'without the context of a message');
 
+# A transaction that is rolled back and tried again has begun at its first attempt.
+{
+	my $lock =
+	  hold($subscriber, 'LOCK TABLE locked IN ACCESS EXCLUSIVE MODE');
+	my $xid = commit('INSERT INTO locked VALUES (5, 1)');
+	wait_for_state($subscriber, 'waiting for lock');
+	my $now = on_subscriber('SELECT clock_timestamp()');
+	wait_until("clock_timestamp() > timestamptz '$now' + interval '1 s'",
+		'the time does not pass');
+	on_subscriber(
+		q(SELECT pg_cancel_backend(pid) FROM parallel_apply.writers WHERE state = 'waiting for lock')
+	);
+	wait_until('sum(retries) = 1 FROM parallel_apply.writers',
+		'it is not tried again');
+	$lock->query_safe('COMMIT');
+	$lock->quit;
+	$subscriber->wait_for_log(
+		qr/LOG:  remote transaction $xid of subscription "tap" took [1-9]\d{3,}\.\d+ ms/
+	);
+	pass('both attempts count');
+}
+
 ### batches
 
 configure(max_batch_transactions => 32, writers_per_subscription => 2);
