@@ -195,7 +195,61 @@ on_subscriber(
 );
 all_is_equal('after an error in COMMIT PREPARED', 0);
 
-$lock->quit;
+# Of some the keys are not known: of those that were prepared before the pool started,
+# of those that have too many, and of a TRUNCATE, which has none.  Then everything waits
+# for the COMMIT PREPARED.  Faults: what comes next is tried, and waits for a lock.
+my $gate = hold($subscriber, 'COMMIT');
+
+sub next_one_waits
+{
+	my ($prepared, $next, $name) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	$gate->query_safe('BEGIN; SELECT FROM gate FOR UPDATE');
+	on_publisher(
+		"UPDATE gate SET n = n + 1; COMMIT PREPARED '$prepared'; $next;");
+	states_become(
+		$subscriber,
+		'waiting for lock, waiting for turn, waiting for dependency',
+		"$name: what comes next waits for it");
+	$gate->query_safe('COMMIT');
+	all_is_equal("after that, $name", 0);
+	return;
+}
+
+on_publisher(prepare('l', 'UPDATE items SET v = v + 1 WHERE id = 5'));
+all_is_equal('before the pool starts', 1);
+restart_apply($subscriber, 'tap');
+wait_for_pool($subscriber, 'tap');
+next_one_waits(
+	'l',
+	'UPDATE items SET v = v * 2 WHERE id = 5',
+	'it was prepared before the pool started');
+on_publisher(prepare('m', 'TRUNCATE history'));
+next_one_waits('m', 'INSERT INTO history VALUES (1, 1)', 'a TRUNCATE');
+on_publisher(
+	prepare(
+		'n',
+		'INSERT INTO items SELECT i, 0, i FROM generate_series(100001, 133000) i'
+	));
+next_one_waits(
+	'n',
+	'UPDATE items SET v = 1 WHERE id = 133000',
+	'a transaction with many keys');
+
+# What is held in a pause has not been received: it comes again to the next apply worker.
+# Fault: its position is confirmed, and so it is lost.
+on_publisher(prepare('o', 'UPDATE items SET v = v + 7 WHERE id = 6'));
+all_is_equal('before a pause', 1);
+on_subscriber(q(SELECT parallel_apply.pause('tap')));
+wait_until(q(state = 'paused' FROM parallel_apply.subscriptions),
+	'it is not paused');
+on_publisher(q(COMMIT PREPARED 'o'));
+wait_for_answer($publisher, 'tap');
+restart_apply($subscriber, 'tap');
+on_subscriber(q(SELECT parallel_apply.resume('tap')));
+all_is_equal('after a pause', 0);
+
+$_->quit for $lock, $gate;
 finish(
 	$publisher,
 	$subscriber,
