@@ -43,6 +43,8 @@ on_subscriber(
 	ALTER TABLE audited ENABLE REPLICA TRIGGER audit_trg;
 	CREATE INDEX ON whole (a);
 	CREATE ROLE looker IN ROLE pg_monitor;));
+# Another database, where the tables have the same OIDs.
+on_subscriber('CREATE DATABASE other TEMPLATE postgres');
 subscribe($publisher, $subscriber, 'tap');
 
 # States of transactions: the first one is held up, so many wait for another one.
@@ -86,6 +88,11 @@ hot_keys_become(
 	q(relation = 'accounts'::regclass AND key_hash IS NULL),
 	'replica identity|3',
 	'and its table');
+
+is( $subscriber->safe_psql(
+		'other', 'SELECT count(*) FROM parallel_apply.hot_keys'),
+	0,
+	'another database does not show it');
 
 # A unique value that one row gives up and another one gets.
 apply_behind_gate(
