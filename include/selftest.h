@@ -27,4 +27,10 @@
 extern void papply_selftest_with_queue(int size_kb, void (*drive) (void *model),
 									   void *model);
 
+/* How long a writer sleeps that nobody wakes, in ms; 0: as usual. */
+extern int	papply_selftest_sleep;
+
+/* Called by papply_guc_init(). */
+extern void papply_selftest_define_settings(void);
+
 #endif							/* PAPPLY_SELFTEST_H */

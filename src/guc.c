@@ -11,6 +11,10 @@
 
 #include "utils/guc.h"
 
+#ifdef PAPPLY_SELFTEST
+#include "selftest.h"
+#endif
+
 static const struct config_enum_entry decoding_values[] = {
 	{"auto", PAPPLY_DECODING_AUTO, false},
 	{"on", PAPPLY_DECODING_ON, false},
@@ -126,6 +130,9 @@ papply_guc_init(void)
 							PGC_SIGHUP, 0,
 							NULL, NULL, NULL);
 
+#ifdef PAPPLY_SELFTEST
+	papply_selftest_define_settings();
+#endif
 	MarkGUCPrefixReserved(PAPPLY_NAME);
 }
 

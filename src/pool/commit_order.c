@@ -40,6 +40,10 @@
 #include "statistics.h"
 #include "wal_flush.h"
 
+#ifdef PAPPLY_SELFTEST
+#include "selftest.h"
+#endif
+
 /*
  * Who sleeps for so long looks whether sessions wait for it; and for a hidden deadlock, at
  * the first time and at some of the following ones, since that costs more.
@@ -107,6 +111,20 @@ check_open(void)
 				 errmsg("the receiver of this writer has ended")));
 }
 
+/*
+ * Return how long to sleep before that look.  It also heals a lost wake-up, so a test
+ * makes it rare: src/test/selftest_wakes.c.
+ */
+static long
+check_ms(void)
+{
+#ifdef PAPPLY_SELFTEST
+	if (papply_selftest_sleep > 0)
+		return papply_selftest_sleep;
+#endif
+	return CHECK_MS;
+}
+
 void
 papply_commit_order_sleep(PapplyWriterState state, int *sleeps)
 {
@@ -118,7 +136,8 @@ papply_commit_order_sleep(PapplyWriterState state, int *sleeps)
 	if (papply_pool_may_sleep())
 		rc = WaitLatch(MyLatch,
 					   WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
-					   CHECK_MS, wait_event_of(state));
+					   check_ms(),
+					   wait_event_of(state));
 	count_sleep(state, *sleeps == 0, begin);
 	(*sleeps)++;
 	slept_times++;

@@ -1,0 +1,30 @@
+/*-------------------------------------------------------------------------
+ * selftest_wakes.c
+ *	  A setting for t/059_wakes.pl.
+ *
+ * Runs in every process, and only in libraries made with SELFTEST=1.
+ *
+ * A writer that sleeps looks now and then whether an older transaction waits for it.  Then
+ * it also sees what it should have been woken for, so that a lost wake-up is hardly
+ * noticed.  With this setting it does not look, and sleeps on.
+ *-------------------------------------------------------------------------
+ */
+#include "parallel_apply.h"
+
+#include "utils/guc.h"
+
+#include "selftest.h"
+
+int			papply_selftest_sleep = 0;
+
+void
+papply_selftest_define_settings(void)
+{
+	DefineCustomIntVariable(PAPPLY_NAME ".selftest_sleep",
+							"Sets the time after which a writer looks by itself whether it can go on.",
+							"0 is as usual.",
+							&papply_selftest_sleep,
+							0, 0, INT_MAX,
+							PGC_SIGHUP, GUC_UNIT_MS | GUC_NO_SHOW_ALL | GUC_NOT_IN_SAMPLE,
+							NULL, NULL, NULL);
+}
