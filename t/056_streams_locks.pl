@@ -316,6 +316,45 @@ first_job_is_taken('nor does a trigger in the native loop', 5);
 $streamed->query_safe('COMMIT');
 streams_are(0, 1, 'after the native loop');
 
-$_->quit for $streamed, $first, $lock, $second_lock;
-finish($publisher, $subscriber);
+# The pool is about to stop, and the end of one has come that is to be applied then: before,
+# nothing of it is confirmed.  It would be applied at once, if there were not another one,
+# whose process is stopped.  Fault: it is lost when the apply worker ends in the middle.
+$lock->query_safe('BEGIN; SELECT FROM gate WHERE id = 1 FOR UPDATE');
+$second_lock->query_safe('BEGIN; LOCK TABLE history IN SHARE MODE');
+$first->query_safe('BEGIN;' . item_rows(3000));
+wait_for_early(2000);
+$stopped = stop_early_writer();
+$streamed->query_safe(
+	'BEGIN;' . item_rows(1000) . 'INSERT INTO history VALUES (6)');
+on_publisher('UPDATE gate SET n = 100 WHERE id = 1');
+becomes_true(
+	q(count(*) > 0 FROM parallel_apply.writers WHERE state = 'waiting for lock' AND remote_lsn IS NOT NULL),
+	'an older one waits for a lock');
+reload_with($subscriber, 'parallel_apply.writers_per_subscription = 1');
+becomes_true(q(state = 'stopping' FROM parallel_apply.subscriptions),
+	'the pool is about to stop');
+$streamed->query_safe('COMMIT');
+my $end = wait_for_answer($publisher, 'tap');
+$lock->query_safe('COMMIT');
+becomes_true('n = 100 FROM gate WHERE id = 1', 'the older one is committed');
+kill 'CONT', $stopped;
+becomes_true(
+	q(count(*) > 0 FROM pg_locks l JOIN pg_stat_activity a USING (pid)
+	WHERE NOT granted AND relation = 'history'::regclass
+	AND backend_type LIKE 'logical replication%'),
+	q(PostgreSQL's own apply has begun with the streamed one));
+is( on_publisher(
+		"SELECT confirmed_flush_lsn < '$end' FROM pg_replication_slots WHERE slot_name = 'tap'"
+	),
+	't',
+	'what has ended is not confirmed before it is applied');
+restart_apply($subscriber, 'tap');
+$second_lock->query_safe('COMMIT');
+$first->query_safe('COMMIT');
+tables_equal('after the apply worker was terminated behind its end', @tables);
+
+end_sessions($streamed, $first, $lock, $second_lock);
+finish($publisher, $subscriber,
+	qr/FATAL: +terminating logical replication worker due to administrator command/
+);
 done_testing();

@@ -19,6 +19,7 @@ my ($publisher, $subscriber) = new_pair(
 	subscriber_conf => q(
 		parallel_apply.queue_size = 64kB
 		parallel_apply.selftest_sleep = 1h
+		log_min_messages = debug1
 		wal_receiver_timeout = 0));
 my ($is_without_selftest) =
   $subscriber->psql('postgres', 'SHOW parallel_apply.selftest_sleep');
@@ -27,6 +28,7 @@ plan skip_all => 'the library was made without SELFTEST=1'
 
 exec_both(
 	q(CREATE TABLE items (id int PRIMARY KEY, v int NOT NULL, note text);
+	ALTER TABLE items ALTER note SET STORAGE EXTERNAL;
 	CREATE TABLE other (id int PRIMARY KEY);
 	CREATE TABLE orders (id int PRIMARY KEY);));
 on_subscriber(
@@ -50,16 +52,32 @@ $lock->query_safe('COMMIT');
 $lock->quit;
 tables_equal('when the rest has come', @tables);
 
-# More of a streamed transaction, and its end.
+# More of a streamed transaction, up to its last change: a value larger than what the
+# publisher keeps is sent at once.
 my $streamed = begin_streamed(item_rows(1000));
 wait_for_early(500);
 $publisher->wait_for_catchup('tap', 'write');
 wait_for_state($subscriber, 'waiting for data');
-$streamed->query_safe(item_rows(1000));
-wait_for_early(1500);
-$publisher->wait_for_catchup('tap', 'write');
-wait_for_state($subscriber, 'waiting for data');
+$streamed->query_safe(
+	item_rows(999) . q(INSERT INTO items VALUES (0, 0, repeat('x', 100000))));
+wait_for_early(2000);
+
+# Its end, which has a place in the queue only when others leave it: there are as many as
+# it can have, and the first of them waits for a lock.
+my $queued = q(queue_transactions FROM parallel_apply.subscriptions);
+my $slots = 128;
+$lock = hold($subscriber, 'LOCK TABLE other IN SHARE MODE');
+on_publisher(join '',
+	map { 'INSERT INTO other VALUES (' . (10 + $_) . ");\n" } 1 .. $slots);
+wait_until("$slots = $queued", 'the queue does not get full');
+my $offset = -s $subscriber->logfile;
 $streamed->query_safe('COMMIT');
+$subscriber->wait_for_log(qr/finished processing the STREAM COMMIT command/,
+	$offset);
+wait_for_state($subscriber, 'waiting for data');
+is(on_subscriber("SELECT $queued"), $slots, 'its end has come too early');
+$lock->query_safe('COMMIT');
+$lock->quit;
 tables_equal('when a streamed transaction has ended', @tables);
 
 # What has to be alone waits until a younger one is rolled back, whose process is stopped.

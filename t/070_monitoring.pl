@@ -266,6 +266,8 @@ poll(
 	$subscriber,
 	'SELECT count(*) FROM parallel_apply.writers',
 	'the view is empty then', '0');
+$subscriber->wait_for_log(
+	qr/parallel apply of subscription "tap" has stopped/);
 is( join("\n",
 		slurp_file($subscriber->logfile) =~
 		  /LOG:  (parallel apply of subscription .*)/g),

@@ -13,7 +13,9 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-my ($publisher, $subscriber) = new_pair(subscriber_conf => <<~'CONF');
+my ($publisher, $subscriber) = new_pair(
+	subscriber_init => [ '--encoding=UTF8', '--no-locale' ],
+	subscriber_conf => <<~'CONF');
 	parallel_apply.max_batch_transactions = 1
 	wal_receiver_status_interval = 1s
 	CONF
@@ -25,6 +27,8 @@ exec_both(
 on_subscriber(
 	q(CREATE FUNCTION audit() RETURNS trigger LANGUAGE plpgsql
 		AS 'BEGIN RETURN NEW; END';
+	CREATE FUNCTION fail() RETURNS bool LANGUAGE plpgsql
+		AS $$ BEGIN RAISE EXCEPTION '%', repeat('ä', 300); END $$;
 	CREATE TRIGGER audit_trg BEFORE INSERT ON audited
 		FOR EACH ROW EXECUTE FUNCTION audit();
 	ALTER TABLE audited ENABLE ALWAYS TRIGGER audit_trg;));
@@ -219,6 +223,16 @@ poll(
 	"SELECT state = 'parallel' AND inserts = $inserts + 1 FROM $view",
 	'counters survive the apply worker, and what failed does not count');
 
+# A long message is cut off, but not within a character.
+on_subscriber(
+	q(ALTER TABLE counted ADD CONSTRAINT small CHECK (v < 10 OR fail()) NOT VALID)
+);
+on_publisher('INSERT INTO counted VALUES (402, 10)');
+poll("SELECT last_error = repeat('ä', 127) FROM $view",
+	'a message has whole characters');
+on_subscriber('ALTER TABLE counted DROP CONSTRAINT small');
+wait_applied($publisher, $subscriber, 'tap');
+
 # That it has no publisher is one, each time; what is known of positions stays.
 on_publisher(q(SELECT pg_logical_emit_message(true, 'nothing', '')));
 $lsn = on_publisher('SELECT pg_current_wal_insert_lsn()');
@@ -374,6 +388,7 @@ finish(
 	$publisher,
 	$subscriber,
 	duplicate_key('counted'),
+	qr/ERROR:  ä/,
 	qr/could not connect to the publisher/,
 	qr/ERROR: +password is required/,
 	qr/ERROR: +logical replication sequence synchronization failed/,

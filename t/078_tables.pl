@@ -239,6 +239,26 @@ wait_applied($publisher, $subscriber, 'tap');
 counters_become('plain', 'inserts, updates, deletes, missing, second_looks',
 	'10 4 2 2 2',
 	'rows that are not there were looked for twice, and are no changes');
+
+# Nor do they count twice, if the transaction is rolled back and tried again.
+{
+	my $gate = hold($subscriber, 'SELECT FROM gate FOR UPDATE');
+	my $retries = counter($subscriber, 'retries');
+	on_publisher(
+		'BEGIN; UPDATE plain SET v = 6 WHERE id = 4; UPDATE gate SET n = n + 1; COMMIT'
+	);
+	wait_for_state($subscriber, 'waiting for lock');
+	on_subscriber(
+		q(SELECT pg_cancel_backend(pid) FROM parallel_apply.writers WHERE state = 'waiting for lock')
+	);
+	wait_until("sum(retries) = $retries + 2 FROM parallel_apply.writers",
+		'it is not tried again');
+	$gate->query_safe('COMMIT');
+	$gate->quit;
+	wait_applied($publisher, $subscriber, 'tap');
+	counters_become('plain', 'missing', '3',
+		'what is not there counts when its transaction is committed');
+}
 counters_become('audited', 'inserts', 1, 'serial changes are counted');
 counters_become('parts', 'inserts', 1,
 	'those of a partitioned table at its root');

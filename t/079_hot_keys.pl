@@ -17,8 +17,9 @@ use Test::More;
 
 # As many writers as it takes to wait for more keys than are kept.
 my $many = 40;
-my ($publisher, $subscriber) =
-  new_pair(subscriber_conf => "max_worker_processes = 48\n"
+my ($publisher, $subscriber) = new_pair(
+	subscriber_init => [ '--encoding=UTF8', '--no-locale' ],
+	subscriber_conf => "max_worker_processes = 48\n"
 	  . "parallel_apply.queue_size = 64kB\n"
 	  . "parallel_apply.max_writers_per_subscription = 48\n"
 	  . "parallel_apply.writers_per_subscription = 6\n"
@@ -130,6 +131,18 @@ hot_keys_become(
 	q(relation = 'long'::regclass AND key_hash IS NOT NULL),
 	't|1', 'it is cut off');
 
+# Not within a character.
+on_publisher(q(INSERT INTO long VALUES (repeat('ä', 100), 0)));
+apply_behind_gate(
+	$publisher, $subscriber, wait_states(1),
+	'a long key of other characters is waited for',
+	(q(UPDATE long SET v = v + 1 WHERE k LIKE 'ä%')) x 2);
+hot_keys_become(
+	'waits',
+	q(relation = 'long'::regclass AND key_hash IS NOT NULL AND key = repeat('ä', 63)),
+	'1',
+	'nor does a part of a character remain');
+
 # What follows a transaction that is applied alone waits for no key.
 apply_behind_gate(
 	$publisher,
@@ -181,7 +194,7 @@ hot_keys_become(
 is( on_subscriber(
 		q(SELECT concat_ws('|', count(*), max(key) FILTER (WHERE waits - too_many > 2), sum(waits))
 		FROM parallel_apply.hot_keys WHERE key_hash IS NOT NULL)),
-	'32|7|' . (3 + $many + 3),
+	'32|7|' . (3 + $many + 4),
 	'but only so many keys are kept: the hottest ones');
 
 # What is advised: level and text of a topic, shortened to what matters.
@@ -333,6 +346,13 @@ advised(
 	'lock',
 	qr/^warning\|a writer waits for a lock of a local session: $pid\|process $pid is idle in transaction since/,
 	'a session that is in the way is named');
+ok( $subscriber->poll_query_until(
+		'postgres',
+		q(SELECT level || ' ' || (evidence ~ '^00:00:0[5-9].* behind, \d+ bytes in the queue, 1 of 4 writers busy$')
+		FROM parallel_apply.advice('tap') WHERE topic = 'publisher'),
+		'notice true'),
+	'a subscription that is behind with hardly anything in the queue is told'
+);
 on_publisher(
 	'DO $$ BEGIN FOR i IN 1 .. 1000 LOOP UPDATE accounts SET balance = i WHERE id = 8; COMMIT; END LOOP; END $$'
 );
