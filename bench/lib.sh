@@ -20,6 +20,7 @@ shopt -s inherit_errexit
 
 REPO=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 . "$REPO/bench/workloads.sh"
+. "$REPO/bench/connection.sh"
 DATABASE=bench
 STALLED_AFTER_S=60		# no progress for so long ends a benchmark
 
@@ -61,6 +62,7 @@ COMMON_USAGE=$(cat <<'USAGE'
   --set "NAME = X"    subscriber: one more line of postgresql.conf; may be repeated
   --with "NAME = X"   more options of CREATE SUBSCRIPTION ... WITH (...)
   --native-only       only PostgreSQL's own apply of the installed server; builds nothing
+  --connection C      unix, tcp, tls or cable (the default where it can be had: connection.sh)
   --lines FILE        append each result to FILE, as a JSON object
 USAGE
 )
@@ -93,6 +95,7 @@ common_option()
 		--shared-buffers) SHARED_BUFFERS=$2; return ;;
 		--set) EXTRA_SETTINGS+=("$2"); return ;;
 		--with) SUBSCRIPTION_OPTIONS=$2; return ;;
+		--connection) require_connection "$2"; WANTED_CONNECTION=$2; return ;;
 		--lines) RESULT_LINES=$(realpath -m "$2"); return ;;
 		*) usage >&2; exit 2 ;;
 	esac
@@ -107,11 +110,15 @@ require_number()
 
 # ---------------------------------------------------------------- begin and end
 
-# PostgreSQL refuses to run as root: what runs a server runs as postgres then.
+# PostgreSQL refuses to run as root: what runs a server runs as postgres then.  Only root
+# has namespaces: IN_NAMESPACE, if not empty, is where it runs.
 as_owner()
 {
+	local -a there=()
+
+	[[ -z ${IN_NAMESPACE-} ]] || there=(nsenter --net="/run/netns/$IN_NAMESPACE")
 	if [[ $(id -u) == 0 ]]; then
-		setpriv --reuid=postgres --regid=postgres --init-groups \
+		"${there[@]}" setpriv --reuid=postgres --regid=postgres --init-groups \
 			env HOME="$WORK" USER=postgres LOGNAME=postgres "$@"
 	else
 		"$@"
@@ -130,11 +137,13 @@ bench_begin()
 	done
 	unset MAKEFLAGS MFLAGS MAKELEVEL
 
-	install_missing_packages
 	trap bench_end EXIT
 	trap 'exit 130' INT
 	trap 'exit 143' TERM HUP
 	trap 'exit 141' PIPE
+	choose_connection
+	[[ $CONNECTION != tls ]] || NEEDED_PROGRAMS+=(openssl)
+	install_missing_packages
 	WORK=$(mktemp -d "${TMPDIR:-/tmp}/parallel_apply.XXXXXX")
 	(( ${#WORK} < 80 )) || die "TMPDIR is too long for a unix socket below it"
 	mkdir "$WORK/socket"
@@ -151,7 +160,7 @@ bench_end()
 
 	trap '' INT TERM HUP PIPE
 	trap - EXIT
-	[[ -n ${WORK:-} ]] || exit "$status"
+	[[ -n ${WORK:-} ]] || { remove_connection; exit "$status"; }
 	[[ -z ${CHILD:-} ]] || kill "$CHILD" 2>/dev/null || true
 	for program in "$WORK"/*.pid; do
 		end_program "$program"
@@ -160,6 +169,7 @@ bench_end()
 	stop_server publisher immediate
 	stop_server seed immediate
 	wait
+	remove_connection
 	cd /
 	if [[ $status != 0 && -n ${KEEP:-} ]]; then
 		say "kept: $WORK" >&2
@@ -312,7 +322,7 @@ sql()
 
 start_server()
 {
-	local server=$1
+	local server=$1 IN_NAMESPACE=${NAMESPACE[${1/seed/publisher}]-}
 	local -a program=()
 	shift
 
@@ -389,7 +399,7 @@ write_conf()
 {
 	as_owner tee "$WORK/$1/postgresql.conf" >/dev/null < <(
 		cat <<-CONF
-			listen_addresses = ''
+			$(connection_settings "${1/seed/publisher}")
 			wal_level = logical
 			max_worker_processes = 100
 			max_replication_slots = 20
@@ -420,17 +430,22 @@ default_shared_buffers()
 # start from it, which saves the initial table copy and gives equal data by definition.
 make_seed()
 {
+	make_connection
 	say "Loading pgbench, scale $SCALE"
 	as_owner "$BIN/initdb" -D "$WORK/seed" -U postgres -A trust -E UTF8 --no-locale -N >/dev/null
 	# Its WAL is copied with it: enough for most runs, whose segments are then recycled
 	# ones as in a server that has run for a while, and no more.
 	printf '%s\n' "shared_buffers = 512MB" "min_wal_size = 400MB" "max_wal_size = 400MB" | write_conf seed
+	connection_hba | as_owner tee "$WORK/seed/pg_hba.conf" >/dev/null
 	start_server seed
+	name_congestion
+	say "Connection: $(connection_title)"
 	DATABASE=postgres sql seed -c "CREATE DATABASE $DATABASE"
 	"$BIN/pgbench" -h "$WORK/socket/seed" -U postgres -i -q -s "$SCALE" "$DATABASE" >/dev/null 2>&1 ||
 		die "could not load pgbench"
 	sql seed <<-SQL
 		CREATE EXTENSION pg_prewarm;
+		$([[ -z $PASSWORD ]] || echo "ALTER ROLE postgres PASSWORD '$PASSWORD';")
 		$(workload_tables "$1")
 		CREATE TABLE bench_marker (n int);
 		CREATE PUBLICATION bench FOR ALL TABLES;
@@ -584,7 +599,7 @@ start_subscriber()
 	[[ -z $NO_INDEX ]] || ask subscriber "DROP INDEX bench_full_id"
 	ask publisher "SELECT pg_copy_logical_replication_slot('base', 'run')"
 	ask subscriber "CREATE SUBSCRIPTION bench
-		CONNECTION 'host=$WORK/socket/publisher user=postgres dbname=$DATABASE' PUBLICATION bench
+		CONNECTION '$(conninfo publisher)' PUBLICATION bench
 		WITH (slot_name = 'run', create_slot = false, copy_data = false, enabled = false${SUBSCRIPTION_OPTIONS:+, $SUBSCRIPTION_OPTIONS})"
 }
 
@@ -595,7 +610,7 @@ start_standby()
 	copy_seed subscriber
 	as_owner touch "$WORK/subscriber/standby.signal"
 	start_subscriber_server < <(
-		echo "primary_conninfo = 'host=$WORK/socket/publisher user=postgres application_name=bench'"
+		echo "primary_conninfo = '$(conninfo publisher) application_name=bench'"
 	)
 }
 
@@ -626,6 +641,7 @@ measure()
 	ask subscriber "ALTER SUBSCRIPTION bench ENABLE"
 	wait_until_applied "$writers" "$start_us"
 	sample_cpu end
+	check_connection
 	sample_memory "$PROCESSES"
 	ask subscriber "$( (( writers > 0 )) && echo "SELECT coalesce(sum(native_replays), 0), coalesce(sum(retries), 0), coalesce(sum(older_wins), 0) FROM parallel_apply.writers" || echo "SELECT '-', '-', '-'")"
 	add_result "$REPLY"
@@ -881,12 +897,14 @@ $(cpu_seconds walsender) $(cpu_seconds apply) $(cpu_seconds writers) $(cpu_secon
 $(peak_mb apply) $(peak_mb writers) ${1//|/ }")
 }
 
-# add_result_line NAME VALUE ...: one JSON object, flat, in RESULT_LINES.
+# add_result_line NAME VALUE ...: one JSON object, flat, in RESULT_LINES; the connection is
+# in all of them.
 add_result_line()
 {
 	local line='' value
 
 	[[ -n $RESULT_LINES ]] || return 0
+	set -- "$@" connection "$CONNECTION" congestion "$CONGESTION"
 	while (( $# > 0 )); do
 		value=$2
 		[[ $value =~ ^-?(0|[1-9][0-9]*)(\.[0-9]+)?$ ]] || value="\"${value//[\"\\]/}\""

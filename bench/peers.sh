@@ -77,8 +77,6 @@ disconnect_peer()
 	PEER_RUNS=()
 }
 
-conninfo() { echo "host=$WORK/socket/$1 user=postgres dbname=$DATABASE"; }
-
 # ---------------------------------------------------------------- pglogical
 
 connect_pglogical()

@@ -1,0 +1,223 @@
+# shellcheck shell=bash
+# connection.sh - how the subscriber reaches the publisher: --connection of all programs.
+#
+#   unix     a Unix socket
+#   tcp      the loopback interface, with the congestion control of this machine
+#   tls      the same, encrypted (TLS 1.3)
+#   cable    a link between two network namespaces: MTU 1500, cubic
+#
+# What a walsender costs, and how fast it is, depends on it: on loopback a segment is
+# 64 kB and no timer matters, and users have a cable.  So that is the default where it can be
+# had: network namespaces need root.
+#
+# make_connection, which make_seed calls, makes what is needed; conninfo SERVER is how the
+# other server connects.  Sessions of the benchmark itself use Unix sockets, from anywhere.
+# As root, TCP has network namespaces of its own, which nobody else can reach and whose
+# counters count nothing else; otherwise servers ask for a password.
+
+CONNECTION=			# one of the above; empty = chosen by choose_connection
+CONGESTION=-			# the congestion control, as the kernel names it
+WANTED_CONNECTION=
+declare -A NAMESPACE=() ADDRESS=()	# of publisher and subscriber
+NAMESPACES=()			# made here
+PASSWORD=			# of both servers, for TCP, outside namespaces
+
+CABLE_NETWORK=10.77.0.0/30	# nobody else sees it
+
+require_connection()
+{
+	case ${1-} in
+		unix|tcp|tls|cable) ;;
+		*) die "--connection is unix, tcp, tls or cable, not \"${1-}\"" ;;
+	esac
+}
+
+# choose_connection: before anything is made.
+choose_connection()
+{
+	local why=''
+
+	CONNECTION=${WANTED_CONNECTION:-cable}
+	[[ $CONNECTION == cable ]] || return 0
+	if [[ $(id -u) != 0 ]]; then
+		why="needs root"
+	elif ! try_namespace; then
+		why="needs network namespaces and the programs ip and nsenter"
+	fi
+	[[ -z $why ]] || { CONNECTION=tcp; say "Connection: no cable, but tcp: $why"; }
+}
+
+# Are network namespaces permitted?
+try_namespace()
+{
+	local name=papply-$$-try permitted=
+
+	command -v ip >/dev/null && command -v nsenter >/dev/null && ip netns add "$name" 2>/dev/null || return 1
+	NAMESPACES+=("$name")
+	! ip -n "$name" link add cable type veth peer name cable2 2>/dev/null || permitted=1
+	remove_connection
+	[[ -n $permitted ]]
+}
+
+# make_connection; does nothing if it is there.
+make_connection()
+{
+	[[ $CONNECTION != unix && -z ${ADDRESS[publisher]-} ]] || return 0
+	if [[ $CONNECTION == cable ]]; then
+		lay_cable
+	else
+		make_loopback
+	fi
+	[[ $CONNECTION != tls ]] ||
+		as_owner openssl req -x509 -newkey rsa:2048 -noenc -days 30 -subj /CN=parallel_apply \
+			-keyout "$WORK/server.key" -out "$WORK/server.crt" 2>"$WORK/openssl.log" ||
+		{ cat "$WORK/openssl.log" >&2; die "could not make a certificate"; }
+}
+
+# make_namespace SERVER: sets NAMESPACE.
+make_namespace()
+{
+	local name=papply-$$-$1
+
+	ip netns add "$name" || die "could not make a network namespace"
+	NAMESPACES+=("$name")
+	NAMESPACE[$1]=$name
+	ip -n "$name" link set lo up
+}
+
+# Publisher and subscriber are the two ends.
+lay_cable()
+{
+	local server
+
+	make_namespace publisher
+	make_namespace subscriber
+	ADDRESS=([publisher]=10.77.0.1 [subscriber]=10.77.0.2)
+	ip link add cable netns "${NAMESPACE[publisher]}" mtu 1500 type veth \
+		peer name cable netns "${NAMESPACE[subscriber]}" mtu 1500 || die "could not make a pair of network devices"
+	for server in publisher subscriber; do
+		ip -n "${NAMESPACE[$server]}" address add "${ADDRESS[$server]}/30" dev cable
+		ip -n "${NAMESPACE[$server]}" link set cable up
+		use_cubic "${NAMESPACE[$server]}"
+	done
+}
+
+# use_cubic NAMESPACE: by the route, since in a namespace not every setting is permitted.
+use_cubic()
+{
+	ip -n "$1" route replace $CABLE_NETWORK dev cable proto kernel scope link congctl cubic 2>/dev/null ||
+		nsenter --net="/run/netns/$1" sysctl -qw net.ipv4.tcp_congestion_control=cubic 2>/dev/null || true
+}
+
+# Addresses that only this run has: there are 2^24 on the loopback interface, and at most 2^22
+# processes.
+make_loopback()
+{
+	local server n=$(( $$ * 4 ))
+
+	for server in publisher subscriber; do
+		n=$(( n + 1 ))
+		ADDRESS[$server]=127.$(( n >> 16 & 255 )).$(( n >> 8 & 255 )).$(( n & 255 ))
+	done
+	if [[ $(id -u) == 0 ]] && try_namespace; then
+		make_namespace publisher
+		NAMESPACE[subscriber]=${NAMESPACE[publisher]}
+		return
+	fi
+	PASSWORD=$(od -An -N16 -tx1 /dev/urandom | tr -d ' \n')
+	# A server that listens on all addresses has the port on these, too.
+	PGPORT=5432
+	while (exec 3<>"/dev/tcp/${ADDRESS[publisher]}/$PGPORT") 2>/dev/null; do
+		PGPORT=$(( PGPORT + 1 ))
+	done
+	export PGPORT
+}
+
+remove_connection()
+{
+	local name
+
+	for name in "${NAMESPACES[@]}"; do
+		ip netns delete "$name" || true
+	done
+	NAMESPACES=()
+}
+
+# connection_settings SERVER: lines for postgresql.conf.
+connection_settings()
+{
+	echo "listen_addresses = '${ADDRESS[$1]-}'"
+	[[ $CONNECTION != tls ]] || cat <<-CONF
+		ssl = on
+		ssl_cert_file = '$WORK/server.crt'
+		ssl_key_file = '$WORK/server.key'
+		ssl_min_protocol_version = 'TLSv1.3'
+	CONF
+}
+
+# connection_hba: the whole pg_hba.conf.  Unix sockets are in a directory of ours.
+connection_hba()
+{
+	local database network=127.0.0.0/8 method=trust
+
+	[[ $CONNECTION != cable ]] || network=$CABLE_NETWORK
+	[[ -z $PASSWORD ]] || method=scram-sha-256
+	for database in all replication; do
+		echo "local $database all trust"
+		[[ $CONNECTION == unix ]] || echo "host $database all $network $method"
+	done
+}
+
+# conninfo SERVER: how the other one connects.
+conninfo()
+{
+	local host=$WORK/socket/$1 more=''
+
+	if [[ $CONNECTION != unix ]]; then
+		host=${ADDRESS[$1]}
+		more=" sslmode=$([[ $CONNECTION == tls ]] && echo require || echo disable)${PGPORT:+ port=$PGPORT}${PASSWORD:+ password=$PASSWORD}"
+	fi
+	echo "host=$host user=postgres dbname=$DATABASE$more"
+}
+
+# name_congestion: sets CONGESTION to that of a connection from the subscriber's side to the
+# seed, which listens where the publisher will.
+name_congestion()
+{
+	local -a there=()
+
+	[[ $CONNECTION != unix ]] || return 0
+	CONGESTION=$(</proc/sys/net/ipv4/tcp_congestion_control)
+	command -v ss >/dev/null || return 0
+	[[ -z ${NAMESPACE[subscriber]-} ]] || there=(nsenter --net="/run/netns/${NAMESPACE[subscriber]}")
+	# shellcheck disable=SC2016  # the inner shell expands it
+	CONGESTION=$("${there[@]}" bash -c 'exec 3<>"/dev/tcp/$0/$1"; ss -tinH dst "$0:$1"' "${ADDRESS[publisher]}" "${PGPORT:-5432}" |
+		sed -n 's/^[[:space:]]\+\([a-z_]\+\) .*/\1/p' | head -n 1)
+	[[ -n $CONGESTION ]] || die "nobody listens at ${ADDRESS[publisher]}"
+}
+
+# For the head of what a program prints.
+connection_title()
+{
+	case $CONNECTION in
+		unix) echo "unix: a Unix socket" ;;
+		tcp) echo "tcp: loopback, $CONGESTION" ;;
+		tls) echo "tls: TLS 1.3 on loopback, $CONGESTION" ;;
+		cable) echo "cable: two network namespaces, MTU 1500, $CONGESTION" ;;
+	esac
+}
+
+# check_connection: the walsender that is there has come by it.
+check_connection()
+{
+	local found=unix
+
+	ask publisher "SELECT client_addr IS NULL, ssl, version FROM pg_stat_replication JOIN pg_stat_ssl USING (pid) LIMIT 1"
+	case $REPLY in
+		t*) ;;
+		f\|t\|TLSv1.3) found=tls ;;
+		f\|f*) found=tcp ;;
+		*) found="\"$REPLY\"" ;;
+	esac
+	[[ ${CONNECTION/cable/tcp} == "$found" ]] || die "the walsender's connection is not $CONNECTION, but $found"
+}
