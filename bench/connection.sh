@@ -10,6 +10,10 @@
 # 64 kB and no timer matters, and users have a cable.  So that is the default where it can be
 # had: network namespaces need root.
 #
+# --rtt-ms puts a round trip between: then tcp and tls have such a link, too, with the congestion
+# control of this machine, and in its middle is a program that delays packets, in a third
+# namespace (delay_link/).
+#
 # make_connection, which make_seed calls, makes what is needed; conninfo SERVER is how the
 # other server connects.  Sessions of the benchmark itself use Unix sockets, from anywhere.
 # As root, TCP has network namespaces of its own, which nobody else can reach and whose
@@ -20,6 +24,8 @@ CONGESTION=-			# the congestion control, as the kernel names it
 WANTED_CONNECTION=
 declare -A NAMESPACE=() ADDRESS=()	# of publisher and subscriber
 NAMESPACES=()			# made here
+RTT_MS=				# empty = nothing in the middle; 0 = the program, without delay
+RTT_US=0
 PASSWORD=			# of both servers, for TCP, outside namespaces
 
 CABLE_NETWORK=10.77.0.0/30	# nobody else sees it
@@ -32,18 +38,27 @@ require_connection()
 	esac
 }
 
+require_rtt()
+{
+	[[ ${1-} =~ ^[0-9]+(\.[0-9]+)?$ ]] || die "--rtt-ms needs a number, not \"${1-}\""
+	RTT_MS=$1
+	RTT_US=$(awk -v ms="$1" 'BEGIN { printf "%.0f", ms * 1000 }')
+}
+
 # choose_connection: before anything is made.
 choose_connection()
 {
 	local why=''
 
 	CONNECTION=${WANTED_CONNECTION:-cable}
-	[[ $CONNECTION == cable ]] || return 0
+	[[ -z $RTT_MS || $CONNECTION != unix ]] || die "a Unix socket has no --rtt-ms"
+	[[ -n $RTT_MS || $CONNECTION == cable ]] || return 0
 	if [[ $(id -u) != 0 ]]; then
 		why="needs root"
 	elif ! try_namespace; then
 		why="needs network namespaces and the programs ip and nsenter"
 	fi
+	[[ -z $why || -z $RTT_MS ]] || die "--rtt-ms $why"
 	[[ -z $why ]] || { CONNECTION=tcp; say "Connection: no cable, but tcp: $why"; }
 }
 
@@ -63,7 +78,7 @@ try_namespace()
 make_connection()
 {
 	[[ $CONNECTION != unix && -z ${ADDRESS[publisher]-} ]] || return 0
-	if [[ $CONNECTION == cable ]]; then
+	if [[ $CONNECTION == cable || -n $RTT_MS ]]; then
 		lay_cable
 	else
 		make_loopback
@@ -93,13 +108,37 @@ lay_cable()
 	make_namespace publisher
 	make_namespace subscriber
 	ADDRESS=([publisher]=10.77.0.1 [subscriber]=10.77.0.2)
-	ip link add cable netns "${NAMESPACE[publisher]}" mtu 1500 type veth \
-		peer name cable netns "${NAMESPACE[subscriber]}" mtu 1500 || die "could not make a pair of network devices"
+	if [[ -z $RTT_MS ]]; then
+		join publisher cable subscriber cable
+	else
+		make_namespace middle
+		join publisher cable middle publisher
+		join subscriber cable middle subscriber
+		start_delay_link
+	fi
 	for server in publisher subscriber; do
 		ip -n "${NAMESPACE[$server]}" address add "${ADDRESS[$server]}/30" dev cable
-		ip -n "${NAMESPACE[$server]}" link set cable up
-		use_cubic "${NAMESPACE[$server]}"
+		[[ $CONNECTION != cable ]] || use_cubic "${NAMESPACE[$server]}"
 	done
+}
+
+# join NAMESPACE DEVICE NAMESPACE DEVICE: makes both devices.
+join()
+{
+	ip link add "$2" netns "${NAMESPACE[$1]}" mtu 1500 type veth \
+		peer name "$4" netns "${NAMESPACE[$3]}" mtu 1500 || die "could not make a pair of network devices"
+	ip -n "${NAMESPACE[$1]}" link set "$2" up
+	ip -n "${NAMESPACE[$3]}" link set "$4" up
+}
+
+# Half of the round trip each way.  It is not root, but may do with network devices what it
+# has to.
+start_delay_link()
+{
+	nsenter --net="/run/netns/${NAMESPACE[middle]}" \
+		setpriv --reuid=postgres --regid=postgres --init-groups --inh-caps=-all,+net_raw,+net_admin --ambient-caps=+net_raw,+net_admin \
+		"$WORK/src/bench/delay_link/delay_link" publisher subscriber $(( RTT_US / 2 )) >"$WORK/delay_link.log" 2>&1 &
+	echo $! >"$WORK/delay_link.pid"
 }
 
 # use_cubic NAMESPACE: by the route, since in a namespace not every setting is permitted.
@@ -160,7 +199,7 @@ connection_hba()
 {
 	local database network=127.0.0.0/8 method=trust
 
-	[[ $CONNECTION != cable ]] || network=$CABLE_NETWORK
+	[[ ${ADDRESS[publisher]-} != 10.* ]] || network=$CABLE_NETWORK
 	[[ -z $PASSWORD ]] || method=scram-sha-256
 	for database in all replication; do
 		echo "local $database all trust"
@@ -180,30 +219,59 @@ conninfo()
 	echo "host=$host user=postgres dbname=$DATABASE$more"
 }
 
+# socket_info SERVER: what the kernel says of the connections to the publisher's port that
+# this server has, a line for each.
+socket_info()
+{
+	local -a there=()
+	local end=dst
+
+	[[ $1 != publisher ]] || end=src
+	[[ -z ${NAMESPACE[$1]-} ]] || there=(nsenter --net="/run/netns/${NAMESPACE[$1]}")
+	"${there[@]}" ss -tinOH state established $end "${ADDRESS[publisher]}:${PGPORT:-5432}"
+}
+
+# field_of NAME: the number behind "NAME:" in the first line of socket_info on stdin.
+field_of() { sed -n "s/.* $1:\([0-9.]*\).*/\1/p" | head -n 1; }
+
 # name_congestion: sets CONGESTION to that of a connection from the subscriber's side to the
 # seed, which listens where the publisher will.
 name_congestion()
 {
 	local -a there=()
+	local info start_s=$SECONDS rtt
 
 	[[ $CONNECTION != unix ]] || return 0
-	CONGESTION=$(</proc/sys/net/ipv4/tcp_congestion_control)
-	command -v ss >/dev/null || return 0
 	[[ -z ${NAMESPACE[subscriber]-} ]] || there=(nsenter --net="/run/netns/${NAMESPACE[subscriber]}")
 	# shellcheck disable=SC2016  # the inner shell expands it
-	CONGESTION=$("${there[@]}" bash -c 'exec 3<>"/dev/tcp/$0/$1"; ss -tinH dst "$0:$1"' "${ADDRESS[publisher]}" "${PGPORT:-5432}" |
-		sed -n 's/^[[:space:]]\+\([a-z_]\+\) .*/\1/p' | head -n 1)
-	[[ -n $CONGESTION ]] || die "nobody listens at ${ADDRESS[publisher]}"
+	"${there[@]}" bash -c 'exec 3<>"/dev/tcp/$0/$1" && read -r -t 60 <&3' "${ADDRESS[publisher]}" "${PGPORT:-5432}" &
+	CHILD=$!
+	CONGESTION=$(</proc/sys/net/ipv4/tcp_congestion_control)
+	if command -v ss >/dev/null; then
+		until info=$(socket_info subscriber); [[ -n $info ]]; do
+			(( SECONDS - start_s < 10 )) || die "no connection to ${ADDRESS[publisher]}"
+			read -r -t 0.05 <> <(:) || true
+		done
+		CONGESTION=$(grep -oE '[a-z_]+ wscale' <<<"$info" | head -n 1 | cut -d' ' -f1)
+		rtt=$(field_of rtt <<<"$info")
+		awk -v rtt="$rtt" -v wanted="${RTT_MS:-0}" 'BEGIN { exit !(rtt >= wanted) }' || die "a round trip takes $rtt ms instead of $RTT_MS ms"
+	fi
+	kill $CHILD
+	wait $CHILD || true
+	CHILD=
 }
 
 # For the head of what a program prints.
 connection_title()
 {
+	local way=loopback
+
+	[[ -z $RTT_MS ]] || way="MTU 1500, a round trip of $RTT_MS ms"
 	case $CONNECTION in
 		unix) echo "unix: a Unix socket" ;;
-		tcp) echo "tcp: loopback, $CONGESTION" ;;
-		tls) echo "tls: TLS 1.3 on loopback, $CONGESTION" ;;
-		cable) echo "cable: two network namespaces, MTU 1500, $CONGESTION" ;;
+		tcp) echo "tcp: $way, $CONGESTION" ;;
+		tls) echo "tls: TLS 1.3, $way, $CONGESTION" ;;
+		cable) echo "cable: two network namespaces, ${way/loopback/MTU 1500}, $CONGESTION" ;;
 	esac
 }
 

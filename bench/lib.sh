@@ -48,7 +48,9 @@ WRITERS="2 4 8"			# numbers of writers to measure, beside native
 ROUNDS=1			# how often all configurations are measured
 
 RESULTS=()			# a line per run, columns: see add_result and measure
-declare -A SESSION_IN SESSION_OUT CPU SLEEPS PEAK_KB
+SEGMENTS=-			# of TCP, that the publisher has sent during a run
+COUNTS_SYSCALLS=		# see start_counting_syscalls
+declare -A SESSION_IN SESSION_OUT CPU SLEEPS PEAK_KB SYSCALLS
 
 # What common_option takes.
 COMMON_USAGE=$(cat <<'USAGE'
@@ -63,6 +65,8 @@ COMMON_USAGE=$(cat <<'USAGE'
   --with "NAME = X"   more options of CREATE SUBSCRIPTION ... WITH (...)
   --native-only       only PostgreSQL's own apply of the installed server; builds nothing
   --connection C      unix, tcp, tls or cable (the default where it can be had: connection.sh)
+  --rtt-ms X          a round trip of X ms between publisher and subscriber; 0 = as the
+                      base for others, with the program that delays, without delay
   --lines FILE        append each result to FILE, as a JSON object
 USAGE
 )
@@ -96,6 +100,7 @@ common_option()
 		--set) EXTRA_SETTINGS+=("$2"); return ;;
 		--with) SUBSCRIPTION_OPTIONS=$2; return ;;
 		--connection) require_connection "$2"; WANTED_CONNECTION=$2; return ;;
+		--rtt-ms) require_rtt "$2"; return ;;
 		--lines) RESULT_LINES=$(realpath -m "$2"); return ;;
 		*) usage >&2; exit 2 ;;
 	esac
@@ -289,6 +294,8 @@ install_missing_packages()
 # built already and calls this one.
 build()
 {
+	local program
+
 	if [[ -n ${BENCH_BUILT:-} ]]; then
 		ln -sfT "$BENCH_BUILT/src" "$WORK/src"
 		BIN=$(<"$BENCH_BUILT/bin")
@@ -296,7 +303,9 @@ build()
 	fi
 	tar -C "$REPO" --exclude=./.git --exclude=./tmp_check --exclude='*.o' --exclude='*.so' \
 		-cf - . | as_owner tar -C "$WORK/src" -xf -
-	as_owner make -s -C "$WORK/src/bench/read_delay" || die "could not build bench/read_delay"
+	for program in read_delay delay_link; do
+		as_owner make -s -C "$WORK/src/bench/$program" || die "could not build bench/$program"
+	done
 	if [[ -n $NATIVE_ONLY ]]; then
 		BIN=$("$PG_CONFIG" --bindir)
 		return
@@ -634,13 +643,18 @@ measure()
 
 	set_label "$1"
 	start_subscriber "$1"
+	sample_sleeps start
 	sample_cpu start
 	PEAK_KB=()
 	begin_delays
 	start_us=${EPOCHREALTIME/./}
 	ask subscriber "ALTER SUBSCRIPTION bench ENABLE"
+	[[ -z $COUNTS_SYSCALLS ]] || start_counting_syscalls
 	wait_until_applied "$writers" "$start_us"
 	sample_cpu end
+	sample_sleeps end
+	[[ -z $COUNTS_SYSCALLS ]] || end_counting_syscalls
+	count_segments
 	check_connection
 	sample_memory "$PROCESSES"
 	ask subscriber "$( (( writers > 0 )) && echo "SELECT coalesce(sum(native_replays), 0), coalesce(sum(retries), 0), coalesce(sum(older_wins), 0) FROM parallel_apply.writers" || echo "SELECT '-', '-', '-'")"
@@ -856,6 +870,50 @@ sample_cpu()
 # sample_sleeps start|end: SLEEPS[class] is how often they went to sleep between the two.
 sample_sleeps() { sample_classes SLEEPS "$1" read_sleeps; }
 
+# start_counting_syscalls: of the processes that are there, by perf, from the moment that
+# the last of them has begun.  SYSCALLS[class] is what end_counting_syscalls finds, of so many
+# transactions as SYSCALLS[transactions]: those that were not yet applied at the beginning.
+start_counting_syscalls()
+{
+	local class
+
+	until list_processes; [[ $PROCESSES == *walsender* && $PROCESSES == *apply* && ( $writers == [01] || $PROCESSES == *writers* ) ]]; do
+		ask subscriber "SELECT pg_sleep(0.002)"
+	done
+	for class in walsender apply writers; do
+		[[ $PROCESSES == *"$class"* ]] || continue
+		perf stat -x ' ' -e raw_syscalls:sys_enter -o "$WORK/perf.$class" \
+			-p "$(sed -n "s/^$class|//p" <<<"$PROCESSES" | paste -s -d ,)" >"$WORK/perf.log" 2>&1 &
+		echo $! >"$WORK/perf.$class.pid"
+	done
+	ask subscriber "SELECT greatest(max(pg_wal_lsn_diff(remote_lsn, '$BACKLOG_START')), 0) FROM pg_replication_origin_status"
+	SYSCALLS=([transactions]=$(( BACKLOG - BACKLOG * REPLY / BACKLOG_BYTES )) [walsender]=0 [apply]=0 [writers]=0)
+}
+
+end_counting_syscalls()
+{
+	local class pid
+
+	for class in walsender apply writers; do
+		[[ -s $WORK/perf.$class.pid ]] || continue
+		pid=$(<"$WORK/perf.$class.pid")
+		kill -INT "$pid" || true
+		wait "$pid" || true
+		rm "$WORK/perf.$class.pid"
+		SYSCALLS[$class]=$(sed -n 's/^\([0-9]\+\) .*sys_enter.*/\1/p' "$WORK/perf.$class")
+		[[ -n ${SYSCALLS[$class]} ]] || { cat "$WORK/perf.log" >&2; die "perf cannot count system calls here"; }
+	done
+}
+
+# count_segments: those of the walsender's connection.
+count_segments()
+{
+	SEGMENTS=-
+	[[ $CONNECTION != unix ]] && command -v ss >/dev/null || return 0
+	SEGMENTS=$(socket_info publisher | field_of segs_out)
+	SEGMENTS=${SEGMENTS:--}
+}
+
 # sample_memory PROCESSES: raises PEAK_KB[class] to the private memory of the largest
 # process of a class.  Private is what is resident, without shared memory (neither shared
 # buffers nor the pool's queue) and without files.
@@ -875,7 +933,9 @@ PAGE_KB=$(( $(getconf PAGESIZE) / 1024 ))
 
 # Of a class of processes.
 cpu_seconds() { awk -v t="${CPU[$1]:-0}" -v hz="$(getconf CLK_TCK)" 'BEGIN { printf "%.2f", t / hz }'; }
-sleeps_per() { awk -v sleeps="${SLEEPS[$1]:-0}" -v n="$2" 'BEGIN { printf "%.2f", sleeps / n }'; }
+sleeps_per() { per "${SLEEPS[$1]:-0}" "$2"; }
+syscalls_per_transaction() { per "${SYSCALLS[$1]:--}" "${SYSCALLS[transactions]:-0}"; }
+per() { awk -v x="$1" -v n="$2" 'BEGIN { if (x == "-" || n <= 0) print "-"; else printf "%.2f", x / n }'; }
 peak_mb() { awk -v kb="${PEAK_KB[$1]:-0}" 'BEGIN { printf "%.1f", kb / 1024 }'; }
 
 # ratio_of VALUE BASE; "-" without a base.
@@ -894,7 +954,9 @@ add_result()
 	ratio=$([[ -n ${NATIVE_US:-} ]] && ratio_of "$NATIVE_US" "$ELAPSED_US" || echo -)
 	RESULTS+=("${LABEL// /_} $seconds $tps $ratio \
 $(cpu_seconds walsender) $(cpu_seconds apply) $(cpu_seconds writers) $(cpu_seconds walwriter) $(cpu_seconds other) $(cpu_seconds elsewhere) \
-$(peak_mb apply) $(peak_mb writers) ${1//|/ }")
+$(peak_mb apply) $(peak_mb writers) \
+$(sleeps_per walsender "$BACKLOG") $(sleeps_per apply "$BACKLOG") $(sleeps_per writers "$BACKLOG") $(per "$SEGMENTS" "$BACKLOG") \
+$(syscalls_per_transaction walsender) $(syscalls_per_transaction apply) $(syscalls_per_transaction writers) ${1//|/ }")
 }
 
 # add_result_line NAME VALUE ...: one JSON object, flat, in RESULT_LINES; the connection is
@@ -904,7 +966,7 @@ add_result_line()
 	local line='' value
 
 	[[ -n $RESULT_LINES ]] || return 0
-	set -- "$@" connection "$CONNECTION" congestion "$CONGESTION"
+	set -- "$@" connection "$CONNECTION" congestion "$CONGESTION" ${RTT_MS:+rtt_ms "$RTT_MS"}
 	while (( $# > 0 )); do
 		value=$2
 		[[ $value =~ ^-?(0|[1-9][0-9]*)(\.[0-9]+)?$ ]] || value="\"${value//[\"\\]/}\""
