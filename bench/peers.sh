@@ -55,9 +55,11 @@ peer_settings()
 	[[ $REGIME != flush ]] || echo "pglogical.synchronous_commit = on"
 }
 
-# connect_peer NAME
+# connect_peer NAME: its programs run beside the subscriber.
 connect_peer()
 {
+	local IN_NAMESPACE=${NAMESPACE[subscriber]-}
+
 	copy_seed subscriber
 	start_subscriber_server < <(peer_settings "$1")
 	# It has all tables, those without a key too, which it would forbid to update.
@@ -178,7 +180,7 @@ connect_londiste()
 	done
 	as_owner tee "$WORK/pgqd.ini" >/dev/null <<-INI
 		[pgqd]
-		base_connstr = host=$WORK/socket/publisher user=postgres
+		base_connstr = $(conninfo publisher | sed "s/ dbname=$DATABASE//")
 		initial_database = $DATABASE
 		database_list = $DATABASE
 		pidfile = $WORK/pgqd.own
