@@ -56,7 +56,8 @@ declare -A SESSION_IN SESSION_OUT CPU SLEEPS PEAK_KB SYSCALLS
 COMMON_USAGE=$(cat <<'USAGE'
   --writers "N N ..." numbers of writers to measure (default "2 4 8")
   --rounds N          repeat all configurations N times (default 1)
-  --scale N           pgbench scale (default 50, or 1 where its tables are not used)
+  --scale N           pgbench scale (default 50, or 1 where its tables are not used);
+                      of tpcc: warehouses (default 10)
   --batch N           parallel_apply.max_batch_transactions (default: the extension's)
   --read-delay US     subscriber: microseconds per page read, shared_buffers = 64MB
   --flush-delay US    subscriber: microseconds per WAL flush, which else costs nothing
@@ -440,7 +441,11 @@ default_shared_buffers()
 make_seed()
 {
 	make_connection
-	say "Loading pgbench, scale $SCALE"
+	case $1 in
+		tpcc) say "Loading TPC-C, warehouses: $SCALE" ;;
+		sysbench_*) say "Loading sysbench, $SYSBENCH_TABLES tables of $ROWS rows" ;;
+		*) say "Loading pgbench, scale $SCALE" ;;
+	esac
 	as_owner "$BIN/initdb" -D "$WORK/seed" -U postgres -A trust -E UTF8 --no-locale -N >/dev/null
 	# Its WAL is copied with it: enough for most runs, whose segments are then recycled
 	# ones as in a server that has run for a while, and no more.
@@ -450,8 +455,9 @@ make_seed()
 	name_congestion
 	say "Connection: $(connection_title)"
 	DATABASE=postgres sql seed -c "CREATE DATABASE $DATABASE"
-	"$BIN/pgbench" -h "$WORK/socket/seed" -U postgres -i -q -s "$SCALE" "$DATABASE" >/dev/null 2>&1 ||
+	"$BIN/pgbench" -h "$WORK/socket/seed" -U postgres -i -q -s "$(pgbench_scale "$1")" "$DATABASE" >/dev/null 2>&1 ||
 		die "could not load pgbench"
+	! is_sysbench "$1" || run_sysbench seed "$1" prepare
 	sql seed <<-SQL
 		CREATE EXTENSION pg_prewarm;
 		$([[ -z $PASSWORD ]] || echo "ALTER ROLE postgres PASSWORD '$PASSWORD';")
@@ -461,6 +467,8 @@ make_seed()
 		VACUUM ANALYZE;
 	SQL
 	stop_server seed
+	# shellcheck disable=SC2046  # tables are words
+	CHECKSUM_SQL=$(checksum_sql "${TABLES[@]}" $(other_tables "$1"))
 }
 
 # copy_seed SERVER: a new data directory, in place of the one before.
@@ -513,29 +521,44 @@ make_backlog()
 	PUBLISHER_CHECKSUM=$REPLY
 }
 
-# run_transactions WORKLOAD: by pgbench; sets BACKLOG to their number.
+# run_transactions WORKLOAD: by pgbench or sysbench; sets BACKLOG to their number.
 run_transactions()
 {
-	local clients=4 options
+	local clients=4 options first_xid
 
+	ask publisher "SELECT pg_current_xact_id()"
+	first_xid=$REPLY
 	BACKLOG=$(( (TRANSACTIONS + clients - 1) / clients * clients ))
-	options=$(TRANSACTIONS=$BACKLOG workload_options "$1" $clients)
-	# shellcheck disable=SC2086  # options are words
-	PGOPTIONS='-c synchronous_commit=off' "$BIN/pgbench" -h "$WORK/socket/publisher" -U postgres \
-		-n -M prepared -c $clients -j 2 -t $(( BACKLOG / clients )) -D scale="$SCALE" -D rows="$ROWS" \
-		-D transactions=$BACKLOG --random-seed=1 $options "$DATABASE" >"$WORK/pgbench.log" 2>&1 ||
-		{ cat "$WORK/pgbench.log" >&2; die "pgbench failed"; }
+	if is_sysbench "$1"; then
+		PGOPTIONS='-c synchronous_commit=off' run_sysbench publisher "$1" run --time=0 --events=$BACKLOG
+	else
+		options=$(TRANSACTIONS=$BACKLOG workload_options "$1" $clients)
+		# shellcheck disable=SC2086  # options are words
+		PGOPTIONS='-c synchronous_commit=off' "$BIN/pgbench" -h "$WORK/socket/publisher" -U postgres \
+			-n -M prepared -c $clients -j 2 -t $(( BACKLOG / clients )) -D scale="$SCALE" -D rows="$ROWS" \
+			-D transactions=$BACKLOG --random-seed=1 $options "$DATABASE" >"$WORK/pgbench.log" 2>&1 ||
+			{ cat "$WORK/pgbench.log" >&2; die "pgbench failed"; }
+	fi
+	has_silent_transactions "$1" || return 0
+	ask publisher "SELECT count(*)
+		FROM generate_series($first_xid + 1, pg_snapshot_xmax(pg_current_snapshot())::text::bigint - 1) xid
+		WHERE pg_xact_status(xid::text::xid8) = 'committed'"
+	BACKLOG=$REPLY
+	(( BACKLOG > 0 )) || die "the backlog has nothing to replicate"
 }
 
-# Count and order-independent checksum of every table.
-CHECKSUM_SQL=$(
-	separator="SET parallel_setup_cost = 0; "
-	for table in "${TABLES[@]}"; do
-		printf '%s' "${separator}SELECT '$table', count(*), sum(hashtext(whole_row::text)::bigint) FROM $table whole_row"
+# checksum_sql TABLE ...: count and order-independent checksum of every table.  Hashing the
+# values of a row takes a third of the time of hashing its text.
+checksum_sql()
+{
+	local table separator="SET parallel_setup_cost = 0; "
+
+	for table; do
+		printf '%s' "${separator}SELECT '$table', count(*), sum(hash_record_extended(whole_row, 0)) FROM $table whole_row"
 		separator=" UNION ALL "
 	done
 	printf ' ORDER BY 1'	# parallel workers come in any order
-)
+}
 
 # ---------------------------------------------------------------- one run
 
@@ -577,7 +600,7 @@ start_subscriber_server()
 # warm_up SERVER: all tables and indexes into its shared buffers.
 warm_up()
 {
-	ask "$1" "SELECT sum(pg_prewarm(oid)) FROM pg_class WHERE relname ~ '^(pgbench|bench)_' AND relkind IN ('r', 'i')"
+	ask "$1" "SELECT sum(pg_prewarm(oid)) FROM pg_class WHERE relnamespace = 'public'::regnamespace AND relkind IN ('r', 'i')"
 }
 
 # start_parallel_server WRITERS: a subscriber without a subscription; 0 writers = without

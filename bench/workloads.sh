@@ -2,20 +2,32 @@
 # workloads.sh - what a backlog may consist of: tables, sizes, pgbench scripts.
 #
 # A workload is a name from WORKLOADS or a file with a pgbench script.  Its default
-# sizes are in set_workload_sizes, its tables in workload_tables, which every seed
-# has, and its transactions in workload_options (many transactions, by pgbench) or
-# one_transaction (a single one).  A new workload is a line in each of these.
+# sizes are in set_workload_sizes, its tables in workload_tables, and its transactions
+# in workload_options (many transactions, by pgbench), one_transaction (a single one)
+# or run_sysbench.  A new workload is a line in each of these.  Small tables are in
+# every seed; those of sysbench and TPC-C only in theirs, see other_tables.
 #
 # Set by set_workload_sizes, unless the caller has given them:
-#   SCALE          of pgbench: 100000 accounts, 16 MB each
+#   SCALE          of pgbench: 100000 accounts, 16 MB each; of tpcc: warehouses
 #   TRANSACTIONS   size of the backlog; of a workload of one transaction, 1
-#   ROWS           rows of that one transaction, or of the table of "full"
+#   ROWS           rows of that one transaction, of the table of "full", or of each
+#                  table of sysbench
 
-WORKLOADS=(tpcb simple insert1 update1 hot zipf delete full rows1000 insert2m update500k)
+WORKLOADS=(tpcb simple insert1 update1 hot zipf delete full rows1000 insert2m update500k tpcc
+	sysbench_{update_index,update_non_index,write_only,insert,delete})
 ROWS_PER_DELETE=5
 ROWS_PER_INSERT=1000			# of rows1000
+SYSBENCH_TABLES=4
 
 is_one_transaction() { [[ $1 == insert2m || $1 == update500k ]]; }
+is_sysbench() { [[ $1 == sysbench_* ]]; }
+
+# has_silent_transactions WORKLOAD: some write nothing or roll back, and so are not
+# replicated.
+has_silent_transactions() { is_sysbench "$1" || [[ $1 == tpcc ]]; }
+
+# need_programs WORKLOAD: adds to NEEDED_PROGRAMS those of this workload.
+need_programs() { ! is_sysbench "$1" || NEEDED_PROGRAMS+=(sysbench); }
 
 # set_workload_sizes WORKLOAD
 set_workload_sizes()
@@ -28,6 +40,9 @@ set_workload_sizes()
 		full)		transactions=40000 rows=10000 ;;
 		rows1000)	transactions=500 ;;
 		insert2m)	transactions=1 rows=2000000 ;;
+		tpcc)		transactions=40000 scale=10 ;;
+		sysbench_write_only|sysbench_delete) transactions=100000 rows=1000000 ;;
+		sysbench_*)	rows=1000000 ;;
 		update500k)	transactions=1 rows=500000 scale=$(( (${ROWS:-500000} + 99999) / 100000 )) ;;
 		*)		scale=50 ;;
 	esac
@@ -44,15 +59,20 @@ set_workload_sizes()
 # and the subscriber keep of a large transaction in files.
 workload_space_mb()
 {
-	local bytes_per_transaction=3072
+	local bytes_per_transaction=3072 data_mb=$(( 16 * SCALE ))
 
 	case $1 in
+		tpcc)		bytes_per_transaction=16000 data_mb=$(( 120 * SCALE + 50 )) ;;
+		sysbench_*)	bytes_per_transaction=6000 data_mb=$(( SYSBENCH_TABLES * ROWS / 3500 + 16 )) ;;
 		rows1000)	bytes_per_transaction=$(( ROWS_PER_INSERT * 1500 )) ;;
 		delete)		bytes_per_transaction=$(( ROWS_PER_DELETE * 1000 )) ;;
 		insert2m|update500k) bytes_per_transaction=$(( ROWS * 1200 )) ;;
 	esac
-	echo $(( 3 * (16 * SCALE + 500) + TRANSACTIONS * bytes_per_transaction / 1048576 ))
+	echo $(( 3 * (data_mb + 500) + TRANSACTIONS * bytes_per_transaction / 1048576 ))
 }
+
+# pgbench_scale WORKLOAD
+pgbench_scale() { [[ $1 == tpcc ]] && echo 1 || echo "$SCALE"; }
 
 # workload_tables WORKLOAD: SQL.  Tables of other workloads stay empty.
 workload_tables()
@@ -77,10 +97,20 @@ workload_tables()
 	case $1 in
 		delete) echo "INSERT INTO bench_delete SELECT n, n FROM generate_series(1, $ROWS_PER_DELETE * $TRANSACTIONS) n;" ;;
 		full) echo "INSERT INTO bench_full SELECT n, n FROM generate_series(1, $ROWS) n;" ;;
+		tpcc) printf '\\set warehouses %s\n' "$SCALE"; cat "$REPO/bench/tpcc.sql" ;;
 	esac
 }
 
-# The tables that make up a checksum.
+# other_tables WORKLOAD: those that only its seed has.
+other_tables()
+{
+	case $1 in
+		tpcc) echo warehouse district customer history new_order orders order_line item stock ;;
+		sysbench_*) seq -s ' ' -f 'sbtest%g' $SYSBENCH_TABLES ;;
+	esac
+}
+
+# The tables that make up a checksum, with other_tables.
 TABLES=(pgbench_{accounts,branches,tellers,history} bench_{insert,hot,delete,full,narrow,cpu,marker})
 
 # workload_options WORKLOAD CLIENTS: options for pgbench; writes the script, if there
@@ -90,6 +120,12 @@ workload_options()
 	local script=$WORK/workload.sql
 
 	case $1 in
+		tpcc)	tpcc_script new_order :home, :scale, :seed
+			tpcc_script payment :home, :scale, :seed
+			tpcc_script delivery :home, :seed
+			# Out of a hundred; the other eight only read.
+			echo "-f $WORK/new_order.sql@45 -f $WORK/payment.sql@43 -f $WORK/delivery.sql@4"
+			return ;;
 		tpcb)	echo "-b tpcb-like"; return ;;
 		simple)	echo "-b simple-update"; return ;;
 		insert1) cat <<-'SQL' ;;
@@ -130,6 +166,26 @@ workload_options()
 		*)	cat "$1" ;;
 	esac >"$script"
 	echo "-f $script -D n=0"
+}
+
+# tpcc_script PROCEDURE ARGUMENT ...: writes it.  Procedures roll dice of their own, from
+# the seed that pgbench gives them.
+tpcc_script()
+{
+	cat >"$WORK/$1.sql" <<-SQL
+		\set home random(1, :scale)
+		\set seed random(0, 1000000000) / 1000000000.0
+		CALL tpcc_$1(${*:2});
+	SQL
+}
+
+# run_sysbench SERVER WORKLOAD COMMAND [OPTION]...: COMMAND is prepare or run.
+run_sysbench()
+{
+	sysbench "oltp_${2#sysbench_}" --db-driver=pgsql --pgsql-host="$WORK/socket/$1" --pgsql-user=postgres \
+		--pgsql-db="$DATABASE" --tables=$SYSBENCH_TABLES --table-size="$ROWS" --threads=4 --rand-seed=1 \
+		"${@:4}" "$3" >"$WORK/sysbench.log" 2>&1 ||
+		{ tail -n 20 "$WORK/sysbench.log" >&2; die "sysbench failed"; }
 }
 
 # one_transaction WORKLOAD: SQL.
