@@ -8,9 +8,6 @@
 #ifndef PAPPLY_BLOCKERS_H
 #define PAPPLY_BLOCKERS_H
 
-/* Those who have no part in it look so often. */
-#define PAPPLY_BLOCKERS_INTERVAL_MS 100
-
 /*
  * Look whether the oldest transaction waits for a younger one.  If it waits for this
  * process, throws PAPPLY_ERRCODE_OLDER_WINS; if for one that cannot find out itself,
@@ -19,13 +16,7 @@
 extern void papply_blockers_look(void);
 
 /*
- * Look whether sessions wait for transactions whose turn is held up.  If one waits for this
- * process, throws PAPPLY_ERRCODE_OLDER_WINS; others are told to roll back.
- */
-extern void papply_blockers_look_for_sessions(void);
-
-/*
- * Both if the last look was long ago; for one that goes on without a sleep, or has
+ * The same if the last look was long ago; for one that goes on without a sleep, or has
  * no part in it.
  */
 extern void papply_blockers_look_if_due(void);

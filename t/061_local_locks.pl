@@ -152,44 +152,6 @@ for my $statement (
 	is(attempts(), $attempts, 'and each was applied at its first attempt');
 }
 
-# A local session does not wait for a transaction whose turn is held up.  That one gives its
-# locks back, and does not take them again before its turn.  Fault: the session waits until
-# the oldest one is committed.
-{
-	my $older_wins = counter($subscriber, 'older_wins');
-	my $gate = hold($subscriber, 'SELECT FROM gate WHERE id = 1 FOR UPDATE');
-	commit_each(
-		'UPDATE gate SET n = n + 1 WHERE id = 1',
-		'UPDATE other SET n = n + 1 WHERE id = 7');
-	states_become($subscriber, "$lock, $turn",
-		'a transaction has locked a row before its turn');
-	on_subscriber(
-		q(SET lock_timeout = '20s'; UPDATE other SET n = n WHERE id = 7));
-	pass('a session gets its row');
-	on_subscriber('SELECT FROM other WHERE id = 7 FOR UPDATE NOWAIT');
-	pass('which is not locked again');
-	states_become($subscriber, "$lock, $turn", 'it waits for its turn');
-	is(counter($subscriber, 'older_wins') - $older_wins,
-		1, 'and is counted once');
-
-	# One that waits for a lock itself cannot look: another one does.
-	my $session =
-	  hold($subscriber, 'SELECT FROM other WHERE id = 9 FOR UPDATE');
-	commit_each(
-		'UPDATE other SET n = 6 WHERE id = 6; UPDATE other SET n = 9 WHERE id = 9',
-		'UPDATE other SET n = n + 1 WHERE id = 5');
-	states_become(
-		$subscriber,
-		"$lock, $turn, $lock, $turn",
-		'a transaction waits for a lock before its turn');
-	on_subscriber(
-		q(SET lock_timeout = '20s'; UPDATE other SET n = n WHERE id = 6));
-	pass('a session gets the row of one that waits for a lock');
-	$_->query_safe('COMMIT') for $session, $gate;
-	$_->quit for $session, $gate;
-	tables_are_equal('after sessions did not wait');
-}
-
 # CREATE INDEX CONCURRENTLY waits for transactions, not they for it.  Faults: writers
 # that keep it waiting for something younger than what they commit; an index that
 # is not used for dependencies afterwards.

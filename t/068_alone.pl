@@ -132,7 +132,7 @@ sub takes_first_job
 	$gate->query_safe('COMMIT');
 	wait_until(
 		q(count(*) = 1 FROM pg_stat_activity
-		WHERE backend_type = 'logical replication worker' AND wait_event_type = 'Lock'
+		WHERE backend_type LIKE 'logical replication%worker' AND wait_event_type = 'Lock'
 		AND pid IN (SELECT pid FROM pg_stat_subscription WHERE relid IS NULL)),
 		'the native loop does not wait');
 	create_trigger();

@@ -28,14 +28,6 @@
  *   meanwhile and no native transaction counts as committed; and that worker waits in
  *   the lock manager for Y.  So it counts as O does.
  *
- * And no deadlock, but what serial apply would not do: a local session waits for Y,
- * whose turn is held up by O, for as long as O waits for another local session,
- * say.  With serial apply Y would not have been begun.  So Y rolls back as well, and waits
- * for its turn before it begins again, so that each does so once at most.  It finds
- * that itself in its sleep; if it works, or waits in the lock manager, others do,
- * when O has been the oldest for some time.  What is applied before its end is known keeps
- * its locks, as it does on the publisher.
- *
  * The alternative, a heavyweight lock as the turn, would let the deadlock
  * detector choose the victim, which might be O.
  *-------------------------------------------------------------------------
@@ -52,13 +44,10 @@
 #include "blockers.h"
 #include "clock.h"
 #include "commit_order.h"
-#include "early.h"
-#include "lock_waiters.h"
 #include "queue.h"
 #include "retreat.h"
 
-/* The turn of younger ones is held up when the oldest one has been so for this long. */
-#define HELD_UP_MS 25
+#define INTERVAL_MS 100
 
 /* A chain of blocked processes is not followed further than this. */
 #define MAX_BLOCKERS 256
@@ -207,77 +196,14 @@ papply_blockers_look(void)
 				 errmsg("remote transaction is rolled back because an older one waits for it")));
 }
 
-/* Is that the number of a transaction whose turn has not come, and that may have locks? */
-static bool
-is_before_turn(uint64 first, uint64 oldest)
-{
-	return first > oldest && first != PAPPLY_NO_SEQNO && first != PAPPLY_SEQNO_OPEN;
-}
-
-static void
-check_own_waiters(uint64 oldest)
-{
-	uint64		first = pg_atomic_read_u64(&papply_pool_my_slot()->applied_first);
-
-	if (first == PAPPLY_SEQNO_OPEN)
-		first = papply_early_number();
-	if (is_before_turn(first, oldest) && papply_lock_waiters_exist(MyProc))
-		ereport(ERROR,
-				(errcode(PAPPLY_ERRCODE_OLDER_WINS),
-				 errmsg("remote transaction is rolled back because a session waits for it before its turn")));
-}
-
-/* Has the oldest one been so for some time, as far as this process has looked? */
-static bool
-is_held_up(uint64 oldest)
-{
-	static uint64 seen_oldest = PAPPLY_NO_SEQNO;
-	static int64 seen_at = 0;
-	int64		now = papply_clock_now();
-
-	if (oldest == seen_oldest)
-		return papply_clock_has_passed(seen_at, now, HELD_UP_MS);
-	seen_oldest = oldest;
-	seen_at = now;
-	return false;
-}
-
-/* Those that do not sleep where they would look themselves. */
-static void
-recall_others(uint64 oldest)
-{
-	for (int i = 0; i < PAPPLY_MAX_WRITERS; i++)
-	{
-		PapplyWriterSlot *slot = &papply_pool->writers[i];
-		uint64		first = pg_atomic_read_u64(&slot->applied_first);
-		PGPROC	   *proc = slot->proc;
-
-		if (proc != NULL && proc != MyProc && slot->state == PAPPLY_WRITER_APPLYING &&
-			is_before_turn(first, oldest) && papply_lock_waiters_exist(proc))
-			papply_retreat_recall(slot, first);
-	}
-}
-
-void
-papply_blockers_look_for_sessions(void)
-{
-	uint64		oldest = papply_commit_order_committed() + 1;
-
-	if (is_held_up(oldest))
-		recall_others(oldest);
-	if (papply_pool_waiter != PAPPLY_WAITER_RECEIVER)
-		check_own_waiters(oldest);
-}
-
 void
 papply_blockers_look_if_due(void)
 {
 	static int64 looked_at = 0;
 	int64		now = papply_clock_now();
 
-	if (!papply_clock_has_passed(looked_at, now, PAPPLY_BLOCKERS_INTERVAL_MS))
+	if (!papply_clock_has_passed(looked_at, now, INTERVAL_MS))
 		return;
 	looked_at = now;
 	papply_blockers_look();
-	papply_blockers_look_for_sessions();
 }

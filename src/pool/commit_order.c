@@ -44,12 +44,9 @@
 #include "selftest.h"
 #endif
 
-/*
- * Who sleeps for so long looks whether sessions wait for it; and for a hidden deadlock, at
- * the first time and at some of the following ones, since that costs more.
- */
-#define CHECK_MS 30
-#define DEADLOCK_CHECKS 3
+/* The first look for a hidden deadlock, and the following ones. */
+#define FIRST_CHECK_MS 30
+#define NEXT_CHECK_MS 100
 
 /* In all waits of this process. */
 static uint64 slept_us = 0;
@@ -116,13 +113,13 @@ check_open(void)
  * makes it rare: src/test/selftest_wakes.c.
  */
 static long
-check_ms(void)
+check_ms(int sleeps)
 {
 #ifdef PAPPLY_SELFTEST
 	if (papply_selftest_sleep > 0)
 		return papply_selftest_sleep;
 #endif
-	return CHECK_MS;
+	return sleeps == 0 ? FIRST_CHECK_MS : NEXT_CHECK_MS;
 }
 
 void
@@ -136,7 +133,7 @@ papply_commit_order_sleep(PapplyWriterState state, int *sleeps)
 	if (papply_pool_may_sleep())
 		rc = WaitLatch(MyLatch,
 					   WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
-					   check_ms(),
+					   check_ms(*sleeps),
 					   wait_event_of(state));
 	count_sleep(state, *sleeps == 0, begin);
 	(*sleeps)++;
@@ -147,11 +144,8 @@ papply_commit_order_sleep(PapplyWriterState state, int *sleeps)
 	papply_early_check();
 	papply_early_check_slots();
 	papply_retreat_check();
-	if (!(rc & WL_TIMEOUT))
-		return;
-	if (*sleeps % DEADLOCK_CHECKS == 1)
+	if (rc & WL_TIMEOUT)
 		papply_blockers_look();
-	papply_blockers_look_for_sessions();
 }
 
 void
