@@ -113,6 +113,9 @@ sub rows_of_history
 # applies what none of them has claimed.  They wait for a lock on pg_database, and so
 # would every new session.
 {
+	# With streaming = parallel, the default from 18 on, the apply worker would begin again
+	# to have writers, and could not connect.
+	$subscriber->safe_psql('postgres', 'ALTER SUBSCRIPTION tap_postgres SET (streaming = off)');
 	my $watcher = hold($subscriber, q(SET statement_timeout = '30s'; COMMIT));
 	my $until = sub {
 		my ($condition) = @_;

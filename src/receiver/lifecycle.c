@@ -622,7 +622,9 @@ adjust(void)
 	if (papply_lifecycle_is_drained() && papply_remote_relation_next_untold() == NULL)
 	{
 		stop_pool();
-		if (papply_compat_wants_parallel_streaming())
+
+		/* a role that a trigger has set is one of this session */
+		if (papply_compat_wants_parallel_streaming() && papply_role_suits_writers())
 			papply_lifecycle_restart("transactions are not applied in parallel any more");
 	}
 }
