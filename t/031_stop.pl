@@ -115,7 +115,8 @@ sub rows_of_history
 {
 	# With streaming = parallel, the default from 18 on, the apply worker would begin again
 	# to have writers, and could not connect.
-	$subscriber->safe_psql('postgres', 'ALTER SUBSCRIPTION tap_postgres SET (streaming = off)');
+	$subscriber->safe_psql('postgres',
+		'ALTER SUBSCRIPTION tap_postgres SET (streaming = off)');
 	my $watcher = hold($subscriber, q(SET statement_timeout = '30s'; COMMIT));
 	my $until = sub {
 		my ($condition) = @_;
