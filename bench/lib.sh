@@ -36,6 +36,7 @@ EXTRA_SETTINGS=()		# lines for the subscriber's postgresql.conf
 PUBLISHER_SETTINGS=()		# the same for the publisher
 NO_INDEX=			# the subscriber has no index on the table of "full"
 RESULT_LINES=			# a file to which every result is appended as a JSON object
+PHYSICAL=			# "physical": also a physical standby
 SUBSCRIPTION_OPTIONS=		# more of CREATE SUBSCRIPTION ... WITH (...)
 PUBLISHER_IS_DELAYED=		# the publisher has the subscriber's storage
 SUBSCRIBER_PROGRAM=		# in place of postgres
@@ -635,15 +636,45 @@ start_subscriber()
 		WITH (slot_name = 'run', create_slot = false, copy_data = false, enabled = false${SUBSCRIPTION_OPTIONS:+, $SUBSCRIPTION_OPTIONS})"
 }
 
-# A physical standby instead of the subscriber.  Like that it begins as a copy of the
-# seed, and needs nothing but the WAL that the publisher has made since.
+# start_standby [SETTING]: a physical standby instead of the subscriber.  Like that it begins
+# as a copy of the seed, and needs nothing but the WAL that the publisher has made since.
 start_standby()
 {
 	copy_seed subscriber
 	as_owner touch "$WORK/subscriber/standby.signal"
-	start_subscriber_server < <(
-		echo "primary_conninfo = '$(conninfo publisher) application_name=bench'"
-	)
+	start_subscriber_server <<<"${1-"primary_conninfo = '$(conninfo publisher) application_name=bench'"}"
+}
+
+# measure_physical: one run of a physical standby, to which the backlog is sent as WAL; adds
+# a line to RESULTS as measure does.
+measure_physical()
+{
+	local start_us
+
+	LABEL=physical
+	start_standby "primary_conninfo = ''"
+	# Its WAL goes to the standby from the beginning of the seed; it has replayed its own.
+	ask subscriber "ALTER SYSTEM SET primary_conninfo = '$(conninfo publisher | sed "s/'/''/g") application_name=bench'"
+	sample_cpu start
+	sample_sleeps start
+	PEAK_KB=()
+	begin_delays
+	start_us=${EPOCHREALTIME/./}
+	ask subscriber "SELECT pg_reload_conf()"
+	until ask subscriber "SELECT pg_wal_lsn_diff(pg_last_wal_replay_lsn(), '$BACKLOG_END') > 0"; [[ $REPLY == t ]]; do
+		ELAPSED_US=$(( ${EPOCHREALTIME/./} - start_us ))
+		(( ELAPSED_US < 10 * STALLED_AFTER_S * 1000000 )) || die "the standby does not catch up"
+		ask subscriber "SELECT pg_sleep(0.02)"
+	done
+	ELAPSED_US=$(( ${EPOCHREALTIME/./} - start_us ))
+	sample_cpu end
+	sample_sleeps end
+	SEGMENTS=- SYSCALLS=()
+	add_result "-|-|-"
+	end_delays
+	require_equal
+	RESULTS[-1]+=" yes"
+	stop_server subscriber immediate
 }
 
 # LABEL: how a configuration is called.
@@ -956,6 +987,8 @@ PAGE_KB=$(( $(getconf PAGESIZE) / 1024 ))
 
 # Of a class of processes.
 cpu_seconds() { awk -v t="${CPU[$1]:-0}" -v hz="$(getconf CLK_TCK)" 'BEGIN { printf "%.2f", t / hz }'; }
+# cpu_us_per CLASS N: microseconds of it for each of N transactions.
+cpu_us_per() { awk -v t="${CPU[$1]:-0}" -v hz="$(getconf CLK_TCK)" -v n="$2" 'BEGIN { printf "%.1f", t * 1e6 / hz / n }'; }
 sleeps_per() { per "${SLEEPS[$1]:-0}" "$2"; }
 syscalls_per_transaction() { per "${SYSCALLS[$1]:--}" "${SYSCALLS[transactions]:-0}"; }
 per() { awk -v x="$1" -v n="$2" 'BEGIN { if (x == "-" || n <= 0) print "-"; else printf "%.2f", x / n }'; }

@@ -15,7 +15,7 @@
 
 WORKLOADS=(tpcb simple insert1 update1 hot zipf delete full rows1000 insert2m update500k tpcc
 	sysbench_{update_index,update_non_index,write_only,insert,delete})
-ROWS_PER_DELETE=5
+ROWS_PER_DELETE=10
 ROWS_PER_INSERT=1000			# of rows1000
 SYSBENCH_TABLES=4
 

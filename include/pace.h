@@ -30,11 +30,10 @@ typedef struct PapplyPace
 
 /*
  * Pure: note a message of that length (in bytes), return the next pause and note its end.
- * behind_us is the age of the newest transaction when the publisher sent it; is_short
- * says that writers have little left to do.
+ * behind_us is the age of the newest transaction when the publisher sent it.
  */
 extern void papply_pace_read(PapplyPace *pace, int length, TimestampTz send_time);
-extern int64 papply_pace_next(PapplyPace *pace, int64 now, int64 behind_us, bool is_short);
+extern int64 papply_pace_next(PapplyPace *pace, int64 now, int64 behind_us);
 extern void papply_pace_woke(PapplyPace *pace, int64 now);
 
 /*
@@ -48,9 +47,9 @@ extern void papply_pace_note(int length, TimestampTz send_time);
 
 /*
  * Receiver: there is nothing more to read.  Returns how long, in microseconds, the
- * connection should be left alone; 0: not at all.
+ * connection should be left alone; 0: not at all.  A Unix socket never should.
  */
-extern int64 papply_pace_pause_us(pgsocket socket, int64 behind_us, bool is_short);
+extern int64 papply_pace_pause_us(pgsocket socket, int64 behind_us);
 
 /* Receiver: that pause is over. */
 extern void papply_pace_end_pause(void);

@@ -18,14 +18,14 @@
  * been read empty, and writers live on what is in the queue.  The pause ends about when
  * the publisher has to stop, because the buffers between the two are full: a shorter one
  * would cost more wake-ups, in a longer one the publisher would be idle.  How much these
- * buffers hold depends on the kind of connection and both kernels' settings: from fifty
- * small transactions (Unix sockets) to several megabytes.  But messages have send times,
- * which tell how long before the end of a pause the publisher stopped sending.  If that
- * is a small part of the pause, the next one is longer, else it is shorter.  A publisher
- * that has nothing more to send stops as well, so pauses end when it has caught up.
+ * buffers hold depends on both kernels' settings, up to several megabytes, and on how
+ * segments are merged.  But messages have send times, which tell how long before the end
+ * of a pause the publisher stopped sending.  If that is a small part of the pause, the next
+ * one is longer, else it is shorter.  A publisher that has nothing more to send stops as
+ * well, so pauses end when it has caught up.
  * They are never longer than a part of what the publisher is behind, so nobody notices.
- * Where the buffers hold too little even for the shortest pause (Unix sockets), the
- * connection is read at once while writers have little left to do.
+ * A Unix socket holds too little even for the shortest pause, some fifty small transactions,
+ * and merges nothing: it is read at once.
  *
  * Our clock and the publisher's are not the same.  A message that was read when nothing
  * else was there has just arrived; the least difference of the two clocks then is that of
@@ -119,7 +119,7 @@ stopped_us(const PapplyPace *pace)
 }
 
 int64
-papply_pace_next(PapplyPace *pace, int64 now, int64 behind_us, bool is_short)
+papply_pace_next(PapplyPace *pace, int64 now, int64 behind_us)
 {
 	int64		max_us = Min(MAX_PAUSE_US, behind_us / BEHIND_PART);
 	int64		idle_us = stopped_us(pace);
@@ -130,8 +130,6 @@ papply_pace_next(PapplyPace *pace, int64 now, int64 behind_us, bool is_short)
 		return 0;
 	}
 	measure_offset(pace, now);
-	if (is_short && pace->pause_us == MIN_PAUSE_US && idle_us > MIN_PAUSE_US / IDLE_PART)
-		return 0;
 	if (pace->pause_us == 0)
 		pace->pause_us = MIN_PAUSE_US;
 	else if (idle_us <= pace->pause_us / IDLE_PART)
@@ -199,13 +197,27 @@ limit_window(pgsocket socket)
 		window = needed;
 }
 
+/* Of the one connection that a process has. */
+static bool
+is_unix_socket(pgsocket socket)
+{
+	static int	family = -1;
+	struct sockaddr_storage address;
+	socklen_t	length = sizeof(address);
+
+	if (family < 0)
+		family = getsockname(socket, (struct sockaddr *) &address, &length) == 0 ?
+			address.ss_family : AF_UNSPEC;
+	return family == AF_UNIX;
+}
+
 int64
-papply_pace_pause_us(pgsocket socket, int64 behind_us, bool is_short)
+papply_pace_pause_us(pgsocket socket, int64 behind_us)
 {
 	int64		now = papply_clock_now();
 	uint64		bytes = current.bytes;
 
-	if (papply_pace_next(&current, now, behind_us, is_short) == 0)
+	if (is_unix_socket(socket) || papply_pace_next(&current, now, behind_us) == 0)
 	{
 		paused_at = 0;
 		return 0;

@@ -84,9 +84,6 @@
  */
 #define REST_US 20
 
-/* So many transactions that nobody has claimed are little to do. */
-#define SHORT_BACKLOG 16
-
 /* Writers wake the receiver when they have rolled back; see replay_must_wait(). */
 #define RETREAT_NAP_MS 10
 
@@ -457,7 +454,7 @@ pause_reading(WalReceiverConn *conn, pgsocket socket)
 
 	if (is_within)
 		ahead_us = Max(ahead_us, WITHIN_MS * INT64CONST(1000));
-	pause_us = papply_pace_pause_us(socket, ahead_us, papply_queue_backlog() < SHORT_BACKLOG);
+	pause_us = papply_pace_pause_us(socket, ahead_us);
 	if (pause_us == 0)
 		return false;
 	papply_report_if_due(conn);

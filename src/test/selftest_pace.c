@@ -89,7 +89,7 @@ papply_selftest_pace(PG_FUNCTION_ARGS)
 	for (int i = 0; i < 300; i++)
 	{
 		now = read_all(link, &pace, now, skew_us);
-		pause_us = papply_pace_next(&pace, now, behind_us, false);
+		pause_us = papply_pace_next(&pace, now, behind_us);
 		EXPECT(pause_us * 4 <= behind_us);
 		if (i >= 200)
 			longest_us = Max(longest_us, pause_us);
