@@ -1,8 +1,8 @@
 # A subscriber that publishes what it applies: A -> B -> C.  B applies with several
 # writers; what C gets are the transactions of A, each whole or not at all, in
 # their order, with one at a time and, where B is told to make them all the same, with
-# batches; and C, which has writers as well, ends with the same rows.  t/037 says what
-# else is decoded as PostgreSQL's own apply would have written it.
+# batches; and C, which has writers as well, ends with the same rows.  t/037_decoding.pl
+# says what else is decoded as PostgreSQL's own apply would have written it.
 #
 # A third server, `ordered`, subscribes to B without the extension and numbers the rows
 # as they arrive: PostgreSQL's own apply takes B's transactions in the order of B's

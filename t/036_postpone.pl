@@ -95,23 +95,6 @@ sub meet_tables
 	return;
 }
 
-# A writer that has waited for a lock claims one transaction at a time, until it has
-# applied some that were quick.
-sub be_quick
-{
-	on_publisher(
-		q(DO $$ DECLARE base int := (SELECT count(*) FROM quick);
-		BEGIN
-			FOR i IN 1 .. 400 LOOP
-				INSERT INTO quick VALUES (base + i);
-				COMMIT;
-			END LOOP;
-		END $$)
-	);
-	wait_applied($publisher, $subscriber, 'tap');
-	return;
-}
-
 # Is that row changed by somebody who has not committed?
 sub is_changed
 {
@@ -122,36 +105,14 @@ sub is_changed
 }
 
 # The older transaction, up to the gate, and then the younger ones while it is held up
-# there; $look is called when those have nothing left that they can do.  Returns how
-# often a transaction was tried again.
-sub run_behind_gate
+# there.
+sub apply_behind
 {
 	my ($older, $younger, $look) = @_;
-	be_quick();
-	my $tries = counter($subscriber, 'retries + older_wins');
-	my $lock = hold($subscriber, 'SELECT FROM gate FOR UPDATE');
-	on_publisher("BEGIN; $older; UPDATE gate SET n = n + 1; COMMIT;");
-	wait_for_state($subscriber, 'waiting for lock');
-	my $other = on_subscriber(
-		q(SELECT pid FROM parallel_apply.writers WHERE state <> 'waiting for lock')
-	);
-	kill 'STOP', $other;
-	on_publisher(join '', map { "BEGIN; $_; COMMIT;\n" } @$younger);
-	my $queued = 1 + @$younger;
-	$subscriber->poll_query_until('postgres',
-		"SELECT queue_transactions >= $queued FROM parallel_apply.subscriptions"
-	) or die 'the younger transactions are not received';
-	kill 'CONT', $other;
-	$subscriber->poll_query_until(
-		'postgres',
-		q(SELECT count(*) = 2 FROM parallel_apply.writers
-			WHERE state LIKE 'waiting for %')
-	) or die 'the other writer does not wait';
-	$look->() if $look;
-	$lock->query_safe('COMMIT');
-	$lock->quit;
-	wait_applied($publisher, $subscriber, 'tap');
-	return counter($subscriber, 'retries + older_wins') - $tries;
+	return run_behind_gate(
+		'SELECT FROM gate FOR UPDATE',
+		"$older; UPDATE gate SET n = n + 1",
+		$younger, $look);
 }
 
 # The same with two younger ones that matter, until they were claimed together: that
@@ -164,7 +125,7 @@ sub run_together
 	{
 		$prepare->() if $prepare;
 		my $known;
-		my $tries = run_behind_gate(
+		my $tries = apply_behind(
 			$older =~ s/%/$row/gr,
 			[
 				map({ s/%/$row/gr } $younger, $youngest),
@@ -188,7 +149,7 @@ my $tries = 0;
 my ($is_first_applied, $is_next_applied) = (0, 0);
 for my $round (1 .. 8)
 {
-	$tries += run_behind_gate(
+	$tries += apply_behind(
 		"UPDATE hot SET v = 'older $round' WHERE id = 1",
 		[
 			map {
@@ -217,7 +178,7 @@ is($tries, 0, 'changes of one transaction keep their order in a table');
 tables_equal('when rows with a key came and went', @tables[ 0 .. 3 ]);
 
 # Fault: a value of a unique key that the publisher does not send is lost, or there twice.
-run_behind_gate(
+apply_behind(
 	"UPDATE names SET name = 'older' WHERE id = 3",
 	[
 		"UPDATE names SET name = 'free' WHERE id = 3; UPDATE cold SET v = 'e' WHERE id = 3",
@@ -230,7 +191,7 @@ tables_equal('when a unique value has gone from row to row',
 
 # Fault: what is postponed is forgotten when a row is missing, or applied twice.
 on_subscriber('DELETE FROM cold WHERE id = 7');
-run_behind_gate(
+apply_behind(
 	"UPDATE hot SET v = 'older' WHERE id = 4",
 	[
 		map {
@@ -242,7 +203,7 @@ tables_equal('when a row was missing', @tables[ 0 .. 3 ]);
 
 # Faults: a change that may move a row to another partition is postponed; what is behind
 # one that is postponed waits for it since its table is partitioned.
-run_behind_gate(
+apply_behind(
 	"UPDATE parts SET v = 'older' WHERE id = 1",
 	[
 		map {
@@ -254,7 +215,7 @@ run_behind_gate(
 		ok(!is_changed('cold', 1),
 			'a change of a partitioned table is not postponed');
 	});
-run_behind_gate(
+apply_behind(
 	"UPDATE hot SET v = 'older' WHERE id = 6",
 	[
 		map {
@@ -335,7 +296,7 @@ for my $case (
 
 # Fault: a default is evaluated before what comes before it is applied.
 my $stamp = on_subscriber('SELECT last_value FROM stamp');
-run_behind_gate(
+apply_behind(
 	"UPDATE hot SET v = 'older' WHERE id = 5",
 	[
 		map {

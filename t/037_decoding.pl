@@ -58,11 +58,8 @@ $middle->poll_query_until('postgres',
 	'SELECT count(pid) = 2 FROM parallel_apply.writers')
   or die 'there are no two writers';
 
-# A session of the middle that keeps whoever changes gate waiting.
-sub close_gate
-{
-	return hold($middle, 'LOCK TABLE gate IN SHARE MODE');
-}
+# A lock that a transaction waits for before it has an xid.
+my $gate_lock = 'LOCK TABLE gate IN SHARE MODE';
 
 sub open_gate
 {
@@ -72,50 +69,12 @@ sub open_gate
 	return;
 }
 
-# A writer that has waited claims one transaction at a time, until it has applied some
-# that were quick.
-sub be_quick
-{
-	on_publisher(
-		q(DO $$ DECLARE base int := (SELECT count(*) FROM quick);
-		BEGIN
-			FOR i IN 1 .. 400 LOOP
-				INSERT INTO quick VALUES (base + i);
-				COMMIT;
-			END LOOP;
-		END $$)
-	);
-	wait_applied($first, $middle, 'tap');
-	return;
-}
-
-# An older transaction, held up at the gate, then younger ones for the other writer;
-# $look is called when that one waits.
-sub run_behind_gate
+# An older transaction, held up at the gate, and then younger ones for the other writer.
+sub apply_behind
 {
 	my ($older, $younger, $look) = @_;
-	be_quick();
-	my $gate = close_gate();
-	on_publisher("BEGIN; UPDATE gate SET n = n + 1; $older; COMMIT;");
-	wait_for_state($middle, 'waiting for lock');
-	my $other = on_subscriber(
-		q(SELECT pid FROM parallel_apply.writers WHERE state <> 'waiting for lock')
-	);
-	kill 'STOP', $other;
-	on_publisher(join '', map { "BEGIN; $_; COMMIT;\n" } @$younger);
-	my $queued = 1 + @$younger;
-	$middle->poll_query_until('postgres',
-		"SELECT queue_transactions >= $queued FROM parallel_apply.subscriptions"
-	) or die 'the younger transactions are not received';
-	kill 'CONT', $other;
-	$middle->poll_query_until(
-		'postgres',
-		q(SELECT count(*) = 2 FROM parallel_apply.writers
-			WHERE state LIKE 'waiting for %')
-	) or die 'the other writer does not wait';
-	$look->() if $look;
-	open_gate($gate);
-	wait_applied($first, $middle, 'tap');
+	run_behind_gate($gate_lock, "UPDATE gate SET n = n + 1; $older",
+		$younger, $look);
 	return;
 }
 
@@ -157,9 +116,9 @@ sub most_decoded_rows
 }
 
 # Both writers have met the tables.
-run_behind_gate("UPDATE hot SET v = 'met' WHERE id = 9",
+apply_behind("UPDATE hot SET v = 'met' WHERE id = 9",
 	["UPDATE hot SET v = 'known' WHERE id = 9; UPDATE cold SET v = 'known'"]);
-run_behind_gate(
+apply_behind(
 	"UPDATE hot SET v = 'met' WHERE id = 9; UPDATE cold SET v = 'met'",
 	["UPDATE hot SET v = 'known' WHERE id = 8"]);
 
@@ -167,7 +126,7 @@ run_behind_gate(
 my @same_row = map { "UPDATE hot SET v = 'same $_' WHERE id = 1" } 1 .. 20;
 my $creator;
 my $batches = counter($middle, 'transactions');
-run_behind_gate(
+apply_behind(
 	"UPDATE hot SET v = 'older' WHERE id = 1",
 	\@same_row,
 	sub {
@@ -180,7 +139,7 @@ run_behind_gate(
 			'a slot waits for a batch that has begun before');
 	});
 $creator->quit;
-be_quick();
+apply_quick_ones();
 is(most_decoded_rows('meanwhile'), 1,
 	'and decodes one transaction at a time');
 
@@ -199,7 +158,7 @@ sub drop_slot
 foreach my $waits ('data', 'lock')
 {
 	drop_slot($waits eq 'data' ? 'meanwhile' : 'data');
-	my $gate = close_gate();
+	my $gate = hold($middle, $gate_lock);
 	my $session = begin_streamed(item_rows(1500));
 	wait_for_early(1000);
 	if ($waits eq 'lock')
@@ -245,7 +204,7 @@ foreach my $database ('this', 'another')
 }
 
 # But what is decoded there is nothing of this one.
-run_behind_gate(
+apply_behind(
 	"UPDATE hot SET v = 'older' WHERE id = 2",
 	[ map { "UPDATE hot SET v = 'same $_' WHERE id = 2" } 1 .. 20 ],
 	sub {
@@ -312,7 +271,7 @@ foreach my $setting ('slots', 'auto', 'on')
 	my $fillers = 20;
 	$first->safe_psql('postgres',
 		'UPDATE names SET u = -id; UPDATE names SET u = id');
-	run_behind_gate(
+	apply_behind(
 		'UPDATE names SET u = u WHERE id = 1',
 		[
 			'UPDATE names SET u = 100 WHERE id = 1',
@@ -322,7 +281,7 @@ foreach my $setting ('slots', 'auto', 'on')
 		]);
 
 	# Fault: changes of one transaction are made in another order.
-	run_behind_gate(
+	apply_behind(
 		"UPDATE hot SET v = 'older' WHERE id = 3",
 		[
 			"UPDATE hot SET v = 'younger' WHERE id = 3; UPDATE cold SET v = 'younger' WHERE id = 3"
@@ -370,7 +329,7 @@ foreach my $table (sort keys %columns)
 
 # Who says that nobody decodes has batches again.
 reload_with($middle, 'parallel_apply.logical_decoding = off');
-run_behind_gate(
+apply_behind(
 	"UPDATE hot SET v = 'older' WHERE id = 4",
 	[ map { "UPDATE hot SET v = 'same $_' WHERE id = 4" } 1 .. 20 ],
 	sub {

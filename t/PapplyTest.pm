@@ -18,7 +18,7 @@ our @EXPORT = qw(
   new_pair create_extension exec_both on_publisher on_subscriber subscribe subscribe_serially wait_for_pool wait_applied wait_for_answer
   rows_equal tables_equal item_rows last_item wait_for_early writer_pids sleeps_of_writers seconds_of apply_pid restart_apply connect_again counter hold end_sessions wait_for_state memory_of memory_of_waiting
   begin_streamed spooled_bytes wait_for_spooled no_spool_is_left begin_copy wait_until wait_until_ready reload_with wait_for_sync_state set_synchronous_commit
-  states_become apply_behind_gate duplicate_key
+  states_become apply_behind_gate apply_quick_ones run_behind_gate duplicate_key
   create_accounts start_load end_load under_load wait_for_progress accounts_are_equal log_is_clean nothing_is_left_open
   finish);
 
@@ -544,6 +544,56 @@ sub apply_behind_gate
 	$lock->query_safe('COMMIT');
 	$lock->quit;
 	wait_applied($publisher, $subscriber, 'tap');
+	return counter($subscriber, 'retries + older_wins') - $tries;
+}
+
+# Has many quick transactions applied: a writer that has waited for a lock claims one
+# transaction at a time until then.  They insert into the table quick (id int PRIMARY KEY).
+sub apply_quick_ones
+{
+	on_publisher(
+		q(DO $$ DECLARE base int := (SELECT count(*) FROM quick);
+		BEGIN
+			FOR i IN 1 .. 400 LOOP
+				INSERT INTO quick VALUES (base + i);
+				COMMIT;
+			END LOOP;
+		END $$)
+	);
+	wait_applied(@pair, 'tap');
+	return;
+}
+
+# With two writers: one applies $older, which must change the table gate, until a local
+# session with the lock $gate_lock holds it up there.  The other one finds all of @$younger
+# in the queue, since it is stopped until they are there.  Calls $look when both writers
+# wait; then all are applied.  Returns how often one of them had to be tried again.
+sub run_behind_gate
+{
+	my ($gate_lock, $older, $younger, $look) = @_;
+	my $subscriber = $pair[1];
+	apply_quick_ones();
+	my $tries = counter($subscriber, 'retries + older_wins');
+	my $session = hold($subscriber, $gate_lock);
+	on_publisher("BEGIN; $older; COMMIT;");
+	wait_for_state($subscriber, 'waiting for lock');
+	my $other = on_subscriber(
+		q(SELECT pid FROM parallel_apply.writers WHERE state <> 'waiting for lock')
+	);
+	kill 'STOP', $other;
+	on_publisher(join '', map { "BEGIN; $_; COMMIT;\n" } @$younger);
+	my $queued = 1 + @$younger;
+	wait_until(
+		"queue_transactions >= $queued FROM parallel_apply.subscriptions",
+		'the younger transactions are not received');
+	kill 'CONT', $other;
+	wait_until(
+		q(count(*) = 2 FROM parallel_apply.writers WHERE state LIKE 'waiting for %'),
+		'the other writer does not wait');
+	$look->() if $look;
+	$session->query_safe('COMMIT');
+	$session->quit;
+	wait_applied(@pair, 'tap');
 	return counter($subscriber, 'retries + older_wins') - $tries;
 }
 
