@@ -128,6 +128,8 @@ workload_options()
 			return ;;
 		tpcb)	echo "-b tpcb-like"; return ;;
 		simple)	echo "-b simple-update"; return ;;
+	esac
+	case $1 in
 		insert1) cat <<-'SQL' ;;
 			\set delta random(-5000, 5000)
 			INSERT INTO bench_insert (delta) VALUES (:delta);
