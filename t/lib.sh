@@ -11,8 +11,7 @@ unset MAKEFLAGS MFLAGS MAKELEVEL PROFILE
 export SELFTEST=1               # see the Makefile
 
 top=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)
-pgroot=${PGROOT:-$top/../shared/tools/pgroot}
-majors=${MAJORS-15 17 18 19}
+pg_root=$top/t/pg_root          # runs commands with other majors
 # Not in the Makefile: a user's newer compiler, with more warnings, must not fail.
 # The server's headers have unused parameters, mixed signs and short initializers.
 strict='-Wall -Wextra -Werror -Wno-unused-parameter -Wno-sign-compare -Wno-missing-field-initializers'
@@ -52,7 +51,7 @@ find_missing() {
 	have gcc || missing+=(gcc libc6-dev)
 	have prove || missing+=(perl)
 	perl -MIPC::Run -e1 2>/dev/null || missing+=(libipc-run-perl)
-	if [ -z "${PGROOT_MAJOR-}" ]; then
+	if [ -z "${PG_ROOT_MAJOR-}" ]; then
 		have bzip2 || missing+=(bzip2)
 		have perltidy || missing+=(perltidy)
 		have pg_bsd_indent || missing+=(pg-bsd-indent)
@@ -204,6 +203,13 @@ show_tap_logs() {
 	done | cut -c 1-400
 }
 
+# Why tests were skipped, and how many times.
+show_skipped() {
+	grep -qisE '# skip' "$1"/regress_log_* || return 0
+	say "skipped"
+	grep -ohiE '# skip.*' "$1"/regress_log_* | sort | uniq -c
+}
+
 prove_files() {
 	as_user env -u INITDB_TEMPLATE PATH="$bin:$PATH" PERL5LIB="$pgxs/src/test/perl${PERL5LIB:+:$PERL5LIB}" \
 		TESTDIR="$dir" TESTDATADIR="${logs%/log}" TESTLOGDIR="$logs" \
@@ -255,6 +261,7 @@ run_tap() {
 		grep -lE 'signal [0-9]+|PANIC|TRAP' "$logs"/*.log | sed -E 's|.*/([0-9]+_[a-z]+)_.*|\1|' >>"$tmp/faults"
 	fi
 	count $((${total:-0} - wrong)) $((wrong + dead))
+	show_skipped "$logs"
 	show_tap_logs "$logs" $(cut -d' ' -f1 "$tmp/faults")
 }
 
@@ -293,19 +300,11 @@ run_own_tap() {
 
 installed_major() { "$PG_CONFIG" --version | sed -E 's/^PostgreSQL ([0-9]+).*/\1/'; }
 
-# Whether commands can run next to that major; if not, prints why.
+# Whether commands can run with that major; if not, print why.
 can_run_major() {
-	local why=''
-	if [ "$1" = "$(installed_major)" ]; then
-		return 0
-	elif [ ! -x "$pgroot" ]; then
-		why='needs the command pgroot (PGROOT, by default ../shared/tools/pgroot)'
-	elif [ "$(id -u)" != 0 ]; then
-		why='pgroot must be run as root'
-	else
-		why=$("$pgroot" "$1" true </dev/null 2>&1) && return 0
-		why=${why##*$'\n'}
-	fi
-	echo "skipped - PostgreSQL $1: $why"
+	local why
+	[ "$1" != "$(installed_major)" ] || return 0
+	why=$("$pg_root" "$1" true </dev/null 2>&1) && return 0
+	echo "skipped - PostgreSQL $1: ${why##*$'\n'}"
 	return 1
 }
