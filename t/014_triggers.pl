@@ -468,7 +468,9 @@ command_like(
 
 # What they do on another server is committed there before it is here: not before
 # the turn, since until then all may be rolled back and done once more.
+SKIP:
 {
+	skip 'the server has no postgres_fdw', 3 if !has_module('postgres_fdw');
 	my ($host, $port) = ($serial->host, $serial->port);
 	$serial->safe_psql('postgres', 'CREATE TABLE sent (id int)');
 	on_subscriber(

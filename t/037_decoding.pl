@@ -52,6 +52,9 @@ $middle->safe_psql(
 	CREATE TABLE even PARTITION OF parted FOR VALUES IN (0);
 	CREATE TABLE odd PARTITION OF parted FOR VALUES IN (1);");
 $last->safe_psql('postgres', "$plain $names UNIQUE); $parted;");
+on_subscriber(
+	'CREATE PUBLICATION cascade FOR ALL TABLES WITH (publish_via_partition_root = true)'
+);
 create_extension($middle);
 subscribe($first, $middle, 'tap', with => 'streaming = on');
 $middle->poll_query_until('postgres',
@@ -85,7 +88,7 @@ sub start_creating_slot
 	$session->set_query_timer_restart;
 	$session->query_until(qr/begins/, <<~"SQL");
 		\\echo begins
-		SELECT pg_create_logical_replication_slot('$name', 'test_decoding');
+		SELECT pg_create_logical_replication_slot('$name', 'pgoutput');
 		SQL
 	return $session;
 }
@@ -111,8 +114,10 @@ sub most_decoded_rows
 	my ($name) = @_;
 	return on_subscriber(
 		qq(SELECT coalesce(max(n), 0) FROM (SELECT count(*) AS n
-			FROM pg_logical_slot_get_changes('$name', NULL, NULL)
-			WHERE data LIKE 'table %' GROUP BY xid::text) AS decoded));
+			FROM pg_logical_slot_get_binary_changes('$name', NULL, NULL,
+				'proto_version', '1', 'publication_names', 'cascade')
+			WHERE chr(get_byte(data, 0)) IN ('I', 'U', 'D') GROUP BY xid::text) AS decoded)
+	);
 }
 
 # Both writers have met the tables.
@@ -190,7 +195,7 @@ foreach my $database ('this', 'another')
 		drop_slot('lock');
 		$middle->safe_psql('postgres', 'CREATE DATABASE other');
 		$middle->safe_psql('other',
-			q(SELECT pg_create_logical_replication_slot('other', 'test_decoding'))
+			q(SELECT pg_create_logical_replication_slot('other', 'pgoutput'))
 		);
 	}
 	my $column = 'SELECT streamed_late FROM parallel_apply.subscriptions';
@@ -217,9 +222,6 @@ apply_behind(
 	});
 
 # The cascade.
-$middle->safe_psql('postgres',
-	'CREATE PUBLICATION cascade FOR ALL TABLES WITH (publish_via_partition_root = true)'
-);
 my $connstr = $middle->connstr . ' dbname=postgres';
 $last->safe_psql('postgres',
 	"CREATE SUBSCRIPTION cascade CONNECTION '$connstr' PUBLICATION cascade");

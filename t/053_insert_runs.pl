@@ -45,7 +45,6 @@ on_publisher(
 
 # The same in the database of the pool and in that of serial apply.
 my $definitions = q(
-	CREATE EXTENSION btree_gist;
 	CREATE TABLE gate (id int PRIMARY KEY, n int);
 	CREATE TABLE plain (id int PRIMARY KEY, v int, note text);
 	CREATE UNIQUE INDEX plain_note ON plain (lower(note)) WHERE note LIKE 'name%';
@@ -56,7 +55,7 @@ my $definitions = q(
 		long text GENERATED ALWAYS AS (b || 'generated') STORED,
 		placed boolean GENERATED ALWAYS AS (tableoid <> 0) STORED,
 		CONSTRAINT later UNIQUE (n) DEFERRABLE INITIALLY DEFERRED,
-		CONSTRAINT no_two EXCLUDE USING gist (a WITH =) WHERE (a > 1000000));
+		CONSTRAINT no_two EXCLUDE USING gist (int4range(a, a, '[]') WITH &&) WHERE (a > 1000000));
 	ALTER TABLE defined DROP gone, DROP gone2;
 	CREATE INDEX defined_twice ON defined (twice, (a + 1)) WHERE a % 2 = 0;
 	CREATE INDEX defined_b ON defined USING hash (b);

@@ -15,7 +15,7 @@ use Test::More;
 use Time::HiRes qw(time);
 
 our @EXPORT = qw(
-  new_pair create_extension exec_both on_publisher on_subscriber subscribe subscribe_serially wait_for_pool wait_applied wait_for_answer
+  has_module new_pair create_extension exec_both on_publisher on_subscriber subscribe subscribe_serially wait_for_pool wait_applied wait_for_answer
   rows_equal tables_equal item_rows last_item wait_for_early writer_pids sleeps_of_writers seconds_of apply_pid restart_apply connect_again counter hold end_sessions wait_for_state memory_of memory_of_waiting
   begin_streamed spooled_bytes wait_for_spooled no_spool_is_left begin_copy wait_until wait_until_ready reload_with wait_for_sync_state set_synchronous_commit
   states_become apply_behind_gate apply_quick_ones run_behind_gate duplicate_key
@@ -61,6 +61,14 @@ sub new_pair
 	$_->start for $publisher, $subscriber;
 	@pair = ($publisher, $subscriber);
 	return @pair;
+}
+
+# Whether the server has that contrib module.
+sub has_module
+{
+	my ($name) = @_;
+	chomp(my $directory = `pg_config --pkglibdir`);
+	return -e "$directory/$name.so";
 }
 
 sub create_extension
