@@ -6,6 +6,7 @@
 #   make check-majors                          check with every major, see t/check_majors
 #   make lint | demo | stress | mutants        see t/lint, bench/demo, t/stress, t/mutants
 #   make check-cassert [MAJOR=18]              check with a server that checks itself, see t/check_cassert
+#   make dist                                  archives of the committed tree, in dist/
 #   SELFTEST=1, for developers: the library has what sql/selftest.sql calls
 
 PG_CONFIG ?= pg_config
@@ -14,6 +15,9 @@ PG_CONFIG ?= pg_config
 here := $(dir $(lastword $(MAKEFILE_LIST)))
 files = $(patsubst $(here)%,%,$(sort $(wildcard $(addprefix $(here),$(1)))))
 
+# Of the release; the SQL objects have that of the control file.
+release := $(shell sed -n 's/^   "version": "\(.*\)",$$/\1/p' $(here)META.json)
+
 MODULE_big = parallel_apply
 EXTENSION = parallel_apply
 PGFILEDESC = "parallel_apply - logical replication applied by several writers"
@@ -21,7 +25,7 @@ PGFILEDESC = "parallel_apply - logical replication applied by several writers"
 # In the order in which a remote transaction passes the folders.
 OBJS = src/parallel_apply.o src/guc.o $(patsubst %.c,%.o, \
 	$(foreach room,sender receiver pool writer sql,$(call files,src/$(room)/*.c)))
-PG_CPPFLAGS = -I$(srcdir)/include
+PG_CPPFLAGS = -I$(srcdir)/include -DPAPPLY_VERSION='"$(release)"'
 ifdef SELFTEST
 OBJS += src/test/selftest.o src/test/selftest_awake.o src/test/selftest_commit.o src/test/selftest_flush.o src/test/selftest_gather.o src/test/selftest_pace.o src/test/selftest_prepared.o src/test/selftest_wakes.o
 PG_CPPFLAGS += -DPAPPLY_SELFTEST
@@ -38,7 +42,7 @@ EXTRA_CLEAN = src/*.o src/*/*.o
 
 # These need neither PGXS nor a server: t/check runs where -dev packages are yet
 # to be installed.  And PGXS has a `check` of its own, which only refuses.
-own = check check-core check-majors check-cassert lint demo stress mutants
+own = check check-core check-majors check-cassert lint demo stress mutants dist
 
 ifneq ($(filter $(own),$(MAKECMDGOALS)),)
 
@@ -46,6 +50,12 @@ ifneq ($(filter $(own),$(MAKECMDGOALS)),)
 .NOTPARALLEL:
 check check-core check-majors check-cassert lint stress mutants: ; @t/$(subst -,_,$@)
 demo: ; @bench/demo
+dist:
+	@mkdir -p dist
+	@for format in tar.gz zip; do \
+		git archive --format=$$format --prefix=parallel_apply-$(release)/ \
+			-o dist/parallel_apply-$(release).$$format HEAD || exit; \
+	done
 # The goals beside them, as in `make clean check`.
 $(filter-out $(own),$(MAKECMDGOALS)): ; @$(MAKE) --no-print-directory $@
 
@@ -61,7 +71,7 @@ TAP_TESTS := $(shell $(has_tap))
 endif
 include $(PGXS)
 
-$(OBJS): $(wildcard $(here)include/*.h)
+$(OBJS): $(wildcard $(here)include/*.h) $(here)META.json
 # In another directory there are none yet; a rule would find those beside the sources.
 $(shell mkdir -p $(sort $(dir $(OBJS))))
 

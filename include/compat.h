@@ -54,6 +54,14 @@
 #error "parallel_apply supports PostgreSQL 15 to 19"
 #endif
 
+/* 18: a library has a name and a version, see pg_get_loaded_modules(). */
+#if PG_VERSION_NUM >= 180000
+#define PAPPLY_COMPAT_MODULE_MAGIC \
+	PG_MODULE_MAGIC_EXT(.name = "parallel_apply", .version = PAPPLY_VERSION)
+#else
+#define PAPPLY_COMPAT_MODULE_MAGIC PG_MODULE_MAGIC
+#endif
+
 /* The waits of our processes, in the order of the stages. */
 typedef enum PapplyWait
 {

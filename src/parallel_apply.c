@@ -22,7 +22,7 @@
 #include "table_statistics.h"
 #include "worker_slots.h"
 
-PG_MODULE_MAGIC;
+PAPPLY_COMPAT_MODULE_MAGIC;
 
 extern PGDLLEXPORT void _PG_init(void);
 
