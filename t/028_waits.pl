@@ -94,6 +94,16 @@ is_soon(
 		map { $_ % 2 ? insert_rows(100) : 'INSERT INTO small DEFAULT VALUES' }
 		  1 .. 400));
 
+# A transaction of many times the size of the queue: without it the apply worker would look
+# for space every second.
+reload_with($subscriber, 'parallel_apply.apply_streams_early = off');
+my $start = time;
+on_publisher(insert_rows(50_000));
+wait_applied($publisher, $subscriber, 'tap');
+cmp_ok(time - $start,
+	'<', 10, 'the apply worker is woken when there is space in the queue');
+reload_with($subscriber, 'parallel_apply.apply_streams_early = on');
+
 # Commits that the publisher waits for.
 sub commit_times
 {

@@ -103,22 +103,45 @@ reload_with($subscriber, 'parallel_apply.queue_size = 1MB');
 restart_apply($subscriber, 'tap',
 	'ALTER SUBSCRIPTION tap SET (streaming = on)');
 is_patient('while it applies one that was streamed', \&insert_behind_skip);
-reload_with($subscriber, 'parallel_apply.queue_size = 256MB');
 
 ### while nothing is read
 
 reload_with($publisher, q(wal_sender_timeout = '1s'));
 connect_again($subscriber, 'tap');
+
+# So long that the timeout strikes some times.
+sub wait_for_replies
+{
+	my $began_at = on_publisher('SELECT clock_timestamp()');
+	$publisher->poll_query_until('postgres',
+		"SELECT reply_time > timestamptz '$began_at' + interval '4 s' FROM pg_stat_replication WHERE application_name = 'tap'"
+	) or die 'there is no reply';
+	return;
+}
 is_patient(
 	'while the subscription is paused',
 	sub {
 		on_subscriber(q(SELECT parallel_apply.pause('tap')));
 		on_publisher('UPDATE gate SET n = n + 1');
-		my $began_at = on_publisher('SELECT clock_timestamp()');
-		$publisher->poll_query_until('postgres',
-			"SELECT reply_time > timestamptz '$began_at' + interval '4 s' FROM pg_stat_replication WHERE application_name = 'tap'"
-		) or die 'there is no reply';
+		wait_for_replies();
 		on_subscriber(q(SELECT parallel_apply.resume('tap')));
+	});
+
+# A file of more than the queue holds is read at the end of its transaction, whose writer
+# waits for a lock.
+is_patient(
+	'while a streamed transaction is read from its file',
+	sub {
+		my $lock = hold($subscriber, 'SELECT FROM gate FOR UPDATE');
+		my $streamed = begin_streamed(
+			q(UPDATE gate SET n = n + 1;
+			INSERT INTO slow (t) SELECT repeat('x', 8000) FROM generate_series(1, 500))
+		);
+		$streamed->query_safe('COMMIT');
+		wait_for_state($subscriber, 'waiting for lock');
+		wait_for_replies();
+		$lock->query_safe('COMMIT');
+		$_->quit for $lock, $streamed;
 	});
 
 tables_equal('at the end', qw(gate slow));

@@ -2,7 +2,8 @@
 #
 # It looks by itself after some time as well, so that a lost wake-up is hard to notice:
 # here that time is an hour (src/test/selftest_wakes.c), and what nobody wakes a writer for
-# does not happen.  028_waits.pl measures how soon others are woken.
+# does not happen.  So does the apply worker, after up to a second, which is measured here;
+# 028_waits.pl measures how soon others are woken.
 use strict;
 use warnings;
 use FindBin;
@@ -14,11 +15,13 @@ use Test::More;
 
 my ($publisher, $subscriber) = new_pair(
 	publisher_conf => q(
+		shared_preload_libraries = 'parallel_apply'
 		logical_decoding_work_mem = 64kB
 		wal_sender_timeout = 0),
 	subscriber_conf => q(
 		parallel_apply.queue_size = 64kB
 		parallel_apply.selftest_sleep = 1h
+		parallel_apply.log_min_duration = 0
 		log_min_messages = debug1
 		wal_receiver_timeout = 0));
 my ($is_without_selftest) =
@@ -30,15 +33,31 @@ exec_both(
 	q(CREATE TABLE items (id int PRIMARY KEY, v int NOT NULL, note text);
 	ALTER TABLE items ALTER note SET STORAGE EXTERNAL;
 	CREATE TABLE other (id int PRIMARY KEY);
-	CREATE TABLE orders (id int PRIMARY KEY);));
+	CREATE TABLE orders (id int PRIMARY KEY);
+	CREATE TABLE gate (id int PRIMARY KEY, n int);
+	CREATE TABLE refused (id int PRIMARY KEY);
+	CREATE TABLE late (id int PRIMARY KEY);));
 on_subscriber(
-	q(CREATE FUNCTION nothing() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NEW; END';
+	q(CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$
+	BEGIN
+		IF (SELECT backend_type LIKE 'parallel_apply writer%' FROM pg_stat_activity
+			WHERE pid = pg_backend_pid()) THEN
+			RAISE 'a writer is refused';
+		END IF;
+		RETURN NEW;
+	END $$;
+	CREATE TRIGGER refuse BEFORE INSERT ON refused FOR EACH ROW EXECUTE FUNCTION refuse();
+	ALTER TABLE refused ENABLE ALWAYS TRIGGER refuse;
+	CREATE FUNCTION nothing() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NEW; END';
 	CREATE TRIGGER order_trg AFTER INSERT ON orders FOR EACH ROW EXECUTE FUNCTION nothing();
 	ALTER TABLE orders ENABLE ALWAYS TRIGGER order_trg;));
 create_extension($subscriber);
-subscribe($publisher, $subscriber, 'tap', with => 'streaming = on');
-my @tables = qw(items other orders);
-on_publisher(item_rows(1));
+subscribe(
+	$publisher, $subscriber, 'tap',
+	with => 'streaming = on',
+	publication => 'FOR TABLE items, other, orders, gate, refused');
+my @tables = qw(items other orders gate refused);
+on_publisher(item_rows(1) . 'INSERT INTO gate VALUES (1, 0)');
 tables_equal('at the beginning', @tables);
 
 # The rest of a transaction that is applied while it arrives.  The walsender has to look up
@@ -94,7 +113,55 @@ kill 'CONT', $pid;
 tables_equal('when a younger one was rolled back', @tables);
 $streamed->query_safe('COMMIT');
 $streamed->quit;
-tables_equal('in the end', @tables);
+
+# The apply worker: for a transaction that a writer cannot apply, and, when what is older
+# is committed, for one that no writer claims, since its table is being copied.  As the
+# library of the publisher says that nobody waits for a flush, nothing else wakes it.  Some
+# are younger, since it is also woken when a quarter of all is committed.  Returns how long
+# that transaction takes, in milliseconds.
+my $id = 1000;
+
+sub replay_time
+{
+	my ($table) = @_;
+	$id += 10;
+	my $gate = hold($subscriber, 'SELECT FROM gate FOR UPDATE');
+	on_publisher(
+		join ";\n",
+		'UPDATE gate SET n = n + 1',
+		map { "INSERT INTO $_ VALUES (" . $id++ . ')' } $table,
+		('other') x 8);
+	wait_for_state($subscriber, 'waiting for lock');
+	wait_until("10 = $queued", 'not all are received');
+	my $log_offset = -s $subscriber->logfile;
+	$gate->query_safe('COMMIT');
+	$gate->quit;
+	wait_applied($publisher, $subscriber, 'tap');
+	my $log = slurp_file($subscriber->logfile, $log_offset);
+	my @seconds = map { /(\d+):(\d+):(\d+\.\d+)/; 3600 * $1 + 60 * $2 + $3 }
+	  grep { /LOG: +remote transaction/ } split /\n/, $log;
+	return 1000 * ($seconds[1] - $seconds[0]);
+}
+
+sub is_replayed_soon
+{
+	my ($name, $table) = @_;
+	my @ms = sort { $a <=> $b } map { replay_time($table) } 1 .. 7;
+	note "@ms ms";
+	cmp_ok($ms[3], '<', 40, $name);
+	return;
+}
+
+is_replayed_soon('the apply worker is woken by a writer that gives up',
+	'refused');
+on_publisher('INSERT INTO late VALUES (0)');
+my $copied = hold($subscriber, 'INSERT INTO late VALUES (0)');
+begin_copy('late');
+is_replayed_soon('the apply worker is woken when its turn has come', 'late');
+$copied->query_safe('ROLLBACK');
+$copied->quit;
+wait_until_ready($subscriber);
+tables_equal('in the end', @tables, 'late');
 
 finish($publisher, $subscriber);
 done_testing();
