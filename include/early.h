@@ -93,6 +93,12 @@ extern void papply_early_get_end(uint64 *seqno, PapplyCommit *commit);
 /* Writer: for its signal handler; cancels what it waits for if it is revoked. */
 extern void papply_early_handle_revoke(void);
 
+/*
+ * Return the number of the streamed transaction that a writer applies and that has ended;
+ * PAPPLY_SEQNO_OPEN if there is none.
+ */
+extern uint64 papply_early_number_of(int writer);
+
 /* Its number, once papply_early_give_up() has said that it has ended. */
 extern uint64 papply_early_seqno(void);
 

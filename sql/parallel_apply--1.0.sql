@@ -69,7 +69,7 @@ COMMENT ON COLUMN parallel_apply.writers.native_replays IS
 COMMENT ON COLUMN parallel_apply.writers.retries IS
     'second attempts, after all older transactions were committed';
 COMMENT ON COLUMN parallel_apply.writers.older_wins IS
-    'roll-backs because the oldest transaction waited for a lock of this one';
+    'roll-backs because the oldest transaction or a session waited for a lock of this one';
 
 CREATE FUNCTION parallel_apply.tables(
     OUT subid oid,
@@ -284,7 +284,7 @@ COMMENT ON COLUMN parallel_apply.subscriptions.batch_size IS
 COMMENT ON COLUMN parallel_apply.subscriptions.retries IS
     'second attempts, after all older transactions were committed';
 COMMENT ON COLUMN parallel_apply.subscriptions.older_wins IS
-    'roll-backs because the oldest transaction waited for a lock of a younger one';
+    'roll-backs because the oldest transaction or a session waited for a lock of a younger one';
 COMMENT ON COLUMN parallel_apply.subscriptions.errors IS
     'errors of writers, which they put right, and of PostgreSQL''s own apply';
 COMMENT ON COLUMN parallel_apply.subscriptions.drains_serial_table IS

@@ -107,6 +107,25 @@ reload_with($subscriber, 'parallel_apply.writers_per_subscription = 4');
 on_publisher('INSERT INTO history VALUES (2)');
 wait_for_pool($subscriber, 'tap', 4);
 
+# One that has ended makes way for a local session, though it waits for a lock itself.
+$lock->query_safe('BEGIN; SELECT FROM gate WHERE id = 1 FOR UPDATE');
+my $row = hold($subscriber, 'SELECT FROM jobs WHERE id = 3 FOR UPDATE');
+$streamed->query_safe(
+	'BEGIN; UPDATE jobs SET n = 9 WHERE id = 2; UPDATE jobs SET n = 9 WHERE id = 3;'
+	  . item_rows(2000));
+wait_for_state($subscriber, 'waiting for lock');
+on_publisher('UPDATE gate SET n = 3 WHERE id = 1');
+wait_for_state($subscriber, 'waiting for lock', 2);
+$streamed->query_safe('COMMIT');
+becomes_true(q(queue_transactions = 2 FROM parallel_apply.subscriptions),
+	'a streamed transaction has ended');
+on_subscriber(
+	q(SET lock_timeout = '20s'; UPDATE jobs SET n = n WHERE id = 2));
+pass('a session gets a row of a streamed transaction that waits for a lock');
+end_sessions($row);
+$lock->query_safe('COMMIT');
+tables_equal('after a session did not wait', @tables);
+
 # Two of them, one of which waits for the other, and ends first.
 $streamed->query_safe(
 	'BEGIN; DELETE FROM twins WHERE ctid = (SELECT min(ctid) FROM twins);'

@@ -152,6 +152,50 @@ for my $statement (
 	is(attempts(), $attempts, 'and each was applied at its first attempt');
 }
 
+# A local session does not wait for a transaction whose turn is held up: that one is rolled
+# back, and does not take its locks again before its turn.  Fault: the session waits until
+# the oldest transaction is committed.
+{
+	my $soon = q(SET lock_timeout = '20s');
+	my $older_wins = counter($subscriber, 'older_wins');
+	my $gate = hold($subscriber, 'SELECT FROM gate WHERE id = 1 FOR UPDATE');
+	commit_each(
+		'UPDATE gate SET n = n + 1 WHERE id = 1',
+		'UPDATE other SET n = n + 1 WHERE id = 7');
+	states_become($subscriber, "$lock, $turn",
+		'a transaction has locked a row before its turn');
+	on_subscriber("$soon; UPDATE other SET n = n WHERE id = 7");
+	pass('a session gets its row');
+	on_subscriber('SELECT FROM other WHERE id = 7 FOR UPDATE NOWAIT');
+	pass('which is not locked again');
+	states_become($subscriber, "$lock, $turn", 'it waits for its turn');
+	is(counter($subscriber, 'older_wins') - $older_wins,
+		1, 'and is counted once');
+
+	# Another writer looks for one that waits for a lock itself, of a row or a table.
+	my $row = hold($subscriber, 'SELECT FROM other WHERE id = 9 FOR UPDATE');
+	my $table = hold($subscriber, 'LOCK TABLE wide IN SHARE MODE');
+	commit_each(
+		'UPDATE other SET n = 6 WHERE id = 6; UPDATE other SET n = 9 WHERE id = 9',
+		'UPDATE wide SET n = 5 WHERE id = 5');
+	states_become(
+		$subscriber,
+		"$lock, $turn, $lock, $lock",
+		'two transactions wait for locks before their turn');
+	on_subscriber("$soon; UPDATE other SET n = n WHERE id = 6");
+	pass('a session gets the row of one that waits for a lock');
+	on_subscriber("$soon; BEGIN; LOCK TABLE wide IN SHARE MODE; COMMIT");
+	pass('and a lock of the table that another one waits for');
+	states_become(
+		$subscriber,
+		"$lock, $turn, $turn, $turn",
+		'all three wait for their turn');
+	is(counter($subscriber, 'older_wins') - $older_wins,
+		3, 'and each is counted once');
+	end_sessions($row, $table, $gate);
+	tables_are_equal('after sessions did not wait');
+}
+
 # CREATE INDEX CONCURRENTLY waits for transactions, not they for it.  Faults: writers
 # that keep it waiting for something younger than what they commit; an index that
 # is not used for dependencies afterwards.

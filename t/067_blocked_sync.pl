@@ -26,7 +26,11 @@ on_subscriber(
 	q(CREATE FUNCTION touch_total() RETURNS trigger LANGUAGE plpgsql AS
 		$$BEGIN UPDATE public.total SET n = n WHERE id = 1; RETURN NEW; END$$;
 	CREATE TRIGGER touch AFTER INSERT ON late FOR EACH ROW WHEN (NEW.id > 2) EXECUTE FUNCTION touch_total();
-	ALTER TABLE late ENABLE ALWAYS TRIGGER touch;));
+	ALTER TABLE late ENABLE ALWAYS TRIGGER touch;
+	CREATE FUNCTION touch_job() RETURNS trigger LANGUAGE plpgsql AS
+		$$BEGIN UPDATE public.jobs SET n = n WHERE id = 2; RETURN NEW; END$$;
+	CREATE TRIGGER touch AFTER INSERT ON later FOR EACH ROW WHEN (NEW.id > 2) EXECUTE FUNCTION touch_job();
+	ALTER TABLE later ENABLE ALWAYS TRIGGER touch;));
 create_extension($subscriber);
 subscribe(
 	$publisher, $subscriber, 'tap',
@@ -58,41 +62,29 @@ my $apply_pid = apply_pid($subscriber, 'tap');
 		@tables, 'late');
 }
 
-# For a local session, which waits for one that waits for its turn: until the transaction is
-# committed at whose end the receiver waits.
+# For a local session, which waits for one that applies a streamed transaction.
 {
 	my $copy = hold($subscriber, 'INSERT INTO later VALUES (1, -1)');
 	begin_copy('later');
-	my $gate = hold($subscriber, 'SELECT FROM gate WHERE id = 1 FOR UPDATE');
-	my $stop = hold($subscriber, 'SELECT FROM jobs WHERE id = 2 FOR UPDATE');
-	on_publisher(
-		q(UPDATE gate SET n = n + 1 WHERE id = 1;
-		BEGIN; UPDATE jobs SET n = n + 1 WHERE id = 2; UPDATE later SET n = n + 1; COMMIT;
-		UPDATE total SET n = n + 1;));
-	my $lsn = on_publisher('SELECT pg_current_wal_lsn()');
-	wait_until(
-		"received_lsn >= '$lsn' FROM pg_stat_subscription WHERE pid = $apply_pid",
-		'the transactions are not received');
-	$gate->query_safe('ROLLBACK');
-	wait_until(
-		"wait_event_type = 'Lock' FROM pg_stat_activity WHERE pid = $apply_pid",
-		'the apply worker does not wait');
-	wait_for_state($subscriber, 'waiting for turn');
-	$copy->query_safe('ROLLBACK');
-	wait_until(
-		q(count(*) = 1 FROM pg_stat_activity WHERE wait_event = 'LogicalSyncStateChange'),
-		'the copy is not done');
-	my $local =
-	  hold($subscriber, 'SELECT FROM later WHERE id = 1 FOR UPDATE');
+	on_publisher('INSERT INTO later VALUES (3, 0)');
+	wait_applied($publisher, $subscriber, 'tap');
+	my $streamed =
+	  begin_streamed('UPDATE total SET n = n + 1;' . item_rows(2000));
+	wait_for_early(1500);
+	my $local = hold($subscriber, 'SELECT FROM jobs WHERE id = 2 FOR UPDATE');
 	$local->query_until(qr/start/,
 		"\\echo start\nUPDATE total SET n = n; COMMIT;\n");
 	wait_until(
 		q(count(*) = 1 FROM pg_stat_activity WHERE backend_type = 'client backend' AND wait_event_type = 'Lock'),
 		'the local session does not wait');
-	$stop->query_safe('ROLLBACK');
-	$subscriber->wait_for_subscription_sync($publisher, 'tap');
-	$_->quit for $copy, $gate, $stop, $local;
-	tables_equal('after a synchronisation that needed a row of a younger one',
+	$copy->query_safe('ROLLBACK');
+	wait_until(
+		q(count(*) = 0 FROM pg_subscription_rel WHERE srsubstate NOT IN ('r', 's')),
+		'the synchronisation worker waits for ever');
+	$streamed->query_safe('COMMIT');
+	$_->quit for $copy, $local, $streamed;
+	tables_equal(
+		'after a synchronisation that needed a row of such a session',
 		@tables, qw(late later));
 }
 

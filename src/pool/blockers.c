@@ -44,10 +44,9 @@
 #include "blockers.h"
 #include "clock.h"
 #include "commit_order.h"
+#include "local_waiters.h"
 #include "queue.h"
 #include "retreat.h"
-
-#define INTERVAL_MS 100
 
 /* A chain of blocked processes is not followed further than this. */
 #define MAX_BLOCKERS 256
@@ -202,8 +201,9 @@ papply_blockers_look_if_due(void)
 	static int64 looked_at = 0;
 	int64		now = papply_clock_now();
 
-	if (!papply_clock_has_passed(looked_at, now, INTERVAL_MS))
+	if (!papply_clock_has_passed(looked_at, now, PAPPLY_BLOCKERS_INTERVAL_MS))
 		return;
 	looked_at = now;
 	papply_blockers_look();
+	papply_local_waiters_look();
 }

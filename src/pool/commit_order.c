@@ -35,6 +35,7 @@
 #include "clock.h"
 #include "commit_order.h"
 #include "early.h"
+#include "local_waiters.h"
 #include "queue.h"
 #include "retreat.h"
 #include "statistics.h"
@@ -44,9 +45,13 @@
 #include "selftest.h"
 #endif
 
-/* The first look for a hidden deadlock, and the following ones. */
-#define FIRST_CHECK_MS 30
-#define NEXT_CHECK_MS 100
+/*
+ * A sleeping process looks this often whether local sessions wait (local_waiters.c).  It
+ * looks for a hidden deadlock the first time and every third time after that, because that
+ * costs more.
+ */
+#define CHECK_MS 30
+#define DEADLOCK_CHECKS 3
 
 /* In all waits of this process. */
 static uint64 slept_us = 0;
@@ -113,13 +118,13 @@ check_open(void)
  * makes it rare: src/test/selftest_wakes.c.
  */
 static long
-check_ms(int sleeps)
+check_ms(void)
 {
 #ifdef PAPPLY_SELFTEST
 	if (papply_selftest_sleep > 0)
 		return papply_selftest_sleep;
 #endif
-	return sleeps == 0 ? FIRST_CHECK_MS : NEXT_CHECK_MS;
+	return CHECK_MS;
 }
 
 void
@@ -133,7 +138,7 @@ papply_commit_order_sleep(PapplyWriterState state, int *sleeps)
 	if (papply_pool_may_sleep())
 		rc = WaitLatch(MyLatch,
 					   WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
-					   check_ms(*sleeps),
+					   check_ms(),
 					   wait_event_of(state));
 	count_sleep(state, *sleeps == 0, begin);
 	(*sleeps)++;
@@ -144,8 +149,11 @@ papply_commit_order_sleep(PapplyWriterState state, int *sleeps)
 	papply_early_check();
 	papply_early_check_slots();
 	papply_retreat_check();
-	if (rc & WL_TIMEOUT)
+	if (!(rc & WL_TIMEOUT))
+		return;
+	if (*sleeps % DEADLOCK_CHECKS == 1)
 		papply_blockers_look();
+	papply_local_waiters_look();
 }
 
 void

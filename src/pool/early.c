@@ -269,6 +269,25 @@ papply_early_writer_of(PapplyPool *pool, uint64 seqno)
 	return NULL;
 }
 
+/* The place of a committed one says the same until the receiver frees it. */
+uint64
+papply_early_number_of(int writer)
+{
+	uint64		committed = papply_commit_order_committed();
+
+	for (int i = 0; i < PAPPLY_MAX_EARLY; i++)
+	{
+		PapplyEarly *early = &papply_pool->early[i];
+		uint32		state = pg_atomic_read_u32(&early->state);
+
+		pg_read_barrier();		/* pairs with papply_early_end() */
+		if ((state & KIND_MASK) == PAPPLY_EARLY_ENDED && writer_of(state) == writer &&
+			early->seqno > committed)
+			return early->seqno;
+	}
+	return PAPPLY_SEQNO_OPEN;
+}
+
 /*** writers ***/
 
 bool

@@ -15,8 +15,9 @@
  * receiver did not know of that code when it put the transaction into the queue,
  * because a trigger has been created since, ordinary ones have to retreat as well.
  *
- * A single one is recalled if it waits for a lock that the receiver's session keeps
- * (blockers.c, session_locks.c).
+ * A single transaction is recalled if it waits for a lock that the receiver's session keeps
+ * (blockers.c, session_locks.c), or if a local session waits for it before its turn
+ * (local_waiters.c).
  *
  * So the number of the older one is put into the pool, and those who apply younger
  * ones are sent a signal, which cancels what they wait for.  They roll back, and

@@ -684,9 +684,12 @@ static void
 wait_for_work(void)
 {
 	bool		may_be_stuck = papply_queue_is_in_flight() || papply_early_count() > 0;
+	long		timeout_ms = has_unreported_stats || may_be_stuck ? STATS_DELAY_MS : -1;
 
 	papply_activity_show(NULL);
-	if (!papply_queue_wait_for_work(has_unreported_stats || may_be_stuck ? STATS_DELAY_MS : -1))
+	if (may_be_stuck && !papply_awake_has_substitute())
+		timeout_ms = PAPPLY_BLOCKERS_INTERVAL_MS;
+	if (!papply_queue_wait_for_work(timeout_ms))
 	{
 		pgstat_report_stat(true);
 		has_unreported_stats = false;

@@ -1,0 +1,164 @@
+/*-------------------------------------------------------------------------
+ * local_waiters.c
+ *	  Local sessions do not wait for transactions whose turn is held up.
+ *
+ * Runs in writers and in the receiver.
+ *
+ * A transaction that is applied before its turn keeps its locks until its turn comes.  If
+ * the oldest one waits for a local session, say, other sessions would wait together with it
+ * for rows that serial apply would not have locked yet.  So a transaction for which a
+ * session waits before its turn is rolled back.  Its writer then waits for the turn outside
+ * of a transaction, so each transaction is rolled back for this reason once at most.
+ *
+ * A writer that sleeps in commit_order.c looks for sessions that wait for itself.  One that
+ * works, or waits in the lock manager, cannot; the others look for it once the oldest
+ * transaction has been the same for some time, and recall it (retreat.c).  Writers without
+ * work and the receiver look as well, but less often.  If all processes of the pool wait in
+ * the lock manager, none looks.
+ *
+ * A streamed transaction that has not ended keeps its locks, as it does on the publisher.
+ *
+ * pg_blocking_pids() answers the opposite question: it must be called for each process
+ * that waits, and it locks the whole lock table.  This file looks only at the locks of one
+ * process, one partition of the lock table after the other.  Like pg_blocking_pids(), it
+ * counts sessions that queued for a lock behind a process and ask for a mode that conflicts
+ * with the request of that process.  Fast-path locks are not in the lock table, but a
+ * process that has to wait for one moves it there first.
+ *
+ * Locking: the lock of a partition protects the list of a process's locks in it, and the
+ * queues of these locks.  Whether that list is empty is read without the lock, as a hint.
+ *-------------------------------------------------------------------------
+ */
+#include "parallel_apply.h"
+
+#include "miscadmin.h"
+#include "storage/lock.h"
+#include "storage/proc.h"
+
+#include "clock.h"
+#include "commit_order.h"
+#include "early.h"
+#include "local_waiters.h"
+#include "retreat.h"
+
+/* The oldest transaction holds up the others when it has been the oldest for so long. */
+#define HELD_UP_MS 25
+
+static bool
+is_of_pool(const PGPROC *proc)
+{
+	if (proc == papply_pool->receiver_proc)
+		return true;
+	for (int i = 0; i < PAPPLY_MAX_WRITERS; i++)
+		if (papply_pool->writers[i].proc == proc)
+			return true;
+	return false;
+}
+
+/* The queue of a lock is in the order in which processes get it. */
+static bool
+has_waiter(const PROCLOCK *proclock, const PGPROC *proc)
+{
+	LOCK	   *lock = proclock->tag.myLock;
+	LockMethod	method = GetLocksMethodTable(lock);
+	LOCKMASK	blocking = proclock->holdMask;
+	PGPROC	   *waiter = NULL;
+
+	while ((waiter = papply_compat_next_waiter(lock, waiter)) != NULL)
+	{
+		if (waiter == proc)
+			blocking |= LOCKBIT_ON(waiter->waitLockMode);
+		else if ((method->conflictTab[waiter->waitLockMode] & blocking) != 0 &&
+				 !is_of_pool(waiter))
+			return true;
+	}
+	return false;
+}
+
+static bool
+has_waiter_in(PGPROC *proc, int partition)
+{
+	PROCLOCK   *proclock = NULL;
+	bool		found = false;
+
+	if (papply_compat_next_proclock(proc, partition, NULL) == NULL)
+		return false;
+	LWLockAcquire(LockHashPartitionLockByIndex(partition), LW_SHARED);
+	while (!found &&
+		   (proclock = papply_compat_next_proclock(proc, partition, proclock)) != NULL)
+		found = has_waiter(proclock, proc);
+	LWLockRelease(LockHashPartitionLockByIndex(partition));
+	return found;
+}
+
+/* Return whether a process outside of this pool waits for proc. */
+static bool
+is_waited_for(PGPROC *proc)
+{
+	for (int i = 0; i < NUM_LOCK_PARTITIONS; i++)
+		if (has_waiter_in(proc, i))
+			return true;
+	return false;
+}
+
+/* Return the number of the first transaction that a writer applies, as far as it has one. */
+static uint64
+first_of(int writer)
+{
+	uint64		first = pg_atomic_read_u64(&papply_pool->writers[writer].applied_first);
+
+	return first == PAPPLY_SEQNO_OPEN ? papply_early_number_of(writer) : first;
+}
+
+/* Return whether a writer has begun with a transaction whose turn has not come. */
+static bool
+is_before_turn(uint64 first, uint64 oldest)
+{
+	return first > oldest && first != PAPPLY_NO_SEQNO && first != PAPPLY_SEQNO_OPEN;
+}
+
+/* Return whether the oldest transaction has been so since an earlier look of this process. */
+static bool
+is_held_up(uint64 oldest)
+{
+	static uint64 seen_oldest = PAPPLY_NO_SEQNO;
+	static int64 seen_at = 0;
+	int64		now = papply_clock_now();
+
+	if (oldest == seen_oldest)
+		return papply_clock_has_passed(seen_at, now, HELD_UP_MS);
+	seen_oldest = oldest;
+	seen_at = now;
+	return false;
+}
+
+/* Recall writers that cannot look themselves, because they do not sleep in commit_order.c. */
+static void
+recall_others(uint64 oldest)
+{
+	for (int i = 0; i < PAPPLY_MAX_WRITERS; i++)
+	{
+		PapplyWriterSlot *slot = &papply_pool->writers[i];
+		uint64		first = first_of(i);
+		PGPROC	   *proc = slot->proc;
+
+		if (proc != NULL && proc != MyProc && slot->state == PAPPLY_WRITER_APPLYING &&
+			is_before_turn(first, oldest) && is_waited_for(proc))
+			papply_retreat_recall(slot, first);
+	}
+}
+
+void
+papply_local_waiters_look(void)
+{
+	uint64		oldest = papply_commit_order_committed() + 1;
+
+	if (is_held_up(oldest))
+		recall_others(oldest);
+	if (papply_pool_waiter == PAPPLY_WAITER_RECEIVER)
+		return;
+	if (is_before_turn(first_of(papply_pool_waiter), oldest) && is_waited_for(MyProc))
+		ereport(ERROR,
+				(errcode(PAPPLY_ERRCODE_OLDER_WINS),
+				 errmsg("remote transaction is rolled back because a session waits for it before its turn")));
+}
