@@ -489,6 +489,18 @@ sub commit_of
 			$what);
 	}
 
+	# The first phase.
+	begin_test();
+	goes_in_time(
+		'PREPARE TRANSACTION goes without another change',
+		join(' ',
+			'BEGIN;',
+			insert_into('known', 'early'),
+			q(PREPARE TRANSACTION 'both';)),
+		'early.*P.*both');
+	on_publisher(q(COMMIT PREPARED 'both'));
+	arrives('K.*both') or die 'the second phase does not arrive';
+
 	# The roll back of what was streamed.
 	reload_with($publisher, 'logical_decoding_work_mem = 64kB');
 	connect_client(
@@ -721,6 +733,35 @@ SKIP:
 		"SLOT client LOGICAL 0/0 (proto_version '1', publication_names 'client')"
 	);
 	on_publisher(q(SELECT pg_drop_replication_slot('other')));
+}
+
+# One that ends the copy, while a commit waits for it: it is asked nothing any more, which
+# would be no message of the protocol.  It seems to have everything, see above.
+{
+	begin_test();
+	send_message('d', pack 'a Q> Q> Q> Q> C', 'r', ~0 - 1, 1, 1, 0, 0);
+	wait_until_walsender(q(write_lsn > pg_current_wal_lsn()));
+	reload_with($publisher, q(synchronous_standby_names = 'tap_client'));
+	wait_until_walsender(q(sync_state = 'sync'));
+	my $walsender = walsender_pid();
+	kill 'STOP', $walsender;
+	my $session = $publisher->background_psql('postgres');
+	$session->query_until(qr/sent/,
+		"\\echo sent\nINSERT INTO unpublished1 (note) VALUES ('waits');\n");
+	$publisher->poll_query_until('postgres',
+		q(SELECT count(*) = 1 FROM pg_stat_activity WHERE wait_event = 'SyncRep')
+	) or die 'the commit does not wait';
+	$received = '';
+	send_message('c', '');
+	kill 'CONT', $walsender;
+	ok(arrives('<c>.*<Z>'), 'a copy that the client ends is ended');
+	unlike($received, qr/<c>[^<]/, 'nothing is asked behind its end');
+	reload_with($publisher, q(synchronous_standby_names = ''));
+	$session->query_safe('SELECT 1');
+	$session->quit;
+	connect_client(
+		"SLOT client LOGICAL 0/0 (proto_version '1', publication_names 'client')"
+	);
 }
 
 # Nobody reads.

@@ -9,6 +9,7 @@ use warnings;
 use FindBin;
 use lib $FindBin::RealBin;
 use IO::Select;
+use IO::Socket::INET;
 use IO::Socket::UNIX;
 use PapplyTest;
 use POSIX ();
@@ -136,9 +137,16 @@ sub begin_server
 {
 	my (@messages) = @_;
 	unlink "$dir/.s.PGSQL.5432";
-	my $listener =
-	  IO::Socket::UNIX->new(Local => "$dir/.s.PGSQL.5432", Listen => 5)
-	  or die "no socket: $!";
+	serve_at(
+		IO::Socket::UNIX->new(Local => "$dir/.s.PGSQL.5432", Listen => 5),
+		@messages);
+	return;
+}
+
+sub serve_at
+{
+	my ($listener, @messages) = @_;
+	die "no socket: $!" if !$listener;
 	$server = fork;
 	return if $server;
 	$SIG{PIPE} = 'IGNORE';
@@ -337,7 +345,9 @@ is_refused(
 	stream_commit(700));
 
 # In the middle of a transaction that a writer applies, a question for a reply, and no end of
-# messages behind it, until there is one: it has that position.  The messages take no space.
+# messages behind it, until there is one: it has that position.  The messages take no space,
+# and there are always some: a socket of TCP holds enough for the time that another process
+# takes the publisher's processor.
 {
 	my $answer = "$dir/answer";
 	my $question = $lsn + 50;
@@ -359,12 +369,22 @@ is_refused(
 		}
 	};
 	@settings = ('t', 'f', '0');
-	begin_server($items[0], begin_at('B'),
+	my $listener =
+	  IO::Socket::INET->new(Listen => 5, LocalAddr => '127.0.0.1')
+	  or die "no socket: $!";
+	my $connection =
+	  q(ALTER SUBSCRIPTION tap CONNECTION '%s dbname=postgres user=nobody');
+	on_subscriber(
+		sprintf $connection,
+		'host=127.0.0.1 sslmode=disable gssencmode=disable port='
+		  . $listener->sockport);
+	serve_at($listener, $items[0], begin_at('B'),
 		(map { insert(1, $_, 'x' x 100) } 1000 .. 2000), $ask);
 	ok( $subscriber->poll_query_until(
 			'postgres', "SELECT size > 0 FROM pg_stat_file('$answer', true)"),
 		'a publisher that asks gets a reply, though messages never end');
 	end_server();
+	on_subscriber(sprintf $connection, "host=$dir port=5432");
 	@settings = ('f', 'f', '0');
 }
 
