@@ -40,6 +40,8 @@
 #include "storage/lwlock.h"
 #include "storage/proc.h"
 #include "utils/acl.h"
+#include "utils/guc.h"
+#include "utils/guc_tables.h"
 #include "utils/wait_event.h"
 #if PG_VERSION_NUM >= 180000
 #include "replication/conflict.h"
@@ -132,6 +134,29 @@ papply_compat_next_proclock(PGPROC *proc, int partition, PROCLOCK *before)
 
 	return (PROCLOCK *) SHMQueueNext(list, before == NULL ? list : &before->procLink,
 									 offsetof(PROCLOCK, procLink));
+#endif
+}
+
+/*
+ * All settings of the session, and how many there are.  16: they are in a hash table, and
+ * the array is a copy.
+ */
+static inline struct config_generic **
+papply_compat_settings(int *count)
+{
+#if PG_VERSION_NUM >= 160000
+	return get_guc_variables(count);
+#else
+	*count = GetNumConfigOptions();
+	return get_guc_variables();
+#endif
+}
+
+static inline void
+papply_compat_free_settings(struct config_generic **settings)
+{
+#if PG_VERSION_NUM >= 160000
+	pfree(settings);
 #endif
 }
 

@@ -204,6 +204,7 @@ typedef struct PapplyPool
 									 * committed */
 	pg_atomic_uint32 has_session_locks; /* session_locks.c: the receiver keeps
 										 * some */
+	pg_atomic_uint32 has_session_settings;	/* session_settings.c: likewise */
 
 	/*
 	 * read_ahead.c: what writers have found out; a lost change does not

@@ -169,6 +169,15 @@ explained(
 	'column "N", which is not published, has a default with volatile function nextval(regclass)',
 	$publish,
 	'the default of a column that is not sent makes a table serial');
+on_subscriber('ALTER SEQUENCE "numbered_N_seq" CACHE 5');
+explained(
+	'numbered',
+	'serial',
+	'column "N", which is not published, has a default with volatile function nextval(regclass); '
+	  . 'sequence public."numbered_N_seq" has a cache: each writer takes numbers from its own, so that they come out of order',
+	"$publish; ALTER SEQUENCE public.\"numbered_N_seq\" CACHE 1",
+	'a sequence with a cache is told');
+on_subscriber('ALTER SEQUENCE "numbered_N_seq" CACHE 1');
 explained(
 	'whole',
 	'parallel',

@@ -43,6 +43,7 @@
 #include "remote_relation.h"
 #include "replication_role.h"
 #include "session_locks.h"
+#include "session_settings.h"
 #include "spool.h"
 #include "subscription_options.h"
 #include "status.h"
@@ -344,6 +345,7 @@ start_pool(void)
 	papply_role_leave();
 	papply_awake_reset();
 	papply_session_locks_note();
+	papply_session_settings_note();
 	running = papply_writers_set(wanted_writers, MySubscription->name);
 	if (running == 0)
 	{

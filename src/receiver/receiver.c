@@ -59,6 +59,7 @@
 #include "route.h"
 #include "seam.h"
 #include "session_locks.h"
+#include "session_settings.h"
 #include "spool.h"
 #include "status.h"
 #include "wal_flush.h"
@@ -147,6 +148,19 @@ papply_receiver_wants_pool(void)
 	return papply_lifecycle_wants_pool();
 }
 
+/*
+ * Note what the native loop's transaction may have left in the session.  To look at all
+ * settings takes long for a lone transaction; one that runs triggers is serial, too.
+ */
+static void
+note_session(uint64 seqno)
+{
+	papply_session_locks_note();
+	if (seqno == PAPPLY_NO_SEQNO || !papply_queue_is_lone(seqno) ||
+		papply_queue_is_serial(seqno))
+		papply_session_settings_note();
+}
+
 /* The native loop has committed what it got, if it got a whole transaction. */
 static void
 finish_native(void)
@@ -163,7 +177,7 @@ finish_native(void)
 		papply_status_update(false, true);
 		return;
 	}
-	papply_session_locks_note();
+	note_session(seqno);
 	if (remote_end_lsn == InvalidXLogRecPtr)
 		remote_end_lsn = papply_feedback_received_lsn();
 

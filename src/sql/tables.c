@@ -22,16 +22,21 @@
 #include "catalog/pg_index.h"
 #include "catalog/pg_inherits.h"
 #include "catalog/pg_proc.h"
+#include "catalog/pg_sequence.h"
 #include "catalog/pg_subscription_rel.h"
 #include "fmgr.h"
 #include "funcapi.h"
 #include "lib/stringinfo.h"
+#include "nodes/nodeFuncs.h"
+#include "rewrite/rewriteHandler.h"
 #include "storage/lmgr.h"
 #include "utils/builtins.h"
+#include "utils/fmgroids.h"
 #include "utils/lsyscache.h"
 #include "utils/regproc.h"
 #include "utils/rel.h"
 #include "utils/ruleutils.h"
+#include "utils/syscache.h"
 
 #include "lookup_index.h"
 #include "row_keys.h"
@@ -169,6 +174,59 @@ explain_unknown_columns(Findings *findings, Relation rel)
 																	reason.column - 1)->attname)),
 							 phrase_default(&reason)),
 					"publish the column, or give it a default without that function");
+}
+
+static int64
+cache_of_sequence(Oid sequence)
+{
+	HeapTuple	tuple = SearchSysCache1(SEQRELID, ObjectIdGetDatum(sequence));
+	int64		cache = 1;
+
+	if (HeapTupleIsValid(tuple))
+	{
+		cache = ((Form_pg_sequence) GETSTRUCT(tuple))->seqcache;
+		ReleaseSysCache(tuple);
+	}
+	return cache;
+}
+
+/* Return whether the expression takes numbers from a sequence with a cache. */
+static bool
+find_cached_sequence(Node *node, Oid *sequence)
+{
+	FuncExpr   *call = (FuncExpr *) node;
+
+	if (node == NULL)
+		return false;
+	*sequence = InvalidOid;
+	if (IsA(node, NextValueExpr))
+		*sequence = ((NextValueExpr *) node)->seqid;
+	else if (IsA(node, FuncExpr) && call->funcid == F_NEXTVAL && IsA(linitial(call->args), Const))
+		*sequence = DatumGetObjectId(((Const *) linitial(call->args))->constvalue);
+	if (OidIsValid(*sequence) && cache_of_sequence(*sequence) > 1)
+		return true;
+	return expression_tree_walker(node, find_cached_sequence, sequence);
+}
+
+/* The numbers of such a sequence depend on which writer takes them. */
+static void
+explain_sequences(Findings *findings, Relation rel, const AttrMap *map)
+{
+	TupleDesc	desc = RelationGetDescr(rel);
+
+	for (int i = 0; i < desc->natts; i++)
+	{
+		Form_pg_attribute att = TupleDescAttr(desc, i);
+		Oid			sequence;
+
+		if (att->attisdropped || att->attgenerated || map->attnums[i] >= 0 ||
+			!find_cached_sequence(build_column_default(rel, i + 1), &sequence))
+			continue;
+		add_finding(findings,
+					psprintf("sequence %s has a cache: each writer takes numbers from its own, "
+							 "so that they come out of order", name_of_table(sequence)),
+					psprintf("ALTER SEQUENCE %s CACHE 1", name_of_table(sequence)));
+	}
 }
 
 static void
@@ -314,6 +372,7 @@ explain_table(Findings *findings, Relation rel)
 
 	findings->table_class = papply_table_class(rel, map, &reason);
 	explain_class(findings, rel, &reason);
+	explain_sequences(findings, rel, map);
 	if (findings->table_class == PAPPLY_TABLE_NATIVE)
 		return;
 	if (!description->is_known && findings->table_class == PAPPLY_TABLE_PARALLEL)

@@ -30,6 +30,7 @@
 #include "rights.h"
 #include "row_lookup.h"
 #include "session_locks.h"
+#include "session_settings.h"
 
 static PapplyChange change;		/* too large for the stack */
 static StringInfoData message_copy;
@@ -52,6 +53,7 @@ void
 papply_apply_begin_code(void)
 {
 	papply_session_locks_check_begin();
+	papply_session_settings_check_begin();
 	has_run_code = true;
 }
 

@@ -55,6 +55,7 @@
 #include "origin.h"
 #include "replication_role.h"
 #include "session_locks.h"
+#include "session_settings.h"
 #include "target.h"
 
 /* What is being committed. */
@@ -79,7 +80,10 @@ wait_for_turn(uint64 first)
 {
 	papply_commit_order_wait(first - 1, PAPPLY_WRITER_WAIT_TURN);
 	if (papply_apply_has_run_code())
+	{
+		papply_session_settings_check_end();
 		papply_session_locks_check_end();
+	}
 	check_turn();
 }
 

@@ -1,0 +1,149 @@
+# What a trigger leaves in its session, a setting or a temporary table, is found by the
+# triggers of later transactions: all of it is in one session, that of the apply worker.
+#
+# The promise: triggers write down the same as with PostgreSQL's own apply, which applies the
+# same transactions in the database "serial".  Many transactions are there when the first
+# one may go on, so that several writers would apply them.  Fault: each writer has a session
+# of its own, with what it has left there itself.
+use strict;
+use warnings;
+use FindBin;
+use lib $FindBin::RealBin;
+use PapplyTest;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my ($publisher, $subscriber) = new_pair(
+	subscriber_conf => q(
+		parallel_apply.writers_per_subscription = 4
+		parallel_apply.max_batch_transactions = 1));
+$subscriber->safe_psql('postgres', 'CREATE DATABASE serial');
+
+# What the trigger of each table does with a value.  A session that has set it for a
+# transaction has an empty value after that, and another one has none.
+my %code = (
+	kept => q(PERFORM set_config('app.value', NEW.id::text, false);),
+	hidden => q(PERFORM set_config('app.value', NEW.id::text, false);
+		PERFORM set_config('app.value', 'local', true);),
+	local => q(PERFORM set_config('app.value', NEW.id::text, true);),
+	caught => q(BEGIN
+			PERFORM set_config('app.value', NEW.id::text, false);
+			RAISE 'no';
+		EXCEPTION WHEN raise_exception THEN NULL;
+		END;),
+	cleared => q(RESET app.value;),
+	temporary => q(CREATE TEMPORARY TABLE IF NOT EXISTS old (id int);
+		INSERT INTO old VALUES (NEW.id);
+		PERFORM set_config('app.value', (SELECT sum(id) FROM old)::text, true);));
+my @tables = sort keys %code;
+my $tables = join "\n",
+  map { "CREATE TABLE $_ (id int PRIMARY KEY);" } 'plain', @tables;
+my $gate = 'CREATE TABLE gate (id int PRIMARY KEY, n int);';
+my $triggers = join "\n", map {
+	qq(CREATE FUNCTION do_$_() RETURNS trigger LANGUAGE plpgsql AS \$\$
+		DECLARE before text := nullif(current_setting('app.value', true), '');
+		BEGIN
+			$code{$_}
+			INSERT INTO public.notes (what) VALUES (concat_ws(' ', TG_TABLE_NAME, NEW.id,
+				coalesce(before, 'none'), current_setting('app.value', true)));
+			RETURN NULL;
+		END \$\$;
+		CREATE TRIGGER code AFTER INSERT ON $_ FOR EACH ROW EXECUTE FUNCTION do_$_();
+		ALTER TABLE $_ ENABLE ALWAYS TRIGGER code;)
+} @tables;
+
+on_publisher("$gate $tables");
+$subscriber->safe_psql($_,
+	"$gate $tables CREATE TABLE notes (n bigserial, what text); $triggers")
+  for qw(postgres serial);
+create_extension($subscriber);
+subscribe($publisher, $subscriber, 'tap');
+subscribe_serially($publisher, $subscriber);
+on_publisher('INSERT INTO gate VALUES (1, 0)');
+
+my $id = 0;
+
+# Rows of these tables, each in a transaction, come while the first one is held up.
+sub insert_into
+{
+	my (@rows) = @_;
+	my $lock = hold($subscriber, 'SELECT FROM gate FOR UPDATE');
+	on_publisher(
+		join '',
+		"UPDATE gate SET n = n + 1;\n",
+		map {
+			$id++;
+			"INSERT INTO $_ VALUES ($id);\nINSERT INTO plain VALUES ($id);\n"
+		} @rows);
+	wait_for_state($subscriber, 'waiting for lock');
+	$lock->query_safe('COMMIT');
+	$lock->quit;
+	return;
+}
+
+sub same_as_serial
+{
+	my ($when) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	tables_equal($when, 'gate', 'plain', @tables);
+	wait_applied($publisher, $subscriber, 'serial');
+	my $notes = q(SELECT string_agg(what, E'\n' ORDER BY n) FROM notes);
+	is( $subscriber->safe_psql('postgres', $notes),
+		$subscriber->safe_psql('serial', $notes),
+		"triggers have found the same $when");
+	return;
+}
+
+sub native_replays
+{
+	return on_subscriber(
+		'SELECT native_replays_failure + native_replays_table FROM parallel_apply.subscriptions'
+	);
+}
+
+# Faults: what is set for the transaction is taken for one of the session, or what has been
+# rolled back.
+insert_into(('local', 'caught') x 10);
+same_as_serial('with settings of transactions');
+is(native_replays(), 0, 'writers apply what sets for its transaction');
+
+insert_into(('kept', 'local') x 10);
+same_as_serial('with settings of the session');
+cmp_ok(native_replays(), '>=', 20,
+	'the apply worker applies what finds them');
+my $log = slurp_file($subscriber->logfile);
+is( () =
+	  $log =~
+	  /LOG:  apply worker of subscription "tap" keeps a setting or a temporary table/g,
+	1,
+	'the log says so once');
+
+insert_into('cleared');
+same_as_serial('when the setting is back');
+my $before = native_replays();
+insert_into(('local') x 10);
+same_as_serial('after that');
+is(native_replays(), $before, 'writers apply triggers again');
+
+# Fault: what another value hides until the end of the transaction is not noticed.
+insert_into(('hidden', 'local') x 10, 'cleared');
+same_as_serial('with settings that are hidden');
+
+# With several changes in a transaction, of which one leaves something.
+on_publisher(
+	join "\n",
+	map {
+		$id += 2;
+		"BEGIN; INSERT INTO plain VALUES ($id); INSERT INTO kept VALUES ($id);
+		INSERT INTO local VALUES ($id); INSERT INTO kept VALUES ($id + 1); COMMIT;"
+	} 1 .. 10);
+$id++;
+insert_into('cleared');
+same_as_serial('with several changes');
+
+insert_into(('temporary') x 10);
+same_as_serial('with a temporary table');
+
+finish($publisher, $subscriber);
+done_testing();
