@@ -31,6 +31,9 @@ extern Datum papply_apply_input(PapplyTarget *target, Form_pg_attribute att,
 /* The table ("schema.table" on the publisher) of that change; NULL: none yet. */
 extern const char *papply_apply_table(void);
 
+/* Return the relation whose rows were changed last, when an error has ended that. */
+extern LogicalRepRelId papply_apply_relation(void);
+
 /* A range of transactions begins; and has it run code of the user since then? */
 extern void papply_apply_begin_range(void);
 extern bool papply_apply_has_run_code(void);

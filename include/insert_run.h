@@ -39,6 +39,9 @@ extern bool papply_insert_run_add(PapplyTarget *root, PapplyTarget *table);
  */
 extern void papply_insert_run_flush(void);
 
+/* Return the relation whose rows are put off, or being inserted; InvalidOid: none. */
+extern LogicalRepRelId papply_insert_run_relation(void);
+
 /* A table is closed, and nothing is put off: give back what is much. */
 extern void papply_insert_run_close(PapplyTarget *table);
 

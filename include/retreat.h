@@ -59,4 +59,13 @@ extern bool papply_retreat_has_cancelled(void);
 /* Writer: for its signal handler. */
 extern void papply_retreat_handle_signal(void);
 
+/* Writer: note the error that has ended an attempt. */
+extern void papply_retreat_note_error(int sqlerrcode);
+
+/*
+ * Writer: if that was a deadlock, let the processes that waited for this one wake up and
+ * take their locks.  Tried again at once, the transaction would take them before.
+ */
+extern void papply_retreat_let_others_go_on(void);
+
 #endif							/* PAPPLY_RETREAT_H */

@@ -41,7 +41,13 @@
 #include "queue.h"
 #include "retreat.h"
 
+/* The processes that get a lock when a deadlock is resolved have so long to take it. */
+#define DEADLOCK_MS 100
+
 static volatile bool has_cancelled = false;
+
+/* The last attempt of this writer has ended in a deadlock with others. */
+static bool was_deadlock = false;
 
 bool
 papply_retreat_applies_younger(const PapplyWriterSlot *slot, uint64 seqno)
@@ -190,4 +196,21 @@ papply_retreat_handle_signal(void)
 		return;
 	has_cancelled = true;
 	papply_pool_cancel();
+}
+
+void
+papply_retreat_note_error(int sqlerrcode)
+{
+	was_deadlock = sqlerrcode == ERRCODE_T_R_DEADLOCK_DETECTED;
+}
+
+void
+papply_retreat_let_others_go_on(void)
+{
+	if (!was_deadlock)
+		return;
+	was_deadlock = false;
+	(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
+					 DEADLOCK_MS, papply_compat_wait_event(PAPPLY_WAIT_TURN));
+	ResetLatch(MyLatch);
 }

@@ -43,6 +43,15 @@ papply_apply_table(void)
 	return change_table;
 }
 
+/* A change of another relation may have begun with inserting what was put off. */
+LogicalRepRelId
+papply_apply_relation(void)
+{
+	LogicalRepRelId put_off = papply_insert_run_relation();
+
+	return OidIsValid(put_off) ? put_off : change.remote_relid;
+}
+
 void
 papply_apply_begin_range(void)
 {

@@ -288,6 +288,12 @@ papply_insert_run_flush(void)
 		MemoryContextReset(run_context);
 }
 
+LogicalRepRelId
+papply_insert_run_relation(void)
+{
+	return run_root != NULL ? run_root->key.remote_relid : InvalidOid;
+}
+
 void
 papply_insert_run_close(PapplyTarget *table)
 {

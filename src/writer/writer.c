@@ -59,6 +59,7 @@
 #include "commit_order.h"
 #include "conflict.h"
 #include "early.h"
+#include "in_order.h"
 #include "insert_run.h"
 #include "key_wait.h"
 #include "local_commit.h"
@@ -84,9 +85,6 @@
 #define SNAPSHOT_CHANGES 100
 
 extern PGDLLEXPORT void papply_writer_main(Datum main_arg);
-
-/* Those who get a lock when we give way in a deadlock have so long to take it. */
-#define DEADLOCK_MS 100
 
 /* What is being applied: for the error context, and to count. */
 typedef struct RemoteRange
@@ -115,8 +113,7 @@ static bool may_leave = false;
 
 static bool has_unreported_stats = false;
 
-/* The last attempt has ended in a deadlock with others; or was not allowed. */
-static bool was_deadlock = false;
+/* The last attempt was not allowed. */
 static bool was_refused = false;
 
 /*** start and end ***/
@@ -272,6 +269,18 @@ apply_change_in_turn(PapplyEntry *entry)
 							   entry->relation_version, true, may_run_code());
 }
 
+/* Changes of a relation that is applied in order: see in_order.c. */
+static void
+wait_for_order(PapplyEntry *entry)
+{
+	if (!papply_in_order_must_wait(papply_message_get_uint32(PapplyEntryData(entry) + 1)) ||
+		range.is_in_turn)
+		return;
+	papply_insert_run_flush();
+	wait_for_turn();
+	papply_postpone_apply_all();
+}
+
 static void
 wait_for_dependency(PapplyEntry *entry)
 {
@@ -416,6 +425,7 @@ apply_entry(PapplyEntry *entry, PapplyCommit *commit)
 		case LOGICAL_REP_MSG_DELETE:
 			range.is_change = true;
 			papply_local_begin();
+			wait_for_order(entry);
 			if (range.is_early || !papply_postpone_change(entry, range.seqno))
 				apply_change(entry);
 			range.is_change = false;
@@ -531,9 +541,11 @@ recover_from_error(void)
 	MemoryContextSwitchTo(message_context);
 	error = CopyErrorData();
 	FlushErrorState();
+	if (!range.is_in_turn && !range.is_early)
+		papply_in_order_note_error(error->sqlerrcode, papply_apply_relation());
 	papply_local_abort();
 	papply_account_error(error);
-	was_deadlock = error->sqlerrcode == ERRCODE_T_R_DEADLOCK_DETECTED;
+	papply_retreat_note_error(error->sqlerrcode);
 	ereport(DEBUG1,
 			(errmsg_internal("remote transaction %u is rolled back: %s",
 							 range.remote_xid, error->message)));
@@ -607,21 +619,6 @@ wait_until_committed(uint64 seqno, PapplyWriterState state)
 }
 
 /*
- * Whoever waited for us in a deadlock has to wake up before it goes on; tried
- * again at once, the transaction would take the same locks before it.
- */
-static void
-let_others_go_on(void)
-{
-	if (!was_deadlock)
-		return;
-	was_deadlock = false;
-	(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
-					 DEADLOCK_MS, papply_compat_wait_event(PAPPLY_WAIT_TURN));
-	ResetLatch(MyLatch);
-}
-
-/*
  * It is rolled back, and the receiver replays it in its turn.  Nothing younger is applied
  * meanwhile: that may be why it failed, and it may run code of the user.
  */
@@ -630,7 +627,7 @@ leave_to_native(uint64 seqno)
 {
 	papply_account_replay(was_refused ? PAPPLY_COUNT_REPLAYS_SUBSCRIPTION :
 						  PAPPLY_COUNT_REPLAYS_FAILURE);
-	let_others_go_on();
+	papply_retreat_let_others_go_on();
 	papply_queue_mark_given_up(seqno);
 	papply_pool_wake(PAPPLY_WAITER_RECEIVER);
 }
@@ -649,7 +646,7 @@ apply_in_turn(uint64 seqno, bool is_retry)
 		return;
 	if (is_retry)
 		papply_account_retry();
-	let_others_go_on();
+	papply_retreat_let_others_go_on();
 	AcceptInvalidationMessages();
 	if (papply_session_load_subscription() && (!is_retry || papply_queue_rewind(seqno)) &&
 		try_range(seqno, seqno, true))

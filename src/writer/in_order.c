@@ -1,0 +1,107 @@
+/*-------------------------------------------------------------------------
+ * in_order.c
+ *	  Relations whose changes are not applied before their turn, for a while.
+ *
+ * Runs in a writer; no shared memory, no lock, no I/O.
+ *
+ * Where transactions pass a unique value from row to row, the message of an UPDATE says
+ * which value a row gets, but as a rule not which one it gives up.  So the receiver does not
+ * know that the transaction that takes the value depends on the one that gives it up
+ * (row_keys.c).  If another writer applies the first one too early, it violates the unique
+ * constraint, and its whole batch is rolled back and repeated one by one.  Where that is what
+ * a table is used for, it happens to nearly every batch.
+ *
+ * So a writer that has seen such a violation waits for its turn before it changes that
+ * relation, for MIN_CHANGES changes.  Each further violation doubles that number, unless it
+ * comes long after the last of them.  N changes then cost a writer about
+ * log2(N / MIN_CHANGES) failures, and a table with a rare one loses little.  Batches are
+ * still formed, and other tables are applied as before.
+ *
+ * Each writer learns by itself, from its own failures: with a list in shared memory all
+ * would learn from the first one, but any change would have to look there.
+ *-------------------------------------------------------------------------
+ */
+#include "parallel_apply.h"
+
+#include "clock.h"
+#include "in_order.h"
+
+/* The least and the greatest number of changes that wait. */
+#define MIN_CHANGES 256
+#define MAX_CHANGES (1 << 20)
+
+/* A violation so long after the last change that waited is the first one again. */
+#define FORGET_MS 60000
+
+/* A writer remembers this many relations; a new one replaces that with the fewest left. */
+#define MAX_RELATIONS 8
+
+typedef struct OrderedRelation
+{
+	LogicalRepRelId remote_relid;	/* 0: none */
+	int			length;			/* changes that wait after a violation */
+	int			left;			/* of them */
+	int64		ended_at;		/* when left became 0 */
+} OrderedRelation;
+
+static OrderedRelation relations[MAX_RELATIONS];
+
+/* The sum of left, so that the usual case is one comparison. */
+static int64 all_left = 0;
+
+static OrderedRelation *
+find(LogicalRepRelId remote_relid)
+{
+	for (int i = 0; i < MAX_RELATIONS; i++)
+		if (relations[i].remote_relid == remote_relid)
+			return &relations[i];
+	return NULL;
+}
+
+static OrderedRelation *
+replace(LogicalRepRelId remote_relid)
+{
+	OrderedRelation *fewest = &relations[0];
+
+	for (int i = 1; i < MAX_RELATIONS; i++)
+		if (relations[i].left < fewest->left)
+			fewest = &relations[i];
+	all_left -= fewest->left;
+	fewest->remote_relid = remote_relid;
+	fewest->length = 0;
+	fewest->left = 0;
+	return fewest;
+}
+
+void
+papply_in_order_note_error(int sqlerrcode, LogicalRepRelId remote_relid)
+{
+	OrderedRelation *rel;
+
+	if (sqlerrcode != ERRCODE_UNIQUE_VIOLATION && sqlerrcode != ERRCODE_EXCLUSION_VIOLATION)
+		return;
+	rel = find(remote_relid);
+	if (rel == NULL)
+		rel = replace(remote_relid);
+	if (rel->left == 0 && papply_clock_has_passed(rel->ended_at, papply_clock_now(), FORGET_MS))
+		rel->length = 0;
+	rel->length = Min(MAX_CHANGES, Max(MIN_CHANGES, 2 * rel->length));
+	all_left += rel->length - rel->left;
+	rel->left = rel->length;
+}
+
+bool
+papply_in_order_must_wait(LogicalRepRelId remote_relid)
+{
+	OrderedRelation *rel;
+
+	if (all_left == 0)
+		return false;
+	rel = find(remote_relid);
+	if (rel == NULL || rel->left == 0)
+		return false;
+	all_left--;
+	if (--rel->left == 0)
+		rel->ended_at = papply_clock_now();
+	return true;
+}

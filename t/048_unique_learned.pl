@@ -1,0 +1,97 @@
+# A writer learns from a unique violation: where transactions pass a value from row to row,
+# the number of batches that are rolled back is bounded.
+#
+# The rows of seats are in a row, each free place is taken by the one before it: each
+# transaction gives up the value that the next one takes, and says only which value its row
+# gets.  Such transactions have no key in common, so that writers apply them beside each
+# other.  A locked row of the table gate holds them up until all of them are in the queue.
+use strict;
+use warnings;
+use FindBin;
+use lib $FindBin::RealBin;
+use PapplyTest;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my $rows = 3000;
+my ($publisher, $subscriber) = new_pair(
+	subscriber_conf => q(
+		parallel_apply.writers_per_subscription = 3
+		parallel_apply.max_batch_transactions = 10));
+my @tables = qw(gate seats notes);
+
+exec_both(
+	q(CREATE TABLE gate (id int PRIMARY KEY, n int);
+	CREATE TABLE seats (id int PRIMARY KEY, place int UNIQUE);
+	CREATE TABLE notes (id int PRIMARY KEY, place int);));
+on_publisher(
+	qq(INSERT INTO gate VALUES (1, 0);
+	INSERT INTO seats SELECT i, i FROM generate_series(1, $rows) i;));
+create_extension($subscriber);
+subscribe($publisher, $subscriber, 'tap');
+
+sub value_of
+{
+	my ($column) = @_;
+	return on_subscriber("SELECT $column FROM parallel_apply.subscriptions");
+}
+
+# Everybody moves up one place, beginning with the last one.
+sub move_up
+{
+	my ($name) = @_;
+	my $lock = hold($subscriber, 'SELECT FROM gate FOR UPDATE');
+	on_publisher('UPDATE gate SET n = n + 1');
+	wait_for_state($subscriber, 'waiting for lock');
+	on_publisher(
+		qq(DO \$\$ BEGIN
+			FOR i IN REVERSE $rows .. 1 LOOP
+				UPDATE seats SET place = place + 1 WHERE id = i;
+				COMMIT;
+			END LOOP;
+		END \$\$));
+	wait_until("queue_transactions > $rows FROM parallel_apply.subscriptions",
+		'the transactions are not received');
+	my $errors = value_of('errors');
+	$lock->query_safe('COMMIT');
+	$lock->quit;
+	tables_equal($name, @tables);
+	$errors = value_of('errors') - $errors;
+	note("$errors errors $name");
+	return $errors;
+}
+
+# Two writers fail when they know nothing, and each again after 256 changes, 512 and so on.
+# Faults: each batch fails, or each one that begins beside another.
+my $errors = move_up('after many have moved');
+cmp_ok($errors, '>', 0, 'values that messages do not tell are in conflict');
+cmp_ok($errors, '<=', 15, 'but few times');
+cmp_ok(value_of('batch_size'), '>', 1, 'and batches are formed');
+cmp_ok(move_up('after they have moved again'),
+	'<=', 6, 'even fewer times later');
+is(value_of('native_replays_failure'),
+	0, 'and nothing is left to the native loop');
+
+# Other tables are applied beside each other as before.
+{
+	my $lock = hold($subscriber, 'SELECT FROM gate FOR UPDATE');
+	on_publisher(
+		q(UPDATE gate SET n = n + 1; INSERT INTO notes VALUES (1, 1);));
+	states_become(
+		$subscriber,
+		'waiting for lock, waiting for turn',
+		'another table is applied before its turn');
+	is( on_subscriber(
+			q(SELECT count(*) FROM pg_locks l JOIN parallel_apply.writers w USING (pid)
+			WHERE relation = 'notes'::regclass AND state = 'waiting for turn')
+		),
+		'1',
+		'and its row is there already');
+	$lock->query_safe('COMMIT');
+	$lock->quit;
+	tables_equal('in the end', @tables);
+}
+
+finish($publisher, $subscriber);
+done_testing();
