@@ -174,6 +174,7 @@ typedef struct PapplyPool
 	dsa_pointer registry;
 	uint32		registry_length;
 	uint32		registry_capacity;
+	uint32		registry_last_version;
 
 	/* atomic, because receiver and writers pass work without a lock */
 	pg_atomic_uint32 configured_writers;	/* there may be so many */

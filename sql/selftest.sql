@@ -28,6 +28,8 @@ CREATE FUNCTION selftest_queue(seed int, size_kb int, steps int) RETURNS text
     LANGUAGE C STRICT AS '$libdir/parallel_apply', 'papply_selftest_queue';
 CREATE FUNCTION selftest_queue_oversize() RETURNS void
     LANGUAGE C STRICT AS '$libdir/parallel_apply', 'papply_selftest_queue_oversize';
+CREATE FUNCTION selftest_registry(changes int) RETURNS int
+    LANGUAGE C STRICT AS '$libdir/parallel_apply', 'papply_selftest_registry';
 CREATE FUNCTION selftest_row_keys(tab regclass, message bytea) RETURNS bigint[]
     LANGUAGE C STRICT AS '$libdir/parallel_apply', 'papply_selftest_row_keys';
 
@@ -59,6 +61,9 @@ SELECT seed, selftest_dependency(seed, 4, 1000, 20000) > 0 AS has_greater
   FROM generate_series(1, 5) AS seed;
 -- One entry for all of them.
 SELECT selftest_dependency(1, 0, 10, 1000) > 0 AS has_greater;
+
+-- The list of relations in their versions does not grow with the number of definitions.
+SELECT selftest_registry(0) AS places, selftest_registry(100000) AS after_changes;
 
 -- Keys of prepared transactions: those that fit, of one and of all.
 SELECT keys, selftest_prepared(40, keys) AS known
@@ -274,4 +279,5 @@ SELECT selftest_pace_window(100, 50) AS cable, selftest_pace_window(1000, 50) AS
 
 DROP TABLE keyed, keyed_too, whole, whole_unique, by_two, nothing, strange, wide;
 DROP FUNCTION selftest_awake, selftest_dependency, selftest_feedback, selftest_gate, selftest_guess,
-    selftest_idle, selftest_message, selftest_mutate, selftest_pace, selftest_pace_window, selftest_prepared, selftest_queue, selftest_queue_oversize, selftest_row_keys, tup, ins, upd, del;
+    selftest_idle, selftest_message, selftest_mutate, selftest_pace, selftest_pace_window, selftest_prepared, selftest_queue, selftest_queue_oversize,
+    selftest_registry, selftest_row_keys, tup, ins, upd, del;

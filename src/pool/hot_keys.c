@@ -18,9 +18,13 @@
  * subscription.  They survive the worker; one more subscription takes the place
  * whose last wait is the oldest.
  *
- * Locking: one lock, held for some microseconds by those who have waited, which
- * takes longer.  Values of keys are user data: whoever shows them has to look who
- * may see them.
+ * Locking: each place has a lock, which the writers of its subscription hold for some
+ * microseconds after they have waited, which takes longer.  The directory's lock is held
+ * while a place changes hands, and the place's lock is acquired within it.  Who has a place
+ * can be read with either of them.  When the last wait was is read without the lock, as a
+ * hint.
+ *
+ * Values of keys are user data: whatever shows them has to check who may see them.
  *-------------------------------------------------------------------------
  */
 #include "parallel_apply.h"
@@ -33,12 +37,17 @@
 
 #include "hot_keys.h"
 
-/* Protected by the lock. */
+typedef struct HotKeysPlace
+{
+	PapplyHotKeys keys;
+	LWLock		lock;			/* protects keys */
+} HotKeysPlace;
+
 typedef struct HotKeysDirectory
 {
-	LWLock		lock;
-	int			length;
-	PapplyHotKeys places[FLEXIBLE_ARRAY_MEMBER];
+	LWLock		lock;			/* protects who has which place */
+	int			length;			/* set once */
+	HotKeysPlace places[FLEXIBLE_ARRAY_MEMBER];
 } HotKeysDirectory;
 
 static HotKeysDirectory *directory = NULL;
@@ -49,7 +58,7 @@ static Size
 directory_size(void)
 {
 	return add_size(offsetof(HotKeysDirectory, places),
-					mul_size(max_logical_replication_workers, sizeof(PapplyHotKeys)));
+					mul_size(max_logical_replication_workers, sizeof(HotKeysPlace)));
 }
 
 void
@@ -68,31 +77,56 @@ papply_hot_keys_init_shmem(void)
 	directory = ShmemInitStruct(HOT_KEYS_NAME, directory_size(), &found);
 	if (!found)
 	{
+		int			tranche = GetNamedLWLockTranche(HOT_KEYS_NAME)->lock.tranche;
+
 		memset(directory, 0, directory_size());
-		LWLockInitialize(&directory->lock, GetNamedLWLockTranche(HOT_KEYS_NAME)->lock.tranche);
+		LWLockInitialize(&directory->lock, tranche);
 		directory->length = max_logical_replication_workers;
+		for (int i = 0; i < directory->length; i++)
+			LWLockInitialize(&directory->places[i].lock, tranche);
 	}
 	LWLockRelease(AddinShmemInitLock);
 }
 
-/* The place of a subscription, which it gets if it has none; lock is held. */
-static PapplyHotKeys *
-place_of(Oid subid)
+/* Return the place of a subscription, or the one to take; the directory is locked. */
+static int
+find_place(Oid subid)
 {
-	PapplyHotKeys *oldest = &directory->places[0];
+	int			oldest = 0;
 
 	for (int i = 0; i < directory->length; i++)
 	{
-		PapplyHotKeys *place = &directory->places[i];
+		PapplyHotKeys *keys = &directory->places[i].keys;
 
-		if (place->subid == subid)
-			return place;
-		if (place->last_wait < oldest->last_wait)
-			oldest = place;
+		if (keys->subid == subid)
+			return i;
+		if (keys->last_wait < directory->places[oldest].keys.last_wait)
+			oldest = i;
 	}
-	memset(oldest, 0, sizeof(*oldest));
-	oldest->subid = subid;
 	return oldest;
+}
+
+/* Lock the place of a subscription, which gets one if it has none, and return it. */
+static HotKeysPlace *
+lock_place(Oid subid)
+{
+	static int	last = 0;		/* where it was the last time */
+	HotKeysPlace *place = &directory->places[last];
+
+	LWLockAcquire(&place->lock, LW_EXCLUSIVE);
+	if (place->keys.subid == subid)
+		return place;
+	LWLockRelease(&place->lock);
+
+	LWLockAcquire(&directory->lock, LW_EXCLUSIVE);
+	last = find_place(subid);
+	place = &directory->places[last];
+	LWLockAcquire(&place->lock, LW_EXCLUSIVE);
+	if (place->keys.subid != subid)
+		memset(&place->keys, 0, sizeof(place->keys));
+	place->keys.subid = subid;
+	LWLockRelease(&directory->lock);
+	return place;
 }
 
 static bool
@@ -140,39 +174,54 @@ void
 papply_hot_keys_add(Oid subid, const PapplyKeyWait *waits, int count)
 {
 	TimestampTz now = GetCurrentTimestamp();
-	PapplyHotKeys *place;
+	HotKeysPlace *place = lock_place(subid);
+	PapplyHotKeys *keys = &place->keys;
 
-	LWLockAcquire(&directory->lock, LW_EXCLUSIVE);
-	place = place_of(subid);
-	place->last_wait = now;
+	keys->last_wait = now;
 	for (int i = 0; i < count; i++)
 	{
 		const PapplyKeyWait *wait = &waits[i];
 
 		if (wait->key.hash != 0)
-			add_wait(entry_of(place->keys, PAPPLY_HOT_KEYS, wait, wait->key.hash), wait, now);
-		add_wait(entry_of(place->indexes, PAPPLY_HOT_INDEXES, wait, 0), wait, now);
+			add_wait(entry_of(keys->keys, PAPPLY_HOT_KEYS, wait, wait->key.hash), wait, now);
+		add_wait(entry_of(keys->indexes, PAPPLY_HOT_INDEXES, wait, 0), wait, now);
 	}
-	LWLockRelease(&directory->lock);
+	LWLockRelease(&place->lock);
 }
 
 bool
 papply_hot_keys_peek(int n, PapplyHotKeys *copy)
 {
+	HotKeysPlace *place;
+
 	if (n < 0 || n >= directory->length)
 		return false;
-	LWLockAcquire(&directory->lock, LW_SHARED);
-	*copy = directory->places[n];
-	LWLockRelease(&directory->lock);
+	place = &directory->places[n];
+	LWLockAcquire(&place->lock, LW_SHARED);
+	*copy = place->keys;
+	LWLockRelease(&place->lock);
 	return true;
+}
+
+/* The subscription keeps its place. */
+static void
+reset_keys(PapplyHotKeys *keys)
+{
+	keys->last_wait = 0;
+	memset(keys->keys, 0, sizeof(keys->keys));
+	memset(keys->indexes, 0, sizeof(keys->indexes));
 }
 
 void
 papply_hot_keys_reset(Oid subid)
 {
-	LWLockAcquire(&directory->lock, LW_EXCLUSIVE);
 	for (int i = 0; i < directory->length; i++)
-		if (directory->places[i].subid == subid)
-			memset(&directory->places[i], 0, sizeof(PapplyHotKeys));
-	LWLockRelease(&directory->lock);
+	{
+		HotKeysPlace *place = &directory->places[i];
+
+		LWLockAcquire(&place->lock, LW_EXCLUSIVE);
+		if (place->keys.subid == subid)
+			reset_keys(&place->keys);
+		LWLockRelease(&place->lock);
+	}
 }

@@ -138,6 +138,7 @@ reset_pool(PapplyPool *pool)
 	pool->registry = InvalidDsaPointer;
 	pool->registry_length = 0;
 	pool->registry_capacity = 0;
+	pool->registry_last_version = 0;
 }
 
 /*

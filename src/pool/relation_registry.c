@@ -12,6 +12,10 @@
  * The messages live in a DSA area, since their number and size have no bound
  * that is worth reserving.  The receiver adds and drops, writers copy; both
  * under registry_lock, which is taken once for each version and writer.
+ *
+ * Version numbers are not used again, since writers keep what they know of a version.  So
+ * the list of versions is in ascending order, and when it is full, those that were dropped
+ * are removed: its size follows the number of relations, not that of their definitions.
  *-------------------------------------------------------------------------
  */
 #include "parallel_apply.h"
@@ -26,7 +30,13 @@ typedef struct RegistryItem
 	char		message[FLEXIBLE_ARRAY_MEMBER];
 } RegistryItem;
 
-#define INITIAL_CAPACITY 64
+typedef struct RegistryVersion
+{
+	uint32		version;
+	dsa_pointer item;			/* InvalidDsaPointer: dropped */
+} RegistryVersion;
+
+#define MIN_CAPACITY 64
 
 static dsa_area *area = NULL;
 
@@ -39,8 +49,8 @@ papply_registry_create(void)
 	MemoryContextSwitchTo(old_context);
 	dsa_pin_mapping(area);
 	papply_pool->registry_handle = dsa_get_handle(area);
-	papply_pool->registry_capacity = INITIAL_CAPACITY;
-	papply_pool->registry = dsa_allocate0(area, INITIAL_CAPACITY * sizeof(dsa_pointer));
+	papply_pool->registry_capacity = MIN_CAPACITY;
+	papply_pool->registry = dsa_allocate(area, MIN_CAPACITY * sizeof(RegistryVersion));
 }
 
 void
@@ -61,19 +71,61 @@ papply_registry_detach(void)
 	area = NULL;
 }
 
-/* Double the table of versions; lock is held exclusively. */
-static void
-grow(void)
+/* Return the list of versions; the lock is held. */
+static RegistryVersion *
+get_versions(void)
 {
-	uint32		capacity = papply_pool->registry_capacity;
-	dsa_pointer bigger = dsa_allocate0(area, 2 * capacity * sizeof(dsa_pointer));
+	return dsa_get_address(area, papply_pool->registry);
+}
 
-	memcpy(dsa_get_address(area, bigger),
-		   dsa_get_address(area, papply_pool->registry),
-		   capacity * sizeof(dsa_pointer));
+/* Return what there is of a version, or NULL; the lock is held. */
+static RegistryVersion *
+find_version(uint32 version)
+{
+	RegistryVersion *versions = get_versions();
+	uint32		low = 0;
+	uint32		high = papply_pool->registry_length;
+
+	while (low < high)
+	{
+		uint32		middle = low + (high - low) / 2;
+
+		if (versions[middle].version < version)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low < papply_pool->registry_length && versions[low].version == version &&
+		DsaPointerIsValid(versions[low].item) ? &versions[low] : NULL;
+}
+
+static uint32
+count_live(const RegistryVersion *versions)
+{
+	uint32		count = 0;
+
+	for (uint32 i = 0; i < papply_pool->registry_length; i++)
+		count += DsaPointerIsValid(versions[i].item) ? 1 : 0;
+	return count;
+}
+
+/* Remove dropped versions from a list that is full, and let it be half full at most. */
+static void
+make_room(void)
+{
+	RegistryVersion *old = get_versions();
+	uint32		capacity = Max(MIN_CAPACITY, 2 * count_live(old));
+	dsa_pointer pointer = dsa_allocate(area, capacity * sizeof(RegistryVersion));
+	RegistryVersion *new = dsa_get_address(area, pointer);
+	uint32		length = 0;
+
+	for (uint32 i = 0; i < papply_pool->registry_length; i++)
+		if (DsaPointerIsValid(old[i].item))
+			new[length++] = old[i];
 	dsa_free(area, papply_pool->registry);
-	papply_pool->registry = bigger;
-	papply_pool->registry_capacity = 2 * capacity;
+	papply_pool->registry = pointer;
+	papply_pool->registry_length = length;
+	papply_pool->registry_capacity = capacity;
 }
 
 uint32
@@ -81,18 +133,19 @@ papply_registry_add_at_start(const char *message, uint32 length)
 {
 	dsa_pointer pointer = dsa_allocate(area, offsetof(RegistryItem, message) + length);
 	RegistryItem *item = dsa_get_address(area, pointer);
-	dsa_pointer *versions;
+	RegistryVersion *last;
 	uint32		version;
 
 	item->length = length;
 	memcpy(item->message, message, length);
 
 	LWLockAcquire(&papply_pool->registry_lock, LW_EXCLUSIVE);
-	if (papply_pool->registry_length + 1 >= papply_pool->registry_capacity)
-		grow();
-	version = ++papply_pool->registry_length;
-	versions = dsa_get_address(area, papply_pool->registry);
-	versions[version] = pointer;
+	if (papply_pool->registry_length == papply_pool->registry_capacity)
+		make_room();
+	version = ++papply_pool->registry_last_version;
+	last = &get_versions()[papply_pool->registry_length++];
+	last->version = version;
+	last->item = pointer;
 	LWLockRelease(&papply_pool->registry_lock);
 	return version;
 }
@@ -136,31 +189,30 @@ papply_registry_add(const char *message, uint32 length)
 void
 papply_registry_drop(uint32 version)
 {
-	dsa_pointer *versions;
+	RegistryVersion *found;
 
 	LWLockAcquire(&papply_pool->registry_lock, LW_EXCLUSIVE);
-	versions = dsa_get_address(area, papply_pool->registry);
-	dsa_free(area, versions[version]);
-	versions[version] = InvalidDsaPointer;
+	found = find_version(version);
+	if (found != NULL)
+	{
+		dsa_free(area, found->item);
+		found->item = InvalidDsaPointer;
+	}
 	LWLockRelease(&papply_pool->registry_lock);
 }
 
 void
 papply_registry_get(uint32 version, StringInfo buf)
 {
-	dsa_pointer *versions;
+	RegistryVersion *found;
+	RegistryItem *item;
 
 	LWLockAcquire(&papply_pool->registry_lock, LW_SHARED);
-	versions = dsa_get_address(area, papply_pool->registry);
-	if (version == 0 || version > papply_pool->registry_length ||
-		!DsaPointerIsValid(versions[version]))
+	found = find_version(version);
+	if (found == NULL)
 		elog(ERROR, "relation version %u does not exist", version);
-	else
-	{
-		RegistryItem *item = dsa_get_address(area, versions[version]);
-
-		resetStringInfo(buf);
-		appendBinaryStringInfo(buf, item->message, item->length);
-	}
+	item = dsa_get_address(area, found->item);
+	resetStringInfo(buf);
+	appendBinaryStringInfo(buf, item->message, item->length);
 	LWLockRelease(&papply_pool->registry_lock);
 }

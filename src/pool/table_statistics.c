@@ -11,6 +11,10 @@
  * subscription is dropped and the place is wanted by another one.  Without a
  * place a table is applied as any other, and not counted.
  *
+ * The places are a hash table with open addressing: a table has the first place that was
+ * free, beginning with the one that its OIDs say.  A place may get another owner, but is never
+ * empty again, so a search may end at an empty one.
+ *
  * Locking: who a place belongs to, and the description, are protected by the
  * lock.  Counters are atomic.  A writer remembers the place of a table and adds
  * without the lock: should the place change hands just then, since the table has
@@ -22,6 +26,7 @@
  */
 #include "parallel_apply.h"
 
+#include "common/hashfn.h"
 #include "miscadmin.h"
 #include "port/atomics.h"
 #include "storage/lwlock.h"
@@ -98,13 +103,22 @@ papply_table_statistics_init_shmem(void)
 	LWLockRelease(AddinShmemInitLock);
 }
 
+/* Return the place where the search for a table comes after that many others. */
+static TablePlace *
+nth_place(Oid subid, Oid relid, int n)
+{
+	uint32		hash = hash_combine(murmurhash32(subid), murmurhash32(relid));
+
+	return &statistics->places[(hash + n) % PLACES];
+}
+
 /* The place of a table, or NULL; lock is held. */
 static TablePlace *
 find_place(Oid subid, Oid relid)
 {
 	for (int i = 0; i < PLACES; i++)
 	{
-		TablePlace *place = &statistics->places[i];
+		TablePlace *place = nth_place(subid, relid, i);
 
 		if (place->subid == subid && place->relid == relid)
 			return place;
@@ -131,20 +145,20 @@ papply_table_statistics_may_have_place(void)
 }
 
 /*
- * A place that was never used, or whose table is gone; NULL if there is none.
- * Looking into catalogs may take a while, so it is done without the lock:
- * *subid and *relid tell whose place it is.
+ * Return a place that a table may take: one that was never used, or whose table is gone;
+ * NULL if there is none.  Looking into catalogs may take a while, so it is done without the
+ * lock: *old_subid and *old_relid tell whose place it is.
  */
 static TablePlace *
-free_place(Oid *subid, Oid *relid)
+free_place(Oid subid, Oid relid, Oid *old_subid, Oid *old_relid)
 {
 	for (int i = 0; i < PLACES; i++)
 	{
-		TablePlace *place = &statistics->places[i];
+		TablePlace *place = nth_place(subid, relid, i);
 
-		*subid = place->subid;
-		*relid = place->relid;
-		if (!OidIsValid(*subid))
+		*old_subid = place->subid;
+		*old_relid = place->relid;
+		if (!OidIsValid(*old_subid))
 			return place;
 	}
 	if (!papply_table_statistics_may_have_place())
@@ -152,10 +166,10 @@ free_place(Oid *subid, Oid *relid)
 	full_since = 0;
 	for (int i = 0; i < PLACES; i++)
 	{
-		TablePlace *place = &statistics->places[i];
+		TablePlace *place = nth_place(subid, relid, i);
 
-		*subid = place->subid;
-		*relid = place->relid;
+		*old_subid = place->subid;
+		*old_relid = place->relid;
 		if (is_gone(place))
 			return place;
 	}
@@ -206,7 +220,7 @@ papply_table_statistics_describe(Oid subid, Oid relid,
 		if (place != NULL && describe_place(place, subid, relid, description))
 			return true;
 
-		other = free_place(&old_subid, &old_relid);
+		other = free_place(subid, relid, &old_subid, &old_relid);
 		if (other == NULL)
 		{
 			statistics->is_full = true;
@@ -276,7 +290,7 @@ papply_table_statistics_is_full(void)
 void
 papply_table_statistics_reset(Oid subid)
 {
-	LWLockAcquire(&statistics->lock, LW_EXCLUSIVE);
+	LWLockAcquire(&statistics->lock, LW_SHARED);
 	for (int i = 0; i < PLACES; i++)
 		if (statistics->places[i].subid == subid)
 			reset_counters(&statistics->places[i]);
