@@ -29,6 +29,7 @@ my ($publisher, $subscriber) = new_pair(
 	wal_writer_delay = 10s
 	wal_receiver_status_interval = 1h
 	wal_receiver_timeout = 0
+	restart_after_crash = on
 	wal_level = replica
 	max_wal_senders = 2
 	max_prepared_transactions = 2
@@ -164,6 +165,45 @@ returns_soon(insert('remote_apply'),
 
 reload_with($publisher, q(synchronous_standby_names = ''));
 wait_applied($publisher, $subscriber, 'tap');
-tables_equal('at the end', 'history');
-finish($publisher, $subscriber);
+
+### a pool that stops
+
+# What it has committed is flushed: PostgreSQL's own apply knows nothing of it, and confirms
+# all that was received before.  Nobody else flushes: the walwriter stands still until it
+# crashes, and two of three writers until the pool is closed; the third one has to leave
+# when it has committed.  Fault: the last transaction is lost.
+set_synchronous_commit($subscriber, 'off');
+reload_with($subscriber, 'parallel_apply.writers_per_subscription = 3');
+wait_for_pool($subscriber, 'tap', 3);
+my @others = (writer_pids($subscriber, 'tap'))[ 0, 1 ];
+my $walwriter = on_subscriber(
+	q(SELECT pid FROM pg_stat_activity WHERE backend_type = 'walwriter'));
+kill 'STOP', $walwriter, @others;
+my $lock = hold($subscriber, 'LOCK TABLE history IN SHARE MODE');
+my $end = on_publisher(insert('local') . '; SELECT pg_current_wal_lsn()');
+wait_for_state($subscriber, 'waiting for lock');
+reload_with($subscriber, 'parallel_apply.writers_per_subscription = 2');
+wait_until('writers_wanted = 2 FROM parallel_apply.subscriptions',
+	'the third writer need not leave');
+reload_with($subscriber, 'parallel_apply.writers_per_subscription = 1');
+wait_until(q(state = 'stopping' FROM parallel_apply.subscriptions),
+	'the pool does not stop');
+my $receiver = apply_pid($subscriber, 'tap');
+$lock->query_safe('COMMIT');
+$lock->quit;
+wait_until(
+	"wait_event ILIKE 'BgWorkerShutdown' FROM pg_stat_activity WHERE pid = $receiver",
+	'the pool is not closed');
+kill 'CONT', @others;
+wait_for_pool($subscriber, 'tap', 0);
+$publisher->poll_query_until('postgres',
+	"SELECT confirmed_flush_lsn >= '$end' FROM pg_replication_slots WHERE slot_name = 'tap'"
+) or die 'the last transaction is not confirmed';
+my $log_offset = -s $subscriber->logfile;
+kill $_, $walwriter for 'QUIT', 'CONT';
+$subscriber->wait_for_log(qr/database system is ready to accept connections/,
+	$log_offset);
+tables_equal('after a crash behind the end of the pool', 'history');
+finish($publisher, $subscriber,
+	qr/FATAL: +the database system is (in recovery mode|not yet accepting)/);
 done_testing();
