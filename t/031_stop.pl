@@ -147,6 +147,26 @@ sub rows_of_history
 	reload_with($subscriber, 'parallel_apply.writers_per_subscription = 4');
 }
 
+# A pool that closes takes nothing more: else it would never be empty under load.
+{
+	my $session = block_writers('postgres');
+	my $transactions = sub {
+		return $subscriber->safe_psql('postgres',
+			q(SELECT queue_transactions FROM parallel_apply.subscriptions));
+	};
+	wait_for_answer($publisher, 'tap_postgres');
+	my $queued = $transactions->();
+	reload_with($subscriber, 'parallel_apply.writers_per_subscription = 1');
+	wait_until(q(state = 'stopping' FROM parallel_apply.subscriptions),
+		'the pool does not close');
+	make_history(10, 'postgres');
+	wait_for_answer($publisher, 'tap_postgres');
+	is($transactions->(), $queued, 'a pool that closes takes nothing more');
+	$session->quit;
+	tables_are_equal('when a pool has closed', 'postgres');
+	reload_with($subscriber, 'parallel_apply.writers_per_subscription = 4');
+}
+
 # DROP EXTENSION lets writers end what they have; PostgreSQL itself does the rest.
 {
 	my $session = block_writers('postgres');
