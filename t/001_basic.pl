@@ -122,7 +122,7 @@ is(apply_pid($subscriber, 'tap'),
 	$apply_pid, 'a change of settings does not restart the apply worker');
 
 # Without the library the extension could not do anything: it says so.
-my $plain = PostgreSQL::Test::Cluster->new('plain');
+my $plain = PapplyNode->new('plain');
 $plain->init;
 $plain->start;
 my ($status, $stdout, $stderr) =

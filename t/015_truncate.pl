@@ -16,10 +16,10 @@ use PapplyTest;
 # A small queue: what is larger than it begins to be applied while it arrives.
 my ($publisher, $subscriber) =
   new_pair(subscriber_conf => "parallel_apply.queue_size = 64kB\n");
-my $serial = PostgreSQL::Test::Cluster->new('serial');
+my $serial = PapplyNode->new('serial');
 $serial->init;
 $serial->append_conf('postgresql.conf',
-	"fsync = off\nwal_retrieve_retry_interval = '500ms'\n");
+	"fsync = off\nwal_retrieve_retry_interval = '100ms'\n");
 $serial->start;
 
 my @tables = qw(gate items more numbered child parts);

@@ -49,7 +49,7 @@ my $turn = 'waiting for turn';
 my $dependency = 'waiting for dependency';
 
 # Transactions of the publisher, the first of which has to pass the gate.
-sub run_behind_gate
+sub start_behind_gate
 {
 	my ($states, $name, $older, @younger) = @_;
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
@@ -81,7 +81,7 @@ sub ends_well
 # The younger transaction that waits for its turn has taken a value that the older
 # one inserts and gives away again.  Fault: nobody looks whether the oldest waits.
 my $older_wins = 0;
-my $gate = run_behind_gate(
+my $gate = start_behind_gate(
 	[ $lock, $dependency, $turn ],
 	'a younger transaction has inserted what an older one is about to insert',
 	q(INSERT INTO names VALUES (10, 'short-lived')),
@@ -94,7 +94,7 @@ $gate->quit;
 # The same, but the younger one waits for a dependency in the middle of its
 # changes.  Fault: only those look who wait for their turn.
 $older_wins = counter($subscriber, 'older_wins');
-$gate = run_behind_gate(
+$gate = start_behind_gate(
 	[ $lock, $dependency, $dependency ],
 	'a younger transaction waits for a dependency with the value inserted',
 	q(INSERT INTO names VALUES (20, 'another'); UPDATE items SET n = 1 WHERE id = 1),
@@ -110,7 +110,7 @@ $gate->quit;
 # only direct blockers are looked at.  The local session is not the victim either;
 # its own change is overwritten by the younger transaction, as in serial apply.
 $older_wins = counter($subscriber, 'older_wins');
-my $local = run_behind_gate(
+my $local = start_behind_gate(
 	[ $lock, $turn ],
 	'a younger transaction has changed a row that a local session wants',
 	q(UPDATE items SET n = 2 WHERE id = 2),
@@ -131,7 +131,7 @@ $local->quit;
 # transaction gives way for which only another younger one waits.
 $older_wins = counter($subscriber, 'older_wins');
 $gate = hold($subscriber, 'SELECT FROM gate WHERE id = 2 FOR UPDATE');
-my $first = run_behind_gate(
+my $first = start_behind_gate(
 	[ $lock, $lock, $turn ],
 	'a younger transaction waits for another lock with the value inserted',
 	q(INSERT INTO names VALUES (40, 'chained'); DELETE FROM names WHERE id = 40),
@@ -162,7 +162,7 @@ $_->quit for $gate, $first;
 # taken for the oldest.  Its table has a constraint that no writer can keep, so that
 # its writer gives it up while the younger one is there already.
 $older_wins = counter($subscriber, 'older_wins');
-$gate = run_behind_gate(
+$gate = start_behind_gate(
 	[ $lock, $turn ],
 	'a younger transaction has inserted what a native replay is about to insert',
 	q(INSERT INTO late VALUES (1);

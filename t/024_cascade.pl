@@ -30,7 +30,7 @@ my @tables = qw(gate history balance);
 sub add_subscriber
 {
 	my ($name, $conf) = @_;
-	my $node = PostgreSQL::Test::Cluster->new($name);
+	my $node = PapplyNode->new($name);
 	$node->init;
 	$node->append_conf('postgresql.conf',
 		"fsync = off\nmax_worker_processes = 16\n$conf");

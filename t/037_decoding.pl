@@ -27,7 +27,7 @@ my ($first, $middle) = new_pair(
 		max_replication_slots = 10
 		parallel_apply.logical_decoding = slots
 		parallel_apply.writers_per_subscription = 2));
-my $last = PostgreSQL::Test::Cluster->new('last');
+my $last = PapplyNode->new('last');
 $last->init;
 $last->append_conf('postgresql.conf',
 	"fsync = off\ntrack_commit_timestamp = on\n");

@@ -19,7 +19,7 @@ use Test::More;
 my $logging =
   "log_line_prefix = '%b| '\nwal_retrieve_retry_interval = '100ms'\n";
 my ($publisher, $subscriber) = new_pair(subscriber_conf => $logging);
-my $plain = PostgreSQL::Test::Cluster->new('plain');
+my $plain = PapplyNode->new('plain');
 $plain->init;
 $plain->append_conf('postgresql.conf', "fsync = off\n$logging");
 $plain->start;

@@ -96,13 +96,13 @@ is( $subscriber->safe_psql(
 		FROM $writers AND remote_xid IS NOT NULL"),
 	'{t,t,t}',
 	'remote_lsn is where the transaction was committed on the publisher');
-is( $subscriber->safe_psql(
-		'postgres',
-		"SELECT string_agg(a.wait_event_type, ',' ORDER BY w.remote_lsn)
-		FROM (SELECT * FROM $writers) w JOIN pg_stat_activity a USING (pid)
-		WHERE remote_xid IS NOT NULL"),
-	'Lock,Extension,Extension',
-	'pg_stat_activity shows the lock wait and the waits of the extension');
+poll(
+	$subscriber,
+	"SELECT string_agg(a.wait_event_type, ',' ORDER BY w.remote_lsn)
+	FROM (SELECT * FROM $writers) w JOIN pg_stat_activity a USING (pid)
+	WHERE remote_xid IS NOT NULL",
+	'pg_stat_activity shows the lock wait and the waits of the extension',
+	'Lock,Extension,Extension');
 is( $subscriber->safe_psql(
 		'postgres',
 		"SELECT a.state, a.query = 'public.free ' || w.remote_lsn FROM (SELECT * FROM $writers) w

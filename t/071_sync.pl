@@ -179,7 +179,7 @@ crash_under_load($_) for qw(on off);
 ### the subscriber's own synchronous standby
 
 $subscriber->backup('backup');
-my $standby = PostgreSQL::Test::Cluster->new('standby');
+my $standby = PapplyNode->new('standby');
 $standby->init_from_backup($subscriber, 'backup', has_streaming => 1);
 $standby->append_conf('postgresql.conf',
 	"max_logical_replication_workers = 0\nwal_receiver_status_interval = 1");

@@ -33,7 +33,7 @@ create_extension($subscriber);
 subscribe($publisher, $subscriber, 'tap', with => 'synchronous_commit = on');
 
 $subscriber->backup('backup');
-my $standby = PostgreSQL::Test::Cluster->new('standby');
+my $standby = PapplyNode->new('standby');
 $standby->init_from_backup($subscriber, 'backup', has_streaming => 1);
 $standby->start;
 $subscriber->append_conf('postgresql.conf',

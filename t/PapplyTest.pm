@@ -9,6 +9,7 @@ package PapplyTest;
 use strict;
 use warnings;
 use Exporter 'import';
+use PapplyNode;
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
@@ -33,7 +34,7 @@ sub new_pair
 	my (%opt) = @_;
 	my $suffix = defined $opt{name} ? "_$opt{name}" : '';
 
-	my $publisher = PostgreSQL::Test::Cluster->new("publisher$suffix");
+	my $publisher = PapplyNode->new("publisher$suffix");
 	$publisher->init(allows_streaming => 'logical');
 	# Cluster's 1 MB of shared buffers would make bulk tests slow.
 	$publisher->append_conf('postgresql.conf', <<~'CONF');
@@ -43,7 +44,7 @@ sub new_pair
 		CONF
 	$publisher->append_conf('postgresql.conf', $opt{publisher_conf} // '');
 
-	my $subscriber = PostgreSQL::Test::Cluster->new("subscriber$suffix");
+	my $subscriber = PapplyNode->new("subscriber$suffix");
 	$subscriber->init(extra => $opt{subscriber_init} // []);
 	# Single transactions shall show what writers do with them, unless a test says
 	# otherwise.
@@ -54,7 +55,7 @@ sub new_pair
 		max_worker_processes = 32
 		max_logical_replication_workers = 8
 		max_sync_workers_per_subscription = 2
-		wal_retrieve_retry_interval = '500ms'
+		wal_retrieve_retry_interval = '100ms'
 		CONF
 	$subscriber->append_conf('postgresql.conf', $opt{subscriber_conf} // '');
 

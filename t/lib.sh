@@ -214,7 +214,7 @@ prove_files() {
 	as_user env -u INITDB_TEMPLATE PATH="$bin:$PATH" PERL5LIB="$pgxs/src/test/perl${PERL5LIB:+:$PERL5LIB}" \
 		TESTDIR="$dir" TESTDATADIR="${logs%/log}" TESTLOGDIR="$logs" \
 		PG_REGRESS="$pg_regress" PG_TEST_TIMEOUT_DEFAULT="${PG_TEST_TIMEOUT_DEFAULT:-120}" \
-		prove --jobs "${JOBS:-2}" --timer "$@" 2>&1 | tee "$tmp/prove.out"
+		prove --jobs "${JOBS:-3}" --timer "$@" 2>&1 | tee "$tmp/prove.out"
 }
 
 # Of "file status failed" on stdin those that are not to be so: not a file without a
