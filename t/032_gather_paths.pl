@@ -97,6 +97,8 @@ SKIP:
 {
 	skip 'without openssl there is no certificate', 4
 	  if system('openssl version >/dev/null 2>&1') != 0;
+	skip 'the server was built without TLS', 4
+	  if `pg_config --configure` !~ /--with-(?:ssl=)?openssl/;
 	switch_tls_on();
 	subscribe($publisher, $subscriber, 'tap', with => 'streaming = on');
 	my $port = $publisher->port;
@@ -132,7 +134,7 @@ SKIP:
 {
 	skip 'a standby decodes from 16 on', 4
 	  if $publisher->pg_version->major < 16;
-	my $standby = PostgreSQL::Test::Cluster->new('standby');
+	my $standby = PapplyNode->new('standby');
 	$publisher->backup('base');
 	$standby->init_from_backup($publisher, 'base', has_streaming => 1);
 	$standby->append_conf(
@@ -144,7 +146,7 @@ SKIP:
 		'CREATE PUBLICATION tap FOR ALL TABLES; TRUNCATE items, gate; INSERT INTO gate VALUES (1, 0)'
 	);
 	on_subscriber('TRUNCATE items, gate');
-	$publisher->wait_for_replay_catchup($standby);
+	$publisher->wait_for_catchup($standby, 'replay');
 
 	my $connstr = $standby->connstr . ' dbname=postgres';
 	my $session = $subscriber->background_psql('postgres');

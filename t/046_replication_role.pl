@@ -234,7 +234,12 @@ on_publisher(changes());
 same_as_serial('after another start');
 is(count_notes(), $notes, 'without ordinary triggers');
 
-nothing_is_left_open($subscriber);
+SKIP:
+{
+	skip q(PostgreSQL's own apply leaves partitions open in 16), 1
+	  if $subscriber->pg_version >= 16 && $subscriber->pg_version < 17;
+	nothing_is_left_open($subscriber);
+}
 finish($publisher, $subscriber,
 	qr/FATAL: +terminating logical replication worker due to administrator command/
 );

@@ -120,7 +120,7 @@ sub new_run
 		seed => $seed,
 		transactions => $size,
 		version => $version,
-		icu => `pg_config --configure` =~ /--with-icu/,
+		icu => scalar(`pg_config --configure` =~ /--with-icu/),
 		citext => -e "$share/extension/citext.control");
 	my $set = $workload->settings;
 
