@@ -240,6 +240,30 @@ papply_compat_find_sync_workers(Oid subid, int *pids, int max)
 #define PAPPLY_CONNECT_ARGUMENTS conninfo, logical, appname, err
 #endif
 
+/*
+ * Another connection to the publisher of MySubscription, which takes SQL; in a transaction.
+ * NULL: there is none, for that reason.
+ */
+static inline WalReceiverConn *
+papply_compat_connect(const WalReceiverFunctionsType *functions, const char *appname,
+					  char **error)
+{
+#if PG_VERSION_NUM >= 160000
+	bool		must_use_password = MySubscription->passwordrequired &&
+		!superuser_arg(MySubscription->owner);
+#endif
+
+#if PG_VERSION_NUM >= 170000
+	return (functions->walrcv_connect) (MySubscription->conninfo, true, true, must_use_password,
+									 appname, error);
+#elif PG_VERSION_NUM >= 160000
+	return (functions->walrcv_connect) (MySubscription->conninfo, true, must_use_password, appname,
+									 error);
+#else
+	return (functions->walrcv_connect) (MySubscription->conninfo, true, appname, error);
+#endif
+}
+
 /* 16: apply workers may be parallel, too; leaders have a test of their own. */
 static inline bool
 papply_compat_am_leader_apply_worker(void)

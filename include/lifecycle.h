@@ -19,6 +19,13 @@ extern void papply_lifecycle_init(void);
 extern bool papply_lifecycle_wants_pool(void);
 
 /*
+ * Has PostgreSQL's own apply been chosen, by the configuration or since the extension is
+ * missing, and is nothing to be held back or measured?  Costs no look at the catalogs:
+ * false, if one is due.
+ */
+extern bool papply_lifecycle_has_chosen_native(void);
+
+/*
  * The native loop is about to go round, and to read the subscription if it has
  * been changed.  Has it been since, so that the loop must go round to know?  No
  * transaction is open.

@@ -19,7 +19,13 @@ typedef struct PapplyPublisher
 	int			timeout_ms;		/* wal_sender_timeout; 0: none, or not known */
 } PapplyPublisher;
 
-/* Asked before the stream is started. */
+/* Ask before the stream is started.  No transaction is open. */
 extern PapplyPublisher papply_publisher_ask(WalReceiverConn *conn);
+
+/*
+ * Ask by a connection of its own, which ends.  If the publisher has no place for one, that
+ * cannot be found out.  No transaction is open.
+ */
+extern PapplyPublisher papply_publisher_ask_separately(void);
 
 #endif							/* PAPPLY_PUBLISHER_H */

@@ -17,7 +17,10 @@ extern int	papply_receiver_receive(WalReceiverConn *conn, char **buffer,
 									pgsocket *wait_fd);
 extern void papply_receiver_send(WalReceiverConn *conn, const char *buffer, int nbytes);
 
-/* Shall there be a pool?  No transaction is open. */
-extern bool papply_receiver_wants_pool(void);
+/*
+ * Before the stream is started, by this connection.  Shall there be a pool?  No transaction
+ * is open.
+ */
+extern bool papply_receiver_prepare_stream(WalReceiverConn *conn);
 
 #endif							/* PAPPLY_RECEIVER_H */

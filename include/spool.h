@@ -27,6 +27,9 @@ typedef enum PapplySpoolResult
  */
 extern PapplySpoolResult papply_spool_take(char *message, int length, bool wants_spool);
 
+/* Is no transaction kept here, ended or not? */
+extern bool papply_spool_is_empty(void);
+
 /* Is a complete transaction being read from the spool? */
 extern bool papply_spool_is_reading(void);
 

@@ -22,6 +22,7 @@
 #include "commands/extension.h"
 #include "miscadmin.h"
 #include "storage/ipc.h"
+#include "storage/latch.h"
 #include "utils/hsearch.h"
 #include "utils/inval.h"
 #include "utils/memutils.h"
@@ -44,6 +45,7 @@
 #include "replication_role.h"
 #include "session_locks.h"
 #include "session_settings.h"
+#include "slow_log.h"
 #include "spool.h"
 #include "subscription_options.h"
 #include "status.h"
@@ -81,10 +83,21 @@ static bool is_paused = false;
 
 /*** invalidation ***/
 
+/*
+ * The core apply loop may be about to sleep, with messages that nobody routes.
+ */
+static void
+look_again_soon(void)
+{
+	if (!has_pool)
+		SetLatch(MyLatch);
+}
+
 static void
 invalidate_extension(Datum arg, int cacheid, uint32 hashvalue)
 {
 	extension_is_current = false;
+	look_again_soon();
 }
 
 static void
@@ -97,6 +110,7 @@ static void
 invalidate_options(Datum arg, int cacheid, uint32 hashvalue)
 {
 	options_are_current = false;
+	look_again_soon();
 }
 
 static void
@@ -104,6 +118,7 @@ invalidate_subscription(Datum arg, int cacheid, uint32 hashvalue)
 {
 	options_are_current = false;
 	subscription_has_changed = true;
+	look_again_soon();
 }
 
 /* Without the extension nothing is configured. */
@@ -185,6 +200,13 @@ papply_lifecycle_wants_pool(void)
 	return get_wanted_writers() > 1;
 }
 
+bool
+papply_lifecycle_has_chosen_native(void)
+{
+	return extension_is_current && options_are_current && !has_pool && !is_paused &&
+		papply_role_is_replica() && get_wanted_writers() == 1 && !papply_slow_log_is_on();
+}
+
 void
 papply_lifecycle_goes_round(void)
 {
@@ -226,6 +248,17 @@ papply_lifecycle_is_idle(void)
 		papply_queue_released_seqno() == papply_queue_last_seqno();
 }
 
+/*
+ * Writers commit asynchronously, and the next apply worker, which may have no pool, takes for
+ * flushed what the origin has.
+ */
+static void
+flush_commits(void)
+{
+	if (has_pool)
+		(void) replorigin_get_progress(origin, true);
+}
+
 static void
 end_pool(bool must_hurry)
 {
@@ -234,6 +267,7 @@ end_pool(bool must_hurry)
 
 	papply_pool_close();
 	papply_writers_end(must_hurry);
+	flush_commits();
 	origin_lsn = papply_pool->origin_lsn;
 	ereport(LOG,
 			(errmsg("parallel apply of subscription \"%s\" has stopped",

@@ -2,8 +2,10 @@
  * publisher.c
  *	  What the publisher can do.
  *
- * Runs in the receiver, before the stream is started: until then a connection for
- * logical replication takes SQL as well.
+ * Runs in the receiver, where there shall be a pool, before the stream is started: until
+ * then a connection for logical replication takes SQL as well.  If a pool starts only later,
+ * since one writer was configured before, another connection is made for the question.
+ * PostgreSQL's own apply needs no answer, and asks nothing.
  *
  * A publisher that preloads the library has its settings.  The view shows no setting
  * that only the configuration file has.
@@ -68,19 +70,52 @@ read_answer(WalRcvExecResult *result)
 	return answer;
 }
 
-PapplyPublisher
-papply_publisher_ask(WalReceiverConn *conn)
+/* In a transaction: the result's types are looked up. */
+static PapplyPublisher
+ask(WalReceiverConn *conn)
 {
-	MemoryContext old_context = CurrentMemoryContext;
 	Oid			types[] = {BOOLOID, BOOLOID, INT4OID};
 	WalRcvExecResult *result;
 	PapplyPublisher answer;
 
-	/* the result's types are looked up */
-	StartTransactionCommand();
 	result = (papply_seam_server->walrcv_exec) (conn, query, lengthof(types), types);
 	answer = read_answer(result);
 	walrcv_clear_result(result);
+	return answer;
+}
+
+PapplyPublisher
+papply_publisher_ask(WalReceiverConn *conn)
+{
+	MemoryContext old_context = CurrentMemoryContext;
+	PapplyPublisher answer;
+
+	StartTransactionCommand();
+	answer = ask(conn);
+	CommitTransactionCommand();
+	MemoryContextSwitchTo(old_context);
+	return answer;
+}
+
+PapplyPublisher
+papply_publisher_ask_separately(void)
+{
+	MemoryContext old_context = CurrentMemoryContext;
+	PapplyPublisher answer = {PAPPLY_FLUSHES_AT_ONCE, 0};
+	WalReceiverConn *conn;
+	char	   *error;
+
+	StartTransactionCommand();
+	conn = papply_compat_connect(papply_seam_server, PAPPLY_NAME, &error);
+	if (conn != NULL)
+	{
+		answer = ask(conn);
+		(papply_seam_server->walrcv_disconnect) (conn);
+	}
+	else
+		ereport(DEBUG1,
+				(errmsg_internal("could not ask the publisher of subscription \"%s\" for its settings: %s",
+								 MySubscription->name, error)));
 	CommitTransactionCommand();
 	MemoryContextSwitchTo(old_context);
 	return answer;

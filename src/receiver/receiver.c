@@ -50,7 +50,9 @@
 #include "lone.h"
 #include "message.h"
 #include "native_replay.h"
+#include "native_watch.h"
 #include "pace.h"
+#include "publisher.h"
 #include "queue.h"
 #include "receiver.h"
 #include "remote_relation.h"
@@ -141,11 +143,38 @@ initialize(void)
 	quiet_socket = sockets[0];
 }
 
+/*
+ * What the publisher can do is asked once, by the connection of the stream or, where that
+ * has begun without a pool, by another one: conn is NULL then.
+ */
+static void
+learn_of_publisher(WalReceiverConn *conn)
+{
+	static bool is_known = false;
+	PapplyPublisher publisher;
+
+	if (is_known)
+		return;
+	publisher = conn != NULL ? papply_publisher_ask(conn) : papply_publisher_ask_separately();
+	is_known = true;
+	papply_due_flush_set(publisher.flushes);
+	papply_report_set_timeout(publisher.timeout_ms);
+}
+
 bool
-papply_receiver_wants_pool(void)
+papply_receiver_prepare_stream(WalReceiverConn *conn)
 {
 	initialize();
-	return papply_lifecycle_wants_pool();
+	if (!papply_lifecycle_wants_pool())
+		return false;
+	learn_of_publisher(conn);
+
+	/*
+	 * Standbys of this server, for which the receiver before may have waited
+	 * in vain, or not at all.
+	 */
+	papply_feedback_sync_earlier();
+	return true;
 }
 
 /*
@@ -628,8 +657,15 @@ is_time_to_yield(void)
 		(ConfigReloadPending || since_yield_ms() >= YIELD_INTERVAL_MS);
 }
 
-int
-papply_receiver_receive(WalReceiverConn *conn, char **buffer, pgsocket *wait_fd)
+/* From here on, messages may go to the core apply loop as they come. */
+static bool
+may_only_watch(void)
+{
+	return held == NULL && papply_spool_is_empty() && papply_lifecycle_has_chosen_native();
+}
+
+static int
+receive_and_route(WalReceiverConn *conn, char **buffer, pgsocket *wait_fd)
 {
 	initialize();
 	finish_native();
@@ -660,6 +696,13 @@ papply_receiver_receive(WalReceiverConn *conn, char **buffer, pgsocket *wait_fd)
 				rounded_seqno = alone_seqno = PAPPLY_NO_SEQNO;
 				return papply_native_keepalive(papply_feedback_applied_lsn(true),
 											   false, buffer);
+			}
+			if (!had_pool && papply_lifecycle_has_pool())
+				learn_of_publisher(NULL);
+			if (may_only_watch())
+			{
+				papply_native_watch_begin();
+				return papply_receiver_receive(conn, buffer, wait_fd);
 			}
 			if (is_time_to_yield())
 			{
@@ -722,6 +765,17 @@ papply_receiver_receive(WalReceiverConn *conn, char **buffer, pgsocket *wait_fd)
 				return yield(buffer, wait_fd, papply_lifecycle_adapt(was_behind));
 		}
 	}
+}
+
+int
+papply_receiver_receive(WalReceiverConn *conn, char **buffer, pgsocket *wait_fd)
+{
+	int			length;
+
+	if (papply_native_watch_is_on() &&
+		papply_native_watch_receive(conn, buffer, wait_fd, &length))
+		return length;
+	return receive_and_route(conn, buffer, wait_fd);
 }
 
 void

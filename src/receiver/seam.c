@@ -17,12 +17,8 @@
 #include "fmgr.h"
 #include "utils/memutils.h"
 
-#include "due_flush.h"
-#include "feedback.h"
 #include "native_streams.h"
-#include "publisher.h"
 #include "receiver.h"
-#include "report.h"
 #include "seam.h"
 #include "status.h"
 
@@ -68,25 +64,9 @@ static bool
 start_streaming(WalReceiverConn *conn, const WalRcvStreamOptions *options)
 {
 	WalRcvStreamOptions ours = *options;
-	PapplyPublisher publisher;
 
-	if (papply_compat_am_leader_apply_worker())
-	{
-		/*
-		 * Writers of an earlier receiver committed asynchronously, and the
-		 * native loop takes for flushed what the origin has.  For standbys
-		 * that receiver may have waited in vain, or not at all.
-		 */
-		(void) replorigin_session_get_progress(true);
-		publisher = papply_publisher_ask(conn);
-		papply_due_flush_set(publisher.flushes);
-		papply_report_set_timeout(publisher.timeout_ms);
-		if (papply_receiver_wants_pool())
-		{
-			papply_feedback_sync_earlier();
-			papply_compat_forbid_parallel_streaming(&ours);
-		}
-	}
+	if (papply_compat_am_leader_apply_worker() && papply_receiver_prepare_stream(conn))
+		papply_compat_forbid_parallel_streaming(&ours);
 	return (papply_seam_server->walrcv_startstreaming) (conn, &ours);
 }
 

@@ -615,6 +615,12 @@ end_reading(void)
 }
 
 bool
+papply_spool_is_empty(void)
+{
+	return spools == NIL && ended_spools == NIL;
+}
+
+bool
 papply_spool_is_reading(void)
 {
 	return reading.spool != NULL;

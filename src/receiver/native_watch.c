@@ -1,0 +1,239 @@
+/*-------------------------------------------------------------------------
+ * native_watch.c
+ *	  What is noted of messages while PostgreSQL's own apply is chosen.
+ *
+ * Runs in the receiver, without a pool.
+ *
+ * Where one writer is configured, or the extension is not installed in the
+ * database, the core apply loop gets each message from the server's function as
+ * it came.  The receiver makes no system call of its own, starts no transaction,
+ * writes no WAL, and holds nothing back.  Some things must be known all the same:
+ *
+ * - The number of writers can be changed while the connection is up, and a pool can
+ *	 start only between two transactions.  So BEGIN and COMMIT are noted.
+ * - A publisher sends the definition of a table once in a connection, so RELATION
+ *	 messages are kept for that pool.
+ * - What is streamed is noted: see native_streams.c.
+ * - Views show transactions, rows and positions of such a subscription, too.
+ *
+ * Hence one byte of each message is read.  A transaction with one change costs some
+ * 200 instructions, of 64,000; bench/instructions --unused shows how many.
+ *
+ * The alternative, to put the server's table of functions back, would need no
+ * instruction.  But then a pool could start only with a new connection, and a
+ * publisher of 18 or later could crash the apply worker (native_streams.c).
+ *
+ * What may end this is a change of the settings, of the subscription's options or of
+ * the extension.  papply_lifecycle_has_chosen_native() says so from what invalidation
+ * callbacks have left; receive_and_route() in receiver.c goes on from there.
+ *-------------------------------------------------------------------------
+ */
+#include "parallel_apply.h"
+
+#include "feedback.h"
+#include "lifecycle.h"
+#include "message.h"
+#include "native_replay.h"
+#include "native_watch.h"
+#include "remote_relation.h"
+#include "seam.h"
+#include "spool.h"
+#include "status.h"
+
+/* While there is always more to read, status is shown after this many transactions. */
+#define SHOWN_TRANSACTIONS 64
+
+typedef struct Watch
+{
+	bool		is_on;
+	bool		is_within;		/* a transaction that is not streamed */
+	bool		has_ended;		/* the core apply loop has its last message */
+	XLogRecPtr	end_lsn;		/* of that */
+	uint64		inserts;
+	uint64		updates;
+	uint64		deletes;
+	uint64		truncates;
+	uint32		unshown;		/* transactions since the status was shown */
+	bool		has_header;
+	char		header[PAPPLY_MESSAGE_HEADER];	/* of the newest message */
+} Watch;
+
+static Watch watch;
+
+void
+papply_native_watch_begin(void)
+{
+	memset(&watch, 0, sizeof(watch));
+	watch.is_on = true;
+}
+
+bool
+papply_native_watch_is_on(void)
+{
+	return watch.is_on;
+}
+
+/* The positions and the time of the newest message. */
+static void
+note_header(void)
+{
+	if (!watch.has_header)
+		return;
+	papply_feedback_received(Max(papply_message_get_uint64(watch.header + 1),
+								 papply_message_get_uint64(watch.header + 9)));
+	papply_native_set_send_time(papply_message_get_uint64(watch.header + 17));
+	watch.has_header = false;
+}
+
+static void
+show_status(void)
+{
+	watch.unshown = 0;
+	note_header();
+	papply_status_update(false, true);
+}
+
+/* The core apply loop asks for more, so it has committed what it got. */
+static void
+count_transaction(void)
+{
+	watch.has_ended = false;
+	papply_statistics_count(PAPPLY_COUNT_TRANSACTIONS, 1);
+	papply_statistics_count(PAPPLY_COUNT_NATIVE_TRANSACTIONS, 1);
+	papply_statistics_count(PAPPLY_COUNT_INSERTS, watch.inserts);
+	papply_statistics_count(PAPPLY_COUNT_UPDATES, watch.updates);
+	papply_statistics_count(PAPPLY_COUNT_DELETES, watch.deletes);
+	papply_statistics_count(PAPPLY_COUNT_TRUNCATES, watch.truncates);
+	watch.inserts = watch.updates = watch.deletes = watch.truncates = 0;
+	papply_status_native_end(watch.end_lsn);
+	if (++watch.unshown >= SHOWN_TRANSACTIONS)
+		show_status();
+}
+
+static void
+note_begin(char *message, int length)
+{
+	watch.is_within = true;
+	papply_status_native_begin(papply_message_commit_time(message, length));
+}
+
+static void
+note_end(char *message, int length)
+{
+	PapplyCommit commit;
+
+	papply_message_parse_commit(message, length, &commit);
+	watch.end_lsn = commit.end_lsn;
+	watch.is_within = false;
+	watch.has_ended = true;
+}
+
+/*
+ * A message that is neither a change nor the BEGIN or COMMIT of an ordinary
+ * transaction.  Returns false if the core apply loop may not get it.
+ */
+static bool
+note_other(char *message, int length)
+{
+	switch (papply_spool_take(message, length, false))
+	{
+		case PAPPLY_SPOOL_KEPT:
+			return false;
+		case PAPPLY_SPOOL_NATIVE:
+			return true;
+		case PAPPLY_SPOOL_ENDED:
+		case PAPPLY_SPOOL_NONE:
+			break;
+	}
+	switch (message[0])
+	{
+		case LOGICAL_REP_MSG_RELATION:
+			papply_remote_relation_update(message, length, 0);
+			break;
+		case LOGICAL_REP_MSG_BEGIN_PREPARE:
+			note_begin(message, length);
+			break;
+		case LOGICAL_REP_MSG_PREPARE:
+		case LOGICAL_REP_MSG_COMMIT_PREPARED:
+		case LOGICAL_REP_MSG_ROLLBACK_PREPARED:
+		case LOGICAL_REP_MSG_STREAM_COMMIT:
+		case LOGICAL_REP_MSG_STREAM_PREPARE:
+			papply_status_native_begin(papply_message_commit_time(message, length));
+			note_end(message, length);
+			break;
+		default:
+			break;
+	}
+	return true;
+}
+
+/* As above, of any message.  Changes are counted that are not streamed. */
+static bool
+note_message(char *message, int length)
+{
+	switch (message[0])
+	{
+		case LOGICAL_REP_MSG_INSERT:
+			watch.inserts += watch.is_within;
+			return true;
+		case LOGICAL_REP_MSG_UPDATE:
+			watch.updates += watch.is_within;
+			return true;
+		case LOGICAL_REP_MSG_DELETE:
+			watch.deletes += watch.is_within;
+			return true;
+		case LOGICAL_REP_MSG_TRUNCATE:
+			watch.truncates += watch.is_within;
+			return true;
+		case LOGICAL_REP_MSG_BEGIN:
+			note_begin(message, length);
+			return true;
+		case LOGICAL_REP_MSG_COMMIT:
+			note_end(message, length);
+			return true;
+		default:
+			return note_other(message, length);
+	}
+}
+
+static bool
+note(char *message, int length)
+{
+	if (message[0] == 'k' && length >= 18)
+	{
+		note_header();
+		papply_feedback_received(papply_message_get_uint64(message + 1));
+		papply_native_set_send_time(papply_message_get_uint64(message + 9));
+		return true;
+	}
+	if (message[0] != 'w' || length <= PAPPLY_MESSAGE_HEADER)
+		return true;
+	memcpy(watch.header, message, PAPPLY_MESSAGE_HEADER);
+	watch.has_header = true;
+	return note_message(message + PAPPLY_MESSAGE_HEADER, length - PAPPLY_MESSAGE_HEADER);
+}
+
+static bool
+is_between_transactions(void)
+{
+	return !watch.is_within && !papply_spool_native_is_open();
+}
+
+bool
+papply_native_watch_receive(WalReceiverConn *conn, char **buffer, pgsocket *wait_fd, int *length)
+{
+	if (watch.has_ended)
+		count_transaction();
+	if (is_between_transactions() && !papply_lifecycle_has_chosen_native())
+	{
+		note_header();
+		watch.is_on = false;
+		return false;
+	}
+	do
+		*length = (papply_seam_server->walrcv_receive) (conn, buffer, wait_fd);
+	while (*length > 0 && !note(*buffer, *length));
+	if (*length == 0)
+		show_status();
+	return true;
+}
