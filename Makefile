@@ -27,7 +27,7 @@ OBJS = src/parallel_apply.o src/guc.o $(patsubst %.c,%.o, \
 	$(foreach room,sender receiver pool writer sql,$(call files,src/$(room)/*.c)))
 PG_CPPFLAGS = -I$(srcdir)/include -DPAPPLY_VERSION='"$(release)"'
 ifdef SELFTEST
-OBJS += src/test/selftest.o src/test/selftest_awake.o src/test/selftest_commit.o src/test/selftest_flush.o src/test/selftest_gather.o src/test/selftest_pace.o src/test/selftest_prepared.o src/test/selftest_registry.o src/test/selftest_wakes.o
+OBJS += src/test/selftest.o src/test/selftest_awake.o src/test/selftest_commit.o src/test/selftest_flush.o src/test/selftest_gather.o src/test/selftest_pace.o src/test/selftest_prepared.o src/test/selftest_registry.o src/test/selftest_routed.o src/test/selftest_wakes.o
 PG_CPPFLAGS += -DPAPPLY_SELFTEST
 endif
 

@@ -250,15 +250,15 @@ papply_compat_connect(const WalReceiverFunctionsType *functions, const char *app
 {
 #if PG_VERSION_NUM >= 160000
 	bool		must_use_password = MySubscription->passwordrequired &&
-		!superuser_arg(MySubscription->owner);
+	!superuser_arg(MySubscription->owner);
 #endif
 
 #if PG_VERSION_NUM >= 170000
 	return (functions->walrcv_connect) (MySubscription->conninfo, true, true, must_use_password,
-									 appname, error);
+										appname, error);
 #elif PG_VERSION_NUM >= 160000
 	return (functions->walrcv_connect) (MySubscription->conninfo, true, must_use_password, appname,
-									 error);
+										error);
 #else
 	return (functions->walrcv_connect) (MySubscription->conninfo, true, appname, error);
 #endif

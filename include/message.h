@@ -12,6 +12,7 @@
 #include "access/xlogdefs.h"
 #include "datatype/timestamp.h"
 #include "lib/stringinfo.h"
+#include "port/pg_bswap.h"
 #include "replication/logicalproto.h"
 
 #include "parallel_apply.h"
@@ -69,9 +70,24 @@ typedef struct PapplyBegin
 	TransactionId xid;
 } PapplyBegin;
 
-/* The message without its kind byte, integers in network order. */
-extern uint32 papply_message_get_uint32(const char *data);
-extern uint64 papply_message_get_uint64(const char *data);
+/* Integers are in network order, at any address. */
+static inline uint32
+papply_message_get_uint32(const char *data)
+{
+	uint32		value;
+
+	memcpy(&value, data, sizeof(value));
+	return pg_ntoh32(value);
+}
+
+static inline uint64
+papply_message_get_uint64(const char *data)
+{
+	uint64		value;
+
+	memcpy(&value, data, sizeof(value));
+	return pg_ntoh64(value);
+}
 
 /* Throw: the publisher must not send that. */
 extern void papply_message_malformed(void);

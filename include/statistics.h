@@ -130,6 +130,10 @@ typedef struct PapplyProgress
 	double		transactions_per_s;
 	double		catch_up_speed; /* time of the publisher, in seconds, that is
 								 * applied in a second */
+
+#ifdef PAPPLY_SELFTEST
+	uint64		routed_messages;	/* of the publisher, not only watched */
+#endif
 } PapplyProgress;
 
 #define PAPPLY_ERROR_LENGTH 256

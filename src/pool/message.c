@@ -29,24 +29,6 @@ typedef struct Reader
 	char	   *end;
 } Reader;
 
-uint32
-papply_message_get_uint32(const char *data)
-{
-	uint32		value;
-
-	memcpy(&value, data, sizeof(value));
-	return pg_ntoh32(value);
-}
-
-uint64
-papply_message_get_uint64(const char *data)
-{
-	uint64		value;
-
-	memcpy(&value, data, sizeof(value));
-	return pg_ntoh64(value);
-}
-
 void
 papply_message_malformed(void)
 {

@@ -30,6 +30,8 @@
  */
 #include "parallel_apply.h"
 
+#include "utils/inval.h"
+
 #include "feedback.h"
 #include "lifecycle.h"
 #include "message.h"
@@ -43,6 +45,10 @@
 /* While there is always more to read, status is shown after this many transactions. */
 #define SHOWN_TRANSACTIONS 64
 
+/* In a BEGIN, behind its kind and position; in a COMMIT, behind kind, flags and position. */
+#define OFFSET_OF_COMMIT_TIME 9
+#define OFFSET_OF_END_LSN 10
+
 typedef struct Watch
 {
 	bool		is_on;
@@ -54,6 +60,7 @@ typedef struct Watch
 	uint64		deletes;
 	uint64		truncates;
 	uint32		unshown;		/* transactions since the status was shown */
+	bool		has_slept;		/* the core apply loop, perhaps */
 	bool		has_header;
 	char		header[PAPPLY_MESSAGE_HEADER];	/* of the newest message */
 } Watch;
@@ -111,19 +118,16 @@ count_transaction(void)
 }
 
 static void
-note_begin(char *message, int length)
+note_begin(TimestampTz commit_time)
 {
 	watch.is_within = true;
-	papply_status_native_begin(papply_message_commit_time(message, length));
+	papply_status_native_begin(commit_time);
 }
 
 static void
-note_end(char *message, int length)
+note_end(XLogRecPtr end_lsn)
 {
-	PapplyCommit commit;
-
-	papply_message_parse_commit(message, length, &commit);
-	watch.end_lsn = commit.end_lsn;
+	watch.end_lsn = end_lsn;
 	watch.is_within = false;
 	watch.has_ended = true;
 }
@@ -135,6 +139,8 @@ note_end(char *message, int length)
 static bool
 note_other(char *message, int length)
 {
+	PapplyCommit commit;
+
 	switch (papply_spool_take(message, length, false))
 	{
 		case PAPPLY_SPOOL_KEPT:
@@ -151,15 +157,16 @@ note_other(char *message, int length)
 			papply_remote_relation_update(message, length, 0);
 			break;
 		case LOGICAL_REP_MSG_BEGIN_PREPARE:
-			note_begin(message, length);
+			note_begin(papply_message_commit_time(message, length));
 			break;
 		case LOGICAL_REP_MSG_PREPARE:
 		case LOGICAL_REP_MSG_COMMIT_PREPARED:
 		case LOGICAL_REP_MSG_ROLLBACK_PREPARED:
 		case LOGICAL_REP_MSG_STREAM_COMMIT:
 		case LOGICAL_REP_MSG_STREAM_PREPARE:
-			papply_status_native_begin(papply_message_commit_time(message, length));
-			note_end(message, length);
+			papply_message_parse_commit(message, length, &commit);
+			papply_status_native_begin(commit.commit_time);
+			note_end(commit.end_lsn);
 			break;
 		default:
 			break;
@@ -167,7 +174,10 @@ note_other(char *message, int length)
 	return true;
 }
 
-/* As above, of any message.  Changes are counted that are not streamed. */
+/*
+ * As above, of any message.  Changes are counted that are not streamed.  BEGIN and COMMIT
+ * are read without a look at their form, which the core apply loop checks.
+ */
 static bool
 note_message(char *message, int length)
 {
@@ -186,10 +196,12 @@ note_message(char *message, int length)
 			watch.truncates += watch.is_within;
 			return true;
 		case LOGICAL_REP_MSG_BEGIN:
-			note_begin(message, length);
+			if (length >= OFFSET_OF_COMMIT_TIME + (int) sizeof(TimestampTz))
+				note_begin(papply_message_get_uint64(message + OFFSET_OF_COMMIT_TIME));
 			return true;
 		case LOGICAL_REP_MSG_COMMIT:
-			note_end(message, length);
+			if (length >= OFFSET_OF_END_LSN + (int) sizeof(XLogRecPtr))
+				note_end(papply_message_get_uint64(message + OFFSET_OF_END_LSN));
 			return true;
 		default:
 			return note_other(message, length);
@@ -213,10 +225,19 @@ note(char *message, int length)
 	return note_message(message + PAPPLY_MESSAGE_HEADER, length - PAPPLY_MESSAGE_HEADER);
 }
 
+/*
+ * The core apply loop accepts invalidations with each transaction, and before it sleeps.
+ * Who has changed the configuration while it slept expects that to hold for what comes now.
+ */
 static bool
-is_between_transactions(void)
+must_end(void)
 {
-	return !watch.is_within && !papply_spool_native_is_open();
+	if (watch.is_within || papply_spool_native_is_open())
+		return false;
+	if (watch.has_slept)
+		AcceptInvalidationMessages();
+	watch.has_slept = false;
+	return !papply_lifecycle_has_chosen_native();
 }
 
 bool
@@ -224,7 +245,7 @@ papply_native_watch_receive(WalReceiverConn *conn, char **buffer, pgsocket *wait
 {
 	if (watch.has_ended)
 		count_transaction();
-	if (is_between_transactions() && !papply_lifecycle_has_chosen_native())
+	if (must_end())
 	{
 		note_header();
 		watch.is_on = false;
@@ -234,6 +255,9 @@ papply_native_watch_receive(WalReceiverConn *conn, char **buffer, pgsocket *wait
 		*length = (papply_seam_server->walrcv_receive) (conn, buffer, wait_fd);
 	while (*length > 0 && !note(*buffer, *length));
 	if (*length == 0)
+	{
+		watch.has_slept = true;
 		show_status();
+	}
 	return true;
 }

@@ -664,7 +664,7 @@ may_only_watch(void)
 	return held == NULL && papply_spool_is_empty() && papply_lifecycle_has_chosen_native();
 }
 
-static int
+static pg_noinline int
 receive_and_route(WalReceiverConn *conn, char **buffer, pgsocket *wait_fd)
 {
 	initialize();

@@ -176,6 +176,9 @@ papply_route_message(char **buffer, int *length)
 	int			result = papply_route_reply(!papply_spool_is_reading(), buffer);
 	PapplyRoute route;
 
+#ifdef PAPPLY_SELFTEST
+	papply_statistics_progress->routed_messages++;
+#endif
 	if (result > 0)
 	{
 		*length = result;

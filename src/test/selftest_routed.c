@@ -1,0 +1,28 @@
+/*-------------------------------------------------------------------------
+ * selftest_routed.c
+ *	  How many messages of a subscription were routed, for t/004_unused.pl.
+ *
+ * Runs in a user's backend, and only in libraries made with SELFTEST=1; receivers count.
+ *-------------------------------------------------------------------------
+ */
+#include "parallel_apply.h"
+
+#include "fmgr.h"
+
+#include "selftest.h"
+#include "statistics.h"
+
+PG_FUNCTION_INFO_V1(papply_selftest_routed_messages);
+
+/* selftest_routed_messages(subid): since its apply worker has begun; NULL: it has none. */
+Datum
+papply_selftest_routed_messages(PG_FUNCTION_ARGS)
+{
+	Oid			subid = PG_GETARG_OID(0);
+	PapplyStatistics *place = palloc(sizeof(PapplyStatistics));
+
+	for (int n = 0; papply_statistics_peek(n, place); n++)
+		if (place->subid == subid && place->receiver_pid != 0)
+			PG_RETURN_INT64(place->progress.routed_messages);
+	PG_RETURN_NULL();
+}

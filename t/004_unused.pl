@@ -1,0 +1,203 @@
+# Where one writer is configured, or the extension is not installed in the database, the
+# core apply loop gets each message as it came, and the publisher is asked nothing.  Views
+# show such a subscription all the same, and writers start and stop between two
+# transactions, in the same connection.  A walsender has the server's functions while
+# gather_messages is off.
+#
+# Messages that are routed, as those for writers are, are counted by the receiver
+# (src/test/selftest_routed.c).  The walsender is stopped in the middle of a transaction by
+# a lock on a catalog that it reads for a table it has not sent before.
+use strict;
+use warnings;
+use FindBin;
+use lib $FindBin::RealBin;
+use PapplyTest;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my ($publisher, $subscriber) = new_pair(
+	publisher_conf => "log_statement = all\nwal_sender_timeout = 0",
+	subscriber_conf => q(
+		parallel_apply.writers_per_subscription = 1
+		wal_receiver_status_interval = 1s
+		wal_receiver_timeout = 0));
+my ($is_without_selftest) = $subscriber->psql(
+	'postgres',
+	q(CREATE FUNCTION routed_messages(subid oid) RETURNS bigint
+		LANGUAGE C STRICT AS '$libdir/parallel_apply', 'papply_selftest_routed_messages')
+);
+plan skip_all => 'the library was made without SELFTEST=1'
+  if $is_without_selftest;
+
+my $question = qr/parallel_apply\.gather_messages/;
+my @tables = qw(items other);
+my $next = 1001;
+exec_both(
+	q(CREATE TABLE items (id int PRIMARY KEY, v int NOT NULL, note text);
+	CREATE TABLE other (id int PRIMARY KEY);));
+
+sub routed_messages
+{
+	return on_subscriber(
+		q(SELECT routed_messages(oid) FROM pg_subscription WHERE subname = 'tap')
+	);
+}
+
+# Three transactions, with changes of each kind.
+sub change
+{
+	my $id = $next++;
+	on_publisher("INSERT INTO items VALUES ($id, 0), (-$id, 0)");
+	on_publisher("UPDATE items SET v = 1 WHERE id = $id");
+	on_publisher("DELETE FROM items WHERE id = -$id");
+	wait_applied($publisher, $subscriber, 'tap');
+	return;
+}
+
+sub asked
+{
+	return scalar(() = slurp_file($publisher->logfile) =~ /$question/g);
+}
+
+# None of the messages of these transactions is routed.
+sub nothing_is_routed
+{
+	my ($when) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	my $before = routed_messages();
+	change();
+	is(routed_messages(), $before, "$when no message is routed");
+	return;
+}
+
+### the extension is missing
+
+subscribe($publisher, $subscriber, 'tap', no_pool => 1);
+my $apply_pid = apply_pid($subscriber, 'tap');
+nothing_is_routed('without the extension');
+is(routed_messages(), '0', 'nor has been from the beginning');
+
+### one writer is configured
+
+create_extension($subscriber);
+change();
+nothing_is_routed('with one writer');
+is( on_subscriber(
+		'SELECT parallel_apply.reset_stats();
+		SELECT state, reason FROM parallel_apply.subscriptions'
+	),
+	"\nnative|one writer is configured",
+	'the view says so');
+change();
+is( on_subscriber(
+		q(SELECT transactions, native_transactions, inserts, updates, deletes, lag_bytes
+		FROM parallel_apply.subscriptions)
+	),
+	'3|3|2|1|1|0',
+	'and counts what is applied');
+is(asked(), 0, 'the publisher was asked nothing');
+
+### writers, and back
+
+# What has begun is ended by the core apply loop.
+my $lock =
+  hold($publisher, 'LOCK TABLE pg_publication_rel IN ACCESS EXCLUSIVE MODE');
+on_publisher(
+	'BEGIN;' . item_rows(100) . 'INSERT INTO other VALUES (1); COMMIT');
+wait_until(
+	"EXISTS (SELECT FROM pg_locks WHERE relation = 'items'::regclass AND pid = $apply_pid)",
+	'the transaction has not begun');
+my $offset = -s $subscriber->logfile;
+reload_with(
+	$subscriber,
+	'parallel_apply.writers_per_subscription = 2',
+	'log_min_messages = debug2');
+$subscriber->wait_for_log(qr/sending feedback/, $offset);
+is(scalar(writer_pids($subscriber, 'tap')),
+	0, 'no writer starts in the middle of a transaction');
+$lock->query_safe('COMMIT');
+$lock->quit;
+wait_for_pool($subscriber, 'tap', 2);
+reload_with($subscriber, 'log_min_messages = warning');
+tables_equal('when the transaction has ended', @tables);
+is(asked(), 1, 'the publisher is asked when writers start');
+on_subscriber('SELECT parallel_apply.reset_stats()');
+my $before = routed_messages();
+change();
+cmp_ok(routed_messages(), '>=', $before + 3 * 3, 'messages are routed then');
+is( on_subscriber(
+		'SELECT transactions - native_transactions FROM parallel_apply.subscriptions'
+	),
+	3,
+	'and writers know the definitions of before');
+
+on_subscriber(q(SELECT parallel_apply.alter_subscription_config('tap', 1)));
+wait_for_pool($subscriber, 'tap', 0);
+change();
+nothing_is_routed('when writers have left');
+
+on_subscriber(
+	q(SELECT parallel_apply.alter_subscription_config('tap', NULL)));
+wait_for_pool($subscriber, 'tap', 2);
+change();
+is(asked(), 1, 'once in a connection is enough');
+
+on_subscriber('DROP EXTENSION parallel_apply');
+wait_until(
+	q(NOT EXISTS (SELECT FROM pg_stat_activity WHERE backend_type LIKE 'parallel_apply writer%')),
+	'writers do not leave');
+change();
+nothing_is_routed('when the extension is dropped');
+tables_equal('after all of that', @tables);
+is(apply_pid($subscriber, 'tap'),
+	$apply_pid, 'it was the same apply worker all the time');
+
+### what needs to be measured
+
+reload_with(
+	$subscriber,
+	'parallel_apply.writers_per_subscription = 1',
+	'parallel_apply.log_min_duration = 0');
+change();
+$offset = -s $subscriber->logfile;
+change();
+ok($subscriber->log_contains(qr/remote transaction \d+ of/, $offset),
+	'transactions are logged if that is wanted');
+reload_with($subscriber, 'parallel_apply.log_min_duration = -1');
+change();
+nothing_is_routed('if it is not');
+
+### the functions of a walsender
+
+# Those that a session has, which are those of a walsender that begins now.
+sub replaced_functions
+{
+	my ($value) = @_;
+	reload_with($subscriber, "parallel_apply.gather_messages = $value");
+	wait_until("current_setting('parallel_apply.gather_messages') = '$value'",
+		'the setting does not change');
+	return on_subscriber('SELECT replaced_functions()');
+}
+
+on_subscriber(
+	q(CREATE FUNCTION replaced_functions() RETURNS int
+		LANGUAGE C AS '$libdir/parallel_apply', 'papply_selftest_replaced_functions')
+);
+is(replaced_functions('off'), 0, 'none is replaced');
+is(replaced_functions('on'), 5, 'five are while messages are gathered');
+is(replaced_functions('off'), 0, 'and none again');
+
+# It has begun with the others.
+my $session = $subscriber->background_psql('postgres');
+is($session->query_safe('SELECT replaced_functions()'),
+	0, 'a process has none at first');
+reload_with($subscriber, 'parallel_apply.gather_messages = on');
+wait_until("current_setting('parallel_apply.gather_messages') = 'on'",
+	'the setting does not change');
+is($session->query_safe('SELECT replaced_functions()'),
+	5, 'and follows a reload');
+$session->quit;
+
+finish($publisher, $subscriber);
+done_testing();
