@@ -21,6 +21,10 @@ typedef enum PapplyDecoding
 extern bool papply_apply_lone_transactions;
 extern bool papply_apply_streams_early;
 extern bool papply_gather_messages;
+
+/* Called with each value that gather_messages gets from then on, in any process. */
+extern void (*papply_guc_gather_changed) (bool is_on);
+
 extern int	papply_log_min_duration;	/* ms; -1: off */
 extern int	papply_logical_decoding;	/* a PapplyDecoding */
 extern int	papply_max_batch_transactions;

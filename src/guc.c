@@ -15,6 +15,8 @@
 #include "selftest.h"
 #endif
 
+void		(*papply_guc_gather_changed) (bool is_on) = NULL;
+
 static const struct config_enum_entry decoding_values[] = {
 	{"auto", PAPPLY_DECODING_AUTO, false},
 	{"on", PAPPLY_DECODING_ON, false},
@@ -34,6 +36,13 @@ int			papply_min_writers_per_subscription = PAPPLY_MAX_WRITERS;
 int			papply_queue_size = 32768;
 int			papply_writer_idle_timeout = 60000;
 int			papply_writers_per_subscription = 4;
+
+static void
+assign_gather_messages(bool value, void *extra)
+{
+	if (papply_guc_gather_changed != NULL)
+		papply_guc_gather_changed(value);
+}
 
 void
 papply_guc_init(void)
@@ -60,7 +69,7 @@ papply_guc_init(void)
 							 &papply_gather_messages,
 							 true,
 							 PGC_SIGHUP, 0,
-							 NULL, NULL, NULL);
+							 NULL, assign_gather_messages, NULL);
 
 	DefineCustomIntVariable(PAPPLY_NAME ".log_min_duration",
 							"Sets the minimum time to apply a remote transaction above which it is logged.",

@@ -53,6 +53,13 @@ startup_shmem(void)
 	papply_worker_slots_init_shmem();
 }
 
+static void
+switch_sender(bool is_on)
+{
+	papply_gather_switch(is_on);
+	papply_read_on_switch(is_on);
+}
+
 void
 _PG_init(void)
 {
@@ -69,8 +76,10 @@ _PG_init(void)
 	papply_subscription_options_init();
 	papply_seam_install();
 	papply_worker_slots_init();
-	papply_gather_install();
-	papply_read_on_install();
+	papply_gather_init();
+	papply_read_on_init();
+	papply_guc_gather_changed = switch_sender;
+	switch_sender(papply_gather_messages);
 
 	previous_shmem_request = shmem_request_hook;
 	shmem_request_hook = request_shmem;

@@ -73,7 +73,11 @@ sub nothing_is_routed
 
 ### the extension is missing
 
-subscribe($publisher, $subscriber, 'tap', no_pool => 1);
+# With streaming = parallel, the default from 18 on, another apply worker would start.
+subscribe(
+	$publisher, $subscriber, 'tap',
+	with => 'streaming = on',
+	no_pool => 1);
 my $apply_pid = apply_pid($subscriber, 'tap');
 nothing_is_routed('without the extension');
 is(routed_messages(), '0', 'nor has been from the beginning');

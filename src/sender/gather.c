@@ -35,6 +35,8 @@
  * GATHERED_BYTES, and complete transactions only if the publisher is behind by
  * BACKLOG_BYTES.
  *
+ * While the setting is off, the server's functions are in place.
+ *
  * Where another library has put functions of its own over these, nothing is kept: it may
  * sleep in them until a standby has what was put before.
  *
@@ -247,12 +249,21 @@ papply_gather_must_send(XLogRecPtr decoded_lsn)
 }
 
 void
-papply_gather_install(void)
+papply_gather_init(void)
 {
 	methods = PqCommMethods;
 	gathering = *methods;
 	gathering.putmessage_noblock = put_message;
 	gathering.flush_if_writable = flush_if_writable;
 	gathering.is_send_pending = is_send_pending;
-	PqCommMethods = &gathering;
+}
+
+/* What has been kept is sent by the server's next flush. */
+void
+papply_gather_switch(bool is_on)
+{
+	gathered_bytes = 0;
+	was_just_put = has_end = stays = false;
+	if (PqCommMethods == (is_on ? methods : &gathering))
+		PqCommMethods = is_on ? &gathering : methods;
 }

@@ -128,10 +128,30 @@ heap2_and_more(LogicalDecodingContext *ctx, XLogRecordBuffer *buf)
 }
 
 void
-papply_read_on_install(void)
+papply_read_on_init(void)
 {
 	decode_heap = RmgrTable[RM_HEAP_ID].rm_decode;
 	decode_heap2 = RmgrTable[RM_HEAP2_ID].rm_decode;
-	RmgrTable[RM_HEAP_ID].rm_decode = heap_and_more;
-	RmgrTable[RM_HEAP2_ID].rm_decode = heap2_and_more;
+}
+
+static void
+replace(RmgrId rmid, DecodeRecord old, DecodeRecord new)
+{
+	if (RmgrTable[rmid].rm_decode == old)
+		RmgrTable[rmid].rm_decode = new;
+}
+
+void
+papply_read_on_switch(bool is_on)
+{
+	if (is_on)
+	{
+		replace(RM_HEAP_ID, decode_heap, heap_and_more);
+		replace(RM_HEAP2_ID, decode_heap2, heap2_and_more);
+	}
+	else
+	{
+		replace(RM_HEAP_ID, heap_and_more, decode_heap);
+		replace(RM_HEAP2_ID, heap2_and_more, decode_heap2);
+	}
 }
