@@ -18,7 +18,8 @@ CREATE FUNCTION selftest_message(message bytea) RETURNS text
     LANGUAGE C STRICT AS '$libdir/parallel_apply', 'papply_selftest_message';
 CREATE FUNCTION selftest_mutate(message bytea, seed int, times int) RETURNS int
     LANGUAGE C STRICT AS '$libdir/parallel_apply', 'papply_selftest_mutate';
-CREATE FUNCTION selftest_pace(capacity int, messages int, behind_ms int, skew_s int) RETURNS bigint
+CREATE FUNCTION selftest_pace(capacity int, messages int, behind_ms int, skew_s int,
+    later_capacity int DEFAULT 0) RETURNS bigint
     LANGUAGE C STRICT AS '$libdir/parallel_apply', 'papply_selftest_pace';
 CREATE FUNCTION selftest_pace_window(round_trip_us int, mb_per_s int) RETURNS int
     LANGUAGE C STRICT AS '$libdir/parallel_apply', 'papply_selftest_pace_window';
@@ -268,7 +269,8 @@ SELECT selftest_guess();
 SELECT skew_s, selftest_pace(100000, 100000000, 10000, skew_s) AS much,
     selftest_pace(1000, 100000000, 10000, skew_s) BETWEEN 8000 AND 21000 AS ten_ms,
     selftest_pace(100, 100000000, 10000, skew_s) BETWEEN 800 AND 2100 AS one_ms,
-    selftest_pace(10, 100000000, 10000, skew_s) AS little
+    selftest_pace(10, 100000000, 10000, skew_s) AS little,
+    selftest_pace(1000, 100000000, 10000, skew_s, 100) BETWEEN 800 AND 2100 AS smaller_later
 FROM unnest('{0,3600,-3600}'::int[]) skew_s;
 SELECT selftest_pace(100000, 1000, 10000, 0) AS caught_up,
     selftest_pace(100000, 100000000, 20, 0) AS nearly,

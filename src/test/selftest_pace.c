@@ -67,15 +67,17 @@ read_all(Link *link, PapplyPace *pace, int64 now, int64 skew_us)
 }
 
 /*
- * selftest_pace(capacity, messages, behind_ms, skew_s): the longest pause, in
- * microseconds, of the last hundred, with a publisher that has so many messages and is so
- * far behind, buffers that hold so many, and a publisher's clock that is ahead of ours.
+ * selftest_pace(capacity, messages, behind_ms, skew_s, later_capacity): the longest pause,
+ * in microseconds, of the last hundred, with a publisher that has this many messages and is
+ * this far behind, buffers that hold capacity messages and, unless later_capacity is 0,
+ * that many after 150 pauses, and a publisher's clock that is ahead of ours.
  */
 Datum
 papply_selftest_pace(PG_FUNCTION_ARGS)
 {
 	int64		behind_us = PG_GETARG_INT32(2) * INT64CONST(1000);
 	int64		skew_us = PG_GETARG_INT32(3) * USECS_PER_SEC;
+	int			later_capacity = PG_GETARG_INT32(4);
 	Link	   *link = palloc0(sizeof(Link));
 	PapplyPace	pace = {0};
 	int64		now = USECS_PER_SEC;
@@ -88,6 +90,8 @@ papply_selftest_pace(PG_FUNCTION_ARGS)
 	now += SEND_US + TRANSIT_US;
 	for (int i = 0; i < 300; i++)
 	{
+		if (i == 150 && later_capacity != 0)
+			link->capacity = later_capacity;
 		now = read_all(link, &pace, now, skew_us);
 		pause_us = papply_pace_next(&pace, now, behind_us);
 		EXPECT(pause_us * 4 <= behind_us);
