@@ -418,6 +418,9 @@ papply_native_finish(XLogRecPtr *remote_end_lsn, XLogRecPtr *local_end_lsn)
 {
 	if (!replay.is_active || !replay.is_ended)
 		return false;
+	/* the native loop asks for the next message when it has committed */
+	if (IsTransactionState())
+		elog(ERROR, "a transaction is open where the next message is asked for");
 
 	papply_role_leave();
 	*local_end_lsn = move_origin();
