@@ -3,7 +3,7 @@
 # publisher preloads the library, which sends messages together (src/sender/gather.c).
 #
 # The base of all ratios remains "native" as PostgreSQL sends, with
-# parallel_apply.gather_messages = off.  It is on for a further configuration, "native
+# parallel_apply.coalesce_messages = off.  It is on for a further configuration, "native
 # gathered" (0g in place of a number of writers), and for all writers.
 
 COMMON_USAGE+=$'\n  --gather            the publisher gathers messages for "native gathered" and the writers'
@@ -13,7 +13,7 @@ choose_gather()
 {
 	GATHERS=1
 	NATIVES=${NATIVES:+0 0g}
-	PUBLISHER_SETTINGS+=("shared_preload_libraries = 'parallel_apply'" "parallel_apply.gather_messages = off")
+	PUBLISHER_SETTINGS+=("shared_preload_libraries = 'parallel_apply'" "parallel_apply.coalesce_messages = off")
 }
 
 # set_gathering WRITERS|0g: for walsenders that begin from here on.
@@ -22,10 +22,10 @@ set_gathering()
 	local setting=on start_s=$SECONDS
 
 	[[ $1 != 0 ]] || setting=off
-	ask publisher "ALTER SYSTEM SET parallel_apply.gather_messages = $setting"
+	ask publisher "ALTER SYSTEM SET parallel_apply.coalesce_messages = $setting"
 	ask publisher "SELECT pg_reload_conf()"
 	# A new session has what a new walsender would have.
-	until [[ $(sql publisher -c "SHOW parallel_apply.gather_messages") == "$setting" ]]; do
+	until [[ $(sql publisher -c "SHOW parallel_apply.coalesce_messages") == "$setting" ]]; do
 		(( SECONDS - start_s < STALLED_AFTER_S )) || die "the publisher does not take its new settings"
 	done
 }

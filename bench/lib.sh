@@ -711,7 +711,7 @@ measure()
 	count_segments
 	check_connection
 	sample_memory "$PROCESSES"
-	ask subscriber "$( (( writers > 0 )) && echo "SELECT coalesce(sum(native_replays), 0), coalesce(sum(retries), 0), coalesce(sum(older_wins), 0) FROM parallel_apply.writers" || echo "SELECT '-', '-', '-'")"
+	ask subscriber "$( (( writers > 0 )) && echo "SELECT coalesce(sum(fallbacks), 0), coalesce(sum(retries), 0), coalesce(sum(commit_order_aborts), 0) FROM parallel_apply.writers" || echo "SELECT '-', '-', '-'")"
 	add_result "$REPLY"
 	end_delays
 

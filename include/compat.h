@@ -83,7 +83,7 @@ papply_compat_wait_event(PapplyWait wait)
 	static uint32 events[PAPPLY_WAIT_POSITION + 1];
 	static const char *const names[] = {
 		"ParallelApplyWork", "ParallelApplyDependency", "ParallelApplyData",
-		"ParallelApplyTurn", "ParallelApplyReplay", "ParallelApplyPosition"
+		"ParallelApplyCommitOrder", "ParallelApplyLeader", "ParallelApplyPosition"
 	};
 
 	if (events[wait] == 0)

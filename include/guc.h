@@ -8,6 +8,13 @@
 #ifndef PAPPLY_GUC_H
 #define PAPPLY_GUC_H
 
+/* Values of papply_streaming_apply: how a streamed transaction is applied. */
+typedef enum PapplyStreamingApply
+{
+	PAPPLY_STREAMING_WRITER,	/* by a writer, while it arrives */
+	PAPPLY_STREAMING_FILE		/* from its file, after its end */
+} PapplyStreamingApply;
+
 /* Values of papply_logical_decoding. */
 typedef enum PapplyDecoding
 {
@@ -18,19 +25,15 @@ typedef enum PapplyDecoding
 	PAPPLY_DECODING_OFF
 } PapplyDecoding;
 
-extern bool papply_apply_lone_transactions;
-extern bool papply_apply_streams_early;
-extern bool papply_gather_messages;
-
-/* Called with each value that gather_messages gets from then on, in any process. */
-extern void (*papply_guc_gather_changed) (bool is_on);
-
+extern bool papply_leader_participation;
+extern bool papply_coalesce_messages;
 extern int	papply_log_min_duration;	/* ms; -1: off */
 extern int	papply_logical_decoding;	/* a PapplyDecoding */
 extern int	papply_max_batch_transactions;
 extern int	papply_max_writers_per_subscription;
-extern int	papply_min_writers_per_subscription;
+extern int	papply_idle_writers_per_subscription;	/* -1: all */
 extern int	papply_queue_size;	/* kB */
+extern int	papply_streaming_apply; /* a PapplyStreamingApply */
 extern int	papply_writer_idle_timeout; /* ms */
 extern int	papply_writers_per_subscription;
 

@@ -31,7 +31,7 @@ typedef struct PapplyHotKey
 	bool		is_barrier;		/* waits for no key */
 	PapplyKeyName key;			/* is_old does not matter */
 	uint64		waits;			/* 0: nothing here */
-	uint64		too_many;		/* of waits, at most so many were of others */
+	uint64		max_error;		/* of waits, at most so many were of others */
 	uint64		us;				/* since it is here */
 	TimestampTz last_wait;
 	char		values[PAPPLY_KEY_VALUES_BYTES];

@@ -16,6 +16,9 @@
 /* Name of the extension, the library and the prefix of its settings. */
 #define PAPPLY_NAME "parallel_apply"
 
+/* backend_type of each writer in pg_stat_activity. */
+#define PAPPLY_WRITER_TYPE PAPPLY_NAME " writer"
+
 /* Upper bound of both settings that count writers. */
 #define PAPPLY_MAX_WRITERS 64
 

@@ -52,9 +52,9 @@ typedef struct PapplyWriterCounters
 	uint64		transactions;	/* remote transactions committed */
 	uint64		rows;			/* changes in them */
 	uint64		prefetched;		/* pages that storage was asked for ahead */
-	uint64		native_replays; /* transactions given up for native replay */
+	uint64		fallbacks;		/* transactions given up for native replay */
 	uint64		retries;		/* second attempts, in turn */
-	uint64		older_wins;		/* roll-backs in favour of the oldest */
+	uint64		commit_order_aborts;	/* roll-backs in favour of the oldest */
 } PapplyWriterCounters;
 
 typedef struct PapplyWriterSlot
@@ -69,7 +69,7 @@ typedef struct PapplyWriterSlot
 	XLogRecPtr	remote_final_lsn;
 	int64		began_at;		/* the claimed range, or to try it again */
 	uint64		changes_done;	/* of the claimed range */
-	uint64		changes_known;	/* those that have been received */
+	uint64		changes_received;	/* those that have been received */
 	pg_atomic_uint64 applied_first; /* of the range that may have locks now,
 									 * or PAPPLY_NO_SEQNO */
 	PapplyWriterCounters counters;

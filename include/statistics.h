@@ -36,42 +36,43 @@ typedef enum PapplyCounter
 
 	/* what went wrong and was put right */
 	PAPPLY_COUNT_RETRIES,
-	PAPPLY_COUNT_OLDER_WINS,
+	PAPPLY_COUNT_COMMIT_ORDER_ABORTS,
 	PAPPLY_COUNT_ERRORS,
 
 	/* transactions before and after which nothing else was applied; why */
-	PAPPLY_COUNT_DRAINS_SERIAL, /* a table that is applied serially */
-	PAPPLY_COUNT_DRAINS_TRUNCATE,
-	PAPPLY_COUNT_DRAINS_NATIVE, /* rows are not known, natively applied */
-	PAPPLY_COUNT_DRAINS_REFETCH,	/* fetched again for the native loop */
-	PAPPLY_COUNT_DRAINS_STOP,	/* the pool stopped */
+	PAPPLY_COUNT_EXCLUSIVE_TABLE,	/* a table that is applied serially */
+	PAPPLY_COUNT_EXCLUSIVE_TRUNCATE,
+	PAPPLY_COUNT_EXCLUSIVE_FALLBACK,	/* rows are not known, natively
+										 * applied */
+	PAPPLY_COUNT_REFETCHES,		/* fetched again for the native loop */
+	PAPPLY_COUNT_POOL_STOPS,	/* the pool stopped */
 
 	/* transactions of the queue that the native loop applied; why */
-	PAPPLY_COUNT_REPLAYS_SYNC,	/* a table is being synchronised */
-	PAPPLY_COUNT_REPLAYS_TABLE, /* writers do not handle the table */
-	PAPPLY_COUNT_REPLAYS_MESSAGE,	/* nor the message, or it is too large */
-	PAPPLY_COUNT_REPLAYS_FAILURE,	/* a writer failed twice */
-	PAPPLY_COUNT_REPLAYS_SUBSCRIPTION,	/* SKIP, disabled, another owner */
-	PAPPLY_COUNT_REPLAYS_NO_WRITER,
-	PAPPLY_COUNT_REPLAYS_LONE,	/* small, and there was nothing else */
+	PAPPLY_COUNT_FALLBACK_SYNC, /* a table is being synchronised */
+	PAPPLY_COUNT_FALLBACK_TABLE,	/* writers do not handle the table */
+	PAPPLY_COUNT_FALLBACK_MESSAGE,	/* nor the message, or it is too large */
+	PAPPLY_COUNT_FALLBACK_FAILURE,	/* a writer failed twice */
+	PAPPLY_COUNT_FALLBACK_SUBSCRIPTION, /* SKIP, disabled, another owner */
+	PAPPLY_COUNT_FALLBACK_NO_WRITER,
+	PAPPLY_COUNT_LEADER_TRANSACTIONS,	/* small, and there was nothing else */
 
 	/* streamed transactions that were committed */
-	PAPPLY_COUNT_STREAMED_EARLY,	/* a writer was applying it by then */
-	PAPPLY_COUNT_STREAMED_LATE, /* from its file, after its end */
+	PAPPLY_COUNT_STREAMED_IN_PROGRESS,	/* a writer was applying it by then */
+	PAPPLY_COUNT_STREAMED_FROM_FILE,	/* from its file, after its end */
 
 	/* waits of writers; the first four in the order of PapplyWriterState */
 	PAPPLY_COUNT_WAITS_DEPENDENCY,
-	PAPPLY_COUNT_WAITS_TURN,
+	PAPPLY_COUNT_WAITS_COMMIT_ORDER,
 	PAPPLY_COUNT_WAITS_DATA,
-	PAPPLY_COUNT_WAITS_REPLAY,
+	PAPPLY_COUNT_WAITS_LEADER,
 	PAPPLY_COUNT_WAITS_LOCK,	/* estimated: see status.c */
 
 	/* microseconds; milliseconds in the view */
 	PAPPLY_COUNT_APPLY_US,		/* of writers, without waits for each other */
 	PAPPLY_COUNT_DEPENDENCY_US,
-	PAPPLY_COUNT_TURN_US,
+	PAPPLY_COUNT_COMMIT_ORDER_US,
 	PAPPLY_COUNT_DATA_US,
-	PAPPLY_COUNT_REPLAY_US,
+	PAPPLY_COUNT_LEADER_US,
 	PAPPLY_COUNT_LOCK_US,
 } PapplyCounter;
 
@@ -146,7 +147,7 @@ typedef struct PapplyStatistics
 	pid_t		receiver_pid;	/* 0: none */
 	PapplyProgress progress;
 	uint64		counts[PAPPLY_COUNTERS];	/* since the last reset */
-	TimestampTz last_error_at;	/* 0: none */
+	TimestampTz last_error_time;	/* 0: none */
 	char		last_error[PAPPLY_ERROR_LENGTH];
 	TimestampTz stats_reset;
 } PapplyStatistics;

@@ -12,7 +12,7 @@
 
 /* Options and their values; the first value is the default. */
 #define PAPPLY_OPTION_TRIGGERS		"triggers"
-#define PAPPLY_TRIGGERS_SERIAL		"serial"
+#define PAPPLY_TRIGGERS_EXCLUSIVE	"exclusive"
 #define PAPPLY_TRIGGERS_PARALLEL	"parallel"
 
 /* In the postmaster: makes SECURITY LABEL FOR parallel_apply known. */

@@ -18,8 +18,8 @@ typedef enum PapplyTableCounter
 	PAPPLY_TABLE_WAITS,			/* for a dependency, at a change of it */
 	PAPPLY_TABLE_WAIT_US,
 	PAPPLY_TABLE_MISSING,		/* rows that were not there in the end */
-	PAPPLY_TABLE_SECOND_LOOKS,	/* rows that were looked for once more, in
-								 * turn */
+	PAPPLY_TABLE_RETRIED_LOOKUPS,	/* rows that were looked for once more, in
+									 * turn */
 	PAPPLY_TABLE_COUNTERS		/* number of the above */
 } PapplyTableCounter;
 

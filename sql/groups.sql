@@ -7,7 +7,7 @@ CREATE SUBSCRIPTION one CONNECTION 'dbname=nowhere' PUBLICATION p WITH (connect 
 CREATE SUBSCRIPTION two CONNECTION 'dbname=nowhere' PUBLICATION p WITH (connect = false, slot_name = NONE);
 RESET client_min_messages;
 CREATE VIEW config AS
-    SELECT subname, group_name, num_writers, effective_writers, source, paused
+    SELECT subname, group_name, num_writers, writers_wanted, source, paused
       FROM parallel_apply.subscription_config ORDER BY subname;
 CREATE VIEW groups AS TABLE parallel_apply.groups ORDER BY group_name;
 
@@ -198,7 +198,7 @@ SELECT parallel_apply.alter_subscription_config('one', 65);
 TABLE config;
 
 -- Pauses are part of the configuration, and of the transaction.
-SELECT parallel_apply.pause(subscription := 'two');
+SELECT parallel_apply.pause(subscription_name := 'two');
 SELECT parallel_apply.pause('two');
 TABLE config;
 SELECT objname, label FROM pg_seclabels WHERE provider = 'parallel_apply' ORDER BY objname;
@@ -207,7 +207,7 @@ SELECT parallel_apply.resume('two');
 ROLLBACK;
 SELECT parallel_apply.alter_subscription_config('two', 3);
 TABLE config;
-SELECT parallel_apply.resume(subscription := 'two');
+SELECT parallel_apply.resume(subscription_name := 'two');
 SELECT parallel_apply.alter_subscription_config('two', NULL);
 TABLE config;
 SELECT parallel_apply.pause('nothing');
@@ -224,7 +224,7 @@ ROLLBACK;
 -- Nothing has been received, and nothing will.
 BEGIN READ ONLY;
 SELECT parallel_apply.drain('two'), parallel_apply.wait_for_lsn('two', '0/0');
-SELECT parallel_apply.wait_for_lsn(subscription := 'two', lsn := '0/1', timeout := '0');
+SELECT parallel_apply.wait_for_lsn(subscription_name := 'two', lsn := '0/1', timeout := '0');
 SELECT parallel_apply.wait_for_lsn('two', '0/1', '10 ms');
 COMMIT;
 SET statement_timeout = 10;
@@ -259,7 +259,7 @@ SELECT parallel_apply.alter_subscription_config('one', 3);
 SELECT parallel_apply.alter_subscription_config('two', 3);
 SELECT parallel_apply.create_group('archive', 2);
 SELECT parallel_apply.add_subscription('archive', 'three');
-SELECT subname, num_writers, group_name, effective_writers
+SELECT subname, num_writers, group_name, writers_wanted
   FROM parallel_apply.subscription_config ORDER BY subname;
 \c :here
 TABLE config;
@@ -337,7 +337,7 @@ SELECT s.subname, l.label FROM pg_shseclabel l
   JOIN pg_database d ON d.oid = s.subdbid AND d.datname = current_database()
  WHERE l.provider = 'parallel_apply' ORDER BY s.subname;
 CREATE EXTENSION parallel_apply;
-SELECT subname, group_name, num_writers, effective_writers, source
+SELECT subname, group_name, num_writers, writers_wanted, source
   FROM parallel_apply.subscription_config ORDER BY subname;
 DROP SUBSCRIPTION one;
 DROP SUBSCRIPTION two;

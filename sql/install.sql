@@ -54,19 +54,19 @@ CREATE ROLE regress_papply_nobody;
 CREATE ROLE regress_papply_monitor IN ROLE pg_monitor;
 SET ROLE regress_papply_nobody;
 SELECT count(*) FROM parallel_apply.writers;
-SELECT count(*) FROM parallel_apply.writers();
+SELECT count(*) FROM parallel_apply.get_writers();
 SET ROLE regress_papply_monitor;
 SELECT count(*) FROM parallel_apply.writers;
-SELECT count(*) FROM parallel_apply.writers();
+SELECT count(*) FROM parallel_apply.get_writers();
 SELECT count(*) FROM parallel_apply.table_options;
-SELECT parallel_apply.set_table_option('pg_class', 'triggers', 'serial');
+SELECT parallel_apply.set_table_option('pg_class', 'triggers', 'exclusive');
 DROP VIEW parallel_apply.writers;
 CREATE VIEW parallel_apply.mine AS SELECT 1;
 RESET ROLE;
 SELECT r.rolname,
        has_schema_privilege(r.oid, 'parallel_apply', 'USAGE') AS usage,
        has_schema_privilege(r.oid, 'parallel_apply', 'CREATE') AS "create",
-       has_function_privilege(r.oid, 'parallel_apply.writers()', 'EXECUTE') AS execute,
+       has_function_privilege(r.oid, 'parallel_apply.get_writers()', 'EXECUTE') AS execute,
        has_table_privilege(r.oid, 'parallel_apply.writers', 'SELECT') AS "select",
        has_table_privilege(r.oid, 'parallel_apply.writers', 'INSERT, UPDATE, DELETE') AS change
   FROM pg_roles r WHERE r.rolname LIKE 'regress\_papply\_%' ORDER BY r.rolname;

@@ -5,77 +5,77 @@ CREATE SCHEMA parallel_apply;
 COMMENT ON SCHEMA parallel_apply IS
     'objects of the extension parallel_apply';
 
-CREATE FUNCTION parallel_apply.writers(
+CREATE FUNCTION parallel_apply.get_writers(
     OUT subid oid,
     OUT writer integer,
     OUT pid integer,
     OUT state text,
     OUT remote_xid xid,
     OUT remote_lsn pg_lsn,
-    OUT xact_age interval,
+    OUT xact_start timestamptz,
     OUT changes_done bigint,
-    OUT changes_known bigint,
+    OUT changes_received bigint,
     OUT blocked_by integer[],
     OUT transactions bigint,
     OUT rows bigint,
     OUT prefetched bigint,
-    OUT native_replays bigint,
+    OUT fallbacks bigint,
     OUT retries bigint,
-    OUT older_wins bigint
+    OUT commit_order_aborts bigint
 )
 RETURNS SETOF record
 LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED
-AS 'MODULE_PATHNAME', 'papply_writers';
+AS 'MODULE_PATHNAME', 'papply_get_writers';
 
-COMMENT ON FUNCTION parallel_apply.writers() IS
-    'processes that apply the subscriptions of this database';
+COMMENT ON FUNCTION parallel_apply.get_writers() IS
+    'writers of the subscriptions of this database';
 
 CREATE VIEW parallel_apply.writers AS
     SELECT w.subid, s.subname, w.writer, w.pid, w.state, w.remote_xid,
-           w.remote_lsn, w.xact_age, w.changes_done, w.changes_known, w.blocked_by,
-           w.transactions, w.rows, w.prefetched, w.native_replays, w.retries,
-           w.older_wins
-      FROM parallel_apply.writers() AS w
+           w.remote_lsn, w.xact_start, w.changes_done, w.changes_received, w.blocked_by,
+           w.transactions, w.rows, w.prefetched, w.fallbacks, w.retries,
+           w.commit_order_aborts
+      FROM parallel_apply.get_writers() AS w
       LEFT JOIN pg_catalog.pg_subscription AS s ON s.oid OPERATOR(pg_catalog.=) w.subid;
 
 COMMENT ON VIEW parallel_apply.writers IS
-    'processes that apply the subscriptions of this database';
+    'writers of the subscriptions of this database';
 COMMENT ON COLUMN parallel_apply.writers.subid IS 'OID of the subscription';
 COMMENT ON COLUMN parallel_apply.writers.subname IS 'name of the subscription';
 COMMENT ON COLUMN parallel_apply.writers.writer IS 'number of the writer, from 1';
 COMMENT ON COLUMN parallel_apply.writers.pid IS 'process ID of the writer';
 COMMENT ON COLUMN parallel_apply.writers.state IS
-    'what the writer does: starting, idle, applying, or what it waits for';
+    'current state: starting, idle, applying, or what the writer is waiting for';
 COMMENT ON COLUMN parallel_apply.writers.remote_xid IS
-    'transaction ID, on the publisher, of the transaction that it works on';
+    'publisher''s transaction ID of the transaction being applied';
 COMMENT ON COLUMN parallel_apply.writers.remote_lsn IS
-    'position of that transaction''s commit in the publisher''s WAL';
-COMMENT ON COLUMN parallel_apply.writers.xact_age IS
-    'time since it began to apply what it works on, or began anew';
+    'commit position of that transaction in the publisher''s WAL';
+COMMENT ON COLUMN parallel_apply.writers.xact_start IS
+    'time at which the writer started, or last restarted, to apply its current transactions';
 COMMENT ON COLUMN parallel_apply.writers.changes_done IS
-    'changes that it has begun since then';
-COMMENT ON COLUMN parallel_apply.writers.changes_known IS
-    'changes to be made, as far as they have been received';
+    'number of changes started since xact_start';
+COMMENT ON COLUMN parallel_apply.writers.changes_received IS
+    'number of changes of the current transactions that have been received';
 COMMENT ON COLUMN parallel_apply.writers.blocked_by IS
-    'processes that it waits for: holders of a lock, or whose commit is before its own';
+    'process IDs that the writer is waiting for: lock holders, or the process that must commit first';
 COMMENT ON COLUMN parallel_apply.writers.transactions IS
-    'remote transactions that the writer has committed';
+    'number of remote transactions committed by the writer';
 COMMENT ON COLUMN parallel_apply.writers.rows IS
-    'changed rows in these transactions';
+    'number of rows changed in these transactions';
 COMMENT ON COLUMN parallel_apply.writers.prefetched IS
-    'pages that storage was asked for ahead of their change';
-COMMENT ON COLUMN parallel_apply.writers.native_replays IS
-    'transactions that it gave to PostgreSQL''s own apply after a second failure';
+    'number of pages prefetched for changes to come';
+COMMENT ON COLUMN parallel_apply.writers.fallbacks IS
+    'number of transactions handed to the apply worker after a second failure';
 COMMENT ON COLUMN parallel_apply.writers.retries IS
-    'second attempts, after all older transactions were committed';
-COMMENT ON COLUMN parallel_apply.writers.older_wins IS
-    'roll-backs because the oldest transaction or a session waited for a lock of this one';
+    'number of transactions tried again after all older transactions had committed';
+COMMENT ON COLUMN parallel_apply.writers.commit_order_aborts IS
+    'number of transactions aborted because the oldest transaction waited for one of their locks';
 
-CREATE FUNCTION parallel_apply.tables(
+CREATE FUNCTION parallel_apply.get_tables(
     OUT subid oid,
-    OUT relation regclass,
+    OUT relid oid,
     OUT sync_state "char",
-    OUT class text,
+    OUT apply_mode text,
     OUT reason text,
     OUT remedy text,
     OUT inserts bigint,
@@ -84,54 +84,58 @@ CREATE FUNCTION parallel_apply.tables(
     OUT waits bigint,
     OUT wait_time double precision,
     OUT missing bigint,
-    OUT second_looks bigint
+    OUT retried_lookups bigint
 )
 RETURNS SETOF record
 LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED
-AS 'MODULE_PATHNAME', 'papply_tables';
+AS 'MODULE_PATHNAME', 'papply_get_tables';
 
-COMMENT ON FUNCTION parallel_apply.tables() IS
+COMMENT ON FUNCTION parallel_apply.get_tables() IS
     'tables that are subscribed in this database';
 
 CREATE VIEW parallel_apply.tables AS
-    SELECT t.subid, s.subname, t.relation,
+    SELECT t.subid, s.subname, t.relid, n.nspname AS schemaname, c.relname,
            CASE t.sync_state
                 WHEN 'i' THEN 'initialize' WHEN 'd' THEN 'copying'
                 WHEN 'f' THEN 'copied' WHEN 's' THEN 'synchronized'
                 WHEN 'r' THEN 'ready' ELSE t.sync_state::pg_catalog.text
            END AS sync_state,
-           t.class, t.reason, t.remedy, t.inserts, t.updates, t.deletes, t.waits,
-           t.wait_time, t.missing, t.second_looks
-      FROM parallel_apply.tables() AS t
+           t.apply_mode, t.reason, t.remedy, t.inserts, t.updates, t.deletes, t.waits,
+           t.wait_time, t.missing, t.retried_lookups
+      FROM parallel_apply.get_tables() AS t
+      JOIN pg_catalog.pg_class AS c ON c.oid OPERATOR(pg_catalog.=) t.relid
+      JOIN pg_catalog.pg_namespace AS n ON n.oid OPERATOR(pg_catalog.=) c.relnamespace
       LEFT JOIN pg_catalog.pg_subscription AS s ON s.oid OPERATOR(pg_catalog.=) t.subid;
 
 COMMENT ON VIEW parallel_apply.tables IS
-    'tables that are subscribed in this database: how they are applied, and why';
+    'subscribed tables of this database: how their changes are applied, and why';
 COMMENT ON COLUMN parallel_apply.tables.subid IS 'OID of the subscription';
 COMMENT ON COLUMN parallel_apply.tables.subname IS 'name of the subscription';
-COMMENT ON COLUMN parallel_apply.tables.relation IS 'the table';
+COMMENT ON COLUMN parallel_apply.tables.relid IS 'OID of the table';
+COMMENT ON COLUMN parallel_apply.tables.schemaname IS 'schema of the table';
+COMMENT ON COLUMN parallel_apply.tables.relname IS 'name of the table';
 COMMENT ON COLUMN parallel_apply.tables.sync_state IS
-    'how far its first synchronization is: initialize, copying, copied, synchronized, ready';
-COMMENT ON COLUMN parallel_apply.tables.class IS
-    'how its changes are applied: parallel, serial (by a writer, alone) or native (by PostgreSQL itself)';
+    'state of the initial synchronization: initialize, copying, copied, synchronized or ready';
+COMMENT ON COLUMN parallel_apply.tables.apply_mode IS
+    'how its changes are applied: parallel, exclusive (by a writer, while nothing else is applied) or native (by the apply worker)';
 COMMENT ON COLUMN parallel_apply.tables.reason IS
-    'why it is not parallel, and what else makes its changes slow';
+    'why the table is not parallel, and what else slows down its changes';
 COMMENT ON COLUMN parallel_apply.tables.remedy IS
     'what to do about each of the reasons';
 COMMENT ON COLUMN parallel_apply.tables.inserts IS
-    'rows inserted by writers, in transactions that are committed';
-COMMENT ON COLUMN parallel_apply.tables.updates IS 'rows updated, likewise';
-COMMENT ON COLUMN parallel_apply.tables.deletes IS 'rows deleted, likewise';
+    'number of rows inserted by writers in committed transactions';
+COMMENT ON COLUMN parallel_apply.tables.updates IS 'number of rows updated by writers in committed transactions';
+COMMENT ON COLUMN parallel_apply.tables.deletes IS 'number of rows deleted by writers in committed transactions';
 COMMENT ON COLUMN parallel_apply.tables.waits IS
-    'times that a change waited for an older transaction that changed the same row';
+    'number of times that a change waited for an older transaction that changed the same row';
 COMMENT ON COLUMN parallel_apply.tables.wait_time IS
     'total time of these waits, in milliseconds';
 COMMENT ON COLUMN parallel_apply.tables.missing IS
-    'rows to update or delete that were not there';
-COMMENT ON COLUMN parallel_apply.tables.second_looks IS
-    'rows that were not there at first, and looked for again after all older transactions';
+    'number of rows to be updated or deleted that did not exist';
+COMMENT ON COLUMN parallel_apply.tables.retried_lookups IS
+    'number of rows not found at first, and looked up again after all older transactions had committed';
 
-CREATE FUNCTION parallel_apply.subscriptions(
+CREATE FUNCTION parallel_apply.get_subscriptions(
     OUT subid oid,
     OUT pid integer,
     OUT state text,
@@ -155,43 +159,43 @@ CREATE FUNCTION parallel_apply.subscriptions(
     OUT truncates bigint,
     OUT batches bigint,
     OUT retries bigint,
-    OUT older_wins bigint,
+    OUT commit_order_aborts bigint,
     OUT errors bigint,
-    OUT drains_serial_table bigint,
-    OUT drains_truncate bigint,
-    OUT drains_native bigint,
-    OUT drains_refetch bigint,
-    OUT drains_stop bigint,
-    OUT native_replays_sync bigint,
-    OUT native_replays_table bigint,
-    OUT native_replays_message bigint,
-    OUT native_replays_failure bigint,
-    OUT native_replays_subscription bigint,
-    OUT native_replays_no_writer bigint,
-    OUT native_replays_lone bigint,
-    OUT streamed_early bigint,
-    OUT streamed_late bigint,
+    OUT exclusive_table bigint,
+    OUT exclusive_truncate bigint,
+    OUT exclusive_fallback bigint,
+    OUT refetches bigint,
+    OUT pool_stops bigint,
+    OUT fallback_sync bigint,
+    OUT fallback_table bigint,
+    OUT fallback_message bigint,
+    OUT fallback_failure bigint,
+    OUT fallback_subscription bigint,
+    OUT fallback_no_writer bigint,
+    OUT leader_transactions bigint,
+    OUT streamed_in_progress bigint,
+    OUT streamed_from_file bigint,
     OUT dependency_waits bigint,
-    OUT turn_waits bigint,
+    OUT commit_order_waits bigint,
     OUT data_waits bigint,
-    OUT replay_waits bigint,
+    OUT leader_waits bigint,
     OUT lock_waits bigint,
     OUT apply_time double precision,
     OUT dependency_wait_time double precision,
-    OUT turn_wait_time double precision,
+    OUT commit_order_wait_time double precision,
     OUT data_wait_time double precision,
-    OUT replay_wait_time double precision,
+    OUT leader_wait_time double precision,
     OUT lock_wait_time double precision,
-    OUT last_error_at timestamp with time zone,
+    OUT last_error_time timestamp with time zone,
     OUT last_error text,
     OUT stats_reset timestamp with time zone
 )
 RETURNS SETOF record
 LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED
-AS 'MODULE_PATHNAME', 'papply_subscriptions';
+AS 'MODULE_PATHNAME', 'papply_get_subscriptions';
 
-COMMENT ON FUNCTION parallel_apply.subscriptions() IS
-    'what the subscriptions of this database do and have done, since their apply workers started';
+COMMENT ON FUNCTION parallel_apply.get_subscriptions() IS
+    'state and statistics of the subscriptions of this database';
 
 CREATE VIEW parallel_apply.subscriptions AS
     SELECT s.oid AS subid,
@@ -214,20 +218,20 @@ CREATE VIEW parallel_apply.subscriptions AS
            p.truncates, p.batches,
            (p.transactions OPERATOR(pg_catalog.-) p.native_transactions)::double precision
                OPERATOR(pg_catalog./) NULLIF(p.batches, 0)::double precision AS batch_size,
-           p.retries, p.older_wins, p.errors, p.drains_serial_table,
-           p.drains_truncate, p.drains_native, p.drains_refetch,
-           p.drains_stop, p.native_replays_sync, p.native_replays_table,
-           p.native_replays_message, p.native_replays_failure,
-           p.native_replays_subscription, p.native_replays_no_writer,
-           p.native_replays_lone, p.streamed_early, p.streamed_late,
-           p.dependency_waits, p.turn_waits, p.data_waits, p.replay_waits,
+           p.retries, p.commit_order_aborts, p.errors, p.exclusive_table,
+           p.exclusive_truncate, p.exclusive_fallback, p.refetches,
+           p.pool_stops, p.fallback_sync, p.fallback_table,
+           p.fallback_message, p.fallback_failure,
+           p.fallback_subscription, p.fallback_no_writer,
+           p.leader_transactions, p.streamed_in_progress, p.streamed_from_file,
+           p.dependency_waits, p.commit_order_waits, p.data_waits, p.leader_waits,
            p.lock_waits, p.apply_time, p.dependency_wait_time,
-           p.turn_wait_time, p.data_wait_time, p.replay_wait_time,
-           p.lock_wait_time, p.last_error_at, p.last_error, p.stats_reset
+           p.commit_order_wait_time, p.data_wait_time, p.leader_wait_time,
+           p.lock_wait_time, p.last_error_time, p.last_error, p.stats_reset
       FROM pg_catalog.pg_subscription AS s
-      LEFT JOIN parallel_apply.subscriptions() AS p ON p.subid OPERATOR(pg_catalog.=) s.oid
+      LEFT JOIN parallel_apply.get_subscriptions() AS p ON p.subid OPERATOR(pg_catalog.=) s.oid
       LEFT JOIN (
-            SELECT r.subid, pg_catalog.count(*) AS writers FROM parallel_apply.writers() AS r
+            SELECT r.subid, pg_catalog.count(*) AS writers FROM parallel_apply.get_writers() AS r
              GROUP BY r.subid) AS w ON w.subid OPERATOR(pg_catalog.=) s.oid
       LEFT JOIN LATERAL (
             SELECT pg_catalog.count(*) AS tables FROM pg_catalog.pg_subscription_rel AS r
@@ -240,213 +244,225 @@ CREATE VIEW parallel_apply.subscriptions AS
              WHERE d.datname OPERATOR(pg_catalog.=) pg_catalog.current_database());
 
 COMMENT ON VIEW parallel_apply.subscriptions IS
-    'what the subscriptions of this database do and have done';
+    'state and statistics of the subscriptions of this database';
 COMMENT ON COLUMN parallel_apply.subscriptions.subid IS 'OID of the subscription';
 COMMENT ON COLUMN parallel_apply.subscriptions.subname IS 'name of the subscription';
 COMMENT ON COLUMN parallel_apply.subscriptions.pid IS 'process ID of the apply worker';
 COMMENT ON COLUMN parallel_apply.subscriptions.state IS
-    'who applies: parallel, native, stopping, paused, synchronizing, or not running';
-COMMENT ON COLUMN parallel_apply.subscriptions.reason IS 'why not in parallel';
+    'current state: parallel, native, stopping, paused, synchronizing or not running';
+COMMENT ON COLUMN parallel_apply.subscriptions.reason IS 'why the subscription is not applied in parallel';
 COMMENT ON COLUMN parallel_apply.subscriptions.writers_wanted IS
-    'writers that there shall be; 1 is PostgreSQL''s own apply';
+    'target number of writers';
 COMMENT ON COLUMN parallel_apply.subscriptions.writers_running IS
-    'writers that there are';
+    'number of running writers';
 COMMENT ON COLUMN parallel_apply.subscriptions.queue_bytes IS 'bytes of the queue in use';
 COMMENT ON COLUMN parallel_apply.subscriptions.queue_transactions IS
-    'transactions in the queue';
+    'number of transactions in the queue';
 COMMENT ON COLUMN parallel_apply.subscriptions.received_lsn IS
-    'position in the publisher''s WAL that was received';
+    'last position received in the publisher''s WAL';
 COMMENT ON COLUMN parallel_apply.subscriptions.dispatched_lsn IS
-    'end of the last transaction that writers can apply';
+    'end of the last transaction made available to writers';
 COMMENT ON COLUMN parallel_apply.subscriptions.committed_lsn IS
     'position up to which everything is committed';
 COMMENT ON COLUMN parallel_apply.subscriptions.flushed_lsn IS
     'position up to which everything is committed and flushed';
 COMMENT ON COLUMN parallel_apply.subscriptions.lag_bytes IS
-    'received and not committed, in bytes of the publisher''s WAL';
+    'bytes of the publisher''s WAL received and not yet committed';
 COMMENT ON COLUMN parallel_apply.subscriptions.lag IS
-    'age of the oldest transaction that was received and is not committed';
+    'age of the oldest transaction received and not yet committed';
 COMMENT ON COLUMN parallel_apply.subscriptions.apply_rate IS
-    'remote transactions per second, over the last seconds';
+    'remote transactions committed per second, over the last seconds';
 COMMENT ON COLUMN parallel_apply.subscriptions.catch_up IS
-    'estimated time until there is no lag; null if it grows';
+    'estimated time until there is no lag; NULL if the lag grows';
 COMMENT ON COLUMN parallel_apply.subscriptions.transactions IS
-    'remote transactions committed, by writers and by PostgreSQL''s own apply';
+    'number of remote transactions committed';
 COMMENT ON COLUMN parallel_apply.subscriptions.native_transactions IS
-    'of them, those committed by PostgreSQL''s own apply';
-COMMENT ON COLUMN parallel_apply.subscriptions.inserts IS 'inserted rows';
-COMMENT ON COLUMN parallel_apply.subscriptions.updates IS 'updated rows';
-COMMENT ON COLUMN parallel_apply.subscriptions.deletes IS 'deleted rows';
-COMMENT ON COLUMN parallel_apply.subscriptions.truncates IS 'TRUNCATE commands';
-COMMENT ON COLUMN parallel_apply.subscriptions.batches IS 'local transactions of writers';
+    'number of these that were committed by the apply worker';
+COMMENT ON COLUMN parallel_apply.subscriptions.inserts IS 'number of rows inserted';
+COMMENT ON COLUMN parallel_apply.subscriptions.updates IS 'number of rows updated';
+COMMENT ON COLUMN parallel_apply.subscriptions.deletes IS 'number of rows deleted';
+COMMENT ON COLUMN parallel_apply.subscriptions.truncates IS 'number of TRUNCATE commands';
+COMMENT ON COLUMN parallel_apply.subscriptions.batches IS 'number of local transactions of writers';
 COMMENT ON COLUMN parallel_apply.subscriptions.batch_size IS
-    'remote transactions in a local transaction of writers, on average';
+    'average number of remote transactions in a local transaction of a writer';
 COMMENT ON COLUMN parallel_apply.subscriptions.retries IS
-    'second attempts, after all older transactions were committed';
-COMMENT ON COLUMN parallel_apply.subscriptions.older_wins IS
-    'roll-backs because the oldest transaction or a session waited for a lock of a younger one';
+    'number of transactions tried again after all older transactions had committed';
+COMMENT ON COLUMN parallel_apply.subscriptions.commit_order_aborts IS
+    'number of transactions aborted because the oldest transaction waited for one of their locks';
 COMMENT ON COLUMN parallel_apply.subscriptions.errors IS
-    'errors of writers, which they put right, and of PostgreSQL''s own apply';
-COMMENT ON COLUMN parallel_apply.subscriptions.drains_serial_table IS
-    'transactions applied alone because of a table that is applied serially';
-COMMENT ON COLUMN parallel_apply.subscriptions.drains_truncate IS
-    'transactions applied alone because of a TRUNCATE';
-COMMENT ON COLUMN parallel_apply.subscriptions.drains_native IS
-    'transactions applied alone by PostgreSQL''s own apply because their rows are not known';
-COMMENT ON COLUMN parallel_apply.subscriptions.drains_refetch IS
-    'transactions larger than the queue, fetched again for PostgreSQL''s own apply';
-COMMENT ON COLUMN parallel_apply.subscriptions.drains_stop IS
-    'times that all writers stopped';
-COMMENT ON COLUMN parallel_apply.subscriptions.native_replays_sync IS
-    'transactions left to PostgreSQL''s own apply because a table was being synchronized';
-COMMENT ON COLUMN parallel_apply.subscriptions.native_replays_table IS
-    'the same, because writers do not handle a table';
-COMMENT ON COLUMN parallel_apply.subscriptions.native_replays_message IS
-    'the same, because writers do not handle a message, or it was larger than the queue';
-COMMENT ON COLUMN parallel_apply.subscriptions.native_replays_failure IS
-    'the same, because a writer failed twice';
-COMMENT ON COLUMN parallel_apply.subscriptions.native_replays_subscription IS
-    'the same, because of SKIP, a disabled subscription or a new owner';
-COMMENT ON COLUMN parallel_apply.subscriptions.native_replays_no_writer IS
-    'the same, because no writer was there';
-COMMENT ON COLUMN parallel_apply.subscriptions.native_replays_lone IS
-    'small transactions that the apply worker itself applied because nothing else was to be done';
-COMMENT ON COLUMN parallel_apply.subscriptions.streamed_early IS
-    'streamed transactions that a writer was applying when their end came';
-COMMENT ON COLUMN parallel_apply.subscriptions.streamed_late IS
-    'streamed transactions that were applied after their end';
+    'number of errors, of writers and of the apply worker';
+COMMENT ON COLUMN parallel_apply.subscriptions.exclusive_table IS
+    'number of transactions applied exclusively because of a table whose apply mode is exclusive';
+COMMENT ON COLUMN parallel_apply.subscriptions.exclusive_truncate IS
+    'number of transactions applied exclusively because of a TRUNCATE';
+COMMENT ON COLUMN parallel_apply.subscriptions.exclusive_fallback IS
+    'number of transactions applied exclusively by the apply worker because their rows are not known';
+COMMENT ON COLUMN parallel_apply.subscriptions.refetches IS
+    'number of transactions larger than the queue that were fetched again';
+COMMENT ON COLUMN parallel_apply.subscriptions.pool_stops IS
+    'number of times that parallel apply was stopped';
+COMMENT ON COLUMN parallel_apply.subscriptions.fallback_sync IS
+    'number of transactions applied by the apply worker because a table was being synchronized';
+COMMENT ON COLUMN parallel_apply.subscriptions.fallback_table IS
+    'number of transactions applied by the apply worker because writers do not handle a table';
+COMMENT ON COLUMN parallel_apply.subscriptions.fallback_message IS
+    'number of transactions applied by the apply worker because a message was larger than the queue, or is not handled by writers';
+COMMENT ON COLUMN parallel_apply.subscriptions.fallback_failure IS
+    'number of transactions applied by the apply worker because a writer failed twice';
+COMMENT ON COLUMN parallel_apply.subscriptions.fallback_subscription IS
+    'number of transactions applied by the apply worker because of SKIP, or because the subscription was disabled or got a new owner';
+COMMENT ON COLUMN parallel_apply.subscriptions.fallback_no_writer IS
+    'number of transactions applied by the apply worker because no writer was running';
+COMMENT ON COLUMN parallel_apply.subscriptions.leader_transactions IS
+    'number of small transactions that the apply worker applied while the writers were idle';
+COMMENT ON COLUMN parallel_apply.subscriptions.streamed_in_progress IS
+    'number of streamed transactions that a writer applied while they arrived';
+COMMENT ON COLUMN parallel_apply.subscriptions.streamed_from_file IS
+    'number of streamed transactions applied from a file after their end';
 COMMENT ON COLUMN parallel_apply.subscriptions.dependency_waits IS
-    'waits of writers for an older transaction with the same row';
-COMMENT ON COLUMN parallel_apply.subscriptions.turn_waits IS
-    'waits of writers for all older transactions';
+    'number of waits for an older transaction that changed the same row';
+COMMENT ON COLUMN parallel_apply.subscriptions.commit_order_waits IS
+    'number of waits for all older transactions to commit';
 COMMENT ON COLUMN parallel_apply.subscriptions.data_waits IS
-    'waits of writers for the rest of a large transaction';
-COMMENT ON COLUMN parallel_apply.subscriptions.replay_waits IS
-    'waits of writers for PostgreSQL''s own apply';
+    'number of waits for the rest of a large transaction';
+COMMENT ON COLUMN parallel_apply.subscriptions.leader_waits IS
+    'number of waits for the apply worker';
 COMMENT ON COLUMN parallel_apply.subscriptions.lock_waits IS
-    'writers found waiting for a lock, looking once a second';
+    'number of waits for locks, sampled once a second';
 COMMENT ON COLUMN parallel_apply.subscriptions.apply_time IS
-    'milliseconds that writers worked on transactions, without waits for each other';
+    'time writers spent on transactions, without waits for each other, in milliseconds';
 COMMENT ON COLUMN parallel_apply.subscriptions.dependency_wait_time IS
-    'milliseconds in dependency_waits';
-COMMENT ON COLUMN parallel_apply.subscriptions.turn_wait_time IS
-    'milliseconds in turn_waits';
+    'time spent in dependency_waits, in milliseconds';
+COMMENT ON COLUMN parallel_apply.subscriptions.commit_order_wait_time IS
+    'time spent in commit_order_waits, in milliseconds';
 COMMENT ON COLUMN parallel_apply.subscriptions.data_wait_time IS
-    'milliseconds in data_waits';
-COMMENT ON COLUMN parallel_apply.subscriptions.replay_wait_time IS
-    'milliseconds in replay_waits';
+    'time spent in data_waits, in milliseconds';
+COMMENT ON COLUMN parallel_apply.subscriptions.leader_wait_time IS
+    'time spent in leader_waits, in milliseconds';
 COMMENT ON COLUMN parallel_apply.subscriptions.lock_wait_time IS
-    'milliseconds that writers waited for locks, estimated from lock_waits';
-COMMENT ON COLUMN parallel_apply.subscriptions.last_error_at IS 'time of the last error';
-COMMENT ON COLUMN parallel_apply.subscriptions.last_error IS 'its message';
+    'time spent waiting for locks, estimated from lock_waits, in milliseconds';
+COMMENT ON COLUMN parallel_apply.subscriptions.last_error_time IS 'time of the last error';
+COMMENT ON COLUMN parallel_apply.subscriptions.last_error IS 'message of the last error';
 COMMENT ON COLUMN parallel_apply.subscriptions.stats_reset IS
-    'since when there are counters';
+    'time at which these statistics were last reset';
 
-CREATE FUNCTION parallel_apply.reset_stats(subscription name DEFAULT NULL)
+CREATE FUNCTION parallel_apply.reset_stats(subscription_name name DEFAULT NULL)
 RETURNS void
 LANGUAGE C CALLED ON NULL INPUT VOLATILE PARALLEL RESTRICTED
 AS 'MODULE_PATHNAME', 'papply_reset_stats';
 
 COMMENT ON FUNCTION parallel_apply.reset_stats(name) IS
-    'begins the counters of a subscription anew, or of all in this database';
+    'resets the statistics of a subscription, or of all subscriptions in this database';
 
-CREATE FUNCTION parallel_apply.hot_keys(
+CREATE FUNCTION parallel_apply.get_hot_keys(
     OUT subid oid,
-    OUT relation regclass,
+    OUT relid oid,
     OUT cause text,
-    OUT index regclass,
+    OUT indexrelid oid,
     OUT key_hash integer,
     OUT key text,
     OUT waits bigint,
-    OUT too_many bigint,
+    OUT max_error bigint,
     OUT wait_time double precision,
     OUT last_wait timestamptz
 )
 RETURNS SETOF record
 LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED
-AS 'MODULE_PATHNAME', 'papply_hot_keys';
+AS 'MODULE_PATHNAME', 'papply_get_hot_keys';
 
-COMMENT ON FUNCTION parallel_apply.hot_keys() IS
-    'keys that transactions of this database''s subscriptions wait for';
+COMMENT ON FUNCTION parallel_apply.get_hot_keys() IS
+    'most contended keys of the subscriptions of this database';
 
 CREATE VIEW parallel_apply.hot_keys AS
-    SELECT k.subid, s.subname, k.relation, k.cause, k.index, k.key_hash, k.key,
-           k.waits, k.too_many, k.wait_time, k.last_wait
-      FROM parallel_apply.hot_keys() AS k
+    SELECT k.subid, s.subname, k.relid, n.nspname AS schemaname, c.relname, k.cause,
+           k.indexrelid, i.relname AS indexrelname, k.key_hash, k.key, k.waits,
+           k.max_error, k.wait_time, k.last_wait
+      FROM parallel_apply.get_hot_keys() AS k
+      JOIN pg_catalog.pg_class AS c ON c.oid OPERATOR(pg_catalog.=) k.relid
+      JOIN pg_catalog.pg_namespace AS n ON n.oid OPERATOR(pg_catalog.=) c.relnamespace
+      LEFT JOIN pg_catalog.pg_class AS i ON i.oid OPERATOR(pg_catalog.=) k.indexrelid
       LEFT JOIN pg_catalog.pg_subscription AS s ON s.oid OPERATOR(pg_catalog.=) k.subid;
 
 COMMENT ON VIEW parallel_apply.hot_keys IS
-    'what transactions wait for: indexes (key_hash is NULL), and the keys of each that are waited for most';
+    'most contended indexes (rows with a NULL key_hash) and keys';
 COMMENT ON COLUMN parallel_apply.hot_keys.subid IS 'OID of the subscription';
 COMMENT ON COLUMN parallel_apply.hot_keys.subname IS 'name of the subscription';
-COMMENT ON COLUMN parallel_apply.hot_keys.relation IS
-    'table whose changes had to wait';
+COMMENT ON COLUMN parallel_apply.hot_keys.relid IS
+    'OID of the table whose changes had to wait';
+COMMENT ON COLUMN parallel_apply.hot_keys.schemaname IS 'schema of the table';
+COMMENT ON COLUMN parallel_apply.hot_keys.relname IS 'name of the table';
 COMMENT ON COLUMN parallel_apply.hot_keys.cause IS
     'replica identity or unique index, of which an older transaction had the same key; or barrier, a transaction that is applied alone';
-COMMENT ON COLUMN parallel_apply.hot_keys.index IS
-    'the unique index; NULL for other causes';
+COMMENT ON COLUMN parallel_apply.hot_keys.indexrelid IS
+    'OID of the unique index; NULL for other causes';
+COMMENT ON COLUMN parallel_apply.hot_keys.indexrelname IS
+    'name of the unique index; NULL for other causes';
 COMMENT ON COLUMN parallel_apply.hot_keys.key_hash IS
-    'tells keys of an index apart; NULL for all of them together';
+    'hash of the key; NULL in the row that sums up an index';
 COMMENT ON COLUMN parallel_apply.hot_keys.key IS
-    'values of the key, cut off after 127 bytes; NULL for those who may not read the table';
+    'values of the key, truncated to 127 bytes; NULL for users who may not read the table';
 COMMENT ON COLUMN parallel_apply.hot_keys.waits IS
-    'times that a change waited for it';
-COMMENT ON COLUMN parallel_apply.hot_keys.too_many IS
-    'at most so many of these waits were for keys that are not shown any more';
+    'number of times that a change waited for the key';
+COMMENT ON COLUMN parallel_apply.hot_keys.max_error IS
+    'maximum overestimate of waits: at most this many were for keys evicted from the list';
 COMMENT ON COLUMN parallel_apply.hot_keys.wait_time IS
-    'total time of the waits since the key is shown, in milliseconds';
+    'total time of these waits since the key entered the list, in milliseconds';
 COMMENT ON COLUMN parallel_apply.hot_keys.last_wait IS
-    'when the last of them ended';
+    'time at which the last wait ended';
 
-CREATE FUNCTION parallel_apply.writer_gain(
+CREATE FUNCTION parallel_apply.get_speedup_estimate(
     OUT subid oid,
     OUT num_writers integer,
-    OUT gain double precision,
+    OUT speedup double precision,
     OUT transactions bigint
 )
 RETURNS SETOF record
 LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED
-AS 'MODULE_PATHNAME', 'papply_writer_gain';
+AS 'MODULE_PATHNAME', 'papply_get_speedup_estimate';
 
-COMMENT ON FUNCTION parallel_apply.writer_gain() IS
-    'what numbers of writers would gain for this database''s subscriptions';
+COMMENT ON FUNCTION parallel_apply.get_speedup_estimate() IS
+    'estimated speedup of more writers, for the subscriptions of this database';
 
-CREATE VIEW parallel_apply.writer_gain AS
-    SELECT g.subid, s.subname, g.num_writers, g.gain, g.transactions
-      FROM parallel_apply.writer_gain() AS g
+CREATE VIEW parallel_apply.speedup_estimate AS
+    SELECT g.subid, s.subname, g.num_writers, g.speedup, g.transactions
+      FROM parallel_apply.get_speedup_estimate() AS g
       LEFT JOIN pg_catalog.pg_subscription AS s ON s.oid OPERATOR(pg_catalog.=) g.subid;
 
-COMMENT ON VIEW parallel_apply.writer_gain IS
-    'what numbers of writers would gain at best, estimated from what transactions depend on';
-COMMENT ON COLUMN parallel_apply.writer_gain.subid IS 'OID of the subscription';
-COMMENT ON COLUMN parallel_apply.writer_gain.subname IS 'name of the subscription';
-COMMENT ON COLUMN parallel_apply.writer_gain.num_writers IS 'number of writers';
-COMMENT ON COLUMN parallel_apply.writer_gain.gain IS
-    'how many times as fast as one writer they would be at best';
-COMMENT ON COLUMN parallel_apply.writer_gain.transactions IS
-    'remote transactions that this was estimated from';
+COMMENT ON VIEW parallel_apply.speedup_estimate IS
+    'upper bound of the speedup of more writers, estimated from the dependencies between transactions';
+COMMENT ON COLUMN parallel_apply.speedup_estimate.subid IS 'OID of the subscription';
+COMMENT ON COLUMN parallel_apply.speedup_estimate.subname IS 'name of the subscription';
+COMMENT ON COLUMN parallel_apply.speedup_estimate.num_writers IS 'number of writers';
+COMMENT ON COLUMN parallel_apply.speedup_estimate.speedup IS
+    'upper bound of the speedup of num_writers writers over one';
+COMMENT ON COLUMN parallel_apply.speedup_estimate.transactions IS
+    'number of remote transactions that the estimate is based on';
 
 CREATE VIEW parallel_apply.table_options AS
-    SELECT objoid::pg_catalog.regclass AS relation,
-           pg_catalog.split_part(label, '=', 1) AS option,
-           pg_catalog.split_part(label, '=', 2) AS value
-      FROM pg_catalog.pg_seclabel
-     WHERE provider OPERATOR(pg_catalog.=) 'parallel_apply'
-       AND classoid OPERATOR(pg_catalog.=) 'pg_catalog.pg_class'::pg_catalog.regclass;
+    SELECT c.oid AS relid, n.nspname AS schemaname, c.relname,
+           pg_catalog.split_part(l.label, '=', 1) AS option,
+           pg_catalog.split_part(l.label, '=', 2) AS value
+      FROM pg_catalog.pg_seclabel AS l
+      JOIN pg_catalog.pg_class AS c ON c.oid OPERATOR(pg_catalog.=) l.objoid
+      JOIN pg_catalog.pg_namespace AS n ON n.oid OPERATOR(pg_catalog.=) c.relnamespace
+     WHERE l.provider OPERATOR(pg_catalog.=) 'parallel_apply'
+       AND l.classoid OPERATOR(pg_catalog.=) 'pg_catalog.pg_class'::pg_catalog.regclass;
 
 COMMENT ON VIEW parallel_apply.table_options IS
-    'what is declared about tables';
-COMMENT ON COLUMN parallel_apply.table_options.relation IS 'the table';
+    'options of tables';
+COMMENT ON COLUMN parallel_apply.table_options.relid IS 'OID of the table';
+COMMENT ON COLUMN parallel_apply.table_options.schemaname IS 'schema of the table';
+COMMENT ON COLUMN parallel_apply.table_options.relname IS 'name of the table';
 COMMENT ON COLUMN parallel_apply.table_options.option IS 'name of the option';
-COMMENT ON COLUMN parallel_apply.table_options.value IS 'its value';
+COMMENT ON COLUMN parallel_apply.table_options.value IS 'value of the option';
 
-CREATE FUNCTION parallel_apply.set_table_option("table" regclass, option text, value text)
+CREATE FUNCTION parallel_apply.set_table_option(relation regclass, option text, value text)
 RETURNS void
 LANGUAGE C CALLED ON NULL INPUT VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'papply_set_table_option';
 
 COMMENT ON FUNCTION parallel_apply.set_table_option(regclass, text, text) IS
-    'declares how changes of a table may be applied';
+    'sets an option of a table';
 
 -- A group is a server of this wrapper, whose handler would read no table: it is
 -- dumped and restored as such, and never replicated.
@@ -456,13 +472,13 @@ LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED
 AS 'MODULE_PATHNAME', 'papply_group_validator';
 
 COMMENT ON FUNCTION parallel_apply.group_validator(text[], oid) IS
-    'checks options of a group; called by the server';
+    'validates the options of a group';
 
 CREATE FOREIGN DATA WRAPPER parallel_apply
     NO HANDLER VALIDATOR parallel_apply.group_validator;
 
 COMMENT ON FOREIGN DATA WRAPPER parallel_apply IS
-    'what groups of subscriptions are kept as';
+    'storage for subscription groups (each group is a foreign server); never accessed';
 
 CREATE VIEW parallel_apply.groups AS
     SELECT pg_catalog.substr(s.srvname::pg_catalog.text, 16)::pg_catalog.name AS group_name,
@@ -478,7 +494,7 @@ COMMENT ON VIEW parallel_apply.groups IS
     'groups of subscriptions';
 COMMENT ON COLUMN parallel_apply.groups.group_name IS 'name of the group';
 COMMENT ON COLUMN parallel_apply.groups.num_writers IS
-    'number of writers that its subscriptions shall have; null: that of the setting';
+    'number of writers of each member; NULL if that of the setting applies';
 
 CREATE FUNCTION parallel_apply.create_group(group_name name, num_writers integer DEFAULT NULL)
 RETURNS void
@@ -494,7 +510,7 @@ LANGUAGE C CALLED ON NULL INPUT VOLATILE PARALLEL UNSAFE SECURITY DEFINER
 AS 'MODULE_PATHNAME', 'papply_drop_group';
 
 COMMENT ON FUNCTION parallel_apply.drop_group(name) IS
-    'drops a group without subscriptions';
+    'drops a group that has no members';
 
 CREATE FUNCTION parallel_apply.alter_group_config(group_name name, num_writers integer)
 RETURNS void
@@ -502,7 +518,7 @@ LANGUAGE C CALLED ON NULL INPUT VOLATILE PARALLEL UNSAFE SECURITY DEFINER
 AS 'MODULE_PATHNAME', 'papply_alter_group_config';
 
 COMMENT ON FUNCTION parallel_apply.alter_group_config(name, integer) IS
-    'sets the number of writers of a group''s subscriptions';
+    'sets the number of writers of each member of a group';
 
 CREATE FUNCTION parallel_apply.add_subscription(group_name name, subscription_name name)
 RETURNS void
@@ -528,58 +544,58 @@ AS 'MODULE_PATHNAME', 'papply_alter_subscription_config';
 COMMENT ON FUNCTION parallel_apply.alter_subscription_config(name, integer) IS
     'sets the number of writers of a subscription';
 
-CREATE FUNCTION parallel_apply.pause(subscription name)
+CREATE FUNCTION parallel_apply.pause(subscription_name name)
 RETURNS void
 LANGUAGE C CALLED ON NULL INPUT VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'papply_pause';
 
 COMMENT ON FUNCTION parallel_apply.pause(name) IS
-    'applies nothing more of a subscription, which stays connected';
+    'pauses apply of a subscription, which stays connected';
 
-CREATE FUNCTION parallel_apply.resume(subscription name)
+CREATE FUNCTION parallel_apply.resume(subscription_name name)
 RETURNS void
 LANGUAGE C CALLED ON NULL INPUT VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'papply_resume';
 
 COMMENT ON FUNCTION parallel_apply.resume(name) IS
-    'ends a pause';
+    'resumes apply of a subscription';
 
-CREATE FUNCTION parallel_apply.wait_for_lsn(subscription name, lsn pg_lsn, timeout interval DEFAULT NULL)
+CREATE FUNCTION parallel_apply.wait_for_lsn(subscription_name name, lsn pg_lsn, timeout interval DEFAULT NULL)
 RETURNS boolean
 LANGUAGE C CALLED ON NULL INPUT VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'papply_wait_for_lsn';
 
 COMMENT ON FUNCTION parallel_apply.wait_for_lsn(name, pg_lsn, interval) IS
-    'waits until all up to a position of the publisher''s WAL is committed; false after the timeout';
+    'waits until everything up to a position of the publisher''s WAL is committed; returns false on timeout';
 
-CREATE FUNCTION parallel_apply.drain(subscription name, timeout interval DEFAULT NULL)
+CREATE FUNCTION parallel_apply.drain(subscription_name name, timeout interval DEFAULT NULL)
 RETURNS boolean
 LANGUAGE C CALLED ON NULL INPUT VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'papply_drain';
 
 COMMENT ON FUNCTION parallel_apply.drain(name, interval) IS
-    'waits until all that has been received is committed; false after the timeout';
+    'waits until everything received is committed; returns false on timeout';
 
-CREATE FUNCTION parallel_apply.subscription_options(
+CREATE FUNCTION parallel_apply.get_subscription_options(
     subid oid,
     OUT group_name name,
     OUT num_writers integer,
-    OUT effective_writers integer,
+    OUT writers_wanted integer,
     OUT source text,
     OUT paused boolean
 )
 RETURNS record
 LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED
-AS 'MODULE_PATHNAME', 'papply_subscription_options';
+AS 'MODULE_PATHNAME', 'papply_get_subscription_options';
 
-COMMENT ON FUNCTION parallel_apply.subscription_options(oid) IS
+COMMENT ON FUNCTION parallel_apply.get_subscription_options(oid) IS
     'configuration of a subscription of this database';
 
 CREATE VIEW parallel_apply.subscription_config AS
-    SELECT s.oid AS subid, s.subname, o.group_name, o.num_writers, o.effective_writers,
+    SELECT s.oid AS subid, s.subname, o.group_name, o.num_writers, o.writers_wanted,
            o.source, o.paused
       FROM pg_catalog.pg_subscription AS s,
-           LATERAL parallel_apply.subscription_options(s.oid) AS o
+           LATERAL parallel_apply.get_subscription_options(s.oid) AS o
      WHERE s.subdbid OPERATOR(pg_catalog.=)
            (SELECT d.oid FROM pg_catalog.pg_database AS d
              WHERE d.datname OPERATOR(pg_catalog.=) pg_catalog.current_database());
@@ -589,17 +605,17 @@ COMMENT ON VIEW parallel_apply.subscription_config IS
 COMMENT ON COLUMN parallel_apply.subscription_config.subid IS 'OID of the subscription';
 COMMENT ON COLUMN parallel_apply.subscription_config.subname IS 'name of the subscription';
 COMMENT ON COLUMN parallel_apply.subscription_config.group_name IS
-    'group that it is in, or null';
+    'group of the subscription, or NULL';
 COMMENT ON COLUMN parallel_apply.subscription_config.num_writers IS
-    'number of writers configured for the subscription itself, or null';
-COMMENT ON COLUMN parallel_apply.subscription_config.effective_writers IS
-    'number of writers that it shall have; 1 is PostgreSQL''s own apply';
+    'number of writers configured for the subscription itself, or NULL';
+COMMENT ON COLUMN parallel_apply.subscription_config.writers_wanted IS
+    'resulting number of writers; 1 if the apply worker applies alone';
 COMMENT ON COLUMN parallel_apply.subscription_config.source IS
-    'where that number comes from, before its limit: subscription, group, or setting';
+    'where that number comes from: subscription, group or setting';
 COMMENT ON COLUMN parallel_apply.subscription_config.paused IS
-    'is nothing applied until resume()?';
+    'whether apply is paused until resume()';
 
-CREATE FUNCTION parallel_apply.find_subscription(subscription name)
+CREATE FUNCTION parallel_apply.find_subscription(subscription_name name)
 RETURNS oid
 LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED
 AS 'MODULE_PATHNAME', 'papply_find_subscription';
@@ -607,30 +623,30 @@ AS 'MODULE_PATHNAME', 'papply_find_subscription';
 COMMENT ON FUNCTION parallel_apply.find_subscription(name) IS
     'OID of a subscription of this database';
 
-CREATE FUNCTION parallel_apply.processors()
+CREATE FUNCTION parallel_apply.get_processors()
 RETURNS integer
 LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED
-AS 'MODULE_PATHNAME', 'papply_processors';
+AS 'MODULE_PATHNAME', 'papply_get_processors';
 
-COMMENT ON FUNCTION parallel_apply.processors() IS
+COMMENT ON FUNCTION parallel_apply.get_processors() IS
     'number of processors of this server';
 
-CREATE FUNCTION parallel_apply.queues(
+CREATE FUNCTION parallel_apply.get_queues(
     OUT subid oid,
     OUT max_bytes bigint,
     OUT max_transactions bigint
 )
 RETURNS SETOF record
 LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED
-AS 'MODULE_PATHNAME', 'papply_queues';
+AS 'MODULE_PATHNAME', 'papply_get_queues';
 
-COMMENT ON FUNCTION parallel_apply.queues() IS
-    'what the queues of this database''s subscriptions can hold';
+COMMENT ON FUNCTION parallel_apply.get_queues() IS
+    'capacity of the queues of the subscriptions of this database';
 
 -- The first statement complains of a subscription that does not exist.  What is
 -- "much" and "little" is said in README.
 CREATE FUNCTION parallel_apply.advice(
-    subscription name DEFAULT NULL,
+    subscription_name name DEFAULT NULL,
     OUT subname name,
     OUT topic text,
     OUT level text,
@@ -640,17 +656,17 @@ CREATE FUNCTION parallel_apply.advice(
 RETURNS SETOF record
 LANGUAGE sql CALLED ON NULL INPUT VOLATILE PARALLEL RESTRICTED
 BEGIN ATOMIC
-SELECT parallel_apply.find_subscription(subscription);
+SELECT parallel_apply.find_subscription(subscription_name);
 
 WITH s AS MATERIALIZED (
     SELECT v.subid, v.subname, v.state, v.reason, v.writers_wanted, v.writers_running,
            v.queue_bytes, v.lag, v.transactions, v.retries,
-           v.native_transactions - v.native_replays_lone AS left_transactions,
-           v.older_wins, v.drains_serial_table, v.drains_truncate, v.drains_refetch,
-           v.drains_native, v.native_replays_sync, v.native_replays_table,
-           v.native_replays_message, v.native_replays_failure, v.last_error,
+           v.native_transactions - v.leader_transactions AS left_transactions,
+           v.commit_order_aborts, v.exclusive_table, v.exclusive_truncate, v.refetches,
+           v.exclusive_fallback, v.fallback_sync, v.fallback_table,
+           v.fallback_message, v.fallback_failure, v.last_error,
            v.inserts + v.updates + v.deletes AS rows,
-           c.effective_writers, c.source,
+           c.writers_wanted AS target_writers, c.source,
            CASE c.source WHEN 'subscription' THEN c.num_writers
                 WHEN 'group' THEN (SELECT g.num_writers FROM parallel_apply.groups AS g
                                     WHERE g.group_name = c.group_name)
@@ -661,8 +677,8 @@ WITH s AS MATERIALIZED (
                     v.queue_transactions::float8 / q.max_transactions) AS queue_fill
       FROM parallel_apply.subscriptions AS v
       JOIN parallel_apply.subscription_config AS c USING (subid)
-      LEFT JOIN parallel_apply.queues() AS q USING (subid)
-     WHERE advice.subscription IS NULL OR v.subname = advice.subscription
+      LEFT JOIN parallel_apply.get_queues() AS q USING (subid)
+     WHERE advice.subscription_name IS NULL OR v.subname = advice.subscription_name
 ), busy AS (
     SELECT w.subid, count(*) FILTER (WHERE w.state NOT IN ('idle', 'waiting for data')) AS writers
       FROM parallel_apply.writers AS w
@@ -675,18 +691,18 @@ WITH s AS MATERIALIZED (
            'archiver', 'logger', 'slotsync worker', 'io worker', 'walsummarizer',
            'standalone backend')
 ), gain AS (
-    SELECT s.subid, max(g.transactions) AS transactions, max(g.gain) AS best,
-           max(g.gain) FILTER (WHERE g.num_writers <= s.effective_writers) AS have,
-           max(g.gain) FILTER (WHERE g.num_writers <= 2 * s.effective_writers) AS twice,
-           string_agg(format('%s with %s', round(g.gain::numeric, 1), g.num_writers), ', '
+    SELECT s.subid, max(g.transactions) AS transactions, max(g.speedup) AS best,
+           max(g.speedup) FILTER (WHERE g.num_writers <= s.target_writers) AS have,
+           max(g.speedup) FILTER (WHERE g.num_writers <= 2 * s.target_writers) AS twice,
+           string_agg(format('%s with %s', round(g.speedup::numeric, 1), g.num_writers), ', '
                       ORDER BY g.num_writers)
                FILTER (WHERE g.num_writers IN (2, 4, 8, 16, 32)) AS list
-      FROM s JOIN parallel_apply.writer_gain AS g USING (subid)
+      FROM s JOIN parallel_apply.speedup_estimate AS g USING (subid)
      GROUP BY s.subid
 ), enough AS (
     SELECT g.subid, min(w.num_writers) AS writers
-      FROM gain AS g JOIN parallel_apply.writer_gain AS w USING (subid)
-     WHERE w.gain >= 0.9 * g.best
+      FROM gain AS g JOIN parallel_apply.speedup_estimate AS w USING (subid)
+     WHERE w.speedup >= 0.9 * g.best
      GROUP BY g.subid
 ), waits AS (
     SELECT k.subid, sum(k.waits) AS waits
@@ -697,7 +713,7 @@ WITH s AS MATERIALIZED (
     SELECT DISTINCT ON (k.subid) k.*
       FROM parallel_apply.hot_keys AS k
      WHERE k.key_hash IS NOT NULL
-     ORDER BY k.subid, k.waits - k.too_many DESC
+     ORDER BY k.subid, k.waits - k.max_error DESC
 ), changed_tables AS (
     SELECT t.*, t.inserts + t.updates + t.deletes AS changes
       FROM parallel_apply.tables AS t
@@ -726,8 +742,8 @@ WITH s AS MATERIALIZED (
     SELECT s.subname, 'max_writers_per_subscription', 'notice',
            'it has fewer writers than configured: raise "parallel_apply.max_writers_per_subscription"',
            format('%s writers configured by %s, %s allowed', s.configured_writers, s.source,
-                  s.effective_writers)
-      FROM s WHERE s.configured_writers > s.effective_writers
+                  s.target_writers)
+      FROM s WHERE s.configured_writers > s.target_writers
     UNION ALL
     SELECT s.subname, 'writers',
            CASE WHEN g.best < 1.5 AND g.transactions >= 100 THEN 'notice' ELSE 'info' END,
@@ -737,11 +753,11 @@ WITH s AS MATERIALIZED (
                 THEN 'more writers do not help: almost every transaction depends on the one before it'
                 WHEN g.twice < 1.25 * g.have
                 THEN format('more writers do not help: transactions depend on each other; %s are enough',
-                            least(e.writers, s.effective_writers))
+                            least(e.writers, s.target_writers))
                 ELSE format('more writers can help: %s would apply up to %s times as fast as the %s that it has; '
                             'beyond the %s processors of this server only where rows are read from storage',
-                            e.writers, round((g.best / g.have)::numeric, 1), s.effective_writers,
-                            parallel_apply.processors())
+                            e.writers, round((g.best / g.have)::numeric, 1), s.target_writers,
+                            parallel_apply.get_processors())
            END,
            format('estimated gain over one writer, from what %s transactions depend on: %s',
                   coalesce(g.transactions, 0), coalesce(g.list, 'none'))
@@ -750,56 +766,56 @@ WITH s AS MATERIALIZED (
     SELECT s.subname, 'hot key', 'warning',
            format('%s %% of all waits are for one %s of table %s: %s; more writers do not help with it. '
                   'Spread it over several rows, or change it in fewer and shorter transactions',
-                  round(100.0 * (h.waits - h.too_many) / w.waits),
-                  CASE h.cause WHEN 'unique index' THEN 'value of unique index ' || h.index
+                  round(100.0 * (h.waits - h.max_error) / w.waits),
+                  CASE h.cause WHEN 'unique index' THEN 'value of unique index ' || h.indexrelname
                                ELSE 'row' END,
-                  h.relation,
+                  h.relid::regclass,
                   coalesce('key (' || h.key || ')', 'that with key hash ' || h.key_hash)),
-           format('%s of %s waits, %s ms', h.waits - h.too_many, w.waits, round(h.wait_time::numeric))
+           format('%s of %s waits, %s ms', h.waits - h.max_error, w.waits, round(h.wait_time::numeric))
       FROM s JOIN hottest AS h USING (subid) JOIN waits AS w USING (subid)
-     WHERE w.waits >= 10 AND h.waits - h.too_many >= 0.2 * w.waits
+     WHERE w.waits >= 10 AND h.waits - h.max_error >= 0.2 * w.waits
     UNION ALL
-    SELECT s.subname, 'serial table',
-           CASE WHEN s.drains_serial_table >= 0.05 * s.transactions THEN 'warning' ELSE 'notice' END,
+    SELECT s.subname, 'exclusive table',
+           CASE WHEN s.exclusive_table >= 0.05 * s.transactions THEN 'warning' ELSE 'notice' END,
            format('transactions that change table %s are applied alone: %s. Remedy: %s',
-                  t.relation, t.reason, t.remedy),
+                  t.relid::regclass, t.reason, t.remedy),
            format('%s of %s changed rows; %s of %s transactions were applied alone because of such tables',
-                  t.changes, s.rows, s.drains_serial_table, s.transactions)
+                  t.changes, s.rows, s.exclusive_table, s.transactions)
       FROM s JOIN changed_tables AS t USING (subid)
-     WHERE t.class = 'serial' AND t.changes IS DISTINCT FROM 0
+     WHERE t.apply_mode = 'exclusive' AND t.changes IS DISTINCT FROM 0
     UNION ALL
     SELECT s.subname, 'table', 'warning',
-           format('table %s: %s. Remedy: %s', t.relation, t.reason, t.remedy),
+           format('table %s: %s. Remedy: %s', t.relid::regclass, t.reason, t.remedy),
            format('%s rows updated, %s deleted', t.updates, t.deletes)
       FROM s JOIN changed_tables AS t USING (subid)
-     WHERE t.class = 'parallel'
+     WHERE t.apply_mode = 'parallel'
        AND (t.reason ~ 'foreign table'
             OR t.reason ~ 'reads the table|fail' AND t.updates + t.deletes IS DISTINCT FROM 0)
     UNION ALL
     SELECT s.subname, 'truncate', 'notice',
            'many transactions with TRUNCATE, each of which is applied alone: delete rows instead, or truncate less often',
-           format('%s of %s transactions', s.drains_truncate, s.transactions)
-      FROM s WHERE s.drains_truncate > 10 AND s.drains_truncate >= 0.05 * s.transactions
+           format('%s of %s transactions', s.exclusive_truncate, s.transactions)
+      FROM s WHERE s.exclusive_truncate > 10 AND s.exclusive_truncate >= 0.05 * s.transactions
     UNION ALL
-    SELECT s.subname, 'native', 'notice',
+    SELECT s.subname, 'fallback', 'notice',
            'many transactions are left to PostgreSQL''s own apply',
            format('%s of %s transactions; tables being synchronized %s, tables %s, messages %s, second failures %s',
-                  s.left_transactions, s.transactions, s.native_replays_sync,
-                  s.native_replays_table, s.native_replays_message, s.native_replays_failure)
+                  s.left_transactions, s.transactions, s.fallback_sync,
+                  s.fallback_table, s.fallback_message, s.fallback_failure)
       FROM s WHERE s.state = 'parallel' AND s.left_transactions > 10
        AND s.left_transactions >= 0.1 * s.transactions
     UNION ALL
     SELECT s.subname, 'retries', 'notice',
            'many transactions are tried again: see unique indexes in parallel_apply.tables, and local sessions that lock rows',
            format('%s second attempts and %s roll-backs in favour of older ones, of %s transactions',
-                  s.retries, s.older_wins, s.transactions)
-      FROM s WHERE s.retries + s.older_wins > 10
-       AND s.retries + s.older_wins >= 0.02 * s.transactions
+                  s.retries, s.commit_order_aborts, s.transactions)
+      FROM s WHERE s.retries + s.commit_order_aborts > 10
+       AND s.retries + s.commit_order_aborts >= 0.02 * s.transactions
     UNION ALL
     SELECT s.subname, 'queue_size', 'warning',
            'transactions larger than the queue had to be fetched again: raise "parallel_apply.queue_size"',
-           format('%s times; it is %s', s.drains_refetch, current_setting('parallel_apply.queue_size'))
-      FROM s WHERE s.drains_refetch > 0
+           format('%s times; it is %s', s.refetches, current_setting('parallel_apply.queue_size'))
+      FROM s WHERE s.refetches > 0
     UNION ALL
     SELECT s.subname, 'limit', 'info',
            'the queue is full: what limits is applying, not the publisher. '
@@ -833,7 +849,7 @@ SELECT r.subname, r.topic, r.level, r.advice, r.evidence
 END;
 
 COMMENT ON FUNCTION parallel_apply.advice(name) IS
-    'what limits a subscription, or all of this database, and what would help';
+    'what limits a subscription, or all subscriptions of this database, and what would help';
 
 REVOKE ALL ON FUNCTION parallel_apply.group_validator(text[], oid) FROM PUBLIC;
 REVOKE ALL ON FUNCTION parallel_apply.create_group(name, integer) FROM PUBLIC;
@@ -846,45 +862,45 @@ REVOKE ALL ON FUNCTION parallel_apply.pause(name) FROM PUBLIC;
 REVOKE ALL ON FUNCTION parallel_apply.resume(name) FROM PUBLIC;
 REVOKE ALL ON FUNCTION parallel_apply.wait_for_lsn(name, pg_lsn, interval) FROM PUBLIC;
 REVOKE ALL ON FUNCTION parallel_apply.drain(name, interval) FROM PUBLIC;
-REVOKE ALL ON FUNCTION parallel_apply.subscription_options(oid) FROM PUBLIC;
+REVOKE ALL ON FUNCTION parallel_apply.get_subscription_options(oid) FROM PUBLIC;
 REVOKE ALL ON parallel_apply.groups FROM PUBLIC;
 REVOKE ALL ON parallel_apply.subscription_config FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION parallel_apply.wait_for_lsn(name, pg_lsn, interval) TO pg_monitor;
 GRANT EXECUTE ON FUNCTION parallel_apply.drain(name, interval) TO pg_monitor;
-GRANT EXECUTE ON FUNCTION parallel_apply.subscription_options(oid) TO pg_monitor;
+GRANT EXECUTE ON FUNCTION parallel_apply.get_subscription_options(oid) TO pg_monitor;
 GRANT SELECT ON parallel_apply.groups TO pg_monitor;
 GRANT SELECT ON parallel_apply.subscription_config TO pg_monitor;
 
 REVOKE ALL ON parallel_apply.table_options FROM PUBLIC;
 REVOKE ALL ON FUNCTION parallel_apply.set_table_option(regclass, text, text) FROM PUBLIC;
 REVOKE ALL ON FUNCTION parallel_apply.reset_stats(name) FROM PUBLIC;
-REVOKE ALL ON FUNCTION parallel_apply.subscriptions() FROM PUBLIC;
+REVOKE ALL ON FUNCTION parallel_apply.get_subscriptions() FROM PUBLIC;
 REVOKE ALL ON parallel_apply.subscriptions FROM PUBLIC;
-REVOKE ALL ON FUNCTION parallel_apply.writers() FROM PUBLIC;
+REVOKE ALL ON FUNCTION parallel_apply.get_writers() FROM PUBLIC;
 REVOKE ALL ON parallel_apply.writers FROM PUBLIC;
-REVOKE ALL ON FUNCTION parallel_apply.tables() FROM PUBLIC;
+REVOKE ALL ON FUNCTION parallel_apply.get_tables() FROM PUBLIC;
 REVOKE ALL ON parallel_apply.tables FROM PUBLIC;
-REVOKE ALL ON FUNCTION parallel_apply.hot_keys() FROM PUBLIC;
+REVOKE ALL ON FUNCTION parallel_apply.get_hot_keys() FROM PUBLIC;
 REVOKE ALL ON parallel_apply.hot_keys FROM PUBLIC;
-REVOKE ALL ON FUNCTION parallel_apply.writer_gain() FROM PUBLIC;
-REVOKE ALL ON parallel_apply.writer_gain FROM PUBLIC;
+REVOKE ALL ON FUNCTION parallel_apply.get_speedup_estimate() FROM PUBLIC;
+REVOKE ALL ON parallel_apply.speedup_estimate FROM PUBLIC;
 REVOKE ALL ON FUNCTION parallel_apply.find_subscription(name) FROM PUBLIC;
-REVOKE ALL ON FUNCTION parallel_apply.processors() FROM PUBLIC;
-REVOKE ALL ON FUNCTION parallel_apply.queues() FROM PUBLIC;
+REVOKE ALL ON FUNCTION parallel_apply.get_processors() FROM PUBLIC;
+REVOKE ALL ON FUNCTION parallel_apply.get_queues() FROM PUBLIC;
 REVOKE ALL ON FUNCTION parallel_apply.advice(name) FROM PUBLIC;
 GRANT USAGE ON SCHEMA parallel_apply TO pg_monitor;
-GRANT EXECUTE ON FUNCTION parallel_apply.subscriptions() TO pg_monitor;
-GRANT EXECUTE ON FUNCTION parallel_apply.writers() TO pg_monitor;
+GRANT EXECUTE ON FUNCTION parallel_apply.get_subscriptions() TO pg_monitor;
+GRANT EXECUTE ON FUNCTION parallel_apply.get_writers() TO pg_monitor;
 GRANT SELECT ON parallel_apply.subscriptions TO pg_monitor;
 GRANT SELECT ON parallel_apply.writers TO pg_monitor;
-GRANT EXECUTE ON FUNCTION parallel_apply.tables() TO pg_monitor;
+GRANT EXECUTE ON FUNCTION parallel_apply.get_tables() TO pg_monitor;
 GRANT SELECT ON parallel_apply.tables TO pg_monitor;
-GRANT EXECUTE ON FUNCTION parallel_apply.hot_keys() TO pg_monitor;
+GRANT EXECUTE ON FUNCTION parallel_apply.get_hot_keys() TO pg_monitor;
 GRANT SELECT ON parallel_apply.hot_keys TO pg_monitor;
-GRANT EXECUTE ON FUNCTION parallel_apply.writer_gain() TO pg_monitor;
-GRANT SELECT ON parallel_apply.writer_gain TO pg_monitor;
+GRANT EXECUTE ON FUNCTION parallel_apply.get_speedup_estimate() TO pg_monitor;
+GRANT SELECT ON parallel_apply.speedup_estimate TO pg_monitor;
 GRANT EXECUTE ON FUNCTION parallel_apply.find_subscription(name) TO pg_monitor;
-GRANT EXECUTE ON FUNCTION parallel_apply.processors() TO pg_monitor;
-GRANT EXECUTE ON FUNCTION parallel_apply.queues() TO pg_monitor;
+GRANT EXECUTE ON FUNCTION parallel_apply.get_processors() TO pg_monitor;
+GRANT EXECUTE ON FUNCTION parallel_apply.get_queues() TO pg_monitor;
 GRANT EXECUTE ON FUNCTION parallel_apply.advice(name) TO pg_monitor;
 GRANT SELECT ON parallel_apply.table_options TO pg_monitor;

@@ -13,12 +13,12 @@ RESET client_min_messages;
 SELECT subname, state, reason, pid, writers_wanted, writers_running, lag, transactions,
        batch_size, last_error, stats_reset
   FROM parallel_apply.subscriptions;
-SELECT count(*) FROM parallel_apply.subscriptions();
+SELECT count(*) FROM parallel_apply.get_subscriptions();
 SELECT count(*) FROM parallel_apply.writers;
 
 -- Counters begin anew for one, or for all.
 SELECT parallel_apply.reset_stats('regress_papply_sub');
-SELECT parallel_apply.reset_stats(subscription => 'regress_papply_sub');
+SELECT parallel_apply.reset_stats(subscription_name => 'regress_papply_sub');
 SELECT parallel_apply.reset_stats();
 SELECT parallel_apply.reset_stats(NULL);
 SELECT parallel_apply.reset_stats('regress_papply_other');
@@ -26,11 +26,11 @@ SELECT parallel_apply.reset_stats('regress_papply_other');
 -- pg_monitor may look, and not reset; PUBLIC may do nothing.
 SET ROLE regress_papply_monitor;
 SELECT subname, state FROM parallel_apply.subscriptions;
-SELECT count(*) FROM parallel_apply.subscriptions();
+SELECT count(*) FROM parallel_apply.get_subscriptions();
 SELECT parallel_apply.reset_stats('regress_papply_sub');
 SET ROLE regress_papply_nobody;
 SELECT count(*) FROM parallel_apply.subscriptions;
-SELECT count(*) FROM parallel_apply.subscriptions();
+SELECT count(*) FROM parallel_apply.get_subscriptions();
 SELECT parallel_apply.reset_stats();
 RESET ROLE;
 

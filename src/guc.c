@@ -25,15 +25,21 @@ static const struct config_enum_entry decoding_values[] = {
 	{NULL, 0, false}
 };
 
-bool		papply_apply_lone_transactions = true;
-bool		papply_apply_streams_early = true;
-bool		papply_gather_messages = true;
+static const struct config_enum_entry streaming_values[] = {
+	{"writer", PAPPLY_STREAMING_WRITER, false},
+	{"file", PAPPLY_STREAMING_FILE, false},
+	{NULL, 0, false}
+};
+
+bool		papply_coalesce_messages = true;
+int			papply_idle_writers_per_subscription = -1;
+bool		papply_leader_participation = true;
 int			papply_log_min_duration = -1;
 int			papply_logical_decoding = PAPPLY_DECODING_AUTO;
 int			papply_max_batch_transactions = 32;
 int			papply_max_writers_per_subscription = 8;
-int			papply_min_writers_per_subscription = PAPPLY_MAX_WRITERS;
 int			papply_queue_size = 32768;
+int			papply_streaming_apply = PAPPLY_STREAMING_WRITER;
 int			papply_writer_idle_timeout = 60000;
 int			papply_writers_per_subscription = 4;
 
@@ -47,40 +53,40 @@ assign_gather_messages(bool value, void *extra)
 void
 papply_guc_init(void)
 {
-	DefineCustomBoolVariable(PAPPLY_NAME ".apply_lone_transactions",
-							 "Lets the apply worker itself apply a small transaction when nothing else is to be done.",
-							 "That is faster than waking a writer.",
-							 &papply_apply_lone_transactions,
+	DefineCustomBoolVariable(PAPPLY_NAME ".coalesce_messages",
+							 "Enables a publisher to send several logical replication messages at once.",
+							 "If off, each message is sent by itself, as PostgreSQL does.",
+							 &papply_coalesce_messages,
 							 true,
 							 PGC_SIGHUP, 0,
 							 NULL, NULL, NULL);
 
-	DefineCustomBoolVariable(PAPPLY_NAME ".apply_streams_early",
-							 "Lets a writer apply a streamed transaction before its end is known.",
-							 "Else it is kept in a file until then.",
-							 &papply_apply_streams_early,
-							 true,
-							 PGC_SIGHUP, 0,
-							 NULL, NULL, NULL);
+	DefineCustomIntVariable(PAPPLY_NAME ".idle_writers_per_subscription",
+							"Sets the number of writers of a subscription that are kept while they are idle.",
+							"Further ones exit after \"" PAPPLY_NAME ".writer_idle_timeout\" and are started again when there is a backlog. -1 keeps all.",
+							&papply_idle_writers_per_subscription,
+							-1, -1, PAPPLY_MAX_WRITERS,
+							PGC_SIGHUP, 0,
+							NULL, NULL, NULL);
 
-	DefineCustomBoolVariable(PAPPLY_NAME ".gather_messages",
-							 "Lets a publisher send several messages of logical replication at once.",
-							 "Else each is sent by itself, as PostgreSQL does.",
-							 &papply_gather_messages,
+	DefineCustomBoolVariable(PAPPLY_NAME ".leader_participation",
+							 "Controls whether the apply worker itself applies small transactions while all writers are idle.",
+							 "That takes less time than waking a writer.",
+							 &papply_leader_participation,
 							 true,
 							 PGC_SIGHUP, 0,
 							 NULL, assign_gather_messages, NULL);
 
 	DefineCustomIntVariable(PAPPLY_NAME ".log_min_duration",
-							"Sets the minimum time to apply a remote transaction above which it is logged.",
-							"With what it waited for; 0 logs all of them, -1 none.",
+							"Sets the minimum time to apply a remote transaction above which the transaction is logged.",
+							"Zero logs all of them. -1 turns this feature off.",
 							&papply_log_min_duration,
 							-1, -1, INT_MAX,
 							PGC_SIGHUP, GUC_UNIT_MS,
 							NULL, NULL, NULL);
 
 	DefineCustomEnumVariable(PAPPLY_NAME ".logical_decoding",
-							 "Says whether the changes of this server are decoded, as by a subscription to it.",
+							 "Sets whether applied changes are expected to be decoded, as by a subscription to this server.",
 							 "Then writers log each remote transaction as PostgreSQL's own apply would.",
 							 &papply_logical_decoding,
 							 PAPPLY_DECODING_AUTO, decoding_values,
@@ -88,26 +94,18 @@ papply_guc_init(void)
 							 NULL, NULL, NULL);
 
 	DefineCustomIntVariable(PAPPLY_NAME ".max_batch_transactions",
-							"Limits how many remote transactions a writer applies as one local transaction.",
-							"Batches are made only while there is a backlog; 1 turns them off.",
+							"Sets the maximum number of remote transactions that a writer applies as one local transaction.",
+							"Batches are made only while there is a backlog. 1 turns them off.",
 							&papply_max_batch_transactions,
 							32, 1, 1000,
 							PGC_SIGHUP, 0,
 							NULL, NULL, NULL);
 
 	DefineCustomIntVariable(PAPPLY_NAME ".max_writers_per_subscription",
-							"Limits the number of writers of any one subscription.",
+							"Sets the maximum number of writers of any one subscription.",
 							NULL,
 							&papply_max_writers_per_subscription,
 							8, 1, PAPPLY_MAX_WRITERS,
-							PGC_SIGHUP, 0,
-							NULL, NULL, NULL);
-
-	DefineCustomIntVariable(PAPPLY_NAME ".min_writers_per_subscription",
-							"Sets the number of writers of a subscription that stay when they have nothing to do.",
-							"Those beyond it leave after \"" PAPPLY_NAME ".writer_idle_timeout\" and come back when there is a backlog.",
-							&papply_min_writers_per_subscription,
-							PAPPLY_MAX_WRITERS, 1, PAPPLY_MAX_WRITERS,
 							PGC_SIGHUP, 0,
 							NULL, NULL, NULL);
 
@@ -116,16 +114,24 @@ papply_guc_init(void)
 	 * not fit is applied while it is being received.
 	 */
 	DefineCustomIntVariable(PAPPLY_NAME ".queue_size",
-							"Sets the shared memory for received transactions, for each subscription.",
+							"Sets the shared memory for received transactions of each subscription.",
 							"A change takes effect when the subscription's writers are started next.",
 							&papply_queue_size,
 							32768, 64, 16 * 1024 * 1024,
 							PGC_SIGHUP, GUC_UNIT_KB,
 							NULL, NULL, NULL);
 
+	DefineCustomEnumVariable(PAPPLY_NAME ".streaming_apply",
+							 "Sets how a streamed transaction is applied.",
+							 "\"writer\": by a writer, while it arrives, if one is free; \"file\": from a temporary file, after its end.",
+							 &papply_streaming_apply,
+							 PAPPLY_STREAMING_WRITER, streaming_values,
+							 PGC_SIGHUP, 0,
+							 NULL, NULL, NULL);
+
 	DefineCustomIntVariable(PAPPLY_NAME ".writer_idle_timeout",
-							"Sets the time after which a writer without work leaves.",
-							"It has no effect on \"" PAPPLY_NAME ".min_writers_per_subscription\" writers of each subscription.",
+							"Sets the time after which an idle writer exits.",
+							"\"" PAPPLY_NAME ".idle_writers_per_subscription\" writers of each subscription are kept.",
 							&papply_writer_idle_timeout,
 							60000, 0, INT_MAX,
 							PGC_SIGHUP, GUC_UNIT_MS,

@@ -64,7 +64,7 @@ is( $subscriber->safe_psql(
 		'postgres',
 		q(SELECT count(*) FROM parallel_apply.writers w JOIN pg_stat_activity a USING (pid)
 		WHERE a.application_name = format('parallel_apply writer %s:%s', w.subid, w.writer)
-		AND a.backend_type = a.application_name)),
+		AND a.backend_type = 'parallel_apply writer')),
 	'4',
 	'pg_stat_activity shows each writer by its name');
 

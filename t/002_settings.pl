@@ -200,7 +200,7 @@ wait_for_pool($subscriber, 'tap', 4);
 
 configure('parallel_apply.writers_per_subscription' => 3);
 $subscriber->wait_for_log(
-	qr/LOG:  parallel apply of subscription "tap" is resized to 3 writers/,
+	qr/LOG:  parallel apply of subscription "tap" was resized to 3 writers/,
 	$log_offset);
 wait_for_pool($subscriber, 'tap', 3);
 configure('parallel_apply.writers_per_subscription' => 4);

@@ -85,7 +85,7 @@ SKIP:
 	on_publisher('INSERT INTO history VALUES (-2)');
 	wait_for_state($subscriber, 'waiting for lock');
 	on_publisher('TRUNCATE ' . join(', ', map { "wide_$_" } 1 .. $tables));
-	wait_for_state($subscriber, 'waiting for turn');
+	wait_for_state($subscriber, 'waiting for prior commit');
 	my %files = %{ shared_memory(apply_pid($subscriber, 'tap')) };
 	delete @files{ keys %{ shared_memory($_) } }
 	  for writer_pids($subscriber, 'tap');
@@ -96,7 +96,7 @@ SKIP:
 	exec_both('ALTER TABLE history ADD COLUMN extra int');
 	on_publisher('INSERT INTO history VALUES (-3, 1)');
 	wait_applied($publisher, $subscriber, 'tap');
-	cmp_ok(counter($subscriber, 'native_replays'),
+	cmp_ok(counter($subscriber, 'fallbacks'),
 		'>', 0, 'a writer has missed the definitions');
 	rows_equal($publisher, $subscriber, 'history',
 		'history is equal on both sides without them');

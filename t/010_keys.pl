@@ -5,7 +5,7 @@
 #
 # The first transaction of each round is held up on the subscriber by a lock, so
 # that those behind it show what they wait for: "waiting for dependency", or, if
-# they depend on nothing and are applied, "waiting for turn".  A dependency that
+# they depend on nothing and are applied, "waiting for prior commit".  A dependency that
 # is not tracked shows itself by a wrong state and by a second attempt, one too
 # many by a wrong state; the equal tables show what remains of either.  The comment
 # of a round names the faults that it would show.
@@ -85,7 +85,7 @@ subscribe($publisher, $subscriber, 'tap');
 my %states = (
 	L => 'waiting for lock',
 	D => 'waiting for dependency',
-	T => 'waiting for turn');
+	T => 'waiting for prior commit');
 
 sub check_round
 {

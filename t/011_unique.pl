@@ -56,7 +56,7 @@ create_extension($subscriber);
 subscribe($publisher, $subscriber, 'tap');
 
 my $dependency = 'waiting for dependency';
-my $turn = 'waiting for turn';
+my $turn = 'waiting for prior commit';
 
 # States of the transactions behind the first one, which waits for the lock.
 sub behind
@@ -213,7 +213,7 @@ cmp_ok(
 	2,
 	'but a violation of it leads to a second attempt');
 
-is(counter($subscriber, 'native_replays'),
+is(counter($subscriber, 'fallbacks'),
 	0, 'none of this had to be replayed by PostgreSQL itself');
 rows_equal($publisher, $subscriber, $_) for @tables;
 finish($publisher, $subscriber);

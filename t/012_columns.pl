@@ -168,7 +168,7 @@ sub check_publication
 {
 	my ($format) = @_;
 	my $dependency = 'waiting for dependency';
-	my $turn = 'waiting for turn';
+	my $turn = 'waiting for prior commit';
 	my $reset =
 	  q(DELETE FROM filtered; INSERT INTO filtered SELECT i, i FROM generate_series(1, 20) i;
 		DELETE FROM listed; INSERT INTO listed SELECT i, i, 'secret', i FROM generate_series(1, 9) i;
@@ -234,7 +234,7 @@ foreach my $format ('as text', 'in binary')
 	check_kinds($format);
 	check_publication($format);
 	check_session($format, $superuser);
-	is(counter($subscriber, 'native_replays'),
+	is(counter($subscriber, 'fallbacks'),
 		0, "none of this had to be replayed by PostgreSQL itself, $format");
 }
 
@@ -259,7 +259,7 @@ is_on_subscriber(
 		'2|two|21|2.3|local|later', '20|twenty|200|20.0||later',
 		'21|new|210||something|later'),
 	'columns may come and go on both sides');
-is(counter($subscriber, 'native_replays'),
+is(counter($subscriber, 'fallbacks'),
 	0, 'and the writers know of it themselves');
 
 # An owner who is no superuser, as in PostgreSQL's own test: the user of the
@@ -287,7 +287,7 @@ if ($subscriber->pg_version >= 16)
 		'UPDATE gate SET n = n + 1; INSERT INTO session VALUES (3, 3)');
 	states_become(
 		$subscriber,
-		'waiting for lock, waiting for turn',
+		'waiting for lock, waiting for prior commit',
 		'a transaction is applied as the old owner');
 	kill 'STOP', $apply;
 	restart_apply(
@@ -296,7 +296,7 @@ if ($subscriber->pg_version >= 16)
 		'ALTER SUBSCRIPTION tap OWNER TO applier; ALTER ROLE applier NOSUPERUSER;',
 		sub {
 			$lock->query_safe('COMMIT');
-			wait_for_state($subscriber, 'waiting for native replay');
+			wait_for_state($subscriber, 'waiting for leader');
 			kill 'CONT', $apply;
 		});
 	$lock->quit;
@@ -313,7 +313,7 @@ check_session('with an ordinary owner', 'applier');
 apply_behind_gate(
 	$publisher,
 	$subscriber,
-	join(', ', 'waiting for lock', ('waiting for turn') x 7),
+	join(', ', 'waiting for lock', ('waiting for prior commit') x 7),
 	'all writers may insert into a table',
 	map { "INSERT INTO restricted VALUES (10 + $_, 0)" } 1 .. 8);
 $subscriber->safe_psql('postgres',
@@ -375,10 +375,12 @@ sub check_revoked
 
 	# The writer that will wait has used the right before.
 	apply_behind_gate(
-		$publisher, $subscriber,
-		'waiting for lock, waiting for turn',
+		$publisher,
+		$subscriber,
+		'waiting for lock, waiting for prior commit',
 		"$name: it is used",
-		'', 'UPDATE restricted SET v = v + 1 WHERE id = 3');
+		'',
+		'UPDATE restricted SET v = v + 1 WHERE id = 3');
 	wait_for_state($subscriber, 'idle', 8);
 
 	my $sql = 'SELECT v FROM restricted WHERE id = 3';
@@ -386,7 +388,7 @@ sub check_revoked
 	my $lock = hold($subscriber, 'SELECT FROM gate FOR UPDATE');
 	$publisher->safe_psql('postgres', $transactions);
 	wait_for_state($subscriber, 'waiting for lock');
-	wait_for_state($subscriber, 'waiting for turn')
+	wait_for_state($subscriber, 'waiting for prior commit')
 	  if $transactions !~ /BEGIN/;
 	my $offset = -s $subscriber->logfile;
 	$subscriber->safe_psql('postgres', $revoke);

@@ -200,10 +200,10 @@ sub applied_by_writers
 	my ($sql, $name) = @_;
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
 	my ($rows, $replays) =
-	  map { counter($subscriber, $_) } qw(rows native_replays);
+	  map { counter($subscriber, $_) } qw(rows fallbacks);
 	apply_changes($sql);
 	cmp_ok(counter($subscriber, 'rows'), '>', $rows, $name);
-	is(counter($subscriber, 'native_replays'),
+	is(counter($subscriber, 'fallbacks'),
 		$replays, 'nothing of that is replayed');
 	return;
 }
@@ -258,7 +258,7 @@ change_all('as text');
 
 
 my $dependency = 'waiting for dependency';
-my $turn = 'waiting for turn';
+my $turn = 'waiting for prior commit';
 
 # States of the transactions behind the first one, which waits for the lock.
 sub behind

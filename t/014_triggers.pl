@@ -207,7 +207,7 @@ for my $i (1 .. 60)
 apply_behind_gate(
 	$publisher,
 	$subscriber,
-	'waiting for lock, waiting for turn, waiting for dependency',
+	'waiting for lock, waiting for prior commit, waiting for dependency',
 	'a transaction with triggers waits for its turn, and what comes after it waits for it',
 	'',
 	'INSERT INTO audited VALUES (0, 0)',
@@ -269,7 +269,7 @@ for my $sql (
 apply_behind_gate(
 	$publisher,
 	$subscriber,
-	'waiting for lock, waiting for turn',
+	'waiting for lock, waiting for prior commit',
 	'a table with a trigger for statements is changed in parallel',
 	'',
 	'INSERT INTO plain VALUES (1); UPDATE items SET v = 0 WHERE id = 1');
@@ -305,7 +305,7 @@ apply_behind_gate(
 # A local session changes a row that a writer has found, and waits to lock for a trigger.
 # Fault: the row of before is changed.
 {
-	my $tries = counter($subscriber, 'retries + native_replays');
+	my $tries = counter($subscriber, 'retries + fallbacks');
 	my $local = hold($subscriber, 'SELECT FROM safe WHERE id = 5 FOR UPDATE');
 	on_publisher('UPDATE safe SET v = v + 1 WHERE id = 5');
 	wait_for_state($subscriber, 'waiting for lock');
@@ -314,7 +314,7 @@ apply_behind_gate(
 	wait_applied($publisher, $subscriber, 'tap');
 	is(on_subscriber('SELECT v FROM safe WHERE id = 5'),
 		'1', 'a row that a local session has changed is changed');
-	is(counter($subscriber, 'retries + native_replays'),
+	is(counter($subscriber, 'retries + fallbacks'),
 		$tries, 'at the first attempt');
 }
 
@@ -373,7 +373,7 @@ for my $rows (150, 3000)
 	$gate->quit;
 }
 
-is(counter($subscriber, 'native_replays'),
+is(counter($subscriber, 'fallbacks'),
 	'0', 'nothing was left to PostgreSQL itself');
 
 # Writers know a partitioned table without triggers when a partition gets one: nobody tells
@@ -383,7 +383,7 @@ $_->safe_psql('postgres', 'ALTER TABLE parts DISABLE TRIGGER USER')
 apply_behind_gate(
 	$publisher,
 	$subscriber,
-	join(', ', 'waiting for lock', ('waiting for turn') x 3),
+	join(', ', 'waiting for lock', ('waiting for prior commit') x 3),
 	'all writers know a partitioned table',
 	map { "INSERT INTO parts VALUES ($_, 0, 'x')" } 114 .. 117);
 $_->safe_psql('postgres', 'ALTER TABLE parts2 ENABLE ALWAYS TRIGGER after')
@@ -432,7 +432,7 @@ sub apply_safe
 		'safe');
 	return;
 }
-apply_safe('waiting for lock, waiting for turn',
+apply_safe('waiting for lock, waiting for prior commit',
 	'triggers are serial by default');
 
 # Who may not declare it does not lock the table, either.
@@ -491,7 +491,7 @@ SKIP:
 	on_publisher('UPDATE safe SET v = v + 1 WHERE id = 3');
 	states_become(
 		$subscriber,
-		'waiting for lock, waiting for turn',
+		'waiting for lock, waiting for prior commit',
 		'a trigger has written to another server');
 	is($serial->safe_psql('postgres', $sent),
 		'', 'which has not committed before the turn');
@@ -502,7 +502,8 @@ SKIP:
 	on_subscriber('DROP TRIGGER send ON safe');
 }
 on_subscriber('SECURITY LABEL FOR parallel_apply ON TABLE safe IS NULL');
-apply_safe('waiting for lock, waiting for turn', 'and they are serial again');
+apply_safe('waiting for lock, waiting for prior commit',
+	'and they are serial again');
 same_as_serial('in the end', @published);
 
 # An apply worker that starts again may be faster than the end of the last one.

@@ -94,7 +94,7 @@ sub same_as_serial
 my $retries = apply_behind_gate(
 	$publisher,
 	$subscriber,
-	'waiting for lock, waiting for turn, waiting for dependency',
+	'waiting for lock, waiting for prior commit, waiting for dependency',
 	'TRUNCATE waits for its turn, and what comes after it waits for it',
 	'INSERT INTO items VALUES (21, 1)',
 	'TRUNCATE items; INSERT INTO items VALUES (1, 2)',
@@ -149,7 +149,7 @@ for my $rows (50, 200, 3000)
 			'DELETE FROM items WHERE id % 3 = 0'));
 	same_as_serial("with transactions of $rows rows");
 }
-is(counter($subscriber, 'native_replays'),
+is(counter($subscriber, 'fallbacks'),
 	'0', 'nothing was left to PostgreSQL itself');
 
 # A local reader is in the way.

@@ -153,7 +153,7 @@ on_subscriber(q(ALTER TABLE lists DROP v));
 on_publisher(q(UPDATE lists SET w = w + 1, id = id + 100));
 wait_applied($publisher, $subscriber, 'tap');
 all_equal('after changes of columns and partitions');
-is(counter($subscriber, 'native_replays'), 0, 'and writers have done it all');
+is(counter($subscriber, 'fallbacks'), 0, 'and writers have done it all');
 
 # A lock of one partition that keeps out rows of another one.
 my $lock = hold($subscriber, 'LOCK TABLE lists_a IN SHARE MODE');
@@ -163,7 +163,7 @@ on_publisher(
 );
 states_become(
 	$subscriber,
-	'waiting for lock, waiting for turn, waiting for dependency',
+	'waiting for lock, waiting for prior commit, waiting for dependency',
 	'a locked partition is waited for, as a locked table');
 $lock->query_safe('COMMIT');
 $lock->quit;
@@ -277,7 +277,7 @@ on_publisher(
 	UPDATE rights SET region = 'b' WHERE id = 20; DELETE FROM rights WHERE id = 2)
 );
 wait_applied($publisher, $subscriber, 'tap');
-is(counter($subscriber, 'native_replays'),
+is(counter($subscriber, 'fallbacks'),
 	0, 'to move a row needs the rights to delete and to insert');
 check_refused(
 	q(UPDATE rights SET v = 1 WHERE id = 3),

@@ -150,26 +150,26 @@ sub class_is
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
 	return is(
 		on_subscriber(
-			qq(SELECT concat_ws(': ', class, substring(reason FROM ' with (.*)'))
-			FROM parallel_apply.tables WHERE relation = '$table'::regclass)),
+			qq(SELECT concat_ws(': ', apply_mode, substring(reason FROM ' with (.*)'))
+			FROM parallel_apply.tables WHERE relid = '$table'::regclass)),
 		$class,
 		$name);
 }
 class_is(
 	'by_function',
-	'serial: stable function last_batch()',
-	'a stable function of the user makes a table serial');
+	'exclusive: stable function last_batch()',
+	'a stable function of the user makes a table exclusive');
 class_is(
 	'by_operator',
-	'serial: stable function batch_after(integer)',
+	'exclusive: stable function batch_after(integer)',
 	'so does one behind an operator');
 class_is(
 	'by_domain',
-	'serial: stable function last_batch()',
+	'exclusive: stable function last_batch()',
 	'and one in a constraint of a domain');
 class_is(
 	'by_argument',
-	'serial: stable function last_batch()',
+	'exclusive: stable function last_batch()',
 	'and one that is the default of an argument');
 my %number = (
 	by_transaction => 'txid_current',
@@ -178,12 +178,12 @@ my %number = (
 	by_assigned_xid8 => 'pg_current_xact_id_if_assigned');
 class_is(
 	$_,
-	"serial: stable function $number{$_}()",
+	"exclusive: stable function $number{$_}()",
 	"the number of the local transaction does: $number{$_}()"
 ) for sort keys %number;
 class_is(
 	'by_identity',
-	'serial: volatile function nextval(regclass)',
+	'exclusive: volatile function nextval(regclass)',
 	'an identity column does');
 class_is('by_server', 'parallel',
 	'what else is stable in the server does not');
@@ -206,7 +206,7 @@ is( on_subscriber(
 apply_behind_gate(
 	$publisher,
 	$subscriber,
-	'waiting for lock, waiting for turn',
+	'waiting for lock, waiting for prior commit',
 	'a transaction with such a default waits for its turn',
 	'INSERT INTO batches VALUES (3)',
 	'INSERT INTO by_function VALUES (3)');
@@ -223,15 +223,15 @@ for my $domain ([ 'unchecked', 'in_domain', 4 ], [ 'hidden', 'inside', 5 ])
 	is( apply_behind_gate(
 			$publisher,
 			$subscriber,
-			'waiting for lock, waiting for turn',
-			"a table becomes serial with a domain: $table",
+			'waiting for lock, waiting for prior commit',
+			"a table becomes exclusive with a domain: $table",
 			"INSERT INTO batches VALUES ($id)",
 			"INSERT INTO $table VALUES ($id)"),
 		'0',
 		'and is not tried before');
 	class_is(
 		$table,
-		'serial: stable function last_batch()',
+		'exclusive: stable function last_batch()',
 		'as the view says');
 }
 

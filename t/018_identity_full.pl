@@ -398,7 +398,7 @@ is( on_subscriber(
 	on_publisher('SELECT count(*) FROM single WHERE g = 5') . ' 0',
 	'a row that others have changed is not that of the publisher');
 
-is(counter($subscriber, 'native_replays'),
+is(counter($subscriber, 'fallbacks'),
 	0, 'nothing of this was replayed by PostgreSQL itself');
 rows_equal($publisher, $subscriber, $_) for qw(later two_indexes);
 nothing_is_left_open($subscriber);

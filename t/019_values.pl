@@ -68,7 +68,7 @@ rows_equal(
 	$subscriber,
 	'(SELECT id, timestamp_send(ts), timestamptz_send(tz), date_send(d), ts3, timestamptz_send(tz0) FROM times)',
 	'times are equal in every bit');
-is(counter($subscriber, 'native_replays'),
+is(counter($subscriber, 'fallbacks'),
 	0, 'and writers have understood all of them');
 finish($publisher, $subscriber,
 	qr/FATAL: +terminating logical replication worker due to administrator command/

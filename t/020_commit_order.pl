@@ -92,7 +92,7 @@ $publisher->safe_psql(
 );
 states_become(
 	$subscriber,
-	'waiting for lock, waiting for turn, waiting for turn, waiting for dependency',
+	'waiting for lock, waiting for prior commit, waiting for prior commit, waiting for dependency',
 	'younger transactions wait for their turn or their dependency while the oldest waits for a lock'
 );
 is( $subscriber->safe_psql(
@@ -116,7 +116,7 @@ $lock->query_safe('COMMIT');
 $lock->quit;
 wait_applied($publisher, $subscriber, 'tap');
 is(visible(), '5 of 5', 'all are visible when the lock has gone');
-is(counter($subscriber, 'retries + older_wins'),
+is(counter($subscriber, 'retries + commit_order_aborts'),
 	'0', 'and all of them at their first attempt');
 
 # What is visible at each gate is exactly what is older.  Fault: commits in the order in
@@ -134,7 +134,7 @@ for my $gate (1 .. 5)
 	  or die "transaction $older has not been applied";
 	states_become(
 		$subscriber,
-		'waiting for lock, ' . join(', ', ('waiting for turn') x 3),
+		'waiting for lock, ' . join(', ', ('waiting for prior commit') x 3),
 		"the next transactions are applied behind gate $gate");
 	is( visible(),
 		"$older of $older",
@@ -284,7 +284,7 @@ $publisher->safe_psql(
 );
 states_become(
 	$subscriber,
-	'waiting for lock, waiting for turn, waiting for dependency',
+	'waiting for lock, waiting for prior commit, waiting for dependency',
 	'younger transactions wait while the oldest is about to commit');
 is(visible(), '1300 of 1300', 'and none of them is visible');
 $subscriber->safe_psql('postgres',

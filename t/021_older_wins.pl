@@ -45,7 +45,7 @@ create_extension($subscriber);
 subscribe($publisher, $subscriber, 'tap');
 
 my $lock = 'waiting for lock';
-my $turn = 'waiting for turn';
+my $turn = 'waiting for prior commit';
 my $dependency = 'waiting for dependency';
 
 # Transactions of the publisher, the first of which has to pass the gate.
@@ -67,34 +67,35 @@ sub start_behind_gate
 # All is applied, and that many transactions were rolled back for it.
 sub ends_well
 {
-	my ($older_wins, $victims, $name) = @_;
+	my ($commit_order_aborts, $victims, $name) = @_;
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
 	wait_applied($publisher, $subscriber, 'tap');
 	rows_equal($publisher, $subscriber, $_,
 		"$_ is equal on both sides after $name")
 	  for @tables;
-	is(counter($subscriber, 'older_wins') - $older_wins,
+	is(counter($subscriber, 'commit_order_aborts') - $commit_order_aborts,
 		$victims, "as many transactions as had to gave way to $name");
 	return;
 }
 
 # The younger transaction that waits for its turn has taken a value that the older
 # one inserts and gives away again.  Fault: nobody looks whether the oldest waits.
-my $older_wins = 0;
-my $gate = start_behind_gate(
+my $commit_order_aborts = 0;
+my $gate = run_behind_gate(
 	[ $lock, $dependency, $turn ],
 	'a younger transaction has inserted what an older one is about to insert',
 	q(INSERT INTO names VALUES (10, 'short-lived')),
 	q(DELETE FROM names WHERE id = 10),
 	q(INSERT INTO names VALUES (11, 'Short-Lived')));
 $gate->query_safe('COMMIT');
-ends_well($older_wins, 1, 'a transaction that needs the turn holder\'s lock');
+ends_well($commit_order_aborts, 1,
+	'a transaction that needs the turn holder\'s lock');
 $gate->quit;
 
 # The same, but the younger one waits for a dependency in the middle of its
 # changes.  Fault: only those look who wait for their turn.
-$older_wins = counter($subscriber, 'older_wins');
-$gate = start_behind_gate(
+$commit_order_aborts = counter($subscriber, 'commit_order_aborts');
+$gate = run_behind_gate(
 	[ $lock, $dependency, $dependency ],
 	'a younger transaction waits for a dependency with the value inserted',
 	q(INSERT INTO names VALUES (20, 'another'); UPDATE items SET n = 1 WHERE id = 1),
@@ -102,22 +103,22 @@ $gate = start_behind_gate(
 	q(INSERT INTO names VALUES (21, 'Another'); UPDATE items SET n = n * 10 WHERE id = 1)
 );
 $gate->query_safe('COMMIT');
-ends_well($older_wins, 1,
+ends_well($commit_order_aborts, 1,
 	'a transaction that needs the lock of one with a dependency');
 $gate->quit;
 
 # The oldest waits for a local session, which waits for a younger writer.  Fault:
 # only direct blockers are looked at.  The local session is not the victim either;
 # its own change is overwritten by the younger transaction, as in serial apply.
-$older_wins = counter($subscriber, 'older_wins');
-my $local = start_behind_gate(
+$commit_order_aborts = counter($subscriber, 'commit_order_aborts');
+my $local = run_behind_gate(
 	[ $lock, $turn ],
 	'a younger transaction has changed a row that a local session wants',
 	q(UPDATE items SET n = 2 WHERE id = 2),
 	q(UPDATE items SET n = 3 WHERE id = 3));
 $local->query_until(qr/wants row/,
 	"\\echo wants row\nUPDATE items SET n = -3 WHERE id = 3;\nCOMMIT;\n");
-ends_well($older_wins, 1, 'one that waits for a local session');
+ends_well($commit_order_aborts, 1, 'one that waits for a local session');
 $local->query_safe('SELECT 1');
 is( $subscriber->safe_psql(
 		'postgres', 'SELECT n FROM items WHERE id IN (2, 3) ORDER BY id'),
@@ -129,7 +130,7 @@ $local->quit;
 # for one that is younger still, which waits for its turn.  Fault: it is left to the
 # first of them, which cannot look at anything, instead of to the last one; or a
 # transaction gives way for which only another younger one waits.
-$older_wins = counter($subscriber, 'older_wins');
+$commit_order_aborts = counter($subscriber, 'commit_order_aborts');
 $gate = hold($subscriber, 'SELECT FROM gate WHERE id = 2 FOR UPDATE');
 my $first = start_behind_gate(
 	[ $lock, $lock, $turn ],
@@ -147,22 +148,22 @@ ok( $subscriber->poll_query_until(
 		WHERE b.pid = ANY (pg_blocking_pids(a.pid)))
 	),
 	'one writer waits for a lock of another');
-is(counter($subscriber, 'older_wins') - $older_wins,
+is(counter($subscriber, 'commit_order_aborts') - $commit_order_aborts,
 	0, 'which is no reason to give way, as the oldest does not wait for it');
 $first->query_safe('COMMIT');
 wait_applied($publisher, $subscriber, 'tap');
 rows_equal($publisher, $subscriber, $_,
 	"$_ is equal on both sides after a chain of writers")
   for @tables;
-cmp_ok(counter($subscriber, 'older_wins') - $older_wins,
+cmp_ok(counter($subscriber, 'commit_order_aborts') - $commit_order_aborts,
 	'>=', 1, 'the end of the chain gave way');
 $_->quit for $gate, $first;
 
 # The oldest is replayed by PostgreSQL's own apply loop.  Fault: only writers are
 # taken for the oldest.  Its table has a constraint that no writer can keep, so that
 # its writer gives it up while the younger one is there already.
-$older_wins = counter($subscriber, 'older_wins');
-$gate = start_behind_gate(
+$commit_order_aborts = counter($subscriber, 'commit_order_aborts');
+$gate = run_behind_gate(
 	[ $lock, $turn ],
 	'a younger transaction has inserted what a native replay is about to insert',
 	q(INSERT INTO late VALUES (1);
@@ -171,9 +172,9 @@ $gate = start_behind_gate(
 $subscriber->safe_psql('postgres',
 	'ALTER TABLE late ADD CHECK (is_not_writer())');
 $gate->query_safe('COMMIT');
-ends_well($older_wins, 1, 'a native replay');
+ends_well($commit_order_aborts, 1, 'a native replay');
 $gate->quit;
-is(counter($subscriber, 'native_replays'),
+is(counter($subscriber, 'fallbacks'),
 	1, 'the oldest was replayed by PostgreSQL itself');
 
 # A batch is in the way.  It comes to be while all writers are busy: the first
@@ -185,7 +186,7 @@ $subscriber->reload;
 $subscriber->poll_query_until('postgres',
 	"SELECT setting = '32' FROM pg_settings WHERE name LIKE '%max_batch_transactions'"
 ) or die 'the setting did not change';
-$older_wins = counter($subscriber, 'older_wins');
+$commit_order_aborts = counter($subscriber, 'commit_order_aborts');
 my $transactions = counter($subscriber, 'transactions');
 $first = hold($subscriber, 'SELECT FROM gate WHERE id = 2 FOR UPDATE');
 $publisher->safe_psql(
@@ -222,7 +223,7 @@ $_->quit for $first, $gate;
 rows_equal($publisher, $subscriber, $_,
 	"$_ is equal on both sides after a batch was rolled back")
   for @tables;
-cmp_ok(counter($subscriber, 'older_wins') - $older_wins,
+cmp_ok(counter($subscriber, 'commit_order_aborts') - $commit_order_aborts,
 	'>=', 1, 'a batch gave way to the oldest');
 ok( $subscriber->poll_query_until(
 		'postgres',
@@ -230,7 +231,7 @@ ok( $subscriber->poll_query_until(
 	),
 	'each of its transactions was applied once');
 
-is(counter($subscriber, 'native_replays'),
+is(counter($subscriber, 'fallbacks'),
 	1, 'nothing else had to be replayed by PostgreSQL itself');
 finish($publisher, $subscriber);
 done_testing();

@@ -71,11 +71,12 @@ $publisher->safe_psql('two',
 	'BEGIN; UPDATE gate SET n = 2 WHERE id = 2; UPDATE t SET n = 2 WHERE id = 2; COMMIT; UPDATE t SET n = 2 WHERE id = 1'
 );
 wait_for_state($subscriber, 'waiting for lock', 2);
-wait_for_state($subscriber, 'waiting for turn', 2);
+wait_for_state($subscriber, 'waiting for prior commit', 2);
 $session->query_safe('COMMIT');
 $session->quit;
 wait_applied($publisher, $subscriber, $_) for 'one', 'two';
-cmp_ok(counter($subscriber, 'older_wins'), '>', 0, 'a younger one gave way');
+cmp_ok(counter($subscriber, 'commit_order_aborts'),
+	'>', 0, 'a younger one gave way');
 
 is( $subscriber->safe_psql('postgres', 'SELECT id, n FROM gate ORDER BY id'),
 	"1|2\n2|2",

@@ -40,7 +40,7 @@ sub add_subscriber
 
 my $last = add_subscriber(
 	'last', q(shared_preload_libraries = 'parallel_apply'
-		parallel_apply.apply_lone_transactions = off));
+		parallel_apply.leader_participation = off));
 my $ordered = add_subscriber('ordered', '');
 
 my $schema = q(CREATE TABLE gate (id int PRIMARY KEY, n int);
@@ -100,7 +100,7 @@ for my $batch (1, 32)
 	# Alone: the others depend on what is in one batch with it.
 	wait_for_state($middle, 'waiting for lock');
 	on_publisher(transactions(300));
-	wait_for_state($middle, 'waiting for turn');
+	wait_for_state($middle, 'waiting for prior commit');
 	$middle->wait_for_catchup($_, 'replay') for 'cascade', 'ordered';
 	is( $last->safe_psql('postgres', 'SELECT max(n) FROM history'),
 		$n - 300,

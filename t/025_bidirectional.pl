@@ -16,7 +16,7 @@ use Test::More;
 my ($left, $right) = new_pair(
 	publisher_conf => q(
 		shared_preload_libraries = 'parallel_apply'
-		parallel_apply.apply_lone_transactions = off
+		parallel_apply.leader_participation = off
 		max_worker_processes = 32
 		max_logical_replication_workers = 8
 		logical_decoding_work_mem = 64kB),
@@ -96,7 +96,7 @@ sub load
 			'600',
 			$node->name . ' has applied what the other has done, and no more'
 		);
-		is(counter($node, 'retries + native_replays'),
+		is(counter($node, 'retries + fallbacks'),
 			'0', 'at the first attempt');
 	}
 }

@@ -1,4 +1,4 @@
-# Writers that have nothing to do leave, down to min_writers_per_subscription, and
+# Writers that have nothing to do leave, down to idle_writers_per_subscription, and
 # come back when there is more to do than those who stayed get done.
 #
 # The backlog is made by a lock on the row of the first transaction: its writer
@@ -15,7 +15,7 @@ use Test::More;
 my ($publisher, $subscriber) = new_pair(subscriber_conf => <<~'CONF');
 	parallel_apply.max_batch_transactions = 1
 	parallel_apply.writers_per_subscription = 4
-	parallel_apply.min_writers_per_subscription = 1
+	parallel_apply.idle_writers_per_subscription = 1
 	CONF
 
 exec_both('CREATE TABLE items (id int PRIMARY KEY, v int)');
@@ -66,7 +66,7 @@ backlog_brings_writers_back($_) for 2 .. 3;
 wait_for_pool($subscriber, 'tap', 1);
 ok(1, 'and they leave again');
 
-reload_with($subscriber, 'parallel_apply.min_writers_per_subscription = 3');
+reload_with($subscriber, 'parallel_apply.idle_writers_per_subscription = 3');
 backlog_brings_writers_back(4);
 wait_for_pool($subscriber, 'tap', 3);
 ok(1, 'as many stay as are configured to');
@@ -75,7 +75,7 @@ ok(1, 'as many stay as are configured to');
 # It knows nothing of transactions yet, so it takes one; those behind are for the others.
 reload_with(
 	$subscriber,
-	'parallel_apply.min_writers_per_subscription = 1',
+	'parallel_apply.idle_writers_per_subscription = 1',
 	'parallel_apply.max_batch_transactions = 32');
 wait_for_pool($subscriber, 'tap', 1);
 my $session = hold($subscriber, 'SELECT FROM items WHERE id = 1 FOR UPDATE');
@@ -83,7 +83,7 @@ on_publisher('UPDATE items SET v = 5 WHERE id = 1');
 wait_for_state($subscriber, 'waiting for lock');
 on_publisher(join "\n",
 	map { "UPDATE items SET v = 5 WHERE id = $_;" } 2 .. 20);
-wait_for_state($subscriber, 'waiting for turn', 3);
+wait_for_state($subscriber, 'waiting for prior commit', 3);
 is( on_subscriber(
 		'SELECT count(*) FROM (SELECT FROM items FOR UPDATE SKIP LOCKED) AS free'
 	),

@@ -14,7 +14,7 @@ use Test::More;
 use Time::HiRes qw(time);
 
 my ($publisher, $subscriber) =
-  new_pair(subscriber_conf => 'parallel_apply.apply_lone_transactions = on');
+  new_pair(subscriber_conf => 'parallel_apply.leader_participation = on');
 
 exec_both(
 	q(CREATE TABLE items (id int PRIMARY KEY, v int);
@@ -35,7 +35,7 @@ sub applied
 {
 	wait_applied($publisher, $subscriber, 'tap');
 	my $counts = on_subscriber(
-		q(SELECT native_replays_lone, transactions - native_transactions
+		q(SELECT leader_transactions, transactions - native_transactions
 		FROM parallel_apply.subscriptions));
 	return split /\|/, $counts;
 }
@@ -181,7 +181,7 @@ $_->set_query_timer_restart for $source, $target;
 sub commits_lone
 {
 	my ($statement) = @_;
-	my $counts = q(SELECT transactions, native_replays_lone
+	my $counts = q(SELECT transactions, leader_transactions
 		FROM parallel_apply.subscriptions);
 	my @before = split /\|/, $target->query_safe($counts);
 	my @after = @before;
@@ -295,7 +295,7 @@ sub none_is_lone
 	return;
 }
 
-none_is_lone('parallel_apply.apply_lone_transactions = off', 2);
+none_is_lone('parallel_apply.leader_participation = off', 2);
 tables_are_equal();
 
 finish($publisher, $subscriber, duplicate_key('items'));

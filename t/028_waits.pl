@@ -181,7 +181,7 @@ on_publisher(
 	UPDATE hot SET n = n + 1; INSERT INTO small DEFAULT VALUES;));
 states_become(
 	$subscriber,
-	'waiting for lock, waiting for dependency, waiting for turn',
+	'waiting for lock, waiting for dependency, waiting for prior commit',
 	'transactions wait');
 nobody_is_busy('behind a lock');
 on_publisher(insert_rows(20000));

@@ -256,7 +256,7 @@ stays(
 
 # The setting is read again.
 {
-	reload_with($publisher, 'parallel_apply.gather_messages = off');
+	reload_with($publisher, 'parallel_apply.coalesce_messages = off');
 	begin_test();
 	my ($lock) = run_behind_locks(
 		['pg_publication_rel'], join '',
@@ -265,7 +265,7 @@ stays(
 	ok(arrives('at once'), 'a change is sent by itself if it is set so');
 	end_session($lock);
 	ok(arrives('after all.*C'), 'and so is what follows');
-	reload_with($publisher, 'parallel_apply.gather_messages = on');
+	reload_with($publisher, 'parallel_apply.coalesce_messages = on');
 }
 
 # What would fill the buffer does not stay.
@@ -397,10 +397,10 @@ sub tells_each_record
 		$tells = tells_each_record() or last;
 	}
 	ok(!$tells, 'records of a page of WAL are decoded together');
-	reload_with($publisher, 'parallel_apply.gather_messages = off');
+	reload_with($publisher, 'parallel_apply.coalesce_messages = off');
 	ok(tells_each_record(),
 		'each record is decoded by itself if it is set so');
-	reload_with($publisher, 'parallel_apply.gather_messages = on');
+	reload_with($publisher, 'parallel_apply.coalesce_messages = on');
 }
 
 # Returns the position behind its commit.

@@ -69,7 +69,7 @@ sub block_writers
 		COMMIT;));
 	make_load(50);
 	wait_for_state($subscriber, 'waiting for lock');
-	wait_for_state($subscriber, 'waiting for turn');
+	wait_for_state($subscriber, 'waiting for prior commit');
 	return $session;
 }
 
@@ -114,7 +114,7 @@ sub wait_for_reinitialization
 }
 
 # A writer, in the middle of a transaction and waiting for its turn.
-for my $state ('waiting for lock', 'waiting for turn')
+for my $state ('waiting for lock', 'waiting for prior commit')
 {
 	my $session = block_writers();
 	my $load = begin_load(500);
@@ -304,9 +304,9 @@ for my $who ('the pool', 'the next pool', 'PostgreSQL itself')
 
 # The same of a small transaction that the apply worker itself has applied.
 {
-	reload_with($subscriber, 'parallel_apply.apply_lone_transactions = on');
+	reload_with($subscriber, 'parallel_apply.leader_participation = on');
 	wait_for_pool($subscriber, 'tap', 4);
-	my $lone = 'SELECT native_replays_lone FROM parallel_apply.subscriptions';
+	my $lone = 'SELECT leader_transactions FROM parallel_apply.subscriptions';
 	my $is_lone = 0;
 	for (1 .. 100)
 	{
@@ -320,7 +320,7 @@ for my $who ('the pool', 'the next pool', 'PostgreSQL itself')
 	$publisher->wait_for_catchup('tap', 'flush');
 	$subscriber->stop('immediate');
 	$subscriber->append_conf('postgresql.conf',
-		'parallel_apply.apply_lone_transactions = off');
+		'parallel_apply.leader_participation = off');
 	$subscriber->start;
 	make_load(50);
 	tables_equal('after a crash when that was confirmed', @tables);

@@ -59,7 +59,7 @@ sub block_writers
 		INSERT INTO history VALUES ($n, 2); COMMIT;");
 	make_history(50, $db);
 	wait_for_state($subscriber, 'waiting for lock', 1, $db);
-	wait_for_state($subscriber, 'waiting for turn', 3, $db);
+	wait_for_state($subscriber, 'waiting for prior commit', 3, $db);
 	return $session;
 }
 
@@ -121,7 +121,7 @@ sub rows_of_history
 	my $until = sub {
 		my ($condition) = @_;
 		$watcher->query_safe(
-			"DO \$\$ BEGIN LOOP EXIT WHEN (SELECT $condition FROM parallel_apply.subscriptions()
+			"DO \$\$ BEGIN LOOP EXIT WHEN (SELECT $condition FROM parallel_apply.get_subscriptions()
 			WHERE subid = (SELECT oid FROM pg_subscription WHERE subname = 'tap_postgres'));
 			END LOOP; END \$\$");
 		return;

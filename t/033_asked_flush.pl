@@ -33,7 +33,7 @@ my ($publisher, $subscriber) = new_pair(
 	wal_level = replica
 	max_wal_senders = 2
 	max_prepared_transactions = 2
-	parallel_apply.apply_lone_transactions = on
+	parallel_apply.leader_participation = on
 	parallel_apply.writers_per_subscription = 2
 	CONF
 
@@ -157,7 +157,7 @@ SKIP:
 }
 
 # The apply worker itself commits synchronously then; writers do not.
-reload_with($subscriber, 'parallel_apply.apply_lone_transactions = off');
+reload_with($subscriber, 'parallel_apply.leader_participation = off');
 set_synchronous_commit($subscriber, 'on');
 wait_for_sync_state($publisher, 'tap', 'sync');
 returns_soon(insert('remote_apply'),

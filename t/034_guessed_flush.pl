@@ -28,7 +28,7 @@ my ($publisher, $subscriber) = new_pair(
 	wal_writer_delay = 10s
 	wal_receiver_status_interval = 1h
 	wal_receiver_timeout = 0
-	parallel_apply.apply_lone_transactions = on
+	parallel_apply.leader_participation = on
 	parallel_apply.writers_per_subscription = 2
 	CONF
 

@@ -15,7 +15,7 @@ use Test::More;
 my ($publisher, $subscriber) = new_pair(
 	subscriber_conf => q(
 		default_transaction_isolation = serializable
-		parallel_apply.apply_lone_transactions = off));
+		parallel_apply.leader_participation = off));
 exec_both(
 	q(CREATE TABLE items (id int PRIMARY KEY, v int NOT NULL);
 	CREATE TABLE held (id int PRIMARY KEY);));
@@ -49,7 +49,7 @@ unlink $file or die "$file: $!";
 tables_equal('when it has ended', 'items', 'held');
 
 # The apply worker begins when it is told that what a writer has done is committed.
-reload_with($subscriber, 'parallel_apply.apply_lone_transactions = on');
+reload_with($subscriber, 'parallel_apply.leader_participation = on');
 on_publisher("UPDATE items SET v = v + 1 WHERE id <= $_") foreach 1 .. 100;
 on_publisher(join ';',
 	map { "UPDATE items SET v = v + 1 WHERE id > $_" } 1 .. 99);

@@ -88,7 +88,7 @@ sub meet_tables
 	on_publisher("BEGIN; $updates UPDATE gate SET n = n + 1; COMMIT;");
 	wait_for_state($subscriber, 'waiting for lock');
 	on_publisher("BEGIN; $inserts COMMIT;");
-	wait_for_state($subscriber, 'waiting for turn');
+	wait_for_state($subscriber, 'waiting for prior commit');
 	$lock->query_safe('COMMIT');
 	$lock->quit;
 	tables_equal('when both writers have met them', @tables[ 0 .. 3 ]);
@@ -134,7 +134,8 @@ sub run_together
 			],
 			sub {
 				$known = on_subscriber(
-					'SELECT max(changes_known) FROM parallel_apply.writers');
+					'SELECT max(changes_received) FROM parallel_apply.writers'
+				);
 			});
 		return $tries if $known >= $changes;
 	}

@@ -121,7 +121,7 @@ apply_behind(
 	\@same_row,
 	sub {
 		my $known = on_subscriber(
-			'SELECT max(changes_known) FROM parallel_apply.writers');
+			'SELECT max(changes_received) FROM parallel_apply.writers');
 		cmp_ok($known, '>', 2,
 			'without a slot, transactions are applied together');
 		$creator = start_creating_slot('meanwhile');
@@ -191,7 +191,8 @@ foreach my $database ('this', 'another')
 			q(SELECT pg_create_logical_replication_slot('other', 'pgoutput'))
 		);
 	}
-	my $column = 'SELECT streamed_late FROM parallel_apply.subscriptions';
+	my $column =
+	  'SELECT streamed_from_file FROM parallel_apply.subscriptions';
 	my $late = on_subscriber($column);
 	my $session = begin_streamed(item_rows(3000));
 	$session->query_safe('COMMIT');
@@ -208,7 +209,7 @@ apply_behind(
 	sub {
 		cmp_ok(
 			on_subscriber(
-				'SELECT max(changes_known) FROM parallel_apply.writers'),
+				'SELECT max(changes_received) FROM parallel_apply.writers'),
 			'>', 2,
 			'with a slot of another database, transactions are applied together'
 		);
@@ -330,7 +331,7 @@ apply_behind(
 	sub {
 		cmp_ok(
 			on_subscriber(
-				'SELECT max(changes_known) FROM parallel_apply.writers'),
+				'SELECT max(changes_received) FROM parallel_apply.writers'),
 			'>', 2,
 			'with off, transactions are applied together');
 	});

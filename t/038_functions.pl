@@ -77,7 +77,7 @@ sub prepare_all
 			$subscriber,
 			join(', ',
 				'waiting for lock',
-				('waiting for turn') x ($writers - 1)),
+				('waiting for prior commit') x ($writers - 1)),
 			$name,
 			map { insert_into($table) } 1 .. $writers),
 		'0',
@@ -96,7 +96,7 @@ sub do_before_turn
 	on_publisher('UPDATE gate SET n = n + 1');
 	wait_for_state($subscriber, 'waiting for lock');
 	on_publisher($change);
-	wait_for_state($subscriber, 'waiting for turn');
+	wait_for_state($subscriber, 'waiting for prior commit');
 	on_subscriber($sql);
 	$lock->query_safe('COMMIT');
 	$lock->quit;

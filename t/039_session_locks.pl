@@ -83,17 +83,17 @@ sub holders
 		WHERE locktype = 'advisory' AND granted));
 }
 
-sub native_replays
+sub fallbacks
 {
 	return on_subscriber(
-		'SELECT native_replays_failure + native_replays_table FROM parallel_apply.subscriptions'
+		'SELECT fallback_failure + fallback_table FROM parallel_apply.subscriptions'
 	);
 }
 
 # Locks of the transaction are no reason for anything.
 insert_each('own', 10);
 tables_equal('with locks of transactions', @tables);
-is(native_replays(), '0', 'writers apply what locks for its transaction');
+is(fallbacks(), '0', 'writers apply what locks for its transaction');
 unlike(
 	slurp_file($subscriber->logfile),
 	qr/WARNING:.*own a lock/,
@@ -107,7 +107,7 @@ like(
 	'the apply worker keeps the lock');
 is(on_subscriber('SELECT pg_try_advisory_lock(1)'),
 	'f', 'others do not get it');
-cmp_ok(native_replays(), '>=', 20, 'which the native loop has taken');
+cmp_ok(fallbacks(), '>=', 20, 'which the native loop has taken');
 my ($reports) = 0 + (() = slurp_file($subscriber->logfile) =~
 	  /LOG:  apply worker of subscription "tap" keeps an advisory lock/g);
 is($reports, 1, 'the log says so once');
@@ -129,10 +129,10 @@ like(
 insert_each('released', 1);
 tables_equal('with locks that are released', @tables);
 is(holders(), '', 'the apply worker has released its locks');
-my $before = native_replays();
+my $before = fallbacks();
 insert_each('own', 10);
 tables_equal('with locks of transactions again', @tables);
-is(native_replays(), $before, 'writers apply it again');
+is(fallbacks(), $before, 'writers apply it again');
 
 # The same when the first of them are many at a time.
 insert_each('beside', 20);

@@ -223,10 +223,10 @@ on_publisher('DELETE FROM items WHERE id BETWEEN 11 AND 20');
 # What is cancelled once is tried again, when everything older is committed; it does
 # not disable the subscription.
 on_subscriber('ALTER SUBSCRIPTION tap SET (disable_on_error = true)');
-for my $state ('waiting for lock', 'waiting for turn')
+for my $state ('waiting for lock', 'waiting for prior commit')
 {
 	my $retries = counter($subscriber, 'retries');
-	my $replays = counter($subscriber, 'native_replays');
+	my $replays = counter($subscriber, 'fallbacks');
 	my $session =
 	  hold($subscriber, 'SELECT n FROM gate WHERE id = 1 FOR UPDATE');
 	make_history(20);
@@ -235,7 +235,7 @@ for my $state ('waiting for lock', 'waiting for turn')
 		UPDATE gate SET n = n + 1 WHERE id = 1; COMMIT;");
 	make_history(20);
 	wait_for_state($subscriber, 'waiting for lock');
-	wait_for_state($subscriber, 'waiting for turn');
+	wait_for_state($subscriber, 'waiting for prior commit');
 	on_subscriber(
 		"SELECT pg_cancel_backend(pid) FROM parallel_apply.writers
 		WHERE state = '$state' LIMIT 1");
@@ -250,14 +250,14 @@ for my $state ('waiting for lock', 'waiting for turn')
 	tables_equal("after a writer $state was cancelled", @tables);
 	cmp_ok(counter($subscriber, 'retries'),
 		'>', $retries, "a transaction cancelled $state is tried once more");
-	is(counter($subscriber, 'native_replays'),
+	is(counter($subscriber, 'fallbacks'),
 		$replays, 'and its writer succeeds then');
 }
 
 # A writer that fails twice leaves the transaction to PostgreSQL's own apply: this
 # constraint lets nobody else pass.
 {
-	my $replays = counter($subscriber, 'native_replays');
+	my $replays = counter($subscriber, 'fallbacks');
 	on_subscriber(
 		q(CREATE FUNCTION is_not_writer() RETURNS boolean LANGUAGE sql AS $$
 		SELECT backend_type NOT LIKE 'parallel_apply writer%'
@@ -271,7 +271,7 @@ for my $state ('waiting for lock', 'waiting for turn')
 	make_history(20);
 	tables_equal('after a transaction that only PostgreSQL itself can do',
 		@tables);
-	is( counter($subscriber, 'native_replays'),
+	is( counter($subscriber, 'fallbacks'),
 		$replays + 1,
 		'a native replay is counted');
 }

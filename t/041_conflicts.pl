@@ -223,7 +223,7 @@ reports_equal($is_counted ? 5 : 2, 'replica identity full');
 my $retries = apply_behind_gate(
 	$publisher,
 	$subscriber,
-	join(', ', 'waiting for lock', ('waiting for turn') x 3),
+	join(', ', 'waiting for lock', ('waiting for prior commit') x 3),
 	'transactions with conflicts wait for their turn after their changes',
 	'UPDATE items SET v = 9 WHERE id = 31',
 	'UPDATE items SET v = 9 WHERE id = 32',

@@ -125,11 +125,11 @@ on_publisher(
 	INSERT INTO items VALUES (501)");
 states_become(
 	$subscriber,
-	'waiting for lock, waiting for turn, waiting for turn',
+	'waiting for lock, waiting for prior commit, waiting for prior commit',
 	'a transaction waits for its turn');
 $lsn = on_subscriber(
 	q(SELECT remote_lsn FROM parallel_apply.writers
-	WHERE state = 'waiting for turn' ORDER BY remote_lsn LIMIT 1));
+	WHERE state = 'waiting for prior commit' ORDER BY remote_lsn LIMIT 1));
 on_subscriber("ALTER SUBSCRIPTION tap SKIP (lsn = '$lsn')");
 $lock->query_safe('COMMIT');
 missing_are('it is skipped', 500);

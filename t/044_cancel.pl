@@ -32,7 +32,7 @@ on_publisher('UPDATE gate SET n = n + 1');
 on_publisher(
 	join('', map { "INSERT INTO history VALUES ($_);\n" } 1 .. $transactions)
 );
-wait_for_state($subscriber, 'waiting for turn');
+wait_for_state($subscriber, 'waiting for prior commit');
 my $cancels = $subscriber->background_psql('postgres', on_error_stop => 0);
 
 # A writer may be gone when it is cancelled, which is worth a warning to the server.

@@ -404,7 +404,7 @@ $subscriber->poll_query_until(
 	q(SELECT string_agg(note, ' ' ORDER BY note) = 'one three two' FROM
 		(SELECT * FROM items UNION ALL SELECT * FROM other UNION ALL SELECT * FROM keyless) t)
 ) or die 'what is right is not applied';
-is(counter($subscriber, 'native_replays'),
+is(counter($subscriber, 'fallbacks'),
 	0, 'what is right is applied by writers');
 
 # A change whose key is not known waits for all that is older, and what is younger waits

@@ -143,8 +143,7 @@ on_publisher(
 		changes()));
 same_as_serial('with a role for the transaction');
 cmp_ok(count_notes(), '>', 0, 'ordinary triggers fire then');
-is(counter($subscriber, 'native_replays'),
-	'0', 'and a writer has applied it');
+is(counter($subscriber, 'fallbacks'), '0', 'and a writer has applied it');
 
 # The same in a batch, or beside others, where its trigger may be: but not what follows.
 on_subscriber(
@@ -153,14 +152,14 @@ on_subscriber(
 apply_behind_gate(
 	$publisher,
 	$subscriber,
-	'waiting for lock, waiting for turn',
+	'waiting for lock, waiting for prior commit',
 	'a transaction that only sets the role is applied beside others',
 	'',
 	set_role('local'));
 apply_behind_gate(
 	$publisher,
 	$subscriber,
-	'waiting for lock, waiting for turn',
+	'waiting for lock, waiting for prior commit',
 	'but one that goes on waits for its turn',
 	'UPDATE summed SET v = v + 5 WHERE id = 1',
 	set_role('local') . 'INSERT INTO called VALUES (' . ++$id . ', 0)');
@@ -175,8 +174,7 @@ apply_behind_gate(
 	$gate->quit;
 }
 same_as_serial('in batches');
-is(counter($subscriber, 'native_replays'),
-	'0', 'and writers have applied it');
+is(counter($subscriber, 'fallbacks'), '0', 'and writers have applied it');
 
 # For the session, which ordinary transactions that were applied early do not know.
 for my $what (qw(session hidden))
@@ -184,7 +182,7 @@ for my $what (qw(session hidden))
 	apply_behind_gate(
 		$publisher,
 		$subscriber,
-		'waiting for lock, waiting for turn, waiting for turn',
+		'waiting for lock, waiting for prior commit, waiting for prior commit',
 		"transactions are applied beside one that sets the role, $what",
 		set_role($what),
 		'INSERT INTO summed VALUES (' . ++$id . ', 1)',
@@ -202,9 +200,9 @@ for my $what (qw(session hidden))
 }
 
 # By a transaction that the apply worker does itself.
-reload_with($subscriber, 'parallel_apply.apply_lone_transactions = on');
+reload_with($subscriber, 'parallel_apply.leader_participation = on');
 my $lone =
-  q(SELECT sum(native_replays_lone) FROM parallel_apply.subscriptions);
+  q(SELECT sum(leader_transactions) FROM parallel_apply.subscriptions);
 on_publisher('UPDATE gate SET n = n + 1');
 wait_applied($publisher, $subscriber, 'tap');
 my $before = on_subscriber($lone);

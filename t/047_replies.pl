@@ -20,7 +20,7 @@ my ($publisher, $subscriber) = new_pair(
 		logical_decoding_work_mem = 64kB),
 	subscriber_conf => q(
 		parallel_apply.queue_size = 256MB
-		parallel_apply.apply_streams_early = off));
+		parallel_apply.streaming_apply = file));
 my $slow_rows = 4000;
 
 exec_both(

@@ -98,7 +98,7 @@ on_publisher('UPDATE items SET v = v + 1 WHERE id % 4 = 0');
 tables_equal('after a transaction larger than the queue', 'items', 'history');
 cmp_ok(counter($subscriber, 'rows'),
 	'>=', 25000, 'a writer has applied it while it was received');
-is(counter($subscriber, 'native_replays'), 0, 'and has not given it up');
+is(counter($subscriber, 'fallbacks'), 0, 'and has not given it up');
 
 # A message larger than the queue, alone and in a transaction that is being
 # applied already.

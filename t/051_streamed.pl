@@ -18,7 +18,7 @@ use Test::More;
 my ($publisher, $subscriber) = new_pair(
 	publisher_conf => q(logical_decoding_work_mem = 64kB),
 	subscriber_conf => q(parallel_apply.queue_size = 4MB
-		parallel_apply.apply_streams_early = off));
+		parallel_apply.streaming_apply = file));
 
 exec_both(
 	q(CREATE TABLE items (id int PRIMARY KEY, v int NOT NULL, note text);
@@ -47,7 +47,7 @@ $streamed->query_safe('COMMIT');
 on_publisher('INSERT INTO history VALUES (2, 0)');
 states_become(
 	$subscriber,
-	'waiting for lock, waiting for turn, waiting for turn',
+	'waiting for lock, waiting for prior commit, waiting for prior commit',
 	'a streamed transaction is applied while an older one is held up');
 is(on_subscriber('SELECT count(*) FROM items'),
 	'0', 'and is not visible before it');
@@ -64,7 +64,7 @@ $streamed->query_safe('ROLLBACK TO SAVEPOINT a; COMMIT');
 on_publisher('INSERT INTO history VALUES (2, 1)');
 states_become(
 	$subscriber,
-	'waiting for lock, waiting for turn, waiting for turn',
+	'waiting for lock, waiting for prior commit, waiting for prior commit',
 	'a streamed transaction without a change waits for an older one');
 $lock->query_safe('COMMIT');
 tables_equal('after one without a change', @tables);
@@ -74,7 +74,7 @@ my $rows = 1000;
 apply_behind_gate(
 	$publisher,
 	$subscriber,
-	'waiting for lock, waiting for turn, waiting for dependency',
+	'waiting for lock, waiting for prior commit, waiting for dependency',
 	'what writes the same row waits for the streamed transaction',
 	'INSERT INTO history VALUES (3, 0)',
 	item_rows($rows) . "UPDATE items SET v = 1 WHERE id = " . last_item(),
@@ -147,7 +147,7 @@ on_publisher('UPDATE gate SET n = n * 2');
 $streamed->query_safe('ROLLBACK');
 on_publisher('UPDATE items SET v = v + 1');
 tables_equal('after two at a time', @tables);
-is(counter($subscriber, 'native_replays'), 0, 'no writer has given up');
+is(counter($subscriber, 'fallbacks'), 0, 'no writer has given up');
 
 # The connection is lost in the middle of one.
 $other = begin_streamed(item_rows(1000));

@@ -128,7 +128,7 @@ sub runs
 
 sub tries
 {
-	return counter($subscriber, 'native_replays + retries + older_wins');
+	return counter($subscriber, 'fallbacks + retries + commit_order_aborts');
 }
 
 # Runs within a transaction, of each kind of table that can have them.
@@ -232,21 +232,21 @@ both_equal('after changes of the definition', 'other');
 # A table that can tell which rows are there already takes no runs: a trigger, a
 # check and a domain that count.
 {
-	my $replays = counter($subscriber, 'native_replays');
+	my $replays = counter($subscriber, 'fallbacks');
 	on_publisher(
 		q(INSERT INTO counted SELECT i, i FROM generate_series(0, 20) i;
 		INSERT INTO numbers SELECT i, i FROM generate_series(0, 20) i;
 		INSERT INTO audited SELECT i, i FROM generate_series(0, 20) i;)
 	);
 	both_equal('where rows are counted', qw(counted numbers audited audit));
-	is(counter($subscriber, 'native_replays'),
+	is(counter($subscriber, 'fallbacks'),
 		$replays, 'and no check has failed');
 	is(runs('counted', 'true'), '21 rows in 21', 'there are no runs then');
 }
 
 # So does one whose domain begins to count.
 {
-	my $replays = counter($subscriber, 'native_replays');
+	my $replays = counter($subscriber, 'fallbacks');
 	on_publisher(
 		'INSERT INTO latecomers SELECT i, i FROM generate_series(0, 20) i');
 	both_equal('before rows are counted', 'latecomers');
@@ -257,7 +257,7 @@ both_equal('after changes of the definition', 'other');
 	on_publisher(
 		'INSERT INTO latecomers SELECT i, i FROM generate_series(21, 40) i');
 	both_equal('where rows are counted', 'latecomers');
-	is(counter($subscriber, 'native_replays'),
+	is(counter($subscriber, 'fallbacks'),
 		$replays, 'and no check has failed');
 }
 
@@ -309,7 +309,7 @@ both_equal('after changes of the definition', 'other');
 # a unique index that this one needs: it gives way, its run with it.
 wait_for_pool($subscriber, 'tap');
 {
-	my $tries = counter($subscriber, 'older_wins');
+	my $tries = counter($subscriber, 'commit_order_aborts');
 	my $gate = hold($subscriber, 'SELECT FROM gate WHERE id = 1 FOR UPDATE');
 	on_publisher(
 		q(BEGIN;
@@ -330,7 +330,7 @@ wait_for_pool($subscriber, 'tap');
 		'the younger one waits, with a run behind it');
 	$gate->quit;
 	both_equal('after the older one has won', 'plain', 'gate');
-	cmp_ok(counter($subscriber, 'older_wins'),
+	cmp_ok(counter($subscriber, 'commit_order_aborts'),
 		'>', $tries, 'and the younger one has given way');
 }
 

@@ -133,7 +133,7 @@ sub behind_gate
 	  transactions(4, grep { $_ ne 'parts' } @tables);
 	apply_behind_gate(
 		$publisher, $subscriber,
-		join(', ', 'waiting for lock', ('waiting for turn') x 3),
+		join(', ', 'waiting for lock', ('waiting for prior commit') x 3),
 		'every writer has seen every table', @all);
 
 	# They look when they begin: the first gate is for the rest to arrive.
@@ -144,7 +144,7 @@ sub behind_gate
 	my $rest = $publisher->lsn('insert');
 	commit_all('UPDATE second_gate SET n = n + 1', @transactions);
 	my $end = $publisher->lsn('insert');
-	wait_for_state($subscriber, 'waiting for turn', 3);
+	wait_for_state($subscriber, 'waiting for prior commit', 3);
 	$subscriber->poll_query_until('postgres',
 		"SELECT received_lsn >= '$end' FROM pg_stat_subscription WHERE subname = 'tap' AND relid IS NULL"
 	) or die 'not all was received';
@@ -152,7 +152,7 @@ sub behind_gate
 	$arrival->query_safe('COMMIT');
 	$arrival->quit;
 	$subscriber->poll_query_until('postgres',
-		"SELECT count(*) = 3 FROM parallel_apply.writers WHERE state = 'waiting for turn' AND remote_lsn >= '$rest'"
+		"SELECT count(*) = 3 FROM parallel_apply.writers WHERE state = 'waiting for prior commit' AND remote_lsn >= '$rest'"
 	) or die 'the rest is not held up';
 	cmp_ok(counter($subscriber, 'prefetched'),
 		'>', $before, 'pages of what is held up were asked for');

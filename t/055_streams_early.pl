@@ -46,7 +46,7 @@ my @tables = qw(items gate history twins watched emptied altered widened);
 sub streams
 {
 	return on_subscriber(
-		q(SELECT streamed_early || ' early, ' || streamed_late || ' late'
+		q(SELECT streamed_in_progress || ' early, ' || streamed_from_file || ' late'
 		FROM parallel_apply.subscriptions));
 }
 
@@ -77,7 +77,7 @@ sub forget_streams
 sub wait_for_end
 {
 	wait_until(
-		"streamed_early = $early + 1 FROM parallel_apply.subscriptions",
+		"streamed_in_progress = $early + 1 FROM parallel_apply.subscriptions",
 		'it has not ended');
 	return;
 }
@@ -117,13 +117,13 @@ $streamed->query_safe(
 	  . item_rows(1000));
 states_become(
 	$subscriber,
-	'waiting for lock, waiting for turn, waiting for dependency',
+	'waiting for lock, waiting for prior commit, waiting for dependency',
 	'changes wait for what was committed before them');
 $streamed->query_safe('COMMIT');
 on_publisher('UPDATE items SET v = v + 1 WHERE id = ' . last_item());
 states_become(
 	$subscriber,
-	'waiting for lock, waiting for turn, waiting for dependency, waiting for dependency',
+	'waiting for lock, waiting for prior commit, waiting for dependency, waiting for dependency',
 	'what comes behind it waits for it');
 $lock->query_safe('COMMIT');
 streams_are('the commit order is kept', 1, 0);
@@ -270,7 +270,7 @@ wait_applied($publisher, $subscriber, 'tap');
 on_publisher('DELETE FROM items WHERE id = 2');
 streams_are('a row is missing in its turn', 1, 0);
 is( on_subscriber(
-		'SELECT native_replays_failure FROM parallel_apply.subscriptions'),
+		'SELECT fallback_failure FROM parallel_apply.subscriptions'),
 	'0',
 	'and nothing is applied again');
 
@@ -279,18 +279,18 @@ $streamed->query_safe(
 	'BEGIN; DELETE FROM twins WHERE ctid = (SELECT min(ctid) FROM twins);'
 	  . item_rows(3000));
 wait_for_early(2000);
-my $wins = counter($subscriber, 'older_wins');
+my $wins = counter($subscriber, 'commit_order_aborts');
 on_publisher('DELETE FROM twins WHERE ctid = (SELECT max(ctid) FROM twins)');
 wait_applied($publisher, $subscriber, 'tap');
-cmp_ok(counter($subscriber, 'older_wins'),
+cmp_ok(counter($subscriber, 'commit_order_aborts'),
 	'>', $wins, 'it is rolled back when an older one waits for it');
 $streamed->query_safe('COMMIT');
 streams_are('an older one had to wait', 0, 1);
 
-reload_with($subscriber, 'parallel_apply.apply_streams_early = off');
+reload_with($subscriber, 'parallel_apply.streaming_apply = file');
 $streamed->query_safe('BEGIN;' . item_rows(3000) . 'COMMIT');
 streams_are('it is turned off', 0, 1);
-reload_with($subscriber, 'parallel_apply.apply_streams_early = on');
+reload_with($subscriber, 'parallel_apply.streaming_apply = writer');
 
 ### what happens between its end and its commit
 
@@ -311,37 +311,35 @@ sub end_behind_lock
 
 # The subscription changes: it is applied again, by PostgreSQL's own apply, from its file,
 # with the definitions of that time.
-sub native_replays
+sub fallbacks
 {
 	return on_subscriber(
-		'SELECT native_replays_subscription FROM parallel_apply.subscriptions'
-	);
+		'SELECT fallback_subscription FROM parallel_apply.subscriptions');
 }
-my $replays = native_replays();
+my $replays = fallbacks();
 end_behind_lock('INSERT INTO widened SELECT generate_series(1, 1000);');
 on_publisher(
 	'ALTER TABLE widened ADD a int; INSERT INTO widened VALUES (0, 0);');
 on_subscriber('ALTER SUBSCRIPTION tap SET (synchronous_commit = local)');
 $lock->query_safe('COMMIT');
 streams_are('the subscription has changed', 1, 0);
-cmp_ok(native_replays(), '>', $replays,
-	'it was applied natively from its file');
+cmp_ok(fallbacks(), '>', $replays, 'it was applied natively from its file');
 
 # What it applies next, a small transaction as a rule, has the definition of its own time.
 sub lone_replays
 {
 	wait_applied($publisher, $subscriber, 'tap');
 	return on_subscriber(
-		'SELECT native_replays_lone FROM parallel_apply.subscriptions');
+		'SELECT leader_transactions FROM parallel_apply.subscriptions');
 }
-reload_with($subscriber, 'parallel_apply.apply_lone_transactions = on');
+reload_with($subscriber, 'parallel_apply.leader_participation = on');
 for my $n (2001 .. 2200)
 {
 	on_publisher("INSERT INTO widened VALUES ($n, $n)");
 	last if lone_replays() > 0;
 }
 cmp_ok(lone_replays(), '>', 0, 'small transactions are applied natively');
-reload_with($subscriber, 'parallel_apply.apply_lone_transactions = off');
+reload_with($subscriber, 'parallel_apply.leader_participation = off');
 streams_are('newer definitions after older ones', 0, 0);
 
 # An error is PostgreSQL's own: a local session inserts a row before it is applied again.
@@ -471,7 +469,7 @@ $streamed->query_safe(
 wait_for_early(1);
 $streamed->query_safe('COMMIT');
 processes_are_small('a value of a streamed transaction is forgotten');
-reload_with($subscriber, 'parallel_apply.apply_streams_early = off');
+reload_with($subscriber, 'parallel_apply.streaming_apply = file');
 on_publisher("UPDATE items SET note = repeat('y', 8000000) WHERE id = -1")
   for 1 .. 3;
 processes_are_small('a value of a transaction in the queue is forgotten');

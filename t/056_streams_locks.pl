@@ -148,7 +148,7 @@ tables_equal('after two that changed equal rows', @tables);
 $lock->query_safe('BEGIN; SELECT FROM gate WHERE id = 1 FOR UPDATE');
 my $second_lock =
   hold($subscriber, 'SELECT FROM gate WHERE id = 2 FOR UPDATE');
-my $late = value_of('streamed_late');
+my $late = value_of('streamed_from_file');
 $streamed->query_safe('BEGIN; UPDATE gate SET n = 8 WHERE id = 1;'
 	  . item_rows(500)
 	  . 'UPDATE gate SET n = 8 WHERE id = 2;'
@@ -162,29 +162,29 @@ becomes_true(
 $second_lock->query_safe('COMMIT');
 $streamed->query_safe('COMMIT');
 tables_equal('after the subscription has changed', @tables);
-is(value_of('streamed_late'), $late + 1, 'it was applied after its end');
+is(value_of('streamed_from_file'), $late + 1, 'it was applied after its end');
 
 # ... or waits for data.
 $streamed->query_safe('BEGIN;' . item_rows(2000));
 wait_for_early(1500);
 $publisher->wait_for_catchup('tap', 'write');
 wait_for_state($subscriber, 'waiting for data');
-$late = value_of('streamed_late');
+$late = value_of('streamed_from_file');
 on_subscriber('ALTER SUBSCRIPTION tap SET (synchronous_commit = off)');
 becomes_true(
 	q(count(*) = 0 FROM parallel_apply.writers WHERE state <> 'idle'),
 	'it notices that while it waits for data');
 $streamed->query_safe('COMMIT');
 tables_equal('after the subscription has changed', @tables);
-is(value_of('streamed_late'), $late + 1, 'it was applied after its end');
+is(value_of('streamed_from_file'), $late + 1, 'it was applied after its end');
 
 # Of writers that have nothing to do, one stays beside it.
-my $early = value_of('streamed_early');
+my $early = value_of('streamed_in_progress');
 $streamed->query_safe('BEGIN;' . item_rows(2000));
 wait_for_early(1500);
 reload_with(
 	$subscriber,
-	'parallel_apply.min_writers_per_subscription = 1',
+	'parallel_apply.idle_writers_per_subscription = 1',
 	'parallel_apply.writer_idle_timeout = 0');
 $subscriber->poll_query_until('postgres',
 	'SELECT count(pid) < 4 FROM parallel_apply.writers')
@@ -195,7 +195,7 @@ on_publisher('INSERT INTO history VALUES (4)');
 wait_applied($publisher, $subscriber, 'tap');
 $streamed->query_safe('COMMIT');
 tables_equal('after writers have left', @tables);
-is(value_of('streamed_early'),
+is(value_of('streamed_in_progress'),
 	$early + 1, 'it was applied early, beside one that stayed');
 
 ### code of the user that would notice its locks
@@ -211,7 +211,7 @@ sub restart_pool
 	wait_for_pool($subscriber, 'tap', 4);
 	return;
 }
-restart_pool('parallel_apply.min_writers_per_subscription = 4');
+restart_pool('parallel_apply.idle_writers_per_subscription = 4');
 
 # Asserts that all is applied, and that these have taken the first job; they are forgotten.
 sub first_job_is_taken
@@ -236,11 +236,15 @@ sub streams_are
 	tables_equal($name, @tables);
 	$early += $more_early;
 	$late += $more_late;
-	is( value_of(q(streamed_early || ' early, ' || streamed_late || ' late')),
-		"$early early, $late late", $name);
+	is( value_of(
+			q(streamed_in_progress || ' early, ' || streamed_from_file || ' late')
+		),
+		"$early early, $late late",
+		$name);
 	return;
 }
-($early, $late) = (value_of('streamed_early'), value_of('streamed_late'));
+($early, $late) =
+  (value_of('streamed_in_progress'), value_of('streamed_from_file'));
 
 # The process that applies early, stopped while it waits for more.
 sub stop_early_writer
@@ -261,7 +265,7 @@ wait_for_early(2000);
 my $stopped = stop_early_writer();
 on_publisher('INSERT INTO orders VALUES (1)');
 on_publisher('INSERT INTO urgent VALUES (2)');
-wait_for_state($subscriber, 'waiting for turn');
+wait_for_state($subscriber, 'waiting for prior commit');
 kill 'CONT', $stopped;
 first_job_is_taken('a trigger does not notice its locks', 1, 2);
 $streamed->query_safe('COMMIT');
@@ -276,7 +280,7 @@ $streamed->query_safe(
 on_publisher('INSERT INTO history VALUES (5)');
 states_become(
 	$subscriber,
-	'waiting for lock, waiting for turn, waiting for dependency',
+	'waiting for lock, waiting for prior commit, waiting for dependency',
 	'nothing is applied early beside a trigger');
 $lock->query_safe('COMMIT');
 first_job_is_taken('a trigger finds what it would find', 3);
@@ -300,12 +304,13 @@ on_publisher(
 	'BEGIN; UPDATE gate SET n = n + 1 WHERE id = 1; INSERT INTO plain VALUES (4); COMMIT'
 );
 $streamed->query_safe('COMMIT');
-becomes_true("streamed_early = $early + 1 FROM parallel_apply.subscriptions",
+becomes_true(
+	"streamed_in_progress = $early + 1 FROM parallel_apply.subscriptions",
 	'one has ended');
 becomes_true(
 	q(string_agg(state, ', ' ORDER BY state) IN
 		('waiting for data, waiting for dependency, waiting for dependency, waiting for lock',
-		'waiting for data, waiting for dependency, waiting for lock, waiting for turn')
+		'waiting for data, waiting for dependency, waiting for lock, waiting for prior commit')
 	FROM parallel_apply.writers),
 	'it waits behind a table that has no trigger');
 on_subscriber(
@@ -324,7 +329,7 @@ $streamed->query_safe(
 wait_for_early(2000);
 $stopped = stop_early_writer();
 on_publisher(q(INSERT INTO orders VALUES (5, repeat('x', 100000))));
-becomes_true('native_replays_message = 1 FROM parallel_apply.subscriptions',
+becomes_true('fallback_message = 1 FROM parallel_apply.subscriptions',
 	'a message is larger than the queue');
 my $apply_pid = apply_pid($subscriber, 'tap');
 becomes_true(

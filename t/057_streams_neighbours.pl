@@ -50,7 +50,7 @@ sub is_seen
 }
 
 # A default that is the time follows the commit order.
-my $late = value_of('streamed_late');
+my $late = value_of('streamed_from_file');
 my $streamed = begin_streamed(
 	item_rows(1000) . 'INSERT INTO stamped VALUES (1, 0);' . item_rows(2000));
 $subscriber->wait_for_log(
@@ -61,13 +61,13 @@ $streamed->query_safe('COMMIT');
 tables_equal('after defaults', @tables);
 is(on_subscriber('SELECT array_agg(id ORDER BY seen) FROM stamped'),
 	'{2,1}', 'the time of a default follows the commit order');
-is(value_of('streamed_late'), $late + 1, 'it is applied after its end');
-my $early = value_of('streamed_early');
+is(value_of('streamed_from_file'), $late + 1, 'it is applied after its end');
+my $early = value_of('streamed_in_progress');
 $streamed->query_safe('BEGIN;'
 	  . item_rows(2000)
 	  . 'UPDATE stamped SET v = 1; DELETE FROM stamped WHERE id = 2; COMMIT');
 tables_equal('without defaults', @tables);
-is(value_of('streamed_early'),
+is(value_of('streamed_in_progress'),
 	$early + 1, 'such rows are changed and deleted early');
 is(on_subscriber('SELECT id, v FROM stamped'),
 	'1|1', 'the table with a default has the rows of the publisher');
@@ -81,14 +81,16 @@ on_subscriber(
 	q(SET statement_timeout = '30s';
 	CREATE INDEX CONCURRENTLY ON unrelated (id);));
 pass('an index is created concurrently beside it');
-$early = value_of('streamed_early');
+$early = value_of('streamed_in_progress');
 $streamed->query_safe(item_rows(1000) . 'COMMIT');
 tables_equal('after an index was created', @tables);
-is(value_of('streamed_early'), $early + 1, 'it goes on with a new snapshot');
+is(value_of('streamed_in_progress'),
+	$early + 1, 'it goes on with a new snapshot');
 
 # What is changed of other subscriptions and of other tables does not matter to it.
-my $replays = value_of('native_replays_subscription');
-($early, $late) = map { value_of($_) } qw(streamed_early streamed_late);
+my $replays = value_of('fallback_subscription');
+($early, $late) =
+  map { value_of($_) } qw(streamed_in_progress streamed_from_file);
 $streamed->query_safe('BEGIN;' . item_rows(2000));
 wait_for_early(1500);
 exec_both('CREATE TABLE added (id int)');
@@ -100,10 +102,10 @@ wait_for_early(3500);
 on_subscriber('DROP SUBSCRIPTION other');
 $streamed->query_safe('COMMIT');
 tables_equal('after other subscriptions have changed', @tables);
-is(value_of('streamed_early'),
+is(value_of('streamed_in_progress'),
 	$early + 1, 'it goes on when others are changed');
-is(value_of('streamed_late'), $late, 'and is not given up');
-is(value_of('native_replays_subscription'),
+is(value_of('streamed_from_file'), $late, 'and is not given up');
+is(value_of('fallback_subscription'),
 	$replays, 'nor applied again when it commits');
 
 # Its rows take long; after each of them it looks whether an older one waits for it, which
@@ -134,8 +136,8 @@ wait_applied($publisher, $subscriber, 'tap');
 on_subscriber('DELETE FROM gate WHERE id = 3');
 my @locks =
   map { hold($subscriber, "SELECT FROM gate WHERE id = $_ FOR UPDATE") } 1, 2;
-my $failures = value_of('native_replays_failure');
-$early = value_of('streamed_early');
+my $failures = value_of('fallback_failure');
+$early = value_of('streamed_in_progress');
 $streamed->query_safe(
 	'BEGIN; UPDATE gate SET n = 1 WHERE id = 1; DELETE FROM gate WHERE id = 3;'
 	  . item_rows(3000));
@@ -143,16 +145,17 @@ wait_for_state($subscriber, 'waiting for lock');
 on_publisher('UPDATE gate SET n = 1 WHERE id = 2');
 wait_for_state($subscriber, 'waiting for lock', 2);
 $streamed->query_safe('COMMIT');
-is_seen("parallel_apply.subscriptions WHERE streamed_early = $early + 1",
+is_seen(
+	"parallel_apply.subscriptions WHERE streamed_in_progress = $early + 1",
 	'it has ended');
 $locks[0]->query_safe('COMMIT');
 states_become(
 	$subscriber,
-	'waiting for lock, waiting for turn',
+	'waiting for lock, waiting for prior commit',
 	'a row is missing: it waits for its turn');
 $locks[1]->query_safe('COMMIT');
 tables_equal('after a row was missing', @tables);
-is(value_of('native_replays_failure'), $failures, 'it is not applied again');
+is(value_of('fallback_failure'), $failures, 'it is not applied again');
 
 $_->quit for $streamed, @locks;
 finish($publisher, $subscriber);

@@ -108,7 +108,7 @@ wait_until("count(*) = 1 $from", 'nobody waits for data');
 my $pid = on_subscriber("SELECT pid $from");
 kill 'STOP', $pid;
 on_publisher('INSERT INTO orders VALUES (1)');
-wait_for_state($subscriber, 'waiting for turn');
+wait_for_state($subscriber, 'waiting for prior commit');
 kill 'CONT', $pid;
 tables_equal('when a younger one was rolled back', @tables);
 $streamed->query_safe('COMMIT');

@@ -35,11 +35,11 @@ subscribe($publisher, $subscriber, 'tap');
 
 my $id = 100;
 my $lock = 'waiting for lock';
-my $turn = 'waiting for turn';
+my $turn = 'waiting for prior commit';
 
 sub attempts
 {
-	return counter($subscriber, 'retries + older_wins + native_replays');
+	return counter($subscriber, 'retries + commit_order_aborts + fallbacks');
 }
 
 # Transactions of the publisher.

@@ -70,7 +70,7 @@ sub pause
 {
 	my $offset = -s $subscriber->logfile;
 	call(q(pause('tap')));
-	$subscriber->wait_for_log(qr/LOG:  apply of subscription "tap" is paused/,
+	$subscriber->wait_for_log(qr/LOG:  apply of subscription "tap" has been paused/,
 		$offset);
 	return;
 }
@@ -116,7 +116,7 @@ sub check_pause
 	{
 		my $offset = -s $subscriber->logfile;
 		restart_apply($subscriber, 'tap');
-		$subscriber->wait_for_log(qr/"tap" is paused/, $offset);
+		$subscriber->wait_for_log(qr/"tap" has been paused/, $offset);
 		wait_for_answers(1);
 		is(on_subscriber('SELECT count(*) FROM history'),
 			$count, 'a new apply worker is paused');
@@ -244,7 +244,7 @@ on_subscriber('DROP SUBSCRIPTION tap');
 $waiting->query('SELECT 1');
 like(
 	$waiting->{stderr},
-	qr/the subscription was dropped while it was waited for/,
+	qr/subscription was dropped during the wait/,
 	'who waits for a subscription that is dropped is told so');
 $waiting->quit;
 

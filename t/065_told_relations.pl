@@ -15,7 +15,7 @@ use Test::More;
 
 my ($publisher, $subscriber) = new_pair(
 	publisher_conf => 'logical_decoding_work_mem = 64kB',
-	subscriber_conf => 'parallel_apply.apply_lone_transactions = on');
+	subscriber_conf => 'parallel_apply.leader_participation = on');
 exec_both(
 	q(CREATE TABLE items (id int PRIMARY KEY, v int, note text);
 	CREATE TABLE altered (id int PRIMARY KEY, v int);
@@ -90,7 +90,7 @@ insert_alone('altered', '0, 7');
 tables_equal('after a definition came in a stream', 'altered');
 cmp_ok(
 	on_subscriber(
-		'SELECT native_replays_lone FROM parallel_apply.subscriptions'),
+		'SELECT leader_transactions FROM parallel_apply.subscriptions'),
 	'>', 0,
 	'the apply worker has applied some itself');
 

@@ -82,7 +82,7 @@ my $apply_pid = apply_pid($subscriber, 'tap');
 	);
 	states_become(
 		$subscriber,
-		'waiting for lock, waiting for turn, waiting for lock',
+		'waiting for lock, waiting for prior commit, waiting for lock',
 		'the younger one waits for a prepared transaction');
 	$gate->query_safe('COMMIT');
 	$gate->quit;
@@ -119,13 +119,13 @@ my $apply_pid = apply_pid($subscriber, 'tap');
 		UPDATE jobs SET n = n + 1 WHERE id = 1;));
 	states_become(
 		$subscriber,
-		'waiting for lock, waiting for turn',
+		'waiting for lock, waiting for prior commit',
 		'the younger one has locked what the older one wants');
 	$gate->query_safe('COMMIT');
 	$gate->quit;
 	tables_equal('after one that failed for what a younger one held',
 		@tables);
-	cmp_ok(counter($subscriber, 'native_replays'),
+	cmp_ok(counter($subscriber, 'fallbacks'),
 		'>', 0, 'which the native loop has done, alone');
 }
 

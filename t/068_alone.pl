@@ -42,7 +42,7 @@ on_publisher(
 	INSERT INTO jobs VALUES (1, 0), (2, 0);));
 
 my $lock = 'waiting for lock';
-my $turn = 'waiting for turn';
+my $turn = 'waiting for prior commit';
 
 sub commit_each
 {
@@ -82,8 +82,7 @@ sub takes_first_job
 	$gate->query_safe('COMMIT');
 	$gate->quit;
 	takes_first_job(1, 'where a writer fires a new trigger');
-	is(counter($subscriber, 'native_replays'), '0',
-		'without the native loop');
+	is(counter($subscriber, 'fallbacks'), '0', 'without the native loop');
 }
 
 # By the native loop, because the subscription has changed.
@@ -105,7 +104,7 @@ sub takes_first_job
 	$_->quit for $second, $gate;
 	takes_first_job(2,
 		'where the native loop fires it because a writer was refused');
-	is(counter($subscriber, 'native_replays'), '1', 'with the native loop');
+	is(counter($subscriber, 'fallbacks'), '1', 'with the native loop');
 }
 
 # By the native loop, because a table is being synchronised; it has begun already.

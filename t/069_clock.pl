@@ -140,7 +140,7 @@ set_clock(0);
 returns($session, 'false',
 	'who waits for a position while it is set back waits no longer');
 is_patient('the publisher gets its answers');
-reload_with($subscriber, 'parallel_apply.min_writers_per_subscription = 1');
+reload_with($subscriber, 'parallel_apply.idle_writers_per_subscription = 1');
 wait_for_pool($subscriber, 'tap', 1);
 pass('writers without work leave');
 tables_equal('after the clock was set back', 'items', 'gate');

@@ -60,8 +60,8 @@ is( $subscriber->safe_psql(
 		JOIN pg_subscription s ON s.oid = w.subid
 		JOIN pg_stat_activity a ON a.pid = w.pid
 			AND a.datname = current_database()
-			AND a.backend_type = format('parallel_apply writer %s:%s', s.oid, w.writer)
-			AND a.application_name = a.backend_type
+			AND a.backend_type = 'parallel_apply writer'
+			AND a.application_name = format('parallel_apply writer %s:%s', s.oid, w.writer)
 		ORDER BY w.writer)),
 	join("\n", map { "$_|tap|idle|t|t" } 1 .. 4),
 	'each writer is in pg_stat_activity by its name, and idle');
@@ -86,7 +86,7 @@ poll(
 	$subscriber,
 	"SELECT string_agg(remote_xid || ' ' || state, ', ' ORDER BY remote_lsn) FROM $writers AND state <> 'idle'",
 	'writers wait for the lock, for their turn, and for an older transaction with the same row',
-	"$lock_xid waiting for lock, $turn_xid waiting for turn, $row_xid waiting for dependency"
+	"$lock_xid waiting for lock, $turn_xid waiting for prior commit, $row_xid waiting for dependency"
 );
 is( $subscriber->safe_psql(
 		'postgres',
@@ -194,7 +194,7 @@ is( counter($subscriber, 'rows'),
 	'and each of the rows changed in them');
 is( $subscriber->safe_psql(
 		'postgres',
-		"SELECT sum(native_replays), sum(older_wins) FROM $writers"),
+		"SELECT sum(fallbacks), sum(commit_order_aborts) FROM $writers"),
 	'0|0',
 	'nothing went wrong');
 poll(
@@ -232,7 +232,7 @@ on_subscriber(
 	CREATE TRIGGER named BEFORE UPDATE ON free FOR EACH ROW EXECUTE FUNCTION named();
 	ALTER TABLE free ENABLE ALWAYS TRIGGER named;));
 my $named =
-  q(SELECT bool_and(a.application_name = a.backend_type) FROM parallel_apply.writers w
+  q(SELECT bool_and(a.application_name = format('parallel_apply writer %s:%s', w.subid, w.writer)) FROM parallel_apply.writers w
 	JOIN pg_stat_activity a USING (pid) WHERE w.state = 'idle' HAVING count(*) = 4);
 $publisher->safe_psql('postgres', 'UPDATE free SET v = 3');
 wait_applied($publisher, $subscriber, 'tap');

@@ -240,7 +240,7 @@ my $apply = apply_pid($subscriber, 'tap');
 $publisher->safe_psql('postgres', 'INSERT INTO free VALUES (2)');
 $subscriber->poll_query_until(
 	'postgres',
-	qq(SELECT EXISTS (SELECT FROM parallel_apply.writers WHERE state = 'waiting for turn')
+	qq(SELECT EXISTS (SELECT FROM parallel_apply.writers WHERE state = 'waiting for prior commit')
 	OR EXISTS (SELECT FROM pg_stat_activity WHERE pid = $apply AND wait_event = 'SyncRep'))
 ) or die 'the apply worker does not go on';
 is(confirmed(), $before,

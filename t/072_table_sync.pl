@@ -92,7 +92,7 @@ on_publisher(
 	UPDATE items SET v = v * 2 WHERE id = 2;));
 states_become(
 	$subscriber,
-	'waiting for lock, waiting for turn, waiting for dependency',
+	'waiting for lock, waiting for prior commit, waiting for dependency',
 	'the pool is not drained for a table that is being copied');
 $lock->query_safe('COMMIT');
 wait_applied($publisher, $subscriber, 'tap');
@@ -127,7 +127,7 @@ on_publisher(
 	q(UPDATE gate SET n = n + 1; UPDATE later SET v = -1 WHERE id = 1));
 states_become(
 	$subscriber,
-	'waiting for lock, waiting for turn',
+	'waiting for lock, waiting for prior commit',
 	'a transaction waits');
 on_publisher('ALTER PUBLICATION tap DROP TABLE later');
 on_subscriber('ALTER SUBSCRIPTION tap REFRESH PUBLICATION');

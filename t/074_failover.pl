@@ -131,7 +131,7 @@ sub commit_without_standby
 # The origin, where another apply worker begins, has more than the standby.
 my $before = commit_without_standby(200);
 wait_for_state($subscriber, 'waiting for lock');
-wait_for_state($subscriber, 'waiting for turn');
+wait_for_state($subscriber, 'waiting for prior commit');
 restart_apply($subscriber, 'tap');
 apply_waits_for_standby('another apply worker waits for it, too');
 is(confirmed(), $before, 'and does not confirm them, either');

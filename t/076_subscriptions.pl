@@ -108,7 +108,7 @@ is( shown('pid'),
 
 on_subscriber(q(SELECT parallel_apply.reset_stats('tap')));
 is( shown(
-		"transactions + native_transactions + inserts + batches + turn_waits,
+		"transactions + native_transactions + inserts + batches + commit_order_waits,
 		stats_reset BETWEEN now() - interval '1 minute' AND clock_timestamp()"
 	),
 	'0|t',
@@ -127,7 +127,7 @@ poll(
 	'each transaction is counted once, and each of its changes by kind',
 	'63 0 131 20 10 1');
 is( shown(
-		'batches, batch_size, errors, drains_truncate, drains_serial_table, drains_native'
+		'batches, batch_size, errors, exclusive_truncate, exclusive_table, exclusive_fallback'
 	),
 	'63|1|0|1|1|0',
 	'and what kept other transactions from being applied beside');
@@ -154,7 +154,7 @@ my $turn_lsn = commit('INSERT INTO counted VALUES (301, 1)');
 my $row_lsn = commit('UPDATE counted SET v = 2 WHERE id = 301');
 states_become(
 	$subscriber,
-	'waiting for lock, waiting for turn, waiting for dependency',
+	'waiting for lock, waiting for prior commit, waiting for dependency',
 	'transactions wait for a lock, for their turn, and for a row');
 poll(
 	"SELECT received_lsn >= dispatched_lsn AND dispatched_lsn > '$turn_lsn'
@@ -166,8 +166,8 @@ poll(
 	FROM $view",
 	'the view shows what is received and not committed, and no end of it');
 is( on_subscriber(
-		q(SELECT string_agg(format('%s of %s', w.changes_done, w.changes_known), ', ' ORDER BY w.remote_lsn),
-			bool_and(w.xact_age BETWEEN interval '1 us' AND interval '10 min')
+		q(SELECT string_agg(format('%s of %s', w.changes_done, w.changes_received), ', ' ORDER BY w.remote_lsn),
+			bool_and(w.xact_start BETWEEN now() - interval '10 min' AND clock_timestamp())
 		FROM parallel_apply.writers w WHERE w.remote_lsn IS NOT NULL)),
 	'1 of 3, 1 of 1, 0 of 1|t',
 	'and the view of writers how far each of them is');
@@ -192,15 +192,15 @@ $lock->query_safe('COMMIT');
 $lock->quit;
 wait_applied($publisher, $subscriber, 'tap');
 poll(
-	"SELECT dependency_waits = 1 AND turn_waits > 0 AND dependency_wait_time > 0
-		AND turn_wait_time > 0 AND data_waits = 0 AND replay_waits = 0
+	"SELECT dependency_waits = 1 AND commit_order_waits > 0 AND dependency_wait_time > 0
+		AND commit_order_wait_time > 0 AND data_waits = 0 AND leader_waits = 0
 	FROM $view",
 	'waits for other writers are counted, with their time');
 poll("SELECT lag = interval '0' AND queue_transactions = 0 FROM $view",
 	'and there is no lag again');
 poll(
-	q(SELECT count(*) FROM parallel_apply.writers WHERE xact_age IS NULL
-		AND changes_done IS NULL AND changes_known IS NULL AND blocked_by = '{}'),
+	q(SELECT count(*) FROM parallel_apply.writers WHERE xact_start IS NULL
+		AND changes_done IS NULL AND changes_received IS NULL AND blocked_by = '{}'),
 	'and writers have nothing to do, and wait for nobody', '4');
 
 ### errors
@@ -208,8 +208,8 @@ poll(
 on_subscriber('INSERT INTO counted VALUES (401, 1)');
 on_publisher('INSERT INTO counted VALUES (401, 2)');
 poll(
-	"SELECT native_replays_failure > 0 AND replay_waits > 0 AND errors >= 3
-		AND last_error_at > now() - interval '1 minute'
+	"SELECT fallback_failure > 0 AND leader_waits > 0 AND errors >= 3
+		AND last_error_time > now() - interval '1 minute'
 	FROM $view",
 	'an error of writers and of PostgreSQL\'s own apply is counted');
 like(
@@ -282,7 +282,7 @@ if (int $subscriber->pg_version >= 19)
 		'a sequence that is not synchronised is no table',
 		'parallel');
 	is( on_subscriber(
-			q(SELECT count(*) FROM parallel_apply.tables WHERE relation = 'numbers'::regclass)
+			q(SELECT count(*) FROM parallel_apply.tables WHERE relid = 'numbers'::regclass)
 		),
 		'0',
 		'nor does the view of tables show it');
@@ -298,7 +298,7 @@ poll(
 	"SELECT concat_ws(',', state, reason, writers_wanted, writers_running) FROM $view",
 	'PostgreSQL\'s own apply is shown with the reason',
 	'native,one writer is configured,1,0');
-is(shown('drains_stop'), '1', 'that the writers have stopped is counted');
+is(shown('pool_stops'), '1', 'that the writers have stopped is counted');
 on_subscriber('SELECT parallel_apply.reset_stats()');
 on_publisher(
 	'INSERT INTO counted VALUES (501, 1), (502, 1);

@@ -72,8 +72,8 @@ sub explained
 	my ($table, $class, $reason, $remedy, $name) = @_;
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
 	is( on_subscriber(
-			qq(SELECT concat_ws('|', class, coalesce(reason, '-'), coalesce(remedy, '-'))
-			FROM parallel_apply.tables WHERE relation = '$table'::regclass)),
+			qq(SELECT concat_ws('|', apply_mode, coalesce(reason, '-'), coalesce(remedy, '-'))
+			FROM parallel_apply.tables WHERE relid = '$table'::regclass)),
 		"$class|$reason|$remedy",
 		$name);
 	return;
@@ -87,7 +87,7 @@ sub counters_become
 	ok( $subscriber->poll_query_until(
 			'postgres',
 			"SELECT concat_ws(' ', $columns) FROM parallel_apply.tables
-			WHERE relation = '$table'::regclass", $values),
+			WHERE relid = '$table'::regclass", $values),
 		$name);
 	return;
 }
@@ -109,25 +109,26 @@ explained('plain', 'parallel', '-', '-',
 	'of an ordinary table nothing is to be said');
 explained(
 	'audited',
-	'serial',
+	'exclusive',
 	'trigger audit_trg of table public.audited fires in replica mode',
 	declare('public.audited'),
-	'a trigger makes a table serial');
+	'a trigger makes a table exclusive');
 explained(
 	'noted',
-	'serial',
+	'exclusive',
 	'trigger "Note" of table public.noted_1 fires in replica mode',
 	declare('public.noted'),
-	'one of a partition makes its root serial, and that is what to declare');
+	'one of a partition makes its root exclusive, and that is what to declare'
+);
 explained(
-	qq("Wo''rd"), 'serial',
+	qq("Wo''rd"), 'exclusive',
 	q(trigger t of table public."Wo'rd" fires in replica mode),
 	declare(q(public."Wo''rd")),
 	'names are quoted');
 explained(
 	'numbered',
 	'parallel',
-	'column "N" has a default with volatile function nextval(regclass): it is serial if the publisher does not send that column, which its first change tells',
+	'column "N" has a default with volatile function nextval(regclass): it is exclusive if the publisher does not send that column, which its first change tells',
 	$publish,
 	'what the publisher sends is not known before its first change');
 explained(
@@ -147,7 +148,7 @@ explained(
 on_subscriber(
 	on_subscriber(
 		q(SELECT substring(remedy FROM 'SELECT .*') FROM parallel_apply.tables
-	WHERE relation = 'declared'::regclass)));
+	WHERE relid = 'declared'::regclass)));
 explained('declared', 'parallel', '-', '-',
 	'a table whose triggers are declared');
 
@@ -165,19 +166,10 @@ explained('log', 'parallel', '-', '-',
 	'and with a table that gets INSERTs only');
 explained(
 	'numbered',
-	'serial',
+	'exclusive',
 	'column "N", which is not published, has a default with volatile function nextval(regclass)',
 	$publish,
-	'the default of a column that is not sent makes a table serial');
-on_subscriber('ALTER SEQUENCE "numbered_N_seq" CACHE 5');
-explained(
-	'numbered',
-	'serial',
-	'column "N", which is not published, has a default with volatile function nextval(regclass); '
-	  . 'sequence public."numbered_N_seq" has a cache: each writer takes numbers from its own, so that they come out of order',
-	"$publish; ALTER SEQUENCE public.\"numbered_N_seq\" CACHE 1",
-	'a sequence with a cache is told');
-on_subscriber('ALTER SEQUENCE "numbered_N_seq" CACHE 1');
+	'the default of a column that is not sent makes a table exclusive');
 explained(
 	'whole',
 	'parallel',
@@ -199,7 +191,7 @@ explained(
 is( on_subscriber(
 		q(SELECT string_agg(split_part(r, ':', 1), '|' ORDER BY r COLLATE "C")
 		FROM parallel_apply.tables, unnest(string_to_array(reason, '; ')) AS r
-		WHERE relation = 'odd'::regclass)),
+		WHERE relid = 'odd'::regclass)),
 	join('|',
 		'exclusion constraint apart is not tracked',
 		'unique index u_extra has a column that is not published and is not tracked',
@@ -222,7 +214,7 @@ explained($_, 'parallel', '-', '-', "$_ has no reason left")
 # Counters.  The second transaction waits for the first one, once.
 counters_become(
 	'plain',
-	'inserts, updates, deletes, waits, wait_time, missing, second_looks',
+	'inserts, updates, deletes, waits, wait_time, missing, retried_lookups',
 	'10 0 0 0 0 0 0',
 	'rows that were inserted are counted');
 apply_behind_gate(
@@ -234,7 +226,7 @@ apply_behind_gate(
 	'DELETE FROM plain WHERE id = 1; UPDATE plain SET v = 2 WHERE id = 2');
 counters_become(
 	'plain',
-	'inserts, updates, deletes, waits, wait_time > 0, missing, second_looks',
+	'inserts, updates, deletes, waits, wait_time > 0, missing, retried_lookups',
 	'10 4 1 1 t 0 0',
 	'the wait is counted, and what was changed');
 counters_become('gate', 'inserts, updates, deletes, waits',
@@ -245,7 +237,9 @@ on_publisher(
 	'UPDATE plain SET v = 5 WHERE id = 4; DELETE FROM plain WHERE id IN (5, 6)'
 );
 wait_applied($publisher, $subscriber, 'tap');
-counters_become('plain', 'inserts, updates, deletes, missing, second_looks',
+counters_become(
+	'plain',
+	'inserts, updates, deletes, missing, retried_lookups',
 	'10 4 2 2 2',
 	'rows that are not there were looked for twice, and are no changes');
 
@@ -268,7 +262,8 @@ counters_become('plain', 'inserts, updates, deletes, missing, second_looks',
 	counters_become('plain', 'missing', '3',
 		'what is not there counts when its transaction is committed');
 }
-counters_become('audited', 'inserts', 1, 'serial changes are counted');
+counters_become('audited', 'inserts', 1,
+	'changes of an exclusive table are counted');
 counters_become('parts', 'inserts', 1,
 	'those of a partitioned table at its root');
 counters_become('parts_here', 'count(*)', 0,
@@ -281,7 +276,7 @@ on_publisher(
 	BEGIN; INSERT INTO odd VALUES (2, 'a', 'c', '[2,2]'); COMMIT;));
 states_become(
 	$subscriber,
-	'waiting for lock, waiting for turn',
+	'waiting for lock, waiting for prior commit',
 	'a transaction that took a value too early waits to be tried again');
 $gate->query_safe('COMMIT');
 $gate->quit;
@@ -293,7 +288,7 @@ my $lock = hold($subscriber, 'LOCK TABLE plain, audited');
 explained('plain', 'parallel',
 	'another session has locked it: not all is known',
 	'look again', 'a table that is locked is not waited for');
-explained('audited', 'serial',
+explained('audited', 'exclusive',
 	'another session has locked it: not all is known',
 	'look again', 'its triggers are known');
 $lock->query_safe('COMMIT');
@@ -313,7 +308,7 @@ $lock =
 		'an index that is locked is not waited for');
 	explained(
 		qq("Wo''rd"),
-		'serial',
+		'exclusive',
 		q(trigger t of table public."Wo'rd" fires in replica mode; )
 		  . 'another session has locked an index of it: not all is known',
 		declare(q(public."Wo''rd")) . '; look again',
@@ -328,8 +323,8 @@ on_publisher('ALTER PUBLICATION tap ADD TABLE late');
 on_subscriber('ALTER SUBSCRIPTION tap REFRESH PUBLICATION');
 ok( $subscriber->poll_query_until(
 		'postgres',
-		q(SELECT concat_ws('|', subname, sync_state, class, reason) FROM parallel_apply.tables
-		WHERE relation = 'late'::regclass),
+		q(SELECT concat_ws('|', subname, sync_state, apply_mode, reason) FROM parallel_apply.tables
+		WHERE relid = 'late'::regclass),
 		'tap|copying|native|it is not synchronized yet'),
 	'a table that is being synchronised is native');
 $row->query_safe('ROLLBACK');
@@ -337,8 +332,8 @@ $row->quit;
 $subscriber->wait_for_subscription_sync($publisher, 'tap');
 ok( $subscriber->poll_query_until(
 		'postgres',
-		q(SELECT concat_ws('|', sync_state, class, coalesce(reason, '-'))
-		FROM parallel_apply.tables WHERE relation = 'late'::regclass),
+		q(SELECT concat_ws('|', sync_state, apply_mode, coalesce(reason, '-'))
+		FROM parallel_apply.tables WHERE relid = 'late'::regclass),
 		'ready|parallel|-'),
 	'and parallel afterwards');
 

@@ -1,4 +1,4 @@
-# parallel_apply.hot_keys, writer_gain and advice(): what transactions wait for,
+# parallel_apply.hot_keys, speedup_estimate and advice(): what transactions wait for,
 # what more writers would gain, and what to do.
 #
 # The promise: a row, a unique value or a barrier that transactions wait for is
@@ -80,13 +80,13 @@ apply_behind_gate(
 	'transactions that change the same row wait for each other',
 	('UPDATE accounts SET balance = balance + 1 WHERE id = 7') x 4);
 hot_keys_become(
-	'subname, cause, index, key, waits, too_many, wait_time > 0, last_wait > now() - interval $$1 hour$$',
-	q(relation = 'accounts'::regclass AND key_hash IS NOT NULL),
+	'subname, cause, indexrelname, key, waits, max_error, wait_time > 0, last_wait > now() - interval $$1 hour$$',
+	q(relid = 'accounts'::regclass AND key_hash IS NOT NULL),
 	'tap|replica identity|7|3|0|t|t',
 	'the hot row is found by its key');
 hot_keys_become(
 	'cause, key, waits',
-	q(relation = 'accounts'::regclass AND key_hash IS NULL),
+	q(relid = 'accounts'::regclass AND key_hash IS NULL),
 	'replica identity|3',
 	'and its table');
 
@@ -104,8 +104,8 @@ apply_behind_gate(
 	q(UPDATE codes SET code = 'b' WHERE id = 1; UPDATE codes SET code = 'c' WHERE id = 1),
 	q(UPDATE codes SET code = 'b' WHERE id = 2));
 hot_keys_become(
-	'cause, index, key, waits',
-	q(relation = 'codes'::regclass AND key_hash IS NOT NULL),
+	'cause, indexrelname, key, waits',
+	q(relid = 'codes'::regclass AND key_hash IS NOT NULL),
 	'unique index|code_once|b|1',
 	'the unique index and the value are named');
 
@@ -117,7 +117,7 @@ apply_behind_gate(
 	q(DELETE FROM whole));
 hot_keys_become(
 	'cause, key, waits',
-	q(relation = 'whole'::regclass AND key_hash IS NOT NULL),
+	q(relid = 'whole'::regclass AND key_hash IS NOT NULL),
 	'replica identity|1, x|1',
 	'a row without a key has all its columns');
 
@@ -128,7 +128,7 @@ apply_behind_gate(
 	('UPDATE long SET v = v + 1') x 2);
 hot_keys_become(
 	q(key = repeat('x', 127), waits),
-	q(relation = 'long'::regclass AND key_hash IS NOT NULL),
+	q(relid = 'long'::regclass AND key_hash IS NOT NULL),
 	't|1', 'it is cut off');
 
 # Not within a character.
@@ -139,7 +139,7 @@ apply_behind_gate(
 	(q(UPDATE long SET v = v + 1 WHERE k LIKE 'ä%')) x 2);
 hot_keys_become(
 	'waits',
-	q(relation = 'long'::regclass AND key_hash IS NOT NULL AND key = repeat('ä', 63)),
+	q(relid = 'long'::regclass AND key_hash IS NOT NULL AND key = repeat('ä', 63)),
 	'1',
 	'nor does a part of a character remain');
 
@@ -154,14 +154,14 @@ apply_behind_gate(
 		'UPDATE accounts SET balance = 0 WHERE id = 21'));
 hot_keys_become(
 	'index, key_hash, key, waits',
-	q(relation = 'accounts'::regclass AND cause = 'barrier'),
+	q(relid = 'accounts'::regclass AND cause = 'barrier'),
 	'2',
 	'a barrier is a cause of its own, of the table that waited');
 
 # Values are for those who may read the table.
 my $as_looker =
   q(SET ROLE looker; SELECT coalesce(key, 'NULL') || ' ' || waits FROM parallel_apply.hot_keys
-	WHERE relation = 'accounts'::regclass AND key_hash IS NOT NULL);
+	WHERE relid = 'accounts'::regclass AND key_hash IS NOT NULL);
 is(on_subscriber($as_looker),
 	'NULL 3', 'who may not read the table sees no key');
 on_subscriber('GRANT SELECT (id) ON accounts TO looker');
@@ -188,11 +188,11 @@ apply_behind_gate(
 	map { "UPDATE accounts SET balance = 2 WHERE id = 40 + $_" } 1 .. $many);
 hot_keys_become(
 	'sum(waits)',
-	q(relation = 'accounts'::regclass AND key_hash IS NULL AND cause <> 'barrier'),
+	q(relid = 'accounts'::regclass AND key_hash IS NULL AND cause <> 'barrier'),
 	3 + $many,
 	'all waits of a table are counted');
 is( on_subscriber(
-		q(SELECT concat_ws('|', count(*), max(key) FILTER (WHERE waits - too_many > 2), sum(waits))
+		q(SELECT concat_ws('|', count(*), max(key) FILTER (WHERE waits - max_error > 2), sum(waits))
 		FROM parallel_apply.hot_keys WHERE key_hash IS NOT NULL)),
 	'32|7|' . (3 + $many + 4),
 	'but only so many keys are kept: the hottest ones');
@@ -211,7 +211,7 @@ sub advised
 }
 
 advised(
-	'serial table',
+	'exclusive table',
 	qr/transactions that change table audited are applied alone: trigger audit_trg of table public\.audited fires .* Remedy: .*set_table_option.*\|1 of \d+ changed rows; 1 of \d+ transactions/,
 	'the trigger that serialises is named, with what it costs');
 
@@ -227,8 +227,8 @@ apply_behind_gate(
 	'all writers wait for one row',
 	('UPDATE accounts SET balance = balance + 1 WHERE id = 7') x 150);
 is( on_subscriber(
-		q(SELECT string_agg(round(gain::numeric, 1) || ' ' || transactions, ',' ORDER BY num_writers)
-		FROM parallel_apply.writer_gain WHERE num_writers IN (1, 4, 64))),
+		q(SELECT string_agg(round(speedup::numeric, 1) || ' ' || transactions, ',' ORDER BY num_writers)
+		FROM parallel_apply.speedup_estimate WHERE num_writers IN (1, 4, 64))),
 	'1.0 150,1.0 150,1.0 150',
 	'no number of writers gains anything');
 advised(
@@ -267,8 +267,8 @@ on_publisher(join '',
 	map { "INSERT INTO accounts VALUES ($_, 0);\n" } 1001 .. 1200);
 wait_applied($publisher, $subscriber, 'tap');
 is( on_subscriber(
-		q(SELECT string_agg(round(gain::numeric, 1)::text, ',' ORDER BY num_writers)
-		FROM parallel_apply.writer_gain WHERE num_writers IN (1, 2, 4, 8))),
+		q(SELECT string_agg(round(speedup::numeric, 1)::text, ',' ORDER BY num_writers)
+		FROM parallel_apply.speedup_estimate WHERE num_writers IN (1, 2, 4, 8))),
 	'1.0,2.0,4.0,8.0',
 	'independent transactions gain as much as there are writers');
 advised(
@@ -329,7 +329,7 @@ on_publisher(join '',
 	map { "INSERT INTO wide VALUES ($_, repeat('x', 50000));\n" } 1 .. 12);
 wait_applied($publisher, $subscriber, 'tap');
 advised(
-	'native',
+	'fallback',
 	qr/^notice\|many transactions are left to PostgreSQL's own apply\|12 of 24 transactions; .* messages 12, second failures 0/,
 	'what is left to PostgreSQL is told, and why');
 

@@ -56,7 +56,7 @@ sub all_is_equal
 
 sub tries
 {
-	return counter($subscriber, 'native_replays + retries');
+	return counter($subscriber, 'fallbacks + retries');
 }
 
 # What is prepared is invisible, and locked.
@@ -91,7 +91,7 @@ on_publisher('UPDATE gate SET n = n + 1;'
 	  . q(COMMIT PREPARED 'c'; UPDATE items SET v = v * 2 WHERE id = 1;));
 states_become(
 	$subscriber,
-	'waiting for lock, waiting for turn, waiting for turn, waiting for dependency',
+	'waiting for lock, waiting for prior commit, waiting for prior commit, waiting for dependency',
 	'PREPARE and COMMIT PREPARED wait for their turn, others for their rows');
 is(on_subscriber('SELECT count(*) FROM pg_prepared_xacts'),
 	'0', 'nothing is prepared before its turn');
@@ -109,7 +109,7 @@ on_publisher(
 );
 states_become(
 	$subscriber,
-	'waiting for lock, waiting for turn, waiting for dependency, waiting for turn',
+	'waiting for lock, waiting for prior commit, waiting for dependency, waiting for prior commit',
 	'who needs the rows of a prepared transaction waits for its end, and nobody else'
 );
 $lock->query_safe('COMMIT');
@@ -209,7 +209,7 @@ sub next_one_waits
 		"UPDATE gate SET n = n + 1; COMMIT PREPARED '$prepared'; $next;");
 	states_become(
 		$subscriber,
-		'waiting for lock, waiting for turn, waiting for dependency',
+		'waiting for lock, waiting for prior commit, waiting for dependency',
 		"$name: what comes next waits for it");
 	$gate->query_safe('COMMIT');
 	all_is_equal("after that, $name", 0);

@@ -51,7 +51,7 @@ sub new_pair
 	$subscriber->append_conf('postgresql.conf', <<~'CONF');
 		fsync = off
 		shared_preload_libraries = 'parallel_apply'
-		parallel_apply.apply_lone_transactions = off
+		parallel_apply.leader_participation = off
 		max_worker_processes = 32
 		max_logical_replication_workers = 8
 		max_sync_workers_per_subscription = 2
@@ -544,7 +544,7 @@ sub apply_behind_gate
 {
 	my ($publisher, $subscriber, $states, $name, @transactions) = @_;
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
-	my $tries = counter($subscriber, 'retries + older_wins');
+	my $tries = counter($subscriber, 'retries + commit_order_aborts');
 	my $lock = hold($subscriber, 'SELECT FROM gate FOR UPDATE');
 	$transactions[0] = "UPDATE gate SET n = n + 1; $transactions[0]";
 	$publisher->safe_psql('postgres',
@@ -553,7 +553,7 @@ sub apply_behind_gate
 	$lock->query_safe('COMMIT');
 	$lock->quit;
 	wait_applied($publisher, $subscriber, 'tap');
-	return counter($subscriber, 'retries + older_wins') - $tries;
+	return counter($subscriber, 'retries + commit_order_aborts') - $tries;
 }
 
 # Has many quick transactions applied: a writer that has waited for a lock claims one
@@ -582,7 +582,7 @@ sub run_behind_gate
 	my ($gate_lock, $older, $younger, $look) = @_;
 	my $subscriber = $pair[1];
 	apply_quick_ones();
-	my $tries = counter($subscriber, 'retries + older_wins');
+	my $tries = counter($subscriber, 'retries + commit_order_aborts');
 	my $session = hold($subscriber, $gate_lock);
 	on_publisher("BEGIN; $older; COMMIT;");
 	wait_for_state($subscriber, 'waiting for lock');
@@ -603,7 +603,7 @@ sub run_behind_gate
 	$session->query_safe('COMMIT');
 	$session->quit;
 	wait_applied(@pair, 'tap');
-	return counter($subscriber, 'retries + older_wins') - $tries;
+	return counter($subscriber, 'retries + commit_order_aborts') - $tries;
 }
 
 # On both nodes of the latest pair, for under_load: a chain of balances, which

@@ -465,10 +465,10 @@ sub set_setting
 		draw(
 			$run,
 			[ 'max_batch_transactions', 1, 2, 32 ],
-			[ 'apply_lone_transactions', 'on', 'off' ],
-			[ 'apply_streams_early', 'on', 'off' ],
+			[ 'leader_participation', 'on', 'off' ],
+			[ 'streaming_apply', 'writer', 'file' ],
 			[ 'queue_size', "'64kB'", "'1MB'" ],
-			[ 'min_writers_per_subscription', 1, 2, 64 ],
+			[ 'idle_writers_per_subscription', 1, 2, -1 ],
 			[ 'max_writers_per_subscription', 2, 3, 8 ],
 			[ 'log_min_duration', 0, -1 ])
 	};
@@ -483,8 +483,8 @@ sub switch_gathering
 	my ($run) = @_;
 	return if $run->{workload}->settings->{gather} eq 'absent';
 	my $old =
-	  ask($run, $run->{publisher}, 'SHOW parallel_apply.gather_messages');
-	set_parameter($run, $run->{publisher}, 'gather_messages',
+	  ask($run, $run->{publisher}, 'SHOW parallel_apply.coalesce_messages');
+	set_parameter($run, $run->{publisher}, 'coalesce_messages',
 		$old eq 'on' ? 'off' : 'on');
 	return;
 }

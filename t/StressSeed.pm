@@ -42,8 +42,8 @@ my $work = $ENV{TESTDIR};
 
 # Columns of parallel_apply.writers, and of parallel_apply.subscriptions, that are counted.
 my @writer_ways =
-  ('transactions', 'rows', 'native_replays', 'retries', 'older_wins');
-my @subscription_ways = ('streamed_early', 'streamed_late');
+  ('transactions', 'rows', 'fallbacks', 'retries', 'commit_order_aborts');
+my @subscription_ways = ('streamed_in_progress', 'streamed_from_file');
 my @ways = (@writer_ways, @subscription_ways);
 
 my %local_isolation = (
@@ -279,7 +279,7 @@ CONF
 	$run->{publisher}->append_conf('postgresql.conf',
 		<<"CONF") if $set->{gather} ne 'absent';
 shared_preload_libraries = 'parallel_apply'
-parallel_apply.gather_messages = $set->{gather}
+parallel_apply.coalesce_messages = $set->{gather}
 CONF
 	$run->{parallel}->append_conf('postgresql.conf', <<"CONF");
 deadlock_timeout = $set->{deadlock_timeout}
@@ -291,12 +291,12 @@ CONF
 shared_preload_libraries = 'parallel_apply'
 parallel_apply.max_writers_per_subscription = 8
 parallel_apply.writers_per_subscription = $set->{writers}
-parallel_apply.min_writers_per_subscription = $set->{min_writers}
+parallel_apply.idle_writers_per_subscription = $set->{idle_writers}
 parallel_apply.writer_idle_timeout = 50ms
 parallel_apply.max_batch_transactions = $set->{max_batch}
 parallel_apply.queue_size = $set->{queue_size}
-parallel_apply.apply_lone_transactions = $set->{apply_lone}
-parallel_apply.apply_streams_early = $set->{apply_early}
+parallel_apply.leader_participation = $set->{leader_participation}
+parallel_apply.streaming_apply = $set->{streaming_apply}
 CONF
 	$_->start foreach nodes($run);
 	$run->{publisher}->safe_psql('postgres', $_)

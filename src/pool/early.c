@@ -127,7 +127,7 @@ may_offer(void)
 		writers -= kind_of(&papply_pool->early[i]) == PAPPLY_EARLY_OFFERED;
 
 	/* who reads a file does not read pages ahead, which is worth more */
-	return papply_apply_streams_early && !papply_retreat_is_on() &&
+	return papply_streaming_apply == PAPPLY_STREAMING_WRITER && !papply_retreat_is_on() &&
 		!papply_decoding_waits_for_xids() &&
 		writers > Max(1, pg_atomic_read_u64(&papply_pool->wanted_writers) / 2) &&
 		!papply_awake_reads_ahead();

@@ -55,7 +55,8 @@ papply_group_server_name(const char *name)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_NAME),
 				 errmsg("invalid group name: \"%s\"", name),
-				 errhint("A group name has 1 to %d bytes.", (int) PAPPLY_GROUP_NAME_LENGTH)));
+				 errdetail("A group name must have between 1 and %d bytes.",
+						   (int) PAPPLY_GROUP_NAME_LENGTH)));
 	return psprintf("%s%s", PAPPLY_GROUP_PREFIX, name);
 }
 

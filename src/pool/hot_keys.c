@@ -154,7 +154,7 @@ entry_of(PapplyHotKey *entries, int length, const PapplyKeyWait *wait, uint32 ha
 	least->is_barrier = wait->key.hash == 0;
 	least->key.index = wait->key.index;
 	least->key.hash = hash;
-	least->too_many = least->waits;
+	least->max_error = least->waits;
 	least->us = 0;
 	least->values[0] = '\0';
 	return least;

@@ -425,7 +425,7 @@ papply_queue_mark_unclaimed_native(void)
 		if (papply_queue_is_early(seqno))
 			continue;
 		if (!has_flag(seqno, PAPPLY_TXN_NATIVE))
-			papply_statistics_count(PAPPLY_COUNT_REPLAYS_NO_WRITER, 1);
+			papply_statistics_count(PAPPLY_COUNT_FALLBACK_NO_WRITER, 1);
 		papply_queue_mark_native(seqno);
 	}
 }

@@ -34,15 +34,19 @@ describe(const PapplyApplied *applied, double ms)
 	double		lock_ms = Min(waited_ms(applied, PAPPLY_COUNT_LOCK_US), ms);
 
 	if (applied->is_native)
-		errdetail("It finished at " PAPPLY_LSN_FORMAT ", has %llu changes, and was applied by PostgreSQL's own apply.",
-				  LSN_FORMAT_ARGS(applied->final_lsn), (unsigned long long) applied->changes);
+		errdetail_plural("It finished at " PAPPLY_LSN_FORMAT ", has %llu change, and was applied by the apply worker.",
+						 "It finished at " PAPPLY_LSN_FORMAT ", has %llu changes, and was applied by the apply worker.",
+						 applied->changes,
+						 LSN_FORMAT_ARGS(applied->final_lsn), (unsigned long long) applied->changes);
 	else
-		errdetail("It finished at " PAPPLY_LSN_FORMAT " and has %llu changes. Waits: %.3f ms for dependencies, %.3f ms for its turn, %.3f ms for data, about %.0f ms for locks.",
-				  LSN_FORMAT_ARGS(applied->final_lsn), (unsigned long long) applied->changes,
-				  waited_ms(applied, PAPPLY_COUNT_DEPENDENCY_US),
-				  waited_ms(applied, PAPPLY_COUNT_TURN_US),
-				  waited_ms(applied, PAPPLY_COUNT_DATA_US),
-				  lock_ms);
+		errdetail_plural("It finished at " PAPPLY_LSN_FORMAT " and has %llu change. Waits: %.3f ms for dependencies, %.3f ms for prior commits, %.3f ms for data, about %.0f ms for locks.",
+						 "It finished at " PAPPLY_LSN_FORMAT " and has %llu changes. Waits: %.3f ms for dependencies, %.3f ms for prior commits, %.3f ms for data, about %.0f ms for locks.",
+						 applied->changes,
+						 LSN_FORMAT_ARGS(applied->final_lsn), (unsigned long long) applied->changes,
+						 waited_ms(applied, PAPPLY_COUNT_DEPENDENCY_US),
+						 waited_ms(applied, PAPPLY_COUNT_COMMIT_ORDER_US),
+						 waited_ms(applied, PAPPLY_COUNT_DATA_US),
+						 lock_ms);
 }
 
 /* The context would be that of whatever message was the last one. */

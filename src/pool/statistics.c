@@ -66,7 +66,7 @@ typedef struct Place
 
 	/* protected by mutex */
 	slock_t		mutex;
-	TimestampTz last_error_at;
+	TimestampTz last_error_time;
 	char		last_error[PAPPLY_ERROR_LENGTH];
 
 	/* written by the receiver alone, read without a lock */
@@ -91,7 +91,7 @@ typedef struct SavedPlace
 	Oid			dbid;
 	uint64		counts[PAPPLY_COUNTERS];
 	TimestampTz stats_reset;
-	TimestampTz last_error_at;
+	TimestampTz last_error_time;
 	char		last_error[PAPPLY_ERROR_LENGTH];
 } SavedPlace;
 
@@ -148,7 +148,7 @@ load(void)
 		memcpy(place->rows[PAPPLY_WAITER_RECEIVER].counts, saved[i].counts,
 			   sizeof(saved[i].counts));
 		place->stats_reset = saved[i].stats_reset;
-		place->last_error_at = saved[i].last_error_at;
+		place->last_error_time = saved[i].last_error_time;
 		memcpy(place->last_error, saved[i].last_error, PAPPLY_ERROR_LENGTH);
 	}
 	pfree(saved);
@@ -174,7 +174,7 @@ save_at_exit(int code, Datum arg)
 		for (int counter = 0; counter < PAPPLY_COUNTERS; counter++)
 			saved[n].counts[counter] = sum_of(place, counter) - place->base[counter];
 		saved[n].stats_reset = place->stats_reset;
-		saved[n].last_error_at = place->last_error_at;
+		saved[n].last_error_time = place->last_error_time;
 		memcpy(saved[n].last_error, place->last_error, PAPPLY_ERROR_LENGTH);
 		n++;
 	}
@@ -270,7 +270,7 @@ clear_place(Place *place, Oid subid)
 	memset(place->rows, 0, sizeof(place->rows));
 	memset(&place->progress, 0, sizeof(place->progress));
 	place->stats_reset = GetCurrentTimestamp();
-	place->last_error_at = 0;
+	place->last_error_time = 0;
 	place->last_error[0] = '\0';
 }
 
@@ -353,7 +353,7 @@ papply_statistics_note_error(const char *message)
 	text[		length] = '\0';
 
 	SpinLockAcquire(&my_place->mutex);
-	my_place->last_error_at = now;
+	my_place->last_error_time = now;
 	memcpy(my_place->last_error, text, length + 1);
 	SpinLockRelease(&my_place->mutex);
 }
@@ -384,7 +384,7 @@ papply_statistics_peek(int n, PapplyStatistics *copy)
 		copy->counts[i] = sum_of(place, i) - place->base[i];
 	memcpy(&copy->progress, &place->progress, sizeof(PapplyProgress));
 	SpinLockAcquire(&place->mutex);
-	copy->last_error_at = place->last_error_at;
+	copy->last_error_time = place->last_error_time;
 	memcpy(copy->last_error, place->last_error, PAPPLY_ERROR_LENGTH);
 	SpinLockRelease(&place->mutex);
 	LWLockRelease(&directory->lock);
@@ -405,7 +405,7 @@ papply_statistics_reset(Oid subid)
 			place->base[i] = sum_of(place, i);
 		place->stats_reset = now;
 		SpinLockAcquire(&place->mutex);
-		place->last_error_at = 0;
+		place->last_error_time = 0;
 		place->last_error[0] = '\0';
 		SpinLockRelease(&place->mutex);
 	}

@@ -71,8 +71,8 @@ parse_paused(const char *value, bool *is_paused)
 	return *is_paused || (length == 3 && strncmp(value, "off", length) == 0);
 }
 
-/* False if the label is none of ours. */
-static bool
+/* Parse a label; returns NULL, or the rest of it, from the first invalid item on. */
+static const char *
 parse_label(const char *label, PapplySubscriptionOptions *options)
 {
 	memset(options, 0, sizeof(*options));
@@ -85,24 +85,24 @@ parse_label(const char *label, PapplySubscriptionOptions *options)
 			size_t		length = strlen(value);
 
 			if (length == 0 || length > PAPPLY_GROUP_NAME_LENGTH)
-				return false;
+				return label;
 			strlcpy(options->group, value, sizeof(options->group));
-			return true;
+			return NULL;
 		}
 		if ((value = value_of(label, KEY_WRITERS)) != NULL)
 		{
 			options->writers =
 				papply_subscription_options_parse_writers(value, strcspn(value, ","));
 			if (options->writers == 0)
-				return false;
+				return label;
 		}
 		else if ((value = value_of(label, KEY_PAUSED)) == NULL ||
 				 !parse_paused(value, &options->is_paused))
-			return false;
+			return label;
 
 		value += strcspn(value, ",");
 		if (*value == '\0')
-			return true;
+			return NULL;
 		label = value + 1;
 	}
 }
@@ -150,11 +150,14 @@ papply_subscription_options_check_label(Oid subid, const char *label)
 
 	if (label != NULL)
 	{
-		if (!parse_label(label, &options))
+		const char *rest = parse_label(label, &options);
+
+		if (rest != NULL)
 			ereport(ERROR,
 					(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 					 errmsg("invalid security label of \"%s\": \"%s\"", PAPPLY_NAME, label),
-					 errhint("A label of a subscription is a list such as \"%s\".",
+					 errdetail("\"%s\" is not valid here.", rest),
+					 errhint("The label of a subscription is a list such as \"%s\".",
 							 KEY_WRITERS "8," KEY_PAUSED "on," KEY_GROUP "name")));
 		if (options.group[0] != '\0')
 			(void) papply_group_lock(PAPPLY_GROUP_USE_LOCK);
@@ -170,7 +173,7 @@ papply_subscription_options_get(Oid subid, PapplySubscriptionOptions *options)
 
 	ObjectAddressSet(subscription, SubscriptionRelationId, subid);
 	label = GetSecurityLabel(&subscription, PAPPLY_NAME);
-	if (label == NULL || !parse_label(label, options))
+	if (label == NULL || parse_label(label, options) != NULL)
 		memset(options, 0, sizeof(*options));
 }
 

@@ -31,7 +31,7 @@
 #include "subscription_options.h"
 #include "table_options.h"
 
-#define LABEL_SERIAL PAPPLY_OPTION_TRIGGERS "=" PAPPLY_TRIGGERS_SERIAL
+#define LABEL_EXCLUSIVE PAPPLY_OPTION_TRIGGERS "=" PAPPLY_TRIGGERS_EXCLUSIVE
 #define LABEL_PARALLEL PAPPLY_OPTION_TRIGGERS "=" PAPPLY_TRIGGERS_PARALLEL
 
 /*
@@ -54,12 +54,12 @@ check_label(const ObjectAddress *object, const char *label)
 					 errmsg("only tables and subscriptions can have a security label of \"%s\"",
 							PAPPLY_NAME)));
 		papply_table_options_check_table(object->objectId);
-		if (strcmp(label, LABEL_SERIAL) != 0 && strcmp(label, LABEL_PARALLEL) != 0)
+		if (strcmp(label, LABEL_EXCLUSIVE) != 0 && strcmp(label, LABEL_PARALLEL) != 0)
 			ereport(ERROR,
 					(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 					 errmsg("invalid security label of \"%s\": \"%s\"", PAPPLY_NAME, label),
 					 errhint("Available labels are \"%s\" and \"%s\".",
-							 LABEL_SERIAL, LABEL_PARALLEL)));
+							 LABEL_EXCLUSIVE, LABEL_PARALLEL)));
 	}
 	if (object->classId == RelationRelationId)
 	{
@@ -99,7 +99,7 @@ papply_table_options_check_table(Oid relid)
 void
 papply_table_options_set(Oid relid, const char *option, const char *value)
 {
-	bool		is_default = strcmp(value, PAPPLY_TRIGGERS_SERIAL) == 0;
+	bool		is_default = strcmp(value, PAPPLY_TRIGGERS_EXCLUSIVE) == 0;
 	char	   *label = is_default ? NULL : psprintf("%s=%s", option, value);
 	ObjectAddress table;
 

@@ -294,7 +294,7 @@ make_alone(void)
 static void
 make_native_barrier(PapplyCounter reason)
 {
-	make_barrier(PAPPLY_COUNT_DRAINS_NATIVE);
+	make_barrier(PAPPLY_COUNT_EXCLUSIVE_FALLBACK);
 	make_alone();
 	make_native(reason);
 }
@@ -314,7 +314,7 @@ make_serial(PapplyCounter reason)
 static PapplyDispatchResult
 hold_oversize(void)
 {
-	make_native_barrier(PAPPLY_COUNT_REPLAYS_MESSAGE);
+	make_native_barrier(PAPPLY_COUNT_FALLBACK_MESSAGE);
 	if (!has_oversize && papply_queue_has_space(0))
 	{
 		papply_queue_append(PAPPLY_ENTRY_OVERSIZE, NULL, 0, 0, PAPPLY_NO_SEQNO);
@@ -413,12 +413,12 @@ dispatch_change(char *message, int length)
 	rel = papply_remote_relation_get(change.remote_relid, true);
 	is_serial = rel != NULL && rel->table_class == PAPPLY_TABLE_SERIAL;
 	if (rel == NULL || rel->table_class == PAPPLY_TABLE_NATIVE ||
-		(is_serial && (papply_session_locks_are_kept() || papply_session_settings_are_kept())))
-		make_native_barrier(PAPPLY_COUNT_REPLAYS_TABLE);
+		(is_serial && papply_session_locks_are_kept()))
+		make_native_barrier(PAPPLY_COUNT_FALLBACK_TABLE);
 	else if (!rel->is_ready)
-		make_native(PAPPLY_COUNT_REPLAYS_SYNC);
+		make_native(PAPPLY_COUNT_FALLBACK_SYNC);
 	if (is_serial)
-		make_serial(PAPPLY_COUNT_DRAINS_SERIAL);
+		make_serial(PAPPLY_COUNT_EXCLUSIVE_TABLE);
 	if (rel != NULL)
 	{
 		is_lone &= rel->remote->replident != REPLICA_IDENTITY_FULL;
@@ -464,9 +464,9 @@ dispatch_truncate(char *message, int length)
 		is_ours &= rel != NULL && rel->is_ready;
 	}
 	if (is_ours)
-		make_serial(PAPPLY_COUNT_DRAINS_TRUNCATE);
+		make_serial(PAPPLY_COUNT_EXCLUSIVE_TRUNCATE);
 	else
-		make_native_barrier(PAPPLY_COUNT_REPLAYS_SYNC);
+		make_native_barrier(PAPPLY_COUNT_FALLBACK_SYNC);
 	note_change(open_seqno - 1);
 	papply_queue_append(PAPPLY_ENTRY_MESSAGE, message, length, 0, open_seqno - 1);
 	return PAPPLY_DISPATCH_QUEUED;
@@ -500,7 +500,7 @@ dispatch_inside(char *message, int length)
 										 * for the end */
 			break;
 		default:
-			make_native_barrier(PAPPLY_COUNT_REPLAYS_MESSAGE);	/* its writer would not
+			make_native_barrier(PAPPLY_COUNT_FALLBACK_MESSAGE); /* its writer would not
 																 * know it, either */
 			break;
 	}

@@ -134,8 +134,8 @@ read_options(void)
 	if (options.is_paused != is_paused)
 		ereport(LOG,
 				(options.is_paused ?
-				 errmsg("apply of subscription \"%s\" is paused", MySubscription->name) :
-				 errmsg("apply of subscription \"%s\" goes on", MySubscription->name)));
+				 errmsg("apply of subscription \"%s\" has been paused", MySubscription->name) :
+				 errmsg("apply of subscription \"%s\" has been resumed", MySubscription->name)));
 	is_paused = options.is_paused;
 	if (is_paused)
 		papply_spool_revoke_early();	/* it holds locks */
@@ -415,7 +415,7 @@ stop_pool(void)
 	papply_spool_revoke_early();	/* what was offered since */
 	end_pool(false);
 	papply_spool_pool_stopped();
-	papply_statistics_count(PAPPLY_COUNT_DRAINS_STOP, 1);
+	papply_statistics_count(PAPPLY_COUNT_POOL_STOPS, 1);
 	drop_shared_memory();
 	papply_compat_origin_take(origin);
 	PAPPLY_SESSION_ORIGIN = origin;
@@ -451,7 +451,7 @@ static void
 resize_pool(int wanted)
 {
 	ereport(LOG,
-			(errmsg("parallel apply of subscription \"%s\" is resized to %d writers",
+			(errmsg("parallel apply of subscription \"%s\" was resized to %d writers",
 					MySubscription->name, wanted)));
 	if (wanted < papply_writers_wanted())
 		papply_spool_revoke_early();	/* those who are left may have them

@@ -60,7 +60,7 @@ papply_lone_idle(void)
 bool
 papply_lone_may_begin(TimestampTz commit_time)
 {
-	return papply_apply_lone_transactions &&
+	return papply_leader_participation &&
 		!TimestampDifferenceExceeds(commit_time, GetCurrentTimestamp(), OLD_MS) &&
 		papply_clock_has_passed(slow_at, papply_clock_now(), pause_ms);
 }

@@ -26,7 +26,7 @@
  * other standbys.  And how long does this walsender wait for replies, in milliseconds?
  */
 static const char *const query =
-"SELECT EXISTS (SELECT FROM pg_catalog.pg_settings WHERE name = '" PAPPLY_NAME ".gather_messages'),"
+"SELECT EXISTS (SELECT FROM pg_catalog.pg_settings WHERE name = '" PAPPLY_NAME ".coalesce_messages'),"
 " pg_catalog.current_setting('synchronous_standby_names') <> ''"
 " AND pg_catalog.current_setting('synchronous_commit') = 'on',"
 " (SELECT setting::int FROM pg_catalog.pg_settings WHERE name = 'wal_sender_timeout')";

@@ -135,7 +135,7 @@ route_payload(char *message, int length, char **buffer, int *result)
 	papply_spool_revoke_early();	/* it may have to be alone */
 	if (!papply_lifecycle_is_idle() || papply_early_count() > 0)
 		return PAPPLY_ROUTE_HOLD;
-	papply_statistics_count(PAPPLY_COUNT_DRAINS_REFETCH, 1);
+	papply_statistics_count(PAPPLY_COUNT_REFETCHES, 1);
 	papply_native_begin_direct(papply_lifecycle_origin());
 	return route_native(message, length, buffer, result);
 }

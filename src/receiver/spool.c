@@ -588,8 +588,8 @@ is_early(Spool *spool)
 			revoke_early(spool);
 		if (papply_dispatch_is_open())
 			papply_statistics_count(spool->seqno != PAPPLY_NO_SEQNO ?
-									PAPPLY_COUNT_STREAMED_EARLY :
-									PAPPLY_COUNT_STREAMED_LATE, 1);
+									PAPPLY_COUNT_STREAMED_IN_PROGRESS :
+									PAPPLY_COUNT_STREAMED_FROM_FILE, 1);
 	}
 	return spool->seqno != PAPPLY_NO_SEQNO;
 }

@@ -10,7 +10,7 @@
  * coming and going needs no agreement with anybody.
  *
  * It is the configured number, or, in quiet times, less: a writer that has done
- * nothing for some time leaves, down to min_writers_per_subscription, and they
+ * nothing for some time leaves, down to idle_writers_per_subscription, and they
  * come back when there is a backlog.  Those with low numbers are woken first
  * (awake.c), so it is the last ones that have nothing to do.
  *
@@ -82,8 +82,8 @@ start_writer(int writer)
 	strlcpy(worker.bgw_library_name, PAPPLY_NAME, sizeof(worker.bgw_library_name));
 	strlcpy(worker.bgw_function_name, "papply_writer_main", sizeof(worker.bgw_function_name));
 	snprintf(worker.bgw_name, sizeof(worker.bgw_name),
-			 "parallel_apply writer %u:%d", papply_pool->subid, writer + 1);
-	strlcpy(worker.bgw_type, worker.bgw_name, sizeof(worker.bgw_type));
+			 PAPPLY_WRITER_TYPE " %u:%d", papply_pool->subid, writer + 1);
+	strlcpy(worker.bgw_type, PAPPLY_WRITER_TYPE, sizeof(worker.bgw_type));
 	memcpy(worker.bgw_extra, &papply_pool->generation, sizeof(papply_pool->generation));
 
 	slot->state = PAPPLY_WRITER_STARTING;
@@ -226,7 +226,8 @@ retire_unused(void)
 		if (!papply_clock_has_passed(seen_at[i], now, papply_writer_idle_timeout))
 			needed = i + 1;
 	}
-	needed = Max(needed, papply_min_writers_per_subscription);
+	needed = papply_idle_writers_per_subscription < 0 ? wanted :
+		Max(needed, papply_idle_writers_per_subscription);
 
 	/* who follows a stream needs another one beside it */
 	if (papply_early_count() > 0)

@@ -189,7 +189,7 @@ may_stay(void)
 {
 	XLogRecPtr	decoded_lsn;
 
-	if (!papply_gather_messages || PqCommMethods != &gathering ||
+	if (!papply_coalesce_messages || PqCommMethods != &gathering ||
 		!(was_just_put || stays) || gathered_bytes >= GATHERED_BYTES)
 		return false;
 

@@ -47,7 +47,7 @@ static bool is_reading_on = false;
 static bool
 may_read_on(void)
 {
-	return papply_gather_messages && !is_reading_on && papply_gather_concerns_us() &&
+	return papply_coalesce_messages && !is_reading_on && papply_gather_concerns_us() &&
 		(MyWalSnd->state == WALSNDSTATE_CATCHUP || MyWalSnd->state == WALSNDSTATE_STREAMING);
 }
 

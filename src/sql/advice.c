@@ -16,8 +16,8 @@
 #include "sql_common.h"
 
 PG_FUNCTION_INFO_V1(papply_find_subscription);
-PG_FUNCTION_INFO_V1(papply_processors);
-PG_FUNCTION_INFO_V1(papply_queues);
+PG_FUNCTION_INFO_V1(papply_get_processors);
+PG_FUNCTION_INFO_V1(papply_get_queues);
 
 #define QUEUES_COLUMNS 3
 
@@ -32,20 +32,20 @@ papply_find_subscription(PG_FUNCTION_ARGS)
 }
 
 /*
- * papply_processors() returns how many the server has.
+ * papply_get_processors() returns how many the server has.
  */
 Datum
-papply_processors(PG_FUNCTION_ARGS)
+papply_get_processors(PG_FUNCTION_ARGS)
 {
 	PG_RETURN_INT32(sysconf(_SC_NPROCESSORS_ONLN));
 }
 
 /*
- * papply_queues() returns how much the queue of each subscription of the current
+ * papply_get_queues() returns how much the queue of each subscription of the current
  * database that has one can hold.
  */
 Datum
-papply_queues(PG_FUNCTION_ARGS)
+papply_get_queues(PG_FUNCTION_ARGS)
 {
 	ReturnSetInfo *result = (ReturnSetInfo *) fcinfo->resultinfo;
 	PapplyPool *pool = palloc(sizeof(PapplyPool));

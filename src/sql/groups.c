@@ -165,7 +165,7 @@ papply_group_validator(PG_FUNCTION_ARGS)
 			ereport(ERROR,
 					(errcode(ERRCODE_FDW_INVALID_OPTION_NAME),
 					 errmsg("invalid option \"%s\"", option->defname),
-					 errhint("A group, which is a server, has the option \"%s\".",
+					 errhint("The only option of a group is \"%s\".",
 							 PAPPLY_GROUP_NUM_WRITERS)));
 		value = defGetString(option);
 		if (papply_subscription_options_parse_writers(value, strlen(value)) == 0)
@@ -173,7 +173,7 @@ papply_group_validator(PG_FUNCTION_ARGS)
 					(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 					 errmsg("invalid value for option \"%s\": \"%s\"",
 							PAPPLY_GROUP_NUM_WRITERS, value),
-					 errhint("It must be between %d and %d.", 1, PAPPLY_MAX_WRITERS)));
+					 errdetail("Valid values are between \"%d\" and \"%d\".", 1, PAPPLY_MAX_WRITERS)));
 	}
 	PG_RETURN_VOID();
 }

@@ -21,7 +21,7 @@
 
 #include "hot_keys.h"
 
-PG_FUNCTION_INFO_V1(papply_hot_keys);
+PG_FUNCTION_INFO_V1(papply_get_hot_keys);
 
 #define HOT_KEYS_COLUMNS 10
 
@@ -77,7 +77,7 @@ put_key(ReturnSetInfo *result, Oid subid, const PapplyHotKey *entry)
 	nulls[i] = !is_key || entry->values[0] == '\0' || !may_read(entry->relid);
 	values[i++] = CStringGetTextDatum(entry->values);
 	values[i++] = Int64GetDatum(entry->waits);
-	values[i++] = Int64GetDatum(entry->too_many);
+	values[i++] = Int64GetDatum(entry->max_error);
 	values[i++] = Float8GetDatum(entry->us / 1000.0);
 	values[i++] = TimestampTzGetDatum(entry->last_wait);
 	Assert(i == HOT_KEYS_COLUMNS);
@@ -94,11 +94,11 @@ put_keys(ReturnSetInfo *result, Oid subid, const PapplyHotKey *entries, int leng
 }
 
 /*
- * papply_hot_keys() returns a row for each key that is kept of the current
+ * papply_get_hot_keys() returns a row for each key that is kept of the current
  * database, and for all keys of an index together.
  */
 Datum
-papply_hot_keys(PG_FUNCTION_ARGS)
+papply_get_hot_keys(PG_FUNCTION_ARGS)
 {
 	ReturnSetInfo *result = (ReturnSetInfo *) fcinfo->resultinfo;
 	PapplyHotKeys *place = palloc(sizeof(PapplyHotKeys));

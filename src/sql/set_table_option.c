@@ -30,13 +30,13 @@ check_option(const char *option, const char *value)
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("unrecognized table option \"%s\"", option),
 				 errhint("The only option is \"%s\".", PAPPLY_OPTION_TRIGGERS)));
-	if (strcmp(value, PAPPLY_TRIGGERS_SERIAL) != 0 &&
+	if (strcmp(value, PAPPLY_TRIGGERS_EXCLUSIVE) != 0 &&
 		strcmp(value, PAPPLY_TRIGGERS_PARALLEL) != 0)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("invalid value for table option \"%s\": \"%s\"", option, value),
 				 errhint("Available values are \"%s\" and \"%s\".",
-						 PAPPLY_TRIGGERS_SERIAL, PAPPLY_TRIGGERS_PARALLEL)));
+						 PAPPLY_TRIGGERS_EXCLUSIVE, PAPPLY_TRIGGERS_PARALLEL)));
 }
 
 /* Throw unless relid is a table of the user. */
@@ -63,7 +63,7 @@ papply_set_table_option(PG_FUNCTION_ARGS)
 	if (PG_ARGISNULL(0) || PG_ARGISNULL(1) || PG_ARGISNULL(2))
 		ereport(ERROR,
 				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
-				 errmsg("table, option and value must not be null")));
+				 errmsg("relation, option and value must not be null")));
 	relid = PG_GETARG_OID(0);
 	option = text_to_cstring(PG_GETARG_TEXT_PP(1));
 	value = text_to_cstring(PG_GETARG_TEXT_PP(2));

@@ -31,9 +31,8 @@ check_writers(int writers)
 	if (writers < 1 || writers > PAPPLY_MAX_WRITERS)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("number of writers is out of range: %d", writers),
-				 errhint("It must be between %d and %d, or null to inherit it.",
-						 1, PAPPLY_MAX_WRITERS)));
+				 errmsg("number of writers must be between %d and %d",
+						1, PAPPLY_MAX_WRITERS)));
 }
 
 int
@@ -47,7 +46,7 @@ papply_sql_get_writers(FunctionCallInfo fcinfo, int argument)
 	check_writers(writers);
 	if (writers > papply_max_writers_per_subscription)
 		ereport(NOTICE,
-				(errmsg("the number of writers is limited to %d by \"%s\"",
+				(errmsg("number of writers is limited to %d by \"%s\"",
 						papply_max_writers_per_subscription,
 						PAPPLY_NAME ".max_writers_per_subscription")));
 	return writers;
@@ -62,8 +61,7 @@ papply_sql_get_group(const char *name)
 		ereport(ERROR,
 				(errcode(ERRCODE_UNDEFINED_OBJECT),
 				 errmsg("group \"%s\" does not exist", name),
-				 errhint("Groups of this database are in %s, and created by %s.",
-						 PAPPLY_NAME ".groups", PAPPLY_NAME ".create_group()")));
+				 errhint("Use %s to create it.", PAPPLY_NAME ".create_group()")));
 	return group;
 }
 

@@ -24,7 +24,7 @@ PG_FUNCTION_INFO_V1(papply_remove_subscription);
 PG_FUNCTION_INFO_V1(papply_alter_subscription_config);
 PG_FUNCTION_INFO_V1(papply_pause);
 PG_FUNCTION_INFO_V1(papply_resume);
-PG_FUNCTION_INFO_V1(papply_subscription_options);
+PG_FUNCTION_INFO_V1(papply_get_subscription_options);
 
 #define OPTIONS_COLUMNS 5
 
@@ -149,11 +149,11 @@ name_of_source(PapplyWritersSource source)
 }
 
 /*
- * papply_subscription_options(subid) returns what is configured for a
+ * papply_get_subscription_options(subid) returns what is configured for a
  * subscription of this database, and what follows from it.
  */
 Datum
-papply_subscription_options(PG_FUNCTION_ARGS)
+papply_get_subscription_options(PG_FUNCTION_ARGS)
 {
 	PapplySubscriptionOptions options;
 	PapplyWritersSource source;

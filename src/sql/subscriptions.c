@@ -20,7 +20,7 @@
 #include "statistics.h"
 #include "table_statistics.h"
 
-PG_FUNCTION_INFO_V1(papply_subscriptions);
+PG_FUNCTION_INFO_V1(papply_get_subscriptions);
 PG_FUNCTION_INFO_V1(papply_reset_stats);
 
 #define SUBSCRIPTIONS_COLUMNS (18 + PAPPLY_COUNTERS)
@@ -149,7 +149,7 @@ static void
 put_subscription(ReturnSetInfo *result, const PapplyStatistics *statistics)
 {
 	bool		is_running = statistics->receiver_pid != 0;
-	bool		has_error = statistics->last_error_at != 0;
+	bool		has_error = statistics->last_error_time != 0;
 	Row			row = {.columns = 0};
 
 	add(&row, ObjectIdGetDatum(statistics->subid), false);
@@ -159,7 +159,7 @@ put_subscription(ReturnSetInfo *result, const PapplyStatistics *statistics)
 		add(&row, Int64GetDatum(statistics->counts[i]), false);
 	for (int i = PAPPLY_FIRST_TIME; i < PAPPLY_COUNTERS; i++)
 		add(&row, Float8GetDatum(statistics->counts[i] / 1000.0), false);
-	add(&row, TimestampTzGetDatum(statistics->last_error_at), !has_error);
+	add(&row, TimestampTzGetDatum(statistics->last_error_time), !has_error);
 	add_text(&row, has_error ? statistics->last_error : NULL);
 	add(&row, TimestampTzGetDatum(statistics->stats_reset), false);
 	Assert(row.columns == result->setDesc->natts);
@@ -167,11 +167,11 @@ put_subscription(ReturnSetInfo *result, const PapplyStatistics *statistics)
 }
 
 /*
- * papply_subscriptions() returns a row for each subscription of the current
+ * papply_get_subscriptions() returns a row for each subscription of the current
  * database that has or had an apply worker.
  */
 Datum
-papply_subscriptions(PG_FUNCTION_ARGS)
+papply_get_subscriptions(PG_FUNCTION_ARGS)
 {
 	ReturnSetInfo *result = (ReturnSetInfo *) fcinfo->resultinfo;
 	PapplyStatistics *statistics = palloc(sizeof(PapplyStatistics));

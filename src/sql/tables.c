@@ -43,7 +43,7 @@
 #include "table_class.h"
 #include "table_statistics.h"
 
-PG_FUNCTION_INFO_V1(papply_tables);
+PG_FUNCTION_INFO_V1(papply_get_tables);
 
 #define TABLES_COLUMNS 13
 
@@ -168,7 +168,7 @@ explain_unknown_columns(Findings *findings, Relation rel)
 	if (papply_table_class(rel, map, &reason) == PAPPLY_TABLE_SERIAL &&
 		reason.cause == PAPPLY_CAUSE_DEFAULT)
 		add_finding(findings,
-					psprintf("column %s has %s: it is serial if the publisher "
+					psprintf("column %s has %s: it is exclusive if the publisher "
 							 "does not send that column, which its first change tells",
 							 quote_identifier(NameStr(TupleDescAttr(RelationGetDescr(rel),
 																	reason.column - 1)->attname)),
@@ -421,7 +421,7 @@ name_of_class(PapplyTableClass table_class)
 		case PAPPLY_TABLE_PARALLEL:
 			return CStringGetTextDatum("parallel");
 		case PAPPLY_TABLE_SERIAL:
-			return CStringGetTextDatum("serial");
+			return CStringGetTextDatum("exclusive");
 		case PAPPLY_TABLE_NATIVE:
 			break;
 	}
@@ -463,11 +463,11 @@ put_table(ReturnSetInfo *result, Oid subid, Oid relid, char state)
 }
 
 /*
- * papply_tables() returns a row for each subscribed table of the current
+ * papply_get_tables() returns a row for each subscribed table of the current
  * database.  Sequences, which are subscribed from 19 on, are no tables.
  */
 Datum
-papply_tables(PG_FUNCTION_ARGS)
+papply_get_tables(PG_FUNCTION_ARGS)
 {
 	ReturnSetInfo *result = (ReturnSetInfo *) fcinfo->resultinfo;
 	Relation	catalog;

@@ -19,7 +19,7 @@
 #include "clock.h"
 #include "pool.h"
 
-PG_FUNCTION_INFO_V1(papply_writers);
+PG_FUNCTION_INFO_V1(papply_get_writers);
 
 #define WRITERS_COLUMNS 16
 
@@ -43,11 +43,11 @@ name_of_state(const PapplyWriterSlot *slot)
 		case PAPPLY_WRITER_WAIT_DEPENDENCY:
 			return "waiting for dependency";
 		case PAPPLY_WRITER_WAIT_TURN:
-			return "waiting for turn";
+			return "waiting for prior commit";
 		case PAPPLY_WRITER_WAIT_DATA:
 			return "waiting for data";
 		case PAPPLY_WRITER_WAIT_REPLAY:
-			return "waiting for native replay";
+			return "waiting for leader";
 	}
 	return NULL;
 }
@@ -72,13 +72,11 @@ blockers_of(PapplyPool *pool, int writer)
 										   TYPALIGN_INT));
 }
 
+/* A moment of clock.h as a time of day. */
 static Datum
-age_of(int64 since)
+time_of(int64 moment)
 {
-	Interval   *age = palloc0(sizeof(Interval));
-
-	age->time = Max(papply_clock_now() - since, 0);
-	return IntervalPGetDatum(age);
+	return TimestampTzGetDatum(GetCurrentTimestamp() - Max(papply_clock_now() - moment, 0));
 }
 
 static void
@@ -101,25 +99,25 @@ put_writer(ReturnSetInfo *result, PapplyPool *pool, int writer)
 	nulls[i] = !has_work || XLogRecPtrIsInvalid(slot->remote_final_lsn);
 	values[i++] = LSNGetDatum(slot->remote_final_lsn);
 	nulls[i] = nulls[i + 1] = nulls[i + 2] = !has_work || slot->began_at == 0;
-	values[i++] = age_of(slot->began_at);
+	values[i++] = time_of(slot->began_at);
 	values[i++] = Int64GetDatum(slot->changes_done);
-	values[i++] = Int64GetDatum(Max(slot->changes_known, slot->changes_done));
+	values[i++] = Int64GetDatum(Max(slot->changes_received, slot->changes_done));
 	values[i++] = blockers_of(pool, writer);
 	values[i++] = Int64GetDatum(slot->counters.transactions);
 	values[i++] = Int64GetDatum(slot->counters.rows);
 	values[i++] = Int64GetDatum(slot->counters.prefetched);
-	values[i++] = Int64GetDatum(slot->counters.native_replays);
+	values[i++] = Int64GetDatum(slot->counters.fallbacks);
 	values[i++] = Int64GetDatum(slot->counters.retries);
-	values[i++] = Int64GetDatum(slot->counters.older_wins);
+	values[i++] = Int64GetDatum(slot->counters.commit_order_aborts);
 	Assert(i == WRITERS_COLUMNS);
 	tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
 }
 
 /*
- * papply_writers() returns a row for each writer of the current database.
+ * papply_get_writers() returns a row for each writer of the current database.
  */
 Datum
-papply_writers(PG_FUNCTION_ARGS)
+papply_get_writers(PG_FUNCTION_ARGS)
 {
 	ReturnSetInfo *result = (ReturnSetInfo *) fcinfo->resultinfo;
 	PapplyPool *pool = palloc(sizeof(PapplyPool));

@@ -93,7 +93,7 @@ go_on_waiting(Wait *wait)
 	if (!SearchSysCacheExists1(SUBSCRIPTIONOID, ObjectIdGetDatum(wait->subid)))
 		ereport(ERROR,
 				(errcode(ERRCODE_UNDEFINED_OBJECT),
-				 errmsg("the subscription was dropped while it was waited for")));
+				 errmsg("subscription was dropped during the wait")));
 	if (wait->deadline != 0)
 		left_ms = (wait->deadline - papply_clock_now() + 999) / 1000;
 	if (left_ms <= 0)

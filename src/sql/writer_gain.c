@@ -12,7 +12,7 @@
 
 #include "gain.h"
 
-PG_FUNCTION_INFO_V1(papply_writer_gain);
+PG_FUNCTION_INFO_V1(papply_get_speedup_estimate);
 
 #define GAIN_COLUMNS 4
 
@@ -30,11 +30,11 @@ put_gain(ReturnSetInfo *result, Oid subid, int writers, double gain, uint64 tran
 }
 
 /*
- * papply_writer_gain() returns, for each subscription of the current database
+ * papply_get_speedup_estimate() returns, for each subscription of the current database
  * that writers apply, a row for each number of writers.
  */
 Datum
-papply_writer_gain(PG_FUNCTION_ARGS)
+papply_get_speedup_estimate(PG_FUNCTION_ARGS)
 {
 	ReturnSetInfo *result = (ReturnSetInfo *) fcinfo->resultinfo;
 	PapplyPool *pool = palloc(sizeof(PapplyPool));

@@ -58,7 +58,7 @@ papply_account_begin(uint64 first, uint64 last, int64 now)
 	papply_account.first = first;
 	papply_account.last = last;
 	papply_pool_my_slot()->began_at = now;
-	papply_pool_my_slot()->changes_done = papply_pool_my_slot()->changes_known = 0;
+	papply_pool_my_slot()->changes_done = papply_pool_my_slot()->changes_received = 0;
 	papply_account_show_known();
 	if (first_began_at != 0)
 		return;
@@ -76,7 +76,7 @@ papply_account_show_known(void)
 		return;					/* as many as are done */
 	for (uint64 seqno = papply_account.first; seqno <= papply_account.last; seqno++)
 		changes += papply_queue_transaction(seqno)->changes;
-	papply_pool_my_slot()->changes_known = changes;
+	papply_pool_my_slot()->changes_received = changes;
 }
 
 static void
@@ -147,8 +147,8 @@ papply_account_error(const ErrorData *error)
 	end_transaction(false);
 	if (error->sqlerrcode == PAPPLY_ERRCODE_OLDER_WINS || papply_retreat_has_cancelled())
 	{
-		my_counters()->older_wins++;
-		papply_statistics_count(PAPPLY_COUNT_OLDER_WINS, 1);
+		my_counters()->commit_order_aborts++;
+		papply_statistics_count(PAPPLY_COUNT_COMMIT_ORDER_ABORTS, 1);
 	}
 	else if (papply_pool->is_open && papply_account.first != PAPPLY_SEQNO_OPEN)
 		papply_statistics_note_error(error->message);
@@ -157,6 +157,6 @@ papply_account_error(const ErrorData *error)
 void
 papply_account_replay(PapplyCounter reason)
 {
-	my_counters()->native_replays++;
+	my_counters()->fallbacks++;
 	papply_statistics_count(reason, 1);
 }

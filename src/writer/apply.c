@@ -521,7 +521,7 @@ papply_apply_change(const char *message, int length, uint32 version, bool is_las
 	if (found)
 		papply_count_change(target, change.type);
 	else
-		papply_count_add(target, is_last_look ? PAPPLY_TABLE_MISSING : PAPPLY_TABLE_SECOND_LOOKS, 1);
+		papply_count_add(target, is_last_look ? PAPPLY_TABLE_MISSING : PAPPLY_TABLE_RETRIED_LOOKUPS, 1);
 	papply_target_release(target);
 	papply_insert_run_end_change();
 	papply_message_reset_buffer(&message_copy); /* nobody knows when the next

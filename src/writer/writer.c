@@ -625,9 +625,9 @@ wait_until_committed(uint64 seqno, PapplyWriterState state)
 static void
 leave_to_native(uint64 seqno)
 {
-	papply_account_replay(was_refused ? PAPPLY_COUNT_REPLAYS_SUBSCRIPTION :
-						  PAPPLY_COUNT_REPLAYS_FAILURE);
-	papply_retreat_let_others_go_on();
+	papply_account_replay(was_refused ? PAPPLY_COUNT_FALLBACK_SUBSCRIPTION :
+						  PAPPLY_COUNT_FALLBACK_FAILURE);
+	let_others_go_on();
 	papply_queue_mark_given_up(seqno);
 	papply_pool_wake(PAPPLY_WAITER_RECEIVER);
 }
