@@ -19,7 +19,7 @@
 #include "pool.h"
 
 /*
- * What is counted, in the order of the columns of parallel_apply.subscriptions.
+ * What is counted, in the order of the columns of parallel_apply.subscription_stats.
  * A new one gets its place here, a column there, and its name in
  * sql/parallel_apply--1.0.sql; nothing else knows the order.
  */

@@ -150,7 +150,81 @@ CREATE FUNCTION parallel_apply.get_subscriptions(
     OUT lag_bytes bigint,
     OUT lag interval,
     OUT apply_rate double precision,
-    OUT catch_up interval,
+    OUT catch_up interval
+)
+RETURNS SETOF record
+LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED
+AS 'MODULE_PATHNAME', 'papply_get_subscriptions';
+
+COMMENT ON FUNCTION parallel_apply.get_subscriptions() IS
+    'state of the subscriptions of this database';
+
+CREATE VIEW parallel_apply.subscriptions AS
+    SELECT s.oid AS subid,
+           s.subname,
+           p.pid,
+           CASE WHEN p.pid IS NULL THEN 'not running'
+                WHEN n.tables OPERATOR(pg_catalog.>) 0
+                     AND p.state OPERATOR(pg_catalog.=) ANY ('{parallel,native}')
+                THEN 'synchronizing' ELSE p.state END AS state,
+           CASE WHEN n.tables OPERATOR(pg_catalog.>) 0
+                     AND p.state OPERATOR(pg_catalog.=) 'parallel'
+                THEN pg_catalog.format('%s of its tables are not ready', n.tables)
+                ELSE p.reason END AS reason,
+           p.writers_wanted,
+           coalesce(w.writers, 0)::integer AS writers_running,
+           p.queue_bytes, p.queue_transactions, p.received_lsn,
+           p.dispatched_lsn, p.committed_lsn, p.flushed_lsn, p.lag_bytes,
+           p.lag, p.apply_rate, p.catch_up
+      FROM pg_catalog.pg_subscription AS s
+      LEFT JOIN parallel_apply.get_subscriptions() AS p ON p.subid OPERATOR(pg_catalog.=) s.oid
+      LEFT JOIN (
+            SELECT r.subid, pg_catalog.count(*) AS writers FROM parallel_apply.get_writers() AS r
+             GROUP BY r.subid) AS w ON w.subid OPERATOR(pg_catalog.=) s.oid
+      LEFT JOIN LATERAL (
+            SELECT pg_catalog.count(*) AS tables FROM pg_catalog.pg_subscription_rel AS r
+              JOIN pg_catalog.pg_class AS c ON c.oid OPERATOR(pg_catalog.=) r.srrelid
+             WHERE r.srsubid OPERATOR(pg_catalog.=) s.oid
+               AND r.srsubstate OPERATOR(pg_catalog.<>) 'r'
+               AND c.relkind OPERATOR(pg_catalog.<>) 'S') AS n ON true
+     WHERE s.subdbid OPERATOR(pg_catalog.=)
+           (SELECT d.oid FROM pg_catalog.pg_database AS d
+             WHERE d.datname OPERATOR(pg_catalog.=) pg_catalog.current_database());
+
+COMMENT ON VIEW parallel_apply.subscriptions IS
+    'state of the subscriptions of this database';
+COMMENT ON COLUMN parallel_apply.subscriptions.subid IS 'OID of the subscription';
+COMMENT ON COLUMN parallel_apply.subscriptions.subname IS 'name of the subscription';
+COMMENT ON COLUMN parallel_apply.subscriptions.pid IS 'process ID of the apply worker';
+COMMENT ON COLUMN parallel_apply.subscriptions.state IS
+    'current state: parallel, native, stopping, paused, synchronizing or not running';
+COMMENT ON COLUMN parallel_apply.subscriptions.reason IS 'why the subscription is not applied in parallel';
+COMMENT ON COLUMN parallel_apply.subscriptions.writers_wanted IS
+    'target number of writers';
+COMMENT ON COLUMN parallel_apply.subscriptions.writers_running IS
+    'number of running writers';
+COMMENT ON COLUMN parallel_apply.subscriptions.queue_bytes IS 'bytes of the queue in use';
+COMMENT ON COLUMN parallel_apply.subscriptions.queue_transactions IS
+    'number of transactions in the queue';
+COMMENT ON COLUMN parallel_apply.subscriptions.received_lsn IS
+    'last position received in the publisher''s WAL';
+COMMENT ON COLUMN parallel_apply.subscriptions.dispatched_lsn IS
+    'end of the last transaction made available to writers';
+COMMENT ON COLUMN parallel_apply.subscriptions.committed_lsn IS
+    'position up to which everything is committed';
+COMMENT ON COLUMN parallel_apply.subscriptions.flushed_lsn IS
+    'position up to which everything is committed and flushed';
+COMMENT ON COLUMN parallel_apply.subscriptions.lag_bytes IS
+    'bytes of the publisher''s WAL received and not yet committed';
+COMMENT ON COLUMN parallel_apply.subscriptions.lag IS
+    'age of the oldest transaction received and not yet committed';
+COMMENT ON COLUMN parallel_apply.subscriptions.apply_rate IS
+    'remote transactions committed per second, over the last seconds';
+COMMENT ON COLUMN parallel_apply.subscriptions.catch_up IS
+    'estimated time until there is no lag; NULL if the lag grows';
+
+CREATE FUNCTION parallel_apply.get_subscription_stats(
+    OUT subid oid,
     OUT transactions bigint,
     OUT native_transactions bigint,
     OUT inserts bigint,
@@ -192,158 +266,106 @@ CREATE FUNCTION parallel_apply.get_subscriptions(
 )
 RETURNS SETOF record
 LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED
-AS 'MODULE_PATHNAME', 'papply_get_subscriptions';
+AS 'MODULE_PATHNAME', 'papply_get_subscription_stats';
 
-COMMENT ON FUNCTION parallel_apply.get_subscriptions() IS
-    'state and statistics of the subscriptions of this database';
+COMMENT ON FUNCTION parallel_apply.get_subscription_stats() IS
+    'cumulative statistics of the subscriptions of this database';
 
-CREATE VIEW parallel_apply.subscriptions AS
-    SELECT s.oid AS subid,
-           s.subname,
-           p.pid,
-           CASE WHEN p.pid IS NULL THEN 'not running'
-                WHEN n.tables OPERATOR(pg_catalog.>) 0
-                     AND p.state OPERATOR(pg_catalog.=) ANY ('{parallel,native}')
-                THEN 'synchronizing' ELSE p.state END AS state,
-           CASE WHEN n.tables OPERATOR(pg_catalog.>) 0
-                     AND p.state OPERATOR(pg_catalog.=) 'parallel'
-                THEN pg_catalog.format('%s of its tables are not ready', n.tables)
-                ELSE p.reason END AS reason,
-           p.writers_wanted,
-           coalesce(w.writers, 0)::integer AS writers_running,
-           p.queue_bytes, p.queue_transactions, p.received_lsn,
-           p.dispatched_lsn, p.committed_lsn, p.flushed_lsn, p.lag_bytes,
-           p.lag, p.apply_rate, p.catch_up, p.transactions,
-           p.native_transactions, p.inserts, p.updates, p.deletes,
+CREATE VIEW parallel_apply.subscription_stats AS
+    SELECT s.oid AS subid, s.subname,
+           p.transactions, p.native_transactions, p.inserts, p.updates, p.deletes,
            p.truncates, p.batches,
            (p.transactions OPERATOR(pg_catalog.-) p.native_transactions)::double precision
                OPERATOR(pg_catalog./) NULLIF(p.batches, 0)::double precision AS batch_size,
            p.retries, p.commit_order_aborts, p.errors, p.exclusive_table,
-           p.exclusive_truncate, p.exclusive_fallback, p.refetches,
-           p.pool_stops, p.fallback_sync, p.fallback_table,
-           p.fallback_message, p.fallback_failure,
-           p.fallback_subscription, p.fallback_no_writer,
-           p.leader_transactions, p.streamed_in_progress, p.streamed_from_file,
-           p.dependency_waits, p.commit_order_waits, p.data_waits, p.leader_waits,
-           p.lock_waits, p.apply_time, p.dependency_wait_time,
-           p.commit_order_wait_time, p.data_wait_time, p.leader_wait_time,
-           p.lock_wait_time, p.last_error_time, p.last_error, p.stats_reset
+           p.exclusive_truncate, p.exclusive_fallback, p.refetches, p.pool_stops,
+           p.fallback_sync, p.fallback_table, p.fallback_message, p.fallback_failure,
+           p.fallback_subscription, p.fallback_no_writer, p.leader_transactions,
+           p.streamed_in_progress, p.streamed_from_file, p.dependency_waits,
+           p.commit_order_waits, p.data_waits, p.leader_waits, p.lock_waits,
+           p.apply_time, p.dependency_wait_time, p.commit_order_wait_time,
+           p.data_wait_time, p.leader_wait_time, p.lock_wait_time, p.last_error_time,
+           p.last_error, p.stats_reset
       FROM pg_catalog.pg_subscription AS s
-      LEFT JOIN parallel_apply.get_subscriptions() AS p ON p.subid OPERATOR(pg_catalog.=) s.oid
-      LEFT JOIN (
-            SELECT r.subid, pg_catalog.count(*) AS writers FROM parallel_apply.get_writers() AS r
-             GROUP BY r.subid) AS w ON w.subid OPERATOR(pg_catalog.=) s.oid
-      LEFT JOIN LATERAL (
-            SELECT pg_catalog.count(*) AS tables FROM pg_catalog.pg_subscription_rel AS r
-              JOIN pg_catalog.pg_class AS c ON c.oid OPERATOR(pg_catalog.=) r.srrelid
-             WHERE r.srsubid OPERATOR(pg_catalog.=) s.oid
-               AND r.srsubstate OPERATOR(pg_catalog.<>) 'r'
-               AND c.relkind OPERATOR(pg_catalog.<>) 'S') AS n ON true
+      LEFT JOIN parallel_apply.get_subscription_stats() AS p ON p.subid OPERATOR(pg_catalog.=) s.oid
      WHERE s.subdbid OPERATOR(pg_catalog.=)
            (SELECT d.oid FROM pg_catalog.pg_database AS d
              WHERE d.datname OPERATOR(pg_catalog.=) pg_catalog.current_database());
 
-COMMENT ON VIEW parallel_apply.subscriptions IS
-    'state and statistics of the subscriptions of this database';
-COMMENT ON COLUMN parallel_apply.subscriptions.subid IS 'OID of the subscription';
-COMMENT ON COLUMN parallel_apply.subscriptions.subname IS 'name of the subscription';
-COMMENT ON COLUMN parallel_apply.subscriptions.pid IS 'process ID of the apply worker';
-COMMENT ON COLUMN parallel_apply.subscriptions.state IS
-    'current state: parallel, native, stopping, paused, synchronizing or not running';
-COMMENT ON COLUMN parallel_apply.subscriptions.reason IS 'why the subscription is not applied in parallel';
-COMMENT ON COLUMN parallel_apply.subscriptions.writers_wanted IS
-    'target number of writers';
-COMMENT ON COLUMN parallel_apply.subscriptions.writers_running IS
-    'number of running writers';
-COMMENT ON COLUMN parallel_apply.subscriptions.queue_bytes IS 'bytes of the queue in use';
-COMMENT ON COLUMN parallel_apply.subscriptions.queue_transactions IS
-    'number of transactions in the queue';
-COMMENT ON COLUMN parallel_apply.subscriptions.received_lsn IS
-    'last position received in the publisher''s WAL';
-COMMENT ON COLUMN parallel_apply.subscriptions.dispatched_lsn IS
-    'end of the last transaction made available to writers';
-COMMENT ON COLUMN parallel_apply.subscriptions.committed_lsn IS
-    'position up to which everything is committed';
-COMMENT ON COLUMN parallel_apply.subscriptions.flushed_lsn IS
-    'position up to which everything is committed and flushed';
-COMMENT ON COLUMN parallel_apply.subscriptions.lag_bytes IS
-    'bytes of the publisher''s WAL received and not yet committed';
-COMMENT ON COLUMN parallel_apply.subscriptions.lag IS
-    'age of the oldest transaction received and not yet committed';
-COMMENT ON COLUMN parallel_apply.subscriptions.apply_rate IS
-    'remote transactions committed per second, over the last seconds';
-COMMENT ON COLUMN parallel_apply.subscriptions.catch_up IS
-    'estimated time until there is no lag; NULL if the lag grows';
-COMMENT ON COLUMN parallel_apply.subscriptions.transactions IS
+COMMENT ON VIEW parallel_apply.subscription_stats IS
+    'cumulative statistics of the subscriptions of this database';
+COMMENT ON COLUMN parallel_apply.subscription_stats.subid IS 'OID of the subscription';
+COMMENT ON COLUMN parallel_apply.subscription_stats.subname IS 'name of the subscription';
+COMMENT ON COLUMN parallel_apply.subscription_stats.transactions IS
     'number of remote transactions committed';
-COMMENT ON COLUMN parallel_apply.subscriptions.native_transactions IS
+COMMENT ON COLUMN parallel_apply.subscription_stats.native_transactions IS
     'number of these that were committed by the apply worker';
-COMMENT ON COLUMN parallel_apply.subscriptions.inserts IS 'number of rows inserted';
-COMMENT ON COLUMN parallel_apply.subscriptions.updates IS 'number of rows updated';
-COMMENT ON COLUMN parallel_apply.subscriptions.deletes IS 'number of rows deleted';
-COMMENT ON COLUMN parallel_apply.subscriptions.truncates IS 'number of TRUNCATE commands';
-COMMENT ON COLUMN parallel_apply.subscriptions.batches IS 'number of local transactions of writers';
-COMMENT ON COLUMN parallel_apply.subscriptions.batch_size IS
+COMMENT ON COLUMN parallel_apply.subscription_stats.inserts IS 'number of rows inserted';
+COMMENT ON COLUMN parallel_apply.subscription_stats.updates IS 'number of rows updated';
+COMMENT ON COLUMN parallel_apply.subscription_stats.deletes IS 'number of rows deleted';
+COMMENT ON COLUMN parallel_apply.subscription_stats.truncates IS 'number of TRUNCATE commands';
+COMMENT ON COLUMN parallel_apply.subscription_stats.batches IS 'number of local transactions of writers';
+COMMENT ON COLUMN parallel_apply.subscription_stats.batch_size IS
     'average number of remote transactions in a local transaction of a writer';
-COMMENT ON COLUMN parallel_apply.subscriptions.retries IS
+COMMENT ON COLUMN parallel_apply.subscription_stats.retries IS
     'number of transactions tried again after all older transactions had committed';
-COMMENT ON COLUMN parallel_apply.subscriptions.commit_order_aborts IS
+COMMENT ON COLUMN parallel_apply.subscription_stats.commit_order_aborts IS
     'number of transactions aborted because the oldest transaction waited for one of their locks';
-COMMENT ON COLUMN parallel_apply.subscriptions.errors IS
+COMMENT ON COLUMN parallel_apply.subscription_stats.errors IS
     'number of errors, of writers and of the apply worker';
-COMMENT ON COLUMN parallel_apply.subscriptions.exclusive_table IS
+COMMENT ON COLUMN parallel_apply.subscription_stats.exclusive_table IS
     'number of transactions applied exclusively because of a table whose apply mode is exclusive';
-COMMENT ON COLUMN parallel_apply.subscriptions.exclusive_truncate IS
+COMMENT ON COLUMN parallel_apply.subscription_stats.exclusive_truncate IS
     'number of transactions applied exclusively because of a TRUNCATE';
-COMMENT ON COLUMN parallel_apply.subscriptions.exclusive_fallback IS
+COMMENT ON COLUMN parallel_apply.subscription_stats.exclusive_fallback IS
     'number of transactions applied exclusively by the apply worker because their rows are not known';
-COMMENT ON COLUMN parallel_apply.subscriptions.refetches IS
+COMMENT ON COLUMN parallel_apply.subscription_stats.refetches IS
     'number of transactions larger than the queue that were fetched again';
-COMMENT ON COLUMN parallel_apply.subscriptions.pool_stops IS
+COMMENT ON COLUMN parallel_apply.subscription_stats.pool_stops IS
     'number of times that parallel apply was stopped';
-COMMENT ON COLUMN parallel_apply.subscriptions.fallback_sync IS
+COMMENT ON COLUMN parallel_apply.subscription_stats.fallback_sync IS
     'number of transactions applied by the apply worker because a table was being synchronized';
-COMMENT ON COLUMN parallel_apply.subscriptions.fallback_table IS
+COMMENT ON COLUMN parallel_apply.subscription_stats.fallback_table IS
     'number of transactions applied by the apply worker because writers do not handle a table';
-COMMENT ON COLUMN parallel_apply.subscriptions.fallback_message IS
+COMMENT ON COLUMN parallel_apply.subscription_stats.fallback_message IS
     'number of transactions applied by the apply worker because a message was larger than the queue, or is not handled by writers';
-COMMENT ON COLUMN parallel_apply.subscriptions.fallback_failure IS
+COMMENT ON COLUMN parallel_apply.subscription_stats.fallback_failure IS
     'number of transactions applied by the apply worker because a writer failed twice';
-COMMENT ON COLUMN parallel_apply.subscriptions.fallback_subscription IS
+COMMENT ON COLUMN parallel_apply.subscription_stats.fallback_subscription IS
     'number of transactions applied by the apply worker because of SKIP, or because the subscription was disabled or got a new owner';
-COMMENT ON COLUMN parallel_apply.subscriptions.fallback_no_writer IS
+COMMENT ON COLUMN parallel_apply.subscription_stats.fallback_no_writer IS
     'number of transactions applied by the apply worker because no writer was running';
-COMMENT ON COLUMN parallel_apply.subscriptions.leader_transactions IS
+COMMENT ON COLUMN parallel_apply.subscription_stats.leader_transactions IS
     'number of small transactions that the apply worker applied while the writers were idle';
-COMMENT ON COLUMN parallel_apply.subscriptions.streamed_in_progress IS
+COMMENT ON COLUMN parallel_apply.subscription_stats.streamed_in_progress IS
     'number of streamed transactions that a writer applied while they arrived';
-COMMENT ON COLUMN parallel_apply.subscriptions.streamed_from_file IS
+COMMENT ON COLUMN parallel_apply.subscription_stats.streamed_from_file IS
     'number of streamed transactions applied from a file after their end';
-COMMENT ON COLUMN parallel_apply.subscriptions.dependency_waits IS
+COMMENT ON COLUMN parallel_apply.subscription_stats.dependency_waits IS
     'number of waits for an older transaction that changed the same row';
-COMMENT ON COLUMN parallel_apply.subscriptions.commit_order_waits IS
+COMMENT ON COLUMN parallel_apply.subscription_stats.commit_order_waits IS
     'number of waits for all older transactions to commit';
-COMMENT ON COLUMN parallel_apply.subscriptions.data_waits IS
+COMMENT ON COLUMN parallel_apply.subscription_stats.data_waits IS
     'number of waits for the rest of a large transaction';
-COMMENT ON COLUMN parallel_apply.subscriptions.leader_waits IS
+COMMENT ON COLUMN parallel_apply.subscription_stats.leader_waits IS
     'number of waits for the apply worker';
-COMMENT ON COLUMN parallel_apply.subscriptions.lock_waits IS
+COMMENT ON COLUMN parallel_apply.subscription_stats.lock_waits IS
     'number of waits for locks, sampled once a second';
-COMMENT ON COLUMN parallel_apply.subscriptions.apply_time IS
+COMMENT ON COLUMN parallel_apply.subscription_stats.apply_time IS
     'time writers spent on transactions, without waits for each other, in milliseconds';
-COMMENT ON COLUMN parallel_apply.subscriptions.dependency_wait_time IS
+COMMENT ON COLUMN parallel_apply.subscription_stats.dependency_wait_time IS
     'time spent in dependency_waits, in milliseconds';
-COMMENT ON COLUMN parallel_apply.subscriptions.commit_order_wait_time IS
+COMMENT ON COLUMN parallel_apply.subscription_stats.commit_order_wait_time IS
     'time spent in commit_order_waits, in milliseconds';
-COMMENT ON COLUMN parallel_apply.subscriptions.data_wait_time IS
+COMMENT ON COLUMN parallel_apply.subscription_stats.data_wait_time IS
     'time spent in data_waits, in milliseconds';
-COMMENT ON COLUMN parallel_apply.subscriptions.leader_wait_time IS
+COMMENT ON COLUMN parallel_apply.subscription_stats.leader_wait_time IS
     'time spent in leader_waits, in milliseconds';
-COMMENT ON COLUMN parallel_apply.subscriptions.lock_wait_time IS
+COMMENT ON COLUMN parallel_apply.subscription_stats.lock_wait_time IS
     'time spent waiting for locks, estimated from lock_waits, in milliseconds';
-COMMENT ON COLUMN parallel_apply.subscriptions.last_error_time IS 'time of the last error';
-COMMENT ON COLUMN parallel_apply.subscriptions.last_error IS 'message of the last error';
-COMMENT ON COLUMN parallel_apply.subscriptions.stats_reset IS
+COMMENT ON COLUMN parallel_apply.subscription_stats.last_error_time IS 'time of the last error';
+COMMENT ON COLUMN parallel_apply.subscription_stats.last_error IS 'message of the last error';
+COMMENT ON COLUMN parallel_apply.subscription_stats.stats_reset IS
     'time at which these statistics were last reset';
 
 CREATE FUNCTION parallel_apply.reset_stats(subscription_name name DEFAULT NULL)
@@ -660,12 +682,12 @@ SELECT parallel_apply.find_subscription(subscription_name);
 
 WITH s AS MATERIALIZED (
     SELECT v.subid, v.subname, v.state, v.reason, v.writers_wanted, v.writers_running,
-           v.queue_bytes, v.lag, v.transactions, v.retries,
-           v.native_transactions - v.leader_transactions AS left_transactions,
-           v.commit_order_aborts, v.exclusive_table, v.exclusive_truncate, v.refetches,
-           v.exclusive_fallback, v.fallback_sync, v.fallback_table,
-           v.fallback_message, v.fallback_failure, v.last_error,
-           v.inserts + v.updates + v.deletes AS rows,
+           v.queue_bytes, v.lag, n.transactions, n.retries,
+           n.native_transactions - n.leader_transactions AS left_transactions,
+           n.commit_order_aborts, n.exclusive_table, n.exclusive_truncate, n.refetches,
+           n.exclusive_fallback, n.fallback_sync, n.fallback_table,
+           n.fallback_message, n.fallback_failure, n.last_error,
+           n.inserts + n.updates + n.deletes AS rows,
            c.writers_wanted AS target_writers, c.source,
            CASE c.source WHEN 'subscription' THEN c.num_writers
                 WHEN 'group' THEN (SELECT g.num_writers FROM parallel_apply.groups AS g
@@ -676,6 +698,7 @@ WITH s AS MATERIALIZED (
            greatest(v.queue_bytes::float8 / q.max_bytes,
                     v.queue_transactions::float8 / q.max_transactions) AS queue_fill
       FROM parallel_apply.subscriptions AS v
+      JOIN parallel_apply.subscription_stats AS n USING (subid)
       JOIN parallel_apply.subscription_config AS c USING (subid)
       LEFT JOIN parallel_apply.get_queues() AS q USING (subid)
      WHERE advice.subscription_name IS NULL OR v.subname = advice.subscription_name
@@ -876,6 +899,8 @@ REVOKE ALL ON FUNCTION parallel_apply.set_table_option(regclass, text, text) FRO
 REVOKE ALL ON FUNCTION parallel_apply.reset_stats(name) FROM PUBLIC;
 REVOKE ALL ON FUNCTION parallel_apply.get_subscriptions() FROM PUBLIC;
 REVOKE ALL ON parallel_apply.subscriptions FROM PUBLIC;
+REVOKE ALL ON FUNCTION parallel_apply.get_subscription_stats() FROM PUBLIC;
+REVOKE ALL ON parallel_apply.subscription_stats FROM PUBLIC;
 REVOKE ALL ON FUNCTION parallel_apply.get_writers() FROM PUBLIC;
 REVOKE ALL ON parallel_apply.writers FROM PUBLIC;
 REVOKE ALL ON FUNCTION parallel_apply.get_tables() FROM PUBLIC;
@@ -892,6 +917,8 @@ GRANT USAGE ON SCHEMA parallel_apply TO pg_monitor;
 GRANT EXECUTE ON FUNCTION parallel_apply.get_subscriptions() TO pg_monitor;
 GRANT EXECUTE ON FUNCTION parallel_apply.get_writers() TO pg_monitor;
 GRANT SELECT ON parallel_apply.subscriptions TO pg_monitor;
+GRANT EXECUTE ON FUNCTION parallel_apply.get_subscription_stats() TO pg_monitor;
+GRANT SELECT ON parallel_apply.subscription_stats TO pg_monitor;
 GRANT SELECT ON parallel_apply.writers TO pg_monitor;
 GRANT EXECUTE ON FUNCTION parallel_apply.get_tables() TO pg_monitor;
 GRANT SELECT ON parallel_apply.tables TO pg_monitor;

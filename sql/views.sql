@@ -10,10 +10,12 @@ SET client_min_messages = error;
 CREATE SUBSCRIPTION regress_papply_sub CONNECTION 'host=nowhere' PUBLICATION nothing
     WITH (connect = false, slot_name = NONE);
 RESET client_min_messages;
-SELECT subname, state, reason, pid, writers_wanted, writers_running, lag, transactions,
-       batch_size, last_error, stats_reset
+SELECT subname, state, reason, pid, writers_wanted, writers_running, lag
   FROM parallel_apply.subscriptions;
+SELECT subname, transactions, batch_size, last_error, stats_reset
+  FROM parallel_apply.subscription_stats;
 SELECT count(*) FROM parallel_apply.get_subscriptions();
+SELECT count(*) FROM parallel_apply.get_subscription_stats();
 SELECT count(*) FROM parallel_apply.writers;
 
 -- Counters begin anew for one, or for all.
@@ -27,9 +29,12 @@ SELECT parallel_apply.reset_stats('regress_papply_other');
 SET ROLE regress_papply_monitor;
 SELECT subname, state FROM parallel_apply.subscriptions;
 SELECT count(*) FROM parallel_apply.get_subscriptions();
+SELECT subname, transactions FROM parallel_apply.subscription_stats;
+SELECT count(*) FROM parallel_apply.get_subscription_stats();
 SELECT parallel_apply.reset_stats('regress_papply_sub');
 SET ROLE regress_papply_nobody;
 SELECT count(*) FROM parallel_apply.subscriptions;
+SELECT count(*) FROM parallel_apply.subscription_stats;
 SELECT count(*) FROM parallel_apply.get_subscriptions();
 SELECT parallel_apply.reset_stats();
 RESET ROLE;
@@ -44,6 +49,7 @@ RESET ROLE;
 -- Its names are found by their schemas only.
 SET search_path = '';
 SELECT count(*) FROM parallel_apply.subscriptions;
+SELECT count(*) FROM parallel_apply.subscription_stats;
 RESET search_path;
 
 DROP SUBSCRIPTION regress_papply_sub;

@@ -36,7 +36,7 @@ sub applied
 	wait_applied($publisher, $subscriber, 'tap');
 	my $counts = on_subscriber(
 		q(SELECT leader_transactions, transactions - native_transactions
-		FROM parallel_apply.subscriptions));
+		FROM parallel_apply.subscription_stats));
 	return split /\|/, $counts;
 }
 
@@ -182,7 +182,7 @@ sub commits_lone
 {
 	my ($statement) = @_;
 	my $counts = q(SELECT transactions, leader_transactions
-		FROM parallel_apply.subscriptions);
+		FROM parallel_apply.subscription_stats);
 	my @before = split /\|/, $target->query_safe($counts);
 	my @after = @before;
 	$source->query_safe($statement);

@@ -192,7 +192,7 @@ foreach my $database ('this', 'another')
 		);
 	}
 	my $column =
-	  'SELECT streamed_from_file FROM parallel_apply.subscriptions';
+	  'SELECT streamed_from_file FROM parallel_apply.subscription_stats';
 	my $late = on_subscriber($column);
 	my $session = begin_streamed(item_rows(3000));
 	$session->query_safe('COMMIT');

@@ -86,7 +86,7 @@ sub holders
 sub fallbacks
 {
 	return on_subscriber(
-		'SELECT fallback_failure + fallback_table FROM parallel_apply.subscriptions'
+		'SELECT fallback_failure + fallback_table FROM parallel_apply.subscription_stats'
 	);
 }
 

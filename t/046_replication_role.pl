@@ -202,7 +202,7 @@ for my $what (qw(session hidden))
 # By a transaction that the apply worker does itself.
 reload_with($subscriber, 'parallel_apply.leader_participation = on');
 my $lone =
-  q(SELECT sum(leader_transactions) FROM parallel_apply.subscriptions);
+  q(SELECT sum(leader_transactions) FROM parallel_apply.subscription_stats);
 on_publisher('UPDATE gate SET n = n + 1');
 wait_applied($publisher, $subscriber, 'tap');
 my $before = on_subscriber($lone);

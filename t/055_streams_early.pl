@@ -47,7 +47,7 @@ sub streams
 {
 	return on_subscriber(
 		q(SELECT streamed_in_progress || ' early, ' || streamed_from_file || ' late'
-		FROM parallel_apply.subscriptions));
+		FROM parallel_apply.subscription_stats));
 }
 
 my ($early, $late) = (0, 0);
@@ -77,7 +77,7 @@ sub forget_streams
 sub wait_for_end
 {
 	wait_until(
-		"streamed_in_progress = $early + 1 FROM parallel_apply.subscriptions",
+		"streamed_in_progress = $early + 1 FROM parallel_apply.subscription_stats",
 		'it has not ended');
 	return;
 }
@@ -270,7 +270,7 @@ wait_applied($publisher, $subscriber, 'tap');
 on_publisher('DELETE FROM items WHERE id = 2');
 streams_are('a row is missing in its turn', 1, 0);
 is( on_subscriber(
-		'SELECT fallback_failure FROM parallel_apply.subscriptions'),
+		'SELECT fallback_failure FROM parallel_apply.subscription_stats'),
 	'0',
 	'and nothing is applied again');
 
@@ -314,7 +314,7 @@ sub end_behind_lock
 sub fallbacks
 {
 	return on_subscriber(
-		'SELECT fallback_subscription FROM parallel_apply.subscriptions');
+		'SELECT fallback_subscription FROM parallel_apply.subscription_stats');
 }
 my $replays = fallbacks();
 end_behind_lock('INSERT INTO widened SELECT generate_series(1, 1000);');
@@ -330,7 +330,7 @@ sub lone_replays
 {
 	wait_applied($publisher, $subscriber, 'tap');
 	return on_subscriber(
-		'SELECT leader_transactions FROM parallel_apply.subscriptions');
+		'SELECT leader_transactions FROM parallel_apply.subscription_stats');
 }
 reload_with($subscriber, 'parallel_apply.leader_participation = on');
 for my $n (2001 .. 2200)

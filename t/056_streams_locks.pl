@@ -61,7 +61,7 @@ sub becomes_true
 sub value_of
 {
 	my ($column) = @_;
-	return on_subscriber("SELECT $column FROM parallel_apply.subscriptions");
+	return on_subscriber("SELECT $column FROM parallel_apply.subscription_stats");
 }
 
 # A transaction that waits for a lock of ours is rolled back: what comes after it gets
@@ -305,7 +305,7 @@ on_publisher(
 );
 $streamed->query_safe('COMMIT');
 becomes_true(
-	"streamed_in_progress = $early + 1 FROM parallel_apply.subscriptions",
+	"streamed_in_progress = $early + 1 FROM parallel_apply.subscription_stats",
 	'one has ended');
 becomes_true(
 	q(string_agg(state, ', ' ORDER BY state) IN
@@ -329,7 +329,7 @@ $streamed->query_safe(
 wait_for_early(2000);
 $stopped = stop_early_writer();
 on_publisher(q(INSERT INTO orders VALUES (5, repeat('x', 100000))));
-becomes_true('fallback_message = 1 FROM parallel_apply.subscriptions',
+becomes_true('fallback_message = 1 FROM parallel_apply.subscription_stats',
 	'a message is larger than the queue');
 my $apply_pid = apply_pid($subscriber, 'tap');
 becomes_true(

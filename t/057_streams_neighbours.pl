@@ -36,7 +36,7 @@ my @tables = qw(items gate twins slow);
 sub value_of
 {
 	my ($column) = @_;
-	return on_subscriber("SELECT $column FROM parallel_apply.subscriptions");
+	return on_subscriber("SELECT $column FROM parallel_apply.subscription_stats");
 }
 
 sub is_seen
@@ -146,7 +146,7 @@ on_publisher('UPDATE gate SET n = 1 WHERE id = 2');
 wait_for_state($subscriber, 'waiting for lock', 2);
 $streamed->query_safe('COMMIT');
 is_seen(
-	"parallel_apply.subscriptions WHERE streamed_in_progress = $early + 1",
+	"parallel_apply.subscription_stats WHERE streamed_in_progress = $early + 1",
 	'it has ended');
 $locks[0]->query_safe('COMMIT');
 states_become(

@@ -150,7 +150,7 @@ tables_equal('after changes of definition within a transaction',
 		'ALTER TABLE changing ADD COLUMN late int; INSERT INTO changing (id, late) VALUES (105, 1)'
 	);
 	$subscriber->poll_query_until('postgres',
-		q(SELECT last_error LIKE '%missing replicated column: "late"' FROM parallel_apply.subscriptions)
+		q(SELECT last_error LIKE '%missing replicated column: "late"' FROM parallel_apply.subscription_stats)
 	) or die 'the column is not missed';
 	on_subscriber('ALTER TABLE changing ADD COLUMN late int');
 	$session->quit;

@@ -90,7 +90,7 @@ insert_alone('altered', '0, 7');
 tables_equal('after a definition came in a stream', 'altered');
 cmp_ok(
 	on_subscriber(
-		'SELECT leader_transactions FROM parallel_apply.subscriptions'),
+		'SELECT leader_transactions FROM parallel_apply.subscription_stats'),
 	'>', 0,
 	'the apply worker has applied some itself');
 

@@ -1,5 +1,5 @@
-# parallel_apply.subscriptions: who applies a subscription and why, how far it
-# is, and what it has done, exactly; also without writers, and after the apply
+# parallel_apply.subscriptions and subscription_stats: who applies a subscription and
+# why, how far it is, and what it has done, exactly; also without writers, and after the apply
 # worker has ended.
 #
 # Waits are forced by locks of a session on the subscriber, an error by a row
@@ -34,7 +34,8 @@ on_subscriber(
 	ALTER TABLE audited ENABLE ALWAYS TRIGGER audit_trg;));
 create_extension($subscriber);
 
-my $view = q(parallel_apply.subscriptions WHERE subname = 'tap');
+my $view = q(parallel_apply.subscriptions
+	JOIN parallel_apply.subscription_stats USING (subid, subname) WHERE subname = 'tap');
 
 sub poll
 {

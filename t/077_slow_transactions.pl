@@ -62,7 +62,7 @@ sub apply_slowly
 		'waiting for lock, waiting for prior commit, waiting for dependency',
 		'transactions wait for a lock, for their turn, and for a row');
 	$subscriber->poll_query_until('postgres',
-		'SELECT lock_waits > 0 FROM parallel_apply.subscriptions')
+		'SELECT lock_waits > 0 FROM parallel_apply.subscription_stats')
 	  or die 'the wait for the lock was not seen';
 	$lock->query_safe('COMMIT');
 	$lock->quit;

@@ -40,7 +40,7 @@ use Workload;
 my $native = $ENV{PAPPLY_STRESS_NATIVE};
 my $work = $ENV{TESTDIR};
 
-# Columns of parallel_apply.writers, and of parallel_apply.subscriptions, that are counted.
+# Columns of parallel_apply.writers, and of parallel_apply.subscription_stats, that are counted.
 my @writer_ways =
   ('transactions', 'rows', 'fallbacks', 'retries', 'commit_order_aborts');
 my @subscription_ways = ('streamed_in_progress', 'streamed_from_file');
@@ -215,7 +215,7 @@ my $ways_query =
   . join(', ', @writer_ways, ('0') x @subscription_ways)
   . ' FROM parallel_apply.writers WHERE pid IS NOT NULL UNION ALL SELECT -subid::bigint, '
   . join(', ', ('0') x @writer_ways, @subscription_ways)
-  . ' FROM parallel_apply.subscriptions;';
+  . ' FROM parallel_apply.subscription_stats;';
 
 sub note_ways
 {

@@ -1,6 +1,7 @@
 /*-------------------------------------------------------------------------
  * subscriptions.c
- *	  The functions behind parallel_apply.subscriptions, and reset_stats().
+ *	  The functions behind parallel_apply.subscriptions and subscription_stats, and
+ *	  reset_stats().
  *
  * Runs in a user's backend.  Everything is read without stopping anybody, so
  * that columns of a row may be of slightly different moments.
@@ -21,9 +22,11 @@
 #include "table_statistics.h"
 
 PG_FUNCTION_INFO_V1(papply_get_subscriptions);
+PG_FUNCTION_INFO_V1(papply_get_subscription_stats);
 PG_FUNCTION_INFO_V1(papply_reset_stats);
 
-#define SUBSCRIPTIONS_COLUMNS (18 + PAPPLY_COUNTERS)
+/* Those of the wider one, the statistics. */
+#define MAX_COLUMNS (4 + PAPPLY_COUNTERS)
 
 /* A catch-up that takes longer is none. */
 #define MAX_CATCH_UP_S (1000.0 * 86400)
@@ -31,8 +34,8 @@ PG_FUNCTION_INFO_V1(papply_reset_stats);
 /* A row that is being made. */
 typedef struct Row
 {
-	Datum		values[SUBSCRIPTIONS_COLUMNS];
-	bool		nulls[SUBSCRIPTIONS_COLUMNS];
+	Datum		values[MAX_COLUMNS];
+	bool		nulls[MAX_COLUMNS];
 	int			columns;
 } Row;
 
@@ -146,15 +149,31 @@ add_progress(Row *row, const PapplyProgress *progress, bool is_running)
 }
 
 static void
-put_subscription(ReturnSetInfo *result, const PapplyStatistics *statistics)
+put_row(ReturnSetInfo *result, Row *row)
+{
+	Assert(row->columns == result->setDesc->natts);
+	tuplestore_putvalues(result->setResult, result->setDesc, row->values, row->nulls);
+}
+
+static void
+put_state(ReturnSetInfo *result, const PapplyStatistics *statistics)
 {
 	bool		is_running = statistics->receiver_pid != 0;
-	bool		has_error = statistics->last_error_time != 0;
 	Row			row = {.columns = 0};
 
 	add(&row, ObjectIdGetDatum(statistics->subid), false);
 	add(&row, Int32GetDatum(statistics->receiver_pid), !is_running);
 	add_progress(&row, &statistics->progress, is_running);
+	put_row(result, &row);
+}
+
+static void
+put_statistics(ReturnSetInfo *result, const PapplyStatistics *statistics)
+{
+	bool		has_error = statistics->last_error_time != 0;
+	Row			row = {.columns = 0};
+
+	add(&row, ObjectIdGetDatum(statistics->subid), false);
 	for (int i = 0; i < PAPPLY_FIRST_TIME; i++)
 		add(&row, Int64GetDatum(statistics->counts[i]), false);
 	for (int i = PAPPLY_FIRST_TIME; i < PAPPLY_COUNTERS; i++)
@@ -162,24 +181,38 @@ put_subscription(ReturnSetInfo *result, const PapplyStatistics *statistics)
 	add(&row, TimestampTzGetDatum(statistics->last_error_time), !has_error);
 	add_text(&row, has_error ? statistics->last_error : NULL);
 	add(&row, TimestampTzGetDatum(statistics->stats_reset), false);
-	Assert(row.columns == result->setDesc->natts);
-	tuplestore_putvalues(result->setResult, result->setDesc, row.values, row.nulls);
+	put_row(result, &row);
 }
 
-/*
- * papply_get_subscriptions() returns a row for each subscription of the current
- * database that has or had an apply worker.
- */
-Datum
-papply_get_subscriptions(PG_FUNCTION_ARGS)
+/* A row for each subscription of the current database that has or had an apply worker. */
+static void
+put_all(FunctionCallInfo fcinfo, void (*put) (ReturnSetInfo *, const PapplyStatistics *))
 {
-	ReturnSetInfo *result = (ReturnSetInfo *) fcinfo->resultinfo;
 	PapplyStatistics *statistics = palloc(sizeof(PapplyStatistics));
 
 	InitMaterializedSRF(fcinfo, 0);
 	for (int n = 0; papply_statistics_peek(n, statistics); n++)
 		if (OidIsValid(statistics->subid) && statistics->dbid == MyDatabaseId)
-			put_subscription(result, statistics);
+			put((ReturnSetInfo *) fcinfo->resultinfo, statistics);
+}
+
+/*
+ * papply_get_subscriptions() returns what each subscription does.
+ */
+Datum
+papply_get_subscriptions(PG_FUNCTION_ARGS)
+{
+	put_all(fcinfo, put_state);
+	return (Datum) 0;
+}
+
+/*
+ * papply_get_subscription_stats() returns what each has done since the last reset.
+ */
+Datum
+papply_get_subscription_stats(PG_FUNCTION_ARGS)
+{
+	put_all(fcinfo, put_statistics);
 	return (Datum) 0;
 }
 
