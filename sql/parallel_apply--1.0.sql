@@ -76,6 +76,7 @@ CREATE FUNCTION parallel_apply.get_tables(
     OUT relid oid,
     OUT sync_state "char",
     OUT apply_mode text,
+    OUT findings text[],
     OUT reason text,
     OUT remedy text,
     OUT inserts bigint,
@@ -100,7 +101,7 @@ CREATE VIEW parallel_apply.tables AS
                 WHEN 'f' THEN 'copied' WHEN 's' THEN 'synchronized'
                 WHEN 'r' THEN 'ready' ELSE t.sync_state::pg_catalog.text
            END AS sync_state,
-           t.apply_mode, t.reason, t.remedy, t.inserts, t.updates, t.deletes, t.waits,
+           t.apply_mode, t.findings, t.reason, t.remedy, t.inserts, t.updates, t.deletes, t.waits,
            t.wait_time, t.missing, t.retried_lookups
       FROM parallel_apply.get_tables() AS t
       JOIN pg_catalog.pg_class AS c ON c.oid OPERATOR(pg_catalog.=) t.relid
@@ -118,6 +119,8 @@ COMMENT ON COLUMN parallel_apply.tables.sync_state IS
     'state of the initial synchronization: initialize, copying, copied, synchronized or ready';
 COMMENT ON COLUMN parallel_apply.tables.apply_mode IS
     'how its changes are applied: parallel, exclusive (by a writer, while nothing else is applied) or native (by the apply worker)';
+COMMENT ON COLUMN parallel_apply.tables.findings IS
+    'codes of the reasons, in the same order';
 COMMENT ON COLUMN parallel_apply.tables.reason IS
     'why the table is not parallel, and what else slows down its changes';
 COMMENT ON COLUMN parallel_apply.tables.remedy IS
@@ -786,7 +789,7 @@ WITH s AS MATERIALIZED (
                   coalesce(g.transactions, 0), coalesce(g.list, 'none'))
       FROM s LEFT JOIN gain AS g USING (subid) LEFT JOIN enough AS e USING (subid)
     UNION ALL
-    SELECT s.subname, 'hot key', 'warning',
+    SELECT s.subname, 'hot_key', 'warning',
            format('%s %% of all waits are for one %s of table %s: %s; more writers do not help with it. '
                   'Spread it over several rows, or change it in fewer and shorter transactions',
                   round(100.0 * (h.waits - h.max_error) / w.waits),
@@ -798,7 +801,7 @@ WITH s AS MATERIALIZED (
       FROM s JOIN hottest AS h USING (subid) JOIN waits AS w USING (subid)
      WHERE w.waits >= 10 AND h.waits - h.max_error >= 0.2 * w.waits
     UNION ALL
-    SELECT s.subname, 'exclusive table',
+    SELECT s.subname, 'exclusive_table',
            CASE WHEN s.exclusive_table >= 0.05 * s.transactions THEN 'warning' ELSE 'notice' END,
            format('transactions that change table %s are applied alone: %s. Remedy: %s',
                   t.relid::regclass, t.reason, t.remedy),
@@ -812,8 +815,9 @@ WITH s AS MATERIALIZED (
            format('%s rows updated, %s deleted', t.updates, t.deletes)
       FROM s JOIN changed_tables AS t USING (subid)
      WHERE t.apply_mode = 'parallel'
-       AND (t.reason ~ 'foreign table'
-            OR t.reason ~ 'reads the table|fail' AND t.updates + t.deletes IS DISTINCT FROM 0)
+       AND ('foreign_partition' = ANY (t.findings)
+            OR t.findings && '{no_replica_identity,no_usable_index}'
+               AND t.updates + t.deletes IS DISTINCT FROM 0)
     UNION ALL
     SELECT s.subname, 'truncate', 'notice',
            'many transactions with TRUNCATE, each of which is applied alone: delete rows instead, or truncate less often',

@@ -306,7 +306,8 @@ for my $who ('the pool', 'the next pool', 'PostgreSQL itself')
 {
 	reload_with($subscriber, 'parallel_apply.leader_participation = on');
 	wait_for_pool($subscriber, 'tap', 4);
-	my $lone = 'SELECT leader_transactions FROM parallel_apply.subscription_stats';
+	my $lone =
+	  'SELECT leader_transactions FROM parallel_apply.subscription_stats';
 	my $is_lone = 0;
 	for (1 .. 100)
 	{

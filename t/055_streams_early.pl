@@ -314,7 +314,8 @@ sub end_behind_lock
 sub fallbacks
 {
 	return on_subscriber(
-		'SELECT fallback_subscription FROM parallel_apply.subscription_stats');
+		'SELECT fallback_subscription FROM parallel_apply.subscription_stats'
+	);
 }
 my $replays = fallbacks();
 end_behind_lock('INSERT INTO widened SELECT generate_series(1, 1000);');

@@ -61,7 +61,8 @@ sub becomes_true
 sub value_of
 {
 	my ($column) = @_;
-	return on_subscriber("SELECT $column FROM parallel_apply.subscription_stats");
+	return on_subscriber(
+		"SELECT $column FROM parallel_apply.subscription_stats");
 }
 
 # A transaction that waits for a lock of ours is rolled back: what comes after it gets

@@ -36,7 +36,8 @@ my @tables = qw(items gate twins slow);
 sub value_of
 {
 	my ($column) = @_;
-	return on_subscriber("SELECT $column FROM parallel_apply.subscription_stats");
+	return on_subscriber(
+		"SELECT $column FROM parallel_apply.subscription_stats");
 }
 
 sub is_seen

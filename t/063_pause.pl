@@ -70,8 +70,8 @@ sub pause
 {
 	my $offset = -s $subscriber->logfile;
 	call(q(pause('tap')));
-	$subscriber->wait_for_log(qr/LOG:  apply of subscription "tap" has been paused/,
-		$offset);
+	$subscriber->wait_for_log(
+		qr/LOG:  apply of subscription "tap" has been paused/, $offset);
 	return;
 }
 

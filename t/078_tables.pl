@@ -66,15 +66,37 @@ subscribe(
 	  q(FOR TABLE gate, plain, audited, declared, whole, log, users, odd, numbered,
 		keyless, parts, noted, "Wo'rd"));
 
-# Asserts what the view says of a table: class, reason and remedy.
+# The code of each reason, by its words.
+my %code_of = (
+	'fires in replica mode' => 'replica_trigger',
+	'which is not published, has a default' => 'unpublished_default',
+	'it is exclusive if the publisher' => 'possible_default',
+	'reads the table' => 'no_usable_index',
+	'UPDATE and DELETE fail' => 'no_replica_identity',
+	'is a foreign table' => 'foreign_partition',
+	'is not in the replica identity' => 'index_not_in_identity',
+	'another session has locked it' => 'locked',
+	'another session has locked an index' => 'index_locked');
+
+sub codes_of
+{
+	my ($reasons) = @_;
+	return join ',', map {
+		my $reason = $_;
+		map { $code_of{$_} } grep { $reason =~ /$_/ } keys %code_of
+	} split /; /, $reasons;
+}
+
+# Asserts what the view says of a table: apply mode, findings, reason and remedy.
 sub explained
 {
-	my ($table, $class, $reason, $remedy, $name) = @_;
+	my ($table, $mode, $reason, $remedy, $name) = @_;
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
 	is( on_subscriber(
-			qq(SELECT concat_ws('|', apply_mode, coalesce(reason, '-'), coalesce(remedy, '-'))
+			qq(SELECT concat_ws('|', apply_mode, array_to_string(findings, ','),
+				coalesce(reason, '-'), coalesce(remedy, '-'))
 			FROM parallel_apply.tables WHERE relid = '$table'::regclass)),
-		"$class|$reason|$remedy",
+		join('|', $mode, codes_of($reason), $reason, $remedy),
 		$name);
 	return;
 }
@@ -198,6 +220,11 @@ is( on_subscriber(
 		'unique index u_lower has an expression and is not tracked',
 		'unique index u_some is partial and is not tracked'),
 	'indexes whose values are not known');
+is( on_subscriber(
+		q(SELECT string_agg(code, ',' ORDER BY code COLLATE "C") FROM parallel_apply.tables, unnest(findings) AS code
+		WHERE relid = 'odd'::regclass)),
+	'exclusion_constraint,untracked_index,untracked_index,untracked_index',
+	'each with its code');
 
 # What the view advises helps.
 on_subscriber(
@@ -323,9 +350,9 @@ on_publisher('ALTER PUBLICATION tap ADD TABLE late');
 on_subscriber('ALTER SUBSCRIPTION tap REFRESH PUBLICATION');
 ok( $subscriber->poll_query_until(
 		'postgres',
-		q(SELECT concat_ws('|', subname, sync_state, apply_mode, reason) FROM parallel_apply.tables
-		WHERE relid = 'late'::regclass),
-		'tap|copying|native|it is not synchronized yet'),
+		q(SELECT concat_ws('|', subname, sync_state, apply_mode, findings, reason)
+		FROM parallel_apply.tables WHERE relid = 'late'::regclass),
+		'tap|copying|native|{not_synchronized}|it is not synchronized yet'),
 	'a table that is being synchronised is native');
 $row->query_safe('ROLLBACK');
 $row->quit;

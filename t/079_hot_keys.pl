@@ -211,7 +211,7 @@ sub advised
 }
 
 advised(
-	'exclusive table',
+	'exclusive_table',
 	qr/transactions that change table audited are applied alone: trigger audit_trg of table public\.audited fires .* Remedy: .*set_table_option.*\|1 of \d+ changed rows; 1 of \d+ transactions/,
 	'the trigger that serialises is named, with what it costs');
 
@@ -238,12 +238,12 @@ advised(
 ok( $subscriber->poll_query_until(
 		'postgres',
 		q(SELECT level || ' ' || (advice LIKE '% of all waits are for one row of table accounts: key (7); %')
-		FROM parallel_apply.advice('tap') WHERE topic = 'hot key'),
+		FROM parallel_apply.advice('tap') WHERE topic = 'hot_key'),
 		'warning true'),
 	'the hot row is named');
 is( on_subscriber(
 		q(REVOKE SELECT ON accounts FROM looker; SET ROLE looker;
-		SELECT advice LIKE '%that with key hash %' FROM parallel_apply.advice() WHERE topic = 'hot key')
+		SELECT advice LIKE '%that with key hash %' FROM parallel_apply.advice() WHERE topic = 'hot_key')
 	),
 	't',
 	'but not to those who may not read the table');

@@ -24,12 +24,14 @@
 #include "catalog/pg_proc.h"
 #include "catalog/pg_sequence.h"
 #include "catalog/pg_subscription_rel.h"
+#include "catalog/pg_type.h"
 #include "fmgr.h"
 #include "funcapi.h"
 #include "lib/stringinfo.h"
 #include "nodes/nodeFuncs.h"
 #include "rewrite/rewriteHandler.h"
 #include "storage/lmgr.h"
+#include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/fmgroids.h"
 #include "utils/lsyscache.h"
@@ -45,20 +47,41 @@
 
 PG_FUNCTION_INFO_V1(papply_get_tables);
 
-#define TABLES_COLUMNS 13
+#define TABLES_COLUMNS 14
+
+/*
+ * What can be found, as the view has it; programs may rely on these words.  README
+ * says what each means.
+ */
+#define FINDING_NOT_SYNCHRONIZED "not_synchronized"
+#define FINDING_NOT_A_TABLE "not_a_table"
+#define FINDING_TRIGGER "replica_trigger"
+#define FINDING_DEFAULT "unpublished_default"
+#define FINDING_POSSIBLE_DEFAULT "possible_default"
+#define FINDING_FOREIGN_PARTITION "foreign_partition"
+#define FINDING_NO_IDENTITY "no_replica_identity"
+#define FINDING_NO_INDEX "no_usable_index"
+#define FINDING_EXCLUSION "exclusion_constraint"
+#define FINDING_UNTRACKED_INDEX "untracked_index"
+#define FINDING_OTHER_INDEX "index_not_in_identity"
+#define FINDING_LOCKED "locked"
+#define FINDING_INDEX_LOCKED "index_locked"
 
 /* What there is to say of a table. */
 typedef struct Findings
 {
 	PapplyTableClass table_class;
 	PapplyTableDescription description;
+	ArrayBuildState *codes;		/* or NULL: none */
 	StringInfoData reasons;
 	StringInfoData remedies;
 } Findings;
 
 static void
-add_finding(Findings *findings, const char *reason, const char *remedy)
+add_finding(Findings *findings, const char *code, const char *reason, const char *remedy)
 {
+	findings->codes = accumArrayResult(findings->codes, CStringGetTextDatum(code), false,
+									   TEXTOID, CurrentMemoryContext);
 	appendStringInfo(&findings->reasons, "%s%s",
 					 findings->reasons.len > 0 ? "; " : "", reason);
 	appendStringInfo(&findings->remedies, "%s%s",
@@ -135,11 +158,12 @@ explain_class(Findings *findings, Relation rel, const PapplyClassReason *reason)
 		case PAPPLY_CAUSE_NONE:
 			break;
 		case PAPPLY_CAUSE_NO_TABLE:
-			add_finding(findings, papply_table_class_phrase(reason->cause),
+			add_finding(findings, FINDING_NOT_A_TABLE,
+						papply_table_class_phrase(reason->cause),
 						"subscribe to it as a table");
 			break;
 		case PAPPLY_CAUSE_TRIGGER:
-			add_finding(findings,
+			add_finding(findings, FINDING_TRIGGER,
 						psprintf("trigger %s of table %s fires in replica mode",
 								 quote_identifier(NameStr(reason->trigger)),
 								 name_of_table(reason->trigger_relid)),
@@ -148,7 +172,7 @@ explain_class(Findings *findings, Relation rel, const PapplyClassReason *reason)
 								 quote_literal_cstr(table)));
 			break;
 		case PAPPLY_CAUSE_DEFAULT:
-			add_finding(findings,
+			add_finding(findings, FINDING_DEFAULT,
 						psprintf("column %s, which is not published, has %s",
 								 quote_identifier(NameStr(TupleDescAttr(RelationGetDescr(rel),
 																		reason->column - 1)->attname)),
@@ -167,7 +191,7 @@ explain_unknown_columns(Findings *findings, Relation rel)
 
 	if (papply_table_class(rel, map, &reason) == PAPPLY_TABLE_SERIAL &&
 		reason.cause == PAPPLY_CAUSE_DEFAULT)
-		add_finding(findings,
+		add_finding(findings, FINDING_POSSIBLE_DEFAULT,
 					psprintf("column %s has %s: it is exclusive if the publisher "
 							 "does not send that column, which its first change tells",
 							 quote_identifier(NameStr(TupleDescAttr(RelationGetDescr(rel),
@@ -236,7 +260,7 @@ explain_partitions(Findings *findings, Relation rel)
 
 	foreach(lc, find_all_inheritors(RelationGetRelid(rel), NoLock, NULL))
 		if (get_rel_relkind(lfirst_oid(lc)) == RELKIND_FOREIGN_TABLE)
-		add_finding(findings,
+		add_finding(findings, FINDING_FOREIGN_PARTITION,
 					psprintf("partition %s is a foreign table: its changes are left to "
 							 "PostgreSQL's own apply, after two attempts",
 							 name_of_table(lfirst_oid(lc))),
@@ -257,13 +281,13 @@ explain_lookup(Findings *findings, Relation rel, const AttrMap *map)
 	if (description->is_known && !description->is_full)
 	{
 		if (has_identity)
-			add_finding(findings,
+			add_finding(findings, FINDING_NO_IDENTITY,
 						"it has neither replica identity nor primary key: UPDATE and DELETE fail",
 						"add a primary key of the columns of the publisher's");
 		return;
 	}
 	if (!OidIsValid(papply_lookup_index_for_rows(rel, map->attnums)))
-		add_finding(findings,
+		add_finding(findings, FINDING_NO_INDEX,
 					description->is_known ?
 					"replica identity FULL without usable index: every UPDATE and DELETE reads the table" :
 					"it has no key and no usable index: every UPDATE and DELETE, if there are any, reads the table",
@@ -295,7 +319,7 @@ explain_index(Findings *findings, Relation rel, Relation index, const AttrMap *m
 	if (!index->rd_index->indisunique)
 	{
 		if (index->rd_index->indisexclusion)
-			add_finding(findings,
+			add_finding(findings, FINDING_EXCLUSION,
 						psprintf("exclusion constraint %s is not tracked: transactions that "
 								 "conflict in it are tried again", name),
 						"none, unless retries are many");
@@ -304,12 +328,12 @@ explain_index(Findings *findings, Relation rel, Relation index, const AttrMap *m
 	if (why == NULL && (*tracked)++ >= PAPPLY_MAX_UNIQUE_KEYS)
 		why = "is one too many";
 	if (why != NULL)
-		add_finding(findings,
+		add_finding(findings, FINDING_UNTRACKED_INDEX,
 					psprintf("unique index %s %s and is not tracked: a transaction that takes over "
 							 "one of its values may be tried again", name, why),
 					"none, unless retries are many");
 	else if (!findings->description.is_full && !is_in_identity(&findings->description, index))
-		add_finding(findings,
+		add_finding(findings, FINDING_OTHER_INDEX,
 					psprintf("unique index %s is not in the replica identity: a transaction that "
 							 "takes over one of its values may be tried again", name),
 					psprintf("if retries are many, on the publisher: ALTER TABLE %s REPLICA IDENTITY FULL",
@@ -380,7 +404,8 @@ explain_table(Findings *findings, Relation rel)
 	if (rel->rd_rel->relkind == RELKIND_PARTITIONED_TABLE)
 		explain_partitions(findings, rel);
 	if (!look_at_indexes(findings, rel, map))
-		add_finding(findings, "another session has locked an index of it: not all is known",
+		add_finding(findings, FINDING_INDEX_LOCKED,
+					"another session has locked an index of it: not all is known",
 					"look again");
 }
 
@@ -393,7 +418,8 @@ find_out(Findings *findings, Oid relid, char state)
 	if (!ConditionalLockRelationOid(relid, AccessShareLock))
 	{
 		findings->table_class = papply_table_class_unlocked(relid);
-		add_finding(findings, "another session has locked it: not all is known", "look again");
+		add_finding(findings, FINDING_LOCKED,
+					"another session has locked it: not all is known", "look again");
 		return true;
 	}
 	rel = try_relation_open(relid, NoLock);
@@ -407,7 +433,7 @@ find_out(Findings *findings, Oid relid, char state)
 	if (state != SUBREL_STATE_READY)
 	{
 		findings->table_class = PAPPLY_TABLE_NATIVE;
-		add_finding(findings, "it is not synchronized yet",
+		add_finding(findings, FINDING_NOT_SYNCHRONIZED, "it is not synchronized yet",
 					"wait, or look for errors of its synchronization");
 	}
 	return true;
@@ -448,6 +474,9 @@ put_table(ReturnSetInfo *result, Oid subid, Oid relid, char state)
 	values[i++] = ObjectIdGetDatum(relid);
 	values[i++] = CharGetDatum(state);
 	values[i++] = name_of_class(findings.table_class);
+	values[i++] = PointerGetDatum(findings.codes == NULL ? construct_empty_array(TEXTOID) :
+								  DatumGetArrayTypeP(makeArrayResult(findings.codes,
+																	 CurrentMemoryContext)));
 	nulls[i] = findings.reasons.len == 0;
 	values[i++] = CStringGetTextDatum(findings.reasons.data);
 	nulls[i] = findings.remedies.len == 0;
