@@ -640,6 +640,42 @@ COMMENT ON COLUMN parallel_apply.subscription_config.source IS
 COMMENT ON COLUMN parallel_apply.subscription_config.paused IS
     'whether apply is paused until resume()';
 
+-- Written to be read by psql's \gexec, or as a script.
+CREATE FUNCTION parallel_apply.export_config()
+RETURNS SETOF text
+LANGUAGE sql VOLATILE PARALLEL RESTRICTED
+BEGIN ATOMIC
+WITH calls(step, name, call) AS (
+    SELECT 1, g.group_name::text,
+           format('create_group(%L, %s)', g.group_name, coalesce(g.num_writers::text, 'NULL'))
+      FROM parallel_apply.groups AS g
+    UNION ALL
+    SELECT 2, c.subname::text,
+           format('alter_subscription_config(%L, %s)', c.subname, c.num_writers)
+      FROM parallel_apply.subscription_config AS c
+     WHERE c.num_writers IS NOT NULL
+    UNION ALL
+    SELECT 3, c.subname::text, format('add_subscription(%L, %L)', c.group_name, c.subname)
+      FROM parallel_apply.subscription_config AS c
+      JOIN parallel_apply.groups AS g ON g.group_name = c.group_name
+    UNION ALL
+    SELECT 4, c.subname::text, format('pause(%L)', c.subname)
+      FROM parallel_apply.subscription_config AS c
+     WHERE c.paused
+    UNION ALL
+    SELECT 5, format('%I.%I', o.schemaname, o.relname),
+           format('set_table_option(%L, %L, %L)', format('%I.%I', o.schemaname, o.relname),
+                  o.option, o.value)
+      FROM parallel_apply.table_options AS o
+)
+SELECT format('SELECT parallel_apply.%s;', c.call)
+  FROM calls AS c
+ ORDER BY c.step, c.name;
+END;
+
+COMMENT ON FUNCTION parallel_apply.export_config() IS
+    'returns the calls that restore the groups and options of this database on another server';
+
 CREATE FUNCTION parallel_apply.find_subscription(subscription_name name)
 RETURNS oid
 LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED
@@ -878,6 +914,19 @@ END;
 COMMENT ON FUNCTION parallel_apply.advice(name) IS
     'what limits a subscription, or all subscriptions of this database, and what would help';
 
+-- Subscriptions that this statement switches to parallel apply.
+CREATE FUNCTION parallel_apply.report_subscriptions(names name[])
+RETURNS void
+LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE
+AS 'MODULE_PATHNAME', 'papply_report_subscriptions';
+
+SELECT parallel_apply.report_subscriptions(pg_catalog.array_agg(c.subname ORDER BY c.subname))
+  FROM parallel_apply.subscription_config AS c
+  JOIN pg_catalog.pg_subscription AS s ON s.oid OPERATOR(pg_catalog.=) c.subid
+ WHERE s.subenabled AND c.writers_wanted OPERATOR(pg_catalog.>) 1;
+
+DROP FUNCTION parallel_apply.report_subscriptions(name[]);
+
 REVOKE ALL ON FUNCTION parallel_apply.group_validator(text[], oid) FROM PUBLIC;
 REVOKE ALL ON FUNCTION parallel_apply.create_group(name, integer) FROM PUBLIC;
 REVOKE ALL ON FUNCTION parallel_apply.drop_group(name) FROM PUBLIC;
@@ -890,11 +939,13 @@ REVOKE ALL ON FUNCTION parallel_apply.resume(name) FROM PUBLIC;
 REVOKE ALL ON FUNCTION parallel_apply.wait_for_lsn(name, pg_lsn, interval) FROM PUBLIC;
 REVOKE ALL ON FUNCTION parallel_apply.drain(name, interval) FROM PUBLIC;
 REVOKE ALL ON FUNCTION parallel_apply.get_subscription_options(oid) FROM PUBLIC;
+REVOKE ALL ON FUNCTION parallel_apply.export_config() FROM PUBLIC;
 REVOKE ALL ON parallel_apply.groups FROM PUBLIC;
 REVOKE ALL ON parallel_apply.subscription_config FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION parallel_apply.wait_for_lsn(name, pg_lsn, interval) TO pg_monitor;
 GRANT EXECUTE ON FUNCTION parallel_apply.drain(name, interval) TO pg_monitor;
 GRANT EXECUTE ON FUNCTION parallel_apply.get_subscription_options(oid) TO pg_monitor;
+GRANT EXECUTE ON FUNCTION parallel_apply.export_config() TO pg_monitor;
 GRANT SELECT ON parallel_apply.groups TO pg_monitor;
 GRANT SELECT ON parallel_apply.subscription_config TO pg_monitor;
 

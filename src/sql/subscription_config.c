@@ -11,8 +11,11 @@
 #include "parallel_apply.h"
 
 #include "access/htup_details.h"
+#include "catalog/pg_type.h"
 #include "fmgr.h"
 #include "funcapi.h"
+#include "lib/stringinfo.h"
+#include "utils/array.h"
 #include "utils/builtins.h"
 
 #include "group.h"
@@ -25,6 +28,7 @@ PG_FUNCTION_INFO_V1(papply_alter_subscription_config);
 PG_FUNCTION_INFO_V1(papply_pause);
 PG_FUNCTION_INFO_V1(papply_resume);
 PG_FUNCTION_INFO_V1(papply_get_subscription_options);
+PG_FUNCTION_INFO_V1(papply_report_subscriptions);
 
 #define OPTIONS_COLUMNS 5
 
@@ -178,4 +182,29 @@ papply_get_subscription_options(PG_FUNCTION_ARGS)
 	values[i++] = BoolGetDatum(options.is_paused);
 	Assert(i == OPTIONS_COLUMNS);
 	PG_RETURN_DATUM(HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(descriptor), values, nulls)));
+}
+
+/*
+ * papply_report_subscriptions(names) says which subscriptions the installation of the
+ * extension switches to parallel apply.  The function exists only while it is installed.
+ */
+Datum
+papply_report_subscriptions(PG_FUNCTION_ARGS)
+{
+	StringInfoData list;
+	Datum	   *names;
+	int			length;
+
+	deconstruct_array(PG_GETARG_ARRAYTYPE_P(0), NAMEOID, NAMEDATALEN, false, TYPALIGN_CHAR,
+					  &names, NULL, &length);
+	initStringInfo(&list);
+	for (int i = 0; i < length; i++)
+		appendStringInfo(&list, "%s\"%s\"", i > 0 ? ", " : "", NameStr(*DatumGetName(names[i])));
+	ereport(NOTICE,
+			(errmsg_plural("subscription %s will be applied in parallel",
+						   "subscriptions %s will be applied in parallel",
+						   length, list.data),
+			 errhint("Use %s to exclude a subscription.",
+					 PAPPLY_NAME ".alter_subscription_config(subscription_name, 1)")));
+	PG_RETURN_VOID();
 }

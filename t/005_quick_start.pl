@@ -1,0 +1,95 @@
+# The quick start of README.md, as it is written there, switches the subscription that
+# was chosen to parallel apply, and no other one.  Without its setting, CREATE EXTENSION
+# switches all that are enabled, and says so.
+use strict;
+use warnings;
+use FindBin;
+use lib $FindBin::RealBin;
+use PapplyTest;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my ($quick_start) =
+  slurp_file("$FindBin::RealBin/../README.md") =~
+  /^## Quick start\n(.*?)^## /ms;
+my ($setting) = $quick_start =~ /^ {4}(parallel_apply\.writers_per_\w+ = 1)/m;
+my @statements = $quick_start =~ /^ {4}((?:CREATE|SELECT) .*;)$/mg;
+ok($setting && @statements == 3,
+	'the setting and the statements are in README.md');
+
+my ($publisher, $subscriber) = new_pair(subscriber_conf => "$setting\n");
+my $connstr = $publisher->connstr . ' dbname=postgres';
+for my $name ('s', 'other')
+{
+	exec_both("CREATE TABLE table_of_$name (id int PRIMARY KEY)");
+	on_publisher("CREATE PUBLICATION $name FOR TABLE table_of_$name");
+	on_subscriber(
+		"CREATE SUBSCRIPTION $name CONNECTION '$connstr' PUBLICATION $name");
+	$subscriber->wait_for_subscription_sync($publisher, $name);
+}
+my $created = <<~'EOT';
+	NOTICE:  subscriptions "other", "s" will be applied in parallel
+	HINT:  Use parallel_apply.alter_subscription_config(subscription_name, 1) to exclude a subscription.
+	EOT
+
+# What psql prints on stderr, without its own "psql:<stdin>:1: ".
+sub messages_of
+{
+	my ($sql) = @_;
+	my ($status, undef, $messages) = $subscriber->psql('postgres', $sql);
+	is($status, 0, $sql);
+	return $messages =~ s/^psql:\S+ //mgr;
+}
+
+sub states_are
+{
+	my ($expected, $name) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	ok( $subscriber->poll_query_until(
+			'postgres',
+			q(SELECT string_agg(concat_ws(' ', subname, state, writers_running), ', ' ORDER BY subname)
+			FROM parallel_apply.subscriptions),
+			$expected),
+		$name);
+	return;
+}
+
+is(messages_of($_), '', 'nothing is to be said of it') for @statements;
+states_are('other native 0, s parallel 4',
+	'the subscription that was chosen is applied in parallel');
+
+reload_with($subscriber, 'parallel_apply.writers_per_subscription = 4');
+states_are('other parallel 4, s parallel 4',
+	'all are, without the setting');
+
+on_subscriber('DROP EXTENSION parallel_apply');
+$subscriber->poll_query_until('postgres',
+	q(SELECT count(*) = 0 FROM pg_stat_activity WHERE backend_type = 'parallel_apply writer')
+) or die 'the writers do not exit';
+is( messages_of('CREATE EXTENSION parallel_apply') . "\n",
+	$created, 'CREATE EXTENSION names the subscriptions that it switches');
+states_are('other parallel 4, s parallel 4', 'and it does');
+
+# One that is disabled, or has one writer, is not named.
+on_subscriber(
+	q(SELECT parallel_apply.alter_subscription_config('s', 1);
+	ALTER SUBSCRIPTION other DISABLE; DROP EXTENSION parallel_apply));
+is(messages_of('CREATE EXTENSION parallel_apply'),
+	'', 'others are not named: they are not switched');
+on_subscriber(
+	'ALTER SUBSCRIPTION other ENABLE; DROP EXTENSION parallel_apply');
+like(
+	messages_of('CREATE EXTENSION parallel_apply'),
+	qr/^NOTICE: +subscription "other" will be applied in parallel\n/,
+	'a single one has its own words');
+is( on_subscriber(
+		q(SELECT count(*) FROM pg_proc WHERE proname = 'report_subscriptions')),
+	'0',
+	'no function is left of that');
+
+on_publisher("INSERT INTO table_of_$_ VALUES (1)") for 's', 'other';
+wait_applied($publisher, $subscriber, $_) for 's', 'other';
+rows_equal($publisher, $subscriber, "table_of_$_") for 's', 'other';
+finish($publisher, $subscriber);
+done_testing();
