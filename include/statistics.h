@@ -79,7 +79,7 @@ typedef enum PapplyCounter
 #define PAPPLY_COUNTERS (PAPPLY_COUNT_LOCK_US + 1)
 #define PAPPLY_FIRST_TIME PAPPLY_COUNT_APPLY_US
 
-/* Who applies a subscription.  What is said of PAPPLY_APPLY_NONE is old. */
+/* Which process applies a subscription. */
 typedef enum PapplyApplyState
 {
 	PAPPLY_APPLY_NONE = 0,		/* nobody: there is no apply worker */
@@ -99,8 +99,36 @@ typedef enum PapplyApplyReason
 	PAPPLY_REASON_ROLE,			/* a trigger has set another one */
 	PAPPLY_REASON_STREAMING,	/* until what is streamed has ended */
 	PAPPLY_REASON_NO_QUEUE,		/* no shared memory */
-	PAPPLY_REASON_NO_WRITERS	/* none could be started */
+	PAPPLY_REASON_NO_WRITERS,	/* none could be started */
+	PAPPLY_REASON_FEW_WRITERS	/* not all could, with PAPPLY_APPLY_PARALLEL */
 } PapplyApplyReason;
+
+/* What ended the last apply worker, until that is overcome. */
+typedef enum PapplyFailureKind
+{
+	PAPPLY_FAILURE_NONE,
+	PAPPLY_FAILURE_TRANSACTION, /* not overcome before final_lsn is committed */
+	PAPPLY_FAILURE_CONNECTION,	/* nor this before there is a connection */
+	PAPPLY_FAILURE_OTHER		/* nor this */
+} PapplyFailureKind;
+
+typedef struct PapplyFailure
+{
+	PapplyFailureKind kind;
+	XLogRecPtr	final_lsn;		/* where the transaction was committed on the
+								 * publisher */
+	TimestampTz behind_since;	/* as papply_statistics_behind_since() */
+} PapplyFailure;
+
+/* What had been applied at a moment, for rates. */
+typedef struct PapplySample
+{
+	int64		taken_at;		/* of clock.h */
+	uint64		transactions;	/* committed, never reset */
+	TimestampTz oldest_commit_time; /* the time, if there was none */
+} PapplySample;
+
+#define PAPPLY_SAMPLES 7
 
 /*
  * As it is.  Written by the receiver alone, read without a lock: fields may be
@@ -110,7 +138,7 @@ typedef struct PapplyProgress
 {
 	PapplyApplyState state;
 	PapplyApplyReason reason;
-	int			wanted_writers;
+	PapplyFailure failure;
 
 	/* of the publisher's WAL */
 	XLogRecPtr	received_lsn;
@@ -127,14 +155,15 @@ typedef struct PapplyProgress
 	 */
 	TimestampTz oldest_commit_time;
 
-	/* over the last seconds */
-	double		transactions_per_s;
-	double		catch_up_speed; /* time of the publisher, in seconds, that is
-								 * applied in a second */
+	/*
+	 * When everything that was received was committed, looked at once a
+	 * second.
+	 */
+	TimestampTz current_at;
 
-#ifdef PAPPLY_SELFTEST
-	uint64		routed_messages;	/* of the publisher, not only watched */
-#endif
+	/* A ring, of one a second at most; a reader leaves out the oldest. */
+	PapplySample samples[PAPPLY_SAMPLES];
+	uint64		samples_taken;
 } PapplyProgress;
 
 #define PAPPLY_ERROR_LENGTH 256
@@ -147,6 +176,7 @@ typedef struct PapplyStatistics
 	pid_t		receiver_pid;	/* 0: none */
 	PapplyProgress progress;
 	uint64		counts[PAPPLY_COUNTERS];	/* since the last reset */
+	uint64		total_transactions; /* never reset */
 	TimestampTz last_error_time;	/* 0: none */
 	char		last_error[PAPPLY_ERROR_LENGTH];
 	TimestampTz stats_reset;
@@ -190,6 +220,15 @@ extern uint64 papply_statistics_total(PapplyCounter counter);
 
 /* Views: copy the n-th place; false when there is no such place. */
 extern bool papply_statistics_peek(int n, PapplyStatistics *copy);
+
+/*
+ * Since when the subscription is behind: the time at which the oldest transaction that
+ * is not committed was committed on the publisher; without an apply worker, or while it
+ * fails, at least the time at which everything received was committed.  0: it is not
+ * behind, or, without an apply worker, that is not known.
+ */
+extern TimestampTz papply_statistics_behind_since(const PapplyProgress *progress,
+												  bool is_running);
 
 /* Begin all counters of a subscription anew, if it has a place. */
 extern void papply_statistics_reset(Oid subid);

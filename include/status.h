@@ -22,9 +22,6 @@ extern void papply_status_init(void);
 /* Who applies, and if that is not writers, why. */
 extern void papply_status_set(PapplyApplyState state, PapplyApplyReason reason);
 
-/* How many writers there shall be; 1 for none. */
-extern void papply_status_set_wanted(int writers);
-
 /*
  * Show positions, the queue and, once a second, rates.  While the native loop
  * sleeps it is called at least once a second, and else more often.  is_idle: all

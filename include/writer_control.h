@@ -46,6 +46,9 @@ extern int	papply_writers_running(void);
 /* Will the next check let the last one leave, because the server needs its slot? */
 extern bool papply_writers_owe_slot(void);
 
+/* Was one missing when they were checked last, for want of a worker slot? */
+extern bool papply_writers_are_missing(void);
+
 /*
  * The gate is closed.  Make all of them leave and wait until they are gone;
  * must_hurry: even from the middle of a transaction.

@@ -143,7 +143,6 @@ CREATE FUNCTION parallel_apply.get_subscriptions(
     OUT pid integer,
     OUT state text,
     OUT reason text,
-    OUT writers_wanted integer,
     OUT queue_bytes bigint,
     OUT queue_transactions bigint,
     OUT received_lsn pg_lsn,
@@ -162,24 +161,45 @@ AS 'MODULE_PATHNAME', 'papply_get_subscriptions';
 COMMENT ON FUNCTION parallel_apply.get_subscriptions() IS
     'state of the subscriptions of this database';
 
+CREATE FUNCTION parallel_apply.get_subscription_options(
+    subid oid,
+    OUT group_name name,
+    OUT num_writers integer,
+    OUT writers_wanted integer,
+    OUT source text,
+    OUT paused boolean
+)
+RETURNS record
+LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED
+AS 'MODULE_PATHNAME', 'papply_get_subscription_options';
+
+COMMENT ON FUNCTION parallel_apply.get_subscription_options(oid) IS
+    'configuration of a subscription of this database';
+
 CREATE VIEW parallel_apply.subscriptions AS
     SELECT s.oid AS subid,
            s.subname,
            p.pid,
-           CASE WHEN p.pid IS NULL THEN 'not running'
+           CASE WHEN NOT s.subenabled THEN 'disabled'
+                WHEN p.state IS NULL THEN 'not running'
                 WHEN n.tables OPERATOR(pg_catalog.>) 0
                      AND p.state OPERATOR(pg_catalog.=) ANY ('{parallel,native}')
                 THEN 'synchronizing' ELSE p.state END AS state,
-           CASE WHEN n.tables OPERATOR(pg_catalog.>) 0
+           CASE WHEN NOT s.subenabled AND p.state OPERATOR(pg_catalog.=) 'failing'
+                THEN pg_catalog.format('the subscription is disabled, after an error: %s', p.reason)
+                WHEN NOT s.subenabled THEN 'the subscription is disabled'
+                WHEN p.state IS NULL THEN 'no apply worker is running'
+                WHEN n.tables OPERATOR(pg_catalog.>) 0
                      AND p.state OPERATOR(pg_catalog.=) 'parallel'
                 THEN pg_catalog.format('%s of its tables are not ready', n.tables)
                 ELSE p.reason END AS reason,
-           p.writers_wanted,
+           o.writers_wanted,
            coalesce(w.writers, 0)::integer AS writers_running,
            p.queue_bytes, p.queue_transactions, p.received_lsn,
            p.dispatched_lsn, p.committed_lsn, p.flushed_lsn, p.lag_bytes,
            p.lag, p.apply_rate, p.catch_up
       FROM pg_catalog.pg_subscription AS s
+      CROSS JOIN LATERAL parallel_apply.get_subscription_options(s.oid) AS o
       LEFT JOIN parallel_apply.get_subscriptions() AS p ON p.subid OPERATOR(pg_catalog.=) s.oid
       LEFT JOIN (
             SELECT r.subid, pg_catalog.count(*) AS writers FROM parallel_apply.get_writers() AS r
@@ -200,10 +220,10 @@ COMMENT ON COLUMN parallel_apply.subscriptions.subid IS 'OID of the subscription
 COMMENT ON COLUMN parallel_apply.subscriptions.subname IS 'name of the subscription';
 COMMENT ON COLUMN parallel_apply.subscriptions.pid IS 'process ID of the apply worker';
 COMMENT ON COLUMN parallel_apply.subscriptions.state IS
-    'current state: parallel, native, stopping, paused, synchronizing or not running';
-COMMENT ON COLUMN parallel_apply.subscriptions.reason IS 'why the subscription is not applied in parallel';
+    'current state: parallel, native, synchronizing, paused, starting, stopping, degraded, failing, disconnected, disabled or not running';
+COMMENT ON COLUMN parallel_apply.subscriptions.reason IS 'why the state is not parallel; an error message if it is failing or disconnected';
 COMMENT ON COLUMN parallel_apply.subscriptions.writers_wanted IS
-    'target number of writers';
+    'configured number of writers; 0 if the apply worker applies alone';
 COMMENT ON COLUMN parallel_apply.subscriptions.writers_running IS
     'number of running writers';
 COMMENT ON COLUMN parallel_apply.subscriptions.queue_bytes IS 'bytes of the queue in use';
@@ -220,7 +240,7 @@ COMMENT ON COLUMN parallel_apply.subscriptions.flushed_lsn IS
 COMMENT ON COLUMN parallel_apply.subscriptions.lag_bytes IS
     'bytes of the publisher''s WAL received and not yet committed';
 COMMENT ON COLUMN parallel_apply.subscriptions.lag IS
-    'age of the oldest transaction received and not yet committed';
+    'age of the oldest transaction not yet committed; while apply fails or does not run, at least the time since everything received was committed';
 COMMENT ON COLUMN parallel_apply.subscriptions.apply_rate IS
     'remote transactions committed per second, over the last seconds';
 COMMENT ON COLUMN parallel_apply.subscriptions.catch_up IS
@@ -601,21 +621,6 @@ AS 'MODULE_PATHNAME', 'papply_drain';
 COMMENT ON FUNCTION parallel_apply.drain(name, interval) IS
     'waits until everything received is committed; returns false on timeout';
 
-CREATE FUNCTION parallel_apply.get_subscription_options(
-    subid oid,
-    OUT group_name name,
-    OUT num_writers integer,
-    OUT writers_wanted integer,
-    OUT source text,
-    OUT paused boolean
-)
-RETURNS record
-LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED
-AS 'MODULE_PATHNAME', 'papply_get_subscription_options';
-
-COMMENT ON FUNCTION parallel_apply.get_subscription_options(oid) IS
-    'configuration of a subscription of this database';
-
 CREATE VIEW parallel_apply.subscription_config AS
     SELECT s.oid AS subid, s.subname, o.group_name, o.num_writers, o.writers_wanted,
            o.source, o.paused
@@ -634,7 +639,7 @@ COMMENT ON COLUMN parallel_apply.subscription_config.group_name IS
 COMMENT ON COLUMN parallel_apply.subscription_config.num_writers IS
     'number of writers configured for the subscription itself, or NULL';
 COMMENT ON COLUMN parallel_apply.subscription_config.writers_wanted IS
-    'resulting number of writers; 1 if the apply worker applies alone';
+    'resulting number of writers; 0 if the apply worker applies alone';
 COMMENT ON COLUMN parallel_apply.subscription_config.source IS
     'where that number comes from: subscription, group or setting';
 COMMENT ON COLUMN parallel_apply.subscription_config.paused IS
@@ -727,7 +732,7 @@ WITH s AS MATERIALIZED (
            n.exclusive_fallback, n.fallback_sync, n.fallback_table,
            n.fallback_message, n.fallback_failure, n.last_error,
            n.inserts + n.updates + n.deletes AS rows,
-           c.writers_wanted AS target_writers, c.source,
+           greatest(c.writers_wanted, 1) AS target_writers, c.source,
            CASE c.source WHEN 'subscription' THEN c.num_writers
                 WHEN 'group' THEN (SELECT g.num_writers FROM parallel_apply.groups AS g
                                     WHERE g.group_name = c.group_name)
@@ -780,26 +785,31 @@ WITH s AS MATERIALIZED (
     SELECT t.*, t.inserts + t.updates + t.deletes AS changes
       FROM parallel_apply.tables AS t
 ), rows(subname, topic, level, advice, evidence) AS (
-    SELECT s.subname, 'state', 'warning',
+    SELECT s.subname, 'state',
+           CASE WHEN s.state IN ('native', 'starting', 'stopping') THEN 'info'
+                WHEN s.state IN ('disabled', 'paused', 'synchronizing') THEN 'notice'
+                ELSE 'warning' END,
            CASE s.state
-                WHEN 'not running' THEN 'it is not applied: see whether it is enabled, and its error'
-                WHEN 'paused' THEN 'it is paused: parallel_apply.resume() lets it go on'
-                ELSE 'it is applied by PostgreSQL itself: ' || coalesce(s.reason, 'not in parallel')
+                WHEN 'disabled' THEN 'it is not applied, and the publisher keeps its WAL'
+                WHEN 'paused' THEN 'it is not applied until parallel_apply.resume(), and the publisher keeps its WAL'
+                WHEN 'failing' THEN 'a transaction fails again and again: nothing is applied until that is resolved'
+                WHEN 'disconnected' THEN 'there is no connection to the publisher'
+                WHEN 'not running' THEN 'it has no apply worker: see "max_logical_replication_workers", "max_worker_processes" and the server log'
+                WHEN 'degraded' THEN 'it has fewer writers than configured'
+                WHEN 'synchronizing' THEN 'tables are being synchronized: transactions that change them are applied by the apply worker'
+                WHEN 'starting' THEN 'its writers are being started'
+                WHEN 'stopping' THEN 'its writers are being stopped'
+                ELSE 'it is applied by the apply worker, as configured'
            END,
-           'state ' || s.state || coalesce('; last error: ' || s.last_error, '')
-      FROM s WHERE s.state IN ('not running', 'paused', 'native', 'stopping')
-    UNION ALL
-    SELECT s.subname, 'state', 'notice',
-           'tables are being synchronized: transactions that change them are left to PostgreSQL''s own apply',
-           s.reason
-      FROM s WHERE s.state = 'synchronizing'
+           format('state %s: %s', s.state, s.reason)
+      FROM s WHERE s.state <> 'parallel'
     UNION ALL
     SELECT s.subname, 'max_worker_processes', 'warning',
            format('only %s of %s writers run: raise "max_worker_processes"',
                   s.writers_running, s.writers_wanted),
            format('%s of %s worker processes of the server are in use', p.used, p.all)
       FROM s, worker_processes AS p
-     WHERE s.writers_running < s.writers_wanted AND s.writers_wanted > 1 AND p.used >= p.all
+     WHERE s.state = 'degraded' AND s.writers_running < s.writers_wanted AND p.used >= p.all
     UNION ALL
     SELECT s.subname, 'max_writers_per_subscription', 'notice',
            'it has fewer writers than configured: raise "parallel_apply.max_writers_per_subscription"',
@@ -824,6 +834,7 @@ WITH s AS MATERIALIZED (
            format('estimated gain over one writer, from what %s transactions depend on: %s',
                   coalesce(g.transactions, 0), coalesce(g.list, 'none'))
       FROM s LEFT JOIN gain AS g USING (subid) LEFT JOIN enough AS e USING (subid)
+     WHERE s.writers_wanted > 0
     UNION ALL
     SELECT s.subname, 'hot_key', 'warning',
            format('%s %% of all waits are for one %s of table %s: %s; more writers do not help with it. '

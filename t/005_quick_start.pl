@@ -60,14 +60,13 @@ states_are('other native 0, s parallel 4',
 	'the subscription that was chosen is applied in parallel');
 
 reload_with($subscriber, 'parallel_apply.writers_per_subscription = 4');
-states_are('other parallel 4, s parallel 4',
-	'all are, without the setting');
+states_are('other parallel 4, s parallel 4', 'all are, without the setting');
 
 on_subscriber('DROP EXTENSION parallel_apply');
 $subscriber->poll_query_until('postgres',
 	q(SELECT count(*) = 0 FROM pg_stat_activity WHERE backend_type = 'parallel_apply writer')
 ) or die 'the writers do not exit';
-is( messages_of('CREATE EXTENSION parallel_apply') . "\n",
+is(messages_of('CREATE EXTENSION parallel_apply') . "\n",
 	$created, 'CREATE EXTENSION names the subscriptions that it switches');
 states_are('other parallel 4, s parallel 4', 'and it does');
 
@@ -84,7 +83,8 @@ like(
 	qr/^NOTICE: +subscription "other" will be applied in parallel\n/,
 	'a single one has its own words');
 is( on_subscriber(
-		q(SELECT count(*) FROM pg_proc WHERE proname = 'report_subscriptions')),
+		q(SELECT count(*) FROM pg_proc WHERE proname = 'report_subscriptions')
+	),
 	'0',
 	'no function is left of that');
 

@@ -53,9 +53,9 @@ wait_for_pool($subscriber, 'tap', 1);
 ok(1, 'without work all but one leave');
 ok( $subscriber->poll_query_until(
 		'postgres',
-		'SELECT writers_wanted, writers_running FROM parallel_apply.subscriptions',
-		'1|1'),
-	'and no more are wanted, so that nobody is alarmed');
+		'SELECT state, reason IS NULL, writers_wanted, writers_running FROM parallel_apply.subscriptions',
+		'parallel|t|4|1'),
+	'which is no reason for an alarm, although more are configured');
 on_publisher('UPDATE items SET v = 1');
 wait_applied($publisher, $subscriber, 'tap');
 rows_equal($publisher, $subscriber, 'items');

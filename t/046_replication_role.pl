@@ -133,7 +133,7 @@ sub state_becomes
 		$name);
 }
 my $native =
-  'native: a function has set session_replication_role for the session';
+  'degraded: a function has set session_replication_role for the session';
 
 # For the transaction: what comes before in it, and in the next one, is as ever.
 on_publisher(

@@ -80,9 +80,9 @@ on_subscriber(
 	WITH (connect = false, enabled = false, slot_name = 'tap', create_slot = false)"
 );
 is( shown(
-		'subname, pid IS NULL, state, reason IS NULL, lag IS NULL, transactions IS NULL'
+		'subname, pid IS NULL, state, reason, lag IS NULL, transactions IS NULL'
 	),
-	'tap|t|not running|t|t|t',
+	'tap|t|disabled|the subscription is disabled|t|t',
 	'a subscription without an apply worker is there, and says so');
 on_publisher(
 	"SELECT count(*) FROM pg_create_logical_replication_slot('tap', 'pgoutput')"
@@ -209,10 +209,12 @@ poll(
 on_subscriber('INSERT INTO counted VALUES (401, 1)');
 on_publisher('INSERT INTO counted VALUES (401, 2)');
 poll(
-	"SELECT fallback_failure > 0 AND leader_waits > 0 AND errors >= 3
-		AND last_error_time > now() - interval '1 minute'
+	"SELECT fallback_failure > 0 AND leader_waits > 0 AND errors > 0
+		AND last_error_time > now() - interval '1 minute' AND state = 'failing' AND reason = last_error
+		AND lag > interval '0'
 	FROM $view",
-	'an error of writers and of PostgreSQL\'s own apply is counted');
+	'an error of the apply worker is counted, and is the state of the subscription'
+);
 like(
 	shown('last_error'),
 	qr/^(duplicate key value violates unique constraint "counted_pkey"|conflict detected on relation "public.counted")/,
@@ -223,6 +225,10 @@ wait_applied($publisher, $subscriber, 'tap');
 poll(
 	"SELECT state = 'parallel' AND inserts = $inserts + 1 FROM $view",
 	'counters survive the apply worker, and what failed does not count');
+poll(
+	q(SELECT s.errors = c.apply_error_count FROM parallel_apply.subscription_stats s
+		JOIN pg_stat_subscription_stats c USING (subid)),
+	'an error counts once, as PostgreSQL counts it');
 
 # A long message is cut off, but not within a character.
 on_subscriber(
@@ -245,7 +251,7 @@ on_subscriber(
 	q(ALTER SUBSCRIPTION tap CONNECTION 'host=/nowhere dbname=postgres'));
 poll(
 	"SELECT errors >= $errors + 2 AND last_error ~ 'could not connect to the publisher'
-		AND state = 'not running'
+		AND state = 'disconnected' AND reason = last_error AND lag > interval '0'
 	FROM $view",
 	'that there is no connection is counted, with its message');
 is(on_subscriber("SELECT parallel_apply.wait_for_lsn('tap', '$lsn', '0')"),
@@ -259,7 +265,8 @@ if ($subscriber->pg_version >= 16)
 	on_subscriber(
 		q(CREATE ROLE plain LOGIN; GRANT CREATE ON DATABASE postgres TO plain;
 		ALTER SUBSCRIPTION tap OWNER TO plain));
-	poll("SELECT last_error ~ 'password is required' FROM $view",
+	poll(
+		"SELECT last_error ~ 'password is required' AND state = 'failing' FROM $view",
 		'nor is it, if there is no password');
 	on_subscriber('ALTER SUBSCRIPTION tap OWNER TO CURRENT_USER');
 	poll("SELECT state = 'parallel' FROM $view", 'until none is wanted');
@@ -298,7 +305,7 @@ reload_with($subscriber, 'parallel_apply.writers_per_subscription = 1');
 poll(
 	"SELECT concat_ws(',', state, reason, writers_wanted, writers_running) FROM $view",
 	'PostgreSQL\'s own apply is shown with the reason',
-	'native,one writer is configured,1,0');
+	'native,one writer is configured,0,0');
 is(shown('pool_stops'), '1', 'that the writers have stopped is counted');
 on_subscriber('SELECT parallel_apply.reset_stats()');
 on_publisher(
@@ -325,16 +332,21 @@ $lock->query_safe('COMMIT');
 $lock->quit;
 wait_applied($publisher, $subscriber, 'tap');
 
+poll(
+	"SELECT apply_rate = 0 FROM $view",
+	'some seconds later the rate is zero');
+
 ### the end
 
 on_subscriber('ALTER SUBSCRIPTION tap DISABLE');
 poll(
-	"SELECT concat_ws(' ', state, reason, pid, lag, transactions) FROM $view",
-	'when the apply worker has ended, its counters stay',
-	'not running 5');
+	"SELECT concat_ws(' ', state, reason, pid, lag > interval '0', transactions) FROM $view",
+	'when the apply worker has ended, its counters stay, and the lag grows',
+	'disabled the subscription is disabled t 5');
 is(shown("committed_lsn >= '$lsn'"), 't', 'and its positions');
 
-my $columns = 'state, transactions, inserts, updates, stats_reset';
+my $columns =
+  q(state, transactions, inserts, updates, stats_reset, lag > interval '0');
 my $before = shown($columns);
 $subscriber->append_conf('postgresql.conf',
 	'max_logical_replication_workers = 2');

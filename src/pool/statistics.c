@@ -93,6 +93,8 @@ typedef struct SavedPlace
 	TimestampTz stats_reset;
 	TimestampTz last_error_time;
 	char		last_error[PAPPLY_ERROR_LENGTH];
+	PapplyFailure failure;
+	TimestampTz behind_since;
 } SavedPlace;
 
 static Directory *directory = NULL;
@@ -150,6 +152,8 @@ load(void)
 		place->stats_reset = saved[i].stats_reset;
 		place->last_error_time = saved[i].last_error_time;
 		memcpy(place->last_error, saved[i].last_error, PAPPLY_ERROR_LENGTH);
+		place->progress.failure = saved[i].failure;
+		place->progress.current_at = saved[i].behind_since;
 	}
 	pfree(saved);
 }
@@ -176,6 +180,8 @@ save_at_exit(int code, Datum arg)
 		saved[n].stats_reset = place->stats_reset;
 		saved[n].last_error_time = place->last_error_time;
 		memcpy(saved[n].last_error, place->last_error, PAPPLY_ERROR_LENGTH);
+		saved[n].failure = place->progress.failure;
+		saved[n].behind_since = papply_statistics_behind_since(&place->progress, false);
 		n++;
 	}
 	papply_saved_write(PAPPLY_NAME, saved, sizeof(SavedPlace), n);
@@ -269,7 +275,7 @@ clear_place(Place *place, Oid subid)
 	memset(place->base, 0, sizeof(place->base));
 	memset(place->rows, 0, sizeof(place->rows));
 	memset(&place->progress, 0, sizeof(place->progress));
-	place->stats_reset = GetCurrentTimestamp();
+	place->stats_reset = place->progress.current_at = GetCurrentTimestamp();
 	place->last_error_time = 0;
 	place->last_error[0] = '\0';
 }
@@ -360,6 +366,16 @@ papply_statistics_note_error(const char *message)
 
 /*** readers ***/
 
+TimestampTz
+papply_statistics_behind_since(const PapplyProgress *progress, bool is_running)
+{
+	if (progress->failure.kind != PAPPLY_FAILURE_NONE)
+		return progress->failure.behind_since;
+	if (progress->oldest_commit_time != 0 || is_running)
+		return progress->oldest_commit_time;
+	return progress->current_at;
+}
+
 uint64
 papply_statistics_total(PapplyCounter counter)
 {
@@ -382,6 +398,8 @@ papply_statistics_peek(int n, PapplyStatistics *copy)
 	copy->stats_reset = place->stats_reset;
 	for (int i = 0; i < PAPPLY_COUNTERS; i++)
 		copy->counts[i] = sum_of(place, i) - place->base[i];
+	copy->total_transactions = copy->counts[PAPPLY_COUNT_TRANSACTIONS] +
+		place->base[PAPPLY_COUNT_TRANSACTIONS];
 	memcpy(&copy->progress, &place->progress, sizeof(PapplyProgress));
 	SpinLockAcquire(&place->mutex);
 	copy->last_error_time = place->last_error_time;

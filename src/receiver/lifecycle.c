@@ -628,8 +628,6 @@ reason_for_native(void)
 static void
 show_state(void)
 {
-	papply_status_set_wanted(has_pool && !is_closing ? papply_writers_wanted() :
-							 get_wanted_writers());
 	if (is_paused)
 	{
 		/* who sees the state sees all that was received before */
@@ -637,7 +635,8 @@ show_state(void)
 		papply_status_set(PAPPLY_APPLY_PAUSED, PAPPLY_REASON_NONE);
 	}
 	else if (has_pool && !is_closing)
-		papply_status_set(PAPPLY_APPLY_PARALLEL, PAPPLY_REASON_NONE);
+		papply_status_set(PAPPLY_APPLY_PARALLEL, papply_writers_are_missing() ?
+						  PAPPLY_REASON_FEW_WRITERS : PAPPLY_REASON_NONE);
 	else
 		papply_status_set(has_pool ? PAPPLY_APPLY_STOPPING : PAPPLY_APPLY_NATIVE,
 						  reason_for_native());

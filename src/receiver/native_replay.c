@@ -125,6 +125,12 @@ papply_native_is_active(void)
 	return replay.is_active;
 }
 
+XLogRecPtr
+papply_native_final_lsn(void)
+{
+	return replay.is_active ? replay.final_lsn : InvalidXLogRecPtr;
+}
+
 uint64
 papply_native_seqno(void)
 {

@@ -5,8 +5,8 @@
  * Runs in the receiver, with and without a pool; what it shows lives in
  * statistics.c.
  *
- * Positions are put there whenever the receiver looks up from reading, and rates
- * once a second.  With a pool they are those of feedback.c; without, what the
+ * Positions are put there whenever the receiver looks up from reading, and what
+ * rates are computed from once a second.  With a pool they are those of feedback.c; without, what the
  * native loop tells the publisher, and the ends of its transactions.
  *
  * How far the subscription is behind, in time, is the age on the publisher of
@@ -20,7 +20,9 @@
  * looks, once a second, has waited since it looked before.  Over some time that
  * is right, however short the waits are.
  *
- * Errors of the native loop are seen where PostgreSQL logs them, by its hook.
+ * Errors of the native loop are seen where PostgreSQL logs them, by its hook.  Such an
+ * error ends the process; the view shows it until the next one has overcome it: until
+ * the transaction is committed that failed, or there is a connection again.
  */
 #include "parallel_apply.h"
 
@@ -33,32 +35,38 @@
 #include "dispatch.h"
 #include "feedback.h"
 #include "message.h"
+#include "native_replay.h"
 #include "queue.h"
 #include "status.h"
 
-/* Rates are those of so many intervals of so long. */
-#define SAMPLES 6
 #define SAMPLE_MS 1000
-
-typedef struct Sample
-{
-	int64		taken_at;		/* of clock.h */
-	uint64		transactions;
-	TimestampTz oldest_commit_time;
-} Sample;
 
 static TimestampTz held_commit_time = 0;	/* in a pause */
 
-static Sample samples[SAMPLES]; /* a ring */
-static int	samples_taken = 0;
-
 static emit_log_hook_type previous_emit_log = NULL;
+
+static void
+note_failure(const ErrorData *error)
+{
+	PapplyProgress *progress = papply_statistics_progress;
+	PapplyFailure failure = {PAPPLY_FAILURE_OTHER, papply_native_final_lsn(), 0};
+
+	if (!XLogRecPtrIsInvalid(failure.final_lsn))
+		failure.kind = PAPPLY_FAILURE_TRANSACTION;
+	else if (ERRCODE_TO_CATEGORY(error->sqlerrcode) == ERRCODE_CONNECTION_EXCEPTION)
+		failure.kind = PAPPLY_FAILURE_CONNECTION;
+	failure.behind_since = papply_statistics_behind_since(progress, false);
+	progress->failure = failure;
+}
 
 static void
 note_logged_error(ErrorData *error)
 {
 	if (error->elevel == ERROR)
+	{
 		papply_statistics_note_error(error->message);
+		note_failure(error);
+	}
 	if (previous_emit_log)
 		previous_emit_log(error);
 }
@@ -81,9 +89,16 @@ papply_status_attach(void)
 void
 papply_status_init(void)
 {
-	memset(papply_statistics_progress, 0, sizeof(PapplyProgress));
+	PapplyProgress *progress = papply_statistics_progress;
+	PapplyFailure failure = progress->failure;
+	TimestampTz current_at = papply_statistics_behind_since(progress, false);
+
+	if (failure.kind != PAPPLY_FAILURE_TRANSACTION)
+		failure.kind = PAPPLY_FAILURE_NONE;
+	memset(progress, 0, sizeof(*progress));
+	progress->failure = failure;
+	progress->current_at = current_at;
 	papply_status_set(PAPPLY_APPLY_NATIVE, PAPPLY_REASON_STARTING);
-	papply_status_set_wanted(1);
 }
 
 void
@@ -92,12 +107,6 @@ papply_status_set(PapplyApplyState state, PapplyApplyReason reason)
 	papply_statistics_progress->reason = reason;
 	pg_write_barrier();			/* pairs with the lock of those who read */
 	papply_statistics_progress->state = state;
-}
-
-void
-papply_status_set_wanted(int writers)
-{
-	papply_statistics_progress->wanted_writers = writers;
 }
 
 /*** once a second ***/
@@ -117,38 +126,29 @@ count_lock_waits(uint64 elapsed_us)
 	}
 }
 
-static void
-show_rates(const Sample *first, const Sample *last)
-{
-	double		elapsed = last->taken_at - first->taken_at;
-	double		caught_up = last->oldest_commit_time - first->oldest_commit_time;
-
-	papply_statistics_progress->transactions_per_s =
-		(last->transactions - first->transactions) * USECS_PER_SEC / elapsed;
-	papply_statistics_progress->catch_up_speed = caught_up / elapsed;
-}
-
 /* Nothing happens if it is not time for it; the clock may have been set. */
 static void
 sample(bool has_pool)
 {
+	PapplyProgress *progress = papply_statistics_progress;
+	uint64		n = progress->samples_taken;
+	int64		before = progress->samples[(n + PAPPLY_SAMPLES - 1) % PAPPLY_SAMPLES].taken_at;
+	PapplySample *next = &progress->samples[n % PAPPLY_SAMPLES];
 	int64		now = papply_clock_now();
-	Sample	   *newest = &samples[(samples_taken + SAMPLES - 1) % SAMPLES];
-	Sample	   *next;
-	TimestampTz oldest = papply_statistics_progress->oldest_commit_time;
+	TimestampTz oldest = progress->oldest_commit_time;
 
-	if (samples_taken > 0 &&
-		!papply_clock_has_passed(newest->taken_at, now, SAMPLE_MS))
+	if (n > 0 && !papply_clock_has_passed(before, now, SAMPLE_MS))
 		return;
-	if (samples_taken > 0 && has_pool)
-		count_lock_waits(Min(now - newest->taken_at, 2 * SAMPLE_MS * INT64CONST(1000)));
+	if (n > 0 && has_pool)
+		count_lock_waits(Min(now - before, 2 * SAMPLE_MS * INT64CONST(1000)));
 
-	next = &samples[samples_taken % SAMPLES];
 	next->taken_at = now;
 	next->transactions = papply_statistics_total(PAPPLY_COUNT_TRANSACTIONS);
 	next->oldest_commit_time = oldest != 0 ? oldest : GetCurrentTimestamp();
-	if (++samples_taken > 1)
-		show_rates(&samples[samples_taken > SAMPLES ? samples_taken % SAMPLES : 0], next);
+	if (oldest == 0)
+		progress->current_at = next->oldest_commit_time;
+	pg_write_barrier();			/* pairs with the lock of those who read */
+	progress->samples_taken = n + 1;
 }
 
 /*** what is shown ***/
@@ -224,6 +224,17 @@ show_native(void)
 		progress->oldest_commit_time = held_commit_time;
 }
 
+/* The transaction has been committed, or skipped. */
+static void
+forget_failure(void)
+{
+	PapplyProgress *progress = papply_statistics_progress;
+
+	if (progress->failure.kind == PAPPLY_FAILURE_TRANSACTION &&
+		progress->committed_lsn > progress->failure.final_lsn)
+		progress->failure.kind = PAPPLY_FAILURE_NONE;
+}
+
 void
 papply_status_update(bool has_pool, bool is_idle)
 {
@@ -231,6 +242,7 @@ papply_status_update(bool has_pool, bool is_idle)
 		show_queue(is_idle);
 	else
 		show_native();
+	forget_failure();
 	sample(has_pool);
 }
 

@@ -50,6 +50,9 @@ static bool is_degraded = false;	/* until all writers are there */
 static uint64 seen_transactions[PAPPLY_MAX_WRITERS];
 static int64 seen_at[PAPPLY_MAX_WRITERS];
 
+/* Is one missing that could not be started, or was given up for the server? */
+static bool are_missing = false;
+
 static int64 short_since = 0;
 
 /* Slots that the server has missed, as last looked at. */
@@ -146,6 +149,12 @@ fill_up(int wanted)
 	return running;
 }
 
+static int
+configured_writers(void)
+{
+	return pg_atomic_read_u32(&papply_pool->configured_writers);
+}
+
 /* All that are configured have begun to work; they may leave again later. */
 static bool
 is_complete(int wanted)
@@ -153,7 +162,7 @@ is_complete(int wanted)
 	for (int i = 0; i < wanted; i++)
 		if (papply_pool->writers[i].proc == NULL)
 			return false;
-	return wanted == (int) pg_atomic_read_u32(&papply_pool->configured_writers);
+	return wanted == configured_writers();
 }
 
 /* Say when writers are missing, and when all are there again. */
@@ -296,12 +305,22 @@ int
 papply_writers_check(const char *subname)
 {
 	int			wanted;
+	int			running;
 
 	retire_unused();
 	wanted = papply_writers_wanted();
 	give_slot_to_server();
-	report_missing(fill_up(papply_writers_wanted()), wanted, subname);
+	running = fill_up(papply_writers_wanted());
+	are_missing = running < wanted || (papply_writers_wanted() < configured_writers() &&
+									   leaves_slots_to_server());
+	report_missing(running, wanted, subname);
 	return papply_writers_running();
+}
+
+bool
+papply_writers_are_missing(void)
+{
+	return are_missing;
 }
 
 void

@@ -177,7 +177,8 @@ papply_get_subscription_options(PG_FUNCTION_ARGS)
 		DirectFunctionCall1(namein, CStringGetDatum(options.group));
 	nulls[i] = options.writers == 0;
 	values[i++] = Int32GetDatum(options.writers);
-	values[i++] = Int32GetDatum(papply_guc_writers(writers));
+	writers = papply_guc_writers(writers);
+	values[i++] = Int32GetDatum(writers > 1 ? writers : 0);
 	values[i++] = CStringGetTextDatum(name_of_source(source));
 	values[i++] = BoolGetDatum(options.is_paused);
 	Assert(i == OPTIONS_COLUMNS);

@@ -16,6 +16,7 @@
 #include "utils/pg_lsn.h"
 #include "utils/timestamp.h"
 
+#include "clock.h"
 #include "hot_keys.h"
 #include "sql_common.h"
 #include "statistics.h"
@@ -27,6 +28,9 @@ PG_FUNCTION_INFO_V1(papply_reset_stats);
 
 /* Those of the wider one, the statistics. */
 #define MAX_COLUMNS (4 + PAPPLY_COUNTERS)
+
+/* Rates are those of the last seconds, or since the last sample, if it is older. */
+#define RATE_US (6 * USECS_PER_SEC)
 
 /* A catch-up that takes longer is none. */
 #define MAX_CATCH_UP_S (1000.0 * 86400)
@@ -69,17 +73,33 @@ add_interval(Row *row, double seconds, bool is_null)
 	add(row, IntervalPGetDatum(interval), is_null);
 }
 
+/* Native by choice, or for want of something? */
 static const char *
-name_of_state(PapplyApplyState state)
+name_of_native(PapplyApplyReason reason)
+{
+	switch (reason)
+	{
+		case PAPPLY_REASON_STARTING:
+			return "starting";
+		case PAPPLY_REASON_NO_EXTENSION:
+		case PAPPLY_REASON_ONE_WRITER:
+			return "native";
+		default:
+			return "degraded";
+	}
+}
+
+static const char *
+name_of_state(PapplyApplyState state, PapplyApplyReason reason)
 {
 	switch (state)
 	{
 		case PAPPLY_APPLY_NONE:
 			return "not running";
 		case PAPPLY_APPLY_NATIVE:
-			return "native";
+			return name_of_native(reason);
 		case PAPPLY_APPLY_PARALLEL:
-			return "parallel";
+			return reason == PAPPLY_REASON_NONE ? "parallel" : "degraded";
 		case PAPPLY_APPLY_STOPPING:
 			return "stopping";
 		case PAPPLY_APPLY_PAUSED:
@@ -111,41 +131,112 @@ name_of_reason(PapplyApplyReason reason)
 			return "no shared memory for the queue";
 		case PAPPLY_REASON_NO_WRITERS:
 			return "no writers could be started";
+		case PAPPLY_REASON_FEW_WRITERS:
+			return "not all writers could be started";
 	}
 	return NULL;
 }
 
-/* How far it is behind: LSNs may be of different moments, hence the limits. */
+/* A failure is shown until it is overcome, whether an apply worker runs or not. */
 static void
-add_lag(Row *row, const PapplyProgress *progress, bool is_running)
+add_state(Row *row, const PapplyStatistics *statistics)
 {
-	uint64		lag_bytes = progress->received_lsn > progress->committed_lsn ?
-	progress->received_lsn - progress->committed_lsn : 0;
-	TimestampTz since = progress->oldest_commit_time;
-	double		lag_s = since == 0 ? 0 :
-	Max(0, (GetCurrentTimestamp() - since) / (double) USECS_PER_SEC);
-	double		gain = progress->catch_up_speed - 1;
-	double		catch_up_s = lag_s == 0 ? 0 : gain > 0 ? lag_s / gain : MAX_CATCH_UP_S;
+	const PapplyProgress *progress = &statistics->progress;
 
-	add(row, Int64GetDatum(lag_bytes), !is_running);
-	add_interval(row, lag_s, !is_running);
-	add(row, Float8GetDatum(progress->transactions_per_s), !is_running);
-	add_interval(row, catch_up_s, !is_running || catch_up_s >= MAX_CATCH_UP_S);
+	if (progress->failure.kind != PAPPLY_FAILURE_NONE)
+	{
+		add_text(row, progress->failure.kind == PAPPLY_FAILURE_CONNECTION ?
+				 "disconnected" : "failing");
+		add_text(row, statistics->last_error_time != 0 ? statistics->last_error :
+				 "an error, which is in the server log");
+		return;
+	}
+	add_text(row, name_of_state(progress->state, progress->reason));
+	if (progress->state == PAPPLY_APPLY_NONE)
+		add_text(row, "no apply worker is running");
+	else if (progress->state == PAPPLY_APPLY_PAUSED)
+		add_text(row, "parallel_apply.pause() has been called");
+	else
+		add_text(row, name_of_reason(progress->reason));
+}
+
+/* The sample that rates are relative to, or NULL if there is none yet. */
+static const PapplySample *
+base_of_rates(const PapplyProgress *progress, int64 now)
+{
+	const PapplySample *base = NULL;
+
+	for (uint64 i = 1; i < PAPPLY_SAMPLES && i <= progress->samples_taken; i++)
+	{
+		const PapplySample *older =
+		&progress->samples[(progress->samples_taken - i) % PAPPLY_SAMPLES];
+
+		if (base != NULL && now - older->taken_at > RATE_US)
+			break;
+		base = older;
+	}
+	return base;
 }
 
 static void
-add_progress(Row *row, const PapplyProgress *progress, bool is_running)
+add_rates(Row *row, const PapplyStatistics *statistics, double lag_s, bool is_running)
 {
-	add_text(row, name_of_state(progress->state));
-	add_text(row, name_of_reason(progress->reason));
-	add(row, Int32GetDatum(progress->wanted_writers), !is_running);
+	const PapplyProgress *progress = &statistics->progress;
+	int64		now = papply_clock_now();
+	const PapplySample *base = base_of_rates(progress, now);
+	double		elapsed_us = base != NULL ? Max(now - base->taken_at, 1) : 1;
+	TimestampTz oldest = progress->oldest_commit_time != 0 ?
+	progress->oldest_commit_time : GetCurrentTimestamp();
+	double		rate = 0;
+	double		gain = 0;
+	double		catch_up_s = MAX_CATCH_UP_S;
+
+	if (base != NULL)
+	{
+		rate = (statistics->total_transactions - base->transactions) * USECS_PER_SEC / elapsed_us;
+
+		/*
+		 * seconds of the publisher that are applied in a second, and one for
+		 * the clock
+		 */
+		gain = (oldest - base->oldest_commit_time) / elapsed_us - 1;
+	}
+	if (lag_s == 0)
+		catch_up_s = 0;
+	else if (gain > 0)
+		catch_up_s = lag_s / gain;
+	add(row, Float8GetDatum(rate), !is_running);
+	add_interval(row, catch_up_s, !is_running || catch_up_s >= MAX_CATCH_UP_S);
+}
+
+/* How far it is behind: LSNs may be of different moments, hence the limits. */
+static void
+add_lag(Row *row, const PapplyStatistics *statistics, bool is_running)
+{
+	const PapplyProgress *progress = &statistics->progress;
+	uint64		lag_bytes = progress->received_lsn > progress->committed_lsn ?
+	progress->received_lsn - progress->committed_lsn : 0;
+	TimestampTz since = papply_statistics_behind_since(progress, is_running);
+	double		lag_s = since == 0 ? 0 :
+	Max(0, (GetCurrentTimestamp() - since) / (double) USECS_PER_SEC);
+
+	add(row, Int64GetDatum(lag_bytes), !is_running);
+	add_interval(row, lag_s, since == 0 && !is_running);
+	add_rates(row, statistics, lag_s, is_running);
+}
+
+static void
+add_progress(Row *row, const PapplyStatistics *statistics, bool is_running)
+{
+	const PapplyProgress *progress = &statistics->progress;
+
 	add(row, Int64GetDatum(progress->queue_bytes), !is_running);
 	add(row, Int64GetDatum(progress->queue_transactions), !is_running);
 	add_lsn(row, progress->received_lsn);
 	add_lsn(row, progress->dispatched_lsn);
 	add_lsn(row, progress->committed_lsn);
 	add_lsn(row, progress->flushed_lsn);
-	add_lag(row, progress, is_running);
+	add_lag(row, statistics, is_running);
 }
 
 static void
@@ -163,7 +254,8 @@ put_state(ReturnSetInfo *result, const PapplyStatistics *statistics)
 
 	add(&row, ObjectIdGetDatum(statistics->subid), false);
 	add(&row, Int32GetDatum(statistics->receiver_pid), !is_running);
-	add_progress(&row, &statistics->progress, is_running);
+	add_state(&row, statistics);
+	add_progress(&row, statistics, is_running);
 	put_row(result, &row);
 }
 

@@ -138,8 +138,9 @@ papply_account_retry(void)
 }
 
 /*
- * That the older wins has a counter of its own, and that the pool was closed is
- * no error.  Nor is what ends an attempt to apply a transaction early: it comes again.
+ * An error of a writer is put right: the transaction is tried again, in the end by the
+ * apply worker, whose error is the one that counts.  Here only those are counted that
+ * were aborted in favor of an older one.
  */
 void
 papply_account_error(const ErrorData *error)
@@ -150,8 +151,6 @@ papply_account_error(const ErrorData *error)
 		my_counters()->commit_order_aborts++;
 		papply_statistics_count(PAPPLY_COUNT_COMMIT_ORDER_ABORTS, 1);
 	}
-	else if (papply_pool->is_open && papply_account.first != PAPPLY_SEQNO_OPEN)
-		papply_statistics_note_error(error->message);
 }
 
 void

@@ -1,0 +1,165 @@
+# Each alert of doc/monitoring.md, as it is written there: the fault is made, and the
+# query names the subscription; the fault ends, and it does not.  A subscription that is
+# left to the apply worker on purpose is never named.
+use strict;
+use warnings;
+use FindBin;
+use lib $FindBin::RealBin;
+use PapplyTest;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+# The alert waits for a minute; here, a moment is enough.
+my %alert = slurp_file("$FindBin::RealBin/../doc/monitoring.md") =~
+  /^ +-- alert: (\w+)\n((?: +.*\n)+)/mg;
+$alert{behind} =~ s/'60 s'/'200 ms'/ or die 'the limit is another one';
+is(join(' ', sort keys %alert),
+	'behind state', 'the alerts are in the manual');
+
+# With four writers, all worker slots are taken: the others are the launcher and two
+# apply workers.
+my ($publisher, $subscriber) =
+  new_pair(subscriber_conf =>
+		"max_worker_processes = 7\nmax_logical_replication_workers = 4\n"
+	  . "max_sync_workers_per_subscription = 1\n");
+my $connstr = $publisher->connstr . ' dbname=postgres';
+create_extension($subscriber);
+exec_both("CREATE TABLE $_ (id int PRIMARY KEY, v int)")
+  for 'items', 'chosen';
+on_publisher('CREATE PUBLICATION chosen FOR TABLE chosen');
+on_subscriber(
+	"CREATE SUBSCRIPTION chosen CONNECTION '$connstr' PUBLICATION chosen WITH (enabled = false, create_slot = false, slot_name = 'chosen', connect = false)"
+);
+on_publisher(
+	q(SELECT count(*) FROM pg_create_logical_replication_slot('chosen', 'pgoutput'))
+);
+on_subscriber(
+	q(SELECT parallel_apply.alter_subscription_config('chosen', 1);
+	ALTER SUBSCRIPTION chosen ENABLE; ALTER SUBSCRIPTION chosen REFRESH PUBLICATION)
+);
+subscribe($publisher, $subscriber, 'tap', publication => 'FOR TABLE items');
+wait_until_ready($subscriber);
+
+# Waits until the alert names these subscriptions.
+sub alert_becomes
+{
+	my ($kind, $names, $name) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	ok( $subscriber->poll_query_until(
+			'postgres',
+			"SELECT coalesce(string_agg(subname, ',' ORDER BY subname), 'none') FROM ($alert{$kind}) AS alert",
+			$names || 'none'),
+		"$kind: $name");
+	return;
+}
+
+sub all_is_well
+{
+	my ($name) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	wait_applied($publisher, $subscriber, $_) for 'tap', 'chosen';
+	alert_becomes($_, '', $name) for sort keys %alert;
+	return;
+}
+
+sub lag
+{
+	return on_subscriber(
+		q(SELECT extract(epoch FROM lag) FROM parallel_apply.subscriptions WHERE subname = 'tap')
+	);
+}
+
+# The lag does not stop while nothing is applied.
+sub lag_grows
+{
+	my ($name) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	alert_becomes('behind', 'tap', $name);
+	my $lag = lag();
+	ok( $subscriber->poll_query_until(
+			'postgres',
+			"SELECT extract(epoch FROM lag) > $lag + 0.5 FROM parallel_apply.subscriptions WHERE subname = 'tap'"
+		),
+		"$name, and its lag grows");
+	return;
+}
+
+all_is_well('there is no fault');
+
+# An error that comes back.
+on_subscriber('INSERT INTO items VALUES (1, 0)');
+on_publisher('INSERT INTO items VALUES (1, 1)');
+alert_becomes('state', 'tap', 'a transaction fails again and again');
+lag_grows('while it fails');
+on_subscriber('DELETE FROM items WHERE id = 1');
+all_is_well('the conflict is resolved');
+
+# The same, with disable_on_error; then it is skipped.
+on_subscriber('ALTER SUBSCRIPTION tap SET (disable_on_error = true)');
+my $offset = -s $subscriber->logfile;
+on_subscriber('INSERT INTO items VALUES (2, 0)');
+on_publisher('INSERT INTO items VALUES (2, 0)');
+ok( $subscriber->poll_query_until(
+		'postgres',
+		q(SELECT state || ': ' || reason ~ '^the subscription is disabled, after an error: .*(duplicate key|conflict detected)'
+		FROM parallel_apply.subscriptions WHERE subname = 'tap'),
+		'disabled: true'),
+	'a subscription that was disabled by an error says so');
+lag_grows('while it is disabled by an error');
+my ($lsn) = slurp_file($subscriber->logfile, $offset) =~ m{finished at (\S+)};
+on_subscriber(
+	"ALTER SUBSCRIPTION tap SKIP (lsn = '$lsn'); ALTER SUBSCRIPTION tap ENABLE"
+);
+all_is_well('the transaction is skipped');
+
+# Disabled by hand, with nothing to apply.
+on_subscriber('ALTER SUBSCRIPTION tap DISABLE');
+lag_grows('while it is disabled');
+alert_becomes('state', '', 'that it is disabled is no fault');
+on_subscriber('ALTER SUBSCRIPTION tap ENABLE');
+all_is_well('it is enabled');
+
+# No connection.
+on_subscriber(
+	'ALTER SUBSCRIPTION tap CONNECTION $$host=/nowhere dbname=postgres$$');
+alert_becomes('state', 'tap', 'there is no publisher');
+lag_grows('while there is no publisher');
+on_subscriber("ALTER SUBSCRIPTION tap CONNECTION '$connstr'");
+all_is_well('there is a publisher');
+
+# Fewer writers than are configured, and more than there are slots for.
+on_subscriber(q(SELECT parallel_apply.alter_subscription_config('tap', 6)));
+alert_becomes('state', 'tap', 'not all writers could be started');
+is( on_subscriber(
+		q(SELECT state, reason, writers_wanted, writers_running < 6 FROM parallel_apply.subscriptions WHERE subname = 'tap')
+	),
+	'degraded|not all writers could be started|6|t',
+	'and the state and the reason say so');
+on_subscriber(q(SELECT parallel_apply.alter_subscription_config('tap', 3)));
+all_is_well('fewer are configured');
+
+# Paused, with a transaction that waits.
+on_subscriber(q(SELECT parallel_apply.pause('tap')));
+on_publisher('INSERT INTO items VALUES (3, 0)');
+lag_grows('while it is paused');
+alert_becomes('state', '', 'that it is paused is no fault');
+on_subscriber(q(SELECT parallel_apply.resume('tap')));
+all_is_well('it is resumed');
+
+# Native by choice, and busy.
+on_publisher('INSERT INTO chosen SELECT generate_series(1, 1000), 0');
+all_is_well('the other one is applied by the apply worker');
+is( on_subscriber(
+		q(SELECT state, reason, writers_wanted FROM parallel_apply.subscriptions WHERE subname = 'chosen')
+	),
+	'native|one writer is configured|0',
+	'and says that this is configured');
+
+on_subscriber('DELETE FROM items WHERE id = 2');
+on_publisher('DELETE FROM items WHERE id = 2');
+wait_applied($publisher, $subscriber, 'tap');
+rows_equal($publisher, $subscriber, $_) for 'items', 'chosen';
+finish($publisher, $subscriber, duplicate_key('items'),
+	qr/could not connect to the publisher/);
+done_testing();
