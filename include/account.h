@@ -22,6 +22,10 @@ typedef struct PapplyAccount
 	uint64		inserts;		/* of them; the others are DELETEs */
 	uint64		updates;
 	uint64		truncates;
+
+	/* transactions, by why they are applied exclusively */
+	uint64		exclusive_table;
+	uint64		exclusive_truncates;
 } PapplyAccount;
 
 extern PapplyAccount papply_account;
@@ -45,6 +49,9 @@ papply_account_change(char type)
 	return ++papply_account.rows;
 }
 
+/* A transaction of the queue has been applied; it is about to be committed. */
+extern void papply_account_applied(uint64 seqno);
+
 /* It has been committed.  What was counted in it is added to the statistics. */
 extern void papply_account_commit(void);
 
@@ -55,7 +62,7 @@ extern void papply_account_time(int64 us);
 extern void papply_account_retry(void);
 extern void papply_account_error(const ErrorData *error);
 
-/* The native loop has to do a transaction; why. */
-extern void papply_account_replay(PapplyCounter reason);
+/* The native loop has to do a transaction. */
+extern void papply_account_replay(void);
 
 #endif							/* PAPPLY_ACCOUNT_H */

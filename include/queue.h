@@ -16,6 +16,7 @@
 #include "datatype/timestamp.h"
 
 #include "pool.h"
+#include "statistics.h"
 
 /* Flags of a transaction; only ever set, except in a new one. */
 #define PAPPLY_TXN_COMPLETE		0x01	/* its COMMIT is in the queue */
@@ -55,6 +56,15 @@ typedef struct PapplyTransaction
 	/* written by the receiver before it sets PAPPLY_TXN_COMPLETE */
 	uint64		end_position;
 	XLogRecPtr	remote_end_lsn;
+
+	/*
+	 * Why it is applied exclusively, and by the apply worker; 0: it is not. A
+	 * PapplyCounter, counted when the transaction is committed.  Written by
+	 * the receiver before PAPPLY_TXN_COMPLETE, the second one also by the
+	 * writer that gives the transaction up.
+	 */
+	uint16		exclusive_reason;
+	uint16		fallback_reason;
 
 	/* written by whoever commits it, before committed_seqno reaches it */
 	XLogRecPtr	local_end_lsn;	/* of the subscriber's WAL */
@@ -162,10 +172,10 @@ extern uint64 papply_queue_open_size(void);
 extern uint64 papply_queue_unpublished_bytes(void);
 
 /* The open transaction (or a complete one) shall be replayed natively. */
-extern void papply_queue_mark_native(uint64 seqno);
+extern void papply_queue_mark_native(uint64 seqno, PapplyCounter reason);
 
 /* Writer: the same, because it has failed, or was not allowed. */
-extern void papply_queue_mark_given_up(uint64 seqno);
+extern void papply_queue_mark_given_up(uint64 seqno, PapplyCounter reason);
 extern bool papply_queue_is_given_up(uint64 seqno);
 
 /* The same, because it is a lone one (lone.h). */

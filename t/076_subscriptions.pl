@@ -209,11 +209,11 @@ poll(
 on_subscriber('INSERT INTO counted VALUES (401, 1)');
 on_publisher('INSERT INTO counted VALUES (401, 2)');
 poll(
-	"SELECT fallback_failure > 0 AND leader_waits > 0 AND errors > 0
+	"SELECT fallback_failure = 0 AND leader_waits > 0 AND errors > 2 AND retries > 2
 		AND last_error_time > now() - interval '1 minute' AND state = 'failing' AND reason = last_error
 		AND lag > interval '0'
 	FROM $view",
-	'an error of the apply worker is counted, and is the state of the subscription'
+	'an error of the apply worker is counted, and is the state of the subscription; attempts are no fallbacks'
 );
 like(
 	shown('last_error'),

@@ -92,6 +92,17 @@ on_subscriber('INSERT INTO items VALUES (1, 0)');
 on_publisher('INSERT INTO items VALUES (1, 1)');
 alert_becomes('state', 'tap', 'a transaction fails again and again');
 lag_grows('while it fails');
+my $lock = hold($subscriber, 'LOCK TABLE items');
+wait_until(
+	q(count(*) > 0 FROM pg_locks WHERE NOT granted AND relation = 'items'::regclass),
+	'it is not tried again');
+is( on_subscriber(
+		q(SELECT state, pid IS NULL FROM parallel_apply.subscriptions WHERE subname = 'tap')
+	),
+	'failing|f',
+	'another attempt does not change that');
+$lock->query_safe('COMMIT');
+$lock->quit;
 on_subscriber('DELETE FROM items WHERE id = 1');
 all_is_well('the conflict is resolved');
 

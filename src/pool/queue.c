@@ -178,6 +178,7 @@ papply_queue_begin(TransactionId remote_xid, XLogRecPtr final_lsn, uint64 *seqno
 	txn->final_lsn = final_lsn;
 	txn->remote_end_lsn = InvalidXLogRecPtr;
 	txn->local_end_lsn = InvalidXLogRecPtr;
+	txn->exclusive_reason = txn->fallback_reason = 0;
 	pg_atomic_init_u32(&txn->flags, 0);
 	pg_atomic_init_u32(&txn->hold, PAPPLY_TXN_WHOLE);
 	*seqno = last_seqno;
@@ -357,14 +358,16 @@ has_flag(uint64 seqno, uint32 flag)
 }
 
 void
-papply_queue_mark_native(uint64 seqno)
+papply_queue_mark_native(uint64 seqno, PapplyCounter reason)
 {
+	papply_queue_transaction(seqno)->fallback_reason = reason;
 	set_flags(seqno, PAPPLY_TXN_NATIVE);
 }
 
 void
-papply_queue_mark_given_up(uint64 seqno)
+papply_queue_mark_given_up(uint64 seqno, PapplyCounter reason)
 {
+	papply_queue_transaction(seqno)->fallback_reason = reason;
 	set_flags(seqno, PAPPLY_TXN_NATIVE | PAPPLY_TXN_GIVEN_UP);
 }
 
@@ -422,11 +425,8 @@ papply_queue_mark_unclaimed_native(void)
 	for (uint64 seqno = pg_atomic_read_u64(&papply_pool->next_claim);
 		 seqno <= last_seqno; seqno++)
 	{
-		if (papply_queue_is_early(seqno))
-			continue;
-		if (!has_flag(seqno, PAPPLY_TXN_NATIVE))
-			papply_statistics_count(PAPPLY_COUNT_FALLBACK_NO_WRITER, 1);
-		papply_queue_mark_native(seqno);
+		if (!papply_queue_is_early(seqno) && !has_flag(seqno, PAPPLY_TXN_NATIVE))
+			papply_queue_mark_native(seqno, PAPPLY_COUNT_FALLBACK_NO_WRITER);
 	}
 }
 

@@ -265,7 +265,7 @@ static void
 make_barrier(PapplyCounter reason)
 {
 	if (!is_barrier)
-		papply_statistics_count(reason, 1);
+		papply_queue_transaction(open_seqno)->exclusive_reason = reason;
 	is_barrier = true;
 }
 
@@ -275,9 +275,8 @@ make_native(PapplyCounter reason)
 {
 	if (is_native || papply_queue_open_is_published())
 		return;
-	papply_statistics_count(reason, 1);
 	is_native = true;
-	papply_queue_mark_native(open_seqno);
+	papply_queue_mark_native(open_seqno, reason);
 }
 
 /*

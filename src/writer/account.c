@@ -103,6 +103,15 @@ end_transaction(bool is_committed)
 }
 
 void
+papply_account_applied(uint64 seqno)
+{
+	PapplyCounter reason = papply_queue_transaction(seqno)->exclusive_reason;
+
+	papply_account.exclusive_table += reason == PAPPLY_COUNT_EXCLUSIVE_TABLE;
+	papply_account.exclusive_truncates += reason == PAPPLY_COUNT_EXCLUSIVE_TRUNCATE;
+}
+
+void
 papply_account_commit(void)
 {
 	PapplyAccount *account = &papply_account;
@@ -117,6 +126,8 @@ papply_account_commit(void)
 	papply_statistics_count(PAPPLY_COUNT_DELETES,
 							account->rows - account->inserts - account->updates);
 	papply_statistics_count(PAPPLY_COUNT_TRUNCATES, account->truncates);
+	papply_statistics_count(PAPPLY_COUNT_EXCLUSIVE_TABLE, account->exclusive_table);
+	papply_statistics_count(PAPPLY_COUNT_EXCLUSIVE_TRUNCATE, account->exclusive_truncates);
 	end_transaction(true);
 	if (papply_slow_log_is_on())
 		log_if_slow();
@@ -154,8 +165,7 @@ papply_account_error(const ErrorData *error)
 }
 
 void
-papply_account_replay(PapplyCounter reason)
+papply_account_replay(void)
 {
 	my_counters()->fallbacks++;
-	papply_statistics_count(reason, 1);
 }

@@ -494,7 +494,10 @@ apply_all(PapplyCommit *commit)
 		apply_streamed_transaction(commit);
 	else
 		for (uint64 seqno = range.first; seqno <= range.last; seqno++)
+		{
 			apply_transaction(seqno, commit);
+			papply_account_applied(seqno);
+		}
 	papply_postpone_apply_all();
 	papply_insert_run_flush();
 }
@@ -625,10 +628,12 @@ wait_until_committed(uint64 seqno, PapplyWriterState state)
 static void
 leave_to_native(uint64 seqno)
 {
-	papply_account_replay(was_refused ? PAPPLY_COUNT_FALLBACK_SUBSCRIPTION :
-						  PAPPLY_COUNT_FALLBACK_FAILURE);
+	PapplyCounter reason = was_refused ? PAPPLY_COUNT_FALLBACK_SUBSCRIPTION :
+	PAPPLY_COUNT_FALLBACK_FAILURE;
+
+	papply_account_replay();
 	let_others_go_on();
-	papply_queue_mark_given_up(seqno);
+	papply_queue_mark_given_up(seqno, reason);
 	papply_pool_wake(PAPPLY_WAITER_RECEIVER);
 }
 
