@@ -120,6 +120,15 @@ typedef struct PapplyFailure
 	TimestampTz behind_since;	/* as papply_statistics_behind_since() */
 } PapplyFailure;
 
+/* What the apply worker itself applies. */
+typedef struct PapplyLeader
+{
+	int64		began_at;		/* of clock.h; 0: nothing */
+	TransactionId remote_xid;
+	XLogRecPtr	final_lsn;
+	uint64		changes;		/* that it has begun */
+} PapplyLeader;
+
 /* What had been applied at a moment, for rates. */
 typedef struct PapplySample
 {
@@ -139,6 +148,7 @@ typedef struct PapplyProgress
 	PapplyApplyState state;
 	PapplyApplyReason reason;
 	PapplyFailure failure;
+	PapplyLeader leader;
 
 	/* of the publisher's WAL */
 	XLogRecPtr	received_lsn;

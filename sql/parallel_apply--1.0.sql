@@ -28,7 +28,7 @@ LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED
 AS 'MODULE_PATHNAME', 'papply_get_writers';
 
 COMMENT ON FUNCTION parallel_apply.get_writers() IS
-    'writers of the subscriptions of this database';
+    'processes that apply the subscriptions of this database';
 
 CREATE VIEW parallel_apply.writers AS
     SELECT w.subid, s.subname, w.writer, w.pid, w.state, w.remote_xid,
@@ -39,10 +39,10 @@ CREATE VIEW parallel_apply.writers AS
       LEFT JOIN pg_catalog.pg_subscription AS s ON s.oid OPERATOR(pg_catalog.=) w.subid;
 
 COMMENT ON VIEW parallel_apply.writers IS
-    'writers of the subscriptions of this database';
+    'processes that apply the subscriptions of this database';
 COMMENT ON COLUMN parallel_apply.writers.subid IS 'OID of the subscription';
 COMMENT ON COLUMN parallel_apply.writers.subname IS 'name of the subscription';
-COMMENT ON COLUMN parallel_apply.writers.writer IS 'number of the writer, from 1';
+COMMENT ON COLUMN parallel_apply.writers.writer IS 'number of the writer, from 1; 0: the apply worker, which has a row while it applies a transaction itself';
 COMMENT ON COLUMN parallel_apply.writers.pid IS 'process ID of the writer';
 COMMENT ON COLUMN parallel_apply.writers.state IS
     'current state: starting, idle, applying, or what the writer is waiting for';
@@ -203,6 +203,7 @@ CREATE VIEW parallel_apply.subscriptions AS
       LEFT JOIN parallel_apply.get_subscriptions() AS p ON p.subid OPERATOR(pg_catalog.=) s.oid
       LEFT JOIN (
             SELECT r.subid, pg_catalog.count(*) AS writers FROM parallel_apply.get_writers() AS r
+             WHERE r.writer OPERATOR(pg_catalog.>) 0
              GROUP BY r.subid) AS w ON w.subid OPERATOR(pg_catalog.=) s.oid
       LEFT JOIN LATERAL (
             SELECT pg_catalog.count(*) AS tables FROM pg_catalog.pg_subscription_rel AS r
@@ -749,6 +750,7 @@ WITH s AS MATERIALIZED (
 ), busy AS (
     SELECT w.subid, count(*) FILTER (WHERE w.state NOT IN ('idle', 'waiting for data')) AS writers
       FROM parallel_apply.writers AS w
+     WHERE w.writer > 0
      GROUP BY w.subid
 ), worker_processes AS (
     SELECT count(*) AS used, current_setting('max_worker_processes')::integer AS all
@@ -909,9 +911,9 @@ WITH s AS MATERIALIZED (
        AND s.queue_fill < 0.1 AND 2 * coalesce(b.writers, 0) <= s.writers_running
     UNION ALL
     SELECT s.subname, 'lock', 'warning',
-           format('a writer waits for a lock of a local session: %s', string_agg(a.pid::text, ', ' ORDER BY a.pid)),
-           string_agg(format('process %s is %s since %s', a.pid, coalesce(a.state, '?'),
-                             date_trunc('second', a.state_change)), '; ' ORDER BY a.pid)
+           format('apply waits for a lock of a local session: %s', string_agg(DISTINCT a.pid::text, ', ')),
+           string_agg(DISTINCT format('process %s is %s since %s', a.pid, coalesce(a.state, '?'),
+                             date_trunc('second', a.state_change)), '; ')
       FROM s JOIN parallel_apply.writers AS w USING (subid)
       JOIN pg_stat_activity AS a ON a.pid = ANY (w.blocked_by)
      WHERE w.state = 'waiting for lock' AND a.backend_type = 'client backend'

@@ -344,7 +344,7 @@ on_publisher('UPDATE accounts SET balance = 0 WHERE id = 7');
 wait_for_state($subscriber, 'waiting for lock');
 advised(
 	'lock',
-	qr/^warning\|a writer waits for a lock of a local session: $pid\|process $pid is idle in transaction since/,
+	qr/^warning\|apply waits for a lock of a local session: $pid\|process $pid is idle in transaction since/,
 	'a session that is in the way is named');
 ok( $subscriber->poll_query_until(
 		'postgres',

@@ -492,7 +492,7 @@ sub wait_for_state
 	$writers //= 1;
 	$subscriber->poll_query_until(
 		$db // 'postgres',
-		"SELECT count(*) >= $writers FROM parallel_apply.writers WHERE state = '$state'"
+		"SELECT count(*) >= $writers FROM parallel_apply.writers WHERE state = '$state' AND writer > 0"
 	) or die "there were no $writers writers $state";
 	return;
 }
@@ -531,7 +531,7 @@ sub states_become
 		$subscriber->poll_query_until(
 			'postgres',
 			q(SELECT string_agg(state, ', ' ORDER BY remote_lsn)
-			FROM parallel_apply.writers WHERE state <> 'idle'),
+			FROM parallel_apply.writers WHERE state <> 'idle' AND writer > 0),
 			$states),
 		$name);
 }

@@ -146,11 +146,15 @@ papply_native_reads_queue(void)
 static void
 begin(uint64 seqno, PapplyOriginId origin)
 {
+	PapplyLeader *leader = &papply_statistics_progress->leader;
+
 	memset(&replay, 0, sizeof(replay));
 	papply_role_take();
 	replay.seqno = seqno;
 	replay.origin = origin;
-	replay.began_at = papply_slow_log_is_on() ? papply_clock_now() : 0;
+	memset(leader, 0, sizeof(*leader));
+	leader->began_at = papply_clock_now();
+	replay.began_at = papply_slow_log_is_on() ? leader->began_at : 0;
 	if (origin != PAPPLY_NO_ORIGIN)
 	{
 		papply_origin_take();
@@ -195,6 +199,24 @@ relation_of_version(uint32 version)
 									  false);
 }
 
+static void
+show_transaction(TransactionId remote_xid, XLogRecPtr final_lsn)
+{
+	replay.remote_xid = papply_statistics_progress->leader.remote_xid = remote_xid;
+	replay.final_lsn = papply_statistics_progress->leader.final_lsn = final_lsn;
+}
+
+static void
+count_change(char kind)
+{
+	replay.inserts += kind == LOGICAL_REP_MSG_INSERT;
+	replay.updates += kind == LOGICAL_REP_MSG_UPDATE;
+	replay.deletes += kind == LOGICAL_REP_MSG_DELETE;
+	replay.truncates += kind == LOGICAL_REP_MSG_TRUNCATE;
+	papply_statistics_progress->leader.changes =
+		replay.inserts + replay.updates + replay.deletes + replay.truncates;
+}
+
 /* Does the message begin or end a transaction of the native loop? */
 static void
 note_message(char *message, int length)
@@ -203,10 +225,7 @@ note_message(char *message, int length)
 	PapplyBegin begin;
 	PapplyCommit commit;
 
-	replay.inserts += kind == LOGICAL_REP_MSG_INSERT;
-	replay.updates += kind == LOGICAL_REP_MSG_UPDATE;
-	replay.deletes += kind == LOGICAL_REP_MSG_DELETE;
-	replay.truncates += kind == LOGICAL_REP_MSG_TRUNCATE;
+	count_change(kind);
 	if (replay.end_kind == 0)
 	{
 		if (kind == LOGICAL_REP_MSG_BEGIN)
@@ -219,8 +238,7 @@ note_message(char *message, int length)
 	if (kind == LOGICAL_REP_MSG_BEGIN || kind == LOGICAL_REP_MSG_BEGIN_PREPARE)
 	{
 		papply_message_parse_begin(message, length, &begin);
-		replay.remote_xid = begin.xid;
-		replay.final_lsn = begin.final_lsn;
+		show_transaction(begin.xid, begin.final_lsn);
 	}
 	if (kind != replay.end_kind)
 		return;
@@ -233,10 +251,7 @@ note_message(char *message, int length)
 		papply_message_parse_commit(message, length, &commit);
 		replay.remote_end_lsn = commit.end_lsn;
 		if (replay.final_lsn == InvalidXLogRecPtr)	/* it stands alone */
-		{
-			replay.remote_xid = commit.xid;
-			replay.final_lsn = commit.commit_lsn;
-		}
+			show_transaction(commit.xid, commit.commit_lsn);
 	}
 }
 
@@ -429,6 +444,7 @@ papply_native_finish(XLogRecPtr *remote_end_lsn, XLogRecPtr *local_end_lsn)
 		elog(ERROR, "a transaction is open where the next message is asked for");
 
 	papply_role_leave();
+	papply_statistics_progress->leader.began_at = 0;
 	*local_end_lsn = move_origin();
 	count_transaction();
 	if (replay.began_at != 0 && replay.remote_end_lsn != InvalidXLogRecPtr)

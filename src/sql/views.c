@@ -11,6 +11,8 @@
 #include "catalog/pg_type.h"
 #include "fmgr.h"
 #include "funcapi.h"
+#include "miscadmin.h"
+#include "storage/procarray.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/pg_lsn.h"
@@ -18,6 +20,7 @@
 
 #include "clock.h"
 #include "pool.h"
+#include "statistics.h"
 
 PG_FUNCTION_INFO_V1(papply_get_writers);
 
@@ -113,8 +116,51 @@ put_writer(ReturnSetInfo *result, PapplyPool *pool, int writer)
 	tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
 }
 
+/* The apply worker itself, if it applies a transaction. */
+static void
+put_leader(ReturnSetInfo *result, const PapplyStatistics *statistics)
+{
+	const PapplyLeader *leader = &statistics->progress.leader;
+	PGPROC	   *proc = BackendPidGetProc(statistics->receiver_pid);
+	bool		is_blocked = proc != NULL && papply_compat_proc_waits_for_lock(proc);
+	Datum		values[WRITERS_COLUMNS];
+	bool		nulls[WRITERS_COLUMNS] = {false};
+	int			i = 0;
+
+	if (proc == NULL || leader->began_at == 0)
+		return;
+	values[i++] = ObjectIdGetDatum(statistics->subid);
+	values[i++] = Int32GetDatum(0);
+	values[i++] = Int32GetDatum(statistics->receiver_pid);
+	values[i++] = CStringGetTextDatum(is_blocked ? "waiting for lock" : "applying");
+	nulls[i] = !TransactionIdIsValid(leader->remote_xid);
+	values[i++] = TransactionIdGetDatum(leader->remote_xid);
+	nulls[i] = XLogRecPtrIsInvalid(leader->final_lsn);
+	values[i++] = LSNGetDatum(leader->final_lsn);
+	values[i++] = time_of(leader->began_at);
+	values[i++] = Int64GetDatum(leader->changes);
+	nulls[i++] = true;			/* what is still to come is not known */
+	values[i++] = is_blocked ?
+		DirectFunctionCall1(pg_blocking_pids, Int32GetDatum(statistics->receiver_pid)) :
+		PointerGetDatum(construct_empty_array(INT4OID));
+	while (i < WRITERS_COLUMNS)
+		nulls[i++] = true;		/* as in subscription_stats */
+	tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
+}
+
+static void
+put_leaders(ReturnSetInfo *result)
+{
+	PapplyStatistics *statistics = palloc(sizeof(PapplyStatistics));
+
+	for (int n = 0; papply_statistics_peek(n, statistics); n++)
+		if (statistics->receiver_pid != 0 && statistics->dbid == MyDatabaseId)
+			put_leader(result, statistics);
+}
+
 /*
- * papply_get_writers() returns a row for each writer of the current database.
+ * papply_get_writers() returns a row for each writer of the current database, and for
+ * each apply worker that applies a transaction itself.
  */
 Datum
 papply_get_writers(PG_FUNCTION_ARGS)
@@ -124,6 +170,7 @@ papply_get_writers(PG_FUNCTION_ARGS)
 	int			n = 0;
 
 	InitMaterializedSRF(fcinfo, 0);
+	put_leaders(result);
 	while (papply_pool_peek_here(&n, pool))
 	{
 		for (int i = 0; i < PAPPLY_MAX_WRITERS; i++)

@@ -1,0 +1,99 @@
+# What the apply worker itself applies is shown as what writers apply is: its
+# transaction, the lock that it waits for, and who has that; and advice() names them,
+# with a pool and without.
+#
+# A row lock of a session on the subscriber holds the transaction up.
+use strict;
+use warnings;
+use FindBin;
+use lib $FindBin::RealBin;
+use PapplyTest;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my ($publisher, $subscriber) =
+  new_pair(
+	subscriber_conf => "parallel_apply.writers_per_subscription = 2\n");
+exec_both(
+	q(CREATE TABLE items (id int PRIMARY KEY, v int);
+	INSERT INTO items SELECT generate_series(1, 10), 0));
+create_extension($subscriber);
+subscribe($publisher, $subscriber, 'tap', with => 'copy_data = false');
+
+# Asserts what is shown while the apply worker waits for that session.
+sub leader_is_shown
+{
+	my ($session, $xid, $how) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	my $blocker = $session->query_safe('SELECT pg_backend_pid()');
+	wait_until(
+		q(count(*) = 1 FROM parallel_apply.writers WHERE writer = 0 AND state = 'waiting for lock'),
+		'the apply worker does not wait for the lock');
+	is( on_subscriber(
+			q(SELECT subname, pid, remote_xid, changes_done, blocked_by, remote_lsn > '0/0',
+				xact_start BETWEEN now() - interval '10 min' AND clock_timestamp()
+			FROM parallel_apply.writers WHERE writer = 0)),
+		join('|',
+			'tap', apply_pid($subscriber, 'tap'),
+			$xid, 1, "{$blocker}", 't', 't'),
+		"$how: the transaction of the apply worker, and what it waits for");
+	like(
+		on_subscriber(
+			q(SELECT advice FROM parallel_apply.advice('tap') WHERE topic = 'lock')
+		),
+		qr/^apply waits for a lock of a local session: $blocker$/,
+		"$how: the session is named");
+	return;
+}
+
+sub update
+{
+	my ($id) = @_;
+	return on_publisher(
+		"BEGIN; UPDATE items SET v = v + 1 WHERE id = $id; SELECT pg_current_xact_id()::xid; COMMIT"
+	);
+}
+
+# A transaction that its writer has given up.
+my $session = hold($subscriber, 'SELECT FROM items WHERE id = 1 FOR UPDATE');
+my $xid = update(1);
+for my $attempt (1, 2)
+{
+	wait_for_state($subscriber, 'waiting for lock');
+	on_subscriber(
+		q(SELECT pg_cancel_backend(pid) FROM parallel_apply.writers
+		WHERE state = 'waiting for lock' AND writer > 0));
+	wait_until(
+		"sum(retries) + sum(fallbacks) = $attempt FROM parallel_apply.writers",
+		'the attempt does not end');
+}
+leader_is_shown($session, $xid, 'after two attempts of a writer');
+is( on_subscriber('SELECT writers_running FROM parallel_apply.subscriptions'),
+	2, 'it does not count as a writer');
+is( on_subscriber(
+		'SELECT fallback_failure FROM parallel_apply.subscription_stats'),
+	0,
+	'the fallback does not count yet');
+$session->query_safe('COMMIT');
+wait_applied($publisher, $subscriber, 'tap');
+is( on_subscriber(
+		'SELECT fallback_failure FROM parallel_apply.subscription_stats'),
+	1,
+	'but when it is committed');
+is( on_subscriber(
+		'SELECT count(*) FROM parallel_apply.writers WHERE writer = 0'),
+	0,
+	'then it is shown no more');
+
+# The same without writers.
+on_subscriber(q(SELECT parallel_apply.alter_subscription_config('tap', 1)));
+wait_for_pool($subscriber, 'tap', 0);
+$session->query_safe('BEGIN; SELECT FROM items WHERE id = 2 FOR UPDATE');
+leader_is_shown($session, update(2), 'without writers');
+$session->query_safe('COMMIT');
+$session->quit;
+wait_applied($publisher, $subscriber, 'tap');
+rows_equal($publisher, $subscriber, 'items');
+finish($publisher, $subscriber);
+done_testing();
