@@ -153,7 +153,7 @@ apply_behind_gate(
 	(   'UPDATE accounts SET balance = 0 WHERE id = 20',
 		'UPDATE accounts SET balance = 0 WHERE id = 21'));
 hot_keys_become(
-	'index, key_hash, key, waits',
+	'indexrelname, key_hash, key, waits',
 	q(relid = 'accounts'::regclass AND cause = 'barrier'),
 	'2',
 	'a barrier is a cause of its own, of the table that waited');

@@ -11,7 +11,9 @@
 #include "parallel_apply.h"
 
 #include "access/htup_details.h"
+#include "access/xact.h"
 #include "catalog/pg_type.h"
+#include "commands/extension.h"
 #include "fmgr.h"
 #include "funcapi.h"
 #include "lib/stringinfo.h"
@@ -185,27 +187,48 @@ papply_get_subscription_options(PG_FUNCTION_ARGS)
 	PG_RETURN_DATUM(HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(descriptor), values, nulls)));
 }
 
+/* Subscriptions to be reported at the end of the transaction. */
+static StringInfo switched_subscriptions = NULL;
+static int	switched_length = 0;
+
+static void
+report_at_commit(XactEvent event, void *arg)
+{
+	StringInfo	names = switched_subscriptions;
+
+	switched_subscriptions = NULL;
+	if (names == NULL || event != XACT_EVENT_PRE_COMMIT ||
+		!OidIsValid(get_extension_oid(PAPPLY_NAME, true)))
+		return;
+	ereport(NOTICE,
+			(errmsg_plural("subscription %s will be applied in parallel",
+						   "subscriptions %s will be applied in parallel",
+						   switched_length, names->data),
+			 errhint("Use %s to exclude a subscription.",
+					 PAPPLY_NAME ".alter_subscription_config(subscription_name, 1)")));
+}
+
 /*
  * papply_report_subscriptions(names) says which subscriptions the installation of the
- * extension switches to parallel apply.  The function exists only while it is installed.
+ * extension switches to parallel apply.  The function exists only while it is installed;
+ * the server suppresses messages below WARNING then, hence they are issued later.
  */
 Datum
 papply_report_subscriptions(PG_FUNCTION_ARGS)
 {
-	StringInfoData list;
+	static bool is_registered = false;
+	MemoryContext old_context = MemoryContextSwitchTo(TopTransactionContext);
+	StringInfo	list = makeStringInfo();
 	Datum	   *names;
-	int			length;
 
 	deconstruct_array(PG_GETARG_ARRAYTYPE_P(0), NAMEOID, NAMEDATALEN, false, TYPALIGN_CHAR,
-					  &names, NULL, &length);
-	initStringInfo(&list);
-	for (int i = 0; i < length; i++)
-		appendStringInfo(&list, "%s\"%s\"", i > 0 ? ", " : "", NameStr(*DatumGetName(names[i])));
-	ereport(NOTICE,
-			(errmsg_plural("subscription %s will be applied in parallel",
-						   "subscriptions %s will be applied in parallel",
-						   length, list.data),
-			 errhint("Use %s to exclude a subscription.",
-					 PAPPLY_NAME ".alter_subscription_config(subscription_name, 1)")));
+					  &names, NULL, &switched_length);
+	for (int i = 0; i < switched_length; i++)
+		appendStringInfo(list, "%s\"%s\"", i > 0 ? ", " : "", NameStr(*DatumGetName(names[i])));
+	MemoryContextSwitchTo(old_context);
+	if (!is_registered)
+		RegisterXactCallback(report_at_commit, NULL);
+	is_registered = true;
+	switched_subscriptions = list;
 	PG_RETURN_VOID();
 }
