@@ -12,7 +12,7 @@
 
 typedef enum PapplyTableCounter
 {
-	PAPPLY_TABLE_INSERTS,		/* changes committed by writers */
+	PAPPLY_TABLE_INSERTS,		/* changes committed, while there are writers */
 	PAPPLY_TABLE_UPDATES,
 	PAPPLY_TABLE_DELETES,
 	PAPPLY_TABLE_WAITS,			/* for a dependency, at a change of it */

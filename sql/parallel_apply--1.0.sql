@@ -126,9 +126,9 @@ COMMENT ON COLUMN parallel_apply.tables.reason IS
 COMMENT ON COLUMN parallel_apply.tables.remedy IS
     'what to do about each of the reasons';
 COMMENT ON COLUMN parallel_apply.tables.inserts IS
-    'number of rows inserted by writers in committed transactions';
-COMMENT ON COLUMN parallel_apply.tables.updates IS 'number of rows updated by writers in committed transactions';
-COMMENT ON COLUMN parallel_apply.tables.deletes IS 'number of rows deleted by writers in committed transactions';
+    'number of rows inserted in committed transactions, while the subscription has writers';
+COMMENT ON COLUMN parallel_apply.tables.updates IS 'number of rows updated in committed transactions, while the subscription has writers';
+COMMENT ON COLUMN parallel_apply.tables.deletes IS 'number of rows deleted in committed transactions, while the subscription has writers';
 COMMENT ON COLUMN parallel_apply.tables.waits IS
     'number of times that a change waited for an older transaction that changed the same row';
 COMMENT ON COLUMN parallel_apply.tables.wait_time IS

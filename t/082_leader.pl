@@ -81,6 +81,10 @@ is( on_subscriber(
 		'SELECT fallback_failure FROM parallel_apply.subscription_stats'),
 	1,
 	'but when it is committed');
+ok( $subscriber->poll_query_until(
+		'postgres',
+		q(SELECT updates FROM parallel_apply.tables WHERE relname = 'items'), 1),
+	'its rows are counted as those of writers are');
 is( on_subscriber(
 		'SELECT count(*) FROM parallel_apply.writers WHERE writer = 0'),
 	0,

@@ -40,6 +40,7 @@
 #include "utils/memutils.h"
 
 #include "clock.h"
+#include "leader_count.h"
 #include "native_replay.h"
 #include "origin.h"
 #include "queue.h"
@@ -226,6 +227,8 @@ note_message(char *message, int length)
 	PapplyCommit commit;
 
 	count_change(kind);
+	if (replay.origin != PAPPLY_NO_ORIGIN)
+		papply_leader_count_message(message, length);
 	if (replay.end_kind == 0)
 	{
 		if (kind == LOGICAL_REP_MSG_BEGIN)
@@ -411,6 +414,8 @@ count_transaction(void)
 	papply_statistics_count(PAPPLY_COUNT_UPDATES, replay.updates);
 	papply_statistics_count(PAPPLY_COUNT_DELETES, replay.deletes);
 	papply_statistics_count(PAPPLY_COUNT_TRUNCATES, replay.truncates);
+	if (replay.origin != PAPPLY_NO_ORIGIN)
+		papply_leader_count_commit(MySubscription->oid);
 }
 
 /*
