@@ -69,7 +69,7 @@ COMMENT ON COLUMN parallel_apply.writers.fallbacks IS
 COMMENT ON COLUMN parallel_apply.writers.retries IS
     'number of transactions tried again after all older transactions had committed';
 COMMENT ON COLUMN parallel_apply.writers.commit_order_aborts IS
-    'number of transactions aborted because the oldest transaction waited for one of their locks';
+    'number of transactions aborted because the oldest transaction, or a session, waited for one of their locks';
 
 CREATE FUNCTION parallel_apply.get_tables(
     OUT subid oid,
@@ -334,7 +334,7 @@ COMMENT ON COLUMN parallel_apply.subscription_stats.batch_size IS
 COMMENT ON COLUMN parallel_apply.subscription_stats.retries IS
     'number of transactions tried again after all older transactions had committed';
 COMMENT ON COLUMN parallel_apply.subscription_stats.commit_order_aborts IS
-    'number of transactions aborted because the oldest transaction waited for one of their locks';
+    'number of transactions aborted because the oldest transaction, or a session, waited for one of their locks';
 COMMENT ON COLUMN parallel_apply.subscription_stats.errors IS
     'number of errors, of writers and of the apply worker';
 COMMENT ON COLUMN parallel_apply.subscription_stats.exclusive_table IS

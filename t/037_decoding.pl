@@ -115,7 +115,7 @@ apply_behind(
 # Fault: a slot that is created while a batch has no xid yet decodes it.
 my @same_row = map { "UPDATE hot SET v = 'same $_' WHERE id = 1" } 1 .. 20;
 my $creator;
-my $older_wins = counter($middle, 'older_wins');
+my $commit_order_aborts = counter($middle, 'commit_order_aborts');
 apply_behind(
 	"UPDATE hot SET v = 'older' WHERE id = 1",
 	\@same_row,
@@ -130,7 +130,7 @@ apply_behind(
 			q(SELECT confirmed_flush_lsn IS NOT NULL AND NOT active
 			FROM pg_replication_slots WHERE slot_name = 'meanwhile')
 		) or die 'slot meanwhile is not created';
-		is( counter($middle, 'older_wins') - $older_wins,
+		is( counter($middle, 'commit_order_aborts') - $commit_order_aborts,
 			1,
 			'a slot does not wait for a batch that has begun before, which is rolled back'
 		);

@@ -70,8 +70,7 @@ cmp_ok($errors, '<=', 15, 'but few times');
 cmp_ok(value_of('batch_size'), '>', 1, 'and batches are formed');
 cmp_ok(move_up('after they have moved again'),
 	'<=', 6, 'even fewer times later');
-is(value_of('native_replays_failure'),
-	0, 'and nothing is left to the native loop');
+is(value_of('fallback_failure'), 0, 'and nothing is left to the native loop');
 
 # Other tables are applied beside each other as before.
 {
@@ -80,11 +79,11 @@ is(value_of('native_replays_failure'),
 		q(UPDATE gate SET n = n + 1; INSERT INTO notes VALUES (1, 1);));
 	states_become(
 		$subscriber,
-		'waiting for lock, waiting for turn',
+		'waiting for lock, waiting for prior commit',
 		'another table is applied before its turn');
 	is( on_subscriber(
 			q(SELECT count(*) FROM pg_locks l JOIN parallel_apply.writers w USING (pid)
-			WHERE relation = 'notes'::regclass AND state = 'waiting for turn')
+			WHERE relation = 'notes'::regclass AND state = 'waiting for prior commit')
 		),
 		'1',
 		'and its row is there already');

@@ -95,10 +95,10 @@ sub same_as_serial
 	return;
 }
 
-sub native_replays
+sub fallbacks
 {
 	return on_subscriber(
-		'SELECT native_replays_failure + native_replays_table FROM parallel_apply.subscriptions'
+		'SELECT fallback_failure + fallback_table FROM parallel_apply.subscription_stats'
 	);
 }
 
@@ -106,12 +106,11 @@ sub native_replays
 # rolled back.
 insert_into(('local', 'caught') x 10);
 same_as_serial('with settings of transactions');
-is(native_replays(), 0, 'writers apply what sets for its transaction');
+is(fallbacks(), 0, 'writers apply what sets for its transaction');
 
 insert_into(('kept', 'local') x 10);
 same_as_serial('with settings of the session');
-cmp_ok(native_replays(), '>=', 20,
-	'the apply worker applies what finds them');
+cmp_ok(fallbacks(), '>=', 20, 'the apply worker applies what finds them');
 my $log = slurp_file($subscriber->logfile);
 is( () =
 	  $log =~
@@ -121,10 +120,10 @@ is( () =
 
 insert_into('cleared');
 same_as_serial('when the setting is back');
-my $before = native_replays();
+my $before = fallbacks();
 insert_into(('local') x 10);
 same_as_serial('after that');
-is(native_replays(), $before, 'writers apply triggers again');
+is(fallbacks(), $before, 'writers apply triggers again');
 
 # Fault: what another value hides until the end of the transaction is not noticed.
 insert_into(('hidden', 'local') x 10, 'cleared');

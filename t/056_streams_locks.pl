@@ -330,8 +330,8 @@ $streamed->query_safe(
 wait_for_early(2000);
 $stopped = stop_early_writer();
 on_publisher(q(INSERT INTO orders VALUES (5, repeat('x', 100000))));
-becomes_true('fallback_message = 1 FROM parallel_apply.subscription_stats',
-	'a message is larger than the queue');
+becomes_true('queue_transactions = 1 FROM parallel_apply.subscriptions',
+	'a transaction has begun');
 my $apply_pid = apply_pid($subscriber, 'tap');
 becomes_true(
 	"wait_event = 'LogicalApplyMain' FROM pg_stat_activity WHERE pid = $apply_pid",
@@ -340,6 +340,7 @@ kill 'CONT', $stopped;
 first_job_is_taken('nor does a trigger in the native loop', 5);
 $streamed->query_safe('COMMIT');
 streams_are(0, 1, 'after the native loop');
+is(value_of('fallback_message'), 1, 'a message was larger than the queue');
 
 # The pool is about to stop, and the end of one has come that is to be applied then: before,
 # nothing of it is confirmed.  It would be applied at once, if there were not another one,

@@ -157,7 +157,7 @@ for my $statement (
 # the oldest transaction is committed.
 {
 	my $soon = q(SET lock_timeout = '20s');
-	my $older_wins = counter($subscriber, 'older_wins');
+	my $commit_order_aborts = counter($subscriber, 'commit_order_aborts');
 	my $gate = hold($subscriber, 'SELECT FROM gate WHERE id = 1 FOR UPDATE');
 	commit_each(
 		'UPDATE gate SET n = n + 1 WHERE id = 1',
@@ -169,7 +169,7 @@ for my $statement (
 	on_subscriber('SELECT FROM other WHERE id = 7 FOR UPDATE NOWAIT');
 	pass('which is not locked again');
 	states_become($subscriber, "$lock, $turn", 'it waits for its turn');
-	is(counter($subscriber, 'older_wins') - $older_wins,
+	is(counter($subscriber, 'commit_order_aborts') - $commit_order_aborts,
 		1, 'and is counted once');
 
 	# Another writer looks for one that waits for a lock itself, of a row or a table.
@@ -190,7 +190,7 @@ for my $statement (
 		$subscriber,
 		"$lock, $turn, $turn, $turn",
 		'all three wait for their turn');
-	is(counter($subscriber, 'older_wins') - $older_wins,
+	is(counter($subscriber, 'commit_order_aborts') - $commit_order_aborts,
 		3, 'and each is counted once');
 	end_sessions($row, $table, $gate);
 	tables_are_equal('after sessions did not wait');

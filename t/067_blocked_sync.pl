@@ -66,27 +66,12 @@ my $apply_pid = apply_pid($subscriber, 'tap');
 {
 	my $copy = hold($subscriber, 'INSERT INTO later VALUES (1, -1)');
 	begin_copy('later');
-	my $gate = hold($subscriber, 'SELECT FROM gate WHERE id = 1 FOR UPDATE');
-	my $stop = hold($subscriber, 'SELECT FROM jobs WHERE id = 2 FOR UPDATE');
-	on_publisher(
-		q(UPDATE gate SET n = n + 1 WHERE id = 1;
-		BEGIN; UPDATE jobs SET n = n + 1 WHERE id = 2; UPDATE later SET n = n + 1; COMMIT;
-		UPDATE total SET n = n + 1;));
-	my $lsn = on_publisher('SELECT pg_current_wal_lsn()');
-	wait_until(
-		"received_lsn >= '$lsn' FROM pg_stat_subscription WHERE pid = $apply_pid",
-		'the transactions are not received');
-	$gate->query_safe('ROLLBACK');
-	wait_until(
-		"wait_event_type = 'Lock' FROM pg_stat_activity WHERE pid = $apply_pid",
-		'the apply worker does not wait');
-	wait_for_state($subscriber, 'waiting for prior commit');
-	$copy->query_safe('ROLLBACK');
-	wait_until(
-		q(count(*) = 1 FROM pg_stat_activity WHERE wait_event = 'LogicalSyncStateChange'),
-		'the copy is not done');
-	my $local =
-	  hold($subscriber, 'SELECT FROM later WHERE id = 1 FOR UPDATE');
+	on_publisher('INSERT INTO later VALUES (3, 0)');
+	wait_applied($publisher, $subscriber, 'tap');
+	my $streamed =
+	  begin_streamed('UPDATE total SET n = n + 1;' . item_rows(2000));
+	wait_for_early(1500);
+	my $local = hold($subscriber, 'SELECT FROM jobs WHERE id = 2 FOR UPDATE');
 	$local->query_until(qr/start/,
 		"\\echo start\nUPDATE total SET n = n; COMMIT;\n");
 	wait_until(

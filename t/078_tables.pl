@@ -73,6 +73,7 @@ my %code_of = (
 	'it is exclusive if the publisher' => 'possible_default',
 	'reads the table' => 'no_usable_index',
 	'UPDATE and DELETE fail' => 'no_replica_identity',
+	'has a cache' => 'sequence_cache',
 	'is a foreign table' => 'foreign_partition',
 	'is not in the replica identity' => 'index_not_in_identity',
 	'another session has locked it' => 'locked',
@@ -192,6 +193,15 @@ explained(
 	'column "N", which is not published, has a default with volatile function nextval(regclass)',
 	$publish,
 	'the default of a column that is not sent makes a table exclusive');
+on_subscriber('ALTER SEQUENCE "numbered_N_seq" CACHE 5');
+explained(
+	'numbered',
+	'exclusive',
+	'column "N", which is not published, has a default with volatile function nextval(regclass); '
+	  . 'sequence public."numbered_N_seq" has a cache: each writer takes numbers from its own, so that they come out of order',
+	"$publish; ALTER SEQUENCE public.\"numbered_N_seq\" CACHE 1",
+	'a sequence with a cache is told');
+on_subscriber('ALTER SEQUENCE "numbered_N_seq" CACHE 1');
 explained(
 	'whole',
 	'parallel',

@@ -113,7 +113,7 @@ on_subscriber('INSERT INTO items VALUES (2, 0)');
 on_publisher('INSERT INTO items VALUES (2, 0)');
 ok( $subscriber->poll_query_until(
 		'postgres',
-		q(SELECT state || ': ' || reason ~ '^the subscription is disabled, after an error: .*(duplicate key|conflict detected)'
+		q(SELECT state || ': ' || (reason ~ '^the subscription is disabled, after an error: .*(duplicate key|conflict detected)')
 		FROM parallel_apply.subscriptions WHERE subname = 'tap'),
 		'disabled: true'),
 	'a subscription that was disabled by an error says so');

@@ -83,7 +83,8 @@ is( on_subscriber(
 	'but when it is committed');
 ok( $subscriber->poll_query_until(
 		'postgres',
-		q(SELECT updates FROM parallel_apply.tables WHERE relname = 'items'), 1),
+		q(SELECT updates FROM parallel_apply.tables WHERE relname = 'items'),
+		1),
 	'its rows are counted as those of writers are');
 is( on_subscriber(
 		'SELECT count(*) FROM parallel_apply.writers WHERE writer = 0'),

@@ -412,7 +412,7 @@ dispatch_change(char *message, int length)
 	rel = papply_remote_relation_get(change.remote_relid, true);
 	is_serial = rel != NULL && rel->table_class == PAPPLY_TABLE_SERIAL;
 	if (rel == NULL || rel->table_class == PAPPLY_TABLE_NATIVE ||
-		(is_serial && papply_session_locks_are_kept()))
+		(is_serial && (papply_session_locks_are_kept() || papply_session_settings_are_kept())))
 		make_native_barrier(PAPPLY_COUNT_FALLBACK_TABLE);
 	else if (!rel->is_ready)
 		make_native(PAPPLY_COUNT_FALLBACK_SYNC);

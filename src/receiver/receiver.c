@@ -177,6 +177,19 @@ papply_receiver_prepare_stream(WalReceiverConn *conn)
 	return true;
 }
 
+/*
+ * Note what the native loop's transaction may have left in the session.  To look at all
+ * settings takes long for a lone transaction; one that runs triggers is serial, too.
+ */
+static void
+note_session(uint64 seqno)
+{
+	papply_session_locks_note();
+	if (seqno == PAPPLY_NO_SEQNO || !papply_queue_is_lone(seqno) ||
+		papply_queue_is_serial(seqno))
+		papply_session_settings_note();
+}
+
 /* Before it counts as committed: then its place in the queue may be used again. */
 static void
 count_fallback(uint64 seqno)

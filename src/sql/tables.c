@@ -58,6 +58,7 @@ PG_FUNCTION_INFO_V1(papply_get_tables);
 #define FINDING_TRIGGER "replica_trigger"
 #define FINDING_DEFAULT "unpublished_default"
 #define FINDING_POSSIBLE_DEFAULT "possible_default"
+#define FINDING_SEQUENCE_CACHE "sequence_cache"
 #define FINDING_FOREIGN_PARTITION "foreign_partition"
 #define FINDING_NO_IDENTITY "no_replica_identity"
 #define FINDING_NO_INDEX "no_usable_index"
@@ -246,7 +247,7 @@ explain_sequences(Findings *findings, Relation rel, const AttrMap *map)
 		if (att->attisdropped || att->attgenerated || map->attnums[i] >= 0 ||
 			!find_cached_sequence(build_column_default(rel, i + 1), &sequence))
 			continue;
-		add_finding(findings,
+		add_finding(findings, FINDING_SEQUENCE_CACHE,
 					psprintf("sequence %s has a cache: each writer takes numbers from its own, "
 							 "so that they come out of order", name_of_table(sequence)),
 					psprintf("ALTER SEQUENCE %s CACHE 1", name_of_table(sequence)));

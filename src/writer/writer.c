@@ -632,7 +632,7 @@ leave_to_native(uint64 seqno)
 	PAPPLY_COUNT_FALLBACK_FAILURE;
 
 	papply_account_replay();
-	let_others_go_on();
+	papply_retreat_let_others_go_on();
 	papply_queue_mark_given_up(seqno, reason);
 	papply_pool_wake(PAPPLY_WAITER_RECEIVER);
 }
