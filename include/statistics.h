@@ -35,6 +35,7 @@ typedef enum PapplyCounter
 	PAPPLY_COUNT_BATCHES,		/* local transactions of writers */
 
 	/* what went wrong and was put right */
+	PAPPLY_COUNT_FAILED_ATTEMPTS,	/* of writers */
 	PAPPLY_COUNT_RETRIES,
 	PAPPLY_COUNT_COMMIT_ORDER_ABORTS,
 	PAPPLY_COUNT_ERRORS,

@@ -256,6 +256,7 @@ CREATE FUNCTION parallel_apply.get_subscription_stats(
     OUT deletes bigint,
     OUT truncates bigint,
     OUT batches bigint,
+    OUT failed_attempts bigint,
     OUT retries bigint,
     OUT commit_order_aborts bigint,
     OUT errors bigint,
@@ -301,7 +302,7 @@ CREATE VIEW parallel_apply.subscription_stats AS
            p.truncates, p.batches,
            (p.transactions OPERATOR(pg_catalog.-) p.native_transactions)::double precision
                OPERATOR(pg_catalog./) NULLIF(p.batches, 0)::double precision AS batch_size,
-           p.retries, p.commit_order_aborts, p.errors, p.exclusive_table,
+           p.failed_attempts, p.retries, p.commit_order_aborts, p.errors, p.exclusive_table,
            p.exclusive_truncate, p.exclusive_fallback, p.refetches, p.pool_stops,
            p.fallback_sync, p.fallback_table, p.fallback_message, p.fallback_failure,
            p.fallback_subscription, p.fallback_no_writer, p.leader_transactions,
@@ -331,6 +332,8 @@ COMMENT ON COLUMN parallel_apply.subscription_stats.truncates IS 'number of TRUN
 COMMENT ON COLUMN parallel_apply.subscription_stats.batches IS 'number of local transactions of writers';
 COMMENT ON COLUMN parallel_apply.subscription_stats.batch_size IS
     'average number of remote transactions in a local transaction of a writer';
+COMMENT ON COLUMN parallel_apply.subscription_stats.failed_attempts IS
+    'number of attempts of writers that failed, after which the transactions were tried again';
 COMMENT ON COLUMN parallel_apply.subscription_stats.retries IS
     'number of transactions tried again after all older transactions had committed';
 COMMENT ON COLUMN parallel_apply.subscription_stats.commit_order_aborts IS

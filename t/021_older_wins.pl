@@ -81,7 +81,7 @@ sub ends_well
 # The younger transaction that waits for its turn has taken a value that the older
 # one inserts and gives away again.  Fault: nobody looks whether the oldest waits.
 my $commit_order_aborts = 0;
-my $gate = run_behind_gate(
+my $gate = start_behind_gate(
 	[ $lock, $dependency, $turn ],
 	'a younger transaction has inserted what an older one is about to insert',
 	q(INSERT INTO names VALUES (10, 'short-lived')),
@@ -95,7 +95,7 @@ $gate->quit;
 # The same, but the younger one waits for a dependency in the middle of its
 # changes.  Fault: only those look who wait for their turn.
 $commit_order_aborts = counter($subscriber, 'commit_order_aborts');
-$gate = run_behind_gate(
+$gate = start_behind_gate(
 	[ $lock, $dependency, $dependency ],
 	'a younger transaction waits for a dependency with the value inserted',
 	q(INSERT INTO names VALUES (20, 'another'); UPDATE items SET n = 1 WHERE id = 1),
@@ -111,7 +111,7 @@ $gate->quit;
 # only direct blockers are looked at.  The local session is not the victim either;
 # its own change is overwritten by the younger transaction, as in serial apply.
 $commit_order_aborts = counter($subscriber, 'commit_order_aborts');
-my $local = run_behind_gate(
+my $local = start_behind_gate(
 	[ $lock, $turn ],
 	'a younger transaction has changed a row that a local session wants',
 	q(UPDATE items SET n = 2 WHERE id = 2),
@@ -163,7 +163,7 @@ $_->quit for $gate, $first;
 # taken for the oldest.  Its table has a constraint that no writer can keep, so that
 # its writer gives it up while the younger one is there already.
 $commit_order_aborts = counter($subscriber, 'commit_order_aborts');
-$gate = run_behind_gate(
+$gate = start_behind_gate(
 	[ $lock, $turn ],
 	'a younger transaction has inserted what a native replay is about to insert',
 	q(INSERT INTO late VALUES (1);

@@ -34,7 +34,8 @@ subscribe($publisher, $subscriber, 'tap');
 sub value_of
 {
 	my ($column) = @_;
-	return on_subscriber("SELECT $column FROM parallel_apply.subscriptions");
+	return on_subscriber(
+		"SELECT $column FROM parallel_apply.subscription_stats");
 }
 
 # Everybody moves up one place, beginning with the last one.
@@ -51,13 +52,14 @@ sub move_up
 				COMMIT;
 			END LOOP;
 		END \$\$));
-	wait_until("queue_transactions > $rows FROM parallel_apply.subscriptions",
+	wait_until(
+		"queue_transactions > $rows FROM parallel_apply.subscription_stats",
 		'the transactions are not received');
-	my $errors = value_of('errors');
+	my $errors = value_of('failed_attempts');
 	$lock->query_safe('COMMIT');
 	$lock->quit;
 	tables_equal($name, @tables);
-	$errors = value_of('errors') - $errors;
+	$errors = value_of('failed_attempts') - $errors;
 	note("$errors errors $name");
 	return $errors;
 }

@@ -150,8 +150,9 @@ papply_account_retry(void)
 
 /*
  * An error of a writer is put right: the transaction is tried again, in the end by the
- * apply worker, whose error is the one that counts.  Here only those are counted that
- * were aborted in favor of an older one.
+ * apply worker, whose error is the one that counts as such.  What was aborted in favor of
+ * an older one has a counter of its own, and that the pool was closed is none.  Nor is
+ * what ends an attempt to apply a transaction early: it comes again.
  */
 void
 papply_account_error(const ErrorData *error)
@@ -162,6 +163,8 @@ papply_account_error(const ErrorData *error)
 		my_counters()->commit_order_aborts++;
 		papply_statistics_count(PAPPLY_COUNT_COMMIT_ORDER_ABORTS, 1);
 	}
+	else if (papply_pool->is_open && papply_account.first != PAPPLY_SEQNO_OPEN)
+		papply_statistics_count(PAPPLY_COUNT_FAILED_ATTEMPTS, 1);
 }
 
 void
