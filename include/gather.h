@@ -8,8 +8,15 @@
 #ifndef PAPPLY_GATHER_H
 #define PAPPLY_GATHER_H
 
-/* Postmaster: from now on walsenders follow the setting coalesce_messages. */
-extern void papply_gather_install(void);
+/* Postmaster, once, before all else. */
+extern void papply_gather_init(void);
+
+/*
+ * The setting coalesce_messages has got that value, in this process and those that it forks:
+ * put our functions in place of the server's, or the server's back, unless they are covered
+ * by those of another library.
+ */
+extern void papply_gather_switch(bool is_on);
 
 /* Is this the walsender of a slot whose messages are gathered? */
 extern bool papply_gather_concerns_us(void);

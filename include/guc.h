@@ -27,6 +27,10 @@ typedef enum PapplyDecoding
 
 extern bool papply_leader_participation;
 extern bool papply_coalesce_messages;
+
+/* Called with each value that coalesce_messages gets from then on, in any process. */
+extern void (*papply_guc_gather_changed) (bool is_on);
+
 extern int	papply_log_min_duration;	/* ms; -1: off */
 extern int	papply_logical_decoding;	/* a PapplyDecoding */
 extern int	papply_max_batch_transactions;

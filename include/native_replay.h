@@ -29,9 +29,6 @@ extern TimestampTz papply_native_send_time(void);
 extern bool papply_native_is_active(void);
 extern uint64 papply_native_seqno(void);
 
-/* The final LSN of the transaction that the native loop applies, if it is known. */
-extern XLogRecPtr papply_native_final_lsn(void);
-
 /* While active: are messages of it still in the queue? */
 extern bool papply_native_reads_queue(void);
 

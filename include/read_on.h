@@ -8,10 +8,10 @@
 #ifndef PAPPLY_READ_ON_H
 #define PAPPLY_READ_ON_H
 
-/*
- * Postmaster: from now on walsenders follow the setting coalesce_messages.  After
- * papply_gather_install().
- */
-extern void papply_read_on_install(void);
+/* Postmaster, once, before all else. */
+extern void papply_read_on_init(void);
+
+/* As papply_gather_switch() (gather.h). */
+extern void papply_read_on_switch(bool is_on);
 
 #endif							/* PAPPLY_READ_ON_H */

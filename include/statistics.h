@@ -124,7 +124,8 @@ typedef struct PapplyFailure
 /* What the apply worker itself applies. */
 typedef struct PapplyLeader
 {
-	int64		began_at;		/* of clock.h; 0: nothing */
+	bool		is_applying;	/* a transaction, which is: */
+	int64		began_at;		/* of clock.h; 0: not known */
 	TransactionId remote_xid;
 	XLogRecPtr	final_lsn;
 	uint64		changes;		/* that it has begun */
@@ -175,6 +176,10 @@ typedef struct PapplyProgress
 	/* A ring, of one a second at most; a reader leaves out the oldest. */
 	PapplySample samples[PAPPLY_SAMPLES];
 	uint64		samples_taken;
+
+#ifdef PAPPLY_SELFTEST
+	uint64		routed_messages;	/* of the publisher, not only watched */
+#endif
 } PapplyProgress;
 
 #define PAPPLY_ERROR_LENGTH 256

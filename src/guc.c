@@ -44,7 +44,7 @@ int			papply_writer_idle_timeout = 60000;
 int			papply_writers_per_subscription = 4;
 
 static void
-assign_gather_messages(bool value, void *extra)
+assign_coalesce_messages(bool value, void *extra)
 {
 	if (papply_guc_gather_changed != NULL)
 		papply_guc_gather_changed(value);
@@ -59,7 +59,7 @@ papply_guc_init(void)
 							 &papply_coalesce_messages,
 							 true,
 							 PGC_SIGHUP, 0,
-							 NULL, NULL, NULL);
+							 NULL, assign_coalesce_messages, NULL);
 
 	DefineCustomIntVariable(PAPPLY_NAME ".idle_writers_per_subscription",
 							"Sets the number of writers of a subscription that are kept while they are idle.",
@@ -75,7 +75,7 @@ papply_guc_init(void)
 							 &papply_leader_participation,
 							 true,
 							 PGC_SIGHUP, 0,
-							 NULL, assign_gather_messages, NULL);
+							 NULL, NULL, NULL);
 
 	DefineCustomIntVariable(PAPPLY_NAME ".log_min_duration",
 							"Sets the minimum time to apply a remote transaction above which the transaction is logged.",

@@ -79,7 +79,7 @@ _PG_init(void)
 	papply_gather_init();
 	papply_read_on_init();
 	papply_guc_gather_changed = switch_sender;
-	switch_sender(papply_gather_messages);
+	switch_sender(papply_coalesce_messages);
 
 	previous_shmem_request = shmem_request_hook;
 	shmem_request_hook = request_shmem;

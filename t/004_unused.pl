@@ -2,7 +2,7 @@
 # core apply loop gets each message as it came, and the publisher is asked nothing.  Views
 # show such a subscription all the same, and writers start and stop between two
 # transactions, in the same connection.  A walsender has the server's functions while
-# gather_messages is off.
+# coalesce_messages is off.
 #
 # Messages that are routed, as those for writers are, are counted by the receiver
 # (src/test/selftest_routed.c).  The walsender is stopped in the middle of a transaction by
@@ -30,7 +30,7 @@ my ($is_without_selftest) = $subscriber->psql(
 plan skip_all => 'the library was made without SELFTEST=1'
   if $is_without_selftest;
 
-my $question = qr/parallel_apply\.gather_messages/;
+my $question = qr/parallel_apply\.coalesce_messages/;
 my @tables = qw(items other);
 my $next = 1001;
 exec_both(
@@ -96,7 +96,7 @@ is( on_subscriber(
 change();
 is( on_subscriber(
 		q(SELECT transactions, native_transactions, inserts, updates, deletes, lag_bytes
-		FROM parallel_apply.subscriptions)
+		FROM parallel_apply.subscriptions JOIN parallel_apply.subscription_stats USING (subid))
 	),
 	'3|3|2|1|1|0',
 	'and counts what is applied');
@@ -131,7 +131,7 @@ my $before = routed_messages();
 change();
 cmp_ok(routed_messages(), '>=', $before + 3 * 3, 'messages are routed then');
 is( on_subscriber(
-		'SELECT transactions - native_transactions FROM parallel_apply.subscriptions'
+		'SELECT transactions - native_transactions FROM parallel_apply.subscription_stats'
 	),
 	3,
 	'and writers know the definitions of before');
@@ -178,8 +178,9 @@ nothing_is_routed('if it is not');
 sub replaced_functions
 {
 	my ($value) = @_;
-	reload_with($subscriber, "parallel_apply.gather_messages = $value");
-	wait_until("current_setting('parallel_apply.gather_messages') = '$value'",
+	reload_with($subscriber, "parallel_apply.coalesce_messages = $value");
+	wait_until(
+		"current_setting('parallel_apply.coalesce_messages') = '$value'",
 		'the setting does not change');
 	return on_subscriber('SELECT replaced_functions()');
 }
@@ -196,8 +197,8 @@ is(replaced_functions('off'), 0, 'and none again');
 my $session = $subscriber->background_psql('postgres');
 is($session->query_safe('SELECT replaced_functions()'),
 	0, 'a process has none at first');
-reload_with($subscriber, 'parallel_apply.gather_messages = on');
-wait_until("current_setting('parallel_apply.gather_messages') = 'on'",
+reload_with($subscriber, 'parallel_apply.coalesce_messages = on');
+wait_until("current_setting('parallel_apply.coalesce_messages') = 'on'",
 	'the setting does not change');
 is($session->query_safe('SELECT replaced_functions()'),
 	5, 'and follows a reload');

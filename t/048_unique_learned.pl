@@ -52,8 +52,7 @@ sub move_up
 				COMMIT;
 			END LOOP;
 		END \$\$));
-	wait_until(
-		"queue_transactions > $rows FROM parallel_apply.subscription_stats",
+	wait_until("queue_transactions > $rows FROM parallel_apply.subscriptions",
 		'the transactions are not received');
 	my $errors = value_of('failed_attempts');
 	$lock->query_safe('COMMIT');

@@ -403,6 +403,7 @@ finish(
 	duplicate_key('counted'),
 	qr/ERROR:  ä/,
 	qr/could not connect to the publisher/,
+	qr/connection to client lost/,
 	qr/ERROR: +password is required/,
 	qr/ERROR: +logical replication sequence synchronization failed/,
 	qr/FATAL: +terminating .* due to administrator command/);

@@ -155,7 +155,7 @@ sub wait_for_pool
 	my $wanted = defined $writers ? "= $writers" : '> 0';
 	$subscriber->poll_query_until(
 		$db // 'postgres',
-		"SELECT count(pid) $wanted FROM parallel_apply.writers WHERE subname = '$name'"
+		"SELECT count(pid) $wanted FROM parallel_apply.writers WHERE subname = '$name' AND writer > 0"
 	) or die "subscription $name did not get $wanted writers";
 	return;
 }
@@ -283,7 +283,7 @@ sub writer_pids
 	return split /\n/,
 	  $subscriber->safe_psql(
 		$db // 'postgres',
-		"SELECT pid FROM parallel_apply.writers WHERE subname = '$name' AND pid IS NOT NULL ORDER BY writer"
+		"SELECT pid FROM parallel_apply.writers WHERE subname = '$name' AND writer > 0 ORDER BY writer"
 	  );
 }
 

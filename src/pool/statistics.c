@@ -323,7 +323,7 @@ papply_statistics_detach_receiver(void)
 		return;
 	my_place->progress.state = PAPPLY_APPLY_NONE;
 	my_place->progress.reason = PAPPLY_REASON_NONE;
-	my_place->progress.leader.began_at = 0;
+	my_place->progress.leader.is_applying = false;
 	LWLockAcquire(&directory->lock, LW_EXCLUSIVE);
 	my_place->receiver_pid = 0;
 	my_place->detached = ++directory->detached;

@@ -126,12 +126,6 @@ papply_native_is_active(void)
 	return replay.is_active;
 }
 
-XLogRecPtr
-papply_native_final_lsn(void)
-{
-	return replay.is_active ? replay.final_lsn : InvalidXLogRecPtr;
-}
-
 uint64
 papply_native_seqno(void)
 {
@@ -154,6 +148,7 @@ begin(uint64 seqno, PapplyOriginId origin)
 	replay.seqno = seqno;
 	replay.origin = origin;
 	memset(leader, 0, sizeof(*leader));
+	leader->is_applying = true;
 	leader->began_at = papply_clock_now();
 	replay.began_at = papply_slow_log_is_on() ? leader->began_at : 0;
 	if (origin != PAPPLY_NO_ORIGIN)
@@ -403,6 +398,18 @@ log_if_slow(void)
 	papply_slow_log_report(&applied, replay.began_at);
 }
 
+/* Before it counts as committed: then its place in the queue may be used again. */
+static void
+count_fallback(uint64 seqno)
+{
+	const PapplyTransaction *txn = papply_queue_transaction(seqno);
+
+	if (txn->exclusive_reason != 0)
+		papply_statistics_count(txn->exclusive_reason, 1);
+	if (txn->fallback_reason != 0)
+		papply_statistics_count(txn->fallback_reason, 1);
+}
+
 static void
 count_transaction(void)
 {
@@ -414,6 +421,8 @@ count_transaction(void)
 	papply_statistics_count(PAPPLY_COUNT_UPDATES, replay.updates);
 	papply_statistics_count(PAPPLY_COUNT_DELETES, replay.deletes);
 	papply_statistics_count(PAPPLY_COUNT_TRUNCATES, replay.truncates);
+	if (replay.seqno != PAPPLY_NO_SEQNO)
+		count_fallback(replay.seqno);
 	if (replay.origin != PAPPLY_NO_ORIGIN)
 		papply_leader_count_commit(MySubscription->oid);
 }
@@ -444,12 +453,9 @@ papply_native_finish(XLogRecPtr *remote_end_lsn, XLogRecPtr *local_end_lsn)
 {
 	if (!replay.is_active || !replay.is_ended)
 		return false;
-	/* the native loop asks for the next message when it has committed */
-	if (IsTransactionState())
-		elog(ERROR, "a transaction is open where the next message is asked for");
 
 	papply_role_leave();
-	papply_statistics_progress->leader.began_at = 0;
+	papply_statistics_progress->leader.is_applying = false;
 	*local_end_lsn = move_origin();
 	count_transaction();
 	if (replay.began_at != 0 && replay.remote_end_lsn != InvalidXLogRecPtr)

@@ -16,6 +16,8 @@
  * - What is streamed is noted: see native_streams.c.
  * - Views show transactions, rows and positions of such a subscription, too.
  *
+ * - A view shows which transaction it applies, and an error belongs to that.
+ *
  * Hence one byte of each message is read.  A transaction with one change costs some
  * 200 instructions, of 64,000; bench/instructions --unused shows how many.
  *
@@ -46,7 +48,9 @@
 #define SHOWN_TRANSACTIONS 64
 
 /* In a BEGIN, behind its kind and position; in a COMMIT, behind kind, flags and position. */
+#define OFFSET_OF_FINAL_LSN 1
 #define OFFSET_OF_COMMIT_TIME 9
+#define OFFSET_OF_XID 17
 #define OFFSET_OF_END_LSN 10
 
 typedef struct Watch
@@ -105,6 +109,7 @@ static void
 count_transaction(void)
 {
 	watch.has_ended = false;
+	papply_statistics_progress->leader.is_applying = false;
 	papply_statistics_count(PAPPLY_COUNT_TRANSACTIONS, 1);
 	papply_statistics_count(PAPPLY_COUNT_NATIVE_TRANSACTIONS, 1);
 	papply_statistics_count(PAPPLY_COUNT_INSERTS, watch.inserts);
@@ -118,10 +123,30 @@ count_transaction(void)
 }
 
 static void
-note_begin(TimestampTz commit_time)
+note_transaction(XLogRecPtr final_lsn, TimestampTz commit_time, TransactionId xid)
+{
+	PapplyLeader *leader = &papply_statistics_progress->leader;
+
+	leader->is_applying = true;
+	leader->began_at = 0;		/* the clock is not asked */
+	leader->remote_xid = xid;
+	leader->final_lsn = final_lsn;
+	leader->changes = 0;
+	papply_status_native_begin(commit_time);
+}
+
+static void
+note_begin(XLogRecPtr final_lsn, TimestampTz commit_time, TransactionId xid)
 {
 	watch.is_within = true;
-	papply_status_native_begin(commit_time);
+	note_transaction(final_lsn, commit_time, xid);
+}
+
+static void
+note_change(uint64 *changes)
+{
+	*changes += watch.is_within;
+	papply_statistics_progress->leader.changes += watch.is_within;
 }
 
 static void
@@ -139,6 +164,7 @@ note_end(XLogRecPtr end_lsn)
 static bool
 note_other(char *message, int length)
 {
+	PapplyBegin begin;
 	PapplyCommit commit;
 
 	switch (papply_spool_take(message, length, false))
@@ -157,7 +183,8 @@ note_other(char *message, int length)
 			papply_remote_relation_update(message, length, 0);
 			break;
 		case LOGICAL_REP_MSG_BEGIN_PREPARE:
-			note_begin(papply_message_commit_time(message, length));
+			papply_message_parse_begin(message, length, &begin);
+			note_begin(begin.final_lsn, begin.commit_time, begin.xid);
 			break;
 		case LOGICAL_REP_MSG_PREPARE:
 		case LOGICAL_REP_MSG_COMMIT_PREPARED:
@@ -165,7 +192,8 @@ note_other(char *message, int length)
 		case LOGICAL_REP_MSG_STREAM_COMMIT:
 		case LOGICAL_REP_MSG_STREAM_PREPARE:
 			papply_message_parse_commit(message, length, &commit);
-			papply_status_native_begin(commit.commit_time);
+			if (!watch.is_within)
+				note_transaction(commit.commit_lsn, commit.commit_time, commit.xid);
 			note_end(commit.end_lsn);
 			break;
 		default:
@@ -184,20 +212,22 @@ note_message(char *message, int length)
 	switch (message[0])
 	{
 		case LOGICAL_REP_MSG_INSERT:
-			watch.inserts += watch.is_within;
+			note_change(&watch.inserts);
 			return true;
 		case LOGICAL_REP_MSG_UPDATE:
-			watch.updates += watch.is_within;
+			note_change(&watch.updates);
 			return true;
 		case LOGICAL_REP_MSG_DELETE:
-			watch.deletes += watch.is_within;
+			note_change(&watch.deletes);
 			return true;
 		case LOGICAL_REP_MSG_TRUNCATE:
-			watch.truncates += watch.is_within;
+			note_change(&watch.truncates);
 			return true;
 		case LOGICAL_REP_MSG_BEGIN:
-			if (length >= OFFSET_OF_COMMIT_TIME + (int) sizeof(TimestampTz))
-				note_begin(papply_message_get_uint64(message + OFFSET_OF_COMMIT_TIME));
+			if (length >= OFFSET_OF_XID + (int) sizeof(TransactionId))
+				note_begin(papply_message_get_uint64(message + OFFSET_OF_FINAL_LSN),
+						   papply_message_get_uint64(message + OFFSET_OF_COMMIT_TIME),
+						   papply_message_get_uint32(message + OFFSET_OF_XID));
 			return true;
 		case LOGICAL_REP_MSG_COMMIT:
 			if (length >= OFFSET_OF_END_LSN + (int) sizeof(XLogRecPtr))

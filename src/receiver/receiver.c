@@ -190,18 +190,6 @@ note_session(uint64 seqno)
 		papply_session_settings_note();
 }
 
-/* Before it counts as committed: then its place in the queue may be used again. */
-static void
-count_fallback(uint64 seqno)
-{
-	const PapplyTransaction *txn = papply_queue_transaction(seqno);
-
-	if (txn->exclusive_reason != 0)
-		papply_statistics_count(txn->exclusive_reason, 1);
-	if (txn->fallback_reason != 0)
-		papply_statistics_count(txn->fallback_reason, 1);
-}
-
 /* The native loop has committed what it got, if it got a whole transaction. */
 static void
 finish_native(void)
@@ -231,7 +219,6 @@ finish_native(void)
 	{
 		if (papply_dispatch_is_open() && seqno == papply_queue_last_seqno())
 			papply_dispatch_end_direct(remote_end_lsn);
-		count_fallback(seqno);
 		papply_commit_order_advance(seqno, seqno, local_end_lsn);
 	}
 	if (seqno != PAPPLY_NO_SEQNO && papply_queue_is_lone(seqno))

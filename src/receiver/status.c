@@ -35,7 +35,6 @@
 #include "dispatch.h"
 #include "feedback.h"
 #include "message.h"
-#include "native_replay.h"
 #include "queue.h"
 #include "status.h"
 
@@ -49,9 +48,9 @@ static void
 note_failure(const ErrorData *error)
 {
 	PapplyProgress *progress = papply_statistics_progress;
-	PapplyFailure failure = {PAPPLY_FAILURE_OTHER, papply_native_final_lsn(), 0};
+	PapplyFailure failure = {PAPPLY_FAILURE_OTHER, progress->leader.final_lsn, 0};
 
-	if (!XLogRecPtrIsInvalid(failure.final_lsn))
+	if (progress->leader.is_applying && !XLogRecPtrIsInvalid(failure.final_lsn))
 		failure.kind = PAPPLY_FAILURE_TRANSACTION;
 	else if (ERRCODE_TO_CATEGORY(error->sqlerrcode) == ERRCODE_CONNECTION_EXCEPTION)
 		failure.kind = PAPPLY_FAILURE_CONNECTION;

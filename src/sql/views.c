@@ -127,7 +127,7 @@ put_leader(ReturnSetInfo *result, const PapplyStatistics *statistics)
 	bool		nulls[WRITERS_COLUMNS] = {false};
 	int			i = 0;
 
-	if (proc == NULL || leader->began_at == 0)
+	if (proc == NULL || !leader->is_applying)
 		return;
 	values[i++] = ObjectIdGetDatum(statistics->subid);
 	values[i++] = Int32GetDatum(0);
@@ -137,6 +137,7 @@ put_leader(ReturnSetInfo *result, const PapplyStatistics *statistics)
 	values[i++] = TransactionIdGetDatum(leader->remote_xid);
 	nulls[i] = XLogRecPtrIsInvalid(leader->final_lsn);
 	values[i++] = LSNGetDatum(leader->final_lsn);
+	nulls[i] = leader->began_at == 0;
 	values[i++] = time_of(leader->began_at);
 	values[i++] = Int64GetDatum(leader->changes);
 	nulls[i++] = true;			/* what is still to come is not known */
