@@ -147,7 +147,6 @@ finish(
 	$right,
 	qr/FATAL: .*terminating .* due to administrator command/,
 	qr/FATAL: +the database system is (starting up|shutting down)/,
-	qr/FATAL: +connection to client lost/,
 	qr/ERROR: +.*could not (connect to the publisher|start WAL streaming|receive data from WAL stream|send end-of-streaming)/
 );
 done_testing();

@@ -709,6 +709,9 @@ my $origin_is_active =
 my $session_is_ended =
   qr/\.pl FATAL:  terminating connection due to administrator command/;
 
+# A walsender may be sending when its subscriber disconnects.
+my $client_is_lost = qr/FATAL: +connection to client lost/;
+
 # Asserts that a node's log has no error but those that match.
 sub log_is_clean
 {
@@ -716,7 +719,8 @@ sub log_is_clean
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
 	my @found = grep { / (ERROR|FATAL|PANIC):  / } split /\n/,
 	  slurp_file($node->logfile);
-	for my $allowed ($origin_is_active, $session_is_ended, @allowed)
+	for my $allowed ($origin_is_active, $session_is_ended, $client_is_lost,
+		@allowed)
 	{
 		@found = grep { $_ !~ $allowed } @found;
 	}
