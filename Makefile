@@ -7,6 +7,7 @@
 #   make lint | demo | stress | mutants        see t/lint, bench/demo, t/stress, t/mutants
 #   make check-cassert [MAJOR=18]              check with a server that checks itself, see t/check_cassert
 #   make dist                                  archives of the committed tree, in dist/
+#   make check-packages                        build and try all packages, see packaging/check
 #   SELFTEST=1, for developers: the library has what sql/selftest.sql calls
 
 PG_CONFIG ?= pg_config
@@ -42,7 +43,7 @@ EXTRA_CLEAN = src/*.o src/*/*.o
 
 # These need neither PGXS nor a server: t/check runs where -dev packages are yet
 # to be installed.  And PGXS has a `check` of its own, which only refuses.
-own = check check-core check-majors check-cassert lint demo stress mutants dist
+own = check check-core check-majors check-cassert lint demo stress mutants dist check-packages
 
 ifneq ($(filter $(own),$(MAKECMDGOALS)),)
 
@@ -50,6 +51,7 @@ ifneq ($(filter $(own),$(MAKECMDGOALS)),)
 .NOTPARALLEL:
 check check-core check-majors check-cassert lint stress mutants: ; @t/$(subst -,_,$@)
 demo: ; @bench/demo
+check-packages: ; @packaging/check
 dist:
 	@mkdir -p dist
 	@for format in tar.gz zip; do \

@@ -42,6 +42,7 @@ PUBLISHER_IS_DELAYED=		# the publisher has the subscriber's storage
 SUBSCRIBER_PROGRAM=		# in place of postgres
 NEEDED_PROGRAMS=()		# further ones, whose Debian packages have the same names
 NATIVE_ONLY=			# measure the installed server, build nothing
+INSTALLED=			# measure the installed extension, build nothing
 SHOW_PROGRESS=			# a live line during each run
 NATIVES=0			# configurations without writers; these two: see gather.sh
 GATHERS=
@@ -232,7 +233,8 @@ find_pg_config()
 	[[ -n ${PG_CONFIG:-} ]] ||
 		mapfile -t -O 1 candidates < <(compgen -G '/usr/lib/postgresql/*/bin/pg_config' | sort -rV)
 	for candidate in "${candidates[@]}"; do
-		[[ -f $("$candidate" --pgxs 2>/dev/null) && -x $("$candidate" --bindir)/postgres ]] || continue
+		[[ -x $("$candidate" --bindir 2>/dev/null)/postgres ]] || continue
+		[[ -n $INSTALLED || -f $("$candidate" --pgxs) ]] || continue
 		PG_CONFIG=$(realpath -s "$(command -v "$candidate")")
 		export PG_CONFIG
 		return 0
@@ -271,6 +273,10 @@ install_missing_packages()
 	local -a packages=()
 	local major version program
 
+	if [[ -n $INSTALLED ]]; then
+		find_pg_config || die "found no PostgreSQL server"
+		return
+	fi
 	if ! find_pg_config; then
 		[[ -z ${PG_CONFIG:-} ]] || die "$PG_CONFIG has no server with development files"
 		major=$(compgen -G '/usr/lib/postgresql/*/bin/postgres' | cut -d/ -f5 | sort -n | tail -n 1) || true
@@ -301,6 +307,10 @@ build()
 	if [[ -n ${BENCH_BUILT:-} ]]; then
 		ln -sfT "$BENCH_BUILT/src" "$WORK/src"
 		BIN=$(<"$BENCH_BUILT/bin")
+		return
+	fi
+	if [[ -n $INSTALLED ]]; then
+		BIN=$("$PG_CONFIG" --bindir)
 		return
 	fi
 	tar -C "$REPO" --exclude=./.git --exclude=./tmp_check --exclude='*.o' --exclude='*.so' \
