@@ -277,7 +277,7 @@ SELECT selftest_pace(100000, 1000, 10000, 0) AS caught_up,
     selftest_pace(100000, 100000000, 0, 0) AS keeps_up;
 -- The window follows the round trip, or is left to the kernel.
 SELECT selftest_pace_window(100, 50) AS cable, selftest_pace_window(1000, 50) AS building,
-    selftest_pace_window(25000, 50) AS far;
+    selftest_pace_window(25000, 50) AS far, selftest_pace_window(25000, 1) AS far_at_first;
 
 DROP TABLE keyed, keyed_too, whole, whole_unique, by_two, nothing, strange, wide;
 DROP FUNCTION selftest_awake, selftest_dependency, selftest_feedback, selftest_gate, selftest_guess,

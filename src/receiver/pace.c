@@ -68,6 +68,12 @@
 #define MIN_WINDOW (64 * 1024)
 #define MAX_WINDOW (208 * 1024)
 
+/*
+ * Bytes per second that are expected before a connection has shown them.  At first it is slow
+ * (TCP's slow start), and what is set is final.
+ */
+#define EXPECTED_RATE 5e7
+
 /* The rate is known after so many pauses. */
 #define RATE_PAUSES 4
 
@@ -152,7 +158,7 @@ papply_pace_woke(PapplyPace *pace, int64 now)
 int
 papply_pace_window(int64 round_trip_us, double rate)
 {
-	double		needed = 2 * rate * round_trip_us / USECS_PER_SEC;
+	double		needed = 2 * Max(rate, EXPECTED_RATE) * round_trip_us / USECS_PER_SEC;
 
 	return needed > MAX_WINDOW ? 0 : Max(MIN_WINDOW, (int) needed);
 }
