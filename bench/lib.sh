@@ -40,6 +40,8 @@ PHYSICAL=			# "physical": also a physical standby
 SUBSCRIPTION_OPTIONS=		# more of CREATE SUBSCRIPTION ... WITH (...)
 PUBLISHER_IS_DELAYED=		# the publisher has the subscriber's storage
 SUBSCRIBER_PROGRAM=		# in place of postgres
+PUBLISHER_PROGRAM=
+NO_EXTENSION=			# a subscriber that preloads the library does not have it
 NEEDED_PROGRAMS=()		# further ones, whose Debian packages have the same names
 NATIVE_ONLY=			# measure the installed server, build nothing
 INSTALLED=			# measure the installed extension, build nothing
@@ -349,6 +351,7 @@ start_server()
 
 	as_owner mkdir -p "$WORK/socket/$server"
 	[[ $server != subscriber || -z $SUBSCRIBER_PROGRAM ]] || program=(-p "$SUBSCRIBER_PROGRAM" -t 300)
+	[[ $server != publisher || -z $PUBLISHER_PROGRAM ]] || program=(-p "$PUBLISHER_PROGRAM" -t 300)
 	as_owner env "$@" "$BIN/pg_ctl" -D "$WORK/$server" -l "$WORK/$server.log" -s -w start \
 		"${program[@]}" -o "-k '$WORK/socket/$server'" ||
 		{ tail -n 20 "$WORK/$server.log" >&2; die "could not start the $server"; }
@@ -629,7 +632,7 @@ start_parallel_server()
 		echo "parallel_apply.logical_decoding = slots"	# it has none, whatever the major
 		[[ -z $MAX_BATCH ]] || echo "parallel_apply.max_batch_transactions = $MAX_BATCH"
 	)
-	(( writers == 0 )) || ask subscriber "CREATE EXTENSION parallel_apply"
+	(( writers == 0 )) || [[ -n $NO_EXTENSION ]] || ask subscriber "CREATE EXTENSION parallel_apply"
 }
 
 # start_subscriber WRITERS [FUNCTION]: with a subscription that is not enabled, made after

@@ -15,11 +15,10 @@
  *	 messages are kept for that pool.
  * - What is streamed is noted: see native_streams.c.
  * - Views show transactions, rows and positions of such a subscription, too.
- *
  * - A view shows which transaction it applies, and an error belongs to that.
  *
- * Hence one byte of each message is read.  A transaction with one change costs some
- * 200 instructions, of 64,000; bench/instructions --unused shows how many.
+ * Hence one byte of each message is read.  A transaction with one change costs less than
+ * 500 instructions, of 64,000; bench/instructions --unused shows how many.
  *
  * The alternative, to put the server's table of functions back, would need no
  * instruction.  But then a pool could start only with a new connection, and a
