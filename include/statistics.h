@@ -20,8 +20,8 @@
 
 /*
  * What is counted, in the order of the columns of parallel_apply.subscription_stats.
- * A new one gets its place here, a column there, and its name in
- * sql/parallel_apply--1.0.sql; nothing else knows the order.
+ * A new one gets its place here, its name at the same place in
+ * src/sql/subscriptions.c, and a column in the installation script.
  */
 typedef enum PapplyCounter
 {

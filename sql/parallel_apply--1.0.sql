@@ -5,6 +5,24 @@ CREATE SCHEMA parallel_apply;
 COMMENT ON SCHEMA parallel_apply IS
     'objects of the extension parallel_apply';
 
+CREATE FUNCTION parallel_apply.check_library_version(required_version text)
+RETURNS void
+LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED
+AS 'MODULE_PATHNAME', 'papply_check_library_version';
+
+COMMENT ON FUNCTION parallel_apply.check_library_version(text) IS
+    'internal: raise an error if the loaded library is older than a version of the extension';
+
+SELECT parallel_apply.check_library_version('1.0');
+
+CREATE FUNCTION parallel_apply.version()
+RETURNS text
+LANGUAGE C STRICT STABLE PARALLEL RESTRICTED
+AS 'MODULE_PATHNAME', 'papply_version';
+
+COMMENT ON FUNCTION parallel_apply.version() IS
+    'version of the library that the server has loaded';
+
 CREATE FUNCTION parallel_apply.get_writers(
     OUT subid oid,
     OUT writer integer,
@@ -964,6 +982,10 @@ GRANT EXECUTE ON FUNCTION parallel_apply.get_subscription_options(oid) TO pg_mon
 GRANT EXECUTE ON FUNCTION parallel_apply.export_config() TO pg_monitor;
 GRANT SELECT ON parallel_apply.groups TO pg_monitor;
 GRANT SELECT ON parallel_apply.subscription_config TO pg_monitor;
+
+REVOKE ALL ON FUNCTION parallel_apply.check_library_version(text) FROM PUBLIC;
+REVOKE ALL ON FUNCTION parallel_apply.version() FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION parallel_apply.version() TO pg_monitor;
 
 REVOKE ALL ON parallel_apply.table_options FROM PUBLIC;
 REVOKE ALL ON FUNCTION parallel_apply.set_table_option(regclass, text, text) FROM PUBLIC;

@@ -9,17 +9,22 @@
 
 #include <unistd.h>
 
+#include "catalog/pg_type.h"
 #include "fmgr.h"
-#include "funcapi.h"
 
 #include "pool.h"
+#include "result_rows.h"
 #include "sql_common.h"
 
 PG_FUNCTION_INFO_V1(papply_find_subscription);
 PG_FUNCTION_INFO_V1(papply_get_processors);
 PG_FUNCTION_INFO_V1(papply_get_queues);
 
-#define QUEUES_COLUMNS 3
+static const PapplyResultColumn queue_columns[] = {
+	{"subid", OIDOID},
+	{"max_bytes", INT8OID},
+	{"max_transactions", INT8OID}
+};
 
 /*
  * papply_find_subscription(name) returns the OID of a subscription of the current
@@ -47,20 +52,19 @@ papply_get_processors(PG_FUNCTION_ARGS)
 Datum
 papply_get_queues(PG_FUNCTION_ARGS)
 {
-	ReturnSetInfo *result = (ReturnSetInfo *) fcinfo->resultinfo;
+	PapplyResultRows *rows = papply_result_rows_begin(fcinfo, queue_columns, lengthof(queue_columns));
 	PapplyPool *pool = palloc(sizeof(PapplyPool));
 	int			n = 0;
 
-	InitMaterializedSRF(fcinfo, 0);
 	while (papply_pool_peek_here(&n, pool))
 	{
-		Datum		values[QUEUES_COLUMNS];
-		bool		nulls[QUEUES_COLUMNS] = {false};
+		Datum		values[lengthof(queue_columns)];
+		bool		nulls[lengthof(queue_columns)] = {false};
 
 		values[0] = ObjectIdGetDatum(pool->subid);
 		values[1] = Int64GetDatum(pool->ring_bytes);
 		values[2] = Int64GetDatum(pool->transaction_slots);
-		tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
+		papply_result_rows_put(rows, values, nulls);
 	}
 	return (Datum) 0;
 }

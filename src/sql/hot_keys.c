@@ -9,8 +9,8 @@
 #include "parallel_apply.h"
 
 #include "catalog/pg_subscription.h"
+#include "catalog/pg_type.h"
 #include "fmgr.h"
-#include "funcapi.h"
 #include "miscadmin.h"
 #include "utils/acl.h"
 #include "utils/builtins.h"
@@ -20,10 +20,24 @@
 #include "utils/timestamp.h"
 
 #include "hot_keys.h"
+#include "result_rows.h"
 
 PG_FUNCTION_INFO_V1(papply_get_hot_keys);
 
-#define HOT_KEYS_COLUMNS 10
+static const PapplyResultColumn key_columns[] = {
+	{"subid", OIDOID},
+	{"relid", OIDOID},
+	{"cause", TEXTOID},
+	{"indexrelid", OIDOID},
+	{"key_hash", INT4OID},
+	{"key", TEXTOID},
+	{"waits", INT8OID},
+	{"max_error", INT8OID},
+	{"wait_time", FLOAT8OID},
+	{"last_wait", TIMESTAMPTZOID}
+};
+
+#define HOT_KEYS_COLUMNS lengthof(key_columns)
 
 static bool
 is_of_this_database(Oid subid)
@@ -60,7 +74,7 @@ name_of_cause(const PapplyHotKey *entry)
 }
 
 static void
-put_key(ReturnSetInfo *result, Oid subid, const PapplyHotKey *entry)
+put_key(PapplyResultRows *rows, Oid subid, const PapplyHotKey *entry)
 {
 	bool		is_key = entry->key.hash != 0;
 	Datum		values[HOT_KEYS_COLUMNS];
@@ -81,16 +95,16 @@ put_key(ReturnSetInfo *result, Oid subid, const PapplyHotKey *entry)
 	values[i++] = Float8GetDatum(entry->us / 1000.0);
 	values[i++] = TimestampTzGetDatum(entry->last_wait);
 	Assert(i == HOT_KEYS_COLUMNS);
-	tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
+	papply_result_rows_put(rows, values, nulls);
 }
 
 static void
-put_keys(ReturnSetInfo *result, Oid subid, const PapplyHotKey *entries, int length)
+put_keys(PapplyResultRows *rows, Oid subid, const PapplyHotKey *entries, int length)
 {
 	for (int i = 0; i < length; i++)
 		if (entries[i].waits > 0 &&
 			SearchSysCacheExists1(RELOID, ObjectIdGetDatum(entries[i].relid)))
-			put_key(result, subid, &entries[i]);
+			put_key(rows, subid, &entries[i]);
 }
 
 /*
@@ -100,16 +114,15 @@ put_keys(ReturnSetInfo *result, Oid subid, const PapplyHotKey *entries, int leng
 Datum
 papply_get_hot_keys(PG_FUNCTION_ARGS)
 {
-	ReturnSetInfo *result = (ReturnSetInfo *) fcinfo->resultinfo;
+	PapplyResultRows *rows = papply_result_rows_begin(fcinfo, key_columns, HOT_KEYS_COLUMNS);
 	PapplyHotKeys *place = palloc(sizeof(PapplyHotKeys));
 
-	InitMaterializedSRF(fcinfo, 0);
 	for (int n = 0; papply_hot_keys_peek(n, place); n++)
 	{
 		if (!OidIsValid(place->subid) || !is_of_this_database(place->subid))
 			continue;
-		put_keys(result, place->subid, place->indexes, PAPPLY_HOT_INDEXES);
-		put_keys(result, place->subid, place->keys, PAPPLY_HOT_KEYS);
+		put_keys(rows, place->subid, place->indexes, PAPPLY_HOT_INDEXES);
+		put_keys(rows, place->subid, place->keys, PAPPLY_HOT_KEYS);
 	}
 	return (Datum) 0;
 }

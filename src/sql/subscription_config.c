@@ -21,6 +21,7 @@
 #include "utils/builtins.h"
 
 #include "group.h"
+#include "result_rows.h"
 #include "sql_common.h"
 #include "subscription_options.h"
 
@@ -32,7 +33,15 @@ PG_FUNCTION_INFO_V1(papply_resume);
 PG_FUNCTION_INFO_V1(papply_get_subscription_options);
 PG_FUNCTION_INFO_V1(papply_report_subscriptions);
 
-#define OPTIONS_COLUMNS 5
+static const PapplyResultColumn option_columns[] = {
+	{"group_name", NAMEOID},
+	{"num_writers", INT4OID},
+	{"writers_wanted", INT4OID},
+	{"source", TEXTOID},
+	{"paused", BOOLOID}
+};
+
+#define OPTIONS_COLUMNS lengthof(option_columns)
 
 static const char *
 get_group_name(FunctionCallInfo fcinfo, int argument)
@@ -164,13 +173,10 @@ papply_get_subscription_options(PG_FUNCTION_ARGS)
 	PapplySubscriptionOptions options;
 	PapplyWritersSource source;
 	int			writers;
-	TupleDesc	descriptor;
 	Datum		values[OPTIONS_COLUMNS];
 	bool		nulls[OPTIONS_COLUMNS] = {false};
 	int			i = 0;
 
-	if (get_call_result_type(fcinfo, NULL, &descriptor) != TYPEFUNC_COMPOSITE)
-		elog(ERROR, "return type must be a row type");
 	papply_subscription_options_get(PG_GETARG_OID(0), &options);
 	writers = papply_subscription_options_writers(&options, &source);
 
@@ -184,7 +190,7 @@ papply_get_subscription_options(PG_FUNCTION_ARGS)
 	values[i++] = CStringGetTextDatum(name_of_source(source));
 	values[i++] = BoolGetDatum(options.is_paused);
 	Assert(i == OPTIONS_COLUMNS);
-	PG_RETURN_DATUM(HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(descriptor), values, nulls)));
+	PG_RETURN_DATUM(papply_result_rows_single(fcinfo, option_columns, OPTIONS_COLUMNS, values, nulls));
 }
 
 /* Subscriptions to be reported at the end of the transaction. */

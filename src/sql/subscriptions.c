@@ -9,8 +9,8 @@
  */
 #include "parallel_apply.h"
 
+#include "catalog/pg_type.h"
 #include "fmgr.h"
-#include "funcapi.h"
 #include "miscadmin.h"
 #include "utils/builtins.h"
 #include "utils/pg_lsn.h"
@@ -18,6 +18,7 @@
 
 #include "clock.h"
 #include "hot_keys.h"
+#include "result_rows.h"
 #include "sql_common.h"
 #include "statistics.h"
 #include "table_statistics.h"
@@ -26,8 +27,72 @@ PG_FUNCTION_INFO_V1(papply_get_subscriptions);
 PG_FUNCTION_INFO_V1(papply_get_subscription_stats);
 PG_FUNCTION_INFO_V1(papply_reset_stats);
 
-/* Those of the wider one, the statistics. */
-#define MAX_COLUMNS (4 + PAPPLY_COUNTERS)
+static const PapplyResultColumn state_columns[] = {
+	{"subid", OIDOID},
+	{"pid", INT4OID},
+	{"state", TEXTOID},
+	{"reason", TEXTOID},
+	{"queue_bytes", INT8OID},
+	{"queue_transactions", INT8OID},
+	{"received_lsn", PG_LSNOID},
+	{"dispatched_lsn", PG_LSNOID},
+	{"committed_lsn", PG_LSNOID},
+	{"flushed_lsn", PG_LSNOID},
+	{"lag_bytes", INT8OID},
+	{"lag", INTERVALOID},
+	{"apply_rate", FLOAT8OID},
+	{"catch_up", INTERVALOID}
+};
+
+/* Those between the first and the last three are the counters, in their order. */
+static const PapplyResultColumn statistics_columns[] = {
+	{"subid", OIDOID},
+	{"transactions", INT8OID},
+	{"native_transactions", INT8OID},
+	{"inserts", INT8OID},
+	{"updates", INT8OID},
+	{"deletes", INT8OID},
+	{"truncates", INT8OID},
+	{"batches", INT8OID},
+	{"failed_attempts", INT8OID},
+	{"retries", INT8OID},
+	{"commit_order_aborts", INT8OID},
+	{"errors", INT8OID},
+	{"exclusive_table", INT8OID},
+	{"exclusive_truncate", INT8OID},
+	{"exclusive_fallback", INT8OID},
+	{"refetches", INT8OID},
+	{"pool_stops", INT8OID},
+	{"fallback_sync", INT8OID},
+	{"fallback_table", INT8OID},
+	{"fallback_message", INT8OID},
+	{"fallback_failure", INT8OID},
+	{"fallback_subscription", INT8OID},
+	{"fallback_no_writer", INT8OID},
+	{"leader_transactions", INT8OID},
+	{"streamed_in_progress", INT8OID},
+	{"streamed_from_file", INT8OID},
+	{"dependency_waits", INT8OID},
+	{"commit_order_waits", INT8OID},
+	{"data_waits", INT8OID},
+	{"leader_waits", INT8OID},
+	{"lock_waits", INT8OID},
+	{"apply_time", FLOAT8OID},
+	{"dependency_wait_time", FLOAT8OID},
+	{"commit_order_wait_time", FLOAT8OID},
+	{"data_wait_time", FLOAT8OID},
+	{"leader_wait_time", FLOAT8OID},
+	{"lock_wait_time", FLOAT8OID},
+	{"last_error_time", TIMESTAMPTZOID},
+	{"last_error", TEXTOID},
+	{"stats_reset", TIMESTAMPTZOID}
+};
+
+StaticAssertDecl(lengthof(statistics_columns) == PAPPLY_COUNTERS + 4,
+				 "each counter has a column");
+
+/* The wider one. */
+#define MAX_COLUMNS lengthof(statistics_columns)
 
 /* Rates are those of the last seconds, or since the last sample, if it is older. */
 #define RATE_US (6 * USECS_PER_SEC)
@@ -240,14 +305,7 @@ add_progress(Row *row, const PapplyStatistics *statistics, bool is_running)
 }
 
 static void
-put_row(ReturnSetInfo *result, Row *row)
-{
-	Assert(row->columns == result->setDesc->natts);
-	tuplestore_putvalues(result->setResult, result->setDesc, row->values, row->nulls);
-}
-
-static void
-put_state(ReturnSetInfo *result, const PapplyStatistics *statistics)
+put_state(PapplyResultRows *rows, const PapplyStatistics *statistics)
 {
 	bool		is_running = statistics->receiver_pid != 0;
 	Row			row = {.columns = 0};
@@ -256,11 +314,12 @@ put_state(ReturnSetInfo *result, const PapplyStatistics *statistics)
 	add(&row, Int32GetDatum(statistics->receiver_pid), !is_running);
 	add_state(&row, statistics);
 	add_progress(&row, statistics, is_running);
-	put_row(result, &row);
+	Assert(row.columns == lengthof(state_columns));
+	papply_result_rows_put(rows, row.values, row.nulls);
 }
 
 static void
-put_statistics(ReturnSetInfo *result, const PapplyStatistics *statistics)
+put_statistics(PapplyResultRows *rows, const PapplyStatistics *statistics)
 {
 	bool		has_error = statistics->last_error_time != 0;
 	Row			row = {.columns = 0};
@@ -273,19 +332,19 @@ put_statistics(ReturnSetInfo *result, const PapplyStatistics *statistics)
 	add(&row, TimestampTzGetDatum(statistics->last_error_time), !has_error);
 	add_text(&row, has_error ? statistics->last_error : NULL);
 	add(&row, TimestampTzGetDatum(statistics->stats_reset), false);
-	put_row(result, &row);
+	Assert(row.columns == lengthof(statistics_columns));
+	papply_result_rows_put(rows, row.values, row.nulls);
 }
 
 /* A row for each subscription of the current database that has or had an apply worker. */
 static void
-put_all(FunctionCallInfo fcinfo, void (*put) (ReturnSetInfo *, const PapplyStatistics *))
+put_all(PapplyResultRows *rows, void (*put) (PapplyResultRows *, const PapplyStatistics *))
 {
 	PapplyStatistics *statistics = palloc(sizeof(PapplyStatistics));
 
-	InitMaterializedSRF(fcinfo, 0);
 	for (int n = 0; papply_statistics_peek(n, statistics); n++)
 		if (OidIsValid(statistics->subid) && statistics->dbid == MyDatabaseId)
-			put((ReturnSetInfo *) fcinfo->resultinfo, statistics);
+			put(rows, statistics);
 }
 
 /*
@@ -294,7 +353,7 @@ put_all(FunctionCallInfo fcinfo, void (*put) (ReturnSetInfo *, const PapplyStati
 Datum
 papply_get_subscriptions(PG_FUNCTION_ARGS)
 {
-	put_all(fcinfo, put_state);
+	put_all(papply_result_rows_begin(fcinfo, state_columns, lengthof(state_columns)), put_state);
 	return (Datum) 0;
 }
 
@@ -304,7 +363,8 @@ papply_get_subscriptions(PG_FUNCTION_ARGS)
 Datum
 papply_get_subscription_stats(PG_FUNCTION_ARGS)
 {
-	put_all(fcinfo, put_statistics);
+	put_all(papply_result_rows_begin(fcinfo, statistics_columns, lengthof(statistics_columns)),
+			put_statistics);
 	return (Datum) 0;
 }
 

@@ -26,7 +26,6 @@
 #include "catalog/pg_subscription_rel.h"
 #include "catalog/pg_type.h"
 #include "fmgr.h"
-#include "funcapi.h"
 #include "lib/stringinfo.h"
 #include "nodes/nodeFuncs.h"
 #include "rewrite/rewriteHandler.h"
@@ -41,13 +40,31 @@
 #include "utils/syscache.h"
 
 #include "lookup_index.h"
+#include "result_rows.h"
 #include "row_keys.h"
 #include "table_class.h"
 #include "table_statistics.h"
 
 PG_FUNCTION_INFO_V1(papply_get_tables);
 
-#define TABLES_COLUMNS 14
+static const PapplyResultColumn table_columns[] = {
+	{"subid", OIDOID},
+	{"relid", OIDOID},
+	{"sync_state", CHAROID},
+	{"apply_mode", TEXTOID},
+	{"findings", TEXTARRAYOID},
+	{"reason", TEXTOID},
+	{"remedy", TEXTOID},
+	{"inserts", INT8OID},
+	{"updates", INT8OID},
+	{"deletes", INT8OID},
+	{"waits", INT8OID},
+	{"wait_time", FLOAT8OID},
+	{"missing", INT8OID},
+	{"retried_lookups", INT8OID}
+};
+
+#define TABLES_COLUMNS lengthof(table_columns)
 
 /*
  * What can be found, as the view has it; programs may rely on these words.  README
@@ -456,7 +473,7 @@ name_of_class(PapplyTableClass table_class)
 }
 
 static void
-put_table(ReturnSetInfo *result, Oid subid, Oid relid, char state)
+put_table(PapplyResultRows *rows, Oid subid, Oid relid, char state)
 {
 	Findings	findings = {0};
 	uint64		counts[PAPPLY_TABLE_COUNTERS] = {0};
@@ -489,7 +506,7 @@ put_table(ReturnSetInfo *result, Oid subid, Oid relid, char state)
 			Float8GetDatum(counts[counter] / 1000.0) : Int64GetDatum(counts[counter]);
 	}
 	Assert(i == TABLES_COLUMNS);
-	tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
+	papply_result_rows_put(rows, values, nulls);
 }
 
 /*
@@ -499,12 +516,11 @@ put_table(ReturnSetInfo *result, Oid subid, Oid relid, char state)
 Datum
 papply_get_tables(PG_FUNCTION_ARGS)
 {
-	ReturnSetInfo *result = (ReturnSetInfo *) fcinfo->resultinfo;
+	PapplyResultRows *rows = papply_result_rows_begin(fcinfo, table_columns, TABLES_COLUMNS);
 	Relation	catalog;
 	SysScanDesc scan;
 	HeapTuple	tuple;
 
-	InitMaterializedSRF(fcinfo, 0);
 	catalog = table_open(SubscriptionRelRelationId, AccessShareLock);
 	scan = systable_beginscan(catalog, InvalidOid, false, NULL, 0, NULL);
 	while (HeapTupleIsValid(tuple = systable_getnext(scan)))
@@ -512,7 +528,7 @@ papply_get_tables(PG_FUNCTION_ARGS)
 		Form_pg_subscription_rel form = (Form_pg_subscription_rel) GETSTRUCT(tuple);
 
 		if (get_rel_relkind(form->srrelid) != RELKIND_SEQUENCE)
-			put_table(result, form->srsubid, form->srrelid, form->srsubstate);
+			put_table(rows, form->srsubid, form->srrelid, form->srsubstate);
 		CHECK_FOR_INTERRUPTS();
 	}
 	systable_endscan(scan);

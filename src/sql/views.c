@@ -10,7 +10,6 @@
 
 #include "catalog/pg_type.h"
 #include "fmgr.h"
-#include "funcapi.h"
 #include "miscadmin.h"
 #include "storage/procarray.h"
 #include "utils/array.h"
@@ -20,11 +19,31 @@
 
 #include "clock.h"
 #include "pool.h"
+#include "result_rows.h"
 #include "statistics.h"
 
 PG_FUNCTION_INFO_V1(papply_get_writers);
 
-#define WRITERS_COLUMNS 16
+static const PapplyResultColumn writer_columns[] = {
+	{"subid", OIDOID},
+	{"writer", INT4OID},
+	{"pid", INT4OID},
+	{"state", TEXTOID},
+	{"remote_xid", XIDOID},
+	{"remote_lsn", PG_LSNOID},
+	{"xact_start", TIMESTAMPTZOID},
+	{"changes_done", INT8OID},
+	{"changes_received", INT8OID},
+	{"blocked_by", INT4ARRAYOID},
+	{"transactions", INT8OID},
+	{"rows", INT8OID},
+	{"prefetched", INT8OID},
+	{"fallbacks", INT8OID},
+	{"retries", INT8OID},
+	{"commit_order_aborts", INT8OID}
+};
+
+#define WRITERS_COLUMNS lengthof(writer_columns)
 
 /* A writer that works may sleep in the lock manager. */
 static const char *
@@ -83,7 +102,7 @@ time_of(int64 moment)
 }
 
 static void
-put_writer(ReturnSetInfo *result, PapplyPool *pool, int writer)
+put_writer(PapplyResultRows *rows, PapplyPool *pool, int writer)
 {
 	const PapplyWriterSlot *slot = &pool->writers[writer];
 	const char *state = name_of_state(slot);
@@ -113,12 +132,12 @@ put_writer(ReturnSetInfo *result, PapplyPool *pool, int writer)
 	values[i++] = Int64GetDatum(slot->counters.retries);
 	values[i++] = Int64GetDatum(slot->counters.commit_order_aborts);
 	Assert(i == WRITERS_COLUMNS);
-	tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
+	papply_result_rows_put(rows, values, nulls);
 }
 
 /* The apply worker itself, if it applies a transaction. */
 static void
-put_leader(ReturnSetInfo *result, const PapplyStatistics *statistics)
+put_leader(PapplyResultRows *rows, const PapplyStatistics *statistics)
 {
 	const PapplyLeader *leader = &statistics->progress.leader;
 	PGPROC	   *proc = BackendPidGetProc(statistics->receiver_pid);
@@ -146,17 +165,17 @@ put_leader(ReturnSetInfo *result, const PapplyStatistics *statistics)
 		PointerGetDatum(construct_empty_array(INT4OID));
 	while (i < WRITERS_COLUMNS)
 		nulls[i++] = true;		/* as in subscription_stats */
-	tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
+	papply_result_rows_put(rows, values, nulls);
 }
 
 static void
-put_leaders(ReturnSetInfo *result)
+put_leaders(PapplyResultRows *rows)
 {
 	PapplyStatistics *statistics = palloc(sizeof(PapplyStatistics));
 
 	for (int n = 0; papply_statistics_peek(n, statistics); n++)
 		if (statistics->receiver_pid != 0 && statistics->dbid == MyDatabaseId)
-			put_leader(result, statistics);
+			put_leader(rows, statistics);
 }
 
 /*
@@ -166,17 +185,16 @@ put_leaders(ReturnSetInfo *result)
 Datum
 papply_get_writers(PG_FUNCTION_ARGS)
 {
-	ReturnSetInfo *result = (ReturnSetInfo *) fcinfo->resultinfo;
+	PapplyResultRows *rows = papply_result_rows_begin(fcinfo, writer_columns, WRITERS_COLUMNS);
 	PapplyPool *pool = palloc(sizeof(PapplyPool));
 	int			n = 0;
 
-	InitMaterializedSRF(fcinfo, 0);
-	put_leaders(result);
+	put_leaders(rows);
 	while (papply_pool_peek_here(&n, pool))
 	{
 		for (int i = 0; i < PAPPLY_MAX_WRITERS; i++)
 			if (pool->writers[i].proc != NULL)
-				put_writer(result, pool, i);
+				put_writer(rows, pool, i);
 	}
 	return (Datum) 0;
 }

@@ -7,26 +7,32 @@
  */
 #include "parallel_apply.h"
 
+#include "catalog/pg_type.h"
 #include "fmgr.h"
-#include "funcapi.h"
 
 #include "gain.h"
+#include "result_rows.h"
 
 PG_FUNCTION_INFO_V1(papply_get_speedup_estimate);
 
-#define GAIN_COLUMNS 4
+static const PapplyResultColumn estimate_columns[] = {
+	{"subid", OIDOID},
+	{"num_writers", INT4OID},
+	{"speedup", FLOAT8OID},
+	{"transactions", INT8OID}
+};
 
 static void
-put_gain(ReturnSetInfo *result, Oid subid, int writers, double gain, uint64 transactions)
+put_gain(PapplyResultRows *rows, Oid subid, int writers, double gain, uint64 transactions)
 {
-	Datum		values[GAIN_COLUMNS];
-	bool		nulls[GAIN_COLUMNS] = {false};
+	Datum		values[lengthof(estimate_columns)];
+	bool		nulls[lengthof(estimate_columns)] = {false};
 
 	values[0] = ObjectIdGetDatum(subid);
 	values[1] = Int32GetDatum(writers);
 	values[2] = Float8GetDatum(gain);
 	values[3] = Int64GetDatum(transactions);
-	tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
+	papply_result_rows_put(rows, values, nulls);
 }
 
 /*
@@ -36,20 +42,19 @@ put_gain(ReturnSetInfo *result, Oid subid, int writers, double gain, uint64 tran
 Datum
 papply_get_speedup_estimate(PG_FUNCTION_ARGS)
 {
-	ReturnSetInfo *result = (ReturnSetInfo *) fcinfo->resultinfo;
+	PapplyResultRows *rows = papply_result_rows_begin(fcinfo, estimate_columns, lengthof(estimate_columns));
 	PapplyPool *pool = palloc(sizeof(PapplyPool));
 	int			n = 0;
 
-	InitMaterializedSRF(fcinfo, 0);
 	while (papply_pool_peek_here(&n, pool))
 	{
 		const PapplyGain *gain = &pool->gain;
 
 		if (gain->transactions == 0)
 			continue;
-		put_gain(result, pool->subid, 1, 1.0, gain->transactions);
+		put_gain(rows, pool->subid, 1, 1.0, gain->transactions);
 		for (int i = 0; i < PAPPLY_GAINS; i++)
-			put_gain(result, pool->subid, papply_gain_writers(i),
+			put_gain(rows, pool->subid, papply_gain_writers(i),
 					 gain->work / Max(gain->time[i], 1.0), gain->transactions);
 	}
 	return (Datum) 0;
