@@ -17,11 +17,11 @@ $alert{behind} =~ s/'60 s'/'200 ms'/ or die 'the limit is another one';
 is(join(' ', sort keys %alert),
 	'behind state', 'the alerts are in the manual');
 
-# With four writers, all worker slots are taken: the others are the launcher and two
-# apply workers.
+# There are slots for six writers, beside the launcher and two apply workers; and for
+# four while tables are synchronized.
 my ($publisher, $subscriber) =
   new_pair(subscriber_conf =>
-		"max_worker_processes = 7\nmax_logical_replication_workers = 4\n"
+		"max_worker_processes = 9\nmax_logical_replication_workers = 4\n"
 	  . "max_sync_workers_per_subscription = 1\n");
 my $connstr = $publisher->connstr . ' dbname=postgres';
 create_extension($subscriber);
@@ -140,12 +140,12 @@ on_subscriber("ALTER SUBSCRIPTION tap CONNECTION '$connstr'");
 all_is_well('there is a publisher');
 
 # Fewer writers than are configured, and more than there are slots for.
-on_subscriber(q(SELECT parallel_apply.alter_subscription_config('tap', 6)));
+on_subscriber(q(SELECT parallel_apply.alter_subscription_config('tap', 8)));
 alert_becomes('state', 'tap', 'not all writers could be started');
 is( on_subscriber(
-		q(SELECT state, reason, writers_wanted, writers_running < 6 FROM parallel_apply.subscriptions WHERE subname = 'tap')
+		q(SELECT state, reason, writers_wanted, writers_running < 8 FROM parallel_apply.subscriptions WHERE subname = 'tap')
 	),
-	'degraded|not all writers could be started|6|t',
+	'degraded|not all writers could be started|8|t',
 	'and the state and the reason say so');
 on_subscriber(q(SELECT parallel_apply.alter_subscription_config('tap', 3)));
 all_is_well('fewer are configured');
