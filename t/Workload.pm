@@ -71,7 +71,7 @@ my @choices = (
 	unique_index =>
 	  'plain expression partial generated exclusion deferrable deferred',
 	full_index => 'none btree hash several',
-	triggers => 'serial parallel',
+	triggers => 'exclusive parallel',
 	local_isolation => 'committed committed repeatable serializable',
 	commit_timestamp => 'off off off on',
 	deadlock_timeout => '10ms 1s',
