@@ -2,6 +2,7 @@
 # nothing that serial apply would not wait for, whatever locks it has or waits for.
 use strict;
 use warnings;
+use Time::HiRes qw(usleep);
 use FindBin;
 use lib $FindBin::RealBin;
 use PapplyTest;
@@ -252,11 +253,18 @@ sub stop_early_writer
 {
 	my $from =
 	  q(FROM parallel_apply.writers WHERE remote_lsn IS NULL AND state = 'waiting for data');
-	$subscriber->poll_query_until('postgres', "SELECT count(*) = 1 $from")
-	  or die 'nobody waits for data';
-	my $pid = on_subscriber("SELECT pid $from");
-	kill 'STOP', $pid;
-	return $pid;
+	foreach (1 .. 1000)
+	{
+		my $pid = on_subscriber("SELECT pid $from");
+		if ($pid ne '')
+		{
+			kill 'STOP', $pid;
+			return $pid if on_subscriber("SELECT pid $from") eq $pid;
+			kill 'CONT', $pid;    # there was more, just then
+		}
+		usleep(10_000);
+	}
+	die 'nobody waits for data';
 }
 
 # It is rolled back, which takes as long as we like, before such code runs.
