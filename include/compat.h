@@ -253,7 +253,10 @@ papply_compat_connect(const WalReceiverFunctionsType *functions, const char *app
 	!superuser_arg(MySubscription->owner);
 #endif
 
-#if PG_VERSION_NUM >= 170000
+#if PG_VERSION_NUM >= 190000
+	return (functions->walrcv_connect) (SubscriptionConninfo(MySubscription), true, true,
+										must_use_password, appname, error);
+#elif PG_VERSION_NUM >= 170000
 	return (functions->walrcv_connect) (MySubscription->conninfo, true, true, must_use_password,
 										appname, error);
 #elif PG_VERSION_NUM >= 160000

@@ -339,6 +339,12 @@ cmp_ok(
 		q(UPDATE mixed SET v = v + 1 WHERE id = 1)),
 	'>=', 2,
 	'and a row that is not there yet is looked for again');
+# A violation has taught writers to wait for their turn.
+restart_apply(
+	$subscriber, 'tap',
+	'ALTER SUBSCRIPTION tap DISABLE',
+	sub { on_subscriber('ALTER SUBSCRIPTION tap ENABLE') });
+wait_for_pool($subscriber, 'tap');
 cmp_ok(
 	apply_behind_gate(
 		$publisher,
