@@ -124,7 +124,7 @@ sub commit_large
 }
 
 comes_true('a lone transaction is applied by the apply worker', \&is_lone);
-# Five times in a row, since they get them after a slow one as well.
+# Three times in a row, since they get them after a slow one as well.
 my $in_a_row = 0;
 comes_true(
 	'of many that follow each other, most are applied by writers',
@@ -135,7 +135,7 @@ comes_true(
 		my @after = applied();
 		my $is_right = $after[1] - $before[1] > $after[0] - $before[0];
 		$in_a_row = $is_right ? $in_a_row + 1 : 0;
-		return $in_a_row == 5;
+		return $in_a_row == 3;
 	});
 writers_apply('a large transaction is applied by a writer',
 	\&commit_large, $by_writer);

@@ -712,6 +712,9 @@ my $session_is_ended =
 # A walsender may be sending when its subscriber disconnects.
 my $client_is_lost = qr/FATAL: +connection to client lost/;
 
+# Or connecting again while the server restarts.
+my $is_restarting = qr/FATAL:  the database system is (shutting down|starting up)/;
+
 # Asserts that a node's log has no error but those that match.
 sub log_is_clean
 {
@@ -720,7 +723,7 @@ sub log_is_clean
 	my @found = grep { / (ERROR|FATAL|PANIC):  / } split /\n/,
 	  slurp_file($node->logfile);
 	for my $allowed ($origin_is_active, $session_is_ended, $client_is_lost,
-		@allowed)
+		$is_restarting, @allowed)
 	{
 		@found = grep { $_ !~ $allowed } @found;
 	}
