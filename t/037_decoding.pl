@@ -124,7 +124,8 @@ sub transactions_together
 			[ map { "UPDATE hot SET v = 'same $_' WHERE id = 2" } 1 .. 20 ],
 			sub {
 				$most = on_subscriber(
-					'SELECT max(changes_received) FROM parallel_apply.writers');
+					'SELECT max(changes_received) FROM parallel_apply.writers'
+				);
 			});
 	}
 	return $most;

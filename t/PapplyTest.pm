@@ -713,7 +713,8 @@ my $session_is_ended =
 my $client_is_lost = qr/FATAL: +connection to client lost/;
 
 # Or connecting again while the server restarts.
-my $is_restarting = qr/FATAL:  the database system is (shutting down|starting up)/;
+my $is_restarting =
+  qr/FATAL:  the database system is (shutting down|starting up)/;
 
 # Asserts that a node's log has no error but those that match.
 sub log_is_clean
@@ -722,7 +723,8 @@ sub log_is_clean
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
 	my @found = grep { / (ERROR|FATAL|PANIC):  / } split /\n/,
 	  slurp_file($node->logfile);
-	for my $allowed ($origin_is_active, $session_is_ended, $client_is_lost,
+	for my $allowed (
+		$origin_is_active, $session_is_ended, $client_is_lost,
 		$is_restarting, @allowed)
 	{
 		@found = grep { $_ !~ $allowed } @found;
