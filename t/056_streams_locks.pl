@@ -2,7 +2,6 @@
 # nothing that serial apply would not wait for, whatever locks it has or waits for.
 use strict;
 use warnings;
-use Time::HiRes qw(usleep);
 use FindBin;
 use lib $FindBin::RealBin;
 use PapplyTest;
@@ -255,14 +254,13 @@ sub stop_early_writer
 	  q(FROM parallel_apply.writers WHERE remote_lsn IS NULL AND state = 'waiting for data');
 	foreach (1 .. 1000)
 	{
+		$subscriber->poll_query_until('postgres', "SELECT count(*) = 1 $from")
+		  or last;
 		my $pid = on_subscriber("SELECT pid $from");
-		if ($pid ne '')
-		{
-			kill 'STOP', $pid;
-			return $pid if on_subscriber("SELECT pid $from") eq $pid;
-			kill 'CONT', $pid;    # there was more, just then
-		}
-		usleep(10_000);
+		next if $pid eq '';    # there was more, just then
+		kill 'STOP', $pid;
+		return $pid if on_subscriber("SELECT pid $from") eq $pid;
+		kill 'CONT', $pid;
 	}
 	die 'nobody waits for data';
 }
