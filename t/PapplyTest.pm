@@ -17,7 +17,7 @@ use Time::HiRes qw(time);
 
 our @EXPORT = qw(
   has_module new_pair create_extension exec_both on_publisher on_subscriber subscribe subscribe_serially wait_for_pool wait_applied wait_for_answer
-  rows_equal tables_equal item_rows last_item wait_for_early writer_pids sleeps_of_writers seconds_of apply_pid restart_apply connect_again counter hold end_sessions wait_for_state memory_of memory_of_waiting
+  rows_equal tables_equal item_rows last_item wait_for_early writer_pids sleeps_of_writers seconds_of apply_pid restart_apply forget_violations connect_again counter hold end_sessions wait_for_state memory_of memory_of_waiting
   begin_streamed spooled_bytes wait_for_spooled no_spool_is_left begin_copy wait_until wait_until_ready reload_with wait_for_sync_state set_synchronous_commit
   states_become apply_behind_gate apply_quick_ones run_behind_gate duplicate_key
   create_accounts start_load end_load under_load wait_for_progress accounts_are_equal log_is_clean nothing_is_left_open
@@ -321,6 +321,19 @@ sub restart_apply
 		  . from_leader($subscriber, $name)
 		  . " AND pid <> $old")
 	  or die "the apply worker of $name does not start again";
+	return;
+}
+
+# Other writers take the place of those that a violation has taught to wait for their turn.
+sub forget_violations
+{
+	my ($subscriber, $name) = @_;
+	my $binary = $subscriber->safe_psql('postgres',
+		"SELECT CASE WHEN subbinary THEN 'off' ELSE 'on' END FROM pg_subscription WHERE subname = '$name'"
+	);
+	restart_apply($subscriber, $name,
+		"ALTER SUBSCRIPTION $name SET (binary = $binary)");
+	wait_for_pool($subscriber, $name);
 	return;
 }
 
