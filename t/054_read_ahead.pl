@@ -136,11 +136,12 @@ sub behind_gate
 		join(', ', 'waiting for lock', ('waiting for prior commit') x 3),
 		'every writer has seen every table', @all);
 
-	# They look when they begin: the first gate is for the rest to arrive.
+	# They look when they begin: the first gate is for the rest to arrive.  Enough is in
+	# front of the second one for three writers, however many transactions each takes.
 	my $arrival = hold($subscriber, 'SELECT FROM gate FOR UPDATE');
 	my $change =
 	  hold($subscriber, "SELECT FROM second_gate FOR UPDATE; $locks");
-	commit_all('UPDATE gate SET n = n + 1', transactions(3, 'by_int'));
+	commit_all('UPDATE gate SET n = n + 1', transactions(15, 'by_int'));
 	my $rest = $publisher->lsn('insert');
 	commit_all('UPDATE second_gate SET n = n + 1', @transactions);
 	my $end = $publisher->lsn('insert');
