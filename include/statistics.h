@@ -225,6 +225,18 @@ papply_statistics_count(PapplyCounter counter, uint64 n)
 	papply_statistics_counts[counter] += n;
 }
 
+/* Receiver: the native loop has committed a transaction with these changes. */
+static inline void
+papply_statistics_count_native(uint64 inserts, uint64 updates, uint64 deletes, uint64 truncates)
+{
+	papply_statistics_count(PAPPLY_COUNT_TRANSACTIONS, 1);
+	papply_statistics_count(PAPPLY_COUNT_NATIVE_TRANSACTIONS, 1);
+	papply_statistics_count(PAPPLY_COUNT_INSERTS, inserts);
+	papply_statistics_count(PAPPLY_COUNT_UPDATES, updates);
+	papply_statistics_count(PAPPLY_COUNT_DELETES, deletes);
+	papply_statistics_count(PAPPLY_COUNT_TRUNCATES, truncates);
+}
+
 /* Receiver: what it shows.  Never NULL. */
 extern PapplyProgress *papply_statistics_progress;
 

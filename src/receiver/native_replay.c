@@ -415,12 +415,7 @@ count_transaction(void)
 {
 	if (replay.remote_end_lsn == InvalidXLogRecPtr)
 		return;					/* a message that stands alone */
-	papply_statistics_count(PAPPLY_COUNT_TRANSACTIONS, 1);
-	papply_statistics_count(PAPPLY_COUNT_NATIVE_TRANSACTIONS, 1);
-	papply_statistics_count(PAPPLY_COUNT_INSERTS, replay.inserts);
-	papply_statistics_count(PAPPLY_COUNT_UPDATES, replay.updates);
-	papply_statistics_count(PAPPLY_COUNT_DELETES, replay.deletes);
-	papply_statistics_count(PAPPLY_COUNT_TRUNCATES, replay.truncates);
+	papply_statistics_count_native(replay.inserts, replay.updates, replay.deletes, replay.truncates);
 	if (replay.seqno != PAPPLY_NO_SEQNO)
 		count_fallback(replay.seqno);
 	if (replay.origin != PAPPLY_NO_ORIGIN)

@@ -109,12 +109,7 @@ count_transaction(void)
 {
 	watch.has_ended = false;
 	papply_statistics_progress->leader.is_applying = false;
-	papply_statistics_count(PAPPLY_COUNT_TRANSACTIONS, 1);
-	papply_statistics_count(PAPPLY_COUNT_NATIVE_TRANSACTIONS, 1);
-	papply_statistics_count(PAPPLY_COUNT_INSERTS, watch.inserts);
-	papply_statistics_count(PAPPLY_COUNT_UPDATES, watch.updates);
-	papply_statistics_count(PAPPLY_COUNT_DELETES, watch.deletes);
-	papply_statistics_count(PAPPLY_COUNT_TRUNCATES, watch.truncates);
+	papply_statistics_count_native(watch.inserts, watch.updates, watch.deletes, watch.truncates);
 	watch.inserts = watch.updates = watch.deletes = watch.truncates = 0;
 	papply_status_native_end(watch.end_lsn);
 	if (++watch.unshown >= SHOWN_TRANSACTIONS)
