@@ -190,13 +190,15 @@ add_counts() {
 
 ### TAP tests ################################################################
 
-# The end of what a failed file wrote, and what its servers complained about.
+# What failed in a file, the end of what it wrote, and what its servers complained about.
 show_tap_logs() {
 	local logs=$1 name
 	shift
 	for name in "$@"; do
 		name=$(basename "$name" .pl)
 		say "regress_log_$name"
+		grep -A 12 'not ok ' "$logs/regress_log_$name" | head -n 60
+		echo "..."
 		tail -n 40 "$logs/regress_log_$name"
 		grep -HE '(ERROR|FATAL|PANIC|TRAP|WARNING|signal [0-9]+)' "$logs/${name}_"*.log 2>/dev/null |
 			sed "s|^$logs/||" | tail -n 30
