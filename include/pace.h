@@ -38,9 +38,10 @@ extern void papply_pace_woke(PapplyPace *pace, int64 now);
 
 /*
  * Pure: how many bytes may lie in the receive buffer so that a link with that round trip
- * loses nothing at that rate, in bytes per second; 0: leave that to the kernel.
+ * loses nothing at that rate, in bytes per second, where segments have that mean length;
+ * 0: leave that to the kernel.
  */
-extern int	papply_pace_window(int64 round_trip_us, double rate);
+extern int	papply_pace_window(int64 round_trip_us, double rate, int segment_bytes);
 
 /* Receiver: a message of that length was read; its send time is known. */
 extern void papply_pace_note(int length, TimestampTz send_time);

@@ -21,7 +21,7 @@ CREATE FUNCTION selftest_mutate(message bytea, seed int, times int) RETURNS int
 CREATE FUNCTION selftest_pace(capacity int, messages int, behind_ms int, skew_s int,
     later_capacity int DEFAULT 0) RETURNS bigint
     LANGUAGE C STRICT AS '$libdir/parallel_apply', 'papply_selftest_pace';
-CREATE FUNCTION selftest_pace_window(round_trip_us int, mb_per_s int) RETURNS int
+CREATE FUNCTION selftest_pace_window(round_trip_us int, mb_per_s int, segment_bytes int) RETURNS int
     LANGUAGE C STRICT AS '$libdir/parallel_apply', 'papply_selftest_pace_window';
 CREATE FUNCTION selftest_prepared(count int, keys int) RETURNS int
     LANGUAGE C STRICT AS '$libdir/parallel_apply', 'papply_selftest_prepared';
@@ -276,8 +276,9 @@ SELECT selftest_pace(100000, 1000, 10000, 0) AS caught_up,
     selftest_pace(100000, 100000000, 20, 0) AS nearly,
     selftest_pace(100000, 100000000, 0, 0) AS keeps_up;
 -- The window follows the round trip, or is left to the kernel.
-SELECT selftest_pace_window(100, 50) AS cable, selftest_pace_window(1000, 50) AS building,
-    selftest_pace_window(25000, 50) AS far, selftest_pace_window(25000, 1) AS far_at_first;
+SELECT selftest_pace_window(100, 50, 150) AS cable, selftest_pace_window(1000, 50, 150) AS building,
+    selftest_pace_window(25000, 50, 150) AS far, selftest_pace_window(25000, 1, 150) AS far_at_first,
+    selftest_pace_window(100, 50, 1448) AS gathered;
 
 DROP TABLE keyed, keyed_too, whole, whole_unique, by_two, nothing, strange, wide;
 DROP FUNCTION selftest_awake, selftest_dependency, selftest_feedback, selftest_gate, selftest_guess,

@@ -33,13 +33,17 @@
  *
  * The receive buffer would grow, and hold megabytes of small segments, before the window
  * closes.  So it is limited to what the round trip requires.  Where that is much it is
- * left alone: then segments are merged while the window, of whatever size, is full.
+ * left alone: then segments are merged while the window, of whatever size, is full.  So it
+ * is where segments are large anyway, since the publisher gathers messages: that costs
+ * nothing then, and the publisher is never idle.
  *-------------------------------------------------------------------------
  */
 #include "parallel_apply.h"
 
+#ifdef __linux__
+#include <linux/tcp.h>			/* has more of tcp_info than netinet/tcp.h */
+#endif
 #include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <sys/socket.h>
 
 #include "clock.h"
@@ -67,6 +71,9 @@
  */
 #define MIN_WINDOW (64 * 1024)
 #define MAX_WINDOW (208 * 1024)
+
+/* Bytes.  Half of what fits into a segment on an Ethernet. */
+#define LARGE_SEGMENT 700
 
 /*
  * Bytes per second that are expected before a connection has shown them.  At first it is slow
@@ -156,11 +163,13 @@ papply_pace_woke(PapplyPace *pace, int64 now)
 }
 
 int
-papply_pace_window(int64 round_trip_us, double rate)
+papply_pace_window(int64 round_trip_us, double rate, int segment_bytes)
 {
 	double		needed = 2 * Max(rate, EXPECTED_RATE) * round_trip_us / USECS_PER_SEC;
 
-	return needed > MAX_WINDOW ? 0 : Max(MIN_WINDOW, (int) needed);
+	if (segment_bytes >= LARGE_SEGMENT || needed > MAX_WINDOW)
+		return 0;
+	return Max(MIN_WINDOW, (int) needed);
 }
 
 /*** receiver ***/
@@ -171,31 +180,48 @@ papply_pace_note(int length, TimestampTz send_time)
 	papply_pace_read(&current, length, send_time);
 }
 
-/* Of a TCP connection, in microseconds; -1: it is another one, or it is not known. */
-static int64
-round_trip_us(pgsocket socket)
+/*
+ * Of a TCP connection: its round trip in microseconds, and the mean length of the segments
+ * that have come since this was asked last.  False: it is another one, or it is not known.
+ */
+static bool
+ask_kernel(pgsocket socket, int64 *round_trip_us, int *segment_bytes)
 {
-#ifdef TCP_INFO
+#ifdef __linux__
+	static uint64 bytes_before = 0;
+	static uint32 segments_before = 0;
 	struct tcp_info info;
 	socklen_t	length = sizeof(info);
+	uint32		segments;
 
 	memset(&info, 0, sizeof(info));
-	if (getsockopt(socket, IPPROTO_TCP, TCP_INFO, &info, &length) == 0)
-		return info.tcpi_rcv_rtt > 0 ? Min(info.tcpi_rtt, info.tcpi_rcv_rtt) : info.tcpi_rtt;
+	if (getsockopt(socket, IPPROTO_TCP, TCP_INFO, &info, &length) != 0)
+		return false;
+	*round_trip_us = info.tcpi_rcv_rtt > 0 ? Min(info.tcpi_rtt, info.tcpi_rcv_rtt) : info.tcpi_rtt;
+	segments = info.tcpi_data_segs_in - segments_before;
+	*segment_bytes = segments == 0 ? 0 : (info.tcpi_bytes_received - bytes_before) / segments;
+	bytes_before = info.tcpi_bytes_received;
+	segments_before = info.tcpi_data_segs_in;
+	return true;
+#else
+	return false;
 #endif
-	return -1;
 }
 
-/* Once it is set the kernel adapts it no more, so it may have to grow. */
+/*
+ * Once it is set the kernel adapts it no more, so it may have to grow.  That segments are
+ * large then is its effect.
+ */
 static void
 limit_window(pgsocket socket)
 {
-	int64		rtt_us = round_trip_us(socket);
+	int64		round_trip_us;
+	int			segment_bytes;
 	int			needed;
 
-	if (rtt_us < 0)
+	if (!ask_kernel(socket, &round_trip_us, &segment_bytes))
 		return;
-	needed = papply_pace_window(rtt_us, rate);
+	needed = papply_pace_window(round_trip_us, rate, window == 0 ? segment_bytes : 0);
 	if (needed == 0 && window != 0)
 		needed = MAX_WINDOW;
 	if (needed > window &&

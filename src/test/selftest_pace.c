@@ -104,9 +104,13 @@ papply_selftest_pace(PG_FUNCTION_ARGS)
 	PG_RETURN_INT64(longest_us);
 }
 
-/* selftest_pace_window(round_trip_us, mb_per_s): the receive buffer in kB; 0: the kernel's. */
+/*
+ * selftest_pace_window(round_trip_us, mb_per_s, segment_bytes): the receive buffer in kB;
+ * 0: the kernel's.
+ */
 Datum
 papply_selftest_pace_window(PG_FUNCTION_ARGS)
 {
-	PG_RETURN_INT32(papply_pace_window(PG_GETARG_INT32(0), PG_GETARG_INT32(1) * 1e6) / 1024);
+	PG_RETURN_INT32(papply_pace_window(PG_GETARG_INT32(0), PG_GETARG_INT32(1) * 1e6,
+									   PG_GETARG_INT32(2)) / 1024);
 }
