@@ -35,4 +35,7 @@ extern Oid	papply_sql_get_subscription(FunctionCallInfo fcinfo, int argument);
 extern Oid	papply_sql_change_subscription(FunctionCallInfo fcinfo, int argument,
 										   const char *function);
 
+/* May the user read all columns of all rows of that table, which exists? */
+extern bool papply_sql_may_read(Oid relid);
+
 #endif							/* PAPPLY_SQL_COMMON_H */

@@ -128,8 +128,35 @@ typedef struct PapplyLeader
 	int64		began_at;		/* of clock.h; 0: not known */
 	TransactionId remote_xid;
 	XLogRecPtr	final_lsn;
+	TimestampTz commit_time;
 	uint64		changes;		/* that it has begun */
 } PapplyLeader;
+
+#define PAPPLY_FAILED_TEXT_LENGTH 512
+#define PAPPLY_FAILED_KEY_LENGTH 256
+
+/*
+ * The transaction that the apply worker has failed to apply, the last time; what it shows
+ * of its data is for those who may read that table.  PapplyFailure says whether that is
+ * overcome.
+ */
+typedef struct PapplyFailedTransaction
+{
+	TransactionId remote_xid;
+	XLogRecPtr	final_lsn;		/* InvalidXLogRecPtr: none */
+	TimestampTz commit_time;	/* on the publisher; 0: not known */
+	TimestampTz first_failed_at;
+	TimestampTz failed_at;		/* the last time */
+	uint32		attempts;
+	uint64		changes;		/* that were begun, with the one that failed */
+	int			sqlerrcode;
+	char		message[PAPPLY_FAILED_TEXT_LENGTH];
+	char		detail[PAPPLY_FAILED_TEXT_LENGTH];
+	char		kind;			/* of the message that failed */
+	char		schema_name[NAMEDATALEN];	/* empty: not known */
+	char		table_name[NAMEDATALEN];
+	char		key[PAPPLY_FAILED_KEY_LENGTH];	/* empty: not known */
+} PapplyFailedTransaction;
 
 /* What had been applied at a moment, for rates. */
 typedef struct PapplySample
@@ -195,6 +222,7 @@ typedef struct PapplyStatistics
 	uint64		total_transactions; /* never reset */
 	TimestampTz last_error_time;	/* 0: none */
 	char		last_error[PAPPLY_ERROR_LENGTH];
+	PapplyFailedTransaction failed;
 	TimestampTz stats_reset;
 } PapplyStatistics;
 
@@ -242,6 +270,12 @@ extern PapplyProgress *papply_statistics_progress;
 
 /* Remember an error: the message that the log has, or would have. */
 extern void papply_statistics_note_error(const char *message);
+
+/* Remember the transaction that has failed, and how often it has. */
+extern void papply_statistics_note_failed(const PapplyFailedTransaction *failed);
+
+/* Views: is there a transaction that has failed, and was neither applied nor skipped since? */
+extern bool papply_statistics_has_failed(const PapplyStatistics *statistics);
 
 /* Receiver: the sum of a counter over all processes, never reset. */
 extern uint64 papply_statistics_total(PapplyCounter counter);

@@ -421,6 +421,70 @@ AS 'MODULE_PATHNAME', 'papply_reset_stats';
 COMMENT ON FUNCTION parallel_apply.reset_stats(name) IS
     'resets the statistics of a subscription, or of all subscriptions in this database';
 
+CREATE FUNCTION parallel_apply.get_failed_transactions(
+    OUT subid oid,
+    OUT remote_xid xid,
+    OUT commit_time timestamptz,
+    OUT finish_lsn pg_lsn,
+    OUT first_failure timestamptz,
+    OUT last_failure timestamptz,
+    OUT attempts bigint,
+    OUT sqlstate text,
+    OUT message text,
+    OUT change bigint,
+    OUT detail text,
+    OUT schemaname name,
+    OUT relname name,
+    OUT operation text,
+    OUT key text
+)
+RETURNS SETOF record
+LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED
+AS 'MODULE_PATHNAME', 'papply_get_failed_transactions';
+
+COMMENT ON FUNCTION parallel_apply.get_failed_transactions() IS
+    'internal: transactions that subscriptions of this database have failed to apply';
+
+CREATE VIEW parallel_apply.failed_transactions AS
+    SELECT f.subid, s.subname, f.remote_xid, f.commit_time, f.finish_lsn, f.first_failure,
+           f.last_failure, f.attempts, f.sqlstate, f.message, f.change, f.detail,
+           f.schemaname, f.relname, f.operation, f.key
+      FROM parallel_apply.get_failed_transactions() AS f
+      JOIN pg_catalog.pg_subscription AS s ON s.oid OPERATOR(pg_catalog.=) f.subid;
+
+COMMENT ON VIEW parallel_apply.failed_transactions IS
+    'transactions that subscriptions have failed to apply, until they are applied or skipped';
+COMMENT ON COLUMN parallel_apply.failed_transactions.subid IS 'OID of the subscription';
+COMMENT ON COLUMN parallel_apply.failed_transactions.subname IS 'name of the subscription';
+COMMENT ON COLUMN parallel_apply.failed_transactions.remote_xid IS
+    'transaction of the publisher';
+COMMENT ON COLUMN parallel_apply.failed_transactions.commit_time IS
+    'time at which it was committed on the publisher';
+COMMENT ON COLUMN parallel_apply.failed_transactions.finish_lsn IS
+    'position in the publisher''s WAL at which it was committed';
+COMMENT ON COLUMN parallel_apply.failed_transactions.first_failure IS
+    'time of the first failure';
+COMMENT ON COLUMN parallel_apply.failed_transactions.last_failure IS
+    'time of the last failure';
+COMMENT ON COLUMN parallel_apply.failed_transactions.attempts IS
+    'number of failures of the apply worker';
+COMMENT ON COLUMN parallel_apply.failed_transactions.sqlstate IS
+    'error code of the last failure';
+COMMENT ON COLUMN parallel_apply.failed_transactions.message IS
+    'error message of the last failure';
+COMMENT ON COLUMN parallel_apply.failed_transactions.change IS
+    'number of the change in the transaction that failed';
+COMMENT ON COLUMN parallel_apply.failed_transactions.detail IS
+    'detail of the error message';
+COMMENT ON COLUMN parallel_apply.failed_transactions.schemaname IS
+    'schema of the table';
+COMMENT ON COLUMN parallel_apply.failed_transactions.relname IS
+    'table that the failed change is of';
+COMMENT ON COLUMN parallel_apply.failed_transactions.operation IS
+    'kind of the failed change, or message of the publisher that failed';
+COMMENT ON COLUMN parallel_apply.failed_transactions.key IS
+    'replica identity of the row';
+
 CREATE FUNCTION parallel_apply.get_hot_keys(
     OUT subid oid,
     OUT relid oid,
@@ -998,6 +1062,8 @@ REVOKE ALL ON FUNCTION parallel_apply.get_writers() FROM PUBLIC;
 REVOKE ALL ON parallel_apply.writers FROM PUBLIC;
 REVOKE ALL ON FUNCTION parallel_apply.get_tables() FROM PUBLIC;
 REVOKE ALL ON parallel_apply.tables FROM PUBLIC;
+REVOKE ALL ON FUNCTION parallel_apply.get_failed_transactions() FROM PUBLIC;
+REVOKE ALL ON parallel_apply.failed_transactions FROM PUBLIC;
 REVOKE ALL ON FUNCTION parallel_apply.get_hot_keys() FROM PUBLIC;
 REVOKE ALL ON parallel_apply.hot_keys FROM PUBLIC;
 REVOKE ALL ON FUNCTION parallel_apply.get_speedup_estimate() FROM PUBLIC;
@@ -1015,6 +1081,8 @@ GRANT SELECT ON parallel_apply.subscription_stats TO pg_monitor;
 GRANT SELECT ON parallel_apply.writers TO pg_monitor;
 GRANT EXECUTE ON FUNCTION parallel_apply.get_tables() TO pg_monitor;
 GRANT SELECT ON parallel_apply.tables TO pg_monitor;
+GRANT EXECUTE ON FUNCTION parallel_apply.get_failed_transactions() TO pg_monitor;
+GRANT SELECT ON parallel_apply.failed_transactions TO pg_monitor;
 GRANT EXECUTE ON FUNCTION parallel_apply.get_hot_keys() TO pg_monitor;
 GRANT SELECT ON parallel_apply.hot_keys TO pg_monitor;
 GRANT EXECUTE ON FUNCTION parallel_apply.get_speedup_estimate() TO pg_monitor;

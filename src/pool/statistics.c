@@ -20,7 +20,7 @@
  * always be found; the memory is about 20 kB for each.
  *
  * Locking: the directory's lock protects subid, dbid, receiver_pid, detached,
- * base and stats_reset.  The error is protected by a spinlock, because it is
+ * base and stats_reset.  The error and the failed transaction are protected by a spinlock, because they are
  * noted where an LWLock may be held.  Rows and progress are read without a lock.
  *
  * If a process dies, what it had not added is lost; if it is killed outright,
@@ -68,6 +68,7 @@ typedef struct Place
 	slock_t		mutex;
 	TimestampTz last_error_time;
 	char		last_error[PAPPLY_ERROR_LENGTH];
+	PapplyFailedTransaction failed;
 
 	/* written by the receiver alone, read without a lock */
 	PapplyProgress progress;
@@ -94,6 +95,7 @@ typedef struct SavedPlace
 	TimestampTz last_error_time;
 	char		last_error[PAPPLY_ERROR_LENGTH];
 	PapplyFailure failure;
+	PapplyFailedTransaction failed;
 	TimestampTz behind_since;
 } SavedPlace;
 
@@ -153,6 +155,7 @@ load(void)
 		place->last_error_time = saved[i].last_error_time;
 		memcpy(place->last_error, saved[i].last_error, PAPPLY_ERROR_LENGTH);
 		place->progress.failure = saved[i].failure;
+		place->failed = saved[i].failed;
 		place->progress.current_at = saved[i].behind_since;
 	}
 	pfree(saved);
@@ -181,6 +184,7 @@ save_at_exit(int code, Datum arg)
 		saved[n].last_error_time = place->last_error_time;
 		memcpy(saved[n].last_error, place->last_error, PAPPLY_ERROR_LENGTH);
 		saved[n].failure = place->progress.failure;
+		saved[n].failed = place->failed;
 		saved[n].behind_since = papply_statistics_behind_since(&place->progress, false);
 		n++;
 	}
@@ -278,6 +282,7 @@ clear_place(Place *place, Oid subid)
 	place->stats_reset = place->progress.current_at = GetCurrentTimestamp();
 	place->last_error_time = 0;
 	place->last_error[0] = '\0';
+	memset(&place->failed, 0, sizeof(place->failed));
 }
 
 static void
@@ -365,7 +370,32 @@ papply_statistics_note_error(const char *message)
 	SpinLockRelease(&my_place->mutex);
 }
 
+/* Nobody else writes it. */
+void
+papply_statistics_note_failed(const PapplyFailedTransaction *failed)
+{
+	PapplyFailedTransaction next = *failed;
+
+	if (my_place == NULL)
+		return;
+	if (next.final_lsn == my_place->failed.final_lsn)
+	{
+		next.first_failed_at = my_place->failed.first_failed_at;
+		next.attempts = my_place->failed.attempts + 1;
+	}
+	SpinLockAcquire(&my_place->mutex);
+	my_place->failed = next;
+	SpinLockRelease(&my_place->mutex);
+}
+
 /*** readers ***/
+
+bool
+papply_statistics_has_failed(const PapplyStatistics *statistics)
+{
+	return statistics->progress.failure.kind == PAPPLY_FAILURE_TRANSACTION &&
+		statistics->progress.failure.final_lsn == statistics->failed.final_lsn;
+}
 
 TimestampTz
 papply_statistics_behind_since(const PapplyProgress *progress, bool is_running)
@@ -405,6 +435,7 @@ papply_statistics_peek(int n, PapplyStatistics *copy)
 	SpinLockAcquire(&place->mutex);
 	copy->last_error_time = place->last_error_time;
 	memcpy(copy->last_error, place->last_error, PAPPLY_ERROR_LENGTH);
+	copy->failed = place->failed;
 	SpinLockRelease(&place->mutex);
 	LWLockRelease(&directory->lock);
 	return true;

@@ -40,6 +40,7 @@
 #include "utils/memutils.h"
 
 #include "clock.h"
+#include "failed.h"
 #include "leader_count.h"
 #include "native_replay.h"
 #include "origin.h"
@@ -196,8 +197,9 @@ relation_of_version(uint32 version)
 }
 
 static void
-show_transaction(TransactionId remote_xid, XLogRecPtr final_lsn)
+show_transaction(TransactionId remote_xid, XLogRecPtr final_lsn, TimestampTz commit_time)
 {
+	papply_statistics_progress->leader.commit_time = commit_time;
 	replay.remote_xid = papply_statistics_progress->leader.remote_xid = remote_xid;
 	replay.final_lsn = papply_statistics_progress->leader.final_lsn = final_lsn;
 }
@@ -221,6 +223,7 @@ note_message(char *message, int length)
 	PapplyBegin begin;
 	PapplyCommit commit;
 
+	papply_failed_set_message(message, length);
 	count_change(kind);
 	if (replay.origin != PAPPLY_NO_ORIGIN)
 		papply_leader_count_message(message, length);
@@ -236,7 +239,7 @@ note_message(char *message, int length)
 	if (kind == LOGICAL_REP_MSG_BEGIN || kind == LOGICAL_REP_MSG_BEGIN_PREPARE)
 	{
 		papply_message_parse_begin(message, length, &begin);
-		show_transaction(begin.xid, begin.final_lsn);
+		show_transaction(begin.xid, begin.final_lsn, begin.commit_time);
 	}
 	if (kind != replay.end_kind)
 		return;
@@ -249,7 +252,7 @@ note_message(char *message, int length)
 		papply_message_parse_commit(message, length, &commit);
 		replay.remote_end_lsn = commit.end_lsn;
 		if (replay.final_lsn == InvalidXLogRecPtr)	/* it stands alone */
-			show_transaction(commit.xid, commit.commit_lsn);
+			show_transaction(commit.xid, commit.commit_lsn, commit.commit_time);
 	}
 }
 

@@ -33,6 +33,7 @@
 
 #include "utils/inval.h"
 
+#include "failed.h"
 #include "feedback.h"
 #include "lifecycle.h"
 #include "message.h"
@@ -125,6 +126,7 @@ note_transaction(XLogRecPtr final_lsn, TimestampTz commit_time, TransactionId xi
 	leader->began_at = 0;		/* the clock is not asked */
 	leader->remote_xid = xid;
 	leader->final_lsn = final_lsn;
+	leader->commit_time = commit_time;
 	leader->changes = 0;
 	papply_status_native_begin(commit_time);
 }
@@ -246,6 +248,7 @@ note(char *message, int length)
 		return true;
 	memcpy(watch.header, message, PAPPLY_MESSAGE_HEADER);
 	watch.has_header = true;
+	papply_failed_set_message(message + PAPPLY_MESSAGE_HEADER, length - PAPPLY_MESSAGE_HEADER);
 	return note_message(message + PAPPLY_MESSAGE_HEADER, length - PAPPLY_MESSAGE_HEADER);
 }
 
@@ -276,8 +279,10 @@ papply_native_watch_receive(WalReceiverConn *conn, char **buffer, pgsocket *wait
 		return false;
 	}
 	do
+	{
+		papply_failed_set_message(NULL, 0);
 		*length = (papply_seam_server->walrcv_receive) (conn, buffer, wait_fd);
-	while (*length > 0 && !note(*buffer, *length));
+	} while (*length > 0 && !note(*buffer, *length));
 	if (*length == 0)
 	{
 		watch.has_slept = true;

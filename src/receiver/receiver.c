@@ -45,6 +45,7 @@
 #include "dispatch.h"
 #include "due_flush.h"
 #include "early.h"
+#include "failed.h"
 #include "feedback.h"
 #include "lifecycle.h"
 #include "lone.h"
@@ -772,6 +773,7 @@ papply_receiver_receive(WalReceiverConn *conn, char **buffer, pgsocket *wait_fd)
 {
 	int			length;
 
+	papply_failed_set_message(NULL, 0);
 	if (papply_native_watch_is_on() &&
 		papply_native_watch_receive(conn, buffer, wait_fd, &length))
 		return length;

@@ -33,6 +33,7 @@
 #include "clock.h"
 #include "commit_order.h"
 #include "dispatch.h"
+#include "failed.h"
 #include "feedback.h"
 #include "message.h"
 #include "queue.h"
@@ -50,8 +51,12 @@ note_failure(const ErrorData *error)
 	PapplyProgress *progress = papply_statistics_progress;
 	PapplyFailure failure = {PAPPLY_FAILURE_OTHER, progress->leader.final_lsn, 0};
 
-	if (progress->leader.is_applying && !XLogRecPtrIsInvalid(failure.final_lsn))
+	if (progress->leader.is_applying && !XLogRecPtrIsInvalid(failure.final_lsn) &&
+		papply_failed_message != NULL)
+	{
 		failure.kind = PAPPLY_FAILURE_TRANSACTION;
+		papply_failed_note(error);
+	}
 	else if (ERRCODE_TO_CATEGORY(error->sqlerrcode) == ERRCODE_CONNECTION_EXCEPTION)
 		failure.kind = PAPPLY_FAILURE_CONNECTION;
 	failure.behind_since = papply_statistics_behind_since(progress, false);

@@ -12,15 +12,13 @@
 #include "catalog/pg_type.h"
 #include "fmgr.h"
 #include "miscadmin.h"
-#include "utils/acl.h"
 #include "utils/builtins.h"
-#include "utils/lsyscache.h"
-#include "utils/rls.h"
 #include "utils/syscache.h"
 #include "utils/timestamp.h"
 
 #include "hot_keys.h"
 #include "result_rows.h"
+#include "sql_common.h"
 
 PG_FUNCTION_INFO_V1(papply_get_hot_keys);
 
@@ -52,19 +50,6 @@ is_of_this_database(Oid subid)
 	return is_ours;
 }
 
-/* May the user read all columns of all rows? */
-static bool
-may_read(Oid relid)
-{
-	Oid			user = GetUserId();
-	bool		is_missing = false;
-
-	if (pg_class_aclcheck_ext(relid, user, ACL_SELECT, &is_missing) != ACLCHECK_OK &&
-		pg_attribute_aclcheck_all(relid, user, ACL_SELECT, ACLMASK_ALL) != ACLCHECK_OK)
-		return false;
-	return check_enable_rls(relid, user, true) != RLS_ENABLED;
-}
-
 static const char *
 name_of_cause(const PapplyHotKey *entry)
 {
@@ -88,7 +73,7 @@ put_key(PapplyResultRows *rows, Oid subid, const PapplyHotKey *entry)
 	values[i++] = ObjectIdGetDatum(entry->key.index);
 	nulls[i] = !is_key;
 	values[i++] = Int32GetDatum(entry->key.hash);
-	nulls[i] = !is_key || entry->values[0] == '\0' || !may_read(entry->relid);
+	nulls[i] = !is_key || entry->values[0] == '\0' || !papply_sql_may_read(entry->relid);
 	values[i++] = CStringGetTextDatum(entry->values);
 	values[i++] = Int64GetDatum(entry->waits);
 	values[i++] = Int64GetDatum(entry->max_error);

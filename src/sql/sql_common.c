@@ -15,11 +15,14 @@
 
 #include "access/genam.h"
 #include "access/table.h"
+#include "miscadmin.h"
 #include "storage/lmgr.h"
 #include "tcop/utility.h"
+#include "utils/acl.h"
 #include "utils/builtins.h"
 #include "utils/fmgroids.h"
 #include "utils/lsyscache.h"
+#include "utils/rls.h"
 #include "utils/syscache.h"
 
 #include "group.h"
@@ -126,4 +129,16 @@ papply_sql_change_subscription(FunctionCallInfo fcinfo, int argument, const char
 		aclcheck_error(ACLCHECK_NOT_OWNER, OBJECT_SUBSCRIPTION,
 					   NameStr(*PG_GETARG_NAME(argument)));
 	return subid;
+}
+
+bool
+papply_sql_may_read(Oid relid)
+{
+	Oid			user = GetUserId();
+	bool		is_missing = false;
+
+	if (pg_class_aclcheck_ext(relid, user, ACL_SELECT, &is_missing) != ACLCHECK_OK &&
+		pg_attribute_aclcheck_all(relid, user, ACL_SELECT, ACLMASK_ALL) != ACLCHECK_OK)
+		return false;
+	return check_enable_rls(relid, user, true) != RLS_ENABLED;
 }

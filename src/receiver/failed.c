@@ -1,0 +1,186 @@
+/*-------------------------------------------------------------------------
+ * failed.c
+ *	  The transaction that the apply worker has failed to apply.
+ *
+ * Runs in the receiver, with and without a pool, where PostgreSQL logs an error.
+ *
+ * What a writer fails to apply is tried again, in the end by the native loop.  So an
+ * error of the native loop is the one that counts, and the message that it processes
+ * then is the change that fails.  The receiver knows that message, since it has handed
+ * it over: as long as nothing fails, all that is done here is to remember where it is.
+ *
+ * The process is about to end, the transaction is rolled back, and the error is being
+ * reported.  Nothing may be thrown then, so the message is read here by functions that
+ * do not trust its form.  What is not in it, since the server itself has kept the
+ * changes of a streamed transaction, is taken from the error, as far as that says it.
+ *-------------------------------------------------------------------------
+ */
+#include "parallel_apply.h"
+
+#include "mb/pg_wchar.h"
+#include "utils/timestamp.h"
+
+#include "failed.h"
+#include "message.h"
+#include "remote_relation.h"
+#include "statistics.h"
+
+const char *papply_failed_message = NULL;
+int			papply_failed_message_length = 0;
+
+/* Copy as much as there is space for, in whole characters. */
+static void
+copy_text(char *target, const char *source, int size)
+{
+	int			length = source ? pg_mbcliplen(source, strlen(source), size - 1) : 0;
+
+	memcpy(target, source ? source : "", length);
+	target[length] = '\0';
+}
+
+/*** the key of the row ***/
+
+/* The unread part of a message. */
+typedef struct Rest
+{
+	const char *position;
+	int			length;
+} Rest;
+
+/* Returns NULL if there is not so much. */
+static const char *
+take(Rest *rest, int length)
+{
+	const char *position = rest->position;
+
+	if (length < 0 || length > rest->length)
+		return NULL;
+	rest->position += length;
+	rest->length -= length;
+	return position;
+}
+
+/* The next column, as text; data is NULL if it has no value.  False: there is none. */
+static bool
+take_column(Rest *rest, const char **data, int *length)
+{
+	const char *kind = take(rest, 1);
+	const char *size;
+
+	*data = NULL;
+	*length = 0;
+	if (kind == NULL)
+		return false;
+	if (*kind != LOGICALREP_COLUMN_TEXT && *kind != LOGICALREP_COLUMN_BINARY)
+		return true;
+	size = take(rest, 4);
+	if (size == NULL)
+		return false;
+	*length = papply_message_get_uint32(size);
+	*data = take(rest, *length);
+	if (*kind == LOGICALREP_COLUMN_BINARY)
+		*data = NULL;
+	return *kind == LOGICALREP_COLUMN_BINARY || *data != NULL;
+}
+
+/* "(a, b)=(1, 2)", cut off where it is too long. */
+typedef struct Key
+{
+	char		names[PAPPLY_FAILED_KEY_LENGTH];
+	char		values[PAPPLY_FAILED_KEY_LENGTH];
+} Key;
+
+static void
+append(char *list, const char *text, int length)
+{
+	int			used = strlen(list);
+	int			space = PAPPLY_FAILED_KEY_LENGTH - 1 - used;
+
+	if (used > 0 && space > 2)
+	{
+		memcpy(list + used, ", ", 3);
+		used += 2;
+		space -= 2;
+	}
+	length = pg_mbcliplen(text, length, space);
+	memcpy(list + used, text, length);
+	list[used + length] = '\0';
+}
+
+/*
+ * The first row of a message is the one that identifies it: the new one of an INSERT;
+ * the old one, or its key, of others, unless the key is the same in the new one.
+ */
+static void
+read_key(const LogicalRepRelation *remote, Rest *rest, Key *key)
+{
+	if (take(rest, 1 + 4 + 1 + 2) == NULL)	/* kind, relation, kind of row,
+											 * columns */
+		return;
+	for (int i = 0; i < remote->natts; i++)
+	{
+		const char *data;
+		int			length;
+
+		if (!take_column(rest, &data, &length))
+			return;
+		if (!bms_is_member(i, remote->attkeys))
+			continue;
+		append(key->names, remote->attnames[i], strlen(remote->attnames[i]));
+		append(key->values, data ? data : "null", data ? length : 4);
+	}
+}
+
+static bool
+is_change(char kind)
+{
+	return kind == LOGICAL_REP_MSG_INSERT || kind == LOGICAL_REP_MSG_UPDATE ||
+		kind == LOGICAL_REP_MSG_DELETE;
+}
+
+static void
+describe_change(PapplyFailedTransaction *failed, const char *message, int length)
+{
+	PapplyRemoteRelation *rel;
+	Rest		rest = {message, length};
+	Key			key = {"", ""};
+	char text[	sizeof(key) + 16];
+
+	if (!is_change(message[0]) || length < 5)
+		return;
+	rel = papply_remote_relation_get(papply_message_get_uint32(message + 1), false);
+	if (rel == NULL)
+		return;
+	copy_text(failed->schema_name, rel->remote->nspname, sizeof(failed->schema_name));
+	copy_text(failed->table_name, rel->remote->relname, sizeof(failed->table_name));
+	read_key(rel->remote, &rest, &key);
+	if (key.names[0] == '\0')
+		return;
+	snprintf(text, sizeof(text), "(%s)=(%s)", key.names, key.values);
+	copy_text(failed->key, text, sizeof(failed->key));
+}
+
+/*** the transaction ***/
+
+void
+papply_failed_note(const ErrorData *error)
+{
+	const PapplyLeader *leader = &papply_statistics_progress->leader;
+	PapplyFailedTransaction failed;
+
+	memset(&failed, 0, sizeof(failed));
+	failed.remote_xid = leader->remote_xid;
+	failed.final_lsn = leader->final_lsn;
+	failed.commit_time = leader->commit_time;
+	failed.failed_at = failed.first_failed_at = GetCurrentTimestamp();
+	failed.attempts = 1;
+	failed.changes = leader->changes;
+	failed.sqlerrcode = error->sqlerrcode;
+	copy_text(failed.message, error->message, sizeof(failed.message));
+	copy_text(failed.detail, error->detail, sizeof(failed.detail));
+	copy_text(failed.schema_name, error->schema_name, sizeof(failed.schema_name));
+	copy_text(failed.table_name, error->table_name, sizeof(failed.table_name));
+	failed.kind = papply_failed_message[0];
+	describe_change(&failed, papply_failed_message, papply_failed_message_length);
+	papply_statistics_note_failed(&failed);
+}

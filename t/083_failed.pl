@@ -1,0 +1,168 @@
+# parallel_apply.failed_transactions: the transaction that a subscription fails to apply has
+# a row from its first failure on, until it is applied or skipped, whether writers are
+# configured or not.  What the row says of the data is for those who may read the table.
+use strict;
+use warnings;
+use FindBin;
+use lib $FindBin::RealBin;
+use PapplyTest;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my ($publisher, $subscriber) = new_pair(
+	publisher_conf => q(
+		logical_decoding_work_mem = 64kB
+		max_prepared_transactions = 10),
+	subscriber_conf => q(max_prepared_transactions = 10));
+exec_both(
+	q(CREATE TABLE items (id int, part text, v int, PRIMARY KEY (part, id));
+	CREATE TABLE others (id int PRIMARY KEY);));
+create_extension($subscriber);
+subscribe($publisher, $subscriber, 'tap',
+	with => 'disable_on_error = true, streaming = on, two_phase = on');
+on_subscriber(
+	q(CREATE ROLE watcher IN ROLE pg_monitor;
+	CREATE ROLE reader IN ROLE pg_monitor;
+	GRANT SELECT ON items TO reader)
+);
+
+# A check that only the subscriber has; adding and dropping it makes and repairs the fault.
+my $fault =
+  'ALTER TABLE items ADD CONSTRAINT positive CHECK (v > 0) NOT VALID';
+my $repair = 'ALTER TABLE items DROP CONSTRAINT positive';
+
+sub failed
+{
+	my ($columns, $role) = @_;
+	return on_subscriber(($role ? "SET ROLE $role; " : '')
+		. "SELECT $columns FROM parallel_apply.failed_transactions WHERE subname = 'tap'"
+	);
+}
+
+sub wait_until_failed
+{
+	wait_until(
+		q(count(*) = 1 FROM parallel_apply.failed_transactions, pg_subscription WHERE NOT subenabled),
+		'nothing has failed');
+	return;
+}
+
+sub enable
+{
+	on_subscriber('ALTER SUBSCRIPTION tap ENABLE');
+	return;
+}
+
+sub is_overcome
+{
+	my ($name) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	wait_applied($publisher, $subscriber, 'tap');
+	ok( $subscriber->poll_query_until(
+			'postgres',
+			'SELECT count(*) = 0 FROM parallel_apply.failed_transactions'),
+		$name);
+	return;
+}
+
+# What fails is the second change of that transaction.
+sub fails
+{
+	my ($what) = @_;
+	on_subscriber($fault);
+	my ($xid, $after) = split /\|/, on_publisher(
+		q(BEGIN; INSERT INTO others SELECT coalesce(max(id), 0) + 1 FROM others;
+		INSERT INTO items SELECT coalesce(max(id), 0) + 1, 'a, b', -7 FROM items;
+		INSERT INTO items SELECT max(id) + 1, 'a', 1 FROM items;
+		SELECT pg_current_xact_id(), pg_current_wal_insert_lsn(); COMMIT));
+	my $id = on_publisher('SELECT max(id) - 1 FROM items');
+	wait_until_failed();
+	is( failed(
+			'remote_xid, attempts, sqlstate, message, change, schemaname, relname, operation, key'
+		),
+		qq($xid|1|23514|new row for relation "items" violates check constraint "positive"|2|public|items|INSERT|(id, part)=($id, a, b)),
+		"$what: the view says what has failed");
+	is( failed(
+			qq(finish_lsn >= '$after' AND finish_lsn < pg_lsn '$after' + 1000000,
+			detail LIKE 'Failing row contains ($id, a, b, -7)%',
+			commit_time < first_failure, first_failure = last_failure)),
+		't|t|t|t',
+		"$what: where and when");
+	is( failed(
+			'message IS NULL, detail, schemaname, relname, operation, key',
+			'watcher'),
+		'f|||||',
+		"$what: who may not read the table sees no data");
+	is( failed('detail IS NULL, relname, key', 'reader'),
+		"f|items|(id, part)=($id, a, b)",
+		"$what: who may read it sees them");
+	enable();
+	wait_until(
+		'count(*) = 1 FROM parallel_apply.failed_transactions, pg_subscription WHERE attempts = 2 AND NOT subenabled',
+		'it does not fail again');
+	is(failed('remote_xid, first_failure < last_failure'),
+		"$xid|t",
+		"$what: it is the same transaction, and the second attempt");
+	return;
+}
+
+sub is_repaired
+{
+	my ($what) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	on_subscriber($repair);
+	enable();
+	is_overcome("$what: the row goes when the transaction is applied");
+	return;
+}
+
+fails('writers');
+$subscriber->restart;
+is(failed('attempts, relname'), '2|items',
+	'a restart of the server keeps it');
+is_repaired('writers');
+
+# One attempt more, by skipping it.
+fails('a transaction that is skipped');
+my $lsn = failed('finish_lsn');
+on_subscriber("ALTER SUBSCRIPTION tap SKIP (lsn = '$lsn')");
+on_subscriber($repair);
+enable();
+is_overcome('the row goes when the transaction is skipped');
+on_publisher(q(DELETE FROM items; DELETE FROM others));
+wait_applied($publisher, $subscriber, 'tap');
+
+# The same without writers.
+on_subscriber(q(SELECT parallel_apply.alter_subscription_config('tap', 1)));
+wait_for_pool($subscriber, 'tap', 0);
+fails('one writer');
+is_repaired('one writer');
+
+# An UPDATE and a DELETE are named by their keys.
+for my $case (
+	[ 'UPDATE', q(UPDATE items SET v = -1 WHERE id = 1), 1 ],
+	[ 'UPDATE', q(UPDATE items SET v = -1, id = 7 WHERE id = 1), 1 ],
+	[ 'DELETE', q(DELETE FROM items WHERE id = 7), 7 ])
+{
+	my ($operation, $sql, $id) = @$case;
+	on_subscriber(
+		q(CREATE OR REPLACE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS
+		$$BEGIN RAISE 'refused' USING ERRCODE = 'PA001'; END$$;
+		CREATE TRIGGER refuse BEFORE UPDATE OR DELETE ON items FOR EACH ROW EXECUTE FUNCTION refuse();
+		ALTER TABLE items ENABLE ALWAYS TRIGGER refuse));
+	on_publisher($sql);
+	wait_until_failed();
+	is( failed('sqlstate, message, change, detail, relname, operation, key'),
+		qq(PA001|refused|1||items|$operation|(id, part)=($id, a, b)),
+		"$sql: the view says so");
+	on_subscriber('DROP TRIGGER refuse ON items');
+	enable();
+	is_overcome("$sql: and no more when it is applied");
+}
+
+rows_equal($publisher, $subscriber, $_) for qw(items others);
+finish($publisher, $subscriber,
+	qr/ERROR:  new row for relation "items" violates check constraint "positive"|ERROR:  refused/
+);
+done_testing();
