@@ -43,13 +43,13 @@ EXTRA_CLEAN = src/*.o src/*/*.o
 
 # These need neither PGXS nor a server: t/check runs where -dev packages are yet
 # to be installed.  And PGXS has a `check` of its own, which only refuses.
-own = check check-core check-majors check-cassert check-monitoring lint demo stress mutants dist check-packages
+own = check check-core check-majors check-cassert check-monitoring check-neighbors lint demo stress mutants dist check-packages
 
 ifneq ($(filter $(own),$(MAKECMDGOALS)),)
 
 .PHONY: $(MAKECMDGOALS)
 .NOTPARALLEL:
-check check-core check-majors check-cassert check-monitoring lint stress mutants: ; @t/$(subst -,_,$@)
+check check-core check-majors check-cassert check-monitoring check-neighbors lint stress mutants: ; @t/$(subst -,_,$@)
 demo: ; @bench/demo
 check-packages: ; @packaging/check
 dist:
