@@ -2,7 +2,7 @@
  * room: pool
  *
  * awake.h
- *	  How many writers are awake at a time.
+ *	  The limit of writers that are awake at the same time.
  *-------------------------------------------------------------------------
  */
 #ifndef PAPPLY_AWAKE_H
@@ -10,44 +10,48 @@
 
 #include "pool.h"
 
-/* What a writer's changes do with storage. */
+/* How a writer's changes use storage. */
 typedef enum PapplyStorage
 {
-	PAPPLY_STORAGE_FAST = 0,	/* nothing is read, or without a wait */
+	PAPPLY_STORAGE_FAST = 0,	/* nothing is read, or without waiting */
 	PAPPLY_STORAGE_AHEAD,		/* waits are hidden by reading ahead */
 	PAPPLY_STORAGE_SLOW			/* the writer waits */
 } PapplyStorage;
 
 /*** verbs of writers ***/
 
-/* This writer is there, and awake; or it has gone. */
+/* Register this writer as present and awake, or as gone. */
 extern void papply_awake_begin(void);
 extern void papply_awake_end(void);
 
-/* Are more writers awake than may be?  This one had better sleep then. */
+/* Are more writers awake than the limit?  Then the caller should sleep. */
 extern bool papply_awake_is_surplus(void);
 
-/* Is another writer asleep, who could go on instead of this one? */
+/* Does another writer sleep, which could work instead of this one? */
 extern bool papply_awake_has_substitute(void);
 
 /*
- * Sleep until woken, unless there is something to claim for this writer, or until
- * the latch is set.  Returns false after timeout_ms; -1 for never.
+ * Sleep until woken or until the latch is set.  Return immediately if there is
+ * something to claim for this writer.  Returns false after timeout_ms; -1
+ * means no timeout.
  */
 extern bool papply_awake_sleep(long timeout_ms);
 
-/* Between two transactions: what the last ones did. */
+/* Report, between two transactions, how the last ones used storage. */
 extern void papply_awake_set_storage(PapplyStorage storage);
 
-/*** verbs of anybody ***/
+/*** verbs of any process ***/
 
-/* Wake a sleeping writer; false if none sleeps, or enough are awake. */
+/*
+ * Wake a sleeping writer.  Returns false if none sleeps or the limit is
+ * reached.
+ */
 extern bool papply_awake_wake_one(void);
 
-/* The same, however many are awake: for something else than applying. */
+/* The same without the limit, for work other than applying the queue. */
 extern bool papply_awake_wake_spare(void);
 
-/* So many writers share what there is to apply. */
+/* Return the expected number of writers that share the backlog. */
 extern int	papply_awake_sharing(void);
 
 /*** verbs of the receiver ***/
@@ -55,17 +59,21 @@ extern int	papply_awake_sharing(void);
 /* Do writers hide waits for storage by reading ahead? */
 extern bool papply_awake_reads_ahead(void);
 
-/* A pool begins. */
+/* Reset the limit at the beginning of a pool. */
 extern void papply_awake_reset(void);
 
 /*
- * Look how many shall be awake; is_behind: what was received last is old.  Returns
- * the milliseconds after which it has to be looked at again at the latest, because
- * there is more to apply than those who are awake have claimed; or -1.
+ * Adjust the limit.  is_behind says that the transaction received last is old.
+ * Returns the milliseconds after which this must be called again at the
+ * latest, because there is more to apply than the awake writers have claimed;
+ * or -1.
  */
 extern long papply_awake_adjust(bool is_behind);
 
-/* All are awake, more might be, and more are configured than are wanted. */
+/*
+ * Are all writers awake, below the limit, and fewer wanted than configured,
+ * although there is a backlog?
+ */
 extern bool papply_awake_is_short(void);
 
 #endif							/* PAPPLY_AWAKE_H */

@@ -2,7 +2,7 @@
  * room: pool
  *
  * retreat.h
- *	  Younger transactions are rolled back, to let an older one go on alone.
+ *	  Roll back younger transactions, to let an older one continue alone.
  *-------------------------------------------------------------------------
  */
 #ifndef PAPPLY_RETREAT_H
@@ -11,60 +11,61 @@
 #include "pool.h"
 
 /*
- * Whoever applies what is younger than seqno, the oldest one, rolls it back, soon, and
- * begins again when seqno is committed.
+ * Make all writers that apply transactions younger than seqno, the oldest one,
+ * roll back soon.  They begin again when seqno is committed.
  */
 extern void papply_retreat_begin(uint64 seqno);
 
 /*
- * That writer applies a range that begins with first (or a transaction with that number
- * that was applied early), and rolls it back, soon.
+ * Make this writer roll back soon, if it applies a range that begins with
+ * first, or a streamed transaction that was applied early and has this number.
  */
 extern void papply_retreat_recall(PapplyWriterSlot *slot, uint64 first);
 
-/* Is there such a retreat now? */
+/* Is such a retreat active? */
 extern bool papply_retreat_is_on(void);
 
 /*
- * The same, for the oldest one, by whoever applies it; returns true when all of them have
- * rolled back.  Until then, its latch is set when one more has.
+ * Make younger transactions retreat unless that has been done.  The caller
+ * applies seqno, the oldest one.  Returns true when all of them have rolled
+ * back.  Until then the caller's latch is set after each one.
  */
 extern bool papply_retreat_is_complete(uint64 seqno);
 
-/* Does that writer apply something that is younger than seqno?  Unlocked, a hint. */
+/* Does this writer apply something younger than seqno?  Unlocked, a hint. */
 extern bool papply_retreat_applies_younger(const PapplyWriterSlot *slot, uint64 seqno);
 
 /*
- * Writer: from now on it applies a range that begins with first, and has locks; or
- * not any more, since all is committed or rolled back.
+ * Writer: enter before a range that begins with first takes locks; leave when
+ * the range has committed or rolled back.
  */
 extern void papply_retreat_enter(uint64 first);
 extern void papply_retreat_leave(void);
 
-/* Writer: would a range that begins with first be rolled back at once? */
+/* Writer: would a range that begins with first have to roll back at once? */
 extern bool papply_retreat_concerns(uint64 first);
 
 /*
- * Writer in its turn: wait until no younger transaction has locks any more.  Throws like
- * papply_commit_order_wait().
+ * Writer in its turn: wait until no younger transaction holds locks.  Throws
+ * like papply_commit_order_wait().
  */
 extern void papply_retreat_wait_until_alone(void);
 
-/* Writer: throws PAPPLY_ERRCODE_OLDER_WINS if it has to roll back. */
+/* Writer: throw PAPPLY_ERRCODE_OLDER_WINS if it has to roll back. */
 extern void papply_retreat_check(void);
 
-/* Writer: was a query cancelled for that? */
+/* Writer: was its query canceled for a retreat? */
 extern bool papply_retreat_has_cancelled(void);
 
-/* Writer: for its signal handler. */
+/* Writer: to be called by its signal handler. */
 extern void papply_retreat_handle_signal(void);
 
-/* Writer: note the error that has ended an attempt. */
+/* Writer: note the error that ended an attempt. */
 extern void papply_retreat_note_error(int sqlerrcode);
 
 /*
- * Writer: if that was a deadlock, let the processes that waited for this one wake up and
- * take their locks.  Tried again at once, the transaction would take them before.
+ * Writer: after a deadlock, let the processes that waited for this one wake up
+ * and take their locks.  An immediate retry would take the locks before them.
  */
 extern void papply_retreat_let_others_go_on(void);
 

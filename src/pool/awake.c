@@ -1,29 +1,31 @@
 /*-------------------------------------------------------------------------
  * awake.c
- *	  How many writers are awake at a time.
+ *	  The limit of writers that are awake at the same time.
  *
- * Runs in writers; the receiver sets the limit.
+ * Runs in writers.  The receiver sets the limit.
  *
- * A writer without work sleeps, and is woken when there is some.  But writers
- * beyond the number of processors make nothing faster as long as they need
- * nothing but processors: they take them from the publisher's walsender and the
- * receiver, and each batch becomes smaller.  So while the subscription is behind
- * there is a limit, and the others sleep although there is work, until
- * - writers wait for storage: then they are all needed (four times the number of
- *   processors if the waits are hidden by reading ahead);
- * - nothing is committed for some milliseconds: then those that are awake wait for
- *   a lock, say, and more may go on meanwhile.
- * While it is not behind, what counts is how soon a transaction is applied that
- * somebody may wait for; then all may be awake.
- * No transaction needs that others are awake than those that have claimed: claims
- * are in commit order, so the oldest one is among them.
+ * A writer without work sleeps, and is woken when there is work.  But more
+ * writers than processors make apply faster only if writers wait for something
+ * other than a processor.  Otherwise they take processor time from the
+ * publisher's walsender and the receiver, and each batch becomes smaller.  So
+ * there is a limit while the subscription is behind, and the writers beyond it
+ * sleep although there is work.  The limit is raised if
+ * - writers wait for storage: then all writers may be awake, or four times the
+ *   number of processors if the waits are hidden by reading ahead;
+ * - nothing has been committed for some milliseconds: then the awake writers
+ *   probably wait for a lock, and others may use the time.  While the
+ *   subscription is not behind, all writers may be awake, because a session
+ *   may be waiting for a transaction to be applied.
  *
- * Locking: none.  A writer sets its bit in idle_writers before it looks once
- * more whether there is something to claim and others are awake for it; who
- * publishes something looks at the bits after that; each has a full barrier
- * between the two.  So either it is woken, or it sees the work, or enough others
- * are awake, each of whom looks before it sleeps, or wakes another one when it
- * leaves.
+ * Progress never depends on a sleeping writer.  Claims are made in commit
+ * order, so the oldest transaction belongs to a writer that is awake.
+ *
+ * Locking: none.  A writer sets its bit in idle_writers before it checks again
+ * whether there is a transaction to claim and enough writers are awake for it.
+ * A process that publishes something reads the bits after that.  Each has a
+ * full barrier between the two steps.  So either the writer is woken, or it
+ * sees the work, or enough others are awake.  Each of these checks for work
+ * before it sleeps, and wakes another writer when it exits.
  *-------------------------------------------------------------------------
  */
 #include "parallel_apply.h"
@@ -40,27 +42,29 @@
 #include "early.h"
 #include "queue.h"
 
-/* Nothing was committed for so long: more writers may go on. */
+/* Raise the limit after this time without a commit. */
 #define STALL_MS 10
 
-/* They may until commits have come again for so long. */
+/* Lower it again after commits have continued for this time. */
 #define CALM_MS 100
 
-/* With reading ahead, for each processor. */
+/* Writers for each processor while they read ahead. */
 #define AHEAD_WRITERS 4
 
-/* The receiver's. */
+/* State of the receiver. */
 static int	processors;
-static int	extra;				/* beyond what processors and storage say */
+static int	extra;				/* writers beyond the limit for processors and
+								 * storage */
 static uint64 last_committed;
-static int64 committed_at;		/* or looked at since */
-static int64 stalled_at;		/* or extra was halved since */
+static int64 committed_at;		/* or start of the observation */
+static int64 stalled_at;		/* or time at which extra was last halved */
 
-/*** anybody ***/
+/*** any process ***/
 
 /*
- * One that flushes waits for a device; one that follows a stream, for the publisher
- * as a rule.
+ * Count the writers that use a processor.  A writer that flushes waits for a
+ * device, and one that applies a streamed transaction usually waits for the
+ * publisher.
  */
 static int
 count_awake(void)
@@ -104,7 +108,10 @@ papply_awake_wake_one(void)
 	return count_awake() < limit() && papply_awake_wake_spare();
 }
 
-/* Half of those who have something may come to wait, and leave it to others. */
+/*
+ * Expect half of the writers with work to wait, which lets others become
+ * awake.
+ */
 int
 papply_awake_sharing(void)
 {
@@ -126,7 +133,7 @@ papply_awake_end(void)
 	pg_atomic_fetch_and_u64(&papply_pool->present_writers, ~papply_pool_my_bit());
 	pg_atomic_fetch_and_u64(&papply_pool->idle_writers, ~papply_pool_my_bit());
 
-	/* somebody may have gone to sleep because this one was awake */
+	/* another writer may have fallen asleep because this one was awake */
 	papply_queue_wake_writer();
 }
 
@@ -228,7 +235,7 @@ papply_awake_reset(void)
 	set_limit(true);
 }
 
-/* Is there more to claim than those who are there get to? */
+/* Is there work to claim for writers that sleep or are not running? */
 static bool
 has_backlog(void)
 {
@@ -245,7 +252,10 @@ papply_awake_is_short(void)
 		count_awake() < limit();
 }
 
-/* Follow the commits, which say whether writers get on. */
+/*
+ * Adjust extra: double it if no commit was made for STALL_MS, and halve it
+ * after CALM_MS with commits.
+ */
 static void
 adjust_extra(bool has_stalled_if_none)
 {

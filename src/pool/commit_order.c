@@ -1,28 +1,32 @@
 /*-------------------------------------------------------------------------
  * commit_order.c
- *	  Commits happen in the order of sequence numbers; and who waits for that.
+ *	  Commits in the order of sequence numbers, and the waits for it.
  *
  * Runs in writers and, for native replays, in the receiver.
  *
- * committed_seqno is the one number everything hangs on: it is N when the
+ * Everything is based on one number: committed_seqno is N when the
  * transactions 1..N are committed and visible.  A writer's turn has come when
- * it is its first number minus one; a dependency on d is satisfied when it is
- * at least d.  It is moved by the process whose turn it is, after its commit
- * has become visible, so nobody can be released too early.
+ * committed_seqno is the first number of its range minus one.  A dependency on
+ * transaction d is satisfied when committed_seqno is at least d.  The process
+ * whose turn it is advances committed_seqno after its commit has become
+ * visible, so no process is released too early.
  *
- * A sleeping process leaves the number that it waits for in waiting_for[], and
- * the one that moves committed_seqno sets the latches of exactly those whose
- * number was reached.  The sleeper stores its mark before it looks at
- * committed_seqno once more; papply_commit_order_advance() stores
- * committed_seqno before it looks at the marks; each has a full barrier
- * between the two.
+ * A sleeping process stores the number that it waits for in waiting_for[].
+ * The process that advances committed_seqno sets the latches of exactly those
+ * whose number has been reached.  The sleeper stores its mark and then checks
+ * committed_seqno again; papply_commit_order_advance() stores committed_seqno
+ * and then reads the marks.  Each has a full barrier between the two steps, so
+ * no wakeup is lost.
  *
- * Deadlocks of which the lock manager sees only one half: blockers.c.
+ * blockers.c handles the deadlocks of which the lock manager sees only one
+ * half.
  *
- * Who finds the pool open in its turn passes the gate, and commits; the receiver
- * that closes it waits for the writers to be gone (lifecycle.c).  It is no lock:
- * a commit may wait in the lock manager (for that of NOTIFY, which who waits for a
- * standby keeps), and has to be interrupted then, as that of the native worker is.
+ * In its turn, a writer commits only if the gate of the pool is open.  After
+ * closing the gate, the receiver waits for the writers to exit (lifecycle.c).
+ * The gate is not a lock, because a commit may wait in the lock manager and
+ * must be interruptible there, like a commit of PostgreSQL's own apply worker.
+ * (NOTIFY takes a lock at commit, and a session that waits for a standby keeps
+ * holding it.)
  *-------------------------------------------------------------------------
  */
 #include "parallel_apply.h"
@@ -46,14 +50,14 @@
 #endif
 
 /*
- * A sleeping process looks this often whether local sessions wait (local_waiters.c).  It
- * looks for a hidden deadlock the first time and every third time after that, because that
- * costs more.
+ * A sleeping process checks at this interval whether local sessions wait for
+ * it (local_waiters.c).  It searches for a hidden deadlock after the first
+ * sleep and after every third one from there, because that search costs more.
  */
 #define CHECK_MS 30
 #define DEADLOCK_CHECKS 3
 
-/* In all waits of this process. */
+/* Totals over all waits of this process. */
 static uint64 slept_us = 0;
 static uint64 slept_times = 0;
 
@@ -91,7 +95,10 @@ wait_event_of(PapplyWriterState state)
 	}
 }
 
-/* The counters of waits have the order of the states. */
+/*
+ * Add one sleep to the statistics.  The counters of waits are in the order of
+ * the states.
+ */
 static void
 count_sleep(PapplyWriterState state, bool is_first, int64 begin)
 {
@@ -114,8 +121,8 @@ check_open(void)
 }
 
 /*
- * Return how long to sleep before that look.  It also heals a lost wake-up, so a test
- * makes it rare: src/test/selftest_wakes.c.
+ * Return the interval between checks.  The periodic check also repairs a lost
+ * wakeup, so a test makes the interval long: see src/test/selftest_wakes.c.
  */
 static long
 check_ms(void)
@@ -183,8 +190,8 @@ papply_commit_order_enter(uint64 first)
 }
 
 /*
- * Is that one published, and for the receiver to replay?  Its slot is not
- * reused before it is committed, hence after the caller's turn.
+ * Is this transaction published and marked for native replay?  Its slot is
+ * reused only after its commit, which follows the caller's turn.
  */
 static bool
 is_native(uint64 seqno)

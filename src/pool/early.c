@@ -4,42 +4,48 @@
  *
  * Runs in the receiver and in writers.
  *
- * A place goes round:
+ * The states of a place:
  *
  *	   free --> offered --> taken --> ended --> free
  *				   |		 |  \
  *				   v		 v	 v
  *				  free	given up  revoked --> free
  *
- * The receiver offers, ends, revokes and, when its transaction is committed,
- * frees; a writer takes, gives up, and frees what was revoked.  Every step that
- * either might make is a compare and exchange.  Once it has ended, it is a transaction of
- * the queue that belongs to this writer: nobody else claims it
- * (PAPPLY_TXN_EARLY), and if it has to be rolled back, the native loop does it in its turn, from
- * its file.
+ * The receiver offers, ends and revokes a transaction, and frees the place
+ * after the commit, or when the transaction was given up.  A writer takes it
+ * or gives it up, and frees the place of a revoked one.  Each step that either
+ * process can make is a compare and exchange.  Once the transaction has ended,
+ * it is in the queue and belongs to this writer: no other writer claims it
+ * (PAPPLY_TXN_EARLY).  If it has to be rolled back after that, the native loop
+ * applies it in its turn, from its file.
  *
- * It is younger than all that is in the queue.  So somebody else has to be there
- * to apply that, and nobody takes one who is the last: transactions in the queue
- * would wait for it to end, and it for them.  For the same reason it is given
- * up if the others leave, also when it waits for its turn.
+ * A streamed transaction is younger than every transaction in the queue, so
+ * another writer must remain to apply the queue.  The last remaining writer
+ * does not take one: the queue would wait for it to end, and it would wait for
+ * the queue.  For the same reason a writer gives its transaction up if the
+ * other writers exit, even while it waits for its turn.
  *
- * Who is revoked may wait for a lock: then a signal cancels that.
+ * The writer of a revoked transaction may be waiting for a lock, so it also
+ * gets a signal that cancels this wait.
  *
- * A serial transaction, or a native barrier, may run code of the user that notices the
- * locks of a younger one.  As soon as it is known, what has not ended is given up, and
- * nothing is taken before it is committed (alone_seqno); in its turn it waits until all have
- * rolled back (retreat.c).
+ * A serial transaction or a native barrier may run user code that notices the
+ * locks of a younger transaction.  As soon as the receiver knows of one, every
+ * streamed transaction that has not ended is given up, and none is taken until
+ * that one has committed (alone_seqno).  In its turn, that one waits until all
+ * of them have rolled back (retreat.c).
  *
- * It keeps an xid for as long as the publisher likes, and logical slots that are being
- * created wait for all of these.  So where there is or may be one (decoding.c), nothing is
- * offered, and what has not ended is given up: its writer looks while it sleeps and now and
- * then while it applies, and the receiver for one that waits for a lock.
+ * A streamed transaction keeps its xid for as long as the publisher likes, and
+ * the creation of a logical slot waits for all such xids.  So nothing is
+ * offered while a slot is or may be created (decoding.c), and what has not
+ * ended is given up.  The writer checks this while it sleeps and periodically
+ * while it applies; the receiver checks it for a writer that waits for a lock.
  *
- * Locking: none.  What a place says is written before its state, with a write
- * barrier, and read after it.  papply_early_offer() and papply_awake_sleep() each have a
- * full barrier between what they say and what they look at, so that no offer is
- * slept over.  So do papply_early_keep_out(), between alone_seqno and the places, and
- * who takes one, which looks at alone_seqno at its first message.
+ * Locking: none.  The fields of a place are written before its state, with a
+ * write barrier between, and read after it.  papply_early_offer() and
+ * papply_awake_sleep() each have a full barrier between what they store and
+ * what they check, so a writer cannot fall asleep on an offer.  Likewise,
+ * papply_early_keep_out() has one between alone_seqno and the places, and a
+ * writer that takes a transaction checks alone_seqno at its first message.
  *-------------------------------------------------------------------------
  */
 #include "parallel_apply.h"
@@ -57,11 +63,11 @@
 #include "queue.h"
 #include "retreat.h"
 
-/* In a state: 1 + the writer that has taken it. */
+/* The bits of a state above the kind hold 1 + the writer that has taken it. */
 #define WRITER_SHIFT 8
 #define KIND_MASK 0xFF
 
-/* What this writer has taken; NULL: nothing. */
+/* The transaction that this writer has taken, or NULL. */
 static PapplyEarly *volatile mine = NULL;
 
 static PapplyEarlyKind
@@ -70,14 +76,14 @@ kind_of(PapplyEarly *early)
 	return pg_atomic_read_u32(&early->state) & KIND_MASK;
 }
 
-/* The writer that a state says; -1: none. */
+/* The writer that has taken it according to the state, or -1. */
 static int
 writer_of(uint32 state)
 {
 	return (int) (state >> WRITER_SHIFT) - 1;
 }
 
-/* From one kind of state to another, if it is in that one; the writer remains. */
+/* Change the kind of a place if it is from, and keep its writer. */
 static bool
 move(PapplyEarly *early, PapplyEarlyKind from, PapplyEarlyKind to)
 {
@@ -93,7 +99,10 @@ move(PapplyEarly *early, PapplyEarlyKind from, PapplyEarlyKind to)
 	return false;
 }
 
-/* Writers who are there, and stay, to apply what is in the queue: not those who follow a stream. */
+/*
+ * The writers that are present, will stay, and do not apply a streamed
+ * transaction, hence can apply the queue.
+ */
 static uint64
 writers_beside(uint64 early_writers)
 {
@@ -117,7 +126,10 @@ papply_early_is_kept_out(void)
 
 /*** receiver ***/
 
-/* Half of the writers at most; one with an offer is about to have it. */
+/*
+ * Can a writer be spared?  At most half of them take streamed transactions,
+ * and each pending offer will occupy one.
+ */
 static bool
 may_offer(void)
 {
@@ -126,7 +138,7 @@ may_offer(void)
 	for (int i = 0; i < PAPPLY_MAX_EARLY; i++)
 		writers -= kind_of(&papply_pool->early[i]) == PAPPLY_EARLY_OFFERED;
 
-	/* who reads a file does not read pages ahead, which is worth more */
+	/* reading ahead is worth more, and is not done from a file */
 	return papply_streaming_apply == PAPPLY_STREAMING_WRITER && !papply_retreat_is_on() &&
 		!papply_decoding_waits_for_xids() &&
 		writers > Max(1, pg_atomic_read_u64(&papply_pool->wanted_writers) / 2) &&
@@ -154,7 +166,10 @@ papply_early_offer(TransactionId xid, const PapplySpoolFile *file)
 	return PAPPLY_NO_EARLY;
 }
 
-/* Something has been said to it before; pairs with its sleep. */
+/*
+ * Wake its writer, after the caller has changed a field.  The barrier pairs
+ * with that of the writer's sleep.
+ */
 static void
 wake_writer_of(PapplyEarly *early)
 {
@@ -167,8 +182,9 @@ wake_writer_of(PapplyEarly *early)
 }
 
 /*
- * It may wait for a lock, and others for those that it has.  If it has noticed before, it
- * has freed the place.
+ * Interrupt its writer, which may wait for a lock or hold locks that others
+ * wait for.  A writer that has noticed the change by itself has freed the
+ * place.
  */
 static void
 signal_writer_of(PapplyEarly *early)
@@ -186,14 +202,15 @@ papply_early_publish(int place, uint64 bytes)
 	pg_atomic_write_u64(&papply_pool->early[place].bytes, bytes);
 	wake_writer_of(&papply_pool->early[place]);
 	if (kind_of(&papply_pool->early[place]) == PAPPLY_EARLY_OFFERED)
-		(void) papply_awake_wake_spare();	/* it may have been kept out */
+		(void) papply_awake_wake_spare();	/* writers may have been kept from
+											 * taking it */
 }
 
 void
 papply_early_keep_out(uint64 seqno)
 {
 	pg_atomic_write_u64(&papply_pool->alone_seqno, seqno);
-	pg_memory_barrier();		/* see above */
+	pg_memory_barrier();		/* see the head of this file */
 	for (int i = 0; i < PAPPLY_MAX_EARLY; i++)
 		if (kind_of(&papply_pool->early[i]) == PAPPLY_EARLY_TAKEN)
 			signal_writer_of(&papply_pool->early[i]);
@@ -221,7 +238,7 @@ papply_early_revoke(int place)
 {
 	PapplyEarly *early = &papply_pool->early[place];
 
-	/* its writer may take it, or give it up, at the same time */
+	/* its writer may take it or give it up concurrently */
 	while (!move(early, PAPPLY_EARLY_OFFERED, PAPPLY_EARLY_NONE) &&
 		   !move(early, PAPPLY_EARLY_GIVEN_UP, PAPPLY_EARLY_NONE))
 	{
@@ -252,7 +269,7 @@ papply_early_count(void)
 	return pg_popcount64(pg_atomic_read_u64(&papply_pool->early_writers));
 }
 
-/*** anybody ***/
+/*** any process ***/
 
 PapplyWriterSlot *
 papply_early_writer_of(PapplyPool *pool, uint64 seqno)
@@ -269,7 +286,10 @@ papply_early_writer_of(PapplyPool *pool, uint64 seqno)
 	return NULL;
 }
 
-/* The place of a committed one says the same until the receiver frees it. */
+/*
+ * The receiver may not have freed the place of a committed transaction yet, so
+ * compare with the committed number.
+ */
 uint64
 papply_early_number_of(int writer)
 {
@@ -310,7 +330,10 @@ take(PapplyEarly *early)
 	return pg_atomic_compare_exchange_u32(&early->state, &offered, taken);
 }
 
-/* Unless nobody else is left then; others may want the same at this moment. */
+/*
+ * Mark this writer as busy, unless no other one would remain.  Other writers
+ * may try the same concurrently.
+ */
 static bool
 set_my_bit(void)
 {
@@ -336,7 +359,7 @@ papply_early_take(void)
 			continue;
 		mine = &papply_pool->early[i];
 
-		/* this writer may have been woken for something else */
+		/* this writer may have been woken for the queue's sake */
 		papply_queue_wake_writer();
 		return true;
 	}
@@ -344,7 +367,10 @@ papply_early_take(void)
 	return false;
 }
 
-/* In that kind of state, and still mine: what is committed is free, and goes to others. */
+/*
+ * Is the place of this kind, and still this writer's?  The receiver frees the
+ * place after the commit, and another writer can get it.
+ */
 static bool
 mine_is(PapplyEarlyKind kind)
 {
@@ -402,7 +428,7 @@ papply_early_number(void)
 	return mine->seqno;
 }
 
-/* Its slot in the queue is not used for another one before it is committed. */
+/* The transaction's slot in the queue is not reused before its commit. */
 bool
 papply_early_has_ended(uint64 *seqno, PapplyCommit *commit)
 {
@@ -451,9 +477,7 @@ papply_early_check_slots(void)
 				 errmsg("a logical replication slot would wait for the streamed transaction")));
 }
 
-/*
- * Gives up what has not ended.  What was revoked meanwhile is free then.
- */
+/* Give up what has not ended.  If it was revoked meanwhile, free the place. */
 bool
 papply_early_give_up(void)
 {
@@ -466,7 +490,7 @@ papply_early_give_up(void)
 	}
 	pg_atomic_write_u32(&mine->state, PAPPLY_EARLY_NONE);
 
-	/* that was the receiver's signal, which comes no more */
+	/* discard the interrupt of the receiver's signal */
 	QueryCancelPending = false;
 	return true;
 }

@@ -1,23 +1,24 @@
 /*-------------------------------------------------------------------------
  * pool.c
- *	  The directory of pools, and the life of one.
+ *	  The directory of pools, and the life cycle of a pool.
  *
- * Runs in the postmaster (sizing), in receivers, writers and backends that
- * read the views.
+ * Runs in the postmaster (sizing), in receivers, in writers, and in backends
+ * that read the views.
  *
- * The control data of a pool lives in the server's main shared memory and not
- * in the dynamic segment of its queue: the gate must be readable as long as any
- * writer exists, and views must be able to read without attaching anything.
- * There are as many places as there can be leader apply workers, so a place
- * can always be found; the memory is about 20 kB for each.
+ * The control data of a pool is in the server's main shared memory, not in the
+ * dynamic segment of its queue.  The gate must be readable as long as any
+ * writer exists, and views must be able to read the data without attaching to
+ * a segment.  The directory has as many places as there can be leader apply
+ * workers, so a receiver always finds one.  Each place takes about 20 kB.
  *
- * Locking: the directory's lock protects in_use, subid, replay_final_lsn, lack_at, lack_ms and
- * generation.  The gate (is_open) is written by the receiver alone.
+ * Locking: the directory's lock protects in_use, subid, replay_final_lsn,
+ * lack_at, lack_ms and generation.  Only the receiver writes the gate
+ * (is_open).
  *
- * If a writer dies, its exit callback leaves PAPPLY_WRITER_EXITED behind; if
- * the receiver dies, its exit callback closes the gate and waits for the
- * writers.  A process that is killed outright makes the postmaster reset
- * shared memory, and this directory with it.
+ * If a writer dies, its exit callback sets PAPPLY_WRITER_EXITED.  If the
+ * receiver dies, its exit callback closes the gate and waits for the writers
+ * to exit.  If a process is killed by SIGKILL, the postmaster reinitializes
+ * shared memory and with it this directory.
  *-------------------------------------------------------------------------
  */
 #include "parallel_apply.h"
@@ -32,8 +33,9 @@
 #include "pool.h"
 
 /*
- * Without a pool for so long: the transaction that there was no memory for has to be
- * received and applied meanwhile, which may take long.
+ * Bounds of the time for which no pool is started after dynamic shared memory
+ * ran out.  Meanwhile the transaction that needed the memory has to be
+ * received and applied, which can take long.
  */
 #define MIN_LACK_MS 60000
 #define MAX_LACK_MS (24 * 3600 * 1000)
@@ -86,7 +88,7 @@ papply_pool_init_shmem(void)
 	LWLockRelease(AddinShmemInitLock);
 }
 
-/* Everything but what survives a pool goes back to its first state. */
+/* Initialize all fields, except those that outlive a pool. */
 static void
 reset_pool(PapplyPool *pool)
 {
@@ -142,8 +144,8 @@ reset_pool(PapplyPool *pool)
 }
 
 /*
- * The place that this subscription had before is preferred, because it
- * remembers a transaction to replay.
+ * Return a free place, or NULL.  Prefer the one that the subscription had
+ * before, because it may hold the transaction that needs a native replay.
  */
 static PapplyPool *
 find_place(Oid subid)
@@ -203,7 +205,7 @@ void
 papply_pool_close(void)
 {
 	papply_pool->is_open = false;
-	pg_memory_barrier();		/* before a signal says so */
+	pg_memory_barrier();		/* before any signal to writers */
 }
 
 void
@@ -258,7 +260,10 @@ papply_pool_set_replay(XLogRecPtr final_lsn)
 	LWLockRelease(&directory->lock);
 }
 
-/* The place that the subscription has, or had; or NULL.  The directory is locked. */
+/*
+ * Return the place that the subscription has or last had, or NULL.  The caller
+ * holds the directory's lock.
+ */
 static const PapplyPool *
 place_of(Oid subid)
 {
@@ -327,7 +332,10 @@ papply_pool_peek_here(int *n, PapplyPool *copy)
 	return false;
 }
 
-/* Who has applied it early has perhaps not seen yet that it has a number. */
+/*
+ * Search the streamed transactions first: a writer that applied one early may
+ * not have learned its sequence number yet.
+ */
 PapplyWriterSlot *
 papply_pool_writer_of(PapplyPool *pool, uint64 seqno)
 {
@@ -345,7 +353,7 @@ papply_pool_writer_of(PapplyPool *pool, uint64 seqno)
 	return NULL;
 }
 
-/* Does that writer sleep for the commit of older ones, or for data? */
+/* Does this writer wait for the commit of older transactions, or for data? */
 static bool
 waits_in_order(const PapplyWriterSlot *slot)
 {
@@ -400,7 +408,7 @@ papply_pool_awaited_pid(PapplyPool *pool, int writer)
 	if (awaited == 0 || !waits_in_order(&pool->writers[writer]))
 		return 0;
 
-	/* what no writer has is for the receiver to replay */
+	/* the receiver replays a transaction that no writer has claimed */
 	slot = papply_pool_writer_of(pool, awaited);
 	return slot != NULL ? slot->pid : pool->receiver_pid;
 }

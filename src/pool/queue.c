@@ -2,32 +2,33 @@
  * queue.c
  *	  Remote transactions in commit order, between the receiver and writers.
  *
- * The receiver appends, writers claim and read, the receiver gives space back.
+ * The receiver appends transactions and frees their space.  Writers claim and
+ * read them.
  *
- * Because commits happen in order, space is given back in order, too: two
- * rings are enough and nothing is ever allocated.  Positions in the byte ring
- * are 64-bit counters that never wrap; an entry is contiguous, so a reader
- * needs no copy and no second piece.  Messages are kept raw until the commit,
- * so that a transaction can be applied once more by its writer, or replayed by
- * the native loop.
+ * Commits happen in order, so space is also freed in order.  Two rings are
+ * enough and nothing is ever allocated.  Positions in the byte ring are 64-bit
+ * counters that never wrap around.  An entry is contiguous, so readers need no
+ * copy and no second piece.  Messages are kept raw until the commit, so that a
+ * writer can apply the transaction again or the native loop can replay it.
  *
  * A transaction is normally published when it is complete.  One that grows
- * beyond a limit set by the receiver is published before, so that it is
- * applied while it arrives; if it is larger than the ring, what its writer has
- * read is overwritten once it is the oldest transaction (nothing but an error
- * of its own can make it go back then).
+ * beyond a limit set by the receiver is published earlier, so that it is
+ * applied while it arrives.  If it is larger than the ring, the bytes that its
+ * writer has read are overwritten once it is the oldest transaction.  From
+ * then on only an error of its own can make it start again.
  *
- * Locking: none.  The receiver alone writes published_seqno, write_position
- * and the rings' contents; pg_write_barrier() in publish_position() pairs with
- * pg_read_barrier() in papply_queue_claim() and papply_queue_read().  Writers
- * move next_claim by compare and exchange.  Sleeping marks (data_waiter,
- * space_waiter; idle_writers in awake.c) are set before the condition is looked at once
- * more, and looked at after the condition was changed, with a full barrier on
- * both sides, so that no wake-up is lost.
+ * Locking: none.  Only the receiver writes published_seqno, write_position and
+ * the contents of the rings.  pg_write_barrier() in publish_position() pairs
+ * with pg_read_barrier() in papply_queue_claim() and papply_queue_read().
+ * Writers advance next_claim by compare and exchange.  The marks of sleeping
+ * processes (data_waiter and space_waiter here, idle_writers in awake.c) are
+ * set before the sleeper checks its condition again, and are read after the
+ * condition has been changed, with a full barrier on both sides.  So no wakeup
+ * is lost.
  *
- * A slot of the transaction ring can be reused only when its transaction is
- * committed and released, hence claimed; a writer that looks at next_claim's
- * slot and is overtaken fails in its compare and exchange.
+ * A slot of the transaction ring is reused only when its transaction has been
+ * committed and released, hence claimed.  A writer that reads the slot of
+ * next_claim and is overtaken fails in its compare and exchange.
  *-------------------------------------------------------------------------
  */
 #include "parallel_apply.h"
@@ -46,38 +47,39 @@
 #include "queue.h"
 #include "statistics.h"
 
-/* One slot for so many bytes of the ring: a small transaction's size. */
+/* Bytes of the ring for each slot: the size of a small transaction. */
 #define BYTES_PER_SLOT 512
 #define MIN_SLOTS 64
 #define MAX_SLOTS 65536
 
-/* So many transactions are published before a sleeping writer is woken. */
+/* A backlog of this many transactions wakes a sleeping writer. */
 #define WAKE_BACKLOG 8
 
 /*
- * A writer looks so long for a transaction that was announced; after so many
- * times in vain there is a pause.
+ * Time for which a writer polls for an announced transaction.  After
+ * MAX_IN_VAIN failures in a row, the next PAUSE_TRANSACTIONS are not
+ * announced.
  */
 #define AWAIT_US 40
 #define MAX_IN_VAIN 4
 #define PAUSE_TRANSACTIONS 100
 
-/* No writer claims a transaction with these flags: the receiver has it, or another one. */
+/* No writer claims these: they belong to the receiver or to one writer. */
 #define FOR_OTHERS (PAPPLY_TXN_NATIVE | PAPPLY_TXN_EARLY)
 
-/* A batch is not extended beyond so many bytes. */
+/* A batch is not extended beyond this size. */
 #define MAX_BATCH_BYTES (256 * 1024)
 
 static dsm_segment *segment = NULL;
 static PapplyTransaction *transactions = NULL;
 static char *ring = NULL;
 
-/* The receiver's own state; writers do not use it. */
-static uint64 last_seqno;		/* last begun */
-static uint64 released_seqno;	/* last whose space was given back */
+/* State of the receiver, not used by writers. */
+static uint64 last_seqno;		/* last one begun */
+static uint64 released_seqno;	/* last one whose space was freed */
 static uint64 head_position;	/* next byte to write */
 static uint64 tail_position;	/* first byte that may not be overwritten */
-static PapplyEntry *last_entry; /* the last one that was appended */
+static PapplyEntry *last_entry; /* the one appended last */
 
 static uint32
 slots_for(uint64 ring_bytes)
@@ -185,7 +187,7 @@ papply_queue_begin(TransactionId remote_xid, XLogRecPtr final_lsn, uint64 *seqno
 	return true;
 }
 
-/* Half of the ring, because up to as much is lost where it wraps. */
+/* Allow half of the ring, because up to as much is wasted where it wraps. */
 bool
 papply_queue_can_hold(uint32 length)
 {
@@ -234,7 +236,7 @@ papply_queue_append(uint32 kind, const char *data, uint32 length,
 	last_entry = entry;
 	txn->max_dependency = Max(txn->max_dependency, dependency);
 
-	/* of the messages, only changes of rows have a relation */
+	/* of the messages, only row changes have a relation */
 	txn->changes += length > 0 && relation_version != 0;
 	if (length > 0)
 		memcpy(PapplyEntryData(entry), data, length);
@@ -248,8 +250,8 @@ papply_queue_set_key(const PapplyKeyName *key)
 }
 
 /*
- * Where processors are busy the writer looks in vain, and would be in the way:
- * after some times it is left asleep for a while.
+ * If the processors are busy, the woken writer polls in vain and takes time
+ * from other processes.  After several such cases, let it sleep for a while.
  */
 void
 papply_queue_announce(void)
@@ -274,7 +276,10 @@ papply_queue_announce(void)
 	(void) papply_awake_wake_one();
 }
 
-/* Partner of the read barriers in papply_queue_claim() and papply_queue_read(). */
+/*
+ * Publish what has been appended.  The write barriers pair with the read
+ * barriers in papply_queue_claim() and papply_queue_read().
+ */
 static void
 publish_position(void)
 {
@@ -458,8 +463,8 @@ papply_queue_skip(uint64 seqno)
 }
 
 /*
- * No writer claims what the receiver replayed; move the claim over it, or a
- * slot could be looked at after it was reused.
+ * Writers do not claim a transaction that the receiver replayed, so advance
+ * next_claim past it.  Otherwise its slot could be read after it was reused.
  */
 void
 papply_queue_release(void)
@@ -487,7 +492,10 @@ papply_queue_reclaim_read(void)
 		hold != PAPPLY_TXN_STREAMED)
 		return false;
 
-	/* it may have gone back just before that; from here on it cannot */
+	/*
+	 * the writer may have rewound before the exchange, but cannot from here
+	 * on
+	 */
 	position = pg_atomic_read_u64(&writer->read_position);
 	if (position > tail_position)
 	{
@@ -495,7 +503,7 @@ papply_queue_reclaim_read(void)
 		return true;
 	}
 	if (hold == PAPPLY_TXN_WHOLE)
-		pg_atomic_write_u32(&txn->hold, PAPPLY_TXN_WHOLE);	/* nothing was taken */
+		pg_atomic_write_u32(&txn->hold, PAPPLY_TXN_WHOLE);	/* nothing was reclaimed */
 	return false;
 }
 
@@ -525,9 +533,10 @@ papply_queue_claim_early(uint64 seqno)
 }
 
 /*
- * Would the transaction wait for one that is neither committed nor of the batch?  If it
- * has several changes, only one of them may have to, which the writer postpones
- * (postpone.c).
+ * Would a batch have to wait before it can apply this transaction, because of
+ * one that is neither committed nor part of the batch?  Return false for a
+ * transaction with several changes: perhaps only one of them has to wait, and
+ * the writer can postpone that one (postpone.c).
  */
 static bool
 must_wait(uint64 seqno, uint64 first)
@@ -539,10 +548,10 @@ must_wait(uint64 seqno, uint64 first)
 }
 
 /*
- * May a batch that begins at first have that transaction, too?  What could run
- * now must not be put behind something that waits: neither behind the first
- * one of the batch, nor may the batch wait in its middle.  But behind one that
- * waits, there is room for others that wait.
+ * Can a batch that begins at first be extended by this transaction?  A
+ * transaction that could be applied immediately must not come after one that
+ * has to wait, nor must the batch wait in its middle.  But a batch whose first
+ * transaction waits can take others that wait.
  */
 static bool
 fits_batch(uint64 seqno, uint64 first, bool first_waits)
@@ -554,10 +563,11 @@ fits_batch(uint64 seqno, uint64 first, bool first_waits)
 }
 
 /*
- * How far may a batch that begins at first, with these flags, go?  Each writer
- * that may come to be awake gets its share of the backlog, so that a short one is
- * spread over all of them.  Serial transactions come one after the other in any case: they are left
- * to one writer, without switching between processes.
+ * Return the last transaction of a batch that begins at first and has these
+ * flags.  Each writer that may be awake gets its share of the backlog, so that
+ * a short backlog is spread over all of them.  Serial transactions are applied
+ * one after the other in any case, so they are all left to one writer, which
+ * saves switches between processes.
  */
 static uint64
 end_of_batch(uint64 first, uint32 flags, uint64 published, int max)
@@ -615,7 +625,7 @@ papply_queue_claim(int max, uint64 *first, uint64 *last)
 		if ((flags & ~PAPPLY_TXN_SERIAL) == PAPPLY_TXN_COMPLETE)
 			end = end_of_batch(next, flags, published, max);
 
-		/* visible to others before the claim is */
+		/* other processes must see the range before the claim */
 		if (!(flags & FOR_OTHERS))
 			set_claim(next, end);
 		if (!pg_atomic_compare_exchange_u64(&papply_pool->next_claim, &next, end + 1))
@@ -634,8 +644,8 @@ papply_queue_claim(int max, uint64 *first, uint64 *last)
 }
 
 /*
- * A transaction has been announced, and will be there in some microseconds: one
- * writer looks for it instead of sleeping.
+ * Poll for the transaction that was announced, instead of sleeping.  It should
+ * be published within microseconds.  Only one writer polls.
  */
 static bool
 await_announced(void)
@@ -695,8 +705,8 @@ papply_queue_read(uint64 *position)
 }
 
 /*
- * The slot of next_claim is not used for another transaction: the caller has
- * claimed one that is older, and not committed it.
+ * The slot of next_claim cannot be reused meanwhile, because the caller has
+ * claimed an older transaction and not committed it.
  */
 uint64
 papply_queue_unclaimed_position(void)
@@ -734,7 +744,7 @@ papply_queue_consumed(uint64 position)
 {
 	uint64		wanted;
 
-	pg_memory_barrier();		/* all reads are done; and see below */
+	pg_memory_barrier();		/* after all reads */
 	pg_atomic_write_u64(&papply_pool->writers[papply_pool_waiter].read_position, position);
 	pg_memory_barrier();		/* pairs with papply_queue_want_space() */
 	wanted = pg_atomic_read_u64(&papply_pool->space_waiter);
@@ -758,7 +768,7 @@ papply_queue_got_data(void)
 {
 	uint64		mark = papply_pool_waiter + 1;
 
-	/* another writer may wait for the next transaction already */
+	/* another writer may already wait for the next transaction */
 	(void) pg_atomic_compare_exchange_u64(&papply_pool->data_waiter, &mark, 0);
 }
 

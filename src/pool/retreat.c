@@ -1,32 +1,37 @@
 /*-------------------------------------------------------------------------
  * retreat.c
- *	  Younger transactions are rolled back, to let an older one go on alone.
+ *	  Roll back younger transactions, to let an older one continue alone.
  *
  * Runs in writers and in the receiver.
  *
- * As a rule it is the younger one that finds that the oldest waits for it (blockers.c).
- * It cannot if it sleeps in the lock manager itself.  And what fails twice is left to
- * the native loop, whose error must not come from what younger ones hold: a row
- * that a trigger wants with NOWAIT, all places of the lock table, a lock that is not
- * had within lock_timeout, a deadlock of which the native loop becomes the victim.
- * With serial apply nothing younger has been begun.  Nor has anything when code of
- * the user is run, which may notice locks: as a rule ordinary transactions wait for that
- * (table_class.c), and streamed ones that are applied early retreat.  If the
- * receiver did not know of that code when it put the transaction into the queue,
- * because a trigger has been created since, ordinary ones have to retreat as well.
+ * Usually the younger transaction finds that the oldest one waits for it, and
+ * rolls back (blockers.c).  It cannot do that while it sleeps in the lock
+ * manager itself.  Besides, a transaction that failed twice is left to the
+ * native loop, whose error must not be caused by what younger transactions
+ * hold.  Examples are a row that a trigger locks with NOWAIT, a full lock
+ * table, a lock that is not granted within lock_timeout, and a deadlock whose
+ * victim is the native loop.  With serial apply no younger transaction would
+ * have begun.
  *
- * A single transaction is recalled if it waits for a lock that the receiver's session keeps
- * (blockers.c, session_locks.c), or if a local session waits for it before its turn
- * (local_waiters.c).
+ * The same is true of user code, which may notice locks.  Usually ordinary
+ * transactions wait before they begin (table_class.c), and streamed ones that
+ * are applied early retreat.  If the receiver did not know of the code when it
+ * queued the transaction, because a trigger was created later, ordinary
+ * transactions have to retreat as well.
  *
- * So the number of the older one is put into the pool, and those who apply younger
- * ones are sent a signal, which cancels what they wait for.  They roll back, and
- * nothing younger is begun until it is committed.  Nobody who is younger can be
- * committing meanwhile: commits are in order.
+ * A single transaction is recalled if it waits for a lock that the receiver's
+ * session keeps (blockers.c, session_locks.c), or if a local session waits for
+ * it before its turn (local_waiters.c).
  *
- * Locking: none.  A writer says what it applies before it looks at the number;
- * papply_retreat_begin() stores the number before it looks at what they apply; each
- * has a full barrier between the two.
+ * The number of the older transaction is stored in the pool, and the writers
+ * that apply younger ones get a signal, which cancels what they wait for.
+ * They roll back, and nothing younger begins until the older one has
+ * committed.  No younger transaction can be committing meanwhile, because
+ * commits are in order.
+ *
+ * Locking: none.  A writer stores what it applies before it reads the number.
+ * papply_retreat_begin() stores the number before it reads what the writers
+ * apply.  Each has a full barrier between the two steps.
  *-------------------------------------------------------------------------
  */
 #include "parallel_apply.h"
@@ -41,12 +46,15 @@
 #include "queue.h"
 #include "retreat.h"
 
-/* The processes that get a lock when a deadlock is resolved have so long to take it. */
+/*
+ * Time for the processes that get a lock when a deadlock is resolved to take
+ * it.
+ */
 #define DEADLOCK_MS 100
 
 static volatile bool has_cancelled = false;
 
-/* The last attempt of this writer has ended in a deadlock with others. */
+/* Did the last attempt of this writer end in a deadlock? */
 static bool was_deadlock = false;
 
 bool
@@ -63,7 +71,7 @@ papply_retreat_begin(uint64 seqno)
 	while (old < seqno &&
 		   !pg_atomic_compare_exchange_u64(&papply_pool->retreat_seqno, &old, seqno))
 		;
-	pg_memory_barrier();		/* see above */
+	pg_memory_barrier();		/* see the head of this file */
 	for (int i = 0; i < PAPPLY_MAX_WRITERS; i++)
 	{
 		PapplyWriterSlot *slot = &papply_pool->writers[i];
@@ -111,7 +119,10 @@ papply_retreat_concerns(uint64 first)
 		first > pg_atomic_read_u64(&papply_pool->retreat_seqno);
 }
 
-/* What is applied early has a number when it has ended. */
+/*
+ * Must this writer roll back?  A transaction that is applied early has a
+ * number once it has ended.
+ */
 static bool
 must_retreat(void)
 {
@@ -132,11 +143,11 @@ papply_retreat_enter(uint64 first)
 {
 	pg_atomic_write_u64(&papply_pool_my_slot()->recalled_first, PAPPLY_NO_SEQNO);
 	pg_atomic_write_u64(&papply_pool_my_slot()->applied_first, first);
-	pg_memory_barrier();		/* see above */
+	pg_memory_barrier();		/* see the head of this file */
 	papply_retreat_check();
 }
 
-/* Who has begun it may wait for its end. */
+/* Wake the process that started the retreat, which may wait for its end. */
 static void
 wake_older(void)
 {
@@ -152,11 +163,11 @@ void
 papply_retreat_leave(void)
 {
 	pg_atomic_write_u64(&papply_pool_my_slot()->applied_first, PAPPLY_NO_SEQNO);
-	pg_memory_barrier();		/* who is woken looks at it */
+	pg_memory_barrier();		/* the woken process reads it */
 	if (papply_retreat_is_on())
 		wake_older();
 	if (has_cancelled)
-		QueryCancelPending = false; /* it comes no more */
+		QueryCancelPending = false; /* discard the interrupt of the signal */
 	has_cancelled = false;
 }
 
