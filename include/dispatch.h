@@ -2,7 +2,7 @@
  * room: receiver
  *
  * dispatch.h
- *	  From a message of the publisher to an entry of the queue.
+ *	  Turn messages of the publisher into entries of the queue.
  *-------------------------------------------------------------------------
  */
 #ifndef PAPPLY_DISPATCH_H
@@ -13,36 +13,36 @@
 /* What became of a message. */
 typedef enum PapplyDispatchResult
 {
-	PAPPLY_DISPATCH_QUEUED,		/* it is in the queue, or not needed */
+	PAPPLY_DISPATCH_QUEUED,		/* in the queue, or not needed */
 	PAPPLY_DISPATCH_HOLD,		/* no space; offer it again later */
 	PAPPLY_DISPATCH_DIRECT,		/* it begins a transaction for the native
 								 * loop; drain the pool first */
-	PAPPLY_DISPATCH_PASS		/* the native loop may have it at once */
+	PAPPLY_DISPATCH_PASS		/* pass it to the native loop at once */
 } PapplyDispatchResult;
 
-/* A pool has been created. */
+/* Start with an empty state, for a new pool. */
 extern void papply_dispatch_reset(void);
 
 /*
- * Put a message (kind byte first) into the queue.  begin_direct is asked at a
- * BEGIN, whether that transaction has to be handed over.  No transaction may be
- * open: catalogs may be read.
+ * Put a message, which begins with its kind byte, into the queue.  At a BEGIN,
+ * begin_direct is called to ask whether the transaction must be passed to the
+ * native loop.  It may read catalogs, so no local transaction may be open.
  */
 extern PapplyDispatchResult papply_dispatch_message(char *message, int length,
 													bool (*begin_direct) (XLogRecPtr final_lsn));
 
-/* Is a transaction begun in the queue and not ended? */
+/* Has a transaction in the queue begun, but not ended? */
 extern bool papply_dispatch_is_open(void);
 
 /*
- * Commit time, on the publisher, of the newest transaction that was begun
- * since the last call; 0 if none was.
+ * Return the commit time, on the publisher, of the newest transaction that has
+ * begun since the last call; 0 if there is none.
  */
 extern TimestampTz papply_dispatch_take_commit_time(void);
 
 /*
- * Does the open transaction wait to be replayed, since a message of it will
- * never fit?
+ * Must the open transaction be replayed because one of its messages never fits
+ * into the queue?
  */
 extern bool papply_dispatch_is_oversize(void);
 
@@ -50,14 +50,14 @@ extern bool papply_dispatch_is_oversize(void);
 extern bool papply_dispatch_may_be_lone(void);
 
 /*
- * A writer has applied the open transaction early (early.h), in that place: what comes next is its
- * end.
+ * Note that a writer has applied the open transaction early (early.h), in that
+ * place.  The next message is the end of the transaction.
  */
 extern void papply_dispatch_mark_early(int place);
 
 /*
- * The open transaction is being replayed by the native loop, which got its
- * end directly.
+ * End the open transaction, which the native loop is replaying, and whose end
+ * the native loop got directly.
  */
 extern void papply_dispatch_end_direct(XLogRecPtr remote_end_lsn);
 

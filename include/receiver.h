@@ -2,7 +2,7 @@
  * room: receiver
  *
  * receiver.h
- *	  What the seam calls in a leader apply worker.
+ *	  Receive and send functions that the seam calls in a leader apply worker.
  *-------------------------------------------------------------------------
  */
 #ifndef PAPPLY_RECEIVER_H
@@ -12,14 +12,14 @@
 
 #include "parallel_apply.h"
 
-/* Each has the contract of the server's function of that name. */
+/* Same contracts as walrcv_receive() and walrcv_send(). */
 extern int	papply_receiver_receive(WalReceiverConn *conn, char **buffer,
 									pgsocket *wait_fd);
 extern void papply_receiver_send(WalReceiverConn *conn, const char *buffer, int nbytes);
 
 /*
- * Before the stream is started, by this connection.  Shall there be a pool?  No transaction
- * is open.
+ * Prepare for a stream that is about to start on conn, outside any
+ * transaction.  Return whether there should be a pool.
  */
 extern bool papply_receiver_prepare_stream(WalReceiverConn *conn);
 

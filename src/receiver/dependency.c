@@ -1,20 +1,20 @@
 /*-------------------------------------------------------------------------
  * dependency.c
- *	  Which transaction wrote a key last?
+ *	  Find the transaction that wrote a key last.
  *
  * Runs in the receiver; pure: no shared memory, no lock, no I/O.
  *
- * Since commits happen in the order of sequence numbers, "wait for a set of
- * transactions" is "wait until the greatest of them is committed": one number
- * for each change.  The table maps the hash of a key to the number that wrote
- * it last.  An entry is dead as soon as its number is committed, so that
- * nothing is ever deleted, and a fixed table without chains is enough: two
- * keys that share an entry only cost a needless wait, and only while the other
- * transaction is still being applied.  An exact table would have to grow and
- * shrink with the queue for no gain.
+ * Commits happen in the order of sequence numbers, so waiting for a set of
+ * transactions means waiting until the greatest of them is committed.  One
+ * number per change is enough.  The table maps the hash of a key to the number
+ * of the transaction that wrote the key last.  An entry is dead as soon as its
+ * number is committed.  So nothing is ever deleted, and a fixed table without
+ * chains is enough: two keys that share an entry only cost a needless wait,
+ * and only while the other transaction is still being applied.  An exact table
+ * would have to grow and shrink with the queue for no gain.
  *
- * The dependency is one of the change, not of its transaction: what comes
- * before it runs in parallel (as in Helt et al., "C5: Cloned Concurrency
+ * The dependency belongs to the change, not to its transaction, so changes
+ * before it run in parallel (as in Helt et al., "C5: Cloned Concurrency
  * Control That Always Keeps Up", VLDB 2022).
  *-------------------------------------------------------------------------
  */

@@ -1,31 +1,33 @@
 /*-------------------------------------------------------------------------
  * dispatch.c
- *	  From a message of the publisher to an entry of the queue.
+ *	  Turn messages of the publisher into entries of the queue.
  *
  * Runs in the receiver, while there is a pool.
  *
- * A change gets the number of the transaction that it depends on, and is put
- * into the queue raw.  A transaction is published at its COMMIT; one that
- * grows is published before, so that a writer applies it while it arrives.
+ * A change is put into the queue in its raw form, with the sequence number of
+ * the transaction that it depends on.  A transaction is published at its
+ * COMMIT. One that grows large is published before that, so that a writer
+ * applies it while it arrives.
  *
- * What writers do not handle makes its transaction native: the receiver
- * replays it when its turn comes (native_replay.c).  If a part of the
- * transaction is already being applied, its writer finds out itself and gives
- * it up.  Where the rows that a transaction touches are not known, it is a
- * barrier: everything after depends on it.
+ * A transaction becomes native if it contains something that writers do not
+ * handle: the receiver replays it when its turn comes (native_replay.c).  If a
+ * part of it is already being applied, its writer finds that out and gives the
+ * transaction up.  If the rows that a transaction touches are not known, it is
+ * a barrier: everything after it depends on it.
  *
- * A change that has to be applied serially (table_class.c) makes its transaction
- * serial: it waits for everything before it, and is a barrier.  What is applied early
- * is rolled back then; so it is for a native barrier, whose tables may run code as well (early.c).
+ * A change that has to be applied serially (table_class.c) makes its
+ * transaction serial: it waits for everything before it, and is a barrier.
+ * Transactions applied early are rolled back for it.  The same goes for a
+ * native barrier, because its tables may run user code (early.c).
  *
- * A table that is not READY makes a transaction native, because what serial
- * apply does with its changes depends on the position of the table's own
- * synchronisation worker, and that on the position of the native loop: it has
- * to be decided in order with both.
+ * A table that is not READY makes a transaction native.  What serial apply
+ * does with changes of that table depends on the position of the table's
+ * synchronization worker, which in turn depends on the position of the native
+ * loop.  So the decision must be made in order with both.
  *
- * COMMIT PREPARED and ROLLBACK PREPARED are transactions of their own.  What
- * begins something else is handed over directly, after the pool has been
- * drained.
+ * COMMIT PREPARED and ROLLBACK PREPARED are transactions of their own.  A
+ * transaction that begins in any other way is passed directly to the native
+ * loop, after the pool has been drained.
  *-------------------------------------------------------------------------
  */
 #include "parallel_apply.h"
@@ -47,15 +49,15 @@
 #include "statistics.h"
 
 /*
- * 2^18 entries, 2 MB: the changes that writers work on at a time are some
- * thousands, so that few share an entry.
+ * 2^18 entries, 2 MB. Writers work on some thousands of changes at a time, so
+ * few changes share an entry.
  */
 #define DEPENDENCY_BITS 18
 
-/* A transaction is published before its end beyond so many bytes ... */
+/* A transaction is published before its end beyond this size ... */
 #define PUBLISH_OPEN_BYTES (64 * 1024)
 
-/* ... or this part of the ring; and then in such steps. */
+/* ... or this part of the ring, and then in steps of this size. */
 #define PUBLISH_OPEN_PART 8
 #define PUBLISH_STEP_BYTES (8 * 1024)
 
@@ -63,15 +65,15 @@ static PapplyDependency *dependencies = NULL;
 
 /* The transaction that is being received. */
 static bool is_open = false;
-static bool is_native;			/* marked so, before it was published */
+static bool is_native;			/* marked native before it was published */
 static bool is_barrier;			/* everything after depends on it */
-static bool has_oversize;		/* the queue says so already */
-static bool is_lone;			/* until it is seen that it is not */
-static int	early;				/* place of one that was applied early */
+static bool has_oversize;		/* the queue has the entry for that */
+static bool is_lone;			/* may still turn out to be lone */
+static int	early;				/* its place, if it was applied early */
 static uint64 open_seqno;
-static char end_kind;			/* of the message that will end it */
-static XLogRecPtr open_final_lsn;	/* as that has to say it, too */
-static uint64 nearest;			/* older one that a change depends on */
+static char end_kind;			/* kind of the message that must end it */
+static XLogRecPtr open_final_lsn;	/* of BEGIN; its end must have the same */
+static uint64 nearest;			/* greatest older number a change depends on */
 static uint64 changes;
 static TimestampTz newest_commit_time = 0;	/* until it is taken */
 
@@ -166,7 +168,7 @@ begin_ordinary(char *message, int length, bool (*begin_direct) (XLogRecPtr final
 	return result;
 }
 
-/* The last message is in the queue: others may see the transaction. */
+/* Complete the open transaction, whose last message is in the queue. */
 static void
 end_transaction(XLogRecPtr remote_end_lsn)
 {
@@ -180,7 +182,9 @@ end_transaction(XLogRecPtr remote_end_lsn)
 }
 
 /*
- * It might have been a lone one, so that no writer has been woken at its BEGIN.
+ * End a transaction that might be lone, so that no writer was woken at its
+ * BEGIN. Leave it to the native loop if the receiver keeps up; else wake a
+ * writer.
  */
 static void
 end_small(XLogRecPtr remote_end_lsn)
@@ -220,7 +224,7 @@ end_ordinary(char *message, int length)
 	return PAPPLY_DISPATCH_QUEUED;
 }
 
-/* Which rows it has touched is not known. */
+/* The rows that it has touched are not known, so it is a barrier. */
 void
 papply_dispatch_mark_early(int place)
 {
@@ -230,7 +234,7 @@ papply_dispatch_mark_early(int place)
 	papply_queue_mark_early(open_seqno);
 }
 
-/* COMMIT PREPARED or ROLLBACK PREPARED. */
+/* Queue a COMMIT PREPARED or ROLLBACK PREPARED. */
 static PapplyDispatchResult
 finish_prepared(char *message, int length, bool (*begin_direct) (XLogRecPtr final_lsn))
 {
@@ -260,7 +264,10 @@ papply_dispatch_end_direct(XLogRecPtr remote_end_lsn)
 	end_transaction(remote_end_lsn);
 }
 
-/* Everything after depends on it; the first reason counts. */
+/*
+ * Make everything after the open transaction depend on it.  Only the first
+ * reason is recorded.
+ */
 static void
 make_barrier(PapplyCounter reason)
 {
@@ -269,7 +276,10 @@ make_barrier(PapplyCounter reason)
 	is_barrier = true;
 }
 
-/* See the head of this file; a published transaction is left to its writer. */
+/*
+ * Have the native loop apply the open transaction.  If that has been
+ * published, leave it to its writer, as the head of this file says.
+ */
 static void
 make_native(PapplyCounter reason)
 {
@@ -280,8 +290,9 @@ make_native(PapplyCounter reason)
 }
 
 /*
- * It may run code of the user that notices the locks of younger ones (early.c); in its
- * turn it makes sure that there are none (retreat.c).
+ * Have the open transaction applied alone.  It may run user code that can
+ * notice the locks of younger transactions (early.c).  In its turn it makes
+ * sure that there are none (retreat.c).
  */
 static void
 make_alone(void)
@@ -298,7 +309,10 @@ make_native_barrier(PapplyCounter reason)
 	make_native(reason);
 }
 
-/* The writer of a published transaction finds out itself, as above. */
+/*
+ * Make the open transaction serial.  If it has been published, its writer
+ * finds that out.
+ */
 static void
 make_serial(PapplyCounter reason)
 {
@@ -307,8 +321,9 @@ make_serial(PapplyCounter reason)
 }
 
 /*
- * A message that will never fit: the native loop gets it directly, when the
- * transaction is the oldest and what is in the queue has been replayed.
+ * Hold a message that never fits into the queue.  The native loop gets it
+ * directly, when its transaction is the oldest one and the part in the queue
+ * has been replayed.
  */
 static PapplyDispatchResult
 hold_oversize(void)
@@ -323,7 +338,7 @@ hold_oversize(void)
 	return PAPPLY_DISPATCH_HOLD;
 }
 
-/* Let writers go on with a transaction that grows. */
+/* Publish more of a transaction that grows, for a writer to apply. */
 static void
 publish_if_large(void)
 {
@@ -337,10 +352,12 @@ publish_if_large(void)
 }
 
 /*
- * The greatest number that a change with these keys depends on; *which becomes
- * the hash that it is due to, or -1.  Of a key that its own transaction has written
- * already, perhaps another one with that place in the table, it is not known any more who
- * had it before: one that the transaction depends on, at most the nearest.
+ * Return the greatest sequence number that a change with these keys depends
+ * on.  Set *which to the index of the hash that causes this dependency, or to
+ * -1.  If the table says that the open transaction itself has written a key
+ * (or another key with the same entry), the previous writer of that key is no
+ * longer known.  The open transaction depends on that writer too, so it is not
+ * greater than nearest.
  */
 static uint64
 find_dependency(const PapplyHashes *hashes, int *which)
@@ -367,7 +384,7 @@ find_dependency(const PapplyHashes *hashes, int *which)
 	return dependency;
 }
 
-/* For the estimate of what more writers would gain. */
+/* Note a change for the estimate in gain.c. */
 static void
 note_change(uint64 dependency)
 {
@@ -376,7 +393,10 @@ note_change(uint64 dependency)
 		nearest = Max(nearest, dependency);
 }
 
-/* Should the change that was just queued wait, its writer can tell for what. */
+/*
+ * Record which key causes the dependency of the change that was queued last,
+ * so that its writer can report what it waits for.
+ */
 static void
 name_key(const PapplyRowKeys *keys, const PapplyHashes *hashes, int which)
 {
@@ -434,9 +454,10 @@ dispatch_change(char *message, int length)
 }
 
 /*
- * Which rows a TRUNCATE touches is not known: it waits for everything before it,
- * and everything after it depends on it.  The definitions of all relations named
- * have to reach whoever applies it.
+ * Queue a TRUNCATE. The rows that it touches are not known: it waits for
+ * everything before it, and everything after depends on it.  The definitions
+ * of all its relations are queued with it, for the writer or the native loop
+ * that applies it.
  */
 static PapplyDispatchResult
 dispatch_truncate(char *message, int length)
@@ -446,7 +467,7 @@ dispatch_truncate(char *message, int length)
 	bool		is_ours;
 
 	if (6 + (uint64) nrelids * 4 > length)
-		nrelids = 0;			/* malformed: the native loop says so */
+		nrelids = 0;			/* malformed; the native loop reports that */
 	is_ours = nrelids > 0;
 	if (needed > PG_UINT32_MAX || !papply_queue_can_hold(needed))
 		return hold_oversize();
@@ -471,7 +492,7 @@ dispatch_truncate(char *message, int length)
 	return PAPPLY_DISPATCH_QUEUED;
 }
 
-/* A message inside an ordinary transaction. */
+/* Queue a message inside an ordinary transaction. */
 static PapplyDispatchResult
 dispatch_inside(char *message, int length)
 {
@@ -499,8 +520,8 @@ dispatch_inside(char *message, int length)
 										 * for the end */
 			break;
 		default:
-			make_native_barrier(PAPPLY_COUNT_FALLBACK_MESSAGE); /* its writer would not
-																 * know it, either */
+			make_native_barrier(PAPPLY_COUNT_FALLBACK_MESSAGE); /* writers do not know
+																 * it */
 			break;
 	}
 	papply_queue_append(PAPPLY_ENTRY_MESSAGE, message, length, 0, PAPPLY_NO_SEQNO);
@@ -519,7 +540,7 @@ papply_dispatch_message(char *message, int length,
 			papply_remote_relation_update(message, length, papply_queue_last_seqno());
 			return PAPPLY_DISPATCH_QUEUED;
 		case LOGICAL_REP_MSG_TYPE:
-			return PAPPLY_DISPATCH_QUEUED;	/* nobody uses it */
+			return PAPPLY_DISPATCH_QUEUED;	/* not used */
 		case LOGICAL_REP_MSG_BEGIN:
 		case LOGICAL_REP_MSG_BEGIN_PREPARE:
 			if (!is_open)

@@ -1,41 +1,46 @@
 /*-------------------------------------------------------------------------
  * pace.c
- *	  When the connection is read while the publisher is ahead.
+ *	  Decide when to read the connection while the publisher is ahead.
  *
  * Runs in the receiver, while there is a pool.
  *
- * A walsender sends each message by itself, and has two states.  While the reader
- * keeps up, each message passes through all of TCP as a segment of its own, and wakes
- * the reader.  While the reader's window is closed, a message is only copied to the end
- * of the send queue, where the kernel merges messages into full segments: that takes
- * half of the walsender's time for a transaction.  Each state keeps itself going, since
- * a slow reader makes a fast sender.  A receiver that takes each message at once gets the
- * expensive one, pays a system call and a wake-up for each message as well, and then the
- * walsender is what limits.  PostgreSQL's own apply is in the cheap state as long as
- * applying takes longer than sending.
+ * A walsender sends each message by itself, and has two states.  While the
+ * reader keeps up, each message passes through all of TCP as a segment of its
+ * own, and wakes the reader.  While the reader's window is closed, a message
+ * is only copied to the end of the send queue, where the kernel merges
+ * messages into full segments; that takes half of the walsender's time per
+ * transaction.  Each state keeps itself up, because a slow reader makes a fast
+ * sender.  A receiver that reads each message at once keeps the walsender in
+ * the expensive state, pays a system call and a wake-up per message itself,
+ * and is limited by the walsender.  PostgreSQL's own apply is in the cheap
+ * state as long as applying takes longer than sending.
  *
- * So while the publisher is ahead, the connection is left alone for a while when it has
- * been read empty, and writers live on what is in the queue.  The pause ends about when
- * the publisher has to stop, because the buffers between the two are full: a shorter one
- * would cost more wake-ups, in a longer one the publisher would be idle.  How much these
- * buffers hold depends on both kernels' settings, up to several megabytes, and on how
- * segments are merged.  But messages have send times, which tell how long before the end
- * of a pause the publisher stopped sending.  If that is a small part of the pause, the next
- * one is longer, else it is shorter.  A publisher that has nothing more to send stops as
- * well, so pauses end when it has caught up.
- * They are never longer than a part of what the publisher is behind, so nobody notices.
- * A Unix socket holds too little even for the shortest pause, some fifty small transactions,
- * and merges nothing: it is read at once.
+ * So while the publisher is ahead, the receiver leaves the connection alone
+ * for a while after it has read it empty, and writers apply what is in the
+ * queue.  The pause should end about when the publisher has to stop because
+ * the buffers between the two are full.  A shorter pause would cost more
+ * wake-ups; in a longer one the publisher would be idle.  The capacity of
+ * these buffers depends on the settings of both kernels, up to several
+ * megabytes, and on how segments are merged.  But messages have send times,
+ * which tell how long before the end of a pause the publisher stopped sending.
+ * If that is a small part of the pause, the next pause is longer, else it is
+ * shorter.  A publisher that has nothing more to send stops as well, so pauses
+ * end when it has caught up.  A pause is never longer than a part of the
+ * publisher's lead, so it adds little to the lag.  A Unix socket is read at
+ * once: it merges nothing, and holds too little even for the shortest pause,
+ * some fifty small transactions.
  *
- * Our clock and the publisher's are not the same.  A message that was read when nothing
- * else was there has just arrived; the least difference of the two clocks then is that of
- * the clocks and the shortest transit.
+ * Our clock differs from the publisher's.  If a message was read when no other
+ * was waiting, it has just arrived.  The smallest difference between our time
+ * and the send time of such a message is the difference of the clocks plus the
+ * shortest transit time.
  *
- * The receive buffer would grow, and hold megabytes of small segments, before the window
- * closes.  So it is limited to what the round trip requires.  Where that is much it is
- * left alone: then segments are merged while the window, of whatever size, is full.  So it
- * is where segments are large anyway, since the publisher gathers messages: that costs
- * nothing then, and the publisher is never idle.
+ * The receive buffer would grow, and hold megabytes of small segments, before
+ * the window closes.  So its size is limited to what the round trip requires.
+ * If that is large, the buffer is left alone; segments are merged then while
+ * the window is full, whatever its size.  The buffer is also left alone if
+ * segments are large anyway, because the publisher gathers messages: that
+ * costs nothing, and the publisher is never idle.
  *-------------------------------------------------------------------------
  */
 #include "parallel_apply.h"
@@ -49,46 +54,47 @@
 #include "clock.h"
 #include "pace.h"
 
-/* The first pause, and the shortest one; to go to sleep takes a tenth of that. */
+/* The first and shortest pause; falling asleep takes a tenth of that. */
 #define MIN_PAUSE_US 300
 
-/* Reports to the publisher and looks at blocked writers should not come later. */
+/* Reports to the publisher and checks for blockers should not come later. */
 #define MAX_PAUSE_US 50000
 
-/* A pause is at most this part of what the publisher is behind. */
+/* A pause is at most this part of the publisher's lead. */
 #define BEHIND_PART 4
 
 /* The publisher may be idle for this part of a pause. */
 #define IDLE_PART 4
 
-/* A clock may be set, or drift: forget what is older. */
+/* A clock may be set, or drift: an older measurement is discarded. */
 #define OFFSET_US (10 * USECS_PER_SEC)
 
 /*
- * Bytes.  Less than the first one, some segments, would stall TCP where segments are as
- * large as on the loopback interface; above the second one, Linux grants no request by
- * default.
+ * Bytes.  A window below MIN_WINDOW, a few segments, would stall TCP where
+ * segments are as large as on the loopback interface.  By default, Linux does
+ * not grant more than MAX_WINDOW.
  */
 #define MIN_WINDOW (64 * 1024)
 #define MAX_WINDOW (208 * 1024)
 
-/* Bytes.  Half of what fits into a segment on an Ethernet. */
+/* Bytes; half of what fits into a segment on Ethernet. */
 #define LARGE_SEGMENT 700
 
 /*
- * Bytes per second that are expected before a connection has shown them.  At first it is slow
- * (TCP's slow start), and what is set is final.
+ * Bytes per second to expect before a connection has shown its rate.  A
+ * connection is slow at first (TCP's slow start), and the buffer size that is
+ * set is never reduced.
  */
 #define EXPECTED_RATE 5e7
 
-/* The rate is known after so many pauses. */
+/* The rate is known after this number of pauses. */
 #define RATE_PAUSES 4
 
 static PapplyPace current;
-static int64 paused_at = 0;		/* of clock.h; 0: it was not */
+static int64 paused_at = 0;		/* as of clock.h; 0: no pause */
 static int	pauses = 0;
-static double rate = 0;			/* greatest seen, bytes per second */
-static int	window = 0;			/* as set; 0: it is the kernel's */
+static double rate = 0;			/* greatest seen, in bytes per second */
+static int	window = 0;			/* as set; 0: chosen by the kernel */
 
 /*** pure ***/
 
@@ -120,7 +126,11 @@ measure_offset(PapplyPace *pace, int64 now)
 	}
 }
 
-/* It may not have sent anything since the pause. */
+/*
+ * Return how long before the end of the pause the publisher stopped sending.
+ * If no message sent after the pause has been read, that is known from the
+ * last one sent before.
+ */
 static int64
 stopped_us(const PapplyPace *pace)
 {
@@ -181,8 +191,9 @@ papply_pace_note(int length, TimestampTz send_time)
 }
 
 /*
- * Of a TCP connection: its round trip in microseconds, and the mean length of the segments
- * that have come since this was asked last.  False: it is another one, or it is not known.
+ * Get the round trip of a TCP connection in microseconds, and the mean length
+ * of the segments received since the last call.  Return false if the
+ * connection is not TCP, or these are not known.
  */
 static bool
 ask_kernel(pgsocket socket, int64 *round_trip_us, int *segment_bytes)
@@ -209,8 +220,9 @@ ask_kernel(pgsocket socket, int64 *round_trip_us, int *segment_bytes)
 }
 
 /*
- * Once it is set the kernel adapts it no more, so it may have to grow.  That segments are
- * large then is its effect.
+ * Limit the receive buffer.  Once its size has been set the kernel no longer
+ * adapts it, so it may have to grow.  Large segments are then an effect of the
+ * limit, and do not count.
  */
 static void
 limit_window(pgsocket socket)
@@ -229,7 +241,7 @@ limit_window(pgsocket socket)
 		window = needed;
 }
 
-/* Of the one connection that a process has. */
+/* Every call is for the same connection, the only one of the process. */
 static bool
 is_unix_socket(pgsocket socket)
 {

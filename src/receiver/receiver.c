@@ -1,30 +1,28 @@
 /*-------------------------------------------------------------------------
  * receiver.c
- *	  What happens when the native apply worker asks for the next message.
+ *	  Supply the native apply loop with its next message.
  *
- * Runs in the leader apply worker of a subscription, called through the seam.
- * The stages: receive a message, route it (route.c), put it into the queue
- * (dispatch.c) or hand it to the native loop (native_replay.c), report positions
- * (report.c).
+ * Runs in the leader apply worker of a subscription, called through the seam.  The stages
+ * are: receive a message, route it (route.c), put it into the queue (dispatch.c) or pass
+ * it to the native loop (native_replay.c), report positions (report.c).
  *
- * The native loop calls receive() until it returns 0, then does its own
- * housekeeping and sleeps on its latch and the socket that we returned.  So
- * receive() need not wait; it does so for short times only, in sleep_here() and
- * pause_reading().  What was put into the queue looks to the native loop like nothing at
- * all; now and then it gets a keepalive, which resets its timers.  The position
- * in a keepalive is the one up to which everything is committed, never the
- * received one: the native loop synchronises tables by its idea of what was
- * received, and to it that is the same as applied.  Before the loop goes round it
- * gets this position, if it has moved: a worker that synchronises a table is told
- * to go that far, and what the loop has left out beyond would be lost.
+ * The native loop (LogicalRepApplyLoop) calls receive() until it returns 0, then does its
+ * housekeeping, and sleeps on its latch and the socket that receive() returned.  So
+ * receive() need not wait; it does so only for short times, in sleep_here() and
+ * pause_reading().  The native loop does not see what is put into the queue.  It gets a
+ * keepalive from time to time, which resets its timers.  The position in that keepalive
+ * is the one up to which everything is committed, never the received one: the native loop
+ * synchronizes tables by the position that it has received, which it takes to be applied.
+ * It gets the committed position, if that has moved, before its housekeeping: it makes a
+ * worker that synchronizes a table catch up to that position, and changes of the table
+ * that it has skipped beyond that would be lost.
  *
- * When the queue is full, or has to be drained, the message is held and the
- * native loop sleeps on a socket that is never readable, and on its latch,
- * which writers set: that is the back-pressure.  The connection lives on,
- * since the loop goes round at least every second.
+ * When the queue is full or has to be drained, the message is held.  The native loop then
+ * sleeps on a socket that is never readable and on its latch, which writers set: that is
+ * the back-pressure.  The connection stays alive, because the native loop runs at least
+ * once per second.
  *
- * When there is a pool at all, and what happens when this process ends, is said
- * in lifecycle.c.
+ * lifecycle.c decides when there is a pool, and handles the end of this process.
  *-------------------------------------------------------------------------
  */
 #include "parallel_apply.h"
@@ -67,59 +65,59 @@
 #include "status.h"
 #include "wal_flush.h"
 
-/* The native loop gets a turn at least this often. */
+/* The native loop does its housekeeping at least this often. */
 #define YIELD_INTERVAL_MS 100
 
-/* It sleeps for so long. */
+/* The longest sleep of the native loop. */
 #define LONG_SLEEP_MS 1000
 
-/* The publisher is ahead if a transaction is older than that when it is sent. */
+/* The publisher is ahead if a transaction is older than this when it is sent. */
 #define AHEAD_MS 100
 
 /*
- * It may also be in the middle of a large transaction, of which nobody waits for anything
- * but the end: so long a delay of that does not matter.
+ * In the middle of a large transaction, the publisher is taken to be ahead by at least
+ * this: sessions wait only for its end, so delays as short as this do not matter.
  */
 #define WITHIN_MS 20
 
 /*
- * In the middle of a small one: longer than a walsender needs for a message, and about what
- * it costs to sleep.
+ * How long to wait, without sleeping, for the rest of a small transaction: longer than a
+ * walsender needs for a message, and about as long as it takes to sleep.
  */
 #define REST_US 20
 
-/* Writers wake the receiver when they have rolled back; see replay_must_wait(). */
+/* Younger transactions' writers set the latch; see replay_must_wait(). */
 #define RETREAT_NAP_MS 10
 
-/* Returned instead of a length: look again. */
+/* Returned instead of a length: read again. */
 #define LOOK_AGAIN (-2)
 
 static bool is_initialized = false;
 
-static bool something_came = true;	/* since there was nothing to read */
+static bool something_came = true;	/* since the connection was last empty */
 
 /* A message that could not be routed; still in the connection's buffer. */
 static char *held = NULL;
 static int	held_length = 0;
 
 static pgsocket quiet_socket = PGINVALID_SOCKET;
-static bool was_behind = true;	/* the last transaction was old when it came */
-static int64 behind_us = 0;		/* so old */
+static bool was_behind = true;	/* was the newest transaction old when sent? */
+static int64 behind_us = 0;		/* its age at that time */
 
-/* Did we return 0, so that the native loop has gone round; and since when not? */
+/* Did the last call return 0?  When did the native loop call again after that? */
 static bool has_yielded = false;
 static int64 yielded_at = 0;
-static bool is_active = false;	/* something has happened since it has */
-static bool is_called = false;	/* somebody has set the latch for it since */
+static bool is_active = false;	/* has anything happened since then? */
+static bool is_called = false;	/* was the latch set for the native loop? */
 
 static int64 keepalive_at = 0;
 static XLogRecPtr keepalive_lsn = InvalidXLogRecPtr;
-static bool has_received = false;	/* since then */
+static bool has_received = false;	/* since keepalive_at */
 
-/* The native loop has gone round before the replay of this transaction. */
+/* The native loop has done its housekeeping before the replay of this transaction. */
 static uint64 rounded_seqno = PAPPLY_NO_SEQNO;
 
-/* Nothing younger than that is begun before it is committed. */
+/* No younger transaction begins before this one is committed. */
 static uint64 alone_seqno = PAPPLY_NO_SEQNO;
 
 static void
@@ -136,7 +134,7 @@ initialize(void)
 	papply_lifecycle_init();
 	papply_feedback_received(replorigin_session_get_progress(false));
 
-	/* the other end stays open, and nobody writes to it */
+	/* never readable: the other end stays open, and no process writes to it */
 	if (socketpair(AF_UNIX, SOCK_STREAM, 0, sockets) != 0)
 		ereport(ERROR,
 				(errcode_for_socket_access(),
@@ -145,8 +143,8 @@ initialize(void)
 }
 
 /*
- * What the publisher can do is asked once, by the connection of the stream or, where that
- * has begun without a pool, by another one: conn is NULL then.
+ * Ask the publisher once what it supports: by conn, the connection of the stream, or by
+ * another one if conn is NULL, because the stream was started without a pool.
  */
 static void
 learn_of_publisher(WalReceiverConn *conn)
@@ -171,16 +169,17 @@ papply_receiver_prepare_stream(WalReceiverConn *conn)
 	learn_of_publisher(conn);
 
 	/*
-	 * Standbys of this server, for which the receiver before may have waited
-	 * in vain, or not at all.
+	 * The previous receiver may have ended before this server's synchronous
+	 * standbys had confirmed what it had committed.
 	 */
 	papply_feedback_sync_earlier();
 	return true;
 }
 
 /*
- * Note what the native loop's transaction may have left in the session.  To look at all
- * settings takes long for a lone transaction; one that runs triggers is serial, too.
+ * Note what the native loop's transaction may have left in the session.  Comparing all
+ * settings takes too long for a lone transaction, and is needed only if that is serial,
+ * as one that runs triggers is.
  */
 static void
 note_session(uint64 seqno)
@@ -191,7 +190,7 @@ note_session(uint64 seqno)
 		papply_session_settings_note();
 }
 
-/* The native loop has committed what it got, if it got a whole transaction. */
+/* Account for what the native loop has committed, if it has got a whole transaction. */
 static void
 finish_native(void)
 {
@@ -234,10 +233,11 @@ finish_native(void)
 }
 
 /*
- * Nothing younger is applied beside a transaction that a writer gave up, nor beside
- * one that may run code of the user.  If that was known from the beginning, younger
- * ones wait for it, and only what is applied early has to be rolled back.  It was not
- * if a trigger may have been created since, or if the end is still to come.
+ * Must seqno be applied while no younger transaction is?  This is so if a writer gave it
+ * up, or if it may run user code.  If that was known from the beginning (it is serial),
+ * younger ones in the queue wait for it, and only those applied early must be rolled
+ * back.  It was not known if a trigger may have been created since, or if its end has not
+ * arrived.
  */
 static bool
 must_be_alone(uint64 seqno)
@@ -252,7 +252,7 @@ must_be_alone(uint64 seqno)
 		txn->local_changes != papply_remote_relation_local_changes();
 }
 
-/* Nothing younger is in its way: it is alone, or need not be. */
+/* Is seqno alone, or need it not be?  Otherwise ask younger ones to roll back. */
 static bool
 has_free_way(uint64 seqno)
 {
@@ -265,8 +265,8 @@ has_free_way(uint64 seqno)
 }
 
 /*
- * The same in the middle of a replay, before its next change: what the native loop has
- * waited for may have taken long.
+ * Does the same keep a replay from its next change?  The native loop may have waited for
+ * a long time since the last one.
  */
 static bool
 replay_must_wait(void)
@@ -275,7 +275,10 @@ replay_must_wait(void)
 		!has_free_way(papply_native_seqno());
 }
 
-/* The oldest transaction, if the native loop has to do it; or PAPPLY_NO_SEQNO. */
+/*
+ * Return the oldest transaction if the native loop must and may apply it, or
+ * PAPPLY_NO_SEQNO.
+ */
 static uint64
 due_replay(void)
 {
@@ -289,9 +292,9 @@ due_replay(void)
 }
 
 /*
- * Before a replay the native loop goes round: it looks at the subscription
- * there, which may say that this very transaction is to be skipped.  For a lone
- * transaction, which comes often, only if the subscription has been changed.
+ * Must the native loop do its housekeeping before a replay?  It reads the subscription
+ * there, which may say that this very transaction is to be skipped.  Lone transactions
+ * are frequent, so for these only if the subscription has been changed.
  */
 static bool
 must_go_round(void)
@@ -305,7 +308,7 @@ must_go_round(void)
 	return seqno != rounded_seqno;
 }
 
-/* It was young when it came, and is seen before it may have to wait. */
+/* It was young when it arrived.  Update the views before it may have to wait. */
 static void
 begin_lone(void)
 {
@@ -316,9 +319,9 @@ begin_lone(void)
 }
 
 /*
- * The bytes of the oldest transaction may be gone if it is larger than the
- * queue: then it has to be fetched again, and the pool remembers not to try it
- * a second time.
+ * Begin the replay that is due, if any.  If the transaction is larger than the queue, its
+ * first messages may be gone.  Then it has to be fetched again: this process ends, and
+ * the next receiver passes the transaction to the native loop directly.
  */
 static void
 begin_due_replay(void)
@@ -337,11 +340,11 @@ begin_due_replay(void)
 	if (papply_queue_is_lone(seqno))
 		begin_lone();
 	else
-		(void) papply_awake_wake_spare();	/* to look at blockers meanwhile */
+		(void) papply_awake_wake_spare();	/* to look for blockers meanwhile */
 	papply_native_begin_queued(seqno, papply_lifecycle_origin());
 }
 
-/* Shorter than the native loop's own sleep. */
+/* Sleep for less time than the native loop would. */
 static void
 sleep_for(long timeout_ms)
 {
@@ -358,8 +361,8 @@ keepalive_if_due(char **buffer)
 	int64		now = papply_clock_now();
 
 	/*
-	 * a publisher that is silent while we listen shall time out, but not one
-	 * that waits for an answer
+	 * a publisher that is silent while it is read should time out, but not
+	 * one whose messages are left unread or that waits for a reply
 	 */
 	bool		is_alive = has_received || held != NULL || !papply_report_may_answer();
 
@@ -370,13 +373,13 @@ keepalive_if_due(char **buffer)
 	keepalive_lsn = applied_lsn;
 	keepalive_at = now;
 
-	/* a reply keeps the publisher content while its messages are not read */
+	/* replies keep the publisher from timing out while a message is held */
 	return papply_native_keepalive(applied_lsn, held != NULL, buffer);
 }
 
 /*
- * The native loop is about to go round.  What pg_stat_subscription shows as
- * received, it does not know better.
+ * Prepare for the housekeeping of the native loop.  It does not know what is in the
+ * queue, so set the position that pg_stat_subscription shows as received.
  */
 static void
 end_round(void)
@@ -390,7 +393,7 @@ end_round(void)
 	rounded_seqno = papply_lifecycle_has_pool() ? due_replay() : PAPPLY_NO_SEQNO;
 }
 
-/* As papply_lifecycle_watch(), when nothing more can be done for what is in flight. */
+/* Do papply_lifecycle_watch(), and look for blockers, when nothing else can be done. */
 static void
 watch_blocked(void)
 {
@@ -400,9 +403,9 @@ watch_blocked(void)
 }
 
 /*
- * Let the native loop go round.  patience_ms: it shall sleep no longer than that
- * before it does; -1: as long as it likes, but for a timeout that would strike
- * there.
+ * Return 0, or the length of a keepalive, to let the native loop do its housekeeping.  It
+ * will sleep for no longer than patience_ms before; -1 means as long as it likes, unless
+ * a timeout would expire during its sleep.
  */
 static int
 yield(char **buffer, pgsocket *wait_fd, long patience_ms)
@@ -410,7 +413,7 @@ yield(char **buffer, pgsocket *wait_fd, long patience_ms)
 	int			length;
 	int			silence_ms = papply_report_silence_ms();
 
-	/* a transaction that it has just done counts: see above */
+	/* the keepalive must cover what the native loop has just committed */
 	if (papply_lifecycle_has_pool())
 		watch_blocked();
 	length = keepalive_if_due(buffer);
@@ -428,7 +431,7 @@ yield(char **buffer, pgsocket *wait_fd, long patience_ms)
 	return 0;
 }
 
-/* Since the native loop has gone round. */
+/* Time since the native loop last did its housekeeping, at most YIELD_INTERVAL_MS. */
 static long
 since_yield_ms(void)
 {
@@ -436,12 +439,11 @@ since_yield_ms(void)
 }
 
 /*
- * Sleep until something is received, committed or flushed.  A round of the
- * native loop costs several system calls, so there is one at most every
- * YIELD_INTERVAL_MS, and one before a longer sleep, which is the native loop's.
- * And one when the latch is set while no writer has a reason to: somebody, a
- * worker that has synchronised a table, say, wants the native loop to look.
- * Returns false if it is time for that.
+ * Sleep until something is received, committed or flushed, for at most patience_ms unless
+ * that is -1.  A round of the native loop costs several system calls, so return false,
+ * for a round, only every YIELD_INTERVAL_MS, before a longer sleep, and when the latch is
+ * set while no writer has a reason to set it (is_at_rest).  Then another process, such as
+ * a worker that has synchronized a table, wants to wake the native loop.
  */
 static bool
 sleep_here(pgsocket socket, long patience_ms, bool is_at_rest)
@@ -471,7 +473,7 @@ sleep_here(pgsocket socket, long patience_ms, bool is_at_rest)
 	return !is_called;
 }
 
-/* How old the newest transaction was when the publisher sent what was read last. */
+/* Note how old the newest transaction was when the publisher sent what was read last. */
 static void
 measure_behind(void)
 {
@@ -484,8 +486,8 @@ measure_behind(void)
 }
 
 /*
- * Leave the connection alone while the publisher is ahead.  False: it is not.  A
- * transaction that the native loop has to apply does not wait for that.
+ * Leave the connection unread for a while if the publisher is ahead; return false if it
+ * is not.  The pause ends early if the native loop has to apply a transaction.
  */
 static bool
 pause_reading(WalReceiverConn *conn, pgsocket socket)
@@ -512,14 +514,14 @@ pause_reading(WalReceiverConn *conn, pgsocket socket)
 		pause_us = end - papply_clock_now();
 	}
 	if (pause_us > 0 && pause_us < 1000)
-		pg_usleep(pause_us);	/* a latch counts milliseconds */
+		pg_usleep(pause_us);	/* WaitLatch() has a resolution of 1 ms */
 	papply_pace_end_pause();
 	return true;
 }
 
 /*
- * The connection has nothing more to read: report what was received, committed
- * and flushed, and sleep until there is more of that.
+ * Handle an empty connection: report what was received, committed and flushed, and sleep
+ * until there is more.  Return LOOK_AGAIN, or what receive() must return.
  */
 static int
 nothing_to_read(WalReceiverConn *conn, char **buffer, pgsocket socket)
@@ -545,7 +547,7 @@ nothing_to_read(WalReceiverConn *conn, char **buffer, pgsocket socket)
 	if (report_ms >= 0)
 		patience_ms = patience_ms < 0 ? report_ms : Min(patience_ms, report_ms);
 
-	/* what is committed is confirmed in some steps, not only all of it */
+	/* confirm commits in steps, at each quarter of what is in flight */
 	is_active |= papply_queue_released_seqno() > released || patience_ms >= 0;
 	released = papply_queue_released_seqno();
 	in_flight = papply_queue_last_seqno() - released - (is_open ? 1 : 0);
@@ -560,13 +562,13 @@ nothing_to_read(WalReceiverConn *conn, char **buffer, pgsocket socket)
 		return length;
 	end_round();
 	if (patience_ms >= 0)
-		SetLatch(MyLatch);		/* not the native loop's long sleep */
+		SetLatch(MyLatch);		/* no long sleep in the native loop */
 	return 0;
 }
 
 /*
- * The held message waits for space, or for the pool to be drained.  Returns
- * true if it may be offered again at once.
+ * Make space for the held message, or drain the pool for it.  Return true if the message
+ * may be offered again at once.
  */
 static bool
 make_space(void)
@@ -579,7 +581,7 @@ make_space(void)
 		return true;
 	if (papply_dispatch_is_open() && papply_queue_last_seqno() == released + 1)
 	{
-		/* larger than the queue: its writer's reading makes space */
+		/* larger than the queue: its writer makes space by reading it */
 		if (papply_queue_unpublished_bytes() > 0)
 			papply_queue_publish_open();
 		if (papply_dispatch_is_oversize())
@@ -595,7 +597,7 @@ make_space(void)
 
 /*** receive ***/
 
-/* A message that the native loop gets before anything is received. */
+/* Return the length of a message that the native loop gets before any other, or 0. */
 static int
 next_for_native(char **buffer)
 {
@@ -619,9 +621,9 @@ next_for_native(char **buffer)
 }
 
 /*
- * There is nothing to read, in the middle of a small transaction that somebody may wait
- * for: the walsender is about to send the next message, and to sleep until then would
- * take longer than that.
+ * Wait briefly for the rest of a small transaction that a session may wait for.  The
+ * walsender is about to send the next message, and sleeping would take longer than that.
+ * Return false when REST_US have passed.
  */
 static bool
 rest_comes(void)
@@ -642,7 +644,7 @@ rest_comes(void)
 	return true;
 }
 
-/* A message has come from the connection, or from the spool. */
+/* Note a message that has come from the connection, not from the spool. */
 static void
 note_read(void)
 {
@@ -650,7 +652,7 @@ note_read(void)
 		papply_pace_note(held_length, papply_message_get_uint64(held + 17));
 }
 
-/* The native loop has its own business: settings, subscription, tables. */
+/* Must the native loop look at settings, subscription and tables? */
 static bool
 is_time_to_yield(void)
 {
@@ -658,7 +660,7 @@ is_time_to_yield(void)
 		(ConfigReloadPending || since_yield_ms() >= YIELD_INTERVAL_MS);
 }
 
-/* From here on, messages may go to the core apply loop as they come. */
+/* May messages go straight to the native loop from now on? */
 static bool
 may_only_watch(void)
 {
@@ -691,7 +693,7 @@ receive_and_route(WalReceiverConn *conn, char **buffer, pgsocket *wait_fd)
 
 			papply_lifecycle_adjust();
 
-			/* before it synchronises a table, it has to know where we are */
+			/* the native loop synchronizes tables by this position */
 			if (had_pool && !papply_lifecycle_has_pool())
 			{
 				rounded_seqno = alone_seqno = PAPPLY_NO_SEQNO;
@@ -787,7 +789,7 @@ papply_receiver_send(WalReceiverConn *conn, const char *buffer, int nbytes)
 		papply_status_native_feedback(buffer, nbytes);
 	else
 	{
-		/* the native loop's own buffer, which it is done with */
+		/* the native loop's own buffer, which it does not use again */
 		papply_feedback_rewrite(unconstify(char *, buffer), nbytes, papply_lifecycle_is_idle());
 		if (!papply_report_may_answer())
 			return;

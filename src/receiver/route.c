@@ -1,11 +1,12 @@
 /*-------------------------------------------------------------------------
  * route.c
- *	  Who gets a message of the publisher.
+ *	  Decide where a message of the publisher goes.
  *
  * Runs in the receiver, with and without a pool.
  *
- * A message is kept (spool.c), put into the queue (dispatch.c), handed to the native
- * loop (native_replay.c), or held until there is space or the pool is drained.
+ * A message is spooled (spool.c), put into the queue (dispatch.c), passed to
+ * the native loop (native_replay.c), or held until there is space or the pool
+ * is drained.
  *-------------------------------------------------------------------------
  */
 #include "parallel_apply.h"
@@ -33,7 +34,10 @@ papply_route_reply(bool is_reading, char **buffer)
 								   true, buffer);
 }
 
-/* A message for the native loop, which is in a transaction or begins one. */
+/*
+ * Pass on a message to the native loop, which is in a transaction or begins
+ * one.
+ */
 static PapplyRoute
 route_native(char *message, int length, char **buffer, int *result)
 {
@@ -59,7 +63,7 @@ begins_native(char kind)
 		kind != LOGICAL_REP_MSG_MESSAGE && kind != LOGICAL_REP_MSG_ORIGIN;
 }
 
-/* Without a pool everything goes to the native loop; only boundaries count. */
+/* Without a pool, pass on everything, and note where transactions begin. */
 static PapplyRoute
 route_without_pool(char *message, int length, char **buffer, int *result)
 {
@@ -72,7 +76,7 @@ route_without_pool(char *message, int length, char **buffer, int *result)
 	return route_native(message, length, buffer, result);
 }
 
-/* A message of a streamed transaction that the native loop spools. */
+/* Pass on a message of a streamed transaction that the native loop spools. */
 static PapplyRoute
 route_streamed(char *message, int length, char **buffer, int *result)
 {
@@ -132,7 +136,7 @@ route_payload(char *message, int length, char **buffer, int *result)
 			break;
 	}
 	papply_lifecycle_watch();
-	papply_spool_revoke_early();	/* it may have to be alone */
+	papply_spool_revoke_early();	/* the transaction may have to be alone */
 	if (!papply_lifecycle_is_idle() || papply_early_count() > 0)
 		return PAPPLY_ROUTE_HOLD;
 	papply_statistics_count(PAPPLY_COUNT_REFETCHES, 1);
@@ -141,9 +145,11 @@ route_payload(char *message, int length, char **buffer, int *result)
 }
 
 /*
- * A keepalive of the publisher; the native loop must not see its position.  A
- * busy publisher sends one after each transaction, and the native loop would
- * answer each: it gets those that ask for it, and else one of ours in its time.
+ * Handle a keepalive of the publisher.  The native loop must not see its
+ * position while there is a pool.  A busy publisher sends a keepalive after
+ * each transaction, and the native loop would answer each.  So it gets only
+ * those that request a reply; keepalive_if_due() in receiver.c sends it
+ * others.
  */
 static PapplyRoute
 route_keepalive(char **buffer, int *length)
@@ -201,8 +207,9 @@ papply_route_message(char **buffer, int *length)
 									  *length - PAPPLY_MESSAGE_HEADER, buffer);
 
 	/*
-	 * Its position may be the end of what it commits: not while that is held,
-	 * or to be read from the spool.
+	 * The position may be the end of the transaction that the message
+	 * commits, so do not record it while the message is held or its
+	 * transaction has yet to be read from the spool.
 	 */
 	if (route == PAPPLY_ROUTE_DONE || route == PAPPLY_ROUTE_NATIVE)
 	{
