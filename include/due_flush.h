@@ -2,7 +2,7 @@
  * room: receiver
  *
  * due_flush.h
- *	  When commits are flushed.
+ *	  Decide when commits are flushed.
  *-------------------------------------------------------------------------
  */
 #ifndef PAPPLY_DUE_FLUSH_H
@@ -10,31 +10,38 @@
 
 typedef enum PapplyFlushes
 {
-	PAPPLY_FLUSHES_AT_ONCE,		/* somebody may wait for each */
-	PAPPLY_FLUSHES_ASKED,		/* the publisher asks for those that somebody
-								 * waits for */
-	PAPPLY_FLUSHES_GUESSED		/* probably nobody does; see guess.c */
+	PAPPLY_FLUSHES_AT_ONCE,		/* a session may wait for any of them */
+	PAPPLY_FLUSHES_ASKED,		/* the publisher requests those that sessions
+								 * wait for */
+	PAPPLY_FLUSHES_GUESSED		/* probably no session waits; see guess.c */
 } PapplyFlushes;
 
-/* Known when the stream starts. */
+/* Called when the stream starts. */
 extern void papply_due_flush_set(PapplyFlushes flushes);
 
 /*
- * Somebody waits for what has been received up to now: it is flushed as soon as it is
- * committed.  Returns true if the publisher may have asked for that, and not before.
+ * A session waits for what has been received up to now: flush that as soon as
+ * it is committed.  Return true if this may be a request of the publisher for
+ * such a flush, and is the first one for that position.
  */
 extern bool papply_due_flush_ask(void);
 
 /* Is something committed that will be flushed soon? */
 extern bool papply_due_flush_is_expected(void);
 
-/* Flush what is committed, if possible by a writer. */
+/* Flush what is committed, by a writer if possible. */
 extern void papply_due_flush_all(void);
 
-/* The same if it is time and nobody else does; call it when there is nothing to read. */
+/*
+ * Do the same if it is due and no other process does it.  Called when there is
+ * nothing to read.
+ */
 extern void papply_due_flush_look(void);
 
-/* After so many milliseconds it may be time; -1: nothing is to be flushed, or somebody does it. */
+/*
+ * Return after how many milliseconds a flush may be due; -1: there is nothing
+ * to flush, or another process does it.
+ */
 extern long papply_due_flush_patience_ms(void);
 
 #endif							/* PAPPLY_DUE_FLUSH_H */

@@ -2,7 +2,7 @@
  * room: receiver
  *
  * failed.h
- *	  The transaction that the apply worker has failed to apply.
+ *	  Describe the transaction that the apply worker failed to apply.
  *-------------------------------------------------------------------------
  */
 #ifndef PAPPLY_FAILED_H
@@ -11,8 +11,9 @@
 #include "parallel_apply.h"
 
 /*
- * The message that the native loop processes, up to the next time that it asks for one;
- * it must stay where it is until then.  NULL: none of a transaction.
+ * The message that the native loop is processing, until it asks for the next
+ * one.  The message must stay in place until then.  NULL: none of a
+ * transaction.
  */
 extern const char *papply_failed_message;
 extern int	papply_failed_message_length;
@@ -25,8 +26,8 @@ papply_failed_set_message(const char *message, int length)
 }
 
 /*
- * Where an error is logged: it is one of the transaction that the native loop applies.
- * Remember what the view shows of it.
+ * Called when an error of the transaction that the native loop applies is
+ * being logged.  Remember what the view shows about it.
  */
 extern void papply_failed_note(const ErrorData *error);
 

@@ -2,7 +2,7 @@
  * room: receiver
  *
  * gain.h
- *	  What would more writers gain?
+ *	  Estimate the gain of more writers.
  *-------------------------------------------------------------------------
  */
 #ifndef PAPPLY_GAIN_H
@@ -10,17 +10,17 @@
 
 #include "pool.h"
 
-/* Begin anew; the next *gain is all zero. */
+/* Start again, with no previous transaction. */
 extern void papply_gain_reset(void);
 
 /*
- * The next transaction is complete: seqno is one more than the last time.  It
- * depends on that older one (PAPPLY_NO_SEQNO: on none) and has so many changes.
- * The estimate in *gain is brought up to date.
+ * Bring the estimate in *gain up to date with the next complete transaction.
+ * Its number seqno is one more than the last time.  It depends on that older
+ * transaction (PAPPLY_NO_SEQNO: on none) and has that number of changes.
  */
 extern void papply_gain_add(PapplyGain *gain, uint64 seqno, uint64 dependency, uint64 changes);
 
-/* The number of writers that the n-th estimate is for, from 0. */
+/* Return the number of writers of the n-th estimate, from 0. */
 extern int	papply_gain_writers(int n);
 
 #endif							/* PAPPLY_GAIN_H */

@@ -2,7 +2,7 @@
  * room: receiver
  *
  * guess.h
- *	  Does somebody on the publisher seem to wait for flushes?
+ *	  Guess whether sessions of the publisher wait for flushes.
  *-------------------------------------------------------------------------
  */
 #ifndef PAPPLY_GUESS_H
@@ -10,19 +10,19 @@
 
 #include "datatype/timestamp.h"
 
-/* How long flushes are held, if nobody seems to wait for them. */
+/* How long flushes are deferred if no session seems to wait for them. */
 #define PAPPLY_GUESS_HELD_MS 10
 
-/* Are they to be held? */
+/* Does no session seem to wait, so that flushes are deferred? */
 extern bool papply_guess_nobody_waits(void);
 
-/* So many transactions have been committed since the last call. */
+/* Note that count transactions have been committed since the last call. */
 extern void papply_guess_committed(uint64 count, int64 now);
 
-/* Flushes are held no longer. */
+/* Note that deferred flushes are due, because they are overdue. */
 extern void papply_guess_end(int64 now);
 
-/* All is flushed. */
+/* Note that everything is flushed. */
 extern void papply_guess_flushed(void);
 
 #endif							/* PAPPLY_GUESS_H */

@@ -2,7 +2,8 @@
  * room: receiver
  *
  * leader_count.h
- *	  What the apply worker itself has changed in each table, beside a pool.
+ *	  Count changes of each table that the apply worker itself applies for a
+ *	  pool.
  *-------------------------------------------------------------------------
  */
 #ifndef PAPPLY_LEADER_COUNT_H
@@ -10,10 +11,10 @@
 
 #include "parallel_apply.h"
 
-/* The native loop is about to get that message. */
+/* Count a message that the native loop is about to get. */
 extern void papply_leader_count_message(const char *message, int length);
 
-/* The transaction is committed: add what it has changed to the statistics. */
+/* Add the counts of a transaction to the statistics; it is committed. */
 extern void papply_leader_count_commit(Oid subid);
 
 #endif							/* PAPPLY_LEADER_COUNT_H */

@@ -2,7 +2,7 @@
  * room: receiver
  *
  * lone.h
- *	  Transactions that the receiver applies itself.
+ *	  Choose transactions that the receiver applies itself.
  *-------------------------------------------------------------------------
  */
 #ifndef PAPPLY_LONE_H
@@ -11,22 +11,21 @@
 #include "datatype/timestamp.h"
 
 /*
- * Until now there was nothing to read, as far as is known.  Returns the present
- * time of clock.h.
+ * Note that there was nothing to read until now, as far as is known.  Return
+ * the present time of clock.h.
  */
 extern int64 papply_lone_idle(void);
 
 /*
- * Nothing else is in flight, and a transaction begins that the publisher
- * committed at that time: may the receiver apply it, if it turns out to be
- * small?
+ * May the receiver apply the transaction that begins, if it turns out to be
+ * small?  Nothing else is in flight.  The publisher committed it at that time.
  */
 extern bool papply_lone_may_begin(TimestampTz commit_time);
 
-/* It is small: shall the receiver apply it? */
+/* It is small: should the receiver apply it? */
 extern bool papply_lone_keeps_up(void);
 
-/* The native loop is given one, and is back. */
+/* The native loop begins to apply a lone transaction, and has applied it. */
 extern void papply_lone_begin(void);
 extern void papply_lone_end(void);
 

@@ -2,7 +2,7 @@
  * room: receiver
  *
  * native_streams.h
- *	  Streamed transactions that PostgreSQL's own loop spools.
+ *	  Track streamed transactions that PostgreSQL's own apply loop spools.
  *-------------------------------------------------------------------------
  */
 #ifndef PAPPLY_NATIVE_STREAMS_H
@@ -15,21 +15,24 @@
 /* The native loop gets a chunk of this transaction. */
 extern void papply_native_streams_begin(TransactionId xid);
 
-/* It gets the end of this transaction; of one that it does not know: nothing happens. */
+/*
+ * The native loop gets the end of this transaction.  Does nothing if it does
+ * not know the transaction.
+ */
 extern void papply_native_streams_end(TransactionId xid);
 
 /*
- * The subtransaction, or the transaction if both are the same, was rolled back: may the
- * native loop be told?
+ * May the native loop get the message that the subtransaction, or the
+ * transaction if both are the same, was rolled back?
  */
 extern bool papply_native_streams_abort(TransactionId xid, TransactionId subxid);
 
-/* Does it spool transactions? */
+/* Does the native loop spool transactions? */
 extern bool papply_native_streams_exist(void);
 
 /*
- * walrcv_receive() of a worker that synchronises a table: the server's own, without
- * what its loop may not be told.
+ * walrcv_receive() of a worker that synchronizes a table: call the server's
+ * function, and drop messages that the native loop must not get.
  */
 extern int	papply_native_streams_receive(WalReceiverConn *conn, char **buffer, pgsocket *wait_fd);
 

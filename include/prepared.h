@@ -2,7 +2,7 @@
  * room: receiver
  *
  * prepared.h
- *	  Keys of prepared transactions, until they are finished.
+ *	  Keep the keys of prepared transactions until they are finished.
  *-------------------------------------------------------------------------
  */
 #ifndef PAPPLY_PREPARED_H
@@ -11,21 +11,26 @@
 #include "dependency.h"
 #include "row_keys.h"
 
-/* A pool has been created. */
+/* Start with an empty state, for a new pool. */
 extern void papply_prepared_reset(void);
 
-/* A transaction begins that will be prepared; it touches these keys, or any. */
+/*
+ * A transaction begins that will be prepared; it touches these keys, or any.
+ */
 extern void papply_prepared_begin(void);
 extern void papply_prepared_add(const PapplyHashes *hashes);
 extern void papply_prepared_add_all(void);
 
-/* It is complete: keep its keys.  Or they are not complete: forget them. */
+/*
+ * Keep the keys of the transaction, which is complete; or forget them, because
+ * they are not.
+ */
 extern void papply_prepared_end(TransactionId remote_xid);
 extern void papply_prepared_forget(void);
 
 /*
- * The transaction seqno commits it or rolls it back: record seqno as the last
- * writer of its keys.
+ * Transaction seqno commits that one or rolls it back: record seqno as the
+ * last writer of its keys.
  */
 extern void papply_prepared_finish(TransactionId remote_xid,
 								   PapplyDependency *dependencies, uint64 seqno);

@@ -2,7 +2,7 @@
  * room: receiver
  *
  * publisher.h
- *	  What the publisher can do.
+ *	  Find out what the publisher supports.
  *-------------------------------------------------------------------------
  */
 #ifndef PAPPLY_PUBLISHER_H
@@ -14,17 +14,17 @@
 
 typedef struct PapplyPublisher
 {
-	PapplyFlushes flushes;		/* how is it known that somebody waits for
-								 * one? At once, if that cannot be found out */
+	PapplyFlushes flushes;		/* how to know whether sessions wait for one;
+								 * at once, if that is not known */
 	int			timeout_ms;		/* wal_sender_timeout; 0: none, or not known */
 } PapplyPublisher;
 
-/* Ask before the stream is started.  No transaction is open. */
+/* Ask the publisher before the stream is started. No transaction is open. */
 extern PapplyPublisher papply_publisher_ask(WalReceiverConn *conn);
 
 /*
- * Ask by a connection of its own, which ends.  If the publisher has no place for one, that
- * cannot be found out.  No transaction is open.
+ * Ask by a separate connection, which is closed afterwards.  If the publisher
+ * accepts none, nothing is known.  No transaction is open.
  */
 extern PapplyPublisher papply_publisher_ask_separately(void);
 

@@ -2,7 +2,7 @@
  * room: receiver
  *
  * remote_relation.h
- *	  What the receiver knows of each relation of the publisher.
+ *	  Keep what the receiver knows about each relation of the publisher.
  *-------------------------------------------------------------------------
  */
 #ifndef PAPPLY_REMOTE_RELATION_H
@@ -17,63 +17,68 @@ typedef struct PapplyRemoteRelation
 {
 	LogicalRepRelId remote_relid;	/* hash key */
 	MemoryContext context;		/* of message, remote and keys */
-	char	   *message;		/* the newest RELATION message, raw */
+	char	   *message;		/* newest RELATION message, raw */
 	int			length;
-	LogicalRepRelation *remote; /* the same, parsed */
-	uint32		version;		/* the same, in the registry; 0: no pool */
-	uint32		native_version; /* the one that the native loop has; 0: none */
+	LogicalRepRelation *remote; /* that message, parsed */
+	uint32		version;		/* its version in the registry; 0: no pool */
+	uint32		native_version; /* version that the native loop has; 0: none */
 
-	/* from the local catalogs; looked up again after an invalidation */
+	/* From the local catalogs; looked up again after an invalidation. */
 	bool		is_current;
 	Oid			local_relid;	/* InvalidOid: not found */
-	List	   *partitions;		/* OIDs; of a partitioned table */
-	bool		is_ready;		/* synchronised, all changes are ours */
+	List	   *partitions;		/* OIDs, if it is a partitioned table */
+	bool		is_ready;		/* synchronized: all its changes are applied */
 	bool		has_domain_default; /* table_class.h */
-	bool		may_check_domain;	/* the same */
+	bool		may_check_domain;	/* also table_class.h */
 	bool		lacks_place;	/* table_statistics.h */
 	PapplyTableClass table_class;
 	PapplyRowKeys keys;
 } PapplyRemoteRelation;
 
-/* Once, before all else. */
+/* Call this first. */
 extern void papply_remote_relation_init(void);
 
 /*
- * A RELATION message has arrived.  in_use: transactions up to this one may
- * still use the version that it replaces.
+ * Take over a RELATION message that has arrived. in_use: transactions up to
+ * this one may still use the version that it replaces.
  */
 extern void papply_remote_relation_update(const char *message, int length, uint64 in_use);
 
-/* Version of the present definition, if that is what the message says; else 0. */
+/*
+ * Return the version of the current definition if the message has the same
+ * one, else 0.
+ */
 extern uint32 papply_remote_relation_version(const char *message, int length);
 
 /*
- * The relation, with the local part current if wanted; NULL if the publisher
- * never described it.  Looking at the catalogs begins and ends a transaction
- * of its own, so none may be open.
+ * Return the relation, or NULL if the publisher never described it.
+ * want_local: bring the local part up to date.  That reads catalogs in a
+ * transaction of its own, so none may be open.
  */
 extern PapplyRemoteRelation *papply_remote_relation_get(LogicalRepRelId remote_relid,
 														bool want_local);
 
 /*
- * Return a number that is another one when the local part of any relation may have
- * changed.
+ * Return a number that changes whenever the local part of any relation may
+ * have changed.
  */
 extern uint64 papply_remote_relation_local_changes(void);
 
-/* A pool has been created: give it all versions.  Or it is gone. */
+/*
+ * Give all versions to a new pool; or forget them, because the pool is gone.
+ */
 extern void papply_remote_relation_pool_started(void);
 extern void papply_remote_relation_pool_stopped(void);
 
-/* Drop versions that nobody uses when committed is committed. */
+/* Drop versions that no transaction after committed uses. */
 extern void papply_remote_relation_clean(uint64 committed);
 
-/* The native loop may have got any version: have it told again. */
+/* Forget which versions the native loop has, so that it gets them again. */
 extern void papply_remote_relation_forget_native(void);
 
 /*
- * A relation whose newest version the native loop does not have, or NULL; the
- * caller tells it.
+ * Return a relation whose newest version the native loop does not have, or
+ * NULL. The caller sends it to the native loop.
  */
 extern PapplyRemoteRelation *papply_remote_relation_next_untold(void);
 

@@ -2,7 +2,7 @@
  * room: receiver
  *
  * report.h
- *	  When the publisher is told how far we are.
+ *	  Decide when to report positions to the publisher.
  *-------------------------------------------------------------------------
  */
 #ifndef PAPPLY_REPORT_H
@@ -10,47 +10,58 @@
 
 #include "replication/walreceiver.h"
 
-/* More was received that the publisher may wait to hear of. */
+/* Note that more was received that the publisher may wait to know. */
 extern void papply_report_received(void);
 
-/* This process has committed, and no writer knows that it is to be flushed. */
+/* This process has committed, and no writer knows that a flush is due. */
 extern void papply_report_committed(void);
 
 /*
- * The publisher wants an answer, perhaps because somebody waits for a flush.  Returns true
- * if it is told soon without more.
+ * The publisher has requested a reply, perhaps because a session waits for a
+ * flush.  Return true if it gets one soon without a reply of the native loop.
  */
 extern bool papply_report_flush(void);
 
-/* It wants one from the native loop. */
+/* The publisher's request is passed to the native loop. */
 extern void papply_report_asked(void);
 
 /*
- * Asked before each message: must the native loop send a reply now, in the middle of
- * whatever is under way?  is_reading: this message comes from the connection, where the
- * publisher's questions are.  True means that it will.
+ * Must the native loop send a reply now, in the middle of whatever is under
+ * way?  Called before each message that it gets. is_reading: the message comes
+ * from the connection, where the publisher's requests are.  If the result is
+ * true, the caller makes the native loop send the reply.
  */
 extern bool papply_report_must_reply(bool is_reading);
 
-/* The publisher gives up a subscriber that is silent for so long; 0: never. */
+/* Set the publisher's wal_sender_timeout; 0: none, or not known. */
 extern void papply_report_set_timeout(int timeout_ms);
 
 /*
- * While messages wait to be read, a status message is sent at least so often, and the
- * native loop gets a keepalive, before the publisher or that loop gives up.
+ * Return the longest time without a status message to the publisher, and
+ * without a keepalive to the native loop, while messages wait to be read.  It
+ * is short enough for both timeouts.
  */
 extern int	papply_report_silence_ms(void);
 
-/* Shall it get one, or any status message of the native loop's? */
+/*
+ * May the native loop's status messages be sent, and be requested from it?
+ * See report.c.
+ */
 extern bool papply_report_may_answer(void);
 
-/* Nothing more is to be read: flush if nobody else does, and tell what is new. */
+/*
+ * There is nothing more to read: flush if no other process does, and report
+ * what is new.
+ */
 extern void papply_report_now(WalReceiverConn *conn);
 
-/* The same now and then, while there is more to read. */
+/* Do the same from time to time while there is more to read. */
 extern void papply_report_if_due(WalReceiverConn *conn);
 
-/* After so many milliseconds there may be more to tell; -1: that is not known. */
+/*
+ * Return after how many milliseconds there may be more to report; -1: not
+ * known.
+ */
 extern long papply_report_patience_ms(void);
 
 #endif							/* PAPPLY_REPORT_H */

@@ -2,7 +2,7 @@
  * room: receiver
  *
  * row_keys.h
- *	  Which rows (and unique values) does a change touch?
+ *	  Compute the keys of the rows (and unique values) that a change touches.
  *-------------------------------------------------------------------------
  */
 #ifndef PAPPLY_ROW_KEYS_H
@@ -13,7 +13,7 @@
 
 #include "message.h"
 
-/* Unique indexes beyond this number are not tracked: a miss shows itself. */
+/* Further unique indexes are not tracked, which is safe: see row_keys.c. */
 #define PAPPLY_MAX_UNIQUE_KEYS 15
 #define PAPPLY_MAX_KEYS (1 + PAPPLY_MAX_UNIQUE_KEYS)
 
@@ -22,8 +22,8 @@
 
 typedef struct PapplyKey
 {
-	Oid			index;			/* InvalidOid: the identity */
-	uint64		seed;			/* tells keys of different indexes apart */
+	Oid			index;			/* InvalidOid: this is the identity */
+	uint64		seed;			/* makes keys of different indexes different */
 	bool		is_identity;	/* the publisher's replica identity */
 	bool		null_is_value;	/* else a row with a NULL has no such key */
 	int			ncolumns;
@@ -32,8 +32,9 @@ typedef struct PapplyKey
 
 typedef struct PapplyRowKeys
 {
-	bool		is_unknown;		/* a replica identity that no server has */
-	bool		old_is_whole;	/* REPLICA IDENTITY FULL: old tuples have all */
+	bool		is_unknown;		/* a replica identity that no server sends */
+	bool		old_is_whole;	/* REPLICA IDENTITY FULL: old tuples have all
+								 * columns */
 	int			nkeys;
 	Bitmapset  *identity;		/* columns of the replica identity */
 	uint64		seed;
@@ -45,31 +46,31 @@ typedef struct PapplyHashes
 	bool		is_incomplete;	/* a key of the row could not be computed */
 	int			count;
 	uint64		hashes[PAPPLY_MAX_HASHES];
-	uint8		keys[PAPPLY_MAX_HASHES];	/* of which key each is one */
-	bool		is_old[PAPPLY_MAX_HASHES];	/* before the change */
+	uint8		keys[PAPPLY_MAX_HASHES];	/* the key that each is a hash of */
+	bool		is_old[PAPPLY_MAX_HASHES];	/* of the row before the change? */
 } PapplyHashes;
 
 /*
- * Keys by what the publisher says of its relation.  Keeps a pointer to
- * remote->attkeys.
+ * Set the keys from the publisher's definition of the relation.  Keeps a
+ * pointer to remote->attkeys.
  */
 extern void papply_row_keys_init(PapplyRowKeys *keys, const LogicalRepRelation *remote);
 
 /*
- * Add the unique indexes of the local table; attnums has the published column
- * for each local one.  In a transaction.
+ * Add the unique indexes of the local table. attnums has the published column
+ * for each local one.  Called in a transaction.
  */
 extern void papply_row_keys_add_unique(PapplyRowKeys *keys, Relation rel,
 									   const AttrNumber *attnums);
 
 /*
- * Why values of that index cannot be told from changes (a phrase that follows
- * its name), or NULL; it is open.  Those of an index that is not unique never
- * are.
+ * Return why values of this index cannot be computed from changes (a phrase
+ * that follows its name), or NULL. The index is open.  Values of an index that
+ * is not unique never are computed.
  */
 extern const char *papply_row_keys_why_untracked(Relation index, const AttrNumber *attnums);
 
-/* The hashes of all keys of the rows that a change touches. */
+/* Compute the hashes of all keys of the rows that a change touches. */
 extern void papply_row_keys_compute(const PapplyRowKeys *keys,
 									const PapplyChange *change, PapplyHashes *result);
 

@@ -2,7 +2,7 @@
  * room: receiver
  *
  * spool_parts.h
- *	  Where subtransactions begin in a spool, and what of it is not read.
+ *	  Track where subtransactions begin in a spool, and what is not read.
  *-------------------------------------------------------------------------
  */
 #ifndef PAPPLY_SPOOL_PARTS_H
@@ -13,32 +13,33 @@
 #include "nodes/pg_list.h"
 #include "utils/hsearch.h"
 
-/* Of one spool; begins as zeros. */
+/* Parts of one spool; initially all zeros. */
 typedef struct PapplySpoolParts
 {
 	HTAB	   *subxacts;		/* where each begins; NULL: there are none */
-	List	   *subxids;		/* as Oids, in the order that they began */
+	List	   *subxids;		/* as Oids, in the order in which they began */
 	List	   *gaps;			/* what is not read, in order */
 } PapplySpoolParts;
 
-/* A change of that subtransaction is about to be written there. */
+/* Note that a change of the subtransaction is about to be written there. */
 extern void papply_spool_parts_note(PapplySpoolParts *parts, TransactionId xid,
 									uint64 position);
 
 /*
- * A subtransaction is rolled back: what has been written since it began, up to end, is not
- * read.  Returns false if nothing of it is there.
+ * Roll back a subtransaction: what was written since it began, up to end, will
+ * not be read.  Return false if it has written nothing.
  */
 extern bool papply_spool_parts_cut(PapplySpoolParts *parts, TransactionId xid, uint64 end);
 
-/* Where does what is not read, up to end, begin?  Returns end if there is no such. */
+/* Return where the last gap begins, if it ends at end; else return end. */
 extern uint64 papply_spool_parts_tail(const PapplySpoolParts *parts, uint64 end);
 
-/* That has been given back. */
+/* Forget that gap, because the file was truncated there. */
 extern void papply_spool_parts_drop_tail(PapplySpoolParts *parts);
 
 /*
- * Where to read on at that position.  *gap is how much was passed over, at first 0.
+ * Return where to continue to read at that position. *gap is the number of
+ * gaps passed, initially 0.
  */
 extern uint64 papply_spool_parts_pass(const PapplySpoolParts *parts, int *gap,
 									  uint64 position);

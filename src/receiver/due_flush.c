@@ -1,21 +1,22 @@
 /*-------------------------------------------------------------------------
  * due_flush.c
- *	  When commits are flushed.
+ *	  Decide when commits are flushed.
  *
- * Runs in the receiver, while there is a pool; how they are flushed is said in
- * wal_flush.c.
+ * Runs in the receiver, while there is a pool. wal_flush.c does the flushes.
  *
- * Somebody on the publisher may wait for it; the protocol does not say whether.  A
- * publisher with the library asks for the flushes that are waited for (ask.c).  Another
- * one gets all of them at once if its settings say that sessions wait; else it is guessed
- * (guess.c), because settings may be changed while the stream lasts.
+ * A session of the publisher may wait for a flush, but the protocol does not
+ * tell whether one does.  A publisher with the library requests the flushes
+ * that sessions wait for (ask.c).  Another publisher gets all flushes at once
+ * if its settings say that sessions wait.  Otherwise it is guessed whether
+ * they do (guess.c), because settings may be changed during the stream.
  *
- * The others may wait for a while: each one costs a write to the device and two switches
- * between processes.  PostgreSQL's own apply leaves them to the walwriter, with its
- * wal_writer_delay.
+ * Flushes that no session waits for are deferred for a while: each one costs a
+ * write to the device and two switches between processes.  PostgreSQL's own
+ * apply leaves them to the walwriter, with its wal_writer_delay.
  *
- * A subscription that commits synchronously tells nothing before it is flushed, and
- * the subscriber's own walsenders send nothing before: then nothing is put off.
+ * Nothing is deferred if the subscription commits synchronously, because then
+ * nothing is reported before the flush, or if the subscriber has walsenders of
+ * its own, because they send only what is flushed.
  *-------------------------------------------------------------------------
  */
 #include "parallel_apply.h"
@@ -31,15 +32,15 @@
 #include "queue.h"
 #include "wal_flush.h"
 
-/* A commit waits so long for a writer that is free to flush it. */
+/* How long a commit waits for a writer that is free to flush it. */
 #define PATIENCE_MS 5
 
-/* And so long if the publisher says that nobody waits for it. */
+/* How long, if the publisher says that no session waits for it. */
 #define HELD_MS 100
 
 static PapplyFlushes flushes = PAPPLY_FLUSHES_AT_ONCE;
 static XLogRecPtr asked_lsn = InvalidXLogRecPtr;	/* of the publisher's WAL */
-static int64 unflushed_since = 0;	/* and nobody flushes; 0: not so */
+static int64 unflushed_since = 0;	/* and not being flushed; 0: not the case */
 static int64 looked_at = 0;
 static uint64 seen_seqno = 0;	/* committed */
 
@@ -49,7 +50,10 @@ papply_due_flush_set(PapplyFlushes when)
 	flushes = when;
 }
 
-/* Read without a lock: one that begins or ends is seen the next time. */
+/*
+ * Does this server have walsenders?  Read without a lock: one that starts or
+ * ends is noticed at the next call.
+ */
 static bool
 has_walsenders(void)
 {
@@ -59,7 +63,7 @@ has_walsenders(void)
 	return false;
 }
 
-/* Will there be a flush only when it is asked for, or time? */
+/* Are flushes deferred until they are requested or overdue? */
 static bool
 is_held(void)
 {
@@ -109,7 +113,10 @@ note_commits(bool has_unflushed)
 	seen_seqno = seqno;
 }
 
-/* Between a commit and its flush, as long as nobody flushes. */
+/*
+ * Return the longest time between a commit and its flush while no writer
+ * flushes.
+ */
 static long
 allowed_ms(void)
 {

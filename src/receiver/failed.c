@@ -1,18 +1,21 @@
 /*-------------------------------------------------------------------------
  * failed.c
- *	  The transaction that the apply worker has failed to apply.
+ *	  Describe the transaction that the apply worker failed to apply.
  *
- * Runs in the receiver, with and without a pool, where PostgreSQL logs an error.
+ * Runs in the receiver, with and without a pool, when PostgreSQL logs an
+ * error.
  *
- * What a writer fails to apply is tried again, in the end by the native loop.  So an
- * error of the native loop is the one that counts, and the message that it processes
- * then is the change that fails.  The receiver knows that message, since it has handed
- * it over: as long as nothing fails, all that is done here is to remember where it is.
+ * If a writer fails to apply a transaction, it is retried, in the end by the
+ * native loop.  So an error of the native loop is the one that counts, and the
+ * message that it is processing is the change that fails.  The receiver knows
+ * that message, because it has passed it on.  As long as nothing fails, it
+ * only remembers where the message is.
  *
- * The process is about to end, the transaction is rolled back, and the error is being
- * reported.  Nothing may be thrown then, so the message is read here by functions that
- * do not trust its form.  What is not in it, since the server itself has kept the
- * changes of a streamed transaction, is taken from the error, as far as that says it.
+ * While the error is reported, the transaction is rolled back and the process
+ * is about to end.  No error may be thrown then, so the message is read by
+ * functions that do not trust its format.  Parts of a streamed transaction may
+ * not be in it, because the server has kept the changes itself.  They are
+ * taken from the error, as far as it has them.
  *-------------------------------------------------------------------------
  */
 #include "parallel_apply.h"
@@ -47,7 +50,7 @@ typedef struct Rest
 	int			length;
 } Rest;
 
-/* Returns NULL if there is not so much. */
+/* Take length bytes; return NULL if there are fewer. */
 static const char *
 take(Rest *rest, int length)
 {
@@ -60,7 +63,10 @@ take(Rest *rest, int length)
 	return position;
 }
 
-/* The next column, as text; data is NULL if it has no value.  False: there is none. */
+/*
+ * Take the next column, as text; data is NULL if there is no text.  Return
+ * false if there is no column.
+ */
 static bool
 take_column(Rest *rest, const char **data, int *length)
 {
@@ -83,7 +89,7 @@ take_column(Rest *rest, const char **data, int *length)
 	return *kind == LOGICALREP_COLUMN_BINARY || *data != NULL;
 }
 
-/* "(a, b)=(1, 2)", cut off where it is too long. */
+/* "(a, b)=(1, 2)", truncated if it is too long. */
 typedef struct Key
 {
 	char		names[PAPPLY_FAILED_KEY_LENGTH];
@@ -108,14 +114,15 @@ append(char *list, const char *text, int length)
 }
 
 /*
- * The first row of a message is the one that identifies it: the new one of an INSERT;
- * the old one, or its key, of others, unless the key is the same in the new one.
+ * Read the key from the first row of a message, which is the one that
+ * identifies the changed row: the new row of an INSERT, and the old row, or
+ * its key, of other changes, unless the new row has the same key.
  */
 static void
 read_key(const LogicalRepRelation *remote, Rest *rest, Key *key)
 {
 	if (take(rest, 1 + 4 + 1 + 2) == NULL)	/* kind, relation, kind of row,
-											 * columns */
+											 * number of columns */
 		return;
 	for (int i = 0; i < remote->natts; i++)
 	{

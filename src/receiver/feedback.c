@@ -1,27 +1,28 @@
 /*-------------------------------------------------------------------------
  * feedback.c
- *	  Positions that the publisher is told.
+ *	  Keep the positions that are reported to the publisher.
  *
  * Runs in the receiver, while there is a pool.
  *
- * Three positions of the publisher's WAL: received ("write"), committed and
- * visible ("apply"), and flushed ("flush").  The native loop believes that
- * everything it got was applied, so its status messages are rewritten, and
- * when positions move the receiver sends messages of its own: a backend of the
- * publisher may be waiting for them (synchronous replication), and nothing in
- * the protocol tells whether one is.
+ * Three positions of the publisher's WAL are reported: received ("write"),
+ * committed and visible ("apply"), and flushed ("flush").  The native loop
+ * takes everything that it has got as applied, so its status messages are
+ * rewritten.  When positions move, the receiver sends messages of its own: a
+ * backend of the publisher may be waiting for them (synchronous replication),
+ * and the protocol does not tell whether one is.
  *
- * "Received" is what has been put into the queue (or the spool): the publisher
- * calls it written, which to a logical subscriber means nothing more, and who
- * waits for remote_write waits for that only.
+ * "Received" is what has been put into the queue or the spool.  The publisher
+ * calls that written, which has no further meaning for a logical subscriber,
+ * and is all that a session with remote_write waits for.
  *
- * Writers commit asynchronously whatever the subscription's synchronous_commit
- * is.  One that can be spared flushes once for many commits (wal_flush.c); under
- * backlog the walwriter does it.  A position is confirmed when the local commits
- * up to it are flushed.
+ * Writers commit asynchronously, whatever the subscription's
+ * synchronous_commit is.  A spare writer flushes once for many commits
+ * (wal_flush.c); under backlog the walwriter does it.  A position is confirmed
+ * when the local commits up to it are flushed.
  *
  * While nothing is in flight, the newest position seen in any message counts
- * as applied: the publisher must be able to forget WAL that has nothing for us.
+ * as applied.  The publisher must be able to remove WAL that has nothing for
+ * this subscription.
  *-------------------------------------------------------------------------
  */
 #include "parallel_apply.h"
@@ -38,8 +39,8 @@
 #include "wal_flush.h"
 
 /*
- * Commits that are not flushed.  When the array is full, the newest one stands
- * for those that follow: confirmed a little later.
+ * Commits that are not flushed.  When the array is full, the newest entry
+ * stands for later commits as well, so they are confirmed a little later.
  */
 #define MAX_UNFLUSHED 1024
 
@@ -53,22 +54,22 @@ static Unflushed unflushed[MAX_UNFLUSHED];	/* a ring */
 static int	unflushed_first = 0;
 static int	unflushed_count = 0;
 
-/* End of the last local commit: of the subscriber's WAL, never decreasing. */
+/* End of the last local commit, in the subscriber's WAL; never decreases. */
 static XLogRecPtr newest_local_end_lsn = InvalidXLogRecPtr;
 
-/* All of the publisher's WAL, never decreasing. */
+/* Positions in the publisher's WAL; never decrease. */
 static XLogRecPtr received_lsn = InvalidXLogRecPtr;
 static XLogRecPtr applied_lsn = InvalidXLogRecPtr;
 static XLogRecPtr flushed_lsn = InvalidXLogRecPtr;
 
-/* Local WAL that the subscriber's own synchronous standbys were waited for. */
+/* The subscriber's own synchronous standbys have local WAL up to here. */
 static XLogRecPtr synced_local_lsn = InvalidXLogRecPtr;
 
-/* As last told by papply_feedback_send(). */
+/* As last sent by papply_feedback_send(). */
 static XLogRecPtr sent_applied_lsn = InvalidXLogRecPtr;
 static XLogRecPtr sent_flushed_lsn = InvalidXLogRecPtr;
 
-/* Where a status message has what. */
+/* Offsets of the fields of a status message. */
 #define STATUS_RECEIVED 1
 #define STATUS_FLUSHED 9
 #define STATUS_APPLIED 17
@@ -102,7 +103,7 @@ papply_feedback_committed(XLogRecPtr remote_end_lsn, XLogRecPtr local_end_lsn)
 {
 	Unflushed  *item;
 
-	/* one without local changes is flushed when those before it are */
+	/* a commit without local changes is flushed with those before it */
 	newest_local_end_lsn = Max(newest_local_end_lsn, local_end_lsn);
 	if (unflushed_count < MAX_UNFLUSHED)
 		unflushed_count++;
@@ -119,7 +120,7 @@ papply_feedback_waits_for_standbys(void)
 		SyncRepStandbyNames != NULL && SyncRepStandbyNames[0] != '\0';
 }
 
-/* For the locally committed, as in the native worker's own commit. */
+/* Wait as the native worker does in its own commit. */
 static void
 wait_for_standbys(XLogRecPtr local_end_lsn)
 {
@@ -129,8 +130,9 @@ wait_for_standbys(XLogRecPtr local_end_lsn)
 	SyncRepWaitForLSN(local_end_lsn, true);
 	RESUME_INTERRUPTS();
 	if (ProcDiePending)
-		InterruptPending = true;	/* not so if the postmaster has died */
-	CHECK_FOR_INTERRUPTS();		/* which may have ended the wait */
+		InterruptPending = true;	/* SyncRepWaitForLSN() omits that if the
+									 * postmaster has died */
+	CHECK_FOR_INTERRUPTS();		/* an interrupt may have ended the wait */
 	synced_local_lsn = local_end_lsn;
 }
 
@@ -139,7 +141,7 @@ advance_flushed(bool is_idle)
 {
 	XLogRecPtr	local_flush_lsn = GetFlushRecPtr(NULL);
 
-	/* flushed by the walwriter is not enough then */
+	/* then it is not enough that the walwriter has flushed */
 	if (papply_feedback_waits_for_standbys())
 		local_flush_lsn = Min(local_flush_lsn, synced_local_lsn);
 
@@ -192,9 +194,10 @@ papply_feedback_sync_earlier(void)
 }
 
 /*
- * With synchronous_commit other than off, PostgreSQL's own apply flushes (and
- * waits for standbys) before anything is visible; who waits for remote_apply on
- * the publisher relies on it.
+ * Return the position to report as applied.  With synchronous_commit other
+ * than off, PostgreSQL's own apply flushes (and waits for standbys) before
+ * anything becomes visible, and sessions of the publisher that wait for
+ * remote_apply rely on that.
  */
 static XLogRecPtr
 reported_applied_lsn(bool is_idle)

@@ -1,29 +1,32 @@
 /*-------------------------------------------------------------------------
  * gain.c
- *	  What would more writers gain?
+ *	  Estimate the gain of more writers.
  *
- * Runs in the receiver; views read what it has estimated.
+ * Runs in the receiver; views read the estimates.
  *
- * The receiver knows of each transaction on which older one it depends.  So it
- * can tell what any number of writers could do at best, without having them: a
- * simple model of list scheduling.  With W writers, transaction s begins when the
- * one that it depends on is committed and a writer is free.  Commits are in
- * order, so the writer that becomes free is that of s - W; if s depends on s - d,
- * it thus begins when s - min(d, W) is committed.  It takes as long as it has
- * changes, and one more for its beginning and end, and is committed no earlier
- * than s - 1:
+ * The receiver knows for each transaction which older one it depends on.  From
+ * this it can tell what any number of writers could achieve at best, without
+ * having them, by a simple model of list scheduling.  With W writers,
+ * transaction s begins when the one that it depends on is committed and a
+ * writer is free.  Commits are in order, so the writer that becomes free is
+ * that of s - W. If s depends on s - d, it begins when s - min(d, W) is
+ * committed.  It takes one unit of time for each change, and one for its
+ * beginning and end, and is committed no earlier than s - 1:
  *
- *		commit(s) = max(commit(s - 1), commit(s - min(d, W)) + changes + 1)
+ * 		commit(s) = max(commit(s - 1), commit(s - min(d, W)) + changes + 1)
  *
- * The gain of W writers is the time that one would take, the sum of all changes,
- * divided by the last commit.  It is an upper limit: processors, storage and locks
- * have no limit in the model, and a writer waits at the change that depends on
- * something, not at its beginning, which makes a little more of it possible.
- * Batches make waits fewer without more writers; they are left out, too.
+ * The gain of W writers is the time that one writer would take, which is the
+ * sum of changes + 1 over all transactions, divided by the time of the last
+ * commit.  It is an upper limit, since the model knows no limits of
+ * processors, storage and locks.  A writer in fact waits at the change that
+ * has the dependency, not at the beginning of the transaction, so a little
+ * more is possible.  Batches, which reduce waits without more writers, are not
+ * part of the model.
  *
  * This costs some nanoseconds for each number of writers, so only WINDOW
- * transactions out of PERIOD are looked at, as if there was nothing before them.
- * Older windows count less and less, so that the estimate follows the load.
+ * transactions out of PERIOD are considered, as if there were none before
+ * them.  The weight of older windows decreases, so that the estimate follows
+ * the load.
  *-------------------------------------------------------------------------
  */
 #include "parallel_apply.h"
@@ -33,17 +36,17 @@
 #define PERIOD 8192
 #define WINDOW 1024
 
-/* What older windows count when a new one begins. */
+/* Weight of older windows when a new one begins. */
 #define DECAY 0.75
 
 static const int numbers[PAPPLY_GAINS] = {2, 3, 4, 6, 8, 12, 16, 24, 32, 64};
 
-/* The last 64 commits, by seqno, for each number of writers. */
+/* Times of the last 64 commits, by seqno, for each number of writers. */
 static uint64 commits[PAPPLY_GAINS][PAPPLY_MAX_WRITERS];
 
 static uint64 first_seqno;		/* of the window */
 static uint64 work;				/* in the window so far */
-static PapplyGain older;		/* windows */
+static PapplyGain older;		/* sums over older windows */
 
 StaticAssertDecl(PAPPLY_MAX_WRITERS == 64, "numbers of writers in gain.c");
 

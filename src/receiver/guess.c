@@ -1,19 +1,21 @@
 /*-------------------------------------------------------------------------
  * guess.c
- *	  Does somebody on the publisher seem to wait for flushes?
+ *	  Guess whether sessions of the publisher wait for flushes.
  *
- * Runs in the receiver, while there is a pool, where the publisher does not say it
- * (ask.c), and where it was not set up for that when the stream began.
+ * Runs in the receiver, while there is a pool, if the publisher does not tell
+ * (ask.c) and its settings did not make sessions wait when the stream began.
  *
- * So probably nobody does, and flushes are held for a moment.  But settings may have been
- * changed since, and a session may have its own.  A session that waits for the flush of
- * its commit commits nothing meanwhile, and goes on when it is flushed.  So if nothing
- * comes for some time, until there is a flush, and then something comes soon, and that
- * again and again, it is taken for sessions that wait, and a good number of commits are
- * flushed at once.
+ * So probably no session waits, and flushes are deferred for a moment.  But
+ * settings may have been changed since, and a session may have its own.  A
+ * session that waits for the flush of its commit commits nothing in the
+ * meantime, and continues after the flush.  So if nothing is committed for
+ * some time, until there is a flush, and something is committed soon after
+ * that, and if this happens several times in a row, sessions are assumed to
+ * wait, and a good number of commits are flushed at once.
  *
- * To be wrong costs that moment for a session that waits while others do not, or that
- * thinks between its commits.  PostgreSQL's own apply lets it wait for wal_writer_delay.
+ * A wrong guess delays by PAPPLY_GUESS_HELD_MS a session that waits while
+ * others do not, or that pauses between its commits.  PostgreSQL's own apply
+ * lets such a session wait for wal_writer_delay.
  *-------------------------------------------------------------------------
  */
 #include "parallel_apply.h"
@@ -22,19 +24,23 @@
 #include "clock.h"
 #include "guess.h"
 
-/* Nothing came for so long, and something so long after the flush. */
+/* A silence before the flush, and the time after it that counts as soon. */
 #define SILENCE_MS 5
 #define SOON_MS 5
 
-/* So many times, and for so many commits; to be asked again costs a few per cent. */
+/*
+ * The number of such flushes in a row, and the number of commits that are then
+ * flushed at once.  Trying again costs a few percent.
+ */
 #define TIMES 8
 #define AT_ONCE 10000
 
 static int64 committed_at = 0;	/* the last one */
-static int64 flushed_at = 0;	/* after a silence, and nothing came since */
+static int64 flushed_at = 0;	/* after a silence, with no commit since */
 static bool is_ending = false;	/* there was a silence, and a flush is due */
-static int	times = 0;			/* that something came soon */
-static int	at_once = 0;		/* commits that are still flushed at once */
+static int	times = 0;			/* such flushes in a row */
+static int	at_once = 0;		/* commits that are still to be flushed at
+								 * once */
 
 void
 papply_guess_committed(uint64 count, int64 now)

@@ -1,18 +1,22 @@
 /*-------------------------------------------------------------------------
  * leader_count.c
- *	  What the apply worker itself has changed in each table, beside a pool.
+ *	  Count changes of each table that the apply worker itself applies for a
+ *	  pool.
  *
  * Runs in the receiver.
  *
- * What the native loop applies for the pool (a fallback, or a small transaction while
- * the writers are idle) counts in parallel_apply.tables as what writers apply does.
- * Its messages are counted when it gets them, and added to the statistics when the
- * transaction is committed; an error ends the process, and with it what was counted.
+ * Changes that the native loop applies for the pool (in a fallback, or in a
+ * small transaction while the writers are idle) count in parallel_apply.tables
+ * like those of writers.  A message is counted when the native loop gets it.
+ * The counts are added to the statistics when the transaction is committed.
+ * An error ends the process, and with it the counts.
  *
- * Rows that are missing are not: the native loop does not say which ones it skips.
+ * Missing rows are not counted, because the native loop does not report which
+ * changes it skips.
  *
- * Without a pool nothing is counted.  PostgreSQL's own apply is left alone then, and
- * the local table, which only a pool has to know, would have to be looked up.
+ * Nothing is counted without a pool.  PostgreSQL's own apply is left alone
+ * then, and counting would require a lookup of the local table, which only a
+ * pool needs.
  *-------------------------------------------------------------------------
  */
 #include "parallel_apply.h"
@@ -26,11 +30,11 @@
 #include "remote_relation.h"
 #include "table_statistics.h"
 
-/* Of one relation of the publisher. */
+/* Counts of one relation of the publisher. */
 typedef struct Count
 {
 	LogicalRepRelId remote_relid;	/* hash key */
-	bool		is_counted;		/* in the list, of the transaction */
+	bool		is_counted;		/* in the list, for this transaction */
 	uint64		counts[PAPPLY_TABLE_COUNTERS];
 	PapplyTableHint hint;
 	struct Count *next;

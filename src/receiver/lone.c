@@ -1,29 +1,32 @@
 /*-------------------------------------------------------------------------
  * lone.c
- *	  Transactions that the receiver applies itself.
+ *	  Choose transactions that the receiver applies itself.
  *
  * Runs in the receiver, while there is a pool.
  *
- * A lone transaction is received while nothing else is in flight, by a receiver
- * that keeps up: there was nothing to read a moment ago.  To give it to a writer
- * means two switches between processes, which take longer than to apply a small
- * transaction.  So it is left to the native loop, which replays it from the queue
- * like any other one.  Who waits on the publisher for one commit after the other
- * gets it as fast as from PostgreSQL's own apply.
+ * A lone transaction is received while nothing else is in flight, by a
+ * receiver that keeps up: there was nothing to read a moment ago.  If a writer
+ * applied it, that would take two switches between processes, which take
+ * longer than applying a small transaction.  So it is left to the native loop,
+ * which replays it from the queue like any other one.  A publisher's session
+ * that waits for each of its commits waits no longer than with PostgreSQL's
+ * own apply.
  *
- * Meanwhile nothing is received, as with PostgreSQL's own apply.  So that little
- * is lost by it:
- * - What comes in when there has been something to read for KEEPS_UP_US goes to
- *	 writers, until they have done it all.
- * - A transaction that is published before its end, because it is large, is the
- *	 writers'; so is one that changes a table whose rows the native loop may have
- *	 to look for without an index (dispatch.c).
- * - After one that has taken longer than SLOW_MS, because it waited for storage,
- *	 a lock, or the flush of its commit, writers get all of them for PAUSE_FACTOR
- *	 times as long, so at most a tenth of the time is lost, or for MAX_PAUSE_MS.  A
- *	 process that loses its processor for a moment is slow as well, and that alone
- *	 shall not cost much.
- * - What the publisher committed more than OLD_MS ago is part of a backlog.
+ * As with PostgreSQL's own apply, nothing is received in the meantime.  Four
+ * rules keep that loss small:
+ * - Transactions that arrive after there has been something to read for
+ *   KEEPS_UP_US go to writers, until these have applied all of them.
+ * - Writers apply a transaction that is published before its end because it is
+ *   large, and one that changes a table whose rows the native loop may have to
+ *   find without an index (dispatch.c).
+ * - After a transaction that took longer than SLOW_MS, because it waited for
+ *   storage, a lock, or the flush of its commit, writers apply all
+ *   transactions for PAUSE_FACTOR times as long, but at most for MAX_PAUSE_MS.
+ *   So about a tenth of the time is lost at most.  The upper limit is there
+ *   because a process that loses its processor for a moment is slow as well,
+ *   and that alone should not cost much.
+ * - A transaction that the publisher committed more than OLD_MS ago is part of
+ *   a backlog.
  *-------------------------------------------------------------------------
  */
 #include "parallel_apply.h"
@@ -34,9 +37,9 @@
 #include "lone.h"
 
 /*
- * A number of small transactions.  Where processors are busy, many sessions of the
- * publisher keep the receiver reading for so long now and then; to wake writers for
- * that would take more from all than it gives.
+ * Time for a number of small transactions.  On busy processors, many sessions
+ * of the publisher keep the receiver reading for this long now and then.
+ * Waking writers for that would cost more than it gains.
  */
 #define KEEPS_UP_US 2000
 
@@ -48,7 +51,7 @@
 static int64 idle_at = 0;
 static int64 began_at = 0;
 static int64 slow_at = 0;		/* when the last slow one ended */
-static int	pause_ms = 0;		/* since then; 0: the last one was not slow */
+static int	pause_ms = 0;		/* after slow_at; 0: the last one was not slow */
 
 int64
 papply_lone_idle(void)

@@ -1,17 +1,19 @@
 /*-------------------------------------------------------------------------
  * native_streams.c
- *	  Streamed transactions that PostgreSQL's own loop spools.
+ *	  Track streamed transactions that PostgreSQL's own apply loop spools.
  *
  * Runs in the leader apply worker, which may have no pool, and in workers that
- * synchronise tables, which have none.
+ * synchronize tables, which have none.
  *
- * A publisher from 18 on may say that a subtransaction was rolled back of which it
- * has sent nothing: it has found the rollback before its decoding came to it
+ * A publisher of version 18 or later may report the rollback of a
+ * subtransaction of which it has sent nothing: it has found the rollback
+ * before it decoded the subtransaction
  * (ReorderBufferCheckAndTruncateAbortedTXN()).  The native loop looks for the
- * subtransaction in its files, and unless it has spooled something before there is not
- * even the set of files: the worker crashes, and with it the server, again and again, until
- * the publisher need not say so any more.  So it is told of transactions only of which it
- * has got something.
+ * subtransaction in its files.  If it has never spooled anything, there is not
+ * even a set of files, so the worker crashes.  That restarts the server, again
+ * and again, until the publisher need not report the rollback any more.  So
+ * the native loop gets a rollback only of a transaction of which it has got a
+ * part.
  *-------------------------------------------------------------------------
  */
 #include "parallel_apply.h"
@@ -57,7 +59,10 @@ papply_native_streams_exist(void)
 	return xids != NIL;
 }
 
-/* Notes what becomes of streams.  May the native loop have the message? */
+/*
+ * May the native loop get the message?  Also notes where streamed transactions
+ * begin and end.
+ */
 static bool
 may_be_told(const char *message, int length)
 {

@@ -1,15 +1,16 @@
 /*-------------------------------------------------------------------------
  * prepared.c
- *	  Keys of prepared transactions, until they are finished.
+ *	  Keep the keys of prepared transactions until they are finished.
  *
  * Runs in the receiver.
  *
- * What a prepared transaction changed is visible, and its rows are unlocked,
- * when its COMMIT PREPARED has been applied, which is a transaction of its own
- * in the commit order.  So that one is the last writer of the keys, and whoever
- * needs one of these rows depends on it.  Without the keys (prepared before
- * the pool started, or too many, of it or of all that are prepared) everything depends on
- * it.
+ * The changes of a prepared transaction become visible, and its rows are
+ * unlocked, when its COMMIT PREPARED has been applied, which is a transaction
+ * of its own in the commit order.  So COMMIT PREPARED is the last writer of
+ * the keys, and a transaction that needs one of the rows depends on it.  If
+ * the keys are not known, everything depends on it: the transaction was
+ * prepared before the pool started, or it or all prepared transactions have
+ * too many keys.
  *-------------------------------------------------------------------------
  */
 #include "parallel_apply.h"
@@ -19,10 +20,13 @@
 
 #include "prepared.h"
 
-/* 512 kB; a transaction with more keys counts as one that touches all. */
+/* 512 kB; a transaction with more keys counts as one that touches any key. */
 #define MAX_KEYS 65536
 
-/* 8 MB, of all of them; the transactions that have no place count likewise. */
+/*
+ * 8 MB, for all prepared transactions; those that do not fit touch any key as
+ * well.
+ */
 #define MAX_ALL_KEYS (16 * MAX_KEYS)
 
 typedef struct Prepared
@@ -31,13 +35,13 @@ typedef struct Prepared
 	bool		has_all;
 	int			count;
 	int			capacity;
-	uint64	   *hashes;			/* NULL if it has all */
+	uint64	   *hashes;			/* NULL if it touches any key */
 } Prepared;
 
 static List *prepared = NIL;
 static Prepared *current = NULL;	/* being received */
 static MemoryContext context = NULL;
-static int	all_capacity = 0;	/* of those that are kept, and the current one */
+static int	all_capacity = 0;	/* of those that are kept, and of current */
 
 void
 papply_prepared_reset(void)
@@ -87,7 +91,7 @@ papply_prepared_begin(void)
 	all_capacity += current->capacity;
 }
 
-/* Returns false if there are too many. */
+/* Make room for count more keys. Return false if that would be too many. */
 static bool
 make_room(int count)
 {

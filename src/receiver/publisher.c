@@ -1,14 +1,15 @@
 /*-------------------------------------------------------------------------
  * publisher.c
- *	  What the publisher can do.
+ *	  Find out what the publisher supports.
  *
- * Runs in the receiver, where there shall be a pool, before the stream is started: until
- * then a connection for logical replication takes SQL as well.  If a pool starts only later,
- * since one writer was configured before, another connection is made for the question.
- * PostgreSQL's own apply needs no answer, and asks nothing.
+ * Runs in the receiver, if a pool is wanted, before the stream is started:
+ * until then a connection for logical replication accepts SQL as well.  If a
+ * pool starts only later, because one writer was configured before, a separate
+ * connection is made for the query.  PostgreSQL's own apply needs no answer
+ * and sends no query.
  *
- * A publisher that preloads the library has its settings.  The view shows no setting
- * that only the configuration file has.
+ * A publisher that preloads the library has its settings. pg_settings does not
+ * show settings that occur only in the configuration file.
  *-------------------------------------------------------------------------
  */
 #include "parallel_apply.h"
@@ -21,9 +22,10 @@
 #include "seam.h"
 
 /*
- * Three columns: does it ask for flushes?  Are there sessions that wait for them, as far as
- * its configuration says?  They may wait in other modes than the default one, and for
- * other standbys.  And how long does this walsender wait for replies, in milliseconds?
+ * Three columns: does the publisher request flushes?  Do sessions wait for
+ * them, as far as its configuration says?  They may also wait in other modes
+ * than the default one, and for other standbys.  And how long does this
+ * walsender wait for replies, in milliseconds?
  */
 static const char *const query =
 "SELECT EXISTS (SELECT FROM pg_catalog.pg_settings WHERE name = '" PAPPLY_NAME ".coalesce_messages'),"
@@ -70,7 +72,10 @@ read_answer(WalRcvExecResult *result)
 	return answer;
 }
 
-/* In a transaction: the result's types are looked up. */
+/*
+ * Send the query.  Called in a transaction, because the types of the result
+ * are looked up.
+ */
 static PapplyPublisher
 ask(WalReceiverConn *conn)
 {

@@ -1,19 +1,20 @@
 /*-------------------------------------------------------------------------
  * remote_relation.c
- *	  What the receiver knows of each relation of the publisher.
+ *	  Keep what the receiver knows about each relation of the publisher.
  *
- * Runs in the receiver, with or without a pool: RELATION messages come once,
- * so they are kept from the beginning of the connection.
+ * Runs in the receiver, with or without a pool: RELATION messages are sent
+ * only once, so they are kept from the beginning of the connection.
  *
- * The native loop has a map of relations of its own.  It is told a definition
- * only when it is about to get a change made with it (native_version), since
- * it may have to replay a transaction that is older than the newest message.
+ * The native loop has its own map of relations.  It gets a definition only
+ * when it is about to get a change made with it (native_version), because it
+ * may have to replay a transaction that is older than the newest message.
  *
- * The local part (which unique indexes, how may it be applied, is it
- * synchronised) is read from the catalogs when it is first needed and after any
- * invalidation.  It is a matter of speed only, writers decide for themselves with the table locked;
- * so a table that somebody else has locked exclusively is not waited for: the
- * receiver has to keep the connection alive.
+ * The local part (the unique indexes, how changes may be applied, whether the
+ * table is synchronized) is read from the catalogs when it is first needed and
+ * after any invalidation.  It matters only for speed, because writers decide
+ * for themselves with the table locked.  So the receiver does not wait for a
+ * table that another process has locked exclusively: it has to keep the
+ * connection alive.
  *-------------------------------------------------------------------------
  */
 #include "parallel_apply.h"
@@ -45,9 +46,9 @@ typedef struct OldVersion
 static HTAB *relations = NULL;
 static MemoryContext relations_context = NULL;
 static List *old_versions = NIL;
-static List *untold = NIL;		/* or told since */
+static List *untold = NIL;		/* the native loop may have got some since */
 
-/* Counts the times that a local part became stale. */
+/* Incremented whenever a local part becomes stale. */
 static uint64 local_changes = 0;
 
 static void
@@ -71,8 +72,9 @@ invalidate_local(Datum arg, Oid relid)
 }
 
 /*
- * The default of a domain, perhaps, or a constraint of one; most types and constraints are
- * those of tables, which are told: of temporary ones, say.  Or a function in a default.
+ * Invalidate after a change that may concern the default or a constraint of a
+ * domain, or a function in a default.  Most types and constraints belong to
+ * tables, even temporary ones, and do not matter here.
  */
 static void
 invalidate_domains(Datum arg, int cacheid, uint32 hashvalue)
@@ -86,7 +88,7 @@ invalidate_domains(Datum arg, int cacheid, uint32 hashvalue)
 			forget_local(rel);
 }
 
-/* States of tables. */
+/* Invalidate after a change of any table's synchronization state. */
 static void
 invalidate_all(Datum arg, int cacheid, uint32 hashvalue)
 {
@@ -154,7 +156,8 @@ papply_remote_relation_update(const char *message, int length, uint64 in_use)
 	remote_relid = papply_message_get_uint32(message + 1);
 	rel = hash_search(relations, &remote_relid, HASH_ENTER, &found);
 	if (found && is_definition(rel, message, length))
-		return;					/* said again, after an invalidation there */
+		return;					/* repeated after an invalidation on the
+								 * publisher */
 
 	if (!found)
 	{
@@ -174,12 +177,12 @@ papply_remote_relation_update(const char *message, int length, uint64 in_use)
 	old_context = MemoryContextSwitchTo(rel->context);
 	rel->message = palloc(length + 1);
 	memcpy(rel->message, message, length);
-	rel->message[length] = '\0';	/* those who read strings rely on it */
+	rel->message[length] = '\0';	/* functions that read strings rely on it */
 	rel->length = length;
 	buf.data = rel->message;
 	buf.len = length;
 	buf.maxlen = -1;
-	buf.cursor = 1;				/* behind the kind byte */
+	buf.cursor = 1;				/* after the kind byte */
 	rel->remote = logicalrep_read_rel(&buf);
 	MemoryContextSwitchTo(old_context);
 
@@ -189,7 +192,7 @@ papply_remote_relation_update(const char *message, int length, uint64 in_use)
 	rel->partitions = NIL;
 }
 
-/* Which published column is each local one? */
+/* Map each local column to the published one, or to -1. */
 static AttrMap *
 map_columns(Relation local, LogicalRepRelation *remote)
 {
@@ -210,7 +213,7 @@ map_columns(Relation local, LogicalRepRelation *remote)
 	return map;
 }
 
-/* Changes of these concern a partitioned table, too. */
+/* Remember the partitions, whose changes concern the partitioned table too. */
 static void
 remember_partitions(PapplyRemoteRelation *rel)
 {
@@ -222,7 +225,7 @@ remember_partitions(PapplyRemoteRelation *rel)
 	MemoryContextSwitchTo(old_context);
 }
 
-/* For those who look at the views; one warning is enough. */
+/* Describe the table for the views; warn once if there is no place for it. */
 static void
 describe_table(PapplyRemoteRelation *rel, const AttrMap *map)
 {
@@ -253,8 +256,8 @@ describe_table(PapplyRemoteRelation *rel, const AttrMap *map)
 }
 
 /*
- * Read the local part from the catalogs; in a transaction.  As long as the table
- * is locked by somebody else, its class is the last one known.
+ * Read the local part from the catalogs; called in a transaction.  If another
+ * process has locked the table, its last known class is kept.
  */
 static void
 look_up_local(PapplyRemoteRelation *rel)
@@ -274,7 +277,7 @@ look_up_local(PapplyRemoteRelation *rel)
 	rel->is_current = true;
 	rel->lacks_place = false;
 
-	/* no such table: whoever applies the change says so */
+	/* no such table: an error is raised when the change is applied */
 	if (!OidIsValid(relid))
 	{
 		rel->table_class = PAPPLY_TABLE_PARALLEL;
@@ -283,7 +286,7 @@ look_up_local(PapplyRemoteRelation *rel)
 	rel->is_ready = GetSubscriptionRelState(MySubscription->oid, relid, &lsn) == SUBREL_STATE_READY;
 	if (!ConditionalLockRelationOid(relid, AccessShareLock))
 	{
-		rel->is_current = false;	/* look again at its next change */
+		rel->is_current = false;	/* look it up again at the next change */
 		if (!is_known)
 			rel->table_class = papply_table_class_unlocked(relid);
 		return;
@@ -330,9 +333,9 @@ papply_remote_relation_local_changes(void)
 }
 
 /*
- * What the native loop knows is not known here: of a stream that was rolled back it
- * has forgotten the definitions, and whether a table is synchronised it reads again
- * when it is told.
+ * The native loop's definitions are not known here.  It has forgotten those of
+ * a stream that was rolled back, and it looks up again whether a table is
+ * synchronized when it gets a definition.
  */
 void
 papply_remote_relation_pool_started(void)
@@ -401,7 +404,10 @@ find_untold(void)
 	MemoryContextSwitchTo(old_context);
 }
 
-/* Who asks tells one at a time; so they are looked for when those found are told. */
+/*
+ * The caller sends one relation after the other, so search for more only when
+ * those found have been sent.
+ */
 PapplyRemoteRelation *
 papply_remote_relation_next_untold(void)
 {

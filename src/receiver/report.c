@@ -1,10 +1,9 @@
 /*-------------------------------------------------------------------------
  * report.c
- *	  When the publisher is told how far we are.
+ *	  Decide when to report positions to the publisher.
  *
- * Runs in the receiver, while there is a pool.  What it is told is said in
- * feedback.c; each message costs a system call here and a wake-up there, so
- * there shall be few.
+ * Runs in the receiver, while there is a pool. feedback.c builds the messages.  Each of
+ * them costs a system call here and a wake-up on the publisher, so there should be few.
  *-------------------------------------------------------------------------
  */
 #include "parallel_apply.h"
@@ -19,44 +18,48 @@
 #include "seam.h"
 #include "wal_flush.h"
 
-/* Commits are confirmed at least this often while there is more to do. */
+/* Commits are confirmed at least this often while there is more to read. */
 #define REPORT_INTERVAL_MS 100
 
-/* That a transaction was received is told after so long, if not committed. */
+/* A transaction's arrival is reported after this time, if it is not committed before. */
 #define RECEIVED_PATIENCE_MS 1
 
 /*
- * A reply that was asked for, and put off until there is more to tell, is sent after so
- * long all the same.  So is one that may be asked for, while nothing is read from the
- * connection.  Or earlier, where the publisher would give us up.
+ * A reply that was requested, and deferred until there is more to report, is sent after
+ * this time anyway.  So is one that may have been requested while nothing is read from
+ * the connection.  Both are sent earlier if the publisher would time out.
  */
 #define REPLY_INTERVAL_MS 100
 
-/* So often the publisher hears of us while a message waits, or earlier, likewise. */
+/*
+ * The publisher gets a message at least this often while messages are left unread, or
+ * earlier, for the same reason.
+ */
 #define SILENCE_MS 1000
 
 /*
- * A publisher that is shut down asks again as soon as it is answered, until all that it
- * has sent is flushed.  If that may take long, because a writer waits for a lock, say, it
- * gets no answer, and gives up after wal_sender_timeout: as it does with PostgreSQL's own
- * apply, which cannot answer meanwhile.  Else it asks when half of that time is over.
+ * A publisher that is shut down requests a reply again as soon as it has got one, until
+ * all that it has sent is flushed.  If that may take long, because a writer waits for a
+ * lock for instance, it gets no reply, and gives up after wal_sender_timeout.  The same
+ * happens with PostgreSQL's own apply, which cannot reply in the meantime.  Otherwise, a
+ * publisher requests a reply when half of that time is over.
  */
 #define ASKED_AGAIN_MS 200
 #define ASKED_TIMES 20
 
 static int64 reported_at = 0;
-static bool has_committed = false;	/* and nobody has been woken to flush it */
+static bool has_committed = false;	/* and no process has been woken to flush */
 static bool has_untold = false; /* received the end of a transaction */
 static int64 untold_since = 0;
 
-/* As of clock.h; 0: not so. */
-static int64 owed_since = 0;	/* a reply was asked for, and put off */
+/* As of clock.h; 0: not the case. */
+static int64 owed_since = 0;	/* a reply was requested, and deferred */
 static int64 unread_since = 0;	/* nothing is read from the connection */
 
-static int	publisher_timeout_ms = 0;	/* its wal_sender_timeout, when the
+static int	publisher_timeout_ms = 0;	/* its wal_sender_timeout when the
 										 * stream began; 0: none */
 
-static int	asked_times = 0;	/* one soon after the other, and nothing
+static int	asked_times = 0;	/* requests in rapid succession, with nothing
 								 * flushed since */
 static int64 asked_at = 0;
 static XLogRecPtr asked_flushed_lsn = InvalidXLogRecPtr;
@@ -112,7 +115,7 @@ papply_report_set_timeout(int timeout_ms)
 	publisher_timeout_ms = timeout_ms;
 }
 
-/* A part of a timeout, if that is less. */
+/* Return interval_ms, or a quarter of the timeout if that is less. */
 static int
 limited_by(int timeout_ms, int interval_ms)
 {
@@ -159,10 +162,10 @@ papply_report_may_answer(void)
 }
 
 /*
- * A transaction that was received is likely to be committed in a moment; one
- * message for both costs publisher and subscriber half.  Without
- * wal_receiver_status_interval the publisher is told nothing, unless it has asked for it
- * and got no answer.
+ * Send a status message if there is something new.  A transaction that was received is
+ * likely to be committed within a moment; one message for both halves the cost.  Without
+ * wal_receiver_status_interval, nothing is sent but replies that the publisher has
+ * requested and not got.
  */
 static void
 tell(WalReceiverConn *conn)
@@ -192,7 +195,6 @@ tell(WalReceiverConn *conn)
 		asked_times = 0;
 }
 
-/* There is more to do; now and then the publisher is told how far we are. */
 void
 papply_report_if_due(WalReceiverConn *conn)
 {

@@ -1,38 +1,40 @@
 /*-------------------------------------------------------------------------
  * row_keys.c
- *	  Which rows (and unique values) does a change touch?
+ *	  Compute the keys of the rows (and unique values) that a change touches.
  *
  * Runs in the receiver.
  *
- * A row is known by the columns of the publisher's replica identity, old and
- * new; with REPLICA IDENTITY FULL that is all columns.  Further keys are the
+ * A row is identified by the columns of the publisher's replica identity, old
+ * and new; with REPLICA IDENTITY FULL, by all columns.  Further keys are the
  * local unique indexes, as far as the message carries their columns: two
  * transactions that pass a unique value from one row to another must not
- * overtake each other.  The key of a row is hashed from the bytes as they were
- * sent, since the same row of the publisher always has the same bytes.
+ * overtake each other.  Keys are hashed from the bytes as they were sent,
+ * because the same row of the publisher always has the same bytes.
  *
- * What this cannot see (expression and partial indexes, exclusion constraints,
- * values that are equal but have different bytes, the old value of a unique
- * column that the message does not carry) shows itself when it is applied, as
- * a lock wait, a missing row or a unique violation, and is then put right.  It
- * only must not be frequent.
+ * Some conflicts cannot be seen here: those over expression and partial
+ * indexes, exclusion constraints, values that are equal but have different
+ * bytes, and the old value of a unique column that the message does not carry.
+ * They show when the changes are applied, as a lock wait, a missing row or a
+ * unique violation, and are resolved then.  This is safe, but must be rare to
+ * be fast.
  *
- * Rows of different relations of the publisher have different keys, and may be
- * in the same local table all the same: one relation has the name of a local
- * partitioned table, another one that of a part of it.  That cannot be seen
- * either, nor can a unique index of one partition.  But whichever way a change
- * has come, it ends in one partition, and looks up and locks the row there, or
- * enters its unique values there: if a younger transaction T has been there
- * before an older one S,
- * - S finds the row that T has changed, deleted, inserted or moved away from or
- *   to there, as dirty snapshots and unique indexes show it: S waits for T's
- *   lock, and T, the younger, yields;
- * - T has not found a row that S inserts or moves to there: T looks again in
- *   its turn;
- * - T enters a unique value that S gives up: a violation, tried again in turn.
- * A row that moves between partitions which are published themselves is a
- * DELETE in one relation and an INSERT in another one.  Both are in one
- * transaction, so what follows in either relation depends on that.
+ * Rows of different relations of the publisher have different keys, but may be
+ * in the same local table: one relation has the name of a local partitioned
+ * table, and another one that of its partition.  Such a conflict cannot be
+ * seen here either, nor can one over a unique index of a single partition.
+ * But each change ends up in one partition, and finds and locks its row there,
+ * or enters its unique values there.  If a younger transaction T has been
+ * there before an older one S, there are three cases:
+ * - S finds the row that T has changed, deleted, inserted, or moved from or to
+ *   there, because dirty snapshots and unique indexes show it.  S waits for
+ *   T's lock, and T, the younger one, yields.
+ * - T has not found a row that S inserts or moves there.  T looks again in its
+ *   turn.
+ * - T enters a unique value that S removes.  T gets a violation, and is
+ *   retried in its turn.  A row that moves between partitions which are
+ *   published themselves is a DELETE in one relation and an INSERT in another.
+ *   Both are in one transaction, so later changes in either relation depend on
+ *   that transaction.
  *-------------------------------------------------------------------------
  */
 #include "parallel_apply.h"
@@ -47,7 +49,7 @@
 
 #include "row_keys.h"
 
-/* What stands for NULL in a hash; no value has this length. */
+/* Stands for NULL in a hash; no value has this length. */
 #define NULL_MARK (-1)
 
 void
@@ -64,7 +66,9 @@ papply_row_keys_init(PapplyRowKeys *keys, const LogicalRepRelation *remote)
 									 hash_bytes((const unsigned char *) remote->nspname,
 												strlen(remote->nspname)));
 
-	/* the identity: of up to INDEX_MAX_KEYS columns, or FULL: all of them */
+	/*
+	 * the identity has up to INDEX_MAX_KEYS columns, or with FULL all columns
+	 */
 	if (bms_is_empty(remote->attkeys) && !keys->old_is_whole)
 		return;
 	if (!keys->old_is_whole && (remote->natts > MaxTupleAttributeNumber ||
@@ -103,7 +107,9 @@ papply_row_keys_why_untracked(Relation index, const AttrNumber *attnums)
 	return NULL;
 }
 
-/* The columns of an index as published ones; false if it cannot be tracked. */
+/*
+ * Map the columns of an index to published ones; false if it is not tracked.
+ */
 static bool
 make_unique_key(PapplyKey *key, Relation index, const AttrNumber *attnums)
 {
@@ -142,7 +148,7 @@ papply_row_keys_add_unique(PapplyRowKeys *keys, Relation rel, const AttrNumber *
 
 		if (keys->nkeys == PAPPLY_MAX_KEYS)
 			break;
-		/* the receiver must not wait; a miss shows itself */
+		/* The receiver must not wait.  Leaving out an index is safe. */
 		if (!ConditionalLockRelationOid(lfirst_oid(lc), AccessShareLock))
 			continue;
 		index = index_open(lfirst_oid(lc), NoLock);
@@ -168,8 +174,8 @@ hash_column(uint64 hash, const PapplyColumn *column)
 }
 
 /*
- * Does an old tuple carry this column?  One that has only the key says NULL
- * for all others.
+ * Does an old tuple carry this column?  A tuple with only the key has NULL for
+ * all other columns.
  */
 static bool
 old_has(const PapplyRowKeys *keys, const PapplyTuple *old, int number)
@@ -180,8 +186,8 @@ old_has(const PapplyRowKeys *keys, const PapplyTuple *old, int number)
 }
 
 /*
- * Hash of one key of a row: of its new tuple, with unchanged values from the
- * old one, or of the old tuple if there is no new one.
+ * Add the hash of one key of a row: of its new tuple, with unchanged values
+ * from the old one, or of the old tuple if there is no new one.
  */
 static void
 add_hash(const PapplyRowKeys *keys, const PapplyKey *key,

@@ -1,40 +1,41 @@
 /*-------------------------------------------------------------------------
  * spool.c
- *	  Transactions that are streamed while they are in progress.
+ *	  Spool transactions that are streamed while they are in progress.
  *
  * Runs in the receiver.
  *
- * While there is a pool, chunks are kept here, in a file for each transaction
- * (spool_file.c), until its end is known.  When it is committed (or prepared), it
- * is read as an ordinary transaction: BEGIN, the changes, COMMIT; what became
- * of it before is forgotten.  So the stages that follow, and the native loop
- * if it has to do the transaction, know nothing of streaming.  The alternative,
- * to let the native loop spool, would end in a drain of the pool and in one
- * process that applies what may be the largest transactions of all.
+ * While there is a pool, the chunks of each streamed transaction are kept in a file
+ * (spool_file.c) until its end is known.  When the transaction is committed (or
+ * prepared), the file is read as an ordinary transaction: BEGIN, the changes, COMMIT.
+ * So the later stages, and the native loop if it has to apply the transaction, know
+ * nothing of streaming.  The alternative is to let the native loop spool.  Then the
+ * pool would be drained, and a single process would apply what may be the largest
+ * transactions of all.
  *
- * If a writer can be spared, it applies the transaction at the same time, behind
- * us, from the same file (early.c).  If it is still at it when the COMMIT comes, the transaction
- * is in the queue without its changes, between BEGIN and COMMIT, and
- * everything after depends on it, since nobody has looked at its rows.  The file
- * stays until it is committed: the native loop may have to apply it once more.
- * The writer is told to give up, and the file is read as above, if a
- * subtransaction was rolled back of which it may have applied something, and if the
- * transaction is prepared.
+ * If a writer can be spared, it applies the transaction at the same time, following the
+ * receiver in the same file (early.c).  If it has not given up when the COMMIT arrives,
+ * the queue gets the transaction without its changes, as BEGIN and COMMIT, and
+ * everything after depends on it, because its rows are not known.  The file is kept
+ * until the transaction is committed, because the native loop may have to apply it
+ * again.  The writer must give up, and the file is read as above, if a subtransaction
+ * is rolled back of which the writer may have applied something, and if the transaction
+ * is prepared.
  *
- * Changes of a subtransaction that is rolled back are cut off, with all behind its first one:
- * those are its own, or of subtransactions of it.  As long as the writer that has been
- * told to give up may still read the file, they stay there, and are passed over when it is
- * read.  Definitions go with the changes: the publisher repeats them behind the end of
- * the subtransaction.  It repeats in each streamed
- * transaction what others have been told.  For a writer each RELATION message has a version,
- * which other transactions do not use before this one is committed, unless they have the
- * same definition.
+ * If a subtransaction is rolled back, the file is cut off at its first change.  All
+ * changes behind it belong to it, or to subtransactions of it.  They stay as long as
+ * the writer that must give up may still read the file, and are skipped when it is
+ * read.  Definitions are cut off with the changes, and the publisher repeats them after
+ * the end of the subtransaction.  It repeats in each streamed transaction the
+ * definitions that it has sent with others.  For a writer, each RELATION message has a
+ * version.  Other transactions do not use that version before this one is committed,
+ * unless they have the same definition.
  *
- * Without a pool the native loop spools.  What it has begun, it ends: a pool
- * does not start before (lifecycle.c).  What was begun here is read from here
- * even if the pool has stopped meanwhile.
+ * Without a pool, the native loop spools.  A pool does not start before the native loop
+ * has ended what it has begun (lifecycle.c).  What was spooled here is read from here,
+ * even if the pool has stopped in the meantime.
  *
- * If the process ends, the files go with it, and the publisher streams again.
+ * If the process ends, the files are deleted, and the publisher streams the
+ * transactions again.
  *-------------------------------------------------------------------------
  */
 #include "parallel_apply.h"
@@ -65,7 +66,7 @@
 typedef struct KeptRelation
 {
 	uint32		version;
-	bool		is_own;			/* the version is of this spool only */
+	bool		is_own;			/* the version is used by this spool only */
 	int			length;			/* of the RELATION message, without an xid */
 	char		message[FLEXIBLE_ARRAY_MEMBER];
 } KeptRelation;
@@ -80,11 +81,9 @@ typedef struct Spool
 
 	/* for the writer that applies it early */
 	int			early;			/* its place, or PAPPLY_NO_EARLY */
-	int			was_early;		/* the place that it had before, or
-								 * PAPPLY_NO_EARLY */
-	List	   *relations;		/* of KeptRelation, in the order that they
-								 * came */
-	uint64		seqno;			/* in the queue, when it has ended */
+	int			was_early;		/* its previous place, or PAPPLY_NO_EARLY */
+	List	   *relations;		/* of KeptRelation, in order of arrival */
+	uint64		seqno;			/* in the queue, once it has ended */
 } Spool;
 
 /* How far a spool has been read. */
@@ -99,7 +98,7 @@ typedef struct Reading
 {
 	Spool	   *spool;			/* NULL: none */
 	bool		has_begun;		/* BEGIN has been returned */
-	bool		is_decided;		/* whether the changes follow */
+	bool		is_decided;		/* is it decided whether the changes follow? */
 	Reader		reader;
 	PapplyCommit commit;
 	StringInfoData end;			/* the message that ended it */
@@ -109,14 +108,16 @@ static FileSet file_set;
 static List *spools = NIL;
 static Spool *open_spool = NULL;	/* between its STREAM START and STREAM
 									 * STOP */
-static StringInfoData chunk;	/* what is not in its file yet */
+static StringInfoData chunk;	/* what is not yet in the file of open_spool */
 
 static bool native_is_open = false;
 
 static Reading reading;
 static StringInfoData frame;
 
-/* Applied early and ended, not yet committed; one of them by the native loop. */
+/*
+ * Applied early and ended, but not committed; the native loop may replay one of them.
+ */
 static List *ended_spools = NIL;
 static Reader replay_reader;
 static Spool *replay_spool = NULL;
@@ -132,7 +133,7 @@ find_spool(TransactionId xid)
 	return NULL;
 }
 
-/* To look up temp_tablespaces takes a transaction. */
+/* Looking up temp_tablespaces requires a transaction. */
 static void
 init_files(void)
 {
@@ -176,7 +177,7 @@ revoke_early(Spool *spool)
 	spool->early = PAPPLY_NO_EARLY;
 }
 
-/* In no list any more. */
+/* Free a spool that is not in a list. */
 static void
 free_spool(Spool *spool)
 {
@@ -200,7 +201,7 @@ drop_spool(Spool *spool)
 	free_spool(spool);
 }
 
-/* Does nobody else read the file, so that it may lose its end? */
+/* Is no writer reading the file, so that it may be truncated? */
 static bool
 is_ours_alone(Spool *spool)
 {
@@ -209,7 +210,7 @@ is_ours_alone(Spool *spool)
 		 !papply_early_is_leaving(spool->was_early, spool->xid));
 }
 
-/* What is not read at the end of the file goes, as soon as that is possible. */
+/* Truncate the file to what will be read, if that is possible. */
 static void
 give_space_back(Spool *spool)
 {
@@ -222,7 +223,7 @@ give_space_back(Spool *spool)
 	papply_spool_parts_drop_tail(&spool->parts);
 }
 
-/* It may be one of which nothing was sent. */
+/* Roll back a subtransaction, of which nothing may have been received. */
 static void
 abort_subtransaction(Spool *spool, TransactionId xid)
 {
@@ -247,7 +248,7 @@ append_chunk(Spool *spool)
 		papply_early_publish(spool->early, spool->bytes);
 }
 
-/* The writer waits for all that has been received before the chunk. */
+/* The writer waits for everything that was received before the chunk. */
 static void
 begin_chunk(Spool *spool)
 {
@@ -261,7 +262,7 @@ begin_chunk(Spool *spool)
 	appendBinaryStringInfo(&chunk, (char *) &head, sizeof(head));
 }
 
-/* The last definition of the same relation in this spool; NULL: there is none. */
+/* Return the last definition of the same relation in this spool, or NULL. */
 static KeptRelation *
 last_definition(Spool *spool, const char *relid)
 {
@@ -276,8 +277,9 @@ last_definition(Spool *spool, const char *relid)
 }
 
 /*
- * The definition of a relation, in a chunk; returns its version.  One that others
- * have, too, may be replaced and dropped meanwhile: then the writer gives up.
+ * Keep the definition of a relation, and return its version.  A version that other
+ * transactions use too may be replaced and dropped in the meantime; then the writer
+ * gives up.
  */
 static uint32
 keep_relation(Spool *spool, const char *message, int length)
@@ -289,7 +291,8 @@ keep_relation(Spool *spool, const char *message, int length)
 
 	if (last != NULL && last->length == kept_length &&
 		memcmp(last->message + 1, message + 5, kept_length - 1) == 0)
-		return last->version;	/* said again, after an invalidation there */
+		return last->version;	/* repeated after an invalidation on the
+								 * publisher */
 
 	old_context = MemoryContextSwitchTo(TopMemoryContext);
 	relation = palloc(offsetof(KeptRelation, message) + kept_length);
@@ -328,7 +331,7 @@ keep_message(Spool *spool, char *message, int length)
 	appendBinaryStringInfo(&chunk, message + 5, length - 5);
 }
 
-/* Without a pool: the publisher will not repeat it when there is one. */
+/* Note a definition; the publisher will not repeat it when there is a pool. */
 static void
 note_native_relation(char *message, int length)
 {
@@ -362,7 +365,7 @@ start_chunk(TransactionId xid, bool is_first, bool wants_spool)
 	return PAPPLY_SPOOL_NATIVE;
 }
 
-/* As the native loop says it; who follows streams at DEBUG1 reads it. */
+/* Report like the native loop, for users who follow streams at DEBUG1. */
 static void
 report_end(const char *command)
 {
@@ -482,7 +485,7 @@ papply_spool_take(char *message, int length, bool wants_spool)
 
 /*** reading ***/
 
-/* What was rolled back, and is still in the file. */
+/* Skip what was rolled back and is still in the file. */
 static void
 pass_gap(const PapplySpoolParts *parts, Reader *reader)
 {
@@ -493,7 +496,7 @@ pass_gap(const PapplySpoolParts *parts, Reader *reader)
 		papply_spool_reader_skip(&reader->file, next);
 }
 
-/* The next message that counts, and its length; NULL at the end. */
+/* Return the next message to apply, and its length; NULL at the end. */
 static char *
 next_message(Spool *spool, Reader *reader, int *length)
 {
@@ -511,7 +514,7 @@ next_message(Spool *spool, Reader *reader, int *length)
 	return message;
 }
 
-/* The formats are those of logicalproto.h. */
+/* Append a BEGIN; the formats are those of logicalproto.h. */
 static void
 append_begin(void)
 {
@@ -521,7 +524,7 @@ append_begin(void)
 	pq_sendbyte(&frame, is_prepare ? LOGICAL_REP_MSG_BEGIN_PREPARE : LOGICAL_REP_MSG_BEGIN);
 	if (is_prepare)
 	{
-		/* what a PREPARE says, without its flags */
+		/* contents of a PREPARE without its flags */
 		appendBinaryStringInfo(&frame, reading.end.data + 2, reading.end.len - 2);
 		return;
 	}
@@ -540,7 +543,7 @@ append_commit(void)
 	appendBinaryStringInfo(&frame, reading.end.data + skipped, reading.end.len - skipped);
 }
 
-/* Positions are those of the end, or none: see receiver.c. */
+/* The position is that of the end, or none: see route.c. */
 static void
 begin_frame(XLogRecPtr remote_lsn)
 {
@@ -552,9 +555,9 @@ begin_frame(XLogRecPtr remote_lsn)
 }
 
 /*
- * The transaction has begun in the queue, unless the native loop has it.  Does a writer
- * that has applied it early go on with it?  Then what it has defined holds from
- * here on.
+ * Does a writer that has applied it early continue with it?  If so, its definitions are
+ * valid from here on.  The transaction has begun in the queue, unless the native loop
+ * has it.
  */
 static bool
 ends_early(Spool *spool)
@@ -594,7 +597,7 @@ is_early(Spool *spool)
 	return spool->seqno != PAPPLY_NO_SEQNO;
 }
 
-/* COMMIT has been returned. */
+/* Finish; COMMIT has been returned. */
 static void
 end_reading(void)
 {

@@ -1,12 +1,12 @@
 /*-------------------------------------------------------------------------
  * spool_parts.c
- *	  Where subtransactions begin in a spool, and what of it is not read.
+ *	  Track where subtransactions begin in a spool, and what is not read.
  *
  * Runs in the receiver.
  *
- * When a subtransaction is rolled back, all that has been written since its first
- * change is its own, or of subtransactions of it: what went on outside of it comes
- * after its end.  PostgreSQL's own apply relies on that, too.
+ * When a subtransaction is rolled back, everything written since its first
+ * change belongs to it or to its own subtransactions, because changes outside
+ * of it come only after its end.  PostgreSQL's own apply relies on that too.
  *-------------------------------------------------------------------------
  */
 #include "parallel_apply.h"
@@ -61,7 +61,7 @@ papply_spool_parts_note(PapplySpoolParts *parts, TransactionId xid, uint64 posit
 	MemoryContextSwitchTo(old_context);
 }
 
-/* Those that began there or later. */
+/* Forget subtransactions that began there or later. */
 static void
 forget_subtransactions(PapplySpoolParts *parts, uint64 position)
 {
@@ -86,7 +86,7 @@ papply_spool_parts_drop_tail(PapplySpoolParts *parts)
 	pfree(gap);
 }
 
-/* Gaps that touch become one. */
+/* Add a gap; gaps that touch are merged. */
 static void
 add_gap(PapplySpoolParts *parts, uint64 begin, uint64 end)
 {

@@ -1,28 +1,31 @@
 /*-------------------------------------------------------------------------
  * status.c
- *	  What the receiver shows of its subscription.
+ *	  Show the state of a subscription.
  *
- * Runs in the receiver, with and without a pool; what it shows lives in
- * statistics.c.
+ * Runs in the receiver, with and without a pool. statistics.c keeps what is
+ * shown.
  *
- * Positions are put there whenever the receiver looks up from reading, and what
- * rates are computed from once a second.  With a pool they are those of feedback.c; without, what the
- * native loop tells the publisher, and the ends of its transactions.
+ * Positions are updated whenever the receiver stops reading, and the data for
+ * rates once per second.  With a pool, the positions are those of feedback.c.
+ * Without one, they are those that the native loop reports to the publisher,
+ * and the ends of its transactions.
  *
- * How far the subscription is behind, in time, is the age on the publisher of
- * the oldest transaction that is not committed.  What the publisher has not sent
- * yet, nobody knows here; but that is younger.  From the movement of that time
- * over the last seconds follows when it will have caught up, if the publisher
- * was as busy all the time.
+ * The lag of the subscription, as a time, is the age on the publisher of the
+ * oldest transaction that is not committed.  Transactions that the publisher
+ * has not sent yet are not known here, but they are younger.  The change of
+ * that age over the last seconds tells when the subscription will have caught
+ * up, if the publisher stays as busy.
  *
- * Writers that wait in the lock manager are not told when they are woken, so
- * such waits are estimated: a writer that is found waiting when the receiver
- * looks, once a second, has waited since it looked before.  Over some time that
- * is right, however short the waits are.
+ * Waits of writers in the lock manager are estimated, because a writer does
+ * not learn when it is woken there.  A writer that is found waiting at the
+ * check, once per second, is assumed to have waited since the previous check.
+ * On average that is right, however short the waits are.
  *
- * Errors of the native loop are seen where PostgreSQL logs them, by its hook.  Such an
- * error ends the process; the view shows it until the next one has overcome it: until
- * the transaction is committed that failed, or there is a connection again.
+ * A hook sees errors of the native loop when PostgreSQL logs them.  Such an
+ * error ends the process.  The view shows the error until the next process has
+ * overcome it: until the transaction that failed is committed, or there is a
+ * connection again.
+ *-------------------------------------------------------------------------
  */
 #include "parallel_apply.h"
 
@@ -41,7 +44,8 @@
 
 #define SAMPLE_MS 1000
 
-static TimestampTz held_commit_time = 0;	/* in a pause */
+static TimestampTz held_commit_time = 0;	/* of a transaction held by a
+											 * pause */
 
 static emit_log_hook_type previous_emit_log = NULL;
 
@@ -109,7 +113,8 @@ void
 papply_status_set(PapplyApplyState state, PapplyApplyReason reason)
 {
 	papply_statistics_progress->reason = reason;
-	pg_write_barrier();			/* pairs with the lock of those who read */
+	pg_write_barrier();			/* pairs with the lock in
+								 * papply_statistics_peek() */
 	papply_statistics_progress->state = state;
 }
 
@@ -130,7 +135,7 @@ count_lock_waits(uint64 elapsed_us)
 	}
 }
 
-/* Nothing happens if it is not time for it; the clock may have been set. */
+/* Add a sample, if one is due.  The clock may have been set. */
 static void
 sample(bool has_pool)
 {
@@ -151,13 +156,16 @@ sample(bool has_pool)
 	next->oldest_commit_time = oldest != 0 ? oldest : GetCurrentTimestamp();
 	if (oldest == 0)
 		progress->current_at = next->oldest_commit_time;
-	pg_write_barrier();			/* pairs with the lock of those who read */
+	pg_write_barrier();			/* pairs with the lock in
+								 * papply_statistics_peek() */
 	progress->samples_taken = n + 1;
 }
 
 /*** what is shown ***/
 
-/* When that transaction of the queue was committed; 0 if it is not known. */
+/*
+ * Return the commit time of a transaction of the queue; 0 if it is not known.
+ */
 static TimestampTz
 commit_time_of(uint64 seqno)
 {
@@ -174,8 +182,9 @@ commit_time_of(uint64 seqno)
 }
 
 /*
- * Of the oldest transaction in the queue.  Once its beginning has been
- * overwritten, since it is larger than the queue, it is remembered.
+ * Return the commit time of the oldest transaction in the queue, or 0.  It is
+ * remembered, because the beginning of a transaction that is larger than the
+ * queue is overwritten.
  */
 static TimestampTz
 oldest_commit_time(void)
@@ -218,7 +227,7 @@ show_native(void)
 {
 	PapplyProgress *progress = papply_statistics_progress;
 
-	/* it asks for more when it is done with what it got */
+	/* it asks for more when it has applied what it got */
 	progress->received_lsn = papply_feedback_received_lsn();
 	progress->committed_lsn = Max(progress->committed_lsn, progress->received_lsn);
 	progress->dispatched_lsn = progress->committed_lsn;
@@ -228,7 +237,7 @@ show_native(void)
 		progress->oldest_commit_time = held_commit_time;
 }
 
-/* The transaction has been committed, or skipped. */
+/* Forget a failure if its transaction has been committed or skipped. */
 static void
 forget_failure(void)
 {
