@@ -8,20 +8,22 @@
 #ifndef PAPPLY_BLOCKERS_H
 #define PAPPLY_BLOCKERS_H
 
-/* How often a process looks that does not sleep in commit_order.c. */
+/*
+ * Interval between checks by a process that does not sleep in commit_order.c.
+ */
 #define PAPPLY_BLOCKERS_INTERVAL_MS 100
 
 /*
- * Look whether the oldest transaction waits for a younger one.  If it waits for this
- * process, throws PAPPLY_ERRCODE_OLDER_WINS; if for one that cannot find out itself,
- * all younger ones are told to roll back.
+ * Check whether the oldest transaction waits for a younger one.  Throws
+ * PAPPLY_ERRCODE_OLDER_WINS if it waits for this process.  Makes all younger
+ * transactions roll back if it waits for a process that cannot check itself.
  */
 extern void papply_blockers_look(void);
 
 /*
- * Do the same, and look for local sessions that wait (local_waiters.h), unless this process
- * has looked within PAPPLY_BLOCKERS_INTERVAL_MS.  It is for processes that do not sleep in
- * commit_order.c.
+ * Do the same, and look for local sessions that wait (local_waiters.h), unless
+ * this process did so within PAPPLY_BLOCKERS_INTERVAL_MS.  For processes that
+ * do not sleep in commit_order.c.
  */
 extern void papply_blockers_look_if_due(void);
 

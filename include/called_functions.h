@@ -2,7 +2,7 @@
  * room: pool
  *
  * called_functions.h
- *	  Which functions does an expression call?
+ *	  Search an expression for the functions that it calls.
  *-------------------------------------------------------------------------
  */
 #ifndef PAPPLY_CALLED_FUNCTIONS_H
@@ -12,15 +12,16 @@
 #include "nodes/pg_list.h"
 
 /*
- * Is one of them wanted?  The expression is as it is stored, not planned; what the
- * constraints of domains in it call, and defaults of arguments, counts.  NULL calls
- * none.  In a transaction; no code of the user is run.
+ * Does the expression call a function that is wanted?  The expression is in
+ * its stored form, not planned.  The constraints of its domains and the
+ * defaults of arguments are searched too.  NULL calls no function.  The caller
+ * is in a transaction.  No user code is run.
  */
 extern bool papply_functions_find(Node *expr, check_function_callback is_wanted, void *context);
 
 /*
- * The CHECK constraints of a type, if it is a domain: expressions that are not
- * planned.  As above.
+ * Return the CHECK constraints of a type, if it is a domain, as expressions
+ * that are not planned.  The caller is in a transaction.  No user code is run.
  */
 extern List *papply_functions_domain_checks(Oid type);
 

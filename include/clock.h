@@ -2,11 +2,12 @@
  * room: any
  *
  * clock.h
- *	  A clock that nobody sets, for intervals.
+ *	  A monotonic clock, for intervals.
  *
- * What GetCurrentTimestamp() returns may go back, or jump: then an interval that was
- * measured by it lasts for ever, or is over at once.  Times of this clock can be compared
- * between processes, as long as the machine runs; nothing else can be made of them.
+ * GetCurrentTimestamp() may go backward or jump, and an interval measured by
+ * it would then last forever or end at once.  Times of this clock can be
+ * compared between processes until the machine is restarted, and have no other
+ * meaning.
  *-------------------------------------------------------------------------
  */
 #ifndef PAPPLY_CLOCK_H
@@ -15,12 +16,12 @@
 #include "portability/instr_time.h"
 
 /*
- * The machine may have been started just now, and 0 has to be long ago.  Some decades, in
- * microseconds.
+ * Offset of the clock, some decades in microseconds, so that 0 is long ago
+ * even just after a start of the machine.
  */
 #define PAPPLY_CLOCK_START (INT64CONST(1) << 50)
 
-/* Microseconds. */
+/* Return the time in microseconds. */
 static inline int64
 papply_clock_now(void)
 {
@@ -30,7 +31,7 @@ papply_clock_now(void)
 	return PAPPLY_CLOCK_START + (int64) INSTR_TIME_GET_MICROSEC(now);
 }
 
-/* Are there at least so many milliseconds between two of its times? */
+/* Have at least ms milliseconds passed between two times of this clock? */
 static inline bool
 papply_clock_has_passed(int64 since, int64 now, int64 ms)
 {

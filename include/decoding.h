@@ -2,23 +2,26 @@
  * room: pool
  *
  * decoding.h
- *	  Is the WAL of this server decoded?
+ *	  Find out whether the WAL of this server is decoded.
  *-------------------------------------------------------------------------
  */
 #ifndef PAPPLY_DECODING_H
 #define PAPPLY_DECODING_H
 
 /*
- * May changes that are made from here on be decoded, so that they have to be logged as
- * PostgreSQL's own apply would?  A logical slot that is created after the answer "no"
- * does not decode a transaction that had an xid before.
+ * Can the changes made from here on be decoded, so that they must be logged as
+ * PostgreSQL's own apply would do it?  A logical slot created after the answer
+ * "no" does not decode a transaction that already had an xid.
  */
 extern bool papply_decoding_is_possible(void);
 
-/* Is it certain, as long as the server runs, that they are not? */
+/* Is it certain, for the lifetime of the server, that they cannot? */
 extern bool papply_decoding_is_impossible(void);
 
-/* May a slot of any database wait for the end of a transaction that has an xid? */
+/*
+ * Can a slot of any database wait for the end of a transaction that has an
+ * xid?
+ */
 extern bool papply_decoding_waits_for_xids(void);
 
 #endif							/* PAPPLY_DECODING_H */

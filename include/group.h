@@ -23,26 +23,29 @@
 #define PAPPLY_GROUP_NUM_WRITERS "num_writers"
 
 /*
- * Against changes of groups: who changes them takes PAPPLY_GROUP_CHANGE_LOCK,
- * who makes a subscription a member PAPPLY_GROUP_USE_LOCK.  To the end of the
- * transaction; returns false, without a lock, if the extension is not there.
+ * Lock groups to the end of the transaction: PAPPLY_GROUP_CHANGE_LOCK to
+ * change them, PAPPLY_GROUP_USE_LOCK to make a subscription a member.  Returns
+ * false, without a lock, if the extension is not installed.
  */
 #define PAPPLY_GROUP_USE_LOCK		RowExclusiveLock
 #define PAPPLY_GROUP_CHANGE_LOCK	ShareRowExclusiveLock
 extern bool papply_group_lock(LOCKMODE mode);
 
-/* All of these in a transaction. */
+/* The following functions must be called in a transaction. */
 
-/* The group of this name, or NULL. */
+/* Return the group of this name, or NULL. */
 extern ForeignServer *papply_group_find(const char *name);
 
-/* Name of the server that is a group of this name; throws if it is too long. */
+/*
+ * Return the name of the server that is the group of this name.  Throws an
+ * error if the name is invalid.
+ */
 extern char *papply_group_server_name(const char *name);
 
-/* How many writers members shall have, or 0: it does not say. */
+/* Return the number of writers that the group sets for its members, or 0. */
 extern int	papply_group_writers(const ForeignServer *group);
 
-/* OIDs of the current database's subscriptions in the group of this name. */
+/* Return the OIDs of the current database's subscriptions in this group. */
 extern List *papply_group_members(const char *name);
 
 #endif							/* PAPPLY_GROUP_H */

@@ -8,7 +8,7 @@
 #ifndef PAPPLY_GUC_H
 #define PAPPLY_GUC_H
 
-/* Values of papply_streaming_apply: how a streamed transaction is applied. */
+/* Values of papply_streaming_apply. */
 typedef enum PapplyStreamingApply
 {
 	PAPPLY_STREAMING_WRITER,	/* by a writer, while it arrives */
@@ -18,35 +18,34 @@ typedef enum PapplyStreamingApply
 /* Values of papply_logical_decoding. */
 typedef enum PapplyDecoding
 {
-	PAPPLY_DECODING_AUTO,		/* SLOTS or ON, as standbys may have slots or
-								 * not */
-	PAPPLY_DECODING_ON,			/* where the WAL can be decoded */
-	PAPPLY_DECODING_SLOTS,		/* where this server has a slot */
+	PAPPLY_DECODING_AUTO,		/* ON if standbys can have slots, else SLOTS */
+	PAPPLY_DECODING_ON,			/* if the WAL can be decoded */
+	PAPPLY_DECODING_SLOTS,		/* if this server has a slot */
 	PAPPLY_DECODING_OFF
 } PapplyDecoding;
 
 extern bool papply_leader_participation;
 extern bool papply_coalesce_messages;
 
-/* Called with each value that coalesce_messages gets from then on, in any process. */
+/* Called for each new value of coalesce_messages, in any process. */
 extern void (*papply_guc_gather_changed) (bool is_on);
 
-extern int	papply_log_min_duration;	/* ms; -1: off */
+extern int	papply_log_min_duration;	/* in ms; -1: off */
 extern int	papply_logical_decoding;	/* a PapplyDecoding */
 extern int	papply_max_batch_transactions;
 extern int	papply_max_writers_per_subscription;
 extern int	papply_idle_writers_per_subscription;	/* -1: all */
-extern int	papply_queue_size;	/* kB */
+extern int	papply_queue_size;	/* in kB */
 extern int	papply_streaming_apply; /* a PapplyStreamingApply */
-extern int	papply_writer_idle_timeout; /* ms */
+extern int	papply_writer_idle_timeout; /* in ms */
 extern int	papply_writers_per_subscription;
 
-/* Define the settings and reserve their prefix.  Called once, by _PG_init. */
+/* Define the settings and reserve their prefix.  Called once by _PG_init. */
 extern void papply_guc_init(void);
 
 /*
- * Writers that a subscription shall have, 1..64, for which that number is
- * configured, or 0: none.
+ * Return the number of writers of a subscription for which this number, or 0
+ * for none, is configured: 1..64.
  */
 extern int	papply_guc_writers(int configured);
 

@@ -2,15 +2,16 @@
  * room: pool
  *
  * local_waiters.h
- *	  Local sessions do not wait for transactions whose turn is held up.
+ *	  Roll back transactions for which local sessions wait before their turn.
  *-------------------------------------------------------------------------
  */
 #ifndef PAPPLY_LOCAL_WAITERS_H
 #define PAPPLY_LOCAL_WAITERS_H
 
 /*
- * Look whether local sessions wait for transactions whose turn has not come.  If one waits
- * for this writer, throw PAPPLY_ERRCODE_OLDER_WINS; tell other writers to roll back.
+ * Look for local sessions that wait for transactions whose turn has not come.
+ * Throws PAPPLY_ERRCODE_OLDER_WINS if one waits for this writer.  Recalls
+ * other writers.
  */
 extern void papply_local_waiters_look(void);
 

@@ -17,10 +17,13 @@
 
 #include "parallel_apply.h"
 
-/* Before a message of the protocol in one of walrcv_receive(): 'w', start, end, time. */
+/*
+ * Bytes before the message in a result of walrcv_receive(): 'w', start, end,
+ * time.
+ */
 #define PAPPLY_MESSAGE_HEADER 25
 
-/* A column as it was sent; data points into the message. */
+/* A column as it was sent.  data points into the message. */
 typedef struct PapplyColumn
 {
 	char		kind;			/* LOGICALREP_COLUMN_… */
@@ -53,11 +56,12 @@ typedef struct PapplyCommit
 {
 	char		type;			/* LOGICAL_REP_MSG_… */
 	TransactionId xid;			/* not in a COMMIT */
-	XLogRecPtr	commit_lsn;		/* of what ends it; the end of a rollback */
+	XLogRecPtr	commit_lsn;		/* LSN of the record that ends it; for a
+								 * rollback, its end LSN */
 	XLogRecPtr	end_lsn;
 	TimestampTz commit_time;
 
-	/* ROLLBACK PREPARED: of what was prepared */
+	/* ROLLBACK PREPARED only, about the prepared transaction */
 	XLogRecPtr	prepare_end_lsn;
 	TimestampTz prepare_time;
 } PapplyCommit;
@@ -70,7 +74,7 @@ typedef struct PapplyBegin
 	TransactionId xid;
 } PapplyBegin;
 
-/* Integers are in network order, at any address. */
+/* Read integers in network byte order, at any address. */
 static inline uint32
 papply_message_get_uint32(const char *data)
 {
@@ -89,39 +93,41 @@ papply_message_get_uint64(const char *data)
 	return pg_ntoh64(value);
 }
 
-/* Throw: the publisher must not send that. */
+/* Throw an error: the publisher must not send this message. */
 extern void papply_message_malformed(void);
 
 /*
- * Locate the fields of a whole message (kind byte included).  They throw
- * ERRCODE_PROTOCOL_VIOLATION when it does not have that form.
+ * Locate the fields of a whole message, including the kind byte.  They throw
+ * ERRCODE_PROTOCOL_VIOLATION if its format is wrong.
  */
 extern void papply_message_parse_begin(char *data, int length, PapplyBegin *begin);
 extern void papply_message_parse_commit(char *data, int length, PapplyCommit *commit);
 
 /*
- * When a transaction was committed (or prepared, or that was ended) on the
- * publisher, if this is the first message of it that is not streamed; else 0.
+ * Return the time at which the transaction was committed on the publisher (or
+ * prepared, or ended after that), if this is its first message that is not
+ * streamed; else 0.
  */
 extern TimestampTz papply_message_commit_time(char *data, int length);
 extern void papply_message_parse_change(char *data, int length, PapplyChange *change);
 
 /*
- * Empty a buffer that lives as long as the process; one that has grown for a
- * huge message is given back.
+ * Empty a buffer that lives as long as the process.  Free it if it has grown
+ * for a huge message.
  */
 extern void papply_message_reset_buffer(StringInfo buf);
 
 /*
- * Put a zero byte behind every text column, as input functions want it.  The
+ * Add a zero byte after every text column, as input functions require it.  The
  * message must be in private memory with one byte to spare, and cannot be
  * parsed again.
  */
 extern void papply_message_terminate_columns(PapplyTuple *tuple);
 
 /*
- * For error context callbacks: describe, as the native worker does, the work on
- * a message; table is "schema.table" on the publisher or NULL.
+ * For error context callbacks: describe the processing of a message as
+ * PostgreSQL's apply worker does.  table is "schema.table" on the publisher, or
+ * NULL.
  */
 extern void papply_message_add_context(Oid subid, char type, const char *table,
 									   TransactionId remote_xid, XLogRecPtr final_lsn);

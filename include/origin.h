@@ -2,24 +2,24 @@
  * room: pool
  *
  * origin.h
- *	  The replication origin of a subscription that has a pool, as it goes round.
+ *	  The replication origin of a subscription that has a pool.
  *-------------------------------------------------------------------------
  */
 #ifndef PAPPLY_ORIGIN_H
 #define PAPPLY_ORIGIN_H
 
 /*
- * Take the session of the pool's origin.  Ends this process if somebody has moved the
- * origin since it was passed on.
+ * Take the session of the pool's origin.  Ends this process if the origin was
+ * moved since the session was released.
  */
 extern void papply_origin_take(void);
 
-/* Pass it on. */
+/* Release the session for the next process. */
 extern void papply_origin_pass_on(void);
 
 /*
- * While no process of the pool has it: if it is not at lsn, move it back to there, and report
- * that at a level.
+ * If the origin is not at lsn, move it back there and report that at elevel.
+ * No process of the pool may own the session.
  */
 extern void papply_origin_check(PapplyOriginId origin, XLogRecPtr lsn, int elevel);
 

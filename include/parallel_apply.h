@@ -2,7 +2,7 @@
  * room: any
  *
  * parallel_apply.h
- *	  What every file of the extension may rely on.
+ *	  Common definitions for all files of the extension.
  *-------------------------------------------------------------------------
  */
 #ifndef PARALLEL_APPLY_H
@@ -19,13 +19,13 @@
 /* backend_type of each writer in pg_stat_activity. */
 #define PAPPLY_WRITER_TYPE PAPPLY_NAME " writer"
 
-/* Upper bound of both settings that count writers. */
+/* Upper bound of the settings for numbers of writers. */
 #define PAPPLY_MAX_WRITERS 64
 
-/* No transaction has this sequence number; "depends on nothing". */
+/* No transaction has this sequence number.  As a dependency: none. */
 #define PAPPLY_NO_SEQNO UINT64CONST(0)
 
-/* Instead of one: of a transaction that has not ended, younger than all others. */
+/* Stands for a transaction that has not ended, younger than all others. */
 #define PAPPLY_SEQNO_OPEN PG_UINT64_MAX
 
 #endif							/* PARALLEL_APPLY_H */

@@ -18,17 +18,18 @@ extern void papply_registry_attach(void);
 extern void papply_registry_detach(void);
 
 /*
- * Receiver: add a raw RELATION message; returns its version, 1 or more.  It
- * never changes and stays until dropped.  Where there is no memory for it, the process
- * ends; or, while there is nothing to lose, that is thrown, with locks.
+ * Receiver: add a raw RELATION message and return its version, 1 or more.  A
+ * version never changes, and exists until it is dropped.  If there is no
+ * memory, the first function ends the process; the second, for use while a
+ * pool starts, throws the error without releasing locks.
  */
 extern uint32 papply_registry_add(const char *message, uint32 length);
 extern uint32 papply_registry_add_at_start(const char *message, uint32 length);
 
-/* Receiver: no transaction that could still be applied uses that version. */
+/* Receiver: drop a version that no transaction still to be applied uses. */
 extern void papply_registry_drop(uint32 version);
 
-/* Copy a version's message into buf, which is reset. */
+/* Copy the message of a version into buf, which is reset first. */
 extern void papply_registry_get(uint32 version, StringInfo buf);
 
 #endif							/* PAPPLY_RELATION_REGISTRY_H */

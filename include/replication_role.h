@@ -2,7 +2,7 @@
  * room: pool
  *
  * replication_role.h
- *	  session_replication_role, which a trigger may change.
+ *	  Changes of session_replication_role by triggers.
  *-------------------------------------------------------------------------
  */
 #ifndef PAPPLY_REPLICATION_ROLE_H
@@ -12,18 +12,26 @@
 extern bool papply_role_is_replica(void);
 
 /*
- * Receiver, between transactions, or a writer: may writers apply what comes next?  They
- * may not once a transaction has left another role in the session.
+ * Receiver between transactions, or writer: may writers apply what comes next?
+ * They may not after a transaction has left another role in the session.
  */
 extern bool papply_role_suits_writers(void);
 
-/* Writer, committed and still in its turn: give the role that is left to the pool. */
+/*
+ * Writer, after the commit and still in its turn: copy the role to the pool.
+ */
 extern void papply_role_pass_on(void);
 
-/* Receiver, before the native loop begins a transaction, or has no pool: have that role. */
+/*
+ * Receiver, before the native loop begins a transaction, or when there is no
+ * pool: set the role of the session to that of the pool, if any.
+ */
 extern void papply_role_take(void);
 
-/* Receiver, when the native loop has committed, or there is a new pool: that is the role. */
+/*
+ * Receiver, after a commit of the native loop, or with a new pool: set the
+ * role of the pool to that of the session.
+ */
 extern void papply_role_leave(void);
 
 #endif							/* PAPPLY_REPLICATION_ROLE_H */

@@ -2,7 +2,7 @@
  * room: any
  *
  * result_rows.h
- *	  Rows that an SQL function returns, whatever version declared it.
+ *	  Rows that an SQL function returns, for any version of its declaration.
  *-------------------------------------------------------------------------
  */
 #ifndef PAPPLY_RESULT_ROWS_H
@@ -21,20 +21,21 @@ typedef struct PapplyResultColumn
 typedef struct PapplyResultRows
 {
 	ReturnSetInfo *result;
-	const int  *sources;		/* of each declared column, the one provided */
+	const int  *sources;		/* index of the provided column for each
+								 * declared one */
 } PapplyResultRows;
 
 /*
- * Begin the result of a function that returns a set of rows.  Throws if it is declared
- * with a column that is not among those provided.
+ * Begin the result of a set-returning function.  Throws an error if it is
+ * declared with a column that is not provided.
  */
 extern PapplyResultRows *papply_result_rows_begin(FunctionCallInfo fcinfo,
 												  const PapplyResultColumn *columns, int length);
 
-/* Add a row, of all provided columns in their order. */
+/* Add a row, which has all provided columns in their order. */
 extern void papply_result_rows_put(PapplyResultRows *rows, const Datum *values, const bool *nulls);
 
-/* Return the row of a function that returns a single one; throws likewise. */
+/* Return the row of a function that returns one.  Throws the same error. */
 extern Datum papply_result_rows_single(FunctionCallInfo fcinfo,
 									   const PapplyResultColumn *columns, int length,
 									   const Datum *values, const bool *nulls);

@@ -11,15 +11,15 @@
 #include "parallel_apply.h"
 
 /*
- * Postmaster, when it ends: keep n records of that size under a name of its own.
- * What goes wrong is logged, and nothing is kept.
+ * Postmaster, at shutdown: save n records of this size under a unique name.
+ * An error is logged, and nothing is saved.
  */
 extern void papply_saved_write(const char *name, const void *records, Size size, int n);
 
 /*
- * Postmaster, when it starts: the records, allocated with palloc, and how many
- * they are; NULL if there are none of that size.  They are not there any more
- * afterwards, so that a crash leaves nothing old.
+ * Postmaster, at startup: return the saved records, allocated with palloc, and
+ * their number; NULL if there are none of this size.  The file is removed, so
+ * that nothing outdated is found after a crash.
  */
 extern void *papply_saved_read(const char *name, Size size, int *n);
 

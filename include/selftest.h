@@ -2,7 +2,7 @@
  * room: any
  *
  * selftest.h
- *	  What the files of src/test have in common.
+ *	  Common definitions for the files of src/test.
  *-------------------------------------------------------------------------
  */
 #ifndef PAPPLY_SELFTEST_H
@@ -21,13 +21,14 @@
 	} while (0)
 
 /*
- * Call drive in a pool with a queue, which are gone afterwards.  This backend is
- * its receiver; it may be a writer, too, by papply_pool_waiter.
+ * Call drive in a pool with a queue, and destroy them afterwards.  This
+ * backend is the receiver.  It can also act as a writer, by setting
+ * papply_pool_waiter.
  */
 extern void papply_selftest_with_queue(int size_kb, void (*drive) (void *model),
 									   void *model);
 
-/* How long a writer sleeps that nobody wakes, in ms; 0: as usual. */
+/* Longest sleep of a writer without a wakeup, in ms; 0: the normal one. */
 extern int	papply_selftest_sleep;
 
 /* Called by papply_guc_init(). */

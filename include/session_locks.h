@@ -2,33 +2,37 @@
  * room: pool
  *
  * session_locks.h
- *	  Advisory locks that code of the user keeps beyond its transaction.
+ *	  Advisory locks that user code keeps beyond its transaction.
  *-------------------------------------------------------------------------
  */
 #ifndef PAPPLY_SESSION_LOCKS_H
 #define PAPPLY_SESSION_LOCKS_H
 
 /*
- * Receiver, outside of a transaction: say to all whether its session keeps such locks.
+ * Receiver, outside of a transaction: publish whether its session keeps such
+ * locks.
  */
 extern void papply_session_locks_note(void);
 
 /* Does the receiver's session keep such locks? */
 extern bool papply_session_locks_are_kept(void);
 
-/* Writer: throw if the receiver's session keeps such locks.  Before code of the user runs. */
+/*
+ * Writer, before user code runs: throw an error if the receiver's session
+ * keeps such locks.
+ */
 extern void papply_session_locks_check_begin(void);
 
 /*
- * Writer: throw if code of the user has taken such locks in this transaction, which is
- * about to be committed.  The locks may be released already then.
+ * Writer, before the commit: throw an error if user code has taken such locks
+ * in this transaction.  They may have been released then.
  */
 extern void papply_session_locks_check_end(void);
 
-/* Writer: release such locks, which are left from what was rolled back. */
+/* Writer: release such locks after a rollback. */
 extern void papply_session_locks_release(void);
 
-/* Writer, outside of a transaction: the same with what is left of a committed one, if any. */
+/* Writer, outside of a transaction: release what a committed one has left. */
 extern void papply_session_locks_release_rest(void);
 
 #endif							/* PAPPLY_SESSION_LOCKS_H */

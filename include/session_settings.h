@@ -2,7 +2,7 @@
  * room: pool
  *
  * session_settings.h
- *	  Settings and temporary tables that code of the user leaves in its session.
+ *	  Settings and temporary tables that user code leaves in its session.
  *-------------------------------------------------------------------------
  */
 #ifndef PAPPLY_SESSION_SETTINGS_H
@@ -17,12 +17,15 @@ extern void papply_session_settings_note(void);
 /* Return whether the receiver's session has such settings or tables. */
 extern bool papply_session_settings_are_kept(void);
 
-/* Writer: throw if the receiver's session has some.  Before code of the user runs. */
+/*
+ * Writer, before user code runs: throw an error if the receiver's session has
+ * such settings or tables.
+ */
 extern void papply_session_settings_check_begin(void);
 
 /*
- * Writer: throw if code of the user has made such a setting in this transaction, which is
- * about to be committed, or has used a temporary table.
+ * Writer, before the commit: throw an error if user code has made such a
+ * setting in this transaction, or has used a temporary table.
  */
 extern void papply_session_settings_check_end(void);
 

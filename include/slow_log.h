@@ -2,7 +2,7 @@
  * room: pool
  *
  * slow_log.h
- *	  Remote transactions that take long to apply, for the server's log.
+ *	  Log remote transactions that take long to apply.
  *-------------------------------------------------------------------------
  */
 #ifndef PAPPLY_SLOW_LOG_H
@@ -12,7 +12,7 @@
 
 #include "statistics.h"
 
-/* What was applied, in one local transaction. */
+/* What was applied in one local transaction. */
 typedef struct PapplyApplied
 {
 	uint64		transactions;
@@ -23,10 +23,12 @@ typedef struct PapplyApplied
 	uint64		waited_us[PAPPLY_COUNTERS - PAPPLY_FIRST_TIME]; /* by cause */
 } PapplyApplied;
 
-/* Is it wanted?  Then the caller remembers when it began. */
+/* Is the log enabled?  Then the caller should note the start time. */
 extern bool papply_slow_log_is_on(void);
 
-/* It has been applied: log it if it took too long. */
+/*
+ * Log what was applied if it took too long.  began_at is a papply_clock_now().
+ */
 extern void papply_slow_log_report(const PapplyApplied *applied, int64 began_at);
 
 #endif							/* PAPPLY_SLOW_LOG_H */

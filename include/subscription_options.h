@@ -2,7 +2,7 @@
  * room: pool
  *
  * subscription_options.h
- *	  What users have configured for single subscriptions.
+ *	  Options of subscriptions that users have set.
  *-------------------------------------------------------------------------
  */
 #ifndef PAPPLY_SUBSCRIPTION_OPTIONS_H
@@ -12,12 +12,12 @@
 
 typedef struct PapplySubscriptionOptions
 {
-	int			writers;		/* 0: what the group or the setting says */
+	int			writers;		/* 0: that of the group or the setting */
 	bool		is_paused;
-	char		group[NAMEDATALEN]; /* empty: none */
+	char		group[NAMEDATALEN]; /* empty if none */
 } PapplySubscriptionOptions;
 
-/* Where the number of writers of a subscription comes from. */
+/* Source of the number of writers of a subscription. */
 typedef enum PapplyWritersSource
 {
 	PAPPLY_WRITERS_FROM_SETTING,
@@ -25,31 +25,32 @@ typedef enum PapplyWritersSource
 	PAPPLY_WRITERS_FROM_SUBSCRIPTION
 } PapplyWritersSource;
 
-/* In the postmaster: options go when their subscription is dropped. */
+/* In the postmaster: remove the options of dropped subscriptions. */
 extern void papply_subscription_options_init(void);
 
 /*
- * What has to be done before a subscription gets that security label, or loses
- * it (NULL): throws if it is none.  The subscription is locked.  Its receiver,
- * and whoever reads the options, looks again when the transaction is committed.
+ * Prepare setting or removing (NULL) this security label of a subscription.
+ * Throws an error if it is invalid.  The subscription is locked.  After the
+ * commit the options are read again, by its receiver too.
  */
 extern void papply_subscription_options_check_label(Oid subid, const char *label);
 
-/* A valid number of writers, or 0 if text is none. */
+/* Return the number of writers in text, or 0 if it is invalid. */
 extern int	papply_subscription_options_parse_writers(const char *text, size_t length);
 
-/* In a transaction.  What cannot be read is not configured. */
+/* Read the options, in a transaction.  An invalid label counts as none. */
 extern void papply_subscription_options_get(Oid subid, PapplySubscriptionOptions *options);
 
 /*
- * In a transaction which has locked the subscription against others that do the
- * same.
+ * Store the options.  The transaction must have locked the subscription
+ * against others that do the same.
  */
 extern void papply_subscription_options_set(Oid subid, const PapplySubscriptionOptions *options);
 
 /*
- * How many writers are configured: for the subscription, else for its group;
- * else 0, and the setting counts.  In a transaction.
+ * Return the number of writers that is configured for the subscription, or
+ * else for its group; 0 if the setting applies.  The caller is in a
+ * transaction.
  */
 extern int	papply_subscription_options_writers(const PapplySubscriptionOptions *options,
 												PapplyWritersSource *source);

@@ -2,7 +2,7 @@
  * room: pool
  *
  * table_class.h
- *	  How may changes of a table be applied?
+ *	  Find out how changes of a table may be applied.
  *-------------------------------------------------------------------------
  */
 #ifndef PAPPLY_TABLE_CLASS_H
@@ -15,16 +15,16 @@
 
 typedef enum PapplyTableClass
 {
-	PAPPLY_TABLE_PARALLEL,		/* by a writer, beside other transactions */
+	PAPPLY_TABLE_PARALLEL,		/* by a writer, alongside other transactions */
 	PAPPLY_TABLE_SERIAL,		/* by a writer, alone, in its turn */
 	PAPPLY_TABLE_NATIVE			/* by the native loop, alone, in its turn */
 } PapplyTableClass;
 
-/* Why is it not parallel? */
+/* Reason why a table is not parallel. */
 typedef enum PapplyClassCause
 {
-	PAPPLY_CAUSE_NONE,			/* it is */
-	PAPPLY_CAUSE_NO_TABLE,		/* but a foreign table, say */
+	PAPPLY_CAUSE_NONE,			/* the table is parallel */
+	PAPPLY_CAUSE_NO_TABLE,		/* for example a foreign table */
 	PAPPLY_CAUSE_TRIGGER,
 	PAPPLY_CAUSE_DEFAULT
 } PapplyClassCause;
@@ -33,49 +33,54 @@ typedef struct PapplyClassReason
 {
 	PapplyClassCause cause;
 
-	/* PAPPLY_CAUSE_TRIGGER: one of them; its table may be a partition */
+	/* PAPPLY_CAUSE_TRIGGER: one such trigger; its table may be a partition */
 	Oid			trigger_relid;
 	NameData	trigger;
 
-	/* PAPPLY_CAUSE_DEFAULT: the first column, and a function in its default */
+	/*
+	 * PAPPLY_CAUSE_DEFAULT: the first such column, and a function in its
+	 * default
+	 */
 	AttrNumber	column;
 	Oid			function;
 } PapplyClassReason;
 
 /*
- * How changes of rel may be applied; *reason, unless NULL is passed, becomes
- * why.  attnums, for each local column, has the number of the published column
- * or -1.  Triggers of a partitioned table are those of its partitions.  In a
- * transaction; rel is open.
+ * Return how changes of rel may be applied.  Sets *reason unless reason is
+ * NULL. attnums has the number of the published column, or -1, for each local
+ * column.  The triggers of a partitioned table are those of its partitions.
+ * The caller is in a transaction, and rel is open.
  */
 extern PapplyTableClass papply_table_class(Relation rel, const AttrMap *attnums,
 										   PapplyClassReason *reason);
 
-/* A cause as a phrase for messages; NULL for none. */
+/* Return a cause as a phrase for messages; NULL for PAPPLY_CAUSE_NONE. */
 extern const char *papply_table_class_phrase(PapplyClassCause cause);
 
 /*
- * A class for a table that cannot be locked: its defaults are not seen.
- * In a transaction.
+ * Return the class of a table that cannot be locked, without examining its
+ * defaults.  The caller is in a transaction.
  */
 extern PapplyTableClass papply_table_class_unlocked(Oid relid);
 
 /*
- * Has rel triggers that fire when a change of a single row is applied?  As
- * above.
+ * Does rel have triggers that fire when the change of a single row is applied?
+ * The caller is in a transaction, and rel is open.
  */
 extern bool papply_table_has_triggers(Relation rel);
 
 /*
- * May rel get a default from a domain, because a column is not published?  Then a
- * change of any type may change that, of which rel itself is not told.  As above.
+ * Can rel get a default from a domain, because a column is not published?
+ * Then a change of any type may change the default, without an invalidation of
+ * rel.  The caller is in a transaction, and rel is open.
  */
 extern bool papply_table_has_domain_default(Relation rel, const AttrMap *attnums);
 
 /*
- * May the constraints of a domain concern what writers do with rel: of a column, or
- * inside of a default?  Then a change of any constraint may, of which rel itself is not
- * told.  attnums as above, or NULL: all columns get their values from elsewhere.
+ * Can the constraints of a domain affect what writers do with rel, in a column
+ * or inside of a default?  Then a change of any constraint may affect this,
+ * without an invalidation of rel. attnums is as above; NULL means that all
+ * columns get their values from elsewhere.
  */
 extern bool papply_table_may_check_domain(Relation rel, const AttrMap *attnums);
 

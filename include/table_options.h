@@ -2,7 +2,7 @@
  * room: pool
  *
  * table_options.h
- *	  What users have declared about tables.
+ *	  Options of tables that users have set.
  *-------------------------------------------------------------------------
  */
 #ifndef PAPPLY_TABLE_OPTIONS_H
@@ -15,20 +15,26 @@
 #define PAPPLY_TRIGGERS_EXCLUSIVE	"exclusive"
 #define PAPPLY_TRIGGERS_PARALLEL	"parallel"
 
-/* In the postmaster: makes SECURITY LABEL FOR parallel_apply known. */
+/*
+ * In the postmaster: register the provider of SECURITY LABEL FOR
+ * parallel_apply.
+ */
 extern void papply_table_options_init(void);
 
-/* Throws unless relid is a table that may have options. */
+/* Throw an error unless relid is a table that may have options. */
 extern void papply_table_options_check_table(Oid relid);
 
 /*
- * Sets an option, which must be one with a valid value, of a table that passes
- * the check above.  In a transaction, until whose end it keeps the table locked
- * against changes of rows; may wait for that.
+ * Set a valid option of a table that passes the check above.  Keeps the table
+ * locked against changes of rows until the end of the transaction, and may
+ * wait for that lock.
  */
 extern void papply_table_options_set(Oid relid, const char *option, const char *value);
 
-/* Is the option of that table set to that value?  In a transaction. */
+/*
+ * Does the option of the table have this value?  The caller is in a
+ * transaction.
+ */
 extern bool papply_table_options_has(Oid relid, const char *option, const char *value);
 
 #endif							/* PAPPLY_TABLE_OPTIONS_H */

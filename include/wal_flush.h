@@ -2,7 +2,7 @@
  * room: pool
  *
  * wal_flush.h
- *	  Local commits reach the disk, by a writer that can be spared.
+ *	  Flush local commits, by a writer that can be spared.
  *-------------------------------------------------------------------------
  */
 #ifndef PAPPLY_WAL_FLUSH_H
@@ -11,27 +11,27 @@
 #include "pool.h"
 
 /*
- * A local commit ends there (subscriber's WAL); invalid if nothing was written.
- * By the process in its turn, before the commit is told to others.
+ * Request a flush of a local commit that ends there; InvalidXLogRecPtr if
+ * nothing was written.  Called by the process in its turn, before other
+ * processes can see the commit.
  */
 extern void papply_wal_flush_want(XLogRecPtr local_end_lsn);
 
 /*
- * Writer, between two transactions: flush what is committed, as long as nobody
- * else does and others are there for what is to be applied.  The receiver's
- * latch is set after each flush.
+ * Writer between two transactions: flush commits, while no other writer does
+ * and this one can be spared.  The receiver's latch is set after each flush.
  */
 extern void papply_wal_flush_if_spare(void);
 
-/* Is anything that was committed not flushed yet, and to be flushed now? */
+/* Is there a commit that is not flushed and should be flushed now? */
 extern bool papply_wal_flush_is_wanted(void);
 
-/* Receiver: shall writers not flush?  When they may again, nobody is woken for it. */
+/* Receiver: forbid or allow flushes by writers.  Allowing wakes no writer. */
 extern void papply_wal_flush_hold(bool holds);
 
 /*
- * Receiver: is a writer flushing, or has one been woken for it?  False: nobody
- * will do it soon.
+ * Receiver: is a writer flushing, or has one been woken for it?  If false, no
+ * writer will flush soon.
  */
 extern bool papply_wal_flush_is_active(void);
 extern bool papply_wal_flush_wake_writer(void);

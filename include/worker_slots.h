@@ -2,7 +2,7 @@
  * room: pool
  *
  * worker_slots.h
- *	  Does the server lack worker slots for workers of its own?
+ *	  Detect that the server's own workers lack worker slots.
  *-------------------------------------------------------------------------
  */
 #ifndef PAPPLY_WORKER_SLOTS_H
@@ -10,14 +10,14 @@
 
 #include "parallel_apply.h"
 
-/* The postmaster, once: for all processes. */
+/* In the postmaster, once for all processes. */
 extern void papply_worker_slots_init(void);
 extern void papply_worker_slots_request_shmem(void);
 extern void papply_worker_slots_init_shmem(void);
 
 /*
- * So often there was none for an apply or synchronisation worker; and when last, as of
- * clock.h, or 0.
+ * Return how often an apply or synchronization worker found no slot, and when
+ * last (see clock.h), or 0.
  */
 extern uint64 papply_worker_slots_missed(void);
 extern int64 papply_worker_slots_missed_at(void);

@@ -2,7 +2,7 @@
  * room: pool
  *
  * worker_wake.h
- *	  Apply workers that are to look at what a transaction has changed.
+ *	  Wake apply workers that must notice what a transaction has changed.
  *-------------------------------------------------------------------------
  */
 #ifndef PAPPLY_WORKER_WAKE_H
@@ -11,12 +11,12 @@
 #include "parallel_apply.h"
 
 /*
- * Wake the leader apply worker of this subscription, if it has one, when the
- * current transaction is committed and its invalidations are sent.
+ * Wake the leader apply worker of this subscription, if it has one, after the
+ * current transaction has committed and its invalidations have been sent.
  */
 extern void papply_worker_wake_at_commit(Oid subid);
 
-/* Is it to be woken by the current transaction? */
+/* Will the current transaction wake it? */
 extern bool papply_worker_wake_is_pending(Oid subid);
 
 #endif							/* PAPPLY_WORKER_WAKE_H */

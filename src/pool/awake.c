@@ -13,9 +13,10 @@
  * - writers wait for storage: then all writers may be awake, or four times the
  *   number of processors if the waits are hidden by reading ahead;
  * - nothing has been committed for some milliseconds: then the awake writers
- *   probably wait for a lock, and others may use the time.  While the
- *   subscription is not behind, all writers may be awake, because a session
- *   may be waiting for a transaction to be applied.
+ *   probably wait for a lock, and others may use the time.
+ *
+ * While the subscription is not behind, all writers may be awake, because a
+ * session may be waiting for a transaction to be applied.
  *
  * Progress never depends on a sleeping writer.  Claims are made in commit
  * order, so the oldest transaction belongs to a writer that is awake.

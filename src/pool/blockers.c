@@ -4,29 +4,33 @@
  *
  * Runs in writers and in the receiver.
  *
- * Let O be the oldest uncommitted transaction.
- * - X waits for its turn or for a dependency: on older transactions only, and
- *   so in the end on O.  O itself never waits so.
- * - O waits in the lock manager for another process of PostgreSQL: as with
- *   serial apply; the deadlock detector sees it.
+ * Let O be the oldest uncommitted transaction.  The possible waits are:
+ * - X waits for its turn or for a dependency.  It waits only for older
+ *   transactions, hence in the end for O.  O itself never waits like this.
+ * - O waits in the lock manager for another process of PostgreSQL.  This is as
+ *   with serial apply, and the deadlock detector handles it.
  * - O waits in the lock manager for Y, which is younger and waits for its turn
- *   (or a dependency, or more data): a deadlock of which the lock manager sees
- *   only one half.  It is Y that finds it: whoever sleeps so (commit_order.c) looks,
- *   after some tens of milliseconds and then regularly, whether O's process is
- *   blocked by it, directly or through other processes (local sessions
- *   included), and if so it rolls back and tries again in its turn.
- * - O waits in the lock manager for Y, which waits there for somebody else: a local
- *   session, a prepared transaction whose COMMIT PREPARED is younger than O.  Y
- *   cannot look.  Others do, and so do writers without work and the receiver, now and
- *   then; who finds it makes all younger ones retreat (retreat.c).
- * - O waits in the lock manager for a writer of another subscription, which
- *   waits for its turn there, hence for the oldest one there, which waits in
- *   the lock manager for Y: the same, the search follows that pool's order.
- * - O waits in the lock manager for the receiver, whose session keeps an advisory lock
- *   (session_locks.c): the receiver finds it, and recalls O, which is left to it.
- * - The receiver waits for a worker that synchronises a table, nothing is received
- *   meanwhile and no native transaction counts as committed; and that worker waits in
- *   the lock manager for Y.  So it counts as O does.
+ *   (or for a dependency, or for more data).  The lock manager sees only one
+ *   half of this deadlock, so Y must find it.  A writer that sleeps in
+ *   commit_order.c checks, after some tens of milliseconds and then regularly,
+ *   whether it blocks the process of O, directly or through other processes,
+ *   including local sessions.  If so, Y rolls back and is retried in its turn.
+ * - O waits in the lock manager for Y, which waits there for another process:
+ *   a local session, or a prepared transaction whose COMMIT PREPARED is
+ *   younger than O.  Y cannot check.  Other writers do when they sleep; idle
+ *   writers and the receiver do at intervals.  The process that finds the
+ *   deadlock makes all younger transactions retreat (retreat.c).
+ * - O waits in the lock manager for a writer of another subscription.  That
+ *   writer waits for its turn, hence for the oldest transaction of its
+ *   subscription, which waits in the lock manager for Y.  This is handled in
+ *   the same way, because the search follows the commit order of that pool.
+ * - O waits in the lock manager for the receiver, whose session keeps an
+ *   advisory lock (session_locks.c).  The receiver finds this and recalls O,
+ *   and then applies it itself.
+ * - The receiver waits for a worker that synchronizes a table, and that worker
+ *   waits in the lock manager for Y.  Meanwhile nothing is received and no
+ *   transaction of the native loop counts as committed.  So the worker is
+ *   treated like O.
  *
  * The alternative, a heavyweight lock as the turn, would let the deadlock
  * detector choose the victim, which might be O.
@@ -48,7 +52,7 @@
 #include "queue.h"
 #include "retreat.h"
 
-/* A chain of blocked processes is not followed further than this. */
+/* Limit of the number of blocked processes that are followed. */
 #define MAX_BLOCKERS 256
 
 typedef struct Pids
@@ -68,9 +72,9 @@ add(Pids *pids, int pid)
 }
 
 /*
- * The process that applies the oldest uncommitted transaction; NULL if nobody
- * does yet.  Only a hint: nothing is locked.  If there is none in the queue, the
- * native loop may have one that came directly.
+ * Return the process that applies the oldest uncommitted transaction, or NULL
+ * if none does yet.  This is a hint, because nothing is locked.  If the queue
+ * has no such transaction, the native loop may apply one directly.
  */
 static PGPROC *
 process_of(uint64 oldest)
@@ -86,7 +90,10 @@ process_of(uint64 oldest)
 	return slot ? slot->proc : NULL;
 }
 
-/* Who must not wait for a younger one, and waits in the lock manager. */
+/*
+ * Collect the processes that must not wait for a younger transaction and that
+ * wait in the lock manager.
+ */
 static void
 find_waiting(uint64 oldest, Pids *pids)
 {
@@ -106,7 +113,10 @@ find_waiting(uint64 oldest, Pids *pids)
 	}
 }
 
-/* A writer of this pool that has to give way; and does not sleep where it would see it. */
+/*
+ * Is this a writer of this pool that has to roll back but cannot check itself,
+ * because it waits in the lock manager?
+ */
 static bool
 is_to_retreat(int pid, uint64 oldest)
 {
@@ -123,9 +133,9 @@ is_to_retreat(int pid, uint64 oldest)
 }
 
 /*
- * The first that has to give way of those for whom these wait, directly or through
- * others; 0: nobody.  Breadth first over pg_blocking_pids(), and over the commit
- * order of other pools.
+ * Return the first process that has to roll back among those for which the
+ * given processes wait, directly or through others; or 0.  The search is
+ * breadth first over pg_blocking_pids() and the commit order of other pools.
  */
 static int
 find_younger(Pids *pids, uint64 oldest)
@@ -153,7 +163,10 @@ find_younger(Pids *pids, uint64 oldest)
 	return 0;
 }
 
-/* It waits for the receiver, which keeps a lock of its session. */
+/*
+ * Recall the oldest transaction, which waits for a lock of the receiver's
+ * session.
+ */
 static void
 recall_oldest(uint64 oldest)
 {

@@ -1,6 +1,6 @@
 /*-------------------------------------------------------------------------
  * called_functions.c
- *	  Which functions does an expression call?
+ *	  Search an expression for the functions that it calls.
  *
  * Runs in the receiver, in writers, and in backends that read the views.
  *-------------------------------------------------------------------------
@@ -26,7 +26,7 @@ typedef struct Search
 	void	   *context;
 } Search;
 
-/* The checks of one domain, without those of the domain it is made of. */
+/* Add the checks of one domain, without those of its base type. */
 static List *
 add_domain_checks(List *checks, Oid type)
 {
@@ -53,9 +53,9 @@ add_domain_checks(List *checks, Oid type)
 }
 
 /*
- * They are read as they are stored.  The type cache would plan them, which calls
- * immutable functions of the user: with the rights of whoever asks, and where there
- * may be no snapshot; and what they throw would be an error of the receiver.
+ * Read the checks in their stored form.  The type cache would plan them, which
+ * calls the user's immutable functions: with the privileges of the current
+ * user, possibly without a snapshot, and with errors that end the receiver.
  */
 List *
 papply_functions_domain_checks(Oid type)
@@ -75,7 +75,10 @@ papply_functions_domain_checks(Oid type)
 	return checks;
 }
 
-/* The arguments of a call with those that are defaults, which are not stored with it. */
+/*
+ * Return the arguments of a call, including the defaults, which are not stored
+ * with it.
+ */
 static List *
 all_arguments(FuncExpr *call)
 {

@@ -1,26 +1,29 @@
 /*-------------------------------------------------------------------------
  * decoding.c
- *	  Is the WAL of this server decoded?
+ *	  Find out whether the WAL of this server is decoded.
  *
  * Runs in the receiver and in writers.
  *
- * Logical decoding of the subscriber (a cascade, change data capture) gets transactions
- * as they are in its WAL.  Where it may, that has to be what PostgreSQL's own apply would
- * write: a local transaction for each remote one, with its commit time, and its changes
- * in their order.  So there are no batches then (batch.c), nothing is postponed
- * (postpone.c), and rows of different partitions are not gathered (insert_run.c).  Nor is a
- * streamed transaction applied before its end (early.c): a slot that is being created
- * waits for all transactions that have an xid, and keeps the WAL since they began.
+ * Logical decoding on the subscriber (for cascading replication or change data
+ * capture) sees transactions as they are in its WAL.  If the WAL may be
+ * decoded, it must be what PostgreSQL's own apply would write: one local
+ * transaction for each remote one, with its commit time, and with its changes
+ * in order.  So there are no batches then (batch.c), nothing is postponed
+ * (postpone.c), and rows of different partitions are not inserted together
+ * (insert_run.c).  Nor is a streamed transaction applied before its end
+ * (early.c): a slot that is being created waits for all transactions that have
+ * an xid, and keeps the WAL since they began.
  *
- * When is that?  Never without logical information in the WAL.  Up to PostgreSQL 15
- * all slots are on this server, and only those of the database get its changes.  From
- * 16 on a standby may have some, of which this server knows nothing, so any WAL that
- * can be decoded counts as decoded.  The setting logical_decoding says otherwise.
+ * The WAL is never decoded if it has no logical information.  Up to PostgreSQL
+ * 15 all slots are on this server, and only those of the database get its
+ * changes.  Since 16 a standby can have slots, which are unknown to this
+ * server, so all WAL that can be decoded is treated as decoded.  The setting
+ * logical_decoding overrides this.
  *
- * Locking: slots are looked at under ReplicationSlotControlLock.  A slot gets there,
- * under the same lock, before its creator asks which transactions are running, and it
- * decodes none of those.  Hence who has got an xid first, and sees no slot then, may
- * do as it likes to the end of its transaction.
+ * Locking: slots are read under ReplicationSlotControlLock.  A slot is added
+ * under the same lock before its creator determines the running transactions,
+ * none of which it decodes.  Hence a transaction that has an xid and then sees
+ * no slot is free from these rules until it ends.
  *-------------------------------------------------------------------------
  */
 #include "parallel_apply.h"
@@ -31,7 +34,10 @@
 
 #include "decoding.h"
 
-/* Logical slots of a database, or of any (InvalidOid); also those being created. */
+/*
+ * Is there a logical slot of this database (InvalidOid: of any), including
+ * slots that are being created?
+ */
 static bool
 has_slot(Oid dbid)
 {
@@ -49,7 +55,7 @@ has_slot(Oid dbid)
 	return found;
 }
 
-/* Does the WAL say all that decoding needs? */
+/* Can the WAL of this database be decoded? */
 static bool
 is_possible(Oid dbid)
 {

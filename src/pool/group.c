@@ -2,21 +2,22 @@
  * group.c
  *	  Named sets of subscriptions that share their configuration.
  *
- * Runs in the receiver, which reads, and in a user's backend, which changes
- * groups by the functions of src/sql/groups.c.
+ * Runs in the receiver, which reads groups, and in a user's backend, which
+ * changes them by the functions of src/sql/groups.c.
  *
  * A group is a foreign server of the foreign-data wrapper "parallel_apply",
- * which has no handler: nothing but a name with options, an owner and a place
- * in pg_dump.  (A table of our own would be published by FOR ALL TABLES, to
- * subscribers that do not have it; labels and settings of the database are in
- * a dump of the whole server only.)  Foreign servers have one name space, hence
- * the prefix.
+ * which has no handler.  It is nothing but a name with options, an owner and a
+ * place in pg_dump.  A table of our own would be published by FOR ALL TABLES,
+ * to subscribers that do not have the table.  Labels and settings of the
+ * database are only in a dump of the whole server.  Foreign servers share one
+ * name space, hence the prefix.
  *
- * The members are not known to the group: they have its name in their own
- * options (subscription_options.c).  Locks are on the wrapper, one for all the
- * groups of a database: who makes a subscription a member excludes those who
- * create, change and drop groups.  DROP SERVER does not know these locks; members of
- * a group that is gone have what those have that are in none.
+ * A group does not know its members.  They have its name in their own options
+ * (subscription_options.c).  Locks are taken on the wrapper, so there is one
+ * for all groups of a database: making a subscription a member excludes
+ * creating, changing and dropping groups.  DROP SERVER does not take these
+ * locks.  The members of a group that was dropped are treated like
+ * subscriptions without a group.
  *-------------------------------------------------------------------------
  */
 #include "parallel_apply.h"

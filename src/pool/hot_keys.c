@@ -1,30 +1,32 @@
 /*-------------------------------------------------------------------------
  * hot_keys.c
- *	  Which keys do transactions wait for most?
+ *	  The keys for which transactions wait most.
  *
  * Runs in the postmaster (sizing), in writers, which add their waits for
- * dependencies at the end of a local transaction, and in backends that read the
- * views.
+ * dependencies at the end of a local transaction, and in backends that read
+ * the views.
  *
- * The keys of a load have no bound, but those that matter are few.  A
- * subscription has a fixed number of entries; a key that has none takes over the
- * one with the fewest waits, with that number, which it thus may have too many.
- * So a key with more than one in PAPPLY_HOT_KEYS of all waits is always there,
- * and the number is never too small ("space saving": Metwally, Agrawal, El
- * Abbadi, "Efficient Computation of Frequent and Top-k Elements in Data Streams",
- * ICDT 2005).  The same is kept once more for all keys of an index together.
+ * The number of keys has no bound, but only few of them matter.  Each
+ * subscription has a fixed number of entries.  A key without an entry takes
+ * over the one with the fewest waits, and continues its count, which may thus
+ * be too high.  So a key with more than one in PAPPLY_HOT_KEYS of all waits
+ * always has an entry, and a count is never too low ("space saving": Metwally,
+ * Agrawal, El Abbadi, "Efficient Computation of Frequent and Top-k Elements in
+ * Data Streams", ICDT 2005).  The same is done for all keys of an index
+ * together.
  *
- * There are as many places as leader apply workers, found by the OID of the
- * subscription.  They survive the worker; one more subscription takes the place
- * whose last wait is the oldest.
+ * There are as many places as leader apply workers.  A place is found by the
+ * OID of the subscription, and remains when the worker exits.  An additional
+ * subscription takes the place whose last wait is the oldest.
  *
- * Locking: each place has a lock, which the writers of its subscription hold for some
- * microseconds after they have waited, which takes longer.  The directory's lock is held
- * while a place changes hands, and the place's lock is acquired within it.  Who has a place
- * can be read with either of them.  When the last wait was is read without the lock, as a
- * hint.
+ * Locking: each place has a lock.  The writers of the subscription hold it for
+ * some microseconds after a wait, which takes longer than that.  The
+ * directory's lock is held while a place is given to another subscription, and
+ * the lock of the place is acquired within it.  The owner of a place can be
+ * read with either of them.  The time of the last wait is read without a lock,
+ * as a hint.
  *
- * Values of keys are user data: whatever shows them has to check who may see them.
+ * Values of keys are user data.  Code that shows them must check privileges.
  *-------------------------------------------------------------------------
  */
 #include "parallel_apply.h"
@@ -45,7 +47,7 @@ typedef struct HotKeysPlace
 
 typedef struct HotKeysDirectory
 {
-	LWLock		lock;			/* protects who has which place */
+	LWLock		lock;			/* protects the owners of the places */
 	int			length;			/* set once */
 	HotKeysPlace places[FLEXIBLE_ARRAY_MEMBER];
 } HotKeysDirectory;
@@ -88,7 +90,10 @@ papply_hot_keys_init_shmem(void)
 	LWLockRelease(AddinShmemInitLock);
 }
 
-/* Return the place of a subscription, or the one to take; the directory is locked. */
+/*
+ * Return the place of a subscription, or the one that it should take.  The
+ * caller holds the directory's lock.
+ */
 static int
 find_place(Oid subid)
 {
@@ -106,11 +111,14 @@ find_place(Oid subid)
 	return oldest;
 }
 
-/* Lock the place of a subscription, which gets one if it has none, and return it. */
+/*
+ * Lock and return the place of a subscription, after giving it one if it has
+ * none.
+ */
 static HotKeysPlace *
 lock_place(Oid subid)
 {
-	static int	last = 0;		/* where it was the last time */
+	static int	last = 0;		/* the result of the last search */
 	HotKeysPlace *place = &directory->places[last];
 
 	LWLockAcquire(&place->lock, LW_EXCLUSIVE);
@@ -137,7 +145,10 @@ is_of(const PapplyHotKey *entry, const PapplyKeyWait *wait, uint32 hash)
 		entry->is_barrier == (wait->key.hash == 0);
 }
 
-/* The entry of a key, or that with the fewest waits, made the key's. */
+/*
+ * Return the entry of a key.  If it has none, it gets the one with the fewest
+ * waits.
+ */
 static PapplyHotKey *
 entry_of(PapplyHotKey *entries, int length, const PapplyKeyWait *wait, uint32 hash)
 {
@@ -203,7 +214,7 @@ papply_hot_keys_peek(int n, PapplyHotKeys *copy)
 	return true;
 }
 
-/* The subscription keeps its place. */
+/* Clear the entries.  The subscription keeps its place. */
 static void
 reset_keys(PapplyHotKeys *keys)
 {

@@ -1,32 +1,38 @@
 /*-------------------------------------------------------------------------
  * local_waiters.c
- *	  Local sessions do not wait for transactions whose turn is held up.
+ *	  Roll back transactions for which local sessions wait before their turn.
  *
  * Runs in writers and in the receiver.
  *
- * A transaction that is applied before its turn keeps its locks until its turn comes.  If
- * the oldest one waits for a local session, say, other sessions would wait together with it
- * for rows that serial apply would not have locked yet.  So a transaction for which a
- * session waits before its turn is rolled back.  Its writer then waits for the turn outside
- * of a transaction, so each transaction is rolled back for this reason once at most.
+ * A transaction that is applied before its turn keeps its locks until its turn
+ * comes.  If the oldest transaction is blocked, for example by a local
+ * session, other sessions would have to wait for rows that serial apply would
+ * not have locked yet.  So a transaction is rolled back if a session waits for
+ * it before its turn.  Its writer then waits for the turn outside of a
+ * transaction, so each transaction is rolled back for this reason at most
+ * once.
  *
- * A writer that sleeps in commit_order.c looks for sessions that wait for itself.  One that
- * works, or waits in the lock manager, cannot; the others look for it once the oldest
- * transaction has been the same for some time, and recall it (retreat.c).  Writers without
- * work and the receiver look as well, but less often.  If all processes of the pool wait in
- * the lock manager, none looks.
+ * A writer that sleeps in commit_order.c looks for sessions that wait for
+ * itself.  A writer that applies changes, or waits in the lock manager, cannot
+ * do this.  Other writers look for it once the oldest transaction has been the
+ * same for some time, and recall it (retreat.c).  Idle writers and the
+ * receiver do that as well, but less often.  If all processes of the pool wait
+ * in the lock manager, none does.
  *
- * A streamed transaction that has not ended keeps its locks, as it does on the publisher.
+ * A streamed transaction that has not ended keeps its locks, as it does on the
+ * publisher.
  *
- * pg_blocking_pids() answers the opposite question: it must be called for each process
- * that waits, and it locks the whole lock table.  This file looks only at the locks of one
- * process, one partition of the lock table after the other.  Like pg_blocking_pids(), it
- * counts sessions that queued for a lock behind a process and ask for a mode that conflicts
- * with the request of that process.  Fast-path locks are not in the lock table, but a
+ * pg_blocking_pids() answers the opposite question.  It would have to be
+ * called for each waiting process, and it locks the whole lock table.  This
+ * file examines only the locks of one process, in one partition of the lock
+ * table after the other.  Like pg_blocking_pids(), it counts sessions that
+ * queue for a lock behind a process and request a mode that conflicts with the
+ * request of that process.  Fast-path locks are not in the lock table, but a
  * process that has to wait for one moves it there first.
  *
- * Locking: the lock of a partition protects the list of a process's locks in it, and the
- * queues of these locks.  Whether that list is empty is read without the lock, as a hint.
+ * Locking: the lock of a partition protects the list of a process's locks in
+ * that partition, and the wait queues of these locks.  Whether the list is
+ * empty is read without the lock, as a hint.
  *-------------------------------------------------------------------------
  */
 #include "parallel_apply.h"
@@ -41,7 +47,9 @@
 #include "local_waiters.h"
 #include "retreat.h"
 
-/* The oldest transaction holds up the others when it has been the oldest for so long. */
+/*
+ * The oldest transaction is held up if it has been the oldest for this time.
+ */
 #define HELD_UP_MS 25
 
 static bool
@@ -55,7 +63,10 @@ is_of_pool(const PGPROC *proc)
 	return false;
 }
 
-/* The queue of a lock is in the order in which processes get it. */
+/*
+ * Does a process outside of this pool wait for proc at this lock?  The wait
+ * queue is in the order in which processes get the lock.
+ */
 static bool
 has_waiter(const PROCLOCK *proclock, const PGPROC *proc)
 {
@@ -101,7 +112,10 @@ is_waited_for(PGPROC *proc)
 	return false;
 }
 
-/* Return the number of the first transaction that a writer applies, as far as it has one. */
+/*
+ * Return the number of the first transaction that the writer applies;
+ * PAPPLY_SEQNO_OPEN if it has no number yet.
+ */
 static uint64
 first_of(int writer)
 {
@@ -110,14 +124,17 @@ first_of(int writer)
 	return first == PAPPLY_SEQNO_OPEN ? papply_early_number_of(writer) : first;
 }
 
-/* Return whether a writer has begun with a transaction whose turn has not come. */
+/* Return whether a writer has begun a transaction before its turn. */
 static bool
 is_before_turn(uint64 first, uint64 oldest)
 {
 	return first > oldest && first != PAPPLY_NO_SEQNO && first != PAPPLY_SEQNO_OPEN;
 }
 
-/* Return whether the oldest transaction has been so since an earlier look of this process. */
+/*
+ * Return whether the oldest transaction has been the same for HELD_UP_MS, as
+ * seen by the calls of this process.
+ */
 static bool
 is_held_up(uint64 oldest)
 {
@@ -132,7 +149,10 @@ is_held_up(uint64 oldest)
 	return false;
 }
 
-/* Recall writers that cannot look themselves, because they do not sleep in commit_order.c. */
+/*
+ * Recall writers that cannot look for themselves, because they do not sleep in
+ * commit_order.c.
+ */
 static void
 recall_others(uint64 oldest)
 {

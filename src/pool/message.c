@@ -2,13 +2,13 @@
  * message.c
  *	  Messages of the logical replication protocol, fields located in place.
  *
- * Runs in the receiver (for row keys) and in writers (to apply).
+ * Runs in the receiver (for row keys) and in writers (to apply changes).
  *
- * The server's own readers (logicalproto.h) allocate and copy every column.
- * The receiver looks at every message of all writers and needs but the bytes
- * of the key, so it gets pointers into the message; writers use the same.  The
- * format is the one that PostgreSQL's documentation describes under "Logical
- * Replication Message Formats"; columns of other kinds are those of
+ * The server's own functions (logicalproto.h) allocate and copy every column.
+ * The receiver reads the messages for all writers and needs only the bytes of
+ * the key, so it uses pointers into the message.  Writers use the same
+ * functions.  The format is described in PostgreSQL's documentation under
+ * "Logical Replication Message Formats".  The kinds of columns are those of
  * logicalproto.h.
  *-------------------------------------------------------------------------
  */
@@ -19,7 +19,7 @@
 
 #include "message.h"
 
-/* A buffer larger than this is not kept for the next message. */
+/* Size up to which a buffer is kept for the next message. */
 #define MAX_KEPT_BYTES (1024 * 1024)
 
 /* The unread part of a message. */
@@ -100,7 +100,7 @@ papply_message_parse_commit(char *data, int length, PapplyCommit *commit)
 	commit->type = data[0];
 	if (commit->type == LOGICAL_REP_MSG_STREAM_COMMIT)
 		commit->xid = take_uint32(&reader);
-	if (*take(&reader, 1) != 0) /* flags, of which there are none */
+	if (*take(&reader, 1) != 0) /* flags; none are defined */
 		papply_message_malformed();
 	if (commit->type == LOGICAL_REP_MSG_ROLLBACK_PREPARED)
 		commit->prepare_end_lsn = take_lsn(&reader);

@@ -1,23 +1,26 @@
 /*-------------------------------------------------------------------------
  * origin.c
- *	  The replication origin of a subscription that has a pool, as it goes round.
+ *	  The replication origin of a subscription that has a pool.
  *
  * Runs in the receiver and in writers.
  *
- * From PostgreSQL 16 on all of them share its session, and nothing is to be done.  Up to
- * 15 one process at a time has it: whose turn it is.  In between nobody does, and the
- * server lets a user move the origin (pg_replication_origin_advance()), which it
- * refuses while PostgreSQL's own apply runs.  Moved forward, transactions would be
- * missing after the next start.  So who passes the session on leaves the position that the
- * origin has; who takes it, and the receiver while nothing is in flight, looks
- * whether that is still there.  If not it is moved back, and the process ends
- * with an error, and with it the apply worker.
+ * Since PostgreSQL 16 all processes of a pool share the session of the origin,
+ * and these functions do nothing.  Up to 15 one process at a time owns the
+ * session, the one whose turn it is.  Between two owners the server lets users
+ * move the origin (pg_replication_origin_advance()), which it refuses while
+ * PostgreSQL's own apply runs.  If the origin was moved forward, transactions
+ * would be missing after the next start.  So the process that releases the
+ * session stores the position of the origin.  The process that takes the
+ * session, and the receiver while nothing is in flight, check whether the
+ * position is still the same.  If it is not, they move it back.  The process
+ * then ends with an error, and so does the apply worker.
  *
- * A server that crashes after the origin was moved, and before that is noticed, has it
- * where it was moved to.
+ * If the server crashes after the origin was moved and before this is noticed,
+ * the origin stays where it was moved to.
  *
- * Locking: the position is written by whoever has the session, and read by the next one;
- * the server's lock on the session is between the two, or a turn in the commit order.
+ * Locking: the owner of the session writes the position, and the next owner
+ * reads it.  Between the two is the server's lock on the session, or a turn in
+ * the commit order.
  *-------------------------------------------------------------------------
  */
 #include "parallel_apply.h"
@@ -31,7 +34,7 @@ static void
 move_back(PapplyOriginId origin, XLogRecPtr lsn, XLogRecPtr moved_to, int elevel)
 {
 	replorigin_advance(origin, lsn, InvalidXLogRecPtr, true, true);
-	XLogFlush(GetXLogInsertRecPtr());	/* as the move may have been */
+	XLogFlush(GetXLogInsertRecPtr());	/* the move may have been flushed, too */
 	ereport(elevel,
 			(errcode(ERRCODE_OBJECT_IN_USE),
 			 errmsg("replication origin of subscription \"%s\" was moved from "

@@ -20,11 +20,10 @@
  * Locking: none.  Only the receiver writes published_seqno, write_position and
  * the contents of the rings.  pg_write_barrier() in publish_position() pairs
  * with pg_read_barrier() in papply_queue_claim() and papply_queue_read().
- * Writers advance next_claim by compare and exchange.  The marks of sleeping
- * processes (data_waiter and space_waiter here, idle_writers in awake.c) are
- * set before the sleeper checks its condition again, and are read after the
- * condition has been changed, with a full barrier on both sides.  So no wakeup
- * is lost.
+ * Writers advance next_claim by compare and exchange.  A sleeping process sets
+ * its mark (data_waiter and space_waiter here, idle_writers in awake.c) before
+ * it checks its condition again.  Marks are read after a condition has been
+ * changed.  Both sides have a full barrier, so no wakeup is lost.
  *
  * A slot of the transaction ring is reused only when its transaction has been
  * committed and released, hence claimed.  A writer that reads the slot of
@@ -56,9 +55,8 @@
 #define WAKE_BACKLOG 8
 
 /*
- * Time for which a writer polls for an announced transaction.  After
- * MAX_IN_VAIN failures in a row, the next PAUSE_TRANSACTIONS are not
- * announced.
+ * Time for which a writer polls for an announced transaction.  After some
+ * failures in a row, this many transactions are not announced.
  */
 #define AWAIT_US 40
 #define MAX_IN_VAIN 4
@@ -276,10 +274,7 @@ papply_queue_announce(void)
 	(void) papply_awake_wake_one();
 }
 
-/*
- * Publish what has been appended.  The write barriers pair with the read
- * barriers in papply_queue_claim() and papply_queue_read().
- */
+/* Pairs with the read barriers in papply_queue_claim() and papply_queue_read(). */
 static void
 publish_position(void)
 {
@@ -492,10 +487,7 @@ papply_queue_reclaim_read(void)
 		hold != PAPPLY_TXN_STREAMED)
 		return false;
 
-	/*
-	 * the writer may have rewound before the exchange, but cannot from here
-	 * on
-	 */
+	/* the writer may have rewound before that, but cannot from here on */
 	position = pg_atomic_read_u64(&writer->read_position);
 	if (position > tail_position)
 	{
@@ -533,10 +525,9 @@ papply_queue_claim_early(uint64 seqno)
 }
 
 /*
- * Would a batch have to wait before it can apply this transaction, because of
- * one that is neither committed nor part of the batch?  Return false for a
- * transaction with several changes: perhaps only one of them has to wait, and
- * the writer can postpone that one (postpone.c).
+ * Must this transaction wait for one that is neither committed nor part of the
+ * batch?  One with several changes need not, because the writer can postpone
+ * the change that has to wait (postpone.c).
  */
 static bool
 must_wait(uint64 seqno, uint64 first)
@@ -564,10 +555,9 @@ fits_batch(uint64 seqno, uint64 first, bool first_waits)
 
 /*
  * Return the last transaction of a batch that begins at first and has these
- * flags.  Each writer that may be awake gets its share of the backlog, so that
- * a short backlog is spread over all of them.  Serial transactions are applied
- * one after the other in any case, so they are all left to one writer, which
- * saves switches between processes.
+ * flags.  Each writer that may be awake gets a share of the backlog, so that a
+ * short one is spread over all of them.  Serial transactions never overlap, so
+ * one writer gets all of them, which saves switches between processes.
  */
 static uint64
 end_of_batch(uint64 first, uint32 flags, uint64 published, int max)

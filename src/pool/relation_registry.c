@@ -2,20 +2,22 @@
  * relation_registry.c
  *	  RELATION messages of the publisher, by version number, for writers.
  *
- * The publisher describes a relation before the first change of it and after
- * each change of its definition.  Any writer may get the next change, also one
- * that started late, and several transactions with different definitions may
- * be in the queue at once.  So every distinct RELATION message gets a version
- * number and never changes; a change in the queue names the version that it
- * was made with.  Nothing has to be drained when a table is altered.
+ * The publisher describes a relation before its first change and after each
+ * change of its definition.  Any writer may get the next change, including one
+ * that was started later, and transactions with different definitions can be
+ * in the queue at the same time.  So every distinct RELATION message gets a
+ * version number and never changes.  A change in the queue names the version
+ * that it was made with.  So altering a table does not require draining the
+ * queue.
  *
- * The messages live in a DSA area, since their number and size have no bound
- * that is worth reserving.  The receiver adds and drops, writers copy; both
- * under registry_lock, which is taken once for each version and writer.
+ * The messages are in a DSA area, because their number and size have no useful
+ * bound.  The receiver adds and drops them, and writers copy them.  Both are
+ * done under registry_lock, which a writer takes once for each version.
  *
- * Version numbers are not used again, since writers keep what they know of a version.  So
- * the list of versions is in ascending order, and when it is full, those that were dropped
- * are removed: its size follows the number of relations, not that of their definitions.
+ * Version numbers are not reused, because writers cache the versions that they
+ * have read.  So the list of versions is in ascending order.  When the list is
+ * full, dropped versions are removed, so its size depends on the number of
+ * relations and not on that of their definitions.
  *-------------------------------------------------------------------------
  */
 #include "parallel_apply.h"
@@ -33,7 +35,7 @@ typedef struct RegistryItem
 typedef struct RegistryVersion
 {
 	uint32		version;
-	dsa_pointer item;			/* InvalidDsaPointer: dropped */
+	dsa_pointer item;			/* InvalidDsaPointer if dropped */
 } RegistryVersion;
 
 #define MIN_CAPACITY 64
@@ -71,14 +73,14 @@ papply_registry_detach(void)
 	area = NULL;
 }
 
-/* Return the list of versions; the lock is held. */
+/* Return the list of versions.  The caller holds the lock. */
 static RegistryVersion *
 get_versions(void)
 {
 	return dsa_get_address(area, papply_pool->registry);
 }
 
-/* Return what there is of a version, or NULL; the lock is held. */
+/* Return a version, or NULL if there is none.  The caller holds the lock. */
 static RegistryVersion *
 find_version(uint32 version)
 {
@@ -109,7 +111,7 @@ count_live(const RegistryVersion *versions)
 	return count;
 }
 
-/* Remove dropped versions from a list that is full, and let it be half full at most. */
+/* Remove dropped versions from a full list, and make it at most half full. */
 static void
 make_room(void)
 {
@@ -151,9 +153,9 @@ papply_registry_add_at_start(const char *message, uint32 length)
 }
 
 /*
- * There is no memory for it.  PostgreSQL's own apply does not need any, so this is no error
- * of the subscription, which might be disabled for it: the process ends, and the next one
- * has no pool for some time.
+ * Rethrow an error due to lack of memory as FATAL.  PostgreSQL's own apply
+ * does not need this memory, so the error must not disable the subscription.
+ * The process ends, and the next one has no pool for some time.
  */
 static void
 end_for_lack_of_memory(void)

@@ -1,23 +1,27 @@
 /*-------------------------------------------------------------------------
  * replication_role.c
- *	  session_replication_role, which a trigger may change.
+ *	  Changes of session_replication_role by triggers.
  *
  * Runs in the receiver and in writers.
  *
- * Changes are applied with the role "replica", in which ordinary triggers do not
- * fire and foreign keys are not checked.  Code that a change runs may set another
- * role, and ordinary triggers fire from there on.  If it is set for the
- * transaction, the writer that applies it goes on, alone, as after a trigger (target.c).
+ * Changes are applied with the role "replica", in which ordinary triggers do
+ * not fire and foreign keys are not checked.  User code that is run by a
+ * change can set another role, so that ordinary triggers fire from there on.
+ * If it is set for the transaction, the writer continues alone, as after a
+ * trigger (target.c).
  *
- * If it is set for the session, PostgreSQL's own apply, which has one, keeps the
- * role until it is set again or the apply worker ends.  Writers have a session each.  So
- * a writer passes the role that a transaction leaves on to the pool, before the
- * next transaction has its turn, and is a replica again.  While the pool has another
- * role, writers leave all transactions to the native loop (session.c), whose
- * session takes the role before each; and no pool is wanted (lifecycle.c).
+ * If it is set for the session, PostgreSQL's own apply, which has only one
+ * session, keeps the role until it is set again or the apply worker ends.
+ * Each writer has a session of its own.  So a writer copies the role that a
+ * transaction leaves into the pool before the next transaction has its turn,
+ * and resets its own to "replica".  While the pool has another role, writers
+ * leave all transactions to the native loop (session.c), which sets the role
+ * of its session before each of them, and no pool is wanted (lifecycle.c).
  *
- * Locking: none.  The role of the pool is written by the process that has the turn, and
- * committed_seqno moves after that; who reads it has the turn, or a hint.
+ * Locking: none.  The process in its turn writes the role of the pool, and
+ * committed_seqno advances after that.  A process in its turn reads the right
+ * value; for others it is a hint.
+ *-------------------------------------------------------------------------
  */
 #include "parallel_apply.h"
 

@@ -4,14 +4,15 @@
  *
  * Runs in the postmaster.
  *
- * A file for each name, in the directory of the server's own statistics: written
- * at the end of the postmaster, if that is no crash, and removed when it is read.
- * From PostgreSQL 18 on the server would keep statistics of an extension in its
- * own file; not used, because a server that is started without the library would
- * find something unknown in it, and forget all of its statistics.
+ * There is one file for each name, in the directory of the server's own
+ * statistics.  It is written when the postmaster ends, except in a crash, and
+ * removed when it is read.  Since PostgreSQL 18 the server can keep statistics
+ * of an extension in its own file.  This is not used, because a server that is
+ * started without the library would find unknown entries in that file and
+ * discard all of its statistics.
  *
- * What a file has is that of the same release of the server and of records of the
- * same size, or it is ignored.
+ * A file is ignored unless it was written by the same major version of the
+ * server, with records of the same size.
  *-------------------------------------------------------------------------
  */
 #include "parallel_apply.h"
@@ -23,7 +24,7 @@
 
 #include "saved.h"
 
-/* Changed with the meaning of any record. */
+/* Must be changed with the meaning of any record. */
 #define SAVED_MAGIC 0x50410001
 
 typedef struct Head

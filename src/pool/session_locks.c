@@ -1,31 +1,33 @@
 /*-------------------------------------------------------------------------
  * session_locks.c
- *	  Advisory locks that code of the user keeps beyond its transaction.
+ *	  Advisory locks that user code keeps beyond its transaction.
  *
  * Runs in the receiver and in writers.
  *
- * pg_advisory_lock() in a trigger locks for the session.  PostgreSQL's own apply has one
- * session: it keeps the lock against all others, and gets it again and again itself.
- * With several writers it is not the same: the one that keeps it would be in the way of
- * the next one, and has nothing that it could roll back.
+ * pg_advisory_lock() in a trigger takes a lock for the session.  PostgreSQL's
+ * own apply has one session, which keeps the lock against all others and can
+ * take it again itself.  With several writers, the one that keeps the lock
+ * would block the next one, and has no transaction to roll back.
  *
- * So such locks are kept by the session that would have them without writers, the
- * receiver's.  A writer that finds one at the end of a transaction rolls it back, and
- * leaves the transaction to the native loop.  As long as the receiver keeps one,
- * everything that runs triggers is left to the native loop: which of them want, test or
- * release it is not known.  They are applied one after the other in any case.
+ * So such locks are kept by the session that would have them without writers,
+ * which is the receiver's.  A writer that finds such a lock at the end of a
+ * transaction rolls back, and leaves the transaction to the native loop.  As
+ * long as the receiver keeps a lock, all transactions that run triggers are
+ * left to the native loop, because it is not known which triggers take, test
+ * or release the lock.  These transactions are applied one after the other in
+ * any case.
  *
- * Functions that run where no trigger does (of a CHECK constraint, say) are not expected
- * to lock anything.  If one does, its writer releases the lock after the commit; and
- * a writer that waits for a lock of the receiver's session is called back
- * (blockers.c), until its transaction is left to the native loop.  So there is progress.
+ * Functions that run without a trigger, for example in a CHECK constraint, are
+ * not expected to take locks.  If one does, its writer releases the lock after
+ * the commit.  A writer that waits for a lock of the receiver's session is
+ * recalled (blockers.c) until its transaction is left to the native loop.
+ * This guarantees progress.
  *
- * A transaction that fails would end PostgreSQL's own apply worker, with its locks.  So
- * a writer releases all of them when it rolls back.
+ * A transaction that fails would end PostgreSQL's own apply worker and release
+ * its locks.  So a writer releases all of them when it rolls back.
  *
- * Locking: has_session_locks is written by the receiver alone.  A writer that reads an
- * older value is found by blockers.c if that matters.
- *-------------------------------------------------------------------------
+ * Locking: the receiver alone writes has_session_locks.  If a writer reads an
+ * older value, blockers.c resolves the consequences.
  *-------------------------------------------------------------------------
  */
 #include "parallel_apply.h"
@@ -36,7 +38,7 @@
 #include "pool.h"
 #include "session_locks.h"
 
-/* A lock that this process has, in a mode. */
+/* A lock that this process holds, in one mode. */
 typedef struct HeldLock
 {
 	LOCKTAG		tag;
@@ -46,7 +48,7 @@ typedef struct HeldLock
 static bool hides_warnings = false;
 static emit_log_hook_type previous_emit_log = NULL;
 
-/* Has this process anything in a part of the lock table? */
+/* Does this process hold locks in this partition of the lock table? */
 static bool
 has_locks_in(int partition)
 {
@@ -54,8 +56,9 @@ has_locks_in(int partition)
 }
 
 /*
- * The advisory locks of this process, of its session and its transaction, as HeldLock.
- * No other process adds or removes one, so that an empty part need not be locked.
+ * Return the advisory locks of this process, both of its session and its
+ * transaction, as a list of HeldLock.  No other process adds or removes one,
+ * so an empty partition need not be locked.
  */
 static List *
 find_advisory_locks(void)
@@ -92,7 +95,7 @@ find_advisory_locks(void)
 	return found;
 }
 
-/* Outside of a transaction all that is left belongs to the session. */
+/* Outside of a transaction, all remaining locks belong to the session. */
 static bool
 session_has_locks(void)
 {
@@ -124,7 +127,7 @@ papply_session_locks_note(void)
 			 errdetail("Transactions that run triggers are applied by PostgreSQL's own apply until it is released.")));
 }
 
-/*** anybody ***/
+/*** any process ***/
 
 bool
 papply_session_locks_are_kept(void)
@@ -159,8 +162,9 @@ hide_warning(ErrorData *error)
 }
 
 /*
- * Does the session have that lock?  Nothing but an attempt to release it tells that.
- * If it belongs to the transaction, that is a warning, which nobody wants to see.
+ * Release a lock if the session holds it, and return whether it did.  There is
+ * no other way to find out.  If the lock belongs to the transaction, the
+ * server issues a WARNING, which is hidden.
  */
 static bool
 release_from_session(const HeldLock *held)

@@ -1,33 +1,35 @@
 /*-------------------------------------------------------------------------
  * session_settings.c
- *	  Settings and temporary tables that code of the user leaves in its session.
+ *	  Settings and temporary tables that user code leaves in its session.
  *
  * Runs in the receiver and in writers.
  *
- * A trigger may call set_config(), or SET a variable, not for its transaction but for the
- * session, and another trigger reads it in a later transaction.  The same goes for a
- * temporary table.  PostgreSQL's own apply has one session, so the later trigger finds what
- * the earlier one has left.  Writers have a session each.
+ * A trigger can set a variable for the session instead of its transaction, by
+ * set_config() or SET, and another trigger can read it in a later transaction.
+ * The same is true of a temporary table.  PostgreSQL's own apply has only one
+ * session, so the later trigger finds what the earlier one has left.  Each
+ * writer has a session of its own.
  *
- * So this is done as with advisory locks (session_locks.c).  A writer that finds such a
- * setting at the end of a transaction, or that a temporary table was used, rolls back and
- * leaves the transaction to the native loop.  As long as the receiver's session has a
- * setting of this kind, or a temporary schema, everything that runs triggers is left to
- * the native loop.  These transactions are applied one after the other in any case.
+ * So this is handled like advisory locks (session_locks.c).  A writer that
+ * finds such a setting at the end of a transaction, or finds that a temporary
+ * table was used, rolls back and leaves the transaction to the native loop.
+ * As long as the receiver's session has such a setting, or a temporary schema,
+ * all transactions that run triggers are left to the native loop.  These
+ * transactions are applied one after the other in any case.
  *
- * A temporary table with ON COMMIT DROP leaves nothing but the schema.  The transaction
- * is left to the native loop all the same, since which tables are of that kind is known
- * to the server alone.
+ * A temporary table with ON COMMIT DROP leaves only the schema.  Its
+ * transaction is left to the native loop as well, because only the server
+ * knows which tables are of this kind.
  *
- * session_replication_role has rules of its own: replication_role.c.
+ * replication_role.c handles session_replication_role.
  *
- * The alternative, to copy settings from session to session, would have to copy variables
- * of every kind, and there is none for temporary tables.
+ * The alternative, copying settings from session to session, would have to
+ * support variables of every kind, and does not exist for temporary tables.
  *
- * Locking: has_session_settings is written by the receiver alone.  A writer that reads an
- * older value has a transaction that is younger than the one that has changed it, and
- * begins code of the user only in its turn; unless the triggers of its table are declared
- * to need nothing of the kind.
+ * Locking: the receiver alone writes has_session_settings.  A writer that
+ * reads an older value applies a transaction younger than the one that changed
+ * it, and runs user code only in its turn.  This does not
+ * hold for tables whose triggers are declared not to need such settings.
  *-------------------------------------------------------------------------
  */
 #include "parallel_apply.h"
@@ -47,8 +49,8 @@ is_replication_role(const struct config_generic *setting)
 }
 
 /*
- * Return whether the setting is one of the session, or will be when the transaction is
- * committed.  In a transaction that has changed it the newest stack entry says how.
+ * Return whether the setting belongs to the session, or will after the commit.
+ * If the transaction has changed it, the newest stack entry tells this.
  */
 static bool
 is_left(const struct config_generic *setting)
@@ -110,7 +112,7 @@ papply_session_settings_note(void)
 			 errdetail("Transactions that run triggers are applied by PostgreSQL's own apply until it starts again.")));
 }
 
-/*** anybody ***/
+/*** any process ***/
 
 bool
 papply_session_settings_are_kept(void)

@@ -1,12 +1,13 @@
 /*-------------------------------------------------------------------------
  * slow_log.c
- *	  Remote transactions that take long to apply, for the server's log.
+ *	  Log remote transactions that take long to apply.
  *
  * Runs in writers and, for what the native loop applies, in the receiver.
  *
- * A batch is one local transaction, and is logged as one.  Its time is that from
- * the first attempt of its writer to the commit, waits included.  Waits for locks
- * are an estimate (status.c), which may be more than the transaction took.
+ * A batch is one local transaction and is logged as one.  Its time is that
+ * from its writer's first attempt to the commit, including waits.  Waits for
+ * locks are an estimate (status.c), which may exceed the time of the
+ * transaction.
  *-------------------------------------------------------------------------
  */
 #include "parallel_apply.h"
@@ -49,7 +50,7 @@ describe(const PapplyApplied *applied, double ms)
 						 lock_ms);
 }
 
-/* The context would be that of whatever message was the last one. */
+/* Hide the context, which would describe the last message. */
 void
 papply_slow_log_report(const PapplyApplied *applied, int64 began_at)
 {

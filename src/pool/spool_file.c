@@ -2,13 +2,12 @@
  * spool_file.c
  *	  The file that keeps the messages of a streamed transaction.
  *
- * Runs in the receiver and in writers.
- *
- * It is a temporary file of PostgreSQL that several processes can open (a file
- * set), like those that the native loop spools to.  The server closes such a file at
- * the end of the local transaction at the latest, and the receiver has many of these
- * while it spools; so a file is opened to append or to read many messages at a time,
- * and closed.  After a crash the server deletes it with other temporary files.
+ * The file is a temporary file of PostgreSQL that several processes can open
+ * (a file set), like those that the native loop spools to.  The server closes
+ * such a file at the end of the local transaction at the latest, and the
+ * receiver uses many of them while it spools.  So a file is opened to append
+ * or to read many messages at a time, and is closed after that.  After a crash
+ * the server deletes it with other temporary files.
  *-------------------------------------------------------------------------
  */
 #include "parallel_apply.h"
@@ -27,7 +26,10 @@
 
 #define NAME_LENGTH 16
 
-/* Outside of a transaction there is no resource owner, and a file needs one. */
+/*
+ * Ensure that there is a resource owner, which files need.  There is none
+ * outside of a transaction.  Returns the previous one.
+ */
 static ResourceOwner
 begin_using_files(void)
 {
@@ -54,7 +56,7 @@ set_name(char *name, const PapplySpoolFile *file)
 	snprintf(name, NAME_LENGTH, "%u", file->number);
 }
 
-/* The server finds the segment. */
+/* Seek to a position in the file; the server finds the segment. */
 static void
 seek(BufFile *buffile, uint64 position)
 {
@@ -147,7 +149,7 @@ papply_spool_reader_skip(PapplySpoolReader *reader, uint64 position)
 	}
 }
 
-/* Read on, up to position end and to so many bytes that have not been returned. */
+/* Read up to position end, until wanted bytes have not been returned yet. */
 static void
 read_more(PapplySpoolReader *reader, uint64 end, int wanted)
 {
@@ -176,7 +178,7 @@ read_more(PapplySpoolReader *reader, uint64 end, int wanted)
 	CurrentResourceOwner = old_owner;
 }
 
-/* Are so many bytes there? */
+/* Are this many bytes available, if necessary after reading more? */
 static bool
 has_bytes(PapplySpoolReader *reader, uint64 end, uint64 wanted)
 {

@@ -1,28 +1,30 @@
 /*-------------------------------------------------------------------------
  * table_class.c
- *	  How may changes of a table be applied?
+ *	  Find out how changes of a table may be applied.
  *
- * Runs in the receiver, which asks so that a transaction is marked in time,
- * and in writers, which ask with the table locked and thus have the last word.
+ * Runs in the receiver, which marks transactions by the answer, and in
+ * writers, which ask with the table locked.  The answer to a writer is
+ * decisive.
  *
- * Parallel: a conflict between two transactions that the dependencies miss
- * shows itself as a lock wait, a missing row or a unique violation, because
- * both touch the same row of the same table.
+ * Parallel: if the dependencies miss a conflict between two transactions, it
+ * appears as a lock wait, a missing row or a unique violation, because both
+ * transactions change the same row of the same table.
  *
- * Serial: what could be missed silently is code of the user that reads, counts
- * or locks something else: triggers that fire in replica mode, and functions in
- * defaults of columns that the publisher does not send.  Such code has to find
- * what it would find in PostgreSQL's own apply, so a writer runs it while no
- * other transaction is being applied.  The user may declare that the triggers
- * of a table need not have that (table_options.c).
+ * Serial: a conflict could be missed silently if user code reads, counts or
+ * locks something else.  Such code is in triggers that fire in replica mode,
+ * and in functions in defaults of columns that the publisher does not send.
+ * It has to find what it would find in PostgreSQL's own apply, so a writer
+ * runs it while no other transaction is being applied.  The user can declare
+ * that the triggers of a table do not require this (table_options.c).
  *
- * Such functions are volatile ones, and stable ones that are not built in, for
- * they may read tables and would do so with the snapshot of a batch.  What the
- * server's own stable ones look at, such as the time or the user, is not
- * replicated; but for the number of the local transaction, which a batch has once
- * for several remote transactions.
+ * The functions concerned are volatile ones, and stable ones that are not
+ * built in, which may read tables and would do that with the snapshot of a
+ * batch.  The server's own stable functions depend on things that are not
+ * replicated, such as the time or the user.  The exception is the number of
+ * the local transaction, because a batch has only one for several remote
+ * transactions.
  *
- * Native: writers do not know how to.
+ * Native: writers cannot apply the changes.
  *-------------------------------------------------------------------------
  */
 #include "parallel_apply.h"
@@ -46,7 +48,10 @@
 #include "table_class.h"
 #include "table_options.h"
 
-/* Triggers for a statement do not fire: what is applied is no statement. */
+/*
+ * Does this kind of trigger fire?  Statement-level triggers do not, because
+ * changes are not applied by statements.
+ */
 static bool
 fires(int16 type, char enabled)
 {
@@ -63,7 +68,7 @@ blame_trigger(PapplyClassReason *reason, Oid relid, const char *trigger)
 	return true;
 }
 
-/* The same for a table that is neither open nor locked. */
+/* The same as has_triggers(), for a table that is neither open nor locked. */
 static bool
 has_triggers_in_catalog(Oid relid, PapplyClassReason *reason)
 {
@@ -88,7 +93,10 @@ has_triggers_in_catalog(Oid relid, PapplyClassReason *reason)
 	return found;
 }
 
-/* False is sure; true may be left from a trigger that was dropped. */
+/*
+ * Check relhastriggers.  False is reliable; true may be left from a trigger
+ * that was dropped.
+ */
 static bool
 may_have_triggers(Oid relid)
 {
@@ -102,7 +110,10 @@ may_have_triggers(Oid relid)
 	return result;
 }
 
-/* Or it has itself.  There may be thousands, so pg_trigger is read for few of them. */
+/*
+ * Does the table or any of its partitions have such triggers?  There can be
+ * thousands of partitions, so check relhastriggers before scanning pg_trigger.
+ */
 static bool
 partitions_have_triggers(Oid relid, PapplyClassReason *reason)
 {
@@ -171,7 +182,10 @@ papply_table_may_check_domain(Relation rel, const AttrMap *attnums)
 	return false;
 }
 
-/* May its result be another one beside other transactions, or in a batch? */
+/*
+ * Can the function have a different result alongside other transactions, or in
+ * a batch?
+ */
 static bool
 is_serial_function(Oid function, void *found)
 {
@@ -181,7 +195,7 @@ is_serial_function(Oid function, void *found)
 	if (volatility == PROVOLATILE_STABLE && function >= FirstNormalObjectId)
 		is_serial = true;
 
-	switch (function)			/* these tell local transactions apart */
+	switch (function)			/* these distinguish local transactions */
 	{
 		case F_TXID_CURRENT:
 		case F_TXID_CURRENT_IF_ASSIGNED:

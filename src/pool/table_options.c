@@ -1,22 +1,22 @@
 /*-------------------------------------------------------------------------
  * table_options.c
- *	  What users have declared about tables.
+ *	  Options of tables that users have set.
  *
- * Runs in the receiver and in writers, which read, and in a user's backend,
- * which writes, by set_table_option() or SECURITY LABEL.
+ * Runs in the receiver and in writers, which read options, and in a user's
+ * backend, which sets them by set_table_option() or SECURITY LABEL.
  *
  * An option is the security label of a table, such as "triggers=parallel".
  * Labels follow the table when it is renamed or dropped, are dumped by
  * pg_dump, and are never published.  (A table of our own would be published by
  * FOR ALL TABLES, to subscribers that do not have it.)
  *
- * Whoever changes a label invalidates the relation cache entry of its table,
- * so that those who read ask again; they need no callback of their own.  The
- * table is locked as by ALTER TABLE ... ENABLE TRIGGER, against those who
- * change its rows: a writer asks with the table locked, so when the change is
- * committed, nobody acts on the old label.
+ * Changing a label invalidates the relation cache entry of its table, so that
+ * other processes read the label again.  They need no callback of their own.
+ * The table is locked against changes of its rows, as by ALTER TABLE ...
+ * ENABLE TRIGGER.  A writer reads the label with the table locked, so after
+ * the commit no writer uses the old label.
  *
- * The labels of subscriptions are subscription_options.c's.
+ * subscription_options.c handles the labels of subscriptions.
  *-------------------------------------------------------------------------
  */
 #include "parallel_apply.h"
@@ -35,8 +35,8 @@
 #define LABEL_PARALLEL PAPPLY_OPTION_TRIGGERS "=" PAPPLY_TRIGGERS_PARALLEL
 
 /*
- * What the server calls before it stores a label.  One that is removed, NULL,
- * may be there from a time when the object was a table.
+ * Check a label before the server stores it.  A label that is removed (NULL)
+ * is not checked, because the object may have been a table when it was set.
  */
 static void
 check_label(const ObjectAddress *object, const char *label)
@@ -65,7 +65,11 @@ check_label(const ObjectAddress *object, const char *label)
 	{
 		LockRelationOid(object->objectId, ShareRowExclusiveLock);
 		CacheInvalidateRelcacheByRelid(object->objectId);
-		/* before a subtransaction, even if no label changes */
+
+		/*
+		 * Have the invalidation processed at the end of the command, even if
+		 * no label changes: the server starts no subtransaction before that.
+		 */
 		(void) GetCurrentCommandId(true);
 	}
 }

@@ -1,27 +1,30 @@
 /*-------------------------------------------------------------------------
  * table_statistics.c
- *	  What is counted and known of each subscribed table, in shared memory.
+ *	  Counters and descriptions of subscribed tables, in shared memory.
  *
- * Runs in the postmaster (sizing), in the receiver, which says what it knows of
- * a table when it looks it up, in writers, which add what they have done at the
- * end of a local transaction, and in backends that read the views.
+ * Runs in the postmaster (sizing), in the receiver, which describes a table
+ * when it looks the table up, in writers, which add their changes at the end
+ * of a local transaction, and in backends that read the views.
  *
- * There is a fixed number of places, for all subscriptions of the server.  A
- * table gets one at its first change in a pool, and keeps it until it or its
- * subscription is dropped and the place is wanted by another one.  Without a
- * place a table is applied as any other, and not counted.
+ * There is a fixed number of places for all subscriptions of the server.  A
+ * table gets a place at its first change in a pool.  It keeps the place until
+ * the table or its subscription is dropped and another table needs the place.
+ * The changes of a table without a place are applied as usual, but not
+ * counted.
  *
- * The places are a hash table with open addressing: a table has the first place that was
- * free, beginning with the one that its OIDs say.  A place may get another owner, but is never
- * empty again, so a search may end at an empty one.
+ * The places are a hash table with open addressing.  A table has the first
+ * place that was free, beginning with the one that its OIDs hash to.  A place
+ * can get another owner but never becomes empty again, so a search can stop at
+ * an empty one.
  *
- * Locking: who a place belongs to, and the description, are protected by the
- * lock.  Counters are atomic.  A writer remembers the place of a table and adds
- * without the lock: should the place change hands just then, since the table has
- * been dropped, the new owner begins with some changes too many.  Readers may
- * find the counters of a row at slightly different moments.
+ * Locking: the lock protects the owners of the places and the descriptions.
+ * The counters are atomic.  A writer remembers the place of a table and adds
+ * to the counters without the lock.  If the place gets another owner at that
+ * moment, because the table was dropped, the new owner starts with counters
+ * that are slightly too high.  Readers may see the counters of a row as of
+ * slightly different moments.
  *
- * If a process dies, what it had not added is lost.
+ * If a process dies, the counts that it has not added are lost.
  *-------------------------------------------------------------------------
  */
 #include "parallel_apply.h"
@@ -36,35 +39,39 @@
 
 #include "table_statistics.h"
 
-/* 150 bytes each. */
+/* A place has 150 bytes. */
 #define PLACES 1024
 
-/* Where there was no free place, it is not looked for again so soon. */
+/* Interval between searches for a free place when there was none. */
 #define FULL_MS 60000
 
 typedef struct TablePlace
 {
 	/* protected by the lock */
 	Oid			dbid;
-	Oid			subid;			/* InvalidOid: never used */
+	Oid			subid;			/* InvalidOid if never used */
 	Oid			relid;
 	PapplyTableDescription description;
 
-	/* atomic, because writers add to them at the same time */
+	/* atomic, because writers add to them concurrently */
 	pg_atomic_uint64 counters[PAPPLY_TABLE_COUNTERS];
 } TablePlace;
 
 typedef struct TableStatistics
 {
 	LWLock		lock;
-	bool		is_full;		/* the last one that wanted a place got none */
-	pg_atomic_uint32 taken;		/* counts how often a place was taken */
+	bool		is_full;		/* the last search for a free place failed */
+	pg_atomic_uint32 taken;		/* number of times that a place was given to a
+								 * table */
 	TablePlace	places[PLACES];
 } TableStatistics;
 
 static TableStatistics *statistics = NULL;
 
-/* When this process last found no place; 0: never, or it has found one since. */
+/*
+ * Time when this process found no free place; 0 if never, or if it has found
+ * one since.
+ */
 static TimestampTz full_since = 0;
 
 #define STATISTICS_NAME PAPPLY_NAME " tables"
@@ -103,7 +110,7 @@ papply_table_statistics_init_shmem(void)
 	LWLockRelease(AddinShmemInitLock);
 }
 
-/* Return the place where the search for a table comes after that many others. */
+/* Return the place that the search for a table visits after n others. */
 static TablePlace *
 nth_place(Oid subid, Oid relid, int n)
 {
@@ -112,7 +119,7 @@ nth_place(Oid subid, Oid relid, int n)
 	return &statistics->places[(hash + n) % PLACES];
 }
 
-/* The place of a table, or NULL; lock is held. */
+/* Return the place of a table, or NULL.  The caller holds the lock. */
 static TablePlace *
 find_place(Oid subid, Oid relid)
 {
@@ -128,7 +135,10 @@ find_place(Oid subid, Oid relid)
 	return NULL;
 }
 
-/* Of other databases only that is known without looking into them. */
+/*
+ * Was the subscription or the table dropped?  A table of another database
+ * cannot be looked up here.
+ */
 static bool
 is_gone(const TablePlace *place)
 {
@@ -145,9 +155,10 @@ papply_table_statistics_may_have_place(void)
 }
 
 /*
- * Return a place that a table may take: one that was never used, or whose table is gone;
- * NULL if there is none.  Looking into catalogs may take a while, so it is done without the
- * lock: *old_subid and *old_relid tell whose place it is.
+ * Return a place that the table may take: one that was never used, or whose
+ * table was dropped; NULL if there is none.  Catalog lookups may take a while,
+ * so they are done without the lock. *old_subid and *old_relid are set to the
+ * owner seen.
  */
 static TablePlace *
 free_place(Oid subid, Oid relid, Oid *old_subid, Oid *old_relid)
@@ -188,7 +199,7 @@ take_place(TablePlace *place, Oid subid, Oid relid)
 	pg_atomic_fetch_add_u32(&statistics->taken, 1);
 }
 
-/* False: it has become that of another table. */
+/* Set the description of a place.  Returns false if it has another owner. */
 static bool
 describe_place(TablePlace *place, Oid subid, Oid relid,
 			   const PapplyTableDescription *description)
@@ -227,7 +238,7 @@ papply_table_statistics_describe(Oid subid, Oid relid,
 			return false;
 		}
 
-		/* another receiver may have been faster; then look for a third one */
+		/* if another receiver was faster, repeat */
 		LWLockAcquire(&statistics->lock, LW_EXCLUSIVE);
 		if (other->subid == old_subid && other->relid == old_relid)
 			take_place(other, subid, relid);
@@ -235,7 +246,7 @@ papply_table_statistics_describe(Oid subid, Oid relid,
 	}
 }
 
-/* As find_place(), remembering it. */
+/* Like find_place(), but remember the result in *hint. */
 static TablePlace *
 find_by_hint(Oid subid, Oid relid, PapplyTableHint *hint)
 {

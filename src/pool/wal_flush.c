@@ -1,28 +1,31 @@
 /*-------------------------------------------------------------------------
  * wal_flush.c
- *	  Local commits reach the disk, by a writer that can be spared.
+ *	  Flush local commits, by a writer that can be spared.
  *
- * Runs in writers; the receiver asks for it.
+ * Runs in writers, at the request of the receiver.
  *
- * Writers commit asynchronously.  Somebody may wait on the publisher until the
- * commit is flushed here, which takes milliseconds on many devices.  If the
- * receiver did it, nothing would be received meanwhile, and those who wait only
- * until it is applied or received would wait, too.  The walwriter lets commits
- * wait for wal_writer_delay.  So a writer does it that is free: because nothing
- * is left to claim, or because others are idle, who claim what comes meanwhile.
- * With a backlog nobody is free, and nobody needs each commit flushed at once.
+ * Writers commit asynchronously.  A session on the publisher may wait until
+ * the commit is flushed here, which takes milliseconds on many devices.  If
+ * the receiver flushed, it would receive nothing meanwhile, and sessions that
+ * wait only for the commit to be applied or received would wait for the flush,
+ * too.  The walwriter would delay a flush by wal_writer_delay.  So a writer
+ * that can be spared flushes, because nothing is left to claim, or because
+ * idle writers can claim what arrives meanwhile.  During a backlog no writer
+ * can be spared, and it is not necessary to flush each commit at once.
  *
- * One writer flushes at a time, for all commits; the others would only queue up
- * behind it, and not apply.  It goes on as long as there are new ones.
+ * One writer flushes at a time, for all commits.  Other ones would only queue
+ * up behind it instead of applying.  It repeats this while there are new
+ * commits.
  *
- * Locking: none.  wanted_flush_lsn is stored by the process in its turn only.
- * A writer that finds flusher taken goes away after its own commit was stored;
- * the flusher gives it back before it looks at wanted_flush_lsn again; each has
- * a full barrier between the two, so no commit is forgotten.  The receiver looks after
- * a writer that goes away because holds_flush was set a moment ago (due_flush.c).
+ * Locking: none.  Only the process in its turn stores wanted_flush_lsn.  A
+ * writer stores its own commit before it finds flusher taken and gives up.
+ * The flusher resets flusher before it reads wanted_flush_lsn again.  Each has
+ * a full barrier between the two steps, so no commit is forgotten.  If a
+ * writer gives up because holds_flush has just been set, the receiver ensures
+ * the flush (due_flush.c).
  *
- * Nobody waits here but for the device.  XLogFlush() does not fail but by
- * PANIC, and does not process interrupts, so flusher is always given back.
+ * The only wait here is for I/O.  XLogFlush() fails only by PANIC and does not
+ * process interrupts, so flusher is always reset.
  *-------------------------------------------------------------------------
  */
 #include "parallel_apply.h"
@@ -36,8 +39,8 @@
 #include "wal_flush.h"
 
 /*
- * So many are no sessions of the publisher that wait for their commits, but what
- * has piled up.
+ * With this many transactions there is a backlog, rather than sessions of the
+ * publisher that wait for their commits.
  */
 #define MANY_TRANSACTIONS 64
 
@@ -64,7 +67,10 @@ papply_wal_flush_hold(bool holds)
 		pg_atomic_write_u32(&papply_pool->holds_flush, holds);
 }
 
-/* Nothing is left to apply, or there are others for it. */
+/*
+ * Can this writer be spared, because nothing is left to apply or others can do
+ * that?
+ */
 static bool
 is_spare(void)
 {
@@ -88,9 +94,9 @@ papply_wal_flush_if_spare(void)
 		papply_queue_wake_writer();
 		XLogFlush(pg_atomic_read_u64(&papply_pool->wanted_flush_lsn));
 		pg_atomic_write_u32(&papply_pool->flusher, 0);
-		pg_memory_barrier();	/* see above */
+		pg_memory_barrier();	/* see the head of this file */
 		papply_pool_wake(PAPPLY_WAITER_RECEIVER);
-		CHECK_FOR_INTERRUPTS(); /* commits may follow each other for ever */
+		CHECK_FOR_INTERRUPTS(); /* there may always be a new commit */
 	}
 }
 

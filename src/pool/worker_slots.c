@@ -1,20 +1,22 @@
 /*-------------------------------------------------------------------------
  * worker_slots.c
- *	  The server's own need of worker slots.
+ *	  Detect that the server's own workers lack worker slots.
  *
- * Runs in the launcher of logical replication and in apply workers, who start
- * others; receivers look.
+ * Runs in the launcher of logical replication and in apply workers, which
+ * start other workers.  Receivers read the result.
  *
- * Writers take worker slots, max_worker_processes of which the server has.  If these
- * are too few, it is writers that have to be fewer: a subscription whose apply worker
- * finds no slot is not applied at all, and a table whose synchronisation worker finds
- * none is not copied.  Writers stay for good, so that it would be so for good.
+ * Writers occupy worker slots, of which the server has max_worker_processes.
+ * If these are too few, there must be fewer writers.  Otherwise a subscription
+ * whose apply worker finds no slot is not applied at all, and a table whose
+ * synchronization worker finds none is not copied.  Since writers do not exit,
+ * this would be permanent.
  *
- * Nobody but the postmaster knows how many slots are free, and to keep some free for
- * workers that may never come would cost writers.  But who finds none says so in the log,
- * and tries again some seconds later: that is noticed here, and each receiver gives a
- * writer up for it (writer_control.c).  (With log_min_messages above WARNING nothing is
- * said, and noticed.)
+ * Only the postmaster knows how many slots are free, and reserving some for
+ * workers that may never start would reduce the number of writers.  But a
+ * process that finds no slot logs a message, and tries again some seconds
+ * later.  This file detects the message, and each receiver then gives up a
+ * writer (writer_control.c).  (If log_min_messages is above WARNING, there is
+ * no message to detect.)
  *
  * Locking: none.
  *-------------------------------------------------------------------------
@@ -31,13 +33,13 @@
 
 #define SLOTS_NAME PAPPLY_NAME " worker slots"
 
-/* What logicalrep_worker_launch() says, before it is translated. */
+/* The message of logicalrep_worker_launch(), untranslated. */
 static const char *const no_slot = "out of background worker slots";
 
 typedef struct MissedSlots
 {
 	pg_atomic_uint64 count;
-	pg_atomic_uint64 last;		/* of clock.h; 0: none yet */
+	pg_atomic_uint64 last;		/* see clock.h; 0 if never */
 } MissedSlots;
 
 static MissedSlots *missed = NULL;

@@ -1,14 +1,15 @@
 /*-------------------------------------------------------------------------
  * worker_wake.c
- *	  Apply workers that are to look at what a transaction has changed.
+ *	  Wake apply workers that must notice what a transaction has changed.
  *
  * Runs in a user's backend.
  *
- * An idle apply worker looks for invalidations once a second; this is for
- * those who do not want to wait for it.  It must come after the invalidations
- * have been sent, which a transaction callback does not: the release of locks
- * does, and has a callback, too.  A subtransaction that is rolled back leaves
- * its subscriptions behind: woken for nothing.
+ * An idle apply worker processes invalidations once a second.  This file is
+ * for changes that should take effect earlier.  The worker must be woken after
+ * the invalidations have been sent.  Transaction callbacks run before that,
+ * but there is also a callback at the release of locks, which comes after.
+ * The subscriptions of a subtransaction that is rolled back are not removed,
+ * and are woken without need.
  *-------------------------------------------------------------------------
  */
 #include "parallel_apply.h"
