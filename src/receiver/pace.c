@@ -193,7 +193,8 @@ papply_pace_note(int length, TimestampTz send_time)
 /*
  * Get the round trip of a TCP connection in microseconds, and the mean length
  * of the segments received since the last call.  Return false if the
- * connection is not TCP, or these are not known.
+ * connection is not TCP, or these are not known yet: what came before the first
+ * call was another kind of load.
  */
 static bool
 ask_kernel(pgsocket socket, int64 *round_trip_us, int *segment_bytes)
@@ -203,6 +204,7 @@ ask_kernel(pgsocket socket, int64 *round_trip_us, int *segment_bytes)
 	static uint32 segments_before = 0;
 	struct tcp_info info;
 	socklen_t	length = sizeof(info);
+	bool		is_first = bytes_before == 0;
 	uint32		segments;
 
 	memset(&info, 0, sizeof(info));
@@ -213,7 +215,7 @@ ask_kernel(pgsocket socket, int64 *round_trip_us, int *segment_bytes)
 	*segment_bytes = segments == 0 ? 0 : (info.tcpi_bytes_received - bytes_before) / segments;
 	bytes_before = info.tcpi_bytes_received;
 	segments_before = info.tcpi_data_segs_in;
-	return true;
+	return !is_first;
 #else
 	return false;
 #endif
