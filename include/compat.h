@@ -303,6 +303,18 @@ papply_compat_forbid_parallel_streaming(WalRcvStreamOptions *options)
 #endif
 }
 
+/* Ask for whole transactions only. */
+static inline void
+papply_compat_forbid_streaming(WalRcvStreamOptions *options)
+{
+#if PG_VERSION_NUM >= 160000
+	options->proto.logical.streaming_str = NULL;
+	MyLogicalRepWorker->parallel_apply = false;
+#else
+	options->proto.logical.streaming = false;
+#endif
+}
+
 static inline bool
 papply_compat_streams_in_parallel(void)
 {

@@ -485,6 +485,124 @@ COMMENT ON COLUMN parallel_apply.failed_transactions.operation IS
 COMMENT ON COLUMN parallel_apply.failed_transactions.key IS
     'replica identity of the row';
 
+CREATE FUNCTION parallel_apply.get_kept(relation name)
+RETURNS SETOF record
+LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE
+AS 'MODULE_PATHNAME', 'papply_get_kept';
+
+COMMENT ON FUNCTION parallel_apply.get_kept(name) IS
+    'internal: rows of kept_transactions or kept_messages, which REFRESH MATERIALIZED VIEW leaves as they are';
+
+CREATE MATERIALIZED VIEW parallel_apply.kept_transactions AS
+    SELECT * FROM parallel_apply.get_kept('kept_transactions') AS k(
+        id bigint, subid oid, remote_xid xid, commit_time timestamptz, finish_lsn pg_lsn,
+        first_failure timestamptz, last_failure timestamptz, attempts bigint, sqlstate text,
+        message text, change bigint, detail text, schemaname name, relname name,
+        operation text, key text);
+CREATE UNIQUE INDEX kept_transactions_id ON parallel_apply.kept_transactions (id);
+
+COMMENT ON MATERIALIZED VIEW parallel_apply.kept_transactions IS
+    'internal: storage for transactions that are to be skipped, or are';
+
+CREATE MATERIALIZED VIEW parallel_apply.kept_messages AS
+    SELECT * FROM parallel_apply.get_kept('kept_messages') AS k(
+        id bigint, number integer, message bytea);
+CREATE UNIQUE INDEX kept_messages_id_number ON parallel_apply.kept_messages (id, number);
+
+COMMENT ON MATERIALIZED VIEW parallel_apply.kept_messages IS
+    'internal: storage for messages of skipped transactions';
+
+CREATE FUNCTION parallel_apply.skip_transaction(subscription_name name, keep boolean DEFAULT true)
+RETURNS bigint
+LANGUAGE C VOLATILE PARALLEL UNSAFE
+AS 'MODULE_PATHNAME', 'papply_skip_transaction';
+
+COMMENT ON FUNCTION parallel_apply.skip_transaction(name, boolean) IS
+    'skips the transaction that a subscription fails to apply, and stores it; returns its number';
+
+CREATE FUNCTION parallel_apply.forget(id bigint)
+RETURNS void
+LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE
+AS 'MODULE_PATHNAME', 'papply_forget';
+
+COMMENT ON FUNCTION parallel_apply.forget(bigint) IS
+    'removes a transaction that was skipped and stored';
+
+CREATE FUNCTION parallel_apply.skipped_changes(id bigint, OUT number bigint, OUT statement text)
+RETURNS SETOF record
+LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE
+AS 'MODULE_PATHNAME', 'papply_get_skipped_changes';
+
+COMMENT ON FUNCTION parallel_apply.skipped_changes(bigint) IS
+    'changes of a transaction that was skipped and stored, as SQL statements';
+
+CREATE VIEW parallel_apply.skipped_transactions AS
+    SELECT k.id, k.subid, s.subname, k.remote_xid, k.commit_time, k.finish_lsn,
+           k.first_failure, k.last_failure, k.attempts, k.sqlstate, k.message, k.change,
+           m.changes,
+           CASE WHEN r.may_see THEN k.detail END AS detail,
+           CASE WHEN r.may_see THEN k.schemaname END AS schemaname,
+           CASE WHEN r.may_see THEN k.relname END AS relname,
+           CASE WHEN r.may_see THEN k.operation END AS operation,
+           CASE WHEN r.may_see THEN k.key END AS key
+      FROM parallel_apply.kept_transactions AS k
+      JOIN (SELECT id, pg_catalog.count(*) FILTER (
+                       WHERE pg_catalog.get_byte(message, 0)
+                             OPERATOR(pg_catalog.=) ANY ('{73,85,68,84}'::integer[])) AS changes
+              FROM parallel_apply.kept_messages GROUP BY id) AS m
+        ON m.id OPERATOR(pg_catalog.=) k.id
+      CROSS JOIN LATERAL (
+           SELECT coalesce(
+                      (SELECT pg_catalog.has_table_privilege(c.oid, 'SELECT')
+                              AND NOT pg_catalog.row_security_active(c.oid)
+                         FROM pg_catalog.pg_class AS c
+                         JOIN pg_catalog.pg_namespace AS n
+                           ON n.oid OPERATOR(pg_catalog.=) c.relnamespace
+                        WHERE n.nspname OPERATOR(pg_catalog.=) k.schemaname
+                          AND c.relname OPERATOR(pg_catalog.=) k.relname),
+                      (SELECT a.rolsuper FROM pg_catalog.pg_roles AS a
+                        WHERE a.rolname OPERATOR(pg_catalog.=) current_user)) AS may_see) AS r
+      LEFT JOIN pg_catalog.pg_subscription AS s ON s.oid OPERATOR(pg_catalog.=) k.subid;
+
+COMMENT ON VIEW parallel_apply.skipped_transactions IS
+    'transactions that were skipped and stored';
+COMMENT ON COLUMN parallel_apply.skipped_transactions.id IS
+    'number of the transaction, for skipped_changes() and forget()';
+COMMENT ON COLUMN parallel_apply.skipped_transactions.subid IS
+    'OID of the subscription';
+COMMENT ON COLUMN parallel_apply.skipped_transactions.subname IS
+    'name of the subscription';
+COMMENT ON COLUMN parallel_apply.skipped_transactions.remote_xid IS
+    'transaction of the publisher';
+COMMENT ON COLUMN parallel_apply.skipped_transactions.commit_time IS
+    'time at which it was committed on the publisher';
+COMMENT ON COLUMN parallel_apply.skipped_transactions.finish_lsn IS
+    'position in the publisher''s WAL at which it was committed';
+COMMENT ON COLUMN parallel_apply.skipped_transactions.first_failure IS
+    'time of the first failure';
+COMMENT ON COLUMN parallel_apply.skipped_transactions.last_failure IS
+    'time of the last failure before it was to be skipped';
+COMMENT ON COLUMN parallel_apply.skipped_transactions.attempts IS
+    'number of failures of the apply worker';
+COMMENT ON COLUMN parallel_apply.skipped_transactions.sqlstate IS
+    'error code of the last failure';
+COMMENT ON COLUMN parallel_apply.skipped_transactions.message IS
+    'error message of the last failure';
+COMMENT ON COLUMN parallel_apply.skipped_transactions.change IS
+    'number of the change in the transaction that failed';
+COMMENT ON COLUMN parallel_apply.skipped_transactions.changes IS
+    'number of its changes';
+COMMENT ON COLUMN parallel_apply.skipped_transactions.detail IS
+    'detail of the error message';
+COMMENT ON COLUMN parallel_apply.skipped_transactions.schemaname IS
+    'schema of the table';
+COMMENT ON COLUMN parallel_apply.skipped_transactions.relname IS
+    'table that the failed change is of';
+COMMENT ON COLUMN parallel_apply.skipped_transactions.operation IS
+    'kind of the failed change, or message of the publisher that failed';
+COMMENT ON COLUMN parallel_apply.skipped_transactions.key IS
+    'replica identity of the row';
+
 CREATE FUNCTION parallel_apply.get_hot_keys(
     OUT subid oid,
     OUT relid oid,
@@ -1064,6 +1182,13 @@ REVOKE ALL ON FUNCTION parallel_apply.get_tables() FROM PUBLIC;
 REVOKE ALL ON parallel_apply.tables FROM PUBLIC;
 REVOKE ALL ON FUNCTION parallel_apply.get_failed_transactions() FROM PUBLIC;
 REVOKE ALL ON parallel_apply.failed_transactions FROM PUBLIC;
+REVOKE ALL ON FUNCTION parallel_apply.get_kept(name) FROM PUBLIC;
+REVOKE ALL ON parallel_apply.kept_transactions FROM PUBLIC;
+REVOKE ALL ON parallel_apply.kept_messages FROM PUBLIC;
+REVOKE ALL ON FUNCTION parallel_apply.skip_transaction(name, boolean) FROM PUBLIC;
+REVOKE ALL ON FUNCTION parallel_apply.forget(bigint) FROM PUBLIC;
+REVOKE ALL ON FUNCTION parallel_apply.skipped_changes(bigint) FROM PUBLIC;
+REVOKE ALL ON parallel_apply.skipped_transactions FROM PUBLIC;
 REVOKE ALL ON FUNCTION parallel_apply.get_hot_keys() FROM PUBLIC;
 REVOKE ALL ON parallel_apply.hot_keys FROM PUBLIC;
 REVOKE ALL ON FUNCTION parallel_apply.get_speedup_estimate() FROM PUBLIC;
@@ -1083,6 +1208,7 @@ GRANT EXECUTE ON FUNCTION parallel_apply.get_tables() TO pg_monitor;
 GRANT SELECT ON parallel_apply.tables TO pg_monitor;
 GRANT EXECUTE ON FUNCTION parallel_apply.get_failed_transactions() TO pg_monitor;
 GRANT SELECT ON parallel_apply.failed_transactions TO pg_monitor;
+GRANT SELECT ON parallel_apply.skipped_transactions TO pg_monitor;
 GRANT EXECUTE ON FUNCTION parallel_apply.get_hot_keys() TO pg_monitor;
 GRANT SELECT ON parallel_apply.hot_keys TO pg_monitor;
 GRANT EXECUTE ON FUNCTION parallel_apply.get_speedup_estimate() TO pg_monitor;

@@ -11,6 +11,7 @@
 #include "miscadmin.h"
 #include "storage/ipc.h"
 
+#include "drop_extension.h"
 #include "gather.h"
 #include "hot_keys.h"
 #include "pool.h"
@@ -74,6 +75,7 @@ _PG_init(void)
 	papply_guc_init();
 	papply_table_options_init();
 	papply_subscription_options_init();
+	papply_drop_extension_init();
 	papply_seam_install();
 	papply_worker_slots_init();
 	papply_gather_init();

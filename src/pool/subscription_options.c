@@ -28,6 +28,7 @@
 #include "utils/syscache.h"
 
 #include "group.h"
+#include "kept.h"
 #include "subscription_options.h"
 #include "worker_wake.h"
 
@@ -208,6 +209,18 @@ papply_subscription_options_writers(const PapplySubscriptionOptions *options,
 }
 
 static void
+remove_kept(Oid subid)
+{
+	int			removed = papply_kept_remove_all(subid);
+
+	if (removed > 0)
+		ereport(NOTICE,
+				(errmsg_plural("%d skipped transaction of the subscription is removed, too",
+							   "%d skipped transactions of the subscription are removed, too",
+							   removed, removed)));
+}
+
+static void
 remove_label_at_drop(ObjectAccessType access, Oid class_id, Oid object_id, int sub_id, void *arg)
 {
 	if (previous_object_access)
@@ -218,6 +231,7 @@ remove_label_at_drop(ObjectAccessType access, Oid class_id, Oid object_id, int s
 
 		ObjectAddressSet(subscription, SubscriptionRelationId, object_id);
 		SetSecurityLabel(&subscription, PAPPLY_NAME, NULL);
+		remove_kept(object_id);
 	}
 }
 

@@ -41,6 +41,7 @@
 
 #include "clock.h"
 #include "failed.h"
+#include "keep.h"
 #include "leader_count.h"
 #include "native_replay.h"
 #include "origin.h"
@@ -180,9 +181,13 @@ tell_relation(PapplyRemoteRelation *rel, uint32 version, char **buffer)
 {
 	rel->native_version = version;
 	if (version == rel->version)
+	{
+		papply_keep_note(rel->message, rel->length);
 		return papply_native_frame(rel->message, rel->length, buffer);
+	}
 	papply_message_reset_buffer(&relation_message);
 	papply_registry_get(version, &relation_message);
+	papply_keep_note(relation_message.data, relation_message.len);
 	return papply_native_frame(relation_message.data, relation_message.len, buffer);
 }
 
@@ -224,6 +229,7 @@ note_message(char *message, int length)
 	PapplyCommit commit;
 
 	papply_failed_set_message(message, length);
+	papply_keep_note(message, length);
 	count_change(kind);
 	if (replay.origin != PAPPLY_NO_ORIGIN)
 		papply_leader_count_message(message, length);

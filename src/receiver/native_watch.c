@@ -35,6 +35,7 @@
 
 #include "failed.h"
 #include "feedback.h"
+#include "keep.h"
 #include "lifecycle.h"
 #include "message.h"
 #include "native_replay.h"
@@ -249,7 +250,10 @@ note(char *message, int length)
 	memcpy(watch.header, message, PAPPLY_MESSAGE_HEADER);
 	watch.has_header = true;
 	papply_failed_set_message(message + PAPPLY_MESSAGE_HEADER, length - PAPPLY_MESSAGE_HEADER);
-	return note_message(message + PAPPLY_MESSAGE_HEADER, length - PAPPLY_MESSAGE_HEADER);
+	if (!note_message(message + PAPPLY_MESSAGE_HEADER, length - PAPPLY_MESSAGE_HEADER))
+		return false;
+	papply_keep_note(message + PAPPLY_MESSAGE_HEADER, length - PAPPLY_MESSAGE_HEADER);
+	return true;
 }
 
 /*

@@ -17,6 +17,7 @@
 #include "fmgr.h"
 #include "utils/memutils.h"
 
+#include "keep.h"
 #include "native_streams.h"
 #include "receiver.h"
 #include "seam.h"
@@ -67,6 +68,8 @@ start_streaming(WalReceiverConn *conn, const WalRcvStreamOptions *options)
 
 	if (papply_compat_am_leader_apply_worker() && papply_receiver_prepare_stream(conn))
 		papply_compat_forbid_parallel_streaming(&ours);
+	if (papply_compat_am_leader_apply_worker() && papply_keep_forbids_streaming())
+		papply_compat_forbid_streaming(&ours);
 	return (papply_seam_server->walrcv_startstreaming) (conn, &ours);
 }
 

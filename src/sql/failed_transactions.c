@@ -17,6 +17,7 @@
 #include "utils/pg_lsn.h"
 #include "utils/timestamp.h"
 
+#include "failed_values.h"
 #include "result_rows.h"
 #include "sql_common.h"
 #include "statistics.h"
@@ -42,6 +43,7 @@ static const PapplyResultColumn failed_columns[] = {
 };
 
 #define FAILED_COLUMNS lengthof(failed_columns)
+StaticAssertDecl(FAILED_COLUMNS == PAPPLY_FAILED_COLUMNS, "those of the header");
 
 /* Where there is no such table, superusers may know what was to be changed there. */
 static bool
@@ -60,16 +62,14 @@ name_of(const char *text)
 	return DirectFunctionCall1(namein, CStringGetDatum(text));
 }
 
-static void
-put_failed(PapplyResultRows *rows, const PapplyStatistics *statistics)
+void
+papply_failed_values(const PapplyStatistics *statistics, bool may_see, Datum *values, bool *nulls)
 {
 	const PapplyFailedTransaction *failed = &statistics->failed;
-	bool		may_see = may_see_data(failed);
 	bool		may_see_table = may_see && failed->table_name[0] != '\0';
-	Datum		values[FAILED_COLUMNS];
-	bool		nulls[FAILED_COLUMNS] = {false};
 	int			i = 0;
 
+	memset(nulls, 0, FAILED_COLUMNS * sizeof(bool));
 	values[i++] = ObjectIdGetDatum(statistics->subid);
 	nulls[i] = !TransactionIdIsValid(failed->remote_xid);
 	values[i++] = TransactionIdGetDatum(failed->remote_xid);
@@ -93,6 +93,15 @@ put_failed(PapplyResultRows *rows, const PapplyStatistics *statistics)
 	nulls[i] = !may_see || failed->key[0] == '\0';
 	values[i++] = CStringGetTextDatum(failed->key);
 	Assert(i == FAILED_COLUMNS);
+}
+
+static void
+put_failed(PapplyResultRows *rows, const PapplyStatistics *statistics)
+{
+	Datum		values[FAILED_COLUMNS];
+	bool		nulls[FAILED_COLUMNS];
+
+	papply_failed_values(statistics, may_see_data(&statistics->failed), values, nulls);
 	papply_result_rows_put(rows, values, nulls);
 }
 

@@ -1,0 +1,358 @@
+/*-------------------------------------------------------------------------
+ * kept.c
+ *	  Where transactions are stored that were skipped.
+ *
+ * Runs in the receiver, which stores, and in a user's backend, which reads and removes.
+ *
+ * There are two relations.  kept_transactions has a row for each transaction that
+ * skip_transaction() was to store, written by that function; kept_messages has what the
+ * publisher has sent of it, a message in a row, written by the apply worker in the local
+ * transaction that moves the replication origin past it (receiver/keep.c).  So what has
+ * no messages was not skipped yet: another one may have come first, or its prepared
+ * transaction has not ended.
+ *
+ * Both are materialized views, of the only kind of relation that has all that is needed:
+ * its rows are transactional, survive a crash, and reach standbys; no publication has
+ * them, be it FOR ALL TABLES, which would need them on its subscribers; and no user can
+ * change them.  (Tables are published, unlogged ones lost, and large objects are removed
+ * by vacuumlo.)  They are written as catalogs are.  REFRESH MATERIALIZED VIEW gives them
+ * the rows that they have: their query is a function that reads them.
+ */
+#include "parallel_apply.h"
+
+#include "access/table.h"
+#include "access/xact.h"
+#include "catalog/dependency.h"
+#include "catalog/indexing.h"
+#include "catalog/namespace.h"
+#include "catalog/pg_class.h"
+#include "commands/extension.h"
+#include "miscadmin.h"
+#include "storage/lmgr.h"
+#include "utils/builtins.h"
+#include "utils/fmgroids.h"
+#include "utils/lsyscache.h"
+#include "utils/memutils.h"
+#include "utils/pg_lsn.h"
+#include "utils/rel.h"
+#include "utils/snapmgr.h"
+
+#include "kept.h"
+
+/* Columns of kept_messages. */
+#define MESSAGE_ID 1
+#define MESSAGE_NUMBER 2
+#define MESSAGE_DATA 3
+#define MESSAGE_COLUMNS 3
+
+struct PapplyKeptScan
+{
+	Relation	messages;
+	Relation	index;
+	Snapshot	snapshot;
+	SysScanDesc scan;
+	MemoryContext context;		/* of the message */
+};
+
+struct PapplyKeptWriter
+{
+	int64		id;
+	int32		number;
+	Relation	messages;
+	CatalogIndexState indexes;
+	MemoryContext context;
+};
+
+Relation
+papply_kept_open(const char *name, LOCKMODE lock_mode)
+{
+	Oid			extension = get_extension_oid(PAPPLY_NAME, true);
+	Oid			namespace = get_namespace_oid(PAPPLY_NAME, true);
+	Oid			relid = OidIsValid(extension) && OidIsValid(namespace) ?
+	get_relname_relid(name, namespace) : InvalidOid;
+
+	/* as the extension is created, it is not a part yet */
+	if (!OidIsValid(relid) || get_rel_relkind(relid) != RELKIND_MATVIEW ||
+		getExtensionOfObject(RelationRelationId, relid) != extension)
+		return NULL;
+	return table_open(relid, lock_mode);
+}
+
+/*** transactions ***/
+
+/* Calls a function for each of those that match; it returns false to end that. */
+typedef bool (*Visit) (Relation rel, HeapTuple tuple, void *arg);
+
+static void
+visit(Relation rel, ScanKeyData *keys, int nkeys, Visit function, void *arg)
+{
+	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
+	SysScanDesc scan = systable_beginscan(rel, InvalidOid, false, snapshot, nkeys, keys);
+	HeapTuple	tuple;
+
+	while (HeapTupleIsValid(tuple = systable_getnext(scan)) && function(rel, tuple, arg))
+		;
+	systable_endscan(scan);
+	UnregisterSnapshot(snapshot);
+}
+
+static void
+visit_transactions(PapplyKeptColumn column, RegProcedure equal, Datum value,
+				   LOCKMODE lock_mode, Visit function, void *arg)
+{
+	Relation	rel = papply_kept_open(PAPPLY_KEPT_TRANSACTIONS, lock_mode);
+	ScanKeyData key;
+
+	if (rel == NULL)
+		return;
+	ScanKeyInit(&key, column, BTEqualStrategyNumber, equal, value);
+	visit(rel, &key, 1, function, arg);
+	table_close(rel, NoLock);
+}
+
+static Datum
+column_of(Relation rel, HeapTuple tuple, int column)
+{
+	bool		is_null;
+
+	return heap_getattr(tuple, column, RelationGetDescr(rel), &is_null);
+}
+
+static int64
+id_of(Relation rel, HeapTuple tuple)
+{
+	return DatumGetInt64(column_of(rel, tuple, PAPPLY_KEPT_ID));
+}
+
+typedef struct Wanted
+{
+	XLogRecPtr	finish_lsn;
+	int64		id;
+} Wanted;
+
+static bool
+find_lsn(Relation rel, HeapTuple tuple, void *arg)
+{
+	Wanted	   *wanted = arg;
+
+	if (DatumGetLSN(column_of(rel, tuple, PAPPLY_KEPT_FINISH_LSN)) == wanted->finish_lsn)
+		wanted->id = id_of(rel, tuple);
+	return wanted->id == 0;
+}
+
+int64
+papply_kept_find(Oid subid, XLogRecPtr finish_lsn)
+{
+	Wanted		wanted = {finish_lsn, 0};
+
+	visit_transactions(PAPPLY_KEPT_SUBID, F_OIDEQ, ObjectIdGetDatum(subid), AccessShareLock,
+					   find_lsn, &wanted);
+	return wanted.id;
+}
+
+static bool
+find_greatest_id(Relation rel, HeapTuple tuple, void *arg)
+{
+	int64	   *greatest = arg;
+
+	*greatest = Max(*greatest, id_of(rel, tuple));
+	return true;
+}
+
+int64
+papply_kept_next_id(Relation transactions)
+{
+	int64		greatest = 0;
+
+	visit(transactions, NULL, 0, find_greatest_id, &greatest);
+	return greatest + 1;
+}
+
+static bool
+get_subscription(Relation rel, HeapTuple tuple, void *arg)
+{
+	*(Oid *) arg = DatumGetObjectId(column_of(rel, tuple, PAPPLY_KEPT_SUBID));
+	return false;
+}
+
+Oid
+papply_kept_subscription(int64 id)
+{
+	Oid			subid = InvalidOid;
+
+	visit_transactions(PAPPLY_KEPT_ID, F_INT8EQ, Int64GetDatum(id), AccessShareLock,
+					   get_subscription, &subid);
+	return subid;
+}
+
+static bool
+note_existence(Relation rel, HeapTuple tuple, void *arg)
+{
+	*(bool *) arg = true;
+	return false;
+}
+
+bool
+papply_kept_exist(void)
+{
+	Relation	rel = papply_kept_open(PAPPLY_KEPT_MESSAGES, AccessShareLock);
+	bool		exist = false;
+
+	if (rel == NULL)
+		return false;
+	visit(rel, NULL, 0, note_existence, &exist);
+	table_close(rel, NoLock);
+	return exist;
+}
+
+/*** removal ***/
+
+static bool
+remove_row(Relation rel, HeapTuple tuple, void *arg)
+{
+	CHECK_FOR_INTERRUPTS();
+	CatalogTupleDelete(rel, &tuple->t_self);
+	(*(uint64 *) arg)++;
+	return true;
+}
+
+static uint64
+remove_messages(int64 id)
+{
+	PapplyKeptScan *scan = papply_kept_begin_scan(id);
+	HeapTuple	tuple;
+	uint64		removed = 0;
+
+	if (scan == NULL)
+		return 0;
+	LockRelationOid(RelationGetRelid(scan->messages), RowExclusiveLock);
+	while (HeapTupleIsValid(tuple = systable_getnext_ordered(scan->scan, ForwardScanDirection)))
+		(void) remove_row(scan->messages, tuple, &removed);
+	papply_kept_end_scan(scan);
+	return removed;
+}
+
+uint64
+papply_kept_remove(int64 id)
+{
+	uint64		removed = 0;
+
+	visit_transactions(PAPPLY_KEPT_ID, F_INT8EQ, Int64GetDatum(id), RowExclusiveLock,
+					   remove_row, &removed);
+	return removed > 0 ? remove_messages(id) : 0;
+}
+
+static bool
+remove_transaction(Relation rel, HeapTuple tuple, void *arg)
+{
+	uint64		removed = 0;
+
+	*(int *) arg += remove_messages(id_of(rel, tuple)) > 0;
+	return remove_row(rel, tuple, &removed);
+}
+
+int
+papply_kept_remove_all(Oid subid)
+{
+	int			removed = 0;
+
+	visit_transactions(PAPPLY_KEPT_SUBID, F_OIDEQ, ObjectIdGetDatum(subid), RowExclusiveLock,
+					   remove_transaction, &removed);
+	return removed;
+}
+
+/*** messages ***/
+
+PapplyKeptScan *
+papply_kept_begin_scan(int64 id)
+{
+	Relation	messages = papply_kept_open(PAPPLY_KEPT_MESSAGES, AccessShareLock);
+	PapplyKeptScan *scan;
+	ScanKeyData key;
+
+	if (messages == NULL)
+		return NULL;
+	scan = palloc(sizeof(PapplyKeptScan));
+	scan->messages = messages;
+	scan->index = index_open(linitial_oid(RelationGetIndexList(messages)), AccessShareLock);
+	scan->snapshot = RegisterSnapshot(GetLatestSnapshot());
+	scan->context = AllocSetContextCreate(CurrentMemoryContext, PAPPLY_NAME " kept message",
+										  ALLOCSET_DEFAULT_SIZES);
+	ScanKeyInit(&key, MESSAGE_ID, BTEqualStrategyNumber, F_INT8EQ, Int64GetDatum(id));
+	scan->scan = systable_beginscan_ordered(messages, scan->index, scan->snapshot, 1, &key);
+	return scan;
+}
+
+char *
+papply_kept_next(PapplyKeptScan *scan, int *length)
+{
+	HeapTuple	tuple = systable_getnext_ordered(scan->scan, ForwardScanDirection);
+	MemoryContext old_context;
+	bytea	   *data;
+
+	if (!HeapTupleIsValid(tuple))
+		return NULL;
+	CHECK_FOR_INTERRUPTS();
+	MemoryContextReset(scan->context);
+	old_context = MemoryContextSwitchTo(scan->context);
+	data = DatumGetByteaPCopy(column_of(scan->messages, tuple, MESSAGE_DATA));
+	MemoryContextSwitchTo(old_context);
+	*length = VARSIZE_ANY_EXHDR(data);
+	return VARDATA_ANY(data);
+}
+
+void
+papply_kept_end_scan(PapplyKeptScan *scan)
+{
+	systable_endscan_ordered(scan->scan);
+	UnregisterSnapshot(scan->snapshot);
+	index_close(scan->index, NoLock);
+	table_close(scan->messages, NoLock);
+	MemoryContextDelete(scan->context);
+	pfree(scan);
+}
+
+PapplyKeptWriter *
+papply_kept_begin_writing(int64 id)
+{
+	PapplyKeptWriter *writer = palloc(sizeof(PapplyKeptWriter));
+
+	writer->id = id;
+	writer->number = 0;
+	writer->messages = papply_kept_open(PAPPLY_KEPT_MESSAGES, RowExclusiveLock);
+	if (writer->messages == NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_UNDEFINED_OBJECT),
+				 errmsg("extension \"%s\" does not exist", PAPPLY_NAME)));
+	writer->indexes = CatalogOpenIndexes(writer->messages);
+	writer->context = AllocSetContextCreate(CurrentMemoryContext, PAPPLY_NAME " kept message",
+											ALLOCSET_DEFAULT_SIZES);
+	return writer;
+}
+
+void
+papply_kept_write(PapplyKeptWriter *writer, const char *message, int length)
+{
+	MemoryContext old_context = MemoryContextSwitchTo(writer->context);
+	Datum		values[MESSAGE_COLUMNS];
+	bool		nulls[MESSAGE_COLUMNS] = {false};
+	HeapTuple	tuple;
+
+	CHECK_FOR_INTERRUPTS();
+	values[MESSAGE_ID - 1] = Int64GetDatum(writer->id);
+	values[MESSAGE_NUMBER - 1] = Int32GetDatum(++writer->number);
+	values[MESSAGE_DATA - 1] = PointerGetDatum(cstring_to_text_with_len(message, length));
+	tuple = heap_form_tuple(RelationGetDescr(writer->messages), values, nulls);
+	CatalogTupleInsertWithInfo(writer->messages, tuple, writer->indexes);
+	MemoryContextSwitchTo(old_context);
+	MemoryContextReset(writer->context);
+}
+
+void
+papply_kept_end_writing(PapplyKeptWriter *writer)
+{
+	CatalogCloseIndexes(writer->indexes);
+	table_close(writer->messages, NoLock);
+	MemoryContextDelete(writer->context);
+	pfree(writer);
+}

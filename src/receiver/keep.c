@@ -1,0 +1,290 @@
+/*-------------------------------------------------------------------------
+ * keep.c
+ *	  A transaction that is skipped is stored.
+ *
+ * Runs in the receiver, with and without a pool.
+ *
+ * What is skipped is decided by the server alone: skip_transaction() has set the skip LSN
+ * of the subscription, as ALTER SUBSCRIPTION ... SKIP does, and the native loop skips the
+ * transaction that is finished there, if it is the first one to come.  When the native
+ * loop gets the BEGIN of that transaction, and it is to be stored, its messages are copied
+ * to a temporary file as they pass.  The native loop executes none of them, and begins a local transaction at
+ * the end only, which clears the skip LSN and moves the replication origin.  That is
+ * where the messages are stored, just before its commit.  So there is one commit for all,
+ * and whatever ends this process before it, or the server, leaves all as it was: the
+ * transaction comes again, and is skipped then.
+ *
+ * A transaction that is prepared becomes a prepared one here as well, with the stored
+ * messages as all that it has done.  Its ROLLBACK PREPARED removes them, and until its
+ * COMMIT PREPARED nobody sees them.
+ *
+ * A change is read with the definition of its relation, so that is stored before it.
+ * The publisher may have sent it long ago.
+ *
+ * Of a streamed transaction the native loop gets the end long after its changes.  So the
+ * connection is made without streaming if something is to be stored; and if it was made
+ * before that was known, the process ends, and another one follows it.
+ */
+#include "parallel_apply.h"
+
+#include "access/xact.h"
+#include "nodes/pg_list.h"
+#include "replication/logicalproto.h"
+#include "replication/origin.h"
+#include "storage/buffile.h"
+#include "utils/memutils.h"
+#include "utils/snapmgr.h"
+
+#include "keep.h"
+#include "kept.h"
+#include "lifecycle.h"
+#include "message.h"
+#include "remote_relation.h"
+
+typedef struct Keep
+{
+	int64		id;
+	TransactionId remote_xid;
+	XLogRecPtr	final_lsn;
+	XLogRecPtr	end_lsn;		/* InvalidXLogRecPtr: the end has not come */
+	BufFile    *file;			/* lengths and messages */
+	uint64		length;			/* of messages */
+	List	   *relations;		/* those whose definition is in the file */
+} Keep;
+
+bool		papply_keep_is_on = false;
+
+static Keep keep;
+static bool is_streaming_forbidden = false;
+
+static int64
+find_request(XLogRecPtr finish_lsn)
+{
+	MemoryContext old_context = CurrentMemoryContext;
+	int64		id;
+
+	StartTransactionCommand();
+	id = papply_kept_find(MySubscription->oid, finish_lsn);
+	CommitTransactionCommand();
+	MemoryContextSwitchTo(old_context);
+	return id;
+}
+
+bool
+papply_keep_forbids_streaming(void)
+{
+	is_streaming_forbidden = MySubscription->skiplsn != InvalidXLogRecPtr &&
+		find_request(MySubscription->skiplsn) != 0;
+	return is_streaming_forbidden;
+}
+
+/*** the file ***/
+
+static void
+append(const char *message, int length)
+{
+	BufFileWrite(keep.file, &length, sizeof(length));
+	BufFileWrite(keep.file, unconstify(char *, message), length);
+	keep.length++;
+}
+
+static void
+append_relation(LogicalRepRelId relid, const char *message, int length)
+{
+	MemoryContext old_context = MemoryContextSwitchTo(TopMemoryContext);
+
+	append(message, length);
+	keep.relations = list_append_unique_oid(keep.relations, relid);
+	MemoryContextSwitchTo(old_context);
+}
+
+static void
+append_definition(LogicalRepRelId relid)
+{
+	PapplyRemoteRelation *rel;
+
+	if (list_member_oid(keep.relations, relid))
+		return;
+	rel = papply_remote_relation_get(relid, false);
+	if (rel != NULL)
+		append_relation(relid, rel->message, rel->length);
+}
+
+static void
+append_truncated_definitions(const char *message, int length)
+{
+	uint32		nrelids = length >= 6 ? papply_message_get_uint32(message + 1) : 0;
+
+	for (uint32 i = 0; i < nrelids && 6 + 4 * (i + 1) <= (uint32) length; i++)
+		append_definition(papply_message_get_uint32(message + 6 + 4 * i));
+}
+
+static void
+forget(void)
+{
+	if (keep.file != NULL)
+		BufFileClose(keep.file);
+	list_free(keep.relations);
+	memset(&keep, 0, sizeof(keep));
+	papply_keep_is_on = false;
+}
+
+static void
+read_exactly(void *data, size_t size)
+{
+	if (BufFileRead(keep.file, data, size) != size)
+		ereport(ERROR,
+				(errcode_for_file_access(),
+				 errmsg("could not read a transaction that is to be stored")));
+}
+
+/*** the commit ***/
+
+static void
+store(void)
+{
+	PapplyKeptWriter *writer;
+
+	/* skip_transaction() may have been called again, with another wish */
+	if (papply_kept_subscription(keep.id) != MySubscription->oid)
+	{
+		forget();
+		return;
+	}
+	if (BufFileSeek(keep.file, 0, 0, SEEK_SET) != 0)
+		ereport(ERROR,
+				(errcode_for_file_access(),
+				 errmsg("could not read a transaction that is to be stored")));
+	PushActiveSnapshot(GetTransactionSnapshot());
+	writer = papply_kept_begin_writing(keep.id);
+	for (uint64 i = 0; i < keep.length; i++)
+	{
+		int			length;
+		char	   *message;
+
+		read_exactly(&length, sizeof(length));
+		message = palloc(length);
+		read_exactly(message, length);
+		papply_kept_write(writer, message, length);
+		pfree(message);
+	}
+	papply_kept_end_writing(writer);
+	PopActiveSnapshot();
+}
+
+static void
+report(void)
+{
+	ereport(LOG,
+			(errmsg("skipped transaction %u of subscription \"%s\", finished at " PAPPLY_LSN_FORMAT ", is stored with number %lld",
+					keep.remote_xid, MySubscription->name, LSN_FORMAT_ARGS(keep.final_lsn),
+					(long long) keep.id)));
+}
+
+static void
+at_commit(XactEvent event, void *arg)
+{
+	if (!papply_keep_is_on || keep.end_lsn == InvalidXLogRecPtr ||
+		PAPPLY_SESSION_ORIGIN_LSN != keep.end_lsn)
+		return;
+	switch (event)
+	{
+		case XACT_EVENT_PRE_COMMIT:
+		case XACT_EVENT_PRE_PREPARE:
+			store();
+			break;
+		case XACT_EVENT_COMMIT:
+		case XACT_EVENT_PREPARE:
+			report();
+			forget();
+			break;
+		default:
+			break;
+	}
+}
+
+/*** messages ***/
+
+static void
+begin(XLogRecPtr final_lsn, TransactionId remote_xid, bool is_streamed)
+{
+	static bool is_registered = false;
+	MemoryContext old_context;
+	int64		id;
+
+	forget();
+	if (final_lsn != MySubscription->skiplsn)
+		return;
+	id = find_request(final_lsn);
+	if (id == 0)
+		return;
+	if (is_streamed || !is_streaming_forbidden)
+		papply_lifecycle_restart("a transaction is to be skipped and stored");
+
+	if (!is_registered)
+		RegisterXactCallback(at_commit, NULL);
+	is_registered = true;
+	papply_remote_relation_forget_native();
+	old_context = MemoryContextSwitchTo(TopMemoryContext);
+	keep.file = BufFileCreateTemp(true);
+	MemoryContextSwitchTo(old_context);
+	keep.id = id;
+	keep.remote_xid = remote_xid;
+	keep.final_lsn = final_lsn;
+	papply_keep_is_on = true;
+}
+
+static void
+begin_if_first(char *message, int length)
+{
+	PapplyBegin begin_message;
+	PapplyCommit commit;
+
+	switch (message[0])
+	{
+		case LOGICAL_REP_MSG_BEGIN:
+		case LOGICAL_REP_MSG_BEGIN_PREPARE:
+			papply_message_parse_begin(message, length, &begin_message);
+			begin(begin_message.final_lsn, begin_message.xid, false);
+			break;
+		case LOGICAL_REP_MSG_STREAM_COMMIT:
+		case LOGICAL_REP_MSG_STREAM_PREPARE:
+			papply_message_parse_commit(message, length, &commit);
+			begin(commit.commit_lsn, commit.xid, true);
+			break;
+		default:
+			break;
+	}
+}
+
+void
+papply_keep_message(char *message, int length)
+{
+	PapplyCommit commit;
+
+	begin_if_first(message, length);
+	if (!papply_keep_is_on)
+		return;
+	switch (message[0])
+	{
+		case LOGICAL_REP_MSG_RELATION:
+			append_relation(papply_message_get_uint32(message + 1), message, length);
+			return;
+		case LOGICAL_REP_MSG_INSERT:
+		case LOGICAL_REP_MSG_UPDATE:
+		case LOGICAL_REP_MSG_DELETE:
+			append_definition(papply_message_get_uint32(message + 1));
+			break;
+		case LOGICAL_REP_MSG_TRUNCATE:
+			append_truncated_definitions(message, length);
+			break;
+		case LOGICAL_REP_MSG_COMMIT:
+		case LOGICAL_REP_MSG_PREPARE:
+			papply_message_parse_commit(message, length, &commit);
+			keep.end_lsn = commit.end_lsn;
+			break;
+		default:
+			break;
+	}
+	append(message, length);
+}

@@ -1,0 +1,62 @@
+/*-------------------------------------------------------------------------
+ * drop_extension.c
+ *	  DROP EXTENSION does not remove stored transactions unnoticed.
+ *
+ * Runs in a user's backend.
+ *
+ * They are nowhere else: the publisher does not send them again.  The relations that have
+ * them are a part of the extension, so the server would drop them with it.  As with
+ * objects that depend on it, CASCADE is needed for that.
+ *-------------------------------------------------------------------------
+ */
+#include "parallel_apply.h"
+
+#include "nodes/parsenodes.h"
+#include "nodes/value.h"
+#include "tcop/utility.h"
+
+#include "drop_extension.h"
+#include "kept.h"
+
+static ProcessUtility_hook_type previous_utility = NULL;
+
+static bool
+drops_ours(const Node *statement)
+{
+	const DropStmt *drop = (const DropStmt *) statement;
+	ListCell   *cell;
+
+	if (!IsA(statement, DropStmt) || drop->removeType != OBJECT_EXTENSION ||
+		drop->behavior == DROP_CASCADE)
+		return false;
+	foreach(cell, drop->objects)
+		if (strcmp(strVal(lfirst(cell)), PAPPLY_NAME) == 0)
+		return true;
+	return false;
+}
+
+static void
+check_utility(PlannedStmt *plan, const char *query, bool is_read_only,
+			  ProcessUtilityContext context, ParamListInfo params,
+			  QueryEnvironment *environment, DestReceiver *receiver, QueryCompletion *completion)
+{
+	if (drops_ours(plan->utilityStmt) && papply_kept_exist())
+		ereport(ERROR,
+				(errcode(ERRCODE_DEPENDENT_OBJECTS_STILL_EXIST),
+				 errmsg("cannot drop extension \"%s\" because skipped transactions are stored",
+						PAPPLY_NAME),
+				 errhint("Use %s to remove them, or DROP ... CASCADE.", PAPPLY_NAME ".forget()")));
+	if (previous_utility)
+		previous_utility(plan, query, is_read_only, context, params, environment, receiver,
+						 completion);
+	else
+		standard_ProcessUtility(plan, query, is_read_only, context, params, environment, receiver,
+								completion);
+}
+
+void
+papply_drop_extension_init(void)
+{
+	previous_utility = ProcessUtility_hook;
+	ProcessUtility_hook = check_utility;
+}

@@ -1,0 +1,192 @@
+/*-------------------------------------------------------------------------
+ * skip.c
+ *	  SQL functions that skip the transaction that fails, and forget a skipped one.
+ *
+ * Runs in a user's backend.
+ *
+ * skip_transaction() leaves the skipping to the server: it sets the skip LSN, with the
+ * position that failed_transactions shows.  The server skips the transaction that is
+ * finished there if it is the first one to come, and else clears the position with a
+ * warning.  The row in kept_transactions, written in the same local transaction, tells the
+ * apply worker to store what is skipped.
+ *-------------------------------------------------------------------------
+ */
+#include "parallel_apply.h"
+
+#include "access/table.h"
+#include "catalog/indexing.h"
+#include "executor/spi.h"
+#include "fmgr.h"
+#include "funcapi.h"
+#include "miscadmin.h"
+#include "replication/logicalproto.h"
+#include "tcop/utility.h"
+#include "utils/acl.h"
+#include "utils/builtins.h"
+#include "utils/lsyscache.h"
+#include "utils/rel.h"
+#include "utils/snapmgr.h"
+
+#include "failed_values.h"
+#include "kept.h"
+#include "sql_common.h"
+#include "statistics.h"
+
+PG_FUNCTION_INFO_V1(papply_skip_transaction);
+PG_FUNCTION_INFO_V1(papply_forget);
+PG_FUNCTION_INFO_V1(papply_get_kept);
+
+static PapplyStatistics *
+find_failed(Oid subid)
+{
+	PapplyStatistics *statistics = palloc(sizeof(PapplyStatistics));
+
+	for (int n = 0; papply_statistics_peek(n, statistics); n++)
+		if (statistics->subid == subid && papply_statistics_has_failed(statistics))
+			return statistics;
+	return NULL;
+}
+
+/* The end of a prepared transaction cannot be left out: it would stay prepared. */
+static bool
+can_be_skipped(char kind)
+{
+	return kind != LOGICAL_REP_MSG_COMMIT_PREPARED && kind != LOGICAL_REP_MSG_ROLLBACK_PREPARED;
+}
+
+static PapplyStatistics *
+get_failed(Oid subid, const char *subname)
+{
+	PapplyStatistics *statistics = find_failed(subid);
+
+	if (statistics == NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("no transaction of subscription \"%s\" fails", subname),
+				 errhint("Transactions that fail are shown by %s.",
+						 PAPPLY_NAME ".failed_transactions")));
+	if (!can_be_skipped(statistics->failed.kind))
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("cannot skip the end of a prepared transaction")));
+	return statistics;
+}
+
+static void
+set_skip_lsn(const char *subname, XLogRecPtr lsn)
+{
+	char	   *command = psprintf("ALTER SUBSCRIPTION %s SKIP (lsn = '" PAPPLY_LSN_FORMAT "')",
+								   quote_identifier(subname), LSN_FORMAT_ARGS(lsn));
+
+	SPI_connect();
+	if (SPI_execute(command, false, 0) != SPI_OK_UTILITY)
+		elog(ERROR, "could not execute \"%s\"", command);
+	SPI_finish();
+}
+
+static int64
+request(const PapplyStatistics *statistics)
+{
+	Relation	rel = papply_kept_open(PAPPLY_KEPT_TRANSACTIONS, ShareRowExclusiveLock);
+	int64		id = papply_kept_find(statistics->subid, statistics->failed.final_lsn);
+	Datum		values[PAPPLY_KEPT_COLUMNS];
+	bool		nulls[PAPPLY_KEPT_COLUMNS] = {false};
+
+	StaticAssertStmt(PAPPLY_KEPT_COLUMNS == 1 + PAPPLY_FAILED_COLUMNS, "the same columns");
+	if (id == 0)
+	{
+		id = papply_kept_next_id(rel);
+		values[0] = Int64GetDatum(id);
+		papply_failed_values(statistics, true, values + 1, nulls + 1);
+		CatalogTupleInsert(rel, heap_form_tuple(RelationGetDescr(rel), values, nulls));
+	}
+	table_close(rel, NoLock);
+	return id;
+}
+
+/*
+ * papply_skip_transaction(subscription, keep) skips the transaction that fails, and
+ * returns the number that it is stored with, or NULL if it is not to be stored.
+ */
+Datum
+papply_skip_transaction(PG_FUNCTION_ARGS)
+{
+	Oid			subid = papply_sql_change_subscription(fcinfo, 0, "skip_transaction()");
+	char	   *subname = get_subscription_name(subid, false);
+	bool		must_keep = PG_ARGISNULL(1) || PG_GETARG_BOOL(1);
+	PapplyStatistics *statistics = get_failed(subid, subname);
+	int64		id;
+
+	set_skip_lsn(subname, statistics->failed.final_lsn);
+	if (must_keep)
+		PG_RETURN_INT64(request(statistics));
+	id = papply_kept_find(subid, statistics->failed.final_lsn);
+	if (id != 0)
+		(void) papply_kept_remove(id);
+	PG_RETURN_NULL();
+}
+
+/*
+ * papply_forget(id) removes a transaction that was stored.
+ */
+Datum
+papply_forget(PG_FUNCTION_ARGS)
+{
+	int64		id = PG_GETARG_INT64(0);
+	Oid			subid;
+
+	PreventCommandIfReadOnly("forget()");
+	PreventCommandDuringRecovery("forget()");
+	subid = papply_kept_subscription(id);
+	if (OidIsValid(subid) && !papply_compat_is_owner_of_subscription(subid))
+		aclcheck_error(ACLCHECK_NOT_OWNER, OBJECT_SUBSCRIPTION,
+					   get_subscription_name(subid, false));
+	if (!OidIsValid(subid) || papply_kept_remove(id) == 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_UNDEFINED_OBJECT),
+				 errmsg("there is no skipped transaction with number %lld", (long long) id),
+				 errhint("Skipped transactions are shown by %s.",
+						 PAPPLY_NAME ".skipped_transactions")));
+	PG_RETURN_VOID();
+}
+
+static bool
+has_row_type(TupleDesc desc, TupleDesc wanted)
+{
+	if (desc->natts != wanted->natts)
+		return false;
+	for (int i = 0; i < desc->natts; i++)
+		if (TupleDescAttr(desc, i)->atttypid != TupleDescAttr(wanted, i)->atttypid)
+			return false;
+	return true;
+}
+
+/*
+ * papply_get_kept(relation) returns the rows of one of the two relations, for their own
+ * definitions: see kept.c.  The snapshot is taken when REFRESH has locked it.
+ */
+Datum
+papply_get_kept(PG_FUNCTION_ARGS)
+{
+	Relation	rel = papply_kept_open(NameStr(*PG_GETARG_NAME(0)), AccessShareLock);
+	ReturnSetInfo *result = (ReturnSetInfo *) fcinfo->resultinfo;
+	Snapshot	snapshot;
+	SysScanDesc scan;
+	HeapTuple	tuple;
+
+	InitMaterializedSRF(fcinfo, MAT_SRF_USE_EXPECTED_DESC);
+	if (rel == NULL)
+		return (Datum) 0;		/* it is being created */
+	if (!has_row_type(result->setDesc, RelationGetDescr(rel)))
+		ereport(ERROR,
+				(errcode(ERRCODE_DATATYPE_MISMATCH),
+				 errmsg("definition of \"%s\" does not match its rows", RelationGetRelationName(rel))));
+	snapshot = RegisterSnapshot(GetLatestSnapshot());
+	scan = systable_beginscan(rel, InvalidOid, false, snapshot, 0, NULL);
+	while (HeapTupleIsValid(tuple = systable_getnext(scan)))
+		tuplestore_puttuple(result->setResult, tuple);
+	systable_endscan(scan);
+	UnregisterSnapshot(snapshot);
+	table_close(rel, NoLock);
+	return (Datum) 0;
+}

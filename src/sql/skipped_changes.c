@@ -1,0 +1,403 @@
+/*-------------------------------------------------------------------------
+ * skipped_changes.c
+ *	  The changes of a transaction that was skipped and stored, as SQL statements.
+ *
+ * Runs in a user's backend.
+ *
+ * A statement does what the apply worker would have done with that change: the same
+ * columns, the row that has the key or, if the replica identity is the whole row, one
+ * that is equal.  Values are literals, in the form in which the publisher has sent them;
+ * binary ones are converted by the functions of the local column's type.
+ *
+ * Who may not read all of a table does not get statements of it.
+ *-------------------------------------------------------------------------
+ */
+#include "parallel_apply.h"
+
+#include "access/table.h"
+#include "catalog/namespace.h"
+#include "catalog/pg_attribute.h"
+#include "catalog/pg_type.h"
+#include "fmgr.h"
+#include "lib/stringinfo.h"
+#include "miscadmin.h"
+#include "nodes/bitmapset.h"
+#include "nodes/pg_list.h"
+#include "replication/logicalproto.h"
+#include "utils/acl.h"
+#include "utils/builtins.h"
+#include "utils/lsyscache.h"
+#include "utils/memutils.h"
+#include "utils/rel.h"
+
+#include "kept.h"
+#include "message.h"
+#include "result_rows.h"
+#include "sql_common.h"
+
+PG_FUNCTION_INFO_V1(papply_get_skipped_changes);
+
+static const PapplyResultColumn change_columns[] = {
+	{"number", INT8OID},
+	{"statement", TEXTOID}
+};
+
+/* Flags of a TRUNCATE message. */
+#define TRUNCATE_CASCADE 1
+#define TRUNCATE_RESTART_SEQS 2
+
+/* What the publisher calls a table, and what that is here. */
+typedef struct Table
+{
+	LogicalRepRelation *remote;
+	char	   *name;			/* quoted */
+	Oid			relid;			/* InvalidOid: there is none */
+	AttrNumber *attnums;		/* local ones, of its columns; 0: there is
+								 * none */
+} Table;
+
+/*** tables ***/
+
+static Table *
+read_table(char *message, int length)
+{
+	Table	   *table = palloc0(sizeof(Table));
+	StringInfoData buf;
+	Oid			namespace;
+
+	buf.data = palloc(length + 1);
+	memcpy(buf.data, message, length);
+	buf.data[length] = '\0';
+	buf.len = buf.maxlen = length;
+	buf.cursor = 1;				/* behind the kind byte */
+	table->remote = logicalrep_read_rel(&buf);
+	table->name = quote_qualified_identifier(table->remote->nspname, table->remote->relname);
+	namespace = get_namespace_oid(table->remote->nspname, true);
+	if (OidIsValid(namespace))
+		table->relid = get_relname_relid(table->remote->relname, namespace);
+	table->attnums = palloc0(sizeof(AttrNumber) * Max(table->remote->natts, 1));
+	for (int i = 0; OidIsValid(table->relid) && i < table->remote->natts; i++)
+		table->attnums[i] = get_attnum(table->relid, table->remote->attnames[i]);
+	return table;
+}
+
+static void
+check_rights(const Table *table)
+{
+	if (OidIsValid(table->relid) ? !papply_sql_may_read(table->relid) : !superuser())
+		aclcheck_error(ACLCHECK_NO_PRIV, OBJECT_TABLE, table->name);
+}
+
+static Table *
+find_table(List *tables, LogicalRepRelId remoteid)
+{
+	ListCell   *cell;
+	Table	   *found = NULL;
+
+	foreach(cell, tables)
+		if (((Table *) lfirst(cell))->remote->remoteid == remoteid)
+		found = lfirst(cell);	/* the newest definition */
+	if (found == NULL)
+		papply_message_malformed();
+	return found;
+}
+
+/* The local column, or NULL. */
+static Form_pg_attribute
+attribute_of(Relation rel, const Table *table, int column)
+{
+	AttrNumber	attnum = table->attnums[column];
+
+	return rel != NULL && attnum > 0 ? TupleDescAttr(RelationGetDescr(rel), attnum - 1) : NULL;
+}
+
+/*** parts of statements ***/
+
+static char *
+text_of_binary(const Table *table, int column, const PapplyColumn *value)
+{
+	Oid			type = table->attnums[column] > 0 ?
+	get_atttype(table->relid, table->attnums[column]) : InvalidOid;
+	Oid			receive;
+	Oid			output;
+	Oid			io_param;
+	bool		is_varlena;
+	StringInfoData buf;
+
+	if (!OidIsValid(type))
+		ereport(ERROR,
+				(errcode(ERRCODE_UNDEFINED_COLUMN),
+				 errmsg("column \"%s\" of table %s does not exist",
+						table->remote->attnames[column], table->name),
+				 errdetail("Its values were sent in binary format.")));
+	getTypeBinaryInputInfo(type, &receive, &io_param);
+	initStringInfo(&buf);
+	appendBinaryStringInfo(&buf, value->data, value->length);
+	getTypeOutputInfo(type, &output, &is_varlena);
+	return OidOutputFunctionCall(output, OidReceiveFunctionCall(receive, &buf, io_param, -1));
+}
+
+static char *
+literal_of(const Table *table, int column, const PapplyColumn *value)
+{
+	if (value->kind == LOGICALREP_COLUMN_TEXT)
+		return quote_literal_cstr(pnstrdup(value->data, value->length));
+	if (value->kind == LOGICALREP_COLUMN_BINARY)
+		return quote_literal_cstr(text_of_binary(table, column, value));
+	return "NULL";
+}
+
+static const char *
+name_of(const Table *table, int column)
+{
+	return quote_identifier(table->remote->attnames[column]);
+}
+
+static void
+check_columns(const Table *table, const PapplyTuple *tuple)
+{
+	if (tuple->ncolumns != table->remote->natts)
+		papply_message_malformed();
+}
+
+/* Which row: by its key, or one that is equal. */
+static void
+append_where(StringInfo text, const Table *table, const PapplyTuple *tuple)
+{
+	bool		is_full = table->remote->replident == REPLICA_IDENTITY_FULL;
+	const char *separator = "";
+
+	check_columns(table, tuple);
+	if (is_full)
+		appendStringInfo(text, " WHERE (tableoid, ctid) = (SELECT tableoid, ctid FROM %s",
+						 table->name);
+	appendStringInfoString(text, " WHERE ");
+	for (int i = 0; i < tuple->ncolumns; i++)
+	{
+		if (!bms_is_member(i, table->remote->attkeys))
+			continue;
+		appendStringInfo(text, "%s%s %s %s", separator, name_of(table, i),
+						 is_full ? "IS NOT DISTINCT FROM" : "=",
+						 literal_of(table, i, &tuple->columns[i]));
+		separator = " AND ";
+	}
+	if (separator[0] == '\0')
+		papply_message_malformed();
+	if (is_full)
+		appendStringInfoString(text, " LIMIT 1)");
+}
+
+/*** statements ***/
+
+static void
+append_insert(StringInfo text, Relation rel, const Table *table, const PapplyTuple *tuple)
+{
+	StringInfoData names;
+	StringInfoData values;
+	bool		is_overriding = false;
+
+	check_columns(table, tuple);
+	initStringInfo(&names);
+	initStringInfo(&values);
+	for (int i = 0; i < tuple->ncolumns; i++)
+	{
+		Form_pg_attribute attribute = attribute_of(rel, table, i);
+		const char *separator = names.len > 0 ? ", " : "";
+
+		if (attribute != NULL && attribute->attgenerated)
+			continue;
+		is_overriding |= attribute != NULL && attribute->attidentity == ATTRIBUTE_IDENTITY_ALWAYS;
+		appendStringInfo(&names, "%s%s", separator, name_of(table, i));
+		appendStringInfo(&values, "%s%s", separator, literal_of(table, i, &tuple->columns[i]));
+	}
+	if (names.len == 0)
+		appendStringInfo(text, "INSERT INTO %s DEFAULT VALUES", table->name);
+	else
+		appendStringInfo(text, "INSERT INTO %s (%s)%s VALUES (%s)", table->name, names.data,
+						 is_overriding ? " OVERRIDING SYSTEM VALUE" : "", values.data);
+}
+
+/* It is known to have the value that it had. */
+static bool
+is_unchanged(const Table *table, const PapplyChange *change, int column)
+{
+	const PapplyColumn *new_value = &change->new_tuple.columns[column];
+	const PapplyColumn *old_value = &change->old_tuple.columns[column];
+
+	if (new_value->kind == LOGICALREP_COLUMN_UNCHANGED)
+		return true;
+	if (!bms_is_member(column, table->remote->attkeys))
+		return false;
+	return !change->has_old ||
+		(new_value->kind == old_value->kind && new_value->length == old_value->length &&
+		 (new_value->length == 0 ||
+		  memcmp(new_value->data, old_value->data, new_value->length) == 0));
+}
+
+/*
+ * Of an identity column that is GENERATED ALWAYS, a statement can set no value; it is left
+ * out if it would be the same.
+ */
+static bool
+must_be_set(const Table *table, Form_pg_attribute attribute, const PapplyChange *change,
+			int column)
+{
+	if (change->new_tuple.columns[column].kind == LOGICALREP_COLUMN_UNCHANGED)
+		return false;
+	if (attribute == NULL)
+		return true;
+	return !attribute->attgenerated &&
+		!(attribute->attidentity == ATTRIBUTE_IDENTITY_ALWAYS &&
+		  is_unchanged(table, change, column));
+}
+
+/* False: it sets nothing. */
+static bool
+append_update(StringInfo text, Relation rel, const Table *table, const PapplyChange *change)
+{
+	const PapplyTuple *tuple = &change->new_tuple;
+	const char *separator = " SET ";
+
+	check_columns(table, tuple);
+	appendStringInfo(text, "UPDATE %s", table->name);
+	for (int i = 0; i < tuple->ncolumns; i++)
+	{
+		if (!must_be_set(table, attribute_of(rel, table, i), change, i))
+			continue;
+		appendStringInfo(text, "%s%s = %s", separator, name_of(table, i),
+						 literal_of(table, i, &tuple->columns[i]));
+		separator = ", ";
+	}
+	append_where(text, table, change->has_old ? &change->old_tuple : tuple);
+	return strcmp(separator, ", ") == 0;
+}
+
+static bool
+append_change(StringInfo text, List *tables, char *message, int length)
+{
+	PapplyChange *change = palloc(sizeof(PapplyChange));
+	const Table *table;
+	Relation	rel;
+	bool		has_effect = true;
+
+	papply_message_parse_change(message, length, change);
+	table = find_table(tables, change->remote_relid);
+	check_rights(table);
+	rel = OidIsValid(table->relid) ? table_open(table->relid, AccessShareLock) : NULL;
+	if (change->type == LOGICAL_REP_MSG_INSERT)
+		append_insert(text, rel, table, &change->new_tuple);
+	else if (change->type == LOGICAL_REP_MSG_UPDATE)
+		has_effect = append_update(text, rel, table, change);
+	else
+	{
+		appendStringInfo(text, "DELETE FROM %s", table->name);
+		append_where(text, table, &change->old_tuple);
+	}
+	if (rel != NULL)
+		table_close(rel, NoLock);
+	return has_effect;
+}
+
+static void
+append_truncate(StringInfo text, List *tables, char *message, int length)
+{
+	uint32		nrelids = length >= 6 ? papply_message_get_uint32(message + 1) : 0;
+	uint8		flags = length >= 6 ? message[5] : 0;
+
+	if (nrelids == 0 || (uint64) length < 6 + 4 * (uint64) nrelids)
+		papply_message_malformed();
+	appendStringInfoString(text, "TRUNCATE ");
+	for (uint32 i = 0; i < nrelids; i++)
+	{
+		const Table *table = find_table(tables, papply_message_get_uint32(message + 6 + 4 * i));
+
+		check_rights(table);
+		appendStringInfo(text, "%s%s", i > 0 ? ", " : "", table->name);
+	}
+	if (flags & TRUNCATE_RESTART_SEQS)
+		appendStringInfoString(text, " RESTART IDENTITY");
+	if (flags & TRUNCATE_CASCADE)
+		appendStringInfoString(text, " CASCADE");
+}
+
+/* False: the message is no change. */
+static bool
+append_statement(StringInfo text, List *tables, char *message, int length)
+{
+	switch (message[0])
+	{
+		case LOGICAL_REP_MSG_INSERT:
+		case LOGICAL_REP_MSG_UPDATE:
+		case LOGICAL_REP_MSG_DELETE:
+			if (!append_change(text, tables, message, length))
+				return false;
+			break;
+		case LOGICAL_REP_MSG_TRUNCATE:
+			append_truncate(text, tables, message, length);
+			break;
+		default:
+			return false;
+	}
+	appendStringInfoChar(text, ';');
+	return true;
+}
+
+static void
+put_statement(PapplyResultRows *rows, int64 *number, List *tables, char *message, int length)
+{
+	StringInfoData text;
+	Datum		values[2];
+	bool		nulls[2] = {false, false};
+
+	initStringInfo(&text);
+	if (!append_statement(&text, tables, message, length))
+		return;
+	values[0] = Int64GetDatum(++*number);
+	values[1] = PointerGetDatum(cstring_to_text_with_len(text.data, text.len));
+	papply_result_rows_put(rows, values, nulls);
+}
+
+static void
+put_all(PapplyResultRows *rows, PapplyKeptScan *scan)
+{
+	MemoryContext context = AllocSetContextCreate(CurrentMemoryContext,
+												  PAPPLY_NAME " statement",
+												  ALLOCSET_DEFAULT_SIZES);
+	List	   *tables = NIL;
+	int64		number = 0;
+	int			length;
+	char	   *message;
+
+	while ((message = papply_kept_next(scan, &length)) != NULL)
+	{
+		MemoryContext old_context;
+
+		if (message[0] == LOGICAL_REP_MSG_RELATION)
+		{
+			tables = lappend(tables, read_table(message, length));
+			continue;
+		}
+		old_context = MemoryContextSwitchTo(context);
+		put_statement(rows, &number, tables, message, length);
+		MemoryContextSwitchTo(old_context);
+		MemoryContextReset(context);
+	}
+}
+
+/*
+ * papply_get_skipped_changes(id) returns the changes of a transaction that was skipped.
+ */
+Datum
+papply_get_skipped_changes(PG_FUNCTION_ARGS)
+{
+	PapplyResultRows *rows = papply_result_rows_begin(fcinfo, change_columns,
+													  lengthof(change_columns));
+	PapplyKeptScan *scan = papply_kept_begin_scan(PG_GETARG_INT64(0));
+
+	if (scan != NULL)
+	{
+		put_all(rows, scan);
+		papply_kept_end_scan(scan);
+	}
+	return (Datum) 0;
+}

@@ -1,0 +1,363 @@
+# skip_transaction(): exactly the transaction that fails is skipped, and stored in the
+# same local transaction, so that its changes can be made by hand; with writers and
+# without, of an ordinary, a streamed and a prepared transaction.
+#
+# The commit that stores is stopped by REFRESH MATERIALIZED VIEW in an open transaction:
+# there the apply worker is killed.
+use strict;
+use warnings;
+use FindBin;
+use lib $FindBin::RealBin;
+use PapplyTest;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my ($publisher, $subscriber) = new_pair(
+	publisher_conf => q(
+		logical_decoding_work_mem = 64kB
+		max_prepared_transactions = 10),
+	subscriber_conf => q(
+		restart_after_crash = on
+		max_prepared_transactions = 10));
+exec_both(
+	q(CREATE TABLE items (id int PRIMARY KEY, v int, note text);
+	CREATE TABLE "Whole" (a int, b text, c bytea);
+	ALTER TABLE "Whole" REPLICA IDENTITY FULL;
+	CREATE TABLE emptied (id int PRIMARY KEY);
+	CREATE TABLE numbered (id int GENERATED ALWAYS AS IDENTITY PRIMARY KEY, v int);)
+);
+create_extension($subscriber);
+subscribe($publisher, $subscriber, 'tap',
+	with => 'disable_on_error = true, streaming = on, two_phase = on');
+on_subscriber('CREATE ROLE watcher IN ROLE pg_monitor');
+my @tables = ('items', '"Whole"', 'emptied', 'numbered');
+on_publisher(
+	q(INSERT INTO items SELECT i, 0, 'it''s' FROM generate_series(1, 9) i;
+	INSERT INTO "Whole" VALUES (1, NULL, '\x00ff'), (1, NULL, '\x00ff'), (2, 'b\c', NULL);
+	INSERT INTO numbered (v) VALUES (1), (2);
+	INSERT INTO emptied VALUES (1))
+);
+wait_applied($publisher, $subscriber, 'tap');
+
+# The fault: a check that only the subscriber has.
+sub make_fault
+{
+	on_subscriber(
+		'ALTER TABLE items ADD CONSTRAINT positive CHECK (v >= 0) NOT VALID');
+	return;
+}
+
+sub repair_fault
+{
+	on_subscriber('ALTER TABLE items DROP CONSTRAINT positive');
+	return;
+}
+
+sub wait_until_failed
+{
+	wait_until(
+		q(count(*) = 1 FROM parallel_apply.failed_transactions, pg_subscription WHERE NOT subenabled),
+		'nothing has failed');
+	return;
+}
+
+sub enable
+{
+	on_subscriber('ALTER SUBSCRIPTION tap ENABLE');
+	return;
+}
+
+sub stored
+{
+	my ($columns) = @_;
+	return on_subscriber(
+		"SELECT $columns FROM parallel_apply.skipped_transactions ORDER BY id"
+	);
+}
+
+# The statements of the manual, for number 1.
+my ($by_hand) = slurp_file("$FindBin::RealBin/../doc/failures.md") =~
+  /^ +(BEGIN;\n.*?COMMIT;)$/ms;
+like($by_hand, qr/skipped_changes\(1\).*forget\(1\)/s,
+	'they are in the manual');
+
+sub make_changes
+{
+	my ($id) = @_;
+	return on_subscriber($by_hand =~ s/\(1\)/($id)/gr);
+}
+
+# Rows of items that the publisher has, and the subscriber has not.
+sub missing
+{
+	my $have = on_subscriber('SELECT array_agg(id) FROM items');
+	return on_publisher(
+		"SELECT string_agg(id::text, ' ' ORDER BY id) FROM items WHERE id <> ALL ('$have')"
+	);
+}
+
+sub all_equal
+{
+	my ($what) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	wait_applied($publisher, $subscriber, 'tap');
+	rows_equal($publisher, $subscriber, $_,
+		"$what: $_ is equal on both sides")
+	  for @tables;
+	is(stored('id'), '', "$what: nothing is stored any more");
+	return;
+}
+
+# Statements on the publisher that make a transaction fail, and one after it.
+sub fails
+{
+	my ($sql) = @_;
+	make_fault();
+	on_publisher($sql);
+	on_publisher(q(UPDATE items SET v = v + 1 WHERE id = 5));
+	wait_until_failed();
+	return;
+}
+
+sub overcomes
+{
+	enable();
+	wait_applied($publisher, $subscriber, 'tap');
+	repair_fault();
+	return;
+}
+
+sub skips_and_stores
+{
+	my ($what, $sql, $missing, $changes) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	my $offset = -s $subscriber->logfile;
+	fails($sql);
+	my $xid = on_subscriber(
+		'SELECT remote_xid FROM parallel_apply.failed_transactions');
+	my $id = on_subscriber(q(SELECT parallel_apply.skip_transaction('tap')));
+	is(stored('id'), '', "$what: nothing is stored before it is skipped");
+	overcomes();
+	is(missing(), $missing,
+		"$what: it is skipped, and what follows is applied");
+	is(stored('id, subname, remote_xid, changes, relname'),
+		"$id|tap|$xid|$changes|items", "$what: it is stored");
+	like(
+		slurp_file($subscriber->logfile, $offset),
+		qr/LOG: +skipped transaction $xid of subscription "tap", finished at [[:xdigit:]]+\/[[:xdigit:]]+, is stored with number $id/,
+		"$what: the log says so");
+	return $id;
+}
+
+sub test_all
+{
+	my ($how) = @_;
+	my $id = skips_and_stores(
+		"$how, a transaction",
+		q(BEGIN;
+		INSERT INTO items VALUES (100, 1, 'it''s \ a "quote"'), (101, NULL, NULL);
+		UPDATE items SET v = -v - 1, note = note || 'x' WHERE id IN (1, 2);
+		UPDATE items SET id = 102 WHERE id = 3;
+		DELETE FROM items WHERE id = 4;
+		UPDATE "Whole" SET b = 'one of them' WHERE ctid = (SELECT min(ctid) FROM "Whole" WHERE a = 1);
+		DELETE FROM "Whole" WHERE a = 2;
+		TRUNCATE emptied;
+		INSERT INTO numbered (v) VALUES (7);
+		UPDATE numbered SET v = v + 1 WHERE id <= 3;
+		COMMIT),
+		'100 101 102',
+		13);
+	is( on_subscriber(
+			"SELECT string_agg(statement, ' ' ORDER BY number) FROM parallel_apply.skipped_changes($id) WHERE number <= 6"
+		),
+		q(INSERT INTO public.items (id, v, note) VALUES ('100', '1', E'it''s \\\\ a "quote"');)
+		  . q( INSERT INTO public.items (id, v, note) VALUES ('101', NULL, NULL);)
+		  . q( UPDATE public.items SET id = '1', v = '-1', note = 'it''sx' WHERE id = '1';)
+		  . q( UPDATE public.items SET id = '2', v = '-1', note = 'it''sx' WHERE id = '2';)
+		  . q( UPDATE public.items SET id = '102', v = '0', note = 'it''s' WHERE id = '3';)
+		  . q( DELETE FROM public.items WHERE id = '4';),
+		"$how: the changes as statements");
+	on_subscriber(
+		'REFRESH MATERIALIZED VIEW parallel_apply.kept_transactions;
+		REFRESH MATERIALIZED VIEW parallel_apply.kept_messages');
+	is(stored('id'), $id, "$how: REFRESH leaves it as it is");
+	is( on_subscriber(
+			"SET ROLE watcher; SELECT relname, key, operation, message IS NULL FROM parallel_apply.skipped_transactions"
+		),
+		'|||f',
+		"$how: who may not read the table sees no data");
+
+	# What came after it has not waited.
+	on_publisher('UPDATE items SET v = 10 WHERE id = 2');
+	wait_applied($publisher, $subscriber, 'tap');
+	make_changes($id);
+	on_publisher(
+		'UPDATE items SET v = 10 WHERE id = 2; DELETE FROM items WHERE id >= 100'
+	);
+	all_equal("$how, changes made by hand");
+	on_publisher(
+		q(INSERT INTO items VALUES (3, 0, 'it''s'), (4, 0, 'it''s');
+		INSERT INTO "Whole" VALUES (1, NULL, '\x00ff'), (2, 'b\c', NULL);
+		DELETE FROM "Whole" WHERE b = 'one of them';
+		INSERT INTO emptied VALUES (1);
+		UPDATE items SET v = 0, note = 'it''s'));
+
+	$id = skips_and_stores(
+		"$how, a streamed transaction",
+		q(INSERT INTO items SELECT i, CASE i WHEN 1500 THEN -1 END, repeat('x', 200) FROM generate_series(1000, 1999) i),
+		join(' ', 1000 .. 1999),
+		1000);
+	make_changes($id);
+	all_equal("$how, a streamed transaction");
+
+	$id = skips_and_stores(
+		"$how, a prepared transaction",
+		q(BEGIN; INSERT INTO items VALUES (200, -1); PREPARE TRANSACTION 'a'; COMMIT PREPARED 'a'),
+		200,
+		1);
+	make_changes($id);
+	all_equal("$how, a prepared transaction");
+
+	# Before its end, it cannot be seen.
+	make_fault();
+	on_publisher(
+		q(BEGIN; INSERT INTO items VALUES (201, -1); PREPARE TRANSACTION 'b')
+	);
+	wait_until_failed();
+	on_subscriber(q(SELECT parallel_apply.skip_transaction('tap')));
+	overcomes();
+	is(stored('id'), '', "$how: what is prepared is not shown");
+	is(on_subscriber('SELECT count(*) FROM pg_prepared_xacts'),
+		'1', "$how: it is prepared");
+	on_publisher(q(ROLLBACK PREPARED 'b'));
+	all_equal("$how, a prepared transaction rolled back");
+
+	# Not stored.
+	fails('INSERT INTO items VALUES (300, -1)');
+	is(on_subscriber(q(SELECT parallel_apply.skip_transaction('tap') > 0)),
+		't', "$how: there is a number");
+	is( on_subscriber(
+			q(SELECT parallel_apply.skip_transaction('tap', keep => false))),
+		'',
+		"$how: and none");
+	overcomes();
+	is(missing(), '300', "$how: it is skipped");
+	is(stored('id'), '', "$how: and not stored");
+	on_publisher('DELETE FROM items WHERE id >= 200');
+	all_equal("$how, not stored");
+
+	# Another one comes first.
+	fails('INSERT INTO items VALUES (400, -1)');
+	on_subscriber(q(SELECT parallel_apply.skip_transaction('tap')));
+	my $offset = -s $subscriber->logfile;
+	wait_until(
+		q(count(*) = 0 FROM pg_stat_activity WHERE backend_type LIKE 'logical replication %worker'),
+		'the apply worker does not end');
+	on_subscriber(
+		q(SELECT pg_replication_origin_advance('pg_' || s.oid, finish_lsn + 1)
+		FROM pg_subscription s, parallel_apply.failed_transactions));
+	overcomes();
+	like(
+		slurp_file($subscriber->logfile, $offset),
+		qr/WARNING: +skip-LSN of subscription "tap" cleared/,
+		"$how: another one comes first, and the log says so");
+	is(missing(), '400', "$how: it is applied");
+	is(stored('id'), '', "$how: and nothing is stored");
+	on_publisher('DELETE FROM items WHERE id >= 200');
+	all_equal("$how, another one");
+	return;
+}
+
+# What cannot be.
+sub refuses
+{
+	my ($sql, $error, $name) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	my ($rc, $out, $err) = $subscriber->psql('postgres', $sql);
+	like($err, $error, $name);
+	return;
+}
+
+refuses(
+	q(SELECT parallel_apply.skip_transaction('tap')),
+	qr/ERROR: +no transaction of subscription "tap" fails/,
+	'nothing is skipped while nothing fails');
+refuses(
+	'SELECT parallel_apply.forget(7)',
+	qr/ERROR: +there is no skipped transaction with number 7/,
+	'what is not there cannot be forgotten');
+
+test_all('writers');
+on_subscriber(q(SELECT parallel_apply.alter_subscription_config('tap', 1)));
+wait_for_pool($subscriber, 'tap', 0);
+test_all('one writer');
+
+# A subscription that stays enabled tries again and again, and meets it.
+on_subscriber('ALTER SUBSCRIPTION tap SET (disable_on_error = false)');
+make_fault();
+on_publisher('INSERT INTO items VALUES (450, -1)');
+wait_until(
+	'count(*) = 1 FROM parallel_apply.failed_transactions WHERE attempts >= 2',
+	'it does not fail again');
+my $id = on_subscriber(q(SELECT parallel_apply.skip_transaction('tap')));
+wait_applied($publisher, $subscriber, 'tap');
+is(stored('id, changes'), "$id|1",
+	'an enabled subscription goes on by itself');
+repair_fault();
+make_changes($id);
+all_equal('enabled');
+on_subscriber('ALTER SUBSCRIPTION tap SET (disable_on_error = true)');
+
+# The apply worker is killed just before the commit.
+fails('INSERT INTO items VALUES (500, -1), (501, 1)');
+on_subscriber(q(SELECT parallel_apply.skip_transaction('tap')));
+my $session =
+  hold($subscriber, 'REFRESH MATERIALIZED VIEW parallel_apply.kept_messages');
+enable();
+wait_until(
+	q(count(*) = 1 FROM pg_locks WHERE NOT granted AND relation = 'parallel_apply.kept_messages'::regclass),
+	'the apply worker does not wait');
+my $pid = apply_pid($subscriber, 'tap');
+kill 'KILL', $pid;
+$subscriber->poll_query_until('postgres',
+	"SELECT count(*) = 0 FROM pg_stat_activity WHERE pid = $pid")
+  or die 'the server does not come back';
+wait_applied($publisher, $subscriber, 'tap');
+is(missing(), '500 501', 'after a crash before the commit it is skipped');
+is(stored('changes'), '2', 'and stored once');
+repair_fault();
+eval { $session->quit };
+
+# And again after it.
+$subscriber->stop('immediate');
+$subscriber->start;
+is(stored('changes'), '2', 'a crash after the commit leaves it stored');
+$id = stored('id');
+make_changes($id);
+all_equal('after crashes');
+
+# It goes with its subscription.
+fails('INSERT INTO items VALUES (600, -1)');
+on_subscriber(q(SELECT parallel_apply.skip_transaction('tap')));
+overcomes();
+is(stored('changes'), '1', 'another one is stored');
+refuses(
+	'DROP EXTENSION parallel_apply',
+	qr/ERROR: +cannot drop extension "parallel_apply" because skipped transactions are stored.*HINT: +Use parallel_apply.forget\(\) to remove them, or DROP ... CASCADE/s,
+	'DROP EXTENSION does not remove it');
+on_subscriber('BEGIN; DROP EXTENSION parallel_apply CASCADE; ROLLBACK');
+refuses(
+	'DROP SUBSCRIPTION tap',
+	qr/NOTICE: +1 skipped transaction of the subscription is removed, too/,
+	'DROP SUBSCRIPTION says that it removes it');
+is(stored('id'), '', 'and removes it');
+
+finish(
+	$publisher,
+	$subscriber,
+	qr/ERROR:  new row for relation "items" violates check constraint "positive"/,
+	qr/ERROR:  (no transaction of subscription|there is no skipped transaction|cannot drop extension)/,
+	qr/(the database system is|terminating|could not receive data from WAL stream)/
+);
+done_testing();
