@@ -60,8 +60,9 @@ extern uint64 papply_kept_remove(int64 id);
 /* Remove those of a subscription; returns how many were stored. */
 extern int	papply_kept_remove_all(Oid subid);
 
-/* Are there any? */
+/* Are there any that are stored?  And any that are to be, when they are skipped? */
 extern bool papply_kept_exist(void);
+extern bool papply_kept_are_pending(void);
 
 /*
  * The messages of one, in their order: each one is valid up to the next.  The snapshot

@@ -79,7 +79,9 @@ sub stored
 # The statements of the manual, for number 1.
 my ($by_hand) = slurp_file("$FindBin::RealBin/../doc/failures.md") =~
   /^ +(BEGIN;\n.*?COMMIT;)$/ms;
-like($by_hand, qr/skipped_changes\(1\).*forget\(1\)/s,
+like(
+	$by_hand,
+	qr/skipped_changes\(1\).*forget\(1\)/s,
 	'they are in the manual');
 
 sub make_changes
@@ -340,6 +342,10 @@ all_equal('after crashes');
 # It goes with its subscription.
 fails('INSERT INTO items VALUES (600, -1)');
 on_subscriber(q(SELECT parallel_apply.skip_transaction('tap')));
+refuses(
+	'DROP EXTENSION parallel_apply CASCADE',
+	qr/ERROR: +cannot drop extension "parallel_apply" because a transaction is to be skipped and stored/,
+	'DROP EXTENSION does not keep it from being stored');
 overcomes();
 is(stored('changes'), '1', 'another one is stored');
 refuses(

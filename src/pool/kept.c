@@ -26,6 +26,7 @@
 #include "catalog/indexing.h"
 #include "catalog/namespace.h"
 #include "catalog/pg_class.h"
+#include "catalog/pg_subscription.h"
 #include "commands/extension.h"
 #include "miscadmin.h"
 #include "storage/lmgr.h"
@@ -36,6 +37,7 @@
 #include "utils/pg_lsn.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
+#include "utils/syscache.h"
 
 #include "kept.h"
 
@@ -192,10 +194,11 @@ note_existence(Relation rel, HeapTuple tuple, void *arg)
 	return false;
 }
 
+/* A prepared transaction may have them, and is waited for. */
 bool
 papply_kept_exist(void)
 {
-	Relation	rel = papply_kept_open(PAPPLY_KEPT_MESSAGES, AccessShareLock);
+	Relation	rel = papply_kept_open(PAPPLY_KEPT_MESSAGES, ShareLock);
 	bool		exist = false;
 
 	if (rel == NULL)
@@ -203,6 +206,35 @@ papply_kept_exist(void)
 	visit(rel, NULL, 0, note_existence, &exist);
 	table_close(rel, NoLock);
 	return exist;
+}
+
+/* The server will skip that transaction if it comes. */
+static bool
+find_pending(Relation rel, HeapTuple tuple, void *arg)
+{
+	Oid			subid = DatumGetObjectId(column_of(rel, tuple, PAPPLY_KEPT_SUBID));
+	HeapTuple	subscription = SearchSysCache1(SUBSCRIPTIONOID, ObjectIdGetDatum(subid));
+	bool	   *is_pending = arg;
+
+	if (!HeapTupleIsValid(subscription))
+		return true;
+	*is_pending = ((Form_pg_subscription) GETSTRUCT(subscription))->subskiplsn ==
+		DatumGetLSN(column_of(rel, tuple, PAPPLY_KEPT_FINISH_LSN));
+	ReleaseSysCache(subscription);
+	return !*is_pending;
+}
+
+bool
+papply_kept_are_pending(void)
+{
+	Relation	rel = papply_kept_open(PAPPLY_KEPT_TRANSACTIONS, ShareLock);
+	bool		is_pending = false;
+
+	if (rel == NULL)
+		return false;
+	visit(rel, NULL, 0, find_pending, &is_pending);
+	table_close(rel, NoLock);
+	return is_pending;
 }
 
 /*** removal ***/

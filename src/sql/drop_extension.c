@@ -6,7 +6,8 @@
  *
  * They are nowhere else: the publisher does not send them again.  The relations that have
  * them are a part of the extension, so the server would drop them with it.  As with
- * objects that depend on it, CASCADE is needed for that.
+ * objects that depend on it, CASCADE is needed for that.  One that is still to be skipped
+ * would be lost later on, by the server's own skip: that has to be withdrawn before.
  *-------------------------------------------------------------------------
  */
 #include "parallel_apply.h"
@@ -26,8 +27,7 @@ drops_ours(const Node *statement)
 	const DropStmt *drop = (const DropStmt *) statement;
 	ListCell   *cell;
 
-	if (!IsA(statement, DropStmt) || drop->removeType != OBJECT_EXTENSION ||
-		drop->behavior == DROP_CASCADE)
+	if (!IsA(statement, DropStmt) || drop->removeType != OBJECT_EXTENSION)
 		return false;
 	foreach(cell, drop->objects)
 		if (strcmp(strVal(lfirst(cell)), PAPPLY_NAME) == 0)
@@ -36,16 +36,29 @@ drops_ours(const Node *statement)
 }
 
 static void
-check_utility(PlannedStmt *plan, const char *query, bool is_read_only,
-			  ProcessUtilityContext context, ParamListInfo params,
-			  QueryEnvironment *environment, DestReceiver *receiver, QueryCompletion *completion)
+check_drop(DropBehavior behavior)
 {
-	if (drops_ours(plan->utilityStmt) && papply_kept_exist())
+	if (papply_kept_are_pending())
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("cannot drop extension \"%s\" because a transaction is to be skipped and stored",
+						PAPPLY_NAME),
+				 errhint("Use ALTER SUBSCRIPTION ... SKIP (lsn = NONE), or wait until it is skipped.")));
+	if (behavior != DROP_CASCADE && papply_kept_exist())
 		ereport(ERROR,
 				(errcode(ERRCODE_DEPENDENT_OBJECTS_STILL_EXIST),
 				 errmsg("cannot drop extension \"%s\" because skipped transactions are stored",
 						PAPPLY_NAME),
 				 errhint("Use %s to remove them, or DROP ... CASCADE.", PAPPLY_NAME ".forget()")));
+}
+
+static void
+check_utility(PlannedStmt *plan, const char *query, bool is_read_only,
+			  ProcessUtilityContext context, ParamListInfo params,
+			  QueryEnvironment *environment, DestReceiver *receiver, QueryCompletion *completion)
+{
+	if (drops_ours(plan->utilityStmt))
+		check_drop(((const DropStmt *) plan->utilityStmt)->behavior);
 	if (previous_utility)
 		previous_utility(plan, query, is_read_only, context, params, environment, receiver,
 						 completion);
