@@ -19,7 +19,7 @@ extern bool papply_guess_nobody_waits(void);
 /* Note that count transactions have been committed since the last call. */
 extern void papply_guess_committed(uint64 count, int64 now);
 
-/* Note that deferred flushes are due, because they are overdue. */
+/* Note that deferred flushes are overdue, and are done now. */
 extern void papply_guess_end(int64 now);
 
 /* Note that everything is flushed. */

@@ -2,7 +2,7 @@
  * room: receiver
  *
  * lifecycle.h
- *	  When a subscription has a pool, and how it comes and goes.
+ *	  Decide when a subscription has a pool; start and stop it.
  *-------------------------------------------------------------------------
  */
 #ifndef PAPPLY_LIFECYCLE_H
@@ -12,71 +12,71 @@
 
 #include "parallel_apply.h"
 
-/* Once, before all else. */
+/* Call this first. */
 extern void papply_lifecycle_init(void);
 
-/* Shall there be a pool?  No transaction is open. */
+/* Is a pool wanted?  No transaction is open. */
 extern bool papply_lifecycle_wants_pool(void);
 
 /*
- * Has PostgreSQL's own apply been chosen, by the configuration or since the extension is
- * missing, and is nothing to be held back or measured?  Costs no look at the catalogs:
- * false, if one is due.
+ * Has PostgreSQL's own apply been chosen, by the configuration or because the
+ * extension is missing, and does nothing have to be held back or measured?
+ * Does not read the catalogs; returns false if they must be read.
  */
 extern bool papply_lifecycle_has_chosen_native(void);
 
 /*
- * The native loop is about to go round, and to read the subscription if it has
- * been changed.  Has it been since, so that the loop must go round to know?  No
+ * goes_round: the native loop is about to do its housekeeping, in which it
+ * reads the subscription if that has been changed.  must_go_round: has the
+ * subscription been changed since, so that the native loop must do so?  No
  * transaction is open.
  */
 extern void papply_lifecycle_goes_round(void);
 extern bool papply_lifecycle_must_go_round(void);
 
-/* Shall no transaction be begun?  As of the last look at the catalogs. */
+/* Must no transaction begin?  As of the last look at the catalogs. */
 extern bool papply_lifecycle_is_paused(void);
 
-/* Is there one?  And the subscription's replication origin, then. */
+/* Is there a pool?  And what is the subscription's replication origin then? */
 extern bool papply_lifecycle_has_pool(void);
 extern PapplyOriginId papply_lifecycle_origin(void);
 
 /*
- * Between transactions of any kind: start, change or stop the pool as wanted.
- * May read catalogs.
+ * Start, change or stop the pool as configured.  Called between transactions
+ * of any kind; may read catalogs.
  */
 extern void papply_lifecycle_adjust(void);
 
 /* Is the pool about to stop, with nothing left in it? */
 extern bool papply_lifecycle_is_drained(void);
 
-/* Is all that was received committed?  There is a pool. */
+/* Is everything that was received committed?  There is a pool. */
 extern bool papply_lifecycle_is_idle(void);
 
 /*
- * Give back what is committed, and look whether all writers are well; does not
+ * Release what is committed, and check that all writers are running.  Does not
  * return if one has ended.  There is a pool.
  */
 extern void papply_lifecycle_watch(void);
 
-/* papply_writers_adapt() (writer_control.h), as long as the pool is to stay. */
+/* Do papply_writers_adapt() (writer_control.h), unless the pool is closing. */
 extern long papply_lifecycle_adapt(bool is_behind);
 
 /*
- * At a BEGIN: does PostgreSQL's own apply have to do the transaction?  May read
+ * Must PostgreSQL's own apply do the transaction that begins?  May read
  * catalogs.
  */
 extern bool papply_lifecycle_must_be_direct(XLogRecPtr final_lsn);
 
-/* The native loop has committed a transaction that ends there. */
+/* Note that the native loop has committed a transaction with this end. */
 extern void papply_lifecycle_replayed(XLogRecPtr remote_end_lsn);
 
-/*
- * The transaction has to be fetched again, for the native loop.  Ends the
- * process.
- */
+/* End the process, to fetch the transaction again for the native loop. */
 PAPPLY_NORETURN extern void papply_lifecycle_refetch(XLogRecPtr final_lsn);
 
-/* End the process; the launcher starts another one.  reason follows "because". */
+/*
+ * End the process; the launcher starts another one. reason follows "because".
+ */
 PAPPLY_NORETURN extern void papply_lifecycle_restart(const char *reason);
 
 #endif							/* PAPPLY_LIFECYCLE_H */

@@ -2,7 +2,7 @@
  * room: receiver
  *
  * native_replay.h
- *	  Transactions that PostgreSQL's own apply loop does.
+ *	  Pass transactions to PostgreSQL's own apply loop.
  *-------------------------------------------------------------------------
  */
 #ifndef PAPPLY_NATIVE_REPLAY_H
@@ -11,59 +11,59 @@
 #include "message.h"
 
 /*
- * A message for the native loop in the form that walrcv_receive() returns, in
- * memory that stays valid until the next call.
+ * Frame a message for the native loop as walrcv_receive() does.  Return its
+ * length.  The memory stays valid until the next call.
  */
 extern int	papply_native_frame(const char *message, int length, char **buffer);
 extern int	papply_native_keepalive(XLogRecPtr remote_lsn, bool reply_requested,
 									char **buffer);
 
-/* Time of the publisher that framed messages carry. */
+/* Publisher's time that framed messages carry. */
 extern void papply_native_set_send_time(TimestampTz send_time);
 extern TimestampTz papply_native_send_time(void);
 
 /*
- * Is the native loop in a transaction, and one that the queue knows?  seqno of
- * it, PAPPLY_NO_SEQNO if it came directly.
+ * Is the native loop in a transaction, and with which sequence number?
+ * PAPPLY_NO_SEQNO if the transaction came directly.
  */
 extern bool papply_native_is_active(void);
 extern uint64 papply_native_seqno(void);
 
-/* While active: are messages of it still in the queue? */
+/* Is it in a transaction with messages that are still in the queue? */
 extern bool papply_native_reads_queue(void);
 
 /*
- * It is the turn of the native loop: for the transaction seqno of the queue,
- * or for one whose messages come directly.  origin is PAPPLY_NO_ORIGIN when
- * there is no pool.
+ * The native loop may begin to apply transaction seqno of the queue, or one
+ * whose messages come directly. origin is PAPPLY_NO_ORIGIN if there is no
+ * pool.
  */
 extern void papply_native_begin_queued(uint64 seqno, PapplyOriginId origin);
 extern void papply_native_begin_direct(PapplyOriginId origin);
 
 /*
- * The next message of a queued transaction.  Returns its length, or 0 when
- * what comes next has to be received.
+ * Get the next message of a queued transaction.  Return its length, or 0 if
+ * what follows must be received.
  */
 extern int	papply_native_next(char **buffer);
 
 /*
- * The caller is about to hand on a message that was received.  Returns the
- * length of a message that has to be handed on before it, or 0; the last
- * message of the transaction is noticed.
+ * Called before a received message is passed to the native loop.  Return the
+ * length of another message that must be passed to it first, or 0.  Notes
+ * whether the message ends the transaction.
  */
 extern int	papply_native_before(char *message, int length, char **buffer);
 
 /*
- * Call first in every receive: if the last message of a transaction was handed
- * on before, the native loop has committed it now.  Returns true then, and the end
- * of the transaction (Invalid: it had none), and of the local WAL that has to be flushed
- * before that is confirmed.
+ * Called first in every receive.  If the native loop has got the last message
+ * of a transaction, it has committed that transaction: return true, the end of
+ * the transaction (Invalid: it has none), and the end of the local WAL that
+ * must be flushed before the commit is confirmed.
  */
 extern bool papply_native_finish(XLogRecPtr *remote_end_lsn, XLogRecPtr *local_end_lsn);
 
 /*
- * The process ends, no transaction is open: release the origin now, so that
- * the next receiver does not find it in use.
+ * Release the origin, so that the next receiver does not find it in use.  The
+ * process ends, and no transaction is open.
  */
 extern void papply_native_abandon(void);
 

@@ -2,7 +2,7 @@
  * room: receiver
  *
  * native_watch.h
- *	  What is noted of messages while PostgreSQL's own apply is chosen.
+ *	  Note what passes while PostgreSQL's own apply is chosen.
  *-------------------------------------------------------------------------
  */
 #ifndef PAPPLY_NATIVE_WATCH_H
@@ -13,15 +13,16 @@
 #include "parallel_apply.h"
 
 /*
- * Between transactions, while papply_lifecycle_has_chosen_native() and nothing is kept
- * in the spool: messages go to the core apply loop as they come from here on.
+ * From now on, messages go to the native loop as they arrive.  Called between
+ * transactions, while papply_lifecycle_has_chosen_native() is true and the
+ * spool is empty.
  */
 extern void papply_native_watch_begin(void);
 extern bool papply_native_watch_is_on(void);
 
 /*
- * While it is on: walrcv_receive(), with the length in *length.  Returns false, with
- * nothing received, if it is off from here on, between two transactions.
+ * walrcv_receive() for that time, with the length in *length.  Returns false
+ * if the watch has ended, with nothing received, between two transactions.
  */
 extern bool papply_native_watch_receive(WalReceiverConn *conn, char **buffer,
 										pgsocket *wait_fd, int *length);

@@ -2,7 +2,7 @@
  * room: receiver
  *
  * seam.h
- *	  Our table of receiver functions in place of the server's.
+ *	  Replace the server's table of receiver functions.
  *-------------------------------------------------------------------------
  */
 #ifndef PAPPLY_SEAM_H
@@ -13,7 +13,7 @@
 /* The server's own functions. */
 extern const WalReceiverFunctionsType *papply_seam_server;
 
-/* Put our table in place; in the postmaster, once. */
+/* Put the extension's table in place; called once, in the postmaster. */
 extern void papply_seam_install(void);
 
 #endif							/* PAPPLY_SEAM_H */

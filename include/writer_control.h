@@ -2,7 +2,7 @@
  * room: receiver
  *
  * writer_control.h
- *	  Starting, retiring and watching the writers of a pool.
+ *	  Start, retire and watch the writers of a pool.
  *-------------------------------------------------------------------------
  */
 #ifndef PAPPLY_WRITER_CONTROL_H
@@ -11,47 +11,52 @@
 #include "parallel_apply.h"
 
 /*
- * Have so many writers; returns how many are running or starting.  Writers
- * above the number leave between transactions.  Warns when the server has no
- * more worker slots, once until the number changes.
+ * Set the number of writers, and return how many are running or starting.
+ * Writers above that number exit between transactions.  Warns if the server
+ * has no more worker slots, once until the number is set again.
  */
 extern int	papply_writers_set(int wanted, const char *subname);
 
-/* So many there shall be now: those that are configured, or fewer in quiet times. */
+/*
+ * Return the target number of writers: as configured, or fewer in quiet times.
+ */
 extern int	papply_writers_wanted(void);
 
 /*
- * Look how many writers shall be awake, and, in quiet times, there; is_behind: what
- * was received last is old.  Returns the milliseconds after which it has to be
- * looked at again at the latest, or -1.
+ * Adapt the number of writers that are awake, and after quiet times the target
+ * number, to the load.  is_behind: what was received last is old.  Return the
+ * number of milliseconds after which this must be called again, or -1.
  */
 extern long papply_writers_adapt(bool is_behind, const char *subname);
 
 /*
- * There are no writers, for another reason: when all are there again it is said
- * that the subscription has recovered.
+ * Note that there are no writers, for another reason.  When all of them are
+ * there again, the recovery is logged.
  */
 extern void papply_writers_set_degraded(void);
 
 /*
- * Try again to start what is missing, find those that could not start, and let
- * those leave that have had nothing to do; and the last one if the server needs its
- * worker slot.  Returns how many are running, starting or about to leave.
+ * Try again to start missing writers, find those that could not start, and
+ * retire those that have been idle, and the last one if the server needs its
+ * worker slot.  Return how many are running, starting or about to exit.
  */
 extern int	papply_writers_check(const char *subname);
 
-/* How many are running, starting or about to leave? */
+/* Return how many are running, starting or about to exit. */
 extern int	papply_writers_running(void);
 
-/* Will the next check let the last one leave, because the server needs its slot? */
+/*
+ * Will the next check retire the last writer, because the server needs its
+ * slot?
+ */
 extern bool papply_writers_owe_slot(void);
 
-/* Was one missing when they were checked last, for want of a worker slot? */
+/* Was a writer missing at the last check for lack of a worker slot? */
 extern bool papply_writers_are_missing(void);
 
 /*
- * The gate is closed.  Make all of them leave and wait until they are gone;
- * must_hurry: even from the middle of a transaction.
+ * Make all writers exit, and wait until they are gone.  The gate is closed.
+ * must_hurry: terminate them, even in the middle of a transaction.
  */
 extern void papply_writers_end(bool must_hurry);
 

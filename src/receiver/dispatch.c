@@ -10,18 +10,19 @@
  * applies it while it arrives.
  *
  * A transaction becomes native if it contains something that writers do not
- * handle: the receiver replays it when its turn comes (native_replay.c).  If a
- * part of it is already being applied, its writer finds that out and gives the
- * transaction up.  If the rows that a transaction touches are not known, it is
- * a barrier: everything after it depends on it.
+ * handle: when its turn comes, the native loop, which is PostgreSQL's own
+ * apply loop, replays it (native_replay.c).  If a part of it is already being
+ * applied, its writer finds that out and gives the transaction up.  If the
+ * rows that a transaction touches are not known, it is a barrier: everything
+ * after it depends on it.
  *
  * A change that has to be applied serially (table_class.c) makes its
  * transaction serial: it waits for everything before it, and is a barrier.
  * Transactions applied early are rolled back for it.  The same goes for a
  * native barrier, because its tables may run user code (early.c).
  *
- * A table that is not READY makes a transaction native.  What serial apply
- * does with changes of that table depends on the position of the table's
+ * A table that is not READY makes a transaction native.  What PostgreSQL's own
+ * apply does with changes of that table depends on the position of the table's
  * synchronization worker, which in turn depends on the position of the native
  * loop.  So the decision must be made in order with both.
  *

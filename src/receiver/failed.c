@@ -6,16 +6,16 @@
  * error.
  *
  * If a writer fails to apply a transaction, it is retried, in the end by the
- * native loop.  So an error of the native loop is the one that counts, and the
- * message that it is processing is the change that fails.  The receiver knows
- * that message, because it has passed it on.  As long as nothing fails, it
- * only remembers where the message is.
+ * native loop (PostgreSQL's own apply loop).  So an error of the native loop
+ * is the one that counts, and the message that it is processing is the change
+ * that fails.  The receiver knows that message, because it has passed it on.
+ * As long as nothing fails, it only remembers where the message is.
  *
- * While the error is reported, the transaction is rolled back and the process
- * is about to end.  No error may be thrown then, so the message is read by
- * functions that do not trust its format.  Parts of a streamed transaction may
- * not be in it, because the server has kept the changes itself.  They are
- * taken from the error, as far as it has them.
+ * When the error is logged, the transaction is going to be rolled back and the
+ * process to end.  No further error may be thrown then, so the message is read
+ * by functions that do not trust its format.  If the server itself has spooled
+ * the changes of a streamed transaction, the message is not the change that
+ * fails.  Then the table is taken from the error, if the error names it.
  *-------------------------------------------------------------------------
  */
 #include "parallel_apply.h"

@@ -6,10 +6,11 @@
  *
  * Three positions of the publisher's WAL are reported: received ("write"),
  * committed and visible ("apply"), and flushed ("flush").  The native loop
- * takes everything that it has got as applied, so its status messages are
- * rewritten.  When positions move, the receiver sends messages of its own: a
- * backend of the publisher may be waiting for them (synchronous replication),
- * and the protocol does not tell whether one is.
+ * (PostgreSQL's own apply loop) takes everything that it has got as applied,
+ * so its status messages are rewritten.  When positions move, the receiver
+ * sends messages of its own: a backend of the publisher may be waiting for
+ * them (synchronous replication), and the protocol does not tell whether one
+ * is.
  *
  * "Received" is what has been put into the queue or the spool.  The publisher
  * calls that written, which has no further meaning for a logical subscriber,

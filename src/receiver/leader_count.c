@@ -5,14 +5,15 @@
  *
  * Runs in the receiver.
  *
- * Changes that the native loop applies for the pool (in a fallback, or in a
- * small transaction while the writers are idle) count in parallel_apply.tables
- * like those of writers.  A message is counted when the native loop gets it.
- * The counts are added to the statistics when the transaction is committed.
- * An error ends the process, and with it the counts.
+ * Changes that the native loop (PostgreSQL's own apply loop) applies for the
+ * pool, in a fallback or in a small transaction while the writers are idle,
+ * count in parallel_apply.tables like those of writers.  A message is counted
+ * when the native loop gets it.  The counts are added to the statistics when
+ * the transaction is committed.  An error ends the process, and with it the
+ * counts.
  *
- * Missing rows are not counted, because the native loop does not report which
- * changes it skips.
+ * Rows that the native loop finds missing do not count as missing, because it
+ * does not report which changes it skips.
  *
  * Nothing is counted without a pool.  PostgreSQL's own apply is left alone
  * then, and counting would require a lookup of the local table, which only a

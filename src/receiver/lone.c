@@ -7,10 +7,10 @@
  * A lone transaction is received while nothing else is in flight, by a
  * receiver that keeps up: there was nothing to read a moment ago.  If a writer
  * applied it, that would take two switches between processes, which take
- * longer than applying a small transaction.  So it is left to the native loop,
- * which replays it from the queue like any other one.  A publisher's session
- * that waits for each of its commits waits no longer than with PostgreSQL's
- * own apply.
+ * longer than applying a small transaction.  So it is left to the native loop
+ * (PostgreSQL's own apply loop), which replays it from the queue like any
+ * other one.  A publisher's session that waits for each of its commits waits
+ * no longer than with PostgreSQL's own apply.
  *
  * As with PostgreSQL's own apply, nothing is received in the meantime.  Four
  * rules keep that loss small:
@@ -21,12 +21,12 @@
  *   find without an index (dispatch.c).
  * - After a transaction that took longer than SLOW_MS, because it waited for
  *   storage, a lock, or the flush of its commit, writers apply all
- *   transactions for PAUSE_FACTOR times as long, but at most for MAX_PAUSE_MS.
- *   So about a tenth of the time is lost at most.  The upper limit is there
- *   because a process that loses its processor for a moment is slow as well,
- *   and that alone should not cost much.
+ *   transactions for PAUSE_FACTOR times as long, so that at most about a tenth
+ *   of the time is lost.  They do so for at most MAX_PAUSE_MS, because a
+ *   process that loses its processor for a moment is slow as well, and that
+ *   alone should not cost much.
  * - A transaction that the publisher committed more than OLD_MS ago is part of
- *   a backlog.
+ *   a backlog, and goes to writers.
  *-------------------------------------------------------------------------
  */
 #include "parallel_apply.h"

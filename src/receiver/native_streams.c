@@ -6,14 +6,14 @@
  * synchronize tables, which have none.
  *
  * A publisher of version 18 or later may report the rollback of a
- * subtransaction of which it has sent nothing: it has found the rollback
+ * subtransaction of which it has sent nothing, if it has found the rollback
  * before it decoded the subtransaction
- * (ReorderBufferCheckAndTruncateAbortedTXN()).  The native loop looks for the
- * subtransaction in its files.  If it has never spooled anything, there is not
- * even a set of files, so the worker crashes.  That restarts the server, again
- * and again, until the publisher need not report the rollback any more.  So
- * the native loop gets a rollback only of a transaction of which it has got a
- * part.
+ * (ReorderBufferCheckAndTruncateAbortedTXN()).  The native loop (PostgreSQL's
+ * own apply loop) looks for the subtransaction in its files.  If it has never
+ * spooled anything, there is not even a set of files, so the worker crashes,
+ * and the server restarts.  That recurs until the publisher no longer has to
+ * report the rollback.  So the native loop gets the rollback only if it has
+ * got a part of the transaction.
  *-------------------------------------------------------------------------
  */
 #include "parallel_apply.h"

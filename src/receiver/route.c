@@ -5,8 +5,8 @@
  * Runs in the receiver, with and without a pool.
  *
  * A message is spooled (spool.c), put into the queue (dispatch.c), passed to
- * the native loop (native_replay.c), or held until there is space or the pool
- * is drained.
+ * the native loop, which is PostgreSQL's own apply loop (native_replay.c), or
+ * held until there is space or the pool is drained.
  *-------------------------------------------------------------------------
  */
 #include "parallel_apply.h"

@@ -365,7 +365,7 @@ start_chunk(TransactionId xid, bool is_first, bool wants_spool)
 	return PAPPLY_SPOOL_NATIVE;
 }
 
-/* Report like the native loop, for users who follow streams at DEBUG1. */
+/* Report like the native loop, for readers of the log at DEBUG1. */
 static void
 report_end(const char *command)
 {
