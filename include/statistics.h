@@ -292,6 +292,9 @@ extern bool papply_statistics_peek(int n, PapplyStatistics *copy);
 extern TimestampTz papply_statistics_behind_since(const PapplyProgress *progress,
 												  bool is_running);
 
+/* The clause that completes "because"; NULL for PAPPLY_REASON_NONE. */
+extern const char *papply_statistics_reason_text(PapplyApplyReason reason);
+
 /* Begin all counters of a subscription anew, if it has a place. */
 extern void papply_statistics_reset(Oid subid);
 

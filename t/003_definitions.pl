@@ -120,7 +120,7 @@ SKIP:
 	wait_applied($publisher, $subscriber, 'tap');
 	is( on_subscriber(
 			'SELECT state, reason, pid FROM parallel_apply.subscriptions'),
-		"degraded|no shared memory for the queue|$apply_pid",
+		"degraded|there is no shared memory for the queue|$apply_pid",
 		'without memory for the definitions that are known writers do not start'
 	);
 
@@ -138,7 +138,7 @@ SKIP:
 	  for 'history', 'wide_1', "wide_$tables";
 	is( on_subscriber(
 			'SELECT state, reason FROM parallel_apply.subscriptions'),
-		'degraded|no shared memory for the queue',
+		'degraded|there is no shared memory for the queue',
 		"it is applied by PostgreSQL's own apply");
 }
 

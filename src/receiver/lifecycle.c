@@ -45,6 +45,7 @@
 #include "replication_role.h"
 #include "session_locks.h"
 #include "session_settings.h"
+#include "shutdown.h"
 #include "slow_log.h"
 #include "spool.h"
 #include "subscription_options.h"
@@ -64,6 +65,7 @@
 static bool has_pool = false;
 static bool is_closing = false; /* the pool ends when it is drained */
 static bool has_failed = false; /* because it has no writers */
+static PapplyApplyReason stop_reason = PAPPLY_REASON_NONE;	/* while it closes */
 static PapplyOriginId origin = PAPPLY_NO_ORIGIN;
 static int	wanted_writers = 1; /* as last acted upon */
 static XLogRecPtr replay_final_lsn = InvalidXLogRecPtr; /* see pool.h */
@@ -79,6 +81,7 @@ static bool tables_are_current = false;
 static bool options_are_current = false;
 static bool subscription_has_changed = true;	/* for the native loop */
 static int	configured_writers = 0; /* for this subscription or its group */
+static PapplyWritersSource writers_source = PAPPLY_WRITERS_FROM_SETTING;
 static bool is_paused = false;
 
 /*** invalidation ***/
@@ -126,11 +129,10 @@ static void
 read_options(void)
 {
 	PapplySubscriptionOptions options = {0};
-	PapplyWritersSource source;
 
 	if (has_extension)
 		papply_subscription_options_get(MySubscription->oid, &options);
-	configured_writers = papply_subscription_options_writers(&options, &source);
+	configured_writers = papply_subscription_options_writers(&options, &writers_source);
 	if (options.is_paused != is_paused)
 		ereport(LOG,
 				(options.is_paused ?
@@ -259,19 +261,49 @@ flush_commits(void)
 		(void) replorigin_get_progress(origin, true);
 }
 
+/* Of a message about the number of writers. */
+static int
+detail_of_number(void)
+{
+	switch (writers_source)
+	{
+		case PAPPLY_WRITERS_FROM_GROUP:
+			return errdetail("The number of writers is configured for the group of the subscription.");
+		case PAPPLY_WRITERS_FROM_SUBSCRIPTION:
+			return errdetail("The number of writers is configured for the subscription.");
+		default:
+			return errdetail("The number of writers is that of \"%s\".",
+							 PAPPLY_NAME ".writers_per_subscription");
+	}
+}
+
+/* Of the message that parallel apply has stopped. */
+static int
+detail_of_stop(PapplyApplyReason reason)
+{
+	if (reason != PAPPLY_REASON_NONE)
+		return errdetail("The apply worker continues alone because %s.",
+						 papply_statistics_reason_text(reason));
+	if (papply_shutdown_has_begun())
+		return errdetail("The server is shutting down.");
+	return errdetail("The apply worker exits.");
+}
+
+/* PAPPLY_REASON_NONE: the apply worker exits. */
 static void
-end_pool(bool must_hurry)
+end_pool(PapplyApplyReason reason)
 {
 	bool		must_check = has_pool && !papply_native_is_active();
 	XLogRecPtr	origin_lsn;
 
 	papply_pool_close();
-	papply_writers_end(must_hurry);
+	papply_writers_end(reason == PAPPLY_REASON_NONE);
 	flush_commits();
 	origin_lsn = papply_pool->origin_lsn;
 	ereport(LOG,
 			(errmsg("parallel apply of subscription \"%s\" has stopped",
-					MySubscription->name)));
+					MySubscription->name),
+			 detail_of_stop(reason)));
 	papply_pool_release();
 	has_pool = false;
 
@@ -299,7 +331,7 @@ end_pool_at_exit(int code, Datum arg)
 	if (papply_pool != NULL)
 	{
 		LWLockReleaseAll();		/* it may be an error that ends this process */
-		end_pool(true);
+		end_pool(PAPPLY_REASON_NONE);
 		PAPPLY_SESSION_ORIGIN_LSN = InvalidXLogRecPtr;	/* an abort may advance
 														 * it */
 		AbortOutOfAnyTransaction();
@@ -402,7 +434,8 @@ start_pool(void)
 	ereport(LOG,
 			(errmsg_plural("parallel apply of subscription \"%s\" has started with %d writer",
 						   "parallel apply of subscription \"%s\" has started with %d writers",
-						   running, MySubscription->name, running)));
+						   running, MySubscription->name, running),
+			 detail_of_number()));
 	start_reason = PAPPLY_REASON_STARTING;
 }
 
@@ -413,7 +446,7 @@ stop_pool(void)
 	papply_feedback_flush(false);
 	papply_role_take();
 	papply_spool_revoke_early();	/* what was offered since */
-	end_pool(false);
+	end_pool(stop_reason);
 	papply_spool_pool_stopped();
 	papply_statistics_count(PAPPLY_COUNT_POOL_STOPS, 1);
 	drop_shared_memory();
@@ -436,6 +469,15 @@ papply_lifecycle_restart(const char *reason)
 	proc_exit(1);
 }
 
+/* What the writer had claimed has to be fetched again. */
+static void
+end_with_writer(int writer)
+{
+	if (papply_shutdown_has_begun())
+		proc_exit(0);
+	papply_lifecycle_restart(psprintf("writer %d has ended unexpectedly", writer));
+}
+
 static bool
 is_time_for(int64 *last, int interval_ms)
 {
@@ -452,20 +494,38 @@ resize_pool(int wanted)
 {
 	ereport(LOG,
 			(errmsg("parallel apply of subscription \"%s\" was resized to %d writers",
-					MySubscription->name, wanted)));
+					MySubscription->name, wanted),
+			 detail_of_number()));
 	if (wanted < papply_writers_wanted())
 		papply_spool_revoke_early();	/* those who are left may have them
 										 * all */
 	(void) papply_writers_set(wanted, MySubscription->name);
 }
 
+static PapplyApplyReason
+reason_for_native(void)
+{
+	if (!has_extension)
+		return PAPPLY_REASON_NO_EXTENSION;
+	if (papply_compat_subscription_is_native())
+		return PAPPLY_REASON_RETAIN_DEAD_TUPLES;
+	if (!papply_role_suits_writers())
+		return PAPPLY_REASON_ROLE;
+	if (get_wanted_writers() == 1)
+		return PAPPLY_REASON_ONE_WRITER;
+	if (!has_pool && papply_native_streams_exist())
+		return PAPPLY_REASON_STREAMING;
+	return start_reason;
+}
+
 /* What is applied early would be the last to go. */
 static void
-begin_to_close(void)
+begin_to_close(PapplyApplyReason reason)
 {
 	if (!is_closing)
 		papply_spool_revoke_early();
 	is_closing = true;
+	stop_reason = reason;
 }
 
 /* The number of writers follows the settings. */
@@ -479,7 +539,7 @@ adjust_pool(void)
 	if (has_pool)
 	{
 		if (wanted == 1)
-			begin_to_close();
+			begin_to_close(reason_for_native());
 		else if (has_changed && !is_closing)
 			resize_pool(wanted);
 	}
@@ -501,7 +561,7 @@ static void
 give_up_writers(void)
 {
 	papply_queue_mark_unclaimed_native();
-	begin_to_close();
+	begin_to_close(PAPPLY_REASON_NO_WRITERS);
 	has_failed = true;
 	start_reason = PAPPLY_REASON_NO_WRITERS;
 }
@@ -555,7 +615,7 @@ papply_lifecycle_watch(void)
 
 	exited = pg_atomic_read_u64(&papply_pool->exited_writer);
 	if (exited > 0)
-		papply_lifecycle_restart(psprintf("writer %d has ended unexpectedly", exited));
+		end_with_writer(exited);
 
 	if (is_time_for(&checked_at, WRITERS_INTERVAL_MS))
 		check_writers();
@@ -607,22 +667,6 @@ bool
 papply_lifecycle_is_drained(void)
 {
 	return has_pool && is_closing && papply_lifecycle_is_idle();
-}
-
-static PapplyApplyReason
-reason_for_native(void)
-{
-	if (!has_extension)
-		return PAPPLY_REASON_NO_EXTENSION;
-	if (papply_compat_subscription_is_native())
-		return PAPPLY_REASON_RETAIN_DEAD_TUPLES;
-	if (!papply_role_suits_writers())
-		return PAPPLY_REASON_ROLE;
-	if (get_wanted_writers() == 1)
-		return PAPPLY_REASON_ONE_WRITER;
-	if (!has_pool && papply_native_streams_exist())
-		return PAPPLY_REASON_STREAMING;
-	return start_reason;
 }
 
 static void

@@ -264,7 +264,7 @@ papply_writers_owe_slot(void)
 
 /* The last writer leaves, one at a time. */
 static void
-give_slot_to_server(void)
+give_slot_to_server(const char *subname)
 {
 	int			running;
 
@@ -272,8 +272,12 @@ give_slot_to_server(void)
 		return;
 	seen_missed = papply_worker_slots_missed();
 	running = papply_writers_running();
-	if (running > 0 && running <= papply_writers_wanted())
-		set_wanted(running - 1);
+	if (running == 0 || running > papply_writers_wanted())
+		return;
+	ereport(LOG,
+			(errmsg("a writer of subscription \"%s\" exits", subname),
+			 errdetail("An apply or synchronization worker has found no free worker slot.")));
+	set_wanted(running - 1);
 }
 
 long
@@ -309,7 +313,7 @@ papply_writers_check(const char *subname)
 
 	retire_unused();
 	wanted = papply_writers_wanted();
-	give_slot_to_server();
+	give_slot_to_server(subname);
 	running = fill_up(papply_writers_wanted());
 	are_missing = running < wanted || (papply_writers_wanted() < configured_writers() &&
 									   leaves_slots_to_server());

@@ -173,35 +173,6 @@ name_of_state(PapplyApplyState state, PapplyApplyReason reason)
 	return NULL;
 }
 
-static const char *
-name_of_reason(PapplyApplyReason reason)
-{
-	switch (reason)
-	{
-		case PAPPLY_REASON_NONE:
-			return NULL;
-		case PAPPLY_REASON_STARTING:
-			return "writers are about to be started";
-		case PAPPLY_REASON_NO_EXTENSION:
-			return "the extension is not installed in this database";
-		case PAPPLY_REASON_ONE_WRITER:
-			return "one writer is configured";
-		case PAPPLY_REASON_RETAIN_DEAD_TUPLES:
-			return "the subscription has retain_dead_tuples";
-		case PAPPLY_REASON_ROLE:
-			return "a function has set session_replication_role for the session";
-		case PAPPLY_REASON_STREAMING:
-			return "a streamed transaction has begun without writers";
-		case PAPPLY_REASON_NO_QUEUE:
-			return "no shared memory for the queue";
-		case PAPPLY_REASON_NO_WRITERS:
-			return "no writers could be started";
-		case PAPPLY_REASON_FEW_WRITERS:
-			return "not all writers could be started";
-	}
-	return NULL;
-}
-
 /* A failure is shown until it is overcome, whether an apply worker runs or not. */
 static void
 add_state(Row *row, const PapplyStatistics *statistics)
@@ -222,7 +193,7 @@ add_state(Row *row, const PapplyStatistics *statistics)
 	else if (progress->state == PAPPLY_APPLY_PAUSED)
 		add_text(row, "parallel_apply.pause() has been called");
 	else
-		add_text(row, name_of_reason(progress->reason));
+		add_text(row, papply_statistics_reason_text(progress->reason));
 }
 
 /* The sample that rates are relative to, or NULL if there is none yet. */

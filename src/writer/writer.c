@@ -72,6 +72,7 @@
 #include "retreat.h"
 #include "rights.h"
 #include "session.h"
+#include "shutdown.h"
 #include "source.h"
 #include "storage_wait.h"
 #include "target.h"
@@ -762,6 +763,7 @@ papply_writer_main(Datum main_arg)
 	pqsignal(SIGHUP, SignalHandlerForConfigReload);
 	pqsignal(SIGTERM, handle_terminate);
 	pqsignal(SIGUSR2, handle_give_way);
+	papply_shutdown_init_writer();
 	BackgroundWorkerUnblockSignals();
 
 	memcpy(&generation, MyBgworkerEntry->bgw_extra, sizeof(generation));
