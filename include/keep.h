@@ -2,7 +2,7 @@
  * room: receiver
  *
  * keep.h
- *	  A transaction that is skipped is stored.
+ *	  Store transactions that are skipped.
  *-------------------------------------------------------------------------
  */
 #ifndef PAPPLY_KEEP_H
@@ -12,13 +12,13 @@
 
 #include "parallel_apply.h"
 
-/* Between the BEGIN of such a transaction and its local commit. */
+/* True between the BEGIN of such a transaction and its local commit. */
 extern bool papply_keep_is_on;
 
-/* The native loop gets that message; NULL: it asks for the next one. */
+/* Note a message that the native loop gets. */
 extern void papply_keep_message(char *message, int length);
 
-/* As far as it may matter. */
+/* Do so if the message may matter. */
 static inline void
 papply_keep_note(char *message, int length)
 {
@@ -27,8 +27,9 @@ papply_keep_note(char *message, int length)
 }
 
 /*
- * The stream is about to start: must the publisher send whole transactions only?  What
- * the server has kept in its own files could not be stored.
+ * Must the publisher send whole transactions only, in the stream that is about
+ * to start?  Changes that the server spools in its own files could not be
+ * stored.
  */
 extern bool papply_keep_forbids_streaming(void);
 

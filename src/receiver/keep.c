@@ -1,29 +1,33 @@
 /*-------------------------------------------------------------------------
  * keep.c
- *	  A transaction that is skipped is stored.
+ *	  Store transactions that are skipped.
  *
  * Runs in the receiver, with and without a pool.
  *
- * What is skipped is decided by the server alone: skip_transaction() has set the skip LSN
- * of the subscription, as ALTER SUBSCRIPTION ... SKIP does, and the native loop skips the
- * transaction that is finished there, if it is the first one to come.  When the native
- * loop gets the BEGIN of that transaction, and it is to be stored, its messages are copied
- * to a temporary file as they pass.  The native loop executes none of them, and begins a local transaction at
- * the end only, which clears the skip LSN and moves the replication origin.  That is
- * where the messages are stored, just before its commit.  So there is one commit for all,
- * and whatever ends this process before it, or the server, leaves all as it was: the
- * transaction comes again, and is skipped then.
+ * The server alone decides what is skipped: skip_transaction() has set the
+ * skip LSN of the subscription, as ALTER SUBSCRIPTION ... SKIP does, and the
+ * native loop (LogicalRepApplyLoop) skips the transaction with that finish
+ * LSN, if it is the first one to arrive.  When the native loop gets the BEGIN
+ * of that transaction, and the transaction is to be stored, its messages are
+ * copied to a temporary file as they pass.  The native loop executes none of
+ * them.  It begins a local transaction only at the end, which clears the skip
+ * LSN and moves the replication origin.  The messages are stored in that
+ * transaction, just before its commit.  So there is one commit for everything.
+ * If this process or the server ends before that commit, nothing has changed:
+ * the publisher sends the transaction again, and it is skipped then.
  *
- * A transaction that is prepared becomes a prepared one here as well, with the stored
- * messages as all that it has done.  Its ROLLBACK PREPARED removes them, and until its
- * COMMIT PREPARED nobody sees them.
+ * A prepared transaction becomes a prepared one here as well, with the stored
+ * messages as its only changes.  Its ROLLBACK PREPARED removes them, and they
+ * are not visible before its COMMIT PREPARED.
  *
- * A change is read with the definition of its relation, so that is stored before it.
- * The publisher may have sent it long ago.
+ * A change is read with the definition of its relation, so the definition is
+ * stored before it.  The publisher may have sent the definition long ago.
  *
- * Of a streamed transaction the native loop gets the end long after its changes.  So the
- * connection is made without streaming if something is to be stored; and if it was made
- * before that was known, the process ends, and another one follows it.
+ * The native loop gets the end of a streamed transaction long after its
+ * changes.  So the connection is made without streaming if something is to be
+ * stored.  If the connection was made before that was known, the process ends,
+ * and the next one makes another.
+ *-------------------------------------------------------------------------
  */
 #include "parallel_apply.h"
 
@@ -46,10 +50,10 @@ typedef struct Keep
 	int64		id;
 	TransactionId remote_xid;
 	XLogRecPtr	final_lsn;
-	XLogRecPtr	end_lsn;		/* InvalidXLogRecPtr: the end has not come */
+	XLogRecPtr	end_lsn;		/* InvalidXLogRecPtr: the end has not arrived */
 	BufFile    *file;			/* lengths and messages */
-	uint64		length;			/* of messages */
-	List	   *relations;		/* those whose definition is in the file */
+	uint64		length;			/* number of messages in the file */
+	List	   *relations;		/* those with a definition in the file */
 } Keep;
 
 bool		papply_keep_is_on = false;
@@ -145,7 +149,7 @@ store(void)
 {
 	PapplyKeptWriter *writer;
 
-	/* skip_transaction() may have been called again, with another wish */
+	/* skip_transaction() may have been called again, and not to store it */
 	if (papply_kept_subscription(keep.id) != MySubscription->oid)
 	{
 		forget();

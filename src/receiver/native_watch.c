@@ -1,32 +1,37 @@
 /*-------------------------------------------------------------------------
  * native_watch.c
- *	  What is noted of messages while PostgreSQL's own apply is chosen.
+ *	  Note what passes while PostgreSQL's own apply is chosen.
  *
  * Runs in the receiver, without a pool.
  *
- * Where one writer is configured, or the extension is not installed in the
- * database, the core apply loop gets each message from the server's function as
- * it came.  The receiver makes no system call of its own, starts no transaction,
- * writes no WAL, and holds nothing back.  Some things must be known all the same:
+ * If one writer is configured, or the extension is not installed in the
+ * database, the native loop (LogicalRepApplyLoop) gets each message from the
+ * server's function as it arrived.  The receiver makes no system call of its
+ * own, starts no transaction, writes no WAL, and holds nothing back.  Some
+ * things must be known nevertheless:
  *
- * - The number of writers can be changed while the connection is up, and a pool can
- *	 start only between two transactions.  So BEGIN and COMMIT are noted.
- * - A publisher sends the definition of a table once in a connection, so RELATION
- *	 messages are kept for that pool.
- * - What is streamed is noted: see native_streams.c.
- * - Views show transactions, rows and positions of such a subscription, too.
- * - A view shows which transaction it applies, and an error belongs to that.
+ * - The number of writers can be changed during the connection, and a pool can
+ *   start only between two transactions.  So BEGIN and COMMIT are noted.
+ * - A publisher sends the definition of a table once per connection, so
+ *   RELATION messages are kept for a later pool.
+ * - Streamed transactions are noted: see native_streams.c.
+ * - Views show transactions, rows and positions of such a subscription too.
+ * - A view shows which transaction is being applied, and which one an error
+ *   belongs to.
  *
- * Hence one byte of each message is read.  A transaction with one change costs less than
- * 500 instructions, of 64,000; bench/instructions --unused shows how many.
+ * Therefore one byte of each message is read.  A transaction with one change
+ * costs less than 500 instructions, of 64,000; bench/instructions --unused
+ * measures that.
  *
- * The alternative, to put the server's table of functions back, would need no
+ * The alternative, restoring the server's table of functions, would cost no
  * instruction.  But then a pool could start only with a new connection, and a
- * publisher of 18 or later could crash the apply worker (native_streams.c).
+ * publisher of version 18 or later could crash the apply worker
+ * (native_streams.c).
  *
- * What may end this is a change of the settings, of the subscription's options or of
- * the extension.  papply_lifecycle_has_chosen_native() says so from what invalidation
- * callbacks have left; receive_and_route() in receiver.c goes on from there.
+ * A change of the settings, of the subscription's options or of the extension
+ * may end this. papply_lifecycle_has_chosen_native() finds out from what
+ * invalidation callbacks have noted, and receive_and_route() in receiver.c
+ * continues from there.
  *-------------------------------------------------------------------------
  */
 #include "parallel_apply.h"
@@ -45,10 +50,10 @@
 #include "spool.h"
 #include "status.h"
 
-/* While there is always more to read, status is shown after this many transactions. */
+/* Status is shown after this many transactions while there is more to read. */
 #define SHOWN_TRANSACTIONS 64
 
-/* In a BEGIN, behind its kind and position; in a COMMIT, behind kind, flags and position. */
+/* Offsets of three fields of a BEGIN, and of the end LSN of a COMMIT. */
 #define OFFSET_OF_FINAL_LSN 1
 #define OFFSET_OF_COMMIT_TIME 9
 #define OFFSET_OF_XID 17
@@ -57,15 +62,16 @@
 typedef struct Watch
 {
 	bool		is_on;
-	bool		is_within;		/* a transaction that is not streamed */
-	bool		has_ended;		/* the core apply loop has its last message */
-	XLogRecPtr	end_lsn;		/* of that */
+	bool		is_within;		/* in a transaction that is not streamed */
+	bool		has_ended;		/* the native loop has its last message */
+	XLogRecPtr	end_lsn;		/* of that transaction */
 	uint64		inserts;
 	uint64		updates;
 	uint64		deletes;
 	uint64		truncates;
-	uint32		unshown;		/* transactions since the status was shown */
-	bool		has_slept;		/* the core apply loop, perhaps */
+	uint32		unshown;		/* transactions since the status was last
+								 * shown */
+	bool		has_slept;		/* the native loop may have slept */
 	bool		has_header;
 	char		header[PAPPLY_MESSAGE_HEADER];	/* of the newest message */
 } Watch;
@@ -85,7 +91,7 @@ papply_native_watch_is_on(void)
 	return watch.is_on;
 }
 
-/* The positions and the time of the newest message. */
+/* Take over the positions and the time of the newest message. */
 static void
 note_header(void)
 {
@@ -105,7 +111,7 @@ show_status(void)
 	papply_status_update(false, true);
 }
 
-/* The core apply loop asks for more, so it has committed what it got. */
+/* The native loop asks for more, so it has committed what it got. */
 static void
 count_transaction(void)
 {
@@ -124,7 +130,7 @@ note_transaction(XLogRecPtr final_lsn, TimestampTz commit_time, TransactionId xi
 	PapplyLeader *leader = &papply_statistics_progress->leader;
 
 	leader->is_applying = true;
-	leader->began_at = 0;		/* the clock is not asked */
+	leader->began_at = 0;		/* the clock is not read */
 	leader->remote_xid = xid;
 	leader->final_lsn = final_lsn;
 	leader->commit_time = commit_time;
@@ -155,8 +161,8 @@ note_end(XLogRecPtr end_lsn)
 }
 
 /*
- * A message that is neither a change nor the BEGIN or COMMIT of an ordinary
- * transaction.  Returns false if the core apply loop may not get it.
+ * Note a message that is neither a change nor the BEGIN or COMMIT of an
+ * ordinary transaction.  Return false if the native loop must not get it.
  */
 static bool
 note_other(char *message, int length)
@@ -200,8 +206,9 @@ note_other(char *message, int length)
 }
 
 /*
- * As above, of any message.  Changes are counted that are not streamed.  BEGIN and COMMIT
- * are read without a look at their form, which the core apply loop checks.
+ * Note any message, with the same result.  Changes that are not streamed are
+ * counted.  BEGIN and COMMIT are read without checking their format, which the
+ * native loop does.
  */
 static bool
 note_message(char *message, int length)
@@ -257,8 +264,9 @@ note(char *message, int length)
 }
 
 /*
- * The core apply loop accepts invalidations with each transaction, and before it sleeps.
- * Who has changed the configuration while it slept expects that to hold for what comes now.
+ * Must the watch end?  The native loop accepts invalidations with each
+ * transaction, and before it sleeps.  If the configuration was changed while
+ * it slept, the change must take effect for what arrives now.
  */
 static bool
 must_end(void)

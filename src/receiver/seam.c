@@ -1,15 +1,16 @@
 /*-------------------------------------------------------------------------
  * seam.c
- *	  Our table of receiver functions in place of the server's.
+ *	  Replace the server's table of receiver functions.
  *
- * Runs in the postmaster, from which every process inherits it, and then in
- * whatever process talks to a publisher.
+ * Runs in the postmaster, from which every process inherits the table, and
+ * then in any process that connects to a publisher.
  *
- * The native apply worker talks to its publisher through WalReceiverFunctions,
- * which libpqwalreceiver fills when it is loaded.  We load it first, copy its
- * table, replace four functions in the copy and point the variable at it; the
- * server's own load_file() later finds the library loaded and changes nothing.
- * All but workers of subscriptions pass straight through.
+ * The native apply worker calls its publisher through WalReceiverFunctions,
+ * which libpqwalreceiver sets when it is loaded.  This file loads it first,
+ * copies its table, replaces four functions in the copy, and points the
+ * variable to the copy.  The server's own load_file() later finds the library
+ * loaded and changes nothing.  In processes other than workers of
+ * subscriptions, the functions only call the server's.
  *-------------------------------------------------------------------------
  */
 #include "parallel_apply.h"
@@ -28,10 +29,12 @@ const WalReceiverFunctionsType *papply_seam_server = NULL;
 static WalReceiverFunctionsType seam;
 
 /*
- * Errors of the apply worker are counted from here on: that there is no connection will be
- * one.  Not before, since it may take minutes, for which the subscription is not running.
- * Connections after the first one are those of triggers (CREATE SUBSCRIPTION, say).  From
- * 16 on, that a password is missing is thrown.
+ * Connect to the publisher, and count errors of the apply worker from then on;
+ * a failure to connect is the first one that counts.  Counting does not begin
+ * before, because connecting may take minutes, during which the subscription
+ * is not running.  Later connections are made by triggers, for example with
+ * CREATE SUBSCRIPTION.  In PostgreSQL 16 and later, a missing password is
+ * thrown as an error.
  */
 static WalReceiverConn *
 connect_to_server(PAPPLY_CONNECT_PARAMETERS)
