@@ -71,8 +71,8 @@ extern void papply_awake_reset(void);
 extern long papply_awake_adjust(bool is_behind);
 
 /*
- * Are all writers awake, below the limit, and fewer wanted than configured,
- * although there is a backlog?
+ * Could one more of the configured writers help?  There is a backlog, all
+ * writers are awake, and their number is below the limit.
  */
 extern bool papply_awake_is_short(void);
 

@@ -55,8 +55,8 @@ extern void papply_early_release(int place);
 extern int	papply_early_count(void);
 
 /*
- * Make writers give up what they apply early, and take nothing before seqno
- * has committed, because that transaction may run user code.
+ * Make writers give up the transactions that they apply early, and take none
+ * before seqno has committed, because that one may run user code.
  */
 extern void papply_early_keep_out(uint64 seqno);
 

@@ -297,7 +297,7 @@ extern void papply_pool_set_state(PapplyWriterState state);
 
 /*
  * Copy the next pool of the current database, for views, without a lock on its
- * fields. *n must be 0 at first.  Returns false if there is no further pool.
+ * fields.  *n must be 0 at first.  Returns false if there is no further pool.
  */
 extern bool papply_pool_peek_here(int *n, PapplyPool *copy);
 
@@ -308,9 +308,9 @@ extern bool papply_pool_peek_here(int *n, PapplyPool *copy);
 extern PapplyWriterSlot *papply_pool_writer_of(PapplyPool *pool, uint64 seqno);
 
 /*
- * Return the number of processes, at most two, that a process waits for in the
- * commit order of another pool: 0 unless pid is a writer there that waits so.
- * Unlocked, a hint.
+ * Store the processes that pid waits for in the commit order of another pool,
+ * and return their number: 0 to 2.  It is 0 unless pid is a writer of that pool
+ * and waits in its commit order.  Unlocked, a hint.
  */
 extern int	papply_pool_order_blockers(int pid, int *blockers);
 

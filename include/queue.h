@@ -68,10 +68,7 @@ typedef struct PapplyTransaction
 	uint16		exclusive_reason;
 	uint16		fallback_reason;
 
-	/*
-	 * written by the process that commits it, before committed_seqno reaches
-	 * it
-	 */
+	/* written by the process that commits it, before committed_seqno */
 	XLogRecPtr	local_end_lsn;	/* in the subscriber's WAL */
 
 	/* atomic, see above */

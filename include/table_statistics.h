@@ -72,7 +72,7 @@ extern bool papply_table_statistics_describe(Oid subid, Oid relid,
 											 const PapplyTableDescription *description);
 
 /*
- * Add to the counters of a table, if it has a place. *hint must be zero at
+ * Add to the counters of a table, if it has a place.  *hint must be zero at
  * first.  It makes the next call fast if that is for the same table.
  */
 extern void papply_table_statistics_add(Oid subid, Oid relid, const uint64 *counts,

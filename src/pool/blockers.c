@@ -26,7 +26,7 @@
  *   the same way, because the search follows the commit order of that pool.
  * - O waits in the lock manager for the receiver, whose session keeps an
  *   advisory lock (session_locks.c).  The receiver finds this and recalls O,
- *   and then applies it itself.
+ *   which the native loop then applies.
  * - The receiver waits for a worker that synchronizes a table, and that worker
  *   waits in the lock manager for Y.  Meanwhile nothing is received and no
  *   transaction of the native loop counts as committed.  So the worker is

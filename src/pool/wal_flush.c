@@ -18,7 +18,7 @@
  * commits.
  *
  * Locking: none.  Only the process in its turn stores wanted_flush_lsn.  A
- * writer stores its own commit before it finds flusher taken and gives up.
+ * writer that finds flusher set gives up, after it has stored its own commit.
  * The flusher resets flusher before it reads wanted_flush_lsn again.  Each has
  * a full barrier between the two steps, so no commit is forgotten.  If a
  * writer gives up because holds_flush has just been set, the receiver ensures
