@@ -2,9 +2,9 @@
  * room: any
  *
  * compat.h
- *	  All that differs between the majors of PostgreSQL.
+ *	  Differences between the major versions of PostgreSQL.
  *
- * Every entry says which major changed what.  No other file looks at
+ * Each entry says which major version changed what.  No other file tests
  * PG_VERSION_NUM.
  *-------------------------------------------------------------------------
  */
@@ -64,7 +64,7 @@
 #define PAPPLY_COMPAT_MODULE_MAGIC PG_MODULE_MAGIC
 #endif
 
-/* The waits of our processes, in the order of the stages. */
+/* Waits of our processes, in the order of the stages. */
 typedef enum PapplyWait
 {
 	PAPPLY_WAIT_WORK,
@@ -95,7 +95,10 @@ papply_compat_wait_event(PapplyWait wait)
 #endif
 }
 
-/* 17: owned by a resource owner, or by nobody, instead of a memory context. */
+/*
+ * 17: the set belongs to a resource owner, or to none, instead of a memory
+ * context.
+ */
 static inline WaitEventSet *
 papply_compat_create_wait_event_set(int nevents)
 {
@@ -106,7 +109,7 @@ papply_compat_create_wait_event_set(int nevents)
 #endif
 }
 
-/* Does that process sleep in the lock manager?  Unlocked, a hint. */
+/* Does this process sleep in the lock manager?  Unlocked, a hint. */
 static inline bool
 papply_compat_proc_waits_for_lock(PGPROC *proc)
 {
@@ -114,9 +117,11 @@ papply_compat_proc_waits_for_lock(PGPROC *proc)
 }
 
 /*
- * The locks that a process has or waits for in a part of the lock table, and the
- * processes that wait for a lock: the first if NULL is passed, else the next; NULL: there
- * is none.  The part is locked.  16: lists of another kind; 19: a link of its own.
+ * Return the next lock that a process holds or waits for in a partition of the
+ * lock table, or the next process that waits for a lock.  NULL as the last
+ * argument means the first one.  Returns NULL if there is none.  The caller
+ * holds the lock of the partition.  16: lists of another kind; 19: a link of
+ * its own.
  */
 static inline PROCLOCK *
 papply_compat_next_proclock(PGPROC *proc, int partition, PROCLOCK *before)
@@ -138,8 +143,8 @@ papply_compat_next_proclock(PGPROC *proc, int partition, PROCLOCK *before)
 }
 
 /*
- * All settings of the session, and how many there are.  16: they are in a hash table, and
- * the array is a copy.
+ * Return all settings of the session and their number.  16: they are in a hash
+ * table, and the array is a copy.
  */
 static inline struct config_generic **
 papply_compat_settings(int *count)
@@ -187,8 +192,8 @@ papply_compat_next_waiter(LOCK *lock, PGPROC *before)
 }
 
 /*
- * Is it in wait_for_relation_state_change(), which returns when a synchronisation
- * worker says so?  Unlocked, a hint.
+ * Is this process in wait_for_relation_state_change(), which waits for a
+ * synchronization worker?  Unlocked, a hint.
  */
 static inline bool
 papply_compat_waits_for_sync_worker(PGPROC *proc)
@@ -196,7 +201,10 @@ papply_compat_waits_for_sync_worker(PGPROC *proc)
 	return proc != NULL && proc->wait_event_info == WAIT_EVENT_LOGICAL_SYNC_STATE_CHANGE;
 }
 
-/* The synchronisation workers of a subscription: their pids; returns how many, at most max. */
+/*
+ * Store the pids of the synchronization workers of a subscription, at most
+ * max, and return their number.
+ */
 static inline int
 papply_compat_find_sync_workers(Oid subid, int *pids, int max)
 {
@@ -223,7 +231,7 @@ papply_compat_find_sync_workers(Oid subid, int *pids, int max)
 	return count;
 }
 
-/* What walrcv_connect() takes.  16: must_use_password; 17: replication. */
+/* Parameters of walrcv_connect().  16: must_use_password; 17: replication. */
 #if PG_VERSION_NUM >= 170000
 #define PAPPLY_CONNECT_PARAMETERS \
 	const char *conninfo, bool replication, bool logical, bool must_use_password, \
@@ -241,8 +249,8 @@ papply_compat_find_sync_workers(Oid subid, int *pids, int max)
 #endif
 
 /*
- * Another connection to the publisher of MySubscription, which takes SQL; in a transaction.
- * NULL: there is none, for that reason.
+ * Open another connection, for SQL, to the publisher of MySubscription.
+ * Returns NULL and sets *error on failure.  The caller is in a transaction.
  */
 static inline WalReceiverConn *
 papply_compat_connect(const WalReceiverFunctionsType *functions, const char *appname,
@@ -267,7 +275,7 @@ papply_compat_connect(const WalReceiverFunctionsType *functions, const char *app
 #endif
 }
 
-/* 16: apply workers may be parallel, too; leaders have a test of their own. */
+/* 16: apply workers include parallel ones; there is a test for leaders. */
 static inline bool
 papply_compat_am_leader_apply_worker(void)
 {
@@ -278,7 +286,7 @@ papply_compat_am_leader_apply_worker(void)
 #endif
 }
 
-/* Does this process synchronise a table? */
+/* Does this process synchronize a table? */
 static inline bool
 papply_compat_am_sync_worker(void)
 {
@@ -286,8 +294,8 @@ papply_compat_am_sync_worker(void)
 }
 
 /*
- * 16: streamed transactions may go to the server's own parallel workers,
- * which could overtake the pool.  Ask for plain streaming instead.
+ * 16: streamed transactions may go to the server's own parallel workers, which
+ * could overtake the pool.  Request plain streaming instead.
  */
 static inline void
 papply_compat_forbid_parallel_streaming(WalRcvStreamOptions *options)
@@ -303,7 +311,7 @@ papply_compat_forbid_parallel_streaming(WalRcvStreamOptions *options)
 #endif
 }
 
-/* Ask for whole transactions only. */
+/* Request whole transactions only, instead of streamed ones. */
 static inline void
 papply_compat_forbid_streaming(WalRcvStreamOptions *options)
 {
@@ -325,7 +333,7 @@ papply_compat_streams_in_parallel(void)
 #endif
 }
 
-/* Does the subscription ask for parallel streaming? */
+/* Does the subscription request parallel streaming? */
 static inline bool
 papply_compat_wants_parallel_streaming(void)
 {
@@ -337,8 +345,8 @@ papply_compat_wants_parallel_streaming(void)
 }
 
 /*
- * 19: with retain_dead_tuples the apply worker tracks what it applies itself;
- * such subscriptions stay native.
+ * 19: with retain_dead_tuples the apply worker tracks what it applies itself.
+ * Such subscriptions stay native.
  */
 static inline bool
 papply_compat_subscription_is_native(void)
@@ -351,11 +359,10 @@ papply_compat_subscription_is_native(void)
 }
 
 /*
- * The replication origin.  Up to 15 one process at a time may hold its
- * session, so it is passed on like a baton: writers hold it in their turn, the
- * receiver while it replays.  From 16 on writers share the leader's session.
- * 19: three variables became one
- * struct, and the type has another name.
+ * The replication origin.  Up to 15 one process at a time can own its session,
+ * so it is passed on: writers own it in their turn, the receiver owns it
+ * during a native replay.  Since 16 writers share the leader's session.  19:
+ * three variables became one struct, and the type has another name.
  */
 #if PG_VERSION_NUM >= 190000
 typedef ReplOriginId PapplyOriginId;
@@ -377,7 +384,7 @@ typedef RepOriginId PapplyOriginId;
 #define PAPPLY_ORIGIN_IS_SHARED false
 #endif
 
-/* Writer, once: share the leader's session (16 and later). */
+/* Writer, once: share the leader's session (since 16). */
 static inline void
 papply_compat_origin_share(PapplyOriginId origin, int leader_pid)
 {
@@ -389,7 +396,7 @@ papply_compat_origin_share(PapplyOriginId origin, int leader_pid)
 #endif
 }
 
-/* Take or pass on the baton (up to 15). */
+/* Take the session, or release it for the next process (up to 15). */
 static inline void
 papply_compat_origin_take(PapplyOriginId origin)
 {
@@ -408,7 +415,10 @@ papply_compat_origin_pass_on(void)
 #endif
 }
 
-/* At the end of a process: give up the session, whoever shares it has gone. */
+/*
+ * At the end of a process: release the session.  Processes that shared it have
+ * exited.
+ */
 static inline void
 papply_compat_origin_release(void)
 {
@@ -416,7 +426,10 @@ papply_compat_origin_release(void)
 	replorigin_session_reset();
 }
 
-/* Walsender: does any backend wait until a synchronous standby has flushed?  Without a lock. */
+/*
+ * Walsender: does any backend wait until a synchronous standby has flushed?
+ * Unlocked, a hint.
+ */
 static inline bool
 papply_compat_flush_is_awaited(void)
 {
@@ -427,7 +440,7 @@ papply_compat_flush_is_awaited(void)
 #endif
 }
 
-/* 16: a search of the rows of a relation happens under its owner's rights. */
+/* 16: the rows of a relation are searched with the privileges of its owner. */
 #if PG_VERSION_NUM >= 160000
 typedef UserContext PapplyUserContext;
 #else
@@ -458,10 +471,10 @@ papply_compat_end_as_table_owner(PapplyUserContext *context)
 }
 
 /*
- * A range table with the one relation that changes are applied to; all the
- * columns in updated_columns (attribute numbers less
- * FirstLowInvalidHeapAttributeNumber) count as updated.  16: permissions moved
- * to a node of their own; 18: and the set of relations is wanted.
+ * Initialize a range table with the one relation that changes are applied to.
+ * The columns in updated_columns (attribute numbers less
+ * FirstLowInvalidHeapAttributeNumber) count as updated.  16: permissions have a
+ * node of their own; 18: the set of relations is needed too.
  */
 static inline void
 papply_compat_init_range_table(EState *estate, RangeTblEntry *rte,
@@ -482,9 +495,7 @@ papply_compat_init_range_table(EState *estate, RangeTblEntry *rte,
 #endif
 }
 
-/*
- * Other columns count as updated by the change at hand.  16: see above.
- */
+/* Set the columns that the current change updates.  16: see above. */
 static inline void
 papply_compat_set_updated_columns(EState *estate, Bitmapset *updated_columns)
 {
@@ -495,7 +506,7 @@ papply_compat_set_updated_columns(EState *estate, Bitmapset *updated_columns)
 #endif
 }
 
-/* 16: takes the result relations for row locks. */
+/* 16: needs the result relations for row locks. */
 static inline void
 papply_compat_init_eval_plan_qual(EPQState *epqstate, EState *estate)
 {
@@ -519,7 +530,10 @@ papply_compat_index_beginscan(Relation rel, Relation index, Snapshot snapshot, i
 #endif
 }
 
-/* The index that tells rows of the relation apart, or InvalidOid.  16: in one call. */
+/*
+ * Return the index that identifies rows of the relation, or InvalidOid.  16:
+ * there is one function for that.
+ */
 static inline Oid
 papply_compat_identity_index(Relation rel)
 {
@@ -532,14 +546,19 @@ papply_compat_identity_index(Relation rel)
 #endif
 }
 
-/* 18: pg_attribute_noreturn() became pg_noreturn, in front of a declaration. */
+/*
+ * 18: pg_attribute_noreturn() became pg_noreturn, placed before a declaration.
+ */
 #if PG_VERSION_NUM >= 180000
 #define PAPPLY_NORETURN pg_noreturn
 #else
 #define PAPPLY_NORETURN pg_attribute_noreturn()
 #endif
 
-/* 19: signal handlers get details of the signal; what they pass to die(). */
+/*
+ * Parameters of signal handlers, which pass them to die().  19: details of the
+ * signal.
+ */
 #if PG_VERSION_NUM >= 190000
 #define PAPPLY_SIGNAL_ARGS postgres_signal_arg, pg_siginfo
 #else
@@ -555,12 +574,16 @@ papply_compat_identity_index(Relation rel)
 #define PAPPLY_LSN_MIN_DIGITS 1
 #endif
 
-/* What we save for the next start of the server is not read by another major. */
+/*
+ * Files saved for the next start of the server are not read by another major
+ * version.
+ */
 #define PAPPLY_SERVER_MAJOR (PG_VERSION_NUM / 10000)
 
 /*
- * 18: the server reports conflicts, with a message and a counter of its own.
- * Who has written a row, by the commit timestamps (track_commit_timestamp).
+ * 18: the server reports conflicts, with its own messages and counters.  A row
+ * writer is the transaction that wrote a row, as known from commit timestamps
+ * (track_commit_timestamp).
  */
 #if PG_VERSION_NUM >= 180000
 #define PAPPLY_REPORTS_CONFLICTS true
@@ -573,14 +596,17 @@ typedef struct PapplyRowWriter
 } PapplyRowWriter;
 #endif
 
-/* 16: standbys may have logical slots. */
+/* 16: standbys can have logical slots. */
 #if PG_VERSION_NUM >= 160000
 #define PAPPLY_STANDBYS_HAVE_SLOTS true
 #else
 #define PAPPLY_STANDBYS_HAVE_SLOTS false
 #endif
 
-/* 19: logical information gets into the WAL when there is a slot, also with "replica". */
+/*
+ * 19: with wal_level "replica", WAL has logical information while there is a
+ * slot.
+ */
 static inline bool
 papply_compat_wal_is_never_logical(void)
 {
@@ -591,7 +617,9 @@ papply_compat_wal_is_never_logical(void)
 #endif
 }
 
-/* Never cascades.  16: with the rights of which user. */
+/*
+ * Truncate tables without cascading.  16: privileges of the table owner or not.
+ */
 static inline void
 papply_compat_truncate(List *rels, List *relids, List *logged, bool restart_sequences)
 {
@@ -603,7 +631,7 @@ papply_compat_truncate(List *rels, List *relids, List *logged, bool restart_sequ
 #endif
 }
 
-/* Was the row written by another origin than that of our transaction? */
+/* Was the row written by an origin other than that of our transaction? */
 static inline bool
 papply_compat_row_has_other_origin(TupleTableSlot *row, PapplyRowWriter *writer)
 {
@@ -617,7 +645,10 @@ papply_compat_row_has_other_origin(TupleTableSlot *row, PapplyRowWriter *writer)
 #endif
 }
 
-/* Report the conflict of an UPDATE or DELETE; local is NULL if there is no row. */
+/*
+ * Report the conflict of an UPDATE or DELETE.  local is NULL if there is no
+ * row.
+ */
 static inline void
 papply_compat_report_conflict(EState *estate, ResultRelInfo *result_rel,
 							  char message_type, TupleTableSlot *searched, TupleTableSlot *local,
@@ -667,7 +698,10 @@ papply_compat_is_owner_of_subscription(Oid subid)
 #endif
 }
 
-/* 19: workers have a type.  Sets the latch of a leader apply worker, if there is one. */
+/*
+ * Set the latch of a leader apply worker, if it exists.  19: workers have a
+ * type.
+ */
 static inline void
 papply_compat_wake_leader(Oid subid)
 {
@@ -680,7 +714,7 @@ papply_compat_wake_leader(Oid subid)
 
 /*
  * 15: a ResultRelInfo has one state of generated columns, for INSERT or for
- * UPDATE; later ones have both.
+ * UPDATE.  Later versions have two.
  */
 #if PG_VERSION_NUM >= 160000
 #define PAPPLY_SHARES_GENERATED false
@@ -700,8 +734,8 @@ papply_compat_forget_generated(ResultRelInfo *result_rel)
 }
 
 /*
- * For each column of out, that of in with the same name; NULL if rows need no
- * conversion.  16: some may be missing.
+ * Return the column of in with the same name for each column of out, or NULL
+ * if rows need no conversion.  16: a flag allows missing columns.
  */
 static inline AttrMap *
 papply_compat_map_columns(TupleDesc in, TupleDesc out)
@@ -714,8 +748,8 @@ papply_compat_map_columns(TupleDesc in, TupleDesc out)
 }
 
 /*
- * Index entries of a new row, as the executor makes them.  Constraints that are
- * checked later are checked by triggers, which do not fire in replica mode.  16:
+ * Insert the index entries of a new row, like the executor.  Deferred
+ * constraints are checked by triggers, which do not fire in replica mode.  16:
  * only_summarizing; 19: flags.
  */
 static inline void
@@ -736,8 +770,9 @@ papply_compat_insert_index_tuples(ResultRelInfo *result_rel, TupleTableSlot *row
 }
 
 /*
- * The strategy of equality in a column of an index that may be an identity.  18:
- * also GiST (WITHOUT OVERLAPS), whose strategies differ from class to class.
+ * Return the equality strategy for a column of an index that may be an
+ * identity.  18: includes GiST (WITHOUT OVERLAPS), whose strategies depend on
+ * the operator class.
  */
 static inline StrategyNumber
 papply_compat_equality_strategy(Relation index, int column)
@@ -751,7 +786,10 @@ papply_compat_equality_strategy(Relation index, int column)
 #endif
 }
 
-/* 16: wants the table, too.  The root page of a btree, pinned and locked; or none. */
+/*
+ * Return the root page of a btree, pinned and locked, or InvalidBuffer.  16:
+ * needs the table too.
+ */
 static inline Buffer
 papply_compat_btree_root(Relation index, Relation rel)
 {

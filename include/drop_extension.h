@@ -2,13 +2,13 @@
  * room: any
  *
  * drop_extension.h
- *	  DROP EXTENSION does not remove stored transactions unnoticed.
+ *	  Keep DROP EXTENSION from removing stored transactions silently.
  *-------------------------------------------------------------------------
  */
 #ifndef PAPPLY_DROP_EXTENSION_H
 #define PAPPLY_DROP_EXTENSION_H
 
-/* Hook for _PG_init. */
+/* For _PG_init. */
 extern void papply_drop_extension_init(void);
 
 #endif							/* PAPPLY_DROP_EXTENSION_H */

@@ -12,7 +12,10 @@
 
 #define PAPPLY_FAILED_COLUMNS 15
 
-/* The columns of the view but for the name of the subscription; without data if it may not be seen. */
+/*
+ * Set the columns of the view, except the name of the subscription.  User data
+ * is included only if may_see is true.
+ */
 extern void papply_failed_values(const PapplyStatistics *statistics, bool may_see,
 								 Datum *values, bool *nulls);
 

@@ -2,7 +2,7 @@
  * room: pool
  *
  * kept.h
- *	  Where transactions are stored that were skipped.
+ *	  Storage of skipped transactions.
  *-------------------------------------------------------------------------
  */
 #ifndef PAPPLY_KEPT_H
@@ -40,33 +40,45 @@ typedef enum PapplyKeptColumn
 #define PAPPLY_KEPT_MESSAGES "kept_messages"
 
 /*
- * All of them within a transaction.  Open one of the two; NULL if the extension is not
- * installed in this database.
+ * All functions must be called in a transaction.  This one opens one of the
+ * two relations.  Returns NULL if the extension is not installed in this
+ * database.
  */
 extern Relation papply_kept_open(const char *name, LOCKMODE lock_mode);
 
-/* That one is to be skipped and stored, or is: its number; 0: it is not. */
+/*
+ * Return the number of the transaction if it is stored, or should be stored
+ * when it is skipped; else 0.
+ */
 extern int64 papply_kept_find(Oid subid, XLogRecPtr finish_lsn);
 
-/* A number that none has; the relation of transactions is locked for those who ask. */
+/*
+ * Return an unused number.  The caller has locked the relation against others
+ * that do the same.
+ */
 extern int64 papply_kept_next_id(Relation transactions);
 
-/* The subscription that a number belongs to, or InvalidOid. */
+/*
+ * Return the subscription of the transaction with this number, or InvalidOid.
+ */
 extern Oid	papply_kept_subscription(int64 id);
 
-/* Remove one, with its messages; returns how many messages there were. */
+/* Remove a transaction and its messages.  Returns the number of messages. */
 extern uint64 papply_kept_remove(int64 id);
 
-/* Remove those of a subscription; returns how many were stored. */
+/*
+ * Remove the transactions of a subscription.  Returns how many of them had
+ * been stored.
+ */
 extern int	papply_kept_remove_all(Oid subid);
 
-/* Are there any that are stored?  And any that are to be, when they are skipped? */
+/* Are any transactions stored?  Are any to be stored when they are skipped? */
 extern bool papply_kept_exist(void);
 extern bool papply_kept_are_pending(void);
 
 /*
- * The messages of one, in their order: each one is valid up to the next.  The snapshot
- * is that of the latest commit.
+ * Read the messages of a transaction in order.  Each message is valid until
+ * the next call.  The snapshot is that of the latest commit.
  */
 typedef struct PapplyKeptScan PapplyKeptScan;
 
@@ -74,7 +86,7 @@ extern PapplyKeptScan *papply_kept_begin_scan(int64 id);
 extern char *papply_kept_next(PapplyKeptScan *scan, int *length);
 extern void papply_kept_end_scan(PapplyKeptScan *scan);
 
-/* Store messages of one, from the first one on. */
+/* Store the messages of a transaction, beginning with the first one. */
 typedef struct PapplyKeptWriter PapplyKeptWriter;
 
 extern PapplyKeptWriter *papply_kept_begin_writing(int64 id);

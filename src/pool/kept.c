@@ -1,22 +1,27 @@
 /*-------------------------------------------------------------------------
  * kept.c
- *	  Where transactions are stored that were skipped.
+ *	  Storage of skipped transactions.
  *
- * Runs in the receiver, which stores, and in a user's backend, which reads and removes.
+ * Runs in the receiver, which stores, and in a user's backend, which reads and
+ * removes.
  *
- * There are two relations.  kept_transactions has a row for each transaction that
- * skip_transaction() was to store, written by that function; kept_messages has what the
- * publisher has sent of it, a message in a row, written by the apply worker in the local
- * transaction that moves the replication origin past it (receiver/keep.c).  So what has
- * no messages was not skipped yet: another one may have come first, or its prepared
- * transaction has not ended.
+ * There are two relations.  kept_transactions has a row for each transaction
+ * that skip_transaction() should store, inserted by that function.
+ * kept_messages has the messages that the publisher sent for it, one per row.
+ * The apply worker inserts these in the local transaction that moves the
+ * replication origin past the transaction (receiver/keep.c).  So a transaction
+ * without messages has not been skipped yet: another one may have come first,
+ * or its prepared transaction has not ended.
  *
- * Both are materialized views, of the only kind of relation that has all that is needed:
- * its rows are transactional, survive a crash, and reach standbys; no publication has
- * them, be it FOR ALL TABLES, which would need them on its subscribers; and no user can
- * change them.  (Tables are published, unlogged ones lost, and large objects are removed
- * by vacuumlo.)  They are written as catalogs are.  REFRESH MATERIALIZED VIEW gives them
- * the rows that they have: their query is a function that reads them.
+ * Both are materialized views, because no other kind of relation has all the
+ * required properties.  Their rows are transactional, survive a crash, and
+ * reach standbys.  They are in no publication, not even in FOR ALL TABLES,
+ * which would require them on its subscribers.  Users cannot change them.
+ * (Tables are published, unlogged ones are lost in a crash, and vacuumlo
+ * removes large objects.)  They are written like catalogs.  REFRESH
+ * MATERIALIZED VIEW does not change them, because their query is a function
+ * that reads them.
+ *-------------------------------------------------------------------------
  */
 #include "parallel_apply.h"
 
@@ -53,7 +58,7 @@ struct PapplyKeptScan
 	Relation	index;
 	Snapshot	snapshot;
 	SysScanDesc scan;
-	MemoryContext context;		/* of the message */
+	MemoryContext context;		/* of the current message */
 };
 
 struct PapplyKeptWriter
@@ -73,7 +78,10 @@ papply_kept_open(const char *name, LOCKMODE lock_mode)
 	Oid			relid = OidIsValid(extension) && OidIsValid(namespace) ?
 	get_relname_relid(name, namespace) : InvalidOid;
 
-	/* as the extension is created, it is not a part yet */
+	/*
+	 * while the extension is being created, the view is not a member of it
+	 * yet
+	 */
 	if (!OidIsValid(relid) || get_rel_relkind(relid) != RELKIND_MATVIEW ||
 		getExtensionOfObject(RelationRelationId, relid) != extension)
 		return NULL;
@@ -82,7 +90,7 @@ papply_kept_open(const char *name, LOCKMODE lock_mode)
 
 /*** transactions ***/
 
-/* Calls a function for each of those that match; it returns false to end that. */
+/* Called for each row that matches.  Returns false to stop. */
 typedef bool (*Visit) (Relation rel, HeapTuple tuple, void *arg);
 
 static void
@@ -194,7 +202,7 @@ note_existence(Relation rel, HeapTuple tuple, void *arg)
 	return false;
 }
 
-/* A prepared transaction may have them, and is waited for. */
+/* Wait for prepared transactions, which may have inserted messages. */
 bool
 papply_kept_exist(void)
 {
@@ -208,7 +216,7 @@ papply_kept_exist(void)
 	return exist;
 }
 
-/* The server will skip that transaction if it comes. */
+/* Find a transaction that the server will skip when it arrives. */
 static bool
 find_pending(Relation rel, HeapTuple tuple, void *arg)
 {

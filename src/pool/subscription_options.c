@@ -1,21 +1,23 @@
 /*-------------------------------------------------------------------------
  * subscription_options.c
- *	  What users have configured for single subscriptions.
+ *	  Options of subscriptions that users have set.
  *
- * Runs in the receiver, which reads, and in a user's backend, which writes, by
- * the functions of src/sql/subscription_config.c or SECURITY LABEL.
+ * Runs in the receiver, which reads options, and in a user's backend, which
+ * sets them by the functions of src/sql/subscription_config.c or SECURITY
+ * LABEL.
  *
  * The options are the security label of the subscription, such as
- * "writers=8,paused=on,group=reporting"; what is not there is inherited.  The
- * group is the last one, since its name may contain anything.  It need not
- * exist: while a dump is restored, it may come later.
+ * "writers=8,paused=on,group=reporting".  An option that is missing is
+ * inherited.  The group comes last, because its name can contain any
+ * character.  It need not exist: when a dump is restored, it may be created
+ * later.
  *
- * Labels follow the subscription when it is renamed, and are dumped by pg_dump.
- * DROP SUBSCRIPTION would leave them behind, for another one that happens to get
- * the same OID, so they are removed by a hook.
+ * Labels follow the subscription when it is renamed, and are dumped by
+ * pg_dump.  DROP SUBSCRIPTION would leave the label to a later subscription
+ * with the same OID, so a hook removes it.
  *
- * Who changes a label invalidates the syscache entry of its subscription.
- * Receivers have a callback on it, and are woken after the commit.
+ * Changing a label invalidates the syscache entry of its subscription.
+ * Receivers have a callback for that, and are woken after the commit.
  *-------------------------------------------------------------------------
  */
 #include "parallel_apply.h"
@@ -38,7 +40,7 @@
 
 static object_access_hook_type previous_object_access = NULL;
 
-/* The value, if text begins with that key; or NULL. */
+/* Return the value if text begins with this key, or NULL. */
 static const char *
 value_of(const char *text, const char *key)
 {
@@ -72,7 +74,7 @@ parse_paused(const char *value, bool *is_paused)
 	return *is_paused || (length == 3 && strncmp(value, "off", length) == 0);
 }
 
-/* Parse a label; returns NULL, or the rest of it, from the first invalid item on. */
+/* Parse a label.  Returns NULL, or the text from the first invalid item on. */
 static const char *
 parse_label(const char *label, PapplySubscriptionOptions *options)
 {
@@ -108,7 +110,7 @@ parse_label(const char *label, PapplySubscriptionOptions *options)
 	}
 }
 
-/* NULL if nothing is configured. */
+/* Return NULL if nothing is configured. */
 static char *
 make_label(const PapplySubscriptionOptions *options)
 {
@@ -125,8 +127,9 @@ make_label(const PapplySubscriptionOptions *options)
 }
 
 /*
- * The invalidation is one of a command, which has to be counted, be there a
- * label to change or not: the server does not begin a subtransaction before.
+ * Invalidate the syscache entry, and have it processed at the end of the
+ * command even if no label changes: the server starts no subtransaction before
+ * that.
  */
 static void
 invalidate(Oid subid)
