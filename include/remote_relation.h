@@ -31,6 +31,7 @@ typedef struct PapplyRemoteRelation
 	bool		has_domain_default; /* table_class.h */
 	bool		may_check_domain;	/* also table_class.h */
 	bool		lacks_place;	/* table_statistics.h */
+	Oid			warned_relid;	/* the last one that was found intercepted */
 	PapplyTableClass table_class;
 	PapplyRowKeys keys;
 } PapplyRemoteRelation;

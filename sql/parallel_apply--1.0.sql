@@ -1066,7 +1066,8 @@ WITH s AS MATERIALIZED (
            format('table %s: %s. Remedy: %s', t.relid::regclass, t.reason, t.remedy),
            format('%s rows updated, %s deleted', t.updates, t.deletes)
       FROM s JOIN changed_tables AS t USING (subid)
-     WHERE t.apply_mode = 'parallel'
+     WHERE 'intercepted_table' = ANY (t.findings)
+        OR t.apply_mode = 'parallel'
        AND ('foreign_partition' = ANY (t.findings)
             OR t.findings && '{no_replica_identity,no_usable_index}'
                AND t.updates + t.deletes IS DISTINCT FROM 0)

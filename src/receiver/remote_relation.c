@@ -32,6 +32,7 @@
 #include "utils/rel.h"
 #include "utils/syscache.h"
 
+#include "intercepted.h"
 #include "relation_registry.h"
 #include "remote_relation.h"
 #include "table_statistics.h"
@@ -255,6 +256,25 @@ describe_table(PapplyRemoteRelation *rel, const AttrMap *map)
 			 errdetail("There is no place for more tables.")));
 }
 
+/* Warn once that another extension keeps the rows of the table elsewhere. */
+static void
+warn_if_intercepted(PapplyRemoteRelation *rel)
+{
+	const char *kind;
+
+	if (rel->warned_relid == rel->local_relid ||
+		(kind = papply_intercepted_as(rel->local_relid)) == NULL)
+		return;
+	rel->warned_relid = rel->local_relid;
+	ereport(WARNING,
+			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+			 errmsg("applied rows of table \"%s.%s\" do not get where queries find them",
+					rel->remote->nspname, rel->remote->relname),
+			 errdetail("It is %s.", kind),
+			 errhint("Subscribe to an ordinary table, and write to this one by "
+					 "a trigger of it that fires always.")));
+}
+
 /*
  * Read the local part from the catalogs; called in a transaction.  If another
  * process has locked the table, its last known class is kept.
@@ -298,6 +318,7 @@ look_up_local(PapplyRemoteRelation *rel)
 	if (local->rd_rel->relkind == RELKIND_PARTITIONED_TABLE)
 		remember_partitions(rel);
 	describe_table(rel, map);
+	warn_if_intercepted(rel);
 	rel->may_check_domain = papply_table_may_check_domain(local, map);
 	rel->has_domain_default = papply_table_has_domain_default(local, map);
 	rel->table_class = papply_table_class(local, map, NULL);

@@ -39,6 +39,7 @@
 #include "utils/ruleutils.h"
 #include "utils/syscache.h"
 
+#include "intercepted.h"
 #include "lookup_index.h"
 #include "result_rows.h"
 #include "row_keys.h"
@@ -77,6 +78,7 @@ static const PapplyResultColumn table_columns[] = {
 #define FINDING_POSSIBLE_DEFAULT "possible_default"
 #define FINDING_SEQUENCE_CACHE "sequence_cache"
 #define FINDING_FOREIGN_PARTITION "foreign_partition"
+#define FINDING_INTERCEPTED "intercepted_table"
 #define FINDING_NO_IDENTITY "no_replica_identity"
 #define FINDING_NO_INDEX "no_usable_index"
 #define FINDING_EXCLUSION "exclusion_constraint"
@@ -285,6 +287,20 @@ explain_partitions(Findings *findings, Relation rel)
 					"keep the partition here, or do not publish its rows");
 }
 
+/* The rows of such a table are elsewhere. */
+static void
+explain_interception(Findings *findings, Oid relid)
+{
+	const char *kind = papply_intercepted_as(relid);
+
+	if (kind != NULL)
+		add_finding(findings, FINDING_INTERCEPTED,
+					psprintf("it is %s: applied rows do not get where queries find them, "
+							 "with PostgreSQL's own apply neither", kind),
+					"subscribe to an ordinary table, and write to this one by "
+					"a trigger of it that fires always");
+}
+
 /* How are the rows of an UPDATE or DELETE found? */
 static void
 explain_lookup(Findings *findings, Relation rel, const AttrMap *map)
@@ -414,6 +430,7 @@ explain_table(Findings *findings, Relation rel)
 
 	findings->table_class = papply_table_class(rel, map, &reason);
 	explain_class(findings, rel, &reason);
+	explain_interception(findings, RelationGetRelid(rel));
 	explain_sequences(findings, rel, map);
 	if (findings->table_class == PAPPLY_TABLE_NATIVE)
 		return;

@@ -1,0 +1,116 @@
+/*-------------------------------------------------------------------------
+ * intercepted.c
+ *	  Does another extension keep the rows of a table somewhere else?
+ *
+ * Runs in the receiver and in a user's backend.
+ *
+ * Citus and TimescaleDB divide the rows of a table among others, shards or chunks.
+ * They do so when a statement is planned or executed.  What is applied is no
+ * statement: its rows stay in the table itself, where queries do not look for
+ * them, and there is no error.  PostgreSQL's own apply does the same, so such a
+ * table is applied as any other, but the user is told.
+ *
+ * The catalogs of these extensions say which tables these are.  They are read
+ * without a look at privileges; nothing of their contents is shown but that.
+ *-------------------------------------------------------------------------
+ */
+#include "parallel_apply.h"
+
+#include "access/genam.h"
+#include "access/relation.h"
+#include "catalog/namespace.h"
+#include "catalog/pg_namespace.h"
+#include "catalog/pg_type.h"
+#include "storage/lmgr.h"
+#include "utils/builtins.h"
+#include "utils/fmgroids.h"
+#include "utils/lsyscache.h"
+#include "utils/rel.h"
+
+#include "intercepted.h"
+
+/*
+ * Initialize the key for rows whose column has that value.  Return false if the
+ * catalog has no such column of that type.
+ */
+static bool
+make_key(ScanKey key, Oid catalog, const char *column, Oid type, RegProcedure equals, Datum value)
+{
+	AttrNumber	number = get_attnum(catalog, column);
+
+	if (number <= 0 || get_atttype(catalog, number) != type)
+		return false;
+	ScanKeyInit(key, number, BTEqualStrategyNumber, equals, value);
+	return true;
+}
+
+/*
+ * Return whether the catalog has such a row.  A catalog that is locked, because the
+ * extension is being updated, is not waited for: the session that has locked it may wait
+ * for a writer, which waits for the receiver.
+ */
+static bool
+has_row(Oid catalog, ScanKey keys, int count)
+{
+	Relation	rel;
+	SysScanDesc scan;
+	bool		found;
+
+	if (!ConditionalLockRelationOid(catalog, AccessShareLock))
+		return false;
+	rel = try_relation_open(catalog, NoLock);
+	if (rel == NULL)
+	{
+		UnlockRelationOid(catalog, AccessShareLock);
+		return false;
+	}
+	scan = systable_beginscan(rel, InvalidOid, false, NULL, count, keys);
+	found = HeapTupleIsValid(systable_getnext(scan));
+	systable_endscan(scan);
+	relation_close(rel, AccessShareLock);
+	return found;
+}
+
+/* In this catalog are distributed tables, reference tables, and local ones with a shard. */
+static bool
+is_of_citus(Oid relid)
+{
+	Oid			catalog = get_relname_relid("pg_dist_partition", PG_CATALOG_NAMESPACE);
+	ScanKeyData key;
+
+	return OidIsValid(catalog) && get_rel_relkind(catalog) == RELKIND_RELATION &&
+		make_key(&key, catalog, "logicalrelid", REGCLASSOID, F_OIDEQ, ObjectIdGetDatum(relid)) &&
+		has_row(catalog, &key, 1);
+}
+
+static bool
+is_of_timescaledb(Oid relid)
+{
+	Oid			namespace = get_namespace_oid("_timescaledb_catalog", true);
+	Oid			catalog = OidIsValid(namespace) ?
+	get_relname_relid("hypertable", namespace) : InvalidOid;
+	char	   *table = get_rel_name(relid);
+	char	   *schema = get_namespace_name(get_rel_namespace(relid));
+	NameData	table_name;
+	NameData	schema_name;
+	ScanKeyData keys[2];
+
+	if (!OidIsValid(catalog) || get_rel_relkind(catalog) != RELKIND_RELATION ||
+		table == NULL || schema == NULL)
+		return false;
+	namestrcpy(&table_name, table);
+	namestrcpy(&schema_name, schema);
+	return make_key(&keys[0], catalog, "schema_name", NAMEOID, F_NAMEEQ, NameGetDatum(&schema_name)) &&
+		make_key(&keys[1], catalog, "table_name", NAMEOID, F_NAMEEQ, NameGetDatum(&table_name)) &&
+		has_row(catalog, keys, 2);
+}
+
+const char *
+papply_intercepted_as(Oid relid)
+{
+	if (is_of_citus(relid))
+		return "a table of Citus";
+	if (is_of_timescaledb(relid))
+		return "a hypertable of TimescaleDB";
+	return NULL;
+}

@@ -1,0 +1,122 @@
+# Tables whose rows Citus or TimescaleDB keeps elsewhere: parallel_apply.tables and
+# advice() say so, whether writers apply them or the apply worker, and an apply worker with
+# writers warns once.  All other tables are left alone.
+#
+# Stand-ins have the catalogs of these extensions, by which the tables are recognized.
+use strict;
+use warnings;
+use FindBin;
+use lib $FindBin::RealBin;
+use PapplyTest;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my ($publisher, $subscriber) = new_pair();
+create_extension($subscriber);
+my @tables = ('distributed', 'series', 'other.series', 'plain');
+exec_both('CREATE SCHEMA other');
+exec_both("CREATE TABLE $_ (id int PRIMARY KEY, v int)") for @tables;
+# Neither schema nor table of these names is enough.
+on_subscriber(
+	q(CREATE SCHEMA _timescaledb_catalog;
+	CREATE TABLE _timescaledb_catalog.hypertable (wrong int);
+	CREATE SCHEMA citus;
+	CREATE TABLE citus.pg_dist_partition (logicalrelid regclass NOT NULL, partmethod "char" NOT NULL);
+	INSERT INTO citus.pg_dist_partition VALUES ('distributed', 'h')));
+subscribe($publisher, $subscriber, 'tap');
+
+my $warning = qr/WARNING:  applied rows of table/;
+
+# Another apply worker reads the catalogs.
+sub apply_again
+{
+	my ($id) = @_;
+	my $offset = -s $subscriber->logfile;
+	connect_again($subscriber, 'tap');
+	on_publisher("INSERT INTO $_ VALUES ($id, 0)") for @tables;
+	wait_applied($publisher, $subscriber, 'tap');
+	return $offset;
+}
+
+sub found_tables
+{
+	return on_subscriber(
+		q(SELECT string_agg(relid::regclass || ' ' || apply_mode || ': ' || reason || '; ' || remedy, E'\n' ORDER BY relid)
+		FROM parallel_apply.tables WHERE 'intercepted_table' = ANY (findings))
+	);
+}
+
+sub advice
+{
+	return on_subscriber(
+		q(SELECT string_agg(advice, E'\n' ORDER BY advice) FROM parallel_apply.advice()
+		WHERE topic = 'table' AND level = 'warning'));
+}
+
+my $offset = apply_again(1);
+is(found_tables(), '', 'other catalogs say nothing of a table');
+unlike(slurp_file($subscriber->logfile, $offset),
+	$warning, 'and nobody warns');
+
+on_subscriber(
+	q(DROP TABLE _timescaledb_catalog.hypertable;
+	CREATE TABLE _timescaledb_catalog.hypertable (id int PRIMARY KEY, schema_name name NOT NULL, table_name name NOT NULL);
+	INSERT INTO _timescaledb_catalog.hypertable VALUES (1, 'public', 'series');
+	ALTER TABLE citus.pg_dist_partition SET SCHEMA pg_catalog));
+$offset = apply_again(2);
+
+my $rest =
+  "applied rows do not get where queries find them, with PostgreSQL's own apply neither; subscribe to an ordinary table, and write to this one by a trigger of it that fires always";
+my $found =
+  "distributed parallel: it is a table of Citus: $rest\nseries parallel: it is a hypertable of TimescaleDB: $rest";
+is(found_tables(), $found, 'the view names both tables');
+my $advice = advice();
+like(
+	$advice,
+	qr/^table distributed: it is a table of Citus: /m,
+	'advice names one');
+like(
+	$advice,
+	qr/^table series: it is a hypertable of TimescaleDB: /m,
+	'and the other one');
+unlike($advice, qr/plain|other/, 'and no other');
+
+# Definitions change, and are read again.
+on_subscriber("ALTER TABLE $_ SET (fillfactor = 90)") for @tables;
+on_publisher("INSERT INTO $_ VALUES (3, 0)") for @tables;
+wait_applied($publisher, $subscriber, 'tap');
+my @warnings = slurp_file($subscriber->logfile, $offset) =~
+  /$warning (.*)\n.*DETAIL:  (.*)\n.*HINT:  Subscribe to an ordinary/g;
+is_deeply(
+	\@warnings,
+	[
+		'"public.distributed" do not get where queries find them',
+		'It is a table of Citus.',
+		'"public.series" do not get where queries find them',
+		'It is a hypertable of TimescaleDB.'
+	],
+	'each table is warned of once');
+
+# A catalog that is locked is not waited for.
+my $session = hold($subscriber,
+	'LOCK TABLE pg_dist_partition; LOCK TABLE _timescaledb_catalog.hypertable'
+);
+on_subscriber("ALTER TABLE $_ SET (fillfactor = 80)") for @tables;
+on_publisher("INSERT INTO $_ VALUES (4, 0)") for @tables;
+wait_applied($publisher, $subscriber, 'tap');
+is(found_tables(), '', 'the view does not wait for the catalogs');
+end_sessions($session);
+is(found_tables(), $found, 'it names the tables again');
+
+# The apply worker applies alone.
+on_subscriber(q(SELECT parallel_apply.alter_subscription_config('tap', 1)));
+$subscriber->poll_query_until('postgres',
+	q(SELECT state = 'native' FROM parallel_apply.subscriptions))
+  or die 'the pool does not stop';
+is(found_tables(), $found, 'the view says the same without writers');
+like(advice(), qr/^table series: /m, 'and so does advice');
+
+rows_equal($publisher, $subscriber, $_) for @tables;
+finish($publisher, $subscriber);
+done_testing();
