@@ -122,7 +122,9 @@ drive_idle(void *model)
 	XLogRecPtr	remote_end_lsn;
 	XLogRecPtr	local_end_lsn;
 	char	   *buffer;
+	Subscription subscription = {0};
 
+	MySubscription = &subscription; /* nothing is to be skipped */
 	EXPECT(papply_lifecycle_is_idle());
 	papply_native_begin_direct(PAPPLY_NO_ORIGIN);
 	EXPECT(!papply_lifecycle_is_idle());
@@ -130,6 +132,7 @@ drive_idle(void *model)
 	EXPECT(!papply_lifecycle_is_idle());
 	EXPECT(papply_native_finish(&remote_end_lsn, &local_end_lsn));
 	EXPECT(papply_lifecycle_is_idle());
+	MySubscription = NULL;
 }
 
 /*
