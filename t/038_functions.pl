@@ -229,6 +229,25 @@ for my $table (@tables)
 	on_subscriber('ALTER ROLE applier SUPERUSER; REVOKE caller FROM applier');
 }
 
+# With run_as_owner = false changes are made as the owner of the table, who may not call them.
+if ($subscriber->pg_version >= 16)
+{
+	on_subscriber('CREATE ROLE holder');
+	on_subscriber("ALTER TABLE $_ OWNER TO holder") for @tables;
+	for my $table (@tables)
+	{
+		for my $refused (\&refused_at_once, \&refused)
+		{
+			$refused->(
+				$table,
+				'ALTER SUBSCRIPTION tap SET (run_as_owner = false)',
+				"permission denied for function $function{$table}",
+				'ALTER SUBSCRIPTION tap SET (run_as_owner = true)',
+				"$table, as its owner");
+		}
+	}
+}
+
 wait_applied($publisher, $subscriber, 'tap');
 is( on_subscriber("SELECT array_agg(id ORDER BY id) FROM $_"),
 	on_publisher("SELECT array_agg(id ORDER BY id) FROM $_"),

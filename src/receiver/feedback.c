@@ -208,10 +208,18 @@ reported_applied_lsn(bool is_idle)
 	return synchronous_commit > SYNCHRONOUS_COMMIT_OFF ? flushed_lsn : applied;
 }
 
+/*
+ * Any other length is another layout, and the message must not go out as the server has made
+ * it: what the server takes for flushed need not be.
+ */
 static bool
 is_status(const char *buf, int length)
 {
-	return length >= STATUS_LENGTH && buf[0] == 'r';
+	if (length < 1 || buf[0] != 'r')
+		return false;
+	if (length != STATUS_LENGTH)
+		elog(ERROR, "unexpected length %d of a status message", length);
+	return true;
 }
 
 static void

@@ -457,6 +457,9 @@ papply_native_finish(XLogRecPtr *remote_end_lsn, XLogRecPtr *local_end_lsn)
 {
 	if (!replay.is_active || !replay.is_ended)
 		return false;
+	/* the native loop asks for the next message when it has committed */
+	if (IsTransactionState())
+		elog(ERROR, "a transaction is open where the next message is asked for");
 
 	papply_role_leave();
 	papply_statistics_progress->leader.is_applying = false;

@@ -14,6 +14,7 @@
 #include "access/xact.h"
 #include "commands/trigger.h"
 #include "lib/stringinfo.h"
+#include "utils/datum.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
 #include "utils/rel.h"
@@ -100,6 +101,21 @@ receive_binary(PapplyTarget *target, Form_pg_attribute att, const PapplyColumn *
 	return value;
 }
 
+#ifdef USE_ASSERT_CHECKING
+/* Return whether a value is the one that the input function of its type makes. */
+static bool
+is_right_input(PapplyTarget *target, Form_pg_attribute att, const PapplyColumn *column,
+			   Datum value)
+{
+	PapplyColumnInput *input = &target->inputs[att->attnum - 1];
+
+	return datumIsEqual(value,
+						InputFunctionCall(&input->text_function, column->data,
+										  input->text_param, att->atttypmod),
+						att->attbyval, att->attlen);
+}
+#endif
+
 Datum
 papply_apply_input(PapplyTarget *target, Form_pg_attribute att, const PapplyColumn *column)
 {
@@ -110,7 +126,10 @@ papply_apply_input(PapplyTarget *target, Form_pg_attribute att, const PapplyColu
 		return receive_binary(target, att, column);
 	if (input->fast_input != NULL &&
 		input->fast_input(column->data, column->length, &value))
+	{
+		Assert(is_right_input(target, att, column, value));
 		return value;
+	}
 	return InputFunctionCall(&input->text_function, column->data,
 							 input->text_param, att->atttypmod);
 }

@@ -46,6 +46,7 @@
 #include "miscadmin.h"
 #include "replication/worker_internal.h"
 #include "storage/ipc.h"
+#include "storage/proc.h"
 #include "utils/memutils.h"
 #include "utils/snapmgr.h"
 
@@ -160,6 +161,7 @@ transaction_callback(XactEvent event, void *arg)
 			enter_turn();
 			break;
 		case XACT_EVENT_COMMIT:
+			Assert(!TransactionIdIsValid(MyProc->xid)); /* it is visible */
 			if (!keeps_turn_to_end())
 				leave_turn(XactLastCommitEnd);
 			break;
