@@ -79,6 +79,19 @@ is( query(
 	'2',
 	'statistics are up to date');
 
+# A session in the background whose timer has run out while it was idle.
+sub idle_session
+{
+	my ($session) = @_;
+	$session->query_safe('SELECT 1');
+	$session->{timeout}->end_time(time - 1);
+	return $session;
+}
+my $idle = idle_session($node->background_psql('postgres'));
+is(eval { $idle->query_safe('SELECT 2') } // $@,
+	'2', 'an idle session answers after its timer has run out');
+ok(eval { idle_session($idle)->quit; 1 }, 'and ends') or diag($@);
+
 # Sessions that are gone.
 my $old = query($pid);
 kill 'TERM', $old;

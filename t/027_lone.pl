@@ -175,7 +175,6 @@ on_subscriber(
 	q(ALTER TABLE slow ADD CHECK (md5(repeat('x', mb * 1000000)) <> '')));
 my $source = $publisher->background_psql('postgres');
 my $target = $subscriber->background_psql('postgres');
-$_->set_query_timer_restart for $source, $target;
 
 # That commit on the publisher is applied: is it by the apply worker?
 sub commits_lone

@@ -240,7 +240,6 @@ sub stays
 }
 
 $observer = $publisher->background_psql('postgres');
-$observer->set_query_timer_restart;
 on_publisher(
 	"SELECT pg_create_logical_replication_slot('client', 'pgoutput')");
 connect_client(

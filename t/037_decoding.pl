@@ -85,7 +85,6 @@ sub start_creating_slot
 {
 	my ($name) = @_;
 	my $session = $middle->background_psql('postgres', on_error_stop => 0);
-	$session->set_query_timer_restart;
 	$session->query_until(qr/begins/, <<~"SQL");
 		\\echo begins
 		SELECT pg_create_logical_replication_slot('$name', 'pgoutput');

@@ -68,7 +68,6 @@ sub value_of
 # A transaction that waits for a lock of ours is rolled back: what comes after it gets
 # on at once.
 my $streamed = $publisher->background_psql('postgres');
-$streamed->set_query_timer_restart;
 my $lock = hold($subscriber, 'SELECT FROM gate WHERE id = 1 FOR UPDATE');
 $streamed->query_safe(
 	'BEGIN; UPDATE gate SET n = 5 WHERE id = 2; UPDATE gate SET n = 5 WHERE id = 1;'
@@ -133,7 +132,6 @@ $streamed->query_safe(
 	  . item_rows(3000));
 wait_for_early(2000);
 my $first = $publisher->background_psql('postgres');
-$first->set_query_timer_restart;
 $first->query_safe(
 	'BEGIN; DELETE FROM twins WHERE ctid = (SELECT max(ctid) FROM twins);'
 	  . item_rows(3000));

@@ -230,6 +230,17 @@ sub poll_query_until
 	return 0;
 }
 
+# The timer of a session of Cluster begins with the session, and expires in one that is
+# idle for long, which its next query or its end would die of.  Here each query has its own
+# time, and so has the end.
+sub background_psql
+{
+	my ($self, @parameters) = @_;
+	my $session = $self->SUPER::background_psql(@parameters);
+	$session->set_query_timer_restart;
+	return bless $session, 'PapplySession';
+}
+
 sub wait_for_log
 {
 	my ($self, $regexp, $offset) = @_;
@@ -266,6 +277,18 @@ for my $method (qw(stop restart reload))
 		end_sessions_of($self);
 		return $self->$of_cluster(@arguments);
 	};
+}
+
+# A session in the background.
+package PapplySession;
+
+use parent -norequire, 'PostgreSQL::Test::BackgroundPsql';
+
+sub quit
+{
+	my ($self) = @_;
+	$self->{timeout}->start;
+	return $self->SUPER::quit;
 }
 
 1;

@@ -352,21 +352,15 @@ sub hold
 	my ($node, $sql, $db) = @_;
 	my $session =
 	  $node->background_psql($db // 'postgres', on_error_stop => 0);
-	$session->set_query_timer_restart;
 	$session->query_safe("BEGIN; $sql");
 	return $session;
 }
 
-# Ends sessions of hold().  A session that has been idle for long would be taken for one
-# that hangs: its timer goes on, and begins again with a query only.
+# Ends sessions of hold().
 sub end_sessions
 {
 	my (@sessions) = @_;
-	for my $session (@sessions)
-	{
-		$session->query_safe('SELECT');
-		$session->quit;
-	}
+	$_->quit for @sessions;
 	return;
 }
 
