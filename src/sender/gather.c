@@ -65,6 +65,9 @@
 #include "ask.h"
 #include "gather.h"
 
+/* Without ENABLE_GSS a Port has another layout than in the server: it must not be used. */
+#pragma GCC poison MyProcPort Port
+
 /* That of the walsender's buffer, PQ_SEND_BUFFER_SIZE in pqcomm.c. */
 #define GATHERED_BYTES 8192
 
