@@ -2,7 +2,7 @@
  * room: pool
  *
  * shutdown.h
- *	  A server that is being shut down.
+ *	  Detect a shutdown of the server, and exit quietly.
  *-------------------------------------------------------------------------
  */
 #ifndef PAPPLY_SHUTDOWN_H
@@ -11,12 +11,13 @@
 #include "parallel_apply.h"
 
 /*
- * Is the server being shut down?  True before any process is terminated for that
- * reason.  Reads a file: ask when a process ends, not while it works.
+ * Is the server being shut down?  True before any process is terminated for
+ * that reason.  Reads a file, so call this only when a process is about to
+ * exit.
  */
 extern bool papply_shutdown_has_begun(void);
 
-/* In a writer: exit without a message if the server is being shut down. */
+/* Writer: exit without a message if the server is being shut down. */
 extern void papply_shutdown_init_writer(void);
 
 #endif							/* PAPPLY_SHUTDOWN_H */

@@ -1,22 +1,25 @@
 /*-------------------------------------------------------------------------
  * shutdown.c
- *	  A server that is being shut down.
+ *	  Detect a shutdown of the server, and exit quietly.
  *
  * Runs in the receiver and in writers.
  *
- * The postmaster terminates all background workers at once when the server is
- * shut down, with the same signal that pg_terminate_backend() sends.  Each of
- * them would log a FATAL error, and the postmaster that it exited with code 1,
- * so that a restart with many writers would look like an accident.  And the
- * receiver would report writers that ended before its own signal arrived.
+ * When the server is shut down, the postmaster terminates all background
+ * workers at once, by the signal that pg_terminate_backend() sends.  Each of
+ * them would log a FATAL error, and the postmaster would log exit code 1 for
+ * each, so a restart with many writers would look like a failure.  Besides,
+ * the receiver would report writers that exited before it received its own
+ * signal.
  *
  * The postmaster writes "stopping" into postmaster.pid before it sends the
- * signals; no other process is told.  So that line is read, once, by a process
- * that is about to end.
+ * signals, and does not inform other processes otherwise.  So a process that
+ * is about to exit reads this line once.
  *
- * Termination itself stays the server's: a writer is interrupted where any
- * background worker is, and only the message and the exit code are changed.  No
- * message can be lost that way, since what is hidden is ERRCODE_ADMIN_SHUTDOWN.
+ * The termination itself remains that of the server: a writer is interrupted
+ * like any background worker, and only the message and the exit code are
+ * changed.  No other message can be lost, because only messages with
+ * ERRCODE_ADMIN_SHUTDOWN are hidden.
+ *-------------------------------------------------------------------------
  */
 #include "parallel_apply.h"
 
@@ -29,13 +32,13 @@
 
 #include "shutdown.h"
 
-/* In the data directory, where every process of the server works. */
+/* Relative to the data directory, the working directory of all processes. */
 #define PID_FILE "postmaster.pid"
 
 static emit_log_hook_type previous_emit_log = NULL;
 static bool is_quiet = false;
 
-/* The line with that number, from 1 on, or NULL. */
+/* Return the line with this number, counted from 1, or NULL. */
 static const char *
 find_line(const char *text, int number)
 {
@@ -84,8 +87,8 @@ hide_termination(ErrorData *error)
 }
 
 /*
- * The last of all callbacks.  proc_exit() may be called by a callback; it goes on with
- * those that are left.
+ * Change the exit code.  This is the last callback to run.  A callback may
+ * call proc_exit(), which continues with the remaining callbacks.
  */
 static void
 exit_without_failure(int code, Datum arg)

@@ -1,31 +1,33 @@
 /*-------------------------------------------------------------------------
  * statistics.c
- *	  What a subscription does and has done, for the views.
+ *	  Statistics and state of subscriptions, for the views.
  *
- * Runs in the postmaster (sizing), in receivers and writers, which count, and in
- * backends that read the views.
+ * Runs in the postmaster (sizing), in receivers and writers, which count, and
+ * in backends that read the views.
  *
- * Each process of a subscription has a row of counters of its own: writer n the
- * row n, the receiver the last one.  A row outlives its process, and the next
- * one with that number goes on with it, so the sum of all rows is what was
- * counted since the place was taken.  Nobody else writes a row, hence counting
- * is an addition to memory that no other process writes.  One set of counters,
- * atomic or under a lock, would pass its cache lines from writer to writer with
- * every transaction.
+ * Each process of a subscription has a row of counters of its own.  Writer n
+ * has row n, and the receiver has the last one.  A row outlives its process,
+ * and the next process with that number continues it.  So the sum of all rows
+ * covers the time since the place was taken.  No other process writes a row,
+ * so counting is an addition to memory that no other process writes.  A single
+ * set of counters, atomic or under a lock, would move its cache lines between
+ * writers with every transaction.
  *
- * A reset does not touch the rows: it remembers their sum, and the views get the
- * difference.
+ * A reset does not change the rows.  It stores their sum, and the views return
+ * the difference.
  *
- * There are as many places as there can be leader apply workers, so a place can
- * always be found; the memory is about 20 kB for each.
+ * There are as many places as there can be leader apply workers, so a worker
+ * always finds a place.  Each place takes about 20 kB.
  *
  * Locking: the directory's lock protects subid, dbid, receiver_pid, detached,
- * base and stats_reset.  The error and the failed transaction are protected by a spinlock, because they are
- * noted where an LWLock may be held.  Rows and progress are read without a lock.
+ * base and stats_reset.  The error and the failed transaction are protected by
+ * a spinlock, because an LWLock may be held when they are stored.  Rows and
+ * progress are read without a lock.
  *
- * If a process dies, what it had not added is lost; if it is killed outright,
- * the postmaster resets shared memory, and all of this with it.  A restart of the
- * server keeps it (saved.c): what was counted before goes to the receiver's row.
+ * If a process dies, the counts that it has not added are lost.  If a process
+ * is killed by SIGKILL, the postmaster reinitializes shared memory, and
+ * everything here is lost.  A restart of the server keeps it (saved.c): the
+ * sums go to the receiver's row.
  *-------------------------------------------------------------------------
  */
 #include "parallel_apply.h"
@@ -48,20 +50,18 @@
 
 typedef struct CounterRow
 {
-	char		pad[PG_CACHE_LINE_SIZE];	/* keep neighbours apart, the
-											 * first one from the progress,
-											 * too */
+	char		pad[PG_CACHE_LINE_SIZE];	/* keep rows in separate cache lines */
 	uint64		counts[PAPPLY_COUNTERS];
 } CounterRow;
 
 typedef struct Place
 {
 	/* protected by the directory's lock */
-	Oid			subid;			/* InvalidOid: never used */
+	Oid			subid;			/* InvalidOid if never used */
 	Oid			dbid;
-	pid_t		receiver_pid;	/* 0: free, if need be */
+	pid_t		receiver_pid;	/* 0: another subscription may take the place */
 	uint64		detached;		/* order in which places became free */
-	uint64		base[PAPPLY_COUNTERS];	/* sums at the last reset */
+	uint64		base[PAPPLY_COUNTERS];	/* sums of the rows at the last reset */
 	TimestampTz stats_reset;
 
 	/* protected by mutex */
@@ -73,7 +73,7 @@ typedef struct Place
 	/* written by the receiver alone, read without a lock */
 	PapplyProgress progress;
 
-	/* each written by its process alone, read without a lock */
+	/* each row written by its process alone, read without a lock */
 	CounterRow	rows[PAPPLY_WAITERS];
 } Place;
 
@@ -85,7 +85,7 @@ typedef struct Directory
 	Place		places[FLEXIBLE_ARRAY_MEMBER];
 } Directory;
 
-/* Of the places, what is left after a restart; base[] is taken off. */
+/* What a restart keeps of a place.  base[] has been subtracted. */
 typedef struct SavedPlace
 {
 	Oid			subid;
@@ -102,7 +102,7 @@ typedef struct SavedPlace
 static Directory *directory = NULL;
 static Place *my_place = NULL;
 
-/* What processes write that have no place. */
+/* Written by processes without a place. */
 static PapplyProgress no_progress;
 static uint64 no_counts[PAPPLY_COUNTERS];
 
@@ -133,7 +133,7 @@ sum_of(const Place *place, PapplyCounter counter)
 	return sum;
 }
 
-/* Nobody else is there. */
+/* Load the saved places.  No other process runs yet. */
 static void
 load(void)
 {
@@ -216,7 +216,10 @@ papply_statistics_init_shmem(void)
 
 /*** processes that count ***/
 
-/* The place of that subscription, or NULL.  The directory is locked. */
+/*
+ * Return the place of a subscription, or NULL.  The caller holds the
+ * directory's lock.
+ */
 static Place *
 find_place(Oid subid)
 {
@@ -226,7 +229,10 @@ find_place(Oid subid)
 	return NULL;
 }
 
-/* Those with a place that do not exist any more.  The directory is not locked. */
+/*
+ * Return the subscriptions that have a place but were dropped.  The caller
+ * must not hold the directory's lock.
+ */
 static List *
 dropped_subscriptions(void)
 {
@@ -248,9 +254,9 @@ dropped_subscriptions(void)
 }
 
 /*
- * A place for another subscription: one that was never used, or whose subscription
- * is dropped, or else the one that is free for the longest time; NULL if none is
- * free.  As above.
+ * Return a place for another subscription: one that was never used or whose
+ * subscription was dropped, or else the one that has been free for the longest
+ * time; NULL if none is free.  The caller holds the directory's lock.
  */
 static Place *
 find_free_place(const List *dropped)
@@ -271,7 +277,7 @@ find_free_place(const List *dropped)
 	return oldest;
 }
 
-/* Forget the subscription that had the place. */
+/* Initialize the place for a subscription. */
 static void
 clear_place(Place *place, Oid subid)
 {
@@ -370,7 +376,10 @@ papply_statistics_note_error(const char *message)
 	SpinLockRelease(&my_place->mutex);
 }
 
-/* Nobody else writes it. */
+/*
+ * Only the receiver calls this, so it can read the old values without the
+ * mutex.
+ */
 void
 papply_statistics_note_failed(const PapplyFailedTransaction *failed)
 {
