@@ -43,21 +43,26 @@ typedef enum PapplyCounter
 	/* transactions that were applied exclusively, by reason */
 	PAPPLY_COUNT_EXCLUSIVE_TABLE,	/* the table is applied serially */
 	PAPPLY_COUNT_EXCLUSIVE_TRUNCATE,
-	PAPPLY_COUNT_EXCLUSIVE_FALLBACK,	/* the rows of a native transaction are not known */
+	PAPPLY_COUNT_EXCLUSIVE_FALLBACK,	/* the rows of a native transaction
+										 * are not known */
 	PAPPLY_COUNT_REFETCHES,		/* fetched again for the native loop */
 	PAPPLY_COUNT_POOL_STOPS,	/* stops of the pool */
 
 	/* queued transactions that the native loop applied, by reason */
 	PAPPLY_COUNT_FALLBACK_SYNC, /* a table is being synchronized */
-	PAPPLY_COUNT_FALLBACK_TABLE,	/* writers cannot apply changes of the table */
-	PAPPLY_COUNT_FALLBACK_MESSAGE,	/* writers cannot apply the message, or it is too large */
+	PAPPLY_COUNT_FALLBACK_TABLE,	/* writers cannot apply changes of the
+									 * table */
+	PAPPLY_COUNT_FALLBACK_MESSAGE,	/* writers cannot apply the message, or it
+									 * is too large */
 	PAPPLY_COUNT_FALLBACK_FAILURE,	/* a writer failed twice */
 	PAPPLY_COUNT_FALLBACK_SUBSCRIPTION, /* skipped, disabled, or another owner */
 	PAPPLY_COUNT_FALLBACK_NO_WRITER,
-	PAPPLY_COUNT_LEADER_TRANSACTIONS,	/* small, and nothing else was in flight */
+	PAPPLY_COUNT_LEADER_TRANSACTIONS,	/* small, and nothing else was in
+										 * flight */
 
 	/* streamed transactions that were committed */
-	PAPPLY_COUNT_STREAMED_IN_PROGRESS,	/* a writer was already applying it at the commit */
+	PAPPLY_COUNT_STREAMED_IN_PROGRESS,	/* a writer was already applying it at
+										 * the commit */
 	PAPPLY_COUNT_STREAMED_FROM_FILE,	/* from its file, after its end */
 
 	/* waits of writers; the first four in the order of PapplyWriterState */
@@ -85,7 +90,8 @@ typedef enum PapplyApplyState
 	PAPPLY_APPLY_NONE = 0,		/* none: there is no apply worker */
 	PAPPLY_APPLY_NATIVE,		/* the native loop, for a reason */
 	PAPPLY_APPLY_PARALLEL,		/* writers */
-	PAPPLY_APPLY_STOPPING,		/* writers, but the pool is about to stop, for a reason */
+	PAPPLY_APPLY_STOPPING,		/* writers, but the pool is about to stop, for
+								 * a reason */
 	PAPPLY_APPLY_PAUSED			/* none, as configured */
 } PapplyApplyState;
 
@@ -96,11 +102,13 @@ typedef enum PapplyApplyReason
 	PAPPLY_REASON_NO_EXTENSION, /* not installed in the database */
 	PAPPLY_REASON_ONE_WRITER,	/* only one writer is configured */
 	PAPPLY_REASON_RETAIN_DEAD_TUPLES,
-	PAPPLY_REASON_ROLE,			/* a trigger has set another session_replication_role */
+	PAPPLY_REASON_ROLE,			/* a trigger has set another
+								 * session_replication_role */
 	PAPPLY_REASON_STREAMING,	/* until the streamed transactions have ended */
 	PAPPLY_REASON_NO_QUEUE,		/* there is no shared memory */
 	PAPPLY_REASON_NO_WRITERS,	/* none could be started */
-	PAPPLY_REASON_FEW_WRITERS	/* some could not be started; with PAPPLY_APPLY_PARALLEL */
+	PAPPLY_REASON_FEW_WRITERS	/* some could not be started; with
+								 * PAPPLY_APPLY_PARALLEL */
 } PapplyApplyReason;
 
 /* What ended the last apply worker, until it is overcome. */
@@ -115,14 +123,16 @@ typedef enum PapplyFailureKind
 typedef struct PapplyFailure
 {
 	PapplyFailureKind kind;
-	XLogRecPtr	final_lsn;		/* commit LSN of the transaction on the publisher */
+	XLogRecPtr	final_lsn;		/* commit LSN of the transaction on the
+								 * publisher */
 	TimestampTz behind_since;	/* see papply_statistics_behind_since() */
 } PapplyFailure;
 
 /* What the apply worker itself applies. */
 typedef struct PapplyLeader
 {
-	bool		is_applying;	/* if so, the following fields describe a transaction */
+	bool		is_applying;	/* if so, the following fields describe a
+								 * transaction */
 	int64		began_at;		/* see clock.h; 0 if not known */
 	TransactionId remote_xid;
 	XLogRecPtr	final_lsn;
@@ -203,7 +213,8 @@ typedef struct PapplyProgress
 	uint64		samples_taken;
 
 #ifdef PAPPLY_SELFTEST
-	uint64		routed_messages;	/* number that were processed, and not only watched */
+	uint64		routed_messages;	/* number that were processed, and not
+									 * only watched */
 #endif
 } PapplyProgress;
 

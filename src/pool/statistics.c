@@ -50,7 +50,8 @@
 
 typedef struct CounterRow
 {
-	char		pad[PG_CACHE_LINE_SIZE];	/* keep rows in separate cache lines */
+	char		pad[PG_CACHE_LINE_SIZE];	/* keep rows in separate cache
+											 * lines */
 	uint64		counts[PAPPLY_COUNTERS];
 } CounterRow;
 
