@@ -1075,21 +1075,22 @@ WITH s AS MATERIALIZED (
     SELECT s.subname, 'truncate', 'notice',
            'many transactions with TRUNCATE, each of which is applied alone: delete rows instead, or truncate less often',
            format('%s of %s transactions', s.exclusive_truncate, s.transactions)
-      FROM s WHERE s.exclusive_truncate > 10 AND s.exclusive_truncate >= 0.05 * s.transactions
+      FROM s WHERE s.transactions >= 100 AND s.exclusive_truncate > 10
+       AND s.exclusive_truncate >= 0.05 * s.transactions
     UNION ALL
     SELECT s.subname, 'fallback', 'notice',
            'many transactions are left to PostgreSQL''s own apply',
            format('%s of %s transactions; tables being synchronized %s, tables %s, messages %s, second failures %s',
                   s.left_transactions, s.transactions, s.fallback_sync,
                   s.fallback_table, s.fallback_message, s.fallback_failure)
-      FROM s WHERE s.state = 'parallel' AND s.left_transactions > 10
+      FROM s WHERE s.state = 'parallel' AND s.transactions >= 100 AND s.left_transactions > 10
        AND s.left_transactions >= 0.1 * s.transactions
     UNION ALL
     SELECT s.subname, 'retries', 'notice',
            'many transactions are tried again: see unique indexes in parallel_apply.tables, and local sessions that lock rows',
            format('%s second attempts and %s roll-backs in favour of older ones, of %s transactions',
                   s.retries, s.commit_order_aborts, s.transactions)
-      FROM s WHERE s.retries + s.commit_order_aborts > 10
+      FROM s WHERE s.transactions >= 100 AND s.retries + s.commit_order_aborts > 10
        AND s.retries + s.commit_order_aborts >= 0.02 * s.transactions
     UNION ALL
     SELECT s.subname, 'queue_size', 'warning',
@@ -1113,6 +1114,8 @@ WITH s AS MATERIALIZED (
       FROM s LEFT JOIN busy AS b USING (subid)
      WHERE s.state = 'parallel' AND s.lag > interval '5 seconds'
        AND s.queue_fill < 0.1 AND 2 * coalesce(b.writers, 0) <= s.writers_running
+       AND NOT EXISTS (SELECT FROM parallel_apply.writers AS w
+                        WHERE w.subid = s.subid AND w.state = 'waiting for lock')
     UNION ALL
     SELECT s.subname, 'lock', 'warning',
            format('apply waits for a lock of a local session: %s', string_agg(DISTINCT a.pid::text, ', ')),
