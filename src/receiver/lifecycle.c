@@ -1,19 +1,19 @@
 /*-------------------------------------------------------------------------
  * lifecycle.c
- *	  When a subscription has a pool, and how it comes and goes.
+ *	  Decide when a subscription has a pool; start and stop it.
  *
  * Runs in the receiver.
  *
- * A pool is wanted when the extension is there and more than one writer is
- * configured; the answer is asked for again after invalidations and reloads,
- * between remote transactions, so that a pool starts, grows, shrinks and stops
- * without the connection being lost.  Whatever fails on the way must not fail
- * the subscription: it goes on without a pool, and later tries again.
+ * A pool is wanted when the extension is installed and more than one writer is
+ * configured.  This is checked again after invalidations and reloads, between
+ * remote transactions, so that a pool starts, grows, shrinks and stops without
+ * losing the connection.  A failure on the way must not make the subscription
+ * fail: it continues without a pool, and tries again later.
  *
- * To stop, new transactions are held until the pool is drained.  When the
+ * To stop the pool, new transactions are held until it is drained.  When the
  * process ends, for whatever reason, the exit callback closes the gate and
- * waits for the writers to be gone: what they did not commit is fetched again
- * by the next receiver, from the replication origin.
+ * waits for the writers to be gone.  The next receiver fetches again
+ * what they did not commit, from the replication origin.
  *-------------------------------------------------------------------------
  */
 #include "parallel_apply.h"
@@ -52,34 +52,38 @@
 #include "status.h"
 #include "writer_control.h"
 
-/* Look for writers that could not start; start a pool again that could not. */
+/*
+ * Intervals of checking for writers that could not start, and of trying again
+ * to start a pool that could not.
+ */
 #define WRITERS_INTERVAL_MS 1000
 #define POOL_INTERVAL_MS 60000
 
-/* Look whether somebody has moved the origin. */
+/* Interval of checking whether the origin was moved by another session. */
 #define ORIGIN_INTERVAL_MS 100
 
-/* Look for slots that wait for what is applied early. */
+/* Interval of checking for slots that wait for what is applied early. */
 #define SLOTS_INTERVAL_MS 100
 
 static bool has_pool = false;
-static bool is_closing = false; /* the pool ends when it is drained */
-static bool has_failed = false; /* because it has no writers */
+static bool is_closing = false; /* the pool stops when it is drained */
+static bool has_failed = false; /* the pool stops because it has no writers */
 static PapplyApplyReason stop_reason = PAPPLY_REASON_NONE;	/* while it closes */
 static PapplyOriginId origin = PAPPLY_NO_ORIGIN;
 static int	wanted_writers = 1; /* as last acted upon */
 static XLogRecPtr replay_final_lsn = InvalidXLogRecPtr; /* see pool.h */
 static int64 checked_at = 0;
 
-/* Why the last start of a pool failed, or else that it is about to start. */
+/* Why the last start of a pool failed; else that it is about to start. */
 static PapplyApplyReason start_reason = PAPPLY_REASON_STARTING;
 
-/* Invalidations; set by callbacks. */
+/* Set by invalidation callbacks. */
 static bool extension_is_current = false;
 static bool has_extension = false;
 static bool tables_are_current = false;
 static bool options_are_current = false;
-static bool subscription_has_changed = true;	/* for the native loop */
+static bool subscription_has_changed = true;	/* so the native loop must
+												 * read it */
 static int	configured_writers = 0; /* for this subscription or its group */
 static PapplyWritersSource writers_source = PAPPLY_WRITERS_FROM_SETTING;
 static bool is_paused = false;
@@ -87,7 +91,8 @@ static bool is_paused = false;
 /*** invalidation ***/
 
 /*
- * The core apply loop may be about to sleep, with messages that nobody routes.
+ * Without a pool, wake the native loop, which may be about to sleep: only its
+ * next call of receive() takes account of the change.
  */
 static void
 look_again_soon(void)
@@ -124,7 +129,7 @@ invalidate_subscription(Datum arg, int cacheid, uint32 hashvalue)
 	look_again_soon();
 }
 
-/* Without the extension nothing is configured. */
+/* Read the options; without the extension nothing is configured. */
 static void
 read_options(void)
 {
@@ -146,10 +151,10 @@ read_options(void)
 }
 
 /*
- * Is the extension there, and what is configured?  Asked between remote
- * transactions only, in a transaction of its own.  And a table that is
- * synchronised anew has a state that the native loop reads when it is told the
- * definition again.
+ * Find out whether the extension is installed, and what is configured, if that
+ * may have changed.  Called between remote transactions only; reads in a
+ * transaction of its own.  The native loop reads the state of a table that is
+ * synchronized again when it gets the definition again, so have it sent.
  */
 static void
 look_at_catalogs(void)
@@ -163,12 +168,12 @@ look_at_catalogs(void)
 	if (likely(extension_is_current && options_are_current))
 		return;
 
-	/* who drains must not take what is shown for the answer to a newer pause */
+	/* drain() must not mistake the present state for that of a newer pause */
 	if (is_paused)
 		papply_status_set(has_pool ? PAPPLY_APPLY_PARALLEL : PAPPLY_APPLY_NATIVE,
 						  PAPPLY_REASON_NONE);
 
-	/* its functions come and go with it, hence the syscache callback */
+	/* The extension's functions come and go with it, hence that callback. */
 	extension_is_current = options_are_current = true;
 	StartTransactionCommand();
 	has_extension = OidIsValid(get_extension_oid(PAPPLY_NAME, true));
@@ -242,7 +247,7 @@ papply_lifecycle_origin(void)
 
 /*** the life of the pool ***/
 
-/* All that was received is committed. */
+/* Is everything that was received committed? */
 bool
 papply_lifecycle_is_idle(void)
 {
@@ -251,8 +256,8 @@ papply_lifecycle_is_idle(void)
 }
 
 /*
- * Writers commit asynchronously, and the next apply worker, which may have no pool, takes for
- * flushed what the origin has.
+ * Flush what writers have committed asynchronously.  The next apply worker,
+ * which may have no pool, takes the origin's position as flushed.
  */
 static void
 flush_commits(void)
@@ -261,7 +266,7 @@ flush_commits(void)
 		(void) replorigin_get_progress(origin, true);
 }
 
-/* Of a message about the number of writers. */
+/* Report where the number of writers comes from. */
 static int
 detail_of_number(void)
 {
@@ -277,7 +282,7 @@ detail_of_number(void)
 	}
 }
 
-/* Of the message that parallel apply has stopped. */
+/* Report why parallel apply has stopped. */
 static int
 detail_of_stop(PapplyApplyReason reason)
 {
@@ -289,7 +294,7 @@ detail_of_stop(PapplyApplyReason reason)
 	return errdetail("The apply worker exits.");
 }
 
-/* PAPPLY_REASON_NONE: the apply worker exits. */
+/* End the pool; PAPPLY_REASON_NONE means that the apply worker exits. */
 static void
 end_pool(PapplyApplyReason reason)
 {
@@ -307,7 +312,7 @@ end_pool(PapplyApplyReason reason)
 	papply_pool_release();
 	has_pool = false;
 
-	/* last, since it may fail, if somebody has the origin */
+	/* last, because it may fail if another session has the origin */
 	if (must_check)
 		papply_origin_check(origin, origin_lsn, WARNING);
 }
@@ -321,19 +326,20 @@ drop_shared_memory(void)
 }
 
 /*
- * This runs before the launcher is told that the worker is gone, and starts
- * the next one.  Unmapping the queue and releasing the origin would come after
- * that by themselves, and the next one would find the origin in use.
+ * End the pool when the process exits.  This happens before the launcher is
+ * notified of the exit and starts the next worker.  Without it, unmapping the
+ * queue and releasing the origin would happen only later, and the next worker
+ * would find the origin in use.
  */
 static void
 end_pool_at_exit(int code, Datum arg)
 {
 	if (papply_pool != NULL)
 	{
-		LWLockReleaseAll();		/* it may be an error that ends this process */
+		LWLockReleaseAll();		/* an error may be what ends this process */
 		end_pool(PAPPLY_REASON_NONE);
-		PAPPLY_SESSION_ORIGIN_LSN = InvalidXLogRecPtr;	/* an abort may advance
-														 * it */
+		PAPPLY_SESSION_ORIGIN_LSN = InvalidXLogRecPtr;	/* an abort could
+														 * advance it */
 		AbortOutOfAnyTransaction();
 		papply_native_abandon();
 		drop_shared_memory();
@@ -342,8 +348,8 @@ end_pool_at_exit(int code, Datum arg)
 }
 
 /*
- * Create the shared memory of a pool.  Whatever fails must not fail the
- * subscription: it goes on without.
+ * Create the shared memory of a pool.  Return false after any failure, which
+ * must not make the subscription fail: it continues without a pool.
  */
 static bool
 create_shared_memory(void)
@@ -439,13 +445,13 @@ start_pool(void)
 	start_reason = PAPPLY_REASON_STARTING;
 }
 
-/* The pool is drained and the native loop knows all relations. */
+/* Stop the pool.  It is drained, and the native loop has all definitions. */
 static void
 stop_pool(void)
 {
 	papply_feedback_flush(false);
 	papply_role_take();
-	papply_spool_revoke_early();	/* what was offered since */
+	papply_spool_revoke_early();	/* those offered since */
 	end_pool(stop_reason);
 	papply_spool_pool_stopped();
 	papply_statistics_count(PAPPLY_COUNT_POOL_STOPS, 1);
@@ -454,7 +460,10 @@ stop_pool(void)
 	PAPPLY_SESSION_ORIGIN = origin;
 	is_closing = false;
 
-	/* start again at once, if that was wanted meanwhile; or later */
+	/*
+	 * start again at once if that has been requested in the meantime; or
+	 * later
+	 */
 	wanted_writers = has_failed ? get_wanted_writers() : 1;
 	has_failed = false;
 	checked_at = papply_clock_now();
@@ -469,7 +478,7 @@ papply_lifecycle_restart(const char *reason)
 	proc_exit(1);
 }
 
-/* What the writer had claimed has to be fetched again. */
+/* End the process, because what the writer had claimed must be fetched again. */
 static void
 end_with_writer(int writer)
 {
@@ -497,8 +506,8 @@ resize_pool(int wanted)
 					MySubscription->name, wanted),
 			 detail_of_number()));
 	if (wanted < papply_writers_wanted())
-		papply_spool_revoke_early();	/* those who are left may have them
-										 * all */
+		papply_spool_revoke_early();	/* all writers left could be applying
+										 * streams */
 	(void) papply_writers_set(wanted, MySubscription->name);
 }
 
@@ -518,7 +527,7 @@ reason_for_native(void)
 	return start_reason;
 }
 
-/* What is applied early would be the last to go. */
+/* Begin to close the pool; what is applied early would be the last to end. */
 static void
 begin_to_close(PapplyApplyReason reason)
 {
@@ -528,7 +537,7 @@ begin_to_close(PapplyApplyReason reason)
 	stop_reason = reason;
 }
 
-/* The number of writers follows the settings. */
+/* Make the number of writers follow the settings. */
 static void
 adjust_pool(void)
 {
@@ -553,9 +562,9 @@ adjust_pool(void)
 }
 
 /*
- * Writers are registered, but cannot start (no connection is left for them,
- * say).  What they have not claimed goes to the native loop, and the pool ends
- * for a while.
+ * Writers are registered, but cannot start, for example because no connection
+ * is left for them.  The native loop gets what they have not claimed, and the
+ * pool stops for a while.
  */
 static void
 give_up_writers(void)
@@ -567,8 +576,9 @@ give_up_writers(void)
 }
 
 /*
- * A writer that has to leave for the server may follow a stream.  A pool that closes starts
- * no writers any more; what none of them can claim goes to the native loop.
+ * Check the writers.  A writer that must exit to free its slot may be applying
+ * a streamed transaction, so revoke that.  A closing pool starts no writers;
+ * if there are none, the native loop gets what none can claim.
  */
 static void
 check_writers(void)
@@ -585,7 +595,10 @@ check_writers(void)
 		give_up_writers();
 }
 
-/* While transactions come and go, those whose turn it is look themselves. */
+/*
+ * Check that the origin was not moved.  While transactions are in flight, the
+ * process whose turn it is checks that.
+ */
 static void
 watch_origin(void)
 {
@@ -595,7 +608,10 @@ watch_origin(void)
 		papply_origin_check(origin, papply_pool->origin_lsn, FATAL);
 }
 
-/* Its writer may wait for a lock. */
+/*
+ * Revoke what is applied early if a logical slot waits for it; its writer may
+ * be waiting for a lock.
+ */
 static void
 give_way_to_slots(void)
 {
@@ -606,7 +622,6 @@ give_way_to_slots(void)
 		papply_spool_revoke_early();
 }
 
-/* Give back what is committed, and look whether all writers are well. */
 void
 papply_lifecycle_watch(void)
 {
@@ -638,7 +653,6 @@ papply_lifecycle_adapt(bool is_behind)
 		papply_writers_adapt(is_behind, MySubscription->name);
 }
 
-/* Asked at a BEGIN: does PostgreSQL's own apply have to do it? */
 bool
 papply_lifecycle_must_be_direct(XLogRecPtr final_lsn)
 {
@@ -674,7 +688,10 @@ show_state(void)
 {
 	if (is_paused)
 	{
-		/* who sees the state sees all that was received before */
+		/*
+		 * a reader that sees this state must see everything that was received
+		 * before
+		 */
 		papply_status_update(has_pool, papply_lifecycle_is_idle());
 		papply_status_set(PAPPLY_APPLY_PAUSED, PAPPLY_REASON_NONE);
 	}
@@ -694,7 +711,10 @@ adjust(void)
 		papply_lifecycle_watch();
 	look_at_catalogs();
 
-	/* what the native loop has begun to spool is its own to the end */
+	/*
+	 * a transaction that the native loop has begun to spool is its own to the
+	 * end
+	 */
 	if (!has_pool && papply_native_streams_exist() && !papply_compat_streams_in_parallel())
 		return;
 	adjust_pool();
@@ -702,7 +722,7 @@ adjust(void)
 	{
 		stop_pool();
 
-		/* a role that a trigger has set is one of this session */
+		/* a role that a trigger has set belongs to this session */
 		if (papply_compat_wants_parallel_streaming() && papply_role_suits_writers())
 			papply_lifecycle_restart("transactions are not applied in parallel any more");
 	}

@@ -1,33 +1,36 @@
 /*-------------------------------------------------------------------------
  * native_replay.c
- *	  Transactions that PostgreSQL's own apply loop does.
+ *	  Pass transactions to PostgreSQL's own apply loop.
  *
  * Runs in the receiver.
  *
- * Two ways lead here.  A direct transaction goes from the connection to the
- * native loop message by message while nothing else is in flight.  A queued
- * one is replayed from the queue when all before it are committed; it was
- * marked by the receiver (a message that writers do not handle) or by a writer
- * that failed twice.  If its end is not in the queue, the rest comes directly.
+ * There are two ways.  A direct transaction is passed from the connection to
+ * the native loop (LogicalRepApplyLoop), message by message, while nothing
+ * else is in flight.  A queued transaction is replayed from the queue when all
+ * before it are committed.  It was marked by the receiver, because of a
+ * message that writers do not handle for instance, or by a writer that failed
+ * twice.  If its end is not in the queue, the rest is passed directly.
  *
  * Errors, log messages, statistics, SKIP and disable_on_error of such a
- * transaction are PostgreSQL's own, because the code is.
+ * transaction are PostgreSQL's own, because PostgreSQL's code applies it.
  *
- * The replication origin: up to PostgreSQL 15 the receiver takes the session
- * here and passes it on when the native loop has committed.  While it does not
- * hold it, PAPPLY_SESSION_ORIGIN is invalid: the native loop commits catalog
- * changes of its own, and a commit with an origin but without a session would
- * crash.
+ * The replication origin: up to PostgreSQL 15, the receiver takes its session
+ * here, and passes it on when the native loop has committed.  While the
+ * receiver does not have the session, PAPPLY_SESSION_ORIGIN is invalid.  The
+ * native loop commits catalog changes of its own, and a commit with an origin
+ * but without a session would crash.
  *
- * A commit that has changed nothing, because the transaction's tables are in
- * synchronisation, does not move the origin.  To the publisher it is confirmed,
- * so it need not come again, and an apply worker that starts anew would send a
- * synchronisation worker no further than to the origin.  Or it does come again, if
- * the publisher was restarted, and is applied, since the table is ready.  (Where
- * the native loop alone holds the session, its commit that makes the table ready
- * moves the origin.)  So it is moved here, and logged.
+ * A commit that has changed nothing, because the transaction's tables are
+ * being synchronized, does not move the origin.  But the transaction is
+ * confirmed to the publisher, which need not send it again, and an apply
+ * worker that starts afterwards would make a synchronization worker catch up
+ * only to the origin.  If the publisher was restarted, it may send the
+ * transaction again, which would then be applied, because the table is ready.
+ * (If only the native loop has the session, its commit that makes the table
+ * ready moves the origin.) So the origin is moved here, and that is
+ * WAL-logged.
  *
- * If the process ends in between, the transaction is rolled back and fetched
+ * If the process ends within a transaction, that is rolled back and fetched
  * again.
  *-------------------------------------------------------------------------
  */
@@ -57,13 +60,12 @@ typedef struct NativeReplay
 {
 	bool		is_active;
 	bool		reads_queue;
-	bool		reads_spool;	/* what comes before the next message in the
-								 * queue */
-	bool		is_ended;		/* the last message has been handed on */
+	bool		reads_spool;	/* before the next message in the queue */
+	bool		is_ended;		/* the last message has been passed on */
 	uint64		seqno;
 	uint64		position;		/* in the queue, of the next entry */
 	PapplyOriginId origin;
-	char		end_kind;		/* of the last message; 0: the first is it */
+	char		end_kind;		/* kind of the last message; 0: not known yet */
 	XLogRecPtr	remote_end_lsn;
 	uint64		inserts;
 	uint64		updates;
@@ -71,7 +73,7 @@ typedef struct NativeReplay
 	uint64		truncates;
 
 	/* for the log: see slow_log.c */
-	int64		began_at;		/* 0: it is not wanted */
+	int64		began_at;		/* 0: not wanted */
 	TransactionId remote_xid;
 	XLogRecPtr	final_lsn;
 } NativeReplay;
@@ -94,8 +96,8 @@ papply_native_send_time(void)
 }
 
 /*
- * The positions are invalid on purpose: they do not move the native loop's
- * idea of what it received.
+ * The positions are invalid on purpose, so that the native loop does not take
+ * them as received.
  */
 int
 papply_native_frame(const char *message, int length, char **buffer)
@@ -158,7 +160,7 @@ begin(uint64 seqno, PapplyOriginId origin)
 		papply_origin_take();
 		PAPPLY_SESSION_ORIGIN = origin;
 	}
-	replay.is_active = true;	/* and has the session */
+	replay.is_active = true;	/* and has the session of the origin */
 }
 
 void
@@ -175,7 +177,10 @@ papply_native_begin_direct(PapplyOriginId origin)
 	begin(PAPPLY_NO_SEQNO, origin);
 }
 
-/* Tell the native loop that version of a relation; returns the length. */
+/*
+ * Give the native loop that version of a relation; return the length of the
+ * message.
+ */
 static int
 tell_relation(PapplyRemoteRelation *rel, uint32 version, char **buffer)
 {
@@ -191,7 +196,7 @@ tell_relation(PapplyRemoteRelation *rel, uint32 version, char **buffer)
 	return papply_native_frame(relation_message.data, relation_message.len, buffer);
 }
 
-/* The relation that a registered version describes. */
+/* Return the relation that a registered version describes. */
 static PapplyRemoteRelation *
 relation_of_version(uint32 version)
 {
@@ -220,7 +225,10 @@ count_change(char kind)
 		replay.inserts + replay.updates + replay.deletes + replay.truncates;
 }
 
-/* Does the message begin or end a transaction of the native loop? */
+/*
+ * Note a message for the native loop, and whether it begins or ends a
+ * transaction.
+ */
 static void
 note_message(char *message, int length)
 {
@@ -263,8 +271,9 @@ note_message(char *message, int length)
 }
 
 /*
- * The next message of a transaction that was applied early; 0: there is none.  A definition
- * need not be the newest one, which the native loop has to be told after it.
+ * Get the next message of a transaction that was applied early; 0: there is
+ * none.  A definition in it need not be the newest one, so the native loop
+ * must get the newest one again afterwards.
  */
 static int
 next_of_spool(char **buffer)
@@ -332,7 +341,10 @@ papply_native_next(char **buffer)
 	return papply_native_frame(PapplyEntryData(entry), entry->length, buffer);
 }
 
-/* The relations of a TRUNCATE message, beginning behind number and options. */
+/*
+ * Get the definition of a relation in a TRUNCATE message that the native loop
+ * must get first.  The relations follow their number and the options.
+ */
 static int
 before_truncate(char *message, int length, char **buffer)
 {
@@ -349,7 +361,10 @@ before_truncate(char *message, int length, char **buffer)
 	return 0;
 }
 
-/* What the native loop has to be told before it gets the message, as above. */
+/*
+ * Get the definition that the native loop must get before this message, if
+ * any.
+ */
 static int
 tell_before(char *message, int length, char **buffer)
 {
@@ -376,7 +391,7 @@ tell_before(char *message, int length, char **buffer)
 int
 papply_native_before(char *message, int length, char **buffer)
 {
-	/* without a pool it has been told everything as it came */
+	/* without a pool it has got all definitions as they arrived */
 	int			told = replay.origin != PAPPLY_NO_ORIGIN ?
 	tell_before(message, length, buffer) : 0;
 
@@ -407,7 +422,10 @@ log_if_slow(void)
 	papply_slow_log_report(&applied, replay.began_at);
 }
 
-/* Before it counts as committed: then its place in the queue may be used again. */
+/*
+ * Count the reasons.  Called before the transaction counts as committed,
+ * because its place in the queue may be reused then.
+ */
 static void
 count_fallback(uint64 seqno)
 {
@@ -432,8 +450,9 @@ count_transaction(void)
 }
 
 /*
- * See the head of this file.  In memory first: a checkpoint between the two has it then.
- * Returns the end of the local WAL that makes it durable.
+ * Move the origin if the commit has not done so: see the head of this file.
+ * It is moved in memory first, so that a checkpoint between the two steps
+ * includes the move.  Return the end of the local WAL that makes it durable.
  */
 static XLogRecPtr
 move_origin(void)

@@ -1,25 +1,25 @@
 /*-------------------------------------------------------------------------
  * writer_control.c
- *	  Starting, retiring and watching the writers of a pool.
+ *	  Start, retire and watch the writers of a pool.
  *
  * Runs in the receiver.
  *
- * Writers are dynamic background workers.  How many there shall be is
- * wanted_writers in the pool: a writer whose number is not below it leaves
- * when it has nothing claimed.  The work they do is not assigned to them, so
- * coming and going needs no agreement with anybody.
+ * Writers are dynamic background workers.  Their target number is
+ * wanted_writers in the pool: a writer whose number is not below it exits when
+ * it has nothing claimed.  Work is not assigned to writers, so they can come
+ * and go without an agreement.
  *
- * It is the configured number, or, in quiet times, less: a writer that has done
- * nothing for some time leaves, down to idle_writers_per_subscription, and they
- * come back when there is a backlog.  Those with low numbers are woken first
- * (awake.c), so it is the last ones that have nothing to do.
+ * The target is the configured number, or less in quiet times: a writer that
+ * has been idle for some time exits, down to idle_writers_per_subscription,
+ * and the writers come back when there is a backlog.  Those with low numbers
+ * are woken first (awake.c), so the last ones are idle.
  *
- * Where the server finds no worker slot for a worker of its own, the last one leaves for
- * it, and no other comes for some time (worker_slots.c).
+ * If the server finds no worker slot for a worker of its own, the last writer
+ * exits to free one, and no writer starts for some time (worker_slots.c).
  *
- * A writer that dies leaves PAPPLY_WRITER_EXITED in its slot; it may have taken
- * claimed transactions with it, so the receiver ends, and everything that is
- * not committed is fetched again.
+ * A writer that dies leaves PAPPLY_WRITER_EXITED in its slot.  Transactions
+ * that it had claimed may be lost, so the receiver ends, and everything that
+ * is not committed is fetched again.
  *-------------------------------------------------------------------------
  */
 #include "parallel_apply.h"
@@ -36,29 +36,34 @@
 #include "worker_slots.h"
 #include "writer_control.h"
 
-/* A writer that could not start is tried again after so long. */
+/* How long to wait before trying again to start a writer that could not. */
 #define RETRY_INTERVAL_MS 60000
 
-/* Writers come back if they are missed for so long. */
+/* Writers come back if they have been missed for this long. */
 #define SHORT_MS 20
 
 static BackgroundWorkerHandle *handles[PAPPLY_MAX_WRITERS];
 static bool has_warned = false; /* since the number was set */
-static bool is_degraded = false;	/* until all writers are there */
+static bool is_degraded = false;	/* until all writers are running */
 
-/* What each has done, and when that was last seen to change. */
+/*
+ * Transactions of each writer, and when their number was last seen to change.
+ */
 static uint64 seen_transactions[PAPPLY_MAX_WRITERS];
 static int64 seen_at[PAPPLY_MAX_WRITERS];
 
-/* Is one missing that could not be started, or was given up for the server? */
+/*
+ * Is a writer missing that could not start, or that was retired for the
+ * server?
+ */
 static bool are_missing = false;
 
 static int64 short_since = 0;
 
-/* Slots that the server has missed, as last looked at. */
+/* Number of times that the server lacked a slot, at the last check. */
 static uint64 seen_missed = 0;
 
-/* The process has ended, or never began. */
+/* Has the process ended, or never begun? */
 static bool
 is_stopped(int writer)
 {
@@ -97,7 +102,8 @@ start_writer(int writer)
 	is_registered = RegisterDynamicBackgroundWorker(&worker, &handles[writer]);
 	MemoryContextSwitchTo(old_context);
 	if (!is_registered)
-		slot->state = PAPPLY_WRITER_NONE;	/* as soon as there is a place */
+		slot->state = PAPPLY_WRITER_NONE;	/* try again as soon as there is a
+											 * slot */
 	return is_registered;
 }
 
@@ -107,7 +113,10 @@ papply_writers_set_degraded(void)
 	is_degraded = true;
 }
 
-/* No writer takes the slot, of whatever subscription, before the server has tried again. */
+/*
+ * Must slots be left to the server?  No writer, of any subscription, takes a
+ * slot before the server has tried again.
+ */
 static bool
 leaves_slots_to_server(void)
 {
@@ -119,8 +128,9 @@ leaves_slots_to_server(void)
 }
 
 /*
- * Start what is missing; returns the number of those that are there.  One that
- * could not start is not tried again at once: each attempt leaves a message.
+ * Start missing writers, and return the number of running ones.  A writer that
+ * could not start is not tried again at once, because each attempt logs a
+ * message.
  */
 static int
 fill_up(int wanted)
@@ -155,7 +165,7 @@ configured_writers(void)
 	return pg_atomic_read_u32(&papply_pool->configured_writers);
 }
 
-/* All that are configured have begun to work; they may leave again later. */
+/* Have all configured writers begun to work?  They may exit again later. */
 static bool
 is_complete(int wanted)
 {
@@ -165,7 +175,7 @@ is_complete(int wanted)
 	return wanted == configured_writers();
 }
 
-/* Say when writers are missing, and when all are there again. */
+/* Report when writers are missing, and when all of them are running again. */
 static void
 report_missing(int running, int wanted, const char *subname)
 {
@@ -215,7 +225,7 @@ papply_writers_wanted(void)
 	return pg_atomic_read_u64(&papply_pool->wanted_writers);
 }
 
-/* The last one leaves if it has had nothing to do for long. */
+/* Retire the last writer if it has been idle for a long time. */
 static void
 retire_unused(void)
 {
@@ -238,14 +248,14 @@ retire_unused(void)
 	needed = papply_idle_writers_per_subscription < 0 ? wanted :
 		Max(needed, papply_idle_writers_per_subscription);
 
-	/* who follows a stream needs another one beside it */
+	/* the writer of a streamed transaction needs another one alongside */
 	if (papply_early_count() > 0)
 		needed = Max(needed, papply_early_count() + 1);
 	if (needed < wanted && papply_queue_backlog() == 0)
 		set_wanted(needed);
 }
 
-/* With those that are about to leave, and may be claiming something. */
+/* Includes those that are about to exit, and may be claiming something. */
 int
 papply_writers_running(void)
 {
@@ -262,7 +272,7 @@ papply_writers_owe_slot(void)
 	return papply_worker_slots_missed() != seen_missed;
 }
 
-/* The last writer leaves, one at a time. */
+/* Retire the last writer, one per check, to free its slot for the server. */
 static void
 give_slot_to_server(const char *subname)
 {
