@@ -75,7 +75,7 @@ extern void papply_lifecycle_replayed(XLogRecPtr remote_end_lsn);
 PAPPLY_NORETURN extern void papply_lifecycle_refetch(XLogRecPtr final_lsn);
 
 /*
- * End the process; the launcher starts another one. reason follows "because".
+ * End the process; the launcher starts another one.  reason follows "because".
  */
 PAPPLY_NORETURN extern void papply_lifecycle_restart(const char *reason);
 

@@ -34,7 +34,7 @@ extern bool papply_native_reads_queue(void);
 
 /*
  * The native loop may begin to apply transaction seqno of the queue, or one
- * whose messages come directly. origin is PAPPLY_NO_ORIGIN if there is no
+ * whose messages come directly.  origin is PAPPLY_NO_ORIGIN if there is no
  * pool.
  */
 extern void papply_native_begin_queued(uint64 seqno, PapplyOriginId origin);

@@ -32,7 +32,7 @@ typedef struct PapplyPace
 
 /*
  * Pure: note a message of that length in bytes; return the next pause, 0 for
- * none; note the end of the pause. behind_us is the age of the newest
+ * none; note the end of the pause.  behind_us is the age of the newest
  * transaction when the publisher sent it.
  */
 extern void papply_pace_read(PapplyPace *pace, int length, TimestampTz send_time);

@@ -19,7 +19,7 @@ typedef struct PapplyPublisher
 	int			timeout_ms;		/* wal_sender_timeout; 0: none, or not known */
 } PapplyPublisher;
 
-/* Ask the publisher before the stream is started. No transaction is open. */
+/* Ask the publisher before the stream is started.  No transaction is open. */
 extern PapplyPublisher papply_publisher_ask(WalReceiverConn *conn);
 
 /*

@@ -40,7 +40,7 @@ typedef struct PapplyRemoteRelation
 extern void papply_remote_relation_init(void);
 
 /*
- * Take over a RELATION message that has arrived. in_use: transactions up to
+ * Take over a RELATION message that has arrived.  in_use: transactions up to
  * this one may still use the version that it replaces.
  */
 extern void papply_remote_relation_update(const char *message, int length, uint64 in_use);

@@ -27,7 +27,7 @@ extern void papply_report_asked(void);
 
 /*
  * Must the native loop send a reply now, in the middle of whatever is under
- * way?  Called before each message that it gets. is_reading: the message comes
+ * way?  Called before each message that it gets.  is_reading: the message comes
  * from the connection, where the publisher's requests are.  If the result is
  * true, the caller makes the native loop send the reply.
  */

@@ -57,7 +57,7 @@ typedef struct PapplyHashes
 extern void papply_row_keys_init(PapplyRowKeys *keys, const LogicalRepRelation *remote);
 
 /*
- * Add the unique indexes of the local table. attnums has the published column
+ * Add the unique indexes of the local table.  attnums has the published column
  * for each local one.  Called in a transaction.
  */
 extern void papply_row_keys_add_unique(PapplyRowKeys *keys, Relation rel,

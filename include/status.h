@@ -25,7 +25,7 @@ extern void papply_status_set(PapplyApplyState state, PapplyApplyReason reason);
 
 /*
  * Show positions, the queue and, once per second, rates.  Called at least once
- * per second while the native loop sleeps, and more often otherwise. is_idle:
+ * per second while the native loop sleeps, and more often otherwise.  is_idle:
  * all that was received is committed.
  */
 extern void papply_status_update(bool has_pool, bool is_idle);

@@ -2,7 +2,7 @@
  * due_flush.c
  *	  Decide when commits are flushed.
  *
- * Runs in the receiver, while there is a pool. wal_flush.c does the flushes.
+ * Runs in the receiver, while there is a pool.  wal_flush.c does the flushes.
  *
  * A session of the publisher may wait for a flush, but the protocol does not
  * tell whether one does.  A publisher with the library requests the flushes

@@ -29,7 +29,7 @@
  * (native_streams.c).
  *
  * A change of the settings, of the subscription's options or of the extension
- * may end this. papply_lifecycle_has_chosen_native() finds out from what
+ * may end this.  papply_lifecycle_has_chosen_native() finds out from what
  * invalidation callbacks have noted, and receive_and_route() in receiver.c
  * continues from there.
  *-------------------------------------------------------------------------

@@ -91,7 +91,7 @@ papply_prepared_begin(void)
 	all_capacity += current->capacity;
 }
 
-/* Make room for count more keys. Return false if that would be too many. */
+/* Make room for count more keys.  Return false if that would be too many. */
 static bool
 make_room(int count)
 {

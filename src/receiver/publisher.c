@@ -8,7 +8,7 @@
  * connection is made for the query.  PostgreSQL's own apply needs no answer
  * and sends no query.
  *
- * A publisher that preloads the library has its settings. pg_settings does not
+ * A publisher that preloads the library has its settings.  pg_settings does not
  * show settings that occur only in the configuration file.
  *-------------------------------------------------------------------------
  */

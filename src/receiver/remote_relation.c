@@ -5,9 +5,10 @@
  * Runs in the receiver, with or without a pool: RELATION messages are sent
  * only once, so they are kept from the beginning of the connection.
  *
- * The native loop has its own map of relations.  It gets a definition only
- * when it is about to get a change made with it (native_version), because it
- * may have to replay a transaction that is older than the newest message.
+ * The native loop (PostgreSQL's own apply loop) has its own map of relations.
+ * It gets a definition only when it is about to get a change made with it
+ * (native_version), because it may have to replay a transaction that is older
+ * than the newest message.
  *
  * The local part (the unique indexes, how changes may be applied, whether the
  * table is synchronized) is read from the catalogs when it is first needed and
@@ -75,7 +76,8 @@ invalidate_local(Datum arg, Oid relid)
 /*
  * Invalidate after a change that may concern the default or a constraint of a
  * domain, or a function in a default.  Most types and constraints belong to
- * tables, even temporary ones, and do not matter here.
+ * tables, such as temporary ones, so only relations that use such a domain or
+ * function are invalidated.
  */
 static void
 invalidate_domains(Datum arg, int cacheid, uint32 hashvalue)

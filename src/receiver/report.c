@@ -2,7 +2,7 @@
  * report.c
  *	  Decide when to report positions to the publisher.
  *
- * Runs in the receiver, while there is a pool. feedback.c builds the messages.  Each of
+ * Runs in the receiver, while there is a pool.  feedback.c builds the messages.  Each of
  * them costs a system call here and a wake-up on the publisher, so there should be few.
  *-------------------------------------------------------------------------
  */

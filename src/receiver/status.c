@@ -2,7 +2,7 @@
  * status.c
  *	  Show the state of a subscription.
  *
- * Runs in the receiver, with and without a pool. statistics.c keeps what is
+ * Runs in the receiver, with and without a pool.  statistics.c keeps what is
  * shown.
  *
  * Positions are updated whenever the receiver stops reading, and the data for
