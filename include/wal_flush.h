@@ -12,8 +12,8 @@
 
 /*
  * Request a flush of a local commit that ends there; InvalidXLogRecPtr if
- * nothing was written.  Called by the process in its turn, before other
- * processes can see the commit.
+ * nothing was written.  Called by the process in its turn, before it advances
+ * committed_seqno.
  */
 extern void papply_wal_flush_want(XLogRecPtr local_end_lsn);
 

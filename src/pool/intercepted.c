@@ -1,17 +1,18 @@
 /*-------------------------------------------------------------------------
  * intercepted.c
- *	  Does another extension keep the rows of a table somewhere else?
+ *	  Detect tables whose rows another extension stores elsewhere.
  *
  * Runs in the receiver and in a user's backend.
  *
- * Citus and TimescaleDB divide the rows of a table among others, shards or chunks.
- * They do so when a statement is planned or executed.  What is applied is no
- * statement: its rows stay in the table itself, where queries do not look for
- * them, and there is no error.  PostgreSQL's own apply does the same, so such a
- * table is applied as any other, but the user is told.
+ * Citus and TimescaleDB distribute the rows of a table to other tables, shards
+ * or chunks, when a statement is planned or executed.  Changes are not applied
+ * by statements, so their rows remain in the table itself, where queries do
+ * not look for them, and there is no error.  PostgreSQL's own apply does the
+ * same.  So such a table is applied like any other, but there is a message for
+ * the user.
  *
- * The catalogs of these extensions say which tables these are.  They are read
- * without a look at privileges; nothing of their contents is shown but that.
+ * The catalogs of these extensions list the tables.  They are read without
+ * checking privileges, and nothing else of their contents is shown.
  *-------------------------------------------------------------------------
  */
 #include "parallel_apply.h"
@@ -30,8 +31,8 @@
 #include "intercepted.h"
 
 /*
- * Initialize the key for rows whose column has that value.  Return false if the
- * catalog has no such column of that type.
+ * Initialize the key for rows whose column has this value.  Return false if
+ * the catalog has no such column of this type.
  */
 static bool
 make_key(ScanKey key, Oid catalog, const char *column, Oid type, RegProcedure equals, Datum value)
@@ -45,9 +46,9 @@ make_key(ScanKey key, Oid catalog, const char *column, Oid type, RegProcedure eq
 }
 
 /*
- * Return whether the catalog has such a row.  A catalog that is locked, because the
- * extension is being updated, is not waited for: the session that has locked it may wait
- * for a writer, which waits for the receiver.
+ * Return whether the catalog has such a row.  Do not wait if the catalog is
+ * locked because the extension is being updated: the session that holds the
+ * lock may wait for a writer, which waits for the receiver.
  */
 static bool
 has_row(Oid catalog, ScanKey keys, int count)
@@ -71,7 +72,10 @@ has_row(Oid catalog, ScanKey keys, int count)
 	return found;
 }
 
-/* In this catalog are distributed tables, reference tables, and local ones with a shard. */
+/*
+ * This catalog has distributed tables, reference tables, and local ones with a
+ * shard.
+ */
 static bool
 is_of_citus(Oid relid)
 {
