@@ -79,7 +79,7 @@ extern void papply_remote_relation_forget_native(void);
 
 /*
  * Return a relation whose newest version the native loop does not have, or
- * NULL. The caller sends it to the native loop.
+ * NULL.  The caller sends it to the native loop.
  */
 extern PapplyRemoteRelation *papply_remote_relation_next_untold(void);
 

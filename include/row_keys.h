@@ -65,7 +65,7 @@ extern void papply_row_keys_add_unique(PapplyRowKeys *keys, Relation rel,
 
 /*
  * Return why values of this index cannot be computed from changes (a phrase
- * that follows its name), or NULL. The index is open.  Values of an index that
+ * that follows its name), or NULL.  The index is open.  Values of an index that
  * is not unique are never computed.
  */
 extern const char *papply_row_keys_why_untracked(Relation index, const AttrNumber *attnums);

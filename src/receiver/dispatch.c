@@ -6,7 +6,7 @@
  *
  * A change is put into the queue in its raw form, with the sequence number of
  * the transaction that it depends on.  A transaction is published at its
- * COMMIT. One that grows large is published before that, so that a writer
+ * COMMIT.  One that grows large is published before that, so that a writer
  * applies it while it arrives.
  *
  * A transaction becomes native if it contains something that writers do not
@@ -50,7 +50,7 @@
 #include "statistics.h"
 
 /*
- * 2^18 entries, 2 MB. Writers work on some thousands of changes at a time, so
+ * 2^18 entries, 2 MB.  Writers work on some thousands of changes at a time, so
  * few changes share an entry.
  */
 #define DEPENDENCY_BITS 18
@@ -184,7 +184,7 @@ end_transaction(XLogRecPtr remote_end_lsn)
 
 /*
  * End a transaction that might be lone, so that no writer was woken at its
- * BEGIN. Leave it to the native loop if the receiver keeps up; else wake a
+ * BEGIN.  Leave it to the native loop if the receiver keeps up; else wake a
  * writer.
  */
 static void
@@ -455,7 +455,7 @@ dispatch_change(char *message, int length)
 }
 
 /*
- * Queue a TRUNCATE. The rows that it touches are not known: it waits for
+ * Queue a TRUNCATE.  The rows that it touches are not known: it waits for
  * everything before it, and everything after depends on it.  The definitions
  * of all its relations are queued with it, for the writer or the native loop
  * that applies it.
