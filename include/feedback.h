@@ -55,8 +55,13 @@ extern void papply_feedback_flush(bool may_delegate);
 /* Wait likewise for what is already flushed. */
 extern void papply_feedback_sync_earlier(void);
 
-/* If this is a status message ('r'), put the true positions into it. */
-extern void papply_feedback_rewrite(char *buf, int length, bool is_idle);
+/*
+ * Return a status message ('r') with the true positions in place of those that
+ * the native loop knows, valid until the next call; any other message as it is.
+ * Throw an error if a status message has a form that is not known: to let it
+ * pass might confirm a flush that has not happened.
+ */
+extern const char *papply_feedback_rewrite(const char *buf, int length, bool is_idle);
 
 /*
  * Get the positions from a status message of the native loop.  Return false if

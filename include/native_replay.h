@@ -55,11 +55,15 @@ extern int	papply_native_before(char *message, int length, char **buffer);
 
 /*
  * Called first in every receive.  If the native loop has got the last message
- * of a transaction, it has committed that transaction: return true, the end of
- * the transaction (Invalid: it has none), and the end of the local WAL that
- * must be flushed before the commit is confirmed.
+ * of a transaction, it has committed that transaction.
  */
-extern bool papply_native_finish(XLogRecPtr *remote_end_lsn, XLogRecPtr *local_end_lsn);
+extern bool papply_native_is_ended(void);
+
+/*
+ * After that: return the end of the transaction (Invalid: it has none), and the
+ * end of the local WAL that must be flushed before the commit is confirmed.
+ */
+extern void papply_native_finish(XLogRecPtr *remote_end_lsn, XLogRecPtr *local_end_lsn);
 
 /*
  * Release the origin, so that the next receiver does not find it in use.  The

@@ -22,6 +22,12 @@
 /* Size up to which a buffer is kept for the next message. */
 #define MAX_KEPT_BYTES (1024 * 1024)
 
+/*
+ * A server that asks for a later version of the protocol may receive kinds of
+ * messages that are not known here.
+ */
+StaticAssertDecl(LOGICALREP_PROTO_MAX_VERSION_NUM <= 4, "versions of the protocol that are known");
+
 /* The unread part of a message. */
 typedef struct Reader
 {

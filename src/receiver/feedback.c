@@ -229,15 +229,19 @@ put_uint64(char *field, uint64 value)
 	memcpy(field, &value, sizeof(value));
 }
 
-void
-papply_feedback_rewrite(char *buf, int length, bool is_idle)
+const char *
+papply_feedback_rewrite(const char *buf, int length, bool is_idle)
 {
+	static char status[STATUS_LENGTH];
+
 	if (!is_status(buf, length))
-		return;
+		return buf;
+	memcpy(status, buf, STATUS_LENGTH);
 	advance_flushed(is_idle);
-	put_uint64(buf + STATUS_RECEIVED, received_lsn);
-	put_uint64(buf + STATUS_FLUSHED, flushed_lsn);
-	put_uint64(buf + STATUS_APPLIED, reported_applied_lsn(is_idle));
+	put_uint64(status + STATUS_RECEIVED, received_lsn);
+	put_uint64(status + STATUS_FLUSHED, flushed_lsn);
+	put_uint64(status + STATUS_APPLIED, reported_applied_lsn(is_idle));
+	return status;
 }
 
 bool

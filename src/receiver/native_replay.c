@@ -472,14 +472,14 @@ move_origin(void)
 }
 
 bool
+papply_native_is_ended(void)
+{
+	return replay.is_active && replay.is_ended;
+}
+
+void
 papply_native_finish(XLogRecPtr *remote_end_lsn, XLogRecPtr *local_end_lsn)
 {
-	if (!replay.is_active || !replay.is_ended)
-		return false;
-	/* the native loop asks for the next message when it has committed */
-	if (IsTransactionState())
-		elog(ERROR, "a transaction is open where the next message is asked for");
-
 	papply_role_leave();
 	papply_statistics_progress->leader.is_applying = false;
 	*local_end_lsn = move_origin();
@@ -494,5 +494,4 @@ papply_native_finish(XLogRecPtr *remote_end_lsn, XLogRecPtr *local_end_lsn)
 	}
 	*remote_end_lsn = replay.remote_end_lsn;
 	replay.is_active = false;
-	return true;
 }

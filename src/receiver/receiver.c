@@ -198,8 +198,16 @@ finish_native(void)
 	XLogRecPtr	local_end_lsn;
 	uint64		seqno = papply_native_seqno();
 
-	if (!papply_native_finish(&remote_end_lsn, &local_end_lsn))
+	if (!papply_native_is_ended())
 		return;
+
+	/*
+	 * PostgreSQL's own apply loop asks for the next message only after the
+	 * commit, but nothing says that it must.
+	 */
+	if (IsTransactionState())
+		elog(ERROR, "a transaction is open where the next message is asked for");
+	papply_native_finish(&remote_end_lsn, &local_end_lsn);
 	if (!papply_lifecycle_has_pool())
 	{
 		papply_status_native_end(remote_end_lsn);
@@ -789,8 +797,7 @@ papply_receiver_send(WalReceiverConn *conn, const char *buffer, int nbytes)
 		papply_status_native_feedback(buffer, nbytes);
 	else
 	{
-		/* the native loop's own buffer, which it does not use again */
-		papply_feedback_rewrite(unconstify(char *, buffer), nbytes, papply_lifecycle_is_idle());
+		buffer = papply_feedback_rewrite(buffer, nbytes, papply_lifecycle_is_idle());
 		if (!papply_report_may_answer())
 			return;
 	}

@@ -23,6 +23,7 @@
 #include "selftest.h"
 
 PG_FUNCTION_INFO_V1(papply_selftest_feedback);
+PG_FUNCTION_INFO_V1(papply_selftest_status);
 PG_FUNCTION_INFO_V1(papply_selftest_guess);
 PG_FUNCTION_INFO_V1(papply_selftest_hold_flush);
 PG_FUNCTION_INFO_V1(papply_selftest_idle);
@@ -35,7 +36,8 @@ PG_FUNCTION_INFO_V1(papply_selftest_idle);
 Datum
 papply_selftest_feedback(PG_FUNCTION_ARGS)
 {
-	char		status[34] = {'r'};
+	const char	message[34] = {'r'};
+	const char *status;
 	XLogRecPtr	start_lsn = papply_feedback_received_lsn() + 1000;
 	XLogRecPtr	local_lsn = GetFlushRecPtr(NULL);
 	char	   *save_names = SyncRepStandbyNames;
@@ -48,13 +50,22 @@ papply_selftest_feedback(PG_FUNCTION_ARGS)
 	papply_feedback_committed(start_lsn + 200, local_lsn + (UINT64CONST(1) << 40));
 	if (PG_GETARG_BOOL(1))
 		SyncRepStandbyNames = "standby";
-	papply_feedback_rewrite(status, sizeof(status), PG_GETARG_BOOL(0));
+	status = papply_feedback_rewrite(message, sizeof(message), PG_GETARG_BOOL(0));
 	SyncRepStandbyNames = save_names;
 	for (int i = 0; i < 3; i++)
 		told[i] = papply_message_get_uint64(status + 1 + 8 * i) - start_lsn;
 	PG_RETURN_TEXT_P(cstring_to_text(psprintf("received " UINT64_FORMAT ", flushed " UINT64_FORMAT
 											  ", applied " UINT64_FORMAT,
 											  told[0], told[1], told[2])));
+}
+
+/* selftest_status(kind, length): is a message of that kind and length left as it is? */
+Datum
+papply_selftest_status(PG_FUNCTION_ARGS)
+{
+	char		message[64] = {PG_GETARG_CHAR(0)};
+
+	PG_RETURN_BOOL(papply_feedback_rewrite(message, PG_GETARG_INT32(1), false) == message);
 }
 
 /* Commits follow each other by gap_ms for held_ms; the flush takes some time; another one. */
@@ -130,7 +141,8 @@ drive_idle(void *model)
 	EXPECT(!papply_lifecycle_is_idle());
 	EXPECT(papply_native_before(message, sizeof(message), &buffer) == 0);
 	EXPECT(!papply_lifecycle_is_idle());
-	EXPECT(papply_native_finish(&remote_end_lsn, &local_end_lsn));
+	EXPECT(papply_native_is_ended());
+	papply_native_finish(&remote_end_lsn, &local_end_lsn);
 	EXPECT(papply_lifecycle_is_idle());
 	MySubscription = NULL;
 }
