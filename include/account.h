@@ -12,14 +12,14 @@
 
 #include "statistics.h"
 
-/* Of the local transaction that is being made. */
+/* The local transaction that is being made. */
 typedef struct PapplyAccount
 {
-	uint64		first;			/* the remote ones, as of the attempt's
-								 * beginning */
+	uint64		first;			/* the remote transactions, as of the start of
+								 * the attempt */
 	uint64		last;
 	uint64		rows;			/* changed one by one */
-	uint64		inserts;		/* of them; the others are DELETEs */
+	uint64		inserts;		/* of rows, as updates; the rest are DELETEs */
 	uint64		updates;
 	uint64		truncates;
 
@@ -30,16 +30,22 @@ typedef struct PapplyAccount
 
 extern PapplyAccount papply_account;
 
-/* The writer has claimed something. */
+/* The writer has claimed transactions. */
 extern void papply_account_claim(void);
 
-/* An attempt to apply some of it as one local transaction begins now. */
+/* Start counting an attempt to apply some of them as one local transaction. */
 extern void papply_account_begin(uint64 first, uint64 last, int64 now);
 
-/* Show, now and then, how many changes there are as far as it is known. */
+/*
+ * Show how many changes of the transactions are known so far.  Call it from
+ * time to time.
+ */
 extern void papply_account_show_known(void);
 
-/* A row is about to be changed by a message of that type; returns its number. */
+/*
+ * Count a row that is about to be changed by a message of this type.  Returns
+ * its number in the transaction.
+ */
 static inline uint64
 papply_account_change(char type)
 {
@@ -49,20 +55,26 @@ papply_account_change(char type)
 	return ++papply_account.rows;
 }
 
-/* A transaction of the queue has been applied; it is about to be committed. */
+/*
+ * Count a transaction of the queue that has been applied and not committed
+ * yet.
+ */
 extern void papply_account_applied(uint64 seqno);
 
-/* It has been committed.  What was counted in it is added to the statistics. */
+/* Add the counts to the statistics after the commit. */
 extern void papply_account_commit(void);
 
-/* All changes have been applied, in so long without waits for other writers. */
+/*
+ * Count the time that applying all changes took, without waits for other
+ * writers.
+ */
 extern void papply_account_time(int64 us);
 
-/* A second attempt; an error of the first one, which is rolled back. */
+/* Count a further attempt; count an error, after the rollback. */
 extern void papply_account_retry(void);
 extern void papply_account_error(const ErrorData *error);
 
-/* The native loop has to do a transaction. */
+/* Count a transaction that is left to the native loop. */
 extern void papply_account_replay(void);
 
 #endif							/* PAPPLY_ACCOUNT_H */

@@ -11,19 +11,24 @@
 #include "parallel_apply.h"
 
 /*
- * Its name, for those who look; the setting is that of a native worker, for triggers.  To be
- * shown again when the setting has changed: by a reload, or by code of the user, after
- * which papply_activity_show(NULL) does it.
+ * Show the name of the writer as application_name.  (The setting itself is
+ * that of an apply worker, for triggers.)  The name must be shown again after
+ * the setting has changed, by a reload or by user code;
+ * papply_activity_show(NULL) does that as well.
  */
 extern void papply_activity_show_name(void);
 
 /*
- * It works on that table, which is only compared with the one before; before its
- * lock is waited for.  NULL: on none.
+ * Show that the writer works on this table, or that it is idle (NULL).  Call
+ * it before waiting for the table's lock.  A table is recognized by its
+ * pointer, which is only compared.
  */
 extern void papply_activity_show(const char *table);
 
-/* What was shown is old, or is about to be freed: show the next one anew. */
+/*
+ * Forget the table that is shown, because its label is about to be freed or
+ * must be shown again.
+ */
 extern void papply_activity_forget(void);
 
 #endif							/* PAPPLY_ACTIVITY_H */

@@ -8,13 +8,16 @@
 #ifndef PAPPLY_BATCH_H
 #define PAPPLY_BATCH_H
 
-/* One has been applied, in so many microseconds without waits for others. */
+/* Record the time that a transaction took, without waits for other writers. */
 extern void papply_batch_note_time(double us);
 
-/* So many shall be claimed at most. */
+/* Return the maximum number of transactions to claim at once. */
 extern int	papply_batch_max(void);
 
-/* Called before a claim: sleeps for a moment if somebody else had better do it. */
+/*
+ * Call before a claim.  Sleeps for a moment if another writer should claim
+ * first.
+ */
 extern void papply_batch_leave_to_others(void);
 
 #endif							/* PAPPLY_BATCH_H */

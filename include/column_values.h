@@ -2,7 +2,7 @@
  * room: writer
  *
  * column_values.h
- *	  What makes the values of a row, prepared once for a table.
+ *	  Input functions and defaults of a table's columns, prepared once.
  *-------------------------------------------------------------------------
  */
 #ifndef PAPPLY_COLUMN_VALUES_H
@@ -11,12 +11,16 @@
 #include "target.h"
 
 /*
- * While a target is prepared, in its memory context.  First the published columns:
- * attnums, for each local column, has the number of the published one or -1.
+ * Prepare the published columns of a target that is being prepared, in its
+ * memory context.  For each local column, attnums has the number of the
+ * published one or -1.
  */
 extern void papply_values_prepare_inputs(PapplyTarget *target, const AttrMap *attnums);
 
-/* Then the defaults of those that the publisher does not send. */
+/*
+ * After that, prepare the defaults of the columns that the publisher does not
+ * send.
+ */
 extern void papply_values_prepare_defaults(PapplyTarget *target);
 
 #endif							/* PAPPLY_COLUMN_VALUES_H */

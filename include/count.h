@@ -10,15 +10,15 @@
 
 #include "target.h"
 
-/* A change of that kind (LOGICAL_REP_MSG_…) has been applied. */
+/* Count a change of this kind (LOGICAL_REP_MSG_...) that has been applied. */
 extern void papply_count_change(PapplyTarget *target, char type);
 
-/* Add to one of the counters of the target, which is no partition. */
+/* Add n to a counter of the target, which must not be a partition. */
 extern void papply_count_add(PapplyTarget *target, PapplyTableCounter counter, uint64 n);
 
 /*
- * The local transaction has been committed, or not: then its changes do not
- * count, but what else happened does.
+ * Add the counts at the end of the local transaction.  If it was rolled back,
+ * its changes and missing rows do not count, but everything else does.
  */
 extern void papply_count_end_transaction(bool is_committed);
 

@@ -9,12 +9,15 @@
 #define PAPPLY_FAST_INPUT_H
 
 /*
- * Make a value from text.  Returns false where the input function has to be
- * called; else the value is the one that it would return.
+ * Convert text to a value.  Returns false if the input function must be
+ * called; otherwise *value is what that function would return.
  */
 typedef bool (*PapplyFastInput) (const char *data, int length, Datum *value);
 
-/* In place of that input function, with that type modifier; NULL: nothing is. */
+/*
+ * Return the replacement for this input function with this type modifier, or
+ * NULL if there is none.
+ */
 extern PapplyFastInput papply_fast_input_of(Oid input_function, int32 typmod);
 
 #endif							/* PAPPLY_FAST_INPUT_H */

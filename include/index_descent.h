@@ -14,22 +14,24 @@
 #include "parallel_apply.h"
 
 /*
- * A key without values, for a btree that is open; the caller sets sk_argument of
- * all the columns.  In the current memory context, valid while the index is
- * open.
+ * Make a search key for an open btree, without values.  The caller sets
+ * sk_argument of all columns.  The key is allocated in the current memory
+ * context, and valid as long as the index is open.
  */
 extern BTScanInsert papply_index_key(Relation index);
 
 /*
- * The leaf page that has the key; InvalidBlockNumber if there is none.  Only
- * pages above it are read.  A hint: it may have been split meanwhile.
+ * Return the leaf page for the key, or InvalidBlockNumber if the index is
+ * empty.  Reads only pages above it.  This is a hint, because the page may be
+ * split at any time.
  */
 extern BlockNumber papply_index_leaf(Relation rel, Relation index, BTScanInsert key);
 
 /*
- * Reads that page; false if the key is not there, else the row that it leads to,
- * which need not be visible.  The page exists: the index has not been rebuilt
- * since.
+ * Read the leaf page.  Returns false if it does not have the key; otherwise
+ * *row is the row that the entry points to, which need not be visible.  The
+ * page must exist, that is, the index must not have been rebuilt since
+ * papply_index_leaf().
  */
 extern bool papply_index_row(Relation index, BlockNumber leaf, BTScanInsert key,
 							 ItemPointer row);

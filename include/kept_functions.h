@@ -2,7 +2,7 @@
  * room: writer
  *
  * kept_functions.h
- *	  Which functions may changes of a table call, but for its triggers?
+ *	  Which functions may changes of a table call, apart from its triggers?
  *-------------------------------------------------------------------------
  */
 #ifndef PAPPLY_KEPT_FUNCTIONS_H
@@ -14,25 +14,30 @@
 
 typedef struct PapplyKeptFunctions
 {
-	bool		has_any;		/* one of the user's, which may call any */
+	bool		has_any;		/* includes a user's function, which may call
+								 * any */
 	bool		is_restricted;	/* not every role may call each of them */
-	List	   *hashes;			/* as invalidations name them */
+	List	   *hashes;			/* of their OIDs, as in invalidations */
 } PapplyKeptFunctions;
 
 /*
- * Those of rel, with its hashes in that memory context.  attnums, for each local column,
- * has the number of the published one or -1; NULL: all columns get their values
- * from elsewhere.  In a transaction; the current memory context gets what is read
- * for that.  No code of the user is run.
+ * Return the functions of rel, with their hashes in the given memory context.
+ * For each local column, attnums has the number of the published one or -1;
+ * NULL: no column gets its default here.  Must be called in a transaction.
+ * Other allocations are made in the current memory context.  Runs no user
+ * code.
  */
 extern PapplyKeptFunctions papply_kept_functions_of(Relation rel, const AttrMap *attnums,
 													MemoryContext context);
 
-/* Does a change of functions concern them, as an invalidation says?  0: of all. */
+/*
+ * Does an invalidation of functions concern these?  hashvalue 0 means all
+ * functions.
+ */
 extern bool papply_kept_functions_concerns(const PapplyKeptFunctions *functions,
 										   uint32 hashvalue);
 
-/* May it depend on the roles that there are whether they can be called? */
+/* May a change of roles change whether they can be called? */
 extern bool papply_kept_functions_depend_on_roles(const PapplyKeptFunctions *functions);
 
 #endif							/* PAPPLY_KEPT_FUNCTIONS_H */

@@ -11,13 +11,23 @@
 #include "queue.h"
 #include "target.h"
 
-/* A wait for a dependency has ended: it was for that key of the next change. */
+/*
+ * Note a wait for a dependency, which has ended.  key is that of the next
+ * change.
+ */
 extern void papply_key_wait_note(const PapplyKeyName *key, uint64 us);
 
-/* The next change, parsed and not terminated; its target has been opened. */
+/*
+ * Add the values of the key to the wait just noted, from the next change.  The
+ * change has been parsed, but its columns are not terminated; its target has
+ * been opened.
+ */
 extern void papply_key_wait_begin_change(PapplyTarget *target, const PapplyChange *change);
 
-/* The local transaction has ended, either way: what was noted is added. */
+/*
+ * Add the noted waits to the statistics at the end of the local transaction,
+ * whether it was committed or not.
+ */
 extern void papply_key_wait_end_transaction(void);
 
 #endif							/* PAPPLY_KEY_WAIT_H */

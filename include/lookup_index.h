@@ -11,15 +11,16 @@
 #include "target.h"
 
 /*
- * Fill target->lookup, with memory of the current context; the table is open,
- * and target->inputs is filled.  attnums, for each local column, has the number
- * of the published column or -1.
+ * Fill target->lookup, with memory of the current context.  The table must be
+ * open, and target->inputs filled.  For each local column, attnums has the
+ * number of the published column or -1.
  */
 extern void papply_lookup_index_choose(PapplyTarget *target, const AttrNumber *attnums);
 
 /*
- * The index that finds rows of which all columns are known, where no identity
- * does; InvalidOid: the table is read.  The table is open.
+ * Return the index that finds rows of which all columns are known, for a table
+ * without replica identity index or primary key.  InvalidOid means that the
+ * whole table must be read.  The table must be open.
  */
 extern Oid	papply_lookup_index_for_rows(Relation rel, const AttrNumber *attnums);
 

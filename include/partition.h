@@ -11,32 +11,33 @@
 #include "target.h"
 
 /*
- * For target.c.  Fill the column maps of a partition, which is open, as its
- * root is; returns what the server's map says of it (localrel, attrmap,
- * updatable, index), good until the next call.
+ * For target.c.  Fill the column maps of a partition; it and its root must be
+ * open.  Returns its entry in the server's map (localrel, attrmap, updatable,
+ * index), which is valid until the next call.
  */
 extern LogicalRepRelMapEntry *papply_partition_prepare(PapplyTarget *partition,
 													   PapplyTarget *root);
 
 /*
- * For target.c.  Routing of rows, as long as the target is open; the partitions
- * that were opened are closed with it.
+ * For target.c.  Begin and end the routing of rows, which lasts as long as the
+ * target is open.  Ending it also closes the partitions that were opened.
  */
 extern void papply_partition_begin_routing(PapplyTarget *root);
 extern void papply_partition_end_routing(PapplyTarget *root);
 
 /*
- * The partition that the row in root->remote_slot belongs to; its remote_slot
- * has the row.  Throws if there is none, or none that a writer may change.
+ * Return the partition that the row in root->remote_slot belongs to; its
+ * remote_slot has the row.  Throws an error if there is none, or none that a
+ * writer may change.
  */
 extern PapplyTarget *papply_partition_of_row(PapplyTarget *root);
 
-/* May the row in partition->remote_slot be stored there? */
+/* Does the row in partition->remote_slot belong to this partition? */
 extern bool papply_partition_accepts_row(PapplyTarget *partition);
 
 /*
- * The partition that the row in partition->remote_slot belongs to, which is
- * another one; as papply_partition_of_row().
+ * Return the partition that the row in partition->remote_slot belongs to,
+ * which must be another one.  See papply_partition_of_row().
  */
 extern PapplyTarget *papply_partition_to_move_to(PapplyTarget *root,
 												 PapplyTarget *partition);

@@ -2,7 +2,7 @@
  * room: writer
  *
  * postpone.h
- *	  Changes that are left for later, as what they depend on is not committed.
+ *	  Changes that are postponed because their dependency is not committed yet.
  *-------------------------------------------------------------------------
  */
 #ifndef PAPPLY_POSTPONE_H
@@ -13,25 +13,29 @@
 #include "queue.h"
 
 /*
- * A range that begins at first is to be applied: nothing is postponed.  apply applies a
- * change of one of its transactions, after it has waited for what that depends on.
+ * Begin a range of transactions, with nothing postponed.  apply must wait for
+ * the dependency of a change of the range and then apply the change.
  */
 extern void papply_postpone_begin_range(uint64 first,
 										void (*apply) (PapplyEntry *entry, uint64 seqno));
 
 /*
- * Returns true if that change of a transaction of the range is left for later.  Else it
- * is to be applied now; those before it that it must not pass have been.  Throws what
- * applying does.
+ * Postpone a change of a transaction of the range, and return true; or return
+ * false if the change must be applied now.  In that case, the postponed
+ * changes that it must not pass have been applied.  Throws what applying
+ * throws.
  */
 extern bool papply_postpone_change(PapplyEntry *entry, uint64 seqno);
 
-/* Applies all that is postponed, in its order.  Throws what applying does. */
+/*
+ * Apply all postponed changes, in their order.  Throws what applying throws.
+ */
 extern void papply_postpone_apply_all(void);
 
 /*
- * For each change that is being applied: its row was found, in slot, or is not there.
- * Throws if the change was postponed, and one that passed it may have changed that row.
+ * Call for each change that is being applied, if its row was found (in slot),
+ * or if it is missing.  Throws an error if the change was postponed, and one
+ * that passed it may have changed that row.
  */
 extern void papply_postpone_check_row(TupleTableSlot *slot);
 extern void papply_postpone_check_missing(void);

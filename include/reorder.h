@@ -2,22 +2,26 @@
  * room: writer
  *
  * reorder.h
- *	  May this local transaction be something else than one remote one, in its order?
+ *	  May a local transaction differ from one remote transaction in its order?
  *-------------------------------------------------------------------------
  */
 #ifndef PAPPLY_REORDER_H
 #define PAPPLY_REORDER_H
 
-/* Another range of transactions is applied. */
+/* Begin another range of transactions. */
 extern void papply_reorder_begin_range(void);
 
 /*
- * May changes be made in another order, and together with those of other transactions?
- * In a transaction, which may get its xid by this.  The answer "yes" holds to its end.
+ * Return whether changes may be made in another order, and together with those
+ * of other transactions.  Must be called in a transaction, to which this may
+ * assign an xid.  The answer holds until its end.
  */
 extern bool papply_reorder_is_allowed(void);
 
-/* Throws if a batch that has been claimed may not be one: there is a slot since then. */
+/*
+ * Throw an error if the claimed batch must not be applied as a batch, because
+ * a slot has been created since.
+ */
 extern void papply_reorder_check_batch(void);
 
 #endif							/* PAPPLY_REORDER_H */

@@ -2,7 +2,7 @@
  * room: writer
  *
  * rights.h
- *	  May the user change the tables as the transaction does?
+ *	  Does the user have the rights on the tables that a transaction changes?
  *-------------------------------------------------------------------------
  */
 #ifndef PAPPLY_RIGHTS_H
@@ -10,19 +10,23 @@
 
 #include "target.h"
 
-/* Once in a writer, connected. */
+/* Call once in a writer, when it is connected. */
 extern void papply_rights_init(void);
 
-/* A range of transactions begins. */
+/* Begin a range of transactions. */
 extern void papply_rights_begin_range(void);
 
-/* Throw if the user has not all of these rights on the table, which is open. */
+/*
+ * Throw an error if the user does not have all these rights on the table,
+ * which must be open.
+ */
 extern void papply_rights_check(PapplyTarget *target, AclMode rights);
 extern void papply_rights_check_relation(Relation rel, AclMode rights);
 
 /*
- * Are the rights that papply_rights_check() has found since the range began still
- * there, as far as invalidations have been accepted?  In a transaction, if any were.
+ * Are the rights that papply_rights_check() has found since the range began
+ * still there, as far as invalidations have been accepted?  Must be called in
+ * a transaction if any rights were found.
  */
 extern bool papply_rights_are_current(void);
 

@@ -2,7 +2,7 @@
  * room: writer
  *
  * row_lookup.h
- *	  Find the local row that a change is about.
+ *	  Find the local row of a change.
  *-------------------------------------------------------------------------
  */
 #ifndef PAPPLY_ROW_LOOKUP_H
@@ -11,15 +11,17 @@
 #include "target.h"
 
 /*
- * Find the row that equals target->remote_slot (in its key, or without one as a
- * whole), into
- * target->local_slot.  Waits for others who have changed it and are not done.
- * must_lock: lock it as the native worker does, so that nobody changes it
- * before we do; otherwise a change in between shows itself as an error.
+ * Find the row that equals target->remote_slot (in its key, or as a whole if
+ * there is none), and store it in target->local_slot.  Returns false if there
+ * is none.  Waits for transactions in progress that have changed it.
+ * must_lock: lock the row as the native loop does, so that no other
+ * transaction changes it before us; otherwise such a change raises an error.
  */
 extern bool papply_row_lookup(PapplyTarget *target, bool must_lock);
 
-/* Keep no page pinned while this process may wait; the slots are cleared too. */
+/*
+ * Release all page pins, because this process may wait.  Clears the slots too.
+ */
 extern void papply_row_lookup_release(PapplyTarget *target);
 
 /* End the scan of the local transaction. */

@@ -2,7 +2,7 @@
  * room: writer
  *
  * session.h
- *	  Who a writer is in its database, and what its subscription says.
+ *	  The identity of a writer in its database, and its subscription.
  *-------------------------------------------------------------------------
  */
 #ifndef PAPPLY_SESSION_H
@@ -10,22 +10,29 @@
 
 #include "parallel_apply.h"
 
-/* Once: connect as the native worker does, with its user and role, and an empty search_path. */
+/*
+ * Call once.  Connects as the native loop does, with its user and role, and an
+ * empty search_path.
+ */
 extern void papply_session_connect(void);
 
 /*
- * Read the subscription (MySubscription) anew if it may have changed; outside of
- * a transaction.  False: it was dropped.
+ * Read the subscription (MySubscription) again if it may have changed.  Must
+ * be called outside of a transaction.  Returns false if the subscription was
+ * dropped.
  */
 extern bool papply_session_load_subscription(void);
 
 /*
- * Has it not changed since, as far as invalidations have been accepted?  Outside of a
- * transaction, false if it is not known.
+ * Is the subscription unchanged since then, as far as invalidations have been
+ * accepted?  Returns false outside of a transaction if that is not known.
  */
 extern bool papply_session_is_current(void);
 
-/* May writers apply its next transaction, as far as it and the sessions before say? */
+/*
+ * May writers apply the next transaction, as far as the subscription and
+ * session_replication_role are concerned?
+ */
 extern bool papply_session_suits_writers(void);
 
 #endif							/* PAPPLY_SESSION_H */

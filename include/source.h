@@ -2,7 +2,7 @@
  * room: writer
  *
  * source.h
- *	  Where the changes come from that a writer applies.
+ *	  Where the changes that a writer applies come from.
  *-------------------------------------------------------------------------
  */
 #ifndef PAPPLY_SOURCE_H
@@ -12,28 +12,30 @@
 #include "queue.h"
 
 /*
- * The next entry of a transaction in the queue, from *position, which is moved.  It may
- * still be arriving: sleeps until it is there, and throws what
- * papply_commit_order_sleep() throws.
+ * Return the next entry of a transaction in the queue, and move *position
+ * behind it.  If the entry has not arrived completely, sleeps until it has,
+ * and throws what papply_commit_order_sleep() throws.
  */
 extern PapplyEntry *papply_source_next(uint64 *position);
 
 /*
- * Read what this writer has taken (early.h) from its beginning, in a local transaction.
- * check is called again and again while it sleeps.  It shall accept invalidations, without
- * which the server would have to reset all caches of this process, and may throw.
+ * Begin to read the streamed transaction that this writer has taken (early.h),
+ * in a local transaction.  check is called repeatedly while the writer sleeps.
+ * It must accept invalidations, because otherwise the server would have to
+ * reset all caches of this process, and may throw an error.
  */
 extern void papply_source_begin_early(void (*check) (void));
 
 /*
- * The next change, as if it were in the queue, valid until the next call.  Sleeps until it is
- * there.  NULL: there is none, the transaction has ended with that commit.  Throws if
- * it is not to be applied early any more, what papply_commit_order_sleep() and check throw, and
- * what reading a file throws.
+ * Return the next change, in the form that it would have in the queue, valid
+ * until the next call.  Sleeps until it has arrived.  Returns NULL if the
+ * transaction has ended; *commit is set then.  Throws an error if the
+ * transaction must not be applied early any longer, and what
+ * papply_commit_order_sleep(), check and reading a file throw.
  */
 extern PapplyEntry *papply_source_next_early(PapplyCommit *commit);
 
-/* Give back the memory that this took, whether the end was reached or not. */
+/* Free the memory, whether the end was reached or not. */
 extern void papply_source_end_early(void);
 
 #endif							/* PAPPLY_SOURCE_H */

@@ -10,7 +10,7 @@
 
 #include "awake.h"
 
-/* Around the changes of what was claimed. */
+/* Call before and after the changes of a range. */
 extern void papply_storage_wait_begin(void);
 extern PapplyStorage papply_storage_wait_end(void);
 

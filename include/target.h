@@ -19,29 +19,30 @@
 #include "table_class.h"
 #include "table_statistics.h"
 
-/* How a published column becomes a value of a local one. */
+/* How a published column is converted to the value of a local one. */
 typedef struct PapplyColumnInput
 {
-	int			column;			/* number in the message, -1: not published */
-	bool		is_key;			/* of the identity */
-	bool		is_text;		/* its values are what was sent, as text */
+	int			column;			/* its number in the message; -1: not
+								 * published */
+	bool		is_key;			/* part of the replica identity */
+	bool		is_text;		/* a value is the text as it was sent */
 	Oid			text_param;
 	Oid			binary_param;
 	FmgrInfo	text_function;
-	PapplyFastInput fast_input; /* in its place, where possible; or NULL */
+	PapplyFastInput fast_input; /* used instead if possible; or NULL */
 	FmgrInfo	binary_function;	/* fn_oid 0: not looked up yet */
 } PapplyColumnInput;
 
 /* How a row is found by an index. */
 typedef struct PapplyIndexKeys
 {
-	Oid			index;			/* InvalidOid: by the server's sequential scan */
-	bool		is_identity;	/* else whole rows are compared */
+	Oid			index;			/* InvalidOid: the server's sequential scan is
+								 * used */
+	bool		is_identity;	/* otherwise whole rows are compared */
 	bool		finds_nulls;
-	bool		is_btree;		/* its pages can be looked for:
-								 * index_descent.h */
-	FmgrInfo   *equality;		/* how: one for each column, fn_oid 0: not */
-	int			count;			/* of key columns that are searched for */
+	bool		is_btree;		/* index_descent.h can search it */
+	FmgrInfo   *equality;		/* for each column; fn_oid 0: not compared */
+	int			count;			/* of key columns in the search */
 	AttrNumber	attnums[INDEX_MAX_KEYS];
 	ScanKeyData keys[INDEX_MAX_KEYS];
 } PapplyIndexKeys;
@@ -57,42 +58,45 @@ typedef struct PapplyTarget
 {
 	PapplyTargetKey key;
 
-	/* not of partitions */
+	/* not set in partitions */
 	uint32		version;		/* of the remote definition */
-	LogicalRepRelMapEntry *entry;	/* of the server's map */
-	uint32		state_counter;	/* when entry's sync state was read */
+	LogicalRepRelMapEntry *entry;	/* in the server's map */
+	uint32		state_counter;	/* when the entry's sync state was read */
 	bool		has_domain_default; /* table_class.h */
-	bool		may_check_domain;	/* the same */
-	char	   *label;			/* "schema.table" of the publisher */
+	bool		may_check_domain;	/* see table_class.h */
+	char	   *label;			/* "schema.table" on the publisher */
 
-	uint32		range_number;	/* that has opened it; 0: none */
+	uint32		range_number;	/* number of the range that opened it last; 0:
+								 * none */
 
 	/* kept across transactions, until an invalidation */
 	bool		is_valid;
-	Oid			userid;			/* who may call its functions */
+	Oid			userid;			/* role that may call its functions */
 	PapplyKeptFunctions functions;
 	Oid			local_relid;
 	bool		is_partitioned;
 	bool		is_partition;
-	MemoryContext context;		/* of what follows */
+	MemoryContext context;		/* holds the fields below */
 	PapplyColumnInput *inputs;	/* one for each local column */
 	int			ndefaults;
 	int		   *default_columns;
 	ExprState **default_exprs;
-	bool		has_mutable_default;	/* the time of the transaction, say */
-	bool		is_updatable;	/* the publisher tells how to find rows */
+	bool		has_mutable_default;	/* for example now() */
+	bool		is_updatable;	/* the publisher sends enough to identify rows */
 	PapplyIndexKeys lookup;
-	AttrMap    *from_root;		/* of a partition; NULL: the same columns */
+	AttrMap    *from_root;		/* of a partition; NULL: same columns as its
+								 * root */
 	AttrMap    *to_root;
 	PapplyTableClass table_class;
-	PapplyClassReason reason;	/* why not parallel */
+	PapplyClassReason reason;	/* why it is not parallel */
 	bool		has_triggers;	/* that fire in replica mode */
-	bool		takes_runs;		/* of INSERTs; see insert_run.c */
+	bool		takes_runs;		/* INSERTs are combined: see insert_run.c */
 	struct PapplyRunRows *run_rows;
 
-	/* count.c; not of partitions */
-	uint64		counts[PAPPLY_TABLE_COUNTERS];	/* not yet added */
-	bool		is_counted;		/* some are not 0 */
+	/* for count.c; not used in partitions */
+	uint64		counts[PAPPLY_TABLE_COUNTERS];	/* not added to the statistics
+												 * yet */
+	bool		is_counted;		/* some count is not 0 */
 	struct PapplyTarget *next_counted;
 	PapplyTableHint hint;
 
@@ -102,103 +106,116 @@ typedef struct PapplyTarget
 	Relation	rel;
 	struct PapplyRouting *routing;	/* of a partitioned table, else NULL */
 	int			open_partitions;
-	Oid			root_relid;		/* its own, or of its root */
-	AclMode		allowed;		/* rights.c: rights that were there */
+	Oid			root_relid;		/* of itself, or of its root */
+	AclMode		allowed;		/* for rights.c: rights that have been found */
 	uint32		allowed_at;
-	EState	   *estate;			/* partitions have that of their root */
+	EState	   *estate;			/* a partition uses that of its root */
 	ResultRelInfo *insert_rel;
-	ResultRelInfo *update_rel;	/* the same, where it may be */
-	TupleTableSlot *remote_slot;	/* the root's, if it has the same columns */
+	ResultRelInfo *update_rel;	/* the same as insert_rel if possible */
+	TupleTableSlot *remote_slot;	/* the root's, if the columns are the same */
 	TupleTableSlot *local_slot;
 	EPQState	epqstate;
-	Relation	index_rel;		/* of lookup, when it was used */
+	Relation	index_rel;		/* the index of lookup, if it has been used */
 	IndexScanDesc index_scan;
-	MemoryContext scan_context; /* its own, while there is one */
+	MemoryContext scan_context; /* of index_scan, if there is one */
 	SnapshotData dirty_snapshot;
 } PapplyTarget;
 
-/* Once in a writer, connected. */
+/* Call once in a writer, when it is connected. */
 extern void papply_target_init(void);
 
-/* A range of transactions begins. */
+/* Begin a range of transactions. */
 extern void papply_target_begin_range(void);
 
 /*
- * Are all tables synchronised that have been opened since then, as they were, and the
- * functions that they call what they were, as far as invalidations have been accepted?
- * In a transaction, if any was opened.
+ * Return whether all tables that were opened since papply_target_begin_range()
+ * are still synchronized, and the functions that they call unchanged, as far
+ * as invalidations have been accepted.  Must be called in a transaction if any
+ * table was opened.
  */
 extern bool papply_target_range_is_current(void);
 
 /*
- * The target of a remote relation, open until the local transaction ends or
- * papply_target_release(); pg_stat_activity shows it.  Throws if changes to it
- * cannot be applied by a writer, or not now: those of class serial only if
- * is_alone is set.
+ * Return the target of a remote relation.  It is open until the local
+ * transaction ends or papply_target_release() closes it.  pg_stat_activity
+ * shows it.  Throws an error if a writer cannot apply changes to it, or cannot
+ * apply them now: changes of a table of class serial require is_alone.
  */
 extern PapplyTarget *papply_target_open(LogicalRepRelId remote_relid, uint32 version,
 										bool is_alone);
 
 /*
- * The target of a remote relation, open or not, if rows of it are found by an
- * index that is their identity, and it is ready for changes made with that version, which may be applied
- * beside others and run no code of the user; else NULL.
+ * Return the target of a remote relation, which need not be open, or NULL.  It
+ * is returned only if it is prepared for this version, if an index that is the
+ * replica identity finds its rows, and if its changes may be applied alongside
+ * others and run no user code.
  */
 extern PapplyTarget *papply_target_peek(LogicalRepRelId remote_relid, uint32 version);
 
 /*
- * May a change run code of the user that does anything, such as to alter other
- * tables?  Then no other target is open, and this one is open for one change
+ * May a change run user code that does anything, such as altering other
+ * tables?  If so, no other target is open, and this one is open for one change
  * only.
  */
 extern bool papply_target_runs_code(const PapplyTarget *target);
 
-/* May triggers fire when a row is changed?  Any may if this transaction has said so. */
+/*
+ * May triggers fire when a row is changed?  If user code has set another
+ * session_replication_role, ordinary triggers may.
+ */
 extern bool papply_target_fires_triggers(const PapplyTarget *target);
 
 /* Are INSERTs into the table put off (insert_run.h)? */
 extern bool papply_target_takes_runs(const PapplyTarget *target);
 
 /*
- * The target of a table that is known, in that definition, as one without code that could
- * tell in which order rows are changed; else NULL.  Partitions may have constraints that
- * could, as the README says of constraints that read other rows.
+ * Return the target of a table that is known, in this version, to have no code
+ * that could observe the order in which rows are changed, or NULL.  Its
+ * partitions may still have constraints that read other rows; the
+ * documentation warns of these.
  */
 extern const PapplyTarget *papply_target_plain(LogicalRepRelId remote_relid, uint32 version);
 
-/* After a change: close the target if it is for that change only, or has much open. */
+/*
+ * Close the target after a change, if it is open for that change only, or has
+ * many partitions open.
+ */
 extern void papply_target_release(PapplyTarget *target);
 
-/* Before an UPDATE that sets these columns: for triggers that look at it. */
+/* Before an UPDATE: set which columns it updates, for triggers. */
 extern void papply_target_set_updated(PapplyTarget *target, const PapplyTuple *tuple);
 
 /*
- * The same for a partition of root, an open target; result_rel is made by tuple
- * routing, and open as long as root.
+ * Return the open target of a partition of root, which is an open target.
+ * Tuple routing has made result_rel, which stays open as long as root.
  */
 extern PapplyTarget *papply_target_open_partition(PapplyTarget *root,
 												  ResultRelInfo *result_rel);
 
 /*
- * Without opening it: changes of the relation that this version describes are
- * made with it from here on.
+ * Use this version for the following changes of the relation that it
+ * describes.  Does not open the table.
  */
 extern void papply_target_use_version(uint32 version);
 
 /*
- * The table of a remote relation that is not open, locked exclusively and open
- * until papply_target_close_all(); nothing else may be done with the target.
+ * Open the table of a remote relation, which must not be open, with
+ * AccessExclusiveLock.  It stays open until papply_target_close_all(), and no
+ * other function may be called for its target until then.
  */
 extern Relation papply_target_open_to_truncate(LogicalRepRelId remote_relid);
 
-/* For INSERT, or for UPDATE and DELETE; with its indexes open.  No root. */
+/*
+ * Return the state for INSERT, or that for UPDATE and DELETE, with the indexes
+ * open.  The target must not be partitioned.
+ */
 extern ResultRelInfo *papply_target_insert_rel(PapplyTarget *target);
 extern ResultRelInfo *papply_target_update_rel(PapplyTarget *target);
 
-/* Before a commit, or a TRUNCATE: release everything that is open. */
+/* Close all targets, before a commit or TRUNCATE. */
 extern void papply_target_close_all(void);
 
-/* After an abort, which has released it: forget it. */
+/* Forget all open targets after an abort, which has released their tables. */
 extern void papply_target_forget_all(void);
 
 #endif							/* PAPPLY_TARGET_H */

@@ -2,7 +2,7 @@
  * room: writer
  *
  * target_cache.h
- *	  What writers keep of tables, and when it is not true any more.
+ *	  What writers keep of tables, and when it is no longer valid.
  *-------------------------------------------------------------------------
  */
 #ifndef PAPPLY_TARGET_CACHE_H
@@ -10,27 +10,36 @@
 
 #include "target.h"
 
-/* Those below live here. */
+/* Return the memory context that targets live in. */
 extern MemoryContext papply_target_cache_context(void);
 
-/* A target, perhaps a new one, which has nothing but its key; partition: or InvalidOid. */
+/*
+ * Return a target, which may be a new one that has only its key.  partition
+ * may be InvalidOid.
+ */
 extern PapplyTarget *papply_target_cache_get(LogicalRepRelId remote_relid, Oid partition);
 
-/* That of a table, if there is one; or NULL. */
+/* Return the target of a table, or NULL if there is none. */
 extern PapplyTarget *papply_target_cache_find(LogicalRepRelId remote_relid);
 
-/* The range of transactions uses it; before it is opened, as it may have changed. */
+/*
+ * Note that the range of transactions uses the target.  Call it before opening
+ * the target, because its state may have changed.
+ */
 extern void papply_target_cache_use(PapplyTarget *target);
 
-/* Counts changes of functions that targets call, or of who may call them. */
+/*
+ * Return the number of changes of functions that targets call, or of the
+ * rights to call them.
+ */
 extern uint32 papply_target_cache_function_changes(void);
 
 extern bool papply_target_cache_is_partition_of(const PapplyTarget *target,
 												const PapplyTarget *root);
 
 /*
- * Forget the partitions of root, of which none is open.  What is kept of other tables
- * that changed, or were dropped, goes, too.
+ * Drop the partitions of root, none of which may be open, and what is kept of
+ * other tables that are no longer valid.
  */
 extern void papply_target_cache_forget_partitions(PapplyTarget *root);
 

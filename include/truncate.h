@@ -11,9 +11,10 @@
 #include "parallel_apply.h"
 
 /*
- * Apply a TRUNCATE (whole message), whose relations have the versions that were
- * given to papply_target_use_version().  In a transaction, in whose turn; all
- * targets are closed.  Throws whatever applying throws.
+ * Apply a TRUNCATE.  message is the whole message, whose relations have the
+ * versions given to papply_target_use_version().  Must be called in a
+ * transaction and in its turn, with all targets closed.  Throws whatever
+ * applying throws.
  */
 extern void papply_truncate(char *message, int length);
 

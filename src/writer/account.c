@@ -5,13 +5,14 @@
  * Runs in a writer.
  *
  * There are two sets of counters: those of the writer, since it started
- * (parallel_apply.writers), and those of the subscription, which survive it
- * (statistics.c).  Changes are kept apart until their transaction is committed,
- * so that what was rolled back counts for nothing.  Two files keep what is counted
- * by table and by key (count.c, key_wait.c); here it is said that they add it.
+ * (parallel_apply.writers), and those of the subscription, which survive the
+ * writer (statistics.c).  Changes are kept apart until their transaction is
+ * committed, so work that was rolled back is not counted.  count.c and
+ * key_wait.c keep the counts by table and by key; this file makes them add
+ * these at the end of a transaction.
  *
- * If transactions that take long are logged, time and waits count from the first
- * attempt on, whether that was committed or another one.
+ * If slow transactions are logged, time and waits are measured from the first
+ * attempt on, whichever attempt was committed.
  *-------------------------------------------------------------------------
  */
 #include "parallel_apply.h"
@@ -26,7 +27,7 @@
 
 PapplyAccount papply_account;
 
-/* At the first attempt: when it was, and the times waited until then. */
+/* Start of the first attempt, and the times waited before it. */
 static int64 first_began_at = 0;
 static uint64 waited_before_us[PAPPLY_COUNTERS - PAPPLY_FIRST_TIME];
 
@@ -42,7 +43,10 @@ papply_account_claim(void)
 	first_began_at = 0;
 }
 
-/* Times that this writer has waited, since it or one before it started. */
+/*
+ * Get the times that the writers in this slot have waited, including those
+ * before a restart.
+ */
 static void
 get_waited_us(uint64 *waited_us)
 {
@@ -73,7 +77,7 @@ papply_account_show_known(void)
 	uint64		changes = 0;
 
 	if (papply_account.first == PAPPLY_SEQNO_OPEN)
-		return;					/* as many as are done */
+		return;					/* not known */
 	for (uint64 seqno = papply_account.first; seqno <= papply_account.last; seqno++)
 		changes += papply_queue_transaction(seqno)->changes;
 	papply_pool_my_slot()->changes_received = changes;
@@ -94,7 +98,7 @@ log_if_slow(void)
 	papply_slow_log_report(&applied, first_began_at);
 }
 
-/* What files have counted that do not know when a transaction ends. */
+/* Let the other files that count add their counts, or drop them. */
 static void
 end_transaction(bool is_committed)
 {
@@ -134,7 +138,7 @@ papply_account_commit(void)
 	first_began_at = 0;
 }
 
-/* The clock may have been set back. */
+/* The time may be negative if the clock was set back. */
 void
 papply_account_time(int64 us)
 {
@@ -149,10 +153,11 @@ papply_account_retry(void)
 }
 
 /*
- * An error of a writer is put right: the transaction is tried again, in the end by the
- * apply worker, whose error is the one that counts as such.  What was aborted in favor of
- * an older one has a counter of its own, and that the pool was closed is none.  Nor is
- * what ends an attempt to apply a transaction early: it comes again.
+ * Count an error of a writer as a failed attempt: the transaction is tried
+ * again, in the end by the apply worker, whose error counts as an error of the
+ * subscription.  An abort in favor of an older transaction has a counter of
+ * its own.  Errors that result from closing the pool, or that end an attempt
+ * to apply a transaction early, do not count.
  */
 void
 papply_account_error(const ErrorData *error)

@@ -2,10 +2,13 @@
  * activity.c
  *	  What pg_stat_activity shows of a writer.
  *
- * Runs in a writer.  Instead of a query there is the table that it works on, and
- * the position of the commit of its remote transaction; of a batch, the one that
- * was the first to change this table.  It is put there with the first change of a
- * table in each local transaction, hence the formatting by hand.
+ * Runs in a writer.
+ *
+ * The view shows, instead of a query, the table that the writer works on and
+ * the commit position of the remote transaction.  For a batch, that is the
+ * transaction that was the first to change this table.  The text is set at the
+ * first change of a table in each local transaction, so it is formatted
+ * without printf functions, which are slow.
  *-------------------------------------------------------------------------
  */
 #include "parallel_apply.h"
@@ -16,7 +19,7 @@
 #include "activity.h"
 #include "pool.h"
 
-/* NULL if idle; empty if it is to be shown anew. */
+/* NULL: idle; empty: must be set again. */
 static const char *shown_table = "";
 
 static char *

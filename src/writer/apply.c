@@ -2,11 +2,14 @@
  * apply.c
  *	  From a change of the publisher to a change of a local row.
  *
- * Runs in a writer.  What happens to a row is what the native worker does with
- * it (columns by name, defaults for those that are not published, NULL for
- * dropped ones, unchanged TOAST values from the local row), with the state of
- * the table prepared (target.c).  A row of a partitioned table is made for the
- * root, and goes on to its partition (partition.c).
+ * Runs in a writer.
+ *
+ * A row gets what the native loop (PostgreSQL's own apply loop) gives it:
+ * columns are matched by name, columns that are not published get their
+ * defaults, dropped ones are NULL, and unchanged TOAST values come from the
+ * local row.  The difference is that the state of the table is prepared
+ * beforehand (target.c).  A row of a partitioned table is formed for the root
+ * and then passed to its partition (partition.c).
  *-------------------------------------------------------------------------
  */
 #include "parallel_apply.h"
@@ -36,7 +39,7 @@
 static PapplyChange change;		/* too large for the stack */
 static StringInfoData message_copy;
 static const char *change_table = NULL;
-static bool has_run_code = false;	/* of the user, in this range */
+static bool has_run_code = false;	/* in this range */
 
 const char *
 papply_apply_table(void)
@@ -44,7 +47,10 @@ papply_apply_table(void)
 	return change_table;
 }
 
-/* A change of another relation may have begun with inserting what was put off. */
+/*
+ * If rows are put off, they may be what was inserted when the error occurred,
+ * even if the current change is of another relation.
+ */
 LogicalRepRelId
 papply_apply_relation(void)
 {
@@ -88,7 +94,10 @@ receive_binary(PapplyTarget *target, Form_pg_attribute att, const PapplyColumn *
 		fmgr_info_cxt(function, &input->binary_function, target->context);
 	}
 
-	/* receive functions want a zero byte behind the data, and private memory */
+	/*
+	 * Receive functions need a terminating zero byte, and may write to the
+	 * buffer.
+	 */
 	initStringInfo(&buf);
 	appendBinaryStringInfo(&buf, column->data, column->length);
 	value = ReceiveFunctionCall(&input->binary_function, &buf,
@@ -154,7 +163,10 @@ store_column(PapplyTarget *target, int attribute, const PapplyTuple *tuple)
 		papply_apply_input(target, att, column);
 }
 
-/* All published columns into remote_slot, or only those of the key, NULL for others. */
+/*
+ * Store all published columns in remote_slot, or only those of the key.  All
+ * others become NULL.
+ */
 static void
 store_columns(PapplyTarget *target, PapplyTuple *tuple, bool only_key)
 {
@@ -183,8 +195,8 @@ store_tuple(PapplyTarget *target, PapplyTuple *tuple)
 }
 
 /*
- * Is the text that was sent that of the local row?  Most columns of a row do not
- * change, and a comparison is cheaper than to make the value again.
+ * Does the local row have the text that was sent?  Most columns of a row do
+ * not change, and comparing is cheaper than making the value again.
  */
 static bool
 has_same_text(PapplyTarget *target, int attribute, const PapplyColumn *column)
@@ -215,8 +227,8 @@ is_unchanged(PapplyTarget *target, int attribute, const PapplyTuple *tuple)
 }
 
 /*
- * The local row with the published columns replaced, into remote_slot; values
- * that are kept still point into the local row.
+ * Store the local row with the published columns replaced in remote_slot.
+ * Values that are kept still point into the local row.
  */
 static void
 store_modified(PapplyTarget *target, PapplyTuple *tuple)
@@ -241,7 +253,11 @@ store_modified(PapplyTarget *target, PapplyTuple *tuple)
 	ExecStoreVirtualTuple(slot);
 }
 
-/* now() of what is applied early is long before that of older ones, which it must not be. */
+/*
+ * Throw an error for a default such as now() in a transaction that is applied
+ * early.  Its value would be earlier than in older transactions that begin
+ * later.
+ */
 static void
 refuse_early_defaults(PapplyTarget *target)
 {
@@ -267,7 +283,7 @@ store_defaults(PapplyTarget *target)
 	}
 }
 
-/* The table that the row in remote_slot belongs to. */
+/* Return the table that the row in remote_slot belongs to. */
 static PapplyTarget *
 table_of_row(PapplyTarget *target)
 {
@@ -275,8 +291,8 @@ table_of_row(PapplyTarget *target)
 }
 
 /*
- * Native apply has a new slot for each row, which does not tell its table: a column
- * generated from tableoid gets 0.
+ * Clear the table OID of the slot.  The native loop uses a new slot for each
+ * row, so a column generated from tableoid becomes 0.
  */
 static void
 forget_last_row(TupleTableSlot *slot)
@@ -332,14 +348,14 @@ apply_insert(PapplyTarget *target)
 		insert_row(table);
 }
 
-/* The tuple by which the row of an UPDATE or DELETE is found. */
+/* Return the tuple that identifies the row of an UPDATE or DELETE. */
 static PapplyTuple *
 searched_tuple(void)
 {
 	return change.has_old ? &change.old_tuple : &change.new_tuple;
 }
 
-/* The row that was found, or that there is none, may be a conflict. */
+/* Note a conflict if the row that was found, or its absence, is one. */
 static void
 note_conflict(PapplyTarget *target, PapplyTarget *table, bool is_found)
 {
@@ -355,14 +371,17 @@ note_conflict(PapplyTarget *target, PapplyTarget *table, bool is_found)
 	papply_conflict_note_new_row(table);
 }
 
-/* As the native worker says it: up to 17 for those who debug. */
+/*
+ * Report a missing row as the native loop does, which is at DEBUG1 up to
+ * PostgreSQL 17.
+ */
 static void
 report_missing(PapplyTarget *target, PapplyTarget *table)
 {
 	bool		is_update = change.type == LOGICAL_REP_MSG_UPDATE;
 	bool		is_partition = OidIsValid(table->key.partition);
 
-	store_tuple(table, searched_tuple());	/* which may be an error */
+	store_tuple(table, searched_tuple());	/* may throw an error */
 	if (PAPPLY_REPORTS_CONFLICTS)
 		note_conflict(target, table, false);
 	else
@@ -374,10 +393,11 @@ report_missing(PapplyTarget *target, PapplyTarget *table)
 }
 
 /*
- * Find the row of an UPDATE or DELETE, into local_slot of the table that is
- * returned; NULL if there is none.  Triggers see it before it is changed, so it
- * is locked for them.  Columns that do not matter for this are made when the row
- * is there, once, if at all.
+ * Find the row of an UPDATE or DELETE.  It is stored in local_slot of the
+ * table that is returned; returns NULL if there is none.  If triggers fire,
+ * the row is locked, because they see it before it is changed.  Columns that
+ * are not needed for the search are converted only after the row was found, if
+ * at all.
  */
 static PapplyTarget *
 find_row(PapplyTarget *target, bool is_last_look)
@@ -445,7 +465,7 @@ apply_delete(PapplyTarget *target, bool is_last_look)
 	return true;
 }
 
-/* The message is parsed in a copy, since columns get terminated in place. */
+/* Parse a copy of the message, because columns are terminated in place. */
 static void
 parse_copy(const char *message, int length)
 {
@@ -477,8 +497,9 @@ apply_parsed(PapplyTarget *target, bool is_last_look)
 }
 
 /*
- * Code of the user finds what it finds in the native worker: the time and the
- * snapshot of this change, and immediate triggers fire before the next one.
+ * Apply a change that may run user code, under the conditions of the native
+ * loop: the code sees the time and the snapshot of this change, and immediate
+ * triggers fire before the next one.
  */
 static bool
 apply_with_code(PapplyTarget *target, bool is_last_look)
@@ -524,7 +545,7 @@ papply_apply_change(const char *message, int length, uint32 version, bool is_las
 		papply_count_add(target, is_last_look ? PAPPLY_TABLE_MISSING : PAPPLY_TABLE_RETRIED_LOOKUPS, 1);
 	papply_target_release(target);
 	papply_insert_run_end_change();
-	papply_message_reset_buffer(&message_copy); /* nobody knows when the next
-												 * one comes */
+	papply_message_reset_buffer(&message_copy); /* free memory, since the next
+												 * change may come much later */
 	return found;
 }

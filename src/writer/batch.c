@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  * batch.c
- *	  How many transactions a writer claims at a time, and when it leaves them to
- *	  others.
+ *	  How many transactions a writer claims at a time, and when it leaves them
+ *	  to others.
  *
  * Runs in a writer.
  *-------------------------------------------------------------------------
@@ -18,26 +18,31 @@
 #include "read_ahead.h"
 
 /*
- * A batch saves commits, tens of microseconds each, but its changes come one
- * after the other.  So it takes no more transactions than are applied in this
- * time: where rows have to be read from storage, saving commits does not pay.
+ * A batch saves commits, tens of microseconds each, but its changes are
+ * applied one after the other.  So a batch holds no more transactions than can
+ * be applied in this time.  Where rows have to be read from storage, saving
+ * commits does not pay.
  */
 #define BATCH_US 1500
 
 /*
- * While pages are read ahead there is little to wait for in a transaction, however
- * long it takes because others have the processors.
+ * While pages are read ahead, a transaction waits little for storage, even if
+ * it takes long because other processes use the CPUs.
  */
 #define MIN_AHEAD_BATCH 8
 
-/* Transactions up to this are left to others for so long; see papply_batch_leave_to_others(). */
+/*
+ * See papply_batch_leave_to_others(): transactions up to SHORT_US long are
+ * left to other writers, for LEAVE_MS.
+ */
 #define SHORT_US 100
 #define LEAVE_MS 1
 
 /*
- * Moving average: time to apply a transaction, without waits for others.  A writer that
- * knows nothing yet takes one at a time: of many new ones, each would have to wait for the
- * batch of the one before it, as new as itself.
+ * Moving average of the time to apply a transaction, without waits for other
+ * writers.  A new writer claims one transaction at a time.  If many new
+ * writers claimed batches, each would have to wait for the whole batch of the
+ * one before it.
  */
 static double transaction_us = BATCH_US;
 
@@ -53,8 +58,8 @@ papply_batch_max(void)
 	int			min = papply_read_ahead_is_on() ? MIN_AHEAD_BATCH : 1;
 
 	/*
-	 * rows would get the time of another transaction's commit, here or where
-	 * they go
+	 * Rows would get the commit time of another transaction, either on this
+	 * server or where its WAL is decoded.
 	 */
 	if (track_commit_timestamp || papply_decoding_is_possible())
 		return 1;
@@ -63,9 +68,10 @@ papply_batch_max(void)
 }
 
 /*
- * What comes next would only wait for another writer, which will be free to
- * claim it, too, in a moment if transactions are short: then one process less
- * does more.  Not for longer, since that one may be blocked.
+ * Sleep for LEAVE_MS if the next transaction depends on one that another
+ * writer applies.  If transactions are short, that writer will soon be free to
+ * claim it too, and one process fewer gets more done.  Do not sleep longer,
+ * because that writer may be blocked.
  */
 void
 papply_batch_leave_to_others(void)

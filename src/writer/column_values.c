@@ -1,12 +1,12 @@
 /*-------------------------------------------------------------------------
  * column_values.c
- *	  What makes the values of a row, prepared once for a table.
+ *	  Input functions and defaults of a table's columns, prepared once.
  *
  * Runs in a writer.
  *
- * The native worker looks up input functions, and plans defaults, for every row.
- * Here they are kept with the target (target.c) until an invalidation says that
- * they may be others.
+ * The native loop (PostgreSQL's own apply loop) looks up input functions, and
+ * plans defaults, for every row.  Here they are kept with the target
+ * (target.c) until an invalidation says that they may have changed.
  *-------------------------------------------------------------------------
  */
 #include "parallel_apply.h"
@@ -19,7 +19,7 @@
 
 #include "column_values.h"
 
-/* Does the input function, if it does not fail, leave the text as it is? */
+/* Does the input function return the text unchanged, if it does not fail? */
 static bool
 is_text_input(Oid function)
 {

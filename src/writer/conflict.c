@@ -1,30 +1,30 @@
 /*-------------------------------------------------------------------------
  * conflict.c
- *	  Conflicts that PostgreSQL reports and goes on after (18 and later).
+ *	  Conflicts that PostgreSQL 18 and later report without failing.
  *
  * Runs in a writer.
  *
  * From 18 on, the server's apply worker reports a row that another origin has
- * written, or that is missing, when it comes to it: to the log, and to the
- * statistics of the subscription.  It has decided then what it does with the
- * row; so have we, but our transaction may yet be rolled back and applied
- * again, and our reports would not come in commit order.  So what is needed
- * for a report is noted, and reported by the server's own function in the turn
- * of the transaction, when nothing but the commit is left.  If the transaction
- * fails instead, what was noted is forgotten, and whoever applies it next
- * reports.  To wait for the turn at each conflict instead would be serial apply
- * where two servers replicate to each other, as many rows there have another
- * origin.
+ * written, or that is missing, as soon as it reaches it: in the log, and in
+ * the statistics of the subscription.  A writer cannot do that, because its
+ * transaction may still be rolled back and applied again, and because the
+ * reports would not come in commit order.  So it notes what a report needs.
+ * The server's own function reports it in the turn of the transaction, when
+ * only the commit is left.  If the transaction fails, its notes are dropped,
+ * and the process that applies it next reports.  Waiting for the turn at each
+ * conflict would make apply serial where two servers replicate to each other,
+ * because many rows there have another origin.
  *
- * A row of another origin need not be looked at again in the turn: it is
- * changed or the transaction fails, so no older one can come before.
+ * The origin of a row need not be checked again in the turn.  The writer
+ * changes the row, so no older transaction can still change it, unless this
+ * transaction fails.
  *
- * Notes keep copies of the rows.  When there are many, the writer waits for its
- * turn in the middle of the transaction and reports them.  Only then a
- * transaction that fails has been reported, and will be again.
+ * Notes hold copies of the rows.  If there are many, the writer waits for its
+ * turn in the middle of the transaction and reports them.  Only in this case
+ * are the conflicts reported twice if the transaction fails later.
  *
- * Violations of unique constraints are errors, which the native loop reports.
- * Before 18 nothing is noted.
+ * Violations of unique constraints are errors, which the native loop
+ * (PostgreSQL's own apply loop) reports.  Nothing is noted before 18.
  *-------------------------------------------------------------------------
  */
 #include "parallel_apply.h"
@@ -39,7 +39,7 @@
 #include "conflict.h"
 #include "pool.h"
 
-/* Notes are reported when they have that many bytes. */
+/* Notes are reported when they exceed this size. */
 #define NOTES_BYTES (1024 * 1024)
 
 typedef struct Note
@@ -62,7 +62,7 @@ static MemoryContext context = NULL;
 static Note *first_note = NULL;
 static Note *last_note = NULL;
 
-/* Whole, since a TRUNCATE may follow. */
+/* Copy a row, with its TOAST values, since a TRUNCATE may follow. */
 static HeapTuple
 copy_row(TupleTableSlot *slot)
 {
@@ -155,7 +155,10 @@ drop_slot(TupleTableSlot *slot)
 		ExecDropSingleTupleTableSlot(slot);
 }
 
-/* The transaction has locked the table; its executor state has gone. */
+/*
+ * Report a note.  The transaction has locked the table, and closed its
+ * executor state.
+ */
 static void
 report(Note *note)
 {

@@ -1,16 +1,17 @@
 /*-------------------------------------------------------------------------
  * count.c
- *	  What a writer has done to each table, until it is added to the statistics.
+ *	  What a writer has done to each table, until it is added to the
+ *	  statistics.
  *
  * Runs in a writer.
  *
- * A row costs one increment in memory of this process.  At the end of a local
- * transaction, when others can go on already, the sums go to shared memory
- * (table_statistics.c), table by table.
+ * A row costs one increment in the memory of this process.  The sums are added
+ * to shared memory (table_statistics.c), table by table, at the end of a local
+ * transaction, after other writers have been released.
  *
- * Counted is the table that has the name of the remote relation: for changes of
- * a partitioned table that, and not its partitions.  It is the one that the
- * subscription has.
+ * The table that is counted has the name of the remote relation.  Changes of a
+ * partitioned table are counted for that table and not for its partitions,
+ * because it is the one that the subscription contains.
  *-------------------------------------------------------------------------
  */
 #include "parallel_apply.h"

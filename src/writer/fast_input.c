@@ -4,12 +4,13 @@
  *
  * Runs in a writer; pure.
  *
- * The input functions of these types understand every format that people
- * write, at a cost: a timestamp takes as long as an entry into a small index.
- * What comes here was written by an output function of the publisher, with the
- * settings that a subscription asks for (ISO dates), so nearly all of it has
- * one form.  That form is read here; whatever differs from it in one character
- * is left to the input function, errors included.
+ * The input functions of these types accept every format that people write,
+ * which makes them slow: a timestamp takes as long as an insertion into a
+ * small index.  The text that arrives here was written by an output function
+ * of the publisher, with the settings that a subscription requests (ISO
+ * dates), so nearly all of it has one format.  This file reads that format.
+ * Text that differs from it in any character, including invalid text, is left
+ * to the input function.
  *-------------------------------------------------------------------------
  */
 #include "parallel_apply.h"
@@ -24,12 +25,12 @@
 #include "fast_input.h"
 
 /*
- * Numbers of so many digits, and the power of ten that they are divided by, are
- * exact in a double; so the quotient is rounded once, as it should be.
+ * Numbers of up to this many digits, and the power of ten that they are
+ * divided by, are exact in a double, so the quotient is rounded only once.
  */
 #define EXACT_DIGITS 15
 
-/* As DecodeTimezone() has it. */
+/* The limit of DecodeTimezone(). */
 #define MAX_ZONE_HOURS 15
 
 /* The unread part of a text. */
@@ -86,7 +87,7 @@ take(Text *rest, char c)
 	return true;
 }
 
-/* A number of that many digits, within bounds. */
+/* Read a number of this many digits that is between min and max. */
 static bool
 take_number(Text *rest, int digits, int min, int max, int *number)
 {
@@ -102,7 +103,7 @@ take_number(Text *rest, int digits, int min, int max, int *number)
 	return *number >= min && *number <= max;
 }
 
-/* YYYY-MM-DD, as a day number of PostgreSQL. */
+/* Read YYYY-MM-DD.  *day_number is relative to PostgreSQL's epoch. */
 static bool
 take_date(Text *rest, int *day_number)
 {
@@ -118,7 +119,7 @@ take_date(Text *rest, int *day_number)
 	return true;
 }
 
-/* HH:MM:SS[.ffffff], in microseconds; up to six digits behind the point. */
+/* Read HH:MM:SS[.ffffff], with up to six digits after the point. */
 static bool
 take_time(Text *rest, int64 *time_us)
 {
@@ -142,7 +143,7 @@ take_time(Text *rest, int64 *time_us)
 	return unit_us < USECS_PER_SEC;
 }
 
-/* +HH[:MM], what is ahead of UTC. */
+/* Read +HH[:MM] or -HH[:MM].  *offset_us is positive east of UTC. */
 static bool
 take_zone(Text *rest, int64 *offset_us)
 {
@@ -218,7 +219,7 @@ papply_fast_input_of(Oid input_function, int32 typmod)
 	switch (input_function)
 	{
 		case F_FLOAT8IN:
-			/* otherwise the quotient is rounded twice */
+			/* otherwise the quotient would be rounded twice */
 			return FLT_EVAL_METHOD == 0 ? read_float8 : NULL;
 		case F_DATE_IN:
 			return read_date;

@@ -4,21 +4,24 @@
  *
  * Runs in a writer; no shared memory, no lock, no I/O.
  *
- * Where transactions pass a unique value from row to row, the message of an UPDATE says
- * which value a row gets, but as a rule not which one it gives up.  So the receiver does not
- * know that the transaction that takes the value depends on the one that gives it up
- * (row_keys.c).  If another writer applies the first one too early, it violates the unique
- * constraint, and its whole batch is rolled back and repeated one by one.  Where that is what
- * a table is used for, it happens to nearly every batch.
+ * If transactions move a unique value from row to row, the message of an
+ * UPDATE contains the value that a row gets, but usually not the one that it
+ * gives up.  So the receiver does not know that the transaction that takes the
+ * value depends on the one that gives it up (row_keys.c).  If another writer
+ * applies the first one too early, it violates the unique constraint, and its
+ * whole batch is rolled back and repeated transaction by transaction.  If a
+ * table is used like this, that happens to nearly every batch.
  *
- * So a writer that has seen such a violation waits for its turn before it changes that
- * relation, for MIN_CHANGES changes.  Each further violation doubles that number, unless it
- * comes long after the last of them.  N changes then cost a writer about
- * log2(N / MIN_CHANGES) failures, and a table with a rare one loses little.  Batches are
- * still formed, and other tables are applied as before.
+ * So a writer that has seen such a violation waits for its turn before it
+ * changes that relation, for MIN_CHANGES changes.  Each further violation
+ * doubles that number, unless it occurs long after the last change that
+ * waited.  N changes then cost a writer about log2(N / MIN_CHANGES) failures,
+ * and a table with a rare violation loses little.  Batches are still formed,
+ * and other tables are applied as before.
  *
- * Each writer learns by itself, from its own failures: with a list in shared memory all
- * would learn from the first one, but any change would have to look there.
+ * Each writer learns from its own failures only.  With a list in shared memory
+ * all writers would learn from the first one, but every change would have to
+ * look there.
  *-------------------------------------------------------------------------
  */
 #include "parallel_apply.h"
@@ -26,27 +29,33 @@
 #include "clock.h"
 #include "in_order.h"
 
-/* The least and the greatest number of changes that wait. */
+/* Minimum and maximum number of changes that wait. */
 #define MIN_CHANGES 256
 #define MAX_CHANGES (1 << 20)
 
-/* A violation so long after the last change that waited is the first one again. */
+/*
+ * A violation this long after the last change that waited is treated as the
+ * first.
+ */
 #define FORGET_MS 60000
 
-/* A writer remembers this many relations; a new one replaces that with the fewest left. */
+/*
+ * A writer remembers this many relations.  A new one replaces the one with the
+ * fewest changes left.
+ */
 #define MAX_RELATIONS 8
 
 typedef struct OrderedRelation
 {
 	LogicalRepRelId remote_relid;	/* 0: none */
 	int			length;			/* changes that wait after a violation */
-	int			left;			/* of them */
+	int			left;			/* of these, not seen yet */
 	int64		ended_at;		/* when left became 0 */
 } OrderedRelation;
 
 static OrderedRelation relations[MAX_RELATIONS];
 
-/* The sum of left, so that the usual case is one comparison. */
+/* The sum of all left, so that the usual case is one comparison. */
 static int64 all_left = 0;
 
 static OrderedRelation *

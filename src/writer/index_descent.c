@@ -4,16 +4,17 @@
  *
  * Runs in a writer.
  *
- * An index scan reads the leaf page, and waits for it.  Who only wants to ask
- * storage for it descends to the page above and takes the block number from
- * there; pages above leaves are few, and in memory.  The server offers no such
- * search, but the parts of one.
+ * An index scan reads the leaf page, and waits for it.  To only prefetch the
+ * leaf page, it suffices to descend to the level above and take the block
+ * number from there.  The pages above leaves are few, and usually in memory.
+ * The server does not export such a search, but it exports the parts of one.
  *
- * What is found is a hint.  So, where the server's search moves right because
- * a page was split after its parent was read, nothing is done here: the worst is
- * a page read in vain.
+ * The result is a hint.  Therefore this search does not move right if a page
+ * was split after its parent was read, as the server's search would.  At
+ * worst, a page is read in vain.
  *
- * Locking: as the access method, a page at a time, and none is kept.
+ * Locking: like the access method, one page at a time.  No lock or pin is
+ * kept.
  *-------------------------------------------------------------------------
  */
 #include "parallel_apply.h"
@@ -37,7 +38,10 @@ papply_index_key(Relation index)
 	return key;
 }
 
-/* The first item that is not less than the key; behind the last if all are. */
+/*
+ * Return the first item that is not less than the key, or the position after
+ * the last one.
+ */
 static OffsetNumber
 first_not_less(Relation index, BTScanInsert key, Page page)
 {
@@ -62,7 +66,10 @@ item(Page page, OffsetNumber offset)
 	return (IndexTuple) PageGetItem(page, PageGetItemId(page, offset));
 }
 
-/* The child that the key belongs to; its first one stands for all that is less. */
+/*
+ * Return the child page for the key.  The first child also covers all lesser
+ * keys.
+ */
 static BlockNumber
 child_for(Relation index, BTScanInsert key, Page page)
 {

@@ -4,39 +4,43 @@
  *
  * Runs in a writer.
  *
- * A run is a series of INSERTs of one remote relation, within a transaction or
- * across those of a batch.  Their rows are made and checked one by one, and put
- * off; then they go to the table by its multi-insert, which locks and logs a
- * page once for all rows that fit on it, and after that to the indexes, one after
- * the other.  So does COPY, but row by row.  Rows of a partitioned table are put off for
- * the partition that each belongs to; where the order in the WAL matters (reorder.c), a
- * run ends where a row belongs to another partition.
+ * A run is a series of INSERTs of one remote relation, in one transaction or
+ * across those of a batch.  Rows are formed and checked one by one, and put
+ * off.  Then the multi-insert of the table inserts them, which locks and
+ * WAL-logs a page once for all rows that fit on it.  After that they are
+ * inserted into the indexes, one index after the other.  (COPY inserts into
+ * the indexes row by row.)  Rows of a partitioned table are put off for the
+ * partition that each belongs to.  If the order in the WAL matters
+ * (reorder.c), a run ends where a row belongs to another partition.
  *
- * Same result: all that could tell is code that sees the table while rows are
- * put off.  Anything but a further INSERT of the relation flushes the run first,
- * so the transaction itself finds its rows, and triggers have none before them:
- * tables with triggers that fire take no runs, nor do those whose constraints
- * have functions that may read a table.  What ExecSimpleRelationInsert() does is
- * done here in its order, without triggers; CheckCmdReplicaIdentity() has
- * nothing to say of an INSERT, and which unique index was violated is told by
- * the native loop, when the transaction has failed twice.
+ * The result is the same, because only code that reads the table while rows
+ * are put off could notice.  Everything but a further INSERT into the relation
+ * flushes the run first, so the transaction itself finds its rows.  Tables
+ * with triggers that fire take no runs, nor do those whose constraints have
+ * functions that may read a table.  The steps of ExecSimpleRelationInsert()
+ * are done here in the same order, without triggers.
+ * CheckCmdReplicaIdentity() does not concern INSERT.  If a unique index is
+ * violated, the native loop (PostgreSQL's own apply loop) reports which one,
+ * after the transaction has failed twice.
  *
- * WAITS.  A row that is put off locks nothing and is in no index, so nobody can
- * wait for it, and what commit_order.c says of waits is said of what has been
- * flushed.  If an older transaction takes a unique value meanwhile, the flush
- * fails and the transaction is tried again in its turn, as if the row had come
- * a moment later.  Before a wait for a dependency the run is flushed: time is
- * there.  A wait for more data of a large transaction leaves it: otherwise a
- * writer that keeps up with the receiver would have no runs, and all that waits
- * for these rows is their own commit, which takes more data first.
+ * Waits: a row that is put off holds no lock and is in no index, so no
+ * transaction can wait for it.  What commit_order.c and blockers.c say about
+ * waits applies once it is flushed.  If an older transaction takes a unique
+ * value meanwhile, the flush fails and the transaction is tried again in its
+ * turn, as if the row had come a moment later.  The run is flushed before a
+ * wait for a dependency, since there is time.  It is not flushed before a wait
+ * for more data of a large transaction.  Otherwise a writer that keeps up with
+ * the receiver would have no runs.  Only the commit of these rows makes them
+ * visible, and it needs more data anyway.
  *
- * Not used: a bulk-insert state.  Its ring of buffers would make writers write
- * what they dirty, up to now left to the checkpointer; and a page that it keeps
- * pinned, for one run, would save one look-up in the buffer table.
+ * A bulk-insert state is not used.  Its ring of buffers would make writers
+ * write the pages that they dirty, which the checkpointer does otherwise.  The
+ * page that it keeps pinned would save one lookup in the buffer table for each
+ * run.
  *
- * Memory: values live in a context of their own, as long as the run, which ends
- * when RUN_BYTES are full; slots live with the target, many of them only until it
- * is closed.
+ * Memory: values live in a context of their own until the run ends, which it
+ * does at the latest when RUN_BYTES are full.  Slots live as long as the
+ * target, except that many are freed when it is closed.
  *-------------------------------------------------------------------------
  */
 #include "parallel_apply.h"
@@ -55,22 +59,25 @@
 #include "reorder.h"
 #include "table_class.h"
 
-/* A run is no longer than this: some pages of narrow rows. */
+/* Maximum number of rows of a run: some pages of narrow rows. */
 #define RUN_ROWS 256
 
-/* Nor do its values have more bytes; they should stay in a processor's cache. */
+/* Maximum size of its values, which should stay in the CPU cache. */
 #define RUN_BYTES (128 * 1024)
 
-/* A table that is closed keeps so many slots: small transactions need no more. */
+/*
+ * A table that is closed keeps this many slots; small transactions need no
+ * more.
+ */
 #define KEPT_SLOTS 16
 
-/* The rows of one table: not of a partitioned one, but of its partitions. */
+/* The rows of one table.  A partitioned table has none; its partitions do. */
 typedef struct PapplyRunRows
 {
-	MemoryContext context;		/* of this and the slots */
+	MemoryContext context;		/* holds this and the slots */
 	PapplyTarget *table;
-	struct PapplyRunRows *next; /* of this run */
-	TupleDesc	desc;			/* of the slots; nobody counts references */
+	struct PapplyRunRows *next; /* in the same run */
+	TupleDesc	desc;			/* of the slots; not reference-counted */
 	int			nrows;
 	int			nslots;			/* made so far */
 	TupleTableSlot *slots[RUN_ROWS];
@@ -103,7 +110,7 @@ is_mutable_domain(Oid type)
 	return false;
 }
 
-/* May a constraint find out which rows are in a table? */
+/* May a constraint read a table? */
 static bool
 has_mutable_constraint(TupleDesc desc)
 {
@@ -134,7 +141,7 @@ papply_insert_run_memory(void)
 	return run_context;
 }
 
-/* The first block, which is always there, is RUN_BYTES long. */
+/* The first block of the context is always there, and RUN_BYTES long. */
 static bool
 is_full(void)
 {
@@ -182,7 +189,7 @@ next_slot(PapplyRunRows *rows)
 	return ExecClearTuple(rows->slots[rows->nrows]);
 }
 
-/* What has to be true of a row before it is inserted. */
+/* Compute generated columns, and check the constraints of a row. */
 static void
 complete_and_check(ResultRelInfo *rel, TupleTableSlot *slot, EState *estate)
 {
@@ -199,8 +206,8 @@ complete_and_check(ResultRelInfo *rel, TupleTableSlot *slot, EState *estate)
 }
 
 /*
- * One index after the other: what the descent for a row has read, the next one finds in the
- * processor's cache.
+ * Insert all rows into one index after the other, because the pages that the
+ * descent for one row has read are in the CPU cache for the next one.
  */
 static void
 insert_into_indexes(ResultRelInfo *rel, PapplyRunRows *rows, EState *estate)
@@ -236,7 +243,10 @@ insert_rows(PapplyRunRows *rows, CommandId cid)
 	MemoryContextSwitchTo(old_context);
 }
 
-/* What is put off goes to its tables; the values may still be needed. */
+/*
+ * Insert all rows that are put off.  Does not free their values, which may
+ * still be needed.
+ */
 static void
 insert_all(void)
 {

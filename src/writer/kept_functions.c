@@ -1,18 +1,20 @@
 /*-------------------------------------------------------------------------
  * kept_functions.c
- *	  Which functions may changes of a table call, but for its triggers?
+ *	  Which functions may changes of a table call, apart from its triggers?
  *
  * Runs in a writer.
  *
- * The native worker plans defaults and looks up functions for every row, and asks then
- * whether they may be called.  What a writer keeps (target.c) has been planned
- * with functions as they were, or is the result of one, and it was allowed to
- * call them; so it is forgotten when one of them has changed, or when rights may have.
+ * The native loop (PostgreSQL's own apply loop) plans defaults and looks up
+ * functions for every row, and checks each time whether they may be called.
+ * What a writer keeps (target.c) was planned with functions as they were then,
+ * or is the result of one, and the writer was allowed to call them.  So it is
+ * dropped when one of them has changed, or when rights may have.
  *
- * Those of the server are known by name in the expressions of a table.  One of the user's
- * may call any other, which may have become a part of the plan; so a table that
- * calls one of these depends on all functions.  Those in C, as extensions have, count as
- * the server's.
+ * Built-in functions are found in the expressions of a table.  A user's
+ * function may call any other function, which may have been inlined into the
+ * plan, so a table that calls one depends on all functions.  Functions in C,
+ * as in extensions, are treated as built-in ones.
+ *-------------------------------------------------------------------------
  */
 #include "parallel_apply.h"
 
@@ -53,7 +55,9 @@ look_at_function(PapplyKeptFunctions *functions, Oid function)
 	ReleaseSysCache(tuple);
 }
 
-/* The search goes on. */
+/*
+ * Callback of papply_functions_find().  Returns false to continue the search.
+ */
 static bool
 add_function(Oid function, void *context)
 {
@@ -74,7 +78,10 @@ add_expression(Collection *collection, Node *expr)
 	(void) papply_functions_find(expr, add_function, collection);
 }
 
-/* What makes a value from what is sent, and compares values. */
+/*
+ * Add the functions that convert what is sent to values of a type, and that
+ * compare its values.
+ */
 static void
 add_functions_of_type(Collection *collection, Oid type)
 {
@@ -88,7 +95,10 @@ add_functions_of_type(Collection *collection, Oid type)
 		(void) add_function(get_opcode(entry->eq_opr), collection);
 }
 
-/* The server's own are known; a user's type that consists of others may have any. */
+/*
+ * Add the functions of a type.  Built-in types are known to be safe; a user's
+ * composite, range or similar type may have any function.
+ */
 static void
 add_type(Collection *collection, Oid type)
 {
@@ -137,7 +147,7 @@ add_constraints(Collection *collection, const TupleConstr *constr)
 		add_expression(collection, stringToNode(constr->check[i].ccbin));
 }
 
-/* Defaults of other columns are those above. */
+/* Add those of generated columns.  add_columns() has added defaults. */
 static void
 add_generated(Collection *collection, TupleDesc desc)
 {

@@ -5,11 +5,11 @@
  * Runs in a writer.
  *
  * The receiver knows which key makes a change depend on an older transaction,
- * and puts its name into the queue.  Only a change that had to wait, and so has
- * lost more time already, is looked at for the values of that key.  They are
- * what the publisher has sent, as text, cut off where there are too many.
+ * and puts the name of the key into the queue.  The values of that key are
+ * looked up only if a change had to wait, which takes longer anyway.  They are
+ * shown as the publisher has sent them, as text, and cut off if they are long.
  *
- * The waits of a local transaction are added to those of others (hot_keys.c)
+ * The waits of a local transaction are added to the shared ones (hot_keys.c)
  * when it has ended, or when there are many.
  *-------------------------------------------------------------------------
  */
@@ -28,7 +28,7 @@
 static PapplyKeyWait waits[MAX_WAITS];
 static int	nwaits = 0;
 
-/* The last one has no change yet. */
+/* The change of waits[nwaits] is not known yet. */
 static bool is_open = false;
 
 void
@@ -41,7 +41,10 @@ papply_key_wait_note(const PapplyKeyName *key, uint64 us)
 	is_open = true;
 }
 
-/* A column of the key's row, as PapplyRowKeys has hashed it; NULL: it was not sent. */
+/*
+ * Return a column of the key's row, as PapplyRowKeys has hashed it, or NULL if
+ * it was not sent.
+ */
 static const PapplyColumn *
 column_of_key(const PapplyChange *change, bool is_old, int number)
 {
@@ -72,7 +75,7 @@ append_column(StringInfo values, const PapplyColumn *column)
 							   Min(column->length, PAPPLY_KEY_VALUES_BYTES));
 }
 
-/* The columns of a unique index, unless it has been dropped. */
+/* Append the columns of a unique index, unless it has been dropped. */
 static void
 append_columns_of_index(StringInfo values, PapplyTarget *target, const PapplyChange *change,
 						const PapplyKeyName *key)
@@ -94,7 +97,10 @@ append_columns_of_index(StringInfo values, PapplyTarget *target, const PapplyCha
 	ReleaseSysCache(tuple);
 }
 
-/* Those of the replica identity: of FULL all. */
+/*
+ * Append the columns of the replica identity, which are all columns if it is
+ * FULL.
+ */
 static void
 append_columns_of_identity(StringInfo values, PapplyTarget *target,
 						   const PapplyChange *change, const PapplyKeyName *key)

@@ -4,39 +4,47 @@
  *
  * Runs in a writer.
  *
- * The turn is waited for in the callback XACT_EVENT_PRE_COMMIT, when deferred
- * triggers have fired, and passed on in XACT_EVENT_COMMIT, when the
- * transaction is visible: what is serial is the commit record and little else.
- * What is interrupted in between, because it waits for the lock of NOTIFY, say, is
- * rolled back like anything else that fails.  Not so what prepares or finishes a
- * prepared transaction: its record is written before the local transaction ends,
- * so interrupts are off until then.
+ * The writer waits for its turn in the callback XACT_EVENT_PRE_COMMIT, after
+ * deferred triggers have fired, and passes the turn on in XACT_EVENT_COMMIT,
+ * when the transaction is visible.  So only the commit record and little else
+ * is serialized.  If the commit is interrupted in between, for example while
+ * it waits for the lock of NOTIFY, the transaction is rolled back as after any
+ * other error.  This is not possible for PREPARE, COMMIT PREPARED and ROLLBACK
+ * PREPARED: their record is written before the local transaction ends, so
+ * interrupts are held off until then.
  *
- * A serializable transaction passes the turn on when it has ended: in XACT_EVENT_COMMIT it
- * still has its predicate locks, and what the native loop does next could fail because
- * of them, which would end the apply worker.  Nor is it known in XACT_EVENT_COMMIT which
- * session_replication_role code of the user has left, which the next one has to know.
+ * A serializable transaction passes the turn on after it has ended.  In
+ * XACT_EVENT_COMMIT it still has its predicate locks, which could make the
+ * next transaction of the native loop (PostgreSQL's own apply loop) fail and
+ * end the apply worker.  A transaction that has run user code does the same,
+ * because in XACT_EVENT_COMMIT it is not known yet which
+ * session_replication_role the code leaves behind, which the next transaction
+ * has to know.
  *
  * The commit record carries the replication origin with the remote end
- * position of the last transaction; so does every change, for those who filter
- * by origin.  Up to PostgreSQL 15 the session of the origin is taken in the
- * turn and passed on with it; from 16 on it is shared with the receiver.  An
- * abort must not advance the origin: its position is cleared before.
+ * position of the last transaction.  Every change carries the origin as well,
+ * for filtering by origin.  Up to PostgreSQL 15 the session of the origin is
+ * taken in the turn and passed on with it; from 16 on it is shared with the
+ * receiver.  An abort must not advance the origin, so its position is cleared
+ * first.
  *
- * Where code of the user has run, the turn is waited for before all callbacks: those of
- * other extensions may come first, and postgres_fdw commits there what triggers have
- * done on other servers.  We would have to roll back without them.
+ * If user code has run, the writer waits for its turn before all callbacks.
+ * Callbacks of other extensions may be called before ours, and postgres_fdw
+ * commits there what triggers have done on other servers.  If our transaction
+ * failed after that, those commits would remain.
  *
- * PREPARE is the same, but the turn is passed on when all is done: in the
- * callback the prepared transaction is still this process's, and another one
- * that came with its COMMIT PREPARED would find it busy.  COMMIT PREPARED and
- * ROLLBACK PREPARED write their record in the middle of a local transaction
- * that does nothing else, so the turn is taken before; the server's function
- * flushes.  Prepared transactions are named as the native loop names them,
- * which may have to finish what a writer has prepared, and the other way round.
+ * PREPARE works the same way, but passes the turn on when all is done.  In the
+ * callback, the prepared transaction still belongs to this process, and a
+ * writer that executes its COMMIT PREPARED would find it busy.  COMMIT
+ * PREPARED and ROLLBACK PREPARED write their record in the middle of a local
+ * transaction that does nothing else, so the turn is taken before; the
+ * server's function flushes the record.  Prepared transactions have the names
+ * that the native loop gives them, because either may have to finish what the
+ * other has prepared.
  *
- * If the process dies before the commit record is written, the transaction is
- * fetched again by the next receiver; if after, the origin has it.
+ * If the process dies before the commit record is written, the next receiver
+ * fetches the transaction again.  If it dies later, the origin has advanced
+ * past it.
  *-------------------------------------------------------------------------
  */
 #include "parallel_apply.h"
@@ -59,13 +67,15 @@
 #include "session_settings.h"
 #include "target.h"
 
-/* What is being committed. */
+/* The transactions that are being committed. */
 typedef struct PendingCommit
 {
 	bool		is_set;
-	bool		is_in_turn;		/* and has passed the gate */
+	bool		is_in_turn;		/* its turn has come, and it has passed the
+								 * gate */
 	bool		holds_interrupts;
-	bool		has_origin;		/* of the session, up to PostgreSQL 15 */
+	bool		has_origin;		/* session of the origin is taken (PostgreSQL
+								 * 15) */
 	uint64		first;
 	uint64		last;
 	PapplyCommit commit;
@@ -88,7 +98,10 @@ wait_for_turn(uint64 first)
 	check_turn();
 }
 
-/* The check may read catalogs, so it comes before the gate. */
+/*
+ * Wait for the turn and pass the gate.  The checks may read catalogs, so they
+ * come before the gate.
+ */
 static void
 wait_and_enter(uint64 first)
 {
@@ -114,7 +127,7 @@ enter_turn(void)
 	PAPPLY_SESSION_ORIGIN_TIMESTAMP = pending.commit.commit_time;
 }
 
-/* No abort may advance it. */
+/* Clear the origin of the session, so that an abort does not advance it. */
 static void
 forget_origin(void)
 {
@@ -174,7 +187,7 @@ transaction_callback(XactEvent event, void *arg)
 	}
 }
 
-/* This runs before the server's own callback aborts. */
+/* Runs before the server's exit callback aborts the transaction. */
 static void
 forget_origin_at_exit(int code, Datum arg)
 {
@@ -223,14 +236,17 @@ papply_local_renew_snapshot(void)
 	papply_local_take_snapshot();
 }
 
-/* The name of a prepared transaction: as in the native worker. */
+/* Return the name that the native loop gives to a prepared transaction. */
 static char *
 prepared_name(TransactionId remote_xid)
 {
 	return psprintf("pg_gid_%u_%u", MySubscription->oid, remote_xid);
 }
 
-/* Also if it is empty: COMMIT PREPARED does not know that. */
+/*
+ * Prepare the transaction even if it is empty, because COMMIT PREPARED fails
+ * otherwise.
+ */
 static void
 prepare_transaction(void)
 {
@@ -248,7 +264,7 @@ finish_prepared(void)
 
 	enter_turn();
 
-	/* what is rolled back may never have been prepared here */
+	/* A transaction that is rolled back may never have been prepared here. */
 	if (is_commit || LookupGXact(name, commit->prepare_end_lsn, commit->prepare_time))
 		FinishPreparedTransaction(name, is_commit);
 }
@@ -287,7 +303,10 @@ papply_local_commit(uint64 first, uint64 last, const PapplyCommit *commit)
 	CommitTransactionCommand();
 	papply_role_pass_on();
 
-	/* what is prepared has been flushed; standbys are waited for up to there */
+	/*
+	 * PREPARE has flushed its record.  Standbys are waited for up to that
+	 * position.
+	 */
 	if (pending.is_in_turn)
 		leave_turn(commit->type == LOGICAL_REP_MSG_PREPARE ?
 				   GetFlushRecPtr(NULL) : XactLastCommitEnd);

@@ -4,18 +4,20 @@
  *
  * Runs in a writer.
  *
- * The replica identity or else the primary key of the local table finds a row by
- * its key, and nothing else is compared, as in the native worker.  A table that
- * has neither is updated only with the publisher's REPLICA IDENTITY FULL, which
- * tells all columns of the row: then any index will do that does not miss it, and
- * whole rows are compared.  PostgreSQL does so from 16 on, and reads the table
- * from its beginning before; here it is the same for all majors.
+ * The replica identity, or else the primary key, of the local table finds a
+ * row by its key, and no other column is compared, as in the native loop
+ * (PostgreSQL's own apply loop).  A table that has neither is updated only if
+ * the publisher uses REPLICA IDENTITY FULL, which sends all columns of the
+ * row.  Then any index that does not miss the row can be used, and whole rows
+ * are compared.  PostgreSQL does so from 16 on, and reads the whole table
+ * before; here it is the same for all majors.
  *
- * An index does not miss a row if its equality is that of the comparison: the
- * operator of the type, with the column's collation or another that tells the
- * same values apart.  PostgreSQL asks for neither, and does not find 'A' for 'a' of
- * a case-insensitive column by an index of collation "C"; nor a NULL in a hash
- * index, nor a row by an index with a generated column.  We find them.
+ * An index does not miss a row if its equality is the one that rows are
+ * compared with: the operator of the type, with the collation of the column or
+ * another one that distinguishes the same values.  PostgreSQL requires
+ * neither, so with an index of collation "C" it does not find 'A' for 'a' in a
+ * case-insensitive column.  It also does not find a NULL by a hash index, nor
+ * a row by an index with a generated column.  Writers find these rows.
  *-------------------------------------------------------------------------
  */
 #include "parallel_apply.h"
@@ -39,7 +41,7 @@ column_of(Relation rel, AttrNumber attnum)
 	return TupleDescAttr(RelationGetDescr(rel), attnum - 1);
 }
 
-/* The equality operator of a key column, or InvalidOid. */
+/* Return the equality operator of a key column, or InvalidOid. */
 static Oid
 equality_of_index(Relation index, int column)
 {
@@ -49,7 +51,7 @@ equality_of_index(Relation index, int column)
 							   papply_compat_equality_strategy(index, column));
 }
 
-/* The equality operator that rows are compared with, or InvalidOid. */
+/* Return the equality operator that rows are compared with, or InvalidOid. */
 static Oid
 equality_of_type(Oid type)
 {
@@ -62,7 +64,9 @@ is_deterministic(Oid collation)
 	return !OidIsValid(collation) || get_collation_isdeterministic(collation);
 }
 
-/* Does a search for a value in this column of the index miss no equal one? */
+/*
+ * Does a search for a value in this column of the index find all equal ones?
+ */
 static bool
 finds_all(Relation rel, Relation index, int column)
 {
@@ -79,7 +83,9 @@ finds_all(Relation rel, Relation index, int column)
 		 (is_deterministic(collation) && is_deterministic(att->attcollation)));
 }
 
-/* Can it be searched for what the publisher sends, in its first column? */
+/*
+ * Can the index be searched by its first column for what the publisher sends?
+ */
 static bool
 is_usable(Relation rel, const AttrNumber *attnums, Relation index)
 {
@@ -93,7 +99,7 @@ is_usable(Relation rel, const AttrNumber *attnums, Relation index)
 		attnums[form->indkey.values[0] - 1] >= 0;
 }
 
-/* Does it find one row at most? */
+/* Does the index find at most one row? */
 static bool
 finds_one(Relation rel, Relation index)
 {
@@ -106,14 +112,20 @@ finds_one(Relation rel, Relation index)
 	return true;
 }
 
-/* Dropped columns and generated ones, which the publisher does not send, are not. */
+/*
+ * Is this column compared?  Dropped columns are not, nor are generated ones,
+ * which the publisher does not send.
+ */
 static bool
 is_compared(Form_pg_attribute att)
 {
 	return !att->attisdropped && !att->attgenerated;
 }
 
-/* Some columns cannot be, such as json: the server says so, in its own search. */
+/*
+ * Can all columns be compared?  Some, such as json, cannot; then the server's
+ * own search reports that.
+ */
 static bool
 can_compare_rows(Relation rel)
 {

@@ -4,20 +4,22 @@
  *
  * Runs in a writer.
  *
- * As in the native worker, a row is looked for in the partition that the old
- * tuple or key of the message belongs to, and it is moved (deleted and
- * inserted) if what it becomes belongs to another one.  The server's tuple
- * routing finds the partition.  It lives as long as the local transaction, and
- * so do the partitions that it has opened; each is a target of its own
- * (target.c), with the executor state of its root.
+ * As in the native loop (PostgreSQL's own apply loop), a row is searched for
+ * in the partition that the old tuple or key of the message belongs to.  If
+ * the new row belongs to another partition, the row is moved (deleted and
+ * inserted).  The server's tuple routing finds the partition.  It lives as
+ * long as the local transaction, and so do the partitions that it has opened.
+ * Each of them is a target of its own (target.c), with the executor state of
+ * its root.
  *
- * The set of partitions is that of the moment when the routing began.  The
- * lock of the root lets others attach or detach partitions meanwhile.  No row
- * goes astray: a partition that is detached waits for us; one that is attached
- * locks the default partition, which would get its rows otherwise, and the
- * constraint of the default partition is checked for each row, also for one
- * that is only looked for.  What is left is "no partition found", an error
- * whose second attempt has a routing of its own.
+ * The set of partitions is the one at the moment when the routing began.  The
+ * lock on the root allows other sessions to attach or detach partitions
+ * meanwhile.  No row is misplaced by that.  A partition can be detached only
+ * after this transaction has ended.  Attaching one locks the default
+ * partition, which would get its rows otherwise, and the constraint of the
+ * default partition is checked for each row, including one that is only
+ * searched for.  What can still happen is "no partition found", an error after
+ * which the second attempt sets up its own routing.
  *-------------------------------------------------------------------------
  */
 #include "parallel_apply.h"
@@ -36,7 +38,7 @@ typedef struct PapplyRouting
 	PartitionTupleRouting *tuples;
 } PapplyRouting;
 
-/* The inverse of a map from a root. */
+/* Return the inverse of a map from a root. */
 static AttrMap *
 invert_map(const AttrMap *from_root, int root_columns)
 {
@@ -62,9 +64,9 @@ papply_partition_prepare(PapplyTarget *partition, PapplyTarget *root)
 	MemoryContextSwitchTo(old_context);
 
 	/*
-	 * The server knows one remote relation for each partition; but changes
-	 * may come by the root and by a partition in between.  Then it forgets
-	 * the other one, with what it has allocated for it.
+	 * The server keeps one remote relation for each partition, but changes
+	 * may arrive under the root and under a partition in between.  So make it
+	 * forget the other one, with what it has allocated for it.
 	 */
 	entry = logicalrep_partition_open(root->entry, partition->rel, partition->from_root);
 	if (entry->remoterel.remoteid != root->key.remote_relid)
@@ -74,7 +76,7 @@ papply_partition_prepare(PapplyTarget *partition, PapplyTarget *root)
 		logicalrep_partmap_reset_relmap(&other);
 		entry = logicalrep_partition_open(root->entry, partition->rel, partition->from_root);
 	}
-	entry->localrelvalid = false;	/* make it anew when asked again */
+	entry->localrelvalid = false;	/* build it again at the next call */
 	return entry;
 }
 
@@ -93,8 +95,8 @@ papply_partition_begin_routing(PapplyTarget *root)
 	routing->state->resultRelInfo = routing->root_rel;
 
 	/*
-	 * the partition key may have functions of the owner, which are called
-	 * when it is planned
+	 * The partition key may contain functions of the owner, which are called
+	 * when it is planned.
 	 */
 	papply_compat_begin_as_table_owner(root->rel, &user_context);
 	routing->tuples = ExecSetupPartitionTupleRouting(root->estate, root->rel);

@@ -1,36 +1,46 @@
 /*-------------------------------------------------------------------------
  * postpone.c
- *	  Changes that are left for later, as what they depend on is not committed.
+ *	  Changes that are postponed because their dependency is not committed yet.
  *
  * Runs in a writer.
  *
- * A batch of small transactions often has a change or two of rows that the batch before
- * it has changed: the balances of a few branches, a counter.  A writer that waits for it
- * at the first one does nothing until then, and two writers do no more than one.  So the
- * change is postponed, and those behind it are applied, until the other batch is
- * committed, or nothing else is left.
+ * A batch of small transactions often has a few changes of rows that the
+ * previous batch has changed, such as the balances of a few branches, or a
+ * counter.  If a writer waited at the first of these changes, it would be idle
+ * until then, and two writers would do no more than one.  So the change is
+ * postponed, and the following ones are applied, until the other batch is
+ * committed or nothing else is left.
  *
- * Same result: the range is one local transaction, so nobody sees it half done, and what
- * is applied in it before its turn must be no matter anyway.  The order of two changes
- * matters if they have a key in common, and then the later one does not pass:
- * - The receiver knows keys as those of a table, so changes of different tables have
- *	 none; but for partitions, whose rows may also come by the name of the root.
- * - A change that has a key in common with one of an older transaction depends on that
- *	 one, or on a younger one: the greatest number is its dependency (dispatch.c).
- * - Of two changes of one transaction nothing is known; in the same table they keep
- *	 their order.
- * - A unique key that the receiver does not know, since the publisher has not sent the
- *	 value that is replaced, ends in an error, as it would between two writers, and the
- *	 transactions are tried again in their order; so does one that only the subscriber
- *	 has.
- * - A row that is not found is looked for again when all before it is applied.
- * - Keys that are different bytes on the publisher may be equal here (a type that is
- *	 another one, say).  Then a change that was postponed finds its row changed by the range
- *	 since then, or finds none, which ends in an error as well.
- * Code could tell: what is postponed or passes is in tables without triggers, and without
- * constraints or defaults that may read tables.  An INSERT is never postponed, nor what may
- * move a row to another partition: a place in the table is taken in order.  And nothing is
- * where the subscriber's WAL is decoded (reorder.c).
+ * The result is the same.  The range is one local transaction, so no other
+ * transaction sees it half done, and what it applies before its turn must be
+ * independent of the order anyway.  The order of two changes matters only if
+ * they have a key in common, and then the later one does not pass the earlier
+ * one:
+ * - The receiver hashes keys together with their table, so changes of
+ *   different tables have none in common.  Partitions are an exception,
+ *   because their rows may also be sent under the name of the root.
+ * - A change that has a key in common with one of an older transaction depends
+ *   on that transaction, or on a younger one, because its dependency is the
+ *   greatest sequence number (dispatch.c).
+ * - Nothing is known about two changes of one transaction.  In the same table
+ *   they keep their order.
+ * - The receiver does not know a unique key if the publisher does not send the
+ *   value that is replaced.  Such a conflict ends in an error, as it would
+ *   between two writers, and the transactions are tried again in their order.
+ *   The same is true of a unique key that only the subscriber has.
+ * - A row that is not found is searched for again when all changes before it
+ *   have been applied.
+ * - Keys that are different bytes on the publisher may be equal here, for
+ *   example if the type of a column differs.  Then a postponed change finds
+ *   that the range has changed its row since then, or finds no row.  Either
+ *   ends in an error as well.
+ *
+ * User code could observe the reordering, so only tables without triggers, and
+ * without constraints or defaults that may read tables, take part.  An INSERT
+ * is never postponed, nor is a change that may move a row to another
+ * partition, because rows must take their places in the table in order.
+ * Nothing is postponed if the subscriber's WAL is decoded (reorder.c).
+ *-------------------------------------------------------------------------
  */
 #include "parallel_apply.h"
 
@@ -45,7 +55,7 @@
 #include "reorder.h"
 #include "target.h"
 
-/* More of them would be slow to compare, and mean that all is waiting. */
+/* More would be slow to compare, and would mean that everything is waiting. */
 #define MAX_POSTPONED 64
 
 typedef struct Postponed
@@ -53,21 +63,26 @@ typedef struct Postponed
 	PapplyEntry *entry;			/* stays in the queue until it is committed */
 	uint64		seqno;			/* of its transaction */
 	Oid			local_relid;
-	CommandId	command_id;		/* of the next change */
-	bool		is_passed;		/* by one of its table */
+	CommandId	command_id;		/* of the next command when it was postponed */
+	bool		is_passed;		/* by a later change of the same table */
 } Postponed;
 
 static Postponed postponed[MAX_POSTPONED];
 static int	npostponed = 0;
 
-/* Commits that they all wait for, before those of the range. */
+/*
+ * The greatest dependency of postponed changes that is older than the range.
+ */
 static uint64 awaited = PAPPLY_NO_SEQNO;
 
-/* Of the range. */
+/* Arguments of papply_postpone_begin_range(). */
 static uint64 range_first;
 static void (*apply_change) (PapplyEntry *entry, uint64 seqno);
 
-/* The one that is being applied, and the command that the first of them is. */
+/*
+ * The postponed change that is being applied, and the command ID of the first
+ * one that was.
+ */
 static Postponed *applied = NULL;
 static CommandId applied_since;
 
@@ -88,7 +103,7 @@ remote_relid_of(PapplyEntry *entry)
 	return papply_message_get_uint32(PapplyEntryData(entry) + 1);
 }
 
-/* Might it have a key in common with one that is postponed? */
+/* Might the change have a key in common with one that is postponed? */
 static bool
 follows_postponed(PapplyEntry *entry, uint64 seqno, const PapplyTarget *table)
 {
@@ -113,7 +128,10 @@ pass_postponed(const PapplyTarget *table)
 		postponed[i].is_passed |= postponed[i].local_relid == table->local_relid;
 }
 
-/* Its bytes stay only once all of its transaction is there; see writer.c. */
+/*
+ * May the change be postponed?  Its bytes are kept only if all of its
+ * transaction is in the queue: see papply_queue_consumed() in writer.c.
+ */
 static bool
 may_be_postponed(PapplyEntry *entry, uint64 seqno, const PapplyTarget *table)
 {
@@ -136,7 +154,7 @@ postpone(PapplyEntry *entry, uint64 seqno, const PapplyTarget *table)
 {
 	Postponed  *change = &postponed[npostponed++];
 
-	papply_insert_run_flush();	/* what is put off has not passed it */
+	papply_insert_run_flush();	/* rows that are put off precede the change */
 	change->entry = entry;
 	change->seqno = seqno;
 	change->local_relid = table->local_relid;
@@ -187,7 +205,10 @@ papply_postpone_apply_all(void)
 	awaited = PAPPLY_NO_SEQNO;
 }
 
-/* Then the range is rolled back, and its transactions are applied in their order. */
+/*
+ * Throw an error.  The range is rolled back, and its transactions are applied
+ * in their order.
+ */
 static void
 refuse_order(void)
 {

@@ -1,43 +1,46 @@
 /*-------------------------------------------------------------------------
  * read_ahead.c
- *	  Ask storage for the pages of changes that are yet to be applied.
+ *	  Ask storage for the pages of changes that will be applied later.
  *
  * Runs in a writer.
  *
- * Where rows have to be read from storage, a writer would wait for the leaf
- * page of the index, and then for the page of the table, of one change after
- * the other.  But the queue has the changes to come.  So a writer stops now and
- * then to look at entries ahead, in three stages: ask for the leaf page
- * (index_descent.c); when it has come, find the row in it and ask for the
- * page of the table; forget the change once it is claimed.  Waits of many
- * changes overlap, whoever applies them.
+ * If rows have to be read from storage, a writer would wait for the leaf page
+ * of the index, and then for the page of the table, of one change after the
+ * other.  But the queue contains the following changes.  So a writer stops
+ * from time to time to look at entries ahead, in three stages.  It asks for
+ * the leaf page (index_descent.c).  When the page has arrived, it finds the
+ * row in it and asks for the page of the table.  It forgets the change once it
+ * is claimed.  So the waits of many changes overlap, whichever writer applies
+ * them.
  *
- * It looks at what it has claimed itself, and then at what nobody has claimed:
- * a position in the pool (queue.c) is moved over each entry, so that no two
- * writers look at the same.  How many changes a writer has under way is
- * maintenance_io_concurrency, as in PostgreSQL's recovery, which does the same.
- * How far it has come with a change is written into the entry: who waits for its
- * turn, or sleeps, does not go on, and then who claims the change does.
+ * A writer looks first at what it has claimed itself, and then at what no
+ * writer has claimed.  For the latter, a position in the pool (queue.c) is
+ * moved over each entry, so no two writers look at the same one.  A writer has
+ * up to maintenance_io_concurrency changes of each kind under way, which
+ * PostgreSQL's recovery prefetch uses as well.  The stage that a change has
+ * reached is stored in its entry.  If the writer that looked at it sleeps or
+ * waits for its turn, the writer that claims the change continues.
  *
- * All this costs some microseconds for each change.  It is worth that if storage
- * is slow, and not if pages come from the operating system's cache; so now
- * and then a page is read at once, and the time measured.  Where nothing is
- * read, nothing is done but to compare a counter, once for each batch.
+ * All this costs some microseconds for each change.  That pays if storage is
+ * slow, but not if pages come from the operating system's cache.  So from time
+ * to time a page is read synchronously, and the time measured.  As long as
+ * nothing is read, the only cost is comparing a counter once for each batch.
  *
- * Asking is only a hint: rows may move, pages split, dependencies do not
- * matter.  But the change need not be one of a transaction that is applied
- * now, so nothing here may wait for anybody: tables and indexes that are not
- * open in this transaction are locked (AccessShareLock) if that can be had at
- * once, and unlocked at the end of the stop; hence no deadlock.  Only tables are
- * looked at that this writer has prepared (target.c) and that changed in no
- * way since.
+ * Asking is only a hint, so it does not matter if rows move, pages split, or
+ * dependencies are not committed.  But the change may belong to a transaction
+ * that is not being applied yet, so nothing here may wait for another
+ * transaction.  Tables and indexes that are not open in this transaction are
+ * locked (AccessShareLock) only if that is possible without waiting, and
+ * unlocked at the end of the stop.  Hence there is no deadlock.  Only tables
+ * that this writer has prepared (target.c), and that have not changed since,
+ * are looked at.
  *
- * Converting a key may throw, as it will when the change is applied.  Then what
- * is being applied is tried again, without reading ahead; the entry has been
- * passed and is not looked at again.
+ * Converting a key may throw an error, as it will when the change is applied.
+ * Then the transactions that are being applied are tried again without reading
+ * ahead.  The entry has been passed and is not looked at again.
  *
- * The bytes of an entry stay while an older transaction is claimed and not
- * committed, which is true of all that is behind the change at hand.
+ * The bytes of an entry are kept while an older transaction is claimed and not
+ * committed, which is true of everything behind the change at hand.
  *-------------------------------------------------------------------------
  */
 #include "parallel_apply.h"
@@ -60,7 +63,10 @@
 #include "read_ahead.h"
 #include "target.h"
 
-/* A stop each so many changes; it looks at so many entries at most. */
+/*
+ * A writer stops once in STOP_CHANGES changes, and looks at up to MAX_ENTRIES
+ * entries of each kind.
+ */
 #define STOP_CHANGES 4
 #define MAX_ENTRIES 64
 
@@ -68,16 +74,16 @@
 #define MAX_TABLES 8
 
 /*
- * Changes under way, and how many of them may be the writer's own, or of others; more than
- * that in maintenance_io_concurrency has no effect.
+ * Changes under way, and how many of them may be either the writer's own or
+ * unclaimed.  A higher maintenance_io_concurrency has no effect.
  */
 #define MAX_ITEMS 256
 #define MAX_ITEMS_OF_ONE (MAX_ITEMS / 2)
 
 /*
- * A page that comes sooner comes from memory of the operating system, one that
- * comes later counts as much as several of these: if some pages are slow, it
- * is they that matter.
+ * A read that takes less time than SLOW_READ_US is assumed to come from the
+ * operating system's cache.  A slow read counts more than a fast one, because
+ * the slow reads matter even if only some pages are slow.
  */
 #define SLOW_READ_US 50
 #define SLOW_POINTS 8
@@ -86,17 +92,19 @@
 #define MAX_POINTS 64
 
 /*
- * One of so many pages is measured, which is to wait for it; while it is off, one
- * in so many batches that read, and one in each after a slow one.
+ * One in PROBE_PAGES pages is read synchronously to measure it.  While
+ * read-ahead is off, this is tried in one of TRIAL_RANGES batches that read,
+ * and in each batch after a slow read.
  */
 #define PROBE_PAGES 512
 #define TRIAL_RANGES 8
 
-/* It ends when nothing was read in so many batches. */
+/* Read-ahead is turned off after this number of batches that read nothing. */
 #define QUIET_RANGES 64
 
 /*
- * A table whose last pages were all in memory is looked at rarely.
+ * If the pages of the last RESIDENT_PAGES changes of a table were in memory,
+ * only one in RESIDENT_SHARE changes is looked at.
  */
 #define RESIDENT_PAGES 32
 #define RESIDENT_SHARE 16
@@ -106,9 +114,9 @@ typedef struct Pending
 {
 	uint64		position;		/* of its entry */
 	bool		is_own;			/* this writer has claimed it */
-	bool		is_leaf_asked;	/* somebody else did */
-	bool		is_asked;		/* all that can be asked for was */
-	int64		since;			/* the leaf page was asked for */
+	bool		is_leaf_asked;	/* another writer has asked for the leaf page */
+	bool		is_asked;		/* all its pages have been asked for */
+	int64		since;			/* when the leaf page was asked for */
 	BlockNumber leaf;
 	Oid			file;			/* of the index */
 } Pending;
@@ -119,15 +127,20 @@ typedef struct Table
 	PapplyTarget *target;
 	Relation	rel;			/* NULL: cannot be used now */
 	Relation	index;
-	bool		is_locked;		/* by us, until the end of the stop */
+	bool		is_locked;		/* by this file, until the end of the stop */
 	BTScanInsert key;
 } Table;
 
-/* Were pages of a table in memory?  Tables may share a place, it does not matter. */
+/*
+ * Were pages of a table in memory?  Tables may share a place, which does not
+ * matter.
+ */
 typedef struct Residency
 {
-	int			found;			/* changes since the last that was not */
-	int			passed;			/* of these, not looked at */
+	int			found;			/* changes since the last one that asked for a
+								 * page */
+	int			passed;			/* changes seen while found was RESIDENT_PAGES
+								 * or more */
 } Residency;
 
 static Pending items[MAX_ITEMS];
@@ -140,15 +153,14 @@ static PapplyChange change;		/* too large for the stack */
 
 /* The range that is being applied. */
 static bool is_active = false;
-static uint64 own_last;			/* sequence number */
-static uint64 own_position;		/* of the next entry of it to look at */
+static uint64 own_last;			/* its last sequence number */
+static uint64 own_position;		/* of its next entry to look at */
 static int	changes;
 
-/* Is it worth it? */
+/* Does reading ahead pay? */
 static bool is_trial = false;
 static int	pages_since_probe = 0;
-static int64 blocks_read = 0;	/* what was counted at the end of the last
-								 * range */
+static int64 blocks_read = 0;	/* the counter at the end of the last range */
 
 /*** pages ***/
 
@@ -164,7 +176,7 @@ set_points(int n)
 	pg_atomic_write_u32(&papply_pool->slow_points, Max(0, Min(MAX_POINTS, n)));
 }
 
-/* Moving average of slow reads. */
+/* Return the moving average of slow reads. */
 static int
 slow_read_us(void)
 {
@@ -187,7 +199,7 @@ note_read(double us)
 	pg_atomic_write_u32(&papply_pool->slow_read_us, average);
 }
 
-/* Read a page now to see how long it takes, if it has to be read. */
+/* Read a page now to measure how long it takes, if it is not in memory. */
 static void
 probe(Relation rel, BlockNumber block)
 {
@@ -203,7 +215,7 @@ probe(Relation rel, BlockNumber block)
 		note_read(INSTR_TIME_GET_MICROSEC(end));
 }
 
-/* Ask for a page; false if it is in memory. */
+/* Ask for a page.  Returns false if it is in memory. */
 static bool
 ask_for(Relation rel, BlockNumber block)
 {
@@ -269,7 +281,7 @@ close_tables(void)
 	table_count = 0;
 }
 
-/* The table of a change, or NULL if it cannot be looked at. */
+/* Return the table of a change, or NULL if it cannot be looked at. */
 static Table *
 table_of(const PapplyEntry *entry)
 {
@@ -313,7 +325,10 @@ is_change(const PapplyEntry *entry)
 	}
 }
 
-/* The checks of a domain, or of one inside, may be code of the user, which would run twice. */
+/*
+ * Can the input function run user code, such as the checks of a domain in the
+ * type?  Such code would run twice.
+ */
 static bool
 input_runs_code(Oid type)
 {
@@ -323,7 +338,10 @@ input_runs_code(Oid type)
 		(typtype != TYPTYPE_BASE || OidIsValid(get_element_type(type)));
 }
 
-/* Columns are terminated in copies: the entry is shared. */
+/*
+ * Set a column of the key.  Its text is terminated in a copy, because the
+ * entry is shared.
+ */
 static bool
 set_key_column(Table *table, int i, const PapplyTuple *tuple)
 {
@@ -347,7 +365,9 @@ set_key_column(Table *table, int i, const PapplyTuple *tuple)
 	return true;
 }
 
-/* The key that the change will look for; false if it has none. */
+/*
+ * Set the key that the change will search for.  Returns false if it has none.
+ */
 static bool
 set_key(Table *table, PapplyEntry *entry)
 {
@@ -361,7 +381,7 @@ set_key(Table *table, PapplyEntry *entry)
 	return true;
 }
 
-/* The leaf page is there: ask for the page that it leads to. */
+/* Ask for the page of the table that the leaf page leads to. */
 static bool
 ask_for_row(Table *table, Pending *item)
 {
@@ -373,8 +393,9 @@ ask_for_row(Table *table, Pending *item)
 }
 
 /*
- * Ask for the first page of a change that is not in memory; false if there is
- * none.  A leaf page that somebody else has asked for will be there by now.
+ * Ask for the first page of a change that is not in memory.  Returns false if
+ * there is none.  A leaf page that another writer has asked for should have
+ * arrived by now.
  */
 static bool
 ask_for_change(Table *table, PapplyEntry *entry, Pending *item)
@@ -393,7 +414,10 @@ ask_for_change(Table *table, PapplyEntry *entry, Pending *item)
 	return !is_insert && ask_for_row(table, item);
 }
 
-/* Keys are converted and compared as the user who will apply the change. */
+/*
+ * Call a function as the user that will apply the change, because it converts
+ * and compares keys.
+ */
 static bool
 as_table_owner(bool (*function) (Table *, PapplyEntry *, Pending *),
 			   Table *table, PapplyEntry *entry, Pending *item)
@@ -407,7 +431,10 @@ as_table_owner(bool (*function) (Table *, PapplyEntry *, Pending *),
 	return result;
 }
 
-/* Look at an entry that was not looked at before. */
+/*
+ * Look at an entry that no writer has looked at before, or whose leaf page
+ * only has been asked for.
+ */
 static void
 look_at(PapplyEntry *entry, uint64 position, bool is_own, int64 now)
 {
@@ -431,7 +458,7 @@ look_at(PapplyEntry *entry, uint64 position, bool is_own, int64 now)
 	items[item_count++] = item;
 }
 
-/* Nothing that can be asked for, or need not be any more. */
+/* Is the change done, or does another writer apply it? */
 static bool
 is_done(const Pending *item, uint64 position, uint64 unclaimed_position)
 {
@@ -446,7 +473,10 @@ find_and_ask_for_row(Table *table, PapplyEntry *entry, Pending *item)
 		ask_for_row(table, item);
 }
 
-/* Second stage of what is under way; false if the change need not be kept. */
+/*
+ * Do the second stage of a change.  Returns false if the change need not be
+ * kept.
+ */
 static bool
 go_on_with(Pending *item)
 {
@@ -467,7 +497,7 @@ go_on_with_all(uint64 position, int64 now)
 	uint64		unclaimed_position = papply_queue_unclaimed_position();
 	int			count = item_count;
 
-	item_count = 0;				/* what throws is forgotten, with the rest */
+	item_count = 0;				/* after an error, all are forgotten */
 	for (int i = 0; i < count; i++)
 	{
 		Pending		item = items[i];
@@ -481,7 +511,7 @@ go_on_with_all(uint64 position, int64 now)
 	}
 }
 
-/* The next entry of what this writer has claimed. */
+/* Return the next entry of what this writer has claimed. */
 static PapplyEntry *
 next_own_entry(uint64 *position)
 {
@@ -499,8 +529,9 @@ next_own_entry(uint64 *position)
 }
 
 /*
- * Or of what nobody has claimed.  Changes of others must not make a transaction
- * fail that cannot begin once more.
+ * Return the next entry that no writer has claimed.  Such an entry may throw
+ * an error, so it must not be used if the writer's own transaction cannot be
+ * rewound.
  */
 static PapplyEntry *
 next_unclaimed_entry(uint64 *position)
@@ -508,7 +539,10 @@ next_unclaimed_entry(uint64 *position)
 	return papply_queue_can_rewind(own_last) ? papply_queue_look_ahead(position) : NULL;
 }
 
-/* Until so many changes, its own or others, are under way; false: there is no more. */
+/*
+ * Look at up to MAX_ENTRIES entries, until max more changes are under way.
+ * Returns false if there are no more entries.
+ */
 static bool
 look_at_entries(bool is_own, int max, int64 now)
 {
@@ -555,7 +589,7 @@ stop(uint64 position)
 	MemoryContext old_context = MemoryContextSwitchTo(stop_context);
 	int64		now = papply_clock_now();
 
-	table_count = 0;			/* an error has closed what was open */
+	table_count = 0;			/* after an error, they have been closed */
 	go_on_with_all(position, now);
 	look_ahead(position, now);
 	close_tables();
@@ -598,7 +632,10 @@ papply_read_ahead_begin(uint64 first, uint64 last, bool is_allowed)
 	changes = 0;
 }
 
-/* Where nothing is read there are no probes: forget what they said. */
+/*
+ * If nothing is read there are no probes, so forget the results of earlier
+ * ones.
+ */
 static void
 note_quiet_range(void)
 {

@@ -1,12 +1,13 @@
 /*-------------------------------------------------------------------------
  * reorder.c
- *	  May this local transaction be something else than one remote one, in its order?
+ *	  May a local transaction differ from one remote transaction in its order?
  *
  * Runs in a writer.
  *
- * Not if it may be decoded (decoding.c).  A logical slot that is created later does not
- * decode it if it has an xid by then; so it gets one before the slots are looked at, and is
- * asked once.
+ * It may not if it may be decoded (decoding.c).  A logical slot that is
+ * created later does not decode it if the transaction has an xid by then.  So
+ * the transaction gets an xid before the slots are checked, and they are
+ * checked only once.
  *-------------------------------------------------------------------------
  */
 #include "parallel_apply.h"
@@ -31,7 +32,7 @@ ask(void)
 	if (papply_decoding_is_impossible())
 		return true;
 	if (papply_decoding_is_possible())
-		return false;			/* which needs no xid */
+		return false;			/* without assigning an xid */
 	(void) GetCurrentTransactionId();
 	return !papply_decoding_is_possible();
 }

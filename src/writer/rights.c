@@ -1,18 +1,19 @@
 /*-------------------------------------------------------------------------
  * rights.c
- *	  May the user change the tables as the transaction does?
+ *	  Does the user have the rights on the tables that a transaction changes?
  *
  * Runs in a writer.
  *
- * As in the native worker: the rights of the user who applies the change, on the table
- * or partition that its row is in, for what is done there.  That worker looks at them
- * for each row.  Here they are looked at once, and again when something has changed that
- * they may depend on.
+ * The rule is that of the native loop (PostgreSQL's own apply loop): the user
+ * that applies the change needs the right to do it on the table or partition
+ * that its row is in.  The native loop checks that for each row.  A writer
+ * checks it once, and again when something has changed that it may depend on.
  *
- * A transaction that is applied before its turn has looked too early: who has revoked a
- * right, and has got an answer, shall not find rows that came after that.  So which
- * rights it has used is kept, and looked at once more in its turn.  GRANT and REVOKE do
- * not lock the table, so nobody waits for us.
+ * A transaction that is applied before its turn checks too early.  Once REVOKE
+ * has returned, no row of a later transaction may be changed under the revoked
+ * privilege.  So the rights that a transaction has used are kept, and checked
+ * again in its turn.  GRANT and REVOKE do not lock the table, so they do not
+ * wait for the writer.
  *-------------------------------------------------------------------------
  */
 #include "parallel_apply.h"
@@ -34,7 +35,9 @@ typedef struct UsedKey
 	Oid			root_relid;		/* its owner may be the user: compat.h */
 } UsedKey;
 
-/* What was used of a table, in the range of transactions that used it last. */
+/*
+ * The rights used on a table by the last range of transactions that used it.
+ */
 typedef struct Used
 {
 	UsedKey		key;
@@ -45,7 +48,10 @@ typedef struct Used
 static HTAB *used_rights = NULL;
 static uint32 range_number = 0;
 
-/* Counts what may have changed rights, and what it was when the range was looked at. */
+/*
+ * Counts events that may have changed rights; and its value when the range was
+ * last checked.
+ */
 static uint32 changes = 1;
 static uint32 range_changes = 0;
 
@@ -80,7 +86,7 @@ papply_rights_init(void)
 	CacheRegisterRelcacheCallback(invalidate_table, (Datum) 0);
 	CacheRegisterSyscacheCallback(AUTHOID, invalidate_roles, (Datum) 0);
 	CacheRegisterSyscacheCallback(AUTHMEMROLEMEM, invalidate_roles, (Datum) 0);
-	CacheRegisterSyscacheCallback(DATABASEOID, invalidate_roles, (Datum) 0);	/* its owner is a member */
+	CacheRegisterSyscacheCallback(DATABASEOID, invalidate_roles, (Datum) 0);	/* for pg_database_owner */
 }
 
 void
@@ -134,7 +140,10 @@ papply_rights_check(PapplyTarget *target, AclMode rights)
 	target->allowed |= rights;
 }
 
-/* The transaction has locked the table. */
+/*
+ * Check whether rights used before are still there.  The transaction has
+ * locked the table.
+ */
 static bool
 is_still_allowed(const Used *used)
 {
@@ -143,7 +152,7 @@ is_still_allowed(const Used *used)
 	bool		result;
 
 	if (root == NULL)
-		return true;			/* it has dropped it */
+		return true;			/* dropped by this transaction */
 	papply_compat_begin_as_table_owner(root, &user_context);
 	result = has_rights(used->key.relid, used->rights);
 	papply_compat_end_as_table_owner(&user_context);

@@ -1,17 +1,17 @@
 /*-------------------------------------------------------------------------
  * row_lookup.c
- *	  Find the local row that a change is about.
+ *	  Find the local row of a change.
  *
  * Runs in a writer.
  *
- * By an index (lookup_index.c), the scan is opened once for the local
- * transaction, or for some thousand rows, and rescanned for each row, with keys
- * prepared once for the table.  Rows that the index finds are compared as a whole,
- * unless it is the identity of the table.  Where no index is usable, the search is
- * the server's own.
+ * If an index is used (lookup_index.c), the scan is opened once for the local
+ * transaction, or for some thousand rows, and restarted for each row, with
+ * keys prepared once for the table.  The rows that the index finds are
+ * compared as a whole, unless it is the replica identity of the table.  If no
+ * index is usable, the server's own search is used.
  *
- * A dirty snapshot is used: it finds rows of transactions in progress, so that
- * we wait for them instead of missing the row.
+ * A dirty snapshot finds rows of transactions in progress, so that the writer
+ * waits for these transactions instead of missing the row.
  *-------------------------------------------------------------------------
  */
 #include "parallel_apply.h"
@@ -27,9 +27,9 @@
 #include "row_lookup.h"
 
 /*
- * A scan is opened anew when it has as much memory: it needs some tens of
- * kilobytes, but the equality of some types (ranges, composite ones) leaves a
- * little of each row there.
+ * A scan is closed and opened again when it uses this much memory.  It needs
+ * tens of kilobytes, but the equality operators of some types (ranges,
+ * composite types) leave some memory there for each row.
  */
 #define SCAN_BYTES (256 * 1024)
 
@@ -53,10 +53,11 @@ begin_scan(PapplyTarget *target)
 }
 
 /*
- * The values that are searched for; false if the index cannot find them.  A NULL
- * matches another one, also in an identity: in 18 its columns may have had some before
- * they were NOT NULL (NOT VALID).  What comparisons keep lives as long as the change:
- * each scan begins with copies of the keys, which forget it.
+ * Set the values to search for.  Returns false if the index cannot find them.
+ * A NULL matches a NULL, even in a replica identity: in 18 its columns may
+ * contain some from before they were NOT NULL (NOT VALID).  What comparisons
+ * allocate lives as long as the change, because each scan begins with new
+ * copies of the keys.
  */
 static bool
 set_keys(PapplyTarget *target)
@@ -78,7 +79,7 @@ set_keys(PapplyTarget *target)
 	return true;
 }
 
-/* Lock the row that was found; false if it has changed meanwhile. */
+/* Lock the row that was found.  Returns false if it has changed meanwhile. */
 static bool
 lock_row(PapplyTarget *target)
 {
@@ -98,7 +99,7 @@ lock_row(PapplyTarget *target)
 	return result == TM_Ok;
 }
 
-/* Is the row in local_slot, as a whole, the one that is searched for? */
+/* Does the whole row in local_slot equal the one that is searched for? */
 static bool
 rows_are_equal(PapplyTarget *target)
 {
@@ -130,7 +131,7 @@ restart_scan(PapplyTarget *target)
 	index_rescan(target->index_scan, target->lookup.keys, target->lookup.count, NULL, 0);
 }
 
-/* The next row of the index that may be the one, into local_slot. */
+/* Get the next row of the index that may match into local_slot. */
 static bool
 next_candidate(PapplyTarget *target)
 {
@@ -187,7 +188,7 @@ papply_row_lookup_release(PapplyTarget *target)
 
 	/*
 	 * With a dirty snapshot a btree scan keeps its leaf page pinned, which
-	 * VACUUM and pruning would have to wait for.
+	 * would make VACUUM wait and prevent pruning.
 	 */
 	if (MemoryContextMemAllocated(target->scan_context, true) < SCAN_BYTES)
 		restart_scan(target);

@@ -1,6 +1,6 @@
 /*-------------------------------------------------------------------------
  * session.c
- *	  Who a writer is in its database, and what its subscription says.
+ *	  The identity of a writer in its database, and its subscription.
  *
  * Runs in a writer.
  *-------------------------------------------------------------------------
@@ -20,17 +20,20 @@
 #include "replication_role.h"
 #include "session.h"
 
-/* Which version of its row in pg_subscription. */
+/* The version of the row in pg_subscription. */
 typedef struct RowVersion
 {
-	ItemPointerData place;		/* invalid: there is none */
+	ItemPointerData place;		/* invalid: there is no row */
 	TransactionId xmin;
 } RowVersion;
 
-/* Counts what may have changed it, also what has changed another one only. */
+/*
+ * Counts invalidations that may concern the subscription, including those of
+ * other subscriptions.
+ */
 static uint32 invalidations = 1;
 
-/* What that and the row were when MySubscription was read. */
+/* The counter and the version of the row when MySubscription was read. */
 static uint32 loaded_at = 0;
 static RowVersion loaded_version;
 
@@ -55,10 +58,13 @@ papply_session_connect(void)
 
 	papply_activity_show_name();
 
-	/* the receiver flushes, once for many */
+	/* the receiver flushes, once for many commits */
 	set_setting("synchronous_commit", "off");
 
-	/* what is applied early is open as long as the publisher's; 17 and later */
+	/*
+	 * A transaction that is applied early is open as long as on the
+	 * publisher.  The setting exists from 17 on.
+	 */
 	if (GetConfigOption("transaction_timeout", true, false) != NULL)
 		set_setting("transaction_timeout", "0");
 
@@ -94,7 +100,7 @@ papply_session_load_subscription(void)
 	MySubscription = NULL;
 	MemoryContextReset(context);
 	StartTransactionCommand();
-	loaded_version = get_version(); /* not newer than what is read then */
+	loaded_version = get_version(); /* not newer than what is read next */
 	MemoryContextSwitchTo(context);
 	MySubscription = GetSubscription(papply_pool->subid, true);
 	CommitTransactionCommand();
@@ -104,8 +110,9 @@ papply_session_load_subscription(void)
 }
 
 /*
- * What the native loop looks at when it begins a transaction is left to it: it
- * skips one, or ends, and another one starts with the new owner.
+ * Transactions are left to the native loop if it must do something at their
+ * beginning: skip one, exit because the subscription is disabled, or exit to
+ * be restarted with the new owner.
  */
 bool
 papply_session_suits_writers(void)

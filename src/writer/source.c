@@ -1,16 +1,17 @@
 /*-------------------------------------------------------------------------
  * source.c
- *	  Where the changes come from that a writer applies.
+ *	  Where the changes that a writer applies come from.
  *
  * Runs in a writer.
  *
- * As a rule from the queue.  A streamed transaction that is applied early is read from
- * the file that the receiver spools it to as it comes (spool.c); here its changes get the form
- * that they would have in the queue.  The version of a definition comes with its
- * message, and is that of changes behind it.  What a change depends on is not known by its rows:
- * it is all that was received before its chunk.  Of what came later, it may only be in
- * the way of others, as any younger transaction; on the publisher, rows that it has changed
- * are locked until it ends.
+ * Usually they come from the queue.  The changes of a streamed transaction
+ * that is applied early are read from the file that the receiver spools it to
+ * (spool.c), while it arrives, and are converted to entries as in the queue.
+ * The version of a definition comes with its message, and applies to the
+ * changes after it.  The dependency of a change is not derived from its rows:
+ * it is everything that was received before its chunk.  A transaction received
+ * later can only be blocked by it, as by any younger transaction; on the
+ * publisher, the rows that it has changed are locked until it ends.
  *-------------------------------------------------------------------------
  */
 #include "parallel_apply.h"
@@ -24,14 +25,14 @@
 #include "local_commit.h"
 #include "source.h"
 
-/* Which definition a relation has. */
+/* The current definition of a relation. */
 typedef struct RelationVersion
 {
 	LogicalRepRelId remote_relid;
 	uint32		version;
 } RelationVersion;
 
-static MemoryContext context = NULL;	/* of the reader and the versions */
+static MemoryContext context = NULL;	/* holds the reader and the versions */
 static PapplySpoolReader reader;
 static HTAB *versions = NULL;
 static uint64 dependency;		/* of the changes of this chunk */
@@ -88,7 +89,10 @@ note_version(const char *message, uint32 version)
 	relation->version = version;
 }
 
-/* The publisher describes a relation before it changes it; else the message is malformed. */
+/*
+ * Return the version of a relation.  The publisher describes a relation before
+ * it changes it; otherwise the message is malformed.
+ */
 static uint32
 version_of(const char *relid)
 {
@@ -121,8 +125,8 @@ make_entry(const PapplySpooled *head, const char *message)
 }
 
 /*
- * It may be hours, so no snapshot is held, which CREATE INDEX CONCURRENTLY would wait for.
- * The caller takes another one.
+ * Sleep, possibly for hours, without a snapshot, because CREATE INDEX
+ * CONCURRENTLY would wait for it.  The caller takes a new one afterwards.
  */
 static void
 sleep_for_message(int *sleeps)
@@ -131,10 +135,13 @@ sleep_for_message(int *sleeps)
 		papply_local_release_snapshot();
 	papply_commit_order_sleep(PAPPLY_WRITER_WAIT_DATA, sleeps);
 	check_early();
-	InvalidateCatalogSnapshot();	/* with which the check has read */
+	InvalidateCatalogSnapshot();	/* which the check has used */
 }
 
-/* Sleep until there is a message; false: there is none, the transaction has ended. */
+/*
+ * Sleep until there is a message.  Returns false if there is none because the
+ * transaction has ended.
+ */
 static bool
 wait_for_message(PapplySpooled *head, char **message, PapplyCommit *commit)
 {

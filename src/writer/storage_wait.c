@@ -4,13 +4,14 @@
  *
  * Runs in a writer.
  *
- * A page that is read comes from memory of the operating system, at the cost of
- * copying it, or from a device, and then this process sleeps.  The system counts
- * how often it has slept; what it has slept in waits for other writers is not
- * counted, so what remains, where pages are read at all, are waits for storage
- * (and for locks, which are as good a reason for others to go on).
+ * A page that is read comes either from the operating system's cache, at the
+ * cost of copying it, or from a device, and then this process sleeps.  The
+ * operating system counts how often the process has slept.  Sleeps in waits
+ * for other writers are subtracted.  What remains, if pages are read at all,
+ * are waits for storage (and for locks, which are an equally good reason to
+ * let other writers run).
  *
- * Where nothing is read, this costs the comparison of a counter for each batch.
+ * As long as nothing is read, this costs comparing a counter for each batch.
  *-------------------------------------------------------------------------
  */
 #include "parallel_apply.h"
@@ -23,7 +24,11 @@
 #include "read_ahead.h"
 #include "storage_wait.h"
 
-/* Batches without such a wait, until it is believed that there are no more. */
+/*
+ * Each batch with such a wait adds POINTS, up to MAX_POINTS, and each one
+ * without subtracts one.  The writer counts as waiting for storage while
+ * points remain.
+ */
 #define MAX_POINTS 16
 #define POINTS 4
 
@@ -32,7 +37,7 @@ static bool has_read = false;	/* the last time */
 static int64 blocks_read;
 static int64 sleeps;
 
-/* Times that this process has slept, but for other writers. */
+/* Return how often this process has slept, except for other writers. */
 static int64
 count_sleeps(void)
 {

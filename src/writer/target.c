@@ -4,24 +4,27 @@
  *
  * Runs in a writer.
  *
- * The native worker opens the table, its indexes and an executor state for
- * every row.  Here they live as long as the local transaction, and what needs
- * no lock (column map, input functions, defaults, scan keys) until the
- * relation cache says that the table has changed.  While the table is open its
- * lock keeps all of this true.
+ * The native loop (PostgreSQL's own apply loop) opens the table, its indexes
+ * and an executor state for every row.  Here they live as long as the local
+ * transaction.  What needs no lock (column map, input functions, defaults,
+ * scan keys) is kept until the relation cache reports that the table has
+ * changed.  While the table is open, its lock keeps all of this valid.
  *
- * But where a change may run code of the user, the table is open for this one
- * change, and no other is, just as in the native worker: the code may alter or
- * truncate any other table, and triggers are prepared for the change at hand.
+ * If a change may run user code, however, the table is open only for this
+ * change and no other table is open, as in the native loop.  The code may
+ * alter or truncate any other table, and triggers are set up for the change at
+ * hand.
  *
  * The map from remote to local relation, with its checks and messages, is the
- * server's own (logicalrelation.h), fed from the registry: the version that a
- * change was made with is put into it before the table is opened.
+ * server's own (logicalrelation.h).  It is filled from the registry: the
+ * version that a change was made with is put into the map before the table is
+ * opened.
  *
- * The partitions of a partitioned table are targets as well, opened when a row
- * belongs to them (partition.c), and gone when the root has changed.  Some hundred
- * are open at a time, and some thousand kept: PostgreSQL's own apply closes each after its
- * row, and who changes rows of all partitions of a large table has no use for more.
+ * The partitions of a partitioned table are targets as well.  They are opened
+ * when a row belongs to them (partition.c), and dropped when the root has
+ * changed.  Some hundred are open at a time, and some thousand kept.  A load
+ * that changes rows in all partitions of a large table would not benefit from
+ * more.
  *-------------------------------------------------------------------------
  */
 #include "parallel_apply.h"
@@ -52,17 +55,20 @@
 #include "target_cache.h"
 
 /*
- * A partitioned table is closed, to be opened again, when it has so many partitions open:
- * each needs some tens of kilobytes.
+ * A partitioned table is closed, and opened again for the next change, when
+ * this number of its partitions are open.  Each needs tens of kilobytes.
  */
 #define MAX_OPEN_PARTITIONS 256
 
 static PapplyTarget *open_targets = NULL;
 
-/* In logicalrep_rel_open(), which may throw with the table half open. */
+/*
+ * The target in logicalrep_rel_open(), which may throw an error with the table
+ * half open.
+ */
 static PapplyTarget *opening = NULL;
 
-/* What is kept of it is being made, which may throw. */
+/* The target being prepared, which may throw an error. */
 static PapplyTarget *preparing = NULL;
 
 static void
@@ -80,7 +86,7 @@ set_label(PapplyTarget *target, const LogicalRepRelation *remote)
 	MemoryContextSwitchTo(old_context);
 }
 
-/* Put that version of the remote definition into the server's map. */
+/* Put this version of the remote definition into the server's map. */
 static void
 load_version(PapplyTarget *target, uint32 version)
 {
@@ -89,7 +95,7 @@ load_version(PapplyTarget *target, uint32 version)
 
 	initStringInfo(&message);
 	papply_registry_get(version, &message);
-	message.cursor = 1;			/* behind the kind byte */
+	message.cursor = 1;			/* after the message type */
 	remote = logicalrep_read_rel(&message);
 	target->version = 0;		/* until all of it is done */
 	target->is_valid = false;
@@ -109,7 +115,11 @@ prepare_lookup(PapplyTarget *target, LogicalRepRelMapEntry *entry)
 	papply_lookup_index_choose(target, entry->attrmap->attnums);
 }
 
-/* Nobody tells us of the triggers of partitions: ask again the next time. */
+/*
+ * Throw an error because the target's changes may not be applied.  No
+ * invalidation of a partitioned table reports new triggers of its partitions,
+ * so classify it again the next time.
+ */
 static void
 refuse(PapplyTarget *target)
 {
@@ -123,14 +133,20 @@ refuse(PapplyTarget *target)
 			 errdetail_internal("%s", phrase ? phrase : "ordinary triggers fire")));
 }
 
-/* Where ordinary triggers fire, any table is as one of class serial. */
+/*
+ * Must changes of the target be applied alone?  Where ordinary triggers fire,
+ * any table is treated as one of class serial.
+ */
 static bool
 must_be_alone(const PapplyTarget *target)
 {
 	return target->table_class == PAPPLY_TABLE_SERIAL || !papply_role_is_replica();
 }
 
-/* Throw if changes of the target may not be applied, or not beside others. */
+/*
+ * Throw an error if changes of the target may not be applied, or not alongside
+ * others.
+ */
 static void
 check_class(PapplyTarget *target, bool is_alone)
 {
@@ -144,7 +160,7 @@ static void
 begin_to_prepare(PapplyTarget *target)
 {
 	target->local_relid = RelationGetRelid(target->rel);
-	target->is_valid = true;	/* unless something changes from here on */
+	target->is_valid = true;	/* unless an invalidation arrives from here on */
 	target->functions.has_any = true;
 	target->userid = GetUserId();
 	preparing = target;
@@ -159,7 +175,7 @@ begin_to_prepare(PapplyTarget *target)
 	target->lookup.index = InvalidOid;
 }
 
-/* Until here any change of a function has counted. */
+/* Until then, any change of a function counts. */
 static void
 end_preparing(PapplyTarget *target, const AttrMap *attnums)
 {
@@ -210,7 +226,7 @@ prepare_partition(PapplyTarget *target, PapplyTarget *root)
 	{
 		target->table_class = PAPPLY_TABLE_SERIAL;
 		target->reason.cause = PAPPLY_CAUSE_TRIGGER;
-		root->is_valid = false; /* it has to ask again, too */
+		root->is_valid = false; /* it must be classified again, too */
 	}
 	if (target->table_class != PAPPLY_TABLE_PARALLEL)
 		refuse(target);
@@ -226,8 +242,9 @@ prepare_partition(PapplyTarget *target, PapplyTarget *root)
 /*** what lives as long as the local transaction ***/
 
 /*
- * All published columns count as updated: the message does not tell which are,
- * but of large values that are not.  tuple may be NULL.
+ * Return the columns that an UPDATE counts as updated: all published ones,
+ * because the message only tells which large values were not.  tuple may be
+ * NULL.
  */
 static Bitmapset *
 published_columns(PapplyTarget *target, TupleDesc desc, const PapplyTuple *tuple)
@@ -246,7 +263,10 @@ published_columns(PapplyTarget *target, TupleDesc desc, const PapplyTuple *tuple
 	return columns;
 }
 
-/* Where no trigger fires in replica mode, the executor need not look at them. */
+/*
+ * Hide the triggers from the executor, since none of them fires in replica
+ * mode.
+ */
 static void
 ignore_triggers(ResultRelInfo *result_rel)
 {
@@ -284,7 +304,7 @@ make_range_table(PapplyTarget *target)
 								   published_columns(target, RelationGetDescr(rel), NULL));
 }
 
-/* What a row needs; remote_slot may be there already. */
+/* Set up what a row needs.  remote_slot may be set already. */
 static void
 start_executor(PapplyTarget *target)
 {
@@ -300,7 +320,7 @@ start_executor(PapplyTarget *target)
 	target->allowed = 0;
 }
 
-/* Open and lock the table; what rows need comes later. */
+/* Open and lock the table, without an executor state. */
 static void
 open_table(PapplyTarget *target, LOCKMODE lockmode)
 {
@@ -326,8 +346,9 @@ open_table(PapplyTarget *target, LOCKMODE lockmode)
 }
 
 /*
- * Where code of the user may run, this is done for each change: what it leaves is in
- * the executor state, or in the context of the change.
+ * Open the table and set up its executor state.  If user code may run, this is
+ * done for each change, so what the code allocates is in this executor state
+ * or in the context of the change.
  */
 static void
 open_target(PapplyTarget *target)
@@ -337,7 +358,7 @@ open_target(PapplyTarget *target)
 
 	open_table(target, RowExclusiveLock);
 
-	/* defaults may have functions of the owner */
+	/* The owner's functions may be called in defaults. */
 	papply_compat_begin_as_table_owner(target->rel, &user_context);
 	if (!target->is_valid || target->local_relid != target->entry->localreloid ||
 		target->userid != GetUserId())
@@ -353,7 +374,10 @@ open_target(PapplyTarget *target)
 	MemoryContextSwitchTo(old_context);
 }
 
-/* As part of its root: routing has opened it, and will close it. */
+/*
+ * Open a partition as part of its root.  Tuple routing has opened the table,
+ * and will close it.
+ */
 static void
 open_partition(PapplyTarget *target, PapplyTarget *root, ResultRelInfo *result_rel)
 {
@@ -378,7 +402,10 @@ open_partition(PapplyTarget *target, PapplyTarget *root, ResultRelInfo *result_r
 	MemoryContextSwitchTo(old_context);
 }
 
-/* Triggers of partitions make the executor open these once more. */
+/*
+ * Close the tables that the executor has opened a second time for triggers of
+ * partitions.
+ */
 static void
 close_tables_of_triggers(EState *estate)
 {
@@ -415,7 +442,7 @@ close_target(PapplyTarget *target)
 	target->is_open = false;
 }
 
-/* Only this one; the others stay.  Partitions are closed before their root. */
+/* Close this target only.  Partitions must be closed before their root. */
 static void
 close_one(PapplyTarget *target)
 {
@@ -486,8 +513,9 @@ papply_target_open_to_truncate(LogicalRepRelId remote_relid)
 }
 
 /*
- * What is open when code of the user has set another session_replication_role is ready
- * for the triggers of the former one; or it would call functions as they were.
+ * Close all targets if session_replication_role or a function has changed.
+ * Open ones are set up for the triggers of the former role, and would call the
+ * functions as they were.
  */
 static void
 follow_changes(void)
@@ -597,8 +625,8 @@ papply_target_insert_rel(PapplyTarget *target)
 }
 
 /*
- * INSERT and UPDATE may differ in which generated columns they compute, so
- * they may need a state each.  All else is shared.
+ * INSERT and UPDATE may compute different generated columns, so they may need
+ * a separate state for these.  Everything else is shared.
  */
 ResultRelInfo *
 papply_target_update_rel(PapplyTarget *target)
@@ -635,11 +663,15 @@ papply_target_forget_all(void)
 	{
 		target->is_open = false;
 		if (target->entry != NULL)
-			target->entry->localrel = NULL; /* the map is not told of aborts */
+			target->entry->localrel = NULL; /* the server's map does not
+											 * notice aborts */
 	}
 	open_targets = NULL;
 
-	/* what the map has kept of it goes when the version is loaded again */
+	/*
+	 * The next use loads the version again, which resets its entry in the
+	 * map.
+	 */
 	if (opening != NULL)
 		opening->version = 0;
 	opening = NULL;

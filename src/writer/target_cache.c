@@ -1,14 +1,15 @@
 /*-------------------------------------------------------------------------
  * target_cache.c
- *	  What writers keep of tables, and when it is not true any more.
+ *	  What writers keep of tables, and when it is no longer valid.
  *
  * Runs in a writer.
  *
- * The relation cache says when a table has changed, the catalog caches when a
- * domain, a function or a role has: none of these is locked by who changes a
- * table.  What a range of transactions has done with such a thing before its turn
- * is done once more if it has changed by then, as who has changed it, and
- * has got an answer, must not find rows that were made with the former one.
+ * The relation cache reports when a table has changed.  The catalog caches
+ * report when a domain, a function or a role has, none of which is locked
+ * while a table is changed.  If something that a range of transactions has
+ * used before its turn has changed since, the range is applied again.  Once
+ * the command that changed it has returned, no row of a later transaction may
+ * be made with the former definition.
  *-------------------------------------------------------------------------
  */
 #include "parallel_apply.h"
@@ -23,21 +24,30 @@
 #include "target.h"
 #include "target_cache.h"
 
-/* When there are so many partitions, those that are not open are forgotten. */
+/* If there are this many partitions, those that are not open are dropped. */
 #define MAX_PARTITIONS 2048
 
 static HTAB *targets = NULL;
 static int	npartitions = 0;
 static MemoryContext targets_context = NULL;
 
-/* Counts changes of pg_subscription_rel, those of other subscriptions as well. */
+/*
+ * Counts changes of pg_subscription_rel, including those of other
+ * subscriptions.
+ */
 static uint32 state_counter = 1;
 
-/* Which range of transactions this is, and when its tables were READY. */
+/*
+ * The number of the range of transactions, and the value of state_counter for
+ * which its tables are known to be READY.
+ */
 static uint32 range_number = 0;
 static uint32 range_state_counter = 0;
 
-/* Counts changes of functions, or of who may call them; and has the range called such a one? */
+/*
+ * Counts changes of functions, or of the rights to call them; and may the
+ * range have used one that has changed?
+ */
 static uint32 function_changes = 0;
 static bool range_has_old_functions = false;
 
@@ -53,7 +63,10 @@ invalidate_target(Datum arg, Oid relid)
 			target->is_valid = false;
 }
 
-/* They are not what they were when the target was prepared, and perhaps used in this range. */
+/*
+ * Note that functions of the target have changed since it was prepared.  This
+ * range may have used them.
+ */
 static void
 forget_functions(PapplyTarget *target)
 {
@@ -75,7 +88,10 @@ invalidate_functions(Datum arg, int cacheid, uint32 hashvalue)
 			forget_functions(target);
 }
 
-/* Whoever calls them may not be allowed to, or may be. */
+/*
+ * Roles have changed, so the user may have gained or lost the right to call a
+ * function.
+ */
 static void
 invalidate_roles(Datum arg, int cacheid, uint32 hashvalue)
 {
@@ -89,8 +105,10 @@ invalidate_roles(Datum arg, int cacheid, uint32 hashvalue)
 }
 
 /*
- * The default of a domain, perhaps, or a constraint of one; most types and constraints are
- * those of tables, which are told: of temporary ones, say.
+ * The default or a constraint of a domain may have changed.  Most changes of
+ * types and constraints belong to tables, for example temporary ones, and the
+ * relation cache reports these, so only targets that use domains are
+ * concerned.
  */
 static void
 invalidate_domains(Datum arg, int cacheid, uint32 hashvalue)
@@ -188,14 +206,14 @@ papply_target_cache_context(void)
 void
 papply_target_cache_use(PapplyTarget *target)
 {
-	/* a state that was read before pg_subscription_rel changed is stale */
+	/* A state that was read before pg_subscription_rel changed is stale. */
 	if (target->entry != NULL && target->state_counter != state_counter)
 		target->entry->state = SUBREL_STATE_UNKNOWN;
 	target->state_counter = state_counter;
 	target->range_number = range_number;
 }
 
-/* It is not open. */
+/* Forget what is kept of a target, which must not be open. */
 static void
 forget(PapplyTarget *target)
 {

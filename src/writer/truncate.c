@@ -3,12 +3,15 @@
  *	  TRUNCATE of the publisher, applied by a writer.
  *
  * Runs in a writer, when everything older is committed; everything younger
- * waits for it.  Which rows go, nobody knows before, and triggers may fire.
+ * waits for it.  The rows that it removes are not known beforehand, and
+ * triggers may fire.
  *
- * As the native worker does it: the tables of the message, in one go, with the
- * partitions that they have here; never cascading further, whatever the
- * publisher said; with the rights of the subscription's owner.  What that
- * worker leaves out, because a table is not synchronised yet, is left to it.
+ * It does what the native loop (PostgreSQL's own apply loop) does: it
+ * truncates the tables of the message in one command, with the partitions that
+ * they have on this server.  It never cascades to other tables, even if the
+ * publisher did.  It uses the rights of the subscription's owner.  If the
+ * native loop would leave out a table because it is not synchronized yet, the
+ * transaction is left to the native loop.
  *-------------------------------------------------------------------------
  */
 #include "parallel_apply.h"
@@ -26,13 +29,13 @@
 #include "target.h"
 #include "truncate.h"
 
-/* What is to be truncated. */
+/* The tables to truncate. */
 typedef struct TruncateTables
 {
 	List	   *rels;
 	List	   *relids;
 	List	   *logged;			/* OIDs of those that are decoded here, too */
-	List	   *partitions;		/* those of rels that we have to close */
+	List	   *partitions;		/* those of rels that this file must close */
 } TruncateTables;
 
 static void
@@ -104,7 +107,7 @@ papply_truncate(char *message, int length)
 	buf.data = message;
 	buf.len = length;
 	buf.maxlen = -1;
-	buf.cursor = 1;				/* behind the kind byte */
+	buf.cursor = 1;				/* after the message type */
 	remote_relids = logicalrep_read_truncate(&buf, &cascade, &restart_sequences);
 
 	papply_target_close_all();

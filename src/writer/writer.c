@@ -2,35 +2,38 @@
  * writer.c
  *	  A process that applies remote transactions of one subscription.
  *
- * Writers pull: whoever is free claims the next transactions in commit order.
- * So the oldest transaction always has a process, and whatever a transaction
- * can wait for is older: there is always progress.
+ * Writers pull their work: a free writer claims the next transactions in
+ * commit order.  So the oldest transaction always has a process, and a
+ * transaction only waits for older ones.  Therefore there is always progress.
  *
- * A writer survives an error in one place, try_range(): it rolls back, and
- * what it had claimed is applied once more, transaction by transaction, each
- * when all older ones are committed.  The first attempt may have failed only
- * because it ran too early; the second has the same conditions as serial
- * apply.  If that fails, too, the receiver replays the transaction through the
- * native loop, whose errors are PostgreSQL's own; this process waits for it
- * and goes on.
+ * A writer survives an error in one place, try_range().  It rolls back, and
+ * then applies again what it had claimed, transaction by transaction, each
+ * after all older ones have been committed.  The first attempt may have failed
+ * only because it ran too early; the second one has the same conditions as
+ * serial apply.  If that fails as well, the receiver replays the transaction
+ * through the native loop (PostgreSQL's own apply loop), so that PostgreSQL
+ * itself reports the error.  This writer waits for the replay and then
+ * continues.
  *
- * A transaction that is marked serial, since it may run code of the user that
- * reads, locks or counts what others change, is begun in its turn only; what
- * comes after it waits for it.  Where the mark came too late, opening the table
- * throws, and the second attempt has what it needs.  What others apply early is
- * rolled back before (retreat.c).
+ * A transaction that is marked serial, because it may run user code that
+ * reads, locks or counts what others change, begins only in its turn, and
+ * younger transactions wait for it.  If the mark came too late, opening the
+ * table throws an error, and the second attempt meets the condition.  Streamed
+ * transactions that other writers apply early are rolled back first
+ * (retreat.c).
  *
- * A row that is not there is no error to the native worker.  Here it may not
- * be there yet: the writer waits for its turn, in the middle of the
- * transaction, and looks again.
+ * A missing row is not an error for the native loop.  In a writer, the row may
+ * not be there yet, so the writer waits for its turn in the middle of the
+ * transaction and looks again.
  *
- * What the subscription says (a skip LSN, its owner, which tables are
- * synchronised) and the rights on its tables are what serial apply would see at the
- * beginning of the transaction: a transaction that began before its turn is tried
- * again in its turn if that has changed since.
+ * The state of the subscription (skip LSN, owner, and which tables are
+ * synchronized) and the rights on its tables must be those that serial apply
+ * would see at the beginning of the transaction.  If any of that has changed
+ * since a transaction began before its turn, the transaction is tried again in
+ * its turn.
  *
- * If this process dies, its exit callback tells the receiver, which ends, and
- * all that is not committed is fetched again.
+ * If this process dies, its exit callback notifies the receiver, which exits.
+ * All that is not committed is fetched again.
  *-------------------------------------------------------------------------
  */
 #include "parallel_apply.h"
@@ -79,49 +82,52 @@
 #include "truncate.h"
 #include "wal_flush.h"
 
-/* Statistics that are pending are reported after so long without work. */
+/* A writer without work reports pending statistics after this time. */
 #define STATS_DELAY_MS 1000
 
-/* A long transaction gets a new snapshot every so many changes. */
+/* A long transaction gets a new snapshot after this number of changes. */
 #define SNAPSHOT_CHANGES 100
 
 extern PGDLLEXPORT void papply_writer_main(Datum main_arg);
 
-/* What is being applied: for the error context, and to count. */
+/*
+ * The transactions that are being applied, for the error context and counters.
+ */
 typedef struct RemoteRange
 {
 	uint64		first;
 	uint64		last;
-	uint64		seqno;			/* of the transaction that is read */
+	uint64		seqno;			/* of the transaction being read */
 	bool		is_in_turn;		/* everything older is committed */
-	bool		began_in_turn;	/* and was so from the beginning; it is one
-								 * transaction */
-	bool		was_current;	/* when its turn came, see check_still_current */
-	uint64		position;		/* in the queue, of the next entry */
+	bool		began_in_turn;	/* the same at the beginning of this range,
+								 * which is one transaction */
+	bool		was_current;	/* check_current() has succeeded in its turn */
+	uint64		position;		/* of the next entry in the queue */
 	TransactionId remote_xid;
 	XLogRecPtr	final_lsn;
 	char		message_type;	/* 0: none yet */
-	bool		is_change;		/* of a row */
+	bool		is_change;		/* message_type changes a row */
 	bool		is_early;		/* its changes are in its file: early.h */
 } RemoteRange;
 
 static RemoteRange range;
 static MemoryContext message_context = NULL;
 
-/* It may have claimed something; and it may leave without a word. */
+/* For detach_at_exit(): start() is done; this process exits normally. */
 static bool is_started = false;
 static bool may_leave = false;
 
 static bool has_unreported_stats = false;
 
-/* The last attempt was not allowed. */
+/* Did the last attempt end in refuse()? */
 static bool was_refused = false;
 
 /*** start and end ***/
 
 /*
- * The receiver terminates writers when it ends.  That is no event for the log,
- * so it interrupts what they do, and the main loop sees the closed gate.
+ * Handle SIGTERM.  The receiver terminates its writers when it exits, which
+ * must not be logged as an error of theirs.  So if the pool is closed, only
+ * cancel the current work; the main loop then sees the closed gate.
  */
 static void
 handle_terminate(SIGNAL_ARGS)
@@ -135,7 +141,10 @@ handle_terminate(SIGNAL_ARGS)
 	errno = save_errno;
 }
 
-/* It may wait for a lock, and others for those that it has. */
+/*
+ * Roll back if an older transaction requires that, even while waiting for a
+ * lock.
+ */
 static void
 handle_give_way(SIGNAL_ARGS)
 {
@@ -204,9 +213,9 @@ check_current(void)
 }
 
 /*
- * In our turn, before anything is visible: see the head of this file.  A long
- * transaction asks once, when it becomes the oldest: what changes later is
- * nothing that serial apply would look at again.
+ * Check in our turn, before anything is visible, that what the head of this
+ * file lists is unchanged.  A long transaction checks this only once, when it
+ * becomes the oldest: serial apply would not notice later changes, either.
  */
 static void
 check_still_current(void)
@@ -216,10 +225,12 @@ check_still_current(void)
 }
 
 /*
- * May a change run code of the user that has to be alone?  A transaction larger
- * than the queue that cannot begin once more may, when its turn has come: then
- * only the time of its beginning is not that of serial apply; unless it keeps the
- * snapshot of that time, too.
+ * May a change run user code that must be alone?  Yes, if the transaction
+ * began in its turn.  If the transaction has become the oldest but can no
+ * longer be rewound, because it is larger than the queue, it may run such code
+ * too; only its start time then differs from serial apply.  This exception
+ * covers neither transactions that are applied early nor those whose snapshot
+ * dates from their beginning.
  */
 static bool
 may_run_code(void)
@@ -237,7 +248,10 @@ show_transaction(TransactionId remote_xid, XLogRecPtr final_lsn)
 	papply_pool_my_slot()->remote_final_lsn = range.final_lsn = final_lsn;
 }
 
-/* Of a streamed transaction, which has ended, although there may be more of its file. */
+/*
+ * Get the sequence number of a streamed transaction.  Throws an error if the
+ * transaction has not ended; the rest of its file may still be unread.
+ */
 static void
 take_number(void)
 {
@@ -249,7 +263,10 @@ take_number(void)
 	show_transaction(commit.xid, commit.commit_lsn);
 }
 
-/* In the middle of a transaction; one that has not ended has none. */
+/*
+ * Wait for our turn in the middle of a transaction.  Throws an error if it is
+ * a streamed transaction that has not ended, which has no turn yet.
+ */
 static void
 wait_for_turn(void)
 {
@@ -259,7 +276,10 @@ wait_for_turn(void)
 	range.is_in_turn = true;
 }
 
-/* The row to change was not there: look again when everything older is. */
+/*
+ * Apply a change again whose row was missing, when everything older is
+ * committed.
+ */
 static void
 apply_change_in_turn(PapplyEntry *entry)
 {
@@ -270,7 +290,10 @@ apply_change_in_turn(PapplyEntry *entry)
 							   entry->relation_version, true, may_run_code());
 }
 
-/* Changes of a relation that is applied in order: see in_order.c. */
+/*
+ * Wait for our turn if changes of this relation are applied in order
+ * (in_order.c).
+ */
 static void
 wait_for_order(PapplyEntry *entry)
 {
@@ -316,16 +339,19 @@ apply_change(PapplyEntry *entry)
 	begin_change(entry);
 	if (papply_account_change(range.message_type) % SNAPSHOT_CHANGES == 0)
 	{
-		AcceptInvalidationMessages();	/* rights, say */
+		AcceptInvalidationMessages();	/* rights may have changed */
 		papply_local_renew_snapshot();
 		papply_account_show_known();
-		/* it may take hours: better to give it up now than in its turn */
+
+		/*
+		 * It may take hours to arrive, so check now rather than in its turn.
+		 */
 		if (range.first == PAPPLY_SEQNO_OPEN)
 			check_current();
 		papply_early_check_slots();
 	}
 
-	/* the oldest may wait for it, and rows may be slow to find */
+	/* Finding rows may be slow, and the oldest transaction may wait for us. */
 	if (range.first == PAPPLY_SEQNO_OPEN)
 		papply_blockers_look_if_due();
 
@@ -344,7 +370,10 @@ apply_change(PapplyEntry *entry)
 	}
 }
 
-/* One that was postponed, of that transaction, perhaps while another one is read. */
+/*
+ * Apply a postponed change of transaction seqno.  Another transaction may be
+ * the one being read.
+ */
 static void
 apply_postponed(PapplyEntry *entry, uint64 seqno)
 {
@@ -360,7 +389,7 @@ apply_postponed(PapplyEntry *entry, uint64 seqno)
 	range.is_change = now.is_change;
 }
 
-/* In our turn, when nothing but the commit is left. */
+/* Called in our turn, when only the commit is left. */
 static void
 check_turn(void)
 {
@@ -376,7 +405,7 @@ refuse_message(void)
 			 errmsg("remote transaction has a message that is not applied in parallel")));
 }
 
-/* Triggers may fire. */
+/* Apply a TRUNCATE, which may fire triggers. */
 static void
 apply_truncate(PapplyEntry *entry)
 {
@@ -393,10 +422,7 @@ apply_truncate(PapplyEntry *entry)
 	MemoryContextReset(message_context);
 }
 
-/*
- * A relation that the TRUNCATE behind it is about.  What fails in a transaction
- * leaves nothing locked.
- */
+/* Load the definition of a relation that the following TRUNCATE truncates. */
 static void
 use_version(PapplyEntry *entry)
 {
@@ -406,7 +432,10 @@ use_version(PapplyEntry *entry)
 	MemoryContextReset(message_context);
 }
 
-/* Apply an entry; false if it ends the transaction: then *commit is what it says. */
+/*
+ * Apply an entry.  Returns false if it ends the transaction; *commit is set
+ * from it then.
+ */
 static bool
 apply_entry(PapplyEntry *entry, PapplyCommit *commit)
 {
@@ -452,7 +481,7 @@ apply_entry(PapplyEntry *entry, PapplyCommit *commit)
 	return true;
 }
 
-/* Apply all changes of a transaction; returns what its COMMIT says. */
+/* Apply all changes of a transaction, and set *commit from its COMMIT. */
 static void
 apply_transaction(uint64 seqno, PapplyCommit *commit)
 {
@@ -473,7 +502,7 @@ apply_transaction(uint64 seqno, PapplyCommit *commit)
 	}
 }
 
-/* The same for a streamed one, which ends while it is applied. */
+/* Apply a streamed transaction, which ends while it is being applied. */
 static void
 apply_streamed_transaction(PapplyCommit *commit)
 {
@@ -524,7 +553,7 @@ apply_range(void)
 	apply_all(&commit);
 	us = papply_clock_now() - begin - (papply_commit_order_slept_us() - slept_us);
 	papply_account_time(us);
-	if (!range.is_early)		/* which takes as long as it takes to come */
+	if (!range.is_early)		/* its time is that of its arrival */
 		papply_batch_note_time(us / (range.last - range.first + 1));
 	papply_read_ahead_end();
 	papply_awake_set_storage(papply_storage_wait_end());
@@ -534,7 +563,7 @@ apply_range(void)
 	has_unreported_stats = true;
 }
 
-/* After an error: roll back, and say what it was to those who debug. */
+/* Roll back after an error, which is reported at DEBUG1 only. */
 static void
 recover_from_error(void)
 {
@@ -560,9 +589,9 @@ recover_from_error(void)
 
 /*
  * Apply and commit transactions as one local transaction.  Returns false if
- * that failed and was rolled back.  What fails when they are committed (any
- * message that is logged may be interrupted) does not undo that: to apply them
- * once more would be wrong.
+ * that failed and was rolled back.  An error raised after the commit became
+ * visible (for example, when logging a message is interrupted) must not cause
+ * a retry, because the transactions are already applied.
  */
 static bool
 try_range(uint64 first, uint64 last, bool is_in_turn)
@@ -600,7 +629,7 @@ try_range(uint64 first, uint64 last, bool is_in_turn)
 	return is_done;
 }
 
-/* Wait outside of a transaction; returns false if the pool was closed. */
+/* Wait outside of a transaction.  Returns false if the pool was closed. */
 static bool
 wait_until_committed(uint64 seqno, PapplyWriterState state)
 {
@@ -623,8 +652,9 @@ wait_until_committed(uint64 seqno, PapplyWriterState state)
 }
 
 /*
- * It is rolled back, and the receiver replays it in its turn.  Nothing younger is applied
- * meanwhile: that may be why it failed, and it may run code of the user.
+ * Leave a transaction, which is rolled back, to the receiver, which replays it
+ * in its turn.  Nothing younger is applied meanwhile, because younger
+ * transactions may be why it failed, and because it may run user code.
  */
 static void
 leave_to_native(uint64 seqno)
@@ -639,8 +669,9 @@ leave_to_native(uint64 seqno)
 }
 
 /*
- * Apply a transaction under the conditions of serial apply, and what follows if
- * that fails.  is_retry: for the second time.
+ * Apply a transaction under the conditions of serial apply.  If that fails,
+ * leave it to the native loop and wait for the replay.  is_retry: this is not
+ * the first attempt.
  */
 static void
 apply_in_turn(uint64 seqno, bool is_retry)
@@ -664,9 +695,9 @@ apply_in_turn(uint64 seqno, bool is_retry)
 }
 
 /*
- * A streamed transaction, which ends while it is applied.  What fails after that is
- * left to the native loop: to wait here for its turn might be to wait for what nobody
- * else applies.
+ * Apply a streamed transaction, which ends while it is being applied.  If it
+ * fails after its end, leave it to the native loop.  Waiting here for its turn
+ * could mean waiting for a transaction that no other writer is free to apply.
  */
 static void
 apply_early(void)
@@ -682,7 +713,7 @@ apply_early(void)
 
 /*** main loop ***/
 
-/* Sleep until there is work; statistics are reported when there is none. */
+/* Sleep until there is work.  Reports pending statistics if there is none. */
 static void
 wait_for_work(void)
 {
@@ -738,7 +769,7 @@ writer_loop(void)
 	}
 }
 
-/* All that may wait or fail, once others would notice our end. */
+/* Do what may wait or fail, after the exit callback has been registered. */
 static void
 start(void)
 {
