@@ -2,7 +2,7 @@
  * room: sender
  *
  * ask.h
- *	  A walsender asks for a flush that a backend waits for.
+ *	  Ask the subscriber for a flush that a backend waits for.
  *-------------------------------------------------------------------------
  */
 #ifndef PAPPLY_ASK_H
@@ -11,16 +11,16 @@
 /* A keepalive, without the type of its CopyData message. */
 #define PAPPLY_ASK_LENGTH (1 + 2 * sizeof(uint64) + 1)
 
-/* The end of a transaction is about to be sent: somebody may wait for it. */
+/* Note that the end of a transaction is about to be sent, for which a backend may wait. */
 extern void papply_ask_put(void);
 
-/* What is sent next are no changes: then there is nobody to be asked. */
+/* Note that the messages that follow are not changes, so no flush can be requested. */
 extern void papply_ask_forget(void);
 
-/* Does somebody, and has the subscriber not been asked since? */
+/* Does a backend wait, and has the subscriber not been asked since? */
 extern bool papply_ask_is_due(void);
 
-/* The message that asks, which the caller sends. */
+/* Make the message that asks for a flush.  The caller sends it. */
 extern void papply_ask_make(char message[PAPPLY_ASK_LENGTH]);
 
 #endif							/* PAPPLY_ASK_H */

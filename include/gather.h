@@ -2,7 +2,7 @@
  * room: sender
  *
  * gather.h
- *	  Messages of a publisher that are sent together.
+ *	  Send several messages of a publisher together.
  *-------------------------------------------------------------------------
  */
 #ifndef PAPPLY_GATHER_H
@@ -12,9 +12,9 @@
 extern void papply_gather_init(void);
 
 /*
- * The setting coalesce_messages has got that value, in this process and those that it forks:
- * put our functions in place of the server's, or the server's back, unless they are covered
- * by those of another library.
+ * Apply the value of the setting coalesce_messages in this process and those that it forks:
+ * replace the server's functions with ours, or restore them, unless another library has
+ * replaced them since.
  */
 extern void papply_gather_switch(bool is_on);
 
@@ -22,12 +22,12 @@ extern void papply_gather_switch(bool is_on);
 extern bool papply_gather_concerns_us(void);
 
 /*
- * Walsender, between records, when the WAL up to decoded_lsn is decoded: is something to
- * be sent before the next one?
+ * Walsender, between records, when the WAL up to decoded_lsn has been decoded: must
+ * messages be sent before the next record is decoded?
  */
 extern bool papply_gather_must_send(XLogRecPtr decoded_lsn);
 
-/* Walsender: how often it has sent what was gathered; to be compared only. */
+/* Walsender: count of flushes that were not omitted; only useful for comparison. */
 extern uint64 papply_gather_flushes(void);
 
 #endif							/* PAPPLY_GATHER_H */

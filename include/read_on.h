@@ -2,7 +2,7 @@
  * room: sender
  *
  * read_on.h
- *	  Records that a walsender decodes before it looks for replies.
+ *	  Decode several WAL records before checking for replies.
  *-------------------------------------------------------------------------
  */
 #ifndef PAPPLY_READ_ON_H

@@ -2,9 +2,9 @@
  * guc.c
  *	  The settings parallel_apply.*.
  *
- * All of them can be changed by a reload.  The receiver looks at them between
- * remote transactions, so that no setting changes in the middle of one; a
- * walsender at each message.
+ * A reload can change all of them.  The receiver reads them between remote
+ * transactions, so that no setting changes in the middle of one; a walsender
+ * reads them at each message.
  *-------------------------------------------------------------------------
  */
 #include "parallel_apply.h"

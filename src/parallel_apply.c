@@ -1,6 +1,6 @@
 /*-------------------------------------------------------------------------
  * parallel_apply.c
- *	  Front door: magic, settings, security labels, shared memory, seam.
+ *	  Entry point: magic, settings, security labels, shared memory, seam.
  *
  * Runs in the postmaster.  The library must be preloaded, since every process
  * has to inherit the seam and the shared memory has to be sized at start.

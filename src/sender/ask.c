@@ -1,27 +1,30 @@
 /*-------------------------------------------------------------------------
  * ask.c
- *	  A walsender asks for a flush that a backend waits for.
+ *	  Ask the subscriber for a flush that a backend waits for.
  *
  * Runs in walsenders, on a publisher that preloads the library.
  *
- * A commit with synchronous_commit = on waits until the standby has flushed it.
- * The protocol does not say so, and a subscriber that does not know has to flush
- * each commit at once, which costs it a write to its device and several switches
- * between processes, for nobody as a rule.  The walsender can see it: then it asks
- * the subscriber for a reply, with a keepalive, as it may at any time.  A
- * subscriber that knows of it (publisher.c) flushes then, and not before; another
- * one replies.
+ * A commit with synchronous_commit = on waits until the standby has flushed
+ * it.  The protocol does not transmit this.  A subscriber that does not know
+ * it has to flush each commit at once, which costs a write to its device and
+ * several context switches, usually without a session that waits.  The
+ * walsender can see whether a backend waits.  If so, it requests a reply from
+ * the subscriber with a keepalive, as it may at any time.  A subscriber that
+ * supports this (publisher.c) flushes then, and not before.  Any other
+ * subscriber just replies.
  *
- * Who waits after a transaction that has nothing for the subscriber waits for those
- * before it: they are flushed already, or not asked for yet.  The second phase of a
- * prepared transaction is flushed by the server.
+ * A backend may wait after a transaction that has nothing for the subscriber.
+ * It then waits for the transactions before it, which have been flushed, or
+ * for which no request has been sent yet.  The server itself flushes the
+ * second phase of a prepared transaction.
  *
  * A backend begins to wait some microseconds after its commit has woken the
- * walsender, which takes longer to decode it.  Should it be faster all the same, it
- * looks again when the subscriber tells that it has received or applied the commit.
+ * walsender, which takes longer to decode the commit.  If the walsender is
+ * faster all the same, it checks again when the subscriber reports that it has
+ * received or applied the commit.
  *
- * Locking: none.  That the list of those who wait is empty is read in one access,
- * and is looked at again before each wait.
+ * Locking: none.  A single access reads whether the list of waiting backends
+ * is empty, and the check is repeated before each wait.
  *-------------------------------------------------------------------------
  */
 #include "parallel_apply.h"
@@ -32,7 +35,7 @@
 
 #include "ask.h"
 
-static bool has_ended = false;	/* a transaction, since the last question */
+static bool has_ended = false;	/* a transaction, since the last request */
 
 void
 papply_ask_put(void)

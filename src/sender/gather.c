@@ -1,48 +1,54 @@
 /*-------------------------------------------------------------------------
  * gather.c
- *	  Messages of a publisher that are sent together.
+ *	  Send several messages of a publisher together.
  *
  * Runs in walsenders, on a publisher that preloads the library.
  *
  * A walsender that decodes sends each message of the output plugin by itself,
- * five or more for a small transaction: a system call each, and a subscriber that
- * keeps up is woken by each.  That is half of what a small transaction costs the
- * walsender.  Here they stay in the buffer that the walsender has anyway, until
- * its transaction is decoded, and behind a backlog a little longer.
+ * five or more for a small transaction.  Each of them costs a system call, and
+ * wakes a subscriber that keeps up.  That is half of what a small transaction
+ * costs the walsender.  This file keeps messages in the walsender's own buffer
+ * until the transaction is decoded, and behind a backlog a little longer.
  *
- * What a walsender writes goes through PqCommMethods, a table of functions that
- * the server itself exchanges in parallel workers (pqmq.c).  Ours is the server's
- * but for three functions.  Each relies on what walsender.c does around it:
- * - WalSndWriteData() puts a change and flushes.  This flush may be left out: the
- *	 decoding of the record goes on, and when it ends WalSndLoop() flushes.  But
- *	 before that, all changes of the transaction are freed, which takes long for a
- *	 large one; so after its end they are flushed, unless there is a backlog.
- * - is_send_pending() says that nothing is left, else it would wait until the
- *	 socket has taken it all; unless transactions have stayed for long.  Then the
- *	 walsender flushes, after the next record, or when it looks for replies within a long
- *	 transaction of which the subscription gets nothing (WalSndUpdateProgress).
- * - WalSndLoop() flushes after each record, or after several (read_on.c).  sentPtr
- *	 has moved since the last change was put then.  The flush may be left out while
- *	 so much WAL is to be decoded still that no wait can be near.
- * - Every other flush comes before a wait, or after a keepalive, and is done.  So
- *	 nothing is kept while the walsender waits for WAL, a standby or the client:
- *	 WalSndWaitForWal() flushes first, and sentPtr has not moved since WalSndLoop()
- *	 did.  What ask.c has to say goes with them.
+ * The walsender writes through PqCommMethods, a table of functions that the
+ * server itself replaces in parallel workers (pqmq.c).  Our table has the
+ * server's functions except for three.  Each relies on the code around it in
+ * walsender.c:
+ * - WalSndWriteData() puts a change and flushes.  This flush may be omitted:
+ *	 decoding of the record continues, and WalSndLoop() flushes when it ends.
+ *	 But all changes of the transaction are freed before that, which takes long
+ *	 for a large one.  So they are flushed after the end of the transaction,
+ *	 unless there is a backlog.
+ * - is_send_pending() reports that nothing is pending, since the walsender
+ *	 would otherwise wait until the socket has taken everything.  It reports
+ *	 the truth if complete transactions have been kept for long.  Then the
+ *	 walsender flushes, after the next record, or when it checks for replies
+ *	 within a long transaction of which the subscription gets nothing
+ *	 (WalSndUpdateProgress).
+ * - WalSndLoop() flushes after each record, or after several (read_on.c).
+ *	 sentPtr has then advanced since the last change was put.  The flush may be
+ *	 omitted as long as so much WAL remains to be decoded that no wait can be
+ *	 near.
+ * - Every other flush comes before a wait, or after a keepalive, and is done.
+ *	 So nothing is kept while the walsender waits for WAL, a standby or the
+ *	 client: WalSndWaitForWal() flushes first, and sentPtr has not advanced
+ *	 since WalSndLoop() flushed.  The request of ask.c is sent with these
+ *	 flushes.
  *
- * A record may take long to decode: the commit of a large transaction of which the
- * subscription gets nothing, or one that needs a catalog which a local session has
- * locked.  What is kept then waits for it, as what comes after it does: at most
- * GATHERED_BYTES, and complete transactions only if the publisher is behind by
- * BACKLOG_BYTES.
+ * A record may take long to decode: the commit of a large transaction of which
+ * the subscription gets nothing, or a record that needs a catalog that a local
+ * session has locked.  Kept messages then wait for it, as later ones do.  At
+ * most GATHERED_BYTES wait, and complete transactions only if the publisher is
+ * behind by BACKLOG_BYTES.
  *
  * While the setting is off, the server's functions are in place.
  *
- * Where another library has put functions of its own over these, nothing is kept: it may
- * sleep in them until a standby has what was put before.
+ * If another library has replaced these functions with its own, nothing is
+ * kept: they may sleep until a standby has received what was put before.
  *
- * The alternative, an output plugin around pgoutput, knows where transactions
- * begin and end; but slots have to be made for it by hand, and those that the
- * synchronisation of tables makes are pgoutput's.
+ * The alternative is an output plugin around pgoutput, which knows where
+ * transactions begin and end.  But its slots would have to be created by hand,
+ * and table synchronization creates slots of pgoutput.
  *-------------------------------------------------------------------------
  */
 #include "parallel_apply.h"
@@ -68,37 +74,41 @@
 /* Without ENABLE_GSS a Port has another layout than in the server: it must not be used. */
 #pragma GCC poison MyProcPort Port
 
-/* That of the walsender's buffer, PQ_SEND_BUFFER_SIZE in pqcomm.c. */
+/* The size of the walsender's buffer, PQ_SEND_BUFFER_SIZE in pqcomm.c. */
 #define GATHERED_BYTES 8192
 
-/* For so long the first of them may stay, and for a record longer. */
+/* The first message may be kept for this time, longer only for one record. */
 #define GATHERED_US 1000
 
-/* What stays is little beside what the publisher is behind by. */
+/* Kept messages are a small part of the backlog. */
 #define BACKLOG_BYTES (8 * GATHERED_BYTES)
 
-/* The server's. */
+/* The server's functions. */
 static const PQcommMethods *methods;
 
-/* Ours, with which the server calls the functions below. */
+/* Our table, through which the server calls the functions below. */
 static PQcommMethods gathering;
 
-/* What has been put since the last flush that was done. */
+/* Messages put since the last flush that was not omitted. */
 static size_t gathered_bytes = 0;
 static TimestampTz first_put_at;
 
-/* The newest change, and where decoding had come to when it was put or last stayed. */
+/*
+ * When the newest change was put; position of decoding when it was last put or
+ * kept.
+ */
 static TimestampTz last_put_at;
 static XLogRecPtr stayed_at;
 
-static uint64 flushes = 0;		/* that were done */
+static uint64 flushes = 0;		/* not counting omitted ones */
 
-static bool was_just_put = false;	/* since the last flush, done or not */
+static bool was_just_put = false;	/* since the last flush, omitted or not */
 static bool has_end = false;	/* of a transaction, since the last flush that
-								 * was done */
-static bool stays = false;		/* the walsender thinks that it has been sent */
+								 * was not omitted */
+static bool stays = false;		/* the last flush was omitted, and the
+								 * walsender takes the messages as sent */
 
-/* The plugin of subscriptions; what others write is not known here. */
+/* Other output plugins than that of subscriptions have unknown messages. */
 bool
 papply_gather_concerns_us(void)
 {
@@ -107,9 +117,9 @@ papply_gather_concerns_us(void)
 }
 
 /*
- * Is this a change, or what else the output plugin writes?  In CopyData it is 'w',
- * two positions, the time when it was sent (WalSndPrepareWrite), and the message.
- * Physical replication has the same, but flushes otherwise.
+ * Is this a message of the output plugin?  In CopyData it is 'w', two
+ * positions, the time when it was sent (WalSndPrepareWrite), and the message.
+ * Physical replication has the same format, but flushes differently.
  */
 #define OFFSET_OF_TIME (1 + 2 * sizeof(uint64))
 #define OFFSET_OF_MESSAGE (OFFSET_OF_TIME + sizeof(uint64))
@@ -121,7 +131,7 @@ is_change(char type, const char *data, size_t size)
 		papply_gather_concerns_us();
 }
 
-/* Does pgoutput say in this change that a transaction is complete? */
+/* Does this message of pgoutput complete a transaction? */
 static bool
 is_end(char kind)
 {
@@ -129,7 +139,7 @@ is_end(char kind)
 		kind == LOGICAL_REP_MSG_PREPARE || kind == LOGICAL_REP_MSG_STREAM_PREPARE;
 }
 
-/* Or what becomes of one that was sent before? */
+/* Does it decide the outcome of a transaction that was sent before? */
 static bool
 is_outcome(char kind)
 {
@@ -165,9 +175,9 @@ put_message(char type, const char *data, size_t size)
 }
 
 /*
- * Is there so much WAL still to be decoded that the walsender will not wait for
- * more?  The end of the WAL is looked up only when it seems to be near, since
- * that takes a lock.
+ * Is there so much WAL left to decode that the walsender will not wait for
+ * more?  The end of the WAL is read only when it seems to be near, since
+ * reading it takes a lock.
  */
 static bool
 is_far_behind(XLogRecPtr decoded_lsn)
@@ -186,7 +196,7 @@ is_late(TimestampTz now)
 	return now < first_put_at || now - first_put_at >= GATHERED_US;
 }
 
-/* May what has been put stay, instead of being flushed? */
+/* May the messages that have been put be kept instead of being flushed? */
 static bool
 may_stay(void)
 {
@@ -261,7 +271,7 @@ papply_gather_init(void)
 	gathering.is_send_pending = is_send_pending;
 }
 
-/* What has been kept is sent by the server's next flush. */
+/* The server's next flush sends the messages that are kept. */
 void
 papply_gather_switch(bool is_on)
 {

@@ -1,26 +1,31 @@
 /*-------------------------------------------------------------------------
  * read_on.c
- *	  Records that a walsender decodes before it looks for replies.
+ *	  Decode several WAL records before checking for replies.
  *
  * Runs in walsenders, on a publisher that preloads the library.
  *
- * WalSndLoop() looks for replies of the client before each record of the WAL, by a
- * system call.  A small transaction has some ten records, and most of them cost less to
- * decode than that call.  So a record of a table is followed at once by those that are
- * in the same page of the WAL, which the reader has, until something has been sent or is
- * to be sent now, or much time has passed: then replies are due.
+ * WalSndLoop() checks for replies of the client before each WAL record, with a
+ * system call.  A small transaction has some ten records, and most of them
+ * cost less to decode than that call.  So after a record of a table, the
+ * records that follow it in the same WAL page, which the reader already has,
+ * are decoded at once.  This ends when something has been sent or must be
+ * sent, or after READ_ON_US: then replies are due.
  *
- * Decoding goes through RmgrTable, to which the server itself adds the resource managers
- * of extensions.  Ours decodes a record by the server's function, and then reads and
- * decodes on as XLogSendLogical() does.  It relies on what that does around it:
- * - A record has been decoded when its resource manager returns; where reading goes on
- *	 is only in the reader.  So sentPtr moves on by all of the records.
- * - A walsender is in the states catchup and streaming only while XLogSendLogical()
- *	 reads.  Who makes a slot reads until a snapshot is complete, and no further.
- * - What cannot be read it reads again, and tells why.
+ * Decoding goes through RmgrTable, to which the server itself adds the
+ * resource managers of extensions.  Our function decodes a record with the
+ * server's function, and then reads and decodes further records as
+ * XLogSendLogical() does.  It relies on the server's code around it:
+ * - A record has been decoded when its resource manager returns.  Only the
+ *	 reader stores where reading continues.  So sentPtr advances over all of
+ *	 the records.
+ * - A walsender is in the states catchup and streaming only while
+ *	 XLogSendLogical() reads.  A walsender that creates a slot reads until a
+ *	 snapshot is complete, and no further.
+ * - If a record cannot be read, the walsender reads it again, and reports the
+ *	 error.
  *
- * Nothing waits for more WAL here, or for standbys that have to have it (17 and later),
- * as that is done for a page that is read.
+ * This code never waits for more WAL, or for standbys that must have received
+ * it (17 and later), since the server does that when it reads a page.
  */
 #include "parallel_apply.h"
 
@@ -33,12 +38,12 @@
 #include "gather.h"
 #include "read_on.h"
 
-/* For so long it decodes without a look for replies, and for a record longer. */
+/* Decode without checking for replies for this time, longer only for one record. */
 #define READ_ON_US 1000
 
 typedef void (*DecodeRecord) (LogicalDecodingContext *ctx, XLogRecordBuffer *buf);
 
-/* The server's. */
+/* The server's functions. */
 static DecodeRecord decode_heap;
 static DecodeRecord decode_heap2;
 
@@ -51,7 +56,7 @@ may_read_on(void)
 		(MyWalSnd->state == WALSNDSTATE_CATCHUP || MyWalSnd->state == WALSNDSTATE_STREAMING);
 }
 
-/* Has the reader all of the next record, in the page that it has read last? */
+/* Is the next record complete in the page that the reader has read last? */
 static bool
 has_next_record(const XLogReaderState *reader)
 {
@@ -67,7 +72,7 @@ has_next_record(const XLogReaderState *reader)
 	return next + length <= page + reader->readLen;
 }
 
-/* Of records only the end of a transaction may take long. */
+/* Only the record that ends a transaction may take long to decode. */
 static bool
 is_late(XLogReaderState *reader, int64 began_at)
 {

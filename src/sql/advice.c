@@ -1,6 +1,6 @@
 /*-------------------------------------------------------------------------
  * advice.c
- *	  What parallel_apply.advice() cannot find out in SQL.
+ *	  Data for parallel_apply.advice() that SQL cannot obtain.
  *
  * Runs in a user's backend.
  *-------------------------------------------------------------------------
@@ -36,9 +36,7 @@ papply_find_subscription(PG_FUNCTION_ARGS)
 	PG_RETURN_OID(papply_sql_get_subscription(fcinfo, 0));
 }
 
-/*
- * papply_get_processors() returns how many the server has.
- */
+/* papply_get_processors() returns the number of processors of the server. */
 Datum
 papply_get_processors(PG_FUNCTION_ARGS)
 {
@@ -46,8 +44,8 @@ papply_get_processors(PG_FUNCTION_ARGS)
 }
 
 /*
- * papply_get_queues() returns how much the queue of each subscription of the current
- * database that has one can hold.
+ * papply_get_queues() returns the capacity of each queue of the subscriptions
+ * in the current database.
  */
 Datum
 papply_get_queues(PG_FUNCTION_ARGS)

@@ -1,13 +1,14 @@
 /*-------------------------------------------------------------------------
  * drop_extension.c
- *	  DROP EXTENSION does not remove stored transactions unnoticed.
+ *	  Prevent DROP EXTENSION from silently removing stored transactions.
  *
  * Runs in a user's backend.
  *
- * They are nowhere else: the publisher does not send them again.  The relations that have
- * them are a part of the extension, so the server would drop them with it.  As with
- * objects that depend on it, CASCADE is needed for that.  One that is still to be skipped
- * would be lost later on, by the server's own skip: that has to be withdrawn before.
+ * Stored transactions exist nowhere else, and the publisher does not send them
+ * again.  Their relations belong to the extension, so the server would drop
+ * them with it.  CASCADE is required for that, as for objects that depend on
+ * the extension.  A transaction that is still to be skipped and stored would
+ * later be lost by the server's own skip, so the skip must be withdrawn first.
  *-------------------------------------------------------------------------
  */
 #include "parallel_apply.h"

@@ -2,8 +2,8 @@
  * failed_transactions.c
  *	  The function behind parallel_apply.failed_transactions.
  *
- * Runs in a user's backend.  What is shown of the data is for those who could read it
- * in the table.
+ * Runs in a user's backend.  Data of a row is shown only to users who may read
+ * it in the table.
  */
 #include "parallel_apply.h"
 
@@ -45,7 +45,7 @@ static const PapplyResultColumn failed_columns[] = {
 #define FAILED_COLUMNS lengthof(failed_columns)
 StaticAssertDecl(FAILED_COLUMNS == PAPPLY_FAILED_COLUMNS, "those of the header");
 
-/* Where there is no such table, superusers may know what was to be changed there. */
+/* If there is no such table, superusers may see the data. */
 static bool
 may_see_data(const PapplyFailedTransaction *failed)
 {

@@ -2,10 +2,10 @@
  * groups.c
  *	  SQL functions that create, change and drop groups of subscriptions.
  *
- * Runs in a user's backend, with the rights of the extension's owner: who may
- * execute a function may use it (see the install script).
+ * Runs in a user's backend, with the rights of the extension's owner: every
+ * user who may execute a function may use it (see the install script).
  *
- * What a group is, and its locks, is said in group.c.
+ * group.c describes what a group is, and its locks.
  *-------------------------------------------------------------------------
  */
 #include "parallel_apply.h"
@@ -31,8 +31,8 @@ PG_FUNCTION_INFO_V1(papply_alter_group_config);
 PG_FUNCTION_INFO_V1(papply_group_validator);
 
 /*
- * The first argument, a name of a group.  The groups of the database are locked
- * against others who change or use them.
+ * Return the first argument, the name of a group.  Locks the groups of the
+ * database, so that no other session changes or uses them.
  */
 static const char *
 begin_change(FunctionCallInfo fcinfo, const char *function)
@@ -47,7 +47,7 @@ begin_change(FunctionCallInfo fcinfo, const char *function)
 	return NameStr(*PG_GETARG_NAME(0));
 }
 
-/* Members look again when the transaction is committed. */
+/* Make the members read their configuration when the transaction commits. */
 static void
 wake_members(const char *name)
 {
@@ -57,7 +57,7 @@ wake_members(const char *name)
 		papply_worker_wake_at_commit(lfirst_oid(cell));
 }
 
-/* The options of a statement. */
+/* Make the list of options for CREATE or ALTER SERVER. */
 static List *
 make_option(int writers, DefElemAction action)
 {
@@ -67,9 +67,7 @@ make_option(int writers, DefElemAction action)
 										  action == DEFELEM_DROP ? NULL : value, action, -1));
 }
 
-/*
- * papply_create_group(name, num_writers or NULL).
- */
+/* papply_create_group(name, num_writers or NULL) creates a group. */
 Datum
 papply_create_group(PG_FUNCTION_ARGS)
 {
@@ -87,7 +85,8 @@ papply_create_group(PG_FUNCTION_ARGS)
 				 errmsg("group \"%s\" already exists", name)));
 	(void) CreateForeignServer(statement);
 	CommandCounterIncrement();
-	wake_members(name);			/* of one that was dropped by DROP SERVER */
+	wake_members(name);			/* left by a group of this name that DROP
+								 * SERVER has dropped */
 	PG_RETURN_VOID();
 }
 
@@ -119,7 +118,8 @@ papply_drop_group(PG_FUNCTION_ARGS)
 }
 
 /*
- * papply_alter_group_config(name, num_writers or NULL).
+ * papply_alter_group_config(name, num_writers or NULL) changes the number of
+ * writers.
  */
 Datum
 papply_alter_group_config(PG_FUNCTION_ARGS)

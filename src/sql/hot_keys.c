@@ -2,7 +2,7 @@
  * hot_keys.c
  *	  The function behind the view of hot keys.
  *
- * Runs in a user's backend.  Values of keys are shown to those only who could
+ * Runs in a user's backend.  Values of keys are shown only to users who may
  * read them in the table.
  *-------------------------------------------------------------------------
  */

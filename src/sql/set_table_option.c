@@ -1,12 +1,13 @@
 /*-------------------------------------------------------------------------
  * set_table_option.c
- *	  The SQL function that declares something about a table.
+ *	  The SQL function that sets an option of a table.
  *
  * Runs in a user's backend.
  *
- * It is one way to set what table_options.c keeps; SECURITY LABEL is another.
- * The table is locked here before anything is done, since its rights may change
- * while the lock is waited for.
+ * The function is one way to set what table_options.c stores; SECURITY LABEL
+ * is another.  The table is locked before anything is changed, and the user's
+ * rights are checked again after that, since they may change during the wait
+ * for the lock.
  *-------------------------------------------------------------------------
  */
 #include "parallel_apply.h"
@@ -39,7 +40,7 @@ check_option(const char *option, const char *value)
 						 PAPPLY_TRIGGERS_EXCLUSIVE, PAPPLY_TRIGGERS_PARALLEL)));
 }
 
-/* Throw unless relid is a table of the user. */
+/* Throw unless relid is a table that the user owns. */
 static void
 check_table(Oid relid)
 {
@@ -69,7 +70,7 @@ papply_set_table_option(PG_FUNCTION_ARGS)
 	value = text_to_cstring(PG_GETARG_TEXT_PP(2));
 
 	check_option(option, value);
-	check_table(relid);			/* who has no rights shall not lock it */
+	check_table(relid);			/* users without rights must not lock it */
 	LockRelationOid(relid, ShareRowExclusiveLock);
 	check_table(relid);			/* it may have changed meanwhile */
 	papply_table_options_set(relid, option, value);

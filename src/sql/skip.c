@@ -1,14 +1,15 @@
 /*-------------------------------------------------------------------------
  * skip.c
- *	  SQL functions that skip the transaction that fails, and forget a skipped one.
+ *	  SQL functions that skip the failing transaction, and forget a skipped
+ *	  one.
  *
  * Runs in a user's backend.
  *
- * skip_transaction() leaves the skipping to the server: it sets the skip LSN, with the
- * position that failed_transactions shows.  The server skips the transaction that is
- * finished there if it is the first one to come, and else clears the position with a
- * warning.  The row in kept_transactions, written in the same local transaction, tells the
- * apply worker to store what is skipped.
+ * skip_transaction() leaves the skipping to the server: it sets the skip LSN
+ * to the position that failed_transactions shows.  The server skips the
+ * transaction that finishes there if it arrives first, otherwise it clears the
+ * position with a warning.  A row in kept_transactions, written in the same
+ * local transaction, makes the apply worker store the skipped transaction.
  *-------------------------------------------------------------------------
  */
 #include "parallel_apply.h"
@@ -47,7 +48,10 @@ find_failed(Oid subid)
 	return NULL;
 }
 
-/* The end of a prepared transaction cannot be left out: it would stay prepared. */
+/*
+ * The end of a prepared transaction cannot be skipped, since the transaction
+ * would stay prepared.
+ */
 static bool
 can_be_skipped(char kind)
 {
@@ -105,8 +109,8 @@ request(const PapplyStatistics *statistics)
 }
 
 /*
- * papply_skip_transaction(subscription, keep) skips the transaction that fails, and
- * returns the number that it is stored with, or NULL if it is not to be stored.
+ * papply_skip_transaction(subscription, keep) skips the failing transaction.
+ * Returns the number under which it is stored, or NULL if it is not stored.
  */
 Datum
 papply_skip_transaction(PG_FUNCTION_ARGS)

@@ -1,15 +1,17 @@
 /*-------------------------------------------------------------------------
  * skipped_changes.c
- *	  The changes of a transaction that was skipped and stored, as SQL statements.
+ *	  Return the changes of a skipped and stored transaction as SQL
+ *	  statements.
  *
  * Runs in a user's backend.
  *
- * A statement does what the apply worker would have done with that change: the same
- * columns, the row that has the key or, if the replica identity is the whole row, one
- * that is equal.  Values are literals, in the form in which the publisher has sent them;
- * binary ones are converted by the functions of the local column's type.
+ * A statement has the effect that the apply worker would have had: it changes
+ * the same columns, in the row that has the key or, if the replica identity is
+ * the whole row, in one row that is equal.  Values are literals in the form
+ * that the publisher has sent.  Binary values are converted by the functions
+ * of the local column's type.
  *
- * Who may not read all of a table does not get statements of it.
+ * A user who may not read all of a table does not get statements for it.
  *-------------------------------------------------------------------------
  */
 #include "parallel_apply.h"
@@ -46,7 +48,7 @@ static const PapplyResultColumn change_columns[] = {
 #define TRUNCATE_CASCADE 1
 #define TRUNCATE_RESTART_SEQS 2
 
-/* What the publisher calls a table, and what that is here. */
+/* A table of the publisher, and the local one. */
 typedef struct Table
 {
 	LogicalRepRelation *remote;
@@ -102,7 +104,7 @@ find_table(List *tables, LogicalRepRelId remoteid)
 	return found;
 }
 
-/* The local column, or NULL. */
+/* Return the local column, or NULL. */
 static Form_pg_attribute
 attribute_of(Relation rel, const Table *table, int column)
 {
@@ -160,7 +162,7 @@ check_columns(const Table *table, const PapplyTuple *tuple)
 		papply_message_malformed();
 }
 
-/* Which row: by its key, or one that is equal. */
+/* Append a condition for the row: by its key, or by all of its values. */
 static void
 append_where(StringInfo text, const Table *table, const PapplyTuple *tuple)
 {
@@ -217,7 +219,7 @@ append_insert(StringInfo text, Relation rel, const Table *table, const PapplyTup
 						 is_overriding ? " OVERRIDING SYSTEM VALUE" : "", values.data);
 }
 
-/* It is known to have the value that it had. */
+/* Is the column known to keep its value? */
 static bool
 is_unchanged(const Table *table, const PapplyChange *change, int column)
 {
@@ -235,8 +237,8 @@ is_unchanged(const Table *table, const PapplyChange *change, int column)
 }
 
 /*
- * Of an identity column that is GENERATED ALWAYS, a statement can set no value; it is left
- * out if it would be the same.
+ * A statement cannot set a value of an identity column that is GENERATED
+ * ALWAYS.  Such a column is omitted if its value does not change.
  */
 static bool
 must_be_set(const Table *table, Form_pg_attribute attribute, const PapplyChange *change,
@@ -251,7 +253,7 @@ must_be_set(const Table *table, Form_pg_attribute attribute, const PapplyChange 
 		  is_unchanged(table, change, column));
 }
 
-/* False: it sets nothing. */
+/* Returns false if the statement would set nothing. */
 static bool
 append_update(StringInfo text, Relation rel, const Table *table, const PapplyChange *change)
 {
@@ -320,7 +322,7 @@ append_truncate(StringInfo text, List *tables, char *message, int length)
 		appendStringInfoString(text, " CASCADE");
 }
 
-/* False: the message is no change. */
+/* Returns false if the message is not a change. */
 static bool
 append_statement(StringInfo text, List *tables, char *message, int length)
 {

@@ -1,14 +1,14 @@
 /*-------------------------------------------------------------------------
  * sql_common.c
- *	  What several SQL functions ask of their arguments.
+ *	  Arguments of SQL functions.
  *
  * Runs in a user's backend.
  *
- * Subscriptions of all databases are in one catalog, but only those of the
- * current one are ever meant: what they apply to is here, as are their groups.
+ * One catalog has the subscriptions of all databases, but the functions accept
+ * only those of the current one, where their tables and groups are.
  *
- * Who changes the options of a subscription locks it as SECURITY LABEL does.
- * Table synchronisation and the apply worker can go on meanwhile.
+ * A function that changes the options of a subscription locks it as SECURITY
+ * LABEL does.  This does not block table synchronization and the apply worker.
  *-------------------------------------------------------------------------
  */
 #include "parallel_apply.h"
@@ -85,7 +85,11 @@ exists_elsewhere(const char *name)
 	return exists;
 }
 
-/* get_subscription_oid() does not say that one of that name is elsewhere. */
+/*
+ * Return the OID of a subscription of this database, or throw.  Unlike
+ * get_subscription_oid(), the error reports a subscription of another database
+ * with this name.
+ */
 Oid
 papply_sql_get_subscription(FunctionCallInfo fcinfo, int argument)
 {
@@ -123,7 +127,7 @@ papply_sql_change_subscription(FunctionCallInfo fcinfo, int argument, const char
 						   NameStr(*PG_GETARG_NAME(argument)));
 		locked = subid;
 		LockSharedObject(SubscriptionRelationId, locked, 0, ShareUpdateExclusiveLock);
-		subid = papply_sql_get_subscription(fcinfo, argument);	/* may be another one */
+		subid = papply_sql_get_subscription(fcinfo, argument);	/* may differ */
 	} while (subid != locked);
 	if (!papply_compat_is_owner_of_subscription(subid))
 		aclcheck_error(ACLCHECK_NOT_OWNER, OBJECT_SUBSCRIPTION,

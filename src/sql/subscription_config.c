@@ -4,8 +4,8 @@
  *
  * Runs in a user's backend.
  *
- * They are one way to set what subscription_options.c keeps; SECURITY LABEL is
- * another.
+ * The functions are one way to set what subscription_options.c stores;
+ * SECURITY LABEL is another.
  *-------------------------------------------------------------------------
  */
 #include "parallel_apply.h"
@@ -128,9 +128,7 @@ set_paused(FunctionCallInfo fcinfo, bool is_paused, const char *function)
 	papply_subscription_options_set(subid, &options);
 }
 
-/*
- * papply_pause(subscription): nothing more is applied.
- */
+/* papply_pause(subscription) stops applying transactions. */
 Datum
 papply_pause(PG_FUNCTION_ARGS)
 {
@@ -138,9 +136,7 @@ papply_pause(PG_FUNCTION_ARGS)
 	PG_RETURN_VOID();
 }
 
-/*
- * papply_resume(subscription): apply goes on.
- */
+/* papply_resume(subscription) continues to apply transactions. */
 Datum
 papply_resume(PG_FUNCTION_ARGS)
 {

@@ -1,10 +1,10 @@
 /*-------------------------------------------------------------------------
  * subscriptions.c
- *	  The functions behind parallel_apply.subscriptions and subscription_stats, and
- *	  reset_stats().
+ *	  The functions behind parallel_apply.subscriptions and
+ *	  subscription_stats, and reset_stats().
  *
- * Runs in a user's backend.  Everything is read without stopping anybody, so
- * that columns of a row may be of slightly different moments.
+ * Runs in a user's backend.  Everything is read without blocking other
+ * processes, so the columns of a row may be of slightly different moments.
  *-------------------------------------------------------------------------
  */
 #include "parallel_apply.h"
@@ -44,7 +44,10 @@ static const PapplyResultColumn state_columns[] = {
 	{"catch_up", INTERVALOID}
 };
 
-/* Those between the first and the last three are the counters, in their order. */
+/*
+ * The columns between the first and the last three are the counters, in the
+ * order of their enum.
+ */
 static const PapplyResultColumn statistics_columns[] = {
 	{"subid", OIDOID},
 	{"transactions", INT8OID},
@@ -91,16 +94,16 @@ static const PapplyResultColumn statistics_columns[] = {
 StaticAssertDecl(lengthof(statistics_columns) == PAPPLY_COUNTERS + 4,
 				 "each counter has a column");
 
-/* The wider one. */
+/* Columns of the wider result. */
 #define MAX_COLUMNS lengthof(statistics_columns)
 
-/* Rates are those of the last seconds, or since the last sample, if it is older. */
+/* Rates are computed over this time, or since the last sample if it is older. */
 #define RATE_US (6 * USECS_PER_SEC)
 
-/* A catch-up that takes longer is none. */
+/* A longer catch-up is not shown. */
 #define MAX_CATCH_UP_S (1000.0 * 86400)
 
-/* A row that is being made. */
+/* A result row under construction. */
 typedef struct Row
 {
 	Datum		values[MAX_COLUMNS];
@@ -138,7 +141,7 @@ add_interval(Row *row, double seconds, bool is_null)
 	add(row, IntervalPGetDatum(interval), is_null);
 }
 
-/* Native by choice, or for want of something? */
+/* Return the state of a subscription without writers: configured, or degraded. */
 static const char *
 name_of_native(PapplyApplyReason reason)
 {
@@ -173,7 +176,10 @@ name_of_state(PapplyApplyState state, PapplyApplyReason reason)
 	return NULL;
 }
 
-/* A failure is shown until it is overcome, whether an apply worker runs or not. */
+/*
+ * Add state and reason.  A failure is shown until it is resolved, whether an
+ * apply worker runs or not.
+ */
 static void
 add_state(Row *row, const PapplyStatistics *statistics)
 {
@@ -196,7 +202,7 @@ add_state(Row *row, const PapplyStatistics *statistics)
 		add_text(row, papply_statistics_reason_text(progress->reason));
 }
 
-/* The sample that rates are relative to, or NULL if there is none yet. */
+/* Return the sample that rates are relative to, or NULL if there is none yet. */
 static const PapplySample *
 base_of_rates(const PapplyProgress *progress, int64 now)
 {
@@ -245,7 +251,7 @@ add_rates(Row *row, const PapplyStatistics *statistics, double lag_s, bool is_ru
 	add_interval(row, catch_up_s, !is_running || catch_up_s >= MAX_CATCH_UP_S);
 }
 
-/* How far it is behind: LSNs may be of different moments, hence the limits. */
+/* Add the lag.  The LSNs may be of different moments, hence the limits. */
 static void
 add_lag(Row *row, const PapplyStatistics *statistics, bool is_running)
 {
@@ -307,7 +313,10 @@ put_statistics(PapplyResultRows *rows, const PapplyStatistics *statistics)
 	papply_result_rows_put(rows, row.values, row.nulls);
 }
 
-/* A row for each subscription of the current database that has or had an apply worker. */
+/*
+ * Return a row for each subscription of the current database that has or had
+ * an apply worker.
+ */
 static void
 put_all(PapplyResultRows *rows, void (*put) (PapplyResultRows *, const PapplyStatistics *))
 {
@@ -349,8 +358,8 @@ reset_all(Oid subid)
 }
 
 /*
- * papply_reset_stats(subscription) begins the counters of a subscription anew;
- * NULL: of all of the current database.
+ * papply_reset_stats(subscription) resets the statistics of a subscription or,
+ * if it is NULL, of all subscriptions of the current database.
  */
 Datum
 papply_reset_stats(PG_FUNCTION_ARGS)

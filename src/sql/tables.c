@@ -4,13 +4,15 @@
  *
  * Runs in a user's backend.
  *
- * Nothing is decided here.  Those who decide are asked, with the table as it is:
- * table_class.c, lookup_index.c and row_keys.c; what they say becomes words.  What
- * the publisher sends of the table is what it has said last, which is kept with
- * the counters (table_statistics.c); before its first change all columns are
- * taken to be published, and the local replica identity to be the publisher's.
+ * This file decides nothing.  It calls the functions that decide, with the
+ * present table, and expresses their results in words: table_class.c,
+ * lookup_index.c and row_keys.c.  The last description of the table by the
+ * publisher is stored with the counters (table_statistics.c).  Before the
+ * first change of a table, all columns are assumed to be published, and the
+ * publisher is assumed to have the local replica identity.
  *
- * A table that somebody else has locked, or an index of it, is not waited for.
+ * If another session has locked a table, or an index of it, the function does
+ * not wait for the lock.
  *-------------------------------------------------------------------------
  */
 #include "parallel_apply.h"
@@ -87,7 +89,7 @@ static const PapplyResultColumn table_columns[] = {
 #define FINDING_LOCKED "locked"
 #define FINDING_INDEX_LOCKED "index_locked"
 
-/* What there is to say of a table. */
+/* Findings about a table. */
 typedef struct Findings
 {
 	PapplyTableClass table_class;
@@ -108,7 +110,10 @@ add_finding(Findings *findings, const char *code, const char *reason, const char
 					 findings->remedies.len > 0 ? "; " : "", remedy);
 }
 
-/* A partition, which is not locked, may have been dropped. */
+/*
+ * Return the name of a table.  A partition is not locked, so it may have been
+ * dropped.
+ */
 static char *
 name_of_table(Oid relid)
 {
@@ -118,7 +123,10 @@ name_of_table(Oid relid)
 		quote_qualified_identifier(get_namespace_name(get_rel_namespace(relid)), name);
 }
 
-/* Which published column is each local one?  Only whether it is one is known. */
+/*
+ * Map local columns to published ones.  Only whether a column is published is
+ * known.
+ */
 static AttrMap *
 map_columns(Relation rel, const PapplyTableDescription *description, bool is_published)
 {
@@ -138,7 +146,10 @@ map_columns(Relation rel, const PapplyTableDescription *description, bool is_pub
 	return map;
 }
 
-/* The publisher has not said anything yet: see the head of this file. */
+/*
+ * Assume the local replica identity before the publisher has described the
+ * table: see the head of this file.
+ */
 static void
 assume_identity(Relation rel, PapplyTableDescription *description)
 {
@@ -158,7 +169,7 @@ assume_identity(Relation rel, PapplyTableDescription *description)
 	index_close(index, AccessShareLock);
 }
 
-/* The function has been looked at just before. */
+/* Describe a default.  Its function has been looked up just before. */
 static char *
 phrase_default(const PapplyClassReason *reason)
 {
@@ -202,7 +213,10 @@ explain_class(Findings *findings, Relation rel, const PapplyClassReason *reason)
 	}
 }
 
-/* A default that counts only if the publisher turns out not to send the column. */
+/*
+ * Report defaults that matter only if the publisher turns out not to send the
+ * column.
+ */
 static void
 explain_unknown_columns(Findings *findings, Relation rel)
 {
@@ -252,7 +266,7 @@ find_cached_sequence(Node *node, Oid *sequence)
 	return expression_tree_walker(node, find_cached_sequence, sequence);
 }
 
-/* The numbers of such a sequence depend on which writer takes them. */
+/* Report sequences whose numbers depend on the writer that takes them. */
 static void
 explain_sequences(Findings *findings, Relation rel, const AttrMap *map)
 {
@@ -301,7 +315,7 @@ explain_interception(Findings *findings, Oid relid)
 					"a trigger of it that fires always");
 }
 
-/* How are the rows of an UPDATE or DELETE found? */
+/* Report how the rows of an UPDATE or DELETE are found. */
 static void
 explain_lookup(Findings *findings, Relation rel, const AttrMap *map)
 {
@@ -343,7 +357,10 @@ is_in_identity(const PapplyTableDescription *description, Relation index)
 	return true;
 }
 
-/* Is it one whose values the receiver does not know all of?  *tracked: it does. */
+/*
+ * Report an index whose conflicts the receiver does not foresee.  Counts the
+ * unique indexes that it tracks in *tracked.
+ */
 static void
 explain_index(Findings *findings, Relation rel, Relation index, const AttrMap *map, int *tracked)
 {
@@ -390,8 +407,8 @@ explain_indexes(Findings *findings, Relation rel, const AttrMap *map)
 }
 
 /*
- * What there is to say of the indexes, each of which is locked first, so that none is
- * waited for; false if somebody else has locked one.
+ * Report on the indexes.  Each is locked first, without waiting; returns false
+ * if another session has locked one.
  */
 static bool
 look_at_indexes(Findings *findings, Relation rel, const AttrMap *map)
@@ -444,7 +461,10 @@ explain_table(Findings *findings, Relation rel)
 					"look again");
 }
 
-/* False if there is no such table any more. */
+/*
+ * Find out how the table is applied.  Returns false if the table does not
+ * exist any longer.
+ */
 static bool
 find_out(Findings *findings, Oid relid, char state)
 {

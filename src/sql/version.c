@@ -26,7 +26,10 @@
 PG_FUNCTION_INFO_V1(papply_version);
 PG_FUNCTION_INFO_V1(papply_check_library_version);
 
-/* The first two numbers of a version decide: less than, equal to or greater than 0. */
+/*
+ * Compare the first two numbers of a version with those of the library.
+ * Returns less than, equal to or greater than 0.
+ */
 static int
 compare_with_library(const char *version)
 {

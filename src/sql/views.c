@@ -2,8 +2,8 @@
  * views.c
  *	  Functions behind the views.
  *
- * Runs in a user's backend.  Everything is read without stopping anybody, so
- * that columns of a row may be of slightly different moments.
+ * Runs in a user's backend.  Everything is read without blocking other
+ * processes, so the columns of a row may be of slightly different moments.
  *-------------------------------------------------------------------------
  */
 #include "parallel_apply.h"
@@ -45,7 +45,10 @@ static const PapplyResultColumn writer_columns[] = {
 
 #define WRITERS_COLUMNS lengthof(writer_columns)
 
-/* A writer that works may sleep in the lock manager. */
+/*
+ * Return the state of a writer.  A writer at work may be waiting in the lock
+ * manager.
+ */
 static const char *
 name_of_state(const PapplyWriterSlot *slot)
 {
@@ -75,8 +78,8 @@ name_of_state(const PapplyWriterSlot *slot)
 }
 
 /*
- * The processes that a writer waits for: in the lock manager, or for the commit
- * order.
+ * Return the processes that a writer waits for, in the lock manager or for the
+ * commit order.
  */
 static Datum
 blockers_of(PapplyPool *pool, int writer)
@@ -94,7 +97,7 @@ blockers_of(PapplyPool *pool, int writer)
 										   TYPALIGN_INT));
 }
 
-/* A moment of clock.h as a time of day. */
+/* Convert a time of clock.h to a time of day. */
 static Datum
 time_of(int64 moment)
 {
@@ -135,7 +138,7 @@ put_writer(PapplyResultRows *rows, PapplyPool *pool, int writer)
 	papply_result_rows_put(rows, values, nulls);
 }
 
-/* The apply worker itself, if it applies a transaction. */
+/* Return a row for the apply worker, if it applies a transaction itself. */
 static void
 put_leader(PapplyResultRows *rows, const PapplyStatistics *statistics)
 {

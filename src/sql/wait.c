@@ -4,12 +4,12 @@
  *
  * Runs in a user's backend.
  *
- * Nobody wakes who waits here: the apply worker would have to look for them at
- * each commit.  They look themselves, at first after a millisecond, and later
- * less often.  The statement holds its snapshot meanwhile; what is committed is
- * seen by the next one.
+ * The functions poll, at first after a millisecond, then less often.  Waking
+ * them would require the apply worker to look for them at each commit.  The
+ * statement keeps its snapshot during the wait; the next statement sees the
+ * commits.
  *
- * It cannot deadlock: nothing is locked.
+ * They cannot deadlock, since they lock nothing.
  *-------------------------------------------------------------------------
  */
 #include "parallel_apply.h"
@@ -37,10 +37,13 @@ PG_FUNCTION_INFO_V1(papply_drain);
 #define MIN_NAP_MS 1
 #define MAX_NAP_MS 50
 
-/* More than a thousand years; beyond that, and in an infinite interval, forever. */
+/* More than a thousand years.  A longer or infinite interval means no timeout. */
 #define MAX_TIMEOUT_MS 1e14
 
-/* The first argument: a subscription of this database that the user may watch. */
+/*
+ * Return the first argument, a subscription of this database.  Throws if the
+ * user may not watch it.
+ */
 static Oid
 get_watched_subscription(FunctionCallInfo fcinfo)
 {
@@ -53,7 +56,7 @@ get_watched_subscription(FunctionCallInfo fcinfo)
 	return subid;
 }
 
-/* A wait that has begun. */
+/* State of a wait. */
 typedef struct Wait
 {
 	Oid			subid;
@@ -61,7 +64,7 @@ typedef struct Wait
 	long		nap_ms;
 } Wait;
 
-/* The argument is a timeout, or null. */
+/* Begin a wait whose timeout is this argument, or unlimited if it is null. */
 static Wait
 begin_wait(Oid subid, FunctionCallInfo fcinfo, int argument)
 {
@@ -82,7 +85,10 @@ begin_wait(Oid subid, FunctionCallInfo fcinfo, int argument)
 	return wait;
 }
 
-/* Sleep a little; false if it is too late.  Throws if the subscription is gone. */
+/*
+ * Sleep for a moment.  Returns false if the timeout has passed.  Throws if the
+ * subscription has been dropped.
+ */
 static bool
 go_on_waiting(Wait *wait)
 {
@@ -108,8 +114,8 @@ go_on_waiting(Wait *wait)
 }
 
 /*
- * How far a subscription is, or was when it had its last apply worker; zeros if
- * it had none since the server has started.
+ * Return the progress of the subscription, or that of its last apply worker.
+ * It is all zeros if there has been no apply worker since the server started.
  */
 static PapplyStatistics *
 look(Oid subid)
@@ -123,7 +129,10 @@ look(Oid subid)
 	return &place;
 }
 
-/* That of the replication origin; an apply worker has the same name for it. */
+/*
+ * Return the progress of the replication origin, which has the name that the
+ * apply worker uses.
+ */
 static XLogRecPtr
 origin_progress(Oid subid)
 {
@@ -135,9 +144,11 @@ origin_progress(Oid subid)
 }
 
 /*
- * Without an apply worker, the origin knows more: after a restart, and on a standby,
- * which has it from the commits that it replays.  With one it does not count, since it
- * moves before a commit is visible; so it is asked before that is looked at.
+ * Without an apply worker, the origin may be further than the shared progress:
+ * after a restart, and on a standby, which replays it with the commits.  With
+ * an apply worker the origin does not count, since it advances before a commit
+ * is visible.  So the origin must be read before the check for an apply
+ * worker.
  */
 static XLogRecPtr
 committed_lsn(Oid subid)
@@ -150,8 +161,9 @@ committed_lsn(Oid subid)
 }
 
 /*
- * papply_wait_for_lsn(subscription, lsn, timeout or NULL) returns whether
- * everything up to that position of the publisher's WAL is committed.
+ * papply_wait_for_lsn(subscription, lsn, timeout or NULL) waits until
+ * everything up to that position of the publisher's WAL has committed. Returns
+ * false if the timeout passed before that.
  */
 Datum
 papply_wait_for_lsn(PG_FUNCTION_ARGS)
@@ -169,7 +181,7 @@ papply_wait_for_lsn(PG_FUNCTION_ARGS)
 	PG_RETURN_BOOL(true);
 }
 
-/* A pause is committed, and the apply worker has not seen it yet. */
+/* Has a pause been committed that the apply worker has not noticed yet? */
 static bool
 is_about_to_pause(Oid subid)
 {
@@ -182,9 +194,11 @@ is_about_to_pause(Oid subid)
 }
 
 /*
- * papply_drain(subscription, timeout or NULL) returns whether everything that
- * has been received is committed: by now, or, after a pause, at all.  What was
- * received by an apply worker that has ended counts no more in a pause.
+ * papply_drain(subscription, timeout or NULL) waits until everything that had
+ * been received at the beginning has committed or, if apply is paused,
+ * everything that has been received.  Returns false if the timeout passed
+ * before that.  In a pause, messages that an earlier apply worker received do
+ * not count.
  */
 Datum
 papply_drain(PG_FUNCTION_ARGS)

@@ -1,6 +1,6 @@
 /*-------------------------------------------------------------------------
  * writer_gain.c
- *	  The function behind the view of what more writers would gain.
+ *	  The function behind the view of the estimated speedup by more writers.
  *
  * Runs in a user's backend.
  *-------------------------------------------------------------------------
