@@ -46,7 +46,7 @@ sub new_pair
 
 	my $subscriber = PapplyNode->new("subscriber$suffix");
 	$subscriber->init(extra => $opt{subscriber_init} // []);
-	# Single transactions shall show what writers do with them, unless a test says
+	# Single transactions must show what writers do with them, unless a test says
 	# otherwise.
 	$subscriber->append_conf('postgresql.conf', <<~'CONF');
 		fsync = off
@@ -473,7 +473,7 @@ sub reload_with
 	return;
 }
 
-# A node waits for a standby or subscription only as long as it is told to.
+# A node waits for a standby or subscription only as long as the settings say.
 sub wait_for_sync_state
 {
 	my ($node, $name, $state) = @_;

@@ -271,7 +271,7 @@ sub check_logs
 		push @expected, qr/deadlock detected|could not serialize access/
 		  if $run->{workload}->settings->{subscriptions} > 1;
 
-		# Without a postmaster nobody waits for the end of the writers.
+		# Without a postmaster no process waits for the end of the writers.
 		push @expected, qr/cannot reset replication origin .* still in use/
 		  if $run->{disturbed}{postmaster};
 

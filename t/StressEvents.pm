@@ -274,7 +274,7 @@ sub freeze_writer
 	return;
 }
 
-# Nobody asks the subscriber meanwhile: a stopped process may hold a lock.
+# No query may run on the subscriber meanwhile: a stopped process may hold a lock.
 sub freeze_receiver
 {
 	my ($run) = @_;
@@ -489,7 +489,7 @@ sub switch_gathering
 	return;
 }
 
-# Each makes the apply worker restart, or begin anew.
+# Each makes the apply worker restart, or read the subscription again.
 sub set_option
 {
 	my ($run) = @_;
@@ -512,7 +512,7 @@ sub set_option
 	return;
 }
 
-# All that an operator may look at; counters begin anew.
+# All that an operator may look at; counters are reset.
 sub look_around
 {
 	my ($run) = @_;

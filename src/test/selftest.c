@@ -4,10 +4,10 @@
  *
  * Runs in a user's backend, and only in libraries made with SELFTEST=1.
  *
- * What depends on the arguments alone (messages, row keys) is shown to SQL,
- * which knows the expected result.  What has a state (the table of
- * dependencies, the queue) is driven by pseudo-random numbers here, beside a
- * naive model; the first difference is an error.
+ * Results that depend on the arguments alone (messages, row keys) are returned
+ * to SQL, which knows the expected result.  Modules with a state (the table of
+ * dependencies, the queue) are driven by pseudo-random numbers here and
+ * compared with a naive model; the first difference is an error.
  *
  * The queue needs a pool, so the backend takes a free place in the directory
  * and is receiver and writer in turn.  What needs two processes (sleeping and
@@ -114,8 +114,8 @@ papply_selftest_dependency(PG_FUNCTION_ARGS)
 /*** message ***/
 
 /*
- * Memory that ends where no page is accessible: whoever reads beyond it ends
- * the server, and the test with it.  The caller unmaps it.
+ * Memory that ends at an inaccessible page: a read beyond it crashes the
+ * server, and the test fails.  The caller unmaps it.
  */
 typedef struct Guarded
 {
@@ -199,7 +199,7 @@ parse_message(char *data, int length, StringInfo shown)
 	}
 }
 
-/* Does it parse?  Any other error than a protocol violation is thrown. */
+/* Does it parse?  Errors other than a protocol violation are thrown. */
 static bool
 is_wellformed(char *data, int length)
 {
@@ -278,7 +278,7 @@ papply_selftest_mutate(PG_FUNCTION_ARGS)
 
 /*** row keys ***/
 
-/* What a publisher with the same table would say of it. */
+/* Describe the table as a publisher with the same table would. */
 static LogicalRepRelation *
 describe_as_publisher(Relation rel)
 {
@@ -419,7 +419,7 @@ fill_entry(char *data, uint32 length, uint64 seqno, int number)
 		data[i] = (char) (seqno * 31 + number * 7 + i);
 }
 
-/* Some, and now and then so many that no writer claims one while slots are reused. */
+/* Some are, and occasionally enough that writers claim none while slots are reused. */
 static bool
 is_native(uint64 seqno)
 {
@@ -635,7 +635,7 @@ check_oversize(char *data, uint32 length)
 	EXPECT(papply_queue_open_is_published());
 	EXPECT(papply_queue_open_size() <= papply_pool->ring_bytes);
 	EXPECT(papply_queue_unpublished_bytes() == 0);
-	EXPECT(!papply_queue_reclaim_read());	/* nobody has claimed it */
+	EXPECT(!papply_queue_reclaim_read());	/* not claimed yet */
 
 	papply_pool_waiter = TEST_WRITER;
 	EXPECT(papply_queue_claim(32, &first, &last));
@@ -709,7 +709,7 @@ check_marks(void)
 	papply_pool_waiter = PAPPLY_WAITER_RECEIVER;
 }
 
-/* A writer that goes on does not take away the mark of another one that waits for data. */
+/* A writer that continues does not clear the mark of another writer that waits for data. */
 static void
 check_data_marks(void)
 {

@@ -5,7 +5,7 @@
  * Runs in a user's backend, and only in libraries made with SELFTEST=1.
  *
  * The pool has no processes, so the backend sets the bits of writers itself, and
- * sees who was woken in them.
+ * sees in them which were woken.
  *-------------------------------------------------------------------------
  */
 #include "parallel_apply.h"
@@ -113,7 +113,7 @@ check_claim(void)
 	ResetLatch(MyLatch);
 	EXPECT(!papply_queue_claim(1, &first, &last));
 	EXPECT(!papply_awake_sleep(0));
-	EXPECT(!is_idle(2));		/* it has slept for no time, and goes round */
+	EXPECT(!is_idle(2));		/* it has not slept, and tries again */
 
 	/* where it is needed it does not sleep at all */
 	set_writers(2, 4);
@@ -123,7 +123,7 @@ check_claim(void)
 	papply_pool_waiter = PAPPLY_WAITER_RECEIVER;
 }
 
-/* One that leaves gives its place to another one. */
+/* A writer that exits gives its place to another one. */
 static void
 check_end(void)
 {
@@ -173,7 +173,7 @@ check_stall(void)
 	papply_awake_reset();
 	limit = get_limit();
 	if (limit >= PAPPLY_MAX_WRITERS - 3)
-		return;					/* so many processors that nobody ever sleeps */
+		return;					/* too many processors for any writer to sleep */
 	set_writers(limit, limit + 3);
 	EXPECT(papply_awake_adjust(true) > 0);
 	EXPECT(get_limit() == limit);

@@ -16,7 +16,7 @@
 PG_FUNCTION_INFO_V1(papply_selftest_pace);
 PG_FUNCTION_INFO_V1(papply_selftest_pace_window);
 
-/* The publisher needs so long for a message, the receiver and the network so long. */
+/* Time per message of the publisher, the receiver and the network. */
 #define SEND_US 10
 #define READ_US 1
 #define TRANSIT_US 20

@@ -14,7 +14,7 @@
 
 PG_FUNCTION_INFO_V1(papply_selftest_prepared);
 
-/* One with so many keys: its number, and its number plus 1000, plus 2000 and so on. */
+/* Prepare a transaction with this many keys: its xid, xid + 1000, xid + 2000, ... */
 static void
 prepare(TransactionId xid, int keys)
 {
@@ -41,8 +41,8 @@ has_keys(TransactionId xid, uint64 seqno)
 }
 
 /*
- * selftest_prepared(count, keys): how many of so many transactions with so many keys are
- * known by them when they are all prepared.  Later ones are, in any case.
+ * selftest_prepared(count, keys): prepare count transactions with this many keys each, and
+ * return how many of them are known by their keys.  Later ones are known in any case.
  */
 Datum
 papply_selftest_prepared(PG_FUNCTION_ARGS)

@@ -14,7 +14,7 @@
 
 PG_FUNCTION_INFO_V1(papply_selftest_routed_messages);
 
-/* selftest_routed_messages(subid): since its apply worker has begun; NULL: it has none. */
+/* selftest_routed_messages(subid): since its apply worker started; NULL if it has none. */
 Datum
 papply_selftest_routed_messages(PG_FUNCTION_ARGS)
 {

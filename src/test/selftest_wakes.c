@@ -4,9 +4,9 @@
  *
  * Runs in every process, and only in libraries made with SELFTEST=1.
  *
- * A writer that sleeps looks now and then whether an older transaction waits for it.  Then
- * it also sees what it should have been woken for, so that a lost wake-up is hardly
- * noticed.  With this setting it does not look, and sleeps on.
+ * A sleeping writer checks from time to time whether an older transaction waits for it.
+ * It then also notices what it should have been woken for, which hides a lost wake-up.
+ * With this setting it does not check, and continues to sleep.
  *-------------------------------------------------------------------------
  */
 #include "parallel_apply.h"
