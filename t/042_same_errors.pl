@@ -86,10 +86,12 @@ sub log_since
 		my ($process, $text) = $line =~ /^([^|\t]*)\| (.*)/;
 		if (defined $process)
 		{
+			# A detail goes with its message.
 			$is_kept =
 			  $process =~ /^(logical replication|parallel_apply|postmaster)/
 			  && $text !~
-			  /LOG:  parallel apply of subscription "tap" has (started|stopped)/;
+			  /LOG:  parallel apply of subscription "tap" has (started|stopped)/
+			  if $text !~ /^(DETAIL|HINT|CONTEXT):/;
 			# What is no error is logged by whoever applies.
 			$process = $applier if $process =~ /^parallel_apply writer/;
 			push @entries, "$process: $text" if $is_kept;

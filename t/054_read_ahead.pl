@@ -137,11 +137,12 @@ sub behind_gate
 		'every writer has seen every table', @all);
 
 	# They look when they begin: the first gate is for the rest to arrive.  Enough is in
-	# front of the second one for three writers, however many transactions each takes.
+	# front of the second one for three writers, if each of them takes five, and the one
+	# that waits for the first gate has taken four as well.
 	my $arrival = hold($subscriber, 'SELECT FROM gate FOR UPDATE');
 	my $change =
 	  hold($subscriber, "SELECT FROM second_gate FOR UPDATE; $locks");
-	commit_all('UPDATE gate SET n = n + 1', transactions(15, 'by_int'));
+	commit_all('UPDATE gate SET n = n + 1', transactions(19, 'by_int'));
 	my $rest = $publisher->lsn('insert');
 	commit_all('UPDATE second_gate SET n = n + 1', @transactions);
 	my $end = $publisher->lsn('insert');
