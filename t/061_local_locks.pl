@@ -387,7 +387,7 @@ finish(
 	$publisher,
 	$subscriber,
 	qr/ERROR:  deadlock detected/,
-	qr/FATAL:  the database system is starting up/,
+	qr/FATAL:  the database system is (starting up|not yet accepting connections)/,
 	qr/ERROR: .*could not (receive data from WAL stream|send end-of-streaming message|connect to the publisher)/
 );
 done_testing();

@@ -721,7 +721,7 @@ my $client_is_lost = qr/FATAL: +connection to client lost/;
 
 # Or connecting again while the server restarts.
 my $is_restarting =
-  qr/FATAL:  the database system is (shutting down|starting up)/;
+  qr/FATAL:  the database system is (shutting down|starting up|not yet accepting connections)/;
 
 # Asserts that a node's log has no error but those that match.
 sub log_is_clean
