@@ -719,6 +719,10 @@ my $session_is_ended =
 # A walsender may be sending when its subscriber disconnects.
 my $client_is_lost = qr/FATAL: +connection to client lost/;
 
+# An apply worker that starts again may come before the walsender of the last one has ended.
+my $slot_is_active =
+  qr/ERROR: +(could not start WAL streaming: ERROR: +)?replication slot "\w+" is active for PID/;
+
 # Or connecting again while the server restarts.
 my $is_restarting =
   qr/FATAL:  the database system is (shutting down|starting up|not yet accepting connections)/;
@@ -732,7 +736,7 @@ sub log_is_clean
 	  slurp_file($node->logfile);
 	for my $allowed (
 		$origin_is_active, $session_is_ended, $client_is_lost,
-		$is_restarting, @allowed)
+		$is_restarting, $slot_is_active, @allowed)
 	{
 		@found = grep { $_ !~ $allowed } @found;
 	}
