@@ -146,7 +146,6 @@ finish(
 	$left,
 	$right,
 	qr/FATAL: .*terminating .* due to administrator command/,
-	qr/FATAL: +the database system is (starting up|shutting down|not yet accepting connections)/,
 	qr/ERROR: +.*could not (connect to the publisher|start WAL streaming|receive data from WAL stream|send end-of-streaming)/
 );
 done_testing();

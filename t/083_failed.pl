@@ -40,20 +40,6 @@ sub failed
 	);
 }
 
-sub wait_until_failed
-{
-	wait_until(
-		q(count(*) = 1 FROM parallel_apply.failed_transactions, pg_subscription WHERE NOT subenabled),
-		'nothing has failed');
-	return;
-}
-
-sub enable
-{
-	on_subscriber('ALTER SUBSCRIPTION tap ENABLE');
-	return;
-}
-
 sub is_overcome
 {
 	my ($name) = @_;
@@ -97,7 +83,7 @@ sub fails
 	is( failed('detail IS NULL, relname, key', 'reader'),
 		"f|items|(id, part)=($id, a, b)",
 		"$what: who may read it sees them");
-	enable();
+	on_subscriber('ALTER SUBSCRIPTION tap ENABLE');
 	wait_until(
 		'count(*) = 1 FROM parallel_apply.failed_transactions, pg_subscription WHERE attempts = 2 AND NOT subenabled',
 		'it does not fail again');
@@ -112,7 +98,7 @@ sub is_repaired
 	my ($what) = @_;
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
 	on_subscriber($repair);
-	enable();
+	on_subscriber('ALTER SUBSCRIPTION tap ENABLE');
 	is_overcome("$what: the row goes when the transaction is applied");
 	return;
 }
@@ -128,7 +114,7 @@ fails('a transaction that is skipped');
 my $lsn = failed('finish_lsn');
 on_subscriber("ALTER SUBSCRIPTION tap SKIP (lsn = '$lsn')");
 on_subscriber($repair);
-enable();
+on_subscriber('ALTER SUBSCRIPTION tap ENABLE');
 is_overcome('the row goes when the transaction is skipped');
 on_publisher(q(DELETE FROM items; DELETE FROM others));
 wait_applied($publisher, $subscriber, 'tap');
@@ -157,7 +143,7 @@ for my $case (
 		qq(PA001|refused|1||items|$operation|(id, part)=($id, a, b)),
 		"$sql: the view says so");
 	on_subscriber('DROP TRIGGER refuse ON items');
-	enable();
+	on_subscriber('ALTER SUBSCRIPTION tap ENABLE');
 	is_overcome("$sql: and no more when it is applied");
 }
 

@@ -54,20 +54,6 @@ sub repair_fault
 	return;
 }
 
-sub wait_until_failed
-{
-	wait_until(
-		q(count(*) = 1 FROM parallel_apply.failed_transactions, pg_subscription WHERE NOT subenabled),
-		'nothing has failed');
-	return;
-}
-
-sub enable
-{
-	on_subscriber('ALTER SUBSCRIPTION tap ENABLE');
-	return;
-}
-
 sub stored
 {
 	my ($columns) = @_;
@@ -124,7 +110,7 @@ sub fails
 
 sub overcomes
 {
-	enable();
+	on_subscriber('ALTER SUBSCRIPTION tap ENABLE');
 	wait_applied($publisher, $subscriber, 'tap');
 	repair_fault();
 	return;
@@ -316,7 +302,7 @@ fails('INSERT INTO items VALUES (500, -1), (501, 1)');
 on_subscriber(q(SELECT parallel_apply.skip_transaction('tap')));
 my $session =
   hold($subscriber, 'REFRESH MATERIALIZED VIEW parallel_apply.kept_messages');
-enable();
+on_subscriber('ALTER SUBSCRIPTION tap ENABLE');
 wait_until(
 	q(count(*) = 1 FROM pg_locks WHERE NOT granted AND relation = 'parallel_apply.kept_messages'::regclass),
 	'the apply worker does not wait');

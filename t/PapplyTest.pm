@@ -19,7 +19,7 @@ our @EXPORT = qw(
   has_module new_pair create_extension exec_both on_publisher on_subscriber subscribe subscribe_serially wait_for_pool wait_applied wait_for_answer
   rows_equal tables_equal item_rows last_item wait_for_early writer_pids sleeps_of_writers seconds_of apply_pid restart_apply forget_violations connect_again counter hold end_sessions wait_for_state memory_of memory_of_waiting
   begin_streamed spooled_bytes wait_for_spooled no_spool_is_left begin_copy wait_until wait_until_ready reload_with wait_for_sync_state set_synchronous_commit
-  states_become apply_behind_gate apply_quick_ones run_behind_gate duplicate_key
+  wait_until_failed states_become apply_behind_gate apply_quick_ones run_behind_gate duplicate_key
   create_accounts start_load end_load under_load wait_for_progress accounts_are_equal log_is_clean nothing_is_left_open
   finish);
 
@@ -401,6 +401,15 @@ sub wait_until
 {
 	my ($condition, $or) = @_;
 	$pair[1]->poll_query_until('postgres', "SELECT $condition") or die $or;
+	return;
+}
+
+# Waits until a transaction has failed and disabled its subscription.
+sub wait_until_failed
+{
+	wait_until(
+		q(count(*) = 1 FROM parallel_apply.failed_transactions, pg_subscription WHERE NOT subenabled),
+		'nothing has failed');
 	return;
 }
 
