@@ -111,6 +111,10 @@ extern void papply_message_parse_commit(char *data, int length, PapplyCommit *co
 extern TimestampTz papply_message_commit_time(char *data, int length);
 extern void papply_message_parse_change(char *data, int length, PapplyChange *change);
 
+/* Return the remote OIDs of the tables that a TRUNCATE is of, in a new list. */
+extern List *papply_message_read_truncate(char *message, int length, bool *cascade,
+										  bool *restart_sequences);
+
 /*
  * Empty a buffer that lives as long as the process.  Free it if it has grown
  * for a huge message.

@@ -36,8 +36,12 @@ extern Oid	papply_sql_get_subscription(FunctionCallInfo fcinfo, int argument);
 extern Oid	papply_sql_change_subscription(FunctionCallInfo fcinfo, int argument,
 										   const char *function);
 
+/* Return a table, or InvalidOid if there is none of that name. */
+extern Oid	papply_sql_find_table(const char *schema, const char *name);
+
 /*
- * Can the user read all columns of all rows of this table?  The table exists.
+ * Can the user read all columns of all rows of this table?  If there is none
+ * (InvalidOid), only superusers may know what was to be changed there.
  */
 extern bool papply_sql_may_read(Oid relid);
 

@@ -195,6 +195,23 @@ papply_kept_subscription(int64 id)
 	return subid;
 }
 
+/*
+ * Does function, which stores a bool in *arg, find a row?  The lock waits for
+ * prepared transactions, which may have inserted messages.
+ */
+static bool
+has_row(const char *name, Visit function)
+{
+	Relation	rel = papply_kept_open(name, ShareLock);
+	bool		found = false;
+
+	if (rel == NULL)
+		return false;
+	visit(rel, NULL, 0, function, &found);
+	table_close(rel, NoLock);
+	return found;
+}
+
 static bool
 note_existence(Relation rel, HeapTuple tuple, void *arg)
 {
@@ -202,18 +219,10 @@ note_existence(Relation rel, HeapTuple tuple, void *arg)
 	return false;
 }
 
-/* Wait for prepared transactions, which may have inserted messages. */
 bool
 papply_kept_exist(void)
 {
-	Relation	rel = papply_kept_open(PAPPLY_KEPT_MESSAGES, ShareLock);
-	bool		exist = false;
-
-	if (rel == NULL)
-		return false;
-	visit(rel, NULL, 0, note_existence, &exist);
-	table_close(rel, NoLock);
-	return exist;
+	return has_row(PAPPLY_KEPT_MESSAGES, note_existence);
 }
 
 /* Find a transaction that the server will skip when it arrives. */
@@ -235,14 +244,7 @@ find_pending(Relation rel, HeapTuple tuple, void *arg)
 bool
 papply_kept_are_pending(void)
 {
-	Relation	rel = papply_kept_open(PAPPLY_KEPT_TRANSACTIONS, ShareLock);
-	bool		is_pending = false;
-
-	if (rel == NULL)
-		return false;
-	visit(rel, NULL, 0, find_pending, &is_pending);
-	table_close(rel, NoLock);
-	return is_pending;
+	return has_row(PAPPLY_KEPT_TRANSACTIONS, find_pending);
 }
 
 /*** removal ***/

@@ -208,6 +208,18 @@ papply_message_parse_change(char *data, int length, PapplyChange *change)
 	change->has_new = true;
 }
 
+List *
+papply_message_read_truncate(char *message, int length, bool *cascade, bool *restart_sequences)
+{
+	StringInfoData buf;
+
+	buf.data = message;
+	buf.len = length;
+	buf.maxlen = -1;
+	buf.cursor = 1;				/* after the message type */
+	return logicalrep_read_truncate(&buf, cascade, restart_sequences);
+}
+
 void
 papply_message_reset_buffer(StringInfo buf)
 {

@@ -40,35 +40,34 @@ static bool is_quiet = false;
 
 /* Return the line with this number, counted from 1, or NULL. */
 static const char *
-find_line(const char *text, int number)
+find_line(const char *content, int number)
 {
-	while (text !=NULL && --number > 0)
+	while (content != NULL && --number > 0)
 	{
-		text = strchr(text, '\n');
-
-		if (text !=NULL)
-			text	  ++;
+		content = strchr(content, '\n');
+		if (content != NULL)
+			content++;
 	}
-	return text;
+	return content;
 }
 
 bool
 papply_shutdown_has_begun(void)
 {
-	char text[	MAXPGPATH + 1024];
+	char		content[MAXPGPATH + 1024];
 	const char *status;
 	ssize_t		length;
 	int			file = open(PID_FILE, O_RDONLY | PG_BINARY, 0);
 
 	if (file < 0)
 		return false;
-	length = read(file, text, sizeof(text) - 1);
+	length = read(file, content, sizeof(content) - 1);
 	close(file);
 	if (length <= 0)
 		return false;
-	text[		length] = '\0';
+	content[length] = '\0';
 
-	status = find_line(text, LOCK_FILE_LINE_PM_STATUS);
+	status = find_line(content, LOCK_FILE_LINE_PM_STATUS);
 	return status != NULL &&
 		strncmp(status, PM_STATUS_STOPPING, strlen(PM_STATUS_STOPPING)) == 0;
 }

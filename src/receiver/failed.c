@@ -151,7 +151,7 @@ describe_change(PapplyFailedTransaction *failed, const char *message, int length
 	PapplyRemoteRelation *rel;
 	Rest		rest = {message, length};
 	Key			key = {"", ""};
-	char text[	sizeof(key) + 16];
+	char		described[sizeof(key) + 16];
 
 	if (!is_change(message[0]) || length < 5)
 		return;
@@ -163,8 +163,8 @@ describe_change(PapplyFailedTransaction *failed, const char *message, int length
 	read_key(rel->remote, &rest, &key);
 	if (key.names[0] == '\0')
 		return;
-	snprintf(text, sizeof(text), "(%s)=(%s)", key.names, key.values);
-	copy_text(failed->key, text, sizeof(failed->key));
+	snprintf(described, sizeof(described), "(%s)=(%s)", key.names, key.values);
+	copy_text(failed->key, described, sizeof(failed->key));
 }
 
 /*** the transaction ***/

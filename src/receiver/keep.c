@@ -115,12 +115,17 @@ append_definition(LogicalRepRelId relid)
 }
 
 static void
-append_truncated_definitions(const char *message, int length)
+append_truncated_definitions(char *message, int length)
 {
-	uint32		nrelids = length >= 6 ? papply_message_get_uint32(message + 1) : 0;
+	bool		cascade;
+	bool		restart_sequences;
+	List	   *relids = papply_message_read_truncate(message, length, &cascade,
+													  &restart_sequences);
+	ListCell   *cell;
 
-	for (uint32 i = 0; i < nrelids && 6 + 4 * (i + 1) <= (uint32) length; i++)
-		append_definition(papply_message_get_uint32(message + 6 + 4 * i));
+	foreach(cell, relids)
+		append_definition(lfirst_oid(cell));
+	list_free(relids);
 }
 
 static void
@@ -134,12 +139,18 @@ forget(void)
 }
 
 static void
-read_exactly(void *data, size_t size)
+check_read(bool is_read)
 {
-	if (BufFileRead(keep.file, data, size) != size)
+	if (!is_read)
 		ereport(ERROR,
 				(errcode_for_file_access(),
 				 errmsg("could not read a transaction that is to be stored")));
+}
+
+static void
+read_exactly(void *data, size_t size)
+{
+	check_read(BufFileRead(keep.file, data, size) == size);
 }
 
 /*** the commit ***/
@@ -155,10 +166,7 @@ store(void)
 		forget();
 		return;
 	}
-	if (BufFileSeek(keep.file, 0, 0, SEEK_SET) != 0)
-		ereport(ERROR,
-				(errcode_for_file_access(),
-				 errmsg("could not read a transaction that is to be stored")));
+	check_read(BufFileSeek(keep.file, 0, 0, SEEK_SET) == 0);
 	PushActiveSnapshot(GetTransactionSnapshot());
 	writer = papply_kept_begin_writing(keep.id);
 	for (uint64 i = 0; i < keep.length; i++)

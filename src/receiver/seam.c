@@ -69,10 +69,13 @@ start_streaming(WalReceiverConn *conn, const WalRcvStreamOptions *options)
 {
 	WalRcvStreamOptions ours = *options;
 
-	if (papply_compat_am_leader_apply_worker() && papply_receiver_prepare_stream(conn))
-		papply_compat_forbid_parallel_streaming(&ours);
-	if (papply_compat_am_leader_apply_worker() && papply_keep_forbids_streaming())
-		papply_compat_forbid_streaming(&ours);
+	if (papply_compat_am_leader_apply_worker())
+	{
+		if (papply_receiver_prepare_stream(conn))
+			papply_compat_forbid_parallel_streaming(&ours);
+		if (papply_keep_forbids_streaming())
+			papply_compat_forbid_streaming(&ours);
+	}
 	return (papply_seam_server->walrcv_startstreaming) (conn, &ours);
 }
 

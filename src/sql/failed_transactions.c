@@ -7,13 +7,11 @@
  */
 #include "parallel_apply.h"
 
-#include "catalog/namespace.h"
 #include "catalog/pg_type.h"
 #include "fmgr.h"
 #include "miscadmin.h"
 #include "replication/logicalproto.h"
 #include "utils/builtins.h"
-#include "utils/lsyscache.h"
 #include "utils/pg_lsn.h"
 #include "utils/timestamp.h"
 
@@ -45,15 +43,10 @@ static const PapplyResultColumn failed_columns[] = {
 #define FAILED_COLUMNS lengthof(failed_columns)
 StaticAssertDecl(FAILED_COLUMNS == PAPPLY_FAILED_COLUMNS, "those of the header");
 
-/* If there is no such table, superusers may see the data. */
 static bool
 may_see_data(const PapplyFailedTransaction *failed)
 {
-	Oid			namespace = get_namespace_oid(failed->schema_name, true);
-	Oid			relid = OidIsValid(namespace) ?
-	get_relname_relid(failed->table_name, namespace) : InvalidOid;
-
-	return OidIsValid(relid) ? papply_sql_may_read(relid) : superuser();
+	return papply_sql_may_read(papply_sql_find_table(failed->schema_name, failed->table_name));
 }
 
 static Datum

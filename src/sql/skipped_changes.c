@@ -17,12 +17,10 @@
 #include "parallel_apply.h"
 
 #include "access/table.h"
-#include "catalog/namespace.h"
 #include "catalog/pg_attribute.h"
 #include "catalog/pg_type.h"
 #include "fmgr.h"
 #include "lib/stringinfo.h"
-#include "miscadmin.h"
 #include "nodes/bitmapset.h"
 #include "nodes/pg_list.h"
 #include "replication/logicalproto.h"
@@ -44,10 +42,6 @@ static const PapplyResultColumn change_columns[] = {
 	{"statement", TEXTOID}
 };
 
-/* Flags of a TRUNCATE message. */
-#define TRUNCATE_CASCADE 1
-#define TRUNCATE_RESTART_SEQS 2
-
 /* A table of the publisher, and the local one. */
 typedef struct Table
 {
@@ -65,7 +59,6 @@ read_table(char *message, int length)
 {
 	Table	   *table = palloc0(sizeof(Table));
 	StringInfoData buf;
-	Oid			namespace;
 
 	buf.data = palloc(length + 1);
 	memcpy(buf.data, message, length);
@@ -74,9 +67,7 @@ read_table(char *message, int length)
 	buf.cursor = 1;				/* behind the kind byte */
 	table->remote = logicalrep_read_rel(&buf);
 	table->name = quote_qualified_identifier(table->remote->nspname, table->remote->relname);
-	namespace = get_namespace_oid(table->remote->nspname, true);
-	if (OidIsValid(namespace))
-		table->relid = get_relname_relid(table->remote->relname, namespace);
+	table->relid = papply_sql_find_table(table->remote->nspname, table->remote->relname);
 	table->attnums = palloc0(sizeof(AttrNumber) * Max(table->remote->natts, 1));
 	for (int i = 0; OidIsValid(table->relid) && i < table->remote->natts; i++)
 		table->attnums[i] = get_attnum(table->relid, table->remote->attnames[i]);
@@ -86,7 +77,7 @@ read_table(char *message, int length)
 static void
 check_rights(const Table *table)
 {
-	if (OidIsValid(table->relid) ? !papply_sql_may_read(table->relid) : !superuser())
+	if (!papply_sql_may_read(table->relid))
 		aclcheck_error(ACLCHECK_NO_PRIV, OBJECT_TABLE, table->name);
 }
 
@@ -303,22 +294,22 @@ append_change(StringInfo text, List *tables, char *message, int length)
 static void
 append_truncate(StringInfo text, List *tables, char *message, int length)
 {
-	uint32		nrelids = length >= 6 ? papply_message_get_uint32(message + 1) : 0;
-	uint8		flags = length >= 6 ? message[5] : 0;
+	const char *separator = "TRUNCATE ";
+	bool		cascade;
+	bool		restart_sequences;
+	ListCell   *cell;
 
-	if (nrelids == 0 || (uint64) length < 6 + 4 * (uint64) nrelids)
-		papply_message_malformed();
-	appendStringInfoString(text, "TRUNCATE ");
-	for (uint32 i = 0; i < nrelids; i++)
+	foreach(cell, papply_message_read_truncate(message, length, &cascade, &restart_sequences))
 	{
-		const Table *table = find_table(tables, papply_message_get_uint32(message + 6 + 4 * i));
+		const Table *table = find_table(tables, lfirst_oid(cell));
 
 		check_rights(table);
-		appendStringInfo(text, "%s%s", i > 0 ? ", " : "", table->name);
+		appendStringInfo(text, "%s%s", separator, table->name);
+		separator = ", ";
 	}
-	if (flags & TRUNCATE_RESTART_SEQS)
+	if (restart_sequences)
 		appendStringInfoString(text, " RESTART IDENTITY");
-	if (flags & TRUNCATE_CASCADE)
+	if (cascade)
 		appendStringInfoString(text, " CASCADE");
 }
 

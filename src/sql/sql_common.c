@@ -15,6 +15,7 @@
 
 #include "access/genam.h"
 #include "access/table.h"
+#include "catalog/namespace.h"
 #include "miscadmin.h"
 #include "storage/lmgr.h"
 #include "tcop/utility.h"
@@ -135,12 +136,22 @@ papply_sql_change_subscription(FunctionCallInfo fcinfo, int argument, const char
 	return subid;
 }
 
+Oid
+papply_sql_find_table(const char *schema, const char *name)
+{
+	Oid			namespace = get_namespace_oid(schema, true);
+
+	return OidIsValid(namespace) ? get_relname_relid(name, namespace) : InvalidOid;
+}
+
 bool
 papply_sql_may_read(Oid relid)
 {
 	Oid			user = GetUserId();
 	bool		is_missing = false;
 
+	if (!OidIsValid(relid))
+		return superuser();
 	if (pg_class_aclcheck_ext(relid, user, ACL_SELECT, &is_missing) != ACLCHECK_OK &&
 		pg_attribute_aclcheck_all(relid, user, ACL_SELECT, ACLMASK_ALL) != ACLCHECK_OK)
 		return false;

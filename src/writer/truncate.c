@@ -99,16 +99,10 @@ void
 papply_truncate(char *message, int length)
 {
 	TruncateTables tables = {0};
-	StringInfoData buf;
-	List	   *remote_relids;
 	bool		cascade;
 	bool		restart_sequences;
-
-	buf.data = message;
-	buf.len = length;
-	buf.maxlen = -1;
-	buf.cursor = 1;				/* after the message type */
-	remote_relids = logicalrep_read_truncate(&buf, &cascade, &restart_sequences);
+	List	   *remote_relids = papply_message_read_truncate(message, length, &cascade,
+															 &restart_sequences);
 
 	papply_target_close_all();
 	SetCurrentStatementStartTimestamp();
