@@ -266,6 +266,9 @@ sub pause
 	return;
 }
 
+# The names of the nodes that were stopped or restarted.
+my %was_stopped;
+
 # A session that the server terminates leaves an error in its log, and an old session
 # may not have the new configuration yet.
 for my $method (qw(stop restart reload))
@@ -275,8 +278,16 @@ for my $method (qw(stop restart reload))
 	*{$method} = sub {
 		my ($self, @arguments) = @_;
 		end_sessions_of($self);
+		$was_stopped{ $self->name } = 1 if $method ne 'reload';
 		return $self->$of_cluster(@arguments);
 	};
+}
+
+# Whether a server that this one is connected to may have stopped.
+sub has_lost_another
+{
+	my ($self) = @_;
+	return scalar grep { $_ ne $self->name } keys %was_stopped;
 }
 
 # A session in the background.

@@ -736,10 +736,15 @@ my $slot_is_active =
 my $is_restarting =
   qr/FATAL:  the database system is (shutting down|starting up|not yet accepting connections)/;
 
+# Where a publisher was stopped, its subscriber may have been at any step of a connection.
+my $publisher_is_lost =
+  qr/ERROR: +(.* )?could not (connect to the publisher|start WAL streaming|receive data from WAL stream|send data to WAL stream|send end-of-streaming message)/;
+
 # Asserts that a node's log has no error but those that match.
 sub log_is_clean
 {
 	my ($node, @allowed) = @_;
+	push @allowed, $publisher_is_lost if $node->has_lost_another;
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
 	my @found = grep { / (ERROR|FATAL|PANIC):  / } split /\n/,
 	  slurp_file($node->logfile);
