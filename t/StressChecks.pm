@@ -233,6 +233,7 @@ sub tuple_columns
 
 my @always_expected = (
 	qr/terminating (connection|logical replication worker|background worker .*|walsender process) due to administrator command/,
+	qr/PID \d+ is not a PostgreSQL (backend|server) process/,
 	qr/canceling statement due to lock timeout/,
 	qr/could not (fetch|receive) .* from (the )?publisher: ERROR:  deadlock detected/,
 	qr/WARNING:  skip-LSN of subscription "parallel" cleared/,
