@@ -31,6 +31,9 @@ extern void papply_selftest_with_queue(int size_kb, void (*drive) (void *model),
 /* Longest sleep of a writer without a wakeup, in ms; 0: the normal one. */
 extern int	papply_selftest_sleep;
 
+/* Does a receiver poll for the rest of a transaction?  false: as usual. */
+extern bool papply_selftest_read_on;
+
 /* Called by papply_guc_init(). */
 extern void papply_selftest_define_settings(void);
 

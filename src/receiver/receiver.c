@@ -65,6 +65,10 @@
 #include "status.h"
 #include "wal_flush.h"
 
+#ifdef PAPPLY_SELFTEST
+#include "selftest.h"
+#endif
+
 /* The native loop does its housekeeping at least this often. */
 #define YIELD_INTERVAL_MS 100
 
@@ -652,6 +656,21 @@ rest_comes(void)
 	return true;
 }
 
+/*
+ * Must the connection be read again, instead of reporting that it is empty?  A test
+ * ensures with this that nothing is reported within a transaction for that reason: see
+ * src/test/selftest_wakes.c.
+ */
+static bool
+must_read_on(void)
+{
+#ifdef PAPPLY_SELFTEST
+	return papply_selftest_read_on && papply_dispatch_is_open();
+#else
+	return false;
+#endif
+}
+
 /* Note a message that has come from the connection, not from the spool. */
 static void
 note_read(void)
@@ -735,7 +754,7 @@ receive_and_route(WalReceiverConn *conn, char **buffer, pgsocket *wait_fd)
 				papply_status_update(false, true);
 				return length;
 			}
-			if (length == 0 && rest_comes())
+			if (length == 0 && (rest_comes() || must_read_on()))
 				continue;
 			if (length == 0)
 			{

@@ -1,12 +1,17 @@
 /*-------------------------------------------------------------------------
  * selftest_wakes.c
- *	  A setting for t/059_wakes.pl.
+ *	  Settings for t/045_protocol.pl and t/059_wakes.pl.
  *
  * Runs in every process, and only in libraries made with SELFTEST=1.
  *
  * A sleeping writer checks from time to time whether an older transaction waits for it.
  * It then also notices what it should have been woken for, which hides a lost wake-up.
- * With this setting it does not check, and continues to sleep.
+ * With selftest_sleep it does not check, and continues to sleep.
+ *
+ * A receiver that finds the connection empty reports to the publisher.  With
+ * selftest_read_on it reads again until a transaction has arrived completely.  So a reply
+ * within the transaction is one that was sent because it was due, however busy the machine
+ * is and however slowly the messages come.
  *-------------------------------------------------------------------------
  */
 #include "parallel_apply.h"
@@ -16,6 +21,7 @@
 #include "selftest.h"
 
 int			papply_selftest_sleep = 0;
+bool		papply_selftest_read_on = false;
 
 void
 papply_selftest_define_settings(void)
@@ -27,4 +33,11 @@ papply_selftest_define_settings(void)
 							0, 0, INT_MAX,
 							PGC_SIGHUP, GUC_UNIT_MS | GUC_NO_SHOW_ALL | GUC_NOT_IN_SAMPLE,
 							NULL, NULL, NULL);
+	DefineCustomBoolVariable(PAPPLY_NAME ".selftest_read_on",
+							 "Lets a receiver poll for the rest of a transaction.",
+							 NULL,
+							 &papply_selftest_read_on,
+							 false,
+							 PGC_SIGHUP, GUC_NO_SHOW_ALL | GUC_NOT_IN_SAMPLE,
+							 NULL, NULL, NULL);
 }
