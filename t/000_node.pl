@@ -1,5 +1,6 @@
-# PapplyNode.pm: a script that shares its session with others has the result, the status
-# and the surroundings that it would have in a session of its own.
+# Promise: a script that shares its session with others (PapplyNode.pm) has the
+# result, the exit status and the session state that it would have in a session of
+# its own.
 use strict;
 use warnings;
 use FindBin;
@@ -25,7 +26,7 @@ is(query("SELECT 1; SELECT NULL; SELECT 'a\n\nb'"),
 	"1\n\na\n\nb", 'a script prints what it would print alone');
 is(query(''), '', 'also if that is nothing');
 
-# Errors.
+# Errors
 my ($status, $out, $err) = $node->psql('postgres',
 	'CREATE TABLE kept (i int); SELECT 2; SELECT 1/0; CREATE TABLE never (i int)'
 );
@@ -41,7 +42,7 @@ like($err, qr/WARNING:  be warned\z/, 'but is printed');
 ok(!eval { query('SELECT 1/0'); 1 }, 'safe_psql dies of an error');
 like($@, qr/^error running SQL: .*division by zero/s, 'and says which');
 
-# What scripts leave.
+# What scripts leave behind
 my %leaves = (
 	'SET work_mem = 1000' => 'SHOW work_mem',
 	q(SELECT set_config('work_mem', '1000', false)) => 'SHOW work_mem',
@@ -59,7 +60,7 @@ for my $script (sort keys %leaves)
 		"nothing is left of: $script");
 }
 
-# What sessions begin with.
+# What sessions begin with
 query(q(ALTER DATABASE postgres SET work_mem = '2MB'));
 is(query('SHOW work_mem'), '2MB', 'a setting of the database is there');
 query('ALTER DATABASE postgres RESET work_mem');
@@ -72,14 +73,14 @@ is($node->safe_psql('other', 'SELECT count(*) FROM kept'),
 	'0', 'sessions are not in the way of a copy of their database');
 query('DROP DATABASE other');
 
-# What a script has done is counted when it has ended.
+# The statistics of a script are reported when it has ended.
 query('INSERT INTO kept VALUES (1), (2)');
 is( query(
 		q(SELECT n_tup_ins FROM pg_stat_user_tables WHERE relname = 'kept')),
 	'2',
 	'statistics are up to date');
 
-# A session in the background whose timer has run out while it was idle.
+# A background session whose timer expired while the session was idle
 sub idle_session
 {
 	my ($session) = @_;
@@ -92,7 +93,7 @@ is(eval { $idle->query_safe('SELECT 2') } // $@,
 	'2', 'an idle session answers after its timer has run out');
 ok(eval { idle_session($idle)->quit; 1 }, 'and ends') or diag($@);
 
-# Sessions that are gone.
+# Sessions that were terminated
 my $old = query($pid);
 kill 'TERM', $old;
 isnt(query($pid), $old, 'a terminated session is replaced');

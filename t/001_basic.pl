@@ -1,9 +1,9 @@
-# An ordinary subscription is applied by a pool of writers as soon as the
-# extension is there, and by PostgreSQL itself as soon as it is not, without a
-# restart and without losing or repeating a transaction.
+# Promise: a pool of writers applies an ordinary subscription as soon as the
+# extension is installed, and PostgreSQL itself does so as soon as the extension is
+# dropped.  Neither needs a restart, and no transaction is lost or repeated.
 #
-# No race is forced: each change of configuration is made while transactions are
-# under way, and the tables have to be equal after each.
+# No race is forced.  Each change of configuration is made while transactions are
+# being applied, and the tables must be equal after each.
 use strict;
 use warnings;
 use FindBin;
@@ -28,7 +28,7 @@ $publisher->safe_psql(
 	INSERT INTO accounts SELECT i, i % 10 + 1, 0 FROM generate_series(1, 1000) i;)
 );
 
-# Many small transactions over the same rows: inserts, updates, deletes.
+# Many small transactions that change the same rows: inserts, updates, deletes
 sub make_changes
 {
 	my ($seed) = @_;
@@ -52,8 +52,8 @@ sub make_changes
 }
 
 create_extension($subscriber);
-# Where streaming = parallel is the default, whether there is a pool decides about
-# it, and to change it takes a new connection.
+# Where streaming = parallel is the default, it depends on whether a pool exists,
+# and a change of it takes a new connection.
 subscribe($publisher, $subscriber, 'tap', with => 'streaming = off');
 tables_equal('after the initial copy', @tables);
 my $apply_pid = apply_pid($subscriber, 'tap');
@@ -75,7 +75,7 @@ cmp_ok(counter($subscriber, 'transactions'),
 is(apply_pid($subscriber, 'tap'),
 	$apply_pid, 'the apply worker is still the same');
 
-# The extension goes and comes back.
+# The extension is dropped and created again.
 $subscriber->safe_psql('postgres', 'DROP EXTENSION parallel_apply');
 make_changes(2);
 tables_equal('without the extension', @tables);
@@ -121,7 +121,7 @@ tables_equal('with three writers', @tables);
 is(apply_pid($subscriber, 'tap'),
 	$apply_pid, 'a change of settings does not restart the apply worker');
 
-# Without the library the extension could not do anything: it says so.
+# The extension cannot work without the library, and reports that.
 my $plain = PapplyNode->new('plain');
 $plain->init;
 $plain->start;

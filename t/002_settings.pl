@@ -1,9 +1,9 @@
-# The number of writers follows the settings, whatever is under way, and a lack
-# of worker slots costs speed and nothing else.  Each subscription has a pool of
-# its own; a database without the extension has none.
+# Promise: the number of writers follows the settings at any time, and a lack of
+# worker slots costs speed and nothing else.  Each subscription has a pool of its
+# own.  A database without the extension has none.
 #
-# A load of single transactions runs all the time; nothing of it may be lost or
-# repeated, which a chain of balances shows.
+# A load of single transactions runs all the time.  A chain of balances shows that
+# none of them is lost or repeated.
 use strict;
 use warnings;
 use FindBin;
@@ -33,7 +33,7 @@ sub configure
 my $apply_pid = apply_pid($subscriber, 'tap');
 under_load(
 	sub {
-		# configured writers, maximum, which of them is the lesser
+		# Columns: configured writers, maximum, the lesser of the two
 		for ([ 2, 8, 2 ], [ 6, 8, 6 ], [ 6, 3, 3 ], [ 1, 3, 0 ], [ 4, 64, 4 ])
 		{
 			my ($writers, $max, $effective) = @$_;
@@ -52,7 +52,7 @@ accounts_are_equal('after all of these numbers');
 is(apply_pid($subscriber, 'tap'),
 	$apply_pid, 'with the same apply worker all the time');
 
-# A setting that is not ours is an error, at a reload as well.
+# A setting that the extension does not have is an error, at a reload as well.
 my $log_offset = -s $subscriber->logfile;
 configure('parallel_apply.writers_per_subscription' => 65);
 $subscriber->wait_for_log(
@@ -102,7 +102,7 @@ is( $subscriber->safe_psql(
 
 $subscriber->safe_psql('plain', 'DROP SUBSCRIPTION plain');
 
-### a lack of worker slots
+### too few worker slots
 
 sub restart_with
 {
@@ -121,7 +121,7 @@ sub missing_writers
 	  qr/WARNING:  could not start all writers of subscription "tap"\n.*DETAIL:  $running of 4 writers are running\.\n.*HINT:  .*"max_worker_processes"/;
 }
 
-# The launcher, one apply worker with four writers, and the other with two.
+# The launcher, one apply worker with four writers, and the other one with two
 $subscriber->safe_psql('postgres', 'ALTER SUBSCRIPTION tap DISABLE');
 restart_with(9);
 wait_for_pool($subscriber, 'second', 4);
@@ -152,7 +152,7 @@ $subscriber->wait_for_log(
 	$log_offset);
 pass('and that all are there again');
 
-# The launcher and the apply worker.
+# The launcher and the apply worker
 restart_with(2);
 under_load(sub { wait_for_progress() for 1 .. 2; });
 accounts_are_equal('with no slot for any writer');
@@ -161,8 +161,8 @@ is(scalar(writer_pids($subscriber, 'tap')),
 like(slurp_file($subscriber->logfile, $log_offset),
 	missing_writers(0), 'and the log says why there are none');
 
-# The launcher, the apply worker and its writers; and what the server needs then, for
-# the same database or another one.
+# The launcher, the apply worker with its writers, and then another worker of the
+# server, in the same database or in another one
 restart_with(6);
 wait_for_pool($subscriber, 'tap', 4);
 exec_both('CREATE TABLE third (id int PRIMARY KEY)');
@@ -180,7 +180,7 @@ $subscriber->wait_for_log(
 	qr/WARNING:  could not start all writers of subscription "tap"/,
 	$log_offset);
 
-# The last writer.
+# The last writer
 $subscriber->safe_psql('postgres', 'ALTER SUBSCRIPTION third DISABLE');
 restart_with(3);
 wait_for_pool($subscriber, 'tap', 1);
@@ -196,7 +196,7 @@ $subscriber->safe_psql('postgres', 'DROP SUBSCRIPTION third');
 restart_with(32);
 wait_for_pool($subscriber, 'tap', 4);
 
-### more or fewer
+### a different number of writers
 
 configure('parallel_apply.writers_per_subscription' => 3);
 $subscriber->wait_for_log(
@@ -209,7 +209,7 @@ pass('another number of writers is logged');
 
 ### a queue that the server cannot allocate
 
-# A limit on the size of files holds for shared memory, too.
+# A limit on the size of files applies to shared memory as well.
 sub limit_files
 {
 	my ($limit) = @_;

@@ -1,9 +1,9 @@
-# Definitions of tables for which there is no dynamic shared memory are no error of the
-# subscription: PostgreSQL's own apply, which needs none, goes on.
+# Promise: a lack of dynamic shared memory for the definitions of tables is not an
+# error of the subscription.  PostgreSQL's own apply needs none and continues.
 #
-# All tables are changed in one transaction, and a limit on the size of files, which holds for
-# shared memory, too, keeps the apply worker from getting more.  The subscriber's
-# WAL files, and its log, are smaller than that.
+# One transaction changes all tables.  A limit on the size of files, which applies
+# to shared memory as well, keeps the apply worker from allocating more.  The
+# subscriber's WAL files and its log are smaller than the limit.
 use strict;
 use warnings;
 use FindBin;
@@ -20,7 +20,7 @@ my ($publisher, $subscriber) = new_pair(
 	  . 'parallel_apply.writers_per_subscription = 1');
 my $tables = 60;
 
-# A definition of 40 kB each.
+# Each definition has 40 kB.
 exec_both(
 	qq(DO \$\$ BEGIN
 		FOR i IN 1 .. $tables LOOP
@@ -36,7 +36,7 @@ subscribe(
 	with => 'disable_on_error = true, streaming = off',
 	no_pool => 1);
 
-# No file of the apply worker may be larger than that; false: this cannot be done.
+# Limit the size of the apply worker's files.  Returns false if that is impossible.
 sub limit_memory
 {
 	return $subscriber->safe_psql('postgres',
@@ -52,7 +52,7 @@ sub limit_memory
 		\my $err);
 }
 
-# The files of shared memory that a process has.
+# The shared memory files of a process
 sub shared_memory
 {
 	my ($pid) = @_;
@@ -75,8 +75,9 @@ sub change_all_tables
 	return;
 }
 
-# Somebody removes shared memory (as systemd may) in which definitions are, before writers
-# have it.  They fail, and do not keep the apply worker from adding definitions.
+# Another program (systemd may do so) removes shared memory with definitions before
+# writers have attached to it.  The writers fail, but the apply worker can still add
+# definitions.
 SKIP:
 {
 	reload_with($subscriber, 'parallel_apply.writers_per_subscription = 4');
@@ -109,7 +110,7 @@ SKIP:
 	skip 'until prlimit works and shared memory is made of files', 6
 	  unless limit_memory();
 
-	# Those that are known when writers are to start.
+	# Definitions that are known when writers start
 	change_all_tables(0);
 	wait_applied($publisher, $subscriber, 'tap');
 	my $apply_pid = apply_pid($subscriber, 'tap');
@@ -124,7 +125,7 @@ SKIP:
 		'without memory for the definitions that are known writers do not start'
 	);
 
-	# Those that come while there are writers.
+	# Definitions that arrive while there are writers
 	restart_apply($subscriber, 'tap',
 		'ALTER SUBSCRIPTION tap SET (binary = true)');
 	wait_for_pool($subscriber, 'tap');

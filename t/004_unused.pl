@@ -1,12 +1,12 @@
-# Where one writer is configured, or the extension is not installed in the database, the
-# core apply loop gets each message as it came, and the publisher is asked nothing.  Views
-# show such a subscription all the same, and writers start and stop between two
-# transactions, in the same connection.  A walsender has the server's functions while
-# coalesce_messages is off.
+# Promise: if one writer is configured, or the extension is not installed in the
+# database, the core apply loop gets each message as it arrived, and nothing is
+# asked of the publisher.  Views show such a subscription nevertheless.  Writers
+# start and stop between two transactions, without a new connection.  A walsender
+# uses the server's functions while coalesce_messages is off.
 #
-# Messages that are routed, as those for writers are, are counted by the receiver
-# (src/test/selftest_routed.c).  The walsender is stopped in the middle of a transaction by
-# a lock on a catalog that it reads for a table it has not sent before.
+# The receiver counts the messages that it routes, as it does for writers
+# (src/test/selftest_routed.c).  A lock on a catalog that the walsender reads for a
+# table that it has not sent before stops it in the middle of a transaction.
 use strict;
 use warnings;
 use FindBin;
@@ -44,7 +44,7 @@ sub routed_messages
 	);
 }
 
-# Three transactions, with changes of each kind.
+# Three transactions, with changes of each kind
 sub change
 {
 	my $id = $next++;
@@ -73,7 +73,8 @@ sub nothing_is_routed
 
 ### the extension is missing
 
-# With streaming = parallel, the default from 18 on, another apply worker would start.
+# With streaming = parallel, the default from 18 on, PostgreSQL would start a
+# parallel apply worker.
 subscribe(
 	$publisher, $subscriber, 'tap',
 	with => 'streaming = on',
@@ -104,7 +105,7 @@ is(asked(), 0, 'the publisher was asked nothing');
 
 ### writers, and back
 
-# What has begun is ended by the core apply loop.
+# The core apply loop ends a transaction that it has begun.
 my $lock =
   hold($publisher, 'LOCK TABLE pg_publication_rel IN ACCESS EXCLUSIVE MODE');
 on_publisher(
@@ -157,7 +158,7 @@ tables_equal('after all of that', @tables);
 is(apply_pid($subscriber, 'tap'),
 	$apply_pid, 'it was the same apply worker all the time');
 
-### what needs to be measured
+### times and counters are only kept on request
 
 reload_with(
 	$subscriber,
@@ -174,7 +175,7 @@ nothing_is_routed('if it is not');
 
 ### the functions of a walsender
 
-# Those that a session has, which are those of a walsender that begins now.
+# The functions of the session are those that a new walsender uses.
 sub replaced_functions
 {
 	my ($value) = @_;
@@ -193,7 +194,7 @@ is(replaced_functions('off'), 0, 'none is replaced');
 is(replaced_functions('on'), 5, 'five are while messages are gathered');
 is(replaced_functions('off'), 0, 'and none again');
 
-# It has begun with the others.
+# The walsender began with the other functions.
 my $session = $subscriber->background_psql('postgres');
 is($session->query_safe('SELECT replaced_functions()'),
 	0, 'a process has none at first');

@@ -1,7 +1,7 @@
-# The library and the SQL objects may be of different versions: before ALTER EXTENSION
-# UPDATE, and before the restart with a new library.  What fits is shown in the columns
-# where it belongs; what does not fit is an error with a hint.  Every version that can
-# be installed can be updated, and is then as a new one.
+# Promise: the library and the SQL objects may have different versions, before ALTER
+# EXTENSION UPDATE and before the restart with a new library.  What both know is
+# shown in the right columns; anything else is an error with a hint.  Each version
+# that can be installed can be updated, and then equals a newly installed one.
 use strict;
 use warnings;
 use FindBin;
@@ -24,7 +24,7 @@ my $sql_version = on_subscriber(
 like($version, qr/^\Q$sql_version\E\.\d+$/,
 	'a new extension has the first two parts of the version of the library');
 
-# What psql prints on stderr when a statement fails.
+# Return what psql prints on stderr when a statement fails.
 sub error_of
 {
 	my ($sql, $db) = @_;
@@ -33,7 +33,7 @@ sub error_of
 	return $status == 0 ? 'no error' : $messages =~ s/^psql:<stdin>:\d+: //r;
 }
 
-# Functions with the columns of a script of another version.
+# Functions with the columns that a script of another version defines
 sub declare
 {
 	my ($name, $columns, $symbol, $returns) = @_;
@@ -198,7 +198,8 @@ is(error_of("SELECT parallel_apply.check_library_version('$sql_version')"),
 fails_with("SELECT parallel_apply.check_library_version('99.0')",
 	$too_old, 'and not for a newer one');
 
-# In the directory of the server's extensions, where only this test looks for it.
+# In the directory of the server's extensions, under a name that only this test
+# uses.
 my ($share) = run_command([ 'pg_config', '--sharedir' ]);
 my $script = "$share/extension/parallel_apply--$sql_version--99.0.sql";
 END { unlink $script if defined $script; }

@@ -1,6 +1,6 @@
-# The quick start of README.md, as it is written there, switches the subscription that
-# was chosen to parallel apply, and no other one.  Without its setting, CREATE EXTENSION
-# switches all that are enabled, and says so.
+# Promise: the quick start of README.md, as written there, switches the chosen
+# subscription to parallel apply, and no other one.  Without the quick start's
+# setting, CREATE EXTENSION switches all enabled subscriptions, and reports that.
 use strict;
 use warnings;
 use FindBin;
@@ -33,7 +33,7 @@ my $created = <<~'EOT';
 	HINT:  Use parallel_apply.alter_subscription_config(subscription_name, 1) to exclude a subscription.
 	EOT
 
-# What psql prints on stderr, without its own "psql:<stdin>:1: ".
+# Return what psql prints on stderr, without the prefix "psql:<stdin>:1: ".
 sub messages_of
 {
 	my ($sql) = @_;
@@ -70,7 +70,7 @@ is(messages_of('CREATE EXTENSION parallel_apply') . "\n",
 	$created, 'CREATE EXTENSION names the subscriptions that it switches');
 states_are('other parallel 4, s parallel 4', 'and it does');
 
-# One that is disabled, or has one writer, is not named.
+# A subscription that is disabled or has one writer is not named.
 on_subscriber(
 	q(SELECT parallel_apply.alter_subscription_config('s', 1);
 	ALTER SUBSCRIPTION other DISABLE; DROP EXTENSION parallel_apply));

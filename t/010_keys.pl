@@ -1,14 +1,14 @@
-# A change waits for the last older transaction that wrote the same row, known
-# by its replica identity before and after the change, and for no other one:
-# primary keys, unique indexes, FULL, none, with and without TOAST, as text and
-# in binary.
+# Promise: a change waits for the last older transaction that wrote the same row,
+# and for no other one.  The row is known by its replica identity before and after
+# the change:  primary keys, unique indexes, FULL, none, with and without TOAST, as
+# text and in binary.
 #
-# The first transaction of each round is held up on the subscriber by a lock, so
-# that those behind it show what they wait for: "waiting for dependency", or, if
-# they depend on nothing and are applied, "waiting for prior commit".  A dependency that
-# is not tracked shows itself by a wrong state and by a second attempt, one too
-# many by a wrong state; the equal tables show what remains of either.  The comment
-# of a round names the faults that it would show.
+# A lock on the subscriber blocks the first transaction of each round, so that the
+# states of the following ones show what they wait for: "waiting for dependency", or
+# "waiting for prior commit" if they depend on nothing and are applied.  A missing
+# dependency shows as a wrong state and as a second attempt, a superfluous one as a
+# wrong state.  The tables must be equal in the end.  The comment of each round
+# names the faults that it detects.
 use strict;
 use warnings;
 use FindBin;
@@ -43,7 +43,7 @@ exec_both(
 	CREATE TABLE composed (k pair PRIMARY KEY, v int);)
 );
 
-# What identifies a row differs between the two.
+# The identity of a row differs between publisher and subscriber.
 $publisher->safe_psql(
 	'postgres',
 	q(CREATE TABLE full_pk (id int, v int);
@@ -80,8 +80,9 @@ $publisher->safe_psql('postgres',
 create_extension($subscriber);
 subscribe($publisher, $subscriber, 'tap');
 
-# A round: what it shows, then transactions, each behind a letter for the state
-# that it has while the first one, L, is held up: D for dependency, T for turn.
+# A round consists of its name and its transactions.  Each transaction follows a
+# letter for the state that it has while the first one, L, is blocked: D for a
+# dependency, T for its turn.
 my %states = (
 	L => 'waiting for lock',
 	D => 'waiting for dependency',
@@ -115,7 +116,8 @@ sub tables_are_equal
 
 my @rounds = (
 
-	# Dependency always 0; only one of the key's columns hashed.
+	# Detects: a dependency that is always 0; a hash of only one of the key's
+	# columns.
 	[
 		'rows of a composite key',
 		L => q(UPDATE composite SET v = 1 WHERE (a, b) = (1, 'x');
@@ -130,8 +132,8 @@ my @rounds = (
 		D => q(UPDATE composite SET v = v + 1 WHERE (a, b) = (1, 'y')),
 	],
 
-	# Old key, or new key, not recorded by the older or not asked for by the
-	# younger transaction.
+	# Detects: an old or new key that the older transaction does not record, or that
+	# the younger one does not look up.
 	[
 		'changes of a composite key',
 		L => q(UPDATE composite SET b = 'moved' WHERE (a, b) = (3, 'x');
@@ -145,15 +147,15 @@ my @rounds = (
 		D => q(INSERT INTO composite VALUES (3, 'y', 4)),
 	],
 
-	# The last writer, not the first one, is waited for: any other order of these
-	# leaves another value.
+	# A transaction waits for the last writer of a row, not the first one.  Any
+	# other order of these transactions leaves another value.
 	[
 		'a hot row',
 		L => q(UPDATE hot SET h = md5(h || 1)),
 		map { (D => "UPDATE hot SET h = md5(h || $_)") } 2 .. 8
 	],
 
-	# Identity taken from the primary key only.
+	# Detects: an identity that is always taken from the primary key.
 	[
 		'identity by a unique index',
 		L => q(UPDATE by_index SET v = 1 WHERE code = 'code 1';
@@ -166,8 +168,8 @@ my @rounds = (
 		  q(UPDATE by_index SET code = 'code 40', id = 1 WHERE code = 'code 4'),
 	],
 
-	# FULL hashed as a key of no columns; NULL as an empty string; columns
-	# without their boundaries; NULLs left out.
+	# Detects: FULL hashed as a key without columns; NULL hashed as an empty string;
+	# columns hashed without their boundaries; NULLs left out.
 	[
 		'identity full',
 		L => q(UPDATE full_plain SET v = 1 WHERE a = 'ab';
@@ -183,8 +185,8 @@ my @rounds = (
 		D => q(UPDATE full_plain SET v = 5 WHERE a = 'dup' AND b IS NULL),
 	],
 
-	# The primary key that only the subscriber has is forgotten: FULL alone does
-	# not see that (2, 0) has gone when another row becomes 2.
+	# Detects: the primary key that only the subscriber has is ignored.  FULL alone
+	# does not show that (2, 0) is deleted when another row becomes 2.
 	[
 		'identity full, with a primary key on the subscriber',
 		L => q(UPDATE full_pk SET v = 1 WHERE id = 1;
@@ -195,7 +197,7 @@ my @rounds = (
 		D => q(UPDATE full_pk SET id = 1 WHERE id = 4),
 	],
 
-	# NULLs of a unique index are not equal, but those of an identity are.
+	# NULLs in a unique index are not equal; those of an identity are.
 	[
 		'identity full, with a unique column on the subscriber',
 		L => q(UPDATE full_unique SET v = 1 WHERE id = 1;
@@ -205,7 +207,7 @@ my @rounds = (
 		D => q(DELETE FROM full_unique WHERE id IS NULL AND v = 1),
 	],
 
-	# Only the publisher's key is looked at.
+	# Detects: only the publisher's key is considered.
 	[
 		'a stricter primary key on the subscriber',
 		L => q(DELETE FROM stricter WHERE a = 1;
@@ -217,14 +219,16 @@ my @rounds = (
 		T => q(DELETE FROM stricter WHERE a = 4),
 	],
 
-	# No key taken for the key of no columns, which all rows share.
+	# Detects: a row without a key taken for one whose key has no columns, which all
+	# rows share.
 	[
 		'no identity',
 		L => q(INSERT INTO insert_only VALUES (1)),
 		map { (T => "INSERT INTO insert_only VALUES ($_)") } 2 .. 8
 	],
 
-	# An unchanged value written as NULL, or as what an older version had.
+	# Detects: an unchanged value written as NULL, or as the value of an older row
+	# version.
 	[
 		'unchanged TOAST values',
 		L => q(UPDATE toast_value SET v = 1 WHERE id = 1;
@@ -236,7 +240,8 @@ my @rounds = (
 		D => q(UPDATE toast_value SET v = 3 WHERE id = 30),
 	],
 
-	# An unchanged column of a key hashed as nothing, instead of from the old key.
+	# Detects: an unchanged key column hashed as nothing instead of from the old
+	# key.
 	[
 		'unchanged TOAST values in a key',
 		L => q(UPDATE toast_key SET v = 1 WHERE k LIKE '1%';
@@ -254,7 +259,7 @@ my @rounds = (
 check_round('as text', @$_) foreach @rounds;
 tables_are_equal('as text');
 
-# The same with binary values, which the walsender sends after a reconnection.
+# The same with binary values, which the walsender sends after a reconnection
 $publisher->safe_psql(
 	'postgres',
 	join(
@@ -267,9 +272,9 @@ wait_for_pool($subscriber, 'tap', 8);
 check_round('in binary', @$_) foreach @rounds;
 tables_are_equal('in binary');
 
-# An identity that changes between two transactions: what the first has recorded is
-# not what the second asks for.  Faults: a row that is not there yet left alone; a
-# violation or a lock of the first attempt taken for the last word.
+# The identity changes between two transactions, so the second looks up other keys
+# than the first has recorded.  Detects: a row that is not there yet is skipped; a
+# violation or a lock conflict of the first attempt is treated as final.
 cmp_ok(
 	apply_behind_gate(
 		$publisher,
@@ -287,8 +292,9 @@ cmp_ok(
 	'and what that missed is put right by second attempts');
 tables_are_equal('after a change of identity');
 
-# A key whose comparison takes notes of its type, and leaves copies of values: they
-# are kept neither with the table that a writer has prepared nor with the transaction.
+# A key whose comparison caches information about its type and leaves copies of
+# values.  They are kept neither with the table that a writer has prepared nor with
+# the transaction.
 $publisher->safe_psql('postgres',
 	'INSERT INTO composed SELECT ROW(i, int4range(i, i + 1))::pair, 0 FROM generate_series(1, 8000) i'
 );
@@ -315,8 +321,8 @@ wait_applied($publisher, $subscriber, 'tap');
 }
 tables_are_equal('after changes by composite keys');
 
-# A key on the subscriber that the publisher does not send: the message is
-# PostgreSQL's own, and when the key is as it has to be, the change is applied.
+# The subscriber has a key that the publisher does not send.  The message is
+# PostgreSQL's own, and the change is applied once the key is right.
 my $offset = -s $subscriber->logfile;
 $publisher->safe_psql('postgres', 'UPDATE looser SET v = 1');
 $subscriber->wait_for_log(

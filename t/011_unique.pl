@@ -1,12 +1,12 @@
-# Unique values that wander from row to row arrive in commit order: tracked where
-# the message tells the value, and put right by a second attempt where only the
-# subscriber knows that two changes are in conflict.
+# Promise: unique values that move from row to row arrive in commit order.  They are
+# tracked where the message contains the value, and a second attempt corrects the
+# result where only the subscriber knows that two changes conflict.
 #
-# The first transaction of each round is held up on the subscriber by a lock.  So
-# a younger one that takes a value which the first is about to give away either
-# waits for it (tracked), or runs into a violation, a lock or a missing row before
-# its turn (a miss), and its second attempt has to succeed.
-# The comment of a round names the faults that it would show.
+# A lock on the subscriber blocks the first transaction of each round.  A younger
+# one that takes a value which the first is about to release either waits for it
+# (tracked), or meets a violation, a lock or a missing row before its turn (missed),
+# and its second attempt must succeed.  The comment of each round names the faults
+# that it detects.
 use strict;
 use warnings;
 use FindBin;
@@ -58,16 +58,16 @@ subscribe($publisher, $subscriber, 'tap');
 my $dependency = 'waiting for dependency';
 my $turn = 'waiting for prior commit';
 
-# States of the transactions behind the first one, which waits for the lock.
+# States of the transactions behind the first one, which waits for the lock
 sub behind
 {
 	my (@states) = @_;
 	return join(', ', 'waiting for lock', @states);
 }
 
-# Unique indexes beyond the identity not tracked; the new value of an UPDATE not
-# recorded, or not asked for.  The old value is told by FULL and by DELETE only
-# as far as the identity has it, so the last one finds out by itself.
+# Detects: unique indexes besides the identity not tracked; the new value of an
+# UPDATE not recorded, or not looked up.  FULL sends the old value, but DELETE only
+# the columns of the identity, so the last conflict is found while it is applied.
 is( apply_behind_gate(
 		$publisher,
 		$subscriber,
@@ -82,7 +82,7 @@ is( apply_behind_gate(
 	0,
 	'and then it is applied at its first attempt');
 
-# The value that wanders 1 -> 2 -> 3 is only in the new tuples.
+# The value that moves 1 -> 2 -> 3 is only in the new tuples.
 cmp_ok(
 	apply_behind_gate(
 		$publisher,
@@ -97,8 +97,8 @@ cmp_ok(
 	'but a second attempt sets them right');
 forget_violations($subscriber, 'tap');
 
-# One key of the last change was written by its own transaction, which is no reason
-# not to wait for the other one.
+# The transaction of the last change has itself written one of its keys.  It must
+# wait for the other transaction nevertheless.
 is( apply_behind_gate(
 		$publisher,
 		$subscriber,
@@ -110,8 +110,8 @@ is( apply_behind_gate(
 	0,
 	'and gets it at its first attempt');
 
-# FULL tells the old values: the dependency has to be by the unique index, as no
-# two of these rows are the same.  NULLs are never in conflict.
+# FULL sends the old values.  The dependency must come from the unique index, since
+# no two of these rows are the same.  NULLs never conflict.
 is( apply_behind_gate(
 		$publisher,
 		$subscriber,
@@ -127,7 +127,7 @@ is( apply_behind_gate(
 	0,
 	'and then they are free at the first attempt');
 
-# The unique indexes are the publisher's ones, not those of the subscriber.
+# The publisher has the unique indexes, the subscriber does not.
 is( apply_behind_gate(
 		$publisher,
 		$subscriber,
@@ -141,8 +141,8 @@ is( apply_behind_gate(
 	0,
 	'and needs no second attempt');
 
-# An index that was created after the subscription is tracked from then on
-# (invalidation of what the receiver knows of a table).
+# An index that is created after the subscription is tracked from then on, by
+# invalidation of the receiver's information about the table.
 $subscriber->safe_psql('postgres',
 	'CREATE UNIQUE INDEX only_here_new ON only_here (code, id)');
 $subscriber->safe_psql('postgres', 'DROP INDEX only_here_code_idx');
@@ -157,8 +157,8 @@ is( apply_behind_gate(
 	0,
 	'and needs no second attempt, either');
 
-# A deferrable constraint: positions are swapped within one transaction, and by
-# two of them.  Its trigger does not fire in replica mode.
+# A deferrable constraint: positions are swapped within one transaction, and by two
+# transactions.  The trigger of the constraint does not fire in replica mode.
 is( apply_behind_gate(
 		$publisher,
 		$subscriber,
@@ -171,9 +171,9 @@ is( apply_behind_gate(
 	0,
 	'and may be exchanged within a transaction');
 
-# What cannot be tracked: a partial index, an expression, an exclusion
-# constraint.  The error of the first attempt must not be the last word, nor may
-# the row be left out.
+# Conflicts that cannot be tracked: a partial index, an expression, an exclusion
+# constraint.  The error of the first attempt must not be final, and the row must
+# not be skipped.
 cmp_ok(
 	apply_behind_gate(
 		$publisher,

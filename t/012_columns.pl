@@ -1,11 +1,12 @@
-# A change of the publisher becomes the row that PostgreSQL's own apply would
-# write: columns by name, whatever else the subscriber's table has, values of all
-# kinds as text and in binary; under the same settings and with the same rights.
+# Promise: a change of the publisher produces the row that PostgreSQL's own apply
+# would write.  Columns are matched by name, the subscriber's table may have more of
+# them, and values of all kinds arrive as text and in binary, under the same
+# settings and with the same privileges.
 #
-# Most of it needs no race.  Where row filters and lists of columns change what a
-# message tells of a row, the first transaction is held up by a lock, so that the
-# states show whether its dependencies are found all the same.
-# The comment of each part names the faults that it would show.
+# Most parts need no race.  Where row filters and column lists change what a message
+# says about a row, a lock blocks the first transaction, so that the states show
+# whether dependencies are found nevertheless.  The comment of each part names the
+# faults that it detects.
 use strict;
 use warnings;
 use FindBin;
@@ -92,9 +93,9 @@ sub apply_changes
 	return;
 }
 
-# Columns by number instead of by name; a default where the publisher sends
-# something, or none where it does not; a local value lost in an UPDATE; the publisher's
-# type modifier instead of the subscriber's.
+# Detects: columns matched by number instead of by name; a default where the
+# publisher sends a value, or none where it does not; a local value lost in an
+# UPDATE; the publisher's type modifier instead of the subscriber's.
 sub check_columns
 {
 	my ($format) = @_;
@@ -116,8 +117,9 @@ sub check_columns
 	return;
 }
 
-# What INSERT and UPDATE have to compute differs, since an UPDATE leaves alone
-# what depends on other columns: state of the one used for the other.
+# INSERT and UPDATE compute different generated columns, since an UPDATE does not
+# compute those that depend on other columns.  Detects: state of one used for the
+# other.
 sub check_generated
 {
 	my ($format) = @_;
@@ -137,8 +139,8 @@ sub check_generated
 	return;
 }
 
-# Wrong input or receive function; a value that is longer than it is told; one of
-# the local row taken for what was sent.
+# Detects: wrong input or receive function; a value that is longer than the message
+# says; a value of the local row taken for one that was sent.
 sub check_kinds
 {
 	my ($format) = @_;
@@ -162,8 +164,8 @@ sub check_kinds
 	return;
 }
 
-# A list of columns: the others keep what the subscriber has.  A row filter: an
-# UPDATE arrives as INSERT or DELETE, and its dependencies are those of the row.
+# A column list: the other columns keep the subscriber's values.  A row filter: an
+# UPDATE arrives as INSERT or DELETE, with the dependencies of the row.
 sub check_publication
 {
 	my ($format) = @_;
@@ -204,7 +206,7 @@ sub check_publication
 	return;
 }
 
-# Wrong session_replication_role, search_path or user in a writer.
+# Detects: a wrong session_replication_role, search_path or user in a writer.
 sub check_session
 {
 	my ($format, $user) = @_;
@@ -238,8 +240,8 @@ foreach my $format ('as text', 'in binary')
 		0, "none of this had to be replayed by PostgreSQL itself, $format");
 }
 
-# Columns come and go while the subscription is at work: the map of columns that
-# a writer keeps is out of date.
+# Columns are added and dropped while the subscription is applied.  Detects: an
+# outdated column map in a writer.
 $subscriber->safe_psql(
 	'postgres',
 	q(ALTER TABLE columns DROP COLUMN constant, DROP COLUMN b, ADD COLUMN b int,
@@ -262,8 +264,8 @@ is_on_subscriber(
 is(counter($subscriber, 'fallbacks'),
 	0, 'and the writers know of it themselves');
 
-# An owner who is no superuser, as in PostgreSQL's own test: the user of the
-# writers, who checks no rights, or who does not say what is missing.
+# The owner is not a superuser, as in PostgreSQL's own test.  Detects: writers run
+# as the wrong user, do not check privileges, or do not report which one is missing.
 $subscriber->safe_psql(
 	'postgres',
 	q(CREATE ROLE applier SUPERUSER LOGIN;
@@ -278,8 +280,8 @@ if ($subscriber->pg_version >= 16)
 	wait_for_pool($subscriber, 'tap', 8);
 }
 
-# The owner changes while a transaction waits for its turn, and the apply worker has not
-# seen it.
+# The owner changes while a transaction waits for its turn, before the apply worker
+# notices.
 {
 	my $apply = apply_pid($subscriber, 'tap');
 	my $lock = hold($subscriber, 'SELECT FROM gate FOR UPDATE');
@@ -309,7 +311,7 @@ if ($subscriber->pg_version >= 16)
 wait_for_pool($subscriber, 'tap', 8);
 check_session('with an ordinary owner', 'applier');
 
-# What all writers were allowed to do, they are not any more.
+# All writers had the privileges that are revoked here.
 apply_behind_gate(
 	$publisher,
 	$subscriber,
@@ -319,7 +321,7 @@ apply_behind_gate(
 $subscriber->safe_psql('postgres',
 	'REVOKE INSERT ON restricted FROM applier');
 
-# A change that is refused with a message, and applied after a remedy.
+# A change that is refused with a message, and applied once the cause is removed
 sub check_refused
 {
 	my ($change, $message, $remedy, $name) = @_;
@@ -367,13 +369,13 @@ check_refused(
 	'ALTER ROLE applier BYPASSRLS',
 	'row-level security');
 
-# A right that is revoked when a writer has used it already: while its transaction, which
-# changes row 3, waits for its turn, or when it has changed some rows of many.
+# A privilege is revoked after a writer has used it: while its transaction, which
+# changes row 3, waits for its turn, or after it has changed some rows of many.
 sub check_revoked
 {
 	my ($transactions, $revoke, $message, $remedy, $name) = @_;
 
-	# The writer that will wait has used the right before.
+	# The writer that will wait has used the privilege before.
 	apply_behind_gate(
 		$publisher,
 		$subscriber,
@@ -429,7 +431,7 @@ check_revoked(
 	'GRANT UPDATE ON restricted TO applier',
 	'a right that is revoked while it is used');
 
-# A right by way of another role.
+# A privilege through another role
 $subscriber->safe_psql(
 	'postgres',
 	'REVOKE UPDATE ON restricted FROM applier;
@@ -444,7 +446,7 @@ check_revoked(
 $subscriber->safe_psql('postgres',
 	'REVOKE UPDATE ON restricted FROM updaters');
 
-# The owner of a database is a member of a role without being told so.
+# The owner of a database is implicitly a member of a role.
 my $other_owner = $subscriber->safe_psql('postgres', 'SELECT current_user');
 $subscriber->safe_psql(
 	'postgres',

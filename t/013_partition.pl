@@ -1,11 +1,11 @@
-# Changes of partitioned tables are applied by writers, and leave the rows that
+# Promise: writers apply changes of partitioned tables, and leave the rows that
 # PostgreSQL's own apply leaves, in the same partitions.
 #
-# A second database of the subscriber has the same tables and subscribes to the
-# same publications, but has no extension: it is what to compare with, also where
-# the publisher's tables have other rows than the subscriber's.  Races are forced
-# as in 011_unique.pl: the first transaction is held up by a lock.
-# The comment of each part names the faults that it would show.
+# A second database of the subscriber has the same tables and subscribes to the same
+# publications, but has no extension.  Results are compared with it, also where the
+# publisher's tables have other rows than the subscriber's.  Races are forced as in
+# 011_unique.pl: a lock blocks the first transaction.  The comment of each part
+# names the faults that it detects.
 use strict;
 use warnings;
 use FindBin;
@@ -27,8 +27,8 @@ sub on_both_subscribers
 	return;
 }
 
-# The publisher's side: plain tables, one with partitions of another kind, and
-# one whose partitions are published for themselves.
+# The publisher's side: plain tables, one with partitions of another kind, and one
+# whose partitions are published as tables of their own
 $publisher->safe_psql(
 	'postgres',
 	q(CREATE TABLE gate (id int PRIMARY KEY, n int);
@@ -110,7 +110,7 @@ on_both_subscribers(
 	ALTER TABLE fired_2 ENABLE REPLICA TRIGGER note;)
 );
 
-# Of a definition that takes some memory.
+# A definition that takes some memory
 my $columns = join ', ', map { sprintf 'column_%050d int', $_ } 1 .. 200;
 $publisher->safe_psql(
 	'postgres',
@@ -170,7 +170,7 @@ sub apply_changes
 	return;
 }
 
-# The same rows in the same partitions as in the other database.
+# Assert that the same rows are in the same partitions as in the other database.
 sub same_as_serial
 {
 	my ($table, $name) = @_;
@@ -194,7 +194,7 @@ sub all_same
 	return;
 }
 
-# Asserts that writers have applied all that these statements change.
+# Assert that writers have applied all changes of these statements.
 sub applied_by_writers
 {
 	my ($sql, $name) = @_;
@@ -208,9 +208,9 @@ sub applied_by_writers
 	return;
 }
 
-# Rows put into the wrong columns or partition, or not moved; values of columns
-# that the message does not carry lost when a row moves; generated columns or
-# defaults of the partition instead of the root's.
+# Detects: rows put into the wrong columns or partition, or not moved; values of
+# columns that the message does not contain lost when a row moves; generated columns
+# or defaults of the partition instead of the root's.
 sub change_all
 {
 	my ($name) = @_;
@@ -260,7 +260,7 @@ change_all('as text');
 my $dependency = 'waiting for dependency';
 my $turn = 'waiting for prior commit';
 
-# States of the transactions behind the first one, which waits for the lock.
+# States of the transactions behind the first one, which waits for the lock
 sub behind
 {
 	my (@states) = @_;
@@ -275,8 +275,8 @@ $publisher->safe_psql(
 );
 wait_all_applied();
 
-# A row that moves and moves on; the keys of rows taken from the partitions, or
-# the unique indexes of the root left out.
+# A row that moves twice.  Detects: row keys taken from the partitions; unique
+# indexes of the root ignored.
 is( apply_behind_gate(
 		$publisher,
 		$subscriber,
@@ -291,8 +291,8 @@ is( apply_behind_gate(
 	0,
 	'and so is a unique value of the root');
 
-# The same row in other relations of the publisher, one for each partition: the
-# DELETE from one and the INSERT into the other are in the same transaction.
+# The same row in several relations of the publisher, one for each partition: one
+# transaction has the DELETE from one and the INSERT into the other.
 is( apply_behind_gate(
 		$publisher,
 		$subscriber,
@@ -307,8 +307,8 @@ is( apply_behind_gate(
 is($subscriber->safe_psql('postgres', 'SELECT * FROM leaves WHERE id = 1'),
 	'1|a|21', 'and it is changed in the right order');
 
-# What cannot be seen: a unique index of one partition, whose values are passed
-# on by rows that move away, and taken by others.
+# A dependency that cannot be tracked: rows that move away release values of one
+# partition's unique index, and other rows take them.
 cmp_ok(
 	apply_behind_gate(
 		$publisher,
@@ -322,9 +322,9 @@ cmp_ok(
 	'>=', 2,
 	'but second attempts set it right');
 
-# Two relations of the publisher whose rows meet in one local partition, so that
-# none is known as that of the other: a row that is not there yet, one that is
-# still there, and one that a younger transaction has changed too early.
+# Rows of two publisher relations meet in one local partition, and are not known to
+# be the same: a row that does not exist yet, one that still exists, and one that a
+# younger transaction has changed too early.
 on_both_subscribers(q(DELETE FROM mixed WHERE id IN (1, 7)));
 apply_changes(q(INSERT INTO mixed_b VALUES (7, 'b', 0)));
 cmp_ok(
@@ -355,8 +355,8 @@ cmp_ok(
 is($subscriber->safe_psql('postgres', 'SELECT v FROM mixed WHERE id = 7'),
 	200, 'and the younger one comes after it');
 
-# A row that is not there, because it was deleted by others: an error, or a row
-# looked for in other partitions.
+# A missing row that another session has deleted.  Detects: an error, or a search in
+# other partitions.
 on_both_subscribers(q(DELETE FROM hashed WHERE id IN (60, 61, 62)));
 apply_changes(
 	q(UPDATE hashed SET v = 0 WHERE id = 60; UPDATE hashed SET id = 660 WHERE id = 61;
@@ -364,8 +364,8 @@ apply_changes(
 );
 all_same('after races and missing rows');
 
-# A partition that is changed by two names, and forgotten again and again: memory for
-# one of its definitions that is not given back.
+# A partition that is changed under two names, and repeatedly invalidated.  Detects:
+# memory of one of its definitions that is not freed.
 for my $round (1 .. 40)
 {
 	my $set = sprintf 'SET column_%050d = %d', 1, $round;

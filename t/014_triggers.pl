@@ -1,12 +1,12 @@
-# Code of the user that runs when changes are applied: triggers that fire in
-# replica mode, and volatile defaults of columns that are not published.
+# Promise: user code that runs when changes are applied (triggers that fire in
+# replica mode, and volatile defaults of columns that are not published) finds what
+# it would find in PostgreSQL's own apply.
 #
-# The promise: it finds what it would find in PostgreSQL's own apply, a
-# subscriber of which gets the same transactions.  Triggers write down what they
-# read, count or were told, in the order in which they fired.  To force races, the
-# transactions are queued while the first of them is held up by a row lock.  The
-# writers do all of this: nothing is left to PostgreSQL's own apply.  Only a table
-# whose triggers are declared to be parallel is changed beside others.
+# A subscriber without the extension gets the same transactions.  Triggers record
+# what they read, count or receive, in the order in which they fired.  To force
+# races, the transactions are queued while a row lock blocks the first of them.
+# Writers apply all of them; none is left to PostgreSQL's own apply.  Only a table
+# whose triggers are declared parallel is changed concurrently with others.
 
 use strict;
 use warnings;
@@ -15,7 +15,7 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 use PapplyTest;
 
-# A small queue: what is larger than it begins to be applied while it arrives.
+# The queue is small, so that larger transactions are applied while they arrive.
 my ($publisher, $subscriber) =
   new_pair(subscriber_conf => "parallel_apply.queue_size = 64kB\n");
 my $serial = PapplyNode->new('serial');
@@ -43,7 +43,7 @@ on_publisher(
 	$tables . q(CREATE TABLE numbered (id int PRIMARY KEY);
 	CREATE TABLE parts (id int PRIMARY KEY, v int, t text);));
 
-# notes has what triggers write down; n is the order in which they did.
+# Triggers write into notes; n is the order in which they did.
 my $triggers = q(
 	CREATE TABLE numbered (id int PRIMARY KEY, n bigserial);
 	CREATE TABLE notes (n bigserial, what text, id int, seen text);
@@ -156,7 +156,7 @@ on_publisher(
 	INSERT INTO safe SELECT i, 0 FROM generate_series(1, 20) i;));
 wait_applied($publisher, $subscriber, 'tap');
 
-# Transactions, from which the calls make one statement.
+# Transactions, from which the calls make one statement
 sub transactions
 {
 	my @sql = @_;
@@ -174,8 +174,7 @@ sub same_as_serial
 	return;
 }
 
-# Queued behind the gate: all kinds of triggers, in the middle of changes that
-# they read.
+# Behind the gate: triggers of all kinds, between changes that they read
 my @history;
 for my $i (1 .. 60)
 {
@@ -230,7 +229,7 @@ is( on_subscriber($groups),
 is(on_subscriber('SELECT count(*) FROM stamps WHERE statement < began'),
 	0, 'and each change its time');
 
-# Triggers for columns: a large value that is not sent is not updated.
+# Column triggers: a large value that is not sent is not updated.
 on_publisher(
 	transactions(
 		q(INSERT INTO docs SELECT i, 't', repeat('x', 4000) FROM generate_series(1, 3) i),
@@ -242,7 +241,7 @@ same_as_serial('with triggers for columns', 'docs', 'notes');
 is(on_subscriber("SELECT count(*) FROM notes WHERE what LIKE 'body %'"),
 	'3', 'a trigger for a column fires when the column was sent');
 
-# Partitions: a trigger that only one of them has, and then those of the table.
+# Partitions: a trigger that only one of them has, and then triggers of the table
 my $batch = 0;
 for my $sql (
 	'ALTER TABLE parts2 ENABLE ALWAYS TRIGGER after',
@@ -265,7 +264,7 @@ for my $sql (
 	$batch++;
 }
 
-# Triggers for statements do not fire, and are no reason to wait.
+# Statement triggers do not fire, and are no reason to wait.
 apply_behind_gate(
 	$publisher,
 	$subscriber,
@@ -274,8 +273,8 @@ apply_behind_gate(
 	'',
 	'INSERT INTO plain VALUES (1); UPDATE items SET v = 0 WHERE id = 1');
 
-# A transaction that has begun before its turn begins again for a trigger that it comes
-# to then.  Fault: to the code it has begun before the end of an older one.
+# A transaction that begins before its turn begins again in its turn when it meets a
+# trigger.  Detects: the code sees a start before the end of an older transaction.
 {
 	on_subscriber(
 		'CREATE TRIGGER stamp AFTER INSERT ON plain FOR EACH ROW EXECUTE FUNCTION stamp()'
@@ -302,8 +301,8 @@ apply_behind_gate(
 	on_subscriber('DROP TRIGGER stamp ON plain');
 }
 
-# A local session changes a row that a writer has found, and waits to lock for a trigger.
-# Fault: the row of before is changed.
+# A local session changes a row that a writer has found and waits to lock for a
+# trigger.  Detects: a change of the old row version.
 {
 	my $tries = counter($subscriber, 'retries + fallbacks');
 	my $local = hold($subscriber, 'SELECT FROM safe WHERE id = 5 FOR UPDATE');
@@ -329,7 +328,7 @@ my $retries = apply_behind_gate(
 is($retries, 0, 'and nothing has to be tried again');
 same_as_serial('where it does not wait for locks', 'notes');
 
-# DDL by a trigger, for tables that the transaction has changed.
+# A trigger executes DDL on tables that the transaction has changed.
 on_publisher(
 	transactions(
 		'INSERT INTO items VALUES (300, 1); INSERT INTO filtered VALUES (301, 1);
@@ -342,7 +341,7 @@ is( on_subscriber(
 	'2',
 	'the index is there');
 
-# Large transactions: the first change with a trigger comes when the beginning is
+# Large transactions: the first change with a trigger comes while the beginning is
 # being applied, or has left the queue.
 for my $rows (150, 3000)
 {
@@ -356,7 +355,8 @@ for my $rows (150, 3000)
 		'items', 'audited', 'notes');
 }
 
-# A table is opened for each change that may run code: what that needs is given back.
+# A table is opened for each change that may run code.  The memory for that is
+# freed.
 {
 	my $gate = hold($subscriber, 'SELECT FROM gate FOR UPDATE');
 	on_publisher(
@@ -376,8 +376,8 @@ for my $rows (150, 3000)
 is(counter($subscriber, 'fallbacks'),
 	'0', 'nothing was left to PostgreSQL itself');
 
-# Writers know a partitioned table without triggers when a partition gets one: nobody tells
-# them.  Fault: it does not fire.
+# Writers know a partitioned table without triggers when one of its partitions gets
+# one, and receive no invalidation for that.  Detects: the trigger does not fire.
 $_->safe_psql('postgres', 'ALTER TABLE parts DISABLE TRIGGER USER')
   for $subscriber, $serial;
 apply_behind_gate(
@@ -393,7 +393,7 @@ on_publisher(
 );
 same_as_serial('with a trigger that a partition has got', 'parts', 'notes');
 
-# An error in a trigger is one of PostgreSQL's own apply.
+# An error in a trigger is reported as by PostgreSQL's own apply.
 {
 	my $offset = -s $subscriber->logfile;
 	$_->safe_psql('postgres', 'DELETE FROM open') for $subscriber, $serial;
@@ -412,7 +412,7 @@ same_as_serial('with a trigger that a partition has got', 'parts', 'notes');
 	wait_for_pool($subscriber, 'tap');
 }
 
-# Two transactions are being applied at once when both wait for locks.
+# Two transactions are applied concurrently if both wait for locks.
 sub apply_safe
 {
 	my ($states, $name) = @_;
@@ -422,7 +422,7 @@ sub apply_safe
 		transactions(
 			'UPDATE gate SET n = n + 1; UPDATE safe SET v = v + 1 WHERE id = 1'
 		));
-	# Or else one writer might claim both.
+	# Otherwise, one writer might claim both.
 	wait_for_state($subscriber, 'waiting for lock');
 	on_publisher('UPDATE safe SET v = v + 1 WHERE id = 2');
 	states_become($subscriber, $states, $name);
@@ -435,7 +435,7 @@ sub apply_safe
 apply_safe('waiting for lock, waiting for prior commit',
 	'triggers are serial by default');
 
-# Who may not declare it does not lock the table, either.
+# A user who may not declare it does not lock the table either.
 {
 	my $user = hold($subscriber, 'LOCK TABLE safe IN ROW EXCLUSIVE MODE');
 	my (undef, undef, $error) = $subscriber->psql(
@@ -466,8 +466,9 @@ command_like(
 	qr/^SECURITY LABEL FOR parallel_apply ON TABLE public\.safe IS 'triggers=parallel';$/m,
 	'pg_dump dumps what is declared, by name');
 
-# What they do on another server is committed there before it is here: not before
-# the turn, since until then all may be rolled back and done once more.
+# A trigger's actions on another server are committed there before the transaction
+# is committed here.  They must not happen before its turn, since until then the
+# transaction may be rolled back and repeated.
 SKIP:
 {
 	skip 'the server has no postgres_fdw', 3 if !has_module('postgres_fdw');
@@ -506,7 +507,7 @@ apply_safe('waiting for lock, waiting for prior commit',
 	'and they are serial again');
 same_as_serial('in the end', @published);
 
-# An apply worker that starts again may be faster than the end of the last one.
+# An apply worker that restarts may be faster than the exit of the previous one.
 finish(
 	$publisher,
 	$subscriber,

@@ -1,10 +1,9 @@
-# TRUNCATE, applied by writers.
+# Promise: writers apply TRUNCATE in its place between the changes of other
+# transactions.  No row is removed that was inserted after it, and none remains that
+# was inserted before.
 #
-# The promise: it is applied in its place between the changes of other
-# transactions, as PostgreSQL's own apply does it, a subscriber of which gets the
-# same: no row goes that was inserted after it, none stays that was inserted
-# before.  To force races, the transactions are queued while the first of them is
-# held up by a row lock, or the table is locked.
+# A subscriber without the extension gets the same transactions.  To force races,
+# they are queued while a row lock blocks the first of them, or the table is locked.
 
 use strict;
 use warnings;
@@ -13,7 +12,7 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 use PapplyTest;
 
-# A small queue: what is larger than it begins to be applied while it arrives.
+# The queue is small, so that larger transactions are applied while they arrive.
 my ($publisher, $subscriber) =
   new_pair(subscriber_conf => "parallel_apply.queue_size = 64kB\n");
 my $serial = PapplyNode->new('serial');
@@ -90,7 +89,7 @@ sub same_as_serial
 	return;
 }
 
-# What comes before it, and after it, in a backlog.
+# What comes before and after it, in a backlog
 my $retries = apply_behind_gate(
 	$publisher,
 	$subscriber,
@@ -122,7 +121,7 @@ same_as_serial('in a mixed load');
 rows_equal($publisher, $subscriber, $_, "$_ is equal on both sides")
   for @tables;
 
-# Sequences of the subscriber start again where the publisher said so.
+# Sequences of the subscriber restart where the publisher requested it.
 $_->safe_psql('postgres',
 	q(SELECT nextval('numbered_id_seq') FROM generate_series(1, 5)))
   for $subscriber, $serial;
@@ -136,7 +135,7 @@ is(on_subscriber(q(SELECT nextval('numbered_id_seq'))),
 	'1', 'the sequence of the subscriber starts again');
 
 # In large transactions: at their beginning, in the middle, and when the beginning
-# has left the queue.
+# has left the queue
 for my $rows (50, 200, 3000)
 {
 	my $insert =
@@ -152,7 +151,7 @@ for my $rows (50, 200, 3000)
 is(counter($subscriber, 'fallbacks'),
 	'0', 'nothing was left to PostgreSQL itself');
 
-# A local reader is in the way.
+# A local reader blocks it.
 {
 	my $reader = hold($subscriber, 'SELECT count(*) FROM more');
 	on_publisher(
@@ -169,7 +168,7 @@ is(counter($subscriber, 'fallbacks'),
 	same_as_serial('after a reader has gone');
 }
 
-# A table that is not synchronised yet.
+# A table that is not synchronized yet
 {
 	on_publisher(
 		'INSERT INTO late VALUES (1); ALTER PUBLICATION tap ADD TABLE late');
@@ -189,7 +188,7 @@ is(counter($subscriber, 'fallbacks'),
 		'late is equal on both sides');
 }
 
-# It fails: a table of the subscriber refers to the one that is truncated.
+# TRUNCATE fails because a table of the subscriber refers to the truncated one.
 my $error =
   qr/ERROR: +cannot truncate a table referenced in a foreign key constraint/;
 for my $disable ('false', 'true')
@@ -221,7 +220,7 @@ for my $disable ('false', 'true')
 }
 wait_for_pool($subscriber, 'tap');
 
-# An apply worker that starts again may be faster than the end of the last one.
+# An apply worker that restarts may be faster than the exit of the previous one.
 finish($publisher, $subscriber, $serial, $error,
 	qr/ERROR: +replication origin with ID \d+ is already active/,);
 done_testing();

@@ -1,10 +1,10 @@
-# Partitions that come and go, or that may not be written to, while changes of
-# their table are applied: the messages are PostgreSQL's own, and no row is lost
-# or put into the wrong place.
+# Promise: if partitions are created or dropped, or must not be written to, while
+# changes of their table are applied, the messages are PostgreSQL's own, and no row
+# is lost or put into the wrong partition.
 #
-# A transaction that has looked at the set of partitions is held up by a lock on
-# the row of gate, until the set is another one.
-# The comment of each part names the faults that it would show.
+# A lock on the row of gate blocks a transaction that has read the set of partitions
+# until the set has changed.  The comment of each part names the faults that it
+# detects.
 use strict;
 use warnings;
 use FindBin;
@@ -83,7 +83,7 @@ sub all_equal
 	return;
 }
 
-# Asserts that rows of lists are in these partitions.
+# Assert that the rows of lists are in these partitions.
 sub rows_are_in
 {
 	my ($where, $expected, $name) = @_;
@@ -96,8 +96,8 @@ sub rows_are_in
 		$name);
 }
 
-# One transaction of the publisher, which has the table open when it is held up,
-# and meanwhile statements of a local session.
+# One transaction of the publisher that has the table open when it is blocked, and
+# statements of a local session meanwhile
 sub apply_around
 {
 	my ($before, $after, $meanwhile) = @_;
@@ -111,8 +111,8 @@ sub apply_around
 	return;
 }
 
-# A row put into the default partition although there is a partition of its own
-# meanwhile, or looked for in the wrong one.
+# Detects: a row put into the default partition although another one has been
+# created for it, or searched in the wrong one.
 apply_around(
 	q(UPDATE lists SET v = 100 WHERE id = 1),
 	q(INSERT INTO lists VALUES (30, 'n', 30); UPDATE lists SET region = 'n' WHERE id = 2),
@@ -130,7 +130,8 @@ apply_around(
 all_equal('after partitions were attached');
 rows_are_in("region = 'q'", 'lists_q', 'and rows are found in it');
 
-# State of a partition kept after a change of its columns, its index, or itself.
+# Detects: state of a partition kept after a change of its columns, its index, or
+# itself.
 on_publisher(
 	q(BEGIN; UPDATE lists SET v = v + 1; ALTER TABLE lists REPLICA IDENTITY FULL;
 	UPDATE lists SET v = v + 1; COMMIT));
@@ -155,7 +156,7 @@ wait_applied($publisher, $subscriber, 'tap');
 all_equal('after changes of columns and partitions');
 is(counter($subscriber, 'fallbacks'), 0, 'and writers have done it all');
 
-# A lock of one partition that keeps out rows of another one.
+# Detects: a lock on one partition blocks rows of another one.
 my $lock = hold($subscriber, 'LOCK TABLE lists_a IN SHARE MODE');
 on_publisher(
 	q(INSERT INTO lists VALUES (200, 'a', 0); INSERT INTO lists VALUES (200, 'b', 0);
@@ -169,7 +170,7 @@ $lock->query_safe('COMMIT');
 $lock->quit;
 wait_applied($publisher, $subscriber, 'tap');
 
-# A change that is refused with a message, and applied after a remedy.
+# A change that is refused with a message, and applied once the cause is removed
 sub check_refused
 {
 	my ($change, $message, $remedy, $name) = @_;
@@ -201,7 +202,8 @@ check_refused(
 	'a partition that is a foreign table');
 rows_equal($publisher, $subscriber, 'abroad');
 
-# A trigger that fires in replica mode left out because only a partition has it.
+# Detects: a trigger that fires in replica mode ignored because only one partition
+# has it.
 on_subscriber(
 	q(CREATE TABLE log (id bigserial, line text);
 	CREATE FUNCTION note() RETURNS trigger LANGUAGE plpgsql AS
@@ -228,8 +230,8 @@ is( on_subscriber(q(SELECT string_agg(line, ', ' ORDER BY id) FROM log)),
 	'triggers of a partition fire, in the right order');
 all_equal('with triggers of a partition');
 
-# What a partition key calls has the rights of the table's owner, from 16 on, also
-# when the key is read for the first time.
+# From 16 on, functions in a partition key run with the privileges of the table's
+# owner, also when the key is read for the first time.
 on_publisher('INSERT INTO spying VALUES (1), (2)');
 wait_applied($publisher, $subscriber, 'tap');
 is( on_subscriber('SELECT string_agg(DISTINCT who, $$, $$) FROM spied'),
@@ -238,13 +240,14 @@ is( on_subscriber('SELECT string_agg(DISTINCT who, $$, $$) FROM spied'),
 	: on_subscriber('SELECT current_user'),
 	'functions of a partition key are called as the owner of the table');
 
-# All partitions of a table in one transaction: few stay open, and not all are kept.
+# All partitions of a table in one transaction: few stay open, and not all are
+# cached.
 {
 	my $gate = hold($subscriber, 'SELECT FROM gate FOR UPDATE');
 	on_publisher(
 		'BEGIN; UPDATE many SET v = 1; UPDATE gate SET n = n + 1; COMMIT');
 	my ($open, $kept);
-	# It may wait for another lock, for a moment, before it has come so far.
+	# It may briefly wait for another lock before it gets that far.
 	for (my $times = 0; $times < 50 && !defined $kept; $times++)
 	{
 		my $memory = memory_of_waiting($subscriber);
@@ -262,8 +265,8 @@ is( on_subscriber('SELECT string_agg(DISTINCT who, $$, $$) FROM spied'),
 	rows_equal($publisher, $subscriber, 'many');
 }
 
-# The rights of the partitions, not of the root; and those for what is done to
-# each of them.
+# Privileges are those of the partitions, not of the root, and those for the
+# operations on each partition.
 my $as_owner =
   $subscriber->pg_version >= 16
   ? 'ALTER SUBSCRIPTION tap SET (run_as_owner = true, password_required = false);'

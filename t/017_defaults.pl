@@ -1,9 +1,10 @@
-# Defaults of columns that are not published are kept prepared by writers: they
-# follow what they are made of, and an error while they are prepared is an error.
-# Those with functions that may look at other transactions make their table serial:
-# what they find is what PostgreSQL's own apply finds.  For that a transaction is
-# received while an older one is held up by a row lock.  Whoever looks for such
-# functions calls none of them.
+# Promise: defaults of columns that are not published, which writers keep prepared,
+# follow the objects that they use, and an error while they are prepared is
+# reported.  Defaults with functions that may read other transactions make their
+# table serial, so that they find what PostgreSQL's own apply finds.  The search for
+# such functions calls none of them.
+#
+# A transaction is received while a row lock blocks an older one.
 use strict;
 use warnings;
 use FindBin;
@@ -121,7 +122,7 @@ on_subscriber(
 wait_applied($publisher, $subscriber, 'tap');
 wait_for_pool($subscriber, 'tap');
 
-# Planning this default fails, each time.
+# Planning of this default always fails.
 on_publisher('INSERT INTO failing VALUES (2)');
 wait_applied($publisher, $subscriber, 'tap');
 on_subscriber('ALTER TABLE failing ALTER extra SET DEFAULT 1 / 0');
@@ -139,7 +140,8 @@ wait_applied($publisher, $subscriber, 'tap');
 is(on_subscriber('SELECT extra FROM failing WHERE id = 3'),
 	'7', 'until it is mended');
 
-# Which defaults make a table serial, when it is known what the publisher sends.
+# Which defaults make a table serial depends on the columns that the publisher
+# sends.
 on_publisher('INSERT INTO batches VALUES (1)');
 on_publisher("INSERT INTO $_ VALUES (1)") for @serial, @parallel;
 wait_applied($publisher, $subscriber, 'tap');
@@ -189,7 +191,8 @@ class_is('by_server', 'parallel',
 	'what else is stable in the server does not');
 class_is('in_domain', 'parallel', 'nor does a domain that asks nothing');
 
-# A snapshot that is older than the change misses what its own transaction did.
+# A snapshot that is older than the change does not see changes of its own
+# transaction.
 on_publisher(
 	q(BEGIN; INSERT INTO batches VALUES (2); INSERT INTO by_function VALUES (2);
 	INSERT INTO by_operator VALUES (2); INSERT INTO by_argument VALUES (2); COMMIT;)
@@ -202,7 +205,7 @@ is( on_subscriber(
 	'2 2 2',
 	'a stable function sees earlier changes of its transaction');
 
-# Evaluated too early it misses what is held up.
+# An evaluation that is too early does not see the blocked transaction.
 apply_behind_gate(
 	$publisher,
 	$subscriber,
@@ -213,7 +216,8 @@ apply_behind_gate(
 is(on_subscriber('SELECT extra FROM by_function WHERE id = 3'),
 	'3', 'and it sees what was committed before');
 
-# The second attempt of a writer would be right, too; the receiver knows better.
+# The second attempt of a writer would also be right, but the receiver makes it
+# unnecessary.
 for my $domain ([ 'unchecked', 'in_domain', 4 ], [ 'hidden', 'inside', 5 ])
 {
 	my ($type, $table, $id) = @$domain;
@@ -235,8 +239,9 @@ for my $domain ([ 'unchecked', 'in_domain', 4 ], [ 'hidden', 'inside', 5 ])
 		'as the view says');
 }
 
-# An immutable function in a constraint of a domain is called when that is planned.
-# An UPDATE needs no default, and a monitor none of the functions of others.
+# An immutable function in a domain constraint is called when the constraint is
+# planned.  An UPDATE needs no default, and a session that monitors calls no
+# function of other users.
 on_subscriber(
 	'ALTER DOMAIN c ADD CONSTRAINT calling CHECK (value > call()) NOT VALID');
 on_publisher('UPDATE calling SET v = 1');

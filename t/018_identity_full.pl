@@ -1,11 +1,11 @@
-# Rows of tables without a key of their own, which the publisher sends as a whole
-# (REPLICA IDENTITY FULL), are found by an index of the subscriber, and it is the
+# Promise: rows of tables without a key, which the publisher sends as a whole
+# (REPLICA IDENTITY FULL), are found by an index of the subscriber, and each is the
 # row that PostgreSQL's own apply would change.
 #
-# A second database of the subscriber has the same tables and subscribes to the
-# same publication, but has no extension: it is what to compare with.  Whether an
-# index was used is told by the server's counters of scans.  The comment of each
-# part names the faults that it would show.
+# A second database of the subscriber has the same tables and subscribes to the same
+# publication, but has no extension.  Results are compared with it.  The server's
+# scan counters show whether an index was used.  The comment of each part names the
+# faults that it detects.
 use strict;
 use warnings;
 use FindBin;
@@ -28,9 +28,10 @@ sub on_both_subscribers
 	return;
 }
 
-# Columns of a table of the publisher; of the subscriber, where they differ; its
-# index; whether this one can be used; a statement that changes it.  Each has
-# rows k = 1 .. 40, in groups by g with some NULL, each row twice.
+# For each table: columns on the publisher; columns on the subscriber, where they
+# differ; its index; whether the index can be used; a statement that changes the
+# table.  Each table has rows k = 1 .. 40, in groups by g with some NULL, each row
+# twice.
 my %tables = (
 	single => { index => '(g)' },
 	descending => { index => '(g DESC NULLS FIRST)' },
@@ -135,7 +136,7 @@ on_both_subscribers(
 	CREATE UNIQUE INDEX one ON two_indexes (k);)
 );
 
-# From 18 on, an identity need not be a btree.
+# From 18 on, the index of an identity need not be a btree.
 my $has_spans = $subscriber->pg_version >= 18;
 if ($has_spans)
 {
@@ -147,7 +148,7 @@ if ($has_spans)
 	on_both_subscribers($spans);
 }
 
-# In 18, not all rows need have a key.
+# In 18, not all rows need a key.
 my $has_null_keys = int $subscriber->pg_version == 18;
 if ($has_null_keys)
 {
@@ -175,7 +176,7 @@ sub apply_changes
 	return;
 }
 
-# The same rows as in the other database, in the same partitions.
+# Assert that the same rows are in the same partitions as in the other database.
 sub same_as_serial
 {
 	my ($table, $name) = @_;
@@ -188,7 +189,7 @@ sub same_as_serial
 		"$table has the rows of serial apply $name");
 }
 
-# Scans of an index of the subscriber, or of a table from its beginning.
+# Scans of an index of the subscriber, or sequential scans of a table
 sub scans
 {
 	my ($table, $index) = @_;
@@ -199,8 +200,8 @@ sub scans
 	);
 }
 
-# Asserts that changes of tables scan an index for each row that they change, and
-# not the table, or the opposite.  Each is: is the index used, table, index, rows,
+# Assert that changes scan an index for each row, and not the table, or the
+# opposite.  Each element is: whether the index is used, table, index, rows,
 # statements.
 sub indexes_are_used
 {
@@ -234,7 +235,7 @@ sub indexes_are_used
 }
 
 # Updates and deletes of duplicates and of rows with NULL keys, also several times
-# in a transaction; each row by itself.
+# in a transaction; each changes one row.
 sub change
 {
 	my ($table, $g) = @_;
@@ -247,8 +248,8 @@ sub change
 		UPDATE $table SET g = 9 WHERE $one;);
 }
 
-# An index not used, or one that misses rows; a candidate not compared with the
-# whole row; keys taken from the wrong columns; equality that is not the type's.
+# Detects: an index that is not used, or that misses rows; a candidate not compared
+# with the whole row; keys taken from the wrong columns; equality of another type.
 sub first_change
 {
 	my ($table) = @_;
@@ -266,7 +267,7 @@ indexes_are_used(
 		'UPDATE two_indexes SET g = 2 WHERE k IN (7, 8, 20);'
 	],
 
-	# The index of the wrong partition, or the root's column numbers.
+	# Detects: the index of the wrong partition; the root's column numbers.
 	[
 		1,
 		'parts_a',
@@ -283,8 +284,8 @@ indexes_are_used(
 	]);
 same_as_serial('parts', 'where each partition has an index of its own');
 
-# A hash index cannot find NULL.  The value of the subscriber that equals that of
-# the publisher without being the same.
+# A hash index cannot find NULL.  The value of the subscriber equals that of the
+# publisher, but is not identical to it.
 apply_changes(
 	join('', map { change('hashed', $_) } qw(NULL 3))
 	  . q(UPDATE numbers SET n = 1.0 WHERE n = 1));
@@ -305,8 +306,9 @@ apply_changes(
 			map { change($table, $_) } qw(3 4 NULL)
 		  }
 		  sort keys %tables));
-# From 16 on serial apply takes indexes that do not find all: those where NULL, a
-# value that is computed here, or one that equals ours is not found.
+# From 16 on, serial apply uses indexes that do not find all rows: not those with
+# NULL, with a value that is computed here, or with a value that is equal but not
+# identical.
 same_as_serial($_, 'after changes of many kinds') for grep {
 		 $subscriber->pg_version < 16
 	  || $_ !~ /^(hashed|generated|image|other_collation)$/
@@ -321,7 +323,7 @@ for my $table (
 		"$table has the rows of the publisher");
 }
 
-# An index that a writer does not notice, or that it goes on to use.
+# Detects: an index that a writer does not notice, or that it continues to use.
 sub later
 {
 	my ($is_used, $index, $first) = @_;
@@ -349,8 +351,8 @@ on_both_subscribers('DROP INDEX CONCURRENTLY later_2');
 later(0, 'unusable', 17);
 same_as_serial('later', 'while indexes come and go');
 
-# A key that only overlaps is that of another row, which is left alone: the strategy
-# number of equality in a btree taken for that of any index.
+# A key that only overlaps belongs to another row, which must not be changed.
+# Detects: the strategy number of equality in a btree used for any index.
 if ($has_spans)
 {
 	on_both_subscribers(q{UPDATE spans SET during = '[1,10)' WHERE v <= 2});
@@ -360,7 +362,7 @@ if ($has_spans)
 	same_as_serial('spans', 'where keys overlap');
 }
 
-# A row whose key is NULL not found by an identity.
+# Detects: a row with a NULL key that is not found by an identity.
 if ($has_null_keys)
 {
 	on_both_subscribers(
@@ -372,8 +374,8 @@ if ($has_null_keys)
 	rows_equal($publisher, $subscriber, 'keyless');
 }
 
-# The row is being changed by others: not waited for, or not looked for again
-# after the wait.
+# Another session changes the row.  Detects: no wait for it, or no new search after
+# the wait.
 for my $end (qw(ROLLBACK COMMIT))
 {
 	my $session = hold($subscriber,

@@ -1,8 +1,8 @@
-# The text of a value becomes the value that the publisher has, whichever way it is
-# read: forms that writers read themselves, and all that differs from them a little.
+# Promise: the text of a value becomes the publisher's value, both in the forms that
+# writers parse themselves and in all forms that differ slightly from them.
 #
-# Both servers are compared with more digits than numbers need, and in one time zone;
-# the publisher sends the time in zones of its own.
+# Both servers are compared with more digits than numbers need, and in one time
+# zone.  The publisher sends times in several time zones.
 use strict;
 use warnings;
 use FindBin;
@@ -22,7 +22,7 @@ exec_both(
 create_extension($subscriber);
 subscribe($publisher, $subscriber, 'tap');
 
-# Floats: with few digits and many, large and small, and what is no number.
+# Floats: with few digits and many, large and small, infinity and NaN
 on_publisher(
 	q(INSERT INTO numbers (id, f) SELECT row_number() OVER (), f::float8 FROM unnest('{0,-0,1,-1,0.5,-0.5,
 		0.1,0.2,0.3,1.1,2.675,123456789012345,1234567890123456,-999999999999999,9007199254740993,
@@ -33,7 +33,7 @@ on_publisher(
 	INSERT INTO numbers (id, f) SELECT 5000 + i, random() * 10 ^ (i % 40 - 20) FROM generate_series(1, 1000) i;)
 );
 
-# Times: of all years, in zones whose distance to UTC has hours, minutes or seconds.
+# Times: of all years, in time zones whose offset has hours, minutes or seconds
 my $n = 0;
 for my $zone (
 	'UTC', 'Asia/Kolkata',

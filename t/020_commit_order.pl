@@ -1,12 +1,12 @@
-# Transactions become visible on the subscriber in the order in which they were
-# committed on the publisher, however long an older one is held up, one by one or
-# in batches; and they carry the publisher's commit times where these are kept.
+# Promise: transactions become visible on the subscriber in the order in which they
+# were committed on the publisher, however long an older one is blocked, one by one
+# or in batches.  They carry the publisher's commit times where commit times are
+# kept.
 #
-# Local sessions lock rows that some transactions have to update, so that the
-# younger ones are applied before the older.  What must not be visible then is
-# looked at while the locks last; a reader that takes one snapshot after the other
-# looks at all that is in between.  The comment of each part names the faults that it
-# would show.
+# Local sessions lock rows that some transactions have to update, so that younger
+# ones are applied before older ones.  While the locks are held, the test checks
+# what must not be visible.  A reader that takes one snapshot after the other checks
+# all states in between.  The comment of each part names the faults that it detects.
 use strict;
 use warnings;
 use FindBin;
@@ -21,15 +21,15 @@ my ($publisher, $subscriber) = new_pair(
 	subscriber_conf => q(
 		parallel_apply.writers_per_subscription = 4
 		parallel_apply.max_batch_transactions = 1
-		# Who asks for it waits for ever.
+		# A transaction that requests it waits forever.
 		wal_level = replica
 		max_wal_senders = 2
 		synchronous_standby_names = 'nobody'
 		synchronous_commit = local));
 my @tables = qw(gate odd even balance);
 
-# Transaction n of a history inserts n into one of two tables, so that the rows
-# of any snapshot have to be 1 to n.
+# Transaction n of a history inserts n into one of two tables, so that the rows of
+# any snapshot must be 1 to n.
 exec_both(
 	q(CREATE TABLE gate (id int PRIMARY KEY, n int);
 	CREATE TABLE odd (n int PRIMARY KEY);
@@ -59,7 +59,7 @@ sub visible
 		'SELECT coalesce(max(n), 0) || \' of \' || count(*) FROM history');
 }
 
-# An INSERT into the history; every 20th transaction passes a gate, 1 to 5.
+# Return an INSERT into the history; every 20th transaction passes a gate, 1 to 5.
 sub history_sql
 {
 	my ($first, $last) = @_;
@@ -79,8 +79,8 @@ sub history_sql
 	return $sql;
 }
 
-# Faults: the turn is not waited for; the wait for a dependency begins before the
-# changes that have none; states that are not shown.
+# Detects: no wait for the turn; a wait for a dependency before the changes that
+# have none; states that are not shown.
 my $lock = hold($subscriber, 'SELECT FROM gate WHERE id = 1 FOR UPDATE');
 $publisher->safe_psql(
 	'postgres',
@@ -119,8 +119,9 @@ is(visible(), '5 of 5', 'all are visible when the lock has gone');
 is(counter($subscriber, 'retries + commit_order_aborts'),
 	'0', 'and all of them at their first attempt');
 
-# What is visible at each gate is exactly what is older.  Fault: commits in the order in
-# which transactions were received or finished, instead of their own.
+# At each gate, exactly the older transactions are visible.  Detects: commits in the
+# order in which transactions were received or finished, instead of the commit
+# order.
 my @locks =
   map {
 	hold($subscriber, "SELECT FROM gate WHERE id = $_ % 5 + 1 FOR UPDATE")
@@ -146,8 +147,8 @@ for my $gate (1 .. 5)
 wait_applied($publisher, $subscriber, 'tap');
 is(visible(), '110 of 110', 'all are visible behind the last gate');
 
-# A reader takes snapshots for as long as it takes: of a gap, or of money that has
-# been taken from one row and not been given to the other, it would tell.
+# A reader takes snapshots all the time.  It finds a gap in the history, and money
+# that is taken from one row and not yet added to the other.
 sub check_snapshots
 {
 	my ($first, $last, $name) = @_;
@@ -190,7 +191,7 @@ sub check_snapshots
 	return;
 }
 
-# How many local transactions have written these rows?
+# Return the number of local transactions that have written these rows.
 sub local_transactions
 {
 	my ($first, $last) = @_;
@@ -205,15 +206,15 @@ check_snapshots(111, 600, 'one transaction at a time');
 is(local_transactions(111, 600),
 	'490', 'without batches, each transaction is one on the subscriber, too');
 
-# Faults: a batch that is committed before its turn, or no batches at all.
+# Detects: a batch that is committed before its turn; no batches at all.
 set('parallel_apply.max_batch_transactions = 32');
 check_snapshots(601, 1200, 'batches');
 cmp_ok(local_transactions(601, 1200),
 	'<', 600, 'a backlog is applied in batches of several transactions');
 rows_equal($publisher, $subscriber, $_) for @tables;
 
-# A hot row: each transaction depends on the one before it, and most of these are of
-# the same batch.  Fault: a batch waits for itself.
+# A hot row: each transaction depends on the previous one, and most of these are in
+# the same batch.  Detects: a batch that waits for itself.
 $lock = hold($subscriber, 'SELECT FROM gate WHERE id = 1 FOR UPDATE');
 my $hot = 'UPDATE balance SET n = n WHERE id = 1;';
 $publisher->safe_psql('postgres',
@@ -227,8 +228,8 @@ $lock->query_safe('COMMIT');
 $lock->quit;
 wait_applied($publisher, $subscriber, 'tap');
 
-# Faults: batches, which would give rows the commit time of another transaction; the
-# time or the origin of the commit not set.
+# Detects: batches, which would give rows the commit time of another transaction;
+# the time or the origin of the commit not set.
 $subscriber->append_conf('postgresql.conf', 'track_commit_timestamp = on');
 $subscriber->restart;
 wait_for_pool($subscriber, 'tap', 4);
@@ -250,9 +251,9 @@ is( $subscriber->safe_psql(
 	'50',
 	'and the origin of the subscription');
 
-# The commit of a transaction takes its time, when its turn has come already: it
-# wants the lock of NOTIFY, which a local session keeps for as long as it waits for
-# a standby that does not exist.  Fault: the turn is passed on before the commit.
+# A commit takes long although the transaction has its turn: it needs the lock of
+# NOTIFY, which a local session holds while it waits for a standby that does not
+# exist.  Detects:  the next transaction gets its turn before the commit.
 $subscriber->safe_psql(
 	'postgres',
 	q(CREATE FUNCTION tell(n int) RETURNS boolean LANGUAGE plpgsql AS $$

@@ -1,12 +1,13 @@
-# A younger transaction that waits for its turn may hold a lock that an older one
-# needs.  The lock manager does not know of turns, so this is a deadlock that it
-# cannot see; the younger one gives way, and nobody notices but a counter.
+# Promise: a younger transaction that waits for its turn may hold a lock that an
+# older one needs.  The lock manager does not know of turns, so it cannot detect
+# this deadlock.  The younger transaction is rolled back and repeated, which only a
+# counter shows.
 #
-# A transaction is held up by a local session's lock on a row of the table gate,
-# before it needs what a younger one locks meanwhile: through a unique index on an
-# expression, which is no dependency, or through local sessions.  The transactions
-# are such that only one order of them is free of errors and gives the same rows.  The comment of each part names the faults
-# that it would show.
+# A local session's lock on a row of the table gate blocks a transaction before it
+# needs what a younger one locks meanwhile, either through a unique index on an
+# expression, which is not tracked as a dependency, or through local sessions.  Only
+# one order of the transactions is free of errors and gives the same rows.  The
+# comment of each part names the faults that it detects.
 use strict;
 use warnings;
 use FindBin;
@@ -48,7 +49,7 @@ my $lock = 'waiting for lock';
 my $turn = 'waiting for prior commit';
 my $dependency = 'waiting for dependency';
 
-# Transactions of the publisher, the first of which has to pass the gate.
+# Transactions of the publisher, the first of which has to pass the gate
 sub start_behind_gate
 {
 	my ($states, $name, $older, @younger) = @_;
@@ -64,7 +65,8 @@ sub start_behind_gate
 	return $gate;
 }
 
-# All is applied, and that many transactions were rolled back for it.
+# Assert that all are applied, and that this number of transactions was rolled back
+# for it.
 sub ends_well
 {
 	my ($commit_order_aborts, $victims, $name) = @_;
@@ -78,8 +80,9 @@ sub ends_well
 	return;
 }
 
-# The younger transaction that waits for its turn has taken a value that the older
-# one inserts and gives away again.  Fault: nobody looks whether the oldest waits.
+# The younger transaction, which waits for its turn, has inserted a value that the
+# older one inserts and deletes.  Detects: no process checks whether the oldest
+# transaction waits.
 my $commit_order_aborts = 0;
 my $gate = start_behind_gate(
 	[ $lock, $dependency, $turn ],
@@ -92,8 +95,8 @@ ends_well($commit_order_aborts, 1,
 	'a transaction that needs the turn holder\'s lock');
 $gate->quit;
 
-# The same, but the younger one waits for a dependency in the middle of its
-# changes.  Fault: only those look who wait for their turn.
+# The same, but the younger one waits for a dependency in the middle of its changes.
+# Detects: only transactions that wait for their turn check it.
 $commit_order_aborts = counter($subscriber, 'commit_order_aborts');
 $gate = start_behind_gate(
 	[ $lock, $dependency, $dependency ],
@@ -107,9 +110,9 @@ ends_well($commit_order_aborts, 1,
 	'a transaction that needs the lock of one with a dependency');
 $gate->quit;
 
-# The oldest waits for a local session, which waits for a younger writer.  Fault:
-# only direct blockers are looked at.  The local session is not the victim either;
-# its own change is overwritten by the younger transaction, as in serial apply.
+# The oldest waits for a local session, which waits for a younger writer.  Detects:
+# only direct blockers are considered.  The local session is not the victim either;
+# the younger transaction overwrites its change, as in serial apply.
 $commit_order_aborts = counter($subscriber, 'commit_order_aborts');
 my $local = start_behind_gate(
 	[ $lock, $turn ],
@@ -127,9 +130,9 @@ is( $subscriber->safe_psql(
 $local->quit;
 
 # A chain: the oldest waits for a younger writer, which waits in the lock manager
-# for one that is younger still, which waits for its turn.  Fault: it is left to the
-# first of them, which cannot look at anything, instead of to the last one; or a
-# transaction gives way for which only another younger one waits.
+# for an even younger one, which waits for its turn.  Detects: the first of them,
+# which cannot check anything, is expected to roll back instead of the last one; a
+# transaction rolls back for which only another younger one waits.
 $commit_order_aborts = counter($subscriber, 'commit_order_aborts');
 $gate = hold($subscriber, 'SELECT FROM gate WHERE id = 2 FOR UPDATE');
 my $first = start_behind_gate(
@@ -140,7 +143,7 @@ my $first = start_behind_gate(
 		INSERT INTO names VALUES (42, 'tail'); DELETE FROM names WHERE id = 42),
 	q(INSERT INTO names VALUES (43, 'Tail')));
 
-# The second goes on, up to what the third has inserted.
+# The second continues up to the value that the third has inserted.
 $gate->query_safe('COMMIT');
 ok( $subscriber->poll_query_until(
 		'postgres',
@@ -159,9 +162,9 @@ cmp_ok(counter($subscriber, 'commit_order_aborts') - $commit_order_aborts,
 	'>=', 1, 'the end of the chain gave way');
 $_->quit for $gate, $first;
 
-# The oldest is replayed by PostgreSQL's own apply loop.  Fault: only writers are
-# taken for the oldest.  Its table has a constraint that no writer can keep, so that
-# its writer gives it up while the younger one is there already.
+# PostgreSQL's own apply loop replays the oldest.  Detects: only writers are
+# considered the oldest.  Its table has a constraint that fails in every writer, so
+# that its writer gives it up after the younger one has been applied.
 $commit_order_aborts = counter($subscriber, 'commit_order_aborts');
 $gate = start_behind_gate(
 	[ $lock, $turn ],
@@ -177,9 +180,9 @@ $gate->quit;
 is(counter($subscriber, 'fallbacks'),
 	1, 'the oldest was replayed by PostgreSQL itself');
 
-# A batch is in the way.  It comes to be while all writers are busy: the first
-# transaction holds them up, and those behind it are many.  Faults: after a roll-back
-# a part of the batch is forgotten, or applied twice.
+# A batch holds the lock.  It is formed while all writers are busy: the first
+# transaction blocks them, and many follow it.  Detects: part of a batch lost, or
+# applied twice, after a rollback.
 $subscriber->append_conf('postgresql.conf',
 	'parallel_apply.max_batch_transactions = 32');
 $subscriber->reload;

@@ -1,9 +1,11 @@
 # Promise: every change and every commit that a writer makes carries the
-# subscription's replication origin, so that a subscriber that is a publisher
-# itself can tell what came from elsewhere, and the origin's position is that of
-# the last remote commit.  Forced by decoding the subscriber's own WAL.  And nobody else
-# moves it while the subscription is applied: the server refuses that, or, with 15, it is
-# noticed and undone.
+# subscription's replication origin, so that a subscriber that is itself a publisher
+# can tell which changes came from elsewhere, and the origin's position is that of
+# the last remote commit.  No other session moves the position while the
+# subscription is applied: the server refuses that, or, with 15, the receiver
+# notices and corrects it.
+#
+# The subscriber's own WAL is decoded to check this.
 use strict;
 use warnings;
 
@@ -35,7 +37,7 @@ $publisher->safe_psql('postgres', 'DELETE FROM t WHERE id = 20');
 wait_applied($publisher, $subscriber, 'sub');
 $subscriber->safe_psql('postgres', q(INSERT INTO t VALUES (1000, 'local')));
 
-# Changes of rows, in the order of commits; peeking leaves them there.
+# Changes of rows, in commit order.  Peeking does not consume them.
 sub decoded
 {
 	my ($only_local) = @_;
@@ -64,7 +66,7 @@ is( $subscriber->safe_psql(
 $subscriber->safe_psql('postgres', 'DELETE FROM t WHERE id = 1000');
 rows_equal($publisher, $subscriber, 't');
 
-# Forward: what the publisher commits next would be left out by the next apply worker.
+# Forward: the next apply worker would skip what the publisher commits next.
 my $row = 0;
 
 sub move_origin
@@ -82,7 +84,7 @@ sub insert_row
 	return;
 }
 
-# $begin is done before, $end after it.
+# $begin is called before, $end after it.
 sub origin_stays
 {
 	my ($when, $begin, $end) = @_;
@@ -121,7 +123,7 @@ sub origin_stays
 
 origin_stays('when nothing is in flight', sub { }, sub { });
 
-# The receiver does not look while something is in flight.
+# The receiver does not check while something is in flight.
 my $lock;
 origin_stays(
 	'when a transaction waits',
@@ -136,7 +138,7 @@ origin_stays(
 		$lock->quit;
 	});
 
-# Nobody looks any more after that.
+# From here on, no process checks.
 origin_stays(
 	'just before writers leave',
 	sub {

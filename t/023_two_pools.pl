@@ -1,10 +1,11 @@
 # Promise: writers of two subscriptions that change the same tables do not block
-# each other for ever; and a writer that waits holds up no VACUUM.  Forced by a
-# local session that holds rows until the ring of waits is closed: the oldest of
-# each pool wants a row that a younger one of the other pool has changed, and
-# the younger ones wait for their turn, which the lock manager does not see.
-# Breaks that it catches: a search for blockers that stops at writers of another
-# pool; index pages that stay pinned during a wait.
+# each other forever, and a waiting writer does not block VACUUM.
+#
+# A local session holds rows until the cycle of waits is closed: the oldest
+# transaction of each pool needs a row that a younger one of the other pool has
+# changed, and the younger ones wait for their turn, which the lock manager does not
+# see.  Detects: a search for blockers that ends at writers of another pool; index
+# pages that stay pinned during a wait.
 use strict;
 use warnings;
 
@@ -42,7 +43,7 @@ for ([ 'one', 'postgres' ], [ 'two', 'two' ])
 	wait_for_pool($subscriber, $name, 2);
 }
 
-# A writer that has used the index of t and now waits for an older one.
+# A writer that has used the index of t, and now waits for an older transaction
 $publisher->safe_psql('postgres', 'DELETE FROM t WHERE id > 900');
 wait_applied($publisher, $subscriber, 'one');
 my $session = hold($subscriber, 'SELECT * FROM gate FOR UPDATE');
@@ -62,7 +63,7 @@ $session->query_safe('COMMIT');
 $session->quit;
 wait_applied($publisher, $subscriber, 'one');
 
-# The ring.
+# The cycle of waits
 $session = hold($subscriber, 'SELECT * FROM gate FOR UPDATE');
 $publisher->safe_psql('postgres',
 	'BEGIN; UPDATE gate SET n = 2 WHERE id = 1; UPDATE t SET n = 2 WHERE id = 1; COMMIT; UPDATE t SET n = 2 WHERE id = 2'

@@ -1,14 +1,14 @@
-# A subscriber that publishes what it applies: A -> B -> C.  B applies with several
-# writers; what C gets are the transactions of A, each whole or not at all, in
-# their order, with one at a time and, where B is told to make them all the same, with
-# batches; and C, which has writers as well, ends with the same rows.  t/037_decoding.pl
-# says what else is decoded as PostgreSQL's own apply would have written it.
+# Promise: in a cascade A -> B -> C, where B applies with several writers, C gets
+# the transactions of A, each as a whole or not at all, in their order.  This is so
+# with one transaction at a time, and with batches if B is configured to use them.
+# C, which has writers as well, ends with the same rows.  t/037_decoding.pl tests
+# what else is decoded as if PostgreSQL's own apply had written it.
 #
-# A third server, `ordered`, subscribes to B without the extension and numbers the rows
-# as they arrive: PostgreSQL's own apply takes B's transactions in the order of B's
-# commits.  B publishes all tables, of which none must be the extension's: `ordered`
-# does not have it.  Writers of B are held up by a locked row of gate, so that younger
-# transactions are applied before older ones.
+# A third server, `ordered`, subscribes to B without the extension and numbers the
+# rows as they arrive: PostgreSQL's own apply takes B's transactions in the order of
+# B's commits.  B publishes all tables, and none of them may be the extension's,
+# which `ordered` does not have.  A locked row of gate blocks writers of B, so that
+# younger transactions are applied before older ones.
 use strict;
 use warnings;
 use FindBin;
@@ -26,7 +26,7 @@ my ($first, $middle) = new_pair(
 		parallel_apply.writers_per_subscription = 4));
 my @tables = qw(gate history balance);
 
-# Neither is a pair: each has another publisher.
+# These servers are no pair: their publisher is another one.
 sub add_subscriber
 {
 	my ($name, $conf) = @_;
@@ -63,7 +63,7 @@ $ordered->wait_for_subscription_sync($middle, 'ordered');
 
 my $n = 0;
 
-# Each has two rows of history, with another statement between them.
+# Each transaction has two rows of history, with other statements between them.
 sub transactions
 {
 	my ($count) = @_;
@@ -97,7 +97,7 @@ for my $batch (1, 32)
 	on_publisher(transactions(5));
 	wait_for_all();
 	on_publisher('UPDATE gate SET n = n + 1');
-	# Alone: the others depend on what is in one batch with it.
+	# It must be alone: the others would depend on the rest of its batch.
 	wait_for_state($middle, 'waiting for lock');
 	on_publisher(transactions(300));
 	wait_for_state($middle, 'waiting for prior commit');
@@ -109,7 +109,7 @@ for my $batch (1, 32)
 	$gate->query_safe('COMMIT');
 	$gate->quit;
 
-	# The same with a transaction that PostgreSQL itself applies, and a large one.
+	# The same with a transaction that PostgreSQL itself applies, and a large one
 	on_publisher(transactions(20)
 		  . 'BEGIN; TRUNCATE gate; INSERT INTO gate VALUES (1, 0); COMMIT;'
 		  . "INSERT INTO history SELECT i, 0 FROM generate_series(1, 5000) i;"
@@ -135,7 +135,8 @@ for my $batch (1, 32)
 	);
 }
 
-# Rows that are made on the middle server go on, and do not come back.
+# Local rows of the middle server reach the last one, and do not return to the
+# first.
 $middle->safe_psql('postgres', 'INSERT INTO history VALUES (0, 0)');
 wait_for_all();
 is( $last->safe_psql('postgres', 'SELECT count(*) FROM history WHERE n = 0'),

@@ -1,9 +1,10 @@
-# Two servers that subscribe to each other, each with writers, and with origin = none:
-# what came from the other side carries its origin and is not sent back, whoever has
-# applied it: a writer, a batch, or PostgreSQL itself.
+# Promise: if two servers with writers subscribe to each other with origin = none,
+# changes from the other side carry its origin and are not sent back, whether a
+# writer, a batch or PostgreSQL itself has applied them.
 #
-# Both sides write at the same time, each its own rows; and rows change hands.  What
-# came back would be applied once more: the counters of writers tell.
+# Both sides write at the same time, each its own rows, and then rows of the other
+# side.  Changes that are sent back would be applied again, which the counters of
+# writers show.
 use strict;
 use warnings;
 use FindBin;
@@ -65,7 +66,7 @@ sub all_is_equal
 	return;
 }
 
-# Transactions of one side with rows of its own.
+# Transactions of one side with rows of its own
 sub load
 {
 	my ($side, $first, $count) = @_;
@@ -77,7 +78,7 @@ sub load
 	} $first .. $first + $count - 1;
 }
 
-# Both at once.
+# Both sides at once
 {
 	my @loads = map { $_->background_psql('postgres') } $left, $right;
 	$loads[0]
@@ -101,7 +102,7 @@ sub load
 	}
 }
 
-# Rows that the other side has made.
+# Changes of rows that the other side has inserted
 $left->safe_psql('postgres',
 	q(UPDATE items SET v = v + 10, side = 'left again' WHERE side = 'right'));
 wait_for_both();
@@ -112,8 +113,8 @@ $right->safe_psql(
 wait_for_both();
 all_is_equal('after rows have changed hands');
 
-# Large transactions, which are streamed if that is the default, and what PostgreSQL
-# itself does.
+# Large transactions, which are streamed if that is the default, and transactions
+# that PostgreSQL itself applies
 $left->safe_psql(
 	'postgres',
 	q(INSERT INTO items SELECT i, 0, 'large' FROM generate_series(10001, 13000) i;
@@ -135,7 +136,7 @@ is( $right->safe_psql(
 	'3',
 	'and TRUNCATE did not come back');
 
-# After a restart of both, each begins where it was.
+# After a restart of both servers, each side continues where it was.
 $_->restart for $left, $right;
 $left->safe_psql('postgres', load('left', 2001, 50));
 $right->safe_psql('postgres', load('right', 3001, 50));

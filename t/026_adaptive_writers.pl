@@ -1,8 +1,8 @@
-# Writers that have nothing to do leave, down to idle_writers_per_subscription, and
-# come back when there is more to do than those who stayed get done.
+# Promise: idle writers exit, down to idle_writers_per_subscription, and are started
+# again when the remaining ones cannot keep up.
 #
-# The backlog is made by a lock on the row of the first transaction: its writer
-# waits for the lock, and the others' for their turn.
+# A lock on a row of the first transaction causes the backlog: its writer waits for
+# the lock, and the other writers for their turn.
 use strict;
 use warnings;
 use FindBin;
@@ -44,7 +44,7 @@ sub backlog_brings_writers_back
 	return;
 }
 
-### quiet
+### no load
 
 my $offset = -s $subscriber->logfile;
 my $apply = apply_pid($subscriber, 'tap');
@@ -60,7 +60,7 @@ on_publisher('UPDATE items SET v = 1');
 wait_applied($publisher, $subscriber, 'tap');
 rows_equal($publisher, $subscriber, 'items');
 
-### and back
+### writers return
 
 backlog_brings_writers_back($_) for 2 .. 3;
 wait_for_pool($subscriber, 'tap', 1);
@@ -70,9 +70,10 @@ reload_with($subscriber, 'parallel_apply.idle_writers_per_subscription = 3');
 backlog_brings_writers_back(4);
 wait_for_pool($subscriber, 'tap', 3);
 ok(1, 'as many stay as are configured to');
-### how much a new one takes
+### the first claim of a new writer
 
-# It knows nothing of transactions yet, so it takes one; those behind are for the others.
+# It knows no duration of transactions yet, so it claims one; the rest is for the
+# others.
 reload_with(
 	$subscriber,
 	'parallel_apply.idle_writers_per_subscription = 1',

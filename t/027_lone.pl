@@ -1,8 +1,10 @@
-# A small transaction that is received while nothing else is in flight is applied by
-# the apply worker itself, as long as it keeps up; everything else by writers.
+# Promise: the apply worker itself applies a small transaction that is received
+# while nothing else is in flight, as long as it keeps up.  Writers apply everything
+# else.
 #
-# Writers get all of them for up to a second after a slow one, and anything may be
-# slow on a busy machine.  So what depends on time is tried again until it was seen.
+# Writers apply all transactions for up to a second after a slow one, and anything
+# may be slow on a busy machine.  Therefore, whatever depends on time is repeated
+# until it is seen.
 use strict;
 use warnings;
 use FindBin;
@@ -30,7 +32,8 @@ on_publisher(
 create_extension($subscriber);
 subscribe($publisher, $subscriber, 'tap');
 
-# Applied so far: (by the apply worker as lone ones, by writers).
+# Return the numbers of transactions applied so far: (by the apply worker, by
+# writers).
 sub applied
 {
 	wait_applied($publisher, $subscriber, 'tap');
@@ -40,7 +43,8 @@ sub applied
 	return split /\|/, $counts;
 }
 
-# How many the apply worker and writers apply of what that does on the publisher.
+# Return how many transactions the apply worker and writers apply for these
+# statements.
 sub applied_of
 {
 	my ($sql) = @_;
@@ -56,8 +60,8 @@ sub is_lone
 	return "@applied" eq '1 0';
 }
 
-# Does one of some attempts have that result?  One that returns undef could not be made
-# just then, and does not count.
+# Does one of several attempts have that result?  An attempt that returns undef
+# could not be made at that moment, and does not count.
 sub comes_true
 {
 	my ($name, $attempt) = @_;
@@ -79,10 +83,11 @@ sub tables_are_equal
 	return;
 }
 
-### who applies
+### which process applies
 
-# Writers have to be seen to apply what they shall, and not only because they get
-# everything after a slow one: just before and after it a lone one was none of theirs.
+# Show that writers apply certain transactions always, and not only because they
+# apply everything after a slow one: a lone transaction just before and just after
+# is not theirs.
 sub writers_apply
 {
 	my ($name, $commit, $is_right) = @_;
@@ -101,8 +106,8 @@ sub writers_apply
 
 my $by_writer = sub { "@_" eq '0 1' };
 
-# The apply worker finds many of them together, which take much longer than two
-# milliseconds, and each of them less.
+# The apply worker receives many of them together.  All take much longer than two
+# milliseconds, and each takes less.
 sub commit_many
 {
 	my $apply = apply_pid($subscriber, 'tap');
@@ -114,7 +119,7 @@ sub commit_many
 	return;
 }
 
-# It waits for data before the end of it.
+# The apply worker waits for data before the end of the transaction.
 sub commit_large
 {
 	on_publisher(
@@ -124,7 +129,7 @@ sub commit_large
 }
 
 comes_true('a lone transaction is applied by the apply worker', \&is_lone);
-# Three times in a row, since they get them after a slow one as well.
+# Three times in a row, since writers also apply transactions after a slow one.
 my $in_a_row = 0;
 comes_true(
 	'of many that follow each other, most are applied by writers',
@@ -146,8 +151,8 @@ tables_are_equal();
 
 ### local locks
 
-# Held up by a lock, the apply worker waits like PostgreSQL's own; what comes
-# meanwhile is not lost, and what comes after is for writers.
+# The apply worker waits for a lock like PostgreSQL's own.  What arrives meanwhile
+# is not lost, and what arrives later is for writers.
 my $apply = apply_pid($subscriber, 'tap');
 comes_true(
 	'after one that was slow, writers get the next one',
@@ -169,14 +174,14 @@ comes_true(
 is(apply_pid($subscriber, 'tap'), $apply, 'the apply worker is the same');
 tables_are_equal();
 
-### how long writers get them
+### how long writers apply everything
 
 on_subscriber(
 	q(ALTER TABLE slow ADD CHECK (md5(repeat('x', mb * 1000000)) <> '')));
 my $source = $publisher->background_psql('postgres');
 my $target = $subscriber->background_psql('postgres');
 
-# That commit on the publisher is applied: is it by the apply worker?
+# Commit that on the publisher; return whether the apply worker applies it.
 sub commits_lone
 {
 	my ($statement) = @_;
@@ -207,9 +212,9 @@ comes_true(
 	});
 tables_are_equal();
 
-### skipped
+### SKIP
 
-# While the walsender is stopped, it is found out which position a transaction has.
+# While the walsender is stopped, read the position of the transaction.
 on_publisher(
 	q(SELECT pg_create_logical_replication_slot('peek', 'pgoutput')));
 my $walsender = on_publisher('SELECT pid FROM pg_stat_replication');
@@ -253,8 +258,8 @@ tables_are_equal();
 
 ### errors
 
-# As with PostgreSQL's own apply: the worker ends, tries again, and goes on
-# when that transaction is skipped.
+# As with PostgreSQL's own apply, the worker exits, retries, and continues when that
+# transaction is skipped.
 on_subscriber('INSERT INTO items VALUES (100, 0)');
 my $offset = -s $subscriber->logfile;
 my $error = duplicate_key('items');
@@ -271,10 +276,10 @@ is(on_subscriber('SELECT v FROM items WHERE id = 100'),
 on_publisher('UPDATE items SET v = 2 WHERE id = 100');
 tables_are_equal();
 
-### none
+### no lone transactions
 
-# With this setting, which has been read when there are so many writers; for longer than a
-# slow one counts.
+# With this setting, which has been read when the pool has that number of writers;
+# for longer than the effect of a slow transaction lasts.
 sub none_is_lone
 {
 	my ($setting, $writers) = @_;

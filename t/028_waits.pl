@@ -1,12 +1,12 @@
-# Who waits is woken when what it waits for has happened, not by the next timeout;
-# and uses no processor until then.
+# Promise: a waiting process is woken by the event that it waits for, not by the
+# next timeout, and uses no processor until then.
 #
-# A lost wake-up costs nothing but time, since everybody who waits looks again now
-# and then; so does a process that looks all the time.  So waits of many transactions
-# are measured: the typical one is a fraction of the shortest timeout, 30 ms, however
-# busy the machine is now and then.  And processes that are held up for a second, by
-# a lock of a session on the subscriber or because there is nothing to do, must have
-# used hardly any processor time in it.
+# A lost wakeup costs only time, since every waiting process checks its condition
+# now and then; a process that polls all the time costs only processor time.
+# Therefore waits of many transactions are measured: the median is a fraction of the
+# shortest timeout, 30 ms, even if the machine is busy now and then.  Processes that
+# are blocked for a second, by a lock of a session on the subscriber or because they
+# are idle, must use hardly any processor time.
 use strict;
 use warnings;
 use FindBin;
@@ -42,9 +42,9 @@ subscribe($publisher, $subscriber, 'tap', with => 'streaming = on');
 on_publisher('INSERT INTO gate VALUES (1, 0); INSERT INTO hot VALUES (1, 0)');
 wait_applied($publisher, $subscriber, 'tap');
 
-### woken
+### wakeups
 
-# The typical one of some times, in milliseconds.
+# The median of some times, in milliseconds
 use constant SOON_MS => 15;
 
 sub median
@@ -63,8 +63,8 @@ sub is_soon
 	return;
 }
 
-# How long transactions waited for that, those that did; many of them are there when the
-# first may go on.
+# Return how long transactions waited for this state.  Many of them are queued when
+# the first one may continue.
 sub waits_of
 {
 	my ($what, @transactions) = @_;
@@ -94,8 +94,8 @@ is_soon(
 		map { $_ % 2 ? insert_rows(100) : 'INSERT INTO small DEFAULT VALUES' }
 		  1 .. 400));
 
-# A transaction of many times the size of the queue: its writer waits for data each time
-# that the apply worker waits for space, which would look by itself after 100 ms.
+# A transaction of many times the size of the queue: its writer waits for data each
+# time that the apply worker waits for space, which would check again after 100 ms.
 reload_with($subscriber, 'parallel_apply.streaming_apply = file');
 on_subscriber(q(SELECT parallel_apply.reset_stats('tap')));
 on_publisher(insert_rows(50_000));
@@ -111,7 +111,7 @@ cmp_ok(
 	'the apply worker is woken when there is space in the queue');
 reload_with($subscriber, 'parallel_apply.streaming_apply = writer');
 
-# Commits that the publisher waits for.
+# Commits that the publisher waits for
 sub commit_times
 {
 	my ($mode, $sql) = @_;
@@ -136,9 +136,9 @@ for my $mode (qw(on remote_apply))
 }
 reload_with($publisher, q(synchronous_standby_names = ''));
 
-### without a processor
+### processor time
 
-# Seconds of processor time that a process has used.
+# Seconds of processor time that a process has used
 sub processor_time
 {
 	my ($pid) = @_;

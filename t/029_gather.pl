@@ -1,10 +1,11 @@
-# A publisher that preloads the library sends the messages of a transaction together,
-# and behind a backlog those of several; but keeps nothing while it has nothing to decode.
+# Promise: a publisher that preloads the library sends the messages of a transaction
+# together, and behind a backlog those of several transactions, but holds nothing
+# back while it has nothing to decode.
 #
-# A client of our own reads what a walsender sends.  The walsender is held up in the
-# middle of a transaction by a local session with a lock on a catalog, which it needs
-# for a table, or for a type, that it has not seen before.  What has arrived until then
-# has been sent before, what has not has been kept.
+# A client of this test reads what a walsender sends.  A local session blocks the
+# walsender in the middle of a transaction by a lock on a catalog that the walsender
+# reads for a table, or for a type, that it has not seen before.  Messages that have
+# arrived by then were sent; the others were held back.
 use strict;
 use warnings;
 use FindBin;
@@ -17,7 +18,7 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 use Time::HiRes qw(time);
 
-# No keepalives: they would send what is kept.
+# No keepalives: they would flush the messages that are held back.
 my ($publisher, $subscriber) = new_pair(
 	publisher_conf => q(
 		shared_preload_libraries = 'parallel_apply'
@@ -41,7 +42,7 @@ on_publisher(
 
 ### the client
 
-# A connection to the publisher that is being replicated; its messages are kept in
+# A replication connection to the publisher.  Its messages are collected in
 # $received.
 my ($client, $received, $buffer);
 
@@ -52,7 +53,8 @@ sub send_message
 	return;
 }
 
-# Everything that is there, without a wait; the contents of 'd' messages, joined.
+# Return everything that has arrived, without a wait: the contents of 'd' messages,
+# joined.
 sub arrived
 {
 	while (IO::Select->new($client)->can_read(0))
@@ -71,7 +73,7 @@ sub arrived
 	return $received;
 }
 
-# Waits until that has arrived.
+# Wait until that has arrived.
 sub arrives
 {
 	my ($what) = @_;
@@ -83,7 +85,7 @@ sub arrives
 	return arrived() =~ /$what/s;
 }
 
-# What it is to replicate, and a query that it asks before that.
+# Connect with this START_REPLICATION, after this query.
 sub connect_client
 {
 	my ($command, $query) = @_;
@@ -102,7 +104,7 @@ sub connect_client
 		database => 'postgres',
 		replication => 'database',
 		application_name => 'tap_client',
-		# A warning would be sent at once, and what is kept with it.
+		# A warning would be sent at once, with the messages that are held back.
 		client_min_messages => 'error',
 		'', '');
 	arrives('<Z>') or die 'the publisher does not answer';
@@ -117,10 +119,10 @@ sub connect_client
 	return;
 }
 
-# A session that needs no catalog any more, once it has asked this.
+# A session that needs no catalog any more after this query
 my $observer;
 
-# Waits until the walsender waits for a catalog.
+# Wait until the walsender waits for a catalog.
 sub wait_until_blocked
 {
 	my ($catalog) = @_;
@@ -134,10 +136,10 @@ sub wait_until_blocked
 	return;
 }
 
-### what the walsender meets
+### the tables that the walsender meets
 
-# Of a test: the tables known, new and so on of this number; the walsender has met the
-# first one.
+# Begin a test with tables of its own: known, new and so on with this number.  The
+# walsender has met the first one.
 my $number = 0;
 
 sub begin_test
@@ -155,7 +157,7 @@ sub insert_into
 	return map { "INSERT INTO $kind$number (note) VALUES ('$_');" } @notes;
 }
 
-# That of the client.
+# The walsender of the client
 sub walsender_pid
 {
 	return on_publisher(
@@ -163,7 +165,7 @@ sub walsender_pid
 	);
 }
 
-# Seconds.
+# In seconds
 sub pass_time
 {
 	my ($seconds) = @_;
@@ -172,8 +174,9 @@ sub pass_time
 	return;
 }
 
-# Returns sessions that have locked these catalogs, in which transactions come to the
-# walsender.  It has waited for the first one for much longer than a millisecond then.
+# Return sessions that have locked these catalogs, after the transactions have been
+# decoded up to the first lock.  The walsender has waited for it for much longer
+# than a millisecond.
 sub run_behind_locks
 {
 	my ($catalogs, @transactions) = @_;
@@ -195,7 +198,7 @@ sub end_session
 	return;
 }
 
-# SQL for a condition of pg_stat_activity and pg_stat_replication.
+# SQL for a condition on pg_stat_activity and pg_stat_replication
 sub of_walsender
 {
 	my ($condition) = @_;
@@ -217,9 +220,10 @@ sub wait_until_walsender
 	return;
 }
 
-# Asserts that the note kept, of the first of some transactions, does not arrive before the
-# walsender meets the table new; and arrives then.  A walsender that loses its processor
-# for a millisecond sends what it has, so there are some tries.
+# Assert that the note "kept", of the first of several transactions, does not arrive
+# before the walsender meets the table new, and arrives then.  A walsender that
+# loses its processor for a millisecond sends what it holds, so there are several
+# attempts.
 sub stays
 {
 	my ($name, $transactions) = @_;
@@ -267,7 +271,7 @@ stays(
 	reload_with($publisher, 'parallel_apply.coalesce_messages = on');
 }
 
-# What would fill the buffer does not stay.
+# Messages that would fill the buffer are not held back.
 {
 	begin_test();
 	my ($lock) = run_behind_locks(
@@ -280,7 +284,7 @@ stays(
 	ok(arrives('row 9x.*small.*C'), 'and the rest of it in the end');
 }
 
-# What has stayed for long is sent with the next change.
+# Messages that were held back for long are sent with the next change.
 {
 	begin_test();
 	my ($table, $type) = run_behind_locks(
@@ -299,7 +303,7 @@ stays(
 
 ### behind a backlog
 
-# As much as lets transactions wait for others.
+# Enough that transactions wait for others
 sub backlog
 {
 	return
@@ -323,9 +327,9 @@ stays(
 	ok(arrives('after.*C'), 'and so is the next one');
 }
 
-# Asserts that what these statements send, and stays, goes without another change.  What
-# comes behind the first lock is not published, so nothing is put.  After it the walsender
-# meets a partition.
+# Assert that what these statements send, and what is held back, is sent without
+# another change.  Changes behind the first lock are not published, so the walsender
+# sends nothing for them.  Then it meets a partition.
 sub goes_in_time
 {
 	my ($name, $sql, $what) = @_;
@@ -356,7 +360,7 @@ goes_in_time('what has stayed for long goes without another change',
 
 ### records that are decoded together
 
-# It would write of transactions that run.  Returns its pid.
+# The background writer would log running transactions.  Return its pid.
 sub stop_background_writer
 {
 	my $writer = on_publisher(
@@ -366,9 +370,9 @@ sub stop_background_writer
 	return $writer;
 }
 
-# Returns whether the walsender, while it decodes the commit of a transaction, has told
-# that it has decoded the first two of its changes.  After the first one it may send a
-# keepalive.
+# Return whether the walsender, while it decodes the commit of a transaction, has
+# reported that it has decoded the first two changes.  It may send a keepalive after
+# the first one.
 sub tells_each_record
 {
 	begin_test();
@@ -388,7 +392,7 @@ sub tells_each_record
 	) eq 't';
 }
 
-# A page may begin between them.
+# A page may begin between the records.
 {
 	my $tells = 1;
 	for (1 .. 4)
@@ -402,7 +406,7 @@ sub tells_each_record
 	reload_with($publisher, 'parallel_apply.coalesce_messages = on');
 }
 
-# Returns the position behind its commit.
+# Return the position behind its commit.
 sub commit_of
 {
 	my ($session) = @_;
@@ -410,8 +414,8 @@ sub commit_of
 	return on_publisher('SELECT pg_current_wal_insert_lsn()');
 }
 
-# The records of two transactions that are not published, each of which takes long: the
-# walsender looks for replies between their commits.
+# The records of two transactions that are not published, each of which takes long
+# to decode.  The walsender checks for replies between their commits.
 {
 	begin_test();
 	my $walsender = walsender_pid();
@@ -437,8 +441,8 @@ sub commit_of
 	arrives('C') or die 'the transaction does not arrive';
 }
 
-# A message that ends no transaction, COMMIT PREPARED, and then in the same page of the WAL
-# a commit that takes long.
+# COMMIT PREPARED, which does not end a transaction for the walsender, and then, in
+# the same page of WAL, a commit that takes long
 {
 	on_publisher(
 		q(SELECT pg_create_logical_replication_slot('prepares', 'pgoutput', false, true))
@@ -466,7 +470,8 @@ sub commit_of
 	end_session($lock);
 	ok(arrives('after.*C'), 'and so is what follows');
 
-	# What becomes of a prepared transaction, and of a commit that is sent before.
+	# The second phase of a prepared transaction, and a commit that is sent before
+	# it
 	for (
 		[ 'COMMIT PREPARED', 'K.*both', '' ],
 		[ 'ROLLBACK PREPARED', 'r.*both', '' ],
@@ -488,7 +493,7 @@ sub commit_of
 			$what);
 	}
 
-	# The first phase.
+	# The first phase
 	begin_test();
 	goes_in_time(
 		'PREPARE TRANSACTION goes without another change',
@@ -500,7 +505,7 @@ sub commit_of
 	on_publisher(q(COMMIT PREPARED 'both'));
 	arrives('K.*both') or die 'the second phase does not arrive';
 
-	# The roll back of what was streamed.
+	# The rollback of a streamed transaction
 	reload_with($publisher, 'logical_decoding_work_mem = 64kB');
 	connect_client(
 		"SLOT prepares LOGICAL 0/0 (proto_version '3', publication_names 'client', streaming 'on')"
@@ -520,7 +525,7 @@ sub commit_of
 	reload_with($publisher, 'logical_decoding_work_mem = 64MB');
 }
 
-# A commit, and then what is no end of anything.
+# A commit, followed by a message that ends no transaction
 {
 	connect_client(
 		"SLOT client LOGICAL 0/0 (proto_version '1', publication_names 'client', messages 'true')"
@@ -536,7 +541,7 @@ sub commit_of
 	);
 }
 
-# Another library has its functions over ours.
+# Another library replaces our functions.
 {
 	on_publisher(
 		q(CREATE FUNCTION selftest_cover_messages() RETURNS void LANGUAGE C
@@ -559,9 +564,9 @@ sub commit_of
 	);
 }
 
-# Behind a backlog, a transaction of which nothing is published, with enough changes for the
-# walsender to look for replies after half of its timeout.  There is one, so it sends
-# no keepalive.
+# Behind a backlog, a transaction of which nothing is published, with enough changes
+# for the walsender to check for replies after half of its timeout.  There is a
+# reply, so it sends no keepalive.
 {
 	reload_with($publisher, q(wal_sender_timeout = '1s'));
 	begin_test();
@@ -582,8 +587,8 @@ sub commit_of
 	ok(arrives('last.*C'), 'and the rest of it in the end');
 }
 
-# It does not wait for a record before it has told of those that it has decoded.  After the
-# first one it may send a keepalive.
+# The walsender does not wait for a record before it has reported the ones that it
+# has decoded.  It may send a keepalive after the first one.
 {
 	my $writer = stop_background_writer();
 	on_publisher(
@@ -594,8 +599,8 @@ sub commit_of
 	ok(1, 'a walsender that waits has told of all that is decoded');
 }
 
-# Who makes a slot reads until the snapshot is complete.  What follows in that page is in
-# the slot.
+# A session that creates a slot reads until the snapshot is complete.  The rest of
+# that page belongs to the slot.
 {
 	my $older = hold($publisher, 'SELECT pg_current_xact_id()');
 	my $maker =
@@ -614,7 +619,7 @@ sub commit_of
 	kill 'STOP', $walsender;
 	end_session($older);
 
-	# CHECKPOINT tells which transactions are running: none.
+	# CHECKPOINT logs the running transactions: none.
 	$number++;
 	on_publisher('SELECT pg_switch_wal()');
 	on_publisher(join "\n", insert_into('known', 'before'),
@@ -633,10 +638,10 @@ sub commit_of
 	on_publisher(q(SELECT pg_drop_replication_slot('made')));
 }
 
-### a standby that has to have it first
+### a standby that must confirm first
 
-# The walsender of a slot that fails over waits for a standby, here one whose slot is moved
-# by hand, at the end of the WAL that it knew of when it last waited.
+# The walsender of a failover slot waits for a standby, whose slot this test
+# advances, at the end of the WAL that the walsender knew when it last waited.
 sub confirm_wal
 {
 	my ($lsn) = @_;
@@ -644,8 +649,8 @@ sub confirm_wal
 	return;
 }
 
-# Until the walsender waits for WAL, and no more for the standby: queries may write some, too,
-# which is flushed later.
+# Repeat until the walsender waits for WAL, and not for the standby: queries may
+# write WAL, too, which is flushed later.
 sub confirm_all_wal
 {
 	my $end = time + $PostgreSQL::Test::Utils::timeout_default;
@@ -681,8 +686,8 @@ SKIP:
 	);
 	arrives('known.*C') or die "known$number does not arrive";
 
-	# A client that seems to have it all is not sent a keepalive before each wait: that
-	# would send what is kept.
+	# A client that seems to have received everything gets no keepalive before each
+	# wait, which would flush what is held back.
 	send_message('d', pack 'a Q> Q> Q> Q> C', 'r', ~0 - 1, 0, 0, 0, 0);
 	wait_until_walsender(q(write_lsn > pg_current_wal_lsn()));
 
@@ -708,9 +713,9 @@ SKIP:
 	reload_with($publisher, q(synchronized_standby_slots = ''));
 }
 
-### clients that are different
+### other clients
 
-# What another plugin writes is sent at once.
+# Messages of another plugin are sent at once.
 SKIP:
 {
 	skip 'the server has no test_decoding', 2 if !has_module('test_decoding');
@@ -734,8 +739,9 @@ SKIP:
 	on_publisher(q(SELECT pg_drop_replication_slot('other')));
 }
 
-# One that ends the copy, while a commit waits for it: it is asked nothing any more, which
-# would be no message of the protocol.  It seems to have everything, see above.
+# A client that ends the copy while a commit waits for it: it is asked for nothing
+# any more, since that would violate the protocol.  It seems to have received
+# everything, see above.
 {
 	begin_test();
 	send_message('d', pack 'a Q> Q> Q> Q> C', 'r', ~0 - 1, 1, 1, 0, 0);
@@ -763,7 +769,7 @@ SKIP:
 	);
 }
 
-# Nobody reads.
+# The client does not read.
 {
 	my $offset = -s $publisher->logfile;
 	begin_test();
@@ -779,7 +785,7 @@ SKIP:
 	reload_with($publisher, 'wal_sender_timeout = 0');
 }
 
-# Physical replication, in a connection with a database.
+# Physical replication, in a connection to a database
 {
 	my $lsn =
 	  on_publisher('SELECT pg_switch_wal(); SELECT pg_current_wal_lsn()');
@@ -794,7 +800,7 @@ SKIP:
 $client->close;
 $observer->quit;
 
-# A subscription, with commits that wait for it.
+# A subscription, with commits that wait for it
 create_accounts();
 create_extension($subscriber);
 subscribe($publisher, $subscriber, 'tap', with => 'streaming = on');
@@ -810,6 +816,6 @@ under_load(
 reload_with($publisher, q(synchronous_standby_names = ''));
 accounts_are_equal('with commits that wait');
 rows_equal($publisher, $subscriber, "known$_") for 1 .. $number;
-# A session of pgbench that ends while its commit waits may still want to answer.
+# A session of pgbench that ends while its commit waits may still try to answer.
 finish($publisher, $subscriber, qr/connection to client lost/);
 done_testing();

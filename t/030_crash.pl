@@ -1,10 +1,10 @@
-# Whatever dies, nothing is lost and nothing is applied twice: a writer, the
-# apply worker, the subscriber's or the publisher's server.
+# Promise: whichever process dies (a writer, the apply worker, the subscriber's or
+# the publisher's server), no transaction is lost and none is applied twice.
 #
-# Each time the writers are in the middle of something: a local session has
-# locked the row of gate, one transaction has done half of its changes and waits
-# for it, younger ones wait for their turn, and the publisher goes on writing.
-# What was applied twice would show in history, which has no key.
+# Each time the writers are busy: a local session has locked the row of gate, one
+# transaction has made half of its changes and waits for it, younger ones wait for
+# their turn, and the publisher continues to write.  A transaction that is applied
+# twice shows in history, which has no key.
 use strict;
 use warnings;
 use FindBin;
@@ -17,7 +17,7 @@ use Test::More;
 my ($publisher, $subscriber) = new_pair(
 	subscriber_conf => q(
 		restart_after_crash = on
-		# What nobody flushes is lost.
+		# Whatever is not flushed is lost.
 		wal_writer_delay = 10s
 		wal_writer_flush_after = 2GB));
 my @tables = qw(accounts history gate);
@@ -41,7 +41,7 @@ $publisher->safe_psql(
 create_extension($subscriber);
 subscribe($publisher, $subscriber, 'tap');
 
-# Numbers of transactions, never used twice.
+# Numbers of transactions, never used twice
 my $n = 0;
 
 sub make_load
@@ -53,8 +53,8 @@ sub make_load
 	return;
 }
 
-# Returns the session that holds the gate, with a transaction that waits for it
-# in the middle and younger ones that wait for it.
+# Return the session that holds the gate, with a transaction that waits for it in
+# the middle of its changes, and younger ones that wait for that transaction.
 sub block_writers
 {
 	wait_for_pool($subscriber, 'tap');
@@ -73,7 +73,7 @@ sub block_writers
 	return $session;
 }
 
-# Transactions that go on while something dies; quit() waits for their end.
+# Transactions that continue while a process dies; quit() waits for their end.
 sub begin_load
 {
 	my ($count) = @_;
@@ -103,7 +103,7 @@ sub terminate
 	return;
 }
 
-# Waits until the server has reinitialized itself after a crash.
+# Wait until the server has reinitialized itself after a crash.
 sub wait_for_reinitialization
 {
 	my ($offset) = @_;
@@ -113,7 +113,7 @@ sub wait_for_reinitialization
 	return;
 }
 
-# A writer, in the middle of a transaction and waiting for its turn.
+# A writer, in the middle of a transaction and while it waits for its turn
 for my $state ('waiting for lock', 'waiting for prior commit')
 {
 	my $session = block_writers();
@@ -132,7 +132,7 @@ for my $state ('waiting for lock', 'waiting for prior commit')
 }
 
 # The apply worker.  The gate: the old writers are gone before new ones start,
-# although one of them waits for a lock that stays.
+# although one of them waits for a lock that is not released.
 {
 	my $session = block_writers();
 	my $load = begin_load(500);
@@ -156,7 +156,7 @@ for my $state ('waiting for lock', 'waiting for prior commit')
 	tables_equal('after the end of the apply worker', @tables);
 }
 
-# Even where a writer does not react: the next pool waits until it is gone.
+# Even if a writer does not react: the next pool waits until it is gone.
 {
 	my $session = block_writers();
 	my $offset = -s $subscriber->logfile;
@@ -182,7 +182,7 @@ for my $state ('waiting for lock', 'waiting for prior commit')
 	tables_equal('after a writer did not react', @tables);
 }
 
-# The apply worker again, this time in the middle of a transaction that it does itself,
+# The apply worker again, in the middle of a transaction that it applies itself,
 # since the subscription does not know one of its tables, with changes before.
 {
 	wait_for_pool($subscriber, 'tap');
@@ -211,7 +211,7 @@ for my $state ('waiting for lock', 'waiting for prior commit')
 		@tables);
 }
 
-# A writer that has nothing to do.
+# An idle writer
 {
 	my $offset = -s $subscriber->logfile;
 	wait_for_state($subscriber, 'idle');
@@ -222,7 +222,7 @@ for my $state ('waiting for lock', 'waiting for prior commit')
 	tables_equal('after the end of an idle writer', @tables);
 }
 
-# Killed outright, they take the server with them.
+# kill -9 of one of them crashes the server.
 for my $process ('a writer', 'the apply worker')
 {
 	my $session = block_writers();
@@ -239,7 +239,7 @@ for my $process ('a writer', 'the apply worker')
 	tables_equal("after $process was killed", @tables);
 }
 
-# A server that stops without a word.
+# An immediate shutdown
 {
 	my $session = block_writers();
 	my $load = begin_load(500);
@@ -251,9 +251,9 @@ for my $process ('a writer', 'the apply worker')
 	tables_equal('after a crash of the subscriber', @tables);
 }
 
-# Nothing was confirmed that is lost: the server crashes when the publisher has been
-# told that all is applied, by the same apply worker, by the next one, and by
-# PostgreSQL's own apply after the pool.
+# No lost transaction was confirmed: the server crashes after the publisher has
+# learned that everything is applied, by the same apply worker, by the next one, and
+# by PostgreSQL's own apply after the pool.
 for my $who ('the pool', 'the next pool', 'PostgreSQL itself')
 {
 	wait_for_pool($subscriber, 'tap');
@@ -265,7 +265,7 @@ for my $who ('the pool', 'the next pool', 'PostgreSQL itself')
 		'SELECT pid FROM pg_stat_replication');
 	if ($who eq 'the next pool')
 	{
-		# What is committed between the two gates is not yet flushed.
+		# Commits between the two gates are not flushed yet.
 		my $session = block_writers();
 		my $next =
 		  hold($subscriber, 'SELECT n FROM gate WHERE id = 2 FOR UPDATE');
@@ -302,7 +302,7 @@ for my $who ('the pool', 'the next pool', 'PostgreSQL itself')
 	tables_equal("after a crash when $who has confirmed", @tables);
 }
 
-# The same of a small transaction that the apply worker itself has applied.
+# The same for a small transaction that the apply worker itself has applied
 {
 	reload_with($subscriber, 'parallel_apply.leader_participation = on');
 	wait_for_pool($subscriber, 'tap', 4);
@@ -331,7 +331,7 @@ for my $who ('the pool', 'the next pool', 'PostgreSQL itself')
 	my $session = block_writers();
 	my $apply_pid = apply_pid($subscriber, 'tap');
 	$publisher->stop('immediate');
-	# It has seen that, but the writers have all of the transactions.
+	# The apply worker has received it, but writers have all of the transactions.
 	$subscriber->poll_query_until('postgres',
 		"SELECT count(*) = 0 FROM pg_stat_activity WHERE pid = $apply_pid")
 	  or die 'the apply worker has not noticed the end of the publisher';
@@ -341,7 +341,7 @@ for my $who ('the pool', 'the next pool', 'PostgreSQL itself')
 	tables_equal('after a crash of the publisher', @tables);
 }
 
-# And a plain restart of both.
+# A plain restart of both servers
 {
 	my $load = begin_load(500);
 	$subscriber->restart;

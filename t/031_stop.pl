@@ -1,6 +1,6 @@
-# Writers vanish with their apply worker, whatever it is that ends it, and leave
-# neither a process nor an error behind: ALTER SUBSCRIPTION ... DISABLE, DROP
-# SUBSCRIPTION, DROP DATABASE, DROP EXTENSION, the stop of the server.
+# Promise: writers exit with their apply worker, whatever ends it, and leave neither
+# a process nor an error behind: ALTER SUBSCRIPTION ... DISABLE, DROP SUBSCRIPTION,
+# DROP DATABASE, DROP EXTENSION, the shutdown of the server.
 #
 # Each time a writer waits for a row that a local session has locked, in the middle
 # of a transaction, and younger ones wait for their turn.
@@ -13,13 +13,13 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-# The queue is small, so that it is full if need be.
+# The queue is small, so that a test can fill it.
 my ($publisher, $subscriber) =
   new_pair(subscriber_conf => 'parallel_apply.queue_size = 64kB');
 my $connstr = $publisher->connstr;
 my $n = 0;
 
-# The same in two databases.
+# The same in two databases
 for my $db ('postgres', 'other')
 {
 	if ($db ne 'postgres')
@@ -36,7 +36,7 @@ for my $db ('postgres', 'other')
 	subscribe($publisher, $subscriber, "tap_$db", db => $db);
 }
 
-# Each in a transaction of its own.
+# Each row in a transaction of its own
 sub make_history
 {
 	my ($count, $db) = @_;
@@ -47,7 +47,7 @@ sub make_history
 	return;
 }
 
-# Returns the session that the writers of a database wait for.
+# Return the session that blocks the writers of a database.
 sub block_writers
 {
 	my ($db) = @_;
@@ -63,7 +63,7 @@ sub block_writers
 	return $session;
 }
 
-# No process is left: in pg_stat_activity, and not in pg_locks, either.
+# No process is left, in pg_stat_activity and in pg_locks.
 sub writers_are_gone
 {
 	my ($name, $db) = @_;
@@ -92,7 +92,7 @@ sub rows_of_history
 	return $subscriber->safe_psql('postgres', 'SELECT count(*) FROM history');
 }
 
-# ALTER SUBSCRIPTION ... DISABLE, with more transactions than the queue can hold.
+# ALTER SUBSCRIPTION ... DISABLE, with more transactions than the queue can hold
 {
 	my $session = block_writers('postgres');
 	make_history(1000, 'postgres');
@@ -109,12 +109,12 @@ sub rows_of_history
 	tables_are_equal('when the subscription is enabled again', 'postgres');
 }
 
-# A pool closes before its writers could start, and then they cannot: PostgreSQL itself
-# applies what none of them has claimed.  They wait for a lock on pg_database, and so
-# would every new session.
+# A pool closes before its writers could start, and then they cannot start:
+# PostgreSQL itself applies what no writer has claimed.  They wait for a lock on
+# pg_database, as any new session would.
 {
-	# With streaming = parallel, the default from 18 on, the apply worker would begin again
-	# to have writers, and could not connect.
+	# With streaming = parallel, the default from 18 on, the apply worker would
+	# restart to have writers, and could not connect.
 	$subscriber->safe_psql('postgres',
 		'ALTER SUBSCRIPTION tap_postgres SET (streaming = off)');
 	my $watcher = hold($subscriber, q(SET statement_timeout = '30s'; COMMIT));
@@ -147,7 +147,8 @@ sub rows_of_history
 	reload_with($subscriber, 'parallel_apply.writers_per_subscription = 4');
 }
 
-# A pool that closes takes nothing more: else it would never be empty under load.
+# A closing pool accepts no more transactions.  Otherwise it would never be empty
+# under load.
 {
 	my $session = block_writers('postgres');
 	my $transactions = sub {
@@ -167,7 +168,8 @@ sub rows_of_history
 	reload_with($subscriber, 'parallel_apply.writers_per_subscription = 4');
 }
 
-# DROP EXTENSION lets writers end what they have; PostgreSQL itself does the rest.
+# DROP EXTENSION lets writers end what they have claimed; PostgreSQL itself applies
+# the rest.
 {
 	my $session = block_writers('postgres');
 	$subscriber->safe_psql('postgres', 'DROP EXTENSION parallel_apply');
@@ -180,7 +182,7 @@ sub rows_of_history
 	make_history(10, 'postgres');
 }
 
-# What changes the connection restarts the apply worker.
+# A change of the connection restarts the apply worker.
 {
 	my $session = block_writers('postgres');
 	restart_apply($subscriber, 'tap_postgres',
@@ -191,7 +193,7 @@ sub rows_of_history
 	tables_are_equal('with another connection', 'postgres');
 }
 
-# The stop of the server, and its start.
+# Shutdown and start of the server
 {
 	my $session = block_writers('postgres');
 	my $other = block_writers('other');
@@ -205,7 +207,7 @@ sub rows_of_history
 		'nothing has crashed');
 }
 
-# DROP SUBSCRIPTION, in the database that is dropped then.
+# DROP SUBSCRIPTION, in the database that is dropped then
 {
 	my $session = block_writers('other');
 	my ($status, $stdout, $stderr) =
@@ -232,7 +234,7 @@ sub rows_of_history
 		'the replication slot is dropped');
 }
 
-# Writers that have not even started: they need a catalog that is locked.
+# Writers that have not started: they need a catalog that is locked.
 {
 	my $apply_pid = apply_pid($subscriber, 'tap_postgres');
 	my $session =
@@ -256,8 +258,8 @@ sub rows_of_history
 	wait_for_pool($subscriber, 'tap_postgres', 6);
 }
 
-# A writer whose turn has come waits for the lock that NOTIFY takes at the commit, and
-# a local session keeps as long as it waits for a standby.
+# A writer that has its turn waits for the lock that NOTIFY takes at the commit.  A
+# local session holds it while it waits for a standby that does not exist.
 sub ringing_writer
 {
 	my ($old) = @_;

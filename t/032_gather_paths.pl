@@ -1,8 +1,9 @@
-# What a publisher gathers arrives over TLS, too, and from a standby that decodes.
+# Promise: what a publisher gathers also arrives over TLS, and from a standby that
+# decodes.
 #
-# The subscriber is held up until there is more than the sockets take, so that the
-# walsender has to leave things unsent and come back for them.  That things have been
-# left out, and sent later, is what 029_gather.pl shows.
+# The subscriber is blocked until there is more than the sockets take, so that the
+# walsender has to leave messages unsent and send them later.  029_gather.pl shows
+# that messages are held back and sent later.
 use strict;
 use warnings;
 use FindBin;
@@ -24,7 +25,7 @@ exec_both(
 on_publisher('INSERT INTO gate VALUES (1, 0)');
 create_extension($subscriber);
 
-# Small transactions, one beyond any buffer, one that is streamed.
+# Small transactions, one larger than any buffer, one that is streamed
 sub make_changes
 {
 	my ($from) = @_;
@@ -61,7 +62,7 @@ sub all_is_equal
 	return;
 }
 
-# Nothing is applied until all that has been made.
+# Nothing is applied until all of that has been written.
 sub arrives
 {
 	my ($from, $how) = @_;
@@ -116,8 +117,8 @@ SKIP:
 
 ### a standby
 
-# A slot of a standby begins at a list of running transactions, which its publisher has
-# to write.
+# A slot of a standby begins at a list of running transactions, which its primary
+# has to write.
 sub list_running_until
 {
 	my ($condition) = @_;

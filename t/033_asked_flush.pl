@@ -1,9 +1,9 @@
-# A publisher that preloads the library asks for the flushes that somebody waits for; the
-# others are put off for 100 ms.
+# Promise: a publisher that preloads the library requests the flushes that a session
+# waits for; the subscriber defers other flushes for 100 ms.
 #
-# No timer helps: the walwriter, status messages and pings of the walsender come every ten
-# seconds, or never.  What takes time is compared with the time that passed, and the best
-# of some rounds counts, because a busy machine makes one slow.
+# No timer helps: the walwriter, status messages and requests for replies come every
+# ten seconds, or never.  Durations are compared with the time that has passed, and
+# the best of several rounds counts, because a busy machine makes a round slow.
 use strict;
 use warnings;
 use FindBin;
@@ -51,7 +51,7 @@ sub insert
 	  "SET synchronous_commit = $mode; INSERT INTO history (mode) VALUES ('$mode')";
 }
 
-# Each flush is a writer's, who is woken for it.
+# Each flush is made by a writer, which is woken for it.
 sub sleeps_for_commits
 {
 	my ($commits) = @_;
@@ -60,7 +60,7 @@ sub sleeps_for_commits
 	return (sleeps_of_writers($subscriber, 'tap') - $sleeps, $seconds);
 }
 
-# Each time would take $HELD_S if nobody asked for a flush.
+# Without a request for a flush, each time would take $HELD_S.
 sub returns_soon
 {
 	my ($sql, $name) = @_;
@@ -74,7 +74,7 @@ sub returns_soon
 	return fail("$name: 10 times took @seconds s");
 }
 
-### nobody waits
+### no session waits
 
 SKIP:
 {
@@ -106,7 +106,7 @@ for (1 .. 3)
 }
 cmp_ok(time - $start, '<', 15, 'but they are, without any other event');
 
-### somebody waits
+### a session waits
 
 returns_soon(insert('on'), 'who waits for a flush gets it at once');
 returns_soon(
@@ -128,7 +128,7 @@ returns_soon(insert('on'), 'also while others do not');
 $others->query_until(qr/returned/, '');
 $others->quit;
 
-### not where others depend on it
+### not where other servers depend on it
 
 SKIP:
 {
@@ -156,7 +156,7 @@ SKIP:
 	$client->kill_kill;
 }
 
-# The apply worker itself commits synchronously then; writers do not.
+# The apply worker itself commits synchronously in this case; writers do not.
 reload_with($subscriber, 'parallel_apply.leader_participation = off');
 set_synchronous_commit($subscriber, 'on');
 wait_for_sync_state($publisher, 'tap', 'sync');
@@ -168,10 +168,11 @@ wait_applied($publisher, $subscriber, 'tap');
 
 ### a pool that stops
 
-# What it has committed is flushed: PostgreSQL's own apply knows nothing of it, and confirms
-# all that was received before.  Nobody else flushes: the walwriter stands still until it
-# crashes, and two of three writers until the pool is closed; the third one has to leave
-# when it has committed.  Fault: the last transaction is lost.
+# Everything that the pool has committed is flushed when it stops: PostgreSQL's own
+# apply does not know of these commits, and confirms all that was received before.
+# No other process flushes: the walwriter is stopped until the crash, and two of
+# three writers are stopped until the pool is closed; the third one exits after its
+# commit.  Detects: the last transaction is lost.
 set_synchronous_commit($subscriber, 'off');
 reload_with($subscriber, 'parallel_apply.writers_per_subscription = 3');
 wait_for_pool($subscriber, 'tap', 3);

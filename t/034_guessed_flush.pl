@@ -1,10 +1,12 @@
-# A publisher without the library does not ask for flushes.  If it was not set up for
-# sessions that wait for them when the stream began, flushes are held for some milliseconds;
-# but if one transaction after the other comes just after a flush, it is taken for a session
-# that waits.  (When, exactly: selftest_guess().)
+# Promise: a publisher without the library does not request flushes.  If it was not
+# configured for sessions that wait for them when the stream began, flushes are
+# deferred for some milliseconds.  If transactions repeatedly arrive just after a
+# flush, the subscriber assumes a session that waits.  (selftest_guess() tests the
+# details.)
 #
-# The walwriter, status messages and pings of the walsender come every ten seconds, or
-# never.  The best of some rounds counts, because a busy machine makes one slow.
+# The walwriter, status messages and requests for replies come every ten seconds, or
+# never.  The best of several rounds counts, because a busy machine makes a round
+# slow.
 use strict;
 use warnings;
 use FindBin;
@@ -38,7 +40,7 @@ subscribe($publisher, $subscriber, 'tap');
 reload_with($publisher, q(synchronous_standby_names = 'tap'));
 wait_for_sync_state($publisher, 'tap', 'sync');
 
-# One session's commits, in seconds.
+# Return the time of one session's commits, in seconds.
 sub seconds_of_commits
 {
 	my ($mode, $commits) = @_;
@@ -62,8 +64,9 @@ sub is_prompt
 	return fail("$name: $commits took @took s");
 }
 
-# Of commits that nobody waits for.  Each flush is a writer's, who is woken for it, and
-# sleeps again.  In the first rounds it may not yet be known.
+# Flushes for commits that no session waits for.  Each flush is made by a writer,
+# which is woken for it and sleeps again.  In the first rounds this may not be known
+# yet.
 sub flushes_are
 {
 	my ($wanted, $name) = @_;
@@ -116,7 +119,7 @@ is_prompt('on', 10, 0.1, 'and soon while others do not');
 $others->query_until(qr/returned/, '');
 $others->quit;
 
-### what the publisher is set up for
+### the configuration of the publisher
 
 connect_again($subscriber, 'tap');
 wait_for_sync_state($publisher, 'tap', 'sync');

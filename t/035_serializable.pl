@@ -1,8 +1,8 @@
-# Where transactions are serializable by default, a transaction counts as committed when
-# it has given its predicate locks back, which is after it has become visible: what
-# PostgreSQL's own apply does next might fail because of them.
+# Promise: where transactions are serializable by default, a transaction counts as
+# committed when it has released its predicate locks, which is after it has become
+# visible.  Otherwise PostgreSQL's own apply might fail because of them.
 #
-# A trigger keeps a transaction at this place (selftest_commit.c).
+# A trigger stops a transaction at this point (selftest_commit.c).
 use strict;
 use warnings;
 use FindBin;
@@ -48,7 +48,8 @@ is(on_subscriber('SELECT v FROM items WHERE id = 1'),
 unlink $file or die "$file: $!";
 tables_equal('when it has ended', 'items', 'held');
 
-# The apply worker begins when it is told that what a writer has done is committed.
+# The apply worker begins when it is notified that the writer's transaction is
+# committed.
 reload_with($subscriber, 'parallel_apply.leader_participation = on');
 on_publisher("UPDATE items SET v = v + 1 WHERE id <= $_") foreach 1 .. 100;
 on_publisher(join ';',

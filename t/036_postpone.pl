@@ -1,10 +1,10 @@
-# A change that depends on what is not committed is postponed, and those behind it are
-# applied, unless they might have a key in common with it.
+# Promise: a change that depends on an uncommitted transaction is postponed, and the
+# changes behind it are applied, unless they might have a key in common with it.
 #
-# The older transaction is held up by a local session's lock on a row of the table gate.
-# The younger ones are claimed by the other writer, together, since it is stopped until
-# they are all in the queue.  Which rows it has changed is seen by their locks.  The
-# comment of each part names the faults that it would show.
+# A local session's lock on a row of the table gate blocks the older transaction.
+# The other writer claims the younger ones together, since it is stopped until all
+# of them are queued.  Row locks show which rows it has changed.  The comment of
+# each part names the faults that it detects.
 use strict;
 use warnings;
 use FindBin;
@@ -53,8 +53,8 @@ on_publisher(
 on_subscriber('CREATE TABLE texts (id int PRIMARY KEY, v text)');
 create_extension($subscriber);
 
-# Where the receiver notes who has changed a row last.  Now, since CREATE FUNCTION makes
-# writers forget the tables that they have met.
+# The place where the receiver records the last writer of a row.  It is created
+# here, since CREATE FUNCTION makes writers forget the tables that they have met.
 my ($is_without_selftest) = $subscriber->psql(
 	'postgres',
 	q(CREATE FUNCTION row_keys(regclass, bytea) RETURNS bigint[]
@@ -69,10 +69,10 @@ $subscriber->poll_query_until('postgres',
 	'SELECT count(pid) = 2 FROM parallel_apply.writers')
   or die 'there are no two writers';
 
-# Of texts, for one part of this test.
+# A row of texts, for one part of this test
 my $row = 60;
 
-# Both have met all tables, in these definitions.
+# Both writers have met all tables, with these definitions.
 sub meet_tables
 {
 	my $lock = hold($subscriber, 'SELECT FROM gate FOR UPDATE');
@@ -95,7 +95,7 @@ sub meet_tables
 	return;
 }
 
-# Is that row changed by somebody who has not committed?
+# Has an uncommitted transaction changed that row?
 sub is_changed
 {
 	my ($table, $id) = @_;
@@ -104,8 +104,8 @@ sub is_changed
 	) == 0;
 }
 
-# The older transaction, up to the gate, and then the younger ones while it is held up
-# there.
+# The older transaction, up to the gate, and then the younger ones while it is
+# blocked there
 sub apply_behind
 {
 	my ($older, $younger, $look) = @_;
@@ -115,8 +115,9 @@ sub apply_behind
 		$younger, $look);
 }
 
-# The same with two younger ones that matter, until they were claimed together: that
-# depends on how long the last ones took.  % is the row of $prepare, if there is one.
+# The same with two younger transactions that matter, repeated until they are
+# claimed together, which depends on how long the last ones took.  % is the row of
+# $prepare, if there is one.
 sub run_together
 {
 	my ($older, $younger, $youngest, $prepare) = @_;
@@ -144,8 +145,9 @@ sub run_together
 
 meet_tables();
 
-# Faults: the writer waits at the first change; a change of a row passes one of the same
-# row.  How many transactions it takes depends on how long the last ones took it.
+# Detects: the writer waits at the first change; a change of a row is made before an
+# older one of the same row.  The required number of transactions depends on how
+# long the last ones took.
 my $tries = 0;
 my ($is_first_applied, $is_next_applied) = (0, 0);
 for my $round (1 .. 8)
@@ -169,7 +171,7 @@ ok($is_first_applied, 'what is behind a postponed change is applied');
 ok($is_next_applied, 'so is what is in the next transaction');
 is($tries, 0, 'nothing is tried again');
 
-# Fault: a row is inserted before the one with its key is moved out of the way.
+# Detects: a row is inserted before the row with its key has got another key.
 $tries = run_together(
 	"UPDATE hot SET v = 'older' WHERE id = %",
 	"UPDATE cold SET v = 'd' WHERE id = 5; UPDATE cold SET v = 'd' WHERE id = 6",
@@ -178,7 +180,7 @@ $tries = run_together(
 is($tries, 0, 'changes of one transaction keep their order in a table');
 tables_equal('when rows with a key came and went', @tables[ 0 .. 3 ]);
 
-# Fault: a value of a unique key that the publisher does not send is lost, or there twice.
+# Detects: a unique value that the publisher does not send is lost, or exists twice.
 apply_behind(
 	"UPDATE names SET name = 'older' WHERE id = 3",
 	[
@@ -190,7 +192,7 @@ apply_behind(
 tables_equal('when a unique value has gone from row to row',
 	@tables[ 0 .. 3 ]);
 
-# Fault: what is postponed is forgotten when a row is missing, or applied twice.
+# Detects: a postponed change is lost when a row is missing, or applied twice.
 on_subscriber('DELETE FROM cold WHERE id = 7');
 apply_behind(
 	"UPDATE hot SET v = 'older' WHERE id = 4",
@@ -202,8 +204,8 @@ apply_behind(
 on_publisher('DELETE FROM cold WHERE id = 7');
 tables_equal('when a row was missing', @tables[ 0 .. 3 ]);
 
-# Faults: a change that may move a row to another partition is postponed; what is behind
-# one that is postponed waits for it since its table is partitioned.
+# Detects: a change that may move a row to another partition is postponed; changes
+# behind a postponed one wait for it because its table is partitioned.
 apply_behind(
 	"UPDATE parts SET v = 'older' WHERE id = 1",
 	[
@@ -231,7 +233,7 @@ apply_behind(
 tables_equal('when rows of a partitioned table were changed',
 	qw(gate hot cold parts));
 
-# Fault: a row that was inserted before seems to be changed out of its order.
+# Detects: a row that was inserted before seems to be changed out of order.
 $tries = run_together(
 	"UPDATE hot SET id = 80 + % WHERE id = %",
 	"INSERT INTO hot VALUES (70 + %, 'new'); UPDATE hot SET id = % WHERE id = 70 + %",
@@ -240,8 +242,9 @@ $tries = run_together(
 is($tries, 0, 'a row may be inserted and changed');
 tables_equal('when a row was inserted and changed', @tables[ 0 .. 3 ]);
 
-# One row of the subscriber, of two tables of the publisher: a table, and that of which it
-# is a partition here.  Fault: a change by one name passes one by the other.
+# One row of the subscriber, of two tables of the publisher: a table, and another
+# one of which it is a partition here.  Detects: a change under one name is made
+# before one under the other name.
 on_publisher("INSERT INTO part VALUES (51, 'v')");
 wait_applied($publisher, $subscriber, 'tap');
 on_subscriber('DELETE FROM whole WHERE id = 51');
@@ -255,7 +258,7 @@ is(on_subscriber('SELECT v FROM whole WHERE id = 51'),
 	'youngest', 'changes by two names of a row keep their order');
 is($tries, 0, 'and need not be tried again');
 
-# Keys that differ on the publisher, of one row here.  Fault: that is not noticed.
+# Keys that differ on the publisher, of one row here.  Detects: this is not noticed.
 for my $case (
 	[
 		'changed twice',
@@ -295,7 +298,7 @@ for my $case (
 	cmp_ok($tries, '>', 0, "since it is tried again, $name");
 }
 
-# Fault: a default is evaluated before what comes before it is applied.
+# Detects: a default is evaluated before the preceding changes are applied.
 my $stamp = on_subscriber('SELECT last_value FROM stamp');
 apply_behind(
 	"UPDATE hot SET v = 'older' WHERE id = 5",
@@ -314,9 +317,9 @@ is( on_subscriber(
 	'21 22 23 24',
 	'defaults have the order of the publisher');
 
-# Keys of two tables that have one place in the receiver's table of keys, which remembers
-# the last transaction.  Fault: a change passes one of the same row, as its transaction has
-# changed the other one before.
+# Keys of two tables that share one place in the receiver's table of keys, which
+# remembers the last transaction.  Detects: a change is made before an older one of
+# the same row, since its transaction has changed the other row before.
 SKIP:
 {
 	skip 'the library was made without SELFTEST=1', 5 if $is_without_selftest;

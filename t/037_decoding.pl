@@ -1,13 +1,13 @@
-# What is decoded from a subscriber's WAL is what PostgreSQL's own apply would have
-# written: each remote transaction by itself, its changes in their order, with its commit
-# time; also where a slot is created while writers are at work.  And no slot waits for
-# a streamed transaction that has not ended.
+# Promise: what is decoded from a subscriber's WAL is what PostgreSQL's own apply
+# would have written: each remote transaction by itself, its changes in their order,
+# with its commit time, also where a slot is created while writers are applying.  No
+# slot waits for a streamed transaction that has not ended.
 #
-# A -> B -> C.  B, the middle, applies with two writers; C has no extension, numbers the
-# changes as they come, and keeps commit times.  Transactions are held up on B by a
-# lock of the table gate that needs no xid, so that slots wait for nobody but
-# writers; the other writer is stopped until all that it shall claim together is
-# in the queue.
+# A -> B -> C.  B, the middle, applies with two writers.  C has no extension,
+# numbers the changes as they arrive, and keeps commit times.  A lock of the table
+# gate blocks transactions on B.  It needs no xid, so that slots wait only for
+# writers.  The other writer is stopped until all transactions that it should claim
+# together are queued.
 use strict;
 use warnings;
 use FindBin;
@@ -61,7 +61,7 @@ $middle->poll_query_until('postgres',
 	'SELECT count(pid) = 2 FROM parallel_apply.writers')
   or die 'there are no two writers';
 
-# A lock that a transaction waits for before it has an xid.
+# A lock that a transaction waits for before it has an xid
 my $gate_lock = 'LOCK TABLE gate IN SHARE MODE';
 
 sub open_gate
@@ -72,7 +72,8 @@ sub open_gate
 	return;
 }
 
-# An older transaction, held up at the gate, and then younger ones for the other writer.
+# An older transaction, blocked at the gate, and then younger ones for the other
+# writer
 sub apply_behind
 {
 	my ($older, $younger, $look) = @_;
@@ -92,7 +93,7 @@ sub start_creating_slot
 	return $session;
 }
 
-# How many rows that transaction that has most of them has.
+# The number of rows of the largest transaction
 sub most_decoded_rows
 {
 	my ($name) = @_;
@@ -111,9 +112,9 @@ apply_behind(
 	"UPDATE hot SET v = 'met' WHERE id = 9; UPDATE cold SET v = 'met'",
 	["UPDATE hot SET v = 'known' WHERE id = 8"]);
 
-# Returns how many transactions, of one row each, were applied as one, and calls $look
-# meanwhile.  A writer that was slow takes fewer at a time for a while, so it is tried
-# until there are more than two.
+# Return how many transactions, of one row each, were applied as one, and call $look
+# meanwhile.  A writer that was slow claims fewer at a time for a while, so this is
+# repeated until there are more than two.
 sub transactions_together
 {
 	my ($look) = @_;
@@ -133,7 +134,7 @@ sub transactions_together
 	return $most;
 }
 
-# Fault: a slot that is created while a batch has no xid yet decodes it.
+# Detects: a slot that is created while a batch has no xid yet decodes the batch.
 my $creator;
 my $most_together = transactions_together(
 	sub {
@@ -157,7 +158,7 @@ is(most_decoded_rows('meanwhile'), 2,
 	'and decodes one transaction at a time, of which the oldest has two changes'
 );
 
-# A streamed transaction on the middle, or the slot behind it.
+# A streamed transaction on the middle server, or the slot behind it
 sub drop_slot
 {
 	my ($name) = @_;
@@ -168,7 +169,7 @@ sub drop_slot
 	return;
 }
 
-# Faults: it is applied further while it waits for data, or for a lock.
+# Detects: more of it is applied while it waits for data, or for a lock.
 foreach my $waits ('data', 'lock')
 {
 	drop_slot($waits eq 'data' ? 'meanwhile' : 'data');
@@ -196,7 +197,7 @@ foreach my $waits ('data', 'lock')
 		'items', 'gate');
 }
 
-# Fault: it is begun although there is a slot, of this database or another one.
+# Detects: it is begun although there is a slot, of this database or another one.
 foreach my $database ('this', 'another')
 {
 	if ($database eq 'another')
@@ -218,11 +219,11 @@ foreach my $database ('this', 'another')
 		"with a slot of $database database, it is applied after its end");
 }
 
-# But what is decoded there is nothing of this one.
+# A slot of another database decodes nothing of this one.
 cmp_ok(transactions_together(), '>', 2,
 	'with a slot of another database, transactions are applied together');
 
-# The cascade.
+# The cascade
 my $connstr = $middle->connstr . ' dbname=postgres';
 $last->safe_psql('postgres',
 	"CREATE SUBSCRIPTION cascade CONNECTION '$connstr' PUBLICATION cascade");
@@ -248,7 +249,7 @@ sub wait_for_all
 	return;
 }
 
-# When they came to the last server, which of these rows of a table.
+# The order in which these rows of a table arrived on the last server
 sub arrivals
 {
 	my ($sql) = @_;
@@ -264,13 +265,13 @@ sub commit_times
 	);
 }
 
-# What holds with a slot, and by default.
+# This holds with a slot, and by default.
 foreach my $setting ('slots', 'auto', 'on')
 {
 	reload_with($middle, "parallel_apply.logical_decoding = $setting");
 
-	# Fault: a change is made after that of a younger transaction.  Then the last server
-	# refuses the younger one.
+	# Detects: a change is made after that of a younger transaction.  The last
+	# server would refuse the younger one.
 	my $fillers = 20;
 	$first->safe_psql('postgres',
 		'UPDATE names SET u = -id; UPDATE names SET u = id');
@@ -283,7 +284,7 @@ foreach my $setting ('slots', 'auto', 'on')
 			  1 .. $fillers
 		]);
 
-	# Fault: changes of one transaction are made in another order.
+	# Detects: the changes of one transaction are made in another order.
 	apply_behind(
 		"UPDATE hot SET v = 'older' WHERE id = 3",
 		[
@@ -296,7 +297,7 @@ foreach my $setting ('slots', 'auto', 'on')
 		'hot cold',
 		"with $setting, changes of a transaction are decoded in their order");
 
-	# Fault: rows are inserted partition by partition.
+	# Detects: rows are inserted partition by partition.
 	on_publisher('DELETE FROM parted; INSERT INTO parted '
 		  . 'SELECT i, i % 2 FROM generate_series(1, 8) i');
 	wait_for_all();
@@ -304,7 +305,7 @@ foreach my $setting ('slots', 'auto', 'on')
 		'1 2 3 4 5 6 7 8',
 		"with $setting, so are rows of a partitioned table");
 
-	# Fault: a transaction has the commit time of another one.
+	# Detects: a transaction has the commit time of another one.
 	is( commit_times($last, $_),
 		commit_times($first, $_),
 		"with $setting, commit times of $_ are those of the first server"
@@ -313,7 +314,7 @@ foreach my $setting ('slots', 'auto', 'on')
 		"with $setting, $_ is equal on the middle server")
 	  for @tables;
 }
-# The last server's have a column more.
+# The tables of the last server have an additional column.
 my %columns = (
 	hot => 'id, v',
 	cold => 'id, v',
@@ -330,7 +331,7 @@ foreach my $table (sort keys %columns)
 		"$table is equal on the last server");
 }
 
-# A user whose servers decode nothing has batches again.
+# A user who states that nothing is decoded gets batches again.
 reload_with($middle, 'parallel_apply.logical_decoding = off');
 cmp_ok(transactions_together(), '>', 2,
 	'with off, transactions are applied together');

@@ -1,10 +1,9 @@
-# Functions of defaults, domains, constraints and indexes: writers keep what they have
-# prepared with them, and have been allowed to call, across transactions.
-#
-# The promise: a function that is replaced, or that the owner of the subscription may not
-# call any more, is noticed as PostgreSQL's own apply would notice it, by each
-# writer, also by a transaction that has called it and waits for its turn.  Whoever
-# creates a function that a table does not call disturbs nobody.
+# Promise: writers keep prepared expressions with functions of defaults, domains,
+# constraints and indexes, and successful permission checks, across transactions.
+# They notice that a function is replaced, or that the owner of the subscription may
+# no longer call it, as PostgreSQL's own apply would, in each writer, and also in a
+# transaction that has called it and waits for its turn.  The creation of a function
+# that a table does not call has no effect.
 use strict;
 use warnings;
 use FindBin;
@@ -27,7 +26,7 @@ on_publisher(
 	CREATE TABLE constrained (id int PRIMARY KEY, v int DEFAULT 1);
 	INSERT INTO gate VALUES (1, 0);));
 
-# Immutable functions, so that writers change the tables beside others.
+# Immutable functions, so that writers change the tables concurrently
 on_subscriber(
 	q(CREATE FUNCTION number() RETURNS int LANGUAGE plpgsql IMMUTABLE AS 'BEGIN RETURN 1; END';
 	CREATE FUNCTION extra() RETURNS int LANGUAGE plpgsql IMMUTABLE AS 'BEGIN RETURN public.number(); END';
@@ -67,7 +66,7 @@ sub insert_into
 	return "INSERT INTO $table (id) VALUES ($id)";
 }
 
-# All writers have prepared the table, as each has one of these.
+# All writers have prepared the table, since each has one of these transactions.
 sub prepare_all
 {
 	my ($table, $name) = @_;
@@ -86,8 +85,8 @@ sub prepare_all
 	return;
 }
 
-# Statements of the subscriber, while a transaction that has changed the table waits for
-# its turn.  Returns how often one was tried again.
+# Execute statements of the subscriber while a transaction that has changed the
+# table waits for its turn.  Return how often a transaction was repeated.
 sub do_before_turn
 {
 	my ($change, $sql, $then) = @_;
@@ -111,7 +110,7 @@ sub extras
 		'SELECT extra, count(*) FROM called GROUP BY extra ORDER BY extra');
 }
 
-# Redefined, in between.
+# The function is redefined between transactions.
 prepare_all('called', 'a default calls a function');
 on_subscriber(
 	q(CREATE OR REPLACE FUNCTION extra() RETURNS int LANGUAGE plpgsql IMMUTABLE AS 'BEGIN RETURN 2; END')
@@ -119,7 +118,7 @@ on_subscriber(
 prepare_all('called', 'which is replaced');
 is(extras(), "1|4\n2|4", 'each writer calls the new one');
 
-# By a function that it calls itself.
+# By a function that it calls itself
 on_subscriber(
 	q(CREATE OR REPLACE FUNCTION extra() RETURNS int LANGUAGE plpgsql IMMUTABLE AS 'BEGIN RETURN public.number(); END';
 	CREATE OR REPLACE FUNCTION number() RETURNS int LANGUAGE plpgsql IMMUTABLE AS 'BEGIN RETURN 3; END')
@@ -127,21 +126,21 @@ on_subscriber(
 prepare_all('called', 'and so is one that it calls');
 is(extras(), "1|4\n2|4\n3|4", 'which each writer notices');
 
-# While it has been called, and is not committed.
+# After it was called by an uncommitted transaction
 do_before_turn(insert_into('called'),
 	q(CREATE OR REPLACE FUNCTION number() RETURNS int LANGUAGE plpgsql IMMUTABLE AS 'BEGIN RETURN 4; END')
 );
 is(extras(), "1|4\n2|4\n3|4\n4|1",
 	'a function that is replaced before the turn counts');
 
-# What it does not call is no matter.
+# A function that it does not call has no effect.
 is( do_before_turn(
 		'INSERT INTO plain VALUES (1, 1)',
 		q(CREATE FUNCTION other() RETURNS int LANGUAGE sql AS 'SELECT 1')),
 	'0',
 	'a function that is created disturbs no table that calls none');
 
-# A check that is replaced refuses what it has let through.
+# A check that is replaced refuses what it has accepted before.
 sub refused
 {
 	my ($table, $sql, $message, $remedy, $name) = @_;
@@ -162,7 +161,7 @@ sub refused
 	return;
 }
 
-# The same when it is known before the transaction.
+# The same when the change is known before the transaction
 sub refused_at_once
 {
 	my ($table, $sql, $message, $remedy, $name) = @_;
@@ -200,7 +199,7 @@ for my $table (sort keys %violation)
 		"a check of table $table that is replaced");
 }
 
-# Rights: of a superuser who is none any more, and by a membership.
+# Privileges of a user who is no longer a superuser, and through a membership
 for my $table (@tables)
 {
 	my $message = "permission denied for function $function{$table}";
@@ -229,7 +228,8 @@ for my $table (@tables)
 	on_subscriber('ALTER ROLE applier SUPERUSER; REVOKE caller FROM applier');
 }
 
-# With run_as_owner = false changes are made as the owner of the table, who may not call them.
+# With run_as_owner = false, changes are made as the owner of the table, who may not
+# call the functions.
 if ($subscriber->pg_version >= 16)
 {
 	on_subscriber('CREATE ROLE holder');

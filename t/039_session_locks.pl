@@ -1,10 +1,11 @@
-# Advisory locks that code of the user keeps for its session are kept by one session, the
-# apply worker's, as with PostgreSQL's own apply: it gets them again and again,
-# others do not, and whatever is left to it is applied.
+# Promise: advisory locks that user code keeps for its session are kept by one
+# session, the apply worker's, as with PostgreSQL's own apply.  It acquires them
+# repeatedly, other sessions do not get them, and the transactions that need them
+# are applied.
 #
-# Many transactions of their own fire triggers that take such locks, so that several writers
-# would have to.  Fault: a writer keeps the lock, another one waits for it, and nothing
-# is applied any more; or the lock is not there.
+# Many transactions fire triggers that take such locks, so that several writers
+# would have to take them.  Detects: a writer keeps the lock, another one waits for
+# it, and nothing is applied any more; the lock is missing.
 use strict;
 use warnings;
 use FindBin;
@@ -56,8 +57,8 @@ on_publisher('INSERT INTO gate VALUES (1, 0)');
 
 my $row = 0;
 
-# So many transactions, each with a row of a table, come while the first one is held up; in
-# between there are others.
+# This many transactions, each with a row of a table, arrive while the first one is
+# blocked, with others between them.
 sub insert_each
 {
 	my ($table, $count) = @_;
@@ -75,7 +76,7 @@ sub insert_each
 	return;
 }
 
-# Which processes have advisory locks: the apply worker, or others.
+# Which processes have advisory locks: the apply worker, or others?
 sub holders
 {
 	return on_subscriber(
@@ -90,7 +91,7 @@ sub fallbacks
 	);
 }
 
-# Locks of the transaction are no reason for anything.
+# Locks of the transaction have no effect.
 insert_each('own', 10);
 tables_equal('with locks of transactions', @tables);
 is(fallbacks(), '0', 'writers apply what locks for its transaction');
@@ -117,7 +118,7 @@ tables_equal('with a lock that is tried', @tables);
 is(on_subscriber('SELECT count(*), bool_and(has_lock) FROM tried'),
 	'10|t', 'it is had each time');
 
-# A table whose triggers are applied beside others.
+# A table whose triggers are applied concurrently
 insert_each('beside', 20);
 tables_equal('with triggers beside others', @tables);
 like(
@@ -125,7 +126,7 @@ like(
 	qr/^logical replication [a-z ]*worker$/,
 	'no writer keeps a lock');
 
-# When the apply worker has no lock any more, writers have it all again.
+# When the apply worker has no lock any more, writers apply everything again.
 insert_each('released', 1);
 tables_equal('with locks that are released', @tables);
 is(holders(), '', 'the apply worker has released its locks');
@@ -134,12 +135,12 @@ insert_each('own', 10);
 tables_equal('with locks of transactions again', @tables);
 is(fallbacks(), $before, 'writers apply it again');
 
-# The same when the first of them are many at a time.
+# The same when several of the first ones are queued at the same time
 insert_each('beside', 20);
 tables_equal('with triggers beside others again', @tables);
 insert_each('released', 1);
 
-# Functions that are not expected to lock anything.
+# Functions that are not expected to take a lock
 insert_each('checked', 10);
 tables_equal('with a lock of a CHECK constraint', @tables);
 is(holders(), '', 'no writer keeps a lock after its commit');
@@ -148,7 +149,7 @@ like(
 	qr/LOG:  advisory lock of a session is released after the commit/,
 	'which the log says');
 
-# The apply worker keeps it, and a writer wants it for a CHECK constraint.
+# The apply worker keeps it, and a writer needs it for a CHECK constraint.
 on_subscriber(
 	q(CREATE TRIGGER code AFTER INSERT ON plain FOR EACH ROW EXECUTE FUNCTION keep(5);
 	ALTER TABLE plain ENABLE ALWAYS TRIGGER code;));

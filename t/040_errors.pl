@@ -1,10 +1,11 @@
-# An error of a remote transaction is PostgreSQL's own: its message, its counter,
-# disable_on_error and SKIP work as without the extension, all older transactions
-# are committed and no younger one is.  What is no error to PostgreSQL is none
-# here, and what fails only once is not seen at all.
+# Promise: an error of a remote transaction is PostgreSQL's own.  Its message, its
+# counter, disable_on_error and SKIP are as without the extension, all older
+# transactions are committed and no younger one is.  What is no error in PostgreSQL
+# is none here, and a transaction that fails only once is repeated without any
+# report.
 #
-# Writers are stopped where it matters by locked rows of gate, so that several
-# transactions are queued behind the one that fails, or a batch is formed of them.
+# Locked rows of gate stop writers where it matters, so that several transactions
+# are queued behind the one that fails, or a batch is formed of them.
 use strict;
 use warnings;
 use FindBin;
@@ -29,7 +30,7 @@ $publisher->safe_psql(
 create_extension($subscriber);
 subscribe($publisher, $subscriber, 'tap');
 
-# Each in a transaction of its own.
+# Each row in a transaction of its own
 my $n = 0;
 
 sub make_history
@@ -49,9 +50,9 @@ sub error_count
 		WHERE subname = 'tap'));
 }
 
-# A transaction that fails, between others: it has the statements given and a
-# mark.  $error is what the log has to say, $repair what is done afterwards; it
-# gets the log and the number of errors before.
+# A transaction that fails, between others.  It has the given statements and a mark.
+# $error is what the log must contain, $repair is called afterwards with the log and
+# the previous number of errors.
 sub fails
 {
 	my ($name, $sql, $error, $repair) = @_;
@@ -111,7 +112,7 @@ fails(
 	qr/ERROR: +logical replication target relation "public.items" is missing replicated column: "extra"/,
 	sub { on_subscriber('ALTER TABLE items ADD COLUMN extra int') });
 
-# SKIP leaves out this one transaction.
+# SKIP skips this one transaction.
 on_subscriber('INSERT INTO items VALUES (1002, 0)');
 fails(
 	'transaction to be skipped',
@@ -173,8 +174,8 @@ fails(
 	});
 wait_for_pool($subscriber, 'tap', 4);
 
-# All writers are busy when many transactions arrive: these become batches, and
-# one in the middle fails.
+# All writers are busy when many transactions arrive.  These become batches, and one
+# in the middle fails.
 {
 	my $session = hold($subscriber, 'SELECT n FROM gate FOR UPDATE');
 	on_publisher("UPDATE gate SET n = n + 1 WHERE id = $_") for 1 .. 4;
@@ -200,11 +201,11 @@ wait_for_pool($subscriber, 'tap', 4);
 	wait_for_pool($subscriber, 'tap', 4);
 }
 
-# From here on there is no error any more.
+# From here on there are no errors.
 my $clean_offset = -s $subscriber->logfile;
 my $apply_pid = apply_pid($subscriber, 'tap');
 
-# Rows that are not there are ignored.
+# Missing rows are ignored.
 on_subscriber('DELETE FROM items WHERE id BETWEEN 11 AND 20');
 on_publisher(
 	'UPDATE items SET v = v + 1 WHERE id BETWEEN 10 AND 15;
@@ -220,8 +221,8 @@ is( on_subscriber(
 );
 on_publisher('DELETE FROM items WHERE id BETWEEN 11 AND 20');
 
-# What is cancelled once is tried again, when everything older is committed; it does
-# not disable the subscription.
+# A transaction that is canceled once is repeated when everything older is
+# committed.  It does not disable the subscription.
 on_subscriber('ALTER SUBSCRIPTION tap SET (disable_on_error = true)');
 for my $state ('waiting for lock', 'waiting for prior commit')
 {
@@ -255,7 +256,7 @@ for my $state ('waiting for lock', 'waiting for prior commit')
 }
 
 # A writer that fails twice leaves the transaction to PostgreSQL's own apply: this
-# constraint lets nobody else pass.
+# constraint fails in any other process.
 {
 	my $replays = counter($subscriber, 'fallbacks');
 	on_subscriber(

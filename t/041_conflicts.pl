@@ -1,9 +1,11 @@
-# Conflicts are reported as PostgreSQL's own apply reports them: the same messages in
-# the same order, each once, and the same statistics.  The model is a subscription
-# to the same publication in a database without the extension.
+# Promise: conflicts are reported as PostgreSQL's own apply reports them, with the
+# same messages in the same order, each once, and with the same statistics.  The
+# model is a subscription to the same publication in a database without the
+# extension.
 #
-# Before 18 these are missing rows, at DEBUG1, and unique violations; then there are
-# rows that another origin has written, and all of them are counted.
+# Before 18 these conflicts are missing rows, at DEBUG1, and unique violations.
+# From 18 on, rows that another origin has written are reported as well, and all of
+# them are counted.
 use strict;
 use warnings;
 use FindBin;
@@ -37,7 +39,7 @@ on_publisher(
 	INSERT INTO wide SELECT i, 0, repeat('y', 400) FROM generate_series(1, 1500) i;
 	INSERT INTO gate VALUES (1, 0);));
 
-# The same statements in both databases of the subscriber.
+# Execute the same statements in both databases of the subscriber.
 sub on_both
 {
 	my ($sql) = @_;
@@ -60,14 +62,14 @@ my %oid = map {
 	  on_subscriber("SELECT oid FROM pg_subscription WHERE subname = '$_'")
 } qw(tap serial);
 
-# What the table synchronisation has copied has origins of its own.
+# The copies of the table synchronization have origins of their own.
 on_publisher(
 	'UPDATE items SET v = 0; UPDATE plain SET b = b; UPDATE parted SET v = 0;
 	UPDATE wide SET v = 0; UPDATE gate SET n = 0;');
 wait_applied($publisher, $subscriber, $_) for qw(tap serial);
 my $offset = -s $subscriber->logfile;
 
-# As a row of other origins.
+# Write the row as other origins.
 on_subscriber(qq(SELECT pg_replication_origin_create('$_')))
   for qw(other gone);
 
@@ -80,8 +82,8 @@ sub on_both_as_origin
 	return;
 }
 
-# What the log says about conflicts in the work for a subscription, without what
-# cannot be the same.
+# Return what the log says about conflicts of a subscription, without what cannot be
+# the same.
 sub reports
 {
 	my ($name) = @_;
@@ -129,8 +131,9 @@ sub statistics
 	);
 }
 
-# Everything is applied by both.  So many reports are there since the last call, the
-# same, and since the begin the same statistics.
+# Assert that both have applied everything, that both have this number of new
+# reports since the last call, and that they are the same; and that the statistics
+# are the same.
 sub reports_equal
 {
 	my ($count, $name) = @_;
@@ -151,7 +154,7 @@ sub statistics_equal
 	my ($name) = @_;
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
 
-	# They come with a delay; each conflict that is in the log is counted.
+	# Statistics arrive with a delay; each conflict in the log is counted.
 	my $log = slurp_file($subscriber->logfile);
 	my $conflicts = () =
 	  $log =~ /(?:LOG|ERROR):  conflict detected on relation/g;
@@ -168,7 +171,7 @@ sub statistics_equal
 	return;
 }
 
-# Rows of three kinds of other origins, and missing ones.
+# Rows of three kinds of other origins, and missing rows
 sub make_conflicts
 {
 	my ($table, $key, $column) = @_;
@@ -188,7 +191,8 @@ on_both(
 );
 on_subscriber("SELECT pg_replication_origin_drop('gone')");
 
-# 4 + 2 + 2 + 2 of other origins, 3 missing; rows are their own afterwards.
+# 4 + 2 + 2 + 2 of other origins, 3 missing; the rows belong to this origin
+# afterwards.
 on_publisher(
 	q(UPDATE items SET v = 1 WHERE id = 1;
 	UPDATE items SET id = 1002 WHERE id = 2;
@@ -203,7 +207,7 @@ on_publisher(
 	UPDATE items SET v = 3 WHERE id = 8; COMMIT;));
 reports_equal($is_counted ? 13 : 3, 'a table with a primary key');
 
-# 4 + 2 + 1 of other origins, one of them goes to another partition, 3 missing.
+# 4 + 2 + 1 of other origins, of which one moves to another partition; 3 missing.
 on_publisher(
 	q(UPDATE parted SET v = 1 WHERE id IN (1, 31);
 	UPDATE parted SET id = 1002 WHERE id = 2;
@@ -218,8 +222,8 @@ on_publisher(
 	DELETE FROM plain WHERE a IN (3, 17);));
 reports_equal($is_counted ? 5 : 2, 'replica identity full');
 
-# A row of another origin does not make its transaction wait, but its report waits
-# for its turn.
+# A transaction does not wait because of a row of another origin, but its report
+# waits for its turn.
 my $retries = apply_behind_gate(
 	$publisher,
 	$subscriber,
@@ -232,12 +236,12 @@ my $retries = apply_behind_gate(
 is($retries, 0, 'and none looks twice');
 reports_equal($is_counted ? 5 : 0, 'transactions at the same time');
 
-# More than is kept for the end of a transaction.
+# More reports than are kept for the end of a transaction
 on_both('UPDATE wide SET v = -1');
 on_publisher('UPDATE wide SET v = 1');
 reports_equal($is_counted ? 1500 : 0, 'many conflicts in a transaction');
 
-# Errors.  disable_on_error lets each happen once.
+# Errors.  disable_on_error makes each happen once.
 on_subscriber("ALTER SUBSCRIPTION $_ SET (disable_on_error = true)")
   for 'tap';
 $subscriber->safe_psql('serial',
@@ -255,7 +259,7 @@ sub fails
 	my @want = reports('serial');
 	my @have = reports('tap');
 
-	# At DEBUG1 each attempt of a writer tells.
+	# At DEBUG1, each attempt of a writer is reported.
 	my %is_known;
 	@have = grep { !$is_known{$_}++ } @have unless $is_counted;
 	is_deeply(\@have, \@want, "$name: reports are the same");
@@ -291,7 +295,7 @@ fails(
 	"BEGIN; UPDATE items SET v = 9 WHERE id IN (35, 41); DELETE FROM items WHERE id = 19;
 	INSERT INTO items VALUES (2007, 1, 2008, 2008, 'remote'); COMMIT;");
 
-# What was changed on the subscriber only.
+# Changes made only on the subscriber
 on_publisher(
 	"UPDATE items SET v = 0, note = 'end' WHERE id NOT BETWEEN 16 AND 20;
 	DELETE FROM items WHERE id BETWEEN 16 AND 20;

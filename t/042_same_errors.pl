@@ -1,12 +1,12 @@
-# What a change that cannot be applied leaves in the log, in the statistics and in
-# the tables is the same, to the letter, as on a server without the extension.
+# Promise: a change that cannot be applied leaves exactly the same in the log, in
+# the statistics and in the tables as on a server without the extension.
 #
-# Such a server is the model: it subscribes to the same publication, and each fault
-# is made on both.  Everything that their apply workers and writers have logged
-# since then is compared, without numbers of processes, of local transactions
-# and of the origin; messages
-# of the pool's start and end are all that it has beyond them.  No race is
-# forced: the subscription is disabled by each error, and what comes next waits.
+# Such a server is the model.  It subscribes to the same publication, and each fault
+# is made on both servers.  Everything that their apply workers and writers have
+# logged since then is compared, without the numbers of processes, of local
+# transactions and of the origin.  The only additional messages are those of the
+# pool's start and end.  No race is forced: each error disables the subscription,
+# and what follows waits.
 use strict;
 use warnings;
 use FindBin;
@@ -72,7 +72,7 @@ my $applier =
   ? 'logical replication worker'
   : 'logical replication apply worker';
 
-# What processes of logical replication have logged.
+# The processes of logical replication whose messages are compared
 sub log_since
 {
 	my ($node, $offset) = @_;
@@ -92,7 +92,8 @@ sub log_since
 			  && $text !~
 			  /LOG:  parallel apply of subscription "tap" has (started|stopped)/
 			  if $text !~ /^(DETAIL|HINT|CONTEXT):/;
-			# What is no error is logged by whoever applies.
+			# Messages below ERROR come from whichever process applies the
+			# transaction.
 			$process = $applier if $process =~ /^parallel_apply writer/;
 			push @entries, "$process: $text" if $is_kept;
 		}
@@ -109,7 +110,7 @@ sub offsets
 	return map { -s $_->logfile } @subscribers;
 }
 
-# Compares what both have logged, and returns it.
+# Compare what both servers have logged, and return it.
 sub same_log
 {
 	my ($name, @offsets) = @_;
@@ -138,7 +139,7 @@ sub wait_for_both
 	return;
 }
 
-# The apply workers of a disabled subscription are gone, and have reported their
+# The apply workers of a disabled subscription have exited, and have reported their
 # statistics.
 sub wait_for_ends
 {
@@ -151,7 +152,8 @@ sub wait_for_ends
 	return;
 }
 
-# ALTER SUBSCRIPTION, and what else is done while there is no apply worker.
+# Execute ALTER SUBSCRIPTION, and whatever else has to be done while there is no
+# apply worker.
 sub alter_subscriptions
 {
 	my ($sql) = @_;
@@ -169,7 +171,7 @@ sub alter_subscriptions
 my $n = 0;
 
 # Faulty changes between two good transactions, both of which are committed in the
-# end.  $repair are statements for both subscribers; SKIP is one of them.
+# end.  $repair is a list of statements for both subscribers; SKIP is one of them.
 sub fails_alike
 {
 	my ($name, $faults, $change, $error, $repair) = @_;
@@ -205,7 +207,7 @@ sub fails_alike
 	return;
 }
 
-# Rows that are not there; from 18 on, that is in the log and counted.
+# Missing rows; from 18 on, they are logged and counted.
 {
 	on_both('DELETE FROM items WHERE id IN (18, 19)');
 	my @offsets = offsets();
@@ -332,7 +334,7 @@ fails_alike(
 	qr/cannot truncate a table referenced in a foreign key constraint/,
 	'DROP TABLE child');
 
-# A skip LSN that is not that of the next transaction.
+# A skip LSN that is not the one of the next transaction
 {
 	my @offsets = offsets();
 	on_both(q(ALTER SUBSCRIPTION tap SKIP (lsn = 'FF/0')));
@@ -346,7 +348,7 @@ fails_alike(
 		'another transaction to be skipped: which is a warning');
 }
 
-# Binary values, which come after a reconnection.
+# Binary values, which are sent after a reconnection
 alter_subscriptions(
 	'ALTER TABLE items ALTER v TYPE bigint; ALTER SUBSCRIPTION tap SET (binary = on)'
 );
@@ -359,7 +361,7 @@ fails_alike(
 	: qr/insufficient data left in message|incorrect binary data format/,
 	'ALTER TABLE items ALTER v TYPE int');
 
-# An owner who is no superuser.
+# An owner who is not a superuser
 my $owner_options =
   $major < 16
   ? ''
@@ -394,7 +396,7 @@ if ($major >= 16)
 	);
 }
 
-# An error that comes again and again: each time the same.
+# An error that repeats is reported in the same way each time.
 {
 	alter_subscriptions(
 		'ALTER SUBSCRIPTION tap SET (disable_on_error = off)');
@@ -406,8 +408,8 @@ if ($major >= 16)
 	{
 		$subscribers[$i]
 		  ->wait_for_log(qr/ERROR: .*ERROR: .*ERROR: /s, $offsets[$i]);
-		# Whether the next apply worker comes before the last one is gone is a
-		# matter of luck, on a plain server too.
+		# Whether the next apply worker starts before the last one is gone is a
+		# matter of luck, on a plain server as well.
 		my %seen = map { $_ => 1 }
 		  grep { !/ERROR:  replication origin .* is already active/ }
 		  log_since($subscribers[$i], $offsets[$i]);

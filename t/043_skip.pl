@@ -1,9 +1,9 @@
-# ALTER SUBSCRIPTION ... SKIP: the named transaction is skipped, as by PostgreSQL's
-# own apply, and writers apply what is around it.
+# Promise: ALTER SUBSCRIPTION ... SKIP skips the named transaction, as in
+# PostgreSQL's own apply, and writers apply the transactions before and after it.
 #
-# A skip is set after an error, with a position that is of no transaction, and for
-# a transaction that a writer has applied already and that waits for its turn
-# behind a lock: PostgreSQL's own apply would not have begun it.
+# A skip LSN is set after an error, with a position that belongs to no transaction,
+# and for a transaction that a writer has applied and that waits for its turn behind
+# a lock, which PostgreSQL's own apply would not have begun.
 use strict;
 use warnings;
 use FindBin;
@@ -49,7 +49,7 @@ sub missing_are
 	return;
 }
 
-# An error that the transaction will meet again; what follows it is skipped around.
+# An error that would repeat; the transactions after the skipped one are applied.
 sub skip_after_error
 {
 	my ($what, $sql, @ids) = @_;
@@ -104,7 +104,8 @@ skip_after_error(
 	300,
 	301);
 
-# The position of no transaction: the next one clears it, with a warning.
+# A position that belongs to no transaction: the next transaction clears it, with a
+# warning.
 my $offset = -s $subscriber->logfile;
 my $lsn = on_publisher(
 	q(SELECT pg_current_wal_insert_lsn() FROM pg_logical_emit_message(false, 'none', 'of ours'))
@@ -118,7 +119,7 @@ like(
 	qr/WARNING: +skip-LSN of subscription "tap" cleared/,
 	'the log says so');
 
-# Set for a transaction that is applied, but not committed.
+# Set for a transaction that is applied, but not committed
 my $lock = hold($subscriber, 'SELECT FROM gate FOR UPDATE');
 on_publisher(
 	"UPDATE gate SET n = n + 1; INSERT INTO items VALUES (500);

@@ -1,9 +1,9 @@
-# Writers that are cancelled again and again, wherever they are: nothing is lost,
-# and nothing is applied twice.
+# Promise: if writers are canceled repeatedly, at any point, no transaction is lost
+# and none is applied twice.
 #
-# A message in the log is a place where a cancelled process stops; with one for each
-# transaction, there is one behind the commit.  Rows without a key show what is
-# applied twice.
+# A canceled process stops when it logs a message.  With one message for each
+# transaction, this includes the one after the commit.  Rows without a key show what
+# is applied twice.
 use strict;
 use warnings;
 use FindBin;
@@ -26,7 +26,7 @@ on_publisher('INSERT INTO gate VALUES (1, 0)');
 create_extension($subscriber);
 subscribe($publisher, $subscriber, 'tap');
 
-# They wait behind a lock until all are there.
+# They wait behind a lock until all are queued.
 my $lock = hold($subscriber, 'SELECT FROM gate FOR UPDATE');
 on_publisher('UPDATE gate SET n = n + 1');
 on_publisher(
@@ -35,7 +35,8 @@ on_publisher(
 wait_for_state($subscriber, 'waiting for prior commit');
 my $cancels = $subscriber->background_psql('postgres', on_error_stop => 0);
 
-# A writer may be gone when it is cancelled, which is worth a warning to the server.
+# A writer may have exited when it is canceled, for which the server raises a
+# warning.
 $cancels->query_until(qr/begun/, <<~"SQL");
 	SET client_min_messages = error;
 	\\echo begun

@@ -1,9 +1,10 @@
-# What a publisher must not send is an error of the apply worker, as without the
-# extension: nothing is applied of it, nothing hangs, and no process crashes.
+# Promise: messages that a publisher must not send are an error of the apply worker,
+# as without the extension.  Nothing of them is applied, nothing hangs, and no
+# process crashes.
 #
-# A publisher of our own, a process with a socket, says the same to everyone who
-# connects: messages of the protocol, made by hand.  What it says wrong comes again and
-# again, until another one takes its place.
+# The publisher is a process of this test with a socket.  It sends the same messages
+# of the protocol, made by hand, on each connection.  So each error repeats until
+# another publisher takes its place.
 use strict;
 use warnings;
 use FindBin;
@@ -29,7 +30,7 @@ on_subscriber(
 	CREATE TABLE other (id int PRIMARY KEY, note text);
 	CREATE TABLE keyless (id int, note text);
 	CREATE TABLE many (id int PRIMARY KEY, note text);));
-# More columns of a key than an index can have.
+# More key columns than an index can have
 my $key_columns = 33;
 on_subscriber("ALTER TABLE many ADD column$_ text") for 3 .. $key_columns + 1;
 create_extension($subscriber);
@@ -43,7 +44,7 @@ on_subscriber(
 
 ### the publisher
 
-# The next message of the client; undef at the end of the connection.
+# The next message of the client; undef at the end of the connection
 sub read_message
 {
 	my ($client, $head_bytes) = @_;
@@ -62,7 +63,7 @@ sub send_message
 	return;
 }
 
-# The result of a query: one row of these values.
+# The result of a query: one row of these values
 sub send_row
 {
 	my ($client, @values) = @_;
@@ -78,18 +79,18 @@ sub send_row
 	return;
 }
 
-# What is sent of one of the output plugin.
+# A message of the output plugin, as it is sent
 sub data
 {
 	my ($message) = @_;
 	return pack('a Q> Q> q>', 'w', 0, 0, 0) . $message;
 }
 
-# What the publisher says of itself, see publisher.c.
+# What the publisher reports about itself, see publisher.c
 my @settings = ('f', 'f', '0');
 
-# One connection: what an apply worker asks for, and these messages, or what these functions
-# do.
+# One connection: answer the apply worker's requests, then send these messages, or
+# call these functions.
 sub serve
 {
 	my ($client, @messages) = @_;
@@ -133,7 +134,7 @@ sub end_server
 
 END { end_server() if $server }
 
-# Another publisher, which says these messages.
+# Another publisher, which sends these messages
 sub begin_server
 {
 	my (@messages) = @_;
@@ -207,7 +208,7 @@ sub transaction
 	return (begin_at('B'), @changes, commit());
 }
 
-# Messages of a streamed transaction have an xid behind the kind.
+# Messages of a streamed transaction have an xid after the kind.
 sub in_stream
 {
 	my ($xid, @messages) = @_;
@@ -228,7 +229,7 @@ sub stream_commit
 
 my @items = (relation(1, 'items', 'd'), relation(2, 'other', 'd'));
 
-# More than is published at once: a writer has begun with the transaction.
+# More than is published at once: a writer has begun the transaction.
 sub large
 {
 	return map { insert(1, 1000 + $_, 'x' x 1000) } 1 .. 200;
@@ -236,14 +237,14 @@ sub large
 
 ### the tests
 
-# What the publisher says is this error, of which nothing is applied.
+# Assert that these messages cause this error, and that nothing of them is applied.
 sub is_refused
 {
 	my ($name, $error, @messages) = @_;
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
 	my $offset = -s $subscriber->logfile;
 	begin_server(@messages);
-	# twice: what it has left behind does no harm
+	# twice: the first attempt leaves nothing behind that does harm
 	ok( $subscriber->wait_for_log(
 			qr/ERROR:  $error.*ERROR:  $error/s, $offset),
 		"$name: an error");
@@ -272,7 +273,7 @@ is_refused(
 	relation(1, 'items', 'd', (0) x 40_000, 1),
 	transaction(insert(1, 1, 'one')));
 
-# Positions and flags that PostgreSQL's own apply looks at.
+# Positions and flags that PostgreSQL's own apply checks
 is_refused(
 	'a commit of another position',
 	$malformed, @items, begin_at('B'),
@@ -297,7 +298,7 @@ is_refused(
 	insert(1, 1, 'one'),
 	pack('a C Q> Q> q> N Z*', 'P', 0, $lsn, $lsn + 50, 0, 0, 'gid'));
 
-# What is out of order.
+# Messages out of order
 is_refused(
 	'a transaction in another one',
 	$malformed, @items, begin_at('B'),
@@ -338,8 +339,9 @@ is_refused(
 	'E',
 	stream_commit(700));
 
-# In the middle of a transaction that a writer applies, a question for a reply, and no end of
-# messages behind it, until there is one: it has that position.  The messages take no space.
+# In the middle of a transaction that a writer applies, the publisher requests a
+# reply, and then sends messages without end until it gets one with that position.
+# The messages take no space in the queue.
 {
 	my $answer = "$dir/answer";
 	my $question = $lsn + 50;
@@ -370,7 +372,7 @@ is_refused(
 	@settings = ('f', 'f', '0');
 }
 
-# And what is right is applied.
+# Correct messages are applied.
 begin_server(
 	@items,
 	relation(3, 'keyless', 'f', 1, 1),
@@ -389,8 +391,8 @@ $subscriber->poll_query_until(
 is(counter($subscriber, 'fallbacks'),
 	0, 'what is right is applied by writers');
 
-# A change whose key is not known waits for all that is older, and what is younger waits
-# for it.  Faults: either of them is applied beside it.
+# A change whose key is not known waits for everything older, and everything younger
+# waits for it.  Detects: either of them is applied concurrently.
 end_server();
 my $gate = hold($subscriber, q(INSERT INTO items VALUES (10, 'local')));
 begin_server(

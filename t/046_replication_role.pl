@@ -1,11 +1,10 @@
-# A trigger may set session_replication_role, and ordinary triggers fire from there on,
-# and foreign keys are checked: to the end of the transaction, or of the session that
-# PostgreSQL's own apply has.
+# Promise: if a trigger sets session_replication_role, so that ordinary triggers
+# fire and foreign keys are checked from then on, until the end of the transaction
+# or of the session, the same changes are made as by PostgreSQL's own apply, which
+# applies the same transactions in the database "serial".
 #
-# The promise: the same changes are made as by PostgreSQL's own apply, which
-# applies the same transactions in the database "serial".  A writer does it where the
-# role is set for the transaction.  To force races, transactions are applied while the first
-# of them is held up by a row lock.
+# A writer does so where the role is set for the transaction.  To force races,
+# transactions are applied while a row lock blocks the first of them.
 use strict;
 use warnings;
 use FindBin;
@@ -31,7 +30,7 @@ on_publisher(
 	INSERT INTO parents SELECT generate_series(1, 20);
 	INSERT INTO children SELECT i, i FROM generate_series(1, 20) i;));
 
-# setters sets the role; the triggers of all others are ordinary ones.
+# setters sets the role; all other tables have ordinary triggers.
 $subscriber->safe_psql(
 	$_,
 	$tables
@@ -73,10 +72,10 @@ create_extension($subscriber);
 subscribe($publisher, $subscriber, 'tap', publication => 'FOR ALL TABLES');
 subscribe_serially($publisher, $subscriber);
 
-# Ids of the rows that the calls insert.
+# Ids of the rows that the calls insert
 my $id = 0;
 
-# A transaction that changes all tables.
+# A transaction that changes all tables
 sub changes
 {
 	my ($from, $more) = ($id + 1, $id + 4);
@@ -135,7 +134,8 @@ sub state_becomes
 my $native =
   'degraded: a function has set session_replication_role for the session';
 
-# For the transaction: what comes before in it, and in the next one, is as ever.
+# For the transaction: earlier changes in it, and the next transaction, are not
+# affected.
 on_publisher(
 	join('',
 		map { "BEGIN; $_ COMMIT;\n" } changes(),
@@ -145,7 +145,8 @@ same_as_serial('with a role for the transaction');
 cmp_ok(count_notes(), '>', 0, 'ordinary triggers fire then');
 is(counter($subscriber, 'fallbacks'), '0', 'and a writer has applied it');
 
-# The same in a batch, or beside others, where its trigger may be: but not what follows.
+# The same in a batch, or concurrently with others, where the trigger allows it; the
+# following transactions are not affected.
 on_subscriber(
 	q(SELECT parallel_apply.set_table_option('setters', 'triggers', 'parallel'))
 );
@@ -176,7 +177,7 @@ apply_behind_gate(
 same_as_serial('in batches');
 is(counter($subscriber, 'fallbacks'), '0', 'and writers have applied it');
 
-# For the session, which ordinary transactions that were applied early do not know.
+# For the session, which ordinary transactions that were applied early do not know
 for my $what (qw(session hidden))
 {
 	apply_behind_gate(
@@ -199,7 +200,7 @@ for my $what (qw(session hidden))
 	same_as_serial('when the role is back');
 }
 
-# By a transaction that the apply worker does itself.
+# In a transaction that the apply worker applies itself
 reload_with($subscriber, 'parallel_apply.leader_participation = on');
 my $lone =
   q(SELECT sum(leader_transactions) FROM parallel_apply.subscription_stats);

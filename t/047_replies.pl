@@ -1,9 +1,10 @@
-# A publisher that asks for a reply gets it before wal_sender_timeout strikes, whatever the
-# subscriber is doing; and keeps its connection.
+# Promise: a publisher that requests a reply gets it before wal_sender_timeout
+# expires, whatever the subscriber is doing, and keeps its connection.
 #
-# The timeout is much shorter than the transactions, whose rows are slow on the subscriber:
-# a trigger uses up a millisecond for each.  The publisher preloads the library: replies that
-# a flush is waited for are put off until there is one.
+# The timeout is much shorter than the transactions, whose rows are slow on the
+# subscriber: a trigger takes a millisecond for each.  The publisher preloads the
+# library, so that replies for which a session waits for a flush are deferred until
+# the flush.
 use strict;
 use warnings;
 use FindBin;
@@ -40,8 +41,8 @@ on_subscriber(
 create_extension($subscriber);
 subscribe($publisher, $subscriber, 'tap', with => 'streaming = off');
 
-# A publisher without an answer ends its walsender.  A machine that stands still for so long
-# does that, too, so there are some tries.
+# A publisher without a reply ends its walsender.  This also happens if the machine
+# stalls for that long, so there are several attempts.
 sub is_patient
 {
 	my ($name, $sub) = @_;
@@ -60,7 +61,7 @@ sub is_patient
 	return ok($is_patient, $name);
 }
 
-# More than a socket holds.
+# More than a socket holds
 sub insert_slow_rows
 {
 	on_publisher(
@@ -69,7 +70,8 @@ sub insert_slow_rows
 	return;
 }
 
-# PostgreSQL's own apply does the next transaction then, and forgets this position.
+# PostgreSQL's own apply handles the next transaction then, and forgets this
+# position.
 sub skip_elsewhere
 {
 	on_subscriber(q(ALTER SUBSCRIPTION tap SKIP (lsn = 'FFFFFFFF/0')));
@@ -98,7 +100,7 @@ is_patient(
 		$lock->quit;
 	});
 
-# Most of it is not in the queue when it begins to be applied.
+# Most of it is not in the queue when a writer begins to apply it.
 reload_with($subscriber, 'parallel_apply.queue_size = 1MB');
 restart_apply($subscriber, 'tap',
 	'ALTER SUBSCRIPTION tap SET (streaming = on)');
@@ -109,7 +111,7 @@ is_patient('while it applies one that was streamed', \&insert_behind_skip);
 reload_with($publisher, q(wal_sender_timeout = '1s'));
 connect_again($subscriber, 'tap');
 
-# So long that the timeout strikes some times.
+# Long enough for the timeout to expire several times
 sub wait_for_replies
 {
 	my $began_at = on_publisher('SELECT clock_timestamp()');
@@ -127,8 +129,8 @@ is_patient(
 		on_subscriber(q(SELECT parallel_apply.resume('tap')));
 	});
 
-# A file of more than the queue holds is read at the end of its transaction, whose writer
-# waits for a lock.
+# A file with more than the queue holds is read at the end of its transaction, whose
+# writer waits for a lock.
 is_patient(
 	'while a streamed transaction is read from its file',
 	sub {

@@ -1,10 +1,10 @@
-# A writer learns from a unique violation: where transactions pass a value from row to row,
-# the number of batches that are rolled back is bounded.
+# Promise: a writer learns from unique violations.  Where transactions pass a value
+# from row to row, the number of batches that are rolled back is bounded.
 #
-# The rows of seats are in a row, each free place is taken by the one before it: each
-# transaction gives up the value that the next one takes, and says only which value its row
-# gets.  Such transactions have no key in common, so that writers apply them beside each
-# other.  A locked row of the table gate holds them up until all of them are in the queue.
+# The rows of seats form a chain: each transaction releases the value that the next
+# one takes, and its messages contain only the value that its row gets.  Such
+# transactions have no key in common, so writers apply them concurrently.  A locked
+# row of the table gate blocks them until all of them are queued.
 use strict;
 use warnings;
 use FindBin;
@@ -38,7 +38,7 @@ sub value_of
 		"SELECT $column FROM parallel_apply.subscription_stats");
 }
 
-# Everybody moves up one place, beginning with the last one.
+# Each row moves up one place, beginning with the last one.
 sub move_up
 {
 	my ($name) = @_;
@@ -63,8 +63,9 @@ sub move_up
 	return $errors;
 }
 
-# Two writers fail when they know nothing, and each again after 256 changes, 512 and so on.
-# Faults: each batch fails, or each one that begins beside another.
+# The two writers fail before they have learned, and each again after 256 changes,
+# 512 and so on.  Detects: each batch fails, or each one that begins while another
+# is applied.
 my $errors = move_up('after many have moved');
 cmp_ok($errors, '>', 0, 'values that messages do not tell are in conflict');
 cmp_ok($errors, '<=', 15, 'but few times');
@@ -73,7 +74,7 @@ cmp_ok(move_up('after they have moved again'),
 	'<=', 6, 'even fewer times later');
 is(value_of('fallback_failure'), 0, 'and nothing is left to the native loop');
 
-# Other tables are applied beside each other as before.
+# Other tables are applied concurrently as before.
 {
 	my $lock = hold($subscriber, 'SELECT FROM gate FOR UPDATE');
 	on_publisher(

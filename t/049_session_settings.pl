@@ -1,10 +1,11 @@
-# What a trigger leaves in its session, a setting or a temporary table, is found by the
-# triggers of later transactions: all of it is in one session, that of the apply worker.
+# Promise: triggers of later transactions find what a trigger leaves in its session,
+# a setting or a temporary table.  All of it is in one session, that of the apply
+# worker.
 #
-# The promise: triggers write down the same as with PostgreSQL's own apply, which applies the
-# same transactions in the database "serial".  Many transactions are there when the first
-# one may go on, so that several writers would apply them.  Fault: each writer has a session
-# of its own, with what it has left there itself.
+# Triggers write the same as with PostgreSQL's own apply, which applies the same
+# transactions in the database "serial".  Many transactions are queued when the
+# first one may continue, so that several writers would apply them.  Detects: each
+# writer has a session of its own, with what its own triggers have left there.
 use strict;
 use warnings;
 use FindBin;
@@ -21,7 +22,7 @@ my ($publisher, $subscriber) = new_pair(
 $subscriber->safe_psql('postgres', 'CREATE DATABASE serial');
 
 # What the trigger of each table does with a value.  A session that has set it for a
-# transaction has an empty value after that, and another one has none.
+# transaction has an empty value afterwards; a session that has not has none.
 my %code = (
 	kept => q(PERFORM set_config('app.value', NEW.id::text, false);),
 	hidden => q(PERFORM set_config('app.value', NEW.id::text, false);
@@ -64,7 +65,8 @@ on_publisher('INSERT INTO gate VALUES (1, 0)');
 
 my $id = 0;
 
-# Rows of these tables, each in a transaction, come while the first one is held up.
+# Insert rows into these tables, each in a transaction, while the first one is
+# blocked.
 sub insert_into
 {
 	my (@rows) = @_;
@@ -102,8 +104,8 @@ sub fallbacks
 	);
 }
 
-# Faults: what is set for the transaction is taken for one of the session, or what has been
-# rolled back.
+# Detects: a setting for the transaction, or one that was rolled back, is taken for
+# one of the session.
 insert_into(('local', 'caught') x 10);
 same_as_serial('with settings of transactions');
 is(fallbacks(), 0, 'writers apply what sets for its transaction');
@@ -125,11 +127,12 @@ insert_into(('local') x 10);
 same_as_serial('after that');
 is(fallbacks(), $before, 'writers apply triggers again');
 
-# Fault: what another value hides until the end of the transaction is not noticed.
+# Detects: a setting that another value hides until the end of the transaction is
+# not noticed.
 insert_into(('hidden', 'local') x 10, 'cleared');
 same_as_serial('with settings that are hidden');
 
-# With several changes in a transaction, of which one leaves something.
+# Several changes in a transaction, one of which leaves a setting
 on_publisher(
 	join "\n",
 	map {

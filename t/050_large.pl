@@ -1,11 +1,12 @@
-# Transactions larger than the queue, and those that PostgreSQL's own apply does in
-# their place in the commit order: streamed and prepared ones, TRUNCATE,
-# partitioned tables, replica triggers, volatile defaults.
+# Promise: transactions larger than the queue, and those that PostgreSQL's own apply
+# handles, are applied in their place in the commit order: streamed and prepared
+# ones, TRUNCATE, partitioned tables, replica triggers, volatile defaults.
 #
 # The queue has its smallest size, 64 kB, so that every bulk transaction is larger;
 # timeouts of both sides are shorter than the time for which it is full.  The order
-# is checked with history, whose rows have to be the same, and with values that
-# only serial apply gives: numbers of a local sequence, and what a trigger reads.
+# is checked with history, whose rows must be the same, and with values that only
+# serial apply produces:  numbers of a local sequence, and values that a trigger
+# reads.
 use strict;
 use warnings;
 use FindBin;
@@ -25,7 +26,7 @@ my ($publisher, $subscriber) = new_pair(
 		wal_receiver_timeout = 2s
 		max_prepared_transactions = 10));
 
-# audited, numbered and parts are special on the subscriber only.
+# audited, numbered and parts have special features on the subscriber only.
 exec_both(
 	q(CREATE TABLE items (id int PRIMARY KEY, v int NOT NULL, note text);
 	CREATE TABLE history (n int, part int);
@@ -69,7 +70,7 @@ subscribe(
 my $n = 0;
 my $id = 0;
 
-# Small transactions, for the writers.
+# Small transactions, for the writers
 sub make_history
 {
 	my ($count) = @_;
@@ -80,7 +81,7 @@ sub make_history
 	return;
 }
 
-# SQL for many rows of items.
+# SQL for many rows of items
 sub rows
 {
 	my ($count) = @_;
@@ -90,7 +91,7 @@ sub rows
 	  "INSERT INTO items SELECT i, 0, repeat('x', 40) FROM generate_series($from, $to) i;";
 }
 
-# Larger than the queue.
+# Larger than the queue
 make_history(10);
 on_publisher(rows(20000));
 make_history(10);
@@ -100,8 +101,8 @@ cmp_ok(counter($subscriber, 'rows'),
 	'>=', 25000, 'a writer has applied it while it was received');
 is(counter($subscriber, 'fallbacks'), 0, 'and has not given it up');
 
-# A message larger than the queue, alone and in a transaction that is being
-# applied already.
+# A message larger than the queue, alone, and in a transaction that is already being
+# applied
 my $large = q(repeat('0123456789', 30000));
 on_publisher("UPDATE items SET note = $large WHERE id = 1");
 make_history(10);
@@ -115,7 +116,8 @@ on_publisher("INSERT INTO items VALUES (0, 0, $large)");
 on_publisher('DELETE FROM items WHERE id = 1');
 tables_equal('after a message larger than the queue', 'items', 'history');
 
-# A writer cannot try again what has been overwritten: it is fetched once more.
+# A writer cannot retry a transaction whose beginning has been overwritten: it is
+# fetched again.
 {
 	wait_for_pool($subscriber, 'tap');
 	my $offset = -s $subscriber->logfile;
@@ -141,7 +143,8 @@ tables_equal('after a message larger than the queue', 'items', 'history');
 		qr/ERROR/, 'nothing of this is an error');
 }
 
-# The apply worker ends while a writer applies what is still being received.
+# The apply worker exits while a writer applies a transaction that is still being
+# received.
 {
 	wait_for_pool($subscriber, 'tap');
 	my $offset = -s $subscriber->logfile;
@@ -164,7 +167,7 @@ tables_equal('after a message larger than the queue', 'items', 'history');
 		'history', 'gate');
 }
 
-# An error in a large transaction.
+# An error in a large transaction
 {
 	wait_for_pool($subscriber, 'tap');
 	my $offset = -s $subscriber->logfile;
@@ -184,7 +187,7 @@ tables_equal('after a message larger than the queue', 'items', 'history');
 	on_subscriber("DELETE FROM items WHERE id = $wrong");
 	tables_equal('after an error in a large transaction', 'items', 'history');
 
-	# And SKIP leaves it out.
+	# SKIP skips it.
 	wait_for_pool($subscriber, 'tap');
 	$offset = -s $subscriber->logfile;
 	on_subscriber("INSERT INTO items VALUES ($id + 3000, 0)");
@@ -211,8 +214,8 @@ tables_equal('after a message larger than the queue', 'items', 'history');
 		'items', 'history');
 }
 
-# Nothing can be received for longer than both timeouts, while the publisher goes
-# on writing: the connection stays.
+# Nothing can be received for longer than both timeouts, while the publisher
+# continues to write.  The connection stays.
 for my $kind ('small transactions', 'a large transaction')
 {
 	wait_applied($publisher, $subscriber, 'tap');
@@ -241,7 +244,7 @@ for my $kind ('small transactions', 'a large transaction')
 		$walsender, "and so does its connection");
 }
 
-# TRUNCATE: several tables, in the middle and at the end of transactions.
+# TRUNCATE: several tables, in the middle and at the end of transactions
 on_publisher(
 	q(INSERT INTO parent (v) SELECT i FROM generate_series(1, 50) i;
 	INSERT INTO child SELECT i, i FROM generate_series(1, 50) i;
@@ -265,7 +268,7 @@ on_publisher(
 make_history(10);
 tables_equal('after TRUNCATE', 'parent', 'child', 'late', 'items', 'history');
 
-# Partitions on the subscriber, also with rows that move between them.
+# Partitions on the subscriber, also with rows that move between them
 on_publisher(
 	q(INSERT INTO parts SELECT i, i FROM generate_series(1, 150) i;
 	UPDATE parts SET v = v + 1 WHERE id % 3 = 0;
@@ -273,7 +276,7 @@ on_publisher(
 	DELETE FROM parts WHERE id % 7 = 0;));
 tables_equal('where the target is partitioned', 'parts');
 
-# A replica trigger that reads what other transactions write.
+# A replica trigger that reads what other transactions write
 my $sql = rows(3);
 for my $i (1 .. 100)
 {
@@ -294,9 +297,9 @@ is(on_subscriber('SELECT count(*) FROM numbered WHERE n = id'),
 is(on_publisher('SELECT count(*) FROM audit'),
 	'30', 'the trigger has fired for each row');
 
-# One larger than the queue has begun before its turn.  With a snapshot that stays what
-# it was then, the trigger must not run in it.
-# Writers have the settings of the database from their start.
+# A transaction larger than the queue has begun before its turn.  In a snapshot that
+# is not refreshed, the trigger must not run in it.  Writers have the settings of
+# the database from their start.
 sub set_isolation
 {
 	my ($sql) = @_;
@@ -323,7 +326,7 @@ tables_equal('where its snapshot is older than its turn',
 	'items', 'history', 'audited', 'audit');
 set_isolation('RESET default_transaction_isolation');
 
-# Messages of other decoders are none of ours.
+# Messages of other decoders are ignored.
 on_publisher(
 	q(SELECT pg_logical_emit_message(true, 'other', 'in a transaction');
 	SELECT pg_logical_emit_message(false, 'other', 'outside of one');
@@ -334,8 +337,8 @@ on_publisher(
 	COMMIT;));
 tables_equal('after messages of others', 'history');
 
-# Streamed transactions between the others.  Tables that are first seen inside of
-# one are known afterwards.
+# Streamed transactions between the others.  Tables that are first described inside
+# of one are known afterwards.
 my $walsender = on_publisher('SELECT pid FROM pg_stat_replication');
 on_subscriber('ALTER SUBSCRIPTION tap SET (streaming = on)');
 $publisher->poll_query_until(
@@ -372,7 +375,7 @@ $publisher->poll_query_until(
 		'items', 'history', 'later', 'gate');
 }
 
-# An error in a streamed transaction.
+# An error in a streamed transaction
 {
 	my $offset = -s $subscriber->logfile;
 	make_history(20);
@@ -385,7 +388,7 @@ $publisher->poll_query_until(
 		'items', 'history');
 }
 
-# Prepared transactions, which only a new subscription gets.
+# Prepared transactions, which only a new subscription receives
 wait_applied($publisher, $subscriber, 'tap');
 on_subscriber('DROP SUBSCRIPTION tap');
 my $connstr = $publisher->connstr . ' dbname=postgres';
@@ -409,7 +412,7 @@ on_publisher(
 	COMMIT PREPARED 'large';
 	UPDATE items SET v = v + 1 WHERE id % 9 = 0;));
 make_history(20);
-# numbered has a column more on the subscriber.
+# numbered has an additional column on the subscriber.
 tables_equal('after prepared transactions',
 	grep { $_ ne 'numbered' } @tables);
 is(on_subscriber('SELECT count(*) FROM pg_prepared_xacts'),

@@ -1,11 +1,11 @@
-# Streamed transactions are applied by writers, as one large transaction each, in
-# their place in the commit order, when their end is known (055 is about those that
-# are applied before).
+# Promise: writers apply streamed transactions, as one large transaction each, in
+# their place in the commit order, when their end is known.  (055_streams_early.pl
+# tests those that are applied before.)
 #
-# Nothing drains the pool: a transaction that was committed before, and is held
-# up by a lock, is still there while the streamed one is applied.  Several are
-# streamed at a time, with subtransactions that were rolled back, definitions
-# that come within them, and processes that end in the middle.
+# Nothing drains the pool: a transaction that was committed before, and is blocked
+# by a lock, is still there while the streamed one is applied.  Several are streamed
+# at a time, with subtransactions that were rolled back, definitions inside of them,
+# and processes that exit in the middle.
 use strict;
 use warnings;
 use FindBin;
@@ -56,7 +56,7 @@ tables_equal('after it', @tables);
 cmp_ok(counter($subscriber, 'rows'),
 	'>=', 3000, 'a writer has applied the streamed transaction');
 
-# One of which nothing is left has its turn as well.
+# A streamed transaction of which nothing is left has its turn as well.
 $lock->query_safe('BEGIN; SELECT FROM gate FOR UPDATE');
 $streamed->query_safe('BEGIN; SAVEPOINT a;' . item_rows(1000));
 on_publisher('UPDATE gate SET n = n + 1');
@@ -81,8 +81,8 @@ apply_behind_gate(
 	"UPDATE items SET v = v + 1 WHERE id = " . last_item());
 tables_equal('after a dependency', @tables);
 
-# Subtransactions, nested and rolled back, and definitions that come first in one
-# that is rolled back.
+# Subtransactions, nested and rolled back, and definitions that first arrive in one
+# that is rolled back
 $streamed->query_safe(
 		'BEGIN;'
 	  . item_rows(1000)
@@ -99,8 +99,8 @@ $streamed->query_safe(
 on_publisher('UPDATE first_seen SET v = v + id');
 tables_equal('after subtransactions', @tables);
 
-# What was rolled back takes no space to the end: in the middle, at the beginning, with
-# what is nested in it, and where more comes behind it.
+# Rolled back changes free their space in the end: in the middle, at the beginning,
+# with nested ones, and with more changes behind them.
 foreach my $begin (item_rows(2000), '')
 {
 	$streamed->query_safe("BEGIN; $begin SAVEPOINT a;" . item_rows(5000));
@@ -125,7 +125,7 @@ foreach my $begin (item_rows(2000), '')
 	tables_equal('after subtransactions that were cut off', @tables);
 }
 
-# A definition that changes within the transaction, and TRUNCATE.
+# A definition that changes within the transaction, and TRUNCATE
 $streamed->query_safe(
 	'BEGIN; INSERT INTO altered SELECT i, i FROM generate_series(1, 1000) i;'
 	  . item_rows(1000)
@@ -136,7 +136,7 @@ $streamed->query_safe(
 on_publisher(q(UPDATE altered SET b = 'old' WHERE id <= 100));
 tables_equal('after DDL and TRUNCATE in a streamed transaction', @tables);
 
-# Two at a time, one of them rolled back as a whole, and others between them.
+# Two at a time, one of them rolled back as a whole, and others between them
 my $other = begin_streamed(item_rows(1000));
 $streamed->query_safe('BEGIN;' . item_rows(1000));
 on_publisher("INSERT INTO history VALUES ($_, 1)") for 1 .. 5;
@@ -155,8 +155,8 @@ restart_apply($subscriber, 'tap');
 $other->query_safe(item_rows(1000) . 'UPDATE gate SET n = n + 1; COMMIT');
 tables_equal('after the apply worker was terminated in the middle', @tables);
 
-# The pool stops in the middle of one, and starts in the middle of another: each
-# is ended by whom it was begun.
+# The pool stops in the middle of one, and starts in the middle of another.  Each is
+# completed by the side that began it.
 $other = begin_streamed(item_rows(1000));
 $subscriber->append_conf('postgresql.conf',
 	'parallel_apply.writers_per_subscription = 1');
@@ -171,13 +171,13 @@ $subscriber->append_conf('postgresql.conf',
 $subscriber->reload;
 on_publisher('INSERT INTO history VALUES (4, 0)');
 wait_applied($publisher, $subscriber, 'tap');
-# Where the server has parallel workers of its own, the apply worker restarts.
+# The apply worker restarts where the server has parallel apply workers of its own.
 wait_for_pool($subscriber, 'tap', $subscriber->pg_version >= 16 ? 4 : 0);
 $other->query_safe(item_rows(1000) . 'UPDATE gate SET n = n + 1; COMMIT');
 wait_for_pool($subscriber, 'tap');
 tables_equal('after the pool has started again', @tables);
 
-# An error in one is PostgreSQL's own, and the spool is fetched once more.
+# An error in one is PostgreSQL's own, and the transaction is fetched again.
 my $offset = -s $subscriber->logfile;
 my $twice = last_item() + 1500;
 on_subscriber("INSERT INTO items VALUES ($twice, 0)");

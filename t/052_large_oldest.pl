@@ -1,6 +1,6 @@
-# A transaction larger than the queue is not given up for a change of catalogs that
-# serial apply would not look at: another subscription is altered while it is the
-# oldest one and its beginning has been overwritten.
+# Promise: a transaction larger than the queue is not given up for a change of
+# catalogs that serial apply would not consider.  Another subscription is altered
+# while the transaction is the oldest one and its beginning has been overwritten.
 #
 # One lock keeps it from being the oldest at first, another one keeps it from its
 # end.

@@ -1,10 +1,10 @@
-# INSERTs that follow each other are applied together: what comes of it is what
-# PostgreSQL's own apply makes of the same changes.
+# Promise: INSERTs that follow each other are applied together, with the same result
+# as PostgreSQL's own apply.
 #
-# That one is a second subscription, of a database without the extension, whose
-# tables are defined alike.  Rows that were applied together have the same cmin, which
-# shows the runs, and where there must be none.  The comment of each part names the
-# faults that it would show.
+# Serial apply is a second subscription, in a database without the extension, whose
+# tables have the same definitions.  Rows that were applied together have the same
+# cmin, which shows the runs, and where there must be none.  The comment of each
+# part names the faults that it detects.
 use strict;
 use warnings;
 use FindBin;
@@ -43,7 +43,7 @@ on_publisher(
 	INSERT INTO gate VALUES (1, 0), (2, 0);)
 );
 
-# The same in the database of the pool and in that of serial apply.
+# The same in the database of the pool and in that of serial apply
 my $definitions = q(
 	CREATE TABLE gate (id int PRIMARY KEY, n int);
 	CREATE TABLE plain (id int PRIMARY KEY, v int, note text);
@@ -100,7 +100,7 @@ subscribe($publisher, $subscriber, 'tap', with => 'two_phase = on');
 subscribe_serially($publisher, $subscriber, with => 'two_phase = on');
 wait_for_pool($subscriber, 'tap');
 
-# Both subscriptions have the same rows in these tables.
+# Assert that both subscriptions have the same rows in these tables.
 sub both_equal
 {
 	my ($when, @which) = @_;
@@ -117,7 +117,8 @@ sub both_equal
 	return;
 }
 
-# Rows of a table for which the condition holds, and how many runs they came in.
+# Return how many rows of a table satisfy the condition, and how many runs they came
+# in.
 sub runs
 {
 	my ($table, $condition) = @_;
@@ -131,7 +132,7 @@ sub tries
 	return counter($subscriber, 'fallbacks + retries + commit_order_aborts');
 }
 
-# Runs within a transaction, of each kind of table that can have them.
+# Runs within a transaction, of each kind of table that can have them
 on_publisher(
 	q(INSERT INTO plain SELECT i, i, 'note' FROM generate_series(1, 1000) i;
 	INSERT INTO defined SELECT i, i, repeat('b', i), i / 3.0, now(), i / 7.0, '\x00ff'
@@ -153,7 +154,7 @@ is( on_subscriber(
 	'1000',
 	'they are found by their index');
 
-# Runs over the transactions of a batch, behind one that waits for a lock.
+# Runs over the transactions of a batch, behind one that waits for a lock
 {
 	my $gate = hold($subscriber, 'SELECT FROM gate FOR UPDATE');
 	on_publisher('UPDATE gate SET n = n + 1 WHERE id = 1');
@@ -167,7 +168,7 @@ is( on_subscriber(
 	cmp_ok($runs, '<', 300, 'runs go over transactions of a batch');
 }
 
-# Everything else ends a run: the same transaction has to find its rows.
+# Any other change ends a run: the same transaction must find its rows.
 {
 	my $tries = tries();
 	on_publisher(
@@ -215,7 +216,8 @@ is( on_subscriber(
 	both_equal('after TRUNCATE', @tables);
 }
 
-# The definition of the table changes in the middle, here and there.
+# The definition of the table changes in the middle, on the publisher and on the
+# subscriber.
 $subscriber->safe_psql($_, 'ALTER TABLE other ADD w int DEFAULT 3')
   for qw(postgres serial);
 on_publisher(
@@ -229,8 +231,8 @@ on_publisher(
 );
 both_equal('after changes of the definition', 'other');
 
-# A table that can tell which rows are there already takes no runs: a trigger, a
-# check and a domain that count.
+# A table with code that can see which rows exist takes no runs: a trigger, a check
+# and a domain that count.
 {
 	my $replays = counter($subscriber, 'fallbacks');
 	on_publisher(
@@ -244,7 +246,7 @@ both_equal('after changes of the definition', 'other');
 	is(runs('counted', 'true'), '21 rows in 21', 'there are no runs then');
 }
 
-# So does one whose domain begins to count.
+# Nor does a table whose domain begins to count.
 {
 	my $replays = counter($subscriber, 'fallbacks');
 	on_publisher(
@@ -261,8 +263,9 @@ both_equal('after changes of the definition', 'other');
 		$replays, 'and no check has failed');
 }
 
-# A row of a run violates a constraint: the whole transaction fails, with the error of
-# PostgreSQL's own apply, until the row is skipped or the cause is gone.
+# A row of a run violates a constraint.  The whole transaction fails, with the error
+# of PostgreSQL's own apply, until the transaction is skipped or the cause is
+# removed.
 {
 	my $offset = -s $subscriber->logfile;
 	my $spoil = 'INSERT INTO plain VALUES (4050, -1)';
@@ -305,8 +308,8 @@ both_equal('after changes of the definition', 'other');
 		'1 rows in 1', 'the transaction was skipped whole');
 }
 
-# A younger transaction has a run when it waits for an older one, and holds a value of
-# a unique index that this one needs: it gives way, its run with it.
+# A younger transaction with a run waits for an older one, and holds a value of a
+# unique index that the older one needs.  It is rolled back, and its run with it.
 wait_for_pool($subscriber, 'tap');
 {
 	my $tries = counter($subscriber, 'commit_order_aborts');
@@ -335,7 +338,7 @@ wait_for_pool($subscriber, 'tap');
 }
 
 # Large transactions: more than the queue holds, large values between small ones,
-# prepared, streamed, and in binary.
+# prepared, streamed, and in binary
 sub load
 {
 	my ($from, $rows) = @_;
@@ -365,7 +368,7 @@ on_publisher('BEGIN;' . load(30001, 1000) . 'COMMIT;');
 on_publisher('BEGIN;' . load(40001, 10) . 'COMMIT;');
 both_equal('after a streamed transaction, in binary', @tables);
 
-# Every row is counted, once.
+# Every row is counted once.
 my $before = on_subscriber(
 	q(SELECT n_tup_ins FROM pg_stat_user_tables WHERE relname = 'narrow'));
 on_publisher('INSERT INTO narrow SELECT i FROM generate_series(1, 100000) i');

@@ -1,11 +1,11 @@
-# Read-ahead: pages of changes to come are asked for where storage is slow, and
-# only there; and whatever happens to the tables meanwhile, the rows are the same.
+# Promise: pages of later changes are prefetched where storage is slow, and only
+# there.  Whatever happens to the tables meanwhile, the rows are the same.
 #
-# bench/read_delay makes every page read of the subscriber take some time, whose
-# shared_buffers are a fraction of the tables.  The changes of each part are
-# random in where they are, and have every kind of key.  While tables are changed,
-# a lock on the row of gate holds up the first of the transactions: writers have
-# looked at what follows, which is still to be applied.
+# bench/read_delay delays every page read of the subscriber, whose shared_buffers
+# are a fraction of the tables.  The changes of each part are at random places, and
+# have every kind of key.  While tables are changed, a lock on the row of gate
+# blocks the first transaction:  writers have read ahead in the following ones,
+# which are still to be applied.
 use strict;
 use warnings;
 use FindBin;
@@ -28,7 +28,7 @@ my ($publisher, $subscriber) = new_pair(
 		parallel_apply.writers_per_subscription = 4
 		parallel_apply.max_batch_transactions = 5));
 
-# Keys: name, columns, and what they are for the number i.  The long ones make an
+# Keys: name, columns, and their values for the number i.  The long ones make an
 # index of several levels.
 my %keys = (
 	by_int => [ 'k int PRIMARY KEY', 'i' ],
@@ -68,11 +68,12 @@ on_publisher(
 push @tables, 'backward', 'parts';
 my %key_of = map { $_ => 'k::text' } @tables;
 $key_of{by_pair} = q(concat(a, ' ', b));
-# What the publisher finds rows by is not what it tells.
+# The publisher finds rows by other columns than those that it sends as the key.
 on_publisher(join '', map { "CREATE INDEX ON $_ (i);\n" } @tables);
-# Until they are cured, some values of the publisher are none of the subscriber.
+# Until the tables are "cured", some values of the publisher are invalid on the
+# subscriber.
 on_subscriber('ALTER TABLE cured ALTER k TYPE int USING k::int');
-# A key whose conversion leaves a trace.
+# A key whose conversion leaves a trace
 on_subscriber(
 	q(CREATE TABLE checks (k int);
 	CREATE FUNCTION note(k int) RETURNS boolean LANGUAGE plpgsql
@@ -95,7 +96,7 @@ sub start_subscriber
 
 my $position = 0;
 
-# So many transactions, each a change of every one of these tables.
+# This many transactions, each of which changes every one of these tables
 sub transactions
 {
 	my ($n, @of) = @_;
@@ -121,13 +122,14 @@ sub all_equal
 		"all tables are equal on both sides $when");
 }
 
-# Transactions are held up, and some tables locked, until the writers have looked
-# ahead in them, and f has done something to the subscriber.
+# Block transactions, and lock some tables, until the writers have read ahead in
+# them, and f has changed the subscriber.
 sub behind_gate
 {
 	my ($locks, $f, @transactions) = @_;
 
-	# Writers look ahead in tables that they know.  So each gets to know all.
+	# Writers read ahead in tables that they know, so each writer has to apply a
+	# change of each table first.
 	my $i = 1600;
 	my @all = map { "$_; UPDATE part2 SET v = v + 1 WHERE i = " . $i++ }
 	  transactions(4, grep { $_ ne 'parts' } @tables);
@@ -136,9 +138,10 @@ sub behind_gate
 		join(', ', 'waiting for lock', ('waiting for prior commit') x 3),
 		'every writer has seen every table', @all);
 
-	# They look when they begin: the first gate is for the rest to arrive.  Enough is in
-	# front of the second one for three writers, if each of them takes five, and the one
-	# that waits for the first gate has taken four as well.
+	# They read ahead when they begin: the first gate lets the rest arrive.  There
+	# are enough transactions in front of the second gate for three writers if each
+	# of them claims five, and the one that waits for the first gate has claimed
+	# four as well.
 	my $arrival = hold($subscriber, 'SELECT FROM gate FOR UPDATE');
 	my $change =
 	  hold($subscriber, "SELECT FROM second_gate FOR UPDATE; $locks");
@@ -195,9 +198,9 @@ cmp_ok(
 	$before + 300,
 	'a large transaction is looked at ahead, too');
 
-### tables change between the look and the change
+### tables change between the prefetch and the change
 
-# As many as the writers claim before they are held up.
+# As many as the writers claim before they are blocked
 sub claimed
 {
 	return transactions(20, 'by_int');
@@ -230,7 +233,7 @@ behind_gate(
 	transactions(20, 'cured', 'by_int'));
 all_equal('after the type was cured');
 
-### a table that somebody has locked is left alone
+### a table that another session has locked is skipped
 
 behind_gate(
 	'LOCK TABLE part2',

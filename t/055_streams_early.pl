@@ -1,5 +1,6 @@
-# A streamed transaction is applied by a writer before its end is known, and
-# committed in its place; whatever is in the way of that, it is applied after its end.
+# Promise: a writer applies a streamed transaction before its end is known, and
+# commits it in its place.  If that is impossible, the transaction is applied after
+# its end.
 use strict;
 use warnings;
 use FindBin;
@@ -42,7 +43,8 @@ on_publisher(
 
 my @tables = qw(items gate history twins watched emptied altered widened);
 
-# Streamed transactions so far: those that writers had applied at their end, and others.
+# Streamed transactions so far: those that writers had applied at their end, and
+# others
 sub streams
 {
 	return on_subscriber(
@@ -64,7 +66,7 @@ sub streams_are
 	return;
 }
 
-# Statistics begin again with the apply worker.
+# Statistics are reset with the apply worker.
 sub forget_streams
 {
 	wait_for_pool($subscriber, 'tap');
@@ -73,7 +75,7 @@ sub forget_streams
 	return;
 }
 
-# Until the end of one more has come, which writers have applied up to there.
+# Wait for the end of one more, which writers have applied up to there.
 sub wait_for_end
 {
 	wait_until(
@@ -90,9 +92,9 @@ sub wait_for_none_early
 	return;
 }
 
-### in its place
+### in commit order
 
-# It is applied while it is open, others beside it, and cannot be seen.
+# It is applied while it is open, concurrently with others, and is not visible.
 my $streamed = begin_streamed(item_rows(3000));
 wait_for_early(2000);
 on_publisher('INSERT INTO history VALUES (1, 1)');
@@ -105,8 +107,9 @@ is( on_subscriber(
 $streamed->query_safe('COMMIT');
 streams_are('a transaction that ends is committed', 1, 0);
 
-# Its changes wait for what was committed before they came, its commit for what was
-# committed before it; what comes behind it waits for it.
+# Its changes wait for transactions that were committed before they arrived, its
+# commit waits for those that were committed before it.  Everything behind it waits
+# for it.
 my $lock = hold($subscriber, 'SELECT FROM gate FOR UPDATE');
 $streamed->query_safe('BEGIN;' . item_rows(1000));
 wait_for_early(500);
@@ -139,7 +142,7 @@ $lock->query_safe('COMMIT');
 streams_are('what is rolled back leaves nothing', 0, 0);
 wait_for_none_early();
 
-# Two at a time, and a definition that changes in one of them.
+# Two at a time, and a definition that changes in one of them
 $streamed->query_safe(
 	'BEGIN; INSERT INTO altered SELECT i, i FROM generate_series(1, 3000) i;'
 );
@@ -155,7 +158,7 @@ on_publisher(q(UPDATE altered SET b = 'old' WHERE id <= 100));
 $other->query_safe('COMMIT');
 streams_are('two at a time', 2, 0);
 
-# More of them do not get more than half of the writers.
+# Streamed transactions never occupy more than half of the writers.
 $streamed->query_safe('BEGIN;' . item_rows(1000));
 $other->query_safe('BEGIN;' . item_rows(1000));
 wait_for_early(500, 2);
@@ -164,8 +167,8 @@ $_->query_safe('COMMIT') for $third, $streamed, $other;
 $third->quit;
 streams_are('three at a time', 2, 1);
 
-# A subtransaction that was rolled back before anything of it was sent is nothing; one
-# that was sent has to be left out.
+# A subtransaction that is rolled back before anything of it was sent leaves
+# nothing.  One that was sent must be skipped.
 $streamed->query_safe(
 	'BEGIN; SAVEPOINT a; INSERT INTO history VALUES (5, 2); ROLLBACK TO SAVEPOINT a;'
 	  . item_rows(2000)
@@ -178,8 +181,8 @@ $streamed->query_safe(
 	'ROLLBACK TO SAVEPOINT a;' . item_rows(2000) . 'COMMIT');
 streams_are('a part of it was rolled back', 0, 1);
 
-# As long as its writer, which is stopped here, may read them, the changes of such a
-# subtransaction stay in the file; they are not applied.  Then the space is given back.
+# The changes of such a subtransaction stay in the file as long as its writer, which
+# is stopped here, may read them; they are not applied.  Then the space is released.
 foreach my $last ('commit', 'chunk')
 {
 	$streamed->query_safe(
@@ -195,7 +198,8 @@ foreach my $last ('commit', 'chunk')
 	if ($last eq 'chunk')
 	{
 		$streamed->query_safe('SAVEPOINT b;' . item_rows(2000));
-		# Most of the 11,000 rows, of some 250 bytes each, of which the last 2,000 go.
+		# Most of the 11,000 rows, of some 250 bytes each, of which the last 2,000
+		# are removed
 		my $more = wait_for_spooled('> 2650000',
 			'a second subtransaction is not streamed');
 		$streamed->query_safe('ROLLBACK TO SAVEPOINT b');
@@ -208,7 +212,8 @@ foreach my $last ('commit', 'chunk')
 	}
 	else
 	{
-		# What it does then is a subtransaction, too, which begins where the other ended.
+		# The next changes are a subtransaction as well, which begins where the
+		# other one ended.
 		$streamed->query_safe('ROLLBACK TO SAVEPOINT a;' . item_rows(2000));
 		wait_for_spooled('> ' . ($bytes + 600_000),
 			'the end of the transaction is not streamed');
@@ -242,8 +247,8 @@ $streamed->query_safe('BEGIN;'
 	  . 'COMMIT');
 streams_are('TRUNCATE', 0, 1);
 
-# A row that the subscriber does not have, which might be an older one's as long as the
-# transaction is open.
+# A row that the subscriber does not have.  An older transaction might still insert
+# it as long as the streamed one is open.
 on_subscriber('DELETE FROM items WHERE id = 1');
 $streamed->query_safe('BEGIN;' . item_rows(1000));
 wait_for_early(500);
@@ -255,7 +260,8 @@ wait_applied($publisher, $subscriber, 'tap');
 on_publisher('DELETE FROM items WHERE id = 1');
 streams_are('a row is missing', 0, 1);
 
-# It is nobody's once the transaction has ended, and all before it is committed.
+# No older transaction can insert it once this one has ended and everything before
+# it is committed.
 on_subscriber('DELETE FROM items WHERE id = 2');
 $lock->query_safe('BEGIN; LOCK TABLE items IN SHARE MODE');
 $streamed->query_safe('BEGIN;'
@@ -274,7 +280,7 @@ is( on_subscriber(
 	'0',
 	'and nothing is applied again');
 
-# The oldest transaction wins: on the publisher, the two delete different rows.
+# The oldest transaction wins.  On the publisher, the two delete different rows.
 $streamed->query_safe(
 	'BEGIN; DELETE FROM twins WHERE ctid = (SELECT min(ctid) FROM twins);'
 	  . item_rows(3000));
@@ -292,10 +298,10 @@ $streamed->query_safe('BEGIN;' . item_rows(3000) . 'COMMIT');
 streams_are('it is turned off', 0, 1);
 reload_with($subscriber, 'parallel_apply.streaming_apply = writer');
 
-### what happens between its end and its commit
+### between its end and its commit
 
-# A transaction with these statements behind many rows has ended, and waits for an older
-# one, which waits for a lock of ours.
+# A transaction with these statements behind many rows has ended, and waits for an
+# older one, which waits for a lock of this test.
 sub end_behind_lock
 {
 	my ($sql) = @_;
@@ -309,7 +315,7 @@ sub end_behind_lock
 	return;
 }
 
-# The subscription changes: it is applied again, by PostgreSQL's own apply, from its file,
+# The subscription changes: PostgreSQL's own apply applies it again, from its file,
 # with the definitions of that time.
 sub fallbacks
 {
@@ -326,7 +332,7 @@ $lock->query_safe('COMMIT');
 streams_are('the subscription has changed', 1, 0);
 cmp_ok(fallbacks(), '>', $replays, 'it was applied natively from its file');
 
-# What it applies next, a small transaction as a rule, has the definition of its own time.
+# The next transaction, usually a small one, has the definition of its own time.
 sub lone_replays
 {
 	wait_applied($publisher, $subscriber, 'tap');
@@ -343,8 +349,9 @@ cmp_ok(lone_replays(), '>', 0, 'small transactions are applied natively');
 reload_with($subscriber, 'parallel_apply.leader_participation = off');
 streams_are('newer definitions after older ones', 0, 0);
 
-# An error is PostgreSQL's own: a local session inserts a row before it is applied again.
-# The session does not wait for one that has ended and whose turn is held up.
+# An error is PostgreSQL's own: a local session inserts a row before the transaction
+# is applied again.  The session does not wait for a transaction that has ended and
+# waits for its turn.
 my $offset = -s $subscriber->logfile;
 end_behind_lock();
 my $twice = last_item() - 1500;
@@ -355,7 +362,7 @@ $subscriber->wait_for_log(duplicate_key('items'), $offset);
 on_subscriber("DELETE FROM items WHERE id = $twice");
 tables_equal('after an error', @tables);
 
-### processes that end in the middle
+### processes that exit in the middle
 
 forget_streams();
 $streamed->query_safe('BEGIN;' . item_rows(3000));
@@ -381,7 +388,8 @@ $streamed->query_safe(item_rows(1000) . 'COMMIT');
 wait_applied($publisher, $subscriber, 'tap');
 rows_equal($publisher, $subscriber, 'items', 'its writer was killed');
 
-# The pool stops, or nobody else is left: it is applied after its end.
+# The pool stops, or no other writer is left: the transaction is applied after its
+# end.
 forget_streams();
 $streamed->query_safe('BEGIN;' . item_rows(3000));
 wait_for_early(2000);
@@ -405,7 +413,7 @@ $streamed->query_safe('COMMIT');
 $other->query_safe('COMMIT');
 tables_equal('with fewer writers', @tables);
 
-# The others leave while it waits for what nobody has claimed yet.
+# The other writers exit while it waits for transactions that no writer has claimed.
 $lock = hold($subscriber, 'COMMIT');
 reload_with($subscriber, 'parallel_apply.writers_per_subscription = 2');
 wait_for_pool($subscriber, 'tap', 2);
@@ -423,7 +431,7 @@ wait_for_pool($subscriber, 'tap', 0);
 $streamed->query_safe('COMMIT');
 tables_equal('when the others left', @tables);
 
-# It has ended and waits for its turn, and they leave.
+# The other writers exit when it has ended and waits for its turn.
 reload_with($subscriber, 'parallel_apply.writers_per_subscription = 2');
 forget_streams();
 end_behind_lock();
@@ -434,7 +442,7 @@ wait_for_pool($subscriber, 'tap', 0);
 tables_equal('when the others left before its turn', @tables);
 reload_with($subscriber, 'parallel_apply.writers_per_subscription = 3');
 
-# While apply is paused, it holds no locks.
+# It holds no locks while apply is paused.
 forget_streams();
 $streamed->query_safe('BEGIN;' . item_rows(3000));
 wait_for_early(2000);
@@ -446,8 +454,9 @@ $streamed->query_safe(item_rows(1000) . 'COMMIT');
 on_subscriber(q(SELECT parallel_apply.resume('tap')));
 streams_are('apply was paused', 0, 1);
 
-# A large value leaves nothing in the memory of the processes that it has passed, before
-# the end of its transaction or after it.  Compressed, it might be too small to be streamed.
+# A large value leaves nothing in the memory of the processes that it passes
+# through, before the end of its transaction or after it.  It is not compressible,
+# which might make it too small to be streamed.
 on_publisher('ALTER TABLE items ALTER note SET STORAGE EXTERNAL');
 
 sub processes_are_small

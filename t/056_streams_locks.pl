@@ -1,5 +1,6 @@
-# A streamed transaction that is applied early is the youngest of all: it holds up
-# nothing that serial apply would not wait for, whatever locks it has or waits for.
+# Promise: a streamed transaction that is applied early is the youngest of all.  It
+# blocks nothing that serial apply would not block, whatever locks it holds or waits
+# for.
 use strict;
 use warnings;
 use FindBin;
@@ -23,8 +24,8 @@ exec_both(
 	CREATE TABLE twins (n int);
 	ALTER TABLE twins REPLICA IDENTITY FULL;));
 
-# Code that notices locks of others: an order takes the first job that is not locked, and what
-# is urgent does not wait for one.
+# Code that notices locks of others: an order takes the first job that is not
+# locked, and an urgent one uses NOWAIT.
 on_subscriber(
 	q(CREATE TABLE taken (id int, job int);
 	CREATE FUNCTION take() RETURNS trigger LANGUAGE plpgsql AS $$
@@ -65,8 +66,8 @@ sub value_of
 		"SELECT $column FROM parallel_apply.subscription_stats");
 }
 
-# A transaction that waits for a lock of ours is rolled back: what comes after it gets
-# on at once.
+# A transaction that waits for a lock of this test is rolled back, so that following
+# ones continue at once.
 my $streamed = $publisher->background_psql('postgres');
 my $lock = hold($subscriber, 'SELECT FROM gate WHERE id = 1 FOR UPDATE');
 $streamed->query_safe(
@@ -107,7 +108,8 @@ reload_with($subscriber, 'parallel_apply.writers_per_subscription = 4');
 on_publisher('INSERT INTO history VALUES (2)');
 wait_for_pool($subscriber, 'tap', 4);
 
-# One that has ended makes way for a local session, though it waits for a lock itself.
+# A transaction that has ended is rolled back for a local session, though it waits
+# for a lock itself.
 $lock->query_safe('BEGIN; SELECT FROM gate WHERE id = 1 FOR UPDATE');
 my $row = hold($subscriber, 'SELECT FROM jobs WHERE id = 3 FOR UPDATE');
 $streamed->query_safe(
@@ -126,7 +128,7 @@ end_sessions($row);
 $lock->query_safe('COMMIT');
 tables_equal('after a session did not wait', @tables);
 
-# Two of them, one of which waits for the other, and ends first.
+# Two streamed transactions, one of which waits for the other, and ends first
 $streamed->query_safe(
 	'BEGIN; DELETE FROM twins WHERE ctid = (SELECT min(ctid) FROM twins);'
 	  . item_rows(3000));
@@ -143,7 +145,8 @@ becomes_true('count(*) = 1 FROM history WHERE n = 3',
 $streamed->query_safe('COMMIT');
 tables_equal('after two that changed equal rows', @tables);
 
-# The subscription changes: it need not go on to its end to notice it, whether it is busy ...
+# The subscription changes: the transaction notices that before its end, whether it
+# is busy ...
 $lock->query_safe('BEGIN; SELECT FROM gate WHERE id = 1 FOR UPDATE');
 my $second_lock =
   hold($subscriber, 'SELECT FROM gate WHERE id = 2 FOR UPDATE');
@@ -177,7 +180,7 @@ $streamed->query_safe('COMMIT');
 tables_equal('after the subscription has changed', @tables);
 is(value_of('streamed_from_file'), $late + 1, 'it was applied after its end');
 
-# Of writers that have nothing to do, one stays beside it.
+# One of the idle writers stays available.
 my $early = value_of('streamed_in_progress');
 $streamed->query_safe('BEGIN;' . item_rows(2000));
 wait_for_early(1500);
@@ -197,9 +200,9 @@ tables_equal('after writers have left', @tables);
 is(value_of('streamed_in_progress'),
 	$early + 1, 'it was applied early, beside one that stayed');
 
-### code of the user that would notice its locks
+### user code that would notice its locks
 
-# A new pool of four writers, with these settings.
+# A new pool of four writers, with these settings
 sub restart_pool
 {
 	my (@settings) = @_;
@@ -212,7 +215,8 @@ sub restart_pool
 }
 restart_pool('parallel_apply.idle_writers_per_subscription = 4');
 
-# Asserts that all is applied, and that these have taken the first job; they are forgotten.
+# Assert that all are applied, and that these have taken the first job, and forget
+# them.
 sub first_job_is_taken
 {
 	my ($name, @ids) = @_;
@@ -227,7 +231,7 @@ sub first_job_is_taken
 	return;
 }
 
-# Of streamed transactions so many more were applied early, and late.
+# Assert that this many more streamed transactions were applied early, and late.
 sub streams_are
 {
 	my ($more_early, $more_late, $name) = @_;
@@ -245,7 +249,7 @@ sub streams_are
 ($early, $late) =
   (value_of('streamed_in_progress'), value_of('streamed_from_file'));
 
-# The process that applies early, stopped while it waits for more.
+# Stop the process that applies early, while it waits for more.
 sub stop_early_writer
 {
 	my $from =
@@ -263,7 +267,7 @@ sub stop_early_writer
 	die 'nobody waits for data';
 }
 
-# It is rolled back, which takes as long as we like, before such code runs.
+# It is rolled back before such code runs, even if that takes long.
 $streamed->query_safe(
 	'BEGIN; UPDATE jobs SET n = 1 WHERE id = 1;' . item_rows(3000));
 wait_for_early(2000);
@@ -276,7 +280,8 @@ first_job_is_taken('a trigger does not notice its locks', 1, 2);
 $streamed->query_safe('COMMIT');
 streams_are(0, 1, 'after a trigger');
 
-# Nor does one begin while such a transaction is in the queue; it may when that is committed.
+# No streamed transaction is begun while such a transaction is in the queue.  One
+# may begin when it is committed.
 $lock->query_safe('BEGIN; SELECT FROM gate WHERE id = 1 FOR UPDATE');
 on_publisher('UPDATE gate SET n = n + 1 WHERE id = 1');
 on_publisher('INSERT INTO orders VALUES (3)');
@@ -294,9 +299,10 @@ wait_for_early(2000);
 $streamed->query_safe('COMMIT');
 streams_are(1, 0, 'after it could begin');
 
-# One that has ended after such a transaction, which has got its trigger after that: this
-# one, too, is rolled back, and another one that has not ended.  The last rows may come
-# behind that transaction, and then depend on it, or before.
+# A streamed transaction has ended after another one, whose table gets such a
+# trigger later.  It is rolled back too, and so is a second one that has not ended.
+# The last rows may come behind the transaction with the trigger, and then depend on
+# it, or before it.
 $streamed->query_safe(
 	'BEGIN; UPDATE jobs SET n = 3 WHERE id = 1;' . item_rows(2000));
 wait_for_early(1000);
@@ -327,7 +333,8 @@ first_job_is_taken('a new trigger does not notice the locks of younger ones',
 $first->query_safe('COMMIT');
 streams_are(1, 1, 'after a new trigger');
 
-# The same if the native loop has to do it, because a message is larger than the queue.
+# The same if the native loop has to apply the transaction, because a message is
+# larger than the queue
 restart_pool('parallel_apply.queue_size = 64kB');
 $streamed->query_safe(
 	'BEGIN; UPDATE jobs SET n = 4 WHERE id = 1;' . item_rows(3000));
@@ -346,9 +353,10 @@ $streamed->query_safe('COMMIT');
 streams_are(0, 1, 'after the native loop');
 is(value_of('fallback_message'), 1, 'a message was larger than the queue');
 
-# The pool is about to stop, and the end of one has come that is to be applied then: before,
-# nothing of it is confirmed.  It would be applied at once, if there were not another one,
-# whose process is stopped.  Fault: it is lost when the apply worker ends in the middle.
+# The pool is about to stop, and a streamed transaction has ended, which is to be
+# applied then.  Nothing of it is confirmed before.  It would be applied at once if
+# there were not another one, whose process is stopped.  Detects: it is lost when
+# the apply worker exits in the middle.
 $lock->query_safe('BEGIN; SELECT FROM gate WHERE id = 1 FOR UPDATE');
 $second_lock->query_safe('BEGIN; LOCK TABLE history IN SHARE MODE');
 $first->query_safe('BEGIN;' . item_rows(3000));

@@ -1,5 +1,6 @@
-# What goes on beside a streamed transaction that is applied early need not wait for
-# it, nor does it lose its work to that, and its rows are what serial apply makes of them.
+# Promise: transactions that are applied concurrently with a streamed one that is
+# applied early neither wait for it nor lose their work because of it, and the rows
+# are those of serial apply.
 use strict;
 use warnings;
 use FindBin;
@@ -50,7 +51,7 @@ sub is_seen
 		$name);
 }
 
-# A default that is the time follows the commit order.
+# A default that is the current time follows the commit order.
 my $late = value_of('streamed_from_file');
 my $streamed = begin_streamed(
 	item_rows(1000) . 'INSERT INTO stamped VALUES (1, 0);' . item_rows(2000));
@@ -73,7 +74,7 @@ is(value_of('streamed_in_progress'),
 is(on_subscriber('SELECT id, v FROM stamped'),
 	'1|1', 'the table with a default has the rows of the publisher');
 
-# It waits for data, and holds nothing but what it has locked.
+# It waits for data, and holds only the locks of its changes.
 $streamed->query_safe('BEGIN;' . item_rows(2000));
 wait_for_early(1500);
 $publisher->wait_for_catchup('tap', 'write');
@@ -88,7 +89,7 @@ tables_equal('after an index was created', @tables);
 is(value_of('streamed_in_progress'),
 	$early + 1, 'it goes on with a new snapshot');
 
-# What is changed of other subscriptions and of other tables does not matter to it.
+# Changes of other subscriptions and of other tables have no effect on it.
 my $replays = value_of('fallback_subscription');
 ($early, $late) =
   map { value_of($_) } qw(streamed_in_progress streamed_from_file);
@@ -109,8 +110,9 @@ is(value_of('streamed_from_file'), $late, 'and is not given up');
 is(value_of('fallback_subscription'),
 	$replays, 'nor applied again when it commits');
 
-# Its rows take long; after each of them it looks whether an older one waits for it, which
-# does not happen on the publisher: there the two delete different rows.
+# Its rows take long.  After each of them it checks whether an older transaction
+# waits for it, which does not happen on the publisher: there the two delete
+# different rows.
 on_publisher('INSERT INTO twins VALUES (1), (1)');
 wait_applied($publisher, $subscriber, 'tap');
 $streamed->query_safe(
@@ -130,8 +132,8 @@ on_subscriber('INSERT INTO open_doors VALUES (2)');
 $streamed->query_safe('COMMIT');
 tables_equal('after an older one had to wait', @tables);
 
-# A row is missing when it has ended, and is still being applied: it need not be applied
-# again, but looks again in its turn.
+# A row is missing when it has ended and is still being applied.  It need not be
+# applied again, but searches for the row again in its turn.
 on_publisher('INSERT INTO gate VALUES (1, 0), (2, 0), (3, 0)');
 wait_applied($publisher, $subscriber, 'tap');
 on_subscriber('DELETE FROM gate WHERE id = 3');

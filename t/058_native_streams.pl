@@ -1,10 +1,11 @@
-# A publisher from 18 on says that a subtransaction was rolled back, though it has sent
-# nothing of it, if it has found the rollback before it decoded the changes; also to a
-# subscription without streaming.  PostgreSQL's own apply and table synchronisation crash
-# on that, and go on doing so.  They are not told.
+# Promise: a rollback of a subtransaction that was never sent does no harm.  A
+# publisher from 18 on sends such a message if it has found the rollback before it
+# decoded the changes, also to a subscription without streaming.  PostgreSQL's own
+# apply and table synchronization crash on this message, again after each restart.
+# The extension hides it from them.
 #
-# The walsender comes to the transactions only after their end.  Publishers before 18
-# do not say that.
+# The walsender reads the transactions only after their end.  Publishers before 18
+# do not send the message.
 use strict;
 use warnings;
 use FindBin;
@@ -23,7 +24,8 @@ subscribe($publisher, $subscriber, 'tap', publication => 'FOR TABLE items');
 on_publisher(join ';',
 	map { "INSERT INTO $_ VALUES (1, 0)" } qw(items late later));
 
-# Rolled back as a whole; then one that is streamed, and of which a part is left out.
+# A transaction that is rolled back as a whole, and then one that is streamed, part
+# of which is rolled back
 sub roll_back
 {
 	my ($table) = @_;

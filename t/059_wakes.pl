@@ -1,9 +1,10 @@
-# A writer that sleeps is woken by what it waits for.
+# Promise: a sleeping writer is woken by the event that it waits for.
 #
-# It looks by itself after some time as well, so that a lost wake-up is hard to notice:
-# here that time is an hour (src/test/selftest_wakes.c), and what nobody wakes a writer for
-# does not happen.  So does the apply worker, after up to a second, which is measured here;
-# 028_waits.pl measures how soon others are woken.
+# A writer also checks its condition after some time, so that a lost wakeup is hard
+# to notice.  Here that time is an hour (src/test/selftest_wakes.c), and what no
+# process wakes a writer for does not happen.  The apply worker checks after up to a
+# second, which is measured here.  028_waits.pl measures how fast other processes
+# are woken.
 use strict;
 use warnings;
 use FindBin;
@@ -60,8 +61,8 @@ my @tables = qw(items other orders gate refused);
 on_publisher(item_rows(1) . 'INSERT INTO gate VALUES (1, 0)');
 tables_equal('at the beginning', @tables);
 
-# The rest of a transaction that is applied while it arrives.  The walsender has to look up
-# whether a table is published, which a local session does not let it.
+# The rest of a transaction that is applied while it arrives.  The walsender has to
+# look up whether a table is published, which a local session prevents.
 my $lock =
   hold($publisher, 'LOCK TABLE pg_publication_rel IN ACCESS EXCLUSIVE MODE');
 on_publisher(
@@ -71,8 +72,8 @@ $lock->query_safe('COMMIT');
 $lock->quit;
 tables_equal('when the rest has come', @tables);
 
-# More of a streamed transaction, up to its last change: a value larger than what the
-# publisher keeps is sent at once.
+# More of a streamed transaction, up to its last change: a value larger than the
+# publisher's buffer is sent at once.
 my $streamed = begin_streamed(item_rows(1000));
 wait_for_early(500);
 $publisher->wait_for_catchup('tap', 'write');
@@ -81,8 +82,8 @@ $streamed->query_safe(
 	item_rows(999) . q(INSERT INTO items VALUES (0, 0, repeat('x', 100000))));
 wait_for_early(2000);
 
-# Its end, which has a place in the queue only when others leave it: there are as many as
-# it can have, and the first of them waits for a lock.
+# Its end, which gets a place in the queue only when other transactions leave it:
+# there are as many as the queue can hold, and the first of them waits for a lock.
 my $queued = q(queue_transactions FROM parallel_apply.subscriptions);
 my $slots = 128;
 $lock = hold($subscriber, 'LOCK TABLE other IN SHARE MODE');
@@ -99,7 +100,8 @@ $lock->query_safe('COMMIT');
 $lock->quit;
 tables_equal('when a streamed transaction has ended', @tables);
 
-# What has to be alone waits until a younger one is rolled back, whose process is stopped.
+# A transaction that has to be alone waits until a younger one is rolled back, whose
+# process is stopped.
 $streamed->query_safe('BEGIN;' . item_rows(1000));
 wait_for_early(500);
 my $from =
@@ -114,11 +116,12 @@ tables_equal('when a younger one was rolled back', @tables);
 $streamed->query_safe('COMMIT');
 $streamed->quit;
 
-# The apply worker: for a transaction that a writer cannot apply, and, when what is older
-# is committed, for one that no writer claims, since its table is being copied.  As the
-# library of the publisher says that nobody waits for a flush, nothing else wakes it.  Some
-# are younger, since it is also woken when a quarter of all is committed.  Returns how long
-# that transaction takes, in milliseconds.
+# The apply worker is woken for a transaction that a writer cannot apply, and, when
+# everything older is committed, for one that no writer claims, since its table is
+# being copied.  The library of the publisher reports that no session waits for a
+# flush, so nothing else wakes it.  There are some younger transactions, since it is
+# also woken when a quarter of all is committed.  Return how long that transaction
+# takes, in milliseconds.
 my $id = 1000;
 
 sub replay_time

@@ -1,9 +1,9 @@
-# Tables change while transactions are under way, on either side, and nothing is
-# lost or applied twice; what was queued is applied with the definition that it was
-# made with.
+# Promise: if tables change on either side while transactions are being applied,
+# nothing is lost or applied twice, and queued changes are applied with the
+# definition that they were made with.
 #
-# Writers are stopped by the locked row of gate, so that transactions with several
-# definitions are in the queue at once, or that a local change of a table happens
+# The locked row of gate stops writers, so that transactions with several
+# definitions are queued at the same time, or a local change of a table happens
 # between the receipt of a transaction and its application.
 use strict;
 use warnings;
@@ -44,7 +44,7 @@ my $apply_pid = apply_pid($subscriber, 'tap');
 
 my $n = 0;
 
-# Small transactions.
+# Small transactions
 sub make_history
 {
 	my ($count) = @_;
@@ -55,7 +55,7 @@ sub make_history
 	return;
 }
 
-# Transactions that go on until end_changes(), or until there are many.
+# Transactions that continue until end_changes(), or until there are many
 sub begin_changes
 {
 	my ($table) = @_;
@@ -76,8 +76,9 @@ sub end_changes
 	return;
 }
 
-# Returns the session that holds the gate, with a transaction that waits for it;
-# busy: and all other writers wait for their turn, so nobody takes what follows.
+# Return the session that holds the gate, with a transaction that waits for it.
+# With busy, all other writers wait for their turn, so that none claims the
+# following transactions.
 sub block_writers
 {
 	my (%opt) = @_;
@@ -95,7 +96,7 @@ sub block_writers
 	return $session;
 }
 
-# Several definitions in the queue.
+# Several definitions in the queue
 {
 	on_subscriber('ALTER TABLE changing ADD COLUMN added int');
 	my $session = block_writers();
@@ -119,7 +120,7 @@ sub block_writers
 		'items', 'history');
 }
 
-# Within a transaction.
+# Within a transaction
 on_subscriber(
 	'ALTER TABLE changing ADD COLUMN c1 int, ADD COLUMN c2 int DEFAULT 5');
 on_publisher(
@@ -141,8 +142,9 @@ make_history(20);
 tables_equal('after changes of definition within a transaction',
 	'changing', 'history');
 
-# A column that the subscriber gets after the first attempt of a writer, and before the
-# second.  Fault: what the first has left open is in the way of the second.
+# A column that the subscriber gets after the first attempt of a writer, and before
+# the second one.  Detects: objects that the first attempt has left open disturb the
+# second one.
 {
 	my $replays = counter($subscriber, 'fallbacks');
 	my $session = block_writers();
@@ -157,7 +159,7 @@ tables_equal('after changes of definition within a transaction',
 		$replays, 'the second attempt of the writer has succeeded');
 }
 
-# Another table with the same name, while changes of the old one are queued.
+# Another table with the same name, while changes of the old one are queued
 {
 	my $session = block_writers();
 	on_publisher(
@@ -177,7 +179,7 @@ tables_equal('after changes of definition within a transaction',
 	);
 }
 
-# And on both sides; it is synchronised anew, under load.
+# On both sides; the table is synchronized again, under load.
 on_subscriber(
 	'DROP TABLE replaced; CREATE TABLE replaced (id int PRIMARY KEY, v int, note text)'
 );
@@ -196,7 +198,7 @@ make_history(20);
 		'replaced', 'items', 'history');
 }
 
-# A new table, synchronised while it and others are written.
+# A new table, synchronized while it and others are written
 {
 	exec_both('CREATE TABLE added (id int PRIMARY KEY, v int)');
 	my $load = begin_changes('added');
@@ -209,7 +211,7 @@ make_history(20);
 	wait_for_pool($subscriber, 'tap', 4);
 }
 
-# The same with changes of it in the queue that were made before the copy.
+# The same, with changes of it in the queue that were made before the copy
 {
 	exec_both('CREATE TABLE held (id int PRIMARY KEY, v int)');
 	my $session = block_writers(busy => 1);
@@ -237,7 +239,7 @@ make_history(20);
 	wait_for_pool($subscriber, 'tap', 4);
 }
 
-# Local DDL under load.
+# Local DDL under load
 {
 	my $load = begin_changes('changing');
 	on_subscriber($_)
@@ -252,7 +254,7 @@ make_history(20);
 	tables_equal('after local DDL', 'changing', 'items', 'history');
 }
 
-# A table that is locked for a while.
+# A table that is locked for a while
 {
 	my $session = hold($subscriber, 'LOCK TABLE items');
 	on_publisher('UPDATE items SET v = v + 1 WHERE id % 3 = 0');
@@ -264,8 +266,9 @@ make_history(20);
 	tables_equal('after a table was locked', 'items', 'history');
 }
 
-# A local session wants the table that a younger transaction has changed, while the older
-# one, which will need it as well, is held up: the younger one makes way.
+# A local session needs the table that a younger transaction has changed, while the
+# older one, which needs it as well, is blocked.  The younger one is rolled back for
+# the session.
 {
 	my $commit_order_aborts = counter($subscriber, 'commit_order_aborts');
 	my $session = block_writers();
@@ -285,7 +288,7 @@ make_history(20);
 }
 
 # A trigger that is enabled after the transactions were received: it fires for them
-# in the order of commits.
+# in commit order.
 {
 	on_subscriber(
 		q(CREATE TABLE audit (n int GENERATED ALWAYS AS IDENTITY, id int);
@@ -314,7 +317,7 @@ make_history(20);
 }
 
 # A unique index that is created after the transactions were received: the value
-# goes from row to row, which it can only in the order of commits.
+# moves from row to row, which is possible only in commit order.
 {
 	on_subscriber('DROP INDEX items_u');
 	on_publisher('UPDATE items SET u = NULL WHERE id > 1');
@@ -331,7 +334,8 @@ make_history(20);
 	tables_equal('after a unique index was created', 'items', 'history');
 }
 
-# What a writer keeps of a table goes with the table, when it looks at another one.
+# What a writer caches of a table is freed with the table's entry, when it opens
+# another one.
 {
 	my @short_lived = map { "short_lived_$_" } 1 .. 20;
 	exec_both(
@@ -364,8 +368,9 @@ make_history(20);
 	tables_equal('after tables were dropped', 'items', 'history');
 }
 
-# Tables of others, with constraints, that come and go: the apply worker does not look
-# for partitions again.  A writer that had nothing to do with the table before has to.
+# Foreign key constraints of other tables are created and dropped.  The apply worker
+# does not look for partitions again, but a writer that has not used the table
+# before has to.
 {
 	on_publisher('CREATE TABLE parted (id int PRIMARY KEY, v int)');
 	on_subscriber(

@@ -1,11 +1,11 @@
-# Local sessions lock rows and tables, or change tables, in the middle of a stream.
-# Whoever of the writers needs that waits, and can be seen to wait; transactions
-# that do not are applied meanwhile, up to their turn; and when the lock is gone all
-# goes on, with nothing tried again and nothing lost.
+# Promise: local sessions may lock rows and tables, or change tables, while
+# transactions are applied.  A writer that needs a locked object waits, which is
+# visible; other transactions are applied meanwhile, up to their turn.  When the
+# lock is released, everything continues, with nothing repeated and nothing lost.
 #
-# Each time a local transaction keeps its lock for as long as we look, or waits
-# itself for a writer that a locked row of gate has stopped.  The comment of
-# each part names the faults that it would show.
+# Each time a local transaction keeps its lock as long as the test needs it, or
+# waits itself for a writer that a locked row of gate has stopped.  The comment of
+# each part names the faults that it detects.
 use strict;
 use warnings;
 use FindBin;
@@ -42,7 +42,7 @@ sub attempts
 	return counter($subscriber, 'retries + commit_order_aborts + fallbacks');
 }
 
-# Transactions of the publisher.
+# Transactions of the publisher
 sub commit_each
 {
 	on_publisher(join '', map { "BEGIN; $_; COMMIT;\n" } @_);
@@ -68,7 +68,7 @@ my $waits =
   q(SELECT count(*) > 0 FROM pg_locks l JOIN pg_stat_activity a USING (pid)
 	WHERE NOT granted AND backend_type = 'client backend');
 
-# Starts a local session that will wait for a lock of a writer.
+# Start a local session that will wait for a lock of a writer.
 sub start_waiting
 {
 	my ($sql) = @_;
@@ -80,9 +80,9 @@ sub start_waiting
 	return $session;
 }
 
-# A table is locked by a local transaction that changes it.  Faults: transactions that
-# do not touch it are held up before they are applied, by the receiver or by their
-# writers; one that waits is taken for one that failed.
+# A local transaction locks a table and changes it.  Detects: transactions that do
+# not touch it are blocked before they are applied, by the receiver or by their
+# writers; one that waits is treated as failed.
 for my $statement (
 	'LOCK TABLE wide IN SHARE MODE',
 	'CREATE INDEX wide_n ON wide (n)',
@@ -119,9 +119,9 @@ for my $statement (
 	is(attempts(), $attempts, 'and each was applied at its first attempt');
 }
 
-# The table is in use by the oldest transaction, and by one that comes behind the
-# local session.  Faults: the younger one is let in before the session, or waits for
-# its turn with the session's lock requested, or uses the definition of before.
+# The oldest transaction uses the table, and so does one that comes after the local
+# session.  Detects: the younger one is let in before the session, or waits for its
+# turn with the session's lock requested, or uses the previous definition.
 for my $statement (
 	'ALTER TABLE wide ADD COLUMN another text',
 	'ALTER TABLE wide DROP COLUMN local',
@@ -152,9 +152,9 @@ for my $statement (
 	is(attempts(), $attempts, 'and each was applied at its first attempt');
 }
 
-# A local session does not wait for a transaction whose turn is held up: that one is rolled
-# back, and does not take its locks again before its turn.  Fault: the session waits until
-# the oldest transaction is committed.
+# A local session does not wait for a transaction that is waiting for its turn.
+# That transaction is rolled back, and takes its locks again only in its turn.
+# Detects: the session waits until the oldest transaction is committed.
 {
 	my $soon = q(SET lock_timeout = '20s');
 	my $commit_order_aborts = counter($subscriber, 'commit_order_aborts');
@@ -172,7 +172,8 @@ for my $statement (
 	is(counter($subscriber, 'commit_order_aborts') - $commit_order_aborts,
 		1, 'and is counted once');
 
-	# Another writer looks for one that waits for a lock itself, of a row or a table.
+	# The transaction is itself waiting for a lock, of a row or a table.  Another
+	# writer finds it.
 	my $row = hold($subscriber, 'SELECT FROM other WHERE id = 9 FOR UPDATE');
 	my $table = hold($subscriber, 'LOCK TABLE wide IN SHARE MODE');
 	commit_each(
@@ -196,9 +197,9 @@ for my $statement (
 	tables_are_equal('after sessions did not wait');
 }
 
-# CREATE INDEX CONCURRENTLY waits for transactions, not they for it.  Faults: writers
-# that keep it waiting for something younger than what they commit; an index that
-# is not used for dependencies afterwards.
+# CREATE INDEX CONCURRENTLY waits for transactions, but they do not wait for it.
+# Detects:  writers that keep it waiting for something younger than what they
+# commit; an index that is not used for dependencies afterwards.
 {
 	my $gate = hold($subscriber, 'SELECT FROM gate WHERE id = 1 FOR UPDATE');
 	$id += 10;
@@ -225,7 +226,8 @@ for my $statement (
 		'0', 'which has succeeded');
 }
 
-# A long transaction takes new snapshots, and does not keep old rows from being removed.
+# A long transaction takes new snapshots, and does not prevent the removal of old
+# rows.
 {
 	wait_for_state($subscriber, 'idle', 4);
 	my $old = hold($subscriber, 'SELECT pg_current_xact_id()');
@@ -254,8 +256,8 @@ for my $statement (
 	tables_are_equal('after a long transaction');
 }
 
-# A local session has changed a row, and commits.  Fault: its old version is found, and an
-# error that it has gone.
+# A local session has changed a row, and commits.  Detects: its old version is
+# found, with an error that it is gone.
 {
 	wait_for_state($subscriber, 'idle', 4);
 	my $attempts = attempts();
@@ -269,8 +271,8 @@ for my $statement (
 	is(attempts(), $attempts, 'and the row of then is found at once');
 }
 
-# A deadlock with a local session, which a writer finds: it is the victim.  Faults: an
-# error in the log, or a transaction that is lost.
+# A deadlock with a local session, detected by a writer, which is the victim.
+# Detects: an error in the log; a transaction that is lost.
 {
 	my $retries = counter($subscriber, 'retries');
 	my $gate = hold($subscriber, 'SELECT FROM gate WHERE id = 1 FOR UPDATE');
@@ -298,7 +300,7 @@ for my $statement (
 		'and there is no error in the log');
 }
 
-# The same, found by the local session.
+# The same, detected by the local session
 {
 	my $session = hold($subscriber,
 		q(SET LOCAL deadlock_timeout = '1ms'; UPDATE other SET n = -1 WHERE id = 6)
@@ -313,8 +315,9 @@ for my $statement (
 	tables_are_equal('after a deadlock that a local session has found');
 }
 
-# The publisher is shut down, and gives up after a time without an answer, as it does with
-# PostgreSQL's own apply: also if others wait for it, and a moment later.
+# The publisher is shut down, and gives up after some time without a reply, as it
+# does with PostgreSQL's own apply, also while others wait for it, and a moment
+# later.
 {
 	my $session = hold($subscriber, 'UPDATE other SET n = n WHERE id = 8');
 	reload_with($publisher, "wal_sender_timeout = '6s'");
@@ -337,7 +340,7 @@ for my $statement (
 	reload_with($subscriber, "wal_receiver_timeout = '60s'");
 }
 
-# A publisher that waits for an answer gets it, as soon as there is one.
+# A publisher that waits for a reply gets it as soon as possible.
 {
 	reload_with($publisher, 'wal_sender_timeout = 0');
 	reload_with(
@@ -371,7 +374,7 @@ for my $statement (
 	$publisher->stop('immediate', fail_ok => 1);
 	$publisher->start;
 
-	# a background worker that was forked a moment ago would miss the signal
+	# a background worker that has just been forked would miss the signal
 	$publisher->poll_query_until('postgres',
 		q(SELECT state = 'streaming' FROM pg_stat_replication))
 	  or die 'the subscriber does not return';

@@ -1,8 +1,9 @@
-# The number of writers follows what is configured for a subscription or its
-# group, when it is committed, and what is rolled back never counts.  A load of
-# single transactions runs all the time; nothing of it may be lost or repeated,
-# and the apply worker stays the same.  The configuration follows the subscription,
-# into a dump as well.
+# Promise: the number of writers follows what is configured for a subscription or
+# its group when that is committed.  What is rolled back has no effect.  The
+# configuration belongs to the subscription, and is dumped with it.
+#
+# A load of single transactions runs all the time.  None of them may be lost or
+# repeated, and the apply worker remains the same.
 use strict;
 use warnings;
 use FindBin;
@@ -63,7 +64,8 @@ accounts_are_equal('after all of these changes');
 is(apply_pid($subscriber, 'tap'),
 	$apply_pid, 'with the same apply worker all the time');
 
-# The apply worker is idle; DROP SERVER and SECURITY LABEL are not ours.
+# The apply worker is idle; DROP SERVER and SECURITY LABEL are the server's
+# commands.
 call(q(add_subscription('reporting', 'tap')));
 wait_for_pool($subscriber, 'tap', 0);
 on_subscriber('DROP SERVER parallel_apply_reporting');

@@ -1,10 +1,11 @@
-# While a subscription is paused, nothing more of it is applied once what has
-# begun is committed, by writers or by PostgreSQL's own apply; the connection
-# lives, and neither side times out.  A new apply worker is paused, too.  And who
-# waits for a position, or for what was received, gets the right answer.
+# Promise: while a subscription is paused, nothing more of it is applied, by writers
+# or by PostgreSQL's own apply, after the transactions that have begun are
+# committed.  The connection stays, and neither side times out.  A new apply worker
+# is paused as well.  A session that waits for a position, or for everything
+# received, gets the right answer.
 #
-# What would be applied, if it were, is known to have arrived: the publisher has
-# sent it, and the subscriber has answered since.
+# The publisher has sent the transactions, and the subscriber has replied since, so
+# they are known to have arrived.
 use strict;
 use warnings;
 use FindBin;
@@ -39,7 +40,7 @@ sub call
 
 sub lsn { return on_publisher('SELECT pg_current_wal_lsn()'); }
 
-# Inserts marks on the publisher, and returns the position after them.
+# Insert marks on the publisher, and return the position after them.
 sub mark
 {
 	my (@ids) = @_;
@@ -53,7 +54,7 @@ sub marks
 		q(SELECT string_agg(id::text, ',' ORDER BY id) FROM marks)) // '';
 }
 
-# The publisher has heard of the subscriber so many seconds later.
+# Assert that the publisher hears from the subscriber this many seconds later.
 sub wait_for_answers
 {
 	my ($seconds) = @_;
@@ -138,7 +139,7 @@ call(q(alter_subscription_config('tap', 1)));
 wait_for_pool($subscriber, 'tap', 0);
 check_pause("PostgreSQL's own apply");
 
-# Who drains awaits that the apply worker has seen the pause.
+# drain() waits until the apply worker has noticed the pause.
 {
 	my $apply = apply_pid($subscriber, 'tap');
 	kill 'STOP', $apply;
@@ -150,7 +151,7 @@ check_pause("PostgreSQL's own apply");
 	call(q(resume('tap')));
 }
 
-### what has begun is ended; a pool comes and goes
+### transactions that have begun are completed; a pool starts and stops
 
 for my $writers (4, 1)
 {
@@ -188,7 +189,7 @@ for my $writers (4, 1)
 	like(marks(), qr/\b$marks[0],$marks[1],$marks[2]$/, 'all is there');
 }
 
-### tables are copied meanwhile
+### tables are copied during a pause
 
 on_publisher(
 	'INSERT INTO late VALUES (1); ALTER PUBLICATION tap ADD TABLE late');

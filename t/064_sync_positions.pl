@@ -1,11 +1,12 @@
-# A table in synchronisation gets each transaction once: from the synchronisation
-# worker up to a position that the apply worker names, from the apply worker after it.
+# Promise: a table that is being synchronized gets each transaction once: from the
+# synchronization worker up to a position that the apply worker determines, and from
+# the apply worker after it.
 #
-# The apply worker has left a change of table first to the synchronisation worker of
-# that table, when it is held up at that transaction's end by the worker of another
-# one, second.  Meanwhile the copy of first is done, and its worker asks how far it has
-# to go.  The next transaction is the apply worker's, too, so that it answers between
-# the two: not before the end of the one that it left out.
+# The apply worker has left a change of table first to the synchronization worker of
+# that table, and is blocked at the end of that transaction by the worker of another
+# table, second.  Meanwhile the copy of first is done, and its worker asks how far
+# it has to go.  The apply worker also applies the next transaction, so that it
+# answers between the two, but not before the end of the one that it skipped.
 use strict;
 use warnings;
 use FindBin;
@@ -24,7 +25,8 @@ subscribe($publisher, $subscriber, 'tap',
 	publication => 'FOR TABLE gate, stop');
 my $apply_pid = apply_pid($subscriber, 'tap');
 
-# So many processes of logical replication wait for a lock, and for another one's state.
+# This many processes of logical replication wait for a lock, and for the state of
+# another one.
 sub wait_for_waits
 {
 	my ($locks, $states, $condition) = @_;
@@ -49,7 +51,7 @@ for my $table (qw(first second))
 	wait_for_waits(scalar(keys %copy), 0);
 }
 
-# What is left out for them moves the origin, which survives a crash.
+# Skipped changes move the origin, which survives a crash.
 my $origin =
   q(SELECT remote_lsn FROM pg_replication_origin_status JOIN pg_subscription ON external_id = 'pg_' || oid);
 my $lsn = on_publisher('SELECT pg_current_wal_lsn()');
@@ -58,7 +60,7 @@ wait_applied($publisher, $subscriber, 'tap');
 is(on_subscriber("SELECT ($origin) > '$lsn'"),
 	't', 'an apply worker that starts anew knows what was left out');
 
-# Two transactions in the queue that are the apply worker's, which stops in the first.
+# Two queued transactions for the apply worker, which stops in the first
 my $gate = hold($subscriber, 'SELECT FROM gate FOR UPDATE');
 my $stop = hold($subscriber, 'SELECT FROM stop FOR UPDATE');
 on_publisher(
@@ -72,8 +74,8 @@ $subscriber->poll_query_until('postgres',
 $gate->query_safe('ROLLBACK');
 wait_for_waits(3, 0, "pid = $apply_pid AND wait_event_type = 'Lock'");
 
-# At its end it finds second copied, and waits for the worker of second, which has to
-# apply that transaction.
+# At the end of the transaction it finds second copied, and waits for the worker of
+# second, which has to apply that transaction.
 $copy{second}->query_safe('ROLLBACK');
 wait_for_waits(2, 1);
 my $row = hold($subscriber, 'SELECT FROM second FOR UPDATE');
@@ -81,7 +83,7 @@ $stop->query_safe('ROLLBACK');
 wait_for_waits(2, 1,
 	"pid = $apply_pid AND wait_event = 'LogicalSyncStateChange'");
 
-# The other one is copied meanwhile.
+# The other table is copied meanwhile.
 $copy{first}->query_safe('ROLLBACK');
 wait_for_waits(1, 2);
 $row->query_safe('ROLLBACK');
@@ -92,7 +94,7 @@ is(apply_pid($subscriber, 'tap'),
 	$apply_pid, 'by the same apply worker all the time');
 $_->quit for $gate, $stop, $row, values %copy;
 
-# Confirmed as flushed, it is known after a crash.
+# What was confirmed as flushed is there after a crash.
 exec_both('CREATE TABLE third (id int PRIMARY KEY, v int)');
 on_publisher('INSERT INTO third VALUES (1, 0)');
 my $copy = hold($subscriber, 'INSERT INTO third VALUES (1, -1)');

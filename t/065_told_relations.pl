@@ -1,9 +1,9 @@
-# The native loop is told the definitions of tables when a pool starts: what it has
-# heard before need not be what it knows.
+# Promise: when a pool starts, the native loop gets the definitions of tables again,
+# since it need not know what it has received before.
 #
-# Each time there is no pool at first, and after it has started a transaction is
-# applied by the apply worker itself, as a lone one or because its table is in
-# synchronisation.
+# Each time there is no pool at first.  After the pool has started, the apply worker
+# itself applies a transaction, as a lone one or because its table is being
+# synchronized.
 use strict;
 use warnings;
 use FindBin;
@@ -30,8 +30,8 @@ subscribe(
 	no_pool => 1);
 my $apply_pid = apply_pid($subscriber, 'tap');
 
-# Without a pool it gets a stream with these statements that is rolled back; then a
-# pool starts.
+# Without a pool the native loop gets a stream with these statements that is rolled
+# back; then a pool starts.
 sub start_pool_after
 {
 	my ($sql) = @_;
@@ -58,7 +58,7 @@ sub stop_pool
 	return;
 }
 
-# Waits for the end of each, so that the next one is alone.
+# Wait for the end of each, so that the next one is alone.
 sub insert_alone
 {
 	my ($table, $values) = @_;
@@ -72,14 +72,14 @@ sub insert_alone
 	return;
 }
 
-# A table of which it has heard in the stream only.
+# A table that was described in the stream only
 start_pool_after(item_rows(2000));
 insert_alone('items', "0, 'alone'");
 is(on_subscriber('SELECT subenabled FROM pg_subscription'),
 	't', 'a table that was first seen in a stream is known');
 tables_equal('after a stream without a pool was rolled back', 'items');
 
-# A table with a column more.
+# A table with an additional column
 stop_pool();
 on_publisher('INSERT INTO altered VALUES (1, 1)');
 wait_applied($publisher, $subscriber, 'tap');
@@ -94,7 +94,7 @@ cmp_ok(
 	'>', 0,
 	'the apply worker has applied some itself');
 
-# A table that is copied once more.
+# A table that is copied again
 stop_pool();
 on_publisher('INSERT INTO again VALUES (1, 0)');
 wait_applied($publisher, $subscriber, 'tap');

@@ -1,9 +1,9 @@
-# An older transaction does not wait for what a younger one waits for.
+# Promise: an older transaction does not wait for whatever blocks a younger one.
 #
-# Each time the older one waits in the lock manager for a younger one, which waits
-# there itself, for a local session or a prepared transaction, so that it cannot see
-# that it has to give way; or it fails for what the younger one holds.  Serial apply
-# would not have begun the younger one.
+# Each time the older one waits in the lock manager for a younger one, which is
+# itself waiting there, for a local session or a prepared transaction, and therefore
+# cannot notice that it has to roll back; or the older one fails because of rows of
+# the younger one.  Serial apply would not have begun the younger one.
 use strict;
 use warnings;
 use FindBin;
@@ -28,7 +28,7 @@ exec_both(
 	CREATE TABLE orders (id int PRIMARY KEY);));
 my @tables = qw(gate items names jobs orders);
 
-# Of these the publisher knows nothing.
+# The publisher does not have these.
 on_subscriber(
 	q(CREATE UNIQUE INDEX ON names (lower(name));
 	CREATE FUNCTION lock_job(job int) RETURNS boolean LANGUAGE plpgsql AS
@@ -48,7 +48,7 @@ on_publisher("INSERT INTO names VALUES (1, 'a')");
 wait_applied($publisher, $subscriber, 'tap');
 my $apply_pid = apply_pid($subscriber, 'tap');
 
-# For a row that a local session has.
+# For a row that a local session has locked
 {
 	my $gate = hold($subscriber, 'SELECT FROM gate WHERE id = 1 FOR UPDATE');
 	my $other = hold($subscriber, 'SELECT FROM gate WHERE id = 2 FOR UPDATE');
@@ -69,7 +69,7 @@ my $apply_pid = apply_pid($subscriber, 'tap');
 	tables_equal('after a younger one that waited for a session', @tables);
 }
 
-# For a prepared transaction, which is committed between the two.
+# For a prepared transaction, which is committed between the two
 {
 	on_publisher(
 		q(BEGIN; DELETE FROM names WHERE id = 1; PREPARE TRANSACTION 'p'));
@@ -92,7 +92,7 @@ my $apply_pid = apply_pid($subscriber, 'tap');
 		@tables);
 }
 
-# A streamed one that has not ended.
+# A streamed transaction that has not ended
 {
 	my $other = hold($subscriber, 'SELECT FROM gate WHERE id = 1 FOR UPDATE');
 	my $streamed =
@@ -111,7 +111,7 @@ my $apply_pid = apply_pid($subscriber, 'tap');
 	tables_equal('after a streamed one that waited for a session', @tables);
 }
 
-# The older one does not wait but fails, in the end in the native loop.
+# The older one does not wait but fails, finally in the native loop.
 {
 	my $gate = hold($subscriber, 'SELECT FROM gate WHERE id = 1 FOR UPDATE');
 	on_publisher(

@@ -1,8 +1,9 @@
-# The receiver does not wait for ever for a worker that synchronises a table.
+# Promise: the receiver does not wait forever for a worker that synchronizes a
+# table.
 #
-# While it waits for one to catch up nothing is received, and what the native loop has
-# done last does not count as committed.  Each time that worker waits, in the end,
-# for a writer that waits for just this.
+# While it waits for one to catch up nothing is received, and the last transaction
+# of the native loop does not count as committed.  Each time that worker waits,
+# directly or indirectly, for a writer that waits for just this.
 use strict;
 use warnings;
 use FindBin;
@@ -41,7 +42,7 @@ on_publisher("INSERT INTO $_ VALUES (1, 0), (2, 0)")
 wait_applied($publisher, $subscriber, 'tap');
 my $apply_pid = apply_pid($subscriber, 'tap');
 
-# For one that applies a streamed transaction, and waits for data.
+# For a writer that applies a streamed transaction, and waits for data
 {
 	my $copy = hold($subscriber, 'INSERT INTO late VALUES (1, -1)');
 	begin_copy('late');
@@ -62,7 +63,7 @@ my $apply_pid = apply_pid($subscriber, 'tap');
 		@tables, 'late');
 }
 
-# For a local session, which waits for one that applies a streamed transaction.
+# For a local session, which waits for a writer that applies a streamed transaction
 {
 	my $copy = hold($subscriber, 'INSERT INTO later VALUES (1, -1)');
 	begin_copy('later');

@@ -1,11 +1,12 @@
-# Code of the user notices no lock of a younger transaction, not even where nobody knew of
-# the code when that transaction began.
+# Promise: user code notices no lock of a younger transaction, even if the code was
+# unknown when that transaction began.
 #
-# A trigger takes the first job that is not locked, or writes down whether it has got a
-# lock.  It is created while the transaction that fires it, and a younger one that
-# has locked the first job, are applied already: the younger one waits for its turn, since
-# the older one waits for a local session's lock on a row of the table gate.  Fault: the
-# trigger runs beside the younger transaction, and takes the second job.
+# A trigger takes the first job that is not locked, or records whether it got a
+# lock.  It is created after the transaction that fires it, and a younger one that
+# has locked the first job, have been applied.  The younger one waits for its turn,
+# since the older one waits for a local session's lock on a row of the table gate.
+# Detects: the trigger runs concurrently with the younger transaction, and takes the
+# second job.
 use strict;
 use warnings;
 use FindBin;
@@ -58,7 +59,8 @@ sub create_trigger
 	return;
 }
 
-# The order with that number has taken the first job; and there is no trigger any more.
+# Assert that the order with that number has taken the first job; and drop the
+# trigger.
 sub takes_first_job
 {
 	my ($order, $name) = @_;
@@ -70,7 +72,7 @@ sub takes_first_job
 	return;
 }
 
-# By a writer.
+# By a writer
 {
 	my $gate = hold($subscriber, 'SELECT FROM gate WHERE id = 1 FOR UPDATE');
 	commit_each(
@@ -85,7 +87,7 @@ sub takes_first_job
 	is(counter($subscriber, 'fallbacks'), '0', 'without the native loop');
 }
 
-# By the native loop, because the subscription has changed.
+# By the native loop, because the subscription has changed
 {
 	my $gate = hold($subscriber, 'SELECT FROM gate WHERE id = 1 FOR UPDATE');
 	my $second =
@@ -107,7 +109,7 @@ sub takes_first_job
 	is(counter($subscriber, 'fallbacks'), '1', 'with the native loop');
 }
 
-# By the native loop, because a table is being synchronised; it has begun already.
+# By the native loop, because a table is being synchronized; it has already begun.
 {
 	on_publisher('ALTER PUBLICATION tap ADD TABLE late');
 	my $copy = hold($publisher, 'SELECT pg_current_xact_id()');

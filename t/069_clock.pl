@@ -1,5 +1,5 @@
-# The subscriber's clock is set, by an hour forward and back: what is to happen after some
-# time happens in time, neither at once nor an hour later.
+# Promise: if the subscriber's clock is set, by an hour forward and back, delayed
+# actions happen in time, neither at once nor an hour later.
 #
 # The subscriber runs with a library that shifts its time of day (shifted_clock.c).
 use strict;
@@ -34,7 +34,7 @@ sub set_clock
 
 append_to_file("$directory/shift", pack 'q', 0);
 
-# What PostgreSQL's own apply does after a time is not what is looked at.
+# Delayed actions of PostgreSQL's own apply are not part of the test.
 my ($publisher, $subscriber) = new_pair(
 	publisher_conf => 'wal_sender_timeout = 2s',
 	subscriber_conf => q(
@@ -63,7 +63,8 @@ sub insert
 	return;
 }
 
-# A session that waits until the subscriber has more than there is, for so long.
+# A session that waits for a position that the subscriber does not reach, with this
+# timeout
 sub begin_to_wait
 {
 	my ($timeout) = @_;
@@ -88,8 +89,9 @@ sub returns
 	return like($output, qr/returned $answer/, $name);
 }
 
-# Pauses the subscription with a transaction that waits, for longer than the publisher waits
-# for an answer.  A machine that stands still has none, so there are some tries.
+# Pause the subscription, with a transaction that waits, for longer than the
+# publisher waits for a reply.  A machine that stalls does not reply, so there are
+# several attempts.
 sub is_patient
 {
 	my ($name) = @_;

@@ -1,9 +1,9 @@
-# An operator sees what happens: which writer does or waits for what, how much
-# was done, how far the subscription is.  And the publisher is told the truth:
-# a position is not confirmed before everything up to it is committed.
+# Promise: an operator sees what happens: which writer does what or waits for what,
+# how much was done, and how far the subscription is.  The publisher gets true
+# positions: none is confirmed before everything up to it is committed.
 #
-# States are held by locks of a session on the subscriber: the first transaction
-# waits for the lock, the others for it.
+# Locks of a session on the subscriber hold the states: the first transaction waits
+# for the lock, the others for it.
 use strict;
 use warnings;
 use FindBin;
@@ -39,7 +39,7 @@ sub poll
 	return ok($node->poll_query_until('postgres', $query, $expected), $name);
 }
 
-# Commits a transaction on the publisher: its id and end of commit.
+# Commit a transaction on the publisher; return its id and the end of its commit.
 sub commit
 {
 	my ($sql) = @_;
@@ -160,7 +160,7 @@ is( $subscriber->safe_psql(
 	't',
 	'the times in pg_stat_subscription are those of the last messages');
 
-### positions while there is nothing to do
+### positions without load
 
 my (undef, $unpublished_lsn) =
   commit(
@@ -219,9 +219,10 @@ my (undef, undef, $stderr) = $subscriber->psql('postgres',
 	'SET ROLE nobody; SELECT * FROM parallel_apply.writers');
 like($stderr, qr/permission denied/, 'others do not');
 
-### names, when settings have changed
+### names that a change of settings affects
 
-# By a trigger, or a reload, which a writer has seen that does what comes after it.
+# In a trigger, or after a reload that a writer has noticed when it applies what
+# follows
 on_subscriber(
 	q(CREATE TABLE names (name text);
 	CREATE FUNCTION named() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN

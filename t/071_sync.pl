@@ -1,10 +1,10 @@
-# Synchronous replication: what the publisher waits for is true when it returns.
+# Promise: with synchronous replication, a commit that has returned on the publisher
+# is where the publisher says that it is.
 #
-# The subscription is a synchronous standby of the publisher, and the subscriber
-# has a synchronous physical standby of its own.  A writer blocked by a lock, or
-# a standby that is stopped, holds the moment in which an early confirmation
-# would show itself; what was confirmed is looked up after a crash, with apply
-# switched off.
+# The subscription is a synchronous standby of the publisher, and the subscriber has
+# a synchronous physical standby of its own.  A lock that blocks a writer, or a
+# stopped standby, prolongs the time in which a premature confirmation would show.
+# What was confirmed is checked after a crash, with apply disabled.
 use strict;
 use warnings;
 use FindBin;
@@ -67,8 +67,8 @@ for my $mode (qw(off local remote_write on remote_apply))
 			: ''));
 }
 
-# With a flush of its own for each commit, as PostgreSQL's apply worker confirms
-# it with synchronous_commit = off, one client would need a minute.
+# If each commit were flushed separately, as PostgreSQL's apply worker does before
+# it confirms it with synchronous_commit = off, one client would need a minute.
 $publisher->pgbench(
 	'--no-vacuum --client=1 --transactions=300',
 	0,
@@ -94,7 +94,7 @@ is( $subscriber->safe_psql(
 	'400',
 	'and all of them are, when the last one has returned');
 
-# Blocked on the subscriber means blocked on the publisher.
+# A commit that is blocked on the subscriber is blocked on the publisher.
 my $lock = $subscriber->background_psql('postgres');
 $lock->query_safe('BEGIN; LOCK TABLE locked_a IN ACCESS EXCLUSIVE MODE');
 my $client = $publisher->background_psql('postgres');
@@ -129,9 +129,9 @@ is($subscriber->safe_psql('postgres', 'SELECT count(*) FROM locked_a'),
 
 reload_with($publisher, q(synchronous_standby_names = ''));
 
-### nothing that was confirmed is lost in a crash
+### no confirmed commit is lost in a crash
 
-# One client: a row's lsn is not below the end of the commit before it.
+# With one client, a row's lsn is not below the end of the previous commit.
 sub crash_under_load
 {
 	my ($setting) = @_;
@@ -205,9 +205,9 @@ is($missing, 0,
 );
 reload_with($publisher, q(synchronous_standby_names = ''));
 
-# Two transactions wait for locks when the one before them is confirmed.  Then
-# the standby stops, and the first of the two is committed: it is flushed here
-# but not there, and must not be confirmed.
+# Two transactions wait for locks when the one before them is confirmed.  Then the
+# standby stops, and the first of the two is committed: it is flushed on the
+# subscriber but not on the standby, and must not be confirmed.
 $lock = $subscriber->background_psql('postgres');
 my $lock_b = $subscriber->background_psql('postgres');
 $lock->query_safe('BEGIN; LOCK TABLE locked_a IN ACCESS EXCLUSIVE MODE');
@@ -235,7 +235,8 @@ my $local_lsn =
 $subscriber->poll_query_until('postgres',
 	"SELECT pg_current_wal_flush_lsn() >= '$local_lsn'")
   or die 'the second transaction is not flushed';
-# The apply worker goes on: it waits for the standby, or receives the next one.
+# The apply worker continues: it waits for the standby, or receives the next
+# transaction.
 my $apply = apply_pid($subscriber, 'tap');
 $publisher->safe_psql('postgres', 'INSERT INTO free VALUES (2)');
 $subscriber->poll_query_until(
@@ -256,7 +257,7 @@ rows_equal($publisher, $subscriber, $_)
 rows_equal($publisher, $standby, $_, "$_ is equal on the standby")
   for qw(history locked_a locked_b free);
 
-# The same for a transaction that is prepared.
+# The same for a transaction that is prepared
 wait_until(q(subtwophasestate = 'e' FROM pg_subscription),
 	'two_phase is not enabled');
 $lock = hold($subscriber, 'LOCK TABLE locked_a IN SHARE MODE');

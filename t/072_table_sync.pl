@@ -1,9 +1,10 @@
-# Tables that are being synchronised: only transactions that change one of them are
-# left to PostgreSQL's own apply, which decides what to do with such a change.
+# Promise: while tables are being synchronized, only transactions that change one of
+# them are left to PostgreSQL's own apply, which decides what to do with such a
+# change.
 #
-# The copy of a table is held up by a local session that has inserted one of its
-# rows.  Meanwhile transactions that change other tables, this one, and both are
-# made; a lock on an older transaction shows that the pool is not drained.
+# A local session that has inserted one of its rows blocks the copy of a table.
+# Meanwhile there are transactions that change other tables, this one, and both.  A
+# lock on an older transaction shows that the pool is not drained.
 use strict;
 use warnings;
 use FindBin;
@@ -82,7 +83,7 @@ is(on_subscriber('SELECT count(*) FROM late'),
 rows_equal($publisher, $subscriber, 'items',
 	'but not what such a transaction does elsewhere');
 
-# Behind a transaction that waits, and before others that are applied.
+# Behind a transaction that waits, and before others that are applied
 my $lock = hold($subscriber, 'SELECT FROM gate FOR UPDATE');
 on_publisher(
 	q(UPDATE gate SET n = n + 1;
@@ -98,14 +99,15 @@ $lock->query_safe('COMMIT');
 wait_applied($publisher, $subscriber, 'tap');
 rows_equal($publisher, $subscriber, 'items', 'items are equal after that');
 
-# The copy ends, while all of them are changed.
+# The copy ends while all of them are changed.
 $copy->query_safe('ROLLBACK');
 change('late', 'items') for 1 .. 5;
 wait_until_ready($subscriber);
 change('late');
 all_is_equal('after the copy');
 
-# Two more at a time: one that was there before, with transactions all the time.
+# Two more at the same time, one of which existed before, with transactions all the
+# time
 on_publisher('ALTER PUBLICATION tap ADD TABLE later');
 on_subscriber('ALTER SUBSCRIPTION tap REFRESH PUBLICATION');
 change('later', 'items', 'late') for 1 .. 5;
@@ -120,8 +122,9 @@ is(counter($subscriber, 'transactions') - $done,
 is(apply_pid($subscriber, 'tap'),
 	$pid, 'by the same apply worker all the time');
 
-# Removed behind a transaction that has changed it and waits: PostgreSQL's own
-# apply, which would not have begun it, leaves the change out.
+# Removed from the publication behind a transaction that has changed it and waits.
+# PostgreSQL's own apply, which would not have begun the transaction, skips the
+# change.
 $lock = hold($subscriber, 'SELECT FROM gate FOR UPDATE');
 on_publisher(
 	q(UPDATE gate SET n = n + 1; UPDATE later SET v = -1 WHERE id = 1));
@@ -136,7 +139,7 @@ wait_applied($publisher, $subscriber, 'tap');
 is(on_subscriber('SELECT count(*) FROM later WHERE v = -1'),
 	'0', 'a change of a table that was removed meanwhile is left out');
 
-# And added again.
+# Added again
 on_subscriber('TRUNCATE later');
 on_publisher('ALTER PUBLICATION tap ADD TABLE later');
 on_subscriber('ALTER SUBSCRIPTION tap REFRESH PUBLICATION');

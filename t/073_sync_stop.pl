@@ -1,9 +1,10 @@
-# The pool stops while a table is being copied: what PostgreSQL's own apply had left
-# to the synchronisation of the table, in the pool's place, is not lost.
+# Promise: if the pool stops while a table is being copied, a change that
+# PostgreSQL's own apply has left to the synchronization of the table, in the pool's
+# place, is not lost.
 #
 # The copy waits for a local session, and so does a transaction of the pool, which
-# is still to be applied when the copy has begun.  The publisher is frozen from
-# then on: nothing that it might send tells the apply worker where it is.
+# is still to be applied when the copy has begun.  The publisher is stopped from
+# then on, so that no message tells the apply worker its position.
 use strict;
 use warnings;
 use FindBin;

@@ -1,11 +1,13 @@
-# The subscriber crashes, and its synchronous standby takes over: the subscription
-# goes on there, with every transaction exactly once.  What the publisher was told
-# to be flushed is on the standby; what the standby has not got is sent again.
+# Promise: if the subscriber crashes and its synchronous standby takes over, the
+# subscription continues there, with every transaction exactly once.  Everything
+# that was reported to the publisher as flushed is on the standby, and what the
+# standby does not have is sent again.
 #
-# The standby's WAL receiver is stopped, so that transactions are committed, visible and
-# flushed on the subscriber, but not on the standby, when the apply worker is terminated,
-# or the postmaster killed; locked rows of gate hold them until it is stopped, and younger
-# ones for longer.  What is applied twice would show in history, which has no key.
+# The standby's WAL receiver is stopped, so that transactions are committed, visible
+# and flushed on the subscriber, but not on the standby, when the apply worker is
+# terminated or the postmaster killed.  Locked rows of gate block them until it is
+# stopped, and block younger ones for longer.  A transaction that is applied twice
+# shows in history, which has no key.
 use strict;
 use warnings;
 use FindBin;
@@ -81,7 +83,7 @@ is( $standby->safe_psql(
 	't',
 	'which knows how far it is');
 
-# All that follows is in the queue when the standby stops receiving.
+# All of the following is in the queue when the standby stops receiving.
 my @gates =
   map { hold($subscriber, "SELECT FROM gate WHERE id = $_ FOR UPDATE") } 1, 2;
 for my $gate (1, 2)
@@ -105,8 +107,8 @@ sub apply_waits_for_standby
 		$name);
 }
 
-# Stops the standby, and lets the oldest transactions that wait for a row go on.
-# Returns what was confirmed before.
+# Stop the standby, and let the oldest transactions that wait for a row continue.
+# Return what was confirmed before.
 sub commit_without_standby
 {
 	my ($rows) = @_;
@@ -128,7 +130,7 @@ sub commit_without_standby
 	return $before;
 }
 
-# The origin, where another apply worker begins, has more than the standby.
+# The origin, where another apply worker begins, is ahead of the standby.
 my $before = commit_without_standby(200);
 wait_for_state($subscriber, 'waiting for lock');
 wait_for_state($subscriber, 'waiting for prior commit');
@@ -148,7 +150,7 @@ ok( $standby->poll_query_until(
 		'postgres', 'SELECT count(*) = 200 FROM history'),
 	'which is so');
 
-# That it waits for the standby is ended by the end of the postmaster.
+# The end of the postmaster ends the wait for the standby.
 $before = commit_without_standby(300);
 $subscriber->kill9;
 $publisher->poll_query_until('postgres',
@@ -157,7 +159,7 @@ $publisher->poll_query_until('postgres',
 is(confirmed(), $before,
 	'an apply worker without a server does not confirm them');
 
-# Not to read what is still on its way.
+# So that it does not read what is still on its way.
 kill $_, $receiver for 'TERM', 'CONT';
 $standby->poll_query_until('postgres',
 	"SELECT count(*) = 0 FROM pg_stat_activity WHERE pid = $receiver")
@@ -177,7 +179,7 @@ is( $standby->safe_psql(
 	'each transaction was applied once');
 cmp_ok(counter($standby, 'transactions'), '>=', 200, 'by its writers');
 
-# And once more, by a crash of the new one.
+# The same once more, by a crash of the new server
 make_history(50);
 $standby->stop('immediate');
 make_history(50);

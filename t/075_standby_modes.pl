@@ -1,11 +1,13 @@
-# Each synchronous mode waits for what it says, for no more, and for no timer.
+# Promise: each synchronous mode waits for what it requires, for nothing more, and
+# for no timer.
 #
-# remote_write: received; on: flushed; remote_apply: visible, and flushed as well
-# if the subscription commits synchronously.  A table lock on the subscriber
-# holds back visibility; the lock under which WAL is flushed, held by a session
-# there, holds back the flush and nothing else.  Whoever would flush meanwhile
-# must not be the one who receives, or who is needed for applying.  Timers that
-# could help are off, or as long as may be: what relied on them would take minutes.
+# remote_write requires that the commit is received; on, that it is flushed;
+# remote_apply, that it is visible, and flushed as well if the subscription commits
+# synchronously.  A table lock on the subscriber prevents visibility.  The lock
+# under which WAL is flushed, held by a session there, prevents the flush and
+# nothing else.  The process that would flush must not be the receiver, or one that
+# is needed for applying.  Timers that could help are off, or as long as possible: a
+# wait that relied on them would take minutes.
 use strict;
 use warnings;
 use FindBin;
@@ -33,7 +35,7 @@ subscribe($publisher, $subscriber, 'tap', with => 'streaming = off');
 reload_with($publisher, q(synchronous_standby_names = 'tap'));
 wait_for_sync_state($publisher, 'tap', 'sync');
 
-# Commits of one client in that mode return in time.
+# Assert that commits of one client in that mode return in time.
 sub commits_return
 {
 	my ($mode, $table, $commits, $name) = @_;
@@ -56,7 +58,7 @@ sub waiting_clients
 	);
 }
 
-# Clients that commit in these modes, and wait; one session for each.
+# Clients that commit in these modes, and wait; one session for each
 sub clients_wait
 {
 	my ($table, @modes) = @_;
@@ -98,7 +100,7 @@ sub rows_visible
 		$rows, $name);
 }
 
-### without hindrance
+### nothing is blocked
 
 for my $setting (qw(on off))
 {

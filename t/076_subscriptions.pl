@@ -1,9 +1,9 @@
-# parallel_apply.subscriptions and subscription_stats: who applies a subscription and
-# why, how far it is, and what it has done, exactly; also without writers, and after the apply
-# worker has ended.
+# Promise: parallel_apply.subscriptions and subscription_stats show exactly which
+# process applies a subscription and why, how far it is, and what it has done, also
+# without writers, and after the apply worker has exited.
 #
-# Waits are forced by locks of a session on the subscriber, an error by a row
-# that it has and the publisher has not.
+# Locks of a session on the subscriber force waits; a row that the subscriber has
+# and the publisher has not causes an error.
 use strict;
 use warnings;
 use FindBin;
@@ -51,7 +51,7 @@ sub shown
 	return on_subscriber("SELECT $columns FROM $view");
 }
 
-# Commits a transaction on the publisher: the position behind it.
+# Commit a transaction on the publisher; return the position after it.
 sub commit
 {
 	my ($sql) = @_;
@@ -59,7 +59,7 @@ sub commit
 	return on_publisher('SELECT pg_current_wal_insert_lsn()');
 }
 
-# What doc/monitoring.md has for a terminal, and as queries of exporters.
+# The queries of doc/monitoring.md for a terminal and for exporters
 sub documented_queries
 {
 	my $text = slurp_file("$FindBin::RealBin/../doc/monitoring.md");
@@ -88,7 +88,7 @@ on_publisher(
 	"SELECT count(*) FROM pg_create_logical_replication_slot('tap', 'pgoutput')"
 );
 
-# A table cannot be synchronised while it is locked.
+# A table cannot be synchronized while it is locked.
 my $lock = hold($subscriber, 'LOCK TABLE counted IN SHARE MODE');
 on_subscriber('ALTER SUBSCRIPTION tap ENABLE');
 on_subscriber('ALTER SUBSCRIPTION tap REFRESH PUBLICATION');
@@ -240,7 +240,7 @@ poll("SELECT last_error = repeat('ä', 127) FROM $view",
 on_subscriber('ALTER TABLE counted DROP CONSTRAINT small');
 wait_applied($publisher, $subscriber, 'tap');
 
-# That it has no publisher is one, each time; what is known of positions stays.
+# The missing publisher is an error, each time; known positions stay.
 on_publisher(q(SELECT pg_logical_emit_message(true, 'nothing', '')));
 $lsn = on_publisher('SELECT pg_current_wal_insert_lsn()');
 poll(
@@ -259,7 +259,7 @@ is(on_subscriber("SELECT parallel_apply.wait_for_lsn('tap', '$lsn', '0')"),
 on_subscriber("ALTER SUBSCRIPTION tap CONNECTION '$connstr'");
 poll("SELECT state = 'parallel' FROM $view", 'until there is one');
 
-# From 16 on, who is no superuser must have a password.
+# From 16 on, a user who is not a superuser must have a password.
 if ($subscriber->pg_version >= 16)
 {
 	on_subscriber(
@@ -276,7 +276,8 @@ if ($subscriber->pg_version >= 16)
 
 if (int $subscriber->pg_version >= 19)
 {
-	# One that is another here is never synchronised; tables have nothing to do with it.
+	# A sequence that differs here is never synchronized.  This has no effect on
+	# tables.
 	on_publisher(
 		'CREATE SEQUENCE numbers; CREATE PUBLICATION sequences FOR ALL SEQUENCES'
 	);
@@ -380,7 +381,7 @@ like(
 	'one that is damaged is ignored');
 wait_applied($publisher, $subscriber, 'tap');
 
-# One that subscribes connects to a publisher, from the apply worker.
+# The subscribing side connects to a publisher, from the apply worker.
 on_subscriber(
 	qq(CREATE OR REPLACE FUNCTION audit() RETURNS trigger LANGUAGE plpgsql AS \$\$ BEGIN
 		CREATE SUBSCRIPTION made CONNECTION '$connstr' PUBLICATION tap

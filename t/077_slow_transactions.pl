@@ -1,7 +1,7 @@
-# Remote transactions that take long are in the server's log, with what they
-# waited for, if parallel_apply.log_min_duration says so; and nothing else is.
+# Promise: remote transactions that take long are logged, with what they waited for,
+# if parallel_apply.log_min_duration says so; and no others are.
 #
-# Waits are forced by a lock of a session on the subscriber.
+# A lock of a session on the subscriber forces waits.
 use strict;
 use warnings;
 use FindBin;
@@ -22,7 +22,7 @@ exec_both(
 create_extension($subscriber);
 subscribe($publisher, $subscriber, 'tap');
 
-# Settings that new processes are sure to have.
+# Settings that new processes are certain to have
 sub configure
 {
 	my (%settings) = @_;
@@ -38,7 +38,7 @@ sub configure
 	return;
 }
 
-# Commits a transaction on the publisher; returns its id.
+# Commit a transaction on the publisher; return its id.
 sub commit
 {
 	my ($sql) = @_;
@@ -46,7 +46,7 @@ sub commit
 		"BEGIN; $sql; SELECT pg_current_xact_id()::xid; COMMIT");
 }
 
-# Transactions that wait for a lock on a table, for their turn, and for a row.
+# Transactions that wait for a lock on a table, for their turn, and for a row
 sub apply_slowly
 {
 	my ($n) = @_;
@@ -70,7 +70,8 @@ sub apply_slowly
 	return @xids;
 }
 
-# Asserts that a transaction is in the log, with these waits: regular expressions.
+# Assert that a transaction is in the log, with these waits, which are regular
+# expressions.
 my $some = qr/(?!0\.000)\d+\.\d{3}/;
 my $none = qr/0\.000/;
 
@@ -99,7 +100,8 @@ is_logged($row, 1, $some, qr/\d+\.\d{3}/, 0, 'and one for the same row');
 unlike(slurp_file($subscriber->logfile),
 	qr/CONTEXT:/, 'without the context of a message');
 
-# A transaction that is rolled back and tried again has begun at its first attempt.
+# The time of a transaction that is rolled back and repeated begins at its first
+# attempt.
 {
 	my $lock =
 	  hold($subscriber, 'LOCK TABLE locked IN ACCESS EXCLUSIVE MODE');
@@ -147,7 +149,7 @@ $subscriber->wait_for_log(
 );
 pass("what PostgreSQL's own apply does is in the log, too");
 
-### what is not
+### what is not logged
 
 configure(
 	log_min_duration => 600000,

@@ -1,10 +1,10 @@
-# parallel_apply.tables: how each subscribed table is applied, why, what to do
-# about it, and what was counted.
+# Promise: parallel_apply.tables shows how each subscribed table is applied, why,
+# what to do about it, and what was counted.  This is what writers do, before and
+# after the advice is followed.  Counters are exact, and tables for which there is
+# no place are applied like any other.
 #
-# The promise: what the view says is what is done, before and after what it
-# advises; counters are exact, and tables beyond the places for them are applied
-# as any other.  A wait is forced by a row lock, a table that is not synchronised
-# by a row that its copy collides with.
+# A row lock forces a wait; a row that the copy of a table collides with keeps the
+# table unsynchronized.
 use strict;
 use warnings;
 use FindBin;
@@ -66,7 +66,7 @@ subscribe(
 	  q(FOR TABLE gate, plain, audited, declared, whole, log, users, odd, numbered,
 		keyless, parts, noted, "Wo'rd"));
 
-# The code of each reason, by its words.
+# The code of each reason, by its words
 my %code_of = (
 	'fires in replica mode' => 'replica_trigger',
 	'which is not published, has a default' => 'unpublished_default',
@@ -88,7 +88,7 @@ sub codes_of
 	} split /; /, $reasons;
 }
 
-# Asserts what the view says of a table: apply mode, findings, reason and remedy.
+# Assert what the view shows for a table: apply mode, findings, reason and remedy.
 sub explained
 {
 	my ($table, $mode, $reason, $remedy, $name) = @_;
@@ -102,7 +102,7 @@ sub explained
 	return;
 }
 
-# Waits until columns of a table have these values: counters come after the commit.
+# Wait until columns of a table have these values: counters follow the commit.
 sub counters_become
 {
 	my ($table, $columns, $values, $name) = @_;
@@ -127,7 +127,7 @@ my $publish =
 my $index_of =
   'create an index of table public.%s that begins with a published column, best a unique one of columns that are NOT NULL';
 
-# Before the first change of any of them.
+# Before the first change of any of them
 explained('plain', 'parallel', '-', '-',
 	'of an ordinary table nothing is to be said');
 explained(
@@ -167,7 +167,7 @@ explained(
 	'if retries are many, on the publisher: ALTER TABLE public.users REPLICA IDENTITY FULL',
 	'a unique index beside the key');
 
-# The remedy, as the view gives it, is one.
+# The remedy is a statement, as the view gives it.
 on_subscriber(
 	on_subscriber(
 		q(SELECT substring(remedy FROM 'SELECT .*') FROM parallel_apply.tables
@@ -236,7 +236,7 @@ is( on_subscriber(
 	'exclusion_constraint,untracked_index,untracked_index,untracked_index',
 	'each with its code');
 
-# What the view advises helps.
+# The advice of the view helps.
 on_subscriber(
 	q(CREATE INDEX ON whole (a); ALTER TABLE keyless ADD PRIMARY KEY (id);
 	ALTER TABLE numbered ALTER "N" SET DEFAULT 0;));
@@ -280,7 +280,7 @@ counters_become(
 	'10 4 2 2 2',
 	'rows that are not there were looked for twice, and are no changes');
 
-# Nor do they count twice, if the transaction is rolled back and tried again.
+# Waits do not count twice if the transaction is rolled back and repeated.
 {
 	my $gate = hold($subscriber, 'SELECT FROM gate FOR UPDATE');
 	my $retries = counter($subscriber, 'retries');
@@ -306,7 +306,8 @@ counters_become('parts', 'inserts', 1,
 counters_become('parts_here', 'count(*)', 0,
 	'and its partitions are not subscribed');
 
-# What is rolled back does not count: the first attempt finds the value taken.
+# Changes that are rolled back do not count: the first attempt finds the value
+# taken.
 my $gate = hold($subscriber, 'SELECT FROM gate FOR UPDATE');
 on_publisher(
 	q(BEGIN; UPDATE gate SET n = n + 1; UPDATE odd SET a = 'z'; COMMIT;
@@ -320,7 +321,7 @@ $gate->quit;
 wait_applied($publisher, $subscriber, 'tap');
 counters_become('odd', 'inserts, updates', '2 1', 'it counts once');
 
-# Somebody has a lock on the table: the view does not wait.
+# Another session has a lock on the table: the view does not wait.
 my $lock = hold($subscriber, 'LOCK TABLE plain, audited');
 explained('plain', 'parallel',
 	'another session has locked it: not all is known',
@@ -331,8 +332,8 @@ explained('audited', 'exclusive',
 $lock->query_safe('COMMIT');
 $lock->quit;
 
-# The same of an index, needed for rows without a key, and of a table before its first
-# change.
+# The same for an index that is needed for rows without a key, and for a table
+# before its first change
 $lock =
   hold($subscriber, q(REINDEX INDEX whole_a_idx; REINDEX INDEX "Wo'rd_pkey"));
 {
@@ -374,7 +375,7 @@ ok( $subscriber->poll_query_until(
 		'ready|parallel|-'),
 	'and parallel afterwards');
 
-# More tables than there are places.
+# More tables than there are places
 my $tables = 1050;
 exec_both(
 	"CREATE SCHEMA many; DO \$\$ BEGIN FOR i IN 1 .. $tables LOOP
@@ -412,7 +413,7 @@ is( on_subscriber(
 	'0',
 	'and no table is without counters');
 
-# Rights.
+# Privileges
 on_subscriber('CREATE ROLE nobody; CREATE ROLE looker IN ROLE pg_monitor');
 my (undef, undef, $error) =
   $subscriber->psql('postgres',

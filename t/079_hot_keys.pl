@@ -1,11 +1,10 @@
-# parallel_apply.hot_keys, speedup_estimate and advice(): what transactions wait for,
-# what more writers would gain, and what to do.
+# Promise: parallel_apply.hot_keys, speedup_estimate and advice() show what
+# transactions wait for, what more writers would gain, and what to do.  A row, a
+# unique value or a barrier that transactions wait for is named, with exact numbers
+# as long as there are few.  Values of a key are shown only to users who may read
+# them.  Memory is bounded.  Following the advice gains what it says.
 #
-# The promise: a row, a unique value or a barrier that transactions wait for is
-# found by name, with exact numbers as long as there are few; the values of a key
-# are shown to those only who may read them; memory is bounded; who follows the
-# advice gains what it says.  Waits are forced by a row lock that holds up the
-# first transaction of a round.
+# A row lock that blocks the first transaction of a round forces waits.
 use strict;
 use warnings;
 use FindBin;
@@ -15,7 +14,7 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-# As many writers as it takes to wait for more keys than are kept.
+# As many writers as are needed to wait for more keys than are kept
 my $many = 40;
 my ($publisher, $subscriber) = new_pair(
 	subscriber_init => [ '--encoding=UTF8', '--no-locale' ],
@@ -44,11 +43,11 @@ on_subscriber(
 	ALTER TABLE audited ENABLE REPLICA TRIGGER audit_trg;
 	CREATE INDEX ON whole (a);
 	CREATE ROLE looker IN ROLE pg_monitor;));
-# Another database, where the tables have the same OIDs.
+# Another database, where the tables have the same OIDs
 on_subscriber('CREATE DATABASE other TEMPLATE postgres');
 subscribe($publisher, $subscriber, 'tap');
 
-# States of transactions: the first one is held up, so many wait for another one.
+# States of transactions: the first one is blocked, this many wait for another one.
 sub wait_states
 {
 	my ($waiters) = @_;
@@ -56,7 +55,7 @@ sub wait_states
 	  ('waiting for dependency') x $waiters;
 }
 
-# Waits until a query for hot keys has that result: they come after the commit.
+# Wait until a query for hot keys has that result: they follow the commit.
 sub hot_keys_become
 {
 	my ($columns, $where, $result, $name) = @_;
@@ -72,7 +71,7 @@ sub hot_keys_become
 is(on_subscriber('SELECT count(*) FROM parallel_apply.hot_keys'),
 	0, 'nobody has waited, nothing is hot');
 
-# One hot row.
+# One hot row
 apply_behind_gate(
 	$publisher,
 	$subscriber,
@@ -95,7 +94,7 @@ is( $subscriber->safe_psql(
 	0,
 	'another database does not show it');
 
-# A unique value that one row gives up and another one gets.
+# A unique value that one row releases and another one gets
 apply_behind_gate(
 	$publisher,
 	$subscriber,
@@ -109,7 +108,7 @@ hot_keys_become(
 	'unique index|code_once|b|1',
 	'the unique index and the value are named');
 
-# Of a row without a key, the one before the change.
+# For a row without a key, its columns before the change
 apply_behind_gate(
 	$publisher, $subscriber, wait_states(1),
 	'a whole row is waited for',
@@ -131,7 +130,7 @@ hot_keys_become(
 	q(relid = 'long'::regclass AND key_hash IS NOT NULL),
 	't|1', 'it is cut off');
 
-# Not within a character.
+# Not within a character
 on_publisher(q(INSERT INTO long VALUES (repeat('ä', 100), 0)));
 apply_behind_gate(
 	$publisher, $subscriber, wait_states(1),
@@ -143,7 +142,7 @@ hot_keys_become(
 	'1',
 	'nor does a part of a character remain');
 
-# What follows a transaction that is applied alone waits for no key.
+# Transactions behind one that is applied alone wait for no key.
 apply_behind_gate(
 	$publisher,
 	$subscriber,
@@ -158,7 +157,7 @@ hot_keys_become(
 	'2',
 	'a barrier is a cause of its own, of the table that waited');
 
-# Values are for those who may read the table.
+# Values are shown to users who may read the table.
 my $as_looker =
   q(SET ROLE looker; SELECT coalesce(key, 'NULL') || ' ' || waits FROM parallel_apply.hot_keys
 	WHERE relid = 'accounts'::regclass AND key_hash IS NOT NULL);
@@ -197,7 +196,7 @@ is( on_subscriber(
 	'32|7|' . (3 + $many + 4),
 	'but only so many keys are kept: the hottest ones');
 
-# What is advised: level and text of a topic, shortened to what matters.
+# The advice: level and text of a topic, shortened to what matters
 sub advised
 {
 	my ($topic, $pattern, $name) = @_;
@@ -226,7 +225,7 @@ advised(
 	qr/transactions that change table audited are applied alone: trigger audit_trg of table public\.audited fires .* Remedy: .*set_table_option.*\|1 of \d+ changed rows; 1 of \d+ transactions/,
 	'the trigger that serialises is named, with what it costs');
 
-# One hot row.
+# One hot row
 on_subscriber(q(SELECT parallel_apply.reset_stats('tap')));
 is( on_subscriber(
 		'SELECT (SELECT count(*) FROM parallel_apply.hot_keys), (SELECT sum(inserts + updates + waits) FROM parallel_apply.tables)'
@@ -259,7 +258,7 @@ is( on_subscriber(
 	't',
 	'but not to those who may not read the table');
 
-# A setting that limits the writers; and an independent load.
+# A setting that limits the writers; and an independent load
 reload_with($subscriber, 'parallel_apply.max_writers_per_subscription = 4');
 wait_for_pool($subscriber, 'tap', 4);
 advised(
@@ -292,7 +291,7 @@ is( on_subscriber(
 	0,
 	'nothing else is wrong');
 
-# Rows that are found by reading the table, and many TRUNCATEs.
+# Rows that are found by a sequential scan, and many TRUNCATEs
 on_subscriber('DROP INDEX whole_a_idx');
 on_publisher("INSERT INTO whole VALUES (2, 'y')");
 wait_applied($publisher, $subscriber, 'tap');
@@ -312,7 +311,7 @@ advised(
 	qr/^notice\|.*\|12 of \d+ transactions/,
 	'many TRUNCATEs are told');
 
-# Two rows in turn: two writers are enough.
+# Two hot rows in turn: two writers are enough.
 on_subscriber(q(SELECT parallel_apply.reset_stats()));
 on_publisher(
 	join '',
@@ -325,7 +324,7 @@ advised(
 	qr/^info\|more writers do not help: transactions depend on each other; 2 are enough\|.*2\.0 with 2, 2\.0 with 4,/,
 	'as many writers as there are hot rows are enough');
 
-# Rows that are missing, and rows larger than the queue can hold.
+# Rows that are missing, and rows larger than the queue can hold
 on_subscriber(
 	q(SELECT parallel_apply.reset_stats(); DELETE FROM accounts WHERE id > 1000)
 );
@@ -358,7 +357,8 @@ sub wait_until_behind
 	return;
 }
 
-# A change that takes long, without a lock: it is busy until it may end.
+# A change that takes long without a lock: the process is busy until the test ends
+# it.
 on_subscriber(
 	q(CREATE TABLE may_end ();
 	CREATE FUNCTION take_long() RETURNS trigger LANGUAGE plpgsql AS $$
@@ -402,7 +402,7 @@ ok( $subscriber->poll_query_until(
 $session->query_safe('COMMIT');
 wait_applied($publisher, $subscriber, 'tap');
 
-# A writer that is cancelled in a transaction larger than the queue.
+# A writer that is canceled in a transaction larger than the queue
 $session->query_safe('BEGIN; SELECT FROM accounts WHERE id = 100 FOR UPDATE');
 on_publisher(
 	q(BEGIN; INSERT INTO wide SELECT 100 + i, repeat('y', 1000) FROM generate_series(1, 200) i;
@@ -419,7 +419,7 @@ advised(
 	qr/^warning\|.*raise "parallel_apply\.queue_size"\|1 times; it is 64kB/,
 	'what was fetched twice is told');
 
-# More writers than worker processes.
+# More writers than worker processes
 reload_with(
 	$subscriber,
 	'parallel_apply.max_writers_per_subscription = 60',
@@ -431,7 +431,7 @@ ok( $subscriber->poll_query_until(
 		WHERE topic = 'max_worker_processes')),
 	'worker processes that are missing are told');
 
-# A subscription that nobody applies, or that is not there.
+# A subscription that no process applies, or that does not exist
 on_subscriber('ALTER SUBSCRIPTION tap DISABLE');
 ok( $subscriber->poll_query_until(
 		'postgres',

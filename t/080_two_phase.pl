@@ -1,9 +1,9 @@
-# Prepared transactions: PREPARE, COMMIT PREPARED and ROLLBACK PREPARED are done by
-# writers, each in its turn.
+# Promise: writers execute PREPARE, COMMIT PREPARED and ROLLBACK PREPARED, each in
+# its turn.
 #
-# The model is the publisher: its tables, and its prepared transactions.  Orders
-# are forced by a lock on a row that an older transaction wants to change, and
-# processes are killed between PREPARE and what follows.
+# The model is the publisher, with its tables and its prepared transactions.  A lock
+# on a row that an older transaction needs forces the order, and processes are
+# killed between PREPARE and what follows.
 use strict;
 use warnings;
 use FindBin;
@@ -41,7 +41,7 @@ sub prepare
 	return "BEGIN; $sql; PREPARE TRANSACTION '$name';\n";
 }
 
-# The xid of a prepared transaction has another name on the subscriber.
+# A prepared transaction has another name on the subscriber, with its xid.
 sub all_is_equal
 {
 	my ($when, $prepared) = @_;
@@ -59,7 +59,7 @@ sub tries
 	return counter($subscriber, 'fallbacks + retries');
 }
 
-# What is prepared is invisible, and locked.
+# A prepared transaction is invisible, and its rows are locked.
 wait_applied($publisher, $subscriber, 'tap');
 my $tries = tries();
 my $done = counter($subscriber, 'transactions');
@@ -83,8 +83,8 @@ is(counter($subscriber, 'transactions') - $done,
 	8, 'all of them were applied by writers');
 is(tries(), $tries, 'at the first attempt');
 
-# All of it waits for what is older, each in its turn; and what needs the rows of
-# a prepared transaction depends on its COMMIT PREPARED.
+# Each of them waits for everything older, in its turn.  Transactions that need the
+# rows of a prepared transaction depend on its COMMIT PREPARED.
 my $lock = hold($subscriber, 'SELECT FROM gate FOR UPDATE');
 on_publisher('UPDATE gate SET n = n + 1;'
 	  . prepare('c', 'UPDATE items SET v = 10 WHERE id = 1')
@@ -99,7 +99,7 @@ $lock->query_safe('COMMIT');
 all_is_equal('after waiting', 0);
 is(tries(), $tries, 'nothing had to be tried again');
 
-# Its rows are those of its COMMIT PREPARED, also if it was prepared long before.
+# Its rows are those of its COMMIT PREPARED, even if it was prepared long before.
 on_publisher(prepare('k', 'UPDATE items SET v = 20 WHERE id = 2'));
 all_is_equal('before its rows are wanted', 1);
 $lock->query_safe('BEGIN; SELECT FROM gate FOR UPDATE');
@@ -115,7 +115,7 @@ states_become(
 $lock->query_safe('COMMIT');
 all_is_equal('after waiting for its rows', 0);
 
-# Many at a time, with rows and unique values that go from one to another.
+# Many at a time, with rows and unique values that move from one to another
 my $sql = '';
 for my $i (1 .. 20)
 {
@@ -132,7 +132,7 @@ for my $i (1 .. 20)
 on_publisher($sql);
 all_is_equal('after many', 0);
 
-# Streamed and prepared.
+# Streamed and prepared
 on_publisher(
 	prepare('e',
 		'INSERT INTO items SELECT i, 0, i FROM generate_series(1001, 5000) i')
@@ -146,7 +146,7 @@ on_publisher(
 );
 all_is_equal('after streamed ones are finished', 0);
 
-# Processes end between PREPARE and what follows.
+# Processes exit between PREPARE and what follows.
 for my $how ('the apply worker is terminated', 'the server is killed')
 {
 	on_publisher(
@@ -168,8 +168,8 @@ for my $how ('the apply worker is terminated', 'the server is killed')
 	all_is_equal("after $how", 0);
 }
 
-# Errors are PostgreSQL's own: a row that is there already, and what somebody has
-# finished by hand.
+# Errors are PostgreSQL's own: a row that exists already, and a transaction that a
+# user has finished by hand.
 wait_for_pool($subscriber, 'tap');
 my $offset = -s $subscriber->logfile;
 on_subscriber('INSERT INTO history VALUES (10000, 0)');
@@ -195,9 +195,10 @@ on_subscriber(
 );
 all_is_equal('after an error in COMMIT PREPARED', 0);
 
-# Of some the keys are not known: of those that were prepared before the pool started,
-# of those that have too many, and of a TRUNCATE, which has none.  Then everything waits
-# for the COMMIT PREPARED.  Faults: what comes next is tried, and waits for a lock.
+# The keys are not known for transactions that were prepared before the pool
+# started, for those with too many keys, and for TRUNCATE, which has none.  Then
+# everything waits for the COMMIT PREPARED.  Detects: a following transaction is
+# tried, and waits for a lock.
 my $gate = hold($subscriber, 'COMMIT');
 
 sub next_one_waits
@@ -236,8 +237,8 @@ next_one_waits(
 	'UPDATE items SET v = 1 WHERE id = 133000',
 	'a transaction with many keys');
 
-# What is held in a pause has not been received: it comes again to the next apply worker.
-# Fault: its position is confirmed, and so it is lost.
+# What is held during a pause has not been received: the next apply worker gets it
+# again.  Detects: its position is confirmed, so that it is lost.
 on_publisher(prepare('o', 'UPDATE items SET v = v + 7 WHERE id = 6'));
 all_is_equal('before a pause', 1);
 on_subscriber(q(SELECT parallel_apply.pause('tap')));

@@ -1,5 +1,5 @@
-# Each alert of doc/monitoring.md, as it is written there: the fault is made, and the
-# query names the subscription; the fault ends, and it does not.  A subscription that is
+# Promise: each alert of doc/monitoring.md, as written there, names the subscription
+# while the fault exists, and does not after it has ended.  A subscription that is
 # left to the apply worker on purpose is never named.
 use strict;
 use warnings;
@@ -10,15 +10,15 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-# The alert waits for a minute; here, a moment is enough.
+# The alert waits for a minute; a moment is enough here.
 my %alert = slurp_file("$FindBin::RealBin/../doc/monitoring.md") =~
   /^ +-- alert: (\w+)\n((?: +.*\n)+)/mg;
 $alert{behind} =~ s/'60 s'/'200 ms'/ or die 'the limit is another one';
 is(join(' ', sort keys %alert),
 	'behind state', 'the alerts are in the manual');
 
-# There are slots for six writers, beside the launcher and two apply workers; and for
-# four while tables are synchronized.
+# There are slots for six writers in addition to the launcher and two apply workers,
+# and for four while tables are synchronized.
 my ($publisher, $subscriber) =
   new_pair(subscriber_conf =>
 		"max_worker_processes = 9\nmax_logical_replication_workers = 4\n"
@@ -41,7 +41,7 @@ on_subscriber(
 subscribe($publisher, $subscriber, 'tap', publication => 'FOR TABLE items');
 wait_until_ready($subscriber);
 
-# Waits until the alert names these subscriptions.
+# Wait until the alert names these subscriptions.
 sub alert_becomes
 {
 	my ($kind, $names, $name) = @_;
@@ -70,7 +70,7 @@ sub lag
 	);
 }
 
-# The lag does not stop while nothing is applied.
+# The lag keeps growing while nothing is applied.
 sub lag_grows
 {
 	my ($name) = @_;
@@ -87,7 +87,7 @@ sub lag_grows
 
 all_is_well('there is no fault');
 
-# An error that comes back.
+# An error that repeats
 on_subscriber('INSERT INTO items VALUES (1, 0)');
 on_publisher('INSERT INTO items VALUES (1, 1)');
 alert_becomes('state', 'tap', 'a transaction fails again and again');
@@ -106,7 +106,7 @@ $lock->quit;
 on_subscriber('DELETE FROM items WHERE id = 1');
 all_is_well('the conflict is resolved');
 
-# The same, with disable_on_error; then it is skipped.
+# The same with disable_on_error; then the transaction is skipped.
 on_subscriber('ALTER SUBSCRIPTION tap SET (disable_on_error = true)');
 my $offset = -s $subscriber->logfile;
 on_subscriber('INSERT INTO items VALUES (2, 0)');
@@ -124,14 +124,14 @@ on_subscriber(
 );
 all_is_well('the transaction is skipped');
 
-# Disabled by hand, with nothing to apply.
+# Disabled by hand, with nothing to apply
 on_subscriber('ALTER SUBSCRIPTION tap DISABLE');
 lag_grows('while it is disabled');
 alert_becomes('state', '', 'that it is disabled is no fault');
 on_subscriber('ALTER SUBSCRIPTION tap ENABLE');
 all_is_well('it is enabled');
 
-# No connection.
+# No connection
 on_subscriber(
 	'ALTER SUBSCRIPTION tap CONNECTION $$host=/nowhere dbname=postgres$$');
 alert_becomes('state', 'tap', 'there is no publisher');
@@ -139,7 +139,7 @@ lag_grows('while there is no publisher');
 on_subscriber("ALTER SUBSCRIPTION tap CONNECTION '$connstr'");
 all_is_well('there is a publisher');
 
-# Fewer writers than are configured, and more than there are slots for.
+# Fewer writers than are configured, and more than there are slots for
 on_subscriber(q(SELECT parallel_apply.alter_subscription_config('tap', 8)));
 alert_becomes('state', 'tap', 'not all writers could be started');
 is( on_subscriber(
@@ -150,7 +150,7 @@ is( on_subscriber(
 on_subscriber(q(SELECT parallel_apply.alter_subscription_config('tap', 3)));
 all_is_well('fewer are configured');
 
-# Paused, with a transaction that waits.
+# Paused, with a transaction that waits
 on_subscriber(q(SELECT parallel_apply.pause('tap')));
 on_publisher('INSERT INTO items VALUES (3, 0)');
 lag_grows('while it is paused');
@@ -158,7 +158,7 @@ alert_becomes('state', '', 'that it is paused is no fault');
 on_subscriber(q(SELECT parallel_apply.resume('tap')));
 all_is_well('it is resumed');
 
-# Native by choice, and busy.
+# Native by configuration, and busy
 on_publisher('INSERT INTO chosen SELECT generate_series(1, 1000), 0');
 all_is_well('the other one is applied by the apply worker');
 is( on_subscriber(

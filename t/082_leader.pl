@@ -1,8 +1,8 @@
-# What the apply worker itself applies is shown as what writers apply is: its
-# transaction, the lock that it waits for, and who has that; and advice() names them,
-# with a pool and without.
+# Promise: a transaction that the apply worker itself applies is shown like those of
+# writers, with the lock that it waits for and the session that holds it.  advice()
+# names them, with a pool and without.
 #
-# A row lock of a session on the subscriber holds the transaction up.
+# A row lock of a session on the subscriber blocks the transaction.
 use strict;
 use warnings;
 use FindBin;
@@ -21,7 +21,7 @@ exec_both(
 create_extension($subscriber);
 subscribe($publisher, $subscriber, 'tap', with => 'copy_data = false');
 
-# Asserts what is shown while the apply worker waits for that session.
+# Assert what is shown while the apply worker waits for that session.
 sub leader_is_shown
 {
 	my ($session, $xid, $how) = @_;
@@ -55,7 +55,7 @@ sub update
 	);
 }
 
-# A transaction that its writer has given up.
+# A transaction that its writer has given up
 my $session = hold($subscriber, 'SELECT FROM items WHERE id = 1 FOR UPDATE');
 my $xid = update(1);
 for my $attempt (1, 2)
@@ -91,7 +91,7 @@ is( on_subscriber(
 	0,
 	'then it is shown no more');
 
-# The same without writers.
+# The same without writers
 on_subscriber(q(SELECT parallel_apply.alter_subscription_config('tap', 1)));
 wait_for_pool($subscriber, 'tap', 0);
 $session->query_safe('BEGIN; SELECT FROM items WHERE id = 2 FOR UPDATE');

@@ -1,6 +1,7 @@
-# parallel_apply.failed_transactions: the transaction that a subscription fails to apply has
-# a row from its first failure on, until it is applied or skipped, whether writers are
-# configured or not.  What the row says of the data is for those who may read the table.
+# Promise: a transaction that a subscription fails to apply has a row in
+# parallel_apply.failed_transactions from its first failure on, until it is applied
+# or skipped, with writers and without.  Its data is visible only to users who may
+# read the table.
 use strict;
 use warnings;
 use FindBin;
@@ -27,7 +28,8 @@ on_subscriber(
 	GRANT SELECT ON items TO reader)
 );
 
-# A check that only the subscriber has; adding and dropping it makes and repairs the fault.
+# A check that only the subscriber has; adding it makes the fault, dropping it
+# removes the fault.
 my $fault =
   'ALTER TABLE items ADD CONSTRAINT positive CHECK (v > 0) NOT VALID';
 my $repair = 'ALTER TABLE items DROP CONSTRAINT positive';
@@ -52,7 +54,7 @@ sub is_overcome
 	return;
 }
 
-# What fails is the second change of that transaction.
+# The second change of that transaction fails.
 sub fails
 {
 	my ($what) = @_;
@@ -109,7 +111,7 @@ is(failed('attempts, relname'), '2|items',
 	'a restart of the server keeps it');
 is_repaired('writers');
 
-# One attempt more, by skipping it.
+# Skipping the transaction takes one more attempt.
 fails('a transaction that is skipped');
 my $lsn = failed('finish_lsn');
 on_subscriber("ALTER SUBSCRIPTION tap SKIP (lsn = '$lsn')");
@@ -119,7 +121,7 @@ is_overcome('the row goes when the transaction is skipped');
 on_publisher(q(DELETE FROM items; DELETE FROM others));
 wait_applied($publisher, $subscriber, 'tap');
 
-# The same without writers.
+# The same without writers
 on_subscriber(q(SELECT parallel_apply.alter_subscription_config('tap', 1)));
 wait_for_pool($subscriber, 'tap', 0);
 fails('one writer');

@@ -1,9 +1,9 @@
-# skip_transaction(): exactly the transaction that fails is skipped, and stored in the
-# same local transaction, so that its changes can be made by hand; with writers and
-# without, of an ordinary, a streamed and a prepared transaction.
+# Promise: skip_transaction() skips exactly the transaction that fails, and stores
+# it in the same local transaction, so that its changes can be made by hand; with
+# writers and without, of an ordinary, a streamed and a prepared transaction.
 #
-# The commit that stores is stopped by REFRESH MATERIALIZED VIEW in an open transaction:
-# there the apply worker is killed.
+# REFRESH MATERIALIZED VIEW in an open transaction blocks the commit that stores;
+# the apply worker is killed there.
 use strict;
 use warnings;
 use FindBin;
@@ -40,7 +40,7 @@ on_publisher(
 );
 wait_applied($publisher, $subscriber, 'tap');
 
-# The fault: a check that only the subscriber has.
+# The fault: a check that only the subscriber has
 sub make_fault
 {
 	on_subscriber(
@@ -62,7 +62,7 @@ sub stored
 	);
 }
 
-# The statements of the manual, for number 1.
+# The statements of the manual, for number 1
 my ($by_hand) = slurp_file("$FindBin::RealBin/../doc/failures.md") =~
   /^ +(BEGIN;\n.*?COMMIT;)$/ms;
 like(
@@ -76,7 +76,7 @@ sub make_changes
 	return on_subscriber($by_hand =~ s/\(1\)/($id)/gr);
 }
 
-# Rows of items that the publisher has, and the subscriber has not.
+# Rows of items that the publisher has, and the subscriber has not
 sub missing
 {
 	my $have = on_subscriber('SELECT array_agg(id) FROM items');
@@ -97,7 +97,7 @@ sub all_equal
 	return;
 }
 
-# Statements on the publisher that make a transaction fail, and one after it.
+# Statements on the publisher that make a transaction fail, and one after it
 sub fails
 {
 	my ($sql) = @_;
@@ -176,7 +176,7 @@ sub test_all
 		'|||f',
 		"$how: who may not read the table sees no data");
 
-	# What came after it has not waited.
+	# The transaction after it has not waited.
 	on_publisher('UPDATE items SET v = 10 WHERE id = 2');
 	wait_applied($publisher, $subscriber, 'tap');
 	make_changes($id);
@@ -207,7 +207,7 @@ sub test_all
 	make_changes($id);
 	all_equal("$how, a prepared transaction");
 
-	# Before its end, it cannot be seen.
+	# It is not visible before its end.
 	make_fault();
 	on_publisher(
 		q(BEGIN; INSERT INTO items VALUES (201, -1); PREPARE TRANSACTION 'b')
@@ -221,7 +221,7 @@ sub test_all
 	on_publisher(q(ROLLBACK PREPARED 'b'));
 	all_equal("$how, a prepared transaction rolled back");
 
-	# Not stored.
+	# Not stored
 	fails('INSERT INTO items VALUES (300, -1)');
 	is(on_subscriber(q(SELECT parallel_apply.skip_transaction('tap') > 0)),
 		't', "$how: there is a number");
@@ -235,7 +235,7 @@ sub test_all
 	on_publisher('DELETE FROM items WHERE id >= 200');
 	all_equal("$how, not stored");
 
-	# Another one comes first.
+	# Another transaction comes first.
 	fails('INSERT INTO items VALUES (400, -1)');
 	on_subscriber(q(SELECT parallel_apply.skip_transaction('tap')));
 	my $offset = -s $subscriber->logfile;
@@ -257,7 +257,7 @@ sub test_all
 	return;
 }
 
-# What cannot be.
+# Requests that are refused
 sub refuses
 {
 	my ($sql, $error, $name) = @_;
@@ -281,7 +281,7 @@ on_subscriber(q(SELECT parallel_apply.alter_subscription_config('tap', 1)));
 wait_for_pool($subscriber, 'tap', 0);
 test_all('one writer');
 
-# A subscription that stays enabled tries again and again, and meets it.
+# A subscription that stays enabled retries, and meets the transaction.
 on_subscriber('ALTER SUBSCRIPTION tap SET (disable_on_error = false)');
 make_fault();
 on_publisher('INSERT INTO items VALUES (450, -1)');
@@ -297,7 +297,7 @@ make_changes($id);
 all_equal('enabled');
 on_subscriber('ALTER SUBSCRIPTION tap SET (disable_on_error = true)');
 
-# The apply worker is killed just before the commit.
+# The apply worker is killed just before the commit,
 fails('INSERT INTO items VALUES (500, -1), (501, 1)');
 on_subscriber(q(SELECT parallel_apply.skip_transaction('tap')));
 my $session =
@@ -317,7 +317,7 @@ is(stored('changes'), '2', 'and stored once');
 repair_fault();
 eval { $session->quit };
 
-# And again after it.
+# and again after it.
 $subscriber->stop('immediate');
 $subscriber->start;
 is(stored('changes'), '2', 'a crash after the commit leaves it stored');
@@ -325,7 +325,7 @@ $id = stored('id');
 make_changes($id);
 all_equal('after crashes');
 
-# It goes with its subscription.
+# Stored transactions are dropped with their subscription.
 fails('INSERT INTO items VALUES (600, -1)');
 on_subscriber(q(SELECT parallel_apply.skip_transaction('tap')));
 refuses(

@@ -1,12 +1,12 @@
-# Whatever an administrator does on purpose leaves no line of a writer in the log, and
-# none that looks like an accident: a resize, DISABLE, a restart of the publisher, DROP
-# EXTENSION, and the shutdown of the server, with writers that are idle and with writers
-# that wait for a lock and for each other.  PostgreSQL's own apply worker logs a FATAL
-# error and exits with code 1 when the server is shut down, which stays as it is.
+# Promise: administrative actions leave no line of a writer in the log, and none
+# that looks like an accident: a change of the number of writers, DISABLE, a restart
+# of the publisher, DROP EXTENSION, and the shutdown of the server, with writers
+# that are idle and with writers that wait for a lock and for each other.
+# PostgreSQL's own apply worker logs a FATAL error and exits with code 1 when the
+# server is shut down, which stays as it is.  Each start and stop of a pool states
+# its reason.
 #
-# And each start and stop says why.
-#
-# Every line of the log is preceded by the type of its process.
+# Every line of the log begins with the type of its process.
 use strict;
 use warnings;
 use FindBin;
@@ -23,12 +23,13 @@ my ($publisher, $subscriber) = new_pair(
 		parallel_apply.writers_per_subscription = 6));
 exec_both('CREATE TABLE items (id int PRIMARY KEY, v int NOT NULL)');
 create_extension($subscriber);
-# With streaming = parallel, the apply worker restarts, and says so, when writers come or go.
+# With streaming = parallel, the apply worker restarts, and logs it, when a pool
+# starts or stops.
 subscribe($publisher, $subscriber, 'tap', with => 'streaming = off');
 on_publisher('INSERT INTO items SELECT i, 0 FROM generate_series(1, 20) i');
 wait_applied($publisher, $subscriber, 'tap');
 
-# A local session that one writer waits for; and all others wait for that one.
+# A local session that one writer waits for, while all others wait for that writer
 sub block_writers
 {
 	my $session =
@@ -43,7 +44,7 @@ sub block_writers
 	return $session;
 }
 
-# Waits until the six writers have started, and the log says it.
+# Wait until the six writers have started, and the log has the message.
 sub wait_for_start
 {
 	my ($offset) = @_;
@@ -52,8 +53,8 @@ sub wait_for_start
 	return;
 }
 
-# Asserts what the log has since that position: nothing of writers, and these messages of
-# the apply worker, each with its DETAIL.
+# Assert what was logged since that position: nothing of writers, and these messages
+# of the apply worker, each with its DETAIL.
 sub log_has
 {
 	my ($offset, $when, @messages) = @_;
@@ -130,7 +131,8 @@ log_has(0, 'a start', $started);
 		$started);
 }
 
-# What ends the apply worker, with writers that are idle, and with others that are not.
+# Actions that end the apply worker, with writers that are idle, and with others
+# that are not
 for my $how ('idle', 'blocked')
 {
 	my $begin = sub {
@@ -145,7 +147,7 @@ for my $how ('idle', 'blocked')
 	tables_equal("$how: after DISABLE and ENABLE", 'items');
 
 	($session, $offset) = $begin->();
-	# A publisher that is asked to stop waits for what is blocked.
+	# A publisher that is shut down waits for blocked transactions.
 	$publisher->stop($session ? 'immediate' : 'fast');
 	$publisher->start;
 	wait_for_start($offset);
@@ -164,7 +166,7 @@ for my $how ('idle', 'blocked')
 	}
 }
 
-# A writer that is terminated by itself is said, as by PostgreSQL.
+# A writer that is terminated individually is logged, as by PostgreSQL.
 {
 	my $offset = -s $subscriber->logfile;
 	my ($pid) = writer_pids($subscriber, 'tap');

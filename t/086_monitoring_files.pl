@@ -1,8 +1,10 @@
-# The files in monitoring/ fit the server and each other: a member of pg_monitor can run
-# the queries, alert rules and dashboard use metrics that there are, and the one-line
-# checks see the faults that they name.  Where postgres_exporter, Prometheus and
-# check_postgres are installed (make check-monitoring gets them), they are run with these
-# files against the live subscriber, one of whose subscriptions has never had an apply worker.
+# Promise: the files in monitoring/ fit the server and each other.  A member of
+# pg_monitor can run the queries, alert rules and dashboard use metrics that exist,
+# and the one-line checks detect the faults that they name.
+#
+# If postgres_exporter, Prometheus and check_postgres are installed (make
+# check-monitoring gets them), they are run with these files against the live
+# subscriber, one of whose subscriptions has never had an apply worker.
 use strict;
 use warnings;
 use FindBin;
@@ -25,7 +27,7 @@ is( join(' ', sort keys %check),
 	'behind degraded disabled missing native stopped',
 	'there are these checks');
 
-# Programs that were started.
+# Programs that were started
 my @started;
 
 END
@@ -35,7 +37,7 @@ END
 
 ### PostgreSQL ###############################################################
 
-# A third subscription will find no worker.
+# A third subscription will find no worker slot.
 my ($publisher, $subscriber) =
   new_pair(subscriber_conf => "max_logical_replication_workers = 2\n");
 my $connstr = $publisher->connstr . ' dbname=postgres';
@@ -93,7 +95,7 @@ insert_rows(1, 10);
 checks_are('behind 0 degraded 0 disabled 0 missing 0 native 0 stopped 0',
 	'the checks find nothing while all is well');
 
-# As many names as the exporter has columns of each query.
+# One name for each column of each query of the exporter
 my %metric = (ALERTS => 1);
 while ($exporter =~
 	/^(\w+):\n  query: \|\n((?: {4}.*\n)+)  metrics:\n((?: {4}.*\n)+)/mg)
@@ -141,14 +143,14 @@ on_subscriber(
 check_becomes('stopped', 1, 'a subscription without apply worker');
 is(result_of('behind'), 0, 'whose lag is not known');
 
-# A row that is not there.
+# A row that does not exist
 on_subscriber('DELETE FROM items WHERE id = 1');
 on_publisher('UPDATE items SET v = 1 WHERE id = 1');
 wait_applied($publisher, $subscriber, 'tap');
 check_becomes('missing', 1, 'a missing row');
 on_publisher('DELETE FROM items WHERE id = 1');
 
-# Not applied for a while.
+# Not applied for a while
 on_subscriber(q(SELECT parallel_apply.pause('tap')));
 on_publisher('INSERT INTO items VALUES (11, 0)');
 ok( $subscriber->poll_query_until(
@@ -165,7 +167,7 @@ sub is_installed
 	return scalar grep { -x "$_/$program" } split /:/, $ENV{PATH};
 }
 
-# Starts a program that serves HTTP; its output goes to the log directory.
+# Start a program that serves HTTP; its output goes to the log directory.
 sub start_program
 {
 	my ($name, @command) = @_;
@@ -174,7 +176,7 @@ sub start_program
 	return;
 }
 
-# The answer of a server, once it is right; undef if it does not become so.
+# Return the answer of a server once it is right; undef if it does not become right.
 sub answer_of
 {
 	my ($url, $is_right) = @_;
@@ -185,7 +187,7 @@ sub answer_of
 		$answer = $client->get($url);
 		return $answer->{content}
 		  if $answer->{success} && $is_right->($answer->{content});
-		# Between two looks.
+		# Between two attempts
 		select(undef, undef, undef, 0.1);
 	}
 	diag("$url: $answer->{status} $answer->{content}");
@@ -204,7 +206,7 @@ SKIP:
 		'their unit tests pass');
 }
 
-# Value of a metric in the text that an exporter serves.
+# Return the value of a metric in the text that an exporter serves.
 sub value_of
 {
 	my ($text, $name, $subscription) = @_;
@@ -280,7 +282,7 @@ SKIP:
 		"--storage.tsdb.path=$home/data",
 		"--web.listen-address=127.0.0.1:$web");
 
-	# Number of results of a query; -1 for an error.
+	# Return the number of results of a query; -1 for an error.
 	my $number_of = sub {
 		my $answer = decode_json($_[0]);
 		return $answer->{status} eq 'success'

@@ -1,11 +1,12 @@
-# Beside other libraries that are preloaded, before parallel_apply and after it, rows are
-# as with PostgreSQL's own apply in another database, and so are the statements that
-# pg_stat_statements counts; values of citext are keys where their letters differ.
+# Promise: with other libraries preloaded before parallel_apply and after it, rows
+# are the same as with PostgreSQL's own apply in another database, and so are the
+# statements that pg_stat_statements counts.  Values of citext are equal keys even
+# if their case differs.
 #
-# The libraries are those of contrib.  With NEIGHBORS=1 (make check-neighbors) there are
-# others as well, which must be installed: libraries to preload, types in keys and
-# exclusion constraints, output plugins of the publisher, and pg_repack and pg_partman at
-# work on subscribed tables.
+# The libraries are those of contrib.  With NEIGHBORS=1 (make check-neighbors) there
+# are others as well, which must be installed: libraries to preload, types in keys
+# and exclusion constraints, output plugins of the publisher, and pg_repack and
+# pg_partman running on subscribed tables.
 use strict;
 use warnings;
 use FindBin;
@@ -46,7 +47,7 @@ my ($publisher, $subscriber) = new_pair(
 create_extension($subscriber);
 $subscriber->safe_psql('postgres', 'CREATE DATABASE serial');
 
-# On the publisher and in both databases of the subscriber.
+# Execute on the publisher and in both databases of the subscriber.
 sub exec_everywhere
 {
 	my ($sql) = @_;
@@ -56,7 +57,7 @@ sub exec_everywhere
 }
 
 # A table with its transactions, each of which is run with $i from 1 to 60.  Rows of
-# most are replaced by equal ones that are written otherwise.
+# most are replaced by equal ones with another spelling.
 my %transactions = (
 	plain => [
 		'CREATE TABLE plain (id int PRIMARY KEY, v int)',
@@ -101,7 +102,7 @@ if ($all)
 }
 my @tables = sort keys %transactions;
 exec_everywhere("CREATE EXTENSION $_") for @extensions;
-# PostGIS refuses to be created while everything is audited.
+# PostGIS cannot be created while everything is audited.
 reload_with($subscriber, 'pgaudit.log = all', 'pgaudit.log_parameter = on')
   if $all;
 exec_everywhere($transactions{$_}[0]) for @tables;
@@ -151,7 +152,7 @@ sub run_transactions
 	return;
 }
 
-# The statements that were counted in a database, but for those of this test.
+# The statements that were counted in a database, except those of this test
 sub statements_of
 {
 	my ($db) = @_;
@@ -228,14 +229,14 @@ finish($publisher, $subscriber,
 	qr/FATAL: +terminating .* due to administrator command/);
 done_testing();
 
-# Other plugins of a publisher that preloads parallel_apply: what a walsender sends is
-# what the SQL function says.
+# Other plugins of a publisher that preloads parallel_apply: a walsender sends what
+# the SQL function returns.
 sub run_output_plugins
 {
 	my %options = (
 		wal2json => [],
 		decoderbufs => [ 'debug-mode', '1' ]);
-	# Newer minor versions want to be told which libraries may be one.
+	# Newer minor versions accept only the output plugins that a setting lists.
 	my $allowed =
 	  on_publisher(
 		q(SELECT current_setting('output_plugin_libraries', true)));

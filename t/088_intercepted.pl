@@ -1,8 +1,9 @@
-# Tables whose rows Citus or TimescaleDB keeps elsewhere: parallel_apply.tables and
-# advice() say so, whether writers apply them or the apply worker, and an apply worker with
-# writers warns once.  All other tables are left alone.
+# Promise: parallel_apply.tables and advice() report tables whose rows Citus or
+# TimescaleDB keeps elsewhere, whether writers apply them or the apply worker, and
+# an apply worker with writers warns once.  No other table is reported.
 #
-# Stand-ins have the catalogs of these extensions, by which the tables are recognized.
+# Stand-ins have the catalogs of these extensions, by which the tables are
+# recognized.
 use strict;
 use warnings;
 use FindBin;
@@ -17,7 +18,7 @@ create_extension($subscriber);
 my @tables = ('distributed', 'series', 'other.series', 'plain');
 exec_both('CREATE SCHEMA other');
 exec_both("CREATE TABLE $_ (id int PRIMARY KEY, v int)") for @tables;
-# Neither schema nor table of these names is enough.
+# A schema or a table of these names is not enough.
 on_subscriber(
 	q(CREATE SCHEMA _timescaledb_catalog;
 	CREATE TABLE _timescaledb_catalog.hypertable (wrong int);
@@ -98,7 +99,7 @@ is_deeply(
 	],
 	'each table is warned of once');
 
-# A catalog that is locked is not waited for.
+# A locked catalog is not waited for.
 my $session = hold($subscriber,
 	'LOCK TABLE pg_dist_partition; LOCK TABLE _timescaledb_catalog.hypertable'
 );

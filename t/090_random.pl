@@ -1,11 +1,11 @@
-# Whatever the publisher's sessions do, and whatever dies meanwhile, the
-# parallel subscriber shows only prefixes of the publisher's commit order and
-# ends with the rows that PostgreSQL's own serial apply has.
+# Promise: whatever the publisher's sessions do, and whichever process dies
+# meanwhile, the parallel subscriber shows only prefixes of the publisher's commit
+# order, and ends with the rows that PostgreSQL's own serial apply has.
 #
-# A short run of t/stress, which see.  No race is forced: it looks for those
-# that nobody has thought of.  The seed comes from the clock unless SEED is set, and
-# is printed.  Of one that is skipped, since PostgreSQL alone cannot do it, the next
-# takes the place.
+# This is a short run of t/stress.  No race is forced: it searches for races that
+# are not known.  The seed comes from the clock unless SEED is set, and is printed.
+# A seed that is skipped, since PostgreSQL alone cannot do it, is replaced by the
+# next one.
 use strict;
 use warnings;
 use FindBin;
@@ -35,7 +35,7 @@ while ($tries-- > 0)
 }
 plan skip_all => $seeds[-1] if @seeds && !@not_skipped;
 
-# Each seed for itself, then the whole: it may have ended before its first one.
+# Each seed separately, then all: a run may have ended before its first seed.
 like($_, qr/: passed, /,
 	s/:.*//r . ' gives the snapshots and rows of serial apply')
   foreach @not_skipped;
