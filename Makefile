@@ -1,4 +1,4 @@
-# parallel_apply: a logical replication subscription, applied by several writers.
+# parallel_apply: apply a logical replication subscription with several writers.
 #
 #   make, make install, make installcheck      as for every extension (PGXS)
 #   make check [TESTS="t/001_basic.pl"]        everything, see t/check
@@ -16,7 +16,7 @@ PG_CONFIG ?= pg_config
 here := $(dir $(lastword $(MAKEFILE_LIST)))
 files = $(patsubst $(here)%,%,$(sort $(wildcard $(addprefix $(here),$(1)))))
 
-# Of the release; the SQL objects have that of the control file.
+# The version of the release; the SQL objects have that of the control file.
 release := $(shell sed -n 's/^   "version": "\(.*\)",$$/\1/p' $(here)META.json)
 
 MODULE_big = parallel_apply
@@ -41,8 +41,8 @@ NO_LOCALE = 1
 ENCODING = UTF8
 EXTRA_CLEAN = src/*.o src/*/*.o
 
-# These need neither PGXS nor a server: t/check runs where -dev packages are yet
-# to be installed.  And PGXS has a `check` of its own, which only refuses.
+# These need neither PGXS nor a server: t/check runs where -dev packages are yet to
+# be installed, and the `check` of PGXS only refuses.
 own = check check-core check-majors check-cassert check-monitoring check-neighbors lint demo stress mutants dist check-packages
 
 ifneq ($(filter $(own),$(MAKECMDGOALS)),)
@@ -58,7 +58,7 @@ dist:
 		git archive --format=$$format --prefix=parallel_apply-$(release)/ \
 			-o dist/parallel_apply-$(release).$$format HEAD || exit; \
 	done
-# The goals beside them, as in `make clean check`.
+# The goals that were given along with one of these, as in `make clean check`
 $(filter-out $(own),$(MAKECMDGOALS)): ; @$(MAKE) --no-print-directory $@
 
 else

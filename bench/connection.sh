@@ -1,23 +1,25 @@
 # shellcheck shell=bash
-# connection.sh - how the subscriber reaches the publisher: --connection of all programs.
+# connection.sh - how the subscriber reaches the publisher: --connection of all
+# programs.
 #
 #   unix     a Unix socket
 #   tcp      the loopback interface, with the congestion control of this machine
 #   tls      the same, encrypted (TLS 1.3)
 #   cable    a link between two network namespaces: MTU 1500, cubic
 #
-# What a walsender costs, and how fast it is, depends on it: on loopback a segment is
-# 64 kB and no timer matters, and users have a cable.  So that is the default where it can be
-# had: network namespaces need root.
+# The cost and the speed of a walsender depend on it: on loopback a segment is 64 kB
+# and no timer matters, but users have a cable.  So that is the default if it is
+# possible: network namespaces need root.
 #
-# --rtt-ms puts a round trip between: then tcp and tls have such a link, too, with the congestion
-# control of this machine, and in its middle is a program that delays packets, in a third
-# namespace (delay_link/).
+# --rtt-ms adds a round trip: tcp and tls also have such a link then, with the
+# congestion control of this machine, and in its middle is a program that delays
+# packets, in a third namespace (delay_link/).
 #
-# make_connection, which make_seed calls, makes what is needed; conninfo SERVER is how the
-# other server connects.  Sessions of the benchmark itself use Unix sockets, from anywhere.
-# As root, TCP has network namespaces of its own, which nobody else can reach and whose
-# counters count nothing else; otherwise servers ask for a password.
+# make_connection, which make_seed calls, creates what is needed; conninfo SERVER is
+# how the other server connects.  Sessions of the benchmark itself use Unix sockets,
+# from anywhere.  As root, TCP has network namespaces of its own, which no other
+# process can reach and whose counters count nothing else; otherwise servers ask for
+# a password.
 
 CONNECTION=			# one of the above; empty = chosen by choose_connection
 CONGESTION=-			# the congestion control, as the kernel names it
@@ -45,7 +47,7 @@ require_rtt()
 	RTT_US=$(awk -v ms="$1" 'BEGIN { printf "%.0f", ms * 1000 }')
 }
 
-# choose_connection: before anything is made.
+# choose_connection: before anything is created
 choose_connection()
 {
 	local why=''
@@ -74,7 +76,7 @@ try_namespace()
 	[[ -n $permitted ]]
 }
 
-# make_connection; does nothing if it is there.
+# make_connection: does nothing if it has been called.
 make_connection()
 {
 	[[ $CONNECTION != unix && -z ${ADDRESS[publisher]-} ]] || return 0
@@ -122,7 +124,7 @@ lay_cable()
 	done
 }
 
-# join NAMESPACE DEVICE NAMESPACE DEVICE: makes both devices.
+# join NAMESPACE DEVICE NAMESPACE DEVICE: creates both devices.
 join()
 {
 	ip link add "$2" netns "${NAMESPACE[$1]}" mtu 1500 type veth \
@@ -131,8 +133,8 @@ join()
 	ip -n "${NAMESPACE[$3]}" link set "$4" up
 }
 
-# Half of the round trip each way.  It is not root, but may do with network devices what it
-# has to.
+# Half of the round trip each way.  It is not root, but has the capabilities for
+# network devices that it needs.
 start_delay_link()
 {
 	nsenter --net="/run/netns/${NAMESPACE[middle]}" \
@@ -148,8 +150,8 @@ use_cubic()
 		nsenter --net="/run/netns/$1" sysctl -qw net.ipv4.tcp_congestion_control=cubic 2>/dev/null || true
 }
 
-# Addresses that only this run has: there are 2^24 on the loopback interface, and at most 2^22
-# processes.
+# Addresses that only this run has: there are 2^24 on the loopback interface, and at
+# most 2^22 processes.
 make_loopback()
 {
 	local server n=$(( $$ * 4 ))
@@ -194,7 +196,7 @@ connection_settings()
 	CONF
 }
 
-# connection_hba: the whole pg_hba.conf.  Unix sockets are in a directory of ours.
+# connection_hba: the whole pg_hba.conf.  Unix sockets are in a private directory.
 connection_hba()
 {
 	local database network=127.0.0.0/8 method=trust
@@ -219,8 +221,8 @@ conninfo()
 	echo "host=$host user=postgres dbname=$DATABASE$more"
 }
 
-# socket_info SERVER: what the kernel says of the connections to the publisher's port that
-# this server has, a line for each.
+# socket_info SERVER: what the kernel reports about the connections of this server
+# to the publisher's port, a line for each
 socket_info()
 {
 	local -a there=()
@@ -231,11 +233,11 @@ socket_info()
 	"${there[@]}" ss -tinOH state established $end "${ADDRESS[publisher]}:${PGPORT:-5432}"
 }
 
-# field_of NAME: the number behind "NAME:" in the first line of socket_info on stdin.
+# field_of NAME: the number after "NAME:" in the first line of socket_info on stdin
 field_of() { sed -n "s/.* $1:\([0-9.]*\).*/\1/p" | head -n 1; }
 
-# name_congestion: sets CONGESTION to that of a connection from the subscriber's side to the
-# seed, which listens where the publisher will.
+# name_congestion: sets CONGESTION to that of a connection from the subscriber's
+# side to the seed, which listens where the publisher will.
 name_congestion()
 {
 	local -a there=()
@@ -261,7 +263,7 @@ name_congestion()
 	CHILD=
 }
 
-# For the head of what a program prints.
+# For the head of a program's output
 connection_title()
 {
 	local way=loopback
@@ -275,7 +277,7 @@ connection_title()
 	esac
 }
 
-# check_connection: the walsender that is there has come by it.
+# check_connection: the present walsender uses it.
 check_connection()
 {
 	local found=unix

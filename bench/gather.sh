@@ -1,14 +1,15 @@
 # shellcheck shell=bash
-# gather.sh - the common option --gather of the programs that source this after lib.sh: the
-# publisher preloads the library, which sends messages together (src/sender/gather.c).
+# gather.sh - the common option --gather of the programs that source this after
+# lib.sh: the publisher preloads the library, which sends messages together
+# (src/sender/gather.c).
 #
 # The base of all ratios remains "native" as PostgreSQL sends, with
-# parallel_apply.coalesce_messages = off.  It is on for a further configuration, "native
-# gathered" (0g in place of a number of writers), and for all writers.
+# parallel_apply.coalesce_messages = off.  It is on for a further configuration,
+# "native gathered" (0g in place of a number of writers), and for all writers.
 
 COMMON_USAGE+=$'\n  --gather            the publisher gathers messages for "native gathered" and the writers'
 
-# What common_option calls.
+# common_option calls this.
 choose_gather()
 {
 	GATHERS=1
@@ -16,7 +17,7 @@ choose_gather()
 	PUBLISHER_SETTINGS+=("shared_preload_libraries = 'parallel_apply'" "parallel_apply.coalesce_messages = off")
 }
 
-# set_gathering WRITERS|0g: for walsenders that begin from here on.
+# set_gathering WRITERS|0g: for walsenders that begin from here on
 set_gathering()
 {
 	local setting=on start_s=$SECONDS
@@ -24,7 +25,7 @@ set_gathering()
 	[[ $1 != 0 ]] || setting=off
 	ask publisher "ALTER SYSTEM SET parallel_apply.coalesce_messages = $setting"
 	ask publisher "SELECT pg_reload_conf()"
-	# A new session has what a new walsender would have.
+	# A new session has the setting that a new walsender would have.
 	until [[ $(sql publisher -c "SHOW parallel_apply.coalesce_messages") == "$setting" ]]; do
 		(( SECONDS - start_s < STALLED_AFTER_S )) || die "the publisher does not take its new settings"
 	done

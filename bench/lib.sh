@@ -1,18 +1,18 @@
 # shellcheck shell=bash
-# lib.sh - what the programs in bench/ have in common.
+# lib.sh - common parts of the programs in bench/.
 #
-# A benchmark of catching up is: set_workload_sizes, bench_begin, make_seed, then per
-# backlog start_publisher, make_backlog and one measure per configuration.  The others
-# use parts of it.  The backlogs are in workloads.sh.  Everything lives in one
-# directory, $WORK, which goes away at exit, with both servers:
+# A benchmark of catching up is: set_workload_sizes, bench_begin, make_seed, then
+# per backlog start_publisher, make_backlog and one measure per configuration.  The
+# others use parts of it.  The backlogs are in workloads.sh.  Everything is in one
+# directory, $WORK, which is removed at exit, with both servers:
 #
 #   seed/         a loaded, stopped data directory; both servers begin as a copy
 #   publisher/    one per backlog; its slot "base" stands before the backlog
 #   subscriber/   a fresh copy of the seed for every run
 #   src/ tree/    a copy of this repository, built, and a private server tree
 #
-# Every run gets a copy of the slot "base", so each applies the same backlog to
-# the same data.
+# Every run gets a copy of the slot "base", so each applies the same backlog to the
+# same data.
 
 set -euo pipefail
 export LC_ALL=C			# decimal points, and the same sorting everywhere
@@ -24,7 +24,7 @@ REPO=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 DATABASE=bench
 STALLED_AFTER_S=60		# no progress for so long ends a benchmark
 
-# Settings of a benchmark; programs overwrite what they offer as an option.
+# Settings of a benchmark; programs overwrite those that they offer as an option.
 SCALE=				# these three: see workloads.sh; empty = chosen by the workload
 TRANSACTIONS=
 ROWS=
@@ -56,7 +56,7 @@ SEGMENTS=-			# of TCP, that the publisher has sent during a run
 COUNTS_SYSCALLS=		# see start_counting_syscalls
 declare -A SESSION_IN SESSION_OUT CPU SLEEPS PEAK_KB SYSCALLS
 
-# What common_option takes.
+# The options of common_option
 COMMON_USAGE=$(cat <<'USAGE'
   --writers "N N ..." numbers of writers to measure (default "2 4 8")
   --rounds N          repeat all configurations N times (default 1)
@@ -120,8 +120,8 @@ require_number()
 
 # ---------------------------------------------------------------- begin and end
 
-# PostgreSQL refuses to run as root: what runs a server runs as postgres then.  Only root
-# has namespaces: IN_NAMESPACE, if not empty, is where it runs.
+# PostgreSQL refuses to run as root: processes of a server run as postgres then.
+# Only root has namespaces: IN_NAMESPACE, if not empty, is where a process runs.
 as_owner()
 {
 	local -a there=()
@@ -141,7 +141,7 @@ bench_begin()
 
 	(( BASH_VERSINFO[0] >= 5 )) || die "needs bash 5 or later"
 	[[ -z $GATHERS || -z $NATIVE_ONLY ]] || die "--gather needs the library, which --native-only does not build"
-	# A server or a make that happens to be around must not leak in.
+	# A server or a make in the environment must not have an effect here.
 	for name in $(compgen -e PG); do
 		[[ $name == PG_CONFIG ]] || unset "$name"
 	done
@@ -189,8 +189,8 @@ bench_end()
 	exit "$status"
 }
 
-# start_program NAME COMMAND ...: in the background, as the owner of the servers, until
-# bench_end or end_program FILE, with the file $WORK/NAME.pid.
+# start_program NAME COMMAND ...: in the background, as the owner of the servers,
+# until bench_end or end_program FILE, with the file $WORK/NAME.pid
 start_program()
 {
 	# shellcheck disable=SC2016  # the inner shell expands it
@@ -244,7 +244,7 @@ find_pg_config()
 	return 1
 }
 
-# as_root COMMAND ...: for apt-get.
+# as_root COMMAND ...: for apt-get
 as_root()
 {
 	if [[ $(id -u) == 0 ]]; then
@@ -264,7 +264,7 @@ install_packages()
 	command -v apt-get >/dev/null || die "missing here, and there is no apt-get: $*"
 	say "Installing Debian packages: $*"
 	as_root apt-get update -qq
-	# A server that is there stays as it is: others may be using it.
+	# An installed server is not changed: others may be using it.
 	upgraded=$(apt-get install -s --no-install-recommends "$@" 2>/dev/null | sed -n 's/^Inst \(postgresql-[^ ]*\) \[.*/\1/p') || true
 	[[ -z $upgraded ]] || die "they would upgrade ${upgraded//$'\n'/, }: install them yourself"
 	"${install[@]}" "$@" >/dev/null 2>&1 || "${install[@]}" "${@%%=*}" >/dev/null || die "could not install the packages"
@@ -283,7 +283,7 @@ install_missing_packages()
 		[[ -z ${PG_CONFIG:-} ]] || die "$PG_CONFIG has no server with development files"
 		major=$(compgen -G '/usr/lib/postgresql/*/bin/postgres' | cut -d/ -f5 | sort -n | tail -n 1) || true
 		major=${major:-15}
-		# Headers of the server that is there, not of a later minor version.
+		# Headers of the installed server, not of a later minor version
 		version=$(dpkg-query -W -f '${Version}' "postgresql-$major" 2>/dev/null) || version=
 		[[ -n $version ]] || packages+=("postgresql-$major")
 		packages+=("postgresql-server-dev-$major${version:+=$version}")
@@ -300,8 +300,8 @@ install_missing_packages()
 }
 
 # Sets BIN.  Everything is built in a copy, so the work tree stays as it is,
-# whoever owns it.  BENCH_BUILT is the directory of another benchmark that has
-# built already and calls this one.
+# regardless of its owner.  BENCH_BUILT is the directory of another benchmark that
+# has built already and calls this one.
 build()
 {
 	local program
@@ -335,7 +335,7 @@ build()
 
 # ---------------------------------------------------------------- servers and sessions
 
-# sql SERVER ARGUMENT...: one psql call, unaligned.
+# sql SERVER ARGUMENT...: one psql call, unaligned
 sql()
 {
 	local server=$1
@@ -365,7 +365,7 @@ stop_server()
 	as_owner "$BIN/pg_ctl" -D "$WORK/$1" -s -w -m "${2:-fast}" stop || true
 }
 
-# A psql that stays, because a process per sample would be part of the result.
+# A psql that stays, because a process per sample would be part of the result
 open_session()
 {
 	local server=$1 in out
@@ -407,7 +407,7 @@ ask()
 	done
 }
 
-# wait_for SERVER SQL VALUE: until this is the answer.
+# wait_for SERVER SQL VALUE: until this is the answer
 wait_for()
 {
 	local start_s=$SECONDS
@@ -418,7 +418,7 @@ wait_for()
 	done
 }
 
-# The whole postgresql.conf of a server, on stdin more lines of it.
+# The whole postgresql.conf of a server; stdin has more lines of it.
 write_conf()
 {
 	as_owner tee "$WORK/$1/postgresql.conf" >/dev/null < <(
@@ -450,8 +450,9 @@ default_shared_buffers()
 
 # ---------------------------------------------------------------- data and backlog
 
-# make_seed WORKLOAD: data for it.  Only one copy of the tables is made; both servers
-# start from it, which saves the initial table copy and gives equal data by definition.
+# make_seed WORKLOAD: data for it.  Only one copy of the tables is created.  Both
+# servers start from it, which saves the initial table copy and gives equal data by
+# definition.
 make_seed()
 {
 	make_connection
@@ -461,8 +462,8 @@ make_seed()
 		*) say "Loading pgbench, scale $SCALE" ;;
 	esac
 	as_owner "$BIN/initdb" -D "$WORK/seed" -U postgres -A trust -E UTF8 --no-locale -N >/dev/null
-	# Its WAL is copied with it: enough for most runs, whose segments are then recycled
-	# ones as in a server that has run for a while, and no more.
+	# Its WAL is copied with it: enough for most runs, whose segments are then
+	# recycled ones as in a server that has run for a while, and no more.
 	printf '%s\n' "shared_buffers = 512MB" "min_wal_size = 400MB" "max_wal_size = 400MB" | write_conf seed
 	connection_hba | as_owner tee "$WORK/seed/pg_hba.conf" >/dev/null
 	start_server seed
@@ -485,7 +486,7 @@ make_seed()
 	CHECKSUM_SQL=$(checksum_sql "${TABLES[@]}" $(other_tables "$1"))
 }
 
-# copy_seed SERVER: a new data directory, in place of the one before.
+# copy_seed SERVER: a new data directory, which replaces the previous one
 copy_seed()
 {
 	stop_server "$1" immediate
@@ -507,10 +508,10 @@ start_publisher()
 	ask publisher "SELECT pg_create_logical_replication_slot('base', 'pgoutput')"
 }
 
-# make_backlog WORKLOAD: what the subscriber will have to catch up.
-# BACKLOG is its size in transactions or, if it is only one, in rows; BACKLOG_UNIT
-# says which.  The marker is the last transaction; BACKLOG_END is before it, so
-# whoever is behind BACKLOG_END has applied everything.
+# make_backlog WORKLOAD: what the subscriber will have to catch up with.  BACKLOG is
+# its size in transactions or, if it is only one, in rows; BACKLOG_UNIT says which.
+# The marker is the last transaction; BACKLOG_END is before it, so a subscriber that
+# is past BACKLOG_END has applied everything.
 make_backlog()
 {
 	ask publisher "SELECT confirmed_flush_lsn FROM pg_replication_slots WHERE slot_name = 'base'"
@@ -518,7 +519,8 @@ make_backlog()
 	if is_one_transaction "$1"; then
 		say "Making a backlog of one transaction with $ROWS rows ($1)"
 		BACKLOG=$ROWS BACKLOG_UNIT=rows/s
-		# Nothing is applied while the walsender decodes and keeps it in files.
+		# Nothing is applied while the walsender decodes the transaction and keeps
+		# it in files.
 		STALLED_AFTER_S=$(( STALLED_AFTER_S + ROWS / 50000 ))
 		ask publisher "$(one_transaction "$1")"
 	else
@@ -561,8 +563,8 @@ run_transactions()
 	(( BACKLOG > 0 )) || die "the backlog has nothing to replicate"
 }
 
-# checksum_sql TABLE ...: count and order-independent checksum of every table.  Hashing the
-# values of a row takes a third of the time of hashing its text.
+# checksum_sql TABLE ...: count and order-independent checksum of every table.
+# Hashing the values of a row takes a third of the time of hashing its text.
 checksum_sql()
 {
 	local table separator="SET parallel_setup_cost = 0; "
@@ -576,7 +578,7 @@ checksum_sql()
 
 # ---------------------------------------------------------------- one run
 
-# Sets ENVIRONMENT: that of a server whose storage may be slow.
+# Sets ENVIRONMENT: that of a server whose storage may be slow
 choose_environment()
 {
 	ENVIRONMENT=()
@@ -586,7 +588,7 @@ choose_environment()
 			READ_DELAY_SWITCH="$WORK/slow")
 }
 
-# What goes with a server whose storage may be slow.
+# Settings for a server whose storage may be slow
 storage_settings()
 {
 	local buffers=$SHARED_BUFFERS
@@ -596,7 +598,7 @@ storage_settings()
 	(( FLUSH_DELAY_US == 0 )) || printf '%s\n' 'fsync = on' 'wal_sync_method = fdatasync'
 }
 
-# start_subscriber_server: its data directory is there, stdin has more settings.
+# start_subscriber_server: its data directory exists, stdin has more settings.
 start_subscriber_server()
 {
 	rm -f "$WORK/subscriber.log"
@@ -607,18 +609,18 @@ start_subscriber_server()
 	)
 	choose_environment
 	start_server subscriber "${ENVIRONMENT[@]}"
-	# Storage without delay stands for data in memory: begin with it there.
+	# Storage without delay means that data is in memory: begin with it there.
 	(( READ_DELAY_US > 0 )) || warm_up subscriber
 }
 
-# warm_up SERVER: all tables and indexes into its shared buffers.
+# warm_up SERVER: reads all tables and indexes into its shared buffers.
 warm_up()
 {
 	ask "$1" "SELECT sum(pg_prewarm(oid)) FROM pg_class WHERE relnamespace = 'public'::regnamespace AND relkind IN ('r', 'i')"
 }
 
-# start_parallel_server WRITERS: a subscriber without a subscription; 0 writers = without
-# the extension.
+# start_parallel_server WRITERS: a subscriber without a subscription; 0 writers =
+# without the extension
 start_parallel_server()
 {
 	local writers=${1%g}
@@ -635,8 +637,8 @@ start_parallel_server()
 	(( writers == 0 )) || [[ -n $NO_EXTENSION ]] || ask subscriber "CREATE EXTENSION parallel_apply"
 }
 
-# start_subscriber WRITERS [FUNCTION]: with a subscription that is not enabled, made after
-# the function was called.
+# start_subscriber WRITERS [FUNCTION]: with a subscription that is not enabled,
+# created after the function was called
 start_subscriber()
 {
 	[[ -z $GATHERS ]] || set_gathering "$1"
@@ -649,8 +651,9 @@ start_subscriber()
 		WITH (slot_name = 'run', create_slot = false, copy_data = false, enabled = false${SUBSCRIPTION_OPTIONS:+, $SUBSCRIPTION_OPTIONS})"
 }
 
-# start_standby [SETTING]: a physical standby instead of the subscriber.  Like that it begins
-# as a copy of the seed, and needs nothing but the WAL that the publisher has made since.
+# start_standby [SETTING]: a physical standby instead of the subscriber.  It also
+# begins as a copy of the seed, and needs only the WAL that the publisher has
+# written since.
 start_standby()
 {
 	copy_seed subscriber
@@ -666,7 +669,8 @@ measure_physical()
 
 	LABEL=physical
 	start_standby "primary_conninfo = ''"
-	# Its WAL goes to the standby from the beginning of the seed; it has replayed its own.
+	# Its WAL is sent to the standby from the beginning of the seed; it has replayed
+	# its own.
 	ask subscriber "ALTER SYSTEM SET primary_conninfo = '$(conninfo publisher | sed "s/'/''/g") application_name=bench'"
 	sample_cpu start
 	sample_sleeps start
@@ -690,7 +694,7 @@ measure_physical()
 	stop_server subscriber immediate
 }
 
-# LABEL: how a configuration is called.
+# LABEL: the name of a configuration
 set_label()
 {
 	LABEL="$1 writers"
@@ -698,12 +702,12 @@ set_label()
 	[[ $1 != 0g ]] || LABEL="native gathered"
 }
 
-# From here to there reads and flushes of the subscriber take their time.
+# From here to there, reads and flushes of the subscriber are slow.
 begin_delays() { (( READ_DELAY_US + FLUSH_DELAY_US == 0 )) || : >"$WORK/slow"; }
 end_delays() { rm -f "$WORK/slow"; }
 
 # measure WRITERS: one run; adds a line to RESULTS, fails if the servers are not
-# equal afterwards.  0 writers = PostgreSQL's own apply, without the extension.
+# equal afterwards.  0 writers = PostgreSQL's own apply, without the extension
 measure()
 {
 	local writers=${1%g} start_us
@@ -735,7 +739,7 @@ measure()
 	drop_run_slot
 }
 
-# A transaction that waits for no standby, after all others of the publisher.
+# A transaction that waits for no standby, after all others of the publisher
 MARKER=0
 insert_marker()
 {
@@ -743,8 +747,8 @@ insert_marker()
 	ask publisher "INSERT INTO bench_marker VALUES ($MARKER)"
 }
 
-# wait_for_marker: until the subscriber, of whatever kind, has the last marker, however
-# long that takes; ends the program if its WAL does not move meanwhile.
+# wait_for_marker: until the subscriber, of any kind, has the last marker, however
+# long that takes; ends the program if its WAL does not advance meanwhile.
 wait_for_marker()
 {
 	local last_reply='' moved_s=$SECONDS
@@ -762,7 +766,7 @@ wait_for_marker()
 	done
 }
 
-# Both servers at the same time.
+# Both servers at the same time
 compare_servers()
 {
 	local compared_by
@@ -775,8 +779,8 @@ compare_servers()
 	require_equal "$REPLY"
 }
 
-# require_equal [CHECKSUM]: ends the program unless the subscriber, whose checksum is
-# this or is asked for, holds the rows of the publisher.
+# require_equal [CHECKSUM]: ends the program unless the subscriber, whose checksum
+# is this one or is computed, holds the rows of the publisher.
 require_equal()
 {
 	if (( $# > 0 )); then REPLY=$1; else ask subscriber "$CHECKSUM_SQL"; fi
@@ -786,7 +790,7 @@ require_equal()
 	fi
 }
 
-# A pool that did not start, or errors that a restart healed, are no result.
+# A pool that did not start, or errors that a restart corrected, are no result.
 check_log()
 {
 	(( ${1%g} < 2 )) || grep -q "has started with $1 writers" "$WORK/subscriber.log" ||
@@ -796,7 +800,7 @@ check_log()
 	fi
 }
 
-# The walsender notices that the subscriber is gone when it next looks.
+# The walsender notices that the subscriber is gone when it reads or writes next.
 drop_run_slot()
 {
 	until ask publisher "SELECT active FROM pg_replication_slots WHERE slot_name = 'run'"; [[ $REPLY == f ]]; do
@@ -807,9 +811,9 @@ drop_run_slot()
 }
 
 # Watches the replication origin: its position is of committed transactions only.
-# Sets ELAPSED_US.  Progress in transactions is in proportion to the WAL of the
+# Sets ELAPSED_US.  Progress in transactions is proportional to the WAL of the
 # backlog, since a transaction may be applied with others in one commit.  In a large
-# transaction the subscriber's own WAL is what moves.
+# transaction, the subscriber's own WAL shows the progress.
 wait_until_applied()
 {
 	local writers=$1 start_us=$2
@@ -838,17 +842,17 @@ wait_until_applied()
 			sample_memory "$REPLY"
 			sampled_us=$now_us
 		fi
-		# Not sleep: a process each time would be seen in the result.
+		# Not sleep: a process each time would affect the result.
 		ask subscriber "SELECT pg_sleep(0.02)"
 	done
 	ELAPSED_US=$(( now_us - start_us ))
 	[[ -z $SHOW_PROGRESS || ! -t 1 ]] || printf '\r\033[K'
 }
 
-# On a terminal one line in place, elsewhere a plain line now and then.
+# On a terminal one line in place, elsewhere a plain line now and then
 if [[ -t 1 ]]; then SHOW_EVERY_US=250000; else SHOW_EVERY_US=4000000; fi
 
-# How often the memory of all processes is looked at: it costs a millisecond.
+# How often the memory of all processes is read: it costs a millisecond.
 SAMPLE_EVERY_US=250000
 
 # show_progress WRITERS BYTES BYTES_PER_SECOND
@@ -883,8 +887,8 @@ PROCESSES_SQL="SELECT CASE WHEN backend_type LIKE 'parallel_apply writer%' THEN 
 		ELSE 'other' END, pid
 	FROM pg_stat_activity WHERE backend_type <> 'client backend'"
 
-# Class and pid of the processes at work: all of the subscriber's but sessions,
-# and the publisher's walsender.
+# Class and process ID of the processes at work: all of the subscriber's except
+# sessions, and the publisher's walsender
 list_processes()
 {
 	ask publisher "$PROCESSES_SQL AND backend_type = 'walsender'"
@@ -893,8 +897,9 @@ list_processes()
 	PROCESSES+=$'\n'$REPLY
 }
 
-# sample_classes SUMS start|end COMMAND: SUMS[class] is by how much what COMMAND leaves in
-# REPLY, given a pid, has grown between the two, in all processes of a class.
+# sample_classes SUMS start|end COMMAND: SUMS[class] is the growth, between the two
+# calls, of the value that COMMAND leaves in REPLY for a process ID, in all
+# processes of a class.
 sample_classes()
 {
 	local -n sums=$1
@@ -921,8 +926,8 @@ read_ticks()
 
 read_sleeps() { REPLY=$(sed -n 's/^voluntary_ctxt_switches:\s*//p' "/proc/$1/status" 2>/dev/null); }
 
-# sample_cpu start|end: CPU[class] in clock ticks between the two.  Class machine
-# is all that the machine did, ours included.
+# sample_cpu start|end: CPU[class] in clock ticks between the two.  Class machine is
+# the whole machine, including the benchmark.
 sample_cpu()
 {
 	local machine=${CPU[machine]:-0} sign=1
@@ -934,12 +939,14 @@ sample_cpu()
 	CPU[machine]=$(( machine + sign * (fields[1] + fields[2] + fields[3] + fields[6] + fields[7] + fields[8]) ))
 }
 
-# sample_sleeps start|end: SLEEPS[class] is how often they went to sleep between the two.
+# sample_sleeps start|end: SLEEPS[class] is how often they went to sleep between the
+# two.
 sample_sleeps() { sample_classes SLEEPS "$1" read_sleeps; }
 
-# start_counting_syscalls: of the processes that are there, by perf, from the moment that
-# the last of them has begun.  SYSCALLS[class] is what end_counting_syscalls finds, of so many
-# transactions as SYSCALLS[transactions]: those that were not yet applied at the beginning.
+# start_counting_syscalls: of the present processes, by perf, from the moment that
+# the last of them has begun.  end_counting_syscalls sets SYSCALLS[class], and
+# SYSCALLS[transactions] to the number of transactions that were not yet applied at
+# the beginning.
 start_counting_syscalls()
 {
 	local class
@@ -972,7 +979,7 @@ end_counting_syscalls()
 	done
 }
 
-# count_segments: those of the walsender's connection.
+# count_segments: those of the walsender's connection
 count_segments()
 {
 	SEGMENTS=-
@@ -981,9 +988,9 @@ count_segments()
 	SEGMENTS=${SEGMENTS:--}
 }
 
-# sample_memory PROCESSES: raises PEAK_KB[class] to the private memory of the largest
-# process of a class.  Private is what is resident, without shared memory (neither shared
-# buffers nor the pool's queue) and without files.
+# sample_memory PROCESSES: raises PEAK_KB[class] to the private memory of the
+# largest process of a class.  Private memory is resident, without shared memory
+# (shared buffers and the pool's queue) and without files.
 sample_memory()
 {
 	local class pid resident shared kb
@@ -998,20 +1005,20 @@ PAGE_KB=$(( $(getconf PAGESIZE) / 1024 ))
 
 # ---------------------------------------------------------------- results
 
-# Of a class of processes.
+# Of a class of processes
 cpu_seconds() { awk -v t="${CPU[$1]:-0}" -v hz="$(getconf CLK_TCK)" 'BEGIN { printf "%.2f", t / hz }'; }
-# cpu_us_per CLASS N: microseconds of it for each of N transactions.
+# cpu_us_per CLASS N: its microseconds for each of N transactions
 cpu_us_per() { awk -v t="${CPU[$1]:-0}" -v hz="$(getconf CLK_TCK)" -v n="$2" 'BEGIN { printf "%.1f", t * 1e6 / hz / n }'; }
 sleeps_per() { per "${SLEEPS[$1]:-0}" "$2"; }
 syscalls_per_transaction() { per "${SYSCALLS[$1]:--}" "${SYSCALLS[transactions]:-0}"; }
 per() { awk -v x="$1" -v n="$2" 'BEGIN { if (x == "-" || n <= 0) print "-"; else printf "%.2f", x / n }'; }
 peak_mb() { awk -v kb="${PEAK_KB[$1]:-0}" 'BEGIN { printf "%.1f", kb / 1024 }'; }
 
-# ratio_of VALUE BASE; "-" without a base.
+# ratio_of VALUE BASE; "-" without a base
 ratio_of() { awk -v a="$1" -v b="$2" 'BEGIN { if (b > 0) printf "%.2f", a / b; else print "-" }'; }
 
-# add_result COUNTERS; the equal column follows after the check.
-# Ratio is to the native run before it.
+# add_result COUNTERS; the column "equal" follows after the check.  Ratio is to the
+# native run before it.
 add_result()
 {
 	local seconds tps ratio
@@ -1028,8 +1035,8 @@ $(sleeps_per walsender "$BACKLOG") $(sleeps_per apply "$BACKLOG") $(sleeps_per w
 $(syscalls_per_transaction walsender) $(syscalls_per_transaction apply) $(syscalls_per_transaction writers) ${1//|/ }")
 }
 
-# add_result_line NAME VALUE ...: one JSON object, flat, in RESULT_LINES; the connection is
-# in all of them.
+# add_result_line NAME VALUE ...: one JSON object, flat, in RESULT_LINES; all of
+# them have the connection.
 add_result_line()
 {
 	local line='' value

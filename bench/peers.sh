@@ -1,14 +1,15 @@
 # shellcheck shell=bash
-# peers.sh - other replication systems beside which bench/sustainable measures, from the
-# Debian packages of this release, set up as their manuals say.
+# peers.sh - other replication systems that bench/sustainable measures for
+# comparison, from the Debian packages of this release, set up as their manuals say.
 #
-# fetch_peers NAME ... gets what is needed; connect_peer NAME sets one up between the
-# publisher, which runs, and a new subscriber, whose tables are equal; disconnect_peer
-# ends its programs.  Packages are unpacked into the private server tree and not installed,
-# which could upgrade the server, too; nothing of them stays.
+# fetch_peers NAME ... gets what is needed; connect_peer NAME sets one up between
+# the running publisher and a new subscriber, whose tables are equal;
+# disconnect_peer ends its programs.  Packages are unpacked into the private server
+# tree and not installed, which could upgrade the server, too; nothing of them
+# remains.
 #
-# Tables are those of pgbench and the marker.  Systems that copy rows by their key get
-# one for pgbench_history and bench_marker, on both sides.
+# Tables are those of pgbench and the marker.  Systems that copy rows by their key
+# get one for pgbench_history and bench_marker, on both sides.
 
 PEERS=(pglogical slony londiste)
 PEER_TABLES=(pgbench_{accounts,branches,tellers,history} bench_marker)
@@ -47,7 +48,7 @@ fetch_peers()
 	PEER_VERSIONS=${PEER_VERSIONS//;/, }
 }
 
-# peer_settings NAME: lines for postgresql.conf on both servers, if it needs some.
+# peer_settings NAME: lines for postgresql.conf on both servers, if it needs any
 peer_settings()
 {
 	[[ $1 == pglogical ]] || return 0
@@ -55,20 +56,21 @@ peer_settings()
 	[[ $REGIME != flush ]] || echo "pglogical.synchronous_commit = on"
 }
 
-# connect_peer NAME: its programs run beside the subscriber.
+# connect_peer NAME: its programs run along with the subscriber.
 connect_peer()
 {
 	local IN_NAMESPACE=${NAMESPACE[subscriber]-}
 
 	copy_seed subscriber
 	start_subscriber_server < <(peer_settings "$1")
-	# It has all tables, those without a key too, which it would forbid to update.
+	# It has all tables, including those without a key, which it would not allow to
+	# be updated.
 	ask publisher "DROP PUBLICATION bench"
 	ask subscriber "DROP PUBLICATION bench"
 	"connect_$1"
 }
 
-# disconnect_peer NAME: ends what was started for it.
+# disconnect_peer NAME: ends the programs that were started for it.
 disconnect_peer()
 {
 	local file
@@ -99,7 +101,7 @@ connect_pglogical()
 	wait_for subscriber "SELECT status FROM pglogical.show_subscription_status('bench')" replicating
 }
 
-# Keys for the tables without one.
+# Keys for the tables without one
 add_keys()
 {
 	local server
@@ -112,8 +114,9 @@ add_keys()
 
 # ---------------------------------------------------------------- slony
 
-# run_slonik: the commands on stdin.  The program looks for its SQL files in /usr/share/slony1:
-# in this copy the path is one below the current directory, of the same length.
+# run_slonik: reads the commands from stdin.  The program looks for its SQL files in
+# /usr/share/slony1; in this copy the path is one below the current directory, of
+# the same length.
 run_slonik()
 {
 	local program=$PEER_ROOT/usr/bin/slonik
@@ -127,8 +130,8 @@ run_slonik()
 	} | (cd "$PEER_ROOT/usr/share" && as_owner "$program") >"$WORK/slonik.log" 2>&1 || { cat "$WORK/slonik.log" >&2; die "slonik failed"; }
 }
 
-# Its daemons look for new transactions every tenth of a second, which is more often than
-# by default and makes it wait less.
+# Its daemons look for new transactions every tenth of a second, which is more often
+# than by default and reduces its waits.
 connect_slony()
 {
 	local id=0 table

@@ -1,16 +1,18 @@
 # shellcheck shell=bash
-# regimes.sh - what the repetitions of published measurements share, beside lib.sh: the
-# choice of a regime, a result file that says where it is from, and a plan of steps with
-# its progress.
+# regimes.sh - common parts of the repetitions of published measurements, in
+# addition to lib.sh: the choice of a regime, a result file that names its origin,
+# and a plan of steps with its progress.
 #
-# A regime is where the time goes, since two processors cannot show what many would do:
+# A regime determines where the time is spent, since two processors cannot show what
+# many would do:
 #
 #   memory    all data in shared buffers, nothing is injected: processors
 #   storage   a page read takes 0.5 ms, shared buffers are small
 #   flush     a WAL flush takes 2 ms, and the subscription waits for its own
 #
-# A program calls regime_option for its options, choose_regime, bench_begin, begin_result;
-# then plan N and for each of the N steps begin_step, progress, end_step, add_point.
+# A program calls regime_option for its options, choose_regime, bench_begin,
+# begin_result; then plan N and for each of the N steps begin_step, progress,
+# end_step, add_point.
 
 REGIME=
 MINUTES=15			# no step begins after so long
@@ -18,7 +20,7 @@ QUICK=				# small and short: to see that everything runs
 MANAGES_RESULT=1		# without --result and --lines there is a result file, too
 RESULT_FILE=
 
-# What regime_option takes.
+# The options of regime_option
 REGIME_USAGE=$(cat <<'USAGE'
   --regime NAME       memory, storage (0.5 ms per page read) or flush (2 ms per WAL flush)
   --minutes N         begin nothing after N minutes (default 15)
@@ -27,7 +29,8 @@ REGIME_USAGE=$(cat <<'USAGE'
 USAGE
 )
 
-# regime_option NAME [VALUE] ...: as common_option, which it passes the rest to.
+# regime_option NAME [VALUE] ...: like common_option, to which it passes other
+# options
 regime_option()
 {
 	OPTION_WORDS=2
@@ -43,8 +46,8 @@ regime_option()
 	esac
 }
 
-# choose_regime WHOSE: sets the delays of the regime, unless they are given, REGIME if a
-# delay is, and REGIME_TITLE.  WHOSE says which server has the storage.
+# choose_regime WHOSE: sets the delays of the regime, unless they are given; REGIME,
+# if a delay is given; and REGIME_TITLE.  WHOSE says which server has the storage.
 choose_regime()
 {
 	if [[ -z $REGIME ]]; then
@@ -69,8 +72,9 @@ choose_regime()
 
 # ---------------------------------------------------------------- result file
 
-# begin_result PROGRAM NAME VALUE ...: the head of a result file: versions, machine, and
-# these settings.  Where --lines was given, measurements go there, without a head.
+# begin_result PROGRAM NAME VALUE ...: the head of a result file: versions, machine,
+# and these settings.  If --lines was given, measurements are written there, without
+# a head.
 begin_result()
 {
 	local program=$1
@@ -100,7 +104,7 @@ START_DIRECTORY=$PWD
 
 # ---------------------------------------------------------------- steps and progress
 
-# plan N: so many steps, of about the same length.
+# plan N: the number of steps, of about the same length
 plan()
 {
 	STEPS=$1 STEPS_DONE=0 STEPS_LEFT_OUT=0
@@ -108,7 +112,7 @@ plan()
 	TOLD_S=$SECONDS
 }
 
-# begin_step: false if there is no time for it.
+# begin_step: false if there is no time for it
 begin_step()
 {
 	(( SECONDS < MINUTES * 60 )) && return 0
@@ -116,7 +120,7 @@ begin_step()
 	return 1
 }
 
-# progress TEXT: on a terminal one line in place, elsewhere a line now and then.
+# progress TEXT: on a terminal one line in place, elsewhere a line now and then
 progress()
 {
 	local estimate='' bar line
@@ -133,14 +137,14 @@ progress()
 	fi
 }
 
-# end_step: before a line of the table.
+# end_step: before a line of the table
 end_step()
 {
 	STEPS_DONE=$(( STEPS_DONE + 1 ))
 	[[ ! -t 2 ]] || printf '\r\033[K' >&2
 }
 
-# The end of a program's output.
+# The end of a program's output
 end_plan()
 {
 	(( STEPS_LEFT_OUT == 0 )) || say "" "$STEPS_LEFT_OUT of $STEPS measurements were left out, the $MINUTES minutes being over."

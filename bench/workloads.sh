@@ -1,13 +1,14 @@
 # shellcheck shell=bash
-# workloads.sh - what a backlog may consist of: tables, sizes, pgbench scripts.
+# workloads.sh - the kinds of backlogs: tables, sizes, pgbench scripts.
 #
 # A workload is a name from WORKLOADS or a file with a pgbench script.  Its default
-# sizes are in set_workload_sizes, its tables in workload_tables, and its transactions
-# in workload_options (many transactions, by pgbench), one_transaction (a single one)
-# or run_sysbench.  A new workload is a line in each of these.  Small tables are in
-# every seed; those of sysbench and TPC-C only in theirs, see other_tables.
+# sizes are in set_workload_sizes, its tables in workload_tables, and its
+# transactions in workload_options (many transactions, by pgbench), one_transaction
+# (a single one) or run_sysbench.  A new workload is a line in each of these.  Small
+# tables are in every seed; those of sysbench and TPC-C only in their own, see
+# other_tables.
 #
-# Set by set_workload_sizes, unless the caller has given them:
+# set_workload_sizes sets the following, unless the caller has:
 #   SCALE          of pgbench: 100000 accounts, 16 MB each; of tpcc: warehouses
 #   TRANSACTIONS   size of the backlog; of a workload of one transaction, 1
 #   ROWS           rows of that one transaction, of the table of "full", or of each
@@ -22,11 +23,11 @@ SYSBENCH_TABLES=4
 is_one_transaction() { [[ $1 == insert2m || $1 == update500k ]]; }
 is_sysbench() { [[ $1 == sysbench_* ]]; }
 
-# has_silent_transactions WORKLOAD: some write nothing or roll back, and so are not
-# replicated.
+# has_silent_transactions WORKLOAD: do some transactions write nothing or roll back,
+# so that they are not replicated?
 has_silent_transactions() { is_sysbench "$1" || [[ $1 == tpcc ]]; }
 
-# need_programs WORKLOAD: adds to NEEDED_PROGRAMS those of this workload.
+# need_programs WORKLOAD: add the programs of this workload to NEEDED_PROGRAMS.
 need_programs() { ! is_sysbench "$1" || NEEDED_PROGRAMS+=(sysbench); }
 
 # set_workload_sizes WORKLOAD
@@ -54,9 +55,9 @@ set_workload_sizes()
 	[[ $1 != update500k ]] || (( ROWS <= 100000 * SCALE )) || die "$ROWS rows need --scale $scale"
 }
 
-# workload_space_mb WORKLOAD: what its servers may take, generously: three copies of
-# the data and its WAL (seed, publisher, subscriber), WAL of two servers, and what the walsender
-# and the subscriber keep of a large transaction in files.
+# workload_space_mb WORKLOAD: upper limit of the space that its servers need: three
+# copies of the data and its WAL (seed, publisher, subscriber), WAL of two servers,
+# and the files in which the walsender and the subscriber keep a large transaction.
 workload_space_mb()
 {
 	local bytes_per_transaction=3072 data_mb=$(( 16 * SCALE ))
@@ -74,7 +75,7 @@ workload_space_mb()
 # pgbench_scale WORKLOAD
 pgbench_scale() { [[ $1 == tpcc ]] && echo 1 || echo "$SCALE"; }
 
-# workload_tables WORKLOAD: SQL.  Tables of other workloads stay empty.
+# workload_tables WORKLOAD: SQL.  Tables of other workloads remain empty.
 workload_tables()
 {
 	cat <<-SQL
@@ -101,7 +102,7 @@ workload_tables()
 	esac
 }
 
-# other_tables WORKLOAD: those that only its seed has.
+# other_tables WORKLOAD: the tables that only its seed has
 other_tables()
 {
 	case $1 in
@@ -110,11 +111,11 @@ other_tables()
 	esac
 }
 
-# The tables that make up a checksum, with other_tables.
+# The tables that are part of the checksum, with other_tables
 TABLES=(pgbench_{accounts,branches,tellers,history} bench_{insert,hot,delete,full,narrow,cpu,marker})
 
-# workload_options WORKLOAD CLIENTS: options for pgbench; writes the script, if there
-# is one.
+# workload_options WORKLOAD CLIENTS: options for pgbench; writes the script, if
+# there is one.
 workload_options()
 {
 	local script=$WORK/workload.sql
@@ -123,7 +124,7 @@ workload_options()
 		tpcc)	tpcc_script new_order :home, :scale, :seed
 			tpcc_script payment :home, :scale, :seed
 			tpcc_script delivery :home, :seed
-			# Out of a hundred; the other eight only read.
+			# Out of a hundred; the other eight only read
 			echo "-f $WORK/new_order.sql@45 -f $WORK/payment.sql@43 -f $WORK/delivery.sql@4"
 			return ;;
 		tpcb)	echo "-b tpcb-like"; return ;;
@@ -149,8 +150,8 @@ workload_options()
 			\set delta random(-5000, 5000)
 			UPDATE bench_hot SET value = value + :delta WHERE id = :id;
 		SQL
-		# Each transaction has rows of its own: it is number (client + clients * n), and
-		# these numbers are shuffled, since 1000003 is prime.
+		# Each transaction has rows of its own: it is number (client + clients * n),
+		# and these numbers are shuffled, since 1000003 is prime.
 		delete) cat <<-SQL ;;
 			\\set k 1 + (:client_id + $2 * :n) * 1000003 % :transactions
 			\\set n :n + 1
@@ -170,8 +171,8 @@ workload_options()
 	echo "-f $script -D n=0"
 }
 
-# tpcc_script PROCEDURE ARGUMENT ...: writes it.  Procedures roll dice of their own, from
-# the seed that pgbench gives them.
+# tpcc_script PROCEDURE ARGUMENT ...: writes it.  Procedures draw random numbers of
+# their own, from the seed that pgbench gives them.
 tpcc_script()
 {
 	cat >"$WORK/$1.sql" <<-SQL

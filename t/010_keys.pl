@@ -1,6 +1,6 @@
 # Promise: a change waits for the last older transaction that wrote the same row,
 # and for no other one.  The row is known by its replica identity before and after
-# the change:  primary keys, unique indexes, FULL, none, with and without TOAST, as
+# the change: primary keys, unique indexes, FULL, none, with and without TOAST, as
 # text and in binary.
 #
 # A lock on the subscriber blocks the first transaction of each round, so that the

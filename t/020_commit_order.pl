@@ -253,7 +253,7 @@ is( $subscriber->safe_psql(
 
 # A commit takes long although the transaction has its turn: it needs the lock of
 # NOTIFY, which a local session holds while it waits for a standby that does not
-# exist.  Detects:  the next transaction gets its turn before the commit.
+# exist.  Detects: the next transaction gets its turn before the commit.
 $subscriber->safe_psql(
 	'postgres',
 	q(CREATE FUNCTION tell(n int) RETURNS boolean LANGUAGE plpgsql AS $$

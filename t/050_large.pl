@@ -5,7 +5,7 @@
 # The queue has its smallest size, 64 kB, so that every bulk transaction is larger;
 # timeouts of both sides are shorter than the time for which it is full.  The order
 # is checked with history, whose rows must be the same, and with values that only
-# serial apply produces:  numbers of a local sequence, and values that a trigger
+# serial apply produces: numbers of a local sequence, and values that a trigger
 # reads.
 use strict;
 use warnings;

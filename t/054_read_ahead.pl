@@ -4,7 +4,7 @@
 # bench/read_delay delays every page read of the subscriber, whose shared_buffers
 # are a fraction of the tables.  The changes of each part are at random places, and
 # have every kind of key.  While tables are changed, a lock on the row of gate
-# blocks the first transaction:  writers have read ahead in the following ones,
+# blocks the first transaction: writers have read ahead in the following ones,
 # which are still to be applied.
 use strict;
 use warnings;

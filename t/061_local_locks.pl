@@ -198,7 +198,7 @@ for my $statement (
 }
 
 # CREATE INDEX CONCURRENTLY waits for transactions, but they do not wait for it.
-# Detects:  writers that keep it waiting for something younger than what they
+# Detects: writers that keep it waiting for something younger than what they
 # commit; an index that is not used for dependencies afterwards.
 {
 	my $gate = hold($subscriber, 'SELECT FROM gate WHERE id = 1 FOR UPDATE');

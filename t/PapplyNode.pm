@@ -17,20 +17,20 @@ use warnings;
 use parent 'PostgreSQL::Test::Cluster';
 use IO::Handle;
 use IPC::Open3 qw(open3);
-# Not their functions, which would be methods here.
+# Do not import their functions, which would be methods here.
 use PostgreSQL::Test::Utils ();
 use Symbol qw(gensym);
 use Test::More ();
 use Time::HiRes qw(time usleep);
 
-# Microseconds between two queries, which grow from the first number to the second.
+# Microseconds between two queries, which grow from the first number to the second
 my ($first_pause, $longest_pause) = (5_000, 50_000);
 my $mark = 'end of output';
 
-# Bytes; a pipe takes as many at once.
+# Bytes; a pipe takes this many at once.
 my $longest_script = 60_000;
 
-# What scripts may contain, by the first words of statements.
+# What scripts may contain, by the first words of statements
 my $start = qr/(?:^|;)\s*/m;
 my $of_psql = qr/^\s*\\|\\(?:g|gx|gset|gexec|watch|;)\s*$/m;
 my $leaves_traces =
@@ -61,7 +61,7 @@ sub end_session
 	my ($session) = @_;
 	local ($?, $!);
 	local $SIG{PIPE} = 'IGNORE';
-	# A child process of the test may have its input open, too.
+	# A child process of the test may have the input of psql open, too.
 	print { $session->{in} } "\\q\n";
 	close $session->{$_} for qw(in out err);
 	waitpid $session->{pid}, 0;
@@ -90,7 +90,7 @@ sub read_some
 	return $bytes > 0;
 }
 
-# Execute a script, and return what it prints, as (out => ..., err => ...), with whole =>
+# Execute a script, and return its output as (out => ..., err => ...), with whole =>
 # true if it was executed to its end.
 sub ask
 {
@@ -141,7 +141,7 @@ sub end_sessions_of
 	return;
 }
 
-# With the messages of Cluster.
+# With the messages of Cluster
 sub die_of
 {
 	my ($status, $error, $script) = @_;
@@ -230,9 +230,9 @@ sub poll_query_until
 	return 0;
 }
 
-# The timer of a session of Cluster begins with the session, and expires in one that is
-# idle for long, which its next query or its end would die of.  Here each query has its own
-# time, and so has the end.
+# The timer of a session of Cluster begins with the session, and expires in one that
+# is idle for long; the next query, or the end of the session, would then fail.
+# Here each query has its own time, and so has the end.
 sub background_psql
 {
 	my ($self, @parameters) = @_;
@@ -257,7 +257,7 @@ sub wait_for_log
 	die "timed out waiting for match: $regexp";
 }
 
-# A long wait is worth less processor time.
+# A long wait should use less processor time.
 sub pause
 {
 	my ($pause) = @_;
@@ -266,7 +266,7 @@ sub pause
 	return;
 }
 
-# The names of the nodes that were stopped or restarted.
+# The names of the nodes that were stopped or restarted
 my %was_stopped;
 
 # A session that the server terminates leaves an error in its log, and an old session
@@ -290,7 +290,7 @@ sub has_lost_another
 	return scalar grep { $_ ne $self->name } keys %was_stopped;
 }
 
-# A session in the background.
+# A background session
 package PapplySession;
 
 use parent -norequire, 'PostgreSQL::Test::BackgroundPsql';

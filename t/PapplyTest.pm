@@ -1,9 +1,9 @@
-# PapplyTest.pm - a publisher and a subscriber with parallel_apply, and what
-# tests ask them again and again.  Over PostgreSQL::Test::Cluster, whose methods
-# remain the way to do all the rest.
+# PapplyTest.pm - a publisher and a subscriber with parallel_apply, and common
+# functions of the tests.  It is based on PostgreSQL::Test::Cluster, whose methods
+# are used for everything else.
 #
-# Nothing here sleeps: it polls for the state it needs, and dies when that does
-# not come within PG_TEST_TIMEOUT_DEFAULT seconds.
+# Nothing here sleeps.  Functions poll for the state that they need, and die if it
+# is not reached within PG_TEST_TIMEOUT_DEFAULT seconds.
 package PapplyTest;
 
 use strict;
@@ -23,10 +23,10 @@ our @EXPORT = qw(
   create_accounts start_load end_load under_load wait_for_progress accounts_are_equal log_is_clean nothing_is_left_open
   finish);
 
-# The nodes of the latest new_pair.
+# The nodes of the latest new_pair
 my @pair;
 
-# Returns (publisher, subscriber), running.  Options: publisher_conf and
+# Return (publisher, subscriber), running.  Options: publisher_conf and
 # subscriber_conf, lines for postgresql.conf; subscriber_init, options of the
 # subscriber's initdb; name, for a second pair in a test.
 sub new_pair
@@ -46,8 +46,7 @@ sub new_pair
 
 	my $subscriber = PapplyNode->new("subscriber$suffix");
 	$subscriber->init(extra => $opt{subscriber_init} // []);
-	# Single transactions must show what writers do with them, unless a test says
-	# otherwise.
+	# Writers apply single transactions, too, unless a test requests otherwise.
 	$subscriber->append_conf('postgresql.conf', <<~'CONF');
 		fsync = off
 		shared_preload_libraries = 'parallel_apply'
@@ -64,7 +63,7 @@ sub new_pair
 	return @pair;
 }
 
-# Whether the server has that contrib module.
+# Does the server have that contrib module?
 sub has_module
 {
 	my ($name) = @_;
@@ -79,7 +78,7 @@ sub create_extension
 	return;
 }
 
-# The same statements on both nodes of the latest pair.
+# Execute the same statements on both nodes of the latest pair.
 sub exec_both
 {
 	my ($sql, $db) = @_;
@@ -87,7 +86,7 @@ sub exec_both
 	return;
 }
 
-# Statements on one node of the latest pair; returns what they print.
+# Execute statements on one node of the latest pair; return what they print.
 sub on_publisher
 {
 	my ($sql) = @_;
@@ -100,9 +99,10 @@ sub on_subscriber
 	return $pair[1]->safe_psql('postgres', $sql);
 }
 
-# Publication and subscription of that name, until all tables are ready and the
-# pool runs.  Options: publication, default 'FOR ALL TABLES'; with, options of
-# the subscription such as 'streaming = on'; db; no_pool, where none is expected.
+# Create a publication and a subscription of that name, and wait until all tables
+# are ready and the pool runs.  Options: publication, default 'FOR ALL TABLES';
+# with, options of the subscription such as 'streaming = on'; db; no_pool, where
+# none is expected.
 sub subscribe
 {
 	my ($publisher, $subscriber, $name, %opt) = @_;
@@ -116,14 +116,16 @@ sub subscribe
 		"CREATE SUBSCRIPTION $name CONNECTION '$connstr' PUBLICATION $name $with"
 	);
 	$subscriber->wait_for_subscription_sync($publisher, $name, $db);
-	# A table that is only synchronised keeps transactions out of the pool.
+	# Transactions that change a table which is being synchronized are not left to
+	# the pool.
 	wait_until_ready($subscriber, $db);
 	wait_for_pool($subscriber, $name, undef, $db) unless $opt{no_pool};
 	return;
 }
 
 # The model in tests that compare: the database "serial" of the subscriber, which
-# has no extension, subscribes to publication tap.  Option with as of subscribe.
+# does not have the extension, subscribes to publication tap.  Option with as of
+# subscribe.
 sub subscribe_serially
 {
 	my ($publisher, $subscriber, %opt) = @_;
@@ -137,7 +139,7 @@ sub subscribe_serially
 	return;
 }
 
-# Waits until all tables of the database's subscriptions are.
+# Wait until all tables of the database's subscriptions are ready.
 sub wait_until_ready
 {
 	my ($subscriber, $db) = @_;
@@ -148,7 +150,7 @@ sub wait_until_ready
 	return;
 }
 
-# Waits until the subscription has that many writers, or any; 0 for no pool.
+# Wait until the subscription has that many writers, or any; 0 for no pool.
 sub wait_for_pool
 {
 	my ($subscriber, $name, $writers, $db) = @_;
@@ -160,8 +162,8 @@ sub wait_for_pool
 	return;
 }
 
-# Another apply worker connects, and asks the publisher for its settings; before it is
-# there, these statements are executed.
+# Make another apply worker connect, which asks the publisher for its settings.
+# These statements are executed before it starts.
 sub connect_again
 {
 	my ($subscriber, $name, $statements) = @_;
@@ -178,7 +180,7 @@ sub connect_again
 	return;
 }
 
-# How long one session takes to do that so often, in seconds.
+# Return how long one session takes to execute that this many times, in seconds.
 sub seconds_of
 {
 	my ($node, $sql, $times) = @_;
@@ -191,7 +193,7 @@ sub seconds_of
 	return time - $start;
 }
 
-# How often all writers have gone to sleep.  On Linux.
+# Return how often all writers have gone to sleep.  Works on Linux.
 sub sleeps_of_writers
 {
 	my ($subscriber, $name) = @_;
@@ -205,7 +207,8 @@ sub sleeps_of_writers
 	return $sum;
 }
 
-# Everything that is committed on the publisher is visible on the subscriber.
+# Wait until everything that is committed on the publisher is visible on the
+# subscriber.
 sub wait_applied
 {
 	my ($publisher, $subscriber, $name) = @_;
@@ -213,8 +216,9 @@ sub wait_applied
 	return;
 }
 
-# Waits until the publisher has sent everything, and has been answered some time later: the
-# apply worker has seen it, if it has not applied it.  Returns the position.
+# Wait until the publisher has sent everything, and has received a reply some time
+# later: the apply worker has seen it, though it may not have applied it.  Return
+# the position.
 sub wait_for_answer
 {
 	my ($publisher, $name) = @_;
@@ -229,7 +233,7 @@ sub wait_for_answer
 	return $lsn;
 }
 
-# Asserts that a table has the same rows on both nodes.
+# Assert that a table has the same rows on both nodes.
 sub rows_equal
 {
 	my ($publisher, $subscriber, $table, $name, $db) = @_;
@@ -243,7 +247,7 @@ sub rows_equal
 	return 0;
 }
 
-# Asserts the same of tables, when subscription tap has applied everything.
+# Assert the same for tables, when subscription tap has applied everything.
 sub tables_equal
 {
 	my ($when, @tables) = @_;
@@ -253,7 +257,7 @@ sub tables_equal
 	return;
 }
 
-# Which rows differ now: it may have been a matter of time.
+# Show which rows differ at this moment; a delay may have been the reason.
 sub show_difference
 {
 	my ($publisher, $subscriber, $table, $db) = @_;
@@ -276,7 +280,7 @@ sub show_difference
 	return;
 }
 
-# Process ids of a subscription's writers, in the order of their numbers.
+# Process IDs of a subscription's writers, in the order of their numbers
 sub writer_pids
 {
 	my ($subscriber, $name, $db) = @_;
@@ -287,7 +291,7 @@ sub writer_pids
 	  );
 }
 
-# FROM and WHERE of a subscription's leader apply worker, once it has a process.
+# FROM and WHERE for a subscription's leader apply worker, once it has a process
 sub from_leader
 {
 	my ($subscriber, $name) = @_;
@@ -297,7 +301,7 @@ sub from_leader
 	  "FROM pg_stat_subscription WHERE subname = '$name' AND relid IS NULL AND pid IS NOT NULL $is_leader";
 }
 
-# Process id of a subscription's leader apply worker; waits until there is one.
+# Process ID of a subscription's leader apply worker; waits until there is one.
 sub apply_pid
 {
 	my ($subscriber, $name) = @_;
@@ -307,8 +311,8 @@ sub apply_pid
 	return $subscriber->safe_psql('postgres', "SELECT pid $from");
 }
 
-# Waits until another apply worker follows the present one, which these statements
-# end, and what is done then; without any, it is terminated.
+# Wait until another apply worker has replaced the present one.  These statements
+# end it; without any, it is terminated.
 sub restart_apply
 {
 	my ($subscriber, $name, $statements, $then) = @_;
@@ -324,7 +328,8 @@ sub restart_apply
 	return;
 }
 
-# Other writers take the place of those that a violation has taught to wait for their turn.
+# Replace the writers, some of which have learned from a violation to wait for their
+# turn.
 sub forget_violations
 {
 	my ($subscriber, $name) = @_;
@@ -337,7 +342,7 @@ sub forget_violations
 	return;
 }
 
-# Sum of a column of parallel_apply.writers.
+# Return the sum of a column of parallel_apply.writers.
 sub counter
 {
 	my ($subscriber, $column, $db) = @_;
@@ -345,8 +350,8 @@ sub counter
 		"SELECT coalesce(sum($column), 0) FROM parallel_apply.writers");
 }
 
-# Opens a transaction with these statements in a local session, which is
-# returned: what it locks stays locked until it says COMMIT or ends.
+# Open a transaction with these statements in a local session, which is returned.
+# Its locks are held until it executes COMMIT or ends.
 sub hold
 {
 	my ($node, $sql, $db) = @_;
@@ -356,7 +361,7 @@ sub hold
 	return $session;
 }
 
-# Ends sessions of hold().
+# End sessions of hold().
 sub end_sessions
 {
 	my (@sessions) = @_;
@@ -364,8 +369,8 @@ sub end_sessions
 	return;
 }
 
-# SQL for that many rows more of a table items (id, v, note), 1000 of which are more
-# than the least logical_decoding_work_mem; and the id of the last one.
+# Return SQL for that many more rows of a table items (id, v, note), 1000 of which
+# exceed the minimum of logical_decoding_work_mem; and the ID of the last one.
 my $last_item = 0;
 
 sub item_rows
@@ -382,7 +387,7 @@ sub last_item
 	return $last_item;
 }
 
-# Waits until so many writers (1) have applied so many changes of streamed
+# Wait until this many writers (1) have applied this many changes of streamed
 # transactions that have not ended.
 sub wait_for_early
 {
@@ -396,7 +401,8 @@ sub wait_for_early
 	return;
 }
 
-# Waits until an SQL condition, or more of a query behind it, is true on the subscriber.
+# Wait until an SQL condition, or the rest of a query after SELECT, is true on the
+# subscriber.
 sub wait_until
 {
 	my ($condition, $or) = @_;
@@ -404,7 +410,7 @@ sub wait_until
 	return;
 }
 
-# Waits until a transaction has failed and disabled its subscription.
+# Wait until a transaction has failed and disabled its subscription.
 sub wait_until_failed
 {
 	wait_until(
@@ -413,8 +419,8 @@ sub wait_until_failed
 	return;
 }
 
-# Asserts that the files of streamed transactions have gone, while the apply worker that
-# has made them is there.  They are in a directory of its process.
+# Assert that the files of streamed transactions have been removed while the apply
+# worker that created them is running.  They are in a directory of its process.
 sub no_spool_is_left
 {
 	my ($subscriber) = @_;
@@ -427,7 +433,7 @@ sub no_spool_is_left
 		'no temporary file is left');
 }
 
-# Publishes one table more, whose copy then waits for a local session.
+# Publish one more table, whose copy then waits for a local session.
 sub begin_copy
 {
 	my ($table) = @_;
@@ -440,7 +446,7 @@ sub begin_copy
 	return;
 }
 
-# Returns a session of the publisher in a transaction with these statements that is
+# Return a session of the publisher in a transaction with these statements that is
 # being streamed to subscription tap.
 sub begin_streamed
 {
@@ -454,7 +460,7 @@ sub begin_streamed
 	return $session;
 }
 
-# Bytes of all files that the subscriber keeps streamed transactions in.
+# Return the bytes of all files in which the subscriber keeps streamed transactions.
 my $spooled = q(
 	(SELECT coalesce(sum((pg_stat_file('base/pgsql_tmp/' || d || '/' || f, true)).size), 0)
 	FROM pg_ls_dir('base/pgsql_tmp', true, false) AS d,
@@ -465,7 +471,7 @@ sub spooled_bytes
 	return on_subscriber("SELECT $spooled");
 }
 
-# Waits until they fulfill a condition, such as '> 1000'; returns them.
+# Wait until they satisfy a condition, such as '> 1000'; return them.
 sub wait_for_spooled
 {
 	my ($condition, $or) = @_;
@@ -473,7 +479,7 @@ sub wait_for_spooled
 	return spooled_bytes();
 }
 
-# More lines for postgresql.conf, and a reload.
+# Append lines to postgresql.conf, and reload.
 sub reload_with
 {
 	my ($node, @lines) = @_;
@@ -482,7 +488,7 @@ sub reload_with
 	return;
 }
 
-# A node waits for a standby or subscription only as long as the settings say.
+# Make a node wait for a standby or subscription only as long as its settings say.
 sub wait_for_sync_state
 {
 	my ($node, $name, $state) = @_;
@@ -492,7 +498,7 @@ sub wait_for_sync_state
 	return;
 }
 
-# Of the subscription tap; a new apply worker is sure to have it.
+# Set options of subscription tap; a new apply worker is certain to use them.
 sub set_synchronous_commit
 {
 	my ($subscriber, $setting) = @_;
@@ -501,7 +507,7 @@ sub set_synchronous_commit
 	return;
 }
 
-# Waits until that many writers are in a state of parallel_apply.writers.
+# Wait until that many writers are in a state of parallel_apply.writers.
 sub wait_for_state
 {
 	my ($subscriber, $state, $writers, $db) = @_;
@@ -513,7 +519,7 @@ sub wait_for_state
 	return;
 }
 
-# What pg_log_backend_memory_contexts() logs of a process.
+# Return what pg_log_backend_memory_contexts() logs for a process.
 sub memory_of
 {
 	my ($subscriber, $pid) = @_;
@@ -524,7 +530,7 @@ sub memory_of
 	return slurp_file($subscriber->logfile, $offset);
 }
 
-# The same of the writer that waits for a lock.
+# The same for the writer that waits for a lock
 sub memory_of_waiting
 {
 	my ($subscriber) = @_;
@@ -537,8 +543,8 @@ sub memory_of_waiting
 		));
 }
 
-# Asserts that the writers that are not idle get into these states, which are
-# given in commit order, separated by commas.
+# Assert that the writers that are not idle get into these states, given in commit
+# order and separated by commas.
 sub states_become
 {
 	my ($subscriber, $states, $name) = @_;
@@ -552,10 +558,10 @@ sub states_become
 		$name);
 }
 
-# Asserts that transactions of the publisher get into these states while the
-# first of them is held up on the subscriber, before its changes, by a lock on
-# the row of the table gate (id int PRIMARY KEY, n int).  Then all are applied.
-# Returns how often one of them had to be tried again.
+# Assert that transactions of the publisher get into these states while the first of
+# them is blocked on the subscriber, before its changes, by a lock on the row of the
+# table gate (id int PRIMARY KEY, n int).  Then all are applied.  Return how often a
+# transaction had to be repeated.
 sub apply_behind_gate
 {
 	my ($publisher, $subscriber, $states, $name, @transactions) = @_;
@@ -572,8 +578,9 @@ sub apply_behind_gate
 	return counter($subscriber, 'retries + commit_order_aborts') - $tries;
 }
 
-# Has many quick transactions applied: a writer that has waited for a lock claims one
-# transaction at a time until then.  They insert into the table quick (id int PRIMARY KEY).
+# Have many fast transactions applied: a writer that has waited for a lock claims
+# one transaction at a time until then.  They insert into the table quick (id int
+# PRIMARY KEY).
 sub apply_quick_ones
 {
 	on_publisher(
@@ -589,10 +596,11 @@ sub apply_quick_ones
 	return;
 }
 
-# With two writers: one applies $older, which must change the table gate, until a local
-# session with the lock $gate_lock holds it up there.  The other one finds all of @$younger
-# in the queue, since it is stopped until they are there.  Calls $look when both writers
-# wait; then all are applied.  Returns how often one of them had to be tried again.
+# For two writers: one applies $older, which must change the table gate, until a
+# local session with the lock $gate_lock blocks it there.  The other one finds all
+# of @$younger in the queue, since it is stopped until they are there.  Calls $look
+# when both writers wait.  Then all are applied.  Return how often a transaction had
+# to be repeated.
 sub run_behind_gate
 {
 	my ($gate_lock, $older, $younger, $look) = @_;
@@ -622,8 +630,9 @@ sub run_behind_gate
 	return counter($subscriber, 'retries + commit_order_aborts') - $tries;
 }
 
-# On both nodes of the latest pair, for under_load: a chain of balances, which
-# shows what was lost, repeated or done in another order.
+# Create tables on both nodes of the latest pair, for under_load: a chain of
+# balances, which shows transactions that were lost, repeated or applied in another
+# order.
 sub create_accounts
 {
 	exec_both(
@@ -635,7 +644,7 @@ sub create_accounts
 	return;
 }
 
-# pgbench with a script and options, until end_load(load).
+# Start pgbench with a script and options, until end_load(load).
 sub start_load
 {
 	my ($publisher, $script, @options) = @_;
@@ -661,7 +670,7 @@ sub end_load
 	return;
 }
 
-# Runs a load of single transactions on the publisher until the sub is done.
+# Run a load of single transactions on the publisher until the sub is done.
 sub under_load
 {
 	my ($sub) = @_;
@@ -680,7 +689,7 @@ sub under_load
 	return;
 }
 
-# Some transactions of the load have been applied since.
+# Wait until more transactions of the load have been applied.
 sub wait_for_progress
 {
 	my $count = on_subscriber('SELECT count(*) FROM history');
@@ -690,7 +699,7 @@ sub wait_for_progress
 	return;
 }
 
-# Asserts that subscription tap has applied the load, each transaction once.
+# Assert that subscription tap has applied the load, each transaction once.
 sub accounts_are_equal
 {
 	my ($when) = @_;
@@ -707,7 +716,7 @@ sub accounts_are_equal
 	return;
 }
 
-# What the log says of a row that is there already; from 18 on it is a conflict.
+# The log message for a row that exists already; from 18 on it is a conflict.
 sub duplicate_key
 {
 	my ($table) = @_;
@@ -715,12 +724,13 @@ sub duplicate_key
 	  qr/ERROR: +(duplicate key value violates unique constraint "${table}_pkey"|conflict detected on relation "public\.$table": conflict=insert_exists)/;
 }
 
-# An apply worker may begin before the one before it has released the origin: a
-# race of PostgreSQL's own, seen without the extension, too.  It is tried again.
+# An apply worker may begin before its predecessor has released the origin.  This
+# race exists in PostgreSQL without the extension, too.  The worker is started
+# again.
 my $origin_is_active =
   qr/ERROR:  replication origin with ID \d+ is already active for PID \d+/;
 
-# A session of the test that has just ended may not have noticed when its server is
+# A session of the test that has just ended may not have exited when its server is
 # restarted.
 my $session_is_ended =
   qr/\.pl FATAL:  terminating connection due to administrator command/;

@@ -15,7 +15,7 @@ my $work = $ENV{TESTDIR};
 
 # --- the end --------------------------------------------------------------------
 
-# The last transaction must arrive, and be confirmed to the publisher.
+# Wait until the last transaction has arrived, and is confirmed to the publisher.
 sub settle
 {
 	my ($run) = @_;
@@ -88,7 +88,7 @@ sub compare_rows
 	return;
 }
 
-# Of each table number and checksum of the rows.
+# Number and checksum of the rows of each table
 sub table_sums
 {
 	my ($run, $node, $on_publisher) = @_;
@@ -127,7 +127,7 @@ sub compare
 	return;
 }
 
-# The publisher's transactions, decoded once more: classes and commit order.
+# Decode the publisher's transactions again, for their classes and the commit order.
 # Bytes of a change: kind, relation (4), then of an insert 'N', number of columns
 # (2), and of each column 't', its length (4) and its text; an update may have 'K',
 # the old key, or 'O', the old row, before 'N'.  Of a TRUNCATE: kind, number of
@@ -159,8 +159,8 @@ SELECT 'changes', class, count(DISTINCT xid) FROM decoded, unnest(ARRAY[
 SQL
 my @change_classes = $decoding =~ /THEN '(\w+)' END/g;
 
-# Every snapshot must be as long a prefix of the commit order as its numbers add
-# up to.
+# Every snapshot must show a prefix of the commit order whose length is the sum of
+# its numbers.
 sub check_commit_order
 {
 	my ($run) = @_;
@@ -188,7 +188,7 @@ sub check_commit_order
 	return;
 }
 
-# Counts classes; returns the inserts into the ledger in their order.
+# Count classes; return the inserts into the ledger in their order.
 sub decode_transactions
 {
 	my ($run) = @_;
@@ -242,7 +242,7 @@ my @always_expected = (
 	qr/the database system is (starting up|shutting down|in recovery mode|not yet accepting connections)/
 );
 
-# Of a connection that ended, and of the next one that came early.
+# A connection that ended, and the next one that began too early
 my @connection_lost = (
 	qr/replication (slot "\w+" is active|origin with ID \d+ is already active) for PID/,
 	qr/could not (receive data from WAL stream|send data to WAL stream|send end-of-streaming message|receive end-of-streaming|connect to the publisher|start WAL streaming|create replication slot|drop replication slot|receive data|fetch table info)/,
@@ -268,16 +268,16 @@ sub check_logs
 		  qr/could not start all writers|out of background worker slots/
 		  if $run->{workload}->settings->{worker_processes} < 30;
 
-		# Of triggers that count in the same rows.
+		# Triggers that count in the same rows
 		push @expected, qr/deadlock detected|could not serialize access/
 		  if $run->{workload}->settings->{subscriptions} > 1;
 
-		# Without a postmaster no process waits for the end of the writers.
+		# Without a postmaster, no process waits for the exit of the writers.
 		push @expected, qr/cannot reset replication origin .* still in use/
 		  if $run->{disturbed}{postmaster};
 
-		# To enable two_phase, PostgreSQL's own apply worker restarts by itself,
-		# and the new one may come before the old one has released the origin.
+		# To enable two_phase, PostgreSQL's own apply worker restarts by itself, and
+		# the new one may begin before the old one has released the origin.
 		push @expected, $connection_lost[0]
 		  if $run->{workload}->settings->{two_phase} eq 'on';
 		my $log = slurp_file($node->logfile);
@@ -289,7 +289,7 @@ sub check_logs
 			@lines = grep { !/$expected/ } @lines;
 		}
 
-		# Of triggers that count in the same rows, too.
+		# Triggers that count in the same rows, as well
 		my %is_sync =
 		  map { $_ => 1 }
 		  $log =~

@@ -1,8 +1,8 @@
 # StressEvents.pm - what happens to the servers of t/stress while transactions are
 # applied: kills, crashes, a bad network, locks, DDL, settings.
 #
-# An event is a function of the run.  Those that end or freeze something are left
-# out with KILLS=0.
+# An event is a function of the run.  KILLS=0 omits the events that end or stop a
+# process.
 package StressEvents;
 
 use strict;
@@ -55,9 +55,9 @@ my %kills = (
 	cut_network => \&cut_network,
 	freeze_network => \&freeze_network);
 
-# A proxy between parallel subscriber and publisher; a short timeout at both ends of
-# the connection; a copy of tables, which PostgreSQL does not allow with two_phase;
-# to be alone of its kind.
+# What an event needs: a proxy between parallel subscriber and publisher; a short
+# timeout at both ends of the connection; a copy of tables, which PostgreSQL does
+# not allow with two_phase; to be the only one of its kind.
 my %needs = (
 	add_column => 'once',
 	add_table => 'once',
@@ -71,7 +71,7 @@ my %needs = (
 
 # --- the schedule ---------------------------------------------------------------
 
-# Names of the events that can occur in some seed.
+# Names of the events that can occur in some seed
 sub event_names
 {
 	my ($kills) = @_;
@@ -84,15 +84,15 @@ sub needs
 	return grep { $_ eq $what } split(/ /, $needs{$name} // '');
 }
 
-# Some of the run's events need that.
+# Does one of the run's events need that?
 sub event_needs
 {
 	my ($run, $what) = @_;
 	return scalar grep { needs($_->{name}, $what) } @{ $run->{events} };
 }
 
-# In the order of their times, each a hash: name; time, the fraction of the
-# transactions after which it comes.
+# The events in the order of their times, each a hash: name; time, the fraction of
+# the transactions after which it happens.
 sub draw_events
 {
 	my ($workload, $kills) = @_;
@@ -105,7 +105,7 @@ sub draw_events
 	my @drawn = map { $draw->(\%calm) } (1 .. $random->(6));
 	push @drawn, map { $draw->(\%kills) } (1 .. 1 + $random->(5)) if $kills;
 
-	# Those that wait for a timeout take seconds: one of them is enough.
+	# Events that wait for a timeout take seconds: one of them is enough.
 	my (%seen, $frozen);
 	@drawn = grep {
 			 !(needs($_, 'once') && $seen{$_}++)
@@ -131,8 +131,8 @@ sub draw
 
 # --- processes --------------------------------------------------------------------
 
-# A writer's pid.  Where no pool runs (one writer set, restarting) the
-# receiver's.
+# Return the process ID of a writer.  If no pool runs (one writer configured, or a
+# restart), that of the receiver.
 sub writer_pid
 {
 	my ($run) = @_;
@@ -193,8 +193,8 @@ sub terminate_walsender
 	return;
 }
 
-# The server restarts by itself.  Until then a reader may still see what the
-# crash loses; so wait for its log before going on.
+# The server restarts by itself.  Until then a reader may still see transactions
+# that the crash loses, so wait for the message in its log.
 sub kill_nine
 {
 	my ($run, $pid, $node) = @_;
@@ -216,7 +216,7 @@ sub kill_walsender
 	return;
 }
 
-# Its children end when they notice; before, no new server starts.
+# Its children exit when they notice.  No new server can start before.
 sub kill_postmaster
 {
 	my ($run) = @_;
@@ -253,8 +253,8 @@ sub pause
 	return;
 }
 
-# Stop processes (a negative number is a group) until that has happened, or might
-# not happen any more.
+# Stop processes (a negative number is a group) until that has happened, or cannot
+# happen any more.
 sub freeze
 {
 	my ($run, $pid, $has_happened) = @_;
@@ -317,8 +317,8 @@ sub receiver_timeout
 # --- the network --------------------------------------------------------------------
 
 # A proxy between two sockets, in a process group of its own that can be stopped.
-# Returns its leader, which accepts connections and ignores SIGTERM; what copies
-# data, a process for each direction, ends by it.
+# Return its leader, which accepts connections and ignores SIGTERM; SIGTERM ends the
+# processes that copy data, one for each direction.
 sub start_proxy
 {
 	my ($from, $to) = @_;
@@ -365,7 +365,7 @@ sub stop_proxy
 	return;
 }
 
-# What was on its way is lost.
+# Data on the way is lost.
 sub cut_network
 {
 	my ($run) = @_;
@@ -376,10 +376,10 @@ sub cut_network
 
 # --- locks, settings, DDL -------------------------------------------------------------
 
-# Locks of sessions of the subscriber.  One of them stops the oldest transaction
-# for a while, at a row.  Others, for a whole table, come behind writers that have
-# changed it and wait for their turn, and before the oldest, which has to change it
-# when it goes on.
+# Locks of sessions of the subscriber.  One of them stops the oldest transaction for
+# a while, at a row.  Others, for a whole table, queue behind writers that have
+# changed it and wait for their turn, and in front of the oldest transaction, which
+# has to change it when it continues.
 sub lock_tables
 {
 	my ($run) = @_;
@@ -396,7 +396,7 @@ sub lock_tables
 	return;
 }
 
-# In a process of its own.
+# Lock a row, in a process of its own.
 sub hold_row
 {
 	my ($run) = @_;
@@ -439,7 +439,7 @@ sub configure_writers
 	return;
 }
 
-# When it is drained, nothing moves.
+# Nothing moves after drain().
 sub pause_apply
 {
 	my ($run) = @_;
@@ -457,7 +457,7 @@ sub pause_apply
 	return;
 }
 
-# What the other events do not set.
+# Settings that the other events do not change
 sub set_setting
 {
 	my ($run) = @_;
@@ -477,7 +477,7 @@ sub set_setting
 	return;
 }
 
-# Draws nothing, so that a seed has the same events with and without it.
+# Draws no random number, so that a seed has the same events with and without it.
 sub switch_gathering
 {
 	my ($run) = @_;
@@ -489,7 +489,7 @@ sub switch_gathering
 	return;
 }
 
-# Each makes the apply worker restart, or read the subscription again.
+# Each of these makes the apply worker restart, or read the subscription again.
 sub set_option
 {
 	my ($run) = @_;
@@ -512,7 +512,7 @@ sub set_option
 	return;
 }
 
-# All that an operator may look at; counters are reset.
+# Read all that an operator may read; reset counters.
 sub look_around
 {
 	my ($run) = @_;
@@ -551,7 +551,7 @@ sub drop_extension
 	return;
 }
 
-# Wait until the parallel subscriber has got something, or for nothing.
+# Wait until the parallel subscriber has received something, or nothing is left.
 sub publisher_moves
 {
 	my ($run) = @_;
@@ -605,7 +605,7 @@ sub reindex
 	return;
 }
 
-# Partitions come and go; rows stay, or move to a new one.
+# Partitions are created and dropped; rows stay, or move to a new one.
 sub change_partitions
 {
 	my ($run) = @_;
@@ -631,7 +631,8 @@ SQL
 	return;
 }
 
-# A trigger comes and goes, so that changes have to be applied alone for a while.
+# A trigger is created and dropped, so that changes have to be applied alone for a
+# while.
 sub change_class
 {
 	my ($run) = @_;
@@ -648,7 +649,7 @@ SQL
 	return;
 }
 
-# A unique index comes and goes; the publisher's values satisfy it.
+# A unique index is created and dropped; the publisher's values satisfy it.
 sub add_index
 {
 	my ($run) = @_;
@@ -671,7 +672,8 @@ sub add_column
 	return;
 }
 
-# With two_phase, PostgreSQL allows no copy: rows come after the table was added.
+# With two_phase, PostgreSQL allows no copy: rows are inserted after the table was
+# added.
 sub add_table
 {
 	my ($run, $name, $meanwhile) = @_;
@@ -694,7 +696,7 @@ sub add_table
 	return;
 }
 
-# The worker of the new table's synchronisation, if it can be seen before it ends.
+# The worker that synchronizes the new table, if it can be seen before it exits
 sub kill_sync
 {
 	my ($run) = @_;

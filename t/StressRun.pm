@@ -1,10 +1,10 @@
-# StressRun.pm - what the parts of one seed of t/stress share: its servers, asking
-# them, waiting for them, and its failures.
+# StressRun.pm - the common parts of one seed of t/stress: its servers, queries,
+# waits, and failures.
 #
 # A run is a hash: seed, size, version; workload, a Workload; publisher, serial and
-# parallel, nodes; failures, texts; floor, transactions that no later snapshot may
-# be without; disturbed, by subscription whether its connection has been; and what
-# the modules keep for themselves.
+# parallel, nodes; failures, texts; floor, the number of transactions that every
+# later snapshot must show; disturbed, for each subscription whether its connection
+# has been disturbed; and private members of the modules.
 package StressRun;
 
 use strict;
@@ -15,13 +15,13 @@ our @EXPORT =
   qw(fail_seed nodes subscribers subscription subscriptions alter_subscriptions
   wait_for_sync try_psql ask ask_for_lock wait_until stuck patience);
 
-# How long nothing may happen: no new transaction seen, no answer.
+# Seconds without a new transaction or an answer that are a failure
 my $patience = $ENV{PG_TEST_TIMEOUT_DEFAULT} || 90;
 my $native = $ENV{PAPPLY_STRESS_NATIVE};
 
 sub patience { return $patience; }
 
-# Keep the first three failures of a kind: more of them say nothing new.
+# Keep the first three failures of a kind: more of them add no information.
 sub fail_seed
 {
 	my ($run, $text) = @_;
@@ -42,14 +42,14 @@ sub subscribers
 	return grep { defined } @{$run}{ 'serial', 'parallel' };
 }
 
-# The name of a node's first subscription.
+# The name of a node's first subscription
 sub subscription
 {
 	my ($run, $node) = @_;
 	return $node == $run->{parallel} ? 'parallel' : 'serial';
 }
 
-# The names of all.
+# The names of all subscriptions
 sub subscriptions
 {
 	my ($run, $node) = @_;
@@ -87,7 +87,7 @@ sub wait_for_sync
 
 # --- asking and waiting ---------------------------------------------------------
 
-# Returns psql's exit status, 2 when the connection ended, and output and error.
+# Return psql's exit status, 2 when the connection ended, and output and error.
 sub try_psql
 {
 	my ($node, $sql, %options) = @_;
@@ -106,8 +106,8 @@ sub try_psql
 	return ($status // 2, $output, $error);
 }
 
-# The answer of a node, which may be about to restart.  The statement may lose
-# against others.
+# Return the answer of a node that may be about to restart.  The statement may fail
+# because of other sessions.
 sub ask
 {
 	my ($run, $node, $sql) = @_;
@@ -124,9 +124,9 @@ sub ask
 	}
 }
 
-# The same for a statement that takes a lock on a table.  While a prepared
-# transaction has that table, its COMMIT PREPARED may come behind a transaction
-# that waits behind us: serial apply would hang as well.
+# The same for a statement that locks a table.  While a prepared transaction holds a
+# lock on that table, its COMMIT PREPARED may come behind a transaction that waits
+# behind this statement.  Serial apply would hang as well.
 sub ask_for_lock
 {
 	my ($run, $node, $sql) = @_;
@@ -156,7 +156,7 @@ sub wait_until
 	return;
 }
 
-# What the servers say about who waits for whom.
+# What the servers report about blocked processes
 my $tables_not_ready =
   q{SELECT srrelid::regclass, srsubstate, srsublsn FROM pg_subscription_rel WHERE srsubstate <> 'r'};
 my %state_query = (

@@ -1,17 +1,17 @@
 # StressSeed.pm - one seed of t/stress, in a process of its own.
 #
-# Checked are:
+# The following is checked:
 # - facts inside every snapshot of the parallel subscriber, and that it shows a
-#   prefix of the publisher's commit order, which a replication slot of its own
-#   tells afterwards;
+#   prefix of the publisher's commit order, which is read from a separate
+#   replication slot afterwards;
 # - that snapshots go back only when the subscriber crashed;
-# - in the end all rows of publisher, serial and parallel subscriber, and that no
+# - in the end, all rows of publisher, serial and parallel subscriber, and that no
 #   prepared transaction is left;
 # - that the subscribers' logs have no error without a cause.
 #
-# To standard output go lines for the user, and for t/stress
-# "count KIND CLASS NUMBER", see there for the kinds.  A class that is possible
-# and has not occurred is reported with 0.
+# Standard output gets lines for the user, and for t/stress "count KIND CLASS
+# NUMBER", which describes the kinds.  A class that is possible and has not occurred
+# is reported with 0.
 package StressSeed;
 
 use strict;
@@ -40,7 +40,8 @@ use Workload;
 my $native = $ENV{PAPPLY_STRESS_NATIVE};
 my $work = $ENV{TESTDIR};
 
-# Columns of parallel_apply.writers, and of parallel_apply.subscription_stats, that are counted.
+# Columns of parallel_apply.writers, and of parallel_apply.subscription_stats, that
+# are counted
 my @writer_ways =
   ('transactions', 'rows', 'fallbacks', 'retries', 'commit_order_aborts');
 my @subscription_ways = ('streamed_in_progress', 'streamed_from_file');
@@ -51,7 +52,7 @@ my %local_isolation = (
 	repeatable => 'repeatable read',
 	serializable => 'serializable');
 
-# Returns the exit status of the process: 0 passed, 1 failed, 77 skipped.
+# Return the exit status of the process: 0 passed, 1 failed, 77 skipped.
 sub run
 {
 	my ($seed, $size, $kills) = @_;
@@ -59,7 +60,8 @@ sub run
 	local $SIG{TERM} = sub { die "stopped by a signal\n" };
 	local $SIG{INT} = $SIG{TERM};
 
-	# Of all but the apply workers: others would have to try again.
+	# SQL for all sessions except the apply workers, which other servers would have
+	# to restart.
 	local $ENV{PGOPTIONS} =
 	  '-c default_transaction_isolation=read\\ committed';
 	my $run = new_run($seed, $size, $kills);
@@ -87,11 +89,12 @@ sub run
 	return $run->{is_stopped} || @{ $run->{failures} } ? 1 : 0;
 }
 
-# Why PostgreSQL itself could not go on, for ever or for a while, or undef: the
-# publisher, for whichever subscriber, from 18 on also because a subtransaction was rolled
-# back while it reads WAL for a new slot; or a worker that has synchronised a table drops
-# its slot and commits that asynchronously, and if a crash loses that commit, there is no
-# slot any more for the rest of the table.
+# Return why PostgreSQL itself could not continue, forever or for a while, or undef.
+# The publisher may be unable to decode a change, whatever the subscriber is; from
+# 18 on it may crash when it reads WAL for a new slot and a subtransaction was
+# rolled back.  A worker that has synchronized a table drops its slot and commits
+# that asynchronously; if a crash loses this commit, there is no slot any more for
+# the rest of the table.
 sub native_fault
 {
 	my ($run) = @_;
@@ -124,9 +127,9 @@ sub new_run
 		citext => -e "$share/extension/citext.control");
 	my $set = $workload->settings;
 
-	# PostgreSQL's own apply worker, when it restarts, confirms where it
-	# starts, though the last asynchronous commits of the one before may not be
-	# flushed yet: a crash of the server at that moment loses them.
+	# PostgreSQL's own apply worker, when it restarts, confirms the position where
+	# it starts, though the last asynchronous commits of its predecessor may not be
+	# flushed yet.  A crash of the server at that moment loses them.
 	$set->{synchronous_commit} = 'on' if $native && $kills;
 	$set->{gather} = 'absent' if $native;
 	return {
@@ -191,8 +194,8 @@ sub report_seed
 	return;
 }
 
-# Core files, where the shell's limits let servers write them; where gdb is at
-# hand what it says.
+# Core files, if the shell's limits let servers write them; with the backtrace if
+# gdb is installed.
 sub keep_cores
 {
 	my ($run) = @_;
@@ -206,8 +209,8 @@ sub keep_cores
 	return;
 }
 
-# What the writers have done is gone with them, so it is asked for again and again; a
-# subscription's counters stay, so it is the last that count.
+# Counters of writers are lost when they exit, so they are read repeatedly.  A
+# subscription's counters remain, so the last ones count.
 my $ways_query =
   $native
   ? ''
@@ -310,7 +313,7 @@ CONF
 	return;
 }
 
-# It asks the publisher for its tables, where sessions may truncate them.
+# The publisher is asked for its tables, while sessions may truncate them.
 sub create_subscription
 {
 	my ($node, $sql) = @_;
@@ -323,7 +326,7 @@ sub create_subscription
 	return;
 }
 
-# The parallel subscriber comes through a proxy, if an event needs one.
+# The parallel subscriber connects through a proxy, if an event needs one.
 sub subscribe
 {
 	my ($run) = @_;
@@ -352,8 +355,8 @@ sub subscribe
 	}
 	wait_for_sync($run);
 
-	# What is synchronised stays so in a crash, though the subscription may commit
-	# asynchronously.
+	# The state of a synchronized table survives a crash, though the subscription
+	# may commit asynchronously.
 	ask($run, $_, 'CHECKPOINT') foreach subscribers($run);
 	return;
 }
@@ -377,7 +380,7 @@ sub start_sessions
 	return;
 }
 
-# When the publisher crashes, go on after the transaction that was interrupted,
+# When the publisher crashes, continue after the transaction that was interrupted,
 # which may have been committed or not.  The script prints a line as soon as it is
 # connected, and after each transaction.
 sub run_session
@@ -450,9 +453,9 @@ sub run_workload
 	return;
 }
 
-# Take snapshots until all is applied; events come as their time is reached.  The
-# total of the publisher is final when no session runs and no event is left: a
-# crash loses asynchronous commits.
+# Take snapshots until everything is applied; start events when their time is
+# reached.  The total of the publisher is final when no session runs and no event is
+# left: a crash loses asynchronous commits.
 sub watch_until_applied
 {
 	my ($run) = @_;
@@ -492,7 +495,7 @@ sub watch_until_applied
 	return;
 }
 
-# A crash may cut this short: the next call will do.
+# A crash may interrupt this; the next call will succeed.
 sub take_snapshots
 {
 	my ($run) = @_;

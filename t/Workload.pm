@@ -26,9 +26,8 @@ use File::Basename qw(dirname);
 
 # --- random numbers ---------------------------------------------------------
 
-# A generator of its own, that of drand48(): rand() is used by other modules,
-# too.  The checksum is for seeds that follow each other to have nothing else in
-# common.
+# A separate generator, that of drand48(), since other modules use rand(), too.  The
+# checksum makes consecutive seeds independent.
 sub random_source
 {
 	my ($name) = @_;
@@ -49,7 +48,7 @@ sub pick
 
 # --- settings ---------------------------------------------------------------
 
-# Drawn in this order.
+# Drawn in this order
 my @choices = (
 	sessions => '2 3 4 5',
 	keys => '6 40 300',
@@ -85,11 +84,11 @@ my @choices = (
 	synchronous => '0 1',
 	subscriptions => '1 1 2');
 
-# Drawn after all else of a workload: whether the publisher has the library, and
-# whether it sends messages together.
+# Drawn after everything else of a workload: whether the publisher has the library,
+# and whether it sends messages together.
 my @last_choices = (gather => 'absent absent on on on off');
 
-# "name=value" of all that can be drawn on this major.
+# "name=value" of all settings that can be drawn with this major
 sub possible_settings
 {
 	my ($self) = @_;
@@ -108,33 +107,34 @@ sub possible_settings
 	return @possible;
 }
 
-# Each change for itself is a setting from 17 on.  19rc1 then cannot decode
-# TRUNCATE any more ("could not map filenumber"), with whatever subscriber.
+# Streaming each change separately is a setting from 17 on.  19rc1 then cannot
+# decode TRUNCATE ("could not map filenumber"), whatever the subscriber is.
 sub can_stream_each
 {
 	my ($version) = @_;
 	return $version == 17 || $version == 18;
 }
 
-# From 18 on, a publisher may say that a subtransaction was rolled back of which it
-# has sent nothing, because it has changed nothing that is in the publications, say; and,
-# of a transaction that needs more than logical_decoding_work_mem, without streaming, too.
-# PostgreSQL's own apply crashes on that, where the library is not preloaded.
+# From 18 on, a publisher may report the rollback of a subtransaction of which it
+# has sent nothing, for example because it has changed nothing that is published;
+# and also without streaming, for a transaction that needs more than
+# logical_decoding_work_mem.  PostgreSQL's own apply crashes on that, if the library
+# is not preloaded.
 sub is_safe_for_native
 {
 	my ($version) = @_;
 	return $version < 18;
 }
 
-# As whom a subscriber without the library connects: then it gets all transactions at
-# their end, from memory.
+# The role with which a subscriber without the library connects, so that it gets all
+# transactions at their end, from memory.
 sub native_user_sql
 {
 	return q{CREATE ROLE native SUPERUSER LOGIN;
 ALTER ROLE native SET logical_decoding_work_mem = '1GB'};
 }
 
-# Arguments: seed; transactions, number of all sessions together; version of the
+# Arguments: seed; transactions, the number of all sessions together; version of the
 # server; icu and citext, whether it has these.
 sub new
 {
@@ -147,8 +147,8 @@ sub new
 	$set{stream_each} = 0
 	  if $set{streaming} eq 'off' || !can_stream_each($arg{version});
 
-	# A prepared transaction may make the next one fail to serialize, which then comes
-	# again and again before its COMMIT PREPARED; in serial apply, too.
+	# A prepared transaction may make the next one fail to serialize, which is then
+	# repeated until its COMMIT PREPARED, also in serial apply.
 	$set{local_isolation} = 'repeatable'
 	  if $set{two_phase} eq 'on' && $set{local_isolation} eq 'serializable';
 
@@ -156,8 +156,8 @@ sub new
 	$set{full_index} = 'btree'
 	  if $set{full_index} eq 'hash' && $arg{version} >= 16;
 
-	# The publisher may wait for the parallel subscriber; but not for one that
-	# is not there yet, nor for the walwriter.
+	# The publisher may wait for the parallel subscriber, but not for one that does
+	# not exist yet, nor for the walwriter.
 	$set{synchronous} = 0
 	  if $set{start} ne 'live' || $set{synchronous_commit} eq 'off';
 	$set{publisher_commit} = pick($random, 'on', 'remote_apply')
@@ -182,21 +182,21 @@ sub draw_settings
 
 sub settings { my ($self) = @_; return $self->{settings}; }
 
-# Names of the tables that are compared with the publisher's.
+# Names of the tables that are compared with the publisher's
 sub tables
 {
 	my ($self) = @_;
 	return grep { $self->{table}{$_}{columns} } sort keys %{ $self->{table} };
 }
 
-# Names of the tables that may change in some seed.
+# Names of the tables that may change in some seed
 sub all_tables
 {
 	my ($self) = @_;
 	return grep { !/^commit_counter$/ } @{ $self->{all_tables} };
 }
 
-# Classes of transactions that may occur with these settings.
+# Classes of transactions that may occur with these settings
 sub transaction_classes
 {
 	my ($self) = @_;
@@ -208,7 +208,7 @@ sub transaction_classes
 		'rolled_back_part', 'streamed');
 }
 
-# An event has made this table, or changed its columns.
+# Note that an event has created this table, or changed its columns.
 sub add_table
 {
 	my ($self, $name, $columns) = @_;
@@ -218,7 +218,7 @@ sub add_table
 
 # --- tables -----------------------------------------------------------------
 
-# Without comments, and each entry on one line.
+# Remove comments, and put each entry on one line.
 sub read_tables
 {
 	my ($self) = @_;
@@ -245,7 +245,7 @@ sub read_tables
 	return;
 }
 
-# Some tables are left alone in this seed, others are busy.
+# Some tables are not changed in this seed, others often.
 sub weigh_tables
 {
 	my ($self, $random) = @_;
@@ -261,7 +261,7 @@ sub weigh_tables
 	return;
 }
 
-# Conditions as in workload.tables, or undef.
+# Conditions as in workload.tables, or undef
 sub is_fulfilled
 {
 	my ($self, $conditions) = @_;
@@ -283,7 +283,8 @@ sub is_fulfilled
 
 # --- SQL of the servers -----------------------------------------------------
 
-# Functions of the publisher: what needs a value from a row that it has locked.
+# Functions of the publisher, for changes that need a value from a row that they
+# have locked
 my $publisher_functions = <<'SQL';
 CREATE FUNCTION transfer(a text, a_id int, b text, b_id int, amount int)
 RETURNS void LANGUAGE plpgsql AS $$
@@ -382,7 +383,7 @@ sub subscriber_schema
 	return $self->script($self->table_sql('ddl', 'subscriber'));
 }
 
-# When the parallel subscriber has the extension.
+# For a parallel subscriber with the extension
 sub extension_sql
 {
 	my ($self) = @_;
@@ -404,14 +405,14 @@ sub publications
 	return join(', ', 'everything', $self->more_publications);
 }
 
-# Those of one table.
+# The statements of one table
 sub more_publications
 {
 	my ($self) = @_;
 	return grep { $self->{table}{$_}{operations} } @{ $self->{order} };
 }
 
-# The subscriptions of a subscriber, by their names: what they subscribe to.
+# The subscriptions of a subscriber, by their names: what they subscribe to
 sub subscriptions
 {
 	my ($self, $name) = @_;
@@ -422,7 +423,7 @@ sub subscriptions
 		"${name}_more" => join(', ', $self->more_publications));
 }
 
-# A constraint that the publisher does not have, though its values satisfy it.
+# A constraint that the publisher does not have, though its values satisfy it
 my %unique_index = (
 	plain => 'CREATE UNIQUE INDEX ON hidden_unique (u)',
 	expression => 'CREATE UNIQUE INDEX ON hidden_unique ((u * 2))',
@@ -436,7 +437,7 @@ my %unique_index = (
 	  'ALTER TABLE hidden_unique ADD UNIQUE (u) DEFERRABLE INITIALLY DEFERRED'
 );
 
-# Indexes by which rows without a key may be found.
+# Indexes by which rows without a key may be found
 my %full_index = (
 	none => '',
 	btree => 'CREATE INDEX ON full_rows (a)',
@@ -458,7 +459,7 @@ sub script
 	return $script;
 }
 
-# Of a subscriber without the library.  With streaming = parallel it is not serial.
+# For a subscriber without the library.  With streaming = parallel it is not serial.
 sub native_streaming
 {
 	my ($self) = @_;
@@ -477,7 +478,7 @@ sub subscription_options
 		  ('streaming', 'two_phase', 'binary', 'synchronous_commit'));
 }
 
-# For the publisher, as soon as the subscriptions work.
+# For the publisher, as soon as the subscriptions work
 sub subscribed_sql
 {
 	my ($self) = @_;
@@ -486,9 +487,9 @@ sub subscribed_sql
 		'SELECT pg_reload_conf()');
 }
 
-# One row, seen by one snapshot: numbers of the sessions; rows and last number
-# of each session in the ledger; hot counter, its rows and last number in the
-# ledger; sum of balances; children without parent.
+# One row, from one snapshot: numbers of the sessions; rows and last number of each
+# session in the ledger; hot counter, its rows and last number in the ledger; sum of
+# balances; children without parent.
 sub snapshot_query
 {
 	return q{SELECT concat_ws('|',
@@ -501,7 +502,7 @@ sub snapshot_query
 };
 }
 
-# Why a row of snapshot_query() cannot be a prefix, or undef.
+# Why a row of snapshot_query() cannot be a prefix, or undef
 sub snapshot_fault
 {
 	my ($self, $row) = @_;
@@ -517,7 +518,7 @@ sub snapshot_fault
 	return undef;
 }
 
-# A query for one table that returns its rows as text, in any order.
+# A query for one table that returns its rows as text, in any order
 sub rows_query
 {
 	my ($self, $name, $on_publisher) = @_;
@@ -527,8 +528,8 @@ sub rows_query
 	return "SELECT ROW($table->{columns})::text AS r FROM $name$filter";
 }
 
-# Queries whose rows must be the same on both subscribers, by table.  Copied
-# rows come at another time on each of them: then there are none.
+# Queries whose rows must be the same on both subscribers, by table.  Copied rows
+# arrive at different times on each of them; then there are no such queries.
 sub local_queries
 {
 	my ($self) = @_;
@@ -539,8 +540,8 @@ sub local_queries
 
 # --- transactions of the sessions --------------------------------------------
 
-# What a session begins with, also when it comes again after a crash: the end of
-# the transactions that it left prepared.
+# What a session begins with, also when it starts again after a crash: the end of
+# the transactions that it left prepared
 sub session_start
 {
 	my ($self, $session) = @_;
@@ -552,13 +553,13 @@ SELECT format('COMMIT PREPARED %L', gid) FROM pg_prepared_xacts WHERE gid LIKE '
 SQL
 	$script .= "\\set ON_ERROR_ROLLBACK on\n" if $set->{statement_rollback};
 
-	# One session at a time can have it.
+	# Only one session at a time can have it.
 	$script .= "SELECT pg_replication_origin_session_setup('elsewhere');\n"
 	  if $set->{origin} && $session == 1;
 	return $script;
 }
 
-# All transactions of one publisher session, from 1.
+# All transactions of one publisher session, from 1
 sub session_transactions
 {
 	my ($self, $session) = @_;
@@ -574,7 +575,7 @@ sub session_transactions
 	return map { $self->transaction($writer, \@bag) } (1 .. $count);
 }
 
-# Each statement as often as its weight says.
+# Each statement is listed as often as its weight says.
 sub statement_bag
 {
 	my ($self) = @_;
@@ -586,8 +587,8 @@ sub statement_bag
 	return @bag ? @bag : @{ $self->{table}{integer_key}{statements} };
 }
 
-# The classes are those of this transaction, but for what the end of the one
-# before was.
+# The classes are those of this transaction, except that the end of the previous
+# transaction belongs to this one.
 sub transaction
 {
 	my ($self, $writer, $bag) = @_;
@@ -619,9 +620,10 @@ sub transaction
 	return join("\n", $begin, @lines, @end) . "\n";
 }
 
-# A publisher that finds a transaction rolled back while it streams it drops the rest
-# of that chunk, but may send what follows, and PREPARE: an INSERT without the DELETE
-# before it, say.  Any subscriber fails on that, PostgreSQL's own apply as well.
+# A publisher that finds a transaction rolled back while it streams it drops the
+# rest of that chunk, but may send what follows, and PREPARE, for example an INSERT
+# without the DELETE before it.  Any subscriber fails on that, PostgreSQL's own
+# apply as well.
 sub can_roll_back_prepared
 {
 	my ($self) = @_;
@@ -629,8 +631,9 @@ sub can_roll_back_prepared
 	return $set->{two_phase} eq 'off' || $set->{streaming} eq 'off';
 }
 
-# Nobody may wait for a lock of a prepared transaction while its session waits
-# for somebody: in between the session only appends to the journal.
+# No session may wait for a lock of a prepared transaction while that transaction's
+# session waits for another one.  In between, the session only appends to the
+# journal.
 sub transaction_end
 {
 	my ($self, $writer, $is_large) = @_;
@@ -651,8 +654,8 @@ sub transaction_end
 		($is_rolled_back ? 'ROLLBACK' : 'COMMIT') . " PREPARED $gid;");
 }
 
-# The session counts itself.  The hot row is locked until the commit: its
-# numbers are in commit order.
+# The session counts itself.  The hot row is locked until the commit, so its numbers
+# are in commit order.
 sub counter_statement
 {
 	my ($self, $writer) = @_;
@@ -671,7 +674,7 @@ sub counter_statement
 	  . " INSERT INTO ledger SELECT $writer->{session}, own.n, hot.n, '$class' FROM own, hot;";
 }
 
-# That many statements, with savepoints.
+# That many statements, with savepoints
 sub statements
 {
 	my ($self, $writer, $bag, $count) = @_;
@@ -698,7 +701,7 @@ sub statements
 	return @lines;
 }
 
-# Large statements, some of them rolled back, between others.
+# Large statements, some of them rolled back, between others
 sub large_statements
 {
 	my ($self, $writer, $bag) = @_;
@@ -738,7 +741,7 @@ my @words = (
 	'alpha', 'beta', 'gamma', 'delta', 'Ähre', '',
 	' space', '日本', "it''s", 'a\\b', 'NULL');
 
-# Values of which one is taken.
+# Values of which one is taken
 my %constant = (
 	decimal => [
 		'1', '1.0', '1.00', '2', '2.000', '3.5', '3.50', '-1e10', '0', '0.0',
@@ -758,10 +761,11 @@ my %constant = (
 	anycase => [ "'ab'", "'AB'", "'Ab'", "'cd'", "'CD'", "'ef'", "'eF'" ],
 	word => [ map { "'$_'" } @words ]);
 
-# Numbers below a bound, first and how many; the name of a setting for itself.
-# {many} makes at most 2000 rows, with ON CONFLICT two changes each: a publisher up to
-# 17 does not say that a subtransaction was rolled back if its walsender was
-# restarted in the middle of it and found more than 4096 changes of it on disk.
+# Numbers below a bound, the first number and the count; the name of a setting
+# stands for itself.  {many} makes at most 2000 rows, with ON CONFLICT two changes
+# each: a publisher up to 17 does not report the rollback of a subtransaction if its
+# walsender was restarted in the middle of it and found more than 4096 changes of it
+# on disk.
 my %number = (
 	key => [ 1, 'keys' ],
 	account => [ 1, 'accounts' ],
@@ -804,7 +808,7 @@ sub value
 	return $first + $w->{random}->($self->{settings}{$count} // $count);
 }
 
-# A template with its values drawn, as lines that end with a semicolon.
+# A template with its values drawn, as lines that end with a semicolon
 sub expand
 {
 	my ($self, $writer, $template) = @_;

@@ -1,12 +1,11 @@
 # shellcheck shell=bash
-# t/lib.sh - what t/check and its kin (t/check_*) have in common: missing
-# packages, a place to work that goes away, a build in it, TAP tests, other majors,
-# and the counting.
+# t/lib.sh - common parts of t/check and t/check_*: missing packages, a temporary
+# directory, a build in it, TAP tests, other majors, and the counting.
 #
-# Sourced.  begin makes the place, prepare_build a copy of the tree and a private
-# server in it, finish ends with "N passed, N failed".
+# This file is sourced.  begin creates the directory, prepare_build a copy of the
+# tree and a private server in it, finish ends with "N passed, N failed".
 set -u -o pipefail
-# Settings of a make above are not for the makes below.
+# The settings of a make that calls this script must not affect the makes below.
 unset MAKEFLAGS MFLAGS MAKELEVEL PROFILE
 export SELFTEST=1               # see the Makefile
 
@@ -83,7 +82,7 @@ install_missing() {
 		$apt "${missing[@]%%=*}" >>"$tmp/apt.log" 2>&1 || tail -n 5 "$tmp/apt.log"
 }
 
-### a place to work ##########################################################
+### a temporary directory #####################################################
 
 as_user() { "$@"; }
 if [ "$(id -u)" = 0 ]; then
@@ -92,9 +91,9 @@ if [ "$(id -u)" = 0 ]; then
 	}
 fi
 
-# start_job COMMAND...: in the background, number of the job in job.  A signal to us
-# ends it with all that it started; waiting for it, unlike for a command in the
-# foreground, a shell minds signals.
+# start_job COMMAND...: start it in the background, with its number in job.  A
+# signal to this script ends it with everything that it started: unlike for a
+# command in the foreground, a shell reacts to signals while it waits for the job.
 start_job() {
 	set -m
 	{ "$@"; } </dev/null &
@@ -117,7 +116,7 @@ stop_and_clean() {
 	for job in "${jobs[@]}"; do
 		kill -TERM -- "-$job" && wait "$job"
 	done 2>/dev/null
-	# Servers of tests that were cut off.
+	# Servers of interrupted tests
 	for pidfile in $(find "$tmp" -name postmaster.pid 2>/dev/null); do
 		as_user "$bin/pg_ctl" -s -m immediate -D "$(dirname "$pidfile")" stop
 	done
@@ -136,7 +135,7 @@ finish() {
 	exit
 }
 
-# Sets tmp, a directory that goes away at exit, and installs what is missing.
+# Sets tmp, a directory that is removed at exit, and installs what is missing.
 begin() {
 	# Sockets are made below it, and their paths may have 107 bytes: hence /tmp.
 	tmp=$(mktemp -d "${PAPPLY_TMP:-/tmp}/papply.XXXXXX") || exit 1
@@ -155,7 +154,7 @@ begin() {
 	export PG_CONFIG
 }
 
-# A copy of the tree, as it is now, into a new directory.
+# Copies the tree, as it is now, into a new directory.
 copy_tree() {
 	mkdir "$1"
 	tar -C "$top" -c --exclude=./.git --exclude='*.o' --exclude='*.so' --exclude=./tmp_check . |
@@ -180,7 +179,7 @@ prepare_build() {
 	pg_regress=$pgxs/src/test/regress/pg_regress
 }
 
-# add_counts FILE: those that a check has printed last.
+# add_counts FILE: the counts that a check has printed last
 add_counts() {
 	local counts
 	counts=$(sed -nE 's/^([0-9]+) passed, ([0-9]+) failed$/\1 \2/p' "$1" | tail -n 1)
@@ -190,7 +189,8 @@ add_counts() {
 
 ### TAP tests ################################################################
 
-# What failed in a file, the end of what it wrote, and what its servers complained about.
+# The failures of a file, the end of its output, and errors in the logs of its
+# servers
 show_tap_logs() {
 	local logs=$1 name
 	shift
@@ -205,7 +205,7 @@ show_tap_logs() {
 	done | cut -c 1-400
 }
 
-# Why tests were skipped, and how many times.
+# Why tests were skipped, and how many times
 show_skipped() {
 	grep -qisE '# skip' "$1"/regress_log_* || return 0
 	say "skipped"
@@ -219,8 +219,9 @@ prove_files() {
 		prove --jobs "${JOBS:-3}" --timer "$@" 2>&1 | tee "$tmp/prove.out"
 }
 
-# Of "file status failed" on stdin those that are not to be so: not a file without a
-# failed assertion that waited in vain for what matches expected_stop.
+# Reads "file status failed" from stdin, and prints the unexpected ones: all but a
+# file without a failed assertion that waited in vain for what matches
+# expected_stop.
 unexpected_faults() {
 	local file status wrong
 	while read -r file status wrong; do
@@ -233,7 +234,7 @@ unexpected_faults() {
 	done
 }
 
-# run_tap DIR FILE...: logs land in DIR/tmp_check/log.  The caller's current
+# run_tap DIR FILE...: logs are written to DIR/tmp_check/log.  The caller's current
 # directory and PERL5LIB are those of the tests.
 run_tap() {
 	local dir=$1 logs=$1/tmp_check/log bad total wrong dead
@@ -247,16 +248,16 @@ run_tap() {
 	as_user mkdir -p "$logs"
 	run_job prove_files "$@"
 	bad=$?
-	# "Files=2, Tests=30, ..." in the end, and in the report before it, for each
-	# file with a fault, "t/001_basic.pl (Wstat: 256 Tests: 9 Failed: 1)".  A file
-	# that died without a failed assertion counts as one.
+	# The end of the report has "Files=2, Tests=30, ...", and the report before it
+	# has, for each file with a fault, "t/001_basic.pl (Wstat: 256 Tests: 9 Failed:
+	# 1)".  A file that died without a failed assertion counts as one.
 	sed -nE 's/^(t\/\S+) +\(Wstat: ([0-9]+).* Failed: ([0-9]+)\)$/\1 \2 \3/p' \
 		"$tmp/prove.out" | awk '$2 || $3' >"$tmp/all_faults"
 	unexpected_faults <"$tmp/all_faults" >"$tmp/faults"
 	total=$(sed -nE 's/^Files=[0-9]+, Tests=([0-9]+),.*/\1/p' "$tmp/prove.out")
 	wrong=$(awk '{ n += $3 } END { print n + 0 }' "$tmp/faults")
 	dead=$(awk '!$3' "$tmp/faults" | wc -l)
-	# None in the report: all further testing stopped, because a server did.
+	# No such line: all further testing stopped, because a server did.
 	if grep -q '^FAILED--Further testing stopped' "$tmp/prove.out" ||
 		{ [ "$bad" -ne 0 ] && [ ! -s "$tmp/all_faults" ]; }; then
 		dead=$((dead + 1))
@@ -282,7 +283,7 @@ run_regress() {
 		grep -hE '(ERROR|FATAL|PANIC|TRAP|signal)' "$out/log/"*.log 2>/dev/null | tail -n 20
 		bad=1
 	fi
-	# "test install ... ok" up to 15, "ok 1 - install" since 16; none at all when
+	# "test install ... ok" up to 15, "ok 1 - install" since 16; nothing at all when
 	# the server did not even start.
 	ok=$(count_matches '^(test .* \.\.\. ok|ok [0-9]+ )' "$tmp/regress.out")
 	wrong=$(count_matches '^(test .* \.\.\. FAILED|not ok [0-9]+ )' "$tmp/regress.out")
@@ -302,7 +303,7 @@ run_own_tap() {
 
 installed_major() { "$PG_CONFIG" --version | sed -E 's/^PostgreSQL ([0-9]+).*/\1/'; }
 
-# Whether commands can run with that major; if not, print why.
+# Can commands run with that major?  If not, print why.
 can_run_major() {
 	local why
 	[ "$1" != "$(installed_major)" ] || return 0
