@@ -157,7 +157,7 @@ restart_with(2);
 under_load(sub { wait_for_progress() for 1 .. 2; });
 accounts_are_equal('with no slot for any writer');
 is(scalar(writer_pids($subscriber, 'tap')),
-	0, "without writers PostgreSQL's own apply goes on");
+	0, "without writers, PostgreSQL's own apply continues");
 like(slurp_file($subscriber->logfile, $log_offset),
 	missing_writers(0), 'and the log says why there are none');
 
@@ -232,7 +232,7 @@ SKIP:
 		'parallel_apply.queue_size' => '128MB',
 		'parallel_apply.writers_per_subscription' => 4);
 	$subscriber->wait_for_log(
-		qr/WARNING:  could not create the queue of subscription "tap"\n.*DETAIL:  PostgreSQL's own apply goes on.*\n.*HINT:  .*"parallel_apply.queue_size"/,
+		qr/WARNING:  could not create the queue of subscription "tap"\n.*DETAIL:  PostgreSQL's own apply continues.*\n.*HINT:  .*"parallel_apply.queue_size"/,
 		$log_offset);
 	under_load(\&wait_for_progress);
 	accounts_are_equal('without shared memory for a queue');

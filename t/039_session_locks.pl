@@ -146,7 +146,7 @@ tables_equal('with a lock of a CHECK constraint', @tables);
 is(holders(), '', 'no writer keeps a lock after its commit');
 like(
 	slurp_file($subscriber->logfile),
-	qr/LOG:  advisory lock of a session is released after the commit/,
+	qr/LOG:  session-level advisory lock is released after the commit/,
 	'which the log says');
 
 # The apply worker keeps it, and a writer needs it for a CHECK constraint.

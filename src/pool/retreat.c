@@ -177,7 +177,7 @@ papply_retreat_check(void)
 	if (must_retreat())
 		ereport(ERROR,
 				(errcode(PAPPLY_ERRCODE_OLDER_WINS),
-				 errmsg("remote transaction is rolled back to let others go on")));
+				 errmsg("remote transaction is rolled back so that others can continue")));
 }
 
 void

@@ -142,7 +142,7 @@ refuse(void)
 {
 	ereport(ERROR,
 			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-			 errmsg("advisory locks of a session are left to the apply worker")));
+			 errmsg("session-level advisory locks are left to the apply worker")));
 }
 
 void
@@ -209,7 +209,7 @@ papply_session_locks_release_rest(void)
 		return;
 	papply_session_locks_release();
 	ereport(LOG,
-			(errmsg("advisory lock of a session is released after the commit"),
-			 errdetail("A function of subscription \"%s\" keeps it that is not called by a trigger.",
+			(errmsg("session-level advisory lock is released after the commit"),
+			 errdetail("It was taken by a function of subscription \"%s\" that no trigger calls.",
 					   MySubscription->name)));
 }

@@ -383,7 +383,7 @@ create_shared_memory(void)
 				(errcode(ERRCODE_INSUFFICIENT_RESOURCES),
 				 errmsg("could not create the queue of subscription \"%s\"",
 						MySubscription->name),
-				 errdetail("PostgreSQL's own apply goes on: %s.", reason),
+				 errdetail("PostgreSQL's own apply continues: %s.", reason),
 				 errhint("You might need to decrease \"%s\".", PAPPLY_NAME ".queue_size")));
 	return is_created;
 }

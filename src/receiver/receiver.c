@@ -210,7 +210,7 @@ finish_native(void)
 	 * commit, but nothing says that it must.
 	 */
 	if (IsTransactionState())
-		elog(ERROR, "a transaction is open where the next message is asked for");
+		elog(ERROR, "next message was requested while a transaction is open");
 	papply_native_finish(&remote_end_lsn, &local_end_lsn);
 	if (!papply_lifecycle_has_pool())
 	{

@@ -270,11 +270,11 @@ warn_if_intercepted(PapplyRemoteRelation *rel)
 	rel->warned_relid = rel->local_relid;
 	ereport(WARNING,
 			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-			 errmsg("applied rows of table \"%s.%s\" do not get where queries find them",
+			 errmsg("queries do not find applied rows of table \"%s.%s\"",
 					rel->remote->nspname, rel->remote->relname),
 			 errdetail("It is %s.", kind),
-			 errhint("Subscribe to an ordinary table, and write to this one by "
-					 "a trigger of it that fires always.")));
+			 errhint("Subscribe to an ordinary table with an ENABLE ALWAYS trigger "
+					 "that writes to this one.")));
 }
 
 /*

@@ -309,10 +309,10 @@ explain_interception(Findings *findings, Oid relid)
 
 	if (kind != NULL)
 		add_finding(findings, FINDING_INTERCEPTED,
-					psprintf("it is %s: applied rows do not get where queries find them, "
-							 "with PostgreSQL's own apply neither", kind),
-					"subscribe to an ordinary table, and write to this one by "
-					"a trigger of it that fires always");
+					psprintf("it is %s: queries do not find applied rows, "
+							 "with or without writers", kind),
+					"subscribe to an ordinary table with an ENABLE ALWAYS "
+					"trigger that writes to this one");
 }
 
 /* Report how the rows of an UPDATE or DELETE are found. */

@@ -264,7 +264,7 @@ refuse_early_defaults(PapplyTarget *target)
 	if (target->has_mutable_default && papply_early_is_taken())
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				 errmsg("a default of table \"%s\" is not evaluated before the transaction has ended",
+				 errmsg("cannot evaluate a default of table \"%s\" before the end of the transaction",
 						RelationGetRelationName(target->rel))));
 }
 

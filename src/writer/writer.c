@@ -193,7 +193,7 @@ refuse(void)
 	was_refused = true;
 	ereport(ERROR,
 			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-			 errmsg("the subscription has changed, or does not let writers go on")));
+			 errmsg("subscription has changed, or does not allow writers to continue")));
 }
 
 static void
