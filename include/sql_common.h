@@ -36,6 +36,12 @@ extern Oid	papply_sql_get_subscription(FunctionCallInfo fcinfo, int argument);
 extern Oid	papply_sql_change_subscription(FunctionCallInfo fcinfo, int argument,
 										   const char *function);
 
+/*
+ * Can the user see the state of this subscription?  Its owner can, and members
+ * of pg_read_all_stats, as pg_monitor is.
+ */
+extern bool papply_sql_may_see(Oid subid);
+
 /* Return a table, or InvalidOid if there is none of that name. */
 extern Oid	papply_sql_find_table(const char *schema, const char *name);
 

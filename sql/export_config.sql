@@ -47,7 +47,6 @@ SELECT * FROM parallel_apply.export_config() WHERE export_config LIKE '%one%';
 -- pg_monitor may read it.
 CREATE ROLE regress_papply_monitor IN ROLE pg_monitor;
 CREATE ROLE regress_papply_nobody;
-GRANT USAGE ON SCHEMA parallel_apply TO regress_papply_nobody;
 SET ROLE regress_papply_monitor;
 SELECT count(*) FROM parallel_apply.export_config();
 SET ROLE regress_papply_nobody;
@@ -57,7 +56,6 @@ RESET ROLE;
 DROP SUBSCRIPTION one;
 DROP SUBSCRIPTION "Two's";
 DROP TABLE "It's", saved;
-DROP OWNED BY regress_papply_nobody;
 DROP ROLE regress_papply_monitor, regress_papply_nobody;
 SET client_min_messages = warning;
 DROP EXTENSION parallel_apply CASCADE;

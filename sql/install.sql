@@ -49,7 +49,7 @@ SELECT oid::regprocedure AS function, proisstrict, provolatile, proparallel, pro
 -- A server without subscriptions has no writers.
 SELECT count(*) FROM parallel_apply.writers;
 
--- PUBLIC may do nothing, pg_monitor may look.
+-- PUBLIC may look, and sees what it owns; pg_monitor sees all.
 CREATE ROLE regress_papply_nobody;
 CREATE ROLE regress_papply_monitor IN ROLE pg_monitor;
 SET ROLE regress_papply_nobody;

@@ -23,6 +23,14 @@ AS 'MODULE_PATHNAME', 'papply_version';
 COMMENT ON FUNCTION parallel_apply.version() IS
     'version of the library that the server has loaded';
 
+CREATE FUNCTION parallel_apply.get_visibility(subid oid)
+RETURNS boolean
+LANGUAGE C STRICT STABLE PARALLEL RESTRICTED
+AS 'MODULE_PATHNAME', 'papply_get_visibility';
+
+COMMENT ON FUNCTION parallel_apply.get_visibility(oid) IS
+    'internal: whether the views show a subscription to the current user';
+
 CREATE FUNCTION parallel_apply.get_writers(
     OUT subid oid,
     OUT writer integer,
@@ -231,7 +239,8 @@ CREATE VIEW parallel_apply.subscriptions AS
                AND c.relkind OPERATOR(pg_catalog.<>) 'S') AS n ON true
      WHERE s.subdbid OPERATOR(pg_catalog.=)
            (SELECT d.oid FROM pg_catalog.pg_database AS d
-             WHERE d.datname OPERATOR(pg_catalog.=) pg_catalog.current_database());
+             WHERE d.datname OPERATOR(pg_catalog.=) pg_catalog.current_database())
+       AND parallel_apply.get_visibility(s.oid);
 
 COMMENT ON VIEW parallel_apply.subscriptions IS
     'state of the subscriptions of this database';
@@ -333,7 +342,8 @@ CREATE VIEW parallel_apply.subscription_stats AS
       LEFT JOIN parallel_apply.get_subscription_stats() AS p ON p.subid OPERATOR(pg_catalog.=) s.oid
      WHERE s.subdbid OPERATOR(pg_catalog.=)
            (SELECT d.oid FROM pg_catalog.pg_database AS d
-             WHERE d.datname OPERATOR(pg_catalog.=) pg_catalog.current_database());
+             WHERE d.datname OPERATOR(pg_catalog.=) pg_catalog.current_database())
+       AND parallel_apply.get_visibility(s.oid);
 
 COMMENT ON VIEW parallel_apply.subscription_stats IS
     'cumulative statistics of the subscriptions of this database';
@@ -536,7 +546,7 @@ AS 'MODULE_PATHNAME', 'papply_get_skipped_changes';
 COMMENT ON FUNCTION parallel_apply.skipped_changes(bigint) IS
     'changes of a transaction that was skipped and stored, as SQL statements';
 
-CREATE VIEW parallel_apply.skipped_transactions AS
+CREATE VIEW parallel_apply.skipped_transactions WITH (security_barrier) AS
     SELECT k.id, k.subid, s.subname, k.remote_xid, k.commit_time, k.finish_lsn,
            k.first_failure, k.last_failure, k.attempts, k.sqlstate, k.message, k.change,
            m.changes,
@@ -562,7 +572,8 @@ CREATE VIEW parallel_apply.skipped_transactions AS
                           AND c.relname OPERATOR(pg_catalog.=) k.relname),
                       (SELECT a.rolsuper FROM pg_catalog.pg_roles AS a
                         WHERE a.rolname OPERATOR(pg_catalog.=) current_user)) AS may_see) AS r
-      LEFT JOIN pg_catalog.pg_subscription AS s ON s.oid OPERATOR(pg_catalog.=) k.subid;
+      LEFT JOIN pg_catalog.pg_subscription AS s ON s.oid OPERATOR(pg_catalog.=) k.subid
+     WHERE parallel_apply.get_visibility(k.subid);
 
 COMMENT ON VIEW parallel_apply.skipped_transactions IS
     'transactions that were skipped and stored';
@@ -832,7 +843,8 @@ CREATE VIEW parallel_apply.subscription_config AS
            LATERAL parallel_apply.get_subscription_options(s.oid) AS o
      WHERE s.subdbid OPERATOR(pg_catalog.=)
            (SELECT d.oid FROM pg_catalog.pg_database AS d
-             WHERE d.datname OPERATOR(pg_catalog.=) pg_catalog.current_database());
+             WHERE d.datname OPERATOR(pg_catalog.=) pg_catalog.current_database())
+       AND parallel_apply.get_visibility(s.oid);
 
 COMMENT ON VIEW parallel_apply.subscription_config IS
     'configuration of the subscriptions of this database';
@@ -1123,7 +1135,8 @@ WITH s AS MATERIALIZED (
                              date_trunc('second', a.state_change)), '; ')
       FROM s JOIN parallel_apply.writers AS w USING (subid)
       JOIN pg_stat_activity AS a ON a.pid = ANY (w.blocked_by)
-     WHERE w.state = 'waiting for lock' AND a.backend_type = 'client backend'
+     WHERE w.state = 'waiting for lock'
+       AND coalesce(a.backend_type, 'client backend') = 'client backend'
      GROUP BY s.subid, s.subname
 )
 SELECT r.subname, r.topic, r.level, r.advice, r.evidence
@@ -1147,78 +1160,34 @@ SELECT parallel_apply.report_subscriptions(pg_catalog.array_agg(c.subname ORDER 
 
 DROP FUNCTION parallel_apply.report_subscriptions(name[]);
 
-REVOKE ALL ON FUNCTION parallel_apply.group_validator(text[], oid) FROM PUBLIC;
-REVOKE ALL ON FUNCTION parallel_apply.create_group(name, integer) FROM PUBLIC;
-REVOKE ALL ON FUNCTION parallel_apply.drop_group(name) FROM PUBLIC;
-REVOKE ALL ON FUNCTION parallel_apply.alter_group_config(name, integer) FROM PUBLIC;
-REVOKE ALL ON FUNCTION parallel_apply.add_subscription(name, name) FROM PUBLIC;
-REVOKE ALL ON FUNCTION parallel_apply.remove_subscription(name, name) FROM PUBLIC;
-REVOKE ALL ON FUNCTION parallel_apply.alter_subscription_config(name, integer) FROM PUBLIC;
-REVOKE ALL ON FUNCTION parallel_apply.pause(name) FROM PUBLIC;
-REVOKE ALL ON FUNCTION parallel_apply.resume(name) FROM PUBLIC;
-REVOKE ALL ON FUNCTION parallel_apply.wait_for_lsn(name, pg_lsn, interval) FROM PUBLIC;
-REVOKE ALL ON FUNCTION parallel_apply.drain(name, interval) FROM PUBLIC;
-REVOKE ALL ON FUNCTION parallel_apply.get_subscription_options(oid) FROM PUBLIC;
-REVOKE ALL ON FUNCTION parallel_apply.export_config() FROM PUBLIC;
-REVOKE ALL ON parallel_apply.groups FROM PUBLIC;
-REVOKE ALL ON parallel_apply.subscription_config FROM PUBLIC;
-GRANT EXECUTE ON FUNCTION parallel_apply.wait_for_lsn(name, pg_lsn, interval) TO pg_monitor;
-GRANT EXECUTE ON FUNCTION parallel_apply.drain(name, interval) TO pg_monitor;
-GRANT EXECUTE ON FUNCTION parallel_apply.get_subscription_options(oid) TO pg_monitor;
+-- A user sees the rows of the subscriptions that he may see, and changes those that
+-- he owns: the functions check that.
+GRANT USAGE ON SCHEMA parallel_apply TO PUBLIC;
+GRANT SELECT ON parallel_apply.subscriptions, parallel_apply.subscription_stats,
+    parallel_apply.writers, parallel_apply.tables, parallel_apply.failed_transactions,
+    parallel_apply.skipped_transactions, parallel_apply.hot_keys,
+    parallel_apply.speedup_estimate, parallel_apply.subscription_config,
+    parallel_apply.groups, parallel_apply.table_options TO PUBLIC;
+GRANT EXECUTE ON FUNCTION parallel_apply.get_visibility(oid), parallel_apply.get_subscriptions(),
+    parallel_apply.get_subscription_options(oid), parallel_apply.get_subscription_stats(),
+    parallel_apply.get_writers(), parallel_apply.get_tables(),
+    parallel_apply.get_failed_transactions(), parallel_apply.get_hot_keys(),
+    parallel_apply.get_speedup_estimate(), parallel_apply.find_subscription(name),
+    parallel_apply.get_processors(), parallel_apply.get_queues(),
+    parallel_apply.advice(name), parallel_apply.version(),
+    parallel_apply.add_subscription(name, name),
+    parallel_apply.remove_subscription(name, name),
+    parallel_apply.alter_subscription_config(name, integer),
+    parallel_apply.set_table_option(regclass, text, text),
+    parallel_apply.pause(name), parallel_apply.resume(name),
+    parallel_apply.wait_for_lsn(name, pg_lsn, interval),
+    parallel_apply.drain(name, interval), parallel_apply.skip_transaction(name, boolean),
+    parallel_apply.forget(bigint), parallel_apply.skipped_changes(bigint) TO PUBLIC;
+
+REVOKE ALL ON FUNCTION parallel_apply.check_library_version(text),
+    parallel_apply.group_validator(text[], oid), parallel_apply.get_kept(name),
+    parallel_apply.create_group(name, integer), parallel_apply.drop_group(name),
+    parallel_apply.alter_group_config(name, integer), parallel_apply.reset_stats(name),
+    parallel_apply.export_config() FROM PUBLIC;
+REVOKE ALL ON parallel_apply.kept_transactions, parallel_apply.kept_messages FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION parallel_apply.export_config() TO pg_monitor;
-GRANT SELECT ON parallel_apply.groups TO pg_monitor;
-GRANT SELECT ON parallel_apply.subscription_config TO pg_monitor;
-
-REVOKE ALL ON FUNCTION parallel_apply.check_library_version(text) FROM PUBLIC;
-REVOKE ALL ON FUNCTION parallel_apply.version() FROM PUBLIC;
-GRANT EXECUTE ON FUNCTION parallel_apply.version() TO pg_monitor;
-
-REVOKE ALL ON parallel_apply.table_options FROM PUBLIC;
-REVOKE ALL ON FUNCTION parallel_apply.set_table_option(regclass, text, text) FROM PUBLIC;
-REVOKE ALL ON FUNCTION parallel_apply.reset_stats(name) FROM PUBLIC;
-REVOKE ALL ON FUNCTION parallel_apply.get_subscriptions() FROM PUBLIC;
-REVOKE ALL ON parallel_apply.subscriptions FROM PUBLIC;
-REVOKE ALL ON FUNCTION parallel_apply.get_subscription_stats() FROM PUBLIC;
-REVOKE ALL ON parallel_apply.subscription_stats FROM PUBLIC;
-REVOKE ALL ON FUNCTION parallel_apply.get_writers() FROM PUBLIC;
-REVOKE ALL ON parallel_apply.writers FROM PUBLIC;
-REVOKE ALL ON FUNCTION parallel_apply.get_tables() FROM PUBLIC;
-REVOKE ALL ON parallel_apply.tables FROM PUBLIC;
-REVOKE ALL ON FUNCTION parallel_apply.get_failed_transactions() FROM PUBLIC;
-REVOKE ALL ON parallel_apply.failed_transactions FROM PUBLIC;
-REVOKE ALL ON FUNCTION parallel_apply.get_kept(name) FROM PUBLIC;
-REVOKE ALL ON parallel_apply.kept_transactions FROM PUBLIC;
-REVOKE ALL ON parallel_apply.kept_messages FROM PUBLIC;
-REVOKE ALL ON FUNCTION parallel_apply.skip_transaction(name, boolean) FROM PUBLIC;
-REVOKE ALL ON FUNCTION parallel_apply.forget(bigint) FROM PUBLIC;
-REVOKE ALL ON FUNCTION parallel_apply.skipped_changes(bigint) FROM PUBLIC;
-REVOKE ALL ON parallel_apply.skipped_transactions FROM PUBLIC;
-REVOKE ALL ON FUNCTION parallel_apply.get_hot_keys() FROM PUBLIC;
-REVOKE ALL ON parallel_apply.hot_keys FROM PUBLIC;
-REVOKE ALL ON FUNCTION parallel_apply.get_speedup_estimate() FROM PUBLIC;
-REVOKE ALL ON parallel_apply.speedup_estimate FROM PUBLIC;
-REVOKE ALL ON FUNCTION parallel_apply.find_subscription(name) FROM PUBLIC;
-REVOKE ALL ON FUNCTION parallel_apply.get_processors() FROM PUBLIC;
-REVOKE ALL ON FUNCTION parallel_apply.get_queues() FROM PUBLIC;
-REVOKE ALL ON FUNCTION parallel_apply.advice(name) FROM PUBLIC;
-GRANT USAGE ON SCHEMA parallel_apply TO pg_monitor;
-GRANT EXECUTE ON FUNCTION parallel_apply.get_subscriptions() TO pg_monitor;
-GRANT EXECUTE ON FUNCTION parallel_apply.get_writers() TO pg_monitor;
-GRANT SELECT ON parallel_apply.subscriptions TO pg_monitor;
-GRANT EXECUTE ON FUNCTION parallel_apply.get_subscription_stats() TO pg_monitor;
-GRANT SELECT ON parallel_apply.subscription_stats TO pg_monitor;
-GRANT SELECT ON parallel_apply.writers TO pg_monitor;
-GRANT EXECUTE ON FUNCTION parallel_apply.get_tables() TO pg_monitor;
-GRANT SELECT ON parallel_apply.tables TO pg_monitor;
-GRANT EXECUTE ON FUNCTION parallel_apply.get_failed_transactions() TO pg_monitor;
-GRANT SELECT ON parallel_apply.failed_transactions TO pg_monitor;
-GRANT SELECT ON parallel_apply.skipped_transactions TO pg_monitor;
-GRANT EXECUTE ON FUNCTION parallel_apply.get_hot_keys() TO pg_monitor;
-GRANT SELECT ON parallel_apply.hot_keys TO pg_monitor;
-GRANT EXECUTE ON FUNCTION parallel_apply.get_speedup_estimate() TO pg_monitor;
-GRANT SELECT ON parallel_apply.speedup_estimate TO pg_monitor;
-GRANT EXECUTE ON FUNCTION parallel_apply.find_subscription(name) TO pg_monitor;
-GRANT EXECUTE ON FUNCTION parallel_apply.get_processors() TO pg_monitor;
-GRANT EXECUTE ON FUNCTION parallel_apply.get_queues() TO pg_monitor;
-GRANT EXECUTE ON FUNCTION parallel_apply.advice(name) TO pg_monitor;
-GRANT SELECT ON parallel_apply.table_options TO pg_monitor;

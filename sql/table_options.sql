@@ -94,19 +94,11 @@ SELECT parallel_apply.set_table_option('view', 'triggers', 'exclusive');
 SELECT parallel_apply.set_table_option('pg_class', 'triggers', 'exclusive');
 \echo :LAST_ERROR_SQLSTATE
 
--- The owner of a table may, if he is let in; nobody else.
+-- The owner of a table may, and nobody else.
 CREATE ROLE regress_papply_owner;
 GRANT CREATE ON SCHEMA public TO regress_papply_owner;
 SET ROLE regress_papply_owner;
 CREATE TABLE mine (id int PRIMARY KEY);
-SELECT parallel_apply.set_table_option('mine', 'triggers', 'parallel');
-RESET ROLE;
-GRANT USAGE ON SCHEMA parallel_apply TO regress_papply_owner;
-SET ROLE regress_papply_owner;
-SELECT parallel_apply.set_table_option('mine', 'triggers', 'parallel');
-RESET ROLE;
-GRANT EXECUTE ON FUNCTION parallel_apply.set_table_option TO regress_papply_owner;
-SET ROLE regress_papply_owner;
 SELECT parallel_apply.set_table_option('mine', 'triggers', 'parallel');
 SELECT parallel_apply.set_table_option('items', 'triggers', 'parallel');
 SECURITY LABEL FOR parallel_apply ON TABLE items IS 'triggers=parallel';

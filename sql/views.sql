@@ -25,7 +25,7 @@ SELECT parallel_apply.reset_stats();
 SELECT parallel_apply.reset_stats(NULL);
 SELECT parallel_apply.reset_stats('regress_papply_other');
 
--- pg_monitor may look, and not reset; PUBLIC may do nothing.
+-- pg_monitor sees all, others what they own; neither may reset.
 SET ROLE regress_papply_monitor;
 SELECT subname, state FROM parallel_apply.subscriptions;
 SELECT count(*) FROM parallel_apply.get_subscriptions();
@@ -40,7 +40,6 @@ SELECT parallel_apply.reset_stats();
 RESET ROLE;
 
 -- That can be granted.
-GRANT USAGE ON SCHEMA parallel_apply TO regress_papply_nobody;
 GRANT EXECUTE ON FUNCTION parallel_apply.reset_stats(name) TO regress_papply_nobody;
 SET ROLE regress_papply_nobody;
 SELECT parallel_apply.reset_stats();

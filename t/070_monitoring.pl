@@ -215,9 +215,10 @@ is( $subscriber->safe_psql(
 	),
 	'4|4|4',
 	'a member of pg_monitor sees all writers');
-my (undef, undef, $stderr) = $subscriber->psql('postgres',
-	'SET ROLE nobody; SELECT * FROM parallel_apply.writers');
-like($stderr, qr/permission denied/, 'others do not');
+is( on_subscriber(
+		'SET ROLE nobody; SELECT count(*) FROM parallel_apply.writers'),
+	'0',
+	'others do not');
 
 ### names that a change of settings affects
 
@@ -276,5 +277,5 @@ is( join("\n",
 	  . 'parallel apply of subscription "tap" has stopped',
 	'the log has one line for the start of the pool, and one for its end');
 
-finish($publisher, $subscriber, qr/permission denied/);
+finish($publisher, $subscriber);
 done_testing();

@@ -415,10 +415,10 @@ is( on_subscriber(
 
 # Privileges
 on_subscriber('CREATE ROLE nobody; CREATE ROLE looker IN ROLE pg_monitor');
-my (undef, undef, $error) =
-  $subscriber->psql('postgres',
-	'SET ROLE nobody; TABLE parallel_apply.tables');
-like($error, qr/permission denied/, 'not everybody may look');
+is( on_subscriber(
+		'SET ROLE nobody; SELECT count(*) FROM parallel_apply.tables'),
+	'0',
+	'not everybody sees them');
 is( on_subscriber(
 		'SET ROLE looker; SELECT count(*) > 10 FROM parallel_apply.tables'),
 	't',
@@ -426,9 +426,6 @@ is( on_subscriber(
 
 rows_equal($publisher, $subscriber, $_)
   for qw(gate plain whole users late newest);
-finish(
-	$publisher,
-	$subscriber,
-	qr/permission denied for schema parallel_apply/,
+finish($publisher, $subscriber,
 	qr/terminating logical replication worker due to administrator command/);
 done_testing();

@@ -449,14 +449,13 @@ like(
 	qr/subscription "none" does not exist/,
 	'one that does not exist is an error');
 
-(undef, undef, $error) = $subscriber->psql('postgres',
-	'CREATE ROLE nobody; SET ROLE nobody; TABLE parallel_apply.hot_keys');
-like($error, qr/permission denied/, 'not everybody may look');
+is( on_subscriber(
+		'CREATE ROLE nobody; SET ROLE nobody; SELECT count(*) FROM parallel_apply.hot_keys'
+	),
+	'0',
+	'not everybody sees them');
 
 rows_equal($publisher, $subscriber, $_)
   for qw(gate accounts codes whole long audited);
-finish(
-	$publisher, $subscriber,
-	qr/permission denied for schema parallel_apply/,
-	qr/subscription "none" does not exist/);
+finish($publisher, $subscriber, qr/subscription "none" does not exist/);
 done_testing();

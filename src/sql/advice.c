@@ -59,6 +59,8 @@ papply_get_queues(PG_FUNCTION_ARGS)
 		Datum		values[lengthof(queue_columns)];
 		bool		nulls[lengthof(queue_columns)] = {false};
 
+		if (!papply_sql_may_see(pool->subid))
+			continue;
 		values[0] = ObjectIdGetDatum(pool->subid);
 		values[1] = Int64GetDatum(pool->ring_bytes);
 		values[2] = Int64GetDatum(pool->transaction_slots);

@@ -109,7 +109,8 @@ papply_get_failed_transactions(PG_FUNCTION_ARGS)
 	PapplyStatistics *statistics = palloc(sizeof(PapplyStatistics));
 
 	for (int n = 0; papply_statistics_peek(n, statistics); n++)
-		if (statistics->dbid == MyDatabaseId && papply_statistics_has_failed(statistics))
+		if (statistics->dbid == MyDatabaseId && papply_statistics_has_failed(statistics) &&
+			papply_sql_may_see(statistics->subid))
 			put_failed(rows, statistics);
 	return (Datum) 0;
 }

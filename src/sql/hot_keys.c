@@ -104,7 +104,8 @@ papply_get_hot_keys(PG_FUNCTION_ARGS)
 
 	for (int n = 0; papply_hot_keys_peek(n, place); n++)
 	{
-		if (!OidIsValid(place->subid) || !is_of_this_database(place->subid))
+		if (!OidIsValid(place->subid) || !is_of_this_database(place->subid) ||
+			!papply_sql_may_see(place->subid))
 			continue;
 		put_keys(rows, place->subid, place->indexes, PAPPLY_HOT_INDEXES);
 		put_keys(rows, place->subid, place->keys, PAPPLY_HOT_KEYS);

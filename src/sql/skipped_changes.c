@@ -377,6 +377,19 @@ put_all(PapplyResultRows *rows, PapplyKeptScan *scan)
 	}
 }
 
+static void
+check_may_see(int64 id)
+{
+	Oid			subid = papply_kept_subscription(id);
+	char	   *name;
+
+	if (papply_sql_may_see(subid))
+		return;
+	name = get_subscription_name(subid, true);
+	aclcheck_error(ACLCHECK_NOT_OWNER, OBJECT_SUBSCRIPTION,
+				   name != NULL ? name : psprintf("%u", subid));
+}
+
 /*
  * papply_get_skipped_changes(id) returns the changes of a transaction that was skipped.
  */
@@ -389,6 +402,7 @@ papply_get_skipped_changes(PG_FUNCTION_ARGS)
 
 	if (scan != NULL)
 	{
+		check_may_see(PG_GETARG_INT64(0));
 		put_all(rows, scan);
 		papply_kept_end_scan(scan);
 	}

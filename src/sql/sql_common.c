@@ -16,6 +16,7 @@
 #include "access/genam.h"
 #include "access/table.h"
 #include "catalog/namespace.h"
+#include "catalog/pg_authid.h"
 #include "miscadmin.h"
 #include "storage/lmgr.h"
 #include "tcop/utility.h"
@@ -28,6 +29,8 @@
 
 #include "group.h"
 #include "sql_common.h"
+
+PG_FUNCTION_INFO_V1(papply_get_visibility);
 
 static void
 check_writers(int writers)
@@ -134,6 +137,21 @@ papply_sql_change_subscription(FunctionCallInfo fcinfo, int argument, const char
 		aclcheck_error(ACLCHECK_NOT_OWNER, OBJECT_SUBSCRIPTION,
 					   NameStr(*PG_GETARG_NAME(argument)));
 	return subid;
+}
+
+bool
+papply_sql_may_see(Oid subid)
+{
+	return has_privs_of_role(GetUserId(), ROLE_PG_READ_ALL_STATS) ||
+		(SearchSysCacheExists1(SUBSCRIPTIONOID, ObjectIdGetDatum(subid)) &&
+		 papply_compat_is_owner_of_subscription(subid));
+}
+
+/* papply_get_visibility(subid) is papply_sql_may_see() for the views. */
+Datum
+papply_get_visibility(PG_FUNCTION_ARGS)
+{
+	PG_RETURN_BOOL(papply_sql_may_see(PG_GETARG_OID(0)));
 }
 
 Oid

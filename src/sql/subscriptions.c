@@ -323,7 +323,8 @@ put_all(PapplyResultRows *rows, void (*put) (PapplyResultRows *, const PapplySta
 	PapplyStatistics *statistics = palloc(sizeof(PapplyStatistics));
 
 	for (int n = 0; papply_statistics_peek(n, statistics); n++)
-		if (OidIsValid(statistics->subid) && statistics->dbid == MyDatabaseId)
+		if (OidIsValid(statistics->subid) && statistics->dbid == MyDatabaseId &&
+			papply_sql_may_see(statistics->subid))
 			put(rows, statistics);
 }
 

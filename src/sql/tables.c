@@ -45,6 +45,7 @@
 #include "lookup_index.h"
 #include "result_rows.h"
 #include "row_keys.h"
+#include "sql_common.h"
 #include "table_class.h"
 #include "table_statistics.h"
 
@@ -564,7 +565,8 @@ papply_get_tables(PG_FUNCTION_ARGS)
 	{
 		Form_pg_subscription_rel form = (Form_pg_subscription_rel) GETSTRUCT(tuple);
 
-		if (get_rel_relkind(form->srrelid) != RELKIND_SEQUENCE)
+		if (get_rel_relkind(form->srrelid) != RELKIND_SEQUENCE &&
+			papply_sql_may_see(form->srsubid))
 			put_table(rows, form->srsubid, form->srrelid, form->srsubstate);
 		CHECK_FOR_INTERRUPTS();
 	}

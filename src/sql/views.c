@@ -20,6 +20,7 @@
 #include "clock.h"
 #include "pool.h"
 #include "result_rows.h"
+#include "sql_common.h"
 #include "statistics.h"
 
 PG_FUNCTION_INFO_V1(papply_get_writers);
@@ -177,7 +178,8 @@ put_leaders(PapplyResultRows *rows)
 	PapplyStatistics *statistics = palloc(sizeof(PapplyStatistics));
 
 	for (int n = 0; papply_statistics_peek(n, statistics); n++)
-		if (statistics->receiver_pid != 0 && statistics->dbid == MyDatabaseId)
+		if (statistics->receiver_pid != 0 && statistics->dbid == MyDatabaseId &&
+			papply_sql_may_see(statistics->subid))
 			put_leader(rows, statistics);
 }
 
@@ -195,6 +197,8 @@ papply_get_writers(PG_FUNCTION_ARGS)
 	put_leaders(rows);
 	while (papply_pool_peek_here(&n, pool))
 	{
+		if (!papply_sql_may_see(pool->subid))
+			continue;
 		for (int i = 0; i < PAPPLY_MAX_WRITERS; i++)
 			if (pool->writers[i].proc != NULL)
 				put_writer(rows, pool, i);

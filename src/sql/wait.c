@@ -14,7 +14,6 @@
  */
 #include "parallel_apply.h"
 
-#include "catalog/pg_authid.h"
 #include "fmgr.h"
 #include "miscadmin.h"
 #include "replication/origin.h"
@@ -49,8 +48,7 @@ get_watched_subscription(FunctionCallInfo fcinfo)
 {
 	Oid			subid = papply_sql_get_subscription(fcinfo, 0);
 
-	if (!papply_compat_is_owner_of_subscription(subid) &&
-		!has_privs_of_role(GetUserId(), ROLE_PG_MONITOR))
+	if (!papply_sql_may_see(subid))
 		aclcheck_error(ACLCHECK_NOT_OWNER, OBJECT_SUBSCRIPTION,
 					   NameStr(*PG_GETARG_NAME(0)));
 	return subid;

@@ -12,6 +12,7 @@
 
 #include "gain.h"
 #include "result_rows.h"
+#include "sql_common.h"
 
 PG_FUNCTION_INFO_V1(papply_get_speedup_estimate);
 
@@ -50,7 +51,7 @@ papply_get_speedup_estimate(PG_FUNCTION_ARGS)
 	{
 		const PapplyGain *gain = &pool->gain;
 
-		if (gain->transactions == 0)
+		if (gain->transactions == 0 || !papply_sql_may_see(pool->subid))
 			continue;
 		put_gain(rows, pool->subid, 1, 1.0, gain->transactions);
 		for (int i = 0; i < PAPPLY_GAINS; i++)

@@ -1,0 +1,148 @@
+# The owner of a subscription sees its rows in the views, and nothing of other
+# subscriptions; members of pg_read_all_stats see all, others nothing.
+use strict;
+use warnings;
+use FindBin;
+use lib $FindBin::RealBin;
+use PapplyTest;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my ($publisher, $subscriber) = new_pair();
+exec_both(
+	q(CREATE TABLE tap (id int PRIMARY KEY, v int CHECK (v > 0));
+	CREATE TABLE other (id int PRIMARY KEY, v int CHECK (v > 0));));
+on_publisher("INSERT INTO $_ VALUES (1, 1)") for qw(tap other);
+create_extension($subscriber);
+
+# The owner must be a superuser when he gets it, up to 15.
+my %owner = (tap => 'alice', other => 'bob');
+on_subscriber(
+	q(CREATE ROLE alice SUPERUSER LOGIN; CREATE ROLE bob SUPERUSER LOGIN;
+	CREATE ROLE watcher IN ROLE pg_read_all_stats;
+	CREATE ROLE stranger;));
+my $more = $subscriber->pg_version >= 16 ? ', password_required = false' : '';
+for my $name (sort keys %owner)
+{
+	subscribe(
+		$publisher, $subscriber, $name,
+		publication => "FOR TABLE $name",
+		with => "disable_on_error = true$more");
+	restart_apply(
+		$subscriber, $name,
+		qq(ALTER TABLE $name OWNER TO $owner{$name};
+		BEGIN; ALTER SUBSCRIPTION $name OWNER TO $owner{$name};
+		ALTER ROLE $owner{$name} NOSUPERUSER; COMMIT;));
+	wait_for_pool($subscriber, $name);
+}
+
+sub as
+{
+	my ($role, $sql) = @_;
+	return on_subscriber("SET ROLE $role; $sql");
+}
+
+# The subscriptions of which each role sees rows.
+sub sees
+{
+	my ($view, $filter) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	my $sql =
+	  "SELECT string_agg(DISTINCT subname, ' ' ORDER BY subname) FROM parallel_apply.$view";
+	my %seen = map { $_ => as($_, $sql) } qw(alice bob stranger watcher);
+	is( join(', ', map { "$_: $seen{$_}" } sort keys %seen),
+		'alice: tap, bob: other, stranger: , watcher: other tap',
+		"owners see their rows of $view");
+	return;
+}
+
+# A change that waits for another one, of each.
+for my $name (sort keys %owner)
+{
+	my $at =
+	  "FROM parallel_apply.writers WHERE subname = '$name' AND state =";
+	my $lock = hold($subscriber, "SELECT FROM $name FOR UPDATE");
+	on_publisher("UPDATE $name SET v = v + 1");
+	wait_until(
+		"count(*) = 1 $at 'waiting for lock'",
+		'no writer waits for the lock');
+	on_publisher("UPDATE $name SET v = v + 1");
+	wait_until(
+		"count(*) = 1 $at 'waiting for dependency'",
+		'no writer waits for the other one');
+	sees('advice()') if $name eq 'tap';
+	is( as( 'alice',
+			"SELECT count(*) FROM parallel_apply.advice() WHERE topic = 'lock'"
+		),
+		$name eq 'tap' ? '1' : '0',
+		"only the owner of $name is told of the local session that it waits for"
+	);
+	$lock->query_safe('COMMIT');
+	$lock->quit;
+	wait_applied($publisher, $subscriber, $name);
+}
+wait_until('count(DISTINCT subid) = 2 FROM parallel_apply.hot_keys',
+	'the waits are not counted');
+wait_until('count(DISTINCT subid) = 2 FROM parallel_apply.speedup_estimate',
+	'nothing is estimated');
+sees($_)
+  for qw(subscriptions subscription_stats subscription_config writers tables
+  hot_keys speedup_estimate);
+is( as( 'alice',
+		'SELECT bool_and(key IS NOT NULL) FROM parallel_apply.hot_keys WHERE key_hash IS NOT NULL'
+	),
+	't',
+	'who owns the table, too, sees the key');
+
+# An owner waits for his subscription only.
+is(as('alice', q(SELECT parallel_apply.drain('tap', '1 min'))),
+	't', 'an owner may wait');
+like(
+	(   $subscriber->psql(
+			'postgres', q(SET ROLE bob; SELECT parallel_apply.drain('tap')))
+	)[2],
+	qr/must be owner of subscription tap/,
+	'not for another one');
+
+# A transaction of each that fails, and is skipped.
+on_publisher(
+	"ALTER TABLE $_ DROP CONSTRAINT ${_}_v_check; INSERT INTO $_ VALUES (2, -1)"
+) for sort keys %owner;
+wait_until('count(*) = 2 FROM pg_subscription WHERE NOT subenabled',
+	'nothing has failed');
+wait_until('count(*) = 2 FROM parallel_apply.failed_transactions',
+	'the failures are not shown');
+sees('failed_transactions');
+my %id;
+for my $name (sort keys %owner)
+{
+	$id{$name} =
+	  on_subscriber("SELECT parallel_apply.skip_transaction('$name')");
+	on_subscriber("ALTER SUBSCRIPTION $name ENABLE");
+	wait_applied($publisher, $subscriber, $name);
+}
+sees('skipped_transactions');
+is( as( 'alice',
+		"SELECT statement FROM parallel_apply.skipped_changes($id{tap})"),
+	q(INSERT INTO public.tap (id, v) VALUES ('2', '-1');),
+	'an owner sees what was skipped');
+on_subscriber('GRANT SELECT ON tap TO bob');
+for my $call ("skipped_changes($id{tap})", "forget($id{tap})")
+{
+	my (undef, undef, $error) = $subscriber->psql('postgres',
+		"SET ROLE bob; SELECT parallel_apply.$call");
+	like(
+		$error,
+		qr/must be owner of subscription tap/,
+		"another one may not call $call");
+}
+as('alice', "SELECT parallel_apply.forget($id{tap})");
+is( on_subscriber('SELECT subname FROM parallel_apply.skipped_transactions'),
+	'other', 'an owner may forget it');
+
+finish(
+	$publisher, $subscriber,
+	qr/must be owner of subscription tap/,
+	qr/violates check constraint|terminating logical replication worker/);
+done_testing();
