@@ -396,6 +396,17 @@ papply_compat_origin_share(PapplyOriginId origin, int leader_pid)
 #endif
 }
 
+/* Take the session of an origin that no other process uses. */
+static inline void
+papply_compat_origin_setup(PapplyOriginId origin)
+{
+#if PG_VERSION_NUM >= 160000
+	replorigin_session_setup(origin, 0);
+#else
+	replorigin_session_setup(origin);
+#endif
+}
+
 /* Take the session, or release it for the next process (up to 15). */
 static inline void
 papply_compat_origin_take(PapplyOriginId origin)

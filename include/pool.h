@@ -262,6 +262,13 @@ extern void papply_pool_init_shmem(void);
  */
 extern bool papply_pool_acquire(Oid dbid, Oid subid, Oid userid, PapplyOriginId origin);
 
+/*
+ * Set papply_pool to a pool in the memory of this process, for a transaction
+ * that is applied without a receiver and a queue.  The caller becomes its only
+ * writer.
+ */
+extern void papply_pool_create_private(Oid dbid, Oid subid, Oid userid);
+
 /* Close the gate: no writer that has not passed it yet can commit. */
 extern void papply_pool_close(void);
 
@@ -335,6 +342,13 @@ extern bool papply_pool_is_retired(void);
  * wait, of ours or of the server, reset the latch.
  */
 extern bool papply_pool_may_sleep(void);
+
+/* See papply_pool_create_private(). */
+static inline bool
+papply_pool_is_private(void)
+{
+	return papply_pool->receiver_proc == NULL;
+}
 
 /* The slot of this writer. */
 static inline PapplyWriterSlot *

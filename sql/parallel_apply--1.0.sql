@@ -538,6 +538,13 @@ AS 'MODULE_PATHNAME', 'papply_forget';
 COMMENT ON FUNCTION parallel_apply.forget(bigint) IS
     'removes a transaction that was skipped and stored';
 
+CREATE PROCEDURE parallel_apply.replay(id bigint)
+LANGUAGE C
+AS 'MODULE_PATHNAME', 'papply_replay';
+
+COMMENT ON PROCEDURE parallel_apply.replay(bigint) IS
+    'applies a transaction that was skipped and stored, as the apply worker would have, and removes it';
+
 CREATE FUNCTION parallel_apply.skipped_changes(id bigint, OUT number bigint, OUT statement text)
 RETURNS SETOF record
 LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE
@@ -578,7 +585,7 @@ CREATE VIEW parallel_apply.skipped_transactions WITH (security_barrier) AS
 COMMENT ON VIEW parallel_apply.skipped_transactions IS
     'transactions that were skipped and stored';
 COMMENT ON COLUMN parallel_apply.skipped_transactions.id IS
-    'number of the transaction, for skipped_changes() and forget()';
+    'number of the transaction, for skipped_changes(), replay() and forget()';
 COMMENT ON COLUMN parallel_apply.skipped_transactions.subid IS
     'OID of the subscription';
 COMMENT ON COLUMN parallel_apply.skipped_transactions.subname IS
@@ -1183,6 +1190,7 @@ GRANT EXECUTE ON FUNCTION parallel_apply.get_visibility(oid), parallel_apply.get
     parallel_apply.wait_for_lsn(name, pg_lsn, interval),
     parallel_apply.drain(name, interval), parallel_apply.skip_transaction(name, boolean),
     parallel_apply.forget(bigint), parallel_apply.skipped_changes(bigint) TO PUBLIC;
+GRANT EXECUTE ON PROCEDURE parallel_apply.replay(bigint) TO PUBLIC;
 
 REVOKE ALL ON FUNCTION parallel_apply.check_library_version(text),
     parallel_apply.group_validator(text[], oid), parallel_apply.get_kept(name),

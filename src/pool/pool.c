@@ -23,10 +23,12 @@
  */
 #include "parallel_apply.h"
 
+#include "commands/trigger.h"
 #include "miscadmin.h"
 #include "replication/logicallauncher.h"
 #include "storage/ipc.h"
 #include "storage/shmem.h"
+#include "utils/memutils.h"
 
 #include "clock.h"
 #include "early.h"
@@ -199,6 +201,22 @@ papply_pool_acquire(Oid dbid, Oid subid, Oid userid, PapplyOriginId origin)
 	papply_pool = pool;
 	papply_pool_waiter = PAPPLY_WAITER_RECEIVER;
 	return true;
+}
+
+void
+papply_pool_create_private(Oid dbid, Oid subid, Oid userid)
+{
+	PapplyPool *pool = MemoryContextAllocZero(TopMemoryContext, sizeof(PapplyPool));
+
+	LWLockInitialize(&pool->registry_lock, directory->lock.tranche);
+	reset_pool(pool);
+	pg_atomic_write_u32(&pool->replication_role, SESSION_REPLICATION_ROLE_REPLICA);
+	pool->dbid = dbid;
+	pool->subid = subid;
+	pool->userid = userid;
+	pool->is_open = true;
+	papply_pool = pool;
+	papply_pool_waiter = 0;
 }
 
 void

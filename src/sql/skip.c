@@ -137,20 +137,12 @@ Datum
 papply_forget(PG_FUNCTION_ARGS)
 {
 	int64		id = PG_GETARG_INT64(0);
-	Oid			subid;
 
 	PreventCommandIfReadOnly("forget()");
 	PreventCommandDuringRecovery("forget()");
-	subid = papply_kept_subscription(id);
-	if (OidIsValid(subid) && !papply_compat_is_owner_of_subscription(subid))
-		aclcheck_error(ACLCHECK_NOT_OWNER, OBJECT_SUBSCRIPTION,
-					   get_subscription_name(subid, false));
-	if (!OidIsValid(subid) || papply_kept_remove(id) == 0)
-		ereport(ERROR,
-				(errcode(ERRCODE_UNDEFINED_OBJECT),
-				 errmsg("there is no skipped transaction with number %lld", (long long) id),
-				 errhint("Skipped transactions are shown by %s.",
-						 PAPPLY_NAME ".skipped_transactions")));
+	(void) papply_sql_get_kept(id);
+	if (papply_kept_remove(id) == 0)
+		papply_sql_refuse_missing_kept(id);
 	PG_RETURN_VOID();
 }
 

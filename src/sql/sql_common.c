@@ -28,6 +28,7 @@
 #include "utils/syscache.h"
 
 #include "group.h"
+#include "kept.h"
 #include "sql_common.h"
 
 PG_FUNCTION_INFO_V1(papply_get_visibility);
@@ -152,6 +153,29 @@ Datum
 papply_get_visibility(PG_FUNCTION_ARGS)
 {
 	PG_RETURN_BOOL(papply_sql_may_see(PG_GETARG_OID(0)));
+}
+
+void
+papply_sql_refuse_missing_kept(int64 id)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_UNDEFINED_OBJECT),
+			 errmsg("there is no skipped transaction with number %lld", (long long) id),
+			 errhint("Skipped transactions are shown by %s.",
+					 PAPPLY_NAME ".skipped_transactions")));
+}
+
+Oid
+papply_sql_get_kept(int64 id)
+{
+	Oid			subid = papply_kept_subscription(id);
+
+	if (!OidIsValid(subid))
+		papply_sql_refuse_missing_kept(id);
+	if (!papply_compat_is_owner_of_subscription(subid))
+		aclcheck_error(ACLCHECK_NOT_OWNER, OBJECT_SUBSCRIPTION,
+					   get_subscription_name(subid, false));
+	return subid;
 }
 
 Oid

@@ -1,0 +1,482 @@
+/*-------------------------------------------------------------------------
+ * replay.c
+ *	  Apply a skipped and stored transaction.
+ *
+ * Runs in a background worker, which a session starts that calls replay()
+ * (src/sql/call_replay.c) and waits for.
+ *
+ * The stored messages are applied by the functions of a writer, under the
+ * conditions of the oldest transaction of a pool: everything older is
+ * committed, and nothing is applied alongside.  So this process has a pool of
+ * its own, which has no receiver and no queue.  Local sessions and the apply
+ * worker of the subscription are concurrent transactions like any other.
+ *
+ * Why a process of its own?  The session of the caller may belong to another
+ * user, and triggers would run there with its settings and temporary tables.
+ * Here they run as in an apply worker, in a session of the subscription's
+ * owner.  What they leave in that session ends with the process.
+ *
+ * The rows that store the transaction are removed in the local transaction
+ * that applies it, so it is applied exactly once, whatever crashes when.
+ *
+ * The commit record carries the replication origin of the subscription and
+ * the time of the remote commit, but no position.  The progress of the origin
+ * must not change, neither here nor when the record is recovered.  The server
+ * requires a session of an origin for such a commit, and adds the position to
+ * the progress of that session.  The origin of the subscription belongs to
+ * the apply worker, which may be running.  So an origin is created for the
+ * replay, whose session this process takes, and dropped at the end.  If the
+ * server crashes in between, the next replay for the subscription uses that
+ * origin.
+ *
+ * Locking: the subscription is locked until the process ends, so that it is
+ * neither altered nor dropped, and no other transaction of it is replayed.
+ *-------------------------------------------------------------------------
+ */
+#include "parallel_apply.h"
+
+#include "access/xact.h"
+#include "catalog/pg_subscription.h"
+#include "mb/pg_wchar.h"
+#include "miscadmin.h"
+#include "postmaster/bgworker.h"
+#include "postmaster/interrupt.h"
+#include "storage/dsm.h"
+#include "storage/ipc.h"
+#include "storage/lmgr.h"
+#include "storage/lock.h"
+#include "utils/guc.h"
+#include "utils/hsearch.h"
+#include "utils/inval.h"
+#include "utils/memutils.h"
+#include "utils/snapmgr.h"
+
+#include "apply.h"
+#include "conflict.h"
+#include "count.h"
+#include "insert_run.h"
+#include "kept.h"
+#include "local_commit.h"
+#include "pool.h"
+#include "postpone.h"
+#include "relation_registry.h"
+#include "replay.h"
+#include "rights.h"
+#include "session.h"
+#include "target.h"
+#include "truncate.h"
+
+/* A long transaction gets a new snapshot after this number of changes. */
+#define SNAPSHOT_CHANGES 100
+
+extern PGDLLEXPORT void papply_replay_main(Datum main_arg);
+
+/* The definition of a relation that the next changes were made with. */
+typedef struct Definition
+{
+	LogicalRepRelId relid;
+	uint32		version;
+} Definition;
+
+/* The transaction that is being applied. */
+typedef struct Remote
+{
+	TransactionId xid;
+	XLogRecPtr	final_lsn;
+	TimestampTz commit_time;
+	char		message_type;	/* 0: none yet */
+	bool		is_change;		/* message_type changes a row */
+	uint64		changes;
+	HTAB	   *definitions;
+} Remote;
+
+static PapplyReplay *replay = NULL;
+static Remote remote;
+static MemoryContext message_context = NULL;
+static volatile sig_atomic_t is_terminated = false;
+
+/* Does the origin of the replay exist, and does this process have its session? */
+static bool has_origin = false;
+static bool has_origin_session = false;
+
+/*** messages ***/
+
+static void
+begin(char *message, int length)
+{
+	PapplyBegin begin_message;
+
+	papply_message_parse_begin(message, length, &begin_message);
+	papply_pool_my_slot()->remote_xid = remote.xid = begin_message.xid;
+	papply_pool_my_slot()->remote_final_lsn = remote.final_lsn = begin_message.final_lsn;
+}
+
+static void
+end(char *message, int length)
+{
+	PapplyCommit commit;
+
+	papply_message_parse_commit(message, length, &commit);
+	remote.commit_time = commit.commit_time;
+}
+
+static void
+add_definition(const char *message, int length)
+{
+	LogicalRepRelId relid = papply_message_get_uint32(message + 1);
+	Definition *definition = hash_search(remote.definitions, &relid, HASH_ENTER, NULL);
+
+	definition->version = papply_registry_add_at_start(message, length);
+}
+
+static uint32
+version_of(LogicalRepRelId relid)
+{
+	Definition *definition = hash_search(remote.definitions, &relid, HASH_FIND, NULL);
+
+	if (definition == NULL)
+		papply_message_malformed();
+	return definition->version;
+}
+
+static void
+apply_change(const char *message, int length)
+{
+	if (++remote.changes % SNAPSHOT_CHANGES == 0)
+	{
+		AcceptInvalidationMessages();	/* rights may have changed */
+		papply_local_renew_snapshot();
+	}
+	remote.is_change = true;
+	(void) papply_apply_change(message, length, version_of(papply_message_get_uint32(message + 1)),
+							   true, true);
+	CommandCounterIncrement();
+	remote.is_change = false;
+	if (papply_conflict_must_report())
+		papply_conflict_report_all();
+}
+
+static void
+apply_truncate(char *message, int length)
+{
+	bool		cascade;
+	bool		restart_sequences;
+	ListCell   *cell;
+
+	foreach(cell, papply_message_read_truncate(message, length, &cascade, &restart_sequences))
+		papply_target_use_version(version_of(lfirst_oid(cell)));
+	papply_apply_begin_code();
+	papply_truncate(message, length);
+	CommandCounterIncrement();
+}
+
+static void
+apply_message(char *message, int length)
+{
+	MemoryContext old_context = MemoryContextSwitchTo(message_context);
+
+	remote.message_type = message[0];
+	switch (message[0])
+	{
+		case LOGICAL_REP_MSG_BEGIN:
+		case LOGICAL_REP_MSG_BEGIN_PREPARE:
+			begin(message, length);
+			break;
+		case LOGICAL_REP_MSG_RELATION:
+			add_definition(message, length);
+			break;
+		case LOGICAL_REP_MSG_INSERT:
+		case LOGICAL_REP_MSG_UPDATE:
+		case LOGICAL_REP_MSG_DELETE:
+			apply_change(message, length);
+			break;
+		case LOGICAL_REP_MSG_TRUNCATE:
+			apply_truncate(message, length);
+			break;
+		case LOGICAL_REP_MSG_COMMIT:
+		case LOGICAL_REP_MSG_PREPARE:
+			end(message, length);
+			break;
+		default:
+			break;
+	}
+	MemoryContextSwitchTo(old_context);
+	MemoryContextReset(message_context);
+}
+
+static void
+describe_message(void *arg)
+{
+	if (remote.message_type != 0)
+		papply_message_add_context(replay->subid, remote.message_type,
+								   remote.is_change ? papply_apply_table() : NULL,
+								   remote.xid, remote.final_lsn);
+}
+
+/*** the local transaction ***/
+
+/* Returns false if nothing is stored. */
+static bool
+apply_messages(void)
+{
+	PapplyKeptScan *scan = papply_kept_begin_scan(replay->id);
+	bool		has_any = false;
+	char	   *message;
+	int			length;
+
+	if (scan == NULL)
+		return false;
+	while ((message = papply_kept_next(scan, &length)) != NULL)
+	{
+		has_any = true;
+		apply_message(message, length);
+	}
+	remote.message_type = 0;
+	papply_kept_end_scan(scan);
+	return has_any;
+}
+
+static void
+refuse_missing(void)
+{
+	if (papply_kept_subscription(replay->id) == replay->subid)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("transaction with number %lld cannot be replayed yet",
+						(long long) replay->id),
+				 errdetail("It has not been skipped, it is prepared, or it was rolled back.")));
+	ereport(ERROR,
+			(errcode(ERRCODE_UNDEFINED_OBJECT),
+			 errmsg("there is no skipped transaction with number %lld", (long long) replay->id),
+			 errhint("Skipped transactions are shown by %s.",
+					 PAPPLY_NAME ".skipped_transactions")));
+}
+
+/* User code may have caught the error that the signal has caused. */
+static void
+check_terminated(void)
+{
+	if (is_terminated)
+		ereport(ERROR,
+				(errcode(ERRCODE_QUERY_CANCELED),
+				 errmsg("canceling statement due to user request")));
+}
+
+static void
+begin_transaction(void)
+{
+	HASHCTL		ctl;
+
+	SetCurrentStatementStartTimestamp();
+	StartTransactionCommand();
+	PushActiveSnapshot(GetTransactionSnapshot());
+	PAPPLY_SESSION_ORIGIN = papply_pool->origin;
+	papply_target_begin_range();
+	papply_rights_begin_range();
+	papply_apply_begin_range();
+	papply_postpone_begin_range(1, NULL);
+	ctl.keysize = sizeof(LogicalRepRelId);
+	ctl.entrysize = sizeof(Definition);
+	ctl.hcxt = TopTransactionContext;
+	remote.definitions = hash_create("parallel_apply definitions", 32, &ctl,
+									 HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
+	message_context = AllocSetContextCreate(TopTransactionContext, "parallel_apply message",
+											ALLOCSET_DEFAULT_SIZES);
+}
+
+static void
+commit_transaction(void)
+{
+	PAPPLY_SESSION_ORIGIN_LSN = InvalidXLogRecPtr;
+	PAPPLY_SESSION_ORIGIN_TIMESTAMP = remote.commit_time;
+	CommitTransactionCommand();
+	replay->is_committed = true;
+	papply_count_end_transaction(true);
+	ereport(LOG,
+			(errmsg("skipped transaction %u of subscription \"%s\", finished at " PAPPLY_LSN_FORMAT ", is replayed",
+					remote.xid, MySubscription->name, LSN_FORMAT_ARGS(remote.final_lsn))));
+}
+
+static void
+apply_transaction(void)
+{
+	ErrorContextCallback error_context = {error_context_stack, describe_message, NULL};
+
+	error_context_stack = &error_context;
+	begin_transaction();
+	if (!apply_messages())
+		refuse_missing();
+	papply_insert_run_flush();
+	papply_target_close_all();
+	papply_conflict_report_all();
+	if (papply_kept_remove(replay->id) == 0)
+		refuse_missing();
+	PopActiveSnapshot();
+	check_terminated();
+	commit_transaction();
+	error_context_stack = error_context.previous;
+}
+
+/*** the replication origin ***/
+
+static char *
+session_origin_name(void)
+{
+	return psprintf(PAPPLY_NAME "_replay_%u", replay->subid);
+}
+
+/* Take the session of an origin that is not the one of the subscription. */
+static void
+begin_origin(void)
+{
+	PapplyOriginId session_origin;
+
+	StartTransactionCommand();
+	papply_pool->origin = replorigin_by_name(psprintf("pg_%u", replay->subid), false);
+	session_origin = replorigin_by_name(session_origin_name(), true);
+	if (session_origin == PAPPLY_NO_ORIGIN)
+		session_origin = replorigin_create(session_origin_name());
+	CommitTransactionCommand();
+	has_origin = true;
+	papply_compat_origin_setup(session_origin);
+	has_origin_session = true;
+}
+
+/* Nothing can interrupt this; the process is about to exit. */
+static void
+end_origin(void)
+{
+	HOLD_INTERRUPTS();
+	if (has_origin_session)
+		papply_compat_origin_release();
+	PAPPLY_SESSION_ORIGIN_LSN = InvalidXLogRecPtr;
+	PAPPLY_SESSION_ORIGIN_TIMESTAMP = 0;
+	if (!has_origin)
+		return;
+	StartTransactionCommand();
+	replorigin_drop_by_name(session_origin_name(), true, true);
+	CommitTransactionCommand();
+}
+
+/*** the process ***/
+
+/*
+ * Handle SIGTERM, which the session sends if it does not wait any longer: roll
+ * back.
+ */
+static void
+handle_terminate(SIGNAL_ARGS)
+{
+	int			save_errno = errno;
+
+	is_terminated = true;
+	papply_pool_cancel();
+	errno = save_errno;
+}
+
+static void
+copy_text(char *target, const char *source, int size)
+{
+	int			length = source ? pg_mbcliplen(source, strlen(source), size - 1) : 0;
+
+	memcpy(target, source ? source : "", length);
+	target[length] = '\0';
+}
+
+static void
+note_error(const ErrorData *data)
+{
+	PapplyReplayError *error = &replay->error;
+
+	copy_text(error->message, data->message, sizeof(error->message));
+	copy_text(error->detail, data->detail, sizeof(error->detail));
+	copy_text(error->hint, data->hint, sizeof(error->hint));
+	copy_text(error->context, data->context, sizeof(error->context));
+	copy_text(error->schema_name, data->schema_name, NAMEDATALEN);
+	copy_text(error->table_name, data->table_name, NAMEDATALEN);
+	copy_text(error->column_name, data->column_name, NAMEDATALEN);
+	copy_text(error->datatype_name, data->datatype_name, NAMEDATALEN);
+	copy_text(error->constraint_name, data->constraint_name, NAMEDATALEN);
+	error->sqlerrcode = data->sqlerrcode;
+}
+
+/* Roll back, and leave the error to the session, which reports it. */
+static void
+recover_from_error(void)
+{
+	HOLD_INTERRUPTS();
+	MemoryContextSwitchTo(TopMemoryContext);
+	note_error(CopyErrorData());
+	FlushErrorState();
+	papply_target_forget_all();
+	AbortOutOfAnyTransaction();
+	RESUME_INTERRUPTS();
+}
+
+/* Runs after the server's exit callback has ended the transaction. */
+static void
+unlock_at_exit(int code, Datum arg)
+{
+	LockReleaseAll(DEFAULT_LOCKMETHOD, true);
+}
+
+static void
+lock_subscription(void)
+{
+	StartTransactionCommand();
+	LockSharedObjectForSession(SubscriptionRelationId, replay->subid, 0,
+							   ShareUpdateExclusiveLock);
+	CommitTransactionCommand();
+	if (!papply_session_load_subscription() || MySubscription->owner != replay->userid)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("the subscription was dropped, or has another owner, since the call")));
+}
+
+static void
+start(void)
+{
+	papply_pool_create_private(replay->dbid, replay->subid, replay->userid);
+	papply_session_connect();
+	SetConfigOption("synchronous_commit", replay->synchronous_commit, PGC_SUSET, PGC_S_OVERRIDE);
+	lock_subscription();
+	papply_registry_create();
+	papply_target_init();
+	papply_rights_init();
+	begin_origin();
+}
+
+static bool
+attach(dsm_handle handle)
+{
+	dsm_segment *segment = dsm_attach(handle);
+
+	if (segment == NULL)
+		return false;
+	dsm_pin_mapping(segment);
+	replay = dsm_segment_address(segment);
+	return true;
+}
+
+void
+papply_replay_main(Datum main_arg)
+{
+	pqsignal(SIGHUP, SignalHandlerForConfigReload);
+	pqsignal(SIGTERM, handle_terminate);
+	BackgroundWorkerUnblockSignals();
+	if (!attach(DatumGetUInt32(main_arg)))
+		proc_exit(0);			/* the session has ended */
+	before_shmem_exit(unlock_at_exit, (Datum) 0);
+	PG_TRY();
+	{
+		start();
+		apply_transaction();
+	}
+	PG_CATCH();
+	{
+		recover_from_error();
+	}
+	PG_END_TRY();
+	end_origin();
+	proc_exit(0);
+}

@@ -1,0 +1,295 @@
+# replay(): a skipped and stored transaction is applied once, as the apply worker would
+# have done it, with its origin and commit time; and neither skip_transaction() nor
+# replay() loses or doubles anything, whatever is killed between which steps.
+#
+# Where a process stops: at a row that a local session has locked; before the stored rows
+# are removed, at CREATE INDEX in an open transaction; at the commit, in a deferred trigger
+# that takes an advisory lock; after it, at a lock on pg_replication_origin.  While a
+# transaction is being stored, at REFRESH MATERIALIZED VIEW.
+use strict;
+use warnings;
+use FindBin;
+use lib $FindBin::RealBin;
+use PapplyTest;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my ($publisher, $subscriber) = new_pair(
+	publisher_conf => q(
+		track_commit_timestamp = on
+		max_prepared_transactions = 10),
+	subscriber_conf => q(
+		restart_after_crash = on
+		track_commit_timestamp = on
+		max_prepared_transactions = 10));
+exec_both(
+	q(CREATE TABLE items (id int PRIMARY KEY, v int, note text);
+	CREATE TABLE "Whole" (a int, b text, c bytea);
+	ALTER TABLE "Whole" REPLICA IDENTITY FULL;
+	CREATE TABLE emptied (id int PRIMARY KEY);
+	CREATE TABLE parts (id int PRIMARY KEY, v int) PARTITION BY RANGE (id);
+	CREATE TABLE parts_low PARTITION OF parts FOR VALUES FROM (0) TO (10);
+	CREATE TABLE parts_high PARTITION OF parts FOR VALUES FROM (10) TO (100);
+	CREATE TABLE fired (id int PRIMARY KEY, v int))
+);
+create_extension($subscriber);
+subscribe($publisher, $subscriber, 'tap',
+	with => 'disable_on_error = true, streaming = on, two_phase = on');
+my @tables = ('items', '"Whole"', 'emptied', 'parts', 'fired');
+on_publisher(
+	q(INSERT INTO items SELECT i, 0, 'it''s' FROM generate_series(1, 9) i;
+	INSERT INTO "Whole" VALUES (1, NULL, '\x00ff'), (1, NULL, '\x00ff'), (2, 'b\c', NULL);
+	INSERT INTO parts VALUES (1, 1), (2, 2);
+	INSERT INTO emptied VALUES (1))
+);
+on_subscriber(
+	q(CREATE TABLE log (id int, how text, who name, session name, role text);
+	CREATE FUNCTION note() RETURNS trigger LANGUAGE plpgsql SET search_path = public AS $$
+	BEGIN
+		INSERT INTO log VALUES (NEW.id, TG_NAME, current_user, session_user,
+			current_setting('session_replication_role'));
+		RETURN NEW;
+	END $$;
+	CREATE TRIGGER ordinary BEFORE INSERT ON fired FOR EACH ROW EXECUTE FUNCTION note();
+	CREATE TRIGGER replicated BEFORE INSERT ON fired FOR EACH ROW EXECUTE FUNCTION note();
+	ALTER TABLE fired ENABLE REPLICA TRIGGER replicated;
+	CREATE FUNCTION at_gate() RETURNS trigger LANGUAGE plpgsql AS $$
+	BEGIN
+		PERFORM pg_advisory_xact_lock(7);
+		RETURN NULL;
+	END $$;
+	CREATE CONSTRAINT TRIGGER gate AFTER INSERT ON emptied DEFERRABLE INITIALLY DEFERRED
+		FOR EACH ROW EXECUTE FUNCTION at_gate();
+	ALTER TABLE emptied ENABLE ALWAYS TRIGGER gate;
+	CREATE ROLE keeper SUPERUSER LOGIN;
+	CREATE ROLE watcher LOGIN;
+	ALTER SUBSCRIPTION tap OWNER TO keeper)
+);
+wait_applied($publisher, $subscriber, 'tap');
+
+sub stored
+{
+	return on_subscriber(
+		'SELECT id FROM parallel_apply.skipped_transactions ORDER BY id');
+}
+
+# A transaction fails and is to be skipped.  Returns its number.
+sub request
+{
+	my ($sql) = @_;
+	on_subscriber(
+		'ALTER TABLE items ADD CONSTRAINT positive CHECK (v >= 0) NOT VALID');
+	on_publisher($sql);
+	wait_until_failed();
+	return on_subscriber(q(SELECT parallel_apply.skip_transaction('tap')));
+}
+
+# The same, and it is skipped.
+sub skip_it
+{
+	my ($sql) = @_;
+	my $id = request($sql);
+	on_subscriber('ALTER SUBSCRIPTION tap ENABLE');
+	wait_applied($publisher, $subscriber, 'tap');
+	return $id;
+}
+
+sub repair
+{
+	on_subscriber('ALTER TABLE items DROP CONSTRAINT positive');
+	return;
+}
+
+sub replay
+{
+	my ($id) = @_;
+	on_subscriber("CALL parallel_apply.replay($id)");
+	return;
+}
+
+sub refuses
+{
+	my ($sql, $error, $name) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	my ($rc, $out, $err) = $subscriber->psql('postgres', $sql);
+	like($err, $error, $name);
+	return;
+}
+
+sub all_equal
+{
+	my ($what) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	wait_applied($publisher, $subscriber, 'tap');
+	rows_equal($publisher, $subscriber, $_,
+		"$what: $_ is equal on both sides")
+	  for @tables;
+	is(stored(), '', "$what: nothing is stored any more");
+	is( on_subscriber(
+			q(SELECT count(*) FROM pg_replication_origin WHERE roname LIKE 'parallel_apply%')
+		),
+		'0',
+		"$what: and no other origin is left");
+	return;
+}
+
+# Position and origin of the subscription.
+sub progress
+{
+	return on_subscriber(
+		q(SELECT remote_lsn FROM pg_replication_origin_status
+		JOIN pg_subscription ON external_id = 'pg_' || oid WHERE subname = 'tap'));
+}
+
+# Origin and time of the commit that wrote a row.
+sub commit_of
+{
+	my ($id) = @_;
+	return on_subscriber(
+		"SELECT o.roname = 'pg_' || s.oid, extract(epoch FROM c.timestamp)
+		FROM items, pg_subscription s, pg_xact_commit_timestamp_origin(items.xmin) c
+		JOIN pg_replication_origin o ON o.roident = c.roident
+		WHERE id = $id AND subname = 'tap'");
+}
+
+sub commit_time
+{
+	my ($id) = @_;
+	return on_publisher(
+		"SELECT extract(epoch FROM pg_xact_commit_timestamp(xmin)) FROM items WHERE id = $id"
+	);
+}
+
+### as the apply worker ########################################################
+
+# What follows it is not what it changed.
+my $id = skip_it(
+	q(BEGIN;
+	INSERT INTO items VALUES (100, 1, 'it''s \ a "quote"'), (101, NULL, NULL);
+	UPDATE items SET v = -v - 1, note = note || 'x' WHERE id IN (1, 2);
+	UPDATE items SET id = 102 WHERE id = 3;
+	DELETE FROM items WHERE id = 4;
+	UPDATE "Whole" SET b = 'one of them' WHERE ctid = (SELECT min(ctid) FROM "Whole" WHERE a = 1);
+	DELETE FROM "Whole" WHERE a = 2;
+	TRUNCATE emptied;
+	INSERT INTO emptied VALUES (5);
+	INSERT INTO parts VALUES (3, 3), (11, 11);
+	UPDATE parts SET id = 12 WHERE id = 1;
+	INSERT INTO fired VALUES (1, 1);
+	COMMIT));
+on_publisher('UPDATE items SET v = 5 WHERE id = 5');
+wait_applied($publisher, $subscriber, 'tap');
+
+refuses(
+	"CALL parallel_apply.replay($id)",
+	qr/ERROR: +new row for relation "items" violates check constraint "positive".*DETAIL: +Failing row contains \(1, -1.*CONTEXT: +processing remote data for replication origin "pg_\d+" during message type "UPDATE"/s,
+	'what is not repaired fails again, and the session gets the error');
+is(stored(), $id, 'and leaves it stored');
+is(on_subscriber('SELECT count(*) FROM items WHERE id >= 100'),
+	'0', 'and nothing applied');
+refuses(
+	"BEGIN; CALL parallel_apply.replay($id); COMMIT",
+	qr/ERROR: +replay\(\) cannot run inside a transaction block/,
+	'it has its own transaction');
+refuses(
+	"SET ROLE watcher; CALL parallel_apply.replay($id)",
+	qr/ERROR: +must be owner of subscription tap/,
+	'it is for the owner of the subscription');
+refuses(
+	'CALL parallel_apply.replay(77)',
+	qr/ERROR: +there is no skipped transaction with number 77/,
+	'what is not there cannot be replayed');
+refuses(
+	'CALL parallel_apply.replay(NULL)',
+	qr/ERROR: +number of a skipped transaction must not be null/,
+	'there must be a number');
+repair();
+
+on_subscriber('ALTER SUBSCRIPTION tap DISABLE');
+wait_until(
+	q(count(*) = 0 FROM pg_stat_activity WHERE backend_type LIKE 'logical replication %worker'),
+	'the apply worker does not end');
+my $before = progress();
+replay($id);
+is(progress(), $before, 'the origin stays where it is');
+$subscriber->stop('immediate');
+$subscriber->start;
+is(progress(), $before, 'after recovery, too');
+is( commit_of(100),
+	't|' . commit_time(100),
+	'the commit has the origin and the time of the remote one');
+on_subscriber('ALTER SUBSCRIPTION tap ENABLE');
+on_publisher('INSERT INTO fired VALUES (2, 2)');
+wait_applied($publisher, $subscriber, 'tap');
+my $columns = 'how, who, session, role FROM log WHERE id =';
+is( on_subscriber("SELECT $columns 1"),
+	on_subscriber("SELECT $columns 2"),
+	'triggers fire as for the apply worker, in a session of the owner');
+is(on_subscriber('SELECT how, session, role FROM log WHERE id = 1'),
+	'replicated|keeper|replica', 'those that fire for it');
+all_equal('a transaction');
+like(
+	slurp_file($subscriber->logfile),
+	qr/LOG: +skipped transaction \d+ of subscription "tap", finished at [[:xdigit:]]+\/[[:xdigit:]]+, is replayed/,
+	'the log says so');
+
+# A row that is missing by now is no error.
+$id = skip_it(
+	'BEGIN; UPDATE items SET v = -v WHERE id = 5; INSERT INTO items VALUES (103, 0); COMMIT'
+);
+repair();
+on_publisher('DELETE FROM items WHERE id = 5');
+wait_applied($publisher, $subscriber, 'tap');
+replay($id);
+all_equal('a missing row');
+
+# While the apply worker runs, and applies.
+$id = skip_it('INSERT INTO items VALUES (104, -1)');
+repair();
+on_publisher('UPDATE items SET v = 8 WHERE id = 8');
+replay($id);
+on_publisher('UPDATE items SET v = 9 WHERE id IN (9, 104)');
+all_equal('alongside the apply worker');
+
+$id = skip_it(
+	q(INSERT INTO items SELECT i, CASE i WHEN 1500 THEN -1 END, repeat('x', 200) FROM generate_series(1000, 1999) i)
+);
+repair();
+replay($id);
+all_equal('a large transaction');
+
+### prepared transactions ######################################################
+
+$id =
+  skip_it(
+	q(BEGIN; INSERT INTO items VALUES (200, -1); PREPARE TRANSACTION 'a'));
+repair();
+my $not_yet =
+  qr/ERROR: +transaction with number $id cannot be replayed yet.*DETAIL: +It has not been skipped, it is prepared, or it was rolled back/s;
+refuses("CALL parallel_apply.replay($id)",
+	$not_yet, 'what is prepared cannot be replayed');
+on_publisher(q(COMMIT PREPARED 'a'));
+wait_applied($publisher, $subscriber, 'tap');
+replay($id);
+all_equal('a prepared transaction');
+
+$id =
+  skip_it(
+	q(BEGIN; INSERT INTO items VALUES (201, -1); PREPARE TRANSACTION 'b'));
+repair();
+on_publisher(q(ROLLBACK PREPARED 'b'));
+wait_applied($publisher, $subscriber, 'tap');
+refuses(
+	"CALL parallel_apply.replay($id)",
+	qr/ERROR: +transaction with number $id cannot be replayed yet/,
+	'what was rolled back cannot be replayed');
+all_equal('a prepared transaction rolled back');
+
+finish(
+	$publisher,
+	$subscriber,
+	qr/ERROR:  new row for relation "items" violates check constraint "positive"/,
+	qr/ERROR:  (replay\(\) cannot run|must be owner of|there is no skipped|number of a skipped|transaction with number)/,
+	qr/could not receive data from WAL stream/);
+done_testing();
