@@ -74,7 +74,8 @@ endif
 include $(PGXS)
 
 $(OBJS): $(wildcard $(here)include/*.h) $(here)META.json
-# In another directory there are none yet; a rule would find those beside the sources.
+# A build in another directory has no directories yet; a rule would find those of
+# the source tree.
 $(shell mkdir -p $(sort $(dir $(OBJS))))
 
 endif

@@ -30,7 +30,7 @@ RTT_MS=				# empty = nothing in the middle; 0 = the program, without delay
 RTT_US=0
 PASSWORD=			# of both servers, for TCP, outside namespaces
 
-CABLE_NETWORK=10.77.0.0/30	# nobody else sees it
+CABLE_NETWORK=10.77.0.0/30	# no other process sees it
 
 require_connection()
 {

@@ -22,7 +22,7 @@ REPO=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 . "$REPO/bench/workloads.sh"
 . "$REPO/bench/connection.sh"
 DATABASE=bench
-STALLED_AFTER_S=60		# no progress for so long ends a benchmark
+STALLED_AFTER_S=60		# without progress, end a benchmark after this time
 
 # Settings of a benchmark; programs overwrite those that they offer as an option.
 SCALE=				# these three: see workloads.sh; empty = chosen by the workload
@@ -48,7 +48,7 @@ INSTALLED=			# measure the installed extension, build nothing
 SHOW_PROGRESS=			# a live line during each run
 NATIVES=0			# configurations without writers; these two: see gather.sh
 GATHERS=
-WRITERS="2 4 8"			# numbers of writers to measure, beside native
+WRITERS="2 4 8"			# numbers of writers to measure, in addition to native
 ROUNDS=1			# how often all configurations are measured
 
 RESULTS=()			# a line per run, columns: see add_result and measure

@@ -15,7 +15,7 @@
 # end_step, add_point.
 
 REGIME=
-MINUTES=15			# no step begins after so long
+MINUTES=15			# no step begins after this time
 QUICK=				# small and short: to see that everything runs
 MANAGES_RESULT=1		# without --result and --lines there is a result file, too
 RESULT_FILE=

@@ -932,8 +932,8 @@ AS 'MODULE_PATHNAME', 'papply_get_queues';
 COMMENT ON FUNCTION parallel_apply.get_queues() IS
     'capacity of the queues of the subscriptions of this database';
 
--- The first statement complains of a subscription that does not exist.  What is
--- "much" and "little" is said in README.
+-- The first statement raises an error for a subscription that does not exist.
+-- doc/views.md explains the thresholds.
 CREATE FUNCTION parallel_apply.advice(
     subscription_name name DEFAULT NULL,
     OUT subname name,

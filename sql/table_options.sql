@@ -94,7 +94,7 @@ SELECT parallel_apply.set_table_option('view', 'triggers', 'exclusive');
 SELECT parallel_apply.set_table_option('pg_class', 'triggers', 'exclusive');
 \echo :LAST_ERROR_SQLSTATE
 
--- The owner of a table may, and nobody else.
+-- The owner of a table may; other users may not.
 CREATE ROLE regress_papply_owner;
 GRANT CREATE ON SCHEMA public TO regress_papply_owner;
 SET ROLE regress_papply_owner;

@@ -18,7 +18,7 @@ SELECT count(*) FROM parallel_apply.get_subscriptions();
 SELECT count(*) FROM parallel_apply.get_subscription_stats();
 SELECT count(*) FROM parallel_apply.writers;
 
--- Counters begin anew for one, or for all.
+-- Reset the counters of one subscription, or of all.
 SELECT parallel_apply.reset_stats('regress_papply_sub');
 SELECT parallel_apply.reset_stats(subscription_name => 'regress_papply_sub');
 SELECT parallel_apply.reset_stats();

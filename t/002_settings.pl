@@ -141,7 +141,8 @@ accounts_are_equal('with fewer writers than wanted, and then with all');
 is(apply_pid($subscriber, 'tap'),
 	$apply_pid, 'slots that become free are used without a restart');
 like(slurp_file($subscriber->logfile, $log_offset),
-	missing_writers(2), 'the log says what is missing, and a hint says why');
+	missing_writers(2),
+	'the log shows what is missing, and a hint the reason');
 is( () =
 	  slurp_file($subscriber->logfile, $log_offset) =~
 	  /could not start all writers/g,
@@ -159,7 +160,7 @@ accounts_are_equal('with no slot for any writer');
 is(scalar(writer_pids($subscriber, 'tap')),
 	0, "without writers, PostgreSQL's own apply continues");
 like(slurp_file($subscriber->logfile, $log_offset),
-	missing_writers(0), 'and the log says why there are none');
+	missing_writers(0), 'and the log shows why there are none');
 
 # The launcher, the apply worker with its writers, and then another worker of the
 # server, in the same database or in another one

@@ -55,7 +55,7 @@ sub states_are
 	return;
 }
 
-is(messages_of($_), '', 'nothing is to be said of it') for @statements;
+is(messages_of($_), '', 'it prints no message') for @statements;
 states_are('other native 0, s parallel 4',
 	'the subscription that was chosen is applied in parallel');
 

@@ -260,7 +260,7 @@ is_on_subscriber(
 	join("\n",
 		'2|two|21|2.3|local|later', '20|twenty|200|20.0||later',
 		'21|new|210||something|later'),
-	'columns may come and go on both sides');
+	'columns may be added and dropped on both sides');
 is(counter($subscriber, 'fallbacks'),
 	0, 'and the writers know of it themselves');
 
@@ -333,7 +333,7 @@ sub check_refused
 	$subscriber->safe_psql('postgres', $remedy);
 	wait_applied($publisher, $subscriber, 'tap');
 	rows_equal($publisher, $subscriber, 'restricted',
-		"apply goes on after a remedy for $name");
+		"apply continues once the cause is removed, for $name");
 	return;
 }
 
@@ -403,7 +403,7 @@ sub check_revoked
 	$subscriber->safe_psql('postgres', $remedy);
 	wait_applied($publisher, $subscriber, 'tap');
 	rows_equal($publisher, $subscriber, 'restricted',
-		"$name: apply goes on after a remedy");
+		"$name: apply continues once the cause is removed");
 	wait_for_pool($subscriber, 'tap', 8);
 	return;
 }

@@ -332,7 +332,7 @@ cmp_ok(
 		$publisher,
 		$subscriber,
 		behind(($turn) x 2, $dependency),
-		'a partition that is published beside its root is no dependency',
+		'a partition that is published in addition to its root is no dependency',
 		q(INSERT INTO mixed_b VALUES (1, 'b', 1); DELETE FROM mixed WHERE id = 3),
 		q(UPDATE mixed SET v = 101 WHERE id = 1),
 		q(INSERT INTO mixed_b VALUES (3, 'b', 1)),

@@ -447,7 +447,7 @@ apply_safe('waiting for lock, waiting for prior commit',
 	like(
 		$error,
 		qr/must be owner of table safe/,
-		'nobody but its owner declares anything of a table');
+		'only its owner can declare the triggers of a table');
 	$user->quit;
 }
 on_subscriber(

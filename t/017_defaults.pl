@@ -249,7 +249,7 @@ wait_applied($publisher, $subscriber, 'tap');
 is(on_subscriber('SELECT v FROM calling'),
 	'1', 'what only an INSERT may call does not stop an UPDATE');
 class_is('calling', 'parallel',
-	'and is not called by whoever reads the view');
+	'and is not called when a user reads the view');
 
 for my $table (qw(called checked failing of_domain calling batches),
 	@serial, @parallel)

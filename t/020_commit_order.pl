@@ -24,7 +24,7 @@ my ($publisher, $subscriber) = new_pair(
 		# A transaction that requests it waits forever.
 		wal_level = replica
 		max_wal_senders = 2
-		synchronous_standby_names = 'nobody'
+		synchronous_standby_names = 'missing'
 		synchronous_commit = local));
 my @tables = qw(gate odd even balance);
 

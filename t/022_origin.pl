@@ -101,7 +101,7 @@ sub origin_stays
 	}
 	else
 	{
-		is($result, 0, "the server lets somebody move the origin $when");
+		is($result, 0, "the server lets a session move the origin $when");
 	}
 	$end->();
 	if ($subscriber->pg_version < 16)

@@ -163,7 +163,7 @@ comes_true(
 		on_publisher('UPDATE items SET v = v + 1 WHERE id = 1');
 		$subscriber->poll_query_until('postgres',
 			q(SELECT count(*) > 0 FROM pg_locks WHERE NOT granted))
-		  or die 'nobody waits for the lock';
+		  or die 'no process waits for the lock';
 		on_publisher('UPDATE items SET v = v + 1 WHERE id = 2');
 		$session->query_safe('COMMIT');
 		$session->quit;

@@ -148,7 +148,7 @@ sub processor_time
 }
 
 # The apply worker and writers need no more than a fifth of a processor each.
-sub nobody_is_busy
+sub no_process_is_busy
 {
 	my ($name) = @_;
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
@@ -168,13 +168,13 @@ sub nobody_is_busy
 		is( join(', ',
 				map { "$_: $used{$_} s" } grep { $used{$_} > $limit } @pids),
 			'',
-			"nobody is busy $name");
+			"no process is busy $name");
 	}
 	return;
 }
 
 tables_equal('after waits', @tables);
-nobody_is_busy('without work');
+no_process_is_busy('without work');
 
 my $lock = hold($subscriber, 'SELECT FROM gate FOR UPDATE');
 on_publisher(
@@ -184,9 +184,9 @@ states_become(
 	$subscriber,
 	'waiting for lock, waiting for dependency, waiting for prior commit',
 	'transactions wait');
-nobody_is_busy('behind a lock');
+no_process_is_busy('behind a lock');
 on_publisher(insert_rows(20000));
-nobody_is_busy('behind a queue that is full');
+no_process_is_busy('behind a queue that is full');
 on_subscriber(q(SELECT parallel_apply.pause('tap')));
 $lock->query_safe('COMMIT');
 $lock->quit;
@@ -194,14 +194,14 @@ on_publisher('INSERT INTO small DEFAULT VALUES');
 $subscriber->poll_query_until('postgres',
 	q(SELECT state = 'paused' FROM parallel_apply.subscriptions))
   or die 'it is not paused';
-nobody_is_busy('in a pause');
+no_process_is_busy('in a pause');
 on_subscriber(q(SELECT parallel_apply.resume('tap')));
 tables_equal('after a pause', @tables);
 
 my $streamed = begin_streamed(item_rows(2000));
 wait_for_early(1500);
 wait_for_state($subscriber, 'waiting for data');
-nobody_is_busy('with a stream that does not go on');
+no_process_is_busy('with a stream that does not continue');
 $streamed->query_safe('COMMIT');
 $streamed->quit;
 tables_equal('after a stream', @tables, 'items');

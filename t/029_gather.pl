@@ -373,7 +373,7 @@ sub stop_background_writer
 # Return whether the walsender, while it decodes the commit of a transaction, has
 # reported that it has decoded the first two changes.  It may send a keepalive after
 # the first one.
-sub tells_each_record
+sub reports_each_record
 {
 	begin_test();
 	my ($lock) = run_behind_locks(
@@ -394,14 +394,14 @@ sub tells_each_record
 
 # A page may begin between the records.
 {
-	my $tells = 1;
+	my $is_reported = 1;
 	for (1 .. 4)
 	{
-		$tells = tells_each_record() or last;
+		$is_reported = reports_each_record() or last;
 	}
-	ok(!$tells, 'records of a page of WAL are decoded together');
+	ok(!$is_reported, 'records of a page of WAL are decoded together');
 	reload_with($publisher, 'parallel_apply.coalesce_messages = off');
-	ok(tells_each_record(),
+	ok(reports_each_record(),
 		'each record is decoded by itself if it is set so');
 	reload_with($publisher, 'parallel_apply.coalesce_messages = on');
 }
@@ -596,7 +596,7 @@ sub commit_of
 	my $lsn = on_publisher('SELECT pg_current_wal_flush_lsn()');
 	wait_until_walsender("sent_lsn >= '$lsn'");
 	kill 'CONT', $writer;
-	ok(1, 'a walsender that waits has told of all that is decoded');
+	ok(1, 'a waiting walsender has reported everything that is decoded');
 }
 
 # A session that creates a slot reads until the snapshot is complete.  The rest of
@@ -612,7 +612,7 @@ sub commit_of
 		'postgres',
 		q(SELECT count(*) = 1 FROM pg_stat_activity WHERE backend_type = 'walsender'
 			AND wait_event = 'transactionid')
-	) or die 'nobody waits for the older transaction';
+	) or die 'no process waits for the older transaction';
 	my $walsender = on_publisher(
 		q(SELECT pid FROM pg_stat_activity WHERE backend_type = 'walsender'
 			AND wait_event = 'transactionid'));

@@ -254,7 +254,7 @@ for my $process ('a writer', 'the apply worker')
 # No lost transaction was confirmed: the server crashes after the publisher has
 # learned that everything is applied, by the same apply worker, by the next one, and
 # by PostgreSQL's own apply after the pool.
-for my $who ('the pool', 'the next pool', 'PostgreSQL itself')
+for my $confirmer ('the pool', 'the next pool', 'PostgreSQL itself')
 {
 	wait_for_pool($subscriber, 'tap');
 	make_load(50);
@@ -263,7 +263,7 @@ for my $who ('the pool', 'the next pool', 'PostgreSQL itself')
 	my $walsender =
 	  $publisher->safe_psql('postgres',
 		'SELECT pid FROM pg_stat_replication');
-	if ($who eq 'the next pool')
+	if ($confirmer eq 'the next pool')
 	{
 		# Commits between the two gates are not flushed yet.
 		my $session = block_writers();
@@ -284,7 +284,7 @@ for my $who ('the pool', 'the next pool', 'PostgreSQL itself')
 		$subscriber->stop('immediate');
 		$next->quit;
 	}
-	elsif ($who eq 'PostgreSQL itself')
+	elsif ($confirmer eq 'PostgreSQL itself')
 	{
 		$subscriber->append_conf('postgresql.conf',
 			'parallel_apply.writers_per_subscription = 1');
@@ -299,7 +299,7 @@ for my $who ('the pool', 'the next pool', 'PostgreSQL itself')
 		'parallel_apply.writers_per_subscription = 4');
 	$subscriber->start;
 	make_load(50);
-	tables_equal("after a crash when $who has confirmed", @tables);
+	tables_equal("after a crash when $confirmer has confirmed", @tables);
 }
 
 # The same for a small transaction that the apply worker itself has applied

@@ -279,12 +279,12 @@ sub ringing_writer
 		CREATE TRIGGER ring AFTER INSERT ON bell FOR EACH ROW EXECUTE FUNCTION ring();
 		ALTER TABLE bell ENABLE ALWAYS TRIGGER ring;));
 	$subscriber->append_conf('postgresql.conf',
-		"wal_level = replica\nmax_wal_senders = 1\nsynchronous_commit = local\nsynchronous_standby_names = nobody"
+		"wal_level = replica\nmax_wal_senders = 1\nsynchronous_commit = local\nsynchronous_standby_names = missing"
 	);
 	$subscriber->restart;
 	wait_until(
 		q(wait_event = 'CheckpointerMain' FROM pg_stat_activity WHERE backend_type = 'checkpointer'),
-		'nobody has seen that there are synchronous standbys');
+		'no process has noticed that there are synchronous standbys');
 	my $session = $subscriber->background_psql('postgres');
 	my $backend = $session->query_safe('SELECT pg_backend_pid()');
 	$session->query_safe('SET synchronous_commit = on');

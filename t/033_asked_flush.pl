@@ -88,7 +88,7 @@ SKIP:
 		$is_held = $sleeps < 50 + 4 * $seconds / $HELD_S;
 		last if $is_held;
 	}
-	ok($is_held, 'commits that nobody waits for are flushed together')
+	ok($is_held, 'commits that no session waits for are flushed together')
 	  or diag("writers woken for 400 commits: @rounds");
 }
 
@@ -108,7 +108,8 @@ cmp_ok(time - $start, '<', 15, 'but they are, without any other event');
 
 ### a session waits
 
-returns_soon(insert('on'), 'who waits for a flush gets it at once');
+returns_soon(insert('on'),
+	'a session that waits for a flush gets it at once');
 returns_soon(
 	"BEGIN; DELETE FROM history WHERE id % 100 = 0; PREPARE TRANSACTION 'a'; SET synchronous_commit = on; COMMIT PREPARED 'a'; SET synchronous_commit = remote_apply",
 	'also for the second phase of a prepared transaction');
@@ -124,7 +125,7 @@ $others->query_until(
 	)
 	  . "INSERT INTO history (mode) VALUES ('other');\n" x 2000
 	  . "\\echo returned\n");
-returns_soon(insert('on'), 'also while others do not');
+returns_soon(insert('on'), 'also while other sessions do not wait');
 $others->query_until(qr/returned/, '');
 $others->quit;
 

@@ -91,7 +91,7 @@ sub flushes_are
 	return;
 }
 
-flushes_are('held', 'commits that nobody waits for are flushed together');
+flushes_are('held', 'commits that no session waits for are flushed together');
 my $lsn = on_publisher(
 	q(SET synchronous_commit = remote_apply;
 	INSERT INTO history (mode) VALUES ('last');
@@ -106,7 +106,7 @@ is_prompt(
 	$HELD_S / 2,
 	'who waits for a flush, again and again, gets it at once');
 seconds_of_commits('local', 10000);
-flushes_are('held', 'and later nobody waits');
+flushes_are('held', 'and later no session waits');
 
 my $others = $publisher->background_psql('postgres');
 $others->query_until(
@@ -128,7 +128,7 @@ flushes_are('at once',
 reload_with($publisher, 'synchronous_commit = remote_apply');
 connect_again($subscriber, 'tap');
 wait_for_sync_state($publisher, 'tap', 'sync');
-flushes_are('held', 'but not where they wait for something else');
+flushes_are('held', 'but not if they wait for another event');
 
 reload_with($publisher, q(synchronous_standby_names = ''));
 wait_applied($publisher, $subscriber, 'tap');

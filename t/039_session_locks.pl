@@ -19,7 +19,7 @@ my ($publisher, $subscriber) = new_pair(
 	subscriber_conf => q(
 		parallel_apply.writers_per_subscription = 4
 		parallel_apply.max_batch_transactions = 1));
-my @tables = qw(gate keeping trying own beside checked plain released);
+my @tables = qw(gate keeping trying own concurrent checked plain released);
 
 exec_both(
 	join "\n",
@@ -41,16 +41,16 @@ on_subscriber(
 	CREATE TRIGGER code AFTER INSERT ON keeping FOR EACH ROW EXECUTE FUNCTION keep(1);
 	CREATE TRIGGER code AFTER INSERT ON trying FOR EACH ROW EXECUTE FUNCTION try();
 	CREATE TRIGGER code AFTER INSERT ON own FOR EACH ROW EXECUTE FUNCTION own();
-	CREATE TRIGGER code AFTER INSERT ON beside FOR EACH ROW EXECUTE FUNCTION keep(4);
+	CREATE TRIGGER code AFTER INSERT ON concurrent FOR EACH ROW EXECUTE FUNCTION keep(4);
 	CREATE TRIGGER code AFTER INSERT ON released FOR EACH ROW EXECUTE FUNCTION release();
 	ALTER TABLE keeping ENABLE ALWAYS TRIGGER code;
 	ALTER TABLE trying ENABLE ALWAYS TRIGGER code;
 	ALTER TABLE own ENABLE ALWAYS TRIGGER code;
-	ALTER TABLE beside ENABLE ALWAYS TRIGGER code;
+	ALTER TABLE concurrent ENABLE ALWAYS TRIGGER code;
 	ALTER TABLE released ENABLE ALWAYS TRIGGER code;));
 create_extension($subscriber);
 on_subscriber(
-	q(SELECT parallel_apply.set_table_option('beside', 'triggers', 'parallel'))
+	q(SELECT parallel_apply.set_table_option('concurrent', 'triggers', 'parallel'))
 );
 subscribe($publisher, $subscriber, 'tap');
 on_publisher('INSERT INTO gate VALUES (1, 0)');
@@ -111,7 +111,7 @@ is(on_subscriber('SELECT pg_try_advisory_lock(1)'),
 cmp_ok(fallbacks(), '>=', 20, 'which the native loop has taken');
 my ($reports) = 0 + (() = slurp_file($subscriber->logfile) =~
 	  /LOG:  apply worker of subscription "tap" keeps an advisory lock/g);
-is($reports, 1, 'the log says so once');
+is($reports, 1, 'the log has one message');
 
 insert_each('trying', 10);
 tables_equal('with a lock that is tried', @tables);
@@ -119,8 +119,8 @@ is(on_subscriber('SELECT count(*), bool_and(has_lock) FROM tried'),
 	'10|t', 'it is had each time');
 
 # A table whose triggers are applied concurrently
-insert_each('beside', 20);
-tables_equal('with triggers beside others', @tables);
+insert_each('concurrent', 20);
+tables_equal('with concurrent triggers', @tables);
 like(
 	holders(),
 	qr/^logical replication [a-z ]*worker$/,
@@ -136,8 +136,8 @@ tables_equal('with locks of transactions again', @tables);
 is(fallbacks(), $before, 'writers apply it again');
 
 # The same when several of the first ones are queued at the same time
-insert_each('beside', 20);
-tables_equal('with triggers beside others again', @tables);
+insert_each('concurrent', 20);
+tables_equal('with concurrent triggers again', @tables);
 insert_each('released', 1);
 
 # Functions that are not expected to take a lock

@@ -35,7 +35,7 @@ my $key_columns = 33;
 on_subscriber("ALTER TABLE many ADD column$_ text") for 3 .. $key_columns + 1;
 create_extension($subscriber);
 on_subscriber(
-	"CREATE SUBSCRIPTION tap CONNECTION 'host=$dir port=5432 dbname=postgres user=nobody'
+	"CREATE SUBSCRIPTION tap CONNECTION 'host=$dir port=5432 dbname=postgres user=tap'
 	PUBLICATION tap WITH (connect = false, slot_name = tap, streaming = on);
 	SET allow_system_table_mods = on;
 	INSERT INTO pg_subscription_rel

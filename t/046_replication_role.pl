@@ -154,14 +154,14 @@ apply_behind_gate(
 	$publisher,
 	$subscriber,
 	'waiting for lock, waiting for prior commit',
-	'a transaction that only sets the role is applied beside others',
+	'a transaction that only sets the role is applied concurrently',
 	'',
 	set_role('local'));
 apply_behind_gate(
 	$publisher,
 	$subscriber,
 	'waiting for lock, waiting for prior commit',
-	'but one that goes on waits for its turn',
+	'but one with more changes waits for its turn',
 	'UPDATE summed SET v = v + 5 WHERE id = 1',
 	set_role('local') . 'INSERT INTO called VALUES (' . ++$id . ', 0)');
 {
@@ -184,7 +184,7 @@ for my $what (qw(session hidden))
 		$publisher,
 		$subscriber,
 		'waiting for lock, waiting for prior commit, waiting for prior commit',
-		"transactions are applied beside one that sets the role, $what",
+		"transactions are applied concurrently with one that sets the role, $what",
 		set_role($what),
 		'INSERT INTO summed VALUES (' . ++$id . ', 1)',
 		'INSERT INTO called VALUES (' . ++$id . ', 1)');

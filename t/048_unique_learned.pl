@@ -67,7 +67,7 @@ sub move_up
 # 512 and so on.  Detects: each batch fails, or each one that begins while another
 # is applied.
 my $errors = move_up('after many have moved');
-cmp_ok($errors, '>', 0, 'values that messages do not tell are in conflict');
+cmp_ok($errors, '>', 0, 'values that messages do not contain conflict');
 cmp_ok($errors, '<=', 15, 'but few times');
 cmp_ok(value_of('batch_size'), '>', 1, 'and batches are formed');
 cmp_ok(move_up('after they have moved again'),

@@ -198,7 +198,7 @@ wait_applied($publisher, $subscriber, 'tap');
 $streamed->query_safe('COMMIT');
 tables_equal('after writers have left', @tables);
 is(value_of('streamed_in_progress'),
-	$early + 1, 'it was applied early, beside one that stayed');
+	$early + 1, 'it was applied early, and one writer stayed available');
 
 ### user code that would notice its locks
 
@@ -264,7 +264,7 @@ sub stop_early_writer
 		return $pid if on_subscriber("SELECT pid $from") eq $pid;
 		kill 'CONT', $pid;
 	}
-	die 'nobody waits for data';
+	die 'no process waits for data';
 }
 
 # It is rolled back before such code runs, even if that takes long.
@@ -291,7 +291,7 @@ on_publisher('INSERT INTO history VALUES (5)');
 states_become(
 	$subscriber,
 	'waiting for lock, waiting for prior commit, waiting for dependency',
-	'nothing is applied early beside a trigger');
+	'nothing is applied early while such a trigger is queued');
 $lock->query_safe('COMMIT');
 first_job_is_taken('a trigger finds what it would find', 3);
 $streamed->query_safe(item_rows(2000));

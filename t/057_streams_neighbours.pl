@@ -82,12 +82,12 @@ wait_for_state($subscriber, 'waiting for data');
 on_subscriber(
 	q(SET statement_timeout = '30s';
 	CREATE INDEX CONCURRENTLY ON unrelated (id);));
-pass('an index is created concurrently beside it');
+pass('an index is created concurrently meanwhile');
 $early = value_of('streamed_in_progress');
 $streamed->query_safe(item_rows(1000) . 'COMMIT');
 tables_equal('after an index was created', @tables);
 is(value_of('streamed_in_progress'),
-	$early + 1, 'it goes on with a new snapshot');
+	$early + 1, 'it continues with a new snapshot');
 
 # Changes of other subscriptions and of other tables have no effect on it.
 my $replays = value_of('fallback_subscription');
@@ -105,7 +105,7 @@ on_subscriber('DROP SUBSCRIPTION other');
 $streamed->query_safe('COMMIT');
 tables_equal('after other subscriptions have changed', @tables);
 is(value_of('streamed_in_progress'),
-	$early + 1, 'it goes on when others are changed');
+	$early + 1, 'it continues when others are changed');
 is(value_of('streamed_from_file'), $late, 'and is not given up');
 is(value_of('fallback_subscription'),
 	$replays, 'nor applied again when it commits');

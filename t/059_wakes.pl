@@ -106,7 +106,7 @@ $streamed->query_safe('BEGIN;' . item_rows(1000));
 wait_for_early(500);
 my $from =
   q(FROM parallel_apply.writers WHERE remote_lsn IS NULL AND state = 'waiting for data');
-wait_until("count(*) = 1 $from", 'nobody waits for data');
+wait_until("count(*) = 1 $from", 'no process waits for data');
 my $pid = on_subscriber("SELECT pid $from");
 kill 'STOP', $pid;
 on_publisher('INSERT INTO orders VALUES (1)');

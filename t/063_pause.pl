@@ -123,14 +123,14 @@ sub check_pause
 			$count, 'a new apply worker is paused');
 	}
 	call(q(resume('tap')));
-	is(call("wait_for_lsn('tap', '$lsn')"), 't', 'it goes on');
+	is(call("wait_for_lsn('tap', '$lsn')"), 't', 'apply continues');
 	$subscriber->poll_query_until('postgres',
 		q(SELECT state <> 'paused' AND lag = '0' FROM parallel_apply.subscriptions)
 	) or die 'there still is a lag';
 	like(marks(), qr/\b$during$/, 'with what came meanwhile');
 	accounts_are_equal("after a pause: $how");
 	unlike(slurp_file($subscriber->logfile, $log_offset),
-		qr/timeout/, 'nobody timed out');
+		qr/timeout/, 'neither side timed out');
 	return;
 }
 
@@ -239,14 +239,14 @@ $subscriber->poll_query_until(
 	'postgres',
 	q(SELECT count(*) = 1 FROM pg_stat_activity
 	WHERE query LIKE '%wait_for_lsn%' AND wait_event_type = 'Extension')
-) or die 'nobody waits';
+) or die 'no session waits';
 rows_equal($publisher, $subscriber, $_) for qw(accounts history gate);
 on_subscriber('DROP SUBSCRIPTION tap');
 $waiting->query('SELECT 1');
 like(
 	$waiting->{stderr},
 	qr/subscription was dropped during the wait/,
-	'who waits for a subscription that is dropped is told so');
+	'a session that waits for a subscription that is dropped gets an error');
 $waiting->quit;
 
 finish(

@@ -58,7 +58,7 @@ my $lsn = on_publisher('SELECT pg_current_wal_lsn()');
 on_publisher('UPDATE first SET v = 1');
 wait_applied($publisher, $subscriber, 'tap');
 is(on_subscriber("SELECT ($origin) > '$lsn'"),
-	't', 'an apply worker that starts anew knows what was left out');
+	't', 'a new apply worker knows what was skipped');
 
 # Two queued transactions for the apply worker, which stops in the first
 my $gate = hold($subscriber, 'SELECT FROM gate FOR UPDATE');

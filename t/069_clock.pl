@@ -132,7 +132,8 @@ for (1 .. 2)
 	on_publisher('SELECT pg_switch_wal()');
 }
 insert();
-returns($session, 'true', 'and who waits for a position does not give up');
+returns($session, 'true',
+	'and a session that waits for a position does not time out');
 tables_equal('after the clock was set forward', 'items', 'gate');
 
 ### back

@@ -115,7 +115,7 @@ is( $subscriber->safe_psql(
 poll(
 	$publisher,
 	"SELECT write_lsn >= '$row_lsn' FROM $standby",
-	'the publisher is told what was received');
+	'the publisher gets the received position');
 is( $publisher->safe_psql(
 		'postgres',
 		"SELECT flush_lsn < '$lock_lsn', replay_lsn < '$lock_lsn' FROM $standby"
@@ -208,7 +208,7 @@ rows_equal($publisher, $subscriber, $_) for qw(locked free counted);
 ### privileges
 
 $subscriber->safe_psql('postgres',
-	'CREATE ROLE monitor IN ROLE pg_monitor; CREATE ROLE nobody;');
+	'CREATE ROLE monitor IN ROLE pg_monitor; CREATE ROLE outsider;');
 is( $subscriber->safe_psql(
 		'postgres',
 		'SET ROLE monitor; SELECT count(*), count(subname), count(pid) FROM parallel_apply.writers'
@@ -216,7 +216,7 @@ is( $subscriber->safe_psql(
 	'4|4|4',
 	'a member of pg_monitor sees all writers');
 is( on_subscriber(
-		'SET ROLE nobody; SELECT count(*) FROM parallel_apply.writers'),
+		'SET ROLE outsider; SELECT count(*) FROM parallel_apply.writers'),
 	'0',
 	'others do not');
 

@@ -162,7 +162,7 @@ sub crash_under_load
 	configure_and_start('max_logical_replication_workers = 8');
 	wait_applied($publisher, $subscriber, 'tap');
 	rows_equal($publisher, $subscriber, 'history',
-		'and gets all the rest when apply goes on');
+		'and gets the rest when apply continues');
 	return;
 }
 
@@ -243,7 +243,7 @@ $subscriber->poll_query_until(
 	'postgres',
 	qq(SELECT EXISTS (SELECT FROM parallel_apply.writers WHERE state = 'waiting for prior commit')
 	OR EXISTS (SELECT FROM pg_stat_activity WHERE pid = $apply AND wait_event = 'SyncRep'))
-) or die 'the apply worker does not go on';
+) or die 'the apply worker does not continue';
 is(confirmed(), $before,
 	'nothing is confirmed that the standby of the subscriber does not have');
 

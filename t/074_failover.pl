@@ -137,7 +137,7 @@ wait_for_state($subscriber, 'waiting for prior commit');
 restart_apply($subscriber, 'tap');
 apply_waits_for_standby('another apply worker waits for it, too');
 is(confirmed(), $before, 'and does not confirm them, either');
-is(rows_of($standby), 100, 'the standby has nothing of them');
+is(rows_of($standby), 100, 'the standby has none of them');
 my $end =
   on_subscriber('SELECT max(remote_lsn) FROM pg_replication_origin_status');
 kill 'CONT', $receiver;
@@ -164,7 +164,7 @@ kill $_, $receiver for 'TERM', 'CONT';
 $standby->poll_query_until('postgres',
 	"SELECT count(*) = 0 FROM pg_stat_activity WHERE pid = $receiver")
   or die 'the WAL receiver does not end';
-is(rows_of($standby), 200, 'the standby has nothing of them');
+is(rows_of($standby), 200, 'the standby has none of them');
 $standby->append_conf('postgresql.conf', q(synchronous_standby_names = ''));
 $standby->promote;
 wait_for_pool($standby, 'tap');

@@ -118,7 +118,7 @@ my $lock = hold($subscriber, 'LOCK TABLE locked IN ACCESS EXCLUSIVE MODE');
 my @clients = clients_wait('locked', 'on', 'remote_apply');
 commits_return('remote_write', 'locked', 1,
 	'what is received is enough for remote_write');
-is(waiting_clients(), '2', 'and for nobody else');
+is(waiting_clients(), '2', 'and for no other session');
 $lock->query_safe('COMMIT');
 $lock->quit;
 clients_return('they return when it is applied', @clients);

@@ -113,7 +113,7 @@ is( shown(
 		stats_reset BETWEEN now() - interval '1 minute' AND clock_timestamp()"
 	),
 	'0|t',
-	'reset_stats begins anew');
+	'reset_stats resets the counters');
 my $sql = '';
 $sql .= "INSERT INTO counted VALUES ($_, 0);\n" for 1 .. 30;
 $sql .= "UPDATE counted SET v = v + 1 WHERE id = $_;\n" for 1 .. 20;
@@ -131,7 +131,7 @@ is( shown(
 		'batches, batch_size, errors, exclusive_truncate, exclusive_table, exclusive_fallback'
 	),
 	'63|1|0|1|1|0',
-	'and what kept other transactions from being applied beside');
+	'and what kept other transactions from being applied concurrently');
 poll("SELECT apply_time > 0 AND apply_rate > 0 FROM $view",
 	'time and rate are measured');
 
@@ -202,7 +202,7 @@ poll("SELECT lag = interval '0' AND queue_transactions = 0 FROM $view",
 poll(
 	q(SELECT count(*) FROM parallel_apply.writers WHERE xact_start IS NULL
 		AND changes_done IS NULL AND changes_received IS NULL AND blocked_by = '{}'),
-	'and writers have nothing to do, and wait for nobody', '4');
+	'and writers are idle, and wait for no process', '4');
 
 ### errors
 
@@ -365,10 +365,10 @@ for my $other (qw(one two))
 		"subscription $other is there");
 	on_subscriber("DROP SUBSCRIPTION $other");
 }
-is(shown($columns), $before, 'and others that come and go');
+is(shown($columns), $before, 'and others that are created and dropped');
 on_subscriber('ALTER SUBSCRIPTION tap ENABLE');
 wait_applied($publisher, $subscriber, 'tap');
-poll("SELECT state = 'native' FROM $view", 'and go on');
+poll("SELECT state = 'native' FROM $view", 'and continue');
 $subscriber->stop;
 my $saved = $subscriber->data_dir . '/pg_stat/parallel_apply.stat';
 ok(-s $saved > 100, 'what is saved is in a file');

@@ -165,7 +165,7 @@ explained(
 	'parallel',
 	'unique index u_email is not in the replica identity: a transaction that takes over one of its values may be tried again',
 	'if retries are many, on the publisher: ALTER TABLE public.users REPLICA IDENTITY FULL',
-	'a unique index beside the key');
+	'a unique index in addition to the key');
 
 # The remedy is a statement, as the view gives it.
 on_subscriber(
@@ -200,7 +200,7 @@ explained(
 	'column "N", which is not published, has a default with volatile function nextval(regclass); '
 	  . 'sequence public."numbered_N_seq" has a cache: each writer takes numbers from its own, so that they come out of order',
 	"$publish; ALTER SEQUENCE public.\"numbered_N_seq\" CACHE 1",
-	'a sequence with a cache is told');
+	'a sequence with a cache is reported');
 on_subscriber('ALTER SEQUENCE "numbered_N_seq" CACHE 1');
 explained(
 	'whole',
@@ -397,7 +397,7 @@ ok( $subscriber->poll_query_until(
 	'tables without a place have no counters, all others have theirs');
 my @warnings = slurp_file($subscriber->logfile, $log_offset) =~
   /WARNING:  statistics of table "many\.t\d+" and others are not kept/g;
-is(@warnings, 1, 'the log says so once');
+is(@warnings, 1, 'the log has one warning');
 rows_equal($publisher, $subscriber, 'many.t1050', 'such a table is applied');
 on_subscriber('DROP SUBSCRIPTION many');
 exec_both('CREATE TABLE newest (id int PRIMARY KEY)');
@@ -414,9 +414,9 @@ is( on_subscriber(
 	'and no table is without counters');
 
 # Privileges
-on_subscriber('CREATE ROLE nobody; CREATE ROLE looker IN ROLE pg_monitor');
+on_subscriber('CREATE ROLE outsider; CREATE ROLE looker IN ROLE pg_monitor');
 is( on_subscriber(
-		'SET ROLE nobody; SELECT count(*) FROM parallel_apply.tables'),
+		'SET ROLE outsider; SELECT count(*) FROM parallel_apply.tables'),
 	'0',
 	'not everybody sees them');
 is( on_subscriber(

@@ -69,7 +69,7 @@ sub hot_keys_become
 }
 
 is(on_subscriber('SELECT count(*) FROM parallel_apply.hot_keys'),
-	0, 'nobody has waited, nothing is hot');
+	0, 'nothing has waited, no key is hot');
 
 # One hot row
 apply_behind_gate(
@@ -162,11 +162,13 @@ my $as_looker =
   q(SET ROLE looker; SELECT coalesce(key, 'NULL') || ' ' || waits FROM parallel_apply.hot_keys
 	WHERE relid = 'accounts'::regclass AND key_hash IS NOT NULL);
 is(on_subscriber($as_looker),
-	'NULL 3', 'who may not read the table sees no key');
+	'NULL 3', 'a user without access to the table sees no key');
 on_subscriber('GRANT SELECT (id) ON accounts TO looker');
-is(on_subscriber($as_looker), 'NULL 3', 'nor who may read a part of it');
+is(on_subscriber($as_looker),
+	'NULL 3', 'nor does a user with access to a part of it');
 on_subscriber('GRANT SELECT (balance) ON accounts TO looker');
-is(on_subscriber($as_looker), '7 3', 'who may read all columns does');
+is(on_subscriber($as_looker), '7 3',
+	'a user with access to all columns does');
 on_subscriber('ALTER TABLE accounts ENABLE ROW LEVEL SECURITY');
 is(on_subscriber($as_looker), 'NULL 3', 'unless rows are hidden from him');
 on_subscriber(
@@ -194,7 +196,7 @@ is( on_subscriber(
 		q(SELECT concat_ws('|', count(*), max(key) FILTER (WHERE waits - max_error > 2), sum(waits))
 		FROM parallel_apply.hot_keys WHERE key_hash IS NOT NULL)),
 	'32|7|' . (3 + $many + 4),
-	'but only so many keys are kept: the hottest ones');
+	'but only a limited number of keys is kept: the hottest ones');
 
 # The advice: level and text of a topic, shortened to what matters
 sub advised
@@ -331,7 +333,7 @@ on_subscriber(
 on_publisher(join '',
 	map { "UPDATE accounts SET balance = 1 WHERE id = $_;\n" } 1001 .. 1012);
 wait_applied($publisher, $subscriber, 'tap');
-not_advised('retries', 'nothing is said of a dozen transactions');
+not_advised('retries', 'there is no advice about a dozen transactions');
 on_publisher(join '',
 	map { "UPDATE accounts SET balance = 1 WHERE id = $_;\n" } 1 .. 90);
 wait_applied($publisher, $subscriber, 'tap');
@@ -345,7 +347,7 @@ wait_applied($publisher, $subscriber, 'tap');
 advised(
 	'fallback',
 	qr/^notice\|many transactions are left to PostgreSQL's own apply\|12 of 114 transactions; .* messages 12, second failures 0/,
-	'what is left to PostgreSQL is told, and why');
+	'transactions that are left to PostgreSQL are reported, and why');
 
 on_publisher('DELETE FROM accounts WHERE id > 1000');
 wait_applied($publisher, $subscriber, 'tap');
@@ -374,7 +376,7 @@ wait_until_behind();
 advised(
 	'publisher',
 	qr/^notice\|.*\|00:00:\d\d.* behind, \d+ bytes in the queue, 1 of 4 writers busy$/,
-	'a subscription that is behind with hardly anything in the queue is told'
+	'a subscription that is behind with hardly anything in the queue is reported'
 );
 on_subscriber('INSERT INTO may_end DEFAULT VALUES');
 wait_applied($publisher, $subscriber, 'tap');
@@ -398,7 +400,7 @@ ok( $subscriber->poll_query_until(
 		'postgres',
 		q(SELECT level FROM parallel_apply.advice('tap') WHERE topic = 'limit'),
 		'info'),
-	'a queue that is full is told');
+	'a full queue is reported');
 $session->query_safe('COMMIT');
 wait_applied($publisher, $subscriber, 'tap');
 
@@ -417,7 +419,7 @@ wait_applied($publisher, $subscriber, 'tap');
 advised(
 	'queue_size',
 	qr/^warning\|.*raise "parallel_apply\.queue_size"\|1 times; it is 64kB/,
-	'what was fetched twice is told');
+	'a transaction that was fetched twice is reported');
 
 # More writers than worker processes
 reload_with(
@@ -439,7 +441,7 @@ ok( $subscriber->poll_query_until(
 		FROM parallel_apply.advice('tap') WHERE topic = 'state'),
 		'notice|it is not applied, and the publisher keeps its WAL|state disabled: the subscription is disabled'
 	),
-	'a subscription that is disabled is told');
+	'a disabled subscription is reported');
 on_subscriber('ALTER SUBSCRIPTION tap ENABLE');
 my (undef, undef, $error) =
   $subscriber->psql('postgres',
@@ -450,7 +452,7 @@ like(
 	'one that does not exist is an error');
 
 is( on_subscriber(
-		'CREATE ROLE nobody; SET ROLE nobody; SELECT count(*) FROM parallel_apply.hot_keys'
+		'CREATE ROLE outsider; SET ROLE outsider; SELECT count(*) FROM parallel_apply.hot_keys'
 	),
 	'0',
 	'not everybody sees them');

@@ -110,7 +110,7 @@ on_publisher(
 states_become(
 	$subscriber,
 	'waiting for lock, waiting for prior commit, waiting for dependency, waiting for prior commit',
-	'who needs the rows of a prepared transaction waits for its end, and nobody else'
+	'only transactions that need the rows of a prepared transaction wait for its end'
 );
 $lock->query_safe('COMMIT');
 all_is_equal('after waiting for its rows', 0);

@@ -291,7 +291,7 @@ wait_until(
 my $id = on_subscriber(q(SELECT parallel_apply.skip_transaction('tap')));
 wait_applied($publisher, $subscriber, 'tap');
 is(stored('id, changes'), "$id|1",
-	'an enabled subscription goes on by itself');
+	'an enabled subscription continues by itself');
 repair_fault();
 make_changes($id);
 all_equal('enabled');

@@ -56,7 +56,7 @@ sub advice
 }
 
 my $offset = apply_again(1);
-is(found_tables(), '', 'other catalogs say nothing of a table');
+is(found_tables(), '', 'other catalogs have no effect');
 unlike(slurp_file($subscriber->logfile, $offset),
 	$warning, 'and there is no warning');
 
@@ -92,10 +92,8 @@ my @warnings = slurp_file($subscriber->logfile, $offset) =~
 is_deeply(
 	\@warnings,
 	[
-		'"public.distributed"',
-		'It is a table of Citus.',
-		'"public.series"',
-		'It is a hypertable of TimescaleDB.'
+		'"public.distributed"', 'It is a table of Citus.',
+		'"public.series"', 'It is a hypertable of TimescaleDB.'
 	],
 	'each table is warned of once');
 
@@ -115,7 +113,7 @@ on_subscriber(q(SELECT parallel_apply.alter_subscription_config('tap', 1)));
 $subscriber->poll_query_until('postgres',
 	q(SELECT state = 'native' FROM parallel_apply.subscriptions))
   or die 'the pool does not stop';
-is(found_tables(), $found, 'the view says the same without writers');
+is(found_tables(), $found, 'the view shows the same without writers');
 like(advice(), qr/^table series: /m, 'and so does advice');
 
 rows_equal($publisher, $subscriber, $_) for @tables;

@@ -71,8 +71,8 @@ static const PapplyResultColumn table_columns[] = {
 #define TABLES_COLUMNS lengthof(table_columns)
 
 /*
- * What can be found, as the view has it; programs may rely on these words.  README
- * says what each means.
+ * Codes of the findings, as the view shows them.  Programs may rely on them, and
+ * doc/views.md explains each.
  */
 #define FINDING_NOT_SYNCHRONIZED "not_synchronized"
 #define FINDING_NOT_A_TABLE "not_a_table"

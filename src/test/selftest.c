@@ -1,6 +1,6 @@
 /*-------------------------------------------------------------------------
  * selftest.c
- *	  Functions that call a module by itself, for sql/selftest.sql.
+ *	  Functions that test single modules, for sql/selftest.sql.
  *
  * Runs in a user's backend, and only in libraries made with SELFTEST=1.
  *
@@ -10,7 +10,7 @@
  * compared with a naive model; the first difference is an error.
  *
  * The queue needs a pool, so the backend takes a free place in the directory
- * and is receiver and writer in turn.  What needs two processes (sleeping and
+ * and is receiver and writer in turn.  Whatever needs two processes (sleeping and
  * waking) is left to t/.  How many writers are awake is in selftest_awake.c, what is
  * flushed and reported in selftest_flush.c.
  *-------------------------------------------------------------------------

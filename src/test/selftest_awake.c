@@ -1,6 +1,6 @@
 /*-------------------------------------------------------------------------
  * selftest_awake.c
- *	  The limit of writers that are awake, by itself, for sql/selftest.sql.
+ *	  Test the limit of writers that are awake, for sql/selftest.sql.
  *
  * Runs in a user's backend, and only in libraries made with SELFTEST=1.
  *

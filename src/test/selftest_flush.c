@@ -1,6 +1,6 @@
 /*-------------------------------------------------------------------------
  * selftest_flush.c
- *	  What is flushed, and reported, by itself, for sql/selftest.sql.
+ *	  Test flushes and reports without a publisher, for sql/selftest.sql.
  *
  * Runs in a user's backend, and only in libraries made with SELFTEST=1.
  *
@@ -30,8 +30,9 @@ PG_FUNCTION_INFO_V1(papply_selftest_idle);
 
 /*
  * selftest_feedback(is_idle, has_standby): the received, flushed and applied
- * positions that the publisher is told, when 500 was received, 100 is committed
- * and flushed, and 200 is committed and not flushed; a standby has neither.
+ * positions that are reported to the publisher, when 500 was received, 100 is
+ * committed and flushed, and 200 is committed and not flushed; a standby has
+ * neither.
  */
 Datum
 papply_selftest_feedback(PG_FUNCTION_ARGS)
@@ -93,7 +94,7 @@ count_at_once(int64 now)
 	return commits;
 }
 
-/* selftest_guess(): when flushes are held of which nobody has said that he waits for it. */
+/* selftest_guess(): which flushes are deferred if no session has requested them. */
 Datum
 papply_selftest_guess(PG_FUNCTION_ARGS)
 {
@@ -113,7 +114,7 @@ papply_selftest_guess(PG_FUNCTION_ARGS)
 		now = hold_flush(now, i % 3 == 0 ? 3 : 10, 10, 100);
 	EXPECT(papply_guess_nobody_waits());
 
-	/* they stop, and go on with the flush; twice */
+	/* they stop, and continue with the flush; twice */
 	for (int trial = 0; trial < 2; trial++)
 	{
 		int			flushes = 0;

@@ -1,6 +1,6 @@
 /*-------------------------------------------------------------------------
  * selftest_registry.c
- *	  The registry of versions, by itself, for sql/selftest.sql.
+ *	  Test the registry of versions, for sql/selftest.sql.
  *
  * Runs in a user's backend, and only in libraries made with SELFTEST=1.
  *-------------------------------------------------------------------------

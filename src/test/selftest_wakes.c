@@ -27,7 +27,7 @@ void
 papply_selftest_define_settings(void)
 {
 	DefineCustomIntVariable(PAPPLY_NAME ".selftest_sleep",
-							"Sets the time after which a writer looks by itself whether it can go on.",
+							"Sets the time after which a waiting writer checks its condition without being woken.",
 							"0 is as usual.",
 							&papply_selftest_sleep,
 							0, 0, INT_MAX,
