@@ -117,6 +117,19 @@ papply_compat_proc_waits_for_lock(PGPROC *proc)
 }
 
 /*
+ * Does this process hold the lock in this mode?  17: one argument more.
+ */
+static inline bool
+papply_compat_holds_lock(const LOCKTAG *tag, LOCKMODE mode)
+{
+#if PG_VERSION_NUM >= 170000
+	return LockHeldByMe(tag, mode, false);
+#else
+	return LockHeldByMe(tag, mode);
+#endif
+}
+
+/*
  * Return the next lock that a process holds or waits for in a partition of the
  * lock table, or the next process that waits for a lock.  NULL as the last
  * argument means the first one.  Returns NULL if there is none.  The caller

@@ -210,6 +210,8 @@ typedef struct PapplyPool
 										 * keep locks? */
 	pg_atomic_uint32 has_session_settings;	/* session_settings.c: does it
 											 * keep settings? */
+	pg_atomic_uint32 uses_sequence_cache;	/* session_sequences.c: does user
+											 * code use one? */
 
 	/*
 	 * read_ahead.c: observations of the writers; a lost update does not

@@ -198,7 +198,7 @@ explained(
 	'numbered',
 	'exclusive',
 	'column "N", which is not published, has a default with volatile function nextval(regclass); '
-	  . 'sequence public."numbered_N_seq" has a cache: each writer takes numbers from its own, so that they come out of order',
+	  . 'sequence public."numbered_N_seq" has a cache: once it is used, PostgreSQL\'s own apply applies all transactions that run triggers or such defaults',
 	"$publish; ALTER SEQUENCE public.\"numbered_N_seq\" CACHE 1",
 	'a sequence with a cache is reported');
 on_subscriber('ALTER SEQUENCE "numbered_N_seq" CACHE 1');

@@ -116,6 +116,7 @@ reset_pool(PapplyPool *pool)
 	pg_atomic_init_u64(&pool->alone_seqno, PAPPLY_NO_SEQNO);
 	pg_atomic_init_u32(&pool->has_session_locks, false);
 	pg_atomic_init_u32(&pool->has_session_settings, false);
+	pg_atomic_init_u32(&pool->uses_sequence_cache, false);
 	for (int i = 0; i < PAPPLY_MAX_EARLY; i++)
 	{
 		pg_atomic_init_u32(&pool->early[i].state, PAPPLY_EARLY_NONE);

@@ -46,6 +46,7 @@
 #include "remote_relation.h"
 #include "row_keys.h"
 #include "session_locks.h"
+#include "session_sequences.h"
 #include "session_settings.h"
 #include "statistics.h"
 
@@ -419,6 +420,14 @@ record_keys(const PapplyHashes *hashes)
 	papply_prepared_add(hashes);
 }
 
+/* May only the receiver's session run user code? */
+static bool
+must_be_in_one_session(void)
+{
+	return papply_session_locks_are_kept() || papply_session_settings_are_kept() ||
+		papply_session_sequences_are_kept();
+}
+
 static PapplyDispatchResult
 dispatch_change(char *message, int length)
 {
@@ -433,7 +442,7 @@ dispatch_change(char *message, int length)
 	rel = papply_remote_relation_get(change.remote_relid, true);
 	is_serial = rel != NULL && rel->table_class == PAPPLY_TABLE_SERIAL;
 	if (rel == NULL || rel->table_class == PAPPLY_TABLE_NATIVE ||
-		(is_serial && (papply_session_locks_are_kept() || papply_session_settings_are_kept())))
+		(is_serial && must_be_in_one_session()))
 		make_native_barrier(PAPPLY_COUNT_FALLBACK_TABLE);
 	else if (!rel->is_ready)
 		make_native(PAPPLY_COUNT_FALLBACK_SYNC);

@@ -60,6 +60,7 @@
 #include "route.h"
 #include "seam.h"
 #include "session_locks.h"
+#include "session_sequences.h"
 #include "session_settings.h"
 #include "spool.h"
 #include "status.h"
@@ -189,9 +190,11 @@ static void
 note_session(uint64 seqno)
 {
 	papply_session_locks_note();
-	if (seqno == PAPPLY_NO_SEQNO || !papply_queue_is_lone(seqno) ||
-		papply_queue_is_serial(seqno))
-		papply_session_settings_note();
+	if (seqno != PAPPLY_NO_SEQNO && papply_queue_is_lone(seqno) &&
+		!papply_queue_is_serial(seqno))
+		return;
+	papply_session_settings_note();
+	papply_session_sequences_forget();
 }
 
 /* Account for what the native loop has committed, if it has got a whole transaction. */

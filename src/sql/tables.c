@@ -282,8 +282,9 @@ explain_sequences(Findings *findings, Relation rel, const AttrMap *map)
 			!find_cached_sequence(build_column_default(rel, i + 1), &sequence))
 			continue;
 		add_finding(findings, FINDING_SEQUENCE_CACHE,
-					psprintf("sequence %s has a cache: each writer takes numbers from its own, "
-							 "so that they come out of order", name_of_table(sequence)),
+					psprintf("sequence %s has a cache: once it is used, PostgreSQL's own apply "
+							 "applies all transactions that run triggers or such defaults",
+							 name_of_table(sequence)),
 					psprintf("ALTER SEQUENCE %s CACHE 1", name_of_table(sequence)));
 	}
 }

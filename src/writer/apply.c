@@ -34,6 +34,7 @@
 #include "rights.h"
 #include "row_lookup.h"
 #include "session_locks.h"
+#include "session_sequences.h"
 #include "session_settings.h"
 
 static PapplyChange change;		/* too large for the stack */
@@ -70,6 +71,7 @@ papply_apply_begin_code(void)
 {
 	papply_session_locks_check_begin();
 	papply_session_settings_check_begin();
+	papply_session_sequences_check_begin();
 	has_run_code = true;
 }
 

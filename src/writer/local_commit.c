@@ -64,6 +64,7 @@
 #include "origin.h"
 #include "replication_role.h"
 #include "session_locks.h"
+#include "session_sequences.h"
 #include "session_settings.h"
 #include "target.h"
 
@@ -93,6 +94,7 @@ wait_for_turn(uint64 first)
 	if (papply_apply_has_run_code())
 	{
 		papply_session_settings_check_end();
+		papply_session_sequences_check_end();
 		papply_session_locks_check_end();
 	}
 	check_turn();
@@ -310,6 +312,7 @@ papply_local_commit(uint64 first, uint64 last, const PapplyCommit *commit)
 	if (pending.is_in_turn)
 		leave_turn(commit->type == LOGICAL_REP_MSG_PREPARE ?
 				   GetFlushRecPtr(NULL) : XactLastCommitEnd);
+	papply_session_sequences_forget();
 	papply_session_locks_release_rest();
 }
 
@@ -319,6 +322,7 @@ papply_local_abort(void)
 	forget_origin();
 	papply_target_forget_all();
 	AbortOutOfAnyTransaction();
+	papply_session_sequences_forget();
 	papply_session_locks_release();
 	memset(&pending, 0, sizeof(pending));
 }

@@ -1,0 +1,163 @@
+/*-------------------------------------------------------------------------
+ * session_sequences.c
+ *	  What a session remembers of sequences that user code uses.
+ *
+ * Runs in the receiver and in writers.
+ *
+ * A session remembers two things of a sequence: the last number that it got,
+ * for currval() and lastval(), and, if the sequence has a cache, the numbers
+ * that it has fetched and not used.  PostgreSQL's own apply has only one
+ * session, so that a trigger finds the number that another trigger got in an
+ * earlier transaction, and gets numbers in the order of the transactions.
+ *
+ * The last number belongs to one of several sessions here, so a trigger of a
+ * later transaction could find that of any earlier transaction.  So sessions
+ * forget it at the end of each transaction.  currval() then works within a
+ * transaction, and otherwise fails, as it does with PostgreSQL's own apply
+ * after a restart of its worker.
+ *
+ * Only one session may use a cache, and that is the receiver's.  A writer that
+ * finds at the end of a transaction that user code has used a sequence with a
+ * cache rolls back, and leaves the transaction to the native loop.  From then
+ * on, while there is a pool, all transactions that run user code are left to
+ * it (compare session_settings.c), and it forgets nothing.  The writer loses
+ * the numbers that it has fetched, as any session does at its end.
+ *
+ * Forgetting without a native loop would also keep the order.  But it would
+ * use up a whole cache with each transaction, until an int column overflows.
+ *
+ * Locking: uses_sequence_cache is only ever set.  A writer that reads an older
+ * value finds the sequence itself.
+ *-------------------------------------------------------------------------
+ */
+#include "parallel_apply.h"
+
+#include "access/genam.h"
+#include "access/table.h"
+#include "catalog/pg_sequence.h"
+#include "commands/sequence.h"
+#include "miscadmin.h"
+#include "storage/lock.h"
+#include "utils/inval.h"
+#include "utils/lsyscache.h"
+#include "utils/memutils.h"
+#include "utils/syscache.h"
+
+#include "pool.h"
+#include "session_sequences.h"
+
+/* The sequences of this database that have a cache. */
+static List *cached_sequences = NIL;
+
+/* Counts invalidations; the number when the sequences were looked up. */
+static uint32 invalidations = 1;
+static uint32 found_at = 0;
+
+static void
+invalidate(Datum arg, int cacheid, uint32 hashvalue)
+{
+	invalidations++;
+}
+
+static void
+find_cached_sequences(void)
+{
+	static bool has_callback = false;
+	uint32		counted = invalidations;
+	Relation	catalog;
+	SysScanDesc scan;
+	HeapTuple	tuple;
+
+	if (!has_callback)
+		CacheRegisterSyscacheCallback(SEQRELID, invalidate, (Datum) 0);
+	has_callback = true;
+	list_free(cached_sequences);
+	cached_sequences = NIL;
+	catalog = table_open(SequenceRelationId, AccessShareLock);
+	scan = systable_beginscan(catalog, InvalidOid, false, NULL, 0, NULL);
+	while (HeapTupleIsValid(tuple = systable_getnext(scan)))
+	{
+		Form_pg_sequence form = (Form_pg_sequence) GETSTRUCT(tuple);
+		MemoryContext old_context;
+
+		if (form->seqcache <= 1)
+			continue;
+		old_context = MemoryContextSwitchTo(TopMemoryContext);
+		cached_sequences = lappend_oid(cached_sequences, form->seqrelid);
+		MemoryContextSwitchTo(old_context);
+	}
+	systable_endscan(scan);
+	table_close(catalog, AccessShareLock);
+	found_at = counted;
+}
+
+/*
+ * Has this transaction used the sequence?  If so, it has a RowExclusiveLock
+ * until its end.  TRUNCATE ... RESTART IDENTITY takes a stronger lock before.
+ */
+static bool
+is_used(Oid sequence)
+{
+	LOCKTAG		tag;
+
+	SET_LOCKTAG_RELATION(tag, MyDatabaseId, sequence);
+	return papply_compat_holds_lock(&tag, RowExclusiveLock) &&
+		!papply_compat_holds_lock(&tag, AccessExclusiveLock);
+}
+
+/*** any process ***/
+
+bool
+papply_session_sequences_are_kept(void)
+{
+	return pg_atomic_read_u32(&papply_pool->uses_sequence_cache) != 0;
+}
+
+void
+papply_session_sequences_forget(void)
+{
+	if (!papply_session_sequences_are_kept())
+		ResetSequenceCaches();
+}
+
+/*** writers ***/
+
+static void
+refuse(void)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+			 errmsg("sequences with a cache are left to the apply worker")));
+}
+
+/* Report this once in the life of a pool. */
+static void
+leave_to_receiver(Oid sequence)
+{
+	if (pg_atomic_exchange_u32(&papply_pool->uses_sequence_cache, true) == 0)
+		ereport(LOG,
+				(errmsg("a trigger or column default of subscription \"%s\" uses sequence \"%s\", which has a cache",
+						MySubscription->name, get_rel_name(sequence)),
+				 errdetail("Transactions that run triggers are applied by PostgreSQL's own apply until its apply worker starts again."),
+				 errhint("Execute ALTER SEQUENCE with CACHE 1, and disable and enable the subscription.")));
+	refuse();
+}
+
+void
+papply_session_sequences_check_begin(void)
+{
+	if (papply_session_sequences_are_kept())
+		refuse();
+}
+
+void
+papply_session_sequences_check_end(void)
+{
+	ListCell   *lc;
+
+	if (found_at != invalidations)
+		find_cached_sequences();
+	foreach(lc, cached_sequences)
+		if (is_used(lfirst_oid(lc)))
+		leave_to_receiver(lfirst_oid(lc));
+}

@@ -1,0 +1,267 @@
+# What code of the user leaves in its session is found by later transactions as with
+# PostgreSQL's own apply, which has one session, or it is missed with an error.
+#
+# The promise: triggers write down the same as with PostgreSQL's own apply, which applies the
+# same transactions in the database "serial".  Many transactions are there when the first
+# one may go on, so that several writers would apply them.  039_session_locks.pl and
+# 049_session_settings.pl have locks, custom settings and temporary tables.  Fault: a trigger
+# finds what its own writer has left there, which is something else.
+use strict;
+use warnings;
+use FindBin;
+use lib $FindBin::RealBin;
+use PapplyTest;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my ($publisher, $subscriber) = new_pair(
+	subscriber_conf => q(
+		parallel_apply.writers_per_subscription = 4
+		parallel_apply.max_batch_transactions = 1));
+$subscriber->safe_psql('postgres', 'CREATE DATABASE serial');
+
+# What the trigger of each table does to find a value, v.  An error is a value, too.
+my %code = (
+	# does not depend on other transactions
+	prepared =>
+	  q(IF NOT EXISTS (SELECT FROM pg_prepared_statements WHERE name = 'p') THEN
+			EXECUTE 'PREPARE p(int) AS SELECT $1 + 1';
+		END IF;
+		EXECUTE 'EXECUTE p(' || NEW.id || ')' INTO v;),
+	listening => q(EXECUTE 'LISTEN channel';),
+	notifying => q(PERFORM pg_notify('channel', NEW.id::text);),
+	object =>
+	  q(v := loread(lo_open(lo_create(100000 + NEW.id), x'60000'::int), 10);
+		PERFORM lo_put(100000 + NEW.id, 0, NEW.id::text::bytea);),
+	object_before =>
+	  q(SELECT string_agg(convert_from(data, 'UTF8'), ' ' ORDER BY loid) INTO v
+		FROM pg_largeobject WHERE loid > 100000;),
+	path_of_function =>
+	  q(PERFORM public.with_path(); v := current_setting('search_path');),
+	number => q(v := nextval('public.numbers');),
+	number_now =>
+	  q(v := concat_ws(' ', nextval('public.numbers'), currval('public.numbers'), lastval());),
+	# is left to one session
+	seed => q(SET seed = 0.5;),
+	random => q(v := random();),
+	style => q(v := date '2001-02-03'; SET DateStyle = 'German';),
+	path => q(v := current_setting('search_path');
+		PERFORM set_config('search_path', 'public, pg_catalog', false);),
+	role => q(v := current_user; SET ROLE other;),
+	session_role => q(v := session_user; SET SESSION AUTHORIZATION other;),
+	cached => q(v := nextval('public.cached_numbers');),
+	cached_before => q(v := currval('public.cached_numbers');),
+	# is missed
+	number_before => q(v := currval('public.numbers');),
+	last_number => q(v := lastval();));
+my @tables = sort keys %code;
+my $tables = join "\n",
+  map { "CREATE TABLE $_ (id int PRIMARY KEY);" } 'plain', @tables;
+my $gate = 'CREATE TABLE gate (id int PRIMARY KEY, n int);';
+my $triggers = join "\n", map {
+	qq(CREATE FUNCTION do_$_() RETURNS trigger LANGUAGE plpgsql AS \$\$
+		DECLARE v text;
+		BEGIN
+			BEGIN $code{$_} EXCEPTION WHEN OTHERS THEN v := SQLERRM; END;
+			INSERT INTO public.notes (what) VALUES (concat_ws(' ', TG_TABLE_NAME, NEW.id, v));
+			RETURN NULL;
+		END \$\$;
+		CREATE TRIGGER code AFTER INSERT ON $_ FOR EACH ROW EXECUTE FUNCTION do_$_();
+		ALTER TABLE $_ ENABLE ALWAYS TRIGGER code;)
+} @tables;
+
+on_publisher(
+	"$gate $tables CREATE TABLE defaults (id int PRIMARY KEY);
+	CREATE TABLE identity (id int PRIMARY KEY);");
+on_subscriber('CREATE ROLE other SUPERUSER');
+$subscriber->safe_psql(
+	$_,
+	"$gate $tables
+	CREATE TABLE notes (n bigserial, what text);
+	CREATE SEQUENCE numbers;
+	CREATE SEQUENCE cached_numbers CACHE 10;
+	CREATE TABLE defaults (id int PRIMARY KEY, n serial);
+	CREATE TABLE identity (id int PRIMARY KEY, n int GENERATED ALWAYS AS IDENTITY (CACHE 10));
+	CREATE FUNCTION with_path() RETURNS int LANGUAGE sql SET search_path = public AS 'SELECT 1';
+	$triggers") for qw(postgres serial);
+create_extension($subscriber);
+subscribe($publisher, $subscriber, 'tap');
+subscribe_serially($publisher, $subscriber);
+on_publisher('INSERT INTO gate VALUES (1, 0)');
+
+my $id = 0;
+
+# Rows of these tables, each in a transaction, come while the first one is held up.
+sub insert_into
+{
+	my (@rows) = @_;
+	my $lock = hold($subscriber, 'SELECT FROM gate FOR UPDATE');
+	on_publisher(
+		join '',
+		"UPDATE gate SET n = n + 1;\n",
+		map {
+			$id++;
+			"INSERT INTO $_ (id) VALUES ($id);\nINSERT INTO plain VALUES ($id);\n"
+		} @rows);
+	wait_for_state($subscriber, 'waiting for lock');
+	$lock->query_safe('COMMIT');
+	$lock->quit;
+	wait_applied($publisher, $subscriber, $_) for qw(tap serial);
+	return;
+}
+
+# What triggers have written down since the last call.
+sub notes
+{
+	my ($db) = @_;
+	return $subscriber->safe_psql(
+		$db // 'postgres',
+		q(WITH gone AS (DELETE FROM notes RETURNING *)
+		SELECT string_agg(what, E'\n' ORDER BY n) FROM gone));
+}
+
+sub same_as_serial
+{
+	my ($name) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	is(notes(), notes('serial'), $name);
+	return;
+}
+
+sub fallbacks
+{
+	return on_subscriber(
+		'SELECT fallback_failure + fallback_table FROM parallel_apply.subscription_stats'
+	);
+}
+
+# A new apply worker has a session without anything.
+sub begin_again
+{
+	connect_again($subscriber, 'tap');
+	$subscriber->safe_psql('serial', 'ALTER SUBSCRIPTION serial DISABLE');
+	$subscriber->poll_query_until('postgres',
+		q(SELECT pid IS NULL FROM pg_stat_subscription WHERE subname = 'serial')
+	) or die 'the apply worker of serial does not end';
+	$subscriber->safe_psql('serial', 'ALTER SUBSCRIPTION serial ENABLE');
+	return;
+}
+
+### what writers do
+
+my @listeners = map { $subscriber->background_psql($_) } qw(postgres serial);
+$_->query_safe('LISTEN channel') for @listeners;
+for my $table (
+	qw(prepared listening notifying object object_before path_of_function number number_now)
+  )
+{
+	insert_into(($table) x 8);
+	same_as_serial("the same with $table");
+}
+my @heard =
+  map { [ $_->query_safe('SELECT 1') =~ /payload "(\d+)"/g ] } @listeners;
+is(scalar @{ $heard[0] }, 8, 'each notification is there');
+is_deeply(@heard, 'and they are in order');
+end_sessions(@listeners);
+
+insert_into(('defaults') x 8);
+is( on_subscriber(
+		q(SELECT string_agg(n::text, ' ' ORDER BY id) FROM defaults)),
+	'1 2 3 4 5 6 7 8',
+	'numbers of a default are in order');
+is(fallbacks(), 0, 'writers apply all of that');
+
+### what is left to one session
+
+# A setting of the server; SET seed is noticed, setseed() is not.
+for my $rows (
+	[ 'seed', ('random') x 7 ],
+	[ ('style') x 8 ],
+	[ ('path') x 8 ],
+	[ ('role') x 8 ],
+	[ ('session_role') x 8 ])
+{
+	my $before = fallbacks();
+	insert_into(@$rows);
+	same_as_serial("the same with $rows->[0]");
+	cmp_ok(fallbacks() - $before,
+		'>=', 7, "the apply worker applies what finds it");
+	begin_again();
+}
+
+# Writers lose the numbers that they have fetched before they leave it to the apply worker.
+my $before = fallbacks();
+insert_into(('cached', 'cached_before') x 8);
+my @numbers = map { / (\d+)$/ } split /\n/, notes();
+is(scalar @numbers, 16, 'each has a number of the sequence with a cache');
+is_deeply(
+	\@numbers,
+	[ map { ($numbers[0] + $_) x 2 } 0 .. 7 ],
+	'numbers of a sequence with a cache are in order, and found again');
+notes('serial');
+cmp_ok(fallbacks() - $before, '>=', 16, 'the apply worker gets them');
+is( (   () =
+		  slurp_file($subscriber->logfile) =~
+		  /LOG:  a trigger or column default of subscription "tap" uses sequence "cached_numbers"/g
+	),
+	1,
+	'the log says so once');
+
+begin_again();
+insert_into(('identity') x 8);
+is( on_subscriber(
+		q(SELECT string_agg((n - first)::text, ' ' ORDER BY id) FROM identity,
+		(SELECT min(n) AS first FROM identity) m)
+	),
+	'0 1 2 3 4 5 6 7',
+	'numbers of an identity column with a cache are in order');
+
+# One that gets a cache when all writers have looked for such.
+begin_again();
+insert_into(('number') x 40);
+same_as_serial('the same with more numbers');
+on_subscriber('ALTER SEQUENCE numbers CACHE 10');
+insert_into(('number') x 8);
+@numbers = map { / (\d+)$/ } split /\n/, notes();
+is_deeply(
+	\@numbers,
+	[ map { $numbers[0] + $_ } 0 .. 7 ],
+	'numbers of a sequence that has got a cache are in order');
+on_subscriber('ALTER SEQUENCE numbers CACHE 1');
+notes('serial');
+
+# TRUNCATE ... RESTART IDENTITY takes no number.
+begin_again();
+$before = fallbacks();
+on_publisher('TRUNCATE identity RESTART IDENTITY');
+insert_into(('number') x 8);
+is(fallbacks(), $before, 'what follows a TRUNCATE is left to writers');
+notes($_) for qw(postgres serial);
+
+### what is missed
+
+# Many errors, but no number of another transaction.  Each of them is looked for by writers
+# and by the apply worker.
+insert_into(('number', 'number_before', 'last_number') x 8);
+my $notes = notes();
+is( (   () =
+		  $notes =~
+		  /^(number_before|last_number) \d+ (currval|lastval) .* is not yet defined in this session$/gm
+	),
+	16,
+	'the last number of an earlier transaction is missed') or diag $notes;
+notes('serial');
+for my $table (qw(number number_before last_number))
+{
+	on_publisher("INSERT INTO $table VALUES (" . ++$id . ')');
+	wait_applied($publisher, $subscriber, 'tap');
+}
+$notes = notes();
+is((() = $notes =~ /is not yet defined in this session$/gm),
+	2, 'in the apply worker, too')
+  or diag $notes;
+
+tables_equal('in the end', 'gate', 'plain', @tables);
+finish($publisher, $subscriber);
+done_testing();
