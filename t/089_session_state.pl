@@ -105,6 +105,10 @@ sub insert_into
 			"INSERT INTO $_ (id) VALUES ($id);\nINSERT INTO plain VALUES ($id);\n"
 		} @rows);
 	wait_for_state($subscriber, 'waiting for lock');
+	my $transactions = 1 + 2 * @rows;
+	wait_until(
+		"queue_transactions = $transactions FROM parallel_apply.subscriptions",
+		'the transactions are not received');
 	$lock->query_safe('COMMIT');
 	$lock->quit;
 	wait_applied($publisher, $subscriber, $_) for qw(tap serial);
