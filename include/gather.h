@@ -14,9 +14,12 @@ extern void papply_gather_init(void);
 /*
  * Apply the value of the setting coalesce_messages in this process and those that it forks:
  * replace the server's functions with ours, or restore them, unless another library has
- * replaced them since.
+ * replaced them since.  A walsender that has begun keeps ours.
  */
 extern void papply_gather_switch(bool is_on);
+
+/* Is the setting on, and has no other library replaced the functions? */
+extern bool papply_gather_is_on(void);
 
 /* Is this the walsender of a slot whose messages are gathered? */
 extern bool papply_gather_concerns_us(void);

@@ -3,8 +3,10 @@
  *	  The settings parallel_apply.*.
  *
  * A reload can change all of them.  The receiver reads them between remote
- * transactions, so that no setting changes in the middle of one; a walsender
- * reads them at each message.
+ * transactions, so that no setting changes in the middle of one.  A walsender
+ * reads coalesce_messages at each message.  This setting concerns a connection
+ * from the publisher's point of view, so it can also be set for its role or
+ * database; the others concern the server.
  *-------------------------------------------------------------------------
  */
 #include "parallel_apply.h"
@@ -31,7 +33,7 @@ static const struct config_enum_entry streaming_values[] = {
 	{NULL, 0, false}
 };
 
-bool		papply_coalesce_messages = true;
+bool		papply_coalesce_messages = false;
 int			papply_idle_writers_per_subscription = -1;
 bool		papply_leader_participation = true;
 int			papply_log_min_duration = -1;
@@ -57,8 +59,8 @@ papply_guc_init(void)
 							 "Enables a publisher to send several logical replication messages at once.",
 							 "If off, each message is sent by itself, as PostgreSQL does.",
 							 &papply_coalesce_messages,
-							 true,
-							 PGC_SIGHUP, 0,
+							 false,
+							 PGC_SUSET, 0,
 							 NULL, assign_coalesce_messages, NULL);
 
 	DefineCustomIntVariable(PAPPLY_NAME ".idle_writers_per_subscription",

@@ -9,6 +9,7 @@
 #include "parallel_apply.h"
 
 #include "miscadmin.h"
+#include "replication/walsender.h"
 #include "storage/ipc.h"
 
 #include "drop_extension.h"
@@ -61,6 +62,13 @@ switch_sender(bool is_on)
 	papply_read_on_switch(is_on);
 }
 
+/* In a process that is no walsender the setting, perhaps that of its role, has no effect. */
+static void
+gather_changed(bool is_on)
+{
+	switch_sender(is_on && (am_walsender || !IsUnderPostmaster));
+}
+
 void
 _PG_init(void)
 {
@@ -80,7 +88,7 @@ _PG_init(void)
 	papply_worker_slots_init();
 	papply_gather_init();
 	papply_read_on_init();
-	papply_guc_gather_changed = switch_sender;
+	papply_guc_gather_changed = gather_changed;
 	switch_sender(papply_coalesce_messages);
 
 	previous_shmem_request = shmem_request_hook;

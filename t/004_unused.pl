@@ -1,8 +1,7 @@
 # Promise: if one writer is configured, or the extension is not installed in the
 # database, the core apply loop gets each message as it arrived, and nothing is
 # asked of the publisher.  Views show such a subscription nevertheless.  Writers
-# start and stop between two transactions, without a new connection.  A walsender
-# uses the server's functions while coalesce_messages is off.
+# start and stop between two transactions, without a new connection.
 #
 # The receiver counts the messages that it routes, as it does for writers
 # (src/test/selftest_routed.c).  A lock on a catalog that the walsender reads for a
@@ -172,38 +171,6 @@ ok($subscriber->log_contains(qr/remote transaction \d+ of/, $offset),
 reload_with($subscriber, 'parallel_apply.log_min_duration = -1');
 change();
 nothing_is_routed('if it is not');
-
-### the functions of a walsender
-
-# The functions of the session are those that a new walsender uses.
-sub replaced_functions
-{
-	my ($value) = @_;
-	reload_with($subscriber, "parallel_apply.coalesce_messages = $value");
-	wait_until(
-		"current_setting('parallel_apply.coalesce_messages') = '$value'",
-		'the setting does not change');
-	return on_subscriber('SELECT replaced_functions()');
-}
-
-on_subscriber(
-	q(CREATE FUNCTION replaced_functions() RETURNS int
-		LANGUAGE C AS '$libdir/parallel_apply', 'papply_selftest_replaced_functions')
-);
-is(replaced_functions('off'), 0, 'none is replaced');
-is(replaced_functions('on'), 5, 'five are while messages are gathered');
-is(replaced_functions('off'), 0, 'and none again');
-
-# The walsender began with the other functions.
-my $session = $subscriber->background_psql('postgres');
-is($session->query_safe('SELECT replaced_functions()'),
-	0, 'a process has none at first');
-reload_with($subscriber, 'parallel_apply.coalesce_messages = on');
-wait_until("current_setting('parallel_apply.coalesce_messages') = 'on'",
-	'the setting does not change');
-is($session->query_safe('SELECT replaced_functions()'),
-	5, 'and follows a reload');
-$session->quit;
 
 finish($publisher, $subscriber);
 done_testing();

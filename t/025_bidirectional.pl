@@ -17,6 +17,7 @@ use Test::More;
 my ($left, $right) = new_pair(
 	publisher_conf => q(
 		shared_preload_libraries = 'parallel_apply'
+		parallel_apply.coalesce_messages = on
 		parallel_apply.leader_participation = off
 		max_worker_processes = 32
 		max_logical_replication_workers = 8

@@ -10,18 +10,18 @@ use strict;
 use warnings;
 use FindBin;
 use lib $FindBin::RealBin;
-use IO::Select;
-use IO::Socket::UNIX;
 use PapplyTest;
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 use Time::HiRes qw(time);
+use WalsenderClient;
 
 # No keepalives: they would flush the messages that are held back.
 my ($publisher, $subscriber) = new_pair(
 	publisher_conf => q(
 		shared_preload_libraries = 'parallel_apply'
+		parallel_apply.coalesce_messages = on
 		autovacuum = off
 		max_prepared_transactions = 2
 		wal_sender_timeout = 0));
@@ -42,80 +42,29 @@ on_publisher(
 
 ### the client
 
-# A replication connection to the publisher.  Its messages are collected in
-# $received.
-my ($client, $received, $buffer);
+my $client;
 
-sub send_message
-{
-	my ($kind, $data) = @_;
-	$client->syswrite($kind . pack('N', 4 + length $data) . $data);
-	return;
-}
-
-# Return everything that has arrived, without a wait: the contents of 'd' messages,
-# joined.
 sub arrived
 {
-	while (IO::Select->new($client)->can_read(0))
-	{
-		$client->sysread($buffer, 65536, length $buffer)
-		  or die 'the publisher has ended the connection';
-	}
-	while (length $buffer >= 5)
-	{
-		my ($kind, $length) = unpack('a N', $buffer);
-		last if length $buffer < 1 + $length;
-		my $message = substr(substr($buffer, 0, 1 + $length, ''), 5);
-		die "the publisher says: $message" if $kind eq 'E';
-		$received .= $kind eq 'd' ? $message : "<$kind>";
-	}
-	return $received;
+	return $client->arrived;
 }
 
-# Wait until that has arrived.
 sub arrives
 {
 	my ($what) = @_;
-	my $end = time + $PostgreSQL::Test::Utils::timeout_default;
-	while (arrived() !~ /$what/s && time < $end)
-	{
-		IO::Select->new($client)->can_read(1);
-	}
-	return arrived() =~ /$what/s;
+	return $client->arrives($what);
 }
 
-# Connect with this START_REPLICATION, after this query.
+# Connect with this START_REPLICATION.
 sub connect_client
 {
-	my ($command, $query) = @_;
+	my ($command) = @_;
 	$client->close if $client;
 	$publisher->poll_query_until('postgres',
 		q(SELECT count(*) = 0 FROM pg_stat_activity WHERE application_name = 'tap_client')
 	) or die 'the walsender does not end';
-	my $path = $publisher->host . '/.s.PGSQL.' . $publisher->port;
-	$client = IO::Socket::UNIX->new(Peer => $path) or die "$path: $!";
-	($received, $buffer) = ('', '');
-	my $user = $ENV{PGUSER} // getpwuid($<);
-	send_message(
-		'',
-		pack('N', 3 << 16) . join "\0",
-		user => $user,
-		database => 'postgres',
-		replication => 'database',
-		application_name => 'tap_client',
-		# A warning would be sent at once, with the messages that are held back.
-		client_min_messages => 'error',
-		'', '');
-	arrives('<Z>') or die 'the publisher does not answer';
-	if (defined $query)
-	{
-		$received = '';
-		send_message('Q', "$query\0");
-		arrives('<Z>') or die 'the publisher does not answer the query';
-	}
-	send_message('Q', "START_REPLICATION $command\0");
-	arrives('<W>') or die 'nothing is replicated';
+	$client = WalsenderClient->new($publisher);
+	$client->start_replication($command);
 	return;
 }
 
@@ -147,7 +96,7 @@ sub begin_test
 	$number++;
 	on_publisher("INSERT INTO known$number (note) VALUES ('known $number')");
 	arrives("known $number.*C") or die "known $number does not arrive";
-	$received = '';
+	$client->forget;
 	return;
 }
 
@@ -456,7 +405,7 @@ sub commit_of
 		insert_into('known', 'first'),
 		q(PREPARE TRANSACTION 'both';));
 	arrives('first.*P.*both') or die 'the first phase does not arrive';
-	$received = '';
+	$client->forget;
 	my $walsender = walsender_pid();
 	kill 'STOP', $walsender;
 	on_publisher('SELECT pg_switch_wal()');
@@ -484,7 +433,7 @@ sub commit_of
 			insert_into('known', 'first'),
 			q(PREPARE TRANSACTION 'both';));
 		arrives('first.*P.*both') or die 'the first phase does not arrive';
-		$received = '';
+		$client->forget;
 		goes_in_time(
 			"$command goes without another change"
 			  . ($before ? ', with a commit before it' : ''),
@@ -514,7 +463,7 @@ sub commit_of
 	my $streamed = hold($publisher, backlog());
 	arrives('[[:xdigit:]]{32}') or die 'nothing is streamed';
 	kill 'STOP', walsender_pid();
-	$received = '';
+	$client->forget;
 	$streamed->query_safe('ROLLBACK');
 	$streamed->quit;
 	goes_in_time('a roll back goes without another change', '', 'A(.{4})\1');
@@ -541,29 +490,6 @@ sub commit_of
 	);
 }
 
-# Another library replaces our functions.
-{
-	on_publisher(
-		q(CREATE FUNCTION selftest_cover_messages() RETURNS void LANGUAGE C
-		AS 'parallel_apply', 'papply_selftest_cover_messages'));
-	connect_client(
-		"SLOT client LOGICAL 0/0 (proto_version '1', publication_names 'client')",
-		'SELECT selftest_cover_messages()');
-	begin_test();
-	my ($lock) = run_behind_locks(
-		['pg_publication_rel'], join '',
-		insert_into('known', 'at once'),
-		insert_into('new', 'after all'));
-	ok(arrives('at once'),
-		'a change is sent by itself if another library may wait for a standby'
-	);
-	end_session($lock);
-	ok(arrives('after all.*C'), 'and so is what follows');
-	connect_client(
-		"SLOT client LOGICAL 0/0 (proto_version '1', publication_names 'client')"
-	);
-}
-
 # Behind a backlog, a transaction of which nothing is published, with enough changes
 # for the walsender to check for replies after half of its timeout.  There is a
 # reply, so it sends no keepalive.
@@ -577,7 +503,7 @@ sub commit_of
 		  . join('', insert_into('parent', 'last')),
 		backlog());
 	pass_time(0.6);
-	send_message('d', pack 'a Q> Q> Q> Q> C', 'r', 1, 1, 1, 0, 0);
+	$client->send_message('d', pack 'a Q> Q> Q> Q> C', 'r', 1, 1, 1, 0, 0);
 	end_session($unpublished);
 	wait_until_blocked('pg_inherits');
 	ok(arrives('early.*C'),
@@ -688,7 +614,8 @@ SKIP:
 
 	# A client that seems to have received everything gets no keepalive before each
 	# wait, which would flush what is held back.
-	send_message('d', pack 'a Q> Q> Q> Q> C', 'r', ~0 - 1, 0, 0, 0, 0);
+	$client->send_message('d', pack 'a Q> Q> Q> Q> C',
+		'r', ~0 - 1, 0, 0, 0, 0);
 	wait_until_walsender(q(write_lsn > pg_current_wal_lsn()));
 
 	my $waits_for_standby = q(wait_event = 'WaitForStandbyConfirmation');
@@ -744,7 +671,8 @@ SKIP:
 # everything, see above.
 {
 	begin_test();
-	send_message('d', pack 'a Q> Q> Q> Q> C', 'r', ~0 - 1, 1, 1, 0, 0);
+	$client->send_message('d', pack 'a Q> Q> Q> Q> C',
+		'r', ~0 - 1, 1, 1, 0, 0);
 	wait_until_walsender(q(write_lsn > pg_current_wal_lsn()));
 	reload_with($publisher, q(synchronous_standby_names = 'tap_client'));
 	wait_until_walsender(q(sync_state = 'sync'));
@@ -756,11 +684,11 @@ SKIP:
 	$publisher->poll_query_until('postgres',
 		q(SELECT count(*) = 1 FROM pg_stat_activity WHERE wait_event = 'SyncRep')
 	) or die 'the commit does not wait';
-	$received = '';
-	send_message('c', '');
+	$client->forget;
+	$client->send_message('c', '');
 	kill 'CONT', $walsender;
 	ok(arrives('<c>.*<Z>'), 'a copy that the client ends is ended');
-	unlike($received, qr/<c>[^<]/, 'nothing is asked behind its end');
+	unlike($client->arrived, qr/<c>[^<]/, 'nothing is asked behind its end');
 	reload_with($publisher, q(synchronous_standby_names = ''));
 	$session->query_safe('SELECT 1');
 	$session->quit;

@@ -16,6 +16,7 @@ use Test::More;
 my ($publisher, $subscriber) = new_pair(
 	publisher_conf => q(
 		shared_preload_libraries = 'parallel_apply'
+		parallel_apply.coalesce_messages = on
 		listen_addresses = '127.0.0.1'
 		logical_decoding_work_mem = 64kB),
 	subscriber_conf => 'parallel_apply.queue_size = 4MB');

@@ -20,6 +20,7 @@ my $HELD_S = 0.1;
 my ($publisher, $subscriber) = new_pair(
 	publisher_conf => <<~'CONF',
 	shared_preload_libraries = 'parallel_apply'
+	parallel_apply.coalesce_messages = on
 	wal_sender_timeout = 0
 	max_prepared_transactions = 2
 	CONF
@@ -156,6 +157,20 @@ SKIP:
 		'if the subscriber sends WAL itself, all are flushed at once');
 	$client->kill_kill;
 }
+
+# A walsender that has begun with the setting keeps asking after a reload.  The next one
+# does not ask, which its subscription knows.
+reload_with($publisher, 'parallel_apply.coalesce_messages = off');
+$publisher->poll_query_until('postgres',
+	q(SELECT current_setting('parallel_apply.coalesce_messages') = 'off'))
+  or die 'the setting is not read';
+returns_soon(insert('on'),
+	'a walsender that gathers no more still asks for flushes');
+connect_again($subscriber, 'tap');
+wait_for_sync_state($publisher, 'tap', 'sync');
+returns_soon(insert('on'),
+	'a session gets its flush at once where the walsender does not ask');
+reload_with($publisher, 'parallel_apply.coalesce_messages = on');
 
 # The apply worker itself commits synchronously in this case; writers do not.
 reload_with($subscriber, 'parallel_apply.leader_participation = off');

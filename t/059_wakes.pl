@@ -17,6 +17,7 @@ use Test::More;
 my ($publisher, $subscriber) = new_pair(
 	publisher_conf => q(
 		shared_preload_libraries = 'parallel_apply'
+		parallel_apply.coalesce_messages = on
 		logical_decoding_work_mem = 64kB
 		wal_sender_timeout = 0),
 	subscriber_conf => q(

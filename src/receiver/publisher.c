@@ -8,8 +8,10 @@
  * connection is made for the query.  PostgreSQL's own apply needs no answer
  * and sends no query.
  *
- * A publisher that preloads the library has its settings.  pg_settings does not
- * show settings that occur only in the configuration file.
+ * A publisher that preloads the library has its settings, and requests flushes
+ * while it gathers messages, which it may do for some roles or databases only.
+ * The connection has the value that its walsender has.  pg_settings does not show
+ * settings that occur only in the configuration file.
  *-------------------------------------------------------------------------
  */
 #include "parallel_apply.h"
@@ -28,7 +30,7 @@
  * walsender wait for replies, in milliseconds?
  */
 static const char *const query =
-"SELECT EXISTS (SELECT FROM pg_catalog.pg_settings WHERE name = '" PAPPLY_NAME ".coalesce_messages'),"
+"SELECT EXISTS (SELECT FROM pg_catalog.pg_settings WHERE name = '" PAPPLY_NAME ".coalesce_messages' AND setting = 'on'),"
 " pg_catalog.current_setting('synchronous_standby_names') <> ''"
 " AND pg_catalog.current_setting('synchronous_commit') = 'on',"
 " (SELECT setting::int FROM pg_catalog.pg_settings WHERE name = 'wal_sender_timeout')";

@@ -2,7 +2,7 @@
  * ask.c
  *	  Ask the subscriber for a flush that a backend waits for.
  *
- * Runs in walsenders, on a publisher that preloads the library.
+ * Runs in walsenders for which the setting coalesce_messages is on.
  *
  * A commit with synchronous_commit = on waits until the standby has flushed
  * it.  The protocol does not transmit this.  A subscriber that does not know

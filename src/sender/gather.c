@@ -2,7 +2,7 @@
  * gather.c
  *	  Send several messages of a publisher together.
  *
- * Runs in walsenders, on a publisher that preloads the library.
+ * Runs in walsenders for which the setting coalesce_messages is on.
  *
  * A walsender that decodes sends each message of the output plugin by itself,
  * five or more for a small transaction.  Each of them costs a system call, and
@@ -41,10 +41,17 @@
  * most GATHERED_BYTES wait, and complete transactions only if the publisher is
  * behind by BACKLOG_BYTES.
  *
- * While the setting is off, the server's functions are in place.
+ * While the setting is off, as by default, the server's functions are in place:
+ * the postmaster replaces them if the setting is on for the server, a walsender
+ * if it is on for its role or database only.  A walsender that has begun with
+ * our functions has them until it ends, because its subscriber relies on the
+ * requests of ask.c (publisher.c); a reload can end the gathering.
  *
  * If another library has replaced these functions with its own, nothing is
- * kept: they may sleep until a standby has received what was put before.
+ * kept: they may sleep until a standby has received what was put before.  Such
+ * libraries do this when a walsender is authenticated.  That is later than the
+ * postmaster, so their functions call ours.  It is earlier than the settings of
+ * roles and databases, and then ours are not put over theirs.
  *
  * The alternative is an output plugin around pgoutput, which knows where
  * transactions begin and end.  But its slots would have to be created by hand,
@@ -114,6 +121,12 @@ papply_gather_concerns_us(void)
 {
 	return MyReplicationSlot != NULL && MyWalSnd != NULL &&
 		strcmp(NameStr(MyReplicationSlot->data.plugin), "pgoutput") == 0;
+}
+
+bool
+papply_gather_is_on(void)
+{
+	return papply_coalesce_messages && PqCommMethods == &gathering;
 }
 
 /*
@@ -202,8 +215,7 @@ may_stay(void)
 {
 	XLogRecPtr	decoded_lsn;
 
-	if (!papply_coalesce_messages || PqCommMethods != &gathering ||
-		!(was_just_put || stays) || gathered_bytes >= GATHERED_BYTES)
+	if (!papply_gather_is_on() || !(was_just_put || stays) || gathered_bytes >= GATHERED_BYTES)
 		return false;
 
 	/* Only this process writes it, so no lock is needed to read it. */
@@ -271,12 +283,17 @@ papply_gather_init(void)
 	gathering.is_send_pending = is_send_pending;
 }
 
-/* The server's next flush sends the messages that are kept. */
+/*
+ * The next flush sends the messages that are kept.  A walsender that has begun
+ * has its slot.
+ */
 void
 papply_gather_switch(bool is_on)
 {
 	gathered_bytes = 0;
 	was_just_put = has_end = stays = false;
-	if (PqCommMethods == (is_on ? methods : &gathering))
-		PqCommMethods = is_on ? &gathering : methods;
+	if (is_on && PqCommMethods == methods)
+		PqCommMethods = &gathering;
+	if (!is_on && PqCommMethods == &gathering && MyReplicationSlot == NULL)
+		PqCommMethods = methods;
 }

@@ -2,7 +2,7 @@
  * read_on.c
  *	  Decode several WAL records before checking for replies.
  *
- * Runs in walsenders, on a publisher that preloads the library.
+ * Runs in walsenders for which the setting coalesce_messages is on.
  *
  * WalSndLoop() checks for replies of the client before each WAL record, with a
  * system call.  A small transaction has some ten records, and most of them
@@ -52,7 +52,7 @@ static bool is_reading_on = false;
 static bool
 may_read_on(void)
 {
-	return papply_coalesce_messages && !is_reading_on && papply_gather_concerns_us() &&
+	return papply_gather_is_on() && !is_reading_on && papply_gather_concerns_us() &&
 		(MyWalSnd->state == WALSNDSTATE_CATCHUP || MyWalSnd->state == WALSNDSTATE_STREAMING);
 }
 
