@@ -3,7 +3,7 @@
 #
 # The promise: triggers write down the same as with PostgreSQL's own apply, which applies the
 # same transactions in the database "serial".  Many transactions are there when the first
-# one may go on, so that several writers would apply them.  039_session_locks.pl and
+# one may continue, so that several writers would apply them.  039_session_locks.pl and
 # 049_session_settings.pl have locks, custom settings and temporary tables.  Fault: a trigger
 # finds what its own writer has left there, which is something else.
 use strict;

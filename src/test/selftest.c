@@ -45,7 +45,7 @@ PG_FUNCTION_INFO_V1(papply_selftest_queue);
 PG_FUNCTION_INFO_V1(papply_selftest_queue_oversize);
 PG_FUNCTION_INFO_V1(papply_selftest_row_keys);
 
-/* Of the subscription and origin of the test's pool; no real one has these. */
+/* IDs of the test pool's subscription and origin; no real one has them. */
 #define TEST_SUBID ((Oid) PG_UINT32_MAX)
 #define TEST_ORIGIN PAPPLY_NO_ORIGIN
 
@@ -329,13 +329,13 @@ papply_selftest_row_keys(PG_FUNCTION_ARGS)
 
 /*** queue ***/
 
-/* Which writer the backend plays. */
+/* The number of the writer that the backend acts as. */
 #define TEST_WRITER 0
 
 /* Transactions that the model remembers; more than there are slots. */
 #define MODEL_LENGTH 1024
 
-/* What is in the queue: everything of a transaction follows from its number. */
+/* Contents of the queue: everything of a transaction follows from its number. */
 typedef struct QueueModel
 {
 	int			steps;
@@ -426,7 +426,7 @@ is_native(uint64 seqno)
 	return seqno % 13 == 0 || seqno / 256 % 4 == 3;
 }
 
-/* The receiver: one more transaction.  Returns false if it does not fit. */
+/* Receiver: add a transaction.  Returns false if it does not fit. */
 static bool
 put_transaction(QueueModel *model, char *data, int max_entries)
 {
@@ -502,7 +502,7 @@ replay_transactions(QueueModel *model)
 	return model->committed > committed;
 }
 
-/* A writer: claim, read and commit.  Returns false if there is nothing for it. */
+/* Writer: claim, read and commit.  Returns false if there is nothing to claim. */
 static bool
 take_transactions(QueueModel *model, char *data)
 {
@@ -535,7 +535,7 @@ take_transactions(QueueModel *model, char *data)
 	return true;
 }
 
-/* The receiver: give back what is committed, in order. */
+/* Receiver: release what is committed, in order. */
 static void
 release_committed(QueueModel *model)
 {

@@ -69,7 +69,10 @@ papply_selftest_status(PG_FUNCTION_ARGS)
 	PG_RETURN_BOOL(papply_feedback_rewrite(message, PG_GETARG_INT32(1), false) == message);
 }
 
-/* Commits follow each other by gap_ms for held_ms; the flush takes some time; another one. */
+/*
+ * Commits at intervals of gap_ms for held_ms, a flush that takes some time, and
+ * one more commit.
+ */
 static int64
 hold_flush(int64 now, int gap_ms, int held_ms, int next_us)
 {

@@ -21,12 +21,12 @@ PG_FUNCTION_INFO_V1(papply_selftest_pace_window);
 #define READ_US 1
 #define TRANSIT_US 20
 
-/* Send times of what is between the two. */
+/* Send times of the messages between publisher and receiver */
 #define MAX_BUFFERED 100000
 
 typedef struct Link
 {
-	int			capacity;		/* messages that may be between the two */
+	int			capacity;		/* capacity of the connection, in messages */
 	int			left;			/* messages that the publisher still has */
 	int64		next_at;		/* when it has the next one ready */
 	int64		sent[MAX_BUFFERED]; /* a ring */
@@ -47,7 +47,7 @@ send_until(Link *link, int64 now)
 	}
 }
 
-/* Read all that is there; returns when that is done. */
+/* Read everything that has arrived; return the time at which that is done. */
 static int64
 read_all(Link *link, PapplyPace *pace, int64 now, int64 skew_us)
 {
@@ -57,7 +57,7 @@ read_all(Link *link, PapplyPace *pace, int64 now, int64 skew_us)
 		papply_pace_read(pace, 100, link->sent[link->first % MAX_BUFFERED] + skew_us);
 		link->first++;
 
-		/* one that had no space begins with the next message now */
+		/* a publisher that had no space sends its next message now */
 		if (link->end - link->first == link->capacity - 1)
 			link->next_at = Max(link->next_at, now);
 		now += READ_US;
