@@ -1,11 +1,13 @@
-# What code of the user leaves in its session is found by later transactions as with
-# PostgreSQL's own apply, which has one session, or it is missed with an error.
+# Promise: later transactions find what user code leaves in its session as with
+# PostgreSQL's own apply, which has one session, or fail with an error because it is
+# missing.
 #
-# The promise: triggers write down the same as with PostgreSQL's own apply, which applies the
-# same transactions in the database "serial".  Many transactions are there when the first
-# one may continue, so that several writers would apply them.  039_session_locks.pl and
-# 049_session_settings.pl have locks, custom settings and temporary tables.  Fault: a trigger
-# finds what its own writer has left there, which is something else.
+# Triggers write the same as with PostgreSQL's own apply, which applies the same
+# transactions in the database "serial".  Many transactions are queued when the
+# first one may continue, so that several writers would apply them.
+# 039_session_locks.pl and 049_session_settings.pl test locks, custom settings and
+# temporary tables.  Detects: a trigger finds what its own writer has left there,
+# which differs.
 use strict;
 use warnings;
 use FindBin;
@@ -21,7 +23,7 @@ my ($publisher, $subscriber) = new_pair(
 		parallel_apply.max_batch_transactions = 1));
 $subscriber->safe_psql('postgres', 'CREATE DATABASE serial');
 
-# What the trigger of each table does to find a value, v.  An error is a value, too.
+# How the trigger of each table obtains a value, v.  An error is a value, too.
 my %code = (
 	# does not depend on other transactions
 	prepared =>
@@ -92,7 +94,8 @@ on_publisher('INSERT INTO gate VALUES (1, 0)');
 
 my $id = 0;
 
-# Rows of these tables, each in a transaction, come while the first one is held up.
+# Insert rows into these tables, each in a transaction, while the first one is
+# blocked.
 sub insert_into
 {
 	my (@rows) = @_;
@@ -115,7 +118,7 @@ sub insert_into
 	return;
 }
 
-# What triggers have written down since the last call.
+# What triggers have written since the last call
 sub notes
 {
 	my ($db) = @_;
@@ -140,7 +143,7 @@ sub fallbacks
 	);
 }
 
-# A new apply worker has a session without anything.
+# A new apply worker has an empty session.
 sub begin_again
 {
 	connect_again($subscriber, 'tap');
@@ -194,7 +197,8 @@ for my $rows (
 	begin_again();
 }
 
-# Writers lose the numbers that they have fetched before they leave it to the apply worker.
+# Writers lose the numbers that they have fetched before they leave the sequence to
+# the apply worker.
 my $before = fallbacks();
 insert_into(('cached', 'cached_before') x 8);
 my @numbers = map { / (\d+)$/ } split /\n/, notes();
@@ -221,7 +225,7 @@ is( on_subscriber(
 	'0 1 2 3 4 5 6 7',
 	'numbers of an identity column with a cache are in order');
 
-# One that gets a cache when all writers have looked for such.
+# A sequence that gets a cache after all writers have looked for one
 begin_again();
 insert_into(('number') x 40);
 same_as_serial('the same with more numbers');
@@ -245,8 +249,8 @@ notes($_) for qw(postgres serial);
 
 ### what is missed
 
-# Many errors, but no number of another transaction.  Each of them is looked for by writers
-# and by the apply worker.
+# Many errors, but no number of another transaction.  Writers and the apply worker
+# evaluate each of them.
 insert_into(('number', 'number_before', 'last_number') x 8);
 my $notes = notes();
 is( (   () =

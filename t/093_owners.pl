@@ -1,5 +1,6 @@
-# The owner of a subscription sees its rows in the views, and nothing of other
-# subscriptions; members of pg_read_all_stats see all, others nothing.
+# Promise: the owner of a subscription sees its rows in the views, and nothing of
+# other subscriptions.  Members of pg_read_all_stats see all subscriptions, other
+# users none.
 use strict;
 use warnings;
 use FindBin;
@@ -16,7 +17,7 @@ exec_both(
 on_publisher("INSERT INTO $_ VALUES (1, 1)") for qw(tap other);
 create_extension($subscriber);
 
-# The owner must be a superuser when he gets it, up to 15.
+# Up to 15, the new owner must be a superuser.
 my %owner = (tap => 'alice', other => 'bob');
 on_subscriber(
 	q(CREATE ROLE alice SUPERUSER LOGIN; CREATE ROLE bob SUPERUSER LOGIN;
@@ -43,7 +44,7 @@ sub as
 	return on_subscriber("SET ROLE $role; $sql");
 }
 
-# The subscriptions of which each role sees rows.
+# The subscriptions of which each role sees rows
 sub sees
 {
 	my ($view, $filter) = @_;
@@ -57,7 +58,7 @@ sub sees
 	return;
 }
 
-# A change that waits for another one, of each.
+# A change of each subscription that waits for another one
 for my $name (sort keys %owner)
 {
 	my $at =
@@ -95,7 +96,7 @@ is( as( 'alice',
 	't',
 	'who owns the table, too, sees the key');
 
-# An owner waits for his subscription only.
+# An owner can wait only for the subscription that it owns.
 is(as('alice', q(SELECT parallel_apply.drain('tap', '1 min'))),
 	't', 'an owner may wait');
 like(
@@ -105,7 +106,7 @@ like(
 	qr/must be owner of subscription tap/,
 	'not for another one');
 
-# A transaction of each that fails, and is skipped.
+# A transaction of each subscription that fails, and is skipped
 on_publisher(
 	"ALTER TABLE $_ DROP CONSTRAINT ${_}_v_check; INSERT INTO $_ VALUES (2, -1)"
 ) for sort keys %owner;

@@ -123,7 +123,7 @@ my ($status, undef, $errors) = $publisher->psql(
 	"ALTER ROLE capture SET $setting = on",
 	extra_params => [ '-U', 'capture' ]);
 isnt($status, 0, 'a role cannot switch it on by itself');
-like($errors, qr/permission denied to set parameter/, 'it is told so');
+like($errors, qr/permission denied to set parameter/, 'and gets an error');
 on_publisher("GRANT SET ON PARAMETER $setting TO capture");
 $publisher->safe_psql(
 	'postgres',
