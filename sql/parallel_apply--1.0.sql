@@ -1107,7 +1107,7 @@ WITH s AS MATERIALIZED (
     UNION ALL
     SELECT s.subname, 'retries', 'notice',
            'many transactions are tried again: see unique indexes in parallel_apply.tables, and local sessions that lock rows',
-           format('%s second attempts and %s roll-backs in favour of older ones, of %s transactions',
+           format('%s second attempts and %s rollbacks in favor of older ones, of %s transactions',
                   s.retries, s.commit_order_aborts, s.transactions)
       FROM s WHERE s.transactions >= 100 AND s.retries + s.commit_order_aborts > 10
        AND s.retries + s.commit_order_aborts >= 0.02 * s.transactions

@@ -244,13 +244,13 @@ for my $state ('waiting for lock', 'waiting for prior commit')
 	{
 		$subscriber->poll_query_until('postgres',
 			"SELECT sum(retries) > $retries FROM parallel_apply.writers")
-		  or die 'the cancelled transaction is not tried again';
+		  or die 'the canceled transaction is not tried again';
 		wait_for_state($subscriber, 'waiting for lock');
 	}
 	$session->quit;
-	tables_equal("after a writer $state was cancelled", @tables);
+	tables_equal("after a writer $state was canceled", @tables);
 	cmp_ok(counter($subscriber, 'retries'),
-		'>', $retries, "a transaction cancelled $state is tried once more");
+		'>', $retries, "a transaction canceled $state is tried once more");
 	is(counter($subscriber, 'fallbacks'),
 		$replays, 'and its writer succeeds then');
 }

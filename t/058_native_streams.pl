@@ -83,7 +83,7 @@ for my $option (sort keys %new_table)
 	$copy->query_safe('ROLLBACK');
 	$copy->quit;
 	wait_until_ready($subscriber);
-	tables_equal('and with the synchronisation of a table', 'items', $table);
+	tables_equal('and with the synchronization of a table', 'items', $table);
 }
 
 finish($publisher, $subscriber);

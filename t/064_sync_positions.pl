@@ -89,7 +89,7 @@ wait_for_waits(1, 2);
 $row->query_safe('ROLLBACK');
 
 $subscriber->wait_for_subscription_sync($publisher, 'tap');
-tables_equal('after its synchronisation', @tables);
+tables_equal('after its synchronization', @tables);
 is(apply_pid($subscriber, 'tap'),
 	$apply_pid, 'by the same apply worker all the time');
 $_->quit for $gate, $stop, $row, values %copy;

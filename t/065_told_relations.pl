@@ -109,7 +109,7 @@ on_publisher(
 );
 wait_applied($publisher, $subscriber, 'tap');
 is(on_subscriber('SELECT count(*) FROM again'), '0',
-	'a change of a table that is copied again is left to its synchronisation'
+	'a change of a table that is copied again is left to its synchronization'
 );
 $copy->query_safe('ROLLBACK');
 $copy->quit;

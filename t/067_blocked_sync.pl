@@ -55,11 +55,11 @@ my $apply_pid = apply_pid($subscriber, 'tap');
 	$copy->quit;
 	wait_until(
 		q(count(*) = 0 FROM pg_subscription_rel WHERE srsubstate NOT IN ('r', 's')),
-		'the synchronisation worker waits for ever');
+		'the synchronization worker waits for ever');
 	$streamed->query_safe('COMMIT');
 	$streamed->quit;
 	tables_equal(
-		'after a synchronisation that needed a row of a streamed one',
+		'after a synchronization that needed a row of a streamed one',
 		@tables, 'late');
 }
 
@@ -81,11 +81,11 @@ my $apply_pid = apply_pid($subscriber, 'tap');
 	$copy->query_safe('ROLLBACK');
 	wait_until(
 		q(count(*) = 0 FROM pg_subscription_rel WHERE srsubstate NOT IN ('r', 's')),
-		'the synchronisation worker waits for ever');
+		'the synchronization worker waits for ever');
 	$streamed->query_safe('COMMIT');
 	$_->quit for $copy, $local, $streamed;
 	tables_equal(
-		'after a synchronisation that needed a row of such a session',
+		'after a synchronization that needed a row of such a session',
 		@tables, qw(late later));
 }
 

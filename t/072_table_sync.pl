@@ -79,7 +79,7 @@ wait_applied($publisher, $subscriber, 'tap');
 is(counter($subscriber, 'transactions') - $done,
 	21, 'and leave those of the table alone');
 is(on_subscriber('SELECT count(*) FROM late'),
-	'0', 'whose changes are left to its own synchronisation');
+	'0', 'whose changes are left to its own synchronization');
 rows_equal($publisher, $subscriber, 'items',
 	'but not what such a transaction does elsewhere');
 

@@ -94,7 +94,7 @@ on_subscriber('ALTER SUBSCRIPTION tap ENABLE');
 on_subscriber('ALTER SUBSCRIPTION tap REFRESH PUBLICATION');
 poll(
 	"SELECT state || ': ' || reason FROM $view",
-	'while a table is not synchronised, the view says so',
+	'while a table is not synchronized, the view says so',
 	'synchronizing: 1 of its tables are not ready');
 $lock->quit;
 poll(
@@ -288,7 +288,7 @@ if (int $subscriber->pg_version >= 19)
 		qr/sequence synchronization failed for subscription "tap"/, $offset);
 	poll(
 		"SELECT concat_ws(',', state, reason) FROM $view",
-		'a sequence that is not synchronised is no table',
+		'a sequence that is not synchronized is no table',
 		'parallel');
 	is( on_subscriber(
 			q(SELECT count(*) FROM parallel_apply.tables WHERE relid = 'numbers'::regclass)

@@ -364,7 +364,7 @@ ok( $subscriber->poll_query_until(
 		q(SELECT concat_ws('|', subname, sync_state, apply_mode, findings, reason)
 		FROM parallel_apply.tables WHERE relid = 'late'::regclass),
 		'tap|copying|native|{not_synchronized}|it is not synchronized yet'),
-	'a table that is being synchronised is native');
+	'a table that is being synchronized is native');
 $row->query_safe('ROLLBACK');
 $row->quit;
 $subscriber->wait_for_subscription_sync($publisher, 'tap');

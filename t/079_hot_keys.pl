@@ -225,7 +225,7 @@ sub not_advised
 advised(
 	'exclusive_table',
 	qr/transactions that change table audited are applied alone: trigger audit_trg of table public\.audited fires .* Remedy: .*set_table_option.*\|1 of \d+ changed rows; 1 of \d+ transactions/,
-	'the trigger that serialises is named, with what it costs');
+	'the trigger that serializes is named, with what it costs');
 
 # One hot row
 on_subscriber(q(SELECT parallel_apply.reset_stats('tap')));
@@ -339,7 +339,7 @@ on_publisher(join '',
 wait_applied($publisher, $subscriber, 'tap');
 advised(
 	'retries',
-	qr/^notice\|many transactions are tried again: .*\|12 second attempts and 0 roll-backs .* of 102 transactions/,
+	qr/^notice\|many transactions are tried again: .*\|12 second attempts and 0 rollbacks .* of 102 transactions/,
 	'second attempts are told');
 on_publisher(join '',
 	map { "INSERT INTO wide VALUES ($_, repeat('x', 50000));\n" } 1 .. 12);

@@ -711,7 +711,7 @@ SQL
 			my ($pid, $state);
 			wait_until(
 				$run,
-				'table synchronisation',
+				'table synchronization',
 				sub {
 					($pid, $state) =
 					  split(/\|/, ask($run, $run->{parallel}, $query));

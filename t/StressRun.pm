@@ -79,7 +79,7 @@ sub wait_for_sync
 	{
 		wait_until(
 			$run,
-			'table synchronisation',
+			'table synchronization',
 			sub { ask($run, $node, $waiting) == 0 });
 	}
 	return;

@@ -107,7 +107,7 @@ sub native_fault
 	  if !Workload::is_safe_for_native($run->{version})
 	  && $log =~
 	  /by signal 11: .*\n.*Failed process was running: CREATE_REPLICATION_SLOT/;
-	return 'PostgreSQL has lost in a crash that a table was synchronised'
+	return 'PostgreSQL has lost in a crash that a table was synchronized'
 	  if $run->{workload}->settings->{synchronous_commit} eq 'off'
 	  && slurp_file($run->{parallel}->logfile) =~
 	  /ERROR:  could not start WAL streaming: ERROR:  replication slot "pg_\d+_sync_\d+_\d+" does not exist/;
