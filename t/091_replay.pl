@@ -22,7 +22,8 @@ my ($publisher, $subscriber) = new_pair(
 	subscriber_conf => q(
 		restart_after_crash = on
 		track_commit_timestamp = on
-		max_prepared_transactions = 10));
+		max_prepared_transactions = 10)
+);
 exec_both(
 	q(CREATE TABLE items (id int PRIMARY KEY, v int, note text);
 	CREATE TABLE "Whole" (a int, b text, c bytea);
@@ -85,13 +86,13 @@ sub request
 	return on_subscriber(q(SELECT parallel_apply.skip_transaction('tap')));
 }
 
-# The same, and it is skipped.
+# The same, and it is skipped; a crash does not repeat that.
 sub skip_it
 {
 	my ($sql) = @_;
 	my $id = request($sql);
 	on_subscriber('ALTER SUBSCRIPTION tap ENABLE');
-	wait_applied($publisher, $subscriber, 'tap');
+	$publisher->wait_for_catchup('tap', 'flush');
 	return $id;
 }
 
@@ -139,7 +140,8 @@ sub progress
 {
 	return on_subscriber(
 		q(SELECT remote_lsn FROM pg_replication_origin_status
-		JOIN pg_subscription ON external_id = 'pg_' || oid WHERE subname = 'tap'));
+		JOIN pg_subscription ON external_id = 'pg_' || oid WHERE subname = 'tap')
+	);
 }
 
 # Origin and time of the commit that wrote a row.
@@ -150,7 +152,8 @@ sub commit_of
 		"SELECT o.roname = 'pg_' || s.oid, extract(epoch FROM c.timestamp)
 		FROM items, pg_subscription s, pg_xact_commit_timestamp_origin(items.xmin) c
 		JOIN pg_replication_origin o ON o.roident = c.roident
-		WHERE id = $id AND subname = 'tap'");
+		WHERE id = $id AND subname = 'tap'"
+	);
 }
 
 sub commit_time
@@ -177,7 +180,8 @@ my $id = skip_it(
 	INSERT INTO parts VALUES (3, 3), (11, 11);
 	UPDATE parts SET id = 12 WHERE id = 1;
 	INSERT INTO fired VALUES (1, 1);
-	COMMIT));
+	COMMIT)
+);
 on_publisher('UPDATE items SET v = 5 WHERE id = 5');
 wait_applied($publisher, $subscriber, 'tap');
 
@@ -286,10 +290,193 @@ refuses(
 	'what was rolled back cannot be replayed');
 all_equal('a prepared transaction rolled back');
 
+### a session that does not wait ###############################################
+
+# Calls replay() in a session of its own, and waits until its process waits there.
+# Returns the session and the process.
+sub replay_until
+{
+	my ($number, $where) = @_;
+	my $session =
+	  $subscriber->background_psql('postgres', on_error_stop => 0);
+	$session->query_until(qr/called/,
+		"\\echo called\nCALL parallel_apply.replay($number);\n");
+	my $from =
+	  q(FROM pg_stat_activity a WHERE backend_type = 'parallel_apply replay');
+	wait_until(
+		"count(*) = 1 $from AND EXISTS (SELECT FROM pg_locks l
+		WHERE l.pid = a.pid AND NOT granted AND $where)",
+		"the replay does not wait for $where");
+	return ($session, on_subscriber("SELECT pid $from"));
+}
+
+$id = skip_it('UPDATE items SET v = -v - 1 WHERE id IN (6, 7)');
+repair();
+my $holder = hold($subscriber, 'SELECT * FROM items WHERE id = 7 FOR UPDATE');
+my ($session, $pid) = replay_until($id, q(locktype = 'transactionid'));
+on_subscriber(
+	q(SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE query LIKE 'CALL%')
+);
+wait_until(
+	q(count(*) = 0 FROM pg_stat_activity WHERE backend_type = 'parallel_apply replay'),
+	'the replay does not end');
+end_sessions($holder, $session);
+is(stored(), $id, 'what is canceled stays stored');
+is( on_subscriber('SELECT count(*) FROM items WHERE id IN (6, 7) AND v < 0'),
+	'0', 'and nothing of it is applied');
+replay($id);
+all_equal('after a cancel');
+
+### crashes ####################################################################
+
+my %victim = (
+	'the process of the replay' => sub { return $_[0] },
+	'the apply worker' => sub { return apply_pid($subscriber, 'tap') },
+	'a writer' => sub { return (writer_pids($subscriber, 'tap'))[0] },
+	'the server' => sub { return });
+
+# Kills the victim, or stops the server at once, until it is up again.
+sub crash
+{
+	my ($victim, $replay_pid) = @_;
+	my $process = $victim{$victim}->($replay_pid);
+	if (defined $process)
+	{
+		my $offset = -s $subscriber->logfile;
+		kill 'KILL', $process;
+		$subscriber->wait_for_log(
+			qr/all server processes terminated; reinitializing/, $offset);
+	}
+	else
+	{
+		$subscriber->stop('immediate');
+		$subscriber->start;
+	}
+	$subscriber->poll_query_until('postgres', 'SELECT true')
+	  or die 'the server does not come back';
+	wait_for_pool($subscriber, 'tap');
+	return;
+}
+
+# Each row of emptied passes the gate of the commit, a number for each transaction.
+my $number = 2000;
+
+# Crashes while a transaction is being replayed.  Statements of a local session, and what
+# the process waits for then, say where.
+sub crash_in_replay
+{
+	my ($victim, $when, $hold, $where, $is_committed, $then) = @_;
+	my $what = "$victim is killed $when";
+	$number++;
+	my $transaction = skip_it(
+		"BEGIN; INSERT INTO items VALUES ($number, -1); UPDATE items SET v = -v - 1 WHERE id = 7;
+		INSERT INTO emptied VALUES ($number); COMMIT"
+	);
+	repair();
+	wait_for_pool($subscriber, 'tap');
+	my $local = hold($subscriber, $hold);
+	my ($caller, $process) = replay_until($transaction, $where);
+	my $second = $then ? $then->($local) : undef;
+	crash($victim, $process);
+	eval { $_->quit } foreach grep { defined } ($local, $caller, $second);
+	is( stored(),
+		$is_committed ? '' : $transaction,
+		"$what: it is stored unless it is applied");
+	is( on_subscriber("SELECT count(*) FROM items WHERE id = $number"),
+		$is_committed ? '1' : '0',
+		"$what: all or nothing is applied");
+
+	# The origin that is left is used, and dropped, by the next replay.
+	$transaction = skip_it("INSERT INTO items VALUES (-$number, -1)")
+	  if $is_committed;
+	repair() if $is_committed;
+	replay($transaction);
+	all_equal($what);
+	return;
+}
+
+foreach my $victim (sort keys %victim)
+{
+	crash_in_replay(
+		$victim,
+		'between two changes',
+		'SELECT * FROM items WHERE id = 7 FOR UPDATE',
+		q(locktype = 'transactionid'), 0);
+	crash_in_replay(
+		$victim,
+		'before the stored rows are removed',
+		'CREATE INDEX kept_gate ON parallel_apply.kept_transactions (subid)',
+		q(relation = 'parallel_apply.kept_transactions'::regclass),
+		0);
+	crash_in_replay(
+		$victim,
+		'before the commit',
+		'SELECT pg_advisory_lock(7)',
+		q(locktype = 'advisory'), 0);
+	crash_in_replay(
+		$victim,
+		'after the commit',
+		'SELECT pg_advisory_lock(7)',
+		q(locktype = 'advisory'),
+		1,
+		sub {
+			my ($gate) = @_;
+			my $catalog = hold($subscriber,
+				'LOCK TABLE pg_replication_origin IN SHARE MODE');
+			$gate->query_safe('SELECT pg_advisory_unlock(7)');
+			wait_until(
+				q(count(*) = 1 FROM pg_locks WHERE NOT granted AND relation = 'pg_replication_origin'::regclass),
+				'the replay does not drop its origin');
+			return $catalog;
+		});
+}
+
+# Crashes while a transaction is to be skipped, is being stored, or is.
+sub crash_in_skip
+{
+	my ($victim) = @_;
+	$number++;
+	my $transaction = request("INSERT INTO items VALUES ($number, -1)");
+	if ($victim eq 'the server')
+	{
+		$subscriber->stop('immediate');
+		$subscriber->start;
+		is(stored(), '',
+			"$victim is killed before the skip: nothing is stored");
+	}
+	my $local =
+	  hold($subscriber,
+		'REFRESH MATERIALIZED VIEW parallel_apply.kept_messages');
+	on_subscriber('ALTER SUBSCRIPTION tap ENABLE');
+	wait_until(
+		q(count(*) = 1 FROM pg_locks WHERE NOT granted AND relation = 'parallel_apply.kept_messages'::regclass),
+		'the apply worker does not wait');
+	crash($victim);
+	eval { $local->quit };
+	$publisher->wait_for_catchup('tap', 'flush');
+	is(stored(), $transaction,
+		"$victim is killed while it is stored: it is stored once");
+	is( on_subscriber(
+			"SELECT changes FROM parallel_apply.skipped_transactions"),
+		'1',
+		"$victim is killed while it is stored: with all changes");
+	crash($victim);
+	is(stored(), $transaction,
+		"$victim is killed after that: it stays stored");
+	repair();
+	replay($transaction);
+	all_equal("$victim is killed during a skip");
+	return;
+}
+
+crash_in_skip($_) foreach grep { !/replay/ } sort keys %victim;
+
 finish(
 	$publisher,
 	$subscriber,
 	qr/ERROR:  new row for relation "items" violates check constraint "positive"/,
 	qr/ERROR:  (replay\(\) cannot run|must be owner of|there is no skipped|number of a skipped|transaction with number)/,
-	qr/could not receive data from WAL stream/);
+	qr/ERROR:  canceling statement due to user request/,
+	qr/(the database system is|terminating|could not receive data from WAL stream)/
+);
 done_testing();
