@@ -1,6 +1,7 @@
 # Promise: the quick start of README.md, as written there, switches the chosen
 # subscription to parallel apply, and no other one.  Without the quick start's
-# setting, CREATE EXTENSION switches all enabled subscriptions, and reports that.
+# setting, CREATE EXTENSION switches all enabled subscriptions, and reports that.  The
+# query of doc/quick_start.md keeps the libraries that are preloaded already.
 use strict;
 use warnings;
 use FindBin;
@@ -19,6 +20,30 @@ ok($setting && @statements == 3,
 	'the setting and the statements are in README.md');
 
 my ($publisher, $subscriber) = new_pair(subscriber_conf => "$setting\n");
+
+my ($add_library) =
+  slurp_file("$FindBin::RealBin/../doc/quick_start.md") =~
+  /^ {4}(SELECT 'ALTER SYSTEM .*? \\gexec)$/ms;
+for (
+	[
+		'RESET shared_preload_libraries',
+		'parallel_apply',
+		'it is the only library'
+	],
+	[
+		'SET shared_preload_libraries = plpgsql',
+		'plpgsql, parallel_apply',
+		'it is added to others'
+	])
+{
+	my ($before, $after, $name) = @$_;
+	on_publisher("ALTER SYSTEM $before");
+	$publisher->restart;
+	on_publisher($add_library);
+	$publisher->restart;
+	is(on_publisher('SHOW shared_preload_libraries'), $after, $name);
+}
+
 my $connstr = $publisher->connstr . ' dbname=postgres';
 for my $name ('s', 'other')
 {
