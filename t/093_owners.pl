@@ -77,8 +77,7 @@ for my $name (sort keys %owner)
 			"SELECT count(*) FROM parallel_apply.advice() WHERE topic = 'lock'"
 		),
 		$name eq 'tap' ? '1' : '0',
-		"only the owner of $name sees the local session that it waits for"
-	);
+		"only the owner of $name sees the local session that it waits for");
 	$lock->query_safe('COMMIT');
 	$lock->quit;
 	wait_applied($publisher, $subscriber, $name);
