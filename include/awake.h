@@ -32,10 +32,10 @@ extern bool papply_awake_has_substitute(void);
 
 /*
  * Sleep until woken or until the latch is set.  Return immediately if there is
- * something to claim for this writer.  Returns false after timeout_ms; -1
- * means no timeout.
+ * something to claim for this writer, or has_other_work() returns true.
+ * Returns false after timeout_ms; -1 means no timeout.
  */
-extern bool papply_awake_sleep(long timeout_ms);
+extern bool papply_awake_sleep(long timeout_ms, bool (*has_other_work) (void));
 
 /* Report, between two transactions, how the last ones used storage. */
 extern void papply_awake_set_storage(PapplyStorage storage);
@@ -51,10 +51,20 @@ extern bool papply_awake_wake_one(void);
 /* The same without the limit, for work other than applying the queue. */
 extern bool papply_awake_wake_spare(void);
 
+/*
+ * Wake a sleeping writer if there is work for it.  This writer wakes another
+ * one if it leaves work.  Publishing wakes a writer only when the backlog is
+ * large, so the receiver calls this before it does anything other than read.
+ */
+extern void papply_awake_wake_for_work(void);
+
 /* Return the expected number of writers that share the backlog. */
 extern int	papply_awake_sharing(void);
 
 /*** verbs of the receiver ***/
+
+/* Wake a sleeping writer if the backlog is large. */
+extern void papply_awake_wake_for_backlog(void);
 
 /* Do writers hide waits for storage by reading ahead? */
 extern bool papply_awake_reads_ahead(void);

@@ -15,10 +15,21 @@
 #define PAPPLY_ERRCODE_POOL_CLOSED	MAKE_SQLSTATE('P', 'A', '0', '0', '2')
 
 /*
- * Return the newest transaction such that it and all older ones are committed
- * and visible.
+ * What a process checks after each sleep, and after one in which nothing has
+ * woken it.  Each may throw an error.
  */
-extern uint64 papply_commit_order_committed(void);
+typedef struct PapplyWaitChecks
+{
+	void		(*after_sleep) (void);
+	void		(*find_deadlock) (void);
+	void		(*find_local_waiters) (void);
+} PapplyWaitChecks;
+
+/*
+ * Set what this process checks from now on.  Until then it checks only whether
+ * the pool is open.
+ */
+extern void papply_commit_order_set_checks(const PapplyWaitChecks *new_checks);
 
 /*
  * Writer: wait until seqno is committed, showing the given state.  Throws
@@ -48,6 +59,13 @@ extern uint64 papply_commit_order_sleeps(void);
 extern void papply_commit_order_enter(uint64 first);
 
 /*
+ * Request a flush of a local commit that ends there; InvalidXLogRecPtr if
+ * nothing was written.  Called by the process in its turn, before it advances
+ * committed_seqno.
+ */
+extern void papply_commit_order_want_flush(XLogRecPtr local_end_lsn);
+
+/*
  * Record that first..last are committed and visible (or empty), and wake the
  * processes that wait for them.  The caller is in its turn.
  */
@@ -56,7 +74,7 @@ extern void papply_commit_order_advance(uint64 first, uint64 last,
 
 /*
  * Receiver: have the latch set when seqno is committed; 0 for never.  The
- * caller must check papply_commit_order_committed() afterwards.
+ * caller must check papply_pool_committed() afterwards.
  */
 extern void papply_commit_order_wake_receiver_at(uint64 seqno);
 

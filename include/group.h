@@ -31,6 +31,9 @@
 #define PAPPLY_GROUP_CHANGE_LOCK	ShareRowExclusiveLock
 extern bool papply_group_lock(LOCKMODE mode);
 
+/* Return the number of writers in text, or 0 if it is invalid. */
+extern int	papply_group_parse_writers(const char *text, size_t length);
+
 /* The following functions must be called in a transaction. */
 
 /* Return the group of this name, or NULL. */
@@ -44,8 +47,5 @@ extern char *papply_group_server_name(const char *name);
 
 /* Return the number of writers that the group sets for its members, or 0. */
 extern int	papply_group_writers(const ForeignServer *group);
-
-/* Return the OIDs of the current database's subscriptions in this group. */
-extern List *papply_group_members(const char *name);
 
 #endif							/* PAPPLY_GROUP_H */

@@ -74,9 +74,4 @@ extern void papply_lifecycle_replayed(XLogRecPtr remote_end_lsn);
 /* End the process, to fetch the transaction again for the native loop. */
 PAPPLY_NORETURN extern void papply_lifecycle_refetch(XLogRecPtr final_lsn);
 
-/*
- * End the process; the launcher starts another one.  reason follows "because".
- */
-PAPPLY_NORETURN extern void papply_lifecycle_restart(const char *reason);
-
 #endif							/* PAPPLY_LIFECYCLE_H */

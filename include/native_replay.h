@@ -18,10 +18,6 @@ extern int	papply_native_frame(const char *message, int length, char **buffer);
 extern int	papply_native_keepalive(XLogRecPtr remote_lsn, bool reply_requested,
 									char **buffer);
 
-/* Publisher's time that framed messages carry. */
-extern void papply_native_set_send_time(TimestampTz send_time);
-extern TimestampTz papply_native_send_time(void);
-
 /*
  * Is the native loop in a transaction, and with which sequence number?
  * PAPPLY_NO_SEQNO if the transaction came directly.

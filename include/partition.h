@@ -11,21 +11,6 @@
 #include "target.h"
 
 /*
- * For target.c.  Fill the column maps of a partition; it and its root must be
- * open.  Returns its entry in the server's map (localrel, attrmap, updatable,
- * index), which is valid until the next call.
- */
-extern LogicalRepRelMapEntry *papply_partition_prepare(PapplyTarget *partition,
-													   PapplyTarget *root);
-
-/*
- * For target.c.  Begin and end the routing of rows, which lasts as long as the
- * target is open.  Ending it also closes the partitions that were opened.
- */
-extern void papply_partition_begin_routing(PapplyTarget *root);
-extern void papply_partition_end_routing(PapplyTarget *root);
-
-/*
  * Return the partition that the row in root->remote_slot belongs to; its
  * remote_slot has the row.  Throws an error if there is none, or none that a
  * writer may change.

@@ -311,23 +311,10 @@ extern void papply_pool_set_state(PapplyWriterState state);
 extern bool papply_pool_peek_here(int *n, PapplyPool *copy);
 
 /*
- * Return the writer of a pool that has claimed this transaction, or NULL.
- * Unlocked, a hint.
+ * Return the next pool of the server other than papply_pool, without a lock.
+ * *n must be 0 at first.  Returns NULL if there is no further pool.
  */
-extern PapplyWriterSlot *papply_pool_writer_of(PapplyPool *pool, uint64 seqno);
-
-/*
- * Store the processes that pid waits for in the commit order of another pool,
- * and return their number: 0 to 2.  It is 0 unless pid is a writer of that pool
- * and waits in its commit order.  Unlocked, a hint.
- */
-extern int	papply_pool_order_blockers(int pid, int *blockers);
-
-/*
- * Return the process whose commit, data or replay a writer of pool waits for,
- * or 0.  For views, a hint.
- */
-extern int	papply_pool_awaited_pid(PapplyPool *pool, int writer);
+extern PapplyPool *papply_pool_next_other(int *n);
 
 /*
  * Make the receiver of this subscription, if it has a pool, reset its
@@ -350,6 +337,16 @@ static inline bool
 papply_pool_is_private(void)
 {
 	return papply_pool->receiver_proc == NULL;
+}
+
+/*
+ * Return the newest transaction such that it and all older ones are committed
+ * and visible.
+ */
+static inline uint64
+papply_pool_committed(void)
+{
+	return pg_atomic_read_u64(&papply_pool->committed_seqno);
 }
 
 /* The slot of this writer. */

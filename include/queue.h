@@ -153,21 +153,8 @@ extern void papply_queue_set_key(const PapplyKeyName *key);
 /* Publish the open transaction, which is complete. */
 extern void papply_queue_end(XLogRecPtr remote_end_lsn);
 
-/* Publish what the open transaction has so far, and wake a writer for it. */
+/* Publish what the open transaction has so far. */
 extern void papply_queue_publish_open(void);
-
-/*
- * Wake a sleeping writer if there is work for it.  This writer wakes another
- * one if it leaves work.  Publishing wakes a writer only when the backlog is
- * large, so the receiver calls this before it does anything other than read.
- */
-extern void papply_queue_wake_writer(void);
-
-/*
- * Wake a writer for the open transaction, if it is the only one, so that this
- * writer can claim it as soon as it is published.
- */
-extern void papply_queue_announce(void);
 
 /* Has part of the open transaction been published before its end? */
 extern bool papply_queue_open_is_published(void);
@@ -231,10 +218,10 @@ extern PapplyTransaction *papply_queue_oldest_committed(void);
 extern void papply_queue_release(void);
 
 /*
- * Free the space that its writer has read of the oldest transaction, which is
- * larger than the ring.  Returns false if there was none.
+ * Free the space of the oldest transaction, which is larger than the ring, that
+ * its writer, or NULL, has read.  Returns false if there was none.
  */
-extern bool papply_queue_reclaim_read(void);
+extern bool papply_queue_reclaim_read(PapplyWriterSlot *writer);
 
 /*
  * Sleep mark: have the receiver woken when the oldest transaction's writer has
@@ -243,31 +230,6 @@ extern bool papply_queue_reclaim_read(void);
 extern void papply_queue_want_space(void);
 
 /*** verbs of writers ***/
-
-/*
- * Claim the next transactions, at most max.  Returns false if there is nothing
- * to claim, or more writers are awake than the limit.  Transactions marked
- * native or early are never claimed.  Either all of those claimed are marked
- * serial or none is.
- */
-extern bool papply_queue_claim(int max, uint64 *first, uint64 *last);
-
-/*
- * Register a transaction that only this writer can have, or PAPPLY_SEQNO_OPEN.
- */
-extern void papply_queue_claim_early(uint64 seqno);
-
-/*
- * Does the next transaction depend on one that another writer has not
- * committed yet?  A hint.
- */
-extern bool papply_queue_next_must_wait(void);
-
-/*
- * Sleep until there may be something to claim, or the latch is set.  Returns
- * false after timeout_ms; -1 means no timeout.
- */
-extern bool papply_queue_wait_for_work(long timeout_ms);
 
 /*
  * Return the entry at *position of a transaction, and advance *position.  NULL
@@ -282,12 +244,8 @@ extern PapplyEntry *papply_queue_read(uint64 *position);
  */
 extern PapplyEntry *papply_queue_look_ahead(uint64 *position);
 
-/*
- * Return the positions before which everything has been claimed, or has been
- * looked at ahead.
- */
+/* Return the position before which everything has been claimed. */
 extern uint64 papply_queue_unclaimed_position(void);
-extern uint64 papply_queue_ahead_position(void);
 
 /* Allow everything before position to be overwritten. */
 extern void papply_queue_consumed(uint64 position);

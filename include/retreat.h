@@ -23,7 +23,11 @@ extern void papply_retreat_begin(uint64 seqno);
 extern void papply_retreat_recall(PapplyWriterSlot *slot, uint64 first);
 
 /* Is such a retreat active? */
-extern bool papply_retreat_is_on(void);
+static inline bool
+papply_retreat_is_on(void)
+{
+	return pg_atomic_read_u64(&papply_pool->retreat_seqno) > papply_pool_committed();
+}
 
 /*
  * Make younger transactions retreat unless that has been done.  The caller

@@ -8,11 +8,6 @@
 #ifndef PAPPLY_SEAM_H
 #define PAPPLY_SEAM_H
 
-#include "replication/walreceiver.h"
-
-/* The server's own functions. */
-extern const WalReceiverFunctionsType *papply_seam_server;
-
 /* Put the extension's table in place; called once, in the postmaster. */
 extern void papply_seam_install(void);
 

@@ -2,7 +2,7 @@
  * room: pool
  *
  * shutdown.h
- *	  Detect a shutdown of the server, and exit quietly.
+ *	  Detect a shutdown of the server, exit quietly, and restart.
  *-------------------------------------------------------------------------
  */
 #ifndef PAPPLY_SHUTDOWN_H
@@ -19,5 +19,10 @@ extern bool papply_shutdown_has_begun(void);
 
 /* Writer: exit without a message if the server is being shut down. */
 extern void papply_shutdown_init_writer(void);
+
+/*
+ * Apply worker: end the process; the launcher starts another one.  reason follows "because".
+ */
+PAPPLY_NORETURN extern void papply_shutdown_restart(const char *reason);
 
 #endif							/* PAPPLY_SHUTDOWN_H */

@@ -35,9 +35,6 @@ extern void papply_subscription_options_init(void);
  */
 extern void papply_subscription_options_check_label(Oid subid, const char *label);
 
-/* Return the number of writers in text, or 0 if it is invalid. */
-extern int	papply_subscription_options_parse_writers(const char *text, size_t length);
-
 /* Read the options, in a transaction.  An invalid label counts as none. */
 extern void papply_subscription_options_get(Oid subid, PapplySubscriptionOptions *options);
 
@@ -54,5 +51,11 @@ extern void papply_subscription_options_set(Oid subid, const PapplySubscriptionO
  */
 extern int	papply_subscription_options_writers(const PapplySubscriptionOptions *options,
 												PapplyWritersSource *source);
+
+/*
+ * Return the OIDs of the current database's subscriptions in this group.  Must
+ * be called in a transaction.
+ */
+extern List *papply_subscription_options_members(const char *group);
 
 #endif							/* PAPPLY_SUBSCRIPTION_OPTIONS_H */

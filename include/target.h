@@ -159,12 +159,6 @@ extern PapplyTarget *papply_target_peek(LogicalRepRelId remote_relid, uint32 ver
  */
 extern bool papply_target_runs_code(const PapplyTarget *target);
 
-/*
- * May triggers fire when a row is changed?  If user code has set another
- * session_replication_role, ordinary triggers may.
- */
-extern bool papply_target_fires_triggers(const PapplyTarget *target);
-
 /* Are INSERTs into the table put off (insert_run.h)? */
 extern bool papply_target_takes_runs(const PapplyTarget *target);
 
@@ -204,13 +198,6 @@ extern void papply_target_use_version(uint32 version);
  * other function may be called for its target until then.
  */
 extern Relation papply_target_open_to_truncate(LogicalRepRelId remote_relid);
-
-/*
- * Return the state for INSERT, or that for UPDATE and DELETE, with the indexes
- * open.  The target must not be partitioned.
- */
-extern ResultRelInfo *papply_target_insert_rel(PapplyTarget *target);
-extern ResultRelInfo *papply_target_update_rel(PapplyTarget *target);
 
 /* Close all targets, before a commit or TRUNCATE. */
 extern void papply_target_close_all(void);

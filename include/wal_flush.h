@@ -11,13 +11,6 @@
 #include "pool.h"
 
 /*
- * Request a flush of a local commit that ends there; InvalidXLogRecPtr if
- * nothing was written.  Called by the process in its turn, before it advances
- * committed_seqno.
- */
-extern void papply_wal_flush_want(XLogRecPtr local_end_lsn);
-
-/*
  * Writer between two transactions: flush commits, while no other writer does
  * and this one can be spared.  The receiver's latch is set after each flush.
  */

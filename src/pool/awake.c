@@ -39,8 +39,6 @@
 
 #include "awake.h"
 #include "clock.h"
-#include "commit_order.h"
-#include "early.h"
 #include "queue.h"
 
 /* Raise the limit after this time without a commit. */
@@ -48,6 +46,9 @@
 
 /* Lower it again after commits have continued for this time. */
 #define CALM_MS 100
+
+/* A backlog of this many transactions wakes a sleeping writer. */
+#define WAKE_BACKLOG 8
 
 /* Writers for each processor while they read ahead. */
 #define AHEAD_WRITERS 4
@@ -109,6 +110,13 @@ papply_awake_wake_one(void)
 	return count_awake() < limit() && papply_awake_wake_spare();
 }
 
+void
+papply_awake_wake_for_work(void)
+{
+	if (papply_queue_backlog() > 0)
+		(void) papply_awake_wake_one();
+}
+
 /*
  * Expect half of the writers with work to wait, which lets others become
  * awake.
@@ -135,7 +143,7 @@ papply_awake_end(void)
 	pg_atomic_fetch_and_u64(&papply_pool->idle_writers, ~papply_pool_my_bit());
 
 	/* another writer may have fallen asleep because this one was awake */
-	papply_queue_wake_writer();
+	papply_awake_wake_for_work();
 }
 
 bool
@@ -151,13 +159,13 @@ papply_awake_has_substitute(void)
 }
 
 bool
-papply_awake_sleep(long timeout_ms)
+papply_awake_sleep(long timeout_ms, bool (*has_other_work) (void))
 {
 	int			events = WL_LATCH_SET;
 
 	pg_atomic_fetch_or_u64(&papply_pool->idle_writers, papply_pool_my_bit());	/* full barrier */
 	if ((papply_queue_backlog() == 0 || count_awake() >= limit()) &&
-		!papply_early_may_take() && papply_pool_may_sleep() &&
+		!has_other_work() && papply_pool_may_sleep() &&
 		!papply_pool_is_retired() && !ConfigReloadPending)
 	{
 		papply_pool_set_state(PAPPLY_WRITER_IDLE);
@@ -200,6 +208,13 @@ papply_awake_reads_ahead(void)
 	return pg_atomic_read_u64(&papply_pool->ahead_writers) != 0;
 }
 
+void
+papply_awake_wake_for_backlog(void)
+{
+	if (papply_queue_backlog() >= WAKE_BACKLOG)
+		(void) papply_awake_wake_one();
+}
+
 static int
 limit_of_machine(bool is_behind)
 {
@@ -221,7 +236,7 @@ set_limit(bool is_behind)
 		return;
 	pg_atomic_write_u32(&papply_pool->awake_limit, new_limit);
 	pg_memory_barrier();		/* pairs with papply_awake_sleep() */
-	papply_queue_wake_writer();
+	papply_awake_wake_for_work();
 }
 
 void
@@ -260,7 +275,7 @@ papply_awake_is_short(void)
 static void
 adjust_extra(bool has_stalled_if_none)
 {
-	uint64		committed = papply_commit_order_committed();
+	uint64		committed = papply_pool_committed();
 	int64		now = papply_clock_now();
 
 	if (committed != last_committed || committed_at == 0)

@@ -49,6 +49,7 @@
 #include "clock.h"
 #include "commit_order.h"
 #include "local_waiters.h"
+#include "owner.h"
 #include "queue.h"
 #include "retreat.h"
 
@@ -86,7 +87,7 @@ process_of(uint64 oldest)
 		return papply_pool->receiver_proc;
 	if (pg_atomic_read_u32(&txn->flags) & PAPPLY_TXN_NATIVE)
 		return papply_pool->receiver_proc;
-	slot = papply_pool_writer_of(papply_pool, oldest);
+	slot = papply_owner_writer(papply_pool, oldest);
 	return slot ? slot->proc : NULL;
 }
 
@@ -156,7 +157,7 @@ find_younger(Pids *pids, uint64 oldest)
 		}
 
 		/* a writer of another subscription waits for the oldest one there */
-		n = papply_pool_order_blockers(pids->pids[i], others);
+		n = papply_owner_order_blockers(pids->pids[i], others);
 		for (int j = 0; j < n; j++)
 			add(pids, others[j]);
 	}
@@ -170,7 +171,7 @@ find_younger(Pids *pids, uint64 oldest)
 static void
 recall_oldest(uint64 oldest)
 {
-	PapplyWriterSlot *slot = papply_pool_writer_of(papply_pool, oldest);
+	PapplyWriterSlot *slot = papply_owner_writer(papply_pool, oldest);
 
 	if (slot != NULL)
 		papply_retreat_recall(slot, oldest);
@@ -179,7 +180,7 @@ recall_oldest(uint64 oldest)
 void
 papply_blockers_look(void)
 {
-	uint64		oldest = papply_commit_order_committed() + 1;
+	uint64		oldest = papply_pool_committed() + 1;
 	MemoryContext context;
 	MemoryContext old_context;
 	Pids		pids;

@@ -35,15 +35,10 @@
 #include "pgstat.h"
 #include "storage/latch.h"
 
-#include "blockers.h"
 #include "clock.h"
 #include "commit_order.h"
-#include "early.h"
-#include "local_waiters.h"
 #include "queue.h"
-#include "retreat.h"
 #include "statistics.h"
-#include "wal_flush.h"
 
 #ifdef PAPPLY_SELFTEST
 #include "selftest.h"
@@ -57,9 +52,18 @@
 #define CHECK_MS 30
 #define DEADLOCK_CHECKS 3
 
+/* What this process checks while it waits, or NULL. */
+static const PapplyWaitChecks *checks = NULL;
+
 /* Totals over all waits of this process. */
 static uint64 slept_us = 0;
 static uint64 slept_times = 0;
+
+void
+papply_commit_order_set_checks(const PapplyWaitChecks *new_checks)
+{
+	checks = new_checks;
+}
 
 uint64
 papply_commit_order_slept_us(void)
@@ -71,12 +75,6 @@ uint64
 papply_commit_order_sleeps(void)
 {
 	return slept_times;
-}
-
-uint64
-papply_commit_order_committed(void)
-{
-	return pg_atomic_read_u64(&papply_pool->committed_seqno);
 }
 
 static uint32
@@ -153,14 +151,13 @@ papply_commit_order_sleep(PapplyWriterState state, int *sleeps)
 	ResetLatch(MyLatch);
 	CHECK_FOR_INTERRUPTS();
 	check_open();
-	papply_early_check();
-	papply_early_check_slots();
-	papply_retreat_check();
-	if (!(rc & WL_TIMEOUT))
+	if (checks != NULL)
+		checks->after_sleep();
+	if (checks == NULL || !(rc & WL_TIMEOUT))
 		return;
 	if (*sleeps % DEADLOCK_CHECKS == 1)
-		papply_blockers_look();
-	papply_local_waiters_look();
+		checks->find_deadlock();
+	checks->find_local_waiters();
 }
 
 void
@@ -169,11 +166,11 @@ papply_commit_order_wait(uint64 seqno, PapplyWriterState state)
 	pg_atomic_uint64 *mark = &papply_pool->waiting_for[papply_pool_waiter];
 	int			sleeps = 0;
 
-	while (papply_commit_order_committed() < seqno)
+	while (papply_pool_committed() < seqno)
 	{
 		pg_atomic_write_u64(mark, seqno);
 		pg_memory_barrier();	/* pairs with papply_commit_order_advance() */
-		if (papply_commit_order_committed() >= seqno)
+		if (papply_pool_committed() >= seqno)
 			break;
 		papply_commit_order_sleep(state, &sleeps);
 	}
@@ -201,12 +198,19 @@ is_native(uint64 seqno)
 }
 
 void
+papply_commit_order_want_flush(XLogRecPtr local_end_lsn)
+{
+	if (local_end_lsn > pg_atomic_read_u64(&papply_pool->wanted_flush_lsn))
+		pg_atomic_write_u64(&papply_pool->wanted_flush_lsn, local_end_lsn);
+}
+
+void
 papply_commit_order_advance(uint64 first, uint64 last, XLogRecPtr local_end_lsn)
 {
 	for (uint64 seqno = first; seqno <= last; seqno++)
 		papply_queue_transaction(seqno)->local_end_lsn = local_end_lsn;
 
-	papply_wal_flush_want(local_end_lsn);
+	papply_commit_order_want_flush(local_end_lsn);
 	pg_write_barrier();			/* pairs with papply_queue_oldest_committed() */
 	pg_atomic_write_u64(&papply_pool->committed_seqno, last);
 	pg_memory_barrier();		/* pairs with papply_commit_order_wait() */

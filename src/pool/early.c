@@ -57,7 +57,6 @@
 #include "storage/latch.h"
 
 #include "awake.h"
-#include "commit_order.h"
 #include "decoding.h"
 #include "early.h"
 #include "queue.h"
@@ -121,7 +120,7 @@ other_writers(void)
 bool
 papply_early_is_kept_out(void)
 {
-	return pg_atomic_read_u64(&papply_pool->alone_seqno) > papply_commit_order_committed();
+	return pg_atomic_read_u64(&papply_pool->alone_seqno) > papply_pool_committed();
 }
 
 /*** receiver ***/
@@ -293,7 +292,7 @@ papply_early_writer_of(PapplyPool *pool, uint64 seqno)
 uint64
 papply_early_number_of(int writer)
 {
-	uint64		committed = papply_commit_order_committed();
+	uint64		committed = papply_pool_committed();
 
 	for (int i = 0; i < PAPPLY_MAX_EARLY; i++)
 	{
@@ -360,7 +359,7 @@ papply_early_take(void)
 		mine = &papply_pool->early[i];
 
 		/* this writer may have been woken for the queue's sake */
-		papply_queue_wake_writer();
+		papply_awake_wake_for_work();
 		return true;
 	}
 	papply_early_leave();

@@ -22,15 +22,11 @@
  */
 #include "parallel_apply.h"
 
-#include "access/genam.h"
-#include "access/table.h"
 #include "catalog/pg_foreign_data_wrapper.h"
 #include "commands/defrem.h"
 #include "storage/lmgr.h"
-#include "utils/fmgroids.h"
 
 #include "group.h"
-#include "subscription_options.h"
 
 static ForeignDataWrapper *
 find_wrapper(void)
@@ -73,6 +69,22 @@ papply_group_find(const char *name)
 }
 
 int
+papply_group_parse_writers(const char *text, size_t length)
+{
+	int			writers = 0;
+
+	if (length < 1 || length > 2)
+		return 0;
+	for (size_t i = 0; i < length; i++)
+	{
+		if (text[i] < '0' || text[i] > '9')
+			return 0;
+		writers = 10 * writers + (text[i] - '0');
+	}
+	return writers <= PAPPLY_MAX_WRITERS ? writers : 0;
+}
+
+int
 papply_group_writers(const ForeignServer *group)
 {
 	ListCell   *cell;
@@ -85,34 +97,8 @@ papply_group_writers(const ForeignServer *group)
 		{
 			char	   *value = defGetString(option);
 
-			return papply_subscription_options_parse_writers(value, strlen(value));
+			return papply_group_parse_writers(value, strlen(value));
 		}
 	}
 	return 0;
-}
-
-List *
-papply_group_members(const char *name)
-{
-	List	   *members = NIL;
-	Relation	rel = table_open(SubscriptionRelationId, AccessShareLock);
-	SysScanDesc scan;
-	ScanKeyData key;
-	HeapTuple	tuple;
-
-	ScanKeyInit(&key, Anum_pg_subscription_subdbid, BTEqualStrategyNumber, F_OIDEQ,
-				ObjectIdGetDatum(MyDatabaseId));
-	scan = systable_beginscan(rel, InvalidOid, false, NULL, 1, &key);
-	while (HeapTupleIsValid(tuple = systable_getnext(scan)))
-	{
-		Oid			subid = ((Form_pg_subscription) GETSTRUCT(tuple))->oid;
-		PapplySubscriptionOptions options;
-
-		papply_subscription_options_get(subid, &options);
-		if (strcmp(options.group, name) == 0)
-			members = lappend_oid(members, subid);
-	}
-	systable_endscan(scan);
-	table_close(rel, AccessShareLock);
-	return members;
 }

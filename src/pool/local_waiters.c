@@ -171,7 +171,7 @@ recall_others(uint64 oldest)
 void
 papply_local_waiters_look(void)
 {
-	uint64		oldest = papply_commit_order_committed() + 1;
+	uint64		oldest = papply_pool_committed() + 1;
 
 	if (is_held_up(oldest))
 		recall_others(oldest);

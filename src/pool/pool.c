@@ -31,7 +31,6 @@
 #include "utils/memutils.h"
 
 #include "clock.h"
-#include "early.h"
 #include "pool.h"
 
 /*
@@ -351,60 +350,17 @@ papply_pool_peek_here(int *n, PapplyPool *copy)
 	return false;
 }
 
-/*
- * Search the streamed transactions first: a writer that applied one early may
- * not have learned its sequence number yet.
- */
-PapplyWriterSlot *
-papply_pool_writer_of(PapplyPool *pool, uint64 seqno)
+PapplyPool *
+papply_pool_next_other(int *n)
 {
-	PapplyWriterSlot *early = papply_early_writer_of(pool, seqno);
-
-	if (early != NULL)
-		return early;
-	for (int i = 0; i < PAPPLY_MAX_WRITERS; i++)
+	while (*n < directory->length)
 	{
-		PapplyWriterSlot *slot = &pool->writers[i];
+		PapplyPool *pool = &directory->pools[(*n)++];
 
-		if (slot->first_seqno <= seqno && seqno <= slot->last_seqno)
-			return slot;
+		if (pool->in_use && pool != papply_pool)
+			return pool;
 	}
 	return NULL;
-}
-
-/* Does this writer wait for the commit of older transactions, or for data? */
-static bool
-waits_in_order(const PapplyWriterSlot *slot)
-{
-	return slot->state == PAPPLY_WRITER_WAIT_TURN ||
-		slot->state == PAPPLY_WRITER_WAIT_DEPENDENCY ||
-		slot->state == PAPPLY_WRITER_WAIT_DATA;
-}
-
-int
-papply_pool_order_blockers(int pid, int *blockers)
-{
-	int			count = 0;
-
-	for (int n = 0; n < directory->length && count == 0; n++)
-	{
-		PapplyPool *pool = &directory->pools[n];
-		uint64		oldest = pg_atomic_read_u64(&pool->committed_seqno) + 1;
-		PapplyWriterSlot *slot;
-		bool		is_writer = false;
-
-		if (!pool->in_use || pool == papply_pool)
-			continue;
-		for (int i = 0; i < PAPPLY_MAX_WRITERS && !is_writer; i++)
-			is_writer = pool->writers[i].pid == pid && waits_in_order(&pool->writers[i]);
-		if (!is_writer)
-			continue;
-		blockers[count++] = pool->receiver_pid;
-		slot = papply_pool_writer_of(pool, oldest);
-		if (slot != NULL)
-			blockers[count++] = slot->pid;
-	}
-	return count;
 }
 
 void
@@ -413,23 +369,6 @@ papply_pool_cancel(void)
 	QueryCancelPending = true;
 	InterruptPending = true;
 	SetLatch(MyLatch);
-}
-
-int
-papply_pool_awaited_pid(PapplyPool *pool, int writer)
-{
-	uint64		awaited = pg_atomic_read_u64(&pool->waiting_for[writer]);
-	PapplyWriterSlot *slot;
-
-	if (pool->writers[writer].state == PAPPLY_WRITER_WAIT_DATA ||
-		pool->writers[writer].state == PAPPLY_WRITER_WAIT_REPLAY)
-		return pool->receiver_pid;
-	if (awaited == 0 || !waits_in_order(&pool->writers[writer]))
-		return 0;
-
-	/* the receiver replays a transaction that no writer has claimed */
-	slot = papply_pool_writer_of(pool, awaited);
-	return slot != NULL ? slot->pid : pool->receiver_pid;
 }
 
 void

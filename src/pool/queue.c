@@ -19,7 +19,7 @@
  *
  * Locking: none.  Only the receiver writes published_seqno, write_position and
  * the contents of the rings.  pg_write_barrier() in publish_position() pairs
- * with pg_read_barrier() in papply_queue_claim() and papply_queue_read().
+ * with pg_read_barrier() in papply_claim() and papply_queue_read().
  * Writers advance next_claim by compare and exchange.  A sleeping process sets
  * its mark (data_waiter and space_waiter here, idle_writers in awake.c) before
  * it checks its condition again.  Marks are read after a condition has been
@@ -40,9 +40,6 @@
 #include "storage/spin.h"
 #include "utils/memutils.h"
 
-#include "awake.h"
-#include "clock.h"
-#include "commit_order.h"
 #include "queue.h"
 #include "statistics.h"
 
@@ -50,23 +47,6 @@
 #define BYTES_PER_SLOT 512
 #define MIN_SLOTS 64
 #define MAX_SLOTS 65536
-
-/* A backlog of this many transactions wakes a sleeping writer. */
-#define WAKE_BACKLOG 8
-
-/*
- * Time for which a writer polls for an announced transaction.  After some
- * failures in a row, this many transactions are not announced.
- */
-#define AWAIT_US 40
-#define MAX_IN_VAIN 4
-#define PAUSE_TRANSACTIONS 100
-
-/* No writer claims these: they belong to the receiver or to one writer. */
-#define FOR_OTHERS (PAPPLY_TXN_NATIVE | PAPPLY_TXN_EARLY)
-
-/* A batch is not extended beyond this size. */
-#define MAX_BATCH_BYTES (256 * 1024)
 
 static dsm_segment *segment = NULL;
 static PapplyTransaction *transactions = NULL;
@@ -247,34 +227,7 @@ papply_queue_set_key(const PapplyKeyName *key)
 	last_entry->key = *key;
 }
 
-/*
- * If the processors are busy, the woken writer polls in vain and takes time
- * from other processes.  After several such cases, let it sleep for a while.
- */
-void
-papply_queue_announce(void)
-{
-	static int	pause = 0;
-
-	if (pg_atomic_read_u64(&papply_pool->idle_writers) == 0 ||
-		papply_commit_order_committed() + 1 != last_seqno)
-		return;
-	if (pg_atomic_read_u32(&papply_pool->announced_in_vain) >= MAX_IN_VAIN)
-	{
-		pg_atomic_write_u32(&papply_pool->announced_in_vain, MAX_IN_VAIN - 1);
-		pause = PAUSE_TRANSACTIONS;
-	}
-	if (pause > 0)
-	{
-		pause--;
-		return;
-	}
-	pg_atomic_write_u64(&papply_pool->announced_seqno, last_seqno);
-	pg_memory_barrier();
-	(void) papply_awake_wake_one();
-}
-
-/* Pairs with the read barriers in papply_queue_claim() and papply_queue_read(). */
+/* Pairs with the read barriers in papply_claim() and papply_queue_read(). */
 static void
 publish_position(void)
 {
@@ -291,15 +244,6 @@ publish_position(void)
 		waiter = pg_atomic_exchange_u64(&papply_pool->data_waiter, 0);
 	if (waiter != 0)			/* still */
 		papply_pool_wake(waiter - 1);
-	if (papply_queue_backlog() >= WAKE_BACKLOG)
-		(void) papply_awake_wake_one();
-}
-
-void
-papply_queue_wake_writer(void)
-{
-	if (papply_queue_backlog() > 0)
-		(void) papply_awake_wake_one();
 }
 
 void
@@ -318,7 +262,6 @@ void
 papply_queue_publish_open(void)
 {
 	publish_position();
-	papply_queue_wake_writer();
 }
 
 bool
@@ -445,7 +388,7 @@ papply_queue_released_seqno(void)
 PapplyTransaction *
 papply_queue_oldest_committed(void)
 {
-	if (released_seqno >= papply_commit_order_committed())
+	if (released_seqno >= papply_pool_committed())
 		return NULL;
 	pg_read_barrier();			/* pairs with papply_commit_order_advance() */
 	return papply_queue_transaction(released_seqno + 1);
@@ -470,13 +413,12 @@ papply_queue_release(void)
 }
 
 bool
-papply_queue_reclaim_read(void)
+papply_queue_reclaim_read(PapplyWriterSlot *writer)
 {
 	uint64		oldest = released_seqno + 1;
 	PapplyTransaction *txn = papply_queue_transaction(oldest);
 	uint32		hold = PAPPLY_TXN_WHOLE;
 	uint64		position;
-	PapplyWriterSlot *writer = papply_pool_writer_of(papply_pool, oldest);
 
 	if (oldest != last_seqno || writer == NULL)
 		return false;
@@ -508,168 +450,6 @@ papply_queue_want_space(void)
 }
 
 /*** writers ***/
-
-static void
-set_claim(uint64 first, uint64 last)
-{
-	PapplyWriterSlot *slot = &papply_pool->writers[papply_pool_waiter];
-
-	slot->last_seqno = last;
-	slot->first_seqno = first;
-}
-
-void
-papply_queue_claim_early(uint64 seqno)
-{
-	set_claim(seqno, seqno);
-}
-
-/*
- * Must this transaction wait for one that is neither committed nor part of the
- * batch?  One with several changes need not, because the writer can postpone
- * the change that has to wait (postpone.c).
- */
-static bool
-must_wait(uint64 seqno, uint64 first)
-{
-	PapplyTransaction *txn = papply_queue_transaction(seqno);
-
-	return txn->changes <= 1 && txn->max_dependency < first &&
-		txn->max_dependency > papply_commit_order_committed();
-}
-
-/*
- * Can a batch that begins at first be extended by this transaction?  A
- * transaction that could be applied immediately must not come after one that
- * has to wait, nor must the batch wait in its middle.  But a batch whose first
- * transaction waits can take others that wait.
- */
-static bool
-fits_batch(uint64 seqno, uint64 first, bool first_waits)
-{
-	if (first_waits)
-		return papply_queue_transaction(seqno)->max_dependency >
-			papply_commit_order_committed();
-	return !must_wait(seqno, first);
-}
-
-/*
- * Return the last transaction of a batch that begins at first and has these
- * flags.  Each writer that may be awake gets a share of the backlog, so that a
- * short one is spread over all of them.  Serial transactions never overlap, so
- * one writer gets all of them, which saves switches between processes.
- */
-static uint64
-end_of_batch(uint64 first, uint32 flags, uint64 published, int max)
-{
-	bool		is_serial = (flags & PAPPLY_TXN_SERIAL) != 0;
-	uint64		share = is_serial ? PG_UINT64_MAX :
-	(published - first) / papply_awake_sharing() + 1;
-	uint64		limit = Min((uint64) max, share);
-	uint64		bytes = 0;
-	uint64		last = first;
-	bool		first_waits = must_wait(first, first);
-
-	for (;;)
-	{
-		PapplyTransaction *txn = papply_queue_transaction(last);
-
-		bytes += txn->end_position - txn->start_position;
-		if (last == published || last - first + 1 >= limit || bytes >= MAX_BATCH_BYTES)
-			return last;
-		txn = papply_queue_transaction(last + 1);
-		if (pg_atomic_read_u32(&txn->flags) != flags)
-			return last;
-		pg_read_barrier();
-		if (!is_serial && !fits_batch(last + 1, first, first_waits))
-			return last;
-		last++;
-	}
-}
-
-bool
-papply_queue_next_must_wait(void)
-{
-	uint64		next = pg_atomic_read_u64(&papply_pool->next_claim);
-
-	return next <= pg_atomic_read_u64(&papply_pool->published_seqno) &&
-		must_wait(next, next);
-}
-
-bool
-papply_queue_claim(int max, uint64 *first, uint64 *last)
-{
-	if (papply_awake_is_surplus())
-		return false;
-	for (;;)
-	{
-		uint64		next = pg_atomic_read_u64(&papply_pool->next_claim);
-		uint64		published = pg_atomic_read_u64(&papply_pool->published_seqno);
-		uint64		end = next;
-		uint32		flags;
-
-		if (next > published)
-			return false;
-		pg_read_barrier();
-		flags = pg_atomic_read_u32(&papply_queue_transaction(next)->flags);
-		if ((flags & ~PAPPLY_TXN_SERIAL) == PAPPLY_TXN_COMPLETE)
-			end = end_of_batch(next, flags, published, max);
-
-		/* other processes must see the range before the claim */
-		if (!(flags & FOR_OTHERS))
-			set_claim(next, end);
-		if (!pg_atomic_compare_exchange_u64(&papply_pool->next_claim, &next, end + 1))
-			continue;
-		if (flags & FOR_OTHERS)
-		{
-			set_claim(PAPPLY_NO_SEQNO, PAPPLY_NO_SEQNO);
-			continue;
-		}
-		if (end < published)
-			(void) papply_awake_wake_one();
-		*first = next;
-		*last = end;
-		return true;
-	}
-}
-
-/*
- * Poll for the transaction that was announced, instead of sleeping.  It should
- * be published within microseconds.  Only one writer polls.
- */
-static bool
-await_announced(void)
-{
-	uint64		announced = pg_atomic_read_u64(&papply_pool->announced_seqno);
-	int64		end;
-
-	if (announced == PAPPLY_NO_SEQNO ||
-		!pg_atomic_compare_exchange_u64(&papply_pool->announced_seqno, &announced,
-										PAPPLY_NO_SEQNO))
-		return false;
-	end = papply_clock_now() + AWAIT_US;
-	do
-	{
-		for (int i = 0; i < 10; i++)
-		{
-			if (pg_atomic_read_u64(&papply_pool->published_seqno) >= announced)
-			{
-				pg_atomic_write_u32(&papply_pool->announced_in_vain, 0);
-				return true;
-			}
-			pg_spin_delay();
-		}
-	} while (papply_clock_now() < end);
-	pg_atomic_fetch_add_u32(&papply_pool->announced_in_vain, 1);
-	return false;
-}
-
-bool
-papply_queue_wait_for_work(long timeout_ms)
-{
-	set_claim(PAPPLY_NO_SEQNO, PAPPLY_NO_SEQNO);
-	return await_announced() || papply_awake_sleep(timeout_ms);
-}
 
 PapplyEntry *
 papply_queue_read(uint64 *position)
@@ -786,7 +566,7 @@ papply_queue_can_rewind(uint64 seqno)
 bool
 papply_queue_is_in_flight(void)
 {
-	return papply_commit_order_committed() < pg_atomic_read_u64(&papply_pool->published_seqno);
+	return papply_pool_committed() < pg_atomic_read_u64(&papply_pool->published_seqno);
 }
 
 uint64

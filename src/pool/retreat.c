@@ -43,6 +43,7 @@
 
 #include "commit_order.h"
 #include "early.h"
+#include "owner.h"
 #include "queue.h"
 #include "retreat.h"
 
@@ -91,12 +92,6 @@ papply_retreat_recall(PapplyWriterSlot *slot, uint64 first)
 	pg_memory_barrier();		/* before the signal */
 	if (pid != 0)
 		(void) kill(pid, SIGUSR2);
-}
-
-bool
-papply_retreat_is_on(void)
-{
-	return pg_atomic_read_u64(&papply_pool->retreat_seqno) > papply_commit_order_committed();
 }
 
 bool
@@ -152,7 +147,7 @@ static void
 wake_older(void)
 {
 	uint64		seqno = pg_atomic_read_u64(&papply_pool->retreat_seqno);
-	PapplyWriterSlot *slot = papply_pool_writer_of(papply_pool, seqno);
+	PapplyWriterSlot *slot = papply_owner_writer(papply_pool, seqno);
 
 	papply_pool_wake(PAPPLY_WAITER_RECEIVER);
 	if (slot != NULL)
@@ -183,7 +178,7 @@ papply_retreat_check(void)
 void
 papply_retreat_wait_until_alone(void)
 {
-	uint64		seqno = papply_commit_order_committed() + 1;
+	uint64		seqno = papply_pool_committed() + 1;
 	int			sleeps = 0;
 
 	if (papply_pool_is_private())

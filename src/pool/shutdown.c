@@ -26,6 +26,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include "replication/worker_internal.h"
 #include "storage/ipc.h"
 #include "utils/elog.h"
 #include "utils/pidfile.h"
@@ -102,4 +103,13 @@ papply_shutdown_init_writer(void)
 	on_proc_exit(exit_without_failure, (Datum) 0);
 	previous_emit_log = emit_log_hook;
 	emit_log_hook = hide_termination;
+}
+
+void
+papply_shutdown_restart(const char *reason)
+{
+	ereport(LOG,
+			(errmsg("logical replication apply worker for subscription \"%s\" will restart because %s",
+					MySubscription->name, reason)));
+	proc_exit(1);
 }

@@ -22,10 +22,12 @@
  */
 #include "parallel_apply.h"
 
+#include "access/genam.h"
 #include "access/table.h"
 #include "catalog/objectaccess.h"
 #include "commands/seclabel.h"
 #include "lib/stringinfo.h"
+#include "utils/fmgroids.h"
 #include "utils/inval.h"
 #include "utils/syscache.h"
 
@@ -47,22 +49,6 @@ value_of(const char *text, const char *key)
 	size_t		length = strlen(key);
 
 	return strncmp(text, key, length) == 0 ? text +length : NULL;
-}
-
-int
-papply_subscription_options_parse_writers(const char *text, size_t length)
-{
-	int			writers = 0;
-
-	if (length < 1 || length > 2)
-		return 0;
-	for (size_t i = 0; i < length; i++)
-	{
-		if (text[i] < '0' || text[i] > '9')
-			return 0;
-		writers = 10 * writers + (text[i] - '0');
-	}
-	return writers <= PAPPLY_MAX_WRITERS ? writers : 0;
 }
 
 static bool
@@ -95,7 +81,7 @@ parse_label(const char *label, PapplySubscriptionOptions *options)
 		if ((value = value_of(label, KEY_WRITERS)) != NULL)
 		{
 			options->writers =
-				papply_subscription_options_parse_writers(value, strcspn(value, ","));
+				papply_group_parse_writers(value, strcspn(value, ","));
 			if (options->writers == 0)
 				return label;
 		}
@@ -179,6 +165,32 @@ papply_subscription_options_get(Oid subid, PapplySubscriptionOptions *options)
 	label = GetSecurityLabel(&subscription, PAPPLY_NAME);
 	if (label == NULL || parse_label(label, options) != NULL)
 		memset(options, 0, sizeof(*options));
+}
+
+List *
+papply_subscription_options_members(const char *name)
+{
+	List	   *members = NIL;
+	Relation	rel = table_open(SubscriptionRelationId, AccessShareLock);
+	SysScanDesc scan;
+	ScanKeyData key;
+	HeapTuple	tuple;
+
+	ScanKeyInit(&key, Anum_pg_subscription_subdbid, BTEqualStrategyNumber, F_OIDEQ,
+				ObjectIdGetDatum(MyDatabaseId));
+	scan = systable_beginscan(rel, InvalidOid, false, NULL, 1, &key);
+	while (HeapTupleIsValid(tuple = systable_getnext(scan)))
+	{
+		Oid			subid = ((Form_pg_subscription) GETSTRUCT(tuple))->oid;
+		PapplySubscriptionOptions options;
+
+		papply_subscription_options_get(subid, &options);
+		if (strcmp(options.group, name) == 0)
+			members = lappend_oid(members, subid);
+	}
+	systable_endscan(scan);
+	table_close(rel, AccessShareLock);
+	return members;
 }
 
 void

@@ -44,13 +44,6 @@
  */
 #define MANY_TRANSACTIONS 64
 
-void
-papply_wal_flush_want(XLogRecPtr local_end_lsn)
-{
-	if (local_end_lsn > pg_atomic_read_u64(&papply_pool->wanted_flush_lsn))
-		pg_atomic_write_u64(&papply_pool->wanted_flush_lsn, local_end_lsn);
-}
-
 bool
 papply_wal_flush_is_wanted(void)
 {
@@ -91,7 +84,7 @@ papply_wal_flush_if_spare(void)
 		if (!pg_atomic_compare_exchange_u32(&papply_pool->flusher, &expected,
 											papply_pool_waiter + 1))
 			return;
-		papply_queue_wake_writer();
+		papply_awake_wake_for_work();
 		XLogFlush(pg_atomic_read_u64(&papply_pool->wanted_flush_lsn));
 		pg_atomic_write_u32(&papply_pool->flusher, 0);
 		pg_memory_barrier();	/* see the head of this file */

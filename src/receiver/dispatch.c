@@ -35,7 +35,8 @@
 
 #include "utils/memutils.h"
 
-#include "commit_order.h"
+#include "awake.h"
+#include "claim.h"
 #include "dependency.h"
 #include "dispatch.h"
 #include "early.h"
@@ -141,11 +142,11 @@ begin_transaction(char *message, int length, const PapplyBegin *begin,
 	papply_queue_transaction(open_seqno)->local_changes = papply_remote_relation_local_changes();
 	newest_commit_time = begin->commit_time;
 	is_lone = message[0] == LOGICAL_REP_MSG_BEGIN &&
-		papply_commit_order_committed() + 1 == open_seqno && papply_early_count() == 0 &&
+		papply_pool_committed() + 1 == open_seqno && papply_early_count() == 0 &&
 		papply_lone_may_begin(begin->commit_time);
 	papply_queue_append(PAPPLY_ENTRY_MESSAGE, message, length, 0, PAPPLY_NO_SEQNO);
 	if (!is_lone)
-		papply_queue_announce();
+		papply_claim_announce();
 	return PAPPLY_DISPATCH_QUEUED;
 }
 
@@ -179,6 +180,7 @@ end_transaction(XLogRecPtr remote_end_lsn)
 	is_open = false;
 	papply_gain_add(&papply_pool->gain, open_seqno, nearest, changes);
 	papply_queue_end(remote_end_lsn);
+	papply_awake_wake_for_backlog();
 	if (early != PAPPLY_NO_EARLY)
 		papply_early_complete(early);
 }
@@ -199,7 +201,7 @@ end_small(XLogRecPtr remote_end_lsn)
 	if (keeps_up)
 		papply_queue_skip(open_seqno);
 	else
-		papply_queue_wake_writer();
+		papply_awake_wake_for_work();
 }
 
 static PapplyDispatchResult
@@ -335,6 +337,7 @@ hold_oversize(void)
 	{
 		papply_queue_append(PAPPLY_ENTRY_OVERSIZE, NULL, 0, 0, PAPPLY_NO_SEQNO);
 		papply_queue_publish_open();
+		papply_awake_wake_for_work();
 		has_oversize = true;
 	}
 	return PAPPLY_DISPATCH_HOLD;
@@ -350,7 +353,10 @@ publish_if_large(void)
 	if (papply_queue_open_is_published() ?
 		papply_queue_unpublished_bytes() >= Min(PUBLISH_STEP_BYTES, limit) :
 		!is_native && papply_queue_open_size() >= limit)
+	{
 		papply_queue_publish_open();
+		papply_awake_wake_for_work();
+	}
 }
 
 /*

@@ -44,6 +44,7 @@
 #include "lifecycle.h"
 #include "message.h"
 #include "remote_relation.h"
+#include "shutdown.h"
 
 typedef struct Keep
 {
@@ -231,7 +232,7 @@ begin(XLogRecPtr final_lsn, TransactionId remote_xid, bool is_streamed)
 	if (id == 0)
 		return;
 	if (is_streamed || !is_streaming_forbidden)
-		papply_lifecycle_restart("a transaction is to be skipped and stored");
+		papply_shutdown_restart("a transaction is to be skipped and stored");
 
 	if (!is_registered)
 		RegisterXactCallback(at_commit, NULL);

@@ -30,7 +30,6 @@
 
 #include "awake.h"
 #include "clock.h"
-#include "commit_order.h"
 #include "decoding.h"
 #include "dispatch.h"
 #include "early.h"
@@ -50,6 +49,7 @@
 #include "spool.h"
 #include "subscription_options.h"
 #include "status.h"
+#include "wait_checks.h"
 #include "writer_control.h"
 
 /*
@@ -405,6 +405,7 @@ start_pool(void)
 	if (!has_exit_callback)
 		before_shmem_exit(end_pool_at_exit, (Datum) 0);
 	has_exit_callback = true;
+	papply_wait_checks_begin();
 
 	if (!create_shared_memory())
 	{
@@ -469,22 +470,13 @@ stop_pool(void)
 	checked_at = papply_clock_now();
 }
 
-void
-papply_lifecycle_restart(const char *reason)
-{
-	ereport(LOG,
-			(errmsg("logical replication apply worker for subscription \"%s\" will restart because %s",
-					MySubscription->name, reason)));
-	proc_exit(1);
-}
-
 /* End the process, because what the writer had claimed must be fetched again. */
 static void
 end_with_writer(int writer)
 {
 	if (papply_shutdown_has_begun())
 		proc_exit(0);
-	papply_lifecycle_restart(psprintf("writer %d has ended unexpectedly", writer));
+	papply_shutdown_restart(psprintf("writer %d has ended unexpectedly", writer));
 }
 
 static bool
@@ -555,7 +547,7 @@ adjust_pool(void)
 	else if (wanted > 1 && (has_changed || is_time_for(&checked_at, POOL_INTERVAL_MS)))
 	{
 		if (papply_compat_streams_in_parallel())
-			papply_lifecycle_restart("transactions are to be applied in parallel");
+			papply_shutdown_restart("transactions are to be applied in parallel");
 		checked_at = papply_clock_now();
 		start_pool();
 	}
@@ -674,7 +666,7 @@ void
 papply_lifecycle_refetch(XLogRecPtr final_lsn)
 {
 	papply_pool_set_replay(final_lsn);
-	papply_lifecycle_restart("a transaction larger than the queue could not be applied by a writer");
+	papply_shutdown_restart("a transaction larger than the queue could not be applied by a writer");
 }
 
 bool
@@ -724,7 +716,7 @@ adjust(void)
 
 		/* a role that a trigger has set belongs to this session */
 		if (papply_compat_wants_parallel_streaming() && papply_role_suits_writers())
-			papply_lifecycle_restart("transactions are not applied in parallel any more");
+			papply_shutdown_restart("transactions are not applied in parallel any more");
 	}
 }
 

@@ -43,6 +43,7 @@
 #include "utils/memutils.h"
 
 #include "clock.h"
+#include "connection.h"
 #include "failed.h"
 #include "keep.h"
 #include "leader_count.h"
@@ -81,19 +82,6 @@ typedef struct NativeReplay
 static NativeReplay replay;
 static StringInfoData frame;
 static StringInfoData relation_message;
-static TimestampTz last_send_time = 0;
-
-void
-papply_native_set_send_time(TimestampTz send_time)
-{
-	last_send_time = send_time;
-}
-
-TimestampTz
-papply_native_send_time(void)
-{
-	return last_send_time;
-}
 
 /*
  * The positions are invalid on purpose, so that the native loop does not take
@@ -106,7 +94,7 @@ papply_native_frame(const char *message, int length, char **buffer)
 	pq_sendbyte(&frame, 'w');
 	pq_sendint64(&frame, InvalidXLogRecPtr);
 	pq_sendint64(&frame, InvalidXLogRecPtr);
-	pq_sendint64(&frame, last_send_time);
+	pq_sendint64(&frame, papply_connection_send_time());
 	appendBinaryStringInfo(&frame, message, length);
 	*buffer = frame.data;
 	return frame.len;
@@ -118,7 +106,7 @@ papply_native_keepalive(XLogRecPtr remote_lsn, bool reply_requested, char **buff
 	papply_message_reset_buffer(&frame);
 	pq_sendbyte(&frame, 'k');
 	pq_sendint64(&frame, remote_lsn);
-	pq_sendint64(&frame, last_send_time);
+	pq_sendint64(&frame, papply_connection_send_time());
 	pq_sendbyte(&frame, reply_requested);
 	*buffer = frame.data;
 	return frame.len;

@@ -22,9 +22,9 @@
 #include "replication/logicalproto.h"
 #include "utils/memutils.h"
 
+#include "connection.h"
 #include "message.h"
 #include "native_streams.h"
-#include "seam.h"
 
 static List *xids = NIL;		/* of top-level transactions */
 
@@ -93,7 +93,7 @@ papply_native_streams_receive(WalReceiverConn *conn, char **buffer, pgsocket *wa
 	int			length;
 
 	do
-		length = (papply_seam_server->walrcv_receive) (conn, buffer, wait_fd);
+		length = (papply_connection_functions->walrcv_receive) (conn, buffer, wait_fd);
 	while (length > 0 && !may_be_told(*buffer, length));
 	return length;
 }

@@ -38,6 +38,7 @@
 
 #include "utils/inval.h"
 
+#include "connection.h"
 #include "failed.h"
 #include "feedback.h"
 #include "keep.h"
@@ -46,7 +47,6 @@
 #include "native_replay.h"
 #include "native_watch.h"
 #include "remote_relation.h"
-#include "seam.h"
 #include "spool.h"
 #include "status.h"
 
@@ -99,7 +99,7 @@ note_header(void)
 		return;
 	papply_feedback_received(Max(papply_message_get_uint64(watch.header + 1),
 								 papply_message_get_uint64(watch.header + 9)));
-	papply_native_set_send_time(papply_message_get_uint64(watch.header + 17));
+	papply_connection_set_send_time(papply_message_get_uint64(watch.header + 17));
 	watch.has_header = false;
 }
 
@@ -249,7 +249,7 @@ note(char *message, int length)
 	{
 		note_header();
 		papply_feedback_received(papply_message_get_uint64(message + 1));
-		papply_native_set_send_time(papply_message_get_uint64(message + 9));
+		papply_connection_set_send_time(papply_message_get_uint64(message + 9));
 		return true;
 	}
 	if (message[0] != 'w' || length <= PAPPLY_MESSAGE_HEADER)
@@ -293,7 +293,7 @@ papply_native_watch_receive(WalReceiverConn *conn, char **buffer, pgsocket *wait
 	do
 	{
 		papply_failed_set_message(NULL, 0);
-		*length = (papply_seam_server->walrcv_receive) (conn, buffer, wait_fd);
+		*length = (papply_connection_functions->walrcv_receive) (conn, buffer, wait_fd);
 	} while (*length > 0 && !note(*buffer, *length));
 	if (*length == 0)
 	{

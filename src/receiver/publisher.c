@@ -20,8 +20,8 @@
 #include "catalog/pg_type.h"
 #include "utils/tuplestore.h"
 
+#include "connection.h"
 #include "publisher.h"
-#include "seam.h"
 
 /*
  * Three columns: does the publisher request flushes?  Do sessions wait for
@@ -85,7 +85,7 @@ ask(WalReceiverConn *conn)
 	WalRcvExecResult *result;
 	PapplyPublisher answer;
 
-	result = (papply_seam_server->walrcv_exec) (conn, query, lengthof(types), types);
+	result = (papply_connection_functions->walrcv_exec) (conn, query, lengthof(types), types);
 	answer = read_answer(result);
 	walrcv_clear_result(result);
 	return answer;
@@ -113,11 +113,11 @@ papply_publisher_ask_separately(void)
 	char	   *error;
 
 	StartTransactionCommand();
-	conn = papply_compat_connect(papply_seam_server, PAPPLY_NAME, &error);
+	conn = papply_compat_connect(papply_connection_functions, PAPPLY_NAME, &error);
 	if (conn != NULL)
 	{
 		answer = ask(conn);
-		(papply_seam_server->walrcv_disconnect) (conn);
+		(papply_connection_functions->walrcv_disconnect) (conn);
 	}
 	else
 		ereport(DEBUG1,

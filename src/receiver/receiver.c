@@ -40,6 +40,7 @@
 #include "blockers.h"
 #include "clock.h"
 #include "commit_order.h"
+#include "connection.h"
 #include "dispatch.h"
 #include "due_flush.h"
 #include "early.h"
@@ -50,6 +51,7 @@
 #include "message.h"
 #include "native_replay.h"
 #include "native_watch.h"
+#include "owner.h"
 #include "pace.h"
 #include "publisher.h"
 #include "queue.h"
@@ -58,7 +60,6 @@
 #include "report.h"
 #include "retreat.h"
 #include "route.h"
-#include "seam.h"
 #include "session_locks.h"
 #include "session_sequences.h"
 #include "session_settings.h"
@@ -227,7 +228,7 @@ finish_native(void)
 
 	if (seqno == PAPPLY_NO_SEQNO)
 	{
-		papply_wal_flush_want(local_end_lsn);
+		papply_commit_order_want_flush(local_end_lsn);
 		papply_feedback_committed(remote_end_lsn, local_end_lsn);
 	}
 	else
@@ -297,7 +298,7 @@ replay_must_wait(void)
 static uint64
 due_replay(void)
 {
-	uint64		seqno = papply_commit_order_committed() + 1;
+	uint64		seqno = papply_pool_committed() + 1;
 
 	if (papply_native_is_active() || seqno > papply_queue_last_seqno() ||
 		!(pg_atomic_read_u32(&papply_queue_transaction(seqno)->flags) & PAPPLY_TXN_NATIVE) ||
@@ -351,7 +352,7 @@ begin_due_replay(void)
 		papply_lifecycle_refetch(txn->final_lsn);
 	if (papply_dispatch_is_open() && seqno == papply_queue_last_seqno())
 		papply_queue_publish_open();
-	papply_queue_wake_writer();
+	papply_awake_wake_for_work();
 	if (papply_queue_is_lone(seqno))
 		begin_lone();
 	else
@@ -496,7 +497,7 @@ measure_behind(void)
 
 	if (commit_time == 0)
 		return;
-	behind_us = papply_native_send_time() - commit_time;
+	behind_us = papply_connection_send_time() - commit_time;
 	was_behind = behind_us > AHEAD_MS * INT64CONST(1000);
 }
 
@@ -551,7 +552,7 @@ nothing_to_read(WalReceiverConn *conn, char **buffer, pgsocket socket)
 	measure_behind();
 	if (is_open && papply_queue_open_is_published())
 		papply_queue_publish_open();
-	papply_queue_wake_writer();
+	papply_awake_wake_for_work();
 	watch_blocked();
 	patience_ms = papply_lifecycle_adapt(was_behind);
 	papply_status_update(true, papply_lifecycle_is_idle());
@@ -568,7 +569,7 @@ nothing_to_read(WalReceiverConn *conn, char **buffer, pgsocket socket)
 	in_flight = papply_queue_last_seqno() - released - (is_open ? 1 : 0);
 	papply_commit_order_wake_receiver_at(in_flight == 0 ? 0 :
 										 released + Max(1, in_flight / 4));
-	if (papply_commit_order_committed() > released ||
+	if (papply_pool_committed() > released ||
 		sleep_here(socket, patience_ms, in_flight == 0 && !papply_due_flush_is_expected()))
 		return LOOK_AGAIN;
 
@@ -581,6 +582,15 @@ nothing_to_read(WalReceiverConn *conn, char **buffer, pgsocket socket)
 	return 0;
 }
 
+/* Free what its writer has read of the oldest transaction. */
+static bool
+reclaim_read(void)
+{
+	uint64		oldest = papply_queue_released_seqno() + 1;
+
+	return papply_queue_reclaim_read(papply_owner_writer(papply_pool, oldest));
+}
+
 /*
  * Make space for the held message, or drain the pool for it.  Return true if the message
  * may be offered again at once.
@@ -590,7 +600,7 @@ make_space(void)
 {
 	uint64		released = papply_queue_released_seqno();
 
-	papply_queue_wake_writer();
+	papply_awake_wake_for_work();
 	papply_lifecycle_watch();
 	if (papply_queue_released_seqno() > released)
 		return true;
@@ -598,16 +608,19 @@ make_space(void)
 	{
 		/* larger than the queue: its writer makes space by reading it */
 		if (papply_queue_unpublished_bytes() > 0)
+		{
 			papply_queue_publish_open();
+			papply_awake_wake_for_work();
+		}
 		if (papply_dispatch_is_oversize())
 			return false;		/* its writer is about to give it up */
-		if (papply_queue_reclaim_read())
+		if (reclaim_read())
 			return true;
 		papply_queue_want_space();
-		return papply_queue_reclaim_read();
+		return reclaim_read();
 	}
 	papply_commit_order_wake_receiver_at(released + 1);
-	return papply_commit_order_committed() > released;
+	return papply_pool_committed() > released;
 }
 
 /*** receive ***/
@@ -739,7 +752,7 @@ receive_and_route(WalReceiverConn *conn, char **buffer, pgsocket *wait_fd)
 			}
 			if (is_time_to_yield())
 			{
-				papply_queue_wake_writer();
+				papply_awake_wake_for_work();
 				(void) papply_lifecycle_adapt(was_behind);
 				papply_report_if_due(conn);
 				return yield(buffer, wait_fd, 0);
@@ -749,7 +762,7 @@ receive_and_route(WalReceiverConn *conn, char **buffer, pgsocket *wait_fd)
 		if (held == NULL)
 		{
 			length = papply_spool_is_reading() ? papply_spool_next(buffer) :
-				(papply_seam_server->walrcv_receive) (conn, buffer, wait_fd);
+				(papply_connection_functions->walrcv_receive) (conn, buffer, wait_fd);
 			if (length < 0)
 				return length;
 			if (length == 0 && !papply_lifecycle_has_pool())
@@ -823,5 +836,5 @@ papply_receiver_send(WalReceiverConn *conn, const char *buffer, int nbytes)
 		if (!papply_report_may_answer())
 			return;
 	}
-	(papply_seam_server->walrcv_send) (conn, buffer, nbytes);
+	(papply_connection_functions->walrcv_send) (conn, buffer, nbytes);
 }

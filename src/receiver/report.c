@@ -11,11 +11,11 @@
 #include "replication/walreceiver.h"
 
 #include "clock.h"
+#include "connection.h"
 #include "due_flush.h"
 #include "feedback.h"
 #include "lifecycle.h"
 #include "report.h"
-#include "seam.h"
 #include "wal_flush.h"
 
 /* Commits are confirmed at least this often while there is more to read. */
@@ -184,7 +184,7 @@ tell(WalReceiverConn *conn)
 		is_overdue = papply_clock_has_passed(untold_since, now, RECEIVED_PATIENCE_MS);
 	}
 	is_overdue |= is_owed;
-	if (papply_feedback_send(conn, papply_seam_server->walrcv_send,
+	if (papply_feedback_send(conn, papply_connection_functions->walrcv_send,
 							 papply_lifecycle_is_idle(), is_overdue))
 	{
 		has_untold = false;

@@ -11,6 +11,7 @@
  */
 #include "parallel_apply.h"
 
+#include "connection.h"
 #include "dispatch.h"
 #include "early.h"
 #include "feedback.h"
@@ -160,7 +161,7 @@ route_keepalive(char **buffer, int *length)
 	if (remote_lsn > papply_feedback_received_lsn())
 		papply_report_received();
 	papply_feedback_received(remote_lsn);
-	papply_native_set_send_time(papply_message_get_uint64(*buffer + 9));
+	papply_connection_set_send_time(papply_message_get_uint64(*buffer + 9));
 	if (!papply_lifecycle_has_pool())
 		return PAPPLY_ROUTE_NATIVE;
 	if (!reply_requested)
@@ -197,7 +198,7 @@ papply_route_message(char **buffer, int *length)
 
 	remote_lsn = Max(papply_message_get_uint64(message + 1),
 					 papply_message_get_uint64(message + 9));
-	papply_native_set_send_time(papply_message_get_uint64(message + 17));
+	papply_connection_set_send_time(papply_message_get_uint64(message + 17));
 	route = route_payload(message + PAPPLY_MESSAGE_HEADER, *length - PAPPLY_MESSAGE_HEADER,
 						  buffer, &result);
 	if (route == PAPPLY_ROUTE_BEFORE)

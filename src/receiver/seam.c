@@ -18,13 +18,12 @@
 #include "fmgr.h"
 #include "utils/memutils.h"
 
+#include "connection.h"
 #include "keep.h"
 #include "native_streams.h"
 #include "receiver.h"
 #include "seam.h"
 #include "status.h"
-
-const WalReceiverFunctionsType *papply_seam_server = NULL;
 
 static WalReceiverFunctionsType seam;
 
@@ -45,11 +44,11 @@ connect_to_server(PAPPLY_CONNECT_PARAMETERS)
 	ErrorData  *volatile error = NULL;
 
 	if (has_begun || !papply_compat_am_leader_apply_worker())
-		return (papply_seam_server->walrcv_connect) (PAPPLY_CONNECT_ARGUMENTS);
+		return (papply_connection_functions->walrcv_connect) (PAPPLY_CONNECT_ARGUMENTS);
 	has_begun = true;
 	PG_TRY();
 	{
-		conn = (papply_seam_server->walrcv_connect) (PAPPLY_CONNECT_ARGUMENTS);
+		conn = (papply_connection_functions->walrcv_connect) (PAPPLY_CONNECT_ARGUMENTS);
 	}
 	PG_CATCH();
 	{
@@ -76,7 +75,7 @@ start_streaming(WalReceiverConn *conn, const WalRcvStreamOptions *options)
 		if (papply_keep_forbids_streaming())
 			papply_compat_forbid_streaming(&ours);
 	}
-	return (papply_seam_server->walrcv_startstreaming) (conn, &ours);
+	return (papply_connection_functions->walrcv_startstreaming) (conn, &ours);
 }
 
 static int
@@ -86,7 +85,7 @@ receive(WalReceiverConn *conn, char **buffer, pgsocket *wait_fd)
 		return papply_receiver_receive(conn, buffer, wait_fd);
 	if (papply_compat_am_sync_worker())
 		return papply_native_streams_receive(conn, buffer, wait_fd);
-	return (papply_seam_server->walrcv_receive) (conn, buffer, wait_fd);
+	return (papply_connection_functions->walrcv_receive) (conn, buffer, wait_fd);
 }
 
 static void
@@ -95,7 +94,7 @@ send_message(WalReceiverConn *conn, const char *buffer, int nbytes)
 	if (papply_compat_am_leader_apply_worker())
 		papply_receiver_send(conn, buffer, nbytes);
 	else
-		(papply_seam_server->walrcv_send) (conn, buffer, nbytes);
+		(papply_connection_functions->walrcv_send) (conn, buffer, nbytes);
 }
 
 void
@@ -105,7 +104,7 @@ papply_seam_install(void)
 	if (WalReceiverFunctions == NULL)
 		elog(ERROR, "libpqwalreceiver did not initialize correctly");
 
-	papply_seam_server = WalReceiverFunctions;
+	papply_connection_functions = WalReceiverFunctions;
 	seam = *WalReceiverFunctions;
 	seam.walrcv_connect = connect_to_server;
 	seam.walrcv_startstreaming = start_streaming;

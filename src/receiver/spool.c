@@ -48,6 +48,7 @@
 #include "nodes/pg_list.h"
 #include "utils/memutils.h"
 
+#include "connection.h"
 #include "dispatch.h"
 #include "early.h"
 #include "message.h"
@@ -551,7 +552,7 @@ begin_frame(XLogRecPtr remote_lsn)
 	pq_sendbyte(&frame, 'w');
 	pq_sendint64(&frame, remote_lsn);
 	pq_sendint64(&frame, remote_lsn);
-	pq_sendint64(&frame, papply_native_send_time());
+	pq_sendint64(&frame, papply_connection_send_time());
 }
 
 /*

@@ -34,7 +34,6 @@
 #include "utils/timestamp.h"
 
 #include "clock.h"
-#include "commit_order.h"
 #include "dispatch.h"
 #include "failed.h"
 #include "feedback.h"
@@ -191,7 +190,7 @@ oldest_commit_time(void)
 {
 	static XLogRecPtr last_lsn = InvalidXLogRecPtr;
 	static TimestampTz last_time = 0;
-	uint64		seqno = papply_commit_order_committed() + 1;
+	uint64		seqno = papply_pool_committed() + 1;
 	XLogRecPtr	final_lsn;
 
 	if (seqno > papply_queue_last_seqno())

@@ -53,7 +53,7 @@ wake_members(const char *name)
 {
 	ListCell   *cell;
 
-	foreach(cell, papply_group_members(name))
+	foreach(cell, papply_subscription_options_members(name))
 		papply_worker_wake_at_commit(lfirst_oid(cell));
 }
 
@@ -98,7 +98,7 @@ papply_drop_group(PG_FUNCTION_ARGS)
 {
 	const char *name = begin_change(fcinfo, "drop_group()");
 	ForeignServer *group = papply_sql_get_group(name);
-	List	   *members = papply_group_members(name);
+	List	   *members = papply_subscription_options_members(name);
 	ObjectAddress server;
 
 	if (members != NIL)
@@ -168,7 +168,7 @@ papply_group_validator(PG_FUNCTION_ARGS)
 					 errhint("The only option of a group is \"%s\".",
 							 PAPPLY_GROUP_NUM_WRITERS)));
 		value = defGetString(option);
-		if (papply_subscription_options_parse_writers(value, strlen(value)) == 0)
+		if (papply_group_parse_writers(value, strlen(value)) == 0)
 			ereport(ERROR,
 					(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 					 errmsg("invalid value for option \"%s\": \"%s\"",

@@ -18,6 +18,7 @@
 #include "utils/timestamp.h"
 
 #include "clock.h"
+#include "owner.h"
 #include "pool.h"
 #include "result_rows.h"
 #include "sql_common.h"
@@ -91,7 +92,7 @@ blockers_of(PapplyPool *pool, int writer)
 	if (slot->state == PAPPLY_WRITER_APPLYING &&
 		papply_compat_proc_waits_for_lock(slot->proc))
 		return DirectFunctionCall1(pg_blocking_pids, Int32GetDatum(slot->pid));
-	pid = Int32GetDatum(papply_pool_awaited_pid(pool, writer));
+	pid = Int32GetDatum(papply_owner_awaited_pid(pool, writer));
 	if (DatumGetInt32(pid) == 0)
 		return PointerGetDatum(construct_empty_array(INT4OID));
 	return PointerGetDatum(construct_array(&pid, 1, INT4OID, sizeof(int32), true,

@@ -30,9 +30,11 @@
 #include "utils/builtins.h"
 #include "utils/rel.h"
 
+#include "claim.h"
 #include "commit_order.h"
 #include "dependency.h"
 #include "message.h"
+#include "owner.h"
 #include "queue.h"
 #include "row_keys.h"
 #include "selftest.h"
@@ -514,7 +516,7 @@ take_transactions(QueueModel *model, char *data)
 		return false;
 	EXPECT(papply_queue_backlog() >= model->last - model->claimed);
 	papply_pool_waiter = TEST_WRITER;
-	if (!papply_queue_claim(max, &first, &last))
+	if (!papply_claim(max, &first, &last))
 	{
 		EXPECT(model->claimed == model->last);
 		papply_pool_waiter = PAPPLY_WAITER_RECEIVER;
@@ -531,7 +533,7 @@ take_transactions(QueueModel *model, char *data)
 	papply_commit_order_advance(first, last, last * 100);
 	model->committed = last;
 	papply_pool_waiter = PAPPLY_WAITER_RECEIVER;
-	EXPECT(papply_commit_order_committed() == last);
+	EXPECT(papply_pool_committed() == last);
 	return true;
 }
 
@@ -618,6 +620,13 @@ fill_ring(const char *data, uint32 length)
 	return appended;
 }
 
+static bool
+reclaim_read(void)
+{
+	return papply_queue_reclaim_read(papply_owner_writer(papply_pool,
+														 papply_queue_released_seqno() + 1));
+}
+
 /* A transaction larger than the ring: written and read by turns. */
 static void
 check_oversize(char *data, uint32 length)
@@ -635,20 +644,20 @@ check_oversize(char *data, uint32 length)
 	EXPECT(papply_queue_open_is_published());
 	EXPECT(papply_queue_open_size() <= papply_pool->ring_bytes);
 	EXPECT(papply_queue_unpublished_bytes() == 0);
-	EXPECT(!papply_queue_reclaim_read());	/* not claimed yet */
+	EXPECT(!reclaim_read());	/* not claimed yet */
 
 	papply_pool_waiter = TEST_WRITER;
-	EXPECT(papply_queue_claim(32, &first, &last));
+	EXPECT(papply_claim(32, &first, &last));
 	EXPECT(first == seqno && last == seqno);
 	position = papply_queue_transaction(seqno)->start_position;
-	EXPECT(!papply_queue_reclaim_read());	/* nothing is read */
+	EXPECT(!reclaim_read());	/* nothing is read */
 
 	/* its writer may go back as long as nothing was taken back */
 	(void) papply_queue_read(&position);
 	papply_queue_consumed(position);
 	EXPECT(papply_queue_rewind(seqno));
 	position = papply_queue_transaction(seqno)->start_position;
-	EXPECT(!papply_queue_reclaim_read());
+	EXPECT(!reclaim_read());
 
 	for (int round = 0; round < 20; round++)
 	{
@@ -656,7 +665,7 @@ check_oversize(char *data, uint32 length)
 			read++;
 		EXPECT(read == appended);
 		papply_queue_consumed(position);
-		EXPECT(papply_queue_reclaim_read());
+		EXPECT(reclaim_read());
 		EXPECT(!papply_queue_rewind(seqno));
 		appended += fill_ring(data, length);
 		EXPECT(appended > read);
@@ -672,7 +681,7 @@ expect_claim(uint64 want_first, uint64 want_last)
 	uint64		first;
 	uint64		last;
 
-	EXPECT(papply_queue_claim(32, &first, &last));
+	EXPECT(papply_claim(32, &first, &last));
 	EXPECT(first == want_first && last == want_last);
 	for (uint64 seqno = first; seqno <= last; seqno++)
 		EXPECT(papply_queue_is_serial(seqno) == papply_queue_is_serial(first));
@@ -705,7 +714,7 @@ check_marks(void)
 	expect_claim(seqno[2], seqno[2]);
 	expect_claim(seqno[3], seqno[4]);
 	expect_claim(seqno[5], seqno[5]);
-	EXPECT(!papply_queue_claim(32, &first, &last));
+	EXPECT(!papply_claim(32, &first, &last));
 	papply_pool_waiter = PAPPLY_WAITER_RECEIVER;
 }
 

@@ -15,7 +15,9 @@
 #include "storage/latch.h"
 
 #include "awake.h"
+#include "claim.h"
 #include "commit_order.h"
+#include "early.h"
 #include "queue.h"
 #include "selftest.h"
 
@@ -111,15 +113,15 @@ check_claim(void)
 	set_limit(2);
 	papply_pool_waiter = 2;
 	ResetLatch(MyLatch);
-	EXPECT(!papply_queue_claim(1, &first, &last));
-	EXPECT(!papply_awake_sleep(0));
+	EXPECT(!papply_claim(1, &first, &last));
+	EXPECT(!papply_awake_sleep(0, papply_early_may_take));
 	EXPECT(!is_idle(2));		/* it has not slept, and tries again */
 
 	/* where it is needed it does not sleep at all */
 	set_writers(2, 4);
 	papply_pool_waiter = 1;
-	EXPECT(papply_awake_sleep(0));
-	EXPECT(papply_queue_claim(1, &first, &last) && first == 1 && last == 1);
+	EXPECT(papply_awake_sleep(0, papply_early_may_take));
+	EXPECT(papply_claim(1, &first, &last) && first == 1 && last == 1);
 	papply_pool_waiter = PAPPLY_WAITER_RECEIVER;
 }
 
@@ -129,7 +131,7 @@ check_end(void)
 {
 	set_writers(2, 4);
 	set_limit(2);
-	papply_queue_wake_writer();
+	papply_awake_wake_for_work();
 	EXPECT(is_idle(2) && is_idle(3));
 	papply_pool_waiter = 1;
 	papply_awake_end();

@@ -31,6 +31,7 @@
 #include "key_wait.h"
 #include "partition.h"
 #include "postpone.h"
+#include "result_rel.h"
 #include "rights.h"
 #include "row_lookup.h"
 #include "session_locks.h"
@@ -307,7 +308,7 @@ insert_row(PapplyTarget *table)
 {
 	papply_rights_check(table, ACL_INSERT);
 	forget_last_row(table->remote_slot);
-	ExecSimpleRelationInsert(papply_target_insert_rel(table), table->estate,
+	ExecSimpleRelationInsert(papply_result_rel_insert(table), table->estate,
 							 table->remote_slot);
 }
 
@@ -317,7 +318,7 @@ update_row(PapplyTarget *table)
 	papply_rights_check(table, ACL_UPDATE);
 	forget_last_row(table->remote_slot);
 	EvalPlanQualSetSlot(&table->epqstate, table->remote_slot);
-	ExecSimpleRelationUpdate(papply_target_update_rel(table), table->estate,
+	ExecSimpleRelationUpdate(papply_result_rel_update(table), table->estate,
 							 &table->epqstate, table->local_slot, table->remote_slot);
 }
 
@@ -326,7 +327,7 @@ delete_row(PapplyTarget *table)
 {
 	papply_rights_check(table, ACL_DELETE);
 	EvalPlanQualSetSlot(&table->epqstate, table->local_slot);
-	ExecSimpleRelationDelete(papply_target_update_rel(table), table->estate,
+	ExecSimpleRelationDelete(papply_result_rel_update(table), table->estate,
 							 &table->epqstate, table->local_slot);
 }
 
@@ -416,7 +417,7 @@ find_row(PapplyTarget *target, bool is_last_look)
 				 errmsg("rows of table \"%s\" cannot be identified",
 						RelationGetRelationName(table->rel))));
 	papply_rights_check(table, ACL_SELECT);
-	if (papply_row_lookup(table, is_last_look || papply_target_fires_triggers(target)))
+	if (papply_row_lookup(table, is_last_look || papply_result_rel_fires_triggers(target)))
 	{
 		papply_postpone_check_row(table->local_slot);
 		return table;
@@ -439,7 +440,7 @@ apply_update(PapplyTarget *target, bool is_last_look)
 		return false;
 	note_conflict(target, table, true);
 	store_modified(table, &change.new_tuple);
-	if (papply_target_fires_triggers(target))
+	if (papply_result_rel_fires_triggers(target))
 		papply_target_set_updated(target, &change.new_tuple);
 	if (table == target || papply_partition_accepts_row(table))
 		update_row(table);

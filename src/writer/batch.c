@@ -13,6 +13,7 @@
 #include "miscadmin.h"
 
 #include "batch.h"
+#include "claim.h"
 #include "decoding.h"
 #include "queue.h"
 #include "read_ahead.h"
@@ -76,7 +77,7 @@ papply_batch_max(void)
 void
 papply_batch_leave_to_others(void)
 {
-	if (transaction_us > SHORT_US || !papply_queue_next_must_wait())
+	if (transaction_us > SHORT_US || !papply_claim_next_must_wait())
 		return;
 	(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
 					 LEAVE_MS, papply_compat_wait_event(PAPPLY_WAIT_WORK));

@@ -57,6 +57,7 @@
 #include "called_functions.h"
 #include "insert_run.h"
 #include "reorder.h"
+#include "result_rel.h"
 #include "table_class.h"
 
 /* Maximum number of rows of a run: some pages of narrow rows. */
@@ -230,7 +231,7 @@ insert_into_indexes(ResultRelInfo *rel, PapplyRunRows *rows, EState *estate)
 static void
 insert_rows(PapplyRunRows *rows, CommandId cid)
 {
-	ResultRelInfo *rel = papply_target_insert_rel(rows->table);
+	ResultRelInfo *rel = papply_result_rel_insert(rows->table);
 	EState	   *estate = rows->table->estate;
 	MemoryContext old_context = MemoryContextSwitchTo(run_context);
 
@@ -283,7 +284,7 @@ papply_insert_run_add(PapplyTarget *root, PapplyTarget *table)
 	memcpy(slot->tts_values, from->tts_values, rows->desc->natts * sizeof(Datum));
 	memcpy(slot->tts_isnull, from->tts_isnull, rows->desc->natts * sizeof(bool));
 	ExecStoreVirtualTuple(slot);
-	complete_and_check(papply_target_insert_rel(table), slot, table->estate);
+	complete_and_check(papply_result_rel_insert(table), slot, table->estate);
 	rows->nrows++;
 	run_rows++;
 	return true;

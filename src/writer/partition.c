@@ -26,100 +26,15 @@
 
 #include "access/tupconvert.h"
 #include "executor/execPartition.h"
-#include "nodes/makefuncs.h"
 #include "utils/rel.h"
 
 #include "partition.h"
-
-typedef struct PapplyRouting
-{
-	ModifyTableState *state;
-	ResultRelInfo *root_rel;
-	PartitionTupleRouting *tuples;
-} PapplyRouting;
-
-/* Return the inverse of a map from a root. */
-static AttrMap *
-invert_map(const AttrMap *from_root, int root_columns)
-{
-	AttrMap    *to_root = make_attrmap(root_columns);
-
-	for (int i = 0; i < from_root->maplen; i++)
-		if (from_root->attnums[i] > 0)
-			to_root->attnums[from_root->attnums[i] - 1] = i + 1;
-	return to_root;
-}
-
-LogicalRepRelMapEntry *
-papply_partition_prepare(PapplyTarget *partition, PapplyTarget *root)
-{
-	TupleDesc	root_desc = RelationGetDescr(root->rel);
-	MemoryContext old_context = MemoryContextSwitchTo(partition->context);
-	LogicalRepRelMapEntry *entry;
-
-	partition->from_root = papply_compat_map_columns(root_desc,
-													 RelationGetDescr(partition->rel));
-	partition->to_root = partition->from_root ?
-		invert_map(partition->from_root, root_desc->natts) : NULL;
-	MemoryContextSwitchTo(old_context);
-
-	/*
-	 * The server keeps one remote relation for each partition, but changes
-	 * may arrive under the root and under a partition in between.  So make it
-	 * forget the other one, with what it has allocated for it.
-	 */
-	entry = logicalrep_partition_open(root->entry, partition->rel, partition->from_root);
-	if (entry->remoterel.remoteid != root->key.remote_relid)
-	{
-		LogicalRepRelation other = {.remoteid = entry->remoterel.remoteid};
-
-		logicalrep_partmap_reset_relmap(&other);
-		entry = logicalrep_partition_open(root->entry, partition->rel, partition->from_root);
-	}
-	entry->localrelvalid = false;	/* build it again at the next call */
-	return entry;
-}
-
-void
-papply_partition_begin_routing(PapplyTarget *root)
-{
-	MemoryContext old_context = MemoryContextSwitchTo(root->estate->es_query_cxt);
-	PapplyRouting *routing = palloc(sizeof(PapplyRouting));
-	PapplyUserContext user_context;
-
-	routing->root_rel = makeNode(ResultRelInfo);
-	InitResultRelInfo(routing->root_rel, root->rel, 1, NULL, 0);
-	routing->state = makeNode(ModifyTableState);
-	routing->state->ps.state = root->estate;
-	routing->state->operation = CMD_INSERT;
-	routing->state->resultRelInfo = routing->root_rel;
-
-	/*
-	 * The partition key may contain functions of the owner, which are called
-	 * when it is planned.
-	 */
-	papply_compat_begin_as_table_owner(root->rel, &user_context);
-	routing->tuples = ExecSetupPartitionTupleRouting(root->estate, root->rel);
-	papply_compat_end_as_table_owner(&user_context);
-	root->routing = routing;
-	MemoryContextSwitchTo(old_context);
-}
-
-void
-papply_partition_end_routing(PapplyTarget *root)
-{
-	ExecCleanupTupleRouting(root->routing->state, root->routing->tuples);
-	root->routing = NULL;
-}
+#include "routing.h"
 
 PapplyTarget *
 papply_partition_of_row(PapplyTarget *root)
 {
-	PapplyRouting *routing = root->routing;
-	ResultRelInfo *found = ExecFindPartition(routing->state, routing->root_rel,
-											 routing->tuples, root->remote_slot,
-											 root->estate);
-	PapplyTarget *partition = papply_target_open_partition(root, found);
+	PapplyTarget *partition = papply_target_open_partition(root, papply_routing_find(root));
 
 	if (partition->from_root != NULL)
 		execute_attr_map_slot(partition->from_root, root->remote_slot,

@@ -118,7 +118,7 @@ static bool
 must_wait(PapplyEntry *entry)
 {
 	return entry->dependency < range_first &&
-		entry->dependency > papply_commit_order_committed();
+		entry->dependency > papply_pool_committed();
 }
 
 static void
@@ -172,7 +172,7 @@ papply_postpone_change(PapplyEntry *entry, uint64 seqno)
 	if (npostponed == 0 && !must_wait(entry))
 		return false;
 	table = papply_target_plain(remote_relid_of(entry), entry->relation_version);
-	if (table == NULL || papply_commit_order_committed() >= awaited)
+	if (table == NULL || papply_pool_committed() >= awaited)
 		papply_postpone_apply_all();
 	if (!must_wait(entry) && !follows_postponed(entry, seqno, table))
 	{

@@ -44,10 +44,11 @@
 #include "column_values.h"
 #include "insert_run.h"
 #include "lookup_index.h"
-#include "partition.h"
 #include "pool.h"
 #include "relation_registry.h"
 #include "replication_role.h"
+#include "result_rel.h"
+#include "routing.h"
 #include "row_lookup.h"
 #include "retreat.h"
 #include "table_class.h"
@@ -231,7 +232,7 @@ prepare_partition(PapplyTarget *target, PapplyTarget *root)
 	if (target->table_class != PAPPLY_TABLE_PARALLEL)
 		refuse(target);
 	papply_insert_run_prepare(target);
-	entry = papply_partition_prepare(target, root);
+	entry = papply_routing_prepare_partition(target, root);
 	old_context = MemoryContextSwitchTo(target->context);
 	papply_values_prepare_inputs(target, entry->attrmap);
 	prepare_lookup(target, entry);
@@ -261,33 +262,6 @@ published_columns(PapplyTarget *target, TupleDesc desc, const PapplyTuple *tuple
 		columns = bms_add_member(columns, i + 1 - FirstLowInvalidHeapAttributeNumber);
 	}
 	return columns;
-}
-
-/*
- * Hide the triggers from the executor, since none of them fires in replica
- * mode.
- */
-static void
-ignore_triggers(ResultRelInfo *result_rel)
-{
-	result_rel->ri_TrigDesc = NULL;
-}
-
-static ResultRelInfo *
-make_result_rel(PapplyTarget *target)
-{
-	MemoryContext old_context = MemoryContextSwitchTo(target->estate->es_query_cxt);
-	ResultRelInfo *result = makeNode(ResultRelInfo);
-
-	InitResultRelInfo(result, target->rel, 1, NULL, 0);
-	if (!papply_target_fires_triggers(target))
-		ignore_triggers(result);
-	else
-		target->estate->es_opened_result_relations =
-			lappend(target->estate->es_opened_result_relations, result);
-	ExecOpenIndices(result, false);
-	MemoryContextSwitchTo(old_context);
-	return result;
 }
 
 static void
@@ -370,7 +344,7 @@ open_target(PapplyTarget *target)
 	make_range_table(target);
 	start_executor(target);
 	if (target->is_partitioned)
-		papply_partition_begin_routing(target);
+		papply_routing_begin(target);
 	MemoryContextSwitchTo(old_context);
 }
 
@@ -392,8 +366,8 @@ open_partition(PapplyTarget *target, PapplyTarget *root, ResultRelInfo *result_r
 	target->estate = root->estate;
 	target->remote_slot = target->from_root ? NULL : root->remote_slot;
 	start_executor(target);
-	if (!papply_target_fires_triggers(root))
-		ignore_triggers(result_rel);
+	if (!papply_result_rel_fires_triggers(root))
+		papply_result_rel_ignore_triggers(result_rel);
 	target->insert_rel = result_rel;
 	root->open_partitions++;
 	target->next_open = open_targets;
@@ -426,7 +400,7 @@ end_executor(PapplyTarget *target)
 	if (target->insert_rel != NULL)
 		ExecCloseIndices(target->insert_rel);
 	if (target->routing != NULL)
-		papply_partition_end_routing(target);
+		papply_routing_end(target);
 	close_tables_of_triggers(target->estate);
 	ExecResetTupleTable(target->estate->es_tupleTable, false);
 	FreeExecutorState(target->estate);
@@ -572,13 +546,7 @@ papply_target_plain(LogicalRepRelId remote_relid, uint32 version)
 bool
 papply_target_runs_code(const PapplyTarget *target)
 {
-	return papply_target_fires_triggers(target) || target->table_class == PAPPLY_TABLE_SERIAL;
-}
-
-bool
-papply_target_fires_triggers(const PapplyTarget *target)
-{
-	return target->has_triggers || !papply_role_is_replica();
+	return papply_result_rel_fires_triggers(target) || target->table_class == PAPPLY_TABLE_SERIAL;
 }
 
 bool
@@ -614,36 +582,6 @@ papply_target_open_partition(PapplyTarget *root, ResultRelInfo *result_rel)
 	if (!target->is_open)
 		open_partition(target, root, result_rel);
 	return target;
-}
-
-ResultRelInfo *
-papply_target_insert_rel(PapplyTarget *target)
-{
-	if (target->insert_rel == NULL)
-		target->insert_rel = make_result_rel(target);
-	return target->insert_rel;
-}
-
-/*
- * INSERT and UPDATE may compute different generated columns, so they may need
- * a separate state for these.  Everything else is shared.
- */
-ResultRelInfo *
-papply_target_update_rel(PapplyTarget *target)
-{
-	TupleConstr *constr = RelationGetDescr(target->rel)->constr;
-
-	if (target->update_rel != NULL)
-		return target->update_rel;
-	target->update_rel = papply_target_insert_rel(target);
-	if (PAPPLY_SHARES_GENERATED && constr && constr->has_generated_stored)
-	{
-		target->update_rel = MemoryContextAlloc(target->estate->es_query_cxt,
-												sizeof(ResultRelInfo));
-		*target->update_rel = *target->insert_rel;
-		papply_compat_forget_generated(target->update_rel);
-	}
-	return target->update_rel;
 }
 
 void

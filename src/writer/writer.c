@@ -58,6 +58,7 @@
 #include "awake.h"
 #include "batch.h"
 #include "blockers.h"
+#include "claim.h"
 #include "clock.h"
 #include "commit_order.h"
 #include "conflict.h"
@@ -80,6 +81,7 @@
 #include "storage_wait.h"
 #include "target.h"
 #include "truncate.h"
+#include "wait_checks.h"
 #include "wal_flush.h"
 
 /* A writer without work reports pending statistics after this time. */
@@ -238,7 +240,7 @@ may_run_code(void)
 	return range.began_in_turn ||
 		(!IsolationUsesXactSnapshot() && !range.is_early &&
 		 range.first == range.last && !papply_queue_can_rewind(range.first) &&
-		 papply_commit_order_committed() == range.first - 1);
+		 papply_pool_committed() == range.first - 1);
 }
 
 static void
@@ -259,7 +261,7 @@ take_number(void)
 
 	papply_early_get_end(&range.first, &commit);
 	range.last = range.first;
-	papply_queue_claim_early(range.first);
+	papply_claim_early(range.first);
 	show_transaction(commit.xid, commit.commit_lsn);
 }
 
@@ -321,10 +323,10 @@ begin_change(PapplyEntry *entry)
 	papply_local_begin();
 	papply_read_ahead(range.position);
 	if (entry->dependency < range.first &&
-		papply_commit_order_committed() < entry->dependency)
+		papply_pool_committed() < entry->dependency)
 		wait_for_dependency(entry);
 	if (!range.was_current && range.first == range.last &&
-		papply_commit_order_committed() == range.first - 1)
+		papply_pool_committed() == range.first - 1)
 	{
 		check_still_current();
 		range.was_current = true;
@@ -604,7 +606,7 @@ try_range(uint64 first, uint64 last, bool is_in_turn)
 	range.first = first;
 	range.last = last;
 	range.is_in_turn = is_in_turn;
-	range.began_in_turn = first == last && papply_commit_order_committed() == first - 1;
+	range.began_in_turn = first == last && papply_pool_committed() == first - 1;
 	range.is_early = first == PAPPLY_SEQNO_OPEN;
 	papply_target_begin_range();
 	papply_rights_begin_range();
@@ -620,7 +622,7 @@ try_range(uint64 first, uint64 last, bool is_in_turn)
 	PG_CATCH();
 	{
 		recover_from_error();
-		is_done = papply_commit_order_committed() >= range.last;
+		is_done = papply_pool_committed() >= range.last;
 	}
 	PG_END_TRY();
 	papply_retreat_leave();
@@ -635,7 +637,7 @@ wait_until_committed(uint64 seqno, PapplyWriterState state)
 {
 	MemoryContext old_context = CurrentMemoryContext;
 
-	while (papply_commit_order_committed() < seqno && papply_pool->is_open)
+	while (papply_pool_committed() < seqno && papply_pool->is_open)
 	{
 		PG_TRY();
 		{
@@ -703,7 +705,7 @@ static void
 apply_early(void)
 {
 	papply_account_claim();
-	papply_queue_claim_early(PAPPLY_SEQNO_OPEN);
+	papply_claim_early(PAPPLY_SEQNO_OPEN);
 	if (!try_range(PAPPLY_SEQNO_OPEN, PAPPLY_SEQNO_OPEN, false) &&
 		!papply_early_give_up() && papply_pool->is_open)
 		leave_to_native(papply_early_seqno());
@@ -723,7 +725,7 @@ wait_for_work(void)
 	papply_activity_show(NULL);
 	if (may_be_stuck && !papply_awake_has_substitute())
 		timeout_ms = PAPPLY_BLOCKERS_INTERVAL_MS;
-	if (!papply_queue_wait_for_work(timeout_ms))
+	if (!papply_claim_wait_for_work(timeout_ms))
 	{
 		pgstat_report_stat(true);
 		has_unreported_stats = false;
@@ -755,7 +757,7 @@ writer_loop(void)
 			continue;
 		}
 		papply_batch_leave_to_others();
-		if (!papply_queue_claim(papply_batch_max(), &first, &last))
+		if (!papply_claim(papply_batch_max(), &first, &last))
 		{
 			wait_for_work();
 			continue;
@@ -802,6 +804,7 @@ papply_writer_main(Datum main_arg)
 		proc_exit(0);
 	before_shmem_exit(detach_at_exit, (Datum) 0);
 	papply_statistics_attach_writer();
+	papply_wait_checks_begin();
 
 	error_context.callback = describe_range;
 	error_context.arg = NULL;

@@ -1,0 +1,33 @@
+/*-------------------------------------------------------------------------
+ * room: pool
+ *
+ * owner.h
+ *	  The process that applies a transaction, and the processes that wait for
+ *	  it.
+ *-------------------------------------------------------------------------
+ */
+#ifndef PAPPLY_OWNER_H
+#define PAPPLY_OWNER_H
+
+#include "pool.h"
+
+/*
+ * Return the writer of a pool that has claimed this transaction, or NULL.
+ * Unlocked, a hint.
+ */
+extern PapplyWriterSlot *papply_owner_writer(PapplyPool *pool, uint64 seqno);
+
+/*
+ * Store the processes that pid waits for in the commit order of another pool,
+ * and return their number: 0 to 2.  It is 0 unless pid is a writer of that pool
+ * and waits in its commit order.  Unlocked, a hint.
+ */
+extern int	papply_owner_order_blockers(int pid, int *blockers);
+
+/*
+ * Return the process whose commit, data or replay a writer of pool waits for,
+ * or 0.  For views, a hint.
+ */
+extern int	papply_owner_awaited_pid(PapplyPool *pool, int writer);
+
+#endif							/* PAPPLY_OWNER_H */

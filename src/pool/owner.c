@@ -1,0 +1,86 @@
+/*-------------------------------------------------------------------------
+ * owner.c
+ *	  The process that applies a transaction, and the processes that wait for
+ *	  it.
+ *
+ * Runs in writers, in receivers, and in backends that read the views.
+ *
+ * Locking: none.  Everything here is a hint.
+ *-------------------------------------------------------------------------
+ */
+#include "parallel_apply.h"
+
+#include "early.h"
+#include "owner.h"
+
+/*
+ * Search the streamed transactions first: a writer that applied one early may
+ * not have learned its sequence number yet.
+ */
+PapplyWriterSlot *
+papply_owner_writer(PapplyPool *pool, uint64 seqno)
+{
+	PapplyWriterSlot *early = papply_early_writer_of(pool, seqno);
+
+	if (early != NULL)
+		return early;
+	for (int i = 0; i < PAPPLY_MAX_WRITERS; i++)
+	{
+		PapplyWriterSlot *slot = &pool->writers[i];
+
+		if (slot->first_seqno <= seqno && seqno <= slot->last_seqno)
+			return slot;
+	}
+	return NULL;
+}
+
+/* Does this writer wait for the commit of older transactions, or for data? */
+static bool
+waits_in_order(const PapplyWriterSlot *slot)
+{
+	return slot->state == PAPPLY_WRITER_WAIT_TURN ||
+		slot->state == PAPPLY_WRITER_WAIT_DEPENDENCY ||
+		slot->state == PAPPLY_WRITER_WAIT_DATA;
+}
+
+int
+papply_owner_order_blockers(int pid, int *blockers)
+{
+	PapplyPool *pool;
+	int			count = 0;
+	int			n = 0;
+
+	while (count == 0 && (pool = papply_pool_next_other(&n)) != NULL)
+	{
+		uint64		oldest = pg_atomic_read_u64(&pool->committed_seqno) + 1;
+		PapplyWriterSlot *slot;
+		bool		is_writer = false;
+
+		for (int i = 0; i < PAPPLY_MAX_WRITERS && !is_writer; i++)
+			is_writer = pool->writers[i].pid == pid && waits_in_order(&pool->writers[i]);
+		if (!is_writer)
+			continue;
+		blockers[count++] = pool->receiver_pid;
+		slot = papply_owner_writer(pool, oldest);
+		if (slot != NULL)
+			blockers[count++] = slot->pid;
+	}
+	return count;
+}
+
+int
+papply_owner_awaited_pid(PapplyPool *pool, int writer)
+{
+	uint64		awaited = pg_atomic_read_u64(&pool->waiting_for[writer]);
+	PapplyWriterSlot *slot;
+
+	if (pool->writers[writer].state == PAPPLY_WRITER_WAIT_DATA ||
+		pool->writers[writer].state == PAPPLY_WRITER_WAIT_REPLAY)
+		return pool->receiver_pid;
+	if (awaited == 0 || !waits_in_order(&pool->writers[writer]))
+		return 0;
+
+	/* the receiver replays a transaction that no writer has claimed */
+	slot = papply_owner_writer(pool, awaited);
+	return slot != NULL ? slot->pid : pool->receiver_pid;
+}

@@ -1,0 +1,29 @@
+/*-------------------------------------------------------------------------
+ * connection.c
+ *	  The connection to the publisher: the server's functions for it, and the
+ *	  publisher's time.
+ *
+ * Runs in the receiver.  Reads and writes go through the server's own functions
+ * (libpqwalreceiver), so that encryption, authentication and errors are those
+ * of PostgreSQL.
+ *-------------------------------------------------------------------------
+ */
+#include "parallel_apply.h"
+
+#include "connection.h"
+
+const WalReceiverFunctionsType *papply_connection_functions = NULL;
+
+static TimestampTz last_send_time = 0;
+
+void
+papply_connection_set_send_time(TimestampTz send_time)
+{
+	last_send_time = send_time;
+}
+
+TimestampTz
+papply_connection_send_time(void)
+{
+	return last_send_time;
+}

@@ -1,0 +1,105 @@
+/*-------------------------------------------------------------------------
+ * routing.c
+ *	  Routing of rows to partitions, by the server's own tuple routing.
+ *
+ * Runs in a writer.
+ *-------------------------------------------------------------------------
+ */
+#include "parallel_apply.h"
+
+#include "access/tupconvert.h"
+#include "executor/execPartition.h"
+#include "nodes/makefuncs.h"
+#include "utils/rel.h"
+
+#include "routing.h"
+
+typedef struct PapplyRouting
+{
+	ModifyTableState *state;
+	ResultRelInfo *root_rel;
+	PartitionTupleRouting *tuples;
+} PapplyRouting;
+
+/* Return the inverse of a map from a root. */
+static AttrMap *
+invert_map(const AttrMap *from_root, int root_columns)
+{
+	AttrMap    *to_root = make_attrmap(root_columns);
+
+	for (int i = 0; i < from_root->maplen; i++)
+		if (from_root->attnums[i] > 0)
+			to_root->attnums[from_root->attnums[i] - 1] = i + 1;
+	return to_root;
+}
+
+LogicalRepRelMapEntry *
+papply_routing_prepare_partition(PapplyTarget *partition, PapplyTarget *root)
+{
+	TupleDesc	root_desc = RelationGetDescr(root->rel);
+	MemoryContext old_context = MemoryContextSwitchTo(partition->context);
+	LogicalRepRelMapEntry *entry;
+
+	partition->from_root = papply_compat_map_columns(root_desc,
+													 RelationGetDescr(partition->rel));
+	partition->to_root = partition->from_root ?
+		invert_map(partition->from_root, root_desc->natts) : NULL;
+	MemoryContextSwitchTo(old_context);
+
+	/*
+	 * The server keeps one remote relation for each partition, but changes
+	 * may arrive under the root and under a partition in between.  So make it
+	 * forget the other one, with what it has allocated for it.
+	 */
+	entry = logicalrep_partition_open(root->entry, partition->rel, partition->from_root);
+	if (entry->remoterel.remoteid != root->key.remote_relid)
+	{
+		LogicalRepRelation other = {.remoteid = entry->remoterel.remoteid};
+
+		logicalrep_partmap_reset_relmap(&other);
+		entry = logicalrep_partition_open(root->entry, partition->rel, partition->from_root);
+	}
+	entry->localrelvalid = false;	/* build it again at the next call */
+	return entry;
+}
+
+void
+papply_routing_begin(PapplyTarget *root)
+{
+	MemoryContext old_context = MemoryContextSwitchTo(root->estate->es_query_cxt);
+	PapplyRouting *routing = palloc(sizeof(PapplyRouting));
+	PapplyUserContext user_context;
+
+	routing->root_rel = makeNode(ResultRelInfo);
+	InitResultRelInfo(routing->root_rel, root->rel, 1, NULL, 0);
+	routing->state = makeNode(ModifyTableState);
+	routing->state->ps.state = root->estate;
+	routing->state->operation = CMD_INSERT;
+	routing->state->resultRelInfo = routing->root_rel;
+
+	/*
+	 * The partition key may contain functions of the owner, which are called
+	 * when it is planned.
+	 */
+	papply_compat_begin_as_table_owner(root->rel, &user_context);
+	routing->tuples = ExecSetupPartitionTupleRouting(root->estate, root->rel);
+	papply_compat_end_as_table_owner(&user_context);
+	root->routing = routing;
+	MemoryContextSwitchTo(old_context);
+}
+
+void
+papply_routing_end(PapplyTarget *root)
+{
+	ExecCleanupTupleRouting(root->routing->state, root->routing->tuples);
+	root->routing = NULL;
+}
+
+ResultRelInfo *
+papply_routing_find(PapplyTarget *root)
+{
+	PapplyRouting *routing = root->routing;
+
+	return ExecFindPartition(routing->state, routing->root_rel, routing->tuples,
+							 root->remote_slot, root->estate);
+}
