@@ -269,11 +269,11 @@ sub refuses
 
 refuses(
 	q(SELECT parallel_apply.skip_transaction('tap')),
-	qr/ERROR: +no transaction of subscription "tap" fails/,
+	qr/ERROR: +subscription "tap" has no failing transaction/,
 	'nothing is skipped while nothing fails');
 refuses(
 	'SELECT parallel_apply.forget(7)',
-	qr/ERROR: +there is no skipped transaction with number 7/,
+	qr/ERROR: +skipped transaction 7 does not exist/,
 	'what is not there cannot be forgotten');
 
 test_all('writers');
@@ -349,7 +349,7 @@ finish(
 	$publisher,
 	$subscriber,
 	qr/ERROR:  new row for relation "items" violates check constraint "positive"/,
-	qr/ERROR:  (no transaction of subscription|there is no skipped transaction|cannot drop extension)/,
+	qr/ERROR:  (subscription "tap" has no failing|skipped transaction \d+ does not exist|cannot drop extension)/,
 	qr/(the database system is|terminating|could not receive data from WAL stream)/
 );
 done_testing();

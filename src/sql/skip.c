@@ -66,7 +66,7 @@ get_failed(Oid subid, const char *subname)
 	if (statistics == NULL)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				 errmsg("no transaction of subscription \"%s\" fails", subname),
+				 errmsg("subscription \"%s\" has no failing transaction", subname),
 				 errhint("Transactions that fail are shown by %s.",
 						 PAPPLY_NAME ".failed_transactions")));
 	if (!can_be_skipped(statistics->failed.kind))

@@ -160,7 +160,7 @@ papply_sql_refuse_missing_kept(int64 id)
 {
 	ereport(ERROR,
 			(errcode(ERRCODE_UNDEFINED_OBJECT),
-			 errmsg("there is no skipped transaction with number %lld", (long long) id),
+			 errmsg("skipped transaction %lld does not exist", (long long) id),
 			 errhint("Skipped transactions are shown by %s.",
 					 PAPPLY_NAME ".skipped_transactions")));
 }

@@ -247,7 +247,7 @@ refuse_missing(void)
 				 errdetail("It has not been skipped, it is prepared, or it was rolled back.")));
 	ereport(ERROR,
 			(errcode(ERRCODE_UNDEFINED_OBJECT),
-			 errmsg("there is no skipped transaction with number %lld", (long long) replay->id),
+			 errmsg("skipped transaction %lld does not exist", (long long) replay->id),
 			 errhint("Skipped transactions are shown by %s.",
 					 PAPPLY_NAME ".skipped_transactions")));
 }
