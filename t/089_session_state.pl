@@ -57,6 +57,28 @@ my %code = (
 	# is missed
 	number_before => q(v := currval('public.numbers');),
 	last_number => q(v := lastval();));
+
+# With connections of its own, which a session keeps.
+my $has_neighbors = has_module('dblink') && has_module('postgres_fdw');
+$code{linked} =
+  q(IF NOT coalesce('c' = ANY (public.dblink_get_connections()), false) THEN
+		PERFORM public.dblink_connect('c', 'dbname=elsewhere port=' || current_setting('port')
+			|| ' host=' || split_part(current_setting('unix_socket_directories'), ',', 1));
+	END IF;
+	v := public.dblink_exec('c', format('INSERT INTO %I (what) VALUES (%s)', current_database(), NEW.id));)
+  if $has_neighbors;
+$code{foreign_table} =
+  q(INSERT INTO public.elsewhere (what) VALUES (NEW.id);)
+  if $has_neighbors;
+
+# Nothing is inserted into these.
+my %only_named = (
+	cursor => q(EXECUTE 'declare c cursor with hold for select 1';),
+	seeded => q(PERFORM setseed(0.5);),
+	process => q(v := pg_backend_pid();),
+	not_named => q(v := mysetseed(); v := prepared_before; v := thread_hold;)
+);
+%code = (%code, %only_named);
 my @tables = sort keys %code;
 my $tables = join "\n",
   map { "CREATE TABLE $_ (id int PRIMARY KEY);" } 'plain', @tables;
@@ -87,6 +109,24 @@ $subscriber->safe_psql(
 	CREATE TABLE identity (id int PRIMARY KEY, n int GENERATED ALWAYS AS IDENTITY (CACHE 10));
 	CREATE FUNCTION with_path() RETURNS int LANGUAGE sql SET search_path = public AS 'SELECT 1';
 	$triggers") for qw(postgres serial);
+if ($has_neighbors)
+{
+	my ($host, $port) = ($subscriber->host, $subscriber->port);
+	$subscriber->safe_psql('postgres', 'CREATE DATABASE elsewhere');
+	for my $db (qw(postgres serial))
+	{
+		$subscriber->safe_psql('elsewhere',
+			"CREATE TABLE $db (n bigserial, what int)");
+		$subscriber->safe_psql(
+			$db,
+			"CREATE EXTENSION dblink; CREATE EXTENSION postgres_fdw;
+			CREATE SERVER elsewhere FOREIGN DATA WRAPPER postgres_fdw
+				OPTIONS (host '$host', port '$port', dbname 'elsewhere');
+			CREATE USER MAPPING FOR CURRENT_USER SERVER elsewhere;
+			CREATE FOREIGN TABLE elsewhere (what int) SERVER elsewhere OPTIONS (table_name '$db');"
+		);
+	}
+}
 create_extension($subscriber);
 subscribe($publisher, $subscriber, 'tap');
 subscribe_serially($publisher, $subscriber);
@@ -171,6 +211,21 @@ my @heard =
 is(scalar @{ $heard[0] }, 8, 'each notification is there');
 is_deeply(@heard, 'and they are in order');
 end_sessions(@listeners);
+
+SKIP:
+{
+	skip 'no dblink and postgres_fdw', 3 if !$has_neighbors;
+	for my $table (qw(linked foreign_table))
+	{
+		insert_into(($table) x 8);
+		same_as_serial("the same with $table");
+	}
+	my ($found, $expected) = map {
+		$subscriber->safe_psql('elsewhere',
+			"SELECT string_agg(what::text, ' ' ORDER BY n) FROM $_")
+	} qw(postgres serial);
+	is($found, $expected, 'and in the other database');
+}
 
 insert_into(('defaults') x 8);
 is( on_subscriber(
@@ -269,6 +324,22 @@ $notes = notes();
 is((() = $notes =~ /is not yet defined in this session$/gm),
 	2, 'in the apply worker, too')
   or diag $notes;
+
+### what the view says
+
+is( on_subscriber(
+		q(SELECT string_agg(relname, ' ' ORDER BY relname COLLATE "C") FROM parallel_apply.tables
+		WHERE 'session_state' = ANY (findings))),
+	join(' ',
+		sort
+		  qw(prepared number_now cached_before number_before last_number cursor seeded process),
+		$has_neighbors ? 'linked' : ()),
+	'triggers that may rely on state of their session are named');
+like(
+	on_subscriber(
+		q(SELECT reason FROM parallel_apply.tables WHERE relname = 'seeded')),
+	qr/trigger code of table public\.seeded uses setseed in function do_seeded\(\)/,
+	'with the word and the function');
 
 tables_equal('in the end', 'gate', 'plain', @tables);
 finish($publisher, $subscriber);

@@ -68,9 +68,8 @@ blame_trigger(PapplyClassReason *reason, Oid relid, const char *trigger)
 	return true;
 }
 
-/* The same as has_triggers(), for a table that is neither open nor locked. */
-static bool
-has_triggers_in_catalog(Oid relid, PapplyClassReason *reason)
+bool
+papply_table_find_trigger(Oid relid, PapplyTriggerCheck check, void *context)
 {
 	Relation	catalog = table_open(TriggerRelationId, AccessShareLock);
 	SysScanDesc scan;
@@ -85,12 +84,24 @@ has_triggers_in_catalog(Oid relid, PapplyClassReason *reason)
 	{
 		Form_pg_trigger form = (Form_pg_trigger) GETSTRUCT(tuple);
 
-		found = fires(form->tgtype, form->tgenabled) &&
-			blame_trigger(reason, relid, NameStr(form->tgname));
+		found = fires(form->tgtype, form->tgenabled) && check(form, context);
 	}
 	systable_endscan(scan);
 	table_close(catalog, AccessShareLock);
 	return found;
+}
+
+static bool
+blame_first_trigger(Form_pg_trigger trigger, void *reason)
+{
+	return blame_trigger(reason, trigger->tgrelid, NameStr(trigger->tgname));
+}
+
+/* The same as has_triggers(), for a table that is neither open nor locked. */
+static bool
+has_triggers_in_catalog(Oid relid, PapplyClassReason *reason)
+{
+	return papply_table_find_trigger(relid, blame_first_trigger, reason);
 }
 
 /*
