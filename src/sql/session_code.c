@@ -48,9 +48,11 @@ contains(const char *text, const char *word)
 	int			length = strlen(word);
 
 	for (const char *at = text; *at != '\0'; at++)
+	{
 		if (pg_strncasecmp(at, word, length) == 0 && !is_of_name(at[length]) &&
 			(at == text || !is_of_name(at[-1])))
 			return true;
+	}
 	return false;
 }
 
