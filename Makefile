@@ -6,6 +6,7 @@
 #   make check-majors                          check with every major, see t/check_majors
 #   make lint | demo | stress | mutants        see t/lint, bench/demo, t/stress, t/mutants
 #   make check-cassert [MAJOR=18]              check with a server that checks itself, see t/check_cassert
+#   make demo-pictures                         draw the pictures of README.md by a run of the demo
 #   make dist                                  archives of the committed tree, in dist/
 #   make check-packages                        build and try all packages, see packaging/check
 #   SELFTEST=1, for developers: the library has what sql/selftest.sql calls
@@ -43,7 +44,7 @@ EXTRA_CLEAN = src/*.o src/*/*.o
 
 # These need neither PGXS nor a server: t/check runs where -dev packages are yet to
 # be installed, and the `check` of PGXS only refuses.
-own = check check-core check-majors check-cassert check-monitoring check-neighbors lint demo stress mutants dist check-packages
+own = check check-core check-majors check-cassert check-monitoring check-neighbors lint demo demo-pictures stress mutants dist check-packages
 
 ifneq ($(filter $(own),$(MAKECMDGOALS)),)
 
@@ -51,6 +52,7 @@ ifneq ($(filter $(own),$(MAKECMDGOALS)),)
 .NOTPARALLEL:
 check check-core check-majors check-cassert check-monitoring check-neighbors lint stress mutants: ; @t/$(subst -,_,$@)
 demo: ; @bench/demo
+demo-pictures: ; @bench/demo_pictures --run
 check-packages: ; @packaging/check
 dist:
 	@mkdir -p dist

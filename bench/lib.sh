@@ -819,6 +819,8 @@ wait_until_applied()
 	local writers=$1 start_us=$2
 	local now_us bytes last_reply='' moved_us=$start_us shown_us=$start_us shown_bytes=0 sampled_us=0
 
+	PROGRESS=(0:0)
+
 	while true; do
 		ask subscriber "SELECT greatest(max(pg_wal_lsn_diff(remote_lsn, '$BACKLOG_START')), 0), pg_current_wal_insert_lsn()
 			FROM pg_replication_origin_status"
@@ -837,6 +839,7 @@ wait_until_applied()
 			shown_us=$now_us
 			shown_bytes=$bytes
 		fi
+		note_progress $(( now_us - start_us )) "$bytes"
 		if (( now_us - sampled_us >= SAMPLE_EVERY_US )); then
 			ask subscriber "$PROCESSES_SQL"
 			sample_memory "$REPLY"
@@ -846,7 +849,19 @@ wait_until_applied()
 		ask subscriber "SELECT pg_sleep(0.02)"
 	done
 	ELAPSED_US=$(( now_us - start_us ))
+	PROGRESS+=($(( ELAPSED_US / 1000 )):"$BACKLOG")
 	[[ -z $SHOW_PROGRESS || ! -t 1 ]] || printf '\r\033[K'
+}
+
+# PROGRESS is a list of MILLISECONDS:TRANSACTIONS, at intervals of at least this time.
+PROGRESS_EVERY_MS=100
+
+# note_progress US BYTES
+note_progress()
+{
+	local ms=$(( $1 / 1000 )) last=${PROGRESS[-1]}
+
+	(( ms - ${last%:*} < PROGRESS_EVERY_MS )) || PROGRESS+=("$ms:$(( $2 * BACKLOG / BACKLOG_BYTES ))")
 }
 
 # On a terminal one line in place, elsewhere a plain line now and then
