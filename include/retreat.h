@@ -59,7 +59,7 @@ extern void papply_retreat_wait_until_alone(void);
 extern void papply_retreat_check(void);
 
 /* Writer: was its query canceled for a retreat? */
-extern bool papply_retreat_has_cancelled(void);
+extern bool papply_retreat_has_canceled(void);
 
 /* Writer: to be called by its signal handler. */
 extern void papply_retreat_handle_signal(void);

@@ -115,7 +115,7 @@ check_open(void)
 	if (!papply_pool->is_open)
 		ereport(ERROR,
 				(errcode(PAPPLY_ERRCODE_POOL_CLOSED),
-				 errmsg("the receiver of this writer has ended")));
+				 errmsg("apply worker of this writer has exited")));
 }
 
 /*

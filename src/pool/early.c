@@ -448,7 +448,7 @@ papply_early_get_end(uint64 *seqno, PapplyCommit *commit)
 	if (!papply_early_has_ended(&number, commit))
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				 errmsg("the transaction has not ended")));
+				 errmsg("streamed transaction is not complete")));
 	*seqno = number;
 }
 
@@ -460,11 +460,12 @@ papply_early_check(void)
 	if (is_revoked())
 		ereport(ERROR,
 				(errcode(ERRCODE_TRANSACTION_ROLLBACK),
-				 errmsg("the streamed transaction is not applied before its end")));
+				 errmsg("cannot apply streamed transaction before its end")));
 	if (other_writers() == 0)
 		ereport(ERROR,
 				(errcode(ERRCODE_TRANSACTION_ROLLBACK),
-				 errmsg("no other writer is left")));
+				 errmsg("cannot apply streamed transaction before its end"),
+				 errdetail("No other writer is available for queued transactions.")));
 }
 
 void

@@ -53,7 +53,7 @@
  */
 #define DEADLOCK_MS 100
 
-static volatile bool has_cancelled = false;
+static volatile bool has_canceled = false;
 
 /* Did the last attempt of this writer end in a deadlock? */
 static bool was_deadlock = false;
@@ -161,9 +161,9 @@ papply_retreat_leave(void)
 	pg_memory_barrier();		/* the woken process reads it */
 	if (papply_retreat_is_on())
 		wake_older();
-	if (has_cancelled)
+	if (has_canceled)
 		QueryCancelPending = false; /* discard the interrupt of the signal */
-	has_cancelled = false;
+	has_canceled = false;
 }
 
 void
@@ -192,9 +192,9 @@ papply_retreat_wait_until_alone(void)
 }
 
 bool
-papply_retreat_has_cancelled(void)
+papply_retreat_has_canceled(void)
 {
-	return has_cancelled;
+	return has_canceled;
 }
 
 void
@@ -202,7 +202,7 @@ papply_retreat_handle_signal(void)
 {
 	if (!must_retreat())
 		return;
-	has_cancelled = true;
+	has_canceled = true;
 	papply_pool_cancel();
 }
 

@@ -163,7 +163,7 @@ void
 papply_account_error(const ErrorData *error)
 {
 	end_transaction(false);
-	if (error->sqlerrcode == PAPPLY_ERRCODE_OLDER_WINS || papply_retreat_has_cancelled())
+	if (error->sqlerrcode == PAPPLY_ERRCODE_OLDER_WINS || papply_retreat_has_canceled())
 	{
 		my_counters()->commit_order_aborts++;
 		papply_statistics_count(PAPPLY_COUNT_COMMIT_ORDER_ABORTS, 1);
