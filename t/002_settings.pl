@@ -246,7 +246,7 @@ SKIP:
 	under_load(\&wait_for_progress);
 	wait_applied($publisher, $subscriber, 'tap');
 	rows_equal($publisher, $subscriber, 'history',
-		'with a smaller one the writers come back');
+		'with a smaller queue the writers start again');
 	is(apply_pid($subscriber, 'tap'), $apply_pid, 'to the same apply worker');
 }
 

@@ -289,7 +289,7 @@ cmp_ok(
 		q(UPDATE altered SET v = v + 2 WHERE id = 3)),
 	'>=',
 	3,
-	'and what that missed is put right by second attempts');
+	'and second attempts correct what the tracking has missed');
 tables_are_equal('after a change of identity');
 
 # A key whose comparison caches information about its type and leaves copies of

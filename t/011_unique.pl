@@ -150,12 +150,12 @@ is( apply_behind_gate(
 		$publisher,
 		$subscriber,
 		behind($turn, $dependency),
-		'an index that has been dropped is not tracked any more',
+		'a dropped index is no longer tracked',
 		q(UPDATE only_here SET code = 'away5' WHERE id = 5),
 		q(UPDATE only_here SET code = 'code5' WHERE id = 6),
 		q(UPDATE only_here SET code = 'code6' WHERE id = 5)),
 	0,
-	'and needs no second attempt, either');
+	'and needs no second attempt');
 
 # A deferrable constraint: positions are swapped within one transaction, and by two
 # transactions.  The trigger of the constraint does not fire in replica mode.

@@ -457,7 +457,7 @@ check_revoked(
 	qq(ALTER DATABASE postgres OWNER TO "$other_owner"),
 	qr/permission denied for table restricted/,
 	'ALTER DATABASE postgres OWNER TO applier',
-	'a right of the owner of the database, who is another one');
+	'a privilege of the owner of the database, who is another role');
 if ($subscriber->pg_version >= 16)
 {
 	$subscriber->safe_psql(

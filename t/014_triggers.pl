@@ -207,7 +207,7 @@ apply_behind_gate(
 	$publisher,
 	$subscriber,
 	'waiting for lock, waiting for prior commit, waiting for dependency',
-	'a transaction with triggers waits for its turn, and what comes after it waits for it',
+	'a transaction with triggers waits for its turn, and all younger ones wait for it',
 	'',
 	'INSERT INTO audited VALUES (0, 0)',
 	'UPDATE items SET v = v + 1 WHERE id = 20');
@@ -405,7 +405,7 @@ same_as_serial('with a trigger that a partition has got', 'parts', 'notes');
 	$subscriber->wait_for_log(qr/ERROR: +not open.*processing remote data/s,
 		$offset);
 	is(on_subscriber('SELECT max(v) FROM items'),
-		'1', 'what comes after an error is not applied');
+		'1', 'transactions after an error are not applied');
 	$_->safe_psql('postgres', 'INSERT INTO open VALUES (1)')
 	  for $subscriber, $serial;
 	same_as_serial('after an error', 'items', 'picky', 'notes');

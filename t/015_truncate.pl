@@ -212,7 +212,7 @@ for my $disable ('false', 'true')
 			"SELECT count(*) FILTER (WHERE id = $id), count(*) FILTER (WHERE id = 1 + $id) FROM more"
 		),
 		'1|0',
-		"what comes after the error is not applied, disable_on_error = $disable"
+		"transactions after the error are not applied, disable_on_error = $disable"
 	);
 	on_subscriber('DROP TABLE extra');
 	on_subscriber('ALTER SUBSCRIPTION tap ENABLE') if $disable eq 'true';

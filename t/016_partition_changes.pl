@@ -286,7 +286,7 @@ on_publisher(
 );
 wait_applied($publisher, $subscriber, 'tap');
 is(counter($subscriber, 'fallbacks'),
-	0, 'to move a row needs the rights to delete and to insert');
+	0, 'moving a row requires the privileges to delete and to insert');
 check_refused(
 	q(UPDATE rights SET v = 1 WHERE id = 3),
 	qr/permission denied for table rights_a/,

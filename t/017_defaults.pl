@@ -188,7 +188,7 @@ class_is(
 	'exclusive: volatile function nextval(regclass)',
 	'an identity column does');
 class_is('by_server', 'parallel',
-	'what else is stable in the server does not');
+	'other stable functions of the server do not');
 class_is('in_domain', 'parallel', 'nor does a domain that asks nothing');
 
 # A snapshot that is older than the change does not see changes of its own

@@ -151,8 +151,9 @@ ok( $subscriber->poll_query_until(
 		WHERE b.pid = ANY (pg_blocking_pids(a.pid)))
 	),
 	'one writer waits for a lock of another');
-is(counter($subscriber, 'commit_order_aborts') - $commit_order_aborts,
-	0, 'which is no reason to give way, as the oldest does not wait for it');
+is( counter($subscriber, 'commit_order_aborts') - $commit_order_aborts,
+	0,
+	'which is no reason to roll it back, as the oldest does not wait for it');
 $first->query_safe('COMMIT');
 wait_applied($publisher, $subscriber, 'tap');
 rows_equal($publisher, $subscriber, $_,

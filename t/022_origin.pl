@@ -97,7 +97,7 @@ sub origin_stays
 		like(
 			$stderr,
 			qr/is already active/,
-			"the server does not let anybody move the origin $when");
+			"the server lets no session move the origin $when");
 	}
 	else
 	{

@@ -104,7 +104,7 @@ for my $batch (1, 32)
 	$middle->wait_for_catchup($_, 'replay') for 'cascade', 'ordered';
 	is( $last->safe_psql('postgres', 'SELECT max(n) FROM history'),
 		$n - 300,
-		"what waits for its turn has not reached the last server, with batches of $batch"
+		"transactions that wait for their turn have not reached the last server, with batches of $batch"
 	);
 	$gate->query_safe('COMMIT');
 	$gate->quit;

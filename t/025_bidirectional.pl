@@ -135,7 +135,7 @@ is( $left->safe_psql(
 is( $right->safe_psql(
 		'postgres', 'SELECT string_agg(id::text, $$ $$) FROM cleared'),
 	'3',
-	'and TRUNCATE did not come back');
+	'and TRUNCATE was not sent back');
 
 # After a restart of both servers, each side continues where it was.
 $_->restart for $left, $right;

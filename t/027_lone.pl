@@ -132,7 +132,7 @@ comes_true('a lone transaction is applied by the apply worker', \&is_lone);
 # Three times in a row, since writers also apply transactions after a slow one.
 my $in_a_row = 0;
 comes_true(
-	'of many that follow each other, most are applied by writers',
+	'writers apply most of many transactions that follow each other',
 	sub {
 		return if !is_lone();
 		my @before = applied();

@@ -214,7 +214,8 @@ stays(
 		['pg_publication_rel'], join '',
 		insert_into('known', 'at once'),
 		insert_into('new', 'after all'));
-	ok(arrives('at once'), 'a change is sent by itself if it is set so');
+	ok(arrives('at once'),
+		'each change is sent separately if the setting is off');
 	end_session($lock);
 	ok(arrives('after all.*C'), 'and so is what follows');
 	reload_with($publisher, 'parallel_apply.coalesce_messages = on');
@@ -245,7 +246,8 @@ stays(
 	end_session($table);
 	wait_until_blocked('pg_type');
 	ok(arrives('early'),
-		'what has stayed for long goes with the next change');
+		'messages that were held back for long are sent with the next change'
+	);
 	end_session($type);
 	ok(arrives('late.*last.*C'), 'and the rest of it in the end');
 }
@@ -304,8 +306,10 @@ sub goes_in_time
 }
 
 begin_test();
-goes_in_time('what has stayed for long goes without another change',
-	join('', 'BEGIN;', insert_into('known', 'early'), 'COMMIT;'), 'early.*C');
+goes_in_time(
+	'messages that were held back for long are sent without another change',
+	join('', 'BEGIN;', insert_into('known', 'early'), 'COMMIT;'),
+	'early.*C');
 
 ### records that are decoded together
 
@@ -351,7 +355,7 @@ sub reports_each_record
 	ok(!$is_reported, 'records of a page of WAL are decoded together');
 	reload_with($publisher, 'parallel_apply.coalesce_messages = off');
 	ok(reports_each_record(),
-		'each record is decoded by itself if it is set so');
+		'each record is decoded separately if the setting is off');
 	reload_with($publisher, 'parallel_apply.coalesce_messages = on');
 }
 
@@ -507,7 +511,7 @@ sub commit_of
 	end_session($unpublished);
 	wait_until_blocked('pg_inherits');
 	ok(arrives('early.*C'),
-		'what stays is sent when the walsender looks for replies');
+		'messages are sent when the walsender checks for replies');
 	reload_with($publisher, 'wal_sender_timeout = 0');
 	end_session($partition);
 	ok(arrives('last.*C'), 'and the rest of it in the end');
@@ -560,7 +564,7 @@ sub commit_of
 	like(
 		$changes,
 		qr/in the slot/,
-		'what comes behind the snapshot of a slot is in it');
+		'changes after the snapshot of a slot are in the slot');
 	on_publisher(q(SELECT pg_drop_replication_slot('made')));
 }
 
@@ -657,7 +661,7 @@ SKIP:
 		['pg_type'], join '',
 		insert_into('known', 'at once'),
 		insert_into('typed', 'after'));
-	ok(arrives('at once'), 'what another plugin writes is sent at once');
+	ok(arrives('at once'), 'messages of another plugin are sent at once');
 	end_session($lock);
 	ok(arrives('after.*COMMIT'), 'and so is what follows');
 	connect_client(

@@ -104,7 +104,7 @@ pass('also the last one');
 is_prompt(
 	'on', 100,
 	$HELD_S / 2,
-	'who waits for a flush, again and again, gets it at once');
+	'a session that repeatedly waits for a flush gets it at once');
 seconds_of_commits('local', 10000);
 flushes_are('held', 'and later no session waits');
 

@@ -42,7 +42,7 @@ wait_until('count(*) = 1 FROM held', 'it is not visible');
 states_become(
 	$subscriber,
 	'applying, waiting for dependency',
-	'what comes next waits for a transaction that is visible');
+	'the next transaction waits for one that is visible');
 is(on_subscriber('SELECT v FROM items WHERE id = 1'),
 	'0', 'and is not applied');
 unlink $file or die "$file: $!";

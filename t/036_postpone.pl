@@ -167,8 +167,8 @@ for my $round (1 .. 8)
 	tables_equal("when changes were postponed, $round", @tables[ 0 .. 3 ]);
 	last if $is_next_applied;
 }
-ok($is_first_applied, 'what is behind a postponed change is applied');
-ok($is_next_applied, 'so is what is in the next transaction');
+ok($is_first_applied, 'changes behind a postponed one are applied');
+ok($is_next_applied, 'so are those of the next transaction');
 is($tries, 0, 'nothing is tried again');
 
 # Detects: a row is inserted before the row with its key has got another key.
@@ -309,7 +309,8 @@ apply_behind(
 	],
 	sub {
 		is(on_subscriber('SELECT last_value FROM stamp'), $stamp,
-			'no default is evaluated before what comes before it is applied');
+			'no default is evaluated before the preceding changes are applied'
+		);
 	});
 is( on_subscriber(
 		q(SELECT string_agg(id::text, ' ' ORDER BY n) FROM stamped WHERE v = 's')

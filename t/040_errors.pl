@@ -77,7 +77,8 @@ sub fails
 			"SELECT max(n), count(*) FILTER (WHERE n = $first AND part = 1) FROM history"
 		),
 		"$first|0",
-		"$name: what is older is committed, it and what is younger is not");
+		"$name: older transactions are committed, it and younger ones are not"
+	);
 	$repair->($log, $errors);
 	tables_equal("after repair of a $name", @tables);
 	return;

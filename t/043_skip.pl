@@ -82,7 +82,7 @@ sub skip_after_error
 		'the log says so');
 	wait_for_pool($subscriber, 'tap');
 	cmp_ok(counter($subscriber, 'transactions'),
-		'>=', 6, 'writers have applied what came after it');
+		'>=', 6, 'writers have applied the transactions after it');
 	on_publisher(
 		"DELETE FROM items WHERE id = ANY ('{" . join(',', @ids) . "}')");
 	wait_applied($publisher, $subscriber, 'tap');

@@ -387,9 +387,8 @@ $subscriber->poll_query_until(
 	'postgres',
 	q(SELECT string_agg(note, ' ' ORDER BY note) = 'one three two' FROM
 		(SELECT * FROM items UNION ALL SELECT * FROM other UNION ALL SELECT * FROM keyless) t)
-) or die 'what is right is not applied';
-is(counter($subscriber, 'fallbacks'),
-	0, 'what is right is applied by writers');
+) or die 'correct messages are not applied';
+is(counter($subscriber, 'fallbacks'), 0, 'writers apply correct messages');
 
 # A change whose key is not known waits for everything older, and everything younger
 # waits for it.  Detects: either of them is applied concurrently.

@@ -192,7 +192,7 @@ for my $what (qw(session hidden))
 	on_publisher(changes());
 	same_as_serial("with a role for the session, $what");
 	is(on_subscriber("SELECT count(*) FROM notes WHERE id = $id - 4"),
-		'2', 'what had been applied fires triggers, too');
+		'2', 'transactions that had been applied fire triggers, too');
 	on_publisher(changes() . set_role('back') . changes());
 	on_publisher(changes());
 	state_becomes('parallel', 'and writers are back when the role is');

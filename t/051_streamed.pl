@@ -75,7 +75,7 @@ apply_behind_gate(
 	$publisher,
 	$subscriber,
 	'waiting for lock, waiting for prior commit, waiting for dependency',
-	'what writes the same row waits for the streamed transaction',
+	'a transaction that writes the same row waits for the streamed one',
 	'INSERT INTO history VALUES (3, 0)',
 	item_rows($rows) . "UPDATE items SET v = 1 WHERE id = " . last_item(),
 	"UPDATE items SET v = v + 1 WHERE id = " . last_item());

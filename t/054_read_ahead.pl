@@ -160,7 +160,7 @@ sub behind_gate
 		"SELECT count(*) = 3 FROM parallel_apply.writers WHERE state = 'waiting for prior commit' AND remote_lsn >= '$rest'"
 	) or die 'the rest is not held up';
 	cmp_ok(counter($subscriber, 'prefetched'),
-		'>', $before, 'pages of what is held up were asked for');
+		'>', $before, 'pages of blocked transactions were prefetched');
 	$f->();
 	$change->query_safe('COMMIT');
 	$change->quit;
@@ -196,7 +196,7 @@ cmp_ok(
 	counter($subscriber, 'prefetched'),
 	'>',
 	$before + 300,
-	'a large transaction is looked at ahead, too');
+	'pages of a large transaction are prefetched, too');
 
 ### tables change between the prefetch and the change
 

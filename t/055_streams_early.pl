@@ -121,13 +121,13 @@ $streamed->query_safe(
 states_become(
 	$subscriber,
 	'waiting for lock, waiting for prior commit, waiting for dependency',
-	'changes wait for what was committed before them');
+	'changes wait for transactions that were committed before them');
 $streamed->query_safe('COMMIT');
 on_publisher('UPDATE items SET v = v + 1 WHERE id = ' . last_item());
 states_become(
 	$subscriber,
 	'waiting for lock, waiting for prior commit, waiting for dependency, waiting for dependency',
-	'what comes behind it waits for it');
+	'younger transactions wait for it');
 $lock->query_safe('COMMIT');
 streams_are('the commit order is kept', 1, 0);
 
@@ -139,7 +139,7 @@ on_publisher("UPDATE gate SET n = n + 1 WHERE id = 1");
 on_publisher('INSERT INTO history VALUES (3, 1)');
 $streamed->query_safe('ROLLBACK');
 $lock->query_safe('COMMIT');
-streams_are('what is rolled back leaves nothing', 0, 0);
+streams_are('a rolled back transaction leaves nothing', 0, 0);
 wait_for_none_early();
 
 # Two at a time, and a definition that changes in one of them
@@ -173,7 +173,7 @@ $streamed->query_safe(
 	'BEGIN; SAVEPOINT a; INSERT INTO history VALUES (5, 2); ROLLBACK TO SAVEPOINT a;'
 	  . item_rows(2000)
 	  . 'COMMIT');
-streams_are('of a subtransaction nothing was sent', 1, 0);
+streams_are('nothing of a subtransaction was sent', 1, 0);
 $streamed->query_safe(
 	'BEGIN;' . item_rows(2000) . 'SAVEPOINT a;' . item_rows(2000));
 wait_for_early(3000);
@@ -408,7 +408,7 @@ wait_for_early(1000, 2);
 reload_with($subscriber, 'parallel_apply.writers_per_subscription = 2');
 on_publisher('INSERT INTO history VALUES (6, 1)');
 wait_applied($publisher, $subscriber, 'tap');
-pass('what is in the queue is applied with fewer writers');
+pass('queued transactions are applied with fewer writers');
 $streamed->query_safe('COMMIT');
 $other->query_safe('COMMIT');
 tables_equal('with fewer writers', @tables);

@@ -77,7 +77,7 @@ wait_for_state($subscriber, 'waiting for lock');
 $streamed->query_safe('ROLLBACK');
 on_publisher('UPDATE gate SET n = 9 WHERE id = 2');
 becomes_true('n = 9 FROM gate WHERE id = 2',
-	'what was rolled back leaves its locks, though it waits for one');
+	'a rolled back transaction releases its locks, though it waits for one');
 is(value_of('errors'), '0', 'a rollback of the publisher is no error');
 
 # The same when apply is paused ...
@@ -385,7 +385,7 @@ is( on_publisher(
 		"SELECT confirmed_flush_lsn < '$end' FROM pg_replication_slots WHERE slot_name = 'tap'"
 	),
 	't',
-	'what has ended is not confirmed before it is applied');
+	'a transaction that has ended is not confirmed before it is applied');
 restart_apply($subscriber, 'tap');
 $second_lock->query_safe('COMMIT');
 $first->query_safe('COMMIT');

@@ -127,7 +127,7 @@ is_seen(
 	q(pg_locks WHERE NOT granted AND waitstart < clock_timestamp() - interval '200 ms'),
 	'an older transaction waits for it');
 on_subscriber('INSERT INTO open_doors VALUES (1)');
-is_seen('twins', 'before the next row, it gives way to the older one');
+is_seen('twins', 'before the next row, it is rolled back for the older one');
 on_subscriber('INSERT INTO open_doors VALUES (2)');
 $streamed->query_safe('COMMIT');
 tables_equal('after an older one had to wait', @tables);

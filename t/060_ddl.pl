@@ -391,7 +391,7 @@ make_history(20);
 	wait_until(
 		q(EXISTS (SELECT FROM parted_1 WHERE v = 1) OR EXISTS (SELECT FROM parallel_apply.writers
 		WHERE state = 'waiting for lock')), 'no writer gets it');
-	pass('what others do with tables of theirs does not matter');
+	pass('changes of other tables have no effect');
 	$lock->quit;
 	tables_equal('after a temporary table', 'parted');
 }

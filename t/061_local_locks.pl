@@ -110,7 +110,7 @@ for my $statement (
 			AND a.query LIKE 'public.wide %' AND pg_blocking_pids(pid) <> '{}')
 		),
 		'2',
-		'and pg_stat_activity tells what they wait for');
+		'and pg_stat_activity shows what they wait for');
 	is(on_subscriber("SELECT count(*) FROM other WHERE id = $id"),
 		'0', 'nothing overtakes them');
 	$session->query_safe('COMMIT');

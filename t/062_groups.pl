@@ -53,12 +53,12 @@ under_load(
 			q(SELECT parallel_apply.alter_subscription_config('tap', 7)));
 		wait_for_progress();
 		is(scalar(writer_pids($subscriber, 'tap')),
-			4, 'what is not committed does not count');
+			4, 'an uncommitted change has no effect');
 		$session->query_safe('ROLLBACK');
 		$session->quit;
 		wait_for_progress();
 		is(scalar(writer_pids($subscriber, 'tap')),
-			4, 'nor does what was rolled back');
+			4, 'nor does a change that was rolled back');
 	});
 accounts_are_equal('after all of these changes');
 is(apply_pid($subscriber, 'tap'),
@@ -114,7 +114,7 @@ is( on_subscriber(
 		'SELECT group_name, num_writers FROM parallel_apply.subscription_config'
 	),
 	'|2',
-	'of two changes of one subscription both count');
+	'two changes of one subscription both count');
 
 ### rename, dump and restore
 
@@ -149,7 +149,7 @@ $subscriber->command_ok(
 	'its restore into another one');
 is($subscriber->safe_psql('restored', $config),
 	on_subscriber($config),
-	'has all groups, and what is configured for each subscription');
+	'has all groups, and the configuration of each subscription');
 is( $subscriber->safe_psql(
 		'restored',
 		'SELECT group_name, source FROM parallel_apply.subscription_config ORDER BY subname'

@@ -97,7 +97,8 @@ sub check_pause
 		sub {
 			wait_for_progress();
 			call(q(pause('tap')));
-			is(call(q(drain('tap'))), 't', 'what was received is waited for');
+			is(call(q(drain('tap'))), 't',
+				'drain() waits for received transactions');
 			$count = on_subscriber('SELECT count(*) FROM history');
 		});
 	my $apply_pid = apply_pid($subscriber, 'tap');
@@ -127,7 +128,7 @@ sub check_pause
 	$subscriber->poll_query_until('postgres',
 		q(SELECT state <> 'paused' AND lag = '0' FROM parallel_apply.subscriptions)
 	) or die 'there still is a lag';
-	like(marks(), qr/\b$during$/, 'with what came meanwhile');
+	like(marks(), qr/\b$during$/, 'with the transactions of the meantime');
 	accounts_are_equal("after a pause: $how");
 	unlike(slurp_file($subscriber->logfile, $log_offset),
 		qr/timeout/, 'neither side timed out');
@@ -213,7 +214,7 @@ wait_applied($publisher, $subscriber, 'tap');
 on_subscriber('ALTER SUBSCRIPTION tap DISABLE');
 $subscriber->restart;
 is(call("wait_for_lsn('tap', '$lsn', '100 ms')"),
-	't', 'what is committed is known after a restart');
+	't', 'committed positions are known after a restart');
 $lsn = mark($next++);
 is(call("wait_for_lsn('tap', '$lsn', '100 ms')"), 'f', 'and what is not');
 on_subscriber('ALTER SUBSCRIPTION tap ENABLE');

@@ -105,7 +105,7 @@ $lsn = on_publisher('SELECT pg_current_wal_lsn()');
 on_publisher('UPDATE third SET v = 1');
 $publisher->poll_query_until('postgres',
 	"SELECT flush_lsn > '$lsn' FROM pg_stat_replication WHERE application_name = 'tap'"
-) or die 'what was left out is not confirmed';
+) or die 'skipped changes are not confirmed';
 $subscriber->stop('immediate');
 $copy->quit;
 $subscriber->append_conf('postgresql.conf',

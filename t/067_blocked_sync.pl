@@ -55,7 +55,7 @@ my $apply_pid = apply_pid($subscriber, 'tap');
 	$copy->quit;
 	wait_until(
 		q(count(*) = 0 FROM pg_subscription_rel WHERE srsubstate NOT IN ('r', 's')),
-		'the synchronization worker waits for ever');
+		'the synchronization worker waits forever');
 	$streamed->query_safe('COMMIT');
 	$streamed->quit;
 	tables_equal(
@@ -81,7 +81,7 @@ my $apply_pid = apply_pid($subscriber, 'tap');
 	$copy->query_safe('ROLLBACK');
 	wait_until(
 		q(count(*) = 0 FROM pg_subscription_rel WHERE srsubstate NOT IN ('r', 's')),
-		'the synchronization worker waits for ever');
+		'the synchronization worker waits forever');
 	$streamed->query_safe('COMMIT');
 	$_->quit for $copy, $local, $streamed;
 	tables_equal(

@@ -141,7 +141,8 @@ tables_equal('after the clock was set forward', 'items', 'gate');
 $session = begin_to_wait('3s');
 set_clock(0);
 returns($session, 'false',
-	'who waits for a position while it is set back waits no longer');
+	'a session that waits for a position while the clock is set back does not wait longer'
+);
 is_patient('the publisher gets its answers');
 reload_with($subscriber, 'parallel_apply.idle_writers_per_subscription = 1');
 wait_for_pool($subscriber, 'tap', 1);

@@ -201,7 +201,7 @@ for my $i (1 .. 8)
 		"SELECT count(*) FROM history WHERE id = $id") ne '1';
 }
 is($missing, 0,
-	'what the publisher waited for is visible on the standby of the subscriber'
+	'transactions that the publisher waited for are visible on the standby of the subscriber'
 );
 reload_with($publisher, q(synchronous_standby_names = ''));
 

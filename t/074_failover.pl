@@ -77,7 +77,7 @@ make_history(99);
 my $lsn = on_publisher('SELECT pg_current_wal_lsn()');
 make_history(1);
 wait_applied($publisher, $subscriber, 'tap');
-is(rows_of($standby), 100, 'what is confirmed is on the standby');
+is(rows_of($standby), 100, 'confirmed transactions are on the standby');
 is( $standby->safe_psql(
 		'postgres', "SELECT parallel_apply.wait_for_lsn('tap', '$lsn', '0')"),
 	't',
@@ -136,7 +136,7 @@ wait_for_state($subscriber, 'waiting for lock');
 wait_for_state($subscriber, 'waiting for prior commit');
 restart_apply($subscriber, 'tap');
 apply_waits_for_standby('another apply worker waits for it, too');
-is(confirmed(), $before, 'and does not confirm them, either');
+is(confirmed(), $before, 'and does not confirm them');
 is(rows_of($standby), 100, 'the standby has none of them');
 my $end =
   on_subscriber('SELECT max(remote_lsn) FROM pg_replication_origin_status');

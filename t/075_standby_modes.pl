@@ -117,7 +117,7 @@ rows_visible('history', 120, 'all rows are visible then');
 my $lock = hold($subscriber, 'LOCK TABLE locked IN ACCESS EXCLUSIVE MODE');
 my @clients = clients_wait('locked', 'on', 'remote_apply');
 commits_return('remote_write', 'locked', 1,
-	'what is received is enough for remote_write');
+	'receipt is enough for remote_write');
 is(waiting_clients(), '2', 'and for no other session');
 $lock->query_safe('COMMIT');
 $lock->quit;
@@ -172,7 +172,7 @@ SKIP:
 	commits_return('remote_write', 'history', 5,
 		'a subscription that commits synchronously receives while it flushes'
 	);
-	is(waiting_clients(), '2', 'and applied is what is flushed, too');
+	is(waiting_clients(), '2', 'and the applied position is the flushed one');
 	$release_flush->();
 	clients_return('both return after the flush', @clients);
 	$subscriber->safe_psql('postgres', 'DROP FUNCTION hold_flush');

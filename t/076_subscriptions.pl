@@ -371,7 +371,7 @@ wait_applied($publisher, $subscriber, 'tap');
 poll("SELECT state = 'native' FROM $view", 'and continue');
 $subscriber->stop;
 my $saved = $subscriber->data_dir . '/pg_stat/parallel_apply.stat';
-ok(-s $saved > 100, 'what is saved is in a file');
+ok(-s $saved > 100, 'saved statistics are in a file');
 truncate $saved, 100;
 $subscriber->start;
 ok(!-e $saved, 'which is gone when the server runs');

@@ -128,8 +128,7 @@ my $index_of =
   'create an index of table public.%s that begins with a published column, best a unique one of columns that are NOT NULL';
 
 # Before the first change of any of them
-explained('plain', 'parallel', '-', '-',
-	'of an ordinary table nothing is to be said');
+explained('plain', 'parallel', '-', '-', 'an ordinary table has no finding');
 explained(
 	'audited',
 	'exclusive',
@@ -153,7 +152,8 @@ explained(
 	'parallel',
 	'column "N" has a default with volatile function nextval(regclass): it is exclusive if the publisher does not send that column, which its first change tells',
 	$publish,
-	'what the publisher sends is not known before its first change');
+	'the columns that the publisher sends are not known before its first change'
+);
 explained(
 	'whole',
 	'parallel',
@@ -296,8 +296,9 @@ counters_become(
 	$gate->query_safe('COMMIT');
 	$gate->quit;
 	wait_applied($publisher, $subscriber, 'tap');
-	counters_become('plain', 'missing', '3',
-		'what is not there counts when its transaction is committed');
+	counters_become(
+		'plain', 'missing',
+		'3', 'missing rows count when their transaction is committed');
 }
 counters_become('audited', 'inserts', 1,
 	'changes of an exclusive table are counted');
@@ -418,7 +419,7 @@ on_subscriber('CREATE ROLE outsider; CREATE ROLE looker IN ROLE pg_monitor');
 is( on_subscriber(
 		'SET ROLE outsider; SELECT count(*) FROM parallel_apply.tables'),
 	'0',
-	'not everybody sees them');
+	'other users see none');
 is( on_subscriber(
 		'SET ROLE looker; SELECT count(*) > 10 FROM parallel_apply.tables'),
 	't',

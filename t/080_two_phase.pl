@@ -70,7 +70,7 @@ on_publisher(
 		'empty', q(SELECT pg_logical_emit_message(true, 'none', 'of ours'))));
 all_is_equal('after PREPARE', 3);
 is(on_subscriber('SELECT count(*) FROM items WHERE v = 1'),
-	'0', 'what is prepared is not visible');
+	'0', 'a prepared transaction is not visible');
 is( on_subscriber(
 		q(SELECT count(*) FROM (SELECT FROM items FOR UPDATE SKIP LOCKED) s)),
 	'90',
@@ -211,7 +211,7 @@ sub next_one_waits
 	states_become(
 		$subscriber,
 		'waiting for lock, waiting for prior commit, waiting for dependency',
-		"$name: what comes next waits for it");
+		"$name: the next transaction waits for it");
 	$gate->query_safe('COMMIT');
 	all_is_equal("after that, $name", 0);
 	return;

@@ -70,7 +70,7 @@ sub fails
 			'remote_xid, attempts, sqlstate, message, change, schemaname, relname, operation, key'
 		),
 		qq($xid|1|23514|new row for relation "items" violates check constraint "positive"|2|public|items|INSERT|(id, part)=($id, a, b)),
-		"$what: the view says what has failed");
+		"$what: the view shows what has failed");
 	is( failed(
 			qq(finish_lsn >= '$after' AND finish_lsn < pg_lsn '$after' + 1000000,
 			detail LIKE 'Failing row contains ($id, a, b, -7)%',

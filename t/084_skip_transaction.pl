@@ -93,7 +93,7 @@ sub all_equal
 	rows_equal($publisher, $subscriber, $_,
 		"$what: $_ is equal on both sides")
 	  for @tables;
-	is(stored('id'), '', "$what: nothing is stored any more");
+	is(stored('id'), '', "$what: nothing remains stored");
 	return;
 }
 
@@ -215,7 +215,7 @@ sub test_all
 	wait_until_failed();
 	on_subscriber(q(SELECT parallel_apply.skip_transaction('tap')));
 	overcomes();
-	is(stored('id'), '', "$how: what is prepared is not shown");
+	is(stored('id'), '', "$how: a prepared transaction is not shown");
 	is(on_subscriber('SELECT count(*) FROM pg_prepared_xacts'),
 		'1', "$how: it is prepared");
 	on_publisher(q(ROLLBACK PREPARED 'b'));
@@ -274,7 +274,7 @@ refuses(
 refuses(
 	'SELECT parallel_apply.forget(7)',
 	qr/ERROR: +skipped transaction 7 does not exist/,
-	'what is not there cannot be forgotten');
+	'a transaction that does not exist cannot be forgotten');
 
 test_all('writers');
 on_subscriber(q(SELECT parallel_apply.alter_subscription_config('tap', 1)));

@@ -176,7 +176,7 @@ for my $how ('idle', 'blocked')
 		$offset);
 	$subscriber->wait_for_log(qr/writer 1 has ended unexpectedly/, $offset);
 	wait_for_start($offset);
-	pass('a writer that is terminated by itself is reported');
+	pass('a writer that is terminated individually is reported');
 }
 
 finish(

@@ -299,7 +299,7 @@ begin_again();
 $before = fallbacks();
 on_publisher('TRUNCATE identity RESTART IDENTITY');
 insert_into(('number') x 8);
-is(fallbacks(), $before, 'what follows a TRUNCATE is left to writers');
+is(fallbacks(), $before, 'transactions after a TRUNCATE are left to writers');
 notes($_) for qw(postgres serial);
 
 ### what is missed

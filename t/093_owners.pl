@@ -93,7 +93,7 @@ is( as( 'alice',
 		'SELECT bool_and(key IS NOT NULL) FROM parallel_apply.hot_keys WHERE key_hash IS NOT NULL'
 	),
 	't',
-	'who owns the table, too, sees the key');
+	'an owner who also owns the table sees the key');
 
 # An owner can wait only for the subscription that it owns.
 is(as('alice', q(SELECT parallel_apply.drain('tap', '1 min'))),
