@@ -1,11 +1,13 @@
-# replay(): a skipped and stored transaction is applied once, as the apply worker would
-# have done it, with its origin and commit time; and neither skip_transaction() nor
-# replay() loses or doubles anything, whatever is killed between which steps.
+# Promise: replay() applies a skipped and stored transaction once, as the apply
+# worker would have done, with its origin and commit time.  Neither
+# skip_transaction() nor replay() loses or repeats anything, whichever process is
+# killed between two steps.
 #
-# Where a process stops: at a row that a local session has locked; before the stored rows
-# are removed, at CREATE INDEX in an open transaction; at the commit, in a deferred trigger
-# that takes an advisory lock; after it, at a lock on pg_replication_origin.  While a
-# transaction is being stored, at REFRESH MATERIALIZED VIEW.
+# A process stops in one of these places: at a row that a local session has locked;
+# before the stored rows are removed, at CREATE INDEX in an open transaction; at the
+# commit, in a deferred trigger that takes an advisory lock; after it, at a lock on
+# pg_replication_origin.  While a transaction is being stored, it stops at REFRESH
+# MATERIALIZED VIEW.
 use strict;
 use warnings;
 use FindBin;
@@ -75,7 +77,7 @@ sub stored
 		'SELECT id FROM parallel_apply.skipped_transactions ORDER BY id');
 }
 
-# A transaction fails and is to be skipped.  Returns its number.
+# A transaction fails and is to be skipped.  Return its number.
 sub request
 {
 	my ($sql) = @_;
@@ -126,7 +128,7 @@ sub all_equal
 	rows_equal($publisher, $subscriber, $_,
 		"$what: $_ is equal on both sides")
 	  for @tables;
-	is(stored(), '', "$what: nothing is stored any more");
+	is(stored(), '', "$what: nothing remains stored");
 	is( on_subscriber(
 			q(SELECT count(*) FROM pg_replication_origin WHERE roname LIKE 'parallel_apply%')
 		),
@@ -135,7 +137,7 @@ sub all_equal
 	return;
 }
 
-# Position and origin of the subscription.
+# Position and origin of the subscription
 sub progress
 {
 	return on_subscriber(
@@ -144,7 +146,7 @@ sub progress
 	);
 }
 
-# Origin and time of the commit that wrote a row.
+# Origin and time of the commit that wrote a row
 sub commit_of
 {
 	my ($id) = @_;
@@ -166,7 +168,7 @@ sub commit_time
 
 ### as the apply worker ########################################################
 
-# What follows it is not what it changed.
+# The transactions after it do not change the same rows.
 my $id = skip_it(
 	q(BEGIN;
 	INSERT INTO items VALUES (100, 1, 'it''s \ a "quote"'), (101, NULL, NULL);
@@ -188,7 +190,7 @@ wait_applied($publisher, $subscriber, 'tap');
 refuses(
 	"CALL parallel_apply.replay($id)",
 	qr/ERROR: +new row for relation "items" violates check constraint "positive".*DETAIL: +Failing row contains \(1, -1.*CONTEXT: +processing remote data for replication origin "pg_\d+" during message type "UPDATE"/s,
-	'what is not repaired fails again, and the session gets the error');
+	'a fault that remains fails again, and the session gets the error');
 is(stored(), $id, 'and leaves it stored');
 is(on_subscriber('SELECT count(*) FROM items WHERE id >= 100'),
 	'0', 'and nothing applied');
@@ -203,7 +205,7 @@ refuses(
 refuses(
 	'CALL parallel_apply.replay(77)',
 	qr/ERROR: +skipped transaction 77 does not exist/,
-	'what is not there cannot be replayed');
+	'a transaction that does not exist cannot be replayed');
 refuses(
 	'CALL parallel_apply.replay(NULL)',
 	qr/ERROR: +number of a skipped transaction must not be null/,
@@ -238,7 +240,7 @@ like(
 	qr/LOG: +skipped transaction \d+ of subscription "tap", finished at [[:xdigit:]]+\/[[:xdigit:]]+, is replayed/,
 	'the log says so');
 
-# A row that is missing by now is no error.
+# A row that is missing meanwhile is not an error.
 $id = skip_it(
 	'BEGIN; UPDATE items SET v = -v WHERE id = 5; INSERT INTO items VALUES (103, 0); COMMIT'
 );
@@ -248,7 +250,7 @@ wait_applied($publisher, $subscriber, 'tap');
 replay($id);
 all_equal('a missing row');
 
-# While the apply worker runs, and applies.
+# While the apply worker runs, and applies transactions
 $id = skip_it('INSERT INTO items VALUES (104, -1)');
 repair();
 on_publisher('UPDATE items SET v = 8 WHERE id = 8');
@@ -272,7 +274,7 @@ repair();
 my $not_yet =
   qr/ERROR: +transaction with number $id cannot be replayed yet.*DETAIL: +It has not been skipped, it is prepared, or it was rolled back/s;
 refuses("CALL parallel_apply.replay($id)",
-	$not_yet, 'what is prepared cannot be replayed');
+	$not_yet, 'a prepared transaction cannot be replayed');
 on_publisher(q(COMMIT PREPARED 'a'));
 wait_applied($publisher, $subscriber, 'tap');
 replay($id);
@@ -287,13 +289,13 @@ wait_applied($publisher, $subscriber, 'tap');
 refuses(
 	"CALL parallel_apply.replay($id)",
 	qr/ERROR: +transaction with number $id cannot be replayed yet/,
-	'what was rolled back cannot be replayed');
+	'a transaction that was rolled back cannot be replayed');
 all_equal('a prepared transaction rolled back');
 
 ### a session that does not wait ###############################################
 
-# Calls replay() in a session of its own, and waits until its process waits there.
-# Returns the session and the process.
+# Call replay() in a separate session, and wait until its process waits there.
+# Return the session and the process.
 sub replay_until
 {
 	my ($number, $where) = @_;
@@ -321,7 +323,7 @@ wait_until(
 	q(count(*) = 0 FROM pg_stat_activity WHERE backend_type = 'parallel_apply replay'),
 	'the replay does not end');
 end_sessions($holder, $session);
-is(stored(), $id, 'what is canceled stays stored');
+is(stored(), $id, 'a canceled replay leaves the transaction stored');
 is( on_subscriber('SELECT count(*) FROM items WHERE id IN (6, 7) AND v < 0'),
 	'0', 'and nothing of it is applied');
 replay($id);
@@ -335,7 +337,7 @@ my %victim = (
 	'a writer' => sub { return (writer_pids($subscriber, 'tap'))[0] },
 	'the server' => sub { return });
 
-# Kills the victim, or stops the server at once, until it is up again.
+# Kill the victim, or stop the server at once, and wait until it is up again.
 sub crash
 {
 	my ($victim, $replay_pid) = @_;
@@ -358,11 +360,12 @@ sub crash
 	return;
 }
 
-# Each row of emptied passes the gate of the commit, a number for each transaction.
+# Each row of emptied passes the gate of the commit, with a number for each
+# transaction.
 my $number = 2000;
 
-# Crashes while a transaction is being replayed.  Statements of a local session, and what
-# the process waits for then, say where.
+# Crash while a transaction is being replayed.  The place is determined by
+# statements of a local session, and by what the process then waits for.
 sub crash_in_replay
 {
 	my ($victim, $when, $hold, $where, $is_committed, $then) = @_;
@@ -386,7 +389,7 @@ sub crash_in_replay
 		$is_committed ? '1' : '0',
 		"$what: all or nothing is applied");
 
-	# The origin that is left is used, and dropped, by the next replay.
+	# The next replay uses, and drops, the origin that remains.
 	$transaction = skip_it("INSERT INTO items VALUES (-$number, -1)")
 	  if $is_committed;
 	repair() if $is_committed;
@@ -431,7 +434,7 @@ foreach my $victim (sort keys %victim)
 		});
 }
 
-# Crashes while a transaction is to be skipped, is being stored, or is.
+# Crash while a transaction is to be skipped, is being stored, or is stored.
 sub crash_in_skip
 {
 	my ($victim) = @_;
