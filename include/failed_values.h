@@ -19,4 +19,10 @@
 extern void papply_failed_values(const PapplyStatistics *statistics, bool may_see,
 								 Datum *values, bool *nulls);
 
+/*
+ * Return the statistics of a subscription whose last transaction failed, and
+ * was neither applied nor skipped since.  Throws an error if it is another one.
+ */
+extern const PapplyStatistics *papply_failed_get(Oid subid);
+
 #endif							/* PAPPLY_FAILED_VALUES_H */

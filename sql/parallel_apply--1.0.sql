@@ -530,6 +530,14 @@ AS 'MODULE_PATHNAME', 'papply_skip_transaction';
 COMMENT ON FUNCTION parallel_apply.skip_transaction(name, boolean) IS
     'skips the transaction that a subscription fails to apply, and stores it; returns its number';
 
+CREATE FUNCTION parallel_apply.failed_changes(subscription_name name, OUT number bigint, OUT statement text)
+RETURNS SETOF record
+LANGUAGE C VOLATILE PARALLEL UNSAFE
+AS 'MODULE_PATHNAME', 'papply_get_failed_changes';
+
+COMMENT ON FUNCTION parallel_apply.failed_changes(name) IS
+    'changes of the transaction that a subscription fails to apply, read from the publisher, as SQL statements';
+
 CREATE FUNCTION parallel_apply.forget(id bigint)
 RETURNS void
 LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE
@@ -1189,7 +1197,8 @@ GRANT EXECUTE ON FUNCTION parallel_apply.get_visibility(oid), parallel_apply.get
     parallel_apply.pause(name), parallel_apply.resume(name),
     parallel_apply.wait_for_lsn(name, pg_lsn, interval),
     parallel_apply.drain(name, interval), parallel_apply.skip_transaction(name, boolean),
-    parallel_apply.forget(bigint), parallel_apply.skipped_changes(bigint) TO PUBLIC;
+    parallel_apply.forget(bigint), parallel_apply.skipped_changes(bigint),
+    parallel_apply.failed_changes(name) TO PUBLIC;
 GRANT EXECUTE ON PROCEDURE parallel_apply.replay(bigint) TO PUBLIC;
 
 REVOKE ALL ON FUNCTION parallel_apply.check_library_version(text),

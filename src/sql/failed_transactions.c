@@ -12,6 +12,7 @@
 #include "miscadmin.h"
 #include "replication/logicalproto.h"
 #include "utils/builtins.h"
+#include "utils/lsyscache.h"
 #include "utils/pg_lsn.h"
 #include "utils/timestamp.h"
 
@@ -86,6 +87,32 @@ papply_failed_values(const PapplyStatistics *statistics, bool may_see, Datum *va
 	nulls[i] = !may_see || failed->key[0] == '\0';
 	values[i++] = CStringGetTextDatum(failed->key);
 	Assert(i == FAILED_COLUMNS);
+}
+
+static PapplyStatistics *
+find_failed(Oid subid)
+{
+	PapplyStatistics *statistics = palloc(sizeof(PapplyStatistics));
+
+	for (int n = 0; papply_statistics_peek(n, statistics); n++)
+		if (statistics->subid == subid && papply_statistics_has_failed(statistics))
+			return statistics;
+	return NULL;
+}
+
+const PapplyStatistics *
+papply_failed_get(Oid subid)
+{
+	PapplyStatistics *statistics = find_failed(subid);
+
+	if (statistics == NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("subscription \"%s\" has no failing transaction",
+						get_subscription_name(subid, false)),
+				 errhint("Transactions that fail are shown by %s.",
+						 PAPPLY_NAME ".failed_transactions")));
+	return statistics;
 }
 
 static void

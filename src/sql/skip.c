@@ -37,17 +37,6 @@ PG_FUNCTION_INFO_V1(papply_skip_transaction);
 PG_FUNCTION_INFO_V1(papply_forget);
 PG_FUNCTION_INFO_V1(papply_get_kept);
 
-static PapplyStatistics *
-find_failed(Oid subid)
-{
-	PapplyStatistics *statistics = palloc(sizeof(PapplyStatistics));
-
-	for (int n = 0; papply_statistics_peek(n, statistics); n++)
-		if (statistics->subid == subid && papply_statistics_has_failed(statistics))
-			return statistics;
-	return NULL;
-}
-
 /*
  * The end of a prepared transaction cannot be skipped, since the transaction
  * would stay prepared.
@@ -58,17 +47,11 @@ can_be_skipped(char kind)
 	return kind != LOGICAL_REP_MSG_COMMIT_PREPARED && kind != LOGICAL_REP_MSG_ROLLBACK_PREPARED;
 }
 
-static PapplyStatistics *
-get_failed(Oid subid, const char *subname)
+static const PapplyStatistics *
+get_failed(Oid subid)
 {
-	PapplyStatistics *statistics = find_failed(subid);
+	const PapplyStatistics *statistics = papply_failed_get(subid);
 
-	if (statistics == NULL)
-		ereport(ERROR,
-				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				 errmsg("subscription \"%s\" has no failing transaction", subname),
-				 errhint("Transactions that fail are shown by %s.",
-						 PAPPLY_NAME ".failed_transactions")));
 	if (!can_be_skipped(statistics->failed.kind))
 		ereport(ERROR,
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
@@ -118,7 +101,7 @@ papply_skip_transaction(PG_FUNCTION_ARGS)
 	Oid			subid = papply_sql_change_subscription(fcinfo, 0, "skip_transaction()");
 	char	   *subname = get_subscription_name(subid, false);
 	bool		must_keep = PG_ARGISNULL(1) || PG_GETARG_BOOL(1);
-	PapplyStatistics *statistics = get_failed(subid, subname);
+	const PapplyStatistics *statistics = get_failed(subid);
 	int64		id;
 
 	set_skip_lsn(subname, statistics->failed.final_lsn);

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  * skipped_changes.c
- *	  Return the changes of a skipped and stored transaction as SQL
- *	  statements.
+ *	  Changes of a remote transaction as SQL statements, and those of a
+ *	  skipped and stored one.
  *
  * Runs in a user's backend.
  *
@@ -30,6 +30,7 @@
 #include "utils/memutils.h"
 #include "utils/rel.h"
 
+#include "change_statements.h"
 #include "kept.h"
 #include "message.h"
 #include "result_rows.h"
@@ -350,18 +351,21 @@ put_statement(PapplyResultRows *rows, int64 *number, List *tables, char *message
 	papply_result_rows_put(rows, values, nulls);
 }
 
-static void
-put_all(PapplyResultRows *rows, PapplyKeptScan *scan)
+uint64
+papply_change_statements_put(FunctionCallInfo fcinfo, PapplyNextMessage next, void *source)
 {
+	PapplyResultRows *rows = papply_result_rows_begin(fcinfo, change_columns,
+													  lengthof(change_columns));
 	MemoryContext context = AllocSetContextCreate(CurrentMemoryContext,
 												  PAPPLY_NAME " statement",
 												  ALLOCSET_DEFAULT_SIZES);
 	List	   *tables = NIL;
 	int64		number = 0;
+	uint64		messages = 0;
 	int			length;
 	char	   *message;
 
-	while ((message = papply_kept_next(scan, &length)) != NULL)
+	while ((message = next(source, &length)) != NULL)
 	{
 		MemoryContext old_context;
 
@@ -370,11 +374,19 @@ put_all(PapplyResultRows *rows, PapplyKeptScan *scan)
 			tables = lappend(tables, read_table(message, length));
 			continue;
 		}
+		messages++;
 		old_context = MemoryContextSwitchTo(context);
 		put_statement(rows, &number, tables, message, length);
 		MemoryContextSwitchTo(old_context);
 		MemoryContextReset(context);
 	}
+	return messages;
+}
+
+static char *
+next_kept(void *source, int *length)
+{
+	return source == NULL ? NULL : papply_kept_next(source, length);
 }
 
 static void
@@ -396,15 +408,12 @@ check_may_see(int64 id)
 Datum
 papply_get_skipped_changes(PG_FUNCTION_ARGS)
 {
-	PapplyResultRows *rows = papply_result_rows_begin(fcinfo, change_columns,
-													  lengthof(change_columns));
 	PapplyKeptScan *scan = papply_kept_begin_scan(PG_GETARG_INT64(0));
 
 	if (scan != NULL)
-	{
 		check_may_see(PG_GETARG_INT64(0));
-		put_all(rows, scan);
+	(void) papply_change_statements_put(fcinfo, next_kept, scan);
+	if (scan != NULL)
 		papply_kept_end_scan(scan);
-	}
 	return (Datum) 0;
 }

@@ -1,0 +1,215 @@
+/*-------------------------------------------------------------------------
+ * failed_changes.c
+ *	  Return the changes of the transaction that fails as SQL statements.
+ *
+ * Runs in a user's backend.
+ *
+ * When a transaction fails, the apply worker has not even received all of it.
+ * But the publisher has it until it is applied or skipped.  So it is read from
+ * there, by a connection of its own, with a temporary copy of the
+ * subscription's replication slot, which may be active.  So nothing has to be
+ * kept for this, and it works after a crash and with a transaction of any
+ * size.  The publisher decodes its WAL from the restart position of the slot,
+ * and sends the rows in parts.
+ *
+ * The copy of a slot decodes a prepared transaction only at its COMMIT
+ * PREPARED, so the changes of one that fails at its PREPARE are not available.
+ *-------------------------------------------------------------------------
+ */
+#include "parallel_apply.h"
+
+#include "catalog/pg_subscription.h"
+#include "catalog/pg_type.h"
+#include "executor/tuptable.h"
+#include "fmgr.h"
+#include "miscadmin.h"
+#include "nodes/pg_list.h"
+#include "replication/logicalproto.h"
+#include "replication/walreceiver.h"
+#include "utils/acl.h"
+#include "utils/builtins.h"
+#include "utils/lsyscache.h"
+#include "utils/tuplestore.h"
+
+#include "change_statements.h"
+#include "connection.h"
+#include "failed_values.h"
+#include "sql_common.h"
+
+PG_FUNCTION_INFO_V1(papply_get_failed_changes);
+
+/* Number of messages that the publisher sends at a time. */
+#define FETCHED_MESSAGES 1000
+
+typedef struct Source
+{
+	WalReceiverConn *conn;
+	WalRcvExecResult *result;	/* NULL: none yet */
+	TupleTableSlot *slot;
+} Source;
+
+/*** the publisher ***/
+
+static WalRcvExecResult *
+execute(WalReceiverConn *conn, const char *query, Oid type)
+{
+	WalRcvExecResult *result =
+	(papply_connection_functions->walrcv_exec) (conn, query, OidIsValid(type) ? 1 : 0, &type);
+
+	if (result->status != (OidIsValid(type) ? WALRCV_OK_TUPLES : WALRCV_OK_COMMAND))
+		ereport(ERROR,
+				(errcode(ERRCODE_CONNECTION_EXCEPTION),
+				 errmsg("could not get the transaction from the publisher: %s",
+						result->err ? result->err : "unexpected result")));
+	return result;
+}
+
+static char *
+publication_names(void)
+{
+	StringInfoData names;
+	ListCell   *cell;
+
+	initStringInfo(&names);
+	foreach(cell, MySubscription->publications)
+		appendStringInfo(&names, "%s%s", names.len > 0 ? "," : "",
+						 quote_identifier(strVal(lfirst(cell))));
+	return names.data;
+}
+
+/*
+ * Make the publisher decode the transaction, and open a cursor for it.  A
+ * definition may be sent with an earlier transaction.
+ */
+static void
+begin_reading(WalReceiverConn *conn, const PapplyFailedTransaction *failed)
+{
+	char	   *copy = psprintf(PAPPLY_NAME "_%u_%d", MySubscription->oid, MyProcPid);
+
+	if (MySubscription->slotname == NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("subscription \"%s\" has no replication slot", MySubscription->name)));
+	walrcv_clear_result(execute(conn,
+								psprintf("SELECT slot_name::text FROM pg_catalog.pg_copy_logical_replication_slot(%s, %s, true)",
+										 quote_literal_cstr(MySubscription->slotname),
+										 quote_literal_cstr(copy)),
+								TEXTOID));
+	walrcv_clear_result(execute(conn, "BEGIN", InvalidOid));
+	walrcv_clear_result(execute(conn,
+								psprintf("DECLARE messages NO SCROLL CURSOR FOR SELECT data"
+										 " FROM pg_catalog.pg_logical_slot_peek_binary_changes(%s, '"
+										 PAPPLY_LSN_FORMAT "', NULL, 'proto_version', '1', 'publication_names', %s)"
+										 " WHERE xid::text = '%u' OR pg_catalog.get_byte(data, 0) = %d",
+										 quote_literal_cstr(copy),
+										 LSN_FORMAT_ARGS(failed->final_lsn + 1),
+										 quote_literal_cstr(publication_names()),
+										 failed->remote_xid, LOGICAL_REP_MSG_RELATION),
+								InvalidOid));
+}
+
+static void
+clear_result(Source *source)
+{
+	if (source->result == NULL)
+		return;
+	ExecDropSingleTupleTableSlot(source->slot);
+	walrcv_clear_result(source->result);
+	source->result = NULL;
+}
+
+static void
+fetch(Source *source)
+{
+	clear_result(source);
+	source->result = execute(source->conn,
+							 psprintf("FETCH %d FROM messages", FETCHED_MESSAGES), BYTEAOID);
+	source->slot = MakeSingleTupleTableSlot(source->result->tupledesc, &TTSOpsMinimalTuple);
+}
+
+static char *
+next_message(void *arg, int *length)
+{
+	Source	   *source = arg;
+	bool		is_null;
+	bytea	   *data;
+
+	CHECK_FOR_INTERRUPTS();
+	if (source->result == NULL ||
+		!tuplestore_gettupleslot(source->result->tuplestore, true, false, source->slot))
+	{
+		fetch(source);
+		if (!tuplestore_gettupleslot(source->result->tuplestore, true, false, source->slot))
+			return NULL;
+	}
+	data = DatumGetByteaPP(slot_getattr(source->slot, 1, &is_null));
+	*length = VARSIZE_ANY_EXHDR(data);
+	return VARDATA_ANY(data);
+}
+
+static WalReceiverConn *
+connect_to_publisher(void)
+{
+	char	   *error;
+	WalReceiverConn *conn = papply_compat_connect(papply_connection_functions, PAPPLY_NAME, &error);
+
+	if (conn == NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_CONNECTION_FAILURE),
+				 errmsg("could not connect to the publisher: %s", error)));
+	return conn;
+}
+
+/*** the function ***/
+
+static void
+put_changes(FunctionCallInfo fcinfo, const PapplyFailedTransaction *failed)
+{
+	Source		source = {connect_to_publisher(), NULL, NULL};
+
+	PG_TRY();
+	{
+		begin_reading(source.conn, failed);
+		if (papply_change_statements_put(fcinfo, next_message, &source) == 0)
+			ereport(ERROR,
+					(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+					 errmsg("the publisher does not send the transaction that fails"),
+					 errdetail("It is prepared, or it was applied or skipped meanwhile."),
+					 errhint("%s stores it, and %s shows it then.",
+							 PAPPLY_NAME ".skip_transaction()",
+							 PAPPLY_NAME ".skipped_changes()")));
+		clear_result(&source);
+	}
+	PG_FINALLY();
+	{
+		(papply_connection_functions->walrcv_disconnect) (source.conn);
+	}
+	PG_END_TRY();
+}
+
+/*
+ * papply_get_failed_changes(subscription) returns the changes of the transaction
+ * that fails.
+ */
+Datum
+papply_get_failed_changes(PG_FUNCTION_ARGS)
+{
+	Oid			subid = papply_sql_get_subscription(fcinfo, 0);
+	const PapplyStatistics *statistics;
+
+	if (!papply_compat_is_owner_of_subscription(subid))
+		aclcheck_error(ACLCHECK_NOT_OWNER, OBJECT_SUBSCRIPTION,
+					   get_subscription_name(subid, false));
+	statistics = papply_failed_get(subid);
+	MySubscription = GetSubscription(subid, false);
+	PG_TRY();
+	{
+		put_changes(fcinfo, &statistics->failed);
+	}
+	PG_FINALLY();
+	{
+		MySubscription = NULL;
+	}
+	PG_END_TRY();
+	return (Datum) 0;
+}

@@ -1,0 +1,189 @@
+# failed_changes(): the changes of exactly the transaction that fails, of any size, read
+# from the publisher, for those who may read them; and nothing is left there.
+#
+# Nothing races: the transaction fails as long as the subscriber has a CHECK constraint.
+use strict;
+use warnings;
+use FindBin;
+use lib $FindBin::RealBin;
+use PapplyTest;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+# As many slots as the subscription and one copy need.
+my ($publisher, $subscriber) = new_pair(
+	publisher_conf => q(
+		logical_decoding_work_mem = 64kB
+		max_prepared_transactions = 10
+		max_replication_slots = 2),
+	subscriber_conf => 'max_prepared_transactions = 10');
+exec_both(
+	q(CREATE TABLE items (id int PRIMARY KEY, v int, note text);
+	CREATE TABLE "Other" (id int PRIMARY KEY, v int);)
+);
+create_extension($subscriber);
+subscribe(
+	$publisher, $subscriber, 'tap',
+	publication => 'FOR TABLE items',
+	with => 'disable_on_error = true, streaming = on, two_phase = on');
+on_publisher(
+	q(CREATE PUBLICATION "Second, one" FOR TABLE "Other";
+	INSERT INTO items SELECT i, 0, 'it''s' FROM generate_series(1, 9) i;
+	INSERT INTO "Other" VALUES (1, 1))
+);
+on_subscriber(q(CREATE ROLE watcher IN ROLE pg_monitor));
+wait_applied($publisher, $subscriber, 'tap');
+
+sub changes
+{
+	my ($function) = @_;
+	return on_subscriber(
+		"SELECT number, statement FROM parallel_apply.$function ORDER BY number"
+	);
+}
+
+sub refuses
+{
+	my ($sql, $error, $name) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	my ($rc, $out, $err) = $subscriber->psql('postgres', $sql);
+	like($err, $error, $name);
+	return;
+}
+
+sub fails
+{
+	my ($sql) = @_;
+	on_subscriber(
+		'ALTER TABLE items ADD CONSTRAINT positive CHECK (v >= 0) NOT VALID');
+	on_publisher('UPDATE items SET note = note WHERE id = 8');
+	on_publisher($sql);
+	on_publisher('UPDATE items SET note = note WHERE id = 9');
+	wait_until_failed();
+	return;
+}
+
+sub skip_it
+{
+	my $id = on_subscriber(q{SELECT parallel_apply.skip_transaction('tap')});
+	on_subscriber('ALTER SUBSCRIPTION tap ENABLE');
+	wait_applied($publisher, $subscriber, 'tap');
+	on_subscriber('ALTER TABLE items DROP CONSTRAINT positive');
+	return $id;
+}
+
+# What failed_changes() has shown is what is skipped and stored, and what is replayed.
+sub is_shown
+{
+	my ($what, $count) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	my $failed = changes(q{failed_changes('tap')});
+	is(scalar(split /\n/, $failed), $count, "$what: all changes are shown");
+	ok( $publisher->poll_query_until(
+			'postgres',
+			q(SELECT string_agg(slot_name, ' ') = 'tap' FROM pg_replication_slots)
+		),
+		"$what: no slot is left on the publisher");
+	my $id = skip_it();
+	is( $failed,
+		changes("skipped_changes($id)"),
+		"$what: they are those that are skipped");
+	on_subscriber("CALL parallel_apply.replay($id)");
+	rows_equal($publisher, $subscriber, 'items',
+		"$what: they are those that were missing");
+	return;
+}
+
+refuses(
+	q{SELECT * FROM parallel_apply.failed_changes('tap')},
+	qr/ERROR: +subscription "tap" has no failing transaction/,
+	'while nothing fails there is nothing to show');
+refuses(
+	'SELECT * FROM parallel_apply.failed_changes(NULL)',
+	qr/ERROR: +subscription name must not be null/,
+	'a name is needed');
+
+fails(
+	q(BEGIN;
+	INSERT INTO items VALUES (100, 1, 'a'), (101, -1, NULL);
+	UPDATE items SET v = 5 WHERE id = 1;
+	DELETE FROM items WHERE id = 2;
+	COMMIT));
+is( changes(q{failed_changes('tap')}),
+	q(1|INSERT INTO public.items (id, v, note) VALUES ('100', '1', 'a');
+2|INSERT INTO public.items (id, v, note) VALUES ('101', '-1', NULL);
+3|UPDATE public.items SET id = '1', v = '5', note = 'it''s' WHERE id = '1';
+4|DELETE FROM public.items WHERE id = '2';),
+	'exactly the changes of the transaction that fails');
+refuses(
+	q{SET ROLE watcher; SELECT * FROM parallel_apply.failed_changes('tap')},
+	qr/ERROR: +must be owner of subscription tap/,
+	'they are for the owner');
+on_publisher(q{SELECT pg_create_physical_replication_slot('in_the_way')});
+refuses(
+	q{SELECT * FROM parallel_apply.failed_changes('tap')},
+	qr/ERROR: +could not get the transaction from the publisher: ERROR: +all replication slots are in use/,
+	'a slot is needed');
+on_publisher(q{SELECT pg_drop_replication_slot('in_the_way')});
+
+# It fails once more after a crash, which forgets what has failed.
+$subscriber->stop('immediate');
+$subscriber->start;
+on_subscriber('ALTER SUBSCRIPTION tap ENABLE');
+wait_until_failed();
+is_shown('a transaction', 4);
+
+# With several publications, and while the apply worker tries again and again.
+on_subscriber(
+	q(ALTER SUBSCRIPTION tap ADD PUBLICATION "Second, one" WITH (refresh = false);
+	ALTER SUBSCRIPTION tap SET (disable_on_error = false)));
+on_subscriber(
+	'ALTER TABLE items ADD CONSTRAINT positive CHECK (v >= 0) NOT VALID');
+on_publisher('INSERT INTO items VALUES (110, -1)');
+wait_until(
+	'count(*) = 1 FROM parallel_apply.failed_transactions WHERE attempts >= 2',
+	'it does not fail again');
+is( changes(q{failed_changes('tap')}),
+	q(1|INSERT INTO public.items (id, v, note) VALUES ('110', '-1', NULL);),
+	'an enabled subscription shows it, too');
+on_subscriber('ALTER TABLE items DROP CONSTRAINT positive');
+wait_applied($publisher, $subscriber, 'tap');
+on_subscriber('ALTER SUBSCRIPTION tap SET (disable_on_error = true)');
+
+# More than is fetched at a time, and streamed.
+fails(
+	q(INSERT INTO items SELECT i, CASE i WHEN 1500 THEN -1 END, repeat('x', 200) FROM generate_series(1000, 3500) i)
+);
+is_shown('a streamed transaction', 2501);
+
+fails(q(BEGIN; INSERT INTO items VALUES (200, -1); PREPARE TRANSACTION 'a'));
+refuses(
+	q{SELECT * FROM parallel_apply.failed_changes('tap')},
+	qr/ERROR: +the publisher does not send the transaction that fails.*DETAIL: +It is prepared, or it was applied or skipped meanwhile.*HINT: +parallel_apply.skip_transaction\(\) stores it, and parallel_apply.skipped_changes\(\) shows it then/s,
+	'a prepared transaction cannot be shown');
+my $id = skip_it();
+on_publisher(q(COMMIT PREPARED 'a'));
+wait_applied($publisher, $subscriber, 'tap');
+is( changes("skipped_changes($id)"),
+	q(1|INSERT INTO public.items (id, v, note) VALUES ('200', '-1', NULL);),
+	'but it can when it is skipped and committed');
+on_subscriber("CALL parallel_apply.replay($id)");
+
+# A publisher that is down.
+fails('INSERT INTO items VALUES (300, -1)');
+$publisher->stop('fast');
+refuses(
+	q{SELECT * FROM parallel_apply.failed_changes('tap')},
+	qr/ERROR: +could not connect to the publisher/,
+	'the publisher is needed');
+$publisher->start;
+is_shown('a transaction of a publisher that was down', 1);
+
+finish(
+	$publisher,
+	$subscriber,
+	qr/ERROR:  new row for relation "items" violates check constraint "positive"/,
+	qr/ERROR:  (subscription "tap" has no failing|subscription name must|must be owner|could not get the transaction|all replication slots|the publisher does not send|could not connect to the publisher)/,
+	qr/could not receive data from WAL stream/);
+done_testing();
