@@ -1,7 +1,9 @@
-# failed_changes(): the changes of exactly the transaction that fails, of any size, read
-# from the publisher, for those who may read them; and nothing is left there.
+# Promise: failed_changes() shows the changes of exactly the transaction that fails,
+# of any size, read from the publisher, to users who may read them.  Nothing of it
+# remains on the publisher.
 #
-# Nothing races: the transaction fails as long as the subscriber has a CHECK constraint.
+# No race is possible: the transaction fails as long as the subscriber has a CHECK
+# constraint.
 use strict;
 use warnings;
 use FindBin;
@@ -11,7 +13,7 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-# As many slots as the subscription and one copy need.
+# As many slots as the subscription and one copy need
 my ($publisher, $subscriber) = new_pair(
 	publisher_conf => q(
 		logical_decoding_work_mem = 64kB
@@ -73,7 +75,8 @@ sub skip_it
 	return $id;
 }
 
-# What failed_changes() has shown is what is skipped and stored, and what is replayed.
+# The changes that failed_changes() has shown are those that are skipped, stored and
+# replayed.
 sub is_shown
 {
 	my ($what, $count) = @_;
@@ -127,14 +130,14 @@ refuses(
 	'a slot is needed');
 on_publisher(q{SELECT pg_drop_replication_slot('in_the_way')});
 
-# It fails once more after a crash, which forgets what has failed.
+# After a crash, which resets failed_transactions, the transaction fails again.
 $subscriber->stop('immediate');
 $subscriber->start;
 on_subscriber('ALTER SUBSCRIPTION tap ENABLE');
 wait_until_failed();
 is_shown('a transaction', 4);
 
-# With several publications, and while the apply worker tries again and again.
+# With several publications, and while the apply worker retries
 on_subscriber(
 	q(ALTER SUBSCRIPTION tap ADD PUBLICATION "Second, one" WITH (refresh = false);
 	ALTER SUBSCRIPTION tap SET (disable_on_error = false)));
@@ -151,7 +154,7 @@ on_subscriber('ALTER TABLE items DROP CONSTRAINT positive');
 wait_applied($publisher, $subscriber, 'tap');
 on_subscriber('ALTER SUBSCRIPTION tap SET (disable_on_error = true)');
 
-# More than is fetched at a time, and streamed.
+# More than is fetched at a time, and streamed
 fails(
 	q(INSERT INTO items SELECT i, CASE i WHEN 1500 THEN -1 END, repeat('x', 200) FROM generate_series(1000, 3500) i)
 );
@@ -170,7 +173,7 @@ is( changes("skipped_changes($id)"),
 	'but it can when it is skipped and committed');
 on_subscriber("CALL parallel_apply.replay($id)");
 
-# A publisher that is down.
+# A publisher that is not running
 fails('INSERT INTO items VALUES (300, -1)');
 $publisher->stop('fast');
 refuses(
