@@ -15,9 +15,11 @@
 
 #include "access/amapi.h"
 #include "access/attmap.h"
+#include "access/commit_ts.h"
 #include "access/genam.h"
 #include "access/nbtree.h"
 #include "access/stratnum.h"
+#include "access/sysattr.h"
 #include "access/xact.h"
 #include "access/xlog.h"
 #include "catalog/pg_am.h"
@@ -617,6 +619,8 @@ typedef ConflictTupleInfo PapplyRowWriter;
 typedef struct PapplyRowWriter
 {
 	TransactionId xmin;
+	PapplyOriginId origin;
+	TimestampTz ts;
 } PapplyRowWriter;
 #endif
 
@@ -663,9 +667,14 @@ papply_compat_row_has_other_origin(TupleTableSlot *row, PapplyRowWriter *writer)
 	return GetTupleTransactionInfo(row, &writer->xmin, &writer->origin, &writer->ts) &&
 		writer->origin != PAPPLY_SESSION_ORIGIN;
 #else
-	(void) row;
-	(void) writer;
-	return false;
+	bool		is_null;
+
+	if (!track_commit_timestamp)
+		return false;
+	writer->xmin = DatumGetTransactionId(slot_getsysattr(row, MinTransactionIdAttributeNumber,
+														 &is_null));
+	return TransactionIdGetCommitTsData(writer->xmin, &writer->ts, &writer->origin) &&
+		writer->origin != PAPPLY_SESSION_ORIGIN;
 #endif
 }
 

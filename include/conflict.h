@@ -2,7 +2,7 @@
  * room: writer
  *
  * conflict.h
- *	  Conflicts that PostgreSQL 18 and later report without failing.
+ *	  Conflicts that do not fail.
  *-------------------------------------------------------------------------
  */
 #ifndef PAPPLY_CONFLICT_H
@@ -10,22 +10,23 @@
 
 #include "target.h"
 
-/*
- * Return whether the row that was found (in local_slot of table, which is the
- * target or its partition), or its absence, is a conflict.  A row is one if
- * another origin has written it; *writer is set then.  A missing row is one
- * from PostgreSQL 18 on.
- */
-extern bool papply_conflict_exists(PapplyTarget *table, bool is_found,
-								   PapplyRowWriter *writer);
+/* Return the type of a conflict of an UPDATE or DELETE. */
+extern PapplyConflictType papply_conflict_type(char message_type, bool is_found);
+
+/* Return the key of a row of the publisher, in the current memory context. */
+extern const char *papply_conflict_key(PapplyTarget *target, const PapplyTuple *tuple);
+
+/* Are conflicts to be logged, and so to be noted? */
+extern bool papply_conflict_is_logged(void);
 
 /*
- * Note the conflict of an UPDATE or DELETE.  remote_slot has the row that was
- * searched for.
+ * Note the conflict of an UPDATE or DELETE.  table is the target or its
+ * partition: local_slot has the row that was found, remote_slot the one that
+ * was searched for.
  */
 extern void papply_conflict_note(PapplyTarget *target, PapplyTarget *table,
 								 char message_type, bool is_found,
-								 const PapplyRowWriter *writer);
+								 const PapplyRowWriter *writer, const char *key);
 
 /* Add the new row, in remote_slot of the same table, to the last note. */
 extern void papply_conflict_note_new_row(PapplyTarget *table);

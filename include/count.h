@@ -17,8 +17,15 @@ extern void papply_count_change(PapplyTarget *target, char type);
 extern void papply_count_add(PapplyTarget *target, PapplyTableCounter counter, uint64 n);
 
 /*
+ * Count a conflict of the target, which must not be a partition, and remember
+ * the key of its row.
+ */
+extern void papply_count_conflict(PapplyTarget *target, PapplyConflictType type,
+								  const char *key);
+
+/*
  * Add the counts at the end of the local transaction.  If it was rolled back,
- * its changes and missing rows do not count, but everything else does.
+ * its changes and conflicts do not count, but everything else does.
  */
 extern void papply_count_end_transaction(bool is_committed);
 

@@ -31,4 +31,11 @@ papply_failed_set_message(const char *message, int length)
  */
 extern void papply_failed_note(const ErrorData *error);
 
+/*
+ * Describe the key of a change as "(id)=(1)", truncated to size; empty if it
+ * is not known.  Throws no error.
+ */
+extern void papply_failed_describe_key(const LogicalRepRelation *remote,
+									   const char *message, int length, char *text, int size);
+
 #endif							/* PAPPLY_FAILED_H */

@@ -30,6 +30,7 @@ extern bool papply_coalesce_messages;
 /* Called for each new value of coalesce_messages, in any process. */
 extern void (*papply_guc_gather_changed) (bool is_on);
 
+extern bool papply_log_conflicts;
 extern int	papply_log_min_duration;	/* in ms; -1: off */
 extern int	papply_logical_decoding;	/* a PapplyDecoding */
 extern int	papply_max_batch_transactions;

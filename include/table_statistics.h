@@ -10,6 +10,8 @@
 
 #include "parallel_apply.h"
 
+#include "conflict_type.h"
+
 typedef enum PapplyTableCounter
 {
 	PAPPLY_TABLE_INSERTS,		/* committed changes, while there are writers */
@@ -18,9 +20,9 @@ typedef enum PapplyTableCounter
 	PAPPLY_TABLE_WAITS,			/* waits for a dependency at a change of the
 								 * table */
 	PAPPLY_TABLE_WAIT_US,
-	PAPPLY_TABLE_MISSING,		/* rows that were not found in the end */
 	PAPPLY_TABLE_RETRIED_LOOKUPS,	/* rows that were looked up again, in turn */
-	PAPPLY_TABLE_COUNTERS		/* number of the above */
+	PAPPLY_TABLE_CONFLICTS,		/* the first PapplyConflictType */
+	PAPPLY_TABLE_COUNTERS = PAPPLY_TABLE_CONFLICTS + PAPPLY_CONFLICT_TYPES
 } PapplyTableCounter;
 
 /* Further columns are assumed to be published. */
@@ -77,6 +79,24 @@ extern bool papply_table_statistics_describe(Oid subid, Oid relid,
  */
 extern void papply_table_statistics_add(Oid subid, Oid relid, const uint64 *counts,
 										PapplyTableHint *hint);
+
+/* Store the last conflict of a table, if it has a place; *hint as above. */
+extern void papply_table_statistics_note_conflict(Oid subid, Oid relid,
+												  const PapplyConflict *conflict,
+												  PapplyTableHint *hint);
+
+/* The conflicts of a table. */
+typedef struct PapplyTableConflicts
+{
+	Oid			dbid;
+	Oid			subid;			/* InvalidOid: the place is free */
+	Oid			relid;
+	uint64		counts[PAPPLY_CONFLICT_TYPES];
+	PapplyConflict last;
+} PapplyTableConflicts;
+
+/* Copy those of the n-th place.  Returns false if there is no such place. */
+extern bool papply_table_statistics_get_conflicts(int n, PapplyTableConflicts *copy);
 
 /* Is it time to search again for a table that got no place? */
 extern bool papply_table_statistics_may_have_place(void);

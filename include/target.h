@@ -96,6 +96,7 @@ typedef struct PapplyTarget
 	/* for count.c; not used in partitions */
 	uint64		counts[PAPPLY_TABLE_COUNTERS];	/* not added to the statistics
 												 * yet */
+	PapplyConflict last_conflict;	/* if one is counted */
 	bool		is_counted;		/* some count is not 0 */
 	struct PapplyTarget *next_counted;
 	PapplyTableHint hint;

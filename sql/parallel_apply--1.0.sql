@@ -164,6 +164,63 @@ COMMENT ON COLUMN parallel_apply.tables.missing IS
 COMMENT ON COLUMN parallel_apply.tables.retried_lookups IS
     'number of rows not found at first, and looked up again after all older transactions had committed';
 
+CREATE FUNCTION parallel_apply.get_conflicts(
+    OUT subid oid,
+    OUT relid oid,
+    OUT insert_exists bigint,
+    OUT update_origin_differs bigint,
+    OUT update_exists bigint,
+    OUT update_missing bigint,
+    OUT delete_origin_differs bigint,
+    OUT delete_missing bigint,
+    OUT multiple_unique_conflicts bigint,
+    OUT last_conflict text,
+    OUT last_conflict_key text,
+    OUT last_conflict_time timestamptz
+)
+RETURNS SETOF record
+LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED
+AS 'MODULE_PATHNAME', 'papply_get_conflicts';
+
+COMMENT ON FUNCTION parallel_apply.get_conflicts() IS
+    'conflicts of the subscribed tables of this database';
+
+CREATE VIEW parallel_apply.conflicts AS
+    SELECT k.subid, s.subname, k.relid, n.nspname AS schemaname, c.relname,
+           k.insert_exists, k.update_origin_differs, k.update_exists, k.update_missing,
+           k.delete_origin_differs, k.delete_missing, k.multiple_unique_conflicts,
+           k.last_conflict, k.last_conflict_key, k.last_conflict_time
+      FROM parallel_apply.get_conflicts() AS k
+      JOIN pg_catalog.pg_class AS c ON c.oid OPERATOR(pg_catalog.=) k.relid
+      JOIN pg_catalog.pg_namespace AS n ON n.oid OPERATOR(pg_catalog.=) c.relnamespace
+      JOIN pg_catalog.pg_subscription AS s ON s.oid OPERATOR(pg_catalog.=) k.subid;
+
+COMMENT ON VIEW parallel_apply.conflicts IS
+    'conflicts of the subscribed tables of this database';
+COMMENT ON COLUMN parallel_apply.conflicts.subid IS 'OID of the subscription';
+COMMENT ON COLUMN parallel_apply.conflicts.subname IS 'name of the subscription';
+COMMENT ON COLUMN parallel_apply.conflicts.relid IS 'OID of the table';
+COMMENT ON COLUMN parallel_apply.conflicts.schemaname IS 'schema of the table';
+COMMENT ON COLUMN parallel_apply.conflicts.relname IS 'name of the table';
+COMMENT ON COLUMN parallel_apply.conflicts.insert_exists IS
+    'number of rows to be inserted whose key exists; each attempt counts';
+COMMENT ON COLUMN parallel_apply.conflicts.update_origin_differs IS
+    'number of updated rows that another origin had written';
+COMMENT ON COLUMN parallel_apply.conflicts.update_exists IS
+    'number of updates whose new key exists; each attempt counts';
+COMMENT ON COLUMN parallel_apply.conflicts.update_missing IS
+    'number of rows to be updated that did not exist';
+COMMENT ON COLUMN parallel_apply.conflicts.delete_origin_differs IS
+    'number of deleted rows that another origin had written';
+COMMENT ON COLUMN parallel_apply.conflicts.delete_missing IS
+    'number of rows to be deleted that did not exist';
+COMMENT ON COLUMN parallel_apply.conflicts.multiple_unique_conflicts IS
+    'number of rows to be inserted or updated that violate several unique constraints; each attempt counts';
+COMMENT ON COLUMN parallel_apply.conflicts.last_conflict IS 'type of the last conflict';
+COMMENT ON COLUMN parallel_apply.conflicts.last_conflict_key IS
+    'replica identity of its row; NULL for users who may not read the table';
+COMMENT ON COLUMN parallel_apply.conflicts.last_conflict_time IS 'time of the last conflict';
+
 CREATE FUNCTION parallel_apply.get_subscriptions(
     OUT subid oid,
     OUT pid integer,
@@ -1099,6 +1156,15 @@ WITH s AS MATERIALIZED (
             OR t.findings && '{no_replica_identity,no_usable_index}'
                AND t.updates + t.deletes IS DISTINCT FROM 0)
     UNION ALL
+    SELECT s.subname, 'conflicts', 'warning',
+           format('rows of table %s to be updated or deleted did not exist: it differs from the publisher''s, '
+                  'or local sessions change it', k.relid::regclass),
+           format('%s updates, %s deletes; the last conflict at %s: %s%s', k.update_missing, k.delete_missing,
+                  date_trunc('second', k.last_conflict_time), k.last_conflict,
+                  coalesce(' of key ' || k.last_conflict_key, ''))
+      FROM s JOIN parallel_apply.conflicts AS k USING (subid)
+     WHERE k.update_missing + k.delete_missing > 0
+    UNION ALL
     SELECT s.subname, 'truncate', 'notice',
            'many transactions with TRUNCATE, each of which is applied alone: delete rows instead, or truncate less often',
            format('%s of %s transactions', s.exclusive_truncate, s.transactions)
@@ -1182,11 +1248,11 @@ GRANT SELECT ON parallel_apply.subscriptions, parallel_apply.subscription_stats,
     parallel_apply.writers, parallel_apply.tables, parallel_apply.failed_transactions,
     parallel_apply.skipped_transactions, parallel_apply.hot_keys,
     parallel_apply.speedup_estimate, parallel_apply.subscription_config,
-    parallel_apply.groups, parallel_apply.table_options TO PUBLIC;
+    parallel_apply.groups, parallel_apply.table_options, parallel_apply.conflicts TO PUBLIC;
 GRANT EXECUTE ON FUNCTION parallel_apply.get_visibility(oid), parallel_apply.get_subscriptions(),
     parallel_apply.get_subscription_options(oid), parallel_apply.get_subscription_stats(),
     parallel_apply.get_writers(), parallel_apply.get_tables(),
-    parallel_apply.get_failed_transactions(), parallel_apply.get_hot_keys(),
+    parallel_apply.get_conflicts(), parallel_apply.get_failed_transactions(), parallel_apply.get_hot_keys(),
     parallel_apply.get_speedup_estimate(), parallel_apply.find_subscription(name),
     parallel_apply.get_processors(), parallel_apply.get_queues(),
     parallel_apply.advice(name), parallel_apply.version(),

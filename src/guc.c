@@ -36,6 +36,7 @@ static const struct config_enum_entry streaming_values[] = {
 bool		papply_coalesce_messages = false;
 int			papply_idle_writers_per_subscription = -1;
 bool		papply_leader_participation = true;
+bool		papply_log_conflicts = false;
 int			papply_log_min_duration = -1;
 int			papply_logical_decoding = PAPPLY_DECODING_AUTO;
 int			papply_max_batch_transactions = 32;
@@ -50,6 +51,26 @@ assign_coalesce_messages(bool value, void *extra)
 {
 	if (papply_guc_gather_changed != NULL)
 		papply_guc_gather_changed(value);
+}
+
+static void
+define_log_settings(void)
+{
+	DefineCustomBoolVariable(PAPPLY_NAME ".log_conflicts",
+							 "Logs rows to be updated or deleted that are missing or were written by another origin.",
+							 "PostgreSQL 18 and later always log them.",
+							 &papply_log_conflicts,
+							 false,
+							 PGC_SIGHUP, 0,
+							 NULL, NULL, NULL);
+
+	DefineCustomIntVariable(PAPPLY_NAME ".log_min_duration",
+							"Sets the minimum time to apply a remote transaction above which the transaction is logged.",
+							"Zero logs all of them. -1 turns this feature off.",
+							&papply_log_min_duration,
+							-1, -1, INT_MAX,
+							PGC_SIGHUP, GUC_UNIT_MS,
+							NULL, NULL, NULL);
 }
 
 void
@@ -79,13 +100,7 @@ papply_guc_init(void)
 							 PGC_SIGHUP, 0,
 							 NULL, NULL, NULL);
 
-	DefineCustomIntVariable(PAPPLY_NAME ".log_min_duration",
-							"Sets the minimum time to apply a remote transaction above which the transaction is logged.",
-							"Zero logs all of them. -1 turns this feature off.",
-							&papply_log_min_duration,
-							-1, -1, INT_MAX,
-							PGC_SIGHUP, GUC_UNIT_MS,
-							NULL, NULL, NULL);
+	define_log_settings();
 
 	DefineCustomEnumVariable(PAPPLY_NAME ".logical_decoding",
 							 "Sets whether applied changes are expected to be decoded, as by a subscription to this server.",

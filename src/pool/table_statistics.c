@@ -39,7 +39,7 @@
 
 #include "table_statistics.h"
 
-/* A place has 150 bytes. */
+/* A place has 350 bytes. */
 #define PLACES 1024
 
 /* Interval between searches for a free place when there was none. */
@@ -52,6 +52,7 @@ typedef struct TablePlace
 	Oid			subid;			/* InvalidOid if never used */
 	Oid			relid;
 	PapplyTableDescription description;
+	PapplyConflict last_conflict;
 
 	/* atomic, because writers add to them concurrently */
 	pg_atomic_uint64 counters[PAPPLY_TABLE_COUNTERS];
@@ -88,6 +89,7 @@ reset_counters(TablePlace *place)
 {
 	for (int i = 0; i < PAPPLY_TABLE_COUNTERS; i++)
 		pg_atomic_write_u64(&place->counters[i], 0);
+	memset(&place->last_conflict, 0, sizeof(place->last_conflict));
 }
 
 void
@@ -276,6 +278,37 @@ papply_table_statistics_add(Oid subid, Oid relid, const uint64 *counts,
 			pg_atomic_fetch_add_u64(&place->counters[i], counts[i]);
 }
 
+void
+papply_table_statistics_note_conflict(Oid subid, Oid relid, const PapplyConflict *conflict,
+									  PapplyTableHint *hint)
+{
+	TablePlace *place = find_by_hint(subid, relid, hint);
+
+	if (place == NULL)
+		return;
+	LWLockAcquire(&statistics->lock, LW_EXCLUSIVE);
+	place->last_conflict = *conflict;
+	LWLockRelease(&statistics->lock);
+}
+
+bool
+papply_table_statistics_get_conflicts(int n, PapplyTableConflicts *copy)
+{
+	TablePlace *place = &statistics->places[n];
+
+	if (n >= PLACES)
+		return false;
+	LWLockAcquire(&statistics->lock, LW_SHARED);
+	copy->dbid = place->dbid;
+	copy->subid = place->subid;
+	copy->relid = place->relid;
+	copy->last = place->last_conflict;
+	for (int i = 0; i < PAPPLY_CONFLICT_TYPES; i++)
+		copy->counts[i] = pg_atomic_read_u64(&place->counters[PAPPLY_TABLE_CONFLICTS + i]);
+	LWLockRelease(&statistics->lock);
+	return true;
+}
+
 bool
 papply_table_statistics_get(Oid subid, Oid relid, uint64 *counts,
 							PapplyTableDescription *description)
@@ -301,7 +334,7 @@ papply_table_statistics_is_full(void)
 void
 papply_table_statistics_reset(Oid subid)
 {
-	LWLockAcquire(&statistics->lock, LW_SHARED);
+	LWLockAcquire(&statistics->lock, LW_EXCLUSIVE);
 	for (int i = 0; i < PLACES; i++)
 		if (statistics->places[i].subid == subid)
 			reset_counters(&statistics->places[i]);

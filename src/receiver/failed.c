@@ -145,13 +145,23 @@ is_change(char kind)
 		kind == LOGICAL_REP_MSG_DELETE;
 }
 
+void
+papply_failed_describe_key(const LogicalRepRelation *remote, const char *message, int length,
+						   char *text, int size)
+{
+	Rest		rest = {message, length};
+	Key			key = {"", ""};
+	char		described[sizeof(key) + 16];
+
+	read_key(remote, &rest, &key);
+	snprintf(described, sizeof(described), "(%s)=(%s)", key.names, key.values);
+	copy_text(text, key.names[0] == '\0' ? NULL : described, size);
+}
+
 static void
 describe_change(PapplyFailedTransaction *failed, const char *message, int length)
 {
 	PapplyRemoteRelation *rel;
-	Rest		rest = {message, length};
-	Key			key = {"", ""};
-	char		described[sizeof(key) + 16];
 
 	if (!is_change(message[0]) || length < 5)
 		return;
@@ -160,11 +170,7 @@ describe_change(PapplyFailedTransaction *failed, const char *message, int length
 		return;
 	copy_text(failed->schema_name, rel->remote->nspname, sizeof(failed->schema_name));
 	copy_text(failed->table_name, rel->remote->relname, sizeof(failed->table_name));
-	read_key(rel->remote, &rest, &key);
-	if (key.names[0] == '\0')
-		return;
-	snprintf(described, sizeof(described), "(%s)=(%s)", key.names, key.values);
-	copy_text(failed->key, described, sizeof(failed->key));
+	papply_failed_describe_key(rel->remote, message, length, failed->key, sizeof(failed->key));
 }
 
 /*** the transaction ***/

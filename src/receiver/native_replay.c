@@ -434,7 +434,7 @@ count_transaction(void)
 	if (replay.seqno != PAPPLY_NO_SEQNO)
 		count_fallback(replay.seqno);
 	if (replay.origin != PAPPLY_NO_ORIGIN)
-		papply_leader_count_commit(MySubscription->oid);
+		papply_leader_count_commit(MySubscription->oid, true);
 }
 
 /*

@@ -42,6 +42,7 @@
 #include "failed.h"
 #include "feedback.h"
 #include "keep.h"
+#include "leader_count.h"
 #include "lifecycle.h"
 #include "message.h"
 #include "native_replay.h"
@@ -119,6 +120,7 @@ count_transaction(void)
 	papply_statistics_progress->leader.is_applying = false;
 	papply_statistics_count_native(watch.inserts, watch.updates, watch.deletes, watch.truncates);
 	watch.inserts = watch.updates = watch.deletes = watch.truncates = 0;
+	papply_leader_count_commit(MySubscription->oid, false);
 	papply_status_native_end(watch.end_lsn);
 	if (++watch.unshown >= SHOWN_TRANSACTIONS)
 		show_status();

@@ -46,6 +46,7 @@
 #include "early.h"
 #include "failed.h"
 #include "feedback.h"
+#include "leader_count.h"
 #include "lifecycle.h"
 #include "lone.h"
 #include "message.h"
@@ -818,6 +819,8 @@ papply_receiver_receive(WalReceiverConn *conn, char **buffer, pgsocket *wait_fd)
 {
 	int			length;
 
+	if (papply_leader_count_must_look)
+		papply_leader_count_look();
 	papply_failed_set_message(NULL, 0);
 	if (papply_native_watch_is_on() &&
 		papply_native_watch_receive(conn, buffer, wait_fd, &length))

@@ -37,6 +37,7 @@
 #include "dispatch.h"
 #include "failed.h"
 #include "feedback.h"
+#include "leader_count.h"
 #include "message.h"
 #include "queue.h"
 #include "status.h"
@@ -69,6 +70,9 @@ note_failure(const ErrorData *error)
 static void
 note_logged_error(ErrorData *error)
 {
+	if (error->sqlerrcode == ERRCODE_UNIQUE_VIOLATION ||
+		error->sqlerrcode == ERRCODE_T_R_SERIALIZATION_FAILURE)
+		papply_leader_count_logged(error);
 	if (error->elevel == ERROR)
 	{
 		papply_statistics_note_error(error->message);

@@ -562,12 +562,16 @@ put_table(PapplyResultRows *rows, Oid subid, Oid relid, char state)
 	values[i++] = CStringGetTextDatum(findings.reasons.data);
 	nulls[i] = findings.remedies.len == 0;
 	values[i++] = CStringGetTextDatum(findings.remedies.data);
-	for (int counter = 0; counter < PAPPLY_TABLE_COUNTERS; counter++)
-	{
-		nulls[i] = !is_counted;
-		values[i++] = counter == PAPPLY_TABLE_WAIT_US ?
-			Float8GetDatum(counts[counter] / 1000.0) : Int64GetDatum(counts[counter]);
-	}
+	for (int column = i; column < TABLES_COLUMNS; column++)
+		nulls[column] = !is_counted;
+	values[i++] = Int64GetDatum(counts[PAPPLY_TABLE_INSERTS]);
+	values[i++] = Int64GetDatum(counts[PAPPLY_TABLE_UPDATES]);
+	values[i++] = Int64GetDatum(counts[PAPPLY_TABLE_DELETES]);
+	values[i++] = Int64GetDatum(counts[PAPPLY_TABLE_WAITS]);
+	values[i++] = Float8GetDatum(counts[PAPPLY_TABLE_WAIT_US] / 1000.0);
+	values[i++] = Int64GetDatum(counts[PAPPLY_TABLE_CONFLICTS + PAPPLY_UPDATE_MISSING] +
+								counts[PAPPLY_TABLE_CONFLICTS + PAPPLY_DELETE_MISSING]);
+	values[i++] = Int64GetDatum(counts[PAPPLY_TABLE_RETRIED_LOOKUPS]);
 	Assert(i == TABLES_COLUMNS);
 	papply_result_rows_put(rows, values, nulls);
 }

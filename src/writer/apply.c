@@ -358,16 +358,24 @@ searched_tuple(void)
 	return change.has_old ? &change.old_tuple : &change.new_tuple;
 }
 
-/* Note a conflict if the row that was found, or its absence, is one. */
+/*
+ * Count and note a conflict if the row that was found, or its absence, is one.
+ * A row is one if another origin has written it.
+ */
 static void
 note_conflict(PapplyTarget *target, PapplyTarget *table, bool is_found)
 {
 	PapplyRowWriter writer = {0};
+	const char *key;
 
-	if (!papply_conflict_exists(table, is_found, &writer))
+	if (is_found && !papply_compat_row_has_other_origin(table->local_slot, &writer))
+		return;
+	key = papply_conflict_key(target, searched_tuple());
+	papply_count_conflict(target, papply_conflict_type(change.type, is_found), key);
+	if (!papply_conflict_is_logged())
 		return;
 	store_tuple(table, searched_tuple());
-	papply_conflict_note(target, table, change.type, is_found, &writer);
+	papply_conflict_note(target, table, change.type, is_found, &writer, key);
 	if (change.type != LOGICAL_REP_MSG_UPDATE)
 		return;
 	store_tuple(table, &change.new_tuple);
@@ -385,9 +393,8 @@ report_missing(PapplyTarget *target, PapplyTarget *table)
 	bool		is_partition = OidIsValid(table->key.partition);
 
 	store_tuple(table, searched_tuple());	/* may throw an error */
-	if (PAPPLY_REPORTS_CONFLICTS)
-		note_conflict(target, table, false);
-	else
+	note_conflict(target, table, false);
+	if (!PAPPLY_REPORTS_CONFLICTS)
 		ereport(DEBUG1,
 				(errmsg_internal("logical replication did not find row to be %s in replication target relation%s \"%s\"",
 								 is_update ? "updated" : "deleted",
@@ -544,8 +551,8 @@ papply_apply_change(const char *message, int length, uint32 version, bool is_las
 	papply_compat_end_as_table_owner(&user_context);
 	if (found)
 		papply_count_change(target, change.type);
-	else
-		papply_count_add(target, is_last_look ? PAPPLY_TABLE_MISSING : PAPPLY_TABLE_RETRIED_LOOKUPS, 1);
+	else if (!is_last_look)
+		papply_count_add(target, PAPPLY_TABLE_RETRIED_LOOKUPS, 1);
 	papply_target_release(target);
 	papply_insert_run_end_change();
 	papply_message_reset_buffer(&message_copy); /* free memory, since the next

@@ -1,6 +1,7 @@
 /*-------------------------------------------------------------------------
  * conflict.c
- *	  Conflicts that PostgreSQL 18 and later report without failing.
+ *	  Conflicts that do not fail: rows that are missing, or were written by
+ *	  another origin.
  *
  * Runs in a writer.
  *
@@ -24,7 +25,11 @@
  * are the conflicts reported twice if the transaction fails later.
  *
  * Violations of unique constraints are errors, which the native loop
- * (PostgreSQL's own apply loop) reports.  Nothing is noted before 18.
+ * (PostgreSQL's own apply loop) reports.  Before 18, the same notes are made
+ * only if parallel_apply.log_conflicts is on, and logged by conflict_type.c.
+ *
+ * On all versions, conflicts are counted for the views when their transaction
+ * is committed (count.c).
  *-------------------------------------------------------------------------
  */
 #include "parallel_apply.h"
@@ -51,6 +56,7 @@ typedef struct Note
 	char	   *label;			/* of the target */
 	TransactionId remote_xid;
 	XLogRecPtr	final_lsn;
+	char	   *key;
 
 	/* rows of the table */
 	HeapTuple	searched;
@@ -92,16 +98,63 @@ append_note(void)
 	return note;
 }
 
-bool
-papply_conflict_exists(PapplyTarget *table, bool is_found, PapplyRowWriter *writer)
+PapplyConflictType
+papply_conflict_type(char message_type, bool is_found)
 {
-	return is_found ? papply_compat_row_has_other_origin(table->local_slot, writer) :
-		PAPPLY_REPORTS_CONFLICTS;
+	if (message_type == LOGICAL_REP_MSG_UPDATE)
+		return is_found ? PAPPLY_UPDATE_ORIGIN_DIFFERS : PAPPLY_UPDATE_MISSING;
+	return is_found ? PAPPLY_DELETE_ORIGIN_DIFFERS : PAPPLY_DELETE_MISSING;
+}
+
+static void
+append_column(StringInfo text, const PapplyColumn *column)
+{
+	switch (column->kind)
+	{
+		case LOGICALREP_COLUMN_TEXT:
+			appendBinaryStringInfo(text, column->data,
+								   Min(column->length, PAPPLY_CONFLICT_KEY_LENGTH));
+			break;
+		case LOGICALREP_COLUMN_NULL:
+			appendStringInfoString(text, "null");
+			break;
+		default:
+			appendStringInfoChar(text, '?');
+	}
+}
+
+const char *
+papply_conflict_key(PapplyTarget *target, const PapplyTuple *tuple)
+{
+	const LogicalRepRelation *remote = &target->entry->remoterel;
+	StringInfoData names;
+	StringInfoData values;
+
+	initStringInfo(&names);
+	initStringInfo(&values);
+	for (int i = 0; i < Min(remote->natts, tuple->ncolumns); i++)
+	{
+		const char *separator = names.len > 0 ? ", " : "";
+
+		if (!bms_is_member(i, remote->attkeys) || values.len > PAPPLY_CONFLICT_KEY_LENGTH)
+			continue;
+		appendStringInfo(&names, "%s%s", separator, remote->attnames[i]);
+		appendStringInfoString(&values, separator);
+		append_column(&values, &tuple->columns[i]);
+	}
+	return psprintf("(%s)=(%s)", names.data, values.data);
+}
+
+bool
+papply_conflict_is_logged(void)
+{
+	return PAPPLY_REPORTS_CONFLICTS || papply_log_conflicts;
 }
 
 void
 papply_conflict_note(PapplyTarget *target, PapplyTarget *table,
-					 char message_type, bool is_found, const PapplyRowWriter *writer)
+					 char message_type, bool is_found, const PapplyRowWriter *writer,
+					 const char *key)
 {
 	PapplyWriterSlot *slot = &papply_pool->writers[papply_pool_waiter];
 	Note	   *note = append_note();
@@ -112,6 +165,7 @@ papply_conflict_note(PapplyTarget *target, PapplyTarget *table,
 	note->label = MemoryContextStrdup(context, target->label);
 	note->remote_xid = slot->remote_xid;
 	note->final_lsn = slot->remote_final_lsn;
+	note->key = MemoryContextStrdup(context, key);
 	note->searched = copy_row(table->remote_slot);
 	note->local = is_found ? copy_row(table->local_slot) : NULL;
 }
@@ -156,11 +210,11 @@ drop_slot(TupleTableSlot *slot)
 }
 
 /*
- * Report a note.  The transaction has locked the table, and closed its
- * executor state.
+ * Let the server report a note.  The transaction has locked the table, and
+ * closed its executor state.
  */
 static void
-report(Note *note)
+report_by_server(Note *note)
 {
 	Relation	rel = table_open(note->relid, NoLock);
 	EState	   *estate = CreateExecutorState();
@@ -180,6 +234,17 @@ report(Note *note)
 	drop_slot(searched);
 	FreeExecutorState(estate);
 	table_close(rel, NoLock);
+}
+
+static void
+report(Note *note)
+{
+	if (PAPPLY_REPORTS_CONFLICTS)
+		report_by_server(note);
+	else
+		papply_conflict_type_log(note->relid,
+								 papply_conflict_type(note->message_type, note->local != NULL),
+								 &note->writer, note->key);
 }
 
 void

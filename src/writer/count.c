@@ -16,6 +16,8 @@
  */
 #include "parallel_apply.h"
 
+#include "utils/timestamp.h"
+
 #include "count.h"
 #include "pool.h"
 
@@ -42,18 +44,46 @@ papply_count_change(PapplyTarget *target, char type)
 }
 
 void
+papply_count_conflict(PapplyTarget *target, PapplyConflictType type, const char *key)
+{
+	papply_count_add(target, PAPPLY_TABLE_CONFLICTS + type, 1);
+	target->last_conflict.type = type;
+	target->last_conflict.at = GetCurrentTimestamp();
+	strlcpy(target->last_conflict.key, key, sizeof(target->last_conflict.key));
+}
+
+/* Drop what counts only if the transaction is committed. */
+static void
+forget_changes(PapplyTarget *target)
+{
+	uint64	   *counts = target->counts;
+
+	counts[PAPPLY_TABLE_INSERTS] = counts[PAPPLY_TABLE_UPDATES] = counts[PAPPLY_TABLE_DELETES] = 0;
+	memset(&counts[PAPPLY_TABLE_CONFLICTS], 0, sizeof(uint64) * PAPPLY_CONFLICT_TYPES);
+	target->last_conflict.at = 0;
+}
+
+static void
+add_last_conflict(PapplyTarget *target)
+{
+	if (likely(target->last_conflict.at == 0))
+		return;
+	papply_table_statistics_note_conflict(papply_pool->subid, target->local_relid,
+										  &target->last_conflict, &target->hint);
+	target->last_conflict.at = 0;
+}
+
+void
 papply_count_end_transaction(bool is_committed)
 {
 	for (PapplyTarget *target = counted_targets; target != NULL; target = target->next_counted)
 	{
-		uint64	   *counts = target->counts;
-
 		if (!is_committed)
-			counts[PAPPLY_TABLE_INSERTS] = counts[PAPPLY_TABLE_UPDATES] =
-				counts[PAPPLY_TABLE_DELETES] = counts[PAPPLY_TABLE_MISSING] = 0;
-		papply_table_statistics_add(papply_pool->subid, target->local_relid, counts,
+			forget_changes(target);
+		papply_table_statistics_add(papply_pool->subid, target->local_relid, target->counts,
 									&target->hint);
-		memset(counts, 0, sizeof(target->counts));
+		add_last_conflict(target);
+		memset(target->counts, 0, sizeof(target->counts));
 		target->is_counted = false;
 	}
 	counted_targets = NULL;

@@ -1,0 +1,290 @@
+# Promise: parallel_apply.conflicts counts the conflicts of each table by the names of
+# PostgreSQL 18, whoever applies the row, and shows the last one with its key.  From 18
+# on, the counts are those of pg_stat_subscription_stats.  Before 18, missing rows and
+# rows of other origins are logged if parallel_apply.log_conflicts is on.
+use strict;
+use warnings;
+use FindBin;
+use lib $FindBin::RealBin;
+use PapplyTest;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my ($publisher, $subscriber) =
+  new_pair(subscriber_conf =>
+	  "track_commit_timestamp = on\nparallel_apply.log_conflicts = on");
+my $is_counted_by_server = $subscriber->pg_version >= 18;
+exec_both(
+	q(CREATE TABLE items (id int PRIMARY KEY, v int, u int UNIQUE);
+	CREATE TABLE guarded (id int PRIMARY KEY, v int);));
+create_extension($subscriber);
+subscribe($publisher, $subscriber, 'tap', with => 'disable_on_error = true');
+on_subscriber(
+	q(CREATE ROLE watcher IN ROLE pg_monitor; CREATE ROLE stranger;));
+on_publisher(
+	q(INSERT INTO items SELECT i, 0, i FROM generate_series(1, 50) i;
+	INSERT INTO guarded SELECT i, 0 FROM generate_series(1, 50) i;));
+wait_applied($publisher, $subscriber, 'tap');
+
+my @types =
+  qw(insert_exists update_origin_differs update_exists update_missing
+  delete_origin_differs delete_missing multiple_unique_conflicts);
+my %expected = map { $_ => 0 } @types;
+
+# Assert that the table items has had these conflicts more, and what the last one was.
+sub conflicts_become
+{
+	my ($what, $last, %more) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	$expected{$_} += $more{$_} for keys %more;
+	my $wanted = join ' ', map { $expected{$_} } @types;
+	my $columns = join ', ', @types;
+	ok( $subscriber->poll_query_until(
+			'postgres',
+			qq(SELECT concat_ws(' ', $columns, last_conflict, last_conflict_key)
+			FROM parallel_apply.conflicts WHERE relname = 'items'),
+			"$wanted $last"),
+		"$what: conflicts are counted");
+	return if !$is_counted_by_server;
+	my $server_columns = join ', ', map { "confl_$_" } @types;
+	ok( $subscriber->poll_query_until(
+			'postgres',
+			"SELECT concat_ws(' ', $server_columns) FROM pg_stat_subscription_stats WHERE subname = 'tap'",
+			$wanted),
+		"$what: the server counts the same");
+	return;
+}
+
+# Assert that the log has this conflict since the offset, once.
+sub is_logged
+{
+	my ($what, $offset, $type, $detail) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	my $log = slurp_file($subscriber->logfile, $offset);
+	my @found = $log =~
+	  /LOG:  conflict detected on relation "public\.items": conflict=$type\n.*DETAIL:  $detail.*\n.*[rR]eplica identity \(id\)=\(\d+\)\./g;
+	is(scalar @found, 1, "$what: $type is logged");
+	return;
+}
+
+my $local_writer =
+  qr/the row that was modified locally in transaction \d+ at /;
+
+# Rows with these numbers are missing, or were written by another origin.
+sub four_conflicts
+{
+	my ($what, $first) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	my @id = map { $first + $_ } 0 .. 3;
+	my $offset = -s $subscriber->logfile;
+	on_subscriber(
+		"DELETE FROM items WHERE id IN ($id[0], $id[1]); UPDATE items SET v = 1 WHERE id IN ($id[2], $id[3])"
+	);
+	for my $sql (
+		"UPDATE items SET v = 2 WHERE id = $id[0]",
+		"DELETE FROM items WHERE id = $id[1]")
+	{
+		on_publisher($sql);
+		wait_applied($publisher, $subscriber, 'tap');
+	}
+	conflicts_become(
+		"$what, missing rows", "delete_missing (id)=($id[1])",
+		update_missing => 1,
+		delete_missing => 1);
+	is_logged($what, $offset, 'update_missing',
+		'Could not find the row to be updated\.');
+	is_logged($what, $offset, 'delete_missing',
+		'Could not find the row to be deleted\.');
+	return @id;
+}
+
+sub other_origins
+{
+	my ($what, @id) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	my $offset = -s $subscriber->logfile;
+	for my $sql (
+		"DELETE FROM items WHERE id = $id[3]",
+		"UPDATE items SET v = 2 WHERE id = $id[2]")
+	{
+		on_publisher($sql);
+		wait_applied($publisher, $subscriber, 'tap');
+	}
+	conflicts_become(
+		"$what, rows of another origin",
+		"update_origin_differs (id)=($id[2])",
+		update_origin_differs => 1,
+		delete_origin_differs => 1);
+	is_logged($what, $offset, 'update_origin_differs',
+		"Updating $local_writer");
+	is_logged($what, $offset, 'delete_origin_differs',
+		"Deleting $local_writer");
+	return;
+}
+
+### writers
+
+is(on_subscriber('SELECT count(*) FROM parallel_apply.conflicts'),
+	'0', 'there is no row without conflicts');
+my @id = four_conflicts('writers', 1);
+other_origins('writers', @id);
+is( on_subscriber(
+		q(SELECT missing FROM parallel_apply.tables WHERE relname = 'items')),
+	'2',
+	'the view of tables counts missing rows');
+is( on_subscriber(
+		q{SELECT evidence LIKE '1 updates, 1 deletes; the last conflict at %: update_origin_differs of key (id)=(3)'
+		FROM parallel_apply.advice('tap') WHERE topic = 'conflicts'}),
+	't',
+	'advice() names the table');
+is( on_subscriber(
+		q(SET ROLE watcher; SELECT last_conflict, last_conflict_key, last_conflict_time <= now()
+		FROM parallel_apply.conflicts)),
+	'update_origin_differs||t',
+	'who may not read the table sees no key');
+is( on_subscriber(
+		q(SET ROLE stranger; SELECT count(*) FROM parallel_apply.conflicts)),
+	'0',
+	'other users see no row');
+
+# Twice in a transaction that is rolled back: a conflict of it counts once.
+my $attempts = counter($subscriber, 'retries + fallbacks');
+my $lock = hold($subscriber, 'SELECT FROM guarded WHERE id = 1 FOR UPDATE');
+on_publisher(
+	'BEGIN; DELETE FROM items WHERE id = 1; UPDATE guarded SET v = 1 WHERE id = 1; COMMIT'
+);
+wait_for_state($subscriber, 'waiting for lock');
+on_subscriber(
+	q(SELECT pg_cancel_backend(pid) FROM parallel_apply.writers WHERE state = 'waiting for lock')
+);
+wait_until("sum(retries + fallbacks) > $attempts FROM parallel_apply.writers",
+	'it is not tried again');
+end_sessions($lock);
+wait_applied($publisher, $subscriber, 'tap');
+conflicts_become(
+	'a second attempt',
+	'delete_missing (id)=(1)',
+	delete_missing => 1);
+
+### violations
+
+# A transaction fails in the end, when the apply worker applies it.
+sub violation
+{
+	my ($last, $type, $local, $sql) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	on_subscriber($local);
+	on_publisher($sql);
+	wait_until_failed();
+	conflicts_become("a violation by $sql", $last, $type => 1);
+	on_subscriber('DELETE FROM items WHERE id > 1000');
+	on_subscriber('ALTER SUBSCRIPTION tap ENABLE');
+	wait_applied($publisher, $subscriber, 'tap');
+	wait_until('count(*) = 0 FROM parallel_apply.failed_transactions',
+		'the failure is not overcome');
+	wait_for_pool($subscriber, 'tap');
+	return;
+}
+
+# What a local session has inserted.
+violation(
+	'insert_exists (id)=(101)',
+	'insert_exists',
+	'INSERT INTO items VALUES (1001, 0, 101)',
+	'INSERT INTO items VALUES (101, 0, 101)');
+violation(
+	'update_exists (id)=(101)',
+	'update_exists',
+	'INSERT INTO items VALUES (1002, 0, 102)',
+	'UPDATE items SET u = 102 WHERE id = 101');
+my $several =
+  $is_counted_by_server ? 'multiple_unique_conflicts' : 'insert_exists';
+violation(
+	"$several (id)=(1003)",
+	$several,
+	'INSERT INTO items VALUES (1003, 0, 104), (1004, 0, 103)',
+	'INSERT INTO items VALUES (1003, 0, 103)');
+
+### the apply worker, while writers are idle
+
+reload_with($subscriber, 'parallel_apply.leader_participation = on');
+restart_apply($subscriber, 'tap');
+wait_for_pool($subscriber, 'tap');
+my $lone =
+  'leader_transactions FROM parallel_apply.subscription_stats WHERE subname = \'tap\'';
+
+# Transactions that come alone, until one was applied by it.
+sub wait_for_leader
+{
+	my $before = on_subscriber("SELECT $lone");
+	my $count = 0;
+	do
+	{
+		die 'the apply worker applies nothing itself' if $count++ == 100;
+		on_publisher('UPDATE guarded SET v = v + 1 WHERE id = 50');
+		wait_applied($publisher, $subscriber, 'tap');
+	} while (on_subscriber("SELECT $lone") == $before);
+	return;
+}
+
+wait_for_leader();
+my $before = on_subscriber("SELECT $lone");
+@id = four_conflicts('the apply worker', 5);
+is(on_subscriber("SELECT $lone"), $before + 2, 'it has applied them itself');
+other_origins('the apply worker', @id) if $is_counted_by_server;
+
+# Found and missing rows in one transaction; a row that a trigger suppresses is none.
+on_subscriber(
+	q(CREATE FUNCTION suppress() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END';
+	CREATE TRIGGER suppress BEFORE UPDATE ON guarded FOR EACH ROW WHEN (NEW.id < 9) EXECUTE FUNCTION suppress();
+	ALTER TABLE guarded ENABLE ALWAYS TRIGGER suppress;
+	SELECT parallel_apply.set_table_option('guarded', 'triggers', 'parallel');
+	DELETE FROM items WHERE id IN (22, 24, 26)));
+on_publisher(
+	q(BEGIN;
+	UPDATE items SET v = v + 1 WHERE id = 21;
+	UPDATE items SET v = v + 1 WHERE id = 22;
+	UPDATE items SET v = v + 1 WHERE id = 23;
+	DELETE FROM items WHERE id = 24;
+	DELETE FROM items WHERE id = 25;
+	UPDATE items SET v = v + 1 WHERE id = 26;
+	UPDATE guarded SET v = v + 1 WHERE id = 7;
+	COMMIT));
+wait_applied($publisher, $subscriber, 'tap');
+conflicts_become(
+	'some of a transaction', 'update_missing (id)=(26)',
+	update_missing => 2,
+	delete_missing => 1);
+is( on_subscriber(
+		q(SELECT count(*) FROM parallel_apply.conflicts WHERE relname = 'guarded')
+	),
+	'0',
+	'a suppressed change is not a missing row');
+is( on_subscriber("SELECT $lone"),
+	$before + ($is_counted_by_server ? 5 : 3),
+	'it has applied that itself, too');
+
+### one writer
+
+on_subscriber(q(SELECT parallel_apply.alter_subscription_config('tap', 1)));
+wait_for_pool($subscriber, 'tap', 0);
+if ($is_counted_by_server)
+{
+	@id = four_conflicts('one writer', 31);
+	other_origins('one writer', @id);
+}
+
+on_subscriber(q(SELECT parallel_apply.reset_stats('tap')));
+is(on_subscriber('SELECT count(*) FROM parallel_apply.conflicts'),
+	'0', 'conflicts are reset with the statistics');
+
+finish(
+	$publisher,
+	$subscriber,
+	duplicate_key('items'),
+	qr/ERROR: +duplicate key value violates unique constraint "items_u_key"/,
+	qr/ERROR: +conflict detected on relation "public\.items": conflict=(update_exists|multiple_unique_conflicts)/,
+	qr/canceling statement due to user request/,
+	qr/terminating logical replication worker due to administrator command/);
+done_testing();
