@@ -1020,6 +1020,8 @@ WITH s AS MATERIALIZED (
            n.exclusive_fallback, n.fallback_sync, n.fallback_table,
            n.fallback_message, n.fallback_failure, n.last_error,
            n.inserts + n.updates + n.deletes AS rows,
+           1000 * extract(epoch FROM clock_timestamp()
+                          - greatest(n.stats_reset, pg_postmaster_start_time())) AS clock_ms,
            greatest(c.writers_wanted, 1) AS target_writers, c.source,
            CASE c.source WHEN 'subscription' THEN c.num_writers
                 WHEN 'group' THEN (SELECT g.num_writers FROM parallel_apply.groups AS g
@@ -1046,30 +1048,36 @@ WITH s AS MATERIALIZED (
            'walsender', 'walreceiver', 'checkpointer', 'background writer', 'walwriter', 'startup',
            'archiver', 'logger', 'slotsync worker', 'io worker', 'walsummarizer',
            'standalone backend')
+), limits AS (
+    SELECT s.subid, l.setting, l.slots, l.processors,
+           least(l.setting, s.writers_running + l.slots,
+                 CASE WHEN l.reads_storage THEN l.setting ELSE l.processors END) AS writers
+      FROM s CROSS JOIN LATERAL (
+           SELECT current_setting('parallel_apply.max_writers_per_subscription')::integer AS setting,
+                  (SELECT greatest(p.all - p.used, 0) FROM worker_processes AS p) AS slots,
+                  parallel_apply.get_processors() AS processors,
+                  (SELECT coalesce(sum(w.prefetched), 0) > 0 FROM parallel_apply.writers AS w
+                    WHERE w.subid = s.subid) AS reads_storage) AS l
 ), gain AS (
     SELECT s.subid, max(g.transactions) AS transactions, max(g.speedup) AS best,
+           max(g.speedup) FILTER (WHERE g.num_writers <= l.writers) AS possible,
            max(g.speedup) FILTER (WHERE g.num_writers <= s.target_writers) AS have,
            max(g.speedup) FILTER (WHERE g.num_writers <= 2 * s.target_writers) AS twice,
            string_agg(format('%s with %s', round(g.speedup::numeric, 1), g.num_writers), ', '
                       ORDER BY g.num_writers)
                FILTER (WHERE g.num_writers IN (2, 4, 8, 16, 32)) AS list
-      FROM s JOIN parallel_apply.speedup_estimate AS g USING (subid)
+      FROM s JOIN parallel_apply.speedup_estimate AS g USING (subid) JOIN limits AS l USING (subid)
      GROUP BY s.subid
 ), enough AS (
-    SELECT g.subid, min(w.num_writers) AS writers
+    SELECT g.subid, min(w.num_writers) FILTER (WHERE w.speedup >= 0.9 * g.best) AS writers,
+           min(w.num_writers) FILTER (WHERE w.speedup >= 0.9 * g.possible) AS possible_writers
       FROM gain AS g JOIN parallel_apply.speedup_estimate AS w USING (subid)
-     WHERE w.speedup >= 0.9 * g.best
      GROUP BY g.subid
-), waits AS (
-    SELECT k.subid, sum(k.waits) AS waits
-      FROM parallel_apply.hot_keys AS k
-     WHERE k.key_hash IS NULL AND k.cause <> 'barrier'
-     GROUP BY k.subid
 ), hottest AS (
     SELECT DISTINCT ON (k.subid) k.*
       FROM parallel_apply.hot_keys AS k
      WHERE k.key_hash IS NOT NULL
-     ORDER BY k.subid, k.waits - k.max_error DESC
+     ORDER BY k.subid, k.wait_time DESC
 ), changed_tables AS (
     SELECT t.*, t.inserts + t.updates + t.deletes AS changes
       FROM parallel_apply.tables AS t
@@ -1115,27 +1123,32 @@ WITH s AS MATERIALIZED (
                 WHEN g.twice < 1.25 * g.have
                 THEN format('more writers do not help: transactions depend on each other; %s are enough',
                             least(e.writers, s.target_writers))
-                ELSE format('more writers can help: %s would apply up to %s times as fast as the %s that it has; '
-                            'beyond the %s processors of this server only where rows are read from storage',
-                            e.writers, round((g.best / g.have)::numeric, 1), s.target_writers,
-                            parallel_apply.get_processors())
+                WHEN e.possible_writers <= s.target_writers OR g.possible < 1.25 * g.have
+                THEN format('transactions would allow %s writers, but this server does not: it has %s processors and '
+                            '%s free worker processes, and "parallel_apply.max_writers_per_subscription" is %s',
+                            e.writers, l.processors, l.slots, l.setting)
+                ELSE format('more writers can help: %s would apply up to %s times as fast as the %s that it has',
+                            e.possible_writers, round((g.possible / g.have)::numeric, 1), s.target_writers)
            END,
            format('estimated gain over one writer, from what %s transactions depend on: %s',
                   coalesce(g.transactions, 0), coalesce(g.list, 'none'))
-      FROM s LEFT JOIN gain AS g USING (subid) LEFT JOIN enough AS e USING (subid)
+      FROM s JOIN limits AS l USING (subid) LEFT JOIN gain AS g USING (subid)
+      LEFT JOIN enough AS e USING (subid)
      WHERE s.writers_wanted > 0
     UNION ALL
     SELECT s.subname, 'hot_key', 'warning',
-           format('%s %% of all waits are for one %s of table %s: %s; more writers do not help with it. '
+           format('%s %% of the time of its writers is spent in waits for one %s of table %s: %s; more writers '
+                  'do not help with it. '
                   'Spread it over several rows, or change it in fewer and shorter transactions',
-                  round(100.0 * (h.waits - h.max_error) / w.waits),
+                  round((100 * h.wait_time / (s.clock_ms * s.target_writers))::numeric, 1),
                   CASE h.cause WHEN 'unique index' THEN 'value of unique index ' || h.indexrelname
                                ELSE 'row' END,
                   h.relid::regclass,
                   coalesce('key (' || h.key || ')', 'that with key hash ' || h.key_hash)),
-           format('%s of %s waits, %s ms', h.waits - h.max_error, w.waits, round(h.wait_time::numeric))
-      FROM s JOIN hottest AS h USING (subid) JOIN waits AS w USING (subid)
-     WHERE w.waits >= 10 AND h.waits - h.max_error >= 0.2 * w.waits
+           format('%s waits, %s ms in all, in %s', h.waits - h.max_error, round(h.wait_time::numeric),
+                  date_trunc('second', s.clock_ms * interval '1 ms'))
+      FROM s JOIN hottest AS h USING (subid)
+     WHERE s.transactions >= 100 AND h.wait_time >= 0.01 * s.clock_ms * s.target_writers
     UNION ALL
     SELECT s.subname, 'exclusive_table',
            CASE WHEN s.exclusive_table >= 0.05 * s.transactions THEN 'warning' ELSE 'notice' END,

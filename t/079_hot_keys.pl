@@ -235,6 +235,17 @@ is( on_subscriber(
 	'0|0',
 	'reset_stats() forgets keys and counters');
 apply_behind_gate(
+	$publisher,
+	$subscriber,
+	wait_states($many),
+	'all writers wait for one row for a moment',
+	('UPDATE accounts SET balance = balance + 1 WHERE id = 7') x 99);
+wait_until(
+	'sum(waits) > 20 FROM parallel_apply.hot_keys WHERE key_hash IS NOT NULL',
+	'the waits are not counted');
+not_advised('hot_key', 'from fewer than 100 transactions nothing follows');
+on_subscriber(q(SELECT parallel_apply.reset_stats('tap')));
+apply_behind_gate(
 	$publisher, $subscriber, wait_states($many),
 	'all writers wait for one row',
 	('UPDATE accounts SET balance = balance + 1 WHERE id = 7') x 150);
@@ -249,7 +260,7 @@ advised(
 	'nor is it advised to have more');
 ok( $subscriber->poll_query_until(
 		'postgres',
-		q(SELECT level || ' ' || (advice LIKE '% of all waits are for one row of table accounts: key (7); %')
+		q(SELECT level || ' ' || (advice LIKE '% of the time of its writers is spent in waits for one row of table accounts: key (7); %')
 		FROM parallel_apply.advice('tap') WHERE topic = 'hot_key'),
 		'warning true'),
 	'the hot row is named');
@@ -283,10 +294,22 @@ is( on_subscriber(
 		FROM parallel_apply.speedup_estimate WHERE num_writers IN (1, 2, 4, 8))),
 	'1.0,2.0,4.0,8.0',
 	'independent transactions gain as much as there are writers');
+my $processors = on_subscriber('SELECT parallel_apply.get_processors()');
 advised(
 	'writers',
-	qr/^info\|more writers can help: \d+ would apply up to 1\d\.\d times as fast as the 4 that it has; beyond the \d+ processors/,
-	'and the advice is the opposite');
+	qr/^info\|transactions would allow \d+ writers, but this server does not: it has $processors processors and \d+ free worker processes, and "parallel_apply\.max_writers_per_subscription" is 4\|/,
+	'but no more than are allowed are advised');
+on_subscriber(q(SELECT parallel_apply.alter_subscription_config('tap', 2)));
+wait_for_pool($subscriber, 'tap', 2);
+advised(
+	'writers',
+	$processors > 2
+	? qr/^info\|more writers can help: [34] would apply up to [12]\.\d times as fast as the 2 that it has\|/
+	: qr/^info\|transactions would allow \d+ writers, but this server does not: it has $processors processors/,
+	'nor more than there are processors');
+on_subscriber(
+	q(SELECT parallel_apply.alter_subscription_config('tap', NULL)));
+wait_for_pool($subscriber, 'tap', 4);
 is( on_subscriber(
 		q(SELECT count(*) FROM parallel_apply.advice('tap') WHERE level = 'warning')
 	),

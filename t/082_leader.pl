@@ -44,6 +44,13 @@ sub leader_is_shown
 		),
 		qr/^apply waits for a lock of a local session: $blocker$/,
 		"$how: the session is named");
+	wait_until("lag > interval '5.1 s' FROM parallel_apply.subscriptions",
+		'it does not get behind');
+	is( on_subscriber(
+			q(SELECT count(*) FROM parallel_apply.advice('tap') WHERE topic = 'publisher')
+		),
+		'0',
+		"$how: the publisher is not blamed");
 	return;
 }
 

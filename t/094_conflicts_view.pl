@@ -1,5 +1,5 @@
 # Promise: parallel_apply.conflicts counts the conflicts of each table by the names of
-# PostgreSQL 18, whoever applies the row, and shows the last one with its key.  From 18
+# PostgreSQL 18, of writers and of the apply worker, and shows the last one with its key.  From 18
 # on, the counts are those of pg_stat_subscription_stats.  Before 18, missing rows and
 # rows of other origins are logged if parallel_apply.log_conflicts is on.
 use strict;
