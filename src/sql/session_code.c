@@ -41,16 +41,16 @@ is_of_name(char c)
 		c == '_' || IS_HIGHBIT_SET(c);
 }
 
-/* Is there such a word in the text, in upper or lower case? */
+/* Is there such a word in the source, in upper or lower case? */
 static bool
-contains(const char *text, const char *word)
+contains(const char *source, const char *word)
 {
 	int			length = strlen(word);
 
-	for (const char *at = text; *at != '\0'; at++)
+	for (const char *at = source; *at != '\0'; at++)
 	{
 		if (pg_strncasecmp(at, word, length) == 0 && !is_of_name(at[length]) &&
-			(at == text || !is_of_name(at[-1])))
+			(at == source || !is_of_name(at[-1])))
 			return true;
 	}
 	return false;
