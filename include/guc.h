@@ -34,6 +34,7 @@ extern bool papply_log_conflicts;
 extern int	papply_log_min_duration;	/* in ms; -1: off */
 extern int	papply_logical_decoding;	/* a PapplyDecoding */
 extern int	papply_max_batch_transactions;
+extern int	papply_max_stored_transaction_size; /* kB */
 extern int	papply_max_writers_per_subscription;
 extern int	papply_idle_writers_per_subscription;	/* -1: all */
 extern int	papply_queue_size;	/* in kB */

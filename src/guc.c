@@ -40,6 +40,7 @@ bool		papply_log_conflicts = false;
 int			papply_log_min_duration = -1;
 int			papply_logical_decoding = PAPPLY_DECODING_AUTO;
 int			papply_max_batch_transactions = 32;
+int			papply_max_stored_transaction_size = 1024 * 1024;
 int			papply_max_writers_per_subscription = 8;
 int			papply_queue_size = 32768;
 int			papply_streaming_apply = PAPPLY_STREAMING_WRITER;
@@ -116,6 +117,14 @@ papply_guc_init(void)
 							&papply_max_batch_transactions,
 							32, 1, 1000,
 							PGC_SIGHUP, 0,
+							NULL, NULL, NULL);
+
+	DefineCustomIntVariable(PAPPLY_NAME ".max_stored_transaction_size",
+							"Sets the maximum size of a transaction that is skipped and stored.",
+							"A larger one is not skipped, unless nothing is to be stored.",
+							&papply_max_stored_transaction_size,
+							1024 * 1024, 64, MAX_KILOBYTES,
+							PGC_SIGHUP, GUC_UNIT_KB,
 							NULL, NULL, NULL);
 
 	DefineCustomIntVariable(PAPPLY_NAME ".max_writers_per_subscription",

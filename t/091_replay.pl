@@ -292,6 +292,45 @@ refuses(
 	'a transaction that was rolled back cannot be replayed');
 all_equal('a prepared transaction rolled back');
 
+### a transaction that is too large #############################################
+
+reload_with($subscriber, q(parallel_apply.max_stored_transaction_size = '64kB'));
+my $fails_for_its_size =
+  q(count(*) = 1 FROM parallel_apply.failed_transactions, pg_subscription
+	WHERE message LIKE '%is not skipped because it is too large to be stored' AND NOT subenabled);
+$id = request(
+	q(INSERT INTO items SELECT i, -1, repeat('x', 200) FROM generate_series(5000, 5999) i)
+);
+$before = progress();
+on_subscriber('ALTER SUBSCRIPTION tap ENABLE');
+wait_until($fails_for_its_size, 'it does not fail');
+is(progress(), $before, 'what is too large to be stored is not skipped');
+is(stored(), '', 'and nothing of it is stored');
+reload_with($subscriber, q(parallel_apply.max_stored_transaction_size = '1MB'));
+on_subscriber('ALTER SUBSCRIPTION tap ENABLE');
+wait_applied($publisher, $subscriber, 'tap');
+is(stored(), $id, 'it is when the setting allows it');
+repair();
+replay($id);
+all_equal('a transaction that was too large');
+
+reload_with($subscriber,
+	q(parallel_apply.max_stored_transaction_size = '64kB'));
+request(
+	q(INSERT INTO items SELECT i, -1, repeat('x', 200) FROM generate_series(6000, 6999) i)
+);
+on_subscriber('ALTER SUBSCRIPTION tap ENABLE');
+wait_until($fails_for_its_size, 'it does not fail');
+on_subscriber(
+	q(SELECT parallel_apply.skip_transaction('tap', keep => false);
+	ALTER SUBSCRIPTION tap ENABLE)
+);
+wait_applied($publisher, $subscriber, 'tap');
+repair();
+on_publisher('DELETE FROM items WHERE id >= 6000');
+all_equal('one that is not to be stored');
+reload_with($subscriber, q(parallel_apply.max_stored_transaction_size = '1GB'));
+
 ### a session that does not wait ###############################################
 
 # Call replay() in a separate session, and wait until its process waits there.
@@ -480,6 +519,7 @@ finish(
 	qr/ERROR:  new row for relation "items" violates check constraint "positive"/,
 	qr/ERROR:  (replay\(\) cannot run|must be owner of|skipped transaction \d+ does not exist|number of a skipped|transaction with number)/,
 	qr/ERROR:  canceling statement due to user request/,
+	qr/ERROR:  transaction \d+ of subscription "tap" is not skipped because/,
 	qr/(the database system is|terminating|could not receive data from WAL stream)/
 );
 done_testing();

@@ -23,6 +23,9 @@
  * A change is read with the definition of its relation, so the definition is
  * stored before it.  The publisher may have sent the definition long ago.
  *
+ * A transaction that is too large to be stored is not skipped: the error ends
+ * the process while the native loop still receives the transaction.
+ *
  * The native loop gets the end of a streamed transaction long after its
  * changes.  So the connection is made without streaming if something is to be
  * stored.  If the connection was made before that was known, the process ends,
@@ -39,12 +42,16 @@
 #include "utils/memutils.h"
 #include "utils/snapmgr.h"
 
+#include "guc.h"
 #include "keep.h"
 #include "kept.h"
 #include "lifecycle.h"
 #include "message.h"
 #include "remote_relation.h"
 #include "shutdown.h"
+
+/* A message becomes a value, for which some more memory is allocated. */
+#define MAX_MESSAGE_BYTES ((int) MaxAllocSize - 1024)
 
 typedef struct Keep
 {
@@ -54,6 +61,7 @@ typedef struct Keep
 	XLogRecPtr	end_lsn;		/* InvalidXLogRecPtr: the end has not arrived */
 	BufFile    *file;			/* lengths and messages */
 	uint64		length;			/* number of messages in the file */
+	int64		bytes;			/* of all of them */
 	List	   *relations;		/* those with a definition in the file */
 } Keep;
 
@@ -85,9 +93,32 @@ papply_keep_forbids_streaming(void)
 
 /*** the file ***/
 
+/*
+ * Throw an error if the transaction cannot be stored.  Nothing has been skipped
+ * then.
+ */
+static void
+check_size(int length)
+{
+	keep.bytes += length;
+	if (length <= MAX_MESSAGE_BYTES &&
+		keep.bytes <= (int64) papply_max_stored_transaction_size * 1024)
+		return;
+	ereport(ERROR,
+			(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
+			 errmsg("transaction %u of subscription \"%s\" is not skipped because it is too large to be stored",
+					keep.remote_xid, MySubscription->name),
+			 length > MAX_MESSAGE_BYTES ?
+			 errdetail("It has a change of %d bytes.", length) :
+			 errdetail("It is larger than \"%s\".", PAPPLY_NAME ".max_stored_transaction_size"),
+			 errhint("%s skips it without storing it.",
+					 PAPPLY_NAME ".skip_transaction(..., keep => false)")));
+}
+
 static void
 append(const char *message, int length)
 {
+	check_size(length);
 	BufFileWrite(keep.file, &length, sizeof(length));
 	BufFileWrite(keep.file, unconstify(char *, message), length);
 	keep.length++;
