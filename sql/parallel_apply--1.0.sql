@@ -593,7 +593,7 @@ LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'papply_get_failed_changes';
 
 COMMENT ON FUNCTION parallel_apply.failed_changes(name) IS
-    'changes of the transaction that a subscription fails to apply, read from the publisher, as SQL statements';
+    'changes of the transaction that a subscription fails to apply, as SQL statements';
 
 CREATE FUNCTION parallel_apply.forget(id bigint)
 RETURNS void
