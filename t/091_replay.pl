@@ -294,7 +294,8 @@ all_equal('a prepared transaction rolled back');
 
 ### a transaction that is too large #############################################
 
-reload_with($subscriber, q(parallel_apply.max_stored_transaction_size = '64kB'));
+reload_with($subscriber,
+	q(parallel_apply.max_stored_transaction_size = '64kB'));
 my $fails_for_its_size =
   q(count(*) = 1 FROM parallel_apply.failed_transactions, pg_subscription
 	WHERE message LIKE '%is not skipped because it is too large to be stored' AND NOT subenabled);
@@ -306,7 +307,8 @@ on_subscriber('ALTER SUBSCRIPTION tap ENABLE');
 wait_until($fails_for_its_size, 'it does not fail');
 is(progress(), $before, 'what is too large to be stored is not skipped');
 is(stored(), '', 'and nothing of it is stored');
-reload_with($subscriber, q(parallel_apply.max_stored_transaction_size = '1MB'));
+reload_with($subscriber,
+	q(parallel_apply.max_stored_transaction_size = '1MB'));
 on_subscriber('ALTER SUBSCRIPTION tap ENABLE');
 wait_applied($publisher, $subscriber, 'tap');
 is(stored(), $id, 'it is when the setting allows it');
@@ -329,7 +331,8 @@ wait_applied($publisher, $subscriber, 'tap');
 repair();
 on_publisher('DELETE FROM items WHERE id >= 6000');
 all_equal('one that is not to be stored');
-reload_with($subscriber, q(parallel_apply.max_stored_transaction_size = '1GB'));
+reload_with($subscriber,
+	q(parallel_apply.max_stored_transaction_size = '1GB'));
 
 ### a session that does not wait ###############################################
 
