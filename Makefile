@@ -8,6 +8,7 @@
 #   make check-cassert [MAJOR=18]              check with a server that checks itself, see t/check_cassert
 #   make demo-pictures                         draw the pictures of README.md by a run of the demo
 #   make dist                                  archives of the committed tree, in dist/
+#   make check-upgrade [UPGRADES=15:18]        pg_upgrade between majors, see t/check_upgrade
 #   make check-packages                        build and try all packages, see packaging/check
 #   SELFTEST=1, for developers: the library has what sql/selftest.sql calls
 
@@ -44,13 +45,13 @@ EXTRA_CLEAN = src/*.o src/*/*.o
 
 # These need neither PGXS nor a server: t/check runs where -dev packages are yet to
 # be installed, and the `check` of PGXS only refuses.
-own = check check-core check-majors check-cassert check-monitoring check-neighbors lint demo demo-pictures stress mutants dist check-packages
+own = check check-core check-majors check-cassert check-monitoring check-neighbors check-upgrade lint demo demo-pictures stress mutants dist check-packages
 
 ifneq ($(filter $(own),$(MAKECMDGOALS)),)
 
 .PHONY: $(MAKECMDGOALS)
 .NOTPARALLEL:
-check check-core check-majors check-cassert check-monitoring check-neighbors lint stress mutants: ; @t/$(subst -,_,$@)
+check check-core check-majors check-cassert check-monitoring check-neighbors check-upgrade lint stress mutants: ; @t/$(subst -,_,$@)
 demo: ; @bench/demo
 demo-pictures: ; @bench/demo_pictures --run
 check-packages: ; @packaging/check

@@ -28,13 +28,14 @@ my @pair;
 
 # Return (publisher, subscriber), running.  Options: publisher_conf and
 # subscriber_conf, lines for postgresql.conf; subscriber_init, options of the
-# subscriber's initdb; name, for a second pair in a test.
+# subscriber's initdb; name, for a second pair in a test; node_options, for new().
 sub new_pair
 {
 	my (%opt) = @_;
 	my $suffix = defined $opt{name} ? "_$opt{name}" : '';
 
-	my $publisher = PapplyNode->new("publisher$suffix");
+	my @node_options = @{ $opt{node_options} // [] };
+	my $publisher = PapplyNode->new("publisher$suffix", @node_options);
 	$publisher->init(allows_streaming => 'logical');
 	# Cluster's 1 MB of shared buffers would make bulk tests slow.
 	$publisher->append_conf('postgresql.conf', <<~'CONF');
@@ -44,7 +45,7 @@ sub new_pair
 		CONF
 	$publisher->append_conf('postgresql.conf', $opt{publisher_conf} // '');
 
-	my $subscriber = PapplyNode->new("subscriber$suffix");
+	my $subscriber = PapplyNode->new("subscriber$suffix", @node_options);
 	$subscriber->init(extra => $opt{subscriber_init} // []);
 	# Writers apply single transactions, too, unless a test requests otherwise.
 	$subscriber->append_conf('postgresql.conf', <<~'CONF');
@@ -58,7 +59,14 @@ sub new_pair
 		CONF
 	$subscriber->append_conf('postgresql.conf', $opt{subscriber_conf} // '');
 
-	$_->start for $publisher, $subscriber;
+	for my $node ($publisher, $subscriber)
+	{
+		# The modules of 18 set it on nodes of any version.
+		$node->adjust_conf('postgresql.conf', 'autovacuum_worker_slots',
+			undef)
+		  if @node_options && $node->pg_version < 18;
+		$node->start;
+	}
 	@pair = ($publisher, $subscriber);
 	return @pair;
 }

@@ -1,0 +1,256 @@
+# pg_upgrade of the subscriber, and then of the publisher, by the statements of the manual
+# (doc/high_availability.md): apply continues with the transaction that comes next, and
+# what was declared for subscriptions, groups and tables goes along.
+#
+# pgbench writes to the publisher all the time while the subscriber is upgraded.  What is
+# lost, repeated or applied in another order would show in a chain of balances.
+#
+# OLD_SERVER is a directory with bin/ of an older major (make check-upgrade).  Without it,
+# the upgrade is to the same major, which pg_upgrade does as well.
+use strict;
+use warnings;
+use FindBin;
+use lib $FindBin::RealBin;
+use PapplyTest;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my $old_server = $ENV{OLD_SERVER};
+my @options = defined $old_server ? (install_path => $old_server) : ();
+chomp(my $new_bindir = `pg_config --bindir`);
+my $old_bindir = defined $old_server ? "$old_server/bin" : $new_bindir;
+
+# Whether the server has an option of columns, see t/check_upgrade.
+sub has_attver
+{
+	my ($bindir) = @_;
+	chomp(my $real = `$bindir/pg_config --bindir`);
+	return slurp_file("$real/postgres") =~ /pg_attver/;
+}
+plan skip_all =>
+  'the new server does not accept what the old one dumps (pg_attver)'
+  if has_attver($old_bindir) && !has_attver($new_bindir);
+
+# The statements of the manual, by the line of comment that each block of them begins
+# with; the subscription is s.
+my $manual = slurp_file("$FindBin::RealBin/../doc/high_availability.md");
+
+sub statements
+{
+	my ($comment) = @_;
+	my ($block) = $manual =~ /^    -- \Q$comment\E\n((?:    .*\n)+)/m
+	  or die "no statements $comment in the manual";
+	return $block =~ s/^    //gmr;
+}
+
+my $subscriber_conf = <<~'CONF';
+	shared_preload_libraries = 'parallel_apply'
+	max_worker_processes = 32
+	CONF
+my ($publisher, $subscriber) =
+  new_pair(node_options => \@options, subscriber_conf => $subscriber_conf);
+my $old_major = $subscriber->pg_version->major;
+
+create_accounts();
+exec_both('CREATE TABLE items (id int PRIMARY KEY, v int)');
+create_extension($subscriber);
+on_subscriber(
+	q(SELECT parallel_apply.create_group('reporting', 3);
+	SELECT parallel_apply.set_table_option('items', 'triggers', 'parallel')));
+subscribe($publisher, $subscriber, 's', with => 'disable_on_error = true');
+on_subscriber(q(SELECT parallel_apply.add_subscription('reporting', 's')));
+wait_for_pool($subscriber, 's', 3);
+
+sub declared
+{
+	my ($node) = @_;
+	return $node->safe_psql(
+		'postgres',
+		q(SELECT subname, group_name, num_writers, writers_wanted, source FROM parallel_apply.subscription_config;
+		SELECT objname, label FROM pg_seclabels WHERE provider = 'parallel_apply' AND objtype = 'table';
+		SELECT extversion, parallel_apply.version() FROM pg_extension WHERE extname = 'parallel_apply')
+	);
+}
+my $declared = declared($subscriber);
+like(
+	$declared,
+	qr/^s\|reporting\|.*\|group\nitems\|triggers=parallel$/m,
+	'options are declared for a subscription, a group and a table');
+
+# A cluster for pg_upgrade, which does not run.
+sub new_cluster
+{
+	my ($old, $name, $conf) = @_;
+	my $new = PapplyNode->new($name);
+	my @extra;
+	push @extra, '--no-data-checksums'
+	  if $new->pg_version >= 18
+	  && $old->safe_psql('postgres', 'SHOW data_checksums') eq 'off';
+	$new->init(allows_streaming => 'logical', extra => \@extra);
+	$new->append_conf('postgresql.conf', "fsync = off\n$conf");
+	return $new;
+}
+
+sub upgrade_command
+{
+	my ($old, $new, @more) = @_;
+	return [
+		'pg_upgrade', '--no-sync',
+		@more, '-d',
+		$old->data_dir, '-D',
+		$new->data_dir, '-b',
+		defined $old->install_path ? $old_bindir : $new_bindir, '-B',
+		$new_bindir, '-s',
+		$new->host, '-p',
+		$old->port, '-P',
+		$new->port
+	];
+}
+
+# It leaves scripts in the current directory.
+chdir $publisher->basedir or die;
+
+### the subscriber
+
+# A transaction that was skipped: the check is on the subscriber only.
+on_subscriber('ALTER TABLE items ADD CHECK (v >= 0)');
+on_publisher('INSERT INTO items VALUES (1, -1)');
+wait_until_failed();
+on_subscriber(
+	q(SELECT parallel_apply.skip_transaction('s'); ALTER SUBSCRIPTION s ENABLE)
+);
+wait_applied($publisher, $subscriber, 's');
+
+my $load;
+{
+	my $script = $publisher->basedir . '/load';
+	append_to_file($script, <<~'SQL');
+		\set id random(1, 20)
+		BEGIN;
+		UPDATE accounts SET balance = balance + 1 WHERE id = :id;
+		INSERT INTO history (account, balance) SELECT id, balance FROM accounts WHERE id = :id;
+		COMMIT;
+		SQL
+	$load = start_load($publisher, $script, '-c', 2, '-R', 200, '-T', 600);
+}
+
+sub rows_of
+{
+	my ($node) = @_;
+	return $node->safe_psql('postgres', 'SELECT count(*) FROM history');
+}
+
+sub wait_for_rows
+{
+	my ($node, $more) = @_;
+	my $count = rows_of($node) + $more;
+	$node->poll_query_until('postgres',
+		"SELECT count(*) > $count FROM history")
+	  or die 'nothing is written any more';
+	return;
+}
+wait_for_rows($subscriber, 50);
+
+my $new = new_cluster($subscriber, 'new_subscriber', '');
+command_checks_all(
+	upgrade_command($subscriber, $new, '--check'),
+	1,
+	[qr/missing required libraries|loadable libraries/],
+	[],
+	'pg_upgrade --check fails unless the new cluster preloads the library');
+$new->append_conf('postgresql.conf', $subscriber_conf);
+command_ok(upgrade_command($subscriber, $new, '--check'),
+	'and passes if it does');
+
+my $position;
+if ($old_major < 17)
+{
+	on_subscriber(statements('on the old server'));
+	wait_until(
+		q(count(*) = 0 FROM pg_stat_subscription WHERE subname = 's' AND pid IS NOT NULL),
+		'the apply worker does not end');
+	$position = on_subscriber(statements('on the old server, the position'));
+}
+$subscriber->stop;
+command_ok(
+	upgrade_command($subscriber, $new),
+	'pg_upgrade upgrades the subscriber');
+wait_for_rows($publisher, 50);
+$new->start;
+
+# Transactions come between ENABLE and REFRESH.
+if ($old_major < 17)
+{
+	my ($enable, $refresh) =
+	  statements('on the new server, with the position of the old one') =~
+	  /^(.* ENABLE;\n)(.*)$/s;
+	$new->safe_psql('postgres', $enable =~ s/POSITION/$position/r);
+	$new->poll_query_until('postgres',
+		q(SELECT state = 'paused' FROM parallel_apply.subscriptions))
+	  or die 'the subscription is not paused';
+	wait_for_rows($publisher, 50);
+	$new->safe_psql('postgres', $_ . ';')
+	  for grep { /\S/ } split /;/, $refresh;
+}
+wait_for_pool($new, 's', 3);
+is(declared($new), $declared, 'what is declared has come along');
+wait_for_rows($new, 50);
+end_load($load);
+
+sub all_is_equal
+{
+	my ($from, $to, $when) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	wait_applied($from, $to, 's');
+	rows_equal($from, $to, $_, "$_ is equal on both sides $when")
+	  for qw(accounts history);
+	is( $to->safe_psql(
+			'postgres',
+			q(SELECT count(*) FROM accounts a
+			WHERE balance <> (SELECT count(*) FROM history h WHERE h.account = a.id))
+		),
+		'0',
+		"and each transaction was applied once $when");
+	return;
+}
+all_is_equal($publisher, $new, 'after the upgrade of the subscriber');
+cmp_ok(counter($new, 'transactions'), '>=', 50, 'by writers');
+
+is( $new->safe_psql(
+		'postgres',
+		q(SELECT changes FROM parallel_apply.skipped_transactions;
+		SELECT statement FROM parallel_apply.skipped_changes(1))
+	),
+	"1\nINSERT INTO public.items (id, v) VALUES ('1', '-1');",
+	'the changes of a skipped transaction are still there');
+
+### the publisher
+
+my $lsn = on_publisher('SELECT pg_current_wal_lsn()');
+$publisher->poll_query_until('postgres',
+	"SELECT bool_and(confirmed_flush_lsn >= '$lsn') FROM pg_replication_slots"
+) or die 'not all is confirmed';
+$new->safe_psql('postgres', 'ALTER SUBSCRIPTION s DISABLE');
+my $new_publisher = new_cluster($publisher, 'new_publisher', '');
+$publisher->stop;
+command_ok(
+	upgrade_command($publisher, $new_publisher),
+	'pg_upgrade upgrades the publisher');
+$new_publisher->start;
+$new_publisher->safe_psql('postgres', statements('on the new publisher'))
+  if $old_major < 17;
+$new_publisher->safe_psql(
+	'postgres',
+	q(UPDATE accounts SET balance = balance + 1;
+	INSERT INTO history (account, balance) SELECT id, balance FROM accounts)
+);
+$new->safe_psql('postgres',
+		"ALTER SUBSCRIPTION s CONNECTION '"
+	  . $new_publisher->connstr
+	  . " dbname=postgres'; ALTER SUBSCRIPTION s ENABLE");
+wait_for_pool($new, 's', 3);
+all_is_equal($new_publisher, $new, 'after the upgrade of the publisher');
+
+finish($new_publisher, $new);
+done_testing();
