@@ -1,0 +1,172 @@
+# Switch-over of a subscriber to its standby and back: apply continues on the server that
+# was promoted, and each transaction is applied exactly once.  So it is when the former
+# primary still runs, and keeps the slot from the new one.
+#
+# pgbench writes to the publisher all the time, except while both servers run.  What is
+# lost, repeated or applied in another order would show in a chain of balances.
+use strict;
+use warnings;
+use FindBin;
+use lib $FindBin::RealBin;
+use PapplyTest;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my ($publisher, $first) = new_pair(
+	subscriber_conf => q(
+		wal_level = replica
+		wal_log_hints = on
+		max_wal_senders = 4
+		max_worker_processes = 20
+		parallel_apply.writers_per_subscription = 3));
+create_accounts();
+create_extension($first);
+subscribe($publisher, $first, 'tap');
+my $load;
+
+sub load_runs
+{
+	my $script = $publisher->basedir . '/load';
+	append_to_file($script, <<~'SQL') unless -e $script;
+		\set id random(1, 20)
+		BEGIN;
+		UPDATE accounts SET balance = balance + 1 WHERE id = :id;
+		INSERT INTO history (account, balance) SELECT id, balance FROM accounts WHERE id = :id;
+		COMMIT;
+		SQL
+	$load = start_load($publisher, $script, '-c', 2, '-R', 300, '-T', 600);
+	return;
+}
+
+sub rows_of
+{
+	my ($node) = @_;
+	return $node->safe_psql('postgres', 'SELECT count(*) FROM history');
+}
+
+# Some transactions of the load are applied.
+sub goes_on
+{
+	my ($node, $name) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	my $count = rows_of($node) + 50;
+	return ok(
+		$node->poll_query_until(
+			'postgres', "SELECT count(*) > $count FROM history"),
+		$name);
+}
+
+sub all_is_equal
+{
+	my ($node, $when) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	wait_applied($publisher, $node, 'tap');
+	rows_equal($publisher, $node, $_, "$_ is equal $when")
+	  for qw(accounts history);
+	is( $node->safe_psql(
+			'postgres',
+			q(SELECT count(*) FROM accounts a
+			WHERE balance <> (SELECT count(*) FROM history h WHERE h.account = a.id))
+		),
+		'0',
+		"and each transaction was applied once $when");
+	return;
+}
+
+# A server that is stopped becomes a standby of another one.
+sub follow
+{
+	my ($node, $primary) = @_;
+	my $connstr = $primary->connstr;
+	$node->append_conf('postgresql.conf',
+		"primary_conninfo = '$connstr application_name=" . $node->name . "'");
+	$node->set_standby_mode;
+	$node->start;
+	$primary->wait_for_catchup($node);
+	return;
+}
+
+# The old primary ends as it should, and the standby takes over.
+sub switch_over
+{
+	my ($old, $new) = @_;
+	$old->stop('fast');
+	$new->promote;
+	wait_for_pool($new, 'tap');
+	return;
+}
+
+### max_worker_processes
+
+$first->backup('backup');
+my $second = PapplyNode->new('second');
+$second->init_from_backup($first, 'backup', has_streaming => 1);
+$second->start;
+load_runs();
+goes_on($first, 'a standby follows');
+$first->wait_for_catchup($second);
+
+my $offset = -s $second->logfile;
+$first->append_conf('postgresql.conf', 'max_worker_processes = 24');
+$first->restart;
+$second->wait_for_log(
+	qr/max_worker_processes = 20 is a lower setting than on the primary server, where its value was 24/,
+	$offset);
+ok( $second->poll_query_until(
+		'postgres', q(SELECT pg_get_wal_replay_pause_state() = 'paused')),
+	'recovery pauses when max_worker_processes is raised on the primary first'
+);
+$second->stop;
+$second->append_conf('postgresql.conf', 'max_worker_processes = 24');
+$second->start;
+goes_on($second, 'and resumes when the standby has as many');
+
+### switch-over and back
+
+switch_over($first, $second);
+goes_on($second, 'apply continues on the standby after a switch-over');
+follow($first, $second);
+goes_on($first, 'of which the former primary is the standby');
+
+switch_over($second, $first);
+goes_on($first, 'and back');
+end_load($load);
+all_is_equal($first, 'after both');
+follow($second, $first);
+
+### two primaries
+
+# Not a transaction is applied by the old one that the new one would need.
+$offset = -s $second->logfile;
+$second->promote;
+$second->wait_for_log(qr/replication slot "tap" is active for PID \d+/,
+	$offset);
+ok(1, 'the slot is not free for a new primary as long as the old one runs');
+$first->stop('fast');
+wait_for_pool($second, 'tap');
+load_runs();
+goes_on($second, 'then apply continues there');
+
+# The configuration of the other server comes along.
+my $conf = slurp_file($first->data_dir . '/postgresql.conf');
+command_ok(
+	[
+		'pg_rewind', '-D', $first->data_dir, '--no-sync',
+		'--source-server', $second->connstr('postgres') ],
+	'pg_rewind');
+unlink $first->data_dir . '/postgresql.conf' or die;
+append_to_file($first->data_dir . '/postgresql.conf', $conf);
+follow($first, $second);
+goes_on($first, 'makes the former primary a standby');
+end_load($load);
+all_is_equal($second, 'in the end');
+$second->wait_for_catchup($first);
+rows_equal($publisher, $first, 'history', 'on the standby, too');
+
+$first->stop;
+
+# That a server has ended is noticed by those that are connected with it.
+finish($publisher, $second,
+	qr/FATAL: .*(could not (connect to the primary|send end-of-streaming)|terminating (walreceiver process|logical replication worker))/);
+done_testing();

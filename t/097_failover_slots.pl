@@ -1,0 +1,110 @@
+# The publisher crashes, and its standby takes over with the slot of the subscription
+# (PostgreSQL 17 and later): apply continues with the settings of the manual
+# (doc/high_availability.md), and each transaction is applied exactly once.
+#
+# pgbench writes to the publisher until it crashes.  What the standby has not received is
+# lost; because of synchronized_standby_slots, the subscriber cannot have it, either.  The
+# test forces that: the standby stops receiving, and the publisher commits more.
+use strict;
+use warnings;
+use FindBin;
+use lib $FindBin::RealBin;
+use PapplyTest;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my ($publisher, $subscriber) = new_pair(
+	subscriber_conf => q(
+		parallel_apply.writers_per_subscription = 3
+		wal_receiver_status_interval = 1s));
+if ($publisher->pg_version < 17)
+{
+	plan skip_all => 'failover slots need PostgreSQL 17';
+}
+create_accounts();
+create_extension($subscriber);
+subscribe($publisher, $subscriber, 'tap');
+
+# The settings of the manual.
+on_subscriber('ALTER SUBSCRIPTION tap DISABLE');
+$publisher->poll_query_until('postgres',
+	q(SELECT active_pid IS NULL FROM pg_replication_slots WHERE slot_name = 'tap')
+) or die 'the slot does not become free';
+on_subscriber('ALTER SUBSCRIPTION tap SET (failover = true)');
+on_subscriber('ALTER SUBSCRIPTION tap ENABLE');
+wait_for_pool($subscriber, 'tap');
+$publisher->safe_psql('postgres',
+	q(SELECT pg_create_physical_replication_slot('standby')));
+$publisher->backup('backup');
+my $standby = PapplyNode->new('standby');
+$standby->init_from_backup($publisher, 'backup', has_streaming => 1);
+my $connstr = $publisher->connstr;
+$standby->append_conf('postgresql.conf', <<~"CONF");
+	primary_conninfo = '$connstr dbname=postgres application_name=standby'
+	primary_slot_name = 'standby'
+	sync_replication_slots = on
+	hot_standby_feedback = on
+	CONF
+$standby->start;
+reload_with($publisher, q(synchronized_standby_slots = 'standby'));
+
+my $script = $publisher->basedir . '/load';
+append_to_file($script, <<~'SQL');
+	\set id random(1, 20)
+	BEGIN;
+	UPDATE accounts SET balance = balance + 1 WHERE id = :id;
+	INSERT INTO history (account, balance) SELECT id, balance FROM accounts WHERE id = :id;
+	COMMIT;
+	SQL
+my $load = start_load($publisher, $script, '-c', 2, '-R', 300, '-T', 600);
+wait_for_progress();
+ok( $standby->poll_query_until(
+		'postgres',
+		q(SELECT synced AND NOT temporary AND failover FROM pg_replication_slots WHERE slot_name = 'tap')
+	),
+	'the slot is on the standby');
+wait_for_progress();
+
+# The crash.
+my $receiver =
+  $standby->safe_psql('postgres', 'SELECT pid FROM pg_stat_wal_receiver');
+is(kill('STOP', $receiver), 1, 'the standby does not receive any more');
+my $count = on_publisher('SELECT count(*) FROM history');
+$publisher->poll_query_until('postgres',
+	"SELECT count(*) > $count + 200 FROM history")
+  or die 'nothing is written any more';
+$publisher->kill9;
+end_load($load);
+my $last = on_subscriber('SELECT coalesce(max(id), 0) FROM history');
+kill $_, $receiver for 'TERM', 'CONT';
+$standby->poll_query_until('postgres',
+	"SELECT count(*) = 0 FROM pg_stat_activity WHERE pid = $receiver")
+  or die 'the WAL receiver does not end';
+
+$standby->promote;
+$standby->poll_query_until('postgres', 'SELECT NOT pg_is_in_recovery()')
+  or die 'the end of recovery does not come';
+cmp_ok($standby->safe_psql('postgres', 'SELECT max(id) FROM history'),
+	'>=', $last, 'the subscriber is not ahead of the standby');
+$connstr = $standby->connstr;
+on_subscriber("ALTER SUBSCRIPTION tap CONNECTION '$connstr dbname=postgres'");
+$standby->safe_psql(
+	'postgres', q(
+	UPDATE accounts SET balance = balance + 1;
+	INSERT INTO history (account, balance) SELECT id, balance FROM accounts;));
+wait_for_pool($subscriber, 'tap');
+wait_applied($standby, $subscriber, 'tap');
+rows_equal($standby, $subscriber, $_, "$_ is equal on both sides")
+  for qw(accounts history);
+is( on_subscriber(
+		q(SELECT count(*) FROM accounts a
+		WHERE balance <> (SELECT count(*) FROM history h WHERE h.account = a.id))
+	),
+	'0',
+	'and each transaction was applied once');
+cmp_ok(counter($subscriber, 'transactions'), '>=', 1, 'by writers');
+
+finish($standby, $subscriber,
+	qr/could not (receive|connect|send)|terminating walreceiver process/);
+done_testing();
