@@ -1214,7 +1214,7 @@ WITH s AS MATERIALIZED (
     SELECT s.subname, 'publisher', 'notice',
            'the publisher, which decodes one transaction after the other, or the network is the limit: '
            'writers have little to do although it is behind; more of them do not help, '
-           'but to preload "parallel_apply" on the publisher may',
+           'but "parallel_apply.coalesce_messages" on a publisher that preloads "parallel_apply" may',
            format('%s behind, %s in the queue, %s of %s writers busy', s.lag,
                   pg_size_pretty(s.queue_bytes), coalesce(b.writers, 0), s.writers_running)
       FROM s LEFT JOIN busy AS b USING (subid)
