@@ -237,6 +237,8 @@ my @always_expected = (
 	qr/canceling statement due to lock timeout/,
 	qr/could not (fetch|receive) .* from (the )?publisher: ERROR:  deadlock detected/,
 	qr/WARNING:  skip-LSN of subscription "parallel" cleared/,
+	qr/ERROR:  new row for relation "refused" violates check constraint "not_negative"/,
+	qr/ERROR:  subscription "\w+" has no failing transaction/,
 	qr/could not create replication slot .*: ERROR:  initial slot snapshot too large/,
 	qr/could not drop replication slot "pg_\d+_sync_\d+_\d+" .* does not exist/,
 	qr/the database system is (starting up|shutting down|in recovery mode|not yet accepting connections)/

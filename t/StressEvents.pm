@@ -26,6 +26,7 @@ my %calm = (
 	set_option => \&set_option,
 	look_around => \&look_around,
 	drop_extension => \&drop_extension,
+	skip_and_replay => \&skip_and_replay,
 	disable => \&disable_enable,
 	rewrite => \&rewrite_tables,
 	reindex => \&reindex,
@@ -63,6 +64,7 @@ my %needs = (
 	add_table => 'once',
 	change_partitions => 'once',
 	set_option => 'once',
+	skip_and_replay => 'once',
 	cut_network => 'proxy',
 	freeze_network => 'proxy short_timeout',
 	freeze_receiver => 'short_timeout',
@@ -693,6 +695,48 @@ sub add_table
 	ask($run, $publisher, "UPDATE $name SET v = v + $_ WHERE id % 10 = $_")
 	  foreach (1 .. 9);
 	$run->{workload}->add_table($name, 'id, v');
+	return;
+}
+
+# A transaction fails because of a constraint that only the parallel subscriber has.  It
+# is skipped and stored, while later ones are applied, and replayed in the end.
+sub skip_and_replay
+{
+	my ($run) = @_;
+	return if $run->{is_native};
+	my $node = $run->{parallel};
+	my $rows = draw($run, 1, 7, 1000);
+	my $from =
+	  q{FROM parallel_apply.failed_transactions WHERE relname = 'refused'};
+	my $id;
+	$run->{disturbed}{parallel} = 1;
+	add_table($run, 'refused');
+	wait_for_sync($run);
+	ask($run, $node,
+		'ALTER TABLE refused ADD CONSTRAINT not_negative CHECK (v >= 0) NOT VALID'
+	);
+	ask($run, $run->{publisher},
+		"BEGIN; DELETE FROM refused WHERE id % $rows = 1;
+		UPDATE refused SET v = -1 - v WHERE id % $rows = 0;
+		INSERT INTO refused VALUES (-1, -1); COMMIT");
+	wait_until(
+		$run,
+		'transaction to skip',
+		sub {
+			my ($status, $output) = try_psql($node,
+				"SELECT parallel_apply.skip_transaction(subname) $from");
+			return $status == 0 && length $output;
+		});
+	wait_until(
+		$run,
+		'skipped transaction',
+		sub {
+			$id = ask($run, $node,
+				'SELECT id FROM parallel_apply.skipped_transactions');
+			return length $id;
+		});
+	ask($run, $node, 'ALTER TABLE refused DROP CONSTRAINT not_negative');
+	ask($run, $node, "CALL parallel_apply.replay($id)");
 	return;
 }
 
