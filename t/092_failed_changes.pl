@@ -19,7 +19,10 @@ my ($publisher, $subscriber) = new_pair(
 		logical_decoding_work_mem = 64kB
 		max_prepared_transactions = 10
 		max_replication_slots = 2),
-	subscriber_conf => 'max_prepared_transactions = 10');
+	subscriber_conf => q(
+		max_prepared_transactions = 10
+		wal_level = replica
+		max_wal_senders = 5));
 exec_both(
 	q(CREATE TABLE items (id int PRIMARY KEY, v int, note text);
 	CREATE TABLE "Other" (id int PRIMARY KEY, v int);)
@@ -182,6 +185,51 @@ refuses(
 	'the publisher is needed');
 $publisher->start;
 is_shown('a transaction of a publisher that was down', 1);
+
+# What is stored reaches a physical standby, and is in no dump and no publication.
+fails('INSERT INTO items VALUES (400, -1)');
+$id = skip_it();
+$subscriber->backup('stored');
+my $standby = PostgreSQL::Test::Cluster->new('standby');
+$standby->init_from_backup($subscriber, 'stored', has_streaming => 1);
+$standby->start;
+is( $standby->safe_psql(
+		'postgres',
+		"SELECT changes, statement FROM parallel_apply.skipped_transactions, parallel_apply.skipped_changes($id)"
+	),
+	q(1|INSERT INTO public.items (id, v, note) VALUES ('400', '-1', NULL);),
+	'a physical standby has what is stored');
+my ($rc, $out, $err) =
+  $standby->psql('postgres', "CALL parallel_apply.replay($id)");
+like(
+	$err,
+	qr/ERROR: +cannot execute replay\(\) in a read-only transaction/,
+	'and does not replay it');
+on_subscriber("CALL parallel_apply.replay($id)");
+$subscriber->wait_for_catchup($standby);
+is( $standby->safe_psql(
+		'postgres', 'SELECT count(*) FROM parallel_apply.kept_messages'),
+	'0',
+	'nor has it any more what is replayed');
+$standby->stop;
+rows_equal($publisher, $subscriber, 'items');
+
+fails('INSERT INTO items VALUES (401, -1)');
+$id = skip_it();
+my ($dump) =
+  run_command([ 'pg_dump', '-d', $subscriber->connstr('postgres') ]);
+like($dump, qr/CREATE EXTENSION IF NOT EXISTS parallel_apply/,
+	'it is dumped');
+unlike($dump, qr/kept_/, 'but what is stored is not');
+on_subscriber('CREATE PUBLICATION everything FOR ALL TABLES');
+is( on_subscriber(
+		q(SELECT count(*) FROM pg_publication_tables WHERE schemaname = 'parallel_apply')
+	),
+	'0',
+	'nor is it published');
+on_subscriber('DROP PUBLICATION everything');
+on_subscriber("CALL parallel_apply.replay($id)");
+rows_equal($publisher, $subscriber, 'items', 'all of it is there in the end');
 
 finish(
 	$publisher,
