@@ -152,8 +152,10 @@ goes_on($second, 'then apply continues there');
 my $conf = slurp_file($first->data_dir . '/postgresql.conf');
 command_ok(
 	[
-		'pg_rewind', '-D', $first->data_dir, '--no-sync',
-		'--source-server', $second->connstr('postgres') ],
+		'pg_rewind', '-D',
+		$first->data_dir, '--no-sync',
+		'--source-server', $second->connstr('postgres')
+	],
 	'pg_rewind');
 unlink $first->data_dir . '/postgresql.conf' or die;
 append_to_file($first->data_dir . '/postgresql.conf', $conf);
@@ -168,5 +170,6 @@ $first->stop;
 
 # That a server has ended is noticed by those that are connected with it.
 finish($publisher, $second,
-	qr/FATAL: .*(could not (connect to the primary|send end-of-streaming)|terminating (walreceiver process|logical replication worker))/);
+	qr/FATAL: .*(could not (connect to the primary|send end-of-streaming)|terminating (walreceiver process|logical replication worker))/
+);
 done_testing();

@@ -67,17 +67,22 @@
 static PapplyDependency *dependencies = NULL;
 
 /* The transaction that is being received. */
-static bool is_open = false;
-static bool is_native;			/* marked native before it was published */
-static bool is_barrier;			/* everything after depends on it */
-static bool has_oversize;		/* the queue has the entry for that */
-static bool is_lone;			/* may still turn out to be lone */
-static int	early;				/* its place, if it was applied early */
-static uint64 open_seqno;
-static char end_kind;			/* kind of the message that must end it */
-static XLogRecPtr open_final_lsn;	/* of BEGIN; its end must have the same */
-static uint64 nearest;			/* greatest older number a change depends on */
-static uint64 changes;
+typedef struct OpenTransaction
+{
+	bool		is_open;
+	bool		is_native;		/* marked native before it was published */
+	bool		is_barrier;		/* everything after depends on it */
+	bool		has_oversize;	/* the queue has the entry for that */
+	bool		is_lone;		/* may still turn out to be lone */
+	char		end_kind;		/* kind of the message that must end it */
+	int			early;			/* its place, if it was applied early */
+	uint64		seqno;
+	XLogRecPtr	final_lsn;		/* of BEGIN; its end must have the same */
+	uint64		nearest;		/* greatest older number a change depends on */
+	uint64		changes;
+} OpenTransaction;
+
+static OpenTransaction open_txn;
 static TimestampTz newest_commit_time = 0;	/* until it is taken */
 
 static PapplyChange change;		/* too large for the stack */
@@ -93,13 +98,13 @@ papply_dispatch_reset(void)
 	MemoryContextSwitchTo(old_context);
 	papply_prepared_reset();
 	papply_gain_reset();
-	is_open = false;
+	open_txn.is_open = false;
 }
 
 bool
 papply_dispatch_is_open(void)
 {
-	return is_open;
+	return open_txn.is_open;
 }
 
 TimestampTz
@@ -114,38 +119,40 @@ papply_dispatch_take_commit_time(void)
 bool
 papply_dispatch_may_be_lone(void)
 {
-	return is_open && is_lone && !papply_queue_open_is_published();
+	return open_txn.is_open && open_txn.is_lone && !papply_queue_open_is_published();
 }
 
 bool
 papply_dispatch_is_oversize(void)
 {
-	return is_open && has_oversize;
+	return open_txn.is_open && open_txn.has_oversize;
 }
 
 static PapplyDispatchResult
 begin_transaction(char *message, int length, const PapplyBegin *begin,
 				  bool (*begin_direct) (XLogRecPtr final_lsn))
 {
+	uint64		seqno;
+
 	if (begin_direct(begin->final_lsn))
 		return PAPPLY_DISPATCH_DIRECT;
 	if (!papply_queue_has_space(length) ||
-		!papply_queue_begin(begin->xid, begin->final_lsn, &open_seqno))
+		!papply_queue_begin(begin->xid, begin->final_lsn, &seqno))
 		return PAPPLY_DISPATCH_HOLD;
-	is_open = true;
-	is_native = false;
-	is_barrier = false;
-	has_oversize = false;
-	early = PAPPLY_NO_EARLY;
-	nearest = PAPPLY_NO_SEQNO;
-	changes = 0;
-	papply_queue_transaction(open_seqno)->local_changes = papply_remote_relation_local_changes();
+	open_txn = (OpenTransaction)
+	{
+		.is_open = true,
+			.early = PAPPLY_NO_EARLY,
+			.seqno = seqno,
+			.nearest = PAPPLY_NO_SEQNO,
+	};
+	papply_queue_transaction(open_txn.seqno)->local_changes = papply_remote_relation_local_changes();
 	newest_commit_time = begin->commit_time;
-	is_lone = message[0] == LOGICAL_REP_MSG_BEGIN &&
-		papply_pool_committed() + 1 == open_seqno && papply_early_count() == 0 &&
+	open_txn.is_lone = message[0] == LOGICAL_REP_MSG_BEGIN &&
+		papply_pool_committed() + 1 == open_txn.seqno && papply_early_count() == 0 &&
 		papply_lone_may_begin(begin->commit_time);
 	papply_queue_append(PAPPLY_ENTRY_MESSAGE, message, length, 0, PAPPLY_NO_SEQNO);
-	if (!is_lone)
+	if (!open_txn.is_lone)
 		papply_claim_announce();
 	return PAPPLY_DISPATCH_QUEUED;
 }
@@ -160,12 +167,12 @@ begin_ordinary(char *message, int length, bool (*begin_direct) (XLogRecPtr final
 	result = begin_transaction(message, length, &begin, begin_direct);
 	if (result != PAPPLY_DISPATCH_QUEUED)
 		return result;
-	open_final_lsn = begin.final_lsn;
-	end_kind = LOGICAL_REP_MSG_COMMIT;
+	open_txn.final_lsn = begin.final_lsn;
+	open_txn.end_kind = LOGICAL_REP_MSG_COMMIT;
 	if (message[0] == LOGICAL_REP_MSG_BEGIN_PREPARE)
 	{
-		end_kind = LOGICAL_REP_MSG_PREPARE;
-		papply_queue_mark_solo(open_seqno);
+		open_txn.end_kind = LOGICAL_REP_MSG_PREPARE;
+		papply_queue_mark_solo(open_txn.seqno);
 		papply_prepared_begin();
 	}
 	return result;
@@ -175,14 +182,14 @@ begin_ordinary(char *message, int length, bool (*begin_direct) (XLogRecPtr final
 static void
 end_transaction(XLogRecPtr remote_end_lsn)
 {
-	if (is_barrier)
-		papply_dependency_record_all(dependencies, open_seqno);
-	is_open = false;
-	papply_gain_add(&papply_pool->gain, open_seqno, nearest, changes);
+	if (open_txn.is_barrier)
+		papply_dependency_record_all(dependencies, open_txn.seqno);
+	open_txn.is_open = false;
+	papply_gain_add(&papply_pool->gain, open_txn.seqno, open_txn.nearest, open_txn.changes);
 	papply_queue_end(remote_end_lsn);
 	papply_awake_wake_for_backlog();
-	if (early != PAPPLY_NO_EARLY)
-		papply_early_complete(early);
+	if (open_txn.early != PAPPLY_NO_EARLY)
+		papply_early_complete(open_txn.early);
 }
 
 /*
@@ -196,10 +203,10 @@ end_small(XLogRecPtr remote_end_lsn)
 	bool		keeps_up = papply_lone_keeps_up();
 
 	if (keeps_up)
-		papply_queue_mark_lone(open_seqno);
+		papply_queue_mark_lone(open_txn.seqno);
 	end_transaction(remote_end_lsn);
 	if (keeps_up)
-		papply_queue_skip(open_seqno);
+		papply_queue_skip(open_txn.seqno);
 	else
 		papply_awake_wake_for_work();
 }
@@ -210,18 +217,18 @@ end_ordinary(char *message, int length)
 	PapplyCommit commit;
 
 	papply_message_parse_commit(message, length, &commit);
-	if (commit.type != end_kind || commit.commit_lsn != open_final_lsn)
+	if (commit.type != open_txn.end_kind || commit.commit_lsn != open_txn.final_lsn)
 		papply_message_malformed();
 	if (!papply_queue_has_space(length))
 		return PAPPLY_DISPATCH_HOLD;
 	papply_queue_append(PAPPLY_ENTRY_MESSAGE, message, length, 0, PAPPLY_NO_SEQNO);
 	if (message[0] == LOGICAL_REP_MSG_PREPARE)
 	{
-		if (is_barrier)
+		if (open_txn.is_barrier)
 			papply_prepared_add_all();
 		papply_prepared_end(commit.xid);
 	}
-	if (papply_dispatch_may_be_lone() && !is_native)
+	if (papply_dispatch_may_be_lone() && !open_txn.is_native)
 		end_small(commit.end_lsn);
 	else
 		end_transaction(commit.end_lsn);
@@ -232,10 +239,10 @@ end_ordinary(char *message, int length)
 void
 papply_dispatch_mark_early(int place)
 {
-	early = place;
-	is_lone = false;
-	is_barrier = true;
-	papply_queue_mark_early(open_seqno);
+	open_txn.early = place;
+	open_txn.is_lone = false;
+	open_txn.is_barrier = true;
+	papply_queue_mark_early(open_txn.seqno);
 }
 
 /* Queue a COMMIT PREPARED or ROLLBACK PREPARED. */
@@ -253,8 +260,8 @@ finish_prepared(char *message, int length, bool (*begin_direct) (XLogRecPtr fina
 	result = begin_transaction(message, length, &begin, begin_direct);
 	if (result == PAPPLY_DISPATCH_QUEUED)
 	{
-		papply_queue_mark_solo(open_seqno);
-		papply_prepared_finish(commit.xid, dependencies, open_seqno);
+		papply_queue_mark_solo(open_txn.seqno);
+		papply_prepared_finish(commit.xid, dependencies, open_txn.seqno);
 		end_transaction(commit.end_lsn);
 	}
 	return result;
@@ -263,7 +270,7 @@ finish_prepared(char *message, int length, bool (*begin_direct) (XLogRecPtr fina
 void
 papply_dispatch_end_direct(XLogRecPtr remote_end_lsn)
 {
-	is_barrier = true;
+	open_txn.is_barrier = true;
 	papply_prepared_forget();
 	end_transaction(remote_end_lsn);
 }
@@ -275,9 +282,9 @@ papply_dispatch_end_direct(XLogRecPtr remote_end_lsn)
 static void
 make_barrier(PapplyCounter reason)
 {
-	if (!is_barrier)
-		papply_queue_transaction(open_seqno)->exclusive_reason = reason;
-	is_barrier = true;
+	if (!open_txn.is_barrier)
+		papply_queue_transaction(open_txn.seqno)->exclusive_reason = reason;
+	open_txn.is_barrier = true;
 }
 
 /*
@@ -287,10 +294,10 @@ make_barrier(PapplyCounter reason)
 static void
 make_native(PapplyCounter reason)
 {
-	if (is_native || papply_queue_open_is_published())
+	if (open_txn.is_native || papply_queue_open_is_published())
 		return;
-	is_native = true;
-	papply_queue_mark_native(open_seqno, reason);
+	open_txn.is_native = true;
+	papply_queue_mark_native(open_txn.seqno, reason);
 }
 
 /*
@@ -301,8 +308,8 @@ make_native(PapplyCounter reason)
 static void
 make_alone(void)
 {
-	papply_queue_mark_serial(open_seqno);
-	papply_early_keep_out(open_seqno);
+	papply_queue_mark_serial(open_txn.seqno);
+	papply_early_keep_out(open_txn.seqno);
 }
 
 static void
@@ -333,12 +340,12 @@ static PapplyDispatchResult
 hold_oversize(void)
 {
 	make_native_barrier(PAPPLY_COUNT_FALLBACK_MESSAGE);
-	if (!has_oversize && papply_queue_has_space(0))
+	if (!open_txn.has_oversize && papply_queue_has_space(0))
 	{
 		papply_queue_append(PAPPLY_ENTRY_OVERSIZE, NULL, 0, 0, PAPPLY_NO_SEQNO);
 		papply_queue_publish_open();
 		papply_awake_wake_for_work();
-		has_oversize = true;
+		open_txn.has_oversize = true;
 	}
 	return PAPPLY_DISPATCH_HOLD;
 }
@@ -352,7 +359,7 @@ publish_if_large(void)
 
 	if (papply_queue_open_is_published() ?
 		papply_queue_unpublished_bytes() >= Min(PUBLISH_STEP_BYTES, limit) :
-		!is_native && papply_queue_open_size() >= limit)
+		!open_txn.is_native && papply_queue_open_size() >= limit)
 	{
 		papply_queue_publish_open();
 		papply_awake_wake_for_work();
@@ -374,16 +381,16 @@ find_dependency(const PapplyHashes *hashes, int *which)
 
 	*which = -1;
 	if (hashes->is_incomplete)
-		return open_seqno - 1;
+		return open_txn.seqno - 1;
 	dependency = papply_dependency_floor(dependencies);
 	for (int i = 0; i < hashes->count; i++)
 	{
 		uint64		seqno = papply_dependency_find(dependencies, hashes->hashes[i]);
 
-		bool		is_own = seqno == open_seqno;
+		bool		is_own = seqno == open_txn.seqno;
 
 		if (is_own)
-			seqno = nearest;
+			seqno = open_txn.nearest;
 		if (seqno <= dependency)
 			continue;
 		dependency = seqno;
@@ -396,9 +403,9 @@ find_dependency(const PapplyHashes *hashes, int *which)
 static void
 note_change(uint64 dependency)
 {
-	changes++;
-	if (dependency < open_seqno)
-		nearest = Max(nearest, dependency);
+	open_txn.changes++;
+	if (dependency < open_txn.seqno)
+		open_txn.nearest = Max(open_txn.nearest, dependency);
 }
 
 /*
@@ -420,9 +427,9 @@ static void
 record_keys(const PapplyHashes *hashes)
 {
 	if (hashes->is_incomplete)
-		papply_dependency_record_all(dependencies, open_seqno);
+		papply_dependency_record_all(dependencies, open_txn.seqno);
 	for (int i = 0; i < hashes->count; i++)
-		papply_dependency_record(dependencies, hashes->hashes[i], open_seqno);
+		papply_dependency_record(dependencies, hashes->hashes[i], open_txn.seqno);
 	papply_prepared_add(hashes);
 }
 
@@ -456,11 +463,11 @@ dispatch_change(char *message, int length)
 		make_serial(PAPPLY_COUNT_EXCLUSIVE_TABLE);
 	if (rel != NULL)
 	{
-		is_lone &= rel->remote->replident != REPLICA_IDENTITY_FULL;
+		open_txn.is_lone &= rel->remote->replident != REPLICA_IDENTITY_FULL;
 		version = rel->version;
 		papply_row_keys_compute(&rel->keys, &change, &hashes);
 	}
-	dependency = is_serial ? open_seqno - 1 : find_dependency(&hashes, &which);
+	dependency = is_serial ? open_txn.seqno - 1 : find_dependency(&hashes, &which);
 	note_change(dependency);
 	papply_queue_append(PAPPLY_ENTRY_MESSAGE, message, length, version, dependency);
 	if (which >= 0)
@@ -503,8 +510,8 @@ dispatch_truncate(char *message, int length)
 		make_serial(PAPPLY_COUNT_EXCLUSIVE_TRUNCATE);
 	else
 		make_native_barrier(PAPPLY_COUNT_FALLBACK_SYNC);
-	note_change(open_seqno - 1);
-	papply_queue_append(PAPPLY_ENTRY_MESSAGE, message, length, 0, open_seqno - 1);
+	note_change(open_txn.seqno - 1);
+	papply_queue_append(PAPPLY_ENTRY_MESSAGE, message, length, 0, open_txn.seqno - 1);
 	return PAPPLY_DISPATCH_QUEUED;
 }
 
@@ -559,24 +566,24 @@ papply_dispatch_message(char *message, int length,
 			return PAPPLY_DISPATCH_QUEUED;	/* not used */
 		case LOGICAL_REP_MSG_BEGIN:
 		case LOGICAL_REP_MSG_BEGIN_PREPARE:
-			if (!is_open)
+			if (!open_txn.is_open)
 				return begin_ordinary(message, length, begin_direct);
 			break;
 		case LOGICAL_REP_MSG_COMMIT:
 		case LOGICAL_REP_MSG_PREPARE:
-			if (is_open)
+			if (open_txn.is_open)
 				return end_ordinary(message, length);
 			break;
 		case LOGICAL_REP_MSG_COMMIT_PREPARED:
 		case LOGICAL_REP_MSG_ROLLBACK_PREPARED:
-			if (!is_open)
+			if (!open_txn.is_open)
 				return finish_prepared(message, length, begin_direct);
 			break;
 		default:
 			break;
 	}
 
-	if (!is_open)
+	if (!open_txn.is_open)
 		return message[0] == LOGICAL_REP_MSG_MESSAGE ?
 			PAPPLY_DISPATCH_PASS : PAPPLY_DISPATCH_DIRECT;
 

@@ -65,28 +65,49 @@
 /* Interval of checking for slots that wait for what is applied early. */
 #define SLOTS_INTERVAL_MS 100
 
-static bool has_pool = false;
-static bool is_closing = false; /* the pool stops when it is drained */
-static bool has_failed = false; /* the pool stops because it has no writers */
-static PapplyApplyReason stop_reason = PAPPLY_REASON_NONE;	/* while it closes */
-static PapplyOriginId origin = PAPPLY_NO_ORIGIN;
-static int	wanted_writers = 1; /* as last acted upon */
-static XLogRecPtr replay_final_lsn = InvalidXLogRecPtr; /* see pool.h */
-static int64 checked_at = 0;
+/* The pool of this process. */
+typedef struct OurPool
+{
+	bool		exists;
+	bool		is_closing;		/* it stops when it is drained */
+	bool		has_failed;		/* it stops because it has no writers */
+	PapplyApplyReason stop_reason;	/* while it closes */
+	PapplyApplyReason start_reason; /* why the last start failed; else that it
+									 * is about to start */
+	PapplyOriginId origin;
+	int			wanted_writers; /* as last acted upon */
+	XLogRecPtr	replay_final_lsn;	/* see pool.h */
+	int64		checked_at;		/* when its start was tried, or its writers
+								 * checked */
+} OurPool;
 
-/* Why the last start of a pool failed; else that it is about to start. */
-static PapplyApplyReason start_reason = PAPPLY_REASON_STARTING;
+static OurPool pool = {
+	.stop_reason = PAPPLY_REASON_NONE,
+	.start_reason = PAPPLY_REASON_STARTING,
+	.origin = PAPPLY_NO_ORIGIN,
+	.wanted_writers = 1,
+};
 
-/* Set by invalidation callbacks. */
-static bool extension_is_current = false;
-static bool has_extension = false;
-static bool tables_are_current = false;
-static bool options_are_current = false;
-static bool subscription_has_changed = true;	/* so the native loop must
-												 * read it */
-static int	configured_writers = 0; /* for this subscription or its group */
-static PapplyWritersSource writers_source = PAPPLY_WRITERS_FROM_SETTING;
-static bool is_paused = false;
+/*
+ * What the catalogs and settings say.  Invalidation callbacks clear what is
+ * current, and set has_changed, so that the native loop reads the subscription.
+ */
+typedef struct Configuration
+{
+	bool		extension_is_current;
+	bool		has_extension;
+	bool		tables_are_current;
+	bool		options_are_current;
+	bool		has_changed;
+	int			num_writers;	/* for this subscription or its group */
+	PapplyWritersSource source;
+	bool		is_paused;
+} Configuration;
+
+static Configuration config = {
+	.has_changed = true,
+	.source = PAPPLY_WRITERS_FROM_SETTING,
+};
 
 /*** invalidation ***/
 
@@ -97,35 +118,35 @@ static bool is_paused = false;
 static void
 look_again_soon(void)
 {
-	if (!has_pool)
+	if (!pool.exists)
 		SetLatch(MyLatch);
 }
 
 static void
 invalidate_extension(Datum arg, int cacheid, uint32 hashvalue)
 {
-	extension_is_current = false;
+	config.extension_is_current = false;
 	look_again_soon();
 }
 
 static void
 invalidate_tables(Datum arg, int cacheid, uint32 hashvalue)
 {
-	tables_are_current = false;
+	config.tables_are_current = false;
 }
 
 static void
 invalidate_options(Datum arg, int cacheid, uint32 hashvalue)
 {
-	options_are_current = false;
+	config.options_are_current = false;
 	look_again_soon();
 }
 
 static void
 invalidate_subscription(Datum arg, int cacheid, uint32 hashvalue)
 {
-	options_are_current = false;
-	subscription_has_changed = true;
+	config.options_are_current = false;
+	config.has_changed = true;
 	look_again_soon();
 }
 
@@ -135,16 +156,16 @@ read_options(void)
 {
 	PapplySubscriptionOptions options = {0};
 
-	if (has_extension)
+	if (config.has_extension)
 		papply_subscription_options_get(MySubscription->oid, &options);
-	configured_writers = papply_subscription_options_writers(&options, &writers_source);
-	if (options.is_paused != is_paused)
+	config.num_writers = papply_subscription_options_writers(&options, &config.source);
+	if (options.is_paused != config.is_paused)
 		ereport(LOG,
 				(options.is_paused ?
 				 errmsg("apply of subscription \"%s\" has been paused", MySubscription->name) :
 				 errmsg("apply of subscription \"%s\" has been resumed", MySubscription->name)));
-	is_paused = options.is_paused;
-	if (is_paused)
+	config.is_paused = options.is_paused;
+	if (config.is_paused)
 		papply_spool_revoke_early();	/* it holds locks */
 	else
 		papply_status_hold(0);
@@ -162,21 +183,21 @@ look_at_catalogs(void)
 	MemoryContext old_context = CurrentMemoryContext;
 
 	AcceptInvalidationMessages();
-	if (!tables_are_current)
+	if (!config.tables_are_current)
 		papply_remote_relation_forget_native();
-	tables_are_current = true;
-	if (likely(extension_is_current && options_are_current))
+	config.tables_are_current = true;
+	if (likely(config.extension_is_current && config.options_are_current))
 		return;
 
 	/* drain() must not mistake the present state for that of a newer pause */
-	if (is_paused)
-		papply_status_set(has_pool ? PAPPLY_APPLY_PARALLEL : PAPPLY_APPLY_NATIVE,
+	if (config.is_paused)
+		papply_status_set(pool.exists ? PAPPLY_APPLY_PARALLEL : PAPPLY_APPLY_NATIVE,
 						  PAPPLY_REASON_NONE);
 
 	/* The extension's functions come and go with it, hence that callback. */
-	extension_is_current = options_are_current = true;
+	config.extension_is_current = config.options_are_current = true;
 	StartTransactionCommand();
-	has_extension = OidIsValid(get_extension_oid(PAPPLY_NAME, true));
+	config.has_extension = OidIsValid(get_extension_oid(PAPPLY_NAME, true));
 	read_options();
 	CommitTransactionCommand();
 	MemoryContextSwitchTo(old_context);
@@ -185,10 +206,10 @@ look_at_catalogs(void)
 static int
 get_wanted_writers(void)
 {
-	if (!has_extension || papply_compat_subscription_is_native() ||
+	if (!config.has_extension || papply_compat_subscription_is_native() ||
 		!papply_role_suits_writers())
 		return 1;
-	return papply_guc_writers(configured_writers);
+	return papply_guc_writers(config.num_writers);
 }
 
 void
@@ -210,39 +231,39 @@ papply_lifecycle_wants_pool(void)
 bool
 papply_lifecycle_has_chosen_native(void)
 {
-	return extension_is_current && options_are_current && !has_pool && !is_paused &&
+	return config.extension_is_current && config.options_are_current && !pool.exists && !config.is_paused &&
 		papply_role_is_replica() && get_wanted_writers() == 1 && !papply_slow_log_is_on();
 }
 
 void
 papply_lifecycle_goes_round(void)
 {
-	subscription_has_changed = false;
+	config.has_changed = false;
 }
 
 bool
 papply_lifecycle_must_go_round(void)
 {
 	AcceptInvalidationMessages();
-	return subscription_has_changed;
+	return config.has_changed;
 }
 
 bool
 papply_lifecycle_is_paused(void)
 {
-	return is_paused;
+	return config.is_paused;
 }
 
 bool
 papply_lifecycle_has_pool(void)
 {
-	return has_pool;
+	return pool.exists;
 }
 
 PapplyOriginId
 papply_lifecycle_origin(void)
 {
-	return origin;
+	return pool.origin;
 }
 
 /*** the life of the pool ***/
@@ -262,15 +283,15 @@ papply_lifecycle_is_idle(void)
 static void
 flush_commits(void)
 {
-	if (has_pool)
-		(void) replorigin_get_progress(origin, true);
+	if (pool.exists)
+		(void) replorigin_get_progress(pool.origin, true);
 }
 
 /* Report where the number of writers comes from. */
 static int
 detail_of_number(void)
 {
-	switch (writers_source)
+	switch (config.source)
 	{
 		case PAPPLY_WRITERS_FROM_GROUP:
 			return errdetail("The number of writers is configured for the group of the subscription.");
@@ -298,7 +319,7 @@ detail_of_stop(PapplyApplyReason reason)
 static void
 end_pool(PapplyApplyReason reason)
 {
-	bool		must_check = has_pool && !papply_native_is_active();
+	bool		must_check = pool.exists && !papply_native_is_active();
 	XLogRecPtr	origin_lsn;
 
 	papply_pool_close();
@@ -310,11 +331,11 @@ end_pool(PapplyApplyReason reason)
 					MySubscription->name),
 			 detail_of_stop(reason)));
 	papply_pool_release();
-	has_pool = false;
+	pool.exists = false;
 
 	/* last, because it may fail if another session has the origin */
 	if (must_check)
-		papply_origin_check(origin, origin_lsn, WARNING);
+		papply_origin_check(pool.origin, origin_lsn, WARNING);
 }
 
 static void
@@ -396,7 +417,7 @@ start_pool(void)
 
 	if (papply_pool_has_lacked(MySubscription->oid))
 	{
-		start_reason = PAPPLY_REASON_NO_QUEUE;
+		pool.start_reason = PAPPLY_REASON_NO_QUEUE;
 		return;
 	}
 	if (!papply_pool_acquire(MyLogicalRepWorker->dbid, MySubscription->oid,
@@ -410,7 +431,7 @@ start_pool(void)
 	if (!create_shared_memory())
 	{
 		papply_writers_set_degraded();
-		start_reason = PAPPLY_REASON_NO_QUEUE;
+		pool.start_reason = PAPPLY_REASON_NO_QUEUE;
 		drop_shared_memory();
 		papply_pool_release();
 		return;
@@ -419,31 +440,31 @@ start_pool(void)
 	papply_awake_reset();
 	papply_session_locks_note();
 	papply_session_settings_note();
-	running = papply_writers_set(wanted_writers, MySubscription->name);
+	running = papply_writers_set(pool.wanted_writers, MySubscription->name);
 	if (running == 0)
 	{
-		start_reason = PAPPLY_REASON_NO_WRITERS;
+		pool.start_reason = PAPPLY_REASON_NO_WRITERS;
 		drop_shared_memory();
 		papply_pool_release();
 		return;
 	}
 
-	origin = PAPPLY_SESSION_ORIGIN;
-	checked_at = papply_clock_now();
+	pool.origin = PAPPLY_SESSION_ORIGIN;
+	pool.checked_at = papply_clock_now();
 	papply_feedback_reset(replorigin_session_get_progress(true));
 	papply_origin_pass_on();
 	if (!PAPPLY_ORIGIN_IS_SHARED)
 		PAPPLY_SESSION_ORIGIN = PAPPLY_NO_ORIGIN;
 	papply_dispatch_reset();
-	replay_final_lsn = papply_pool_get_replay(MySubscription->oid);
-	is_closing = false;
-	has_pool = true;
+	pool.replay_final_lsn = papply_pool_get_replay(MySubscription->oid);
+	pool.is_closing = false;
+	pool.exists = true;
 	ereport(LOG,
 			(errmsg_plural("parallel apply of subscription \"%s\" has started with %d writer",
 						   "parallel apply of subscription \"%s\" has started with %d writers",
 						   running, MySubscription->name, running),
 			 detail_of_number()));
-	start_reason = PAPPLY_REASON_STARTING;
+	pool.start_reason = PAPPLY_REASON_STARTING;
 }
 
 /* Stop the pool.  It is drained, and the native loop has all definitions. */
@@ -453,21 +474,21 @@ stop_pool(void)
 	papply_feedback_flush(false);
 	papply_role_take();
 	papply_spool_revoke_early();	/* those offered since */
-	end_pool(stop_reason);
+	end_pool(pool.stop_reason);
 	papply_spool_pool_stopped();
 	papply_statistics_count(PAPPLY_COUNT_POOL_STOPS, 1);
 	drop_shared_memory();
-	papply_compat_origin_take(origin);
-	PAPPLY_SESSION_ORIGIN = origin;
-	is_closing = false;
+	papply_compat_origin_take(pool.origin);
+	PAPPLY_SESSION_ORIGIN = pool.origin;
+	pool.is_closing = false;
 
 	/*
 	 * start again at once if that has been requested in the meantime; or
 	 * later
 	 */
-	wanted_writers = has_failed ? get_wanted_writers() : 1;
-	has_failed = false;
-	checked_at = papply_clock_now();
+	pool.wanted_writers = pool.has_failed ? get_wanted_writers() : 1;
+	pool.has_failed = false;
+	pool.checked_at = papply_clock_now();
 }
 
 /* End the process, because what the writer had claimed must be fetched again. */
@@ -506,7 +527,7 @@ resize_pool(int wanted)
 static PapplyApplyReason
 reason_for_native(void)
 {
-	if (!has_extension)
+	if (!config.has_extension)
 		return PAPPLY_REASON_NO_EXTENSION;
 	if (papply_compat_subscription_is_native())
 		return PAPPLY_REASON_RETAIN_DEAD_TUPLES;
@@ -514,19 +535,19 @@ reason_for_native(void)
 		return PAPPLY_REASON_ROLE;
 	if (get_wanted_writers() == 1)
 		return PAPPLY_REASON_ONE_WRITER;
-	if (!has_pool && papply_native_streams_exist())
+	if (!pool.exists && papply_native_streams_exist())
 		return PAPPLY_REASON_STREAMING;
-	return start_reason;
+	return pool.start_reason;
 }
 
 /* Begin to close the pool; what is applied early would be the last to end. */
 static void
 begin_to_close(PapplyApplyReason reason)
 {
-	if (!is_closing)
+	if (!pool.is_closing)
 		papply_spool_revoke_early();
-	is_closing = true;
-	stop_reason = reason;
+	pool.is_closing = true;
+	pool.stop_reason = reason;
 }
 
 /* Make the number of writers follow the settings. */
@@ -534,21 +555,21 @@ static void
 adjust_pool(void)
 {
 	int			wanted = get_wanted_writers();
-	bool		has_changed = (wanted != wanted_writers);
+	bool		has_changed = (wanted != pool.wanted_writers);
 
-	wanted_writers = wanted;
-	if (has_pool)
+	pool.wanted_writers = wanted;
+	if (pool.exists)
 	{
 		if (wanted == 1)
 			begin_to_close(reason_for_native());
-		else if (has_changed && !is_closing)
+		else if (has_changed && !pool.is_closing)
 			resize_pool(wanted);
 	}
-	else if (wanted > 1 && (has_changed || is_time_for(&checked_at, POOL_INTERVAL_MS)))
+	else if (wanted > 1 && (has_changed || is_time_for(&pool.checked_at, POOL_INTERVAL_MS)))
 	{
 		if (papply_compat_streams_in_parallel())
 			papply_shutdown_restart("transactions are to be applied in parallel");
-		checked_at = papply_clock_now();
+		pool.checked_at = papply_clock_now();
 		start_pool();
 	}
 }
@@ -563,8 +584,8 @@ give_up_writers(void)
 {
 	papply_queue_mark_unclaimed_native();
 	begin_to_close(PAPPLY_REASON_NO_WRITERS);
-	has_failed = true;
-	start_reason = PAPPLY_REASON_NO_WRITERS;
+	pool.has_failed = true;
+	pool.start_reason = PAPPLY_REASON_NO_WRITERS;
 }
 
 /*
@@ -575,7 +596,7 @@ give_up_writers(void)
 static void
 check_writers(void)
 {
-	if (is_closing)
+	if (pool.is_closing)
 	{
 		if (papply_writers_running() == 0)
 			papply_queue_mark_unclaimed_native();
@@ -597,7 +618,7 @@ watch_origin(void)
 	static TimestampTz looked_at = 0;
 
 	if (papply_lifecycle_is_idle() && is_time_for(&looked_at, ORIGIN_INTERVAL_MS))
-		papply_origin_check(origin, papply_pool->origin_lsn, FATAL);
+		papply_origin_check(pool.origin, papply_pool->origin_lsn, FATAL);
 }
 
 /*
@@ -624,7 +645,7 @@ papply_lifecycle_watch(void)
 	if (exited > 0)
 		end_with_writer(exited);
 
-	if (is_time_for(&checked_at, WRITERS_INTERVAL_MS))
+	if (is_time_for(&pool.checked_at, WRITERS_INTERVAL_MS))
 		check_writers();
 	give_way_to_slots();
 
@@ -641,7 +662,7 @@ papply_lifecycle_watch(void)
 long
 papply_lifecycle_adapt(bool is_behind)
 {
-	return is_closing ? papply_awake_adjust(is_behind) :
+	return pool.is_closing ? papply_awake_adjust(is_behind) :
 		papply_writers_adapt(is_behind, MySubscription->name);
 }
 
@@ -649,16 +670,16 @@ bool
 papply_lifecycle_must_be_direct(XLogRecPtr final_lsn)
 {
 	look_at_catalogs();
-	return is_closing ||
-		(replay_final_lsn != InvalidXLogRecPtr && final_lsn == replay_final_lsn);
+	return pool.is_closing ||
+		(pool.replay_final_lsn != InvalidXLogRecPtr && final_lsn == pool.replay_final_lsn);
 }
 
 void
 papply_lifecycle_replayed(XLogRecPtr remote_end_lsn)
 {
-	if (replay_final_lsn == InvalidXLogRecPtr || remote_end_lsn <= replay_final_lsn)
+	if (pool.replay_final_lsn == InvalidXLogRecPtr || remote_end_lsn <= pool.replay_final_lsn)
 		return;
-	replay_final_lsn = InvalidXLogRecPtr;
+	pool.replay_final_lsn = InvalidXLogRecPtr;
 	papply_pool_set_replay(InvalidXLogRecPtr);
 }
 
@@ -672,26 +693,26 @@ papply_lifecycle_refetch(XLogRecPtr final_lsn)
 bool
 papply_lifecycle_is_drained(void)
 {
-	return has_pool && is_closing && papply_lifecycle_is_idle();
+	return pool.exists && pool.is_closing && papply_lifecycle_is_idle();
 }
 
 static void
 show_state(void)
 {
-	if (is_paused)
+	if (config.is_paused)
 	{
 		/*
 		 * a reader that sees this state must see everything that was received
 		 * before
 		 */
-		papply_status_update(has_pool, papply_lifecycle_is_idle());
+		papply_status_update(pool.exists, papply_lifecycle_is_idle());
 		papply_status_set(PAPPLY_APPLY_PAUSED, PAPPLY_REASON_NONE);
 	}
-	else if (has_pool && !is_closing)
+	else if (pool.exists && !pool.is_closing)
 		papply_status_set(PAPPLY_APPLY_PARALLEL, papply_writers_are_missing() ?
 						  PAPPLY_REASON_FEW_WRITERS : PAPPLY_REASON_NONE);
 	else
-		papply_status_set(has_pool ? PAPPLY_APPLY_STOPPING : PAPPLY_APPLY_NATIVE,
+		papply_status_set(pool.exists ? PAPPLY_APPLY_STOPPING : PAPPLY_APPLY_NATIVE,
 						  reason_for_native());
 }
 
@@ -699,7 +720,7 @@ show_state(void)
 static void
 adjust(void)
 {
-	if (has_pool)
+	if (pool.exists)
 		papply_lifecycle_watch();
 	look_at_catalogs();
 
@@ -707,7 +728,7 @@ adjust(void)
 	 * a transaction that the native loop has begun to spool is its own to the
 	 * end
 	 */
-	if (!has_pool && papply_native_streams_exist() && !papply_compat_streams_in_parallel())
+	if (!pool.exists && papply_native_streams_exist() && !papply_compat_streams_in_parallel())
 		return;
 	adjust_pool();
 	if (papply_lifecycle_is_drained() && papply_remote_relation_next_untold() == NULL)

@@ -104,22 +104,45 @@ static bool is_initialized = false;
 static bool something_came = true;	/* since the connection was last empty */
 
 /* A message that could not be routed; still in the connection's buffer. */
-static char *held = NULL;
-static int	held_length = 0;
+typedef struct HeldMessage
+{
+	char	   *buffer;
+	int			length;
+} HeldMessage;
+
+static HeldMessage held = {NULL, 0};
 
 static pgsocket quiet_socket = PGINVALID_SOCKET;
-static bool was_behind = true;	/* was the newest transaction old when sent? */
-static int64 behind_us = 0;		/* its age at that time */
 
-/* Did the last call return 0?  When did the native loop call again after that? */
-static bool has_yielded = false;
-static int64 yielded_at = 0;
-static bool is_active = false;	/* has anything happened since then? */
-static bool is_called = false;	/* was the latch set for the native loop? */
+/* The publisher's lead when it sent the newest transaction. */
+typedef struct PublishersLead
+{
+	bool		is_large;		/* the transaction was old */
+	int64		us;				/* its age */
+} PublishersLead;
 
-static int64 keepalive_at = 0;
-static XLogRecPtr keepalive_lsn = InvalidXLogRecPtr;
-static bool has_received = false;	/* since keepalive_at */
+static PublishersLead lead = {true, 0};
+
+/* The native loop's turn to do its housekeeping. */
+typedef struct NativeLoop
+{
+	bool		has_yielded;	/* the last call returned 0 */
+	int64		called_at;		/* when the native loop called again after
+								 * that */
+	bool		is_active;		/* has anything happened since then? */
+	bool		is_called;		/* was the latch set for the native loop? */
+} NativeLoop;
+
+static NativeLoop native_loop;
+
+typedef struct Keepalive
+{
+	int64		at;
+	XLogRecPtr	lsn;
+	bool		has_received;	/* since then */
+} Keepalive;
+
+static Keepalive keepalive;
 
 /* The native loop has done its housekeeping before the replay of this transaction. */
 static uint64 rounded_seqno = PAPPLY_NO_SEQNO;
@@ -330,7 +353,7 @@ static void
 begin_lone(void)
 {
 	(void) papply_dispatch_take_commit_time();
-	was_behind = false;
+	lead.is_large = false;
 	papply_status_update(true, false);
 	papply_lone_begin();
 }
@@ -381,17 +404,17 @@ keepalive_if_due(char **buffer)
 	 * a publisher that is silent while it is read should time out, but not
 	 * one whose messages are left unread or that waits for a reply
 	 */
-	bool		is_alive = has_received || held != NULL || !papply_report_may_answer();
+	bool		is_alive = keepalive.has_received || held.buffer != NULL || !papply_report_may_answer();
 
-	if (applied_lsn == keepalive_lsn &&
-		!(is_alive && papply_clock_has_passed(keepalive_at, now, papply_report_silence_ms())))
+	if (applied_lsn == keepalive.lsn &&
+		!(is_alive && papply_clock_has_passed(keepalive.at, now, papply_report_silence_ms())))
 		return 0;
-	has_received = false;
-	keepalive_lsn = applied_lsn;
-	keepalive_at = now;
+	keepalive.has_received = false;
+	keepalive.lsn = applied_lsn;
+	keepalive.at = now;
 
 	/* replies keep the publisher from timing out while a message is held */
-	return papply_native_keepalive(applied_lsn, held != NULL, buffer);
+	return papply_native_keepalive(applied_lsn, held.buffer != NULL, buffer);
 }
 
 /*
@@ -403,8 +426,8 @@ end_round(void)
 {
 	MyLogicalRepWorker->last_lsn = Max(MyLogicalRepWorker->last_lsn,
 									   papply_feedback_received_lsn());
-	has_yielded = true;
-	is_active = is_called = false;
+	native_loop.has_yielded = true;
+	native_loop.is_active = native_loop.is_called = false;
 	if (!papply_native_is_active() && !papply_spool_native_is_open())
 		papply_lifecycle_goes_round();
 	rounded_seqno = papply_lifecycle_has_pool() ? due_replay() : PAPPLY_NO_SEQNO;
@@ -452,7 +475,7 @@ yield(char **buffer, pgsocket *wait_fd, long patience_ms)
 static long
 since_yield_ms(void)
 {
-	return Min((papply_clock_now() - yielded_at) / 1000, YIELD_INTERVAL_MS);
+	return Min((papply_clock_now() - native_loop.called_at) / 1000, YIELD_INTERVAL_MS);
 }
 
 /*
@@ -469,7 +492,7 @@ sleep_here(pgsocket socket, long patience_ms, bool is_at_rest)
 	WaitEvent	event;
 	long		timeout_ms = YIELD_INTERVAL_MS - since_yield_ms();
 
-	if (!is_active || is_called || timeout_ms <= 0)
+	if (!native_loop.is_active || native_loop.is_called || timeout_ms <= 0)
 		return false;
 	if (patience_ms >= 0)
 		timeout_ms = Min(timeout_ms, patience_ms);
@@ -485,9 +508,9 @@ sleep_here(pgsocket socket, long patience_ms, bool is_at_rest)
 		(event.events & WL_LATCH_SET))
 	{
 		ResetLatch(MyLatch);
-		is_called = is_at_rest;
+		native_loop.is_called = is_at_rest;
 	}
-	return !is_called;
+	return !native_loop.is_called;
 }
 
 /* Note how old the newest transaction was when the publisher sent what was read last. */
@@ -498,8 +521,8 @@ measure_behind(void)
 
 	if (commit_time == 0)
 		return;
-	behind_us = papply_connection_send_time() - commit_time;
-	was_behind = behind_us > AHEAD_MS * INT64CONST(1000);
+	lead.us = papply_connection_send_time() - commit_time;
+	lead.is_large = lead.us > AHEAD_MS * INT64CONST(1000);
 }
 
 /*
@@ -511,7 +534,7 @@ pause_reading(WalReceiverConn *conn, pgsocket socket)
 {
 	bool		is_within = papply_spool_is_open() ||
 	(papply_dispatch_is_open() && papply_queue_open_is_published());
-	int64		ahead_us = was_behind ? behind_us : 0;
+	int64		ahead_us = lead.is_large ? lead.us : 0;
 	int64		pause_us;
 	int64		end;
 
@@ -555,7 +578,7 @@ nothing_to_read(WalReceiverConn *conn, char **buffer, pgsocket socket)
 		papply_queue_publish_open();
 	papply_awake_wake_for_work();
 	watch_blocked();
-	patience_ms = papply_lifecycle_adapt(was_behind);
+	patience_ms = papply_lifecycle_adapt(lead.is_large);
 	papply_status_update(true, papply_lifecycle_is_idle());
 	if (pause_reading(conn, socket))
 		return LOOK_AGAIN;
@@ -565,7 +588,7 @@ nothing_to_read(WalReceiverConn *conn, char **buffer, pgsocket socket)
 		patience_ms = patience_ms < 0 ? report_ms : Min(patience_ms, report_ms);
 
 	/* confirm commits in steps, at each quarter of what is in flight */
-	is_active |= papply_queue_released_seqno() > released || patience_ms >= 0;
+	native_loop.is_active |= papply_queue_released_seqno() > released || patience_ms >= 0;
 	released = papply_queue_released_seqno();
 	in_flight = papply_queue_last_seqno() - released - (is_open ? 1 : 0);
 	papply_commit_order_wake_receiver_at(in_flight == 0 ? 0 :
@@ -692,8 +715,8 @@ must_read_on(void)
 static void
 note_read(void)
 {
-	if (!papply_spool_is_reading() && held[0] == 'w' && held_length >= PAPPLY_MESSAGE_HEADER)
-		papply_pace_note(held_length, papply_message_get_uint64(held + 17));
+	if (!papply_spool_is_reading() && held.buffer[0] == 'w' && held.length >= PAPPLY_MESSAGE_HEADER)
+		papply_pace_note(held.length, papply_message_get_uint64(held.buffer + 17));
 }
 
 /* Must the native loop look at settings, subscription and tables? */
@@ -708,7 +731,7 @@ is_time_to_yield(void)
 static bool
 may_only_watch(void)
 {
-	return held == NULL && papply_spool_is_empty() && papply_lifecycle_has_chosen_native();
+	return held.buffer == NULL && papply_spool_is_empty() && papply_lifecycle_has_chosen_native();
 }
 
 static pg_noinline int
@@ -716,9 +739,9 @@ receive_and_route(WalReceiverConn *conn, char **buffer, pgsocket *wait_fd)
 {
 	initialize();
 	finish_native();
-	if (has_yielded)
-		yielded_at = papply_lone_idle();
-	has_yielded = false;
+	if (native_loop.has_yielded)
+		native_loop.called_at = papply_lone_idle();
+	native_loop.has_yielded = false;
 	for (;;)
 	{
 		int			length;
@@ -754,13 +777,13 @@ receive_and_route(WalReceiverConn *conn, char **buffer, pgsocket *wait_fd)
 			if (is_time_to_yield())
 			{
 				papply_awake_wake_for_work();
-				(void) papply_lifecycle_adapt(was_behind);
+				(void) papply_lifecycle_adapt(lead.is_large);
 				papply_report_if_due(conn);
 				return yield(buffer, wait_fd, 0);
 			}
 		}
 
-		if (held == NULL)
+		if (held.buffer == NULL)
 		{
 			length = papply_spool_is_reading() ? papply_spool_next(buffer) :
 				(papply_connection_functions->walrcv_receive) (conn, buffer, wait_fd);
@@ -782,22 +805,22 @@ receive_and_route(WalReceiverConn *conn, char **buffer, pgsocket *wait_fd)
 				continue;
 			}
 			something_came = true;
-			held = *buffer;
-			held_length = length;
+			held.buffer = *buffer;
+			held.length = length;
 			note_read();
-			has_received = is_active = true;
+			keepalive.has_received = native_loop.is_active = true;
 		}
 
-		*buffer = held;
-		length = held_length;
+		*buffer = held.buffer;
+		length = held.length;
 		switch (papply_route_message(buffer, &length))
 		{
 			case PAPPLY_ROUTE_DONE:
 			case PAPPLY_ROUTE_SPOOLED:
-				held = NULL;
+				held.buffer = NULL;
 				break;
 			case PAPPLY_ROUTE_NATIVE:
-				held = NULL;
+				held.buffer = NULL;
 				return length;
 			case PAPPLY_ROUTE_BEFORE:
 				return length;
@@ -809,7 +832,7 @@ receive_and_route(WalReceiverConn *conn, char **buffer, pgsocket *wait_fd)
 				if (due_replay() != PAPPLY_NO_SEQNO)
 					break;
 				papply_report_if_due(conn);
-				return yield(buffer, wait_fd, papply_lifecycle_adapt(was_behind));
+				return yield(buffer, wait_fd, papply_lifecycle_adapt(lead.is_large));
 		}
 	}
 }

@@ -47,33 +47,41 @@
 #define ASKED_AGAIN_MS 200
 #define ASKED_TIMES 20
 
-static int64 reported_at = 0;
-static bool has_committed = false;	/* and no process has been woken to flush */
-static bool has_untold = false; /* received the end of a transaction */
-static int64 untold_since = 0;
-
-/* As of clock.h; 0: not the case. */
-static int64 owed_since = 0;	/* a reply was requested, and deferred */
-static int64 unread_since = 0;	/* nothing is read from the connection */
-
-static int	publisher_timeout_ms = 0;	/* its wal_sender_timeout when the
+/* Times are those of clock.h; 0: not the case. */
+typedef struct ReportStatus
+{
+	int64		reported_at;
+	bool		has_committed;	/* and no process has been woken to flush */
+	bool		has_unreported; /* received the end of a transaction */
+	int64		unreported_since;
+	int64		owed_since;		/* a reply was requested, and deferred */
+	int64		unread_since;	/* nothing is read from the connection */
+	int			publisher_timeout_ms;	/* its wal_sender_timeout when the
 										 * stream began; 0: none */
+} ReportStatus;
 
-static int	asked_times = 0;	/* requests in rapid succession, with nothing
-								 * flushed since */
-static int64 asked_at = 0;
-static XLogRecPtr asked_flushed_lsn = InvalidXLogRecPtr;
+static ReportStatus status;
+
+/* Requests in rapid succession, with nothing flushed since. */
+typedef struct AskedReplies
+{
+	int			times;
+	int64		at;
+	XLogRecPtr	flushed_lsn;
+} AskedReplies;
+
+static AskedReplies asked;
 
 void
 papply_report_committed(void)
 {
-	has_committed = true;
+	status.has_committed = true;
 }
 
 void
 papply_report_received(void)
 {
-	has_untold = true;
+	status.has_unreported = true;
 }
 
 static XLogRecPtr
@@ -87,13 +95,14 @@ papply_report_asked(void)
 {
 	int64		now = papply_clock_now();
 
-	owed_since = 0;
-	if (asked_flushed_lsn != flushed_lsn() ||
-		papply_clock_has_passed(asked_at, now, ASKED_AGAIN_MS))
-		asked_times = 0;
-	asked_times++;
-	asked_at = now;
-	asked_flushed_lsn = flushed_lsn();
+	status.owed_since = 0;
+
+	if (asked.flushed_lsn != flushed_lsn() ||
+		papply_clock_has_passed(asked.at, now, ASKED_AGAIN_MS))
+		asked.times = 0;
+	asked.times++;
+	asked.at = now;
+	asked.flushed_lsn = flushed_lsn();
 }
 
 bool
@@ -102,17 +111,19 @@ papply_report_flush(void)
 	bool		is_told = papply_due_flush_ask() && wal_receiver_status_interval > 0;
 
 	papply_feedback_flush(true);
-	has_committed = false;
-	has_untold |= is_told;
-	if (is_told && owed_since == 0)
-		owed_since = papply_clock_now();
+	status.has_committed = false;
+	status.has_unreported |= is_told;
+
+	if (is_told && status.owed_since == 0)
+		status.owed_since = papply_clock_now();
+
 	return is_told;
 }
 
 void
 papply_report_set_timeout(int timeout_ms)
 {
-	publisher_timeout_ms = timeout_ms;
+	status.publisher_timeout_ms = timeout_ms;
 }
 
 /* Return interval_ms, or a quarter of the timeout if that is less. */
@@ -125,7 +136,7 @@ limited_by(int timeout_ms, int interval_ms)
 int
 papply_report_silence_ms(void)
 {
-	return limited_by(publisher_timeout_ms, limited_by(wal_receiver_timeout, SILENCE_MS));
+	return limited_by(status.publisher_timeout_ms, limited_by(wal_receiver_timeout, SILENCE_MS));
 }
 
 static bool
@@ -133,7 +144,7 @@ is_reply_late(int64 since, int64 now)
 {
 	return since != 0 &&
 		papply_clock_has_passed(since, now,
-								limited_by(publisher_timeout_ms, REPLY_INTERVAL_MS));
+								limited_by(status.publisher_timeout_ms, REPLY_INTERVAL_MS));
 }
 
 bool
@@ -142,22 +153,25 @@ papply_report_must_reply(bool is_reading)
 	int64		now;
 
 	if (is_reading)
-		unread_since = 0;
-	if (is_reading && owed_since == 0)
+		status.unread_since = 0;
+
+	if (is_reading && status.owed_since == 0)
 		return false;
 	now = papply_clock_now();
-	if (!is_reading && unread_since == 0)
-		unread_since = now;
-	if (!is_reply_late(owed_since, now) && !is_reply_late(unread_since, now))
+	if (!is_reading && status.unread_since == 0)
+		status.unread_since = now;
+
+	if (!is_reply_late(status.owed_since, now) && !is_reply_late(status.unread_since, now))
 		return false;
-	owed_since = unread_since = 0;
+	status.owed_since = status.unread_since = 0;
+
 	return true;
 }
 
 bool
 papply_report_may_answer(void)
 {
-	return asked_times < ASKED_TIMES || asked_flushed_lsn != flushed_lsn() ||
+	return asked.times < ASKED_TIMES || asked.flushed_lsn != flushed_lsn() ||
 		flushed_lsn() >= papply_feedback_received_lsn();
 }
 
@@ -170,29 +184,30 @@ papply_report_may_answer(void)
 static void
 tell(WalReceiverConn *conn)
 {
-	bool		is_owed = asked_times >= ASKED_TIMES && papply_report_may_answer();
+	bool		is_owed = asked.times >= ASKED_TIMES && papply_report_may_answer();
 	bool		is_overdue = false;
 
-	if (wal_receiver_status_interval <= 0 && !is_owed && owed_since == 0)
+	if (wal_receiver_status_interval <= 0 && !is_owed && status.owed_since == 0)
 		return;
-	if (has_untold)
+	if (status.has_unreported)
 	{
 		int64		now = papply_clock_now();
 
-		if (untold_since == 0)
-			untold_since = now;
-		is_overdue = papply_clock_has_passed(untold_since, now, RECEIVED_PATIENCE_MS);
+		if (status.unreported_since == 0)
+			status.unreported_since = now;
+
+		is_overdue = papply_clock_has_passed(status.unreported_since, now, RECEIVED_PATIENCE_MS);
 	}
 	is_overdue |= is_owed;
 	if (papply_feedback_send(conn, papply_connection_functions->walrcv_send,
 							 papply_lifecycle_is_idle(), is_overdue))
 	{
-		has_untold = false;
-		untold_since = 0;
-		owed_since = 0;
+		status.has_unreported = false;
+		status.unreported_since = 0;
+		status.owed_since = 0;
 	}
 	if (is_owed)
-		asked_times = 0;
+		asked.times = 0;
 }
 
 void
@@ -200,9 +215,10 @@ papply_report_if_due(WalReceiverConn *conn)
 {
 	int64		now = papply_clock_now();
 
-	if (!papply_clock_has_passed(reported_at, now, REPORT_INTERVAL_MS))
+	if (!papply_clock_has_passed(status.reported_at, now, REPORT_INTERVAL_MS))
 		return;
-	reported_at = now;
+	status.reported_at = now;
+
 	papply_due_flush_all();
 	tell(conn);
 }
@@ -210,18 +226,19 @@ papply_report_if_due(WalReceiverConn *conn)
 void
 papply_report_now(WalReceiverConn *conn)
 {
-	unread_since = 0;
+	status.unread_since = 0;
+
 	papply_due_flush_look();
 	tell(conn);
-	if (has_committed && papply_wal_flush_is_wanted())
+	if (status.has_committed && papply_wal_flush_is_wanted())
 		(void) papply_wal_flush_wake_writer();
-	has_committed = false;
+	status.has_committed = false;
 }
 
 long
 papply_report_patience_ms(void)
 {
-	if (untold_since != 0)
+	if (status.unreported_since != 0)
 		return RECEIVED_PATIENCE_MS;
 	return papply_due_flush_patience_ms();
 }
