@@ -380,6 +380,7 @@ ok( $subscriber->poll_query_until(
 	'the statistics count every row');
 
 rows_equal($publisher, $subscriber, $_) for qw(gate plain narrow counted);
+indexes_are_complete($subscriber);
 finish(
 	$publisher,
 	$subscriber,

@@ -16,7 +16,7 @@ use Test::More;
 use Time::HiRes qw(time);
 
 our @EXPORT = qw(
-  has_module new_pair create_extension exec_both on_publisher on_subscriber subscribe subscribe_serially wait_for_pool wait_applied wait_for_answer
+  has_module indexes_are_complete new_pair create_extension exec_both on_publisher on_subscriber subscribe subscribe_serially wait_for_pool wait_applied wait_for_answer
   rows_equal tables_equal item_rows last_item wait_for_early writer_pids sleeps_of_writers seconds_of apply_pid restart_apply forget_violations connect_again counter hold end_sessions wait_for_state memory_of memory_of_waiting
   begin_streamed spooled_bytes wait_for_spooled no_spool_is_left begin_copy wait_until wait_until_ready reload_with wait_for_sync_state set_synchronous_commit
   wait_until_failed states_become apply_behind_gate apply_quick_ones run_behind_gate duplicate_key
@@ -77,6 +77,28 @@ sub has_module
 	my ($name) = @_;
 	chomp(my $directory = `pg_config --pkglibdir`);
 	return -e "$directory/$name.so";
+}
+
+# Assert that each B-tree index of the tables in a node's database "postgres" has an entry
+# for each row, and is in order.  Needs amcheck.
+sub indexes_are_complete
+{
+	my ($node) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+  SKIP:
+	{
+		skip 'the server has no amcheck', 1 if !has_module('amcheck');
+		my ($status, $checked, $error) = $node->psql(
+			'postgres', q(CREATE EXTENSION IF NOT EXISTS amcheck;
+			SELECT relname, bt_index_check(oid, true) FROM pg_class
+			WHERE relam = (SELECT oid FROM pg_am WHERE amname = 'btree')
+				AND relkind = 'i' AND relnamespace = 'public'::regnamespace;)
+		);
+		ok($status == 0 && $checked ne '',
+			'indexes have all rows on ' . $node->name)
+		  or diag("$error");
+	}
+	return;
 }
 
 sub create_extension

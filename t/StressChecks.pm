@@ -8,7 +8,8 @@ use Exporter 'import';
 use PostgreSQL::Test::Utils;
 use StressRun;
 
-our @EXPORT = qw(settle compare_rows check_commit_order check_logs);
+our @EXPORT =
+  qw(settle compare_rows check_indexes check_commit_order check_logs);
 
 my $native = $ENV{PAPPLY_STRESS_NATIVE};
 my $work = $ENV{TESTDIR};
@@ -85,6 +86,25 @@ sub compare_rows
 			"$name: serial and parallel",
 			map { sorted_rows($run, $_, $local{$name}) } subscribers($run));
 	}
+	return;
+}
+
+# Does each B-tree index have an entry for each row?  Needs amcheck.
+sub check_indexes
+{
+	my ($run) = @_;
+	my $node = $run->{parallel};
+	return
+	  if !ask($run, $node,
+		q(SELECT count(*) FROM pg_available_extensions WHERE name = 'amcheck')
+	  );
+	ask($run, $node, 'CREATE EXTENSION amcheck');
+	my $checked = ask(
+		$run, $node, q(SELECT relname, bt_index_check(oid, true) FROM pg_class
+		WHERE relam = (SELECT oid FROM pg_am WHERE amname = 'btree')
+			AND oid IN (SELECT indexrelid FROM pg_index WHERE indisvalid)
+			AND relkind = 'i' AND relnamespace = 'public'::regnamespace));
+	fail_seed($run, 'no index was checked') if $checked eq '';
 	return;
 }
 

@@ -70,6 +70,7 @@ sub run
 		run_workload($run);
 		settle($run);
 		compare_rows($run);
+		check_indexes($run);
 		check_commit_order($run);
 		1;
 	};
