@@ -48,7 +48,9 @@ sub block_writers
 sub wait_for_start
 {
 	my ($offset) = @_;
-	$subscriber->wait_for_log(qr/"tap" has started/, $offset);
+	$subscriber->wait_for_log(
+		qr/parallel apply of subscription "tap" has started .*\n.*DETAIL:  .*\n/,
+		$offset);
 	wait_for_pool($subscriber, 'tap', 6);
 	return;
 }
