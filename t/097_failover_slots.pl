@@ -106,5 +106,5 @@ is( on_subscriber(
 cmp_ok(counter($subscriber, 'transactions'), '>=', 1, 'by writers');
 
 finish($standby, $subscriber,
-	qr/could not (receive|connect|send)|terminating walreceiver process/);
+	qr/could not (receive|connect|send|fetch)|terminating walreceiver process/);
 done_testing();

@@ -772,9 +772,10 @@ my $client_is_lost = qr/FATAL: +connection to client lost/;
 my $slot_is_active =
   qr/ERROR: +(could not start WAL streaming: ERROR: +)?replication slot "\w+" is active for PID/;
 
-# Or connecting again while the server restarts.
+# Or connecting again while the server restarts.  A backend that is terminated during
+# authentication logs a timeout.
 my $is_restarting =
-  qr/FATAL:  the database system is (shutting down|starting up|not yet accepting connections)/;
+  qr/FATAL:  (the database system is (shutting down|starting up|not yet accepting connections)|canceling authentication due to timeout)/;
 
 # Where a publisher was stopped, its subscriber may have been at any step of a connection.
 my $publisher_is_lost =
