@@ -63,6 +63,12 @@ extern int	papply_awake_sharing(void);
 
 /*** verbs of the receiver ***/
 
+/*
+ * Publish what the open transaction has so far, and wake a sleeping writer for
+ * it.
+ */
+extern void papply_awake_publish_open(void);
+
 /* Wake a sleeping writer if the backlog is large. */
 extern void papply_awake_wake_for_backlog(void);
 

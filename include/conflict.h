@@ -10,9 +10,6 @@
 
 #include "target.h"
 
-/* Return the type of a conflict of an UPDATE or DELETE. */
-extern PapplyConflictType papply_conflict_type(char message_type, bool is_found);
-
 /* Return the key of a row of the publisher, in the current memory context. */
 extern const char *papply_conflict_key(PapplyTarget *target, const PapplyTuple *tuple);
 

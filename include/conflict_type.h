@@ -37,6 +37,12 @@ typedef struct PapplyConflict
 													 * not known */
 } PapplyConflict;
 
+/*
+ * Return the type of a conflict of an UPDATE or DELETE: the row is missing, or
+ * another origin has written it.
+ */
+extern PapplyConflictType papply_conflict_type_of(char message_type, bool is_found);
+
 extern const char *papply_conflict_type_name(PapplyConflictType type);
 
 /*

@@ -63,6 +63,9 @@ extern int64 papply_kept_next_id(Relation transactions);
  */
 extern Oid	papply_kept_subscription(int64 id);
 
+/* Throw the error that there is no transaction with this number. */
+PAPPLY_NORETURN extern void papply_kept_refuse_missing(int64 id);
+
 /* Remove a transaction and its messages.  Returns the number of messages. */
 extern uint64 papply_kept_remove(int64 id);
 

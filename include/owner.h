@@ -30,4 +30,10 @@ extern int	papply_owner_order_blockers(int pid, int *blockers);
  */
 extern int	papply_owner_awaited_pid(PapplyPool *pool, int writer);
 
+/*
+ * Receiver: free the space of the oldest transaction, which is larger than the
+ * queue, that its writer has read.  Returns false if there was none.
+ */
+extern bool papply_owner_reclaim_read(void);
+
 #endif							/* PAPPLY_OWNER_H */

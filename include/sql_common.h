@@ -42,15 +42,15 @@ extern Oid	papply_sql_change_subscription(FunctionCallInfo fcinfo, int argument,
  */
 extern bool papply_sql_may_see(Oid subid);
 
+/* Throw an error unless the user owns the subscription. */
+extern void papply_sql_check_owner(Oid subid);
+
 /*
  * Return the subscription of the skipped transaction with this number, whether
  * it is stored yet or not.  Throws an error if there is none, or if the user
  * is not the owner of the subscription.
  */
 extern Oid	papply_sql_get_kept(int64 id);
-
-/* Throw the error that there is none. */
-extern void papply_sql_refuse_missing_kept(int64 id);
 
 /* Return a table, or InvalidOid if there is none of that name. */
 extern Oid	papply_sql_find_table(const char *schema, const char *name);

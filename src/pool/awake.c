@@ -117,6 +117,13 @@ papply_awake_wake_for_work(void)
 		(void) papply_awake_wake_one();
 }
 
+void
+papply_awake_publish_open(void)
+{
+	papply_queue_publish_open();
+	papply_awake_wake_for_work();
+}
+
 /*
  * Expect half of the writers with work to wait, which lets others become
  * awake.

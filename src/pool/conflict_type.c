@@ -14,6 +14,7 @@
 #include "parallel_apply.h"
 
 #include "lib/stringinfo.h"
+#include "replication/logicalproto.h"
 #include "utils/lsyscache.h"
 #include "utils/timestamp.h"
 
@@ -28,6 +29,14 @@ static const char *const names[] = {
 	[PAPPLY_DELETE_MISSING] = "delete_missing",
 	[PAPPLY_MULTIPLE_UNIQUE_CONFLICTS] = "multiple_unique_conflicts"
 };
+
+PapplyConflictType
+papply_conflict_type_of(char message_type, bool is_found)
+{
+	if (message_type == LOGICAL_REP_MSG_UPDATE)
+		return is_found ? PAPPLY_UPDATE_ORIGIN_DIFFERS : PAPPLY_UPDATE_MISSING;
+	return is_found ? PAPPLY_DELETE_ORIGIN_DIFFERS : PAPPLY_DELETE_MISSING;
+}
 
 const char *
 papply_conflict_type_name(PapplyConflictType type)

@@ -398,3 +398,13 @@ papply_kept_end_writing(PapplyKeptWriter *writer)
 	MemoryContextDelete(writer->context);
 	pfree(writer);
 }
+
+void
+papply_kept_refuse_missing(int64 id)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_UNDEFINED_OBJECT),
+			 errmsg("skipped transaction %lld does not exist", (long long) id),
+			 errhint("Skipped transactions are shown by %s.",
+					 PAPPLY_NAME ".skipped_transactions")));
+}

@@ -12,6 +12,7 @@
 
 #include "early.h"
 #include "owner.h"
+#include "queue.h"
 
 /*
  * Search the streamed transactions first: a writer that applied one early may
@@ -83,4 +84,14 @@ papply_owner_awaited_pid(PapplyPool *pool, int writer)
 	/* the receiver replays a transaction that no writer has claimed */
 	slot = papply_owner_writer(pool, awaited);
 	return slot != NULL ? slot->pid : pool->receiver_pid;
+}
+
+/*** receiver ***/
+
+bool
+papply_owner_reclaim_read(void)
+{
+	uint64		oldest = papply_queue_released_seqno() + 1;
+
+	return papply_queue_reclaim_read(papply_owner_writer(papply_pool, oldest));
 }

@@ -33,7 +33,6 @@
 #include "parallel_apply.h"
 
 #include "access/xact.h"
-#include "mb/pg_wchar.h"
 #include "miscadmin.h"
 #include "replication/logicallauncher.h"
 #include "storage/ipc.h"
@@ -45,6 +44,7 @@
 
 #include "saved.h"
 #include "statistics.h"
+#include "text.h"
 
 #define AREA_NAME PAPPLY_NAME " statistics"
 
@@ -360,20 +360,17 @@ papply_statistics_attach_writer(void)
 void
 papply_statistics_note_error(const char *message)
 {
-	char text[	PAPPLY_ERROR_LENGTH];
+	char		last_error[PAPPLY_ERROR_LENGTH];
 	TimestampTz now = GetCurrentTimestamp();
-	int			length;
 
 	papply_statistics_count(PAPPLY_COUNT_ERRORS, 1);
 	if (my_place == NULL || message == NULL)
 		return;
-	length = pg_mbcliplen(message, strlen(message), sizeof(text) - 1);
-	memcpy(text, message, length);
-	text[		length] = '\0';
+	papply_text_copy(last_error, message, sizeof(last_error));
 
 	SpinLockAcquire(&my_place->mutex);
 	my_place->last_error_time = now;
-	memcpy(my_place->last_error, text, length + 1);
+	strcpy(my_place->last_error, last_error);
 	SpinLockRelease(&my_place->mutex);
 }
 

@@ -343,8 +343,7 @@ hold_oversize(void)
 	if (!open_txn.has_oversize && papply_queue_has_space(0))
 	{
 		papply_queue_append(PAPPLY_ENTRY_OVERSIZE, NULL, 0, 0, PAPPLY_NO_SEQNO);
-		papply_queue_publish_open();
-		papply_awake_wake_for_work();
+		papply_awake_publish_open();
 		open_txn.has_oversize = true;
 	}
 	return PAPPLY_DISPATCH_HOLD;
@@ -360,10 +359,7 @@ publish_if_large(void)
 	if (papply_queue_open_is_published() ?
 		papply_queue_unpublished_bytes() >= Min(PUBLISH_STEP_BYTES, limit) :
 		!open_txn.is_native && papply_queue_open_size() >= limit)
-	{
-		papply_queue_publish_open();
-		papply_awake_wake_for_work();
-	}
+		papply_awake_publish_open();
 }
 
 /*

@@ -27,19 +27,10 @@
 #include "message.h"
 #include "remote_relation.h"
 #include "statistics.h"
+#include "text.h"
 
 const char *papply_failed_message = NULL;
 int			papply_failed_message_length = 0;
-
-/* Copy as much as there is space for, in whole characters. */
-static void
-copy_text(char *target, const char *source, int size)
-{
-	int			length = source ? pg_mbcliplen(source, strlen(source), size - 1) : 0;
-
-	memcpy(target, source ? source : "", length);
-	target[length] = '\0';
-}
 
 /*** the key of the row ***/
 
@@ -155,7 +146,7 @@ papply_failed_describe_key(const LogicalRepRelation *remote, const char *message
 
 	read_key(remote, &rest, &key);
 	snprintf(described, sizeof(described), "(%s)=(%s)", key.names, key.values);
-	copy_text(text, key.names[0] == '\0' ? NULL : described, size);
+	papply_text_copy(text, key.names[0] == '\0' ? NULL : described, size);
 }
 
 static void
@@ -168,8 +159,8 @@ describe_change(PapplyFailedTransaction *failed, const char *message, int length
 	rel = papply_remote_relation_get(papply_message_get_uint32(message + 1), false);
 	if (rel == NULL)
 		return;
-	copy_text(failed->schema_name, rel->remote->nspname, sizeof(failed->schema_name));
-	copy_text(failed->table_name, rel->remote->relname, sizeof(failed->table_name));
+	papply_text_copy(failed->schema_name, rel->remote->nspname, sizeof(failed->schema_name));
+	papply_text_copy(failed->table_name, rel->remote->relname, sizeof(failed->table_name));
 	papply_failed_describe_key(rel->remote, message, length, failed->key, sizeof(failed->key));
 }
 
@@ -189,10 +180,10 @@ papply_failed_note(const ErrorData *error)
 	failed.attempts = 1;
 	failed.changes = leader->changes;
 	failed.sqlerrcode = error->sqlerrcode;
-	copy_text(failed.message, error->message, sizeof(failed.message));
-	copy_text(failed.detail, error->detail, sizeof(failed.detail));
-	copy_text(failed.schema_name, error->schema_name, sizeof(failed.schema_name));
-	copy_text(failed.table_name, error->table_name, sizeof(failed.table_name));
+	papply_text_copy(failed.message, error->message, sizeof(failed.message));
+	papply_text_copy(failed.detail, error->detail, sizeof(failed.detail));
+	papply_text_copy(failed.schema_name, error->schema_name, sizeof(failed.schema_name));
+	papply_text_copy(failed.table_name, error->table_name, sizeof(failed.table_name));
 	failed.kind = papply_failed_message[0];
 	describe_change(&failed, papply_failed_message, papply_failed_message_length);
 	papply_statistics_note_failed(&failed);

@@ -186,8 +186,7 @@ is_skipped(const PapplyRemoteRelation *rel)
 static void
 count_missing(Count *count, const PapplyRemoteRelation *rel)
 {
-	PapplyConflictType type = papply_failed_message[0] == LOGICAL_REP_MSG_UPDATE ?
-	PAPPLY_UPDATE_MISSING : PAPPLY_DELETE_MISSING;
+	PapplyConflictType type = papply_conflict_type_of(papply_failed_message[0], false);
 
 	count->counts[PAPPLY_TABLE_CONFLICTS + type]++;
 	describe_conflict(&count->last_conflict, type, rel);

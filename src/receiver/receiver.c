@@ -606,15 +606,6 @@ nothing_to_read(WalReceiverConn *conn, char **buffer, pgsocket socket)
 	return 0;
 }
 
-/* Free what its writer has read of the oldest transaction. */
-static bool
-reclaim_read(void)
-{
-	uint64		oldest = papply_queue_released_seqno() + 1;
-
-	return papply_queue_reclaim_read(papply_owner_writer(papply_pool, oldest));
-}
-
 /*
  * Make space for the held message, or drain the pool for it.  Return true if the message
  * may be offered again at once.
@@ -632,16 +623,13 @@ make_space(void)
 	{
 		/* larger than the queue: its writer makes space by reading it */
 		if (papply_queue_unpublished_bytes() > 0)
-		{
-			papply_queue_publish_open();
-			papply_awake_wake_for_work();
-		}
+			papply_awake_publish_open();
 		if (papply_dispatch_is_oversize())
 			return false;		/* its writer is about to give it up */
-		if (reclaim_read())
+		if (papply_owner_reclaim_read())
 			return true;
 		papply_queue_want_space();
-		return reclaim_read();
+		return papply_owner_reclaim_read();
 	}
 	papply_commit_order_wake_receiver_at(released + 1);
 	return papply_pool_committed() > released;

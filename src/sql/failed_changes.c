@@ -197,9 +197,7 @@ papply_get_failed_changes(PG_FUNCTION_ARGS)
 	Oid			subid = papply_sql_get_subscription(fcinfo, 0);
 	const PapplyStatistics *statistics;
 
-	if (!papply_compat_is_owner_of_subscription(subid))
-		aclcheck_error(ACLCHECK_NOT_OWNER, OBJECT_SUBSCRIPTION,
-					   get_subscription_name(subid, false));
+	papply_sql_check_owner(subid);
 	statistics = papply_failed_get(subid);
 	MySubscription = GetSubscription(subid, false);
 	PG_TRY();

@@ -61,14 +61,17 @@ find_word(Oid function)
 {
 	HeapTuple	tuple = SearchSysCache1(PROCOID, ObjectIdGetDatum(function));
 	const char *found = NULL;
+	char	   *body = NULL;
 	bool		is_null;
 	Datum		source;
 
 	if (!HeapTupleIsValid(tuple))
 		return NULL;
 	source = SysCacheGetAttr(PROCOID, tuple, Anum_pg_proc_prosrc, &is_null);
-	for (int i = 0; i < lengthof(words) && found == NULL && !is_null; i++)
-		if (contains(TextDatumGetCString(source), words[i]))
+	if (!is_null)
+		body = TextDatumGetCString(source);
+	for (int i = 0; i < lengthof(words) && found == NULL && body != NULL; i++)
+		if (contains(body, words[i]))
 			found = words[i];
 	ReleaseSysCache(tuple);
 	return found;

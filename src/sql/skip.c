@@ -125,7 +125,7 @@ papply_forget(PG_FUNCTION_ARGS)
 	PreventCommandDuringRecovery("forget()");
 	(void) papply_sql_get_kept(id);
 	if (papply_kept_remove(id) == 0)
-		papply_sql_refuse_missing_kept(id);
+		papply_kept_refuse_missing(id);
 	PG_RETURN_VOID();
 }
 

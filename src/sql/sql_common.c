@@ -156,13 +156,11 @@ papply_get_visibility(PG_FUNCTION_ARGS)
 }
 
 void
-papply_sql_refuse_missing_kept(int64 id)
+papply_sql_check_owner(Oid subid)
 {
-	ereport(ERROR,
-			(errcode(ERRCODE_UNDEFINED_OBJECT),
-			 errmsg("skipped transaction %lld does not exist", (long long) id),
-			 errhint("Skipped transactions are shown by %s.",
-					 PAPPLY_NAME ".skipped_transactions")));
+	if (!papply_compat_is_owner_of_subscription(subid))
+		aclcheck_error(ACLCHECK_NOT_OWNER, OBJECT_SUBSCRIPTION,
+					   get_subscription_name(subid, false));
 }
 
 Oid
@@ -171,10 +169,8 @@ papply_sql_get_kept(int64 id)
 	Oid			subid = papply_kept_subscription(id);
 
 	if (!OidIsValid(subid))
-		papply_sql_refuse_missing_kept(id);
-	if (!papply_compat_is_owner_of_subscription(subid))
-		aclcheck_error(ACLCHECK_NOT_OWNER, OBJECT_SUBSCRIPTION,
-					   get_subscription_name(subid, false));
+		papply_kept_refuse_missing(id);
+	papply_sql_check_owner(subid);
 	return subid;
 }
 

@@ -620,13 +620,6 @@ fill_ring(const char *data, uint32 length)
 	return appended;
 }
 
-static bool
-reclaim_read(void)
-{
-	return papply_queue_reclaim_read(papply_owner_writer(papply_pool,
-														 papply_queue_released_seqno() + 1));
-}
-
 /* A transaction larger than the ring: written and read by turns. */
 static void
 check_oversize(char *data, uint32 length)
@@ -644,20 +637,20 @@ check_oversize(char *data, uint32 length)
 	EXPECT(papply_queue_open_is_published());
 	EXPECT(papply_queue_open_size() <= papply_pool->ring_bytes);
 	EXPECT(papply_queue_unpublished_bytes() == 0);
-	EXPECT(!reclaim_read());	/* not claimed yet */
+	EXPECT(!papply_owner_reclaim_read());	/* not claimed yet */
 
 	papply_pool_waiter = TEST_WRITER;
 	EXPECT(papply_claim(32, &first, &last));
 	EXPECT(first == seqno && last == seqno);
 	position = papply_queue_transaction(seqno)->start_position;
-	EXPECT(!reclaim_read());	/* nothing is read */
+	EXPECT(!papply_owner_reclaim_read());	/* nothing is read */
 
 	/* its writer may go back as long as nothing was taken back */
 	(void) papply_queue_read(&position);
 	papply_queue_consumed(position);
 	EXPECT(papply_queue_rewind(seqno));
 	position = papply_queue_transaction(seqno)->start_position;
-	EXPECT(!reclaim_read());
+	EXPECT(!papply_owner_reclaim_read());
 
 	for (int round = 0; round < 20; round++)
 	{
@@ -665,7 +658,7 @@ check_oversize(char *data, uint32 length)
 			read++;
 		EXPECT(read == appended);
 		papply_queue_consumed(position);
-		EXPECT(reclaim_read());
+		EXPECT(papply_owner_reclaim_read());
 		EXPECT(!papply_queue_rewind(seqno));
 		appended += fill_ring(data, length);
 		EXPECT(appended > read);

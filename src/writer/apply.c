@@ -371,7 +371,7 @@ note_conflict(PapplyTarget *target, PapplyTarget *table, bool is_found)
 	if (is_found && !papply_compat_row_has_other_origin(table->local_slot, &writer))
 		return;
 	key = papply_conflict_key(target, searched_tuple());
-	papply_count_conflict(target, papply_conflict_type(change.type, is_found), key);
+	papply_count_conflict(target, papply_conflict_type_of(change.type, is_found), key);
 	if (!papply_conflict_is_logged())
 		return;
 	store_tuple(table, searched_tuple());

@@ -37,6 +37,7 @@
 #include "access/heaptoast.h"
 #include "access/htup_details.h"
 #include "access/table.h"
+#include "mb/pg_wchar.h"
 #include "utils/memutils.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
@@ -98,14 +99,6 @@ append_note(void)
 	return note;
 }
 
-PapplyConflictType
-papply_conflict_type(char message_type, bool is_found)
-{
-	if (message_type == LOGICAL_REP_MSG_UPDATE)
-		return is_found ? PAPPLY_UPDATE_ORIGIN_DIFFERS : PAPPLY_UPDATE_MISSING;
-	return is_found ? PAPPLY_DELETE_ORIGIN_DIFFERS : PAPPLY_DELETE_MISSING;
-}
-
 static void
 append_column(StringInfo text, const PapplyColumn *column)
 {
@@ -113,7 +106,8 @@ append_column(StringInfo text, const PapplyColumn *column)
 	{
 		case LOGICALREP_COLUMN_TEXT:
 			appendBinaryStringInfo(text, column->data,
-								   Min(column->length, PAPPLY_CONFLICT_KEY_LENGTH));
+								   pg_mbcliplen(column->data, column->length,
+												PAPPLY_CONFLICT_KEY_LENGTH));
 			break;
 		case LOGICALREP_COLUMN_NULL:
 			appendStringInfoString(text, "null");
@@ -243,7 +237,7 @@ report(Note *note)
 		report_by_server(note);
 	else
 		papply_conflict_type_log(note->relid,
-								 papply_conflict_type(note->message_type, note->local != NULL),
+								 papply_conflict_type_of(note->message_type, note->local != NULL),
 								 &note->writer, note->key);
 }
 

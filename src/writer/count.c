@@ -20,6 +20,7 @@
 
 #include "count.h"
 #include "pool.h"
+#include "text.h"
 
 static PapplyTarget *counted_targets = NULL;
 
@@ -49,7 +50,7 @@ papply_count_conflict(PapplyTarget *target, PapplyConflictType type, const char 
 	papply_count_add(target, PAPPLY_TABLE_CONFLICTS + type, 1);
 	target->last_conflict.type = type;
 	target->last_conflict.at = GetCurrentTimestamp();
-	strlcpy(target->last_conflict.key, key, sizeof(target->last_conflict.key));
+	papply_text_copy(target->last_conflict.key, key, sizeof(target->last_conflict.key));
 }
 
 /* Drop what counts only if the transaction is committed. */

@@ -16,12 +16,12 @@
 #include "parallel_apply.h"
 
 #include "catalog/pg_index.h"
-#include "mb/pg_wchar.h"
 #include "utils/syscache.h"
 
 #include "count.h"
 #include "hot_keys.h"
 #include "key_wait.h"
+#include "text.h"
 
 #define MAX_WAITS 32
 
@@ -116,7 +116,6 @@ static void
 set_values(PapplyKeyWait *wait, PapplyTarget *target, const PapplyChange *change)
 {
 	StringInfoData values;
-	int			length;
 
 	wait->values[0] = '\0';
 	if (wait->key.hash == 0)
@@ -126,9 +125,7 @@ set_values(PapplyKeyWait *wait, PapplyTarget *target, const PapplyChange *change
 		append_columns_of_index(&values, target, change, &wait->key);
 	else
 		append_columns_of_identity(&values, target, change, &wait->key);
-	length = pg_mbcliplen(values.data, values.len, PAPPLY_KEY_VALUES_BYTES - 1);
-	memcpy(wait->values, values.data, length);
-	wait->values[length] = '\0';
+	papply_text_copy(wait->values, values.data, PAPPLY_KEY_VALUES_BYTES);
 	pfree(values.data);
 }
 

@@ -37,7 +37,6 @@
 
 #include "access/xact.h"
 #include "catalog/pg_subscription.h"
-#include "mb/pg_wchar.h"
 #include "miscadmin.h"
 #include "postmaster/bgworker.h"
 #include "postmaster/interrupt.h"
@@ -64,6 +63,7 @@
 #include "rights.h"
 #include "session.h"
 #include "target.h"
+#include "text.h"
 #include "truncate.h"
 
 /* A long transaction gets a new snapshot after this number of changes. */
@@ -245,11 +245,7 @@ refuse_missing(void)
 				 errmsg("transaction with number %lld cannot be replayed yet",
 						(long long) replay->id),
 				 errdetail("It has not been skipped, it is prepared, or it was rolled back.")));
-	ereport(ERROR,
-			(errcode(ERRCODE_UNDEFINED_OBJECT),
-			 errmsg("skipped transaction %lld does not exist", (long long) replay->id),
-			 errhint("Skipped transactions are shown by %s.",
-					 PAPPLY_NAME ".skipped_transactions")));
+	papply_kept_refuse_missing(replay->id);
 }
 
 /* User code may have caught the error that the signal has caused. */
@@ -375,28 +371,19 @@ handle_terminate(SIGNAL_ARGS)
 }
 
 static void
-copy_text(char *target, const char *source, int size)
-{
-	int			length = source ? pg_mbcliplen(source, strlen(source), size - 1) : 0;
-
-	memcpy(target, source ? source : "", length);
-	target[length] = '\0';
-}
-
-static void
 note_error(const ErrorData *data)
 {
 	PapplyReplayError *error = &replay->error;
 
-	copy_text(error->message, data->message, sizeof(error->message));
-	copy_text(error->detail, data->detail, sizeof(error->detail));
-	copy_text(error->hint, data->hint, sizeof(error->hint));
-	copy_text(error->context, data->context, sizeof(error->context));
-	copy_text(error->schema_name, data->schema_name, NAMEDATALEN);
-	copy_text(error->table_name, data->table_name, NAMEDATALEN);
-	copy_text(error->column_name, data->column_name, NAMEDATALEN);
-	copy_text(error->datatype_name, data->datatype_name, NAMEDATALEN);
-	copy_text(error->constraint_name, data->constraint_name, NAMEDATALEN);
+	papply_text_copy(error->message, data->message, sizeof(error->message));
+	papply_text_copy(error->detail, data->detail, sizeof(error->detail));
+	papply_text_copy(error->hint, data->hint, sizeof(error->hint));
+	papply_text_copy(error->context, data->context, sizeof(error->context));
+	papply_text_copy(error->schema_name, data->schema_name, NAMEDATALEN);
+	papply_text_copy(error->table_name, data->table_name, NAMEDATALEN);
+	papply_text_copy(error->column_name, data->column_name, NAMEDATALEN);
+	papply_text_copy(error->datatype_name, data->datatype_name, NAMEDATALEN);
+	papply_text_copy(error->constraint_name, data->constraint_name, NAMEDATALEN);
 	error->sqlerrcode = data->sqlerrcode;
 }
 
