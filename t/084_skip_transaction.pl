@@ -257,21 +257,11 @@ sub test_all
 	return;
 }
 
-# Requests that are refused
-sub refuses
-{
-	my ($sql, $error, $name) = @_;
-	local $Test::Builder::Level = $Test::Builder::Level + 1;
-	my ($rc, $out, $err) = $subscriber->psql('postgres', $sql);
-	like($err, $error, $name);
-	return;
-}
-
-refuses(
+subscriber_refuses(
 	q(SELECT parallel_apply.skip_transaction('tap')),
 	qr/ERROR: +subscription "tap" has no failing transaction/,
 	'nothing is skipped while nothing fails');
-refuses(
+subscriber_refuses(
 	'SELECT parallel_apply.forget(7)',
 	qr/ERROR: +skipped transaction 7 does not exist/,
 	'a transaction that does not exist cannot be forgotten');
@@ -328,18 +318,18 @@ all_equal('after crashes');
 # Stored transactions are dropped with their subscription.
 fails('INSERT INTO items VALUES (600, -1)');
 on_subscriber(q(SELECT parallel_apply.skip_transaction('tap')));
-refuses(
+subscriber_refuses(
 	'DROP EXTENSION parallel_apply CASCADE',
 	qr/ERROR: +cannot drop extension "parallel_apply" because a transaction is to be skipped and stored/,
 	'DROP EXTENSION does not keep it from being stored');
 overcomes();
 is(stored('changes'), '1', 'another one is stored');
-refuses(
+subscriber_refuses(
 	'DROP EXTENSION parallel_apply',
 	qr/ERROR: +cannot drop extension "parallel_apply" because skipped transactions are stored.*HINT: +Use parallel_apply.forget\(\) to remove them, or DROP ... CASCADE/s,
 	'DROP EXTENSION does not remove it');
 on_subscriber('BEGIN; DROP EXTENSION parallel_apply CASCADE; ROLLBACK');
-refuses(
+subscriber_refuses(
 	'DROP SUBSCRIPTION tap',
 	qr/NOTICE: +1 skipped transaction of the subscription is removed, too/,
 	'DROP SUBSCRIPTION says that it removes it');

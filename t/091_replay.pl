@@ -111,15 +111,6 @@ sub replay
 	return;
 }
 
-sub refuses
-{
-	my ($sql, $error, $name) = @_;
-	local $Test::Builder::Level = $Test::Builder::Level + 1;
-	my ($rc, $out, $err) = $subscriber->psql('postgres', $sql);
-	like($err, $error, $name);
-	return;
-}
-
 sub all_equal
 {
 	my ($what) = @_;
@@ -187,26 +178,26 @@ my $id = skip_it(
 on_publisher('UPDATE items SET v = 5 WHERE id = 5');
 wait_applied($publisher, $subscriber, 'tap');
 
-refuses(
+subscriber_refuses(
 	"CALL parallel_apply.replay($id)",
 	qr/ERROR: +new row for relation "items" violates check constraint "positive".*DETAIL: +Failing row contains \(1, -1.*CONTEXT: +processing remote data for replication origin "pg_\d+" during message type "UPDATE"/s,
 	'a fault that remains fails again, and the session gets the error');
 is(stored(), $id, 'and leaves it stored');
 is(on_subscriber('SELECT count(*) FROM items WHERE id >= 100'),
 	'0', 'and nothing applied');
-refuses(
+subscriber_refuses(
 	"BEGIN; CALL parallel_apply.replay($id); COMMIT",
 	qr/ERROR: +replay\(\) cannot run inside a transaction block/,
 	'it has its own transaction');
-refuses(
+subscriber_refuses(
 	"SET ROLE watcher; CALL parallel_apply.replay($id)",
 	qr/ERROR: +must be owner of subscription tap/,
 	'it is for the owner of the subscription');
-refuses(
+subscriber_refuses(
 	'CALL parallel_apply.replay(77)',
 	qr/ERROR: +skipped transaction 77 does not exist/,
 	'a transaction that does not exist cannot be replayed');
-refuses(
+subscriber_refuses(
 	'CALL parallel_apply.replay(NULL)',
 	qr/ERROR: +number of a skipped transaction must not be null/,
 	'there must be a number');
@@ -273,7 +264,7 @@ $id =
 repair();
 my $not_yet =
   qr/ERROR: +transaction with number $id cannot be replayed yet.*DETAIL: +It has not been skipped, it is prepared, or it was rolled back/s;
-refuses("CALL parallel_apply.replay($id)",
+subscriber_refuses("CALL parallel_apply.replay($id)",
 	$not_yet, 'a prepared transaction cannot be replayed');
 on_publisher(q(COMMIT PREPARED 'a'));
 wait_applied($publisher, $subscriber, 'tap');
@@ -286,7 +277,7 @@ $id =
 repair();
 on_publisher(q(ROLLBACK PREPARED 'b'));
 wait_applied($publisher, $subscriber, 'tap');
-refuses(
+subscriber_refuses(
 	"CALL parallel_apply.replay($id)",
 	qr/ERROR: +transaction with number $id cannot be replayed yet/,
 	'a transaction that was rolled back cannot be replayed');

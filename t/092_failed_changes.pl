@@ -48,15 +48,6 @@ sub changes
 	);
 }
 
-sub refuses
-{
-	my ($sql, $error, $name) = @_;
-	local $Test::Builder::Level = $Test::Builder::Level + 1;
-	my ($rc, $out, $err) = $subscriber->psql('postgres', $sql);
-	like($err, $error, $name);
-	return;
-}
-
 sub fails
 {
 	my ($sql) = @_;
@@ -101,11 +92,11 @@ sub is_shown
 	return;
 }
 
-refuses(
+subscriber_refuses(
 	q{SELECT * FROM parallel_apply.failed_changes('tap')},
 	qr/ERROR: +subscription "tap" has no failing transaction/,
 	'while nothing fails there is nothing to show');
-refuses(
+subscriber_refuses(
 	'SELECT * FROM parallel_apply.failed_changes(NULL)',
 	qr/ERROR: +subscription name must not be null/,
 	'a name is needed');
@@ -122,12 +113,12 @@ is( changes(q{failed_changes('tap')}),
 3|UPDATE public.items SET id = '1', v = '5', note = 'it''s' WHERE id = '1';
 4|DELETE FROM public.items WHERE id = '2';),
 	'exactly the changes of the transaction that fails');
-refuses(
+subscriber_refuses(
 	q{SET ROLE watcher; SELECT * FROM parallel_apply.failed_changes('tap')},
 	qr/ERROR: +must be owner of subscription tap/,
 	'they are for the owner');
 on_publisher(q{SELECT pg_create_physical_replication_slot('in_the_way')});
-refuses(
+subscriber_refuses(
 	q{SELECT * FROM parallel_apply.failed_changes('tap')},
 	qr/ERROR: +could not get the transaction from the publisher: ERROR: +all replication slots are in use/,
 	'a slot is needed');
@@ -164,7 +155,7 @@ fails(
 is_shown('a streamed transaction', 2501);
 
 fails(q(BEGIN; INSERT INTO items VALUES (200, -1); PREPARE TRANSACTION 'a'));
-refuses(
+subscriber_refuses(
 	q{SELECT * FROM parallel_apply.failed_changes('tap')},
 	qr/ERROR: +the publisher does not send the transaction that fails.*DETAIL: +It is prepared, or it was applied or skipped meanwhile.*HINT: +parallel_apply.skip_transaction\(\) stores it, and parallel_apply.skipped_changes\(\) shows it then/s,
 	'a prepared transaction cannot be shown');
@@ -179,7 +170,7 @@ on_subscriber("CALL parallel_apply.replay($id)");
 # A publisher that is not running
 fails('INSERT INTO items VALUES (300, -1)');
 $publisher->stop('fast');
-refuses(
+subscriber_refuses(
 	q{SELECT * FROM parallel_apply.failed_changes('tap')},
 	qr/ERROR: +could not connect to the publisher/,
 	'the publisher is needed');

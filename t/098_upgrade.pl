@@ -122,35 +122,9 @@ on_subscriber(
 );
 wait_applied($publisher, $subscriber, 's');
 
-my $load;
-{
-	my $script = $publisher->basedir . '/load';
-	append_to_file($script, <<~'SQL');
-		\set id random(1, 20)
-		BEGIN;
-		UPDATE accounts SET balance = balance + 1 WHERE id = :id;
-		INSERT INTO history (account, balance) SELECT id, balance FROM accounts WHERE id = :id;
-		COMMIT;
-		SQL
-	$load = start_load($publisher, $script, '-c', 2, '-R', 200, '-T', 600);
-}
+my $load = start_accounts_load($publisher, 200, '-T', 600);
 
-sub rows_of
-{
-	my ($node) = @_;
-	return $node->safe_psql('postgres', 'SELECT count(*) FROM history');
-}
-
-sub wait_for_rows
-{
-	my ($node, $more) = @_;
-	my $count = rows_of($node) + $more;
-	$node->poll_query_until('postgres',
-		"SELECT count(*) > $count FROM history")
-	  or die 'nothing is written any more';
-	return;
-}
-wait_for_rows($subscriber, 50);
+wait_for_progress($subscriber);
 
 my $new = new_cluster($subscriber, 'new_subscriber', '');
 command_checks_all(
@@ -176,7 +150,7 @@ $subscriber->stop;
 command_ok(
 	upgrade_command($subscriber, $new),
 	'pg_upgrade upgrades the subscriber');
-wait_for_rows($publisher, 50);
+wait_for_progress($publisher);
 $new->start;
 
 # Transactions come between ENABLE and REFRESH.
@@ -189,32 +163,17 @@ if ($old_major < 17)
 	$new->poll_query_until('postgres',
 		q(SELECT state = 'paused' FROM parallel_apply.subscriptions))
 	  or die 'the subscription is not paused';
-	wait_for_rows($publisher, 50);
+	wait_for_progress($publisher);
 	$new->safe_psql('postgres', $_ . ';')
 	  for grep { /\S/ } split /;/, $refresh;
 }
 wait_for_pool($new, 's', 3);
 is(declared($new), $declared, 'what is declared has come along');
-wait_for_rows($new, 50);
+wait_for_progress($new);
 end_load($load);
 
-sub all_is_equal
-{
-	my ($from, $to, $when) = @_;
-	local $Test::Builder::Level = $Test::Builder::Level + 1;
-	wait_applied($from, $to, 's');
-	rows_equal($from, $to, $_, "$_ is equal on both sides $when")
-	  for qw(accounts history);
-	is( $to->safe_psql(
-			'postgres',
-			q(SELECT count(*) FROM accounts a
-			WHERE balance <> (SELECT count(*) FROM history h WHERE h.account = a.id))
-		),
-		'0',
-		"and each transaction was applied once $when");
-	return;
-}
-all_is_equal($publisher, $new, 'after the upgrade of the subscriber');
+accounts_are_equal('after the upgrade of the subscriber',
+	$publisher, $new, 's');
 cmp_ok(counter($new, 'transactions'), '>=', 50, 'by writers');
 
 is( $new->safe_psql(
@@ -250,7 +209,8 @@ $new->safe_psql('postgres',
 	  . $new_publisher->connstr
 	  . " dbname=postgres'; ALTER SUBSCRIPTION s ENABLE");
 wait_for_pool($new, 's', 3);
-all_is_equal($new_publisher, $new, 'after the upgrade of the publisher');
+accounts_are_equal('after the upgrade of the publisher',
+	$new_publisher, $new, 's');
 
 finish($new_publisher, $new);
 done_testing();

@@ -20,7 +20,7 @@ our @EXPORT = qw(
   rows_equal tables_equal item_rows last_item wait_for_early writer_pids sleeps_of_writers seconds_of apply_pid restart_apply forget_violations connect_again counter hold end_sessions wait_for_state memory_of memory_of_waiting
   begin_streamed spooled_bytes wait_for_spooled no_spool_is_left begin_copy wait_until wait_until_ready reload_with wait_for_sync_state set_synchronous_commit
   wait_until_failed states_become apply_behind_gate apply_quick_ones run_behind_gate duplicate_key
-  create_accounts start_load end_load under_load wait_for_progress accounts_are_equal log_is_clean nothing_is_left_open
+  subscriber_refuses create_accounts start_load start_accounts_load end_load under_load wait_for_progress accounts_are_equal log_is_clean nothing_is_left_open
   finish);
 
 # The nodes of the latest new_pair
@@ -700,11 +700,11 @@ sub end_load
 	return;
 }
 
-# Run a load of single transactions on the publisher until the sub is done.
-sub under_load
+# A load of single transactions on the publisher, with a rate per second, until
+# end_load(load).
+sub start_accounts_load
 {
-	my ($sub) = @_;
-	my ($publisher) = @pair;
+	my ($publisher, $rate, @options) = @_;
 	my $script = $publisher->basedir . '/load';
 	append_to_file($script, <<~'SQL') unless -e $script;
 		\set id random(1, 20)
@@ -713,36 +713,60 @@ sub under_load
 		INSERT INTO history (account, balance) SELECT id, balance FROM accounts WHERE id = :id;
 		COMMIT;
 		SQL
-	my $load = start_load($publisher, $script, '-c', 2, '-R', 1000);
+	return start_load($publisher, $script, '-c', 2, '-R', $rate, @options);
+}
+
+# Run such a load on the publisher until the sub is done.
+sub under_load
+{
+	my ($sub) = @_;
+	my $load = start_accounts_load($pair[0], 1000);
 	$sub->();
 	end_load($load);
 	return;
 }
 
-# Wait until more transactions of the load have been applied.
+# Wait until more transactions of the load have been applied by a node, by default
+# the subscriber.
 sub wait_for_progress
 {
-	my $count = on_subscriber('SELECT count(*) FROM history');
-	$pair[1]->poll_query_until('postgres',
+	my ($node) = @_;
+	$node //= $pair[1];
+	my $count = $node->safe_psql('postgres', 'SELECT count(*) FROM history');
+	$node->poll_query_until('postgres',
 		"SELECT count(*) > $count + 50 FROM history")
 	  or die 'nothing is applied any more';
 	return;
 }
 
-# Assert that subscription tap has applied the load, each transaction once.
+# Assert that a subscription has applied the load, each transaction once: tap of the
+# latest pair, unless others are given.
 sub accounts_are_equal
 {
-	my ($when) = @_;
+	my ($when, $from, $to, $subscription) = @_;
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
-	wait_applied(@pair, 'tap');
-	rows_equal(@pair, $_, "$_ is equal on both sides $when")
+	$from //= $pair[0];
+	$to //= $pair[1];
+	wait_applied($from, $to, $subscription // 'tap');
+	rows_equal($from, $to, $_, "$_ is equal on both sides $when")
 	  for qw(accounts history);
-	is( on_subscriber(
+	is( $to->safe_psql(
+			'postgres',
 			q(SELECT count(*) FROM accounts a
 			WHERE balance <> (SELECT count(*) FROM history h WHERE h.account = a.id))
 		),
 		'0',
 		"and each change was made once $when");
+	return;
+}
+
+# Assert that the subscriber refuses a statement with this error.
+sub subscriber_refuses
+{
+	my ($sql, $error, $name) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	my ($rc, $out, $err) = $pair[1]->psql('postgres', $sql);
+	like($err, $error, $name);
 	return;
 }
 
