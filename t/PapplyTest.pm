@@ -801,9 +801,10 @@ my $slot_is_active =
 my $is_restarting =
   qr/FATAL:  (the database system is (shutting down|starting up|not yet accepting connections)|canceling authentication due to timeout)/;
 
-# Where a publisher was stopped, its subscriber may have been at any step of a connection.
+# Where a publisher was stopped, its subscriber may have been at any step of a connection:
+# whatever it was about to do, libpq says why it could not.
 my $publisher_is_lost =
-  qr/ERROR: +(.* )?could not (connect to the publisher|start WAL streaming|receive data from WAL stream|send data to WAL stream|send end-of-streaming message)/;
+  qr/ERROR: +(.* )?(could not (connect to the publisher|start WAL streaming|receive data from WAL stream|send data to WAL stream|send end-of-streaming message|receive database system identifier)|could not .*: (server closed the connection unexpectedly|no connection to the server|FATAL: ))/;
 
 # Asserts that a node's log has no error but those that match.
 sub log_is_clean
