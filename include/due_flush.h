@@ -13,7 +13,7 @@ typedef enum PapplyFlushes
 	PAPPLY_FLUSHES_AT_ONCE,		/* a session may wait for any of them */
 	PAPPLY_FLUSHES_ASKED,		/* the publisher requests those that sessions
 								 * wait for */
-	PAPPLY_FLUSHES_GUESSED		/* probably no session waits; see guess.c */
+	PAPPLY_FLUSHES_DEFERRED		/* probably no session waits */
 } PapplyFlushes;
 
 /* Called when the stream starts. */

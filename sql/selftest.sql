@@ -12,8 +12,6 @@ CREATE FUNCTION selftest_feedback(is_idle boolean, has_standby boolean) RETURNS 
     LANGUAGE C STRICT AS '$libdir/parallel_apply', 'papply_selftest_feedback';
 CREATE FUNCTION selftest_gate() RETURNS void
     LANGUAGE C STRICT AS '$libdir/parallel_apply', 'papply_selftest_gate';
-CREATE FUNCTION selftest_guess() RETURNS void
-    LANGUAGE C STRICT AS '$libdir/parallel_apply', 'papply_selftest_guess';
 CREATE FUNCTION selftest_idle() RETURNS void
     LANGUAGE C STRICT AS '$libdir/parallel_apply', 'papply_selftest_idle';
 CREATE FUNCTION selftest_message(message bytea) RETURNS text
@@ -260,11 +258,6 @@ SELECT selftest_feedback(true, true);
 -- Nor what PostgreSQL's own apply is about to apply.
 SELECT selftest_idle();
 
---
--- flushes that are held
---
-SELECT selftest_guess();
-
 -- Pauses in reading: long where the buffers hold much, about as long as it takes the
 -- publisher to fill them where they hold less, and none when it has caught up.  Its clock
 -- does not matter.  The publisher sends a message each 10 us.
@@ -288,6 +281,6 @@ SELECT selftest_status('r', 33);
 SELECT selftest_status('r', 42);
 
 DROP TABLE keyed, keyed_too, whole, whole_unique, by_two, nothing, strange, wide;
-DROP FUNCTION selftest_awake, selftest_dependency, selftest_feedback, selftest_gate, selftest_guess,
+DROP FUNCTION selftest_awake, selftest_dependency, selftest_feedback, selftest_gate,
     selftest_idle, selftest_message, selftest_mutate, selftest_pace, selftest_pace_window, selftest_prepared, selftest_queue, selftest_queue_oversize,
     selftest_registry, selftest_row_keys, selftest_status, tup, ins, upd, del;

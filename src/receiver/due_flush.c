@@ -7,12 +7,13 @@
  * A session of the publisher may wait for a flush, but the protocol does not
  * tell whether one does.  A publisher with the library requests the flushes
  * that sessions wait for (ask.c).  Another publisher gets all flushes at once
- * if its settings say that sessions wait.  Otherwise it is guessed whether
- * they do (guess.c), because settings may be changed during the stream.
+ * if its settings say that sessions wait.  Otherwise probably no session
+ * waits; but settings may be changed during the stream, and a session may have
+ * its own, so the time is short.
  *
- * Flushes that no session waits for are deferred for a while: each one costs a
- * write to the device and two switches between processes.  PostgreSQL's own
- * apply leaves them to the walwriter, with its wal_writer_delay.
+ * Flushes that no session waits for are deferred: each one costs a write to
+ * the device and two switches between processes.  PostgreSQL's own apply
+ * leaves them to the walwriter, with its wal_writer_delay.
  *
  * Nothing is deferred if the subscription commits synchronously, because then
  * nothing is reported before the flush, or if the subscriber has walsenders of
@@ -27,7 +28,6 @@
 #include "clock.h"
 #include "due_flush.h"
 #include "feedback.h"
-#include "guess.h"
 #include "lifecycle.h"
 #include "queue.h"
 #include "wal_flush.h"
@@ -35,14 +35,17 @@
 /* How long a commit waits for a writer that is free to flush it. */
 #define PATIENCE_MS 5
 
-/* How long, if the publisher says that no session waits for it. */
-#define HELD_MS 100
+/*
+ * How long it is deferred if the publisher says that no session waits for it,
+ * and if its settings do.
+ */
+#define NOT_ASKED_MS 100
+#define NOT_SET_UP_MS 10
 
 static PapplyFlushes flushes = PAPPLY_FLUSHES_AT_ONCE;
 static XLogRecPtr asked_lsn = InvalidXLogRecPtr;	/* of the publisher's WAL */
 static int64 unflushed_since = 0;	/* and not being flushed; 0: not the case */
 static int64 looked_at = 0;
-static uint64 seen_seqno = 0;	/* committed */
 
 void
 papply_due_flush_set(PapplyFlushes when)
@@ -68,7 +71,6 @@ static bool
 is_held(void)
 {
 	return flushes != PAPPLY_FLUSHES_AT_ONCE &&
-		(flushes == PAPPLY_FLUSHES_ASKED || papply_guess_nobody_waits()) &&
 		synchronous_commit <= SYNCHRONOUS_COMMIT_OFF &&
 		papply_feedback_flushed_lsn(papply_lifecycle_is_idle()) >= asked_lsn &&
 		!has_walsenders();
@@ -98,21 +100,6 @@ papply_due_flush_all(void)
 	papply_feedback_flush(true);
 }
 
-static void
-note_commits(bool has_unflushed)
-{
-	uint64		seqno = papply_queue_released_seqno();
-
-	if (flushes == PAPPLY_FLUSHES_GUESSED)
-	{
-		if (seqno > seen_seqno)
-			papply_guess_committed(seqno - seen_seqno, papply_clock_now());
-		if (!has_unflushed)
-			papply_guess_flushed();
-	}
-	seen_seqno = seqno;
-}
-
 /*
  * Return the longest time between a commit and its flush while no writer
  * flushes.
@@ -122,7 +109,7 @@ allowed_ms(void)
 {
 	if (!is_held())
 		return PATIENCE_MS;
-	return flushes == PAPPLY_FLUSHES_ASKED ? HELD_MS : PAPPLY_GUESS_HELD_MS;
+	return flushes == PAPPLY_FLUSHES_ASKED ? NOT_ASKED_MS : NOT_SET_UP_MS;
 }
 
 void
@@ -131,7 +118,6 @@ papply_due_flush_look(void)
 	bool		has_unflushed = papply_feedback_has_unflushed();
 	bool		waits_for_standbys = papply_feedback_waits_for_standbys();
 
-	note_commits(has_unflushed);
 	papply_wal_flush_hold(is_held());
 	if (!has_unflushed || (papply_wal_flush_is_active() && !waits_for_standbys))
 	{
@@ -144,8 +130,6 @@ papply_due_flush_look(void)
 	if (waits_for_standbys ||
 		papply_clock_has_passed(unflushed_since, looked_at, allowed_ms()))
 	{
-		if (is_held())
-			papply_guess_end(looked_at);
 		papply_due_flush_all();
 		unflushed_since = 0;
 	}

@@ -67,7 +67,7 @@ read_answer(WalRcvExecResult *result)
 		if (is_true(slot, 1))
 			answer.flushes = PAPPLY_FLUSHES_ASKED;
 		else if (!is_true(slot, 2))
-			answer.flushes = PAPPLY_FLUSHES_GUESSED;
+			answer.flushes = PAPPLY_FLUSHES_DEFERRED;
 		answer.timeout_ms = get_int(slot, 3);
 	}
 	ExecDropSingleTupleTableSlot(slot);

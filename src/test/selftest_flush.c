@@ -14,9 +14,7 @@
 #include "replication/syncrep.h"
 #include "utils/builtins.h"
 
-#include "clock.h"
 #include "feedback.h"
-#include "guess.h"
 #include "lifecycle.h"
 #include "message.h"
 #include "native_replay.h"
@@ -24,7 +22,6 @@
 
 PG_FUNCTION_INFO_V1(papply_selftest_feedback);
 PG_FUNCTION_INFO_V1(papply_selftest_status);
-PG_FUNCTION_INFO_V1(papply_selftest_guess);
 PG_FUNCTION_INFO_V1(papply_selftest_hold_flush);
 PG_FUNCTION_INFO_V1(papply_selftest_idle);
 
@@ -67,67 +64,6 @@ papply_selftest_status(PG_FUNCTION_ARGS)
 	char		message[64] = {PG_GETARG_CHAR(0)};
 
 	PG_RETURN_BOOL(papply_feedback_rewrite(message, PG_GETARG_INT32(1), false) == message);
-}
-
-/*
- * Commits at intervals of gap_ms for held_ms, a flush that takes some time, and
- * one more commit.
- */
-static int64
-hold_flush(int64 now, int gap_ms, int held_ms, int next_us)
-{
-	EXPECT(papply_guess_nobody_waits());
-	for (int ms = 0; ms < held_ms; ms += gap_ms)
-		papply_guess_committed(1, now + ms * 1000);
-	papply_guess_end(now + held_ms * 1000);
-	papply_guess_flushed();
-	now = papply_clock_now() + next_us;
-	papply_guess_committed(3, now);
-	return now;
-}
-
-/* The commits until flushes are held again. */
-static int
-count_at_once(int64 now)
-{
-	int			commits = 0;
-
-	for (; !papply_guess_nobody_waits(); commits++)
-		papply_guess_committed(1, now);
-	return commits;
-}
-
-/* selftest_guess(): which flushes are deferred if no session has requested them. */
-Datum
-papply_selftest_guess(PG_FUNCTION_ARGS)
-{
-	int64		now = papply_clock_now();
-
-	/*
-	 * transactions keep coming, or come some time afterwards, or now and then
-	 * soon
-	 */
-	for (int i = 0; i < 100; i++)
-		now = hold_flush(now, 3, 10, 100);
-	for (int i = 0; i < 100; i++)
-		now = hold_flush(now, 10, 10, 20 * 1000);
-	for (int i = 0; i < 100; i++)
-		now = hold_flush(now, 10, 10, i % 3 == 0 ? 20 * 1000 : 100);
-	for (int i = 0; i < 100; i++)
-		now = hold_flush(now, i % 3 == 0 ? 3 : 10, 10, 100);
-	EXPECT(papply_guess_nobody_waits());
-
-	/* they stop, and continue with the flush; twice */
-	for (int trial = 0; trial < 2; trial++)
-	{
-		int			flushes = 0;
-
-		for (; papply_guess_nobody_waits(); flushes++)
-			now = hold_flush(now, 10, 10, 100);
-		EXPECT(flushes >= 3 && flushes <= 10);
-		EXPECT(count_at_once(now) > 1000);
-	}
-	PG_RETURN_VOID();
 }
 
 static void
