@@ -27,7 +27,8 @@
  * - The receiver does not know a unique key if the publisher does not send the
  *   value that is replaced.  Such a conflict ends in an error, as it would
  *   between two writers, and the transactions are tried again in their order.
- *   The same is true of a unique key that only the subscriber has.
+ *   The writer learns from that (in_order.c).  The same is true of a unique key
+ *   that only the subscriber has.
  * - A row that is not found is searched for again when all changes before it
  *   have been applied.
  * - Keys that are different bytes on the publisher may be equal here, for
