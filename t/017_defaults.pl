@@ -191,6 +191,22 @@ class_is('by_server', 'parallel',
 	'other stable functions of the server do not');
 class_is('in_domain', 'parallel', 'nor does a domain that asks nothing');
 
+# The expression has been prepared with the constraints of that time.
+on_subscriber(
+	'ALTER DOMAIN hidden ADD CONSTRAINT larger CHECK (value > 1) NOT VALID');
+$offset = -s $subscriber->logfile;
+on_publisher('INSERT INTO inside VALUES (2)');
+wait_until_disabled();
+like(
+	slurp_file($subscriber->logfile, $offset),
+	qr/ERROR: +value for domain public.hidden violates check constraint "larger"/,
+	'a constraint that is added to a domain counts within a default');
+on_subscriber(
+	'ALTER DOMAIN hidden DROP CONSTRAINT larger; ALTER SUBSCRIPTION tap ENABLE'
+);
+wait_applied($publisher, $subscriber, 'tap');
+wait_for_pool($subscriber, 'tap');
+
 # A snapshot that is older than the change does not see changes of its own
 # transaction.
 on_publisher(
@@ -260,6 +276,6 @@ for my $table (qw(called checked failing of_domain calling batches),
 }
 finish(
 	$publisher, $subscriber,
-	qr/ERROR: +value for domain public.d violates check constraint "large"/,
+	qr/ERROR: +value for domain public.(d|hidden) violates check constraint "larger?"/,
 	qr/ERROR: +division by zero/);
 done_testing();

@@ -156,6 +156,7 @@ $streamed->query_safe('BEGIN; UPDATE gate SET n = 8 WHERE id = 1;'
 	  . 'UPDATE gate SET n = 8 WHERE id = 2;'
 	  . item_rows(2000));
 wait_for_state($subscriber, 'waiting for lock');
+$publisher->wait_for_catchup('tap', 'write');
 on_subscriber('ALTER SUBSCRIPTION tap SET (synchronous_commit = local)');
 $lock->query_safe('COMMIT');
 becomes_true(
