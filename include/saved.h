@@ -2,25 +2,17 @@
  * room: pool
  *
  * saved.h
- *	  Records that survive a restart of the server.
+ *	  Statistics survive a restart of the server.
  *-------------------------------------------------------------------------
  */
 #ifndef PAPPLY_SAVED_H
 #define PAPPLY_SAVED_H
 
-#include "parallel_apply.h"
-
 /*
- * Postmaster, at shutdown: save n records of this size under a unique name.
- * An error is logged, and nothing is saved.
+ * For _PG_init, when the shared memory of the statistics is initialized: load
+ * what was saved, and save the statistics at exit.  The file is removed, so
+ * that nothing outdated is found after a crash.  Errors are logged.
  */
-extern void papply_saved_write(const char *name, const void *records, Size size, int n);
-
-/*
- * Postmaster, at startup: return the saved records, allocated with palloc, and
- * their number; NULL if there are none of this size.  The file is removed, so
- * that nothing outdated is found after a crash.
- */
-extern void *papply_saved_read(const char *name, Size size, int *n);
+extern void papply_saved_init(void);
 
 #endif							/* PAPPLY_SAVED_H */

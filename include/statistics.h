@@ -306,6 +306,30 @@ extern bool papply_statistics_peek(int n, PapplyStatistics *copy);
 extern TimestampTz papply_statistics_behind_since(const PapplyProgress *progress,
 												  bool is_running);
 
+/*
+ * What a restart of the server keeps of a subscription.  A change needs a new
+ * version of the file (saved.c).
+ */
+typedef struct PapplySavedSubscription
+{
+	Oid			subid;
+	Oid			dbid;
+	uint64		counts[PAPPLY_COUNTERS];	/* since the last reset */
+	TimestampTz stats_reset;
+	TimestampTz last_error_time;
+	char		last_error[PAPPLY_ERROR_LENGTH];
+	PapplyFailure failure;
+	PapplyFailedTransaction failed;
+	TimestampTz behind_since;
+} PapplySavedSubscription;
+
+/*
+ * Postmaster, at start or exit: load, or return, what is kept of all
+ * subscriptions, allocated with palloc.
+ */
+extern void papply_statistics_load(const PapplySavedSubscription *saved, int n);
+extern PapplySavedSubscription *papply_statistics_save(int *n);
+
 /* Return the clause after "because", or NULL for PAPPLY_REASON_NONE. */
 extern const char *papply_statistics_reason_text(PapplyApplyReason reason);
 

@@ -114,4 +114,25 @@ extern bool papply_table_statistics_is_full(void);
 /* Reset the counters of a subscription's tables. */
 extern void papply_table_statistics_reset(Oid subid);
 
+/*
+ * What a restart of the server keeps of a table.  A change needs a new version
+ * of the file (saved.c).
+ */
+typedef struct PapplySavedTable
+{
+	Oid			dbid;
+	Oid			subid;
+	Oid			relid;
+	PapplyTableDescription description;
+	PapplyConflict last_conflict;
+	uint64		counters[PAPPLY_TABLE_COUNTERS];
+} PapplySavedTable;
+
+/*
+ * Postmaster, at start or exit: load, or return, what is kept of all tables,
+ * allocated with palloc.
+ */
+extern void papply_table_statistics_load(const PapplySavedTable *saved, int n);
+extern PapplySavedTable *papply_table_statistics_save(int *n);
+
 #endif							/* PAPPLY_TABLE_STATISTICS_H */

@@ -17,6 +17,7 @@
 #include "hot_keys.h"
 #include "pool.h"
 #include "read_on.h"
+#include "saved.h"
 #include "seam.h"
 #include "subscription_options.h"
 #include "statistics.h"
@@ -53,6 +54,7 @@ startup_shmem(void)
 	papply_statistics_init_shmem();
 	papply_hot_keys_init_shmem();
 	papply_worker_slots_init_shmem();
+	papply_saved_init();
 }
 
 static void

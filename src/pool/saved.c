@@ -1,118 +1,224 @@
 /*-------------------------------------------------------------------------
  * saved.c
- *	  Records that survive a restart of the server.
+ *	  Statistics survive a restart of the server.
  *
  * Runs in the postmaster.
  *
- * There is one file for each name, in the directory of the server's own
- * statistics.  It is written when the postmaster ends, except in a crash, and
- * removed when it is read.  Since PostgreSQL 18 the server can keep statistics
- * of an extension in its own file.  This is not used, because a server that is
- * started without the library would find unknown entries in that file and
- * discard all of its statistics.
+ * The statistics of subscriptions and those of tables are in one file, in the
+ * directory of the server's own statistics.  The file is written when the
+ * postmaster exits, and removed when it is read.  Since PostgreSQL 18 the
+ * server can keep statistics of an extension in its own file.  This is not
+ * used, because a server that is started without the library would find
+ * unknown entries in that file and discard all of its statistics.
  *
- * A file is ignored unless it was written by the same major version of the
- * server, with records of the same size.
+ * As with the server's own statistics, nothing is read if the server has to
+ * recover: transactions may be lost that were counted, and are counted again
+ * when the publisher sends them again.  So a file that an immediate shutdown
+ * has written, or that is part of a backup, is removed.
+ *
+ * A file is ignored unless it was written by the same version of this file's
+ * format and the same major version of the server, and its checksum is right.
  *-------------------------------------------------------------------------
  */
 #include "parallel_apply.h"
 
 #include <unistd.h>
 
+#include "catalog/pg_control.h"
+#include "common/controldata_utils.h"
+#include "miscadmin.h"
 #include "pgstat.h"
+#include "port/pg_crc32c.h"
 #include "storage/fd.h"
+#include "storage/ipc.h"
 
 #include "saved.h"
+#include "statistics.h"
+#include "table_statistics.h"
+
+#define SAVED_FILE PGSTAT_STAT_PERMANENT_DIRECTORY "/" PAPPLY_NAME ".stat"
 
 /* Must be changed with the meaning of any record. */
-#define SAVED_MAGIC 0x50410001
+#define SAVED_VERSION 0x50410002
 
 typedef struct Head
 {
-	uint32		magic;
+	/* known before the file is read */
+	uint32		version;
 	uint32		server_version;
-	uint64		size;
-	int32		count;
+	uint32		subscription_size;
+	uint32		table_size;
+
+	int32		subscriptions;
+	int32		tables;
+	pg_crc32c	checksum;		/* of everything else */
 } Head;
 
-static char *
-path_of(const char *name)
+typedef struct Content
 {
-	return psprintf("%s/%s.stat", PGSTAT_STAT_PERMANENT_DIRECTORY, name);
+	Head		head;
+	PapplySavedSubscription *subscriptions;
+	PapplySavedTable *tables;
+} Content;
+
+static void
+begin_head(Head *head)
+{
+	memset(head, 0, sizeof(*head));
+	head->version = SAVED_VERSION;
+	head->server_version = PAPPLY_SERVER_MAJOR;
+	head->subscription_size = sizeof(PapplySavedSubscription);
+	head->table_size = sizeof(PapplySavedTable);
 }
+
+static pg_crc32c
+checksum_of(const Content *content)
+{
+	pg_crc32c	checksum;
+
+	INIT_CRC32C(checksum);
+	COMP_CRC32C(checksum, &content->head, offsetof(Head, checksum));
+	COMP_CRC32C(checksum, content->subscriptions,
+				content->head.subscriptions * sizeof(PapplySavedSubscription));
+	COMP_CRC32C(checksum, content->tables, content->head.tables * sizeof(PapplySavedTable));
+	FIN_CRC32C(checksum);
+	return checksum;
+}
+
+/*** at exit ***/
 
 static bool
-write_all(FILE *file, const Head *head, const void *records)
+write_all(FILE *file, const Content *content)
 {
+	const Head *head = &content->head;
+
 	return fwrite(head, sizeof(Head), 1, file) == 1 &&
-		fwrite(records, head->size, head->count, file) == head->count;
+		fwrite(content->subscriptions, sizeof(PapplySavedSubscription),
+			   head->subscriptions, file) == head->subscriptions &&
+		fwrite(content->tables, sizeof(PapplySavedTable), head->tables, file) == head->tables;
 }
 
-void
-papply_saved_write(const char *name, const void *records, Size size, int n)
+static void
+write_file(const Content *content)
 {
-	char	   *path = path_of(name);
-	char	   *temporary = psprintf("%s.tmp", path);
+	const char *temporary = SAVED_FILE ".tmp";
 	FILE	   *file = AllocateFile(temporary, PG_BINARY_W);
-	Head		head;
-	bool		is_written;
+	bool		is_written = file != NULL && write_all(file, content);
 
-	memset(&head, 0, sizeof(head));
-	head.magic = SAVED_MAGIC;
-	head.server_version = PAPPLY_SERVER_MAJOR;
-	head.size = size;
-	head.count = n;
-	is_written = file != NULL && write_all(file, &head, records);
 	if (file != NULL && FreeFile(file) != 0)
 		is_written = false;
 	if (is_written)
-		(void) durable_rename(temporary, path, LOG);
-	else
 	{
-		ereport(LOG,
-				(errcode_for_file_access(),
-				 errmsg("could not write file \"%s\": %m", temporary)));
-		(void) unlink(temporary);
+		(void) durable_rename(temporary, SAVED_FILE, LOG);
+		return;
 	}
-	pfree(temporary);
-	pfree(path);
+	ereport(LOG,
+			(errcode_for_file_access(),
+			 errmsg("could not write file \"%s\": %m", temporary)));
+	(void) unlink(temporary);
 }
 
-static void *
-read_all(FILE *file, Size size, int *n)
+static void
+save_at_exit(int code, Datum arg)
 {
-	Head		head;
+	Content		content;
+
+	if (code != 0)
+		return;
+	begin_head(&content.head);
+	content.subscriptions = papply_statistics_save(&content.head.subscriptions);
+	content.tables = papply_table_statistics_save(&content.head.tables);
+	content.head.checksum = checksum_of(&content);
+	write_file(&content);
+	pfree(content.subscriptions);
+	pfree(content.tables);
+}
+
+/*** at start ***/
+
+/* Return count records of this size, or NULL if the file does not have them. */
+static void *
+read_records(FILE *file, Size size, int count)
+{
 	void	   *records;
 
-	if (fread(&head, sizeof(head), 1, file) != 1 || head.magic != SAVED_MAGIC ||
-		head.server_version != PAPPLY_SERVER_MAJOR || head.size != size ||
-		head.count < 0 || head.count > MaxAllocSize / size)
+	if (count < 0 || count > MaxAllocSize / size)
 		return NULL;
-	records = palloc(Max(head.count * size, 1));
-	*n = head.count;
-	if (fread(records, size, head.count, file) == head.count)
+	records = palloc(Max(count * size, 1));
+	if (fread(records, size, count, file) == count)
 		return records;
 	pfree(records);
 	return NULL;
 }
 
-void *
-papply_saved_read(const char *name, Size size, int *n)
+/* Read what follows the head.  Return false if it is damaged. */
+static bool
+read_content(FILE *file, Content *content)
 {
-	char	   *path = path_of(name);
-	FILE	   *file = AllocateFile(path, PG_BINARY_R);
-	void	   *records = NULL;
+	content->subscriptions = read_records(file, sizeof(PapplySavedSubscription),
+										  content->head.subscriptions);
+	if (content->subscriptions == NULL)
+		return false;
+	content->tables = read_records(file, sizeof(PapplySavedTable), content->head.tables);
+	if (content->tables == NULL)
+		return false;
+	return EQ_CRC32C(content->head.checksum, checksum_of(content));
+}
 
+static void
+load_from(FILE *file)
+{
+	Content		content;
+	Head		expected;
+
+	memset(&content, 0, sizeof(content));
+	begin_head(&expected);
+	if (fread(&content.head, sizeof(Head), 1, file) == 1 &&
+		memcmp(&content.head, &expected, offsetof(Head, subscriptions)) != 0)
+		ereport(LOG,
+				(errmsg("ignoring file \"%s\" of another version", SAVED_FILE)));
+	else if (!read_content(file, &content))
+		ereport(LOG,
+				(errcode(ERRCODE_DATA_CORRUPTED),
+				 errmsg("ignoring invalid data in file \"%s\"", SAVED_FILE)));
+	else
+	{
+		papply_statistics_load(content.subscriptions, content.head.subscriptions);
+		papply_table_statistics_load(content.tables, content.head.tables);
+	}
+	if (content.subscriptions != NULL)
+		pfree(content.subscriptions);
+	if (content.tables != NULL)
+		pfree(content.tables);
+}
+
+/* Is no recovery needed, because the server was shut down? */
+static bool
+was_shut_down(void)
+{
+	bool		is_valid;
+	ControlFileData *control = get_controlfile(DataDir, &is_valid);
+	bool		was = is_valid && (control->state == DB_SHUTDOWNED ||
+								   control->state == DB_SHUTDOWNED_IN_RECOVERY);
+
+	pfree(control);
+	return was;
+}
+
+void
+papply_saved_init(void)
+{
+	FILE	   *file;
+
+	if (IsUnderPostmaster)
+		return;
+	file = AllocateFile(SAVED_FILE, PG_BINARY_R);
 	if (file != NULL)
 	{
-		records = read_all(file, size, n);
+		if (was_shut_down())
+			load_from(file);
 		FreeFile(file);
-		if (records == NULL)
-			ereport(LOG,
-					(errcode(ERRCODE_DATA_CORRUPTED),
-					 errmsg("ignoring invalid data in file \"%s\"", path)));
-		(void) unlink(path);
+		(void) unlink(SAVED_FILE);
 	}
-	pfree(path);
-	return records;
+	on_shmem_exit(save_at_exit, (Datum) 0);
 }

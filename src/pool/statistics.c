@@ -35,14 +35,12 @@
 #include "access/xact.h"
 #include "miscadmin.h"
 #include "replication/logicallauncher.h"
-#include "storage/ipc.h"
 #include "storage/shmem.h"
 #include "storage/spin.h"
 #include "utils/memutils.h"
 #include "utils/syscache.h"
 #include "utils/timestamp.h"
 
-#include "saved.h"
 #include "statistics.h"
 #include "text.h"
 
@@ -86,20 +84,6 @@ typedef struct Directory
 	Place		places[FLEXIBLE_ARRAY_MEMBER];
 } Directory;
 
-/* What a restart keeps of a place.  base[] has been subtracted. */
-typedef struct SavedPlace
-{
-	Oid			subid;
-	Oid			dbid;
-	uint64		counts[PAPPLY_COUNTERS];
-	TimestampTz stats_reset;
-	TimestampTz last_error_time;
-	char		last_error[PAPPLY_ERROR_LENGTH];
-	PapplyFailure failure;
-	PapplyFailedTransaction failed;
-	TimestampTz behind_since;
-} SavedPlace;
-
 static Directory *directory = NULL;
 static Place *my_place = NULL;
 
@@ -134,65 +118,6 @@ sum_of(const Place *place, PapplyCounter counter)
 	return sum;
 }
 
-/* Load the saved places.  No other process runs yet. */
-static void
-load(void)
-{
-	int			n = 0;
-	SavedPlace *saved = papply_saved_read(PAPPLY_NAME, sizeof(SavedPlace), &n);
-
-	if (saved == NULL)
-		return;
-	for (int i = 0; i < Min(n, directory->length); i++)
-	{
-		Place	   *place = &directory->places[i];
-
-		place->subid = saved[i].subid;
-		place->dbid = saved[i].dbid;
-		place->detached = directory->detached = 1;
-		memcpy(place->rows[PAPPLY_WAITER_RECEIVER].counts, saved[i].counts,
-			   sizeof(saved[i].counts));
-		place->stats_reset = saved[i].stats_reset;
-		place->last_error_time = saved[i].last_error_time;
-		memcpy(place->last_error, saved[i].last_error, PAPPLY_ERROR_LENGTH);
-		place->progress.failure = saved[i].failure;
-		place->failed = saved[i].failed;
-		place->progress.current_at = saved[i].behind_since;
-	}
-	pfree(saved);
-}
-
-static void
-save_at_exit(int code, Datum arg)
-{
-	SavedPlace *saved;
-	int			n = 0;
-
-	if (code != 0)
-		return;
-	saved = palloc0(Max(directory->length, 1) * sizeof(SavedPlace));
-	for (int i = 0; i < directory->length; i++)
-	{
-		Place	   *place = &directory->places[i];
-
-		if (!OidIsValid(place->subid))
-			continue;
-		saved[n].subid = place->subid;
-		saved[n].dbid = place->dbid;
-		for (int counter = 0; counter < PAPPLY_COUNTERS; counter++)
-			saved[n].counts[counter] = sum_of(place, counter) - place->base[counter];
-		saved[n].stats_reset = place->stats_reset;
-		saved[n].last_error_time = place->last_error_time;
-		memcpy(saved[n].last_error, place->last_error, PAPPLY_ERROR_LENGTH);
-		saved[n].failure = place->progress.failure;
-		saved[n].failed = place->failed;
-		saved[n].behind_since = papply_statistics_behind_since(&place->progress, false);
-		n++;
-	}
-	papply_saved_write(PAPPLY_NAME, saved, sizeof(SavedPlace), n);
-	pfree(saved);
-}
-
 void
 papply_statistics_init_shmem(void)
 {
@@ -208,11 +133,8 @@ papply_statistics_init_shmem(void)
 		directory->length = max_logical_replication_workers;
 		for (int i = 0; i < directory->length; i++)
 			SpinLockInit(&directory->places[i].mutex);
-		load();
 	}
 	LWLockRelease(AddinShmemInitLock);
-	if (!IsUnderPostmaster)
-		on_shmem_exit(save_at_exit, (Datum) 0);
 }
 
 /*** processes that count ***/
@@ -467,6 +389,57 @@ papply_statistics_reset(Oid subid)
 		SpinLockRelease(&place->mutex);
 	}
 	LWLockRelease(&directory->lock);
+}
+
+/*** restart of the server: no other process runs ***/
+
+void
+papply_statistics_load(const PapplySavedSubscription *saved, int n)
+{
+	for (int i = 0; i < Min(n, directory->length); i++)
+	{
+		Place	   *place = &directory->places[i];
+
+		place->subid = saved[i].subid;
+		place->dbid = saved[i].dbid;
+		place->detached = directory->detached = 1;
+		memcpy(place->rows[PAPPLY_WAITER_RECEIVER].counts, saved[i].counts,
+			   sizeof(saved[i].counts));
+		place->stats_reset = saved[i].stats_reset;
+		place->last_error_time = saved[i].last_error_time;
+		memcpy(place->last_error, saved[i].last_error, PAPPLY_ERROR_LENGTH);
+		place->progress.failure = saved[i].failure;
+		place->failed = saved[i].failed;
+		place->progress.current_at = saved[i].behind_since;
+	}
+}
+
+static void
+save_place(PapplySavedSubscription *saved, const Place *place)
+{
+	saved->subid = place->subid;
+	saved->dbid = place->dbid;
+	for (int counter = 0; counter < PAPPLY_COUNTERS; counter++)
+		saved->counts[counter] = sum_of(place, counter) - place->base[counter];
+	saved->stats_reset = place->stats_reset;
+	saved->last_error_time = place->last_error_time;
+	memcpy(saved->last_error, place->last_error, PAPPLY_ERROR_LENGTH);
+	saved->failure = place->progress.failure;
+	saved->failed = place->failed;
+	saved->behind_since = papply_statistics_behind_since(&place->progress, false);
+}
+
+PapplySavedSubscription *
+papply_statistics_save(int *n)
+{
+	PapplySavedSubscription *saved =
+	palloc0(Max(directory->length, 1) * sizeof(PapplySavedSubscription));
+
+	*n = 0;
+	for (int i = 0; i < directory->length; i++)
+		if (OidIsValid(directory->places[i].subid))
+			save_place(&saved[(*n)++], &directory->places[i]);
+	return saved;
 }
 
 const char *

@@ -24,7 +24,8 @@
  * that are slightly too high.  Readers may see the counters of a row as of
  * slightly different moments.
  *
- * If a process dies, the counts that it has not added are lost.
+ * If a process dies, the counts that it has not added are lost.  A restart of
+ * the server keeps the places (saved.c).
  *-------------------------------------------------------------------------
  */
 #include "parallel_apply.h"
@@ -156,6 +157,20 @@ papply_table_statistics_may_have_place(void)
 		TimestampDifferenceExceeds(full_since, GetCurrentTimestamp(), FULL_MS);
 }
 
+/* Return the first place that was never used, or NULL. */
+static TablePlace *
+unused_place(Oid subid, Oid relid)
+{
+	for (int i = 0; i < PLACES; i++)
+	{
+		TablePlace *place = nth_place(subid, relid, i);
+
+		if (!OidIsValid(place->subid))
+			return place;
+	}
+	return NULL;
+}
+
 /*
  * Return a place that the table may take: one that was never used, or whose
  * table was dropped; NULL if there is none.  Catalog lookups may take a while,
@@ -165,15 +180,11 @@ papply_table_statistics_may_have_place(void)
 static TablePlace *
 free_place(Oid subid, Oid relid, Oid *old_subid, Oid *old_relid)
 {
-	for (int i = 0; i < PLACES; i++)
-	{
-		TablePlace *place = nth_place(subid, relid, i);
+	TablePlace *unused = unused_place(subid, relid);
 
-		*old_subid = place->subid;
-		*old_relid = place->relid;
-		if (!OidIsValid(*old_subid))
-			return place;
-	}
+	*old_subid = *old_relid = InvalidOid;
+	if (unused != NULL)
+		return unused;
 	if (!papply_table_statistics_may_have_place())
 		return NULL;
 	full_since = 0;
@@ -339,4 +350,49 @@ papply_table_statistics_reset(Oid subid)
 		if (statistics->places[i].subid == subid)
 			reset_counters(&statistics->places[i]);
 	LWLockRelease(&statistics->lock);
+}
+
+/*** restart of the server: no other process runs ***/
+
+void
+papply_table_statistics_load(const PapplySavedTable *saved, int n)
+{
+	for (int i = 0; i < n; i++)
+	{
+		TablePlace *place = unused_place(saved[i].subid, saved[i].relid);
+
+		if (place == NULL)
+			return;
+		place->dbid = saved[i].dbid;
+		place->subid = saved[i].subid;
+		place->relid = saved[i].relid;
+		place->description = saved[i].description;
+		place->last_conflict = saved[i].last_conflict;
+		for (int counter = 0; counter < PAPPLY_TABLE_COUNTERS; counter++)
+			pg_atomic_write_u64(&place->counters[counter], saved[i].counters[counter]);
+	}
+}
+
+static void
+save_place(PapplySavedTable *saved, TablePlace *place)
+{
+	saved->dbid = place->dbid;
+	saved->subid = place->subid;
+	saved->relid = place->relid;
+	saved->description = place->description;
+	saved->last_conflict = place->last_conflict;
+	for (int counter = 0; counter < PAPPLY_TABLE_COUNTERS; counter++)
+		saved->counters[counter] = pg_atomic_read_u64(&place->counters[counter]);
+}
+
+PapplySavedTable *
+papply_table_statistics_save(int *n)
+{
+	PapplySavedTable *saved = palloc0(PLACES * sizeof(PapplySavedTable));
+
+	*n = 0;
+	for (int i = 0; i < PLACES; i++)
+		if (OidIsValid(statistics->places[i].subid))
+			save_place(&saved[(*n)++], &statistics->places[i]);
+	return saved;
 }

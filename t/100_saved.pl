@@ -1,0 +1,136 @@
+# Promise: the statistics of subscriptions and of tables survive a restart of the server,
+# and nothing else: not an immediate shutdown, after which the server recovers, and they
+# are not read from a file of another version or a damaged one.
+#
+# The subscription is disabled while they are compared, so that nothing is counted then.
+use strict;
+use warnings;
+use FindBin;
+use lib $FindBin::RealBin;
+use PapplyTest;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my ($publisher, $subscriber) = new_pair();
+exec_both('CREATE TABLE items (id int PRIMARY KEY, v int)');
+create_extension($subscriber);
+subscribe($publisher, $subscriber, 'tap');
+my $saved = $subscriber->data_dir . '/pg_stat/parallel_apply.stat';
+
+my $counters = q(concat_ws(' ', s.transactions, s.stats_reset,
+	t.inserts, t.updates, t.deletes, t.missing,
+	c.update_missing, c.last_conflict, c.last_conflict_time)
+	FROM parallel_apply.subscription_stats s
+	JOIN parallel_apply.tables t USING (subid)
+	LEFT JOIN parallel_apply.conflicts c USING (subid, relid));
+
+sub counters
+{
+	return on_subscriber("SELECT $counters");
+}
+
+# Apply three INSERTs, and an UPDATE and a DELETE of which the second finds no row.  When
+# they are counted, end the apply worker.  Return the counters.
+sub count_changes
+{
+	my $rounds =
+	  on_subscriber('SELECT inserts / 3 + 1 FROM parallel_apply.tables');
+	on_publisher(
+		q(INSERT INTO items SELECT (SELECT coalesce(max(id), 0) FROM items) + i, 0
+			FROM generate_series(1, 3) i;
+		UPDATE items SET v = v + 1 WHERE id = (SELECT max(id) FROM items);));
+	wait_applied($publisher, $subscriber, 'tap');
+	on_subscriber('DELETE FROM items WHERE id = (SELECT max(id) FROM items)');
+	on_publisher('DELETE FROM items WHERE id = (SELECT max(id) FROM items)');
+	wait_until(
+		"inserts = 3 * $rounds AND updates = $rounds AND missing = $rounds
+		FROM parallel_apply.tables",
+		'the changes are not counted: ' . counters());
+	wait_applied($publisher, $subscriber, 'tap');
+	on_subscriber('ALTER SUBSCRIPTION tap DISABLE');
+	wait_until('pid IS NULL FROM parallel_apply.subscriptions',
+		'the apply worker does not exit');
+	return counters();
+}
+
+sub enable
+{
+	on_subscriber('ALTER SUBSCRIPTION tap ENABLE');
+	wait_for_pool($subscriber, 'tap');
+	return;
+}
+
+# Stop the server, change the file from this byte on, and start the server.
+sub restart_with_changed_file
+{
+	my ($position, $bytes) = @_;
+	$subscriber->stop;
+	open my $file, '+<:raw', $saved or die "$saved: $!\n";
+	seek $file, $position, 0 or die "$saved: $!\n";
+	print $file $bytes or die "$saved: $!\n";
+	close $file or die "$saved: $!\n";
+	my $offset = -s $subscriber->logfile;
+	$subscriber->start;
+	return slurp_file($subscriber->logfile, $offset);
+}
+
+# Assert that no change has been counted.
+sub nothing_is_counted
+{
+	my ($why) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	is( on_subscriber(
+			q(SELECT concat_ws(' ', count(transactions), (SELECT count(*) FROM parallel_apply.conflicts),
+				(SELECT concat_ws(' ', inserts, updates, deletes, missing) FROM parallel_apply.tables))
+			FROM parallel_apply.subscription_stats)),
+		'0 0 0 0 0 0',
+		$why);
+	return;
+}
+
+my $before = count_changes();
+like(
+	$before,
+	qr/^\d+ .* 3 1 0 1 0 delete_missing /,
+	'changes and conflicts of the table are counted');
+$subscriber->restart;
+is(counters(), $before, 'a restart of the server keeps all counters');
+ok(!-e $saved, 'the file is gone when the server runs');
+enable();
+$before = count_changes();
+like(
+	$before,
+	qr/^\d+ .* 6 2 0 2 0 delete_missing /,
+	'the next apply worker continues them');
+$subscriber->restart;
+$subscriber->restart;
+is(counters(), $before, 'two restarts of the server keep them');
+
+# The first bytes are the version of the file.
+like(
+	restart_with_changed_file(0, 'XXXX'),
+	qr/LOG:  ignoring file "pg_stat\/parallel_apply.stat" of another version/,
+	'a file of another version is ignored, and the log says so');
+nothing_is_counted('and nothing is read from it');
+ok(!-e $saved, 'and it is removed');
+
+enable();
+count_changes();
+like(
+	restart_with_changed_file(500, 'X'),
+	qr/LOG:  ignoring invalid data in file "pg_stat\/parallel_apply.stat"/,
+	'a file with a changed byte is ignored, and the log says so');
+nothing_is_counted('and nothing is read from it');
+
+enable();
+count_changes();
+$subscriber->stop('immediate');
+$subscriber->start;
+nothing_is_counted('an immediate shutdown resets the counters');
+ok(!-e $saved, 'and no file remains');
+
+rows_equal($publisher, $subscriber, 'items');
+finish($publisher, $subscriber,
+	qr/FATAL: +terminating .* due to administrator command/);
+done_testing();
