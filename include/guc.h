@@ -38,6 +38,7 @@ extern int	papply_max_stored_transaction_size; /* kB */
 extern int	papply_max_writers_per_subscription;
 extern int	papply_idle_writers_per_subscription;	/* -1: all */
 extern int	papply_queue_size;	/* in kB */
+extern int	papply_reserved_worker_processes;
 extern int	papply_streaming_apply; /* a PapplyStreamingApply */
 extern int	papply_writer_idle_timeout; /* in ms */
 extern int	papply_writers_per_subscription;

@@ -277,6 +277,21 @@ extern void papply_pool_close(void);
 /* Free the place.  No writer may be attached. */
 extern void papply_pool_release(void);
 
+/* Are there fewer than max_writers writers, in all pools of the server? */
+extern bool papply_pool_has_room(int max_writers);
+
+/*
+ * Mark a writer as starting, unless there are max_writers in all pools.
+ * Returns false in that case.
+ */
+extern bool papply_pool_claim_writer(int writer, int max_writers);
+
+/*
+ * Are there more than max_writers in all pools, and is this the pool that has
+ * most of them?  A pool with one writer has none to spare.
+ */
+extern bool papply_pool_has_surplus(int max_writers);
+
 /* Return the bgw_main_arg by which a writer finds its pool. */
 extern Datum papply_pool_writer_argument(int writer);
 

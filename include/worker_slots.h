@@ -2,7 +2,7 @@
  * room: pool
  *
  * worker_slots.h
- *	  Detect that the server's own workers lack worker slots.
+ *	  Leave worker slots to the server's own workers.
  *-------------------------------------------------------------------------
  */
 #ifndef PAPPLY_WORKER_SLOTS_H
@@ -21,5 +21,11 @@ extern void papply_worker_slots_init_shmem(void);
  */
 extern uint64 papply_worker_slots_missed(void);
 extern int64 papply_worker_slots_missed_at(void);
+
+/*
+ * Return how many slots all writers together may occupy; negative if other
+ * workers use the reserve.
+ */
+extern int	papply_worker_slots_for_writers(void);
 
 #endif							/* PAPPLY_WORKER_SLOTS_H */

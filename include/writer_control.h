@@ -18,6 +18,12 @@
 extern int	papply_writers_set(int wanted, const char *subname);
 
 /*
+ * Is there a worker slot for a first writer?  Warns if not, once until the
+ * number is set.
+ */
+extern bool papply_writers_may_start(int wanted, const char *subname);
+
+/*
  * Return the target number of writers: as configured, or fewer in quiet times.
  */
 extern int	papply_writers_wanted(void);
@@ -47,7 +53,7 @@ extern int	papply_writers_running(void);
 
 /*
  * Will the next check retire the last writer, because the server needs its
- * slot?
+ * slot, or because the reserve of slots is in use?
  */
 extern bool papply_writers_owe_slot(void);
 

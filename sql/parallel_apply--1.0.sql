@@ -1042,19 +1042,21 @@ WITH s AS MATERIALIZED (
      WHERE w.writer > 0
      GROUP BY w.subid
 ), worker_processes AS (
-    SELECT count(*) AS used, current_setting('max_worker_processes')::integer AS all
+    SELECT count(*) AS used,
+           current_setting('max_worker_processes')::integer AS all,
+           current_setting('parallel_apply.reserved_worker_processes')::integer AS reserved
       FROM pg_stat_activity
      WHERE backend_type NOT IN ('client backend', 'autovacuum launcher', 'autovacuum worker',
            'walsender', 'walreceiver', 'checkpointer', 'background writer', 'walwriter', 'startup',
            'archiver', 'logger', 'slotsync worker', 'io worker', 'walsummarizer',
-           'standalone backend')
+           'standalone backend', 'parallel worker')
 ), limits AS (
     SELECT s.subid, l.setting, l.slots, l.processors,
            least(l.setting, s.writers_running + l.slots,
                  CASE WHEN l.reads_storage THEN l.setting ELSE l.processors END) AS writers
       FROM s CROSS JOIN LATERAL (
            SELECT current_setting('parallel_apply.max_writers_per_subscription')::integer AS setting,
-                  (SELECT greatest(p.all - p.used, 0) FROM worker_processes AS p) AS slots,
+                  (SELECT greatest(p.all - p.used - p.reserved, 0) FROM worker_processes AS p) AS slots,
                   parallel_apply.get_processors() AS processors,
                   (SELECT coalesce(sum(w.prefetched), 0) > 0 FROM parallel_apply.writers AS w
                     WHERE w.subid = s.subid) AS reads_storage) AS l
@@ -1104,9 +1106,10 @@ WITH s AS MATERIALIZED (
     SELECT s.subname, 'max_worker_processes', 'warning',
            format('only %s of %s writers run: raise "max_worker_processes"',
                   s.writers_running, s.writers_wanted),
-           format('%s of %s worker processes of the server are in use', p.used, p.all)
+           format('%s of %s worker processes of the server are in use, and %s reserved', p.used, p.all,
+                  p.reserved)
       FROM s, worker_processes AS p
-     WHERE s.state = 'degraded' AND s.writers_running < s.writers_wanted AND p.used >= p.all
+     WHERE s.state = 'degraded' AND s.writers_running < s.writers_wanted AND p.used + p.reserved >= p.all
     UNION ALL
     SELECT s.subname, 'max_writers_per_subscription', 'notice',
            'it has fewer writers than configured: raise "parallel_apply.max_writers_per_subscription"',

@@ -25,6 +25,7 @@ ALTER SYSTEM SET parallel_apply.idle_writers_per_subscription = 65;
 ALTER SYSTEM SET parallel_apply.queue_size = '63kB';
 ALTER SYSTEM SET parallel_apply.queue_size = '17GB';
 ALTER SYSTEM SET parallel_apply.queue_size = 'much';
+ALTER SYSTEM SET parallel_apply.reserved_worker_processes = -1;
 ALTER SYSTEM SET parallel_apply.streaming_apply = on;
 ALTER SYSTEM SET parallel_apply.writer_idle_timeout = '-1s';
 ALTER SYSTEM SET parallel_apply.writers_per_subscription = 0;

@@ -34,7 +34,7 @@ static const struct config_enum_entry streaming_values[] = {
 };
 
 bool		papply_coalesce_messages = false;
-int			papply_idle_writers_per_subscription = -1;
+int			papply_idle_writers_per_subscription = 1;
 bool		papply_leader_participation = true;
 bool		papply_log_conflicts = false;
 int			papply_log_min_duration = -1;
@@ -43,8 +43,9 @@ int			papply_max_batch_transactions = 32;
 int			papply_max_stored_transaction_size = 1024 * 1024;
 int			papply_max_writers_per_subscription = 8;
 int			papply_queue_size = 32768;
+int			papply_reserved_worker_processes = 2;
 int			papply_streaming_apply = PAPPLY_STREAMING_WRITER;
-int			papply_writer_idle_timeout = 60000;
+int			papply_writer_idle_timeout = 10000;
 int			papply_writers_per_subscription = 4;
 
 static void
@@ -74,6 +75,50 @@ define_log_settings(void)
 							NULL, NULL, NULL);
 }
 
+static void
+define_writer_settings(void)
+{
+	DefineCustomIntVariable(PAPPLY_NAME ".idle_writers_per_subscription",
+							"Sets the number of writers of a subscription that are kept while they are idle.",
+							"Further ones exit after \"" PAPPLY_NAME ".writer_idle_timeout\" and are started again when there is a backlog. -1 keeps all.",
+							&papply_idle_writers_per_subscription,
+							1, -1, PAPPLY_MAX_WRITERS,
+							PGC_SIGHUP, 0,
+							NULL, NULL, NULL);
+
+	DefineCustomIntVariable(PAPPLY_NAME ".max_writers_per_subscription",
+							"Sets the maximum number of writers of any one subscription.",
+							NULL,
+							&papply_max_writers_per_subscription,
+							8, 1, PAPPLY_MAX_WRITERS,
+							PGC_SIGHUP, 0,
+							NULL, NULL, NULL);
+
+	DefineCustomIntVariable(PAPPLY_NAME ".reserved_worker_processes",
+							"Sets the number of worker processes that writers leave to parallel queries and other workers.",
+							"They are a part of \"max_worker_processes\". Writers that are too many exit, except for one of each subscription.",
+							&papply_reserved_worker_processes,
+							2, 0, 0x3FFFF,	/* as max_worker_processes */
+							PGC_SIGHUP, 0,
+							NULL, NULL, NULL);
+
+	DefineCustomIntVariable(PAPPLY_NAME ".writer_idle_timeout",
+							"Sets the time after which an idle writer exits.",
+							"\"" PAPPLY_NAME ".idle_writers_per_subscription\" writers of each subscription are kept.",
+							&papply_writer_idle_timeout,
+							10000, 0, INT_MAX,
+							PGC_SIGHUP, GUC_UNIT_MS,
+							NULL, NULL, NULL);
+
+	DefineCustomIntVariable(PAPPLY_NAME ".writers_per_subscription",
+							"Sets the number of processes that apply a subscription.",
+							"With 1, PostgreSQL's own apply worker does it alone.",
+							&papply_writers_per_subscription,
+							4, 1, PAPPLY_MAX_WRITERS,
+							PGC_SIGHUP, 0,
+							NULL, NULL, NULL);
+}
+
 void
 papply_guc_init(void)
 {
@@ -85,14 +130,6 @@ papply_guc_init(void)
 							 PGC_SUSET, 0,
 							 NULL, assign_coalesce_messages, NULL);
 
-	DefineCustomIntVariable(PAPPLY_NAME ".idle_writers_per_subscription",
-							"Sets the number of writers of a subscription that are kept while they are idle.",
-							"Further ones exit after \"" PAPPLY_NAME ".writer_idle_timeout\" and are started again when there is a backlog. -1 keeps all.",
-							&papply_idle_writers_per_subscription,
-							-1, -1, PAPPLY_MAX_WRITERS,
-							PGC_SIGHUP, 0,
-							NULL, NULL, NULL);
-
 	DefineCustomBoolVariable(PAPPLY_NAME ".leader_participation",
 							 "Controls whether the apply worker itself applies small transactions while all writers are idle.",
 							 "That takes less time than waking a writer.",
@@ -102,6 +139,7 @@ papply_guc_init(void)
 							 NULL, NULL, NULL);
 
 	define_log_settings();
+	define_writer_settings();
 
 	DefineCustomEnumVariable(PAPPLY_NAME ".logical_decoding",
 							 "Sets whether applied changes are expected to be decoded, as by a subscription to this server.",
@@ -127,14 +165,6 @@ papply_guc_init(void)
 							PGC_SIGHUP, GUC_UNIT_KB,
 							NULL, NULL, NULL);
 
-	DefineCustomIntVariable(PAPPLY_NAME ".max_writers_per_subscription",
-							"Sets the maximum number of writers of any one subscription.",
-							NULL,
-							&papply_max_writers_per_subscription,
-							8, 1, PAPPLY_MAX_WRITERS,
-							PGC_SIGHUP, 0,
-							NULL, NULL, NULL);
-
 	/*
 	 * The lower bound leaves room for a few messages; a transaction that does
 	 * not fit is applied while it is being received.
@@ -154,22 +184,6 @@ papply_guc_init(void)
 							 PAPPLY_STREAMING_WRITER, streaming_values,
 							 PGC_SIGHUP, 0,
 							 NULL, NULL, NULL);
-
-	DefineCustomIntVariable(PAPPLY_NAME ".writer_idle_timeout",
-							"Sets the time after which an idle writer exits.",
-							"\"" PAPPLY_NAME ".idle_writers_per_subscription\" writers of each subscription are kept.",
-							&papply_writer_idle_timeout,
-							60000, 0, INT_MAX,
-							PGC_SIGHUP, GUC_UNIT_MS,
-							NULL, NULL, NULL);
-
-	DefineCustomIntVariable(PAPPLY_NAME ".writers_per_subscription",
-							"Sets the number of processes that apply a subscription.",
-							"With 1, PostgreSQL's own apply worker does it alone.",
-							&papply_writers_per_subscription,
-							4, 1, PAPPLY_MAX_WRITERS,
-							PGC_SIGHUP, 0,
-							NULL, NULL, NULL);
 
 #ifdef PAPPLY_SELFTEST
 	papply_selftest_define_settings();

@@ -47,11 +47,14 @@ sub new_pair
 
 	my $subscriber = PapplyNode->new("subscriber$suffix", @node_options);
 	$subscriber->init(extra => $opt{subscriber_init} // []);
-	# Writers apply single transactions, too, unless a test requests otherwise.
+	# Writers apply single transactions, too, and stay, unless a test requests
+	# otherwise.
 	$subscriber->append_conf('postgresql.conf', <<~'CONF');
 		fsync = off
 		shared_preload_libraries = 'parallel_apply'
 		parallel_apply.leader_participation = off
+		parallel_apply.idle_writers_per_subscription = -1
+		parallel_apply.reserved_worker_processes = 0
 		max_worker_processes = 32
 		max_logical_replication_workers = 8
 		max_sync_workers_per_subscription = 2

@@ -12,8 +12,9 @@
  * workers, so a receiver always finds one.  Each place takes about 20 kB.
  *
  * Locking: the directory's lock protects in_use, subid, replay_final_lsn,
- * lack_at, lack_ms and generation.  Only the receiver writes the gate
- * (is_open).
+ * lack_at, lack_ms and generation.  A receiver that starts a writer counts all
+ * writers with the lock held, so that receivers together do not start too
+ * many.  Only the receiver writes the gate (is_open).
  *
  * If a writer dies, its exit callback sets PAPPLY_WRITER_EXITED.  If the
  * receiver dies, its exit callback closes the gate and waits for the writers
@@ -234,6 +235,81 @@ papply_pool_release(void)
 	papply_pool->receiver_proc = NULL;
 	LWLockRelease(&directory->lock);
 	papply_pool = NULL;
+}
+
+/*** writers of all pools ***/
+
+static bool
+occupies_slot(const PapplyWriterSlot *writer)
+{
+	return writer->state != PAPPLY_WRITER_NONE && writer->state != PAPPLY_WRITER_FAILED &&
+		writer->state != PAPPLY_WRITER_EXITED;
+}
+
+static int
+count_writers(const PapplyPool *pool)
+{
+	int			count = 0;
+
+	for (int i = 0; i < PAPPLY_MAX_WRITERS; i++)
+		count += occupies_slot(&pool->writers[i]) ? 1 : 0;
+	return count;
+}
+
+static int
+count_all_writers(void)
+{
+	int			count = 0;
+
+	for (int i = 0; i < directory->length; i++)
+		if (directory->pools[i].in_use)
+			count += count_writers(&directory->pools[i]);
+	return count;
+}
+
+bool
+papply_pool_has_room(int max_writers)
+{
+	bool		has_room;
+
+	LWLockAcquire(&directory->lock, LW_SHARED);
+	has_room = count_all_writers() < max_writers;
+	LWLockRelease(&directory->lock);
+	return has_room;
+}
+
+bool
+papply_pool_claim_writer(int writer, int max_writers)
+{
+	PapplyWriterSlot *slot = &papply_pool->writers[writer];
+	bool		may_start;
+
+	LWLockAcquire(&directory->lock, LW_EXCLUSIVE);
+	may_start = occupies_slot(slot) || count_all_writers() < max_writers;
+	if (may_start)
+		slot->state = PAPPLY_WRITER_STARTING;
+	LWLockRelease(&directory->lock);
+	return may_start;
+}
+
+bool
+papply_pool_has_surplus(int max_writers)
+{
+	int			ours = count_writers(papply_pool);
+	bool		has_surplus;
+
+	LWLockAcquire(&directory->lock, LW_SHARED);
+	has_surplus = ours > 1 && count_all_writers() > max_writers;
+	for (int i = 0; i < directory->length && has_surplus; i++)
+	{
+		const PapplyPool *pool = &directory->pools[i];
+		int			theirs = pool->in_use ? count_writers(pool) : 0;
+
+		if (theirs > ours || (theirs == ours && pool < papply_pool))
+			has_surplus = false;
+	}
+	LWLockRelease(&directory->lock);
+	return has_surplus;
 }
 
 Datum

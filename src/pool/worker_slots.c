@@ -1,18 +1,23 @@
 /*-------------------------------------------------------------------------
  * worker_slots.c
- *	  Detect that the server's own workers lack worker slots.
+ *	  Leave worker slots to the server's own workers.
  *
- * Runs in the launcher of logical replication and in apply workers, which
- * start other workers.  Receivers read the result.
+ * Runs in receivers; the detection of missed slots also in the launcher of
+ * logical replication and in apply workers, which start other workers.
  *
  * Writers occupy worker slots, of which the server has max_worker_processes.
  * If these are too few, there must be fewer writers.  Otherwise a subscription
- * whose apply worker finds no slot is not applied at all, and a table whose
- * synchronization worker finds none is not copied.  Since writers do not exit,
- * this would be permanent.
+ * whose apply worker finds no slot is not applied at all, a table whose
+ * synchronization worker finds none is not copied, and a parallel query runs
+ * without workers.
  *
- * Only the postmaster knows how many slots are free, and reserving some for
- * workers that may never start would reduce the number of writers.  But a
+ * So all writers together get what is left of max_worker_processes after the
+ * running workers of other kinds and a reserve (a setting).  Parallel queries
+ * use the reserve: their workers come and go too fast for writers to make
+ * room.  Apply and synchronization workers start from the reserve, and
+ * writers then exit to restore it.  A worker is counted once it is running.
+ *
+ * The reserve may be too small for several workers that start at once.  A
  * process that finds no slot logs a message, and tries again some seconds
  * later.  This file detects the message, and each receiver then gives up a
  * writer (writer_control.c).  (If log_min_messages is above WARNING, there is
@@ -23,9 +28,12 @@
  */
 #include "parallel_apply.h"
 
+#include "miscadmin.h"
 #include "port/atomics.h"
+#include "postmaster/bgworker.h"
 #include "storage/ipc.h"
 #include "storage/lwlock.h"
+#include "storage/proc.h"
 #include "storage/shmem.h"
 
 #include "clock.h"
@@ -96,4 +104,30 @@ int64
 papply_worker_slots_missed_at(void)
 {
 	return pg_atomic_read_u64(&missed->last);
+}
+
+/*
+ * Is this the type of a worker that is not counted?  Writers count themselves
+ * (pool.c), from their registration on.
+ */
+static bool
+is_left_out(const char *type)
+{
+	return strcmp(type, PAPPLY_WRITER_TYPE) == 0 || strcmp(type, "parallel worker") == 0;
+}
+
+int
+papply_worker_slots_for_writers(void)
+{
+	int			others = 0;
+
+	for (uint32 i = 0; i < ProcGlobal->allProcCount; i++)
+	{
+		pid_t		pid = ProcGlobal->allProcs[i].pid;
+		const char *type = pid != 0 ? GetBackgroundWorkerTypeByPid(pid) : NULL;
+
+		if (type != NULL && !is_left_out(type))
+			others++;
+	}
+	return max_worker_processes - papply_reserved_worker_processes - others;
 }

@@ -53,8 +53,9 @@
 #include "writer_control.h"
 
 /*
- * Intervals of checking for writers that could not start, and of trying again
- * to start a pool that could not.
+ * Intervals of checking for writers that could not start, and whether slots
+ * are free for the first writers of a pool, and of trying again to start a
+ * pool that could not for another reason.
  */
 #define WRITERS_INTERVAL_MS 1000
 #define POOL_INTERVAL_MS 60000
@@ -77,6 +78,8 @@ typedef struct OurPool
 	PapplyOriginId origin;
 	int			wanted_writers; /* as last acted upon */
 	XLogRecPtr	replay_final_lsn;	/* see pool.h */
+	bool		lacks_slots;	/* it cannot start before writers of others
+								 * exit */
 	int64		checked_at;		/* when its start was tried, or its writers
 								 * checked */
 } OurPool;
@@ -420,6 +423,12 @@ start_pool(void)
 		pool.start_reason = PAPPLY_REASON_NO_QUEUE;
 		return;
 	}
+	pool.lacks_slots = !papply_writers_may_start(pool.wanted_writers, MySubscription->name);
+	if (pool.lacks_slots)
+	{
+		pool.start_reason = PAPPLY_REASON_NO_WRITERS;
+		return;
+	}
 	if (!papply_pool_acquire(MyLogicalRepWorker->dbid, MySubscription->oid,
 							 MyLogicalRepWorker->userid, PAPPLY_SESSION_ORIGIN))
 		return;
@@ -565,7 +574,9 @@ adjust_pool(void)
 		else if (has_changed && !pool.is_closing)
 			resize_pool(wanted);
 	}
-	else if (wanted > 1 && (has_changed || is_time_for(&pool.checked_at, POOL_INTERVAL_MS)))
+	else if (wanted > 1 &&
+			 (has_changed || is_time_for(&pool.checked_at, pool.lacks_slots ?
+										 WRITERS_INTERVAL_MS : POOL_INTERVAL_MS)))
 	{
 		if (papply_compat_streams_in_parallel())
 			papply_shutdown_restart("transactions are to be applied in parallel");

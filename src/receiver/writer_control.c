@@ -14,8 +14,10 @@
  * and the writers come back when there is a backlog.  Those with low numbers
  * are woken first (awake.c), so the last ones are idle.
  *
- * If the server finds no worker slot for a worker of its own, the last writer
- * exits to free one, and no writer starts for some time (worker_slots.c).
+ * Writers leave a reserve of worker slots to other workers of the server
+ * (worker_slots.c).  If other workers use it, the last writer of the pool that
+ * has most of them exits.  If the server finds no slot all the same, the last
+ * writer of each pool exits to free one, and no writer starts for some time.
  *
  * A writer that dies leaves PAPPLY_WRITER_EXITED in its slot.  Transactions
  * that it had claimed may be lost, so the receiver ends, and everything that
@@ -73,6 +75,7 @@ is_stopped(int writer)
 		GetBackgroundWorkerPid(handles[writer], &pid) == BGWH_STOPPED;
 }
 
+/* Start a writer that has been claimed. */
 static bool
 start_writer(int writer)
 {
@@ -94,7 +97,6 @@ start_writer(int writer)
 	strlcpy(worker.bgw_type, PAPPLY_WRITER_TYPE, sizeof(worker.bgw_type));
 	memcpy(worker.bgw_extra, &papply_pool->generation, sizeof(papply_pool->generation));
 
-	slot->state = PAPPLY_WRITER_STARTING;
 	old_context = MemoryContextSwitchTo(TopMemoryContext);
 	if (handles[writer] != NULL)
 		pfree(handles[writer]);
@@ -139,6 +141,7 @@ fill_up(int wanted)
 	bool		may_retry = papply_clock_has_passed(retried_at, papply_clock_now(),
 													RETRY_INTERVAL_MS);
 	bool		may_register = !leaves_slots_to_server();
+	int			max_writers = papply_worker_slots_for_writers();
 	int			running = 0;
 
 	if (may_retry)
@@ -152,7 +155,7 @@ fill_up(int wanted)
 		else if (may_register && (state == PAPPLY_WRITER_NONE || may_retry) &&
 				 state != PAPPLY_WRITER_EXITED)
 		{
-			may_register = start_writer(i);
+			may_register = papply_pool_claim_writer(i, max_writers) && start_writer(i);
 			running += may_register ? 1 : 0;
 		}
 	}
@@ -175,17 +178,10 @@ is_complete(int wanted)
 	return wanted == configured_writers();
 }
 
-/* Report when writers are missing, and when all of them are running again. */
+/* Report that writers are missing, once. */
 static void
 report_missing(int running, int wanted, const char *subname)
 {
-	if (is_degraded && is_complete(wanted))
-	{
-		has_warned = is_degraded = false;
-		ereport(LOG,
-				(errmsg("parallel apply of subscription \"%s\" has recovered", subname),
-				 errdetail("All %d writers are running.", wanted)));
-	}
 	if (running >= wanted || has_warned)
 		return;
 	has_warned = is_degraded = true;
@@ -196,6 +192,28 @@ report_missing(int running, int wanted, const char *subname)
 							  "%d of %d writers are running.",
 							  running, running, wanted),
 			 errhint("You might need to increase \"%s\".", "max_worker_processes")));
+}
+
+/* Report that all writers are running again. */
+static void
+report_recovery(int wanted, const char *subname)
+{
+	if (!is_degraded || !is_complete(wanted))
+		return;
+	has_warned = is_degraded = false;
+	ereport(LOG,
+			(errmsg("parallel apply of subscription \"%s\" has recovered", subname),
+			 errdetail("All %d writers are running.", wanted)));
+}
+
+bool
+papply_writers_may_start(int wanted, const char *subname)
+{
+	if (!leaves_slots_to_server() &&
+		papply_pool_has_room(papply_worker_slots_for_writers()))
+		return true;
+	report_missing(0, wanted, subname);
+	return false;
 }
 
 static void
@@ -266,16 +284,24 @@ papply_writers_running(void)
 	return running;
 }
 
+/* Has a worker of the server found no slot since the last check? */
+static bool
+has_missed(void)
+{
+	return papply_worker_slots_missed() != seen_missed;
+}
+
 bool
 papply_writers_owe_slot(void)
 {
-	return papply_worker_slots_missed() != seen_missed;
+	return has_missed() || papply_pool_has_surplus(papply_worker_slots_for_writers());
 }
 
 /* Retire the last writer, one per check, to free its slot for the server. */
 static void
 give_slot_to_server(const char *subname)
 {
+	bool		is_missed = has_missed();
 	int			running;
 
 	if (!papply_writers_owe_slot())
@@ -286,7 +312,10 @@ give_slot_to_server(const char *subname)
 		return;
 	ereport(LOG,
 			(errmsg("a writer of subscription \"%s\" exits", subname),
-			 errdetail("An apply or synchronization worker has found no free worker slot.")));
+			 is_missed ?
+			 errdetail("An apply or synchronization worker has found no free worker slot.") :
+			 errdetail("Other workers use the slots that \"%s\" reserves.",
+					   PAPPLY_NAME ".reserved_worker_processes")));
 	set_wanted(running - 1);
 }
 
@@ -327,6 +356,7 @@ papply_writers_check(const char *subname)
 	running = fill_up(papply_writers_wanted());
 	are_missing = running < wanted || (papply_writers_wanted() < configured_writers() &&
 									   leaves_slots_to_server());
+	report_recovery(wanted, subname);
 	report_missing(running, wanted, subname);
 	return papply_writers_running();
 }

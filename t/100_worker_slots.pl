@@ -1,0 +1,112 @@
+# Promise: with the default settings of the server and of the extension, two
+# subscriptions leave worker slots free.  The busy one gets writers, idle writers exit,
+# parallel queries find workers, and a third subscription starts at once.
+#
+# A lock on a row of the first transaction causes the backlog: its writer waits for
+# the lock, and the other writers for their turn.
+use strict;
+use warnings;
+use FindBin;
+use lib $FindBin::RealBin;
+use PapplyTest;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my ($publisher, $subscriber) = new_pair();
+exec_both("CREATE TABLE $_ (id int PRIMARY KEY, v int)")
+  for 'busy', 'quiet', 'third';
+on_publisher("INSERT INTO $_ SELECT i, 0 FROM generate_series(1, 20) AS i")
+  for 'busy', 'quiet', 'third';
+create_extension($subscriber);
+
+# The other files need more worker slots and writers that stay.
+my @defaults = split /\n/, on_subscriber(
+	q(SELECT name || ' = ' || quote_literal(concat(boot_val, unit)) FROM pg_settings
+	WHERE name IN ('max_worker_processes', 'max_logical_replication_workers',
+		'max_sync_workers_per_subscription', 'max_parallel_workers',
+		'max_parallel_workers_per_gather')
+		OR name ~ '^parallel_apply\..*(worker|writer)')
+);
+$subscriber->append_conf('postgresql.conf', join("\n", @defaults) . "\n");
+$subscriber->restart;
+is(on_subscriber('SHOW max_worker_processes'),
+	'8', 'there are as many worker slots as by default');
+
+# Return the number of workers that a parallel query gets.
+on_subscriber(
+	q(CREATE TABLE big AS SELECT i FROM generate_series(1, 10000) AS i;
+	CREATE FUNCTION workers_launched() RETURNS text LANGUAGE plpgsql
+		SET parallel_setup_cost = 0
+		SET parallel_tuple_cost = 0
+		SET min_parallel_table_scan_size = 0
+	AS $$
+	DECLARE plan json;
+	BEGIN
+		EXECUTE 'EXPLAIN (ANALYZE, FORMAT JSON) SELECT count(*) FROM big' INTO plan;
+		RETURN substring(plan::text FROM '"Workers Launched": (\d+)');
+	END $$)
+);
+
+sub queries_get_workers
+{
+	my ($count, $name) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	ok( $subscriber->poll_query_until(
+			'postgres', 'SELECT workers_launched()', $count),
+		$name);
+	return;
+}
+
+my $offset = -s $subscriber->logfile;
+subscribe(
+	$publisher, $subscriber, $_,
+	publication => "FOR TABLE $_",
+	no_pool => 1) for 'busy', 'quiet';
+
+### idle writers exit
+
+for my $name ('busy', 'quiet')
+{
+	wait_for_pool($subscriber, $name, 1);
+	pass("of the writers of $name, one stays while there is nothing to do");
+}
+queries_get_workers(2, 'a parallel query gets all workers that it wants');
+
+### a busy subscription
+
+my $lock = hold($subscriber, 'SELECT FROM busy WHERE id = 1 FOR UPDATE');
+on_publisher(join '',
+	map { "UPDATE busy SET v = 1 WHERE id = $_;\n" } 1 .. 20);
+wait_for_pool($subscriber, 'busy', 2);
+pass('the busy subscription gets all writers that there is room for');
+wait_until(
+	q(state = 'degraded' FROM parallel_apply.subscriptions WHERE subname = 'busy'),
+	'the state does not show that there are fewer writers than configured');
+queries_get_workers(2, 'a parallel query still gets all workers');
+
+### a third subscription
+
+subscribe(
+	$publisher, $subscriber, 'third',
+	publication => 'FOR TABLE third',
+	no_pool => 1);
+rows_equal($publisher, $subscriber, 'third',
+	'a third subscription is synchronized');
+on_publisher('UPDATE third SET v = 1');
+wait_applied($publisher, $subscriber, 'third');
+rows_equal($publisher, $subscriber, 'third', 'and applied');
+queries_get_workers(1, 'a parallel query still gets a worker');
+unlike(
+	slurp_file($subscriber->logfile, $offset),
+	qr/out of background worker slots/,
+	'no worker of the server has lacked a slot');
+
+$lock->query_safe('COMMIT');
+$lock->quit;
+wait_applied($publisher, $subscriber, 'busy');
+rows_equal($publisher, $subscriber, 'busy');
+queries_get_workers(2, 'a writer exits to leave as many slots as before');
+
+finish($publisher, $subscriber);
+done_testing();
