@@ -87,6 +87,7 @@ queries_get_workers(2, 'a parallel query still gets all workers');
 
 ### a third subscription
 
+my $third = -s $subscriber->logfile;
 subscribe(
 	$publisher, $subscriber, 'third',
 	publication => 'FOR TABLE third',
@@ -96,6 +97,10 @@ rows_equal($publisher, $subscriber, 'third',
 on_publisher('UPDATE third SET v = 1');
 wait_applied($publisher, $subscriber, 'third');
 rows_equal($publisher, $subscriber, 'third', 'and applied');
+$subscriber->wait_for_log(
+	qr/LOG:  a writer of subscription "busy" exits\n.*DETAIL:  .*"parallel_apply.reserved_worker_processes"/,
+	$third);
+pass('a writer exits to restore the reserve');
 queries_get_workers(1, 'a parallel query still gets a worker');
 unlike(
 	slurp_file($subscriber->logfile, $offset),
@@ -106,7 +111,12 @@ $lock->query_safe('COMMIT');
 $lock->quit;
 wait_applied($publisher, $subscriber, 'busy');
 rows_equal($publisher, $subscriber, 'busy');
-queries_get_workers(2, 'a writer exits to leave as many slots as before');
+queries_get_workers(2, 'there are as many slots for queries as before');
+is( () =
+	  slurp_file($subscriber->logfile, $third) =~
+	  /a writer of subscription "busy" exits/g,
+	1,
+	'a single writer of the busy subscription has exited for that');
 
 finish($publisher, $subscriber);
 done_testing();

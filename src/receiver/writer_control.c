@@ -44,6 +44,9 @@
 /* Writers come back if they have been missed for this long. */
 #define SHORT_MS 20
 
+/* How long a lack of slots is shown after writers were missed last. */
+#define LACK_MS 5000
+
 static BackgroundWorkerHandle *handles[PAPPLY_MAX_WRITERS];
 static bool has_warned = false; /* since the number was set */
 static bool is_degraded = false;	/* until all writers are running */
@@ -61,6 +64,9 @@ static int64 seen_at[PAPPLY_MAX_WRITERS];
 static bool are_missing = false;
 
 static int64 short_since = 0;
+
+/* When writers were last missed for which there was no slot, or 0. */
+static int64 lacked_at = 0;
 
 /* Number of times that the server lacked a slot, at the last check. */
 static uint64 seen_missed = 0;
@@ -234,6 +240,7 @@ papply_writers_set(int wanted, const char *subname)
 	set_wanted(wanted);
 	seen_missed = papply_worker_slots_missed();
 	has_warned = false;
+	lacked_at = 0;
 	return papply_writers_check(subname);
 }
 
@@ -294,7 +301,9 @@ has_missed(void)
 bool
 papply_writers_owe_slot(void)
 {
-	return has_missed() || papply_pool_has_surplus(papply_worker_slots_for_writers());
+	return has_missed() ||
+		(papply_writers_running() <= papply_writers_wanted() &&
+		 papply_pool_has_surplus(papply_worker_slots_for_writers()));
 }
 
 /* Retire the last writer, one per check, to free its slot for the server. */
@@ -338,10 +347,19 @@ papply_writers_adapt(bool is_behind, const char *subname)
 	else if (papply_clock_has_passed(short_since, now, SHORT_MS))
 	{
 		short_since = 0;
-		set_wanted(Min(configured, 2 * wanted));
+		if (papply_pool_has_room(papply_worker_slots_for_writers()))
+			set_wanted(Min(configured, 2 * wanted));
+		else
+			lacked_at = now;
 		(void) papply_writers_check(subname);
 	}
 	return patience_ms;
+}
+
+static bool
+has_lacked_slots(void)
+{
+	return lacked_at != 0 && !papply_clock_has_passed(lacked_at, papply_clock_now(), LACK_MS);
 }
 
 int
@@ -354,6 +372,8 @@ papply_writers_check(const char *subname)
 	wanted = papply_writers_wanted();
 	give_slot_to_server(subname);
 	running = fill_up(papply_writers_wanted());
+	if (has_lacked_slots())
+		wanted = configured_writers();
 	are_missing = running < wanted || (papply_writers_wanted() < configured_writers() &&
 									   leaves_slots_to_server());
 	report_recovery(wanted, subname);
