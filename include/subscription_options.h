@@ -58,4 +58,10 @@ extern int	papply_subscription_options_writers(const PapplySubscriptionOptions *
  */
 extern List *papply_subscription_options_members(const char *group);
 
+/*
+ * Remove the options of all subscriptions of this database.  Warns for each
+ * that is paused.  Returns how many had options.
+ */
+extern int	papply_subscription_options_remove_all(void);
+
 #endif							/* PAPPLY_SUBSCRIPTION_OPTIONS_H */

@@ -37,4 +37,10 @@ extern void papply_table_options_set(Oid relid, const char *option, const char *
  */
 extern bool papply_table_options_has(Oid relid, const char *option, const char *value);
 
+/*
+ * Remove the options of all tables of this database, with the extension.
+ * Returns how many tables had options.
+ */
+extern int	papply_table_options_remove_all(void);
+
 #endif							/* PAPPLY_TABLE_OPTIONS_H */

@@ -97,12 +97,13 @@ states_are('other parallel 4, s parallel 4', 'and it does');
 
 # A subscription that is disabled or has one writer is not named.
 on_subscriber(
-	q(SELECT parallel_apply.alter_subscription_config('s', 1);
-	ALTER SUBSCRIPTION other DISABLE; DROP EXTENSION parallel_apply));
+	q(ALTER SUBSCRIPTION other DISABLE; DROP EXTENSION parallel_apply;
+	SECURITY LABEL FOR parallel_apply ON SUBSCRIPTION s IS 'writers=1'));
 is(messages_of('CREATE EXTENSION parallel_apply'),
 	'', 'others are not named: they are not switched');
 on_subscriber(
-	'ALTER SUBSCRIPTION other ENABLE; DROP EXTENSION parallel_apply');
+	q(ALTER SUBSCRIPTION other ENABLE; DROP EXTENSION parallel_apply;
+	SECURITY LABEL FOR parallel_apply ON SUBSCRIPTION s IS 'writers=1'));
 like(
 	messages_of('CREATE EXTENSION parallel_apply'),
 	qr/^NOTICE: +subscription "other" will be applied in parallel\n/,

@@ -29,6 +29,7 @@
 #include "lib/stringinfo.h"
 #include "utils/fmgroids.h"
 #include "utils/inval.h"
+#include "utils/lsyscache.h"
 #include "utils/syscache.h"
 
 #include "group.h"
@@ -167,10 +168,11 @@ papply_subscription_options_get(Oid subid, PapplySubscriptionOptions *options)
 		memset(options, 0, sizeof(*options));
 }
 
-List *
-papply_subscription_options_members(const char *name)
+/* Return the OIDs of the subscriptions of this database. */
+static List *
+subscriptions_here(void)
 {
-	List	   *members = NIL;
+	List	   *subscriptions = NIL;
 	Relation	rel = table_open(SubscriptionRelationId, AccessShareLock);
 	SysScanDesc scan;
 	ScanKeyData key;
@@ -180,16 +182,27 @@ papply_subscription_options_members(const char *name)
 				ObjectIdGetDatum(MyDatabaseId));
 	scan = systable_beginscan(rel, InvalidOid, false, NULL, 1, &key);
 	while (HeapTupleIsValid(tuple = systable_getnext(scan)))
-	{
-		Oid			subid = ((Form_pg_subscription) GETSTRUCT(tuple))->oid;
-		PapplySubscriptionOptions options;
-
-		papply_subscription_options_get(subid, &options);
-		if (strcmp(options.group, name) == 0)
-			members = lappend_oid(members, subid);
-	}
+		subscriptions = lappend_oid(subscriptions,
+									((Form_pg_subscription) GETSTRUCT(tuple))->oid);
 	systable_endscan(scan);
 	table_close(rel, AccessShareLock);
+	return subscriptions;
+}
+
+List *
+papply_subscription_options_members(const char *name)
+{
+	List	   *members = NIL;
+	ListCell   *cell;
+
+	foreach(cell, subscriptions_here())
+	{
+		PapplySubscriptionOptions options;
+
+		papply_subscription_options_get(lfirst_oid(cell), &options);
+		if (strcmp(options.group, name) == 0)
+			members = lappend_oid(members, lfirst_oid(cell));
+	}
 	return members;
 }
 
@@ -202,6 +215,33 @@ papply_subscription_options_set(Oid subid, const PapplySubscriptionOptions *opti
 	invalidate(subid);
 	SetSecurityLabel(&subscription, PAPPLY_NAME, make_label(options));
 	CommandCounterIncrement();	/* the same statement may set it again */
+}
+
+int
+papply_subscription_options_remove_all(void)
+{
+	int			removed = 0;
+	ListCell   *cell;
+
+	foreach(cell, subscriptions_here())
+	{
+		Oid			subid = lfirst_oid(cell);
+		PapplySubscriptionOptions options;
+		ObjectAddress subscription;
+
+		ObjectAddressSet(subscription, SubscriptionRelationId, subid);
+		if (GetSecurityLabel(&subscription, PAPPLY_NAME) == NULL)
+			continue;
+		papply_subscription_options_get(subid, &options);
+		if (options.is_paused)
+			ereport(WARNING,
+					(errmsg("apply of subscription \"%s\" is paused and will be resumed",
+							get_subscription_name(subid, false))));
+		invalidate(subid);
+		SetSecurityLabel(&subscription, PAPPLY_NAME, NULL);
+		removed++;
+	}
+	return removed;
 }
 
 int

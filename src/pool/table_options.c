@@ -21,12 +21,18 @@
  */
 #include "parallel_apply.h"
 
+#include "access/genam.h"
+#include "access/htup_details.h"
+#include "access/table.h"
 #include "catalog/catalog.h"
 #include "catalog/pg_class.h"
+#include "catalog/pg_seclabel.h"
 #include "commands/seclabel.h"
 #include "storage/lmgr.h"
+#include "utils/builtins.h"
 #include "utils/inval.h"
 #include "utils/lsyscache.h"
+#include "utils/syscache.h"
 
 #include "subscription_options.h"
 #include "table_options.h"
@@ -122,4 +128,38 @@ papply_table_options_has(Oid relid, const char *option, const char *value)
 	ObjectAddressSet(table, RelationRelationId, relid);
 	label = GetSecurityLabel(&table, PAPPLY_NAME);
 	return label != NULL && strcmp(label, psprintf("%s=%s", option, value)) == 0;
+}
+
+/*
+ * No table is locked: with the extension, all writers exit, and new ones read
+ * the labels again.
+ */
+int
+papply_table_options_remove_all(void)
+{
+	Relation	labels = table_open(SecLabelRelationId, RowExclusiveLock);
+	SysScanDesc scan = systable_beginscan(labels, InvalidOid, false, NULL, 0, NULL);
+	HeapTuple	tuple;
+	int			removed = 0;
+
+	while (HeapTupleIsValid(tuple = systable_getnext(scan)))
+	{
+		FormData_pg_seclabel *label = (FormData_pg_seclabel *) GETSTRUCT(tuple);
+		bool		is_null;
+		Datum		provider = heap_getattr(tuple, Anum_pg_seclabel_provider,
+											RelationGetDescr(labels), &is_null);
+		ObjectAddress table;
+
+		if (strcmp(TextDatumGetCString(provider), PAPPLY_NAME) != 0)
+			continue;
+		ObjectAddressSubSet(table, label->classoid, label->objoid, label->objsubid);
+		SetSecurityLabel(&table, PAPPLY_NAME, NULL);
+		if (table.classId == RelationRelationId &&
+			SearchSysCacheExists1(RELOID, ObjectIdGetDatum(table.objectId)))
+			CacheInvalidateRelcacheByRelid(table.objectId);
+		removed++;
+	}
+	systable_endscan(scan);
+	table_close(labels, RowExclusiveLock);
+	return removed;
 }

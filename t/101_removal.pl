@@ -1,0 +1,113 @@
+# Promise: after the steps of doc/operation.md, as written there, nothing of the
+# extension is left: neither in the catalogs, nor in a dump, nor in the data
+# directory.  A subscription that was paused is resumed, with a warning.
+use strict;
+use warnings;
+use FindBin;
+use lib $FindBin::RealBin;
+use PapplyTest;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my ($chapter) = slurp_file("$FindBin::RealBin/../doc/operation.md") =~
+  /^## To remove it\n(.*?)^## /ms;
+my @statements = $chapter =~ /^ {7}(DROP .*;)$/mg;
+my ($file) = $chapter =~ m{^ {7}rm .*/(pg_stat/\S+)$}m;
+is(scalar(@statements), 1, 'the manual has the statement');
+
+my ($publisher, $subscriber) = new_pair();
+exec_both(
+	q(CREATE TABLE items (id int PRIMARY KEY);
+	CREATE TABLE others (id int PRIMARY KEY)));
+on_publisher('INSERT INTO items VALUES (1)');
+create_extension($subscriber);
+subscribe($publisher, $subscriber, 'tap', publication => 'FOR TABLE items');
+subscribe($publisher, $subscriber, 'paused',
+	publication => 'FOR TABLE others');
+
+sub dump_of_subscriber
+{
+	my $is_done = IPC::Run::run(
+		[
+			'pg_dump', '--schema-only', '-d', $subscriber->connstr('postgres')
+		],
+		'>',
+		\my $dump,
+		'2>',
+		\my $error);
+	die "pg_dump: $error" if !$is_done;
+	return $dump;
+}
+
+on_subscriber(
+	q(SELECT parallel_apply.create_group('g', 3);
+	SELECT parallel_apply.add_subscription('g', 'tap');
+	SELECT parallel_apply.set_table_option('items', 'triggers', 'parallel');
+	SELECT parallel_apply.pause('paused')));
+like(dump_of_subscriber(), qr/parallel_apply/,
+	'a dump has its configuration');
+my $apply_pid = apply_pid($subscriber, 'tap');
+
+on_publisher('INSERT INTO others VALUES (1)');
+my ($status, undef, $messages) =
+  $subscriber->psql('postgres', $statements[0]);
+is($status, 0, $statements[0]);
+for my $expected (
+	'WARNING:  apply of subscription "paused" is paused and will be resumed',
+	'NOTICE:  configuration of 2 subscriptions is removed',
+	'NOTICE:  options of 1 table are removed')
+{
+	like($messages, qr/\Q$expected\E\n?/, $expected);
+}
+wait_applied($publisher, $subscriber, 'paused');
+rows_equal($publisher, $subscriber, 'others',
+	'what was held by the pause is applied');
+is( on_subscriber(
+		q(SELECT (SELECT count(*) FROM pg_seclabel) + (SELECT count(*) FROM pg_shseclabel)
+		+ (SELECT count(*) FROM pg_foreign_server) + (SELECT count(*) FROM pg_foreign_data_wrapper)
+		+ (SELECT count(*) FROM pg_namespace WHERE nspname ~ 'parallel_apply'))
+	),
+	'0',
+	'no label, group or schema is left');
+unlike(dump_of_subscriber(), qr/parallel_apply/,
+	'nothing of it is in a dump');
+on_publisher('INSERT INTO items VALUES (2)');
+wait_applied($publisher, $subscriber, 'tap');
+rows_equal($publisher, $subscriber, 'items');
+is(apply_pid($subscriber, 'tap'),
+	$apply_pid, 'the apply worker is the same all the time');
+
+# A rollback keeps all of it.
+create_extension($subscriber);
+wait_for_pool($subscriber, 'tap');
+on_subscriber(
+	q(SELECT parallel_apply.set_table_option('items', 'triggers', 'parallel');
+	SELECT parallel_apply.alter_subscription_config('tap', 3);
+	BEGIN; DROP EXTENSION parallel_apply CASCADE; ROLLBACK));
+is( on_subscriber(
+		q(SELECT num_writers FROM parallel_apply.subscription_config WHERE subname = 'tap')
+	),
+	'3',
+	'a rolled back DROP EXTENSION keeps the configuration');
+wait_for_pool($subscriber, 'tap', 3);
+on_subscriber($statements[0]);
+
+# The library
+$subscriber->adjust_conf('postgresql.conf', 'shared_preload_libraries', "''");
+$subscriber->adjust_conf('postgresql.conf', $_, undef)
+  for map { "parallel_apply.$_" }
+  qw(leader_participation idle_writers_per_subscription reserved_worker_processes);
+$subscriber->restart;
+ok(-e $subscriber->data_dir . "/$file", "$file exists");
+unlink $subscriber->data_dir . "/$file" or die "$file: $!";
+on_publisher('INSERT INTO items VALUES (3)');
+wait_applied($publisher, $subscriber, 'tap');
+rows_equal($publisher, $subscriber, 'items',
+	'the server replicates without the library');
+unlike(dump_of_subscriber(), qr/parallel_apply/,
+	'nothing of it is in a dump');
+
+finish($publisher, $subscriber,
+	qr/terminating .* due to administrator command/);
+done_testing();
