@@ -9,6 +9,7 @@
 #   make demo-pictures                         draw the pictures of README.md by a run of the demo
 #   make dist                                  archives of the committed tree, in dist/
 #   make check-upgrade [UPGRADES=15:18]        pg_upgrade between majors, see t/check_upgrade
+#   make check-patroni                         a subscriber that is a cluster, see t/check_patroni
 #   make check-packages                        build and try all packages, see packaging/check
 #   SELFTEST=1, for developers: the library has what sql/selftest.sql calls
 
@@ -45,13 +46,13 @@ EXTRA_CLEAN = src/*.o src/*/*.o
 
 # These need neither PGXS nor a server: t/check runs where -dev packages are yet to
 # be installed, and the `check` of PGXS only refuses.
-own = check check-core check-majors check-cassert check-monitoring check-neighbors check-upgrade lint demo demo-pictures stress mutants dist check-packages
+own = check check-core check-majors check-cassert check-monitoring check-neighbors check-patroni check-upgrade lint demo demo-pictures stress mutants dist check-packages
 
 ifneq ($(filter $(own),$(MAKECMDGOALS)),)
 
 .PHONY: $(MAKECMDGOALS)
 .NOTPARALLEL:
-check check-core check-majors check-cassert check-monitoring check-neighbors check-upgrade lint stress mutants: ; @t/$(subst -,_,$@)
+check check-core check-majors check-cassert check-monitoring check-neighbors check-patroni check-upgrade lint stress mutants: ; @t/$(subst -,_,$@)
 demo: ; @bench/demo
 demo-pictures: ; @bench/demo_pictures --run
 check-packages: ; @packaging/check

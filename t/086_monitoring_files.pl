@@ -10,11 +10,11 @@ use warnings;
 use FindBin;
 use lib $FindBin::RealBin;
 use HTTP::Tiny;
-use IPC::Run;
 use JSON::PP;
 use PapplyTest;
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
+use Programs;
 use Test::More;
 
 my $files = "$FindBin::RealBin/../monitoring";
@@ -26,14 +26,6 @@ my %check =
 is( join(' ', sort keys %check),
 	'behind degraded disabled missing native stopped',
 	'there are these checks');
-
-# Programs that were started
-my @started;
-
-END
-{
-	$_->kill_kill for @started;
-}
 
 ### PostgreSQL ###############################################################
 
@@ -160,39 +152,6 @@ on_subscriber(q(SELECT parallel_apply.resume('tap')));
 insert_rows(12, 20);
 
 ### other programs ###########################################################
-
-sub is_installed
-{
-	my ($program) = @_;
-	return scalar grep { -x "$_/$program" } split /:/, $ENV{PATH};
-}
-
-# Start a program that serves HTTP; its output goes to the log directory.
-sub start_program
-{
-	my ($name, @command) = @_;
-	my $log = "$PostgreSQL::Test::Utils::log_path/083_$name.log";
-	push @started, IPC::Run::start(\@command, '<', \undef, '>', $log, '2>&1');
-	return;
-}
-
-# Return the answer of a server once it is right; undef if it does not become right.
-sub answer_of
-{
-	my ($url, $is_right) = @_;
-	my $client = HTTP::Tiny->new(timeout => 10);
-	my $answer;
-	for (1 .. 10 * $PostgreSQL::Test::Utils::timeout_default)
-	{
-		$answer = $client->get($url);
-		return $answer->{content}
-		  if $answer->{success} && $is_right->($answer->{content});
-		# Between two attempts
-		select(undef, undef, undef, 0.1);
-	}
-	diag("$url: $answer->{status} $answer->{content}");
-	return;
-}
 
 SKIP:
 {

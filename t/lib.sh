@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# t/lib.sh - common parts of t/check and t/check_*: missing packages, a temporary
+# t/lib.sh - common parts of t/check and t/check_*: packages, a temporary
 # directory, a build in it, TAP tests, other majors, and the counting.
 #
 # This file is sourced.  begin creates the directory, prepare_build a copy of the
@@ -80,6 +80,39 @@ install_missing() {
 	$root apt-get -q update >"$tmp/apt.log" 2>&1
 	$apt "${missing[@]}" >>"$tmp/apt.log" 2>&1 ||
 		$apt "${missing[@]%%=*}" >>"$tmp/apt.log" 2>&1 || tail -n 5 "$tmp/apt.log"
+}
+
+### packages of other programs ##############################################
+
+download_packages() {
+	apt-get -q -y install --download-only --no-install-recommends -o Debug::NoLocking=1 \
+		-o Dir::Cache::archives="$tmp/packages" "$@" >>"$tmp/apt.log" 2>&1
+}
+
+# unpack_packages DIR PACKAGE...: print which, as Debian has them, and those that they
+# depend on and that are not installed.
+unpack_packages() {
+	local dir=$1 deb
+	shift
+	mkdir -p "$tmp/packages/partial" "$dir/usr/bin"
+	download_packages "$@" || {
+		apt-get -q update >>"$tmp/apt.log" 2>&1
+		download_packages "$@" || return
+	}
+	for deb in "$tmp/packages"/*.deb; do
+		[ -e "$deb" ] || continue
+		dpkg-deb -x "$deb" "$dir" || return
+		dpkg-deb -W --showformat '${Package} ${Version}\n' "$deb"
+	done
+}
+
+# need_packages DIR PACKAGE...: the same; nothing is tested without them.
+need_packages() {
+	say "packages"
+	check "Debian's packages can be had" unpack_packages "$@" || {
+		tail -n 5 "$tmp/apt.log"
+		finish
+	}
 }
 
 ### a temporary directory #####################################################
@@ -210,6 +243,12 @@ show_skipped() {
 	grep -qisE '# skip' "$1"/regress_log_* || return 0
 	say "skipped"
 	grep -ohiE '# skip.*' "$1"/regress_log_* | sort | uniq -c
+}
+
+# nothing_is_skipped DIR FILE: it has been run, with all of its tests.
+nothing_is_skipped() {
+	local log=$1/tmp_check/log/regress_log_$2
+	grep -qs '^\[.*ok 1 ' "$log" && ! grep -qis '# skip' "$log"
 }
 
 prove_files() {
