@@ -22,7 +22,10 @@ exec_both(
 	CREATE TABLE others (id int PRIMARY KEY)));
 on_publisher('INSERT INTO items VALUES (1)');
 create_extension($subscriber);
-subscribe($publisher, $subscriber, 'tap', publication => 'FOR TABLE items');
+subscribe(
+	$publisher, $subscriber, 'tap',
+	publication => 'FOR TABLE items',
+	with => 'streaming = off');
 subscribe($publisher, $subscriber, 'paused',
 	publication => 'FOR TABLE others');
 

@@ -1,0 +1,273 @@
+# Promise: the commands of the manual for the first weeks work as they are written
+# there, and print what is written there: to switch one subscription to parallel
+# apply and back, to configure it and others by a group, to carry the configuration
+# to another server, to look at it, to pause it, and to deal with a transaction that
+# fails.  (005_quick_start.pl has the rest of the quick start, 081_alerts.pl the
+# alerts, 101_removal.pl the removal.)
+#
+# A command is taken from its page, by the words that it begins with, so a command
+# that is missing or written twice fails the test.
+use strict;
+use warnings;
+use FindBin;
+use lib $FindBin::RealBin;
+use PapplyTest;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+### pages ######################################################################
+
+# Return the indented blocks of a page, which are its commands and their output.
+sub blocks_of
+{
+	my ($page) = @_;
+	my $text = slurp_file("$FindBin::RealBin/../$page");
+	return map { s/^ {4}//mgr } $text =~ /((?:^ {4}.*\n)+)/mg;
+}
+
+# Return the statement of a page that begins with these words, and the output that
+# follows it, if the page has any.
+sub printed
+{
+	my ($page, $words) = @_;
+	my @blocks = blocks_of($page);
+	my @found;
+	for my $i (0 .. $#blocks)
+	{
+		my $next = $blocks[ $i + 1 ] // '';
+		$next = '' if $next !~ /^(-\[ RECORD| \w+)/;
+		push @found, [ $_, $next ]
+		  for $blocks[$i] =~
+		  /^(\Q$words\E(?:.|\n)*?(?:;|\\g\w+))(?: +--.*)?$/mg;
+	}
+	is(scalar(@found), 1, "$page: $words ...")
+	  or die 'the page does not have the command once';
+	return @{ $found[0] };
+}
+
+# Return a command in the text of a page that begins with these words.
+sub mentioned
+{
+	my ($page, $words) = @_;
+	my $text = slurp_file("$FindBin::RealBin/../$page");
+	my @found = $text =~ /`(\Q$words\E[^`]*)`/g;
+	is(scalar(@found), 1, "$page: `$words ...`")
+	  or die 'the page does not have the command once';
+	return $found[0];
+}
+
+### running them ###############################################################
+
+my ($setting) = join("\n", blocks_of('README.md')) =~
+  /^(parallel_apply\.writers_per_subscription = 1) /m;
+ok($setting, 'README.md: the setting');
+my ($publisher, $subscriber) = new_pair(subscriber_conf => "$setting\n");
+
+# Return what psql prints, as a user sees it.
+sub psql_prints
+{
+	my ($input) = @_;
+	my $is_done = IPC::Run::run(
+		[
+			'psql', '-X', '-v', 'ON_ERROR_STOP=1', '-P', 'pager=off', '-d',
+			$subscriber->connstr('postgres')
+		],
+		'<',
+		\"$input\n",
+		'>',
+		\my $out,
+		'2>',
+		\my $err);
+	ok($is_done, "it is executed: $input") or diag($err);
+	return $out;
+}
+
+# Times, positions and transaction IDs vary, and so does the width of columns.
+sub without_values
+{
+	my ($output) = @_;
+	$output =~ s/\d{4}-\d\d-\d\d \d\d:\d\d:\d\d[.\d]*[+-]\d\d/TIME/g;
+	$output =~ s/\b\d\d:\d\d:\d\d(\.\d+)?/INTERVAL/g;
+	$output =~ s/^(remote_xid|attempts)( +\| )\d+/$1$2NUMBER/mg;
+	$output =~ s/-{2,}(?=[+\n])/-/g;
+	$output =~ s/^-\[ RECORD 1 \].*/-[ RECORD 1 ]/mg;
+	$output =~ s/^\(\d+ rows?\)\n//mg;
+	$output =~ s/[ \t]+/ /g;
+	$output =~ s/ $//mg;
+	return $output =~ s/\n+\z//r;
+}
+
+# Execute a command of a page; what it prints is what the page has.
+sub prints_what_is_written
+{
+	my ($page, $words) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	my ($command, $expected) = printed($page, $words);
+	my $output = psql_prints($command);
+	isnt($expected, '', 'the page has its output');
+	is( without_values($output),
+		without_values($expected),
+		"$page: what $words ... prints");
+	return;
+}
+
+sub execute
+{
+	my ($page, $words) = @_;
+	return psql_prints((printed($page, $words))[0]);
+}
+
+### a busy subscription to parallel apply and back, and no other one ############
+
+exec_both("CREATE TABLE $_ (id int PRIMARY KEY, amount int)")
+  for 'orders', 'others';
+on_subscriber('ALTER TABLE orders ADD CHECK (amount >= 0)');
+on_publisher('INSERT INTO orders SELECT i, 0 FROM generate_series(11, 19) i');
+my $connstr = $publisher->connstr . ' dbname=postgres';
+for ([ 's', 'orders' ], [ 'other', 'others' ])
+{
+	my ($name, $table) = @$_;
+	on_publisher("CREATE PUBLICATION $name FOR TABLE $table");
+	on_subscriber(
+		"CREATE SUBSCRIPTION $name CONNECTION '$connstr' PUBLICATION $name WITH (disable_on_error = true, streaming = off)"
+	);
+	$subscriber->wait_for_subscription_sync($publisher, $name);
+}
+execute('README.md', 'CREATE EXTENSION');
+execute('README.md', 'SELECT parallel_apply.alter_subscription_config(');
+wait_for_pool($subscriber, 's', 4);
+wait_until(
+	q(count(*) = 1 FROM parallel_apply.subscriptions WHERE subname = 'other' AND reason = 'one writer is configured' AND lag IS NOT NULL),
+	'other is not native');
+wait_until(
+	q(count(*) = 1 FROM parallel_apply.subscriptions WHERE subname = 's' AND state = 'parallel' AND lag IS NOT NULL),
+	's is not parallel');
+prints_what_is_written('README.md', 'SELECT subname, state, reason');
+
+my $apply_pid = apply_pid($subscriber, 's');
+psql_prints(mentioned('README.md', 'SELECT parallel_apply.alter_'));
+wait_for_pool($subscriber, 's', 0);
+on_publisher('INSERT INTO orders VALUES (20, 0)');
+wait_applied($publisher, $subscriber, 's');
+rows_equal($publisher, $subscriber, 'orders', 'PostgreSQL applies it again');
+execute('README.md', 'SELECT parallel_apply.alter_subscription_config(');
+wait_for_pool($subscriber, 's', 4);
+is(apply_pid($subscriber, 's'),
+	$apply_pid, 'with the same apply worker all the time');
+
+### to look at it ##############################################################
+
+for my $what ('subscriptions', 'writers', 'advice()')
+{
+	like(
+		execute('README.md', "SELECT * FROM parallel_apply.$what"),
+		qr/\(\d+ rows?\)/,
+		"README.md: $what");
+}
+for my $words (
+	'SELECT state, reason',
+	'SELECT relname, apply_mode',
+	'SELECT lag, catch_up',
+	'SELECT writer, state',
+	'SELECT * FROM parallel_apply.advice(')
+{
+	like(
+		psql_prints(mentioned('doc/quick_start.md', $words)),
+		qr/\(\d+ rows?\)/,
+		"doc/quick_start.md: $words ...");
+}
+
+### a group, and the configuration of another server ###########################
+
+my $page = 'doc/configuration.md';
+execute($page, $_)
+  for map { "SELECT parallel_apply.$_" } 'create_group(',
+  'add_subscription(', 'alter_group_config(',
+  'alter_subscription_config(subscription_name';
+wait_for_pool($subscriber, 's', 0);
+execute($page, q(SELECT parallel_apply.alter_subscription_config('s', NULL)));
+wait_for_pool($subscriber, 's', 8);
+my ($export) = join('', blocks_of($page)) =~ /^psql .*-c '(SELECT .*)'/m;
+my $configuration = on_subscriber($export);
+like(
+	$configuration,
+	qr/create_group\('reporting', 12\)/,
+	'export_config() has the group');
+on_subscriber(
+	"DROP EXTENSION parallel_apply CASCADE; CREATE EXTENSION parallel_apply");
+on_subscriber($configuration);
+is(on_subscriber($export), $configuration,
+	'what it returns restores the configuration');
+wait_for_pool($subscriber, 's', 8);
+
+### to pause and to wait #######################################################
+
+$page = 'doc/functions.md';
+execute($page, q(SELECT parallel_apply.pause('s')));
+on_publisher('INSERT INTO orders VALUES (21, 0)');
+like(execute($page, 'SELECT parallel_apply.drain('),
+	qr/^ t$/m, 'the tables stand still');
+is(on_subscriber('SELECT count(*) FROM orders WHERE id = 21'),
+	'0', 'nothing more is applied');
+execute($page, q(SELECT parallel_apply.resume('s')));
+my ($wait) = printed($page, 'SELECT parallel_apply.wait_for_lsn(');
+my $lsn = on_publisher('SELECT pg_current_wal_lsn()');
+like(psql_prints($wait =~ s{'0/[0-9A-F]+', '30 s'}{'$lsn', '180 s'}r),
+	qr/^ t$/m, 'a position is waited for');
+rows_equal($publisher, $subscriber, 'orders');
+
+### a transaction that fails ###################################################
+
+$page = 'doc/failures.md';
+
+sub make_it_fail
+{
+	on_publisher(
+		q(BEGIN; INSERT INTO orders VALUES (1, -5);
+		UPDATE orders SET amount = 7 WHERE id = 11; COMMIT));
+	wait_until_failed();
+	return;
+}
+
+sub repair
+{
+	on_subscriber('ALTER TABLE orders DROP CONSTRAINT orders_amount_check');
+	return;
+}
+
+make_it_fail();
+prints_what_is_written($page, 'SELECT subname, remote_xid');
+prints_what_is_written($page,
+	'SELECT number, statement FROM parallel_apply.failed_changes');
+prints_what_is_written($page, 'SELECT parallel_apply.skip_transaction(');
+on_subscriber('ALTER SUBSCRIPTION s ENABLE');
+wait_applied($publisher, $subscriber, 's');
+prints_what_is_written($page, 'SELECT id, subname');
+prints_what_is_written($page,
+	'SELECT number, statement FROM parallel_apply.skipped_changes');
+repair();
+execute($page, 'CALL parallel_apply.replay(1)');
+rows_equal($publisher, $subscriber, 'orders', 'the transaction is replayed');
+
+# The same by hand
+on_publisher('DELETE FROM orders WHERE id = 1');
+wait_applied($publisher, $subscriber, 's');
+on_subscriber('ALTER TABLE orders ADD CHECK (amount >= 0)');
+make_it_fail();
+execute($page, 'SELECT parallel_apply.skip_transaction(');
+on_subscriber('ALTER SUBSCRIPTION s ENABLE');
+wait_applied($publisher, $subscriber, 's');
+repair();
+my @by_hand = grep { /^BEGIN;/ } blocks_of($page);
+is(scalar(@by_hand), 1, "$page: its changes by hand");
+psql_prints($by_hand[0]);
+rows_equal($publisher, $subscriber, 'orders', 'the changes are made by hand');
+is( on_subscriber('SELECT count(*) FROM parallel_apply.skipped_transactions'),
+	'0', 'and nothing is stored any more');
+
+finish(
+	$publisher, $subscriber,
+	qr/violates check constraint "orders_amount_check"/,
+	qr/terminating .* due to administrator command/);
+done_testing();
