@@ -59,7 +59,8 @@ extern void papply_feedback_sync_earlier(void);
  * Return a status message ('r') with the true positions in place of those that
  * the native loop knows, valid until the next call; any other message as it is.
  * Throw an error if a status message has a form that is not known: to let it
- * pass might confirm a flush that has not happened.
+ * pass might confirm a flush that has not happened.  Throw one as well if the
+ * native loop knows a position up to which changes are not applied.
  */
 extern const char *papply_feedback_rewrite(const char *buf, int length, bool is_idle);
 

@@ -6,7 +6,7 @@ CREATE FUNCTION selftest_awake() RETURNS void
     LANGUAGE C STRICT AS '$libdir/parallel_apply', 'papply_selftest_awake';
 CREATE FUNCTION selftest_dependency(seed int, bits int, keys int, steps int) RETURNS bigint
     LANGUAGE C STRICT AS '$libdir/parallel_apply', 'papply_selftest_dependency';
-CREATE FUNCTION selftest_status(kind "char", length int) RETURNS boolean
+CREATE FUNCTION selftest_status(kind "char", length int, ahead int DEFAULT 0) RETURNS boolean
     LANGUAGE C STRICT AS '$libdir/parallel_apply', 'papply_selftest_status';
 CREATE FUNCTION selftest_feedback(is_idle boolean, has_standby boolean) RETURNS text
     LANGUAGE C STRICT AS '$libdir/parallel_apply', 'papply_selftest_feedback';
@@ -275,10 +275,13 @@ SELECT selftest_pace_window(100, 50, 150) AS cable, selftest_pace_window(1000, 5
     selftest_pace_window(25000, 50, 150) AS far, selftest_pace_window(25000, 1, 150) AS far_at_first,
     selftest_pace_window(100, 50, 1448) AS gathered;
 
--- A status message of another form would be one of another server.
+-- A status message of another form would be one of another server, as would an apply loop
+-- that knows more positions than it is given.
+\c -
 SELECT selftest_status('r', 34) AS status, selftest_status('p', 19) AS other;
 SELECT selftest_status('r', 33);
 SELECT selftest_status('r', 42);
+SELECT selftest_status('r', 34, 1);
 
 DROP TABLE keyed, keyed_too, whole, whole_unique, by_two, nothing, strange, wide;
 DROP FUNCTION selftest_awake, selftest_dependency, selftest_feedback, selftest_gate,

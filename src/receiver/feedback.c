@@ -222,6 +222,18 @@ is_status(const char *buf, int length)
 	return true;
 }
 
+/*
+ * The native loop synchronizes tables by the position that it sends as
+ * received.  That is the one of the last keepalive that it has got.
+ */
+static void
+check_native_position(XLogRecPtr native_lsn)
+{
+	if (native_lsn > applied_lsn)
+		elog(ERROR, "apply loop is at %X/%X, beyond %X/%X, up to which changes are applied",
+			 LSN_FORMAT_ARGS(native_lsn), LSN_FORMAT_ARGS(applied_lsn));
+}
+
 static void
 put_uint64(char *field, uint64 value)
 {
@@ -236,6 +248,7 @@ papply_feedback_rewrite(const char *buf, int length, bool is_idle)
 
 	if (!is_status(buf, length))
 		return buf;
+	check_native_position(papply_message_get_uint64(buf + STATUS_RECEIVED));
 	memcpy(status, buf, STATUS_LENGTH);
 	advance_flushed(is_idle);
 	put_uint64(status + STATUS_RECEIVED, received_lsn);

@@ -74,6 +74,10 @@
 #include "replication/slot.h"
 #include "replication/walsender_private.h"
 #include "utils/timestamp.h"
+#ifdef PAPPLY_SELFTEST
+#include "utils/timeout.h"
+#include "utils/wait_event.h"
+#endif
 
 #include "ask.h"
 #include "gather.h"
@@ -114,6 +118,7 @@ static bool has_end = false;	/* of a transaction, since the last flush that
 								 * was not omitted */
 static bool stays = false;		/* the last flush was omitted, and the
 								 * walsender takes the messages as sent */
+static bool knows_pending = false;	/* unless this is true */
 
 /* Other output plugins than that of subscriptions have unknown messages. */
 bool
@@ -240,10 +245,51 @@ ask_if_due(void)
 	methods->putmessage_noblock('d', message, sizeof(message));
 }
 
+#ifdef PAPPLY_SELFTEST
+
+/* Check this often whether the walsender sleeps while messages are kept. */
+#define CHECK_MS 20
+
+static TimeoutId check_timeout = MAX_TIMEOUTS;
+
+/*
+ * End the server if the walsender waits for its client or for WAL while
+ * messages are kept.  It may wait until it can send them, if it knows that they
+ * are pending, and for a lock or for storage.
+ */
+static void
+check_sleep(void)
+{
+	uint32		class = *my_wait_event_info & 0xFF000000;
+
+	if (!stays)
+		return;
+	if (!knows_pending && (class == PG_WAIT_ACTIVITY || class == PG_WAIT_CLIENT))
+	{
+		write_stderr("walsender sleeps while messages are kept\n");
+		abort();
+	}
+	enable_timeout_after(check_timeout, CHECK_MS);
+}
+
+static void
+begin_checks(void)
+{
+	if (check_timeout == MAX_TIMEOUTS)
+		check_timeout = RegisterTimeout(USER_TIMEOUT, check_sleep);
+	if (!get_timeout_active(check_timeout))
+		enable_timeout_after(check_timeout, CHECK_MS);
+}
+#endif
+
 static int
 flush_if_writable(void)
 {
 	stays = may_stay();
+#ifdef PAPPLY_SELFTEST
+	if (stays)
+		begin_checks();
+#endif
 	was_just_put = false;
 	if (stays)
 		return 0;
@@ -263,8 +309,9 @@ papply_gather_flushes(void)
 static bool
 is_send_pending(void)
 {
-	return (!stays || (has_end && is_late(GetCurrentTimestamp()))) &&
+	knows_pending = (!stays || (has_end && is_late(GetCurrentTimestamp()))) &&
 		methods->is_send_pending();
+	return knows_pending;
 }
 
 bool

@@ -17,7 +17,7 @@
  * XLogSendLogical() does.  It relies on the server's code around it:
  * - A record has been decoded when its resource manager returns.  Only the
  *	 reader stores where reading continues.  So sentPtr advances over all of
- *	 the records.
+ *	 the records.  check_walsender() verifies this.
  * - A walsender is in the states catchup and streaming only while
  *	 XLogSendLogical() reads.  A walsender that creates a slot reads until a
  *	 snapshot is complete, and no further.
@@ -49,11 +49,37 @@ static DecodeRecord decode_heap2;
 
 static bool is_reading_on = false;
 
+/* Start and end of the last record that has been decoded here. */
+static XLogRecPtr last_start = InvalidXLogRecPtr;
+static XLogRecPtr last_end = InvalidXLogRecPtr;
+
 static bool
 may_read_on(void)
 {
 	return papply_gather_is_on() && !is_reading_on && papply_gather_concerns_us() &&
 		(MyWalSnd->state == WALSNDSTATE_CATCHUP || MyWalSnd->state == WALSNDSTATE_STREAMING);
+}
+
+static void
+note_decoded(const XLogReaderState *reader)
+{
+	last_start = reader->ReadRecPtr;
+	last_end = reader->EndRecPtr;
+}
+
+/*
+ * If the walsender has read the record that follows the last one decoded here,
+ * its position must be between the two.
+ */
+static void
+check_walsender(XLogReaderState *reader)
+{
+	XLogRecPtr	sent_lsn = MyWalSnd->sentPtr;	/* only this process writes it */
+
+	if (XLogRecGetPrev(reader) == last_start &&
+		(sent_lsn < last_end || sent_lsn > reader->ReadRecPtr))
+		elog(ERROR, "walsender is at %X/%X instead of %X/%X, up to which records are decoded",
+			 LSN_FORMAT_ARGS(sent_lsn), LSN_FORMAT_ARGS(last_end));
 }
 
 /* Is the next record complete in the page that the reader has read last? */
@@ -99,15 +125,19 @@ read_on(LogicalDecodingContext *ctx)
 		if (XLogReadRecord(ctx->reader, &error) == NULL)
 			return;
 		LogicalDecodingProcessRecord(ctx, ctx->reader);
+		note_decoded(ctx->reader);
 	}
 }
 
 static void
 decode_and_read_on(DecodeRecord decode, LogicalDecodingContext *ctx, XLogRecordBuffer *buf)
 {
+	if (may_read_on())
+		check_walsender(ctx->reader);
 	decode(ctx, buf);
 	if (!may_read_on())
 		return;
+	note_decoded(ctx->reader);
 	is_reading_on = true;
 	PG_TRY();
 	{

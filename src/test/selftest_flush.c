@@ -57,11 +57,16 @@ papply_selftest_feedback(PG_FUNCTION_ARGS)
 											  told[0], told[1], told[2])));
 }
 
-/* selftest_status(kind, length): is a message of that kind and length left as it is? */
+/*
+ * selftest_status(kind, length, ahead): is a message of that kind and length left as it
+ * is?  Its sender is that many bytes ahead of what is applied, which is nothing.
+ */
 Datum
 papply_selftest_status(PG_FUNCTION_ARGS)
 {
 	char		message[64] = {PG_GETARG_CHAR(0)};
+
+	message[8] = PG_GETARG_INT32(2);	/* the last byte of its first position */
 
 	PG_RETURN_BOOL(papply_feedback_rewrite(message, PG_GETARG_INT32(1), false) == message);
 }
