@@ -34,6 +34,9 @@ extern int	papply_selftest_sleep;
 /* Does a receiver poll for the rest of a transaction?  false: as usual. */
 extern bool papply_selftest_read_on;
 
+/* Does the server keep its functions for connections? */
+extern bool papply_selftest_server_functions;
+
 /* Called by papply_guc_init(). */
 extern void papply_selftest_define_settings(void);
 

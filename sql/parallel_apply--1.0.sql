@@ -264,6 +264,7 @@ CREATE VIEW parallel_apply.subscriptions AS
            s.subname,
            p.pid,
            CASE WHEN NOT s.subenabled THEN 'disabled'
+                WHEN p.pid IS NULL AND u.is_running THEN 'degraded'
                 WHEN p.state IS NULL THEN 'not running'
                 WHEN n.tables OPERATOR(pg_catalog.>) 0
                      AND p.state OPERATOR(pg_catalog.=) ANY ('{parallel,native}')
@@ -271,6 +272,8 @@ CREATE VIEW parallel_apply.subscriptions AS
            CASE WHEN NOT s.subenabled AND p.state OPERATOR(pg_catalog.=) 'failing'
                 THEN pg_catalog.format('the subscription is disabled, after an error: %s', p.reason)
                 WHEN NOT s.subenabled THEN 'the subscription is disabled'
+                WHEN p.pid IS NULL AND u.is_running
+                THEN 'the apply worker does not use parallel_apply, although the library is loaded'
                 WHEN p.state IS NULL THEN 'no apply worker is running'
                 WHEN n.tables OPERATOR(pg_catalog.>) 0
                      AND p.state OPERATOR(pg_catalog.=) 'parallel'
@@ -294,6 +297,11 @@ CREATE VIEW parallel_apply.subscriptions AS
              WHERE r.srsubid OPERATOR(pg_catalog.=) s.oid
                AND r.srsubstate OPERATOR(pg_catalog.<>) 'r'
                AND c.relkind OPERATOR(pg_catalog.<>) 'S') AS n ON true
+      CROSS JOIN LATERAL (
+            SELECT EXISTS (
+                   SELECT FROM pg_catalog.pg_stat_get_subscription(s.oid) AS a
+                    WHERE a.relid IS NULL AND a.last_msg_receipt_time IS NOT NULL
+                   ) AS is_running) AS u
      WHERE s.subdbid OPERATOR(pg_catalog.=)
            (SELECT d.oid FROM pg_catalog.pg_database AS d
              WHERE d.datname OPERATOR(pg_catalog.=) pg_catalog.current_database())

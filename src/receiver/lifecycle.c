@@ -626,7 +626,7 @@ check_writers(void)
 static void
 watch_origin(void)
 {
-	static TimestampTz looked_at = 0;
+	static int64 looked_at = 0;
 
 	if (papply_lifecycle_is_idle() && is_time_for(&looked_at, ORIGIN_INTERVAL_MS))
 		papply_origin_check(pool.origin, papply_pool->origin_lsn, FATAL);
@@ -639,7 +639,7 @@ watch_origin(void)
 static void
 give_way_to_slots(void)
 {
-	static TimestampTz looked_at = 0;
+	static int64 looked_at = 0;
 
 	if (papply_early_count() > 0 && is_time_for(&looked_at, SLOTS_INTERVAL_MS) &&
 		papply_decoding_waits_for_xids())

@@ -292,11 +292,9 @@ papply_native_watch_receive(WalReceiverConn *conn, char **buffer, pgsocket *wait
 		watch.is_on = false;
 		return false;
 	}
-	do
-	{
+	while ((*length = (papply_connection_functions->walrcv_receive) (conn, buffer, wait_fd)) > 0 &&
+		   !note(*buffer, *length))
 		papply_failed_set_message(NULL, 0);
-		*length = (papply_connection_functions->walrcv_receive) (conn, buffer, wait_fd);
-	} while (*length > 0 && !note(*buffer, *length));
 	if (*length == 0)
 	{
 		watch.has_slept = true;

@@ -23,6 +23,9 @@
 #include "native_streams.h"
 #include "receiver.h"
 #include "seam.h"
+#ifdef PAPPLY_SELFTEST
+#include "selftest.h"
+#endif
 #include "status.h"
 
 static WalReceiverFunctionsType seam;
@@ -111,4 +114,8 @@ papply_seam_install(void)
 	seam.walrcv_receive = receive;
 	seam.walrcv_send = send_message;
 	WalReceiverFunctions = &seam;
+#ifdef PAPPLY_SELFTEST
+	if (papply_selftest_server_functions)
+		WalReceiverFunctions = unconstify(WalReceiverFunctionsType *, papply_connection_functions);
+#endif
 }

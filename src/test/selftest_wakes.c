@@ -1,6 +1,6 @@
 /*-------------------------------------------------------------------------
  * selftest_wakes.c
- *	  Settings for t/045_protocol.pl and t/059_wakes.pl.
+ *	  Settings for t/007_server_functions.pl, t/045_protocol.pl and t/059_wakes.pl.
  *
  * Runs in every process, and only in libraries made with SELFTEST=1.
  *
@@ -12,6 +12,9 @@
  * selftest_read_on it reads again until a transaction has arrived completely.  So a reply
  * within the transaction is one that was sent because it was due, however busy the machine
  * is and however slowly the messages come.
+ *
+ * With selftest_server_functions, which must be set before the library is loaded, another
+ * library seems to have given the apply worker the server's functions back.
  *-------------------------------------------------------------------------
  */
 #include "parallel_apply.h"
@@ -22,6 +25,7 @@
 
 int			papply_selftest_sleep = 0;
 bool		papply_selftest_read_on = false;
+bool		papply_selftest_server_functions = false;
 
 void
 papply_selftest_define_settings(void)
@@ -39,5 +43,12 @@ papply_selftest_define_settings(void)
 							 &papply_selftest_read_on,
 							 false,
 							 PGC_SIGHUP, GUC_NO_SHOW_ALL | GUC_NOT_IN_SAMPLE,
+							 NULL, NULL, NULL);
+	DefineCustomBoolVariable(PAPPLY_NAME ".selftest_server_functions",
+							 "Leaves the server's functions for connections in place.",
+							 NULL,
+							 &papply_selftest_server_functions,
+							 false,
+							 PGC_POSTMASTER, GUC_NO_SHOW_ALL | GUC_NOT_IN_SAMPLE,
 							 NULL, NULL, NULL);
 }

@@ -1,0 +1,67 @@
+# Promise: if another library has replaced the functions by which an apply worker calls
+# parallel_apply, views and advice() show that the worker does not use it.
+#
+# A setting of libraries made with SELFTEST=1 does what such a library would do.
+use strict;
+use warnings;
+use FindBin;
+use lib $FindBin::RealBin;
+use PapplyTest;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my ($publisher, $subscriber) = new_pair();
+exec_both('CREATE TABLE items (id int PRIMARY KEY)');
+create_extension($subscriber);
+subscribe($publisher, $subscriber, 'tap');
+
+if ($subscriber->psql('postgres',
+		'SHOW parallel_apply.selftest_server_functions') != 0)
+{
+	plan skip_all => 'the library was made without SELFTEST=1';
+}
+
+sub state_of
+{
+	return on_subscriber(
+		q(SELECT state || ': ' || reason FROM parallel_apply.subscriptions));
+}
+
+# Another apply worker has received something.
+sub insert_after_restart
+{
+	my ($setting, $id) = @_;
+	$subscriber->append_conf('postgresql.conf',
+		"parallel_apply.selftest_server_functions = $setting");
+	$subscriber->restart;
+	on_publisher("INSERT INTO items VALUES ($id)");
+	wait_applied($publisher, $subscriber, 'tap');
+	return;
+}
+
+insert_after_restart('on', 1);
+is( state_of(),
+	'degraded: the apply worker does not use parallel_apply, although the library is loaded',
+	'the view shows that functions are replaced');
+like(
+	on_subscriber(
+		q(SELECT level || ' ' || evidence FROM parallel_apply.advice() WHERE topic = 'state')
+	),
+	qr/^warning .*does not use parallel_apply/,
+	'and so does advice()');
+on_subscriber('ALTER SUBSCRIPTION tap DISABLE');
+wait_until(q(pid IS NULL FROM pg_stat_subscription WHERE subname = 'tap'),
+	'the apply worker does not end');
+like(state_of(), qr/^disabled: /, 'but not without an apply worker');
+on_subscriber('ALTER SUBSCRIPTION tap ENABLE');
+
+insert_after_restart('off', 2);
+wait_for_pool($subscriber, 'tap');
+unlike(state_of() // '',
+	qr/degraded/, 'nor if the apply worker uses the library');
+tables_equal('in the end', 'items');
+finish($publisher, $subscriber,
+	qr/FATAL:  terminating logical replication worker due to administrator command/
+);
+done_testing();
