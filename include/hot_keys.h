@@ -44,21 +44,18 @@ typedef struct PapplyHotKey
 
 typedef struct PapplyHotKeys
 {
-	Oid			subid;			/* InvalidOid: the place is free */
-	TimestampTz last_wait;
 	PapplyHotKey keys[PAPPLY_HOT_KEYS];
 	PapplyHotKey indexes[PAPPLY_HOT_INDEXES];
 } PapplyHotKeys;
 
-/* For _PG_init. */
-extern void papply_hot_keys_request_shmem(void);
-extern void papply_hot_keys_init_shmem(void);
+/* Add waits of this writer. */
+extern void papply_hot_keys_add(const PapplyKeyWait *waits, int count);
 
-/* Add waits of a writer of this subscription. */
-extern void papply_hot_keys_add(Oid subid, const PapplyKeyWait *waits, int count);
-
-/* Copy the n-th place.  Returns false if there is no such place. */
-extern bool papply_hot_keys_peek(int n, PapplyHotKeys *copy);
+/*
+ * Copy those of a subscription of this database, for views.  Returns false if
+ * it has no slot.
+ */
+extern bool papply_hot_keys_get(Oid subid, PapplyHotKeys *copy);
 
 /* Discard all waits of a subscription. */
 extern void papply_hot_keys_reset(Oid subid);

@@ -4,8 +4,8 @@
  * pool.h
  *	  The shared memory of a receiver and its writers.
  *
- * PapplyPool is in the server's main shared memory, one for each leader apply
- * worker that may exist.  The bytes and transactions of the queue are in a
+ * PapplyPool is in the server's main shared memory, in the slot of the
+ * subscription (slots.h).  The bytes and transactions of the queue are in a
  * dynamic shared memory segment, which is created and destroyed with the pool.
  *
  * Only the files of src/pool access the fields.  Processes use the functions
@@ -139,21 +139,25 @@ typedef struct PapplyGain
 	double		time[PAPPLY_GAINS]; /* and that papply_gain_writers() would */
 } PapplyGain;
 
-typedef struct PapplyPool
+/* What outlives a pool. */
+typedef struct PapplyPoolHistory
 {
-	/* protected by the directory's lock (pool.c) */
-	bool		in_use;
-	Oid			subid;			/* kept after release, with replay_final_lsn */
 	XLogRecPtr	replay_final_lsn;	/* remote transaction that needs a native
-									 * replay; survives the receiver */
-	int64		lack_at;		/* when memory for definitions ran out, or 0;
-								 * survives the receiver */
+									 * replay */
+	int64		lack_at;		/* when memory for definitions ran out, or 0 */
 	int			lack_ms;		/* time for which no pool is started after
 								 * that */
-	uint32		generation;		/* number of pools that this place has had */
+} PapplyPoolHistory;
+
+typedef struct PapplyPool
+{
+	/* protected by the lock of the slots */
+	bool		in_use;
+	uint32		generation;		/* number of pools that this slot has had */
 
 	/* set once by the receiver, before writers start */
 	Oid			dbid;
+	Oid			subid;
 	Oid			userid;			/* owner of the subscription */
 	PapplyOriginId origin;
 	XLogRecPtr	origin_lsn;		/* origin.c; written by the owner of the
@@ -254,15 +258,11 @@ extern PapplyPool *papply_pool;
 /* Index of this writer in papply_pool->writers; PAPPLY_WAITER_RECEIVER in the receiver. */
 extern int	papply_pool_waiter;
 
-/* For _PG_init: request, and create or attach to, the directory. */
-extern void papply_pool_request_shmem(void);
-extern void papply_pool_init_shmem(void);
-
 /*
- * Take a free place of the directory for a subscription, and set papply_pool.
- * The caller becomes its receiver.  Returns false if no place is free.
+ * Begin a pool in the slot of this receiver, and set papply_pool.  Returns
+ * false if the receiver has no slot.
  */
-extern bool papply_pool_acquire(Oid dbid, Oid subid, Oid userid, PapplyOriginId origin);
+extern bool papply_pool_acquire(Oid userid, PapplyOriginId origin);
 
 /*
  * Set papply_pool to a pool in the memory of this process, for a transaction
@@ -274,7 +274,7 @@ extern void papply_pool_create_private(Oid dbid, Oid subid, Oid userid);
 /* Close the gate: no writer that has not passed it yet can commit. */
 extern void papply_pool_close(void);
 
-/* Free the place.  No writer may be attached. */
+/* End the pool.  No writer may be attached. */
 extern void papply_pool_release(void);
 
 /* Are there fewer than max_writers writers, in all pools of the server? */
@@ -302,28 +302,28 @@ extern Datum papply_pool_writer_argument(int writer);
 extern bool papply_pool_attach_writer(Datum argument, uint32 generation);
 
 /*
- * Remember, or return, the remote transaction of subid that needs a native
- * replay.
+ * Receiver with a pool: remember, or return, the remote transaction that needs
+ * a native replay.
  */
 extern void papply_pool_set_replay(XLogRecPtr final_lsn);
-extern XLogRecPtr papply_pool_get_replay(Oid subid);
+extern XLogRecPtr papply_pool_get_replay(void);
 
 /*
- * Remember, or check, that dynamic shared memory for a pool of subid ran out,
+ * Receiver: remember, or check, that dynamic shared memory for a pool ran out,
  * so that none should be started: for a minute, and for twice the previous
  * time at each further call.
  */
 extern void papply_pool_note_lack(void);
-extern bool papply_pool_has_lacked(Oid subid);
+extern bool papply_pool_has_lacked(void);
 
 /* Set the state of this writer, which other processes can read. */
 extern void papply_pool_set_state(PapplyWriterState state);
 
 /*
- * Copy the next pool of the current database, for views, without a lock on its
- * fields.  *n must be 0 at first.  Returns false if there is no further pool.
+ * Copy the pool of a subscription of this database, for views, without a lock
+ * on its fields.  Returns false if it has none.
  */
-extern bool papply_pool_peek_here(int *n, PapplyPool *copy);
+extern bool papply_pool_get(Oid subid, PapplyPool *copy);
 
 /*
  * Return the next pool of the server other than papply_pool, without a lock.

@@ -42,6 +42,13 @@ extern Oid	papply_sql_change_subscription(FunctionCallInfo fcinfo, int argument,
  */
 extern bool papply_sql_may_see(Oid subid);
 
+/*
+ * Return the subscriptions of this database that exist, have a slot in shared
+ * memory, and can be seen by the user.  Views read each of them by its OID.
+ * Its slot may be gone by then.
+ */
+extern List *papply_sql_visible_subscriptions(void);
+
 /* Throw an error unless the user owns the subscription. */
 extern void papply_sql_check_owner(Oid subid);
 

@@ -3,11 +3,6 @@
  *
  * statistics.h
  *	  Statistics and state of subscriptions, for the views.
- *
- * Each subscription with a leader apply worker has a place in the server's
- * main shared memory, with or without a pool.  The place is found by the OID
- * of the subscription, and outlives the worker.  Another subscription takes it
- * only if no other place is free.
  *-------------------------------------------------------------------------
  */
 #ifndef PAPPLY_STATISTICS_H
@@ -220,11 +215,36 @@ typedef struct PapplyProgress
 
 #define PAPPLY_ERROR_LENGTH 256
 
-/* Everything about a subscription, for the views. */
+typedef struct PapplyCounterRow
+{
+	char		pad[PG_CACHE_LINE_SIZE];	/* keep rows in separate cache
+											 * lines */
+	uint64		counts[PAPPLY_COUNTERS];
+} PapplyCounterRow;
+
+/* In the slot of a subscription. */
+typedef struct PapplySharedStatistics
+{
+	/* protected by the lock of the slots */
+	uint64		base[PAPPLY_COUNTERS];	/* sums of the rows at the last reset */
+	TimestampTz stats_reset;
+
+	/* protected by error_mutex of the slot */
+	TimestampTz last_error_time;
+	char		last_error[PAPPLY_ERROR_LENGTH];
+	PapplyFailedTransaction failed;
+
+	/* written by the receiver alone, read without a lock */
+	PapplyProgress progress;
+
+	/* each row written by its process alone, read without a lock */
+	PapplyCounterRow rows[PAPPLY_WAITERS];
+} PapplySharedStatistics;
+
+/* A copy for the views. */
 typedef struct PapplyStatistics
 {
 	Oid			subid;
-	Oid			dbid;
 	pid_t		receiver_pid;	/* 0 if none */
 	PapplyProgress progress;
 	uint64		counts[PAPPLY_COUNTERS];	/* since the last reset */
@@ -235,20 +255,12 @@ typedef struct PapplyStatistics
 	TimestampTz stats_reset;
 } PapplyStatistics;
 
-/* For _PG_init. */
-extern void papply_statistics_request_shmem(void);
-extern void papply_statistics_init_shmem(void);
-
 /*
- * Receiver, outside of a transaction: find or take the place of a
- * subscription; or record that the subscription has no receiver, after the
- * writers have exited.
+ * Receiver or writer: count in the slot that this process is attached to, if
+ * any; or stop that, before the receiver leaves the slot.
  */
-extern void papply_statistics_attach_receiver(Oid dbid, Oid subid);
-extern void papply_statistics_detach_receiver(void);
-
-/* Writer: to be called after attaching to the pool. */
-extern void papply_statistics_attach_writer(void);
+extern void papply_statistics_attach(void);
+extern void papply_statistics_detach(void);
 
 /*
  * Counters of this process.  No other process writes them, so they need no
@@ -293,8 +305,11 @@ extern bool papply_statistics_has_failed(const PapplyStatistics *statistics);
 /* Receiver: return the sum of a counter over all processes, never reset. */
 extern uint64 papply_statistics_total(PapplyCounter counter);
 
-/* Views: copy the n-th place.  Returns false if there is no such place. */
-extern bool papply_statistics_peek(int n, PapplyStatistics *copy);
+/*
+ * Views: copy those of a subscription of this database.  Returns false if it
+ * has no slot.
+ */
+extern bool papply_statistics_get(Oid subid, PapplyStatistics *copy);
 
 /*
  * Return the time since which the subscription is behind.  This is the commit
@@ -333,7 +348,7 @@ extern PapplySavedSubscription *papply_statistics_save(int *n);
 /* Return the clause after "because", or NULL for PAPPLY_REASON_NONE. */
 extern const char *papply_statistics_reason_text(PapplyApplyReason reason);
 
-/* Reset all counters of a subscription, if it has a place. */
+/* Reset all counters of a subscription, if it has a slot. */
 extern void papply_statistics_reset(Oid subid);
 
 #endif							/* PAPPLY_STATISTICS_H */

@@ -14,13 +14,11 @@
 
 #include "drop_extension.h"
 #include "gather.h"
-#include "hot_keys.h"
-#include "pool.h"
 #include "read_on.h"
 #include "saved.h"
 #include "seam.h"
+#include "slots.h"
 #include "subscription_options.h"
-#include "statistics.h"
 #include "table_options.h"
 #include "table_statistics.h"
 #include "worker_slots.h"
@@ -37,10 +35,8 @@ request_shmem(void)
 {
 	if (previous_shmem_request)
 		previous_shmem_request();
-	papply_pool_request_shmem();
+	papply_slots_request_shmem();
 	papply_table_statistics_request_shmem();
-	papply_statistics_request_shmem();
-	papply_hot_keys_request_shmem();
 	papply_worker_slots_request_shmem();
 }
 
@@ -49,10 +45,8 @@ startup_shmem(void)
 {
 	if (previous_shmem_startup)
 		previous_shmem_startup();
-	papply_pool_init_shmem();
+	papply_slots_init_shmem();
 	papply_table_statistics_init_shmem();
-	papply_statistics_init_shmem();
-	papply_hot_keys_init_shmem();
 	papply_worker_slots_init_shmem();
 	papply_saved_init();
 }

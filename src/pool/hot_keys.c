@@ -2,9 +2,8 @@
  * hot_keys.c
  *	  The keys for which transactions wait most.
  *
- * Runs in the postmaster (sizing), in writers, which add their waits for
- * dependencies at the end of a local transaction, and in backends that read
- * the views.
+ * Runs in writers, which add their waits for dependencies at the end of a local
+ * transaction, and in backends that read the views.
  *
  * The number of keys has no bound, but only few of them matter.  Each
  * subscription has a fixed number of entries.  A key without an entry takes
@@ -15,127 +14,20 @@
  * Data Streams", ICDT 2005).  The same is done for all keys of an index
  * together.
  *
- * There are as many places as leader apply workers.  A place is found by the
- * OID of the subscription, and remains when the worker exits.  An additional
- * subscription takes the place whose last wait is the oldest.
- *
- * Locking: each place has a lock.  The writers of the subscription hold it for
- * some microseconds after a wait, which takes longer than that.  The
- * directory's lock is held while a place is given to another subscription, and
- * the lock of the place is acquired within it.  The owner of a place can be
- * read with either of them.  The time of the last wait is read without a lock,
- * as a hint.
+ * Locking: the keys of each subscription have a lock in its slot (slots.c).
+ * The writers of the subscription hold it for some microseconds after a wait,
+ * which takes longer than that.
  *
  * Values of keys are user data.  Code that shows them must check privileges.
  *-------------------------------------------------------------------------
  */
 #include "parallel_apply.h"
 
-#include "miscadmin.h"
-#include "replication/logicallauncher.h"
 #include "storage/lwlock.h"
-#include "storage/shmem.h"
 #include "utils/timestamp.h"
 
 #include "hot_keys.h"
-
-typedef struct HotKeysPlace
-{
-	PapplyHotKeys keys;
-	LWLock		lock;			/* protects keys */
-} HotKeysPlace;
-
-typedef struct HotKeysDirectory
-{
-	LWLock		lock;			/* protects the owners of the places */
-	int			length;			/* set once */
-	HotKeysPlace places[FLEXIBLE_ARRAY_MEMBER];
-} HotKeysDirectory;
-
-static HotKeysDirectory *directory = NULL;
-
-#define HOT_KEYS_NAME PAPPLY_NAME " hot keys"
-
-static Size
-directory_size(void)
-{
-	return add_size(offsetof(HotKeysDirectory, places),
-					mul_size(max_logical_replication_workers, sizeof(HotKeysPlace)));
-}
-
-void
-papply_hot_keys_request_shmem(void)
-{
-	RequestAddinShmemSpace(directory_size());
-	RequestNamedLWLockTranche(HOT_KEYS_NAME, 1);
-}
-
-void
-papply_hot_keys_init_shmem(void)
-{
-	bool		found;
-
-	LWLockAcquire(AddinShmemInitLock, LW_EXCLUSIVE);
-	directory = ShmemInitStruct(HOT_KEYS_NAME, directory_size(), &found);
-	if (!found)
-	{
-		int			tranche = GetNamedLWLockTranche(HOT_KEYS_NAME)->lock.tranche;
-
-		memset(directory, 0, directory_size());
-		LWLockInitialize(&directory->lock, tranche);
-		directory->length = max_logical_replication_workers;
-		for (int i = 0; i < directory->length; i++)
-			LWLockInitialize(&directory->places[i].lock, tranche);
-	}
-	LWLockRelease(AddinShmemInitLock);
-}
-
-/*
- * Return the place of a subscription, or the one that it should take.  The
- * caller holds the directory's lock.
- */
-static int
-find_place(Oid subid)
-{
-	int			oldest = 0;
-
-	for (int i = 0; i < directory->length; i++)
-	{
-		PapplyHotKeys *keys = &directory->places[i].keys;
-
-		if (keys->subid == subid)
-			return i;
-		if (keys->last_wait < directory->places[oldest].keys.last_wait)
-			oldest = i;
-	}
-	return oldest;
-}
-
-/*
- * Lock and return the place of a subscription, after giving it one if it has
- * none.
- */
-static HotKeysPlace *
-lock_place(Oid subid)
-{
-	static int	last = 0;		/* the result of the last search */
-	HotKeysPlace *place = &directory->places[last];
-
-	LWLockAcquire(&place->lock, LW_EXCLUSIVE);
-	if (place->keys.subid == subid)
-		return place;
-	LWLockRelease(&place->lock);
-
-	LWLockAcquire(&directory->lock, LW_EXCLUSIVE);
-	last = find_place(subid);
-	place = &directory->places[last];
-	LWLockAcquire(&place->lock, LW_EXCLUSIVE);
-	if (place->keys.subid != subid)
-		memset(&place->keys, 0, sizeof(place->keys));
-	place->keys.subid = subid;
-	LWLockRelease(&directory->lock);
-	return place;
-}
+#include "slots.h"
 
 static bool
 is_of(const PapplyHotKey *entry, const PapplyKeyWait *wait, uint32 hash)
@@ -182,13 +74,15 @@ add_wait(PapplyHotKey *entry, const PapplyKeyWait *wait, TimestampTz now)
 }
 
 void
-papply_hot_keys_add(Oid subid, const PapplyKeyWait *waits, int count)
+papply_hot_keys_add(const PapplyKeyWait *waits, int count)
 {
 	TimestampTz now = GetCurrentTimestamp();
-	HotKeysPlace *place = lock_place(subid);
-	PapplyHotKeys *keys = &place->keys;
+	PapplyHotKeys *keys;
 
-	keys->last_wait = now;
+	if (papply_slot == NULL)
+		return;
+	keys = &papply_slot->data.hot_keys;
+	LWLockAcquire(&papply_slot->hot_keys_lock, LW_EXCLUSIVE);
 	for (int i = 0; i < count; i++)
 	{
 		const PapplyKeyWait *wait = &waits[i];
@@ -197,42 +91,38 @@ papply_hot_keys_add(Oid subid, const PapplyKeyWait *waits, int count)
 			add_wait(entry_of(keys->keys, PAPPLY_HOT_KEYS, wait, wait->key.hash), wait, now);
 		add_wait(entry_of(keys->indexes, PAPPLY_HOT_INDEXES, wait, 0), wait, now);
 	}
-	LWLockRelease(&place->lock);
+	LWLockRelease(&papply_slot->hot_keys_lock);
 }
 
 bool
-papply_hot_keys_peek(int n, PapplyHotKeys *copy)
+papply_hot_keys_get(Oid subid, PapplyHotKeys *copy)
 {
-	HotKeysPlace *place;
+	PapplySlot *slot;
 
-	if (n < 0 || n >= directory->length)
-		return false;
-	place = &directory->places[n];
-	LWLockAcquire(&place->lock, LW_SHARED);
-	*copy = place->keys;
-	LWLockRelease(&place->lock);
-	return true;
-}
-
-/* Clear the entries.  The subscription keeps its place. */
-static void
-reset_keys(PapplyHotKeys *keys)
-{
-	keys->last_wait = 0;
-	memset(keys->keys, 0, sizeof(keys->keys));
-	memset(keys->indexes, 0, sizeof(keys->indexes));
+	papply_slots_lock(LW_SHARED);
+	slot = papply_slots_find(subid);
+	if (slot != NULL)
+	{
+		LWLockAcquire(&slot->hot_keys_lock, LW_SHARED);
+		*copy = slot->data.hot_keys;
+		LWLockRelease(&slot->hot_keys_lock);
+	}
+	papply_slots_unlock();
+	return slot != NULL;
 }
 
 void
 papply_hot_keys_reset(Oid subid)
 {
-	for (int i = 0; i < directory->length; i++)
-	{
-		HotKeysPlace *place = &directory->places[i];
+	PapplySlot *slot;
 
-		LWLockAcquire(&place->lock, LW_EXCLUSIVE);
-		if (place->keys.subid == subid)
-			reset_keys(&place->keys);
-		LWLockRelease(&place->lock);
+	papply_slots_lock(LW_SHARED);
+	slot = papply_slots_find(subid);
+	if (slot != NULL)
+	{
+		LWLockAcquire(&slot->hot_keys_lock, LW_EXCLUSIVE);
+		memset(&slot->data.hot_keys, 0, sizeof(slot->data.hot_keys));
+		LWLockRelease(&slot->hot_keys_lock);
 	}
+	papply_slots_unlock();
 }

@@ -1,38 +1,34 @@
 /*-------------------------------------------------------------------------
  * pool.c
- *	  The directory of pools, and the life cycle of a pool.
+ *	  The life cycle of a pool.
  *
- * Runs in the postmaster (sizing), in receivers, in writers, and in backends
- * that read the views.
+ * Runs in receivers, in writers, and in backends that read the views.
  *
  * The control data of a pool is in the server's main shared memory, not in the
  * dynamic segment of its queue.  The gate must be readable as long as any
  * writer exists, and views must be able to read the data without attaching to
- * a segment.  The directory has as many places as there can be leader apply
- * workers, so a receiver always finds one.  Each place takes about 20 kB.
+ * a segment.  So it is in the slot of the subscription (slots.c).
  *
- * Locking: the directory's lock protects in_use, subid, replay_final_lsn,
- * lack_at, lack_ms and generation.  A receiver that starts a writer counts all
- * writers with the lock held, so that receivers together do not start too
- * many.  Only the receiver writes the gate (is_open).
+ * Locking: the lock of the slots protects in_use and generation.  A receiver
+ * that starts a writer counts all writers with the lock held, so that receivers
+ * together do not start too many.  Only the receiver writes the gate (is_open),
+ * and reads and writes the history.
  *
  * If a writer dies, its exit callback sets PAPPLY_WRITER_EXITED.  If the
  * receiver dies, its exit callback closes the gate and waits for the writers
  * to exit.  If a process is killed by SIGKILL, the postmaster reinitializes
- * shared memory and with it this directory.
+ * shared memory and with it all pools.
  *-------------------------------------------------------------------------
  */
 #include "parallel_apply.h"
 
 #include "commands/trigger.h"
 #include "miscadmin.h"
-#include "replication/logicallauncher.h"
-#include "storage/ipc.h"
-#include "storage/shmem.h"
 #include "utils/memutils.h"
 
 #include "clock.h"
 #include "pool.h"
+#include "slots.h"
 
 /*
  * Bounds of the time for which no pool is started after dynamic shared memory
@@ -42,55 +38,10 @@
 #define MIN_LACK_MS 60000
 #define MAX_LACK_MS (24 * 3600 * 1000)
 
-typedef struct PoolDirectory
-{
-	LWLock		lock;
-	int			length;
-	PapplyPool	pools[FLEXIBLE_ARRAY_MEMBER];
-} PoolDirectory;
-
-static PoolDirectory *directory = NULL;
-
 PapplyPool *papply_pool = NULL;
 int			papply_pool_waiter = PAPPLY_WAITER_RECEIVER;
 
-static Size
-directory_size(void)
-{
-	return add_size(offsetof(PoolDirectory, pools),
-					mul_size(max_logical_replication_workers, sizeof(PapplyPool)));
-}
-
-void
-papply_pool_request_shmem(void)
-{
-	RequestAddinShmemSpace(directory_size());
-	RequestNamedLWLockTranche(PAPPLY_NAME, 1);
-}
-
-void
-papply_pool_init_shmem(void)
-{
-	bool		found;
-
-	LWLockAcquire(AddinShmemInitLock, LW_EXCLUSIVE);
-	directory = ShmemInitStruct(PAPPLY_NAME, directory_size(), &found);
-	if (!found)
-	{
-		int			tranche = GetNamedLWLockTranche(PAPPLY_NAME)->lock.tranche;
-
-		memset(directory, 0, directory_size());
-		LWLockInitialize(&directory->lock, tranche);
-		directory->length = max_logical_replication_workers;
-		for (int i = 0; i < directory->length; i++)
-		{
-			LWLockInitialize(&directory->pools[i].registry_lock, tranche);
-		}
-	}
-	LWLockRelease(AddinShmemInitLock);
-}
-
-/* Initialize all fields, except those that outlive a pool. */
+/* Initialize all fields, except those that the lock of the slots protects. */
 static void
 reset_pool(PapplyPool *pool)
 {
@@ -146,58 +97,26 @@ reset_pool(PapplyPool *pool)
 	pool->registry_last_version = 0;
 }
 
-/*
- * Return a free place, or NULL.  Prefer the one that the subscription had
- * before, because it may hold the transaction that needs a native replay.
- */
-static PapplyPool *
-find_place(Oid subid)
-{
-	PapplyPool *place = NULL;
-
-	for (int i = 0; i < directory->length; i++)
-	{
-		PapplyPool *pool = &directory->pools[i];
-
-		if (pool->in_use)
-			continue;
-		if (pool->subid == subid)
-			return pool;
-		if (place == NULL || (place->subid != InvalidOid && pool->subid == InvalidOid))
-			place = pool;
-	}
-	return place;
-}
-
 bool
-papply_pool_acquire(Oid dbid, Oid subid, Oid userid, PapplyOriginId origin)
+papply_pool_acquire(Oid userid, PapplyOriginId origin)
 {
 	PapplyPool *pool;
 
-	LWLockAcquire(&directory->lock, LW_EXCLUSIVE);
-	pool = find_place(subid);
-	if (pool == NULL)
-	{
-		LWLockRelease(&directory->lock);
+	if (papply_slot == NULL)
 		return false;
-	}
-	if (pool->subid != subid)
-	{
-		pool->replay_final_lsn = InvalidXLogRecPtr;
-		pool->lack_at = 0;
-		pool->lack_ms = 0;
-	}
+	pool = &papply_slot->pool;
+	papply_slots_lock(LW_EXCLUSIVE);
 	reset_pool(pool);
-	pool->subid = subid;
 	pool->generation++;
-	pool->dbid = dbid;
+	pool->dbid = papply_slot->dbid;
+	pool->subid = papply_slot->subid;
 	pool->userid = userid;
 	pool->origin = origin;
 	pool->receiver_proc = MyProc;
 	pool->receiver_pid = MyProcPid;
 	pool->is_open = true;
 	pool->in_use = true;
-	LWLockRelease(&directory->lock);
+	papply_slots_unlock();
 
 	papply_pool = pool;
 	papply_pool_waiter = PAPPLY_WAITER_RECEIVER;
@@ -209,7 +128,7 @@ papply_pool_create_private(Oid dbid, Oid subid, Oid userid)
 {
 	PapplyPool *pool = MemoryContextAllocZero(TopMemoryContext, sizeof(PapplyPool));
 
-	LWLockInitialize(&pool->registry_lock, directory->lock.tranche);
+	papply_slots_init_lock(&pool->registry_lock);
 	reset_pool(pool);
 	pg_atomic_write_u32(&pool->replication_role, SESSION_REPLICATION_ROLE_REPLICA);
 	pool->dbid = dbid;
@@ -230,10 +149,10 @@ papply_pool_close(void)
 void
 papply_pool_release(void)
 {
-	LWLockAcquire(&directory->lock, LW_EXCLUSIVE);
+	papply_slots_lock(LW_EXCLUSIVE);
 	papply_pool->in_use = false;
 	papply_pool->receiver_proc = NULL;
-	LWLockRelease(&directory->lock);
+	papply_slots_unlock();
 	papply_pool = NULL;
 }
 
@@ -256,14 +175,26 @@ count_writers(const PapplyPool *pool)
 	return count;
 }
 
+static PapplyPool *
+next_pool(int *n)
+{
+	PapplySlot *slot;
+
+	while ((slot = papply_slots_get((*n)++)) != NULL)
+		if (slot->pool.in_use)
+			return &slot->pool;
+	return NULL;
+}
+
 static int
 count_all_writers(void)
 {
+	const PapplyPool *pool;
 	int			count = 0;
+	int			n = 0;
 
-	for (int i = 0; i < directory->length; i++)
-		if (directory->pools[i].in_use)
-			count += count_writers(&directory->pools[i]);
+	while ((pool = next_pool(&n)) != NULL)
+		count += count_writers(pool);
 	return count;
 }
 
@@ -272,9 +203,9 @@ papply_pool_has_room(int max_writers)
 {
 	bool		has_room;
 
-	LWLockAcquire(&directory->lock, LW_SHARED);
+	papply_slots_lock(LW_SHARED);
 	has_room = count_all_writers() < max_writers;
-	LWLockRelease(&directory->lock);
+	papply_slots_unlock();
 	return has_room;
 }
 
@@ -284,11 +215,11 @@ papply_pool_claim_writer(int writer, int max_writers)
 	PapplyWriterSlot *slot = &papply_pool->writers[writer];
 	bool		may_start;
 
-	LWLockAcquire(&directory->lock, LW_EXCLUSIVE);
+	papply_slots_lock(LW_EXCLUSIVE);
 	may_start = occupies_slot(slot) || count_all_writers() < max_writers;
 	if (may_start)
 		slot->state = PAPPLY_WRITER_STARTING;
-	LWLockRelease(&directory->lock);
+	papply_slots_unlock();
 	return may_start;
 }
 
@@ -296,50 +227,49 @@ bool
 papply_pool_has_surplus(int max_writers)
 {
 	int			ours = count_writers(papply_pool);
+	const PapplyPool *pool;
 	bool		has_surplus;
+	int			n = 0;
 
-	LWLockAcquire(&directory->lock, LW_SHARED);
+	papply_slots_lock(LW_SHARED);
 	has_surplus = ours > 1 && count_all_writers() > max_writers;
-	for (int i = 0; i < directory->length && has_surplus; i++)
+	while (has_surplus && (pool = next_pool(&n)) != NULL)
 	{
-		const PapplyPool *pool = &directory->pools[i];
-		int			theirs = pool->in_use ? count_writers(pool) : 0;
+		int			theirs = count_writers(pool);
 
 		if (theirs > ours || (theirs == ours && pool < papply_pool))
 			has_surplus = false;
 	}
-	LWLockRelease(&directory->lock);
+	papply_slots_unlock();
 	return has_surplus;
 }
 
 Datum
 papply_pool_writer_argument(int writer)
 {
-	int			place = papply_pool - directory->pools;
-
-	return Int32GetDatum(place * PAPPLY_MAX_WRITERS + writer);
+	return Int32GetDatum(papply_slots_number(papply_slot) * PAPPLY_MAX_WRITERS + writer);
 }
 
 bool
 papply_pool_attach_writer(Datum argument, uint32 generation)
 {
-	int			place = DatumGetInt32(argument) / PAPPLY_MAX_WRITERS;
+	PapplySlot *slot = papply_slots_get(DatumGetInt32(argument) / PAPPLY_MAX_WRITERS);
 	int			writer = DatumGetInt32(argument) % PAPPLY_MAX_WRITERS;
-	PapplyPool *pool = &directory->pools[place];
-	PapplyWriterSlot *slot = &pool->writers[writer];
+	PapplyPool *pool = &slot->pool;
 	bool		mine;
 
-	LWLockAcquire(&directory->lock, LW_SHARED);
+	papply_slots_lock(LW_SHARED);
 	mine = pool->in_use && pool->is_open && pool->generation == generation;
 	if (mine)
 	{
-		slot->pid = MyProcPid;
-		slot->proc = MyProc;
+		pool->writers[writer].pid = MyProcPid;
+		pool->writers[writer].proc = MyProc;
 	}
-	LWLockRelease(&directory->lock);
+	papply_slots_unlock();
 
 	if (mine)
 	{
+		papply_slot = slot;
 		papply_pool = pool;
 		papply_pool_waiter = writer;
 	}
@@ -349,61 +279,34 @@ papply_pool_attach_writer(Datum argument, uint32 generation)
 void
 papply_pool_set_replay(XLogRecPtr final_lsn)
 {
-	LWLockAcquire(&directory->lock, LW_EXCLUSIVE);
-	papply_pool->replay_final_lsn = final_lsn;
-	LWLockRelease(&directory->lock);
-}
-
-/*
- * Return the place that the subscription has or last had, or NULL.  The caller
- * holds the directory's lock.
- */
-static const PapplyPool *
-place_of(Oid subid)
-{
-	const PapplyPool *place = NULL;
-
-	for (int i = 0; i < directory->length; i++)
-		if (directory->pools[i].subid == subid)
-			place = &directory->pools[i];
-	return place;
+	papply_slot->data.history.replay_final_lsn = final_lsn;
 }
 
 XLogRecPtr
-papply_pool_get_replay(Oid subid)
+papply_pool_get_replay(void)
 {
-	const PapplyPool *place;
-	XLogRecPtr	final_lsn;
-
-	LWLockAcquire(&directory->lock, LW_SHARED);
-	place = place_of(subid);
-	final_lsn = place != NULL ? place->replay_final_lsn : InvalidXLogRecPtr;
-	LWLockRelease(&directory->lock);
-	return final_lsn;
+	return papply_slot->data.history.replay_final_lsn;
 }
 
 void
 papply_pool_note_lack(void)
 {
-	LWLockAcquire(&directory->lock, LW_EXCLUSIVE);
-	papply_pool->lack_at = papply_clock_now();
-	papply_pool->lack_ms = Max(MIN_LACK_MS, Min(MAX_LACK_MS, 2 * papply_pool->lack_ms));
-	LWLockRelease(&directory->lock);
+	PapplyPoolHistory *history;
+
+	if (papply_slot == NULL)
+		return;					/* a private pool */
+	history = &papply_slot->data.history;
+	history->lack_at = papply_clock_now();
+	history->lack_ms = Max(MIN_LACK_MS, Min(MAX_LACK_MS, 2 * history->lack_ms));
 }
 
 bool
-papply_pool_has_lacked(Oid subid)
+papply_pool_has_lacked(void)
 {
-	int64		now = papply_clock_now();
-	const PapplyPool *place;
-	bool		has_lacked;
+	const PapplyPoolHistory *history = papply_slot ? &papply_slot->data.history : NULL;
 
-	LWLockAcquire(&directory->lock, LW_SHARED);
-	place = place_of(subid);
-	has_lacked = place != NULL && place->lack_at != 0 &&
-		!papply_clock_has_passed(place->lack_at, now, place->lack_ms);
-	LWLockRelease(&directory->lock);
-	return has_lacked;
+	return history != NULL && history->lack_at != 0 &&
+		!papply_clock_has_passed(history->lack_at, papply_clock_now(), history->lack_ms);
 }
 
 void
@@ -413,30 +316,29 @@ papply_pool_set_state(PapplyWriterState state)
 }
 
 bool
-papply_pool_peek_here(int *n, PapplyPool *copy)
+papply_pool_get(Oid subid, PapplyPool *copy)
 {
-	while (*n < directory->length)
-	{
-		LWLockAcquire(&directory->lock, LW_SHARED);
-		memcpy(copy, &directory->pools[(*n)++], sizeof(PapplyPool));
-		LWLockRelease(&directory->lock);
-		if (copy->in_use && copy->dbid == MyDatabaseId)
-			return true;
-	}
-	return false;
+	PapplySlot *slot;
+	bool		is_there;
+
+	papply_slots_lock(LW_SHARED);
+	slot = papply_slots_find(subid);
+	is_there = slot != NULL && slot->pool.in_use;
+	if (is_there)
+		memcpy(copy, &slot->pool, sizeof(PapplyPool));
+	papply_slots_unlock();
+	return is_there;
 }
 
 PapplyPool *
 papply_pool_next_other(int *n)
 {
-	while (*n < directory->length)
-	{
-		PapplyPool *pool = &directory->pools[(*n)++];
+	PapplyPool *pool;
 
-		if (pool->in_use && pool != papply_pool)
-			return pool;
-	}
-	return NULL;
+	do
+		pool = next_pool(n);
+	while (pool != NULL && pool == papply_pool);
+	return pool;
 }
 
 void
@@ -450,11 +352,13 @@ papply_pool_cancel(void)
 void
 papply_pool_reset_gain(Oid subid)
 {
-	LWLockAcquire(&directory->lock, LW_SHARED);
-	for (int n = 0; n < directory->length; n++)
-		if (directory->pools[n].in_use && directory->pools[n].subid == subid)
-			directory->pools[n].gain.must_reset = true;
-	LWLockRelease(&directory->lock);
+	PapplySlot *slot;
+
+	papply_slots_lock(LW_SHARED);
+	slot = papply_slots_find(subid);
+	if (slot != NULL)
+		slot->pool.gain.must_reset = true;
+	papply_slots_unlock();
 }
 
 bool

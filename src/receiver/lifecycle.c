@@ -418,7 +418,7 @@ start_pool(void)
 	static bool has_exit_callback = false;
 	int			running;
 
-	if (papply_pool_has_lacked(MySubscription->oid))
+	if (papply_pool_has_lacked())
 	{
 		pool.start_reason = PAPPLY_REASON_NO_QUEUE;
 		return;
@@ -429,8 +429,7 @@ start_pool(void)
 		pool.start_reason = PAPPLY_REASON_NO_WRITERS;
 		return;
 	}
-	if (!papply_pool_acquire(MyLogicalRepWorker->dbid, MySubscription->oid,
-							 MyLogicalRepWorker->userid, PAPPLY_SESSION_ORIGIN))
+	if (!papply_pool_acquire(MyLogicalRepWorker->userid, PAPPLY_SESSION_ORIGIN))
 		return;
 	if (!has_exit_callback)
 		before_shmem_exit(end_pool_at_exit, (Datum) 0);
@@ -465,7 +464,7 @@ start_pool(void)
 	if (!PAPPLY_ORIGIN_IS_SHARED)
 		PAPPLY_SESSION_ORIGIN = PAPPLY_NO_ORIGIN;
 	papply_dispatch_reset();
-	pool.replay_final_lsn = papply_pool_get_replay(MySubscription->oid);
+	pool.replay_final_lsn = papply_pool_get_replay();
 	pool.is_closing = false;
 	pool.exists = true;
 	ereport(LOG,

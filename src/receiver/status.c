@@ -40,6 +40,7 @@
 #include "leader_count.h"
 #include "message.h"
 #include "queue.h"
+#include "slots.h"
 #include "status.h"
 
 #define SAMPLE_MS 1000
@@ -85,13 +86,15 @@ note_logged_error(ErrorData *error)
 static void
 detach_at_exit(int code, Datum arg)
 {
-	papply_statistics_detach_receiver();
+	papply_statistics_detach();
+	papply_slots_detach_receiver();
 }
 
 void
 papply_status_attach(void)
 {
-	papply_statistics_attach_receiver(MyLogicalRepWorker->dbid, MySubscription->oid);
+	papply_slots_attach_receiver(MySubscription->oid);
+	papply_statistics_attach();
 	before_shmem_exit(detach_at_exit, (Datum) 0);
 	previous_emit_log = emit_log_hook;
 	emit_log_hook = note_logged_error;
@@ -117,7 +120,7 @@ papply_status_set(PapplyApplyState state, PapplyApplyReason reason)
 {
 	papply_statistics_progress->reason = reason;
 	pg_write_barrier();			/* pairs with the lock in
-								 * papply_statistics_peek() */
+								 * papply_statistics_get() */
 	papply_statistics_progress->state = state;
 }
 
@@ -160,7 +163,7 @@ sample(bool has_pool)
 	if (oldest == 0)
 		progress->current_at = next->oldest_commit_time;
 	pg_write_barrier();			/* pairs with the lock in
-								 * papply_statistics_peek() */
+								 * papply_statistics_get() */
 	progress->samples_taken = n + 1;
 }
 

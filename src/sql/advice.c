@@ -52,14 +52,14 @@ papply_get_queues(PG_FUNCTION_ARGS)
 {
 	PapplyResultRows *rows = papply_result_rows_begin(fcinfo, queue_columns, lengthof(queue_columns));
 	PapplyPool *pool = palloc(sizeof(PapplyPool));
-	int			n = 0;
+	ListCell   *cell;
 
-	while (papply_pool_peek_here(&n, pool))
+	foreach(cell, papply_sql_visible_subscriptions())
 	{
 		Datum		values[lengthof(queue_columns)];
 		bool		nulls[lengthof(queue_columns)] = {false};
 
-		if (!papply_sql_may_see(pool->subid))
+		if (!papply_pool_get(lfirst_oid(cell), pool))
 			continue;
 		values[0] = ObjectIdGetDatum(pool->subid);
 		values[1] = Int64GetDatum(pool->ring_bytes);

@@ -89,23 +89,12 @@ papply_failed_values(const PapplyStatistics *statistics, bool may_see, Datum *va
 	Assert(i == FAILED_COLUMNS);
 }
 
-static PapplyStatistics *
-find_failed(Oid subid)
-{
-	PapplyStatistics *statistics = palloc(sizeof(PapplyStatistics));
-
-	for (int n = 0; papply_statistics_peek(n, statistics); n++)
-		if (statistics->subid == subid && papply_statistics_has_failed(statistics))
-			return statistics;
-	return NULL;
-}
-
 const PapplyStatistics *
 papply_failed_get(Oid subid)
 {
-	PapplyStatistics *statistics = find_failed(subid);
+	PapplyStatistics *statistics = palloc(sizeof(PapplyStatistics));
 
-	if (statistics == NULL)
+	if (!papply_statistics_get(subid, statistics) || !papply_statistics_has_failed(statistics))
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("subscription \"%s\" has no failing transaction",
@@ -134,10 +123,11 @@ papply_get_failed_transactions(PG_FUNCTION_ARGS)
 {
 	PapplyResultRows *rows = papply_result_rows_begin(fcinfo, failed_columns, FAILED_COLUMNS);
 	PapplyStatistics *statistics = palloc(sizeof(PapplyStatistics));
+	ListCell   *cell;
 
-	for (int n = 0; papply_statistics_peek(n, statistics); n++)
-		if (statistics->dbid == MyDatabaseId && papply_statistics_has_failed(statistics) &&
-			papply_sql_may_see(statistics->subid))
-			put_failed(rows, statistics);
+	foreach(cell, papply_sql_visible_subscriptions())
+		if (papply_statistics_get(lfirst_oid(cell), statistics) &&
+			papply_statistics_has_failed(statistics))
+		put_failed(rows, statistics);
 	return (Datum) 0;
 }

@@ -8,10 +8,8 @@
  */
 #include "parallel_apply.h"
 
-#include "catalog/pg_subscription.h"
 #include "catalog/pg_type.h"
 #include "fmgr.h"
-#include "miscadmin.h"
 #include "utils/builtins.h"
 #include "utils/syscache.h"
 #include "utils/timestamp.h"
@@ -36,19 +34,6 @@ static const PapplyResultColumn key_columns[] = {
 };
 
 #define HOT_KEYS_COLUMNS lengthof(key_columns)
-
-static bool
-is_of_this_database(Oid subid)
-{
-	HeapTuple	tuple = SearchSysCache1(SUBSCRIPTIONOID, ObjectIdGetDatum(subid));
-	bool		is_ours;
-
-	if (!HeapTupleIsValid(tuple))
-		return false;
-	is_ours = ((Form_pg_subscription) GETSTRUCT(tuple))->subdbid == MyDatabaseId;
-	ReleaseSysCache(tuple);
-	return is_ours;
-}
 
 static const char *
 name_of_cause(const PapplyHotKey *entry)
@@ -100,15 +85,17 @@ Datum
 papply_get_hot_keys(PG_FUNCTION_ARGS)
 {
 	PapplyResultRows *rows = papply_result_rows_begin(fcinfo, key_columns, HOT_KEYS_COLUMNS);
-	PapplyHotKeys *place = palloc(sizeof(PapplyHotKeys));
+	PapplyHotKeys *keys = palloc(sizeof(PapplyHotKeys));
+	ListCell   *cell;
 
-	for (int n = 0; papply_hot_keys_peek(n, place); n++)
+	foreach(cell, papply_sql_visible_subscriptions())
 	{
-		if (!OidIsValid(place->subid) || !is_of_this_database(place->subid) ||
-			!papply_sql_may_see(place->subid))
+		Oid			subid = lfirst_oid(cell);
+
+		if (!papply_hot_keys_get(subid, keys))
 			continue;
-		put_keys(rows, place->subid, place->indexes, PAPPLY_HOT_INDEXES);
-		put_keys(rows, place->subid, place->keys, PAPPLY_HOT_KEYS);
+		put_keys(rows, subid, keys->indexes, PAPPLY_HOT_INDEXES);
+		put_keys(rows, subid, keys->keys, PAPPLY_HOT_KEYS);
 	}
 	return (Datum) 0;
 }

@@ -29,6 +29,7 @@
 
 #include "group.h"
 #include "kept.h"
+#include "slots.h"
 #include "sql_common.h"
 
 PG_FUNCTION_INFO_V1(papply_get_visibility);
@@ -146,6 +147,23 @@ papply_sql_may_see(Oid subid)
 	return has_privs_of_role(GetUserId(), ROLE_PG_READ_ALL_STATS) ||
 		(SearchSysCacheExists1(SUBSCRIPTIONOID, ObjectIdGetDatum(subid)) &&
 		 papply_compat_is_owner_of_subscription(subid));
+}
+
+List *
+papply_sql_visible_subscriptions(void)
+{
+	List	   *visible = NIL;
+	ListCell   *cell;
+
+	foreach(cell, papply_slots_subscriptions())
+	{
+		Oid			subid = lfirst_oid(cell);
+
+		if (SearchSysCacheExists1(SUBSCRIPTIONOID, ObjectIdGetDatum(subid)) &&
+			papply_sql_may_see(subid))
+			visible = lappend_oid(visible, subid);
+	}
+	return visible;
 }
 
 /* papply_get_visibility(subid) is papply_sql_may_see() for the views. */

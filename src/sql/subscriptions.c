@@ -19,6 +19,7 @@
 #include "clock.h"
 #include "hot_keys.h"
 #include "result_rows.h"
+#include "slots.h"
 #include "sql_common.h"
 #include "statistics.h"
 #include "table_statistics.h"
@@ -321,11 +322,11 @@ static void
 put_all(PapplyResultRows *rows, void (*put) (PapplyResultRows *, const PapplyStatistics *))
 {
 	PapplyStatistics *statistics = palloc(sizeof(PapplyStatistics));
+	ListCell   *cell;
 
-	for (int n = 0; papply_statistics_peek(n, statistics); n++)
-		if (OidIsValid(statistics->subid) && statistics->dbid == MyDatabaseId &&
-			papply_sql_may_see(statistics->subid))
-			put(rows, statistics);
+	foreach(cell, papply_sql_visible_subscriptions())
+		if (papply_statistics_get(lfirst_oid(cell), statistics))
+		put(rows, statistics);
 }
 
 /*
@@ -365,16 +366,14 @@ reset_all(Oid subid)
 Datum
 papply_reset_stats(PG_FUNCTION_ARGS)
 {
-	PapplyStatistics *statistics;
+	ListCell   *cell;
 
 	if (!PG_ARGISNULL(0))
 	{
 		reset_all(papply_sql_get_subscription(fcinfo, 0));
 		PG_RETURN_VOID();
 	}
-	statistics = palloc(sizeof(PapplyStatistics));
-	for (int n = 0; papply_statistics_peek(n, statistics); n++)
-		if (OidIsValid(statistics->subid) && statistics->dbid == MyDatabaseId)
-			reset_all(statistics->subid);
+	foreach(cell, papply_slots_subscriptions())
+		reset_all(lfirst_oid(cell));
 	PG_RETURN_VOID();
 }

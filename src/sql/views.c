@@ -174,14 +174,11 @@ put_leader(PapplyResultRows *rows, const PapplyStatistics *statistics)
 }
 
 static void
-put_leaders(PapplyResultRows *rows)
+put_writers(PapplyResultRows *rows, PapplyPool *pool)
 {
-	PapplyStatistics *statistics = palloc(sizeof(PapplyStatistics));
-
-	for (int n = 0; papply_statistics_peek(n, statistics); n++)
-		if (statistics->receiver_pid != 0 && statistics->dbid == MyDatabaseId &&
-			papply_sql_may_see(statistics->subid))
-			put_leader(rows, statistics);
+	for (int i = 0; i < PAPPLY_MAX_WRITERS; i++)
+		if (pool->writers[i].proc != NULL)
+			put_writer(rows, pool, i);
 }
 
 /*
@@ -192,17 +189,18 @@ Datum
 papply_get_writers(PG_FUNCTION_ARGS)
 {
 	PapplyResultRows *rows = papply_result_rows_begin(fcinfo, writer_columns, WRITERS_COLUMNS);
+	PapplyStatistics *statistics = palloc(sizeof(PapplyStatistics));
 	PapplyPool *pool = palloc(sizeof(PapplyPool));
-	int			n = 0;
+	ListCell   *cell;
 
-	put_leaders(rows);
-	while (papply_pool_peek_here(&n, pool))
+	foreach(cell, papply_sql_visible_subscriptions())
 	{
-		if (!papply_sql_may_see(pool->subid))
-			continue;
-		for (int i = 0; i < PAPPLY_MAX_WRITERS; i++)
-			if (pool->writers[i].proc != NULL)
-				put_writer(rows, pool, i);
+		Oid			subid = lfirst_oid(cell);
+
+		if (papply_statistics_get(subid, statistics) && statistics->receiver_pid != 0)
+			put_leader(rows, statistics);
+		if (papply_pool_get(subid, pool))
+			put_writers(rows, pool);
 	}
 	return (Datum) 0;
 }

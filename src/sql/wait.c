@@ -118,13 +118,11 @@ go_on_waiting(Wait *wait)
 static PapplyStatistics *
 look(Oid subid)
 {
-	static PapplyStatistics place;
+	static PapplyStatistics statistics;
 
-	for (int n = 0; papply_statistics_peek(n, &place); n++)
-		if (place.subid == subid)
-			return &place;
-	memset(&place, 0, sizeof(place));
-	return &place;
+	if (!papply_statistics_get(subid, &statistics))
+		memset(&statistics, 0, sizeof(statistics));
+	return &statistics;
 }
 
 /*
@@ -152,10 +150,10 @@ static XLogRecPtr
 committed_lsn(Oid subid)
 {
 	XLogRecPtr	origin_lsn = origin_progress(subid);
-	PapplyStatistics *place = look(subid);
+	PapplyStatistics *statistics = look(subid);
 
-	return place->receiver_pid != 0 ? place->progress.committed_lsn :
-		Max(place->progress.committed_lsn, origin_lsn);
+	return statistics->receiver_pid != 0 ? statistics->progress.committed_lsn :
+		Max(statistics->progress.committed_lsn, origin_lsn);
 }
 
 /*
@@ -184,11 +182,11 @@ static bool
 is_about_to_pause(Oid subid)
 {
 	PapplySubscriptionOptions options;
-	PapplyStatistics *place = look(subid);
+	PapplyStatistics *statistics = look(subid);
 
 	papply_subscription_options_get(subid, &options);
 	return options.is_paused && !papply_worker_wake_is_pending(subid) &&
-		place->receiver_pid != 0 && place->progress.state != PAPPLY_APPLY_PAUSED;
+		statistics->receiver_pid != 0 && statistics->progress.state != PAPPLY_APPLY_PAUSED;
 }
 
 /*

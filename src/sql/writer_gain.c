@@ -45,13 +45,12 @@ papply_get_speedup_estimate(PG_FUNCTION_ARGS)
 {
 	PapplyResultRows *rows = papply_result_rows_begin(fcinfo, estimate_columns, lengthof(estimate_columns));
 	PapplyPool *pool = palloc(sizeof(PapplyPool));
-	int			n = 0;
+	const PapplyGain *gain = &pool->gain;
+	ListCell   *cell;
 
-	while (papply_pool_peek_here(&n, pool))
+	foreach(cell, papply_sql_visible_subscriptions())
 	{
-		const PapplyGain *gain = &pool->gain;
-
-		if (gain->transactions == 0 || !papply_sql_may_see(pool->subid))
+		if (!papply_pool_get(lfirst_oid(cell), pool) || gain->transactions == 0)
 			continue;
 		put_gain(rows, pool->subid, 1, 1.0, gain->transactions);
 		for (int i = 0; i < PAPPLY_GAINS; i++)

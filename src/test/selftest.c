@@ -38,6 +38,7 @@
 #include "queue.h"
 #include "row_keys.h"
 #include "selftest.h"
+#include "slots.h"
 
 PG_FUNCTION_INFO_V1(papply_selftest_dependency);
 PG_FUNCTION_INFO_V1(papply_selftest_gate);
@@ -359,7 +360,8 @@ begin_queue_test(int size_kb)
 	int			save_size = papply_queue_size;
 	bool		is_created;
 
-	EXPECT(papply_pool_acquire(MyDatabaseId, TEST_SUBID, GetUserId(), TEST_ORIGIN));
+	papply_slots_attach_receiver(TEST_SUBID);
+	EXPECT(papply_pool_acquire(GetUserId(), TEST_ORIGIN));
 	pg_atomic_write_u64(&papply_pool->wanted_writers, 2);
 	papply_queue_size = size_kb;
 	is_created = papply_queue_create();
@@ -374,6 +376,7 @@ end_queue_test(void)
 	papply_queue_detach();
 	if (papply_pool != NULL)
 		papply_pool_release();
+	papply_slots_detach_receiver();
 }
 
 void

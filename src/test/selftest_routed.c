@@ -19,10 +19,9 @@ Datum
 papply_selftest_routed_messages(PG_FUNCTION_ARGS)
 {
 	Oid			subid = PG_GETARG_OID(0);
-	PapplyStatistics *place = palloc(sizeof(PapplyStatistics));
+	PapplyStatistics *statistics = palloc(sizeof(PapplyStatistics));
 
-	for (int n = 0; papply_statistics_peek(n, place); n++)
-		if (place->subid == subid && place->receiver_pid != 0)
-			PG_RETURN_INT64(place->progress.routed_messages);
+	if (papply_statistics_get(subid, statistics) && statistics->receiver_pid != 0)
+		PG_RETURN_INT64(statistics->progress.routed_messages);
 	PG_RETURN_NULL();
 }

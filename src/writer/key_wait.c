@@ -133,7 +133,7 @@ static void
 add_waits(void)
 {
 	if (nwaits > 0)
-		papply_hot_keys_add(papply_pool->subid, waits, nwaits);
+		papply_hot_keys_add(waits, nwaits);
 	nwaits = 0;
 }
 

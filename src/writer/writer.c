@@ -803,7 +803,7 @@ papply_writer_main(Datum main_arg)
 	if (!papply_pool_attach_writer(main_arg, generation))
 		proc_exit(0);
 	before_shmem_exit(detach_at_exit, (Datum) 0);
-	papply_statistics_attach_writer();
+	papply_statistics_attach();
 	papply_wait_checks_begin();
 
 	error_context.callback = describe_range;
