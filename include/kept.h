@@ -70,6 +70,13 @@ PAPPLY_NORETURN extern void papply_kept_refuse_missing(int64 id);
 extern uint64 papply_kept_remove(int64 id);
 
 /*
+ * Remove the rows of transactions that will not be stored: another one came
+ * first, or they were prepared and rolled back.  The caller has locked the
+ * relation against others that insert such rows.
+ */
+extern void papply_kept_remove_unused(Relation transactions);
+
+/*
  * Remove the transactions of a subscription.  Returns how many of them had
  * been stored.
  */

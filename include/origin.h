@@ -23,4 +23,16 @@ extern void papply_origin_pass_on(void);
  */
 extern void papply_origin_check(PapplyOriginId origin, XLogRecPtr lsn, int elevel);
 
+/*
+ * Return the name of the origin that exists while a skipped transaction of a
+ * subscription is replayed.
+ */
+extern char *papply_origin_name_for_replay(Oid subid);
+
+/*
+ * Drop that origin if a crash has left it behind.  The caller is in a
+ * transaction.  Does nothing if a transaction is being replayed.
+ */
+extern void papply_origin_drop_leftover(Oid subid);
+
 #endif							/* PAPPLY_ORIGIN_H */

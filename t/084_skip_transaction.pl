@@ -226,6 +226,10 @@ sub test_all
 	is(on_subscriber(q(SELECT parallel_apply.skip_transaction('tap') > 0)),
 		't', "$how: there is a number");
 	is( on_subscriber(
+			'SELECT count(*) FROM parallel_apply.kept_transactions'),
+		'1',
+		"$how: nothing is left of the one that was rolled back");
+	is( on_subscriber(
 			q(SELECT parallel_apply.skip_transaction('tap', keep => false))),
 		'',
 		"$how: and none");

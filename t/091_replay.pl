@@ -422,7 +422,11 @@ sub crash_in_replay
 		$is_committed ? '1' : '0',
 		"$what: all or nothing is applied");
 
-	# The next replay uses, and drops, the origin that remains.
+	ok( $subscriber->poll_query_until(
+			'postgres',
+			q(SELECT count(*) = 0 FROM pg_replication_origin WHERE roname LIKE 'parallel_apply%')
+		),
+		"$what: no other origin is left");
 	$transaction = skip_it("INSERT INTO items VALUES (-$number, -1)")
 	  if $is_committed;
 	repair() if $is_committed;

@@ -225,20 +225,27 @@ papply_kept_exist(void)
 	return has_row(PAPPLY_KEPT_MESSAGES, note_existence);
 }
 
-/* Find a transaction that the server will skip when it arrives. */
+/* Will the server skip the transaction when it arrives? */
 static bool
-find_pending(Relation rel, HeapTuple tuple, void *arg)
+is_pending(Relation rel, HeapTuple tuple)
 {
 	Oid			subid = DatumGetObjectId(column_of(rel, tuple, PAPPLY_KEPT_SUBID));
 	HeapTuple	subscription = SearchSysCache1(SUBSCRIPTIONOID, ObjectIdGetDatum(subid));
-	bool	   *is_pending = arg;
+	bool		result;
 
 	if (!HeapTupleIsValid(subscription))
-		return true;
-	*is_pending = ((Form_pg_subscription) GETSTRUCT(subscription))->subskiplsn ==
+		return false;
+	result = ((Form_pg_subscription) GETSTRUCT(subscription))->subskiplsn ==
 		DatumGetLSN(column_of(rel, tuple, PAPPLY_KEPT_FINISH_LSN));
 	ReleaseSysCache(subscription);
-	return !*is_pending;
+	return result;
+}
+
+static bool
+find_pending(Relation rel, HeapTuple tuple, void *arg)
+{
+	*(bool *) arg = is_pending(rel, tuple);
+	return !*(bool *) arg;
 }
 
 bool
@@ -272,6 +279,46 @@ remove_messages(int64 id)
 		(void) remove_row(scan->messages, tuple, &removed);
 	papply_kept_end_scan(scan);
 	return removed;
+}
+
+static bool
+has_messages(int64 id)
+{
+	PapplyKeptScan *scan = papply_kept_begin_scan(id);
+	bool		has_any;
+
+	if (scan == NULL)
+		return false;
+	has_any = HeapTupleIsValid(systable_getnext_ordered(scan->scan, ForwardScanDirection));
+	papply_kept_end_scan(scan);
+	return has_any;
+}
+
+/*
+ * The messages are read after the skip LSN: the transaction that clears it
+ * stores them.
+ */
+static bool
+remove_unless_used(Relation rel, HeapTuple tuple, void *arg)
+{
+	uint64		removed = 0;
+
+	return is_pending(rel, tuple) || has_messages(id_of(rel, tuple)) ||
+		remove_row(rel, tuple, &removed);
+}
+
+void
+papply_kept_remove_unused(Relation transactions)
+{
+	Relation	messages = papply_kept_open(PAPPLY_KEPT_MESSAGES, AccessShareLock);
+
+	/* a prepared transaction, or an apply worker, may be storing some */
+	if (ConditionalLockRelation(messages, ShareLock))
+	{
+		visit(transactions, NULL, 0, remove_unless_used, NULL);
+		UnlockRelation(messages, ShareLock);
+	}
+	table_close(messages, NoLock);
 }
 
 uint64

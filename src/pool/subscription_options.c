@@ -34,6 +34,7 @@
 
 #include "group.h"
 #include "kept.h"
+#include "origin.h"
 #include "subscription_options.h"
 #include "worker_wake.h"
 
@@ -287,6 +288,7 @@ remove_label_at_drop(ObjectAccessType access, Oid class_id, Oid object_id, int s
 		ObjectAddressSet(subscription, SubscriptionRelationId, object_id);
 		SetSecurityLabel(&subscription, PAPPLY_NAME, NULL);
 		remove_kept(object_id);
+		papply_origin_drop_leftover(object_id);
 	}
 }
 

@@ -30,6 +30,7 @@
 #include <sched.h>
 #include <sys/socket.h>
 
+#include "access/xact.h"
 #include "miscadmin.h"
 #include "postmaster/interrupt.h"
 #include "replication/walreceiver.h"
@@ -52,6 +53,7 @@
 #include "message.h"
 #include "native_replay.h"
 #include "native_watch.h"
+#include "origin.h"
 #include "owner.h"
 #include "pace.h"
 #include "publisher.h"
@@ -151,6 +153,17 @@ static uint64 rounded_seqno = PAPPLY_NO_SEQNO;
 static uint64 alone_seqno = PAPPLY_NO_SEQNO;
 
 static void
+drop_leftover_origin(void)
+{
+	MemoryContext old_context = CurrentMemoryContext;
+
+	StartTransactionCommand();
+	papply_origin_drop_leftover(MySubscription->oid);
+	CommitTransactionCommand();
+	MemoryContextSwitchTo(old_context);
+}
+
+static void
 initialize(void)
 {
 	int			sockets[2];
@@ -162,6 +175,7 @@ initialize(void)
 	papply_status_init();
 	papply_remote_relation_init();
 	papply_lifecycle_init();
+	drop_leftover_origin();
 	papply_feedback_received(replorigin_session_get_progress(false));
 
 	/* never readable: the other end stays open, and no process writes to it */

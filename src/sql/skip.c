@@ -82,6 +82,7 @@ request(const PapplyStatistics *statistics)
 	StaticAssertStmt(PAPPLY_KEPT_COLUMNS == 1 + PAPPLY_FAILED_COLUMNS, "the same columns");
 	if (id == 0)
 	{
+		papply_kept_remove_unused(rel);
 		id = papply_kept_next_id(rel);
 		values[0] = Int64GetDatum(id);
 		papply_failed_values(statistics, true, values + 1, nulls + 1);

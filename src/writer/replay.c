@@ -26,8 +26,8 @@
  * the progress of that session.  The origin of the subscription belongs to
  * the apply worker, which may be running.  So an origin is created for the
  * replay, whose session this process takes, and dropped at the end.  If the
- * server crashes in between, the next replay for the subscription uses that
- * origin.
+ * server crashes in between, the next apply worker of the subscription drops
+ * that origin, or the next replay uses it.
  *
  * Locking: the subscription is locked until the process ends, so that it is
  * neither altered nor dropped, and no other transaction of it is replayed.
@@ -56,6 +56,7 @@
 #include "insert_run.h"
 #include "kept.h"
 #include "local_commit.h"
+#include "origin.h"
 #include "pool.h"
 #include "postpone.h"
 #include "relation_registry.h"
@@ -315,23 +316,19 @@ apply_transaction(void)
 
 /*** the replication origin ***/
 
-static char *
-session_origin_name(void)
-{
-	return psprintf(PAPPLY_NAME "_replay_%u", replay->subid);
-}
-
 /* Take the session of an origin that is not the one of the subscription. */
 static void
 begin_origin(void)
 {
 	PapplyOriginId session_origin;
+	char	   *name;
 
 	StartTransactionCommand();
+	name = papply_origin_name_for_replay(replay->subid);
 	papply_pool->origin = replorigin_by_name(psprintf("pg_%u", replay->subid), false);
-	session_origin = replorigin_by_name(session_origin_name(), true);
+	session_origin = replorigin_by_name(name, true);
 	if (session_origin == PAPPLY_NO_ORIGIN)
-		session_origin = replorigin_create(session_origin_name());
+		session_origin = replorigin_create(name);
 	CommitTransactionCommand();
 	has_origin = true;
 	papply_compat_origin_setup(session_origin);
@@ -350,7 +347,7 @@ end_origin(void)
 	if (!has_origin)
 		return;
 	StartTransactionCommand();
-	replorigin_drop_by_name(session_origin_name(), true, true);
+	replorigin_drop_by_name(papply_origin_name_for_replay(replay->subid), true, true);
 	CommitTransactionCommand();
 }
 
