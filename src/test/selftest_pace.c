@@ -1,6 +1,6 @@
 /*-------------------------------------------------------------------------
  * selftest_pace.c
- *	  Pauses in reading, with a simulated publisher, for sql/selftest.sql.
+ *	  Test what depends on time, with a simulated publisher, for sql/selftest.sql.
  *
  * Runs in a user's backend, and only in libraries made with SELFTEST=1.
  *-------------------------------------------------------------------------
@@ -10,9 +10,12 @@
 #include "fmgr.h"
 #include "utils/builtins.h"
 
+#include "clock.h"
+#include "lone.h"
 #include "pace.h"
 #include "selftest.h"
 
+PG_FUNCTION_INFO_V1(papply_selftest_lone);
 PG_FUNCTION_INFO_V1(papply_selftest_pace);
 PG_FUNCTION_INFO_V1(papply_selftest_pace_window);
 
@@ -113,4 +116,24 @@ papply_selftest_pace_window(PG_FUNCTION_ARGS)
 {
 	PG_RETURN_INT32(papply_pace_window(PG_GETARG_INT32(0), PG_GETARG_INT32(1) * 1e6,
 									   PG_GETARG_INT32(2)) / 1024);
+}
+
+/*
+ * selftest_lone(): a receiver keeps up while there was nothing to read a moment
+ * ago, which a busy machine may not let it find at the first attempt.
+ */
+Datum
+papply_selftest_lone(PG_FUNCTION_ARGS)
+{
+	int64		idle_at;
+	int			attempts = 0;
+
+	do
+		idle_at = papply_lone_idle();
+	while (!papply_lone_keeps_up() && ++attempts < 1000);
+	EXPECT(attempts < 1000);
+	while (!papply_clock_has_passed(idle_at, papply_clock_now(), 5))
+		;
+	EXPECT(!papply_lone_keeps_up());
+	PG_RETURN_VOID();
 }
