@@ -319,8 +319,7 @@ SELECT parallel_apply.drop_group('mine');
 RESET ROLE;
 TABLE config;
 
--- Without the extension the labels remain, without effect.  With it, they have an
--- effect again.
+-- The options are removed with the extension.
 DROP EXTENSION parallel_apply;
 \echo :LAST_ERROR_SQLSTATE
 SET client_min_messages = warning;
