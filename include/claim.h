@@ -37,12 +37,4 @@ extern bool papply_claim_next_must_wait(void);
  */
 extern bool papply_claim_wait_for_work(long timeout_ms);
 
-/*** verb of the receiver ***/
-
-/*
- * Wake a writer for the open transaction, if it is the only one, so that this
- * writer can claim it as soon as it is published.
- */
-extern void papply_claim_announce(void);
-
 #endif							/* PAPPLY_CLAIM_H */

@@ -190,9 +190,6 @@ typedef struct PapplyPool
 									 * PAPPLY_WRITER_EXITED */
 	pg_atomic_uint64 published_seqno;	/* receiver -> writers: may be claimed */
 	pg_atomic_uint64 write_position;	/* receiver -> writers: may be read */
-	pg_atomic_uint64 announced_seqno;	/* receiver -> one writer: about to be
-										 * published, or 0 */
-	pg_atomic_uint32 announced_in_vain; /* failed polls in a row */
 	char		pad1[PG_CACHE_LINE_SIZE];
 	pg_atomic_uint64 next_claim;	/* between writers */
 	pg_atomic_uint64 ahead_position;	/* between writers: everything before

@@ -2,7 +2,7 @@
  * claim.c
  *	  Which writer applies which transactions of the queue.
  *
- * Runs in writers, except for papply_claim_announce().
+ * Runs in writers.
  *
  * A writer claims the next transactions by advancing next_claim, so they are
  * claimed in commit order.  Small ones are claimed as a batch, which becomes
@@ -14,21 +14,10 @@
  */
 #include "parallel_apply.h"
 
-#include "storage/spin.h"
-
 #include "awake.h"
 #include "claim.h"
-#include "clock.h"
 #include "early.h"
 #include "queue.h"
-
-/*
- * Time for which a writer polls for an announced transaction.  After some
- * failures in a row, this many transactions are not announced.
- */
-#define AWAIT_US 40
-#define MAX_IN_VAIN 4
-#define PAUSE_TRANSACTIONS 100
 
 /* No writer claims these: they belong to the receiver or to one writer. */
 #define FOR_OTHERS (PAPPLY_TXN_NATIVE | PAPPLY_TXN_EARLY)
@@ -160,69 +149,9 @@ papply_claim(int max, uint64 *first, uint64 *last)
 	}
 }
 
-/*
- * Poll for the transaction that was announced, instead of sleeping.  It should
- * be published within microseconds.  Only one writer polls.
- */
-static bool
-await_announced(void)
-{
-	uint64		announced = pg_atomic_read_u64(&papply_pool->announced_seqno);
-	int64		end;
-
-	if (announced == PAPPLY_NO_SEQNO ||
-		!pg_atomic_compare_exchange_u64(&papply_pool->announced_seqno, &announced,
-										PAPPLY_NO_SEQNO))
-		return false;
-	end = papply_clock_now() + AWAIT_US;
-	do
-	{
-		for (int i = 0; i < 10; i++)
-		{
-			if (pg_atomic_read_u64(&papply_pool->published_seqno) >= announced)
-			{
-				pg_atomic_write_u32(&papply_pool->announced_in_vain, 0);
-				return true;
-			}
-			pg_spin_delay();
-		}
-	} while (papply_clock_now() < end);
-	pg_atomic_fetch_add_u32(&papply_pool->announced_in_vain, 1);
-	return false;
-}
-
 bool
 papply_claim_wait_for_work(long timeout_ms)
 {
 	set_claim(PAPPLY_NO_SEQNO, PAPPLY_NO_SEQNO);
-	return await_announced() || papply_awake_sleep(timeout_ms, papply_early_may_take);
-}
-
-/*** receiver ***/
-
-/*
- * If the processors are busy, the woken writer polls in vain and takes time
- * from other processes.  After several such cases, let it sleep for a while.
- */
-void
-papply_claim_announce(void)
-{
-	static int	pause = 0;
-
-	if (pg_atomic_read_u64(&papply_pool->idle_writers) == 0 ||
-		papply_pool_committed() + 1 != papply_queue_last_seqno())
-		return;
-	if (pg_atomic_read_u32(&papply_pool->announced_in_vain) >= MAX_IN_VAIN)
-	{
-		pg_atomic_write_u32(&papply_pool->announced_in_vain, MAX_IN_VAIN - 1);
-		pause = PAUSE_TRANSACTIONS;
-	}
-	if (pause > 0)
-	{
-		pause--;
-		return;
-	}
-	pg_atomic_write_u64(&papply_pool->announced_seqno, papply_queue_last_seqno());
-	pg_memory_barrier();
-	(void) papply_awake_wake_one();
+	return papply_awake_sleep(timeout_ms, papply_early_may_take);
 }

@@ -50,8 +50,6 @@ reset_pool(PapplyPool *pool)
 	pg_atomic_init_u64(&pool->exited_writer, 0);
 	pg_atomic_init_u64(&pool->published_seqno, 0);
 	pg_atomic_init_u64(&pool->write_position, 0);
-	pg_atomic_init_u64(&pool->announced_seqno, PAPPLY_NO_SEQNO);
-	pg_atomic_init_u32(&pool->announced_in_vain, 0);
 	pg_atomic_init_u64(&pool->next_claim, 1);
 	pg_atomic_init_u64(&pool->ahead_position, 0);
 	pg_atomic_init_u64(&pool->present_writers, 0);

@@ -36,7 +36,6 @@
 #include "utils/memutils.h"
 
 #include "awake.h"
-#include "claim.h"
 #include "dependency.h"
 #include "dispatch.h"
 #include "early.h"
@@ -152,8 +151,6 @@ begin_transaction(char *message, int length, const PapplyBegin *begin,
 		papply_pool_committed() + 1 == open_txn.seqno && papply_early_count() == 0 &&
 		papply_lone_may_begin(begin->commit_time);
 	papply_queue_append(PAPPLY_ENTRY_MESSAGE, message, length, 0, PAPPLY_NO_SEQNO);
-	if (!open_txn.is_lone)
-		papply_claim_announce();
 	return PAPPLY_DISPATCH_QUEUED;
 }
 
