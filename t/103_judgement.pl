@@ -1,0 +1,138 @@
+# Promise: advice() does not warn of what was configured, nor of transactions that
+# fail again and again; counters count transactions, not attempts; and figures of
+# one view agree with those of another for rows of writers and of the apply worker.
+#
+# The first transaction fails as long as a row of the subscriber is in the way.
+use strict;
+use warnings;
+use FindBin;
+use lib $FindBin::RealBin;
+use PapplyTest;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my ($publisher, $subscriber) = new_pair();
+exec_both(
+	q(CREATE TABLE items (id int PRIMARY KEY, v int);
+	CREATE TABLE alone (id int PRIMARY KEY, v int);
+	CREATE TABLE chosen (id int PRIMARY KEY)));
+on_subscriber(
+	q(CREATE FUNCTION pass() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NEW; END';
+	CREATE TRIGGER alone BEFORE INSERT ON alone FOR EACH ROW EXECUTE FUNCTION pass();
+	ALTER TABLE alone ENABLE ALWAYS TRIGGER alone)
+);
+create_extension($subscriber);
+subscribe($publisher, $subscriber, 'tap',
+	publication => 'FOR TABLE items, alone');
+subscribe($publisher, $subscriber, 'chosen',
+	publication => 'FOR TABLE chosen');
+
+# Assert that advice() for a subscription has no row with this condition.
+sub no_advice
+{
+	my ($subscription, $condition, $name) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	return is(
+		on_subscriber(
+			"SELECT topic, level, advice, evidence FROM parallel_apply.advice('$subscription') WHERE $condition"
+		),
+		'', $name);
+}
+
+# A counter may follow the commit.
+sub figures_become
+{
+	my ($query, $expected, $name) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	return ok($subscriber->poll_query_until('postgres', $query, $expected),
+		$name);
+}
+
+### a subscription that is native on purpose ###################################
+
+on_subscriber(
+	q(SELECT parallel_apply.alter_subscription_config('chosen', 1)));
+wait_for_pool($subscriber, 'chosen', 0);
+wait_until(
+	q(count(*) = 1 FROM parallel_apply.subscriptions WHERE subname = 'chosen' AND state = 'native'),
+	'it is not native');
+on_publisher('INSERT INTO chosen VALUES (1)');
+wait_applied($publisher, $subscriber, 'chosen');
+no_advice(
+	'chosen',
+	q(level <> 'info'),
+	'there is no warning of what was chosen');
+no_advice(
+	'chosen',
+	q(topic = 'writers'),
+	'and no advice to have more writers');
+is( on_subscriber(
+		q(SELECT writers_wanted, writers_running FROM parallel_apply.subscriptions WHERE subname = 'chosen')
+	),
+	'0|0',
+	'it wants no writers');
+
+### transactions that fail again and again #####################################
+
+on_subscriber('INSERT INTO alone VALUES (1, 0)');
+on_publisher('INSERT INTO alone VALUES (1, 1)');
+wait_until(
+	q(attempts >= 3 FROM parallel_apply.failed_transactions WHERE subname = 'tap'),
+	'it does not fail again and again');
+no_advice(
+	'tap',
+	q(topic IN ('retries', 'fallback', 'exclusive_table')),
+	'attempts that fail are no reason for advice');
+my $stats = q(FROM parallel_apply.subscription_stats WHERE subname = 'tap');
+is(on_subscriber("SELECT transactions, exclusive_table $stats"),
+	'0|0', 'and are not counted as transactions');
+on_subscriber('DELETE FROM alone WHERE id = 1');
+wait_applied($publisher, $subscriber, 'tap');
+rows_equal($publisher, $subscriber, 'alone');
+figures_become(
+	"SELECT transactions, exclusive_table $stats",
+	'1|1',
+	'it is counted when it is committed');
+no_advice(
+	'tap',
+	q(topic IN ('retries', 'fallback')),
+	'a single transaction is no reason for advice');
+
+### figures ####################################################################
+
+# By writers, and then by the apply worker
+for my $participation ('off', 'on')
+{
+	reload_with($subscriber,
+		"parallel_apply.leader_participation = $participation");
+	my $base = $participation eq 'on' ? 1000 : 0;
+	on_publisher(join '',
+		map { "INSERT INTO items VALUES ($base + $_, 0);\n" } 1 .. 200);
+	on_publisher("UPDATE items SET v = 1 WHERE id > $base");
+	on_publisher("DELETE FROM items WHERE id = $base + 1");
+	wait_applied($publisher, $subscriber, 'tap');
+}
+rows_equal($publisher, $subscriber, 'items');
+my $from_tables = q(FROM parallel_apply.tables WHERE subname = 'tap');
+figures_become(
+	"SELECT sum(inserts), sum(updates), sum(deletes) $from_tables",
+	'401|400|2',
+	'the rows of all tables are those of the publisher');
+figures_become(
+	"SELECT inserts, updates, deletes, transactions $stats",
+	'401|400|2|405',
+	'and so are those of the subscription');
+is( on_subscriber(
+		"SELECT leader_transactions <= native_transactions, native_transactions <= transactions, exclusive_table <= transactions $stats"
+	),
+	't|t|t',
+	'no part is more than the whole');
+no_advice(
+	'tap',
+	q(topic IN ('retries', 'fallback')),
+	'what was applied by the apply worker is no reason for advice');
+
+finish($publisher, $subscriber, duplicate_key('alone'),
+	qr/terminating .* due to administrator command/);
+done_testing();
