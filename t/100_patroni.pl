@@ -1,5 +1,5 @@
 # Promise: a subscriber that is a cluster of Patroni applies in parallel, and each
-# transaction exactly once, when its members are restarted for a greater
+# transaction exactly once, when its members are restarted for another
 # max_worker_processes in the order of the manual (doc/high_availability.md), after a
 # switch-over, and after the leader and its Patroni were killed.
 #
@@ -199,6 +199,43 @@ sub step
 	return;
 }
 
+# Change max_worker_processes, and restart the members in that order.
+sub restart_with
+{
+	my ($value, @nodes) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	patronictl_ok(
+		"max_worker_processes = $value in the configuration of all members",
+		'edit-config',
+		'--force',
+		'-q',
+		'-p',
+		"max_worker_processes=$value",
+		'subscriber');
+	for my $node (@nodes)
+	{
+		wait_for_state_of(
+			$node,
+			'the new configuration',
+			sub { $_[0]{pending_restart} });
+	}
+	for my $node (@nodes)
+	{
+		patronictl_ok($node->name . ' is restarted',
+			'restart', '--force', 'subscriber', $node->name);
+		wait_for_state_of(
+			$node,
+			'been restarted',
+			sub { $_[0]{state} eq 'running' && !$_[0]{pending_restart} });
+		is($node->safe_psql('postgres', 'SHOW max_worker_processes'),
+			$value, 'with that setting');
+		# The standby has to replay that the primary has fewer.
+		wait_for_role($two, 'synchronous');
+		$one->wait_for_catchup($two);
+	}
+	return;
+}
+
 ### steps ####################################################################
 
 # A subscriber that exists already becomes the first member.
@@ -217,34 +254,9 @@ step(
 		wait_for_role($two, 'synchronous');
 	});
 
-step(
-	'a restart for more max_worker_processes',
-	$one,
-	sub {
-		patronictl_ok('the configuration of all members is changed',
-			'edit-config', '--force', '-q', '-p', 'max_worker_processes=24',
-			'subscriber');
-		for my $node ($two, $one)
-		{
-			wait_for_state_of(
-				$node,
-				'the new configuration',
-				sub { $_[0]{pending_restart} });
-		}
-		for my $node ($two, $one)
-		{
-			patronictl_ok($node->name . ' is restarted',
-				'restart', '--force', 'subscriber', $node->name);
-			wait_for_state_of($node, 'restarted',
-				sub { $_[0]{state} eq 'running' && !$_[0]{pending_restart} });
-		}
-		wait_for_role($two, 'synchronous');
-	});
-for my $node ($one, $two)
-{
-	is($node->safe_psql('postgres', 'SHOW max_worker_processes'),
-		'24', $node->name . ' has them');
-}
+step('a restart for more max_worker_processes',
+	$one, sub { restart_with(24, $two, $one); });
+step('a restart for fewer', $one, sub { restart_with(22, $one, $two); });
 
 step(
 	'a switch-over',
@@ -282,9 +294,12 @@ ok(stop_program($_), "$_ ends") for 'two', 'subscriber', 'etcd';
 is(join(' ', map { processes_of($_) } $one, $two),
 	'', 'with the processes of its servers');
 
-# What those say that are connected with a server that ends or is killed
+# What processes say that are connected with a server which ends or is killed; and a standby
+# that tries to follow before Patroni has made its slot, or rewound it.
 my $has_ended =
-  qr/FATAL: +(could not (connect to the primary server|receive data from WAL stream|send end-of-streaming message to primary): |terminating (walreceiver process|logical replication worker|connection) due to (administrator command|unexpected postmaster exit))/;
-log_is_clean($_, $has_ended) for $one, $two;
+  qr/FATAL: +(could not (connect to the primary server|receive data from WAL stream|start WAL streaming|send end-of-streaming message to primary): |highest timeline \d+ of the primary is behind recovery timeline|terminating (walreceiver process|logical replication worker|connection) due to (administrator command|unexpected postmaster exit))/;
+my $cannot_follow =
+  qr/(two|subscriber) ERROR: +(replication slot "(two|subscriber)" does not exist|requested starting point \S+ on timeline \d+ is not in this server's history)/;
+log_is_clean($_, $has_ended, $cannot_follow) for $one, $two;
 finish($publisher);
 done_testing();
