@@ -275,7 +275,8 @@ for my $table (qw(called checked failing of_domain calling batches),
 		"$table has the same rows on both sides");
 }
 finish(
-	$publisher, $subscriber,
+	$publisher,
+	$subscriber,
 	qr/ERROR: +value for domain public.(d|hidden) violates check constraint "larger?"/,
 	qr/ERROR: +division by zero/);
 done_testing();
