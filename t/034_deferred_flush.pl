@@ -38,12 +38,10 @@ wait_for_sync_state($publisher, 'tap', 'sync');
 sub commit
 {
 	my ($commits, $mode) = @_;
-	$publisher->psql(
-		'postgres',
-		"SET synchronous_commit = $mode; INSERT INTO history (mode) VALUES ('$mode');\n"
-		  x $commits,
-		on_error_die => 1,
-		timeout => $PostgreSQL::Test::Utils::timeout_default);
+	seconds_of(
+		$publisher,
+		"SET synchronous_commit = $mode; INSERT INTO history (mode) VALUES ('$mode')",
+		$commits);
 	return;
 }
 

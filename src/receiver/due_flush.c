@@ -29,7 +29,6 @@
 #include "due_flush.h"
 #include "feedback.h"
 #include "lifecycle.h"
-#include "queue.h"
 #include "wal_flush.h"
 
 /* How long a commit waits for a writer that is free to flush it. */
