@@ -51,24 +51,35 @@ typedef struct Unflushed
 	XLogRecPtr	local_end_lsn;
 } Unflushed;
 
-static Unflushed unflushed[MAX_UNFLUSHED];	/* a ring */
-static int	unflushed_first = 0;
-static int	unflushed_count = 0;
+/* A ring. */
+typedef struct UnflushedCommits
+{
+	Unflushed	items[MAX_UNFLUSHED];
+	int			first;
+	int			count;
+} UnflushedCommits;
 
-/* End of the last local commit, in the subscriber's WAL; never decreases. */
-static XLogRecPtr newest_local_end_lsn = InvalidXLogRecPtr;
+static UnflushedCommits unflushed;
 
-/* Positions in the publisher's WAL; never decrease. */
-static XLogRecPtr received_lsn = InvalidXLogRecPtr;
-static XLogRecPtr applied_lsn = InvalidXLogRecPtr;
-static XLogRecPtr flushed_lsn = InvalidXLogRecPtr;
+typedef struct Positions
+{
+	/* in the publisher's WAL; they never decrease */
+	XLogRecPtr	received_lsn;
+	XLogRecPtr	applied_lsn;
+	XLogRecPtr	flushed_lsn;
 
-/* The subscriber's own synchronous standbys have local WAL up to here. */
-static XLogRecPtr synced_local_lsn = InvalidXLogRecPtr;
+	/* as last sent by papply_feedback_send() */
+	XLogRecPtr	sent_applied_lsn;
+	XLogRecPtr	sent_flushed_lsn;
 
-/* As last sent by papply_feedback_send(). */
-static XLogRecPtr sent_applied_lsn = InvalidXLogRecPtr;
-static XLogRecPtr sent_flushed_lsn = InvalidXLogRecPtr;
+	/* in the subscriber's WAL */
+	XLogRecPtr	newest_local_end_lsn;	/* of the last local commit; never
+										 * decreases */
+	XLogRecPtr	synced_local_lsn;	/* the subscriber's own synchronous
+									 * standbys have WAL up to here */
+} Positions;
+
+static Positions positions;
 
 /* Offsets of the fields of a status message. */
 #define STATUS_RECEIVED 1
@@ -81,22 +92,22 @@ static XLogRecPtr sent_flushed_lsn = InvalidXLogRecPtr;
 void
 papply_feedback_reset(XLogRecPtr start_lsn)
 {
-	unflushed_first = unflushed_count = 0;
-	received_lsn = Max(received_lsn, start_lsn);
-	applied_lsn = flushed_lsn = received_lsn;
-	sent_applied_lsn = sent_flushed_lsn = received_lsn;
+	unflushed.first = unflushed.count = 0;
+	positions.received_lsn = Max(positions.received_lsn, start_lsn);
+	positions.applied_lsn = positions.flushed_lsn = positions.received_lsn;
+	positions.sent_applied_lsn = positions.sent_flushed_lsn = positions.received_lsn;
 }
 
 void
 papply_feedback_received(XLogRecPtr remote_lsn)
 {
-	received_lsn = Max(received_lsn, remote_lsn);
+	positions.received_lsn = Max(positions.received_lsn, remote_lsn);
 }
 
 XLogRecPtr
 papply_feedback_received_lsn(void)
 {
-	return received_lsn;
+	return positions.received_lsn;
 }
 
 void
@@ -105,13 +116,13 @@ papply_feedback_committed(XLogRecPtr remote_end_lsn, XLogRecPtr local_end_lsn)
 	Unflushed  *item;
 
 	/* a commit without local changes is flushed with those before it */
-	newest_local_end_lsn = Max(newest_local_end_lsn, local_end_lsn);
-	if (unflushed_count < MAX_UNFLUSHED)
-		unflushed_count++;
-	item = &unflushed[(unflushed_first + unflushed_count - 1) % MAX_UNFLUSHED];
+	positions.newest_local_end_lsn = Max(positions.newest_local_end_lsn, local_end_lsn);
+	if (unflushed.count < MAX_UNFLUSHED)
+		unflushed.count++;
+	item = &unflushed.items[(unflushed.first + unflushed.count - 1) % MAX_UNFLUSHED];
 	item->remote_end_lsn = remote_end_lsn;
-	item->local_end_lsn = newest_local_end_lsn;
-	applied_lsn = Max(applied_lsn, remote_end_lsn);
+	item->local_end_lsn = positions.newest_local_end_lsn;
+	positions.applied_lsn = Max(positions.applied_lsn, remote_end_lsn);
 }
 
 bool
@@ -134,7 +145,7 @@ wait_for_standbys(XLogRecPtr local_end_lsn)
 		InterruptPending = true;	/* SyncRepWaitForLSN() omits that if the
 									 * postmaster has died */
 	CHECK_FOR_INTERRUPTS();		/* an interrupt may have ended the wait */
-	synced_local_lsn = local_end_lsn;
+	positions.synced_local_lsn = local_end_lsn;
 }
 
 static void
@@ -144,48 +155,49 @@ advance_flushed(bool is_idle)
 
 	/* then it is not enough that the walwriter has flushed */
 	if (papply_feedback_waits_for_standbys())
-		local_flush_lsn = Min(local_flush_lsn, synced_local_lsn);
+		local_flush_lsn = Min(local_flush_lsn, positions.synced_local_lsn);
 
-	while (unflushed_count > 0 &&
-		   unflushed[unflushed_first].local_end_lsn <= local_flush_lsn)
+	while (unflushed.count > 0 &&
+		   unflushed.items[unflushed.first].local_end_lsn <= local_flush_lsn)
 	{
-		flushed_lsn = Max(flushed_lsn, unflushed[unflushed_first].remote_end_lsn);
-		unflushed_first = (unflushed_first + 1) % MAX_UNFLUSHED;
-		unflushed_count--;
+		positions.flushed_lsn = Max(positions.flushed_lsn,
+									unflushed.items[unflushed.first].remote_end_lsn);
+		unflushed.first = (unflushed.first + 1) % MAX_UNFLUSHED;
+		unflushed.count--;
 	}
-	if (unflushed_count == 0)
-		flushed_lsn = Max(flushed_lsn, papply_feedback_applied_lsn(is_idle));
+	if (unflushed.count == 0)
+		positions.flushed_lsn = Max(positions.flushed_lsn, papply_feedback_applied_lsn(is_idle));
 }
 
 XLogRecPtr
 papply_feedback_applied_lsn(bool is_idle)
 {
 	if (is_idle)
-		applied_lsn = Max(applied_lsn, received_lsn);
-	return applied_lsn;
+		positions.applied_lsn = Max(positions.applied_lsn, positions.received_lsn);
+	return positions.applied_lsn;
 }
 
 XLogRecPtr
 papply_feedback_flushed_lsn(bool is_idle)
 {
-	return unflushed_count > 0 ? flushed_lsn : papply_feedback_applied_lsn(is_idle);
+	return unflushed.count > 0 ? positions.flushed_lsn : papply_feedback_applied_lsn(is_idle);
 }
 
 bool
 papply_feedback_has_unflushed(void)
 {
 	advance_flushed(false);
-	return unflushed_count > 0;
+	return unflushed.count > 0;
 }
 
 void
 papply_feedback_flush(bool may_delegate)
 {
-	if (unflushed_count == 0 ||
+	if (unflushed.count == 0 ||
 		(may_delegate && !papply_feedback_waits_for_standbys() && papply_wal_flush_wake_writer()))
 		return;
-	XLogFlush(newest_local_end_lsn);
-	wait_for_standbys(newest_local_end_lsn);
+	XLogFlush(positions.newest_local_end_lsn);
+	wait_for_standbys(positions.newest_local_end_lsn);
 }
 
 void
@@ -205,7 +217,7 @@ reported_applied_lsn(bool is_idle)
 {
 	XLogRecPtr	applied = papply_feedback_applied_lsn(is_idle);
 
-	return synchronous_commit > SYNCHRONOUS_COMMIT_OFF ? flushed_lsn : applied;
+	return synchronous_commit > SYNCHRONOUS_COMMIT_OFF ? positions.flushed_lsn : applied;
 }
 
 /*
@@ -229,9 +241,9 @@ is_status(const char *buf, int length)
 static void
 check_native_position(XLogRecPtr native_lsn)
 {
-	if (native_lsn > applied_lsn)
+	if (native_lsn > positions.applied_lsn)
 		elog(ERROR, "apply loop is at %X/%X, beyond %X/%X, up to which changes are applied",
-			 LSN_FORMAT_ARGS(native_lsn), LSN_FORMAT_ARGS(applied_lsn));
+			 LSN_FORMAT_ARGS(native_lsn), LSN_FORMAT_ARGS(positions.applied_lsn));
 }
 
 static void
@@ -251,8 +263,8 @@ papply_feedback_rewrite(const char *buf, int length, bool is_idle)
 	check_native_position(papply_message_get_uint64(buf + STATUS_RECEIVED));
 	memcpy(status, buf, STATUS_LENGTH);
 	advance_flushed(is_idle);
-	put_uint64(status + STATUS_RECEIVED, received_lsn);
-	put_uint64(status + STATUS_FLUSHED, flushed_lsn);
+	put_uint64(status + STATUS_RECEIVED, positions.received_lsn);
+	put_uint64(status + STATUS_FLUSHED, positions.flushed_lsn);
 	put_uint64(status + STATUS_APPLIED, reported_applied_lsn(is_idle));
 	return status;
 }
@@ -277,17 +289,18 @@ papply_feedback_send(WalReceiverConn *conn, walrcv_send_fn send, bool is_idle,
 
 	advance_flushed(is_idle);
 	applied = reported_applied_lsn(is_idle);
-	if (applied == sent_applied_lsn && flushed_lsn == sent_flushed_lsn && !also_received)
+	if (applied == positions.sent_applied_lsn &&
+		positions.flushed_lsn == positions.sent_flushed_lsn && !also_received)
 		return false;
 
-	put_uint64(message + STATUS_RECEIVED, received_lsn);
-	put_uint64(message + STATUS_FLUSHED, flushed_lsn);
+	put_uint64(message + STATUS_RECEIVED, positions.received_lsn);
+	put_uint64(message + STATUS_FLUSHED, positions.flushed_lsn);
 	put_uint64(message + STATUS_APPLIED, applied);
 	put_uint64(message + STATUS_TIME, GetCurrentTimestamp());
 	message[STATUS_REPLY_REQUESTED] = false;
 	send(conn, message, sizeof(message));
 
-	sent_applied_lsn = applied;
-	sent_flushed_lsn = flushed_lsn;
+	positions.sent_applied_lsn = applied;
+	positions.sent_flushed_lsn = positions.flushed_lsn;
 	return true;
 }

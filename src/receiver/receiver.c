@@ -101,9 +101,18 @@
 /* Returned instead of a length: read again. */
 #define LOOK_AGAIN (-2)
 
-static bool is_initialized = false;
+/* The connection to the publisher, and what to wait on. */
+typedef struct Stream
+{
+	bool		is_initialized; /* initialize() has been called */
+	bool		is_publisher_known; /* learn_of_publisher() has succeeded */
+	bool		something_came; /* since the connection was last empty */
+	int64		dry_at;			/* when it was found empty after that */
+	pgsocket	quiet_socket;	/* never readable */
+	WaitEventSet *events;		/* of the connection; NULL: not yet needed */
+} Stream;
 
-static bool something_came = true;	/* since the connection was last empty */
+static Stream stream = {.something_came = true,.quiet_socket = PGINVALID_SOCKET};
 
 /* A message that could not be routed; still in the connection's buffer. */
 typedef struct HeldMessage
@@ -113,8 +122,6 @@ typedef struct HeldMessage
 } HeldMessage;
 
 static HeldMessage held = {NULL, 0};
-
-static pgsocket quiet_socket = PGINVALID_SOCKET;
 
 /* The publisher's lead when it sent the newest transaction. */
 typedef struct PublishersLead
@@ -146,11 +153,17 @@ typedef struct Keepalive
 
 static Keepalive keepalive;
 
-/* The native loop has done its housekeeping before the replay of this transaction. */
-static uint64 rounded_seqno = PAPPLY_NO_SEQNO;
+/* What has been done before the native loop may replay a transaction. */
+typedef struct ReplayPrepared
+{
+	uint64		rounded_seqno;	/* the native loop has done its housekeeping
+								 * for this one */
+	uint64		alone_seqno;	/* no younger one begins before this one is
+								 * committed */
+} ReplayPrepared;
 
-/* No younger transaction begins before this one is committed. */
-static uint64 alone_seqno = PAPPLY_NO_SEQNO;
+static ReplayPrepared replay = {PAPPLY_NO_SEQNO, PAPPLY_NO_SEQNO};
+
 
 static void
 drop_leftover_origin(void)
@@ -168,9 +181,9 @@ initialize(void)
 {
 	int			sockets[2];
 
-	if (is_initialized)
+	if (stream.is_initialized)
 		return;
-	is_initialized = true;
+	stream.is_initialized = true;
 
 	papply_status_init();
 	papply_remote_relation_init();
@@ -183,7 +196,7 @@ initialize(void)
 		ereport(ERROR,
 				(errcode_for_socket_access(),
 				 errmsg("could not create socket: %m")));
-	quiet_socket = sockets[0];
+	stream.quiet_socket = sockets[0];
 }
 
 /*
@@ -193,13 +206,12 @@ initialize(void)
 static void
 learn_of_publisher(WalReceiverConn *conn)
 {
-	static bool is_known = false;
 	PapplyPublisher publisher;
 
-	if (is_known)
+	if (stream.is_publisher_known)
 		return;
 	publisher = conn != NULL ? papply_publisher_ask(conn) : papply_publisher_ask_separately();
-	is_known = true;
+	stream.is_publisher_known = true;
 	papply_due_flush_set(publisher.flushes);
 	papply_report_set_timeout(publisher.timeout_ms);
 }
@@ -310,11 +322,11 @@ must_be_alone(uint64 seqno)
 static bool
 has_free_way(uint64 seqno)
 {
-	if (seqno == alone_seqno || !must_be_alone(seqno))
+	if (seqno == replay.alone_seqno || !must_be_alone(seqno))
 		return true;
 	if (!papply_retreat_is_complete(seqno))
 		return false;
-	alone_seqno = seqno;
+	replay.alone_seqno = seqno;
 	return true;
 }
 
@@ -355,11 +367,11 @@ must_go_round(void)
 {
 	uint64		seqno = papply_lifecycle_has_pool() ? due_replay() : PAPPLY_NO_SEQNO;
 
-	if (seqno == PAPPLY_NO_SEQNO || seqno == rounded_seqno)
+	if (seqno == PAPPLY_NO_SEQNO || seqno == replay.rounded_seqno)
 		return false;
 	if (papply_queue_is_lone(seqno) && !papply_lifecycle_must_go_round())
-		rounded_seqno = seqno;
-	return seqno != rounded_seqno;
+		replay.rounded_seqno = seqno;
+	return seqno != replay.rounded_seqno;
 }
 
 /* It was young when it arrived.  Update the views before it may have to wait. */
@@ -383,7 +395,7 @@ begin_due_replay(void)
 	uint64		seqno = due_replay();
 	PapplyTransaction *txn;
 
-	if (seqno == PAPPLY_NO_SEQNO || seqno != rounded_seqno)
+	if (seqno == PAPPLY_NO_SEQNO || seqno != replay.rounded_seqno)
 		return;
 	txn = papply_queue_transaction(seqno);
 	if (pg_atomic_read_u32(&txn->hold) == PAPPLY_TXN_STREAMED)
@@ -444,7 +456,7 @@ end_round(void)
 	native_loop.is_active = native_loop.is_called = false;
 	if (!papply_native_is_active() && !papply_spool_native_is_open())
 		papply_lifecycle_goes_round();
-	rounded_seqno = papply_lifecycle_has_pool() ? due_replay() : PAPPLY_NO_SEQNO;
+	replay.rounded_seqno = papply_lifecycle_has_pool() ? due_replay() : PAPPLY_NO_SEQNO;
 }
 
 /* Do papply_lifecycle_watch(), and look for blockers, when nothing else can be done. */
@@ -481,7 +493,7 @@ yield(char **buffer, pgsocket *wait_fd, long patience_ms)
 		sleep_for(patience_ms);
 	if (patience_ms >= 0)
 		SetLatch(MyLatch);
-	*wait_fd = quiet_socket;
+	*wait_fd = stream.quiet_socket;
 	return 0;
 }
 
@@ -502,7 +514,6 @@ since_yield_ms(void)
 static bool
 sleep_here(pgsocket socket, long patience_ms, bool is_at_rest)
 {
-	static WaitEventSet *events = NULL;
 	WaitEvent	event;
 	long		timeout_ms = YIELD_INTERVAL_MS - since_yield_ms();
 
@@ -510,14 +521,14 @@ sleep_here(pgsocket socket, long patience_ms, bool is_at_rest)
 		return false;
 	if (patience_ms >= 0)
 		timeout_ms = Min(timeout_ms, patience_ms);
-	if (events == NULL)
+	if (stream.events == NULL)
 	{
-		events = papply_compat_create_wait_event_set(3);
-		AddWaitEventToSet(events, WL_LATCH_SET, PGINVALID_SOCKET, MyLatch, NULL);
-		AddWaitEventToSet(events, WL_EXIT_ON_PM_DEATH, PGINVALID_SOCKET, NULL, NULL);
-		AddWaitEventToSet(events, WL_SOCKET_READABLE, socket, NULL, NULL);
+		stream.events = papply_compat_create_wait_event_set(3);
+		AddWaitEventToSet(stream.events, WL_LATCH_SET, PGINVALID_SOCKET, MyLatch, NULL);
+		AddWaitEventToSet(stream.events, WL_EXIT_ON_PM_DEATH, PGINVALID_SOCKET, NULL, NULL);
+		AddWaitEventToSet(stream.events, WL_SOCKET_READABLE, socket, NULL, NULL);
 	}
-	if (WaitEventSetWait(events, timeout_ms, &event, 1,
+	if (WaitEventSetWait(stream.events, timeout_ms, &event, 1,
 						 papply_compat_wait_event(PAPPLY_WAIT_WORK)) == 1 &&
 		(event.events & WL_LATCH_SET))
 	{
@@ -682,16 +693,15 @@ next_for_native(char **buffer)
 static bool
 rest_comes(void)
 {
-	static int64 dry_at = 0;
 	int64		now;
 
 	if (!papply_dispatch_may_be_lone())
 		return false;
 	now = papply_clock_now();
-	if (something_came)
-		dry_at = now;
-	something_came = false;
-	if (now - dry_at > REST_US)
+	if (stream.something_came)
+		stream.dry_at = now;
+	stream.something_came = false;
+	if (now - stream.dry_at > REST_US)
 		return false;
 	(void) sched_yield();		/* the walsender may need this processor */
 	(void) papply_lone_idle();
@@ -765,7 +775,7 @@ receive_and_route(WalReceiverConn *conn, char **buffer, pgsocket *wait_fd)
 			/* the native loop synchronizes tables by this position */
 			if (had_pool && !papply_lifecycle_has_pool())
 			{
-				rounded_seqno = alone_seqno = PAPPLY_NO_SEQNO;
+				replay.rounded_seqno = replay.alone_seqno = PAPPLY_NO_SEQNO;
 				return papply_native_keepalive(papply_feedback_applied_lsn(true),
 											   false, buffer);
 			}
@@ -806,7 +816,7 @@ receive_and_route(WalReceiverConn *conn, char **buffer, pgsocket *wait_fd)
 				(void) papply_lone_idle();
 				continue;
 			}
-			something_came = true;
+			stream.something_came = true;
 			held.buffer = *buffer;
 			held.length = length;
 			note_read();

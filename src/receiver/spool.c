@@ -94,6 +94,28 @@ typedef struct Reader
 	int			gap;			/* spool_parts.h */
 } Reader;
 
+/* All spools, and their files. */
+typedef struct Spools
+{
+	List	   *open;			/* being received or read */
+	List	   *ended;			/* applied early and complete, but not
+								 * committed */
+	FileSet		file_set;
+	uint32		files;			/* created so far */
+} Spools;
+
+static Spools spools;
+
+/* The chunk that is being received, between STREAM START and STREAM STOP. */
+typedef struct Chunk
+{
+	Spool	   *spool;			/* NULL: none */
+	bool		is_native;		/* the native loop spools it */
+	StringInfoData data;		/* what is not yet in the file */
+} Chunk;
+
+static Chunk chunk;
+
 /* A complete transaction that is being read. */
 typedef struct Reading
 {
@@ -103,32 +125,26 @@ typedef struct Reading
 	Reader		reader;
 	PapplyCommit commit;
 	StringInfoData end;			/* the message that ended it */
+	StringInfoData frame;		/* the message that is returned */
 } Reading;
 
-static FileSet file_set;
-static List *spools = NIL;
-static Spool *open_spool = NULL;	/* between its STREAM START and STREAM
-									 * STOP */
-static StringInfoData chunk;	/* what is not yet in the file of open_spool */
-
-static bool native_is_open = false;
-
 static Reading reading;
-static StringInfoData frame;
 
-/*
- * Applied early and ended, but not committed; the native loop may replay one of them.
- */
-static List *ended_spools = NIL;
-static Reader replay_reader;
-static Spool *replay_spool = NULL;
+/* One of the ended spools that the native loop replays. */
+typedef struct Replay
+{
+	Spool	   *spool;			/* NULL: none */
+	Reader		reader;
+} Replay;
+
+static Replay replay;
 
 static Spool *
 find_spool(TransactionId xid)
 {
 	ListCell   *lc;
 
-	foreach(lc, spools)
+	foreach(lc, spools.open)
 		if (((Spool *) lfirst(lc))->xid == xid)
 		return lfirst(lc);
 	return NULL;
@@ -143,7 +159,7 @@ init_files(void)
 
 	if (is_ours)
 		StartTransactionCommand();
-	FileSetInit(&file_set);
+	FileSetInit(&spools.file_set);
 	if (is_ours)
 		CommitTransactionCommand();
 	MemoryContextSwitchTo(old_context);
@@ -152,18 +168,17 @@ init_files(void)
 static Spool *
 create_spool(TransactionId xid)
 {
-	static uint32 files = 0;
 	MemoryContext old_context = MemoryContextSwitchTo(TopMemoryContext);
 	Spool	   *spool = palloc0(sizeof(Spool));
 
-	if (files == 0)
+	if (spools.files == 0)
 		init_files();
 	spool->xid = xid;
-	spool->file.set = file_set;
-	spool->file.number = ++files;
+	spool->file.set = spools.file_set;
+	spool->file.number = ++spools.files;
 	spool->early = papply_early_offer(xid, &spool->file);
 	spool->was_early = PAPPLY_NO_EARLY;
-	spools = lappend(spools, spool);
+	spools.open = lappend(spools.open, spool);
 	MemoryContextSwitchTo(old_context);
 	return spool;
 }
@@ -198,7 +213,7 @@ free_spool(Spool *spool)
 static void
 drop_spool(Spool *spool)
 {
-	spools = list_delete_ptr(spools, spool);
+	spools.open = list_delete_ptr(spools.open, spool);
 	free_spool(spool);
 }
 
@@ -239,12 +254,12 @@ abort_subtransaction(Spool *spool, TransactionId xid)
 static void
 append_chunk(Spool *spool)
 {
-	if (chunk.len == 0)
+	if (chunk.data.len == 0)
 		return;
-	papply_spool_file_append(&spool->file, !spool->has_file, chunk.data, chunk.len);
+	papply_spool_file_append(&spool->file, !spool->has_file, chunk.data.data, chunk.data.len);
 	spool->has_file = true;
-	spool->bytes += chunk.len;
-	papply_message_reset_buffer(&chunk);
+	spool->bytes += chunk.data.len;
+	papply_message_reset_buffer(&chunk.data);
 	if (spool->early != PAPPLY_NO_EARLY)
 		papply_early_publish(spool->early, spool->bytes);
 }
@@ -255,12 +270,12 @@ begin_chunk(Spool *spool)
 {
 	PapplySpooled head = {.subxid = InvalidTransactionId};
 
-	papply_message_reset_buffer(&chunk);
+	papply_message_reset_buffer(&chunk.data);
 	give_space_back(spool);
 	if (spool->early == PAPPLY_NO_EARLY)
 		return;
 	head.dependency = papply_queue_last_seqno();
-	appendBinaryStringInfo(&chunk, (char *) &head, sizeof(head));
+	appendBinaryStringInfo(&chunk.data, (char *) &head, sizeof(head));
 }
 
 /* Return the last definition of the same relation in this spool, or NULL. */
@@ -323,13 +338,13 @@ keep_message(Spool *spool, char *message, int length)
 	head.length = length - sizeof(TransactionId);
 	if (message[0] == LOGICAL_REP_MSG_RELATION && spool->early != PAPPLY_NO_EARLY)
 		head.relation_version = keep_relation(spool, message, length);
-	if (chunk.len + length > papply_spool_file_step(spool->bytes))
+	if (chunk.data.len + length > papply_spool_file_step(spool->bytes))
 		append_chunk(spool);
 	if (head.subxid != spool->xid)
-		papply_spool_parts_note(&spool->parts, head.subxid, spool->bytes + chunk.len);
-	appendBinaryStringInfo(&chunk, (char *) &head, sizeof(head));
-	appendBinaryStringInfo(&chunk, message, 1);
-	appendBinaryStringInfo(&chunk, message + 5, length - 5);
+		papply_spool_parts_note(&spool->parts, head.subxid, spool->bytes + chunk.data.len);
+	appendBinaryStringInfo(&chunk.data, (char *) &head, sizeof(head));
+	appendBinaryStringInfo(&chunk.data, message, 1);
+	appendBinaryStringInfo(&chunk.data, message + 5, length - 5);
 }
 
 /* Note a definition; the publisher will not repeat it when there is a pool. */
@@ -352,16 +367,16 @@ start_chunk(TransactionId xid, bool is_first, bool wants_spool)
 {
 	if (!TransactionIdIsValid(xid))
 		papply_message_malformed();
-	open_spool = find_spool(xid);
-	if (open_spool == NULL && is_first && wants_spool)
-		open_spool = create_spool(xid);
-	if (open_spool != NULL)
+	chunk.spool = find_spool(xid);
+	if (chunk.spool == NULL && is_first && wants_spool)
+		chunk.spool = create_spool(xid);
+	if (chunk.spool != NULL)
 	{
-		begin_chunk(open_spool);
+		begin_chunk(chunk.spool);
 		return PAPPLY_SPOOL_KEPT;
 	}
 
-	native_is_open = true;
+	chunk.is_native = true;
 	papply_native_streams_begin(xid);
 	return PAPPLY_SPOOL_NATIVE;
 }
@@ -430,15 +445,15 @@ keep_in_chunk(char *message, int length)
 	switch (message[0])
 	{
 		case LOGICAL_REP_MSG_STREAM_STOP:
-			append_chunk(open_spool);
-			open_spool = NULL;
+			append_chunk(chunk.spool);
+			chunk.spool = NULL;
 			break;
 		case LOGICAL_REP_MSG_INSERT:
 		case LOGICAL_REP_MSG_UPDATE:
 		case LOGICAL_REP_MSG_DELETE:
 		case LOGICAL_REP_MSG_TRUNCATE:
 		case LOGICAL_REP_MSG_RELATION:
-			keep_message(open_spool, message, length);
+			keep_message(chunk.spool, message, length);
 			break;
 		case LOGICAL_REP_MSG_TYPE:
 		case LOGICAL_REP_MSG_ORIGIN:
@@ -452,14 +467,14 @@ keep_in_chunk(char *message, int length)
 PapplySpoolResult
 papply_spool_take(char *message, int length, bool wants_spool)
 {
-	if (open_spool != NULL)
+	if (chunk.spool != NULL)
 	{
 		keep_in_chunk(message, length);
 		return PAPPLY_SPOOL_KEPT;
 	}
-	if (native_is_open)
+	if (chunk.is_native)
 	{
-		native_is_open = message[0] != LOGICAL_REP_MSG_STREAM_STOP;
+		chunk.is_native = message[0] != LOGICAL_REP_MSG_STREAM_STOP;
 		note_native_relation(message, length);
 		return PAPPLY_SPOOL_NATIVE;
 	}
@@ -522,16 +537,16 @@ append_begin(void)
 	const PapplyCommit *commit = &reading.commit;
 	bool		is_prepare = commit->type == LOGICAL_REP_MSG_STREAM_PREPARE;
 
-	pq_sendbyte(&frame, is_prepare ? LOGICAL_REP_MSG_BEGIN_PREPARE : LOGICAL_REP_MSG_BEGIN);
+	pq_sendbyte(&reading.frame, is_prepare ? LOGICAL_REP_MSG_BEGIN_PREPARE : LOGICAL_REP_MSG_BEGIN);
 	if (is_prepare)
 	{
 		/* contents of a PREPARE without its flags */
-		appendBinaryStringInfo(&frame, reading.end.data + 2, reading.end.len - 2);
+		appendBinaryStringInfo(&reading.frame, reading.end.data + 2, reading.end.len - 2);
 		return;
 	}
-	pq_sendint64(&frame, commit->commit_lsn);
-	pq_sendint64(&frame, commit->commit_time);
-	pq_sendint32(&frame, commit->xid);
+	pq_sendint64(&reading.frame, commit->commit_lsn);
+	pq_sendint64(&reading.frame, commit->commit_time);
+	pq_sendint32(&reading.frame, commit->xid);
 }
 
 static void
@@ -540,19 +555,19 @@ append_commit(void)
 	bool		is_prepare = reading.commit.type == LOGICAL_REP_MSG_STREAM_PREPARE;
 	int			skipped = is_prepare ? 1 : 1 + sizeof(TransactionId);
 
-	pq_sendbyte(&frame, is_prepare ? LOGICAL_REP_MSG_PREPARE : LOGICAL_REP_MSG_COMMIT);
-	appendBinaryStringInfo(&frame, reading.end.data + skipped, reading.end.len - skipped);
+	pq_sendbyte(&reading.frame, is_prepare ? LOGICAL_REP_MSG_PREPARE : LOGICAL_REP_MSG_COMMIT);
+	appendBinaryStringInfo(&reading.frame, reading.end.data + skipped, reading.end.len - skipped);
 }
 
 /* The position is that of the end, or none: see route.c. */
 static void
 begin_frame(XLogRecPtr remote_lsn)
 {
-	papply_message_reset_buffer(&frame);
-	pq_sendbyte(&frame, 'w');
-	pq_sendint64(&frame, remote_lsn);
-	pq_sendint64(&frame, remote_lsn);
-	pq_sendint64(&frame, papply_connection_send_time());
+	papply_message_reset_buffer(&reading.frame);
+	pq_sendbyte(&reading.frame, 'w');
+	pq_sendint64(&reading.frame, remote_lsn);
+	pq_sendint64(&reading.frame, remote_lsn);
+	pq_sendint64(&reading.frame, papply_connection_send_time());
 }
 
 /*
@@ -610,8 +625,8 @@ end_reading(void)
 	{
 		MemoryContext old_context = MemoryContextSwitchTo(TopMemoryContext);
 
-		spools = list_delete_ptr(spools, spool);
-		ended_spools = lappend(ended_spools, spool);
+		spools.open = list_delete_ptr(spools.open, spool);
+		spools.ended = lappend(spools.ended, spool);
 		MemoryContextSwitchTo(old_context);
 	}
 	else
@@ -621,7 +636,7 @@ end_reading(void)
 bool
 papply_spool_is_empty(void)
 {
-	return spools == NIL && ended_spools == NIL;
+	return spools.open == NIL && spools.ended == NIL;
 }
 
 bool
@@ -644,15 +659,15 @@ papply_spool_next(char **buffer)
 	}
 	else if (!is_early(reading.spool) &&
 			 (message = next_message(reading.spool, &reading.reader, &length)) != NULL)
-		appendBinaryStringInfo(&frame, message, length);
+		appendBinaryStringInfo(&reading.frame, message, length);
 	else
 	{
 		begin_frame(reading.commit.end_lsn);
 		append_commit();
 		end_reading();
 	}
-	*buffer = frame.data;
-	return frame.len;
+	*buffer = reading.frame.data;
+	return reading.frame.len;
 }
 
 /*** what was applied early ***/
@@ -662,7 +677,7 @@ papply_spool_revoke_early(void)
 {
 	ListCell   *lc;
 
-	foreach(lc, spools)
+	foreach(lc, spools.open)
 	{
 		Spool	   *spool = lfirst(lc);
 
@@ -676,7 +691,7 @@ papply_spool_pool_stopped(void)
 {
 	ListCell   *lc;
 
-	foreach(lc, spools)
+	foreach(lc, spools.open)
 	{
 		Spool	   *spool = lfirst(lc);
 
@@ -689,15 +704,15 @@ papply_spool_pool_stopped(void)
 void
 papply_spool_clean(uint64 committed)
 {
-	while (ended_spools != NIL)
+	while (spools.ended != NIL)
 	{
-		Spool	   *spool = linitial(ended_spools);
+		Spool	   *spool = linitial(spools.ended);
 
 		if (spool->seqno > committed)
 			return;
 		papply_early_release(spool->early);
 		spool->early = PAPPLY_NO_EARLY;
-		ended_spools = list_delete_first(ended_spools);
+		spools.ended = list_delete_first(spools.ended);
 		free_spool(spool);
 	}
 }
@@ -708,22 +723,22 @@ papply_spool_replay_begin(uint64 seqno)
 	MemoryContext old_context = MemoryContextSwitchTo(TopMemoryContext);
 	ListCell   *lc;
 
-	foreach(lc, ended_spools)
+	foreach(lc, spools.ended)
 		if (((Spool *) lfirst(lc))->seqno == seqno)
-		replay_spool = lfirst(lc);
-	init_reader(&replay_reader, replay_spool);
+		replay.spool = lfirst(lc);
+	init_reader(&replay.reader, replay.spool);
 	MemoryContextSwitchTo(old_context);
 }
 
 char *
 papply_spool_replay_next(int *length)
 {
-	char	   *message = next_message(replay_spool, &replay_reader, length);
+	char	   *message = next_message(replay.spool, &replay.reader, length);
 
 	if (message == NULL)
 	{
-		papply_spool_reader_free(&replay_reader.file);
-		replay_spool = NULL;
+		papply_spool_reader_free(&replay.reader.file);
+		replay.spool = NULL;
 	}
 	return message;
 }
@@ -731,18 +746,18 @@ papply_spool_replay_next(int *length)
 void
 papply_spool_end(void)
 {
-	if (file_set.creator_pid != 0)
-		FileSetDeleteAll(&file_set);
+	if (spools.file_set.creator_pid != 0)
+		FileSetDeleteAll(&spools.file_set);
 }
 
 bool
 papply_spool_is_open(void)
 {
-	return open_spool != NULL;
+	return chunk.spool != NULL;
 }
 
 bool
 papply_spool_native_is_open(void)
 {
-	return native_is_open;
+	return chunk.is_native;
 }

@@ -47,29 +47,33 @@
 /* How long a lack of slots is shown after writers were missed last. */
 #define LACK_MS 5000
 
-static BackgroundWorkerHandle *handles[PAPPLY_MAX_WRITERS];
-static bool has_warned = false; /* since the number was set */
-static bool is_degraded = false;	/* until all writers are running */
+/* What is known of each writer. */
+typedef struct Watched
+{
+	BackgroundWorkerHandle *handle;
+	uint64		transactions;	/* at the last check */
+	int64		active_at;		/* when it was last seen to be applying
+								 * transactions */
+} Watched;
 
-/*
- * Transactions of each writer, and when their number was last seen to change.
- */
-static uint64 seen_transactions[PAPPLY_MAX_WRITERS];
-static int64 seen_at[PAPPLY_MAX_WRITERS];
+static Watched watched[PAPPLY_MAX_WRITERS];
 
-/*
- * Is a writer missing that could not start, or that was retired for the
- * server?
- */
-static bool are_missing = false;
+/* Writers that are wanted and cannot be started. */
+typedef struct Shortage
+{
+	bool		has_warned;		/* since the number was set */
+	bool		is_degraded;	/* until all writers are running */
+	bool		are_missing;	/* is a writer missing that could not start,
+								 * or that was retired for the server? */
+	int64		short_since;	/* when more writers were first wanted, or 0 */
+	int64		lacked_at;		/* when writers were last missed for which
+								 * there was no slot, or 0 */
+	int64		retried_at;		/* when one was last started that could not */
+	uint64		seen_missed;	/* number of times that the server lacked a
+								 * slot, at the last check */
+} Shortage;
 
-static int64 short_since = 0;
-
-/* When writers were last missed for which there was no slot, or 0. */
-static int64 lacked_at = 0;
-
-/* Number of times that the server lacked a slot, at the last check. */
-static uint64 seen_missed = 0;
+static Shortage shortage;
 
 /* Has the process ended, or never begun? */
 static bool
@@ -77,8 +81,8 @@ is_stopped(int writer)
 {
 	pid_t		pid;
 
-	return handles[writer] == NULL ||
-		GetBackgroundWorkerPid(handles[writer], &pid) == BGWH_STOPPED;
+	return watched[writer].handle == NULL ||
+		GetBackgroundWorkerPid(watched[writer].handle, &pid) == BGWH_STOPPED;
 }
 
 /* Start a writer that has been claimed. */
@@ -104,10 +108,10 @@ start_writer(int writer)
 	memcpy(worker.bgw_extra, &papply_pool->generation, sizeof(papply_pool->generation));
 
 	old_context = MemoryContextSwitchTo(TopMemoryContext);
-	if (handles[writer] != NULL)
-		pfree(handles[writer]);
-	handles[writer] = NULL;
-	is_registered = RegisterDynamicBackgroundWorker(&worker, &handles[writer]);
+	if (watched[writer].handle != NULL)
+		pfree(watched[writer].handle);
+	watched[writer].handle = NULL;
+	is_registered = RegisterDynamicBackgroundWorker(&worker, &watched[writer].handle);
 	MemoryContextSwitchTo(old_context);
 	if (!is_registered)
 		slot->state = PAPPLY_WRITER_NONE;	/* try again as soon as there is a
@@ -118,7 +122,7 @@ start_writer(int writer)
 void
 papply_writers_set_degraded(void)
 {
-	is_degraded = true;
+	shortage.is_degraded = true;
 }
 
 /*
@@ -143,15 +147,14 @@ leaves_slots_to_server(void)
 static int
 fill_up(int wanted)
 {
-	static int64 retried_at = 0;
-	bool		may_retry = papply_clock_has_passed(retried_at, papply_clock_now(),
+	bool		may_retry = papply_clock_has_passed(shortage.retried_at, papply_clock_now(),
 													RETRY_INTERVAL_MS);
 	bool		may_register = !leaves_slots_to_server();
 	int			max_writers = papply_worker_slots_for_writers();
 	int			running = 0;
 
 	if (may_retry)
-		retried_at = papply_clock_now();
+		shortage.retried_at = papply_clock_now();
 	for (int i = 0; i < wanted; i++)
 	{
 		PapplyWriterState state = papply_pool->writers[i].state;
@@ -188,9 +191,9 @@ is_complete(int wanted)
 static void
 report_missing(int running, int wanted, const char *subname)
 {
-	if (running >= wanted || has_warned)
+	if (running >= wanted || shortage.has_warned)
 		return;
-	has_warned = is_degraded = true;
+	shortage.has_warned = shortage.is_degraded = true;
 	ereport(WARNING,
 			(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
 			 errmsg("could not start all writers of subscription \"%s\"", subname),
@@ -204,9 +207,9 @@ report_missing(int running, int wanted, const char *subname)
 static void
 report_recovery(int wanted, const char *subname)
 {
-	if (!is_degraded || !is_complete(wanted))
+	if (!shortage.is_degraded || !is_complete(wanted))
 		return;
-	has_warned = is_degraded = false;
+	shortage.has_warned = shortage.is_degraded = false;
 	ereport(LOG,
 			(errmsg("parallel apply of subscription \"%s\" has recovered", subname),
 			 errdetail("All %d writers are running.", wanted)));
@@ -230,7 +233,7 @@ set_wanted(int wanted)
 	for (uint64 i = wanted; i < before; i++)
 		papply_pool_wake(i);
 	for (uint64 i = before; i < wanted; i++)
-		seen_at[i] = papply_clock_now();
+		watched[i].active_at = papply_clock_now();
 }
 
 int
@@ -238,9 +241,9 @@ papply_writers_set(int wanted, const char *subname)
 {
 	pg_atomic_write_u32(&papply_pool->configured_writers, wanted);
 	set_wanted(wanted);
-	seen_missed = papply_worker_slots_missed();
-	has_warned = false;
-	lacked_at = 0;
+	shortage.seen_missed = papply_worker_slots_missed();
+	shortage.has_warned = false;
+	shortage.lacked_at = 0;
 	return papply_writers_check(subname);
 }
 
@@ -264,10 +267,10 @@ retire_unused(void)
 		uint64		transactions = slot->counters.transactions;
 
 		if (slot->first_seqno != PAPPLY_NO_SEQNO ||
-			transactions != seen_transactions[i])
-			seen_at[i] = now;
-		seen_transactions[i] = transactions;
-		if (!papply_clock_has_passed(seen_at[i], now, papply_writer_idle_timeout))
+			transactions != watched[i].transactions)
+			watched[i].active_at = now;
+		watched[i].transactions = transactions;
+		if (!papply_clock_has_passed(watched[i].active_at, now, papply_writer_idle_timeout))
 			needed = i + 1;
 	}
 	needed = papply_idle_writers_per_subscription < 0 ? wanted :
@@ -295,7 +298,7 @@ papply_writers_running(void)
 static bool
 has_missed(void)
 {
-	return papply_worker_slots_missed() != seen_missed;
+	return papply_worker_slots_missed() != shortage.seen_missed;
 }
 
 bool
@@ -315,7 +318,7 @@ give_slot_to_server(const char *subname)
 
 	if (!papply_writers_owe_slot())
 		return;
-	seen_missed = papply_worker_slots_missed();
+	shortage.seen_missed = papply_worker_slots_missed();
 	running = papply_writers_running();
 	if (running == 0 || running > papply_writers_wanted())
 		return;
@@ -338,19 +341,19 @@ papply_writers_adapt(bool is_behind, const char *subname)
 
 	if (wanted >= configured || !papply_awake_is_short() || leaves_slots_to_server())
 	{
-		short_since = 0;
+		shortage.short_since = 0;
 		return patience_ms;
 	}
 	now = papply_clock_now();
-	if (short_since == 0)
-		short_since = now;
-	else if (papply_clock_has_passed(short_since, now, SHORT_MS))
+	if (shortage.short_since == 0)
+		shortage.short_since = now;
+	else if (papply_clock_has_passed(shortage.short_since, now, SHORT_MS))
 	{
-		short_since = 0;
+		shortage.short_since = 0;
 		if (papply_pool_has_room(papply_worker_slots_for_writers()))
 			set_wanted(Min(configured, 2 * wanted));
 		else
-			lacked_at = now;
+			shortage.lacked_at = now;
 		(void) papply_writers_check(subname);
 	}
 	return patience_ms;
@@ -359,7 +362,8 @@ papply_writers_adapt(bool is_behind, const char *subname)
 static bool
 has_lacked_slots(void)
 {
-	return lacked_at != 0 && !papply_clock_has_passed(lacked_at, papply_clock_now(), LACK_MS);
+	return shortage.lacked_at != 0 &&
+		!papply_clock_has_passed(shortage.lacked_at, papply_clock_now(), LACK_MS);
 }
 
 int
@@ -374,8 +378,8 @@ papply_writers_check(const char *subname)
 	running = fill_up(papply_writers_wanted());
 	if (has_lacked_slots())
 		wanted = configured_writers();
-	are_missing = running < wanted || (papply_writers_wanted() < configured_writers() &&
-									   leaves_slots_to_server());
+	shortage.are_missing = running < wanted || (papply_writers_wanted() < configured_writers() &&
+												leaves_slots_to_server());
 	report_recovery(wanted, subname);
 	report_missing(running, wanted, subname);
 	return papply_writers_running();
@@ -384,7 +388,7 @@ papply_writers_check(const char *subname)
 bool
 papply_writers_are_missing(void)
 {
-	return are_missing;
+	return shortage.are_missing;
 }
 
 void
@@ -393,18 +397,18 @@ papply_writers_end(bool must_hurry)
 	pg_atomic_write_u64(&papply_pool->wanted_writers, 0);
 	for (int i = 0; i < PAPPLY_MAX_WRITERS; i++)
 	{
-		if (handles[i] == NULL)
+		if (watched[i].handle == NULL)
 			continue;
 		papply_pool_wake(i);
 		if (must_hurry || papply_pool->writers[i].state == PAPPLY_WRITER_STARTING)
-			TerminateBackgroundWorker(handles[i]);
+			TerminateBackgroundWorker(watched[i].handle);
 	}
 	for (int i = 0; i < PAPPLY_MAX_WRITERS; i++)
 	{
-		if (handles[i] == NULL)
+		if (watched[i].handle == NULL)
 			continue;
-		(void) WaitForBackgroundWorkerShutdown(handles[i]);
-		pfree(handles[i]);
-		handles[i] = NULL;
+		(void) WaitForBackgroundWorkerShutdown(watched[i].handle);
+		pfree(watched[i].handle);
+		watched[i].handle = NULL;
 	}
 }

@@ -94,31 +94,41 @@
 /* Kept messages are a small part of the backlog. */
 #define BACKLOG_BYTES (8 * GATHERED_BYTES)
 
-/* The server's functions. */
-static const PQcommMethods *methods;
+/* The functions that the server calls through PqCommMethods. */
+typedef struct Functions
+{
+	const PQcommMethods *server;	/* those of the server */
+	PQcommMethods ours;			/* a copy of them, with the functions below */
+} Functions;
 
-/* Our table, through which the server calls the functions below. */
-static PQcommMethods gathering;
+static Functions functions;
 
 /* Messages put since the last flush that was not omitted. */
-static size_t gathered_bytes = 0;
-static TimestampTz first_put_at;
+typedef struct Gathered
+{
+	size_t		bytes;
+	TimestampTz first_put_at;
+	bool		has_end;		/* of a transaction */
+	bool		stays;			/* the last flush was omitted, and the
+								 * walsender takes them as sent, unless
+								 * knows_pending */
+	bool		knows_pending;	/* it was last told that they are pending */
+} Gathered;
 
-/*
- * When the newest change was put; position of decoding when it was last put or
- * kept.
- */
-static TimestampTz last_put_at;
-static XLogRecPtr stayed_at;
+static Gathered gathered;
+
+/* The newest change. */
+typedef struct NewestChange
+{
+	TimestampTz put_at;
+	XLogRecPtr	stayed_at;		/* position of decoding when it was last put
+								 * or kept */
+	bool		was_just_put;	/* since the last flush, omitted or not */
+} NewestChange;
+
+static NewestChange newest;
 
 static uint64 flushes = 0;		/* not counting omitted ones */
-
-static bool was_just_put = false;	/* since the last flush, omitted or not */
-static bool has_end = false;	/* of a transaction, since the last flush that
-								 * was not omitted */
-static bool stays = false;		/* the last flush was omitted, and the
-								 * walsender takes the messages as sent */
-static bool knows_pending = false;	/* unless this is true */
 
 /* Other output plugins than that of subscriptions have unknown messages. */
 bool
@@ -131,7 +141,7 @@ papply_gather_concerns_us(void)
 bool
 papply_gather_is_on(void)
 {
-	return papply_coalesce_messages && PqCommMethods == &gathering;
+	return papply_coalesce_messages && PqCommMethods == &functions.ours;
 }
 
 /*
@@ -171,25 +181,25 @@ put_message(char type, const char *data, size_t size)
 	uint64		time;
 	char		kind;
 
-	methods->putmessage_noblock(type, data, size);
-	was_just_put = is_change(type, data, size);
-	if (was_just_put)
+	functions.server->putmessage_noblock(type, data, size);
+	newest.was_just_put = is_change(type, data, size);
+	if (newest.was_just_put)
 	{
 		memcpy(&time, data + OFFSET_OF_TIME, sizeof(time));
-		last_put_at = (TimestampTz) pg_ntoh64(time);
-		stayed_at = MyWalSnd->sentPtr;
+		newest.put_at = (TimestampTz) pg_ntoh64(time);
+		newest.stayed_at = MyWalSnd->sentPtr;
 		kind = size > OFFSET_OF_MESSAGE ? data[OFFSET_OF_MESSAGE] : 0;
-		has_end |= is_end(kind) || is_outcome(kind);
+		gathered.has_end |= is_end(kind) || is_outcome(kind);
 		if (is_end(kind))
 			papply_ask_put();
 	}
 	else
-		stays = false;
+		gathered.stays = false;
 	if (type != 'd')
 		papply_ask_forget();	/* changes have come to their end */
-	if (gathered_bytes == 0)
-		first_put_at = last_put_at;
-	gathered_bytes += size;
+	if (gathered.bytes == 0)
+		gathered.first_put_at = newest.put_at;
+	gathered.bytes += size;
 }
 
 /*
@@ -211,7 +221,7 @@ is_far_behind(XLogRecPtr decoded_lsn)
 static bool
 is_late(TimestampTz now)
 {
-	return now < first_put_at || now - first_put_at >= GATHERED_US;
+	return now < gathered.first_put_at || now - gathered.first_put_at >= GATHERED_US;
 }
 
 /* May the messages that have been put be kept instead of being flushed? */
@@ -220,16 +230,17 @@ may_stay(void)
 {
 	XLogRecPtr	decoded_lsn;
 
-	if (!papply_gather_is_on() || !(was_just_put || stays) || gathered_bytes >= GATHERED_BYTES)
+	if (!papply_gather_is_on() || !(newest.was_just_put || gathered.stays) ||
+		gathered.bytes >= GATHERED_BYTES)
 		return false;
 
 	/* Only this process writes it, so no lock is needed to read it. */
 	decoded_lsn = MyWalSnd->sentPtr;
-	if (was_just_put)
-		return !is_late(last_put_at) && (!has_end || is_far_behind(decoded_lsn));
-	if (decoded_lsn == stayed_at || !is_far_behind(decoded_lsn))
+	if (newest.was_just_put)
+		return !is_late(newest.put_at) && (!gathered.has_end || is_far_behind(decoded_lsn));
+	if (decoded_lsn == newest.stayed_at || !is_far_behind(decoded_lsn))
 		return false;
-	stayed_at = decoded_lsn;
+	newest.stayed_at = decoded_lsn;
 	return true;
 }
 
@@ -242,7 +253,7 @@ ask_if_due(void)
 	if (!papply_gather_concerns_us() || !papply_ask_is_due())
 		return;
 	papply_ask_make(message);
-	methods->putmessage_noblock('d', message, sizeof(message));
+	functions.server->putmessage_noblock('d', message, sizeof(message));
 }
 
 #ifdef PAPPLY_SELFTEST
@@ -262,9 +273,9 @@ check_sleep(void)
 {
 	uint32		class = *my_wait_event_info & 0xFF000000;
 
-	if (!stays)
+	if (!gathered.stays)
 		return;
-	if (!knows_pending && (class == PG_WAIT_ACTIVITY || class == PG_WAIT_CLIENT))
+	if (!gathered.knows_pending && (class == PG_WAIT_ACTIVITY || class == PG_WAIT_CLIENT))
 	{
 		write_stderr("walsender sleeps while messages are kept\n");
 		abort();
@@ -285,19 +296,19 @@ begin_checks(void)
 static int
 flush_if_writable(void)
 {
-	stays = may_stay();
+	gathered.stays = may_stay();
 #ifdef PAPPLY_SELFTEST
-	if (stays)
+	if (gathered.stays)
 		begin_checks();
 #endif
-	was_just_put = false;
-	if (stays)
+	newest.was_just_put = false;
+	if (gathered.stays)
 		return 0;
 	ask_if_due();
-	gathered_bytes = 0;
-	has_end = false;
+	gathered.bytes = 0;
+	gathered.has_end = false;
 	flushes++;
-	return methods->flush_if_writable();
+	return functions.server->flush_if_writable();
 }
 
 uint64
@@ -309,25 +320,26 @@ papply_gather_flushes(void)
 static bool
 is_send_pending(void)
 {
-	knows_pending = (!stays || (has_end && is_late(GetCurrentTimestamp()))) &&
-		methods->is_send_pending();
-	return knows_pending;
+	bool		must_tell = !gathered.stays || (gathered.has_end && is_late(GetCurrentTimestamp()));
+
+	gathered.knows_pending = must_tell && functions.server->is_send_pending();
+	return gathered.knows_pending;
 }
 
 bool
 papply_gather_must_send(XLogRecPtr decoded_lsn)
 {
-	return methods->is_send_pending() && !(stays && is_far_behind(decoded_lsn));
+	return functions.server->is_send_pending() && !(gathered.stays && is_far_behind(decoded_lsn));
 }
 
 void
 papply_gather_init(void)
 {
-	methods = PqCommMethods;
-	gathering = *methods;
-	gathering.putmessage_noblock = put_message;
-	gathering.flush_if_writable = flush_if_writable;
-	gathering.is_send_pending = is_send_pending;
+	functions.server = PqCommMethods;
+	functions.ours = *functions.server;
+	functions.ours.putmessage_noblock = put_message;
+	functions.ours.flush_if_writable = flush_if_writable;
+	functions.ours.is_send_pending = is_send_pending;
 }
 
 /*
@@ -337,10 +349,10 @@ papply_gather_init(void)
 void
 papply_gather_switch(bool is_on)
 {
-	gathered_bytes = 0;
-	was_just_put = has_end = stays = false;
-	if (is_on && PqCommMethods == methods)
-		PqCommMethods = &gathering;
-	if (!is_on && PqCommMethods == &gathering && MyReplicationSlot == NULL)
-		PqCommMethods = methods;
+	gathered.bytes = 0;
+	newest.was_just_put = gathered.has_end = gathered.stays = false;
+	if (is_on && PqCommMethods == functions.server)
+		PqCommMethods = &functions.ours;
+	if (!is_on && PqCommMethods == &functions.ours && MyReplicationSlot == NULL)
+		PqCommMethods = functions.server;
 }

@@ -143,24 +143,48 @@ typedef struct Residency
 								 * or more */
 } Residency;
 
-static Pending items[MAX_ITEMS];
-static int	item_count = 0;
-static Table tables[MAX_TABLES];
-static int	table_count = 0;
 static Residency residencies[64];
-static MemoryContext stop_context = NULL;
-static PapplyChange change;		/* too large for the stack */
+
+/* The changes whose pages are under way. */
+typedef struct PendingChanges
+{
+	Pending		items[MAX_ITEMS];
+	int			count;
+} PendingChanges;
+
+static PendingChanges pending;
+
+/* One stop. */
+typedef struct Stop
+{
+	MemoryContext context;		/* reset at its end; kept */
+	Table		tables[MAX_TABLES];
+	int			table_count;
+	PapplyChange change;		/* too large for the stack */
+} Stop;
+
+static Stop stop;
 
 /* The range that is being applied. */
-static bool is_active = false;
-static uint64 own_last;			/* its last sequence number */
-static uint64 own_position;		/* of its next entry to look at */
-static int	changes;
+typedef struct Range
+{
+	bool		is_active;		/* are there stops? */
+	uint64		last;			/* its last sequence number */
+	uint64		position;		/* of its next entry to look at */
+	int			changes;
+} Range;
+
+static Range range;
 
 /* Does reading ahead pay? */
-static bool is_trial = false;
-static int	pages_since_probe = 0;
-static int64 blocks_read = 0;	/* the counter at the end of the last range */
+typedef struct Trend
+{
+	bool		is_trial;		/* the next range probes once */
+	int			pages_since_probe;
+	int64		blocks_read;	/* the counter at the end of the last range */
+} Trend;
+
+static Trend trend;
 
 /*** pages ***/
 
@@ -188,7 +212,7 @@ note_read(double us)
 {
 	double		average = slow_read_us();
 
-	pages_since_probe = 0;
+	trend.pages_since_probe = 0;
 	if (us < SLOW_READ_US)
 	{
 		set_points(points() - FAST_POINTS);
@@ -219,11 +243,11 @@ probe(Relation rel, BlockNumber block)
 static bool
 ask_for(Relation rel, BlockNumber block)
 {
-	if (pages_since_probe >= PROBE_PAGES)
+	if (trend.pages_since_probe >= PROBE_PAGES)
 		probe(rel, block);
 	if (!PrefetchBuffer(rel, MAIN_FORKNUM, block).initiated_io)
 		return false;
-	pages_since_probe++;
+	trend.pages_since_probe++;
 	papply_pool->writers[papply_pool_waiter].counters.prefetched++;
 	return true;
 }
@@ -271,14 +295,14 @@ open_table(Table *table, PapplyTarget *target)
 static void
 close_tables(void)
 {
-	for (Table *table = tables; table < tables + table_count; table++)
+	for (Table *table = stop.tables; table < stop.tables + stop.table_count; table++)
 	{
 		if (table->rel == NULL || !table->is_locked)
 			continue;
 		index_close(table->index, AccessShareLock);
 		relation_close(table->rel, AccessShareLock);
 	}
-	table_count = 0;
+	stop.table_count = 0;
 }
 
 /* Return the table of a change, or NULL if it cannot be looked at. */
@@ -291,13 +315,13 @@ table_of(const PapplyEntry *entry)
 
 	if (target == NULL)
 		return NULL;
-	for (table = tables; table < tables + table_count; table++)
+	for (table = stop.tables; table < stop.tables + stop.table_count; table++)
 		if (table->target == target)
 			return table->rel ? table : NULL;
-	if (table_count == MAX_TABLES)
+	if (stop.table_count == MAX_TABLES)
 		return NULL;
 	open_table(table, target);
-	table_count++;
+	stop.table_count++;
 	return table->rel ? table : NULL;
 }
 
@@ -373,8 +397,8 @@ set_key(Table *table, PapplyEntry *entry)
 {
 	const PapplyTuple *tuple;
 
-	papply_message_parse_change(PapplyEntryData(entry), entry->length, &change);
-	tuple = change.has_old ? &change.old_tuple : &change.new_tuple;
+	papply_message_parse_change(PapplyEntryData(entry), entry->length, &stop.change);
+	tuple = stop.change.has_old ? &stop.change.old_tuple : &stop.change.new_tuple;
 	for (int i = 0; i < table->target->lookup.count; i++)
 		if (!set_key_column(table, i, tuple))
 			return false;
@@ -455,7 +479,7 @@ look_at(PapplyEntry *entry, uint64 position, bool is_own, int64 now)
 	if (!item.is_asked)
 		entry->ahead = PAPPLY_AHEAD_LEAF;
 	residency->found = 0;
-	items[item_count++] = item;
+	pending.items[pending.count++] = item;
 }
 
 /* Is the change done, or does another writer apply it? */
@@ -495,19 +519,19 @@ static void
 go_on_with_all(uint64 position, int64 now)
 {
 	uint64		unclaimed_position = papply_queue_unclaimed_position();
-	int			count = item_count;
+	int			count = pending.count;
 
-	item_count = 0;				/* after an error, all are forgotten */
+	pending.count = 0;			/* after an error, all are forgotten */
 	for (int i = 0; i < count; i++)
 	{
-		Pending		item = items[i];
+		Pending		item = pending.items[i];
 
 		CHECK_FOR_INTERRUPTS();
 		if (is_done(&item, position, unclaimed_position))
 			continue;
 		if (!item.is_asked && now - item.since >= slow_read_us() && !go_on_with(&item))
 			continue;
-		items[item_count++] = item;
+		pending.items[pending.count++] = item;
 	}
 }
 
@@ -515,16 +539,16 @@ go_on_with_all(uint64 position, int64 now)
 static PapplyEntry *
 next_own_entry(uint64 *position)
 {
-	PapplyTransaction *txn = papply_queue_transaction(own_last);
+	PapplyTransaction *txn = papply_queue_transaction(range.last);
 	bool		is_complete = (pg_atomic_read_u32(&txn->flags) & PAPPLY_TXN_COMPLETE) != 0;
 	PapplyEntry *entry;
 
 	pg_read_barrier();
-	if (is_complete && own_position >= txn->end_position)
+	if (is_complete && range.position >= txn->end_position)
 		return NULL;
-	entry = papply_queue_read(&own_position);
+	entry = papply_queue_read(&range.position);
 	if (entry != NULL)
-		*position = own_position - entry->size;
+		*position = range.position - entry->size;
 	return entry;
 }
 
@@ -536,7 +560,7 @@ next_own_entry(uint64 *position)
 static PapplyEntry *
 next_unclaimed_entry(uint64 *position)
 {
-	return papply_queue_can_rewind(own_last) ? papply_queue_look_ahead(position) : NULL;
+	return papply_queue_can_rewind(range.last) ? papply_queue_look_ahead(position) : NULL;
 }
 
 /*
@@ -546,10 +570,10 @@ next_unclaimed_entry(uint64 *position)
 static bool
 look_at_entries(bool is_own, int max, int64 now)
 {
-	int			limit = item_count + max;
+	int			limit = pending.count + max;
 	int			looked = 0;
 
-	while (item_count < limit && looked < MAX_ENTRIES)
+	while (pending.count < limit && looked < MAX_ENTRIES)
 	{
 		uint64		position;
 		PapplyEntry *entry = is_own ? next_own_entry(&position) : next_unclaimed_entry(&position);
@@ -572,11 +596,11 @@ look_ahead(uint64 behind, int64 now)
 	int			own = 0;
 	int			unclaimed;
 
-	for (int i = 0; i < item_count; i++)
-		own += items[i].is_own;
-	unclaimed = item_count - own;
+	for (int i = 0; i < pending.count; i++)
+		own += pending.items[i].is_own;
+	unclaimed = pending.count - own;
 
-	own_position = Max(own_position, behind);
+	range.position = Max(range.position, behind);
 	if (look_at_entries(true, max - own, now))
 		return;
 	if (unclaimed <= max * 3 / 4)	/* many at a time cost less */
@@ -584,27 +608,27 @@ look_ahead(uint64 behind, int64 now)
 }
 
 static void
-stop(uint64 position)
+make_stop(uint64 position)
 {
-	MemoryContext old_context = MemoryContextSwitchTo(stop_context);
+	MemoryContext old_context = MemoryContextSwitchTo(stop.context);
 	int64		now = papply_clock_now();
 
-	table_count = 0;			/* after an error, they have been closed */
+	stop.table_count = 0;		/* after an error, they have been closed */
 	go_on_with_all(position, now);
 	look_ahead(position, now);
 	close_tables();
 	MemoryContextSwitchTo(old_context);
-	MemoryContextReset(stop_context);
+	MemoryContextReset(stop.context);
 }
 
 void
 papply_read_ahead(uint64 position)
 {
-	if (!is_active || changes++ % STOP_CHANGES != 0)
+	if (!range.is_active || range.changes++ % STOP_CHANGES != 0)
 		return;
-	if (is_trial)
-		is_trial = is_active = false;
-	stop(position);
+	if (trend.is_trial)
+		trend.is_trial = range.is_active = false;
+	make_stop(position);
 }
 
 /*** when ***/
@@ -618,18 +642,18 @@ papply_read_ahead_is_on(void)
 void
 papply_read_ahead_begin(uint64 first, uint64 last, bool is_allowed)
 {
-	is_active = is_allowed && maintenance_io_concurrency > 0 &&
-		(is_trial || papply_read_ahead_is_on());
-	if (!is_active)
+	range.is_active = is_allowed && maintenance_io_concurrency > 0 &&
+		(trend.is_trial || papply_read_ahead_is_on());
+	if (!range.is_active)
 		return;
-	if (stop_context == NULL)
-		stop_context = AllocSetContextCreate(TopMemoryContext, "parallel_apply read-ahead",
+	if (stop.context == NULL)
+		stop.context = AllocSetContextCreate(TopMemoryContext, "parallel_apply read-ahead",
 											 ALLOCSET_DEFAULT_SIZES);
-	if (is_trial)
-		pages_since_probe = PROBE_PAGES;
-	own_last = last;
-	own_position = papply_queue_transaction(first)->start_position;
-	changes = 0;
+	if (trend.is_trial)
+		trend.pages_since_probe = PROBE_PAGES;
+	range.last = last;
+	range.position = papply_queue_transaction(first)->start_position;
+	range.changes = 0;
 }
 
 /*
@@ -646,9 +670,9 @@ note_quiet_range(void)
 void
 papply_read_ahead_end(void)
 {
-	bool		has_read = pgBufferUsage.shared_blks_read != blocks_read;
+	bool		has_read = pgBufferUsage.shared_blks_read != trend.blocks_read;
 
-	blocks_read = pgBufferUsage.shared_blks_read;
+	trend.blocks_read = pgBufferUsage.shared_blks_read;
 	if (!has_read)
 	{
 		if (points() > 0)
@@ -658,6 +682,6 @@ papply_read_ahead_end(void)
 	if (pg_atomic_read_u32(&papply_pool->quiet_ranges) > 0)
 		pg_atomic_write_u32(&papply_pool->quiet_ranges, 0);
 	if (points() < MIN_POINTS)
-		is_trial = points() > 0 ||
+		trend.is_trial = points() > 0 ||
 			pg_atomic_fetch_add_u32(&papply_pool->reading_ranges, 1) % TRIAL_RANGES == 0;
 }

@@ -32,10 +32,15 @@
 #define MAX_POINTS 16
 #define POINTS 4
 
-static int	points = 0;
-static bool has_read = false;	/* the last time */
-static int64 blocks_read;
-static int64 sleeps;
+typedef struct Measured
+{
+	int			points;
+	bool		has_read;		/* the last batch */
+	int64		blocks_read;	/* before the batch */
+	int64		sleeps;			/* before the batch, if has_read */
+} Measured;
+
+static Measured measured;
 
 /* Return how often this process has slept, except for other writers. */
 static int64
@@ -51,23 +56,23 @@ count_sleeps(void)
 void
 papply_storage_wait_begin(void)
 {
-	blocks_read = pgBufferUsage.shared_blks_read;
-	if (has_read)
-		sleeps = count_sleeps();
+	measured.blocks_read = pgBufferUsage.shared_blks_read;
+	if (measured.has_read)
+		measured.sleeps = count_sleeps();
 }
 
 PapplyStorage
 papply_storage_wait_end(void)
 {
-	bool		was_measured = has_read;
+	bool		was_measured = measured.has_read;
 
-	has_read = pgBufferUsage.shared_blks_read != blocks_read;
-	if (was_measured && has_read && count_sleeps() > sleeps)
-		points = Min(MAX_POINTS, points + POINTS);
-	else if (points > 0)
-		points--;
+	measured.has_read = pgBufferUsage.shared_blks_read != measured.blocks_read;
+	if (was_measured && measured.has_read && count_sleeps() > measured.sleeps)
+		measured.points = Min(MAX_POINTS, measured.points + POINTS);
+	else if (measured.points > 0)
+		measured.points--;
 
 	if (papply_read_ahead_is_on())
 		return PAPPLY_STORAGE_AHEAD;
-	return points > 0 ? PAPPLY_STORAGE_SLOW : PAPPLY_STORAGE_FAST;
+	return measured.points > 0 ? PAPPLY_STORAGE_SLOW : PAPPLY_STORAGE_FAST;
 }
