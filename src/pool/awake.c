@@ -54,12 +54,17 @@
 #define AHEAD_WRITERS 4
 
 /* State of the receiver. */
-static int	processors;
-static int	extra;				/* writers beyond the limit for processors and
+typedef struct Observed
+{
+	int			processors;
+	int			extra;			/* writers beyond the limit for processors and
 								 * storage */
-static uint64 last_committed;
-static int64 committed_at;		/* or start of the observation */
-static int64 stalled_at;		/* or time at which extra was last halved */
+	uint64		last_committed;
+	int64		committed_at;	/* or start of the observation; 0: none */
+	int64		stalled_at;		/* or time at which extra was last halved */
+} Observed;
+
+static Observed observed;
 
 /*** any process ***/
 
@@ -228,16 +233,16 @@ limit_of_machine(bool is_behind)
 	if (!is_behind)
 		return PAPPLY_MAX_WRITERS;
 	if (papply_awake_reads_ahead())
-		return processors * AHEAD_WRITERS;
+		return observed.processors * AHEAD_WRITERS;
 	if (pg_atomic_read_u64(&papply_pool->slow_writers) != 0)
 		return PAPPLY_MAX_WRITERS;
-	return processors;
+	return observed.processors;
 }
 
 static void
 set_limit(bool is_behind)
 {
-	int			new_limit = Min(PAPPLY_MAX_WRITERS, limit_of_machine(is_behind) + extra);
+	int			new_limit = Min(PAPPLY_MAX_WRITERS, limit_of_machine(is_behind) + observed.extra);
 
 	if (new_limit == limit())
 		return;
@@ -251,10 +256,10 @@ papply_awake_reset(void)
 {
 	long		online = sysconf(_SC_NPROCESSORS_ONLN);
 
-	processors = Max(2, Min(PAPPLY_MAX_WRITERS, online));
-	extra = 0;
-	last_committed = 0;
-	committed_at = stalled_at = 0;
+	observed.processors = Max(2, Min(PAPPLY_MAX_WRITERS, online));
+	observed.extra = 0;
+	observed.last_committed = 0;
+	observed.committed_at = observed.stalled_at = 0;
 	set_limit(true);
 }
 
@@ -285,21 +290,21 @@ adjust_extra(bool has_stalled_if_none)
 	uint64		committed = papply_pool_committed();
 	int64		now = papply_clock_now();
 
-	if (committed != last_committed || committed_at == 0)
+	if (committed != observed.last_committed || observed.committed_at == 0)
 	{
-		if (committed != last_committed &&
-			papply_clock_has_passed(stalled_at, now, CALM_MS))
+		if (committed != observed.last_committed &&
+			papply_clock_has_passed(observed.stalled_at, now, CALM_MS))
 		{
-			extra /= 2;
-			stalled_at = now;
+			observed.extra /= 2;
+			observed.stalled_at = now;
 		}
-		last_committed = committed;
-		committed_at = now;
+		observed.last_committed = committed;
+		observed.committed_at = now;
 	}
-	else if (has_stalled_if_none && papply_clock_has_passed(committed_at, now, STALL_MS))
+	else if (has_stalled_if_none && papply_clock_has_passed(observed.committed_at, now, STALL_MS))
 	{
-		extra = Max(1, Min(PAPPLY_MAX_WRITERS, 2 * extra));
-		committed_at = stalled_at = now;
+		observed.extra = Max(1, Min(PAPPLY_MAX_WRITERS, 2 * observed.extra));
+		observed.committed_at = observed.stalled_at = now;
 	}
 }
 
@@ -308,10 +313,10 @@ papply_awake_adjust(bool is_behind)
 {
 	bool		is_held_back = has_backlog() && count_awake() >= limit();
 
-	if (is_held_back || extra > 0)
+	if (is_held_back || observed.extra > 0)
 		adjust_extra(is_held_back);
 	else
-		committed_at = 0;
+		observed.committed_at = 0;
 	set_limit(is_behind);
 	return is_held_back || papply_awake_is_short() ? STALL_MS : -1;
 }

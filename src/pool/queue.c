@@ -48,16 +48,27 @@
 #define MIN_SLOTS 64
 #define MAX_SLOTS 65536
 
-static dsm_segment *segment = NULL;
-static PapplyTransaction *transactions = NULL;
-static char *ring = NULL;
+/* The segment, as it is mapped in this process. */
+typedef struct Mapping
+{
+	dsm_segment *segment;		/* NULL: not mapped */
+	PapplyTransaction *transactions;
+	char	   *ring;
+} Mapping;
+
+static Mapping mapping;
 
 /* State of the receiver, not used by writers. */
-static uint64 last_seqno;		/* last one begun */
-static uint64 released_seqno;	/* last one whose space was freed */
-static uint64 head_position;	/* next byte to write */
-static uint64 tail_position;	/* first byte that may not be overwritten */
-static PapplyEntry *last_entry; /* the one appended last */
+typedef struct Ends
+{
+	uint64		last_seqno;		/* last one begun */
+	uint64		released_seqno; /* last one whose space was freed */
+	uint64		head_position;	/* next byte to write */
+	uint64		tail_position;	/* first byte that may not be overwritten */
+	PapplyEntry *last_entry;	/* the one appended last */
+} Ends;
+
+static Ends ends;
 
 static uint32
 slots_for(uint64 ring_bytes)
@@ -68,8 +79,8 @@ slots_for(uint64 ring_bytes)
 static void
 map_segment(void)
 {
-	transactions = dsm_segment_address(segment);
-	ring = (char *) (transactions + papply_pool->transaction_slots);
+	mapping.transactions = dsm_segment_address(mapping.segment);
+	mapping.ring = (char *) (mapping.transactions + papply_pool->transaction_slots);
 }
 
 bool
@@ -78,46 +89,46 @@ papply_queue_create(void)
 	papply_pool->ring_bytes = (uint64) papply_queue_size * 1024;
 	papply_pool->transaction_slots = slots_for(papply_pool->ring_bytes);
 
-	segment = dsm_create(papply_pool->transaction_slots * sizeof(PapplyTransaction) +
-						 papply_pool->ring_bytes,
-						 DSM_CREATE_NULL_IF_MAXSEGMENTS);
-	if (segment == NULL)
+	mapping.segment = dsm_create(papply_pool->transaction_slots * sizeof(PapplyTransaction) +
+								 papply_pool->ring_bytes,
+								 DSM_CREATE_NULL_IF_MAXSEGMENTS);
+	if (mapping.segment == NULL)
 		return false;
-	dsm_pin_mapping(segment);
-	papply_pool->queue_handle = dsm_segment_handle(segment);
+	dsm_pin_mapping(mapping.segment);
+	papply_pool->queue_handle = dsm_segment_handle(mapping.segment);
 	map_segment();
 
-	last_seqno = released_seqno = 0;
-	head_position = tail_position = 0;
+	ends.last_seqno = ends.released_seqno = 0;
+	ends.head_position = ends.tail_position = 0;
 	return true;
 }
 
 void
 papply_queue_attach(void)
 {
-	segment = dsm_attach(papply_pool->queue_handle);
-	if (segment == NULL)
+	mapping.segment = dsm_attach(papply_pool->queue_handle);
+	if (mapping.segment == NULL)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("could not map dynamic shared memory segment")));
-	dsm_pin_mapping(segment);
+	dsm_pin_mapping(mapping.segment);
 	map_segment();
 }
 
 void
 papply_queue_detach(void)
 {
-	if (segment != NULL)
-		dsm_detach(segment);
-	segment = NULL;
-	transactions = NULL;
-	ring = NULL;
+	if (mapping.segment != NULL)
+		dsm_detach(mapping.segment);
+	mapping.segment = NULL;
+	mapping.transactions = NULL;
+	mapping.ring = NULL;
 }
 
 PapplyTransaction *
 papply_queue_transaction(uint64 seqno)
 {
-	return &transactions[seqno % papply_pool->transaction_slots];
+	return &mapping.transactions[seqno % papply_pool->transaction_slots];
 }
 
 /*** receiver ***/
@@ -137,7 +148,7 @@ bytes_to_end(uint64 position)
 static PapplyEntry *
 entry_at(uint64 position)
 {
-	return (PapplyEntry *) (ring + position % papply_pool->ring_bytes);
+	return (PapplyEntry *) (mapping.ring + position % papply_pool->ring_bytes);
 }
 
 bool
@@ -145,12 +156,12 @@ papply_queue_begin(TransactionId remote_xid, XLogRecPtr final_lsn, uint64 *seqno
 {
 	PapplyTransaction *txn;
 
-	if (last_seqno - released_seqno >= papply_pool->transaction_slots)
+	if (ends.last_seqno - ends.released_seqno >= papply_pool->transaction_slots)
 		return false;
 
-	last_seqno++;
-	txn = papply_queue_transaction(last_seqno);
-	txn->start_position = head_position;
+	ends.last_seqno++;
+	txn = papply_queue_transaction(ends.last_seqno);
+	txn->start_position = ends.head_position;
 	txn->end_position = 0;
 	txn->max_dependency = 0;
 	txn->remote_xid = remote_xid;
@@ -161,7 +172,7 @@ papply_queue_begin(TransactionId remote_xid, XLogRecPtr final_lsn, uint64 *seqno
 	txn->exclusive_reason = txn->fallback_reason = 0;
 	pg_atomic_init_u32(&txn->flags, 0);
 	pg_atomic_init_u32(&txn->hold, PAPPLY_TXN_WHOLE);
-	*seqno = last_seqno;
+	*seqno = ends.last_seqno;
 	return true;
 }
 
@@ -176,11 +187,11 @@ bool
 papply_queue_has_space(uint32 length)
 {
 	uint64		needed = entry_size(length);
-	uint64		to_end = bytes_to_end(head_position);
+	uint64		to_end = bytes_to_end(ends.head_position);
 
 	if (to_end < needed)
 		needed += to_end;
-	return needed <= papply_pool->ring_bytes - (head_position - tail_position);
+	return needed <= papply_pool->ring_bytes - (ends.head_position - ends.tail_position);
 }
 
 void
@@ -188,22 +199,22 @@ papply_queue_append(uint32 kind, const char *data, uint32 length,
 					uint32 relation_version, uint64 dependency)
 {
 	uint64		needed = entry_size(length);
-	uint64		to_end = bytes_to_end(head_position);
-	PapplyTransaction *txn = papply_queue_transaction(last_seqno);
+	uint64		to_end = bytes_to_end(ends.head_position);
+	PapplyTransaction *txn = papply_queue_transaction(ends.last_seqno);
 	PapplyEntry *entry;
 
 	if (to_end < needed)
 	{
 		if (to_end >= sizeof(PapplyEntry))
 		{
-			entry = entry_at(head_position);
+			entry = entry_at(ends.head_position);
 			entry->size = to_end;
 			entry->kind = PAPPLY_ENTRY_WRAP;
 		}
-		head_position += to_end;
+		ends.head_position += to_end;
 	}
 
-	entry = entry_at(head_position);
+	entry = entry_at(ends.head_position);
 	entry->size = needed;
 	entry->length = length;
 	entry->relation_version = relation_version;
@@ -211,20 +222,20 @@ papply_queue_append(uint32 kind, const char *data, uint32 length,
 	entry->ahead = PAPPLY_AHEAD_NONE;
 	entry->dependency = dependency;
 	memset(&entry->key, 0, sizeof(entry->key));
-	last_entry = entry;
+	ends.last_entry = entry;
 	txn->max_dependency = Max(txn->max_dependency, dependency);
 
 	/* of the messages, only row changes have a relation */
 	txn->changes += length > 0 && relation_version != 0;
 	if (length > 0)
 		memcpy(PapplyEntryData(entry), data, length);
-	head_position += needed;
+	ends.head_position += needed;
 }
 
 void
 papply_queue_set_key(const PapplyKeyName *key)
 {
-	last_entry->key = *key;
+	ends.last_entry->key = *key;
 }
 
 /* Pairs with the read barriers in papply_claim() and papply_queue_read(). */
@@ -234,9 +245,9 @@ publish_position(void)
 	uint64		waiter;
 
 	pg_write_barrier();
-	pg_atomic_write_u64(&papply_pool->write_position, head_position);
+	pg_atomic_write_u64(&papply_pool->write_position, ends.head_position);
 	pg_write_barrier();
-	pg_atomic_write_u64(&papply_pool->published_seqno, last_seqno);
+	pg_atomic_write_u64(&papply_pool->published_seqno, ends.last_seqno);
 	pg_memory_barrier();
 
 	waiter = pg_atomic_read_u64(&papply_pool->data_waiter);
@@ -249,9 +260,9 @@ publish_position(void)
 void
 papply_queue_end(XLogRecPtr remote_end_lsn)
 {
-	PapplyTransaction *txn = papply_queue_transaction(last_seqno);
+	PapplyTransaction *txn = papply_queue_transaction(ends.last_seqno);
 
-	txn->end_position = head_position;
+	txn->end_position = ends.head_position;
 	txn->remote_end_lsn = remote_end_lsn;
 	pg_write_barrier();
 	pg_atomic_fetch_or_u32(&txn->flags, PAPPLY_TXN_COMPLETE);
@@ -267,25 +278,25 @@ papply_queue_publish_open(void)
 bool
 papply_queue_open_is_published(void)
 {
-	return pg_atomic_read_u64(&papply_pool->published_seqno) == last_seqno;
+	return pg_atomic_read_u64(&papply_pool->published_seqno) == ends.last_seqno;
 }
 
 uint64
 papply_queue_used_bytes(void)
 {
-	return head_position - tail_position;
+	return ends.head_position - ends.tail_position;
 }
 
 uint64
 papply_queue_open_size(void)
 {
-	return head_position - papply_queue_transaction(last_seqno)->start_position;
+	return ends.head_position - papply_queue_transaction(ends.last_seqno)->start_position;
 }
 
 uint64
 papply_queue_unpublished_bytes(void)
 {
-	return head_position - pg_atomic_read_u64(&papply_pool->write_position);
+	return ends.head_position - pg_atomic_read_u64(&papply_pool->write_position);
 }
 
 static void
@@ -366,7 +377,7 @@ void
 papply_queue_mark_unclaimed_native(void)
 {
 	for (uint64 seqno = pg_atomic_read_u64(&papply_pool->next_claim);
-		 seqno <= last_seqno; seqno++)
+		 seqno <= ends.last_seqno; seqno++)
 	{
 		if (!papply_queue_is_early(seqno) && !has_flag(seqno, PAPPLY_TXN_NATIVE))
 			papply_queue_mark_native(seqno, PAPPLY_COUNT_FALLBACK_NO_WRITER);
@@ -376,22 +387,22 @@ papply_queue_mark_unclaimed_native(void)
 uint64
 papply_queue_last_seqno(void)
 {
-	return last_seqno;
+	return ends.last_seqno;
 }
 
 uint64
 papply_queue_released_seqno(void)
 {
-	return released_seqno;
+	return ends.released_seqno;
 }
 
 PapplyTransaction *
 papply_queue_oldest_committed(void)
 {
-	if (released_seqno >= papply_pool_committed())
+	if (ends.released_seqno >= papply_pool_committed())
 		return NULL;
 	pg_read_barrier();			/* pairs with papply_commit_order_advance() */
-	return papply_queue_transaction(released_seqno + 1);
+	return papply_queue_transaction(ends.released_seqno + 1);
 }
 
 void
@@ -407,23 +418,23 @@ papply_queue_skip(uint64 seqno)
 void
 papply_queue_release(void)
 {
-	released_seqno++;
-	tail_position = papply_queue_transaction(released_seqno)->end_position;
-	papply_queue_skip(released_seqno);
+	ends.released_seqno++;
+	ends.tail_position = papply_queue_transaction(ends.released_seqno)->end_position;
+	papply_queue_skip(ends.released_seqno);
 }
 
 bool
 papply_queue_reclaim_read(PapplyWriterSlot *writer)
 {
-	uint64		oldest = released_seqno + 1;
+	uint64		oldest = ends.released_seqno + 1;
 	PapplyTransaction *txn = papply_queue_transaction(oldest);
 	uint32		hold = PAPPLY_TXN_WHOLE;
 	uint64		position;
 
-	if (oldest != last_seqno || writer == NULL)
+	if (oldest != ends.last_seqno || writer == NULL)
 		return false;
 	position = pg_atomic_read_u64(&writer->read_position);
-	if (position <= tail_position)
+	if (position <= ends.tail_position)
 		return false;
 	if (!pg_atomic_compare_exchange_u32(&txn->hold, &hold, PAPPLY_TXN_STREAMED) &&
 		hold != PAPPLY_TXN_STREAMED)
@@ -431,9 +442,9 @@ papply_queue_reclaim_read(PapplyWriterSlot *writer)
 
 	/* the writer may have rewound before that, but cannot from here on */
 	position = pg_atomic_read_u64(&writer->read_position);
-	if (position > tail_position)
+	if (position > ends.tail_position)
 	{
-		tail_position = position;
+		ends.tail_position = position;
 		return true;
 	}
 	if (hold == PAPPLY_TXN_WHOLE)
@@ -445,7 +456,7 @@ void
 papply_queue_want_space(void)
 {
 	pg_atomic_write_u64(&papply_pool->space_waiter,
-						Min(head_position, tail_position + papply_pool->ring_bytes / 4));
+						Min(ends.head_position, ends.tail_position + papply_pool->ring_bytes / 4));
 	pg_memory_barrier();
 }
 

@@ -82,6 +82,10 @@ typedef struct OurPool
 								 * exit */
 	int64		checked_at;		/* when its start was tried, or its writers
 								 * checked */
+	int64		origin_checked_at;
+	int64		slots_checked_at;	/* those that wait for what is applied
+									 * early */
+	bool		has_exit_callback;
 } OurPool;
 
 static OurPool pool = {
@@ -415,7 +419,6 @@ create_shared_memory(void)
 static void
 start_pool(void)
 {
-	static bool has_exit_callback = false;
 	int			running;
 
 	if (papply_pool_has_lacked())
@@ -431,9 +434,9 @@ start_pool(void)
 	}
 	if (!papply_pool_acquire(MyLogicalRepWorker->userid, PAPPLY_SESSION_ORIGIN))
 		return;
-	if (!has_exit_callback)
+	if (!pool.has_exit_callback)
 		before_shmem_exit(end_pool_at_exit, (Datum) 0);
-	has_exit_callback = true;
+	pool.has_exit_callback = true;
 	papply_wait_checks_begin();
 
 	if (!create_shared_memory())
@@ -625,9 +628,7 @@ check_writers(void)
 static void
 watch_origin(void)
 {
-	static int64 looked_at = 0;
-
-	if (papply_lifecycle_is_idle() && is_time_for(&looked_at, ORIGIN_INTERVAL_MS))
+	if (papply_lifecycle_is_idle() && is_time_for(&pool.origin_checked_at, ORIGIN_INTERVAL_MS))
 		papply_origin_check(pool.origin, papply_pool->origin_lsn, FATAL);
 }
 
@@ -638,9 +639,7 @@ watch_origin(void)
 static void
 give_way_to_slots(void)
 {
-	static int64 looked_at = 0;
-
-	if (papply_early_count() > 0 && is_time_for(&looked_at, SLOTS_INTERVAL_MS) &&
+	if (papply_early_count() > 0 && is_time_for(&pool.slots_checked_at, SLOTS_INTERVAL_MS) &&
 		papply_decoding_waits_for_xids())
 		papply_spool_revoke_early();
 }

@@ -90,11 +90,20 @@
 /* The rate is known after this number of pauses. */
 #define RATE_PAUSES 4
 
-static PapplyPace current;
-static int64 paused_at = 0;		/* as of clock.h; 0: no pause */
-static int	pauses = 0;
-static double rate = 0;			/* greatest seen, in bytes per second */
-static int	window = 0;			/* as set; 0: chosen by the kernel */
+/* The connection of this process, the only one that is read. */
+typedef struct Connection
+{
+	PapplyPace	pace;
+	int64		paused_at;		/* 0: no pause */
+	int			pauses;
+	double		rate;			/* greatest seen, in bytes per second */
+	int			window;			/* as set; 0: chosen by the kernel */
+	int			family;			/* of addresses; -1: not known yet */
+	uint64		bytes_before;	/* at the last call of ask_kernel() */
+	uint32		segments_before;
+} Connection;
+
+static Connection connection = {.family = -1};
 
 /*** pure ***/
 
@@ -187,7 +196,7 @@ papply_pace_window(int64 round_trip_us, double rate, int segment_bytes)
 void
 papply_pace_note(int length, TimestampTz send_time)
 {
-	papply_pace_read(&current, length, send_time);
+	papply_pace_read(&connection.pace, length, send_time);
 }
 
 /*
@@ -200,21 +209,20 @@ static bool
 ask_kernel(pgsocket socket, int64 *round_trip_us, int *segment_bytes)
 {
 #ifdef __linux__
-	static uint64 bytes_before = 0;
-	static uint32 segments_before = 0;
 	struct tcp_info info;
 	socklen_t	length = sizeof(info);
-	bool		is_first = bytes_before == 0;
+	bool		is_first = connection.bytes_before == 0;
 	uint32		segments;
 
 	memset(&info, 0, sizeof(info));
 	if (getsockopt(socket, IPPROTO_TCP, TCP_INFO, &info, &length) != 0)
 		return false;
 	*round_trip_us = info.tcpi_rcv_rtt > 0 ? Min(info.tcpi_rtt, info.tcpi_rcv_rtt) : info.tcpi_rtt;
-	segments = info.tcpi_data_segs_in - segments_before;
-	*segment_bytes = segments == 0 ? 0 : (info.tcpi_bytes_received - bytes_before) / segments;
-	bytes_before = info.tcpi_bytes_received;
-	segments_before = info.tcpi_data_segs_in;
+	segments = info.tcpi_data_segs_in - connection.segments_before;
+	*segment_bytes = segments == 0 ? 0 :
+		(info.tcpi_bytes_received - connection.bytes_before) / segments;
+	connection.bytes_before = info.tcpi_bytes_received;
+	connection.segments_before = info.tcpi_data_segs_in;
 	return !is_first;
 #else
 	return false;
@@ -235,51 +243,52 @@ limit_window(pgsocket socket)
 
 	if (!ask_kernel(socket, &round_trip_us, &segment_bytes))
 		return;
-	needed = papply_pace_window(round_trip_us, rate, window == 0 ? segment_bytes : 0);
-	if (needed == 0 && window != 0)
+	needed = papply_pace_window(round_trip_us, connection.rate,
+								connection.window == 0 ? segment_bytes : 0);
+	if (needed == 0 && connection.window != 0)
 		needed = MAX_WINDOW;
-	if (needed > window &&
+	if (needed > connection.window &&
 		setsockopt(socket, SOL_SOCKET, SO_RCVBUF, &needed, sizeof(needed)) == 0)
-		window = needed;
+		connection.window = needed;
 }
 
-/* Every call is for the same connection, the only one of the process. */
 static bool
 is_unix_socket(pgsocket socket)
 {
-	static int	family = -1;
 	struct sockaddr_storage address;
 	socklen_t	length = sizeof(address);
 
-	if (family < 0)
-		family = getsockname(socket, (struct sockaddr *) &address, &length) == 0 ?
+	if (connection.family < 0)
+		connection.family = getsockname(socket, (struct sockaddr *) &address, &length) == 0 ?
 			address.ss_family : AF_UNSPEC;
-	return family == AF_UNIX;
+	return connection.family == AF_UNIX;
 }
 
 int64
 papply_pace_pause_us(pgsocket socket, int64 behind_us)
 {
 	int64		now = papply_clock_now();
-	uint64		bytes = current.bytes;
+	uint64		bytes = connection.pace.bytes;
 
-	if (is_unix_socket(socket) || papply_pace_next(&current, now, behind_us) == 0)
+	if (is_unix_socket(socket) || papply_pace_next(&connection.pace, now, behind_us) == 0)
 	{
-		paused_at = 0;
+		connection.paused_at = 0;
 		return 0;
 	}
-	if (paused_at != 0 && now > paused_at)
+	if (connection.paused_at != 0 && now > connection.paused_at)
 	{
-		rate = Max(rate, (double) bytes * USECS_PER_SEC / (now - paused_at));
-		if (++pauses % RATE_PAUSES == 0)
+		double		rate = (double) bytes * USECS_PER_SEC / (now - connection.paused_at);
+
+		connection.rate = Max(connection.rate, rate);
+		if (++connection.pauses % RATE_PAUSES == 0)
 			limit_window(socket);
 	}
-	paused_at = now;
-	return current.pause_us;
+	connection.paused_at = now;
+	return connection.pace.pause_us;
 }
 
 void
 papply_pace_end_pause(void)
 {
-	papply_pace_woke(&current, papply_clock_now());
+	papply_pace_woke(&connection.pace, papply_clock_now());
 }

@@ -45,19 +45,24 @@ typedef struct OldVersion
 	uint64		last_seqno;
 } OldVersion;
 
-static HTAB *relations = NULL;
-static MemoryContext relations_context = NULL;
-static List *old_versions = NIL;
-static List *untold = NIL;		/* the native loop may have got some since */
+typedef struct Relations
+{
+	HTAB	   *hash;
+	MemoryContext context;
+	List	   *old_versions;
+	List	   *untold;			/* the native loop may have got some since */
+	uint64		local_changes;	/* incremented whenever a local part becomes
+								 * stale */
+	bool		has_warned;		/* that a table has no place in the statistics */
+} Relations;
 
-/* Incremented whenever a local part becomes stale. */
-static uint64 local_changes = 0;
+static Relations relations;
 
 static void
 forget_local(PapplyRemoteRelation *rel)
 {
 	rel->is_current = false;
-	local_changes++;
+	relations.local_changes++;
 }
 
 static void
@@ -66,7 +71,7 @@ invalidate_local(Datum arg, Oid relid)
 	HASH_SEQ_STATUS status;
 	PapplyRemoteRelation *rel;
 
-	hash_seq_init(&status, relations);
+	hash_seq_init(&status, relations.hash);
 	while ((rel = hash_seq_search(&status)) != NULL)
 		if (relid == InvalidOid || rel->local_relid == relid ||
 			rel->local_relid == InvalidOid || list_member_oid(rel->partitions, relid))
@@ -85,7 +90,7 @@ invalidate_domains(Datum arg, int cacheid, uint32 hashvalue)
 	HASH_SEQ_STATUS status;
 	PapplyRemoteRelation *rel;
 
-	hash_seq_init(&status, relations);
+	hash_seq_init(&status, relations.hash);
 	while ((rel = hash_seq_search(&status)) != NULL)
 		if (cacheid == TYPEOID ? rel->has_domain_default : rel->may_check_domain)
 			forget_local(rel);
@@ -103,14 +108,14 @@ papply_remote_relation_init(void)
 {
 	HASHCTL		ctl;
 
-	relations_context = AllocSetContextCreate(TopMemoryContext,
+	relations.context = AllocSetContextCreate(TopMemoryContext,
 											  "parallel_apply remote relations",
 											  ALLOCSET_DEFAULT_SIZES);
 	ctl.keysize = sizeof(LogicalRepRelId);
 	ctl.entrysize = sizeof(PapplyRemoteRelation);
-	ctl.hcxt = relations_context;
-	relations = hash_create("parallel_apply remote relations", 128, &ctl,
-							HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
+	ctl.hcxt = relations.context;
+	relations.hash = hash_create("parallel_apply remote relations", 128, &ctl,
+								 HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
 	CacheRegisterRelcacheCallback(invalidate_local, (Datum) 0);
 	CacheRegisterSyscacheCallback(SUBSCRIPTIONRELMAP, invalidate_all, (Datum) 0);
 	CacheRegisterSyscacheCallback(PROCOID, invalidate_domains, (Datum) 0);
@@ -121,12 +126,12 @@ papply_remote_relation_init(void)
 static void
 replace_version(PapplyRemoteRelation *rel, uint64 in_use)
 {
-	MemoryContext old_context = MemoryContextSwitchTo(relations_context);
+	MemoryContext old_context = MemoryContextSwitchTo(relations.context);
 	OldVersion *old = palloc(sizeof(OldVersion));
 
 	old->version = rel->version;
 	old->last_seqno = in_use;
-	old_versions = lappend(old_versions, old);
+	relations.old_versions = lappend(relations.old_versions, old);
 	MemoryContextSwitchTo(old_context);
 }
 
@@ -140,7 +145,7 @@ uint32
 papply_remote_relation_version(const char *message, int length)
 {
 	LogicalRepRelId remote_relid = papply_message_get_uint32(message + 1);
-	PapplyRemoteRelation *rel = hash_search(relations, &remote_relid, HASH_FIND, NULL);
+	PapplyRemoteRelation *rel = hash_search(relations.hash, &remote_relid, HASH_FIND, NULL);
 
 	return rel != NULL && is_definition(rel, message, length) ? rel->version : 0;
 }
@@ -157,7 +162,7 @@ papply_remote_relation_update(const char *message, int length, uint64 in_use)
 	if (length < 5)
 		papply_message_malformed();
 	remote_relid = papply_message_get_uint32(message + 1);
-	rel = hash_search(relations, &remote_relid, HASH_ENTER, &found);
+	rel = hash_search(relations.hash, &remote_relid, HASH_ENTER, &found);
 	if (found && is_definition(rel, message, length))
 		return;					/* repeated after an invalidation on the
 								 * publisher */
@@ -174,7 +179,7 @@ papply_remote_relation_update(const char *message, int length, uint64 in_use)
 		MemoryContextDelete(rel->context);
 	}
 
-	rel->context = AllocSetContextCreate(relations_context,
+	rel->context = AllocSetContextCreate(relations.context,
 										 "parallel_apply remote relation",
 										 ALLOCSET_SMALL_SIZES);
 	old_context = MemoryContextSwitchTo(rel->context);
@@ -232,7 +237,6 @@ remember_partitions(PapplyRemoteRelation *rel)
 static void
 describe_table(PapplyRemoteRelation *rel, const AttrMap *map)
 {
-	static bool is_warned = false;
 	PapplyTableDescription description = {0};
 
 	description.is_known = true;
@@ -248,9 +252,9 @@ describe_table(PapplyRemoteRelation *rel, const AttrMap *map)
 	}
 	rel->lacks_place = !papply_table_statistics_describe(MySubscription->oid,
 														 rel->local_relid, &description);
-	if (!rel->lacks_place || is_warned)
+	if (!rel->lacks_place || relations.has_warned)
 		return;
-	is_warned = true;
+	relations.has_warned = true;
 	ereport(WARNING,
 			(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
 			 errmsg("statistics of table \"%s.%s\" and others are not kept",
@@ -332,7 +336,7 @@ look_up_local(PapplyRemoteRelation *rel)
 PapplyRemoteRelation *
 papply_remote_relation_get(LogicalRepRelId remote_relid, bool want_local)
 {
-	PapplyRemoteRelation *rel = hash_search(relations, &remote_relid, HASH_FIND, NULL);
+	PapplyRemoteRelation *rel = hash_search(relations.hash, &remote_relid, HASH_FIND, NULL);
 
 	if (rel != NULL && want_local &&
 		unlikely(!rel->is_current ||
@@ -352,7 +356,7 @@ uint64
 papply_remote_relation_local_changes(void)
 {
 	AcceptInvalidationMessages();
-	return local_changes;
+	return relations.local_changes;
 }
 
 /*
@@ -366,7 +370,7 @@ papply_remote_relation_pool_started(void)
 	HASH_SEQ_STATUS status;
 	PapplyRemoteRelation *rel;
 
-	hash_seq_init(&status, relations);
+	hash_seq_init(&status, relations.hash);
 	while ((rel = hash_seq_search(&status)) != NULL)
 	{
 		rel->version = papply_registry_add_at_start(rel->message, rel->length);
@@ -380,25 +384,25 @@ papply_remote_relation_pool_stopped(void)
 	HASH_SEQ_STATUS status;
 	PapplyRemoteRelation *rel;
 
-	hash_seq_init(&status, relations);
+	hash_seq_init(&status, relations.hash);
 	while ((rel = hash_seq_search(&status)) != NULL)
 		rel->version = rel->native_version = 0;
-	list_free_deep(old_versions);
-	old_versions = NIL;
+	list_free_deep(relations.old_versions);
+	relations.old_versions = NIL;
 }
 
 void
 papply_remote_relation_clean(uint64 committed)
 {
-	while (old_versions != NIL)
+	while (relations.old_versions != NIL)
 	{
-		OldVersion *old = linitial(old_versions);
+		OldVersion *old = linitial(relations.old_versions);
 
 		if (old->last_seqno > committed)
 			return;
 		papply_registry_drop(old->version);
 		pfree(old);
-		old_versions = list_delete_first(old_versions);
+		relations.old_versions = list_delete_first(relations.old_versions);
 	}
 }
 
@@ -408,7 +412,7 @@ papply_remote_relation_forget_native(void)
 	HASH_SEQ_STATUS status;
 	PapplyRemoteRelation *rel;
 
-	hash_seq_init(&status, relations);
+	hash_seq_init(&status, relations.hash);
 	while ((rel = hash_seq_search(&status)) != NULL)
 		rel->native_version = 0;
 }
@@ -416,14 +420,14 @@ papply_remote_relation_forget_native(void)
 static void
 find_untold(void)
 {
-	MemoryContext old_context = MemoryContextSwitchTo(relations_context);
+	MemoryContext old_context = MemoryContextSwitchTo(relations.context);
 	HASH_SEQ_STATUS status;
 	PapplyRemoteRelation *rel;
 
-	hash_seq_init(&status, relations);
+	hash_seq_init(&status, relations.hash);
 	while ((rel = hash_seq_search(&status)) != NULL)
 		if (rel->native_version != rel->version)
-			untold = lappend(untold, rel);
+			relations.untold = lappend(relations.untold, rel);
 	MemoryContextSwitchTo(old_context);
 }
 
@@ -438,12 +442,12 @@ papply_remote_relation_next_untold(void)
 
 	for (int i = 0; i < 2; i++)
 	{
-		while (untold != NIL)
+		while (relations.untold != NIL)
 		{
-			rel = llast(untold);
+			rel = llast(relations.untold);
 			if (rel->native_version != rel->version)
 				return rel;
-			untold = list_delete_last(untold);
+			relations.untold = list_delete_last(relations.untold);
 		}
 		if (i == 0)
 			find_untold();

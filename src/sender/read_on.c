@@ -44,27 +44,36 @@
 typedef void (*DecodeRecord) (LogicalDecodingContext *ctx, XLogRecordBuffer *buf);
 
 /* The server's functions. */
-static DecodeRecord decode_heap;
-static DecodeRecord decode_heap2;
+typedef struct Functions
+{
+	DecodeRecord heap;
+	DecodeRecord heap2;
+} Functions;
 
-static bool is_reading_on = false;
+static Functions server;
 
-/* Start and end of the last record that has been decoded here. */
-static XLogRecPtr last_start = InvalidXLogRecPtr;
-static XLogRecPtr last_end = InvalidXLogRecPtr;
+/* The last record that has been decoded here. */
+typedef struct Decoded
+{
+	XLogRecPtr	start_lsn;
+	XLogRecPtr	end_lsn;
+	bool		is_reading_on;	/* the following ones are being decoded */
+} Decoded;
+
+static Decoded decoded;
 
 static bool
 may_read_on(void)
 {
-	return papply_gather_is_on() && !is_reading_on && papply_gather_concerns_us() &&
+	return papply_gather_is_on() && !decoded.is_reading_on && papply_gather_concerns_us() &&
 		(MyWalSnd->state == WALSNDSTATE_CATCHUP || MyWalSnd->state == WALSNDSTATE_STREAMING);
 }
 
 static void
 note_decoded(const XLogReaderState *reader)
 {
-	last_start = reader->ReadRecPtr;
-	last_end = reader->EndRecPtr;
+	decoded.start_lsn = reader->ReadRecPtr;
+	decoded.end_lsn = reader->EndRecPtr;
 }
 
 /*
@@ -76,10 +85,10 @@ check_walsender(XLogReaderState *reader)
 {
 	XLogRecPtr	sent_lsn = MyWalSnd->sentPtr;	/* only this process writes it */
 
-	if (XLogRecGetPrev(reader) == last_start &&
-		(sent_lsn < last_end || sent_lsn > reader->ReadRecPtr))
+	if (XLogRecGetPrev(reader) == decoded.start_lsn &&
+		(sent_lsn < decoded.end_lsn || sent_lsn > reader->ReadRecPtr))
 		elog(ERROR, "walsender is at %X/%X instead of %X/%X, up to which records are decoded",
-			 LSN_FORMAT_ARGS(sent_lsn), LSN_FORMAT_ARGS(last_end));
+			 LSN_FORMAT_ARGS(sent_lsn), LSN_FORMAT_ARGS(decoded.end_lsn));
 }
 
 /* Is the next record complete in the page that the reader has read last? */
@@ -138,14 +147,14 @@ decode_and_read_on(DecodeRecord decode, LogicalDecodingContext *ctx, XLogRecordB
 	if (!may_read_on())
 		return;
 	note_decoded(ctx->reader);
-	is_reading_on = true;
+	decoded.is_reading_on = true;
 	PG_TRY();
 	{
 		read_on(ctx);
 	}
 	PG_FINALLY();
 	{
-		is_reading_on = false;
+		decoded.is_reading_on = false;
 	}
 	PG_END_TRY();
 }
@@ -153,20 +162,20 @@ decode_and_read_on(DecodeRecord decode, LogicalDecodingContext *ctx, XLogRecordB
 static void
 heap_and_more(LogicalDecodingContext *ctx, XLogRecordBuffer *buf)
 {
-	decode_and_read_on(decode_heap, ctx, buf);
+	decode_and_read_on(server.heap, ctx, buf);
 }
 
 static void
 heap2_and_more(LogicalDecodingContext *ctx, XLogRecordBuffer *buf)
 {
-	decode_and_read_on(decode_heap2, ctx, buf);
+	decode_and_read_on(server.heap2, ctx, buf);
 }
 
 void
 papply_read_on_init(void)
 {
-	decode_heap = RmgrTable[RM_HEAP_ID].rm_decode;
-	decode_heap2 = RmgrTable[RM_HEAP2_ID].rm_decode;
+	server.heap = RmgrTable[RM_HEAP_ID].rm_decode;
+	server.heap2 = RmgrTable[RM_HEAP2_ID].rm_decode;
 }
 
 static void
@@ -181,12 +190,12 @@ papply_read_on_switch(bool is_on)
 {
 	if (is_on)
 	{
-		replace(RM_HEAP_ID, decode_heap, heap_and_more);
-		replace(RM_HEAP2_ID, decode_heap2, heap2_and_more);
+		replace(RM_HEAP_ID, server.heap, heap_and_more);
+		replace(RM_HEAP2_ID, server.heap2, heap2_and_more);
 	}
 	else
 	{
-		replace(RM_HEAP_ID, heap_and_more, decode_heap);
-		replace(RM_HEAP2_ID, heap2_and_more, decode_heap2);
+		replace(RM_HEAP_ID, heap_and_more, server.heap);
+		replace(RM_HEAP2_ID, heap2_and_more, server.heap2);
 	}
 }

@@ -68,34 +68,43 @@ typedef struct Postponed
 	bool		is_passed;		/* by a later change of the same table */
 } Postponed;
 
-static Postponed postponed[MAX_POSTPONED];
-static int	npostponed = 0;
+typedef struct PostponedChanges
+{
+	Postponed	items[MAX_POSTPONED];
+	int			count;
+	uint64		awaited;		/* the greatest dependency of these that is
+								 * older than the range */
+} PostponedChanges;
 
-/*
- * The greatest dependency of postponed changes that is older than the range.
- */
-static uint64 awaited = PAPPLY_NO_SEQNO;
+static PostponedChanges postponed;
 
 /* Arguments of papply_postpone_begin_range(). */
-static uint64 range_first;
-static void (*apply_change) (PapplyEntry *entry, uint64 seqno);
+typedef struct Range
+{
+	uint64		first;
+	void		(*apply_change) (PapplyEntry *entry, uint64 seqno);
+} Range;
 
-/*
- * The postponed change that is being applied, and the command ID of the first
- * one that was.
- */
-static Postponed *applied = NULL;
-static CommandId applied_since;
+static Range range;
+
+/* The postponed changes that are being applied. */
+typedef struct Applied
+{
+	Postponed  *change;			/* the current one; NULL: none */
+	CommandId	since;			/* command ID of the first one */
+} Applied;
+
+static Applied applied;
 
 void
 papply_postpone_begin_range(uint64 first, void (*apply) (PapplyEntry *entry, uint64 seqno))
 {
 	papply_reorder_begin_range();
-	range_first = first;
-	apply_change = apply;
-	npostponed = 0;
-	awaited = PAPPLY_NO_SEQNO;
-	applied = NULL;
+	range.first = first;
+	range.apply_change = apply;
+	postponed.count = 0;
+	postponed.awaited = PAPPLY_NO_SEQNO;
+	applied.change = NULL;
 }
 
 static LogicalRepRelId
@@ -108,9 +117,9 @@ remote_relid_of(PapplyEntry *entry)
 static bool
 follows_postponed(PapplyEntry *entry, uint64 seqno, const PapplyTarget *table)
 {
-	for (int i = 0; i < npostponed; i++)
-		if (postponed[i].local_relid == table->local_relid &&
-			(postponed[i].seqno == seqno || postponed[i].seqno <= entry->dependency))
+	for (int i = 0; i < postponed.count; i++)
+		if (postponed.items[i].local_relid == table->local_relid &&
+			(postponed.items[i].seqno == seqno || postponed.items[i].seqno <= entry->dependency))
 			return true;
 	return false;
 }
@@ -118,15 +127,15 @@ follows_postponed(PapplyEntry *entry, uint64 seqno, const PapplyTarget *table)
 static bool
 must_wait(PapplyEntry *entry)
 {
-	return entry->dependency < range_first &&
+	return entry->dependency < range.first &&
 		entry->dependency > papply_pool_committed();
 }
 
 static void
 pass_postponed(const PapplyTarget *table)
 {
-	for (int i = 0; i < npostponed; i++)
-		postponed[i].is_passed |= postponed[i].local_relid == table->local_relid;
+	for (int i = 0; i < postponed.count; i++)
+		postponed.items[i].is_passed |= postponed.items[i].local_relid == table->local_relid;
 }
 
 /*
@@ -139,7 +148,7 @@ may_be_postponed(PapplyEntry *entry, uint64 seqno, const PapplyTarget *table)
 	uint32		flags = pg_atomic_read_u32(&papply_queue_transaction(seqno)->flags);
 
 	return table != NULL && !table->is_partitioned && !table->is_partition &&
-		npostponed < MAX_POSTPONED && (flags & PAPPLY_TXN_COMPLETE) &&
+		postponed.count < MAX_POSTPONED && (flags & PAPPLY_TXN_COMPLETE) &&
 		PapplyEntryData(entry)[0] != LOGICAL_REP_MSG_INSERT &&
 		papply_reorder_is_allowed();
 }
@@ -153,7 +162,7 @@ next_command_id(void)
 static void
 postpone(PapplyEntry *entry, uint64 seqno, const PapplyTarget *table)
 {
-	Postponed  *change = &postponed[npostponed++];
+	Postponed  *change = &postponed.items[postponed.count++];
 
 	papply_insert_run_flush();	/* rows that are put off precede the change */
 	change->entry = entry;
@@ -161,8 +170,8 @@ postpone(PapplyEntry *entry, uint64 seqno, const PapplyTarget *table)
 	change->local_relid = table->local_relid;
 	change->command_id = next_command_id();
 	change->is_passed = false;
-	if (entry->dependency < range_first)
-		awaited = Max(awaited, entry->dependency);
+	if (entry->dependency < range.first)
+		postponed.awaited = Max(postponed.awaited, entry->dependency);
 }
 
 bool
@@ -170,10 +179,10 @@ papply_postpone_change(PapplyEntry *entry, uint64 seqno)
 {
 	const PapplyTarget *table;
 
-	if (npostponed == 0 && !must_wait(entry))
+	if (postponed.count == 0 && !must_wait(entry))
 		return false;
 	table = papply_target_plain(remote_relid_of(entry), entry->relation_version);
-	if (table == NULL || papply_pool_committed() >= awaited)
+	if (table == NULL || papply_pool_committed() >= postponed.awaited)
 		papply_postpone_apply_all();
 	if (!must_wait(entry) && !follows_postponed(entry, seqno, table))
 	{
@@ -192,18 +201,19 @@ papply_postpone_change(PapplyEntry *entry, uint64 seqno)
 void
 papply_postpone_apply_all(void)
 {
-	if (npostponed == 0 || applied != NULL)
+	if (postponed.count == 0 || applied.change != NULL)
 		return;
 	papply_insert_run_flush();
-	applied_since = next_command_id();
-	for (applied = postponed; applied < postponed + npostponed; applied++)
+	applied.since = next_command_id();
+	for (int i = 0; i < postponed.count; i++)
 	{
 		CHECK_FOR_INTERRUPTS();
-		apply_change(applied->entry, applied->seqno);
+		applied.change = &postponed.items[i];
+		range.apply_change(applied.change->entry, applied.change->seqno);
 	}
-	applied = NULL;
-	npostponed = 0;
-	awaited = PAPPLY_NO_SEQNO;
+	applied.change = NULL;
+	postponed.count = 0;
+	postponed.awaited = PAPPLY_NO_SEQNO;
 }
 
 /*
@@ -225,19 +235,19 @@ papply_postpone_check_row(TupleTableSlot *slot)
 	Datum		xmin;
 	CommandId	cmin;
 
-	if (applied == NULL)
+	if (applied.change == NULL)
 		return;
 	xmin = slot_getsysattr(slot, MinTransactionIdAttributeNumber, &isnull);
 	if (!TransactionIdIsCurrentTransactionId(DatumGetTransactionId(xmin)))
 		return;
 	cmin = DatumGetCommandId(slot_getsysattr(slot, MinCommandIdAttributeNumber, &isnull));
-	if (cmin >= applied->command_id && cmin < applied_since)
+	if (cmin >= applied.change->command_id && cmin < applied.since)
 		refuse_order();
 }
 
 void
 papply_postpone_check_missing(void)
 {
-	if (applied != NULL && applied->is_passed)
+	if (applied.change != NULL && applied.change->is_passed)
 		refuse_order();
 }

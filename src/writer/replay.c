@@ -91,14 +91,18 @@ typedef struct Remote
 	HTAB	   *definitions;
 } Remote;
 
+/* This process. */
+typedef struct Process
+{
+	MemoryContext message_context;
+	bool		has_origin;		/* the origin of the replay exists */
+	bool		has_origin_session; /* and its session is that of this process */
+} Process;
+
 static PapplyReplay *replay = NULL;
 static Remote remote;
-static MemoryContext message_context = NULL;
+static Process process;
 static volatile sig_atomic_t is_terminated = false;
-
-/* Does the origin of the replay exist, and does this process have its session? */
-static bool has_origin = false;
-static bool has_origin_session = false;
 
 /*** messages ***/
 
@@ -174,7 +178,7 @@ apply_truncate(char *message, int length)
 static void
 apply_message(char *message, int length)
 {
-	MemoryContext old_context = MemoryContextSwitchTo(message_context);
+	MemoryContext old_context = MemoryContextSwitchTo(process.message_context);
 
 	remote.message_type = message[0];
 	switch (message[0])
@@ -202,7 +206,7 @@ apply_message(char *message, int length)
 			break;
 	}
 	MemoryContextSwitchTo(old_context);
-	MemoryContextReset(message_context);
+	MemoryContextReset(process.message_context);
 }
 
 static void
@@ -277,8 +281,8 @@ begin_transaction(void)
 	ctl.hcxt = TopTransactionContext;
 	remote.definitions = hash_create("parallel_apply definitions", 32, &ctl,
 									 HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
-	message_context = AllocSetContextCreate(TopTransactionContext, "parallel_apply message",
-											ALLOCSET_DEFAULT_SIZES);
+	process.message_context = AllocSetContextCreate(TopTransactionContext, "parallel_apply message",
+													ALLOCSET_DEFAULT_SIZES);
 }
 
 static void
@@ -330,9 +334,9 @@ begin_origin(void)
 	if (session_origin == PAPPLY_NO_ORIGIN)
 		session_origin = replorigin_create(name);
 	CommitTransactionCommand();
-	has_origin = true;
+	process.has_origin = true;
 	papply_compat_origin_setup(session_origin);
-	has_origin_session = true;
+	process.has_origin_session = true;
 }
 
 /* Nothing can interrupt this; the process is about to exit. */
@@ -340,11 +344,11 @@ static void
 end_origin(void)
 {
 	HOLD_INTERRUPTS();
-	if (has_origin_session)
+	if (process.has_origin_session)
 		papply_compat_origin_release();
 	PAPPLY_SESSION_ORIGIN_LSN = InvalidXLogRecPtr;
 	PAPPLY_SESSION_ORIGIN_TIMESTAMP = 0;
-	if (!has_origin)
+	if (!process.has_origin)
 		return;
 	StartTransactionCommand();
 	replorigin_drop_by_name(papply_origin_name_for_replay(replay->subid), true, true);

@@ -32,12 +32,18 @@ typedef struct RelationVersion
 	uint32		version;
 } RelationVersion;
 
-static MemoryContext context = NULL;	/* holds the reader and the versions */
-static PapplySpoolReader reader;
-static HTAB *versions = NULL;
-static uint64 dependency;		/* of the changes of this chunk */
-static StringInfoData entry_bytes;
-static void (*check_early) (void) = NULL;
+/* What is read of a streamed transaction. */
+typedef struct EarlySource
+{
+	MemoryContext context;		/* holds the reader and the versions */
+	PapplySpoolReader reader;
+	HTAB	   *versions;
+	uint64		dependency;		/* of the changes of this chunk */
+	StringInfoData entry_bytes;
+	void		(*check) (void);
+} EarlySource;
+
+static EarlySource early;
 
 PapplyEntry *
 papply_source_next(uint64 *position)
@@ -63,20 +69,20 @@ papply_source_begin_early(void (*check) (void))
 	MemoryContext old_context;
 	HASHCTL		ctl;
 
-	check_early = check;
-	if (context == NULL)
-		context = AllocSetContextCreate(TopMemoryContext, "parallel_apply early source",
-										ALLOCSET_DEFAULT_SIZES);
-	MemoryContextReset(context);
-	old_context = MemoryContextSwitchTo(context);
-	papply_spool_reader_init(&reader, papply_early_file());
-	initStringInfo(&entry_bytes);
+	early.check = check;
+	if (early.context == NULL)
+		early.context = AllocSetContextCreate(TopMemoryContext, "parallel_apply early source",
+											  ALLOCSET_DEFAULT_SIZES);
+	MemoryContextReset(early.context);
+	old_context = MemoryContextSwitchTo(early.context);
+	papply_spool_reader_init(&early.reader, papply_early_file());
+	initStringInfo(&early.entry_bytes);
 	ctl.keysize = sizeof(LogicalRepRelId);
 	ctl.entrysize = sizeof(RelationVersion);
-	ctl.hcxt = context;
-	versions = hash_create("parallel_apply early versions", 16, &ctl,
-						   HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
-	dependency = PAPPLY_NO_SEQNO;
+	ctl.hcxt = early.context;
+	early.versions = hash_create("parallel_apply early versions", 16, &ctl,
+								 HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
+	early.dependency = PAPPLY_NO_SEQNO;
 	MemoryContextSwitchTo(old_context);
 }
 
@@ -84,7 +90,7 @@ static void
 note_version(const char *message, uint32 version)
 {
 	LogicalRepRelId remote_relid = papply_message_get_uint32(message + 1);
-	RelationVersion *relation = hash_search(versions, &remote_relid, HASH_ENTER, NULL);
+	RelationVersion *relation = hash_search(early.versions, &remote_relid, HASH_ENTER, NULL);
 
 	relation->version = version;
 }
@@ -97,7 +103,7 @@ static uint32
 version_of(const char *relid)
 {
 	LogicalRepRelId remote_relid = papply_message_get_uint32(relid);
-	RelationVersion *relation = hash_search(versions, &remote_relid, HASH_FIND, NULL);
+	RelationVersion *relation = hash_search(early.versions, &remote_relid, HASH_FIND, NULL);
 
 	if (relation == NULL)
 		ereport(ERROR,
@@ -111,13 +117,13 @@ make_entry(const PapplySpooled *head, const char *message)
 {
 	PapplyEntry *entry;
 
-	resetStringInfo(&entry_bytes);
-	enlargeStringInfo(&entry_bytes, sizeof(PapplyEntry) + head->length);
-	entry = (PapplyEntry *) entry_bytes.data;
+	resetStringInfo(&early.entry_bytes);
+	enlargeStringInfo(&early.entry_bytes, sizeof(PapplyEntry) + head->length);
+	entry = (PapplyEntry *) early.entry_bytes.data;
 	memset(entry, 0, sizeof(*entry));
 	entry->length = head->length;
 	entry->kind = PAPPLY_ENTRY_MESSAGE;
-	entry->dependency = dependency;
+	entry->dependency = early.dependency;
 	memcpy(PapplyEntryData(entry), message, head->length);
 	if (message[0] != LOGICAL_REP_MSG_TRUNCATE) /* which is refused */
 		entry->relation_version = version_of(message + 1);
@@ -134,7 +140,7 @@ sleep_for_message(int *sleeps)
 	if (*sleeps == 0)
 		papply_local_release_snapshot();
 	papply_commit_order_sleep(PAPPLY_WRITER_WAIT_DATA, sleeps);
-	check_early();
+	early.check();
 	InvalidateCatalogSnapshot();	/* which the check has used */
 }
 
@@ -155,7 +161,7 @@ wait_for_message(PapplySpooled *head, char **message, PapplyCommit *commit)
 	{
 		has_ended = papply_early_has_ended(&seqno, commit);
 		pg_read_barrier();		/* pairs with papply_early_publish() */
-		found = papply_spool_reader_next(&reader, papply_early_bytes(), head, message);
+		found = papply_spool_reader_next(&early.reader, papply_early_bytes(), head, message);
 		if (found || has_ended)
 			break;
 		sleep_for_message(&sleeps);
@@ -177,7 +183,7 @@ papply_source_next_early(PapplyCommit *commit)
 	while (wait_for_message(&head, &message, commit))
 	{
 		if (head.length == 0)
-			dependency = head.dependency;
+			early.dependency = head.dependency;
 		else if (message[0] == LOGICAL_REP_MSG_RELATION)
 			note_version(message, head.relation_version);
 		else
@@ -189,6 +195,6 @@ papply_source_next_early(PapplyCommit *commit)
 void
 papply_source_end_early(void)
 {
-	if (context != NULL)
-		MemoryContextReset(context);
+	if (early.context != NULL)
+		MemoryContextReset(early.context);
 }

@@ -61,16 +61,20 @@
  */
 #define MAX_OPEN_PARTITIONS 256
 
-static PapplyTarget *open_targets = NULL;
-
 /*
- * The target in logicalrep_rel_open(), which may throw an error with the table
- * half open.
+ * The targets of this process, and for which circumstances those are open.
+ * logicalrep_rel_open(), and preparing a target, may throw an error.
  */
-static PapplyTarget *opening = NULL;
+typedef struct Targets
+{
+	PapplyTarget *open;			/* a list */
+	PapplyTarget *opening;		/* in logicalrep_rel_open(): may be half open */
+	PapplyTarget *preparing;
+	bool		were_replica;	/* session_replication_role was replica */
+	uint32		function_changes;
+} Targets;
 
-/* The target being prepared, which may throw an error. */
-static PapplyTarget *preparing = NULL;
+static Targets targets = {.were_replica = true};
 
 static void
 set_label(PapplyTarget *target, const LogicalRepRelation *remote)
@@ -164,7 +168,7 @@ begin_to_prepare(PapplyTarget *target)
 	target->is_valid = true;	/* unless an invalidation arrives from here on */
 	target->functions.has_any = true;
 	target->userid = GetUserId();
-	preparing = target;
+	targets.preparing = target;
 	if (target->context != NULL)
 		MemoryContextDelete(target->context);
 	target->context = AllocSetContextCreate(papply_target_cache_context(), "parallel_apply target",
@@ -181,7 +185,7 @@ static void
 end_preparing(PapplyTarget *target, const AttrMap *attnums)
 {
 	target->functions = papply_kept_functions_of(target->rel, attnums, target->context);
-	preparing = NULL;
+	targets.preparing = NULL;
 }
 
 static void
@@ -299,13 +303,13 @@ static void
 open_table(PapplyTarget *target, LOCKMODE lockmode)
 {
 	papply_target_cache_use(target);
-	opening = target;
+	targets.opening = target;
 	target->entry = logicalrep_rel_open(target->key.remote_relid, lockmode);
-	opening = NULL;
+	targets.opening = NULL;
 	target->rel = target->entry->localrel;
 	target->root_relid = RelationGetRelid(target->rel);
-	target->next_open = open_targets;
-	open_targets = target;
+	target->next_open = targets.open;
+	targets.open = target;
 	target->is_open = true;
 	target->estate = NULL;
 	target->routing = NULL;
@@ -370,8 +374,8 @@ open_partition(PapplyTarget *target, PapplyTarget *root, ResultRelInfo *result_r
 		papply_result_rel_ignore_triggers(result_rel);
 	target->insert_rel = result_rel;
 	root->open_partitions++;
-	target->next_open = open_targets;
-	open_targets = target;
+	target->next_open = targets.open;
+	targets.open = target;
 	target->is_open = true;
 	MemoryContextSwitchTo(old_context);
 }
@@ -420,7 +424,7 @@ close_target(PapplyTarget *target)
 static void
 close_one(PapplyTarget *target)
 {
-	PapplyTarget **link = &open_targets;
+	PapplyTarget **link = &targets.open;
 
 	papply_insert_run_flush();
 	while (*link != target)
@@ -435,7 +439,7 @@ close_with_partitions(PapplyTarget *root)
 {
 	PapplyTarget *next;
 
-	for (PapplyTarget *target = open_targets; target != NULL; target = next)
+	for (PapplyTarget *target = targets.open; target != NULL; target = next)
 	{
 		next = target->next_open;
 		if (papply_target_cache_is_partition_of(target, root))
@@ -449,7 +453,7 @@ close_others(PapplyTarget *root)
 {
 	PapplyTarget *next;
 
-	for (PapplyTarget *target = open_targets; target != NULL; target = next)
+	for (PapplyTarget *target = targets.open; target != NULL; target = next)
 	{
 		next = target->next_open;
 		if (target != root && !papply_target_cache_is_partition_of(target, root))
@@ -494,13 +498,11 @@ papply_target_open_to_truncate(LogicalRepRelId remote_relid)
 static void
 follow_changes(void)
 {
-	static bool was_replica = true;
-	static uint32 counted = 0;
-
-	if (was_replica != papply_role_is_replica() || counted != papply_target_cache_function_changes())
+	if (targets.were_replica != papply_role_is_replica() ||
+		targets.function_changes != papply_target_cache_function_changes())
 		papply_target_close_all();
-	was_replica = papply_role_is_replica();
-	counted = papply_target_cache_function_changes();
+	targets.were_replica = papply_role_is_replica();
+	targets.function_changes = papply_target_cache_function_changes();
 }
 
 PapplyTarget *
@@ -588,8 +590,8 @@ void
 papply_target_close_all(void)
 {
 	papply_activity_forget();
-	while (open_targets != NULL)
-		close_one(open_targets);
+	while (targets.open != NULL)
+		close_one(targets.open);
 }
 
 void
@@ -597,23 +599,23 @@ papply_target_forget_all(void)
 {
 	papply_activity_forget();
 	papply_insert_run_forget();
-	for (PapplyTarget *target = open_targets; target != NULL; target = target->next_open)
+	for (PapplyTarget *target = targets.open; target != NULL; target = target->next_open)
 	{
 		target->is_open = false;
 		if (target->entry != NULL)
 			target->entry->localrel = NULL; /* the server's map does not
 											 * notice aborts */
 	}
-	open_targets = NULL;
+	targets.open = NULL;
 
 	/*
 	 * The next use loads the version again, which resets its entry in the
 	 * map.
 	 */
-	if (opening != NULL)
-		opening->version = 0;
-	opening = NULL;
-	if (preparing != NULL)
-		preparing->is_valid = false;
-	preparing = NULL;
+	if (targets.opening != NULL)
+		targets.opening->version = 0;
+	targets.opening = NULL;
+	if (targets.preparing != NULL)
+		targets.preparing->is_valid = false;
+	targets.preparing = NULL;
 }

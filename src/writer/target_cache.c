@@ -27,29 +27,30 @@
 /* If there are this many partitions, those that are not open are dropped. */
 #define MAX_PARTITIONS 2048
 
-static HTAB *targets = NULL;
-static int	npartitions = 0;
-static MemoryContext targets_context = NULL;
+/* The targets, and what has been invalidated. */
+typedef struct Cache
+{
+	HTAB	   *targets;
+	int			npartitions;
+	MemoryContext context;
+	uint32		state_counter;	/* counts changes of pg_subscription_rel,
+								 * including those of other subscriptions */
+	uint32		function_changes;	/* counts changes of functions, or of the
+									 * rights to call them */
+} Cache;
 
-/*
- * Counts changes of pg_subscription_rel, including those of other
- * subscriptions.
- */
-static uint32 state_counter = 1;
+static Cache cache = {.state_counter = 1};
 
-/*
- * The number of the range of transactions, and the value of state_counter for
- * which its tables are known to be READY.
- */
-static uint32 range_number = 0;
-static uint32 range_state_counter = 0;
+/* The range of transactions. */
+typedef struct Range
+{
+	uint32		number;
+	uint32		state_counter;	/* its tables are known to be READY for this
+								 * value */
+	bool		has_old_functions;	/* it may have used one that has changed */
+} Range;
 
-/*
- * Counts changes of functions, or of the rights to call them; and may the
- * range have used one that has changed?
- */
-static uint32 function_changes = 0;
-static bool range_has_old_functions = false;
+static Range range;
 
 static void
 invalidate_target(Datum arg, Oid relid)
@@ -57,7 +58,7 @@ invalidate_target(Datum arg, Oid relid)
 	HASH_SEQ_STATUS status;
 	PapplyTarget *target;
 
-	hash_seq_init(&status, targets);
+	hash_seq_init(&status, cache.targets);
 	while ((target = hash_seq_search(&status)) != NULL)
 		if (relid == InvalidOid || target->local_relid == relid)
 			target->is_valid = false;
@@ -71,9 +72,9 @@ static void
 forget_functions(PapplyTarget *target)
 {
 	target->is_valid = false;
-	function_changes++;
-	if (target->range_number == range_number)
-		range_has_old_functions = true;
+	cache.function_changes++;
+	if (target->range_number == range.number)
+		range.has_old_functions = true;
 }
 
 static void
@@ -82,7 +83,7 @@ invalidate_functions(Datum arg, int cacheid, uint32 hashvalue)
 	HASH_SEQ_STATUS status;
 	PapplyTarget *target;
 
-	hash_seq_init(&status, targets);
+	hash_seq_init(&status, cache.targets);
 	while ((target = hash_seq_search(&status)) != NULL)
 		if (papply_kept_functions_concerns(&target->functions, hashvalue))
 			forget_functions(target);
@@ -98,7 +99,7 @@ invalidate_roles(Datum arg, int cacheid, uint32 hashvalue)
 	HASH_SEQ_STATUS status;
 	PapplyTarget *target;
 
-	hash_seq_init(&status, targets);
+	hash_seq_init(&status, cache.targets);
 	while ((target = hash_seq_search(&status)) != NULL)
 		if (papply_kept_functions_depend_on_roles(&target->functions))
 			forget_functions(target);
@@ -116,7 +117,7 @@ invalidate_domains(Datum arg, int cacheid, uint32 hashvalue)
 	HASH_SEQ_STATUS status;
 	PapplyTarget *target;
 
-	hash_seq_init(&status, targets);
+	hash_seq_init(&status, cache.targets);
 	while ((target = hash_seq_search(&status)) != NULL)
 		if (cacheid == TYPEOID ? target->has_domain_default : target->may_check_domain)
 			target->is_valid = false;
@@ -125,7 +126,7 @@ invalidate_domains(Datum arg, int cacheid, uint32 hashvalue)
 static void
 invalidate_states(Datum arg, int cacheid, uint32 hashvalue)
 {
-	state_counter++;
+	cache.state_counter++;
 }
 
 void
@@ -133,13 +134,13 @@ papply_target_init(void)
 {
 	HASHCTL		ctl;
 
-	targets_context = AllocSetContextCreate(TopMemoryContext, "parallel_apply targets",
-											ALLOCSET_DEFAULT_SIZES);
+	cache.context = AllocSetContextCreate(TopMemoryContext, "parallel_apply targets",
+										  ALLOCSET_DEFAULT_SIZES);
 	ctl.keysize = sizeof(PapplyTargetKey);
 	ctl.entrysize = sizeof(PapplyTarget);
-	ctl.hcxt = targets_context;
-	targets = hash_create("parallel_apply targets", 128, &ctl,
-						  HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
+	ctl.hcxt = cache.context;
+	cache.targets = hash_create("parallel_apply targets", 128, &ctl,
+								HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
 	CacheRegisterRelcacheCallback(invalidate_target, (Datum) 0);
 	CacheRegisterSyscacheCallback(PROCOID, invalidate_functions, (Datum) 0);
 	CacheRegisterSyscacheCallback(AUTHOID, invalidate_roles, (Datum) 0);
@@ -153,9 +154,9 @@ papply_target_init(void)
 void
 papply_target_begin_range(void)
 {
-	range_number++;
-	range_state_counter = state_counter;
-	range_has_old_functions = false;
+	range.number++;
+	range.state_counter = cache.state_counter;
+	range.has_old_functions = false;
 }
 
 static bool
@@ -170,47 +171,47 @@ is_ready(PapplyTarget *target)
 bool
 papply_target_range_is_current(void)
 {
-	uint32		counter = state_counter;
+	uint32		counter = cache.state_counter;
 	HASH_SEQ_STATUS status;
 	PapplyTarget *target;
 
-	if (range_has_old_functions)
+	if (range.has_old_functions)
 		return false;
-	if (range_state_counter == counter)
+	if (range.state_counter == counter)
 		return true;
-	hash_seq_init(&status, targets);
+	hash_seq_init(&status, cache.targets);
 	while ((target = hash_seq_search(&status)) != NULL)
 	{
-		if (target->range_number != range_number || OidIsValid(target->key.partition) ||
+		if (target->range_number != range.number || OidIsValid(target->key.partition) ||
 			is_ready(target))
 			continue;
 		hash_seq_term(&status);
 		return false;
 	}
-	range_state_counter = counter;
+	range.state_counter = counter;
 	return true;
 }
 
 uint32
 papply_target_cache_function_changes(void)
 {
-	return function_changes;
+	return cache.function_changes;
 }
 
 MemoryContext
 papply_target_cache_context(void)
 {
-	return targets_context;
+	return cache.context;
 }
 
 void
 papply_target_cache_use(PapplyTarget *target)
 {
 	/* A state that was read before pg_subscription_rel changed is stale. */
-	if (target->entry != NULL && target->state_counter != state_counter)
+	if (target->entry != NULL && target->state_counter != cache.state_counter)
 		target->entry->state = SUBREL_STATE_UNKNOWN;
-	target->state_counter = state_counter;
-	target->range_number = range_number;
+	target->state_counter = cache.state_counter;
+	target->range_number = range.number;
 }
 
 /* Forget what is kept of a target, which must not be open. */
@@ -228,8 +229,8 @@ static void
 drop_partition(PapplyTarget *target)
 {
 	forget(target);
-	hash_search(targets, &target->key, HASH_REMOVE, NULL);
-	npartitions--;
+	hash_search(cache.targets, &target->key, HASH_REMOVE, NULL);
+	cache.npartitions--;
 }
 
 static void
@@ -238,7 +239,7 @@ drop_closed_partitions(void)
 	HASH_SEQ_STATUS status;
 	PapplyTarget *target;
 
-	hash_seq_init(&status, targets);
+	hash_seq_init(&status, cache.targets);
 	while ((target = hash_seq_search(&status)) != NULL)
 		if (OidIsValid(target->key.partition) && !target->is_open)
 			drop_partition(target);
@@ -248,17 +249,17 @@ PapplyTarget *
 papply_target_cache_get(LogicalRepRelId remote_relid, Oid partition)
 {
 	PapplyTargetKey key = {remote_relid, partition};
-	PapplyTarget *target = hash_search(targets, &key, HASH_FIND, NULL);
+	PapplyTarget *target = hash_search(cache.targets, &key, HASH_FIND, NULL);
 
 	if (target != NULL)
 		return target;
 	if (OidIsValid(partition))
 	{
-		if (npartitions >= MAX_PARTITIONS)
+		if (cache.npartitions >= MAX_PARTITIONS)
 			drop_closed_partitions();
-		npartitions++;
+		cache.npartitions++;
 	}
-	target = hash_search(targets, &key, HASH_ENTER, NULL);
+	target = hash_search(cache.targets, &key, HASH_ENTER, NULL);
 	memset(target, 0, sizeof(*target));
 	target->key = key;
 	return target;
@@ -269,7 +270,7 @@ papply_target_cache_find(LogicalRepRelId remote_relid)
 {
 	PapplyTargetKey key = {remote_relid, InvalidOid};
 
-	return hash_search(targets, &key, HASH_FIND, NULL);
+	return hash_search(cache.targets, &key, HASH_FIND, NULL);
 }
 
 bool
@@ -284,7 +285,7 @@ papply_target_cache_forget_partitions(PapplyTarget *root)
 	HASH_SEQ_STATUS status;
 	PapplyTarget *target;
 
-	hash_seq_init(&status, targets);
+	hash_seq_init(&status, cache.targets);
 	while ((target = hash_seq_search(&status)) != NULL)
 	{
 		bool		is_partition = papply_target_cache_is_partition_of(target, root);

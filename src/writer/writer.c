@@ -110,19 +110,23 @@ typedef struct RemoteRange
 	char		message_type;	/* 0: none yet */
 	bool		is_change;		/* message_type changes a row */
 	bool		is_early;		/* its changes are in its file: early.h */
+	bool		was_refused;	/* the attempt has ended in refuse() */
 } RemoteRange;
 
 static RemoteRange range;
-static MemoryContext message_context = NULL;
 
-/* For detach_at_exit(): start() is done; this process exits normally. */
-static bool is_started = false;
-static bool may_leave = false;
+/* This process. */
+typedef struct Process
+{
+	MemoryContext message_context;
+	bool		has_unreported_stats;
 
-static bool has_unreported_stats = false;
+	/* for detach_at_exit() */
+	bool		is_started;		/* start() is done */
+	bool		may_leave;		/* it exits normally */
+} Process;
 
-/* Did the last attempt end in refuse()? */
-static bool was_refused = false;
+static Process process;
 
 /*** start and end ***/
 
@@ -168,8 +172,8 @@ detach_at_exit(int code, Datum arg)
 	slot->first_seqno = slot->last_seqno = PAPPLY_NO_SEQNO;
 	pg_atomic_write_u64(&slot->applied_first, PAPPLY_NO_SEQNO);
 	pg_write_barrier();
-	slot->state = is_started ? PAPPLY_WRITER_NONE : PAPPLY_WRITER_FAILED;
-	if (is_started && !may_leave && papply_pool->is_open)
+	slot->state = process.is_started ? PAPPLY_WRITER_NONE : PAPPLY_WRITER_FAILED;
+	if (process.is_started && !process.may_leave && papply_pool->is_open)
 	{
 		slot->state = PAPPLY_WRITER_EXITED;
 		pg_atomic_write_u64(&papply_pool->exited_writer, papply_pool_waiter + 1);
@@ -192,7 +196,7 @@ describe_range(void *arg)
 static void
 refuse(void)
 {
-	was_refused = true;
+	range.was_refused = true;
 	ereport(ERROR,
 			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 			 errmsg("subscription has changed, or does not allow writers to continue")));
@@ -357,14 +361,14 @@ apply_change(PapplyEntry *entry)
 	if (range.first == PAPPLY_SEQNO_OPEN)
 		papply_blockers_look_if_due();
 
-	MemoryContextSwitchTo(message_context);
+	MemoryContextSwitchTo(process.message_context);
 	found = papply_apply_change(PapplyEntryData(entry), entry->length,
 								entry->relation_version, range.is_in_turn,
 								may_run_code());
 	if (!found && !range.is_in_turn)
 		apply_change_in_turn(entry);
 	CommandCounterIncrement();
-	MemoryContextReset(message_context);
+	MemoryContextReset(process.message_context);
 	if (papply_conflict_must_report())
 	{
 		wait_for_turn();
@@ -417,11 +421,11 @@ apply_truncate(PapplyEntry *entry)
 		refuse_message();
 	papply_retreat_wait_until_alone();
 	papply_apply_begin_code();
-	MemoryContextSwitchTo(message_context);
+	MemoryContextSwitchTo(process.message_context);
 	papply_truncate(PapplyEntryData(entry), entry->length);
 	papply_account.truncates++;
 	CommandCounterIncrement();
-	MemoryContextReset(message_context);
+	MemoryContextReset(process.message_context);
 }
 
 /* Load the definition of a relation that the following TRUNCATE truncates. */
@@ -429,9 +433,9 @@ static void
 use_version(PapplyEntry *entry)
 {
 	papply_local_begin();
-	MemoryContextSwitchTo(message_context);
+	MemoryContextSwitchTo(process.message_context);
 	papply_target_use_version(entry->relation_version);
-	MemoryContextReset(message_context);
+	MemoryContextReset(process.message_context);
 }
 
 /*
@@ -562,7 +566,7 @@ apply_range(void)
 	papply_local_commit(range.first, range.last, &commit);
 	papply_account_commit();
 	pgstat_report_stat(false);
-	has_unreported_stats = true;
+	process.has_unreported_stats = true;
 }
 
 /* Roll back after an error, which is reported at DEBUG1 only. */
@@ -573,7 +577,7 @@ recover_from_error(void)
 
 	HOLD_INTERRUPTS();
 	range.is_change = false;
-	MemoryContextSwitchTo(message_context);
+	MemoryContextSwitchTo(process.message_context);
 	error = CopyErrorData();
 	FlushErrorState();
 	if (!range.is_in_turn && !range.is_early)
@@ -584,7 +588,7 @@ recover_from_error(void)
 	ereport(DEBUG1,
 			(errmsg_internal("remote transaction %u is rolled back: %s",
 							 range.remote_xid, error->message)));
-	MemoryContextReset(message_context);
+	MemoryContextReset(process.message_context);
 	pgstat_report_stat(false);
 	RESUME_INTERRUPTS();
 }
@@ -602,7 +606,6 @@ try_range(uint64 first, uint64 last, bool is_in_turn)
 	volatile bool is_done = false;
 
 	memset(&range, 0, sizeof(range));
-	was_refused = false;
 	range.first = first;
 	range.last = last;
 	range.is_in_turn = is_in_turn;
@@ -661,7 +664,7 @@ wait_until_committed(uint64 seqno, PapplyWriterState state)
 static void
 leave_to_native(uint64 seqno)
 {
-	PapplyCounter reason = was_refused ? PAPPLY_COUNT_FALLBACK_SUBSCRIPTION :
+	PapplyCounter reason = range.was_refused ? PAPPLY_COUNT_FALLBACK_SUBSCRIPTION :
 	PAPPLY_COUNT_FALLBACK_FAILURE;
 
 	papply_account_replay();
@@ -720,7 +723,7 @@ static void
 wait_for_work(void)
 {
 	bool		may_be_stuck = papply_queue_is_in_flight() || papply_early_count() > 0;
-	long		timeout_ms = has_unreported_stats || may_be_stuck ? STATS_DELAY_MS : -1;
+	long		timeout_ms = process.has_unreported_stats || may_be_stuck ? STATS_DELAY_MS : -1;
 
 	papply_activity_show(NULL);
 	if (may_be_stuck && !papply_awake_has_substitute())
@@ -728,7 +731,7 @@ wait_for_work(void)
 	if (!papply_claim_wait_for_work(timeout_ms))
 	{
 		pgstat_report_stat(true);
-		has_unreported_stats = false;
+		process.has_unreported_stats = false;
 		papply_blockers_look_if_due();
 	}
 	AcceptInvalidationMessages();
@@ -783,8 +786,8 @@ start(void)
 	papply_target_init();
 	papply_rights_init();
 	papply_local_init(papply_pool->origin, papply_pool->receiver_pid, check_turn);
-	message_context = AllocSetContextCreate(TopMemoryContext, "parallel_apply message",
-											ALLOCSET_DEFAULT_SIZES);
+	process.message_context = AllocSetContextCreate(TopMemoryContext, "parallel_apply message",
+													ALLOCSET_DEFAULT_SIZES);
 }
 
 void
@@ -813,7 +816,7 @@ papply_writer_main(Datum main_arg)
 	PG_TRY();
 	{
 		start();
-		is_started = true;
+		process.is_started = true;
 		papply_awake_begin();
 		papply_activity_show(NULL);
 		writer_loop();
@@ -827,6 +830,6 @@ papply_writer_main(Datum main_arg)
 	}
 	PG_END_TRY();
 	error_context_stack = error_context.previous;
-	may_leave = true;
+	process.may_leave = true;
 	proc_exit(0);
 }
