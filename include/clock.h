@@ -13,7 +13,7 @@
 #ifndef PAPPLY_CLOCK_H
 #define PAPPLY_CLOCK_H
 
-#include "portability/instr_time.h"
+#include <time.h>
 
 /*
  * Offset of the clock, some decades in microseconds, so that 0 is long ago
@@ -21,17 +21,43 @@
  */
 #define PAPPLY_CLOCK_START (INT64CONST(1) << 50)
 
+#ifdef CLOCK_MONOTONIC_COARSE
+#define PAPPLY_CLOCK_COARSE CLOCK_MONOTONIC_COARSE
+#else
+#define PAPPLY_CLOCK_COARSE CLOCK_MONOTONIC
+#endif
+
+static inline int64
+papply_clock_read(clockid_t clock)
+{
+	struct timespec now;
+
+	(void) clock_gettime(clock, &now);
+	return PAPPLY_CLOCK_START + (int64) now.tv_sec * 1000000 + now.tv_nsec / 1000;
+}
+
 /* Return the time in microseconds. */
 static inline int64
 papply_clock_now(void)
 {
-	instr_time	now;
-
-	INSTR_TIME_SET_CURRENT(now);
-	return PAPPLY_CLOCK_START + (int64) INSTR_TIME_GET_MICROSEC(now);
+	return papply_clock_read(CLOCK_MONOTONIC);
 }
 
-/* Have at least ms milliseconds passed between two times of this clock? */
+/*
+ * Return the time of the last tick of the system, at most 10 milliseconds ago,
+ * which takes a fraction of the instructions.  It is for long intervals, on
+ * paths that each message takes.
+ */
+static inline int64
+papply_clock_recent(void)
+{
+	return papply_clock_read(PAPPLY_CLOCK_COARSE);
+}
+
+/*
+ * Have at least ms milliseconds passed between two times of this clock?  No,
+ * if since is later, as it may be if now is the last tick.
+ */
 static inline bool
 papply_clock_has_passed(int64 since, int64 now, int64 ms)
 {

@@ -18,9 +18,10 @@ extern int64 papply_lone_idle(void);
 
 /*
  * May the receiver apply the transaction that begins, if it turns out to be
- * small?  Nothing else is in flight.  The publisher committed it at that time.
+ * small?  Nothing else is in flight.  The publisher committed and sent it at
+ * these times, by its own clock.
  */
-extern bool papply_lone_may_begin(TimestampTz commit_time);
+extern bool papply_lone_may_begin(TimestampTz commit_time, TimestampTz send_time);
 
 /* It is small: should the receiver apply it? */
 extern bool papply_lone_keeps_up(void);

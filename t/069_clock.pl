@@ -40,6 +40,7 @@ my ($publisher, $subscriber) = new_pair(
 	subscriber_conf => q(
 		wal_receiver_timeout = 0
 		parallel_apply.writers_per_subscription = 4
+		parallel_apply.leader_participation = on
 		parallel_apply.writer_idle_timeout = 100ms));
 $subscriber->stop;
 {
@@ -116,6 +117,24 @@ sub is_patient
 	return ok($is_patient, $name);
 }
 
+# Does the apply worker itself apply one of several transactions that come one at
+# a time?  It does not apply one that seems to be old.
+sub applies_lone
+{
+	my ($name) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	my $count =
+	  'SELECT leader_transactions FROM parallel_apply.subscription_stats';
+	my $before = on_subscriber($count);
+	for (1 .. 30)
+	{
+		insert();
+		wait_applied($publisher, $subscriber, 'tap');
+		return pass($name) if on_subscriber($count) > $before;
+	}
+	return fail($name);
+}
+
 ### forward
 
 my $session = begin_to_wait('1 min');
@@ -125,6 +144,7 @@ cmp_ok(
 	'>',
 	time + $HOUR / 2,
 	'the clock was set forward');
+applies_lone('a transaction is as young as its publisher says');
 is_patient('the publisher gets its answers after an hour that was none');
 for (1 .. 2)
 {

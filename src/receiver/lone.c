@@ -25,8 +25,9 @@
  *   of the time is lost.  They do so for at most MAX_PAUSE_MS, because a
  *   process that loses its processor for a moment is slow as well, and that
  *   alone should not cost much.
- * - A transaction that the publisher committed more than OLD_MS ago is part of
- *   a backlog, and goes to writers.
+ * - A transaction that the publisher sends more than OLD_MS after its commit is
+ *   part of a backlog, and goes to writers.  Both times are the publisher's,
+ *   whose clock may differ from this server's.
  *-------------------------------------------------------------------------
  */
 #include "parallel_apply.h"
@@ -50,8 +51,8 @@
 
 static int64 idle_at = 0;
 static int64 began_at = 0;
-static int64 slow_at = 0;		/* when the last slow one ended */
-static int	pause_ms = 0;		/* after slow_at; 0: the last one was not slow */
+static int64 ended_at = 0;		/* when the last one was applied */
+static int	pause_ms = 0;		/* after ended_at; 0: it was not slow */
 
 int64
 papply_lone_idle(void)
@@ -61,11 +62,11 @@ papply_lone_idle(void)
 }
 
 bool
-papply_lone_may_begin(TimestampTz commit_time)
+papply_lone_may_begin(TimestampTz commit_time, TimestampTz send_time)
 {
 	return papply_leader_participation &&
-		!TimestampDifferenceExceeds(commit_time, GetCurrentTimestamp(), OLD_MS) &&
-		papply_clock_has_passed(slow_at, papply_clock_now(), pause_ms);
+		!TimestampDifferenceExceeds(commit_time, send_time, OLD_MS) &&
+		(pause_ms == 0 || papply_clock_has_passed(ended_at, papply_clock_now(), pause_ms));
 }
 
 bool
@@ -86,9 +87,6 @@ papply_lone_end(void)
 	int64		now = papply_clock_now();
 	int64		took_ms = (now - began_at) / 1000;
 
-	if (took_ms >= SLOW_MS)
-	{
-		slow_at = now;
-		pause_ms = Min(MAX_PAUSE_MS, PAUSE_FACTOR * took_ms);
-	}
+	pause_ms = took_ms >= SLOW_MS ? Min(MAX_PAUSE_MS, PAUSE_FACTOR * took_ms) : 0;
+	ended_at = now;
 }

@@ -501,7 +501,7 @@ yield(char **buffer, pgsocket *wait_fd, long patience_ms)
 static long
 since_yield_ms(void)
 {
-	return Min((papply_clock_now() - native_loop.called_at) / 1000, YIELD_INTERVAL_MS);
+	return Min((papply_clock_recent() - native_loop.called_at) / 1000, YIELD_INTERVAL_MS);
 }
 
 /*

@@ -115,7 +115,7 @@ papply_report_flush(void)
 	status.has_unreported |= is_told;
 
 	if (is_told && status.owed_since == 0)
-		status.owed_since = papply_clock_now();
+		status.owed_since = papply_clock_recent();
 
 	return is_told;
 }
@@ -157,7 +157,7 @@ papply_report_must_reply(bool is_reading)
 
 	if (is_reading && status.owed_since == 0)
 		return false;
-	now = papply_clock_now();
+	now = papply_clock_recent();
 	if (!is_reading && status.unread_since == 0)
 		status.unread_since = now;
 
@@ -213,7 +213,7 @@ tell(WalReceiverConn *conn)
 void
 papply_report_if_due(WalReceiverConn *conn)
 {
-	int64		now = papply_clock_now();
+	int64		now = papply_clock_recent();
 
 	if (!papply_clock_has_passed(status.reported_at, now, REPORT_INTERVAL_MS))
 		return;

@@ -149,7 +149,7 @@ sample(bool has_pool)
 	uint64		n = progress->samples_taken;
 	int64		before = progress->samples[(n + PAPPLY_SAMPLES - 1) % PAPPLY_SAMPLES].taken_at;
 	PapplySample *next = &progress->samples[n % PAPPLY_SAMPLES];
-	int64		now = papply_clock_now();
+	int64		now = papply_clock_recent();
 	TimestampTz oldest = progress->oldest_commit_time;
 
 	if (n > 0 && !papply_clock_has_passed(before, now, SAMPLE_MS))

@@ -9,6 +9,7 @@
 
 #include "fmgr.h"
 #include "utils/builtins.h"
+#include "utils/timestamp.h"
 
 #include "clock.h"
 #include "lone.h"
@@ -119,15 +120,19 @@ papply_selftest_pace_window(PG_FUNCTION_ARGS)
 }
 
 /*
- * selftest_lone(): a receiver keeps up while there was nothing to read a moment
- * ago, which a busy machine may not let it find at the first attempt.
+ * selftest_lone(): the receiver may apply a transaction that is sent soon after
+ * its commit.  A receiver keeps up while there was nothing to read a moment ago,
+ * which a busy machine may not let it find at the first attempt.
  */
 Datum
 papply_selftest_lone(PG_FUNCTION_ARGS)
 {
 	int64		idle_at;
 	int			attempts = 0;
+	TimestampTz sent = GetCurrentTimestamp() - USECS_PER_HOUR;
 
+	EXPECT(papply_lone_may_begin(sent - 50 * 1000, sent));
+	EXPECT(!papply_lone_may_begin(sent - 500 * 1000, sent));
 	do
 		idle_at = papply_lone_idle();
 	while (!papply_lone_keeps_up() && ++attempts < 1000);
