@@ -64,4 +64,36 @@ papply_clock_has_passed(int64 since, int64 now, int64 ms)
 	return now - since >= ms * 1000;
 }
 
+/* Has it happened less than ms milliseconds ago?  since is 0 if never. */
+static inline bool
+papply_clock_is_within(int64 since, int64 ms)
+{
+	return since != 0 && !papply_clock_has_passed(since, papply_clock_now(), ms);
+}
+
+/*
+ * Has a state lasted for at least ms milliseconds?  *since is 0 if it has just
+ * begun, and set to now then; the caller resets it when the state ends.
+ */
+static inline bool
+papply_clock_has_lasted(int64 *since, int64 now, int64 ms)
+{
+	if (*since == 0)
+		*since = now;
+	return papply_clock_has_passed(*since, now, ms);
+}
+
+/*
+ * Have at least ms milliseconds passed since *last?  If so, set *last to now,
+ * for what is done at intervals.
+ */
+static inline bool
+papply_clock_is_due(int64 *last, int64 now, int64 ms)
+{
+	if (!papply_clock_has_passed(*last, now, ms))
+		return false;
+	*last = now;
+	return true;
+}
+
 #endif							/* PAPPLY_CLOCK_H */

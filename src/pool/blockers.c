@@ -213,11 +213,9 @@ void
 papply_blockers_look_if_due(void)
 {
 	static int64 looked_at = 0;
-	int64		now = papply_clock_now();
 
-	if (!papply_clock_has_passed(looked_at, now, PAPPLY_BLOCKERS_INTERVAL_MS))
+	if (!papply_clock_is_due(&looked_at, papply_clock_now(), PAPPLY_BLOCKERS_INTERVAL_MS))
 		return;
-	looked_at = now;
 	papply_blockers_look();
 	papply_local_waiters_look();
 }

@@ -55,9 +55,14 @@
 /* What this process checks while it waits, or NULL. */
 static const PapplyWaitChecks *checks = NULL;
 
-/* Totals over all waits of this process. */
-static uint64 slept_us = 0;
-static uint64 slept_times = 0;
+/* All waits of this process. */
+typedef struct Slept
+{
+	uint64		us;
+	uint64		times;
+} Slept;
+
+static Slept slept;
 
 void
 papply_commit_order_set_checks(const PapplyWaitChecks *new_checks)
@@ -68,13 +73,13 @@ papply_commit_order_set_checks(const PapplyWaitChecks *new_checks)
 uint64
 papply_commit_order_slept_us(void)
 {
-	return slept_us;
+	return slept.us;
 }
 
 uint64
 papply_commit_order_sleeps(void)
 {
-	return slept_times;
+	return slept.times;
 }
 
 static uint32
@@ -104,7 +109,7 @@ count_sleep(PapplyWriterState state, bool is_first, int64 begin)
 	int64		end = papply_clock_now();
 	uint64		us = end - begin;
 
-	slept_us += us;
+	slept.us += us;
 	papply_statistics_count(PAPPLY_COUNT_WAITS_DEPENDENCY + cause, is_first ? 1 : 0);
 	papply_statistics_count(PAPPLY_COUNT_DEPENDENCY_US + cause, us);
 }
@@ -147,7 +152,7 @@ papply_commit_order_sleep(PapplyWriterState state, int *sleeps)
 					   wait_event_of(state));
 	count_sleep(state, *sleeps == 0, begin);
 	(*sleeps)++;
-	slept_times++;
+	slept.times++;
 	ResetLatch(MyLatch);
 	CHECK_FOR_INTERRUPTS();
 	check_open();

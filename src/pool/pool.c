@@ -303,8 +303,7 @@ papply_pool_has_lacked(void)
 {
 	const PapplyPoolHistory *history = papply_slot ? &papply_slot->data.history : NULL;
 
-	return history != NULL && history->lack_at != 0 &&
-		!papply_clock_has_passed(history->lack_at, papply_clock_now(), history->lack_ms);
+	return history != NULL && papply_clock_is_within(history->lack_at, history->lack_ms);
 }
 
 void

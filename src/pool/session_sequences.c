@@ -47,32 +47,37 @@
 #include "session_sequences.h"
 
 /* The sequences of this database that have a cache. */
-static List *cached_sequences = NIL;
+/* The sequences that have a cache. */
+typedef struct CachedSequences
+{
+	List	   *oids;
+	uint32		invalidations;	/* counts them */
+	uint32		found_at;		/* value of the counter when the sequences
+								 * were looked up */
+	bool		has_callback;
+} CachedSequences;
 
-/* Counts invalidations; the number when the sequences were looked up. */
-static uint32 invalidations = 1;
-static uint32 found_at = 0;
+static CachedSequences cached = {.invalidations = 1};
 
 static void
 invalidate(Datum arg, int cacheid, uint32 hashvalue)
 {
-	invalidations++;
+	cached.invalidations++;
 }
 
 static void
 find_cached_sequences(void)
 {
-	static bool has_callback = false;
-	uint32		counted = invalidations;
+	uint32		counted = cached.invalidations;
 	Relation	catalog;
 	SysScanDesc scan;
 	HeapTuple	tuple;
 
-	if (!has_callback)
+	if (!cached.has_callback)
 		CacheRegisterSyscacheCallback(SEQRELID, invalidate, (Datum) 0);
-	has_callback = true;
-	list_free(cached_sequences);
-	cached_sequences = NIL;
+	cached.has_callback = true;
+	list_free(cached.oids);
+	cached.oids = NIL;
 	catalog = table_open(SequenceRelationId, AccessShareLock);
 	scan = systable_beginscan(catalog, InvalidOid, false, NULL, 0, NULL);
 	while (HeapTupleIsValid(tuple = systable_getnext(scan)))
@@ -83,12 +88,12 @@ find_cached_sequences(void)
 		if (form->seqcache <= 1)
 			continue;
 		old_context = MemoryContextSwitchTo(TopMemoryContext);
-		cached_sequences = lappend_oid(cached_sequences, form->seqrelid);
+		cached.oids = lappend_oid(cached.oids, form->seqrelid);
 		MemoryContextSwitchTo(old_context);
 	}
 	systable_endscan(scan);
 	table_close(catalog, AccessShareLock);
-	found_at = counted;
+	cached.found_at = counted;
 }
 
 /*
@@ -155,9 +160,9 @@ papply_session_sequences_check_end(void)
 {
 	ListCell   *lc;
 
-	if (found_at != invalidations)
+	if (cached.found_at != cached.invalidations)
 		find_cached_sequences();
-	foreach(lc, cached_sequences)
+	foreach(lc, cached.oids)
 		if (is_used(lfirst_oid(lc)))
 		leave_to_receiver(lfirst_oid(lc));
 }

@@ -36,8 +36,8 @@
 #include "storage/lwlock.h"
 #include "storage/shmem.h"
 #include "utils/syscache.h"
-#include "utils/timestamp.h"
 
+#include "clock.h"
 #include "table_statistics.h"
 
 /* A place has 350 bytes. */
@@ -74,7 +74,7 @@ static TableStatistics *statistics = NULL;
  * Time when this process found no free place; 0 if never, or if it has found
  * one since.
  */
-static TimestampTz full_since = 0;
+static int64 full_since = 0;
 
 #define STATISTICS_NAME PAPPLY_NAME " tables"
 
@@ -153,8 +153,7 @@ is_gone(const TablePlace *place)
 bool
 papply_table_statistics_may_have_place(void)
 {
-	return full_since == 0 ||
-		TimestampDifferenceExceeds(full_since, GetCurrentTimestamp(), FULL_MS);
+	return !papply_clock_is_within(full_since, FULL_MS);
 }
 
 /* Return the first place that was never used, or NULL. */
@@ -197,7 +196,7 @@ free_place(Oid subid, Oid relid, Oid *old_subid, Oid *old_relid)
 		if (is_gone(place))
 			return place;
 	}
-	full_since = GetCurrentTimestamp();
+	full_since = papply_clock_now();
 	return NULL;
 }
 

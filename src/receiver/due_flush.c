@@ -41,15 +41,20 @@
 #define NOT_ASKED_MS 100
 #define NOT_SET_UP_MS 10
 
-static PapplyFlushes flushes = PAPPLY_FLUSHES_AT_ONCE;
-static XLogRecPtr asked_lsn = InvalidXLogRecPtr;	/* of the publisher's WAL */
-static int64 unflushed_since = 0;	/* and not being flushed; 0: not the case */
-static int64 looked_at = 0;
+typedef struct FlushPolicy
+{
+	PapplyFlushes when;
+	XLogRecPtr	asked_lsn;		/* of the publisher's WAL */
+	int64		unflushed_since;	/* and not being flushed; 0: not the case */
+	int64		looked_at;
+} FlushPolicy;
+
+static FlushPolicy policy = {.when = PAPPLY_FLUSHES_AT_ONCE};
 
 void
 papply_due_flush_set(PapplyFlushes when)
 {
-	flushes = when;
+	policy.when = when;
 }
 
 /*
@@ -69,9 +74,9 @@ has_walsenders(void)
 static bool
 is_held(void)
 {
-	return flushes != PAPPLY_FLUSHES_AT_ONCE &&
+	return policy.when != PAPPLY_FLUSHES_AT_ONCE &&
 		synchronous_commit <= SYNCHRONOUS_COMMIT_OFF &&
-		papply_feedback_flushed_lsn(papply_lifecycle_is_idle()) >= asked_lsn &&
+		papply_feedback_flushed_lsn(papply_lifecycle_is_idle()) >= policy.asked_lsn &&
 		!has_walsenders();
 }
 
@@ -79,11 +84,11 @@ bool
 papply_due_flush_ask(void)
 {
 	XLogRecPtr	received_lsn = papply_feedback_received_lsn();
-	bool		is_new = received_lsn > asked_lsn;
+	bool		is_new = received_lsn > policy.asked_lsn;
 
-	asked_lsn = received_lsn;
+	policy.asked_lsn = received_lsn;
 	papply_wal_flush_hold(is_held());
-	return flushes == PAPPLY_FLUSHES_ASKED && is_new;
+	return policy.when == PAPPLY_FLUSHES_ASKED && is_new;
 }
 
 bool
@@ -108,7 +113,7 @@ allowed_ms(void)
 {
 	if (!is_held())
 		return PATIENCE_MS;
-	return flushes == PAPPLY_FLUSHES_ASKED ? NOT_ASKED_MS : NOT_SET_UP_MS;
+	return policy.when == PAPPLY_FLUSHES_ASKED ? NOT_ASKED_MS : NOT_SET_UP_MS;
 }
 
 void
@@ -120,24 +125,22 @@ papply_due_flush_look(void)
 	papply_wal_flush_hold(is_held());
 	if (!has_unflushed || (papply_wal_flush_is_active() && !waits_for_standbys))
 	{
-		unflushed_since = 0;
+		policy.unflushed_since = 0;
 		return;
 	}
-	looked_at = papply_clock_now();
-	if (unflushed_since == 0)
-		unflushed_since = looked_at;
+	policy.looked_at = papply_clock_now();
 	if (waits_for_standbys ||
-		papply_clock_has_passed(unflushed_since, looked_at, allowed_ms()))
+		papply_clock_has_lasted(&policy.unflushed_since, policy.looked_at, allowed_ms()))
 	{
 		papply_due_flush_all();
-		unflushed_since = 0;
+		policy.unflushed_since = 0;
 	}
 }
 
 long
 papply_due_flush_patience_ms(void)
 {
-	if (unflushed_since == 0)
+	if (policy.unflushed_since == 0)
 		return -1;
-	return Max(1, allowed_ms() - (looked_at - unflushed_since) / 1000);
+	return Max(1, allowed_ms() - (policy.looked_at - policy.unflushed_since) / 1000);
 }

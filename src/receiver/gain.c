@@ -41,12 +41,17 @@
 
 static const int numbers[PAPPLY_GAINS] = {2, 3, 4, 6, 8, 12, 16, 24, 32, 64};
 
+typedef struct Window
+{
+	uint64		first_seqno;
+	uint64		work;			/* so far */
+	PapplyGain	older;			/* sums over older windows */
+} Window;
+
+static Window window;
+
 /* Times of the last 64 commits, by seqno, for each number of writers. */
 static uint64 commits[PAPPLY_GAINS][PAPPLY_MAX_WRITERS];
-
-static uint64 first_seqno;		/* of the window */
-static uint64 work;				/* in the window so far */
-static PapplyGain older;		/* sums over older windows */
 
 StaticAssertDecl(PAPPLY_MAX_WRITERS == 64, "numbers of writers in gain.c");
 
@@ -59,19 +64,19 @@ papply_gain_writers(int n)
 void
 papply_gain_reset(void)
 {
-	first_seqno = PAPPLY_NO_SEQNO;
+	window.first_seqno = PAPPLY_NO_SEQNO;
 }
 
 static void
 begin_window(const PapplyGain *gain, uint64 seqno)
 {
-	older = *gain;
-	older.work *= DECAY;
+	window.older = *gain;
+	window.older.work *= DECAY;
 	for (int i = 0; i < PAPPLY_GAINS; i++)
-		older.time[i] *= DECAY;
+		window.older.time[i] *= DECAY;
 	memset(commits, 0, sizeof(commits));
-	first_seqno = seqno;
-	work = 0;
+	window.first_seqno = seqno;
+	window.work = 0;
 }
 
 void
@@ -80,25 +85,25 @@ papply_gain_add(PapplyGain *gain, uint64 seqno, uint64 dependency, uint64 change
 	if (gain->must_reset)
 	{
 		memset(gain, 0, sizeof(*gain));
-		first_seqno = PAPPLY_NO_SEQNO;
+		window.first_seqno = PAPPLY_NO_SEQNO;
 	}
-	if (first_seqno == PAPPLY_NO_SEQNO || seqno - first_seqno >= PERIOD)
+	if (window.first_seqno == PAPPLY_NO_SEQNO || seqno - window.first_seqno >= PERIOD)
 		begin_window(gain, seqno);
-	else if (seqno - first_seqno >= WINDOW)
+	else if (seqno - window.first_seqno >= WINDOW)
 		return;
-	work += changes + 1;
-	gain->transactions = older.transactions + (seqno - first_seqno + 1);
-	gain->work = older.work + work;
+	window.work += changes + 1;
+	gain->transactions = window.older.transactions + (seqno - window.first_seqno + 1);
+	gain->work = window.older.work + window.work;
 	for (int i = 0; i < PAPPLY_GAINS; i++)
 	{
 		uint64		distance = Min(seqno - dependency, (uint64) numbers[i]);
 		uint64	   *commit = commits[i];
-		uint64		begin = seqno - distance < first_seqno ? 0 :
+		uint64		begin = seqno - distance < window.first_seqno ? 0 :
 		commit[(seqno - distance) % PAPPLY_MAX_WRITERS];
 		uint64		previous = commit[(seqno - 1) % PAPPLY_MAX_WRITERS];
 		uint64		mine = Max(previous, begin + changes + 1);
 
 		commit[seqno % PAPPLY_MAX_WRITERS] = mine;
-		gain->time[i] = older.time[i] + mine;
+		gain->time[i] = window.older.time[i] + mine;
 	}
 }

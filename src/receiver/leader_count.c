@@ -56,11 +56,17 @@ typedef struct Count
 	struct Count *next;
 } Count;
 
-static HTAB *counts_by_relid = NULL;
-static Count *counted = NULL;
+/* What the native loop has done. */
+typedef struct Tally
+{
+	HTAB	   *by_relid;		/* of Count */
+	Count	   *counted;		/* those of this transaction */
+	bool		has_truncated;	/* in this transaction */
+} Tally;
+
+static Tally tally;
 
 bool		papply_leader_count_must_look = false;
-static bool has_truncated = false;	/* in this transaction */
 
 static Count *
 get_count(LogicalRepRelId remote_relid)
@@ -68,17 +74,17 @@ get_count(LogicalRepRelId remote_relid)
 	Count	   *count;
 	bool		found;
 
-	if (counts_by_relid == NULL)
+	if (tally.by_relid == NULL)
 	{
 		HASHCTL		control = {0};
 
 		control.keysize = sizeof(LogicalRepRelId);
 		control.entrysize = sizeof(Count);
 		control.hcxt = TopMemoryContext;
-		counts_by_relid = hash_create("rows changed by the apply worker", 64, &control,
-									  HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
+		tally.by_relid = hash_create("rows changed by the apply worker", 64, &control,
+									 HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
 	}
-	count = hash_search(counts_by_relid, &remote_relid, HASH_ENTER, &found);
+	count = hash_search(tally.by_relid, &remote_relid, HASH_ENTER, &found);
 	if (!found)
 	{
 		memset(count, 0, sizeof(*count));
@@ -112,8 +118,8 @@ add_count(LogicalRepRelId remote_relid, PapplyTableCounter counter)
 	if (count->is_counted)
 		return count;
 	count->is_counted = true;
-	count->next = counted;
-	counted = count;
+	count->next = tally.counted;
+	tally.counted = count;
 	return count;
 }
 
@@ -122,7 +128,7 @@ papply_leader_count_message(const char *message, int length)
 {
 	PapplyTableCounter counter = counter_of(message[0]);
 
-	has_truncated |= message[0] == LOGICAL_REP_MSG_TRUNCATE;
+	tally.has_truncated |= message[0] == LOGICAL_REP_MSG_TRUNCATE;
 	if (counter == PAPPLY_TABLE_COUNTERS || length < 5)
 		return;
 	add_count(papply_message_get_uint32(message + 1), counter);
@@ -203,7 +209,7 @@ papply_leader_count_look(void)
 	uint64		changed_rows;
 
 	papply_leader_count_must_look = false;
-	if (rel == NULL || has_truncated || is_skipped(rel) || !IsTransactionState())
+	if (rel == NULL || tally.has_truncated || is_skipped(rel) || !IsTransactionState())
 		return;
 	local = RelationIdGetRelation(rel->local_relid);
 	if (local == NULL)
@@ -289,16 +295,16 @@ add_to_statistics(Oid subid, Oid relid, Count *count)
 void
 papply_leader_count_commit(Oid subid, bool has_pool)
 {
-	has_truncated = false;
-	for (; counted != NULL; counted = counted->next)
+	tally.has_truncated = false;
+	for (; tally.counted != NULL; tally.counted = tally.counted->next)
 	{
-		PapplyRemoteRelation *rel = papply_remote_relation_get(counted->remote_relid, !has_pool);
+		PapplyRemoteRelation *rel = papply_remote_relation_get(tally.counted->remote_relid, !has_pool);
 
 		if (rel != NULL && OidIsValid(rel->local_relid))
-			add_to_statistics(subid, rel->local_relid, counted);
-		counted->changed_rows = 0;
-		counted->last_conflict.at = 0;
-		memset(counted->counts, 0, sizeof(counted->counts));
-		counted->is_counted = false;
+			add_to_statistics(subid, rel->local_relid, tally.counted);
+		tally.counted->changed_rows = 0;
+		tally.counted->last_conflict.at = 0;
+		memset(tally.counted->counts, 0, sizeof(tally.counted->counts));
+		tally.counted->is_counted = false;
 	}
 }

@@ -511,17 +511,6 @@ end_with_writer(int writer)
 	papply_shutdown_restart(psprintf("writer %d has ended unexpectedly", writer));
 }
 
-static bool
-is_time_for(int64 *last, int interval_ms)
-{
-	int64		now = papply_clock_now();
-
-	if (!papply_clock_has_passed(*last, now, interval_ms))
-		return false;
-	*last = now;
-	return true;
-}
-
 static void
 resize_pool(int wanted)
 {
@@ -577,8 +566,8 @@ adjust_pool(void)
 			resize_pool(wanted);
 	}
 	else if (wanted > 1 &&
-			 (has_changed || is_time_for(&pool.checked_at, pool.lacks_slots ?
-										 WRITERS_INTERVAL_MS : POOL_INTERVAL_MS)))
+			 (has_changed || papply_clock_is_due(&pool.checked_at, papply_clock_now(), pool.lacks_slots ?
+												 WRITERS_INTERVAL_MS : POOL_INTERVAL_MS)))
 	{
 		if (papply_compat_streams_in_parallel())
 			papply_shutdown_restart("transactions are to be applied in parallel");
@@ -628,7 +617,7 @@ check_writers(void)
 static void
 watch_origin(void)
 {
-	if (papply_lifecycle_is_idle() && is_time_for(&pool.origin_checked_at, ORIGIN_INTERVAL_MS))
+	if (papply_lifecycle_is_idle() && papply_clock_is_due(&pool.origin_checked_at, papply_clock_now(), ORIGIN_INTERVAL_MS))
 		papply_origin_check(pool.origin, papply_pool->origin_lsn, FATAL);
 }
 
@@ -639,7 +628,7 @@ watch_origin(void)
 static void
 give_way_to_slots(void)
 {
-	if (papply_early_count() > 0 && is_time_for(&pool.slots_checked_at, SLOTS_INTERVAL_MS) &&
+	if (papply_early_count() > 0 && papply_clock_is_due(&pool.slots_checked_at, papply_clock_now(), SLOTS_INTERVAL_MS) &&
 		papply_decoding_waits_for_xids())
 		papply_spool_revoke_early();
 }
@@ -654,7 +643,7 @@ papply_lifecycle_watch(void)
 	if (exited > 0)
 		end_with_writer(exited);
 
-	if (is_time_for(&pool.checked_at, WRITERS_INTERVAL_MS))
+	if (papply_clock_is_due(&pool.checked_at, papply_clock_now(), WRITERS_INTERVAL_MS))
 		check_writers();
 	give_way_to_slots();
 

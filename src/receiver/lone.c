@@ -49,16 +49,21 @@
 #define MAX_PAUSE_MS 1000
 #define OLD_MS 100
 
-static int64 idle_at = 0;
-static int64 began_at = 0;
-static int64 ended_at = 0;		/* when the last one was applied */
-static int	pause_ms = 0;		/* after ended_at; 0: it was not slow */
+typedef struct LoneTimes
+{
+	int64		idle_at;
+	int64		began_at;
+	int64		ended_at;		/* when the last one was applied */
+	int			pause_ms;		/* after ended_at; 0: it was not slow */
+} LoneTimes;
+
+static LoneTimes lone;
 
 int64
 papply_lone_idle(void)
 {
-	idle_at = papply_clock_now();
-	return idle_at;
+	lone.idle_at = papply_clock_now();
+	return lone.idle_at;
 }
 
 bool
@@ -66,27 +71,27 @@ papply_lone_may_begin(TimestampTz commit_time, TimestampTz send_time)
 {
 	return papply_leader_participation &&
 		!TimestampDifferenceExceeds(commit_time, send_time, OLD_MS) &&
-		(pause_ms == 0 || papply_clock_has_passed(ended_at, papply_clock_now(), pause_ms));
+		(lone.pause_ms == 0 || papply_clock_has_passed(lone.ended_at, papply_clock_now(), lone.pause_ms));
 }
 
 bool
 papply_lone_keeps_up(void)
 {
-	return papply_clock_now() - idle_at <= KEEPS_UP_US;
+	return papply_clock_now() - lone.idle_at <= KEEPS_UP_US;
 }
 
 void
 papply_lone_begin(void)
 {
-	began_at = papply_clock_now();
+	lone.began_at = papply_clock_now();
 }
 
 void
 papply_lone_end(void)
 {
 	int64		now = papply_clock_now();
-	int64		took_ms = (now - began_at) / 1000;
+	int64		took_ms = (now - lone.began_at) / 1000;
 
-	pause_ms = took_ms >= SLOW_MS ? Min(MAX_PAUSE_MS, PAUSE_FACTOR * took_ms) : 0;
-	ended_at = now;
+	lone.pause_ms = took_ms >= SLOW_MS ? Min(MAX_PAUSE_MS, PAUSE_FACTOR * took_ms) : 0;
+	lone.ended_at = now;
 }

@@ -38,22 +38,27 @@ typedef struct Prepared
 	uint64	   *hashes;			/* NULL if it touches any key */
 } Prepared;
 
-static List *prepared = NIL;
-static Prepared *current = NULL;	/* being received */
-static MemoryContext context = NULL;
-static int	all_capacity = 0;	/* of those that are kept, and of current */
+typedef struct PreparedTransactions
+{
+	List	   *kept;
+	Prepared   *current;		/* being received */
+	MemoryContext context;
+	int			capacity;		/* of those that are kept, and of current */
+} PreparedTransactions;
+
+static PreparedTransactions prepared;
 
 void
 papply_prepared_reset(void)
 {
-	if (context == NULL)
-		context = AllocSetContextCreate(TopMemoryContext,
-										"parallel_apply prepared transactions",
-										ALLOCSET_SMALL_SIZES);
-	MemoryContextReset(context);
-	prepared = NIL;
-	current = NULL;
-	all_capacity = 0;
+	if (prepared.context == NULL)
+		prepared.context = AllocSetContextCreate(TopMemoryContext,
+												 "parallel_apply prepared transactions",
+												 ALLOCSET_SMALL_SIZES);
+	MemoryContextReset(prepared.context);
+	prepared.kept = NIL;
+	prepared.current = NULL;
+	prepared.capacity = 0;
 }
 
 static void
@@ -63,7 +68,7 @@ forget_keys(Prepared *item)
 		return;
 	pfree(item->hashes);
 	item->hashes = NULL;
-	all_capacity -= item->capacity;
+	prepared.capacity -= item->capacity;
 }
 
 static void
@@ -76,35 +81,39 @@ forget(Prepared *item)
 void
 papply_prepared_forget(void)
 {
-	if (current != NULL)
-		forget(current);
-	current = NULL;
+	if (prepared.current != NULL)
+		forget(prepared.current);
+	prepared.current = NULL;
 }
 
 void
 papply_prepared_begin(void)
 {
+	Prepared   *current;
+
 	papply_prepared_forget();
-	current = MemoryContextAllocZero(context, sizeof(Prepared));
+	current = MemoryContextAllocZero(prepared.context, sizeof(Prepared));
 	current->capacity = 16;
-	current->hashes = MemoryContextAlloc(context, current->capacity * sizeof(uint64));
-	all_capacity += current->capacity;
+	current->hashes = MemoryContextAlloc(prepared.context, current->capacity * sizeof(uint64));
+	prepared.current = current;
+	prepared.capacity += current->capacity;
 }
 
 /* Make room for count more keys.  Return false if that would be too many. */
 static bool
 make_room(int count)
 {
+	Prepared   *current = prepared.current;
 	int			capacity = current->capacity;
 
 	while (current->count + count > capacity)
 		capacity *= 2;
 	if (capacity == current->capacity)
 		return true;
-	if (capacity > MAX_KEYS || all_capacity + capacity - current->capacity > MAX_ALL_KEYS)
+	if (capacity > MAX_KEYS || prepared.capacity + capacity - current->capacity > MAX_ALL_KEYS)
 		return false;
 	current->hashes = repalloc(current->hashes, capacity * sizeof(uint64));
-	all_capacity += capacity - current->capacity;
+	prepared.capacity += capacity - current->capacity;
 	current->capacity = capacity;
 	return true;
 }
@@ -112,6 +121,8 @@ make_room(int count)
 void
 papply_prepared_add(const PapplyHashes *hashes)
 {
+	Prepared   *current = prepared.current;
+
 	if (current == NULL || current->has_all)
 		return;
 	if (hashes->is_incomplete || !make_room(hashes->count))
@@ -126,10 +137,10 @@ papply_prepared_add(const PapplyHashes *hashes)
 void
 papply_prepared_add_all(void)
 {
-	if (current == NULL)
+	if (prepared.current == NULL)
 		return;
-	current->has_all = true;
-	forget_keys(current);
+	prepared.current->has_all = true;
+	forget_keys(prepared.current);
 }
 
 void
@@ -137,12 +148,12 @@ papply_prepared_end(TransactionId remote_xid)
 {
 	MemoryContext old_context;
 
-	if (current == NULL)
+	if (prepared.current == NULL)
 		return;
-	old_context = MemoryContextSwitchTo(context);
-	current->remote_xid = remote_xid;
-	prepared = lappend(prepared, current);
-	current = NULL;
+	old_context = MemoryContextSwitchTo(prepared.context);
+	prepared.current->remote_xid = remote_xid;
+	prepared.kept = lappend(prepared.kept, prepared.current);
+	prepared.current = NULL;
 	MemoryContextSwitchTo(old_context);
 }
 
@@ -151,7 +162,7 @@ papply_prepared_finish(TransactionId remote_xid, PapplyDependency *dependencies,
 {
 	ListCell   *lc;
 
-	foreach(lc, prepared)
+	foreach(lc, prepared.kept)
 	{
 		Prepared   *item = lfirst(lc);
 
@@ -161,7 +172,7 @@ papply_prepared_finish(TransactionId remote_xid, PapplyDependency *dependencies,
 			papply_dependency_record_all(dependencies, seqno);
 		for (int i = 0; i < item->count && !item->has_all; i++)
 			papply_dependency_record(dependencies, item->hashes[i], seqno);
-		prepared = foreach_delete_current(prepared, lc);
+		prepared.kept = foreach_delete_current(prepared.kept, lc);
 		forget(item);
 		return;
 	}

@@ -190,14 +190,8 @@ tell(WalReceiverConn *conn)
 	if (wal_receiver_status_interval <= 0 && !is_owed && status.owed_since == 0)
 		return;
 	if (status.has_unreported)
-	{
-		int64		now = papply_clock_now();
-
-		if (status.unreported_since == 0)
-			status.unreported_since = now;
-
-		is_overdue = papply_clock_has_passed(status.unreported_since, now, RECEIVED_PATIENCE_MS);
-	}
+		is_overdue = papply_clock_has_lasted(&status.unreported_since, papply_clock_now(),
+											 RECEIVED_PATIENCE_MS);
 	is_overdue |= is_owed;
 	if (papply_feedback_send(conn, papply_connection_functions->walrcv_send,
 							 papply_lifecycle_is_idle(), is_overdue))
@@ -213,12 +207,8 @@ tell(WalReceiverConn *conn)
 void
 papply_report_if_due(WalReceiverConn *conn)
 {
-	int64		now = papply_clock_recent();
-
-	if (!papply_clock_has_passed(status.reported_at, now, REPORT_INTERVAL_MS))
+	if (!papply_clock_is_due(&status.reported_at, papply_clock_recent(), REPORT_INTERVAL_MS))
 		return;
-	status.reported_at = now;
-
 	papply_due_flush_all();
 	tell(conn);
 }

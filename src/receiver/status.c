@@ -45,8 +45,15 @@
 
 #define SAMPLE_MS 1000
 
-static TimestampTz held_commit_time = 0;	/* of a transaction held by a
-											 * pause */
+/* Commit times on the publisher; 0 if there is none. */
+typedef struct CommitTimes
+{
+	TimestampTz held;			/* of a transaction held by a pause */
+	TimestampTz oldest;			/* in the queue */
+	XLogRecPtr	oldest_lsn;		/* its final LSN */
+} CommitTimes;
+
+static CommitTimes commit_times;
 
 static emit_log_hook_type previous_emit_log = NULL;
 
@@ -195,18 +202,16 @@ commit_time_of(uint64 seqno)
 static TimestampTz
 oldest_commit_time(void)
 {
-	static XLogRecPtr last_lsn = InvalidXLogRecPtr;
-	static TimestampTz last_time = 0;
 	uint64		seqno = papply_pool_committed() + 1;
 	XLogRecPtr	final_lsn;
 
 	if (seqno > papply_queue_last_seqno())
 		return 0;
 	final_lsn = papply_queue_transaction(seqno)->final_lsn;
-	if (final_lsn != last_lsn || last_time == 0)
-		last_time = commit_time_of(seqno);
-	last_lsn = final_lsn;
-	return last_time;
+	if (final_lsn != commit_times.oldest_lsn || commit_times.oldest == 0)
+		commit_times.oldest = commit_time_of(seqno);
+	commit_times.oldest_lsn = final_lsn;
+	return commit_times.oldest;
 }
 
 static void
@@ -225,7 +230,7 @@ show_queue(bool is_idle)
 	progress->queue_transactions = papply_queue_last_seqno() - papply_queue_released_seqno();
 	progress->oldest_commit_time = oldest_commit_time();
 	if (progress->oldest_commit_time == 0)
-		progress->oldest_commit_time = held_commit_time;
+		progress->oldest_commit_time = commit_times.held;
 }
 
 static void
@@ -239,8 +244,8 @@ show_native(void)
 	progress->dispatched_lsn = progress->committed_lsn;
 	progress->queue_bytes = 0;
 	progress->queue_transactions = 0;
-	if (held_commit_time != 0)
-		progress->oldest_commit_time = held_commit_time;
+	if (commit_times.held != 0)
+		progress->oldest_commit_time = commit_times.held;
 }
 
 /* Forget a failure if its transaction has been committed or skipped. */
@@ -296,8 +301,8 @@ papply_status_native_feedback(const char *message, int length)
 void
 papply_status_hold(TimestampTz commit_time)
 {
-	if (commit_time == held_commit_time)
+	if (commit_time == commit_times.held)
 		return;
-	held_commit_time = commit_time;
+	commit_times.held = commit_time;
 	papply_statistics_progress->oldest_commit_time = commit_time;
 }

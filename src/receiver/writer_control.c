@@ -132,11 +132,8 @@ papply_writers_set_degraded(void)
 static bool
 leaves_slots_to_server(void)
 {
-	int64		missed_at = papply_worker_slots_missed_at();
-
-	return missed_at != 0 &&
-		!papply_clock_has_passed(missed_at, papply_clock_now(),
-								 Max(RETRY_INTERVAL_MS, 2 * wal_retrieve_retry_interval));
+	return papply_clock_is_within(papply_worker_slots_missed_at(),
+								  Max(RETRY_INTERVAL_MS, 2 * wal_retrieve_retry_interval));
 }
 
 /*
@@ -147,14 +144,11 @@ leaves_slots_to_server(void)
 static int
 fill_up(int wanted)
 {
-	bool		may_retry = papply_clock_has_passed(shortage.retried_at, papply_clock_now(),
-													RETRY_INTERVAL_MS);
+	bool		may_retry = papply_clock_is_due(&shortage.retried_at, papply_clock_now(), RETRY_INTERVAL_MS);
 	bool		may_register = !leaves_slots_to_server();
 	int			max_writers = papply_worker_slots_for_writers();
 	int			running = 0;
 
-	if (may_retry)
-		shortage.retried_at = papply_clock_now();
 	for (int i = 0; i < wanted; i++)
 	{
 		PapplyWriterState state = papply_pool->writers[i].state;
@@ -345,9 +339,7 @@ papply_writers_adapt(bool is_behind, const char *subname)
 		return patience_ms;
 	}
 	now = papply_clock_now();
-	if (shortage.short_since == 0)
-		shortage.short_since = now;
-	else if (papply_clock_has_passed(shortage.short_since, now, SHORT_MS))
+	if (papply_clock_has_lasted(&shortage.short_since, now, SHORT_MS))
 	{
 		shortage.short_since = 0;
 		if (papply_pool_has_room(papply_worker_slots_for_writers()))
@@ -362,8 +354,7 @@ papply_writers_adapt(bool is_behind, const char *subname)
 static bool
 has_lacked_slots(void)
 {
-	return shortage.lacked_at != 0 &&
-		!papply_clock_has_passed(shortage.lacked_at, papply_clock_now(), LACK_MS);
+	return papply_clock_is_within(shortage.lacked_at, LACK_MS);
 }
 
 int

@@ -38,15 +38,21 @@
 #include "session_sequences.h"
 #include "session_settings.h"
 
-static PapplyChange change;		/* too large for the stack */
-static StringInfoData message_copy;
-static const char *change_table = NULL;
-static bool has_run_code = false;	/* in this range */
+/* The change that is being applied. */
+typedef struct Current
+{
+	PapplyChange change;		/* too large for the stack */
+	StringInfoData message;		/* a copy, which change points to */
+	const char *table;			/* NULL: not known yet */
+	bool		has_run_code;	/* in this range */
+} Current;
+
+static Current current;
 
 const char *
 papply_apply_table(void)
 {
-	return change_table;
+	return current.table;
 }
 
 /*
@@ -58,13 +64,13 @@ papply_apply_relation(void)
 {
 	LogicalRepRelId put_off = papply_insert_run_relation();
 
-	return OidIsValid(put_off) ? put_off : change.remote_relid;
+	return OidIsValid(put_off) ? put_off : current.change.remote_relid;
 }
 
 void
 papply_apply_begin_range(void)
 {
-	has_run_code = false;
+	current.has_run_code = false;
 }
 
 void
@@ -73,13 +79,13 @@ papply_apply_begin_code(void)
 	papply_session_locks_check_begin();
 	papply_session_settings_check_begin();
 	papply_session_sequences_check_begin();
-	has_run_code = true;
+	current.has_run_code = true;
 }
 
 bool
 papply_apply_has_run_code(void)
 {
-	return has_run_code;
+	return current.has_run_code;
 }
 
 static Datum
@@ -341,7 +347,7 @@ apply_insert(PapplyTarget *target)
 	refuse_early_defaults(target);
 	if (is_of_run)
 		MemoryContextSwitchTo(papply_insert_run_memory());
-	store_tuple(target, &change.new_tuple);
+	store_tuple(target, &current.change.new_tuple);
 	store_defaults(target);
 	MemoryContextSwitchTo(old_context);
 
@@ -355,7 +361,7 @@ apply_insert(PapplyTarget *target)
 static PapplyTuple *
 searched_tuple(void)
 {
-	return change.has_old ? &change.old_tuple : &change.new_tuple;
+	return current.change.has_old ? &current.change.old_tuple : &current.change.new_tuple;
 }
 
 /*
@@ -371,14 +377,14 @@ note_conflict(PapplyTarget *target, PapplyTarget *table, bool is_found)
 	if (is_found && !papply_compat_row_has_other_origin(table->local_slot, &writer))
 		return;
 	key = papply_conflict_key(target, searched_tuple());
-	papply_count_conflict(target, papply_conflict_type_of(change.type, is_found), key);
+	papply_count_conflict(target, papply_conflict_type_of(current.change.type, is_found), key);
 	if (!papply_conflict_is_logged())
 		return;
 	store_tuple(table, searched_tuple());
-	papply_conflict_note(target, table, change.type, is_found, &writer, key);
-	if (change.type != LOGICAL_REP_MSG_UPDATE)
+	papply_conflict_note(target, table, current.change.type, is_found, &writer, key);
+	if (current.change.type != LOGICAL_REP_MSG_UPDATE)
 		return;
-	store_tuple(table, &change.new_tuple);
+	store_tuple(table, &current.change.new_tuple);
 	papply_conflict_note_new_row(table);
 }
 
@@ -389,7 +395,7 @@ note_conflict(PapplyTarget *target, PapplyTarget *table, bool is_found)
 static void
 report_missing(PapplyTarget *target, PapplyTarget *table)
 {
-	bool		is_update = change.type == LOGICAL_REP_MSG_UPDATE;
+	bool		is_update = current.change.type == LOGICAL_REP_MSG_UPDATE;
 	bool		is_partition = OidIsValid(table->key.partition);
 
 	store_tuple(table, searched_tuple());	/* may throw an error */
@@ -412,7 +418,7 @@ report_missing(PapplyTarget *target, PapplyTarget *table)
 static PapplyTarget *
 find_row(PapplyTarget *target, bool is_last_look)
 {
-	bool		only_key = !change.has_old && target->routing == NULL &&
+	bool		only_key = !current.change.has_old && target->routing == NULL &&
 	target->lookup.is_identity;
 	PapplyTarget *table;
 
@@ -446,9 +452,9 @@ apply_update(PapplyTarget *target, bool is_last_look)
 	if (table == NULL)
 		return false;
 	note_conflict(target, table, true);
-	store_modified(table, &change.new_tuple);
+	store_modified(table, &current.change.new_tuple);
 	if (papply_result_rel_fires_triggers(target))
-		papply_target_set_updated(target, &change.new_tuple);
+		papply_target_set_updated(target, &current.change.new_tuple);
 	if (table == target || papply_partition_accepts_row(table))
 		update_row(table);
 	else
@@ -479,9 +485,9 @@ apply_delete(PapplyTarget *target, bool is_last_look)
 static void
 parse_copy(const char *message, int length)
 {
-	papply_message_reset_buffer(&message_copy);
-	appendBinaryStringInfo(&message_copy, message, length);
-	papply_message_parse_change(message_copy.data, length, &change);
+	papply_message_reset_buffer(&current.message);
+	appendBinaryStringInfo(&current.message, message, length);
+	papply_message_parse_change(current.message.data, length, &current.change);
 }
 
 static bool
@@ -490,7 +496,7 @@ apply_parsed(PapplyTarget *target, bool is_last_look)
 	MemoryContext old_context = MemoryContextSwitchTo(GetPerTupleMemoryContext(target->estate));
 	bool		found = true;
 
-	switch (change.type)
+	switch (current.change.type)
 	{
 		case LOGICAL_REP_MSG_INSERT:
 			apply_insert(target);
@@ -535,12 +541,12 @@ papply_apply_change(const char *message, int length, uint32 version, bool is_las
 	PapplyUserContext user_context;
 	bool		found;
 
-	change_table = NULL;
+	current.table = NULL;
 	parse_copy(message, length);
-	papply_insert_run_begin_change(change.type, change.remote_relid, version);
-	target = papply_target_open(change.remote_relid, version, is_alone);
-	change_table = target->label;
-	papply_key_wait_begin_change(target, &change);
+	papply_insert_run_begin_change(current.change.type, current.change.remote_relid, version);
+	target = papply_target_open(current.change.remote_relid, version, is_alone);
+	current.table = target->label;
+	papply_key_wait_begin_change(target, &current.change);
 
 	papply_compat_begin_as_table_owner(target->rel, &user_context);
 	if (papply_target_runs_code(target))
@@ -550,12 +556,13 @@ papply_apply_change(const char *message, int length, uint32 version, bool is_las
 	ResetPerTupleExprContext(target->estate);
 	papply_compat_end_as_table_owner(&user_context);
 	if (found)
-		papply_count_change(target, change.type);
+		papply_count_change(target, current.change.type);
 	else if (!is_last_look)
 		papply_count_add(target, PAPPLY_TABLE_RETRIED_LOOKUPS, 1);
 	papply_target_release(target);
 	papply_insert_run_end_change();
-	papply_message_reset_buffer(&message_copy); /* free memory, since the next
-												 * change may come much later */
+	papply_message_reset_buffer(&current.message);	/* free memory, since the
+													 * next change may come
+													 * much later */
 	return found;
 }

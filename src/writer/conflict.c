@@ -65,15 +65,20 @@ typedef struct Note
 	HeapTuple	remote;			/* NULL: not an UPDATE */
 } Note;
 
-static MemoryContext context = NULL;
-static Note *first_note = NULL;
-static Note *last_note = NULL;
+typedef struct Notes
+{
+	MemoryContext context;
+	Note	   *first;
+	Note	   *last;
+} Notes;
+
+static Notes notes;
 
 /* Copy a row, with its TOAST values, since a TRUNCATE may follow. */
 static HeapTuple
 copy_row(TupleTableSlot *slot)
 {
-	MemoryContext old_context = MemoryContextSwitchTo(context);
+	MemoryContext old_context = MemoryContextSwitchTo(notes.context);
 	HeapTuple	row = ExecCopySlotHeapTuple(slot);
 
 	if (HeapTupleHasExternal(row))
@@ -87,15 +92,15 @@ append_note(void)
 {
 	Note	   *note;
 
-	if (context == NULL)
-		context = AllocSetContextCreate(TopMemoryContext, "parallel_apply conflicts",
-										ALLOCSET_DEFAULT_SIZES);
-	note = MemoryContextAllocZero(context, sizeof(Note));
-	if (first_note == NULL)
-		first_note = note;
+	if (notes.context == NULL)
+		notes.context = AllocSetContextCreate(TopMemoryContext, "parallel_apply conflicts",
+											  ALLOCSET_DEFAULT_SIZES);
+	note = MemoryContextAllocZero(notes.context, sizeof(Note));
+	if (notes.first == NULL)
+		notes.first = note;
 	else
-		last_note->next = note;
-	last_note = note;
+		notes.last->next = note;
+	notes.last = note;
 	return note;
 }
 
@@ -156,10 +161,10 @@ papply_conflict_note(PapplyTarget *target, PapplyTarget *table,
 	note->relid = RelationGetRelid(table->rel);
 	note->writer = *writer;
 	note->message_type = message_type;
-	note->label = MemoryContextStrdup(context, target->label);
+	note->label = MemoryContextStrdup(notes.context, target->label);
 	note->remote_xid = slot->remote_xid;
 	note->final_lsn = slot->remote_final_lsn;
-	note->key = MemoryContextStrdup(context, key);
+	note->key = MemoryContextStrdup(notes.context, key);
 	note->searched = copy_row(table->remote_slot);
 	note->local = is_found ? copy_row(table->local_slot) : NULL;
 }
@@ -167,13 +172,13 @@ papply_conflict_note(PapplyTarget *target, PapplyTarget *table,
 void
 papply_conflict_note_new_row(PapplyTarget *table)
 {
-	last_note->remote = copy_row(table->remote_slot);
+	notes.last->remote = copy_row(table->remote_slot);
 }
 
 bool
 papply_conflict_must_report(void)
 {
-	return first_note != NULL && MemoryContextMemAllocated(context, false) > NOTES_BYTES;
+	return notes.first != NULL && MemoryContextMemAllocated(notes.context, false) > NOTES_BYTES;
 }
 
 static void
@@ -247,11 +252,11 @@ papply_conflict_report_all(void)
 	ErrorContextCallback *old_stack = error_context_stack;
 	ErrorContextCallback error_context = {NULL, describe_note, NULL};
 
-	if (first_note == NULL)
+	if (notes.first == NULL)
 		return;
 	PushActiveSnapshot(GetTransactionSnapshot());
 	error_context_stack = &error_context;
-	for (Note *note = first_note; note != NULL; note = note->next)
+	for (Note *note = notes.first; note != NULL; note = note->next)
 	{
 		error_context.arg = note;
 		report(note);
@@ -264,8 +269,8 @@ papply_conflict_report_all(void)
 void
 papply_conflict_forget_all(void)
 {
-	if (first_note == NULL)
+	if (notes.first == NULL)
 		return;
-	first_note = last_note = NULL;
-	MemoryContextReset(context);
+	notes.first = notes.last = NULL;
+	MemoryContextReset(notes.context);
 }

@@ -84,10 +84,15 @@ typedef struct PapplyRunRows
 	TupleTableSlot *slots[RUN_ROWS];
 } PapplyRunRows;
 
-static PapplyTarget *run_root = NULL;	/* NULL: nothing is put off */
-static PapplyRunRows *run_tables = NULL;
-static int	run_rows = 0;
-static MemoryContext run_context = NULL;
+typedef struct Run
+{
+	PapplyTarget *root;			/* NULL: nothing is put off */
+	PapplyRunRows *tables;
+	int			rows;			/* of all tables */
+	MemoryContext context;
+} Run;
+
+static Run	run;
 
 static bool
 has_mutable_check(TupleDesc desc)
@@ -136,17 +141,17 @@ papply_insert_run_prepare(PapplyTarget *target)
 MemoryContext
 papply_insert_run_memory(void)
 {
-	if (run_context == NULL)
-		run_context = AllocSetContextCreate(TopMemoryContext, "parallel_apply insert run",
+	if (run.context == NULL)
+		run.context = AllocSetContextCreate(TopMemoryContext, "parallel_apply insert run",
 											RUN_BYTES, RUN_BYTES, RUN_BYTES);
-	return run_context;
+	return run.context;
 }
 
 /* The first block of the context is always there, and RUN_BYTES long. */
 static bool
 is_full(void)
 {
-	return run_rows >= RUN_ROWS || MemoryContextMemAllocated(run_context, false) > RUN_BYTES;
+	return run.rows >= RUN_ROWS || MemoryContextMemAllocated(run.context, false) > RUN_BYTES;
 }
 
 static PapplyRunRows *
@@ -169,8 +174,8 @@ rows_of(PapplyTarget *table)
 	}
 	if (rows->nrows == 0)
 	{
-		rows->next = run_tables;
-		run_tables = rows;
+		rows->next = run.tables;
+		run.tables = rows;
 	}
 	return rows;
 }
@@ -233,7 +238,7 @@ insert_rows(PapplyRunRows *rows, CommandId cid)
 {
 	ResultRelInfo *rel = papply_result_rel_insert(rows->table);
 	EState	   *estate = rows->table->estate;
-	MemoryContext old_context = MemoryContextSwitchTo(run_context);
+	MemoryContext old_context = MemoryContextSwitchTo(run.context);
 
 	table_multi_insert(rel->ri_RelationDesc, rows->slots, rows->nrows, cid, 0, NULL);
 	MemoryContextSwitchTo(GetPerTupleMemoryContext(estate));
@@ -254,12 +259,12 @@ insert_all(void)
 	CommandId	cid = GetCurrentCommandId(true);
 	PapplyUserContext user_context;
 
-	papply_compat_begin_as_table_owner(run_root->rel, &user_context);
-	for (; run_tables != NULL; run_tables = run_tables->next)
-		insert_rows(run_tables, cid);
+	papply_compat_begin_as_table_owner(run.root->rel, &user_context);
+	for (; run.tables != NULL; run.tables = run.tables->next)
+		insert_rows(run.tables, cid);
 	papply_compat_end_as_table_owner(&user_context);
-	run_root = NULL;
-	run_rows = 0;
+	run.root = NULL;
+	run.rows = 0;
 	CommandCounterIncrement();
 }
 
@@ -272,13 +277,13 @@ papply_insert_run_add(PapplyTarget *root, PapplyTarget *table)
 
 	if (!table->takes_runs)
 	{
-		if (run_root != NULL)
+		if (run.root != NULL)
 			insert_all();
 		return false;
 	}
-	if (run_tables != NULL && run_tables->table != table && !papply_reorder_is_allowed())
+	if (run.tables != NULL && run.tables->table != table && !papply_reorder_is_allowed())
 		insert_all();
-	run_root = root;
+	run.root = root;
 	rows = rows_of(table);
 	slot = next_slot(rows);
 	memcpy(slot->tts_values, from->tts_values, rows->desc->natts * sizeof(Datum));
@@ -286,23 +291,23 @@ papply_insert_run_add(PapplyTarget *root, PapplyTarget *table)
 	ExecStoreVirtualTuple(slot);
 	complete_and_check(papply_result_rel_insert(table), slot, table->estate);
 	rows->nrows++;
-	run_rows++;
+	run.rows++;
 	return true;
 }
 
 void
 papply_insert_run_flush(void)
 {
-	if (run_root != NULL)
+	if (run.root != NULL)
 		insert_all();
-	if (run_context != NULL)
-		MemoryContextReset(run_context);
+	if (run.context != NULL)
+		MemoryContextReset(run.context);
 }
 
 LogicalRepRelId
 papply_insert_run_relation(void)
 {
-	return run_root != NULL ? run_root->key.remote_relid : InvalidOid;
+	return run.root != NULL ? run.root->key.remote_relid : InvalidOid;
 }
 
 void
@@ -317,26 +322,26 @@ papply_insert_run_close(PapplyTarget *table)
 void
 papply_insert_run_begin_change(char type, LogicalRepRelId remote_relid, uint32 version)
 {
-	if (run_root != NULL &&
-		(type != LOGICAL_REP_MSG_INSERT || run_root->key.remote_relid != remote_relid ||
-		 run_root->version != version))
+	if (run.root != NULL &&
+		(type != LOGICAL_REP_MSG_INSERT || run.root->key.remote_relid != remote_relid ||
+		 run.root->version != version))
 		papply_insert_run_flush();
 }
 
 void
 papply_insert_run_end_change(void)
 {
-	if (run_context != NULL && (run_root == NULL || is_full()))
+	if (run.context != NULL && (run.root == NULL || is_full()))
 		papply_insert_run_flush();
 }
 
 void
 papply_insert_run_forget(void)
 {
-	for (; run_tables != NULL; run_tables = run_tables->next)
-		run_tables->nrows = 0;
-	run_root = NULL;
-	run_rows = 0;
-	if (run_context != NULL)
-		MemoryContextReset(run_context);
+	for (; run.tables != NULL; run.tables = run.tables->next)
+		run.tables->nrows = 0;
+	run.root = NULL;
+	run.rows = 0;
+	if (run.context != NULL)
+		MemoryContextReset(run.context);
 }

@@ -25,20 +25,23 @@
 
 #define MAX_WAITS 32
 
-static PapplyKeyWait waits[MAX_WAITS];
-static int	nwaits = 0;
+typedef struct Waits
+{
+	PapplyKeyWait items[MAX_WAITS];
+	int			count;
+	bool		is_open;		/* the change of items[count] is not known yet */
+} Waits;
 
-/* The change of waits[nwaits] is not known yet. */
-static bool is_open = false;
+static Waits waits;
 
 void
 papply_key_wait_note(const PapplyKeyName *key, uint64 us)
 {
-	PapplyKeyWait *wait = &waits[nwaits];
+	PapplyKeyWait *wait = &waits.items[waits.count];
 
 	wait->key = *key;
 	wait->us = us;
-	is_open = true;
+	waits.is_open = true;
 }
 
 /*
@@ -132,30 +135,30 @@ set_values(PapplyKeyWait *wait, PapplyTarget *target, const PapplyChange *change
 static void
 add_waits(void)
 {
-	if (nwaits > 0)
-		papply_hot_keys_add(waits, nwaits);
-	nwaits = 0;
+	if (waits.count > 0)
+		papply_hot_keys_add(waits.items, waits.count);
+	waits.count = 0;
 }
 
 void
 papply_key_wait_begin_change(PapplyTarget *target, const PapplyChange *change)
 {
-	PapplyKeyWait *wait = &waits[nwaits];
+	PapplyKeyWait *wait = &waits.items[waits.count];
 
-	if (likely(!is_open))
+	if (likely(!waits.is_open))
 		return;
-	is_open = false;
+	waits.is_open = false;
 	papply_count_add(target, PAPPLY_TABLE_WAITS, 1);
 	papply_count_add(target, PAPPLY_TABLE_WAIT_US, wait->us);
 	wait->relid = target->local_relid;
 	set_values(wait, target, change);
-	if (++nwaits == MAX_WAITS)
+	if (++waits.count == MAX_WAITS)
 		add_waits();
 }
 
 void
 papply_key_wait_end_transaction(void)
 {
-	is_open = false;
+	waits.is_open = false;
 	add_waits();
 }

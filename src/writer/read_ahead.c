@@ -228,15 +228,11 @@ static void
 probe(Relation rel, BlockNumber block)
 {
 	int64		before = pgBufferUsage.shared_blks_read;
-	instr_time	begin;
-	instr_time	end;
+	int64		begin = papply_clock_now();
 
-	INSTR_TIME_SET_CURRENT(begin);
 	ReleaseBuffer(ReadBuffer(rel, block));
-	INSTR_TIME_SET_CURRENT(end);
-	INSTR_TIME_SUBTRACT(end, begin);
 	if (pgBufferUsage.shared_blks_read != before)
-		note_read(INSTR_TIME_GET_MICROSEC(end));
+		note_read(papply_clock_now() - begin);
 }
 
 /* Ask for a page.  Returns false if it is in memory. */

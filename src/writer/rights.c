@@ -45,15 +45,16 @@ typedef struct Used
 	AclMode		rights;
 } Used;
 
-static HTAB *used_rights = NULL;
-static uint32 range_number = 0;
+typedef struct RightsInUse
+{
+	HTAB	   *used;			/* of Used */
+	uint32		range_number;
+	uint32		changes;		/* counts events that may have changed rights */
+	uint32		checked_at;		/* value of changes when the range was last
+								 * checked */
+} RightsInUse;
 
-/*
- * Counts events that may have changed rights; and its value when the range was
- * last checked.
- */
-static uint32 changes = 1;
-static uint32 range_changes = 0;
+static RightsInUse in_use = {.changes = 1};
 
 static void
 invalidate_table(Datum arg, Oid relid)
@@ -61,16 +62,16 @@ invalidate_table(Datum arg, Oid relid)
 	HASH_SEQ_STATUS status;
 	Used	   *used;
 
-	hash_seq_init(&status, used_rights);
+	hash_seq_init(&status, in_use.used);
 	while ((used = hash_seq_search(&status)) != NULL)
 		if (relid == InvalidOid || used->key.relid == relid)
-			changes++;
+			in_use.changes++;
 }
 
 static void
 invalidate_roles(Datum arg, int cacheid, uint32 hashvalue)
 {
-	changes++;
+	in_use.changes++;
 }
 
 void
@@ -81,7 +82,7 @@ papply_rights_init(void)
 	ctl.keysize = sizeof(UsedKey);
 	ctl.entrysize = sizeof(Used);
 	ctl.hcxt = TopMemoryContext;
-	used_rights = hash_create("parallel_apply rights", 128, &ctl,
+	in_use.used = hash_create("parallel_apply rights", 128, &ctl,
 							  HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
 	CacheRegisterRelcacheCallback(invalidate_table, (Datum) 0);
 	CacheRegisterSyscacheCallback(AUTHOID, invalidate_roles, (Datum) 0);
@@ -92,8 +93,8 @@ papply_rights_init(void)
 void
 papply_rights_begin_range(void)
 {
-	range_number++;
-	range_changes = changes;
+	in_use.range_number++;
+	in_use.checked_at = in_use.changes;
 }
 
 static bool
@@ -117,18 +118,18 @@ note_use(const PapplyTarget *target, AclMode rights)
 {
 	UsedKey		key = {RelationGetRelid(target->rel), target->root_relid};
 	bool		found;
-	Used	   *used = hash_search(used_rights, &key, HASH_ENTER, &found);
+	Used	   *used = hash_search(in_use.used, &key, HASH_ENTER, &found);
 
-	if (!found || used->range_number != range_number)
+	if (!found || used->range_number != in_use.range_number)
 		used->rights = 0;
-	used->range_number = range_number;
+	used->range_number = in_use.range_number;
 	used->rights |= rights;
 }
 
 void
 papply_rights_check(PapplyTarget *target, AclMode rights)
 {
-	uint32		counted = changes;
+	uint32		counted = in_use.changes;
 
 	if (likely((target->allowed & rights) == rights && target->allowed_at == counted))
 		return;
@@ -163,20 +164,20 @@ is_still_allowed(const Used *used)
 bool
 papply_rights_are_current(void)
 {
-	uint32		counted = changes;
+	uint32		counted = in_use.changes;
 	HASH_SEQ_STATUS status;
 	Used	   *used;
 
-	if (range_changes == counted)
+	if (in_use.checked_at == counted)
 		return true;
-	hash_seq_init(&status, used_rights);
+	hash_seq_init(&status, in_use.used);
 	while ((used = hash_seq_search(&status)) != NULL)
 	{
-		if (used->range_number != range_number || is_still_allowed(used))
+		if (used->range_number != in_use.range_number || is_still_allowed(used))
 			continue;
 		hash_seq_term(&status);
 		return false;
 	}
-	range_changes = counted;
+	in_use.checked_at = counted;
 	return true;
 }

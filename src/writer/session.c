@@ -27,15 +27,17 @@ typedef struct RowVersion
 	TransactionId xmin;
 } RowVersion;
 
-/*
- * Counts invalidations that may concern the subscription, including those of
- * other subscriptions.
- */
-static uint32 invalidations = 1;
+/* MySubscription, as it was read. */
+typedef struct Loaded
+{
+	uint32		invalidations;	/* counts those that may concern it, including
+								 * those of other subscriptions */
+	uint32		read_at;		/* value of the counter when it was read */
+	RowVersion	version;
+	MemoryContext context;
+} Loaded;
 
-/* The counter and the version of the row when MySubscription was read. */
-static uint32 loaded_at = 0;
-static RowVersion loaded_version;
+static Loaded loaded = {.invalidations = 1};
 
 static void
 set_setting(const char *name, const char *value)
@@ -46,7 +48,7 @@ set_setting(const char *name, const char *value)
 static void
 invalidate_subscription(Datum arg, int cacheid, uint32 hashvalue)
 {
-	invalidations++;
+	loaded.invalidations++;
 }
 
 void
@@ -89,23 +91,22 @@ get_version(void)
 bool
 papply_session_load_subscription(void)
 {
-	static MemoryContext context = NULL;
-	uint32		counted = invalidations;
+	uint32		counted = loaded.invalidations;
 
-	if (loaded_at == counted)
+	if (loaded.read_at == counted)
 		return MySubscription != NULL;
-	if (context == NULL)
-		context = AllocSetContextCreate(TopMemoryContext, "parallel_apply subscription",
-										ALLOCSET_SMALL_SIZES);
+	if (loaded.context == NULL)
+		loaded.context = AllocSetContextCreate(TopMemoryContext, "parallel_apply subscription",
+											   ALLOCSET_SMALL_SIZES);
 	MySubscription = NULL;
-	MemoryContextReset(context);
+	MemoryContextReset(loaded.context);
 	StartTransactionCommand();
-	loaded_version = get_version(); /* not newer than what is read next */
-	MemoryContextSwitchTo(context);
+	loaded.version = get_version(); /* not newer than what is read next */
+	MemoryContextSwitchTo(loaded.context);
 	MySubscription = GetSubscription(papply_pool->subid, true);
 	CommitTransactionCommand();
 	MemoryContextSwitchTo(TopMemoryContext);
-	loaded_at = counted;
+	loaded.read_at = counted;
 	return MySubscription != NULL;
 }
 
@@ -124,19 +125,19 @@ papply_session_suits_writers(void)
 bool
 papply_session_is_current(void)
 {
-	uint32		counted = invalidations;
+	uint32		counted = loaded.invalidations;
 	RowVersion	version;
 
 	if (!papply_role_suits_writers())
 		return false;
-	if (loaded_at == counted)
+	if (loaded.read_at == counted)
 		return true;
 	if (!IsTransactionState())
 		return false;
 	version = get_version();
-	if (version.xmin != loaded_version.xmin ||
-		!ItemPointerEquals(&version.place, &loaded_version.place))
+	if (version.xmin != loaded.version.xmin ||
+		!ItemPointerEquals(&version.place, &loaded.version.place))
 		return false;
-	loaded_at = counted;
+	loaded.read_at = counted;
 	return true;
 }
