@@ -550,6 +550,14 @@ begin_to_close(PapplyApplyReason reason)
 	pool.stop_reason = reason;
 }
 
+/* Is it time to try again to start the pool? */
+static bool
+is_start_due(void)
+{
+	return papply_clock_is_due(&pool.checked_at, papply_clock_now(),
+							   pool.lacks_slots ? WRITERS_INTERVAL_MS : POOL_INTERVAL_MS);
+}
+
 /* Make the number of writers follow the settings. */
 static void
 adjust_pool(void)
@@ -565,9 +573,7 @@ adjust_pool(void)
 		else if (has_changed && !pool.is_closing)
 			resize_pool(wanted);
 	}
-	else if (wanted > 1 &&
-			 (has_changed || papply_clock_is_due(&pool.checked_at, papply_clock_now(), pool.lacks_slots ?
-												 WRITERS_INTERVAL_MS : POOL_INTERVAL_MS)))
+	else if (wanted > 1 && (has_changed || is_start_due()))
 	{
 		if (papply_compat_streams_in_parallel())
 			papply_shutdown_restart("transactions are to be applied in parallel");
@@ -617,7 +623,8 @@ check_writers(void)
 static void
 watch_origin(void)
 {
-	if (papply_lifecycle_is_idle() && papply_clock_is_due(&pool.origin_checked_at, papply_clock_now(), ORIGIN_INTERVAL_MS))
+	if (papply_lifecycle_is_idle() &&
+		papply_clock_is_due(&pool.origin_checked_at, papply_clock_now(), ORIGIN_INTERVAL_MS))
 		papply_origin_check(pool.origin, papply_pool->origin_lsn, FATAL);
 }
 
@@ -628,7 +635,8 @@ watch_origin(void)
 static void
 give_way_to_slots(void)
 {
-	if (papply_early_count() > 0 && papply_clock_is_due(&pool.slots_checked_at, papply_clock_now(), SLOTS_INTERVAL_MS) &&
+	if (papply_early_count() > 0 &&
+		papply_clock_is_due(&pool.slots_checked_at, papply_clock_now(), SLOTS_INTERVAL_MS) &&
 		papply_decoding_waits_for_xids())
 		papply_spool_revoke_early();
 }

@@ -144,7 +144,8 @@ leaves_slots_to_server(void)
 static int
 fill_up(int wanted)
 {
-	bool		may_retry = papply_clock_is_due(&shortage.retried_at, papply_clock_now(), RETRY_INTERVAL_MS);
+	bool		may_retry = papply_clock_is_due(&shortage.retried_at, papply_clock_now(),
+												RETRY_INTERVAL_MS);
 	bool		may_register = !leaves_slots_to_server();
 	int			max_writers = papply_worker_slots_for_writers();
 	int			running = 0;
