@@ -470,7 +470,7 @@ COMMENT ON COLUMN parallel_apply.subscription_stats.data_waits IS
 COMMENT ON COLUMN parallel_apply.subscription_stats.leader_waits IS
     'number of waits for the apply worker';
 COMMENT ON COLUMN parallel_apply.subscription_stats.lock_waits IS
-    'number of waits for locks, sampled once a second';
+    'number of waits for locks, sampled once a second; those of the apply worker only while there are writers';
 COMMENT ON COLUMN parallel_apply.subscription_stats.apply_time IS
     'time writers spent on transactions, without waits for each other, in milliseconds';
 COMMENT ON COLUMN parallel_apply.subscription_stats.dependency_wait_time IS
@@ -482,7 +482,7 @@ COMMENT ON COLUMN parallel_apply.subscription_stats.data_wait_time IS
 COMMENT ON COLUMN parallel_apply.subscription_stats.leader_wait_time IS
     'time spent in leader_waits, in milliseconds';
 COMMENT ON COLUMN parallel_apply.subscription_stats.lock_wait_time IS
-    'time spent waiting for locks, estimated from lock_waits, in milliseconds';
+    'time spent in lock_waits, estimated for writers, in milliseconds';
 COMMENT ON COLUMN parallel_apply.subscription_stats.last_error_time IS 'time of the last error';
 COMMENT ON COLUMN parallel_apply.subscription_stats.last_error IS 'message of the last error';
 COMMENT ON COLUMN parallel_apply.subscription_stats.stats_reset IS

@@ -143,9 +143,15 @@ pass('a batch is in the log as one');
 ### without writers
 
 configure(writers_per_subscription => 1);
-my $xid = commit('INSERT INTO free VALUES (41, 1), (42, 1)');
+$lock = hold($subscriber, 'LOCK TABLE locked IN ACCESS EXCLUSIVE MODE');
+my $xid = commit('INSERT INTO locked VALUES (41, 1), (42, 1)');
+wait_until(
+	q(count(*) = 1 FROM parallel_apply.writers WHERE writer = 0 AND state = 'waiting for lock'),
+	'the apply worker does not wait');
+$lock->query_safe('COMMIT');
+$lock->quit;
 $subscriber->wait_for_log(
-	qr/LOG:  remote transaction $xid of subscription "tap" took $some ms\n.*DETAIL:  It finished at [0-9A-F]+\/[0-9A-F]+, has 2 changes, and was applied by the apply worker\./
+	qr/LOG:  remote transaction $xid of subscription "tap" took $some ms\n.*DETAIL:  It finished at [0-9A-F]+\/[0-9A-F]+, has 2 changes, and was applied by the apply worker\. Waits: $some ms for locks\.\n/
 );
 pass("what PostgreSQL's own apply does is in the log, too");
 

@@ -62,19 +62,52 @@ sub update
 	);
 }
 
+# Assert that the one wait of the apply worker since the statistics were reset is
+# counted: for each second of the clock that began during it, with its time.
+sub wait_is_counted
+{
+	my ($name) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	return ok(
+		$subscriber->poll_query_until(
+			'postgres',
+			q(SELECT lock_waits >= 2 AND lock_wait_time > 2000 AND abs(lock_wait_time - 1000 * lock_waits) < 1000
+			FROM parallel_apply.subscription_stats)),
+		$name);
+}
+
+# Let the apply worker wait for more than two seconds, which only then count.
+sub let_it_wait
+{
+	wait_until(
+		q(clock_timestamp() > waitstart + interval '2 s' FROM pg_locks, parallel_apply.writers AS w
+		WHERE NOT granted AND pg_locks.pid = w.pid AND writer = 0),
+		'the apply worker does not wait for long');
+	on_subscriber('SELECT parallel_apply.reset_stats()');
+	return;
+}
+
+# Have both attempts of a writer to apply the transaction fail.
+sub writer_gives_up
+{
+	my $before = counter($subscriber, 'retries + fallbacks');
+	for my $attempt (1, 2)
+	{
+		wait_for_state($subscriber, 'waiting for lock');
+		on_subscriber(
+			q(SELECT pg_cancel_backend(pid) FROM parallel_apply.writers
+			WHERE state = 'waiting for lock' AND writer > 0));
+		wait_until(
+			"sum(retries) + sum(fallbacks) = $before + $attempt FROM parallel_apply.writers",
+			'the attempt does not end');
+	}
+	return;
+}
+
 # A transaction that its writer has given up
 my $session = hold($subscriber, 'SELECT FROM items WHERE id = 1 FOR UPDATE');
 my $xid = update(1);
-for my $attempt (1, 2)
-{
-	wait_for_state($subscriber, 'waiting for lock');
-	on_subscriber(
-		q(SELECT pg_cancel_backend(pid) FROM parallel_apply.writers
-		WHERE state = 'waiting for lock' AND writer > 0));
-	wait_until(
-		"sum(retries) + sum(fallbacks) = $attempt FROM parallel_apply.writers",
-		'the attempt does not end');
-}
+writer_gives_up();
 leader_is_shown($session, $xid, 'after two attempts of a writer');
 is( on_subscriber('SELECT writers_running FROM parallel_apply.subscriptions'),
 	2, 'it does not count as a writer');
@@ -82,12 +115,14 @@ is( on_subscriber(
 		'SELECT fallback_failure FROM parallel_apply.subscription_stats'),
 	0,
 	'the fallback does not count yet');
+let_it_wait();
 $session->query_safe('COMMIT');
 wait_applied($publisher, $subscriber, 'tap');
 is( on_subscriber(
 		'SELECT fallback_failure FROM parallel_apply.subscription_stats'),
 	1,
 	'but when it is committed');
+wait_is_counted('its wait for the lock is counted, like one of a writer');
 ok( $subscriber->poll_query_until(
 		'postgres',
 		q(SELECT updates FROM parallel_apply.tables WHERE relname = 'items'),
@@ -98,6 +133,20 @@ is( on_subscriber(
 	0,
 	'then it is shown no more');
 
+# A wait that ends with the process
+$session->query_safe('BEGIN; SELECT FROM items WHERE id = 3 FOR UPDATE');
+update(3);
+writer_gives_up();
+wait_until(
+	q(count(*) = 1 FROM parallel_apply.writers WHERE writer = 0 AND state = 'waiting for lock'),
+	'the apply worker does not wait for the lock');
+let_it_wait();
+restart_apply($subscriber, 'tap');
+wait_is_counted('a wait that ended with the apply worker is counted, too');
+$session->query_safe('COMMIT');
+wait_applied($publisher, $subscriber, 'tap');
+rows_equal($publisher, $subscriber, 'items');
+
 # The same without writers
 on_subscriber(q(SELECT parallel_apply.alter_subscription_config('tap', 1)));
 wait_for_pool($subscriber, 'tap', 0);
@@ -107,5 +156,6 @@ $session->query_safe('COMMIT');
 $session->quit;
 wait_applied($publisher, $subscriber, 'tap');
 rows_equal($publisher, $subscriber, 'items');
-finish($publisher, $subscriber);
+finish($publisher, $subscriber,
+	qr/terminating .* due to administrator command/);
 done_testing();

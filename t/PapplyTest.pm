@@ -334,14 +334,20 @@ sub from_leader
 	  "FROM pg_stat_subscription WHERE subname = '$name' AND relid IS NULL AND pid IS NOT NULL $is_leader";
 }
 
-# Process ID of a subscription's leader apply worker; waits until there is one.
+# Process ID of a subscription's leader apply worker; waits until there is one.  It
+# may end between two queries.
 sub apply_pid
 {
 	my ($subscriber, $name) = @_;
 	my $from = from_leader($subscriber, $name);
-	$subscriber->poll_query_until('postgres', "SELECT count(*) = 1 $from")
-	  or die "there is no apply worker of $name";
-	return $subscriber->safe_psql('postgres', "SELECT pid $from");
+	my $pid = '';
+	while ($pid eq '')
+	{
+		$subscriber->poll_query_until('postgres', "SELECT count(*) = 1 $from")
+		  or die "there is no apply worker of $name";
+		$pid = $subscriber->safe_psql('postgres', "SELECT pid $from");
+	}
+	return $pid;
 }
 
 # Wait until another apply worker has replaced the present one.  These statements

@@ -5,9 +5,9 @@
  * Runs in writers and, for what the native loop applies, in the receiver.
  *
  * A batch is one local transaction and is logged as one.  Its time is that
- * from its writer's first attempt to the commit, including waits.  Waits for
- * locks are an estimate (status.c), which may exceed the time of the
- * transaction.
+ * from its writer's first attempt to the commit, including waits.  A writer's
+ * waits for locks are an estimate (status.c), which may exceed the time of the
+ * transaction; those of the native loop are measured (leader_waits.c).
  *-------------------------------------------------------------------------
  */
 #include "parallel_apply.h"
@@ -35,10 +35,10 @@ describe(const PapplyApplied *applied, double ms)
 	double		lock_ms = Min(waited_ms(applied, PAPPLY_COUNT_LOCK_US), ms);
 
 	if (applied->is_native)
-		errdetail_plural("It finished at " PAPPLY_LSN_FORMAT ", has %llu change, and was applied by the apply worker.",
-						 "It finished at " PAPPLY_LSN_FORMAT ", has %llu changes, and was applied by the apply worker.",
+		errdetail_plural("It finished at " PAPPLY_LSN_FORMAT ", has %llu change, and was applied by the apply worker. Waits: %.3f ms for locks.",
+						 "It finished at " PAPPLY_LSN_FORMAT ", has %llu changes, and was applied by the apply worker. Waits: %.3f ms for locks.",
 						 applied->changes,
-						 LSN_FORMAT_ARGS(applied->final_lsn), (unsigned long long) applied->changes);
+						 LSN_FORMAT_ARGS(applied->final_lsn), (unsigned long long) applied->changes, lock_ms);
 	else
 		errdetail_plural("It finished at " PAPPLY_LSN_FORMAT " and has %llu change. Waits: %.3f ms for dependencies, %.3f ms for prior commits, %.3f ms for data, about %.0f ms for locks.",
 						 "It finished at " PAPPLY_LSN_FORMAT " and has %llu changes. Waits: %.3f ms for dependencies, %.3f ms for prior commits, %.3f ms for data, about %.0f ms for locks.",

@@ -47,6 +47,7 @@
 #include "failed.h"
 #include "keep.h"
 #include "leader_count.h"
+#include "leader_waits.h"
 #include "native_replay.h"
 #include "origin.h"
 #include "queue.h"
@@ -137,6 +138,7 @@ begin(uint64 seqno, PapplyOriginId origin)
 
 	memset(&replay, 0, sizeof(replay));
 	papply_role_take();
+	papply_leader_waits_begin();
 	replay.seqno = seqno;
 	replay.origin = origin;
 	memset(leader, 0, sizeof(*leader));
@@ -404,6 +406,7 @@ log_if_slow(void)
 
 	applied.transactions = 1;
 	applied.is_native = true;
+	applied.waited_us[PAPPLY_COUNT_LOCK_US - PAPPLY_FIRST_TIME] = papply_leader_waits_us();
 	applied.remote_xid = replay.remote_xid;
 	applied.final_lsn = replay.final_lsn;
 	applied.changes = replay.inserts + replay.updates + replay.deletes + replay.truncates;
@@ -469,6 +472,7 @@ void
 papply_native_finish(XLogRecPtr *remote_end_lsn, XLogRecPtr *local_end_lsn)
 {
 	papply_role_leave();
+	papply_leader_waits_end();
 	papply_statistics_progress->leader.is_applying = false;
 	*local_end_lsn = move_origin();
 	count_transaction();

@@ -48,6 +48,7 @@
 #include "failed.h"
 #include "feedback.h"
 #include "leader_count.h"
+#include "leader_waits.h"
 #include "lifecycle.h"
 #include "lone.h"
 #include "message.h"
@@ -860,6 +861,7 @@ papply_receiver_receive(WalReceiverConn *conn, char **buffer, pgsocket *wait_fd)
 	if (papply_native_watch_is_on() &&
 		papply_native_watch_receive(conn, buffer, wait_fd, &length))
 		return length;
+	papply_leader_waits_look();
 	return receive_and_route(conn, buffer, wait_fd);
 }
 

@@ -19,7 +19,8 @@
  * Waits of writers in the lock manager are estimated, because a writer does
  * not learn when it is woken there.  A writer that is found waiting at the
  * check, once per second, is assumed to have waited since the previous check.
- * On average that is right, however short the waits are.
+ * On average that is right, however short the waits are.  leader_waits.c counts
+ * those of the apply worker.
  *
  * A hook sees errors of the native loop when PostgreSQL logs them.  Such an
  * error ends the process.  The view shows the error until the next process has
@@ -38,6 +39,7 @@
 #include "failed.h"
 #include "feedback.h"
 #include "leader_count.h"
+#include "leader_waits.h"
 #include "message.h"
 #include "queue.h"
 #include "slots.h"
@@ -81,6 +83,8 @@ note_logged_error(ErrorData *error)
 	if (error->sqlerrcode == ERRCODE_UNIQUE_VIOLATION ||
 		error->sqlerrcode == ERRCODE_T_R_SERIALIZATION_FAILURE)
 		papply_leader_count_logged(error);
+	if (error->elevel >= ERROR)
+		papply_leader_waits_look();
 	if (error->elevel == ERROR)
 	{
 		papply_statistics_note_error(error->message);

@@ -1,0 +1,95 @@
+/*-------------------------------------------------------------------------
+ * leader_waits.c
+ *	  Count waits for locks of the apply worker itself.
+ *
+ * Runs in the receiver.
+ *
+ * Waits of writers are seen from outside, by the receiver (status.c).  The
+ * receiver cannot see its own, because the process sleeps.  But the lock
+ * manager starts the timer of deadlock_timeout before it sleeps, and the
+ * server remembers when that timer was last started.  If this has changed when
+ * the native loop asks for the next message, the native loop has waited.  So a
+ * transaction that does not wait costs one comparison for each message, and
+ * the clock is not read.
+ *
+ * The end of the wait is not known.  It is taken to be the time of the next
+ * call, so the rest of that change is included.  If one change waits several
+ * times, for instance in a trigger, only its last wait is counted.
+ *
+ * Writers are counted as waiting once a second, and so is the apply worker: by
+ * the seconds of the clock that begin during its wait.  Its time is measured,
+ * not estimated.
+ *
+ * Without a pool, nothing is counted as long as native_watch.c passes messages
+ * on without looking at them more than is necessary.
+ *-------------------------------------------------------------------------
+ */
+#include "parallel_apply.h"
+
+#include "utils/timeout.h"
+#include "utils/timestamp.h"
+
+#include "leader_waits.h"
+#include "statistics.h"
+
+typedef struct LeaderWaits
+{
+	bool		is_on;			/* in a transaction */
+	TimestampTz began_at;		/* of the last wait, also of earlier
+								 * transactions */
+	uint64		waited_us;		/* in this transaction */
+} LeaderWaits;
+
+static LeaderWaits waits;
+
+static TimestampTz
+last_wait_began_at(void)
+{
+	return get_timeout_start_time(DEADLOCK_TIMEOUT);
+}
+
+void
+papply_leader_waits_begin(void)
+{
+	waits.is_on = true;
+	waits.began_at = last_wait_began_at();
+	waits.waited_us = 0;
+}
+
+void
+papply_leader_waits_end(void)
+{
+	waits.is_on = false;
+}
+
+/* The clock may have been set back. */
+static void
+count_wait(TimestampTz began_at, TimestampTz ended_at)
+{
+	if (ended_at <= began_at)
+		return;
+	papply_statistics_count(PAPPLY_COUNT_WAITS_LOCK,
+							ended_at / USECS_PER_SEC - began_at / USECS_PER_SEC);
+	papply_statistics_count(PAPPLY_COUNT_LOCK_US, ended_at - began_at);
+	waits.waited_us += ended_at - began_at;
+}
+
+void
+papply_leader_waits_look(void)
+{
+	TimestampTz began_at;
+
+	if (!waits.is_on)
+		return;
+	began_at = last_wait_began_at();
+	if (began_at == waits.began_at)
+		return;
+	waits.began_at = began_at;
+	count_wait(began_at, GetCurrentTimestamp());
+}
+
+uint64
+papply_leader_waits_us(void)
+{
+	return waits.waited_us;
+}
