@@ -18,18 +18,37 @@
 #include "pool.h"
 #include "statistics.h"
 
-/* Flags of a transaction.  They are only ever set, except in a new one. */
+/*
+ * The state of a transaction is one word, so that a writer that claims it sees
+ * all of it: two flags, who applies it, and in what company.  Bits are only
+ * ever set, except in a new transaction.  So a value includes the bits of each
+ * one that it may replace.
+ */
 #define PAPPLY_TXN_COMPLETE		0x01	/* its COMMIT is in the queue */
-#define PAPPLY_TXN_NATIVE		0x02	/* the receiver replays it in its turn */
-#define PAPPLY_TXN_SOLO			0x04	/* has a local transaction of its own */
-#define PAPPLY_TXN_SERIAL		0x08	/* the same, and begins in its turn; a
-										 * hint, the writer decides */
-#define PAPPLY_TXN_LONE			0x10	/* native because of lone.c */
-#define PAPPLY_TXN_EARLY		0x20	/* belongs to the writer that has it:
-										 * early.h */
-#define PAPPLY_TXN_GIVEN_UP		0x40	/* native because a writer gave it up:
-										 * nothing younger is applied
-										 * meanwhile */
+#define PAPPLY_TXN_EARLY		0x02	/* its changes are in a file, and have
+										 * been applied by the writer that has
+										 * it: early.h */
+
+typedef enum PapplyApplier
+{
+	PAPPLY_BY_WRITER = 0,		/* the writer that claims it or has it */
+	PAPPLY_BY_LEADER = 0x04,	/* the receiver replays it in its turn */
+	PAPPLY_BY_LEADER_LONE = 0x0C,	/* the same, because of lone.c */
+	PAPPLY_BY_LEADER_ALONE = 0x14	/* the same, because a writer gave it up:
+									 * nothing younger is applied meanwhile */
+} PapplyApplier;
+
+#define PAPPLY_TXN_APPLIER		0x1C
+
+typedef enum PapplyCompany
+{
+	PAPPLY_IN_BATCH = 0,		/* with others in a local transaction */
+	PAPPLY_SOLO = 0x20,			/* in a local transaction of its own */
+	PAPPLY_SERIAL = 0x60		/* the same, and it begins in its turn; a
+								 * hint, the writer decides */
+} PapplyCompany;
+
+#define PAPPLY_TXN_COMPANY		0x60
 
 /*
  * Can a transaction be read from its beginning again?  Changed by compare and
@@ -72,7 +91,7 @@ typedef struct PapplyTransaction
 	XLogRecPtr	local_end_lsn;	/* in the subscriber's WAL */
 
 	/* atomic, see above */
-	pg_atomic_uint32 flags;
+	pg_atomic_uint32 state;
 	pg_atomic_uint32 hold;
 } PapplyTransaction;
 
@@ -169,24 +188,40 @@ extern uint64 papply_queue_used_bytes(void);
 extern uint64 papply_queue_open_size(void);
 extern uint64 papply_queue_unpublished_bytes(void);
 
-/* Mark the transaction, open or complete, for native replay. */
-extern void papply_queue_mark_native(uint64 seqno, PapplyCounter reason);
+static inline uint32
+papply_queue_state(const PapplyTransaction *txn)
+{
+	return pg_atomic_read_u32(unconstify(pg_atomic_uint32 *, &txn->state));
+}
 
-/* Writer: the same, because it failed or was not allowed. */
-extern void papply_queue_mark_given_up(uint64 seqno, PapplyCounter reason);
-extern bool papply_queue_is_given_up(uint64 seqno);
+static inline bool
+papply_queue_is_complete(const PapplyTransaction *txn)
+{
+	return (papply_queue_state(txn) & PAPPLY_TXN_COMPLETE) != 0;
+}
 
-/* The same, because it is a lone transaction (lone.h). */
+/* Will the receiver replay it, for whatever reason? */
+static inline bool
+papply_queue_is_native(const PapplyTransaction *txn)
+{
+	return (papply_queue_state(txn) & PAPPLY_BY_LEADER) != 0;
+}
+
+extern PapplyApplier papply_queue_applier(uint64 seqno);
+
+/*
+ * Leave the transaction, open or complete, to the receiver, which replays it.
+ * The second function also notes why; a writer calls it, too.
+ */
 extern void papply_queue_mark_lone(uint64 seqno);
-extern bool papply_queue_is_lone(uint64 seqno);
+extern void papply_queue_leave_to_leader(uint64 seqno, PapplyApplier applier,
+										 PapplyCounter reason);
 
-/* Give the open transaction a local transaction of its own. */
-extern void papply_queue_mark_solo(uint64 seqno);
-
-/* The same, and begin it in its turn; everything after it depends on it. */
-extern void papply_queue_mark_serial(uint64 seqno);
-
-/* Is the transaction marked serial? */
+/*
+ * Set the company of the open transaction.  Everything after a serial one must
+ * depend on it.
+ */
+extern void papply_queue_set_company(uint64 seqno, PapplyCompany company);
 extern bool papply_queue_is_serial(uint64 seqno);
 
 /*

@@ -85,7 +85,7 @@ process_of(uint64 oldest)
 
 	if (oldest > pg_atomic_read_u64(&papply_pool->published_seqno))
 		return papply_pool->receiver_proc;
-	if (pg_atomic_read_u32(&txn->flags) & PAPPLY_TXN_NATIVE)
+	if (papply_queue_is_native(txn))
 		return papply_pool->receiver_proc;
 	slot = papply_owner_writer(papply_pool, oldest);
 	return slot ? slot->proc : NULL;

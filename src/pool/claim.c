@@ -20,7 +20,7 @@
 #include "queue.h"
 
 /* No writer claims these: they belong to the receiver or to one writer. */
-#define FOR_OTHERS (PAPPLY_TXN_NATIVE | PAPPLY_TXN_EARLY)
+#define FOR_OTHERS (PAPPLY_BY_LEADER | PAPPLY_TXN_EARLY)
 
 /* A batch is not extended beyond this size. */
 #define MAX_BATCH_BYTES (256 * 1024)
@@ -70,15 +70,26 @@ fits_batch(uint64 seqno, uint64 first, bool first_waits)
 }
 
 /*
- * Return the last transaction of a batch that begins at first and has these
- * flags.  Each writer that may be awake gets a share of the backlog, so that a
+ * Can a transaction in this state be claimed with others that have the same
+ * one?
+ */
+static bool
+has_company(uint32 state)
+{
+	return state == (PAPPLY_TXN_COMPLETE | PAPPLY_BY_WRITER | PAPPLY_IN_BATCH) ||
+		state == (PAPPLY_TXN_COMPLETE | PAPPLY_BY_WRITER | PAPPLY_SERIAL);
+}
+
+/*
+ * Return the last transaction of a batch that begins at first and has this
+ * state.  Each writer that may be awake gets a share of the backlog, so that a
  * short one is spread over all of them.  Serial transactions never overlap, so
  * one writer gets all of them, which saves switches between processes.
  */
 static uint64
-end_of_batch(uint64 first, uint32 flags, uint64 published, int max)
+end_of_batch(uint64 first, uint32 state, uint64 published, int max)
 {
-	bool		is_serial = (flags & PAPPLY_TXN_SERIAL) != 0;
+	bool		is_serial = (state & PAPPLY_TXN_COMPANY) == PAPPLY_SERIAL;
 	uint64		share = is_serial ? PG_UINT64_MAX :
 	(published - first) / papply_awake_sharing() + 1;
 	uint64		limit = Min((uint64) max, share);
@@ -94,7 +105,7 @@ end_of_batch(uint64 first, uint32 flags, uint64 published, int max)
 		if (last == published || last - first + 1 >= limit || bytes >= MAX_BATCH_BYTES)
 			return last;
 		txn = papply_queue_transaction(last + 1);
-		if (pg_atomic_read_u32(&txn->flags) != flags)
+		if (papply_queue_state(txn) != state)
 			return last;
 		pg_read_barrier();
 		if (!is_serial && !fits_batch(last + 1, first, first_waits))
@@ -122,21 +133,21 @@ papply_claim(int max, uint64 *first, uint64 *last)
 		uint64		next = pg_atomic_read_u64(&papply_pool->next_claim);
 		uint64		published = pg_atomic_read_u64(&papply_pool->published_seqno);
 		uint64		end = next;
-		uint32		flags;
+		uint32		state;
 
 		if (next > published)
 			return false;
 		pg_read_barrier();
-		flags = pg_atomic_read_u32(&papply_queue_transaction(next)->flags);
-		if ((flags & ~PAPPLY_TXN_SERIAL) == PAPPLY_TXN_COMPLETE)
-			end = end_of_batch(next, flags, published, max);
+		state = papply_queue_state(papply_queue_transaction(next));
+		if (has_company(state))
+			end = end_of_batch(next, state, published, max);
 
 		/* other processes must see the range before the claim */
-		if (!(flags & FOR_OTHERS))
+		if (!(state & FOR_OTHERS))
 			set_claim(next, end);
 		if (!pg_atomic_compare_exchange_u64(&papply_pool->next_claim, &next, end + 1))
 			continue;
-		if (flags & FOR_OTHERS)
+		if (state & FOR_OTHERS)
 		{
 			set_claim(PAPPLY_NO_SEQNO, PAPPLY_NO_SEQNO);
 			continue;

@@ -199,7 +199,7 @@ static bool
 is_native(uint64 seqno)
 {
 	return seqno <= pg_atomic_read_u64(&papply_pool->published_seqno) &&
-		(pg_atomic_read_u32(&papply_queue_transaction(seqno)->flags) & PAPPLY_TXN_NATIVE);
+		papply_queue_is_native(papply_queue_transaction(seqno));
 }
 
 void

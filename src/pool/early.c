@@ -436,8 +436,7 @@ papply_early_has_ended(uint64 *seqno, PapplyCommit *commit)
 	pg_read_barrier();			/* pairs with papply_early_end() */
 	*seqno = mine->seqno;
 	*commit = mine->commit;
-	return (pg_atomic_read_u32(&papply_queue_transaction(*seqno)->flags) &
-			PAPPLY_TXN_COMPLETE) != 0;
+	return papply_queue_is_complete(papply_queue_transaction(*seqno));
 }
 
 void

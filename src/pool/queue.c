@@ -170,7 +170,7 @@ papply_queue_begin(TransactionId remote_xid, XLogRecPtr final_lsn, uint64 *seqno
 	txn->remote_end_lsn = InvalidXLogRecPtr;
 	txn->local_end_lsn = InvalidXLogRecPtr;
 	txn->exclusive_reason = txn->fallback_reason = 0;
-	pg_atomic_init_u32(&txn->flags, 0);
+	pg_atomic_init_u32(&txn->state, 0);
 	pg_atomic_init_u32(&txn->hold, PAPPLY_TXN_WHOLE);
 	*seqno = ends.last_seqno;
 	return true;
@@ -265,7 +265,7 @@ papply_queue_end(XLogRecPtr remote_end_lsn)
 	txn->end_position = ends.head_position;
 	txn->remote_end_lsn = remote_end_lsn;
 	pg_write_barrier();
-	pg_atomic_fetch_or_u32(&txn->flags, PAPPLY_TXN_COMPLETE);
+	pg_atomic_fetch_or_u32(&txn->state, PAPPLY_TXN_COMPLETE);
 	publish_position();
 }
 
@@ -300,77 +300,53 @@ papply_queue_unpublished_bytes(void)
 }
 
 static void
-set_flags(uint64 seqno, uint32 flags)
+add_state(uint64 seqno, uint32 bits)
 {
-	pg_atomic_fetch_or_u32(&papply_queue_transaction(seqno)->flags, flags);
+	pg_atomic_fetch_or_u32(&papply_queue_transaction(seqno)->state, bits);
 }
 
-static bool
-has_flag(uint64 seqno, uint32 flag)
+PapplyApplier
+papply_queue_applier(uint64 seqno)
 {
-	return (pg_atomic_read_u32(&papply_queue_transaction(seqno)->flags) & flag) != 0;
-}
-
-void
-papply_queue_mark_native(uint64 seqno, PapplyCounter reason)
-{
-	papply_queue_transaction(seqno)->fallback_reason = reason;
-	set_flags(seqno, PAPPLY_TXN_NATIVE);
-}
-
-void
-papply_queue_mark_given_up(uint64 seqno, PapplyCounter reason)
-{
-	papply_queue_transaction(seqno)->fallback_reason = reason;
-	set_flags(seqno, PAPPLY_TXN_NATIVE | PAPPLY_TXN_GIVEN_UP);
-}
-
-bool
-papply_queue_is_given_up(uint64 seqno)
-{
-	return has_flag(seqno, PAPPLY_TXN_GIVEN_UP);
+	return papply_queue_state(papply_queue_transaction(seqno)) & PAPPLY_TXN_APPLIER;
 }
 
 void
 papply_queue_mark_lone(uint64 seqno)
 {
-	set_flags(seqno, PAPPLY_TXN_NATIVE | PAPPLY_TXN_LONE);
-}
-
-bool
-papply_queue_is_lone(uint64 seqno)
-{
-	return has_flag(seqno, PAPPLY_TXN_LONE);
+	add_state(seqno, PAPPLY_BY_LEADER_LONE);
 }
 
 void
-papply_queue_mark_solo(uint64 seqno)
+papply_queue_leave_to_leader(uint64 seqno, PapplyApplier applier, PapplyCounter reason)
 {
-	set_flags(seqno, PAPPLY_TXN_SOLO);
+	papply_queue_transaction(seqno)->fallback_reason = reason;
+	add_state(seqno, applier);
 }
 
 void
-papply_queue_mark_serial(uint64 seqno)
+papply_queue_set_company(uint64 seqno, PapplyCompany company)
 {
-	set_flags(seqno, PAPPLY_TXN_SERIAL);
+	add_state(seqno, company);
 }
 
 bool
 papply_queue_is_serial(uint64 seqno)
 {
-	return has_flag(seqno, PAPPLY_TXN_SERIAL);
+	return (papply_queue_state(papply_queue_transaction(seqno)) & PAPPLY_TXN_COMPANY) ==
+		PAPPLY_SERIAL;
 }
 
 void
 papply_queue_mark_early(uint64 seqno)
 {
-	set_flags(seqno, PAPPLY_TXN_EARLY);
+	add_state(seqno, PAPPLY_TXN_EARLY);
 }
 
 bool
 papply_queue_is_early(uint64 seqno)
 {
-	return has_flag(seqno, PAPPLY_TXN_EARLY);
+	return (papply_queue_state(papply_queue_transaction(seqno)) & PAPPLY_TXN_EARLY) != 0;
 }
 
 void
@@ -379,8 +355,9 @@ papply_queue_mark_unclaimed_native(void)
 	for (uint64 seqno = pg_atomic_read_u64(&papply_pool->next_claim);
 		 seqno <= ends.last_seqno; seqno++)
 	{
-		if (!papply_queue_is_early(seqno) && !has_flag(seqno, PAPPLY_TXN_NATIVE))
-			papply_queue_mark_native(seqno, PAPPLY_COUNT_FALLBACK_NO_WRITER);
+		if (!papply_queue_is_early(seqno) &&
+			!papply_queue_is_native(papply_queue_transaction(seqno)))
+			papply_queue_leave_to_leader(seqno, PAPPLY_BY_LEADER, PAPPLY_COUNT_FALLBACK_NO_WRITER);
 	}
 }
 

@@ -170,7 +170,7 @@ begin_ordinary(char *message, int length, bool (*begin_direct) (XLogRecPtr final
 	if (message[0] == LOGICAL_REP_MSG_BEGIN_PREPARE)
 	{
 		open_txn.end_kind = LOGICAL_REP_MSG_PREPARE;
-		papply_queue_mark_solo(open_txn.seqno);
+		papply_queue_set_company(open_txn.seqno, PAPPLY_SOLO);
 		papply_prepared_begin();
 	}
 	return result;
@@ -258,7 +258,7 @@ finish_prepared(char *message, int length, bool (*begin_direct) (XLogRecPtr fina
 	result = begin_transaction(message, length, &begin, begin_direct);
 	if (result == PAPPLY_DISPATCH_QUEUED)
 	{
-		papply_queue_mark_solo(open_txn.seqno);
+		papply_queue_set_company(open_txn.seqno, PAPPLY_SOLO);
 		papply_prepared_finish(commit.xid, dependencies, open_txn.seqno);
 		end_transaction(commit.end_lsn);
 	}
@@ -295,7 +295,7 @@ make_native(PapplyCounter reason)
 	if (open_txn.is_native || papply_queue_open_is_published())
 		return;
 	open_txn.is_native = true;
-	papply_queue_mark_native(open_txn.seqno, reason);
+	papply_queue_leave_to_leader(open_txn.seqno, PAPPLY_BY_LEADER, reason);
 }
 
 /*
@@ -306,7 +306,7 @@ make_native(PapplyCounter reason)
 static void
 make_alone(void)
 {
-	papply_queue_mark_serial(open_txn.seqno);
+	papply_queue_set_company(open_txn.seqno, PAPPLY_SERIAL);
 	papply_early_keep_out(open_txn.seqno);
 }
 

@@ -233,6 +233,12 @@ papply_receiver_prepare_stream(WalReceiverConn *conn)
 	return true;
 }
 
+static bool
+is_lone(uint64 seqno)
+{
+	return papply_queue_applier(seqno) == PAPPLY_BY_LEADER_LONE;
+}
+
 /*
  * Note what the native loop's transaction may have left in the session.  Comparing all
  * settings takes too long for a lone transaction, and is needed only if that is serial,
@@ -242,7 +248,7 @@ static void
 note_session(uint64 seqno)
 {
 	papply_session_locks_note();
-	if (seqno != PAPPLY_NO_SEQNO && papply_queue_is_lone(seqno) &&
+	if (seqno != PAPPLY_NO_SEQNO && is_lone(seqno) &&
 		!papply_queue_is_serial(seqno))
 		return;
 	papply_session_settings_note();
@@ -288,7 +294,7 @@ finish_native(void)
 			papply_dispatch_end_direct(remote_end_lsn);
 		papply_commit_order_advance(seqno, seqno, local_end_lsn);
 	}
-	if (seqno != PAPPLY_NO_SEQNO && papply_queue_is_lone(seqno))
+	if (seqno != PAPPLY_NO_SEQNO && is_lone(seqno))
 	{
 		papply_lone_end();
 		papply_report_committed();
@@ -311,11 +317,11 @@ must_be_alone(uint64 seqno)
 {
 	PapplyTransaction *txn = papply_queue_transaction(seqno);
 
-	if (papply_queue_is_given_up(seqno))
+	if (papply_queue_applier(seqno) == PAPPLY_BY_LEADER_ALONE)
 		return true;
 	if (papply_queue_is_serial(seqno))
 		return papply_early_count() > 0;
-	return !(pg_atomic_read_u32(&txn->flags) & PAPPLY_TXN_COMPLETE) ||
+	return !papply_queue_is_complete(txn) ||
 		txn->local_changes != papply_remote_relation_local_changes();
 }
 
@@ -352,7 +358,7 @@ due_replay(void)
 	uint64		seqno = papply_pool_committed() + 1;
 
 	if (papply_native_is_active() || seqno > papply_queue_last_seqno() ||
-		!(pg_atomic_read_u32(&papply_queue_transaction(seqno)->flags) & PAPPLY_TXN_NATIVE) ||
+		!papply_queue_is_native(papply_queue_transaction(seqno)) ||
 		!has_free_way(seqno))
 		return PAPPLY_NO_SEQNO;
 	return seqno;
@@ -370,7 +376,7 @@ must_go_round(void)
 
 	if (seqno == PAPPLY_NO_SEQNO || seqno == replay.rounded_seqno)
 		return false;
-	if (papply_queue_is_lone(seqno) && !papply_lifecycle_must_go_round())
+	if (is_lone(seqno) && !papply_lifecycle_must_go_round())
 		replay.rounded_seqno = seqno;
 	return seqno != replay.rounded_seqno;
 }
@@ -404,7 +410,7 @@ begin_due_replay(void)
 	if (papply_dispatch_is_open() && seqno == papply_queue_last_seqno())
 		papply_queue_publish_open();
 	papply_awake_wake_for_work();
-	if (papply_queue_is_lone(seqno))
+	if (is_lone(seqno))
 		begin_lone();
 	else
 		(void) papply_awake_wake_spare();	/* to look for blockers meanwhile */

@@ -463,7 +463,7 @@ put_transaction(QueueModel *model, char *data, int max_entries)
 	}
 	model->nentries[seqno % MODEL_LENGTH] = nentries;
 	if (is_native(seqno))
-		papply_queue_mark_native(seqno, PAPPLY_COUNT_FALLBACK_TABLE);
+		papply_queue_leave_to_leader(seqno, PAPPLY_BY_LEADER, PAPPLY_COUNT_FALLBACK_TABLE);
 	papply_queue_end(seqno * 10);
 	return nentries == wanted;
 }
@@ -700,9 +700,9 @@ check_marks(void)
 		EXPECT(papply_queue_begin(2000 + i, 2 + i, &seqno[i]));
 		papply_queue_append(PAPPLY_ENTRY_MESSAGE, "x", 1, 0, PAPPLY_NO_SEQNO);
 		if (marks[i] == 'n')
-			papply_queue_mark_native(seqno[i], PAPPLY_COUNT_FALLBACK_TABLE);
+			papply_queue_leave_to_leader(seqno[i], PAPPLY_BY_LEADER, PAPPLY_COUNT_FALLBACK_TABLE);
 		if (marks[i] == 's')
-			papply_queue_mark_serial(seqno[i]);
+			papply_queue_set_company(seqno[i], PAPPLY_SERIAL);
 		papply_queue_end(2 + i);
 	}
 	papply_pool_waiter = TEST_WRITER;

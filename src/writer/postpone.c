@@ -145,10 +145,9 @@ pass_postponed(const PapplyTarget *table)
 static bool
 may_be_postponed(PapplyEntry *entry, uint64 seqno, const PapplyTarget *table)
 {
-	uint32		flags = pg_atomic_read_u32(&papply_queue_transaction(seqno)->flags);
-
 	return table != NULL && !table->is_partitioned && !table->is_partition &&
-		postponed.count < MAX_POSTPONED && (flags & PAPPLY_TXN_COMPLETE) &&
+		postponed.count < MAX_POSTPONED &&
+		papply_queue_is_complete(papply_queue_transaction(seqno)) &&
 		PapplyEntryData(entry)[0] != LOGICAL_REP_MSG_INSERT &&
 		papply_reorder_is_allowed();
 }

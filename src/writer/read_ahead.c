@@ -536,7 +536,7 @@ static PapplyEntry *
 next_own_entry(uint64 *position)
 {
 	PapplyTransaction *txn = papply_queue_transaction(range.last);
-	bool		is_complete = (pg_atomic_read_u32(&txn->flags) & PAPPLY_TXN_COMPLETE) != 0;
+	bool		is_complete = papply_queue_is_complete(txn);
 	PapplyEntry *entry;
 
 	pg_read_barrier();

@@ -503,7 +503,7 @@ apply_transaction(uint64 seqno, PapplyCommit *commit)
 		range.position = position;
 		if (!apply_entry(entry, commit))
 			return;
-		if (!(pg_atomic_read_u32(&txn->flags) & PAPPLY_TXN_COMPLETE))
+		if (!papply_queue_is_complete(txn))
 			papply_queue_consumed(position);
 	}
 }
@@ -669,7 +669,7 @@ leave_to_native(uint64 seqno)
 
 	papply_account_replay();
 	papply_retreat_let_others_go_on();
-	papply_queue_mark_given_up(seqno, reason);
+	papply_queue_leave_to_leader(seqno, PAPPLY_BY_LEADER_ALONE, reason);
 	papply_pool_wake(PAPPLY_WAITER_RECEIVER);
 }
 
