@@ -102,6 +102,14 @@
 /* Returned instead of a length: read again. */
 #define LOOK_AGAIN (-2)
 
+/* What receive() does after one of its steps. */
+typedef enum Step
+{
+	STEP_NEXT,					/* the next step */
+	STEP_AGAIN,					/* begin again */
+	STEP_RETURN					/* return to the native loop */
+} Step;
+
 /* The connection to the publisher, and what to wait on. */
 typedef struct Stream
 {
@@ -591,6 +599,51 @@ pause_reading(WalReceiverConn *conn, pgsocket socket)
 	return true;
 }
 
+/* Return the smaller of two times to wait, of which -1 is no limit. */
+static long
+earlier_ms(long patience_ms, long other_ms)
+{
+	if (other_ms < 0)
+		return patience_ms;
+	return patience_ms < 0 ? other_ms : Min(patience_ms, other_ms);
+}
+
+/*
+ * Publish what was received, have it applied, and update what the views show.
+ * Return the time after which this must be done again, or -1.
+ */
+static long
+catch_up(bool is_open)
+{
+	long		patience_ms;
+
+	measure_behind();
+	if (is_open && papply_queue_open_is_published())
+		papply_queue_publish_open();
+	papply_awake_wake_for_work();
+	watch_blocked();
+	patience_ms = papply_lifecycle_adapt(lead.is_large);
+	papply_status_update(true, papply_lifecycle_is_idle());
+	return patience_ms;
+}
+
+/*
+ * Sleep until there is something to receive or to report.  Commits are
+ * confirmed in steps, at each quarter of what is in flight.  Return false if
+ * the native loop must do its housekeeping before.
+ */
+static bool
+sleep_for_more(pgsocket socket, long patience_ms, bool is_open)
+{
+	uint64		released = papply_queue_released_seqno();
+	uint64		in_flight = papply_queue_last_seqno() - released - (is_open ? 1 : 0);
+
+	papply_commit_order_wake_receiver_at(in_flight == 0 ? 0 :
+										 released + Max(1, in_flight / 4));
+	return papply_pool_committed() > released ||
+		sleep_here(socket, patience_ms, in_flight == 0 && !papply_due_flush_is_expected());
+}
+
 /*
  * Handle an empty connection: report what was received, committed and flushed, and sleep
  * until there is more.  Return LOOK_AGAIN, or what receive() must return.
@@ -600,33 +653,15 @@ nothing_to_read(WalReceiverConn *conn, char **buffer, pgsocket socket)
 {
 	bool		is_open = papply_dispatch_is_open();
 	uint64		released = papply_queue_released_seqno();
-	uint64		in_flight;
-	long		patience_ms;
-	long		report_ms;
+	long		patience_ms = catch_up(is_open);
 	int			length;
 
-	measure_behind();
-	if (is_open && papply_queue_open_is_published())
-		papply_queue_publish_open();
-	papply_awake_wake_for_work();
-	watch_blocked();
-	patience_ms = papply_lifecycle_adapt(lead.is_large);
-	papply_status_update(true, papply_lifecycle_is_idle());
 	if (pause_reading(conn, socket))
 		return LOOK_AGAIN;
 	papply_report_now(conn);
-	report_ms = papply_report_patience_ms();
-	if (report_ms >= 0)
-		patience_ms = patience_ms < 0 ? report_ms : Min(patience_ms, report_ms);
-
-	/* confirm commits in steps, at each quarter of what is in flight */
+	patience_ms = earlier_ms(patience_ms, papply_report_patience_ms());
 	native_loop.is_active |= papply_queue_released_seqno() > released || patience_ms >= 0;
-	released = papply_queue_released_seqno();
-	in_flight = papply_queue_last_seqno() - released - (is_open ? 1 : 0);
-	papply_commit_order_wake_receiver_at(in_flight == 0 ? 0 :
-										 released + Max(1, in_flight / 4));
-	if (papply_pool_committed() > released ||
-		sleep_here(socket, patience_ms, in_flight == 0 && !papply_due_flush_is_expected()))
+	if (sleep_for_more(socket, patience_ms, is_open))
 		return LOOK_AGAIN;
 
 	length = keepalive_if_due(buffer);
@@ -753,6 +788,128 @@ may_only_watch(void)
 	return held.buffer == NULL && papply_spool_is_empty() && papply_lifecycle_has_chosen_native();
 }
 
+/*
+ * Let the native loop do what it must do before anything else is received.
+ * Returns whether it does, and then sets *length to what receive() must return.
+ */
+static bool
+serve_native_loop(char **buffer, pgsocket *wait_fd, int *length)
+{
+	if (must_go_round())
+		*length = yield(buffer, wait_fd, 0);
+	else if (replay_must_wait())
+		*length = yield(buffer, wait_fd, RETREAT_NAP_MS);
+	else
+	{
+		*length = next_for_native(buffer);
+		return *length > 0;
+	}
+	return true;
+}
+
+/*
+ * Between transactions, start or stop the pool if the settings have changed.
+ * Returns whether receive() must return, and then sets *length.
+ */
+static bool
+adjust_pool(WalReceiverConn *conn, char **buffer, pgsocket *wait_fd, int *length)
+{
+	bool		had_pool = papply_lifecycle_has_pool();
+
+	papply_lifecycle_adjust();
+
+	/* the native loop synchronizes tables by this position */
+	if (had_pool && !papply_lifecycle_has_pool())
+	{
+		replay.rounded_seqno = replay.alone_seqno = PAPPLY_NO_SEQNO;
+		*length = papply_native_keepalive(papply_feedback_applied_lsn(true), false, buffer);
+		return true;
+	}
+	if (!had_pool && papply_lifecycle_has_pool())
+		learn_of_publisher(NULL);
+	if (may_only_watch())
+	{
+		papply_native_watch_begin();
+		*length = papply_receiver_receive(conn, buffer, wait_fd);
+		return true;
+	}
+	if (is_time_to_yield())
+	{
+		papply_awake_wake_for_work();
+		(void) papply_lifecycle_adapt(lead.is_large);
+		papply_report_if_due(conn);
+		*length = yield(buffer, wait_fd, 0);
+		return true;
+	}
+	return false;
+}
+
+/*
+ * Receive a message, from the connection or from the spool, and hold it until
+ * it is delivered.  If there is none, sleep or let the native loop sleep.
+ */
+static Step
+fetch_message(WalReceiverConn *conn, char **buffer, pgsocket *wait_fd, int *length)
+{
+	*length = papply_spool_is_reading() ? papply_spool_next(buffer) :
+		(papply_connection_functions->walrcv_receive) (conn, buffer, wait_fd);
+	if (*length < 0)
+		return STEP_RETURN;
+	if (*length == 0 && !papply_lifecycle_has_pool())
+	{
+		papply_status_update(false, true);
+		return STEP_RETURN;
+	}
+	if (*length == 0)
+	{
+		if (rest_comes() || must_read_on())
+			return STEP_AGAIN;
+		*length = nothing_to_read(conn, buffer, *wait_fd);
+		if (*length != LOOK_AGAIN)
+			return STEP_RETURN;
+		(void) papply_lone_idle();
+		return STEP_AGAIN;
+	}
+	stream.something_came = true;
+	held.buffer = *buffer;
+	held.length = *length;
+	note_read();
+	keepalive.has_received = native_loop.is_active = true;
+	return STEP_NEXT;
+}
+
+/* Route the held message.  It stays held if there is no space for it. */
+static Step
+deliver_message(WalReceiverConn *conn, char **buffer, pgsocket *wait_fd, int *length)
+{
+	*buffer = held.buffer;
+	*length = held.length;
+	switch (papply_route_message(buffer, length))
+	{
+		case PAPPLY_ROUTE_DONE:
+		case PAPPLY_ROUTE_SPOOLED:
+			held.buffer = NULL;
+			return STEP_AGAIN;
+		case PAPPLY_ROUTE_NATIVE:
+			held.buffer = NULL;
+			return STEP_RETURN;
+		case PAPPLY_ROUTE_BEFORE:
+			return STEP_RETURN;
+		case PAPPLY_ROUTE_HOLD:
+			break;
+	}
+	if (!papply_lifecycle_has_pool())
+	{
+		*length = yield(buffer, wait_fd, -1);
+		return STEP_RETURN;
+	}
+	if (make_space() || due_replay() != PAPPLY_NO_SEQNO)
+		return STEP_AGAIN;
+	papply_report_if_due(conn);
+	*length = yield(buffer, wait_fd, papply_lifecycle_adapt(lead.is_large));
+	return STEP_RETURN;
+}
+
 static pg_noinline int
 receive_and_route(WalReceiverConn *conn, char **buffer, pgsocket *wait_fd)
 {
@@ -763,96 +920,21 @@ receive_and_route(WalReceiverConn *conn, char **buffer, pgsocket *wait_fd)
 	native_loop.has_yielded = false;
 	for (;;)
 	{
+		Step		step = STEP_NEXT;
 		int			length;
 
 		CHECK_FOR_INTERRUPTS();
-		if (must_go_round())
-			return yield(buffer, wait_fd, 0);
-		if (replay_must_wait())
-			return yield(buffer, wait_fd, RETREAT_NAP_MS);
-		length = next_for_native(buffer);
-		if (length > 0)
+		if (serve_native_loop(buffer, wait_fd, &length))
 			return length;
-		if (papply_route_is_between_transactions())
-		{
-			bool		had_pool = papply_lifecycle_has_pool();
-
-			papply_lifecycle_adjust();
-
-			/* the native loop synchronizes tables by this position */
-			if (had_pool && !papply_lifecycle_has_pool())
-			{
-				replay.rounded_seqno = replay.alone_seqno = PAPPLY_NO_SEQNO;
-				return papply_native_keepalive(papply_feedback_applied_lsn(true),
-											   false, buffer);
-			}
-			if (!had_pool && papply_lifecycle_has_pool())
-				learn_of_publisher(NULL);
-			if (may_only_watch())
-			{
-				papply_native_watch_begin();
-				return papply_receiver_receive(conn, buffer, wait_fd);
-			}
-			if (is_time_to_yield())
-			{
-				papply_awake_wake_for_work();
-				(void) papply_lifecycle_adapt(lead.is_large);
-				papply_report_if_due(conn);
-				return yield(buffer, wait_fd, 0);
-			}
-		}
-
+		if (papply_route_is_between_transactions() &&
+			adjust_pool(conn, buffer, wait_fd, &length))
+			return length;
 		if (held.buffer == NULL)
-		{
-			length = papply_spool_is_reading() ? papply_spool_next(buffer) :
-				(papply_connection_functions->walrcv_receive) (conn, buffer, wait_fd);
-			if (length < 0)
-				return length;
-			if (length == 0 && !papply_lifecycle_has_pool())
-			{
-				papply_status_update(false, true);
-				return length;
-			}
-			if (length == 0 && (rest_comes() || must_read_on()))
-				continue;
-			if (length == 0)
-			{
-				length = nothing_to_read(conn, buffer, *wait_fd);
-				if (length != LOOK_AGAIN)
-					return length;
-				(void) papply_lone_idle();
-				continue;
-			}
-			stream.something_came = true;
-			held.buffer = *buffer;
-			held.length = length;
-			note_read();
-			keepalive.has_received = native_loop.is_active = true;
-		}
-
-		*buffer = held.buffer;
-		length = held.length;
-		switch (papply_route_message(buffer, &length))
-		{
-			case PAPPLY_ROUTE_DONE:
-			case PAPPLY_ROUTE_SPOOLED:
-				held.buffer = NULL;
-				break;
-			case PAPPLY_ROUTE_NATIVE:
-				held.buffer = NULL;
-				return length;
-			case PAPPLY_ROUTE_BEFORE:
-				return length;
-			case PAPPLY_ROUTE_HOLD:
-				if (!papply_lifecycle_has_pool())
-					return yield(buffer, wait_fd, -1);
-				if (make_space())
-					break;
-				if (due_replay() != PAPPLY_NO_SEQNO)
-					break;
-				papply_report_if_due(conn);
-				return yield(buffer, wait_fd, papply_lifecycle_adapt(lead.is_large));
-		}
+			step = fetch_message(conn, buffer, wait_fd, &length);
+		if (step == STEP_NEXT)
+			step = deliver_message(conn, buffer, wait_fd, &length);
+		if (step == STEP_RETURN)
+			return length;
 	}
 }
 
