@@ -114,9 +114,6 @@ extern void papply_early_handle_revoke(void);
  */
 extern uint64 papply_early_number_of(int writer);
 
-/* Return its number, after papply_early_give_up() returned false. */
-extern uint64 papply_early_seqno(void);
-
 /*
  * Writer: return its number if it has ended, else PAPPLY_SEQNO_OPEN.  Can be
  * called in signal handlers.

@@ -90,13 +90,13 @@ static uint64
 end_of_batch(uint64 first, uint32 state, uint64 published, int max)
 {
 	bool		is_serial = (state & PAPPLY_TXN_COMPANY) == PAPPLY_SERIAL;
-	uint64		share = is_serial ? PG_UINT64_MAX :
-	(published - first) / papply_awake_sharing() + 1;
-	uint64		limit = Min((uint64) max, share);
+	uint64		limit = max;
 	uint64		bytes = 0;
 	uint64		last = first;
 	bool		first_waits = must_wait(first, first);
 
+	if (!is_serial)
+		limit = Min(limit, (published - first) / papply_awake_sharing() + 1);
 	for (;;)
 	{
 		PapplyTransaction *txn = papply_queue_transaction(last);

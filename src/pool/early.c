@@ -494,12 +494,6 @@ papply_early_give_up(void)
 	return true;
 }
 
-uint64
-papply_early_seqno(void)
-{
-	return mine->seqno;
-}
-
 void
 papply_early_leave(void)
 {

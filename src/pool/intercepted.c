@@ -91,14 +91,15 @@ static bool
 is_of_timescaledb(Oid relid)
 {
 	Oid			namespace = get_namespace_oid("_timescaledb_catalog", true);
-	Oid			catalog = OidIsValid(namespace) ?
-	get_relname_relid("hypertable", namespace) : InvalidOid;
+	Oid			catalog = InvalidOid;
 	char	   *table = get_rel_name(relid);
 	char	   *schema = get_namespace_name(get_rel_namespace(relid));
 	NameData	table_name;
 	NameData	schema_name;
 	ScanKeyData keys[2];
 
+	if (OidIsValid(namespace))
+		catalog = get_relname_relid("hypertable", namespace);
 	if (!OidIsValid(catalog) || get_rel_relkind(catalog) != RELKIND_RELATION ||
 		table == NULL || schema == NULL)
 		return false;

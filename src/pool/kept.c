@@ -75,8 +75,10 @@ papply_kept_open(const char *name, LOCKMODE lock_mode)
 {
 	Oid			extension = get_extension_oid(PAPPLY_NAME, true);
 	Oid			namespace = get_namespace_oid(PAPPLY_NAME, true);
-	Oid			relid = OidIsValid(extension) && OidIsValid(namespace) ?
-	get_relname_relid(name, namespace) : InvalidOid;
+	Oid			relid = InvalidOid;
+
+	if (OidIsValid(extension) && OidIsValid(namespace))
+		relid = get_relname_relid(name, namespace);
 
 	/*
 	 * while the extension is being created, the view is not a member of it

@@ -374,9 +374,12 @@ papply_pool_may_sleep(void)
 void
 papply_pool_wake(int waiter)
 {
-	PGPROC	   *proc = (waiter == PAPPLY_WAITER_RECEIVER) ?
-	papply_pool->receiver_proc : papply_pool->writers[waiter].proc;
+	PGPROC	   *proc;
 
+	if (waiter == PAPPLY_WAITER_RECEIVER)
+		proc = papply_pool->receiver_proc;
+	else
+		proc = papply_pool->writers[waiter].proc;
 	if (proc != NULL)
 		SetLatch(&proc->procLatch);
 }

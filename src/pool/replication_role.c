@@ -34,9 +34,12 @@
 static void
 set_role(int role)
 {
-	const char *name = role == SESSION_REPLICATION_ROLE_REPLICA ? "replica" :
-	role == SESSION_REPLICATION_ROLE_LOCAL ? "local" : "origin";
+	const char *name = "origin";
 
+	if (role == SESSION_REPLICATION_ROLE_REPLICA)
+		name = "replica";
+	else if (role == SESSION_REPLICATION_ROLE_LOCAL)
+		name = "local";
 	if (SessionReplicationRole != role)
 		SetConfigOption("session_replication_role", name, PGC_SUSET, PGC_S_SESSION);
 }

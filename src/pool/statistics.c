@@ -252,8 +252,8 @@ save_slot(PapplySavedSubscription *saved, const PapplySlot *slot)
 PapplySavedSubscription *
 papply_statistics_save(int *n)
 {
-	PapplySavedSubscription *saved =
-	palloc0(Max(max_logical_replication_workers, 1) * sizeof(PapplySavedSubscription));
+	int			slots = Max(max_logical_replication_workers, 1);
+	PapplySavedSubscription *saved = palloc0(slots * sizeof(PapplySavedSubscription));
 	PapplySlot *slot;
 
 	*n = 0;

@@ -98,11 +98,13 @@ papply_gain_add(PapplyGain *gain, uint64 seqno, uint64 dependency, uint64 change
 	{
 		uint64		distance = Min(seqno - dependency, (uint64) numbers[i]);
 		uint64	   *commit = commits[i];
-		uint64		begin = seqno - distance < window.first_seqno ? 0 :
-		commit[(seqno - distance) % PAPPLY_MAX_WRITERS];
 		uint64		previous = commit[(seqno - 1) % PAPPLY_MAX_WRITERS];
-		uint64		mine = Max(previous, begin + changes + 1);
+		uint64		begin = 0;
+		uint64		mine;
 
+		if (seqno - distance >= window.first_seqno)
+			begin = commit[(seqno - distance) % PAPPLY_MAX_WRITERS];
+		mine = Max(previous, begin + changes + 1);
 		commit[seqno % PAPPLY_MAX_WRITERS] = mine;
 		gain->time[i] = window.older.time[i] + mine;
 	}

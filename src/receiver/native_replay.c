@@ -381,10 +381,11 @@ tell_before(char *message, int length, char **buffer)
 int
 papply_native_before(char *message, int length, char **buffer)
 {
-	/* without a pool it has got all definitions as they arrived */
-	int			told = replay.origin != PAPPLY_NO_ORIGIN ?
-	tell_before(message, length, buffer) : 0;
+	int			told = 0;
 
+	/* without a pool it has got all definitions as they arrived */
+	if (replay.origin != PAPPLY_NO_ORIGIN)
+		told = tell_before(message, length, buffer);
 	if (told == 0)
 		note_message(message, length);
 	return told;

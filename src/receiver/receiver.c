@@ -565,6 +565,14 @@ measure_behind(void)
 	lead.is_large = lead.us > AHEAD_MS * INT64CONST(1000);
 }
 
+/* Is a large transaction being received? */
+static bool
+is_within_large(void)
+{
+	return papply_spool_is_open() ||
+		(papply_dispatch_is_open() && papply_queue_open_is_published());
+}
+
 /*
  * Leave the connection unread for a while if the publisher is ahead; return false if it
  * is not.  The pause ends early if the native loop has to apply a transaction.
@@ -572,13 +580,11 @@ measure_behind(void)
 static bool
 pause_reading(WalReceiverConn *conn, pgsocket socket)
 {
-	bool		is_within = papply_spool_is_open() ||
-	(papply_dispatch_is_open() && papply_queue_open_is_published());
 	int64		ahead_us = lead.is_large ? lead.us : 0;
 	int64		pause_us;
 	int64		end;
 
-	if (is_within)
+	if (is_within_large())
 		ahead_us = Max(ahead_us, WITHIN_MS * INT64CONST(1000));
 	pause_us = papply_pace_pause_us(socket, ahead_us);
 	if (pause_us == 0)

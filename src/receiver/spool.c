@@ -571,12 +571,12 @@ begin_frame(XLogRecPtr remote_lsn)
 }
 
 /*
- * Does a writer that has applied it early continue with it?  If so, its definitions are
- * valid from here on.  The transaction has begun in the queue, unless the native loop
- * has it.
+ * Leave the transaction, which is complete, to the writer that has applied it
+ * early, if there is one and it continues.  Its definitions are valid from here
+ * on.  The transaction has begun in the queue, unless the native loop has it.
  */
 static bool
-ends_early(Spool *spool)
+leave_to_writer(Spool *spool)
 {
 	PapplyCommit commit = reading.commit;
 	ListCell   *lc;
@@ -597,20 +597,27 @@ ends_early(Spool *spool)
 	return true;
 }
 
-static bool
-is_early(Spool *spool)
+/* Decide, after BEGIN, whether the changes follow. */
+static void
+decide_how_to_apply(Spool *spool)
+{
+	if (!leave_to_writer(spool))
+		revoke_early(spool);
+	if (papply_dispatch_is_open())
+		papply_statistics_count(spool->seqno != PAPPLY_NO_SEQNO ?
+								PAPPLY_COUNT_STREAMED_IN_PROGRESS :
+								PAPPLY_COUNT_STREAMED_FROM_FILE, 1);
+	reading.is_decided = true;
+}
+
+/* Return the next change, and its length; NULL if COMMIT follows. */
+static char *
+next_change(int *length)
 {
 	if (!reading.is_decided)
-	{
-		reading.is_decided = true;
-		if (!ends_early(spool))
-			revoke_early(spool);
-		if (papply_dispatch_is_open())
-			papply_statistics_count(spool->seqno != PAPPLY_NO_SEQNO ?
-									PAPPLY_COUNT_STREAMED_IN_PROGRESS :
-									PAPPLY_COUNT_STREAMED_FROM_FILE, 1);
-	}
-	return spool->seqno != PAPPLY_NO_SEQNO;
+		decide_how_to_apply(reading.spool);
+	return reading.spool->seqno != PAPPLY_NO_SEQNO ? NULL :
+		next_message(reading.spool, &reading.reader, length);
 }
 
 /* Finish; COMMIT has been returned. */
@@ -657,8 +664,7 @@ papply_spool_next(char **buffer)
 		append_begin();
 		reading.has_begun = true;
 	}
-	else if (!is_early(reading.spool) &&
-			 (message = next_message(reading.spool, &reading.reader, &length)) != NULL)
+	else if ((message = next_change(&length)) != NULL)
 		appendBinaryStringInfo(&reading.frame, message, length);
 	else
 	{

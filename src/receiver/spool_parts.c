@@ -107,10 +107,11 @@ add_gap(PapplySpoolParts *parts, uint64 begin, uint64 end)
 bool
 papply_spool_parts_cut(PapplySpoolParts *parts, TransactionId xid, uint64 end)
 {
-	Subtransaction *subxact = parts->subxacts == NULL ? NULL :
-	hash_search(parts->subxacts, &xid, HASH_FIND, NULL);
+	Subtransaction *subxact = NULL;
 	uint64		position;
 
+	if (parts->subxacts != NULL)
+		subxact = hash_search(parts->subxacts, &xid, HASH_FIND, NULL);
 	if (subxact == NULL)
 		return false;
 	position = subxact->position;

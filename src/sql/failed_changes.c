@@ -53,9 +53,10 @@ typedef struct Source
 static WalRcvExecResult *
 execute(WalReceiverConn *conn, const char *query, Oid type)
 {
-	WalRcvExecResult *result =
-	(papply_connection_functions->walrcv_exec) (conn, query, OidIsValid(type) ? 1 : 0, &type);
+	WalRcvExecResult *result;
 
+	result = (papply_connection_functions->walrcv_exec) (conn, query, OidIsValid(type) ? 1 : 0,
+														 &type);
 	if (result->status != (OidIsValid(type) ? WALRCV_OK_TUPLES : WALRCV_OK_COMMAND))
 		ereport(ERROR,
 				(errcode(ERRCODE_CONNECTION_EXCEPTION),

@@ -110,14 +110,15 @@ attribute_of(Relation rel, const Table *table, int column)
 static char *
 text_of_binary(const Table *table, int column, const PapplyColumn *value)
 {
-	Oid			type = table->attnums[column] > 0 ?
-	get_atttype(table->relid, table->attnums[column]) : InvalidOid;
+	Oid			type = InvalidOid;
 	Oid			receive;
 	Oid			output;
 	Oid			io_param;
 	bool		is_varlena;
 	StringInfoData buf;
 
+	if (table->attnums[column] > 0)
+		type = get_atttype(table->relid, table->attnums[column]);
 	if (!OidIsValid(type))
 		ereport(ERROR,
 				(errcode(ERRCODE_UNDEFINED_COLUMN),

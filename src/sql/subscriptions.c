@@ -228,12 +228,13 @@ add_rates(Row *row, const PapplyStatistics *statistics, double lag_s, bool is_ru
 	int64		now = papply_clock_now();
 	const PapplySample *base = base_of_rates(progress, now);
 	double		elapsed_us = base != NULL ? Max(now - base->taken_at, 1) : 1;
-	TimestampTz oldest = progress->oldest_commit_time != 0 ?
-	progress->oldest_commit_time : GetCurrentTimestamp();
+	TimestampTz oldest = progress->oldest_commit_time;
 	double		rate = 0;
 	double		gain = 0;
 	double		catch_up_s = MAX_CATCH_UP_S;
 
+	if (oldest == 0)
+		oldest = GetCurrentTimestamp();
 	if (base != NULL)
 	{
 		rate = (statistics->total_transactions - base->transactions) * USECS_PER_SEC / elapsed_us;
@@ -257,12 +258,14 @@ static void
 add_lag(Row *row, const PapplyStatistics *statistics, bool is_running)
 {
 	const PapplyProgress *progress = &statistics->progress;
-	uint64		lag_bytes = progress->received_lsn > progress->committed_lsn ?
-	progress->received_lsn - progress->committed_lsn : 0;
+	uint64		lag_bytes = 0;
 	TimestampTz since = papply_statistics_behind_since(progress, is_running);
-	double		lag_s = since == 0 ? 0 :
-	Max(0, (GetCurrentTimestamp() - since) / (double) USECS_PER_SEC);
+	double		lag_s = 0;
 
+	if (progress->received_lsn > progress->committed_lsn)
+		lag_bytes = progress->received_lsn - progress->committed_lsn;
+	if (since != 0)
+		lag_s = Max(0, (GetCurrentTimestamp() - since) / (double) USECS_PER_SEC);
 	add(row, Int64GetDatum(lag_bytes), !is_running);
 	add_interval(row, lag_s, since == 0 && !is_running);
 	add_rates(row, statistics, lag_s, is_running);

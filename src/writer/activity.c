@@ -43,7 +43,7 @@ papply_activity_show_name(void)
 void
 papply_activity_show(const char *table)
 {
-	char text[	2 * NAMEDATALEN + 32];
+	char		shown[2 * NAMEDATALEN + 32];
 	XLogRecPtr	lsn;
 	char	   *end;
 
@@ -57,14 +57,13 @@ papply_activity_show(const char *table)
 		return;
 	}
 	lsn = papply_pool->writers[papply_pool_waiter].remote_final_lsn;
-	end = text +Min(strlcpy(text, table, 2 * NAMEDATALEN), 2 * NAMEDATALEN - 1);
-
+	end = shown + Min(strlcpy(shown, table, 2 * NAMEDATALEN), 2 * NAMEDATALEN - 1);
 	*end++ = ' ';
 	end = put_hex(end, lsn >> 32, 1);
 	*end++ = '/';
 	end = put_hex(end, (uint32) lsn, PAPPLY_LSN_MIN_DIGITS);
 	*end = '\0';
-	pgstat_report_activity(STATE_RUNNING, text);
+	pgstat_report_activity(STATE_RUNNING, shown);
 }
 
 void

@@ -418,10 +418,10 @@ report_missing(PapplyTarget *target, PapplyTarget *table)
 static PapplyTarget *
 find_row(PapplyTarget *target, bool is_last_look)
 {
-	bool		only_key = !current.change.has_old && target->routing == NULL &&
-	target->lookup.is_identity;
+	bool		only_key;
 	PapplyTarget *table;
 
+	only_key = !current.change.has_old && target->routing == NULL && target->lookup.is_identity;
 	store_columns(target, searched_tuple(), only_key);
 	table = table_of_row(target);
 	if (!table->is_updatable)

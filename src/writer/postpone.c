@@ -145,7 +145,7 @@ pass_postponed(const PapplyTarget *table)
 static bool
 may_be_postponed(PapplyEntry *entry, uint64 seqno, const PapplyTarget *table)
 {
-	return table != NULL && !table->is_partitioned && !table->is_partition &&
+	return !table->is_partitioned && !table->is_partition &&
 		postponed.count < MAX_POSTPONED &&
 		papply_queue_is_complete(papply_queue_transaction(seqno)) &&
 		PapplyEntryData(entry)[0] != LOGICAL_REP_MSG_INSERT &&
@@ -181,7 +181,12 @@ papply_postpone_change(PapplyEntry *entry, uint64 seqno)
 	if (postponed.count == 0 && !must_wait(entry))
 		return false;
 	table = papply_target_plain(remote_relid_of(entry), entry->relation_version);
-	if (table == NULL || papply_pool_committed() >= postponed.awaited)
+	if (table == NULL)
+	{
+		papply_postpone_apply_all();
+		return false;
+	}
+	if (papply_pool_committed() >= postponed.awaited)
 		papply_postpone_apply_all();
 	if (!must_wait(entry) && !follows_postponed(entry, seqno, table))
 	{

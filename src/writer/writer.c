@@ -445,9 +445,10 @@ use_version(PapplyEntry *entry)
 static bool
 apply_entry(PapplyEntry *entry, PapplyCommit *commit)
 {
-	char		kind = entry->kind == PAPPLY_ENTRY_MESSAGE && entry->length > 0 ?
-	PapplyEntryData(entry)[0] : 0;
+	char		kind = 0;
 
+	if (entry->kind == PAPPLY_ENTRY_MESSAGE && entry->length > 0)
+		kind = PapplyEntryData(entry)[0];
 	range.message_type = kind;
 	switch (kind)
 	{
@@ -664,9 +665,9 @@ wait_until_committed(uint64 seqno, PapplyWriterState state)
 static void
 leave_to_native(uint64 seqno)
 {
-	PapplyCounter reason = range.was_refused ? PAPPLY_COUNT_FALLBACK_SUBSCRIPTION :
-	PAPPLY_COUNT_FALLBACK_FAILURE;
+	PapplyCounter reason;
 
+	reason = range.was_refused ? PAPPLY_COUNT_FALLBACK_SUBSCRIPTION : PAPPLY_COUNT_FALLBACK_FAILURE;
 	papply_account_replay();
 	papply_retreat_let_others_go_on();
 	papply_queue_leave_to_leader(seqno, PAPPLY_BY_LEADER_ALONE, reason);
@@ -711,7 +712,7 @@ apply_early(void)
 	papply_claim_early(PAPPLY_SEQNO_OPEN);
 	if (!try_range(PAPPLY_SEQNO_OPEN, PAPPLY_SEQNO_OPEN, false) &&
 		!papply_early_give_up() && papply_pool->is_open)
-		leave_to_native(papply_early_seqno());
+		leave_to_native(papply_early_number());
 	papply_source_end_early();
 	papply_early_leave();
 }
