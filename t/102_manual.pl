@@ -1,122 +1,32 @@
 # Promise: the commands of the manual for the first weeks work as they are written
-# there, and print what is written there: to switch one subscription to parallel
-# apply and back, to configure it and others by a group, to carry the configuration
-# to another server, to look at it, to pause it, and to deal with a transaction that
-# fails.  (005_quick_start.pl has the rest of the quick start, 081_alerts.pl the
-# alerts, 101_removal.pl the removal.)
+# there, and print what is written there.  This file: to switch one subscription to
+# parallel apply and back, and no other one; to configure it and others by a group, and
+# to carry the configuration to another server; to look at it; to pause it; and to deal
+# with a transaction that fails.
 #
-# A command is taken from its page, by the words that it begins with, so a command
-# that is missing or written twice fails the test.
+# Others are in files of their own: the rest of the quick start in 005_quick_start.pl,
+# alerts in 081_alerts.pl, removal in 101_removal.pl, what slows apply down, rows
+# that are missing, and the list of functions and views in 110_manual_looking.pl; dump
+# and restore, synchronous replication, wrong settings, restarts and crashes in
+# 111_manual_servers.pl.
 use strict;
 use warnings;
 use FindBin;
 use lib $FindBin::RealBin;
+use ManualPages;
 use PapplyTest;
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-### pages ######################################################################
-
-# Return the indented blocks of a page, which are its commands and their output.
-sub blocks_of
-{
-	my ($page) = @_;
-	my $text = slurp_file("$FindBin::RealBin/../$page");
-	return map { s/^ {4}//mgr } $text =~ /((?:^ {4}.*\n)+)/mg;
-}
-
-# Return the statement of a page that begins with these words, and the output that
-# follows it, if the page has any.
-sub printed
-{
-	my ($page, $words) = @_;
-	my @blocks = blocks_of($page);
-	my @found;
-	for my $i (0 .. $#blocks)
-	{
-		my $next = $blocks[ $i + 1 ] // '';
-		$next = '' if $next !~ /^(-\[ RECORD| \w+)/;
-		push @found, [ $_, $next ]
-		  for $blocks[$i] =~
-		  /^(\Q$words\E(?:.|\n)*?(?:;|\\g\w+))(?: +--.*)?$/mg;
-	}
-	is(scalar(@found), 1, "$page: $words ...")
-	  or die 'the page does not have the command once';
-	return @{ $found[0] };
-}
-
-# Return a command in the text of a page that begins with these words.
-sub mentioned
-{
-	my ($page, $words) = @_;
-	my $text = slurp_file("$FindBin::RealBin/../$page");
-	my @found = $text =~ /`(\Q$words\E[^`]*)`/g;
-	is(scalar(@found), 1, "$page: `$words ...`")
-	  or die 'the page does not have the command once';
-	return $found[0];
-}
-
-### running them ###############################################################
+### the setting of the quick start ##############################################
 
 my ($setting) = join("\n", blocks_of('README.md')) =~
   /^(parallel_apply\.writers_per_subscription = 1) /m;
 ok($setting, 'README.md: the setting');
 my ($publisher, $subscriber) = new_pair(subscriber_conf => "$setting\n");
 
-# Return what psql prints, as a user sees it.
-sub psql_prints
-{
-	my ($input) = @_;
-	my $is_done = IPC::Run::run(
-		[
-			'psql', '-X', '-v', 'ON_ERROR_STOP=1', '-P', 'pager=off', '-d',
-			$subscriber->connstr('postgres')
-		],
-		'<',
-		\"$input\n",
-		'>',
-		\my $out,
-		'2>',
-		\my $err);
-	ok($is_done, "it is executed: $input") or diag($err);
-	return $out;
-}
-
-# Times, positions and transaction IDs vary, and so does the width of columns.
-sub without_values
-{
-	my ($output) = @_;
-	$output =~ s/\d{4}-\d\d-\d\d \d\d:\d\d:\d\d[.\d]*[+-]\d\d/TIME/g;
-	$output =~ s/\b\d\d:\d\d:\d\d(\.\d+)?/INTERVAL/g;
-	$output =~ s/^(remote_xid|attempts)( +\| )\d+/$1$2NUMBER/mg;
-	$output =~ s/-{2,}(?=[+\n])/-/g;
-	$output =~ s/^-\[ RECORD 1 \].*/-[ RECORD 1 ]/mg;
-	$output =~ s/^\(\d+ rows?\)\n//mg;
-	$output =~ s/[ \t]+/ /g;
-	$output =~ s/ $//mg;
-	return $output =~ s/\n+\z//r;
-}
-
-# Execute a command of a page; what it prints is what the page has.
-sub prints_what_is_written
-{
-	my ($page, $words) = @_;
-	local $Test::Builder::Level = $Test::Builder::Level + 1;
-	my ($command, $expected) = printed($page, $words);
-	my $output = psql_prints($command);
-	isnt($expected, '', 'the page has its output');
-	is( without_values($output),
-		without_values($expected),
-		"$page: what $words ... prints");
-	return;
-}
-
-sub execute
-{
-	my ($page, $words) = @_;
-	return psql_prints((printed($page, $words))[0]);
-}
+run_manual_on($subscriber);
 
 ### a busy subscription to parallel apply and back, and no other one ############
 
@@ -146,7 +56,7 @@ wait_until(
 prints_what_is_written('README.md', 'SELECT subname, state, reason');
 
 my $apply_pid = apply_pid($subscriber, 's');
-psql_prints(mentioned('README.md', 'SELECT parallel_apply.alter_'));
+execute_mentioned('README.md', 'SELECT parallel_apply.alter_');
 wait_for_pool($subscriber, 's', 0);
 on_publisher('INSERT INTO orders VALUES (20, 0)');
 wait_applied($publisher, $subscriber, 's');
@@ -173,7 +83,7 @@ for my $words (
 	'SELECT * FROM parallel_apply.advice(')
 {
 	like(
-		psql_prints(mentioned('doc/quick_start.md', $words)),
+		execute_mentioned('doc/quick_start.md', $words),
 		qr/\(\d+ rows?\)/,
 		"doc/quick_start.md: $words ...");
 }
@@ -183,7 +93,7 @@ for my $words (
 my $page = 'doc/configuration.md';
 execute($page, $_)
   for map { "SELECT parallel_apply.$_" } 'create_group(',
-  'add_subscription(', 'alter_group_config(',
+  'add_subscription(group_name', 'alter_group_config(',
   'alter_subscription_config(subscription_name';
 wait_for_pool($subscriber, 's', 0);
 execute($page, q(SELECT parallel_apply.alter_subscription_config('s', NULL)));
