@@ -8,8 +8,9 @@
  * subscription (slots.h).  The bytes and transactions of the queue are in a
  * dynamic shared memory segment, which is created and destroyed with the pool.
  *
- * Only the files of src/pool access the fields.  Processes use the functions
- * of pool.h, queue.h, commit_order.h and relation_registry.h.
+ * The files of src/pool change what several processes write.  Processes use
+ * the functions of pool.h, queue.h, commit_order.h and relation_registry.h for
+ * that, and otherwise only read fields, or write those that are theirs.
  *-------------------------------------------------------------------------
  */
 #ifndef PAPPLY_POOL_H
@@ -232,11 +233,11 @@ typedef struct PapplyPool
 	pg_atomic_uint64 wanted_flush_lsn;	/* end of the last local commit */
 	pg_atomic_uint32 flusher;	/* 1 + writer that flushes, or 0 */
 	pg_atomic_uint32 holds_flush;	/* set by the receiver: due_flush.c */
-	char		pad4[PG_CACHE_LINE_SIZE];
+	char		pad3[PG_CACHE_LINE_SIZE];
 	pg_atomic_uint64 committed_seqno;	/* commit_order.c */
 	pg_atomic_uint32 replication_role;	/* replication_role.c */
 	pg_atomic_uint64 retreat_seqno; /* retreat.c */
-	char		pad3[PG_CACHE_LINE_SIZE];
+	char		pad4[PG_CACHE_LINE_SIZE];
 	pg_atomic_uint64 waiting_for[PAPPLY_WAITERS];	/* commit_order.c: the
 													 * process sleeps until
 													 * committed_seqno is

@@ -26,6 +26,7 @@
  *
  * This code never waits for more WAL, or for standbys that must have received
  * it (17 and later), since the server does that when it reads a page.
+ *-------------------------------------------------------------------------
  */
 #include "parallel_apply.h"
 

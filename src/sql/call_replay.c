@@ -12,6 +12,7 @@
  * The worker cannot see what the session has changed, and the server could
  * not resolve a deadlock of the two.  So the procedure must not be called in a
  * transaction block, nor after a change in the same transaction.
+ *-------------------------------------------------------------------------
  */
 #include "parallel_apply.h"
 

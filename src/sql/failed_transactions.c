@@ -4,6 +4,7 @@
  *
  * Runs in a user's backend.  Data of a row is shown only to users who may read
  * it in the table.
+ *-------------------------------------------------------------------------
  */
 #include "parallel_apply.h"
 
