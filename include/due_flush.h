@@ -29,8 +29,11 @@ extern bool papply_due_flush_ask(void);
 /* Is something committed that will be flushed soon? */
 extern bool papply_due_flush_is_expected(void);
 
-/* Flush what is committed, by a writer if possible. */
-extern void papply_due_flush_all(void);
+/*
+ * Flush what is committed, by a writer if possible.  Called from time to time while there
+ * is always something to read.
+ */
+extern void papply_due_flush_regularly(void);
 
 /*
  * Do the same if it is due and no other process does it.  Called when there is

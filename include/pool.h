@@ -247,6 +247,10 @@ typedef struct PapplyPool
 	PapplyGain	gain;			/* see above */
 	char		pad6[PG_CACHE_LINE_SIZE];
 
+#ifdef PAPPLY_SELFTEST
+	pg_atomic_uint64 test_waits[PAPPLY_WAITERS];	/* test_hooks.h */
+#endif
+
 	PapplyWriterSlot writers[PAPPLY_MAX_WRITERS];
 } PapplyPool;
 

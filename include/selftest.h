@@ -28,9 +28,6 @@
 extern void papply_selftest_with_queue(int size_kb, void (*drive) (void *model),
 									   void *model);
 
-/* Longest sleep of a writer without a wakeup, in ms; 0: the normal one. */
-extern int	papply_selftest_sleep;
-
 /* Does a receiver poll for the rest of a transaction?  false: as usual. */
 extern bool papply_selftest_read_on;
 

@@ -127,33 +127,10 @@ clients_return('they return when it is applied', @clients);
 
 SKIP:
 {
-	my ($result) = $subscriber->psql(
-		'postgres',
-		q(CREATE FUNCTION hold_flush(bigint) RETURNS void LANGUAGE C
-		AS 'parallel_apply', 'papply_selftest_hold_flush'));
-	skip 'the library was made without SELFTEST=1', 12 if $result != 0;
-
-	my $release;
-	my $holder;
-
-	# New sessions may have to read catalogs, but do not flush.
-	my $hold_flush = sub {
-		$release = $subscriber->background_psql('postgres');
-		$release->query_safe('SELECT pg_advisory_lock(1)');
-		$holder = $subscriber->background_psql('postgres');
-		$holder->query_until(qr/started/,
-			"\\echo started\nSELECT hold_flush(1);\n");
-		$subscriber->poll_query_until('postgres',
-			q(SELECT count(*) = 1 FROM pg_locks WHERE locktype = 'advisory' AND NOT granted)
-		) or die 'flushing is not held back';
-	};
-	my $release_flush = sub {
-		$release->query_safe('SELECT pg_advisory_unlock(1)');
-		$_->quit for $release, $holder;
-	};
+	my $release_flushes = hold_flushes($subscriber);
+	skip 'the library was made without SELFTEST=1', 12 if !$release_flushes;
 
 	my $rows = 120;
-	$hold_flush->();
 	@clients = clients_wait('history', 'on');
 	commits_return('remote_write', 'history', 5,
 		'remote_write does not wait for a flush');
@@ -162,18 +139,18 @@ SKIP:
 	rows_visible('history', $rows + 11,
 		'though the rows are visible, even those of a commit with on');
 	is(waiting_clients(), '1', 'a commit with on still waits for it');
-	$release_flush->();
+	$release_flushes->();
 	clients_return('until that has happened', @clients);
 
 	set_synchronous_commit($subscriber, 'on');
 	wait_for_sync_state($publisher, 'tap', 'sync');
-	$hold_flush->();
+	$release_flushes = hold_flushes($subscriber);
 	@clients = clients_wait('history', 'on', 'remote_apply');
 	commits_return('remote_write', 'history', 5,
 		'a subscription that commits synchronously receives while it flushes'
 	);
 	is(waiting_clients(), '2', 'and the applied position is the flushed one');
-	$release_flush->();
+	$release_flushes->();
 	clients_return('both return after the flush', @clients);
 	$subscriber->safe_psql('postgres', 'DROP FUNCTION hold_flush');
 }

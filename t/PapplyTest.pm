@@ -17,7 +17,7 @@ use Time::HiRes qw(time);
 
 our @EXPORT = qw(
   has_module indexes_are_complete new_pair create_extension exec_both on_publisher on_subscriber subscribe subscribe_serially wait_for_pool wait_applied wait_for_answer
-  rows_equal tables_equal item_rows last_item wait_for_early writer_pids sleeps_of_writers seconds_of apply_pid restart_apply forget_violations connect_again counter hold end_sessions wait_for_state memory_of memory_of_waiting
+  rows_equal tables_equal item_rows last_item wait_for_early writer_pids sleeps_of_writers seconds_of apply_pid restart_apply forget_violations connect_again counter hold hold_flushes end_sessions create_selftest_waits let_receiver_sleep becomes_quiet silence_publisher wait_for_state memory_of memory_of_waiting
   begin_streamed spooled_bytes wait_for_spooled no_spool_is_left begin_copy wait_until wait_until_ready reload_with wait_for_sync_state set_synchronous_commit
   wait_until_failed states_become apply_behind_gate apply_quick_ones run_behind_gate duplicate_key
   subscriber_refuses create_accounts start_load start_accounts_load end_load under_load wait_for_progress accounts_are_equal log_is_clean nothing_is_left_open
@@ -398,6 +398,91 @@ sub hold
 	  $node->background_psql($db // 'postgres', on_error_stop => 0);
 	$session->query_safe("BEGIN; $sql");
 	return $session;
+}
+
+# Prevent every flush of WAL on a node; return a function that permits it again, or undef
+# if the library was made without SELFTEST=1.  New sessions may have to read catalogs, but
+# do not flush.
+sub hold_flushes
+{
+	my ($node) = @_;
+	my ($status) = $node->psql(
+		'postgres',
+		q(CREATE OR REPLACE FUNCTION hold_flush(bigint) RETURNS void LANGUAGE C
+		AS 'parallel_apply', 'papply_selftest_hold_flush'));
+	return if $status != 0;
+
+	my $release = $node->background_psql('postgres');
+	$release->query_safe('SELECT pg_advisory_lock(1)');
+	my $holder = $node->background_psql('postgres');
+	$holder->query_until(qr/started/,
+		"\\echo started\nSELECT hold_flush(1);\n");
+	$node->poll_query_until('postgres',
+		q(SELECT count(*) = 1 FROM pg_locks WHERE locktype = 'advisory' AND NOT granted)
+	) or die 'flushing is not held back';
+	return sub {
+		$release->query_safe('SELECT pg_advisory_unlock(1)');
+		end_sessions($release, $holder);
+	};
+}
+
+# Create a function of src/test/selftest_wakes.c on the subscriber.  Return false if the
+# library was made without SELFTEST=1.
+sub create_selftest_waits
+{
+	my ($status) = $pair[1]->psql(
+		'postgres',
+		q(CREATE FUNCTION selftest_waits(oid) RETURNS text LANGUAGE C
+		AS 'parallel_apply', 'papply_selftest_waits'));
+	return $status == 0;
+}
+
+# Let the apply worker sleep until it is woken, or as usual.
+sub let_receiver_sleep
+{
+	my ($is_on) = @_;
+	reload_with($pair[1], "parallel_apply.selftest_receiver_sleeps = $is_on");
+	return;
+}
+
+# Stop the background writer of the publisher, which writes WAL from time to time: the
+# subscriber gets a keepalive then, which wakes what should have been woken before.  A test
+# needs autovacuum = off, too.  Return a function that ends this.
+sub silence_publisher
+{
+	my $pid = on_publisher(
+		q(SELECT pid FROM pg_stat_activity WHERE backend_type = 'background writer')
+	);
+	kill 'STOP', $pid;
+	return sub { kill 'CONT', $pid };
+}
+
+# Assert that the apply worker and the writers of subscription tap come to rest.  A
+# process that does not sleep, or is woken all the time, has more and more waits.
+my ($QUIET_READINGS, $MAX_WAITS) = (1000, 1000);
+
+sub becomes_quiet
+{
+	my ($name) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	my $end = time + $PostgreSQL::Test::Utils::timeout_default;
+	my (%first, %last);
+	my $same = 0;
+	while ($same < $QUIET_READINGS)
+	{
+		my %waits = on_subscriber(
+			q(SELECT selftest_waits(oid) FROM pg_subscription WHERE subname = 'tap')
+		) =~ /(\d+): (\d+)/g;
+		%first = %waits if !%first;
+		my @new = grep { $waits{$_} != ($last{$_} // 0) } keys %waits;
+		my @busy =
+		  grep { $waits{$_} - ($first{$_} // 0) > $MAX_WAITS } keys %waits;
+		return fail("$name: process @busy does not come to rest") if @busy;
+		return fail("$name: processes @new wait again") if time > $end;
+		$same = @new ? 0 : $same + 1;
+		%last = %waits;
+	}
+	return pass($name);
 }
 
 # End sessions of hold().

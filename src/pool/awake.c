@@ -40,6 +40,7 @@
 #include "awake.h"
 #include "clock.h"
 #include "queue.h"
+#include "test_hooks.h"
 
 /* Raise the limit after this time without a commit. */
 #define STALL_MS 10
@@ -184,7 +185,7 @@ papply_awake_sleep(long timeout_ms, bool (*has_other_work) (void))
 		events = WaitLatch(MyLatch,
 						   WL_LATCH_SET | WL_EXIT_ON_PM_DEATH |
 						   (timeout_ms >= 0 ? WL_TIMEOUT : 0),
-						   timeout_ms, papply_compat_wait_event(PAPPLY_WAIT_WORK));
+						   papply_test_wait_ms(timeout_ms), papply_compat_wait_event(PAPPLY_WAIT_WORK));
 		ResetLatch(MyLatch);
 	}
 	pg_atomic_fetch_and_u64(&papply_pool->idle_writers, ~papply_pool_my_bit());

@@ -39,10 +39,7 @@
 #include "commit_order.h"
 #include "queue.h"
 #include "statistics.h"
-
-#ifdef PAPPLY_SELFTEST
-#include "selftest.h"
-#endif
+#include "test_hooks.h"
 
 /*
  * A sleeping process checks at this interval whether local sessions wait for
@@ -123,20 +120,6 @@ check_open(void)
 				 errmsg("apply worker of this writer has exited")));
 }
 
-/*
- * Return the interval between checks.  The periodic check also repairs a lost
- * wakeup, so a test makes the interval long: see src/test/selftest_wakes.c.
- */
-static long
-check_ms(void)
-{
-#ifdef PAPPLY_SELFTEST
-	if (papply_selftest_sleep > 0)
-		return papply_selftest_sleep;
-#endif
-	return CHECK_MS;
-}
-
 void
 papply_commit_order_sleep(PapplyWriterState state, int *sleeps)
 {
@@ -148,7 +131,7 @@ papply_commit_order_sleep(PapplyWriterState state, int *sleeps)
 	if (papply_pool_may_sleep())
 		rc = WaitLatch(MyLatch,
 					   WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
-					   check_ms(),
+					   papply_test_wait_ms(CHECK_MS),
 					   wait_event_of(state));
 	count_sleep(state, *sleeps == 0, begin);
 	(*sleeps)++;

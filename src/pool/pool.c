@@ -81,6 +81,10 @@ reset_pool(PapplyPool *pool)
 	pg_atomic_init_u64(&pool->retreat_seqno, PAPPLY_NO_SEQNO);
 	for (int i = 0; i < PAPPLY_WAITERS; i++)
 		pg_atomic_init_u64(&pool->waiting_for[i], 0);
+#ifdef PAPPLY_SELFTEST
+	for (int i = 0; i < PAPPLY_WAITERS; i++)
+		pg_atomic_init_u64(&pool->test_waits[i], 0);
+#endif
 	memset(&pool->gain, 0, sizeof(pool->gain));
 	memset(pool->writers, 0, sizeof(pool->writers));
 	for (int i = 0; i < PAPPLY_MAX_WRITERS; i++)

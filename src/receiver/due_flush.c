@@ -29,6 +29,7 @@
 #include "due_flush.h"
 #include "feedback.h"
 #include "lifecycle.h"
+#include "test_hooks.h"
 #include "wal_flush.h"
 
 /* How long a commit waits for a writer that is free to flush it. */
@@ -97,11 +98,18 @@ papply_due_flush_is_expected(void)
 	return papply_feedback_has_unflushed() && !is_held();
 }
 
-void
-papply_due_flush_all(void)
+static void
+flush_all(void)
 {
 	(void) papply_due_flush_ask();
 	papply_feedback_flush(true);
+}
+
+void
+papply_due_flush_regularly(void)
+{
+	if (papply_test_defer_ms(0) == 0)
+		flush_all();
 }
 
 /*
@@ -113,7 +121,7 @@ allowed_ms(void)
 {
 	if (!is_held())
 		return PATIENCE_MS;
-	return policy.when == PAPPLY_FLUSHES_ASKED ? NOT_ASKED_MS : NOT_SET_UP_MS;
+	return papply_test_defer_ms(policy.when == PAPPLY_FLUSHES_ASKED ? NOT_ASKED_MS : NOT_SET_UP_MS);
 }
 
 void
@@ -132,7 +140,7 @@ papply_due_flush_look(void)
 	if (waits_for_standbys ||
 		papply_clock_has_lasted(&policy.unflushed_since, policy.looked_at, allowed_ms()))
 	{
-		papply_due_flush_all();
+		flush_all();
 		policy.unflushed_since = 0;
 	}
 }

@@ -69,6 +69,7 @@
 #include "session_settings.h"
 #include "spool.h"
 #include "status.h"
+#include "test_hooks.h"
 #include "wal_flush.h"
 
 #ifdef PAPPLY_SELFTEST
@@ -508,6 +509,7 @@ yield(char **buffer, pgsocket *wait_fd, long patience_ms)
 		sleep_for(patience_ms);
 	if (patience_ms >= 0)
 		SetLatch(MyLatch);
+	papply_test_wait_for(stream.quiet_socket);
 	*wait_fd = stream.quiet_socket;
 	return 0;
 }
@@ -543,6 +545,7 @@ sleep_here(pgsocket socket, long patience_ms, bool is_at_rest)
 		AddWaitEventToSet(stream.events, WL_EXIT_ON_PM_DEATH, PGINVALID_SOCKET, NULL, NULL);
 		AddWaitEventToSet(stream.events, WL_SOCKET_READABLE, socket, NULL, NULL);
 	}
+	papply_test_count_wait();
 	if (WaitEventSetWait(stream.events, timeout_ms, &event, 1,
 						 papply_compat_wait_event(PAPPLY_WAIT_WORK)) == 1 &&
 		(event.events & WL_LATCH_SET))
@@ -676,6 +679,7 @@ nothing_to_read(WalReceiverConn *conn, char **buffer, pgsocket socket)
 	end_round();
 	if (patience_ms >= 0)
 		SetLatch(MyLatch);		/* no long sleep in the native loop */
+	papply_test_wait_for(socket);
 	return 0;
 }
 

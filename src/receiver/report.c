@@ -209,7 +209,7 @@ papply_report_if_due(WalReceiverConn *conn)
 {
 	if (!papply_clock_is_due(&status.reported_at, papply_clock_recent(), REPORT_INTERVAL_MS))
 		return;
-	papply_due_flush_all();
+	papply_due_flush_regularly();
 	tell(conn);
 }
 

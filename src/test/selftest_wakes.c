@@ -1,12 +1,20 @@
 /*-------------------------------------------------------------------------
  * selftest_wakes.c
- *	  Settings for t/007_server_functions.pl, t/045_protocol.pl and t/059_wakes.pl.
+ *	  Settings for tests that force what otherwise depends on time, or on a machine.
  *
  * Runs in every process, and only in libraries made with SELFTEST=1.
  *
- * A sleeping writer checks from time to time whether an older transaction waits for it.
- * It then also notices what it should have been woken for, which hides a lost wake-up.
- * With selftest_sleep it does not check, and continues to sleep.
+ * A sleeping process checks from time to time: a writer, whether an older transaction
+ * waits for it; the native loop, whether something is due.  It then also notices what it
+ * should have been woken for, which hides a lost wake-up.  With selftest_sleep, writers
+ * continue to sleep.  With selftest_receiver_sleeps, so does a receiver, before it lets the
+ * native loop sleep, unless a time is set for what it will do next.
+ *
+ * All these waits are counted for each process.  A process that waits in vain, because it
+ * is woken all the time or does not sleep, has more and more of them.
+ *
+ * With selftest_defer_flushes, flushes that no session is known to wait for are deferred
+ * for ever, instead of some milliseconds.
  *
  * A receiver that finds the connection empty reports to the publisher.  With
  * selftest_read_on it reads again until a transaction has arrived completely.  So a reply
@@ -19,11 +27,21 @@
  */
 #include "parallel_apply.h"
 
+#include "fmgr.h"
+#include "storage/latch.h"
+#include "utils/builtins.h"
 #include "utils/guc.h"
+#include "utils/wait_event.h"
 
 #include "selftest.h"
+#include "slots.h"
+#include "test_hooks.h"
 
-int			papply_selftest_sleep = 0;
+PG_FUNCTION_INFO_V1(papply_selftest_waits);
+
+static int	writer_sleep_ms = 0;	/* 0: as usual */
+static bool receiver_sleeps = false;
+static bool defers_flushes = false;
 bool		papply_selftest_read_on = false;
 bool		papply_selftest_server_functions = false;
 
@@ -33,10 +51,24 @@ papply_selftest_define_settings(void)
 	DefineCustomIntVariable(PAPPLY_NAME ".selftest_sleep",
 							"Sets the time after which a waiting writer checks its condition without being woken.",
 							"0 is as usual.",
-							&papply_selftest_sleep,
+							&writer_sleep_ms,
 							0, 0, INT_MAX,
 							PGC_SIGHUP, GUC_UNIT_MS | GUC_NO_SHOW_ALL | GUC_NOT_IN_SAMPLE,
 							NULL, NULL, NULL);
+	DefineCustomBoolVariable(PAPPLY_NAME ".selftest_receiver_sleeps",
+							 "Lets a receiver sleep until it is woken.",
+							 NULL,
+							 &receiver_sleeps,
+							 false,
+							 PGC_SIGHUP, GUC_NO_SHOW_ALL | GUC_NOT_IN_SAMPLE,
+							 NULL, NULL, NULL);
+	DefineCustomBoolVariable(PAPPLY_NAME ".selftest_defer_flushes",
+							 "Defers flushes until a session is known to wait for them.",
+							 NULL,
+							 &defers_flushes,
+							 false,
+							 PGC_SIGHUP, GUC_NO_SHOW_ALL | GUC_NOT_IN_SAMPLE,
+							 NULL, NULL, NULL);
 	DefineCustomBoolVariable(PAPPLY_NAME ".selftest_read_on",
 							 "Lets a receiver poll for the rest of a transaction.",
 							 NULL,
@@ -51,4 +83,56 @@ papply_selftest_define_settings(void)
 							 false,
 							 PGC_POSTMASTER, GUC_NO_SHOW_ALL | GUC_NOT_IN_SAMPLE,
 							 NULL, NULL, NULL);
+}
+
+long
+papply_test_wait_ms(long timeout_ms)
+{
+	papply_test_count_wait();
+	return timeout_ms >= 0 && writer_sleep_ms > 0 ? writer_sleep_ms : timeout_ms;
+}
+
+void
+papply_test_count_wait(void)
+{
+	if (papply_pool != NULL)
+		pg_atomic_fetch_add_u64(&papply_pool->test_waits[papply_pool_waiter], 1);
+}
+
+/* Leave the latch as it is: the native loop is about to wait for the same. */
+void
+papply_test_wait_for(pgsocket socket)
+{
+	papply_test_count_wait();
+	if (receiver_sleeps && papply_pool != NULL)
+		(void) WaitLatchOrSocket(MyLatch,
+								 WL_LATCH_SET | WL_SOCKET_READABLE | WL_EXIT_ON_PM_DEATH,
+								 socket, -1, PG_WAIT_EXTENSION);
+}
+
+long
+papply_test_defer_ms(long defer_ms)
+{
+	return defers_flushes ? INT_MAX : defer_ms;
+}
+
+/* selftest_waits(subscription): how often the receiver, and each writer, has waited */
+Datum
+papply_selftest_waits(PG_FUNCTION_ARGS)
+{
+	StringInfoData counts;
+	PapplySlot *slot;
+
+	initStringInfo(&counts);
+	papply_slots_lock(LW_SHARED);
+	slot = papply_slots_find(PG_GETARG_OID(0));
+	for (int i = PAPPLY_WAITER_RECEIVER; slot != NULL && i >= 0; i--)
+	{
+		uint64		count = pg_atomic_read_u64(&slot->pool.test_waits[i]);
+
+		if (count > 0)
+			appendStringInfo(&counts, "%d: " UINT64_FORMAT ", ", i, count);
+	}
+	papply_slots_unlock();
+	PG_RETURN_TEXT_P(cstring_to_text_with_len(counts.data, counts.len));
 }

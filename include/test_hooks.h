@@ -1,0 +1,54 @@
+/*-------------------------------------------------------------------------
+ * room: pool
+ *
+ * test_hooks.h
+ *	  What a test changes in waits; see src/test/selftest_wakes.c.
+ *
+ * Without SELFTEST=1, none of this has an effect.
+ *-------------------------------------------------------------------------
+ */
+#ifndef PAPPLY_TEST_HOOKS_H
+#define PAPPLY_TEST_HOOKS_H
+
+#ifdef PAPPLY_SELFTEST
+
+/*
+ * Writer: count a wait of at most timeout_ms (-1: without a limit), and return
+ * the limit to use.
+ */
+extern long papply_test_wait_ms(long timeout_ms);
+
+/* Receiver: count a wait; or wait before the native loop does. */
+extern void papply_test_count_wait(void);
+extern void papply_test_wait_for(pgsocket socket);
+
+/* Return for how long flushes are deferred instead of this time. */
+extern long papply_test_defer_ms(long defer_ms);
+
+#else
+
+static inline long
+papply_test_wait_ms(long timeout_ms)
+{
+	return timeout_ms;
+}
+
+static inline void
+papply_test_count_wait(void)
+{
+}
+
+static inline void
+papply_test_wait_for(pgsocket socket)
+{
+}
+
+static inline long
+papply_test_defer_ms(long defer_ms)
+{
+	return defer_ms;
+}
+
+#endif							/* PAPPLY_SELFTEST */
+
+#endif							/* PAPPLY_TEST_HOOKS_H */
