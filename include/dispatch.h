@@ -15,6 +15,9 @@ typedef enum PapplyDispatchResult
 {
 	PAPPLY_DISPATCH_QUEUED,		/* in the queue, or not needed */
 	PAPPLY_DISPATCH_HOLD,		/* no space; offer it again later */
+	PAPPLY_DISPATCH_BEGINS,		/* it begins a transaction:
+								 * papply_dispatch_begin() puts it into the
+								 * queue, unless it must be direct */
 	PAPPLY_DISPATCH_DIRECT,		/* it begins a transaction for the native
 								 * loop; drain the pool first */
 	PAPPLY_DISPATCH_PASS		/* pass it to the native loop at once */
@@ -23,13 +26,11 @@ typedef enum PapplyDispatchResult
 /* Start with an empty state, for a new pool. */
 extern void papply_dispatch_reset(void);
 
-/*
- * Put a message, which begins with its kind byte, into the queue.  At a BEGIN,
- * begin_direct is called to ask whether the transaction must be passed to the
- * native loop.  It may read catalogs, so no local transaction may be open.
- */
-extern PapplyDispatchResult papply_dispatch_message(char *message, int length,
-													bool (*begin_direct) (XLogRecPtr final_lsn));
+/* Put a message, which begins with its kind byte, into the queue. */
+extern PapplyDispatchResult papply_dispatch_message(char *message, int length);
+
+/* The same for one that begins a transaction.  Returns QUEUED or HOLD. */
+extern PapplyDispatchResult papply_dispatch_begin(char *message, int length);
 
 /* Has a transaction in the queue begun, but not ended? */
 extern bool papply_dispatch_is_open(void);

@@ -63,10 +63,11 @@ extern void papply_lifecycle_watch(void);
 extern long papply_lifecycle_adapt(bool is_behind);
 
 /*
- * Must PostgreSQL's own apply do the transaction that begins?  May read
- * catalogs.
+ * Must PostgreSQL's own apply do the transaction that begins?  If not, it must
+ * do the one with this final LSN, if that is valid.  May read catalogs, so no
+ * local transaction may be open.
  */
-extern bool papply_lifecycle_must_be_direct(XLogRecPtr final_lsn);
+extern bool papply_lifecycle_must_be_direct(XLogRecPtr *final_lsn);
 
 /* Note that the native loop has committed a transaction with this end. */
 extern void papply_lifecycle_replayed(XLogRecPtr remote_end_lsn);

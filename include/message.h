@@ -109,6 +109,9 @@ extern void papply_message_parse_commit(char *data, int length, PapplyCommit *co
  * streamed; else 0.
  */
 extern TimestampTz papply_message_commit_time(char *data, int length);
+
+/* Return the final LSN of the transaction, if this is its first message. */
+extern XLogRecPtr papply_message_final_lsn(char *data, int length);
 extern void papply_message_parse_change(char *data, int length, PapplyChange *change);
 
 /* Return the remote OIDs of the tables that a TRUNCATE is of, in a new list. */

@@ -150,6 +150,21 @@ papply_message_commit_time(char *data, int length)
 	}
 }
 
+XLogRecPtr
+papply_message_final_lsn(char *data, int length)
+{
+	PapplyBegin begin;
+	PapplyCommit commit;
+
+	if (data[0] == LOGICAL_REP_MSG_BEGIN || data[0] == LOGICAL_REP_MSG_BEGIN_PREPARE)
+	{
+		papply_message_parse_begin(data, length, &begin);
+		return begin.final_lsn;
+	}
+	papply_message_parse_commit(data, length, &commit);
+	return commit.commit_lsn;
+}
+
 static void
 take_tuple(Reader *reader, PapplyTuple *tuple)
 {

@@ -129,13 +129,10 @@ papply_dispatch_is_oversize(void)
 }
 
 static PapplyDispatchResult
-begin_transaction(char *message, int length, const PapplyBegin *begin,
-				  bool (*begin_direct) (XLogRecPtr final_lsn))
+begin_transaction(char *message, int length, const PapplyBegin *begin)
 {
 	uint64		seqno;
 
-	if (begin_direct(begin->final_lsn))
-		return PAPPLY_DISPATCH_DIRECT;
 	if (!papply_queue_has_space(length) ||
 		!papply_queue_begin(begin->xid, begin->final_lsn, &seqno))
 		return PAPPLY_DISPATCH_HOLD;
@@ -156,13 +153,13 @@ begin_transaction(char *message, int length, const PapplyBegin *begin,
 }
 
 static PapplyDispatchResult
-begin_ordinary(char *message, int length, bool (*begin_direct) (XLogRecPtr final_lsn))
+begin_ordinary(char *message, int length)
 {
 	PapplyBegin begin;
 	PapplyDispatchResult result;
 
 	papply_message_parse_begin(message, length, &begin);
-	result = begin_transaction(message, length, &begin, begin_direct);
+	result = begin_transaction(message, length, &begin);
 	if (result != PAPPLY_DISPATCH_QUEUED)
 		return result;
 	open_txn.final_lsn = begin.final_lsn;
@@ -245,7 +242,7 @@ papply_dispatch_mark_early(int place)
 
 /* Queue a COMMIT PREPARED or ROLLBACK PREPARED. */
 static PapplyDispatchResult
-finish_prepared(char *message, int length, bool (*begin_direct) (XLogRecPtr final_lsn))
+finish_prepared(char *message, int length)
 {
 	PapplyCommit commit;
 	PapplyBegin begin;
@@ -255,7 +252,7 @@ finish_prepared(char *message, int length, bool (*begin_direct) (XLogRecPtr fina
 	begin.final_lsn = commit.commit_lsn;
 	begin.commit_time = commit.commit_time;
 	begin.xid = commit.xid;
-	result = begin_transaction(message, length, &begin, begin_direct);
+	result = begin_transaction(message, length, &begin);
 	if (result == PAPPLY_DISPATCH_QUEUED)
 	{
 		papply_queue_set_company(open_txn.seqno, PAPPLY_SOLO);
@@ -546,8 +543,15 @@ dispatch_inside(char *message, int length)
 }
 
 PapplyDispatchResult
-papply_dispatch_message(char *message, int length,
-						bool (*begin_direct) (XLogRecPtr final_lsn))
+papply_dispatch_begin(char *message, int length)
+{
+	if (message[0] == LOGICAL_REP_MSG_BEGIN || message[0] == LOGICAL_REP_MSG_BEGIN_PREPARE)
+		return begin_ordinary(message, length);
+	return finish_prepared(message, length);
+}
+
+PapplyDispatchResult
+papply_dispatch_message(char *message, int length)
 {
 	PapplyDispatchResult result;
 
@@ -560,18 +564,15 @@ papply_dispatch_message(char *message, int length,
 			return PAPPLY_DISPATCH_QUEUED;	/* not used */
 		case LOGICAL_REP_MSG_BEGIN:
 		case LOGICAL_REP_MSG_BEGIN_PREPARE:
+		case LOGICAL_REP_MSG_COMMIT_PREPARED:
+		case LOGICAL_REP_MSG_ROLLBACK_PREPARED:
 			if (!open_txn.is_open)
-				return begin_ordinary(message, length, begin_direct);
+				return PAPPLY_DISPATCH_BEGINS;
 			break;
 		case LOGICAL_REP_MSG_COMMIT:
 		case LOGICAL_REP_MSG_PREPARE:
 			if (open_txn.is_open)
 				return end_ordinary(message, length);
-			break;
-		case LOGICAL_REP_MSG_COMMIT_PREPARED:
-		case LOGICAL_REP_MSG_ROLLBACK_PREPARED:
-			if (!open_txn.is_open)
-				return finish_prepared(message, length, begin_direct);
 			break;
 		default:
 			break;

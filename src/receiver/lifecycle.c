@@ -673,11 +673,11 @@ papply_lifecycle_adapt(bool is_behind)
 }
 
 bool
-papply_lifecycle_must_be_direct(XLogRecPtr final_lsn)
+papply_lifecycle_must_be_direct(XLogRecPtr *final_lsn)
 {
 	look_at_catalogs();
-	return pool.is_closing ||
-		(pool.replay_final_lsn != InvalidXLogRecPtr && final_lsn == pool.replay_final_lsn);
+	*final_lsn = pool.replay_final_lsn;
+	return pool.is_closing;
 }
 
 void

@@ -96,6 +96,28 @@ papply_route_is_between_transactions(void)
 		!(papply_lifecycle_has_pool() && papply_dispatch_is_open());
 }
 
+/* Must the transaction that the message begins go to the native loop directly? */
+static bool
+must_be_direct(char *message, int length)
+{
+	XLogRecPtr	final_lsn;
+
+	return papply_lifecycle_must_be_direct(&final_lsn) ||
+		(final_lsn != InvalidXLogRecPtr && papply_message_final_lsn(message, length) == final_lsn);
+}
+
+/* Put a message into the queue, unless it belongs to the native loop. */
+static PapplyDispatchResult
+dispatch(char *message, int length)
+{
+	PapplyDispatchResult result = papply_dispatch_message(message, length);
+
+	if (result != PAPPLY_DISPATCH_BEGINS)
+		return result;
+	return must_be_direct(message, length) ? PAPPLY_DISPATCH_DIRECT :
+		papply_dispatch_begin(message, length);
+}
+
 static PapplyRoute
 route_payload(char *message, int length, char **buffer, int *result)
 {
@@ -125,7 +147,7 @@ route_payload(char *message, int length, char **buffer, int *result)
 	if (!papply_lifecycle_has_pool())
 		return route_without_pool(message, length, buffer, result);
 
-	switch (papply_dispatch_message(message, length, papply_lifecycle_must_be_direct))
+	switch (dispatch(message, length))
 	{
 		case PAPPLY_DISPATCH_QUEUED:
 			return PAPPLY_ROUTE_DONE;
@@ -133,6 +155,7 @@ route_payload(char *message, int length, char **buffer, int *result)
 			return PAPPLY_ROUTE_HOLD;
 		case PAPPLY_DISPATCH_PASS:
 			return PAPPLY_ROUTE_NATIVE;
+		case PAPPLY_DISPATCH_BEGINS:
 		case PAPPLY_DISPATCH_DIRECT:
 			break;
 	}
