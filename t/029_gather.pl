@@ -489,6 +489,22 @@ sub commit_of
 		join('', insert_into('known', 'early'))
 		  . q(SELECT pg_logical_emit_message(false, 'tap', 'told');),
 		'early.*C.*told');
+
+	# Without a backlog, a message that ends no transaction, and then, in the same
+	# page of WAL, a commit that takes long
+	begin_test();
+	my $walsender = walsender_pid();
+	kill 'STOP', $walsender;
+	on_publisher('SELECT pg_switch_wal()');
+	my $session = hold($publisher, insert_into('new', 'after'));
+	on_publisher(q(SELECT pg_logical_emit_message(false, 'tap', 'at once')));
+	end_session($session);
+	my $lock = hold($publisher, 'LOCK pg_publication_rel');
+	kill 'CONT', $walsender;
+	wait_until_blocked('pg_publication_rel');
+	ok(arrives('at once'), 'without a backlog a message alone is sent');
+	end_session($lock);
+	ok(arrives('after.*C'), 'and so is a commit behind it');
 	connect_client(
 		"SLOT client LOGICAL 0/0 (proto_version '1', publication_names 'client')"
 	);

@@ -9,7 +9,10 @@
  * cost less to decode than that call.  So after a record of a table, the
  * records that follow it in the same WAL page, which the reader already has,
  * are decoded at once.  This ends when something has been sent or must be
- * sent, or after READ_ON_US: then replies are due.
+ * sent, or after READ_ON_US: then replies are due.  Without a backlog, the end
+ * of a transaction is sent when it is put (gather.c).  A message of its own
+ * and a part of a streamed transaction are not, and the next record may take
+ * long to decode, so WalSndLoop() must get to flush them.
  *
  * Decoding goes through RmgrTable, to which the server itself adds the
  * resource managers of extensions.  Our function decodes a record with the
