@@ -70,7 +70,10 @@ extern void papply_account_commit(void);
  */
 extern void papply_account_time(int64 us);
 
-/* Count a further attempt; count an error, after the rollback. */
+/*
+ * Count a further attempt, for the subscription when it is committed; count an
+ * error, after the rollback.
+ */
 extern void papply_account_retry(void);
 extern void papply_account_error(const ErrorData *error);
 

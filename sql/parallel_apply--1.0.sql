@@ -428,11 +428,11 @@ COMMENT ON COLUMN parallel_apply.subscription_stats.batch_size IS
 COMMENT ON COLUMN parallel_apply.subscription_stats.failed_attempts IS
     'number of attempts of writers that failed, after which the transactions were tried again';
 COMMENT ON COLUMN parallel_apply.subscription_stats.retries IS
-    'number of transactions tried again after all older transactions had committed';
+    'number of second attempts, after all older transactions had committed, that ended with a commit';
 COMMENT ON COLUMN parallel_apply.subscription_stats.commit_order_aborts IS
     'number of transactions aborted because the oldest transaction, or a session, waited for one of their locks';
 COMMENT ON COLUMN parallel_apply.subscription_stats.errors IS
-    'number of errors, of writers and of the apply worker';
+    'number of errors of the apply worker';
 COMMENT ON COLUMN parallel_apply.subscription_stats.exclusive_table IS
     'number of transactions applied exclusively because of a table whose apply mode is exclusive';
 COMMENT ON COLUMN parallel_apply.subscription_stats.exclusive_truncate IS

@@ -209,7 +209,7 @@ poll(
 on_subscriber('INSERT INTO counted VALUES (401, 1)');
 on_publisher('INSERT INTO counted VALUES (401, 2)');
 poll(
-	"SELECT fallback_failure = 0 AND leader_waits > 0 AND errors > 2 AND retries > 2 AND failed_attempts > errors
+	"SELECT fallback_failure = 0 AND leader_waits > 0 AND errors > 2 AND retries = 0 AND failed_attempts > errors
 		AND last_error_time > now() - interval '1 minute' AND state = 'failing' AND reason = last_error
 		AND lag > interval '0'
 	FROM $view",

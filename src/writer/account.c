@@ -31,6 +31,9 @@ PapplyAccount papply_account;
 static int64 first_began_at = 0;
 static uint64 waited_before_us[PAPPLY_COUNTERS - PAPPLY_FIRST_TIME];
 
+/* Since the last commit, whichever attempt they were in. */
+static uint64 uncommitted_retries = 0;
+
 static PapplyWriterCounters *
 my_counters(void)
 {
@@ -41,6 +44,7 @@ void
 papply_account_claim(void)
 {
 	first_began_at = 0;
+	uncommitted_retries = 0;
 }
 
 /*
@@ -132,6 +136,8 @@ papply_account_commit(void)
 	papply_statistics_count(PAPPLY_COUNT_TRUNCATES, account->truncates);
 	papply_statistics_count(PAPPLY_COUNT_EXCLUSIVE_TABLE, account->exclusive_table);
 	papply_statistics_count(PAPPLY_COUNT_EXCLUSIVE_TRUNCATE, account->exclusive_truncates);
+	papply_statistics_count(PAPPLY_COUNT_RETRIES, uncommitted_retries);
+	uncommitted_retries = 0;
 	end_transaction(true);
 	if (papply_slow_log_is_on())
 		log_if_slow();
@@ -149,7 +155,7 @@ void
 papply_account_retry(void)
 {
 	my_counters()->retries++;
-	papply_statistics_count(PAPPLY_COUNT_RETRIES, 1);
+	uncommitted_retries++;
 }
 
 /*
