@@ -15,6 +15,12 @@
 /* True between the BEGIN of such a transaction and its local commit. */
 extern bool papply_keep_is_on;
 
+/*
+ * May a transaction of this subscription still be stored?  Then the native loop
+ * must end prepared transactions, as one of them may be that transaction.
+ */
+extern bool papply_keep_has_requests;
+
 /* Note a message that the native loop gets. */
 extern void papply_keep_message(char *message, int length);
 
@@ -22,13 +28,14 @@ extern void papply_keep_message(char *message, int length);
 static inline void
 papply_keep_note(char *message, int length)
 {
-	if (unlikely(papply_keep_is_on || MySubscription->skiplsn != InvalidXLogRecPtr))
+	if (unlikely(papply_keep_is_on || papply_keep_has_requests ||
+				 MySubscription->skiplsn != InvalidXLogRecPtr))
 		papply_keep_message(message, length);
 }
 
 /*
- * Must the publisher send whole transactions only, in the stream that is about
- * to start?  Changes that the server spools in its own files could not be
+ * Look for transactions that are to be stored.  Must the publisher send whole
+ * transactions only, in the stream that is about to start?  Changes that the server spools in its own files could not be
  * stored.
  */
 extern bool papply_keep_forbids_streaming(void);

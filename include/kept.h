@@ -9,6 +9,7 @@
 #define PAPPLY_KEPT_H
 
 #include "access/genam.h"
+#include "datatype/timestamp.h"
 #include "utils/relcache.h"
 
 #include "parallel_apply.h"
@@ -75,6 +76,27 @@ extern uint64 papply_kept_remove(int64 id);
  * relation against others that insert such rows.
  */
 extern void papply_kept_remove_unused(Relation transactions);
+
+/*
+ * May any transaction of a subscription still be stored, when it is skipped or,
+ * if it was prepared, committed?
+ */
+extern bool papply_kept_has_requests(Oid subid);
+
+/*
+ * A transaction that was prepared on the publisher is about to end there, with
+ * a record at end_lsn or before.  If it was skipped, let its stored messages
+ * have the time of its COMMIT PREPARED, or with 0 remove the row that they
+ * belong to, for its ROLLBACK PREPARED.
+ */
+extern void papply_kept_end_prepared(Oid subid, TransactionId remote_xid, XLogRecPtr end_lsn,
+									 TimestampTz commit_time);
+
+/*
+ * Return the time at which the transaction with this number was committed on
+ * the publisher, or 0 if it is not known.
+ */
+extern TimestampTz papply_kept_commit_time(int64 id);
 
 /*
  * Remove the transactions of a subscription.  Returns how many of them had

@@ -257,7 +257,7 @@ my @always_expected = (
 	qr/canceling statement due to lock timeout/,
 	qr/could not (fetch|receive) .* from (the )?publisher: ERROR:  deadlock detected/,
 	qr/WARNING:  skip-LSN of subscription "parallel" cleared/,
-	qr/ERROR:  new row for relation "refused" violates check constraint "not_negative"/,
+	qr/ERROR:  new row for relation "refused(_prepared)?" violates check constraint "not_negative"/,
 	qr/ERROR:  subscription "\w+" has no failing transaction/,
 	qr/could not create replication slot .*: ERROR:  initial slot snapshot too large/,
 	qr/could not drop replication slot "pg_\d+_sync_\d+_\d+" .* does not exist/,

@@ -27,6 +27,7 @@ my %calm = (
 	look_around => \&look_around,
 	drop_extension => \&drop_extension,
 	skip_and_replay => \&skip_and_replay,
+	skip_prepared => \&skip_prepared,
 	disable => \&disable_enable,
 	rewrite => \&rewrite_tables,
 	reindex => \&reindex,
@@ -58,13 +59,14 @@ my %kills = (
 
 # What an event needs: a proxy between parallel subscriber and publisher; a short
 # timeout at both ends of the connection; a copy of tables, which PostgreSQL does
-# not allow with two_phase; to be the only one of its kind.
+# not allow with two_phase; two_phase; to be the only one of its kind.
 my %needs = (
 	add_column => 'once',
 	add_table => 'once',
 	change_partitions => 'once',
 	set_option => 'once',
 	skip_and_replay => 'once',
+	skip_prepared => 'once two_phase',
 	cut_network => 'proxy',
 	freeze_network => 'proxy short_timeout',
 	freeze_receiver => 'short_timeout',
@@ -94,17 +96,24 @@ sub event_needs
 }
 
 # The events in the order of their times, each a hash: name; time, the fraction of
-# the transactions after which it happens.
+# the transactions after which it happens.  The wanted ones are among them, if they are
+# possible.
 sub draw_events
 {
-	my ($workload, $kills) = @_;
+	my ($workload, $kills, $wanted) = @_;
+	foreach (@$wanted)
+	{
+		die "there is no event $_\n" if !$calm{$_} && !$kills{$_};
+	}
 	my $random = Workload::random_source("schedule of $workload->{seed}");
-	my $has_copy = $workload->settings->{two_phase} eq 'off';
+	my $impossible =
+	  $workload->settings->{two_phase} eq 'off' ? 'two_phase' : 'copy';
 	my $draw = sub {
 		return Workload::pick($random,
-			grep { $has_copy || !needs($_, 'copy') } sort keys %{ $_[0] });
+			grep { !needs($_, $impossible) } sort keys %{ $_[0] });
 	};
 	my @drawn = map { $draw->(\%calm) } (1 .. $random->(6));
+	push @drawn, grep { !needs($_, $impossible) } @$wanted;
 	push @drawn, map { $draw->(\%kills) } (1 .. 1 + $random->(5)) if $kills;
 
 	# Events that wait for a timeout take seconds: one of them is enough.
@@ -704,22 +713,48 @@ sub skip_and_replay
 {
 	my ($run) = @_;
 	return if $run->{is_native};
+	skip_failing($run, 'refused', 'COMMIT');
+	repair_and_replay($run, 'refused');
+	return;
+}
+
+# It fails at its PREPARE.  When it has been rolled back, nothing of it is left.
+sub skip_prepared
+{
+	my ($run) = @_;
+	return if $run->{is_native};
+	my $end = draw($run, 'COMMIT', 'ROLLBACK');
+	skip_failing($run, 'refused_prepared', q(PREPARE TRANSACTION 'refused'));
+	ask($run, $run->{publisher}, "$end PREPARED 'refused'");
+	return repair_and_replay($run, 'refused_prepared') if $end eq 'COMMIT';
+	wait_until(
+		$run,
+		'removal of a transaction that was rolled back',
+		sub {
+			ask($run, $run->{parallel},
+				'SELECT count(*) FROM parallel_apply.kept_transactions') == 0;
+		});
+	return;
+}
+
+sub skip_failing
+{
+	my ($run, $table, $end) = @_;
 	my $node = $run->{parallel};
 	my $rows = draw($run, 1, 7, 1000);
 	my $from =
-	  q{FROM parallel_apply.failed_transactions WHERE relname = 'refused'};
-	my $id;
+	  "FROM parallel_apply.failed_transactions WHERE relname = '$table'";
 	$run->{disturbed}{parallel} = 1;
-	add_table($run, 'refused');
+	add_table($run, $table);
 	wait_for_sync($run);
 	ask($run, $node,
-		'ALTER TABLE refused ADD CONSTRAINT not_negative CHECK (v >= 0) NOT VALID'
+		"ALTER TABLE $table ADD CONSTRAINT not_negative CHECK (v >= 0) NOT VALID"
 	);
-	# Its commit does not wait for the standby, which cannot apply it.
+	# Its end does not wait for the standby, which cannot apply it.
 	ask($run, $run->{publisher},
-		"BEGIN; SET LOCAL synchronous_commit = local; DELETE FROM refused WHERE id % $rows = 1;
-		UPDATE refused SET v = -1 - v WHERE id % $rows = 0;
-		INSERT INTO refused VALUES (-1, -1); COMMIT");
+		"SET synchronous_commit = local; BEGIN; DELETE FROM $table WHERE id % $rows = 1;
+		UPDATE $table SET v = -1 - v WHERE id % $rows = 0;
+		INSERT INTO $table VALUES (-1, -1); $end");
 	wait_until(
 		$run,
 		'transaction to skip',
@@ -728,6 +763,14 @@ sub skip_and_replay
 				"SELECT parallel_apply.skip_transaction(subname) $from");
 			return $status == 0 && length $output;
 		});
+	return;
+}
+
+sub repair_and_replay
+{
+	my ($run, $table) = @_;
+	my $node = $run->{parallel};
+	my $id;
 	wait_until(
 		$run,
 		'skipped transaction',
@@ -736,7 +779,7 @@ sub skip_and_replay
 				'SELECT id FROM parallel_apply.skipped_transactions');
 			return length $id;
 		});
-	ask($run, $node, 'ALTER TABLE refused DROP CONSTRAINT not_negative');
+	ask($run, $node, "ALTER TABLE $table DROP CONSTRAINT not_negative");
 	ask($run, $node, "CALL parallel_apply.replay($id)");
 	return;
 }

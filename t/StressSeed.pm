@@ -127,6 +127,7 @@ sub new_run
 		icu => scalar(`pg_config --configure` =~ /--with-icu/),
 		citext => -e "$share/extension/citext.control");
 	my $set = $workload->settings;
+	my @wanted = split(/,/, $ENV{PAPPLY_STRESS_EVENTS} // '');
 
 	# PostgreSQL's own apply worker, when it restarts, confirms the position where
 	# it starts, though the last asynchronous commits of its predecessor may not be
@@ -143,7 +144,7 @@ sub new_run
 		random => Workload::random_source("events of $seed"),
 		may_be_native => (!$kills || $set->{synchronous_commit} eq 'on')
 		  && $set->{streaming} ne 'parallel',
-		events => [ draw_events($workload, $kills) ],
+		events => [ draw_events($workload, $kills, \@wanted) ],
 		pids => [],
 		failures => [],
 		vectors => {},

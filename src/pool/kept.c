@@ -11,7 +11,8 @@
  * The apply worker inserts these in the local transaction that moves the
  * replication origin past the transaction (receiver/keep.c).  So a transaction
  * without messages has not been skipped yet: another one may have come first,
- * or its prepared transaction has not ended.
+ * or its prepared transaction has not ended.  The row of a prepared transaction
+ * gets its commit time, or is removed, just before that ends.
  *
  * Both are materialized views, because no other kind of relation has all the
  * required properties.  Their rows are transactional, survive a crash, and
@@ -197,6 +198,26 @@ papply_kept_subscription(int64 id)
 	return subid;
 }
 
+static bool
+get_commit_time(Relation rel, HeapTuple tuple, void *arg)
+{
+	bool		is_null;
+	Datum		value = heap_getattr(tuple, PAPPLY_KEPT_COMMIT_TIME, RelationGetDescr(rel), &is_null);
+
+	*(TimestampTz *) arg = is_null ? 0 : DatumGetTimestampTz(value);
+	return false;
+}
+
+TimestampTz
+papply_kept_commit_time(int64 id)
+{
+	TimestampTz commit_time = 0;
+
+	visit_transactions(PAPPLY_KEPT_ID, F_INT8EQ, Int64GetDatum(id), AccessShareLock,
+					   get_commit_time, &commit_time);
+	return commit_time;
+}
+
 /*
  * Does function, which stores a bool in *arg, find a row?  The lock waits for
  * prepared transactions, which may have inserted messages.
@@ -256,6 +277,60 @@ papply_kept_are_pending(void)
 	return has_row(PAPPLY_KEPT_TRANSACTIONS, find_pending);
 }
 
+static bool
+has_messages(int64 id)
+{
+	PapplyKeptScan *scan = papply_kept_begin_scan(id);
+	bool		has_any;
+
+	if (scan == NULL)
+		return false;
+	has_any = HeapTupleIsValid(systable_getnext_ordered(scan->scan, ForwardScanDirection));
+	papply_kept_end_scan(scan);
+	return has_any;
+}
+
+/* Is a prepared transaction, or an apply worker, storing messages? */
+static bool
+is_being_stored(Relation messages)
+{
+	if (!ConditionalLockRelation(messages, ShareLock))
+		return true;
+	UnlockRelation(messages, ShareLock);
+	return false;
+}
+
+typedef struct Requests
+{
+	bool		is_being_stored;	/* any transaction */
+	bool		found;
+} Requests;
+
+static bool
+find_request(Relation rel, HeapTuple tuple, void *arg)
+{
+	Requests   *requests = arg;
+
+	requests->found = is_pending(rel, tuple) ||
+		(requests->is_being_stored && !has_messages(id_of(rel, tuple)));
+	return !requests->found;
+}
+
+bool
+papply_kept_has_requests(Oid subid)
+{
+	Relation	messages = papply_kept_open(PAPPLY_KEPT_MESSAGES, AccessShareLock);
+	Requests	requests = {false, false};
+
+	if (messages == NULL)
+		return false;
+	requests.is_being_stored = is_being_stored(messages);
+	visit_transactions(PAPPLY_KEPT_SUBID, F_OIDEQ, ObjectIdGetDatum(subid), AccessShareLock,
+					   find_request, &requests);
+	table_close(messages, NoLock);
+	return requests.found;
+}
+
 /*** removal ***/
 
 static bool
@@ -283,19 +358,6 @@ remove_messages(int64 id)
 	return removed;
 }
 
-static bool
-has_messages(int64 id)
-{
-	PapplyKeptScan *scan = papply_kept_begin_scan(id);
-	bool		has_any;
-
-	if (scan == NULL)
-		return false;
-	has_any = HeapTupleIsValid(systable_getnext_ordered(scan->scan, ForwardScanDirection));
-	papply_kept_end_scan(scan);
-	return has_any;
-}
-
 /*
  * The messages are read after the skip LSN: the transaction that clears it
  * stores them.
@@ -314,7 +376,7 @@ papply_kept_remove_unused(Relation transactions)
 {
 	Relation	messages = papply_kept_open(PAPPLY_KEPT_MESSAGES, AccessShareLock);
 
-	/* a prepared transaction, or an apply worker, may be storing some */
+	/* no transaction may begin to store any meanwhile */
 	if (ConditionalLockRelation(messages, ShareLock))
 	{
 		visit(transactions, NULL, 0, remove_unless_used, NULL);
@@ -350,6 +412,62 @@ papply_kept_remove_all(Oid subid)
 	visit_transactions(PAPPLY_KEPT_SUBID, F_OIDEQ, ObjectIdGetDatum(subid), RowExclusiveLock,
 					   remove_transaction, &removed);
 	return removed;
+}
+
+/*** the end of a prepared transaction ***/
+
+typedef struct End
+{
+	TransactionId remote_xid;
+	XLogRecPtr	end_lsn;
+	TimestampTz commit_time;	/* 0: it is rolled back */
+	uint64		removed;
+} End;
+
+/* Its messages, which the prepared transaction has stored, are not visible yet. */
+static bool
+is_prepared(Relation rel, HeapTuple tuple, const End *end)
+{
+	return DatumGetTransactionId(column_of(rel, tuple, PAPPLY_KEPT_REMOTE_XID)) == end->remote_xid &&
+		DatumGetLSN(column_of(rel, tuple, PAPPLY_KEPT_FINISH_LSN)) < end->end_lsn &&
+		!has_messages(id_of(rel, tuple));
+}
+
+static void
+set_commit_time(Relation rel, HeapTuple tuple, TimestampTz commit_time)
+{
+	Datum		values[PAPPLY_KEPT_COLUMNS] = {0};
+	bool		nulls[PAPPLY_KEPT_COLUMNS] = {false};
+	bool		replaces[PAPPLY_KEPT_COLUMNS] = {false};
+
+	values[PAPPLY_KEPT_COMMIT_TIME - 1] = TimestampTzGetDatum(commit_time);
+	replaces[PAPPLY_KEPT_COMMIT_TIME - 1] = true;
+	CatalogTupleUpdate(rel, &tuple->t_self,
+					   heap_modify_tuple(tuple, RelationGetDescr(rel), values, nulls, replaces));
+}
+
+static bool
+end_prepared(Relation rel, HeapTuple tuple, void *arg)
+{
+	End		   *end = arg;
+
+	if (!is_prepared(rel, tuple, end))
+		return true;
+	if (end->commit_time == 0)
+		(void) remove_row(rel, tuple, &end->removed);
+	else
+		set_commit_time(rel, tuple, end->commit_time);
+	return false;
+}
+
+void
+papply_kept_end_prepared(Oid subid, TransactionId remote_xid, XLogRecPtr end_lsn,
+						 TimestampTz commit_time)
+{
+	End			end = {remote_xid, end_lsn, commit_time, 0};
+
+	visit_transactions(PAPPLY_KEPT_SUBID, F_OIDEQ, ObjectIdGetDatum(subid), RowExclusiveLock,
+					   end_prepared, &end);
 }
 
 /*** messages ***/

@@ -41,6 +41,7 @@
 #include "dispatch.h"
 #include "early.h"
 #include "gain.h"
+#include "keep.h"
 #include "lone.h"
 #include "prepared.h"
 #include "queue.h"
@@ -240,28 +241,6 @@ papply_dispatch_mark_early(int place)
 	papply_queue_mark_early(open_txn.seqno);
 }
 
-/* Queue a COMMIT PREPARED or ROLLBACK PREPARED. */
-static PapplyDispatchResult
-finish_prepared(char *message, int length)
-{
-	PapplyCommit commit;
-	PapplyBegin begin;
-	PapplyDispatchResult result;
-
-	papply_message_parse_commit(message, length, &commit);
-	begin.final_lsn = commit.commit_lsn;
-	begin.commit_time = commit.commit_time;
-	begin.xid = commit.xid;
-	result = begin_transaction(message, length, &begin);
-	if (result == PAPPLY_DISPATCH_QUEUED)
-	{
-		papply_queue_set_company(open_txn.seqno, PAPPLY_SOLO);
-		papply_prepared_finish(commit.xid, dependencies, open_txn.seqno);
-		end_transaction(commit.end_lsn);
-	}
-	return result;
-}
-
 void
 papply_dispatch_end_direct(XLogRecPtr remote_end_lsn)
 {
@@ -293,6 +272,30 @@ make_native(PapplyCounter reason)
 		return;
 	open_txn.is_native = true;
 	papply_queue_leave_to_leader(open_txn.seqno, PAPPLY_BY_LEADER, reason);
+}
+
+/* Queue a COMMIT PREPARED or ROLLBACK PREPARED. */
+static PapplyDispatchResult
+finish_prepared(char *message, int length)
+{
+	PapplyCommit commit;
+	PapplyBegin begin;
+	PapplyDispatchResult result;
+
+	papply_message_parse_commit(message, length, &commit);
+	begin.final_lsn = commit.commit_lsn;
+	begin.commit_time = commit.commit_time;
+	begin.xid = commit.xid;
+	result = begin_transaction(message, length, &begin);
+	if (result == PAPPLY_DISPATCH_QUEUED)
+	{
+		papply_queue_set_company(open_txn.seqno, PAPPLY_SOLO);
+		if (papply_keep_has_requests)
+			make_native(PAPPLY_COUNT_FALLBACK_SUBSCRIPTION);
+		papply_prepared_finish(commit.xid, dependencies, open_txn.seqno);
+		end_transaction(commit.end_lsn);
+	}
+	return result;
 }
 
 /*

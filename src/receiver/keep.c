@@ -18,7 +18,14 @@
  *
  * A prepared transaction becomes a prepared one here as well, with the stored
  * messages as its only changes.  Its ROLLBACK PREPARED removes them, and they
- * are not visible before its COMMIT PREPARED.
+ * are not visible before its COMMIT PREPARED.  When one of these arrives, the
+ * row that skip_transaction() has inserted gets the commit time, or is removed,
+ * in a local transaction just before it.  The publisher has ended the prepared
+ * transaction by then, so a crash in between loses nothing.  An apply worker
+ * that finds such rows when it starts leaves the ends of all prepared
+ * transactions to the native loop, where they are seen here.  skip_transaction()
+ * cannot add a row that the running apply worker has to know: that one has
+ * failed, or ends when the transaction begins, as described below.
  *
  * A change is read with the definition of its relation, so the definition is
  * stored before it.  The publisher may have sent the definition long ago.
@@ -66,6 +73,7 @@ typedef struct Keep
 } Keep;
 
 bool		papply_keep_is_on = false;
+bool		papply_keep_has_requests = false;
 
 static Keep keep;
 static bool is_streaming_forbidden = false;
@@ -83,10 +91,23 @@ find_request(XLogRecPtr finish_lsn)
 	return id;
 }
 
+static void
+look_for_requests(void)
+{
+	MemoryContext old_context = CurrentMemoryContext;
+
+	StartTransactionCommand();
+	papply_keep_has_requests = papply_kept_has_requests(MySubscription->oid);
+	CommitTransactionCommand();
+	MemoryContextSwitchTo(old_context);
+}
+
 bool
 papply_keep_forbids_streaming(void)
 {
-	is_streaming_forbidden = MySubscription->skiplsn != InvalidXLogRecPtr &&
+	look_for_requests();
+	is_streaming_forbidden = papply_keep_has_requests &&
+		MySubscription->skiplsn != InvalidXLogRecPtr &&
 		find_request(MySubscription->skiplsn) != 0;
 	return is_streaming_forbidden;
 }
@@ -301,12 +322,48 @@ begin_if_first(char *message, int length)
 	}
 }
 
+/*
+ * A prepared transaction is about to end.  This local transaction has no
+ * origin, since the native loop moves the origin when it ends that one.
+ */
+static void
+end_prepared(const PapplyCommit *commit)
+{
+	MemoryContext old_context = CurrentMemoryContext;
+	PapplyOriginId origin = PAPPLY_SESSION_ORIGIN;
+
+	look_for_requests();
+	if (!papply_keep_has_requests)
+		return;
+	PAPPLY_SESSION_ORIGIN = PAPPLY_NO_ORIGIN;
+	StartTransactionCommand();
+	papply_kept_end_prepared(MySubscription->oid, commit->xid, commit->end_lsn,
+							 commit->type == LOGICAL_REP_MSG_COMMIT_PREPARED ? commit->commit_time : 0);
+	CommitTransactionCommand();
+	PAPPLY_SESSION_ORIGIN = origin;
+	MemoryContextSwitchTo(old_context);
+}
+
+static void
+end_if_prepared(char *message, int length)
+{
+	PapplyCommit commit;
+
+	if (message[0] != LOGICAL_REP_MSG_COMMIT_PREPARED &&
+		message[0] != LOGICAL_REP_MSG_ROLLBACK_PREPARED)
+		return;
+	papply_message_parse_commit(message, length, &commit);
+	end_prepared(&commit);
+}
+
 void
 papply_keep_message(char *message, int length)
 {
 	PapplyCommit commit;
 
 	begin_if_first(message, length);
+	if (papply_keep_has_requests)
+		end_if_prepared(message, length);
 	if (!papply_keep_is_on)
 		return;
 	switch (message[0])

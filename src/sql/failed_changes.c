@@ -12,8 +12,9 @@
  * size.  The publisher decodes its WAL from the restart position of the slot,
  * and sends the rows in parts.
  *
- * The copy of a slot decodes a prepared transaction only at its COMMIT
- * PREPARED, so the changes of one that fails at its PREPARE are not available.
+ * The copy of a slot decodes prepared transactions only at their COMMIT
+ * PREPARED.  Where the subscription gets them at their PREPARE, the plugin is
+ * asked for that, too, which changes the copy.
  *-------------------------------------------------------------------------
  */
 #include "parallel_apply.h"
@@ -86,6 +87,7 @@ static void
 begin_reading(WalReceiverConn *conn, const PapplyFailedTransaction *failed)
 {
 	char	   *copy = psprintf(PAPPLY_NAME "_%u_%d", MySubscription->oid, MyProcPid);
+	bool		is_two_phase = MySubscription->twophasestate == LOGICALREP_TWOPHASE_STATE_ENABLED;
 
 	if (MySubscription->slotname == NULL)
 		ereport(ERROR,
@@ -100,10 +102,12 @@ begin_reading(WalReceiverConn *conn, const PapplyFailedTransaction *failed)
 	walrcv_clear_result(execute(conn,
 								psprintf("DECLARE messages NO SCROLL CURSOR FOR SELECT data"
 										 " FROM pg_catalog.pg_logical_slot_peek_binary_changes(%s, '"
-										 PAPPLY_LSN_FORMAT "', NULL, 'proto_version', '1', 'publication_names', %s)"
+										 PAPPLY_LSN_FORMAT "', NULL, %s, 'publication_names', %s)"
 										 " WHERE xid::text = '%u' OR pg_catalog.get_byte(data, 0) = %d",
 										 quote_literal_cstr(copy),
 										 LSN_FORMAT_ARGS(failed->final_lsn + 1),
+										 is_two_phase ? "'proto_version', '3', 'two_phase', 'on'" :
+										 "'proto_version', '1'",
 										 quote_literal_cstr(publication_names()),
 										 failed->remote_xid, LOGICAL_REP_MSG_RELATION),
 								InvalidOid));
@@ -175,10 +179,7 @@ put_changes(FunctionCallInfo fcinfo, const PapplyFailedTransaction *failed)
 			ereport(ERROR,
 					(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 					 errmsg("the publisher does not send the transaction that fails"),
-					 errdetail("It is prepared, or it was applied or skipped meanwhile."),
-					 errhint("%s stores it, and %s shows it then.",
-							 PAPPLY_NAME ".skip_transaction()",
-							 PAPPLY_NAME ".skipped_changes()")));
+					 errdetail("It was applied, skipped or rolled back meanwhile.")));
 		clear_result(&source);
 	}
 	PG_FINALLY();

@@ -123,6 +123,8 @@ end(char *message, int length)
 
 	papply_message_parse_commit(message, length, &commit);
 	remote.commit_time = commit.commit_time;
+	if (commit.type == LOGICAL_REP_MSG_PREPARE)
+		remote.commit_time = papply_kept_commit_time(replay->id);
 }
 
 static void
@@ -249,7 +251,7 @@ refuse_missing(void)
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("transaction with number %lld cannot be replayed yet",
 						(long long) replay->id),
-				 errdetail("It has not been skipped, it is prepared, or it was rolled back.")));
+				 errdetail("It has not been skipped, or it is prepared.")));
 	papply_kept_refuse_missing(replay->id);
 }
 
