@@ -143,7 +143,8 @@ my ($alert) = slurp_file("$FindBin::RealBin/../doc/monitoring.md") =~
 my $connstr = $publisher->connstr . ' dbname=postgres';
 on_publisher('CREATE PUBLICATION other FOR TABLE others');
 on_subscriber(
-	"CREATE SUBSCRIPTION other CONNECTION '$connstr' PUBLICATION other WITH (copy_data = false)"
+	"CREATE SUBSCRIPTION other CONNECTION '$connstr' PUBLICATION other WITH (copy_data = false);
+	SELECT parallel_apply.alter_subscription_config('other', 2)"
 );
 ok( $subscriber->poll_query_until(
 		'postgres',
@@ -154,9 +155,11 @@ is( states('no worker could be started'),
 	'other not running, tap parallel',
 	'and no other one');
 on_subscriber('ALTER SUBSCRIPTION tap DISABLE');
-ok( $subscriber->poll_query_until(
-		'postgres', "SELECT count(*) FROM ($alert) AS alert", '0'),
-	'it ends when there is a slot');
+wait_until(
+	q(state = 'parallel' FROM parallel_apply.subscriptions WHERE subname = 'other'),
+	'it does not start when there is a slot');
+is(on_subscriber("SELECT count(*) FROM ($alert) AS alert"),
+	'0', 'it ends when there is a slot');
 states('one is disabled');
 on_publisher('INSERT INTO others VALUES (1)');
 wait_applied($publisher, $subscriber, 'other');
