@@ -248,6 +248,45 @@ if ($subscriber->pg_version >= 16)
 	}
 }
 
+# User code: a trigger, in transactions that are in the queue during the change
+SKIP:
+{
+	skip 'subscriptions have run_as_owner from PostgreSQL 16 on', 2
+	  if $subscriber->pg_version < 16;
+	on_subscriber(
+		q(ALTER TABLE plain OWNER TO holder;
+		ALTER TABLE plain ADD user_name text;
+		CREATE FUNCTION note_user() RETURNS trigger LANGUAGE plpgsql AS
+			'BEGIN NEW.user_name = current_user; RETURN NEW; END';
+		CREATE TRIGGER note_user BEFORE INSERT ON plain
+			FOR EACH ROW EXECUTE FUNCTION note_user();
+		ALTER TABLE plain ENABLE ALWAYS TRIGGER note_user;));
+	for ([ 'false', 'holder' ], [ 'true', 'applier' ])
+	{
+		my ($option, $user) = @$_;
+		my $gate = hold($subscriber, 'SELECT FROM gate FOR UPDATE');
+		my $first = $id + 1;
+		on_publisher(
+			join ";\n",
+			'UPDATE gate SET n = n + 1',
+			map { $id++; "INSERT INTO plain VALUES ($id, 1)" } 1 .. $writers);
+		wait_for_state($subscriber, 'waiting for lock');
+		my $queued = 1 + $writers;
+		wait_until(
+			"$queued = queue_transactions FROM parallel_apply.subscriptions",
+			'not all are received');
+		on_subscriber("ALTER SUBSCRIPTION tap SET (run_as_owner = $option)");
+		$gate->query_safe('COMMIT');
+		$gate->quit;
+		wait_applied($publisher, $subscriber, 'tap');
+		is( on_subscriber(
+				"SELECT string_agg(DISTINCT user_name, ' ') FROM plain WHERE id >= $first"
+			),
+			$user,
+			"with run_as_owner = $option, triggers run as $user");
+	}
+}
+
 wait_applied($publisher, $subscriber, 'tap');
 is( on_subscriber("SELECT array_agg(id ORDER BY id) FROM $_"),
 	on_publisher("SELECT array_agg(id ORDER BY id) FROM $_"),
