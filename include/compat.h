@@ -111,6 +111,16 @@ papply_compat_create_wait_event_set(int nevents)
 #endif
 }
 
+/*
+ * Return the PGconn of a connection.  Its declaration is private to
+ * libpqwalreceiver.c; in all versions it is the first field.
+ */
+static inline void *
+papply_compat_pgconn(WalReceiverConn *conn)
+{
+	return *(void **) conn;
+}
+
 /* Does this process sleep in the lock manager?  Unlocked, a hint. */
 static inline bool
 papply_compat_proc_waits_for_lock(PGPROC *proc)

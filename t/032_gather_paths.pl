@@ -79,37 +79,13 @@ sub arrives
 
 ### TLS
 
-sub switch_tls_on
-{
-	my $directory = $publisher->data_dir;
-	system_or_bail(
-		qw(openssl req -new -x509 -nodes -days 2 -subj /CN=localhost -newkey rsa:2048),
-		'-out' => "$directory/server.crt",
-		'-keyout' => "$directory/server.key");
-	chmod 0600, "$directory/server.key";
-	$publisher->append_conf('pg_hba.conf',
-		"hostssl all all 127.0.0.1/32 trust\nhostssl replication all 127.0.0.1/32 trust"
-	);
-	$publisher->append_conf('postgresql.conf', 'ssl = on');
-	$publisher->restart;
-	return;
-}
-
 SKIP:
 {
-	skip 'without openssl there is no certificate', 4
-	  if system('openssl version >/dev/null 2>&1') != 0;
-	skip 'the server was built without TLS', 4
-	  if `pg_config --configure` !~ /--with-(?:ssl=)?openssl/;
-	switch_tls_on();
+	my $reason = why_not_tls();
+	skip $reason, 4 if $reason;
+	turn_tls_on($publisher);
 	subscribe($publisher, $subscriber, 'tap', with => 'streaming = on');
-	my $port = $publisher->port;
-	on_subscriber(
-		"ALTER SUBSCRIPTION tap CONNECTION 'host=127.0.0.1 port=$port dbname=postgres sslmode=require'"
-	);
-	$publisher->poll_query_until('postgres',
-		'SELECT bool_and(ssl) FROM pg_stat_ssl JOIN pg_stat_replication USING (pid)'
-	) or die 'the walsender does not use TLS';
+	connect_by_tls($publisher, $subscriber, 'tap');
 	wait_for_pool($subscriber, 'tap');
 	arrives(1, 'over TLS');
 	on_subscriber('DROP SUBSCRIPTION tap');

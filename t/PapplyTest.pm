@@ -19,7 +19,7 @@ our @EXPORT = qw(
   has_module indexes_are_complete new_pair create_extension exec_both on_publisher on_subscriber subscribe subscribe_serially wait_for_pool wait_applied wait_for_answer
   rows_equal tables_equal item_rows last_item wait_for_early writer_pids sleeps_of_writers seconds_of apply_pid restart_apply forget_violations connect_again counter hold hold_flushes end_sessions create_selftest_waits let_receiver_sleep becomes_quiet silence_publisher wait_for_state memory_of memory_of_waiting
   begin_streamed spooled_bytes wait_for_spooled no_spool_is_left begin_copy wait_until wait_until_ready reload_with wait_for_sync_state set_synchronous_commit
-  wait_until_failed states_become apply_behind_gate apply_quick_ones run_behind_gate duplicate_key
+  wait_until_failed states_become apply_behind_gate apply_quick_ones run_behind_gate why_not_tls turn_tls_on connect_by_tls duplicate_key
   subscriber_refuses create_accounts start_load start_accounts_load end_load under_load wait_for_progress accounts_are_equal log_is_clean nothing_is_left_open
   finish);
 
@@ -717,6 +717,48 @@ sub apply_quick_ones
 		END $$)
 	);
 	wait_applied(@pair, 'tap');
+	return;
+}
+
+# Why there can be no encrypted connections, or ''.
+sub why_not_tls
+{
+	return 'without openssl there is no certificate'
+	  if system('openssl version >/dev/null 2>&1') != 0;
+	return 'the server was built without TLS'
+	  if `pg_config --configure` !~ /--with-(?:ssl=)?openssl/;
+	return '';
+}
+
+# Restarts a node, which listens on 127.0.0.1, with a certificate.
+sub turn_tls_on
+{
+	my ($node) = @_;
+	my $directory = $node->data_dir;
+	system_or_bail(
+		qw(openssl req -new -x509 -nodes -days 2 -subj /CN=localhost -newkey rsa:2048),
+		'-out' => "$directory/server.crt",
+		'-keyout' => "$directory/server.key");
+	chmod 0600, "$directory/server.key";
+	$node->append_conf('pg_hba.conf',
+		"hostssl all all 127.0.0.1/32 trust\nhostssl replication all 127.0.0.1/32 trust"
+	);
+	$node->append_conf('postgresql.conf', 'ssl = on');
+	$node->restart;
+	return;
+}
+
+# Have a subscription connect to the publisher by an encrypted connection.
+sub connect_by_tls
+{
+	my ($publisher, $subscriber, $subscription) = @_;
+	my $port = $publisher->port;
+	on_subscriber(
+		"ALTER SUBSCRIPTION $subscription CONNECTION 'host=127.0.0.1 port=$port dbname=postgres sslmode=require'"
+	);
+	$publisher->poll_query_until('postgres',
+		'SELECT bool_and(ssl) FROM pg_stat_ssl JOIN pg_stat_replication USING (pid)'
+	) or die 'the walsender does not use TLS';
 	return;
 }
 

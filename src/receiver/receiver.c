@@ -69,6 +69,7 @@
 #include "session_settings.h"
 #include "spool.h"
 #include "status.h"
+#include "tls.h"
 #include "test_hooks.h"
 #include "wal_flush.h"
 
@@ -795,7 +796,8 @@ is_time_to_yield(void)
 static bool
 may_only_watch(void)
 {
-	return held.buffer == NULL && papply_spool_is_empty() && papply_lifecycle_has_chosen_native();
+	return held.buffer == NULL && papply_spool_is_empty() && papply_tls_is_native() &&
+		papply_lifecycle_has_chosen_native();
 }
 
 /*
@@ -832,11 +834,15 @@ adjust_pool(WalReceiverConn *conn, char **buffer, pgsocket *wait_fd, int *length
 	if (had_pool && !papply_lifecycle_has_pool())
 	{
 		replay.rounded_seqno = replay.alone_seqno = PAPPLY_NO_SEQNO;
+		papply_tls_end();
 		*length = papply_native_keepalive(papply_feedback_applied_lsn(true), false, buffer);
 		return true;
 	}
 	if (!had_pool && papply_lifecycle_has_pool())
+	{
 		learn_of_publisher(NULL);
+		papply_tls_begin(conn);
+	}
 	if (may_only_watch())
 	{
 		papply_native_watch_begin();
@@ -865,6 +871,10 @@ fetch_message(WalReceiverConn *conn, char **buffer, pgsocket *wait_fd, int *leng
 		(papply_connection_functions->walrcv_receive) (conn, buffer, wait_fd);
 	if (*length < 0)
 		return STEP_RETURN;
+	if (*length == 0 && papply_tls_has_more())
+		return STEP_AGAIN;
+	if (*length == 0)
+		papply_tls_check();
 	if (*length == 0 && !papply_lifecycle_has_pool())
 	{
 		papply_status_update(false, true);
