@@ -60,6 +60,12 @@
 #define WRITERS_INTERVAL_MS 1000
 #define POOL_INTERVAL_MS 60000
 
+/*
+ * A pool that closes has the definitions sent again at most this often.  With
+ * debug_discard_caches there is a reason at any time, and it would never stop.
+ */
+#define MAX_SENT_AGAIN 3
+
 /* Interval of checking whether the origin was moved by another session. */
 #define ORIGIN_INTERVAL_MS 100
 
@@ -71,6 +77,7 @@ typedef struct OurPool
 {
 	bool		exists;
 	bool		is_closing;		/* it stops when it is drained */
+	int			sent_again;		/* while it closes, see MAX_SENT_AGAIN */
 	bool		has_failed;		/* it stops because it has no writers */
 	PapplyApplyReason stop_reason;	/* while it closes */
 	PapplyApplyReason start_reason; /* why the last start failed; else that it
@@ -190,7 +197,8 @@ look_at_catalogs(void)
 	MemoryContext old_context = CurrentMemoryContext;
 
 	AcceptInvalidationMessages();
-	if (!config.tables_are_current)
+	if (!config.tables_are_current &&
+		!(pool.is_closing && pool.sent_again++ >= MAX_SENT_AGAIN))
 		papply_remote_relation_forget_native();
 	config.tables_are_current = true;
 	if (likely(config.extension_is_current && config.options_are_current))
@@ -545,7 +553,10 @@ static void
 begin_to_close(PapplyApplyReason reason)
 {
 	if (!pool.is_closing)
+	{
 		papply_spool_revoke_early();
+		pool.sent_again = 0;
+	}
 	pool.is_closing = true;
 	pool.stop_reason = reason;
 }
