@@ -171,6 +171,9 @@ typedef struct PapplySample
 
 #define PAPPLY_SAMPLES 7
 
+/* A sample is taken that often, as long as there is something to do. */
+#define PAPPLY_SAMPLE_MS 1000
+
 /*
  * The current state.  Written by the receiver alone, read without a lock.  So
  * fields may be of slightly different moments.
@@ -310,6 +313,13 @@ extern uint64 papply_statistics_total(PapplyCounter counter);
  * has no slot.
  */
 extern bool papply_statistics_get(Oid subid, PapplyStatistics *copy);
+
+/*
+ * Views: return the state that rates at that time (of clock.h) are relative to,
+ * some seconds earlier.  Returns false if there is no sample yet.
+ */
+extern bool papply_statistics_rate_base(const PapplyProgress *progress, int64 now,
+										PapplySample *base);
 
 /*
  * Return the time since which the subscription is behind.  This is the commit

@@ -8,6 +8,8 @@ CREATE FUNCTION selftest_dependency(seed int, bits int, keys int, steps int) RET
     LANGUAGE C STRICT AS '$libdir/parallel_apply', 'papply_selftest_dependency';
 CREATE FUNCTION selftest_lone() RETURNS void
     LANGUAGE C STRICT AS '$libdir/parallel_apply', 'papply_selftest_lone';
+CREATE FUNCTION selftest_rates() RETURNS void
+    LANGUAGE C STRICT AS '$libdir/parallel_apply', 'papply_selftest_rates';
 CREATE FUNCTION selftest_status(kind "char", length int, ahead int DEFAULT 0) RETURNS boolean
     LANGUAGE C STRICT AS '$libdir/parallel_apply', 'papply_selftest_status';
 CREATE FUNCTION selftest_feedback(is_idle boolean, has_standby boolean) RETURNS text
@@ -262,6 +264,7 @@ SELECT selftest_idle();
 
 -- One that has read for long does not apply by itself.
 SELECT selftest_lone();
+SELECT selftest_rates();
 
 -- Pauses in reading: long where the buffers hold much, about as long as it takes the
 -- publisher to fill them where they hold less, and none when it has caught up.  Its clock
@@ -291,4 +294,4 @@ SELECT selftest_status('r', 34, 1);
 DROP TABLE keyed, keyed_too, whole, whole_unique, by_two, nothing, strange, wide;
 DROP FUNCTION selftest_awake, selftest_dependency, selftest_feedback, selftest_gate,
     selftest_idle, selftest_lone, selftest_message, selftest_mutate, selftest_pace, selftest_pace_window, selftest_prepared, selftest_queue, selftest_queue_oversize,
-    selftest_registry, selftest_row_keys, selftest_status, tup, ins, upd, del;
+    selftest_rates, selftest_registry, selftest_row_keys, selftest_status, tup, ins, upd, del;

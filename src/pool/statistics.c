@@ -38,6 +38,9 @@
 #include "text.h"
 
 /* Written by processes without a slot. */
+/* Rates are computed over this time, or since the first sample. */
+#define RATE_US (6 * USECS_PER_SEC)
+
 static PapplyProgress no_progress;
 static uint64 no_counts[PAPPLY_COUNTERS];
 
@@ -136,6 +139,33 @@ papply_statistics_behind_since(const PapplyProgress *progress, bool is_running)
 	if (progress->oldest_commit_time != 0 || is_running)
 		return progress->oldest_commit_time;
 	return progress->current_at;
+}
+
+bool
+papply_statistics_rate_base(const PapplyProgress *progress, int64 now, PapplySample *base)
+{
+	uint64		taken = progress->samples_taken;
+	int64		newer_at = now;
+
+	for (uint64 i = 1; i < PAPPLY_SAMPLES && i <= taken; i++)
+	{
+		int64		start;
+
+		*base = progress->samples[(taken - i) % PAPPLY_SAMPLES];
+		start = Max(base->taken_at, newer_at - PAPPLY_SAMPLE_MS * INT64CONST(1000));
+		newer_at = base->taken_at;
+		if (now - base->taken_at <= RATE_US)
+			continue;
+
+		/*
+		 * There was nothing to do until shortly before the next sample, or
+		 * there would be one in between.
+		 */
+		base->oldest_commit_time += start - base->taken_at;
+		base->taken_at = start;
+		break;
+	}
+	return taken > 0;
 }
 
 uint64

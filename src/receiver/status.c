@@ -45,8 +45,6 @@
 #include "slots.h"
 #include "status.h"
 
-#define SAMPLE_MS 1000
-
 /* Commit times on the publisher; 0 if there is none. */
 typedef struct CommitTimes
 {
@@ -163,10 +161,10 @@ sample(bool has_pool)
 	int64		now = papply_clock_recent();
 	TimestampTz oldest = progress->oldest_commit_time;
 
-	if (n > 0 && !papply_clock_has_passed(before, now, SAMPLE_MS))
+	if (n > 0 && !papply_clock_has_passed(before, now, PAPPLY_SAMPLE_MS))
 		return;
 	if (n > 0 && has_pool)
-		count_lock_waits(Min(now - before, 2 * SAMPLE_MS * INT64CONST(1000)));
+		count_lock_waits(Min(now - before, 2 * PAPPLY_SAMPLE_MS * INT64CONST(1000)));
 
 	next->taken_at = now;
 	next->transactions = papply_statistics_total(PAPPLY_COUNT_TRANSACTIONS);

@@ -98,9 +98,6 @@ StaticAssertDecl(lengthof(statistics_columns) == PAPPLY_COUNTERS + 4,
 /* Columns of the wider result. */
 #define MAX_COLUMNS lengthof(statistics_columns)
 
-/* Rates are computed over this time, or since the last sample if it is older. */
-#define RATE_US (6 * USECS_PER_SEC)
-
 /* A longer catch-up is not shown. */
 #define MAX_CATCH_UP_S (1000.0 * 86400)
 
@@ -203,31 +200,14 @@ add_state(Row *row, const PapplyStatistics *statistics)
 		add_text(row, papply_statistics_reason_text(progress->reason));
 }
 
-/* Return the sample that rates are relative to, or NULL if there is none yet. */
-static const PapplySample *
-base_of_rates(const PapplyProgress *progress, int64 now)
-{
-	const PapplySample *base = NULL;
-
-	for (uint64 i = 1; i < PAPPLY_SAMPLES && i <= progress->samples_taken; i++)
-	{
-		const PapplySample *older =
-		&progress->samples[(progress->samples_taken - i) % PAPPLY_SAMPLES];
-
-		if (base != NULL && now - older->taken_at > RATE_US)
-			break;
-		base = older;
-	}
-	return base;
-}
-
 static void
 add_rates(Row *row, const PapplyStatistics *statistics, double lag_s, bool is_running)
 {
 	const PapplyProgress *progress = &statistics->progress;
 	int64		now = papply_clock_now();
-	const PapplySample *base = base_of_rates(progress, now);
-	double		elapsed_us = base != NULL ? Max(now - base->taken_at, 1) : 1;
+	PapplySample base;
+	bool		has_base = papply_statistics_rate_base(progress, now, &base);
+	double		elapsed_us = has_base ? Max(now - base.taken_at, 1) : 1;
 	TimestampTz oldest = progress->oldest_commit_time;
 	double		rate = 0;
 	double		gain = 0;
@@ -235,15 +215,15 @@ add_rates(Row *row, const PapplyStatistics *statistics, double lag_s, bool is_ru
 
 	if (oldest == 0)
 		oldest = GetCurrentTimestamp();
-	if (base != NULL)
+	if (has_base)
 	{
-		rate = (statistics->total_transactions - base->transactions) * USECS_PER_SEC / elapsed_us;
+		rate = (statistics->total_transactions - base.transactions) * USECS_PER_SEC / elapsed_us;
 
 		/*
 		 * seconds of the publisher that are applied in a second, and one for
 		 * the clock
 		 */
-		gain = (oldest - base->oldest_commit_time) / elapsed_us - 1;
+		gain = (oldest - base.oldest_commit_time) / elapsed_us - 1;
 	}
 	if (lag_s == 0)
 		catch_up_s = 0;

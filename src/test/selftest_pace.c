@@ -15,10 +15,12 @@
 #include "lone.h"
 #include "pace.h"
 #include "selftest.h"
+#include "statistics.h"
 
 PG_FUNCTION_INFO_V1(papply_selftest_lone);
 PG_FUNCTION_INFO_V1(papply_selftest_pace);
 PG_FUNCTION_INFO_V1(papply_selftest_pace_window);
+PG_FUNCTION_INFO_V1(papply_selftest_rates);
 
 /* Time per message of the publisher, the receiver and the network. */
 #define SEND_US 10
@@ -140,5 +142,53 @@ papply_selftest_lone(PG_FUNCTION_ARGS)
 	while (!papply_clock_has_passed(idle_at, papply_clock_now(), 5))
 		;
 	EXPECT(!papply_lone_keeps_up());
+	PG_RETURN_VOID();
+}
+
+static void
+add_sample(PapplyProgress *progress, int64 second, uint64 transactions)
+{
+	PapplySample *sample = &progress->samples[progress->samples_taken++ % PAPPLY_SAMPLES];
+
+	sample->taken_at = second * USECS_PER_SEC;
+	sample->transactions = transactions;
+	sample->oldest_commit_time = sample->taken_at;
+}
+
+/* Is the base of rates at that second as if taken then, with so many transactions? */
+static bool
+rates_begin(const PapplyProgress *progress, int64 second, int64 base_second, uint64 transactions)
+{
+	PapplySample base;
+
+	return papply_statistics_rate_base(progress, second * USECS_PER_SEC, &base) &&
+		base.taken_at == base_second * USECS_PER_SEC &&
+		base.oldest_commit_time == base.taken_at && base.transactions == transactions;
+}
+
+/* selftest_rates(): rates are over the last seconds, also after a long time without any */
+Datum
+papply_selftest_rates(PG_FUNCTION_ARGS)
+{
+	PapplyProgress progress = {0};
+	PapplySample base;
+
+	EXPECT(!papply_statistics_rate_base(&progress, 0, &base));
+
+	/* the first seconds, and then the last ones of a longer time */
+	add_sample(&progress, 1000, 10);
+	EXPECT(rates_begin(&progress, 1000, 1000, 10));
+	add_sample(&progress, 1001, 20);
+	EXPECT(rates_begin(&progress, 1002, 1000, 10));
+	for (int i = 2; i < 20; i++)
+		add_sample(&progress, 1000 + i, 10 + 10 * i);
+	EXPECT(rates_begin(&progress, 1019, 1014, 150));
+
+	/* an hour later: nothing, and then a transaction */
+	EXPECT(rates_begin(&progress, 4600, 4599, 200));
+	add_sample(&progress, 4600, 201);
+	EXPECT(rates_begin(&progress, 4600, 4599, 200));
+	EXPECT(rates_begin(&progress, 4605, 4599, 200));
+	EXPECT(rates_begin(&progress, 4607, 4606, 201));
 	PG_RETURN_VOID();
 }
