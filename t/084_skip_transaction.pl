@@ -333,11 +333,19 @@ subscriber_refuses(
 	qr/ERROR: +cannot drop extension "parallel_apply" because skipped transactions are stored.*HINT: +Use parallel_apply.forget\(\) to remove them, or DROP ... CASCADE/s,
 	'DROP EXTENSION does not remove it');
 on_subscriber('BEGIN; DROP EXTENSION parallel_apply CASCADE; ROLLBACK');
+# The origin of a replay that a crash has left behind
+my $origin = "'parallel_apply_replay_' || oid FROM pg_subscription WHERE subname = 'tap'";
+on_subscriber("SELECT pg_replication_origin_create(name) FROM (SELECT $origin) s (name)");
 subscriber_refuses(
 	'DROP SUBSCRIPTION tap',
 	qr/NOTICE: +1 skipped transaction of the subscription is removed, too/,
 	'DROP SUBSCRIPTION says that it removes it');
 is(stored('id'), '', 'and removes it');
+is( on_subscriber(
+		q(SELECT count(*) FROM pg_replication_origin WHERE roname LIKE 'parallel_apply_replay_%')
+	),
+	'0',
+	'along with the origin of a replay');
 
 finish(
 	$publisher,

@@ -311,6 +311,19 @@ flush_if_writable(void)
 	return functions.server->flush_if_writable();
 }
 
+/*
+ * At the end of a command, everything is sent, and the walsender waits for that.
+ * A stream may end in the middle of a transaction, when messages are kept.
+ */
+static int
+flush(void)
+{
+	newest.was_just_put = gathered.has_end = gathered.stays = false;
+	gathered.bytes = 0;
+	flushes++;
+	return functions.server->flush();
+}
+
 uint64
 papply_gather_flushes(void)
 {
@@ -339,6 +352,7 @@ papply_gather_init(void)
 	functions.ours = *functions.server;
 	functions.ours.putmessage_noblock = put_message;
 	functions.ours.flush_if_writable = flush_if_writable;
+	functions.ours.flush = flush;
 	functions.ours.is_send_pending = is_send_pending;
 }
 
