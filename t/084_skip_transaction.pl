@@ -334,8 +334,11 @@ subscriber_refuses(
 	'DROP EXTENSION does not remove it');
 on_subscriber('BEGIN; DROP EXTENSION parallel_apply CASCADE; ROLLBACK');
 # The origin of a replay that a crash has left behind
-my $origin = "'parallel_apply_replay_' || oid FROM pg_subscription WHERE subname = 'tap'";
-on_subscriber("SELECT pg_replication_origin_create(name) FROM (SELECT $origin) s (name)");
+my $origin =
+  "'parallel_apply_replay_' || oid FROM pg_subscription WHERE subname = 'tap'";
+on_subscriber(
+	"SELECT pg_replication_origin_create(name) FROM (SELECT $origin) s (name)"
+);
 subscriber_refuses(
 	'DROP SUBSCRIPTION tap',
 	qr/NOTICE: +1 skipped transaction of the subscription is removed, too/,

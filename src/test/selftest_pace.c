@@ -155,7 +155,7 @@ add_sample(PapplyProgress *progress, int64 second, uint64 transactions)
 	sample->oldest_commit_time = sample->taken_at;
 }
 
-/* Is the base of rates at that second as if taken then, with so many transactions? */
+/* Is the base of rates at that second as if taken then, with that number of transactions? */
 static bool
 rates_begin(const PapplyProgress *progress, int64 second, int64 base_second, uint64 transactions)
 {
