@@ -103,10 +103,13 @@ tables_equal('when a streamed transaction has ended', @tables);
 # process is stopped.
 $streamed->query_safe('BEGIN;' . item_rows(1000));
 wait_for_early(500);
+$publisher->wait_for_catchup('tap', 'write');
 my $from =
   q(FROM parallel_apply.writers WHERE remote_lsn IS NULL AND state = 'waiting for data');
 wait_until("count(*) = 1 $from", 'no process waits for data');
-my $pid = on_subscriber("SELECT pid $from");
+my $pid = on_subscriber(
+	q(SELECT pid FROM parallel_apply.writers WHERE remote_xid IS NOT NULL AND remote_lsn IS NULL)
+);
 kill 'STOP', $pid;
 on_publisher('INSERT INTO orders VALUES (1)');
 wait_for_state($subscriber, 'waiting for prior commit');
