@@ -13,12 +13,12 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-# As many slots as the subscription and one copy need
+# Slots for the subscription and a few copies
 my ($publisher, $subscriber) = new_pair(
 	publisher_conf => q(
 		logical_decoding_work_mem = 64kB
 		max_prepared_transactions = 10
-		max_replication_slots = 2),
+		max_replication_slots = 4),
 	subscriber_conf => q(
 		max_prepared_transactions = 10
 		wal_level = replica
@@ -117,12 +117,21 @@ subscriber_refuses(
 	q{SET ROLE watcher; SELECT * FROM parallel_apply.failed_changes('tap')},
 	qr/ERROR: +must be owner of subscription tap/,
 	'they are for the owner');
-on_publisher(q{SELECT pg_create_physical_replication_slot('in_the_way')});
+
+# The slot of a call ends with its walsender, a moment after the call.
+$publisher->poll_query_until('postgres',
+	q(SELECT count(*) = 1 FROM pg_replication_slots))
+  or die 'a slot is left';
+on_publisher(
+	q{SELECT pg_create_physical_replication_slot('in_the_way_' || i) FROM generate_series(1, 3) i}
+);
 subscriber_refuses(
 	q{SELECT * FROM parallel_apply.failed_changes('tap')},
 	qr/ERROR: +could not get the transaction from the publisher: ERROR: +all replication slots are in use/,
 	'a slot is needed');
-on_publisher(q{SELECT pg_drop_replication_slot('in_the_way')});
+on_publisher(
+	q{SELECT pg_drop_replication_slot('in_the_way_' || i) FROM generate_series(1, 3) i}
+);
 
 # After a crash, which resets failed_transactions, the transaction fails again.
 $subscriber->stop('immediate');
