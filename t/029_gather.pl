@@ -394,6 +394,26 @@ sub commit_of
 	arrives('C') or die 'the transaction does not arrive';
 }
 
+# Assert that what a statement sends arrives although, in the same page of WAL, a commit
+# follows whose decoding waits for a lock, and that this arrives afterwards.
+sub goes_before_a_slow_commit
+{
+	my ($statement, $what, $name, $name_of_commit) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	my $walsender = walsender_pid();
+	kill 'STOP', $walsender;
+	on_publisher('SELECT pg_switch_wal()');
+	my $session = hold($publisher, insert_into('new', 'after'));
+	on_publisher($statement);
+	end_session($session);
+	my $lock = hold($publisher, 'LOCK pg_publication_rel');
+	kill 'CONT', $walsender;
+	wait_until_blocked('pg_publication_rel');
+	ok(arrives($what), $name);
+	end_session($lock);
+	return ok(arrives('after.*C'), $name_of_commit);
+}
+
 # COMMIT PREPARED, which does not end a transaction for the walsender, and then, in
 # the same page of WAL, a commit that takes long
 {
@@ -410,18 +430,11 @@ sub commit_of
 		q(PREPARE TRANSACTION 'both';));
 	arrives('first.*P.*both') or die 'the first phase does not arrive';
 	$client->forget;
-	my $walsender = walsender_pid();
-	kill 'STOP', $walsender;
-	on_publisher('SELECT pg_switch_wal()');
-	my $session = hold($publisher, insert_into('new', 'after'));
-	on_publisher(q(COMMIT PREPARED 'both'));
-	end_session($session);
-	my $lock = hold($publisher, 'LOCK pg_publication_rel');
-	kill 'CONT', $walsender;
-	wait_until_blocked('pg_publication_rel');
-	ok(arrives('K.*both'), 'without a backlog each message is sent');
-	end_session($lock);
-	ok(arrives('after.*C'), 'and so is what follows');
+	goes_before_a_slow_commit(
+		q(COMMIT PREPARED 'both'),
+		'K.*both',
+		'without a backlog each message is sent',
+		'and so is what follows');
 
 	# The second phase of a prepared transaction, and a commit that is sent before
 	# it
@@ -493,18 +506,11 @@ sub commit_of
 	# Without a backlog, a message that ends no transaction, and then, in the same
 	# page of WAL, a commit that takes long
 	begin_test();
-	my $walsender = walsender_pid();
-	kill 'STOP', $walsender;
-	on_publisher('SELECT pg_switch_wal()');
-	my $session = hold($publisher, insert_into('new', 'after'));
-	on_publisher(q(SELECT pg_logical_emit_message(false, 'tap', 'at once')));
-	end_session($session);
-	my $lock = hold($publisher, 'LOCK pg_publication_rel');
-	kill 'CONT', $walsender;
-	wait_until_blocked('pg_publication_rel');
-	ok(arrives('at once'), 'without a backlog a message alone is sent');
-	end_session($lock);
-	ok(arrives('after.*C'), 'and so is a commit behind it');
+	goes_before_a_slow_commit(
+		q(SELECT pg_logical_emit_message(false, 'tap', 'at once')),
+		'at once',
+		'without a backlog a message alone is sent',
+		'and so is a commit behind it');
 	connect_client(
 		"SLOT client LOGICAL 0/0 (proto_version '1', publication_names 'client')"
 	);

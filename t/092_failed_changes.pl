@@ -40,14 +40,6 @@ on_publisher(
 on_subscriber(q(CREATE ROLE watcher IN ROLE pg_monitor));
 wait_applied($publisher, $subscriber, 'tap');
 
-sub changes
-{
-	my ($function) = @_;
-	return on_subscriber(
-		"SELECT number, statement FROM parallel_apply.$function ORDER BY number"
-	);
-}
-
 sub fails
 {
 	my ($sql) = @_;
@@ -75,7 +67,7 @@ sub is_shown
 {
 	my ($what, $count) = @_;
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
-	my $failed = changes(q{failed_changes('tap')});
+	my $failed = numbered_statements(q{failed_changes('tap')});
 	is(scalar(split /\n/, $failed), $count, "$what: all changes are shown");
 	ok( $publisher->poll_query_until(
 			'postgres',
@@ -84,7 +76,7 @@ sub is_shown
 		"$what: no slot is left on the publisher");
 	my $id = skip_it();
 	is( $failed,
-		changes("skipped_changes($id)"),
+		numbered_statements("skipped_changes($id)"),
 		"$what: they are those that are skipped");
 	on_subscriber("CALL parallel_apply.replay($id)");
 	rows_equal($publisher, $subscriber, 'items',
@@ -107,7 +99,7 @@ fails(
 	UPDATE items SET v = 5 WHERE id = 1;
 	DELETE FROM items WHERE id = 2;
 	COMMIT));
-is( changes(q{failed_changes('tap')}),
+is( numbered_statements(q{failed_changes('tap')}),
 	q(1|INSERT INTO public.items (id, v, note) VALUES ('100', '1', 'a');
 2|INSERT INTO public.items (id, v, note) VALUES ('101', '-1', NULL);
 3|UPDATE public.items SET id = '1', v = '5', note = 'it''s' WHERE id = '1';
@@ -150,7 +142,7 @@ on_publisher('INSERT INTO items VALUES (110, -1)');
 wait_until(
 	'count(*) = 1 FROM parallel_apply.failed_transactions WHERE attempts >= 2',
 	'it does not fail again');
-is( changes(q{failed_changes('tap')}),
+is( numbered_statements(q{failed_changes('tap')}),
 	q(1|INSERT INTO public.items (id, v, note) VALUES ('110', '-1', NULL);),
 	'an enabled subscription shows it, too');
 on_subscriber('ALTER TABLE items DROP CONSTRAINT positive');
@@ -164,14 +156,14 @@ fails(
 is_shown('a streamed transaction', 2501);
 
 fails(q(BEGIN; INSERT INTO items VALUES (200, -1); PREPARE TRANSACTION 'a'));
-my $shown = changes(q{failed_changes('tap')});
+my $shown = numbered_statements(q{failed_changes('tap')});
 is( $shown,
 	q(1|INSERT INTO public.items (id, v, note) VALUES ('200', '-1', NULL);),
 	'a transaction that fails when it is prepared');
 my $id = skip_it();
 on_publisher(q(COMMIT PREPARED 'a'));
 wait_applied($publisher, $subscriber, 'tap');
-is(changes("skipped_changes($id)"),
+is(numbered_statements("skipped_changes($id)"),
 	$shown, 'it is the same when it is skipped and committed');
 on_subscriber("CALL parallel_apply.replay($id)");
 

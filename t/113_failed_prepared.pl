@@ -68,14 +68,6 @@ sub skip_it
 	return $id;
 }
 
-sub changes
-{
-	my ($function) = @_;
-	return on_subscriber(
-		"SELECT number, statement FROM parallel_apply.$function ORDER BY number"
-	);
-}
-
 sub nothing_is_left
 {
 	my ($what) = @_;
@@ -120,17 +112,17 @@ sub is_shown
 		),
 		"items|INSERT|(id)=($row)",
 		"$what: the view shows the change that fails");
-	my $shown = changes(q{failed_changes('tap')});
+	my $shown = numbered_statements(q{failed_changes('tap')});
 	is(scalar(split /\n/, $shown), $count, "$what: all changes are shown");
 	my $id = request();
 	on_subscriber('ALTER SUBSCRIPTION tap ENABLE');
 	wait_applied($publisher, $subscriber, 'tap');
 	on_subscriber('ALTER TABLE items DROP CONSTRAINT positive');
-	is(changes("skipped_changes($id)"),
+	is(numbered_statements("skipped_changes($id)"),
 		'', "$what: nothing is stored before its end");
 	on_publisher(q(COMMIT PREPARED 'it'));
 	wait_applied($publisher, $subscriber, 'tap');
-	is(changes("skipped_changes($id)"),
+	is(numbered_statements("skipped_changes($id)"),
 		$shown, "$what: what was shown is stored");
 	commit_time_is_equal($what, $row);
 	on_publisher('DELETE FROM items');
@@ -169,7 +161,7 @@ sub others_are_left_alone
 		"$what: the end of another prepared transaction leaves it alone");
 	on_publisher(q(COMMIT PREPARED 'it'));
 	wait_applied($publisher, $subscriber, 'tap');
-	is( changes("skipped_changes($id)"),
+	is( numbered_statements("skipped_changes($id)"),
 		q(1|INSERT INTO public.items (id, v, note) VALUES ('2', '-1', NULL);),
 		"$what: and it is stored by its own");
 	commit_time_is_equal("$what, with others", 2);

@@ -19,7 +19,7 @@ our @EXPORT = qw(
   has_module indexes_are_complete new_pair create_extension exec_both on_publisher on_subscriber subscribe subscribe_serially wait_for_pool wait_applied wait_for_answer
   rows_equal tables_equal item_rows last_item wait_for_early writer_pids sleeps_of_writers seconds_of apply_pid restart_apply forget_violations connect_again counter hold hold_flushes end_sessions create_selftest_waits let_receiver_sleep becomes_quiet silence_publisher wait_for_state memory_of memory_of_waiting
   begin_streamed spooled_bytes wait_for_spooled no_spool_is_left begin_copy wait_until wait_until_ready reload_with wait_for_sync_state set_synchronous_commit
-  wait_until_failed states_become apply_behind_gate apply_quick_ones run_behind_gate why_not_tls turn_tls_on connect_by_tls duplicate_key
+  wait_until_failed states_become apply_behind_gate apply_quick_ones run_behind_gate why_not_tls turn_tls_on connect_by_tls numbered_statements duplicate_key
   subscriber_refuses create_accounts start_load start_accounts_load end_load under_load wait_for_progress accounts_are_equal log_is_clean nothing_is_left_open
   finish);
 
@@ -718,6 +718,14 @@ sub apply_quick_ones
 	);
 	wait_applied(@pair, 'tap');
 	return;
+}
+
+# Return what failed_changes() or skipped_changes(), called like that, says.
+sub numbered_statements
+{
+	my ($call) = @_;
+	return on_subscriber(
+		"SELECT number, statement FROM parallel_apply.$call ORDER BY number");
 }
 
 # Why there can be no encrypted connections, or ''.

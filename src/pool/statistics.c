@@ -37,10 +37,10 @@
 #include "statistics.h"
 #include "text.h"
 
-/* Written by processes without a slot. */
 /* Rates are computed over this time, or since the first sample. */
 #define RATE_US (6 * USECS_PER_SEC)
 
+/* Written by processes without a slot. */
 static PapplyProgress no_progress;
 static uint64 no_counts[PAPPLY_COUNTERS];
 

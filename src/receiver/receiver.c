@@ -871,17 +871,16 @@ fetch_message(WalReceiverConn *conn, char **buffer, pgsocket *wait_fd, int *leng
 		(papply_connection_functions->walrcv_receive) (conn, buffer, wait_fd);
 	if (*length < 0)
 		return STEP_RETURN;
-	if (*length == 0 && papply_tls_has_more())
-		return STEP_AGAIN;
 	if (*length == 0)
+	{
+		if (papply_tls_has_more())
+			return STEP_AGAIN;
 		papply_tls_check();
-	if (*length == 0 && !papply_lifecycle_has_pool())
-	{
-		papply_status_update(false, true);
-		return STEP_RETURN;
-	}
-	if (*length == 0)
-	{
+		if (!papply_lifecycle_has_pool())
+		{
+			papply_status_update(false, true);
+			return STEP_RETURN;
+		}
 		if (rest_comes() || must_read_on())
 			return STEP_AGAIN;
 		*length = nothing_to_read(conn, buffer, *wait_fd);
