@@ -42,31 +42,14 @@ papply_claim_early(uint64 seqno)
 
 /*
  * Must this transaction wait for one that is neither committed nor part of the
- * batch?  One with several changes need not, because the writer can postpone
- * the change that has to wait (postpone.c).
+ * batch that begins at first?  One with several changes need not, because the
+ * writer can postpone the change that has to wait (postpone.c).
  */
 static bool
-must_wait(uint64 seqno, uint64 first)
+must_wait(const PapplyTransaction *txn, uint64 first)
 {
-	PapplyTransaction *txn = papply_queue_transaction(seqno);
-
 	return txn->changes <= 1 && txn->max_dependency < first &&
 		txn->max_dependency > papply_pool_committed();
-}
-
-/*
- * Can a batch that begins at first be extended by this transaction?  A
- * transaction that could be applied immediately must not come after one that
- * has to wait, nor must the batch wait in its middle.  But a batch whose first
- * transaction waits can take others that wait.
- */
-static bool
-fits_batch(uint64 seqno, uint64 first, bool first_waits)
-{
-	if (first_waits)
-		return papply_queue_transaction(seqno)->max_dependency >
-			papply_pool_committed();
-	return !must_wait(seqno, first);
 }
 
 /*
@@ -80,6 +63,32 @@ has_company(uint32 state)
 		state == (PAPPLY_TXN_COMPLETE | PAPPLY_BY_WRITER | PAPPLY_SERIAL);
 }
 
+static bool
+is_serial(uint32 state)
+{
+	return (state & PAPPLY_TXN_COMPANY) == PAPPLY_SERIAL;
+}
+
+/*
+ * Can a batch in this state be extended by this transaction?  A batch that can
+ * be applied immediately must not wait in its middle.  One whose first
+ * transaction waits takes only others that depend on an uncommitted one, even
+ * on one of the batch, and delays no transaction that could be applied now.
+ * Serial transactions wait for their turns anyway.
+ */
+static bool
+can_extend(uint64 seqno, uint64 first, uint32 state, bool first_waits)
+{
+	PapplyTransaction *txn = papply_queue_transaction(seqno);
+
+	if (papply_queue_state(txn) != state)
+		return false;
+	pg_read_barrier();			/* pairs with papply_queue_end() */
+	if (is_serial(state))
+		return true;
+	return first_waits ? txn->max_dependency > papply_pool_committed() : !must_wait(txn, first);
+}
+
 /*
  * Return the last transaction of a batch that begins at first and has this
  * state.  Each writer that may be awake gets a share of the backlog, so that a
@@ -89,29 +98,17 @@ has_company(uint32 state)
 static uint64
 end_of_batch(uint64 first, uint32 state, uint64 published, int max)
 {
-	bool		is_serial = (state & PAPPLY_TXN_COMPANY) == PAPPLY_SERIAL;
-	uint64		limit = max;
-	uint64		bytes = 0;
+	const PapplyTransaction *txn = papply_queue_transaction(first);
+	uint64		share = (published - first) / (is_serial(state) ? 1 : papply_awake_sharing());
+	uint64		limit = first + Min(share, max - 1);
+	uint64		full = txn->start_position + MAX_BATCH_BYTES;
+	bool		first_waits = must_wait(txn, first);
 	uint64		last = first;
-	bool		first_waits = must_wait(first, first);
 
-	if (!is_serial)
-		limit = Min(limit, (published - first) / papply_awake_sharing() + 1);
-	for (;;)
-	{
-		PapplyTransaction *txn = papply_queue_transaction(last);
-
-		bytes += txn->end_position - txn->start_position;
-		if (last == published || last - first + 1 >= limit || bytes >= MAX_BATCH_BYTES)
-			return last;
-		txn = papply_queue_transaction(last + 1);
-		if (papply_queue_state(txn) != state)
-			return last;
-		pg_read_barrier();
-		if (!is_serial && !fits_batch(last + 1, first, first_waits))
-			return last;
+	while (last < limit && papply_queue_transaction(last)->end_position < full &&
+		   can_extend(last + 1, first, state, first_waits))
 		last++;
-	}
+	return last;
 }
 
 bool
@@ -120,7 +117,7 @@ papply_claim_next_must_wait(void)
 	uint64		next = pg_atomic_read_u64(&papply_pool->next_claim);
 
 	return next <= pg_atomic_read_u64(&papply_pool->published_seqno) &&
-		must_wait(next, next);
+		must_wait(papply_queue_transaction(next), next);
 }
 
 bool
