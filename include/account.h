@@ -72,10 +72,10 @@ extern void papply_account_time(int64 us);
 
 /*
  * Count a further attempt, for the subscription when it is committed; count an
- * error, after the rollback.
+ * error, after the rollback, which may be in favor of an older transaction.
  */
 extern void papply_account_retry(void);
-extern void papply_account_error(const ErrorData *error);
+extern void papply_account_error(bool is_for_older);
 
 /* Count a transaction that is left to the native loop. */
 extern void papply_account_replay(void);

@@ -11,11 +11,10 @@
 #include "replication/logicalproto.h"
 
 /*
- * Note the error that has ended an attempt before its turn, while a row of
- * this relation was being changed.  Ignored unless it is a violation of a
- * unique or exclusion constraint.
+ * Note that an attempt before its turn has violated a unique or exclusion
+ * constraint of this relation.
  */
-extern void papply_in_order_note_error(int sqlerrcode, LogicalRepRelId remote_relid);
+extern void papply_in_order_note_violation(LogicalRepRelId remote_relid);
 
 /*
  * Return whether the next change of this relation must wait for the turn, and

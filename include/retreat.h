@@ -64,9 +64,6 @@ extern bool papply_retreat_has_canceled(void);
 /* Writer: to be called by its signal handler. */
 extern void papply_retreat_handle_signal(void);
 
-/* Writer: note the error that ended an attempt. */
-extern void papply_retreat_note_error(int sqlerrcode);
-
 /*
  * Writer: after a deadlock, let the processes that waited for this one wake up
  * and take their locks.  An immediate retry would take the locks before them.

@@ -55,9 +55,6 @@
 
 static volatile bool has_canceled = false;
 
-/* Did the last attempt of this writer end in a deadlock? */
-static bool was_deadlock = false;
-
 bool
 papply_retreat_applies_younger(const PapplyWriterSlot *slot, uint64 seqno)
 {
@@ -207,17 +204,8 @@ papply_retreat_handle_signal(void)
 }
 
 void
-papply_retreat_note_error(int sqlerrcode)
-{
-	was_deadlock = sqlerrcode == ERRCODE_T_R_DEADLOCK_DETECTED;
-}
-
-void
 papply_retreat_let_others_go_on(void)
 {
-	if (!was_deadlock)
-		return;
-	was_deadlock = false;
 	(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
 					 DEADLOCK_MS, papply_compat_wait_event(PAPPLY_WAIT_TURN));
 	ResetLatch(MyLatch);

@@ -18,11 +18,9 @@
 #include "parallel_apply.h"
 
 #include "account.h"
-#include "commit_order.h"
 #include "count.h"
 #include "key_wait.h"
 #include "queue.h"
-#include "retreat.h"
 #include "slow_log.h"
 
 PapplyAccount papply_account;
@@ -166,10 +164,10 @@ papply_account_retry(void)
  * to apply a transaction early, do not count.
  */
 void
-papply_account_error(const ErrorData *error)
+papply_account_error(bool is_for_older)
 {
 	end_transaction(false);
-	if (error->sqlerrcode == PAPPLY_ERRCODE_OLDER_WINS || papply_retreat_has_canceled())
+	if (is_for_older)
 	{
 		my_counters()->commit_order_aborts++;
 		papply_statistics_count(PAPPLY_COUNT_COMMIT_ORDER_ABORTS, 1);

@@ -83,13 +83,10 @@ replace(LogicalRepRelId remote_relid)
 }
 
 void
-papply_in_order_note_error(int sqlerrcode, LogicalRepRelId remote_relid)
+papply_in_order_note_violation(LogicalRepRelId remote_relid)
 {
-	OrderedRelation *rel;
+	OrderedRelation *rel = find(remote_relid);
 
-	if (sqlerrcode != ERRCODE_UNIQUE_VIOLATION && sqlerrcode != ERRCODE_EXCLUSION_VIOLATION)
-		return;
-	rel = find(remote_relid);
 	if (rel == NULL)
 		rel = replace(remote_relid);
 	if (rel->left == 0 && papply_clock_has_passed(rel->ended_at, papply_clock_now(), FORGET_MS))

@@ -6,7 +6,7 @@
  * commit order.  So the oldest transaction always has a process, and a
  * transaction only waits for older ones.  Therefore there is always progress.
  *
- * A writer survives an error in one place, try_range().  It rolls back, and
+ * A writer survives an error in one place, attempt().  It rolls back, and
  * then applies again what it had claimed, transaction by transaction, each
  * after all older ones have been committed.  The first attempt may have failed
  * only because it ran too early; the second one has the same conditions as
@@ -110,10 +110,23 @@ typedef struct RemoteRange
 	char		message_type;	/* 0: none yet */
 	bool		is_change;		/* message_type changes a row */
 	bool		is_early;		/* its changes are in its file: early.h */
-	bool		was_refused;	/* the attempt has ended in refuse() */
 } RemoteRange;
 
 static RemoteRange range;
+
+/* How an attempt to apply a range ends. */
+typedef enum AttemptResult
+{
+	ATTEMPT_NONE = 0,			/* there was none */
+	ATTEMPT_COMMITTED,
+	ATTEMPT_OLDER_WINS,			/* rolled back so that others can continue */
+	ATTEMPT_DEADLOCK,
+	ATTEMPT_VIOLATION,			/* of a unique or exclusion constraint */
+	ATTEMPT_REFUSED,			/* see refuse() */
+	ATTEMPT_FAILED				/* for another reason */
+} AttemptResult;
+
+#define ERRCODE_REFUSED MAKE_SQLSTATE('P', 'A', '0', '0', '3')
 
 /* This process. */
 typedef struct Process
@@ -196,9 +209,8 @@ describe_range(void *arg)
 static void
 refuse(void)
 {
-	range.was_refused = true;
 	ereport(ERROR,
-			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+			(errcode(ERRCODE_REFUSED),
 			 errmsg("subscription has changed, or does not allow writers to continue")));
 }
 
@@ -540,13 +552,14 @@ apply_all(PapplyCommit *commit)
 }
 
 static void
-apply_range(void)
+apply_range(void *unused)
 {
 	PapplyCommit commit;
 	uint64		slept_us = papply_commit_order_slept_us();
 	int64		begin = papply_clock_now();
 	double		us;
 
+	papply_retreat_enter(range.first);
 	papply_account_begin(range.first, range.last, begin);
 	papply_pool_set_state(PAPPLY_WRITER_APPLYING);
 	check_subscription();
@@ -570,41 +583,81 @@ apply_range(void)
 	process.has_unreported_stats = true;
 }
 
+static AttemptResult
+classify(const ErrorData *error)
+{
+	switch (error->sqlerrcode)
+	{
+		case PAPPLY_ERRCODE_OLDER_WINS:
+			return ATTEMPT_OLDER_WINS;
+		case ERRCODE_T_R_DEADLOCK_DETECTED:
+			return ATTEMPT_DEADLOCK;
+		case ERRCODE_UNIQUE_VIOLATION:
+		case ERRCODE_EXCLUSION_VIOLATION:
+			return ATTEMPT_VIOLATION;
+		case ERRCODE_REFUSED:
+			return ATTEMPT_REFUSED;
+		default:
+			return papply_retreat_has_canceled() ? ATTEMPT_OLDER_WINS : ATTEMPT_FAILED;
+	}
+}
+
 /* Roll back after an error, which is reported at DEBUG1 only. */
-static void
+static AttemptResult
 recover_from_error(void)
 {
 	ErrorData  *error;
+	AttemptResult result;
 
 	HOLD_INTERRUPTS();
 	range.is_change = false;
 	MemoryContextSwitchTo(process.message_context);
 	error = CopyErrorData();
 	FlushErrorState();
-	if (!range.is_in_turn && !range.is_early)
-		papply_in_order_note_error(error->sqlerrcode, papply_apply_relation());
+	result = classify(error);
+	if (result == ATTEMPT_VIOLATION && !range.is_in_turn && !range.is_early)
+		papply_in_order_note_violation(papply_apply_relation());
 	papply_local_abort();
-	papply_account_error(error);
-	papply_retreat_note_error(error->sqlerrcode);
+	papply_account_error(result == ATTEMPT_OLDER_WINS);
 	ereport(DEBUG1,
 			(errmsg_internal("remote transaction %u is rolled back: %s",
 							 range.remote_xid, error->message)));
 	MemoryContextReset(process.message_context);
 	pgstat_report_stat(false);
 	RESUME_INTERRUPTS();
+	return result;
+}
+
+/* Call a function that may throw an error, and roll back after one. */
+static AttemptResult
+attempt(void (*function) (void *), void *arg)
+{
+	MemoryContext old_context = CurrentMemoryContext;
+	volatile AttemptResult result = ATTEMPT_COMMITTED;
+
+	PG_TRY();
+	{
+		function(arg);
+	}
+	PG_CATCH();
+	{
+		result = recover_from_error();
+	}
+	PG_END_TRY();
+	MemoryContextSwitchTo(old_context);
+	return result;
 }
 
 /*
- * Apply and commit transactions as one local transaction.  Returns false if
- * that failed and was rolled back.  An error raised after the commit became
- * visible (for example, when logging a message is interrupted) must not cause
- * a retry, because the transactions are already applied.
+ * Apply and commit transactions as one local transaction.  An error raised
+ * after the commit became visible (for example, when logging a message is
+ * interrupted) must not cause a retry, because the transactions are already
+ * applied.
  */
-static bool
+static AttemptResult
 try_range(uint64 first, uint64 last, bool is_in_turn)
 {
-	MemoryContext old_context = CurrentMemoryContext;
-	volatile bool is_done = false;
+	AttemptResult result;
 
 	memset(&range, 0, sizeof(range));
 	range.first = first;
@@ -617,43 +670,35 @@ try_range(uint64 first, uint64 last, bool is_in_turn)
 	papply_apply_begin_range();
 	papply_conflict_forget_all();
 	papply_postpone_begin_range(first, apply_postponed);
-	PG_TRY();
-	{
-		papply_retreat_enter(first);
-		apply_range();
-		is_done = true;
-	}
-	PG_CATCH();
-	{
-		recover_from_error();
-		is_done = papply_pool_committed() >= range.last;
-	}
-	PG_END_TRY();
+	result = attempt(apply_range, NULL);
 	papply_retreat_leave();
 	range.message_type = 0;
-	MemoryContextSwitchTo(old_context);
-	return is_done;
+	return papply_pool_committed() >= range.last ? ATTEMPT_COMMITTED : result;
+}
+
+/* A commit that is waited for outside of a transaction. */
+typedef struct AwaitedCommit
+{
+	uint64		seqno;
+	PapplyWriterState state;
+} AwaitedCommit;
+
+static void
+wait_for_commit(void *arg)
+{
+	const AwaitedCommit *commit = arg;
+
+	papply_commit_order_wait(commit->seqno, commit->state);
 }
 
 /* Wait outside of a transaction.  Returns false if the pool was closed. */
 static bool
 wait_until_committed(uint64 seqno, PapplyWriterState state)
 {
-	MemoryContext old_context = CurrentMemoryContext;
+	AwaitedCommit commit = {seqno, state};
 
 	while (papply_pool_committed() < seqno && papply_pool->is_open)
-	{
-		PG_TRY();
-		{
-			papply_commit_order_wait(seqno, state);
-		}
-		PG_CATCH();
-		{
-			recover_from_error();
-			MemoryContextSwitchTo(old_context);
-		}
-		PG_END_TRY();
-	}
+		(void) attempt(wait_for_commit, &commit);
 	return papply_pool->is_open;
 }
 
@@ -663,41 +708,59 @@ wait_until_committed(uint64 seqno, PapplyWriterState state)
  * transactions may be why it failed, and because it may run user code.
  */
 static void
-leave_to_native(uint64 seqno)
+leave_to_native(uint64 seqno, AttemptResult result)
 {
 	PapplyCounter reason;
 
-	reason = range.was_refused ? PAPPLY_COUNT_FALLBACK_SUBSCRIPTION : PAPPLY_COUNT_FALLBACK_FAILURE;
+	reason = result == ATTEMPT_REFUSED ? PAPPLY_COUNT_FALLBACK_SUBSCRIPTION : PAPPLY_COUNT_FALLBACK_FAILURE;
 	papply_account_replay();
-	papply_retreat_let_others_go_on();
+	if (result == ATTEMPT_DEADLOCK)
+		papply_retreat_let_others_go_on();
 	papply_queue_leave_to_leader(seqno, PAPPLY_BY_LEADER_ALONE, reason);
 	papply_pool_wake(PAPPLY_WAITER_RECEIVER);
 }
 
 /*
  * Apply a transaction under the conditions of serial apply.  If that fails,
- * leave it to the native loop and wait for the replay.  is_retry: this is not
- * the first attempt.
+ * leave it to the native loop and wait for the replay.  result is that of the
+ * first attempt, if there was one.
  */
 static void
-apply_in_turn(uint64 seqno, bool is_retry)
+apply_in_turn(uint64 seqno, AttemptResult result)
 {
 	PapplyTransaction *txn = papply_queue_transaction(seqno);
+	bool		is_retry = result != ATTEMPT_NONE;
 
 	show_transaction(txn->remote_xid, txn->final_lsn);
 	if (!wait_until_committed(seqno - 1, PAPPLY_WRITER_WAIT_TURN))
 		return;
 	if (is_retry)
 		papply_account_retry();
-	papply_retreat_let_others_go_on();
 	AcceptInvalidationMessages();
-	if (papply_session_load_subscription() && (!is_retry || papply_queue_rewind(seqno)) &&
-		try_range(seqno, seqno, true))
+	if (papply_session_load_subscription() && (!is_retry || papply_queue_rewind(seqno)))
+		result = try_range(seqno, seqno, true);
+	if (result == ATTEMPT_COMMITTED || !papply_pool->is_open)
 		return;
-	if (!papply_pool->is_open)
-		return;
-	leave_to_native(seqno);
+	leave_to_native(seqno, result);
 	(void) wait_until_committed(seqno, PAPPLY_WRITER_WAIT_REPLAY);
+}
+
+/*
+ * Apply what this writer has claimed, together if possible, otherwise one by
+ * one.
+ */
+static void
+apply_claimed(uint64 first, uint64 last)
+{
+	bool		is_alone = papply_queue_is_serial(first) || papply_retreat_concerns(first);
+	AttemptResult result = is_alone ? ATTEMPT_NONE : try_range(first, last, false);
+
+	if (result == ATTEMPT_COMMITTED)
+		return;
+	if (result == ATTEMPT_DEADLOCK)
+		papply_retreat_let_others_go_on();
+	for (uint64 seqno = first; seqno <= last && papply_pool->is_open; seqno++)
+		apply_in_turn(seqno, result);
 }
 
 /*
@@ -708,11 +771,13 @@ apply_in_turn(uint64 seqno, bool is_retry)
 static void
 apply_early(void)
 {
+	AttemptResult result;
+
 	papply_account_claim();
 	papply_claim_early(PAPPLY_SEQNO_OPEN);
-	if (!try_range(PAPPLY_SEQNO_OPEN, PAPPLY_SEQNO_OPEN, false) &&
-		!papply_early_give_up() && papply_pool->is_open)
-		leave_to_native(papply_early_number());
+	result = try_range(PAPPLY_SEQNO_OPEN, PAPPLY_SEQNO_OPEN, false);
+	if (result != ATTEMPT_COMMITTED && !papply_early_give_up() && papply_pool->is_open)
+		leave_to_native(papply_early_number(), result);
 	papply_source_end_early();
 	papply_early_leave();
 }
@@ -743,7 +808,6 @@ writer_loop(void)
 {
 	uint64		first;
 	uint64		last;
-	bool		is_alone;
 
 	while (papply_pool->is_open && !papply_pool_is_retired() && papply_session_load_subscription())
 	{
@@ -767,11 +831,7 @@ writer_loop(void)
 			continue;
 		}
 		papply_account_claim();
-		is_alone = papply_queue_is_serial(first) || papply_retreat_concerns(first);
-		if (!is_alone && try_range(first, last, false))
-			continue;
-		for (uint64 seqno = first; seqno <= last && papply_pool->is_open; seqno++)
-			apply_in_turn(seqno, !is_alone);
+		apply_claimed(first, last);
 	}
 }
 
