@@ -54,6 +54,17 @@ typedef struct PapplyTargetKey
 	Oid			partition;		/* InvalidOid: the table itself */
 } PapplyTargetKey;
 
+/*
+ * State of what is kept of a table across transactions.  An invalidation makes
+ * it stale at any time, also while the table is open.
+ */
+typedef enum PapplyTargetState
+{
+	PAPPLY_TARGET_STALE = 0,	/* must be prepared before its next use */
+	PAPPLY_TARGET_PREPARING,	/* the same, if an error ends that */
+	PAPPLY_TARGET_READY
+} PapplyTargetState;
+
 typedef struct PapplyTarget
 {
 	PapplyTargetKey key;
@@ -70,7 +81,7 @@ typedef struct PapplyTarget
 								 * none */
 
 	/* kept across transactions, until an invalidation */
-	bool		is_valid;
+	PapplyTargetState state;
 	Oid			userid;			/* role that may call its functions */
 	PapplyKeptFunctions functions;
 	Oid			local_relid;

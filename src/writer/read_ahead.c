@@ -257,9 +257,9 @@ lock_table(Table *table)
 
 	if (!ConditionalLockRelationOid(target->local_relid, AccessShareLock))
 		return false;
-	if (target->is_valid && ConditionalLockRelationOid(target->lookup.index, AccessShareLock))
+	if (target->state == PAPPLY_TARGET_READY && ConditionalLockRelationOid(target->lookup.index, AccessShareLock))
 	{
-		if (target->is_valid)
+		if (target->state == PAPPLY_TARGET_READY)
 			return true;
 		UnlockRelationOid(target->lookup.index, AccessShareLock);
 	}

@@ -62,14 +62,11 @@
 #define MAX_OPEN_PARTITIONS 256
 
 /*
- * The targets of this process, and for which circumstances those are open.
- * logicalrep_rel_open(), and preparing a target, may throw an error.
+ * The open targets of this process, and for which circumstances they are open.
  */
 typedef struct Targets
 {
 	PapplyTarget *open;			/* a list */
-	PapplyTarget *opening;		/* in logicalrep_rel_open(): may be half open */
-	PapplyTarget *preparing;
 	bool		were_replica;	/* session_replication_role was replica */
 	uint32		function_changes;
 } Targets;
@@ -103,7 +100,7 @@ load_version(PapplyTarget *target, uint32 version)
 	message.cursor = 1;			/* after the message type */
 	remote = logicalrep_read_rel(&message);
 	target->version = 0;		/* until all of it is done */
-	target->is_valid = false;
+	target->state = PAPPLY_TARGET_STALE;
 	set_label(target, remote);
 	logicalrep_relmap_update(remote);
 	logicalrep_partmap_reset_relmap(remote);
@@ -130,7 +127,7 @@ refuse(PapplyTarget *target)
 {
 	const char *phrase = papply_table_class_phrase(target->reason.cause);
 
-	target->is_valid = false;
+	target->state = PAPPLY_TARGET_STALE;
 	ereport(ERROR,
 			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 			 errmsg("changes of table \"%s\" are not applied in parallel",
@@ -165,10 +162,9 @@ static void
 begin_to_prepare(PapplyTarget *target)
 {
 	target->local_relid = RelationGetRelid(target->rel);
-	target->is_valid = true;	/* unless an invalidation arrives from here on */
+	target->state = PAPPLY_TARGET_PREPARING;
 	target->functions.has_any = true;
 	target->userid = GetUserId();
-	targets.preparing = target;
 	if (target->context != NULL)
 		MemoryContextDelete(target->context);
 	target->context = AllocSetContextCreate(papply_target_cache_context(), "parallel_apply target",
@@ -185,7 +181,8 @@ static void
 end_preparing(PapplyTarget *target, const AttrMap *attnums)
 {
 	target->functions = papply_kept_functions_of(target->rel, attnums, target->context);
-	targets.preparing = NULL;
+	if (target->state == PAPPLY_TARGET_PREPARING)
+		target->state = PAPPLY_TARGET_READY;
 }
 
 static void
@@ -231,7 +228,8 @@ prepare_partition(PapplyTarget *target, PapplyTarget *root)
 	{
 		target->table_class = PAPPLY_TABLE_SERIAL;
 		target->reason.cause = PAPPLY_CAUSE_TRIGGER;
-		root->is_valid = false; /* it must be classified again, too */
+		root->state = PAPPLY_TARGET_STALE;	/* it must be classified again,
+											 * too */
 	}
 	if (target->table_class != PAPPLY_TABLE_PARALLEL)
 		refuse(target);
@@ -298,14 +296,20 @@ start_executor(PapplyTarget *target)
 	target->allowed = 0;
 }
 
-/* Open and lock the table, without an executor state. */
+/*
+ * Open and lock the table, without an executor state.  An error may leave its
+ * entry in the server's map half open.  Then the next use loads the version
+ * again, which resets the entry.
+ */
 static void
 open_table(PapplyTarget *target, LOCKMODE lockmode)
 {
+	uint32		version = target->version;
+
 	papply_target_cache_use(target);
-	targets.opening = target;
+	target->version = 0;
 	target->entry = logicalrep_rel_open(target->key.remote_relid, lockmode);
-	targets.opening = NULL;
+	target->version = version;
 	target->rel = target->entry->localrel;
 	target->root_relid = RelationGetRelid(target->rel);
 	target->next_open = targets.open;
@@ -338,7 +342,7 @@ open_target(PapplyTarget *target)
 
 	/* The owner's functions may be called in defaults. */
 	papply_compat_begin_as_table_owner(target->rel, &user_context);
-	if (!target->is_valid || target->local_relid != target->entry->localreloid ||
+	if (target->state != PAPPLY_TARGET_READY || target->local_relid != target->entry->localreloid ||
 		target->userid != GetUserId())
 		prepare(target);
 	papply_compat_end_as_table_owner(&user_context);
@@ -363,7 +367,7 @@ open_partition(PapplyTarget *target, PapplyTarget *root, ResultRelInfo *result_r
 
 	target->rel = result_rel->ri_RelationDesc;
 	target->root_relid = RelationGetRelid(root->rel);
-	if (!target->is_valid || target->userid != GetUserId())
+	if (target->state != PAPPLY_TARGET_READY || target->userid != GetUserId())
 		prepare_partition(target, root);
 	papply_target_cache_use(target);
 	old_context = MemoryContextSwitchTo(root->estate->es_query_cxt);
@@ -526,7 +530,7 @@ papply_target_peek(LogicalRepRelId remote_relid, uint32 version)
 {
 	PapplyTarget *target = papply_target_cache_find(remote_relid);
 
-	if (target == NULL || !target->is_valid || target->version != version ||
+	if (target == NULL || target->state != PAPPLY_TARGET_READY || target->version != version ||
 		papply_target_runs_code(target) || target->table_class != PAPPLY_TABLE_PARALLEL ||
 		!OidIsValid(target->lookup.index) || !target->lookup.is_identity ||
 		!target->lookup.is_btree)
@@ -539,7 +543,7 @@ papply_target_plain(LogicalRepRelId remote_relid, uint32 version)
 {
 	PapplyTarget *target = papply_target_cache_find(remote_relid);
 
-	if (target == NULL || !target->is_valid || target->version != version ||
+	if (target == NULL || target->state != PAPPLY_TARGET_READY || target->version != version ||
 		!papply_target_takes_runs(target) || target->table_class != PAPPLY_TABLE_PARALLEL)
 		return NULL;
 	return target;
@@ -607,15 +611,4 @@ papply_target_forget_all(void)
 											 * notice aborts */
 	}
 	targets.open = NULL;
-
-	/*
-	 * The next use loads the version again, which resets its entry in the
-	 * map.
-	 */
-	if (targets.opening != NULL)
-		targets.opening->version = 0;
-	targets.opening = NULL;
-	if (targets.preparing != NULL)
-		targets.preparing->is_valid = false;
-	targets.preparing = NULL;
 }

@@ -61,7 +61,7 @@ invalidate_target(Datum arg, Oid relid)
 	hash_seq_init(&status, cache.targets);
 	while ((target = hash_seq_search(&status)) != NULL)
 		if (relid == InvalidOid || target->local_relid == relid)
-			target->is_valid = false;
+			target->state = PAPPLY_TARGET_STALE;
 }
 
 /*
@@ -71,7 +71,7 @@ invalidate_target(Datum arg, Oid relid)
 static void
 forget_functions(PapplyTarget *target)
 {
-	target->is_valid = false;
+	target->state = PAPPLY_TARGET_STALE;
 	cache.function_changes++;
 	if (target->range_number == range.number)
 		range.has_old_functions = true;
@@ -120,7 +120,7 @@ invalidate_domains(Datum arg, int cacheid, uint32 hashvalue)
 	hash_seq_init(&status, cache.targets);
 	while ((target = hash_seq_search(&status)) != NULL)
 		if (cacheid == TYPEOID ? target->has_domain_default : target->may_check_domain)
-			target->is_valid = false;
+			target->state = PAPPLY_TARGET_STALE;
 }
 
 static void
@@ -290,7 +290,7 @@ papply_target_cache_forget_partitions(PapplyTarget *root)
 	{
 		bool		is_partition = papply_target_cache_is_partition_of(target, root);
 
-		if (target->is_open || (target->is_valid && !is_partition))
+		if (target->is_open || (target->state == PAPPLY_TARGET_READY && !is_partition))
 			continue;
 		if (is_partition)
 			drop_partition(target);
