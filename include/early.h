@@ -95,12 +95,9 @@ extern uint64 papply_early_bytes(void);
 
 /*
  * Is the transaction complete in the queue?  Then its file does not grow any
- * longer, and *seqno and *commit are set; otherwise they are undefined.
+ * longer, it has a number, and *commit is set.
  */
-extern bool papply_early_has_ended(uint64 *seqno, PapplyCommit *commit);
-
-/* The same, but throw an error if it is not. */
-extern void papply_early_get_end(uint64 *seqno, PapplyCommit *commit);
+extern bool papply_early_has_ended(PapplyCommit *commit);
 
 /*
  * Writer: to be called by its signal handler.  Cancels what the writer waits

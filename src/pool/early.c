@@ -270,18 +270,29 @@ papply_early_count(void)
 
 /*** any process ***/
 
+/*
+ * Return the number of the transaction in this place if it has ended, else
+ * PAPPLY_NO_SEQNO, and its writer, or -1.
+ */
+static uint64
+number_in(PapplyEarly *early, int *writer)
+{
+	uint32		state = pg_atomic_read_u32(&early->state);
+
+	pg_read_barrier();			/* pairs with papply_early_end() */
+	*writer = writer_of(state);
+	return (state & KIND_MASK) == PAPPLY_EARLY_ENDED ? early->seqno : PAPPLY_NO_SEQNO;
+}
+
 PapplyWriterSlot *
 papply_early_writer_of(PapplyPool *pool, uint64 seqno)
 {
-	for (int i = 0; i < PAPPLY_MAX_EARLY; i++)
-	{
-		PapplyEarly *early = &pool->early[i];
-		uint32		state = pg_atomic_read_u32(&early->state);
+	int			writer;
 
-		pg_read_barrier();		/* pairs with papply_early_end() */
-		if ((state & KIND_MASK) == PAPPLY_EARLY_ENDED && early->seqno == seqno)
-			return &pool->writers[writer_of(state)];
-	}
+	Assert(seqno != PAPPLY_NO_SEQNO);
+	for (int i = 0; i < PAPPLY_MAX_EARLY; i++)
+		if (number_in(&pool->early[i], &writer) == seqno)
+			return &pool->writers[writer];
 	return NULL;
 }
 
@@ -293,16 +304,14 @@ uint64
 papply_early_number_of(int writer)
 {
 	uint64		committed = papply_pool_committed();
+	int			owner;
 
 	for (int i = 0; i < PAPPLY_MAX_EARLY; i++)
 	{
-		PapplyEarly *early = &papply_pool->early[i];
-		uint32		state = pg_atomic_read_u32(&early->state);
+		uint64		seqno = number_in(&papply_pool->early[i], &owner);
 
-		pg_read_barrier();		/* pairs with papply_early_end() */
-		if ((state & KIND_MASK) == PAPPLY_EARLY_ENDED && writer_of(state) == writer &&
-			early->seqno > committed)
-			return early->seqno;
+		if (owner == writer && seqno > committed)
+			return seqno;
 	}
 	return PAPPLY_SEQNO_OPEN;
 }
@@ -421,34 +430,25 @@ papply_early_handle_revoke(void)
 uint64
 papply_early_number(void)
 {
-	if (!mine_is(PAPPLY_EARLY_ENDED))
+	uint64		seqno;
+	int			writer;
+
+	if (mine == NULL)
 		return PAPPLY_SEQNO_OPEN;
-	pg_read_barrier();			/* pairs with papply_early_end() */
-	return mine->seqno;
+	seqno = number_in(mine, &writer);
+	return seqno != PAPPLY_NO_SEQNO && writer == papply_pool_waiter ? seqno : PAPPLY_SEQNO_OPEN;
 }
 
 /* The transaction's slot in the queue is not reused before its commit. */
 bool
-papply_early_has_ended(uint64 *seqno, PapplyCommit *commit)
+papply_early_has_ended(PapplyCommit *commit)
 {
-	if (kind_of(mine) != PAPPLY_EARLY_ENDED)
+	uint64		seqno = papply_early_number();
+
+	if (seqno == PAPPLY_SEQNO_OPEN || !papply_queue_is_complete(papply_queue_transaction(seqno)))
 		return false;
-	pg_read_barrier();			/* pairs with papply_early_end() */
-	*seqno = mine->seqno;
 	*commit = mine->commit;
-	return papply_queue_is_complete(papply_queue_transaction(*seqno));
-}
-
-void
-papply_early_get_end(uint64 *seqno, PapplyCommit *commit)
-{
-	uint64		number;
-
-	if (!papply_early_has_ended(&number, commit))
-		ereport(ERROR,
-				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				 errmsg("streamed transaction is not complete")));
-	*seqno = number;
+	return true;
 }
 
 void

@@ -152,14 +152,13 @@ static bool
 wait_for_message(PapplySpooled *head, char **message, PapplyCommit *commit)
 {
 	int			sleeps = 0;
-	uint64		seqno;
 	bool		has_ended;
 	bool		found;
 
 	papply_early_check();
 	for (;;)
 	{
-		has_ended = papply_early_has_ended(&seqno, commit);
+		has_ended = papply_early_has_ended(commit);
 		pg_read_barrier();		/* pairs with papply_early_publish() */
 		found = papply_spool_reader_next(&early.reader, papply_early_bytes(), head, message);
 		if (found || has_ended)

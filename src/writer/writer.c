@@ -275,8 +275,11 @@ take_number(void)
 {
 	PapplyCommit commit;
 
-	papply_early_get_end(&range.first, &commit);
-	range.last = range.first;
+	if (!papply_early_has_ended(&commit))
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("streamed transaction is not complete")));
+	range.first = range.last = papply_early_number();
 	papply_claim_early(range.first);
 	show_transaction(commit.xid, commit.commit_lsn);
 }
