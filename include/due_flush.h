@@ -37,14 +37,9 @@ extern void papply_due_flush_regularly(void);
 
 /*
  * Do the same if it is due and no other process does it.  Called when there is
- * nothing to read.
+ * nothing to read.  Returns after how many milliseconds a flush may be due;
+ * -1: there is nothing to flush, or another process does it.
  */
-extern void papply_due_flush_look(void);
-
-/*
- * Return after how many milliseconds a flush may be due; -1: there is nothing
- * to flush, or another process does it.
- */
-extern long papply_due_flush_patience_ms(void);
+extern long papply_due_flush_look(void);
 
 #endif							/* PAPPLY_DUE_FLUSH_H */

@@ -51,17 +51,12 @@ extern bool papply_report_may_answer(void);
 
 /*
  * There is nothing more to read: flush if no other process does, and report
- * what is new.
+ * what is new.  Returns after how many milliseconds there may be more to
+ * report; -1: not known.
  */
-extern void papply_report_now(WalReceiverConn *conn);
+extern long papply_report_now(WalReceiverConn *conn);
 
 /* Do the same from time to time while there is more to read. */
 extern void papply_report_if_due(WalReceiverConn *conn);
-
-/*
- * Return after how many milliseconds there may be more to report; -1: not
- * known.
- */
-extern long papply_report_patience_ms(void);
 
 #endif							/* PAPPLY_REPORT_H */

@@ -47,7 +47,6 @@ typedef struct FlushPolicy
 	PapplyFlushes when;
 	XLogRecPtr	asked_lsn;		/* of the publisher's WAL */
 	int64		unflushed_since;	/* and not being flushed; 0: not the case */
-	int64		looked_at;
 } FlushPolicy;
 
 static FlushPolicy policy = {.when = PAPPLY_FLUSHES_AT_ONCE};
@@ -117,38 +116,34 @@ papply_due_flush_regularly(void)
  * flushes.
  */
 static long
-allowed_ms(void)
+allowed_ms(bool holds)
 {
-	if (!is_held())
+	if (!holds)
 		return PATIENCE_MS;
 	return papply_test_defer_ms(policy.when == PAPPLY_FLUSHES_ASKED ? NOT_ASKED_MS : NOT_SET_UP_MS);
 }
 
-void
+long
 papply_due_flush_look(void)
 {
 	bool		has_unflushed = papply_feedback_has_unflushed();
 	bool		waits_for_standbys = papply_feedback_waits_for_standbys();
+	bool		holds = is_held();
+	int64		now;
 
-	papply_wal_flush_hold(is_held());
+	papply_wal_flush_hold(holds);
 	if (!has_unflushed || (papply_wal_flush_is_active() && !waits_for_standbys))
 	{
 		policy.unflushed_since = 0;
-		return;
+		return -1;
 	}
-	policy.looked_at = papply_clock_now();
+	now = papply_clock_now();
 	if (waits_for_standbys ||
-		papply_clock_has_lasted(&policy.unflushed_since, policy.looked_at, allowed_ms()))
+		papply_clock_has_lasted(&policy.unflushed_since, now, allowed_ms(holds)))
 	{
 		flush_all();
 		policy.unflushed_since = 0;
-	}
-}
-
-long
-papply_due_flush_patience_ms(void)
-{
-	if (policy.unflushed_since == 0)
 		return -1;
-	return Max(1, allowed_ms() - (policy.looked_at - policy.unflushed_since) / 1000);
+	}
+	return Max(1, allowed_ms(holds) - (now - policy.unflushed_since) / 1000);
 }

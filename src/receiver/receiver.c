@@ -668,8 +668,7 @@ nothing_to_read(WalReceiverConn *conn, char **buffer, pgsocket socket)
 
 	if (pause_reading(conn, socket))
 		return LOOK_AGAIN;
-	papply_report_now(conn);
-	patience_ms = earlier_ms(patience_ms, papply_report_patience_ms());
+	patience_ms = earlier_ms(patience_ms, papply_report_now(conn));
 	native_loop.is_active |= papply_queue_released_seqno() > released || patience_ms >= 0;
 	if (sleep_for_more(socket, patience_ms, is_open))
 		return LOOK_AGAIN;

@@ -213,22 +213,15 @@ papply_report_if_due(WalReceiverConn *conn)
 	tell(conn);
 }
 
-void
+long
 papply_report_now(WalReceiverConn *conn)
 {
-	status.unread_since = 0;
+	long		flush_ms = papply_due_flush_look();
 
-	papply_due_flush_look();
+	status.unread_since = 0;
 	tell(conn);
 	if (status.has_committed && papply_wal_flush_is_wanted())
 		(void) papply_wal_flush_wake_writer();
 	status.has_committed = false;
-}
-
-long
-papply_report_patience_ms(void)
-{
-	if (status.unreported_since != 0)
-		return RECEIVED_PATIENCE_MS;
-	return papply_due_flush_patience_ms();
+	return status.unreported_since != 0 ? RECEIVED_PATIENCE_MS : flush_ms;
 }
