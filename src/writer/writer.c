@@ -555,16 +555,16 @@ apply_all(PapplyCommit *commit)
 }
 
 static void
-apply_range(void *unused)
+apply_range(uint64 first, PapplyWriterState state)
 {
 	PapplyCommit commit;
 	uint64		slept_us = papply_commit_order_slept_us();
 	int64		begin = papply_clock_now();
 	double		us;
 
-	papply_retreat_enter(range.first);
-	papply_account_begin(range.first, range.last, begin);
-	papply_pool_set_state(PAPPLY_WRITER_APPLYING);
+	papply_retreat_enter(first);
+	papply_account_begin(first, range.last, begin);
+	papply_pool_set_state(state);
 	check_subscription();
 	if (range.first != range.last)
 	{
@@ -631,16 +631,16 @@ recover_from_error(void)
 	return result;
 }
 
-/* Call a function that may throw an error, and roll back after one. */
+/* Call a function with the other arguments, and roll back if it throws an error. */
 static AttemptResult
-attempt(void (*function) (void *), void *arg)
+attempt(void (*function) (uint64, PapplyWriterState), uint64 seqno, PapplyWriterState state)
 {
 	MemoryContext old_context = CurrentMemoryContext;
 	volatile AttemptResult result = ATTEMPT_COMMITTED;
 
 	PG_TRY();
 	{
-		function(arg);
+		function(seqno, state);
 	}
 	PG_CATCH();
 	{
@@ -673,35 +673,18 @@ try_range(uint64 first, uint64 last, bool is_in_turn)
 	papply_apply_begin_range();
 	papply_conflict_forget_all();
 	papply_postpone_begin_range(first, apply_postponed);
-	result = attempt(apply_range, NULL);
+	result = attempt(apply_range, first, PAPPLY_WRITER_APPLYING);
 	papply_retreat_leave();
 	range.message_type = 0;
 	return papply_pool_committed() >= range.last ? ATTEMPT_COMMITTED : result;
-}
-
-/* A commit that is waited for outside of a transaction. */
-typedef struct AwaitedCommit
-{
-	uint64		seqno;
-	PapplyWriterState state;
-} AwaitedCommit;
-
-static void
-wait_for_commit(void *arg)
-{
-	const AwaitedCommit *commit = arg;
-
-	papply_commit_order_wait(commit->seqno, commit->state);
 }
 
 /* Wait outside of a transaction.  Returns false if the pool was closed. */
 static bool
 wait_until_committed(uint64 seqno, PapplyWriterState state)
 {
-	AwaitedCommit commit = {seqno, state};
-
 	while (papply_pool_committed() < seqno && papply_pool->is_open)
-		(void) attempt(wait_for_commit, &commit);
+		(void) attempt(papply_commit_order_wait, seqno, state);
 	return papply_pool->is_open;
 }
 
@@ -713,9 +696,9 @@ wait_until_committed(uint64 seqno, PapplyWriterState state)
 static void
 leave_to_native(uint64 seqno, AttemptResult result)
 {
-	PapplyCounter reason;
+	PapplyCounter reason = result == ATTEMPT_REFUSED ?
+		PAPPLY_COUNT_FALLBACK_SUBSCRIPTION : PAPPLY_COUNT_FALLBACK_FAILURE;
 
-	reason = result == ATTEMPT_REFUSED ? PAPPLY_COUNT_FALLBACK_SUBSCRIPTION : PAPPLY_COUNT_FALLBACK_FAILURE;
 	papply_account_replay();
 	if (result == ATTEMPT_DEADLOCK)
 		papply_retreat_let_others_go_on();
