@@ -631,7 +631,7 @@ recover_from_error(void)
 	return result;
 }
 
-/* Call a function with the other arguments, and roll back if it throws an error. */
+/* Call a function with seqno and state; roll back if it throws an error. */
 static AttemptResult
 attempt(void (*function) (uint64, PapplyWriterState), uint64 seqno, PapplyWriterState state)
 {
