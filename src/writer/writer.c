@@ -696,9 +696,10 @@ wait_until_committed(uint64 seqno, PapplyWriterState state)
 static void
 leave_to_native(uint64 seqno, AttemptResult result)
 {
-	PapplyCounter reason = result == ATTEMPT_REFUSED ?
-		PAPPLY_COUNT_FALLBACK_SUBSCRIPTION : PAPPLY_COUNT_FALLBACK_FAILURE;
+	PapplyCounter reason = PAPPLY_COUNT_FALLBACK_FAILURE;
 
+	if (result == ATTEMPT_REFUSED)
+		reason = PAPPLY_COUNT_FALLBACK_SUBSCRIPTION;
 	papply_account_replay();
 	if (result == ATTEMPT_DEADLOCK)
 		papply_retreat_let_others_go_on();
