@@ -54,6 +54,20 @@ sub is_overcome
 	return;
 }
 
+# The key of a row of items, as the publisher sends it.  A value in binary format is
+# shown like one of type bytea.
+my $is_binary = 0;
+
+sub key_of
+{
+	my ($id) = @_;
+	my $values =
+	  $is_binary
+	  ? sprintf('\x%08x, \x%s', $id, unpack 'H*', 'a, b')
+	  : "$id, a, b";
+	return "(id, part)=($values)";
+}
+
 # The second change of that transaction fails.
 sub fails
 {
@@ -65,11 +79,12 @@ sub fails
 		INSERT INTO items SELECT max(id) + 1, 'a', 1 FROM items;
 		SELECT pg_current_xact_id(), pg_current_wal_insert_lsn(); COMMIT));
 	my $id = on_publisher('SELECT max(id) - 1 FROM items');
+	my $key = key_of($id);
 	wait_until_failed();
 	is( failed(
 			'remote_xid, attempts, sqlstate, message, change, schemaname, relname, operation, key'
 		),
-		qq($xid|1|23514|new row for relation "items" violates check constraint "positive"|2|public|items|INSERT|(id, part)=($id, a, b)),
+		qq($xid|1|23514|new row for relation "items" violates check constraint "positive"|2|public|items|INSERT|$key),
 		"$what: the view shows what has failed");
 	is( failed(
 			qq(finish_lsn >= '$after' AND finish_lsn < pg_lsn '$after' + 1000000,
@@ -82,9 +97,8 @@ sub fails
 			'watcher'),
 		'f|||||',
 		"$what: who may not read the table sees no data");
-	is( failed('detail IS NULL, relname, key', 'reader'),
-		"f|items|(id, part)=($id, a, b)",
-		"$what: who may read it sees them");
+	is(failed('detail IS NULL, relname, key', 'reader'),
+		"f|items|$key", "$what: who may read it sees them");
 	on_subscriber('ALTER SUBSCRIPTION tap ENABLE');
 	wait_until(
 		'count(*) = 1 FROM parallel_apply.failed_transactions, pg_subscription WHERE attempts = 2 AND NOT subenabled',
@@ -148,6 +162,12 @@ for my $case (
 	on_subscriber('ALTER SUBSCRIPTION tap ENABLE');
 	is_overcome("$sql: and no more when it is applied");
 }
+
+restart_apply($subscriber, 'tap',
+	'ALTER SUBSCRIPTION tap SET (binary = true)');
+$is_binary = 1;
+fails('values in binary format');
+is_repaired('values in binary format');
 
 rows_equal($publisher, $subscriber, $_) for qw(items others);
 finish($publisher, $subscriber,

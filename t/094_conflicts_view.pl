@@ -168,6 +168,20 @@ conflicts_become(
 	'delete_missing (id)=(1)',
 	delete_missing => 1);
 
+# A value in binary format is shown like one of type bytea.
+restart_apply($subscriber, 'tap',
+	'ALTER SUBSCRIPTION tap SET (binary = true)');
+wait_for_pool($subscriber, 'tap');
+on_subscriber('DELETE FROM items WHERE id = 50');
+on_publisher('DELETE FROM items WHERE id = 50');
+conflicts_become(
+	'values in binary format',
+	'delete_missing (id)=(\x00000032)',
+	delete_missing => 1);
+restart_apply($subscriber, 'tap',
+	'ALTER SUBSCRIPTION tap SET (binary = false)');
+wait_for_pool($subscriber, 'tap');
+
 ### violations
 
 # A transaction fails in the end, when the apply worker applies it.

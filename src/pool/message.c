@@ -14,7 +14,9 @@
  */
 #include "parallel_apply.h"
 
+#include "mb/pg_wchar.h"
 #include "port/pg_bswap.h"
+#include "utils/builtins.h"
 #include "utils/memutils.h"
 
 #include "message.h"
@@ -257,6 +259,41 @@ papply_message_terminate_columns(PapplyTuple *tuple)
 	for (int i = 0; i < tuple->ncolumns; i++)
 		if (tuple->columns[i].kind == LOGICALREP_COLUMN_TEXT)
 			tuple->columns[i].data[tuple->columns[i].length] = '\0';
+}
+
+/* Write bytes like the output function of bytea. */
+static int
+show_binary(const char *data, int length, char *text, int size)
+{
+	int			shown = Min(length, (size - 3) / 2);
+
+	memcpy(text, "\\x", 2);
+	(void) hex_encode(data, shown, text +2);
+	text[		2 + 2 * shown] = '\0';
+
+	return 2 + 2 * shown;
+}
+
+int
+papply_message_show_column(const PapplyColumn *column, char *text, int size)
+{
+	int			length;
+
+	switch (column->kind)
+	{
+		case LOGICALREP_COLUMN_TEXT:
+			length = pg_mbcliplen(column->data, column->length, size - 1);
+			memcpy(text, column->data, length);
+			text[		length] = '\0';
+
+			return length;
+		case LOGICALREP_COLUMN_BINARY:
+			return show_binary(column->data, column->length, text, size);
+		case LOGICALREP_COLUMN_NULL:
+			return strlcpy(text, "null", size);
+		default:
+			return strlcpy(text, "?", size);
+	}
 }
 
 void

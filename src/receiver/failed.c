@@ -54,30 +54,24 @@ take(Rest *rest, int length)
 	return position;
 }
 
-/*
- * Take the next column, as text; data is NULL if there is no text.  Return
- * false if there is no column.
- */
+/* Take the next column.  Return false if there is none. */
 static bool
-take_column(Rest *rest, const char **data, int *length)
+take_column(Rest *rest, PapplyColumn *column)
 {
 	const char *kind = take(rest, 1);
 	const char *size;
 
-	*data = NULL;
-	*length = 0;
 	if (kind == NULL)
 		return false;
+	column->kind = *kind;
 	if (*kind != LOGICALREP_COLUMN_TEXT && *kind != LOGICALREP_COLUMN_BINARY)
 		return true;
 	size = take(rest, 4);
 	if (size == NULL)
 		return false;
-	*length = papply_message_get_uint32(size);
-	*data = take(rest, *length);
-	if (*kind == LOGICALREP_COLUMN_BINARY)
-		*data = NULL;
-	return *kind == LOGICALREP_COLUMN_BINARY || *data != NULL;
+	column->length = papply_message_get_uint32(size);
+	column->data = unconstify(char *, take(rest, column->length));
+	return column->data != NULL;
 }
 
 /* "(a, b)=(1, 2)", truncated if it is too long. */
@@ -117,15 +111,17 @@ read_key(const LogicalRepRelation *remote, Rest *rest, Key *key)
 		return;
 	for (int i = 0; i < remote->natts; i++)
 	{
-		const char *data;
+		PapplyColumn column;
+		char		value[PAPPLY_FAILED_KEY_LENGTH];
 		int			length;
 
-		if (!take_column(rest, &data, &length))
+		if (!take_column(rest, &column))
 			return;
 		if (!bms_is_member(i, remote->attkeys))
 			continue;
 		append(key->names, remote->attnames[i], strlen(remote->attnames[i]));
-		append(key->values, data ? data : "null", data ? length : 4);
+		length = papply_message_show_column(&column, value, sizeof(value));
+		append(key->values, value, length);
 	}
 }
 

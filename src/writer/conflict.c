@@ -37,7 +37,6 @@
 #include "access/heaptoast.h"
 #include "access/htup_details.h"
 #include "access/table.h"
-#include "mb/pg_wchar.h"
 #include "utils/memutils.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
@@ -107,19 +106,10 @@ append_note(void)
 static void
 append_column(StringInfo text, const PapplyColumn *column)
 {
-	switch (column->kind)
-	{
-		case LOGICALREP_COLUMN_TEXT:
-			appendBinaryStringInfo(text, column->data,
-								   pg_mbcliplen(column->data, column->length,
-												PAPPLY_CONFLICT_KEY_LENGTH));
-			break;
-		case LOGICALREP_COLUMN_NULL:
-			appendStringInfoString(text, "null");
-			break;
-		default:
-			appendStringInfoChar(text, '?');
-	}
+	char		value[PAPPLY_CONFLICT_KEY_LENGTH + 1];
+
+	(void) papply_message_show_column(column, value, sizeof(value));
+	appendStringInfoString(text, value);
 }
 
 const char *

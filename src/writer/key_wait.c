@@ -65,17 +65,11 @@ column_of_key(const PapplyChange *change, bool is_old, int number)
 static void
 append_column(StringInfo values, const PapplyColumn *column)
 {
-	if (values->len > 0)
-		appendStringInfoString(values, ", ");
-	if (column == NULL || column->kind == LOGICALREP_COLUMN_UNCHANGED)
-		appendStringInfoChar(values, '?');
-	else if (column->kind == LOGICALREP_COLUMN_NULL)
-		appendStringInfoString(values, "null");
-	else if (column->kind == LOGICALREP_COLUMN_BINARY)
-		appendStringInfoString(values, "<binary>");
-	else
-		appendBinaryStringInfo(values, column->data,
-							   Min(column->length, PAPPLY_KEY_VALUES_BYTES));
+	static const PapplyColumn not_sent = {.kind = LOGICALREP_COLUMN_UNCHANGED};
+	char		value[PAPPLY_KEY_VALUES_BYTES + 1];
+
+	(void) papply_message_show_column(column ? column : &not_sent, value, sizeof(value));
+	appendStringInfo(values, "%s%s", values->len > 0 ? ", " : "", value);
 }
 
 /* Append the columns of a unique index, unless it has been dropped. */
