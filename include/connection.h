@@ -22,4 +22,11 @@ extern const WalReceiverFunctionsType *papply_connection_functions;
 extern void papply_connection_set_send_time(TimestampTz send_time);
 extern TimestampTz papply_connection_send_time(void);
 
+/*
+ * The position of what the latest message of a transaction comes from, in the
+ * publisher's WAL.  BEGIN has that of the first change that is sent.
+ */
+extern void papply_connection_set_lsn(XLogRecPtr lsn);
+extern XLogRecPtr papply_connection_lsn(void);
+
 #endif							/* PAPPLY_CONNECTION_H */

@@ -8,6 +8,7 @@
 #ifndef PAPPLY_LONE_H
 #define PAPPLY_LONE_H
 
+#include "access/xlogdefs.h"
 #include "datatype/timestamp.h"
 
 /*
@@ -22,6 +23,12 @@ extern int64 papply_lone_idle(void);
  * these times, by its own clock.
  */
 extern bool papply_lone_may_begin(TimestampTz commit_time, TimestampTz send_time);
+
+/*
+ * Its first change has arrived.  May the receiver begin to apply it?  These
+ * are the positions in the publisher's WAL of that change and of its end.
+ */
+extern bool papply_lone_may_start(XLogRecPtr first_lsn, XLogRecPtr final_lsn);
 
 /* It is small: should the receiver apply it? */
 extern bool papply_lone_keeps_up(void);

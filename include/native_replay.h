@@ -50,6 +50,12 @@ extern int	papply_native_next(char **buffer);
 extern int	papply_native_before(char *message, int length, char **buffer);
 
 /*
+ * May the transaction have run user code, as far as its messages have been
+ * passed on without the queue?
+ */
+extern bool papply_native_may_have_run_code(void);
+
+/*
  * Called first in every receive.  If the native loop has got the last message
  * of a transaction, it has committed that transaction.
  */

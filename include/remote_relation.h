@@ -59,6 +59,9 @@ extern uint32 papply_remote_relation_version(const char *message, int length);
 extern PapplyRemoteRelation *papply_remote_relation_get(LogicalRepRelId remote_relid,
 														bool want_local);
 
+/* Has the publisher described a relation with REPLICA IDENTITY FULL? */
+extern bool papply_remote_relation_knows_full(void);
+
 /*
  * Return a number that changes whenever the local part of any relation may
  * have changed.

@@ -144,12 +144,64 @@ comes_true(
 	});
 writers_apply('a large transaction is applied by a writer',
 	\&commit_large, $by_writer);
-writers_apply(
-	'a row that is not found by its identity is looked for by a writer',
-	sub { on_publisher('UPDATE whole SET v = v + 1') }, $by_writer);
+tables_are_equal();
+
+### while it arrives
+
+# A small transaction is not put into the queue as a whole, since its first change is
+# applied as soon as it is there.  Does the apply worker wait for the lock of that row
+# before it has put the others into the queue?  The rows are of that size together, at
+# least.
+sub starts_early
+{
+	my $bytes;
+	comes_true(
+		'the apply worker waits for a lock',
+		sub {
+			return if !is_lone();
+			my $session =
+			  hold($subscriber, 'SELECT FROM items WHERE id = 1 FOR UPDATE');
+			on_publisher(
+				q(BEGIN; UPDATE items SET v = v + 1 WHERE id = 1;
+				INSERT INTO wide SELECT max(id) + i, repeat('y', 1000)
+				FROM generate_series(1, 8) i, wide GROUP BY i; COMMIT));
+			$subscriber->poll_query_until('postgres',
+				q(SELECT count(*) > 0 FROM pg_locks WHERE NOT granted))
+			  or die 'no process waits for the lock';
+			my $is_leader = on_subscriber(
+				q(SELECT count(*) FROM pg_locks l, pg_stat_subscription s
+				WHERE NOT granted AND l.pid = s.pid));
+			$bytes = on_subscriber(
+				'SELECT queue_bytes FROM parallel_apply.subscriptions');
+			$session->query_safe('COMMIT');
+			$session->quit;
+			wait_applied($publisher, $subscriber, 'tap');
+			return $is_leader ? 1 : undef;
+		});
+	return $bytes < 8000 ? 1 : 0;
+}
+
+is(starts_early(), 1, 'a small transaction is applied while it arrives');
 tables_are_equal();
 
 ### local locks
+
+# These transactions arrive while one waits for a local session.  Return the same as
+# applied() when all have been applied.
+sub applied_after_slow_one
+{
+	my (@statements) = @_;
+	my $session =
+	  hold($subscriber, 'SELECT FROM items WHERE id = 1 FOR UPDATE');
+	on_publisher('UPDATE items SET v = v + 1 WHERE id = 1');
+	$subscriber->poll_query_until('postgres',
+		q(SELECT count(*) > 0 FROM pg_locks WHERE NOT granted))
+	  or die 'no process waits for the lock';
+	on_publisher($_) foreach @statements;
+	$session->query_safe('COMMIT');
+	$session->quit;
+	return applied();
+}
 
 # The apply worker waits for a lock like PostgreSQL's own.  What arrives meanwhile
 # is not lost, and what arrives later is for writers.
@@ -158,16 +210,8 @@ comes_true(
 	'after one that was slow, writers get the next one',
 	sub {
 		my @before = applied();
-		my $session =
-		  hold($subscriber, 'SELECT FROM items WHERE id = 1 FOR UPDATE');
-		on_publisher('UPDATE items SET v = v + 1 WHERE id = 1');
-		$subscriber->poll_query_until('postgres',
-			q(SELECT count(*) > 0 FROM pg_locks WHERE NOT granted))
-		  or die 'no process waits for the lock';
-		on_publisher('UPDATE items SET v = v + 1 WHERE id = 2');
-		$session->query_safe('COMMIT');
-		$session->quit;
-		my @after = applied();
+		my @after =
+		  applied_after_slow_one('UPDATE items SET v = v + 1 WHERE id = 2');
 		my @next = applied_of('UPDATE items SET v = v + 1 WHERE id = 3');
 		return $after[0] > $before[0] && $next[1] == 1;
 	});
@@ -274,6 +318,51 @@ wait_applied($publisher, $subscriber, 'tap');
 is(on_subscriber('SELECT v FROM items WHERE id = 100'),
 	0, 'the failing transaction was skipped');
 on_publisher('UPDATE items SET v = 2 WHERE id = 100');
+tables_are_equal();
+
+### user code
+
+# What a trigger leaves in the session of the apply worker is noted, although the change
+# that fires it is never in the queue.  So the apply worker fires this trigger from then
+# on, even among many transactions.
+exec_both('CREATE TABLE coded (id int PRIMARY KEY, seen text)');
+on_subscriber(
+	q(CREATE FUNCTION leave() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+		NEW.seen := current_setting('app.left', true);
+		IF NEW.id >= 0 THEN PERFORM set_config('app.left', 'left', false); END IF;
+		RETURN NEW;
+	END $$;
+	CREATE TRIGGER leave BEFORE INSERT ON coded FOR EACH ROW EXECUTE FUNCTION leave();
+	ALTER TABLE coded ENABLE ALWAYS TRIGGER leave;
+	ALTER SUBSCRIPTION tap REFRESH PUBLICATION;));
+wait_until_ready($subscriber);
+comes_true(
+	'a lone transaction fires a trigger',
+	sub {
+		my @applied = applied_of(
+			q(BEGIN; UPDATE items SET v = v + 1;
+			INSERT INTO coded SELECT count(*) FROM coded; COMMIT));
+		return "@applied" eq '1 0';
+	});
+applied_after_slow_one(map { "INSERT INTO coded VALUES (-$_)" } 1 .. 8);
+is( on_subscriber(
+		q(SELECT string_agg(DISTINCT seen, ' ') FROM coded WHERE id < 0)),
+	'left',
+	'the apply worker fires it from then on');
+is( on_subscriber(
+		q(SELECT count(*) FROM coded WHERE id < 0 AND seen IS NULL)),
+	0, 'always');
+tables_are_equal();
+
+### rows without a key
+
+writers_apply(
+	'a row that is not found by its identity is looked for by a writer',
+	sub { on_publisher('UPDATE whole SET v = v + 1') }, $by_writer);
+
+# Once such a table is known, the apply worker waits for the end of a transaction, which
+# may change it, before it begins to apply.
+is(starts_early(), 0, 'from then on, a transaction is first received');
 tables_are_equal();
 
 ### no lone transactions

@@ -15,6 +15,7 @@
 const WalReceiverFunctionsType *papply_connection_functions = NULL;
 
 static TimestampTz last_send_time = 0;
+static XLogRecPtr last_lsn = InvalidXLogRecPtr;
 
 void
 papply_connection_set_send_time(TimestampTz send_time)
@@ -26,4 +27,16 @@ TimestampTz
 papply_connection_send_time(void)
 {
 	return last_send_time;
+}
+
+void
+papply_connection_set_lsn(XLogRecPtr lsn)
+{
+	last_lsn = lsn;
+}
+
+XLogRecPtr
+papply_connection_lsn(void)
+{
+	return last_lsn;
 }

@@ -12,8 +12,16 @@
  * other one.  A publisher's session that waits for each of its commits waits
  * no longer than with PostgreSQL's own apply.
  *
- * As with PostgreSQL's own apply, nothing is received in the meantime.  Four
- * rules keep that loss small:
+ * The native loop gets it from its first change on, and the rest as that
+ * arrives: it applies while the walsender still sends, as it would without a
+ * pool.  That this one will be small can be told from its WAL: BEGIN has the
+ * position of the first change that is sent, and that of the commit.  Where
+ * this does not tell, because other sessions have written between the two, or
+ * where a table is known whose rows the native loop may have to find without
+ * an index, the whole transaction is received first.
+ *
+ * As with PostgreSQL's own apply, nothing else is received in the meantime.
+ * Four rules keep that loss small:
  * - Transactions that arrive after there has been something to read for
  *   KEEPS_UP_US go to writers, until these have applied all of them.
  * - Writers apply a transaction that is published before its end because it is
@@ -43,6 +51,9 @@
  * Waking writers for that would cost more than it gains.
  */
 #define KEEPS_UP_US 2000
+
+/* The WAL of some dozens of small changes. */
+#define SMALL_WAL_BYTES (16 * 1024)
 
 #define SLOW_MS 2
 #define PAUSE_FACTOR 10
@@ -78,6 +89,12 @@ bool
 papply_lone_keeps_up(void)
 {
 	return papply_clock_now() - lone.idle_at <= KEEPS_UP_US;
+}
+
+bool
+papply_lone_may_start(XLogRecPtr first_lsn, XLogRecPtr final_lsn)
+{
+	return first_lsn <= final_lsn && final_lsn - first_lsn <= SMALL_WAL_BYTES && papply_lone_keeps_up();
 }
 
 void

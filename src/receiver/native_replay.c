@@ -64,6 +64,9 @@ typedef struct NativeReplay
 	bool		reads_queue;
 	bool		reads_spool;	/* before the next message in the queue */
 	bool		is_ended;		/* the last message has been passed on */
+	bool		may_run_code;	/* it has changed a table that may, in what
+								 * did not come through the queue */
+	LogicalRepRelId outdated;	/* such a relation, if its class is not known */
 	uint64		seqno;
 	uint64		position;		/* in the queue, of the next entry */
 	PapplyOriginId origin;
@@ -351,6 +354,17 @@ before_truncate(char *message, int length, char **buffer)
 	return 0;
 }
 
+/* Note whether a change that has not been put into the queue may run user code. */
+static void
+note_class(const PapplyRemoteRelation *rel, LogicalRepRelId remote_relid)
+{
+	if (rel != NULL && rel->is_current && rel->table_class == PAPPLY_TABLE_PARALLEL)
+		return;
+	replay.may_run_code = true;
+	if (rel != NULL && !rel->is_current)
+		replay.outdated = remote_relid;
+}
+
 /*
  * Get the definition that the native loop must get before this message, if
  * any.
@@ -365,12 +379,15 @@ tell_before(char *message, int length, char **buffer)
 		case LOGICAL_REP_MSG_INSERT:
 		case LOGICAL_REP_MSG_UPDATE:
 		case LOGICAL_REP_MSG_DELETE:
-			if (length >= 5)
-				rel = papply_remote_relation_get(papply_message_get_uint32(message + 1), false);
+			if (length < 5)
+				break;
+			rel = papply_remote_relation_get(papply_message_get_uint32(message + 1), false);
+			note_class(rel, papply_message_get_uint32(message + 1));
 			if (rel != NULL && rel->native_version != rel->version)
 				return tell_relation(rel, rel->version, buffer);
 			break;
 		case LOGICAL_REP_MSG_TRUNCATE:
+			replay.may_run_code = true;
 			return length >= 6 ? before_truncate(message, length, buffer) : 0;
 		default:
 			break;
@@ -464,6 +481,12 @@ move_origin(void)
 }
 
 bool
+papply_native_may_have_run_code(void)
+{
+	return replay.may_run_code;
+}
+
+bool
 papply_native_is_ended(void)
 {
 	return replay.is_active && replay.is_ended;
@@ -485,6 +508,8 @@ papply_native_finish(XLogRecPtr *remote_end_lsn, XLogRecPtr *local_end_lsn)
 		if (!PAPPLY_ORIGIN_IS_SHARED)
 			PAPPLY_SESSION_ORIGIN = PAPPLY_NO_ORIGIN;
 	}
+	if (replay.outdated != InvalidOid)
+		(void) papply_remote_relation_get(replay.outdated, true);
 	*remote_end_lsn = replay.remote_end_lsn;
 	replay.is_active = false;
 }

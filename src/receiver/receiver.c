@@ -249,6 +249,13 @@ is_lone(uint64 seqno)
 	return papply_queue_applier(seqno) == PAPPLY_BY_LEADER_LONE;
 }
 
+/* Does the native loop apply a lone transaction whose end has not arrived? */
+static bool
+is_open_and_lone(void)
+{
+	return papply_dispatch_is_open() && is_lone(papply_queue_last_seqno());
+}
+
 /*
  * Note what the native loop's transaction may have left in the session.  Comparing all
  * settings takes too long for a lone transaction, and is needed only if that is serial,
@@ -259,7 +266,7 @@ note_session(uint64 seqno)
 {
 	papply_session_locks_note();
 	if (seqno != PAPPLY_NO_SEQNO && is_lone(seqno) &&
-		!papply_queue_is_serial(seqno))
+		!papply_queue_is_serial(seqno) && !papply_native_may_have_run_code())
 		return;
 	papply_session_settings_note();
 	papply_session_sequences_forget();
@@ -335,11 +342,14 @@ must_be_alone(uint64 seqno)
 		txn->local_changes != papply_remote_relation_local_changes();
 }
 
-/* Is seqno alone, or need it not be?  Otherwise ask younger ones to roll back. */
+/*
+ * Is seqno alone, or need it not be?  Otherwise ask younger ones to roll back.  A lone
+ * transaction has begun while there was none, and none is received before its end.
+ */
 static bool
 has_free_way(uint64 seqno)
 {
-	if (seqno == replay.alone_seqno || !must_be_alone(seqno))
+	if (seqno == replay.alone_seqno || is_lone(seqno) || !must_be_alone(seqno))
 		return true;
 	if (!papply_retreat_is_complete(seqno))
 		return false;
@@ -574,7 +584,7 @@ static bool
 is_within_large(void)
 {
 	return papply_spool_is_open() ||
-		(papply_dispatch_is_open() && papply_queue_open_is_published());
+		(papply_dispatch_is_open() && papply_queue_open_is_published() && !is_open_and_lone());
 }
 
 /*
@@ -747,7 +757,7 @@ rest_comes(void)
 {
 	int64		now;
 
-	if (!papply_dispatch_may_be_lone())
+	if (!papply_dispatch_may_be_lone() && !is_open_and_lone())
 		return false;
 	now = papply_clock_now();
 	if (stream.something_came)

@@ -53,6 +53,7 @@ typedef struct Relations
 	List	   *untold;			/* the native loop may have got some since */
 	uint64		local_changes;	/* incremented whenever a local part becomes
 								 * stale */
+	bool		knows_full;		/* has seen one with REPLICA IDENTITY FULL */
 	bool		has_warned;		/* that a table has no place in the statistics */
 } Relations;
 
@@ -192,6 +193,7 @@ papply_remote_relation_update(const char *message, int length, uint64 in_use)
 	buf.maxlen = -1;
 	buf.cursor = 1;				/* after the kind byte */
 	rel->remote = logicalrep_read_rel(&buf);
+	relations.knows_full |= rel->remote->replident == REPLICA_IDENTITY_FULL;
 	MemoryContextSwitchTo(old_context);
 
 	rel->version = papply_pool ? papply_registry_add(message, length) : 0;
@@ -351,6 +353,12 @@ papply_remote_relation_get(LogicalRepRelId remote_relid, bool want_local)
 		MemoryContextSwitchTo(old_context);
 	}
 	return rel;
+}
+
+bool
+papply_remote_relation_knows_full(void)
+{
+	return relations.knows_full;
 }
 
 uint64

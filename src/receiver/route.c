@@ -221,6 +221,7 @@ papply_route_message(char **buffer, int *length)
 
 	remote_lsn = Max(papply_message_get_uint64(message + 1),
 					 papply_message_get_uint64(message + 9));
+	papply_connection_set_lsn(papply_message_get_uint64(message + 1));
 	papply_connection_set_send_time(papply_message_get_uint64(message + 17));
 	route = route_payload(message + PAPPLY_MESSAGE_HEADER, *length - PAPPLY_MESSAGE_HEADER,
 						  buffer, &result);
