@@ -50,6 +50,7 @@ NATIVES=0			# configurations without writers; these two: see gather.sh
 GATHERS=
 WRITERS="2 4 8"			# numbers of writers to measure, in addition to native
 ROUNDS=1			# how often all configurations are measured
+IS_SEPARATE=			# publisher and subscriber have half of the processors each
 
 RESULTS=()			# a line per run, columns: see add_result and measure
 SEGMENTS=-			# of TCP, that the publisher has sent during a run
@@ -133,6 +134,20 @@ as_owner()
 	else
 		"$@"
 	fi
+}
+
+# for_server publisher|subscriber: sets PIN, which begins the commands that a server
+# and its clients are started with.  Where processes take turns, a wake-up of another
+# processor takes longer than one of the same, and the scheduler's choice decides the
+# result.  With IS_SEPARATE there is none, as with two machines.
+for_server()
+{
+	local n
+
+	PIN=()
+	n=$(nproc)
+	[[ -n $IS_SEPARATE ]] && (( n > 1 )) || return 0
+	[[ $1 == subscriber ]] && PIN=(taskset -c "$(( n / 2 ))-$(( n - 1 ))") || PIN=(taskset -c "0-$(( n / 2 - 1 ))")
 }
 
 bench_begin()
@@ -352,7 +367,8 @@ start_server()
 	as_owner mkdir -p "$WORK/socket/$server"
 	[[ $server != subscriber || -z $SUBSCRIBER_PROGRAM ]] || program=(-p "$SUBSCRIBER_PROGRAM" -t 300)
 	[[ $server != publisher || -z $PUBLISHER_PROGRAM ]] || program=(-p "$PUBLISHER_PROGRAM" -t 300)
-	as_owner env "$@" "$BIN/pg_ctl" -D "$WORK/$server" -l "$WORK/$server.log" -s -w start \
+	for_server "$server"
+	as_owner "${PIN[@]}" env "$@" "$BIN/pg_ctl" -D "$WORK/$server" -l "$WORK/$server.log" -s -w start \
 		"${program[@]}" -o "-k '$WORK/socket/$server'" ||
 		{ tail -n 20 "$WORK/$server.log" >&2; die "could not start the $server"; }
 }
