@@ -276,6 +276,40 @@ my @connection_lost = (
 my $of_session =
   qr/duplicate key|conflicting key value|deadlock detected|transaction is aborted|lock timeout|could not serialize|moved to another partition|lost the account|foreign key|prepared transaction with identifier|savepoint "\w+" does not exist|terminating connection|the database system is|cached plan must not change|replication origin/;
 
+# Triggers of several tables count in the same rows, so the copy of one table and
+# changes of another one may conflict, as with PostgreSQL's own apply.  Return the errors
+# of that kind, of workers that synchronize a table and of others that run beside one.
+sub met_by_synchronization
+{
+	my ($log) = @_;
+	my (%is_running, %is_sync, @met);
+	foreach my $line (split /\n/, $log)
+	{
+		if ($line =~
+			/\[(\d+)\] LOG: +logical replication table synchronization worker .* has started/
+		  )
+		{
+			$is_running{$1} = $is_sync{$1} = 1;
+		}
+		elsif ($line =~
+			/\[(\d+)\] LOG: +logical replication table synchronization worker .* has finished|\(PID (\d+)\) (?:exited|was terminated)/
+		  )
+		{
+			delete $is_running{ $1 // $2 };
+		}
+		elsif ($line =~ /database system was (?:shut down|interrupted|not properly)/)
+		{
+			%is_running = ();
+		}
+		elsif ($line =~ /\[(\d+)\] ERROR: +could not serialize access/
+			&& (%is_running || $is_sync{$1}))
+		{
+			push @met, $line;
+		}
+	}
+	return @met;
+}
+
 sub check_logs
 {
 	my ($run) = @_;
@@ -311,14 +345,8 @@ sub check_logs
 			@lines = grep { !/$expected/ } @lines;
 		}
 
-		# Triggers that count in the same rows, as well
-		my %is_sync =
-		  map { $_ => 1 }
-		  $log =~
-		  /\[(\d+)\] LOG: +logical replication table synchronization worker .* has started/g;
-		@lines = grep {
-			!/\[(\d+)\] ERROR: +could not serialize access/ || !$is_sync{$1}
-		} @lines;
+		my %is_met = map { $_ => 1 } met_by_synchronization($log);
+		@lines = grep { !$is_met{$_} } @lines;
 		fail_seed($run, 'log of ' . $node->name . ": $_") foreach @lines;
 		fail_seed($run, 'no pool has started')
 		  if !$native
