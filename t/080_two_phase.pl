@@ -23,7 +23,14 @@ my ($publisher, $subscriber) = new_pair(
 exec_both(
 	q(CREATE TABLE gate (id int PRIMARY KEY, n int NOT NULL);
 	CREATE TABLE items (id int PRIMARY KEY, v int NOT NULL, u int UNIQUE);
-	CREATE TABLE history (id int PRIMARY KEY, v int);));
+	CREATE TABLE history (id int PRIMARY KEY, v int);
+	CREATE TABLE fired (id int PRIMARY KEY);));
+on_subscriber(
+	q(CREATE TABLE log (line bigserial, id int, pid int);
+	CREATE FUNCTION note() RETURNS trigger LANGUAGE plpgsql AS
+		$$BEGIN INSERT INTO public.log (id, pid) VALUES (NEW.id, pg_backend_pid()); RETURN NEW; END$$;
+	CREATE TRIGGER note AFTER INSERT ON fired FOR EACH ROW EXECUTE FUNCTION note();
+	ALTER TABLE fired ENABLE ALWAYS TRIGGER note;));
 create_extension($subscriber);
 subscribe($publisher, $subscriber, 'tap',
 	with => 'two_phase = on, streaming = on');
@@ -168,6 +175,55 @@ for my $how ('the apply worker is terminated', 'the server is killed')
 	all_is_equal("after $how", 0);
 }
 
+# Transactions that run user code, prepared ones among them.  A writer that has applied
+# many short ones claims several of them together: there are two writers, and both are
+# busy until all are there.  The server is killed when it has prepared two of them, and
+# waits for a row in the next one.
+on_subscriber(q(SELECT parallel_apply.alter_subscription_config('tap', 2)));
+wait_for_pool($subscriber, 'tap', 2);
+on_publisher(join '', map { "INSERT INTO fired VALUES (-$_);\n" } 1 .. 200);
+wait_applied($publisher, $subscriber, 'tap');
+$lock->quit;
+$lock = hold($subscriber, 'SELECT FROM gate FOR UPDATE');
+my $row = hold($subscriber, 'SELECT FROM items WHERE id = 50 FOR UPDATE');
+on_publisher(
+	join '',
+	"UPDATE gate SET n = n + 1;\n",
+	"INSERT INTO fired VALUES (1);\n",
+	"INSERT INTO fired VALUES (2);\n",
+	prepare('s', 'INSERT INTO fired VALUES (3)'),
+	prepare('t', 'INSERT INTO fired VALUES (4)'),
+	"BEGIN; INSERT INTO fired VALUES (5); UPDATE items SET v = v + 1 WHERE id = 50; COMMIT;\n",
+	"COMMIT PREPARED 't';\n",
+	"INSERT INTO fired VALUES (6);\n");
+wait_until('queue_transactions = 8 FROM parallel_apply.subscriptions',
+	'not all are received');
+states_become(
+	$subscriber,
+	'waiting for lock, waiting for prior commit',
+	'both writers are busy');
+$lock->query_safe('COMMIT');
+wait_until('count(*) = 2 FROM pg_prepared_xacts', 'they are not prepared');
+wait_for_state($subscriber, 'waiting for lock');
+is( on_subscriber('SELECT string_agg(id::text, $$ $$) FROM log WHERE id > 0'),
+	'1 2',
+	'no prepared one is visible');
+$subscriber->stop('immediate');
+$subscriber->start;
+$_->quit for $lock, $row;
+all_is_equal('after transactions with user code', 1);
+rows_equal($publisher, $subscriber, 'fired');
+on_publisher(q(COMMIT PREPARED 's'; INSERT INTO fired VALUES (7)));
+all_is_equal('after COMMIT PREPARED of one of them', 0);
+rows_equal($publisher, $subscriber, 'fired');
+is( on_subscriber(
+		q(SELECT string_agg(id::text, ' ' ORDER BY line) FROM log WHERE id > 0)
+	),
+	'1 2 3 4 5 6 7',
+	'triggers have fired once, in the order of the commits');
+on_subscriber(
+	q(SELECT parallel_apply.alter_subscription_config('tap', NULL)));
+
 # Errors are PostgreSQL's own: a row that exists already, and a transaction that a
 # user has finished by hand.
 wait_for_pool($subscriber, 'tap');
@@ -250,7 +306,7 @@ restart_apply($subscriber, 'tap');
 on_subscriber(q(SELECT parallel_apply.resume('tap')));
 all_is_equal('after a pause', 0);
 
-$_->quit for $lock, $gate;
+$gate->quit;
 finish(
 	$publisher,
 	$subscriber,
