@@ -278,7 +278,7 @@ my $of_session =
 
 # Triggers of several tables count in the same rows, so the copy of one table and
 # changes of another one may conflict, as with PostgreSQL's own apply.  Return the errors
-# of that kind, of workers that synchronize a table and of others that run beside one.
+# of that kind: those of workers that synchronize a table, and of other workers meanwhile.
 sub met_by_synchronization
 {
 	my ($log) = @_;
@@ -297,7 +297,8 @@ sub met_by_synchronization
 		{
 			delete $is_running{ $1 // $2 };
 		}
-		elsif ($line =~ /database system was (?:shut down|interrupted|not properly)/)
+		elsif ($line =~
+			/database system was (?:shut down|interrupted|not properly)/)
 		{
 			%is_running = ();
 		}
