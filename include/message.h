@@ -132,12 +132,12 @@ extern void papply_message_reset_buffer(StringInfo buf);
 extern void papply_message_terminate_columns(PapplyTuple *tuple);
 
 /*
- * Write a column into text, for messages and views: a value in binary format
+ * Write a column into buffer, for messages and views: a value in binary format
  * as a bytea is written, "null", or "?" if the message does not contain it.
  * It is truncated to size bytes with the terminating zero byte.  Returns its
  * length.
  */
-extern int	papply_message_show_column(const PapplyColumn *column, char *text, int size);
+extern int	papply_message_show_column(const PapplyColumn *column, char *buffer, int size);
 
 /*
  * For error context callbacks: describe the processing of a message as

@@ -15,8 +15,10 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 use Time::HiRes qw(time);
 
-my ($publisher, $subscriber) =
-  new_pair(subscriber_conf => 'parallel_apply.leader_participation = on');
+# WAL of other origin than its changes would make a transaction look large.
+my ($publisher, $subscriber) = new_pair(
+	publisher_conf => "full_page_writes = off\nautovacuum = off",
+	subscriber_conf => 'parallel_apply.leader_participation = on');
 
 exec_both(
 	q(CREATE TABLE items (id int PRIMARY KEY, v int);
@@ -148,40 +150,46 @@ tables_are_equal();
 
 ### while it arrives
 
-# A small transaction is not put into the queue as a whole, since its first change is
-# applied as soon as it is there.  Does the apply worker wait for the lock of that row
-# before it has put the others into the queue?  The rows are of that size together, at
-# least.
-sub starts_early
+# While a transaction that begins with that statement waits for the row of a local
+# session, do that, and return what it returns.
+sub while_one_waits
 {
-	my $bytes;
-	comes_true(
-		'the apply worker waits for a lock',
-		sub {
-			return if !is_lone();
-			my $session =
-			  hold($subscriber, 'SELECT FROM items WHERE id = 1 FOR UPDATE');
-			on_publisher(
-				q(BEGIN; UPDATE items SET v = v + 1 WHERE id = 1;
-				INSERT INTO wide SELECT max(id) + i, repeat('y', 1000)
-				FROM generate_series(1, 8) i, wide GROUP BY i; COMMIT));
-			$subscriber->poll_query_until('postgres',
-				q(SELECT count(*) > 0 FROM pg_locks WHERE NOT granted))
-			  or die 'no process waits for the lock';
-			my $is_leader = on_subscriber(
-				q(SELECT count(*) FROM pg_locks l, pg_stat_subscription s
-				WHERE NOT granted AND l.pid = s.pid));
-			$bytes = on_subscriber(
-				'SELECT queue_bytes FROM parallel_apply.subscriptions');
-			$session->query_safe('COMMIT');
-			$session->quit;
-			wait_applied($publisher, $subscriber, 'tap');
-			return $is_leader ? 1 : undef;
-		});
-	return $bytes < 8000 ? 1 : 0;
+	my ($statement, $meanwhile) = @_;
+	my $session =
+	  hold($subscriber, 'SELECT FROM items WHERE id = 1 FOR UPDATE');
+	on_publisher($statement);
+	$subscriber->poll_query_until('postgres',
+		q(SELECT count(*) > 0 FROM pg_locks WHERE NOT granted))
+	  or die 'no process waits for the lock';
+	my $result = $meanwhile->();
+	$session->query_safe('COMMIT');
+	$session->quit;
+	return $result;
 }
 
-is(starts_early(), 1, 'a small transaction is applied while it arrives');
+# A small transaction is not put into the queue as a whole, since its first change is
+# applied as soon as it is there.  Does the apply worker wait for the lock of that row
+# before it has put the others into the queue, which have 8,000 bytes at least?
+# Undefined if another process waits.
+sub starts_early
+{
+	return if !is_lone();
+	my $waiting = while_one_waits(
+		q(BEGIN; UPDATE items SET v = v + 1 WHERE id = 1;
+		INSERT INTO wide SELECT max(id) + i, repeat('y', 1000)
+		FROM generate_series(1, 8) i, wide GROUP BY i; COMMIT),
+		sub {
+			on_subscriber(
+				q(SELECT (SELECT count(*) FROM pg_locks l, pg_stat_subscription s
+				WHERE NOT granted AND l.pid = s.pid), queue_bytes < 8000
+				FROM parallel_apply.subscriptions));
+		});
+	wait_applied($publisher, $subscriber, 'tap');
+	my ($is_leader, $starts) = split /\|/, $waiting;
+	return $is_leader ? $starts eq 't' || 0 : undef;
+}
+
+comes_true('a small transaction is applied while it arrives', \&starts_early);
 tables_are_equal();
 
 ### local locks
@@ -191,15 +199,9 @@ tables_are_equal();
 sub applied_after_slow_one
 {
 	my (@statements) = @_;
-	my $session =
-	  hold($subscriber, 'SELECT FROM items WHERE id = 1 FOR UPDATE');
-	on_publisher('UPDATE items SET v = v + 1 WHERE id = 1');
-	$subscriber->poll_query_until('postgres',
-		q(SELECT count(*) > 0 FROM pg_locks WHERE NOT granted))
-	  or die 'no process waits for the lock';
-	on_publisher($_) foreach @statements;
-	$session->query_safe('COMMIT');
-	$session->quit;
+	while_one_waits(
+		'UPDATE items SET v = v + 1 WHERE id = 1',
+		sub { on_publisher($_) foreach @statements; });
 	return applied();
 }
 
@@ -362,7 +364,14 @@ writers_apply(
 
 # Once such a table is known, the apply worker waits for the end of a transaction, which
 # may change it, before it begins to apply.
-is(starts_early(), 0, 'from then on, a transaction is first received');
+my $starts;
+comes_true(
+	'the apply worker waits for a lock',
+	sub {
+		$starts = starts_early();
+		return defined $starts ? 1 : undef;
+	});
+is($starts, 0, 'from then on, a transaction is first received');
 tables_are_equal();
 
 ### no lone transactions

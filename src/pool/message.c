@@ -263,19 +263,19 @@ papply_message_terminate_columns(PapplyTuple *tuple)
 
 /* Write bytes like the output function of bytea. */
 static int
-show_binary(const char *data, int length, char *text, int size)
+show_binary(const char *data, int length, char *buffer, int size)
 {
 	int			shown = Min(length, (size - 3) / 2);
 
-	memcpy(text, "\\x", 2);
-	(void) hex_encode(data, shown, text +2);
-	text[		2 + 2 * shown] = '\0';
+	memcpy(buffer, "\\x", 2);
+	(void) hex_encode(data, shown, buffer + 2);
+	buffer[2 + 2 * shown] = '\0';
 
 	return 2 + 2 * shown;
 }
 
 int
-papply_message_show_column(const PapplyColumn *column, char *text, int size)
+papply_message_show_column(const PapplyColumn *column, char *buffer, int size)
 {
 	int			length;
 
@@ -283,16 +283,16 @@ papply_message_show_column(const PapplyColumn *column, char *text, int size)
 	{
 		case LOGICALREP_COLUMN_TEXT:
 			length = pg_mbcliplen(column->data, column->length, size - 1);
-			memcpy(text, column->data, length);
-			text[		length] = '\0';
+			memcpy(buffer, column->data, length);
+			buffer[length] = '\0';
 
 			return length;
 		case LOGICALREP_COLUMN_BINARY:
-			return show_binary(column->data, column->length, text, size);
+			return show_binary(column->data, column->length, buffer, size);
 		case LOGICALREP_COLUMN_NULL:
-			return strlcpy(text, "null", size);
+			return strlcpy(buffer, "null", size);
 		default:
-			return strlcpy(text, "?", size);
+			return strlcpy(buffer, "?", size);
 	}
 }
 

@@ -356,13 +356,13 @@ before_truncate(char *message, int length, char **buffer)
 
 /* Note whether a change that has not been put into the queue may run user code. */
 static void
-note_class(const PapplyRemoteRelation *rel, LogicalRepRelId remote_relid)
+note_class(const PapplyRemoteRelation *rel)
 {
 	if (rel != NULL && rel->is_current && rel->table_class == PAPPLY_TABLE_PARALLEL)
 		return;
 	replay.may_run_code = true;
 	if (rel != NULL && !rel->is_current)
-		replay.outdated = remote_relid;
+		replay.outdated = rel->remote_relid;
 }
 
 /*
@@ -382,7 +382,7 @@ tell_before(char *message, int length, char **buffer)
 			if (length < 5)
 				break;
 			rel = papply_remote_relation_get(papply_message_get_uint32(message + 1), false);
-			note_class(rel, papply_message_get_uint32(message + 1));
+			note_class(rel);
 			if (rel != NULL && rel->native_version != rel->version)
 				return tell_relation(rel, rel->version, buffer);
 			break;

@@ -584,7 +584,8 @@ static bool
 is_within_large(void)
 {
 	return papply_spool_is_open() ||
-		(papply_dispatch_is_open() && papply_queue_open_is_published() && !is_open_and_lone());
+		(papply_dispatch_is_open() && papply_queue_open_is_published() &&
+		 !is_lone(papply_queue_last_seqno()));
 }
 
 /*
