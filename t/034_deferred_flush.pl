@@ -2,7 +2,9 @@
 # configured for sessions that wait for them when the stream began, flushes are
 # deferred for some milliseconds.
 #
-# The walwriter, status messages and requests for replies come every hour, or never.
+# No timer helps: the walwriter is stopped, status messages and requests for replies come
+# every hour, or never.  In most parts, deferred flushes are deferred for ever
+# (src/test/selftest_wakes.c).
 use strict;
 use warnings;
 use FindBin;
@@ -12,90 +14,113 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-my $ROUNDS = 16;
-my $COMMITS = 400;
-
 my ($publisher, $subscriber) = new_pair(
 	publisher_conf => <<~'CONF',
+	autovacuum = off
+	checkpoint_timeout = 1h
 	wal_sender_timeout = 0
 	CONF
 	subscriber_conf => <<~'CONF');
 	autovacuum = off
-	wal_writer_delay = 10s
+	bgwriter_lru_maxpages = 0
+	checkpoint_timeout = 1h
 	wal_receiver_status_interval = 1h
 	wal_receiver_timeout = 0
 	parallel_apply.leader_participation = on
 	parallel_apply.writers_per_subscription = 2
 	CONF
 
+plan skip_all => 'the library was made without SELFTEST=1'
+  if !create_selftest_waits();
 exec_both('CREATE TABLE history (id serial PRIMARY KEY, mode text)');
 create_extension($subscriber);
 subscribe($publisher, $subscriber, 'tap');
-reload_with($publisher, q(synchronous_standby_names = 'tap'));
-wait_for_sync_state($publisher, 'tap', 'sync');
+wait_for_pool($subscriber, 'tap');
 
-# Commits of one session, one after the other
+my $walwriter = on_subscriber(
+	q(SELECT pid FROM pg_stat_activity WHERE backend_type = 'walwriter'));
+kill 'STOP', $walwriter;
+
+# Commits of one session, one after the other.  Return the position after the last one.
 sub commit
 {
 	my ($commits, $mode) = @_;
-	seconds_of(
-		$publisher,
-		"SET synchronous_commit = $mode; INSERT INTO history (mode) VALUES ('$mode')",
-		$commits);
-	return;
+	my $is_late;
+	$publisher->psql(
+		'postgres',
+		join(';',
+			"SET synchronous_commit = $mode",
+			("INSERT INTO history (mode) VALUES ('$mode')") x $commits),
+		on_error_die => 1,
+		timeout => $PostgreSQL::Test::Utils::timeout_default,
+		timed_out => \$is_late);
+	die 'a session does not get its flushes in time' if $is_late;
+	return on_publisher('SELECT pg_current_wal_lsn()');
 }
 
-# Flushes for commits that no session waits for.  Each flush is made by a writer,
-# which is woken for it and sleeps again.  In the first rounds this may not be known
-# yet.
-sub flushes_are
+sub is_flushed
 {
-	my ($wanted, $name) = @_;
+	my ($name, $lsn) = @_;
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
-  SKIP:
-	{
-		skip '/proc is not that of Linux', 1 if !-r '/proc/self/status';
-		my @rounds;
-		for (1 .. $ROUNDS)
-		{
-			my $sleeps = sleeps_of_writers($subscriber, 'tap');
-			commit($COMMITS, 'remote_apply');
-			push @rounds, sleeps_of_writers($subscriber, 'tap') - $sleeps;
-			return pass($name)
-			  if $wanted eq 'held'
-			  ? $rounds[-1] < 0.5 * $COMMITS
-			  : $rounds[-1] > 0.75 * $COMMITS;
-		}
-		return fail("$name: writers woken for $COMMITS commits: @rounds");
-	}
+	return ok(
+		$publisher->poll_query_until(
+			'postgres',
+			"SELECT flush_lsn >= '$lsn' FROM pg_stat_replication WHERE application_name = 'tap'"
+		),
+		$name);
+}
+
+# The apply worker looks several times whether a flush is due.
+sub look_for_flushes
+{
+	my $waits =
+	  q(substring(selftest_waits(oid) FROM '\m64: (\d+)')::int FROM pg_subscription WHERE subname = 'tap');
+	my $seen = on_subscriber("SELECT $waits");
+	wait_until("$seen + 5 < $waits",
+		'the apply worker does not look for flushes');
 	return;
 }
 
-flushes_are('held', 'commits that no session waits for are flushed together');
-my $lsn = on_publisher(
-	q(SET synchronous_commit = remote_apply;
-	INSERT INTO history (mode) VALUES ('last');
-	SELECT pg_current_wal_lsn()));
-$publisher->poll_query_until('postgres',
-	"SELECT flush_lsn >= '$lsn' FROM pg_stat_replication WHERE application_name = 'tap'"
-) or die 'a commit is not flushed';
-pass('also the last one');
+# Nothing is flushed for commits that no session waits for.
+sub flushes_are_deferred
+{
+	my ($name) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	my $lsn = on_subscriber('SELECT pg_current_wal_flush_lsn()');
+	commit(20, 'remote_apply');
+	look_for_flushes();
+	return is(on_subscriber('SELECT pg_current_wal_flush_lsn()'), $lsn,
+		$name);
+}
 
-# Each would wait for the walwriter otherwise.
+### a publisher on which sessions do not wait by default when the stream begins
+
+reload_with($subscriber, 'parallel_apply.selftest_defer_flushes = on');
+connect_again($subscriber, 'tap');
+reload_with($publisher, q(synchronous_standby_names = 'tap'));
+wait_for_sync_state($publisher, 'tap', 'sync');
+flushes_are_deferred('commits that no session waits for are not flushed');
+reload_with($subscriber, 'parallel_apply.selftest_defer_flushes = off');
+is_flushed('but they are after some time', commit(1, 'remote_apply'));
+
+# Each would wait for the next status message of the subscriber otherwise.
 commit(300, 'on');
 pass('a session that waits for its flushes gets them soon');
 
 ### the configuration of the publisher
 
+reload_with($subscriber, 'parallel_apply.selftest_defer_flushes = on');
 connect_again($subscriber, 'tap');
 wait_for_sync_state($publisher, 'tap', 'sync');
-flushes_are('at once',
-	'where sessions wait for flushes by default, each is at once');
+is_flushed('where sessions wait for flushes by default, each is at once',
+	commit(20, 'remote_apply'));
 reload_with($publisher, 'synchronous_commit = remote_apply');
 connect_again($subscriber, 'tap');
 wait_for_sync_state($publisher, 'tap', 'sync');
-flushes_are('held', 'but not if they wait for another event');
+flushes_are_deferred('but not if they wait for another event');
 
+kill 'CONT', $walwriter;
+reload_with($subscriber, 'parallel_apply.selftest_defer_flushes = off');
 reload_with($publisher, q(synchronous_standby_names = ''));
 wait_applied($publisher, $subscriber, 'tap');
 tables_equal('at the end', 'history');

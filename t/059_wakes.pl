@@ -113,7 +113,14 @@ my $pid = on_subscriber(
 kill 'STOP', $pid;
 on_publisher('INSERT INTO orders VALUES (1)');
 wait_for_state($subscriber, 'waiting for prior commit');
+let_receiver_sleep('on');
+my $end_of_silence = silence_publisher();
+becomes_quiet(
+	'no process does anything while the younger one cannot be rolled back');
 kill 'CONT', $pid;
+wait_until('count(*) = 1 FROM orders', 'the older one does not continue');
+$end_of_silence->();
+let_receiver_sleep('off');
 tables_equal('when a younger one was rolled back', @tables);
 $streamed->query_safe('COMMIT');
 $streamed->quit;

@@ -17,7 +17,7 @@ use Time::HiRes qw(time);
 
 our @EXPORT = qw(
   has_module indexes_are_complete new_pair create_extension exec_both on_publisher on_subscriber subscribe subscribe_serially wait_for_pool wait_applied wait_for_answer
-  rows_equal tables_equal item_rows last_item wait_for_early writer_pids sleeps_of_writers seconds_of apply_pid restart_apply forget_violations connect_again counter hold hold_flushes end_sessions create_selftest_waits let_receiver_sleep becomes_quiet silence_publisher wait_for_state memory_of memory_of_waiting
+  rows_equal tables_equal item_rows last_item wait_for_early writer_pids apply_pid restart_apply forget_violations connect_again counter hold hold_flushes end_sessions create_selftest_waits let_receiver_sleep becomes_quiet silence_publisher wait_for_state memory_of memory_of_waiting
   begin_streamed spooled_bytes wait_for_spooled no_spool_is_left begin_copy wait_until wait_until_ready reload_with wait_for_sync_state set_synchronous_commit
   wait_until_failed states_become apply_behind_gate apply_quick_ones run_behind_gate why_not_tls turn_tls_on connect_by_tls numbered_statements duplicate_key
   subscriber_refuses create_accounts start_load start_accounts_load end_load under_load wait_for_progress accounts_are_equal log_is_clean nothing_is_left_open
@@ -211,33 +211,6 @@ sub connect_again
 		($statements // '') . "; ALTER SUBSCRIPTION $name ENABLE");
 	wait_for_pool($subscriber, $name);
 	return;
-}
-
-# Return how long one session takes to execute that this many times, in seconds.
-sub seconds_of
-{
-	my ($node, $sql, $times) = @_;
-	my $start = time;
-	$node->psql(
-		'postgres',
-		"$sql;\n" x $times,
-		on_error_die => 1,
-		timeout => $PostgreSQL::Test::Utils::timeout_default);
-	return time - $start;
-}
-
-# Return how often all writers have gone to sleep.  Works on Linux.
-sub sleeps_of_writers
-{
-	my ($subscriber, $name) = @_;
-	my $sum = 0;
-	for my $pid (writer_pids($subscriber, $name))
-	{
-		my ($sleeps) = slurp_file("/proc/$pid/status") =~
-		  /^voluntary_ctxt_switches:\s+(\d+)/m;
-		$sum += $sleeps;
-	}
-	return $sum;
 }
 
 # Wait until everything that is committed on the publisher is visible on the
