@@ -1,15 +1,15 @@
 # parallel_apply: apply a logical replication subscription with several writers.
 #
 #   make, make install, make installcheck      as for every extension (PGXS)
-#   make check [TESTS="t/001_basic.pl"]        everything, see t/check
-#   make check-core [MAJOR=18] [VARIANT=all]   PostgreSQL's own tests, see t/check_core
-#   make check-majors                          check with every major, see t/check_majors
-#   make lint | demo | stress | mutants        see t/lint, bench/demo, t/stress, t/mutants
-#   make check-cassert [MAJOR=18]              check with a server that checks itself, see t/check_cassert
+#   make check [TESTS="t/001_basic.pl"]        everything, see tools/check
+#   make check-core [MAJOR=18] [VARIANT=all]   PostgreSQL's own tests, see tools/check_core
+#   make check-majors                          check with every major, see tools/check_majors
+#   make lint | demo | stress | mutants        see tools/lint, bench/demo, t/stress, tools/mutants
+#   make check-cassert [MAJOR=18]              check with a server that checks itself, see tools/check_cassert
 #   make demo-pictures                         draw the pictures of README.md by a run of the demo
 #   make dist                                  archives of the committed tree, in dist/
-#   make check-upgrade [UPGRADES=15:18]        pg_upgrade between majors, see t/check_upgrade
-#   make check-patroni                         a subscriber that is a cluster, see t/check_patroni
+#   make check-upgrade [UPGRADES=15:18]        pg_upgrade between majors, see tools/check_upgrade
+#   make check-patroni                         a subscriber that is a cluster, see tools/check_patroni
 #   make check-packages                        build and try all packages, see packaging/check
 #   SELFTEST=1, for developers: the library has what sql/selftest.sql calls
 
@@ -44,7 +44,7 @@ NO_LOCALE = 1
 ENCODING = UTF8
 EXTRA_CLEAN = src/*.o src/*/*.o
 
-# These need neither PGXS nor a server: t/check runs where -dev packages are yet to
+# These need neither PGXS nor a server: tools/check runs where -dev packages are yet to
 # be installed, and the `check` of PGXS only refuses.
 own = check check-core check-majors check-cassert check-monitoring check-neighbors check-patroni check-upgrade lint demo demo-pictures stress mutants dist check-packages
 
@@ -52,7 +52,8 @@ ifneq ($(filter $(own),$(MAKECMDGOALS)),)
 
 .PHONY: $(MAKECMDGOALS)
 .NOTPARALLEL:
-check check-core check-majors check-cassert check-monitoring check-neighbors check-patroni check-upgrade lint stress mutants: ; @t/$(subst -,_,$@)
+check check-core check-majors check-cassert check-monitoring check-neighbors check-patroni check-upgrade lint mutants: ; @tools/$(subst -,_,$@)
+stress: ; @t/stress/stress
 demo: ; @bench/demo
 demo-pictures: ; @bench/demo_pictures --run
 check-packages: ; @packaging/check

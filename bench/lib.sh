@@ -342,7 +342,7 @@ build()
 	say "Building parallel_apply for $("$PG_CONFIG" --version)"
 	as_owner make -C "$WORK/src" -s -j2 all >"$WORK/build.log" 2>&1 ||
 		{ tail -n 20 "$WORK/build.log" >&2; die "could not build parallel_apply"; }
-	BIN=$(as_owner "$WORK/src/t/private_tree" "$WORK/tree" 2>"$WORK/build.log" | tail -n 1) ||
+	BIN=$(as_owner "$WORK/src/tools/private_tree" "$WORK/tree" 2>"$WORK/build.log" | tail -n 1) ||
 		{ tail -n 20 "$WORK/build.log" >&2; die "could not make the private server tree"; }
 	[[ -x $BIN/postgres ]] || die "the private server tree has no postgres"
 	echo "$BIN" >"$WORK/bin"

@@ -5,7 +5,7 @@
 use strict;
 use warnings;
 use FindBin;
-use lib $FindBin::RealBin;
+use lib "$FindBin::RealBin/lib";
 use PapplyTest;
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
@@ -20,7 +20,7 @@ my $directory = PostgreSQL::Test::Utils::tempdir();
 my $library = "$directory/shifted_clock.so";
 system($compiler // 'cc',
 	'-shared', '-fPIC', '-O2', '-o', $library,
-	"$FindBin::RealBin/shifted_clock.c") == 0
+	"$FindBin::RealBin/../tools/shifted_clock.c") == 0
   or plan skip_all => 'there is no compiler';
 
 sub set_clock

@@ -8,7 +8,7 @@
 use strict;
 use warnings;
 use FindBin;
-use lib $FindBin::RealBin;
+use lib "$FindBin::RealBin/lib";
 use HTTP::Tiny;
 use JSON::PP;
 use PapplyTest;

@@ -10,7 +10,7 @@
 use strict;
 use warnings;
 use FindBin;
-use lib $FindBin::RealBin;
+use lib "$FindBin::RealBin/lib";
 use PapplyTest;
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
@@ -21,7 +21,7 @@ my @options = defined $old_server ? (install_path => $old_server) : ();
 chomp(my $new_bindir = `pg_config --bindir`);
 my $old_bindir = defined $old_server ? "$old_server/bin" : $new_bindir;
 
-# Whether the server has an option of columns, see t/check_upgrade.
+# Whether the server has an option of columns, see tools/check_upgrade.
 sub has_attver
 {
 	my ($bindir) = @_;

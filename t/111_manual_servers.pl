@@ -6,7 +6,7 @@
 use strict;
 use warnings;
 use FindBin;
-use lib $FindBin::RealBin;
+use lib "$FindBin::RealBin/lib";
 use ManualPages;
 use PapplyTest;
 use PostgreSQL::Test::Cluster;

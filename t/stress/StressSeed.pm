@@ -1,4 +1,4 @@
-# StressSeed.pm - one seed of t/stress, in a process of its own.
+# StressSeed.pm - one seed of the random test, in a process of its own.
 #
 # The following is checked:
 # - facts inside every snapshot of the parallel subscriber, and that it shows a
@@ -9,8 +9,8 @@
 #   prepared transaction is left;
 # - that the subscribers' logs have no error without a cause.
 #
-# Standard output gets lines for the user, and for t/stress "count KIND CLASS
-# NUMBER", which describes the kinds.  A class that is possible and has not occurred
+# Standard output gets lines for the user, and for stress "count KIND CLASS
+# NUMBER"; its head describes the kinds.  A class that is possible and has not occurred
 # is reported with 0.
 package StressSeed;
 

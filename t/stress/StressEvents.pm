@@ -1,5 +1,5 @@
-# StressEvents.pm - what happens to the servers of t/stress while transactions are
-# applied: kills, crashes, a bad network, locks, DDL, settings.
+# StressEvents.pm - what happens to the servers of the random test while transactions
+# are applied: kills, crashes, a bad network, locks, DDL, settings.
 #
 # An event is a function of the run.  KILLS=0 omits the events that end or stop a
 # process.

@@ -1,5 +1,5 @@
 /*
- * t/shifted_clock.c - for LD_PRELOAD: a clock that a test sets, forward and back.
+ * tools/shifted_clock.c - for LD_PRELOAD: a clock that a test sets, forward and back.
  *
  * The file that SHIFTED_CLOCK names has the number of seconds, as an int64, by which the
  * time of day differs from the machine's.  Other clocks are as they are.

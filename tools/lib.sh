@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# t/lib.sh - common parts of t/check and t/check_*: packages, a temporary
+# tools/lib.sh - common parts of tools/check and check_*: packages, a temporary
 # directory, a build in it, TAP tests, other majors, and the counting.
 #
 # This file is sourced.  begin creates the directory, prepare_build a copy of the
@@ -10,7 +10,7 @@ unset MAKEFLAGS MFLAGS MAKELEVEL PROFILE
 export SELFTEST=1               # see the Makefile
 
 top=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)
-pg_root=$top/t/pg_root          # runs commands with other majors
+pg_root=$top/tools/pg_root      # runs commands with other majors
 # Not in the Makefile: a user's newer compiler, with more warnings, must not fail.
 # The server's headers have unused parameters, mixed signs and short initializers.
 strict='-Wall -Wextra -Werror -Wno-unused-parameter -Wno-sign-compare -Wno-missing-field-initializers'
@@ -204,10 +204,10 @@ prepare_build() {
 	export HOME=$tmp TMPDIR=$tmp LANG=C.UTF-8
 	say "build with $("$PG_CONFIG" --version)"
 	check "builds without warnings" run_job as_user make -s -j2 all PROFILE="$strict" || finish
-	bin=$(as_user t/private_tree "$tmp/root" | tail -n 1)
+	bin=$(as_user tools/private_tree "$tmp/root" | tail -n 1)
 	check "installs into a private copy of the server" test -x "$bin/postgres" || finish
 	as_user mv "$bin/initdb" "$bin/initdb.server"
-	as_user cp t/initdb "$bin/initdb"
+	as_user cp tools/initdb "$bin/initdb"
 	pgxs=$(dirname "$("$PG_CONFIG" --pgxs)")/../..
 	pg_regress=$pgxs/src/test/regress/pg_regress
 }
@@ -335,7 +335,7 @@ run_own_tap() {
 	local dir=$1
 	shift
 	say "TAP tests: $*"
-	PERL5LIB=$src/t run_tap "$dir" "$@"
+	run_tap "$dir" "$@"
 }
 
 ### other majors #############################################################

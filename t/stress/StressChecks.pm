@@ -1,4 +1,4 @@
-# StressChecks.pm - what is checked at the end of one seed of t/stress; see
+# StressChecks.pm - what is checked at the end of one seed of the random test; see
 # StressSeed.pm.
 package StressChecks;
 

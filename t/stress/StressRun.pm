@@ -1,5 +1,5 @@
-# StressRun.pm - the common parts of one seed of t/stress: its servers, queries,
-# waits, and failures.
+# StressRun.pm - the common parts of one seed of the random test: its servers,
+# queries, waits, and failures.
 #
 # A run is a hash: seed, size, version; workload, a Workload; publisher, serial and
 # parallel, nodes; failures, texts; floor, the number of transactions that every
