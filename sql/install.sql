@@ -12,6 +12,7 @@ SELECT e.extname, e.extversion, n.nspname, e.extrelocatable,
 ALTER EXTENSION parallel_apply SET SCHEMA public;
 
 -- Every object, with its comment.
+\pset format unaligned
 SELECT kind, name, comment FROM (
     SELECT 1, 'schema', nspname::text, obj_description(oid, 'pg_namespace')
       FROM pg_namespace WHERE nspname = 'parallel_apply'
@@ -32,6 +33,7 @@ SELECT a.attrelid::regclass AS relation, a.attname, format_type(a.atttypid, a.at
   FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid
  WHERE c.relnamespace = 'parallel_apply'::regnamespace AND c.relkind <> 'i' AND a.attnum > 0
  ORDER BY a.attrelid, a.attnum;
+\pset format aligned
 
 -- All of them belong to the extension.
 SELECT p.oid::regprocedure::text AS stranger FROM pg_proc p

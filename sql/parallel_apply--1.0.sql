@@ -68,34 +68,42 @@ COMMENT ON VIEW parallel_apply.writers IS
     'processes that apply the subscriptions of this database';
 COMMENT ON COLUMN parallel_apply.writers.subid IS 'OID of the subscription';
 COMMENT ON COLUMN parallel_apply.writers.subname IS 'name of the subscription';
-COMMENT ON COLUMN parallel_apply.writers.writer IS 'number of the writer, from 1; 0: the apply worker, which has a row while it applies a transaction itself';
-COMMENT ON COLUMN parallel_apply.writers.pid IS 'process ID of the writer';
+COMMENT ON COLUMN parallel_apply.writers.writer IS
+    'number of the writer, beginning with 1. The apply worker has a row with number 0 while it '
+    'applies a transaction itself; its counters are in "subscription_stats"';
+COMMENT ON COLUMN parallel_apply.writers.pid IS 'process ID';
 COMMENT ON COLUMN parallel_apply.writers.state IS
-    'current state: starting, idle, applying, or what the writer is waiting for';
+    'current state: "starting", "idle", "applying", or what the process waits for: '
+    '"waiting for dependency", "waiting for prior commit", "waiting for data", '
+    '"waiting for lock" or "waiting for leader"';
 COMMENT ON COLUMN parallel_apply.writers.remote_xid IS
-    'publisher''s transaction ID of the transaction being applied';
+    'transaction ID, on the publisher, of the transaction that the process works on';
 COMMENT ON COLUMN parallel_apply.writers.remote_lsn IS
-    'commit position of that transaction in the publisher''s WAL';
+    'position of the commit of that transaction in the publisher''s WAL';
 COMMENT ON COLUMN parallel_apply.writers.xact_start IS
-    'time at which the writer started, or last restarted, to apply its current transactions';
+    'time at which the process started, or last restarted, to apply that transaction, or the '
+    'batch that it belongs to. NULL for the apply worker of a subscription without writers';
 COMMENT ON COLUMN parallel_apply.writers.changes_done IS
-    'number of changes started since xact_start';
+    'number of changes started since "xact_start"';
 COMMENT ON COLUMN parallel_apply.writers.changes_received IS
-    'number of changes of the current transactions that have been received';
+    'number of changes of the transaction or batch that have been received so far. NULL for the '
+    'apply worker';
 COMMENT ON COLUMN parallel_apply.writers.blocked_by IS
-    'process IDs that the writer is waiting for: lock holders, or the process that must commit first';
+    'IDs of the processes that it waits for: those that hold the lock, or the one whose commit '
+    'is before its own';
 COMMENT ON COLUMN parallel_apply.writers.transactions IS
-    'number of remote transactions committed by the writer';
-COMMENT ON COLUMN parallel_apply.writers.rows IS
-    'number of rows changed in these transactions';
+    'number of remote transactions committed since the writer started';
+COMMENT ON COLUMN parallel_apply.writers.rows IS 'number of rows changed in these transactions';
 COMMENT ON COLUMN parallel_apply.writers.prefetched IS
-    'number of pages prefetched for changes to come';
+    'number of pages that storage was asked for ahead of the change that needs them';
 COMMENT ON COLUMN parallel_apply.writers.fallbacks IS
     'number of transactions handed to the apply worker after a second failure';
 COMMENT ON COLUMN parallel_apply.writers.retries IS
-    'number of transactions tried again after all older transactions had committed';
+    'number of transactions tried again after everything older had committed. A few are normal';
 COMMENT ON COLUMN parallel_apply.writers.commit_order_aborts IS
-    'number of transactions aborted because the oldest transaction, or a session, waited for one of their locks';
+    'number of transactions aborted, to be applied again in their turn: because the oldest '
+    'transaction waited for one of their locks or must not be applied alongside them, or because '
+    'a local session waited for one of their locks before their turn to commit';
 
 CREATE FUNCTION parallel_apply.get_tables(
     OUT subid oid,
@@ -138,31 +146,39 @@ COMMENT ON VIEW parallel_apply.tables IS
     'subscribed tables of this database: how their changes are applied, and why';
 COMMENT ON COLUMN parallel_apply.tables.subid IS 'OID of the subscription';
 COMMENT ON COLUMN parallel_apply.tables.subname IS 'name of the subscription';
-COMMENT ON COLUMN parallel_apply.tables.relid IS 'OID of the table';
+COMMENT ON COLUMN parallel_apply.tables.relid IS
+    'OID of the table: a partitioned table itself or its partitions, whichever is subscribed';
 COMMENT ON COLUMN parallel_apply.tables.schemaname IS 'schema of the table';
 COMMENT ON COLUMN parallel_apply.tables.relname IS 'name of the table';
 COMMENT ON COLUMN parallel_apply.tables.sync_state IS
-    'state of the initial synchronization: initialize, copying, copied, synchronized or ready';
+    'state of the initial synchronization: "initialize", "copying", "copied", "synchronized" or '
+    '"ready"';
 COMMENT ON COLUMN parallel_apply.tables.apply_mode IS
-    'how its changes are applied: parallel, exclusive (by a writer, while nothing else is applied) or native (by the apply worker)';
+    'how its changes are applied: "parallel"; "exclusive", by a writer while nothing else is '
+    'applied; or "native", by the apply worker';
 COMMENT ON COLUMN parallel_apply.tables.findings IS
-    'codes of the reasons, in the same order';
+    'codes of the reasons in "reason", in the same order';
 COMMENT ON COLUMN parallel_apply.tables.reason IS
-    'why the table is not parallel, and what else slows down its changes';
+    'why the table is not "parallel", and what else makes its changes slow: triggers and '
+    'defaults by name, rows that are not found by an index, unique indexes whose values are not '
+    'known beforehand, partitions that are foreign tables';
 COMMENT ON COLUMN parallel_apply.tables.remedy IS
-    'what to do about each of the reasons';
+    'what to do about each of the reasons, in the same order';
 COMMENT ON COLUMN parallel_apply.tables.inserts IS
     'number of rows inserted in committed transactions, while the subscription has writers';
-COMMENT ON COLUMN parallel_apply.tables.updates IS 'number of rows updated in committed transactions, while the subscription has writers';
-COMMENT ON COLUMN parallel_apply.tables.deletes IS 'number of rows deleted in committed transactions, while the subscription has writers';
+COMMENT ON COLUMN parallel_apply.tables.updates IS
+    'number of rows updated in committed transactions, while the subscription has writers';
+COMMENT ON COLUMN parallel_apply.tables.deletes IS
+    'number of rows deleted in committed transactions, while the subscription has writers';
 COMMENT ON COLUMN parallel_apply.tables.waits IS
-    'number of times that a change waited for an older transaction that changed the same row';
-COMMENT ON COLUMN parallel_apply.tables.wait_time IS
-    'total time of these waits, in milliseconds';
+    'number of times that a change waited for an older transaction that had changed the same row';
+COMMENT ON COLUMN parallel_apply.tables.wait_time IS 'total time of these waits, in milliseconds';
 COMMENT ON COLUMN parallel_apply.tables.missing IS
-    'number of rows to be updated or deleted that did not exist';
+    'number of rows to be updated or deleted that did not exist: the sum of "update_missing" and '
+    '"delete_missing" in "conflicts"';
 COMMENT ON COLUMN parallel_apply.tables.retried_lookups IS
-    'number of rows not found at first, and looked up again after all older transactions had committed';
+    'number of rows that were not found at first and were looked up again after everything older '
+    'had committed. A few are normal';
 
 CREATE FUNCTION parallel_apply.get_conflicts(
     OUT subid oid,
@@ -203,22 +219,30 @@ COMMENT ON COLUMN parallel_apply.conflicts.relid IS 'OID of the table';
 COMMENT ON COLUMN parallel_apply.conflicts.schemaname IS 'schema of the table';
 COMMENT ON COLUMN parallel_apply.conflicts.relname IS 'name of the table';
 COMMENT ON COLUMN parallel_apply.conflicts.insert_exists IS
-    'number of rows to be inserted whose key exists; each attempt counts';
+    'number of rows to be inserted whose key exists in another row, which is an error. Each '
+    'attempt of the apply worker counts';
 COMMENT ON COLUMN parallel_apply.conflicts.update_origin_differs IS
-    'number of updated rows that another origin had written';
+    'number of updated rows that a local session or another origin had written. The change is '
+    'applied. Counted only with "track_commit_timestamp"';
 COMMENT ON COLUMN parallel_apply.conflicts.update_exists IS
-    'number of updates whose new key exists; each attempt counts';
+    'number of rows to be updated whose new key exists in another row, which is an error. Each '
+    'attempt of the apply worker counts';
 COMMENT ON COLUMN parallel_apply.conflicts.update_missing IS
-    'number of rows to be updated that did not exist';
+    'number of rows to be updated that did not exist. The change is skipped';
 COMMENT ON COLUMN parallel_apply.conflicts.delete_origin_differs IS
-    'number of deleted rows that another origin had written';
+    'number of deleted rows that a local session or another origin had written. The change is '
+    'applied. Counted only with "track_commit_timestamp"';
 COMMENT ON COLUMN parallel_apply.conflicts.delete_missing IS
-    'number of rows to be deleted that did not exist';
+    'number of rows to be deleted that did not exist. The change is skipped';
 COMMENT ON COLUMN parallel_apply.conflicts.multiple_unique_conflicts IS
-    'number of rows to be inserted or updated that violate several unique constraints; each attempt counts';
-COMMENT ON COLUMN parallel_apply.conflicts.last_conflict IS 'type of the last conflict';
+    'number of rows to be inserted or updated that violate several unique constraints, which is '
+    'an error. Each attempt of the apply worker counts. Before PostgreSQL 18, the first '
+    'constraint that is violated counts as "insert_exists" or "update_exists"';
+COMMENT ON COLUMN parallel_apply.conflicts.last_conflict IS
+    'type of the last conflict, which is the name of the column that counts it';
 COMMENT ON COLUMN parallel_apply.conflicts.last_conflict_key IS
-    'replica identity of its row; NULL for users who may not read the table';
+    'replica identity of its row, at most 127 bytes. NULL for users who may not read all columns '
+    'and rows of the table';
 COMMENT ON COLUMN parallel_apply.conflicts.last_conflict_time IS 'time of the last conflict';
 
 CREATE FUNCTION parallel_apply.get_subscriptions(
@@ -311,33 +335,42 @@ COMMENT ON VIEW parallel_apply.subscriptions IS
     'state of the subscriptions of this database';
 COMMENT ON COLUMN parallel_apply.subscriptions.subid IS 'OID of the subscription';
 COMMENT ON COLUMN parallel_apply.subscriptions.subname IS 'name of the subscription';
-COMMENT ON COLUMN parallel_apply.subscriptions.pid IS 'process ID of the apply worker';
+COMMENT ON COLUMN parallel_apply.subscriptions.pid IS
+    'process ID of the apply worker. NULL if none is running';
 COMMENT ON COLUMN parallel_apply.subscriptions.state IS
-    'current state: parallel, native, synchronizing, paused, starting, stopping, degraded, failing, disconnected, disabled or not running';
-COMMENT ON COLUMN parallel_apply.subscriptions.reason IS 'why the state is not parallel; an error message if it is failing or disconnected';
+    'current state: "parallel", "native", "synchronizing", "paused", "starting", "stopping", '
+    '"degraded", "failing", "disconnected", "disabled" or "not running"';
+COMMENT ON COLUMN parallel_apply.subscriptions.reason IS
+    'why the state is not "parallel"; the message of the error if it is "failing" or '
+    '"disconnected". NULL if the state is "parallel"';
 COMMENT ON COLUMN parallel_apply.subscriptions.writers_wanted IS
-    'configured number of writers; 0 if the apply worker applies alone';
+    'configured number of writers; 0 if the apply worker is to apply alone';
 COMMENT ON COLUMN parallel_apply.subscriptions.writers_running IS
-    'number of running writers';
-COMMENT ON COLUMN parallel_apply.subscriptions.queue_bytes IS 'bytes of the queue in use';
+    'number of running writers, which is less while idle writers have exited '
+    '("parallel_apply.idle_writers_per_subscription")';
+COMMENT ON COLUMN parallel_apply.subscriptions.queue_bytes IS
+    'size of the transactions in the queue, in bytes: what is received and not committed';
 COMMENT ON COLUMN parallel_apply.subscriptions.queue_transactions IS
     'number of transactions in the queue';
 COMMENT ON COLUMN parallel_apply.subscriptions.received_lsn IS
-    'last position received in the publisher''s WAL';
+    'last position received, in the publisher''s WAL';
 COMMENT ON COLUMN parallel_apply.subscriptions.dispatched_lsn IS
-    'end of the last transaction made available to writers';
+    'end of the last transaction that writers can apply, in the publisher''s WAL';
 COMMENT ON COLUMN parallel_apply.subscriptions.committed_lsn IS
-    'position up to which everything is committed';
+    'position in the publisher''s WAL up to which everything is committed';
 COMMENT ON COLUMN parallel_apply.subscriptions.flushed_lsn IS
-    'position up to which everything is committed and flushed';
+    'position in the publisher''s WAL up to which everything is committed and flushed';
 COMMENT ON COLUMN parallel_apply.subscriptions.lag_bytes IS
-    'bytes of the publisher''s WAL received and not yet committed';
+    'bytes of the publisher''s WAL that are received and not committed';
 COMMENT ON COLUMN parallel_apply.subscriptions.lag IS
-    'age of the oldest transaction not yet committed; while apply fails or does not run, at least the time since everything received was committed';
+    'age, by the publisher''s clock, of the oldest transaction received and not committed. While '
+    'apply fails or no apply worker runs, it grows: from the commit of the transaction that is '
+    'due, or from the last time at which everything received was committed';
 COMMENT ON COLUMN parallel_apply.subscriptions.apply_rate IS
     'remote transactions committed per second, over the last seconds';
 COMMENT ON COLUMN parallel_apply.subscriptions.catch_up IS
-    'estimated time until there is no lag; NULL if the lag grows';
+    'estimate of the time until there is no lag, assuming that the publisher remains as busy. '
+    'NULL while the lag grows';
 
 CREATE FUNCTION parallel_apply.get_subscription_stats(
     OUT subid oid,
@@ -415,46 +448,62 @@ COMMENT ON VIEW parallel_apply.subscription_stats IS
 COMMENT ON COLUMN parallel_apply.subscription_stats.subid IS 'OID of the subscription';
 COMMENT ON COLUMN parallel_apply.subscription_stats.subname IS 'name of the subscription';
 COMMENT ON COLUMN parallel_apply.subscription_stats.transactions IS
-    'number of remote transactions committed';
+    'number of remote transactions committed. A prepared transaction counts as two: PREPARE '
+    'TRANSACTION, and its end';
 COMMENT ON COLUMN parallel_apply.subscription_stats.native_transactions IS
-    'number of these that were committed by the apply worker';
-COMMENT ON COLUMN parallel_apply.subscription_stats.inserts IS 'number of rows inserted';
-COMMENT ON COLUMN parallel_apply.subscription_stats.updates IS 'number of rows updated';
-COMMENT ON COLUMN parallel_apply.subscription_stats.deletes IS 'number of rows deleted';
-COMMENT ON COLUMN parallel_apply.subscription_stats.truncates IS 'number of TRUNCATE commands';
-COMMENT ON COLUMN parallel_apply.subscription_stats.batches IS 'number of local transactions of writers';
+    'number of these that were committed by PostgreSQL''s own apply';
+COMMENT ON COLUMN parallel_apply.subscription_stats.inserts IS
+    'number of rows inserted in committed transactions';
+COMMENT ON COLUMN parallel_apply.subscription_stats.updates IS
+    'number of rows updated in committed transactions';
+COMMENT ON COLUMN parallel_apply.subscription_stats.deletes IS
+    'number of rows deleted in committed transactions';
+COMMENT ON COLUMN parallel_apply.subscription_stats.truncates IS
+    'number of TRUNCATE commands in committed transactions';
+COMMENT ON COLUMN parallel_apply.subscription_stats.batches IS
+    'number of local transactions of writers';
 COMMENT ON COLUMN parallel_apply.subscription_stats.batch_size IS
     'average number of remote transactions in a local transaction of a writer';
 COMMENT ON COLUMN parallel_apply.subscription_stats.failed_attempts IS
-    'number of attempts of writers that failed, after which the transactions were tried again';
+    'number of attempts of writers that failed. The transactions are tried again, in the end by '
+    'the apply worker';
 COMMENT ON COLUMN parallel_apply.subscription_stats.retries IS
-    'number of second attempts, after all older transactions had committed, that ended with a commit';
+    'number of transactions that were tried again after everything older had committed. They are '
+    'counted when they are committed, so one that fails again and again does not count';
 COMMENT ON COLUMN parallel_apply.subscription_stats.commit_order_aborts IS
-    'number of transactions aborted because the oldest transaction, or a session, waited for one of their locks';
+    'number of transactions aborted, to be applied again in their turn: because the oldest '
+    'transaction waited for one of their locks or must not be applied alongside them, or because '
+    'a local session waited for one of their locks before their turn to commit';
 COMMENT ON COLUMN parallel_apply.subscription_stats.errors IS
-    'number of errors of the apply worker';
+    'number of errors of the apply worker, in a transaction or of the connection, unless '
+    '"log_min_messages" keeps them out of the log. Those of writers count as "failed_attempts"';
 COMMENT ON COLUMN parallel_apply.subscription_stats.exclusive_table IS
-    'number of transactions applied exclusively because of a table whose apply mode is exclusive';
+    'number of transactions that were applied while nothing else was, because of triggers or '
+    'defaults of a table';
 COMMENT ON COLUMN parallel_apply.subscription_stats.exclusive_truncate IS
-    'number of transactions applied exclusively because of a TRUNCATE';
+    'number of transactions that were applied while nothing else was, because of TRUNCATE';
 COMMENT ON COLUMN parallel_apply.subscription_stats.exclusive_fallback IS
-    'number of transactions applied exclusively by the apply worker because their rows are not known';
+    'number of transactions that were applied while nothing else was, by the apply worker, '
+    'because their rows are not known';
 COMMENT ON COLUMN parallel_apply.subscription_stats.refetches IS
-    'number of transactions larger than the queue that were fetched again';
+    'number of transactions fetched again because they are larger than the queue';
 COMMENT ON COLUMN parallel_apply.subscription_stats.pool_stops IS
     'number of times that parallel apply was stopped';
 COMMENT ON COLUMN parallel_apply.subscription_stats.fallback_sync IS
     'number of transactions applied by the apply worker because a table was being synchronized';
 COMMENT ON COLUMN parallel_apply.subscription_stats.fallback_table IS
-    'number of transactions applied by the apply worker because writers do not handle a table';
+    'number of transactions applied by the apply worker because a table is a foreign table, or '
+    'fires triggers while the apply worker keeps an advisory lock, a setting or a temporary table';
 COMMENT ON COLUMN parallel_apply.subscription_stats.fallback_message IS
-    'number of transactions applied by the apply worker because a message was larger than the queue, or is not handled by writers';
+    'number of transactions applied by the apply worker because a message is larger than the '
+    'queue, or is not handled by writers';
 COMMENT ON COLUMN parallel_apply.subscription_stats.fallback_failure IS
     'number of transactions applied by the apply worker because a writer failed twice';
 COMMENT ON COLUMN parallel_apply.subscription_stats.fallback_subscription IS
-    'number of transactions applied by the apply worker because of SKIP, or because the subscription was disabled or got a new owner';
+    'number of transactions applied by the apply worker because of SKIP, a disabled subscription '
+    'or a new owner';
 COMMENT ON COLUMN parallel_apply.subscription_stats.fallback_no_writer IS
-    'number of transactions applied by the apply worker because no writer was running';
+    'number of transactions applied by the apply worker because no writer could be started';
 COMMENT ON COLUMN parallel_apply.subscription_stats.leader_transactions IS
     'number of small transactions that the apply worker applied while the writers were idle';
 COMMENT ON COLUMN parallel_apply.subscription_stats.streamed_in_progress IS
@@ -462,29 +511,36 @@ COMMENT ON COLUMN parallel_apply.subscription_stats.streamed_in_progress IS
 COMMENT ON COLUMN parallel_apply.subscription_stats.streamed_from_file IS
     'number of streamed transactions applied from a file after their end';
 COMMENT ON COLUMN parallel_apply.subscription_stats.dependency_waits IS
-    'number of waits for an older transaction that changed the same row';
+    'number of times that writers were "waiting for dependency": for an older transaction that '
+    'changed the same row';
 COMMENT ON COLUMN parallel_apply.subscription_stats.commit_order_waits IS
-    'number of waits for all older transactions to commit';
+    'number of times that writers were "waiting for prior commit": for all older transactions to '
+    'commit';
 COMMENT ON COLUMN parallel_apply.subscription_stats.data_waits IS
-    'number of waits for the rest of a large transaction';
+    'number of times that writers were "waiting for data": for the rest of a large transaction';
 COMMENT ON COLUMN parallel_apply.subscription_stats.leader_waits IS
-    'number of waits for the apply worker';
+    'number of times that writers were "waiting for leader": for the apply worker';
 COMMENT ON COLUMN parallel_apply.subscription_stats.lock_waits IS
-    'number of waits for locks, sampled once a second; those of the apply worker only while there are writers';
+    'estimated number of waits for locks: processes found waiting for one, checked once a '
+    'second. Waits of the apply worker are included when they have ended, but not while one '
+    'writer is configured';
 COMMENT ON COLUMN parallel_apply.subscription_stats.apply_time IS
-    'time writers spent on transactions, without waits for each other, in milliseconds';
+    'time that writers worked on transactions, without waits for each other, in milliseconds';
 COMMENT ON COLUMN parallel_apply.subscription_stats.dependency_wait_time IS
-    'time spent in dependency_waits, in milliseconds';
+    'total time of "dependency_waits", in milliseconds';
 COMMENT ON COLUMN parallel_apply.subscription_stats.commit_order_wait_time IS
-    'time spent in commit_order_waits, in milliseconds';
+    'total time of "commit_order_waits", in milliseconds';
 COMMENT ON COLUMN parallel_apply.subscription_stats.data_wait_time IS
-    'time spent in data_waits, in milliseconds';
+    'total time of "data_waits", in milliseconds';
 COMMENT ON COLUMN parallel_apply.subscription_stats.leader_wait_time IS
-    'time spent in leader_waits, in milliseconds';
+    'total time of "leader_waits", in milliseconds';
 COMMENT ON COLUMN parallel_apply.subscription_stats.lock_wait_time IS
-    'time spent in lock_waits, estimated for writers, in milliseconds';
-COMMENT ON COLUMN parallel_apply.subscription_stats.last_error_time IS 'time of the last error';
-COMMENT ON COLUMN parallel_apply.subscription_stats.last_error IS 'message of the last error';
+    'total time of "lock_waits", in milliseconds: estimated for writers, measured for the apply '
+    'worker';
+COMMENT ON COLUMN parallel_apply.subscription_stats.last_error_time IS
+    'time of the last of the "errors"';
+COMMENT ON COLUMN parallel_apply.subscription_stats.last_error IS
+    'message of the last of the "errors", as PostgreSQL logs it, which may quote a value';
 COMMENT ON COLUMN parallel_apply.subscription_stats.stats_reset IS
     'time at which these statistics were last reset';
 
@@ -532,33 +588,30 @@ COMMENT ON VIEW parallel_apply.failed_transactions IS
 COMMENT ON COLUMN parallel_apply.failed_transactions.subid IS 'OID of the subscription';
 COMMENT ON COLUMN parallel_apply.failed_transactions.subname IS 'name of the subscription';
 COMMENT ON COLUMN parallel_apply.failed_transactions.remote_xid IS
-    'transaction of the publisher';
+    'transaction ID on the publisher';
 COMMENT ON COLUMN parallel_apply.failed_transactions.commit_time IS
-    'time at which it was committed on the publisher';
+    'time at which the transaction was committed, or prepared, on the publisher';
 COMMENT ON COLUMN parallel_apply.failed_transactions.finish_lsn IS
-    'position in the publisher''s WAL at which it was committed';
-COMMENT ON COLUMN parallel_apply.failed_transactions.first_failure IS
-    'time of the first failure';
-COMMENT ON COLUMN parallel_apply.failed_transactions.last_failure IS
-    'time of the last failure';
+    'position of that in the publisher''s WAL, which ALTER SUBSCRIPTION ... SKIP (lsn = ...) '
+    'needs';
+COMMENT ON COLUMN parallel_apply.failed_transactions.first_failure IS 'time of the first failure';
+COMMENT ON COLUMN parallel_apply.failed_transactions.last_failure IS 'time of the last failure';
 COMMENT ON COLUMN parallel_apply.failed_transactions.attempts IS
-    'number of failures of the apply worker';
-COMMENT ON COLUMN parallel_apply.failed_transactions.sqlstate IS
-    'error code of the last failure';
-COMMENT ON COLUMN parallel_apply.failed_transactions.message IS
-    'error message of the last failure';
+    'number of failures. A subscription that is not disabled by an error tries again every '
+    '"wal_retrieve_retry_interval"';
+COMMENT ON COLUMN parallel_apply.failed_transactions.sqlstate IS 'error code of the last failure';
+COMMENT ON COLUMN parallel_apply.failed_transactions.message IS 'error message of the last failure';
 COMMENT ON COLUMN parallel_apply.failed_transactions.change IS
-    'number of the change in the transaction that failed';
-COMMENT ON COLUMN parallel_apply.failed_transactions.detail IS
-    'detail of the error message';
+    'which of the changes of the transaction failed: 1 is the first one';
+COMMENT ON COLUMN parallel_apply.failed_transactions.detail IS 'detail of the error message';
 COMMENT ON COLUMN parallel_apply.failed_transactions.schemaname IS
-    'schema of the table';
-COMMENT ON COLUMN parallel_apply.failed_transactions.relname IS
-    'table that the failed change is of';
+    'schema of the table that the failed change belongs to';
+COMMENT ON COLUMN parallel_apply.failed_transactions.relname IS 'name of that table';
 COMMENT ON COLUMN parallel_apply.failed_transactions.operation IS
-    'kind of the failed change, or message of the publisher that failed';
+    'INSERT, UPDATE, DELETE, or another message of the publisher that failed, such as COMMIT '
+    'where a deferred constraint is violated';
 COMMENT ON COLUMN parallel_apply.failed_transactions.key IS
-    'replica identity of the row';
+    'replica identity of the row, at most 255 bytes';
 
 CREATE FUNCTION parallel_apply.get_kept(relation name)
 RETURNS SETOF record
@@ -659,40 +712,37 @@ COMMENT ON VIEW parallel_apply.skipped_transactions IS
     'transactions that were skipped and stored';
 COMMENT ON COLUMN parallel_apply.skipped_transactions.id IS
     'number of the transaction, for skipped_changes(), replay() and forget()';
-COMMENT ON COLUMN parallel_apply.skipped_transactions.subid IS
-    'OID of the subscription';
+COMMENT ON COLUMN parallel_apply.skipped_transactions.subid IS 'OID of the subscription';
 COMMENT ON COLUMN parallel_apply.skipped_transactions.subname IS
-    'name of the subscription';
+    'name of the subscription. NULL if it was dropped while the library was not loaded, and '
+    'after "pg_upgrade"';
 COMMENT ON COLUMN parallel_apply.skipped_transactions.remote_xid IS
-    'transaction of the publisher';
+    'transaction ID on the publisher';
 COMMENT ON COLUMN parallel_apply.skipped_transactions.commit_time IS
-    'time at which it was committed on the publisher';
+    'time at which the transaction was committed, or prepared, on the publisher';
 COMMENT ON COLUMN parallel_apply.skipped_transactions.finish_lsn IS
-    'position in the publisher''s WAL at which it was committed';
-COMMENT ON COLUMN parallel_apply.skipped_transactions.first_failure IS
-    'time of the first failure';
+    'position of that in the publisher''s WAL';
+COMMENT ON COLUMN parallel_apply.skipped_transactions.first_failure IS 'time of the first failure';
 COMMENT ON COLUMN parallel_apply.skipped_transactions.last_failure IS
     'time of the last failure before it was to be skipped';
 COMMENT ON COLUMN parallel_apply.skipped_transactions.attempts IS
-    'number of failures of the apply worker';
-COMMENT ON COLUMN parallel_apply.skipped_transactions.sqlstate IS
-    'error code of the last failure';
+    'number of failures before it was to be skipped';
+COMMENT ON COLUMN parallel_apply.skipped_transactions.sqlstate IS 'error code of the last failure';
 COMMENT ON COLUMN parallel_apply.skipped_transactions.message IS
     'error message of the last failure';
 COMMENT ON COLUMN parallel_apply.skipped_transactions.change IS
-    'number of the change in the transaction that failed';
+    'which of the changes of the transaction failed: 1 is the first one';
 COMMENT ON COLUMN parallel_apply.skipped_transactions.changes IS
-    'number of its changes';
-COMMENT ON COLUMN parallel_apply.skipped_transactions.detail IS
-    'detail of the error message';
+    'number of changes of the transaction';
+COMMENT ON COLUMN parallel_apply.skipped_transactions.detail IS 'detail of the error message';
 COMMENT ON COLUMN parallel_apply.skipped_transactions.schemaname IS
-    'schema of the table';
-COMMENT ON COLUMN parallel_apply.skipped_transactions.relname IS
-    'table that the failed change is of';
+    'schema of the table that the failed change belongs to';
+COMMENT ON COLUMN parallel_apply.skipped_transactions.relname IS 'name of that table';
 COMMENT ON COLUMN parallel_apply.skipped_transactions.operation IS
-    'kind of the failed change, or message of the publisher that failed';
+    'INSERT, UPDATE, DELETE, or another message of the publisher that failed, such as COMMIT '
+    'where a deferred constraint is violated';
 COMMENT ON COLUMN parallel_apply.skipped_transactions.key IS
-    'replica identity of the row';
+    'replica identity of the row, at most 255 bytes';
 
 CREATE FUNCTION parallel_apply.get_hot_keys(
     OUT subid oid,
@@ -724,31 +774,33 @@ CREATE VIEW parallel_apply.hot_keys AS
       LEFT JOIN pg_catalog.pg_subscription AS s ON s.oid OPERATOR(pg_catalog.=) k.subid;
 
 COMMENT ON VIEW parallel_apply.hot_keys IS
-    'most contended indexes (rows with a NULL key_hash) and keys';
+    'rows and unique values that transactions wait for';
 COMMENT ON COLUMN parallel_apply.hot_keys.subid IS 'OID of the subscription';
 COMMENT ON COLUMN parallel_apply.hot_keys.subname IS 'name of the subscription';
-COMMENT ON COLUMN parallel_apply.hot_keys.relid IS
-    'OID of the table whose changes had to wait';
+COMMENT ON COLUMN parallel_apply.hot_keys.relid IS 'OID of the table whose changes had to wait';
 COMMENT ON COLUMN parallel_apply.hot_keys.schemaname IS 'schema of the table';
 COMMENT ON COLUMN parallel_apply.hot_keys.relname IS 'name of the table';
 COMMENT ON COLUMN parallel_apply.hot_keys.cause IS
-    'replica identity or unique index, of which an older transaction had the same key; or barrier, a transaction that is applied alone';
+    '"replica identity" or "unique index" if an older transaction had the same key, "barrier" if '
+    'an older transaction is applied exclusively';
 COMMENT ON COLUMN parallel_apply.hot_keys.indexrelid IS
-    'OID of the unique index; NULL for other causes';
+    'OID of the unique index. NULL for other causes';
 COMMENT ON COLUMN parallel_apply.hot_keys.indexrelname IS
-    'name of the unique index; NULL for other causes';
+    'name of the unique index. NULL for other causes';
 COMMENT ON COLUMN parallel_apply.hot_keys.key_hash IS
-    'hash of the key; NULL in the row that sums up an index';
+    'hash of the key, which tells the keys of an index apart. NULL in the row for all of them '
+    'together';
 COMMENT ON COLUMN parallel_apply.hot_keys.key IS
-    'values of the key, truncated to 127 bytes; NULL for users who may not read the table';
+    'values of the key, at most 127 bytes. NULL for users who may not read all columns and rows '
+    'of the table';
 COMMENT ON COLUMN parallel_apply.hot_keys.waits IS
     'number of times that a change waited for the key';
 COMMENT ON COLUMN parallel_apply.hot_keys.max_error IS
-    'maximum overestimate of waits: at most this many were for keys evicted from the list';
+    'maximum overestimate of "waits": at most this many of them belong to keys evicted from the '
+    'list';
 COMMENT ON COLUMN parallel_apply.hot_keys.wait_time IS
     'total time of these waits since the key entered the list, in milliseconds';
-COMMENT ON COLUMN parallel_apply.hot_keys.last_wait IS
-    'time at which the last wait ended';
+COMMENT ON COLUMN parallel_apply.hot_keys.last_wait IS 'time at which the last wait ended';
 
 CREATE FUNCTION parallel_apply.get_speedup_estimate(
     OUT subid oid,
@@ -774,9 +826,11 @@ COMMENT ON COLUMN parallel_apply.speedup_estimate.subid IS 'OID of the subscript
 COMMENT ON COLUMN parallel_apply.speedup_estimate.subname IS 'name of the subscription';
 COMMENT ON COLUMN parallel_apply.speedup_estimate.num_writers IS 'number of writers';
 COMMENT ON COLUMN parallel_apply.speedup_estimate.speedup IS
-    'upper bound of the speedup of num_writers writers over one';
+    'upper bound of the speedup of this number of writers over one, estimated from the '
+    'dependencies between transactions. Processors and storage are not considered';
 COMMENT ON COLUMN parallel_apply.speedup_estimate.transactions IS
-    'number of remote transactions that the estimate is based on';
+    'number of transactions that this was estimated from: the first 1024 of each 8192, newer '
+    'ones counting more';
 
 CREATE VIEW parallel_apply.table_options AS
     SELECT c.oid AS relid, n.nspname AS schemaname, c.relname,
@@ -789,12 +843,13 @@ CREATE VIEW parallel_apply.table_options AS
        AND l.classoid OPERATOR(pg_catalog.=) 'pg_catalog.pg_class'::pg_catalog.regclass;
 
 COMMENT ON VIEW parallel_apply.table_options IS
-    'options of tables';
+    'options of tables, which set_table_option() sets';
 COMMENT ON COLUMN parallel_apply.table_options.relid IS 'OID of the table';
 COMMENT ON COLUMN parallel_apply.table_options.schemaname IS 'schema of the table';
 COMMENT ON COLUMN parallel_apply.table_options.relname IS 'name of the table';
-COMMENT ON COLUMN parallel_apply.table_options.option IS 'name of the option';
-COMMENT ON COLUMN parallel_apply.table_options.value IS 'value of the option';
+COMMENT ON COLUMN parallel_apply.table_options.option IS 'name of the option: "triggers"';
+COMMENT ON COLUMN parallel_apply.table_options.value IS
+    'value of the option: "parallel" or "exclusive"';
 
 CREATE FUNCTION parallel_apply.set_table_option(relation regclass, option text, value text)
 RETURNS void
@@ -831,7 +886,7 @@ CREATE VIEW parallel_apply.groups AS
        AND pg_catalog.starts_with(s.srvname::pg_catalog.text, 'parallel_apply_');
 
 COMMENT ON VIEW parallel_apply.groups IS
-    'groups of subscriptions';
+    'groups of subscriptions that share a number of writers';
 COMMENT ON COLUMN parallel_apply.groups.group_name IS 'name of the group';
 COMMENT ON COLUMN parallel_apply.groups.num_writers IS
     'number of writers of each member; NULL if that of the setting applies';
@@ -931,13 +986,13 @@ COMMENT ON VIEW parallel_apply.subscription_config IS
 COMMENT ON COLUMN parallel_apply.subscription_config.subid IS 'OID of the subscription';
 COMMENT ON COLUMN parallel_apply.subscription_config.subname IS 'name of the subscription';
 COMMENT ON COLUMN parallel_apply.subscription_config.group_name IS
-    'group of the subscription, or NULL';
+    'group of the subscription. NULL if it is in none';
 COMMENT ON COLUMN parallel_apply.subscription_config.num_writers IS
-    'number of writers configured for the subscription itself, or NULL';
+    'number of writers configured for the subscription itself. NULL if there is none';
 COMMENT ON COLUMN parallel_apply.subscription_config.writers_wanted IS
-    'resulting number of writers; 0 if the apply worker applies alone';
+    'resulting number of writers; 0 if the apply worker is to apply alone';
 COMMENT ON COLUMN parallel_apply.subscription_config.source IS
-    'where that number comes from: subscription, group or setting';
+    'where that number comes from: "subscription", "group" or "setting"';
 COMMENT ON COLUMN parallel_apply.subscription_config.paused IS
     'whether apply is paused until resume()';
 
@@ -1006,7 +1061,7 @@ COMMENT ON FUNCTION parallel_apply.get_queues() IS
     'capacity of the queues of the subscriptions of this database';
 
 -- The first statement raises an error for a subscription that does not exist.
--- doc/views.md explains the thresholds.
+-- doc/advice.md explains the thresholds.
 CREATE FUNCTION parallel_apply.advice(
     subscription_name name DEFAULT NULL,
     OUT subname name,
