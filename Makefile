@@ -28,7 +28,7 @@ PGFILEDESC = "parallel_apply - logical replication applied by several writers"
 
 # In the order in which a remote transaction passes the folders.
 OBJS = src/parallel_apply.o src/guc.o $(patsubst %.c,%.o, \
-	$(foreach room,sender receiver pool writer sql,$(call files,src/$(room)/*.c)))
+	$(foreach folder,sender receiver pool writer sql,$(call files,src/$(folder)/*.c)))
 PG_CPPFLAGS = -I$(srcdir)/include -DPAPPLY_VERSION='"$(release)"'
 ifdef SELFTEST
 OBJS += src/test/selftest.o src/test/selftest_awake.o src/test/selftest_commit.o src/test/selftest_flush.o src/test/selftest_gather.o src/test/selftest_pace.o src/test/selftest_prepared.o src/test/selftest_registry.o src/test/selftest_routed.o src/test/selftest_wakes.o
@@ -78,7 +78,7 @@ TAP_TESTS := $(shell $(has_tap))
 endif
 include $(PGXS)
 
-$(OBJS): $(wildcard $(here)include/*.h) $(here)META.json
+$(OBJS): $(wildcard $(here)include/*.h $(here)src/*/*.h) $(here)META.json
 # A build in another directory has no directories yet; a rule would find those of
 # the source tree.
 $(shell mkdir -p $(sort $(dir $(OBJS))))

@@ -1,6 +1,4 @@
 /*-------------------------------------------------------------------------
- * room: any
- *
  * compat.h
  *	  Differences between the major versions of PostgreSQL.
  *

@@ -1,6 +1,4 @@
 /*-------------------------------------------------------------------------
- * room: receiver
- *
  * connection.h
  *	  The connection to the publisher: the server's functions for it, and the
  *	  publisher's time.

@@ -1,6 +1,4 @@
 /*-------------------------------------------------------------------------
- * room: any
- *
  * drop_extension.h
  *	  Keep DROP EXTENSION from removing stored transactions silently.
  *-------------------------------------------------------------------------

@@ -1,6 +1,4 @@
 /*-------------------------------------------------------------------------
- * room: pool
- *
  * early.h
  *	  Streamed transactions that a writer applies before their end is known.
  *

@@ -1,6 +1,4 @@
 /*-------------------------------------------------------------------------
- * room: writer
- *
  * lookup_index.h
  *	  Which index finds the rows of a table?
  *-------------------------------------------------------------------------
@@ -8,14 +6,18 @@
 #ifndef PAPPLY_LOOKUP_INDEX_H
 #define PAPPLY_LOOKUP_INDEX_H
 
-#include "target.h"
+#include "access/attnum.h"
+#include "utils/relcache.h"
+
+struct PapplyTarget;
 
 /*
  * Fill target->lookup, with memory of the current context.  The table must be
  * open, and target->inputs filled.  For each local column, attnums has the
  * number of the published column or -1.
  */
-extern void papply_lookup_index_choose(PapplyTarget *target, const AttrNumber *attnums);
+extern void papply_lookup_index_choose(struct PapplyTarget *target,
+									   const AttrNumber *attnums);
 
 /*
  * Return the index that finds rows of which all columns are known, for a table

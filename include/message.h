@@ -1,6 +1,4 @@
 /*-------------------------------------------------------------------------
- * room: pool
- *
  * message.h
  *	  Messages of the logical replication protocol, fields located in place.
  *-------------------------------------------------------------------------

@@ -1,6 +1,4 @@
 /*-------------------------------------------------------------------------
- * room: pool
- *
  * owner.h
  *	  The process that applies a transaction, and the processes that wait for
  *	  it.

@@ -1,6 +1,4 @@
 /*-------------------------------------------------------------------------
- * room: pool
- *
  * pool.h
  *	  The shared memory of a receiver and its writers.
  *

@@ -1,6 +1,4 @@
 /*-------------------------------------------------------------------------
- * room: pool
- *
  * queue.h
  *	  Remote transactions in commit order, between the receiver and writers.
  *

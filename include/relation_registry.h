@@ -1,6 +1,4 @@
 /*-------------------------------------------------------------------------
- * room: pool
- *
  * relation_registry.h
  *	  RELATION messages of the publisher, by version number, for writers.
  *-------------------------------------------------------------------------

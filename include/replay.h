@@ -1,6 +1,4 @@
 /*-------------------------------------------------------------------------
- * room: pool
- *
  * replay.h
  *	  What a session and the process that replays a skipped transaction for
  *	  it have in common.

@@ -1,6 +1,4 @@
 /*-------------------------------------------------------------------------
- * room: receiver
- *
  * row_keys.h
  *	  Compute the keys of the rows (and unique values) that a change touches.
  *-------------------------------------------------------------------------

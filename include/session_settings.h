@@ -1,6 +1,4 @@
 /*-------------------------------------------------------------------------
- * room: pool
- *
  * session_settings.h
  *	  Settings and temporary tables that user code leaves in its session.
  *-------------------------------------------------------------------------

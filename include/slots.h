@@ -1,6 +1,4 @@
 /*-------------------------------------------------------------------------
- * room: pool
- *
  * slots.h
  *	  One slot of shared memory for each subscription.
  *

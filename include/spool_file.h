@@ -1,6 +1,4 @@
 /*-------------------------------------------------------------------------
- * room: pool
- *
  * spool_file.h
  *	  The file that keeps the messages of a streamed transaction.
  *

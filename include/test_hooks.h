@@ -1,6 +1,4 @@
 /*-------------------------------------------------------------------------
- * room: pool
- *
  * test_hooks.h
  *	  What a test changes in waits; see src/test/selftest_wakes.c.
  *

@@ -1,6 +1,4 @@
 /*-------------------------------------------------------------------------
- * room: pool
- *
  * worker_wake.h
  *	  Wake apply workers that must notice what a transaction has changed.
  *-------------------------------------------------------------------------

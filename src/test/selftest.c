@@ -30,9 +30,9 @@
 #include "utils/builtins.h"
 #include "utils/rel.h"
 
+#include "../receiver/dependency.h"
 #include "claim.h"
 #include "commit_order.h"
-#include "dependency.h"
 #include "message.h"
 #include "owner.h"
 #include "queue.h"

@@ -14,10 +14,10 @@
 #include "replication/syncrep.h"
 #include "utils/builtins.h"
 
-#include "feedback.h"
-#include "lifecycle.h"
+#include "../receiver/feedback.h"
+#include "../receiver/lifecycle.h"
+#include "../receiver/native_replay.h"
 #include "message.h"
-#include "native_replay.h"
 #include "selftest.h"
 
 PG_FUNCTION_INFO_V1(papply_selftest_feedback);

@@ -11,9 +11,9 @@
 #include "utils/builtins.h"
 #include "utils/timestamp.h"
 
+#include "../receiver/lone.h"
+#include "../receiver/pace.h"
 #include "clock.h"
-#include "lone.h"
-#include "pace.h"
 #include "selftest.h"
 #include "statistics.h"
 

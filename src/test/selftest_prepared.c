@@ -9,7 +9,7 @@
 
 #include "fmgr.h"
 
-#include "prepared.h"
+#include "../receiver/prepared.h"
 #include "selftest.h"
 
 PG_FUNCTION_INFO_V1(papply_selftest_prepared);

@@ -30,10 +30,10 @@
 #include "catalog/pg_index.h"
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
-#include "utils/relcache.h"
 #include "utils/typcache.h"
 
 #include "lookup_index.h"
+#include "target.h"
 
 static Form_pg_attribute
 column_of(Relation rel, AttrNumber attnum)

@@ -1,0 +1,63 @@
+/*-------------------------------------------------------------------------
+ * dispatch.h
+ *	  Turn messages of the publisher into entries of the queue.
+ *-------------------------------------------------------------------------
+ */
+#ifndef PAPPLY_DISPATCH_H
+#define PAPPLY_DISPATCH_H
+
+#include "message.h"
+
+/* What became of a message. */
+typedef enum PapplyDispatchResult
+{
+	PAPPLY_DISPATCH_QUEUED,		/* in the queue, or not needed */
+	PAPPLY_DISPATCH_HOLD,		/* no space; offer it again later */
+	PAPPLY_DISPATCH_BEGINS,		/* it begins a transaction:
+								 * papply_dispatch_begin() puts it into the
+								 * queue, unless it must be direct */
+	PAPPLY_DISPATCH_DIRECT,		/* it begins a transaction for the native
+								 * loop; drain the pool first */
+	PAPPLY_DISPATCH_PASS		/* pass it to the native loop at once */
+} PapplyDispatchResult;
+
+/* Start with an empty state, for a new pool. */
+extern void papply_dispatch_reset(void);
+
+/* Put a message, which begins with its kind byte, into the queue. */
+extern PapplyDispatchResult papply_dispatch_message(char *message, int length);
+
+/* The same for one that begins a transaction.  Returns QUEUED or HOLD. */
+extern PapplyDispatchResult papply_dispatch_begin(char *message, int length);
+
+/* Has a transaction in the queue begun, but not ended? */
+extern bool papply_dispatch_is_open(void);
+
+/*
+ * Return the commit time, on the publisher, of the newest transaction that has
+ * begun since the last call; 0 if there is none.
+ */
+extern TimestampTz papply_dispatch_take_commit_time(void);
+
+/*
+ * Must the open transaction be replayed because one of its messages never fits
+ * into the queue?
+ */
+extern bool papply_dispatch_is_oversize(void);
+
+/* Is a transaction open that may be left to the native loop (lone.c)? */
+extern bool papply_dispatch_may_be_lone(void);
+
+/*
+ * Note that a writer has applied the open transaction early (early.h), in that
+ * place.  The next message is the end of the transaction.
+ */
+extern void papply_dispatch_mark_early(int place);
+
+/*
+ * End the open transaction, which the native loop is replaying, and whose end
+ * the native loop got directly.
+ */
+extern void papply_dispatch_end_direct(XLogRecPtr remote_end_lsn);
+
+#endif							/* PAPPLY_DISPATCH_H */

@@ -1,0 +1,39 @@
+/*-------------------------------------------------------------------------
+ * failed.h
+ *	  Describe the transaction that the apply worker failed to apply.
+ *-------------------------------------------------------------------------
+ */
+#ifndef PAPPLY_FAILED_H
+#define PAPPLY_FAILED_H
+
+#include "parallel_apply.h"
+
+/*
+ * The message that the native loop is processing, until it asks for the next
+ * one.  The message must stay in place until then.  NULL: none of a
+ * transaction.
+ */
+extern const char *papply_failed_message;
+extern int	papply_failed_message_length;
+
+static inline void
+papply_failed_set_message(const char *message, int length)
+{
+	papply_failed_message = message;
+	papply_failed_message_length = length;
+}
+
+/*
+ * Called when an error of the transaction that the native loop applies is
+ * being logged.  Remember what the view shows about it.
+ */
+extern void papply_failed_note(const ErrorData *error);
+
+/*
+ * Describe the key of a change as "(id)=(1)", truncated to size; empty if it
+ * is not known.  Throws no error.
+ */
+extern void papply_failed_describe_key(const LogicalRepRelation *remote,
+									   const char *message, int length, char *text, int size);
+
+#endif							/* PAPPLY_FAILED_H */

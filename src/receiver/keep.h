@@ -1,0 +1,41 @@
+/*-------------------------------------------------------------------------
+ * keep.h
+ *	  Store transactions that are skipped.
+ *-------------------------------------------------------------------------
+ */
+#ifndef PAPPLY_KEEP_H
+#define PAPPLY_KEEP_H
+
+#include "replication/worker_internal.h"
+
+#include "parallel_apply.h"
+
+/* True between the BEGIN of such a transaction and its local commit. */
+extern bool papply_keep_is_on;
+
+/*
+ * May a transaction of this subscription still be stored?  Then the native loop
+ * must end prepared transactions, as one of them may be that transaction.
+ */
+extern bool papply_keep_has_requests;
+
+/* Note a message that the native loop gets. */
+extern void papply_keep_message(char *message, int length);
+
+/* Do so if the message may matter. */
+static inline void
+papply_keep_note(char *message, int length)
+{
+	if (unlikely(papply_keep_is_on || papply_keep_has_requests ||
+				 MySubscription->skiplsn != InvalidXLogRecPtr))
+		papply_keep_message(message, length);
+}
+
+/*
+ * Look for transactions that are to be stored.  Must the publisher send whole
+ * transactions only, in the stream that is about to start?  Changes that the server spools in its own files could not be
+ * stored.
+ */
+extern bool papply_keep_forbids_streaming(void);
+
+#endif							/* PAPPLY_KEEP_H */

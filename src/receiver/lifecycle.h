@@ -1,0 +1,76 @@
+/*-------------------------------------------------------------------------
+ * lifecycle.h
+ *	  Decide when a subscription has a pool; start and stop it.
+ *-------------------------------------------------------------------------
+ */
+#ifndef PAPPLY_LIFECYCLE_H
+#define PAPPLY_LIFECYCLE_H
+
+#include "access/xlogdefs.h"
+
+#include "parallel_apply.h"
+
+/* Call this first. */
+extern void papply_lifecycle_init(void);
+
+/* Is a pool wanted?  No transaction is open. */
+extern bool papply_lifecycle_wants_pool(void);
+
+/*
+ * Has PostgreSQL's own apply been chosen, by the configuration or because the
+ * extension is missing, and does nothing have to be held back or measured?
+ * Does not read the catalogs; returns false if they must be read.
+ */
+extern bool papply_lifecycle_has_chosen_native(void);
+
+/*
+ * goes_round: the native loop is about to do its housekeeping, in which it
+ * reads the subscription if that has been changed.  must_go_round: has the
+ * subscription been changed since, so that the native loop must do so?  No
+ * transaction is open.
+ */
+extern void papply_lifecycle_goes_round(void);
+extern bool papply_lifecycle_must_go_round(void);
+
+/* Must no transaction begin?  As of the last look at the catalogs. */
+extern bool papply_lifecycle_is_paused(void);
+
+/* Is there a pool?  And what is the subscription's replication origin then? */
+extern bool papply_lifecycle_has_pool(void);
+extern PapplyOriginId papply_lifecycle_origin(void);
+
+/*
+ * Start, change or stop the pool as configured.  Called between transactions
+ * of any kind; may read catalogs.
+ */
+extern void papply_lifecycle_adjust(void);
+
+/* Is the pool about to stop, with nothing left in it? */
+extern bool papply_lifecycle_is_drained(void);
+
+/* Is everything that was received committed?  There is a pool. */
+extern bool papply_lifecycle_is_idle(void);
+
+/*
+ * Release what is committed, and check that all writers are running.  Does not
+ * return if one has ended.  There is a pool.
+ */
+extern void papply_lifecycle_watch(void);
+
+/* Do papply_writers_adapt() (writer_control.h), unless the pool is closing. */
+extern long papply_lifecycle_adapt(bool is_behind);
+
+/*
+ * Must PostgreSQL's own apply do the transaction that begins?  If not, it must
+ * do the one with this final LSN, if that is valid.  May read catalogs, so no
+ * local transaction may be open.
+ */
+extern bool papply_lifecycle_must_be_direct(XLogRecPtr *final_lsn);
+
+/* Note that the native loop has committed a transaction with this end. */
+extern void papply_lifecycle_replayed(XLogRecPtr remote_end_lsn);
+
+/* End the process, to fetch the transaction again for the native loop. */
+PAPPLY_NORETURN extern void papply_lifecycle_refetch(XLogRecPtr final_lsn);
+
+#endif							/* PAPPLY_LIFECYCLE_H */

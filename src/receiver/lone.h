@@ -1,0 +1,38 @@
+/*-------------------------------------------------------------------------
+ * lone.h
+ *	  Choose transactions that the receiver applies itself.
+ *-------------------------------------------------------------------------
+ */
+#ifndef PAPPLY_LONE_H
+#define PAPPLY_LONE_H
+
+#include "access/xlogdefs.h"
+#include "datatype/timestamp.h"
+
+/*
+ * Note that there was nothing to read until now, as far as is known.  Return
+ * the present time of clock.h.
+ */
+extern int64 papply_lone_idle(void);
+
+/*
+ * May the receiver apply the transaction that begins, if it turns out to be
+ * small?  Nothing else is in flight.  The publisher committed and sent it at
+ * these times, by its own clock.
+ */
+extern bool papply_lone_may_begin(TimestampTz commit_time, TimestampTz send_time);
+
+/*
+ * Its first change has arrived.  May the receiver begin to apply it?  These
+ * are the positions in the publisher's WAL of that change and of its end.
+ */
+extern bool papply_lone_may_start(XLogRecPtr first_lsn, XLogRecPtr final_lsn);
+
+/* It is small: should the receiver apply it? */
+extern bool papply_lone_keeps_up(void);
+
+/* The native loop begins to apply a lone transaction, and has applied it. */
+extern void papply_lone_begin(void);
+extern void papply_lone_end(void);
+
+#endif							/* PAPPLY_LONE_H */

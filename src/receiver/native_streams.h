@@ -1,0 +1,37 @@
+/*-------------------------------------------------------------------------
+ * native_streams.h
+ *	  Track streamed transactions that PostgreSQL's own apply loop spools.
+ *-------------------------------------------------------------------------
+ */
+#ifndef PAPPLY_NATIVE_STREAMS_H
+#define PAPPLY_NATIVE_STREAMS_H
+
+#include "replication/walreceiver.h"
+
+#include "parallel_apply.h"
+
+/* The native loop gets a chunk of this transaction. */
+extern void papply_native_streams_begin(TransactionId xid);
+
+/*
+ * The native loop gets the end of this transaction.  Does nothing if it does
+ * not know the transaction.
+ */
+extern void papply_native_streams_end(TransactionId xid);
+
+/*
+ * May the native loop get the message that the subtransaction, or the
+ * transaction if both are the same, was rolled back?
+ */
+extern bool papply_native_streams_abort(TransactionId xid, TransactionId subxid);
+
+/* Does the native loop spool transactions? */
+extern bool papply_native_streams_exist(void);
+
+/*
+ * walrcv_receive() of a worker that synchronizes a table: call the server's
+ * function, and drop messages that the native loop must not get.
+ */
+extern int	papply_native_streams_receive(WalReceiverConn *conn, char **buffer, pgsocket *wait_fd);
+
+#endif							/* PAPPLY_NATIVE_STREAMS_H */

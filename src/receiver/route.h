@@ -1,0 +1,39 @@
+/*-------------------------------------------------------------------------
+ * route.h
+ *	  Decide where a message of the publisher goes.
+ *-------------------------------------------------------------------------
+ */
+#ifndef PAPPLY_ROUTE_H
+#define PAPPLY_ROUTE_H
+
+/* What to do with a received message. */
+typedef enum PapplyRoute
+{
+	PAPPLY_ROUTE_DONE,			/* nothing more */
+	PAPPLY_ROUTE_SPOOLED,		/* nothing more; continue with what was
+								 * spooled */
+	PAPPLY_ROUTE_NATIVE,		/* return it to the native loop */
+	PAPPLY_ROUTE_BEFORE,		/* return another message first, then offer
+								 * this one again */
+	PAPPLY_ROUTE_HOLD			/* offer it again later */
+} PapplyRoute;
+
+/*
+ * Route a received message.  The caller keeps it in place until it need not be
+ * offered again.  With NATIVE and BEFORE, *buffer and *length are set to the
+ * message that the native loop must get.
+ */
+extern PapplyRoute papply_route_message(char **buffer, int *length);
+
+/*
+ * Must the publisher get a reply before the native loop gets its next message
+ * from elsewhere?  Return the length of a message that makes the native loop
+ * send the reply, or 0. is_reading: the next message comes from the
+ * connection.
+ */
+extern int	papply_route_reply(bool is_reading, char **buffer);
+
+/* Is no transaction open in the native loop, the spool and the queue? */
+extern bool papply_route_is_between_transactions(void);
+
+#endif							/* PAPPLY_ROUTE_H */

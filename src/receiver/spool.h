@@ -1,0 +1,70 @@
+/*-------------------------------------------------------------------------
+ * spool.h
+ *	  Spool transactions that are streamed while they are in progress.
+ *-------------------------------------------------------------------------
+ */
+#ifndef PAPPLY_SPOOL_H
+#define PAPPLY_SPOOL_H
+
+#include "parallel_apply.h"
+
+/* What became of a message. */
+typedef enum PapplySpoolResult
+{
+	PAPPLY_SPOOL_NONE,			/* not concerned with spooling */
+	PAPPLY_SPOOL_KEPT,			/* in the spool */
+	PAPPLY_SPOOL_NATIVE,		/* the native loop spools it, whatever else is
+								 * in flight */
+	PAPPLY_SPOOL_ENDED			/* a spooled transaction is complete; read it */
+} PapplySpoolResult;
+
+/*
+ * Offer a message, which begins with its kind byte.  If wants_spool is set, a
+ * transaction that begins with this message is spooled here to its end;
+ * otherwise the native loop spools it.  Nothing may be offered while a
+ * transaction is being read.
+ */
+extern PapplySpoolResult papply_spool_take(char *message, int length, bool wants_spool);
+
+/* Is no transaction kept here, ended or not? */
+extern bool papply_spool_is_empty(void);
+
+/* Is a complete transaction being read from the spool? */
+extern bool papply_spool_is_reading(void);
+
+/*
+ * Return the next message of that transaction in the form of an ordinary
+ * transaction, framed as by walrcv_receive().  It is valid until the next
+ * call.  There is one while papply_spool_is_reading().
+ */
+extern int	papply_spool_next(char **buffer);
+
+/*
+ * Have all transactions that have not ended applied after their end (early.h).
+ */
+extern void papply_spool_revoke_early(void);
+
+/* The pool has stopped, and with it everything that was applied early. */
+extern void papply_spool_pool_stopped(void);
+
+/* Forget transactions applied early that are committed, up to that number. */
+extern void papply_spool_clean(uint64 committed);
+
+/*
+ * Read the messages between BEGIN and COMMIT of a transaction that was applied
+ * early, for the native loop to apply it.  Each message is valid until the
+ * next call; NULL: there is none.
+ */
+extern void papply_spool_replay_begin(uint64 seqno);
+extern char *papply_spool_replay_next(int *length);
+
+/* Delete all files, because the process ends. */
+extern void papply_spool_end(void);
+
+/* Is a chunk being received that is spooled here? */
+extern bool papply_spool_is_open(void);
+
+/* Is the native loop between STREAM START and STREAM STOP? */
+extern bool papply_spool_native_is_open(void);
+
+#endif							/* PAPPLY_SPOOL_H */

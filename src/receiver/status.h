@@ -1,0 +1,46 @@
+/*-------------------------------------------------------------------------
+ * status.h
+ *	  Show the state of a subscription.
+ *-------------------------------------------------------------------------
+ */
+#ifndef PAPPLY_STATUS_H
+#define PAPPLY_STATUS_H
+
+#include "statistics.h"
+
+/*
+ * Begin to count errors of this process, the receiver of MySubscription.  What
+ * the previous receiver has shown stays.  Call this first; no transaction is
+ * open.
+ */
+extern void papply_status_attach(void);
+
+/* Begin to show the state; call this when there is a connection. */
+extern void papply_status_init(void);
+
+/* Set who applies changes and, if that is not writers, why. */
+extern void papply_status_set(PapplyApplyState state, PapplyApplyReason reason);
+
+/*
+ * Show positions, the queue and, once per second, rates.  Called at least once
+ * per second while the native loop sleeps, and more often otherwise.  is_idle:
+ * all that was received is committed.
+ */
+extern void papply_status_update(bool has_pool, bool is_idle);
+
+/*
+ * Without a pool: the native loop begins a transaction with this commit time
+ * on the publisher; it has committed one with this end (InvalidXLogRecPtr: not
+ * known); it sends a status message ('r') to the publisher.
+ */
+extern void papply_status_native_begin(TimestampTz commit_time);
+extern void papply_status_native_end(XLogRecPtr remote_end_lsn);
+extern void papply_status_native_feedback(const char *message, int length);
+
+/*
+ * A transaction with this commit time on the publisher waits for the end of a
+ * pause; 0: none does.
+ */
+extern void papply_status_hold(TimestampTz commit_time);
+
+#endif							/* PAPPLY_STATUS_H */

@@ -1,0 +1,67 @@
+/*-------------------------------------------------------------------------
+ * writer_control.h
+ *	  Start, retire and watch the writers of a pool.
+ *-------------------------------------------------------------------------
+ */
+#ifndef PAPPLY_WRITER_CONTROL_H
+#define PAPPLY_WRITER_CONTROL_H
+
+#include "parallel_apply.h"
+
+/*
+ * Set the number of writers, and return how many are running or starting.
+ * Writers above that number exit between transactions.  Warns if the server
+ * has no more worker slots, once until the number is set again.
+ */
+extern int	papply_writers_set(int wanted, const char *subname);
+
+/*
+ * Is there a worker slot for a first writer?  Warns if not, once until the
+ * number is set.
+ */
+extern bool papply_writers_may_start(int wanted, const char *subname);
+
+/*
+ * Return the target number of writers: as configured, or fewer in quiet times.
+ */
+extern int	papply_writers_wanted(void);
+
+/*
+ * Adapt the number of writers that are awake, and after quiet times the target
+ * number, to the load.  is_behind: what was received last is old.  Return the
+ * number of milliseconds after which this must be called again, or -1.
+ */
+extern long papply_writers_adapt(bool is_behind, const char *subname);
+
+/*
+ * Note that there are no writers, for another reason.  When all of them are
+ * there again, the recovery is logged.
+ */
+extern void papply_writers_set_degraded(void);
+
+/*
+ * Try again to start missing writers, find those that could not start, and
+ * retire those that have been idle, and the last one if the server needs its
+ * worker slot.  Return how many are running, starting or about to exit.
+ */
+extern int	papply_writers_check(const char *subname);
+
+/* Return how many are running, starting or about to exit. */
+extern int	papply_writers_running(void);
+
+/*
+ * Will the next check retire the last writer, because the server needs its
+ * slot, or because the reserve of slots is in use?
+ */
+extern bool papply_writers_owe_slot(void);
+
+/* Was a writer missing at the last check for lack of a worker slot? */
+extern bool papply_writers_are_missing(void);
+
+/*
+ * Make all writers exit, and wait until they are gone.  The gate is closed.
+ * must_hurry: terminate them, even in the middle of a transaction.
+ */
+extern void papply_writers_end(bool must_hurry);
+
+#endif							/* PAPPLY_WRITER_CONTROL_H */

@@ -1,0 +1,69 @@
+/*-------------------------------------------------------------------------
+ * sql_common.h
+ *	  Argument checks that several SQL functions use.
+ *-------------------------------------------------------------------------
+ */
+#ifndef PAPPLY_SQL_COMMON_H
+#define PAPPLY_SQL_COMMON_H
+
+#include "fmgr.h"
+#include "foreign/foreign.h"
+
+#include "parallel_apply.h"
+
+/*
+ * Return an argument that is a number of writers, or 0 (inherited) if it is
+ * null.  Throws an error if it is out of range.  Issues a NOTICE if a setting
+ * limits it.
+ */
+extern int	papply_sql_get_writers(FunctionCallInfo fcinfo, int argument);
+
+/* Return the group of this name.  Throws an error if there is none. */
+extern ForeignServer *papply_sql_get_group(const char *name);
+
+/*
+ * Return the OID of the subscription of the current database that an argument
+ * names, without locking it.  Throws an error if there is none.
+ */
+extern Oid	papply_sql_get_subscription(FunctionCallInfo fcinfo, int argument);
+
+/*
+ * The same, locked against ALTER, DROP and our other functions.  Throws an
+ * error if the user is not the owner, or in a read-only transaction or recovery.
+ */
+extern Oid	papply_sql_change_subscription(FunctionCallInfo fcinfo, int argument,
+										   const char *function);
+
+/*
+ * Can the user see the state of this subscription?  Its owner can, and members
+ * of pg_read_all_stats, as pg_monitor is.
+ */
+extern bool papply_sql_may_see(Oid subid);
+
+/*
+ * Return the subscriptions of this database that exist, have a slot in shared
+ * memory, and can be seen by the user.  Views read each of them by its OID.
+ * Its slot may be gone by then.
+ */
+extern List *papply_sql_visible_subscriptions(void);
+
+/* Throw an error unless the user owns the subscription. */
+extern void papply_sql_check_owner(Oid subid);
+
+/*
+ * Return the subscription of the skipped transaction with this number, whether
+ * it is stored yet or not.  Throws an error if there is none, or if the user
+ * is not the owner of the subscription.
+ */
+extern Oid	papply_sql_get_kept(int64 id);
+
+/* Return a table, or InvalidOid if there is none of that name. */
+extern Oid	papply_sql_find_table(const char *schema, const char *name);
+
+/*
+ * Can the user read all columns of all rows of this table?  If there is none
+ * (InvalidOid), only superusers may know what was to be changed there.
+ */
+extern bool papply_sql_may_read(Oid relid);
+
+#endif							/* PAPPLY_SQL_COMMON_H */

@@ -1,0 +1,81 @@
+/*-------------------------------------------------------------------------
+ * account.h
+ *	  What a writer does in a local transaction, counted when it is committed.
+ *-------------------------------------------------------------------------
+ */
+#ifndef PAPPLY_ACCOUNT_H
+#define PAPPLY_ACCOUNT_H
+
+#include "replication/logicalproto.h"
+
+#include "statistics.h"
+
+/* The local transaction that is being made. */
+typedef struct PapplyAccount
+{
+	uint64		first;			/* the remote transactions, as of the start of
+								 * the attempt */
+	uint64		last;
+	uint64		rows;			/* changed one by one */
+	uint64		inserts;		/* of rows, as updates; the rest are DELETEs */
+	uint64		updates;
+	uint64		truncates;
+
+	/* transactions, by why they are applied exclusively */
+	uint64		exclusive_table;
+	uint64		exclusive_truncates;
+} PapplyAccount;
+
+extern PapplyAccount papply_account;
+
+/* The writer has claimed transactions. */
+extern void papply_account_claim(void);
+
+/* Start counting an attempt to apply some of them as one local transaction. */
+extern void papply_account_begin(uint64 first, uint64 last, int64 now);
+
+/*
+ * Show how many changes of the transactions are known so far.  Call it from
+ * time to time.
+ */
+extern void papply_account_show_known(void);
+
+/*
+ * Count a row that is about to be changed by a message of this type.  Returns
+ * its number in the transaction.
+ */
+static inline uint64
+papply_account_change(char type)
+{
+	papply_pool->writers[papply_pool_waiter].changes_done++;
+	papply_account.inserts += type == LOGICAL_REP_MSG_INSERT;
+	papply_account.updates += type == LOGICAL_REP_MSG_UPDATE;
+	return ++papply_account.rows;
+}
+
+/*
+ * Count a transaction of the queue that has been applied and not committed
+ * yet.
+ */
+extern void papply_account_applied(uint64 seqno);
+
+/* Add the counts to the statistics after the commit. */
+extern void papply_account_commit(void);
+
+/*
+ * Count the time that applying all changes took, without waits for other
+ * writers.
+ */
+extern void papply_account_time(int64 us);
+
+/*
+ * Count a further attempt, for the subscription when it is committed; count an
+ * error, after the rollback, which may be in favor of an older transaction.
+ */
+extern void papply_account_retry(void);
+extern void papply_account_error(bool is_for_older);
+
+/* Count a transaction that is left to the native loop. */
+extern void papply_account_replay(void);
+
+#endif							/* PAPPLY_ACCOUNT_H */

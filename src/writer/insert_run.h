@@ -1,0 +1,57 @@
+/*-------------------------------------------------------------------------
+ * insert_run.h
+ *	  Consecutive INSERTs into one table are applied together.
+ *-------------------------------------------------------------------------
+ */
+#ifndef PAPPLY_INSERT_RUN_H
+#define PAPPLY_INSERT_RUN_H
+
+#include "target.h"
+
+/* Set takes_runs of a target that is being prepared. */
+extern void papply_insert_run_prepare(PapplyTarget *target);
+
+/*
+ * Call before a change of a relation, in this version.  Applies what is put
+ * off, unless the change may continue the run.  Throws whatever applying
+ * throws.
+ */
+extern void papply_insert_run_begin_change(char type, LogicalRepRelId remote_relid,
+										   uint32 version);
+
+/* Call after the change.  Applies what is put off if it is enough. */
+extern void papply_insert_run_end_change(void);
+
+/* Return the memory context for the values of rows that are put off. */
+extern MemoryContext papply_insert_run_memory(void);
+
+/*
+ * Put off the row in remote_slot of table, after checking its constraints.
+ * table is root, which takes runs, or the partition of root that the row
+ * belongs to.  If table takes no runs, apply what is put off and return false.
+ */
+extern bool papply_insert_run_add(PapplyTarget *root, PapplyTarget *table);
+
+/*
+ * Apply what is put off, and make it visible to the next command of the
+ * transaction.  Call this before a wait for a dependency, before closing a
+ * target, and before the commit.
+ */
+extern void papply_insert_run_flush(void);
+
+/*
+ * Return the relation whose rows are put off or being inserted, or InvalidOid
+ * if there is none.
+ */
+extern LogicalRepRelId papply_insert_run_relation(void);
+
+/*
+ * Call when a table is closed and nothing is put off.  Frees slots if there
+ * are many.
+ */
+extern void papply_insert_run_close(PapplyTarget *table);
+
+/* Forget what is put off, after an abort. */
+extern void papply_insert_run_forget(void);
+
+#endif							/* PAPPLY_INSERT_RUN_H */

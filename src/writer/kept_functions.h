@@ -1,0 +1,41 @@
+/*-------------------------------------------------------------------------
+ * kept_functions.h
+ *	  Which functions may changes of a table call, apart from its triggers?
+ *-------------------------------------------------------------------------
+ */
+#ifndef PAPPLY_KEPT_FUNCTIONS_H
+#define PAPPLY_KEPT_FUNCTIONS_H
+
+#include "access/attmap.h"
+#include "nodes/pg_list.h"
+#include "utils/relcache.h"
+
+typedef struct PapplyKeptFunctions
+{
+	bool		has_any;		/* includes a user's function, which may call
+								 * any */
+	bool		is_restricted;	/* not every role may call each of them */
+	List	   *hashes;			/* of their OIDs, as in invalidations */
+} PapplyKeptFunctions;
+
+/*
+ * Return the functions of rel, with their hashes in the given memory context.
+ * For each local column, attnums has the number of the published one or -1;
+ * NULL: no column gets its default here.  Must be called in a transaction.
+ * Other allocations are made in the current memory context.  Runs no user
+ * code.
+ */
+extern PapplyKeptFunctions papply_kept_functions_of(Relation rel, const AttrMap *attnums,
+													MemoryContext context);
+
+/*
+ * Does an invalidation of functions concern these?  hashvalue 0 means all
+ * functions.
+ */
+extern bool papply_kept_functions_concerns(const PapplyKeptFunctions *functions,
+										   uint32 hashvalue);
+
+/* May a change of roles change whether they can be called? */
+extern bool papply_kept_functions_depend_on_roles(const PapplyKeptFunctions *functions);
+
+#endif							/* PAPPLY_KEPT_FUNCTIONS_H */

@@ -1,0 +1,30 @@
+/*-------------------------------------------------------------------------
+ * result_rel.h
+ *	  The executor's state for changes of a table that is open.
+ *-------------------------------------------------------------------------
+ */
+#ifndef PAPPLY_RESULT_REL_H
+#define PAPPLY_RESULT_REL_H
+
+#include "target.h"
+
+/*
+ * May triggers fire when a row is changed?  If user code has set another
+ * session_replication_role, ordinary triggers may.
+ */
+extern bool papply_result_rel_fires_triggers(const PapplyTarget *target);
+
+/*
+ * Return the state for INSERT, or that for UPDATE and DELETE, with the indexes
+ * open.  The target must not be partitioned.
+ */
+extern ResultRelInfo *papply_result_rel_insert(PapplyTarget *target);
+extern ResultRelInfo *papply_result_rel_update(PapplyTarget *target);
+
+/*
+ * Hide the triggers of a table from the executor.  To be called if none of them
+ * fires.
+ */
+extern void papply_result_rel_ignore_triggers(ResultRelInfo *result_rel);
+
+#endif							/* PAPPLY_RESULT_REL_H */

@@ -1,0 +1,218 @@
+/*-------------------------------------------------------------------------
+ * target.h
+ *	  The local table that changes of a remote relation are applied to.
+ *-------------------------------------------------------------------------
+ */
+#ifndef PAPPLY_TARGET_H
+#define PAPPLY_TARGET_H
+
+#include "access/skey.h"
+#include "executor/executor.h"
+#include "replication/logicalrelation.h"
+#include "utils/snapshot.h"
+
+#include "fast_input.h"
+#include "kept_functions.h"
+#include "message.h"
+#include "table_class.h"
+#include "table_statistics.h"
+
+/* How a published column is converted to the value of a local one. */
+typedef struct PapplyColumnInput
+{
+	int			column;			/* its number in the message; -1: not
+								 * published */
+	bool		is_key;			/* part of the replica identity */
+	bool		is_text;		/* a value is the text as it was sent */
+	Oid			text_param;
+	Oid			binary_param;
+	FmgrInfo	text_function;
+	PapplyFastInput fast_input; /* used instead if possible; or NULL */
+	FmgrInfo	binary_function;	/* fn_oid 0: not looked up yet */
+} PapplyColumnInput;
+
+/* How a row is found by an index. */
+typedef struct PapplyIndexKeys
+{
+	Oid			index;			/* InvalidOid: the server's sequential scan is
+								 * used */
+	bool		is_identity;	/* otherwise whole rows are compared */
+	bool		finds_nulls;
+	bool		is_btree;		/* index_descent.h can search it */
+	FmgrInfo   *equality;		/* for each column; fn_oid 0: not compared */
+	int			count;			/* of key columns in the search */
+	AttrNumber	attnums[INDEX_MAX_KEYS];
+	ScanKeyData keys[INDEX_MAX_KEYS];
+} PapplyIndexKeys;
+
+/* The table that has the name of a remote relation, or a partition of it. */
+typedef struct PapplyTargetKey
+{
+	LogicalRepRelId remote_relid;
+	Oid			partition;		/* InvalidOid: the table itself */
+} PapplyTargetKey;
+
+/*
+ * State of what is kept of a table across transactions.  An invalidation makes
+ * it stale at any time, also while the table is open.
+ */
+typedef enum PapplyTargetState
+{
+	PAPPLY_TARGET_STALE = 0,	/* must be prepared before its next use */
+	PAPPLY_TARGET_PREPARING,	/* the same, if an error ends that */
+	PAPPLY_TARGET_READY
+} PapplyTargetState;
+
+typedef struct PapplyTarget
+{
+	PapplyTargetKey key;
+
+	/* not set in partitions */
+	uint32		version;		/* of the remote definition */
+	LogicalRepRelMapEntry *entry;	/* in the server's map */
+	uint32		state_counter;	/* when the entry's sync state was read */
+	bool		has_domain_default; /* table_class.h */
+	bool		may_check_domain;	/* see table_class.h */
+	char	   *label;			/* "schema.table" on the publisher */
+
+	uint32		range_number;	/* number of the range that opened it last; 0:
+								 * none */
+
+	/* kept across transactions, until an invalidation */
+	PapplyTargetState state;
+	Oid			userid;			/* role that may call its functions */
+	PapplyKeptFunctions functions;
+	Oid			local_relid;
+	bool		is_partitioned;
+	bool		is_partition;
+	MemoryContext context;		/* holds the fields below */
+	PapplyColumnInput *inputs;	/* one for each local column */
+	int			ndefaults;
+	int		   *default_columns;
+	ExprState **default_exprs;
+	bool		has_mutable_default;	/* for example now() */
+	bool		is_updatable;	/* the publisher sends enough to identify rows */
+	PapplyIndexKeys lookup;
+	AttrMap    *from_root;		/* of a partition; NULL: same columns as its
+								 * root */
+	AttrMap    *to_root;
+	PapplyTableClass table_class;
+	PapplyClassReason reason;	/* why it is not parallel */
+	bool		has_triggers;	/* that fire in replica mode */
+	bool		takes_runs;		/* INSERTs are combined: see insert_run.c */
+	struct PapplyRunRows *run_rows;
+
+	/* for count.c; not used in partitions */
+	uint64		counts[PAPPLY_TABLE_COUNTERS];	/* not added to the statistics
+												 * yet */
+	PapplyConflict last_conflict;	/* if one is counted */
+	bool		is_counted;		/* some count is not 0 */
+	struct PapplyTarget *next_counted;
+	PapplyTableHint hint;
+
+	/* within a local transaction */
+	bool		is_open;
+	struct PapplyTarget *next_open;
+	Relation	rel;
+	struct PapplyRouting *routing;	/* of a partitioned table, else NULL */
+	int			open_partitions;
+	Oid			root_relid;		/* of itself, or of its root */
+	AclMode		allowed;		/* for rights.c: rights that have been found */
+	uint32		allowed_at;
+	EState	   *estate;			/* a partition uses that of its root */
+	ResultRelInfo *insert_rel;
+	ResultRelInfo *update_rel;	/* the same as insert_rel if possible */
+	TupleTableSlot *remote_slot;	/* the root's, if the columns are the same */
+	TupleTableSlot *local_slot;
+	EPQState	epqstate;
+	Relation	index_rel;		/* the index of lookup, if it has been used */
+	IndexScanDesc index_scan;
+	MemoryContext scan_context; /* of index_scan, if there is one */
+	SnapshotData dirty_snapshot;
+} PapplyTarget;
+
+/* Call once in a writer, when it is connected. */
+extern void papply_target_init(void);
+
+/* Begin a range of transactions. */
+extern void papply_target_begin_range(void);
+
+/*
+ * Return whether all tables that were opened since papply_target_begin_range()
+ * are still synchronized, and the functions that they call unchanged, as far
+ * as invalidations have been accepted.  Must be called in a transaction if any
+ * table was opened.
+ */
+extern bool papply_target_range_is_current(void);
+
+/*
+ * Return the target of a remote relation.  It is open until the local
+ * transaction ends or papply_target_release() closes it.  pg_stat_activity
+ * shows it.  Throws an error if a writer cannot apply changes to it, or cannot
+ * apply them now: changes of a table of class serial require is_alone.
+ */
+extern PapplyTarget *papply_target_open(LogicalRepRelId remote_relid, uint32 version,
+										bool is_alone);
+
+/*
+ * Return the target of a remote relation, which need not be open, or NULL.  It
+ * is returned only if it is prepared for this version, if an index that is the
+ * replica identity finds its rows, and if its changes may be applied alongside
+ * others and run no user code.
+ */
+extern PapplyTarget *papply_target_peek(LogicalRepRelId remote_relid, uint32 version);
+
+/*
+ * May a change run user code that does anything, such as altering other
+ * tables?  If so, no other target is open, and this one is open for one change
+ * only.
+ */
+extern bool papply_target_runs_code(const PapplyTarget *target);
+
+/* Are INSERTs into the table put off (insert_run.h)? */
+extern bool papply_target_takes_runs(const PapplyTarget *target);
+
+/*
+ * Return the target of a table that is known, in this version, to have no code
+ * that could observe the order in which rows are changed, or NULL.  Its
+ * partitions may still have constraints that read other rows; the
+ * documentation warns of these.
+ */
+extern const PapplyTarget *papply_target_plain(LogicalRepRelId remote_relid, uint32 version);
+
+/*
+ * Close the target after a change, if it is open for that change only, or has
+ * many partitions open.
+ */
+extern void papply_target_release(PapplyTarget *target);
+
+/* Before an UPDATE: set which columns it updates, for triggers. */
+extern void papply_target_set_updated(PapplyTarget *target, const PapplyTuple *tuple);
+
+/*
+ * Return the open target of a partition of root, which is an open target.
+ * Tuple routing has made result_rel, which stays open as long as root.
+ */
+extern PapplyTarget *papply_target_open_partition(PapplyTarget *root,
+												  ResultRelInfo *result_rel);
+
+/*
+ * Use this version for the following changes of the relation that it
+ * describes.  Does not open the table.
+ */
+extern void papply_target_use_version(uint32 version);
+
+/*
+ * Open the table of a remote relation, which must not be open, with
+ * AccessExclusiveLock.  It stays open until papply_target_close_all(), and no
+ * other function may be called for its target until then.
+ */
+extern Relation papply_target_open_to_truncate(LogicalRepRelId remote_relid);
+
+/* Close all targets, before a commit or TRUNCATE. */
+extern void papply_target_close_all(void);
+
+/* Forget all open targets after an abort, which has released their tables. */
+extern void papply_target_forget_all(void);
+
+#endif							/* PAPPLY_TARGET_H */
