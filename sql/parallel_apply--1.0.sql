@@ -21,7 +21,7 @@ LANGUAGE C STRICT STABLE PARALLEL RESTRICTED
 AS 'MODULE_PATHNAME', 'papply_version';
 
 COMMENT ON FUNCTION parallel_apply.version() IS
-    'version of the library that the server has loaded';
+    'returns the version of the library that the server has loaded';
 
 CREATE FUNCTION parallel_apply.get_visibility(subid oid)
 RETURNS boolean
@@ -54,7 +54,7 @@ LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED
 AS 'MODULE_PATHNAME', 'papply_get_writers';
 
 COMMENT ON FUNCTION parallel_apply.get_writers() IS
-    'processes that apply the subscriptions of this database';
+    'internal: rows of the view "writers"';
 
 CREATE VIEW parallel_apply.writers AS
     SELECT w.subid, s.subname, w.writer, w.pid, w.state, w.remote_xid,
@@ -126,7 +126,7 @@ LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED
 AS 'MODULE_PATHNAME', 'papply_get_tables';
 
 COMMENT ON FUNCTION parallel_apply.get_tables() IS
-    'tables that are subscribed in this database';
+    'internal: rows of the view "tables"';
 
 CREATE VIEW parallel_apply.tables AS
     SELECT t.subid, s.subname, t.relid, n.nspname AS schemaname, c.relname,
@@ -199,7 +199,7 @@ LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED
 AS 'MODULE_PATHNAME', 'papply_get_conflicts';
 
 COMMENT ON FUNCTION parallel_apply.get_conflicts() IS
-    'conflicts of the subscribed tables of this database';
+    'internal: rows of the view "conflicts"';
 
 CREATE VIEW parallel_apply.conflicts AS
     SELECT k.subid, s.subname, k.relid, n.nspname AS schemaname, c.relname,
@@ -266,7 +266,7 @@ LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED
 AS 'MODULE_PATHNAME', 'papply_get_subscriptions';
 
 COMMENT ON FUNCTION parallel_apply.get_subscriptions() IS
-    'state of the subscriptions of this database';
+    'internal: rows of the view "subscriptions"';
 
 CREATE FUNCTION parallel_apply.get_subscription_options(
     subid oid,
@@ -281,7 +281,7 @@ LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED
 AS 'MODULE_PATHNAME', 'papply_get_subscription_options';
 
 COMMENT ON FUNCTION parallel_apply.get_subscription_options(oid) IS
-    'configuration of a subscription of this database';
+    'internal: row of the view "subscription_config"';
 
 CREATE VIEW parallel_apply.subscriptions AS
     SELECT s.oid AS subid,
@@ -419,7 +419,7 @@ LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED
 AS 'MODULE_PATHNAME', 'papply_get_subscription_stats';
 
 COMMENT ON FUNCTION parallel_apply.get_subscription_stats() IS
-    'cumulative statistics of the subscriptions of this database';
+    'internal: rows of the view "subscription_stats"';
 
 CREATE VIEW parallel_apply.subscription_stats AS
     SELECT s.oid AS subid, s.subname,
@@ -550,7 +550,9 @@ LANGUAGE C CALLED ON NULL INPUT VOLATILE PARALLEL RESTRICTED
 AS 'MODULE_PATHNAME', 'papply_reset_stats';
 
 COMMENT ON FUNCTION parallel_apply.reset_stats(name) IS
-    'resets the statistics of a subscription, or of all subscriptions in this database';
+    'resets the statistics of a subscription: its counters and those of its tables, its '
+    'conflicts, hot keys and estimated speedup. Without an argument, those of all subscriptions '
+    'of this database';
 
 CREATE FUNCTION parallel_apply.get_failed_transactions(
     OUT subid oid,
@@ -574,7 +576,7 @@ LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED
 AS 'MODULE_PATHNAME', 'papply_get_failed_transactions';
 
 COMMENT ON FUNCTION parallel_apply.get_failed_transactions() IS
-    'internal: transactions that subscriptions of this database have failed to apply';
+    'internal: rows of the view "failed_transactions"';
 
 CREATE VIEW parallel_apply.failed_transactions AS
     SELECT f.subid, s.subname, f.remote_xid, f.commit_time, f.finish_lsn, f.first_failure,
@@ -646,7 +648,8 @@ LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'papply_skip_transaction';
 
 COMMENT ON FUNCTION parallel_apply.skip_transaction(name, boolean) IS
-    'skips the transaction that a subscription fails to apply, and stores it; returns its number';
+    'skips the transaction that a subscription fails to apply, and stores it. Returns the number '
+    'under which it is stored, or NULL if "keep" is false: nothing is stored then';
 
 CREATE FUNCTION parallel_apply.failed_changes(subscription_name name, OUT number bigint, OUT statement text)
 RETURNS SETOF record
@@ -654,7 +657,8 @@ LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'papply_get_failed_changes';
 
 COMMENT ON FUNCTION parallel_apply.failed_changes(name) IS
-    'changes of the transaction that a subscription fails to apply, as SQL statements';
+    'returns the changes of the transaction that a subscription fails to apply, as SQL '
+    'statements. The publisher sends them';
 
 CREATE FUNCTION parallel_apply.forget(id bigint)
 RETURNS void
@@ -669,7 +673,8 @@ LANGUAGE C
 AS 'MODULE_PATHNAME', 'papply_replay';
 
 COMMENT ON PROCEDURE parallel_apply.replay(bigint) IS
-    'applies a transaction that was skipped and stored, as the apply worker would have, and removes it';
+    'applies a transaction that was skipped and stored, as the apply worker would have done, and '
+    'removes it';
 
 CREATE FUNCTION parallel_apply.skipped_changes(id bigint, OUT number bigint, OUT statement text)
 RETURNS SETOF record
@@ -677,7 +682,7 @@ LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'papply_get_skipped_changes';
 
 COMMENT ON FUNCTION parallel_apply.skipped_changes(bigint) IS
-    'changes of a transaction that was skipped and stored, as SQL statements';
+    'returns the changes of a transaction that was skipped and stored, as SQL statements';
 
 CREATE VIEW parallel_apply.skipped_transactions WITH (security_barrier) AS
     SELECT k.id, k.subid, s.subname, k.remote_xid, k.commit_time, k.finish_lsn,
@@ -761,7 +766,7 @@ LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED
 AS 'MODULE_PATHNAME', 'papply_get_hot_keys';
 
 COMMENT ON FUNCTION parallel_apply.get_hot_keys() IS
-    'most contended keys of the subscriptions of this database';
+    'internal: rows of the view "hot_keys"';
 
 CREATE VIEW parallel_apply.hot_keys AS
     SELECT k.subid, s.subname, k.relid, n.nspname AS schemaname, c.relname, k.cause,
@@ -813,7 +818,7 @@ LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED
 AS 'MODULE_PATHNAME', 'papply_get_speedup_estimate';
 
 COMMENT ON FUNCTION parallel_apply.get_speedup_estimate() IS
-    'estimated speedup of more writers, for the subscriptions of this database';
+    'internal: rows of the view "speedup_estimate"';
 
 CREATE VIEW parallel_apply.speedup_estimate AS
     SELECT g.subid, s.subname, g.num_writers, g.speedup, g.transactions
@@ -857,7 +862,7 @@ LANGUAGE C CALLED ON NULL INPUT VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'papply_set_table_option';
 
 COMMENT ON FUNCTION parallel_apply.set_table_option(regclass, text, text) IS
-    'sets an option of a table';
+    'sets an option of a table: "triggers" to "parallel" or "exclusive"';
 
 -- A group is a server of this wrapper, whose handler would read no table: it is
 -- dumped and restored as such, and never replicated.
@@ -867,7 +872,7 @@ LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED
 AS 'MODULE_PATHNAME', 'papply_group_validator';
 
 COMMENT ON FUNCTION parallel_apply.group_validator(text[], oid) IS
-    'validates the options of a group';
+    'internal: validates the options of a group';
 
 CREATE FOREIGN DATA WRAPPER parallel_apply
     NO HANDLER VALIDATOR parallel_apply.group_validator;
@@ -897,7 +902,8 @@ LANGUAGE C CALLED ON NULL INPUT VOLATILE PARALLEL UNSAFE SECURITY DEFINER
 AS 'MODULE_PATHNAME', 'papply_create_group';
 
 COMMENT ON FUNCTION parallel_apply.create_group(name, integer) IS
-    'creates a group of subscriptions';
+    'creates a group of subscriptions of this database. Without a number of writers, the setting '
+    'applies';
 
 CREATE FUNCTION parallel_apply.drop_group(group_name name)
 RETURNS void
@@ -913,7 +919,8 @@ LANGUAGE C CALLED ON NULL INPUT VOLATILE PARALLEL UNSAFE SECURITY DEFINER
 AS 'MODULE_PATHNAME', 'papply_alter_group_config';
 
 COMMENT ON FUNCTION parallel_apply.alter_group_config(name, integer) IS
-    'sets the number of writers of each member of a group';
+    'sets the number of writers of all members of a group that have none of their own. NULL: the '
+    'setting applies';
 
 CREATE FUNCTION parallel_apply.add_subscription(group_name name, subscription_name name)
 RETURNS void
@@ -921,7 +928,7 @@ LANGUAGE C CALLED ON NULL INPUT VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'papply_add_subscription';
 
 COMMENT ON FUNCTION parallel_apply.add_subscription(name, name) IS
-    'makes a subscription a member of a group';
+    'adds a subscription to a group. A subscription can be in one group';
 
 CREATE FUNCTION parallel_apply.remove_subscription(group_name name, subscription_name name)
 RETURNS void
@@ -937,7 +944,8 @@ LANGUAGE C CALLED ON NULL INPUT VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'papply_alter_subscription_config';
 
 COMMENT ON FUNCTION parallel_apply.alter_subscription_config(name, integer) IS
-    'sets the number of writers of a subscription';
+    'sets the number of writers of a subscription. NULL: that of its group or of the setting '
+    'applies';
 
 CREATE FUNCTION parallel_apply.pause(subscription_name name)
 RETURNS void
@@ -945,7 +953,8 @@ LANGUAGE C CALLED ON NULL INPUT VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'papply_pause';
 
 COMMENT ON FUNCTION parallel_apply.pause(name) IS
-    'pauses apply of a subscription, which stays connected';
+    'pauses apply of a subscription, which stays connected. Once the call has committed, no '
+    'further transaction is begun; what was received before is applied';
 
 CREATE FUNCTION parallel_apply.resume(subscription_name name)
 RETURNS void
@@ -953,7 +962,7 @@ LANGUAGE C CALLED ON NULL INPUT VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'papply_resume';
 
 COMMENT ON FUNCTION parallel_apply.resume(name) IS
-    'resumes apply of a subscription';
+    'resumes apply of a subscription that was paused';
 
 CREATE FUNCTION parallel_apply.wait_for_lsn(subscription_name name, lsn pg_lsn, timeout interval DEFAULT NULL)
 RETURNS boolean
@@ -961,7 +970,8 @@ LANGUAGE C CALLED ON NULL INPUT VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'papply_wait_for_lsn';
 
 COMMENT ON FUNCTION parallel_apply.wait_for_lsn(name, pg_lsn, interval) IS
-    'waits until everything up to a position of the publisher''s WAL is committed; returns false on timeout';
+    'waits until everything up to a position of the publisher''s WAL is committed. On a standby '
+    'of the subscriber, that has to be replayed there. Returns false if the timeout passes before';
 
 CREATE FUNCTION parallel_apply.drain(subscription_name name, timeout interval DEFAULT NULL)
 RETURNS boolean
@@ -969,7 +979,8 @@ LANGUAGE C CALLED ON NULL INPUT VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'papply_drain';
 
 COMMENT ON FUNCTION parallel_apply.drain(name, interval) IS
-    'waits until everything received is committed; returns false on timeout';
+    'waits until everything that has been received is committed. Returns false if the timeout '
+    'passes before';
 
 CREATE VIEW parallel_apply.subscription_config AS
     SELECT s.oid AS subid, s.subname, o.group_name, o.num_writers, o.writers_wanted,
@@ -1030,7 +1041,8 @@ SELECT format('SELECT parallel_apply.%s;', c.call)
 END;
 
 COMMENT ON FUNCTION parallel_apply.export_config() IS
-    'returns the calls that restore the groups and options of this database on another server';
+    'returns the calls that restore the groups, and the options of subscriptions and tables, of '
+    'this database on another server';
 
 CREATE FUNCTION parallel_apply.find_subscription(subscription_name name)
 RETURNS oid
@@ -1038,7 +1050,7 @@ LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED
 AS 'MODULE_PATHNAME', 'papply_find_subscription';
 
 COMMENT ON FUNCTION parallel_apply.find_subscription(name) IS
-    'OID of a subscription of this database';
+    'internal: OID of a subscription of this database';
 
 CREATE FUNCTION parallel_apply.get_processors()
 RETURNS integer
@@ -1046,7 +1058,7 @@ LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED
 AS 'MODULE_PATHNAME', 'papply_get_processors';
 
 COMMENT ON FUNCTION parallel_apply.get_processors() IS
-    'number of processors of this server';
+    'internal: number of processors of this server';
 
 CREATE FUNCTION parallel_apply.get_queues(
     OUT subid oid,
@@ -1058,7 +1070,7 @@ LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED
 AS 'MODULE_PATHNAME', 'papply_get_queues';
 
 COMMENT ON FUNCTION parallel_apply.get_queues() IS
-    'capacity of the queues of the subscriptions of this database';
+    'internal: capacity of the queues of the subscriptions of this database';
 
 -- The first statement raises an error for a subscription that does not exist.
 -- doc/advice.md explains the thresholds.
@@ -1305,7 +1317,8 @@ SELECT r.subname, r.topic, r.level, r.advice, r.evidence
 END;
 
 COMMENT ON FUNCTION parallel_apply.advice(name) IS
-    'what limits a subscription, or all subscriptions of this database, and what would help';
+    'says what limits a subscription and what would help. Without an argument, it does so for '
+    'all subscriptions of this database';
 
 -- Subscriptions that this statement switches to parallel apply.
 CREATE FUNCTION parallel_apply.report_subscriptions(names name[])
