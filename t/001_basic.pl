@@ -13,17 +13,16 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-my ($publisher, $subscriber) = new_pair();
+my ($pair, $publisher, $subscriber) = new_pair();
 my @tables = qw(accounts branches history);
 
-exec_both(
+$pair->exec_both(
 	q(CREATE TABLE branches (bid int PRIMARY KEY, balance int NOT NULL, filler text);
 	CREATE TABLE accounts (aid int PRIMARY KEY, bid int NOT NULL REFERENCES branches,
 		balance int NOT NULL);
 	CREATE TABLE history (hid bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, aid int,
 		delta int, mtime timestamptz DEFAULT clock_timestamp());));
-$publisher->safe_psql(
-	'postgres',
+$publisher->sql(
 	q(INSERT INTO branches SELECT i, 0, repeat('x', 100) FROM generate_series(1, 10) i;
 	INSERT INTO accounts SELECT i, i % 10 + 1, 0 FROM generate_series(1, 1000) i;)
 );
@@ -47,21 +46,20 @@ sub make_changes
 		  if $i % 20 == 0;
 	}
 	$sql .= "DELETE FROM history WHERE hid % 5 = 0;\n";
-	$publisher->safe_psql('postgres', $sql);
+	$publisher->sql($sql);
 	return;
 }
 
-create_extension($subscriber);
+$subscriber->create_extension;
 # Where streaming = parallel is the default, it depends on whether a pool exists,
 # and a change of it takes a new connection.
-subscribe($publisher, $subscriber, 'tap', with => 'streaming = off');
-tables_equal('after the initial copy', @tables);
-my $apply_pid = apply_pid($subscriber, 'tap');
+$pair->subscribe('tap', with => 'streaming = off');
+$pair->tables_equal('after the initial copy', @tables);
+my $apply_pid = $subscriber->apply_pid('tap');
 
-is(scalar(writer_pids($subscriber, 'tap')),
+is(scalar($subscriber->writer_pids('tap')),
 	4, 'the pool has the default number of writers');
-is( $subscriber->safe_psql(
-		'postgres',
+is( $subscriber->sql(
 		q(SELECT count(*) FROM parallel_apply.writers w JOIN pg_stat_activity a USING (pid)
 		WHERE a.application_name = format('parallel_apply writer %s:%s', w.subid, w.writer)
 		AND a.backend_type = 'parallel_apply writer')),
@@ -69,16 +67,16 @@ is( $subscriber->safe_psql(
 	'pg_stat_activity shows each writer by its name');
 
 make_changes(1);
-tables_equal('after changes applied by the pool', @tables);
-cmp_ok(counter($subscriber, 'transactions'),
+$pair->tables_equal('after changes applied by the pool', @tables);
+cmp_ok($subscriber->counter('transactions'),
 	'>=', 200, 'the writers have applied them');
-is(apply_pid($subscriber, 'tap'),
+is($subscriber->apply_pid('tap'),
 	$apply_pid, 'the apply worker is still the same');
 
 # The extension is dropped and created again.
-$subscriber->safe_psql('postgres', 'DROP EXTENSION parallel_apply');
+$subscriber->sql('DROP EXTENSION parallel_apply');
 make_changes(2);
-tables_equal('without the extension', @tables);
+$pair->tables_equal('without the extension', @tables);
 ok( $subscriber->poll_query_until(
 		'postgres',
 		q(SELECT count(*) = 0 FROM pg_stat_activity WHERE backend_type LIKE 'parallel_apply writer%')
@@ -88,12 +86,12 @@ ok( $subscriber->log_contains(
 		qr/parallel apply of subscription "tap" has stopped/),
 	'the log says that the pool has stopped');
 
-create_extension($subscriber);
+$subscriber->create_extension;
 make_changes(3);
-wait_for_pool($subscriber, 'tap', 4);
+$subscriber->wait_for_pool('tap', 4);
 make_changes(4);
-tables_equal('with the extension again', @tables);
-cmp_ok(counter($subscriber, 'transactions'),
+$pair->tables_equal('with the extension again', @tables);
+cmp_ok($subscriber->counter('transactions'),
 	'>', 0, 'the pool is back at work');
 
 # The number of writers follows a reload, and the connection stays.
@@ -106,19 +104,19 @@ sub set_writers
 	return;
 }
 
-$apply_pid = apply_pid($subscriber, 'tap');
+$apply_pid = $subscriber->apply_pid('tap');
 set_writers(1);
 make_changes(5);
-wait_for_pool($subscriber, 'tap', 0);
+$subscriber->wait_for_pool('tap', 0);
 make_changes(6);
-tables_equal('with one writer, which is PostgreSQL itself', @tables);
+$pair->tables_equal('with one writer, which is PostgreSQL itself', @tables);
 
 set_writers(3);
 make_changes(7);
-wait_for_pool($subscriber, 'tap', 3);
+$subscriber->wait_for_pool('tap', 3);
 make_changes(8);
-tables_equal('with three writers', @tables);
-is(apply_pid($subscriber, 'tap'),
+$pair->tables_equal('with three writers', @tables);
+is($subscriber->apply_pid('tap'),
 	$apply_pid, 'a change of settings does not restart the apply worker');
 
 # The extension cannot work without the library, and reports that.

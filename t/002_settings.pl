@@ -13,11 +13,11 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-my ($publisher, $subscriber) = new_pair();
+my ($pair, $publisher, $subscriber) = new_pair();
 
-create_accounts();
-create_extension($subscriber);
-subscribe($publisher, $subscriber, 'tap', with => 'streaming = off');
+$pair->create_accounts;
+$subscriber->create_extension;
+$pair->subscribe('tap', with => 'streaming = off');
 
 sub configure
 {
@@ -30,8 +30,8 @@ sub configure
 
 ### reload
 
-my $apply_pid = apply_pid($subscriber, 'tap');
-under_load(
+my $apply_pid = $subscriber->apply_pid('tap');
+$pair->under_load(
 	sub {
 		# Columns: configured writers, maximum, the lesser of the two
 		for ([ 2, 8, 2 ], [ 6, 8, 6 ], [ 6, 3, 3 ], [ 1, 3, 0 ], [ 4, 64, 4 ])
@@ -40,16 +40,15 @@ under_load(
 			configure(
 				'parallel_apply.writers_per_subscription' => $writers,
 				'parallel_apply.max_writers_per_subscription' => $max);
-			wait_for_pool($subscriber, 'tap', $effective);
-			wait_for_progress();
-			is( scalar(writer_pids($subscriber, 'tap')),
-				$effective,
+			$subscriber->wait_for_pool('tap', $effective);
+			$subscriber->wait_for_progress;
+			is(scalar($subscriber->writer_pids('tap')), $effective,
 				"$writers writers, at most $max: "
 				  . ($effective || "PostgreSQL's own apply"));
 		}
 	});
-accounts_are_equal('after all of these numbers');
-is(apply_pid($subscriber, 'tap'),
+$pair->accounts_are_equal('after all of these numbers');
+is($subscriber->apply_pid('tap'),
 	$apply_pid, 'with the same apply worker all the time');
 
 # A setting that the extension does not have is an error, at a reload as well.
@@ -58,43 +57,41 @@ configure('parallel_apply.writers_per_subscription' => 65);
 $subscriber->wait_for_log(
 	qr/65 is outside the valid range for parameter "parallel_apply.writers_per_subscription"/,
 	$log_offset);
-is(scalar(writer_pids($subscriber, 'tap')),
+is(scalar($subscriber->writer_pids('tap')),
 	4, 'a value out of range changes nothing');
 configure('parallel_apply.writers_per_subscription' => 4);
 
 ### several subscriptions and databases
 
-exec_both('CREATE DATABASE plain');
-exec_both('CREATE TABLE plain (id int PRIMARY KEY)', 'plain');
-exec_both('CREATE TABLE second (id int PRIMARY KEY)');
-subscribe(
-	$publisher, $subscriber, 'plain',
+$pair->exec_both('CREATE DATABASE plain');
+$pair->exec_both('CREATE TABLE plain (id int PRIMARY KEY)', 'plain');
+$pair->exec_both('CREATE TABLE second (id int PRIMARY KEY)');
+$pair->subscribe(
+	'plain',
 	db => 'plain',
 	no_pool => 1);
-subscribe(
-	$publisher, $subscriber, 'second',
+$pair->subscribe(
+	'second',
 	publication => 'FOR TABLE second',
 	with => 'streaming = off');
-$subscriber->safe_psql('postgres',
+$subscriber->sql(
 	'ALTER SUBSCRIPTION tap REFRESH PUBLICATION WITH (copy_data = false)');
 $publisher->safe_psql('plain', "INSERT INTO plain VALUES ($_)") for 1 .. 5;
 $publisher->wait_for_catchup('plain');
-rows_equal($publisher, $subscriber, 'plain',
+$pair->rows_equal('plain',
 	'a database without the extension is replicated as ever', 'plain');
-is( $subscriber->safe_psql(
-		'postgres',
+is( $subscriber->sql(
 		q(SELECT count(*) FROM pg_stat_activity
 		WHERE datname = 'plain' AND backend_type LIKE 'parallel_apply writer%')),
 	'0',
 	'and has no writers');
-is( $subscriber->safe_psql(
-		'postgres',
+is( $subscriber->sql(
 		'SELECT subname, count(*) FROM parallel_apply.writers GROUP BY subname ORDER BY subname'
 	),
 	"second|4\ntap|4",
 	'each subscription has writers of its own');
-create_extension($subscriber, 'plain');
-wait_for_pool($subscriber, 'plain', 4, 'plain');
+$subscriber->create_extension('plain');
+$subscriber->wait_for_pool('plain', 4, 'plain');
 is( $subscriber->safe_psql(
 		'plain', 'SELECT DISTINCT subname FROM parallel_apply.writers'),
 	'plain',
@@ -122,23 +119,24 @@ sub missing_writers
 }
 
 # The launcher, one apply worker with four writers, and the other one with two
-$subscriber->safe_psql('postgres', 'ALTER SUBSCRIPTION tap DISABLE');
+$subscriber->sql('ALTER SUBSCRIPTION tap DISABLE');
 restart_with(9);
-wait_for_pool($subscriber, 'second', 4);
-$subscriber->safe_psql('postgres', 'ALTER SUBSCRIPTION tap ENABLE');
-under_load(
+$subscriber->wait_for_pool('second', 4);
+$subscriber->sql('ALTER SUBSCRIPTION tap ENABLE');
+$pair->under_load(
 	sub {
-		wait_for_pool($subscriber, 'tap', 2);
-		wait_for_progress();
-		is(scalar(writer_pids($subscriber, 'tap')),
+		$subscriber->wait_for_pool('tap', 2);
+		$subscriber->wait_for_progress;
+		is(scalar($subscriber->writer_pids('tap')),
 			2, 'there are as many writers as slots for them');
-		$apply_pid = apply_pid($subscriber, 'tap');
-		$subscriber->safe_psql('postgres', 'DROP SUBSCRIPTION second');
-		wait_for_pool($subscriber, 'tap', 4);
-		wait_for_progress();
+		$apply_pid = $subscriber->apply_pid('tap');
+		$subscriber->sql('DROP SUBSCRIPTION second');
+		$subscriber->wait_for_pool('tap', 4);
+		$subscriber->wait_for_progress;
 	});
-accounts_are_equal('with fewer writers than wanted, and then with all');
-is(apply_pid($subscriber, 'tap'),
+$pair->accounts_are_equal(
+	'with fewer writers than wanted, and then with all');
+is($subscriber->apply_pid('tap'),
 	$apply_pid, 'slots that become free are used without a restart');
 like(slurp_file($subscriber->logfile, $log_offset),
 	missing_writers(2),
@@ -155,9 +153,9 @@ pass('and that all are there again');
 
 # The launcher and the apply worker
 restart_with(2);
-under_load(sub { wait_for_progress() for 1 .. 2; });
-accounts_are_equal('with no slot for any writer');
-is(scalar(writer_pids($subscriber, 'tap')),
+$pair->under_load(sub { $subscriber->wait_for_progress for 1 .. 2; });
+$pair->accounts_are_equal('with no slot for any writer');
+is(scalar($subscriber->writer_pids('tap')),
 	0, "without writers, PostgreSQL's own apply continues");
 like(slurp_file($subscriber->logfile, $log_offset),
 	missing_writers(0), 'and the log shows why there are none');
@@ -165,37 +163,36 @@ like(slurp_file($subscriber->logfile, $log_offset),
 # The launcher, the apply worker with its writers, and then another worker of the
 # server, in the same database or in another one
 restart_with(6);
-wait_for_pool($subscriber, 'tap', 4);
-exec_both('CREATE TABLE third (id int PRIMARY KEY)');
-on_publisher('INSERT INTO third VALUES (1)');
-subscribe(
-	$publisher, $subscriber, 'third',
+$subscriber->wait_for_pool('tap', 4);
+$pair->exec_both('CREATE TABLE third (id int PRIMARY KEY)');
+$publisher->sql('INSERT INTO third VALUES (1)');
+$pair->subscribe(
+	'third',
 	publication => 'FOR TABLE third',
 	no_pool => 1);
-rows_equal($publisher, $subscriber, 'third',
+$pair->rows_equal('third',
 	'another subscription gets the slots that it needs, to copy tables as well'
 );
-under_load(\&wait_for_progress);
-accounts_are_equal('with fewer writers after that');
+$pair->under_load(sub { $subscriber->wait_for_progress });
+$pair->accounts_are_equal('with fewer writers after that');
 $subscriber->wait_for_log(
 	qr/WARNING:  could not start all writers of subscription "tap"/,
 	$log_offset);
 
 # The last writer
-$subscriber->safe_psql('postgres', 'ALTER SUBSCRIPTION third DISABLE');
+$subscriber->sql('ALTER SUBSCRIPTION third DISABLE');
 restart_with(3);
-wait_for_pool($subscriber, 'tap', 1);
-$subscriber->safe_psql('postgres', 'ALTER SUBSCRIPTION third ENABLE');
-on_publisher('INSERT INTO third VALUES (2)');
-wait_applied($publisher, $subscriber, 'third');
-rows_equal($publisher, $subscriber, 'third',
-	'also if it is that of the last writer');
-under_load(\&wait_for_progress);
-accounts_are_equal('with no writer after that');
-$subscriber->safe_psql('postgres', 'DROP SUBSCRIPTION third');
+$subscriber->wait_for_pool('tap', 1);
+$subscriber->sql('ALTER SUBSCRIPTION third ENABLE');
+$publisher->sql('INSERT INTO third VALUES (2)');
+$publisher->wait_applied('third');
+$pair->rows_equal('third', 'also if it is that of the last writer');
+$pair->under_load(sub { $subscriber->wait_for_progress });
+$pair->accounts_are_equal('with no writer after that');
+$subscriber->sql('DROP SUBSCRIPTION third');
 
 restart_with(32);
-wait_for_pool($subscriber, 'tap', 4);
+$subscriber->wait_for_pool('tap', 4);
 
 ### a different number of writers
 
@@ -203,9 +200,9 @@ configure('parallel_apply.writers_per_subscription' => 3);
 $subscriber->wait_for_log(
 	qr/LOG:  parallel apply of subscription "tap" was resized to 3 writers/,
 	$log_offset);
-wait_for_pool($subscriber, 'tap', 3);
+$subscriber->wait_for_pool('tap', 3);
 configure('parallel_apply.writers_per_subscription' => 4);
-wait_for_pool($subscriber, 'tap', 4);
+$subscriber->wait_for_pool('tap', 4);
 pass('another number of writers is logged');
 
 ### a queue that the server cannot allocate
@@ -221,11 +218,10 @@ sub limit_files
 SKIP:
 {
 	configure('parallel_apply.writers_per_subscription' => 1);
-	wait_for_pool($subscriber, 'tap', 0);
-	$apply_pid = apply_pid($subscriber, 'tap');
+	$subscriber->wait_for_pool('tap', 0);
+	$apply_pid = $subscriber->apply_pid('tap');
 	skip 'until prlimit works and shared memory is made of files', 6
-	  unless $subscriber->safe_psql('postgres',
-		'SHOW dynamic_shared_memory_type') eq 'posix'
+	  unless $subscriber->sql('SHOW dynamic_shared_memory_type') eq 'posix'
 	  && limit_files(64 * 1024 * 1024);
 
 	$log_offset = -s $subscriber->logfile;
@@ -235,19 +231,19 @@ SKIP:
 	$subscriber->wait_for_log(
 		qr/WARNING:  could not create the queue of subscription "tap"\n.*DETAIL:  PostgreSQL's own apply continues.*\n.*HINT:  .*"parallel_apply.queue_size"/,
 		$log_offset);
-	under_load(\&wait_for_progress);
-	accounts_are_equal('without shared memory for a queue');
-	is(scalar(writer_pids($subscriber, 'tap')), 0, 'and without writers');
+	$pair->under_load(sub { $subscriber->wait_for_progress });
+	$pair->accounts_are_equal('without shared memory for a queue');
+	is(scalar($subscriber->writer_pids('tap')), 0, 'and without writers');
 
 	configure(
 		'parallel_apply.queue_size' => '64kB',
 		'parallel_apply.writers_per_subscription' => 3);
-	wait_for_pool($subscriber, 'tap', 3);
-	under_load(\&wait_for_progress);
-	wait_applied($publisher, $subscriber, 'tap');
-	rows_equal($publisher, $subscriber, 'history',
+	$subscriber->wait_for_pool('tap', 3);
+	$pair->under_load(sub { $subscriber->wait_for_progress });
+	$publisher->wait_applied;
+	$pair->rows_equal('history',
 		'with a smaller queue the writers start again');
-	is(apply_pid($subscriber, 'tap'), $apply_pid, 'to the same apply worker');
+	is($subscriber->apply_pid('tap'), $apply_pid, 'to the same apply worker');
 }
 
 finish(

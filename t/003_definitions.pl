@@ -13,7 +13,7 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-my ($publisher, $subscriber) = new_pair(
+my ($pair, $publisher, $subscriber) = new_pair(
 	subscriber_init => ['--wal-segsize=1'],
 	subscriber_conf =>
 	  "max_wal_size = 64MB\nmin_wal_size = 8MB\nparallel_apply.queue_size = 256kB\n"
@@ -21,7 +21,7 @@ my ($publisher, $subscriber) = new_pair(
 my $tables = 60;
 
 # Each definition has 40 kB.
-exec_both(
+$pair->exec_both(
 	qq(DO \$\$ BEGIN
 		FOR i IN 1 .. $tables LOOP
 			EXECUTE format('CREATE TABLE wide_%s (id int PRIMARY KEY, %s)', i,
@@ -30,20 +30,19 @@ exec_both(
 		END LOOP;
 	END \$\$;
 	CREATE TABLE history (n int PRIMARY KEY)));
-create_extension($subscriber);
-subscribe(
-	$publisher, $subscriber, 'tap',
+$subscriber->create_extension;
+$pair->subscribe(
+	'tap',
 	with => 'disable_on_error = true, streaming = off',
 	no_pool => 1);
 
 # Limit the size of the apply worker's files.  Returns false if that is impossible.
 sub limit_memory
 {
-	return $subscriber->safe_psql('postgres',
-		'SHOW dynamic_shared_memory_type') eq 'posix'
+	return $subscriber->sql('SHOW dynamic_shared_memory_type') eq 'posix'
 	  && IPC::Run::run(
 		[
-			'prlimit', '--pid=' . apply_pid($subscriber, 'tap'),
+			'prlimit', '--pid=' . $subscriber->apply_pid('tap'),
 			'--fsize=1048576:'
 		],
 		'>',
@@ -65,7 +64,7 @@ sub shared_memory
 sub change_all_tables
 {
 	my ($id) = @_;
-	on_publisher(
+	$publisher->sql(
 		qq(DO \$\$ BEGIN
 			FOR i IN 1 .. $tables LOOP
 				EXECUTE format('INSERT INTO wide_%s (id) VALUES ($id)', i);
@@ -80,30 +79,30 @@ sub change_all_tables
 # definitions.
 SKIP:
 {
-	reload_with($subscriber, 'parallel_apply.writers_per_subscription = 4');
-	wait_for_pool($subscriber, 'tap', 4);
-	my $lock = hold($subscriber, 'LOCK TABLE history IN SHARE MODE');
-	on_publisher('INSERT INTO history VALUES (-2)');
-	wait_for_state($subscriber, 'waiting for lock');
-	on_publisher('TRUNCATE ' . join(', ', map { "wide_$_" } 1 .. $tables));
-	wait_for_state($subscriber, 'waiting for prior commit');
-	my %files = %{ shared_memory(apply_pid($subscriber, 'tap')) };
+	$subscriber->reload_with('parallel_apply.writers_per_subscription = 4');
+	$subscriber->wait_for_pool('tap', 4);
+	my $lock = $subscriber->hold('LOCK TABLE history IN SHARE MODE');
+	$publisher->sql('INSERT INTO history VALUES (-2)');
+	$subscriber->wait_for_state('waiting for lock');
+	$publisher->sql('TRUNCATE ' . join(', ', map { "wide_$_" } 1 .. $tables));
+	$subscriber->wait_for_state('waiting for prior commit');
+	my %files = %{ shared_memory($subscriber->apply_pid('tap')) };
 	delete @files{ keys %{ shared_memory($_) } }
-	  for writer_pids($subscriber, 'tap');
+	  for $subscriber->writer_pids('tap');
 	my $removed = unlink keys %files;
 	$lock->quit;
 	skip 'until shared memory is made of files', 2 unless $removed;
 
-	exec_both('ALTER TABLE history ADD COLUMN extra int');
-	on_publisher('INSERT INTO history VALUES (-3, 1)');
-	wait_applied($publisher, $subscriber, 'tap');
-	cmp_ok(counter($subscriber, 'fallbacks'),
+	$pair->exec_both('ALTER TABLE history ADD COLUMN extra int');
+	$publisher->sql('INSERT INTO history VALUES (-3, 1)');
+	$publisher->wait_applied;
+	cmp_ok($subscriber->counter('fallbacks'),
 		'>', 0, 'a writer has missed the definitions');
-	rows_equal($publisher, $subscriber, 'history',
+	$pair->rows_equal('history',
 		'history is equal on both sides without them');
 }
-reload_with($subscriber, 'parallel_apply.writers_per_subscription = 1');
-wait_for_pool($subscriber, 'tap', 0);
+$subscriber->reload_with('parallel_apply.writers_per_subscription = 1');
+$subscriber->wait_for_pool('tap', 0);
 
 SKIP:
 {
@@ -112,38 +111,37 @@ SKIP:
 
 	# Definitions that are known when writers start
 	change_all_tables(0);
-	wait_applied($publisher, $subscriber, 'tap');
-	my $apply_pid = apply_pid($subscriber, 'tap');
-	reload_with($subscriber, 'parallel_apply.writers_per_subscription = 4');
+	$publisher->wait_applied;
+	my $apply_pid = $subscriber->apply_pid('tap');
+	$subscriber->reload_with('parallel_apply.writers_per_subscription = 4');
 	$subscriber->wait_for_log(
 		qr/WARNING: +could not create the queue of subscription "tap"/);
-	on_publisher('INSERT INTO history VALUES (-1)');
-	wait_applied($publisher, $subscriber, 'tap');
-	is( on_subscriber(
+	$publisher->sql('INSERT INTO history VALUES (-1)');
+	$publisher->wait_applied;
+	is( $subscriber->sql(
 			'SELECT state, reason, pid FROM parallel_apply.subscriptions'),
 		"degraded|there is no shared memory for the queue|$apply_pid",
 		'without memory for the definitions that are known writers do not start'
 	);
 
 	# Definitions that arrive while there are writers
-	restart_apply($subscriber, 'tap',
+	$subscriber->restart_apply('tap',
 		'ALTER SUBSCRIPTION tap SET (binary = true)');
-	wait_for_pool($subscriber, 'tap');
+	$subscriber->wait_for_pool('tap');
 	ok(limit_memory(), 'the next apply worker gets no more');
 	change_all_tables(1);
 	$subscriber->wait_for_log(
 		qr/FATAL: +could not resize shared memory segment/);
-	wait_applied($publisher, $subscriber, 'tap');
-	rows_equal($publisher, $subscriber, $_,
-		"$_ is equal on both sides without memory")
+	$publisher->wait_applied;
+	$pair->rows_equal($_, "$_ is equal on both sides without memory")
 	  for 'history', 'wide_1', "wide_$tables";
-	is( on_subscriber(
+	is( $subscriber->sql(
 			'SELECT state, reason FROM parallel_apply.subscriptions'),
 		'degraded|there is no shared memory for the queue',
 		"it is applied by PostgreSQL's own apply");
 }
 
-nothing_is_left_open($subscriber);
+$subscriber->nothing_is_left_open;
 finish($publisher, $subscriber,
 	qr/FATAL: +could not resize shared memory segment/);
 done_testing();

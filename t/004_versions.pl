@@ -11,15 +11,15 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-my ($publisher, $subscriber) = new_pair();
-exec_both('CREATE TABLE items (id int PRIMARY KEY)');
-create_extension($subscriber);
-subscribe($publisher, $subscriber, 'tap');
-on_publisher('INSERT INTO items SELECT generate_series(1, 42)');
-wait_applied($publisher, $subscriber, 'tap');
+my ($pair, $publisher, $subscriber) = new_pair();
+$pair->exec_both('CREATE TABLE items (id int PRIMARY KEY)');
+$subscriber->create_extension;
+$pair->subscribe('tap');
+$publisher->sql('INSERT INTO items SELECT generate_series(1, 42)');
+$publisher->wait_applied;
 
-my $version = on_subscriber('SELECT parallel_apply.version()');
-my $sql_version = on_subscriber(
+my $version = $subscriber->sql('SELECT parallel_apply.version()');
+my $sql_version = $subscriber->sql(
 	"SELECT extversion FROM pg_extension WHERE extname = 'parallel_apply'");
 like($version, qr/^\Q$sql_version\E\.\d+$/,
 	'a new extension has the first two parts of the version of the library');
@@ -37,7 +37,7 @@ sub error_of
 sub declare
 {
 	my ($name, $columns, $symbol, $returns) = @_;
-	on_subscriber(
+	$subscriber->sql(
 		"CREATE FUNCTION $name($columns) RETURNS $returns LANGUAGE C STRICT
 		 AS '\$libdir/parallel_apply', '$symbol'");
 	return;
@@ -79,14 +79,14 @@ like(
 	qr/^view parallel_apply\.subscriptions\|/m,
 	'the extension has views');
 my @versions = split /\n/,
-  on_subscriber(
+  $subscriber->sql(
 	q(SELECT version FROM pg_available_extension_versions WHERE name = 'parallel_apply')
   );
 ok( (grep { $_ eq $sql_version } @versions),
 	"version $sql_version can be installed");
 for my $old (@versions)
 {
-	on_subscriber('CREATE DATABASE other');
+	$subscriber->sql('CREATE DATABASE other');
 	$subscriber->safe_psql('other',
 		"CREATE EXTENSION parallel_apply VERSION '$old'");
 	is(read_all_views('other'),
@@ -94,15 +94,15 @@ for my $old (@versions)
 	$subscriber->safe_psql('other', 'ALTER EXTENSION parallel_apply UPDATE');
 	is(objects_of('other'),
 		$expected, "after an update, version $old is as a new one");
-	on_subscriber('DROP DATABASE other');
+	$subscriber->sql('DROP DATABASE other');
 }
 
 ### other columns
 
 declare('fewer', 'OUT state text, OUT pid int, OUT subid oid',
 	'papply_get_subscriptions', 'SETOF record');
-is( on_subscriber('SELECT subid, pid, state FROM fewer()'),
-	on_subscriber(
+is( $subscriber->sql('SELECT subid, pid, state FROM fewer()'),
+	$subscriber->sql(
 		'SELECT subid, pid, state FROM parallel_apply.subscriptions'),
 	'columns are where they belong, whatever their order and number');
 declare(
@@ -110,13 +110,13 @@ declare(
 	'OUT errors bigint, OUT inserts bigint',
 	'papply_get_subscription_stats',
 	'SETOF record');
-is(on_subscriber('SELECT errors, inserts FROM fewer_stats()'),
+is($subscriber->sql('SELECT errors, inserts FROM fewer_stats()'),
 	'0|42', 'so are counters');
 declare(
 	'fewer_options',
 	'subid oid, OUT paused bool, OUT writers_wanted int',
 	'papply_get_subscription_options', 'record');
-is( on_subscriber(
+is( $subscriber->sql(
 		'SELECT paused, writers_wanted FROM pg_subscription s, fewer_options(s.oid)'
 	),
 	'f|4',
@@ -152,7 +152,7 @@ sub fails_with
 sub set_installed
 {
 	my ($to) = @_;
-	on_subscriber(
+	$subscriber->sql(
 		"UPDATE pg_extension SET extversion = '$to' WHERE extname = 'parallel_apply'"
 	);
 	return;
@@ -214,7 +214,7 @@ SKIP:
 	like(error_of("ALTER EXTENSION parallel_apply UPDATE TO '99.0'") . "\n",
 		qr/^\Q$too_old\E/, 'a newer script has to wait for its library');
 	is(objects_of('postgres'), $expected, 'and changes nothing until then');
-	on_subscriber('CREATE DATABASE other');
+	$subscriber->sql('CREATE DATABASE other');
 	like(
 		error_of("CREATE EXTENSION parallel_apply VERSION '99.0'", 'other')
 		  . "\n",

@@ -19,7 +19,8 @@ my @statements = $quick_start =~ /^ {4}((?:CREATE|SELECT) .*;)$/mg;
 ok($setting && @statements == 3,
 	'the setting and the statements are in README.md');
 
-my ($publisher, $subscriber) = new_pair(subscriber_conf => "$setting\n");
+my ($pair, $publisher, $subscriber) =
+  new_pair(subscriber_conf => "$setting\n");
 
 my ($add_library) =
   slurp_file("$FindBin::RealBin/../doc/quick_start.md") =~
@@ -37,19 +38,19 @@ for (
 	])
 {
 	my ($before, $after, $name) = @$_;
-	on_publisher("ALTER SYSTEM $before");
+	$publisher->sql("ALTER SYSTEM $before");
 	$publisher->restart;
-	on_publisher($add_library);
+	$publisher->sql($add_library);
 	$publisher->restart;
-	is(on_publisher('SHOW shared_preload_libraries'), $after, $name);
+	is($publisher->sql('SHOW shared_preload_libraries'), $after, $name);
 }
 
 my $connstr = $publisher->connstr . ' dbname=postgres';
 for my $name ('s', 'other')
 {
-	exec_both("CREATE TABLE table_of_$name (id int PRIMARY KEY)");
-	on_publisher("CREATE PUBLICATION $name FOR TABLE table_of_$name");
-	on_subscriber(
+	$pair->exec_both("CREATE TABLE table_of_$name (id int PRIMARY KEY)");
+	$publisher->sql("CREATE PUBLICATION $name FOR TABLE table_of_$name");
+	$subscriber->sql(
 		"CREATE SUBSCRIPTION $name CONNECTION '$connstr' PUBLICATION $name");
 	$subscriber->wait_for_subscription_sync($publisher, $name);
 }
@@ -84,10 +85,10 @@ is(messages_of($_), '', 'it prints no message') for @statements;
 states_are('other native 0, s parallel 4',
 	'the subscription that was chosen is applied in parallel');
 
-reload_with($subscriber, 'parallel_apply.writers_per_subscription = 4');
+$subscriber->reload_with('parallel_apply.writers_per_subscription = 4');
 states_are('other parallel 4, s parallel 4', 'all are, without the setting');
 
-on_subscriber('DROP EXTENSION parallel_apply');
+$subscriber->sql('DROP EXTENSION parallel_apply');
 $subscriber->poll_query_until('postgres',
 	q(SELECT count(*) = 0 FROM pg_stat_activity WHERE backend_type = 'parallel_apply writer')
 ) or die 'the writers do not exit';
@@ -96,26 +97,26 @@ is(messages_of('CREATE EXTENSION parallel_apply') . "\n",
 states_are('other parallel 4, s parallel 4', 'and it does');
 
 # A subscription that is disabled or has one writer is not named.
-on_subscriber(
+$subscriber->sql(
 	q(ALTER SUBSCRIPTION other DISABLE; DROP EXTENSION parallel_apply;
 	SECURITY LABEL FOR parallel_apply ON SUBSCRIPTION s IS 'writers=1'));
 is(messages_of('CREATE EXTENSION parallel_apply'),
 	'', 'others are not named: they are not switched');
-on_subscriber(
+$subscriber->sql(
 	q(ALTER SUBSCRIPTION other ENABLE; DROP EXTENSION parallel_apply;
 	SECURITY LABEL FOR parallel_apply ON SUBSCRIPTION s IS 'writers=1'));
 like(
 	messages_of('CREATE EXTENSION parallel_apply'),
 	qr/^NOTICE: +subscription "other" will be applied in parallel\n/,
 	'a single one has its own words');
-is( on_subscriber(
+is( $subscriber->sql(
 		q(SELECT count(*) FROM pg_proc WHERE proname = 'report_subscriptions')
 	),
 	'0',
 	'no function is left of that');
 
-on_publisher("INSERT INTO table_of_$_ VALUES (1)") for 's', 'other';
-wait_applied($publisher, $subscriber, $_) for 's', 'other';
-rows_equal($publisher, $subscriber, "table_of_$_") for 's', 'other';
+$publisher->sql("INSERT INTO table_of_$_ VALUES (1)") for 's', 'other';
+$publisher->wait_applied($_) for 's', 'other';
+$pair->rows_equal("table_of_$_") for 's', 'other';
 finish($publisher, $subscriber);
 done_testing();

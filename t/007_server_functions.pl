@@ -11,10 +11,10 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-my ($publisher, $subscriber) = new_pair();
-exec_both('CREATE TABLE items (id int PRIMARY KEY)');
-create_extension($subscriber);
-subscribe($publisher, $subscriber, 'tap');
+my ($pair, $publisher, $subscriber) = new_pair();
+$pair->exec_both('CREATE TABLE items (id int PRIMARY KEY)');
+$subscriber->create_extension;
+$pair->subscribe('tap');
 
 if ($subscriber->psql('postgres',
 		'SHOW parallel_apply.selftest_server_functions') != 0)
@@ -24,7 +24,7 @@ if ($subscriber->psql('postgres',
 
 sub state_of
 {
-	return on_subscriber(
+	return $subscriber->sql(
 		q(SELECT state || ': ' || reason FROM parallel_apply.subscriptions));
 }
 
@@ -35,8 +35,8 @@ sub insert_after_restart
 	$subscriber->append_conf('postgresql.conf',
 		"parallel_apply.selftest_server_functions = $setting");
 	$subscriber->restart;
-	on_publisher("INSERT INTO items VALUES ($id)");
-	wait_applied($publisher, $subscriber, 'tap');
+	$publisher->sql("INSERT INTO items VALUES ($id)");
+	$publisher->wait_applied;
 	return;
 }
 
@@ -45,22 +45,23 @@ is( state_of(),
 	'degraded: the apply worker does not use parallel_apply, although the library is loaded',
 	'the view shows that functions are replaced');
 like(
-	on_subscriber(
+	$subscriber->sql(
 		q(SELECT level || ' ' || evidence FROM parallel_apply.advice() WHERE topic = 'state')
 	),
 	qr/^warning .*does not use parallel_apply/,
 	'and so does advice()');
-on_subscriber('ALTER SUBSCRIPTION tap DISABLE');
-wait_until(q(pid IS NULL FROM pg_stat_subscription WHERE subname = 'tap'),
+$subscriber->sql('ALTER SUBSCRIPTION tap DISABLE');
+$subscriber->wait_until(
+	q(pid IS NULL FROM pg_stat_subscription WHERE subname = 'tap'),
 	'the apply worker does not end');
 like(state_of(), qr/^disabled: /, 'but not without an apply worker');
-on_subscriber('ALTER SUBSCRIPTION tap ENABLE');
+$subscriber->sql('ALTER SUBSCRIPTION tap ENABLE');
 
 insert_after_restart('off', 2);
-wait_for_pool($subscriber, 'tap');
+$subscriber->wait_for_pool('tap');
 unlike(state_of() // '',
 	qr/degraded/, 'nor if the apply worker uses the library');
-tables_equal('in the end', 'items');
+$pair->tables_equal('in the end', 'items');
 finish($publisher, $subscriber,
 	qr/FATAL:  terminating logical replication worker due to administrator command/
 );

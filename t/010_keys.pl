@@ -18,13 +18,13 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-my ($publisher, $subscriber) = new_pair(
+my ($pair, $publisher, $subscriber) = new_pair(
 	subscriber_conf => "parallel_apply.writers_per_subscription = 8\n"
 	  . "parallel_apply.max_batch_transactions = 1\n");
 my @tables = qw(gate composite hot by_index full_plain full_pk full_unique
   stricter insert_only altered toast_value toast_key looser composed);
 
-exec_both(
+$pair->exec_both(
 	q(CREATE TABLE gate (id int PRIMARY KEY, n int);
 	CREATE TABLE composite (a int, b text, v int, PRIMARY KEY (a, b));
 	CREATE TABLE hot (id int PRIMARY KEY, h text);
@@ -44,8 +44,7 @@ exec_both(
 );
 
 # The identity of a row differs between publisher and subscriber.
-$publisher->safe_psql(
-	'postgres',
+$publisher->sql(
 	q(CREATE TABLE full_pk (id int, v int);
 	ALTER TABLE full_pk REPLICA IDENTITY FULL;
 	CREATE TABLE full_unique (id int, v int);
@@ -53,8 +52,7 @@ $publisher->safe_psql(
 	CREATE TABLE stricter (a int, b int, v int, PRIMARY KEY (a, b));
 	CREATE TABLE looser (a int PRIMARY KEY, b int NOT NULL, v int);)
 );
-$subscriber->safe_psql(
-	'postgres',
+$subscriber->sql(
 	q(CREATE TABLE full_pk (id int PRIMARY KEY, v int);
 	CREATE TABLE full_unique (id int UNIQUE, v int);
 	CREATE TABLE stricter (a int PRIMARY KEY, b int, v int);
@@ -75,10 +73,9 @@ my $fill = q(INSERT INTO gate VALUES (1, 0);
 	INSERT INTO altered SELECT i, 0 FROM generate_series(1, 4) i;
 	INSERT INTO toast_value SELECT i, 0, repeat(i::text, 5000) FROM generate_series(1, 3) i;
 	INSERT INTO toast_key SELECT repeat(i::text, 2200), 1, 0 FROM generate_series(1, 4) i;);
-$publisher->safe_psql('postgres',
-	$fill . 'INSERT INTO looser VALUES (1, 1, 0)');
-create_extension($subscriber);
-subscribe($publisher, $subscriber, 'tap');
+$publisher->sql($fill . 'INSERT INTO looser VALUES (1, 1, 0)');
+$subscriber->create_extension;
+$pair->subscribe('tap');
 
 # A round consists of its name and its transactions.  Each transaction follows a
 # letter for the state that it has while the first one, L, is blocked: D for a
@@ -97,9 +94,7 @@ sub check_round
 		push @expected, $states{$letter};
 		push @sql, $sql;
 	}
-	my $tries = apply_behind_gate(
-		$publisher, $subscriber,
-		join(', ', @expected),
+	my $tries = $pair->apply_behind_gate(join(', ', @expected),
 		"$name: each waits for its dependency only, $format", @sql);
 	is($tries, 0, "$name: each is applied at its first attempt, $format");
 	return;
@@ -108,9 +103,7 @@ sub check_round
 sub tables_are_equal
 {
 	my ($format) = @_;
-	rows_equal($publisher, $subscriber, $_,
-		"$_ is equal on both sides, $format")
-	  for @tables;
+	$pair->rows_equal($_, "$_ is equal on both sides, $format") for @tables;
 	return;
 }
 
@@ -260,15 +253,14 @@ check_round('as text', @$_) foreach @rounds;
 tables_are_equal('as text');
 
 # The same with binary values, which the walsender sends after a reconnection
-$publisher->safe_psql(
-	'postgres',
+$publisher->sql(
 	join(
 		';', map { "DELETE FROM $_" } grep { !/insert_only|looser/ } @tables)
 );
-$publisher->safe_psql('postgres', $fill);
-wait_applied($publisher, $subscriber, 'tap');
-restart_apply($subscriber, 'tap', 'ALTER SUBSCRIPTION tap SET (binary = on)');
-wait_for_pool($subscriber, 'tap', 8);
+$publisher->sql($fill);
+$publisher->wait_applied;
+$subscriber->restart_apply('tap', 'ALTER SUBSCRIPTION tap SET (binary = on)');
+$subscriber->wait_for_pool('tap', 8);
 check_round('in binary', @$_) foreach @rounds;
 tables_are_equal('in binary');
 
@@ -276,9 +268,7 @@ tables_are_equal('in binary');
 # than the first has recorded.  Detects: a row that is not there yet is skipped; a
 # violation or a lock conflict of the first attempt is treated as final.
 cmp_ok(
-	apply_behind_gate(
-		$publisher,
-		$subscriber,
+	$pair->apply_behind_gate(
 		join(', ', $states{L}, ($states{T}) x 3),
 		'transactions around a change of identity are applied side by side',
 		q(INSERT INTO altered VALUES (10, 0); DELETE FROM altered WHERE id = 2;
@@ -295,16 +285,16 @@ tables_are_equal('after a change of identity');
 # A key whose comparison caches information about its type and leaves copies of
 # values.  They are kept neither with the table that a writer has prepared nor with
 # the transaction.
-$publisher->safe_psql('postgres',
+$publisher->sql(
 	'INSERT INTO composed SELECT ROW(i, int4range(i, i + 1))::pair, 0 FROM generate_series(1, 8000) i'
 );
-wait_applied($publisher, $subscriber, 'tap');
+$publisher->wait_applied;
 {
-	my $gate = hold($subscriber, 'SELECT FROM gate FOR UPDATE');
-	$publisher->safe_psql('postgres',
+	my $gate = $subscriber->hold('SELECT FROM gate FOR UPDATE');
+	$publisher->sql(
 		'BEGIN; UPDATE composed SET v = 1; UPDATE gate SET n = n + 1; COMMIT'
 	);
-	my $log = memory_of_waiting($subscriber);
+	my $log = $subscriber->memory_of_waiting;
 	my %limit = (
 		'parallel_apply target' => 64 * 1024,
 		'parallel_apply scan' => 512 * 1024,
@@ -324,14 +314,14 @@ tables_are_equal('after changes by composite keys');
 # The subscriber has a key that the publisher does not send.  The message is
 # PostgreSQL's own, and the change is applied once the key is right.
 my $offset = -s $subscriber->logfile;
-$publisher->safe_psql('postgres', 'UPDATE looser SET v = 1');
+$publisher->sql('UPDATE looser SET v = 1');
 $subscriber->wait_for_log(
 	qr/ERROR: .*publisher did not send replica identity column expected by the logical replication target relation "public.looser"/,
 	$offset);
-$subscriber->safe_psql('postgres',
+$subscriber->sql(
 	'ALTER TABLE looser DROP CONSTRAINT looser_pkey, ADD PRIMARY KEY (a)');
-wait_applied($publisher, $subscriber, 'tap');
-rows_equal($publisher, $subscriber, 'looser',
+$publisher->wait_applied;
+$pair->rows_equal('looser',
 	'a change waits until the subscriber has a key that it can be found by');
 
 finish($publisher, $subscriber,

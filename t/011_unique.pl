@@ -16,12 +16,12 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-my ($publisher, $subscriber) = new_pair(
+my ($pair, $publisher, $subscriber) = new_pair(
 	subscriber_conf => "parallel_apply.writers_per_subscription = 8\n"
 	  . "parallel_apply.max_batch_transactions = 1\n");
 my @tables = qw(gate users pairs only_here deferred flags names ranges);
 
-exec_both(
+$pair->exec_both(
 	q(CREATE TABLE gate (id int PRIMARY KEY, n int);
 	CREATE TABLE users (id int PRIMARY KEY, email text UNIQUE, v int);
 	CREATE TABLE pairs (id int PRIMARY KEY, a int, b text, UNIQUE (a, b));
@@ -34,15 +34,13 @@ exec_both(
 	CREATE TABLE names (id int PRIMARY KEY, name text);
 	CREATE TABLE ranges (id int PRIMARY KEY, during int4range);)
 );
-$subscriber->safe_psql(
-	'postgres',
+$subscriber->sql(
 	q(CREATE UNIQUE INDEX ON only_here (code);
 	CREATE UNIQUE INDEX ON flags (kind) WHERE active;
 	CREATE UNIQUE INDEX ON names (lower(name));
 	ALTER TABLE ranges ADD EXCLUDE USING gist (during WITH &&);)
 );
-$publisher->safe_psql(
-	'postgres',
+$publisher->sql(
 	q(INSERT INTO gate VALUES (1, 0);
 	INSERT INTO users SELECT i, 'user' || i, 0 FROM generate_series(1, 9) i;
 	INSERT INTO pairs SELECT i, i, CASE WHEN i < 8 THEN 'b' END FROM generate_series(1, 9) i;
@@ -52,8 +50,8 @@ $publisher->safe_psql(
 	INSERT INTO names SELECT i, 'name' || i FROM generate_series(1, 9) i;
 	INSERT INTO ranges SELECT i, int4range(i * 10, i * 10 + 10) FROM generate_series(1, 9) i;)
 );
-create_extension($subscriber);
-subscribe($publisher, $subscriber, 'tap');
+$subscriber->create_extension;
+$pair->subscribe('tap');
 
 my $dependency = 'waiting for dependency';
 my $turn = 'waiting for prior commit';
@@ -68,9 +66,7 @@ sub behind
 # Detects: unique indexes besides the identity not tracked; the new value of an
 # UPDATE not recorded, or not looked up.  FULL sends the old value, but DELETE only
 # the columns of the identity, so the last conflict is found while it is applied.
-is( apply_behind_gate(
-		$publisher,
-		$subscriber,
+is( $pair->apply_behind_gate(
 		behind($dependency, $turn, $dependency, $turn),
 		'a unique value that an older transaction writes is waited for',
 		q(INSERT INTO users VALUES (10, 'user10', 1);
@@ -84,9 +80,7 @@ is( apply_behind_gate(
 
 # The value that moves 1 -> 2 -> 3 is only in the new tuples.
 cmp_ok(
-	apply_behind_gate(
-		$publisher,
-		$subscriber,
+	$pair->apply_behind_gate(
 		behind($turn, $dependency, $dependency),
 		'the values that a message does not tell are no dependency',
 		q(UPDATE users SET email = 'free' WHERE id = 4),
@@ -95,13 +89,11 @@ cmp_ok(
 		q(INSERT INTO users VALUES (11, 'user4', 0))),
 	'>=', 1,
 	'but a second attempt sets them right');
-forget_violations($subscriber, 'tap');
+$subscriber->forget_violations('tap');
 
 # The transaction of the last change has itself written one of its keys.  It must
 # wait for the other transaction nevertheless.
-is( apply_behind_gate(
-		$publisher,
-		$subscriber,
+is( $pair->apply_behind_gate(
 		behind($dependency),
 		'a row that the transaction has made itself takes a key that it waits for',
 		q(DELETE FROM users WHERE id = 6),
@@ -112,9 +104,7 @@ is( apply_behind_gate(
 
 # FULL sends the old values.  The dependency must come from the unique index, since
 # no two of these rows are the same.  NULLs never conflict.
-is( apply_behind_gate(
-		$publisher,
-		$subscriber,
+is( $pair->apply_behind_gate(
 		behind($dependency, $dependency, $turn, $turn),
 		'unique values given up by an older transaction are waited for',
 		q(UPDATE pairs SET a = 10 WHERE id = 1;
@@ -128,9 +118,7 @@ is( apply_behind_gate(
 	'and then they are free at the first attempt');
 
 # The publisher has the unique indexes, the subscriber does not.
-is( apply_behind_gate(
-		$publisher,
-		$subscriber,
+is( $pair->apply_behind_gate(
 		behind($dependency, $dependency, $turn),
 		'an index that only the subscriber has is tracked as well',
 		q(UPDATE only_here SET code = 'away' WHERE id = 1;
@@ -143,12 +131,9 @@ is( apply_behind_gate(
 
 # An index that is created after the subscription is tracked from then on, by
 # invalidation of the receiver's information about the table.
-$subscriber->safe_psql('postgres',
-	'CREATE UNIQUE INDEX only_here_new ON only_here (code, id)');
-$subscriber->safe_psql('postgres', 'DROP INDEX only_here_code_idx');
-is( apply_behind_gate(
-		$publisher,
-		$subscriber,
+$subscriber->sql('CREATE UNIQUE INDEX only_here_new ON only_here (code, id)');
+$subscriber->sql('DROP INDEX only_here_code_idx');
+is( $pair->apply_behind_gate(
 		behind($turn, $dependency),
 		'a dropped index is no longer tracked',
 		q(UPDATE only_here SET code = 'away5' WHERE id = 5),
@@ -159,9 +144,7 @@ is( apply_behind_gate(
 
 # A deferrable constraint: positions are swapped within one transaction, and by two
 # transactions.  The trigger of the constraint does not fire in replica mode.
-is( apply_behind_gate(
-		$publisher,
-		$subscriber,
+is( $pair->apply_behind_gate(
 		behind($dependency, $dependency, $turn),
 		'values of a deferrable constraint are tracked',
 		q(UPDATE deferred SET pos = 3 - pos WHERE id <= 2),
@@ -175,9 +158,7 @@ is( apply_behind_gate(
 # constraint.  The error of the first attempt must not be final, and the row must
 # not be skipped.
 cmp_ok(
-	apply_behind_gate(
-		$publisher,
-		$subscriber,
+	$pair->apply_behind_gate(
 		behind($turn, $turn),
 		'a partial unique index is no dependency',
 		q(UPDATE flags SET active = false WHERE id = 1),
@@ -186,9 +167,7 @@ cmp_ok(
 	'>=', 1,
 	'but a violation of it leads to a second attempt');
 cmp_ok(
-	apply_behind_gate(
-		$publisher,
-		$subscriber,
+	$pair->apply_behind_gate(
 		behind($turn, $dependency, $turn),
 		'a unique index on an expression is no dependency',
 		q(UPDATE names SET name = 'other' WHERE id = 1;
@@ -200,9 +179,7 @@ cmp_ok(
 	2,
 	'but a violation of it leads to a second attempt');
 cmp_ok(
-	apply_behind_gate(
-		$publisher,
-		$subscriber,
+	$pair->apply_behind_gate(
 		behind($turn, $turn, $turn),
 		'an exclusion constraint is no dependency',
 		q(UPDATE ranges SET during = int4range(200, 210) WHERE id = 1;
@@ -214,8 +191,8 @@ cmp_ok(
 	2,
 	'but a violation of it leads to a second attempt');
 
-is(counter($subscriber, 'fallbacks'),
+is($subscriber->counter('fallbacks'),
 	0, 'none of this had to be replayed by PostgreSQL itself');
-rows_equal($publisher, $subscriber, $_) for @tables;
+$pair->rows_equal($_) for @tables;
 finish($publisher, $subscriber);
 done_testing();

@@ -16,11 +16,11 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-my ($publisher, $subscriber) = new_pair(
+my ($pair, $publisher, $subscriber) = new_pair(
 	subscriber_conf => "parallel_apply.writers_per_subscription = 8\n"
 	  . "parallel_apply.max_batch_transactions = 1\n");
 
-exec_both(
+$pair->exec_both(
 	q(CREATE TABLE gate (id int PRIMARY KEY, n int);
 	CREATE DOMAIN positive AS int CHECK (VALUE > 0);
 	CREATE TYPE mood AS ENUM ('sad', 'ok', 'happy');
@@ -31,8 +31,7 @@ exec_both(
 	CREATE TABLE filtered (id int PRIMARY KEY, a int);
 	ALTER TABLE filtered REPLICA IDENTITY FULL;)
 );
-$publisher->safe_psql(
-	'postgres',
+$publisher->sql(
 	q(CREATE TABLE columns (gone1 int, id int PRIMARY KEY, a text, gone2 text, b int, c numeric);
 	ALTER TABLE columns DROP gone1, DROP gone2;
 	CREATE TABLE generated (id int PRIMARY KEY, v int);
@@ -41,8 +40,7 @@ $publisher->safe_psql(
 	CREATE TABLE restricted (id int PRIMARY KEY, v int);
 	CREATE TABLE cut (id int PRIMARY KEY);)
 );
-$subscriber->safe_psql(
-	'postgres',
+$subscriber->sql(
 	q(CREATE TABLE columns (c numeric(6, 1), gone3 int, b int, nothing text, id int PRIMARY KEY,
 		constant int NOT NULL DEFAULT 42, gone4 text, a text);
 	ALTER TABLE columns DROP gone3, DROP gone4;
@@ -64,16 +62,15 @@ $subscriber->safe_psql(
 	CREATE TRIGGER refuse_all AFTER INSERT OR UPDATE OR DELETE ON session
 		FOR EACH STATEMENT EXECUTE FUNCTION refuse();)
 );
-$publisher->safe_psql(
-	'postgres',
+$publisher->sql(
 	q(INSERT INTO gate VALUES (1, 0);
 	INSERT INTO filtered SELECT i, i FROM generate_series(1, 20) i;
 	INSERT INTO listed SELECT i, i, 'secret', i FROM generate_series(1, 9) i;
 	INSERT INTO restricted SELECT i, i FROM generate_series(1, 9) i;)
 );
 
-create_extension($subscriber);
-subscribe($publisher, $subscriber, 'tap',
+$subscriber->create_extension;
+$pair->subscribe('tap',
 	publication =>
 	  'FOR TABLE gate, kinds, columns, generated, session, restricted, cut,'
 	  . ' listed (id, a), filtered WHERE (a > 10)');
@@ -82,14 +79,14 @@ sub is_on_subscriber
 {
 	my ($sql, $expected, $name) = @_;
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
-	return is($subscriber->safe_psql('postgres', $sql), $expected, $name);
+	return is($subscriber->sql($sql), $expected, $name);
 }
 
 sub apply_changes
 {
 	my ($sql) = @_;
-	$publisher->safe_psql('postgres', $sql);
-	wait_applied($publisher, $subscriber, 'tap');
+	$publisher->sql($sql);
+	$publisher->wait_applied;
 	return;
 }
 
@@ -103,7 +100,7 @@ sub check_columns
 		q(DELETE FROM columns;
 		INSERT INTO columns VALUES (1, 'one', 10, 1.10), (2, NULL, 20, 2.26), (3, 'three', 30, NULL);)
 	);
-	$subscriber->safe_psql('postgres',
+	$subscriber->sql(
 		q(UPDATE columns SET nothing = 'local', constant = 43 WHERE id = 2));
 	apply_changes(
 		q(BEGIN; UPDATE columns SET a = 'two' WHERE id = 2; DELETE FROM columns WHERE id = 3; COMMIT;
@@ -159,7 +156,7 @@ sub check_kinds
 		UPDATE kinds SET n = NULL, t = '{{x}}' WHERE id = 2;
 		UPDATE kinds SET d = 1, o = NOT o WHERE id = 3;)
 	);
-	rows_equal($publisher, $subscriber, 'kinds',
+	$pair->rows_equal('kinds',
 		"values of all kinds are equal on both sides, $format");
 	return;
 }
@@ -176,9 +173,7 @@ sub check_publication
 		DELETE FROM listed; INSERT INTO listed SELECT i, i, 'secret', i FROM generate_series(1, 9) i;
 	);
 	apply_changes($reset);
-	is( apply_behind_gate(
-			$publisher,
-			$subscriber,
+	is( $pair->apply_behind_gate(
 			join(', ',
 				'waiting for lock', $dependency, $dependency,
 				$turn, $dependency, $dependency),
@@ -195,8 +190,7 @@ sub check_publication
 		"and each is applied at its first attempt, $format");
 	is_on_subscriber(
 		q(SELECT count(*), sum(id), sum(a) FROM filtered),
-		$publisher->safe_psql(
-			'postgres',
+		$publisher->sql(
 			q(SELECT count(*), sum(id), sum(a) FROM filtered WHERE a > 10)),
 		"the rows that match the filter are there, $format");
 	is_on_subscriber(
@@ -222,35 +216,34 @@ sub check_session
 	return;
 }
 
-my $superuser = $subscriber->safe_psql('postgres', 'SELECT current_user');
+my $superuser = $subscriber->sql('SELECT current_user');
 foreach my $format ('as text', 'in binary')
 {
 	if ($format eq 'in binary')
 	{
-		restart_apply($subscriber, 'tap',
+		$subscriber->restart_apply('tap',
 			'ALTER SUBSCRIPTION tap SET (binary = on)');
-		wait_for_pool($subscriber, 'tap', 8);
+		$subscriber->wait_for_pool('tap', 8);
 	}
 	check_columns($format);
 	check_generated($format);
 	check_kinds($format);
 	check_publication($format);
 	check_session($format, $superuser);
-	is(counter($subscriber, 'fallbacks'),
+	is($subscriber->counter('fallbacks'),
 		0, "none of this had to be replayed by PostgreSQL itself, $format");
 }
 
 # Columns are added and dropped while the subscription is applied.  Detects: an
 # outdated column map in a writer.
-$subscriber->safe_psql(
-	'postgres',
+$subscriber->sql(
 	q(ALTER TABLE columns DROP COLUMN constant, DROP COLUMN b, ADD COLUMN b int,
 		ADD COLUMN later text DEFAULT 'later')
 );
 apply_changes(
 	q(INSERT INTO columns VALUES (20, 'twenty', 200, 20); UPDATE columns SET b = 21 WHERE id = 2;)
 );
-$publisher->safe_psql('postgres',
+$publisher->sql(
 	q(ALTER TABLE columns DROP COLUMN c, ADD COLUMN nothing text));
 apply_changes(
 	q(INSERT INTO columns (id, b, a, nothing) VALUES (21, 210, 'new', 'something');)
@@ -261,83 +254,77 @@ is_on_subscriber(
 		'2|two|21|2.3|local|later', '20|twenty|200|20.0||later',
 		'21|new|210||something|later'),
 	'columns may be added and dropped on both sides');
-is(counter($subscriber, 'fallbacks'),
+is($subscriber->counter('fallbacks'),
 	0, 'and the writers know of it themselves');
 
 # The owner is not a superuser, as in PostgreSQL's own test.  Detects: writers run
 # as the wrong user, do not check privileges, or do not report which one is missing.
-$subscriber->safe_psql(
-	'postgres',
+$subscriber->sql(
 	q(CREATE ROLE applier SUPERUSER LOGIN;
 	GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO applier;
 	REVOKE UPDATE ON restricted FROM applier;)
 );
 if ($subscriber->pg_version >= 16)
 {
-	restart_apply($subscriber, 'tap',
+	$subscriber->restart_apply('tap',
 		'ALTER SUBSCRIPTION tap SET (run_as_owner = true, password_required = false)'
 	);
-	wait_for_pool($subscriber, 'tap', 8);
+	$subscriber->wait_for_pool('tap', 8);
 }
 
 # The owner changes while a transaction waits for its turn, before the apply worker
 # notices.
 {
-	my $apply = apply_pid($subscriber, 'tap');
-	my $lock = hold($subscriber, 'SELECT FROM gate FOR UPDATE');
-	$publisher->safe_psql('postgres',
+	my $apply = $subscriber->apply_pid('tap');
+	my $lock = $subscriber->hold('SELECT FROM gate FOR UPDATE');
+	$publisher->sql(
 		'UPDATE gate SET n = n + 1; INSERT INTO session VALUES (3, 3)');
-	states_become(
-		$subscriber,
+	$subscriber->states_become(
 		'waiting for lock, waiting for prior commit',
 		'a transaction is applied as the old owner');
 	kill 'STOP', $apply;
-	restart_apply(
-		$subscriber,
+	$subscriber->restart_apply(
 		'tap',
 		'ALTER SUBSCRIPTION tap OWNER TO applier; ALTER ROLE applier NOSUPERUSER;',
 		sub {
 			$lock->query_safe('COMMIT');
-			wait_for_state($subscriber, 'waiting for leader');
+			$subscriber->wait_for_state('waiting for leader');
 			kill 'CONT', $apply;
 		});
 	$lock->quit;
-	wait_applied($publisher, $subscriber, 'tap');
+	$publisher->wait_applied;
 	is_on_subscriber(
 		'SELECT applied_by FROM session WHERE id = 3',
 		'applier',
 		'and once more as the new one');
 }
-wait_for_pool($subscriber, 'tap', 8);
+$subscriber->wait_for_pool('tap', 8);
 check_session('with an ordinary owner', 'applier');
 
 # All writers had the privileges that are revoked here.
-apply_behind_gate(
-	$publisher,
-	$subscriber,
+$pair->apply_behind_gate(
 	join(', ', 'waiting for lock', ('waiting for prior commit') x 7),
 	'all writers may insert into a table',
 	map { "INSERT INTO restricted VALUES (10 + $_, 0)" } 1 .. 8);
-$subscriber->safe_psql('postgres',
-	'REVOKE INSERT ON restricted FROM applier');
+$subscriber->sql('REVOKE INSERT ON restricted FROM applier');
 
 # A change that is refused with a message, and applied once the cause is removed
 sub check_refused
 {
 	my ($change, $message, $remedy, $name) = @_;
 	my $offset = -s $subscriber->logfile;
-	$publisher->safe_psql('postgres',
+	$publisher->sql(
 		"$change; INSERT INTO session VALUES (nextval('ids'), 0)");
 	ok($subscriber->wait_for_log(qr/ERROR:  $message/, $offset),
 		"PostgreSQL's own message tells of $name");
-	$subscriber->safe_psql('postgres', $remedy);
-	wait_applied($publisher, $subscriber, 'tap');
-	rows_equal($publisher, $subscriber, 'restricted',
+	$subscriber->sql($remedy);
+	$publisher->wait_applied;
+	$pair->rows_equal('restricted',
 		"apply continues once the cause is removed, for $name");
 	return;
 }
 
-$publisher->safe_psql('postgres', 'CREATE SEQUENCE ids START 100');
+$publisher->sql('CREATE SEQUENCE ids START 100');
 check_refused(
 	'INSERT INTO restricted VALUES (100, 0)',
 	qr/permission denied for table restricted/,
@@ -348,21 +335,19 @@ check_refused(
 	qr/permission denied for table restricted/,
 	'GRANT UPDATE ON restricted TO applier',
 	'a missing privilege');
-$subscriber->safe_psql('postgres',
-	'REVOKE SELECT ON restricted FROM applier');
+$subscriber->sql('REVOKE SELECT ON restricted FROM applier');
 check_refused(
 	'UPDATE restricted SET v = 101 WHERE id = 1',
 	qr/permission denied for table restricted/,
 	'GRANT SELECT ON restricted TO applier',
 	'a row that may be changed but not be looked for');
-$subscriber->safe_psql('postgres', 'GRANT TRUNCATE ON cut TO applier');
+$subscriber->sql('GRANT TRUNCATE ON cut TO applier');
 check_refused(
 	'INSERT INTO cut VALUES (1); TRUNCATE cut',
 	qr/permission denied for table cut_1/,
 	'GRANT TRUNCATE ON cut_1 TO applier',
 	'a partition that may not be truncated');
-$subscriber->safe_psql('postgres',
-	'ALTER TABLE restricted ENABLE ROW LEVEL SECURITY');
+$subscriber->sql('ALTER TABLE restricted ENABLE ROW LEVEL SECURITY');
 check_refused(
 	'DELETE FROM restricted WHERE id = 2',
 	qr/user "applier" cannot replicate into relation with row-level security enabled: "restricted"/,
@@ -376,35 +361,32 @@ sub check_revoked
 	my ($transactions, $revoke, $message, $remedy, $name) = @_;
 
 	# The writer that will wait has used the privilege before.
-	apply_behind_gate(
-		$publisher,
-		$subscriber,
+	$pair->apply_behind_gate(
 		'waiting for lock, waiting for prior commit',
 		"$name: it is used",
 		'',
 		'UPDATE restricted SET v = v + 1 WHERE id = 3');
-	wait_for_state($subscriber, 'idle', 8);
+	$subscriber->wait_for_state('idle', 8);
 
 	my $sql = 'SELECT v FROM restricted WHERE id = 3';
-	my $v = $subscriber->safe_psql('postgres', $sql);
-	my $lock = hold($subscriber, 'SELECT FROM gate FOR UPDATE');
-	$publisher->safe_psql('postgres', $transactions);
-	wait_for_state($subscriber, 'waiting for lock');
-	wait_for_state($subscriber, 'waiting for prior commit')
+	my $v = $subscriber->sql($sql);
+	my $lock = $subscriber->hold('SELECT FROM gate FOR UPDATE');
+	$publisher->sql($transactions);
+	$subscriber->wait_for_state('waiting for lock');
+	$subscriber->wait_for_state('waiting for prior commit')
 	  if $transactions !~ /BEGIN/;
 	my $offset = -s $subscriber->logfile;
-	$subscriber->safe_psql('postgres', $revoke);
+	$subscriber->sql($revoke);
 	$lock->query_safe('COMMIT');
 	$lock->quit;
 	ok( $subscriber->wait_for_log(qr/ERROR:  $message/, $offset),
 		"$name: an error, although the row had been changed");
-	is($subscriber->safe_psql('postgres', $sql),
-		$v, "$name: which is not to be seen");
-	$subscriber->safe_psql('postgres', $remedy);
-	wait_applied($publisher, $subscriber, 'tap');
-	rows_equal($publisher, $subscriber, 'restricted',
+	is($subscriber->sql($sql), $v, "$name: which is not to be seen");
+	$subscriber->sql($remedy);
+	$publisher->wait_applied;
+	$pair->rows_equal('restricted',
 		"$name: apply continues once the cause is removed");
-	wait_for_pool($subscriber, 'tap', 8);
+	$subscriber->wait_for_pool('tap', 8);
 	return;
 }
 
@@ -432,8 +414,7 @@ check_revoked(
 	'a right that is revoked while it is used');
 
 # A privilege through another role
-$subscriber->safe_psql(
-	'postgres',
+$subscriber->sql(
 	'REVOKE UPDATE ON restricted FROM applier;
 	CREATE ROLE updaters; GRANT updaters TO applier;
 	GRANT UPDATE ON restricted TO updaters;');
@@ -443,13 +424,11 @@ check_revoked(
 	qr/permission denied for table restricted/,
 	'GRANT updaters TO applier',
 	'a right of a role whose membership is revoked');
-$subscriber->safe_psql('postgres',
-	'REVOKE UPDATE ON restricted FROM updaters');
+$subscriber->sql('REVOKE UPDATE ON restricted FROM updaters');
 
 # The owner of a database is implicitly a member of a role.
-my $other_owner = $subscriber->safe_psql('postgres', 'SELECT current_user');
-$subscriber->safe_psql(
-	'postgres',
+my $other_owner = $subscriber->sql('SELECT current_user');
+$subscriber->sql(
 	'GRANT UPDATE ON restricted TO pg_database_owner;
 	ALTER DATABASE postgres OWNER TO applier;');
 check_revoked(
@@ -460,8 +439,7 @@ check_revoked(
 	'a privilege of the owner of the database, who is another role');
 if ($subscriber->pg_version >= 16)
 {
-	$subscriber->safe_psql(
-		'postgres',
+	$subscriber->sql(
 		'CREATE ROLE keeper; GRANT keeper TO applier;
 		ALTER TABLE gate OWNER TO keeper; ALTER TABLE restricted OWNER TO keeper;
 		ALTER SUBSCRIPTION tap SET (run_as_owner = false);');

@@ -15,10 +15,10 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-my ($publisher, $subscriber) = new_pair(
+my ($pair, $publisher, $subscriber) = new_pair(
 	subscriber_conf => "parallel_apply.writers_per_subscription = 6\n"
 	  . "parallel_apply.max_batch_transactions = 1\n");
-$subscriber->safe_psql('postgres', 'CREATE DATABASE serial');
+$subscriber->sql('CREATE DATABASE serial');
 
 sub on_both_subscribers
 {
@@ -29,8 +29,7 @@ sub on_both_subscribers
 
 # The publisher's side: plain tables, one with partitions of another kind, and one
 # whose partitions are published as tables of their own
-$publisher->safe_psql(
-	'postgres',
+$publisher->sql(
 	q(CREATE TABLE gate (id int PRIMARY KEY, n int);
 	CREATE TABLE lists (id int, region text, v int, note text, PRIMARY KEY (id, region));
 	CREATE TABLE hashed (id int PRIMARY KEY, v int, t text) PARTITION BY RANGE (id);
@@ -113,8 +112,7 @@ on_both_subscribers(
 # A partition whose changes come by three names, each with columns in another order.
 # The publisher's tables become partitions later: until then, each is published by its
 # own name.
-$publisher->safe_psql(
-	'postgres',
+$publisher->sql(
 	q(CREATE TABLE named (c text, gone int, id int, region text, a int, b int,
 		PRIMARY KEY (id, region)) PARTITION BY LIST (region);
 	CREATE TABLE named_m (a int, b int, region text NOT NULL, id int NOT NULL, c text,
@@ -130,7 +128,7 @@ my $attach_named =
 	ALTER TABLE named_m ATTACH PARTITION named_m_2 FOR VALUES IN ('2');
 	ALTER TABLE named ATTACH PARTITION named_m FOR VALUES IN ('1', '2');
 	ALTER TABLE named ATTACH PARTITION named_x FOR VALUES IN ('x'););
-on_subscriber(
+$subscriber->sql(
 	qq(CREATE TABLE named (id int, gone int, region text, b int, c text, a int,
 		PRIMARY KEY (id, region)) PARTITION BY LIST (region);
 	CREATE TABLE named_m (b int, a int, gone int, c text, region text NOT NULL, id int NOT NULL,
@@ -147,8 +145,7 @@ on_subscriber(
 
 # A definition that takes some memory
 my $columns = join ', ', map { sprintf 'column_%050d int', $_ } 1 .. 200;
-$publisher->safe_psql(
-	'postgres',
+$publisher->sql(
 	"CREATE TABLE wide (id int, region text, $columns, PRIMARY KEY (id, region));
 	CREATE TABLE wide_b (LIKE wide INCLUDING ALL);
 	INSERT INTO wide VALUES (1, 'b'); INSERT INTO wide_b VALUES (2, 'b')");
@@ -158,8 +155,7 @@ on_both_subscribers(
 	CREATE TABLE wide_b_0 PARTITION OF wide_b FOR VALUES WITH (modulus 1, remainder 0)"
 );
 
-$publisher->safe_psql(
-	'postgres',
+$publisher->sql(
 	q(INSERT INTO gate VALUES (1, 0);
 	INSERT INTO lists SELECT i, chr(97 + i % 4), i, 'n' || i FROM generate_series(1, 40) i;
 	INSERT INTO hashed SELECT i, i, 't' || i FROM generate_series(1, 99) i;
@@ -170,18 +166,16 @@ $publisher->safe_psql(
 	INSERT INTO mixed_b SELECT i, 'b', i FROM generate_series(11, 20) i;)
 );
 
-create_extension($subscriber);
-subscribe($publisher, $subscriber, 'tap',
+$subscriber->create_extension;
+$pair->subscribe('tap',
 	publication =>
 	  'FOR TABLE gate, lists, hashed, plain, whole, indexed, extra, mixed, mixed_b, owned, fired, wide, wide_b'
 	  . ' WITH (publish_via_partition_root)');
-$publisher->safe_psql('postgres',
-	'CREATE PUBLICATION leaves FOR TABLE leaves');
-$publisher->safe_psql('postgres',
+$publisher->sql('CREATE PUBLICATION leaves FOR TABLE leaves');
+$publisher->sql(
 	'CREATE PUBLICATION named FOR TABLE named, named_m, named_m_1, named_m_2, named_x WITH (publish_via_partition_root)'
 );
-$subscriber->safe_psql('postgres',
-	'ALTER SUBSCRIPTION tap ADD PUBLICATION leaves, named');
+$subscriber->sql('ALTER SUBSCRIPTION tap ADD PUBLICATION leaves, named');
 $subscriber->safe_psql('serial',
 		"CREATE SUBSCRIPTION serial CONNECTION '"
 	  . $publisher->connstr
@@ -191,19 +185,19 @@ for my $db (qw(postgres serial))
 {
 	my $name = $db eq 'serial' ? 'serial' : 'tap';
 	$subscriber->wait_for_subscription_sync($publisher, $name, $db);
-	wait_until_ready($subscriber, $db);
+	$subscriber->wait_until_ready($db);
 }
 
 sub wait_all_applied
 {
-	wait_applied($publisher, $subscriber, $_) for qw(tap serial);
+	$publisher->wait_applied($_) for qw(tap serial);
 	return;
 }
 
 sub apply_changes
 {
 	my ($sql) = @_;
-	$publisher->safe_psql('postgres', $sql);
+	$publisher->sql($sql);
 	wait_all_applied();
 	return;
 }
@@ -216,7 +210,7 @@ sub same_as_serial
 	my $sql =
 	  qq(SELECT tableoid::regclass || ' ' || whole_row::text FROM $table whole_row ORDER BY 1);
 	return is(
-		$subscriber->safe_psql('postgres', $sql),
+		$subscriber->sql($sql),
 		$subscriber->safe_psql('serial', $sql),
 		"$table has the rows of serial apply $name");
 }
@@ -238,10 +232,10 @@ sub applied_by_writers
 	my ($sql, $name) = @_;
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
 	my ($rows, $replays) =
-	  map { counter($subscriber, $_) } qw(rows fallbacks);
+	  map { $subscriber->counter($_) } qw(rows fallbacks);
 	apply_changes($sql);
-	cmp_ok(counter($subscriber, 'rows'), '>', $rows, $name);
-	is(counter($subscriber, 'fallbacks'),
+	cmp_ok($subscriber->counter('rows'), '>', $rows, $name);
+	is($subscriber->counter('fallbacks'),
 		$replays, 'nothing of that is replayed');
 	return;
 }
@@ -284,11 +278,11 @@ sub change_all
 			} 1 .. 6),
 		"changes of partitioned tables are applied by writers $name");
 	all_same($name);
-	rows_equal($publisher, $subscriber, $_, "$_ is equal on both sides $name")
+	$pair->rows_equal($_, "$_ is equal on both sides $name")
 	  for qw(hashed plain leaves);
 	my $lists = 'SELECT id, region, v, note FROM lists ORDER BY id, region';
-	is( $subscriber->safe_psql('postgres', $lists),
-		$publisher->safe_psql('postgres', $lists),
+	is( $subscriber->sql($lists),
+		$publisher->sql($lists),
 		"lists is equal on both sides $name");
 	return;
 }
@@ -305,8 +299,7 @@ sub behind
 	return join(', ', 'waiting for lock', @states);
 }
 
-$publisher->safe_psql(
-	'postgres',
+$publisher->sql(
 	q(DELETE FROM lists; INSERT INTO lists SELECT i, 'a', i FROM generate_series(1, 20) i;
 	DELETE FROM whole; INSERT INTO whole SELECT 'a', i, i FROM generate_series(1, 20) i;
 	DELETE FROM leaves; INSERT INTO leaves SELECT i, 'a', i FROM generate_series(1, 20) i;)
@@ -315,9 +308,7 @@ wait_all_applied();
 
 # A row that moves twice.  Detects: row keys taken from the partitions; unique
 # indexes of the root ignored.
-is( apply_behind_gate(
-		$publisher,
-		$subscriber,
+is( $pair->apply_behind_gate(
 		behind($dependency, $dependency, $turn, $dependency),
 		'a row that an older transaction moves is waited for',
 		q(UPDATE lists SET region = 'b' WHERE id = 1; UPDATE lists SET v = 60 WHERE id = 2;
@@ -331,9 +322,7 @@ is( apply_behind_gate(
 
 # The same row in several relations of the publisher, one for each partition: one
 # transaction has the DELETE from one and the INSERT into the other.
-is( apply_behind_gate(
-		$publisher,
-		$subscriber,
+is( $pair->apply_behind_gate(
 		behind($dependency, $dependency, $dependency),
 		'a row that moves between published partitions is waited for',
 		q(UPDATE leaves SET region = 'b' WHERE id = 1),
@@ -342,15 +331,13 @@ is( apply_behind_gate(
 		q(UPDATE leaves SET v = v + 1 WHERE id = 1)),
 	0,
 	'from one to the other and back');
-is($subscriber->safe_psql('postgres', 'SELECT * FROM leaves WHERE id = 1'),
+is($subscriber->sql('SELECT * FROM leaves WHERE id = 1'),
 	'1|a|21', 'and it is changed in the right order');
 
 # A dependency that cannot be tracked: rows that move away release values of one
 # partition's unique index, and other rows take them.
 cmp_ok(
-	apply_behind_gate(
-		$publisher,
-		$subscriber,
+	$pair->apply_behind_gate(
 		behind(($turn) x 3),
 		'a unique index that only a partition has is no dependency',
 		q(UPDATE whole SET region = 'b' WHERE code IN (2, 3)),
@@ -366,9 +353,7 @@ cmp_ok(
 on_both_subscribers(q(DELETE FROM mixed WHERE id IN (1, 7)));
 apply_changes(q(INSERT INTO mixed_b VALUES (7, 'b', 0)));
 cmp_ok(
-	apply_behind_gate(
-		$publisher,
-		$subscriber,
+	$pair->apply_behind_gate(
 		behind(($turn) x 2, $dependency),
 		'a partition that is published in addition to its root is no dependency',
 		q(INSERT INTO mixed_b VALUES (1, 'b', 1); DELETE FROM mixed WHERE id = 3),
@@ -377,11 +362,9 @@ cmp_ok(
 		q(UPDATE mixed SET v = v + 1 WHERE id = 1)),
 	'>=', 2,
 	'and a row that is not there yet is looked for again');
-forget_violations($subscriber, 'tap');
+$subscriber->forget_violations('tap');
 cmp_ok(
-	apply_behind_gate(
-		$publisher,
-		$subscriber,
+	$pair->apply_behind_gate(
 		behind($turn, $dependency, $turn),
 		'nor is a row that comes from both',
 		q(UPDATE mixed_b SET v = 1 WHERE id = 7; UPDATE mixed_b SET v = 1 WHERE id = 12),
@@ -390,7 +373,7 @@ cmp_ok(
 		q(DELETE FROM mixed WHERE id = 9)),
 	'>=', 1,
 	'but the older one wins');
-is($subscriber->safe_psql('postgres', 'SELECT v FROM mixed WHERE id = 7'),
+is($subscriber->sql('SELECT v FROM mixed WHERE id = 7'),
 	200, 'and the younger one comes after it');
 
 # A missing row that another session has deleted.  Detects: an error, or a search in
@@ -407,17 +390,17 @@ all_same('after races and missing rows');
 for my $round (1 .. 40)
 {
 	my $set = sprintf 'SET column_%050d = %d', 1, $round;
-	on_subscriber(
+	$subscriber->sql(
 		'ALTER TABLE wide_b_0 SET (fillfactor = ' . (50 + $round) . ')');
 	apply_changes(
 		"BEGIN; UPDATE wide $set WHERE id = 1; UPDATE wide_b $set WHERE id = 2; COMMIT"
 	);
 }
 my $bytes = 0;
-for my $pid (writer_pids($subscriber, 'tap'))
+for my $pid ($subscriber->writer_pids('tap'))
 {
 	$bytes += $1
-	  if memory_of($subscriber, $pid) =~
+	  if $subscriber->memory_of($pid) =~
 	  /LogicalRepPartMapContext: (\d+) total/;
 }
 ok($bytes > 0 && $bytes < 900_000,
@@ -447,11 +430,11 @@ sub named_is_equal
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
 	my $sql =
 	  q(SELECT tableoid::regclass, id, region, a, b, c FROM named ORDER BY id, region);
-	return is(on_subscriber($sql), on_publisher($sql), $name);
+	return is($subscriber->sql($sql), $publisher->sql($sql), $name);
 }
 
-my $replays = counter($subscriber, 'fallbacks');
-on_publisher(
+my $replays = $subscriber->counter('fallbacks');
+$publisher->sql(
 	$attach_named . q(INSERT INTO named (id, region, a, b, c)
 		SELECT i, (array['1', '2', 'x'])[1 + i % 3], i, i * 1000, 'c' || i FROM generate_series(1, 60) i)
 );
@@ -472,9 +455,9 @@ named_is_equal('and while others are applied');
 apply_changes(join '', 'BEGIN;',
 	(map { $_ . change_named($round++) } @switches), 'COMMIT');
 named_is_equal('and in one transaction');
-is(counter($subscriber, 'fallbacks'), $replays,
+is($subscriber->counter('fallbacks'), $replays,
 	'writers have applied it all');
 
-nothing_is_left_open($subscriber);
+$subscriber->nothing_is_left_open;
 finish($publisher, $subscriber);
 done_testing();

@@ -18,7 +18,7 @@ use Test::More;
 use PapplyTest;
 
 # The queue is small, so that larger transactions are applied while they arrive.
-my ($publisher, $subscriber) =
+my ($pair, $publisher, $subscriber) =
   new_pair(subscriber_conf => "parallel_apply.queue_size = 64kB\n");
 my $serial = PapplyNode->new('serial');
 $serial->init;
@@ -41,7 +41,7 @@ my $tables = q(
 	CREATE TABLE safe (id int PRIMARY KEY, v int);
 	CREATE TABLE plain (id int PRIMARY KEY);
 	CREATE TABLE deputy (id int PRIMARY KEY, v int););
-on_publisher(
+$publisher->sql(
 	$tables . q(CREATE TABLE numbered (id int PRIMARY KEY);
 	CREATE TABLE parts (id int PRIMARY KEY, v int, t text);));
 
@@ -141,22 +141,21 @@ my $triggers = q(
 	ALTER TABLE safe ENABLE REPLICA TRIGGER safe;
 	ALTER TABLE plain ENABLE ALWAYS TRIGGER refuse;
 	ALTER TABLE deputy ENABLE REPLICA TRIGGER rebuild;);
-$_->safe_psql('postgres', $tables . $triggers) for $subscriber, $serial;
+$_->sql($tables . $triggers) for $subscriber, $serial;
 
-create_extension($subscriber);
-subscribe(
-	$publisher, $subscriber, 'tap',
+$subscriber->create_extension;
+$pair->subscribe(
+	'tap',
 	publication => 'FOR TABLE ' . join(', ', @published),
 	with => 'copy_data = false');
-$serial->safe_psql('postgres',
-		"CREATE SUBSCRIPTION serial CONNECTION '"
+$serial->sql("CREATE SUBSCRIPTION serial CONNECTION '"
 	  . $publisher->connstr
 	  . " dbname=postgres' PUBLICATION tap WITH (copy_data = false)");
-on_publisher(
+$publisher->sql(
 	q(INSERT INTO gate VALUES (1, 0);
 	INSERT INTO items SELECT i, 0 FROM generate_series(1, 20) i;
 	INSERT INTO safe SELECT i, 0 FROM generate_series(1, 20) i;));
-wait_applied($publisher, $subscriber, 'tap');
+$publisher->wait_applied;
 
 # Transactions, from which the calls make one statement
 sub transactions
@@ -169,9 +168,10 @@ sub same_as_serial
 {
 	my ($when, @which) = @_;
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
-	wait_applied($publisher, $serial, 'serial');
-	wait_applied($publisher, $subscriber, 'tap');
-	rows_equal($serial, $subscriber, $_, "$_ is as with serial apply, $when")
+	$publisher->wait_applied('serial');
+	$publisher->wait_applied;
+	PapplyPair->new($serial, $subscriber)
+	  ->rows_equal($_, "$_ is as with serial apply, $when")
 	  for @which;
 	return;
 }
@@ -205,19 +205,17 @@ for my $i (1 .. 60)
 	push @history, "INSERT INTO picky VALUES ($i); UPDATE items SET v = v + 1"
 	  if $i % 10 == 0;
 }
-apply_behind_gate(
-	$publisher,
-	$subscriber,
+$pair->apply_behind_gate(
 	'waiting for lock, waiting for prior commit, waiting for dependency',
 	'a transaction with triggers waits for its turn, and all younger ones wait for it',
 	'',
 	'INSERT INTO audited VALUES (0, 0)',
 	'UPDATE items SET v = v + 1 WHERE id = 20');
-on_publisher(transactions(@history));
+$publisher->sql(transactions(@history));
 same_as_serial('in a mixed load', 'items', 'filtered', 'notes');
-is( on_subscriber('SELECT count(*) FROM stamps') > 0
-	  && $subscriber->safe_psql(
-		'postgres', q(SELECT count(*) FROM (
+is( $subscriber->sql('SELECT count(*) FROM stamps') > 0
+	  && $subscriber->sql(
+		q(SELECT count(*) FROM (
 			SELECT txid, lag(txid) OVER w AS txid_before, began, lag(stamped) OVER w AS before
 			FROM stamps WINDOW w AS (ORDER BY n)) s
 		WHERE txid < txid_before OR txid <> txid_before AND began <= before)),
@@ -225,14 +223,14 @@ is( on_subscriber('SELECT count(*) FROM stamps') > 0
 	'transactions begin when everything older is committed');
 my $groups = q(SELECT string_agg(id || ':' || txid, ' ' ORDER BY n) FROM (
 	SELECT n, id, dense_rank() OVER (ORDER BY txid) AS txid FROM stamps) s);
-is( on_subscriber($groups),
-	$serial->safe_psql('postgres', $groups),
+is( $subscriber->sql($groups),
+	$serial->sql($groups),
 	'each has a transaction of its own');
-is(on_subscriber('SELECT count(*) FROM stamps WHERE statement < began'),
+is($subscriber->sql('SELECT count(*) FROM stamps WHERE statement < began'),
 	0, 'and each change its time');
 
 # Column triggers: a large value that is not sent is not updated.
-on_publisher(
+$publisher->sql(
 	transactions(
 		q(INSERT INTO docs SELECT i, 't', repeat('x', 4000) FROM generate_series(1, 3) i),
 		q(UPDATE docs SET title = 'u'),
@@ -240,7 +238,7 @@ on_publisher(
 		q(UPDATE docs SET title = 'v', body = 'z' WHERE id = 2),
 		q(UPDATE docs SET title = 'w')));
 same_as_serial('with triggers for columns', 'docs', 'notes');
-is(on_subscriber("SELECT count(*) FROM notes WHERE what LIKE 'body %'"),
+is($subscriber->sql("SELECT count(*) FROM notes WHERE what LIKE 'body %'"),
 	'3', 'a trigger for a column fires when the column was sent');
 
 # Partitions: a trigger that only one of them has, and then triggers of the table
@@ -253,8 +251,8 @@ for my $sql (
 	ALTER TABLE parts2 DISABLE TRIGGER USER; ALTER TABLE parts3 DISABLE TRIGGER after'
   )
 {
-	$_->safe_psql('postgres', $sql) for $subscriber, $serial;
-	on_publisher(
+	$_->sql($sql) for $subscriber, $serial;
+	$publisher->sql(
 		transactions(
 			"INSERT INTO parts SELECT i * 10 + $batch, 0, 'x' FROM generate_series(0, 29) i;
 			UPDATE items SET v = v + 1",
@@ -267,9 +265,7 @@ for my $sql (
 }
 
 # Statement triggers do not fire, and are no reason to wait.
-apply_behind_gate(
-	$publisher,
-	$subscriber,
+$pair->apply_behind_gate(
 	'waiting for lock, waiting for prior commit',
 	'a table with a trigger for statements is changed in parallel',
 	'',
@@ -278,51 +274,47 @@ apply_behind_gate(
 # A transaction that begins before its turn begins again in its turn when it meets a
 # trigger.  Detects: the code sees a start before the end of an older transaction.
 {
-	on_subscriber(
+	$subscriber->sql(
 		'CREATE TRIGGER stamp AFTER INSERT ON plain FOR EACH ROW EXECUTE FUNCTION stamp()'
 	);
-	my $gate = hold($subscriber, 'SELECT FROM gate FOR UPDATE');
-	on_publisher(
+	my $gate = $subscriber->hold('SELECT FROM gate FOR UPDATE');
+	$publisher->sql(
 		transactions(
 			'UPDATE gate SET n = n + 1; INSERT INTO stamped VALUES (2001, 1)',
 			'UPDATE items SET v = v + 1 WHERE id = 1; INSERT INTO plain VALUES (2002)'
 		));
-	states_become(
-		$subscriber,
-		'waiting for lock, waiting for dependency',
+	$subscriber->states_become('waiting for lock, waiting for dependency',
 		'a transaction has begun');
-	on_subscriber('ALTER TABLE plain ENABLE ALWAYS TRIGGER stamp');
+	$subscriber->sql('ALTER TABLE plain ENABLE ALWAYS TRIGGER stamp');
 	$gate->query_safe('COMMIT');
 	$gate->quit;
-	wait_applied($publisher, $subscriber, 'tap');
-	is( on_subscriber(
+	$publisher->wait_applied;
+	is( $subscriber->sql(
 			q(SELECT new.began > old.stamped FROM stamps old, stamps new
 			WHERE old.id = 2001 AND new.id = 2002)),
 		't',
 		'its trigger fires in one that began in its turn');
-	on_subscriber('DROP TRIGGER stamp ON plain');
+	$subscriber->sql('DROP TRIGGER stamp ON plain');
 }
 
 # A local session changes a row that a writer has found and waits to lock for a
 # trigger.  Detects: a change of the old row version.
 {
-	my $tries = counter($subscriber, 'retries + fallbacks');
-	my $local = hold($subscriber, 'SELECT FROM safe WHERE id = 5 FOR UPDATE');
-	on_publisher('UPDATE safe SET v = v + 1 WHERE id = 5');
-	wait_for_state($subscriber, 'waiting for lock');
+	my $tries = $subscriber->counter('retries + fallbacks');
+	my $local = $subscriber->hold('SELECT FROM safe WHERE id = 5 FOR UPDATE');
+	$publisher->sql('UPDATE safe SET v = v + 1 WHERE id = 5');
+	$subscriber->wait_for_state('waiting for lock');
 	$local->query_safe('UPDATE safe SET v = v WHERE id = 5; COMMIT');
 	$local->quit;
-	wait_applied($publisher, $subscriber, 'tap');
-	is(on_subscriber('SELECT v FROM safe WHERE id = 5'),
+	$publisher->wait_applied;
+	is($subscriber->sql('SELECT v FROM safe WHERE id = 5'),
 		'1', 'a row that a local session has changed is changed');
-	is(counter($subscriber, 'retries + fallbacks'),
+	is($subscriber->counter('retries + fallbacks'),
 		$tries, 'at the first attempt');
 }
 
 # NOWAIT and SKIP LOCKED: a younger transaction has not locked anything yet.
-my $retries = apply_behind_gate(
-	$publisher,
-	$subscriber,
+my $retries = $pair->apply_behind_gate(
 	'waiting for lock, waiting for dependency',
 	'a younger transaction does not begin before a trigger has run',
 	'INSERT INTO picky VALUES (15)',
@@ -331,14 +323,14 @@ is($retries, 0, 'and nothing has to be tried again');
 same_as_serial('where it does not wait for locks', 'notes');
 
 # A trigger executes DDL on tables that the transaction has changed.
-on_publisher(
+$publisher->sql(
 	transactions(
 		'INSERT INTO items VALUES (300, 1); INSERT INTO filtered VALUES (301, 1);
 		INSERT INTO deputy VALUES (1, 1);
 		INSERT INTO items VALUES (301, 1); INSERT INTO filtered VALUES (302, 1)',
 		'UPDATE items SET v = v + 1 WHERE id > 299'));
 same_as_serial('after DDL by a trigger', 'items', 'filtered');
-is( on_subscriber(
+is( $subscriber->sql(
 		q(SELECT count(*) FROM pg_index WHERE indrelid = 'items'::regclass)),
 	'2',
 	'the index is there');
@@ -347,7 +339,7 @@ is( on_subscriber(
 # being applied, or has left the queue.
 for my $rows (150, 3000)
 {
-	on_publisher(
+	$publisher->sql(
 		transactions(
 			"INSERT INTO docs SELECT i, 'large', 'x' FROM generate_series($rows * 10, $rows * 11) i",
 			"INSERT INTO items SELECT i, 1 FROM generate_series($rows * 10, $rows * 11) i;
@@ -360,13 +352,13 @@ for my $rows (150, 3000)
 # A table is opened for each change that may run code.  The memory for that is
 # freed.
 {
-	my $gate = hold($subscriber, 'SELECT FROM gate FOR UPDATE');
-	on_publisher(
+	my $gate = $subscriber->hold('SELECT FROM gate FOR UPDATE');
+	$publisher->sql(
 		transactions(
 			'INSERT INTO numbered SELECT generate_series(10001, 13000); UPDATE gate SET n = n + 1'
 		));
 	my ($bytes) =
-	  memory_of_waiting($subscriber) =~ /TopTransactionContext: (\d+) total/;
+	  $subscriber->memory_of_waiting =~ /TopTransactionContext: (\d+) total/;
 	cmp_ok(
 		$bytes, '<',
 		1024 * 1024,
@@ -375,22 +367,19 @@ for my $rows (150, 3000)
 	$gate->quit;
 }
 
-is(counter($subscriber, 'fallbacks'),
+is($subscriber->counter('fallbacks'),
 	'0', 'nothing was left to PostgreSQL itself');
 
 # Writers know a partitioned table without triggers when one of its partitions gets
 # one, and receive no invalidation for that.  Detects: the trigger does not fire.
-$_->safe_psql('postgres', 'ALTER TABLE parts DISABLE TRIGGER USER')
-  for $subscriber, $serial;
-apply_behind_gate(
-	$publisher,
-	$subscriber,
+$_->sql('ALTER TABLE parts DISABLE TRIGGER USER') for $subscriber, $serial;
+$pair->apply_behind_gate(
 	join(', ', 'waiting for lock', ('waiting for prior commit') x 3),
 	'all writers know a partitioned table',
 	map { "INSERT INTO parts VALUES ($_, 0, 'x')" } 114 .. 117);
-$_->safe_psql('postgres', 'ALTER TABLE parts2 ENABLE ALWAYS TRIGGER after')
+$_->sql('ALTER TABLE parts2 ENABLE ALWAYS TRIGGER after')
   for $subscriber, $serial;
-on_publisher(
+$publisher->sql(
 	transactions(map { "UPDATE parts SET t = 'z' WHERE id = $_" } 114 .. 117)
 );
 same_as_serial('with a trigger that a partition has got', 'parts', 'notes');
@@ -398,36 +387,35 @@ same_as_serial('with a trigger that a partition has got', 'parts', 'notes');
 # An error in a trigger is reported as by PostgreSQL's own apply.
 {
 	my $offset = -s $subscriber->logfile;
-	$_->safe_psql('postgres', 'DELETE FROM open') for $subscriber, $serial;
-	on_publisher(
+	$_->sql('DELETE FROM open') for $subscriber, $serial;
+	$publisher->sql(
 		transactions(
 			'UPDATE items SET v = 1',
 			'INSERT INTO picky VALUES (17)',
 			'UPDATE items SET v = 2'));
 	$subscriber->wait_for_log(qr/ERROR: +not open.*processing remote data/s,
 		$offset);
-	is(on_subscriber('SELECT max(v) FROM items'),
+	is($subscriber->sql('SELECT max(v) FROM items'),
 		'1', 'transactions after an error are not applied');
-	$_->safe_psql('postgres', 'INSERT INTO open VALUES (1)')
-	  for $subscriber, $serial;
+	$_->sql('INSERT INTO open VALUES (1)') for $subscriber, $serial;
 	same_as_serial('after an error', 'items', 'picky', 'notes');
-	wait_for_pool($subscriber, 'tap');
+	$subscriber->wait_for_pool('tap');
 }
 
 # Two transactions are applied concurrently if both wait for locks.
 sub apply_safe
 {
 	my ($states, $name) = @_;
-	my $lock = hold($subscriber, 'SELECT FROM safe WHERE id = 2 FOR UPDATE');
-	my $gate = hold($subscriber, 'SELECT FROM gate FOR UPDATE');
-	on_publisher(
+	my $lock = $subscriber->hold('SELECT FROM safe WHERE id = 2 FOR UPDATE');
+	my $gate = $subscriber->hold('SELECT FROM gate FOR UPDATE');
+	$publisher->sql(
 		transactions(
 			'UPDATE gate SET n = n + 1; UPDATE safe SET v = v + 1 WHERE id = 1'
 		));
 	# Otherwise, one writer might claim both.
-	wait_for_state($subscriber, 'waiting for lock');
-	on_publisher('UPDATE safe SET v = v + 1 WHERE id = 2');
-	states_become($subscriber, $states, $name);
+	$subscriber->wait_for_state('waiting for lock');
+	$publisher->sql('UPDATE safe SET v = v + 1 WHERE id = 2');
+	$subscriber->states_become($states, $name);
 	$_->query_safe('COMMIT') for $gate, $lock;
 	$_->quit for $gate, $lock;
 	same_as_serial('with triggers of a table, whether declared or not',
@@ -439,7 +427,7 @@ apply_safe('waiting for lock, waiting for prior commit',
 
 # A user who may not declare it does not lock the table either.
 {
-	my $user = hold($subscriber, 'LOCK TABLE safe IN ROW EXCLUSIVE MODE');
+	my $user = $subscriber->hold('LOCK TABLE safe IN ROW EXCLUSIVE MODE');
 	my (undef, undef, $error) = $subscriber->psql(
 		'postgres',
 		q(CREATE ROLE stranger; GRANT USAGE ON SCHEMA parallel_apply TO stranger;
@@ -452,14 +440,14 @@ apply_safe('waiting for lock, waiting for prior commit',
 		'only its owner can declare the triggers of a table');
 	$user->quit;
 }
-on_subscriber(
+$subscriber->sql(
 	q(SELECT parallel_apply.set_table_option('safe', 'triggers', 'parallel'))
 );
 apply_safe('waiting for lock, waiting for lock',
 	'a table with parallel triggers is changed in parallel');
 my $notes =
   q(SELECT count(*), count(DISTINCT id) FROM notes WHERE what LIKE 'safe %');
-is(on_subscriber($notes), '5|3', 'its triggers fire');
+is($subscriber->sql($notes), '5|3', 'its triggers fire');
 command_like(
 	[
 		'pg_dump', '--schema-only',
@@ -475,8 +463,8 @@ SKIP:
 {
 	skip 'the server has no postgres_fdw', 3 if !has_module('postgres_fdw');
 	my ($host, $port) = ($serial->host, $serial->port);
-	$serial->safe_psql('postgres', 'CREATE TABLE sent (id int)');
-	on_subscriber(
+	$serial->sql('CREATE TABLE sent (id int)');
+	$subscriber->sql(
 		qq(CREATE EXTENSION postgres_fdw;
 		CREATE SERVER elsewhere FOREIGN DATA WRAPPER postgres_fdw
 			OPTIONS (host '$host', port '$port', dbname 'postgres');
@@ -488,23 +476,21 @@ SKIP:
 		ALTER TABLE safe ENABLE REPLICA TRIGGER send)
 	);
 	my $sent = q(SELECT string_agg(id::text, ' ') FROM sent);
-	my $gate = hold($subscriber, 'SELECT FROM gate FOR UPDATE');
-	on_publisher('UPDATE gate SET n = n + 1');
-	wait_for_state($subscriber, 'waiting for lock');
-	on_publisher('UPDATE safe SET v = v + 1 WHERE id = 3');
-	states_become(
-		$subscriber,
+	my $gate = $subscriber->hold('SELECT FROM gate FOR UPDATE');
+	$publisher->sql('UPDATE gate SET n = n + 1');
+	$subscriber->wait_for_state('waiting for lock');
+	$publisher->sql('UPDATE safe SET v = v + 1 WHERE id = 3');
+	$subscriber->states_become(
 		'waiting for lock, waiting for prior commit',
 		'a trigger has written to another server');
-	is($serial->safe_psql('postgres', $sent),
-		'', 'which has not committed before the turn');
+	is($serial->sql($sent), '', 'which has not committed before the turn');
 	$gate->query_safe('COMMIT');
 	$gate->quit;
-	wait_applied($publisher, $subscriber, 'tap');
-	is($serial->safe_psql('postgres', $sent), '3', 'but with it');
-	on_subscriber('DROP TRIGGER send ON safe');
+	$publisher->wait_applied;
+	is($serial->sql($sent), '3', 'but with it');
+	$subscriber->sql('DROP TRIGGER send ON safe');
 }
-on_subscriber('SECURITY LABEL FOR parallel_apply ON TABLE safe IS NULL');
+$subscriber->sql('SECURITY LABEL FOR parallel_apply ON TABLE safe IS NULL');
 apply_safe('waiting for lock, waiting for prior commit',
 	'and they are serial again');
 same_as_serial('in the end', @published);

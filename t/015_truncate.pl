@@ -15,7 +15,7 @@ use Test::More;
 use PapplyTest;
 
 # The queue is small, so that larger transactions are applied while they arrive.
-my ($publisher, $subscriber) =
+my ($pair, $publisher, $subscriber) =
   new_pair(subscriber_conf => "parallel_apply.queue_size = 64kB\n");
 my $serial = PapplyNode->new('serial');
 $serial->init;
@@ -24,7 +24,7 @@ $serial->append_conf('postgresql.conf',
 $serial->start;
 
 my @tables = qw(gate items more numbered child parts);
-exec_both(
+$pair->exec_both(
 	q(CREATE TABLE gate (id int PRIMARY KEY, n int);
 	CREATE TABLE items (id int PRIMARY KEY, v int, t text);
 	CREATE TABLE more (id int PRIMARY KEY, v int);
@@ -57,22 +57,21 @@ my $tables = q(
 	ALTER TABLE items ENABLE ALWAYS TRIGGER before;
 	ALTER TABLE more ENABLE REPLICA TRIGGER after;
 	ALTER TABLE parts21 ENABLE REPLICA TRIGGER part;);
-$_->safe_psql('postgres', $tables) for $subscriber, $serial;
-on_publisher('CREATE TABLE parts (id int PRIMARY KEY, v int)');
+$_->sql($tables) for $subscriber, $serial;
+$publisher->sql('CREATE TABLE parts (id int PRIMARY KEY, v int)');
 
-create_extension($subscriber);
-subscribe(
-	$publisher, $subscriber, 'tap',
+$subscriber->create_extension;
+$pair->subscribe(
+	'tap',
 	publication => 'FOR TABLE ' . join(', ', @tables),
 	with => 'copy_data = false');
-$serial->safe_psql('postgres',
-		"CREATE SUBSCRIPTION serial CONNECTION '"
+$serial->sql("CREATE SUBSCRIPTION serial CONNECTION '"
 	  . $publisher->connstr
 	  . " dbname=postgres' PUBLICATION tap WITH (copy_data = false)");
-on_publisher(
+$publisher->sql(
 	q(INSERT INTO gate VALUES (1, 0);
 	INSERT INTO items SELECT i, 0 FROM generate_series(1, 20) i;));
-wait_applied($publisher, $subscriber, 'tap');
+$publisher->wait_applied;
 
 sub transactions
 {
@@ -84,17 +83,16 @@ sub same_as_serial
 {
 	my ($when) = @_;
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
-	wait_applied($publisher, $serial, 'serial');
-	wait_applied($publisher, $subscriber, 'tap');
-	rows_equal($serial, $subscriber, $_, "$_ is as with serial apply, $when")
+	$publisher->wait_applied('serial');
+	$publisher->wait_applied;
+	PapplyPair->new($serial, $subscriber)
+	  ->rows_equal($_, "$_ is as with serial apply, $when")
 	  for @tables, 'notes';
 	return;
 }
 
 # What comes before and after it, in a backlog
-my $retries = apply_behind_gate(
-	$publisher,
-	$subscriber,
+my $retries = $pair->apply_behind_gate(
 	'waiting for lock, waiting for prior commit, waiting for dependency',
 	'TRUNCATE waits for its turn, and what comes after it waits for it',
 	'INSERT INTO items VALUES (21, 1)',
@@ -118,22 +116,21 @@ for my $i (1 .. 60)
 	push @history,
 	  "INSERT INTO child SELECT id, id FROM numbered ON CONFLICT DO NOTHING";
 }
-on_publisher(transactions(@history));
+$publisher->sql(transactions(@history));
 same_as_serial('in a mixed load');
-rows_equal($publisher, $subscriber, $_, "$_ is equal on both sides")
-  for @tables;
+$pair->rows_equal($_, "$_ is equal on both sides") for @tables;
 
 # Sequences of the subscriber restart where the publisher requested it.
-$_->safe_psql('postgres',
-	q(SELECT nextval('numbered_id_seq') FROM generate_series(1, 5)))
+$_->sql(q(SELECT nextval('numbered_id_seq') FROM generate_series(1, 5)))
   for $subscriber, $serial;
-on_publisher('TRUNCATE numbered, child');
+$publisher->sql('TRUNCATE numbered, child');
 same_as_serial('without RESTART IDENTITY');
 my $next = q(SELECT nextval('numbered_id_seq') > 5);
-is(on_subscriber($next), 't', 'the sequence of the subscriber has gone on');
-on_publisher('TRUNCATE numbered, child RESTART IDENTITY');
+is($subscriber->sql($next), 't',
+	'the sequence of the subscriber has gone on');
+$publisher->sql('TRUNCATE numbered, child RESTART IDENTITY');
 same_as_serial('with RESTART IDENTITY');
-is(on_subscriber(q(SELECT nextval('numbered_id_seq'))),
+is($subscriber->sql(q(SELECT nextval('numbered_id_seq'))),
 	'1', 'the sequence of the subscriber starts again');
 
 # In large transactions: at their beginning, in the middle, and when the beginning
@@ -142,7 +139,7 @@ for my $rows (50, 200, 3000)
 {
 	my $insert =
 	  "INSERT INTO items SELECT i, $rows, repeat('x', 100) FROM generate_series(1000, 1000 + $rows) i;";
-	on_publisher(
+	$publisher->sql(
 		transactions(
 			'INSERT INTO items VALUES (999, 1)',
 			"TRUNCATE items; $insert",
@@ -150,20 +147,18 @@ for my $rows (50, 200, 3000)
 			'DELETE FROM items WHERE id % 3 = 0'));
 	same_as_serial("with transactions of $rows rows");
 }
-is(counter($subscriber, 'fallbacks'),
+is($subscriber->counter('fallbacks'),
 	'0', 'nothing was left to PostgreSQL itself');
 
 # A local reader blocks it.
 {
-	my $reader = hold($subscriber, 'SELECT count(*) FROM more');
-	on_publisher(
+	my $reader = $subscriber->hold('SELECT count(*) FROM more');
+	$publisher->sql(
 		transactions(
 			'INSERT INTO more VALUES (1001, 1)',
 			'TRUNCATE more',
 			'INSERT INTO more VALUES (1002, 2)'));
-	states_become(
-		$subscriber,
-		'waiting for lock, waiting for dependency',
+	$subscriber->states_become('waiting for lock, waiting for dependency',
 		'TRUNCATE waits for a reader, and what comes after it for TRUNCATE');
 	$reader->query_safe('COMMIT');
 	$reader->quit;
@@ -172,11 +167,11 @@ is(counter($subscriber, 'fallbacks'),
 
 # A table that is not synchronized yet
 {
-	on_publisher(
+	$publisher->sql(
 		'INSERT INTO late VALUES (1); ALTER PUBLICATION tap ADD TABLE late');
-	my $lock = hold($subscriber, 'LOCK TABLE late IN SHARE MODE');
-	on_subscriber('ALTER SUBSCRIPTION tap REFRESH PUBLICATION');
-	on_publisher(
+	my $lock = $subscriber->hold('LOCK TABLE late IN SHARE MODE');
+	$subscriber->sql('ALTER SUBSCRIPTION tap REFRESH PUBLICATION');
+	$publisher->sql(
 		transactions(
 			'INSERT INTO more VALUES (1003, 1); INSERT INTO late VALUES (2)',
 			'TRUNCATE more, late; INSERT INTO late VALUES (3)',
@@ -186,8 +181,7 @@ is(counter($subscriber, 'fallbacks'),
 	$lock->quit;
 	$subscriber->wait_for_subscription_sync($publisher, 'tap');
 	same_as_serial('with a table that is not ready');
-	rows_equal($publisher, $subscriber, 'late',
-		'late is equal on both sides');
+	$pair->rows_equal('late', 'late is equal on both sides');
 }
 
 # TRUNCATE fails because a table of the subscriber refers to the truncated one.
@@ -197,9 +191,11 @@ for my $disable ('false', 'true')
 {
 	my $offset = -s $subscriber->logfile;
 	my $id = $disable eq 'true' ? 3000 : 2000;
-	on_subscriber("ALTER SUBSCRIPTION tap SET (disable_on_error = $disable)");
-	on_subscriber('CREATE TABLE extra (id int PRIMARY KEY REFERENCES more)');
-	on_publisher(
+	$subscriber->sql(
+		"ALTER SUBSCRIPTION tap SET (disable_on_error = $disable)");
+	$subscriber->sql(
+		'CREATE TABLE extra (id int PRIMARY KEY REFERENCES more)');
+	$publisher->sql(
 		transactions(
 			"INSERT INTO more VALUES ($id, 1)",
 			'INSERT INTO items VALUES (-1000, 1); TRUNCATE more',
@@ -210,17 +206,17 @@ for my $disable ('false', 'true')
 		q(SELECT NOT subenabled FROM pg_subscription WHERE subname = 'tap'))
 	  or die 'the subscription is not disabled'
 	  if $disable eq 'true';
-	is( on_subscriber(
+	is( $subscriber->sql(
 			"SELECT count(*) FILTER (WHERE id = $id), count(*) FILTER (WHERE id = 1 + $id) FROM more"
 		),
 		'1|0',
 		"transactions after the error are not applied, disable_on_error = $disable"
 	);
-	on_subscriber('DROP TABLE extra');
-	on_subscriber('ALTER SUBSCRIPTION tap ENABLE') if $disable eq 'true';
+	$subscriber->sql('DROP TABLE extra');
+	$subscriber->sql('ALTER SUBSCRIPTION tap ENABLE') if $disable eq 'true';
 	same_as_serial("after an error, disable_on_error = $disable");
 }
-wait_for_pool($subscriber, 'tap');
+$subscriber->wait_for_pool('tap');
 
 # An apply worker that restarts may be faster than the exit of the previous one.
 finish($publisher, $subscriber, $serial, $error,

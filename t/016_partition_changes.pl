@@ -14,13 +14,12 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-my ($publisher, $subscriber) = new_pair(
+my ($pair, $publisher, $subscriber) = new_pair(
 	subscriber_conf => "parallel_apply.writers_per_subscription = 4\n"
 	  . "max_locks_per_transaction = 256\n");
 
-exec_both(q(CREATE TABLE gate (id int PRIMARY KEY, n int);));
-$publisher->safe_psql(
-	'postgres',
+$pair->exec_both(q(CREATE TABLE gate (id int PRIMARY KEY, n int);));
+$publisher->sql(
 	q(CREATE TABLE lists (id int, region text, v int, PRIMARY KEY (id, region));
 	CREATE TABLE rights (id int, region text, v int, PRIMARY KEY (id, region));
 	CREATE TABLE fired (id int, region text, v int, PRIMARY KEY (id, region));
@@ -35,7 +34,7 @@ $publisher->safe_psql(
 );
 for my $table (qw(lists rights fired))
 {
-	on_subscriber(
+	$subscriber->sql(
 		qq(CREATE TABLE $table (id int, region text, v int, PRIMARY KEY (id, region))
 			PARTITION BY LIST (region);
 		CREATE TABLE ${table}_a PARTITION OF $table FOR VALUES IN ('a');
@@ -43,7 +42,7 @@ for my $table (qw(lists rights fired))
 		ALTER TABLE $table ATTACH PARTITION ${table}_b FOR VALUES IN ('b');)
 	);
 }
-on_subscriber(
+$subscriber->sql(
 	q(CREATE TABLE lists_rest PARTITION OF lists DEFAULT;
 	CREATE TABLE abroad (id int, region text) PARTITION BY LIST (region);
 	CREATE TABLE abroad_a PARTITION OF abroad FOR VALUES IN ('a');
@@ -69,8 +68,8 @@ on_subscriber(
 	ALTER TABLE spying OWNER TO landlord;
 	ALTER TABLE spying_1 OWNER TO landlord;)
 );
-create_extension($subscriber);
-subscribe($publisher, $subscriber, 'tap');
+$subscriber->create_extension;
+$pair->subscribe('tap');
 
 my @tables = qw(lists rights fired);
 
@@ -78,8 +77,7 @@ sub all_equal
 {
 	my ($name) = @_;
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
-	rows_equal($publisher, $subscriber, $_, "$_ is equal on both sides $name")
-	  for @tables;
+	$pair->rows_equal($_, "$_ is equal on both sides $name") for @tables;
 	return;
 }
 
@@ -89,7 +87,7 @@ sub rows_are_in
 	my ($where, $expected, $name) = @_;
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
 	return is(
-		on_subscriber(
+		$subscriber->sql(
 			"SELECT DISTINCT tableoid::regclass FROM lists WHERE $where ORDER BY 1"
 		),
 		$expected,
@@ -101,13 +99,14 @@ sub rows_are_in
 sub apply_around
 {
 	my ($before, $after, $meanwhile) = @_;
-	my $lock = hold($subscriber, 'SELECT FROM gate FOR UPDATE');
-	on_publisher("BEGIN; $before; UPDATE gate SET n = n + 1; $after; COMMIT");
-	wait_for_state($subscriber, 'waiting for lock');
-	on_subscriber($meanwhile);
+	my $lock = $subscriber->hold('SELECT FROM gate FOR UPDATE');
+	$publisher->sql(
+		"BEGIN; $before; UPDATE gate SET n = n + 1; $after; COMMIT");
+	$subscriber->wait_for_state('waiting for lock');
+	$subscriber->sql($meanwhile);
 	$lock->query_safe('COMMIT');
 	$lock->quit;
-	wait_applied($publisher, $subscriber, 'tap');
+	$publisher->wait_applied;
 	return;
 }
 
@@ -132,11 +131,11 @@ rows_are_in("region = 'q'", 'lists_q', 'and rows are found in it');
 
 # Detects: state of a partition kept after a change of its columns, its index, or
 # itself.
-on_publisher(
+$publisher->sql(
 	q(BEGIN; UPDATE lists SET v = v + 1; ALTER TABLE lists REPLICA IDENTITY FULL;
 	UPDATE lists SET v = v + 1; COMMIT));
-wait_applied($publisher, $subscriber, 'tap');
-on_subscriber(
+$publisher->wait_applied;
+$subscriber->sql(
 	q(BEGIN; ALTER TABLE lists DETACH PARTITION lists_n; ALTER TABLE lists_n RENAME TO old_n;
 	CREATE TABLE lists_n (v int, region text NOT NULL, id int NOT NULL, gone int);
 	ALTER TABLE lists_n DROP gone;
@@ -144,31 +143,30 @@ on_subscriber(
 	ALTER TABLE lists ATTACH PARTITION lists_n FOR VALUES IN ('n'); COMMIT;
 	ALTER TABLE lists ADD w int;)
 );
-on_publisher(
+$publisher->sql(
 	q(ALTER TABLE lists ADD w int; UPDATE lists SET v = v + 1, w = v;
 	UPDATE lists SET region = 'a' WHERE region = 'n' AND id < 10;
 	UPDATE lists SET region = 'n' WHERE region = 'b' AND id < 10;
 	ALTER TABLE lists DROP v; UPDATE lists SET w = w + 1;));
-wait_applied($publisher, $subscriber, 'tap');
-on_subscriber(q(ALTER TABLE lists DROP v));
-on_publisher(q(UPDATE lists SET w = w + 1, id = id + 100));
-wait_applied($publisher, $subscriber, 'tap');
+$publisher->wait_applied;
+$subscriber->sql(q(ALTER TABLE lists DROP v));
+$publisher->sql(q(UPDATE lists SET w = w + 1, id = id + 100));
+$publisher->wait_applied;
 all_equal('after changes of columns and partitions');
-is(counter($subscriber, 'fallbacks'), 0, 'and writers have done it all');
+is($subscriber->counter('fallbacks'), 0, 'and writers have done it all');
 
 # Detects: a lock on one partition blocks rows of another one.
-my $lock = hold($subscriber, 'LOCK TABLE lists_a IN SHARE MODE');
-on_publisher(
+my $lock = $subscriber->hold('LOCK TABLE lists_a IN SHARE MODE');
+$publisher->sql(
 	q(INSERT INTO lists VALUES (200, 'a', 0); INSERT INTO lists VALUES (200, 'b', 0);
 	UPDATE lists SET region = 'q' WHERE id = 200 AND region = 'b')
 );
-states_become(
-	$subscriber,
+$subscriber->states_become(
 	'waiting for lock, waiting for prior commit, waiting for dependency',
 	'a locked partition is waited for, as a locked table');
 $lock->query_safe('COMMIT');
 $lock->quit;
-wait_applied($publisher, $subscriber, 'tap');
+$publisher->wait_applied;
 
 # A change that is refused with a message, and applied once the cause is removed
 sub check_refused
@@ -176,11 +174,11 @@ sub check_refused
 	my ($change, $message, $remedy, $name) = @_;
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
 	my $offset = -s $subscriber->logfile;
-	on_publisher($change);
+	$publisher->sql($change);
 	ok($subscriber->wait_for_log(qr/ERROR:  $message/, $offset),
 		"PostgreSQL's own message tells of $name");
-	on_subscriber($remedy);
-	wait_applied($publisher, $subscriber, 'tap');
+	$subscriber->sql($remedy);
+	$publisher->wait_applied;
 	all_equal("after a remedy for $name");
 	return;
 }
@@ -200,25 +198,25 @@ check_refused(
 	qr/foreign-data wrapper "dummy" has no handler/,
 	q(BEGIN; DROP FOREIGN TABLE abroad_x; CREATE TABLE abroad_x PARTITION OF abroad DEFAULT; COMMIT),
 	'a partition that is a foreign table');
-rows_equal($publisher, $subscriber, 'abroad');
+$pair->rows_equal('abroad');
 
 # Detects: a trigger that fires in replica mode ignored because only one partition
 # has it.
-on_subscriber(
+$subscriber->sql(
 	q(CREATE TABLE log (id bigserial, line text);
 	CREATE FUNCTION note() RETURNS trigger LANGUAGE plpgsql AS
 		$$BEGIN INSERT INTO public.log (line) VALUES (concat_ws(' ', TG_OP, OLD.id, NEW.id)); RETURN NEW; END$$;
 	CREATE TRIGGER note AFTER INSERT OR UPDATE OR DELETE ON fired_b FOR EACH ROW EXECUTE FUNCTION note();
 	ALTER TABLE fired_b ENABLE REPLICA TRIGGER note;)
 );
-on_publisher(
+$publisher->sql(
 	q(INSERT INTO fired VALUES (1, 'a', 1); INSERT INTO fired VALUES (2, 'b', 2), (3, 'b', 3);
 	UPDATE fired SET v = 0; UPDATE fired SET region = 'b' WHERE id = 1;
 	DELETE FROM fired WHERE id = 2;
 	UPDATE fired SET region = 'a' WHERE id = 3;)
 );
-wait_applied($publisher, $subscriber, 'tap');
-is( on_subscriber(q(SELECT string_agg(line, ', ' ORDER BY id) FROM log)),
+$publisher->wait_applied;
+is( $subscriber->sql(q(SELECT string_agg(line, ', ' ORDER BY id) FROM log)),
 	join(', ',
 		'INSERT 2',
 		'INSERT 3',
@@ -232,25 +230,25 @@ all_equal('with triggers of a partition');
 
 # From 16 on, functions in a partition key run with the privileges of the table's
 # owner, also when the key is read for the first time.
-on_publisher('INSERT INTO spying VALUES (1), (2)');
-wait_applied($publisher, $subscriber, 'tap');
-is( on_subscriber('SELECT string_agg(DISTINCT who, $$, $$) FROM spied'),
+$publisher->sql('INSERT INTO spying VALUES (1), (2)');
+$publisher->wait_applied;
+is( $subscriber->sql('SELECT string_agg(DISTINCT who, $$, $$) FROM spied'),
 	$subscriber->pg_version >= 16
 	? 'landlord'
-	: on_subscriber('SELECT current_user'),
+	: $subscriber->sql('SELECT current_user'),
 	'functions of a partition key are called as the owner of the table');
 
 # All partitions of a table in one transaction: few stay open, and not all are
 # cached.
 {
-	my $gate = hold($subscriber, 'SELECT FROM gate FOR UPDATE');
-	on_publisher(
+	my $gate = $subscriber->hold('SELECT FROM gate FOR UPDATE');
+	$publisher->sql(
 		'BEGIN; UPDATE many SET v = 1; UPDATE gate SET n = n + 1; COMMIT');
 	my ($open, $kept);
 	# It may briefly wait for another lock before it gets that far.
 	for (my $times = 0; $times < 50 && !defined $kept; $times++)
 	{
-		my $memory = memory_of_waiting($subscriber);
+		my $memory = $subscriber->memory_of_waiting;
 		($open) = $memory =~
 		  /parallel_apply scan: [^\n]*\n[^\n]*; (\d+) more child contexts/;
 		($kept) = $memory =~
@@ -261,8 +259,8 @@ is( on_subscriber('SELECT string_agg(DISTINCT who, $$, $$) FROM spied'),
 	ok(defined $kept && $kept < 2250, 'and remembers some thousand');
 	$gate->query_safe('COMMIT');
 	$gate->quit;
-	wait_applied($publisher, $subscriber, 'tap');
-	rows_equal($publisher, $subscriber, 'many');
+	$publisher->wait_applied;
+	$pair->rows_equal('many');
 }
 
 # Privileges are those of the partitions, not of the root, and those for the
@@ -271,35 +269,35 @@ my $as_owner =
   $subscriber->pg_version >= 16
   ? 'ALTER SUBSCRIPTION tap SET (run_as_owner = true, password_required = false);'
   : '';
-restart_apply(
-	$subscriber, 'tap',
+$subscriber->restart_apply(
+	'tap',
 	qq(BEGIN; CREATE ROLE applier SUPERUSER LOGIN; $as_owner
 	GRANT SELECT, INSERT, UPDATE, DELETE ON gate TO applier;
 	GRANT SELECT, INSERT, DELETE ON rights_a, rights_b, rights_c TO applier;
 	ALTER TABLE rights ENABLE ROW LEVEL SECURITY;
 	ALTER SUBSCRIPTION tap OWNER TO applier; ALTER ROLE applier NOSUPERUSER; COMMIT;)
 );
-wait_for_pool($subscriber, 'tap', 4);
-on_publisher(
+$subscriber->wait_for_pool('tap', 4);
+$publisher->sql(
 	q(INSERT INTO rights VALUES (20, 'a', 0), (21, 'b', 0);
 	UPDATE rights SET region = 'b' WHERE id = 20; DELETE FROM rights WHERE id = 2)
 );
-wait_applied($publisher, $subscriber, 'tap');
-is(counter($subscriber, 'fallbacks'),
+$publisher->wait_applied;
+is($subscriber->counter('fallbacks'),
 	0, 'moving a row requires the privileges to delete and to insert');
 check_refused(
 	q(UPDATE rights SET v = 1 WHERE id = 3),
 	qr/permission denied for table rights_a/,
 	'GRANT UPDATE ON rights_a TO applier',
 	'a missing privilege');
-on_subscriber('ALTER TABLE rights_b ENABLE ROW LEVEL SECURITY');
+$subscriber->sql('ALTER TABLE rights_b ENABLE ROW LEVEL SECURITY');
 check_refused(
 	q(DELETE FROM rights WHERE id = 21),
 	qr/user "applier" cannot replicate into relation with row-level security enabled: "rights_b"/,
 	'ALTER TABLE rights_b DISABLE ROW LEVEL SECURITY',
 	'row-level security');
 
-nothing_is_left_open($subscriber);
+$subscriber->nothing_is_left_open;
 finish(
 	$publisher,
 	$subscriber,

@@ -14,16 +14,16 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-my ($publisher, $subscriber) = new_pair();
+my ($pair, $publisher, $subscriber) = new_pair();
 my @serial =
   qw(by_function by_operator by_domain by_argument by_transaction by_identity
   by_assigned by_xid8 by_assigned_xid8);
 my @parallel = qw(by_server in_domain inside);
-exec_both(
+$pair->exec_both(
 	q(CREATE TABLE gate (id int PRIMARY KEY, n int);
 	CREATE TABLE batches (id int PRIMARY KEY);)
 );
-on_publisher(
+$publisher->sql(
 	q(CREATE TABLE called (id int PRIMARY KEY);
 	CREATE TABLE checked (id int PRIMARY KEY);
 	CREATE TABLE failing (id int PRIMARY KEY);
@@ -31,8 +31,9 @@ on_publisher(
 	CREATE TABLE calling (id int PRIMARY KEY, v int);
 	INSERT INTO calling VALUES (1, 0);
 	INSERT INTO gate VALUES (1, 0);));
-on_publisher("CREATE TABLE $_ (id int PRIMARY KEY)") for @serial, @parallel;
-on_subscriber(
+$publisher->sql("CREATE TABLE $_ (id int PRIMARY KEY)")
+  for @serial, @parallel;
+$subscriber->sql(
 	q(CREATE FUNCTION f() RETURNS int LANGUAGE sql STABLE AS 'SELECT 1';
 	CREATE TABLE called (id int PRIMARY KEY, extra int DEFAULT f());
 	CREATE DOMAIN d AS int;
@@ -68,8 +69,8 @@ on_subscriber(
 	CREATE TABLE by_server (id int PRIMARY KEY, extra timestamptz DEFAULT now(),
 		who text DEFAULT current_user, port text DEFAULT current_setting('port'));)
 );
-create_extension($subscriber);
-subscribe($publisher, $subscriber, 'tap', with => 'disable_on_error = true');
+$subscriber->create_extension;
+$pair->subscribe('tap', with => 'disable_on_error = true');
 
 sub wait_until_disabled
 {
@@ -80,16 +81,16 @@ sub wait_until_disabled
 }
 
 # Each table has been changed, so that its defaults are prepared.
-on_publisher("INSERT INTO $_ VALUES (1)")
+$publisher->sql("INSERT INTO $_ VALUES (1)")
   for qw(called checked failing of_domain);
-wait_applied($publisher, $subscriber, 'tap');
+$publisher->wait_applied;
 
-on_subscriber(
+$subscriber->sql(
 	q(CREATE OR REPLACE FUNCTION f() RETURNS int LANGUAGE sql STABLE AS 'SELECT 2')
 );
-on_publisher("INSERT INTO called VALUES ($_)") for 2 .. 5;
-wait_applied($publisher, $subscriber, 'tap');
-is( on_subscriber(
+$publisher->sql("INSERT INTO called VALUES ($_)") for 2 .. 5;
+$publisher->wait_applied;
+is( $subscriber->sql(
 		q(SELECT string_agg(extra::text, ' ' ORDER BY id) FROM called)),
 	'1 2 2 2 2',
 	'a function that is replaced is called from then on');
@@ -97,15 +98,15 @@ is( on_subscriber(
 sub insert_of_domain
 {
 	my (@ids) = @_;
-	on_publisher(
+	$publisher->sql(
 		join('', map { "INSERT INTO of_domain VALUES ($_);\n" } @ids));
-	wait_applied($publisher, $subscriber, 'tap');
+	$publisher->wait_applied;
 	return;
 }
 insert_of_domain(2 .. 20);
-on_subscriber('ALTER DOMAIN e SET DEFAULT 2');
+$subscriber->sql('ALTER DOMAIN e SET DEFAULT 2');
 insert_of_domain(21 .. 40);
-is(on_subscriber('SELECT max(id) FROM of_domain WHERE extra = 1'),
+is($subscriber->sql('SELECT max(id) FROM of_domain WHERE extra = 1'),
 	'20', 'a default of a domain that is changed counts from then on');
 
 # A domain gets a constraint that the default of a table violates, until it is dropped.
@@ -113,56 +114,56 @@ sub constraint_counts
 {
 	my ($domain, $constraint, $condition, $table, $name) = @_;
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
-	on_subscriber(
+	$subscriber->sql(
 		"ALTER DOMAIN $domain ADD CONSTRAINT $constraint CHECK ($condition) NOT VALID"
 	);
 	my $log_offset = -s $subscriber->logfile;
-	on_publisher("INSERT INTO $table VALUES (2)");
+	$publisher->sql("INSERT INTO $table VALUES (2)");
 	wait_until_disabled();
 	like(
 		slurp_file($subscriber->logfile, $log_offset),
 		qr/ERROR: +value for domain public.$domain violates check constraint "$constraint"/,
 		$name);
-	on_subscriber(
+	$subscriber->sql(
 		"ALTER DOMAIN $domain DROP CONSTRAINT $constraint; ALTER SUBSCRIPTION tap ENABLE"
 	);
-	wait_applied($publisher, $subscriber, 'tap');
-	wait_for_pool($subscriber, 'tap');
+	$publisher->wait_applied;
+	$subscriber->wait_for_pool('tap');
 	return;
 }
 constraint_counts('d', 'large', 'value > 5', 'checked',
 	'a constraint that is added to a domain counts');
 
 # Planning of this default always fails.
-on_publisher('INSERT INTO failing VALUES (2)');
-wait_applied($publisher, $subscriber, 'tap');
-on_subscriber('ALTER TABLE failing ALTER extra SET DEFAULT 1 / 0');
+$publisher->sql('INSERT INTO failing VALUES (2)');
+$publisher->wait_applied;
+$subscriber->sql('ALTER TABLE failing ALTER extra SET DEFAULT 1 / 0');
 my $offset = -s $subscriber->logfile;
-on_publisher('INSERT INTO failing VALUES (3)');
+$publisher->sql('INSERT INTO failing VALUES (3)');
 wait_until_disabled();
 like(
 	slurp_file($subscriber->logfile, $offset),
 	qr/ERROR: +division by zero/,
 	'a default that cannot be prepared is an error');
-on_subscriber(
+$subscriber->sql(
 	'ALTER TABLE failing ALTER extra SET DEFAULT 7; ALTER SUBSCRIPTION tap ENABLE'
 );
-wait_applied($publisher, $subscriber, 'tap');
-is(on_subscriber('SELECT extra FROM failing WHERE id = 3'),
+$publisher->wait_applied;
+is($subscriber->sql('SELECT extra FROM failing WHERE id = 3'),
 	'7', 'until it is mended');
 
 # Which defaults make a table serial depends on the columns that the publisher
 # sends.
-on_publisher('INSERT INTO batches VALUES (1)');
-on_publisher("INSERT INTO $_ VALUES (1)") for @serial, @parallel;
-wait_applied($publisher, $subscriber, 'tap');
+$publisher->sql('INSERT INTO batches VALUES (1)');
+$publisher->sql("INSERT INTO $_ VALUES (1)") for @serial, @parallel;
+$publisher->wait_applied;
 
 sub class_is
 {
 	my ($table, $class, $name) = @_;
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
 	return is(
-		on_subscriber(
+		$subscriber->sql(
 			qq(SELECT concat_ws(': ', apply_mode, substring(reason FROM ' with (.*)'))
 			FROM parallel_apply.tables WHERE relid = '$table'::regclass)),
 		$class,
@@ -208,12 +209,12 @@ constraint_counts('hidden', 'larger', 'value > 1', 'inside',
 
 # A snapshot that is older than the change does not see changes of its own
 # transaction.
-on_publisher(
+$publisher->sql(
 	q(BEGIN; INSERT INTO batches VALUES (2); INSERT INTO by_function VALUES (2);
 	INSERT INTO by_operator VALUES (2); INSERT INTO by_argument VALUES (2); COMMIT;)
 );
-wait_applied($publisher, $subscriber, 'tap');
-is( on_subscriber(
+$publisher->wait_applied;
+is( $subscriber->sql(
 		q(SELECT concat_ws(' ', a.extra, b.extra, c.extra)
 		FROM by_function a, by_operator b, by_argument c
 		WHERE a.id = 2 AND b.id = 2 AND c.id = 2)),
@@ -221,14 +222,12 @@ is( on_subscriber(
 	'a stable function sees earlier changes of its transaction');
 
 # An evaluation that is too early does not see the blocked transaction.
-apply_behind_gate(
-	$publisher,
-	$subscriber,
+$pair->apply_behind_gate(
 	'waiting for lock, waiting for prior commit',
 	'a transaction with such a default waits for its turn',
 	'INSERT INTO batches VALUES (3)',
 	'INSERT INTO by_function VALUES (3)');
-is(on_subscriber('SELECT extra FROM by_function WHERE id = 3'),
+is($subscriber->sql('SELECT extra FROM by_function WHERE id = 3'),
 	'3', 'and it sees what was committed before');
 
 # The second attempt of a writer would also be right, but the receiver makes it
@@ -236,12 +235,10 @@ is(on_subscriber('SELECT extra FROM by_function WHERE id = 3'),
 for my $domain ([ 'unchecked', 'in_domain', 4 ], [ 'hidden', 'inside', 5 ])
 {
 	my ($type, $table, $id) = @$domain;
-	on_subscriber(
+	$subscriber->sql(
 		"ALTER DOMAIN $type ADD CONSTRAINT late CHECK (value < last_batch()) NOT VALID"
 	);
-	is( apply_behind_gate(
-			$publisher,
-			$subscriber,
+	is( $pair->apply_behind_gate(
 			'waiting for lock, waiting for prior commit',
 			"a table becomes exclusive with a domain: $table",
 			"INSERT INTO batches VALUES ($id)",
@@ -257,11 +254,11 @@ for my $domain ([ 'unchecked', 'in_domain', 4 ], [ 'hidden', 'inside', 5 ])
 # An immutable function in a domain constraint is called when the constraint is
 # planned.  An UPDATE needs no default, and a session that monitors calls no
 # function of other users.
-on_subscriber(
+$subscriber->sql(
 	'ALTER DOMAIN c ADD CONSTRAINT calling CHECK (value > call()) NOT VALID');
-on_publisher('UPDATE calling SET v = 1');
-wait_applied($publisher, $subscriber, 'tap');
-is(on_subscriber('SELECT v FROM calling'),
+$publisher->sql('UPDATE calling SET v = 1');
+$publisher->wait_applied;
+is($subscriber->sql('SELECT v FROM calling'),
 	'1', 'what only an INSERT may call does not stop an UPDATE');
 class_is('calling', 'parallel',
 	'and is not called when a user reads the view');
@@ -269,8 +266,8 @@ class_is('calling', 'parallel',
 for my $table (qw(called checked failing of_domain calling batches),
 	@serial, @parallel)
 {
-	is( on_subscriber("SELECT array_agg(id ORDER BY id) FROM $table"),
-		on_publisher("SELECT array_agg(id ORDER BY id) FROM $table"),
+	is( $subscriber->sql("SELECT array_agg(id ORDER BY id) FROM $table"),
+		$publisher->sql("SELECT array_agg(id ORDER BY id) FROM $table"),
 		"$table has the same rows on both sides");
 }
 finish(

@@ -15,11 +15,11 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-my ($publisher, $subscriber) = new_pair(
+my ($pair, $publisher, $subscriber) = new_pair(
 	subscriber_conf => "parallel_apply.writers_per_subscription = 4\n"
 	  . "parallel_apply.max_batch_transactions = 3\n");
 my $has_icu = `pg_config --configure` =~ /--with-icu/;
-$subscriber->safe_psql('postgres', 'CREATE DATABASE serial');
+$subscriber->sql('CREATE DATABASE serial');
 
 sub on_both_subscribers
 {
@@ -89,15 +89,14 @@ if ($has_icu)
 	  { columns => $columns, index => '(t COLLATE "C")', unused => 1 };
 }
 
-$publisher->safe_psql('postgres', 'CREATE TYPE amount AS (n numeric)');
+$publisher->sql('CREATE TYPE amount AS (n numeric)');
 on_both_subscribers('CREATE TYPE amount AS (n numeric)');
 foreach my $name (sort keys %tables)
 {
 	my $table = $tables{$name};
 	my $remote = $table->{remote} // 'g int, k int, t text, n numeric';
 	my $local = $table->{columns} // $remote;
-	$publisher->safe_psql(
-		'postgres',
+	$publisher->sql(
 		qq(CREATE TABLE $name ($remote); ALTER TABLE $name REPLICA IDENTITY FULL;
 		INSERT INTO $name (g, k, t, n) SELECT nullif(k % 8, 0), k, nullif('t' || k % 3, 't0'), k / 2.0
 			FROM generate_series(1, 40) k, generate_series(1, 2);)
@@ -107,8 +106,7 @@ foreach my $name (sort keys %tables)
 		CREATE INDEX ${name}_index ON $name $table->{index};)
 		  . ($table->{then} // ''));
 }
-$publisher->safe_psql(
-	'postgres',
+$publisher->sql(
 	q(CREATE TABLE gate (id int PRIMARY KEY, n int);
 	INSERT INTO gate VALUES (1, 0);
 	CREATE TABLE parts (region text, v int, k int);
@@ -142,7 +140,7 @@ if ($has_spans)
 {
 	my $spans =
 	  'CREATE TABLE spans (id int4range, during int4range, v int, PRIMARY KEY (id, during WITHOUT OVERLAPS));';
-	$publisher->safe_psql('postgres',
+	$publisher->sql(
 		"$spans INSERT INTO spans SELECT int4range(i, i + 1), '[1,5)', i FROM generate_series(1, 4) i"
 	);
 	on_both_subscribers($spans);
@@ -152,8 +150,7 @@ if ($has_spans)
 my $has_null_keys = int $subscriber->pg_version == 18;
 if ($has_null_keys)
 {
-	$publisher->safe_psql(
-		'postgres',
+	$publisher->sql(
 		q(CREATE TABLE keyless (id int, v int);
 		ALTER TABLE keyless REPLICA IDENTITY FULL;
 		INSERT INTO keyless VALUES (NULL, 1), (2, 2);)
@@ -164,15 +161,15 @@ if ($has_null_keys)
 	);
 }
 
-create_extension($subscriber);
-subscribe($publisher, $subscriber, 'tap');
-subscribe_serially($publisher, $subscriber);
+$subscriber->create_extension;
+$pair->subscribe('tap');
+$pair->subscribe_serially;
 
 sub apply_changes
 {
 	my ($sql) = @_;
-	$publisher->safe_psql('postgres', $sql);
-	wait_applied($publisher, $subscriber, $_) for qw(tap serial);
+	$publisher->sql($sql);
+	$publisher->wait_applied($_) for qw(tap serial);
 	return;
 }
 
@@ -184,7 +181,7 @@ sub same_as_serial
 	my $sql =
 	  qq(SELECT tableoid::regclass || ' ' || whole_row::text COLLATE "C" AS line FROM $table whole_row ORDER BY line);
 	return is(
-		$subscriber->safe_psql('postgres', $sql),
+		$subscriber->sql($sql),
 		$subscriber->safe_psql('serial', $sql),
 		"$table has the rows of serial apply $name");
 }
@@ -193,7 +190,7 @@ sub same_as_serial
 sub scans
 {
 	my ($table, $index) = @_;
-	return $subscriber->safe_psql('postgres',
+	return $subscriber->sql(
 		$index
 		? "SELECT idx_scan FROM pg_stat_user_indexes WHERE indexrelname = '$index'"
 		: "SELECT seq_scan FROM pg_stat_user_tables WHERE relname = '$table'"
@@ -319,7 +316,8 @@ for my $table (
 	sort keys %tables)
 {
 	my $sql = "SELECT g, k, lower(t), n FROM $table ORDER BY 1, 2, 3, 4";
-	is(on_subscriber($sql), on_publisher($sql),
+	is( $subscriber->sql($sql),
+		$publisher->sql($sql),
 		"$table has the rows of the publisher");
 }
 
@@ -371,38 +369,36 @@ if ($has_null_keys)
 	);
 	apply_changes('UPDATE keyless SET id = 1, v = 11 WHERE v = 1');
 	same_as_serial('keyless', 'where a key is NULL');
-	rows_equal($publisher, $subscriber, 'keyless');
+	$pair->rows_equal('keyless');
 }
 
 # Another session changes the row.  Detects: no wait for it, or no new search after
 # the wait.
 for my $end (qw(ROLLBACK COMMIT))
 {
-	my $session = hold($subscriber,
+	my $session = $subscriber->hold(
 		q(UPDATE single SET k = -1000 WHERE g = 5; DELETE FROM parts WHERE k = 20)
 	);
-	$publisher->safe_psql('postgres',
+	$publisher->sql(
 		q(UPDATE single SET t = t || 'held' WHERE g = 5; UPDATE parts SET v = v + 1 WHERE k = 20)
 	);
-	states_become(
-		$subscriber,
-		'waiting for lock, waiting for lock',
+	$subscriber->states_become('waiting for lock, waiting for lock',
 		"rows that others are changing are waited for, until $end");
 	$session->query_safe($end);
 	$session->quit;
-	wait_applied($publisher, $subscriber, $_) for qw(tap serial);
+	$publisher->wait_applied($_) for qw(tap serial);
 	next if $end eq 'COMMIT';
 	same_as_serial($_, "after $end") for qw(single parts);
 }
-is( on_subscriber(
+is( $subscriber->sql(
 		q(SELECT count(*) FILTER (WHERE k = -1000) || ' ' || count(*) FILTER (WHERE t LIKE '%heldheld')
 		FROM single WHERE g = 5)),
-	on_publisher('SELECT count(*) FROM single WHERE g = 5') . ' 0',
+	$publisher->sql('SELECT count(*) FROM single WHERE g = 5') . ' 0',
 	'a row that others have changed is not that of the publisher');
 
-is(counter($subscriber, 'fallbacks'),
+is($subscriber->counter('fallbacks'),
 	0, 'nothing of this was replayed by PostgreSQL itself');
-rows_equal($publisher, $subscriber, $_) for qw(later two_indexes);
-nothing_is_left_open($subscriber);
+$pair->rows_equal($_) for qw(later two_indexes);
+$subscriber->nothing_is_left_open;
 finish($publisher, $subscriber);
 done_testing();

@@ -12,18 +12,18 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-my ($publisher, $subscriber) = new_pair();
-exec_both(
+my ($pair, $publisher, $subscriber) = new_pair();
+$pair->exec_both(
 	q(CREATE DOMAIN age AS float8 CHECK (VALUE >= 0);
 	CREATE TABLE numbers (id int PRIMARY KEY, f float8, short float4, a age, i int, n numeric);
 	CREATE TABLE times (id int PRIMARY KEY, ts timestamp, tz timestamptz, d date,
 		ts3 timestamp(3), tz0 timestamptz(0));)
 );
-create_extension($subscriber);
-subscribe($publisher, $subscriber, 'tap');
+$subscriber->create_extension;
+$pair->subscribe('tap');
 
 # Floats: with few digits and many, large and small, infinity and NaN
-on_publisher(
+$publisher->sql(
 	q(INSERT INTO numbers (id, f) SELECT row_number() OVER (), f::float8 FROM unnest('{0,-0,1,-1,0.5,-0.5,
 		0.1,0.2,0.3,1.1,2.675,123456789012345,1234567890123456,-999999999999999,9007199254740993,
 		99999999999999.9,0.000000000000001,0.00001,0.0001,1e15,1e16,1e22,1e23,1e100,1e-5,1e-100,
@@ -41,10 +41,10 @@ for my $zone (
 	'<+1530>-15:30')
 {
 	$n += 10000;
-	on_publisher("ALTER DATABASE postgres SET timezone = '$zone'");
-	restart_apply($subscriber, 'tap');
-	wait_for_pool($subscriber, 'tap');
-	on_publisher(
+	$publisher->sql("ALTER DATABASE postgres SET timezone = '$zone'");
+	$subscriber->restart_apply('tap');
+	$subscriber->wait_for_pool('tap');
+	$publisher->sql(
 		qq(INSERT INTO times SELECT $n + row_number() OVER (), t::timestamp, t::timestamptz, t::timestamp::date,
 			t::timestamp, t::timestamptz
 		FROM unnest('{1970-01-01,2000-01-01,1999-12-31 23:59:59.999999,2000-02-29 12:00:00.5,1900-03-01,
@@ -54,21 +54,17 @@ for my $zone (
 			LATERAL (SELECT '1800-01-01'::timestamp + i * interval '100 days 1 hour 2 minutes 3.456789 s') x(t);)
 	);
 }
-on_publisher(
+$publisher->sql(
 	"ALTER DATABASE postgres RESET timezone; UPDATE numbers SET f = f + 1.25 WHERE id % 3 = 0"
 );
-wait_applied($publisher, $subscriber, 'tap');
-rows_equal(
-	$publisher,
-	$subscriber,
+$publisher->wait_applied;
+$pair->rows_equal(
 	'(SELECT id, float8send(f), float4send(short), float8send(a), i, n FROM numbers)',
 	'numbers are equal in every bit');
-rows_equal(
-	$publisher,
-	$subscriber,
+$pair->rows_equal(
 	'(SELECT id, timestamp_send(ts), timestamptz_send(tz), date_send(d), ts3, timestamptz_send(tz0) FROM times)',
 	'times are equal in every bit');
-is(counter($subscriber, 'fallbacks'),
+is($subscriber->counter('fallbacks'),
 	0, 'and writers have understood all of them');
 finish($publisher, $subscriber,
 	qr/FATAL: +terminating logical replication worker due to administrator command/

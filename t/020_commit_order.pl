@@ -16,7 +16,7 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-my ($publisher, $subscriber) = new_pair(
+my ($pair, $publisher, $subscriber) = new_pair(
 	publisher_conf => 'track_commit_timestamp = on',
 	subscriber_conf => q(
 		parallel_apply.writers_per_subscription = 4
@@ -30,20 +30,19 @@ my @tables = qw(gate odd even balance);
 
 # Transaction n of a history inserts n into one of two tables, so that the rows of
 # any snapshot must be 1 to n.
-exec_both(
+$pair->exec_both(
 	q(CREATE TABLE gate (id int PRIMARY KEY, n int);
 	CREATE TABLE odd (n int PRIMARY KEY);
 	CREATE TABLE even (n int PRIMARY KEY);
 	CREATE VIEW history AS SELECT n FROM odd UNION ALL SELECT n FROM even;
 	CREATE TABLE balance (id int PRIMARY KEY, n int);)
 );
-$publisher->safe_psql(
-	'postgres',
+$publisher->sql(
 	q(INSERT INTO gate SELECT i, 0 FROM generate_series(1, 5) i;
 	INSERT INTO balance SELECT i, 100 FROM generate_series(1, 40) i;)
 );
-create_extension($subscriber);
-subscribe($publisher, $subscriber, 'tap');
+$subscriber->create_extension;
+$pair->subscribe('tap');
 
 sub set
 {
@@ -55,7 +54,7 @@ sub set
 
 sub visible
 {
-	return $subscriber->safe_psql('postgres',
+	return $subscriber->sql(
 		'SELECT coalesce(max(n), 0) || \' of \' || count(*) FROM history');
 }
 
@@ -81,42 +80,38 @@ sub history_sql
 
 # Detects: no wait for the turn; a wait for a dependency before the changes that
 # have none; states that are not shown.
-my $lock = hold($subscriber, 'SELECT FROM gate WHERE id = 1 FOR UPDATE');
-$publisher->safe_psql(
-	'postgres',
+my $lock = $subscriber->hold('SELECT FROM gate WHERE id = 1 FOR UPDATE');
+$publisher->sql(
 	q(BEGIN; INSERT INTO odd VALUES (1); UPDATE gate SET n = 1 WHERE id = 1; COMMIT;
 	INSERT INTO even VALUES (2);
 	BEGIN; INSERT INTO odd VALUES (3); UPDATE balance SET n = n - 1 WHERE id = 1; COMMIT;
 	BEGIN; INSERT INTO even VALUES (4); UPDATE balance SET n = n + 1 WHERE id = 1; COMMIT;
 	INSERT INTO odd VALUES (5);)
 );
-states_become(
-	$subscriber,
+$subscriber->states_become(
 	'waiting for lock, waiting for prior commit, waiting for prior commit, waiting for dependency',
 	'younger transactions wait for their turn or their dependency while the oldest waits for a lock'
 );
-is( $subscriber->safe_psql(
-		'postgres',
+is( $subscriber->sql(
 		q(SELECT count(*) FROM pg_locks JOIN parallel_apply.writers USING (pid)
 		WHERE locktype = 'transactionid' AND mode = 'ExclusiveLock' AND granted)
 	),
 	'4',
 	'all of them have changed rows already');
 is(visible(), '0 of 0', 'and none of it is visible');
-is( $subscriber->safe_psql('postgres', 'SELECT n FROM balance WHERE id = 1'),
-	'100',
-	'nor is a change of a row');
-is( $subscriber->safe_psql(
-		'postgres', q(SELECT count(*) FROM parallel_apply.writers w
+is($subscriber->sql('SELECT n FROM balance WHERE id = 1'),
+	'100', 'nor is a change of a row');
+is( $subscriber->sql(
+		q(SELECT count(*) FROM parallel_apply.writers w
 		WHERE remote_xid IS NOT NULL AND remote_lsn IS NOT NULL)
 	),
 	'4',
 	'the view tells which remote transactions they are');
 $lock->query_safe('COMMIT');
 $lock->quit;
-wait_applied($publisher, $subscriber, 'tap');
+$publisher->wait_applied;
 is(visible(), '5 of 5', 'all are visible when the lock has gone');
-is(counter($subscriber, 'retries + commit_order_aborts'),
+is($subscriber->counter('retries + commit_order_aborts'),
 	'0', 'and all of them at their first attempt');
 
 # At each gate, exactly the older transactions are visible.  Detects: commits in the
@@ -124,17 +119,16 @@ is(counter($subscriber, 'retries + commit_order_aborts'),
 # order.
 my @locks =
   map {
-	hold($subscriber, "SELECT FROM gate WHERE id = $_ % 5 + 1 FOR UPDATE")
+	$subscriber->hold("SELECT FROM gate WHERE id = $_ % 5 + 1 FOR UPDATE")
   } 1 .. 5;
-$publisher->safe_psql('postgres', history_sql(6, 110));
+$publisher->sql(history_sql(6, 110));
 for my $gate (1 .. 5)
 {
 	my $older = $gate * 20 - 1;
 	$subscriber->poll_query_until('postgres',
 		"SELECT max(n) >= $older FROM history")
 	  or die "transaction $older has not been applied";
-	states_become(
-		$subscriber,
+	$subscriber->states_become(
 		'waiting for lock, ' . join(', ', ('waiting for prior commit') x 3),
 		"the next transactions are applied behind gate $gate");
 	is( visible(),
@@ -144,7 +138,7 @@ for my $gate (1 .. 5)
 	$lock->query_safe('COMMIT');
 	$lock->quit;
 }
-wait_applied($publisher, $subscriber, 'tap');
+$publisher->wait_applied;
 is(visible(), '110 of 110', 'all are visible behind the last gate');
 
 # A reader takes snapshots all the time.  It finds a gap in the history, and money
@@ -152,8 +146,8 @@ is(visible(), '110 of 110', 'all are visible behind the last gate');
 sub check_snapshots
 {
 	my ($first, $last, $name) = @_;
-	my $lock = hold($subscriber, 'SELECT FROM gate WHERE id = 1 FOR UPDATE');
-	$publisher->safe_psql('postgres',
+	my $lock = $subscriber->hold('SELECT FROM gate WHERE id = 1 FOR UPDATE');
+	$publisher->sql(
 		"BEGIN; UPDATE gate SET n = n + 1 WHERE id = 1; INSERT INTO odd VALUES ($first); COMMIT;"
 		  . history_sql($first + 1, $last));
 	$subscriber->poll_query_until('postgres',
@@ -187,7 +181,7 @@ sub check_snapshots
 		"every snapshot is one of the publisher, with $name");
 	is($reader->{stderr}, '', "and the reader has no complaint, with $name");
 	$reader->quit;
-	wait_applied($publisher, $subscriber, 'tap');
+	$publisher->wait_applied;
 	return;
 }
 
@@ -195,8 +189,7 @@ sub check_snapshots
 sub local_transactions
 {
 	my ($first, $last) = @_;
-	return $subscriber->safe_psql(
-		'postgres',
+	return $subscriber->sql(
 		"SELECT count(DISTINCT x) FROM (SELECT n, xmin::text x FROM odd
 		UNION ALL SELECT n, xmin::text FROM even) h WHERE n BETWEEN $first AND $last"
 	);
@@ -211,39 +204,36 @@ set('parallel_apply.max_batch_transactions = 32');
 check_snapshots(601, 1200, 'batches');
 cmp_ok(local_transactions(601, 1200),
 	'<', 600, 'a backlog is applied in batches of several transactions');
-rows_equal($publisher, $subscriber, $_) for @tables;
+$pair->rows_equal($_) for @tables;
 
 # A hot row: each transaction depends on the previous one, and most of these are in
 # the same batch.  Detects: a batch that waits for itself.
-$lock = hold($subscriber, 'SELECT FROM gate WHERE id = 1 FOR UPDATE');
+$lock = $subscriber->hold('SELECT FROM gate WHERE id = 1 FOR UPDATE');
 my $hot = 'UPDATE balance SET n = n WHERE id = 1;';
-$publisher->safe_psql('postgres',
-	"BEGIN; UPDATE gate SET n = n + 1 WHERE id = 1; $hot COMMIT;"
+$publisher->sql("BEGIN; UPDATE gate SET n = n + 1 WHERE id = 1; $hot COMMIT;"
 	  . $hot x 300);
-states_become(
-	$subscriber,
+$subscriber->states_become(
 	'waiting for lock, ' . join(', ', ('waiting for dependency') x 3),
 	'batches wait for the transaction before them');
 $lock->query_safe('COMMIT');
 $lock->quit;
-wait_applied($publisher, $subscriber, 'tap');
+$publisher->wait_applied;
 
 # Detects: batches, which would give rows the commit time of another transaction;
 # the time or the origin of the commit not set.
 $subscriber->append_conf('postgresql.conf', 'track_commit_timestamp = on');
 $subscriber->restart;
-wait_for_pool($subscriber, 'tap', 4);
+$subscriber->wait_for_pool('tap', 4);
 check_snapshots(1201, 1300, 'commit timestamps');
 is(local_transactions(1201, 1300),
 	'100', 'there are no batches while commit timestamps are kept');
 my $times =
   q(SELECT string_agg(n || ' ' || pg_xact_commit_timestamp(x), E'\n' ORDER BY n)
 	FROM (SELECT n, xmin x FROM odd UNION ALL SELECT n, xmin FROM even) h WHERE n > 1200);
-is( $subscriber->safe_psql('postgres', $times),
-	$publisher->safe_psql('postgres', $times),
+is( $subscriber->sql($times),
+	$publisher->sql($times),
 	'rows have the commit time of the publisher');
-is( $subscriber->safe_psql(
-		'postgres',
+is( $subscriber->sql(
 		q(SELECT count(*) FROM odd, pg_xact_commit_timestamp_origin(xmin) o
 		JOIN pg_replication_origin r ON r.roident = o.roident
 		JOIN pg_subscription s ON roname = 'pg_' || s.oid WHERE n > 1200)
@@ -254,8 +244,7 @@ is( $subscriber->safe_psql(
 # A commit takes long although the transaction has its turn: it needs the lock of
 # NOTIFY, which a local session holds while it waits for a standby that does not
 # exist.  Detects: the next transaction gets its turn before the commit.
-$subscriber->safe_psql(
-	'postgres',
+$subscriber->sql(
 	q(CREATE FUNCTION tell(n int) RETURNS boolean LANGUAGE plpgsql AS $$
 	BEGIN
 		PERFORM pg_notify('told', n::text);
@@ -277,25 +266,21 @@ $subscriber->poll_query_until(
 	q(SELECT count(*) = 1 FROM pg_locks WHERE granted
 	AND locktype = 'object' AND classid = 'pg_database'::regclass AND objid = 0)
 ) or die 'the lock of NOTIFY is not taken';
-$publisher->safe_psql(
-	'postgres',
+$publisher->sql(
 	q(BEGIN; INSERT INTO odd VALUES (1301); UPDATE balance SET n = n - 1 WHERE id = 1; COMMIT;
 	INSERT INTO even VALUES (1302);
 	UPDATE balance SET n = n + 1 WHERE id = 1;)
 );
-states_become(
-	$subscriber,
+$subscriber->states_become(
 	'waiting for lock, waiting for prior commit, waiting for dependency',
 	'younger transactions wait while the oldest is about to commit');
 is(visible(), '1300 of 1300', 'and none of them is visible');
-$subscriber->safe_psql('postgres',
+$subscriber->sql(
 	q(SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE wait_event = 'SyncRep')
 );
-wait_applied($publisher, $subscriber, 'tap');
+$publisher->wait_applied;
 $notifier->quit;
 
-rows_equal($publisher, $subscriber, $_,
-	"$_ is equal on both sides in the end")
-  for @tables;
+$pair->rows_equal($_, "$_ is equal on both sides in the end") for @tables;
 finish($publisher, $subscriber, qr/FATAL:  terminating/);
 done_testing();

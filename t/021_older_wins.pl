@@ -17,33 +17,31 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-my ($publisher, $subscriber) = new_pair(
+my ($pair, $publisher, $subscriber) = new_pair(
 		subscriber_conf => "parallel_apply.writers_per_subscription = 4\n"
 	  . "parallel_apply.max_batch_transactions = 1\n"
 	  . "deadlock_timeout = 100ms\n");
 my @tables = qw(gate names items late);
 
-exec_both(
+$pair->exec_both(
 	q(CREATE TABLE gate (id int PRIMARY KEY, n int);
 	CREATE TABLE names (id int PRIMARY KEY, name text);
 	CREATE TABLE items (id int PRIMARY KEY, n int);
 	CREATE TABLE late (id int PRIMARY KEY);)
 );
-$subscriber->safe_psql(
-	'postgres',
+$subscriber->sql(
 	q(CREATE UNIQUE INDEX names_lower ON names (lower(name));
 	CREATE FUNCTION is_not_writer() RETURNS boolean LANGUAGE sql AS $$
 	SELECT backend_type NOT LIKE 'parallel_apply writer%'
 	FROM pg_catalog.pg_stat_activity WHERE pid = pg_catalog.pg_backend_pid() $$;)
 );
-$publisher->safe_psql(
-	'postgres',
+$publisher->sql(
 	q(INSERT INTO gate VALUES (1, 0), (2, 0);
 	INSERT INTO names SELECT i, 'name' || i FROM generate_series(1, 9) i;
 	INSERT INTO items SELECT i, 0 FROM generate_series(1, 9) i;)
 );
-create_extension($subscriber);
-subscribe($publisher, $subscriber, 'tap');
+$subscriber->create_extension;
+$pair->subscribe('tap');
 
 my $lock = 'waiting for lock';
 my $turn = 'waiting for prior commit';
@@ -54,14 +52,13 @@ sub start_behind_gate
 {
 	my ($states, $name, $older, @younger) = @_;
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
-	my $gate = hold($subscriber, 'SELECT FROM gate WHERE id = 1 FOR UPDATE');
-	$publisher->safe_psql(
-		'postgres',
+	my $gate = $subscriber->hold('SELECT FROM gate WHERE id = 1 FOR UPDATE');
+	$publisher->sql(
 		join('',
 			map { "BEGIN; $_; COMMIT;\n" }
 			  "UPDATE gate SET n = n + 1 WHERE id = 1; $older",
 			@younger));
-	states_become($subscriber, join(', ', @$states), $name);
+	$subscriber->states_become(join(', ', @$states), $name);
 	return $gate;
 }
 
@@ -71,11 +68,10 @@ sub ends_well
 {
 	my ($commit_order_aborts, $victims, $name) = @_;
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
-	wait_applied($publisher, $subscriber, 'tap');
-	rows_equal($publisher, $subscriber, $_,
-		"$_ is equal on both sides after $name")
+	$publisher->wait_applied;
+	$pair->rows_equal($_, "$_ is equal on both sides after $name")
 	  for @tables;
-	is(counter($subscriber, 'commit_order_aborts') - $commit_order_aborts,
+	is($subscriber->counter('commit_order_aborts') - $commit_order_aborts,
 		$victims, "as many transactions as had to gave way to $name");
 	return;
 }
@@ -97,7 +93,7 @@ $gate->quit;
 
 # The same, but the younger one waits for a dependency in the middle of its changes.
 # Detects: only transactions that wait for their turn check it.
-$commit_order_aborts = counter($subscriber, 'commit_order_aborts');
+$commit_order_aborts = $subscriber->counter('commit_order_aborts');
 $gate = start_behind_gate(
 	[ $lock, $dependency, $dependency ],
 	'a younger transaction waits for a dependency with the value inserted',
@@ -113,7 +109,7 @@ $gate->quit;
 # The oldest waits for a local session, which waits for a younger writer.  Detects:
 # only direct blockers are considered.  The local session is not the victim either;
 # the younger transaction overwrites its change, as in serial apply.
-$commit_order_aborts = counter($subscriber, 'commit_order_aborts');
+$commit_order_aborts = $subscriber->counter('commit_order_aborts');
 my $local = start_behind_gate(
 	[ $lock, $turn ],
 	'a younger transaction has changed a row that a local session wants',
@@ -123,18 +119,16 @@ $local->query_until(qr/wants row/,
 	"\\echo wants row\nUPDATE items SET n = -3 WHERE id = 3;\nCOMMIT;\n");
 ends_well($commit_order_aborts, 1, 'one that waits for a local session');
 $local->query_safe('SELECT 1');
-is( $subscriber->safe_psql(
-		'postgres', 'SELECT n FROM items WHERE id IN (2, 3) ORDER BY id'),
-	"2\n3",
-	'the local session came in between, and has made its change');
+is($subscriber->sql('SELECT n FROM items WHERE id IN (2, 3) ORDER BY id'),
+	"2\n3", 'the local session came in between, and has made its change');
 $local->quit;
 
 # A chain: the oldest waits for a younger writer, which waits in the lock manager
 # for an even younger one, which waits for its turn.  Detects: the first of them,
 # which cannot check anything, is expected to roll back instead of the last one; a
 # transaction rolls back for which only another younger one waits.
-$commit_order_aborts = counter($subscriber, 'commit_order_aborts');
-$gate = hold($subscriber, 'SELECT FROM gate WHERE id = 2 FOR UPDATE');
+$commit_order_aborts = $subscriber->counter('commit_order_aborts');
+$gate = $subscriber->hold('SELECT FROM gate WHERE id = 2 FOR UPDATE');
 my $first = start_behind_gate(
 	[ $lock, $lock, $turn ],
 	'a younger transaction waits for another lock with the value inserted',
@@ -151,34 +145,32 @@ ok( $subscriber->poll_query_until(
 		WHERE b.pid = ANY (pg_blocking_pids(a.pid)))
 	),
 	'one writer waits for a lock of another');
-is( counter($subscriber, 'commit_order_aborts') - $commit_order_aborts,
+is( $subscriber->counter('commit_order_aborts') - $commit_order_aborts,
 	0,
 	'which is no reason to roll it back, as the oldest does not wait for it');
 $first->query_safe('COMMIT');
-wait_applied($publisher, $subscriber, 'tap');
-rows_equal($publisher, $subscriber, $_,
-	"$_ is equal on both sides after a chain of writers")
+$publisher->wait_applied;
+$pair->rows_equal($_, "$_ is equal on both sides after a chain of writers")
   for @tables;
-cmp_ok(counter($subscriber, 'commit_order_aborts') - $commit_order_aborts,
+cmp_ok($subscriber->counter('commit_order_aborts') - $commit_order_aborts,
 	'>=', 1, 'the end of the chain gave way');
 $_->quit for $gate, $first;
 
 # PostgreSQL's own apply loop replays the oldest.  Detects: only writers are
 # considered the oldest.  Its table has a constraint that fails in every writer, so
 # that its writer gives it up after the younger one has been applied.
-$commit_order_aborts = counter($subscriber, 'commit_order_aborts');
+$commit_order_aborts = $subscriber->counter('commit_order_aborts');
 $gate = start_behind_gate(
 	[ $lock, $turn ],
 	'a younger transaction has inserted what a native replay is about to insert',
 	q(INSERT INTO late VALUES (1);
 		INSERT INTO names VALUES (50, 'native'); DELETE FROM names WHERE id = 50),
 	q(INSERT INTO names VALUES (51, 'Native')));
-$subscriber->safe_psql('postgres',
-	'ALTER TABLE late ADD CHECK (is_not_writer())');
+$subscriber->sql('ALTER TABLE late ADD CHECK (is_not_writer())');
 $gate->query_safe('COMMIT');
 ends_well($commit_order_aborts, 1, 'a native replay');
 $gate->quit;
-is(counter($subscriber, 'fallbacks'),
+is($subscriber->counter('fallbacks'),
 	1, 'the oldest was replayed by PostgreSQL itself');
 
 # A batch holds the lock.  It is formed while all writers are busy: the first
@@ -190,23 +182,20 @@ $subscriber->reload;
 $subscriber->poll_query_until('postgres',
 	"SELECT setting = '32' FROM pg_settings WHERE name LIKE '%max_batch_transactions'"
 ) or die 'the setting did not change';
-$commit_order_aborts = counter($subscriber, 'commit_order_aborts');
-my $transactions = counter($subscriber, 'transactions');
-$first = hold($subscriber, 'SELECT FROM gate WHERE id = 2 FOR UPDATE');
-$publisher->safe_psql(
-	'postgres',
+$commit_order_aborts = $subscriber->counter('commit_order_aborts');
+my $transactions = $subscriber->counter('transactions');
+$first = $subscriber->hold('SELECT FROM gate WHERE id = 2 FOR UPDATE');
+$publisher->sql(
 	join(
 		'',
 		map { "BEGIN; $_; COMMIT;\n" } (
 			'UPDATE gate SET n = n + 1 WHERE id = 2',
 			map { "UPDATE items SET n = n + 1 WHERE id = $_" } 1 .. 3)));
-states_become(
-	$subscriber,
+$subscriber->states_become(
 	join(', ', $lock, $turn, $turn, $turn),
 	'all writers have something to do');
-$gate = hold($subscriber, 'SELECT FROM gate WHERE id = 1 FOR UPDATE');
-$publisher->safe_psql(
-	'postgres',
+$gate = $subscriber->hold('SELECT FROM gate WHERE id = 1 FOR UPDATE');
+$publisher->sql(
 	join(
 		'',
 		map { "BEGIN; $_; COMMIT;\n" } (
@@ -215,19 +204,19 @@ $publisher->safe_psql(
 			DELETE FROM names WHERE id BETWEEN 101 AND 160),
 			map { "INSERT INTO names VALUES (2$_, 'MANY1$_')" } '01' .. '60'))
 );
-my $items = $publisher->safe_psql('postgres', 'SELECT sum(n) FROM items');
+my $items = $publisher->sql('SELECT sum(n) FROM items');
 $first->query_safe('COMMIT');
 $subscriber->poll_query_until('postgres', "SELECT sum(n) = $items FROM items")
   or die 'the writers still have the first transactions';
-wait_for_state($subscriber, $lock);
-wait_for_state($subscriber, $turn);
+$subscriber->wait_for_state($lock);
+$subscriber->wait_for_state($turn);
 $gate->query_safe('COMMIT');
-wait_applied($publisher, $subscriber, 'tap');
+$publisher->wait_applied;
 $_->quit for $first, $gate;
-rows_equal($publisher, $subscriber, $_,
+$pair->rows_equal($_,
 	"$_ is equal on both sides after a batch was rolled back")
   for @tables;
-cmp_ok(counter($subscriber, 'commit_order_aborts') - $commit_order_aborts,
+cmp_ok($subscriber->counter('commit_order_aborts') - $commit_order_aborts,
 	'>=', 1, 'a batch gave way to the oldest');
 ok( $subscriber->poll_query_until(
 		'postgres',
@@ -235,7 +224,7 @@ ok( $subscriber->poll_query_until(
 	),
 	'each of its transactions was applied once');
 
-is(counter($subscriber, 'fallbacks'),
+is($subscriber->counter('fallbacks'),
 	1, 'nothing else had to be replayed by PostgreSQL itself');
 finish($publisher, $subscriber);
 done_testing();

@@ -17,32 +17,30 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-my ($publisher, $subscriber) =
+my ($pair, $publisher, $subscriber) =
   new_pair(subscriber_conf => "wal_level = logical\n");
-exec_both('CREATE TABLE t (id int PRIMARY KEY, v text);'
+$pair->exec_both('CREATE TABLE t (id int PRIMARY KEY, v text);'
 	  . 'CREATE TABLE gate (id int PRIMARY KEY, n int)');
-on_publisher('INSERT INTO gate VALUES (1, 0)');
-create_extension($subscriber);
-subscribe($publisher, $subscriber, 'sub');
+$publisher->sql('INSERT INTO gate VALUES (1, 0)');
+$subscriber->create_extension;
+$pair->subscribe('sub');
 my $can_decode = has_module('test_decoding');
-on_subscriber(
+$subscriber->sql(
 	q(SELECT pg_create_logical_replication_slot('decode', 'test_decoding')))
   if $can_decode;
 
-$publisher->safe_psql('postgres', "INSERT INTO t VALUES ($_, 'new')")
-  for 1 .. 20;
-$publisher->safe_psql('postgres',
-	"UPDATE t SET v = 'changed' WHERE id <= 10");
-$publisher->safe_psql('postgres', 'DELETE FROM t WHERE id = 20');
-wait_applied($publisher, $subscriber, 'sub');
-$subscriber->safe_psql('postgres', q(INSERT INTO t VALUES (1000, 'local')));
+$publisher->sql("INSERT INTO t VALUES ($_, 'new')") for 1 .. 20;
+$publisher->sql("UPDATE t SET v = 'changed' WHERE id <= 10");
+$publisher->sql('DELETE FROM t WHERE id = 20');
+$publisher->wait_applied('sub');
+$subscriber->sql(q(INSERT INTO t VALUES (1000, 'local')));
 
 # Changes of rows, in commit order.  Peeking does not consume them.
 sub decoded
 {
 	my ($only_local) = @_;
-	return $subscriber->safe_psql(
-		'postgres', qq(
+	return $subscriber->sql(
+		qq(
 		SELECT count(*) FROM pg_logical_slot_peek_changes('decode', NULL, NULL,
 			'only-local', '$only_local') WHERE data LIKE 'table public.t:%'));
 }
@@ -55,23 +53,23 @@ SKIP:
 		'those of writers are known to have come from elsewhere');
 }
 
-my $end = $publisher->safe_psql('postgres', 'SELECT pg_current_wal_lsn()');
-is( $subscriber->safe_psql(
-		'postgres', qq(
+my $end = $publisher->sql('SELECT pg_current_wal_lsn()');
+is( $subscriber->sql(
+		qq(
 		SELECT remote_lsn <= '$end' AND remote_lsn > '0/0'
 		  FROM pg_replication_origin_status WHERE external_id LIKE 'pg_%')),
 	't',
 	'the position of the origin is one of the publisher');
 
-$subscriber->safe_psql('postgres', 'DELETE FROM t WHERE id = 1000');
-rows_equal($publisher, $subscriber, 't');
+$subscriber->sql('DELETE FROM t WHERE id = 1000');
+$pair->rows_equal('t');
 
 # Forward: the next apply worker would skip what the publisher commits next.
 my $row = 0;
 
 sub move_origin
 {
-	my $lsn = on_publisher(q(SELECT pg_current_wal_lsn() + 10000000));
+	my $lsn = $publisher->sql(q(SELECT pg_current_wal_lsn() + 10000000));
 	return $subscriber->psql('postgres',
 		"SELECT pg_replication_origin_advance(roname, '$lsn') FROM pg_replication_origin"
 	);
@@ -80,7 +78,7 @@ sub move_origin
 sub insert_row
 {
 	$row++;
-	on_publisher("INSERT INTO t VALUES (2000 + $row, 'after')");
+	$publisher->sql("INSERT INTO t VALUES (2000 + $row, 'after')");
 	return;
 }
 
@@ -89,7 +87,7 @@ sub origin_stays
 {
 	my ($when, $begin, $end) = @_;
 	my $offset = -s $subscriber->logfile;
-	my $worker = apply_pid($subscriber, 'sub');
+	my $worker = $subscriber->apply_pid('sub');
 	$begin->();
 	my ($result, undef, $stderr) = move_origin();
 	if ($subscriber->pg_version >= 16)
@@ -114,10 +112,10 @@ sub origin_stays
 		) or die 'there is no other apply worker';
 	}
 	insert_row();
-	restart_apply($subscriber, 'sub');
+	$subscriber->restart_apply('sub');
 	insert_row();
-	wait_applied($publisher, $subscriber, 'sub');
-	rows_equal($publisher, $subscriber, 't', "and nothing is left out $when");
+	$publisher->wait_applied('sub');
+	$pair->rows_equal('t', "and nothing is left out $when");
 	return;
 }
 
@@ -128,10 +126,10 @@ my $lock;
 origin_stays(
 	'when a transaction waits',
 	sub {
-		wait_for_pool($subscriber, 'sub');
-		$lock = hold($subscriber, 'SELECT FROM gate FOR UPDATE');
-		on_publisher('UPDATE gate SET n = n + 1');
-		wait_for_state($subscriber, 'waiting for lock');
+		$subscriber->wait_for_pool('sub');
+		$lock = $subscriber->hold('SELECT FROM gate FOR UPDATE');
+		$publisher->sql('UPDATE gate SET n = n + 1');
+		$subscriber->wait_for_state('waiting for lock');
 	},
 	sub {
 		$lock->query_safe('COMMIT');
@@ -142,21 +140,21 @@ origin_stays(
 origin_stays(
 	'just before writers leave',
 	sub {
-		wait_for_pool($subscriber, 'sub');
-		$lock = hold($subscriber, 'SELECT FROM gate FOR UPDATE');
-		on_publisher('UPDATE gate SET n = n + 1');
-		wait_for_state($subscriber, 'waiting for lock');
+		$subscriber->wait_for_pool('sub');
+		$lock = $subscriber->hold('SELECT FROM gate FOR UPDATE');
+		$publisher->sql('UPDATE gate SET n = n + 1');
+		$subscriber->wait_for_state('waiting for lock');
 	},
 	sub {
-		on_subscriber('ALTER SUBSCRIPTION sub DISABLE');
+		$subscriber->sql('ALTER SUBSCRIPTION sub DISABLE');
 		$subscriber->poll_query_until('postgres',
 			q(SELECT pid IS NULL FROM pg_stat_subscription WHERE subname = 'sub')
 		) or die 'the apply worker does not end';
 		$lock->query_safe('COMMIT');
 		$lock->quit;
-		on_subscriber('ALTER SUBSCRIPTION sub ENABLE');
+		$subscriber->sql('ALTER SUBSCRIPTION sub ENABLE');
 	});
-rows_equal($publisher, $subscriber, 'gate');
+$pair->rows_equal('gate');
 finish(
 	$publisher,
 	$subscriber,

@@ -17,7 +17,7 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-my ($publisher, $subscriber) =
+my ($pair, $publisher, $subscriber) =
   new_pair(
 	subscriber_conf => "parallel_apply.writers_per_subscription = 2\n");
 my $tables = q(
@@ -26,10 +26,10 @@ my $tables = q(
 	INSERT INTO gate VALUES (1, 0), (2, 0);
 	INSERT INTO t SELECT i, 0 FROM generate_series(1, 1000) i;
 );
-$publisher->safe_psql('postgres', 'CREATE DATABASE two');
+$publisher->sql('CREATE DATABASE two');
 $publisher->safe_psql($_, $tables) for 'postgres', 'two';
-$subscriber->safe_psql('postgres', $tables);
-create_extension($subscriber);
+$subscriber->sql($tables);
+$subscriber->create_extension;
 
 for ([ 'one', 'postgres' ], [ 'two', 'two' ])
 {
@@ -37,51 +37,50 @@ for ([ 'one', 'postgres' ], [ 'two', 'two' ])
 	my $connstr = $publisher->connstr . " dbname=$db";
 
 	$publisher->safe_psql($db, "CREATE PUBLICATION $name FOR ALL TABLES");
-	$subscriber->safe_psql('postgres',
+	$subscriber->sql(
 		"CREATE SUBSCRIPTION $name CONNECTION '$connstr' PUBLICATION $name WITH (copy_data = false)"
 	);
-	wait_for_pool($subscriber, $name, 2);
+	$subscriber->wait_for_pool($name, 2);
 }
 
 # A writer that has used the index of t, and now waits for an older transaction
-$publisher->safe_psql('postgres', 'DELETE FROM t WHERE id > 900');
-wait_applied($publisher, $subscriber, 'one');
-my $session = hold($subscriber, 'SELECT * FROM gate FOR UPDATE');
-$publisher->safe_psql('postgres',
+$publisher->sql('DELETE FROM t WHERE id > 900');
+$publisher->wait_applied('one');
+my $session = $subscriber->hold('SELECT * FROM gate FOR UPDATE');
+$publisher->sql(
 	'BEGIN; UPDATE gate SET n = 1 WHERE id = 1; UPDATE t SET n = 1 WHERE id = 7; COMMIT'
 );
-wait_for_state($subscriber, 'waiting for lock');
-$publisher->safe_psql('postgres',
+$subscriber->wait_for_state('waiting for lock');
+$publisher->sql(
 	'BEGIN; UPDATE t SET n = 1 WHERE id = 5; UPDATE t SET n = 1 WHERE id = 7; COMMIT'
 );
-wait_for_state($subscriber, 'waiting for dependency');
+$subscriber->wait_for_state('waiting for dependency');
 my ($ret, $out, $err) = $subscriber->psql('postgres',
 	"SET statement_timeout = '20s'; VACUUM (INDEX_CLEANUP ON, TRUNCATE OFF) t"
 );
 is($err, '', 'VACUUM is not held up by a waiting writer');
 $session->query_safe('COMMIT');
 $session->quit;
-wait_applied($publisher, $subscriber, 'one');
+$publisher->wait_applied('one');
 
 # The cycle of waits
-$session = hold($subscriber, 'SELECT * FROM gate FOR UPDATE');
-$publisher->safe_psql('postgres',
+$session = $subscriber->hold('SELECT * FROM gate FOR UPDATE');
+$publisher->sql(
 	'BEGIN; UPDATE gate SET n = 2 WHERE id = 1; UPDATE t SET n = 2 WHERE id = 1; COMMIT; UPDATE t SET n = 2 WHERE id = 2'
 );
 $publisher->safe_psql('two',
 	'BEGIN; UPDATE gate SET n = 2 WHERE id = 2; UPDATE t SET n = 2 WHERE id = 2; COMMIT; UPDATE t SET n = 2 WHERE id = 1'
 );
-wait_for_state($subscriber, 'waiting for lock', 2);
-wait_for_state($subscriber, 'waiting for prior commit', 2);
+$subscriber->wait_for_state('waiting for lock', 2);
+$subscriber->wait_for_state('waiting for prior commit', 2);
 $session->query_safe('COMMIT');
 $session->quit;
-wait_applied($publisher, $subscriber, $_) for 'one', 'two';
-cmp_ok(counter($subscriber, 'commit_order_aborts'),
+$publisher->wait_applied($_) for 'one', 'two';
+cmp_ok($subscriber->counter('commit_order_aborts'),
 	'>', 0, 'a younger one gave way');
 
-is( $subscriber->safe_psql('postgres', 'SELECT id, n FROM gate ORDER BY id'),
-	"1|2\n2|2",
-	'both subscriptions are applied');
-rows_equal($publisher, $subscriber, 't');
+is($subscriber->sql('SELECT id, n FROM gate ORDER BY id'),
+	"1|2\n2|2", 'both subscriptions are applied');
+$pair->rows_equal('t');
 finish($publisher, $subscriber);
 done_testing();

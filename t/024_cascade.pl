@@ -18,7 +18,7 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-my ($first, $middle) = new_pair(
+my ($pair, $first, $middle) = new_pair(
 	subscriber_conf => q(
 		wal_level = logical
 		max_wal_senders = 10
@@ -46,18 +46,18 @@ my $ordered = add_subscriber('ordered', '');
 my $schema = q(CREATE TABLE gate (id int PRIMARY KEY, n int);
 	CREATE TABLE history (n int, part int, PRIMARY KEY (n, part));
 	CREATE TABLE balance (id int PRIMARY KEY, n int););
-$_->safe_psql('postgres', $schema) for $first, $middle, $last, $ordered;
-$ordered->safe_psql('postgres',
+$_->sql($schema) for $first, $middle, $last, $ordered;
+$ordered->sql(
 	'ALTER TABLE history ADD COLUMN arrived int GENERATED ALWAYS AS IDENTITY'
 );
-on_publisher(
+$first->sql(
 	q(INSERT INTO gate VALUES (1, 0);
 	INSERT INTO balance SELECT i, 100 FROM generate_series(1, 10) i;));
-create_extension($_) for $middle, $last;
-subscribe($first, $middle, 'tap');
-subscribe($middle, $last, 'cascade');
+$_->create_extension for $middle, $last;
+$pair->subscribe('tap');
+PapplyPair->new($middle, $last)->subscribe('cascade');
 my $connstr = $middle->connstr . ' dbname=postgres';
-$ordered->safe_psql('postgres',
+$ordered->sql(
 	"CREATE SUBSCRIPTION ordered CONNECTION '$connstr' PUBLICATION cascade");
 $ordered->wait_for_subscription_sync($middle, 'ordered');
 
@@ -81,28 +81,27 @@ sub transactions
 
 sub wait_for_all
 {
-	wait_applied($first, $middle, 'tap');
+	$first->wait_applied;
 	$middle->wait_for_catchup($_, 'replay') for 'cascade', 'ordered';
 	return;
 }
 
 for my $batch (1, 32)
 {
-	reload_with(
-		$middle,
+	$middle->reload_with(
 		"parallel_apply.max_batch_transactions = $batch",
 		'parallel_apply.logical_decoding = ' . ($batch == 1 ? 'auto' : 'off')
 	);
-	my $gate = hold($middle, 'SELECT FROM gate FOR UPDATE');
-	on_publisher(transactions(5));
+	my $gate = $middle->hold('SELECT FROM gate FOR UPDATE');
+	$first->sql(transactions(5));
 	wait_for_all();
-	on_publisher('UPDATE gate SET n = n + 1');
+	$first->sql('UPDATE gate SET n = n + 1');
 	# It must be alone: the others would depend on the rest of its batch.
-	wait_for_state($middle, 'waiting for lock');
-	on_publisher(transactions(300));
-	wait_for_state($middle, 'waiting for prior commit');
+	$middle->wait_for_state('waiting for lock');
+	$first->sql(transactions(300));
+	$middle->wait_for_state('waiting for prior commit');
 	$middle->wait_for_catchup($_, 'replay') for 'cascade', 'ordered';
-	is( $last->safe_psql('postgres', 'SELECT max(n) FROM history'),
+	is( $last->sql('SELECT max(n) FROM history'),
 		$n - 300,
 		"transactions that wait for their turn have not reached the last server, with batches of $batch"
 	);
@@ -110,7 +109,7 @@ for my $batch (1, 32)
 	$gate->quit;
 
 	# The same with a transaction that PostgreSQL itself applies, and a large one
-	on_publisher(transactions(20)
+	$first->sql(transactions(20)
 		  . 'BEGIN; TRUNCATE gate; INSERT INTO gate VALUES (1, 0); COMMIT;'
 		  . "INSERT INTO history SELECT i, 0 FROM generate_series(1, 5000) i;"
 		  . transactions(20)
@@ -119,13 +118,13 @@ for my $batch (1, 32)
 	wait_for_all();
 	for my $table (@tables)
 	{
-		rows_equal($first, $middle, $table,
+		$pair->rows_equal($table,
 			"$table is equal on the middle server, with batches of $batch");
-		rows_equal($first, $last, $table,
+		PapplyPair->new($first, $last)
+		  ->rows_equal($table,
 			"$table is equal on the last server, with batches of $batch");
 	}
-	is( $ordered->safe_psql(
-			'postgres',
+	is( $ordered->sql(
 			q(SELECT count(*) FROM (SELECT (n, part) <=
 				lag((n, part)) OVER (ORDER BY arrived) AS is_late FROM history) h
 			WHERE is_late)
@@ -137,17 +136,15 @@ for my $batch (1, 32)
 
 # Local rows of the middle server reach the last one, and do not return to the
 # first.
-$middle->safe_psql('postgres', 'INSERT INTO history VALUES (0, 0)');
+$middle->sql('INSERT INTO history VALUES (0, 0)');
 wait_for_all();
-is( $last->safe_psql('postgres', 'SELECT count(*) FROM history WHERE n = 0'),
-	'1',
-	'a local transaction of the middle server is applied by the last');
-is( $first->safe_psql('postgres', 'SELECT count(*) FROM history WHERE n = 0'),
-	'0',
-	'and the first has nothing of it');
-rows_equal($middle, $last, $_) for @tables;
+is($last->sql('SELECT count(*) FROM history WHERE n = 0'),
+	'1', 'a local transaction of the middle server is applied by the last');
+is($first->sql('SELECT count(*) FROM history WHERE n = 0'),
+	'0', 'and the first has nothing of it');
+PapplyPair->new($middle, $last)->rows_equal($_) for @tables;
 
-log_is_clean($_) for $ordered, $last;
+$_->log_is_clean for $ordered, $last;
 $_->stop for $ordered, $last;
 finish($first, $middle);
 done_testing();

@@ -14,7 +14,7 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-my ($left, $right) = new_pair(
+my ($pair, $left, $right) = new_pair(
 	publisher_conf => q(
 		shared_preload_libraries = 'parallel_apply'
 		parallel_apply.coalesce_messages = on
@@ -34,22 +34,21 @@ if ($left->pg_version < 16)
 	  'the option origin of a subscription exists from PostgreSQL 16 on';
 }
 
-exec_both(
+$pair->exec_both(
 	q(CREATE TABLE items (id int PRIMARY KEY, v int, side text);
 	CREATE TABLE hot (id int PRIMARY KEY, v int);
 	CREATE TABLE cleared (id int PRIMARY KEY);));
-on_publisher(
+$left->sql(
 	'INSERT INTO hot VALUES (1, 0), (2, 0); INSERT INTO cleared VALUES (1)');
-create_extension($_) for $left, $right;
-subscribe($left, $right, 'rightward', with => 'origin = none');
-$right->safe_psql('postgres', 'CREATE PUBLICATION leftward FOR ALL TABLES');
+$_->create_extension for $left, $right;
+$pair->subscribe('rightward', with => 'origin = none');
+$right->sql('CREATE PUBLICATION leftward FOR ALL TABLES');
 my $connstr = $right->connstr . ' dbname=postgres';
-$left->safe_psql(
-	'postgres',
+$left->sql(
 	"CREATE SUBSCRIPTION leftward CONNECTION '$connstr' PUBLICATION leftward
 	WITH (origin = none, copy_data = false)");
 $left->wait_for_subscription_sync($right, 'leftward');
-wait_for_pool($left, 'leftward');
+$left->wait_for_pool('leftward');
 
 sub wait_for_both
 {
@@ -62,7 +61,7 @@ sub all_is_equal
 {
 	my ($when) = @_;
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
-	rows_equal($left, $right, $_, "$_ is equal on both sides $when")
+	$pair->rows_equal($_, "$_ is equal on both sides $when")
 	  for qw(items hot cleared);
 	return;
 }
@@ -94,21 +93,19 @@ sub load
 		$node->poll_query_until('postgres',
 			'SELECT sum(transactions) >= 600 FROM parallel_apply.writers')
 		  or die 'the counters do not get there';
-		is( counter($node, 'transactions'),
-			'600',
-			$node->name . ' has applied what the other has done, and no more'
-		);
-		is(counter($node, 'retries + fallbacks'),
+		is($node->counter('transactions'), '600',
+			$node->name
+			  . ' has applied what the other has done, and no more');
+		is($node->counter('retries + fallbacks'),
 			'0', 'at the first attempt');
 	}
 }
 
 # Changes of rows that the other side has inserted
-$left->safe_psql('postgres',
+$left->sql(
 	q(UPDATE items SET v = v + 10, side = 'left again' WHERE side = 'right'));
 wait_for_both();
-$right->safe_psql(
-	'postgres',
+$right->sql(
 	q(DELETE FROM items WHERE side = 'left' AND id % 2 = 0;
 	UPDATE items SET v = v + 100 WHERE side = 'left again'));
 wait_for_both();
@@ -116,31 +113,26 @@ all_is_equal('after rows have changed hands');
 
 # Large transactions, which are streamed if that is the default, and transactions
 # that PostgreSQL itself applies
-$left->safe_psql(
-	'postgres',
+$left->sql(
 	q(INSERT INTO items SELECT i, 0, 'large' FROM generate_series(10001, 13000) i;
 	TRUNCATE cleared; INSERT INTO cleared VALUES (2)));
 wait_for_both();
-$right->safe_psql(
-	'postgres',
+$right->sql(
 	q(UPDATE items SET v = v + 1 WHERE side = 'large';
 	TRUNCATE cleared; INSERT INTO cleared VALUES (3)));
 wait_for_both();
 all_is_equal('after large transactions');
-is( $left->safe_psql(
-		'postgres',
+is( $left->sql(
 		q(SELECT count(*), min(v), max(v) FROM items WHERE side = 'large')),
 	'3000|1|1',
 	'nothing was done twice');
-is( $right->safe_psql(
-		'postgres', 'SELECT string_agg(id::text, $$ $$) FROM cleared'),
-	'3',
-	'and TRUNCATE was not sent back');
+is($right->sql('SELECT string_agg(id::text, $$ $$) FROM cleared'),
+	'3', 'and TRUNCATE was not sent back');
 
 # After a restart of both servers, each side continues where it was.
 $_->restart for $left, $right;
-$left->safe_psql('postgres', load('left', 2001, 50));
-$right->safe_psql('postgres', load('right', 3001, 50));
+$left->sql(load('left', 2001, 50));
+$right->sql(load('right', 3001, 50));
 wait_for_both();
 all_is_equal('after a restart of both');
 

@@ -16,30 +16,30 @@ use Test::More;
 use Time::HiRes qw(time);
 
 # WAL of other origin than its changes would make a transaction look large.
-my ($publisher, $subscriber) = new_pair(
+my ($pair, $publisher, $subscriber) = new_pair(
 	publisher_conf => "full_page_writes = off\nautovacuum = off",
 	subscriber_conf => 'parallel_apply.leader_participation = on');
 
-exec_both(
+$pair->exec_both(
 	q(CREATE TABLE items (id int PRIMARY KEY, v int);
 	CREATE TABLE wide (id int PRIMARY KEY, t text);
 	CREATE TABLE whole (id int PRIMARY KEY, v int);
 	ALTER TABLE whole REPLICA IDENTITY FULL;
 	CREATE TABLE slow (id int PRIMARY KEY, mb int);));
-on_publisher(
+$publisher->sql(
 	q(INSERT INTO slow VALUES (1, 0);
 	INSERT INTO items SELECT i, 0 FROM generate_series(1, 20) i;
 	INSERT INTO wide VALUES (0, '');
 	INSERT INTO whole VALUES (1, 0);));
-create_extension($subscriber);
-subscribe($publisher, $subscriber, 'tap');
+$subscriber->create_extension;
+$pair->subscribe('tap');
 
 # Return the numbers of transactions applied so far: (by the apply worker, by
 # writers).
 sub applied
 {
-	wait_applied($publisher, $subscriber, 'tap');
-	my $counts = on_subscriber(
+	$publisher->wait_applied;
+	my $counts = $subscriber->sql(
 		q(SELECT leader_transactions, transactions - native_transactions
 		FROM parallel_apply.subscription_stats));
 	return split /\|/, $counts;
@@ -51,7 +51,7 @@ sub applied_of
 {
 	my ($sql) = @_;
 	my @before = applied();
-	on_publisher($sql);
+	$publisher->sql($sql);
 	my @after = applied();
 	return ($after[0] - $before[0], $after[1] - $before[1]);
 }
@@ -80,8 +80,8 @@ sub comes_true
 
 sub tables_are_equal
 {
-	wait_applied($publisher, $subscriber, 'tap');
-	rows_equal($publisher, $subscriber, $_) for qw(items slow wide whole);
+	$publisher->wait_applied;
+	$pair->rows_equal($_) for qw(items slow wide whole);
 	return;
 }
 
@@ -112,9 +112,9 @@ my $by_writer = sub { "@_" eq '0 1' };
 # milliseconds, and each takes less.
 sub commit_many
 {
-	my $apply = apply_pid($subscriber, 'tap');
+	my $apply = $subscriber->apply_pid('tap');
 	kill 'STOP', $apply;
-	on_publisher(
+	$publisher->sql(
 		q(DO $$ BEGIN FOR i IN 1 .. 150 LOOP
 		UPDATE items SET v = v + 1; COMMIT; END LOOP; END $$));
 	kill 'CONT', $apply;
@@ -124,7 +124,7 @@ sub commit_many
 # The apply worker waits for data before the end of the transaction.
 sub commit_large
 {
-	on_publisher(
+	$publisher->sql(
 		q(INSERT INTO wide SELECT max(id) + i, repeat('x', 1000)
 		FROM generate_series(1, 2000) i, wide GROUP BY i));
 	return;
@@ -156,8 +156,8 @@ sub while_one_waits
 {
 	my ($statement, $meanwhile) = @_;
 	my $session =
-	  hold($subscriber, 'SELECT FROM items WHERE id = 1 FOR UPDATE');
-	on_publisher($statement);
+	  $subscriber->hold('SELECT FROM items WHERE id = 1 FOR UPDATE');
+	$publisher->sql($statement);
 	$subscriber->poll_query_until('postgres',
 		q(SELECT count(*) > 0 FROM pg_locks WHERE NOT granted))
 	  or die 'no process waits for the lock';
@@ -179,12 +179,12 @@ sub starts_early
 		INSERT INTO wide SELECT max(id) + i, repeat('y', 1000)
 		FROM generate_series(1, 8) i, wide GROUP BY i; COMMIT),
 		sub {
-			on_subscriber(
+			$subscriber->sql(
 				q(SELECT (SELECT count(*) FROM pg_locks l, pg_stat_subscription s
 				WHERE NOT granted AND l.pid = s.pid), queue_bytes < 8000
 				FROM parallel_apply.subscriptions));
 		});
-	wait_applied($publisher, $subscriber, 'tap');
+	$publisher->wait_applied;
 	my ($is_leader, $starts) = split /\|/, $waiting;
 	return $is_leader ? $starts eq 't' || 0 : undef;
 }
@@ -201,13 +201,13 @@ sub applied_after_slow_one
 	my (@statements) = @_;
 	while_one_waits(
 		'UPDATE items SET v = v + 1 WHERE id = 1',
-		sub { on_publisher($_) foreach @statements; });
+		sub { $publisher->sql($_) foreach @statements; });
 	return applied();
 }
 
 # The apply worker waits for a lock like PostgreSQL's own.  What arrives meanwhile
 # is not lost, and what arrives later is for writers.
-my $apply = apply_pid($subscriber, 'tap');
+my $apply = $subscriber->apply_pid('tap');
 comes_true(
 	'after one that was slow, writers get the next one',
 	sub {
@@ -217,12 +217,12 @@ comes_true(
 		my @next = applied_of('UPDATE items SET v = v + 1 WHERE id = 3');
 		return $after[0] > $before[0] && $next[1] == 1;
 	});
-is(apply_pid($subscriber, 'tap'), $apply, 'the apply worker is the same');
+is($subscriber->apply_pid('tap'), $apply, 'the apply worker is the same');
 tables_are_equal();
 
 ### how long writers apply everything
 
-on_subscriber(
+$subscriber->sql(
 	q(ALTER TABLE slow ADD CHECK (md5(repeat('x', mb * 1000000)) <> '')));
 my $source = $publisher->background_psql('postgres');
 my $target = $subscriber->background_psql('postgres');
@@ -261,9 +261,9 @@ tables_are_equal();
 ### SKIP
 
 # While the walsender is stopped, read the position of the transaction.
-on_publisher(
+$publisher->sql(
 	q(SELECT pg_create_logical_replication_slot('peek', 'pgoutput')));
-my $walsender = on_publisher('SELECT pid FROM pg_stat_replication');
+my $walsender = $publisher->sql('SELECT pid FROM pg_stat_replication');
 my $is_wrong = 0;
 
 sub skip_next
@@ -293,12 +293,12 @@ comes_true(
 		skip_next();
 		my @after = applied();
 		$is_wrong ||=
-		  on_subscriber('SELECT v FROM items WHERE id = 1') eq '-1';
-		on_publisher('UPDATE items SET v = 0 WHERE id = 1');
+		  $subscriber->sql('SELECT v FROM items WHERE id = 1') eq '-1';
+		$publisher->sql('UPDATE items SET v = 0 WHERE id = 1');
 		return "$after[0] $after[1]" eq ($before[0] + 1) . " $before[1]";
 	});
 ok(!$is_wrong, 'and so is one of writers');
-is(apply_pid($subscriber, 'tap'), $apply, 'the apply worker is the same');
+is($subscriber->apply_pid('tap'), $apply, 'the apply worker is the same');
 $_->quit for $source, $target;
 tables_are_equal();
 
@@ -306,20 +306,20 @@ tables_are_equal();
 
 # As with PostgreSQL's own apply, the worker exits, retries, and continues when that
 # transaction is skipped.
-on_subscriber('INSERT INTO items VALUES (100, 0)');
+$subscriber->sql('INSERT INTO items VALUES (100, 0)');
 my $offset = -s $subscriber->logfile;
 my $error = duplicate_key('items');
-on_publisher('INSERT INTO items VALUES (100, 1)');
+$publisher->sql('INSERT INTO items VALUES (100, 1)');
 $subscriber->wait_for_log($error, $offset);
 $subscriber->wait_for_log(qr/finished at ([0-9A-F]+\/[0-9A-F]+)/, $offset);
 my ($lsn) = slurp_file($subscriber->logfile, $offset) =~
   /transaction \d+,? finished at ([0-9A-F]+\/[0-9A-F]+)/;
-on_subscriber("ALTER SUBSCRIPTION tap SKIP (lsn = '$lsn')");
-wait_for_pool($subscriber, 'tap');
-wait_applied($publisher, $subscriber, 'tap');
-is(on_subscriber('SELECT v FROM items WHERE id = 100'),
+$subscriber->sql("ALTER SUBSCRIPTION tap SKIP (lsn = '$lsn')");
+$subscriber->wait_for_pool('tap');
+$publisher->wait_applied;
+is($subscriber->sql('SELECT v FROM items WHERE id = 100'),
 	0, 'the failing transaction was skipped');
-on_publisher('UPDATE items SET v = 2 WHERE id = 100');
+$publisher->sql('UPDATE items SET v = 2 WHERE id = 100');
 tables_are_equal();
 
 ### user code
@@ -327,8 +327,8 @@ tables_are_equal();
 # What a trigger leaves in the session of the apply worker is noted, although the change
 # that fires it is never in the queue.  So the apply worker fires this trigger from then
 # on, even among many transactions.
-exec_both('CREATE TABLE coded (id int PRIMARY KEY, seen text)');
-on_subscriber(
+$pair->exec_both('CREATE TABLE coded (id int PRIMARY KEY, seen text)');
+$subscriber->sql(
 	q(CREATE FUNCTION leave() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
 		NEW.seen := current_setting('app.left', true);
 		IF NEW.id >= 0 THEN PERFORM set_config('app.left', 'left', false); END IF;
@@ -337,7 +337,7 @@ on_subscriber(
 	CREATE TRIGGER leave BEFORE INSERT ON coded FOR EACH ROW EXECUTE FUNCTION leave();
 	ALTER TABLE coded ENABLE ALWAYS TRIGGER leave;
 	ALTER SUBSCRIPTION tap REFRESH PUBLICATION;));
-wait_until_ready($subscriber);
+$subscriber->wait_until_ready;
 comes_true(
 	'a lone transaction fires a trigger',
 	sub {
@@ -347,11 +347,11 @@ comes_true(
 		return "@applied" eq '1 0';
 	});
 applied_after_slow_one(map { "INSERT INTO coded VALUES (-$_)" } 1 .. 8);
-is( on_subscriber(
+is( $subscriber->sql(
 		q(SELECT string_agg(DISTINCT seen, ' ') FROM coded WHERE id < 0)),
 	'left',
 	'the apply worker fires it from then on');
-is( on_subscriber(
+is( $subscriber->sql(
 		q(SELECT count(*) FROM coded WHERE id < 0 AND seen IS NULL)),
 	0, 'always');
 tables_are_equal();
@@ -360,7 +360,7 @@ tables_are_equal();
 
 writers_apply(
 	'a row that is not found by its identity is looked for by a writer',
-	sub { on_publisher('UPDATE whole SET v = v + 1') }, $by_writer);
+	sub { $publisher->sql('UPDATE whole SET v = v + 1') }, $by_writer);
 
 # Once such a table is known, the apply worker waits for the end of a transaction, which
 # may change it, before it begins to apply.
@@ -382,9 +382,9 @@ sub none_is_lone
 {
 	my ($setting, $writers) = @_;
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
-	reload_with($subscriber, $setting,
+	$subscriber->reload_with($setting,
 		"parallel_apply.writers_per_subscription = $writers");
-	wait_for_pool($subscriber, 'tap', $writers);
+	$subscriber->wait_for_pool('tap', $writers);
 	my @sum = (0, 0);
 	my $end = time + 3;
 	while (time < $end)

@@ -18,14 +18,14 @@ use Time::HiRes qw(time);
 use WalsenderClient;
 
 # No keepalives: they would flush the messages that are held back.
-my ($publisher, $subscriber) = new_pair(
+my ($pair, $publisher, $subscriber) = new_pair(
 	publisher_conf => q(
 		shared_preload_libraries = 'parallel_apply'
 		parallel_apply.coalesce_messages = on
 		autovacuum = off
 		max_prepared_transactions = 2
 		wal_sender_timeout = 0));
-exec_both(
+$pair->exec_both(
 	join "\n",
 	map {
 		"CREATE TYPE mood$_ AS ENUM ('sad', 'ok');
@@ -36,7 +36,7 @@ exec_both(
 		CREATE TABLE partition$_ PARTITION OF parent$_ DEFAULT;
 		CREATE TABLE unpublished$_ (id serial PRIMARY KEY, note text);"
 	} 1 .. 30);
-on_publisher(
+$publisher->sql(
 	'CREATE PUBLICATION client FOR TABLE ' . join ', ',
 	map { ("known$_", "new$_", "typed$_", "parent$_") } 1 .. 30);
 
@@ -94,7 +94,8 @@ my $number = 0;
 sub begin_test
 {
 	$number++;
-	on_publisher("INSERT INTO known$number (note) VALUES ('known $number')");
+	$publisher->sql(
+		"INSERT INTO known$number (note) VALUES ('known $number')");
 	arrives("known $number.*C") or die "known $number does not arrive";
 	$client->forget;
 	return;
@@ -109,7 +110,7 @@ sub insert_into
 # The walsender of the client
 sub walsender_pid
 {
-	return on_publisher(
+	return $publisher->sql(
 		q(SELECT pid FROM pg_stat_replication WHERE application_name = 'tap_client')
 	);
 }
@@ -131,8 +132,8 @@ sub run_behind_locks
 	my ($catalogs, @transactions) = @_;
 	my $walsender = walsender_pid();
 	kill 'STOP', $walsender;
-	on_publisher(join "\n", map { "BEGIN; $_ COMMIT;" } @transactions);
-	my @sessions = map { hold($publisher, "LOCK $_") } @$catalogs;
+	$publisher->sql(join "\n", map { "BEGIN; $_ COMMIT;" } @transactions);
+	my @sessions = map { $publisher->hold("LOCK $_") } @$catalogs;
 	kill 'CONT', $walsender;
 	wait_until_blocked($catalogs->[0]);
 	pass_time(0.01);
@@ -158,7 +159,7 @@ sub of_walsender
 
 sub walsender_has
 {
-	return on_publisher(of_walsender(@_)) eq 't';
+	return $publisher->sql(of_walsender(@_)) eq 't';
 }
 
 sub wait_until_walsender
@@ -193,7 +194,7 @@ sub stays
 }
 
 $observer = $publisher->background_psql('postgres');
-on_publisher(
+$publisher->sql(
 	"SELECT pg_create_logical_replication_slot('client', 'pgoutput')");
 connect_client(
 	"SLOT client LOGICAL 0/0 (proto_version '1', publication_names 'client')"
@@ -208,7 +209,7 @@ stays(
 
 # The setting is read again.
 {
-	reload_with($publisher, 'parallel_apply.coalesce_messages = off');
+	$publisher->reload_with('parallel_apply.coalesce_messages = off');
 	begin_test();
 	my ($lock) = run_behind_locks(
 		['pg_publication_rel'], join '',
@@ -218,7 +219,7 @@ stays(
 		'each change is sent separately if the setting is off');
 	end_session($lock);
 	ok(arrives('after all.*C'), 'and so is what follows');
-	reload_with($publisher, 'parallel_apply.coalesce_messages = on');
+	$publisher->reload_with('parallel_apply.coalesce_messages = on');
 }
 
 # Messages that would fill the buffer are not held back.
@@ -287,13 +288,13 @@ sub goes_in_time
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
 	my $walsender = walsender_pid();
 	kill 'STOP', $walsender;
-	on_publisher(
+	$publisher->sql(
 		join "\n", $sql,
 		map { "BEGIN; $_ COMMIT;" } insert_into('unpublished', 'x'),
 		insert_into('parent', 'last'),
 		backlog());
 	my ($unpublished, $partition) =
-	  map { hold($publisher, "LOCK $_") } qw(pg_publication_rel pg_inherits);
+	  map { $publisher->hold("LOCK $_") } qw(pg_publication_rel pg_inherits);
 	kill 'CONT', $walsender;
 	wait_until_blocked('pg_publication_rel');
 	pass_time(0.01);
@@ -316,7 +317,7 @@ goes_in_time(
 # The background writer would log running transactions.  Return its pid.
 sub stop_background_writer
 {
-	my $writer = on_publisher(
+	my $writer = $publisher->sql(
 		q(SELECT pid FROM pg_stat_activity WHERE backend_type = 'background writer')
 	);
 	kill 'STOP', $writer;
@@ -335,12 +336,12 @@ sub reports_each_record
 		insert_into('known', 'first', 'second'),
 		"INSERT INTO known$number (note) VALUES ('at ' || pg_current_wal_insert_lsn());",
 		insert_into('new', 'last'));
-	my $sent_lsn = on_publisher(
+	my $sent_lsn = $publisher->sql(
 		q(SELECT sent_lsn FROM pg_stat_replication WHERE application_name = 'tap_client')
 	);
 	end_session($lock);
 	arrives('last.*C') or die 'the transaction does not arrive';
-	return on_publisher(
+	return $publisher->sql(
 		"SELECT '$sent_lsn' >= substr(note, 4)::pg_lsn FROM known$number WHERE note LIKE 'at %'"
 	) eq 't';
 }
@@ -353,10 +354,10 @@ sub reports_each_record
 		$is_reported = reports_each_record() or last;
 	}
 	ok(!$is_reported, 'records of a page of WAL are decoded together');
-	reload_with($publisher, 'parallel_apply.coalesce_messages = off');
+	$publisher->reload_with('parallel_apply.coalesce_messages = off');
 	ok(reports_each_record(),
 		'each record is decoded separately if the setting is off');
-	reload_with($publisher, 'parallel_apply.coalesce_messages = on');
+	$publisher->reload_with('parallel_apply.coalesce_messages = on');
 }
 
 # Return the position behind its commit.
@@ -364,7 +365,7 @@ sub commit_of
 {
 	my ($session) = @_;
 	end_session($session);
-	return on_publisher('SELECT pg_current_wal_insert_lsn()');
+	return $publisher->sql('SELECT pg_current_wal_insert_lsn()');
 }
 
 # The records of two transactions that are not published, each of which takes long
@@ -373,13 +374,13 @@ sub commit_of
 	begin_test();
 	my $walsender = walsender_pid();
 	kill 'STOP', $walsender;
-	on_publisher('SELECT pg_switch_wal()');
+	$publisher->sql('SELECT pg_switch_wal()');
 	my @sessions =
-	  map { hold($publisher, insert_into($_, 'x')) } qw(unpublished parent);
+	  map { $publisher->hold(insert_into($_, 'x')) } qw(unpublished parent);
 	my $lsn = commit_of($sessions[0]);
 	end_session($sessions[1]);
 	my @locks =
-	  map { hold($publisher, "LOCK $_") } qw(pg_publication_rel pg_inherits);
+	  map { $publisher->hold("LOCK $_") } qw(pg_publication_rel pg_inherits);
 	kill 'CONT', $walsender;
 	wait_until_blocked('pg_publication_rel');
 	pass_time(0.01);
@@ -402,11 +403,11 @@ sub goes_before_a_slow_commit
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
 	my $walsender = walsender_pid();
 	kill 'STOP', $walsender;
-	on_publisher('SELECT pg_switch_wal()');
-	my $session = hold($publisher, insert_into('new', 'after'));
-	on_publisher($statement);
+	$publisher->sql('SELECT pg_switch_wal()');
+	my $session = $publisher->hold(insert_into('new', 'after'));
+	$publisher->sql($statement);
 	end_session($session);
-	my $lock = hold($publisher, 'LOCK pg_publication_rel');
+	my $lock = $publisher->hold('LOCK pg_publication_rel');
 	kill 'CONT', $walsender;
 	wait_until_blocked('pg_publication_rel');
 	ok(arrives($what), $name);
@@ -417,14 +418,14 @@ sub goes_before_a_slow_commit
 # COMMIT PREPARED, which does not end a transaction for the walsender, and then, in
 # the same page of WAL, a commit that takes long
 {
-	on_publisher(
+	$publisher->sql(
 		q(SELECT pg_create_logical_replication_slot('prepares', 'pgoutput', false, true))
 	);
 	connect_client(
 		"SLOT prepares LOGICAL 0/0 (proto_version '3', publication_names 'client', two_phase 'on')"
 	);
 	begin_test();
-	on_publisher(
+	$publisher->sql(
 		join ' ', 'BEGIN;',
 		insert_into('known', 'first'),
 		q(PREPARE TRANSACTION 'both';));
@@ -445,7 +446,7 @@ sub goes_before_a_slow_commit
 	{
 		my ($command, $what, $before) = @$_;
 		begin_test();
-		on_publisher(
+		$publisher->sql(
 			join ' ', 'BEGIN;',
 			insert_into('known', 'first'),
 			q(PREPARE TRANSACTION 'both';));
@@ -468,16 +469,16 @@ sub goes_before_a_slow_commit
 			insert_into('known', 'early'),
 			q(PREPARE TRANSACTION 'both';)),
 		'early.*P.*both');
-	on_publisher(q(COMMIT PREPARED 'both'));
+	$publisher->sql(q(COMMIT PREPARED 'both'));
 	arrives('K.*both') or die 'the second phase does not arrive';
 
 	# The rollback of a streamed transaction
-	reload_with($publisher, 'logical_decoding_work_mem = 64kB');
+	$publisher->reload_with('logical_decoding_work_mem = 64kB');
 	connect_client(
 		"SLOT prepares LOGICAL 0/0 (proto_version '3', publication_names 'client', streaming 'on')"
 	);
 	begin_test();
-	my $streamed = hold($publisher, backlog());
+	my $streamed = $publisher->hold(backlog());
 	arrives('[[:xdigit:]]{32}') or die 'nothing is streamed';
 	kill 'STOP', walsender_pid();
 	$client->forget;
@@ -487,8 +488,8 @@ sub goes_before_a_slow_commit
 	connect_client(
 		"SLOT client LOGICAL 0/0 (proto_version '1', publication_names 'client')"
 	);
-	on_publisher(q(SELECT pg_drop_replication_slot('prepares')));
-	reload_with($publisher, 'logical_decoding_work_mem = 64MB');
+	$publisher->sql(q(SELECT pg_drop_replication_slot('prepares')));
+	$publisher->reload_with('logical_decoding_work_mem = 64MB');
 }
 
 # A commit, followed by a message that ends no transaction
@@ -520,7 +521,7 @@ sub goes_before_a_slow_commit
 # for the walsender to check for replies after half of its timeout.  There is a
 # reply, so it sends no keepalive.
 {
-	reload_with($publisher, q(wal_sender_timeout = '1s'));
+	$publisher->reload_with(q(wal_sender_timeout = '1s'));
 	begin_test();
 	my ($unpublished, $partition) = run_behind_locks(
 		[qw(pg_publication_rel pg_inherits)],
@@ -534,7 +535,7 @@ sub goes_before_a_slow_commit
 	wait_until_blocked('pg_inherits');
 	ok(arrives('early.*C'),
 		'messages are sent when the walsender checks for replies');
-	reload_with($publisher, 'wal_sender_timeout = 0');
+	$publisher->reload_with('wal_sender_timeout = 0');
 	end_session($partition);
 	ok(arrives('last.*C'), 'and the rest of it in the end');
 }
@@ -543,9 +544,9 @@ sub goes_before_a_slow_commit
 # has decoded.  It may send a keepalive after the first one.
 {
 	my $writer = stop_background_writer();
-	on_publisher(
+	$publisher->sql(
 		"INSERT INTO unpublished$number (note) VALUES ('first'), ('last')");
-	my $lsn = on_publisher('SELECT pg_current_wal_flush_lsn()');
+	my $lsn = $publisher->sql('SELECT pg_current_wal_flush_lsn()');
 	wait_until_walsender("sent_lsn >= '$lsn'");
 	kill 'CONT', $writer;
 	ok(1, 'a waiting walsender has reported everything that is decoded');
@@ -554,7 +555,7 @@ sub goes_before_a_slow_commit
 # A session that creates a slot reads until the snapshot is complete.  The rest of
 # that page belongs to the slot.
 {
-	my $older = hold($publisher, 'SELECT pg_current_xact_id()');
+	my $older = $publisher->hold('SELECT pg_current_xact_id()');
 	my $maker =
 	  $publisher->background_psql('postgres', replication => 'database');
 	$maker->query_until(qr/sent/,
@@ -565,7 +566,7 @@ sub goes_before_a_slow_commit
 		q(SELECT count(*) = 1 FROM pg_stat_activity WHERE backend_type = 'walsender'
 			AND wait_event = 'transactionid')
 	) or die 'no process waits for the older transaction';
-	my $walsender = on_publisher(
+	my $walsender = $publisher->sql(
 		q(SELECT pid FROM pg_stat_activity WHERE backend_type = 'walsender'
 			AND wait_event = 'transactionid'));
 	kill 'STOP', $walsender;
@@ -573,13 +574,13 @@ sub goes_before_a_slow_commit
 
 	# CHECKPOINT logs the running transactions: none.
 	$number++;
-	on_publisher('SELECT pg_switch_wal()');
-	on_publisher(join "\n", insert_into('known', 'before'),
+	$publisher->sql('SELECT pg_switch_wal()');
+	$publisher->sql(join "\n", insert_into('known', 'before'),
 		'CHECKPOINT;', insert_into('known', 'in the slot'));
 	kill 'CONT', $walsender;
 	$maker->query_safe('SELECT 1');
 	$maker->quit;
-	my $changes = on_publisher(
+	my $changes = $publisher->sql(
 		q(SELECT string_agg(encode(data, 'escape'), '') FROM pg_logical_slot_get_binary_changes(
 			'made', NULL, NULL, 'proto_version', '1', 'publication_names', 'client'))
 	);
@@ -587,7 +588,7 @@ sub goes_before_a_slow_commit
 		$changes,
 		qr/in the slot/,
 		'changes after the snapshot of a slot are in the slot');
-	on_publisher(q(SELECT pg_drop_replication_slot('made')));
+	$publisher->sql(q(SELECT pg_drop_replication_slot('made')));
 }
 
 ### a standby that must confirm first
@@ -597,7 +598,7 @@ sub goes_before_a_slow_commit
 sub confirm_wal
 {
 	my ($lsn) = @_;
-	on_publisher("SELECT pg_replication_slot_advance('standby', $lsn)");
+	$publisher->sql("SELECT pg_replication_slot_advance('standby', $lsn)");
 	return;
 }
 
@@ -620,18 +621,18 @@ SKIP:
 {
 	skip 'slots fail over from PostgreSQL 17 on', 1
 	  if $publisher->pg_version < 17;
-	on_publisher(
+	$publisher->sql(
 		q(SELECT pg_create_physical_replication_slot('standby', true);
 		SELECT pg_create_logical_replication_slot('failover', 'pgoutput', failover => true))
 	);
-	reload_with($publisher, q(synchronized_standby_slots = 'standby'));
+	$publisher->reload_with(q(synchronized_standby_slots = 'standby'));
 	$publisher->poll_query_until('postgres',
 		q(SELECT current_setting('synchronized_standby_slots') = 'standby'))
 	  or die 'the setting is not read';
 
 	my $writer = stop_background_writer();
 	$number++;
-	on_publisher("INSERT INTO known$number (note) VALUES ('known')");
+	$publisher->sql("INSERT INTO known$number (note) VALUES ('known')");
 	confirm_wal('pg_current_wal_flush_lsn()');
 	connect_client(
 		"SLOT failover LOGICAL 0/0 (proto_version '1', publication_names 'client')"
@@ -650,10 +651,11 @@ SKIP:
 	for my $try (1 .. $tries)
 	{
 		confirm_all_wal();
-		on_publisher("INSERT INTO known$number (note) VALUES ('try $try')");
+		$publisher->sql(
+			"INSERT INTO known$number (note) VALUES ('try $try')");
 		wait_until_walsender($waits_for_standby);
-		my $lsn = on_publisher('SELECT pg_current_wal_flush_lsn()');
-		on_publisher(backlog());
+		my $lsn = $publisher->sql('SELECT pg_current_wal_flush_lsn()');
+		$publisher->sql(backlog());
 		confirm_wal("'$lsn'");
 		wait_until_walsender("sent_lsn >= '$lsn'");
 		wait_until_walsender($waits_for_standby);
@@ -663,7 +665,7 @@ SKIP:
 	is($sent, $tries,
 		'behind a backlog it is sent before the walsender waits for a standby'
 	);
-	reload_with($publisher, q(synchronized_standby_slots = ''));
+	$publisher->reload_with(q(synchronized_standby_slots = ''));
 }
 
 ### other clients
@@ -672,12 +674,12 @@ SKIP:
 SKIP:
 {
 	skip 'the server has no test_decoding', 2 if !has_module('test_decoding');
-	on_publisher(
+	$publisher->sql(
 		"SELECT pg_create_logical_replication_slot('other', 'test_decoding')"
 	);
 	connect_client('SLOT other LOGICAL 0/0');
 	$number++;
-	on_publisher(join '', insert_into('known', 'known'));
+	$publisher->sql(join '', insert_into('known', 'known'));
 	arrives('known.*COMMIT') or die 'the first transaction does not arrive';
 	my ($lock) = run_behind_locks(
 		['pg_type'], join '',
@@ -689,7 +691,7 @@ SKIP:
 	connect_client(
 		"SLOT client LOGICAL 0/0 (proto_version '1', publication_names 'client')"
 	);
-	on_publisher(q(SELECT pg_drop_replication_slot('other')));
+	$publisher->sql(q(SELECT pg_drop_replication_slot('other')));
 }
 
 # A client that ends the copy while a commit waits for it: it is asked for nothing
@@ -700,7 +702,7 @@ SKIP:
 	$client->send_message('d', pack 'a Q> Q> Q> Q> C',
 		'r', ~0 - 1, 1, 1, 0, 0);
 	wait_until_walsender(q(write_lsn > pg_current_wal_lsn()));
-	reload_with($publisher, q(synchronous_standby_names = 'tap_client'));
+	$publisher->reload_with(q(synchronous_standby_names = 'tap_client'));
 	wait_until_walsender(q(sync_state = 'sync'));
 	my $walsender = walsender_pid();
 	kill 'STOP', $walsender;
@@ -715,7 +717,7 @@ SKIP:
 	kill 'CONT', $walsender;
 	ok(arrives('<c>.*<Z>'), 'a copy that the client ends is ended');
 	unlike($client->arrived, qr/<c>[^<]/, 'nothing is asked behind its end');
-	reload_with($publisher, q(synchronous_standby_names = ''));
+	$publisher->reload_with(q(synchronous_standby_names = ''));
 	$session->query_safe('SELECT 1');
 	$session->quit;
 	connect_client(
@@ -727,26 +729,26 @@ SKIP:
 {
 	my $offset = -s $publisher->logfile;
 	begin_test();
-	on_publisher(
+	$publisher->sql(
 		"INSERT INTO known$number (note) SELECT repeat('x', 1000) FROM generate_series(1, 10000)"
 	);
 	wait_until_walsender(q(wait_event = 'WalSenderWriteData'));
-	reload_with($publisher, q(wal_sender_timeout = '1s'));
+	$publisher->reload_with(q(wal_sender_timeout = '1s'));
 	ok( $publisher->wait_for_log(
 			qr/terminating walsender process due to replication timeout/,
 			$offset),
 		'a client that does not read is given up after wal_sender_timeout');
-	reload_with($publisher, 'wal_sender_timeout = 0');
+	$publisher->reload_with('wal_sender_timeout = 0');
 }
 
 # Physical replication, in a connection to a database
 {
 	my $lsn =
-	  on_publisher('SELECT pg_switch_wal(); SELECT pg_current_wal_lsn()');
-	on_publisher("SELECT pg_create_physical_replication_slot('physical')");
+	  $publisher->sql('SELECT pg_switch_wal(); SELECT pg_current_wal_lsn()');
+	$publisher->sql("SELECT pg_create_physical_replication_slot('physical')");
 	connect_client(
 		'SLOT physical PHYSICAL ' . (split /\n/, $lsn)[-1] . ' TIMELINE 1');
-	on_publisher("INSERT INTO known1 (note) VALUES ('physical')");
+	$publisher->sql("INSERT INTO known1 (note) VALUES ('physical')");
 	wait_until_walsender(
 		q(wait_event = 'WalSenderMain' AND sent_lsn >= pg_current_wal_lsn()));
 	like(arrived(), qr/physical/, 'physical replication sends what it has');
@@ -755,21 +757,20 @@ $client->close;
 $observer->quit;
 
 # A subscription, with commits that wait for it
-create_accounts();
-create_extension($subscriber);
-subscribe($publisher, $subscriber, 'tap', with => 'streaming = on');
-reload_with(
-	$publisher,
+$pair->create_accounts;
+$subscriber->create_extension;
+$pair->subscribe('tap', with => 'streaming = on');
+$publisher->reload_with(
 	q(synchronous_standby_names = 'tap'),
 	'synchronous_commit = remote_apply');
-wait_for_sync_state($publisher, 'tap', 'sync');
-under_load(
+$publisher->wait_for_sync_state('tap', 'sync');
+$pair->under_load(
 	sub {
-		wait_for_progress() for 1 .. 5;
+		$subscriber->wait_for_progress for 1 .. 5;
 	});
-reload_with($publisher, q(synchronous_standby_names = ''));
-accounts_are_equal('with commits that wait');
-rows_equal($publisher, $subscriber, "known$_") for 1 .. $number;
+$publisher->reload_with(q(synchronous_standby_names = ''));
+$pair->accounts_are_equal('with commits that wait');
+$pair->rows_equal("known$_") for 1 .. $number;
 # A session of pgbench that ends while its commit waits may still try to answer.
 finish($publisher, $subscriber, qr/connection to client lost/);
 done_testing();

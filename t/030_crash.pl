@@ -14,7 +14,7 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-my ($publisher, $subscriber) = new_pair(
+my ($pair, $publisher, $subscriber) = new_pair(
 	subscriber_conf => q(
 		restart_after_crash = on
 		# Whatever is not flushed is lost.
@@ -22,12 +22,12 @@ my ($publisher, $subscriber) = new_pair(
 		wal_writer_flush_after = 2GB));
 my @tables = qw(accounts history gate);
 
-exec_both(
+$pair->exec_both(
 	q(CREATE TABLE accounts (aid int PRIMARY KEY, balance int NOT NULL);
 	CREATE TABLE history (n int, part int);
 	CREATE TABLE gate (id int PRIMARY KEY, n int NOT NULL);));
-$publisher->safe_psql(
-	'postgres', q(
+$publisher->sql(
+	q(
 	INSERT INTO accounts SELECT i, 0 FROM generate_series(1, 100) i;
 	INSERT INTO gate VALUES (1, 0), (2, 0);
 	CREATE PROCEDURE make_load(first int, last int) LANGUAGE plpgsql AS $$
@@ -38,8 +38,8 @@ $publisher->safe_psql(
 			COMMIT;
 		END LOOP;
 	END $$;));
-create_extension($subscriber);
-subscribe($publisher, $subscriber, 'tap');
+$subscriber->create_extension;
+$pair->subscribe('tap');
 
 # Numbers of transactions, never used twice
 my $n = 0;
@@ -47,8 +47,7 @@ my $n = 0;
 sub make_load
 {
 	my ($count) = @_;
-	$publisher->safe_psql('postgres',
-		sprintf('CALL make_load(%d, %d)', $n + 1, $n + $count));
+	$publisher->sql(sprintf('CALL make_load(%d, %d)', $n + 1, $n + $count));
 	$n += $count;
 	return;
 }
@@ -57,19 +56,19 @@ sub make_load
 # the middle of its changes, and younger ones that wait for that transaction.
 sub block_writers
 {
-	wait_for_pool($subscriber, 'tap');
+	$subscriber->wait_for_pool('tap');
 	my $session =
-	  hold($subscriber, 'SELECT n FROM gate WHERE id = 1 FOR UPDATE');
+	  $subscriber->hold('SELECT n FROM gate WHERE id = 1 FOR UPDATE');
 	make_load(50);
-	$publisher->safe_psql(
-		'postgres', qq(BEGIN;
+	$publisher->sql(
+		qq(BEGIN;
 		INSERT INTO history VALUES ($n, 1);
 		UPDATE gate SET n = n + 1 WHERE id = 1;
 		INSERT INTO history VALUES ($n, 2);
 		COMMIT;));
 	make_load(50);
-	wait_for_state($subscriber, 'waiting for lock');
-	wait_for_state($subscriber, 'waiting for prior commit');
+	$subscriber->wait_for_state('waiting for lock');
+	$subscriber->wait_for_state('waiting for prior commit');
 	return $session;
 }
 
@@ -88,7 +87,7 @@ sub begin_load
 sub pid_of_writer
 {
 	my ($state) = @_;
-	return $subscriber->safe_psql('postgres',
+	return $subscriber->sql(
 		"SELECT pid FROM parallel_apply.writers WHERE state = '$state' LIMIT 1"
 	);
 }
@@ -96,10 +95,8 @@ sub pid_of_writer
 sub terminate
 {
 	my ($pid) = @_;
-	is( $subscriber->safe_psql(
-			'postgres', "SELECT pg_terminate_backend($pid)"),
-		't',
-		"process $pid is terminated");
+	is($subscriber->sql("SELECT pg_terminate_backend($pid)"),
+		't', "process $pid is terminated");
 	return;
 }
 
@@ -128,7 +125,7 @@ for my $state ('waiting for lock', 'waiting for prior commit')
 		'the log says why the apply worker restarts');
 	$session->quit;
 	$load->quit;
-	tables_equal("after the end of a writer $state", @tables);
+	$pair->tables_equal("after the end of a writer $state", @tables);
 }
 
 # The apply worker.  The gate: the old writers are gone before new ones start,
@@ -137,23 +134,22 @@ for my $state ('waiting for lock', 'waiting for prior commit')
 	my $session = block_writers();
 	my $load = begin_load(500);
 	my $offset = -s $subscriber->logfile;
-	my $writers = join ',', writer_pids($subscriber, 'tap');
-	terminate(apply_pid($subscriber, 'tap'));
+	my $writers = join ',', $subscriber->writer_pids('tap');
+	terminate($subscriber->apply_pid('tap'));
 	$subscriber->wait_for_log(
 		qr/parallel apply of subscription "tap" has started/, $offset);
 	like(
 		slurp_file($subscriber->logfile, $offset),
 		qr/"tap" has stopped.*"tap" has started/s,
 		'one pool stops before the next one starts');
-	is( $subscriber->safe_psql(
-			'postgres',
+	is( $subscriber->sql(
 			"SELECT count(*) FROM pg_stat_activity WHERE pid IN ($writers)"),
 		'0',
 		'the writers are gone with their apply worker');
-	wait_for_state($subscriber, 'waiting for lock');
+	$subscriber->wait_for_state('waiting for lock');
 	$session->quit;
 	$load->quit;
-	tables_equal('after the end of the apply worker', @tables);
+	$pair->tables_equal('after the end of the apply worker', @tables);
 }
 
 # Even if a writer does not react: the next pool waits until it is gone.
@@ -161,7 +157,7 @@ for my $state ('waiting for lock', 'waiting for prior commit')
 	my $session = block_writers();
 	my $offset = -s $subscriber->logfile;
 	my $writer = pid_of_writer('waiting for lock');
-	my $apply_pid = apply_pid($subscriber, 'tap');
+	my $apply_pid = $subscriber->apply_pid('tap');
 	kill 'STOP', $writer;
 	$session->quit;
 	terminate($apply_pid);
@@ -179,26 +175,26 @@ for my $state ('waiting for lock', 'waiting for prior commit')
 	$subscriber->wait_for_log(
 		qr/"tap" has stopped.*parallel apply of subscription "tap" has started/s,
 		$offset);
-	tables_equal('after a writer did not react', @tables);
+	$pair->tables_equal('after a writer did not react', @tables);
 }
 
 # The apply worker again, in the middle of a transaction that it applies itself,
 # since the subscription does not know one of its tables, with changes before.
 {
-	wait_for_pool($subscriber, 'tap');
-	exec_both('CREATE TABLE unknown (n int)');
+	$subscriber->wait_for_pool('tap');
+	$pair->exec_both('CREATE TABLE unknown (n int)');
 	my $session =
-	  hold($subscriber, 'SELECT n FROM gate WHERE id = 1 FOR SHARE');
+	  $subscriber->hold('SELECT n FROM gate WHERE id = 1 FOR SHARE');
 	make_load(50);
-	$publisher->safe_psql(
-		'postgres', qq(BEGIN;
+	$publisher->sql(
+		qq(BEGIN;
 		INSERT INTO history VALUES ($n, 3);
 		INSERT INTO unknown VALUES ($n);
 		UPDATE gate SET n = $n WHERE id = 1;
 		INSERT INTO history VALUES ($n, 4);
 		COMMIT;));
 	make_load(50);
-	my $apply_pid = apply_pid($subscriber, 'tap');
+	my $apply_pid = $subscriber->apply_pid('tap');
 	$subscriber->poll_query_until('postgres',
 		"SELECT count(*) > 0 FROM pg_locks WHERE NOT granted AND pid = $apply_pid"
 	) or die 'the apply worker does not wait for the row';
@@ -207,19 +203,19 @@ for my $state ('waiting for lock', 'waiting for prior commit')
 	$subscriber->wait_for_log(
 		qr/parallel apply of subscription "tap" has started/, $offset);
 	$session->quit;
-	tables_equal('after the end of the apply worker in a native replay',
-		@tables);
+	$pair->tables_equal(
+		'after the end of the apply worker in a native replay', @tables);
 }
 
 # An idle writer
 {
 	my $offset = -s $subscriber->logfile;
-	wait_for_state($subscriber, 'idle');
+	$subscriber->wait_for_state('idle');
 	terminate(pid_of_writer('idle'));
 	$subscriber->wait_for_log(
 		qr/parallel apply of subscription "tap" has started/, $offset);
 	make_load(50);
-	tables_equal('after the end of an idle writer', @tables);
+	$pair->tables_equal('after the end of an idle writer', @tables);
 }
 
 # kill -9 of one of them crashes the server.
@@ -231,12 +227,12 @@ for my $process ('a writer', 'the apply worker')
 	my $pid =
 	  $process eq 'a writer'
 	  ? pid_of_writer('waiting for lock')
-	  : apply_pid($subscriber, 'tap');
+	  : $subscriber->apply_pid('tap');
 	is(kill('KILL', $pid), 1, "$process is killed");
 	wait_for_reinitialization($offset);
 	$session->quit;
 	$load->quit;
-	tables_equal("after $process was killed", @tables);
+	$pair->tables_equal("after $process was killed", @tables);
 }
 
 # An immediate shutdown
@@ -248,7 +244,7 @@ for my $process ('a writer', 'the apply worker')
 	make_load(50);
 	$subscriber->start;
 	$load->quit;
-	tables_equal('after a crash of the subscriber', @tables);
+	$pair->tables_equal('after a crash of the subscriber', @tables);
 }
 
 # No lost transaction was confirmed: the server crashes after the publisher has
@@ -256,26 +252,23 @@ for my $process ('a writer', 'the apply worker')
 # by PostgreSQL's own apply after the pool.
 for my $confirmer ('the pool', 'the next pool', 'PostgreSQL itself')
 {
-	wait_for_pool($subscriber, 'tap');
+	$subscriber->wait_for_pool('tap');
 	make_load(50);
-	wait_applied($publisher, $subscriber, 'tap');
+	$publisher->wait_applied;
 	my $offset = -s $subscriber->logfile;
-	my $walsender =
-	  $publisher->safe_psql('postgres',
-		'SELECT pid FROM pg_stat_replication');
+	my $walsender = $publisher->sql('SELECT pid FROM pg_stat_replication');
 	if ($confirmer eq 'the next pool')
 	{
 		# Commits between the two gates are not flushed yet.
 		my $session = block_writers();
 		my $next =
-		  hold($subscriber, 'SELECT n FROM gate WHERE id = 2 FOR UPDATE');
-		$publisher->safe_psql('postgres',
-			'UPDATE gate SET n = n + 1 WHERE id = 2');
+		  $subscriber->hold('SELECT n FROM gate WHERE id = 2 FOR UPDATE');
+		$publisher->sql('UPDATE gate SET n = n + 1 WHERE id = 2');
 		$session->quit;
 		$subscriber->poll_query_until('postgres',
 			"SELECT count(*) = 1 FROM history WHERE n = $n")
 		  or die 'the transactions before the gate are not applied';
-		terminate(apply_pid($subscriber, 'tap'));
+		terminate($subscriber->apply_pid('tap'));
 		$subscriber->wait_for_log(
 			qr/parallel apply of subscription "tap" has started/, $offset);
 		$publisher->poll_query_until('postgres',
@@ -299,22 +292,23 @@ for my $confirmer ('the pool', 'the next pool', 'PostgreSQL itself')
 		'parallel_apply.writers_per_subscription = 4');
 	$subscriber->start;
 	make_load(50);
-	tables_equal("after a crash when $confirmer has confirmed", @tables);
+	$pair->tables_equal("after a crash when $confirmer has confirmed",
+		@tables);
 }
 
 # The same for a small transaction that the apply worker itself has applied
 {
-	reload_with($subscriber, 'parallel_apply.leader_participation = on');
-	wait_for_pool($subscriber, 'tap', 4);
+	$subscriber->reload_with('parallel_apply.leader_participation = on');
+	$subscriber->wait_for_pool('tap', 4);
 	my $lone =
 	  'SELECT leader_transactions FROM parallel_apply.subscription_stats';
 	my $is_lone = 0;
 	for (1 .. 100)
 	{
-		my $before = $subscriber->safe_psql('postgres', $lone);
+		my $before = $subscriber->sql($lone);
 		make_load(1);
-		wait_applied($publisher, $subscriber, 'tap');
-		$is_lone = $subscriber->safe_psql('postgres', $lone) > $before;
+		$publisher->wait_applied;
+		$is_lone = $subscriber->sql($lone) > $before;
 		last if $is_lone;
 	}
 	ok($is_lone, 'the apply worker has applied a transaction itself');
@@ -324,12 +318,12 @@ for my $confirmer ('the pool', 'the next pool', 'PostgreSQL itself')
 		'parallel_apply.leader_participation = off');
 	$subscriber->start;
 	make_load(50);
-	tables_equal('after a crash when that was confirmed', @tables);
+	$pair->tables_equal('after a crash when that was confirmed', @tables);
 }
 
 {
 	my $session = block_writers();
-	my $apply_pid = apply_pid($subscriber, 'tap');
+	my $apply_pid = $subscriber->apply_pid('tap');
 	$publisher->stop('immediate');
 	# The apply worker has received it, but writers have all of the transactions.
 	$subscriber->poll_query_until('postgres',
@@ -338,7 +332,7 @@ for my $confirmer ('the pool', 'the next pool', 'PostgreSQL itself')
 	$publisher->start;
 	make_load(50);
 	$session->quit;
-	tables_equal('after a crash of the publisher', @tables);
+	$pair->tables_equal('after a crash of the publisher', @tables);
 }
 
 # A plain restart of both servers
@@ -349,11 +343,10 @@ for my $confirmer ('the pool', 'the next pool', 'PostgreSQL itself')
 	make_load(50);
 	$publisher->restart;
 	make_load(50);
-	tables_equal('after a restart of both', @tables);
+	$pair->tables_equal('after a restart of both', @tables);
 }
 
-is( $subscriber->safe_psql(
-		'postgres',
+is( $subscriber->sql(
 		q(SELECT count(*) FROM (SELECT 1 FROM history GROUP BY n, part HAVING count(*) > 1) d)
 	),
 	'0',

@@ -14,7 +14,7 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 
 # The queue is small, so that a test can fill it.
-my ($publisher, $subscriber) =
+my ($pair, $publisher, $subscriber) =
   new_pair(subscriber_conf => 'parallel_apply.queue_size = 64kB');
 my $connstr = $publisher->connstr;
 my $n = 0;
@@ -24,16 +24,15 @@ for my $db ('postgres', 'other')
 {
 	if ($db ne 'postgres')
 	{
-		$_->safe_psql('postgres', "CREATE DATABASE $db")
-		  for $publisher, $subscriber;
+		$_->sql("CREATE DATABASE $db") for $publisher, $subscriber;
 	}
-	exec_both(
+	$pair->exec_both(
 		q(CREATE TABLE history (n int, part int);
 		CREATE TABLE gate (id int PRIMARY KEY, n int NOT NULL);
 		CREATE TABLE bell (id int PRIMARY KEY);), $db);
 	$publisher->safe_psql($db, 'INSERT INTO gate VALUES (1, 0)');
-	create_extension($subscriber, $db);
-	subscribe($publisher, $subscriber, "tap_$db", db => $db);
+	$subscriber->create_extension($db);
+	$pair->subscribe("tap_$db", db => $db);
 }
 
 # Each row in a transaction of its own
@@ -51,15 +50,15 @@ sub make_history
 sub block_writers
 {
 	my ($db) = @_;
-	wait_for_pool($subscriber, "tap_$db", 4, $db);
-	my $session = hold($subscriber, 'SELECT n FROM gate FOR UPDATE', $db);
+	$subscriber->wait_for_pool("tap_$db", 4, $db);
+	my $session = $subscriber->hold('SELECT n FROM gate FOR UPDATE', $db);
 	$publisher->safe_psql(
 		$db,
 		"BEGIN; INSERT INTO history VALUES ($n, 1); UPDATE gate SET n = n + 1;
 		INSERT INTO history VALUES ($n, 2); COMMIT;");
 	make_history(50, $db);
-	wait_for_state($subscriber, 'waiting for lock', 1, $db);
-	wait_for_state($subscriber, 'waiting for prior commit', 3, $db);
+	$subscriber->wait_for_state('waiting for lock', 1, $db);
+	$subscriber->wait_for_state('waiting for prior commit', 3, $db);
 	return $session;
 }
 
@@ -80,16 +79,15 @@ sub writers_are_gone
 sub tables_are_equal
 {
 	my ($when, $db) = @_;
-	wait_applied($publisher, $subscriber, "tap_$db");
-	rows_equal($publisher, $subscriber, $_,
-		"$_ is equal on both sides $when", $db)
+	$publisher->wait_applied("tap_$db");
+	$pair->rows_equal($_, "$_ is equal on both sides $when", $db)
 	  for 'history', 'gate';
 	return;
 }
 
 sub rows_of_history
 {
-	return $subscriber->safe_psql('postgres', 'SELECT count(*) FROM history');
+	return $subscriber->sql('SELECT count(*) FROM history');
 }
 
 # ALTER SUBSCRIPTION ... DISABLE, with more transactions than the queue can hold
@@ -97,15 +95,13 @@ sub rows_of_history
 	my $session = block_writers('postgres');
 	make_history(1000, 'postgres');
 	my $rows = rows_of_history();
-	$subscriber->safe_psql('postgres',
-		'ALTER SUBSCRIPTION tap_postgres DISABLE');
+	$subscriber->sql('ALTER SUBSCRIPTION tap_postgres DISABLE');
 	writers_are_gone('writers are gone when the subscription is disabled',
 		'postgres');
 	$session->quit;
 	is(rows_of_history(), $rows,
 		'a disabled subscription applies nothing more');
-	$subscriber->safe_psql('postgres',
-		'ALTER SUBSCRIPTION tap_postgres ENABLE');
+	$subscriber->sql('ALTER SUBSCRIPTION tap_postgres ENABLE');
 	tables_are_equal('when the subscription is enabled again', 'postgres');
 }
 
@@ -115,9 +111,8 @@ sub rows_of_history
 {
 	# With streaming = parallel, the default from 18 on, the apply worker would
 	# restart to have writers, and could not connect.
-	$subscriber->safe_psql('postgres',
-		'ALTER SUBSCRIPTION tap_postgres SET (streaming = off)');
-	my $watcher = hold($subscriber, q(SET statement_timeout = '30s'; COMMIT));
+	$subscriber->sql('ALTER SUBSCRIPTION tap_postgres SET (streaming = off)');
+	my $watcher = $subscriber->hold(q(SET statement_timeout = '30s'; COMMIT));
 	my $until = sub {
 		my ($condition) = @_;
 		$watcher->query_safe(
@@ -126,17 +121,17 @@ sub rows_of_history
 			END LOOP; END \$\$");
 		return;
 	};
-	reload_with($subscriber, 'parallel_apply.writers_per_subscription = 1');
+	$subscriber->reload_with('parallel_apply.writers_per_subscription = 1');
 	$until->("state = 'native'");
 	my $session =
-	  hold($subscriber,
+	  $subscriber->hold(
 		'ALTER DATABASE postgres ALLOW_CONNECTIONS false; LOCK pg_database',
 		'other');
-	reload_with($subscriber, 'parallel_apply.writers_per_subscription = 4');
+	$subscriber->reload_with('parallel_apply.writers_per_subscription = 4');
 	$until->("state = 'parallel'");
 	make_history(10, 'postgres');
 	$until->('queue_transactions > 0');
-	reload_with($subscriber, 'parallel_apply.writers_per_subscription = 1');
+	$subscriber->reload_with('parallel_apply.writers_per_subscription = 1');
 	$until->("state = 'stopping'");
 	$session->query_safe('COMMIT');
 	$until->("state = 'native'");
@@ -144,7 +139,7 @@ sub rows_of_history
 	$session->query_safe('ALTER DATABASE postgres ALLOW_CONNECTIONS true');
 	$_->quit for $watcher, $session;
 	tables_are_equal('when writers could not start', 'postgres');
-	reload_with($subscriber, 'parallel_apply.writers_per_subscription = 4');
+	$subscriber->reload_with('parallel_apply.writers_per_subscription = 4');
 }
 
 # A closing pool accepts no more transactions.  Otherwise it would never be empty
@@ -152,43 +147,44 @@ sub rows_of_history
 {
 	my $session = block_writers('postgres');
 	my $transactions = sub {
-		return $subscriber->safe_psql('postgres',
+		return $subscriber->sql(
 			q(SELECT queue_transactions FROM parallel_apply.subscriptions));
 	};
-	wait_for_answer($publisher, 'tap_postgres');
+	$publisher->wait_for_answer('tap_postgres');
 	my $queued = $transactions->();
-	reload_with($subscriber, 'parallel_apply.writers_per_subscription = 1');
-	wait_until(q(state = 'stopping' FROM parallel_apply.subscriptions),
+	$subscriber->reload_with('parallel_apply.writers_per_subscription = 1');
+	$subscriber->wait_until(
+		q(state = 'stopping' FROM parallel_apply.subscriptions),
 		'the pool does not close');
 	make_history(10, 'postgres');
-	wait_for_answer($publisher, 'tap_postgres');
+	$publisher->wait_for_answer('tap_postgres');
 	is($transactions->(), $queued, 'a pool that closes takes nothing more');
 	$session->quit;
 	tables_are_equal('when a pool has closed', 'postgres');
-	reload_with($subscriber, 'parallel_apply.writers_per_subscription = 4');
+	$subscriber->reload_with('parallel_apply.writers_per_subscription = 4');
 }
 
 # DROP EXTENSION lets writers end what they have claimed; PostgreSQL itself applies
 # the rest.
 {
 	my $session = block_writers('postgres');
-	$subscriber->safe_psql('postgres', 'DROP EXTENSION parallel_apply');
+	$subscriber->sql('DROP EXTENSION parallel_apply');
 	make_history(10, 'postgres');
 	$session->quit;
 	tables_are_equal('when the extension is dropped', 'postgres');
 	writers_are_gone('writers are gone when the extension is dropped',
 		'postgres');
-	create_extension($subscriber);
+	$subscriber->create_extension;
 	make_history(10, 'postgres');
 }
 
 # A change of the connection restarts the apply worker.
 {
 	my $session = block_writers('postgres');
-	restart_apply($subscriber, 'tap_postgres',
+	$subscriber->restart_apply('tap_postgres',
 		"ALTER SUBSCRIPTION tap_postgres CONNECTION '$connstr dbname=postgres options=-crandom_page_cost=5'"
 	);
-	wait_for_state($subscriber, 'waiting for lock');
+	$subscriber->wait_for_state('waiting for lock');
 	$session->quit;
 	tables_are_equal('with another connection', 'postgres');
 }
@@ -217,8 +213,7 @@ sub rows_of_history
 		qr/database "other" is being used by logical replication subscription/,
 		'a database with a subscription cannot be dropped');
 	$subscriber->safe_psql('other', 'DROP SUBSCRIPTION tap_other');
-	is( $subscriber->safe_psql(
-			'postgres',
+	is( $subscriber->sql(
 			q(SELECT count(*) FROM pg_stat_activity WHERE datname = 'other' AND backend_type LIKE 'parallel_apply%')
 		),
 		'0',
@@ -226,8 +221,7 @@ sub rows_of_history
 	$session->quit;
 	is($subscriber->psql('postgres', 'DROP DATABASE other'),
 		0, 'and the database can be dropped');
-	is( $publisher->safe_psql(
-			'postgres',
+	is( $publisher->sql(
 			q(SELECT count(*) FROM pg_replication_slots WHERE slot_name = 'tap_other')
 		),
 		'0',
@@ -236,9 +230,9 @@ sub rows_of_history
 
 # Writers that have not started: they need a catalog that is locked.
 {
-	my $apply_pid = apply_pid($subscriber, 'tap_postgres');
+	my $apply_pid = $subscriber->apply_pid('tap_postgres');
 	my $session =
-	  hold($subscriber,
+	  $subscriber->hold(
 		'LOCK TABLE pg_subscription IN ACCESS EXCLUSIVE MODE');
 	$subscriber->append_conf('postgresql.conf',
 		'parallel_apply.writers_per_subscription = 6');
@@ -248,14 +242,13 @@ sub rows_of_history
 		q(SELECT count(*) >= 2 FROM pg_locks l JOIN pg_stat_activity a USING (pid)
 		WHERE NOT l.granted AND a.backend_type LIKE 'parallel_apply writer%')
 	) or die 'no writer waits for the catalog';
-	$subscriber->safe_psql('postgres',
-		"SELECT pg_terminate_backend($apply_pid)");
+	$subscriber->sql("SELECT pg_terminate_backend($apply_pid)");
 	writers_are_gone('writers that have not started yet are gone, too',
 		'postgres');
 	$session->quit;
 	make_history(10, 'postgres');
 	tables_are_equal('after that', 'postgres');
-	wait_for_pool($subscriber, 'tap_postgres', 6);
+	$subscriber->wait_for_pool('tap_postgres', 6);
 }
 
 # A writer that has its turn waits for the lock that NOTIFY takes at the commit.  A
@@ -265,15 +258,14 @@ sub ringing_writer
 	my ($old) = @_;
 	my $from = q(FROM pg_locks l JOIN pg_stat_activity a USING (pid)
 		WHERE NOT l.granted AND l.locktype = 'object' AND a.backend_type LIKE 'parallel_apply writer%');
-	wait_until(
+	$subscriber->wait_until(
 		"count(*) = 1 $from AND pid <> $old",
 		'no writer waits for the lock of NOTIFY');
-	return $subscriber->safe_psql('postgres', "SELECT pid $from");
+	return $subscriber->sql("SELECT pid $from");
 }
 
 {
-	$subscriber->safe_psql(
-		'postgres',
+	$subscriber->sql(
 		q(CREATE FUNCTION ring() RETURNS trigger LANGUAGE plpgsql
 		AS $$BEGIN NOTIFY bell; RETURN NULL; END$$;
 		CREATE TRIGGER ring AFTER INSERT ON bell FOR EACH ROW EXECUTE FUNCTION ring();
@@ -282,7 +274,7 @@ sub ringing_writer
 		"wal_level = replica\nmax_wal_senders = 1\nsynchronous_commit = local\nsynchronous_standby_names = missing"
 	);
 	$subscriber->restart;
-	wait_until(
+	$subscriber->wait_until(
 		q(wait_event = 'CheckpointerMain' FROM pg_stat_activity WHERE backend_type = 'checkpointer'),
 		'no process has noticed that there are synchronous standbys');
 	my $session = $subscriber->background_psql('postgres');
@@ -290,31 +282,28 @@ sub ringing_writer
 	$session->query_safe('SET synchronous_commit = on');
 	$session->query_safe('BEGIN; CREATE TABLE local (); NOTIFY bell');
 	$session->query_until(qr/begun/, "\\echo begun\nCOMMIT;\n");
-	wait_until(
+	$subscriber->wait_until(
 		"wait_event = 'SyncRep' FROM pg_stat_activity WHERE pid = $backend",
 		'the session does not wait for a standby');
 
-	wait_for_pool($subscriber, 'tap_postgres', 6);
-	$publisher->safe_psql('postgres', 'INSERT INTO bell VALUES (1)');
+	$subscriber->wait_for_pool('tap_postgres', 6);
+	$publisher->sql('INSERT INTO bell VALUES (1)');
 	my $writer = ringing_writer(0);
-	$subscriber->safe_psql('postgres',
-		"SELECT pg_terminate_backend($writer)");
+	$subscriber->sql("SELECT pg_terminate_backend($writer)");
 	isnt(ringing_writer($writer), $writer,
 		'a writer that waits in its commit can be terminated');
-	$subscriber->safe_psql('postgres',
-		'ALTER SUBSCRIPTION tap_postgres DISABLE');
+	$subscriber->sql('ALTER SUBSCRIPTION tap_postgres DISABLE');
 	writers_are_gone('writers are gone when one waits in its commit',
 		'postgres');
-	$subscriber->safe_psql('postgres', "SELECT pg_cancel_backend($backend)");
-	$subscriber->safe_psql('postgres',
-		'ALTER SUBSCRIPTION tap_postgres ENABLE');
+	$subscriber->sql("SELECT pg_cancel_backend($backend)");
+	$subscriber->sql('ALTER SUBSCRIPTION tap_postgres ENABLE');
 	make_history(10, 'postgres');
 	tables_are_equal('after that', 'postgres');
-	rows_equal($publisher, $subscriber, 'bell');
+	$pair->rows_equal('bell');
 	$session->quit;
 }
 
-$subscriber->safe_psql('postgres', 'DROP SUBSCRIPTION tap_postgres');
+$subscriber->sql('DROP SUBSCRIPTION tap_postgres');
 writers_are_gone('no writer is left in the end', 'postgres');
 
 finish(

@@ -13,24 +13,24 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-my ($publisher, $subscriber) = new_pair(
+my ($pair, $publisher, $subscriber) = new_pair(
 	publisher_conf => q(
 		shared_preload_libraries = 'parallel_apply'
 		parallel_apply.coalesce_messages = on
 		listen_addresses = '127.0.0.1'
 		logical_decoding_work_mem = 64kB),
 	subscriber_conf => 'parallel_apply.queue_size = 4MB');
-exec_both(
+$pair->exec_both(
 	q(CREATE TABLE items (id int PRIMARY KEY, v int NOT NULL, filling text);
 	CREATE TABLE gate (id int PRIMARY KEY, v int NOT NULL);));
-on_publisher('INSERT INTO gate VALUES (1, 0)');
-create_extension($subscriber);
+$publisher->sql('INSERT INTO gate VALUES (1, 0)');
+$subscriber->create_extension;
 
 # Small transactions, one larger than any buffer, one that is streamed
 sub make_changes
 {
 	my ($from) = @_;
-	on_publisher(
+	$publisher->sql(
 		qq(DO \$\$
 		BEGIN
 			UPDATE gate SET v = v + 1;
@@ -56,10 +56,9 @@ sub all_is_equal
 {
 	my ($how) = @_;
 	local $Test::Builder::Level = $Test::Builder::Level + 2;
-	my $lsn = on_publisher('SELECT pg_current_wal_lsn()');
-	on_subscriber("SELECT parallel_apply.wait_for_lsn('tap', '$lsn')");
-	rows_equal($publisher, $subscriber, $_, "$_ is equal $how")
-	  for 'items', 'gate';
+	my $lsn = $publisher->sql('SELECT pg_current_wal_lsn()');
+	$subscriber->sql("SELECT parallel_apply.wait_for_lsn('tap', '$lsn')");
+	$pair->rows_equal($_, "$_ is equal $how") for 'items', 'gate';
 	return;
 }
 
@@ -67,7 +66,7 @@ sub all_is_equal
 sub arrives
 {
 	my ($from, $how) = @_;
-	my $gate = hold($subscriber, 'UPDATE gate SET v = v');
+	my $gate = $subscriber->hold('UPDATE gate SET v = v');
 	make_changes($from);
 	$gate->query_safe('ROLLBACK');
 	$gate->quit;
@@ -83,13 +82,13 @@ SKIP:
 {
 	my $reason = why_not_tls();
 	skip $reason, 4 if $reason;
-	turn_tls_on($publisher);
-	subscribe($publisher, $subscriber, 'tap', with => 'streaming = on');
-	connect_by_tls($publisher, $subscriber, 'tap');
-	wait_for_pool($subscriber, 'tap');
+	$publisher->turn_tls_on;
+	$pair->subscribe('tap', with => 'streaming = on');
+	$pair->connect_by_tls('tap');
+	$subscriber->wait_for_pool('tap');
 	arrives(1, 'over TLS');
-	on_subscriber('DROP SUBSCRIPTION tap');
-	on_publisher('DROP PUBLICATION tap');
+	$subscriber->sql('DROP SUBSCRIPTION tap');
+	$publisher->sql('DROP PUBLICATION tap');
 }
 
 ### a standby
@@ -100,10 +99,10 @@ sub list_running_until
 {
 	my ($condition) = @_;
 	my $end = time + $PostgreSQL::Test::Utils::timeout_default;
-	while (on_subscriber("SELECT $condition") ne 't')
+	while ($subscriber->sql("SELECT $condition") ne 't')
 	{
 		die "no $condition" if time > $end;
-		on_publisher('SELECT pg_log_standby_snapshot()');
+		$publisher->sql('SELECT pg_log_standby_snapshot()');
 	}
 	return;
 }
@@ -120,10 +119,10 @@ SKIP:
 		hot_standby_feedback = on
 		ssl = off));
 	$standby->start;
-	on_publisher(
+	$publisher->sql(
 		'CREATE PUBLICATION tap FOR ALL TABLES; TRUNCATE items, gate; INSERT INTO gate VALUES (1, 0)'
 	);
-	on_subscriber('TRUNCATE items, gate');
+	$subscriber->sql('TRUNCATE items, gate');
 	$publisher->wait_for_catchup($standby, 'replay');
 
 	my $connstr = $standby->connstr . ' dbname=postgres';
@@ -135,9 +134,9 @@ SKIP:
 		q(count(*) > 0 AND bool_and(srsubstate = 'r') FROM pg_subscription_rel)
 	);
 	$session->quit;
-	wait_for_pool($subscriber, 'tap');
+	$subscriber->wait_for_pool('tap');
 	arrives(1, 'from a standby');
-	on_subscriber('DROP SUBSCRIPTION tap');
+	$subscriber->sql('DROP SUBSCRIPTION tap');
 	$standby->stop;
 }
 

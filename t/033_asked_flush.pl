@@ -15,7 +15,7 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-my ($publisher, $subscriber) = new_pair(
+my ($pair, $publisher, $subscriber) = new_pair(
 	publisher_conf => <<~'CONF',
 	shared_preload_libraries = 'parallel_apply'
 	parallel_apply.coalesce_messages = on
@@ -39,19 +39,18 @@ my ($publisher, $subscriber) = new_pair(
 	CONF
 
 plan skip_all => 'the library was made without SELFTEST=1'
-  if !create_selftest_waits();
-exec_both('CREATE TABLE history (id serial PRIMARY KEY, mode text)');
-create_extension($subscriber);
-subscribe($publisher, $subscriber, 'tap',
-	with => 'streaming = off, two_phase = on');
+  if !$subscriber->create_selftest_waits;
+$pair->exec_both('CREATE TABLE history (id serial PRIMARY KEY, mode text)');
+$subscriber->create_extension;
+$pair->subscribe('tap', with => 'streaming = off, two_phase = on');
 
 # Another apply worker begins with two-phase commit.
-wait_until(q(subtwophasestate = 'e' FROM pg_subscription),
+$subscriber->wait_until(q(subtwophasestate = 'e' FROM pg_subscription),
 	'two-phase commit is not enabled');
-wait_for_pool($subscriber, 'tap');
-on_publisher(q(INSERT INTO history (mode) VALUES ('first')));
-reload_with($publisher, q(synchronous_standby_names = 'tap'));
-wait_for_sync_state($publisher, 'tap', 'sync');
+$subscriber->wait_for_pool('tap');
+$publisher->sql(q(INSERT INTO history (mode) VALUES ('first')));
+$publisher->reload_with(q(synchronous_standby_names = 'tap'));
+$publisher->wait_for_sync_state('tap', 'sync');
 
 # A session that waits for a flush returns.  It executes the first statements before
 # that.
@@ -59,7 +58,7 @@ sub returns
 {
 	my ($name, $before, $sql) = @_;
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
-	my $walsender = on_publisher(
+	my $walsender = $publisher->sql(
 		q(SELECT pid FROM pg_stat_replication WHERE application_name = 'tap')
 	);
 	my $session = $publisher->background_psql('postgres');
@@ -79,7 +78,7 @@ sub returns
 # What the subscriber has flushed
 sub flushed_lsn
 {
-	return on_subscriber('SELECT pg_current_wal_flush_lsn()');
+	return $subscriber->sql('SELECT pg_current_wal_flush_lsn()');
 }
 
 sub is_flushed
@@ -97,10 +96,10 @@ sub is_flushed
 my $insert = q(INSERT INTO history (mode) VALUES ('x'));
 my $insert_applied = "SET synchronous_commit = remote_apply; $insert";
 
-my $walwriter = on_subscriber(
+my $walwriter = $subscriber->sql(
 	q(SELECT pid FROM pg_stat_activity WHERE backend_type = 'walwriter'));
 kill 'STOP', $walwriter;
-reload_with($subscriber, 'parallel_apply.selftest_defer_flushes = on');
+$subscriber->reload_with('parallel_apply.selftest_defer_flushes = on');
 
 ### no session waits
 
@@ -109,7 +108,7 @@ my $is_deferred;
 for (1 .. 20)
 {
 	my $lsn = flushed_lsn();
-	on_publisher(
+	$publisher->sql(
 		join ';',
 		'SET synchronous_commit = remote_apply',
 		($insert) x 100);
@@ -118,10 +117,11 @@ for (1 .. 20)
 }
 ok($is_deferred, 'commits that no session waits for are not flushed');
 
-reload_with($subscriber, 'parallel_apply.selftest_defer_flushes = off');
-my $last_lsn = on_publisher("$insert_applied; SELECT pg_current_wal_lsn()");
+$subscriber->reload_with('parallel_apply.selftest_defer_flushes = off');
+my $last_lsn =
+  $publisher->sql("$insert_applied; SELECT pg_current_wal_lsn()");
 is_flushed('but they are, without any other event', $last_lsn);
-reload_with($subscriber, 'parallel_apply.selftest_defer_flushes = on');
+$subscriber->reload_with('parallel_apply.selftest_defer_flushes = on');
 
 ### a session waits
 
@@ -159,7 +159,7 @@ my $client = IPC::Run::start(
 $subscriber->poll_query_until('postgres',
 	q(SELECT state = 'streaming' FROM pg_stat_replication))
   or die 'no client receives the WAL';
-$last_lsn = on_publisher("$insert_applied; SELECT pg_current_wal_lsn()");
+$last_lsn = $publisher->sql("$insert_applied; SELECT pg_current_wal_lsn()");
 is_flushed('if the subscriber sends WAL itself, all are flushed', $last_lsn);
 $client->kill_kill;
 $subscriber->poll_query_until('postgres',
@@ -168,29 +168,29 @@ $subscriber->poll_query_until('postgres',
 
 # A walsender that has begun with the setting keeps asking after a reload.  The next one
 # does not ask, which its subscription knows.
-reload_with($publisher, 'parallel_apply.coalesce_messages = off');
+$publisher->reload_with('parallel_apply.coalesce_messages = off');
 $publisher->poll_query_until('postgres',
 	q(SELECT current_setting('parallel_apply.coalesce_messages') = 'off'))
   or die 'the setting is not read';
 returns('a walsender that gathers no more still asks for flushes',
 	'SET synchronous_commit = on', $insert);
-connect_again($subscriber, 'tap');
-wait_for_sync_state($publisher, 'tap', 'sync');
+$subscriber->connect_again('tap');
+$publisher->wait_for_sync_state('tap', 'sync');
 returns('a session gets its flush where the walsender does not ask',
 	'SET synchronous_commit = on', $insert);
-reload_with($publisher, 'parallel_apply.coalesce_messages = on');
+$publisher->reload_with('parallel_apply.coalesce_messages = on');
 
 # The apply worker itself commits synchronously in this case; writers do not.
-reload_with($subscriber, 'parallel_apply.leader_participation = off');
-set_synchronous_commit($subscriber, 'on');
-wait_for_sync_state($publisher, 'tap', 'sync');
+$subscriber->reload_with('parallel_apply.leader_participation = off');
+$subscriber->set_synchronous_commit('on');
+$publisher->wait_for_sync_state('tap', 'sync');
 returns('and if the subscription commits synchronously',
 	'SET synchronous_commit = remote_apply', $insert);
 
-reload_with($publisher, q(synchronous_standby_names = ''));
-wait_applied($publisher, $subscriber, 'tap');
+$publisher->reload_with(q(synchronous_standby_names = ''));
+$publisher->wait_applied;
 kill 'CONT', $walwriter;
-reload_with($subscriber, 'parallel_apply.selftest_defer_flushes = off');
+$subscriber->reload_with('parallel_apply.selftest_defer_flushes = off');
 
 ### a pool that stops
 
@@ -199,29 +199,31 @@ reload_with($subscriber, 'parallel_apply.selftest_defer_flushes = off');
 # No other process flushes: the walwriter is stopped until the crash, and two of
 # three writers are stopped until the pool is closed; the third one exits after its
 # commit.  Detects: the last transaction is lost.
-set_synchronous_commit($subscriber, 'off');
-reload_with($subscriber, 'parallel_apply.writers_per_subscription = 3');
-wait_for_pool($subscriber, 'tap', 3);
-my @others = (writer_pids($subscriber, 'tap'))[ 0, 1 ];
+$subscriber->set_synchronous_commit('off');
+$subscriber->reload_with('parallel_apply.writers_per_subscription = 3');
+$subscriber->wait_for_pool('tap', 3);
+my @others = ($subscriber->writer_pids('tap'))[ 0, 1 ];
 kill 'STOP', $walwriter, @others;
-my $lock = hold($subscriber, 'LOCK TABLE history IN SHARE MODE');
-my $end = on_publisher(
+my $lock = $subscriber->hold('LOCK TABLE history IN SHARE MODE');
+my $end = $publisher->sql(
 	"SET synchronous_commit = local; $insert; SELECT pg_current_wal_lsn()");
-wait_for_state($subscriber, 'waiting for lock');
-reload_with($subscriber, 'parallel_apply.writers_per_subscription = 2');
-wait_until('writers_wanted = 2 FROM parallel_apply.subscriptions',
+$subscriber->wait_for_state('waiting for lock');
+$subscriber->reload_with('parallel_apply.writers_per_subscription = 2');
+$subscriber->wait_until(
+	'writers_wanted = 2 FROM parallel_apply.subscriptions',
 	'the third writer need not leave');
-reload_with($subscriber, 'parallel_apply.writers_per_subscription = 1');
-wait_until(q(state = 'stopping' FROM parallel_apply.subscriptions),
+$subscriber->reload_with('parallel_apply.writers_per_subscription = 1');
+$subscriber->wait_until(
+	q(state = 'stopping' FROM parallel_apply.subscriptions),
 	'the pool does not stop');
-my $receiver = apply_pid($subscriber, 'tap');
+my $receiver = $subscriber->apply_pid('tap');
 $lock->query_safe('COMMIT');
 $lock->quit;
-wait_until(
+$subscriber->wait_until(
 	"wait_event ILIKE 'BgWorkerShutdown' FROM pg_stat_activity WHERE pid = $receiver",
 	'the pool is not closed');
 kill 'CONT', @others;
-wait_for_pool($subscriber, 'tap', 0);
+$subscriber->wait_for_pool('tap', 0);
 $publisher->poll_query_until('postgres',
 	"SELECT confirmed_flush_lsn >= '$end' FROM pg_replication_slots WHERE slot_name = 'tap'"
 ) or die 'the last transaction is not confirmed';
@@ -229,7 +231,7 @@ my $log_offset = -s $subscriber->logfile;
 kill $_, $walwriter for 'QUIT', 'CONT';
 $subscriber->wait_for_log(qr/database system is ready to accept connections/,
 	$log_offset);
-tables_equal('after a crash behind the end of the pool', 'history');
+$pair->tables_equal('after a crash behind the end of the pool', 'history');
 finish($publisher, $subscriber,
 	qr/FATAL: +the database system is (in recovery mode|not yet accepting)/);
 done_testing();

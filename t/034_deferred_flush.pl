@@ -14,7 +14,7 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-my ($publisher, $subscriber) = new_pair(
+my ($pair, $publisher, $subscriber) = new_pair(
 	publisher_conf => <<~'CONF',
 	autovacuum = off
 	checkpoint_timeout = 1h
@@ -31,13 +31,13 @@ my ($publisher, $subscriber) = new_pair(
 	CONF
 
 plan skip_all => 'the library was made without SELFTEST=1'
-  if !create_selftest_waits();
-exec_both('CREATE TABLE history (id serial PRIMARY KEY, mode text)');
-create_extension($subscriber);
-subscribe($publisher, $subscriber, 'tap');
-wait_for_pool($subscriber, 'tap');
+  if !$subscriber->create_selftest_waits;
+$pair->exec_both('CREATE TABLE history (id serial PRIMARY KEY, mode text)');
+$subscriber->create_extension;
+$pair->subscribe('tap');
+$subscriber->wait_for_pool('tap');
 
-my $walwriter = on_subscriber(
+my $walwriter = $subscriber->sql(
 	q(SELECT pid FROM pg_stat_activity WHERE backend_type = 'walwriter'));
 kill 'STOP', $walwriter;
 
@@ -55,7 +55,7 @@ sub commit
 		timeout => $PostgreSQL::Test::Utils::timeout_default,
 		timed_out => \$is_late);
 	die 'a session does not get its flushes in time' if $is_late;
-	return on_publisher('SELECT pg_current_wal_lsn()');
+	return $publisher->sql('SELECT pg_current_wal_lsn()');
 }
 
 sub is_flushed
@@ -75,8 +75,8 @@ sub look_for_flushes
 {
 	my $waits =
 	  q(substring(selftest_waits(oid) FROM '\m64: (\d+)')::int FROM pg_subscription WHERE subname = 'tap');
-	my $seen = on_subscriber("SELECT $waits");
-	wait_until("$seen + 5 < $waits",
+	my $seen = $subscriber->sql("SELECT $waits");
+	$subscriber->wait_until("$seen + 5 < $waits",
 		'the apply worker does not look for flushes');
 	return;
 }
@@ -86,21 +86,21 @@ sub flushes_are_deferred
 {
 	my ($name) = @_;
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
-	my $lsn = on_subscriber('SELECT pg_current_wal_flush_lsn()');
+	my $lsn = $subscriber->sql('SELECT pg_current_wal_flush_lsn()');
 	commit(20, 'remote_apply');
 	look_for_flushes();
-	return is(on_subscriber('SELECT pg_current_wal_flush_lsn()'), $lsn,
+	return is($subscriber->sql('SELECT pg_current_wal_flush_lsn()'), $lsn,
 		$name);
 }
 
 ### a publisher on which sessions do not wait by default when the stream begins
 
-reload_with($subscriber, 'parallel_apply.selftest_defer_flushes = on');
-connect_again($subscriber, 'tap');
-reload_with($publisher, q(synchronous_standby_names = 'tap'));
-wait_for_sync_state($publisher, 'tap', 'sync');
+$subscriber->reload_with('parallel_apply.selftest_defer_flushes = on');
+$subscriber->connect_again('tap');
+$publisher->reload_with(q(synchronous_standby_names = 'tap'));
+$publisher->wait_for_sync_state('tap', 'sync');
 flushes_are_deferred('commits that no session waits for are not flushed');
-reload_with($subscriber, 'parallel_apply.selftest_defer_flushes = off');
+$subscriber->reload_with('parallel_apply.selftest_defer_flushes = off');
 is_flushed('but they are after some time', commit(1, 'remote_apply'));
 
 # Each would wait for the next status message of the subscriber otherwise.
@@ -109,20 +109,20 @@ pass('a session that waits for its flushes gets them soon');
 
 ### the configuration of the publisher
 
-reload_with($subscriber, 'parallel_apply.selftest_defer_flushes = on');
-connect_again($subscriber, 'tap');
-wait_for_sync_state($publisher, 'tap', 'sync');
+$subscriber->reload_with('parallel_apply.selftest_defer_flushes = on');
+$subscriber->connect_again('tap');
+$publisher->wait_for_sync_state('tap', 'sync');
 is_flushed('where sessions wait for flushes by default, each is at once',
 	commit(20, 'remote_apply'));
-reload_with($publisher, 'synchronous_commit = remote_apply');
-connect_again($subscriber, 'tap');
-wait_for_sync_state($publisher, 'tap', 'sync');
+$publisher->reload_with('synchronous_commit = remote_apply');
+$subscriber->connect_again('tap');
+$publisher->wait_for_sync_state('tap', 'sync');
 flushes_are_deferred('but not if they wait for another event');
 
 kill 'CONT', $walwriter;
-reload_with($subscriber, 'parallel_apply.selftest_defer_flushes = off');
-reload_with($publisher, q(synchronous_standby_names = ''));
-wait_applied($publisher, $subscriber, 'tap');
-tables_equal('at the end', 'history');
+$subscriber->reload_with('parallel_apply.selftest_defer_flushes = off');
+$publisher->reload_with(q(synchronous_standby_names = ''));
+$publisher->wait_applied;
+$pair->tables_equal('at the end', 'history');
 finish($publisher, $subscriber);
 done_testing();

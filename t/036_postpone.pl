@@ -14,11 +14,11 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-my ($publisher, $subscriber) =
+my ($pair, $publisher, $subscriber) =
   new_pair(subscriber_conf => 'parallel_apply.writers_per_subscription = 2');
 my @tables = qw(gate hot cold names stamped parts whole part texts);
 
-exec_both(
+$pair->exec_both(
 	q(CREATE TABLE gate (id int PRIMARY KEY, n int);
 	CREATE TABLE hot (id int PRIMARY KEY, v text);
 	CREATE TABLE cold (id int PRIMARY KEY, v text);
@@ -26,32 +26,32 @@ exec_both(
 	CREATE TABLE stamped (id int PRIMARY KEY, v text);
 	CREATE TABLE quick (id int PRIMARY KEY);)
 );
-on_publisher(
+$publisher->sql(
 	q(INSERT INTO gate VALUES (1, 0);
 	INSERT INTO hot SELECT i, 'v' FROM generate_series(1, 9) i;
 	INSERT INTO cold SELECT i, 'v' FROM generate_series(1, 9) i;
 	INSERT INTO names SELECT i, 'name ' || i FROM generate_series(1, 9) i;
 	INSERT INTO stamped SELECT i, 'v' FROM generate_series(1, 9) i;)
 );
-on_subscriber('CREATE SEQUENCE stamp; ALTER TABLE stamped ADD n int;'
+$subscriber->sql('CREATE SEQUENCE stamp; ALTER TABLE stamped ADD n int;'
 	  . q(ALTER TABLE stamped ALTER n SET DEFAULT nextval('stamp')));
-on_publisher(
+$publisher->sql(
 	q(CREATE TABLE parts (id int PRIMARY KEY, v text);
 	INSERT INTO parts SELECT i, 'v' FROM generate_series(1, 9) i;));
-on_subscriber(
+$subscriber->sql(
 	q(CREATE TABLE parts (id int PRIMARY KEY, v text) PARTITION BY RANGE (id);
 	CREATE TABLE parts1 PARTITION OF parts FOR VALUES FROM (0) TO (1000);
 	CREATE TABLE whole (id int PRIMARY KEY, v text) PARTITION BY RANGE (id);
 	CREATE TABLE part PARTITION OF whole FOR VALUES FROM (0) TO (1000);));
-on_publisher(
+$publisher->sql(
 	q(CREATE TABLE whole (id int PRIMARY KEY, v text);
 	INSERT INTO whole SELECT i, 'v' FROM generate_series(1, 9) i;
 	CREATE TABLE part (id int PRIMARY KEY, v text);
 	INSERT INTO part SELECT 500 + i, 'v' FROM generate_series(1, 9) i;
 	CREATE TABLE texts (id text PRIMARY KEY, v text);
 	INSERT INTO texts SELECT i, 'v' FROM generate_series(1, 9) i;));
-on_subscriber('CREATE TABLE texts (id int PRIMARY KEY, v text)');
-create_extension($subscriber);
+$subscriber->sql('CREATE TABLE texts (id int PRIMARY KEY, v text)');
+$subscriber->create_extension;
 
 # The place where the receiver records the last writer of a row.  It is created
 # here, since CREATE FUNCTION makes writers forget the tables that they have met.
@@ -64,7 +64,7 @@ my ($is_without_selftest) = $subscriber->psql(
 			|| 't'::bytea || int4send(length(id)) || id::bytea || 'n'::bytea))[1] & ((1 << 18) - 1)
 	$$)
 );
-subscribe($publisher, $subscriber, 'tap');
+$pair->subscribe('tap');
 $subscriber->poll_query_until('postgres',
 	'SELECT count(pid) = 2 FROM parallel_apply.writers')
   or die 'there are no two writers';
@@ -75,7 +75,7 @@ my $row = 60;
 # Both writers have met all tables, with these definitions.
 sub meet_tables
 {
-	my $lock = hold($subscriber, 'SELECT FROM gate FOR UPDATE');
+	my $lock = $subscriber->hold('SELECT FROM gate FOR UPDATE');
 	my ($updates, $inserts) = ('', '');
 	foreach my $table (@tables[ 1 .. $#tables ])
 	{
@@ -85,13 +85,13 @@ sub meet_tables
 		$inserts .=
 		  "INSERT INTO $table VALUES ('@{[ $base + 100 ]}', 'met');";
 	}
-	on_publisher("BEGIN; $updates UPDATE gate SET n = n + 1; COMMIT;");
-	wait_for_state($subscriber, 'waiting for lock');
-	on_publisher("BEGIN; $inserts COMMIT;");
-	wait_for_state($subscriber, 'waiting for prior commit');
+	$publisher->sql("BEGIN; $updates UPDATE gate SET n = n + 1; COMMIT;");
+	$subscriber->wait_for_state('waiting for lock');
+	$publisher->sql("BEGIN; $inserts COMMIT;");
+	$subscriber->wait_for_state('waiting for prior commit');
 	$lock->query_safe('COMMIT');
 	$lock->quit;
-	tables_equal('when both writers have met them', @tables[ 0 .. 3 ]);
+	$pair->tables_equal('when both writers have met them', @tables[ 0 .. 3 ]);
 	return;
 }
 
@@ -99,7 +99,7 @@ sub meet_tables
 sub is_changed
 {
 	my ($table, $id) = @_;
-	return on_subscriber(
+	return $subscriber->sql(
 		"SELECT count(*) FROM (SELECT FROM $table WHERE id = $id FOR UPDATE SKIP LOCKED) AS row"
 	) == 0;
 }
@@ -109,7 +109,7 @@ sub is_changed
 sub apply_behind
 {
 	my ($older, $younger, $look) = @_;
-	return run_behind_gate(
+	return $pair->run_behind_gate(
 		'SELECT FROM gate FOR UPDATE',
 		"$older; UPDATE gate SET n = n + 1",
 		$younger, $look);
@@ -134,7 +134,7 @@ sub run_together
 				) x 3
 			],
 			sub {
-				$known = on_subscriber(
+				$known = $subscriber->sql(
 					'SELECT max(changes_received) FROM parallel_apply.writers'
 				);
 			});
@@ -164,7 +164,8 @@ for my $round (1 .. 8)
 			$is_first_applied = is_changed('cold', 1);
 			$is_next_applied = is_changed('cold', 2);
 		});
-	tables_equal("when changes were postponed, $round", @tables[ 0 .. 3 ]);
+	$pair->tables_equal("when changes were postponed, $round",
+		@tables[ 0 .. 3 ]);
 	last if $is_next_applied;
 }
 ok($is_first_applied, 'changes behind a postponed one are applied');
@@ -176,15 +177,15 @@ $tries = run_together(
 	"UPDATE hot SET v = 'older' WHERE id = %",
 	"UPDATE cold SET v = 'd' WHERE id = 5; UPDATE cold SET v = 'd' WHERE id = 6",
 	"UPDATE cold SET v = 'e' WHERE id = 5; UPDATE hot SET id = 100 + % WHERE id = %; INSERT INTO hot VALUES (%, 'new')",
-	sub { on_publisher('INSERT INTO hot VALUES (' . ++$row . ')') });
+	sub { $publisher->sql('INSERT INTO hot VALUES (' . ++$row . ')') });
 is($tries, 0, 'changes of one transaction keep their order in a table');
-tables_equal('when rows with a key came and went', @tables[ 0 .. 3 ]);
+$pair->tables_equal('when rows with a key came and went', @tables[ 0 .. 3 ]);
 
 # A row with a key that the older transaction frees gives up a value that no
 # message contains.  Detects: the value is lost, or exists twice; the two writers do
 # not learn from the violation, which each may meet once.
 my $failed = 'SELECT failed_attempts FROM parallel_apply.subscription_stats';
-my $failed_before = on_subscriber($failed);
+my $failed_before = $subscriber->sql($failed);
 for my $round (1 .. 4)
 {
 	run_together(
@@ -193,20 +194,20 @@ for my $round (1 .. 4)
 		"INSERT INTO names VALUES (2000 + %, 'own %'); UPDATE cold SET v = 'e' WHERE id = 4",
 		sub {
 			$row++;
-			on_publisher(
+			$publisher->sql(
 				"INSERT INTO names VALUES ($row, 'own $row'), (1000 + $row, 'other $row')"
 			);
 		});
 }
-my $failures = on_subscriber($failed) - $failed_before;
+my $failures = $subscriber->sql($failed) - $failed_before;
 cmp_ok($failures, '>', 0,
 	'a value that goes from row to row is not in the messages');
 cmp_ok($failures, '<=', 2, 'but writers learn from the violation');
-tables_equal('when a unique value has gone from row to row',
+$pair->tables_equal('when a unique value has gone from row to row',
 	@tables[ 0 .. 3 ]);
 
 # Detects: a postponed change is lost when a row is missing, or applied twice.
-on_subscriber('DELETE FROM cold WHERE id = 7');
+$subscriber->sql('DELETE FROM cold WHERE id = 7');
 apply_behind(
 	"UPDATE hot SET v = 'older' WHERE id = 4",
 	[
@@ -214,8 +215,8 @@ apply_behind(
 			"UPDATE hot SET v = v || '$_' WHERE id = 4; UPDATE cold SET v = 'f' WHERE id = 7"
 		} 1 .. 4
 	]);
-on_publisher('DELETE FROM cold WHERE id = 7');
-tables_equal('when a row was missing', @tables[ 0 .. 3 ]);
+$publisher->sql('DELETE FROM cold WHERE id = 7');
+$pair->tables_equal('when a row was missing', @tables[ 0 .. 3 ]);
 
 # Detects: a change that may move a row to another partition is postponed; changes
 # behind a postponed one wait for it because its table is partitioned.
@@ -243,7 +244,7 @@ apply_behind(
 		ok(is_changed('parts', 1),
 			'but made before one that is, in another table');
 	});
-tables_equal('when rows of a partitioned table were changed',
+$pair->tables_equal('when rows of a partitioned table were changed',
 	qw(gate hot cold parts));
 
 # Detects: a row that was inserted before seems to be changed out of order.
@@ -251,23 +252,23 @@ $tries = run_together(
 	"UPDATE hot SET id = 80 + % WHERE id = %",
 	"INSERT INTO hot VALUES (70 + %, 'new'); UPDATE hot SET id = % WHERE id = 70 + %",
 	"UPDATE cold SET v = 'i' WHERE id = 1; UPDATE cold SET v = 'i' WHERE id = 2",
-	sub { on_publisher('INSERT INTO hot VALUES (' . ++$row . ')') });
+	sub { $publisher->sql('INSERT INTO hot VALUES (' . ++$row . ')') });
 is($tries, 0, 'a row may be inserted and changed');
-tables_equal('when a row was inserted and changed', @tables[ 0 .. 3 ]);
+$pair->tables_equal('when a row was inserted and changed', @tables[ 0 .. 3 ]);
 
 # One row of the subscriber, of two tables of the publisher: a table, and another
 # one of which it is a partition here.  Detects: a change under one name is made
 # before one under the other name.
-on_publisher("INSERT INTO part VALUES (51, 'v')");
-wait_applied($publisher, $subscriber, 'tap');
-on_subscriber('DELETE FROM whole WHERE id = 51');
-on_publisher("INSERT INTO whole VALUES (51, 'v')");
+$publisher->sql("INSERT INTO part VALUES (51, 'v')");
+$publisher->wait_applied;
+$subscriber->sql('DELETE FROM whole WHERE id = 51');
+$publisher->sql("INSERT INTO whole VALUES (51, 'v')");
 $tries = run_together(
 	"UPDATE part SET v = 'older' WHERE id = 51",
 	"UPDATE part SET v = 'younger' WHERE id = 51; UPDATE cold SET v = 'n' WHERE id = 1",
 	"UPDATE whole SET v = 'youngest' WHERE id = 51; UPDATE cold SET v = 'n' WHERE id = 2"
 );
-is(on_subscriber('SELECT v FROM whole WHERE id = 51'),
+is($subscriber->sql('SELECT v FROM whole WHERE id = 51'),
 	'youngest', 'changes by two names of a row keep their order');
 is($tries, 0, 'and need not be tried again');
 
@@ -299,20 +300,20 @@ for my $case (
 		"$youngest; UPDATE cold SET v = 't' WHERE id = 2",
 		sub {
 			$row++;
-			on_publisher("INSERT INTO texts VALUES ('$row', 'v')");
-			wait_applied($publisher, $subscriber, 'tap');
-			on_subscriber("DELETE FROM texts WHERE id = $row");
-			on_publisher("INSERT INTO texts VALUES ('0$row', 'v')");
+			$publisher->sql("INSERT INTO texts VALUES ('$row', 'v')");
+			$publisher->wait_applied;
+			$subscriber->sql("DELETE FROM texts WHERE id = $row");
+			$publisher->sql("INSERT INTO texts VALUES ('0$row', 'v')");
 		});
-	is( on_subscriber("SELECT id, v FROM texts WHERE id IN ($row, 9$row)") =~
-		  tr/|/ /r,
+	is( $subscriber->sql("SELECT id, v FROM texts WHERE id IN ($row, 9$row)")
+		  =~ tr/|/ /r,
 		$want =~ s/%/$row/r,
 		"one row of two is right when they are $name");
 	cmp_ok($tries, '>', 0, "since it is tried again, $name");
 }
 
 # Detects: a default is evaluated before the preceding changes are applied.
-my $stamp = on_subscriber('SELECT last_value FROM stamp');
+my $stamp = $subscriber->sql('SELECT last_value FROM stamp');
 apply_behind(
 	"UPDATE hot SET v = 'older' WHERE id = 5",
 	[
@@ -321,11 +322,11 @@ apply_behind(
 		} 1 .. 4
 	],
 	sub {
-		is(on_subscriber('SELECT last_value FROM stamp'), $stamp,
+		is($subscriber->sql('SELECT last_value FROM stamp'), $stamp,
 			'no default is evaluated before the preceding changes are applied'
 		);
 	});
-is( on_subscriber(
+is( $subscriber->sql(
 		q(SELECT string_agg(id::text, ' ' ORDER BY n) FROM stamped WHERE v = 's')
 	),
 	'21 22 23 24',
@@ -337,18 +338,18 @@ is( on_subscriber(
 SKIP:
 {
 	skip 'the library was made without SELFTEST=1', 5 if $is_without_selftest;
-	my $place = on_subscriber(q(SELECT place_of('hot', '7')));
-	my $cold = on_subscriber(
+	my $place = $subscriber->sql(q(SELECT place_of('hot', '7')));
+	my $cold = $subscriber->sql(
 		qq(SELECT id FROM generate_series(1000, 9999999) id
 			WHERE place_of('cold', id::text) = $place LIMIT 1));
-	on_publisher("INSERT INTO cold VALUES ($cold, 'v')");
+	$publisher->sql("INSERT INTO cold VALUES ($cold, 'v')");
 	$tries = run_together(
 		"UPDATE hot SET v = 'older' WHERE id = 7",
 		"UPDATE hot SET v = 'younger' WHERE id = 7; UPDATE cold SET v = 'h' WHERE id = 1",
 		"UPDATE cold SET v = 'h' WHERE id = $cold; UPDATE hot SET v = 'youngest' WHERE id = 7"
 	);
 	is($tries, 0, 'nothing is tried again when keys have one place');
-	tables_equal('when keys have one place', @tables[ 0 .. 3 ]);
+	$pair->tables_equal('when keys have one place', @tables[ 0 .. 3 ]);
 }
 
 finish($publisher, $subscriber);

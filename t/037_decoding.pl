@@ -17,7 +17,7 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-my ($first, $middle) = new_pair(
+my ($pair, $first, $middle) = new_pair(
 	publisher_conf => q(
 		track_commit_timestamp = on
 		logical_decoding_work_mem = 64kB),
@@ -46,17 +46,17 @@ my $rows = q(INSERT INTO gate VALUES (1, 0);
 	INSERT INTO cold SELECT i, 'v' FROM generate_series(1, 9) i;
 	INSERT INTO names SELECT i, i FROM generate_series(1, 9) i;);
 
-$first->safe_psql('postgres', "$plain $names UNIQUE); $parted; $rows");
-$middle->safe_psql(
-	'postgres', "$plain $names); $parted PARTITION BY LIST (side);
+$first->sql("$plain $names UNIQUE); $parted; $rows");
+$middle->sql(
+	"$plain $names); $parted PARTITION BY LIST (side);
 	CREATE TABLE even PARTITION OF parted FOR VALUES IN (0);
 	CREATE TABLE odd PARTITION OF parted FOR VALUES IN (1);");
-$last->safe_psql('postgres', "$plain $names UNIQUE); $parted;");
-on_subscriber(
+$last->sql("$plain $names UNIQUE); $parted;");
+$middle->sql(
 	'CREATE PUBLICATION cascade FOR ALL TABLES WITH (publish_via_partition_root = true)'
 );
-create_extension($middle);
-subscribe($first, $middle, 'tap', with => 'streaming = on');
+$middle->create_extension;
+$pair->subscribe('tap', with => 'streaming = on');
 $middle->poll_query_until('postgres',
 	'SELECT count(pid) = 2 FROM parallel_apply.writers')
   or die 'there are no two writers';
@@ -77,7 +77,7 @@ sub open_gate
 sub apply_behind
 {
 	my ($older, $younger, $look) = @_;
-	run_behind_gate($gate_lock, "UPDATE gate SET n = n + 1; $older",
+	$pair->run_behind_gate($gate_lock, "UPDATE gate SET n = n + 1; $older",
 		$younger, $look);
 	return;
 }
@@ -97,7 +97,7 @@ sub start_creating_slot
 sub most_decoded_rows
 {
 	my ($name) = @_;
-	return on_subscriber(
+	return $middle->sql(
 		qq(SELECT coalesce(max(n), 0) FROM (SELECT count(*) AS n
 			FROM pg_logical_slot_get_binary_changes('$name', NULL, NULL,
 				'proto_version', '1', 'publication_names', 'cascade')
@@ -125,7 +125,7 @@ sub transactions_together
 			"UPDATE hot SET v = 'older' WHERE id = 2",
 			[ map { "UPDATE hot SET v = 'same $_' WHERE id = 2" } 1 .. 20 ],
 			sub {
-				$most = on_subscriber(
+				$most = $middle->sql(
 					'SELECT max(changes_received) FROM parallel_apply.writers'
 				);
 				$look->() if $look && $most > 2;
@@ -138,14 +138,14 @@ sub transactions_together
 my $creator;
 my $most_together = transactions_together(
 	sub {
-		my $aborts = counter($middle, 'commit_order_aborts');
+		my $aborts = $middle->counter('commit_order_aborts');
 		$creator = start_creating_slot('meanwhile');
 		$middle->poll_query_until(
 			'postgres',
 			q(SELECT confirmed_flush_lsn IS NOT NULL AND NOT active
 			FROM pg_replication_slots WHERE slot_name = 'meanwhile')
 		) or die 'slot meanwhile is not created';
-		is( counter($middle, 'commit_order_aborts') - $aborts,
+		is( $middle->counter('commit_order_aborts') - $aborts,
 			1,
 			'a slot does not wait for a batch that has begun before, which is rolled back'
 		);
@@ -153,7 +153,7 @@ my $most_together = transactions_together(
 cmp_ok($most_together, '>', 2,
 	'without a slot, transactions are applied together');
 $creator->quit;
-apply_quick_ones();
+$pair->apply_quick_ones;
 is(most_decoded_rows('meanwhile'), 2,
 	'and decodes one transaction at a time, of which the oldest has two changes'
 );
@@ -165,7 +165,7 @@ sub drop_slot
 	$middle->poll_query_until('postgres',
 		"SELECT NOT active FROM pg_replication_slots WHERE slot_name = '$name'"
 	) or die "slot $name is active";
-	on_subscriber("SELECT pg_drop_replication_slot('$name')");
+	$middle->sql("SELECT pg_drop_replication_slot('$name')");
 	return;
 }
 
@@ -173,13 +173,13 @@ sub drop_slot
 foreach my $waits ('data', 'lock')
 {
 	drop_slot($waits eq 'data' ? 'meanwhile' : 'data');
-	my $gate = hold($middle, $gate_lock);
-	my $session = begin_streamed(item_rows(1500));
-	wait_for_early(1000);
+	my $gate = $middle->hold($gate_lock);
+	my $session = $pair->begin_streamed(item_rows(1500));
+	$middle->wait_for_early(1000);
 	if ($waits eq 'lock')
 	{
 		$session->query_safe('UPDATE gate SET n = n + 1;' . item_rows(1500));
-		wait_for_state($middle, 'waiting for lock');
+		$middle->wait_for_state('waiting for lock');
 	}
 	my $slot = start_creating_slot($waits);
 	ok( $middle->poll_query_until(
@@ -193,7 +193,7 @@ foreach my $waits ('data', 'lock')
 	$session->query_safe('COMMIT');
 	$session->quit;
 	$slot->quit;
-	tables_equal("when it has ended, after it had waited for $waits",
+	$pair->tables_equal("when it has ended, after it had waited for $waits",
 		'items', 'gate');
 }
 
@@ -203,19 +203,20 @@ foreach my $database ('this', 'another')
 	if ($database eq 'another')
 	{
 		drop_slot('lock');
-		$middle->safe_psql('postgres', 'CREATE DATABASE other');
+		$middle->sql('CREATE DATABASE other');
 		$middle->safe_psql('other',
 			q(SELECT pg_create_logical_replication_slot('other', 'pgoutput'))
 		);
 	}
 	my $column =
 	  'SELECT streamed_from_file FROM parallel_apply.subscription_stats';
-	my $late = on_subscriber($column);
-	my $session = begin_streamed(item_rows(3000));
+	my $late = $middle->sql($column);
+	my $session = $pair->begin_streamed(item_rows(3000));
 	$session->query_safe('COMMIT');
 	$session->quit;
-	wait_applied($first, $middle, 'tap');
-	is(on_subscriber($column), $late + 1,
+	$first->wait_applied;
+	is($middle->sql($column),
+		$late + 1,
 		"with a slot of $database database, it is applied after its end");
 }
 
@@ -225,11 +226,10 @@ cmp_ok(transactions_together(), '>', 2,
 
 # The cascade
 my $connstr = $middle->connstr . ' dbname=postgres';
-$last->safe_psql('postgres',
+$last->sql(
 	"CREATE SUBSCRIPTION cascade CONNECTION '$connstr' PUBLICATION cascade");
 $last->wait_for_subscription_sync($middle, 'cascade');
-$last->safe_psql(
-	'postgres',
+$last->sql(
 	q(CREATE SEQUENCE arrivals;
 	CREATE FUNCTION number() RETURNS trigger LANGUAGE plpgsql AS $$
 		BEGIN NEW.arrived := nextval('public.arrivals'); RETURN NEW; END $$;
@@ -244,7 +244,7 @@ $last->safe_psql(
 
 sub wait_for_all
 {
-	wait_applied($first, $middle, 'tap');
+	$first->wait_applied;
 	$middle->wait_for_catchup('cascade', 'replay');
 	return;
 }
@@ -253,14 +253,14 @@ sub wait_for_all
 sub arrivals
 {
 	my ($sql) = @_;
-	return $last->safe_psql('postgres',
+	return $last->sql(
 		"SELECT string_agg(what, ' ' ORDER BY arrived) FROM ($sql) AS a");
 }
 
 sub commit_times
 {
 	my ($node, $table) = @_;
-	return $node->safe_psql('postgres',
+	return $node->sql(
 		"SELECT string_agg(id || ' ' || pg_xact_commit_timestamp(xmin), E'\\n' ORDER BY id) FROM $table"
 	);
 }
@@ -268,13 +268,12 @@ sub commit_times
 # This holds with a slot, and by default.
 foreach my $setting ('slots', 'auto', 'on')
 {
-	reload_with($middle, "parallel_apply.logical_decoding = $setting");
+	$middle->reload_with("parallel_apply.logical_decoding = $setting");
 
 	# Detects: a change is made after that of a younger transaction.  The last
 	# server would refuse the younger one.
 	my $fillers = 20;
-	$first->safe_psql('postgres',
-		'UPDATE names SET u = -id; UPDATE names SET u = id');
+	$first->sql('UPDATE names SET u = -id; UPDATE names SET u = id');
 	apply_behind(
 		'UPDATE names SET u = u WHERE id = 1',
 		[
@@ -298,7 +297,7 @@ foreach my $setting ('slots', 'auto', 'on')
 		"with $setting, changes of a transaction are decoded in their order");
 
 	# Detects: rows are inserted partition by partition.
-	on_publisher('DELETE FROM parted; INSERT INTO parted '
+	$first->sql('DELETE FROM parted; INSERT INTO parted '
 		  . 'SELECT i, i % 2 FROM generate_series(1, 8) i');
 	wait_for_all();
 	is( arrivals('SELECT id::text AS what, arrived FROM parted'),
@@ -310,8 +309,7 @@ foreach my $setting ('slots', 'auto', 'on')
 		commit_times($first, $_),
 		"with $setting, commit times of $_ are those of the first server"
 	) for qw(cold names);
-	rows_equal($first, $middle, $_,
-		"with $setting, $_ is equal on the middle server")
+	$pair->rows_equal($_, "with $setting, $_ is equal on the middle server")
 	  for @tables;
 }
 # The tables of the last server have an additional column.
@@ -326,19 +324,18 @@ foreach my $table (sort keys %columns)
 {
 	my $sql =
 	  "SELECT string_agg(ROW($columns{$table})::text, ' ' ORDER BY id) FROM $table";
-	is( $last->safe_psql('postgres', $sql),
-		$first->safe_psql('postgres', $sql),
+	is($last->sql($sql), $first->sql($sql),
 		"$table is equal on the last server");
 }
 
 # A user who states that nothing is decoded gets batches again.
-reload_with($middle, 'parallel_apply.logical_decoding = off');
+$middle->reload_with('parallel_apply.logical_decoding = off');
 cmp_ok(transactions_together(), '>', 2,
 	'with off, transactions are applied together');
 wait_for_all();
-rows_equal($first, $middle, $_) for @tables;
+$pair->rows_equal($_) for @tables;
 
-log_is_clean($last);
+$last->log_is_clean;
 $last->stop;
 finish($first, $middle);
 done_testing();

@@ -14,10 +14,10 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 
 my $writers = 4;
-my ($publisher, $subscriber) =
+my ($pair, $publisher, $subscriber) =
   new_pair(subscriber_conf => "parallel_apply.max_batch_transactions = 1\n");
 my @tables = qw(called checked indexed constrained);
-on_publisher(
+$publisher->sql(
 	q(CREATE TABLE gate (id int PRIMARY KEY, n int);
 	CREATE TABLE plain (id int PRIMARY KEY, v int);
 	CREATE TABLE called (id int PRIMARY KEY);
@@ -27,7 +27,7 @@ on_publisher(
 	INSERT INTO gate VALUES (1, 0);));
 
 # Immutable functions, so that writers change the tables concurrently
-on_subscriber(
+$subscriber->sql(
 	q(CREATE FUNCTION number() RETURNS int LANGUAGE plpgsql IMMUTABLE AS 'BEGIN RETURN 1; END';
 	CREATE FUNCTION extra() RETURNS int LANGUAGE plpgsql IMMUTABLE AS 'BEGIN RETURN public.number(); END';
 	CREATE FUNCTION is_good(int) RETURNS bool LANGUAGE plpgsql IMMUTABLE AS 'BEGIN RETURN $1 > 0; END';
@@ -47,15 +47,15 @@ on_subscriber(
 	CREATE ROLE applier SUPERUSER LOGIN;
 	GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO applier;)
 );
-create_extension($subscriber);
-subscribe($publisher, $subscriber, 'tap');
+$subscriber->create_extension;
+$pair->subscribe('tap');
 my $options =
   $subscriber->pg_version >= 16
   ? 'ALTER SUBSCRIPTION tap SET (run_as_owner = true, password_required = false);'
   : '';
-restart_apply($subscriber, 'tap',
+$subscriber->restart_apply('tap',
 	"$options ALTER SUBSCRIPTION tap OWNER TO applier");
-wait_for_pool($subscriber, 'tap', $writers);
+$subscriber->wait_for_pool('tap', $writers);
 
 my $id = 0;
 
@@ -71,9 +71,7 @@ sub prepare_all
 {
 	my ($table, $name) = @_;
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
-	is( apply_behind_gate(
-			$publisher,
-			$subscriber,
+	is( $pair->apply_behind_gate(
 			join(', ',
 				'waiting for lock',
 				('waiting for prior commit') x ($writers - 1)),
@@ -81,7 +79,7 @@ sub prepare_all
 			map { insert_into($table) } 1 .. $writers),
 		'0',
 		'and nothing is tried again');
-	wait_for_state($subscriber, 'idle', $writers);
+	$subscriber->wait_for_state('idle', $writers);
 	return;
 }
 
@@ -90,36 +88,36 @@ sub prepare_all
 sub do_before_turn
 {
 	my ($change, $sql, $then) = @_;
-	my $tries = counter($subscriber, 'retries');
-	my $lock = hold($subscriber, 'SELECT FROM gate FOR UPDATE');
-	on_publisher('UPDATE gate SET n = n + 1');
-	wait_for_state($subscriber, 'waiting for lock');
-	on_publisher($change);
-	wait_for_state($subscriber, 'waiting for prior commit');
-	on_subscriber($sql);
+	my $tries = $subscriber->counter('retries');
+	my $lock = $subscriber->hold('SELECT FROM gate FOR UPDATE');
+	$publisher->sql('UPDATE gate SET n = n + 1');
+	$subscriber->wait_for_state('waiting for lock');
+	$publisher->sql($change);
+	$subscriber->wait_for_state('waiting for prior commit');
+	$subscriber->sql($sql);
 	$lock->query_safe('COMMIT');
 	$lock->quit;
 	$then->() if $then;
-	wait_applied($publisher, $subscriber, 'tap');
-	return counter($subscriber, 'retries') - $tries;
+	$publisher->wait_applied;
+	return $subscriber->counter('retries') - $tries;
 }
 
 sub extras
 {
-	return on_subscriber(
+	return $subscriber->sql(
 		'SELECT extra, count(*) FROM called GROUP BY extra ORDER BY extra');
 }
 
 # The function is redefined between transactions.
 prepare_all('called', 'a default calls a function');
-on_subscriber(
+$subscriber->sql(
 	q(CREATE OR REPLACE FUNCTION extra() RETURNS int LANGUAGE plpgsql IMMUTABLE AS 'BEGIN RETURN 2; END')
 );
 prepare_all('called', 'which is replaced');
 is(extras(), "1|4\n2|4", 'each writer calls the new one');
 
 # By a function that it calls itself
-on_subscriber(
+$subscriber->sql(
 	q(CREATE OR REPLACE FUNCTION extra() RETURNS int LANGUAGE plpgsql IMMUTABLE AS 'BEGIN RETURN public.number(); END';
 	CREATE OR REPLACE FUNCTION number() RETURNS int LANGUAGE plpgsql IMMUTABLE AS 'BEGIN RETURN 3; END')
 );
@@ -146,7 +144,7 @@ sub refused
 	my ($table, $sql, $message, $remedy, $name) = @_;
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
 	my $count = "SELECT count(*) FROM $table";
-	my $before = on_subscriber($count);
+	my $before = $subscriber->sql($count);
 	my $offset = -s $subscriber->logfile;
 	do_before_turn(
 		insert_into($table),
@@ -154,10 +152,10 @@ sub refused
 		sub {
 			ok( $subscriber->wait_for_log(qr/ERROR: +$message/, $offset),
 				"$name: an error, although it had been called");
-			is(on_subscriber($count), $before, "$name: nothing is there");
-			on_subscriber($remedy);
+			is($subscriber->sql($count), $before, "$name: nothing is there");
+			$subscriber->sql($remedy);
 		});
-	wait_for_pool($subscriber, 'tap', $writers);
+	$subscriber->wait_for_pool('tap', $writers);
 	return;
 }
 
@@ -167,14 +165,14 @@ sub refused_at_once
 	my ($table, $sql, $message, $remedy, $name) = @_;
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
 	prepare_all($table, "$name: it may be called");
-	on_subscriber($sql);
+	$subscriber->sql($sql);
 	my $offset = -s $subscriber->logfile;
-	on_publisher(insert_into($table));
+	$publisher->sql(insert_into($table));
 	ok($subscriber->wait_for_log(qr/ERROR: +$message/, $offset),
 		"$name: an error");
-	on_subscriber($remedy);
-	wait_applied($publisher, $subscriber, 'tap');
-	wait_for_pool($subscriber, 'tap', $writers);
+	$subscriber->sql($remedy);
+	$publisher->wait_applied;
+	$subscriber->wait_for_pool('tap', $writers);
 	return;
 }
 
@@ -208,7 +206,8 @@ for my $table (@tables)
 		$message,
 		'ALTER ROLE applier SUPERUSER',
 		"$table, no superuser");
-	on_subscriber('ALTER ROLE applier NOSUPERUSER; GRANT caller TO applier');
+	$subscriber->sql(
+		'ALTER ROLE applier NOSUPERUSER; GRANT caller TO applier');
 	refused_at_once(
 		$table, 'REVOKE caller FROM applier',
 		$message,
@@ -225,15 +224,16 @@ for my $table (@tables)
 		$message,
 		"GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA public TO caller",
 		"$table, a right before the turn");
-	on_subscriber('ALTER ROLE applier SUPERUSER; REVOKE caller FROM applier');
+	$subscriber->sql(
+		'ALTER ROLE applier SUPERUSER; REVOKE caller FROM applier');
 }
 
 # With run_as_owner = false, changes are made as the owner of the table, who may not
 # call the functions.
 if ($subscriber->pg_version >= 16)
 {
-	on_subscriber('CREATE ROLE holder');
-	on_subscriber("ALTER TABLE $_ OWNER TO holder") for @tables;
+	$subscriber->sql('CREATE ROLE holder');
+	$subscriber->sql("ALTER TABLE $_ OWNER TO holder") for @tables;
 	for my $table (@tables)
 	{
 		for my $refused (\&refused_at_once, \&refused)
@@ -253,7 +253,7 @@ SKIP:
 {
 	skip 'subscriptions have run_as_owner from PostgreSQL 16 on', 2
 	  if $subscriber->pg_version < 16;
-	on_subscriber(
+	$subscriber->sql(
 		q(ALTER TABLE plain OWNER TO holder;
 		ALTER TABLE plain ADD user_name text;
 		CREATE FUNCTION note_user() RETURNS trigger LANGUAGE plpgsql AS
@@ -264,22 +264,23 @@ SKIP:
 	for ([ 'false', 'holder' ], [ 'true', 'applier' ])
 	{
 		my ($option, $user) = @$_;
-		my $gate = hold($subscriber, 'SELECT FROM gate FOR UPDATE');
+		my $gate = $subscriber->hold('SELECT FROM gate FOR UPDATE');
 		my $first = $id + 1;
-		on_publisher(
+		$publisher->sql(
 			join ";\n",
 			'UPDATE gate SET n = n + 1',
 			map { $id++; "INSERT INTO plain VALUES ($id, 1)" } 1 .. $writers);
-		wait_for_state($subscriber, 'waiting for lock');
+		$subscriber->wait_for_state('waiting for lock');
 		my $queued = 1 + $writers;
-		wait_until(
+		$subscriber->wait_until(
 			"$queued = queue_transactions FROM parallel_apply.subscriptions",
 			'not all are received');
-		on_subscriber("ALTER SUBSCRIPTION tap SET (run_as_owner = $option)");
+		$subscriber->sql(
+			"ALTER SUBSCRIPTION tap SET (run_as_owner = $option)");
 		$gate->query_safe('COMMIT');
 		$gate->quit;
-		wait_applied($publisher, $subscriber, 'tap');
-		is( on_subscriber(
+		$publisher->wait_applied;
+		is( $subscriber->sql(
 				"SELECT string_agg(DISTINCT user_name, ' ') FROM plain WHERE id >= $first"
 			),
 			$user,
@@ -287,11 +288,11 @@ SKIP:
 	}
 }
 
-wait_applied($publisher, $subscriber, 'tap');
-is( on_subscriber("SELECT array_agg(id ORDER BY id) FROM $_"),
-	on_publisher("SELECT array_agg(id ORDER BY id) FROM $_"),
+$publisher->wait_applied;
+is( $subscriber->sql("SELECT array_agg(id ORDER BY id) FROM $_"),
+	$publisher->sql("SELECT array_agg(id ORDER BY id) FROM $_"),
 	"$_ has the same rows on both sides") for 'gate', 'plain', @tables;
-nothing_is_left_open($subscriber);
+$subscriber->nothing_is_left_open;
 finish(
 	$publisher,
 	$subscriber,

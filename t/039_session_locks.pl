@@ -15,17 +15,17 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-my ($publisher, $subscriber) = new_pair(
+my ($pair, $publisher, $subscriber) = new_pair(
 	subscriber_conf => q(
 		parallel_apply.writers_per_subscription = 4
 		parallel_apply.max_batch_transactions = 1));
 my @tables = qw(gate keeping trying own concurrent checked plain released);
 
-exec_both(
+$pair->exec_both(
 	join "\n",
 	'CREATE TABLE gate (id int PRIMARY KEY, n int);',
 	map { "CREATE TABLE $_ (id int PRIMARY KEY);" } @tables[ 1 .. $#tables ]);
-on_subscriber(
+$subscriber->sql(
 	q(CREATE TABLE tried (id int, has_lock boolean);
 	CREATE FUNCTION keep() RETURNS trigger LANGUAGE plpgsql AS
 		$$BEGIN PERFORM pg_advisory_lock(TG_ARGV[0]::int); RETURN NEW; END$$;
@@ -48,12 +48,12 @@ on_subscriber(
 	ALTER TABLE own ENABLE ALWAYS TRIGGER code;
 	ALTER TABLE concurrent ENABLE ALWAYS TRIGGER code;
 	ALTER TABLE released ENABLE ALWAYS TRIGGER code;));
-create_extension($subscriber);
-on_subscriber(
+$subscriber->create_extension;
+$subscriber->sql(
 	q(SELECT parallel_apply.set_table_option('concurrent', 'triggers', 'parallel'))
 );
-subscribe($publisher, $subscriber, 'tap');
-on_publisher('INSERT INTO gate VALUES (1, 0)');
+$pair->subscribe('tap');
+$publisher->sql('INSERT INTO gate VALUES (1, 0)');
 
 my $row = 0;
 
@@ -62,15 +62,15 @@ my $row = 0;
 sub insert_each
 {
 	my ($table, $count) = @_;
-	my $gate = hold($subscriber, 'SELECT FROM gate FOR UPDATE');
-	on_publisher(
+	my $gate = $subscriber->hold('SELECT FROM gate FOR UPDATE');
+	$publisher->sql(
 		join '',
 		"UPDATE gate SET n = n + 1;\n",
 		map {
 			$row++;
 			"INSERT INTO $table VALUES ($row);\nINSERT INTO plain VALUES ($row);\n"
 		} 1 .. $count);
-	wait_for_state($subscriber, 'waiting for lock');
+	$subscriber->wait_for_state('waiting for lock');
 	$gate->query_safe('COMMIT');
 	$gate->quit;
 	return;
@@ -79,21 +79,21 @@ sub insert_each
 # Which processes have advisory locks: the apply worker, or others?
 sub holders
 {
-	return on_subscriber(
+	return $subscriber->sql(
 		q(SELECT string_agg(DISTINCT backend_type, ', ') FROM pg_locks JOIN pg_stat_activity USING (pid)
 		WHERE locktype = 'advisory' AND granted));
 }
 
 sub fallbacks
 {
-	return on_subscriber(
+	return $subscriber->sql(
 		'SELECT fallback_failure + fallback_table FROM parallel_apply.subscription_stats'
 	);
 }
 
 # Locks of the transaction have no effect.
 insert_each('own', 10);
-tables_equal('with locks of transactions', @tables);
+$pair->tables_equal('with locks of transactions', @tables);
 is(fallbacks(), '0', 'writers apply what locks for its transaction');
 unlike(
 	slurp_file($subscriber->logfile),
@@ -101,12 +101,12 @@ unlike(
 	'and nothing is logged');
 
 insert_each('keeping', 20);
-tables_equal('with a lock that is kept', @tables);
+$pair->tables_equal('with a lock that is kept', @tables);
 like(
 	holders(),
 	qr/^logical replication [a-z ]*worker$/,
 	'the apply worker keeps the lock');
-is(on_subscriber('SELECT pg_try_advisory_lock(1)'),
+is($subscriber->sql('SELECT pg_try_advisory_lock(1)'),
 	'f', 'others do not get it');
 cmp_ok(fallbacks(), '>=', 20, 'which the native loop has taken');
 my ($reports) = 0 + (() = slurp_file($subscriber->logfile) =~
@@ -114,13 +114,13 @@ my ($reports) = 0 + (() = slurp_file($subscriber->logfile) =~
 is($reports, 1, 'the log has one message');
 
 insert_each('trying', 10);
-tables_equal('with a lock that is tried', @tables);
-is(on_subscriber('SELECT count(*), bool_and(has_lock) FROM tried'),
+$pair->tables_equal('with a lock that is tried', @tables);
+is($subscriber->sql('SELECT count(*), bool_and(has_lock) FROM tried'),
 	'10|t', 'it is had each time');
 
 # A table whose triggers are applied concurrently
 insert_each('concurrent', 20);
-tables_equal('with concurrent triggers', @tables);
+$pair->tables_equal('with concurrent triggers', @tables);
 like(
 	holders(),
 	qr/^logical replication [a-z ]*worker$/,
@@ -128,21 +128,21 @@ like(
 
 # When the apply worker has no lock any more, writers apply everything again.
 insert_each('released', 1);
-tables_equal('with locks that are released', @tables);
+$pair->tables_equal('with locks that are released', @tables);
 is(holders(), '', 'the apply worker has released its locks');
 my $before = fallbacks();
 insert_each('own', 10);
-tables_equal('with locks of transactions again', @tables);
+$pair->tables_equal('with locks of transactions again', @tables);
 is(fallbacks(), $before, 'writers apply it again');
 
 # The same when several of the first ones are queued at the same time
 insert_each('concurrent', 20);
-tables_equal('with concurrent triggers again', @tables);
+$pair->tables_equal('with concurrent triggers again', @tables);
 insert_each('released', 1);
 
 # Functions that are not expected to take a lock
 insert_each('checked', 10);
-tables_equal('with a lock of a CHECK constraint', @tables);
+$pair->tables_equal('with a lock of a CHECK constraint', @tables);
 is(holders(), '', 'no writer keeps a lock after its commit');
 like(
 	slurp_file($subscriber->logfile),
@@ -150,13 +150,13 @@ like(
 	'which the log says');
 
 # The apply worker keeps it, and a writer needs it for a CHECK constraint.
-on_subscriber(
+$subscriber->sql(
 	q(CREATE TRIGGER code AFTER INSERT ON plain FOR EACH ROW EXECUTE FUNCTION keep(5);
 	ALTER TABLE plain ENABLE ALWAYS TRIGGER code;));
-on_publisher('INSERT INTO plain VALUES (1000)');
-tables_equal('with the same lock', 'plain');
-on_publisher('INSERT INTO checked VALUES (1000)');
-tables_equal('of the apply worker and a CHECK constraint', @tables);
+$publisher->sql('INSERT INTO plain VALUES (1000)');
+$pair->tables_equal('with the same lock', 'plain');
+$publisher->sql('INSERT INTO checked VALUES (1000)');
+$pair->tables_equal('of the apply worker and a CHECK constraint', @tables);
 
 finish($publisher, $subscriber);
 done_testing();

@@ -15,20 +15,20 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-my ($publisher, $subscriber) = new_pair();
+my ($pair, $publisher, $subscriber) = new_pair();
 my @tables = qw(items history gate);
 
-exec_both(
+$pair->exec_both(
 	q(CREATE TABLE items (id int PRIMARY KEY, v int NOT NULL, note text);
 	CREATE TABLE history (n int, part int);
 	CREATE TABLE gate (id int PRIMARY KEY, n int NOT NULL);
 	CREATE TABLE missing (id int PRIMARY KEY, v int);));
-$publisher->safe_psql(
-	'postgres', q(
+$publisher->sql(
+	q(
 	INSERT INTO items SELECT i, 0 FROM generate_series(1, 100) i;
 	INSERT INTO gate SELECT i, 0 FROM generate_series(1, 4) i;));
-create_extension($subscriber);
-subscribe($publisher, $subscriber, 'tap');
+$subscriber->create_extension;
+$pair->subscribe('tap');
 
 # Each row in a transaction of its own
 my $n = 0;
@@ -39,13 +39,13 @@ sub make_history
 	my $sql = '';
 	$sql .= "INSERT INTO history VALUES ($_, 0);\n" for $n + 1 .. $n + $count;
 	$n += $count;
-	on_publisher($sql);
+	$publisher->sql($sql);
 	return;
 }
 
 sub error_count
 {
-	return on_subscriber(
+	return $subscriber->sql(
 		q(SELECT apply_error_count FROM pg_stat_subscription_stats
 		WHERE subname = 'tap'));
 }
@@ -61,7 +61,8 @@ sub fails
 
 	make_history(20);
 	my $first = $n;
-	on_publisher("BEGIN; INSERT INTO history VALUES ($n, 1); $sql COMMIT;");
+	$publisher->sql(
+		"BEGIN; INSERT INTO history VALUES ($n, 1); $sql COMMIT;");
 	make_history(20);
 	$subscriber->wait_for_log($error, $offset);
 	my $log = slurp_file($subscriber->logfile, $offset);
@@ -73,48 +74,48 @@ sub fails
 		"SELECT apply_error_count > $errors FROM pg_stat_subscription_stats WHERE subname = 'tap'"
 	);
 	cmp_ok(error_count(), '>', $errors, "$name: the error is counted");
-	is( on_subscriber(
+	is( $subscriber->sql(
 			"SELECT max(n), count(*) FILTER (WHERE n = $first AND part = 1) FROM history"
 		),
 		"$first|0",
 		"$name: older transactions are committed, it and younger ones are not"
 	);
 	$repair->($log, $errors);
-	tables_equal("after repair of a $name", @tables);
+	$pair->tables_equal("after repair of a $name", @tables);
 	return;
 }
 
-on_subscriber('INSERT INTO items VALUES (1001, 0)');
+$subscriber->sql('INSERT INTO items VALUES (1001, 0)');
 fails(
 	'unique violation',
 	'INSERT INTO items VALUES (1001, 1);',
 	duplicate_key('items'),
-	sub { on_subscriber('DELETE FROM items WHERE id = 1001') });
+	sub { $subscriber->sql('DELETE FROM items WHERE id = 1001') });
 
-on_subscriber('ALTER TABLE items ADD CONSTRAINT small CHECK (v < 1000)');
+$subscriber->sql('ALTER TABLE items ADD CONSTRAINT small CHECK (v < 1000)');
 fails(
 	'check violation',
 	'UPDATE items SET v = 1000 WHERE id = 1;',
 	qr/ERROR: +new row for relation "items" violates check constraint "small"/,
-	sub { on_subscriber('ALTER TABLE items DROP CONSTRAINT small') });
+	sub { $subscriber->sql('ALTER TABLE items DROP CONSTRAINT small') });
 
-on_subscriber('ALTER TABLE missing RENAME TO hidden');
+$subscriber->sql('ALTER TABLE missing RENAME TO hidden');
 fails(
 	'missing table',
 	'INSERT INTO missing VALUES (1, 1);',
 	qr/ERROR: +logical replication target relation "public.missing" does not exist/,
-	sub { on_subscriber('ALTER TABLE hidden RENAME TO missing') });
-rows_equal($publisher, $subscriber, 'missing');
+	sub { $subscriber->sql('ALTER TABLE hidden RENAME TO missing') });
+$pair->rows_equal('missing');
 
-on_publisher('ALTER TABLE items ADD COLUMN extra int');
+$publisher->sql('ALTER TABLE items ADD COLUMN extra int');
 fails(
 	'missing column',
 	'UPDATE items SET extra = 1 WHERE id = 2;',
 	qr/ERROR: +logical replication target relation "public.items" is missing replicated column: "extra"/,
-	sub { on_subscriber('ALTER TABLE items ADD COLUMN extra int') });
+	sub { $subscriber->sql('ALTER TABLE items ADD COLUMN extra int') });
 
 # SKIP skips this one transaction.
-on_subscriber('INSERT INTO items VALUES (1002, 0)');
+$subscriber->sql('INSERT INTO items VALUES (1002, 0)');
 fails(
 	'transaction to be skipped',
 	'INSERT INTO items VALUES (1003, 0), (1002, 1);',
@@ -124,31 +125,31 @@ fails(
 		my $offset = -s $subscriber->logfile;
 		my ($lsn) =
 		  $log =~ /in transaction \d+, finished at ([0-9A-F]+\/[0-9A-F]+)/;
-		on_subscriber("ALTER SUBSCRIPTION tap SKIP (lsn = '$lsn')");
+		$subscriber->sql("ALTER SUBSCRIPTION tap SKIP (lsn = '$lsn')");
 		$subscriber->wait_for_log(
 			qr/logical replication completed skipping transaction at LSN $lsn/,
 			$offset);
-		wait_applied($publisher, $subscriber, 'tap');
-		is( on_subscriber(
+		$publisher->wait_applied;
+		is( $subscriber->sql(
 					"SELECT count(*) FROM items WHERE id > 1001"
 				  . " UNION ALL SELECT count(*) FROM history WHERE part = 1 AND n = $n - 20"
 			),
 			"1\n0",
 			'nothing of the skipped transaction is there');
-		is( on_subscriber(
+		is( $subscriber->sql(
 				"SELECT subskiplsn = '0/0' FROM pg_subscription WHERE subname = 'tap'"
 			),
 			't',
 			'nothing else will be skipped');
-		on_subscriber(
+		$subscriber->sql(
 			"UPDATE items SET v = 1 WHERE id = 1002;
 			INSERT INTO items VALUES (1003, 0);
 			INSERT INTO history VALUES ($n - 20, 1);");
 	});
-wait_for_pool($subscriber, 'tap');
+$subscriber->wait_for_pool('tap');
 
 # disable_on_error
-on_subscriber(
+$subscriber->sql(
 	'ALTER SUBSCRIPTION tap SET (disable_on_error = true);
 	INSERT INTO items VALUES (1004, 0);');
 fails(
@@ -168,23 +169,23 @@ fails(
 			),
 			'and its writers are gone');
 		is(error_count(), $errors + 1, 'it has failed once');
-		on_subscriber(
+		$subscriber->sql(
 			'DELETE FROM items WHERE id = 1004;
 			ALTER SUBSCRIPTION tap SET (disable_on_error = false);
 			ALTER SUBSCRIPTION tap ENABLE;');
 	});
-wait_for_pool($subscriber, 'tap', 4);
+$subscriber->wait_for_pool('tap', 4);
 
 # All writers are busy when many transactions arrive.  These become batches, and one
 # in the middle fails.
 {
-	my $session = hold($subscriber, 'SELECT n FROM gate FOR UPDATE');
-	on_publisher("UPDATE gate SET n = n + 1 WHERE id = $_") for 1 .. 4;
-	wait_for_state($subscriber, 'waiting for lock', 4);
-	on_subscriber('INSERT INTO items VALUES (1005, 0)');
+	my $session = $subscriber->hold('SELECT n FROM gate FOR UPDATE');
+	$publisher->sql("UPDATE gate SET n = n + 1 WHERE id = $_") for 1 .. 4;
+	$subscriber->wait_for_state('waiting for lock', 4);
+	$subscriber->sql('INSERT INTO items VALUES (1005, 0)');
 	make_history(100);
 	my $failing = $n;
-	on_publisher(
+	$publisher->sql(
 		"BEGIN; INSERT INTO history VALUES ($n, 1); INSERT INTO items VALUES (1005, 1); COMMIT;"
 	);
 	make_history(100);
@@ -192,53 +193,53 @@ wait_for_pool($subscriber, 'tap', 4);
 	my $offset = -s $subscriber->logfile;
 	$session->quit;
 	$subscriber->wait_for_log(duplicate_key('items'), $offset);
-	is( on_subscriber(
+	is( $subscriber->sql(
 			'SELECT max(n) FROM history UNION ALL SELECT sum(n) FROM gate'),
 		"$failing\n4",
 		'everything before it is committed where a transaction of a batch fails'
 	);
-	on_subscriber('DELETE FROM items WHERE id = 1005');
-	tables_equal('after an error in a batch', @tables);
-	wait_for_pool($subscriber, 'tap', 4);
+	$subscriber->sql('DELETE FROM items WHERE id = 1005');
+	$pair->tables_equal('after an error in a batch', @tables);
+	$subscriber->wait_for_pool('tap', 4);
 }
 
 # From here on there are no errors.
 my $clean_offset = -s $subscriber->logfile;
-my $apply_pid = apply_pid($subscriber, 'tap');
+my $apply_pid = $subscriber->apply_pid('tap');
 
 # Missing rows are ignored.
-on_subscriber('DELETE FROM items WHERE id BETWEEN 11 AND 20');
-on_publisher(
+$subscriber->sql('DELETE FROM items WHERE id BETWEEN 11 AND 20');
+$publisher->sql(
 	'UPDATE items SET v = v + 1 WHERE id BETWEEN 10 AND 15;
 	DELETE FROM items WHERE id BETWEEN 16 AND 21;
 	UPDATE items SET v = v + 1 WHERE id BETWEEN 9 AND 22;');
 make_history(20);
-wait_applied($publisher, $subscriber, 'tap');
-is( on_subscriber(
+$publisher->wait_applied;
+is( $subscriber->sql(
 		'SELECT count(*), sum(v) FROM items WHERE id BETWEEN 9 AND 22'),
-	on_publisher(
+	$publisher->sql(
 		'SELECT count(*), sum(v) FROM items WHERE id IN (9, 10, 22)'),
 	'updates and deletes of missing rows are ignored, their transactions are not'
 );
-on_publisher('DELETE FROM items WHERE id BETWEEN 11 AND 20');
+$publisher->sql('DELETE FROM items WHERE id BETWEEN 11 AND 20');
 
 # A transaction that is canceled once is repeated when everything older is
 # committed.  It does not disable the subscription.
-on_subscriber('ALTER SUBSCRIPTION tap SET (disable_on_error = true)');
+$subscriber->sql('ALTER SUBSCRIPTION tap SET (disable_on_error = true)');
 for my $state ('waiting for lock', 'waiting for prior commit')
 {
-	my $retries = counter($subscriber, 'retries');
-	my $replays = counter($subscriber, 'fallbacks');
+	my $retries = $subscriber->counter('retries');
+	my $replays = $subscriber->counter('fallbacks');
 	my $session =
-	  hold($subscriber, 'SELECT n FROM gate WHERE id = 1 FOR UPDATE');
+	  $subscriber->hold('SELECT n FROM gate WHERE id = 1 FOR UPDATE');
 	make_history(20);
-	on_publisher(
+	$publisher->sql(
 		"BEGIN; INSERT INTO history VALUES ($n, 1);
 		UPDATE gate SET n = n + 1 WHERE id = 1; COMMIT;");
 	make_history(20);
-	wait_for_state($subscriber, 'waiting for lock');
-	wait_for_state($subscriber, 'waiting for prior commit');
-	on_subscriber(
+	$subscriber->wait_for_state('waiting for lock');
+	$subscriber->wait_for_state('waiting for prior commit');
+	$subscriber->sql(
 		"SELECT pg_cancel_backend(pid) FROM parallel_apply.writers
 		WHERE state = '$state' LIMIT 1");
 	if ($state eq 'waiting for lock')
@@ -246,39 +247,39 @@ for my $state ('waiting for lock', 'waiting for prior commit')
 		$subscriber->poll_query_until('postgres',
 			"SELECT sum(retries) > $retries FROM parallel_apply.writers")
 		  or die 'the canceled transaction is not tried again';
-		wait_for_state($subscriber, 'waiting for lock');
+		$subscriber->wait_for_state('waiting for lock');
 	}
 	$session->quit;
-	tables_equal("after a writer $state was canceled", @tables);
-	cmp_ok(counter($subscriber, 'retries'),
+	$pair->tables_equal("after a writer $state was canceled", @tables);
+	cmp_ok($subscriber->counter('retries'),
 		'>', $retries, "a transaction canceled $state is tried once more");
-	is(counter($subscriber, 'fallbacks'),
+	is($subscriber->counter('fallbacks'),
 		$replays, 'and its writer succeeds then');
 }
 
 # A writer that fails twice leaves the transaction to PostgreSQL's own apply: this
 # constraint fails in any other process.
 {
-	my $replays = counter($subscriber, 'fallbacks');
-	on_subscriber(
+	my $replays = $subscriber->counter('fallbacks');
+	$subscriber->sql(
 		q(CREATE FUNCTION is_not_writer() RETURNS boolean LANGUAGE sql AS $$
 		SELECT backend_type NOT LIKE 'parallel_apply writer%'
 		FROM pg_catalog.pg_stat_activity WHERE pid = pg_catalog.pg_backend_pid() $$;
 		ALTER TABLE items ADD CONSTRAINT native CHECK (v <> 77 OR is_not_writer());)
 	);
 	make_history(20);
-	on_publisher(
+	$publisher->sql(
 		'UPDATE items SET v = 77 WHERE id = 5; UPDATE items SET v = v + 1 WHERE id IN (5, 6);'
 	);
 	make_history(20);
-	tables_equal('after a transaction that only PostgreSQL itself can do',
-		@tables);
-	is( counter($subscriber, 'fallbacks'),
+	$pair->tables_equal(
+		'after a transaction that only PostgreSQL itself can do', @tables);
+	is( $subscriber->counter('fallbacks'),
 		$replays + 1,
 		'a native replay is counted');
 }
 
-is(apply_pid($subscriber, 'tap'),
+is($subscriber->apply_pid('tap'),
 	$apply_pid, 'none of this has restarted the apply worker');
 unlike(slurp_file($subscriber->logfile, $clean_offset),
 	qr/ERROR|FATAL/, 'and none has left an error in the log');

@@ -15,7 +15,7 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-my ($publisher, $subscriber) =
+my ($pair, $publisher, $subscriber) =
   new_pair(subscriber_conf =>
 	  "track_commit_timestamp = on\nlog_min_messages = debug1");
 my $is_counted = $subscriber->pg_version >= 18;
@@ -31,8 +31,8 @@ my $schema = q(
 	CREATE TABLE gate (id int PRIMARY KEY, n int NOT NULL););
 my $parted = 'CREATE TABLE parted (id int PRIMARY KEY, v int)';
 
-on_publisher("$schema $parted;");
-on_publisher(
+$publisher->sql("$schema $parted;");
+$publisher->sql(
 	q(INSERT INTO items SELECT i, 0, i, i, repeat('x', 3000) FROM generate_series(1, 60) i;
 	INSERT INTO plain SELECT i, 'b' || i FROM generate_series(1, 60) i;
 	INSERT INTO parted SELECT i, 0 FROM generate_series(1, 60) i;
@@ -47,30 +47,30 @@ sub on_both
 	return;
 }
 
-on_subscriber('CREATE DATABASE serial');
+$subscriber->sql('CREATE DATABASE serial');
 on_both(
 	"$schema $parted PARTITION BY RANGE (id);
 	CREATE TABLE low PARTITION OF parted FOR VALUES FROM (0) TO (31);
 	CREATE TABLE high PARTITION OF parted FOR VALUES FROM (31) TO (2000);
 	ALTER TABLE items ADD COLUMN local int DEFAULT 7;");
-create_extension($subscriber);
-subscribe($publisher, $subscriber, 'tap');
-subscribe_serially($publisher, $subscriber);
-wait_until_ready($subscriber, 'serial');
+$subscriber->create_extension;
+$pair->subscribe('tap');
+$pair->subscribe_serially;
+$subscriber->wait_until_ready('serial');
 my %oid = map {
 	$_ =>
-	  on_subscriber("SELECT oid FROM pg_subscription WHERE subname = '$_'")
+	  $subscriber->sql("SELECT oid FROM pg_subscription WHERE subname = '$_'")
 } qw(tap serial);
 
 # The copies of the table synchronization have origins of their own.
-on_publisher(
+$publisher->sql(
 	'UPDATE items SET v = 0; UPDATE plain SET b = b; UPDATE parted SET v = 0;
 	UPDATE wide SET v = 0; UPDATE gate SET n = 0;');
-wait_applied($publisher, $subscriber, $_) for qw(tap serial);
+$publisher->wait_applied($_) for qw(tap serial);
 my $offset = -s $subscriber->logfile;
 
 # Write the row as other origins.
-on_subscriber(qq(SELECT pg_replication_origin_create('$_')))
+$subscriber->sql(qq(SELECT pg_replication_origin_create('$_')))
   for qw(other gone);
 
 sub on_both_as_origin
@@ -124,7 +124,7 @@ sub reports
 sub statistics
 {
 	my ($name) = @_;
-	return on_subscriber(
+	return $subscriber->sql(
 		qq(SELECT string_agg(key || ' ' || value, ', ' ORDER BY key)
 		FROM pg_stat_subscription_stats s, jsonb_each_text(to_jsonb(s))
 		WHERE subname = '$name' AND (key = 'apply_error_count' OR key LIKE 'confl_%'))
@@ -139,7 +139,7 @@ sub reports_equal
 	my ($count, $name) = @_;
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
 	my (@have, @want);
-	wait_applied($publisher, $subscriber, $_) for qw(tap serial);
+	$publisher->wait_applied($_) for qw(tap serial);
 	@have = reports('tap');
 	@want = reports('serial');
 	is(scalar @want, $count, "$name: so much is reported");
@@ -189,11 +189,11 @@ make_conflicts('parted', 'id', 'v');
 on_both(
 	'UPDATE plain SET b = b WHERE a <= 10; DELETE FROM plain WHERE a BETWEEN 16 AND 20'
 );
-on_subscriber("SELECT pg_replication_origin_drop('gone')");
+$subscriber->sql("SELECT pg_replication_origin_drop('gone')");
 
 # 4 + 2 + 2 + 2 of other origins, 3 missing; the rows belong to this origin
 # afterwards.
-on_publisher(
+$publisher->sql(
 	q(UPDATE items SET v = 1 WHERE id = 1;
 	UPDATE items SET id = 1002 WHERE id = 2;
 	DELETE FROM items WHERE id = 3;
@@ -208,7 +208,7 @@ on_publisher(
 reports_equal($is_counted ? 13 : 3, 'a table with a primary key');
 
 # 4 + 2 + 1 of other origins, of which one moves to another partition; 3 missing.
-on_publisher(
+$publisher->sql(
 	q(UPDATE parted SET v = 1 WHERE id IN (1, 31);
 	UPDATE parted SET id = 1002 WHERE id = 2;
 	DELETE FROM parted WHERE id = 3;
@@ -217,16 +217,14 @@ on_publisher(
 );
 reports_equal($is_counted ? 10 : 3, 'a partitioned table');
 
-on_publisher(
+$publisher->sql(
 	q(UPDATE plain SET b = 'new' WHERE a IN (1, 2, 16);
 	DELETE FROM plain WHERE a IN (3, 17);));
 reports_equal($is_counted ? 5 : 2, 'replica identity full');
 
 # A transaction does not wait because of a row of another origin, but its report
 # waits for its turn.
-my $retries = apply_behind_gate(
-	$publisher,
-	$subscriber,
+my $retries = $pair->apply_behind_gate(
 	join(', ', 'waiting for lock', ('waiting for prior commit') x 3),
 	'transactions with conflicts wait for their turn after their changes',
 	'UPDATE items SET v = 9 WHERE id = 31',
@@ -238,11 +236,11 @@ reports_equal($is_counted ? 5 : 0, 'transactions at the same time');
 
 # More reports than are kept for the end of a transaction
 on_both('UPDATE wide SET v = -1');
-on_publisher('UPDATE wide SET v = 1');
+$publisher->sql('UPDATE wide SET v = 1');
 reports_equal($is_counted ? 1500 : 0, 'many conflicts in a transaction');
 
 # Errors.  disable_on_error makes each happen once.
-on_subscriber("ALTER SUBSCRIPTION $_ SET (disable_on_error = true)")
+$subscriber->sql("ALTER SUBSCRIPTION $_ SET (disable_on_error = true)")
   for 'tap';
 $subscriber->safe_psql('serial',
 	'ALTER SUBSCRIPTION serial SET (disable_on_error = true)');
@@ -252,7 +250,7 @@ sub fails
 	my ($name, $count, $local, $remote) = @_;
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
 	on_both($local);
-	on_publisher($remote);
+	$publisher->sql($remote);
 	$subscriber->poll_query_until('postgres',
 		'SELECT count(*) = 0 FROM pg_subscription WHERE subenabled')
 	  or die 'subscriptions are not disabled';
@@ -266,10 +264,10 @@ sub fails
 	is(scalar @want, $count, "$name: so much is reported");
 	statistics_equal($name);
 	on_both("DELETE FROM items WHERE note = 'local'");
-	$subscriber->safe_psql('postgres', 'ALTER SUBSCRIPTION tap ENABLE');
+	$subscriber->sql('ALTER SUBSCRIPTION tap ENABLE');
 	$subscriber->safe_psql('serial', 'ALTER SUBSCRIPTION serial ENABLE');
-	wait_applied($publisher, $subscriber, $_) for qw(tap serial);
-	wait_for_pool($subscriber, 'tap');
+	$publisher->wait_applied($_) for qw(tap serial);
+	$subscriber->wait_for_pool('tap');
 	$offset = -s $subscriber->logfile;
 	return;
 }
@@ -296,19 +294,19 @@ fails(
 	INSERT INTO items VALUES (2007, 1, 2008, 2008, 'remote'); COMMIT;");
 
 # Changes made only on the subscriber
-on_publisher(
+$publisher->sql(
 	"UPDATE items SET v = 0, note = 'end' WHERE id NOT BETWEEN 16 AND 20;
 	DELETE FROM items WHERE id BETWEEN 16 AND 20;
 	UPDATE parted SET v = 0 WHERE id NOT BETWEEN 16 AND 20;
 	DELETE FROM parted WHERE id BETWEEN 16 AND 20;
 	DELETE FROM plain WHERE a BETWEEN 16 AND 20 OR b = 'new';");
-wait_applied($publisher, $subscriber, $_) for qw(tap serial);
+$publisher->wait_applied($_) for qw(tap serial);
 on_both('ALTER TABLE items DROP COLUMN local');
 for my $table (@tables)
 {
-	rows_equal($publisher, $subscriber, $table);
+	$pair->rows_equal($table);
 	is( $subscriber->safe_psql('serial', "SELECT * FROM $table ORDER BY 1"),
-		on_publisher("SELECT * FROM $table ORDER BY 1"),
+		$publisher->sql("SELECT * FROM $table ORDER BY 1"),
 		"and in the model");
 }
 

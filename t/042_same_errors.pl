@@ -18,7 +18,7 @@ use Test::More;
 
 my $logging =
   "log_line_prefix = '%b| '\nwal_retrieve_retry_interval = '100ms'\n";
-my ($publisher, $subscriber) = new_pair(subscriber_conf => $logging);
+my ($pair, $publisher, $subscriber) = new_pair(subscriber_conf => $logging);
 my $plain = PapplyNode->new('plain');
 $plain->init;
 $plain->append_conf('postgresql.conf', "fsync = off\n$logging");
@@ -30,7 +30,7 @@ my @tables = qw(history items named parts watched unkeyed parent typed);
 sub on_both
 {
 	my ($sql) = @_;
-	$_->safe_psql('postgres', $sql) for @subscribers;
+	$_->sql($sql) for @subscribers;
 	return;
 }
 
@@ -41,7 +41,7 @@ my $schema = q(CREATE TABLE history (n int);
 	CREATE TABLE unkeyed (id int PRIMARY KEY, v int);
 	CREATE TABLE parent (id int PRIMARY KEY);
 	CREATE TABLE seen (id int PRIMARY KEY););
-on_publisher(
+$publisher->sql(
 	"$schema
 	CREATE TABLE parts (id int PRIMARY KEY, v int);
 	CREATE TABLE typed (id int PRIMARY KEY, v text);
@@ -57,12 +57,10 @@ on_both(
 	CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS
 		\$\$ BEGIN RAISE EXCEPTION 'row % is refused', NEW.id USING HINT = 'Try another.'; END \$\$;"
 );
-create_extension($subscriber);
-subscribe($publisher, $subscriber, 'tap',
-	with => 'disable_on_error = on, streaming = off');
+$subscriber->create_extension;
+$pair->subscribe('tap', with => 'disable_on_error = on, streaming = off');
 my $connstr = $publisher->connstr . ' dbname=postgres application_name=plain';
-$plain->safe_psql(
-	'postgres',
+$plain->sql(
 	"CREATE SUBSCRIPTION tap CONNECTION '$connstr' PUBLICATION tap
 	WITH (slot_name = plain, disable_on_error = on, streaming = off)");
 $plain->wait_for_subscription_sync($publisher, 'plain');
@@ -127,7 +125,7 @@ sub same_statistics
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
 	my $sql =
 	  q(SELECT to_jsonb(s) - 'subid' - 'stats_reset' FROM pg_stat_subscription_stats s);
-	my $model = $subscribers[0]->safe_psql('postgres', $sql);
+	my $model = $subscribers[0]->sql($sql);
 	return ok(
 		$subscribers[1]->poll_query_until('postgres', $sql, $model),
 		"$name: the statistics become those of a plain server");
@@ -179,7 +177,7 @@ sub fails_alike
 	on_both($faults) if $faults;
 	my @offsets = offsets();
 	$n += 3;
-	on_publisher(
+	$publisher->sql(
 		sprintf 'INSERT INTO history VALUES (%d);'
 		  . 'BEGIN; INSERT INTO history VALUES (%d); %s; COMMIT;'
 		  . 'INSERT INTO history VALUES (%d);',
@@ -211,7 +209,7 @@ sub fails_alike
 {
 	on_both('DELETE FROM items WHERE id IN (18, 19)');
 	my @offsets = offsets();
-	on_publisher(
+	$publisher->sql(
 		'UPDATE items SET v = 1 WHERE id BETWEEN 17 AND 20;
 		DELETE FROM items WHERE id = 18;');
 	wait_for_both();
@@ -338,7 +336,7 @@ fails_alike(
 {
 	my @offsets = offsets();
 	on_both(q(ALTER SUBSCRIPTION tap SKIP (lsn = 'FF/0')));
-	on_publisher(
+	$publisher->sql(
 		'INSERT INTO history VALUES (0); INSERT INTO history VALUES (0);');
 	wait_for_both();
 	my $log = same_log('another transaction to be skipped', @offsets);
@@ -402,7 +400,7 @@ if ($major >= 16)
 		'ALTER SUBSCRIPTION tap SET (disable_on_error = off)');
 	on_both('INSERT INTO items VALUES (107, 0)');
 	my @offsets = offsets();
-	on_publisher('INSERT INTO items VALUES (107, 0)');
+	$publisher->sql('INSERT INTO items VALUES (107, 0)');
 	my @logs;
 	for my $i (0, 1)
 	{
@@ -421,7 +419,8 @@ if ($major >= 16)
 	wait_for_both();
 }
 
-rows_equal($plain, $subscriber, $_, "$_ is that of a plain server in the end")
+PapplyPair->new($plain, $subscriber)
+  ->rows_equal($_, "$_ is that of a plain server in the end")
   for @tables;
 finish($publisher, $plain, $subscriber,
 	qr/^logical replication (apply )?worker\| ERROR:  /);

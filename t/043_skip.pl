@@ -13,23 +13,23 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-my ($publisher, $subscriber) = new_pair(
+my ($pair, $publisher, $subscriber) = new_pair(
 	publisher_conf => q(
 		logical_decoding_work_mem = 64kB
 		max_prepared_transactions = 10),
 	subscriber_conf => q(max_prepared_transactions = 10));
-exec_both(
+$pair->exec_both(
 	q(CREATE TABLE gate (id int PRIMARY KEY, n int NOT NULL);
 	CREATE TABLE items (id int PRIMARY KEY, v text);));
-create_extension($subscriber);
-subscribe($publisher, $subscriber, 'tap',
+$subscriber->create_extension;
+$pair->subscribe('tap',
 	with => 'disable_on_error = true, streaming = on, two_phase = on');
-on_publisher('INSERT INTO gate VALUES (1, 0)');
-wait_applied($publisher, $subscriber, 'tap');
+$publisher->sql('INSERT INTO gate VALUES (1, 0)');
+$publisher->wait_applied;
 
 sub skips_nothing
 {
-	return on_subscriber("SELECT subskiplsn = '0/0' FROM pg_subscription");
+	return $subscriber->sql("SELECT subskiplsn = '0/0' FROM pg_subscription");
 }
 
 # Only these rows of items are missing on the subscriber.
@@ -37,11 +37,11 @@ sub missing_are
 {
 	my ($name, @missing) = @_;
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
-	wait_applied($publisher, $subscriber, 'tap');
+	$publisher->wait_applied;
 	my $have =
-	  on_subscriber(
+	  $subscriber->sql(
 		'SELECT coalesce(string_agg(id::text, $$,$$), $$$$) FROM items');
-	is( on_publisher(
+	is( $publisher->sql(
 			"SELECT string_agg(id::text, ' ' ORDER BY id) FROM items WHERE id <> ALL ('{$have}')"
 		),
 		"@missing",
@@ -55,13 +55,13 @@ sub skip_after_error
 	my ($what, $sql, @ids) = @_;
 	my $offset = -s $subscriber->logfile;
 	my $twice = $ids[0];
-	on_subscriber("INSERT INTO items VALUES ($twice, 'local')");
-	on_publisher("UPDATE gate SET n = n + 1; $sql");
+	$subscriber->sql("INSERT INTO items VALUES ($twice, 'local')");
+	$publisher->sql("UPDATE gate SET n = n + 1; $sql");
 	my $after = $twice * 10 + 5000;
-	on_publisher(
+	$publisher->sql(
 		"INSERT INTO items SELECT i FROM generate_series($after, $after + 9) i"
 	);
-	on_publisher("UPDATE gate SET n = n + 1") for 1 .. 5;
+	$publisher->sql("UPDATE gate SET n = n + 1") for 1 .. 5;
 	$subscriber->poll_query_until('postgres',
 		'SELECT NOT subenabled FROM pg_subscription')
 	  or die 'the subscription is not disabled';
@@ -70,8 +70,8 @@ sub skip_after_error
 	  m/processing remote data for replication origin "pg_\d+" during message type "INSERT" for replication target relation "public.items" in transaction \d+, finished at ([[:xdigit:]]+\/[[:xdigit:]]+)/
 	  or die 'no error in the log';
 	my $lsn = $1;
-	on_subscriber("DELETE FROM items WHERE id = $twice");
-	on_subscriber(
+	$subscriber->sql("DELETE FROM items WHERE id = $twice");
+	$subscriber->sql(
 		"ALTER SUBSCRIPTION tap SKIP (lsn = '$lsn'); ALTER SUBSCRIPTION tap ENABLE"
 	);
 	missing_are("$what is skipped and nothing else", @ids);
@@ -80,12 +80,12 @@ sub skip_after_error
 		slurp_file($subscriber->logfile, $offset),
 		qr/LOG: +logical replication completed skipping transaction at LSN $lsn/,
 		'the log says so');
-	wait_for_pool($subscriber, 'tap');
-	cmp_ok(counter($subscriber, 'transactions'),
+	$subscriber->wait_for_pool('tap');
+	cmp_ok($subscriber->counter('transactions'),
 		'>=', 6, 'writers have applied the transactions after it');
-	on_publisher(
+	$publisher->sql(
 		"DELETE FROM items WHERE id = ANY ('{" . join(',', @ids) . "}')");
-	wait_applied($publisher, $subscriber, 'tap');
+	$publisher->wait_applied;
 	return;
 }
 
@@ -107,11 +107,11 @@ skip_after_error(
 # A position that belongs to no transaction: the next transaction clears it, with a
 # warning.
 my $offset = -s $subscriber->logfile;
-my $lsn = on_publisher(
+my $lsn = $publisher->sql(
 	q(SELECT pg_current_wal_insert_lsn() FROM pg_logical_emit_message(false, 'none', 'of ours'))
 );
-on_subscriber("ALTER SUBSCRIPTION tap SKIP (lsn = '$lsn')");
-on_publisher("INSERT INTO items VALUES ($_)") for 400 .. 409;
+$subscriber->sql("ALTER SUBSCRIPTION tap SKIP (lsn = '$lsn')");
+$publisher->sql("INSERT INTO items VALUES ($_)") for 400 .. 409;
 missing_are('nothing is skipped with the position of nothing', '');
 is(skips_nothing(), 't', 'the position is cleared');
 like(
@@ -120,25 +120,24 @@ like(
 	'the log says so');
 
 # Set for a transaction that is applied, but not committed
-my $lock = hold($subscriber, 'SELECT FROM gate FOR UPDATE');
-on_publisher(
+my $lock = $subscriber->hold('SELECT FROM gate FOR UPDATE');
+$publisher->sql(
 	"UPDATE gate SET n = n + 1; INSERT INTO items VALUES (500);
 	INSERT INTO items VALUES (501)");
-states_become(
-	$subscriber,
+$subscriber->states_become(
 	'waiting for lock, waiting for prior commit, waiting for prior commit',
 	'a transaction waits for its turn');
-$lsn = on_subscriber(
+$lsn = $subscriber->sql(
 	q(SELECT remote_lsn FROM parallel_apply.writers
 	WHERE state = 'waiting for prior commit' ORDER BY remote_lsn LIMIT 1));
-on_subscriber("ALTER SUBSCRIPTION tap SKIP (lsn = '$lsn')");
+$subscriber->sql("ALTER SUBSCRIPTION tap SKIP (lsn = '$lsn')");
 $lock->query_safe('COMMIT');
 missing_are('it is skipped', 500);
 is(skips_nothing(), 't', 'the position is cleared');
-on_publisher('DELETE FROM items WHERE id = 500');
-wait_applied($publisher, $subscriber, 'tap');
+$publisher->sql('DELETE FROM items WHERE id = 500');
+$publisher->wait_applied;
 
 $lock->quit;
-rows_equal($publisher, $subscriber, $_) for qw(gate items);
+$pair->rows_equal($_) for qw(gate items);
 finish($publisher, $subscriber, duplicate_key('items'));
 done_testing();

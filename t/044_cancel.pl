@@ -13,26 +13,26 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-my ($publisher, $subscriber) = new_pair(subscriber_conf => <<~'CONF');
+my ($pair, $publisher, $subscriber) = new_pair(subscriber_conf => <<~'CONF');
 	parallel_apply.log_min_duration = 0
 	parallel_apply.max_batch_transactions = 1
 	CONF
 my $transactions = 2000;
 
-exec_both(
+$pair->exec_both(
 	q(CREATE TABLE history (n int);
 	CREATE TABLE gate (id int PRIMARY KEY, n int)));
-on_publisher('INSERT INTO gate VALUES (1, 0)');
-create_extension($subscriber);
-subscribe($publisher, $subscriber, 'tap');
+$publisher->sql('INSERT INTO gate VALUES (1, 0)');
+$subscriber->create_extension;
+$pair->subscribe('tap');
 
 # They wait behind a lock until all are queued.
-my $lock = hold($subscriber, 'SELECT FROM gate FOR UPDATE');
-on_publisher('UPDATE gate SET n = n + 1');
-on_publisher(
+my $lock = $subscriber->hold('SELECT FROM gate FOR UPDATE');
+$publisher->sql('UPDATE gate SET n = n + 1');
+$publisher->sql(
 	join('', map { "INSERT INTO history VALUES ($_);\n" } 1 .. $transactions)
 );
-wait_for_state($subscriber, 'waiting for prior commit');
+$subscriber->wait_for_state('waiting for prior commit');
 my $cancels = $subscriber->background_psql('postgres', on_error_stop => 0);
 
 # A writer may have exited when it is canceled, for which the server raises a
@@ -52,9 +52,8 @@ $lock->query_safe('COMMIT');
 $lock->quit;
 $cancels->query_safe('SELECT 1');
 $cancels->quit;
-wait_applied($publisher, $subscriber, 'tap');
-rows_equal($publisher, $subscriber, 'history',
-	'nothing is lost, and nothing is applied twice');
+$publisher->wait_applied;
+$pair->rows_equal('history', 'nothing is lost, and nothing is applied twice');
 
 finish($publisher, $subscriber, qr/canceling statement due to user request/);
 done_testing();

@@ -19,22 +19,23 @@ use Test::More;
 
 # The queue is small, so that a transaction is applied while it arrives.  What the apply worker
 # says in the middle of one is not because there is nothing to read (see selftest_wakes.c).
-my (undef, $subscriber) = new_pair(
+my (undef, undef, $subscriber) = new_pair(
 	subscriber_conf => q(
 		parallel_apply.queue_size = 1MB
 		parallel_apply.selftest_read_on = on
 		wal_retrieve_retry_interval = '100ms'));
 my $dir = PostgreSQL::Test::Utils::tempdir_short();
-on_subscriber(
+$subscriber->sql(
 	q(CREATE TABLE items (id int PRIMARY KEY, note text);
 	CREATE TABLE other (id int PRIMARY KEY, note text);
 	CREATE TABLE keyless (id int, note text);
 	CREATE TABLE many (id int PRIMARY KEY, note text);));
 # More key columns than an index can have
 my $key_columns = 33;
-on_subscriber("ALTER TABLE many ADD column$_ text") for 3 .. $key_columns + 1;
-create_extension($subscriber);
-on_subscriber(
+$subscriber->sql("ALTER TABLE many ADD column$_ text")
+  for 3 .. $key_columns + 1;
+$subscriber->create_extension;
+$subscriber->sql(
 	"CREATE SUBSCRIPTION tap CONNECTION 'host=$dir port=5432 dbname=postgres user=tap'
 	PUBLICATION tap WITH (connect = false, slot_name = tap, streaming = on);
 	SET allow_system_table_mods = on;
@@ -249,14 +250,14 @@ sub is_refused
 			qr/ERROR:  $error.*ERROR:  $error/s, $offset),
 		"$name: an error");
 	end_server();
-	is(on_subscriber('SELECT count(*) FROM items'),
+	is($subscriber->sql('SELECT count(*) FROM items'),
 		0, "$name: nothing is applied");
 	return;
 }
 
 my $malformed = qr/malformed logical replication message/;
 
-on_subscriber('ALTER SUBSCRIPTION tap ENABLE');
+$subscriber->sql('ALTER SUBSCRIPTION tap ENABLE');
 is_refused(
 	'a change of a relation that was not described',
 	qr/no relation map entry for remote relation ID 9/,
@@ -388,25 +389,24 @@ $subscriber->poll_query_until(
 	q(SELECT string_agg(note, ' ' ORDER BY note) = 'one three two' FROM
 		(SELECT * FROM items UNION ALL SELECT * FROM other UNION ALL SELECT * FROM keyless) t)
 ) or die 'correct messages are not applied';
-is(counter($subscriber, 'fallbacks'), 0, 'writers apply correct messages');
+is($subscriber->counter('fallbacks'), 0, 'writers apply correct messages');
 
 # A change whose key is not known waits for everything older, and everything younger
 # waits for it.  Detects: either of them is applied concurrently.
 end_server();
-my $gate = hold($subscriber, q(INSERT INTO items VALUES (10, 'local')));
+my $gate = $subscriber->hold(q(INSERT INTO items VALUES (10, 'local')));
 begin_server(
 	@items,
 	relation(4, 'many', 'd', (1) x $key_columns, 0),
 	transaction(insert(1, 10, 'ten')),
 	transaction(insert(4, 1, ('x') x $key_columns)),
 	transaction(insert(2, 10, 'ten')));
-states_become(
-	$subscriber,
+$subscriber->states_become(
 	'waiting for lock, waiting for dependency, waiting for dependency',
 	'a change with too long a key waits, and is waited for');
 $gate->query_safe('ROLLBACK');
 $gate->quit;
-wait_until(
+$subscriber->wait_until(
 	'(SELECT count(*) FROM many) = 1 AND (SELECT count(*) FROM other WHERE id = 10) = 1',
 	'changes behind one with too long a key are not applied');
 

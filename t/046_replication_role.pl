@@ -14,8 +14,8 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-my ($publisher, $subscriber) = new_pair();
-$subscriber->safe_psql('postgres', 'CREATE DATABASE serial');
+my ($pair, $publisher, $subscriber) = new_pair();
+$subscriber->sql('CREATE DATABASE serial');
 my @tables = qw(gate setters called summed parents children parts);
 my $tables = q(
 	CREATE TABLE gate (id int PRIMARY KEY, n int);
@@ -23,7 +23,7 @@ my $tables = q(
 	CREATE TABLE called (id int PRIMARY KEY, v int);
 	CREATE TABLE summed (id int PRIMARY KEY, v int);
 	CREATE TABLE parents (id int PRIMARY KEY););
-on_publisher(
+$publisher->sql(
 	$tables . q(CREATE TABLE children (id int PRIMARY KEY, parent int);
 	CREATE TABLE parts (id int PRIMARY KEY, v int);
 	INSERT INTO gate VALUES (1, 0);
@@ -68,9 +68,9 @@ $subscriber->safe_psql(
 	CREATE TRIGGER after AFTER INSERT OR UPDATE OR DELETE ON parts
 		FOR EACH ROW EXECUTE FUNCTION note();)
 ) for qw(postgres serial);
-create_extension($subscriber);
-subscribe($publisher, $subscriber, 'tap', publication => 'FOR ALL TABLES');
-subscribe_serially($publisher, $subscriber);
+$subscriber->create_extension;
+$pair->subscribe('tap', publication => 'FOR ALL TABLES');
+$pair->subscribe_serially;
 
 # Ids of the rows that the calls insert
 my $id = 0;
@@ -100,14 +100,14 @@ sub same_as_serial
 {
 	my ($when) = @_;
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
-	wait_applied($publisher, $subscriber, 'serial');
-	wait_applied($publisher, $subscriber, 'tap');
+	$publisher->wait_applied('serial');
+	$publisher->wait_applied;
 	for my $table (@tables, 'notes')
 	{
 		my $sql =
 		  qq(SELECT count(*) || E'\\n' || coalesce(string_agg(t::text, E'\\n' ORDER BY t::text), '')
 			FROM $table t);
-		is( $subscriber->safe_psql('postgres', $sql),
+		is( $subscriber->sql($sql),
 			$subscriber->safe_psql('serial', $sql),
 			"$table is as with serial apply, $when");
 	}
@@ -116,7 +116,7 @@ sub same_as_serial
 
 sub count_notes
 {
-	return on_subscriber('SELECT count(*) FROM notes');
+	return $subscriber->sql('SELECT count(*) FROM notes');
 }
 
 sub state_becomes
@@ -136,100 +136,92 @@ my $native =
 
 # For the transaction: earlier changes in it, and the next transaction, are not
 # affected.
-on_publisher(
+$publisher->sql(
 	join('',
 		map { "BEGIN; $_ COMMIT;\n" } changes(),
 		changes() . set_role('local') . changes(),
 		changes()));
 same_as_serial('with a role for the transaction');
 cmp_ok(count_notes(), '>', 0, 'ordinary triggers fire then');
-is(counter($subscriber, 'fallbacks'), '0', 'and a writer has applied it');
+is($subscriber->counter('fallbacks'), '0', 'and a writer has applied it');
 
 # The same in a batch, or concurrently with others, where the trigger allows it; the
 # following transactions are not affected.
-on_subscriber(
+$subscriber->sql(
 	q(SELECT parallel_apply.set_table_option('setters', 'triggers', 'parallel'))
 );
-apply_behind_gate(
-	$publisher,
-	$subscriber,
+$pair->apply_behind_gate(
 	'waiting for lock, waiting for prior commit',
 	'a transaction that only sets the role is applied concurrently',
-	'',
-	set_role('local'));
-apply_behind_gate(
-	$publisher,
-	$subscriber,
+	'', set_role('local'));
+$pair->apply_behind_gate(
 	'waiting for lock, waiting for prior commit',
 	'but one with more changes waits for its turn',
 	'UPDATE summed SET v = v + 5 WHERE id = 1',
 	set_role('local') . 'INSERT INTO called VALUES (' . ++$id . ', 0)');
 {
-	my $gate = hold($subscriber, 'SELECT FROM gate FOR UPDATE');
-	on_publisher(
+	my $gate = $subscriber->hold('SELECT FROM gate FOR UPDATE');
+	$publisher->sql(
 		join('',
 			map { "BEGIN; $_ COMMIT;\n" } 'UPDATE gate SET n = n + 1;',
 			set_role('local'), changes(), changes()));
-	wait_for_state($subscriber, 'waiting for lock');
+	$subscriber->wait_for_state('waiting for lock');
 	$gate->query_safe('COMMIT');
 	$gate->quit;
 }
 same_as_serial('in batches');
-is(counter($subscriber, 'fallbacks'), '0', 'and writers have applied it');
+is($subscriber->counter('fallbacks'), '0', 'and writers have applied it');
 
 # For the session, which ordinary transactions that were applied early do not know
 for my $what (qw(session hidden))
 {
-	apply_behind_gate(
-		$publisher,
-		$subscriber,
+	$pair->apply_behind_gate(
 		'waiting for lock, waiting for prior commit, waiting for prior commit',
 		"transactions are applied concurrently with one that sets the role, $what",
 		set_role($what),
 		'INSERT INTO summed VALUES (' . ++$id . ', 1)',
 		'INSERT INTO called VALUES (' . ++$id . ', 1)');
 	state_becomes($native, "then all is left to PostgreSQL's own apply");
-	on_publisher(changes());
+	$publisher->sql(changes());
 	same_as_serial("with a role for the session, $what");
-	is(on_subscriber("SELECT count(*) FROM notes WHERE id = $id - 4"),
+	is($subscriber->sql("SELECT count(*) FROM notes WHERE id = $id - 4"),
 		'2', 'transactions that had been applied fire triggers, too');
-	on_publisher(changes() . set_role('back') . changes());
-	on_publisher(changes());
+	$publisher->sql(changes() . set_role('back') . changes());
+	$publisher->sql(changes());
 	state_becomes('parallel', 'and writers are back when the role is');
-	wait_for_pool($subscriber, 'tap');
+	$subscriber->wait_for_pool('tap');
 	same_as_serial('when the role is back');
 }
 
 # In a transaction that the apply worker applies itself
-reload_with($subscriber, 'parallel_apply.leader_participation = on');
+$subscriber->reload_with('parallel_apply.leader_participation = on');
 my $lone =
   q(SELECT sum(leader_transactions) FROM parallel_apply.subscription_stats);
-on_publisher('UPDATE gate SET n = n + 1');
-wait_applied($publisher, $subscriber, 'tap');
-my $before = on_subscriber($lone);
+$publisher->sql('UPDATE gate SET n = n + 1');
+$publisher->wait_applied;
+my $before = $subscriber->sql($lone);
 do
 {
-	on_publisher('UPDATE gate SET n = n + 1');
-	wait_applied($publisher, $subscriber, 'tap');
-} until on_subscriber($lone) > $before;
-on_publisher(set_role('session'));
+	$publisher->sql('UPDATE gate SET n = n + 1');
+	$publisher->wait_applied;
+} until $subscriber->sql($lone) > $before;
+$publisher->sql(set_role('session'));
 state_becomes($native, 'a session that the apply worker sets is its own');
-on_publisher(changes());
+$publisher->sql(changes());
 same_as_serial('with a role that the apply worker has set');
 
 # Another apply worker has another session.
-restart_apply($subscriber, 'tap');
-my $serial = apply_pid($subscriber, 'serial');
+$subscriber->restart_apply('tap');
+my $serial = $subscriber->apply_pid('serial');
 {
-	$subscriber->safe_psql('postgres',
-		"SELECT pg_terminate_backend($serial)");
+	$subscriber->sql("SELECT pg_terminate_backend($serial)");
 	$subscriber->poll_query_until('postgres',
 		"SELECT count(*) = 1 FROM pg_stat_subscription WHERE subname = 'serial' AND pid <> $serial"
 	) or die 'the serial apply worker does not start again';
 }
 state_becomes('parallel', 'the role ends with the session');
 my $notes = count_notes();
-on_publisher(changes());
+$publisher->sql(changes());
 same_as_serial('after another start');
 is(count_notes(), $notes, 'without ordinary triggers');
 
@@ -237,7 +229,7 @@ SKIP:
 {
 	skip q(PostgreSQL's own apply leaves partitions open in this version), 1
 	  if slurp_file($subscriber->logfile) =~ /\[$serial\] WARNING: .*leak/;
-	nothing_is_left_open($subscriber);
+	$subscriber->nothing_is_left_open;
 }
 finish($publisher, $subscriber,
 	qr/FATAL: +terminating logical replication worker due to administrator command/

@@ -14,7 +14,7 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-my ($publisher, $subscriber) = new_pair(
+my ($pair, $publisher, $subscriber) = new_pair(
 	publisher_conf => q(
 		shared_preload_libraries = 'parallel_apply'
 		parallel_apply.coalesce_messages = on
@@ -25,11 +25,11 @@ my ($publisher, $subscriber) = new_pair(
 		parallel_apply.streaming_apply = file));
 my $slow_rows = 4000;
 
-exec_both(
+$pair->exec_both(
 	q(CREATE TABLE gate (id int PRIMARY KEY, n int);
 	CREATE TABLE slow (id serial PRIMARY KEY, t text);));
-on_publisher('INSERT INTO gate VALUES (1, 0)');
-on_subscriber(
+$publisher->sql('INSERT INTO gate VALUES (1, 0)');
+$subscriber->sql(
 	q(CREATE FUNCTION be_slow() RETURNS trigger LANGUAGE plpgsql AS $$
 	DECLARE began_at timestamptz := clock_timestamp();
 	BEGIN
@@ -39,8 +39,8 @@ on_subscriber(
 	CREATE TRIGGER be_slow BEFORE INSERT ON slow FOR EACH ROW EXECUTE FUNCTION be_slow();
 	ALTER TABLE slow ENABLE ALWAYS TRIGGER be_slow;)
 );
-create_extension($subscriber);
-subscribe($publisher, $subscriber, 'tap', with => 'streaming = off');
+$subscriber->create_extension;
+$pair->subscribe('tap', with => 'streaming = off');
 
 # A publisher without a reply ends its walsender.  This also happens if the machine
 # stalls for that long, so there are several attempts.
@@ -51,10 +51,10 @@ sub is_patient
 	my $is_patient;
 	for (1 .. 3)
 	{
-		wait_for_pool($subscriber, 'tap');
+		$subscriber->wait_for_pool('tap');
 		my $offset = -s $publisher->logfile;
 		$sub->();
-		wait_applied($publisher, $subscriber, 'tap');
+		$publisher->wait_applied;
 		$is_patient = slurp_file($publisher->logfile, $offset) !~
 		  /due to replication timeout/;
 		last if $is_patient;
@@ -65,7 +65,7 @@ sub is_patient
 # More than a socket holds
 sub insert_slow_rows
 {
-	on_publisher(
+	$publisher->sql(
 		"INSERT INTO slow (t) SELECT repeat('x', 8000) FROM generate_series(1, $slow_rows)"
 	);
 	return;
@@ -75,7 +75,7 @@ sub insert_slow_rows
 # position.
 sub skip_elsewhere
 {
-	on_subscriber(q(ALTER SUBSCRIPTION tap SKIP (lsn = 'FFFFFFFF/0')));
+	$subscriber->sql(q(ALTER SUBSCRIPTION tap SKIP (lsn = 'FFFFFFFF/0')));
 	return;
 }
 
@@ -92,8 +92,8 @@ is_patient('while it applies a transaction that still comes',
 is_patient(
 	'while it applies one that was received before',
 	sub {
-		my $lock = hold($subscriber, 'SELECT FROM gate FOR UPDATE');
-		on_publisher('UPDATE gate SET n = n + 1');
+		my $lock = $subscriber->hold('SELECT FROM gate FOR UPDATE');
+		$publisher->sql('UPDATE gate SET n = n + 1');
 		insert_slow_rows();
 		$publisher->wait_for_catchup('tap', 'write');
 		skip_elsewhere();
@@ -102,20 +102,20 @@ is_patient(
 	});
 
 # Most of it is not in the queue when a writer begins to apply it.
-reload_with($subscriber, 'parallel_apply.queue_size = 1MB');
-restart_apply($subscriber, 'tap',
+$subscriber->reload_with('parallel_apply.queue_size = 1MB');
+$subscriber->restart_apply('tap',
 	'ALTER SUBSCRIPTION tap SET (streaming = on)');
 is_patient('while it applies one that was streamed', \&insert_behind_skip);
 
 ### while nothing is read
 
-reload_with($publisher, q(wal_sender_timeout = '1s'));
-connect_again($subscriber, 'tap');
+$publisher->reload_with(q(wal_sender_timeout = '1s'));
+$subscriber->connect_again('tap');
 
 # Long enough for the timeout to expire several times
 sub wait_for_replies
 {
-	my $began_at = on_publisher('SELECT clock_timestamp()');
+	my $began_at = $publisher->sql('SELECT clock_timestamp()');
 	$publisher->poll_query_until('postgres',
 		"SELECT reply_time > timestamptz '$began_at' + interval '4 s' FROM pg_stat_replication WHERE application_name = 'tap'"
 	) or die 'there is no reply';
@@ -124,10 +124,10 @@ sub wait_for_replies
 is_patient(
 	'while the subscription is paused',
 	sub {
-		on_subscriber(q(SELECT parallel_apply.pause('tap')));
-		on_publisher('UPDATE gate SET n = n + 1');
+		$subscriber->sql(q(SELECT parallel_apply.pause('tap')));
+		$publisher->sql('UPDATE gate SET n = n + 1');
 		wait_for_replies();
-		on_subscriber(q(SELECT parallel_apply.resume('tap')));
+		$subscriber->sql(q(SELECT parallel_apply.resume('tap')));
 	});
 
 # A file with more than the queue holds is read at the end of its transaction, whose
@@ -135,19 +135,19 @@ is_patient(
 is_patient(
 	'while a streamed transaction is read from its file',
 	sub {
-		my $lock = hold($subscriber, 'SELECT FROM gate FOR UPDATE');
-		my $streamed = begin_streamed(
+		my $lock = $subscriber->hold('SELECT FROM gate FOR UPDATE');
+		my $streamed = $pair->begin_streamed(
 			q(UPDATE gate SET n = n + 1;
 			INSERT INTO slow (t) SELECT repeat('x', 8000) FROM generate_series(1, 500))
 		);
 		$streamed->query_safe('COMMIT');
-		wait_for_state($subscriber, 'waiting for lock');
+		$subscriber->wait_for_state('waiting for lock');
 		wait_for_replies();
 		$lock->query_safe('COMMIT');
 		$_->quit for $lock, $streamed;
 	});
 
-tables_equal('at the end', qw(gate slow));
+$pair->tables_equal('at the end', qw(gate slow));
 finish($publisher, $subscriber,
 	qr/ERROR: +could not (receive data from|send data to) WAL stream/);
 done_testing();

@@ -15,26 +15,26 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 
 my $rows = 3000;
-my ($publisher, $subscriber) = new_pair(
+my ($pair, $publisher, $subscriber) = new_pair(
 	subscriber_conf => q(
 		parallel_apply.writers_per_subscription = 3
 		parallel_apply.max_batch_transactions = 10));
 my @tables = qw(gate seats notes);
 
-exec_both(
+$pair->exec_both(
 	q(CREATE TABLE gate (id int PRIMARY KEY, n int);
 	CREATE TABLE seats (id int PRIMARY KEY, place int UNIQUE);
 	CREATE TABLE notes (id int PRIMARY KEY, place int);));
-on_publisher(
+$publisher->sql(
 	qq(INSERT INTO gate VALUES (1, 0);
 	INSERT INTO seats SELECT i, i FROM generate_series(1, $rows) i;));
-create_extension($subscriber);
-subscribe($publisher, $subscriber, 'tap');
+$subscriber->create_extension;
+$pair->subscribe('tap');
 
 sub value_of
 {
 	my ($column) = @_;
-	return on_subscriber(
+	return $subscriber->sql(
 		"SELECT $column FROM parallel_apply.subscription_stats");
 }
 
@@ -42,22 +42,23 @@ sub value_of
 sub move_up
 {
 	my ($name) = @_;
-	my $lock = hold($subscriber, 'SELECT FROM gate FOR UPDATE');
-	on_publisher('UPDATE gate SET n = n + 1');
-	wait_for_state($subscriber, 'waiting for lock');
-	on_publisher(
+	my $lock = $subscriber->hold('SELECT FROM gate FOR UPDATE');
+	$publisher->sql('UPDATE gate SET n = n + 1');
+	$subscriber->wait_for_state('waiting for lock');
+	$publisher->sql(
 		qq(DO \$\$ BEGIN
 			FOR i IN REVERSE $rows .. 1 LOOP
 				UPDATE seats SET place = place + 1 WHERE id = i;
 				COMMIT;
 			END LOOP;
 		END \$\$));
-	wait_until("queue_transactions > $rows FROM parallel_apply.subscriptions",
+	$subscriber->wait_until(
+		"queue_transactions > $rows FROM parallel_apply.subscriptions",
 		'the transactions are not received');
 	my $errors = value_of('failed_attempts');
 	$lock->query_safe('COMMIT');
 	$lock->quit;
-	tables_equal($name, @tables);
+	$pair->tables_equal($name, @tables);
 	$errors = value_of('failed_attempts') - $errors;
 	note("$errors errors $name");
 	return $errors;
@@ -76,14 +77,13 @@ is(value_of('fallback_failure'), 0, 'and nothing is left to the native loop');
 
 # Other tables are applied concurrently as before.
 {
-	my $lock = hold($subscriber, 'SELECT FROM gate FOR UPDATE');
-	on_publisher(
+	my $lock = $subscriber->hold('SELECT FROM gate FOR UPDATE');
+	$publisher->sql(
 		q(UPDATE gate SET n = n + 1; INSERT INTO notes VALUES (1, 1);));
-	states_become(
-		$subscriber,
+	$subscriber->states_become(
 		'waiting for lock, waiting for prior commit',
 		'another table is applied before its turn');
-	is( on_subscriber(
+	is( $subscriber->sql(
 			q(SELECT count(*) FROM pg_locks l JOIN parallel_apply.writers w USING (pid)
 			WHERE relation = 'notes'::regclass AND state = 'waiting for prior commit')
 		),
@@ -91,7 +91,7 @@ is(value_of('fallback_failure'), 0, 'and nothing is left to the native loop');
 		'and its row is there already');
 	$lock->query_safe('COMMIT');
 	$lock->quit;
-	tables_equal('in the end', @tables);
+	$pair->tables_equal('in the end', @tables);
 }
 
 finish($publisher, $subscriber);

@@ -15,11 +15,11 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-my ($publisher, $subscriber) = new_pair(
+my ($pair, $publisher, $subscriber) = new_pair(
 	subscriber_conf => q(
 		parallel_apply.writers_per_subscription = 4
 		parallel_apply.max_batch_transactions = 1));
-$subscriber->safe_psql('postgres', 'CREATE DATABASE serial');
+$subscriber->sql('CREATE DATABASE serial');
 
 # What the trigger of each table does with a value.  A session that has set it for a
 # transaction has an empty value afterwards; a session that has not has none.
@@ -54,14 +54,14 @@ my $triggers = join "\n", map {
 		ALTER TABLE $_ ENABLE ALWAYS TRIGGER code;)
 } @tables;
 
-on_publisher("$gate $tables");
+$publisher->sql("$gate $tables");
 $subscriber->safe_psql($_,
 	"$gate $tables CREATE TABLE notes (n bigserial, what text); $triggers")
   for qw(postgres serial);
-create_extension($subscriber);
-subscribe($publisher, $subscriber, 'tap');
-subscribe_serially($publisher, $subscriber);
-on_publisher('INSERT INTO gate VALUES (1, 0)');
+$subscriber->create_extension;
+$pair->subscribe('tap');
+$pair->subscribe_serially;
+$publisher->sql('INSERT INTO gate VALUES (1, 0)');
 
 my $id = 0;
 
@@ -70,15 +70,15 @@ my $id = 0;
 sub insert_into
 {
 	my (@rows) = @_;
-	my $lock = hold($subscriber, 'SELECT FROM gate FOR UPDATE');
-	on_publisher(
+	my $lock = $subscriber->hold('SELECT FROM gate FOR UPDATE');
+	$publisher->sql(
 		join '',
 		"UPDATE gate SET n = n + 1;\n",
 		map {
 			$id++;
 			"INSERT INTO $_ VALUES ($id);\nINSERT INTO plain VALUES ($id);\n"
 		} @rows);
-	wait_for_state($subscriber, 'waiting for lock');
+	$subscriber->wait_for_state('waiting for lock');
 	$lock->query_safe('COMMIT');
 	$lock->quit;
 	return;
@@ -88,10 +88,10 @@ sub same_as_serial
 {
 	my ($when) = @_;
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
-	tables_equal($when, 'gate', 'plain', @tables);
-	wait_applied($publisher, $subscriber, 'serial');
+	$pair->tables_equal($when, 'gate', 'plain', @tables);
+	$publisher->wait_applied('serial');
 	my $notes = q(SELECT string_agg(what, E'\n' ORDER BY n) FROM notes);
-	is( $subscriber->safe_psql('postgres', $notes),
+	is( $subscriber->sql($notes),
 		$subscriber->safe_psql('serial', $notes),
 		"triggers have found the same $when");
 	return;
@@ -99,7 +99,7 @@ sub same_as_serial
 
 sub fallbacks
 {
-	return on_subscriber(
+	return $subscriber->sql(
 		'SELECT fallback_failure + fallback_table FROM parallel_apply.subscription_stats'
 	);
 }
@@ -133,7 +133,7 @@ insert_into(('hidden', 'local') x 10, 'cleared');
 same_as_serial('with settings that are hidden');
 
 # Several changes in a transaction, one of which leaves a setting
-on_publisher(
+$publisher->sql(
 	join "\n",
 	map {
 		$id += 2;

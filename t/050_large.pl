@@ -16,7 +16,7 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-my ($publisher, $subscriber) = new_pair(
+my ($pair, $publisher, $subscriber) = new_pair(
 	publisher_conf => q(
 		wal_sender_timeout = 2s
 		logical_decoding_work_mem = 64kB
@@ -27,7 +27,7 @@ my ($publisher, $subscriber) = new_pair(
 		max_prepared_transactions = 10));
 
 # audited, numbered and parts have special features on the subscriber only.
-exec_both(
+$pair->exec_both(
 	q(CREATE TABLE items (id int PRIMARY KEY, v int NOT NULL, note text);
 	CREATE TABLE history (n int, part int);
 	CREATE TABLE gate (id int PRIMARY KEY, n int NOT NULL);
@@ -45,11 +45,11 @@ exec_both(
 	END $$;
 	CREATE TRIGGER audit AFTER INSERT OR UPDATE ON audited FOR EACH ROW EXECUTE FUNCTION write_audit();)
 );
-on_publisher(
+$publisher->sql(
 	q(CREATE TABLE parts (id int PRIMARY KEY, v int);
 	CREATE TABLE numbered (id int PRIMARY KEY);
 	INSERT INTO gate VALUES (1, 0);));
-on_subscriber(
+$subscriber->sql(
 	q(ALTER TABLE audited ENABLE REPLICA TRIGGER audit;
 	CREATE TABLE parts (id int PRIMARY KEY, v int) PARTITION BY RANGE (id);
 	CREATE TABLE parts1 PARTITION OF parts FOR VALUES FROM (0) TO (100);
@@ -61,9 +61,9 @@ on_subscriber(
 my @published =
   qw(items history gate late later parent child audited parts numbered);
 my @tables = (@published, 'audit');
-create_extension($subscriber);
-subscribe(
-	$publisher, $subscriber, 'tap',
+$subscriber->create_extension;
+$pair->subscribe(
+	'tap',
 	publication => 'FOR TABLE ' . join(', ', @published),
 	with => 'streaming = off');
 
@@ -77,7 +77,7 @@ sub make_history
 	my $sql = '';
 	$sql .= "INSERT INTO history VALUES ($_, 0);\n" for $n + 1 .. $n + $count;
 	$n += $count;
-	on_publisher($sql);
+	$publisher->sql($sql);
 	return;
 }
 
@@ -93,50 +93,52 @@ sub rows
 
 # Larger than the queue
 make_history(10);
-on_publisher(rows(20000));
+$publisher->sql(rows(20000));
 make_history(10);
-on_publisher('UPDATE items SET v = v + 1 WHERE id % 4 = 0');
-tables_equal('after a transaction larger than the queue', 'items', 'history');
-cmp_ok(counter($subscriber, 'rows'),
+$publisher->sql('UPDATE items SET v = v + 1 WHERE id % 4 = 0');
+$pair->tables_equal('after a transaction larger than the queue',
+	'items', 'history');
+cmp_ok($subscriber->counter('rows'),
 	'>=', 25000, 'a writer has applied it while it was received');
-is(counter($subscriber, 'fallbacks'), 0, 'and has not given it up');
+is($subscriber->counter('fallbacks'), 0, 'and has not given it up');
 
 # A message larger than the queue, alone, and in a transaction that is already being
 # applied
 my $large = q(repeat('0123456789', 30000));
-on_publisher("UPDATE items SET note = $large WHERE id = 1");
+$publisher->sql("UPDATE items SET note = $large WHERE id = 1");
 make_history(10);
-on_publisher('BEGIN;'
+$publisher->sql('BEGIN;'
 	  . rows(2000)
 	  . "UPDATE items SET v = 2, note = $large WHERE id = $id;"
 	  . rows(2000)
 	  . 'COMMIT;');
 make_history(10);
-on_publisher("INSERT INTO items VALUES (0, 0, $large)");
-on_publisher('DELETE FROM items WHERE id = 1');
-tables_equal('after a message larger than the queue', 'items', 'history');
+$publisher->sql("INSERT INTO items VALUES (0, 0, $large)");
+$publisher->sql('DELETE FROM items WHERE id = 1');
+$pair->tables_equal('after a message larger than the queue',
+	'items', 'history');
 
 # A writer cannot retry a transaction whose beginning has been overwritten: it is
 # fetched again.
 {
-	wait_for_pool($subscriber, 'tap');
+	$subscriber->wait_for_pool('tap');
 	my $offset = -s $subscriber->logfile;
-	my $session = hold($subscriber, 'SELECT n FROM gate FOR UPDATE');
-	on_publisher('BEGIN;'
+	my $session = $subscriber->hold('SELECT n FROM gate FOR UPDATE');
+	$publisher->sql('BEGIN;'
 		  . rows(5000)
 		  . 'UPDATE gate SET n = n + 1;'
 		  . rows(1000)
 		  . 'COMMIT;');
 	make_history(10);
-	wait_for_state($subscriber, 'waiting for lock');
-	on_subscriber(
+	$subscriber->wait_for_state('waiting for lock');
+	$subscriber->sql(
 		q(SELECT pg_cancel_backend(pid) FROM parallel_apply.writers
 		WHERE state = 'waiting for lock'));
 	$subscriber->wait_for_log(
 		qr/"tap" will restart because a transaction larger than the queue could not be applied by a writer/,
 		$offset);
 	$session->quit;
-	tables_equal(
+	$pair->tables_equal(
 		'after a large transaction whose writer was interrupted', 'items',
 		'history', 'gate');
 	unlike(slurp_file($subscriber->logfile, $offset),
@@ -146,71 +148,72 @@ tables_equal('after a message larger than the queue', 'items', 'history');
 # The apply worker exits while a writer applies a transaction that is still being
 # received.
 {
-	wait_for_pool($subscriber, 'tap');
+	$subscriber->wait_for_pool('tap');
 	my $offset = -s $subscriber->logfile;
-	my $session = hold($subscriber, 'SELECT n FROM gate FOR UPDATE');
+	my $session = $subscriber->hold('SELECT n FROM gate FOR UPDATE');
 	make_history(10);
-	on_publisher('BEGIN; INSERT INTO history VALUES (-2, 0);'
+	$publisher->sql('BEGIN; INSERT INTO history VALUES (-2, 0);'
 		  . rows(2000)
 		  . 'UPDATE gate SET n = n + 1;'
 		  . rows(4000)
 		  . 'COMMIT;');
-	wait_for_state($subscriber, 'waiting for lock');
-	on_subscriber(
-		'SELECT pg_terminate_backend(' . apply_pid($subscriber, 'tap') . ')');
+	$subscriber->wait_for_state('waiting for lock');
+	$subscriber->sql(
+		'SELECT pg_terminate_backend(' . $subscriber->apply_pid('tap') . ')');
 	$subscriber->wait_for_log(
 		qr/parallel apply of subscription "tap" has started/, $offset);
 	make_history(10);
 	$session->quit;
-	tables_equal(
+	$pair->tables_equal(
 		'after the end of the apply worker in a large transaction', 'items',
 		'history', 'gate');
 }
 
 # An error in a large transaction
 {
-	wait_for_pool($subscriber, 'tap');
+	$subscriber->wait_for_pool('tap');
 	my $offset = -s $subscriber->logfile;
 	my $wrong = $id + 5000;
-	on_subscriber("INSERT INTO items VALUES ($wrong, 0)");
+	$subscriber->sql("INSERT INTO items VALUES ($wrong, 0)");
 	make_history(10);
-	on_publisher('BEGIN; INSERT INTO history VALUES (-1, 0);'
+	$publisher->sql('BEGIN; INSERT INTO history VALUES (-1, 0);'
 		  . rows(6000)
 		  . 'COMMIT;');
 	make_history(10);
 	$subscriber->wait_for_log(duplicate_key('items'), $offset);
-	is( on_subscriber(
+	is( $subscriber->sql(
 			'SELECT max(n), count(*) FILTER (WHERE n = -1) FROM history'),
 		$n - 10 . '|0',
 		'older transactions are committed, the large one with an error and younger ones are not'
 	);
-	on_subscriber("DELETE FROM items WHERE id = $wrong");
-	tables_equal('after an error in a large transaction', 'items', 'history');
+	$subscriber->sql("DELETE FROM items WHERE id = $wrong");
+	$pair->tables_equal('after an error in a large transaction',
+		'items', 'history');
 
 	# SKIP skips it.
-	wait_for_pool($subscriber, 'tap');
+	$subscriber->wait_for_pool('tap');
 	$offset = -s $subscriber->logfile;
-	on_subscriber("INSERT INTO items VALUES ($id + 3000, 0)");
-	on_publisher('BEGIN; INSERT INTO history VALUES (-3, 0);'
+	$subscriber->sql("INSERT INTO items VALUES ($id + 3000, 0)");
+	$publisher->sql('BEGIN; INSERT INTO history VALUES (-3, 0);'
 		  . rows(3000)
 		  . 'COMMIT;');
 	make_history(10);
 	$subscriber->wait_for_log(duplicate_key('items'), $offset);
 	my ($lsn) = slurp_file($subscriber->logfile, $offset) =~
 	  /in transaction \d+, finished at ([0-9A-F]+\/[0-9A-F]+)/;
-	on_subscriber("ALTER SUBSCRIPTION tap SKIP (lsn = '$lsn')");
-	wait_applied($publisher, $subscriber, 'tap');
-	is( on_subscriber(
+	$subscriber->sql("ALTER SUBSCRIPTION tap SKIP (lsn = '$lsn')");
+	$publisher->wait_applied;
+	is( $subscriber->sql(
 			"SELECT count(*), (SELECT count(*) FROM items WHERE id > $id - 3000) FROM history WHERE n = -3"
 		),
 		'0|1',
 		'a large transaction can be skipped');
-	on_subscriber(
+	$subscriber->sql(
 		"DELETE FROM items WHERE id = $id; INSERT INTO history VALUES (-3, 0);"
 		  . ' INSERT INTO items SELECT i, 0, repeat(\'x\', 40)'
 		  . " FROM generate_series($id - 2999, $id) i");
 	make_history(10);
-	tables_equal('after a large transaction was skipped and repaired',
+	$pair->tables_equal('after a large transaction was skipped and repaired',
 		'items', 'history');
 }
 
@@ -218,34 +221,35 @@ tables_equal('after a message larger than the queue', 'items', 'history');
 # continues to write.  The connection stays.
 for my $kind ('small transactions', 'a large transaction')
 {
-	wait_applied($publisher, $subscriber, 'tap');
-	wait_for_pool($subscriber, 'tap');
-	my $apply_pid = apply_pid($subscriber, 'tap');
-	my $walsender = on_publisher('SELECT pid FROM pg_stat_replication');
-	my $session = hold($subscriber, 'SELECT n FROM gate FOR UPDATE');
-	on_publisher('BEGIN;'
+	$publisher->wait_applied;
+	$subscriber->wait_for_pool('tap');
+	my $apply_pid = $subscriber->apply_pid('tap');
+	my $walsender = $publisher->sql('SELECT pid FROM pg_stat_replication');
+	my $session = $subscriber->hold('SELECT n FROM gate FOR UPDATE');
+	$publisher->sql('BEGIN;'
 		  . ($kind eq 'a large transaction' ? rows(3000) : '')
 		  . 'UPDATE gate SET n = n + 1;'
 		  . ($kind eq 'a large transaction' ? rows(3000) : '')
 		  . 'COMMIT;');
 	make_history(1000);
-	wait_for_state($subscriber, 'waiting for lock');
-	my $begin = on_publisher('SELECT clock_timestamp()');
+	$subscriber->wait_for_state('waiting for lock');
+	my $begin = $publisher->sql('SELECT clock_timestamp()');
 	$publisher->poll_query_until(
 		'postgres',
 		"WITH i AS (INSERT INTO history VALUES (0, 0) RETURNING 1)
 		SELECT clock_timestamp() > '$begin'::timestamptz + interval '3 s' FROM i"
 	) or die 'the time does not pass';
 	$session->quit;
-	tables_equal("after a queue full of $kind", 'items', 'history', 'gate');
-	is(apply_pid($subscriber, 'tap'),
+	$pair->tables_equal("after a queue full of $kind",
+		'items', 'history', 'gate');
+	is($subscriber->apply_pid('tap'),
 		$apply_pid, "the apply worker outlives a queue full of $kind");
-	is(on_publisher('SELECT pid FROM pg_stat_replication'),
+	is($publisher->sql('SELECT pid FROM pg_stat_replication'),
 		$walsender, "and so does its connection");
 }
 
 # TRUNCATE: several tables, in the middle and at the end of transactions
-on_publisher(
+$publisher->sql(
 	q(INSERT INTO parent (v) SELECT i FROM generate_series(1, 50) i;
 	INSERT INTO child SELECT i, i FROM generate_series(1, 50) i;
 	INSERT INTO late SELECT i, i FROM generate_series(1, 50) i;
@@ -266,15 +270,16 @@ on_publisher(
 	TRUNCATE items, history;)
 );
 make_history(10);
-tables_equal('after TRUNCATE', 'parent', 'child', 'late', 'items', 'history');
+$pair->tables_equal('after TRUNCATE',
+	'parent', 'child', 'late', 'items', 'history');
 
 # Partitions on the subscriber, also with rows that move between them
-on_publisher(
+$publisher->sql(
 	q(INSERT INTO parts SELECT i, i FROM generate_series(1, 150) i;
 	UPDATE parts SET v = v + 1 WHERE id % 3 = 0;
 	UPDATE parts SET id = id + 200 WHERE id BETWEEN 50 AND 60;
 	DELETE FROM parts WHERE id % 7 = 0;));
-tables_equal('where the target is partitioned', 'parts');
+$pair->tables_equal('where the target is partitioned', 'parts');
 
 # A replica trigger that reads what other transactions write
 my $sql = rows(3);
@@ -287,14 +292,14 @@ for my $i (1 .. 100)
 	  if $i % 10 == 0;
 	$sql .= "INSERT INTO numbered VALUES ($i);\n";
 }
-on_publisher($sql);
-tables_equal(
+$publisher->sql($sql);
+$pair->tables_equal(
 	'where a replica trigger fires', 'items',
 	'history', 'audited',
 	'audit');
-is(on_subscriber('SELECT count(*) FROM numbered WHERE n = id'),
+is($subscriber->sql('SELECT count(*) FROM numbered WHERE n = id'),
 	'100', 'volatile defaults are evaluated in the order of commits');
-is(on_publisher('SELECT count(*) FROM audit'),
+is($publisher->sql('SELECT count(*) FROM audit'),
 	'30', 'the trigger has fired for each row');
 
 # A transaction larger than the queue has begun before its turn.  In a snapshot that
@@ -303,31 +308,31 @@ is(on_publisher('SELECT count(*) FROM audit'),
 sub set_isolation
 {
 	my ($sql) = @_;
-	on_subscriber("ALTER DATABASE postgres $sql");
-	restart_apply($subscriber, 'tap');
-	wait_for_pool($subscriber, 'tap', 4);
+	$subscriber->sql("ALTER DATABASE postgres $sql");
+	$subscriber->restart_apply('tap');
+	$subscriber->wait_for_pool('tap', 4);
 	return;
 }
 
 set_isolation(q(SET default_transaction_isolation = 'repeatable read'));
 {
-	my $session = hold($subscriber, 'SELECT FROM gate FOR UPDATE');
-	on_publisher(
+	my $session = $subscriber->hold('SELECT FROM gate FOR UPDATE');
+	$publisher->sql(
 		'BEGIN; UPDATE gate SET n = n + 1; INSERT INTO history VALUES (-1000, 1); COMMIT;'
 	);
-	on_publisher('BEGIN;'
+	$publisher->sql('BEGIN;'
 		  . rows(1000)
 		  . 'INSERT INTO audited VALUES (1000, 1); COMMIT;');
-	wait_for_state($subscriber, 'waiting for data');
+	$subscriber->wait_for_state('waiting for data');
 	$session->query_safe('COMMIT');
 	$session->quit;
 }
-tables_equal('where its snapshot is older than its turn',
+$pair->tables_equal('where its snapshot is older than its turn',
 	'items', 'history', 'audited', 'audit');
 set_isolation('RESET default_transaction_isolation');
 
 # Messages of other decoders are ignored.
-on_publisher(
+$publisher->sql(
 	q(SELECT pg_logical_emit_message(true, 'other', 'in a transaction');
 	SELECT pg_logical_emit_message(false, 'other', 'outside of one');
 	BEGIN;
@@ -335,12 +340,12 @@ on_publisher(
 	SELECT pg_logical_emit_message(true, 'other', 'in the middle');
 	INSERT INTO history VALUES (0, 3);
 	COMMIT;));
-tables_equal('after messages of others', 'history');
+$pair->tables_equal('after messages of others', 'history');
 
 # Streamed transactions between the others.  Tables that are first described inside
 # of one are known afterwards.
-my $walsender = on_publisher('SELECT pid FROM pg_stat_replication');
-on_subscriber('ALTER SUBSCRIPTION tap SET (streaming = on)');
+my $walsender = $publisher->sql('SELECT pid FROM pg_stat_replication');
+$subscriber->sql('ALTER SUBSCRIPTION tap SET (streaming = on)');
 $publisher->poll_query_until(
 	'postgres',
 	"SELECT count(*) = 1 FROM pg_stat_replication
@@ -366,12 +371,12 @@ $publisher->poll_query_until(
 	make_history(20);
 	$aborted->query_safe('ROLLBACK;');
 	$streamed->query_safe('UPDATE gate SET n = n + 1; COMMIT;');
-	on_publisher("UPDATE later SET v = v * 2 WHERE id = $_") for 1 .. 10;
+	$publisher->sql("UPDATE later SET v = v * 2 WHERE id = $_") for 1 .. 10;
 	make_history(20);
-	on_publisher('UPDATE items SET v = v + 1');
+	$publisher->sql('UPDATE items SET v = v + 1');
 	make_history(20);
 	$_->quit for $streamed, $aborted;
-	tables_equal('after streamed transactions',
+	$pair->tables_equal('after streamed transactions',
 		'items', 'history', 'later', 'gate');
 }
 
@@ -379,33 +384,33 @@ $publisher->poll_query_until(
 {
 	my $offset = -s $subscriber->logfile;
 	make_history(20);
-	on_subscriber("INSERT INTO items VALUES ($id + 2000, 0)");
-	on_publisher(rows(2000));
+	$subscriber->sql("INSERT INTO items VALUES ($id + 2000, 0)");
+	$publisher->sql(rows(2000));
 	make_history(20);
 	$subscriber->wait_for_log(duplicate_key('items'), $offset);
-	on_subscriber("DELETE FROM items WHERE id = $id");
-	tables_equal('after an error in a streamed transaction',
+	$subscriber->sql("DELETE FROM items WHERE id = $id");
+	$pair->tables_equal('after an error in a streamed transaction',
 		'items', 'history');
 }
 
 # Prepared transactions, which only a new subscription receives
-wait_applied($publisher, $subscriber, 'tap');
-on_subscriber('DROP SUBSCRIPTION tap');
+$publisher->wait_applied;
+$subscriber->sql('DROP SUBSCRIPTION tap');
 my $connstr = $publisher->connstr . ' dbname=postgres';
-on_subscriber(
+$subscriber->sql(
 	"CREATE SUBSCRIPTION tap CONNECTION '$connstr' PUBLICATION tap
 	WITH (copy_data = false, two_phase = on, streaming = on)");
 $subscriber->poll_query_until('postgres',
 	q(SELECT subtwophasestate = 'e' FROM pg_subscription WHERE subname = 'tap')
 ) or die 'two_phase is not enabled';
-wait_for_pool($subscriber, 'tap');
+$subscriber->wait_for_pool('tap');
 make_history(20);
-on_publisher(
+$publisher->sql(
 	q(BEGIN; UPDATE gate SET n = n + 1; PREPARE TRANSACTION 'small';
 	BEGIN; INSERT INTO history VALUES (0, 4); PREPARE TRANSACTION 'aborted';
 	BEGIN; UPDATE items SET v = v + 7; PREPARE TRANSACTION 'large';));
 make_history(20);
-on_publisher(
+$publisher->sql(
 	q(COMMIT PREPARED 'small';
 	ROLLBACK PREPARED 'aborted';
 	UPDATE gate SET n = n + 10;
@@ -413,12 +418,12 @@ on_publisher(
 	UPDATE items SET v = v + 1 WHERE id % 9 = 0;));
 make_history(20);
 # numbered has an additional column on the subscriber.
-tables_equal('after prepared transactions',
+$pair->tables_equal('after prepared transactions',
 	grep { $_ ne 'numbered' } @tables);
-is(on_subscriber('SELECT count(*) FROM pg_prepared_xacts'),
+is($subscriber->sql('SELECT count(*) FROM pg_prepared_xacts'),
 	'0', 'no prepared transaction is left');
-wait_for_pool($subscriber, 'tap');
-cmp_ok(counter($subscriber, 'transactions'),
+$subscriber->wait_for_pool('tap');
+cmp_ok($subscriber->counter('transactions'),
 	'>', 0, 'and ordinary ones are applied by the pool');
 
 finish(

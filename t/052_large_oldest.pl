@@ -13,24 +13,24 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-my ($publisher, $subscriber) =
+my ($pair, $publisher, $subscriber) =
   new_pair(subscriber_conf => q(parallel_apply.queue_size = '1MB'));
-exec_both(
+$pair->exec_both(
 	q(CREATE TABLE gate (id int PRIMARY KEY, n int NOT NULL);
 	CREATE TABLE big (id int PRIMARY KEY, t text);));
-create_extension($subscriber);
-on_publisher('INSERT INTO gate VALUES (1, 0), (2, 0)');
-subscribe($publisher, $subscriber, 'tap');
-on_subscriber(
+$subscriber->create_extension;
+$publisher->sql('INSERT INTO gate VALUES (1, 0), (2, 0)');
+$pair->subscribe('tap');
+$subscriber->sql(
 	q(CREATE SUBSCRIPTION other CONNECTION 'dbname=none' PUBLICATION none WITH (connect = false))
 );
-my $first = hold($subscriber, 'SELECT FROM gate WHERE id = 1 FOR UPDATE');
-my $second = hold($subscriber, 'SELECT FROM gate WHERE id = 2 FOR UPDATE');
-on_publisher(
+my $first = $subscriber->hold('SELECT FROM gate WHERE id = 1 FOR UPDATE');
+my $second = $subscriber->hold('SELECT FROM gate WHERE id = 2 FOR UPDATE');
+$publisher->sql(
 	q(UPDATE gate SET n = 1 WHERE id = 1;
 	BEGIN; INSERT INTO big SELECT i, repeat('x', 1000) FROM generate_series(1, 5000) i;
 	UPDATE gate SET n = 1 WHERE id = 2; COMMIT;));
-wait_for_state($subscriber, 'waiting for lock');
+$subscriber->wait_for_state('waiting for lock');
 $subscriber->poll_query_until('postgres',
 	q(SELECT count(*) >= 2 FROM parallel_apply.writers WHERE state <> 'idle'))
   or die 'it has not begun';
@@ -38,12 +38,12 @@ $first->query_safe('COMMIT');
 $subscriber->poll_query_until('postgres',
 	q(SELECT n = 1 FROM gate WHERE id = 1))
   or die 'the first one is not applied';
-wait_for_state($subscriber, 'waiting for lock');
-on_subscriber(
+$subscriber->wait_for_state('waiting for lock');
+$subscriber->sql(
 	q(ALTER SUBSCRIPTION other SET (slot_name = NONE, binary = true)));
 $second->query_safe('COMMIT');
-wait_applied($publisher, $subscriber, 'tap');
-rows_equal($publisher, $subscriber, $_) for qw(gate big);
+$publisher->wait_applied;
+$pair->rows_equal($_) for qw(gate big);
 unlike(
 	slurp_file($subscriber->logfile),
 	qr/larger than the queue could not/,

@@ -14,7 +14,7 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-my ($publisher, $subscriber) = new_pair(
+my ($pair, $publisher, $subscriber) = new_pair(
 	publisher_conf => q(
 		max_prepared_transactions = 10
 		logical_decoding_work_mem = 64kB),
@@ -26,7 +26,7 @@ my ($publisher, $subscriber) = new_pair(
 my @tables =
   qw(gate plain other defined narrow parts counted checked numbers latecomers audited);
 
-on_publisher(
+$publisher->sql(
 	q(CREATE TABLE gate (id int PRIMARY KEY, n int);
 	CREATE TABLE plain (id int PRIMARY KEY, v int, note text);
 	CREATE TABLE other (id int PRIMARY KEY, v int);
@@ -93,24 +93,24 @@ my $definitions = q(
 	END $$;
 	CREATE TRIGGER audit BEFORE INSERT ON audited FOR EACH ROW EXECUTE FUNCTION write_audit();
 	ALTER TABLE audited ENABLE ALWAYS TRIGGER audit;);
-$subscriber->safe_psql('postgres', 'CREATE DATABASE serial');
+$subscriber->sql('CREATE DATABASE serial');
 $subscriber->safe_psql($_, $definitions) for qw(postgres serial);
-create_extension($subscriber);
-subscribe($publisher, $subscriber, 'tap', with => 'two_phase = on');
-subscribe_serially($publisher, $subscriber, with => 'two_phase = on');
-wait_for_pool($subscriber, 'tap');
+$subscriber->create_extension;
+$pair->subscribe('tap', with => 'two_phase = on');
+$pair->subscribe_serially(with => 'two_phase = on');
+$subscriber->wait_for_pool('tap');
 
 # Assert that both subscriptions have the same rows in these tables.
 sub both_equal
 {
 	my ($when, @which) = @_;
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
-	wait_applied($publisher, $subscriber, $_) for qw(tap serial);
+	$publisher->wait_applied($_) for qw(tap serial);
 	for my $table (@which)
 	{
 		my $sql = qq(SELECT count(*) || ' rows, ' || coalesce(md5(string_agg(
 			t::text, E'\\n' ORDER BY t::text COLLATE "C")), '-') FROM $table t);
-		is( on_subscriber($sql),
+		is( $subscriber->sql($sql),
 			$subscriber->safe_psql('serial', $sql),
 			"$table is what serial apply makes of it $when");
 	}
@@ -122,18 +122,18 @@ sub both_equal
 sub runs
 {
 	my ($table, $condition) = @_;
-	return on_subscriber(
+	return $subscriber->sql(
 		"SELECT count(*) || ' rows in ' || count(DISTINCT (xmin::text, cmin::text)) FROM $table WHERE $condition"
 	);
 }
 
 sub tries
 {
-	return counter($subscriber, 'fallbacks + retries + commit_order_aborts');
+	return $subscriber->counter('fallbacks + retries + commit_order_aborts');
 }
 
 # Runs within a transaction, of each kind of table that can have them
-on_publisher(
+$publisher->sql(
 	q(INSERT INTO plain SELECT i, i, 'note' FROM generate_series(1, 1000) i;
 	INSERT INTO defined SELECT i, i, repeat('b', i), i / 3.0, now(), i / 7.0, '\x00ff'
 		FROM generate_series(1, 300) i;
@@ -148,7 +148,7 @@ like(
 	qr/^300 rows in [1-9]$/,
 	'and with generated columns and defaults');
 is(runs('parts', 'true'), '400 rows in 2', 'and to several partitions');
-is( on_subscriber(
+is( $subscriber->sql(
 		q(SET enable_seqscan = off; SELECT count(*) FROM plain WHERE id BETWEEN 1 AND 1000)
 	),
 	'1000',
@@ -156,10 +156,10 @@ is( on_subscriber(
 
 # Runs over the transactions of a batch, behind one that waits for a lock
 {
-	my $gate = hold($subscriber, 'SELECT FROM gate FOR UPDATE');
-	on_publisher('UPDATE gate SET n = n + 1 WHERE id = 1');
-	wait_for_state($subscriber, 'waiting for lock');
-	on_publisher(
+	my $gate = $subscriber->hold('SELECT FROM gate FOR UPDATE');
+	$publisher->sql('UPDATE gate SET n = n + 1 WHERE id = 1');
+	$subscriber->wait_for_state('waiting for lock');
+	$publisher->sql(
 		join '',
 		map { "INSERT INTO plain VALUES ($_, 0, 'single');\n" } 2001 .. 2300);
 	$gate->quit;
@@ -171,7 +171,7 @@ is( on_subscriber(
 # Any other change ends a run: the same transaction must find its rows.
 {
 	my $tries = tries();
-	on_publisher(
+	$publisher->sql(
 		q(BEGIN;
 		INSERT INTO plain SELECT i, 0, 'changed' FROM generate_series(3001, 3020) i;
 		UPDATE plain SET v = v + 1 WHERE id BETWEEN 3005 AND 3015;
@@ -201,7 +201,7 @@ is( on_subscriber(
 	);
 	both_equal('after runs that end', @tables);
 	is(tries(), $tries, 'and nothing had to be tried again');
-	on_publisher(
+	$publisher->sql(
 		q(BEGIN;
 		INSERT INTO other SELECT i, 0 FROM generate_series(11, 20) i;
 		TRUNCATE other;
@@ -220,7 +220,7 @@ is( on_subscriber(
 # subscriber.
 $subscriber->safe_psql($_, 'ALTER TABLE other ADD w int DEFAULT 3')
   for qw(postgres serial);
-on_publisher(
+$publisher->sql(
 	q(BEGIN;
 	INSERT INTO other VALUES (101, 1);
 	ALTER TABLE other ADD w int;
@@ -234,32 +234,32 @@ both_equal('after changes of the definition', 'other');
 # A table with code that can see which rows exist takes no runs: a trigger, a check
 # and a domain that count.
 {
-	my $replays = counter($subscriber, 'fallbacks');
-	on_publisher(
+	my $replays = $subscriber->counter('fallbacks');
+	$publisher->sql(
 		q(INSERT INTO counted SELECT i, i FROM generate_series(0, 20) i;
 		INSERT INTO numbers SELECT i, i FROM generate_series(0, 20) i;
 		INSERT INTO audited SELECT i, i FROM generate_series(0, 20) i;)
 	);
 	both_equal('where rows are counted', qw(counted numbers audited audit));
-	is(counter($subscriber, 'fallbacks'),
+	is($subscriber->counter('fallbacks'),
 		$replays, 'and no check has failed');
 	is(runs('counted', 'true'), '21 rows in 21', 'there are no runs then');
 }
 
 # Nor does a table whose domain begins to count.
 {
-	my $replays = counter($subscriber, 'fallbacks');
-	on_publisher(
+	my $replays = $subscriber->counter('fallbacks');
+	$publisher->sql(
 		'INSERT INTO latecomers SELECT i, i FROM generate_series(0, 20) i');
 	both_equal('before rows are counted', 'latecomers');
 	is(runs('latecomers', 'true'), '21 rows in 1', 'there is a run');
 	$subscriber->safe_psql($_,
 		'ALTER DOMAIN latecomer ADD CHECK (VALUE = count_latecomers()) NOT VALID'
 	) for qw(postgres serial);
-	on_publisher(
+	$publisher->sql(
 		'INSERT INTO latecomers SELECT i, i FROM generate_series(21, 40) i');
 	both_equal('where rows are counted', 'latecomers');
-	is(counter($subscriber, 'fallbacks'),
+	is($subscriber->counter('fallbacks'),
 		$replays, 'and no check has failed');
 }
 
@@ -270,7 +270,7 @@ both_equal('after changes of the definition', 'other');
 	my $offset = -s $subscriber->logfile;
 	my $spoil = 'INSERT INTO plain VALUES (4050, -1)';
 	$subscriber->safe_psql($_, $spoil) for qw(postgres serial);
-	on_publisher(
+	$publisher->sql(
 		q(INSERT INTO plain SELECT i, 0, 'violation' FROM generate_series(4001, 4100) i;
 		INSERT INTO plain VALUES (4101, 0, 'behind');)
 	);
@@ -282,8 +282,8 @@ both_equal('after changes of the definition', 'other');
 	both_equal('after a violation was repaired', 'plain');
 
 	$offset = -s $subscriber->logfile;
-	wait_for_pool($subscriber, 'tap');
-	on_publisher(
+	$subscriber->wait_for_pool('tap');
+	$publisher->sql(
 		q(INSERT INTO checked SELECT i, CASE i WHEN 50 THEN 1000 ELSE 0 END
 		FROM generate_series(1, 100) i;)
 	);
@@ -302,7 +302,7 @@ both_equal('after changes of the definition', 'other');
 		$subscriber->safe_psql($db,
 			"ALTER SUBSCRIPTION $name SKIP (lsn = '$lsn')");
 	}
-	on_publisher('INSERT INTO checked VALUES (101, 0)');
+	$publisher->sql('INSERT INTO checked VALUES (101, 0)');
 	both_equal('after a violation was skipped', 'checked');
 	is(runs('checked', 'true'),
 		'1 rows in 1', 'the transaction was skipped whole');
@@ -310,11 +310,11 @@ both_equal('after changes of the definition', 'other');
 
 # A younger transaction with a run waits for an older one, and holds a value of a
 # unique index that the older one needs.  It is rolled back, and its run with it.
-wait_for_pool($subscriber, 'tap');
+$subscriber->wait_for_pool('tap');
 {
-	my $tries = counter($subscriber, 'commit_order_aborts');
-	my $gate = hold($subscriber, 'SELECT FROM gate WHERE id = 1 FOR UPDATE');
-	on_publisher(
+	my $tries = $subscriber->counter('commit_order_aborts');
+	my $gate = $subscriber->hold('SELECT FROM gate WHERE id = 1 FOR UPDATE');
+	$publisher->sql(
 		q(BEGIN;
 		UPDATE gate SET n = n + 1 WHERE id = 1;
 		INSERT INTO plain VALUES (5001, 0, 'name');
@@ -327,13 +327,12 @@ wait_for_pool($subscriber, 'tap');
 		INSERT INTO plain VALUES (5004, 0, 'x'), (5005, 0, 'y');
 		COMMIT;)
 	);
-	states_become(
-		$subscriber,
+	$subscriber->states_become(
 		'waiting for lock, waiting for dependency',
 		'the younger one waits, with a run behind it');
 	$gate->quit;
 	both_equal('after the older one has won', 'plain', 'gate');
-	cmp_ok(counter($subscriber, 'commit_order_aborts'),
+	cmp_ok($subscriber->counter('commit_order_aborts'),
 		'>', $tries, 'and the younger one has given way');
 }
 
@@ -350,28 +349,29 @@ sub load
 	  . " CASE i % 60 WHEN 0 THEN (SELECT string_agg(sha256(g::text::bytea), '') FROM generate_series(1, 300) g) ELSE '' END"
 	  . " FROM generate_series($from, $to) i;\n";
 }
-on_publisher('BEGIN;' . load(10001, 2000) . 'COMMIT;');
+$publisher->sql('BEGIN;' . load(10001, 2000) . 'COMMIT;');
 both_equal('after a large transaction', @tables);
-on_publisher('BEGIN;' . load(20001, 300) . "PREPARE TRANSACTION 'p';");
-on_publisher(
+$publisher->sql('BEGIN;' . load(20001, 300) . "PREPARE TRANSACTION 'p';");
+$publisher->sql(
 	"INSERT INTO plain VALUES (20000, 0, 'between'); COMMIT PREPARED 'p';");
 both_equal('after a prepared transaction', @tables);
 for my $subscription ([ 'tap', 'postgres' ], [ 'serial', 'serial' ])
 {
 	my ($name, $db) = @$subscription;
-	restart_apply($subscriber, $name,
+	$subscriber->restart_apply($name,
 		"\\c $db\nALTER SUBSCRIPTION $name SET (streaming = on, binary = true)"
 	);
 }
-wait_for_pool($subscriber, 'tap');
-on_publisher('BEGIN;' . load(30001, 1000) . 'COMMIT;');
-on_publisher('BEGIN;' . load(40001, 10) . 'COMMIT;');
+$subscriber->wait_for_pool('tap');
+$publisher->sql('BEGIN;' . load(30001, 1000) . 'COMMIT;');
+$publisher->sql('BEGIN;' . load(40001, 10) . 'COMMIT;');
 both_equal('after a streamed transaction, in binary', @tables);
 
 # Every row is counted once.
-my $before = on_subscriber(
+my $before = $subscriber->sql(
 	q(SELECT n_tup_ins FROM pg_stat_user_tables WHERE relname = 'narrow'));
-on_publisher('INSERT INTO narrow SELECT i FROM generate_series(1, 100000) i');
+$publisher->sql(
+	'INSERT INTO narrow SELECT i FROM generate_series(1, 100000) i');
 both_equal('after many rows', 'narrow');
 ok( $subscriber->poll_query_until(
 		'postgres',
@@ -379,8 +379,8 @@ ok( $subscriber->poll_query_until(
 	),
 	'the statistics count every row');
 
-rows_equal($publisher, $subscriber, $_) for qw(gate plain narrow counted);
-indexes_are_complete($subscriber);
+$pair->rows_equal($_) for qw(gate plain narrow counted);
+$subscriber->indexes_are_complete;
 finish(
 	$publisher,
 	$subscriber,

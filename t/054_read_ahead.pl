@@ -20,7 +20,7 @@ delete local @ENV{qw(MAKEFLAGS MFLAGS MAKELEVEL)};
 plan skip_all => 'until a compiler is there'
   if system('make', '-s', '-C', $delay) != 0;
 
-my ($publisher, $subscriber) = new_pair(
+my ($pair, $publisher, $subscriber) = new_pair(
 	subscriber_conf => q(
 		shared_buffers = 2MB
 		autovacuum = off
@@ -44,7 +44,7 @@ my %keys = (
 my @tables = sort keys %keys;
 my $rows = 2000;
 
-exec_both(
+$pair->exec_both(
 	q(CREATE TABLE gate (id int PRIMARY KEY, n int);
 	CREATE TABLE second_gate (id int PRIMARY KEY, n int);
 	CREATE TABLE backward (k int NOT NULL, i int, v int, pad text);
@@ -56,32 +56,32 @@ exec_both(
 	  . join '',
 	map { "CREATE TABLE $_ (i int, v int, pad text, $keys{$_}[0]);\n" }
 	  @tables);
-on_publisher(
+$publisher->sql(
 	q(INSERT INTO gate VALUES (1, 0); INSERT INTO second_gate VALUES (1, 0);)
 	  . join '',
 	map {
 		"INSERT INTO $_ SELECT i, 0, repeat('x', 500), $keys{$_}[1] FROM generate_series(1, $rows) i;\n"
 	} @tables);
-on_publisher(
+$publisher->sql(
 	"INSERT INTO $_ SELECT i, i, 0, repeat('x', 500) FROM generate_series(1, $rows) i;"
 ) for 'backward', 'parts';
 push @tables, 'backward', 'parts';
 my %key_of = map { $_ => 'k::text' } @tables;
 $key_of{by_pair} = q(concat(a, ' ', b));
 # The publisher finds rows by other columns than those that it sends as the key.
-on_publisher(join '', map { "CREATE INDEX ON $_ (i);\n" } @tables);
+$publisher->sql(join '', map { "CREATE INDEX ON $_ (i);\n" } @tables);
 # Until the tables are "cured", some values of the publisher are invalid on the
 # subscriber.
-on_subscriber('ALTER TABLE cured ALTER k TYPE int USING k::int');
+$subscriber->sql('ALTER TABLE cured ALTER k TYPE int USING k::int');
 # A key whose conversion leaves a trace
-on_subscriber(
+$subscriber->sql(
 	q(CREATE TABLE checks (k int);
 	CREATE FUNCTION note(k int) RETURNS boolean LANGUAGE plpgsql
 	AS 'BEGIN INSERT INTO public.checks VALUES (k); RETURN true; END';
 	CREATE DOMAIN noted AS int CHECK (note(VALUE));
 	ALTER TABLE checked ALTER k TYPE noted;));
-create_extension($subscriber);
-subscribe($publisher, $subscriber, 'tap');
+$subscriber->create_extension;
+$pair->subscribe('tap');
 
 sub start_subscriber
 {
@@ -90,7 +90,7 @@ sub start_subscriber
 	local $ENV{LD_PRELOAD} = "$delay/read_delay.so";
 	local $ENV{READ_DELAY_US} = $delay_us;
 	$subscriber->start;
-	wait_for_pool($subscriber, 'tap', 4);
+	$subscriber->wait_for_pool('tap', 4);
 	return;
 }
 
@@ -108,7 +108,7 @@ sub transactions
 
 sub commit_all
 {
-	return on_publisher(join '', map { "BEGIN; $_; COMMIT;\n" } @_);
+	return $publisher->sql(join '', map { "BEGIN; $_; COMMIT;\n" } @_);
 }
 
 sub all_equal
@@ -117,8 +117,8 @@ sub all_equal
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
 	my $all = join ' UNION ALL ',
 	  map { "SELECT '$_', i::int, v, pad, $key_of{$_} FROM $_" } @tables;
-	wait_applied($publisher, $subscriber, 'tap');
-	return rows_equal($publisher, $subscriber, "($all)",
+	$publisher->wait_applied;
+	return $pair->rows_equal("($all)",
 		"all tables are equal on both sides $when");
 }
 
@@ -133,8 +133,7 @@ sub behind_gate
 	my $i = 1600;
 	my @all = map { "$_; UPDATE part2 SET v = v + 1 WHERE i = " . $i++ }
 	  transactions(4, grep { $_ ne 'parts' } @tables);
-	apply_behind_gate(
-		$publisher, $subscriber,
+	$pair->apply_behind_gate(
 		join(', ', 'waiting for lock', ('waiting for prior commit') x 3),
 		'every writer has seen every table', @all);
 
@@ -142,24 +141,24 @@ sub behind_gate
 	# are enough transactions in front of the second gate for three writers if each
 	# of them claims five, and the one that waits for the first gate has claimed
 	# four as well.
-	my $arrival = hold($subscriber, 'SELECT FROM gate FOR UPDATE');
+	my $arrival = $subscriber->hold('SELECT FROM gate FOR UPDATE');
 	my $change =
-	  hold($subscriber, "SELECT FROM second_gate FOR UPDATE; $locks");
+	  $subscriber->hold("SELECT FROM second_gate FOR UPDATE; $locks");
 	commit_all('UPDATE gate SET n = n + 1', transactions(19, 'by_int'));
 	my $rest = $publisher->lsn('insert');
 	commit_all('UPDATE second_gate SET n = n + 1', @transactions);
 	my $end = $publisher->lsn('insert');
-	wait_for_state($subscriber, 'waiting for prior commit', 3);
+	$subscriber->wait_for_state('waiting for prior commit', 3);
 	$subscriber->poll_query_until('postgres',
 		"SELECT received_lsn >= '$end' FROM pg_stat_subscription WHERE subname = 'tap' AND relid IS NULL"
 	) or die 'not all was received';
-	my $before = counter($subscriber, 'prefetched');
+	my $before = $subscriber->counter('prefetched');
 	$arrival->query_safe('COMMIT');
 	$arrival->quit;
 	$subscriber->poll_query_until('postgres',
 		"SELECT count(*) = 3 FROM parallel_apply.writers WHERE state = 'waiting for prior commit' AND remote_lsn >= '$rest'"
 	) or die 'the rest is not held up';
-	cmp_ok(counter($subscriber, 'prefetched'),
+	cmp_ok($subscriber->counter('prefetched'),
 		'>', $before, 'pages of blocked transactions were prefetched');
 	$f->();
 	$change->query_safe('COMMIT');
@@ -170,30 +169,30 @@ sub behind_gate
 ### slow storage
 
 start_subscriber(300);
-on_subscriber('TRUNCATE checks');
+$subscriber->sql('TRUNCATE checks');
 commit_all(transactions(80, @tables));
 all_equal('after updates');
-is( on_subscriber(
+is( $subscriber->sql(
 		'SELECT count(*), count(DISTINCT n) FROM (SELECT count(*) AS n FROM checks GROUP BY k) AS t'
 	),
 	'80|1',
 	'a key whose domain has a check is converted by who changes its row only'
 );
-cmp_ok(counter($subscriber, 'prefetched'),
+cmp_ok($subscriber->counter('prefetched'),
 	'>', 100, 'pages of them were asked for');
 
-my $before = counter($subscriber, 'prefetched');
-on_publisher("UPDATE $_ SET v = v + 1 WHERE i % 3 = 0")
+my $before = $subscriber->counter('prefetched');
+$publisher->sql("UPDATE $_ SET v = v + 1 WHERE i % 3 = 0")
   for 'by_int', 'by_text';
-on_publisher(
+$publisher->sql(
 	'DELETE FROM by_uuid WHERE i % 3 = 0; UPDATE by_pair SET b = b + 10000 WHERE i % 3 = 0;'
 );
-on_publisher(
+$publisher->sql(
 	"INSERT INTO by_uuid SELECT i, 0, 'new', md5(i::text)::uuid FROM generate_series(10001, 10500) i"
 );
 all_equal('after large transactions');
 cmp_ok(
-	counter($subscriber, 'prefetched'),
+	$subscriber->counter('prefetched'),
 	'>',
 	$before + 300,
 	'pages of a large transaction are prefetched, too');
@@ -209,7 +208,7 @@ sub claimed
 behind_gate(
 	'',
 	sub {
-		on_subscriber(
+		$subscriber->sql(
 			q(REINDEX TABLE rebuilt;
 			ALTER TABLE rewritten ALTER i TYPE bigint, ALTER k TYPE bigint;
 			ALTER TABLE replaced DROP CONSTRAINT replaced_pkey;
@@ -219,14 +218,14 @@ behind_gate(
 	},
 	claimed(),
 	transactions(30, qw(rebuilt rewritten replaced backward missing part1)));
-on_publisher('DELETE FROM missing WHERE i % 2 = 0');
+$publisher->sql('DELETE FROM missing WHERE i % 2 = 0');
 all_equal('after DDL in between');
 
 ### a key that cannot be converted yet
 
 behind_gate(
 	'',
-	sub { on_subscriber('ALTER TABLE cured ALTER k TYPE text') },
+	sub { $subscriber->sql('ALTER TABLE cured ALTER k TYPE text') },
 	claimed(),
 	"INSERT INTO cured VALUES (0, 0, '', 'no number')",
 	q(UPDATE cured SET v = 1 WHERE k = 'no number'),
@@ -247,18 +246,18 @@ all_equal('after a lock');
 SKIP:
 {
 	skip 'the server has no pg_prewarm', 2 if !has_module('pg_prewarm');
-	on_subscriber(
+	$subscriber->sql(
 		q(ALTER SYSTEM SET shared_buffers = '128MB'; CREATE EXTENSION pg_prewarm)
 	);
 	$subscriber->stop;
 	$subscriber->start;
-	wait_for_pool($subscriber, 'tap', 4);
-	on_subscriber(
+	$subscriber->wait_for_pool('tap', 4);
+	$subscriber->sql(
 		q(SELECT sum(pg_prewarm(oid)) FROM pg_class WHERE relkind IN ('r', 'i'))
 	);
 	commit_all(transactions(40, @tables));
 	all_equal('in memory');
-	is(counter($subscriber, 'prefetched'),
+	is($subscriber->counter('prefetched'),
 		'0', 'nothing is asked for in memory');
 }
 

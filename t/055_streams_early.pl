@@ -10,11 +10,11 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-my ($publisher, $subscriber) = new_pair(
+my ($pair, $publisher, $subscriber) = new_pair(
 	publisher_conf => q(logical_decoding_work_mem = 64kB),
 	subscriber_conf => 'restart_after_crash = on');
 
-exec_both(
+$pair->exec_both(
 	q(CREATE TABLE items (id int PRIMARY KEY, v int NOT NULL, note text);
 	CREATE TABLE gate (id int PRIMARY KEY, n int NOT NULL);
 	CREATE TABLE history (n int, part int);
@@ -24,7 +24,7 @@ exec_both(
 	CREATE TABLE emptied (id int PRIMARY KEY);
 	CREATE TABLE altered (id int PRIMARY KEY, a int);
 	CREATE TABLE widened (id int PRIMARY KEY);));
-on_subscriber(
+$subscriber->sql(
 	q(ALTER TABLE altered ADD b text;
 	ALTER TABLE widened ADD a int;
 	CREATE TABLE seen (id int);
@@ -32,11 +32,11 @@ on_subscriber(
 		AS 'BEGIN INSERT INTO public.seen VALUES (NEW.id); RETURN NEW; END';
 	CREATE TRIGGER watch AFTER INSERT ON watched FOR EACH ROW EXECUTE FUNCTION see();
 	ALTER TABLE watched ENABLE REPLICA TRIGGER watch;));
-create_extension($subscriber);
+$subscriber->create_extension;
 my $streaming =
   $subscriber->pg_version >= 16 ? 'streaming = parallel' : 'streaming = on';
-subscribe($publisher, $subscriber, 'tap', with => $streaming);
-on_publisher(
+$pair->subscribe('tap', with => $streaming);
+$publisher->sql(
 	q(INSERT INTO gate VALUES (1, 0);
 	INSERT INTO twins VALUES (1), (1);
 	INSERT INTO emptied SELECT generate_series(1, 10);));
@@ -47,7 +47,7 @@ my @tables = qw(items gate history twins watched emptied altered widened);
 # others
 sub streams
 {
-	return on_subscriber(
+	return $subscriber->sql(
 		q(SELECT streamed_in_progress || ' early, ' || streamed_from_file || ' late'
 		FROM parallel_apply.subscription_stats));
 }
@@ -58,19 +58,19 @@ sub streams_are
 {
 	my ($name, $more_early, $more_late) = @_;
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
-	wait_applied($publisher, $subscriber, 'tap');
+	$publisher->wait_applied;
 	$early += $more_early;
 	$late += $more_late;
 	is(streams(), "$early early, $late late", $name);
-	rows_equal($publisher, $subscriber, $_, "$_ is equal: $name") for @tables;
+	$pair->rows_equal($_, "$_ is equal: $name") for @tables;
 	return;
 }
 
 # Statistics are reset with the apply worker.
 sub forget_streams
 {
-	wait_for_pool($subscriber, 'tap');
-	on_subscriber(q(SELECT parallel_apply.reset_stats('tap')));
+	$subscriber->wait_for_pool('tap');
+	$subscriber->sql(q(SELECT parallel_apply.reset_stats('tap')));
 	($early, $late) = (0, 0);
 	return;
 }
@@ -78,7 +78,7 @@ sub forget_streams
 # Wait for the end of one more, which writers have applied up to there.
 sub wait_for_end
 {
-	wait_until(
+	$subscriber->wait_until(
 		"streamed_in_progress = $early + 1 FROM parallel_apply.subscription_stats",
 		'it has not ended');
 	return;
@@ -95,11 +95,11 @@ sub wait_for_none_early
 ### in commit order
 
 # It is applied while it is open, concurrently with others, and is not visible.
-my $streamed = begin_streamed(item_rows(3000));
-wait_for_early(2000);
-on_publisher('INSERT INTO history VALUES (1, 1)');
-wait_applied($publisher, $subscriber, 'tap');
-is( on_subscriber(
+my $streamed = $pair->begin_streamed(item_rows(3000));
+$subscriber->wait_for_early(2000);
+$publisher->sql('INSERT INTO history VALUES (1, 1)');
+$publisher->wait_applied;
+is( $subscriber->sql(
 		'SELECT (SELECT count(*) FROM items), (SELECT count(*) FROM history)'
 	),
 	'0|1',
@@ -110,22 +110,20 @@ streams_are('a transaction that ends is committed', 1, 0);
 # Its changes wait for transactions that were committed before they arrived, its
 # commit waits for those that were committed before it.  Everything behind it waits
 # for it.
-my $lock = hold($subscriber, 'SELECT FROM gate FOR UPDATE');
+my $lock = $subscriber->hold('SELECT FROM gate FOR UPDATE');
 $streamed->query_safe('BEGIN;' . item_rows(1000));
-wait_for_early(500);
-on_publisher("UPDATE gate SET n = n + 1");
-on_publisher("INSERT INTO items VALUES (0, 0, 'older')");
+$subscriber->wait_for_early(500);
+$publisher->sql("UPDATE gate SET n = n + 1");
+$publisher->sql("INSERT INTO items VALUES (0, 0, 'older')");
 $streamed->query_safe(
 	"UPDATE items SET v = 1 WHERE id = 0; INSERT INTO gate VALUES (2, 0);"
 	  . item_rows(1000));
-states_become(
-	$subscriber,
+$subscriber->states_become(
 	'waiting for lock, waiting for prior commit, waiting for dependency',
 	'changes wait for transactions that were committed before them');
 $streamed->query_safe('COMMIT');
-on_publisher('UPDATE items SET v = v + 1 WHERE id = ' . last_item());
-states_become(
-	$subscriber,
+$publisher->sql('UPDATE items SET v = v + 1 WHERE id = ' . last_item());
+$subscriber->states_become(
 	'waiting for lock, waiting for prior commit, waiting for dependency, waiting for dependency',
 	'younger transactions wait for it');
 $lock->query_safe('COMMIT');
@@ -134,9 +132,9 @@ streams_are('the commit order is kept', 1, 0);
 $lock->query_safe('BEGIN; SELECT FROM gate FOR UPDATE');
 $streamed->query_safe(
 	'BEGIN;' . item_rows(2000) . "INSERT INTO history VALUES (2, 1)");
-wait_for_early(1500);
-on_publisher("UPDATE gate SET n = n + 1 WHERE id = 1");
-on_publisher('INSERT INTO history VALUES (3, 1)');
+$subscriber->wait_for_early(1500);
+$publisher->sql("UPDATE gate SET n = n + 1 WHERE id = 1");
+$publisher->sql('INSERT INTO history VALUES (3, 1)');
 $streamed->query_safe('ROLLBACK');
 $lock->query_safe('COMMIT');
 streams_are('a rolled back transaction leaves nothing', 0, 0);
@@ -146,23 +144,23 @@ wait_for_none_early();
 $streamed->query_safe(
 	'BEGIN; INSERT INTO altered SELECT i, i FROM generate_series(1, 3000) i;'
 );
-my $other = begin_streamed(item_rows(2000));
-wait_for_early(1000, 2);
+my $other = $pair->begin_streamed(item_rows(2000));
+$subscriber->wait_for_early(1000, 2);
 $streamed->query_safe(
 	q(ALTER TABLE altered ADD b text;
 	INSERT INTO altered SELECT i, i, 'new' FROM generate_series(3001, 6000) i;));
 $other->query_safe(item_rows(2000));
-on_publisher('INSERT INTO history VALUES (4, 1)');
+$publisher->sql('INSERT INTO history VALUES (4, 1)');
 $streamed->query_safe('COMMIT');
-on_publisher(q(UPDATE altered SET b = 'old' WHERE id <= 100));
+$publisher->sql(q(UPDATE altered SET b = 'old' WHERE id <= 100));
 $other->query_safe('COMMIT');
 streams_are('two at a time', 2, 0);
 
 # Streamed transactions never occupy more than half of the writers.
 $streamed->query_safe('BEGIN;' . item_rows(1000));
 $other->query_safe('BEGIN;' . item_rows(1000));
-wait_for_early(500, 2);
-my $third = begin_streamed(item_rows(1000));
+$subscriber->wait_for_early(500, 2);
+my $third = $pair->begin_streamed(item_rows(1000));
 $_->query_safe('COMMIT') for $third, $streamed, $other;
 $third->quit;
 streams_are('three at a time', 2, 1);
@@ -176,7 +174,7 @@ $streamed->query_safe(
 streams_are('nothing of a subtransaction was sent', 1, 0);
 $streamed->query_safe(
 	'BEGIN;' . item_rows(2000) . 'SAVEPOINT a;' . item_rows(2000));
-wait_for_early(3000);
+$subscriber->wait_for_early(3000);
 $streamed->query_safe(
 	'ROLLBACK TO SAVEPOINT a;' . item_rows(2000) . 'COMMIT');
 streams_are('a part of it was rolled back', 0, 1);
@@ -187,27 +185,27 @@ foreach my $last ('commit', 'chunk')
 {
 	$streamed->query_safe(
 		'BEGIN;' . item_rows(2000) . 'SAVEPOINT a;' . item_rows(5000));
-	wait_for_early(6000);
-	my $writer = on_subscriber(
+	$subscriber->wait_for_early(6000);
+	my $writer = $subscriber->sql(
 		'SELECT pid FROM parallel_apply.writers WHERE changes_done >= 6000');
-	my $bytes = spooled_bytes();
+	my $bytes = $subscriber->spooled_bytes;
 	kill 'STOP', $writer;
 	$streamed->query_safe('ROLLBACK TO SAVEPOINT a;' . item_rows(2000));
-	wait_for_spooled('> ' . ($bytes + 200_000),
+	$subscriber->wait_for_spooled('> ' . ($bytes + 200_000),
 		'the file of a writer loses its end');
 	if ($last eq 'chunk')
 	{
 		$streamed->query_safe('SAVEPOINT b;' . item_rows(2000));
 		# Most of the 11,000 rows, of some 250 bytes each, of which the last 2,000
 		# are removed
-		my $more = wait_for_spooled('> 2650000',
+		my $more = $subscriber->wait_for_spooled('> 2650000',
 			'a second subtransaction is not streamed');
 		$streamed->query_safe('ROLLBACK TO SAVEPOINT b');
-		on_publisher('INSERT INTO history VALUES (6, 3)');
+		$publisher->sql('INSERT INTO history VALUES (6, 3)');
 		kill 'CONT', $writer;
 		wait_for_none_early();
 		$streamed->query_safe(item_rows(500));
-		wait_for_spooled('< ' . ($more - 100_000),
+		$subscriber->wait_for_spooled('< ' . ($more - 100_000),
 			'the space of a subtransaction is not given back later');
 	}
 	else
@@ -215,7 +213,7 @@ foreach my $last ('commit', 'chunk')
 		# The next changes are a subtransaction as well, which begins where the
 		# other one ended.
 		$streamed->query_safe('ROLLBACK TO SAVEPOINT a;' . item_rows(2000));
-		wait_for_spooled('> ' . ($bytes + 600_000),
+		$subscriber->wait_for_spooled('> ' . ($bytes + 600_000),
 			'the end of the transaction is not streamed');
 	}
 	$streamed->query_safe('COMMIT');
@@ -238,7 +236,7 @@ $streamed->query_safe('BEGIN;'
 	  . item_rows(1000)
 	  . 'COMMIT');
 streams_are('a trigger would run', 0, 1);
-is(on_subscriber('SELECT count(*), count(DISTINCT id) FROM seen'),
+is($subscriber->sql('SELECT count(*), count(DISTINCT id) FROM seen'),
 	'2000|2000', 'it has run once for each row');
 $streamed->query_safe('BEGIN;'
 	  . item_rows(1000)
@@ -249,33 +247,33 @@ streams_are('TRUNCATE', 0, 1);
 
 # A row that the subscriber does not have.  An older transaction might still insert
 # it as long as the streamed one is open.
-on_subscriber('DELETE FROM items WHERE id = 1');
+$subscriber->sql('DELETE FROM items WHERE id = 1');
 $streamed->query_safe('BEGIN;' . item_rows(1000));
-wait_for_early(500);
+$subscriber->wait_for_early(500);
 $streamed->query_safe(
 	'UPDATE items SET v = 7 WHERE id = 1;' . item_rows(1000));
 wait_for_none_early();
 $streamed->query_safe('COMMIT');
-wait_applied($publisher, $subscriber, 'tap');
-on_publisher('DELETE FROM items WHERE id = 1');
+$publisher->wait_applied;
+$publisher->sql('DELETE FROM items WHERE id = 1');
 streams_are('a row is missing', 0, 1);
 
 # No older transaction can insert it once this one has ended and everything before
 # it is committed.
-on_subscriber('DELETE FROM items WHERE id = 2');
+$subscriber->sql('DELETE FROM items WHERE id = 2');
 $lock->query_safe('BEGIN; LOCK TABLE items IN SHARE MODE');
 $streamed->query_safe('BEGIN;'
 	  . item_rows(1000)
 	  . 'UPDATE items SET v = 7 WHERE id = 2;'
 	  . item_rows(1000)
 	  . 'COMMIT');
-wait_for_state($subscriber, 'waiting for lock');
+$subscriber->wait_for_state('waiting for lock');
 wait_for_end();
 $lock->query_safe('COMMIT');
-wait_applied($publisher, $subscriber, 'tap');
-on_publisher('DELETE FROM items WHERE id = 2');
+$publisher->wait_applied;
+$publisher->sql('DELETE FROM items WHERE id = 2');
 streams_are('a row is missing in its turn', 1, 0);
-is( on_subscriber(
+is( $subscriber->sql(
 		'SELECT fallback_failure FROM parallel_apply.subscription_stats'),
 	'0',
 	'and nothing is applied again');
@@ -284,19 +282,20 @@ is( on_subscriber(
 $streamed->query_safe(
 	'BEGIN; DELETE FROM twins WHERE ctid = (SELECT min(ctid) FROM twins);'
 	  . item_rows(3000));
-wait_for_early(2000);
-my $wins = counter($subscriber, 'commit_order_aborts');
-on_publisher('DELETE FROM twins WHERE ctid = (SELECT max(ctid) FROM twins)');
-wait_applied($publisher, $subscriber, 'tap');
-cmp_ok(counter($subscriber, 'commit_order_aborts'),
+$subscriber->wait_for_early(2000);
+my $wins = $subscriber->counter('commit_order_aborts');
+$publisher->sql(
+	'DELETE FROM twins WHERE ctid = (SELECT max(ctid) FROM twins)');
+$publisher->wait_applied;
+cmp_ok($subscriber->counter('commit_order_aborts'),
 	'>', $wins, 'it is rolled back when an older one waits for it');
 $streamed->query_safe('COMMIT');
 streams_are('an older one had to wait', 0, 1);
 
-reload_with($subscriber, 'parallel_apply.streaming_apply = file');
+$subscriber->reload_with('parallel_apply.streaming_apply = file');
 $streamed->query_safe('BEGIN;' . item_rows(3000) . 'COMMIT');
 streams_are('it is turned off', 0, 1);
-reload_with($subscriber, 'parallel_apply.streaming_apply = writer');
+$subscriber->reload_with('parallel_apply.streaming_apply = writer');
 
 ### between its end and its commit
 
@@ -307,9 +306,9 @@ sub end_behind_lock
 	my ($sql) = @_;
 	$lock->query_safe('BEGIN; SELECT FROM gate FOR UPDATE');
 	$streamed->query_safe('BEGIN;' . item_rows(20000) . ($sql // ''));
-	wait_for_early(19000);
-	on_publisher('UPDATE gate SET n = n + 1 WHERE id = 1');
-	wait_for_state($subscriber, 'waiting for lock');
+	$subscriber->wait_for_early(19000);
+	$publisher->sql('UPDATE gate SET n = n + 1 WHERE id = 1');
+	$subscriber->wait_for_state('waiting for lock');
 	$streamed->query_safe('COMMIT');
 	wait_for_end();
 	return;
@@ -319,15 +318,15 @@ sub end_behind_lock
 # with the definitions of that time.
 sub fallbacks
 {
-	return on_subscriber(
+	return $subscriber->sql(
 		'SELECT fallback_subscription FROM parallel_apply.subscription_stats'
 	);
 }
 my $replays = fallbacks();
 end_behind_lock('INSERT INTO widened SELECT generate_series(1, 1000);');
-on_publisher(
+$publisher->sql(
 	'ALTER TABLE widened ADD a int; INSERT INTO widened VALUES (0, 0);');
-on_subscriber('ALTER SUBSCRIPTION tap SET (synchronous_commit = local)');
+$subscriber->sql('ALTER SUBSCRIPTION tap SET (synchronous_commit = local)');
 $lock->query_safe('COMMIT');
 streams_are('the subscription has changed', 1, 0);
 cmp_ok(fallbacks(), '>', $replays, 'it was applied natively from its file');
@@ -335,18 +334,18 @@ cmp_ok(fallbacks(), '>', $replays, 'it was applied natively from its file');
 # The next transaction, usually a small one, has the definition of its own time.
 sub lone_replays
 {
-	wait_applied($publisher, $subscriber, 'tap');
-	return on_subscriber(
+	$publisher->wait_applied;
+	return $subscriber->sql(
 		'SELECT leader_transactions FROM parallel_apply.subscription_stats');
 }
-reload_with($subscriber, 'parallel_apply.leader_participation = on');
+$subscriber->reload_with('parallel_apply.leader_participation = on');
 for my $n (2001 .. 2200)
 {
-	on_publisher("INSERT INTO widened VALUES ($n, $n)");
+	$publisher->sql("INSERT INTO widened VALUES ($n, $n)");
 	last if lone_replays() > 0;
 }
 cmp_ok(lone_replays(), '>', 0, 'small transactions are applied natively');
-reload_with($subscriber, 'parallel_apply.leader_participation = off');
+$subscriber->reload_with('parallel_apply.leader_participation = off');
 streams_are('newer definitions after older ones', 0, 0);
 
 # An error is PostgreSQL's own: a local session inserts a row before the transaction
@@ -355,51 +354,50 @@ streams_are('newer definitions after older ones', 0, 0);
 my $offset = -s $subscriber->logfile;
 end_behind_lock();
 my $twice = last_item() - 1500;
-on_subscriber(
+$subscriber->sql(
 	"SET lock_timeout = '20s'; INSERT INTO items VALUES ($twice, 9)");
 $lock->query_safe('COMMIT');
 $subscriber->wait_for_log(duplicate_key('items'), $offset);
-on_subscriber("DELETE FROM items WHERE id = $twice");
-tables_equal('after an error', @tables);
+$subscriber->sql("DELETE FROM items WHERE id = $twice");
+$pair->tables_equal('after an error', @tables);
 
 ### processes that exit in the middle
 
 forget_streams();
 $streamed->query_safe('BEGIN;' . item_rows(3000));
-wait_for_early(2000);
-restart_apply($subscriber, 'tap');
+$subscriber->wait_for_early(2000);
+$subscriber->restart_apply('tap');
 $streamed->query_safe(item_rows(1000) . 'COMMIT');
-wait_applied($publisher, $subscriber, 'tap');
-rows_equal($publisher, $subscriber, 'items',
-	'the apply worker was terminated');
+$publisher->wait_applied;
+$pair->rows_equal('items', 'the apply worker was terminated');
 
 forget_streams();
 $streamed->query_safe('BEGIN;' . item_rows(3000));
-wait_for_early(2000);
-my $writer = on_subscriber(
+$subscriber->wait_for_early(2000);
+my $writer = $subscriber->sql(
 	'SELECT pid FROM parallel_apply.writers WHERE remote_lsn IS NULL AND changes_done > 0 AND remote_xid IS NOT NULL'
 );
 $offset = -s $subscriber->logfile;
 is(kill('KILL', $writer), 1, 'its writer is killed');
 $subscriber->wait_for_log(qr/database system is ready to accept connections/,
 	$offset);
-wait_for_pool($subscriber, 'tap');
+$subscriber->wait_for_pool('tap');
 $streamed->query_safe(item_rows(1000) . 'COMMIT');
-wait_applied($publisher, $subscriber, 'tap');
-rows_equal($publisher, $subscriber, 'items', 'its writer was killed');
+$publisher->wait_applied;
+$pair->rows_equal('items', 'its writer was killed');
 
 # The pool stops, or no other writer is left: the transaction is applied after its
 # end.
 forget_streams();
 $streamed->query_safe('BEGIN;' . item_rows(3000));
-wait_for_early(2000);
-reload_with($subscriber, 'parallel_apply.writers_per_subscription = 1');
-wait_for_pool($subscriber, 'tap', 0);
+$subscriber->wait_for_early(2000);
+$subscriber->reload_with('parallel_apply.writers_per_subscription = 1');
+$subscriber->wait_for_pool('tap', 0);
 $streamed->query_safe(item_rows(1000) . 'COMMIT');
-wait_applied($publisher, $subscriber, 'tap');
-rows_equal($publisher, $subscriber, 'items', 'the pool has stopped');
-reload_with($subscriber, 'parallel_apply.writers_per_subscription = 3');
-wait_for_pool($subscriber, 'tap', 3);
+$publisher->wait_applied;
+$pair->rows_equal('items', 'the pool has stopped');
+$subscriber->reload_with('parallel_apply.writers_per_subscription = 3');
+$subscriber->wait_for_pool('tap', 3);
 
 # The third writer, which will exit, is the one that could apply what is in the queue.
 foreach (1 .. 100)
@@ -407,78 +405,78 @@ foreach (1 .. 100)
 	forget_streams();
 	$streamed->query_safe('BEGIN;' . item_rows(2000));
 	$other->query_safe('BEGIN;' . item_rows(2000));
-	wait_for_early(1000, 2);
+	$subscriber->wait_for_early(1000, 2);
 	last
-	  if on_subscriber(
+	  if $subscriber->sql(
 		'SELECT max(writer) < 3 FROM parallel_apply.writers WHERE remote_xid IS NOT NULL'
 	  ) eq 't';
 	$_->query_safe('COMMIT') for $streamed, $other;
-	wait_applied($publisher, $subscriber, 'tap');
+	$publisher->wait_applied;
 }
-reload_with($subscriber, 'parallel_apply.writers_per_subscription = 2');
-on_publisher('INSERT INTO history VALUES (6, 1)');
-wait_applied($publisher, $subscriber, 'tap');
+$subscriber->reload_with('parallel_apply.writers_per_subscription = 2');
+$publisher->sql('INSERT INTO history VALUES (6, 1)');
+$publisher->wait_applied;
 pass('queued transactions are applied with fewer writers');
 $streamed->query_safe('COMMIT');
 $other->query_safe('COMMIT');
-tables_equal('with fewer writers', @tables);
+$pair->tables_equal('with fewer writers', @tables);
 
 # The other writers exit while it waits for transactions that no writer has claimed.
-$lock = hold($subscriber, 'COMMIT');
-reload_with($subscriber, 'parallel_apply.writers_per_subscription = 2');
-wait_for_pool($subscriber, 'tap', 2);
+$lock = $subscriber->hold('COMMIT');
+$subscriber->reload_with('parallel_apply.writers_per_subscription = 2');
+$subscriber->wait_for_pool('tap', 2);
 $streamed->query_safe('BEGIN;' . item_rows(2000));
-wait_for_early(1000);
+$subscriber->wait_for_early(1000);
 $lock->query_safe('BEGIN; SELECT FROM gate FOR UPDATE');
-on_publisher('UPDATE gate SET n = n + 1 WHERE id = 1');
-wait_for_state($subscriber, 'waiting for lock');
-on_publisher("INSERT INTO history VALUES ($_, 3)") for 1 .. 3;
+$publisher->sql('UPDATE gate SET n = n + 1 WHERE id = 1');
+$subscriber->wait_for_state('waiting for lock');
+$publisher->sql("INSERT INTO history VALUES ($_, 3)") for 1 .. 3;
 $streamed->query_safe(item_rows(1000));
-wait_for_state($subscriber, 'waiting for dependency');
-reload_with($subscriber, 'parallel_apply.writers_per_subscription = 1');
+$subscriber->wait_for_state('waiting for dependency');
+$subscriber->reload_with('parallel_apply.writers_per_subscription = 1');
 $lock->query_safe('COMMIT');
-wait_for_pool($subscriber, 'tap', 0);
+$subscriber->wait_for_pool('tap', 0);
 $streamed->query_safe('COMMIT');
-tables_equal('when the others left', @tables);
+$pair->tables_equal('when the others left', @tables);
 
 # The other writers exit when it has ended and waits for its turn.
-reload_with($subscriber, 'parallel_apply.writers_per_subscription = 2');
+$subscriber->reload_with('parallel_apply.writers_per_subscription = 2');
 forget_streams();
 end_behind_lock();
-on_publisher("INSERT INTO history VALUES ($_, 4)") for 1 .. 3;
-reload_with($subscriber, 'parallel_apply.writers_per_subscription = 1');
+$publisher->sql("INSERT INTO history VALUES ($_, 4)") for 1 .. 3;
+$subscriber->reload_with('parallel_apply.writers_per_subscription = 1');
 $lock->query_safe('COMMIT');
-wait_for_pool($subscriber, 'tap', 0);
-tables_equal('when the others left before its turn', @tables);
-reload_with($subscriber, 'parallel_apply.writers_per_subscription = 3');
+$subscriber->wait_for_pool('tap', 0);
+$pair->tables_equal('when the others left before its turn', @tables);
+$subscriber->reload_with('parallel_apply.writers_per_subscription = 3');
 
 # It holds no locks while apply is paused.
 forget_streams();
 $streamed->query_safe('BEGIN;' . item_rows(3000));
-wait_for_early(2000);
-on_subscriber(q(SELECT parallel_apply.pause('tap')));
+$subscriber->wait_for_early(2000);
+$subscriber->sql(q(SELECT parallel_apply.pause('tap')));
 wait_for_none_early();
-on_subscriber('BEGIN; LOCK TABLE items NOWAIT; COMMIT');
+$subscriber->sql('BEGIN; LOCK TABLE items NOWAIT; COMMIT');
 pass('a table that it has changed can be locked');
 $streamed->query_safe(item_rows(1000) . 'COMMIT');
-on_subscriber(q(SELECT parallel_apply.resume('tap')));
+$subscriber->sql(q(SELECT parallel_apply.resume('tap')));
 streams_are('apply was paused', 0, 1);
 
 # A large value leaves nothing in the memory of the processes that it passes
 # through, before the end of its transaction or after it.  It is not compressible,
 # which might make it too small to be streamed.
-on_publisher('ALTER TABLE items ALTER note SET STORAGE EXTERNAL');
+$publisher->sql('ALTER TABLE items ALTER note SET STORAGE EXTERNAL');
 
 sub processes_are_small
 {
 	my ($name) = @_;
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
-	wait_applied($publisher, $subscriber, 'tap');
+	$publisher->wait_applied;
 	for
-	  my $pid (writer_pids($subscriber, 'tap'), apply_pid($subscriber, 'tap'))
+	  my $pid ($subscriber->writer_pids('tap'), $subscriber->apply_pid('tap'))
 	{
 		my ($bytes) =
-		  memory_of($subscriber, $pid) =~ /Grand total: (\d+) bytes/;
+		  $subscriber->memory_of($pid) =~ /Grand total: (\d+) bytes/;
 		cmp_ok($bytes, '<', 6_000_000, $name);
 	}
 	return;
@@ -486,16 +484,16 @@ sub processes_are_small
 
 $streamed->query_safe(
 	"BEGIN; INSERT INTO items VALUES (-1, 0, repeat('x', 8000000))");
-wait_for_early(1);
+$subscriber->wait_for_early(1);
 $streamed->query_safe('COMMIT');
 processes_are_small('a value of a streamed transaction is forgotten');
-reload_with($subscriber, 'parallel_apply.streaming_apply = file');
-on_publisher("UPDATE items SET note = repeat('y', 8000000) WHERE id = -1")
+$subscriber->reload_with('parallel_apply.streaming_apply = file');
+$publisher->sql("UPDATE items SET note = repeat('y', 8000000) WHERE id = -1")
   for 1 .. 3;
 processes_are_small('a value of a transaction in the queue is forgotten');
-tables_equal('with a large value', @tables);
+$pair->tables_equal('with a large value', @tables);
 
-no_spool_is_left($subscriber);
+$subscriber->no_spool_is_left;
 
 end_sessions($streamed, $other, $lock);
 finish(

@@ -10,10 +10,10 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-my ($publisher, $subscriber) =
+my ($pair, $publisher, $subscriber) =
   new_pair(publisher_conf => q(logical_decoding_work_mem = 64kB));
 
-exec_both(
+$pair->exec_both(
 	q(CREATE TABLE items (id int PRIMARY KEY, v int NOT NULL, note text);
 	CREATE TABLE gate (id int PRIMARY KEY, n int NOT NULL);
 	CREATE TABLE history (n int);
@@ -26,7 +26,7 @@ exec_both(
 
 # Code that notices locks of others: an order takes the first job that is not
 # locked, and an urgent one uses NOWAIT.
-on_subscriber(
+$subscriber->sql(
 	q(CREATE TABLE taken (id int, job int);
 	CREATE FUNCTION take() RETURNS trigger LANGUAGE plpgsql AS $$
 	BEGIN
@@ -42,9 +42,9 @@ on_subscriber(
 	ALTER TABLE orders ENABLE ALWAYS TRIGGER take;
 	CREATE TRIGGER take AFTER INSERT ON urgent FOR EACH ROW EXECUTE FUNCTION take_at_once();
 	ALTER TABLE urgent ENABLE ALWAYS TRIGGER take;));
-create_extension($subscriber);
-subscribe($publisher, $subscriber, 'tap', with => 'streaming = on');
-on_publisher(
+$subscriber->create_extension;
+$pair->subscribe('tap', with => 'streaming = on');
+$publisher->sql(
 	q(INSERT INTO gate VALUES (1, 0), (2, 0);
 	INSERT INTO twins VALUES (1), (1);
 	INSERT INTO jobs VALUES (1, 0), (2, 0), (3, 0);));
@@ -62,20 +62,20 @@ sub becomes_true
 sub value_of
 {
 	my ($column) = @_;
-	return on_subscriber(
+	return $subscriber->sql(
 		"SELECT $column FROM parallel_apply.subscription_stats");
 }
 
 # A transaction that waits for a lock of this test is rolled back, so that following
 # ones continue at once.
 my $streamed = $publisher->background_psql('postgres');
-my $lock = hold($subscriber, 'SELECT FROM gate WHERE id = 1 FOR UPDATE');
+my $lock = $subscriber->hold('SELECT FROM gate WHERE id = 1 FOR UPDATE');
 $streamed->query_safe(
 	'BEGIN; UPDATE gate SET n = 5 WHERE id = 2; UPDATE gate SET n = 5 WHERE id = 1;'
 	  . item_rows(2000));
-wait_for_state($subscriber, 'waiting for lock');
+$subscriber->wait_for_state('waiting for lock');
 $streamed->query_safe('ROLLBACK');
-on_publisher('UPDATE gate SET n = 9 WHERE id = 2');
+$publisher->sql('UPDATE gate SET n = 9 WHERE id = 2');
 becomes_true('n = 9 FROM gate WHERE id = 2',
 	'a rolled back transaction releases its locks, though it waits for one');
 is(value_of('errors'), '0', 'a rollback of the publisher is no error');
@@ -84,120 +84,119 @@ is(value_of('errors'), '0', 'a rollback of the publisher is no error');
 $streamed->query_safe(
 	'BEGIN; UPDATE gate SET n = 6 WHERE id = 2; UPDATE gate SET n = 6 WHERE id = 1;'
 	  . item_rows(2000));
-wait_for_state($subscriber, 'waiting for lock');
-on_subscriber(q(SELECT parallel_apply.pause('tap')));
-on_subscriber(
+$subscriber->wait_for_state('waiting for lock');
+$subscriber->sql(q(SELECT parallel_apply.pause('tap')));
+$subscriber->sql(
 	q(SET lock_timeout = '30s'; SELECT FROM gate WHERE id = 2 FOR UPDATE));
 pass('a pause takes its locks, though it waits for one');
-on_subscriber(q(SELECT parallel_apply.resume('tap')));
+$subscriber->sql(q(SELECT parallel_apply.resume('tap')));
 
 # ... and the pool stops.
 $streamed->query_safe('ROLLBACK;');
 $streamed->query_safe(
 	'BEGIN; UPDATE gate SET n = 7 WHERE id = 1;' . item_rows(2000));
-wait_for_state($subscriber, 'waiting for lock');
-reload_with($subscriber, 'parallel_apply.writers_per_subscription = 1');
-wait_for_pool($subscriber, 'tap', 0);
-on_publisher('INSERT INTO history VALUES (1)');
+$subscriber->wait_for_state('waiting for lock');
+$subscriber->reload_with('parallel_apply.writers_per_subscription = 1');
+$subscriber->wait_for_pool('tap', 0);
+$publisher->sql('INSERT INTO history VALUES (1)');
 becomes_true('count(*) = 1 FROM history',
 	'a pool that stops does not wait for a lock');
 $lock->query_safe('COMMIT');
 $streamed->query_safe('COMMIT');
-tables_equal('after the pool has stopped', @tables);
-reload_with($subscriber, 'parallel_apply.writers_per_subscription = 4');
-on_publisher('INSERT INTO history VALUES (2)');
-wait_for_pool($subscriber, 'tap', 4);
+$pair->tables_equal('after the pool has stopped', @tables);
+$subscriber->reload_with('parallel_apply.writers_per_subscription = 4');
+$publisher->sql('INSERT INTO history VALUES (2)');
+$subscriber->wait_for_pool('tap', 4);
 
 # A transaction that has ended is rolled back for a local session, though it waits
 # for a lock itself.
 $lock->query_safe('BEGIN; SELECT FROM gate WHERE id = 1 FOR UPDATE');
-my $row = hold($subscriber, 'SELECT FROM jobs WHERE id = 3 FOR UPDATE');
+my $row = $subscriber->hold('SELECT FROM jobs WHERE id = 3 FOR UPDATE');
 $streamed->query_safe(
 	'BEGIN; UPDATE jobs SET n = 9 WHERE id = 2; UPDATE jobs SET n = 9 WHERE id = 3;'
 	  . item_rows(2000));
-wait_for_state($subscriber, 'waiting for lock');
-on_publisher('UPDATE gate SET n = 3 WHERE id = 1');
-wait_for_state($subscriber, 'waiting for lock', 2);
+$subscriber->wait_for_state('waiting for lock');
+$publisher->sql('UPDATE gate SET n = 3 WHERE id = 1');
+$subscriber->wait_for_state('waiting for lock', 2);
 $streamed->query_safe('COMMIT');
 becomes_true(q(queue_transactions = 2 FROM parallel_apply.subscriptions),
 	'a streamed transaction has ended');
-on_subscriber(
+$subscriber->sql(
 	q(SET lock_timeout = '20s'; UPDATE jobs SET n = n WHERE id = 2));
 pass('a session gets a row of a streamed transaction that waits for a lock');
 end_sessions($row);
 $lock->query_safe('COMMIT');
-tables_equal('after a session did not wait', @tables);
+$pair->tables_equal('after a session did not wait', @tables);
 
 # Two streamed transactions, one of which waits for the other, and ends first
 $streamed->query_safe(
 	'BEGIN; DELETE FROM twins WHERE ctid = (SELECT min(ctid) FROM twins);'
 	  . item_rows(3000));
-wait_for_early(2000);
+$subscriber->wait_for_early(2000);
 my $first = $publisher->background_psql('postgres');
 $first->query_safe(
 	'BEGIN; DELETE FROM twins WHERE ctid = (SELECT max(ctid) FROM twins);'
 	  . item_rows(3000));
-wait_for_state($subscriber, 'waiting for lock');
+$subscriber->wait_for_state('waiting for lock');
 $first->query_safe('COMMIT');
-on_publisher('INSERT INTO history VALUES (3)');
+$publisher->sql('INSERT INTO history VALUES (3)');
 becomes_true('count(*) = 1 FROM history WHERE n = 3',
 	'one that has ended does not wait for one that has not');
 $streamed->query_safe('COMMIT');
-tables_equal('after two that changed equal rows', @tables);
+$pair->tables_equal('after two that changed equal rows', @tables);
 
 # The subscription changes: the transaction notices that before its end, whether it
 # is busy ...
 $lock->query_safe('BEGIN; SELECT FROM gate WHERE id = 1 FOR UPDATE');
 my $second_lock =
-  hold($subscriber, 'SELECT FROM gate WHERE id = 2 FOR UPDATE');
+  $subscriber->hold('SELECT FROM gate WHERE id = 2 FOR UPDATE');
 my $late = value_of('streamed_from_file');
 $streamed->query_safe('BEGIN; UPDATE gate SET n = 8 WHERE id = 1;'
 	  . item_rows(500)
 	  . 'UPDATE gate SET n = 8 WHERE id = 2;'
 	  . item_rows(2000));
-wait_for_state($subscriber, 'waiting for lock');
+$subscriber->wait_for_state('waiting for lock');
 $publisher->wait_for_catchup('tap', 'write');
-on_subscriber('ALTER SUBSCRIPTION tap SET (synchronous_commit = local)');
+$subscriber->sql('ALTER SUBSCRIPTION tap SET (synchronous_commit = local)');
 $lock->query_safe('COMMIT');
 becomes_true(
 	q(count(*) = 0 FROM parallel_apply.writers WHERE state <> 'idle'),
 	'it is given up when the subscription changes');
 $second_lock->query_safe('COMMIT');
 $streamed->query_safe('COMMIT');
-tables_equal('after the subscription has changed', @tables);
+$pair->tables_equal('after the subscription has changed', @tables);
 is(value_of('streamed_from_file'), $late + 1, 'it was applied after its end');
 
 # ... or waits for data.
 $streamed->query_safe('BEGIN;' . item_rows(2000));
-wait_for_early(1500);
+$subscriber->wait_for_early(1500);
 $publisher->wait_for_catchup('tap', 'write');
-wait_for_state($subscriber, 'waiting for data');
+$subscriber->wait_for_state('waiting for data');
 $late = value_of('streamed_from_file');
-on_subscriber('ALTER SUBSCRIPTION tap SET (synchronous_commit = off)');
+$subscriber->sql('ALTER SUBSCRIPTION tap SET (synchronous_commit = off)');
 becomes_true(
 	q(count(*) = 0 FROM parallel_apply.writers WHERE state <> 'idle'),
 	'it notices that while it waits for data');
 $streamed->query_safe('COMMIT');
-tables_equal('after the subscription has changed', @tables);
+$pair->tables_equal('after the subscription has changed', @tables);
 is(value_of('streamed_from_file'), $late + 1, 'it was applied after its end');
 
 # One of the idle writers stays available.
 my $early = value_of('streamed_in_progress');
 $streamed->query_safe('BEGIN;' . item_rows(2000));
-wait_for_early(1500);
-reload_with(
-	$subscriber,
+$subscriber->wait_for_early(1500);
+$subscriber->reload_with(
 	'parallel_apply.idle_writers_per_subscription = 1',
 	'parallel_apply.writer_idle_timeout = 0');
 $subscriber->poll_query_until('postgres',
 	'SELECT count(pid) < 4 FROM parallel_apply.writers')
   or die 'no writer leaves';
 $streamed->query_safe(item_rows(2000));
-wait_for_early(3000);
-on_publisher('INSERT INTO history VALUES (4)');
-wait_applied($publisher, $subscriber, 'tap');
+$subscriber->wait_for_early(3000);
+$publisher->sql('INSERT INTO history VALUES (4)');
+$publisher->wait_applied;
 $streamed->query_safe('COMMIT');
-tables_equal('after writers have left', @tables);
+$pair->tables_equal('after writers have left', @tables);
 is(value_of('streamed_in_progress'),
 	$early + 1, 'it was applied early, and one writer stayed available');
 
@@ -207,11 +206,11 @@ is(value_of('streamed_in_progress'),
 sub restart_pool
 {
 	my (@settings) = @_;
-	reload_with($subscriber, @settings,
+	$subscriber->reload_with(@settings,
 		'parallel_apply.writers_per_subscription = 1');
-	wait_for_pool($subscriber, 'tap', 0);
-	reload_with($subscriber, 'parallel_apply.writers_per_subscription = 4');
-	wait_for_pool($subscriber, 'tap', 4);
+	$subscriber->wait_for_pool('tap', 0);
+	$subscriber->reload_with('parallel_apply.writers_per_subscription = 4');
+	$subscriber->wait_for_pool('tap', 4);
 	return;
 }
 restart_pool('parallel_apply.idle_writers_per_subscription = 4');
@@ -222,13 +221,13 @@ sub first_job_is_taken
 {
 	my ($name, @ids) = @_;
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
-	wait_applied($publisher, $subscriber, 'tap');
-	is( on_subscriber(
+	$publisher->wait_applied;
+	is( $subscriber->sql(
 			q(SELECT string_agg(id || ' takes ' || job, ', ' ORDER BY id) FROM taken)
 		),
 		join(', ', map { "$_ takes 1" } @ids),
 		$name);
-	on_subscriber('TRUNCATE taken');
+	$subscriber->sql('TRUNCATE taken');
 	return;
 }
 
@@ -237,7 +236,7 @@ sub streams_are
 {
 	my ($more_early, $more_late, $name) = @_;
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
-	tables_equal($name, @tables);
+	$pair->tables_equal($name, @tables);
 	$early += $more_early;
 	$late += $more_late;
 	is( value_of(
@@ -259,10 +258,10 @@ sub stop_early_writer
 	{
 		$subscriber->poll_query_until('postgres', "SELECT count(*) = 1 $from")
 		  or last;
-		my $pid = on_subscriber("SELECT pid $from");
+		my $pid = $subscriber->sql("SELECT pid $from");
 		next if $pid eq '';    # there was more, just then
 		kill 'STOP', $pid;
-		return $pid if on_subscriber("SELECT pid $from") eq $pid;
+		return $pid if $subscriber->sql("SELECT pid $from") eq $pid;
 		kill 'CONT', $pid;
 	}
 	die 'no process waits for data';
@@ -271,11 +270,11 @@ sub stop_early_writer
 # It is rolled back before such code runs, even if that takes long.
 $streamed->query_safe(
 	'BEGIN; UPDATE jobs SET n = 1 WHERE id = 1;' . item_rows(3000));
-wait_for_early(2000);
+$subscriber->wait_for_early(2000);
 my $stopped = stop_early_writer();
-on_publisher('INSERT INTO orders VALUES (1)');
-on_publisher('INSERT INTO urgent VALUES (2)');
-wait_for_state($subscriber, 'waiting for prior commit');
+$publisher->sql('INSERT INTO orders VALUES (1)');
+$publisher->sql('INSERT INTO urgent VALUES (2)');
+$subscriber->wait_for_state('waiting for prior commit');
 kill 'CONT', $stopped;
 first_job_is_taken('a trigger does not notice its locks', 1, 2);
 $streamed->query_safe('COMMIT');
@@ -284,19 +283,18 @@ streams_are(0, 1, 'after a trigger');
 # No streamed transaction is begun while such a transaction is in the queue.  One
 # may begin when it is committed.
 $lock->query_safe('BEGIN; SELECT FROM gate WHERE id = 1 FOR UPDATE');
-on_publisher('UPDATE gate SET n = n + 1 WHERE id = 1');
-on_publisher('INSERT INTO orders VALUES (3)');
+$publisher->sql('UPDATE gate SET n = n + 1 WHERE id = 1');
+$publisher->sql('INSERT INTO orders VALUES (3)');
 $streamed->query_safe(
 	'BEGIN; UPDATE jobs SET n = 2 WHERE id = 1;' . item_rows(2000));
-on_publisher('INSERT INTO history VALUES (5)');
-states_become(
-	$subscriber,
+$publisher->sql('INSERT INTO history VALUES (5)');
+$subscriber->states_become(
 	'waiting for lock, waiting for prior commit, waiting for dependency',
 	'nothing is applied early while such a trigger is queued');
 $lock->query_safe('COMMIT');
 first_job_is_taken('a trigger finds what it would find', 3);
 $streamed->query_safe(item_rows(2000));
-wait_for_early(2000);
+$subscriber->wait_for_early(2000);
 $streamed->query_safe('COMMIT');
 streams_are(1, 0, 'after it could begin');
 
@@ -306,13 +304,13 @@ streams_are(1, 0, 'after it could begin');
 # it, or before it.
 $streamed->query_safe(
 	'BEGIN; UPDATE jobs SET n = 3 WHERE id = 1;' . item_rows(2000));
-wait_for_early(1000);
+$subscriber->wait_for_early(1000);
 $first->query_safe(
 	'BEGIN; UPDATE jobs SET n = 3 WHERE id = 2;' . item_rows(2000));
-wait_for_early(1000, 2);
+$subscriber->wait_for_early(1000, 2);
 $lock->query_safe('BEGIN; SELECT FROM gate WHERE id = 1 FOR UPDATE');
-on_publisher('UPDATE gate SET n = n + 1 WHERE id = 1');
-on_publisher(
+$publisher->sql('UPDATE gate SET n = n + 1 WHERE id = 1');
+$publisher->sql(
 	'BEGIN; UPDATE gate SET n = n + 1 WHERE id = 1; INSERT INTO plain VALUES (4); COMMIT'
 );
 $streamed->query_safe('COMMIT');
@@ -325,7 +323,7 @@ becomes_true(
 		'waiting for data, waiting for dependency, waiting for lock, waiting for prior commit')
 	FROM parallel_apply.writers),
 	'it waits behind a table that has no trigger');
-on_subscriber(
+$subscriber->sql(
 	q(CREATE TRIGGER take AFTER INSERT ON plain FOR EACH ROW EXECUTE FUNCTION take();
 	ALTER TABLE plain ENABLE ALWAYS TRIGGER take;));
 $lock->query_safe('COMMIT');
@@ -339,12 +337,12 @@ streams_are(1, 1, 'after a new trigger');
 restart_pool('parallel_apply.queue_size = 64kB');
 $streamed->query_safe(
 	'BEGIN; UPDATE jobs SET n = 4 WHERE id = 1;' . item_rows(3000));
-wait_for_early(2000);
+$subscriber->wait_for_early(2000);
 $stopped = stop_early_writer();
-on_publisher(q(INSERT INTO orders VALUES (5, repeat('x', 100000))));
+$publisher->sql(q(INSERT INTO orders VALUES (5, repeat('x', 100000))));
 becomes_true('queue_transactions = 1 FROM parallel_apply.subscriptions',
 	'a transaction has begun');
-my $apply_pid = apply_pid($subscriber, 'tap');
+my $apply_pid = $subscriber->apply_pid('tap');
 becomes_true(
 	"wait_event = 'LogicalApplyMain' FROM pg_stat_activity WHERE pid = $apply_pid",
 	'the native loop waits') for 1 .. 2;
@@ -361,19 +359,19 @@ is(value_of('fallback_message'), 1, 'a message was larger than the queue');
 $lock->query_safe('BEGIN; SELECT FROM gate WHERE id = 1 FOR UPDATE');
 $second_lock->query_safe('BEGIN; LOCK TABLE history IN SHARE MODE');
 $first->query_safe('BEGIN;' . item_rows(3000));
-wait_for_early(2000);
+$subscriber->wait_for_early(2000);
 $stopped = stop_early_writer();
 $streamed->query_safe(
 	'BEGIN;' . item_rows(1000) . 'INSERT INTO history VALUES (6)');
-on_publisher('UPDATE gate SET n = 100 WHERE id = 1');
+$publisher->sql('UPDATE gate SET n = 100 WHERE id = 1');
 becomes_true(
 	q(count(*) > 0 FROM parallel_apply.writers WHERE state = 'waiting for lock' AND remote_lsn IS NOT NULL),
 	'an older one waits for a lock');
-reload_with($subscriber, 'parallel_apply.writers_per_subscription = 1');
+$subscriber->reload_with('parallel_apply.writers_per_subscription = 1');
 becomes_true(q(state = 'stopping' FROM parallel_apply.subscriptions),
 	'the pool is about to stop');
 $streamed->query_safe('COMMIT');
-my $end = wait_for_answer($publisher, 'tap');
+my $end = $publisher->wait_for_answer('tap');
 $lock->query_safe('COMMIT');
 becomes_true('n = 100 FROM gate WHERE id = 1', 'the older one is committed');
 kill 'CONT', $stopped;
@@ -382,15 +380,16 @@ becomes_true(
 	WHERE NOT granted AND relation = 'history'::regclass
 	AND backend_type LIKE 'logical replication%'),
 	q(PostgreSQL's own apply has begun with the streamed one));
-is( on_publisher(
+is( $publisher->sql(
 		"SELECT confirmed_flush_lsn < '$end' FROM pg_replication_slots WHERE slot_name = 'tap'"
 	),
 	't',
 	'a transaction that has ended is not confirmed before it is applied');
-restart_apply($subscriber, 'tap');
+$subscriber->restart_apply('tap');
 $second_lock->query_safe('COMMIT');
 $first->query_safe('COMMIT');
-tables_equal('after the apply worker was terminated behind its end', @tables);
+$pair->tables_equal('after the apply worker was terminated behind its end',
+	@tables);
 
 end_sessions($streamed, $first, $lock, $second_lock);
 finish($publisher, $subscriber,

@@ -10,18 +10,18 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-my ($publisher, $subscriber) = new_pair(
+my ($pair, $publisher, $subscriber) = new_pair(
 	publisher_conf => q(logical_decoding_work_mem = 64kB),
 	subscriber_conf => 'log_min_messages = debug1');
 
-exec_both(
+$pair->exec_both(
 	q(CREATE TABLE items (id int PRIMARY KEY, v int NOT NULL, note text);
 	CREATE TABLE stamped (id int PRIMARY KEY, v int NOT NULL);
 	CREATE TABLE gate (id int PRIMARY KEY, n int NOT NULL);
 	CREATE TABLE twins (n int);
 	ALTER TABLE twins REPLICA IDENTITY FULL;
 	CREATE TABLE slow (door int PRIMARY KEY);));
-on_subscriber(
+$subscriber->sql(
 	q(ALTER TABLE stamped ADD seen timestamptz DEFAULT now();
 	CREATE TABLE unrelated (id int);
 	CREATE TABLE open_doors (door int);
@@ -29,15 +29,15 @@ on_subscriber(
 		LOOP EXIT WHEN EXISTS (SELECT FROM public.open_doors WHERE door = wanted); END LOOP;
 		RETURN true; END$$;
 	ALTER TABLE slow ADD CHECK (pass_door(door));));
-create_extension($subscriber);
-subscribe($publisher, $subscriber, 'tap', with => 'streaming = on');
+$subscriber->create_extension;
+$pair->subscribe('tap', with => 'streaming = on');
 
 my @tables = qw(items gate twins slow);
 
 sub value_of
 {
 	my ($column) = @_;
-	return on_subscriber(
+	return $subscriber->sql(
 		"SELECT $column FROM parallel_apply.subscription_stats");
 }
 
@@ -53,39 +53,39 @@ sub is_seen
 
 # A default that is the current time follows the commit order.
 my $late = value_of('streamed_from_file');
-my $streamed = begin_streamed(
+my $streamed = $pair->begin_streamed(
 	item_rows(1000) . 'INSERT INTO stamped VALUES (1, 0);' . item_rows(2000));
 $subscriber->wait_for_log(
 	qr/is rolled back: cannot evaluate a default of table "stamped"/);
-on_publisher('INSERT INTO stamped VALUES (2, 0)');
-wait_applied($publisher, $subscriber, 'tap');
+$publisher->sql('INSERT INTO stamped VALUES (2, 0)');
+$publisher->wait_applied;
 $streamed->query_safe('COMMIT');
-tables_equal('after defaults', @tables);
-is(on_subscriber('SELECT array_agg(id ORDER BY seen) FROM stamped'),
+$pair->tables_equal('after defaults', @tables);
+is($subscriber->sql('SELECT array_agg(id ORDER BY seen) FROM stamped'),
 	'{2,1}', 'the time of a default follows the commit order');
 is(value_of('streamed_from_file'), $late + 1, 'it is applied after its end');
 my $early = value_of('streamed_in_progress');
 $streamed->query_safe('BEGIN;'
 	  . item_rows(2000)
 	  . 'UPDATE stamped SET v = 1; DELETE FROM stamped WHERE id = 2; COMMIT');
-tables_equal('without defaults', @tables);
+$pair->tables_equal('without defaults', @tables);
 is(value_of('streamed_in_progress'),
 	$early + 1, 'such rows are changed and deleted early');
-is(on_subscriber('SELECT id, v FROM stamped'),
+is($subscriber->sql('SELECT id, v FROM stamped'),
 	'1|1', 'the table with a default has the rows of the publisher');
 
 # It waits for data, and holds only the locks of its changes.
 $streamed->query_safe('BEGIN;' . item_rows(2000));
-wait_for_early(1500);
+$subscriber->wait_for_early(1500);
 $publisher->wait_for_catchup('tap', 'write');
-wait_for_state($subscriber, 'waiting for data');
-on_subscriber(
+$subscriber->wait_for_state('waiting for data');
+$subscriber->sql(
 	q(SET statement_timeout = '30s';
 	CREATE INDEX CONCURRENTLY ON unrelated (id);));
 pass('an index is created concurrently meanwhile');
 $early = value_of('streamed_in_progress');
 $streamed->query_safe(item_rows(1000) . 'COMMIT');
-tables_equal('after an index was created', @tables);
+$pair->tables_equal('after an index was created', @tables);
 is(value_of('streamed_in_progress'),
 	$early + 1, 'it continues with a new snapshot');
 
@@ -94,16 +94,16 @@ my $replays = value_of('fallback_subscription');
 ($early, $late) =
   map { value_of($_) } qw(streamed_in_progress streamed_from_file);
 $streamed->query_safe('BEGIN;' . item_rows(2000));
-wait_for_early(1500);
-exec_both('CREATE TABLE added (id int)');
-on_subscriber(
+$subscriber->wait_for_early(1500);
+$pair->exec_both('CREATE TABLE added (id int)');
+$subscriber->sql(
 	q(CREATE SUBSCRIPTION other CONNECTION '' PUBLICATION p WITH (connect = false, slot_name = NONE);
 	ALTER SUBSCRIPTION tap REFRESH PUBLICATION WITH (copy_data = false);));
 $streamed->query_safe(item_rows(2000));
-wait_for_early(3500);
-on_subscriber('DROP SUBSCRIPTION other');
+$subscriber->wait_for_early(3500);
+$subscriber->sql('DROP SUBSCRIPTION other');
 $streamed->query_safe('COMMIT');
-tables_equal('after other subscriptions have changed', @tables);
+$pair->tables_equal('after other subscriptions have changed', @tables);
 is(value_of('streamed_in_progress'),
 	$early + 1, 'it continues when others are changed');
 is(value_of('streamed_from_file'), $late, 'and is not given up');
@@ -113,8 +113,8 @@ is(value_of('fallback_subscription'),
 # Its rows take long.  After each of them it checks whether an older transaction
 # waits for it, which does not happen on the publisher: there the two delete
 # different rows.
-on_publisher('INSERT INTO twins VALUES (1), (1)');
-wait_applied($publisher, $subscriber, 'tap');
+$publisher->sql('INSERT INTO twins VALUES (1), (1)');
+$publisher->wait_applied;
 $streamed->query_safe(
 		'BEGIN; DELETE FROM twins WHERE ctid = (SELECT min(ctid) FROM twins);'
 	  . 'INSERT INTO slow VALUES (1), (2);'
@@ -122,42 +122,42 @@ $streamed->query_safe(
 is_seen(
 	q(pg_stat_activity WHERE query LIKE '%slow%' AND backend_type LIKE 'parallel_apply writer%'),
 	'a row takes long');
-on_publisher('DELETE FROM twins WHERE ctid = (SELECT max(ctid) FROM twins)');
+$publisher->sql(
+	'DELETE FROM twins WHERE ctid = (SELECT max(ctid) FROM twins)');
 is_seen(
 	q(pg_locks WHERE NOT granted AND waitstart < clock_timestamp() - interval '200 ms'),
 	'an older transaction waits for it');
-on_subscriber('INSERT INTO open_doors VALUES (1)');
+$subscriber->sql('INSERT INTO open_doors VALUES (1)');
 is_seen('twins', 'before the next row, it is rolled back for the older one');
-on_subscriber('INSERT INTO open_doors VALUES (2)');
+$subscriber->sql('INSERT INTO open_doors VALUES (2)');
 $streamed->query_safe('COMMIT');
-tables_equal('after an older one had to wait', @tables);
+$pair->tables_equal('after an older one had to wait', @tables);
 
 # A row is missing when it has ended and is still being applied.  It need not be
 # applied again, but searches for the row again in its turn.
-on_publisher('INSERT INTO gate VALUES (1, 0), (2, 0), (3, 0)');
-wait_applied($publisher, $subscriber, 'tap');
-on_subscriber('DELETE FROM gate WHERE id = 3');
+$publisher->sql('INSERT INTO gate VALUES (1, 0), (2, 0), (3, 0)');
+$publisher->wait_applied;
+$subscriber->sql('DELETE FROM gate WHERE id = 3');
 my @locks =
-  map { hold($subscriber, "SELECT FROM gate WHERE id = $_ FOR UPDATE") } 1, 2;
+  map { $subscriber->hold("SELECT FROM gate WHERE id = $_ FOR UPDATE") } 1, 2;
 my $failures = value_of('fallback_failure');
 $early = value_of('streamed_in_progress');
 $streamed->query_safe(
 	'BEGIN; UPDATE gate SET n = 1 WHERE id = 1; DELETE FROM gate WHERE id = 3;'
 	  . item_rows(3000));
-wait_for_state($subscriber, 'waiting for lock');
-on_publisher('UPDATE gate SET n = 1 WHERE id = 2');
-wait_for_state($subscriber, 'waiting for lock', 2);
+$subscriber->wait_for_state('waiting for lock');
+$publisher->sql('UPDATE gate SET n = 1 WHERE id = 2');
+$subscriber->wait_for_state('waiting for lock', 2);
 $streamed->query_safe('COMMIT');
 is_seen(
 	"parallel_apply.subscription_stats WHERE streamed_in_progress = $early + 1",
 	'it has ended');
 $locks[0]->query_safe('COMMIT');
-states_become(
-	$subscriber,
+$subscriber->states_become(
 	'waiting for lock, waiting for prior commit',
 	'a row is missing: it waits for its turn');
 $locks[1]->query_safe('COMMIT');
-tables_equal('after a row was missing', @tables);
+$pair->tables_equal('after a row was missing', @tables);
 is(value_of('fallback_failure'), $failures, 'it is not applied again');
 
 $_->quit for $streamed, @locks;

@@ -15,13 +15,14 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-my ($publisher, $subscriber) =
+my ($pair, $publisher, $subscriber) =
   new_pair(publisher_conf => 'logical_decoding_work_mem = 64kB');
 my $columns = '(id int PRIMARY KEY, v int NOT NULL, note text)';
-exec_both(join ';', map { "CREATE TABLE $_ $columns" } qw(items late later));
-create_extension($subscriber);
-subscribe($publisher, $subscriber, 'tap', publication => 'FOR TABLE items');
-on_publisher(join ';',
+$pair->exec_both(join ';',
+	map { "CREATE TABLE $_ $columns" } qw(items late later));
+$subscriber->create_extension;
+$pair->subscribe('tap', publication => 'FOR TABLE items');
+$publisher->sql(join ';',
 	map { "INSERT INTO $_ VALUES (1, 0)" } qw(items late later));
 
 # A transaction that is rolled back as a whole, and then one that is streamed, part
@@ -32,9 +33,9 @@ sub roll_back
 	my $large =
 	  "INSERT INTO $table SELECT i, 0, repeat('x', 100) FROM generate_series(1001, 3000) i;";
 	my $streamed = $large =~ s/1001, 3000/3001, 5000/r;
-	on_publisher(
+	$publisher->sql(
 		qq(BEGIN; UPDATE $table SET v = -1; SAVEPOINT a; $large ROLLBACK;));
-	on_publisher(
+	$publisher->sql(
 		qq(BEGIN; UPDATE $table SET v = v + 1; $streamed SAVEPOINT a; $large
 		ROLLBACK TO SAVEPOINT a; COMMIT;
 		DELETE FROM $table WHERE id > 3000;));
@@ -45,8 +46,7 @@ sub roll_back
 sub roll_back_unattended
 {
 	my ($option) = @_;
-	restart_apply(
-		$subscriber,
+	$subscriber->restart_apply(
 		'tap',
 		'ALTER SUBSCRIPTION tap DISABLE',
 		sub {
@@ -54,7 +54,7 @@ sub roll_back_unattended
 				q(SELECT NOT active FROM pg_replication_slots WHERE slot_name = 'tap')
 			) or die 'the walsender does not end';
 			roll_back('items');
-			on_subscriber(
+			$subscriber->sql(
 				"ALTER SUBSCRIPTION tap SET ($option); ALTER SUBSCRIPTION tap ENABLE"
 			);
 		});
@@ -64,26 +64,27 @@ sub roll_back_unattended
 my %new_table = ('streaming = on' => 'late', 'streaming = off' => 'later');
 for my $option (sort keys %new_table)
 {
-	reload_with($subscriber, 'parallel_apply.writers_per_subscription = 4');
-	wait_for_pool($subscriber, 'tap');
+	$subscriber->reload_with('parallel_apply.writers_per_subscription = 4');
+	$subscriber->wait_for_pool('tap');
 	roll_back_unattended($option);
-	wait_for_pool($subscriber, 'tap');
-	tables_equal("after roll backs, with writers, $option", 'items');
+	$subscriber->wait_for_pool('tap');
+	$pair->tables_equal("after roll backs, with writers, $option", 'items');
 
-	reload_with($subscriber, 'parallel_apply.writers_per_subscription = 1');
-	wait_for_pool($subscriber, 'tap', 0);
+	$subscriber->reload_with('parallel_apply.writers_per_subscription = 1');
+	$subscriber->wait_for_pool('tap', 0);
 	roll_back_unattended($option);
-	tables_equal("and with PostgreSQL's own apply", 'items');
-	is(counter($subscriber, 'transactions'), 0, 'which applies all of that');
+	$pair->tables_equal("and with PostgreSQL's own apply", 'items');
+	is($subscriber->counter('transactions'), 0, 'which applies all of that');
 
 	my $table = $new_table{$option};
-	my $copy = hold($subscriber, "INSERT INTO $table VALUES (1, -1)");
-	begin_copy($table);
+	my $copy = $subscriber->hold("INSERT INTO $table VALUES (1, -1)");
+	$pair->begin_copy($table);
 	roll_back($table);
 	$copy->query_safe('ROLLBACK');
 	$copy->quit;
-	wait_until_ready($subscriber);
-	tables_equal('and with the synchronization of a table', 'items', $table);
+	$subscriber->wait_until_ready;
+	$pair->tables_equal('and with the synchronization of a table',
+		'items', $table);
 }
 
 finish($publisher, $subscriber);

@@ -13,7 +13,7 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-my ($publisher, $subscriber) = new_pair(
+my ($pair, $publisher, $subscriber) = new_pair(
 	publisher_conf => q(
 		autovacuum = off
 		checkpoint_timeout = 1h
@@ -27,9 +27,9 @@ my ($publisher, $subscriber) = new_pair(
 		log_min_messages = debug1
 		wal_receiver_timeout = 0));
 plan skip_all => 'the library was made without SELFTEST=1'
-  if !create_selftest_waits();
+  if !$subscriber->create_selftest_waits;
 
-exec_both(
+$pair->exec_both(
 	q(CREATE TABLE items (id int PRIMARY KEY, v int NOT NULL, note text);
 	ALTER TABLE items ALTER note SET STORAGE EXTERNAL;
 	CREATE TABLE other (id int PRIMARY KEY);
@@ -37,7 +37,7 @@ exec_both(
 	CREATE TABLE gate (id int PRIMARY KEY, n int);
 	CREATE TABLE refused (id int PRIMARY KEY);
 	CREATE TABLE late (id int PRIMARY KEY);));
-on_subscriber(
+$subscriber->sql(
 	q(CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$
 	BEGIN
 		IF (SELECT backend_type LIKE 'parallel_apply writer%' FROM pg_stat_activity
@@ -51,77 +51,78 @@ on_subscriber(
 	CREATE FUNCTION nothing() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NEW; END';
 	CREATE TRIGGER order_trg AFTER INSERT ON orders FOR EACH ROW EXECUTE FUNCTION nothing();
 	ALTER TABLE orders ENABLE ALWAYS TRIGGER order_trg;));
-create_extension($subscriber);
-subscribe(
-	$publisher, $subscriber, 'tap',
+$subscriber->create_extension;
+$pair->subscribe(
+	'tap',
 	with => 'streaming = on',
 	publication => 'FOR TABLE items, other, orders, gate, refused');
 my @tables = qw(items other orders gate refused);
-on_publisher(item_rows(1) . 'INSERT INTO gate VALUES (1, 0)');
-tables_equal('at the beginning', @tables);
+$publisher->sql(item_rows(1) . 'INSERT INTO gate VALUES (1, 0)');
+$pair->tables_equal('at the beginning', @tables);
 
 # The rest of a transaction that is applied while it arrives.  The walsender has to
 # look up whether a table is published, which a local session prevents.
 my $lock =
-  hold($publisher, 'LOCK TABLE pg_publication_rel IN ACCESS EXCLUSIVE MODE');
-on_publisher(
+  $publisher->hold('LOCK TABLE pg_publication_rel IN ACCESS EXCLUSIVE MODE');
+$publisher->sql(
 	'BEGIN;' . item_rows(100) . 'INSERT INTO other VALUES (1); COMMIT');
-wait_for_state($subscriber, 'waiting for data');
+$subscriber->wait_for_state('waiting for data');
 $lock->query_safe('COMMIT');
 $lock->quit;
-tables_equal('when the rest has come', @tables);
+$pair->tables_equal('when the rest has come', @tables);
 
 # More of a streamed transaction, up to its last change: a value larger than the
 # publisher's buffer is sent at once.
-my $streamed = begin_streamed(item_rows(1000));
-wait_for_early(500);
+my $streamed = $pair->begin_streamed(item_rows(1000));
+$subscriber->wait_for_early(500);
 $publisher->wait_for_catchup('tap', 'write');
-wait_for_state($subscriber, 'waiting for data');
+$subscriber->wait_for_state('waiting for data');
 $streamed->query_safe(
 	item_rows(999) . q(INSERT INTO items VALUES (0, 0, repeat('x', 100000))));
-wait_for_early(2000);
+$subscriber->wait_for_early(2000);
 
 # Its end, which gets a place in the queue only when other transactions leave it:
 # there are as many as the queue can hold, and the first of them waits for a lock.
 my $queued = q(queue_transactions FROM parallel_apply.subscriptions);
 my $slots = 128;
-$lock = hold($subscriber, 'LOCK TABLE other IN SHARE MODE');
-on_publisher(join '',
+$lock = $subscriber->hold('LOCK TABLE other IN SHARE MODE');
+$publisher->sql(join '',
 	map { 'INSERT INTO other VALUES (' . (10 + $_) . ");\n" } 1 .. $slots);
-wait_until("$slots = $queued", 'the queue does not get full');
+$subscriber->wait_until("$slots = $queued", 'the queue does not get full');
 my $offset = -s $subscriber->logfile;
 $streamed->query_safe('COMMIT');
 $subscriber->wait_for_log(qr/finished processing the STREAM COMMIT command/,
 	$offset);
-wait_for_state($subscriber, 'waiting for data');
-is(on_subscriber("SELECT $queued"), $slots, 'its end has come too early');
+$subscriber->wait_for_state('waiting for data');
+is($subscriber->sql("SELECT $queued"), $slots, 'its end has come too early');
 $lock->query_safe('COMMIT');
 $lock->quit;
-tables_equal('when a streamed transaction has ended', @tables);
+$pair->tables_equal('when a streamed transaction has ended', @tables);
 
 # A transaction that has to be alone waits until a younger one is rolled back, whose
 # process is stopped.
 $streamed->query_safe('BEGIN;' . item_rows(1000));
-wait_for_early(500);
+$subscriber->wait_for_early(500);
 $publisher->wait_for_catchup('tap', 'write');
 my $from =
   q(FROM parallel_apply.writers WHERE remote_lsn IS NULL AND state = 'waiting for data');
-wait_until("count(*) = 1 $from", 'no process waits for data');
-my $pid = on_subscriber(
+$subscriber->wait_until("count(*) = 1 $from", 'no process waits for data');
+my $pid = $subscriber->sql(
 	q(SELECT pid FROM parallel_apply.writers WHERE remote_xid IS NOT NULL AND remote_lsn IS NULL)
 );
 kill 'STOP', $pid;
-on_publisher('INSERT INTO orders VALUES (1)');
-wait_for_state($subscriber, 'waiting for prior commit');
-let_receiver_sleep('on');
-my $end_of_silence = silence_publisher();
-becomes_quiet(
+$publisher->sql('INSERT INTO orders VALUES (1)');
+$subscriber->wait_for_state('waiting for prior commit');
+$subscriber->let_receiver_sleep('on');
+my $end_of_silence = $publisher->silence;
+$subscriber->becomes_quiet(
 	'no process does anything while the younger one cannot be rolled back');
 kill 'CONT', $pid;
-wait_until('count(*) = 1 FROM orders', 'the older one does not continue');
+$subscriber->wait_until('count(*) = 1 FROM orders',
+	'the older one does not continue');
 $end_of_silence->();
-let_receiver_sleep('off');
-tables_equal('when a younger one was rolled back', @tables);
+$subscriber->let_receiver_sleep('off');
+$pair->tables_equal('when a younger one was rolled back', @tables);
 $streamed->query_safe('COMMIT');
 $streamed->quit;
 
@@ -136,36 +137,36 @@ sub is_replayed
 {
 	my ($name, $table) = @_;
 	$id += 10;
-	let_receiver_sleep('on');
-	my $end_of_silence = silence_publisher();
+	$subscriber->let_receiver_sleep('on');
+	my $end_of_silence = $publisher->silence;
 	my $next = 'FROM other WHERE id = ' . ($id + 1);
-	my $gate = hold($subscriber, 'SELECT FROM gate FOR UPDATE');
-	on_publisher(
+	my $gate = $subscriber->hold('SELECT FROM gate FOR UPDATE');
+	$publisher->sql(
 		join ";\n",
 		'UPDATE gate SET n = n + 1',
 		map { "INSERT INTO $_ VALUES (" . $id++ . ')' } $table,
 		('other') x 8);
-	wait_for_state($subscriber, 'waiting for lock');
-	wait_until("10 = $queued", 'not all are received');
-	becomes_quiet('no process does anything meanwhile');
+	$subscriber->wait_for_state('waiting for lock');
+	$subscriber->wait_until("10 = $queued", 'not all are received');
+	$subscriber->becomes_quiet('no process does anything meanwhile');
 	$gate->query_safe('COMMIT');
 	$gate->quit;
-	wait_until("count(*) = 1 $next", "not so: $name");
+	$subscriber->wait_until("count(*) = 1 $next", "not so: $name");
 	$end_of_silence->();
-	let_receiver_sleep('off');
-	wait_applied($publisher, $subscriber, 'tap');
+	$subscriber->let_receiver_sleep('off');
+	$publisher->wait_applied;
 	return pass($name);
 }
 
 is_replayed('the apply worker is woken by a writer that gives up', 'refused');
-on_publisher('INSERT INTO late VALUES (0)');
-my $copied = hold($subscriber, 'INSERT INTO late VALUES (0)');
-begin_copy('late');
+$publisher->sql('INSERT INTO late VALUES (0)');
+my $copied = $subscriber->hold('INSERT INTO late VALUES (0)');
+$pair->begin_copy('late');
 is_replayed('the apply worker is woken when its turn has come', 'late');
 $copied->query_safe('ROLLBACK');
 $copied->quit;
-wait_until_ready($subscriber);
-tables_equal('in the end', @tables, 'late');
+$subscriber->wait_until_ready;
+$pair->tables_equal('in the end', @tables, 'late');
 
 finish($publisher, $subscriber);
 done_testing();

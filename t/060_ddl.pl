@@ -14,15 +14,15 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-my ($publisher, $subscriber) = new_pair();
+my ($pair, $publisher, $subscriber) = new_pair();
 
-exec_both(
+$pair->exec_both(
 	q(CREATE TABLE items (id int PRIMARY KEY, v int NOT NULL, u int);
 	CREATE TABLE history (n int, part int);
 	CREATE TABLE gate (id int PRIMARY KEY, n int NOT NULL);
 	CREATE TABLE changing (id int PRIMARY KEY, v int, obsolete text);
 	CREATE TABLE replaced (id int PRIMARY KEY, v int);));
-on_publisher(
+$publisher->sql(
 	q(INSERT INTO gate VALUES (1, 0);
 	INSERT INTO items SELECT i, 0, i FROM generate_series(1, 100) i;
 	CREATE SEQUENCE enough;
@@ -38,9 +38,9 @@ on_publisher(
 			EXIT WHEN (SELECT is_called FROM enough);
 		END LOOP;
 	END $$;));
-create_extension($subscriber);
-subscribe($publisher, $subscriber, 'tap');
-my $apply_pid = apply_pid($subscriber, 'tap');
+$subscriber->create_extension;
+$pair->subscribe('tap');
+my $apply_pid = $subscriber->apply_pid('tap');
 
 my $n = 0;
 
@@ -51,7 +51,7 @@ sub make_history
 	my $sql = '';
 	$sql .= "INSERT INTO history VALUES ($_, 0);\n" for $n + 1 .. $n + $count;
 	$n += $count;
-	on_publisher($sql);
+	$publisher->sql($sql);
 	return;
 }
 
@@ -61,7 +61,7 @@ sub begin_changes
 	my ($table) = @_;
 	my $session = $publisher->background_psql('postgres');
 	my ($first, $last) = ($n + 1, $n + 30000);
-	on_publisher(q(SELECT setval('enough', 1, false)));
+	$publisher->sql(q(SELECT setval('enough', 1, false)));
 	$session->query_until(qr/started/,
 		"\\echo started\nCALL make_load($first, $last, '$table');\n");
 	$n = $last;
@@ -71,7 +71,7 @@ sub begin_changes
 sub end_changes
 {
 	my ($session) = @_;
-	on_publisher(q(SELECT nextval('enough')));
+	$publisher->sql(q(SELECT nextval('enough')));
 	$session->quit;
 	return;
 }
@@ -82,25 +82,25 @@ sub end_changes
 sub block_writers
 {
 	my (%opt) = @_;
-	wait_for_pool($subscriber, 'tap', 4);
-	my $session = hold($subscriber, 'SELECT n FROM gate FOR UPDATE');
-	on_publisher(
+	$subscriber->wait_for_pool('tap', 4);
+	my $session = $subscriber->hold('SELECT n FROM gate FOR UPDATE');
+	$publisher->sql(
 		"BEGIN; UPDATE gate SET n = n + 1; UPDATE items SET v = v + 1 WHERE id = 100; COMMIT;"
 	);
-	wait_for_state($subscriber, 'waiting for lock');
+	$subscriber->wait_for_state('waiting for lock');
 	if ($opt{busy})
 	{
 		make_history(50);
-		wait_for_state($subscriber, 'waiting for prior commit', 3);
+		$subscriber->wait_for_state('waiting for prior commit', 3);
 	}
 	return $session;
 }
 
 # Several definitions in the queue
 {
-	on_subscriber('ALTER TABLE changing ADD COLUMN added int');
+	$subscriber->sql('ALTER TABLE changing ADD COLUMN added int');
 	my $session = block_writers();
-	on_publisher(
+	$publisher->sql(
 		q(INSERT INTO changing SELECT i, i, 'old' FROM generate_series(1, 20) i;
 		UPDATE changing SET v = v + 1 WHERE id % 2 = 0;
 		ALTER TABLE changing ADD COLUMN added int;
@@ -112,18 +112,18 @@ sub block_writers
 		DELETE FROM changing WHERE id % 7 = 0;));
 	make_history(20);
 	$session->quit;
-	wait_applied($publisher, $subscriber, 'tap');
-	on_subscriber('ALTER TABLE changing DROP COLUMN obsolete');
+	$publisher->wait_applied;
+	$subscriber->sql('ALTER TABLE changing DROP COLUMN obsolete');
 	make_history(20);
-	tables_equal(
+	$pair->tables_equal(
 		'after columns were added and dropped', 'changing',
 		'items', 'history');
 }
 
 # Within a transaction
-on_subscriber(
+$subscriber->sql(
 	'ALTER TABLE changing ADD COLUMN c1 int, ADD COLUMN c2 int DEFAULT 5');
-on_publisher(
+$publisher->sql(
 	q(BEGIN;
 	INSERT INTO changing VALUES (101, 1, 1);
 	ALTER TABLE changing ADD COLUMN c1 int;
@@ -139,30 +139,31 @@ on_publisher(
 	COMMIT;
 	UPDATE changing SET v = v + 1, c2 = c2 + 1 WHERE id >= 60;));
 make_history(20);
-tables_equal('after changes of definition within a transaction',
+$pair->tables_equal('after changes of definition within a transaction',
 	'changing', 'history');
 
 # A column that the subscriber gets after the first attempt of a writer, and before
 # the second one.  Detects: objects that the first attempt has left open disturb the
 # second one.
 {
-	my $replays = counter($subscriber, 'fallbacks');
+	my $replays = $subscriber->counter('fallbacks');
 	my $session = block_writers();
-	on_publisher(
+	$publisher->sql(
 		'ALTER TABLE changing ADD COLUMN late int; INSERT INTO changing (id, late) VALUES (105, 1)'
 	);
-	wait_for_state($subscriber, 'waiting for prior commit');
-	on_subscriber('ALTER TABLE changing ADD COLUMN late int');
+	$subscriber->wait_for_state('waiting for prior commit');
+	$subscriber->sql('ALTER TABLE changing ADD COLUMN late int');
 	$session->quit;
-	tables_equal('after a column was added between two attempts', 'changing');
-	is(counter($subscriber, 'fallbacks'),
+	$pair->tables_equal('after a column was added between two attempts',
+		'changing');
+	is($subscriber->counter('fallbacks'),
 		$replays, 'the second attempt of the writer has succeeded');
 }
 
 # Another table with the same name, while changes of the old one are queued
 {
 	my $session = block_writers();
-	on_publisher(
+	$publisher->sql(
 		q(INSERT INTO replaced SELECT i, 1 FROM generate_series(1, 50) i;
 		UPDATE replaced SET v = 2 WHERE id < 10;
 		DELETE FROM replaced;
@@ -172,18 +173,18 @@ tables_equal('after changes of definition within a transaction',
 		UPDATE replaced SET v = v + id WHERE id % 2 = 0;));
 	make_history(20);
 	$session->quit;
-	wait_applied($publisher, $subscriber, 'tap');
+	$publisher->wait_applied;
 	my $sql = 'SELECT id, v FROM replaced ORDER BY id';
-	is(on_subscriber($sql), on_publisher($sql),
+	is($subscriber->sql($sql), $publisher->sql($sql),
 		'a table with the name of a dropped one gets the rows of both in their order'
 	);
 }
 
 # On both sides; the table is synchronized again, under load.
-on_subscriber(
+$subscriber->sql(
 	'DROP TABLE replaced; CREATE TABLE replaced (id int PRIMARY KEY, v int, note text)'
 );
-on_publisher(
+$publisher->sql(
 	"DROP TABLE replaced;
 	CREATE TABLE replaced (id int PRIMARY KEY, v int, note text);
 	INSERT INTO replaced SELECT -i, i, 'copied' FROM generate_series(1, 100) i;"
@@ -191,58 +192,59 @@ on_publisher(
 make_history(20);
 {
 	my $load = begin_changes('replaced');
-	on_subscriber('ALTER SUBSCRIPTION tap REFRESH PUBLICATION');
+	$subscriber->sql('ALTER SUBSCRIPTION tap REFRESH PUBLICATION');
 	$subscriber->wait_for_subscription_sync($publisher, 'tap');
 	end_changes($load);
-	tables_equal('after both have been replaced',
+	$pair->tables_equal('after both have been replaced',
 		'replaced', 'items', 'history');
 }
 
 # A new table, synchronized while it and others are written
 {
-	exec_both('CREATE TABLE added (id int PRIMARY KEY, v int)');
+	$pair->exec_both('CREATE TABLE added (id int PRIMARY KEY, v int)');
 	my $load = begin_changes('added');
-	on_subscriber(
+	$subscriber->sql(
 		'ALTER SUBSCRIPTION tap REFRESH PUBLICATION WITH (copy_data = true)');
 	make_history(100);
 	$subscriber->wait_for_subscription_sync($publisher, 'tap');
 	end_changes($load);
-	tables_equal('after a table was added', 'added', 'items', 'history');
-	wait_for_pool($subscriber, 'tap', 4);
+	$pair->tables_equal('after a table was added',
+		'added', 'items', 'history');
+	$subscriber->wait_for_pool('tap', 4);
 }
 
 # The same, with changes of it in the queue that were made before the copy
 {
-	exec_both('CREATE TABLE held (id int PRIMARY KEY, v int)');
+	$pair->exec_both('CREATE TABLE held (id int PRIMARY KEY, v int)');
 	my $session = block_writers(busy => 1);
-	on_publisher(
+	$publisher->sql(
 		'INSERT INTO held VALUES (1, 0), (2, 0); UPDATE held SET v = v + 1;
 		INSERT INTO held VALUES (3, 0); DELETE FROM held WHERE id = 1;');
-	on_subscriber('ALTER SUBSCRIPTION tap REFRESH PUBLICATION');
+	$subscriber->sql('ALTER SUBSCRIPTION tap REFRESH PUBLICATION');
 	$subscriber->poll_query_until('postgres',
 		q(SELECT srsubstate IN ('d', 'f', 's') FROM pg_subscription_rel WHERE srrelid = 'held'::regclass)
 	) or die 'the copy does not begin';
-	on_publisher(
+	$publisher->sql(
 		'UPDATE held SET v = v + 1; INSERT INTO held VALUES (1, 5), (4, 0);');
 	isnt(
-		on_subscriber(
+		$subscriber->sql(
 			q(SELECT srsubstate FROM pg_subscription_rel WHERE srrelid = 'held'::regclass)
 		),
 		'r',
 		'a table is not ready before older transactions are committed');
 	$session->quit;
 	$subscriber->wait_for_subscription_sync($publisher, 'tap');
-	on_publisher('UPDATE held SET v = v + 1');
-	tables_equal(
+	$publisher->sql('UPDATE held SET v = v + 1');
+	$pair->tables_equal(
 		'after a table with queued changes was added', 'held',
 		'items', 'history');
-	wait_for_pool($subscriber, 'tap', 4);
+	$subscriber->wait_for_pool('tap', 4);
 }
 
 # Local DDL under load
 {
 	my $load = begin_changes('changing');
-	on_subscriber($_)
+	$subscriber->sql($_)
 	  for 'CREATE UNIQUE INDEX items_u ON items (u)',
 	  'CREATE INDEX CONCURRENTLY ON items (v)', 'VACUUM FULL items',
 	  'ALTER TABLE items ALTER COLUMN v TYPE bigint',
@@ -251,46 +253,46 @@ make_history(20);
 	  'CREATE INDEX CONCURRENTLY ON changing (v)',
 	  'ALTER TABLE history DROP COLUMN extra';
 	end_changes($load);
-	tables_equal('after local DDL', 'changing', 'items', 'history');
+	$pair->tables_equal('after local DDL', 'changing', 'items', 'history');
 }
 
 # A table that is locked for a while
 {
-	my $session = hold($subscriber, 'LOCK TABLE items');
-	on_publisher('UPDATE items SET v = v + 1 WHERE id % 3 = 0');
+	my $session = $subscriber->hold('LOCK TABLE items');
+	$publisher->sql('UPDATE items SET v = v + 1 WHERE id % 3 = 0');
 	make_history(20);
-	wait_for_state($subscriber, 'waiting for lock');
-	on_publisher("UPDATE items SET v = v + $_ WHERE id = $_") for 1 .. 10;
+	$subscriber->wait_for_state('waiting for lock');
+	$publisher->sql("UPDATE items SET v = v + $_ WHERE id = $_") for 1 .. 10;
 	$session->query_safe('COMMIT');
 	$session->quit;
-	tables_equal('after a table was locked', 'items', 'history');
+	$pair->tables_equal('after a table was locked', 'items', 'history');
 }
 
 # A local session needs the table that a younger transaction has changed, while the
 # older one, which needs it as well, is blocked.  The younger one is rolled back for
 # the session.
 {
-	my $commit_order_aborts = counter($subscriber, 'commit_order_aborts');
+	my $commit_order_aborts = $subscriber->counter('commit_order_aborts');
 	my $session = block_writers();
-	on_publisher('UPDATE items SET v = v + 1 WHERE id = 99');
-	wait_for_state($subscriber, 'waiting for prior commit');
-	on_subscriber('VACUUM FULL items');
-	is( on_subscriber('SELECT v FROM items WHERE id = 99'),
-		on_publisher('SELECT v - 1 FROM items WHERE id = 99'),
+	$publisher->sql('UPDATE items SET v = v + 1 WHERE id = 99');
+	$subscriber->wait_for_state('waiting for prior commit');
+	$subscriber->sql('VACUUM FULL items');
+	is( $subscriber->sql('SELECT v FROM items WHERE id = 99'),
+		$publisher->sql('SELECT v - 1 FROM items WHERE id = 99'),
 		'VACUUM FULL does not wait for a transaction before its turn');
 	$session->quit;
 	make_history(20);
-	tables_equal(
+	$pair->tables_equal(
 		'after VACUUM FULL between two writers', 'items',
 		'history', 'gate');
-	cmp_ok(counter($subscriber, 'commit_order_aborts'),
+	cmp_ok($subscriber->counter('commit_order_aborts'),
 		'>', $commit_order_aborts, 'the younger writer has been rolled back');
 }
 
 # A trigger that is enabled after the transactions were received: it fires for them
 # in commit order.
 {
-	on_subscriber(
+	$subscriber->sql(
 		q(CREATE TABLE audit (n int GENERATED ALWAYS AS IDENTITY, id int);
 		CREATE FUNCTION write_audit() RETURNS trigger LANGUAGE plpgsql AS $$
 		BEGIN
@@ -299,104 +301,106 @@ make_history(20);
 		END $$;
 		CREATE TRIGGER audit AFTER INSERT ON changing
 			FOR EACH ROW EXECUTE FUNCTION write_audit();));
-	on_publisher('INSERT INTO changing VALUES (10000, 0)');
-	wait_applied($publisher, $subscriber, 'tap');
+	$publisher->sql('INSERT INTO changing VALUES (10000, 0)');
+	$publisher->wait_applied;
 	my $session = block_writers(busy => 1);
-	on_publisher(join ';',
+	$publisher->sql(join ';',
 		map { "INSERT INTO changing VALUES (10000 + $_, 0)" } 1 .. 20);
-	on_subscriber('ALTER TABLE changing ENABLE REPLICA TRIGGER audit');
+	$subscriber->sql('ALTER TABLE changing ENABLE REPLICA TRIGGER audit');
 	$session->quit;
-	tables_equal('after a replica trigger was enabled',
+	$pair->tables_equal('after a replica trigger was enabled',
 		'changing', 'history');
-	is( on_subscriber(
+	is( $subscriber->sql(
 			q(SELECT string_agg((id - 10000)::text, ' ' ORDER BY n) FROM audit)
 		),
 		join(' ', 1 .. 20),
 		'the trigger has fired in the order of commits');
-	on_subscriber('DROP TABLE audit CASCADE; DROP TRIGGER audit ON changing');
+	$subscriber->sql(
+		'DROP TABLE audit CASCADE; DROP TRIGGER audit ON changing');
 }
 
 # A unique index that is created after the transactions were received: the value
 # moves from row to row, which is possible only in commit order.
 {
-	on_subscriber('DROP INDEX items_u');
-	on_publisher('UPDATE items SET u = NULL WHERE id > 1');
-	wait_applied($publisher, $subscriber, 'tap');
+	$subscriber->sql('DROP INDEX items_u');
+	$publisher->sql('UPDATE items SET u = NULL WHERE id > 1');
+	$publisher->wait_applied;
 	my $session = block_writers(busy => 1);
 	my $sql = '';
 	$sql .=
 		"UPDATE items SET u = NULL WHERE id = $_;"
 	  . " UPDATE items SET u = 1 WHERE id = $_ + 1;\n"
 	  for 1 .. 30;
-	on_publisher($sql);
-	on_subscriber('CREATE UNIQUE INDEX items_u ON items (u)');
+	$publisher->sql($sql);
+	$subscriber->sql('CREATE UNIQUE INDEX items_u ON items (u)');
 	$session->quit;
-	tables_equal('after a unique index was created', 'items', 'history');
+	$pair->tables_equal('after a unique index was created',
+		'items', 'history');
 }
 
 # What a writer caches of a table is freed with the table's entry, when it opens
 # another one.
 {
 	my @short_lived = map { "short_lived_$_" } 1 .. 20;
-	exec_both(
+	$pair->exec_both(
 		join(
 			'', map { "CREATE TABLE $_ (id int PRIMARY KEY);" } @short_lived)
 	);
-	on_subscriber(
+	$subscriber->sql(
 		'ALTER SUBSCRIPTION tap REFRESH PUBLICATION WITH (copy_data = false)'
 	);
-	on_publisher(
+	$publisher->sql(
 		join('',
 			'BEGIN;', (map { "INSERT INTO $_ VALUES (1);" } @short_lived),
 			'COMMIT;'));
-	wait_applied($publisher, $subscriber, 'tap');
-	exec_both(join('', map { "DROP TABLE $_;" } @short_lived));
-	on_subscriber("ALTER TABLE $_ ALTER n SET STATISTICS 10")
+	$publisher->wait_applied;
+	$pair->exec_both(join('', map { "DROP TABLE $_;" } @short_lived));
+	$subscriber->sql("ALTER TABLE $_ ALTER n SET STATISTICS 10")
 	  for 'gate', 'history';
-	my $tables = on_publisher(
+	my $tables = $publisher->sql(
 		q(SELECT count(*) FROM pg_tables WHERE schemaname = 'public'));
 	my $session = block_writers(busy => 1);
 
-	for my $pid (writer_pids($subscriber, 'tap'))
+	for my $pid ($subscriber->writer_pids('tap'))
 	{
 		my @kept =
-		  memory_of($subscriber, $pid) =~ /; parallel_apply target: /g;
+		  $subscriber->memory_of($pid) =~ /; parallel_apply target: /g;
 		cmp_ok(scalar @kept,
 			'<=', $tables, 'a writer keeps nothing of dropped tables');
 	}
 	$session->quit;
-	tables_equal('after tables were dropped', 'items', 'history');
+	$pair->tables_equal('after tables were dropped', 'items', 'history');
 }
 
 # Foreign key constraints of other tables are created and dropped.  The apply worker
 # does not look for partitions again, but a writer that has not used the table
 # before has to.
 {
-	on_publisher('CREATE TABLE parted (id int PRIMARY KEY, v int)');
-	on_subscriber(
+	$publisher->sql('CREATE TABLE parted (id int PRIMARY KEY, v int)');
+	$subscriber->sql(
 		q(CREATE TABLE parted (id int PRIMARY KEY, v int) PARTITION BY RANGE (id);
 		CREATE TABLE parted_1 PARTITION OF parted FOR VALUES FROM (0) TO (100);)
 	);
-	on_subscriber(
+	$subscriber->sql(
 		'ALTER SUBSCRIPTION tap REFRESH PUBLICATION WITH (copy_data = false)'
 	);
-	on_publisher('INSERT INTO parted VALUES (1, 0)');
-	wait_applied($publisher, $subscriber, 'tap');
-	on_subscriber(
+	$publisher->sql('INSERT INTO parted VALUES (1, 0)');
+	$publisher->wait_applied;
+	$subscriber->sql(
 		'CREATE TEMP TABLE passing (id int PRIMARY KEY, v int CHECK (v > 0))'
 	);
 	my $lock =
-	  hold($subscriber, 'LOCK TABLE pg_inherits IN ACCESS EXCLUSIVE MODE');
-	on_publisher('UPDATE parted SET v = 1');
-	wait_until(
+	  $subscriber->hold('LOCK TABLE pg_inherits IN ACCESS EXCLUSIVE MODE');
+	$publisher->sql('UPDATE parted SET v = 1');
+	$subscriber->wait_until(
 		q(EXISTS (SELECT FROM parted_1 WHERE v = 1) OR EXISTS (SELECT FROM parallel_apply.writers
 		WHERE state = 'waiting for lock')), 'no writer gets it');
 	pass('changes of other tables have no effect');
 	$lock->quit;
-	tables_equal('after a temporary table', 'parted');
+	$pair->tables_equal('after a temporary table', 'parted');
 }
 
-is(apply_pid($subscriber, 'tap'),
+is($subscriber->apply_pid('tap'),
 	$apply_pid, 'the apply worker is the same all the time');
 finish($publisher, $subscriber);
 done_testing();

@@ -15,23 +15,23 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-my ($publisher, $subscriber) = new_pair(
+my ($pair, $publisher, $subscriber) = new_pair(
 	subscriber_conf => q(
 		parallel_apply.writers_per_subscription = 4
 		parallel_apply.max_batch_transactions = 1
 		deadlock_timeout = 100ms));
 my @tables = qw(gate other wide);
 
-exec_both(
+$pair->exec_both(
 	q(CREATE TABLE gate (id int PRIMARY KEY, n int);
 	CREATE TABLE other (id int PRIMARY KEY, n int);
 	CREATE TABLE wide (id int PRIMARY KEY, n int, t text);));
-on_publisher(
+$publisher->sql(
 	q(INSERT INTO gate VALUES (1, 0), (2, 0);
 	INSERT INTO other SELECT i, 0 FROM generate_series(1, 9) i;
 	INSERT INTO wide SELECT i, 0, 'text' FROM generate_series(1, 100) i;));
-create_extension($subscriber);
-subscribe($publisher, $subscriber, 'tap');
+$subscriber->create_extension;
+$pair->subscribe('tap');
 
 my $id = 100;
 my $lock = 'waiting for lock';
@@ -39,13 +39,13 @@ my $turn = 'waiting for prior commit';
 
 sub attempts
 {
-	return counter($subscriber, 'retries + commit_order_aborts + fallbacks');
+	return $subscriber->counter('retries + commit_order_aborts + fallbacks');
 }
 
 # Transactions of the publisher
 sub commit_each
 {
-	on_publisher(join '', map { "BEGIN; $_; COMMIT;\n" } @_);
+	$publisher->sql(join '', map { "BEGIN; $_; COMMIT;\n" } @_);
 	return;
 }
 
@@ -53,11 +53,10 @@ sub tables_are_equal
 {
 	my ($when) = @_;
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
-	wait_applied($publisher, $subscriber, 'tap');
-	rows_equal($publisher, $subscriber, $_, "$_ is equal on both sides $when")
+	$publisher->wait_applied;
+	$pair->rows_equal($_, "$_ is equal on both sides $when")
 	  for 'gate', 'other';
-	rows_equal(
-		$publisher, $subscriber,
+	$pair->rows_equal(
 		'(SELECT id, n::int, t FROM wide)',
 		"wide is equal on both sides $when");
 	return;
@@ -91,27 +90,25 @@ for my $statement (
 	'CREATE UNIQUE INDEX wide_t ON wide (id, t)',
 	'ALTER TABLE wide ADD CHECK (n < 1000)')
 {
-	wait_for_state($subscriber, 'idle', 4);
+	$subscriber->wait_for_state('idle', 4);
 	my $attempts = attempts();
-	my $session = hold($subscriber, $statement);
+	my $session = $subscriber->hold($statement);
 	$id += 10;
 	commit_each(
 		"INSERT INTO wide VALUES ($id, 1, 'new')",
 		"INSERT INTO other VALUES ($id, 1)",
 		"UPDATE other SET n = n + 1 WHERE id = 1",
 		"DELETE FROM wide WHERE id = $id - 10");
-	states_become(
-		$subscriber,
-		"$lock, $turn, $turn, $lock",
+	$subscriber->states_become("$lock, $turn, $turn, $lock",
 		"only transactions that need the table wait for $statement");
-	is( on_subscriber(
+	is( $subscriber->sql(
 			q(SELECT count(*) FROM parallel_apply.writers w JOIN pg_stat_activity a USING (pid)
 			WHERE w.state = 'waiting for lock' AND a.wait_event_type = 'Lock'
 			AND a.query LIKE 'public.wide %' AND pg_blocking_pids(pid) <> '{}')
 		),
 		'2',
 		'and pg_stat_activity shows what they wait for');
-	is(on_subscriber("SELECT count(*) FROM other WHERE id = $id"),
+	is($subscriber->sql("SELECT count(*) FROM other WHERE id = $id"),
 		'0', 'nothing overtakes them');
 	$session->query_safe('COMMIT');
 	$session->quit;
@@ -129,21 +126,19 @@ for my $statement (
 	'VACUUM FULL wide',
 	'REINDEX TABLE wide')
 {
-	wait_for_state($subscriber, 'idle', 4);
+	$subscriber->wait_for_state('idle', 4);
 	my $attempts = attempts();
-	my $gate = hold($subscriber, 'SELECT FROM gate WHERE id = 1 FOR UPDATE');
+	my $gate = $subscriber->hold('SELECT FROM gate WHERE id = 1 FOR UPDATE');
 	$id += 10;
 	commit_each(
 		"INSERT INTO wide VALUES ($id, 1, 'older'); UPDATE gate SET n = n + 1 WHERE id = 1;
 		UPDATE wide SET n = 2 WHERE id = $id");
-	wait_for_state($subscriber, $lock);
+	$subscriber->wait_for_state($lock);
 	my $session = start_waiting($statement);
 	commit_each(
 		"INSERT INTO wide VALUES ($id + 1, 1, 'younger')",
 		'UPDATE other SET n = n + 1 WHERE id = 2');
-	states_become(
-		$subscriber,
-		"$lock, $lock, $turn",
+	$subscriber->states_become("$lock, $lock, $turn",
 		"a younger transaction waits behind $statement");
 	$gate->query_safe('COMMIT');
 	$session->quit;
@@ -157,41 +152,37 @@ for my $statement (
 # Detects: the session waits until the oldest transaction is committed.
 {
 	my $soon = q(SET lock_timeout = '20s');
-	my $commit_order_aborts = counter($subscriber, 'commit_order_aborts');
-	my $gate = hold($subscriber, 'SELECT FROM gate WHERE id = 1 FOR UPDATE');
+	my $commit_order_aborts = $subscriber->counter('commit_order_aborts');
+	my $gate = $subscriber->hold('SELECT FROM gate WHERE id = 1 FOR UPDATE');
 	commit_each(
 		'UPDATE gate SET n = n + 1 WHERE id = 1',
 		'UPDATE other SET n = n + 1 WHERE id = 7');
-	states_become($subscriber, "$lock, $turn",
+	$subscriber->states_become("$lock, $turn",
 		'a transaction has locked a row before its turn');
-	on_subscriber("$soon; UPDATE other SET n = n WHERE id = 7");
+	$subscriber->sql("$soon; UPDATE other SET n = n WHERE id = 7");
 	pass('a session gets its row');
-	on_subscriber('SELECT FROM other WHERE id = 7 FOR UPDATE NOWAIT');
+	$subscriber->sql('SELECT FROM other WHERE id = 7 FOR UPDATE NOWAIT');
 	pass('which is not locked again');
-	states_become($subscriber, "$lock, $turn", 'it waits for its turn');
-	is(counter($subscriber, 'commit_order_aborts') - $commit_order_aborts,
+	$subscriber->states_become("$lock, $turn", 'it waits for its turn');
+	is($subscriber->counter('commit_order_aborts') - $commit_order_aborts,
 		1, 'and is counted once');
 
 	# The transaction is itself waiting for a lock, of a row or a table.  Another
 	# writer finds it.
-	my $row = hold($subscriber, 'SELECT FROM other WHERE id = 9 FOR UPDATE');
-	my $table = hold($subscriber, 'LOCK TABLE wide IN SHARE MODE');
+	my $row = $subscriber->hold('SELECT FROM other WHERE id = 9 FOR UPDATE');
+	my $table = $subscriber->hold('LOCK TABLE wide IN SHARE MODE');
 	commit_each(
 		'UPDATE other SET n = 6 WHERE id = 6; UPDATE other SET n = 9 WHERE id = 9',
 		'UPDATE wide SET n = 5 WHERE id = 5');
-	states_become(
-		$subscriber,
-		"$lock, $turn, $lock, $lock",
+	$subscriber->states_become("$lock, $turn, $lock, $lock",
 		'two transactions wait for locks before their turn');
-	on_subscriber("$soon; UPDATE other SET n = n WHERE id = 6");
+	$subscriber->sql("$soon; UPDATE other SET n = n WHERE id = 6");
 	pass('a session gets the row of one that waits for a lock');
-	on_subscriber("$soon; BEGIN; LOCK TABLE wide IN SHARE MODE; COMMIT");
+	$subscriber->sql("$soon; BEGIN; LOCK TABLE wide IN SHARE MODE; COMMIT");
 	pass('and a lock of the table that another one waits for');
-	states_become(
-		$subscriber,
-		"$lock, $turn, $turn, $turn",
+	$subscriber->states_become("$lock, $turn, $turn, $turn",
 		'all three wait for their turn');
-	is(counter($subscriber, 'commit_order_aborts') - $commit_order_aborts,
+	is($subscriber->counter('commit_order_aborts') - $commit_order_aborts,
 		3, 'and each is counted once');
 	end_sessions($row, $table, $gate);
 	tables_are_equal('after sessions did not wait');
@@ -201,12 +192,12 @@ for my $statement (
 # Detects: writers that keep it waiting for something younger than what they
 # commit; an index that is not used for dependencies afterwards.
 {
-	my $gate = hold($subscriber, 'SELECT FROM gate WHERE id = 1 FOR UPDATE');
+	my $gate = $subscriber->hold('SELECT FROM gate WHERE id = 1 FOR UPDATE');
 	$id += 10;
 	commit_each(
 		"UPDATE gate SET n = n + 1 WHERE id = 1; INSERT INTO other VALUES ($id, 1)",
 		"INSERT INTO other VALUES ($id + 1, 1)");
-	states_become($subscriber, "$lock, $turn", 'two writers have begun');
+	$subscriber->states_become("$lock, $turn", 'two writers have begun');
 	my $session = start_waiting(
 		'CREATE UNIQUE INDEX CONCURRENTLY wide_n_t ON wide (n, t) WHERE n > 100;
 		CREATE UNIQUE INDEX CONCURRENTLY other_n ON other (n) WHERE false;
@@ -214,26 +205,26 @@ for my $statement (
 	commit_each(
 		"INSERT INTO wide VALUES ($id, 1, 'meanwhile')",
 		"INSERT INTO other VALUES ($id + 2, 1)");
-	states_become(
-		$subscriber,
-		"$lock, $turn, $turn, $turn",
+	$subscriber->states_become("$lock, $turn, $turn, $turn",
 		'others are applied while an index is created concurrently');
 	$gate->query_safe('COMMIT');
 	$session->quit;
 	$gate->quit;
 	tables_are_equal('after an index was created concurrently');
-	is(on_subscriber('SELECT count(*) FROM pg_index WHERE NOT indisvalid'),
-		'0', 'which has succeeded');
+	is( $subscriber->sql(
+			'SELECT count(*) FROM pg_index WHERE NOT indisvalid'),
+		'0',
+		'which has succeeded');
 }
 
 # A long transaction takes new snapshots, and does not prevent the removal of old
 # rows.
 {
-	wait_for_state($subscriber, 'idle', 4);
-	my $old = hold($subscriber, 'SELECT pg_current_xact_id()');
+	$subscriber->wait_for_state('idle', 4);
+	my $old = $subscriber->hold('SELECT pg_current_xact_id()');
 	my $xid = $old->query_safe('SELECT pg_current_xact_id()');
 	my @gates =
-	  map { hold($subscriber, "SELECT FROM gate WHERE id = $_ FOR UPDATE") }
+	  map { $subscriber->hold("SELECT FROM gate WHERE id = $_ FOR UPDATE") }
 	  1, 2;
 	commit_each(
 		"UPDATE gate SET n = n + 1 WHERE id = 1;
@@ -242,14 +233,15 @@ for my $statement (
 	my $horizon =
 	  q(FROM pg_stat_activity a JOIN parallel_apply.writers w USING (pid)
 		WHERE w.state = 'waiting for lock');
-	wait_until("count(*) = 1 $horizon AND a.backend_xmin = '$xid'::xid",
+	$subscriber->wait_until(
+		"count(*) = 1 $horizon AND a.backend_xmin = '$xid'::xid",
 		'no writer has the old snapshot');
 	$old->query_safe('COMMIT');
 	$gates[0]->query_safe('COMMIT');
-	wait_until(
+	$subscriber->wait_until(
 		"count(*) = 1 $horizon AND changes_done = 152",
 		'the writer does not come to the end');
-	is(on_subscriber("SELECT a.backend_xmin = '$xid'::xid $horizon"),
+	is($subscriber->sql("SELECT a.backend_xmin = '$xid'::xid $horizon"),
 		'f', 'a long transaction has a new snapshot');
 	$gates[1]->query_safe('COMMIT');
 	$_->quit for $old, @gates;
@@ -259,11 +251,11 @@ for my $statement (
 # A local session has changed a row, and commits.  Detects: its old version is
 # found, with an error that it is gone.
 {
-	wait_for_state($subscriber, 'idle', 4);
+	$subscriber->wait_for_state('idle', 4);
 	my $attempts = attempts();
-	my $session = hold($subscriber, 'UPDATE other SET n = -1 WHERE id = 9');
+	my $session = $subscriber->hold('UPDATE other SET n = -1 WHERE id = 9');
 	commit_each('UPDATE other SET n = 9 WHERE id = 9');
-	states_become($subscriber, $lock,
+	$subscriber->states_become($lock,
 		'a writer waits for a row that is being changed');
 	$session->query_safe('COMMIT');
 	$session->quit;
@@ -274,16 +266,16 @@ for my $statement (
 # A deadlock with a local session, detected by a writer, which is the victim.
 # Detects: an error in the log; a transaction that is lost.
 {
-	my $retries = counter($subscriber, 'retries');
-	my $gate = hold($subscriber, 'SELECT FROM gate WHERE id = 1 FOR UPDATE');
-	my $session = hold($subscriber,
+	my $retries = $subscriber->counter('retries');
+	my $gate = $subscriber->hold('SELECT FROM gate WHERE id = 1 FOR UPDATE');
+	my $session = $subscriber->hold(
 		q(SET LOCAL deadlock_timeout = '1h'; UPDATE other SET n = -1 WHERE id = 3)
 	);
 	commit_each(
 		'UPDATE other SET n = 4 WHERE id = 4; UPDATE gate SET n = n + 1 WHERE id = 1;
 		UPDATE other SET n = 3 WHERE id = 3',
 		'UPDATE other SET n = n + 5 WHERE id = 5');
-	states_become($subscriber, "$lock, $turn",
+	$subscriber->states_become("$lock, $turn",
 		'a writer has a row that a local session wants');
 	$session->query_until(qr/wants/,
 		"\\echo wants\nUPDATE other SET n = -2 WHERE id = 4;\nCOMMIT;\n");
@@ -292,7 +284,7 @@ for my $statement (
 	$gate->query_safe('COMMIT');
 	$_->quit for $session, $gate;
 	tables_are_equal('after a deadlock with a local session');
-	cmp_ok(counter($subscriber, 'retries'),
+	cmp_ok($subscriber->counter('retries'),
 		'>', $retries, 'its victim, a writer, has tried again');
 	unlike(
 		slurp_file($subscriber->logfile),
@@ -302,13 +294,13 @@ for my $statement (
 
 # The same, detected by the local session
 {
-	my $session = hold($subscriber,
+	my $session = $subscriber->hold(
 		q(SET LOCAL deadlock_timeout = '1ms'; UPDATE other SET n = -1 WHERE id = 6)
 	);
 	commit_each(
 		'UPDATE other SET n = 7 WHERE id = 7; UPDATE other SET n = 6 WHERE id = 6',
 		'UPDATE other SET n = n + 5 WHERE id = 5');
-	states_become($subscriber, "$lock, $turn",
+	$subscriber->states_become("$lock, $turn",
 		'a writer wants a row that a local session has');
 	$session->query('UPDATE other SET n = -2 WHERE id = 7; ROLLBACK');
 	$session->quit;
@@ -319,13 +311,13 @@ for my $statement (
 # does with PostgreSQL's own apply, also while others wait for it, and a moment
 # later.
 {
-	my $session = hold($subscriber, 'UPDATE other SET n = n WHERE id = 8');
-	reload_with($publisher, "wal_sender_timeout = '6s'");
-	reload_with($subscriber, "wal_receiver_timeout = '3s'");
+	my $session = $subscriber->hold('UPDATE other SET n = n WHERE id = 8');
+	$publisher->reload_with("wal_sender_timeout = '6s'");
+	$subscriber->reload_with("wal_receiver_timeout = '3s'");
 	commit_each(
 		'UPDATE other SET n = 8 WHERE id = 8',
 		'UPDATE other SET n = n + 5 WHERE id = 5');
-	states_become($subscriber, "$lock, $turn",
+	$subscriber->states_become("$lock, $turn",
 		'a writer wants a row while the publisher is shut down');
 	ok($publisher->stop('fast', fail_ok => 1), 'which does not wait for it');
 	$session->query_safe('COMMIT');
@@ -337,23 +329,21 @@ for my $statement (
 		slurp_file($subscriber->logfile),
 		qr/terminating logical replication worker due to timeout/,
 		'and the apply worker does not give up before it');
-	reload_with($subscriber, "wal_receiver_timeout = '60s'");
+	$subscriber->reload_with("wal_receiver_timeout = '60s'");
 }
 
 # A publisher that waits for a reply gets it as soon as possible.
 {
-	reload_with($publisher, 'wal_sender_timeout = 0');
-	reload_with(
-		$subscriber,
-		'wal_receiver_status_interval = 0',
+	$publisher->reload_with('wal_sender_timeout = 0');
+	$subscriber->reload_with('wal_receiver_status_interval = 0',
 		'log_min_messages = debug2');
-	wait_until(
+	$subscriber->wait_until(
 		q(setting = 'debug2' FROM pg_settings WHERE name = 'log_min_messages'),
 		'settings are not read');
-	set_synchronous_commit($subscriber, 'off');
-	my $session = hold($subscriber, 'UPDATE other SET n = n WHERE id = 8');
+	$subscriber->set_synchronous_commit('off');
+	my $session = $subscriber->hold('UPDATE other SET n = n WHERE id = 8');
 	commit_each('UPDATE other SET n = 9 WHERE id = 8');
-	states_become($subscriber, $lock, 'a writer wants a row');
+	$subscriber->states_become($lock, 'a writer wants a row');
 	my $offset = -s $subscriber->logfile;
 	my $stop = IPC::Run::start(
 		[
@@ -378,13 +368,11 @@ for my $statement (
 	$publisher->poll_query_until('postgres',
 		q(SELECT state = 'streaming' FROM pg_stat_replication))
 	  or die 'the subscriber does not return';
-	reload_with(
-		$subscriber,
-		'wal_receiver_status_interval = 10s',
+	$subscriber->reload_with('wal_receiver_status_interval = 10s',
 		'log_min_messages = warning');
 	tables_are_equal('after that');
 }
 
-rows_equal($publisher, $subscriber, $_) for 'gate', 'other';
+$pair->rows_equal($_) for 'gate', 'other';
 finish($publisher, $subscriber, qr/ERROR:  deadlock detected/);
 done_testing();

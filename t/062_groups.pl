@@ -13,23 +13,23 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-my ($publisher, $subscriber) = new_pair();
+my ($pair, $publisher, $subscriber) = new_pair();
 
-create_accounts();
-create_extension($subscriber);
-subscribe($publisher, $subscriber, 'tap', with => 'streaming = off');
+$pair->create_accounts;
+$subscriber->create_extension;
+$pair->subscribe('tap', with => 'streaming = off');
 
 sub call
 {
 	my ($call) = @_;
-	return on_subscriber("SELECT parallel_apply.$call");
+	return $subscriber->sql("SELECT parallel_apply.$call");
 }
 
 ### changes
 
-my $apply_pid = apply_pid($subscriber, 'tap');
+my $apply_pid = $subscriber->apply_pid('tap');
 call(q(create_group('reporting', 6)));
-under_load(
+$pair->under_load(
 	sub {
 		for (
 			[ q(add_subscription('reporting', 'tap')), 6 ],
@@ -44,36 +44,36 @@ under_load(
 		{
 			my ($call, $writers) = @$_;
 			call($call);
-			wait_for_pool($subscriber, 'tap', $writers);
-			wait_for_progress();
+			$subscriber->wait_for_pool('tap', $writers);
+			$subscriber->wait_for_progress;
 			ok(1, "$call: " . ($writers || "PostgreSQL's own apply"));
 		}
 
-		my $session = hold($subscriber,
+		my $session = $subscriber->hold(
 			q(SELECT parallel_apply.alter_subscription_config('tap', 7)));
-		wait_for_progress();
-		is(scalar(writer_pids($subscriber, 'tap')),
+		$subscriber->wait_for_progress;
+		is(scalar($subscriber->writer_pids('tap')),
 			4, 'an uncommitted change has no effect');
 		$session->query_safe('ROLLBACK');
 		$session->quit;
-		wait_for_progress();
-		is(scalar(writer_pids($subscriber, 'tap')),
+		$subscriber->wait_for_progress;
+		is(scalar($subscriber->writer_pids('tap')),
 			4, 'nor does a change that was rolled back');
 	});
-accounts_are_equal('after all of these changes');
-is(apply_pid($subscriber, 'tap'),
+$pair->accounts_are_equal('after all of these changes');
+is($subscriber->apply_pid('tap'),
 	$apply_pid, 'with the same apply worker all the time');
 
 # The apply worker is idle; DROP SERVER and SECURITY LABEL are the server's
 # commands.
 call(q(add_subscription('reporting', 'tap')));
-wait_for_pool($subscriber, 'tap', 0);
-on_subscriber('DROP SERVER parallel_apply_reporting');
-wait_for_pool($subscriber, 'tap', 4);
-on_subscriber(
+$subscriber->wait_for_pool('tap', 0);
+$subscriber->sql('DROP SERVER parallel_apply_reporting');
+$subscriber->wait_for_pool('tap', 4);
+$subscriber->sql(
 	q(SECURITY LABEL FOR parallel_apply ON SUBSCRIPTION tap IS 'writers=3'));
-wait_for_pool($subscriber, 'tap', 3);
-is(apply_pid($subscriber, 'tap'),
+$subscriber->wait_for_pool('tap', 3);
+is($subscriber->apply_pid('tap'),
 	$apply_pid, 'a server or label that is changed by hand counts as well');
 
 ### two sessions
@@ -91,7 +91,7 @@ sub waits_for_lock
 }
 
 call(q(create_group('reporting', 6)));
-my $first = hold($subscriber,
+my $first = $subscriber->hold(
 	q(SELECT parallel_apply.add_subscription('reporting', 'tap')));
 my $second = waits_for_lock(q(SELECT parallel_apply.drop_group('reporting')));
 $first->query_safe('COMMIT');
@@ -110,7 +110,7 @@ $first->query_safe('COMMIT');
 $first->quit;
 $second->query_safe('SELECT 1');
 $second->quit;
-is( on_subscriber(
+is( $subscriber->sql(
 		'SELECT group_name, num_writers FROM parallel_apply.subscription_config'
 	),
 	'|2',
@@ -119,15 +119,15 @@ is( on_subscriber(
 ### rename, dump and restore
 
 call(q(add_subscription('reporting', 'tap')));
-on_subscriber('ALTER SUBSCRIPTION tap RENAME TO renamed');
-on_publisher('UPDATE accounts SET balance = balance');
-wait_applied($publisher, $subscriber, 'renamed');
-wait_for_pool($subscriber, 'renamed', 2);
+$subscriber->sql('ALTER SUBSCRIPTION tap RENAME TO renamed');
+$publisher->sql('UPDATE accounts SET balance = balance');
+$publisher->wait_applied('renamed');
+$subscriber->wait_for_pool('renamed', 2);
 call(q(alter_subscription_config('renamed', NULL)));
-wait_for_pool($subscriber, 'renamed', 6);
+$subscriber->wait_for_pool('renamed', 6);
 call(q(create_group('archive')));
 call(q(create_group('a, "b"', 7)));
-on_subscriber(
+$subscriber->sql(
 	"CREATE SUBSCRIPTION other CONNECTION 'dbname=nowhere' PUBLICATION nothing
 		WITH (connect = false, slot_name = NONE);
 	SELECT parallel_apply.alter_subscription_config('other', 9),
@@ -140,15 +140,15 @@ my $dump = $subscriber->basedir . '/dump.sql';
 $subscriber->command_ok(
 	[ 'pg_dump', '-f', $dump, $subscriber->connstr('postgres') ],
 	'pg_dump of the database with its groups');
-on_subscriber('CREATE DATABASE restored');
+$subscriber->sql('CREATE DATABASE restored');
 $subscriber->command_ok(
 	[
 		'psql', '-X', '-q', '-v', 'ON_ERROR_STOP=1', '-f', $dump,
 		$subscriber->connstr('restored')
 	],
 	'its restore into another one');
-is($subscriber->safe_psql('restored', $config),
-	on_subscriber($config),
+is( $subscriber->safe_psql('restored', $config),
+	$subscriber->sql($config),
 	'has all groups, and the configuration of each subscription');
 is( $subscriber->safe_psql(
 		'restored',
@@ -160,9 +160,9 @@ $subscriber->safe_psql('restored',
 	"ALTER SUBSCRIPTION $_ DISABLE; ALTER SUBSCRIPTION $_ SET (slot_name = NONE);"
 	  . "DROP SUBSCRIPTION $_")
   for qw(renamed other);
-on_subscriber('DROP SUBSCRIPTION other');
+$subscriber->sql('DROP SUBSCRIPTION other');
 
-rows_equal($publisher, $subscriber, 'accounts');
+$pair->rows_equal('accounts');
 finish($publisher, $subscriber,
 	qr/cannot drop group "reporting"|connection to client lost/);
 done_testing();

@@ -15,42 +15,42 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-my ($publisher, $subscriber) = new_pair(
+my ($pair, $publisher, $subscriber) = new_pair(
 	publisher_conf =>
 	  "wal_sender_timeout = 3s\nlogical_decoding_work_mem = 64kB",
 	subscriber_conf => 'wal_receiver_timeout = 3s');
 
-create_accounts();
-exec_both(
+$pair->create_accounts;
+$pair->exec_both(
 	q(CREATE TABLE gate (id int PRIMARY KEY, n int);
 	CREATE TABLE marks (id int PRIMARY KEY);
 	CREATE TABLE late (id int PRIMARY KEY)));
-on_publisher('INSERT INTO gate VALUES (1, 0)');
-create_extension($subscriber);
-subscribe(
-	$publisher, $subscriber, 'tap',
+$publisher->sql('INSERT INTO gate VALUES (1, 0)');
+$subscriber->create_extension;
+$pair->subscribe(
+	'tap',
 	publication => 'FOR TABLE accounts, history, gate, marks',
 	with => 'streaming = on');
 
 sub call
 {
 	my ($call) = @_;
-	return on_subscriber("SELECT parallel_apply.$call");
+	return $subscriber->sql("SELECT parallel_apply.$call");
 }
 
-sub lsn { return on_publisher('SELECT pg_current_wal_lsn()'); }
+sub lsn { return $publisher->sql('SELECT pg_current_wal_lsn()'); }
 
 # Insert marks on the publisher, and return the position after them.
 sub mark
 {
 	my (@ids) = @_;
-	on_publisher(join '', map { "INSERT INTO marks VALUES ($_);" } @ids);
+	$publisher->sql(join '', map { "INSERT INTO marks VALUES ($_);" } @ids);
 	return lsn();
 }
 
 sub marks
 {
-	return on_subscriber(
+	return $subscriber->sql(
 		q(SELECT string_agg(id::text, ',' ORDER BY id) FROM marks)) // '';
 }
 
@@ -58,7 +58,7 @@ sub marks
 sub wait_for_answers
 {
 	my ($seconds) = @_;
-	my $now = on_publisher('SELECT now()');
+	my $now = $publisher->sql('SELECT now()');
 	$publisher->poll_query_until(
 		'postgres',
 		"SELECT count(*) = 1 FROM pg_stat_replication WHERE application_name = 'tap'
@@ -88,26 +88,27 @@ sub check_pause
 	is(call("wait_for_lsn('tap', '" . mark($before) . "')"),
 		't', "$how: a position is waited for");
 	like(marks(), qr/\b$before$/, 'and then is visible');
-	on_publisher('CREATE TABLE unpublished (id int); DROP TABLE unpublished');
+	$publisher->sql(
+		'CREATE TABLE unpublished (id int); DROP TABLE unpublished');
 	is(call("wait_for_lsn('tap', '" . lsn() . "')"),
 		't', 'also one without anything for the subscription');
 
 	my $count;
-	under_load(
+	$pair->under_load(
 		sub {
-			wait_for_progress();
+			$subscriber->wait_for_progress;
 			call(q(pause('tap')));
 			is(call(q(drain('tap'))), 't',
 				'drain() waits for received transactions');
-			$count = on_subscriber('SELECT count(*) FROM history');
+			$count = $subscriber->sql('SELECT count(*) FROM history');
 		});
-	my $apply_pid = apply_pid($subscriber, 'tap');
+	my $apply_pid = $subscriber->apply_pid('tap');
 	my $lsn = mark($during);
 	wait_for_answers(4);
-	is(on_subscriber('SELECT count(*) FROM history'),
+	is($subscriber->sql('SELECT count(*) FROM history'),
 		$count, "$how: nothing is applied while it is paused");
-	is(apply_pid($subscriber, 'tap'), $apply_pid, 'and the connection lives');
-	is( on_subscriber(
+	is($subscriber->apply_pid('tap'), $apply_pid, 'and the connection lives');
+	is( $subscriber->sql(
 			q(SELECT state, lag > '3 s' FROM parallel_apply.subscriptions)),
 		'paused|t',
 		'and the lag can be seen');
@@ -117,10 +118,10 @@ sub check_pause
 	if ($how eq 'with writers')
 	{
 		my $offset = -s $subscriber->logfile;
-		restart_apply($subscriber, 'tap');
+		$subscriber->restart_apply('tap');
 		$subscriber->wait_for_log(qr/"tap" has been paused/, $offset);
 		wait_for_answers(1);
-		is(on_subscriber('SELECT count(*) FROM history'),
+		is($subscriber->sql('SELECT count(*) FROM history'),
 			$count, 'a new apply worker is paused');
 	}
 	call(q(resume('tap')));
@@ -129,7 +130,7 @@ sub check_pause
 		q(SELECT state <> 'paused' AND lag = '0' FROM parallel_apply.subscriptions)
 	) or die 'there still is a lag';
 	like(marks(), qr/\b$during$/, 'with the transactions of the meantime');
-	accounts_are_equal("after a pause: $how");
+	$pair->accounts_are_equal("after a pause: $how");
 	unlike(slurp_file($subscriber->logfile, $log_offset),
 		qr/timeout/, 'neither side timed out');
 	return;
@@ -137,12 +138,12 @@ sub check_pause
 
 check_pause('with writers');
 call(q(alter_subscription_config('tap', 1)));
-wait_for_pool($subscriber, 'tap', 0);
+$subscriber->wait_for_pool('tap', 0);
 check_pause("PostgreSQL's own apply");
 
 # drain() waits until the apply worker has noticed the pause.
 {
-	my $apply = apply_pid($subscriber, 'tap');
+	my $apply = $subscriber->apply_pid('tap');
 	kill 'STOP', $apply;
 	call(q(pause('tap')));
 	is(call(q(drain('tap', '500 ms'))),
@@ -157,11 +158,11 @@ check_pause("PostgreSQL's own apply");
 for my $writers (4, 1)
 {
 	call("alter_subscription_config('tap', $writers)");
-	wait_for_pool($subscriber, 'tap', $writers > 1 ? $writers : 0);
+	$subscriber->wait_for_pool('tap', $writers > 1 ? $writers : 0);
 	my @marks = ($next .. $next + 2);
 	$next += 3;
-	my $lock = hold($subscriber, 'SELECT FROM gate FOR UPDATE');
-	on_publisher(
+	my $lock = $subscriber->hold('SELECT FROM gate FOR UPDATE');
+	$publisher->sql(
 		"BEGIN; INSERT INTO marks VALUES ($marks[0]); UPDATE gate SET n = n + 1; COMMIT"
 	);
 	$subscriber->poll_query_until('postgres',
@@ -175,12 +176,12 @@ for my $writers (4, 1)
 	mark($marks[1]) if $writers > 1;
 
 	# larger than logical_decoding_work_mem
-	on_publisher(
+	$publisher->sql(
 		"BEGIN; INSERT INTO marks VALUES ($marks[2]);
 		INSERT INTO marks SELECT i FROM generate_series(1000000, 1002000) i;
 		DELETE FROM marks WHERE id >= 1000000; COMMIT");
 	call("alter_subscription_config('tap', 5 - $writers)");
-	wait_for_pool($subscriber, 'tap', $writers > 1 ? 0 : 4);
+	$subscriber->wait_for_pool('tap', $writers > 1 ? 0 : 4);
 	wait_for_answers(1);
 	like(marks(), qr/\b$marks[0]$/,
 		"$writers: what has begun is ended, and nothing else when the pool comes or goes"
@@ -192,32 +193,32 @@ for my $writers (4, 1)
 
 ### tables are copied during a pause
 
-on_publisher(
+$publisher->sql(
 	'INSERT INTO late VALUES (1); ALTER PUBLICATION tap ADD TABLE late');
 pause();
-on_subscriber('ALTER SUBSCRIPTION tap REFRESH PUBLICATION');
+$subscriber->sql('ALTER SUBSCRIPTION tap REFRESH PUBLICATION');
 mark($next++);
 $subscriber->poll_query_until('postgres', 'SELECT count(*) = 1 FROM late')
   or die 'the table is not copied';
-on_publisher('INSERT INTO late VALUES (2)');
-is(on_subscriber('SELECT count(*) FROM late'),
+$publisher->sql('INSERT INTO late VALUES (2)');
+is($subscriber->sql('SELECT count(*) FROM late'),
 	1, 'a table is copied during a pause, and no more');
 call(q(resume('tap')));
 is(call("wait_for_lsn('tap', '" . lsn() . "')"), 't', 'resumed');
-rows_equal($publisher, $subscriber, 'late');
+$pair->rows_equal('late');
 
 ### without an apply worker
 
 my $lsn = mark($next++);
 mark($next++);
-wait_applied($publisher, $subscriber, 'tap');
-on_subscriber('ALTER SUBSCRIPTION tap DISABLE');
+$publisher->wait_applied;
+$subscriber->sql('ALTER SUBSCRIPTION tap DISABLE');
 $subscriber->restart;
 is(call("wait_for_lsn('tap', '$lsn', '100 ms')"),
 	't', 'committed positions are known after a restart');
 $lsn = mark($next++);
 is(call("wait_for_lsn('tap', '$lsn', '100 ms')"), 'f', 'and what is not');
-on_subscriber('ALTER SUBSCRIPTION tap ENABLE');
+$subscriber->sql('ALTER SUBSCRIPTION tap ENABLE');
 is(call("wait_for_lsn('tap', '$lsn')"), 't', 'until it is');
 
 ### without the extension, and without the subscription
@@ -230,10 +231,9 @@ like(
 	$warning,
 	qr/WARNING:  apply of subscription "tap" is paused and will be resumed/,
 	'DROP EXTENSION warns that it ends the pause');
-wait_applied($publisher, $subscriber, 'tap');
-rows_equal($publisher, $subscriber, 'marks',
-	'without the extension nothing is paused');
-create_extension($subscriber);
+$publisher->wait_applied;
+$pair->rows_equal('marks', 'without the extension nothing is paused');
+$subscriber->create_extension;
 $lsn = mark($next++);
 is(call("wait_for_lsn('tap', '$lsn')"),
 	't', 'the pause does not come back with the extension');
@@ -248,8 +248,8 @@ $subscriber->poll_query_until(
 	q(SELECT count(*) = 1 FROM pg_stat_activity
 	WHERE query LIKE '%wait_for_lsn%' AND wait_event_type = 'Extension')
 ) or die 'no session waits';
-rows_equal($publisher, $subscriber, $_) for qw(accounts history gate);
-on_subscriber('DROP SUBSCRIPTION tap');
+$pair->rows_equal($_) for qw(accounts history gate);
+$subscriber->sql('DROP SUBSCRIPTION tap');
 $waiting->query('SELECT 1');
 like(
 	$waiting->{stderr},

@@ -16,14 +16,13 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-my ($publisher, $subscriber) = new_pair();
+my ($pair, $publisher, $subscriber) = new_pair();
 my @tables = qw(gate stop first second);
-exec_both("CREATE TABLE $_ (id int PRIMARY KEY, v int)") for @tables;
-on_publisher("INSERT INTO $_ VALUES (1, 0)") for @tables;
-create_extension($subscriber);
-subscribe($publisher, $subscriber, 'tap',
-	publication => 'FOR TABLE gate, stop');
-my $apply_pid = apply_pid($subscriber, 'tap');
+$pair->exec_both("CREATE TABLE $_ (id int PRIMARY KEY, v int)") for @tables;
+$publisher->sql("INSERT INTO $_ VALUES (1, 0)") for @tables;
+$subscriber->create_extension;
+$pair->subscribe('tap', publication => 'FOR TABLE gate, stop');
+my $apply_pid = $subscriber->apply_pid('tap');
 
 # This many processes of logical replication wait for a lock, and for the state of
 # another one.
@@ -45,29 +44,29 @@ sub wait_for_waits
 my %copy;
 for my $table (qw(first second))
 {
-	$copy{$table} = hold($subscriber, "INSERT INTO $table VALUES (1, -1)");
-	on_publisher("ALTER PUBLICATION tap ADD TABLE $table");
-	on_subscriber('ALTER SUBSCRIPTION tap REFRESH PUBLICATION');
+	$copy{$table} = $subscriber->hold("INSERT INTO $table VALUES (1, -1)");
+	$publisher->sql("ALTER PUBLICATION tap ADD TABLE $table");
+	$subscriber->sql('ALTER SUBSCRIPTION tap REFRESH PUBLICATION');
 	wait_for_waits(scalar(keys %copy), 0);
 }
 
 # Skipped changes move the origin, which survives a crash.
 my $origin =
   q(SELECT remote_lsn FROM pg_replication_origin_status JOIN pg_subscription ON external_id = 'pg_' || oid);
-my $lsn = on_publisher('SELECT pg_current_wal_lsn()');
-on_publisher('UPDATE first SET v = 1');
-wait_applied($publisher, $subscriber, 'tap');
-is(on_subscriber("SELECT ($origin) > '$lsn'"),
+my $lsn = $publisher->sql('SELECT pg_current_wal_lsn()');
+$publisher->sql('UPDATE first SET v = 1');
+$publisher->wait_applied;
+is($subscriber->sql("SELECT ($origin) > '$lsn'"),
 	't', 'a new apply worker knows what was skipped');
 
 # Two queued transactions for the apply worker, which stops in the first
-my $gate = hold($subscriber, 'SELECT FROM gate FOR UPDATE');
-my $stop = hold($subscriber, 'SELECT FROM stop FOR UPDATE');
-on_publisher(
+my $gate = $subscriber->hold('SELECT FROM gate FOR UPDATE');
+my $stop = $subscriber->hold('SELECT FROM stop FOR UPDATE');
+$publisher->sql(
 	q(UPDATE gate SET v = 1;
 	BEGIN; UPDATE stop SET v = 1; INSERT INTO first VALUES (2, 0); UPDATE second SET v = 1; COMMIT;
 	INSERT INTO first VALUES (3, 0);));
-$lsn = on_publisher('SELECT pg_current_wal_lsn()');
+$lsn = $publisher->sql('SELECT pg_current_wal_lsn()');
 $subscriber->poll_query_until('postgres',
 	"SELECT received_lsn >= '$lsn' FROM pg_stat_subscription WHERE pid = $apply_pid"
 ) or die 'the transactions are not received';
@@ -78,7 +77,7 @@ wait_for_waits(3, 0, "pid = $apply_pid AND wait_event_type = 'Lock'");
 # second, which has to apply that transaction.
 $copy{second}->query_safe('ROLLBACK');
 wait_for_waits(2, 1);
-my $row = hold($subscriber, 'SELECT FROM second FOR UPDATE');
+my $row = $subscriber->hold('SELECT FROM second FOR UPDATE');
 $stop->query_safe('ROLLBACK');
 wait_for_waits(2, 1,
 	"pid = $apply_pid AND wait_event = 'LogicalSyncStateChange'");
@@ -89,20 +88,20 @@ wait_for_waits(1, 2);
 $row->query_safe('ROLLBACK');
 
 $subscriber->wait_for_subscription_sync($publisher, 'tap');
-tables_equal('after its synchronization', @tables);
-is(apply_pid($subscriber, 'tap'),
+$pair->tables_equal('after its synchronization', @tables);
+is($subscriber->apply_pid('tap'),
 	$apply_pid, 'by the same apply worker all the time');
 $_->quit for $gate, $stop, $row, values %copy;
 
 # What was confirmed as flushed is there after a crash.
-exec_both('CREATE TABLE third (id int PRIMARY KEY, v int)');
-on_publisher('INSERT INTO third VALUES (1, 0)');
-my $copy = hold($subscriber, 'INSERT INTO third VALUES (1, -1)');
-on_publisher('ALTER PUBLICATION tap ADD TABLE third');
-on_subscriber('ALTER SUBSCRIPTION tap REFRESH PUBLICATION');
+$pair->exec_both('CREATE TABLE third (id int PRIMARY KEY, v int)');
+$publisher->sql('INSERT INTO third VALUES (1, 0)');
+my $copy = $subscriber->hold('INSERT INTO third VALUES (1, -1)');
+$publisher->sql('ALTER PUBLICATION tap ADD TABLE third');
+$subscriber->sql('ALTER SUBSCRIPTION tap REFRESH PUBLICATION');
 wait_for_waits(1, 0);
-$lsn = on_publisher('SELECT pg_current_wal_lsn()');
-on_publisher('UPDATE third SET v = 1');
+$lsn = $publisher->sql('SELECT pg_current_wal_lsn()');
+$publisher->sql('UPDATE third SET v = 1');
 $publisher->poll_query_until('postgres',
 	"SELECT flush_lsn > '$lsn' FROM pg_stat_replication WHERE application_name = 'tap'"
 ) or die 'skipped changes are not confirmed';
@@ -111,12 +110,12 @@ $copy->quit;
 $subscriber->append_conf('postgresql.conf',
 	'max_logical_replication_workers = 0');
 $subscriber->start;
-is(on_subscriber("SELECT ($origin) > '$lsn'"),
+is($subscriber->sql("SELECT ($origin) > '$lsn'"),
 	't', 'and so does one after a crash');
 $subscriber->append_conf('postgresql.conf',
 	'max_logical_replication_workers = 8');
 $subscriber->restart;
 $subscriber->wait_for_subscription_sync($publisher, 'tap');
-tables_equal('after a crash', @tables, 'third');
+$pair->tables_equal('after a crash', @tables, 'third');
 finish($publisher, $subscriber);
 done_testing();

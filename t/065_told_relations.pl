@@ -13,48 +13,48 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-my ($publisher, $subscriber) = new_pair(
+my ($pair, $publisher, $subscriber) = new_pair(
 	publisher_conf => 'logical_decoding_work_mem = 64kB',
 	subscriber_conf => 'parallel_apply.leader_participation = on');
-exec_both(
+$pair->exec_both(
 	q(CREATE TABLE items (id int PRIMARY KEY, v int, note text);
 	CREATE TABLE altered (id int PRIMARY KEY, v int);
 	CREATE TABLE again (id int, v int);));
-on_subscriber('CREATE UNIQUE INDEX ON again (v) WHERE v = 0');
-create_extension($subscriber);
-reload_with($subscriber, 'parallel_apply.writers_per_subscription = 1');
-subscribe(
-	$publisher, $subscriber, 'tap',
+$subscriber->sql('CREATE UNIQUE INDEX ON again (v) WHERE v = 0');
+$subscriber->create_extension;
+$subscriber->reload_with('parallel_apply.writers_per_subscription = 1');
+$pair->subscribe(
+	'tap',
 	publication => 'FOR TABLE items, altered, again',
 	with => 'streaming = on, disable_on_error = on',
 	no_pool => 1);
-my $apply_pid = apply_pid($subscriber, 'tap');
+my $apply_pid = $subscriber->apply_pid('tap');
 
 # Without a pool the native loop gets a stream with these statements that is rolled
 # back; then a pool starts.
 sub start_pool_after
 {
 	my ($sql) = @_;
-	my $streamed = begin_streamed($sql);
+	my $streamed = $pair->begin_streamed($sql);
 	$streamed->query_safe('ROLLBACK');
 	$streamed->quit;
-	on_publisher('INSERT INTO again VALUES (100, 100)');
-	wait_applied($publisher, $subscriber, 'tap');
+	$publisher->sql('INSERT INTO again VALUES (100, 100)');
+	$publisher->wait_applied;
 	start_pool();
 	return;
 }
 
 sub start_pool
 {
-	reload_with($subscriber, 'parallel_apply.writers_per_subscription = 2');
-	wait_for_pool($subscriber, 'tap', 2);
+	$subscriber->reload_with('parallel_apply.writers_per_subscription = 2');
+	$subscriber->wait_for_pool('tap', 2);
 	return;
 }
 
 sub stop_pool
 {
-	reload_with($subscriber, 'parallel_apply.writers_per_subscription = 1');
-	wait_for_pool($subscriber, 'tap', 0);
+	$subscriber->reload_with('parallel_apply.writers_per_subscription = 1');
+	$subscriber->wait_for_pool('tap', 0);
 	return;
 }
 
@@ -64,7 +64,7 @@ sub insert_alone
 	my ($table, $values) = @_;
 	for my $id (1 .. 10)
 	{
-		on_publisher("INSERT INTO $table VALUES (-$id, $values)");
+		$publisher->sql("INSERT INTO $table VALUES (-$id, $values)");
 		$subscriber->poll_query_until('postgres',
 			"SELECT EXISTS (SELECT FROM $table WHERE id = -$id) OR EXISTS (SELECT FROM pg_subscription WHERE NOT subenabled)"
 		) or die 'nothing is applied';
@@ -75,47 +75,47 @@ sub insert_alone
 # A table that was described in the stream only
 start_pool_after(item_rows(2000));
 insert_alone('items', "0, 'alone'");
-is(on_subscriber('SELECT subenabled FROM pg_subscription'),
+is($subscriber->sql('SELECT subenabled FROM pg_subscription'),
 	't', 'a table that was first seen in a stream is known');
-tables_equal('after a stream without a pool was rolled back', 'items');
+$pair->tables_equal('after a stream without a pool was rolled back', 'items');
 
 # A table with an additional column
 stop_pool();
-on_publisher('INSERT INTO altered VALUES (1, 1)');
-wait_applied($publisher, $subscriber, 'tap');
-exec_both('ALTER TABLE altered ADD COLUMN added int');
+$publisher->sql('INSERT INTO altered VALUES (1, 1)');
+$publisher->wait_applied;
+$pair->exec_both('ALTER TABLE altered ADD COLUMN added int');
 start_pool_after(
 	'INSERT INTO altered SELECT i, i, i FROM generate_series(1000, 4000) i');
 insert_alone('altered', '0, 7');
-tables_equal('after a definition came in a stream', 'altered');
+$pair->tables_equal('after a definition came in a stream', 'altered');
 cmp_ok(
-	on_subscriber(
+	$subscriber->sql(
 		'SELECT leader_transactions FROM parallel_apply.subscription_stats'),
 	'>', 0,
 	'the apply worker has applied some itself');
 
 # A table that is copied again
 stop_pool();
-on_publisher('INSERT INTO again VALUES (1, 0)');
-wait_applied($publisher, $subscriber, 'tap');
-on_publisher('ALTER PUBLICATION tap DROP TABLE again');
-on_subscriber('ALTER SUBSCRIPTION tap REFRESH PUBLICATION');
-on_subscriber('TRUNCATE again');
-my $copy = hold($subscriber, 'INSERT INTO again VALUES (-1, 0)');
-begin_copy('again');
+$publisher->sql('INSERT INTO again VALUES (1, 0)');
+$publisher->wait_applied;
+$publisher->sql('ALTER PUBLICATION tap DROP TABLE again');
+$subscriber->sql('ALTER SUBSCRIPTION tap REFRESH PUBLICATION');
+$subscriber->sql('TRUNCATE again');
+my $copy = $subscriber->hold('INSERT INTO again VALUES (-1, 0)');
+$pair->begin_copy('again');
 start_pool();
-on_publisher(
+$publisher->sql(
 	"INSERT INTO again VALUES (2, 1);\nINSERT INTO items VALUES (0, 0, 'other')"
 );
-wait_applied($publisher, $subscriber, 'tap');
-is(on_subscriber('SELECT count(*) FROM again'), '0',
+$publisher->wait_applied;
+is($subscriber->sql('SELECT count(*) FROM again'), '0',
 	'a change of a table that is copied again is left to its synchronization'
 );
 $copy->query_safe('ROLLBACK');
 $copy->quit;
 $subscriber->wait_for_subscription_sync($publisher, 'tap');
-tables_equal('after it was copied again', 'again', 'items');
-is(apply_pid($subscriber, 'tap'),
+$pair->tables_equal('after it was copied again', 'again', 'items');
+is($subscriber->apply_pid('tap'),
 	$apply_pid, 'by the same apply worker all the time');
 finish($publisher, $subscriber);
 done_testing();

@@ -16,18 +16,18 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-my ($publisher, $subscriber) = new_pair(
+my ($pair, $publisher, $subscriber) = new_pair(
 	subscriber_conf => q(
 		parallel_apply.writers_per_subscription = 4
 		parallel_apply.max_batch_transactions = 1));
 my @tables = qw(gate jobs orders late);
 
-exec_both(
+$pair->exec_both(
 	q(CREATE TABLE gate (id int PRIMARY KEY, n int);
 	CREATE TABLE jobs (id int PRIMARY KEY, n int);
 	CREATE TABLE orders (id int PRIMARY KEY);
 	CREATE TABLE late (id int PRIMARY KEY);));
-on_subscriber(
+$subscriber->sql(
 	q(CREATE TABLE taken (id int, job int);
 	CREATE FUNCTION take() RETURNS trigger LANGUAGE plpgsql AS $$
 	BEGIN
@@ -35,10 +35,9 @@ on_subscriber(
 			FROM public.jobs j ORDER BY j.id LIMIT 1 FOR UPDATE SKIP LOCKED;
 		RETURN NEW;
 	END $$;));
-create_extension($subscriber);
-subscribe($publisher, $subscriber, 'tap',
-	publication => 'FOR TABLE gate, jobs, orders');
-on_publisher(
+$subscriber->create_extension;
+$pair->subscribe('tap', publication => 'FOR TABLE gate, jobs, orders');
+$publisher->sql(
 	q(INSERT INTO gate VALUES (1, 0), (2, 0);
 	INSERT INTO jobs VALUES (1, 0), (2, 0);));
 
@@ -47,13 +46,13 @@ my $turn = 'waiting for prior commit';
 
 sub commit_each
 {
-	on_publisher(join '', map { "BEGIN; $_; COMMIT;\n" } @_);
+	$publisher->sql(join '', map { "BEGIN; $_; COMMIT;\n" } @_);
 	return;
 }
 
 sub create_trigger
 {
-	on_subscriber(
+	$subscriber->sql(
 		q(CREATE TRIGGER take AFTER INSERT ON orders FOR EACH ROW EXECUTE FUNCTION take();
 		ALTER TABLE orders ENABLE ALWAYS TRIGGER take;));
 	return;
@@ -65,73 +64,70 @@ sub takes_first_job
 {
 	my ($order, $name) = @_;
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
-	tables_equal($name, @tables);
-	is(on_subscriber("SELECT job FROM taken WHERE id = $order"),
+	$pair->tables_equal($name, @tables);
+	is($subscriber->sql("SELECT job FROM taken WHERE id = $order"),
 		'1', "it takes the first job, $name");
-	on_subscriber('DROP TRIGGER take ON orders');
+	$subscriber->sql('DROP TRIGGER take ON orders');
 	return;
 }
 
 # By a writer
 {
-	my $gate = hold($subscriber, 'SELECT FROM gate WHERE id = 1 FOR UPDATE');
+	my $gate = $subscriber->hold('SELECT FROM gate WHERE id = 1 FOR UPDATE');
 	commit_each(
 		'UPDATE gate SET n = n + 1 WHERE id = 1; INSERT INTO orders VALUES (1)',
 		'UPDATE jobs SET n = n + 1 WHERE id = 1');
-	states_become($subscriber, "$lock, $turn",
+	$subscriber->states_become("$lock, $turn",
 		'a younger transaction has locked a job');
 	create_trigger();
 	$gate->query_safe('COMMIT');
 	$gate->quit;
 	takes_first_job(1, 'where a writer fires a new trigger');
-	is(counter($subscriber, 'fallbacks'), '0', 'without the native loop');
+	is($subscriber->counter('fallbacks'), '0', 'without the native loop');
 }
 
 # By the native loop, because the subscription has changed
 {
-	my $gate = hold($subscriber, 'SELECT FROM gate WHERE id = 1 FOR UPDATE');
+	my $gate = $subscriber->hold('SELECT FROM gate WHERE id = 1 FOR UPDATE');
 	my $second =
-	  hold($subscriber, 'SELECT FROM gate WHERE id = 2 FOR UPDATE');
+	  $subscriber->hold('SELECT FROM gate WHERE id = 2 FOR UPDATE');
 	commit_each(
 		'UPDATE gate SET n = n + 1 WHERE id = 1',
 		'UPDATE gate SET n = n + 1 WHERE id = 2; INSERT INTO orders VALUES (2)',
 		'UPDATE jobs SET n = n + 1 WHERE id = 1');
-	states_become(
-		$subscriber,
-		"$lock, $lock, $turn",
+	$subscriber->states_become("$lock, $lock, $turn",
 		'a younger transaction has locked a job behind two');
 	create_trigger();
-	on_subscriber(q(ALTER SUBSCRIPTION tap SKIP (lsn = '7F000000/0')));
+	$subscriber->sql(q(ALTER SUBSCRIPTION tap SKIP (lsn = '7F000000/0')));
 	$_->query_safe('COMMIT') for $second, $gate;
 	$_->quit for $second, $gate;
 	takes_first_job(2,
 		'where the native loop fires it because a writer was refused');
-	is(counter($subscriber, 'fallbacks'), '1', 'with the native loop');
+	is($subscriber->counter('fallbacks'), '1', 'with the native loop');
 }
 
 # By the native loop, because a table is being synchronized; it has already begun.
 {
-	on_publisher('ALTER PUBLICATION tap ADD TABLE late');
-	my $copy = hold($publisher, 'SELECT pg_current_xact_id()');
-	on_subscriber('ALTER SUBSCRIPTION tap REFRESH PUBLICATION');
-	wait_until(
+	$publisher->sql('ALTER PUBLICATION tap ADD TABLE late');
+	my $copy = $publisher->hold('SELECT pg_current_xact_id()');
+	$subscriber->sql('ALTER SUBSCRIPTION tap REFRESH PUBLICATION');
+	$subscriber->wait_until(
 		q(srsubstate = 'd' FROM pg_subscription_rel WHERE srrelid = 'late'::regclass),
 		'the copy does not begin');
-	my $gate = hold($subscriber, 'SELECT FROM gate WHERE id = 1 FOR UPDATE');
+	my $gate = $subscriber->hold('SELECT FROM gate WHERE id = 1 FOR UPDATE');
 	my $second =
-	  hold($subscriber, 'SELECT FROM gate WHERE id = 2 FOR UPDATE');
+	  $subscriber->hold('SELECT FROM gate WHERE id = 2 FOR UPDATE');
 	commit_each(
 		'UPDATE gate SET n = n + 1 WHERE id = 1',
 		'INSERT INTO late VALUES (1); UPDATE gate SET n = n + 1 WHERE id = 2;
 		INSERT INTO orders VALUES (3)',
 		'UPDATE jobs SET n = n + 1 WHERE id = 1');
-	states_become(
-		$subscriber,
+	$subscriber->states_become(
 		"$lock, $turn",
 		'a younger transaction has locked a job behind one that is for the native loop'
 	);
 	$gate->query_safe('COMMIT');
-	wait_until(
+	$subscriber->wait_until(
 		q(count(*) = 1 FROM pg_stat_activity
 		WHERE backend_type LIKE 'logical replication%worker' AND wait_event_type = 'Lock'
 		AND pid IN (SELECT pid FROM pg_stat_subscription WHERE relid IS NULL)),
@@ -139,11 +135,11 @@ sub takes_first_job
 	create_trigger();
 	$second->query_safe('COMMIT');
 	$_->quit for $gate, $second;
-	wait_until('count(*) = 1 FROM taken WHERE id = 3',
+	$subscriber->wait_until('count(*) = 1 FROM taken WHERE id = 3',
 		'the trigger does not fire');
 	$copy->query_safe('COMMIT');
 	$copy->quit;
-	wait_until_ready($subscriber);
+	$subscriber->wait_until_ready;
 	takes_first_job(3, 'where the native loop has begun before there is one');
 }
 

@@ -35,7 +35,7 @@ sub set_clock
 append_to_file("$directory/shift", pack 'q', 0);
 
 # Delayed actions of PostgreSQL's own apply are not part of the test.
-my ($publisher, $subscriber) = new_pair(
+my ($pair, $publisher, $subscriber) = new_pair(
 	publisher_conf => 'wal_sender_timeout = 2s',
 	subscriber_conf => q(
 		wal_receiver_timeout = 0
@@ -49,17 +49,17 @@ $subscriber->stop;
 	$subscriber->start;
 }
 
-exec_both(
+$pair->exec_both(
 	q(CREATE TABLE items (id int PRIMARY KEY, v int);
 	CREATE TABLE gate (id int PRIMARY KEY, n int);));
-on_publisher('INSERT INTO gate VALUES (1, 0)');
-create_extension($subscriber);
-subscribe($publisher, $subscriber, 'tap');
-wait_for_pool($subscriber, 'tap', 4);
+$publisher->sql('INSERT INTO gate VALUES (1, 0)');
+$subscriber->create_extension;
+$pair->subscribe('tap');
+$subscriber->wait_for_pool('tap', 4);
 
 sub insert
 {
-	on_publisher(
+	$publisher->sql(
 		'INSERT INTO items SELECT coalesce(max(id), 0) + 1, 0 FROM items');
 	return;
 }
@@ -69,12 +69,13 @@ sub insert
 sub begin_to_wait
 {
 	my ($timeout) = @_;
-	my $lsn = on_publisher(q(SELECT pg_current_wal_insert_lsn() + 16777216));
+	my $lsn =
+	  $publisher->sql(q(SELECT pg_current_wal_insert_lsn() + 16777216));
 	my $session = $subscriber->background_psql('postgres');
 	$session->query_until(qr/waiting/,
 		"\\echo waiting\nSELECT 'returned ' || parallel_apply.wait_for_lsn('tap', '$lsn', '$timeout');\n"
 	);
-	wait_until(
+	$subscriber->wait_until(
 		q(count(*) = 1 FROM pg_stat_activity WHERE pid <> pg_backend_pid()
 		AND query LIKE '%wait_for_lsn%' AND wait_event_type = 'Extension'),
 		'the session does not wait');
@@ -100,16 +101,16 @@ sub is_patient
 	my $is_patient;
 	for (1 .. 3)
 	{
-		wait_for_pool($subscriber, 'tap');
+		$subscriber->wait_for_pool('tap');
 		my $offset = -s $publisher->logfile;
-		on_subscriber(q(SELECT parallel_apply.pause('tap')));
+		$subscriber->sql(q(SELECT parallel_apply.pause('tap')));
 		insert();
 		my $end = time + 5;
 		$publisher->poll_query_until('postgres',
 			"SELECT clock_timestamp() > to_timestamp($end)")
 		  or die 'time does not pass';
-		on_subscriber(q(SELECT parallel_apply.resume('tap')));
-		wait_applied($publisher, $subscriber, 'tap');
+		$subscriber->sql(q(SELECT parallel_apply.resume('tap')));
+		$publisher->wait_applied;
 		$is_patient = slurp_file($publisher->logfile, $offset) !~
 		  /due to replication timeout/;
 		last if $is_patient;
@@ -125,12 +126,12 @@ sub applies_lone
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
 	my $count =
 	  'SELECT leader_transactions FROM parallel_apply.subscription_stats';
-	my $before = on_subscriber($count);
+	my $before = $subscriber->sql($count);
 	for (1 .. 30)
 	{
 		insert();
-		wait_applied($publisher, $subscriber, 'tap');
-		return pass($name) if on_subscriber($count) > $before;
+		$publisher->wait_applied;
+		return pass($name) if $subscriber->sql($count) > $before;
 	}
 	return fail($name);
 }
@@ -140,7 +141,7 @@ sub applies_lone
 my $session = begin_to_wait('1 min');
 set_clock($HOUR);
 cmp_ok(
-	on_subscriber('SELECT extract(epoch FROM clock_timestamp())'),
+	$subscriber->sql('SELECT extract(epoch FROM clock_timestamp())'),
 	'>',
 	time + $HOUR / 2,
 	'the clock was set forward');
@@ -149,12 +150,12 @@ is_patient('the publisher gets its answers after an hour that was none');
 for (1 .. 2)
 {
 	insert();
-	on_publisher('SELECT pg_switch_wal()');
+	$publisher->sql('SELECT pg_switch_wal()');
 }
 insert();
 returns($session, 'true',
 	'and a session that waits for a position does not time out');
-tables_equal('after the clock was set forward', 'items', 'gate');
+$pair->tables_equal('after the clock was set forward', 'items', 'gate');
 
 ### back
 
@@ -164,10 +165,10 @@ returns($session, 'false',
 	'a session that waits for a position while the clock is set back does not wait longer'
 );
 is_patient('the publisher gets its answers');
-reload_with($subscriber, 'parallel_apply.idle_writers_per_subscription = 1');
-wait_for_pool($subscriber, 'tap', 1);
+$subscriber->reload_with('parallel_apply.idle_writers_per_subscription = 1');
+$subscriber->wait_for_pool('tap', 1);
 pass('writers without work leave');
-tables_equal('after the clock was set back', 'items', 'gate');
+$pair->tables_equal('after the clock was set back', 'items', 'gate');
 
 finish($publisher, $subscriber,
 	qr/ERROR: +could not (receive data from|send data to) WAL stream/);

@@ -13,19 +13,19 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-my ($publisher, $subscriber) = new_pair(subscriber_conf => <<~'CONF');
+my ($pair, $publisher, $subscriber) = new_pair(subscriber_conf => <<~'CONF');
 	parallel_apply.max_batch_transactions = 1
 	wal_receiver_status_interval = 1s
 	CONF
 
-exec_both(
+$pair->exec_both(
 	q(CREATE TABLE locked (id int PRIMARY KEY, v int);
 	CREATE TABLE free (id int PRIMARY KEY, v int);
 	CREATE TABLE counted (id int PRIMARY KEY, v int);));
-$publisher->safe_psql('postgres', 'CREATE TABLE unpublished (v text)');
-create_extension($subscriber);
-subscribe(
-	$publisher, $subscriber, 'tap',
+$publisher->sql('CREATE TABLE unpublished (v text)');
+$subscriber->create_extension;
+$pair->subscribe(
+	'tap',
 	publication => 'FOR TABLE locked, free, counted',
 	with => 'streaming = off');
 
@@ -43,18 +43,14 @@ sub poll
 sub commit
 {
 	my ($sql) = @_;
-	my $xid = $publisher->safe_psql('postgres',
+	my $xid = $publisher->sql(
 		"BEGIN; $sql; SELECT pg_current_xact_id()::xid; COMMIT");
-	return (
-		$xid,
-		$publisher->safe_psql(
-			'postgres', 'SELECT pg_current_wal_insert_lsn()'));
+	return ($xid, $publisher->sql('SELECT pg_current_wal_insert_lsn()'));
 }
 
 ### names
 
-is( $subscriber->safe_psql(
-		'postgres',
+is( $subscriber->sql(
 		q(SELECT w.writer, w.subname, w.state, w.remote_xid IS NULL, w.remote_lsn IS NULL
 		FROM parallel_apply.writers w
 		JOIN pg_subscription s ON s.oid = w.subid
@@ -65,8 +61,7 @@ is( $subscriber->safe_psql(
 		ORDER BY w.writer)),
 	join("\n", map { "$_|tap|idle|t|t" } 1 .. 4),
 	'each writer is in pg_stat_activity by its name, and idle');
-is( $subscriber->safe_psql(
-		'postgres',
+is( $subscriber->sql(
 		q(SELECT count(*) FROM pg_stat_activity WHERE backend_type LIKE 'parallel_apply writer%'
 		AND state = 'idle' AND query = '')),
 	'4',
@@ -74,8 +69,7 @@ is( $subscriber->safe_psql(
 
 ### states
 
-my $before_lsn =
-  $publisher->safe_psql('postgres', 'SELECT pg_current_wal_insert_lsn()');
+my $before_lsn = $publisher->sql('SELECT pg_current_wal_insert_lsn()');
 my $lock = $subscriber->background_psql('postgres');
 $lock->query_safe('BEGIN; LOCK TABLE locked IN ACCESS EXCLUSIVE MODE');
 
@@ -88,8 +82,7 @@ poll(
 	'writers wait for the lock, for their turn, and for an older transaction with the same row',
 	"$lock_xid waiting for lock, $turn_xid waiting for prior commit, $row_xid waiting for dependency"
 );
-is( $subscriber->safe_psql(
-		'postgres',
+is( $subscriber->sql(
 		"SELECT array_agg(remote_lsn > '$before_lsn' AND remote_lsn < CASE remote_xid
 			WHEN '$lock_xid' THEN '$lock_lsn' WHEN '$turn_xid' THEN '$turn_lsn'
 			ELSE '$row_lsn' END::pg_lsn ORDER BY writer)
@@ -103,8 +96,7 @@ poll(
 	WHERE remote_xid IS NOT NULL",
 	'pg_stat_activity shows the lock wait and the waits of the extension',
 	'Lock,Extension,Extension');
-is( $subscriber->safe_psql(
-		'postgres',
+is( $subscriber->sql(
 		"SELECT a.state, a.query = 'public.free ' || w.remote_lsn FROM (SELECT * FROM $writers) w
 		JOIN pg_stat_activity a USING (pid) WHERE w.remote_xid = '$turn_xid'"),
 	'active|t',
@@ -116,14 +108,12 @@ poll(
 	$publisher,
 	"SELECT write_lsn >= '$row_lsn' FROM $standby",
 	'the publisher gets the received position');
-is( $publisher->safe_psql(
-		'postgres',
+is( $publisher->sql(
 		"SELECT flush_lsn < '$lock_lsn', replay_lsn < '$lock_lsn' FROM $standby"
 	),
 	't|t',
 	'but neither flush nor replay of a transaction that waits for a lock');
-is( $publisher->safe_psql(
-		'postgres',
+is( $publisher->sql(
 		"SELECT confirmed_flush_lsn < '$lock_lsn' FROM pg_replication_slots WHERE slot_name = 'tap'"
 	),
 	't',
@@ -132,12 +122,12 @@ poll(
 	$subscriber,
 	"SELECT received_lsn >= '$row_lsn' FROM pg_stat_subscription WHERE subname = 'tap' AND relid IS NULL",
 	'pg_stat_subscription shows what was received');
-is($subscriber->safe_psql('postgres', 'SELECT count(*) FROM free'),
+is($subscriber->sql('SELECT count(*) FROM free'),
 	'0', 'no transaction overtakes the one that waits');
 
 $lock->query_safe('COMMIT');
 $lock->quit;
-wait_applied($publisher, $subscriber, 'tap');
+$publisher->wait_applied;
 poll(
 	$publisher,
 	"SELECT flush_lsn >= '$row_lsn' AND replay_lsn >= '$row_lsn' FROM $standby",
@@ -151,8 +141,7 @@ poll(
 	"SELECT count(*) FROM $writers AND state = 'idle' AND remote_xid IS NULL AND remote_lsn IS NULL",
 	'all writers are idle again',
 	'4');
-is( $subscriber->safe_psql(
-		'postgres',
+is( $subscriber->sql(
 		"SELECT last_msg_send_time > now() - interval '1 minute'
 		AND last_msg_receipt_time > now() - interval '1 minute'
 		AND latest_end_time > now() - interval '1 minute'
@@ -174,7 +163,7 @@ poll(
 ### counters
 
 my ($transactions, $rows) =
-  map { counter($subscriber, $_) } qw(transactions rows);
+  map { $subscriber->counter($_) } qw(transactions rows);
 is("$transactions $rows", '3 3', 'what was done so far is counted');
 my $log_offset = -s $subscriber->logfile;
 my $sql = '';
@@ -182,18 +171,17 @@ $sql .= "INSERT INTO counted VALUES ($_, 0);\n" for 1 .. 30;
 $sql .= "UPDATE counted SET v = v + 1 WHERE id = $_;\n" for 1 .. 20;
 $sql .= "DELETE FROM counted WHERE id = $_;\n" for 1 .. 10;
 $sql .= 'INSERT INTO counted SELECT i, i FROM generate_series(101, 200) i;';
-$publisher->safe_psql('postgres', $sql);
-wait_applied($publisher, $subscriber, 'tap');
+$publisher->sql($sql);
+$publisher->wait_applied;
 poll(
 	$subscriber,
 	"SELECT sum(transactions) FROM $writers",
 	'each transaction is counted once',
 	$transactions + 61);
-is( counter($subscriber, 'rows'),
+is( $subscriber->counter('rows'),
 	$rows + 160,
 	'and each of the rows changed in them');
-is( $subscriber->safe_psql(
-		'postgres',
+is( $subscriber->sql(
 		"SELECT sum(fallbacks), sum(commit_order_aborts) FROM $writers"),
 	'0|0',
 	'nothing went wrong');
@@ -203,19 +191,18 @@ poll(
 	FROM pg_stat_user_tables WHERE relname = 'counted'),
 	'pg_stat_user_tables counts the applied rows',
 	'130 20 10');
-rows_equal($publisher, $subscriber, $_) for qw(locked free counted);
+$pair->rows_equal($_) for qw(locked free counted);
 
 ### privileges
 
-$subscriber->safe_psql('postgres',
+$subscriber->sql(
 	'CREATE ROLE monitor IN ROLE pg_monitor; CREATE ROLE outsider;');
-is( $subscriber->safe_psql(
-		'postgres',
+is( $subscriber->sql(
 		'SET ROLE monitor; SELECT count(*), count(subname), count(pid) FROM parallel_apply.writers'
 	),
 	'4|4|4',
 	'a member of pg_monitor sees all writers');
-is( on_subscriber(
+is( $subscriber->sql(
 		'SET ROLE outsider; SELECT count(*) FROM parallel_apply.writers'),
 	'0',
 	'others do not');
@@ -224,7 +211,7 @@ is( on_subscriber(
 
 # In a trigger, or after a reload that a writer has noticed when it applies what
 # follows
-on_subscriber(
+$subscriber->sql(
 	q(CREATE TABLE names (name text);
 	CREATE FUNCTION named() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
 		INSERT INTO public.names VALUES (current_setting('application_name'));
@@ -236,21 +223,21 @@ on_subscriber(
 my $named =
   q(SELECT bool_and(a.application_name = format('parallel_apply writer %s:%s', w.subid, w.writer)) FROM parallel_apply.writers w
 	JOIN pg_stat_activity a USING (pid) WHERE w.state = 'idle' HAVING count(*) = 4);
-$publisher->safe_psql('postgres', 'UPDATE free SET v = 3');
-wait_applied($publisher, $subscriber, 'tap');
+$publisher->sql('UPDATE free SET v = 3');
+$publisher->wait_applied;
 poll($subscriber, $named, 'a trigger does not take its name from a writer');
-reload_with($subscriber, "application_name = 'reloaded'");
+$subscriber->reload_with("application_name = 'reloaded'");
 do
 {
-	$publisher->safe_psql('postgres', 'UPDATE free SET v = v + 1');
-	wait_applied($publisher, $subscriber, 'tap');
-} until on_subscriber(
+	$publisher->sql('UPDATE free SET v = v + 1');
+	$publisher->wait_applied;
+} until $subscriber->sql(
 	q(SELECT count(*) > 0 FROM names WHERE name = 'reloaded')) eq 't';
 poll($subscriber, $named, 'nor does a reload');
 
 ### log
 
-my @pids = (apply_pid($subscriber, 'tap'), writer_pids($subscriber, 'tap'));
+my @pids = ($subscriber->apply_pid('tap'), $subscriber->writer_pids('tap'));
 my $pids = join '|', @pids;
 is( join("\n",
 		grep { /\[($pids)\]/ } split /\n/,
@@ -259,7 +246,7 @@ is( join("\n",
 	'neither apply worker nor writers log anything while transactions are applied'
 );
 
-$subscriber->safe_psql('postgres', 'ALTER SUBSCRIPTION tap DISABLE');
+$subscriber->sql('ALTER SUBSCRIPTION tap DISABLE');
 poll(
 	$subscriber,
 	q(SELECT count(*) = 0 FROM pg_stat_activity WHERE backend_type LIKE 'parallel_apply writer%'),

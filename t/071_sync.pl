@@ -14,7 +14,7 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-my ($publisher, $subscriber) = new_pair(
+my ($pair, $publisher, $subscriber) = new_pair(
 	publisher_conf => 'max_prepared_transactions = 2',
 	subscriber_conf => <<~'CONF');
 	fsync = on
@@ -24,40 +24,39 @@ my ($publisher, $subscriber) = new_pair(
 	parallel_apply.max_batch_transactions = 1
 	CONF
 
-exec_both(
+$pair->exec_both(
 	q(CREATE TABLE history (id serial PRIMARY KEY, mode text,
 		lsn pg_lsn DEFAULT pg_current_wal_insert_lsn());
 	CREATE TABLE locked_a (id int PRIMARY KEY);
 	CREATE TABLE locked_b (id int PRIMARY KEY);
 	CREATE TABLE free (id int PRIMARY KEY);));
-create_extension($subscriber);
-subscribe($publisher, $subscriber, 'tap',
-	with => 'streaming = off, two_phase = on');
+$subscriber->create_extension;
+$pair->subscribe('tap', with => 'streaming = off, two_phase = on');
 
 sub confirmed
 {
-	return $publisher->safe_psql('postgres',
+	return $publisher->sql(
 		q(SELECT confirmed_flush_lsn FROM pg_replication_slots WHERE slot_name = 'tap')
 	);
 }
 
 ### the publisher waits for the subscription
 
-reload_with($publisher, q(synchronous_standby_names = 'tap'));
-wait_for_sync_state($publisher, 'tap', 'sync');
+$publisher->reload_with(q(synchronous_standby_names = 'tap'));
+$publisher->wait_for_sync_state('tap', 'sync');
 
 for my $mode (qw(off local remote_write on remote_apply))
 {
 	my $missing = 0;
 	for my $i (1 .. 8)
 	{
-		my $id = $publisher->safe_psql('postgres',
+		my $id = $publisher->sql(
 			"SET synchronous_commit = $mode; INSERT INTO history (mode) VALUES ('$mode') RETURNING id"
 		);
 		next if $mode ne 'remote_apply';
 		$missing++
-		  if $subscriber->safe_psql('postgres',
-			"SELECT count(*) FROM history WHERE id = $id") ne '1';
+		  if $subscriber->sql("SELECT count(*) FROM history WHERE id = $id")
+		  ne '1';
 	}
 	is( $missing, 0,
 		"a commit with synchronous_commit = $mode returns"
@@ -89,10 +88,8 @@ $publisher->pgbench(
 		'071_apply' =>
 		  q(SET synchronous_commit = remote_apply; INSERT INTO history (mode) VALUES ('apply');)
 	});
-is( $subscriber->safe_psql(
-		'postgres', q(SELECT count(*) FROM history WHERE mode = 'apply')),
-	'400',
-	'and all of them are, when the last one has returned');
+is($subscriber->sql(q(SELECT count(*) FROM history WHERE mode = 'apply')),
+	'400', 'and all of them are, when the last one has returned');
 
 # A commit that is blocked on the subscriber is blocked on the publisher.
 my $lock = $subscriber->background_psql('postgres');
@@ -114,8 +111,7 @@ ok( $subscriber->poll_query_until(
 		q(SELECT count(*) = 1 FROM parallel_apply.writers WHERE state = 'waiting for lock')
 	),
 	'for a writer that waits for a lock');
-is( $publisher->safe_psql(
-		'postgres',
+is( $publisher->sql(
 		q(SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'SyncRep')
 	),
 	'1',
@@ -124,10 +120,10 @@ $lock->query_safe('ROLLBACK');
 $lock->quit;
 $client->query_until(qr/returned/, '');
 $client->quit;
-is($subscriber->safe_psql('postgres', 'SELECT count(*) FROM locked_a'),
+is($subscriber->sql('SELECT count(*) FROM locked_a'),
 	'1', 'and returns when its row is there');
 
-reload_with($publisher, q(synchronous_standby_names = ''));
+$publisher->reload_with(q(synchronous_standby_names = ''));
 
 ### no confirmed commit is lost in a crash
 
@@ -135,12 +131,12 @@ reload_with($publisher, q(synchronous_standby_names = ''));
 sub crash_under_load
 {
 	my ($setting) = @_;
-	set_synchronous_commit($subscriber, $setting);
+	$subscriber->set_synchronous_commit($setting);
 
 	my $script = $publisher->basedir . "/071_crash_$setting";
 	append_to_file($script,
 		"INSERT INTO history (mode) VALUES ('$setting');\n");
-	my $load = start_load($publisher, $script);
+	my $load = $publisher->start_load($script);
 	$subscriber->poll_query_until('postgres',
 		"SELECT count(*) > 300 FROM history WHERE mode = '$setting'")
 	  or die 'the load is not applied';
@@ -148,21 +144,19 @@ sub crash_under_load
 	end_load($load);
 
 	my $confirmed = confirmed();
-	my $expected = $publisher->safe_psql('postgres',
+	my $expected = $publisher->sql(
 		"SELECT max(id) - 1 FROM history WHERE lsn <= '$confirmed'");
 	cmp_ok($expected, '>', 0, 'something was confirmed');
 	configure_and_start('max_logical_replication_workers = 0');
-	is( $subscriber->safe_psql(
-			'postgres', "SELECT count(*) FROM history WHERE id <= $expected"),
-		$publisher->safe_psql(
-			'postgres', "SELECT count(*) FROM history WHERE id <= $expected"),
+	is( $subscriber->sql(
+			"SELECT count(*) FROM history WHERE id <= $expected"),
+		$publisher->sql("SELECT count(*) FROM history WHERE id <= $expected"),
 		"after a crash, synchronous_commit = $setting has all that was confirmed"
 	);
 	$subscriber->stop;
 	configure_and_start('max_logical_replication_workers = 8');
-	wait_applied($publisher, $subscriber, 'tap');
-	rows_equal($publisher, $subscriber, 'history',
-		'and gets the rest when apply continues');
+	$publisher->wait_applied;
+	$pair->rows_equal('history', 'and gets the rest when apply continues');
 	return;
 }
 
@@ -184,26 +178,25 @@ $standby->init_from_backup($subscriber, 'backup', has_streaming => 1);
 $standby->append_conf('postgresql.conf',
 	"max_logical_replication_workers = 0\nwal_receiver_status_interval = 1");
 $standby->start;
-reload_with($subscriber, q(synchronous_standby_names = 'standby'));
-wait_for_sync_state($subscriber, 'standby', 'sync');
-set_synchronous_commit($subscriber, 'remote_apply');
-reload_with($publisher, q(synchronous_standby_names = 'tap'));
-wait_for_sync_state($publisher, 'tap', 'sync');
+$subscriber->reload_with(q(synchronous_standby_names = 'standby'));
+$subscriber->wait_for_sync_state('standby', 'sync');
+$subscriber->set_synchronous_commit('remote_apply');
+$publisher->reload_with(q(synchronous_standby_names = 'tap'));
+$publisher->wait_for_sync_state('tap', 'sync');
 
 my $missing = 0;
 for my $i (1 .. 8)
 {
-	my $id = $publisher->safe_psql('postgres',
+	my $id = $publisher->sql(
 		q(SET synchronous_commit = on; INSERT INTO history (mode) VALUES ('standby') RETURNING id)
 	);
 	$missing++
-	  if $standby->safe_psql('postgres',
-		"SELECT count(*) FROM history WHERE id = $id") ne '1';
+	  if $standby->sql("SELECT count(*) FROM history WHERE id = $id") ne '1';
 }
 is($missing, 0,
 	'transactions that the publisher waited for are visible on the standby of the subscriber'
 );
-reload_with($publisher, q(synchronous_standby_names = ''));
+$publisher->reload_with(q(synchronous_standby_names = ''));
 
 # Two transactions wait for locks when the one before them is confirmed.  Then the
 # standby stops, and the first of the two is committed: it is flushed on the
@@ -212,10 +205,9 @@ $lock = $subscriber->background_psql('postgres');
 my $lock_b = $subscriber->background_psql('postgres');
 $lock->query_safe('BEGIN; LOCK TABLE locked_a IN ACCESS EXCLUSIVE MODE');
 $lock_b->query_safe('BEGIN; LOCK TABLE locked_b IN ACCESS EXCLUSIVE MODE');
-$publisher->safe_psql('postgres', 'INSERT INTO free VALUES (1)');
-my $lsn_free =
-  $publisher->safe_psql('postgres', 'SELECT pg_current_wal_insert_lsn()');
-$publisher->safe_psql('postgres',
+$publisher->sql('INSERT INTO free VALUES (1)');
+my $lsn_free = $publisher->sql('SELECT pg_current_wal_insert_lsn()');
+$publisher->sql(
 	"INSERT INTO locked_a VALUES (2);\nINSERT INTO locked_b VALUES (2);");
 $subscriber->poll_query_until('postgres',
 	q(SELECT count(*) = 2 FROM parallel_apply.writers WHERE state = 'waiting for lock')
@@ -230,15 +222,14 @@ $lock->quit;
 $subscriber->poll_query_until('postgres',
 	'SELECT count(*) = 1 FROM locked_a WHERE id = 2')
   or die 'the second transaction is not applied';
-my $local_lsn =
-  $subscriber->safe_psql('postgres', 'SELECT pg_current_wal_insert_lsn()');
+my $local_lsn = $subscriber->sql('SELECT pg_current_wal_insert_lsn()');
 $subscriber->poll_query_until('postgres',
 	"SELECT pg_current_wal_flush_lsn() >= '$local_lsn'")
   or die 'the second transaction is not flushed';
 # The apply worker continues: it waits for the standby, or receives the next
 # transaction.
-my $apply = apply_pid($subscriber, 'tap');
-$publisher->safe_psql('postgres', 'INSERT INTO free VALUES (2)');
+my $apply = $subscriber->apply_pid('tap');
+$publisher->sql('INSERT INTO free VALUES (2)');
 $subscriber->poll_query_until(
 	'postgres',
 	qq(SELECT EXISTS (SELECT FROM parallel_apply.writers WHERE state = 'waiting for prior commit')
@@ -250,25 +241,26 @@ is(confirmed(), $before,
 $standby->start;
 $lock_b->query_safe('ROLLBACK');
 $lock_b->quit;
-wait_applied($publisher, $subscriber, 'tap');
+$publisher->wait_applied;
 $subscriber->wait_for_catchup('standby', 'replay');
-rows_equal($publisher, $subscriber, $_)
-  for qw(history locked_a locked_b free);
-rows_equal($publisher, $standby, $_, "$_ is equal on the standby")
+$pair->rows_equal($_) for qw(history locked_a locked_b free);
+PapplyPair->new($publisher, $standby)
+  ->rows_equal($_, "$_ is equal on the standby")
   for qw(history locked_a locked_b free);
 
 # The same for a transaction that is prepared
-wait_until(q(subtwophasestate = 'e' FROM pg_subscription),
+$subscriber->wait_until(q(subtwophasestate = 'e' FROM pg_subscription),
 	'two_phase is not enabled');
-$lock = hold($subscriber, 'LOCK TABLE locked_a IN SHARE MODE');
-$publisher->safe_psql('postgres',
+$lock = $subscriber->hold('LOCK TABLE locked_a IN SHARE MODE');
+$publisher->sql(
 	q(BEGIN; INSERT INTO locked_a VALUES (3); PREPARE TRANSACTION 'a'));
-wait_for_state($subscriber, 'waiting for lock');
+$subscriber->wait_for_state('waiting for lock');
 $before = confirmed();
 $standby->stop;
 $lock->query_safe('ROLLBACK');
 $lock->quit;
-wait_until('count(*) = 1 FROM pg_prepared_xacts', 'nothing is prepared');
+$subscriber->wait_until('count(*) = 1 FROM pg_prepared_xacts',
+	'nothing is prepared');
 ok( $subscriber->poll_query_until(
 		'postgres',
 		"SELECT wait_event = 'SyncRep' FROM pg_stat_activity WHERE pid = $apply"
@@ -277,12 +269,12 @@ ok( $subscriber->poll_query_until(
 is(confirmed(), $before,
 	'nor is a transaction that is prepared confirmed before');
 $standby->start;
-$publisher->safe_psql('postgres', q(COMMIT PREPARED 'a'));
-wait_applied($publisher, $subscriber, 'tap');
-rows_equal($publisher, $subscriber, 'locked_a');
+$publisher->sql(q(COMMIT PREPARED 'a'));
+$publisher->wait_applied;
+$pair->rows_equal('locked_a');
 
 $standby->stop;
-reload_with($subscriber, q(synchronous_standby_names = ''));
+$subscriber->reload_with(q(synchronous_standby_names = ''));
 finish(
 	$publisher, $subscriber,
 	qr/connection to client lost/,

@@ -14,19 +14,19 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-my ($publisher, $subscriber) =
+my ($pair, $publisher, $subscriber) =
   new_pair(publisher_conf => q(logical_decoding_work_mem = 64kB));
-exec_both(
+$pair->exec_both(
 	q(CREATE TABLE gate (id int PRIMARY KEY, n int NOT NULL);
 	CREATE TABLE items (id int PRIMARY KEY, v int NOT NULL);
 	CREATE TABLE late (id int PRIMARY KEY, v int NOT NULL);
 	CREATE TABLE later (id int PRIMARY KEY, v int NOT NULL);));
-create_extension($subscriber);
-subscribe(
-	$publisher, $subscriber, 'tap',
+$subscriber->create_extension;
+$pair->subscribe(
+	'tap',
 	publication => 'FOR TABLE gate, items',
 	with => 'streaming = on');
-on_publisher(
+$publisher->sql(
 	q(INSERT INTO gate VALUES (1, 0);
 	INSERT INTO items SELECT i, 0 FROM generate_series(1, 100) i;
 	INSERT INTO late SELECT i, 0 FROM generate_series(1, 100) i;
@@ -36,8 +36,8 @@ sub all_is_equal
 {
 	my ($when, @tables) = @_;
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
-	wait_applied($publisher, $subscriber, 'tap');
-	rows_equal($publisher, $subscriber, $_, "$_ is equal $when")
+	$publisher->wait_applied;
+	$pair->rows_equal($_, "$_ is equal $when")
 	  for qw(gate items late), @tables;
 	return;
 }
@@ -54,96 +54,92 @@ sub change
 		  for @tables;
 		$sql .= 'COMMIT;';
 	}
-	on_publisher($sql);
-	on_publisher('BEGIN;'
+	$publisher->sql($sql);
+	$publisher->sql('BEGIN;'
 		  . join('', map { "UPDATE $_ SET v = v + 1;" x 10 } @tables)
 		  . 'COMMIT;');
 	return;
 }
 
 # The copy waits for a local session.
-my $copy = hold($subscriber, 'INSERT INTO late VALUES (1, -1)');
-begin_copy('late');
-wait_applied($publisher, $subscriber, 'tap');
+my $copy = $subscriber->hold('INSERT INTO late VALUES (1, -1)');
+$pair->begin_copy('late');
+$publisher->wait_applied;
 
-my $done = counter($subscriber, 'transactions');
-my $pid = apply_pid($subscriber, 'tap');
+my $done = $subscriber->counter('transactions');
+my $pid = $subscriber->apply_pid('tap');
 change('items');
-wait_applied($publisher, $subscriber, 'tap');
-is(counter($subscriber, 'transactions') - $done,
+$publisher->wait_applied;
+is($subscriber->counter('transactions') - $done,
 	21, 'writers apply transactions of other tables during a copy');
 
 change('late');
 change('items', 'late');
-wait_applied($publisher, $subscriber, 'tap');
-is(counter($subscriber, 'transactions') - $done,
+$publisher->wait_applied;
+is($subscriber->counter('transactions') - $done,
 	21, 'and leave those of the table alone');
-is(on_subscriber('SELECT count(*) FROM late'),
+is($subscriber->sql('SELECT count(*) FROM late'),
 	'0', 'whose changes are left to its own synchronization');
-rows_equal($publisher, $subscriber, 'items',
-	'but not what such a transaction does elsewhere');
+$pair->rows_equal('items', 'but not what such a transaction does elsewhere');
 
 # Behind a transaction that waits, and before others that are applied
-my $lock = hold($subscriber, 'SELECT FROM gate FOR UPDATE');
-on_publisher(
+my $lock = $subscriber->hold('SELECT FROM gate FOR UPDATE');
+$publisher->sql(
 	q(UPDATE gate SET n = n + 1;
 	UPDATE late SET v = v + 1 WHERE id = 1;
 	UPDATE items SET v = v + 1 WHERE id = 1;
 	BEGIN; UPDATE items SET v = v + 1 WHERE id = 2; UPDATE late SET v = v + 1; COMMIT;
 	UPDATE items SET v = v * 2 WHERE id = 2;));
-states_become(
-	$subscriber,
+$subscriber->states_become(
 	'waiting for lock, waiting for prior commit, waiting for dependency',
 	'the pool is not drained for a table that is being copied');
 $lock->query_safe('COMMIT');
-wait_applied($publisher, $subscriber, 'tap');
-rows_equal($publisher, $subscriber, 'items', 'items are equal after that');
+$publisher->wait_applied;
+$pair->rows_equal('items', 'items are equal after that');
 
 # The copy ends while all of them are changed.
 $copy->query_safe('ROLLBACK');
 change('late', 'items') for 1 .. 5;
-wait_until_ready($subscriber);
+$subscriber->wait_until_ready;
 change('late');
 all_is_equal('after the copy');
 
 # Two more at the same time, one of which existed before, with transactions all the
 # time
-on_publisher('ALTER PUBLICATION tap ADD TABLE later');
-on_subscriber('ALTER SUBSCRIPTION tap REFRESH PUBLICATION');
+$publisher->sql('ALTER PUBLICATION tap ADD TABLE later');
+$subscriber->sql('ALTER SUBSCRIPTION tap REFRESH PUBLICATION');
 change('later', 'items', 'late') for 1 .. 5;
-wait_until_ready($subscriber);
+$subscriber->wait_until_ready;
 change('later', 'late');
 all_is_equal('after another table', 'later');
-$done = counter($subscriber, 'transactions');
+$done = $subscriber->counter('transactions');
 change('later', 'late');
 all_is_equal('in the end', 'later');
-is(counter($subscriber, 'transactions') - $done,
+is($subscriber->counter('transactions') - $done,
 	21, 'writers apply all of them when all are ready');
-is(apply_pid($subscriber, 'tap'),
+is($subscriber->apply_pid('tap'),
 	$pid, 'by the same apply worker all the time');
 
 # Removed from the publication behind a transaction that has changed it and waits.
 # PostgreSQL's own apply, which would not have begun the transaction, skips the
 # change.
-$lock = hold($subscriber, 'SELECT FROM gate FOR UPDATE');
-on_publisher(
+$lock = $subscriber->hold('SELECT FROM gate FOR UPDATE');
+$publisher->sql(
 	q(UPDATE gate SET n = n + 1; UPDATE later SET v = -1 WHERE id = 1));
-states_become(
-	$subscriber,
-	'waiting for lock, waiting for prior commit',
+$subscriber->states_become('waiting for lock, waiting for prior commit',
 	'a transaction waits');
-on_publisher('ALTER PUBLICATION tap DROP TABLE later');
-on_subscriber('ALTER SUBSCRIPTION tap REFRESH PUBLICATION');
+$publisher->sql('ALTER PUBLICATION tap DROP TABLE later');
+$subscriber->sql('ALTER SUBSCRIPTION tap REFRESH PUBLICATION');
 $lock->query_safe('COMMIT');
-wait_applied($publisher, $subscriber, 'tap');
-is(on_subscriber('SELECT count(*) FROM later WHERE v = -1'),
+$publisher->wait_applied;
+is($subscriber->sql('SELECT count(*) FROM later WHERE v = -1'),
 	'0', 'a change of a table that was removed meanwhile is left out');
 
 # Added again
-on_subscriber('TRUNCATE later');
-on_publisher('ALTER PUBLICATION tap ADD TABLE later');
-on_subscriber('ALTER SUBSCRIPTION tap REFRESH PUBLICATION');
-wait_until_ready($subscriber);
+$subscriber->sql('TRUNCATE later');
+$publisher->sql('ALTER PUBLICATION tap ADD TABLE later');
+$subscriber->sql('ALTER SUBSCRIPTION tap REFRESH PUBLICATION');
+$subscriber->wait_until_ready;
 change('later');
 all_is_equal('after a table was removed and added', 'later');
 

@@ -14,34 +14,34 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-my ($publisher, $subscriber) = new_pair();
-exec_both(
+my ($pair, $publisher, $subscriber) = new_pair();
+$pair->exec_both(
 	q(CREATE TABLE gate (id int PRIMARY KEY, n int NOT NULL);
 	CREATE TABLE late (id int PRIMARY KEY, v int NOT NULL);));
-create_extension($subscriber);
-on_publisher(
+$subscriber->create_extension;
+$publisher->sql(
 	'INSERT INTO gate VALUES (1, 0); INSERT INTO late VALUES (1, 0)');
-subscribe(
-	$publisher, $subscriber, 'tap',
+$pair->subscribe(
+	'tap',
 	publication => 'FOR TABLE gate',
 	with => 'streaming = off');
-my $copy = hold($subscriber, 'INSERT INTO late VALUES (1, -1)');
-my $lock = hold($subscriber, 'SELECT FROM gate FOR UPDATE');
-on_publisher('UPDATE gate SET n = n + 1');
-wait_for_state($subscriber, 'waiting for lock');
-begin_copy('late');
-on_publisher('CREATE TABLE filler AS SELECT generate_series(1, 200000)');
-on_publisher(
+my $copy = $subscriber->hold('INSERT INTO late VALUES (1, -1)');
+my $lock = $subscriber->hold('SELECT FROM gate FOR UPDATE');
+$publisher->sql('UPDATE gate SET n = n + 1');
+$subscriber->wait_for_state('waiting for lock');
+$pair->begin_copy('late');
+$publisher->sql('CREATE TABLE filler AS SELECT generate_series(1, 200000)');
+$publisher->sql(
 	q(BEGIN; UPDATE gate SET n = n + 1; INSERT INTO late VALUES (2, 2); COMMIT)
 );
-my $lsn = on_publisher('SELECT pg_current_wal_lsn()');
+my $lsn = $publisher->sql('SELECT pg_current_wal_lsn()');
 $subscriber->poll_query_until('postgres',
 	"SELECT received_lsn >= '$lsn' FROM pg_stat_subscription WHERE subname = 'tap' AND relid IS NULL"
 ) or die 'the transaction is not received';
-my $walsender = on_publisher(
+my $walsender = $publisher->sql(
 	q(SELECT pid FROM pg_stat_replication WHERE application_name = 'tap'));
 kill 'STOP', $walsender;
-on_subscriber('DROP EXTENSION parallel_apply');
+$subscriber->sql('DROP EXTENSION parallel_apply');
 my $offset = -s $subscriber->logfile;
 $lock->query_safe('COMMIT');
 $subscriber->wait_for_log(
@@ -51,9 +51,9 @@ $subscriber->poll_query_until('postgres',
 	q(SELECT count(*) = 0 FROM pg_subscription_rel WHERE srsubstate NOT IN ('r', 's'))
 ) or die 'the table did not become ready';
 kill 'CONT', $walsender;
-on_publisher('INSERT INTO late VALUES (3, 3)');
-wait_applied($publisher, $subscriber, 'tap');
-rows_equal($publisher, $subscriber, $_) for qw(gate late);
+$publisher->sql('INSERT INTO late VALUES (3, 3)');
+$publisher->wait_applied;
+$pair->rows_equal($_) for qw(gate late);
 $_->quit for $lock, $copy;
 finish($publisher, $subscriber);
 done_testing();

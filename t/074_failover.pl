@@ -17,22 +17,22 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-my ($publisher, $subscriber) = new_pair(
+my ($pair, $publisher, $subscriber) = new_pair(
 	subscriber_conf => q(
 		wal_level = replica
 		max_wal_senders = 4
 		parallel_apply.max_batch_transactions = 1));
 my @tables = qw(gate history balance);
 
-exec_both(
+$pair->exec_both(
 	q(CREATE TABLE gate (id int PRIMARY KEY, n int);
 	CREATE TABLE history (n int);
 	CREATE TABLE balance (id int PRIMARY KEY, n int);));
-on_publisher(
+$publisher->sql(
 	q(INSERT INTO gate VALUES (1, 0), (2, 0);
 	INSERT INTO balance SELECT i, 0 FROM generate_series(1, 10) i;));
-create_extension($subscriber);
-subscribe($publisher, $subscriber, 'tap', with => 'synchronous_commit = on');
+$subscriber->create_extension;
+$pair->subscribe('tap', with => 'synchronous_commit = on');
 
 $subscriber->backup('backup');
 my $standby = PapplyNode->new('standby');
@@ -50,7 +50,7 @@ my $n = 0;
 sub make_history
 {
 	my ($count) = @_;
-	on_publisher(
+	$publisher->sql(
 		join '',
 		map {
 			"BEGIN; INSERT INTO history VALUES ($_);
@@ -62,7 +62,7 @@ sub make_history
 
 sub confirmed
 {
-	return on_publisher(
+	return $publisher->sql(
 		q(SELECT confirmed_flush_lsn FROM pg_replication_slots WHERE slot_name = 'tap')
 	);
 }
@@ -70,30 +70,27 @@ sub confirmed
 sub rows_of
 {
 	my ($node) = @_;
-	return $node->safe_psql('postgres', 'SELECT count(*) FROM history');
+	return $node->sql('SELECT count(*) FROM history');
 }
 
 make_history(99);
-my $lsn = on_publisher('SELECT pg_current_wal_lsn()');
+my $lsn = $publisher->sql('SELECT pg_current_wal_lsn()');
 make_history(1);
-wait_applied($publisher, $subscriber, 'tap');
+$publisher->wait_applied;
 is(rows_of($standby), 100, 'confirmed transactions are on the standby');
-is( $standby->safe_psql(
-		'postgres', "SELECT parallel_apply.wait_for_lsn('tap', '$lsn', '0')"),
-	't',
-	'which knows how far it is');
+is($standby->sql("SELECT parallel_apply.wait_for_lsn('tap', '$lsn', '0')"),
+	't', 'which knows how far it is');
 
 # All of the following is in the queue when the standby stops receiving.
 my @gates =
-  map { hold($subscriber, "SELECT FROM gate WHERE id = $_ FOR UPDATE") } 1, 2;
+  map { $subscriber->hold("SELECT FROM gate WHERE id = $_ FOR UPDATE") } 1, 2;
 for my $gate (1, 2)
 {
-	on_publisher("UPDATE gate SET n = n + 1 WHERE id = $gate");
+	$publisher->sql("UPDATE gate SET n = n + 1 WHERE id = $gate");
 	make_history(100);
 }
-$lsn = on_publisher('SELECT pg_current_wal_lsn()');
-my $receiver =
-  $standby->safe_psql('postgres', 'SELECT pid FROM pg_stat_wal_receiver');
+$lsn = $publisher->sql('SELECT pg_current_wal_lsn()');
+my $receiver = $standby->sql('SELECT pid FROM pg_stat_wal_receiver');
 
 sub apply_waits_for_standby
 {
@@ -103,7 +100,7 @@ sub apply_waits_for_standby
 		$subscriber->poll_query_until(
 			'postgres',
 			"SELECT wait_event = 'SyncRep' FROM pg_stat_activity WHERE pid = "
-			  . apply_pid($subscriber, 'tap')),
+			  . $subscriber->apply_pid('tap')),
 		$name);
 }
 
@@ -116,7 +113,7 @@ sub commit_without_standby
 	$subscriber->poll_query_until('postgres',
 		"SELECT received_lsn >= '$lsn' FROM pg_stat_subscription WHERE subname = 'tap'"
 	) or die 'not all is received';
-	wait_for_state($subscriber, 'waiting for lock');
+	$subscriber->wait_for_state('waiting for lock');
 	is(kill('STOP', $receiver), 1, 'the standby does not receive any more');
 	my $before = confirmed();
 	my $gate = shift @gates;
@@ -132,14 +129,15 @@ sub commit_without_standby
 
 # The origin, where another apply worker begins, is ahead of the standby.
 my $before = commit_without_standby(200);
-wait_for_state($subscriber, 'waiting for lock');
-wait_for_state($subscriber, 'waiting for prior commit');
-restart_apply($subscriber, 'tap');
+$subscriber->wait_for_state('waiting for lock');
+$subscriber->wait_for_state('waiting for prior commit');
+$subscriber->restart_apply('tap');
 apply_waits_for_standby('another apply worker waits for it, too');
 is(confirmed(), $before, 'and does not confirm them');
 is(rows_of($standby), 100, 'the standby has none of them');
 my $end =
-  on_subscriber('SELECT max(remote_lsn) FROM pg_replication_origin_status');
+  $subscriber->sql(
+	'SELECT max(remote_lsn) FROM pg_replication_origin_status');
 kill 'CONT', $receiver;
 ok( $publisher->poll_query_until(
 		'postgres',
@@ -167,29 +165,27 @@ $standby->poll_query_until('postgres',
 is(rows_of($standby), 200, 'the standby has none of them');
 $standby->append_conf('postgresql.conf', q(synchronous_standby_names = ''));
 $standby->promote;
-wait_for_pool($standby, 'tap');
+$standby->wait_for_pool('tap');
 make_history(100);
-wait_applied($publisher, $standby, 'tap');
-rows_equal($publisher, $standby, $_, "$_ is equal on the new server")
+$publisher->wait_applied;
+PapplyPair->new($publisher, $standby)
+  ->rows_equal($_, "$_ is equal on the new server")
   for @tables;
-is( $standby->safe_psql(
-		'postgres', 'SELECT count(*), count(DISTINCT n), max(n) FROM history'
-	),
-	"$n|$n|$n",
-	'each transaction was applied once');
-cmp_ok(counter($standby, 'transactions'), '>=', 200, 'by its writers');
+is( $standby->sql('SELECT count(*), count(DISTINCT n), max(n) FROM history'),
+	"$n|$n|$n", 'each transaction was applied once');
+cmp_ok($standby->counter('transactions'), '>=', 200, 'by its writers');
 
 # The same once more, by a crash of the new server
 make_history(50);
 $standby->stop('immediate');
 make_history(50);
 $standby->start;
-wait_applied($publisher, $standby, 'tap');
-rows_equal($publisher, $standby, $_,
-	"$_ is equal after a crash of the new server")
+$publisher->wait_applied;
+PapplyPair->new($publisher, $standby)
+  ->rows_equal($_, "$_ is equal after a crash of the new server")
   for @tables;
 
-log_is_clean($publisher,
+$publisher->log_is_clean(
 	qr/FATAL|could not receive|replication slot "tap" is active/);
 $standby->stop;
 finish($publisher);

@@ -17,7 +17,7 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-my ($publisher, $subscriber) = new_pair(
+my ($pair, $publisher, $subscriber) = new_pair(
 	publisher_conf => "wal_sender_timeout = 0\n",
 	subscriber_conf => <<~'CONF');
 	fsync = on
@@ -27,13 +27,13 @@ my ($publisher, $subscriber) = new_pair(
 	parallel_apply.writers_per_subscription = 2
 	CONF
 
-exec_both(
+$pair->exec_both(
 	q(CREATE TABLE history (id serial PRIMARY KEY, mode text);
 	CREATE TABLE locked (id serial PRIMARY KEY, mode text);));
-create_extension($subscriber);
-subscribe($publisher, $subscriber, 'tap', with => 'streaming = off');
-reload_with($publisher, q(synchronous_standby_names = 'tap'));
-wait_for_sync_state($publisher, 'tap', 'sync');
+$subscriber->create_extension;
+$pair->subscribe('tap', with => 'streaming = off');
+$publisher->reload_with(q(synchronous_standby_names = 'tap'));
+$publisher->wait_for_sync_state('tap', 'sync');
 
 # Assert that commits of one client in that mode return in time.
 sub commits_return
@@ -53,7 +53,7 @@ sub commits_return
 
 sub waiting_clients
 {
-	return $publisher->safe_psql('postgres',
+	return $publisher->sql(
 		q(SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'SyncRep')
 	);
 }
@@ -95,17 +95,15 @@ sub rows_visible
 {
 	my ($table, $rows, $name) = @_;
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
-	return is(
-		$subscriber->safe_psql('postgres', "SELECT count(*) FROM $table"),
-		$rows, $name);
+	return is($subscriber->sql("SELECT count(*) FROM $table"), $rows, $name);
 }
 
 ### nothing is blocked
 
 for my $setting (qw(on off))
 {
-	set_synchronous_commit($subscriber, $setting);
-	wait_for_sync_state($publisher, 'tap', 'sync');
+	$subscriber->set_synchronous_commit($setting);
+	$publisher->wait_for_sync_state('tap', 'sync');
 	commits_return($_, 'history', 20,
 		"subscription with synchronous_commit = $setting: commits with $_ return"
 	) for qw(remote_write on remote_apply);
@@ -114,7 +112,7 @@ rows_visible('history', 120, 'all rows are visible then');
 
 ### nothing becomes visible
 
-my $lock = hold($subscriber, 'LOCK TABLE locked IN ACCESS EXCLUSIVE MODE');
+my $lock = $subscriber->hold('LOCK TABLE locked IN ACCESS EXCLUSIVE MODE');
 my @clients = clients_wait('locked', 'on', 'remote_apply');
 commits_return('remote_write', 'locked', 1,
 	'receipt is enough for remote_write');
@@ -127,7 +125,7 @@ clients_return('they return when it is applied', @clients);
 
 SKIP:
 {
-	my $release_flushes = hold_flushes($subscriber);
+	my $release_flushes = $subscriber->hold_flushes;
 	skip 'the library was made without SELFTEST=1', 12 if !$release_flushes;
 
 	my $rows = 120;
@@ -142,9 +140,9 @@ SKIP:
 	$release_flushes->();
 	clients_return('until that has happened', @clients);
 
-	set_synchronous_commit($subscriber, 'on');
-	wait_for_sync_state($publisher, 'tap', 'sync');
-	$release_flushes = hold_flushes($subscriber);
+	$subscriber->set_synchronous_commit('on');
+	$publisher->wait_for_sync_state('tap', 'sync');
+	$release_flushes = $subscriber->hold_flushes;
 	@clients = clients_wait('history', 'on', 'remote_apply');
 	commits_return('remote_write', 'history', 5,
 		'a subscription that commits synchronously receives while it flushes'
@@ -152,11 +150,11 @@ SKIP:
 	is(waiting_clients(), '2', 'and the applied position is the flushed one');
 	$release_flushes->();
 	clients_return('both return after the flush', @clients);
-	$subscriber->safe_psql('postgres', 'DROP FUNCTION hold_flush');
+	$subscriber->sql('DROP FUNCTION hold_flush');
 }
 
-reload_with($publisher, q(synchronous_standby_names = ''));
-wait_applied($publisher, $subscriber, 'tap');
-rows_equal($publisher, $subscriber, $_) for qw(history locked);
+$publisher->reload_with(q(synchronous_standby_names = ''));
+$publisher->wait_applied;
+$pair->rows_equal($_) for qw(history locked);
 finish($publisher, $subscriber);
 done_testing();

@@ -13,18 +13,18 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-my ($publisher, $subscriber) = new_pair(
+my ($pair, $publisher, $subscriber) = new_pair(
 	subscriber_init => [ '--encoding=UTF8', '--no-locale' ],
 	subscriber_conf => <<~'CONF');
 	parallel_apply.max_batch_transactions = 1
 	wal_receiver_status_interval = 1s
 	CONF
-exec_both(
+$pair->exec_both(
 	q(CREATE TABLE counted (id int PRIMARY KEY, v int);
 	CREATE TABLE locked (id int PRIMARY KEY, v int);
 	CREATE TABLE audited (id int PRIMARY KEY, v int);
 	CREATE TABLE emptied (id int PRIMARY KEY);));
-on_subscriber(
+$subscriber->sql(
 	q(CREATE FUNCTION audit() RETURNS trigger LANGUAGE plpgsql
 		AS 'BEGIN RETURN NEW; END';
 	CREATE FUNCTION fail() RETURNS bool LANGUAGE plpgsql
@@ -32,7 +32,7 @@ on_subscriber(
 	CREATE TRIGGER audit_trg BEFORE INSERT ON audited
 		FOR EACH ROW EXECUTE FUNCTION audit();
 	ALTER TABLE audited ENABLE ALWAYS TRIGGER audit_trg;));
-create_extension($subscriber);
+$subscriber->create_extension;
 
 my $view = q(parallel_apply.subscriptions
 	JOIN parallel_apply.subscription_stats USING (subid, subname) WHERE subname = 'tap');
@@ -48,15 +48,15 @@ sub poll
 sub shown
 {
 	my ($columns) = @_;
-	return on_subscriber("SELECT $columns FROM $view");
+	return $subscriber->sql("SELECT $columns FROM $view");
 }
 
 # Commit a transaction on the publisher; return the position after it.
 sub commit
 {
 	my ($sql) = @_;
-	on_publisher("BEGIN; $sql; COMMIT");
-	return on_publisher('SELECT pg_current_wal_insert_lsn()');
+	$publisher->sql("BEGIN; $sql; COMMIT");
+	return $publisher->sql('SELECT pg_current_wal_insert_lsn()');
 }
 
 # The queries of doc/monitoring.md for a terminal and for exporters
@@ -71,11 +71,11 @@ sub documented_queries
 
 ### states
 
-is(on_subscriber('SELECT count(*) FROM parallel_apply.subscriptions'),
+is($subscriber->sql('SELECT count(*) FROM parallel_apply.subscriptions'),
 	'0', 'without subscriptions the view is empty');
 my $connstr = $publisher->connstr . ' dbname=postgres';
-on_publisher('CREATE PUBLICATION tap FOR ALL TABLES');
-on_subscriber(
+$publisher->sql('CREATE PUBLICATION tap FOR ALL TABLES');
+$subscriber->sql(
 	"CREATE SUBSCRIPTION tap CONNECTION '$connstr' PUBLICATION tap
 	WITH (connect = false, enabled = false, slot_name = 'tap', create_slot = false)"
 );
@@ -84,14 +84,14 @@ is( shown(
 	),
 	'tap|t|disabled|the subscription is disabled|t|t',
 	'a subscription without an apply worker is there, and says so');
-on_publisher(
+$publisher->sql(
 	"SELECT count(*) FROM pg_create_logical_replication_slot('tap', 'pgoutput')"
 );
 
 # A table cannot be synchronized while it is locked.
-my $lock = hold($subscriber, 'LOCK TABLE counted IN SHARE MODE');
-on_subscriber('ALTER SUBSCRIPTION tap ENABLE');
-on_subscriber('ALTER SUBSCRIPTION tap REFRESH PUBLICATION');
+my $lock = $subscriber->hold('LOCK TABLE counted IN SHARE MODE');
+$subscriber->sql('ALTER SUBSCRIPTION tap ENABLE');
+$subscriber->sql('ALTER SUBSCRIPTION tap REFRESH PUBLICATION');
 poll(
 	"SELECT state || ': ' || reason FROM $view",
 	'while a table is not synchronized, the view says so',
@@ -102,12 +102,12 @@ poll(
 	'then it is applied in parallel',
 	'parallel,4,4');
 is( shown('pid'),
-	apply_pid($subscriber, 'tap'),
+	$subscriber->apply_pid('tap'),
 	'pid is that of the apply worker');
 
 ### counters
 
-on_subscriber(q(SELECT parallel_apply.reset_stats('tap')));
+$subscriber->sql(q(SELECT parallel_apply.reset_stats('tap')));
 is( shown(
 		"transactions + native_transactions + inserts + batches + commit_order_waits,
 		stats_reset BETWEEN now() - interval '1 minute' AND clock_timestamp()"
@@ -120,8 +120,8 @@ $sql .= "UPDATE counted SET v = v + 1 WHERE id = $_;\n" for 1 .. 20;
 $sql .= "DELETE FROM counted WHERE id = $_;\n" for 1 .. 10;
 $sql .= 'INSERT INTO counted SELECT i, i FROM generate_series(101, 200) i;';
 $sql .= 'TRUNCATE emptied; INSERT INTO audited VALUES (1, 1);';
-on_publisher($sql);
-wait_applied($publisher, $subscriber, 'tap');
+$publisher->sql($sql);
+$publisher->wait_applied;
 poll(
 	"SELECT concat_ws(' ', transactions, native_transactions, inserts, updates, deletes, truncates)
 	FROM $view",
@@ -137,7 +137,7 @@ poll("SELECT apply_time > 0 AND apply_rate > 0 FROM $view",
 
 ### positions
 
-my $lsn = on_publisher('SELECT pg_current_wal_insert_lsn()');
+my $lsn = $publisher->sql('SELECT pg_current_wal_insert_lsn()');
 poll(
 	"SELECT received_lsn >= '$lsn' AND dispatched_lsn = received_lsn
 		AND committed_lsn = received_lsn AND flushed_lsn = received_lsn
@@ -148,13 +148,12 @@ is(shown('lag_bytes, lag, catch_up, queue_bytes, queue_transactions'),
 
 ### waits
 
-$lock = hold($subscriber, 'LOCK TABLE locked IN ACCESS EXCLUSIVE MODE');
+$lock = $subscriber->hold('LOCK TABLE locked IN ACCESS EXCLUSIVE MODE');
 my $lock_pid = $lock->query_safe('SELECT pg_backend_pid()');
 my $lock_lsn = commit('INSERT INTO locked VALUES (1, 1), (11, 1), (12, 1)');
 my $turn_lsn = commit('INSERT INTO counted VALUES (301, 1)');
 my $row_lsn = commit('UPDATE counted SET v = 2 WHERE id = 301');
-states_become(
-	$subscriber,
+$subscriber->states_become(
 	'waiting for lock, waiting for prior commit, waiting for dependency',
 	'transactions wait for a lock, for their turn, and for a row');
 poll(
@@ -166,16 +165,16 @@ poll(
 		AND catch_up IS NULL
 	FROM $view",
 	'the view shows what is received and not committed, and no end of it');
-is( on_subscriber(
+is( $subscriber->sql(
 		q(SELECT string_agg(format('%s of %s', w.changes_done, w.changes_received), ', ' ORDER BY w.remote_lsn),
 			bool_and(w.xact_start BETWEEN now() - interval '10 min' AND clock_timestamp())
 		FROM parallel_apply.writers w WHERE w.remote_lsn IS NOT NULL)),
 	'1 of 3, 1 of 1, 0 of 1|t',
 	'and the view of writers how far each of them is');
-is( on_subscriber(
+is( $subscriber->sql(
 		q(SELECT string_agg(array_to_string(w.blocked_by, ' '), ',' ORDER BY w.remote_lsn)
 		FROM parallel_apply.writers w WHERE w.state <> 'idle')),
-	on_subscriber(
+	$subscriber->sql(
 		qq(SELECT concat_ws(',', '$lock_pid', string_agg(w.pid::text, ',' ORDER BY w.remote_lsn))
 		FROM (SELECT * FROM parallel_apply.writers WHERE state <> 'idle' ORDER BY remote_lsn LIMIT 2) w)
 	),
@@ -191,7 +190,7 @@ poll("SELECT lock_waits > 0 AND lock_wait_time > 0 FROM $view",
 	'waits for locks are seen from outside');
 $lock->query_safe('COMMIT');
 $lock->quit;
-wait_applied($publisher, $subscriber, 'tap');
+$publisher->wait_applied;
 poll(
 	"SELECT dependency_waits = 1 AND commit_order_waits > 0 AND dependency_wait_time > 0
 		AND commit_order_wait_time > 0 AND data_waits = 0 AND leader_waits = 0
@@ -206,8 +205,8 @@ poll(
 
 ### errors
 
-on_subscriber('INSERT INTO counted VALUES (401, 1)');
-on_publisher('INSERT INTO counted VALUES (401, 2)');
+$subscriber->sql('INSERT INTO counted VALUES (401, 1)');
+$publisher->sql('INSERT INTO counted VALUES (401, 2)');
 poll(
 	"SELECT fallback_failure = 0 AND leader_waits > 0 AND errors > 2 AND retries = 0 AND failed_attempts > errors
 		AND last_error_time > now() - interval '1 minute' AND state = 'failing' AND reason = last_error
@@ -220,8 +219,8 @@ like(
 	qr/^(duplicate key value violates unique constraint "counted_pkey"|conflict detected on relation "public.counted")/,
 	'and its message is there');
 my $inserts = shown('inserts');
-on_subscriber('DELETE FROM counted WHERE id = 401');
-wait_applied($publisher, $subscriber, 'tap');
+$subscriber->sql('DELETE FROM counted WHERE id = 401');
+$publisher->wait_applied;
 poll(
 	"SELECT state = 'parallel' AND inserts = $inserts + 1 FROM $view",
 	'counters survive the apply worker, and what failed does not count');
@@ -231,44 +230,46 @@ poll(
 	'an error counts once, as PostgreSQL counts it');
 
 # A long message is cut off, but not within a character.
-on_subscriber(
+$subscriber->sql(
 	q(ALTER TABLE counted ADD CONSTRAINT small CHECK (v < 10 OR fail()) NOT VALID)
 );
-on_publisher('INSERT INTO counted VALUES (402, 10)');
+$publisher->sql('INSERT INTO counted VALUES (402, 10)');
 poll("SELECT last_error = repeat('ä', 127) FROM $view",
 	'a message has whole characters');
-on_subscriber('ALTER TABLE counted DROP CONSTRAINT small');
-wait_applied($publisher, $subscriber, 'tap');
+$subscriber->sql('ALTER TABLE counted DROP CONSTRAINT small');
+$publisher->wait_applied;
 
 # The missing publisher is an error, each time; known positions stay.
-on_publisher(q(SELECT pg_logical_emit_message(true, 'nothing', '')));
-$lsn = on_publisher('SELECT pg_current_wal_insert_lsn()');
+$publisher->sql(q(SELECT pg_logical_emit_message(true, 'nothing', '')));
+$lsn = $publisher->sql('SELECT pg_current_wal_insert_lsn()');
 poll(
 	"SELECT committed_lsn >= '$lsn' FROM $view",
 	'a position behind all transactions is reached');
 my $errors = shown('errors');
-on_subscriber(
+$subscriber->sql(
 	q(ALTER SUBSCRIPTION tap CONNECTION 'host=/nowhere dbname=postgres'));
 poll(
 	"SELECT errors >= $errors + 2 AND last_error ~ 'could not connect to the publisher'
 		AND state = 'disconnected' AND reason = last_error AND lag > interval '0'
 	FROM $view",
 	'that there is no connection is counted, with its message');
-is(on_subscriber("SELECT parallel_apply.wait_for_lsn('tap', '$lsn', '0')"),
-	't', 'which is not forgotten');
-on_subscriber("ALTER SUBSCRIPTION tap CONNECTION '$connstr'");
+is( $subscriber->sql(
+		"SELECT parallel_apply.wait_for_lsn('tap', '$lsn', '0')"),
+	't',
+	'which is not forgotten');
+$subscriber->sql("ALTER SUBSCRIPTION tap CONNECTION '$connstr'");
 poll("SELECT state = 'parallel' FROM $view", 'until there is one');
 
 # From 16 on, a user who is not a superuser must have a password.
 if ($subscriber->pg_version >= 16)
 {
-	on_subscriber(
+	$subscriber->sql(
 		q(CREATE ROLE plain LOGIN; GRANT CREATE ON DATABASE postgres TO plain;
 		ALTER SUBSCRIPTION tap OWNER TO plain));
 	poll(
 		"SELECT last_error ~ 'password is required' AND state = 'failing' FROM $view",
 		'nor is it, if there is no password');
-	on_subscriber('ALTER SUBSCRIPTION tap OWNER TO CURRENT_USER');
+	$subscriber->sql('ALTER SUBSCRIPTION tap OWNER TO CURRENT_USER');
 	poll("SELECT state = 'parallel' FROM $view", 'until none is wanted');
 }
 
@@ -278,43 +279,43 @@ if (int $subscriber->pg_version >= 19)
 {
 	# A sequence that differs here is never synchronized.  This has no effect on
 	# tables.
-	on_publisher(
+	$publisher->sql(
 		'CREATE SEQUENCE numbers; CREATE PUBLICATION sequences FOR ALL SEQUENCES'
 	);
-	on_subscriber('CREATE SEQUENCE numbers INCREMENT 2');
+	$subscriber->sql('CREATE SEQUENCE numbers INCREMENT 2');
 	my $offset = -s $subscriber->logfile;
-	on_subscriber('ALTER SUBSCRIPTION tap ADD PUBLICATION sequences');
+	$subscriber->sql('ALTER SUBSCRIPTION tap ADD PUBLICATION sequences');
 	$subscriber->wait_for_log(
 		qr/sequence synchronization failed for subscription "tap"/, $offset);
 	poll(
 		"SELECT concat_ws(',', state, reason) FROM $view",
 		'a sequence that is not synchronized is no table',
 		'parallel');
-	is( on_subscriber(
+	is( $subscriber->sql(
 			q(SELECT count(*) FROM parallel_apply.tables WHERE relid = 'numbers'::regclass)
 		),
 		'0',
 		'nor does the view of tables show it');
-	restart_apply($subscriber, 'tap',
+	$subscriber->restart_apply('tap',
 		'ALTER SUBSCRIPTION tap DROP PUBLICATION sequences');
-	wait_for_pool($subscriber, 'tap');
+	$subscriber->wait_for_pool('tap');
 }
 
 ### without writers
 
-reload_with($subscriber, 'parallel_apply.writers_per_subscription = 1');
+$subscriber->reload_with('parallel_apply.writers_per_subscription = 1');
 poll(
 	"SELECT concat_ws(',', state, reason, writers_wanted, writers_running) FROM $view",
 	'PostgreSQL\'s own apply is shown with the reason',
 	'native,one writer is configured,0,0');
 is(shown('pool_stops'), '1', 'that the writers have stopped is counted');
-on_subscriber('SELECT parallel_apply.reset_stats()');
-on_publisher(
+$subscriber->sql('SELECT parallel_apply.reset_stats()');
+$publisher->sql(
 	'INSERT INTO counted VALUES (501, 1), (502, 1);
 	UPDATE counted SET v = 2 WHERE id = 501; DELETE FROM counted WHERE id = 502;
 	TRUNCATE emptied;');
-$lsn = on_publisher('SELECT pg_current_wal_insert_lsn()');
-wait_applied($publisher, $subscriber, 'tap');
+$lsn = $publisher->sql('SELECT pg_current_wal_insert_lsn()');
+$publisher->wait_applied;
 poll(
 	"SELECT concat_ws(' ', transactions, native_transactions, inserts, updates, deletes, truncates, batches)
 	FROM $view",
@@ -325,13 +326,13 @@ poll(
 		AND lag_bytes = 0 AND lag = interval '0'
 	FROM $view",
 	'and positions are shown');
-$lock = hold($subscriber, 'LOCK TABLE locked IN ACCESS EXCLUSIVE MODE');
+$lock = $subscriber->hold('LOCK TABLE locked IN ACCESS EXCLUSIVE MODE');
 $lsn = commit('INSERT INTO locked VALUES (2, 1)');
 poll("SELECT lag > interval '0' AND committed_lsn < '$lsn' FROM $view",
 	'and the lag of a transaction that waits');
 $lock->query_safe('COMMIT');
 $lock->quit;
-wait_applied($publisher, $subscriber, 'tap');
+$publisher->wait_applied;
 
 poll(
 	"SELECT apply_rate = 0 FROM $view",
@@ -339,7 +340,7 @@ poll(
 
 ### the end
 
-on_subscriber('ALTER SUBSCRIPTION tap DISABLE');
+$subscriber->sql('ALTER SUBSCRIPTION tap DISABLE');
 poll(
 	"SELECT concat_ws(' ', state, reason, pid, lag > interval '0', transactions) FROM $view",
 	'when the apply worker has ended, its counters stay, and the lag grows',
@@ -357,17 +358,17 @@ is(shown($columns), $before, 'counters survive a restart of the server');
 # There are two places for counters, as many as apply workers.
 for my $other (qw(one two))
 {
-	on_subscriber(
+	$subscriber->sql(
 		"CREATE SUBSCRIPTION $other CONNECTION '$connstr' PUBLICATION tap WITH (copy_data = false)"
 	);
 	poll(
 		"SELECT pid IS NOT NULL FROM parallel_apply.subscriptions WHERE subname = '$other'",
 		"subscription $other is there");
-	on_subscriber("DROP SUBSCRIPTION $other");
+	$subscriber->sql("DROP SUBSCRIPTION $other");
 }
 is(shown($columns), $before, 'and others that are created and dropped');
-on_subscriber('ALTER SUBSCRIPTION tap ENABLE');
-wait_applied($publisher, $subscriber, 'tap');
+$subscriber->sql('ALTER SUBSCRIPTION tap ENABLE');
+$publisher->wait_applied;
 poll("SELECT state = 'native' FROM $view", 'and continue');
 $subscriber->stop;
 my $saved = $subscriber->data_dir . '/pg_stat/parallel_apply.stat';
@@ -379,25 +380,24 @@ like(
 	slurp_file($subscriber->logfile),
 	qr/LOG:  ignoring invalid data in file "pg_stat\/parallel_apply.stat"/,
 	'one that is damaged is ignored');
-wait_applied($publisher, $subscriber, 'tap');
+$publisher->wait_applied;
 
 # The subscribing side connects to a publisher, from the apply worker.
-on_subscriber(
+$subscriber->sql(
 	qq(CREATE OR REPLACE FUNCTION audit() RETURNS trigger LANGUAGE plpgsql AS \$\$ BEGIN
 		CREATE SUBSCRIPTION made CONNECTION '$connstr' PUBLICATION tap
 		WITH (enabled = false, create_slot = false, slot_name = NONE, copy_data = false);
 		RETURN NEW;
 	END \$\$));
-on_publisher('INSERT INTO audited VALUES (1001, 1)');
-wait_applied($publisher, $subscriber, 'tap');
-is( on_subscriber(
+$publisher->sql('INSERT INTO audited VALUES (1001, 1)');
+$publisher->wait_applied;
+is( $subscriber->sql(
 		q(SELECT count(*) FROM pg_subscription WHERE subname = 'made')),
 	'1',
 	'a trigger may connect to a publisher');
-on_subscriber('DROP SUBSCRIPTION made');
+$subscriber->sql('DROP SUBSCRIPTION made');
 
-rows_equal($publisher, $subscriber, $_)
-  for qw(counted locked audited emptied);
+$pair->rows_equal($_) for qw(counted locked audited emptied);
 finish(
 	$publisher,
 	$subscriber,

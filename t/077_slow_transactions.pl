@@ -11,30 +11,31 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-my ($publisher, $subscriber) = new_pair(subscriber_conf => <<~'CONF');
+my ($pair, $publisher, $subscriber) = new_pair(subscriber_conf => <<~'CONF');
 	parallel_apply.log_min_duration = 0
 	parallel_apply.max_batch_transactions = 1
 	log_lock_waits = off
 	CONF
-exec_both(
+$pair->exec_both(
 	q(CREATE TABLE locked (id int PRIMARY KEY, v int);
 	CREATE TABLE free (id int PRIMARY KEY, v int);));
-create_extension($subscriber);
-subscribe($publisher, $subscriber, 'tap');
+$subscriber->create_extension;
+$pair->subscribe('tap');
 
 # Settings that new processes are certain to have
 sub configure
 {
 	my (%settings) = @_;
-	reload_with($subscriber,
-		map { "parallel_apply.$_ = $settings{$_}" } keys %settings);
+	$subscriber->reload_with(
+		map { "parallel_apply.$_ = $settings{$_}" }
+		  keys %settings);
 	for (keys %settings)
 	{
 		$subscriber->poll_query_until('postgres',
 			"SELECT setting = '$settings{$_}' FROM pg_settings WHERE name = 'parallel_apply.$_'"
 		) or die "$_ did not change";
 	}
-	restart_apply($subscriber, 'tap');
+	$subscriber->restart_apply('tap');
 	return;
 }
 
@@ -42,7 +43,7 @@ sub configure
 sub commit
 {
 	my ($sql) = @_;
-	return on_publisher(
+	return $publisher->sql(
 		"BEGIN; $sql; SELECT pg_current_xact_id()::xid; COMMIT");
 }
 
@@ -51,14 +52,13 @@ sub apply_slowly
 {
 	my ($n) = @_;
 	my $lock =
-	  hold($subscriber, 'LOCK TABLE locked IN ACCESS EXCLUSIVE MODE');
-	on_subscriber('SELECT parallel_apply.reset_stats()');
+	  $subscriber->hold('LOCK TABLE locked IN ACCESS EXCLUSIVE MODE');
+	$subscriber->sql('SELECT parallel_apply.reset_stats()');
 	my @xids = (
 		commit("INSERT INTO locked VALUES ($n, 1), ($n + 1, 1), ($n + 2, 1)"),
 		commit("INSERT INTO free VALUES ($n, 1)"),
 		commit("UPDATE free SET v = 2 WHERE id = $n"));
-	states_become(
-		$subscriber,
+	$subscriber->states_become(
 		'waiting for lock, waiting for prior commit, waiting for dependency',
 		'transactions wait for a lock, for their turn, and for a row');
 	$subscriber->poll_query_until('postgres',
@@ -66,7 +66,7 @@ sub apply_slowly
 	  or die 'the wait for the lock was not seen';
 	$lock->query_safe('COMMIT');
 	$lock->quit;
-	wait_applied($publisher, $subscriber, 'tap');
+	$publisher->wait_applied;
 	return @xids;
 }
 
@@ -104,16 +104,17 @@ unlike(slurp_file($subscriber->logfile),
 # attempt.
 {
 	my $lock =
-	  hold($subscriber, 'LOCK TABLE locked IN ACCESS EXCLUSIVE MODE');
+	  $subscriber->hold('LOCK TABLE locked IN ACCESS EXCLUSIVE MODE');
 	my $xid = commit('INSERT INTO locked VALUES (5, 1)');
-	wait_for_state($subscriber, 'waiting for lock');
-	my $now = on_subscriber('SELECT clock_timestamp()');
-	wait_until("clock_timestamp() > timestamptz '$now' + interval '1 s'",
+	$subscriber->wait_for_state('waiting for lock');
+	my $now = $subscriber->sql('SELECT clock_timestamp()');
+	$subscriber->wait_until(
+		"clock_timestamp() > timestamptz '$now' + interval '1 s'",
 		'the time does not pass');
-	on_subscriber(
+	$subscriber->sql(
 		q(SELECT pg_cancel_backend(pid) FROM parallel_apply.writers WHERE state = 'waiting for lock')
 	);
-	wait_until('sum(retries) = 1 FROM parallel_apply.writers',
+	$subscriber->wait_until('sum(retries) = 1 FROM parallel_apply.writers',
 		'it is not tried again');
 	$lock->query_safe('COMMIT');
 	$lock->quit;
@@ -126,15 +127,16 @@ unlike(slurp_file($subscriber->logfile),
 ### batches
 
 configure(max_batch_transactions => 32, writers_per_subscription => 2);
-wait_for_pool($subscriber, 'tap', 2);
-my $lock = hold($subscriber, 'LOCK TABLE locked IN ACCESS EXCLUSIVE MODE');
+$subscriber->wait_for_pool('tap', 2);
+my $lock = $subscriber->hold('LOCK TABLE locked IN ACCESS EXCLUSIVE MODE');
 commit('INSERT INTO locked VALUES (11, 1)');
-wait_for_state($subscriber, 'waiting for lock');
-on_publisher(join '', map { "INSERT INTO free VALUES ($_, 1);" } 101 .. 300);
-wait_for_state($subscriber, 'waiting for prior commit');
+$subscriber->wait_for_state('waiting for lock');
+$publisher->sql(join '',
+	map { "INSERT INTO free VALUES ($_, 1);" } 101 .. 300);
+$subscriber->wait_for_state('waiting for prior commit');
 $lock->query_safe('COMMIT');
 $lock->quit;
-wait_applied($publisher, $subscriber, 'tap');
+$publisher->wait_applied;
 $subscriber->wait_for_log(
 	qr/LOG:  \d+ remote transactions up to \d+ of subscription "tap" took $some ms\n/
 );
@@ -143,9 +145,9 @@ pass('a batch is in the log as one');
 ### without writers
 
 configure(writers_per_subscription => 1);
-$lock = hold($subscriber, 'LOCK TABLE locked IN ACCESS EXCLUSIVE MODE');
+$lock = $subscriber->hold('LOCK TABLE locked IN ACCESS EXCLUSIVE MODE');
 my $xid = commit('INSERT INTO locked VALUES (41, 1), (42, 1)');
-wait_until(
+$subscriber->wait_until(
 	q(count(*) = 1 FROM parallel_apply.writers WHERE writer = 0 AND state = 'waiting for lock'),
 	'the apply worker does not wait');
 $lock->query_safe('COMMIT');
@@ -161,17 +163,17 @@ configure(
 	log_min_duration => 600000,
 	max_batch_transactions => 1,
 	writers_per_subscription => 4);
-wait_for_pool($subscriber, 'tap', 4);
+$subscriber->wait_for_pool('tap', 4);
 my $log_offset = -s $subscriber->logfile;
 apply_slowly(51);
 configure(log_min_duration => -1);
-wait_for_pool($subscriber, 'tap', 4);
+$subscriber->wait_for_pool('tap', 4);
 apply_slowly(61);
 unlike(
 	slurp_file($subscriber->logfile, $log_offset),
 	qr/remote transaction/,
 	'nothing is logged below the limit, or without one');
 
-rows_equal($publisher, $subscriber, $_) for qw(locked free);
+$pair->rows_equal($_) for qw(locked free);
 finish($publisher, $subscriber, qr/terminating logical replication worker/);
 done_testing();

@@ -14,10 +14,10 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-my ($publisher, $subscriber) = new_pair();
-create_extension($subscriber);
+my ($pair, $publisher, $subscriber) = new_pair();
+$subscriber->create_extension;
 
-exec_both(
+$pair->exec_both(
 	q(CREATE TABLE gate (id int PRIMARY KEY, n int);
 	CREATE TABLE plain (id int PRIMARY KEY, v int);
 	CREATE TABLE audited (id int PRIMARY KEY, v int);
@@ -28,13 +28,13 @@ exec_both(
 	CREATE TABLE odd (id int PRIMARY KEY, a text, b text, r int4range);
 	CREATE TABLE late (id int PRIMARY KEY);
 	CREATE TABLE "Wo'rd" (id int PRIMARY KEY);));
-on_publisher(
+$publisher->sql(
 	q(CREATE TABLE numbered (id int PRIMARY KEY);
 	CREATE TABLE keyless (id int PRIMARY KEY);
 	CREATE TABLE parts (id int PRIMARY KEY, v int);
 	CREATE TABLE noted (id int PRIMARY KEY);
 	INSERT INTO gate VALUES (1, 0); INSERT INTO late VALUES (1);));
-on_subscriber(
+$subscriber->sql(
 	q(CREATE FUNCTION nothing() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NEW; END';
 	CREATE TABLE numbered (id int PRIMARY KEY, "N" bigserial);
 	CREATE TABLE keyless (id int);
@@ -60,8 +60,8 @@ on_subscriber(
 	ALTER TABLE declared ENABLE ALWAYS TRIGGER audit_trg;
 	ALTER TABLE noted_1 ENABLE ALWAYS TRIGGER "Note";
 	ALTER TABLE "Wo'rd" ENABLE ALWAYS TRIGGER t;));
-subscribe(
-	$publisher, $subscriber, 'tap',
+$pair->subscribe(
+	'tap',
 	publication =>
 	  q(FOR TABLE gate, plain, audited, declared, whole, log, users, odd, numbered,
 		keyless, parts, noted, "Wo'rd"));
@@ -93,7 +93,7 @@ sub explained
 {
 	my ($table, $mode, $reason, $remedy, $name) = @_;
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
-	is( on_subscriber(
+	is( $subscriber->sql(
 			qq(SELECT concat_ws('|', apply_mode, array_to_string(findings, ','),
 				coalesce(reason, '-'), coalesce(remedy, '-'))
 			FROM parallel_apply.tables WHERE relid = '$table'::regclass)),
@@ -168,14 +168,14 @@ explained(
 	'a unique index in addition to the key');
 
 # The remedy is a statement, as the view gives it.
-on_subscriber(
-	on_subscriber(
+$subscriber->sql(
+	$subscriber->sql(
 		q(SELECT substring(remedy FROM 'SELECT .*') FROM parallel_apply.tables
 	WHERE relid = 'declared'::regclass)));
 explained('declared', 'parallel', '-', '-',
 	'a table whose triggers are declared');
 
-on_publisher(
+$publisher->sql(
 	q(INSERT INTO plain SELECT generate_series(1, 10), 0;
 	INSERT INTO audited VALUES (1, 1); INSERT INTO declared VALUES (1, 1);
 	INSERT INTO whole VALUES (1, 1), (2, 2); INSERT INTO log VALUES (1);
@@ -183,7 +183,7 @@ on_publisher(
 	INSERT INTO numbered VALUES (1), (2); INSERT INTO keyless VALUES (1);
 	INSERT INTO parts VALUES (1, 1); INSERT INTO noted VALUES (1);
 	UPDATE whole SET b = 3 WHERE a = 1;));
-wait_applied($publisher, $subscriber, 'tap');
+$publisher->wait_applied;
 explained('plain', 'parallel', '-', '-', 'all is well with it after changes');
 explained('log', 'parallel', '-', '-',
 	'and with a table that gets INSERTs only');
@@ -193,7 +193,7 @@ explained(
 	'column "N", which is not published, has a default with volatile function nextval(regclass)',
 	$publish,
 	'the default of a column that is not sent makes a table exclusive');
-on_subscriber('ALTER SEQUENCE "numbered_N_seq" CACHE 5');
+$subscriber->sql('ALTER SEQUENCE "numbered_N_seq" CACHE 5');
 explained(
 	'numbered',
 	'exclusive',
@@ -201,7 +201,7 @@ explained(
 	  . 'sequence public."numbered_N_seq" has a cache: once it is used, PostgreSQL\'s own apply applies all transactions that run triggers or such defaults',
 	"$publish; ALTER SEQUENCE public.\"numbered_N_seq\" CACHE 1",
 	'a sequence with a cache is reported');
-on_subscriber('ALTER SEQUENCE "numbered_N_seq" CACHE 1');
+$subscriber->sql('ALTER SEQUENCE "numbered_N_seq" CACHE 1');
 explained(
 	'whole',
 	'parallel',
@@ -220,7 +220,7 @@ explained(
 	q(partition public.parts_there is a foreign table: its changes are left to PostgreSQL's own apply, after two attempts),
 	'keep the partition here, or do not publish its rows',
 	'a partition that is a foreign table');
-is( on_subscriber(
+is( $subscriber->sql(
 		q(SELECT string_agg(split_part(r, ':', 1), '|' ORDER BY r COLLATE "C")
 		FROM parallel_apply.tables, unnest(string_to_array(reason, '; ')) AS r
 		WHERE relid = 'odd'::regclass)),
@@ -230,21 +230,21 @@ is( on_subscriber(
 		'unique index u_lower has an expression and is not tracked',
 		'unique index u_some is partial and is not tracked'),
 	'indexes whose values are not known');
-is( on_subscriber(
+is( $subscriber->sql(
 		q(SELECT string_agg(code, ',' ORDER BY code COLLATE "C") FROM parallel_apply.tables, unnest(findings) AS code
 		WHERE relid = 'odd'::regclass)),
 	'exclusion_constraint,untracked_index,untracked_index,untracked_index',
 	'each with its code');
 
 # The advice of the view helps.
-on_subscriber(
+$subscriber->sql(
 	q(CREATE INDEX ON whole (a); ALTER TABLE keyless ADD PRIMARY KEY (id);
 	ALTER TABLE numbered ALTER "N" SET DEFAULT 0;));
-on_publisher('ALTER TABLE users REPLICA IDENTITY FULL');
-on_publisher(
+$publisher->sql('ALTER TABLE users REPLICA IDENTITY FULL');
+$publisher->sql(
 	q(UPDATE users SET email = 'b'; UPDATE whole SET b = 4 WHERE a = 2;
 	UPDATE keyless SET id = 2; INSERT INTO numbered VALUES (3);));
-wait_applied($publisher, $subscriber, 'tap');
+$publisher->wait_applied;
 explained($_, 'parallel', '-', '-', "$_ has no reason left")
   for qw(whole keyless numbered users);
 
@@ -254,9 +254,7 @@ counters_become(
 	'inserts, updates, deletes, waits, wait_time, missing, retried_lookups',
 	'10 0 0 0 0 0 0',
 	'rows that were inserted are counted');
-apply_behind_gate(
-	$publisher,
-	$subscriber,
+$pair->apply_behind_gate(
 	'waiting for lock, waiting for dependency',
 	'a transaction waits for the one that changed the row before',
 	'UPDATE plain SET v = 1 WHERE id <= 3',
@@ -269,11 +267,11 @@ counters_become(
 counters_become('gate', 'inserts, updates, deletes, waits',
 	'0 1 0 0', 'others did not wait');
 
-on_subscriber('DELETE FROM plain WHERE id IN (4, 5)');
-on_publisher(
+$subscriber->sql('DELETE FROM plain WHERE id IN (4, 5)');
+$publisher->sql(
 	'UPDATE plain SET v = 5 WHERE id = 4; DELETE FROM plain WHERE id IN (5, 6)'
 );
-wait_applied($publisher, $subscriber, 'tap');
+$publisher->wait_applied;
 counters_become(
 	'plain',
 	'inserts, updates, deletes, missing, retried_lookups',
@@ -282,20 +280,21 @@ counters_become(
 
 # Waits do not count twice if the transaction is rolled back and repeated.
 {
-	my $gate = hold($subscriber, 'SELECT FROM gate FOR UPDATE');
-	my $retries = counter($subscriber, 'retries');
-	on_publisher(
+	my $gate = $subscriber->hold('SELECT FROM gate FOR UPDATE');
+	my $retries = $subscriber->counter('retries');
+	$publisher->sql(
 		'BEGIN; UPDATE plain SET v = 6 WHERE id = 4; UPDATE gate SET n = n + 1; COMMIT'
 	);
-	wait_for_state($subscriber, 'waiting for lock');
-	on_subscriber(
+	$subscriber->wait_for_state('waiting for lock');
+	$subscriber->sql(
 		q(SELECT pg_cancel_backend(pid) FROM parallel_apply.writers WHERE state = 'waiting for lock')
 	);
-	wait_until("sum(retries) = $retries + 2 FROM parallel_apply.writers",
+	$subscriber->wait_until(
+		"sum(retries) = $retries + 2 FROM parallel_apply.writers",
 		'it is not tried again');
 	$gate->query_safe('COMMIT');
 	$gate->quit;
-	wait_applied($publisher, $subscriber, 'tap');
+	$publisher->wait_applied;
 	counters_become(
 		'plain', 'missing',
 		'3', 'missing rows count when their transaction is committed');
@@ -309,21 +308,19 @@ counters_become('parts_here', 'count(*)', 0,
 
 # Changes that are rolled back do not count: the first attempt finds the value
 # taken.
-my $gate = hold($subscriber, 'SELECT FROM gate FOR UPDATE');
-on_publisher(
+my $gate = $subscriber->hold('SELECT FROM gate FOR UPDATE');
+$publisher->sql(
 	q(BEGIN; UPDATE gate SET n = n + 1; UPDATE odd SET a = 'z'; COMMIT;
 	BEGIN; INSERT INTO odd VALUES (2, 'a', 'c', '[2,2]'); COMMIT;));
-states_become(
-	$subscriber,
-	'waiting for lock, waiting for prior commit',
+$subscriber->states_become('waiting for lock, waiting for prior commit',
 	'a transaction that took a value too early waits to be tried again');
 $gate->query_safe('COMMIT');
 $gate->quit;
-wait_applied($publisher, $subscriber, 'tap');
+$publisher->wait_applied;
 counters_become('odd', 'inserts, updates', '2 1', 'it counts once');
 
 # Another session has a lock on the table: the view does not wait.
-my $lock = hold($subscriber, 'LOCK TABLE plain, audited');
+my $lock = $subscriber->hold('LOCK TABLE plain, audited');
 explained('plain', 'parallel',
 	'another session has locked it: not all is known',
 	'look again', 'a table that is locked is not waited for');
@@ -336,7 +333,7 @@ $lock->quit;
 # The same for an index that is needed for rows without a key, and for a table
 # before its first change
 $lock =
-  hold($subscriber, q(REINDEX INDEX whole_a_idx; REINDEX INDEX "Wo'rd_pkey"));
+  $subscriber->hold(q(REINDEX INDEX whole_a_idx; REINDEX INDEX "Wo'rd_pkey"));
 {
 	local $ENV{PGOPTIONS} = '-c lock_timeout=10s';
 	explained(
@@ -357,9 +354,9 @@ $lock->query_safe('COMMIT');
 $lock->quit;
 
 # A row keeps the copy of a new table waiting.
-my $row = hold($subscriber, 'INSERT INTO late VALUES (1)');
-on_publisher('ALTER PUBLICATION tap ADD TABLE late');
-on_subscriber('ALTER SUBSCRIPTION tap REFRESH PUBLICATION');
+my $row = $subscriber->hold('INSERT INTO late VALUES (1)');
+$publisher->sql('ALTER PUBLICATION tap ADD TABLE late');
+$subscriber->sql('ALTER SUBSCRIPTION tap REFRESH PUBLICATION');
 ok( $subscriber->poll_query_until(
 		'postgres',
 		q(SELECT concat_ws('|', subname, sync_state, apply_mode, findings, reason)
@@ -378,18 +375,18 @@ ok( $subscriber->poll_query_until(
 
 # More tables than there are places
 my $tables = 1050;
-exec_both(
+$pair->exec_both(
 	"CREATE SCHEMA many; DO \$\$ BEGIN FOR i IN 1 .. $tables LOOP
 		EXECUTE format('CREATE TABLE many.t%s (id int)', i); END LOOP; END \$\$");
-subscribe(
-	$publisher, $subscriber, 'many',
+$pair->subscribe(
+	'many',
 	publication => 'FOR TABLES IN SCHEMA many',
 	with => 'copy_data = off');
 my $log_offset = -s $subscriber->logfile;
-on_publisher(
+$publisher->sql(
 	"DO \$\$ BEGIN FOR i IN 1 .. $tables LOOP
 		EXECUTE format('INSERT INTO many.t%s VALUES (1)', i); END LOOP; END \$\$");
-wait_applied($publisher, $subscriber, 'many');
+$publisher->wait_applied('many');
 ok( $subscriber->poll_query_until(
 		'postgres',
 		"SELECT sum(inserts) > 1000 AND sum(inserts) = count(inserts) AND count(*) = $tables
@@ -399,34 +396,35 @@ ok( $subscriber->poll_query_until(
 my @warnings = slurp_file($subscriber->logfile, $log_offset) =~
   /WARNING:  statistics of table "many\.t\d+" and others are not kept/g;
 is(@warnings, 1, 'the log has one warning');
-rows_equal($publisher, $subscriber, 'many.t1050', 'such a table is applied');
-on_subscriber('DROP SUBSCRIPTION many');
-exec_both('CREATE TABLE newest (id int PRIMARY KEY)');
-on_publisher('ALTER PUBLICATION tap ADD TABLE newest');
-on_subscriber(
+$pair->rows_equal('many.t1050', 'such a table is applied');
+$subscriber->sql('DROP SUBSCRIPTION many');
+$pair->exec_both('CREATE TABLE newest (id int PRIMARY KEY)');
+$publisher->sql('ALTER PUBLICATION tap ADD TABLE newest');
+$subscriber->sql(
 	'ALTER SUBSCRIPTION tap REFRESH PUBLICATION WITH (copy_data = off)');
-on_publisher('INSERT INTO newest VALUES (1); DELETE FROM plain WHERE id = 4');
-wait_applied($publisher, $subscriber, 'tap');
+$publisher->sql(
+	'INSERT INTO newest VALUES (1); DELETE FROM plain WHERE id = 4');
+$publisher->wait_applied;
 counters_become('newest', 'inserts', 1,
 	'places of a subscription that is dropped are used again');
-is( on_subscriber(
+is( $subscriber->sql(
 		'SELECT count(*) FROM parallel_apply.tables WHERE inserts IS NULL'),
 	'0',
 	'and no table is without counters');
 
 # Privileges
-on_subscriber('CREATE ROLE outsider; CREATE ROLE looker IN ROLE pg_monitor');
-is( on_subscriber(
+$subscriber->sql(
+	'CREATE ROLE outsider; CREATE ROLE looker IN ROLE pg_monitor');
+is( $subscriber->sql(
 		'SET ROLE outsider; SELECT count(*) FROM parallel_apply.tables'),
 	'0',
 	'other users see none');
-is( on_subscriber(
+is( $subscriber->sql(
 		'SET ROLE looker; SELECT count(*) > 10 FROM parallel_apply.tables'),
 	't',
 	'but a member of pg_monitor');
 
-rows_equal($publisher, $subscriber, $_)
-  for qw(gate plain whole users late newest);
+$pair->rows_equal($_) for qw(gate plain whole users late newest);
 finish($publisher, $subscriber,
 	qr/terminating logical replication worker due to administrator command/);
 done_testing();

@@ -16,15 +16,15 @@ use Test::More;
 
 # As many writers as are needed to wait for more keys than are kept
 my $many = 40;
-my ($publisher, $subscriber) = new_pair(
+my ($pair, $publisher, $subscriber) = new_pair(
 	subscriber_init => [ '--encoding=UTF8', '--no-locale' ],
 	subscriber_conf => "max_worker_processes = 48\n"
 	  . "parallel_apply.queue_size = 64kB\n"
 	  . "parallel_apply.max_writers_per_subscription = 48\n"
 	  . "parallel_apply.writers_per_subscription = 6\n"
 	  . "parallel_apply.max_batch_transactions = 1\n");
-create_extension($subscriber);
-exec_both(
+$subscriber->create_extension;
+$pair->exec_both(
 	q(CREATE TABLE gate (id int PRIMARY KEY, n int);
 	CREATE TABLE accounts (id int PRIMARY KEY, balance int);
 	CREATE TABLE codes (id int PRIMARY KEY, code text, CONSTRAINT code_once UNIQUE (code));
@@ -32,20 +32,20 @@ exec_both(
 	CREATE TABLE long (k text PRIMARY KEY, v int);
 	CREATE TABLE audited (id int PRIMARY KEY, v int);
 	CREATE TABLE wide (id int PRIMARY KEY, t text);));
-on_publisher(
+$publisher->sql(
 	q(INSERT INTO gate VALUES (1, 0); INSERT INTO accounts SELECT generate_series(1, 100), 0;
 	INSERT INTO codes VALUES (1, 'a'), (2, 'z'); INSERT INTO whole VALUES (1, NULL);
 	INSERT INTO long VALUES (repeat('x', 200), 0); INSERT INTO audited VALUES (1, 0);)
 );
-on_subscriber(
+$subscriber->sql(
 	q(CREATE FUNCTION nothing() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NEW; END';
 	CREATE TRIGGER audit_trg AFTER UPDATE ON audited FOR EACH ROW EXECUTE FUNCTION nothing();
 	ALTER TABLE audited ENABLE REPLICA TRIGGER audit_trg;
 	CREATE INDEX ON whole (a);
 	CREATE ROLE looker IN ROLE pg_monitor;));
 # Another database, where the tables have the same OIDs
-on_subscriber('CREATE DATABASE other TEMPLATE postgres');
-subscribe($publisher, $subscriber, 'tap');
+$subscriber->sql('CREATE DATABASE other TEMPLATE postgres');
+$pair->subscribe('tap');
 
 # States of transactions: the first one is blocked, this many wait for another one.
 sub wait_states
@@ -68,13 +68,11 @@ sub hot_keys_become
 	return;
 }
 
-is(on_subscriber('SELECT count(*) FROM parallel_apply.hot_keys'),
+is($subscriber->sql('SELECT count(*) FROM parallel_apply.hot_keys'),
 	0, 'nothing has waited, no key is hot');
 
 # One hot row
-apply_behind_gate(
-	$publisher,
-	$subscriber,
+$pair->apply_behind_gate(
 	wait_states(3),
 	'transactions that change the same row wait for each other',
 	('UPDATE accounts SET balance = balance + 1 WHERE id = 7') x 4);
@@ -95,9 +93,7 @@ is( $subscriber->safe_psql(
 	'another database does not show it');
 
 # A unique value that one row releases and another one gets
-apply_behind_gate(
-	$publisher,
-	$subscriber,
+$pair->apply_behind_gate(
 	wait_states(1),
 	'a unique value is waited for',
 	q(UPDATE codes SET code = 'b' WHERE id = 1; UPDATE codes SET code = 'c' WHERE id = 1),
@@ -109,8 +105,8 @@ hot_keys_become(
 	'the unique index and the value are named');
 
 # For a row without a key, its columns before the change
-apply_behind_gate(
-	$publisher, $subscriber, wait_states(1),
+$pair->apply_behind_gate(
+	wait_states(1),
 	'a whole row is waited for',
 	q(UPDATE whole SET b = 'x'),
 	q(DELETE FROM whole));
@@ -121,8 +117,8 @@ hot_keys_become(
 	'a row without a key has all its columns');
 
 # Long values are cut off; NULL has a word.
-apply_behind_gate(
-	$publisher, $subscriber, wait_states(1),
+$pair->apply_behind_gate(
+	wait_states(1),
 	'a long key is waited for',
 	('UPDATE long SET v = v + 1') x 2);
 hot_keys_become(
@@ -131,9 +127,9 @@ hot_keys_become(
 	't|1', 'it is cut off');
 
 # Not within a character
-on_publisher(q(INSERT INTO long VALUES (repeat('ä', 100), 0)));
-apply_behind_gate(
-	$publisher, $subscriber, wait_states(1),
+$publisher->sql(q(INSERT INTO long VALUES (repeat('ä', 100), 0)));
+$pair->apply_behind_gate(
+	wait_states(1),
 	'a long key of other characters is waited for',
 	(q(UPDATE long SET v = v + 1 WHERE k LIKE 'ä%')) x 2);
 hot_keys_become(
@@ -143,9 +139,7 @@ hot_keys_become(
 	'nor does a part of a character remain');
 
 # Transactions behind one that is applied alone wait for no key.
-apply_behind_gate(
-	$publisher,
-	$subscriber,
+$pair->apply_behind_gate(
 	'waiting for lock, waiting for dependency, waiting for dependency',
 	'everything waits for a transaction that is applied alone',
 	'UPDATE audited SET v = 1',
@@ -161,28 +155,26 @@ hot_keys_become(
 my $as_looker =
   q(SET ROLE looker; SELECT coalesce(key, 'NULL') || ' ' || waits FROM parallel_apply.hot_keys
 	WHERE relid = 'accounts'::regclass AND key_hash IS NOT NULL);
-is(on_subscriber($as_looker),
+is($subscriber->sql($as_looker),
 	'NULL 3', 'a user without access to the table sees no key');
-on_subscriber('GRANT SELECT (id) ON accounts TO looker');
-is(on_subscriber($as_looker),
+$subscriber->sql('GRANT SELECT (id) ON accounts TO looker');
+is($subscriber->sql($as_looker),
 	'NULL 3', 'nor does a user with access to a part of it');
-on_subscriber('GRANT SELECT (balance) ON accounts TO looker');
-is(on_subscriber($as_looker), '7 3',
-	'a user with access to all columns does');
-on_subscriber('ALTER TABLE accounts ENABLE ROW LEVEL SECURITY');
-is(on_subscriber($as_looker), 'NULL 3', 'unless rows are hidden from him');
-on_subscriber(
+$subscriber->sql('GRANT SELECT (balance) ON accounts TO looker');
+is($subscriber->sql($as_looker),
+	'7 3', 'a user with access to all columns does');
+$subscriber->sql('ALTER TABLE accounts ENABLE ROW LEVEL SECURITY');
+is($subscriber->sql($as_looker), 'NULL 3', 'unless rows are hidden from him');
+$subscriber->sql(
 	'ALTER TABLE accounts DISABLE ROW LEVEL SECURITY; GRANT SELECT ON accounts TO looker'
 );
-is(on_subscriber($as_looker), '7 3', 'rights are those of now');
+is($subscriber->sql($as_looker), '7 3', 'rights are those of now');
 
 # More keys than are kept; the hottest one stays.
-reload_with($subscriber,
+$subscriber->reload_with(
 	'parallel_apply.writers_per_subscription = ' . ($many + 1));
-wait_for_pool($subscriber, 'tap', $many + 1);
-apply_behind_gate(
-	$publisher,
-	$subscriber,
+$subscriber->wait_for_pool('tap', $many + 1);
+$pair->apply_behind_gate(
 	wait_states($many),
 	"$many transactions wait for $many rows",
 	'UPDATE accounts SET balance = 1 WHERE id BETWEEN 41 AND 40 + ' . $many,
@@ -192,7 +184,7 @@ hot_keys_become(
 	q(relid = 'accounts'::regclass AND key_hash IS NULL AND cause <> 'barrier'),
 	3 + $many,
 	'all waits of a table are counted');
-is( on_subscriber(
+is( $subscriber->sql(
 		q(SELECT concat_ws('|', count(*), max(key) FILTER (WHERE waits - max_error > 2), sum(waits))
 		FROM parallel_apply.hot_keys WHERE key_hash IS NOT NULL)),
 	'32|7|' . (3 + $many + 4),
@@ -204,7 +196,7 @@ sub advised
 	my ($topic, $pattern, $name) = @_;
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
 	like(
-		on_subscriber(
+		$subscriber->sql(
 			"SELECT concat_ws('|', level, advice, evidence) FROM parallel_apply.advice('tap') WHERE topic = '$topic'"
 		),
 		$pattern, $name);
@@ -215,7 +207,7 @@ sub not_advised
 {
 	my ($topic, $name) = @_;
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
-	is( on_subscriber(
+	is( $subscriber->sql(
 			"SELECT count(*) FROM parallel_apply.advice('tap') WHERE topic = '$topic'"
 		),
 		0, $name);
@@ -228,28 +220,26 @@ advised(
 	'the trigger that serializes is named, with what it costs');
 
 # One hot row
-on_subscriber(q(SELECT parallel_apply.reset_stats('tap')));
-is( on_subscriber(
+$subscriber->sql(q(SELECT parallel_apply.reset_stats('tap')));
+is( $subscriber->sql(
 		'SELECT (SELECT count(*) FROM parallel_apply.hot_keys), (SELECT sum(inserts + updates + waits) FROM parallel_apply.tables)'
 	),
 	'0|0',
 	'reset_stats() forgets keys and counters');
-apply_behind_gate(
-	$publisher,
-	$subscriber,
+$pair->apply_behind_gate(
 	wait_states($many),
 	'all writers wait for one row for a moment',
 	('UPDATE accounts SET balance = balance + 1 WHERE id = 7') x 99);
-wait_until(
+$subscriber->wait_until(
 	'sum(waits) > 20 FROM parallel_apply.hot_keys WHERE key_hash IS NOT NULL',
 	'the waits are not counted');
 not_advised('hot_key', 'from fewer than 100 transactions nothing follows');
-on_subscriber(q(SELECT parallel_apply.reset_stats('tap')));
-apply_behind_gate(
-	$publisher, $subscriber, wait_states($many),
+$subscriber->sql(q(SELECT parallel_apply.reset_stats('tap')));
+$pair->apply_behind_gate(
+	wait_states($many),
 	'all writers wait for one row',
 	('UPDATE accounts SET balance = balance + 1 WHERE id = 7') x 150);
-is( on_subscriber(
+is( $subscriber->sql(
 		q(SELECT string_agg(round(speedup::numeric, 1) || ' ' || transactions, ',' ORDER BY num_writers)
 		FROM parallel_apply.speedup_estimate WHERE num_writers IN (1, 4, 64))),
 	'1.0 150,1.0 150,1.0 150',
@@ -264,7 +254,7 @@ ok( $subscriber->poll_query_until(
 		FROM parallel_apply.advice('tap') WHERE topic = 'hot_key'),
 		'warning true'),
 	'the hot row is named');
-is( on_subscriber(
+is( $subscriber->sql(
 		q(REVOKE SELECT ON accounts FROM looker; SET ROLE looker;
 		SELECT advice LIKE '%that with key hash %' FROM parallel_apply.advice() WHERE topic = 'hot_key')
 	),
@@ -272,61 +262,62 @@ is( on_subscriber(
 	'but not to those who may not read the table');
 
 # A setting that limits the writers; and an independent load
-reload_with($subscriber, 'parallel_apply.max_writers_per_subscription = 4');
-wait_for_pool($subscriber, 'tap', 4);
+$subscriber->reload_with('parallel_apply.max_writers_per_subscription = 4');
+$subscriber->wait_for_pool('tap', 4);
 advised(
 	'max_writers_per_subscription',
 	qr/^notice\|.*raise "parallel_apply\.max_writers_per_subscription"\|41 writers configured by setting, 4 allowed/,
 	'the setting that limits is named');
-on_subscriber(q(SELECT parallel_apply.reset_stats()));
-on_publisher('INSERT INTO accounts VALUES (1000, 0)');
-wait_applied($publisher, $subscriber, 'tap');
+$subscriber->sql(q(SELECT parallel_apply.reset_stats()));
+$publisher->sql('INSERT INTO accounts VALUES (1000, 0)');
+$publisher->wait_applied;
 advised(
 	'writers',
 	qr/^info\|too few transactions were applied by writers .*what 1 transactions depend on/,
 	'of one transaction nothing follows');
-on_subscriber(q(SELECT parallel_apply.reset_stats()));
-on_publisher(join '',
+$subscriber->sql(q(SELECT parallel_apply.reset_stats()));
+$publisher->sql(join '',
 	map { "INSERT INTO accounts VALUES ($_, 0);\n" } 1001 .. 1200);
-wait_applied($publisher, $subscriber, 'tap');
-is( on_subscriber(
+$publisher->wait_applied;
+is( $subscriber->sql(
 		q(SELECT string_agg(round(speedup::numeric, 1)::text, ',' ORDER BY num_writers)
 		FROM parallel_apply.speedup_estimate WHERE num_writers IN (1, 2, 4, 8))),
 	'1.0,2.0,4.0,8.0',
 	'independent transactions gain as much as there are writers');
-my $processors = on_subscriber('SELECT parallel_apply.get_processors()');
+my $processors = $subscriber->sql('SELECT parallel_apply.get_processors()');
 advised(
 	'writers',
 	qr/^info\|transactions would allow \d+ writers, but this server does not: it has $processors processors and \d+ free worker processes, and "parallel_apply\.max_writers_per_subscription" is 4\|/,
 	'but no more than are allowed are advised');
-on_subscriber(q(SELECT parallel_apply.alter_subscription_config('tap', 2)));
-wait_for_pool($subscriber, 'tap', 2);
+$subscriber->sql(
+	q(SELECT parallel_apply.alter_subscription_config('tap', 2)));
+$subscriber->wait_for_pool('tap', 2);
 advised(
 	'writers',
 	$processors > 2
 	? qr/^info\|more writers can help: [34] would apply up to [12]\.\d times as fast as the 2 that it has\|/
 	: qr/^info\|transactions would allow \d+ writers, but this server does not: it has $processors processors/,
 	'nor more than there are processors');
-on_subscriber(
+$subscriber->sql(
 	q(SELECT parallel_apply.alter_subscription_config('tap', NULL)));
-wait_for_pool($subscriber, 'tap', 4);
-is( on_subscriber(
+$subscriber->wait_for_pool('tap', 4);
+is( $subscriber->sql(
 		q(SELECT count(*) FROM parallel_apply.advice('tap') WHERE level = 'warning')
 	),
 	0,
 	'nothing else is wrong');
 
 # Rows that are found by a sequential scan, and many TRUNCATEs
-on_subscriber('DROP INDEX whole_a_idx');
-on_publisher("INSERT INTO whole VALUES (2, 'y')");
-wait_applied($publisher, $subscriber, 'tap');
-is( on_subscriber(
+$subscriber->sql('DROP INDEX whole_a_idx');
+$publisher->sql("INSERT INTO whole VALUES (2, 'y')");
+$publisher->wait_applied;
+is( $subscriber->sql(
 		q(SELECT count(*) FROM parallel_apply.advice('tap') WHERE topic = 'table')
 	),
 	0,
 	'where rows are only inserted, none has to be found');
-on_publisher("UPDATE whole SET b = 'z';" . 'TRUNCATE long;' x 12);
-wait_applied($publisher, $subscriber, 'tap');
+$publisher->sql("UPDATE whole SET b = 'z';" . 'TRUNCATE long;' x 12);
+$publisher->wait_applied;
 advised(
 	'table',
 	qr/^warning\|table whole: replica identity FULL without usable index: .* Remedy: create an index/,
@@ -337,54 +328,54 @@ advised(
 	'many TRUNCATEs are told');
 
 # Two hot rows in turn: two writers are enough.
-on_subscriber(q(SELECT parallel_apply.reset_stats()));
-on_publisher(
+$subscriber->sql(q(SELECT parallel_apply.reset_stats()));
+$publisher->sql(
 	join '',
 	map {
 		'UPDATE accounts SET balance = 1 WHERE id = ' . ($_ % 2 + 1) . ";\n"
 	} 1 .. 200);
-wait_applied($publisher, $subscriber, 'tap');
+$publisher->wait_applied;
 advised(
 	'writers',
 	qr/^info\|more writers do not help: transactions depend on each other; 2 are enough\|.*2\.0 with 2, 2\.0 with 4,/,
 	'as many writers as there are hot rows are enough');
 
 # Rows that are missing, and rows larger than the queue can hold
-on_subscriber(
+$subscriber->sql(
 	q(SELECT parallel_apply.reset_stats(); DELETE FROM accounts WHERE id > 1000)
 );
-on_publisher(join '',
+$publisher->sql(join '',
 	map { "UPDATE accounts SET balance = 1 WHERE id = $_;\n" } 1001 .. 1012);
-wait_applied($publisher, $subscriber, 'tap');
+$publisher->wait_applied;
 not_advised('retries', 'there is no advice about a dozen transactions');
-on_publisher(join '',
+$publisher->sql(join '',
 	map { "UPDATE accounts SET balance = 1 WHERE id = $_;\n" } 1 .. 90);
-wait_applied($publisher, $subscriber, 'tap');
+$publisher->wait_applied;
 advised(
 	'retries',
 	qr/^notice\|many transactions are tried again: .*\|12 second attempts and 0 rollbacks .* of 102 transactions/,
 	'second attempts are told');
-on_publisher(join '',
+$publisher->sql(join '',
 	map { "INSERT INTO wide VALUES ($_, repeat('x', 50000));\n" } 1 .. 12);
-wait_applied($publisher, $subscriber, 'tap');
+$publisher->wait_applied;
 advised(
 	'fallback',
 	qr/^notice\|many transactions are left to PostgreSQL's own apply\|12 of 114 transactions; .* messages 12, second failures 0/,
 	'transactions that are left to PostgreSQL are reported, and why');
 
-on_publisher('DELETE FROM accounts WHERE id > 1000');
-wait_applied($publisher, $subscriber, 'tap');
+$publisher->sql('DELETE FROM accounts WHERE id > 1000');
+$publisher->wait_applied;
 
 sub wait_until_behind
 {
-	wait_until(q(lag > '5 s' FROM parallel_apply.subscriptions),
+	$subscriber->wait_until(q(lag > '5 s' FROM parallel_apply.subscriptions),
 		'the subscription is not behind');
 	return;
 }
 
 # A change that takes long without a lock: the process is busy until the test ends
 # it.
-on_subscriber(
+$subscriber->sql(
 	q(CREATE TABLE may_end ();
 	CREATE FUNCTION take_long() RETURNS trigger LANGUAGE plpgsql AS $$
 	BEGIN
@@ -394,29 +385,29 @@ on_subscriber(
 	END $$;
 	CREATE TRIGGER take_long BEFORE INSERT ON audited FOR EACH ROW EXECUTE FUNCTION take_long();
 	ALTER TABLE audited ENABLE ALWAYS TRIGGER take_long));
-on_publisher('INSERT INTO audited VALUES (100)');
+$publisher->sql('INSERT INTO audited VALUES (100)');
 wait_until_behind();
 advised(
 	'publisher',
 	qr/^notice\|.*\|00:00:\d\d.* behind, \d+ bytes in the queue, 1 of 4 writers busy$/,
 	'a subscription that is behind with hardly anything in the queue is reported'
 );
-on_subscriber('INSERT INTO may_end DEFAULT VALUES');
-wait_applied($publisher, $subscriber, 'tap');
+$subscriber->sql('INSERT INTO may_end DEFAULT VALUES');
+$publisher->wait_applied;
 
 # A session that has locked a row; then the queue is full.
 my $session =
-  hold($subscriber, 'SELECT FROM accounts WHERE id = 7 FOR UPDATE');
+  $subscriber->hold('SELECT FROM accounts WHERE id = 7 FOR UPDATE');
 my $pid = $session->query_safe('SELECT pg_backend_pid()');
-on_publisher('UPDATE accounts SET balance = 0 WHERE id = 7');
-wait_for_state($subscriber, 'waiting for lock');
+$publisher->sql('UPDATE accounts SET balance = 0 WHERE id = 7');
+$subscriber->wait_for_state('waiting for lock');
 advised(
 	'lock',
 	qr/^warning\|apply waits for a lock of a local session: $pid\|process $pid is idle in transaction since/,
 	'a session that is in the way is named');
 wait_until_behind();
 not_advised('publisher', 'but not the publisher, which is not to blame');
-on_publisher(
+$publisher->sql(
 	'DO $$ BEGIN FOR i IN 1 .. 1000 LOOP UPDATE accounts SET balance = i WHERE id = 8; COMMIT; END LOOP; END $$'
 );
 ok( $subscriber->poll_query_until(
@@ -425,28 +416,27 @@ ok( $subscriber->poll_query_until(
 		'info'),
 	'a full queue is reported');
 $session->query_safe('COMMIT');
-wait_applied($publisher, $subscriber, 'tap');
+$publisher->wait_applied;
 
 # A writer that is canceled in a transaction larger than the queue
 $session->query_safe('BEGIN; SELECT FROM accounts WHERE id = 100 FOR UPDATE');
-on_publisher(
+$publisher->sql(
 	q(BEGIN; INSERT INTO wide SELECT 100 + i, repeat('y', 1000) FROM generate_series(1, 200) i;
 	UPDATE accounts SET balance = 0 WHERE id = 100; COMMIT));
-wait_for_state($subscriber, 'waiting for lock');
-on_subscriber(
+$subscriber->wait_for_state('waiting for lock');
+$subscriber->sql(
 	q(SELECT pg_cancel_backend(pid) FROM parallel_apply.writers WHERE state = 'waiting for lock')
 );
 $session->query_safe('COMMIT');
 $session->quit;
-wait_applied($publisher, $subscriber, 'tap');
+$publisher->wait_applied;
 advised(
 	'queue_size',
 	qr/^warning\|.*raise "parallel_apply\.queue_size"\|1 times; it is 64kB/,
 	'a transaction that was fetched twice is reported');
 
 # More writers than worker processes
-reload_with(
-	$subscriber,
+$subscriber->reload_with(
 	'parallel_apply.max_writers_per_subscription = 60',
 	'parallel_apply.writers_per_subscription = 60');
 ok( $subscriber->poll_query_until(
@@ -457,7 +447,7 @@ ok( $subscriber->poll_query_until(
 	'worker processes that are missing are told');
 
 # A subscription that no process applies, or that does not exist
-on_subscriber('ALTER SUBSCRIPTION tap DISABLE');
+$subscriber->sql('ALTER SUBSCRIPTION tap DISABLE');
 ok( $subscriber->poll_query_until(
 		'postgres',
 		q(SELECT concat_ws('|', level, advice, evidence)
@@ -465,7 +455,7 @@ ok( $subscriber->poll_query_until(
 		'notice|it is not applied, and the publisher keeps its WAL|state disabled: the subscription is disabled'
 	),
 	'a disabled subscription is reported');
-on_subscriber('ALTER SUBSCRIPTION tap ENABLE');
+$subscriber->sql('ALTER SUBSCRIPTION tap ENABLE');
 my (undef, undef, $error) =
   $subscriber->psql('postgres',
 	q(SELECT * FROM parallel_apply.advice('none')));
@@ -474,13 +464,12 @@ like(
 	qr/subscription "none" does not exist/,
 	'one that does not exist is an error');
 
-is( on_subscriber(
+is( $subscriber->sql(
 		'CREATE ROLE outsider; SET ROLE outsider; SELECT count(*) FROM parallel_apply.hot_keys'
 	),
 	'0',
 	'not everybody sees them');
 
-rows_equal($publisher, $subscriber, $_)
-  for qw(gate accounts codes whole long audited);
+$pair->rows_equal($_) for qw(gate accounts codes whole long audited);
 finish($publisher, $subscriber, qr/subscription "none" does not exist/);
 done_testing();

@@ -13,32 +13,31 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-my ($publisher, $subscriber) = new_pair(
+my ($pair, $publisher, $subscriber) = new_pair(
 	publisher_conf => q(
 		max_prepared_transactions = 20
 		logical_decoding_work_mem = 64kB),
 	subscriber_conf => q(
 		max_prepared_transactions = 20));
 
-exec_both(
+$pair->exec_both(
 	q(CREATE TABLE gate (id int PRIMARY KEY, n int NOT NULL);
 	CREATE TABLE items (id int PRIMARY KEY, v int NOT NULL, u int UNIQUE);
 	CREATE TABLE history (id int PRIMARY KEY, v int);
 	CREATE TABLE fired (id int PRIMARY KEY);));
-on_subscriber(
+$subscriber->sql(
 	q(CREATE TABLE log (line bigserial, id int, pid int);
 	CREATE FUNCTION note() RETURNS trigger LANGUAGE plpgsql AS
 		$$BEGIN INSERT INTO public.log (id, pid) VALUES (NEW.id, pg_backend_pid()); RETURN NEW; END$$;
 	CREATE TRIGGER note AFTER INSERT ON fired FOR EACH ROW EXECUTE FUNCTION note();
 	ALTER TABLE fired ENABLE ALWAYS TRIGGER note;));
-create_extension($subscriber);
-subscribe($publisher, $subscriber, 'tap',
-	with => 'two_phase = on, streaming = on');
+$subscriber->create_extension;
+$pair->subscribe('tap', with => 'two_phase = on, streaming = on');
 $subscriber->poll_query_until('postgres',
 	q(SELECT subtwophasestate = 'e' FROM pg_subscription WHERE subname = 'tap')
 ) or die 'two_phase is not enabled';
-wait_for_pool($subscriber, 'tap');
-on_publisher(
+$subscriber->wait_for_pool('tap');
+$publisher->sql(
 	q(INSERT INTO gate VALUES (1, 0);
 	INSERT INTO items SELECT i, 0, i FROM generate_series(1, 100) i;));
 
@@ -53,69 +52,66 @@ sub all_is_equal
 {
 	my ($when, $prepared) = @_;
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
-	wait_applied($publisher, $subscriber, 'tap');
-	rows_equal($publisher, $subscriber, $_, "$_ is equal $when")
-	  for qw(gate items history);
-	is(on_subscriber('SELECT count(*) FROM pg_prepared_xacts'),
+	$publisher->wait_applied;
+	$pair->rows_equal($_, "$_ is equal $when") for qw(gate items history);
+	is($subscriber->sql('SELECT count(*) FROM pg_prepared_xacts'),
 		$prepared, "$prepared prepared transactions are there $when");
 	return;
 }
 
 sub tries
 {
-	return counter($subscriber, 'fallbacks + retries');
+	return $subscriber->counter('fallbacks + retries');
 }
 
 # A prepared transaction is invisible, and its rows are locked.
-wait_applied($publisher, $subscriber, 'tap');
+$publisher->wait_applied;
 my $tries = tries();
-my $done = counter($subscriber, 'transactions');
-on_publisher(
+my $done = $subscriber->counter('transactions');
+$publisher->sql(
 		prepare('a', 'UPDATE items SET v = 1 WHERE id <= 10')
 	  . prepare('b', 'INSERT INTO history VALUES (1, 1)')
 	  . prepare(
 		'empty', q(SELECT pg_logical_emit_message(true, 'none', 'of ours'))));
 all_is_equal('after PREPARE', 3);
-is(on_subscriber('SELECT count(*) FROM items WHERE v = 1'),
+is($subscriber->sql('SELECT count(*) FROM items WHERE v = 1'),
 	'0', 'a prepared transaction is not visible');
-is( on_subscriber(
+is( $subscriber->sql(
 		q(SELECT count(*) FROM (SELECT FROM items FOR UPDATE SKIP LOCKED) s)),
 	'90',
 	'but locked');
-on_publisher(
+$publisher->sql(
 	q(COMMIT PREPARED 'a'; UPDATE items SET v = v + 1; ROLLBACK PREPARED 'b';
 	COMMIT PREPARED 'empty'; INSERT INTO history VALUES (1, 2);));
 all_is_equal('after COMMIT PREPARED and ROLLBACK PREPARED', 0);
-is(counter($subscriber, 'transactions') - $done,
+is($subscriber->counter('transactions') - $done,
 	8, 'all of them were applied by writers');
 is(tries(), $tries, 'at the first attempt');
 
 # Each of them waits for everything older, in its turn.  Transactions that need the
 # rows of a prepared transaction depend on its COMMIT PREPARED.
-my $lock = hold($subscriber, 'SELECT FROM gate FOR UPDATE');
-on_publisher('UPDATE gate SET n = n + 1;'
+my $lock = $subscriber->hold('SELECT FROM gate FOR UPDATE');
+$publisher->sql('UPDATE gate SET n = n + 1;'
 	  . prepare('c', 'UPDATE items SET v = 10 WHERE id = 1')
 	  . q(COMMIT PREPARED 'c'; UPDATE items SET v = v * 2 WHERE id = 1;));
-states_become(
-	$subscriber,
+$subscriber->states_become(
 	'waiting for lock, waiting for prior commit, waiting for prior commit, waiting for dependency',
 	'PREPARE and COMMIT PREPARED wait for their turn, others for their rows');
-is(on_subscriber('SELECT count(*) FROM pg_prepared_xacts'),
+is($subscriber->sql('SELECT count(*) FROM pg_prepared_xacts'),
 	'0', 'nothing is prepared before its turn');
 $lock->query_safe('COMMIT');
 all_is_equal('after waiting', 0);
 is(tries(), $tries, 'nothing had to be tried again');
 
 # Its rows are those of its COMMIT PREPARED, even if it was prepared long before.
-on_publisher(prepare('k', 'UPDATE items SET v = 20 WHERE id = 2'));
+$publisher->sql(prepare('k', 'UPDATE items SET v = 20 WHERE id = 2'));
 all_is_equal('before its rows are wanted', 1);
 $lock->query_safe('BEGIN; SELECT FROM gate FOR UPDATE');
-on_publisher(
+$publisher->sql(
 	q(UPDATE gate SET n = n + 1; COMMIT PREPARED 'k';
 	UPDATE items SET v = v * 2 WHERE id = 2; UPDATE items SET v = v * 2 WHERE id = 3;)
 );
-states_become(
-	$subscriber,
+$subscriber->states_become(
 	'waiting for lock, waiting for prior commit, waiting for dependency, waiting for prior commit',
 	'only transactions that need the rows of a prepared transaction wait for its end'
 );
@@ -136,11 +132,11 @@ for my $i (1 .. 20)
 	$sql .= "UPDATE items SET u = -$y, v = v * 2 WHERE id = $y;\n"
 	  . "INSERT INTO history VALUES ($i + 100, (SELECT v FROM items WHERE id = $y));\n";
 }
-on_publisher($sql);
+$publisher->sql($sql);
 all_is_equal('after many', 0);
 
 # Streamed and prepared
-on_publisher(
+$publisher->sql(
 	prepare('e',
 		'INSERT INTO items SELECT i, 0, i FROM generate_series(1001, 5000) i')
 	  . prepare(
@@ -148,7 +144,7 @@ on_publisher(
 		'SAVEPOINT s; INSERT INTO history SELECT i, 0 FROM generate_series(1001, 5000) i; ROLLBACK TO s; INSERT INTO history SELECT i, 1 FROM generate_series(2001, 6000) i'
 	  ));
 all_is_equal('after streamed ones are prepared', 2);
-on_publisher(
+$publisher->sql(
 	q(COMMIT PREPARED 'f'; ROLLBACK PREPARED 'e'; UPDATE history SET v = v + 1 WHERE id % 7 = 0)
 );
 all_is_equal('after streamed ones are finished', 0);
@@ -156,7 +152,7 @@ all_is_equal('after streamed ones are finished', 0);
 # Processes exit between PREPARE and what follows.
 for my $how ('the apply worker is terminated', 'the server is killed')
 {
-	on_publisher(
+	$publisher->sql(
 			prepare('g', 'UPDATE items SET v = v + 100 WHERE id <= 50')
 		  . prepare('h', 'UPDATE items SET v = v + 1000 WHERE id > 50'));
 	all_is_equal("before $how", 2);
@@ -167,9 +163,9 @@ for my $how ('the apply worker is terminated', 'the server is killed')
 	}
 	else
 	{
-		restart_apply($subscriber, 'tap');
+		$subscriber->restart_apply('tap');
 	}
-	on_publisher(
+	$publisher->sql(
 		q(COMMIT PREPARED 'h'; UPDATE items SET v = v + 1 WHERE id > 60;
 		ROLLBACK PREPARED 'g'; UPDATE items SET v = v * 2 WHERE id % 3 = 0;));
 	all_is_equal("after $how", 0);
@@ -179,14 +175,16 @@ for my $how ('the apply worker is terminated', 'the server is killed')
 # many short ones claims several of them together: there are two writers, and both are
 # busy until all are there.  The server is killed when it has prepared two of them, and
 # waits for a row in the next one.
-on_subscriber(q(SELECT parallel_apply.alter_subscription_config('tap', 2)));
-wait_for_pool($subscriber, 'tap', 2);
-on_publisher(join '', map { "INSERT INTO fired VALUES (-$_);\n" } 1 .. 200);
-wait_applied($publisher, $subscriber, 'tap');
+$subscriber->sql(
+	q(SELECT parallel_apply.alter_subscription_config('tap', 2)));
+$subscriber->wait_for_pool('tap', 2);
+$publisher->sql(join '',
+	map { "INSERT INTO fired VALUES (-$_);\n" } 1 .. 200);
+$publisher->wait_applied;
 $lock->quit;
-$lock = hold($subscriber, 'SELECT FROM gate FOR UPDATE');
-my $row = hold($subscriber, 'SELECT FROM items WHERE id = 50 FOR UPDATE');
-on_publisher(
+$lock = $subscriber->hold('SELECT FROM gate FOR UPDATE');
+my $row = $subscriber->hold('SELECT FROM items WHERE id = 50 FOR UPDATE');
+$publisher->sql(
 	join '',
 	"UPDATE gate SET n = n + 1;\n",
 	"INSERT INTO fired VALUES (1);\n",
@@ -196,57 +194,58 @@ on_publisher(
 	"BEGIN; INSERT INTO fired VALUES (5); UPDATE items SET v = v + 1 WHERE id = 50; COMMIT;\n",
 	"COMMIT PREPARED 't';\n",
 	"INSERT INTO fired VALUES (6);\n");
-wait_until('queue_transactions = 8 FROM parallel_apply.subscriptions',
+$subscriber->wait_until(
+	'queue_transactions = 8 FROM parallel_apply.subscriptions',
 	'not all are received');
-states_become(
-	$subscriber,
-	'waiting for lock, waiting for prior commit',
+$subscriber->states_become('waiting for lock, waiting for prior commit',
 	'both writers are busy');
 $lock->query_safe('COMMIT');
-wait_until('count(*) = 2 FROM pg_prepared_xacts', 'they are not prepared');
-wait_for_state($subscriber, 'waiting for lock');
-is( on_subscriber('SELECT string_agg(id::text, $$ $$) FROM log WHERE id > 0'),
+$subscriber->wait_until('count(*) = 2 FROM pg_prepared_xacts',
+	'they are not prepared');
+$subscriber->wait_for_state('waiting for lock');
+is( $subscriber->sql(
+		'SELECT string_agg(id::text, $$ $$) FROM log WHERE id > 0'),
 	'1 2',
 	'no prepared one is visible');
 $subscriber->stop('immediate');
 $subscriber->start;
 $_->quit for $lock, $row;
 all_is_equal('after transactions with user code', 1);
-rows_equal($publisher, $subscriber, 'fired');
-on_publisher(q(COMMIT PREPARED 's'; INSERT INTO fired VALUES (7)));
+$pair->rows_equal('fired');
+$publisher->sql(q(COMMIT PREPARED 's'; INSERT INTO fired VALUES (7)));
 all_is_equal('after COMMIT PREPARED of one of them', 0);
-rows_equal($publisher, $subscriber, 'fired');
-is( on_subscriber(
+$pair->rows_equal('fired');
+is( $subscriber->sql(
 		q(SELECT string_agg(id::text, ' ' ORDER BY line) FROM log WHERE id > 0)
 	),
 	'1 2 3 4 5 6 7',
 	'triggers have fired once, in the order of the commits');
-on_subscriber(
+$subscriber->sql(
 	q(SELECT parallel_apply.alter_subscription_config('tap', NULL)));
 
 # Errors are PostgreSQL's own: a row that exists already, and a transaction that a
 # user has finished by hand.
-wait_for_pool($subscriber, 'tap');
+$subscriber->wait_for_pool('tap');
 my $offset = -s $subscriber->logfile;
-on_subscriber('INSERT INTO history VALUES (10000, 0)');
-on_publisher(prepare('i', 'INSERT INTO history VALUES (10000, 1)')
+$subscriber->sql('INSERT INTO history VALUES (10000, 0)');
+$publisher->sql(prepare('i', 'INSERT INTO history VALUES (10000, 1)')
 	  . 'UPDATE gate SET n = n + 1;');
 $subscriber->wait_for_log(duplicate_key('history'), $offset);
-on_subscriber('DELETE FROM history WHERE id = 10000');
+$subscriber->sql('DELETE FROM history WHERE id = 10000');
 all_is_equal('after an error in PREPARE', 1);
-on_publisher(q(COMMIT PREPARED 'i'));
+$publisher->sql(q(COMMIT PREPARED 'i'));
 
-on_publisher(prepare('j', 'INSERT INTO history VALUES (10001, 1)'));
-wait_applied($publisher, $subscriber, 'tap');
-my $name = on_subscriber('SELECT gid FROM pg_prepared_xacts');
+$publisher->sql(prepare('j', 'INSERT INTO history VALUES (10001, 1)'));
+$publisher->wait_applied;
+my $name = $subscriber->sql('SELECT gid FROM pg_prepared_xacts');
 like($name, qr/^pg_gid_\d+_\d+$/, 'names are those of PostgreSQL');
-on_subscriber("ROLLBACK PREPARED '$name'");
+$subscriber->sql("ROLLBACK PREPARED '$name'");
 $offset = -s $subscriber->logfile;
-on_publisher(q(COMMIT PREPARED 'j'));
+$publisher->sql(q(COMMIT PREPARED 'j'));
 $subscriber->wait_for_log(
 	qr/ERROR: +prepared transaction with identifier "$name" does not exist/,
 	$offset);
-on_subscriber(
+$subscriber->sql(
 	"BEGIN; INSERT INTO history VALUES (10001, 1); PREPARE TRANSACTION '$name'"
 );
 all_is_equal('after an error in COMMIT PREPARED', 0);
@@ -255,17 +254,16 @@ all_is_equal('after an error in COMMIT PREPARED', 0);
 # started, for those with too many keys, and for TRUNCATE, which has none.  Then
 # everything waits for the COMMIT PREPARED.  Detects: a following transaction is
 # tried, and waits for a lock.
-my $gate = hold($subscriber, 'COMMIT');
+my $gate = $subscriber->hold('COMMIT');
 
 sub next_one_waits
 {
 	my ($prepared, $next, $name) = @_;
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
 	$gate->query_safe('BEGIN; SELECT FROM gate FOR UPDATE');
-	on_publisher(
+	$publisher->sql(
 		"UPDATE gate SET n = n + 1; COMMIT PREPARED '$prepared'; $next;");
-	states_become(
-		$subscriber,
+	$subscriber->states_become(
 		'waiting for lock, waiting for prior commit, waiting for dependency',
 		"$name: the next transaction waits for it");
 	$gate->query_safe('COMMIT');
@@ -273,17 +271,17 @@ sub next_one_waits
 	return;
 }
 
-on_publisher(prepare('l', 'UPDATE items SET v = v + 1 WHERE id = 5'));
+$publisher->sql(prepare('l', 'UPDATE items SET v = v + 1 WHERE id = 5'));
 all_is_equal('before the pool starts', 1);
-restart_apply($subscriber, 'tap');
-wait_for_pool($subscriber, 'tap');
+$subscriber->restart_apply('tap');
+$subscriber->wait_for_pool('tap');
 next_one_waits(
 	'l',
 	'UPDATE items SET v = v * 2 WHERE id = 5',
 	'it was prepared before the pool started');
-on_publisher(prepare('m', 'TRUNCATE history'));
+$publisher->sql(prepare('m', 'TRUNCATE history'));
 next_one_waits('m', 'INSERT INTO history VALUES (1, 1)', 'a TRUNCATE');
-on_publisher(
+$publisher->sql(
 	prepare(
 		'n',
 		'INSERT INTO items SELECT i, 0, i FROM generate_series(100001, 133000) i'
@@ -295,15 +293,15 @@ next_one_waits(
 
 # What is held during a pause has not been received: the next apply worker gets it
 # again.  Detects: its position is confirmed, so that it is lost.
-on_publisher(prepare('o', 'UPDATE items SET v = v + 7 WHERE id = 6'));
+$publisher->sql(prepare('o', 'UPDATE items SET v = v + 7 WHERE id = 6'));
 all_is_equal('before a pause', 1);
-on_subscriber(q(SELECT parallel_apply.pause('tap')));
-wait_until(q(state = 'paused' FROM parallel_apply.subscriptions),
+$subscriber->sql(q(SELECT parallel_apply.pause('tap')));
+$subscriber->wait_until(q(state = 'paused' FROM parallel_apply.subscriptions),
 	'it is not paused');
-on_publisher(q(COMMIT PREPARED 'o'));
-wait_for_answer($publisher, 'tap');
-restart_apply($subscriber, 'tap');
-on_subscriber(q(SELECT parallel_apply.resume('tap')));
+$publisher->sql(q(COMMIT PREPARED 'o'));
+$publisher->wait_for_answer('tap');
+$subscriber->restart_apply('tap');
+$subscriber->sql(q(SELECT parallel_apply.resume('tap')));
 all_is_equal('after a pause', 0);
 
 $gate->quit;

@@ -19,27 +19,27 @@ is(join(' ', sort keys %alert),
 
 # There are slots for six writers in addition to the launcher and two apply workers,
 # and for four while tables are synchronized.
-my ($publisher, $subscriber) =
+my ($pair, $publisher, $subscriber) =
   new_pair(subscriber_conf =>
 		"max_worker_processes = 9\nmax_logical_replication_workers = 4\n"
 	  . "max_sync_workers_per_subscription = 1\n");
 my $connstr = $publisher->connstr . ' dbname=postgres';
-create_extension($subscriber);
-exec_both("CREATE TABLE $_ (id int PRIMARY KEY, v int)")
+$subscriber->create_extension;
+$pair->exec_both("CREATE TABLE $_ (id int PRIMARY KEY, v int)")
   for 'items', 'chosen';
-on_publisher('CREATE PUBLICATION chosen FOR TABLE chosen');
-on_subscriber(
+$publisher->sql('CREATE PUBLICATION chosen FOR TABLE chosen');
+$subscriber->sql(
 	"CREATE SUBSCRIPTION chosen CONNECTION '$connstr' PUBLICATION chosen WITH (enabled = false, create_slot = false, slot_name = 'chosen', connect = false)"
 );
-on_publisher(
+$publisher->sql(
 	q(SELECT count(*) FROM pg_create_logical_replication_slot('chosen', 'pgoutput'))
 );
-on_subscriber(
+$subscriber->sql(
 	q(SELECT parallel_apply.alter_subscription_config('chosen', 1);
 	ALTER SUBSCRIPTION chosen ENABLE; ALTER SUBSCRIPTION chosen REFRESH PUBLICATION)
 );
-subscribe($publisher, $subscriber, 'tap', publication => 'FOR TABLE items');
-wait_until_ready($subscriber);
+$pair->subscribe('tap', publication => 'FOR TABLE items');
+$subscriber->wait_until_ready;
 
 # Wait until the alert names these subscriptions.
 sub alert_becomes
@@ -58,14 +58,14 @@ sub all_is_well
 {
 	my ($name) = @_;
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
-	wait_applied($publisher, $subscriber, $_) for 'tap', 'chosen';
+	$publisher->wait_applied($_) for 'tap', 'chosen';
 	alert_becomes($_, '', $name) for sort keys %alert;
 	return;
 }
 
 sub lag
 {
-	return on_subscriber(
+	return $subscriber->sql(
 		q(SELECT extract(epoch FROM lag) FROM parallel_apply.subscriptions WHERE subname = 'tap')
 	);
 }
@@ -88,29 +88,29 @@ sub lag_grows
 all_is_well('there is no fault');
 
 # An error that repeats
-on_subscriber('INSERT INTO items VALUES (1, 0)');
-on_publisher('INSERT INTO items VALUES (1, 1)');
+$subscriber->sql('INSERT INTO items VALUES (1, 0)');
+$publisher->sql('INSERT INTO items VALUES (1, 1)');
 alert_becomes('state', 'tap', 'a transaction fails again and again');
 lag_grows('while it fails');
-my $lock = hold($subscriber, 'LOCK TABLE items');
-wait_until(
+my $lock = $subscriber->hold('LOCK TABLE items');
+$subscriber->wait_until(
 	q(count(*) > 0 FROM pg_locks WHERE NOT granted AND relation = 'items'::regclass),
 	'it is not tried again');
-is( on_subscriber(
+is( $subscriber->sql(
 		q(SELECT state, pid IS NULL FROM parallel_apply.subscriptions WHERE subname = 'tap')
 	),
 	'failing|f',
 	'another attempt does not change that');
 $lock->query_safe('COMMIT');
 $lock->quit;
-on_subscriber('DELETE FROM items WHERE id = 1');
+$subscriber->sql('DELETE FROM items WHERE id = 1');
 all_is_well('the conflict is resolved');
 
 # The same with disable_on_error; then the transaction is skipped.
-on_subscriber('ALTER SUBSCRIPTION tap SET (disable_on_error = true)');
+$subscriber->sql('ALTER SUBSCRIPTION tap SET (disable_on_error = true)');
 my $offset = -s $subscriber->logfile;
-on_subscriber('INSERT INTO items VALUES (2, 0)');
-on_publisher('INSERT INTO items VALUES (2, 0)');
+$subscriber->sql('INSERT INTO items VALUES (2, 0)');
+$publisher->sql('INSERT INTO items VALUES (2, 0)');
 ok( $subscriber->poll_query_until(
 		'postgres',
 		q(SELECT state || ': ' || (reason ~ '^the subscription is disabled, after an error: .*(duplicate key|conflict detected)')
@@ -119,58 +119,60 @@ ok( $subscriber->poll_query_until(
 	'a subscription that was disabled by an error says so');
 lag_grows('while it is disabled by an error');
 my ($lsn) = slurp_file($subscriber->logfile, $offset) =~ m{finished at (\S+)};
-on_subscriber(
+$subscriber->sql(
 	"ALTER SUBSCRIPTION tap SKIP (lsn = '$lsn'); ALTER SUBSCRIPTION tap ENABLE"
 );
 all_is_well('the transaction is skipped');
 
 # Disabled by hand, with nothing to apply
-on_subscriber('ALTER SUBSCRIPTION tap DISABLE');
+$subscriber->sql('ALTER SUBSCRIPTION tap DISABLE');
 lag_grows('while it is disabled');
 alert_becomes('state', '', 'that it is disabled is no fault');
-on_subscriber('ALTER SUBSCRIPTION tap ENABLE');
+$subscriber->sql('ALTER SUBSCRIPTION tap ENABLE');
 all_is_well('it is enabled');
 
 # No connection
-on_subscriber(
+$subscriber->sql(
 	'ALTER SUBSCRIPTION tap CONNECTION $$host=/nowhere dbname=postgres$$');
 alert_becomes('state', 'tap', 'there is no publisher');
 lag_grows('while there is no publisher');
-on_subscriber("ALTER SUBSCRIPTION tap CONNECTION '$connstr'");
+$subscriber->sql("ALTER SUBSCRIPTION tap CONNECTION '$connstr'");
 all_is_well('there is a publisher');
 
 # Fewer writers than are configured, and more than there are slots for
-on_subscriber(q(SELECT parallel_apply.alter_subscription_config('tap', 8)));
+$subscriber->sql(
+	q(SELECT parallel_apply.alter_subscription_config('tap', 8)));
 alert_becomes('state', 'tap', 'not all writers could be started');
-is( on_subscriber(
+is( $subscriber->sql(
 		q(SELECT state, reason, writers_wanted, writers_running < 8 FROM parallel_apply.subscriptions WHERE subname = 'tap')
 	),
 	'degraded|not all writers could be started|8|t',
 	'and the state and the reason say so');
-on_subscriber(q(SELECT parallel_apply.alter_subscription_config('tap', 3)));
+$subscriber->sql(
+	q(SELECT parallel_apply.alter_subscription_config('tap', 3)));
 all_is_well('fewer are configured');
 
 # Paused, with a transaction that waits
-on_subscriber(q(SELECT parallel_apply.pause('tap')));
-on_publisher('INSERT INTO items VALUES (3, 0)');
+$subscriber->sql(q(SELECT parallel_apply.pause('tap')));
+$publisher->sql('INSERT INTO items VALUES (3, 0)');
 lag_grows('while it is paused');
 alert_becomes('state', '', 'that it is paused is no fault');
-on_subscriber(q(SELECT parallel_apply.resume('tap')));
+$subscriber->sql(q(SELECT parallel_apply.resume('tap')));
 all_is_well('it is resumed');
 
 # Native by configuration, and busy
-on_publisher('INSERT INTO chosen SELECT generate_series(1, 1000), 0');
+$publisher->sql('INSERT INTO chosen SELECT generate_series(1, 1000), 0');
 all_is_well('the other one is applied by the apply worker');
-is( on_subscriber(
+is( $subscriber->sql(
 		q(SELECT state, reason, writers_wanted FROM parallel_apply.subscriptions WHERE subname = 'chosen')
 	),
 	'native|one writer is configured|0',
 	'and says that this is configured');
 
-on_subscriber('DELETE FROM items WHERE id = 2');
-on_publisher('DELETE FROM items WHERE id = 2');
-wait_applied($publisher, $subscriber, 'tap');
-rows_equal($publisher, $subscriber, $_) for 'items', 'chosen';
+$subscriber->sql('DELETE FROM items WHERE id = 2');
+$publisher->sql('DELETE FROM items WHERE id = 2');
+$publisher->wait_applied;
+$pair->rows_equal($_) for 'items', 'chosen';
 finish($publisher, $subscriber, duplicate_key('items'),
 	qr/could not connect to the publisher/);
 done_testing();

@@ -11,18 +11,18 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-my ($publisher, $subscriber) = new_pair(
+my ($pair, $publisher, $subscriber) = new_pair(
 	publisher_conf => q(
 		logical_decoding_work_mem = 64kB
 		max_prepared_transactions = 10),
 	subscriber_conf => q(max_prepared_transactions = 10));
-exec_both(
+$pair->exec_both(
 	q(CREATE TABLE items (id int, part text, v int, PRIMARY KEY (part, id));
 	CREATE TABLE others (id int PRIMARY KEY);));
-create_extension($subscriber);
-subscribe($publisher, $subscriber, 'tap',
+$subscriber->create_extension;
+$pair->subscribe('tap',
 	with => 'disable_on_error = true, streaming = on, two_phase = on');
-on_subscriber(
+$subscriber->sql(
 	q(CREATE ROLE watcher IN ROLE pg_monitor;
 	CREATE ROLE reader IN ROLE pg_monitor;
 	GRANT SELECT ON items TO reader)
@@ -37,7 +37,7 @@ my $repair = 'ALTER TABLE items DROP CONSTRAINT positive';
 sub failed
 {
 	my ($columns, $role) = @_;
-	return on_subscriber(($role ? "SET ROLE $role; " : '')
+	return $subscriber->sql(($role ? "SET ROLE $role; " : '')
 		. "SELECT $columns FROM parallel_apply.failed_transactions WHERE subname = 'tap'"
 	);
 }
@@ -46,7 +46,7 @@ sub is_overcome
 {
 	my ($name) = @_;
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
-	wait_applied($publisher, $subscriber, 'tap');
+	$publisher->wait_applied;
 	ok( $subscriber->poll_query_until(
 			'postgres',
 			'SELECT count(*) = 0 FROM parallel_apply.failed_transactions'),
@@ -72,15 +72,15 @@ sub key_of
 sub fails
 {
 	my ($what) = @_;
-	on_subscriber($fault);
-	my ($xid, $after) = split /\|/, on_publisher(
+	$subscriber->sql($fault);
+	my ($xid, $after) = split /\|/, $publisher->sql(
 		q(BEGIN; INSERT INTO others SELECT coalesce(max(id), 0) + 1 FROM others;
 		INSERT INTO items SELECT coalesce(max(id), 0) + 1, 'a, b', -7 FROM items;
 		INSERT INTO items SELECT max(id) + 1, 'a', 1 FROM items;
 		SELECT pg_current_xact_id(), pg_current_wal_insert_lsn(); COMMIT));
-	my $id = on_publisher('SELECT max(id) - 1 FROM items');
+	my $id = $publisher->sql('SELECT max(id) - 1 FROM items');
 	my $key = key_of($id);
-	wait_until_failed();
+	$subscriber->wait_until_failed;
 	is( failed(
 			'remote_xid, attempts, sqlstate, message, change, schemaname, relname, operation, key'
 		),
@@ -99,8 +99,8 @@ sub fails
 		"$what: who may not read the table sees no data");
 	is(failed('detail IS NULL, relname, key', 'reader'),
 		"f|items|$key", "$what: who may read it sees them");
-	on_subscriber('ALTER SUBSCRIPTION tap ENABLE');
-	wait_until(
+	$subscriber->sql('ALTER SUBSCRIPTION tap ENABLE');
+	$subscriber->wait_until(
 		'count(*) = 1 FROM parallel_apply.failed_transactions, pg_subscription WHERE attempts = 2 AND NOT subenabled',
 		'it does not fail again');
 	is(failed('remote_xid, first_failure < last_failure'),
@@ -113,8 +113,8 @@ sub is_repaired
 {
 	my ($what) = @_;
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
-	on_subscriber($repair);
-	on_subscriber('ALTER SUBSCRIPTION tap ENABLE');
+	$subscriber->sql($repair);
+	$subscriber->sql('ALTER SUBSCRIPTION tap ENABLE');
 	is_overcome("$what: the row goes when the transaction is applied");
 	return;
 }
@@ -128,16 +128,17 @@ is_repaired('writers');
 # Skipping the transaction takes one more attempt.
 fails('a transaction that is skipped');
 my $lsn = failed('finish_lsn');
-on_subscriber("ALTER SUBSCRIPTION tap SKIP (lsn = '$lsn')");
-on_subscriber($repair);
-on_subscriber('ALTER SUBSCRIPTION tap ENABLE');
+$subscriber->sql("ALTER SUBSCRIPTION tap SKIP (lsn = '$lsn')");
+$subscriber->sql($repair);
+$subscriber->sql('ALTER SUBSCRIPTION tap ENABLE');
 is_overcome('the row goes when the transaction is skipped');
-on_publisher(q(DELETE FROM items; DELETE FROM others));
-wait_applied($publisher, $subscriber, 'tap');
+$publisher->sql(q(DELETE FROM items; DELETE FROM others));
+$publisher->wait_applied;
 
 # The same without writers
-on_subscriber(q(SELECT parallel_apply.alter_subscription_config('tap', 1)));
-wait_for_pool($subscriber, 'tap', 0);
+$subscriber->sql(
+	q(SELECT parallel_apply.alter_subscription_config('tap', 1)));
+$subscriber->wait_for_pool('tap', 0);
 fails('one writer');
 is_repaired('one writer');
 
@@ -148,28 +149,28 @@ for my $case (
 	[ 'DELETE', q(DELETE FROM items WHERE id = 7), 7 ])
 {
 	my ($operation, $sql, $id) = @$case;
-	on_subscriber(
+	$subscriber->sql(
 		q(CREATE OR REPLACE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS
 		$$BEGIN RAISE 'refused' USING ERRCODE = 'PA001'; END$$;
 		CREATE TRIGGER refuse BEFORE UPDATE OR DELETE ON items FOR EACH ROW EXECUTE FUNCTION refuse();
 		ALTER TABLE items ENABLE ALWAYS TRIGGER refuse));
-	on_publisher($sql);
-	wait_until_failed();
+	$publisher->sql($sql);
+	$subscriber->wait_until_failed;
 	is( failed('sqlstate, message, change, detail, relname, operation, key'),
 		qq(PA001|refused|1||items|$operation|(id, part)=($id, a, b)),
 		"$sql: the view says so");
-	on_subscriber('DROP TRIGGER refuse ON items');
-	on_subscriber('ALTER SUBSCRIPTION tap ENABLE');
+	$subscriber->sql('DROP TRIGGER refuse ON items');
+	$subscriber->sql('ALTER SUBSCRIPTION tap ENABLE');
 	is_overcome("$sql: and no more when it is applied");
 }
 
-restart_apply($subscriber, 'tap',
+$subscriber->restart_apply('tap',
 	'ALTER SUBSCRIPTION tap SET (binary = true)');
 $is_binary = 1;
 fails('values in binary format');
 is_repaired('values in binary format');
 
-rows_equal($publisher, $subscriber, $_) for qw(items others);
+$pair->rows_equal($_) for qw(items others);
 finish($publisher, $subscriber,
 	qr/ERROR:  new row for relation "items" violates check constraint "positive"|ERROR:  refused/
 );

@@ -13,51 +13,51 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-my ($publisher, $subscriber) = new_pair(
+my ($pair, $publisher, $subscriber) = new_pair(
 	publisher_conf => q(
 		logical_decoding_work_mem = 64kB
 		max_prepared_transactions = 10),
 	subscriber_conf => q(
 		restart_after_crash = on
 		max_prepared_transactions = 10));
-exec_both(
+$pair->exec_both(
 	q(CREATE TABLE items (id int PRIMARY KEY, v int, note text);
 	CREATE TABLE "Whole" (a int, b text, c bytea);
 	ALTER TABLE "Whole" REPLICA IDENTITY FULL;
 	CREATE TABLE emptied (id int PRIMARY KEY);
 	CREATE TABLE numbered (id int GENERATED ALWAYS AS IDENTITY PRIMARY KEY, v int);)
 );
-create_extension($subscriber);
-subscribe($publisher, $subscriber, 'tap',
+$subscriber->create_extension;
+$pair->subscribe('tap',
 	with => 'disable_on_error = true, streaming = on, two_phase = on');
-on_subscriber('CREATE ROLE watcher IN ROLE pg_monitor');
+$subscriber->sql('CREATE ROLE watcher IN ROLE pg_monitor');
 my @tables = ('items', '"Whole"', 'emptied', 'numbered');
-on_publisher(
+$publisher->sql(
 	q(INSERT INTO items SELECT i, 0, 'it''s' FROM generate_series(1, 9) i;
 	INSERT INTO "Whole" VALUES (1, NULL, '\x00ff'), (1, NULL, '\x00ff'), (2, 'b\c', NULL);
 	INSERT INTO numbered (v) VALUES (1), (2);
 	INSERT INTO emptied VALUES (1))
 );
-wait_applied($publisher, $subscriber, 'tap');
+$publisher->wait_applied;
 
 # The fault: a check that only the subscriber has
 sub make_fault
 {
-	on_subscriber(
+	$subscriber->sql(
 		'ALTER TABLE items ADD CONSTRAINT positive CHECK (v >= 0) NOT VALID');
 	return;
 }
 
 sub repair_fault
 {
-	on_subscriber('ALTER TABLE items DROP CONSTRAINT positive');
+	$subscriber->sql('ALTER TABLE items DROP CONSTRAINT positive');
 	return;
 }
 
 sub stored
 {
 	my ($columns) = @_;
-	return on_subscriber(
+	return $subscriber->sql(
 		"SELECT $columns FROM parallel_apply.skipped_transactions ORDER BY id"
 	);
 }
@@ -73,14 +73,14 @@ like(
 sub make_changes
 {
 	my ($id) = @_;
-	return on_subscriber($by_hand =~ s/\(1\)/($id)/gr);
+	return $subscriber->sql($by_hand =~ s/\(1\)/($id)/gr);
 }
 
 # Rows of items that the publisher has, and the subscriber has not
 sub missing
 {
-	my $have = on_subscriber('SELECT array_agg(id) FROM items');
-	return on_publisher(
+	my $have = $subscriber->sql('SELECT array_agg(id) FROM items');
+	return $publisher->sql(
 		"SELECT string_agg(id::text, ' ' ORDER BY id) FROM items WHERE id <> ALL ('$have')"
 	);
 }
@@ -89,10 +89,8 @@ sub all_equal
 {
 	my ($what) = @_;
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
-	wait_applied($publisher, $subscriber, 'tap');
-	rows_equal($publisher, $subscriber, $_,
-		"$what: $_ is equal on both sides")
-	  for @tables;
+	$publisher->wait_applied;
+	$pair->rows_equal($_, "$what: $_ is equal on both sides") for @tables;
 	is(stored('id'), '', "$what: nothing remains stored");
 	return;
 }
@@ -102,16 +100,16 @@ sub fails
 {
 	my ($sql) = @_;
 	make_fault();
-	on_publisher($sql);
-	on_publisher(q(UPDATE items SET v = v + 1 WHERE id = 5));
-	wait_until_failed();
+	$publisher->sql($sql);
+	$publisher->sql(q(UPDATE items SET v = v + 1 WHERE id = 5));
+	$subscriber->wait_until_failed;
 	return;
 }
 
 sub overcomes
 {
-	on_subscriber('ALTER SUBSCRIPTION tap ENABLE');
-	wait_applied($publisher, $subscriber, 'tap');
+	$subscriber->sql('ALTER SUBSCRIPTION tap ENABLE');
+	$publisher->wait_applied;
 	repair_fault();
 	return;
 }
@@ -122,9 +120,10 @@ sub skips_and_stores
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
 	my $offset = -s $subscriber->logfile;
 	fails($sql);
-	my $xid = on_subscriber(
+	my $xid = $subscriber->sql(
 		'SELECT remote_xid FROM parallel_apply.failed_transactions');
-	my $id = on_subscriber(q(SELECT parallel_apply.skip_transaction('tap')));
+	my $id =
+	  $subscriber->sql(q(SELECT parallel_apply.skip_transaction('tap')));
 	is(stored('id'), '', "$what: nothing is stored before it is skipped");
 	overcomes();
 	is(missing(), $missing,
@@ -156,7 +155,7 @@ sub test_all
 		COMMIT),
 		'100 101 102',
 		13);
-	is( on_subscriber(
+	is( $subscriber->sql(
 			"SELECT string_agg(statement, ' ' ORDER BY number) FROM parallel_apply.skipped_changes($id) WHERE number <= 6"
 		),
 		q(INSERT INTO public.items (id, v, note) VALUES ('100', '1', E'it''s \\\\ a "quote"');)
@@ -166,25 +165,25 @@ sub test_all
 		  . q( UPDATE public.items SET id = '102', v = '0', note = 'it''s' WHERE id = '3';)
 		  . q( DELETE FROM public.items WHERE id = '4';),
 		"$how: the changes as statements");
-	on_subscriber(
+	$subscriber->sql(
 		'REFRESH MATERIALIZED VIEW parallel_apply.kept_transactions;
 		REFRESH MATERIALIZED VIEW parallel_apply.kept_messages');
 	is(stored('id'), $id, "$how: REFRESH leaves it as it is");
-	is( on_subscriber(
+	is( $subscriber->sql(
 			"SET ROLE watcher; SELECT relname, key, operation, message IS NULL FROM parallel_apply.skipped_transactions"
 		),
 		'|||f',
 		"$how: who may not read the table sees no data");
 
 	# The transaction after it has not waited.
-	on_publisher('UPDATE items SET v = 10 WHERE id = 2');
-	wait_applied($publisher, $subscriber, 'tap');
+	$publisher->sql('UPDATE items SET v = 10 WHERE id = 2');
+	$publisher->wait_applied;
 	make_changes($id);
-	on_publisher(
+	$publisher->sql(
 		'UPDATE items SET v = 10 WHERE id = 2; DELETE FROM items WHERE id >= 100'
 	);
 	all_equal("$how, changes made by hand");
-	on_publisher(
+	$publisher->sql(
 		q(INSERT INTO items VALUES (3, 0, 'it''s'), (4, 0, 'it''s');
 		INSERT INTO "Whole" VALUES (1, NULL, '\x00ff'), (2, 'b\c', NULL);
 		DELETE FROM "Whole" WHERE b = 'one of them';
@@ -209,44 +208,46 @@ sub test_all
 
 	# It is not visible before its end.
 	make_fault();
-	on_publisher(
+	$publisher->sql(
 		q(BEGIN; INSERT INTO items VALUES (201, -1); PREPARE TRANSACTION 'b')
 	);
-	wait_until_failed();
-	on_subscriber(q(SELECT parallel_apply.skip_transaction('tap')));
+	$subscriber->wait_until_failed;
+	$subscriber->sql(q(SELECT parallel_apply.skip_transaction('tap')));
 	overcomes();
 	is(stored('id'), '', "$how: a prepared transaction is not shown");
-	is(on_subscriber('SELECT count(*) FROM pg_prepared_xacts'),
+	is($subscriber->sql('SELECT count(*) FROM pg_prepared_xacts'),
 		'1', "$how: it is prepared");
-	on_publisher(q(ROLLBACK PREPARED 'b'));
+	$publisher->sql(q(ROLLBACK PREPARED 'b'));
 	all_equal("$how, a prepared transaction rolled back");
 
 	# Not stored
 	fails('INSERT INTO items VALUES (300, -1)');
-	is(on_subscriber(q(SELECT parallel_apply.skip_transaction('tap') > 0)),
-		't', "$how: there is a number");
-	is( on_subscriber(
+	is( $subscriber->sql(
+			q(SELECT parallel_apply.skip_transaction('tap') > 0)),
+		't',
+		"$how: there is a number");
+	is( $subscriber->sql(
 			'SELECT count(*) FROM parallel_apply.kept_transactions'),
 		'1',
 		"$how: nothing is left of the one that was rolled back");
-	is( on_subscriber(
+	is( $subscriber->sql(
 			q(SELECT parallel_apply.skip_transaction('tap', keep => false))),
 		'',
 		"$how: and none");
 	overcomes();
 	is(missing(), '300', "$how: it is skipped");
 	is(stored('id'), '', "$how: and not stored");
-	on_publisher('DELETE FROM items WHERE id >= 200');
+	$publisher->sql('DELETE FROM items WHERE id >= 200');
 	all_equal("$how, not stored");
 
 	# Another transaction comes first.
 	fails('INSERT INTO items VALUES (400, -1)');
-	on_subscriber(q(SELECT parallel_apply.skip_transaction('tap')));
+	$subscriber->sql(q(SELECT parallel_apply.skip_transaction('tap')));
 	my $offset = -s $subscriber->logfile;
-	wait_until(
+	$subscriber->wait_until(
 		q(count(*) = 0 FROM pg_stat_activity WHERE backend_type LIKE 'logical replication %worker'),
 		'the apply worker does not end');
-	on_subscriber(
+	$subscriber->sql(
 		q(SELECT pg_replication_origin_advance('pg_' || s.oid, finish_lsn + 1)
 		FROM pg_subscription s, parallel_apply.failed_transactions));
 	overcomes();
@@ -256,56 +257,57 @@ sub test_all
 		"$how: another one comes first, and the log says so");
 	is(missing(), '400', "$how: it is applied");
 	is(stored('id'), '', "$how: and nothing is stored");
-	on_publisher('DELETE FROM items WHERE id >= 200');
+	$publisher->sql('DELETE FROM items WHERE id >= 200');
 	all_equal("$how, another one");
 	return;
 }
 
-subscriber_refuses(
+$subscriber->refuses(
 	q(SELECT parallel_apply.skip_transaction('tap')),
 	qr/ERROR: +subscription "tap" has no failing transaction/,
 	'nothing is skipped while nothing fails');
-subscriber_refuses(
+$subscriber->refuses(
 	'SELECT parallel_apply.forget(7)',
 	qr/ERROR: +skipped transaction 7 does not exist/,
 	'a transaction that does not exist cannot be forgotten');
 
 test_all('writers');
-on_subscriber(q(SELECT parallel_apply.alter_subscription_config('tap', 1)));
-wait_for_pool($subscriber, 'tap', 0);
+$subscriber->sql(
+	q(SELECT parallel_apply.alter_subscription_config('tap', 1)));
+$subscriber->wait_for_pool('tap', 0);
 test_all('one writer');
 
 # A subscription that stays enabled retries, and meets the transaction.
-on_subscriber('ALTER SUBSCRIPTION tap SET (disable_on_error = false)');
+$subscriber->sql('ALTER SUBSCRIPTION tap SET (disable_on_error = false)');
 make_fault();
-on_publisher('INSERT INTO items VALUES (450, -1)');
-wait_until(
+$publisher->sql('INSERT INTO items VALUES (450, -1)');
+$subscriber->wait_until(
 	'count(*) = 1 FROM parallel_apply.failed_transactions WHERE attempts >= 2',
 	'it does not fail again');
-my $id = on_subscriber(q(SELECT parallel_apply.skip_transaction('tap')));
-wait_applied($publisher, $subscriber, 'tap');
+my $id = $subscriber->sql(q(SELECT parallel_apply.skip_transaction('tap')));
+$publisher->wait_applied;
 is(stored('id, changes'), "$id|1",
 	'an enabled subscription continues by itself');
 repair_fault();
 make_changes($id);
 all_equal('enabled');
-on_subscriber('ALTER SUBSCRIPTION tap SET (disable_on_error = true)');
+$subscriber->sql('ALTER SUBSCRIPTION tap SET (disable_on_error = true)');
 
 # The apply worker is killed just before the commit,
 fails('INSERT INTO items VALUES (500, -1), (501, 1)');
-on_subscriber(q(SELECT parallel_apply.skip_transaction('tap')));
+$subscriber->sql(q(SELECT parallel_apply.skip_transaction('tap')));
 my $session =
-  hold($subscriber, 'REFRESH MATERIALIZED VIEW parallel_apply.kept_messages');
-on_subscriber('ALTER SUBSCRIPTION tap ENABLE');
-wait_until(
+  $subscriber->hold('REFRESH MATERIALIZED VIEW parallel_apply.kept_messages');
+$subscriber->sql('ALTER SUBSCRIPTION tap ENABLE');
+$subscriber->wait_until(
 	q(count(*) = 1 FROM pg_locks WHERE NOT granted AND relation = 'parallel_apply.kept_messages'::regclass),
 	'the apply worker does not wait');
-my $pid = apply_pid($subscriber, 'tap');
+my $pid = $subscriber->apply_pid('tap');
 kill 'KILL', $pid;
 $subscriber->poll_query_until('postgres',
 	"SELECT count(*) = 0 FROM pg_stat_activity WHERE pid = $pid")
   or die 'the server does not come back';
-wait_applied($publisher, $subscriber, 'tap');
+$publisher->wait_applied;
 is(missing(), '500 501', 'after a crash before the commit it is skipped');
 is(stored('changes'), '2', 'and stored once');
 repair_fault();
@@ -321,30 +323,30 @@ all_equal('after crashes');
 
 # Stored transactions are dropped with their subscription.
 fails('INSERT INTO items VALUES (600, -1)');
-on_subscriber(q(SELECT parallel_apply.skip_transaction('tap')));
-subscriber_refuses(
+$subscriber->sql(q(SELECT parallel_apply.skip_transaction('tap')));
+$subscriber->refuses(
 	'DROP EXTENSION parallel_apply CASCADE',
 	qr/ERROR: +cannot drop extension "parallel_apply" because a transaction is to be skipped and stored/,
 	'DROP EXTENSION does not keep it from being stored');
 overcomes();
 is(stored('changes'), '1', 'another one is stored');
-subscriber_refuses(
+$subscriber->refuses(
 	'DROP EXTENSION parallel_apply',
 	qr/ERROR: +cannot drop extension "parallel_apply" because skipped transactions are stored.*HINT: +Use parallel_apply.forget\(\) to remove them, or DROP ... CASCADE/s,
 	'DROP EXTENSION does not remove it');
-on_subscriber('BEGIN; DROP EXTENSION parallel_apply CASCADE; ROLLBACK');
+$subscriber->sql('BEGIN; DROP EXTENSION parallel_apply CASCADE; ROLLBACK');
 # The origin of a replay that a crash has left behind
 my $origin =
   "'parallel_apply_replay_' || oid FROM pg_subscription WHERE subname = 'tap'";
-on_subscriber(
+$subscriber->sql(
 	"SELECT pg_replication_origin_create(name) FROM (SELECT $origin) s (name)"
 );
-subscriber_refuses(
+$subscriber->refuses(
 	'DROP SUBSCRIPTION tap',
 	qr/NOTICE: +1 skipped transaction of the subscription is removed, too/,
 	'DROP SUBSCRIPTION says that it removes it');
 is(stored('id'), '', 'and removes it');
-is( on_subscriber(
+is( $subscriber->sql(
 		q(SELECT count(*) FROM pg_replication_origin WHERE roname LIKE 'parallel_apply_replay_%')
 	),
 	'0',

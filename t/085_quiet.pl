@@ -16,28 +16,29 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-my ($publisher, $subscriber) = new_pair(
+my ($pair, $publisher, $subscriber) = new_pair(
 	subscriber_conf => q(
 		log_line_prefix = '%m [%p] <%b> '
 		parallel_apply.max_batch_transactions = 1
 		parallel_apply.writers_per_subscription = 6));
-exec_both('CREATE TABLE items (id int PRIMARY KEY, v int NOT NULL)');
-create_extension($subscriber);
+$pair->exec_both('CREATE TABLE items (id int PRIMARY KEY, v int NOT NULL)');
+$subscriber->create_extension;
 # With streaming = parallel, the apply worker restarts, and logs it, when a pool
 # starts or stops.
-subscribe($publisher, $subscriber, 'tap', with => 'streaming = off');
-on_publisher('INSERT INTO items SELECT i, 0 FROM generate_series(1, 20) i');
-wait_applied($publisher, $subscriber, 'tap');
+$pair->subscribe('tap', with => 'streaming = off');
+$publisher->sql(
+	'INSERT INTO items SELECT i, 0 FROM generate_series(1, 20) i');
+$publisher->wait_applied;
 
 # A local session that one writer waits for, while all others wait for that writer
 sub block_writers
 {
 	my $session =
-	  hold($subscriber, 'SELECT FROM items WHERE id = 1 FOR UPDATE');
-	on_publisher(
+	  $subscriber->hold('SELECT FROM items WHERE id = 1 FOR UPDATE');
+	$publisher->sql(
 		"DO \$\$BEGIN FOR i IN 1..20 LOOP UPDATE items SET v = v + 1 WHERE id = i; COMMIT; END LOOP; END\$\$"
 	);
-	wait_until(
+	$subscriber->wait_until(
 		q(count(*) FILTER (WHERE state = 'waiting for lock') = 1
 			AND count(*) FILTER (WHERE state = 'waiting for prior commit') >= 3
 		FROM parallel_apply.writers), 'the writers do not wait');
@@ -51,7 +52,7 @@ sub wait_for_start
 	$subscriber->wait_for_log(
 		qr/parallel apply of subscription "tap" has started .*\n.*DETAIL:  .*\n/,
 		$offset);
-	wait_for_pool($subscriber, 'tap', 6);
+	$subscriber->wait_for_pool('tap', 6);
 	return;
 }
 
@@ -89,18 +90,19 @@ log_has(0, 'a start', $started);
 
 {
 	my $offset = -s $subscriber->logfile;
-	reload_with($subscriber, 'parallel_apply.writers_per_subscription = 3');
-	wait_for_pool($subscriber, 'tap', 3);
-	on_subscriber(
+	$subscriber->reload_with('parallel_apply.writers_per_subscription = 3');
+	$subscriber->wait_for_pool('tap', 3);
+	$subscriber->sql(
 		q(SELECT parallel_apply.alter_subscription_config('tap', 4)));
-	wait_for_pool($subscriber, 'tap', 4);
-	on_subscriber(
+	$subscriber->wait_for_pool('tap', 4);
+	$subscriber->sql(
 		q(SELECT parallel_apply.create_group('g', 5);
 		BEGIN; SELECT parallel_apply.alter_subscription_config('tap', NULL);
 		SELECT parallel_apply.add_subscription('g', 'tap'); COMMIT));
-	wait_for_pool($subscriber, 'tap', 5);
-	on_subscriber(q(SELECT parallel_apply.remove_subscription('g', 'tap')));
-	wait_for_pool($subscriber, 'tap', 3);
+	$subscriber->wait_for_pool('tap', 5);
+	$subscriber->sql(
+		q(SELECT parallel_apply.remove_subscription('g', 'tap')));
+	$subscriber->wait_for_pool('tap', 3);
 	log_has(
 		$offset,
 		'a resize',
@@ -112,19 +114,19 @@ log_has(0, 'a start', $started);
 
 {
 	my $offset = -s $subscriber->logfile;
-	reload_with($subscriber, 'parallel_apply.writers_per_subscription = 1');
-	wait_for_pool($subscriber, 'tap', 0);
+	$subscriber->reload_with('parallel_apply.writers_per_subscription = 1');
+	$subscriber->wait_for_pool('tap', 0);
 	$subscriber->wait_for_log(qr/"tap" has stopped/, $offset);
 	log_has($offset, 'one writer', "$continues one writer is configured.");
-	reload_with($subscriber, 'parallel_apply.writers_per_subscription = 6');
+	$subscriber->reload_with('parallel_apply.writers_per_subscription = 6');
 	wait_for_start($offset);
 }
 
 {
 	my $offset = -s $subscriber->logfile;
-	on_subscriber('DROP EXTENSION parallel_apply CASCADE');
+	$subscriber->sql('DROP EXTENSION parallel_apply CASCADE');
 	$subscriber->wait_for_log(qr/"tap" has stopped/, $offset);
-	create_extension($subscriber);
+	$subscriber->create_extension;
 	wait_for_start($offset);
 	log_has(
 		$offset,
@@ -142,11 +144,11 @@ for my $how ('idle', 'blocked')
 			-s $subscriber->logfile);
 	};
 	my ($session, $offset) = $begin->();
-	connect_again($subscriber, 'tap');
+	$subscriber->connect_again('tap');
 	wait_for_start($offset);
 	log_has($offset, "$how: DISABLE and ENABLE", $exits, $started);
 	end_sessions($session) if $session;
-	tables_equal("$how: after DISABLE and ENABLE", 'items');
+	$pair->tables_equal("$how: after DISABLE and ENABLE", 'items');
 
 	($session, $offset) = $begin->();
 	# A publisher that is shut down waits for blocked transactions.
@@ -155,7 +157,7 @@ for my $how ('idle', 'blocked')
 	wait_for_start($offset);
 	log_has($offset, "$how: a restart of the publisher", $exits, $started);
 	end_sessions($session) if $session;
-	tables_equal("$how: after a restart of the publisher", 'items');
+	$pair->tables_equal("$how: after a restart of the publisher", 'items');
 
 	for my $time (1 .. 3)
 	{
@@ -164,15 +166,15 @@ for my $how ('idle', 'blocked')
 		wait_for_start($offset);
 		log_has($offset, "$how: restart $time", $shutdown, $started);
 		$session->quit if $session;
-		tables_equal("$how: after restart $time", 'items');
+		$pair->tables_equal("$how: after restart $time", 'items');
 	}
 }
 
 # A writer that is terminated individually is logged, as by PostgreSQL.
 {
 	my $offset = -s $subscriber->logfile;
-	my ($pid) = writer_pids($subscriber, 'tap');
-	on_subscriber("SELECT pg_terminate_backend($pid)");
+	my ($pid) = $subscriber->writer_pids('tap');
+	$subscriber->sql("SELECT pg_terminate_backend($pid)");
 	$subscriber->wait_for_log(
 		qr/<parallel_apply writer> FATAL:  terminating background worker/,
 		$offset);

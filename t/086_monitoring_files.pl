@@ -30,23 +30,22 @@ is( join(' ', sort keys %check),
 ### PostgreSQL ###############################################################
 
 # A third subscription will find no worker slot.
-my ($publisher, $subscriber) =
+my ($pair, $publisher, $subscriber) =
   new_pair(subscriber_conf => "max_logical_replication_workers = 2\n");
 my $connstr = $publisher->connstr . ' dbname=postgres';
-create_extension($subscriber);
-exec_both('CREATE TABLE items (id int PRIMARY KEY, v int)');
-subscribe($publisher, $subscriber, 'tap');
-on_publisher('CREATE PUBLICATION other');
-on_subscriber(
+$subscriber->create_extension;
+$pair->exec_both('CREATE TABLE items (id int PRIMARY KEY, v int)');
+$pair->subscribe('tap');
+$publisher->sql('CREATE PUBLICATION other');
+$subscriber->sql(
 	"CREATE SUBSCRIPTION other CONNECTION '$connstr' PUBLICATION other");
-wait_for_pool($subscriber, 'other');
-on_subscriber('CREATE ROLE monitor LOGIN IN ROLE pg_monitor');
+$subscriber->wait_for_pool('other');
+$subscriber->sql('CREATE ROLE monitor LOGIN IN ROLE pg_monitor');
 
 sub as_monitor
 {
 	my ($sql) = @_;
-	return $subscriber->safe_psql('postgres', $sql,
-		extra_params => [ '-U', 'monitor' ]);
+	return $subscriber->sql($sql, extra_params => [ '-U', 'monitor' ]);
 }
 
 sub result_of
@@ -77,9 +76,9 @@ sub check_becomes
 sub insert_rows
 {
 	my ($from, $to) = @_;
-	on_publisher(
+	$publisher->sql(
 		"INSERT INTO items SELECT i, 0 FROM generate_series($from, $to) i");
-	wait_applied($publisher, $subscriber, 'tap');
+	$publisher->wait_applied;
 	return;
 }
 
@@ -124,31 +123,31 @@ is( join(' ',
 	'and states that there are');
 
 # No publisher, and then no process: the lag is not known.
-on_subscriber(
+$subscriber->sql(
 	q(ALTER SUBSCRIPTION other CONNECTION 'host=/nowhere dbname=postgres'));
 check_becomes('stopped', 1, 'a subscription without apply worker');
-on_subscriber("ALTER SUBSCRIPTION other CONNECTION '$connstr'");
+$subscriber->sql("ALTER SUBSCRIPTION other CONNECTION '$connstr'");
 check_becomes('stopped', 0, 'that it has one again');
-wait_for_pool($subscriber, 'other');
-on_subscriber(
+$subscriber->wait_for_pool('other');
+$subscriber->sql(
 	"CREATE SUBSCRIPTION lost CONNECTION '$connstr' PUBLICATION other");
 check_becomes('stopped', 1, 'a subscription without apply worker');
 is(result_of('behind'), 0, 'whose lag is not known');
 
 # A row that does not exist
-on_subscriber('DELETE FROM items WHERE id = 1');
-on_publisher('UPDATE items SET v = 1 WHERE id = 1');
-wait_applied($publisher, $subscriber, 'tap');
+$subscriber->sql('DELETE FROM items WHERE id = 1');
+$publisher->sql('UPDATE items SET v = 1 WHERE id = 1');
+$publisher->wait_applied;
 check_becomes('missing', 1, 'a missing row');
-on_publisher('DELETE FROM items WHERE id = 1');
+$publisher->sql('DELETE FROM items WHERE id = 1');
 
 # Not applied for a while
-on_subscriber(q(SELECT parallel_apply.pause('tap')));
-on_publisher('INSERT INTO items VALUES (11, 0)');
+$subscriber->sql(q(SELECT parallel_apply.pause('tap')));
+$publisher->sql('INSERT INTO items VALUES (11, 0)');
 ok( $subscriber->poll_query_until(
 		'postgres', "SELECT result >= 1 FROM ($check{behind}) AS checked"),
 	'the check sees a lag');
-on_subscriber(q(SELECT parallel_apply.resume('tap')));
+$subscriber->sql(q(SELECT parallel_apply.resume('tap')));
 insert_rows(12, 20);
 
 ### other programs ###########################################################
@@ -293,21 +292,21 @@ SKIP:
 
 ### more faults ##############################################################
 
-on_subscriber('DROP SUBSCRIPTION lost');
-on_subscriber('ALTER SUBSCRIPTION tap SET (disable_on_error = true)');
+$subscriber->sql('DROP SUBSCRIPTION lost');
+$subscriber->sql('ALTER SUBSCRIPTION tap SET (disable_on_error = true)');
 my $offset = -s $subscriber->logfile;
-on_subscriber('INSERT INTO items VALUES (21, 0)');
-on_publisher('INSERT INTO items VALUES (21, 0)');
+$subscriber->sql('INSERT INTO items VALUES (21, 0)');
+$publisher->sql('INSERT INTO items VALUES (21, 0)');
 check_becomes('disabled', 1, 'a subscription that was disabled by an error');
 my ($lsn) = slurp_file($subscriber->logfile, $offset) =~ m{finished at (\S+)};
-on_subscriber(
+$subscriber->sql(
 	"ALTER SUBSCRIPTION tap SKIP (lsn = '$lsn'); ALTER SUBSCRIPTION tap ENABLE"
 );
-wait_applied($publisher, $subscriber, 'tap');
-wait_for_pool($subscriber, 'tap');
+$publisher->wait_applied;
+$subscriber->wait_for_pool('tap');
 is(result_of('disabled'), 0, 'and that it is enabled again');
 
-rows_equal($publisher, $subscriber, 'items');
+$pair->rows_equal('items');
 finish($publisher, $subscriber, duplicate_key('items'),
 	qr/could not connect to the publisher/);
 done_testing();

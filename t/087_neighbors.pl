@@ -40,18 +40,18 @@ sub preloaded_with
 	return "shared_preload_libraries = '" . join(',', @_) . "'";
 }
 
-my ($publisher, $subscriber) = new_pair(
+my ($pair, $publisher, $subscriber) = new_pair(
 	publisher_conf => preloaded_with('parallel_apply'),
 	subscriber_conf => $conf
 	  . preloaded_with(@libraries, 'parallel_apply') . "\n");
-create_extension($subscriber);
-$subscriber->safe_psql('postgres', 'CREATE DATABASE serial');
+$subscriber->create_extension;
+$subscriber->sql('CREATE DATABASE serial');
 
 # Execute on the publisher and in both databases of the subscriber.
 sub exec_everywhere
 {
 	my ($sql) = @_;
-	exec_both($sql);
+	$pair->exec_both($sql);
 	$subscriber->safe_psql('serial', $sql);
 	return;
 }
@@ -103,7 +103,7 @@ if ($all)
 my @tables = sort keys %transactions;
 exec_everywhere("CREATE EXTENSION $_") for @extensions;
 # PostGIS cannot be created while everything is audited.
-reload_with($subscriber, 'pgaudit.log = all', 'pgaudit.log_parameter = on')
+$subscriber->reload_with('pgaudit.log = all', 'pgaudit.log_parameter = on')
   if $all;
 exec_everywhere($transactions{$_}[0]) for @tables;
 $subscriber->safe_psql(
@@ -118,20 +118,20 @@ $subscriber->safe_psql(
 	ALTER TABLE audited ENABLE ALWAYS TRIGGER note_change;)
 ) for 'postgres', 'serial';
 
-on_subscriber('CREATE EXTENSION pg_stat_statements');
+$subscriber->sql('CREATE EXTENSION pg_stat_statements');
 if ($all)
 {
-	on_subscriber("CREATE EXTENSION $_")
+	$subscriber->sql("CREATE EXTENSION $_")
 	  for
 	  qw(pgaudit pg_cron pg_stat_kcache pg_wait_sampling pg_qualstats set_user pg_repack);
-	on_subscriber('CREATE SCHEMA partman');
-	on_subscriber('CREATE EXTENSION pg_partman SCHEMA partman');
+	$subscriber->sql('CREATE SCHEMA partman');
+	$subscriber->sql('CREATE EXTENSION pg_partman SCHEMA partman');
 }
-subscribe(
-	$publisher, $subscriber, 'tap',
+$pair->subscribe(
+	'tap',
 	publication => 'FOR TABLE ' . join ', ',
 	@tables);
-subscribe_serially($publisher, $subscriber);
+$pair->subscribe_serially;
 
 my $base = 0;
 
@@ -148,7 +148,7 @@ sub run_transactions
 		}
 	}
 	$base += 100;
-	on_publisher(join '', map { "$_;\n" } @statements);
+	$publisher->sql(join '', map { "$_;\n" } @statements);
 	return;
 }
 
@@ -156,7 +156,7 @@ sub run_transactions
 sub statements_of
 {
 	my ($db) = @_;
-	return on_subscriber(
+	return $subscriber->sql(
 		"SELECT s.calls, s.rows, s.query FROM pg_stat_statements AS s JOIN pg_database AS d ON d.oid = s.dbid
 		WHERE d.datname = '$db' AND s.query !~ '(pg_stat_|parallel_apply|^SELECT .1\\M)' ORDER BY s.query"
 	);
@@ -167,14 +167,14 @@ sub compare_with_native
 {
 	my ($order) = @_;
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
-	wait_for_pool($subscriber, 'tap');
+	$subscriber->wait_for_pool('tap');
 	my $offset = -s $subscriber->logfile;
-	on_subscriber(q(SELECT parallel_apply.pause('tap')));
-	on_subscriber(
+	$subscriber->sql(q(SELECT parallel_apply.pause('tap')));
+	$subscriber->sql(
 		'SELECT count(*) FROM (SELECT pg_stat_statements_reset()) AS reset');
 	run_transactions();
-	on_subscriber(q(SELECT parallel_apply.resume('tap')));
-	wait_applied($publisher, $subscriber, $_) for 'tap', 'serial';
+	$subscriber->sql(q(SELECT parallel_apply.resume('tap')));
+	$publisher->wait_applied($_) for 'tap', 'serial';
 	my $counted = statements_of('postgres');
 	is($counted, statements_of('serial'),
 		"$order: the statements are counted that PostgreSQL's own apply counts"
@@ -194,10 +194,8 @@ sub compare_with_native
 			rows_of('serial', $table),
 			"$order: $table is as by PostgreSQL's own apply");
 	}
-	rows_equal($publisher, $subscriber, $_,
-		"$order: $_ is equal on both sides")
-	  for @tables;
-	cmp_ok(counter($subscriber, 'transactions'),
+	$pair->rows_equal($_, "$order: $_ is equal on both sides") for @tables;
+	cmp_ok($subscriber->counter('transactions'),
 		'>', 60, "$order: writers have applied them");
 	return;
 }
@@ -238,32 +236,32 @@ sub run_output_plugins
 		decoderbufs => [ 'debug-mode', '1' ]);
 	# Newer minor versions accept only the output plugins that a setting lists.
 	my $allowed =
-	  on_publisher(
+	  $publisher->sql(
 		q(SELECT current_setting('output_plugin_libraries', true)));
 	if ($allowed ne '')
 	{
 		my $wanted = join ', ', $allowed, sort keys %options;
-		reload_with($publisher, "output_plugin_libraries = '$wanted'");
+		$publisher->reload_with("output_plugin_libraries = '$wanted'");
 		$publisher->poll_query_until('postgres',
 			"SELECT current_setting('output_plugin_libraries') = '$wanted'")
 		  or die 'the setting is not reloaded';
 	}
 	for my $plugin (sort keys %options)
 	{
-		on_publisher(
+		$publisher->sql(
 			"SELECT count(*) FROM pg_create_logical_replication_slot('$plugin', '$plugin')"
 		);
 	}
 	run_transactions();
-	on_publisher('INSERT INTO plain VALUES (1000, 0)');
-	my $end = on_publisher('SELECT pg_current_wal_flush_lsn()');
+	$publisher->sql('INSERT INTO plain VALUES (1000, 0)');
+	my $end = $publisher->sql('SELECT pg_current_wal_flush_lsn()');
 	for my $plugin (sort keys %options)
 	{
 		my $options = join(', ',
 			map { "'$_'" } $plugin,
 			'NULL', 'NULL', @{ $options{$plugin} }) =~ s/'NULL'/NULL/gr;
 		# A walsender has no search_path, which shows in the names of types.
-		my $expected = on_publisher(
+		my $expected = $publisher->sql(
 			"BEGIN; SET LOCAL search_path = ''; SELECT data FROM pg_logical_slot_peek_changes($options); COMMIT"
 		);
 		my @options = @{ $options{$plugin} };
@@ -285,22 +283,22 @@ sub run_output_plugins
 		my @sent = split /\n/, $sent;
 		my @expected = split /\n/, $expected;
 		is_deeply(\@sent, \@expected, "$plugin sends what it decodes");
-		on_publisher("SELECT pg_drop_replication_slot('$plugin')");
+		$publisher->sql("SELECT pg_drop_replication_slot('$plugin')");
 	}
-	on_publisher('DELETE FROM plain WHERE id = 1000');
-	wait_applied($publisher, $subscriber, $_) for 'tap', 'serial';
+	$publisher->sql('DELETE FROM plain WHERE id = 1000');
+	$publisher->wait_applied($_) for 'tap', 'serial';
 	return;
 }
 
 sub run_repack
 {
-	create_accounts();
-	on_publisher('ALTER PUBLICATION tap ADD TABLE accounts, history');
-	on_subscriber('ALTER SUBSCRIPTION tap REFRESH PUBLICATION');
-	wait_until_ready($subscriber);
-	under_load(
+	$pair->create_accounts;
+	$publisher->sql('ALTER PUBLICATION tap ADD TABLE accounts, history');
+	$subscriber->sql('ALTER SUBSCRIPTION tap REFRESH PUBLICATION');
+	$subscriber->wait_until_ready;
+	$pair->under_load(
 		sub {
-			wait_for_progress();
+			$subscriber->wait_for_progress;
 			for my $table ('accounts', 'history')
 			{
 				$subscriber->command_ok(
@@ -310,43 +308,43 @@ sub run_repack
 						$table
 					],
 					"pg_repack rewrites $table while it is changed");
-				wait_for_progress();
+				$subscriber->wait_for_progress;
 			}
 		});
-	accounts_are_equal('after pg_repack');
+	$pair->accounts_are_equal('after pg_repack');
 	return;
 }
 
 sub run_partman
 {
 	my $table = 'CREATE TABLE events (id int PRIMARY KEY, v int)';
-	on_publisher($table);
-	on_subscriber("$table PARTITION BY RANGE (id)");
-	on_subscriber(
+	$publisher->sql($table);
+	$subscriber->sql("$table PARTITION BY RANGE (id)");
+	$subscriber->sql(
 		q(SELECT partman.create_parent('public.events', 'id', 'native', '100'))
 	);
-	on_publisher('ALTER PUBLICATION tap ADD TABLE events');
-	on_subscriber('ALTER SUBSCRIPTION tap REFRESH PUBLICATION');
-	wait_until_ready($subscriber);
+	$publisher->sql('ALTER PUBLICATION tap ADD TABLE events');
+	$subscriber->sql('ALTER SUBSCRIPTION tap REFRESH PUBLICATION');
+	$subscriber->wait_until_ready;
 	for my $part (0 .. 9)
 	{
-		on_publisher(
+		$publisher->sql(
 			"INSERT INTO events SELECT i, 0 FROM generate_series($part * 100 + 1, $part * 100 + 100) i"
 		);
-		on_publisher(
+		$publisher->sql(
 			"UPDATE events SET v = v + 1 WHERE id % 10 = 0 AND id > $part * 100 - 50"
 		);
-		wait_applied($publisher, $subscriber, 'tap');
-		on_subscriber(q(SELECT partman.run_maintenance('public.events')));
+		$publisher->wait_applied;
+		$subscriber->sql(q(SELECT partman.run_maintenance('public.events')));
 	}
 	cmp_ok(
-		on_subscriber(
+		$subscriber->sql(
 			q(SELECT count(*) FROM pg_inherits WHERE inhparent = 'events'::regclass)
 		),
 		'>', 10,
 		'pg_partman has made partitions');
-	is(on_subscriber(q(SELECT count(*) FROM ONLY events_default)),
+	is($subscriber->sql(q(SELECT count(*) FROM ONLY events_default)),
 		'0', 'and no row is in another one');
-	rows_equal($publisher, $subscriber, 'events');
+	$pair->rows_equal('events');
 	return;
 }

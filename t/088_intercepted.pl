@@ -13,19 +13,19 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-my ($publisher, $subscriber) = new_pair();
-create_extension($subscriber);
+my ($pair, $publisher, $subscriber) = new_pair();
+$subscriber->create_extension;
 my @tables = ('distributed', 'series', 'other.series', 'plain');
-exec_both('CREATE SCHEMA other');
-exec_both("CREATE TABLE $_ (id int PRIMARY KEY, v int)") for @tables;
+$pair->exec_both('CREATE SCHEMA other');
+$pair->exec_both("CREATE TABLE $_ (id int PRIMARY KEY, v int)") for @tables;
 # A schema or a table of these names is not enough.
-on_subscriber(
+$subscriber->sql(
 	q(CREATE SCHEMA _timescaledb_catalog;
 	CREATE TABLE _timescaledb_catalog.hypertable (wrong int);
 	CREATE SCHEMA citus;
 	CREATE TABLE citus.pg_dist_partition (logicalrelid regclass NOT NULL, partmethod "char" NOT NULL);
 	INSERT INTO citus.pg_dist_partition VALUES ('distributed', 'h')));
-subscribe($publisher, $subscriber, 'tap');
+$pair->subscribe('tap');
 
 my $warning = qr/WARNING:  queries do not find applied rows of table/;
 
@@ -34,15 +34,15 @@ sub apply_again
 {
 	my ($id) = @_;
 	my $offset = -s $subscriber->logfile;
-	connect_again($subscriber, 'tap');
-	on_publisher("INSERT INTO $_ VALUES ($id, 0)") for @tables;
-	wait_applied($publisher, $subscriber, 'tap');
+	$subscriber->connect_again('tap');
+	$publisher->sql("INSERT INTO $_ VALUES ($id, 0)") for @tables;
+	$publisher->wait_applied;
 	return $offset;
 }
 
 sub found_tables
 {
-	return on_subscriber(
+	return $subscriber->sql(
 		q(SELECT string_agg(relid::regclass || ' ' || apply_mode || ': ' || reason || '; ' || remedy, E'\n' ORDER BY relid)
 		FROM parallel_apply.tables WHERE 'intercepted_table' = ANY (findings))
 	);
@@ -50,7 +50,7 @@ sub found_tables
 
 sub advice
 {
-	return on_subscriber(
+	return $subscriber->sql(
 		q(SELECT string_agg(advice, E'\n' ORDER BY advice) FROM parallel_apply.advice()
 		WHERE topic = 'table' AND level = 'warning'));
 }
@@ -60,7 +60,7 @@ is(found_tables(), '', 'other catalogs have no effect');
 unlike(slurp_file($subscriber->logfile, $offset),
 	$warning, 'and there is no warning');
 
-on_subscriber(
+$subscriber->sql(
 	q(DROP TABLE _timescaledb_catalog.hypertable;
 	CREATE TABLE _timescaledb_catalog.hypertable (id int PRIMARY KEY, schema_name name NOT NULL, table_name name NOT NULL);
 	INSERT INTO _timescaledb_catalog.hypertable VALUES (1, 'public', 'series');
@@ -84,9 +84,9 @@ like(
 unlike($advice, qr/plain|other/, 'and no other');
 
 # Definitions change, and are read again.
-on_subscriber("ALTER TABLE $_ SET (fillfactor = 90)") for @tables;
-on_publisher("INSERT INTO $_ VALUES (3, 0)") for @tables;
-wait_applied($publisher, $subscriber, 'tap');
+$subscriber->sql("ALTER TABLE $_ SET (fillfactor = 90)") for @tables;
+$publisher->sql("INSERT INTO $_ VALUES (3, 0)") for @tables;
+$publisher->wait_applied;
 my @warnings = slurp_file($subscriber->logfile, $offset) =~
   /$warning (.*)\n.*DETAIL:  (.*)\n.*HINT:  Subscribe to an ordinary/g;
 is_deeply(
@@ -98,24 +98,25 @@ is_deeply(
 	'each table is warned of once');
 
 # A locked catalog is not waited for.
-my $session = hold($subscriber,
+my $session = $subscriber->hold(
 	'LOCK TABLE pg_dist_partition; LOCK TABLE _timescaledb_catalog.hypertable'
 );
-on_subscriber("ALTER TABLE $_ SET (fillfactor = 80)") for @tables;
-on_publisher("INSERT INTO $_ VALUES (4, 0)") for @tables;
-wait_applied($publisher, $subscriber, 'tap');
+$subscriber->sql("ALTER TABLE $_ SET (fillfactor = 80)") for @tables;
+$publisher->sql("INSERT INTO $_ VALUES (4, 0)") for @tables;
+$publisher->wait_applied;
 is(found_tables(), '', 'the view does not wait for the catalogs');
 end_sessions($session);
 is(found_tables(), $found, 'it names the tables again');
 
 # The apply worker applies alone.
-on_subscriber(q(SELECT parallel_apply.alter_subscription_config('tap', 1)));
+$subscriber->sql(
+	q(SELECT parallel_apply.alter_subscription_config('tap', 1)));
 $subscriber->poll_query_until('postgres',
 	q(SELECT state = 'native' FROM parallel_apply.subscriptions))
   or die 'the pool does not stop';
 is(found_tables(), $found, 'the view shows the same without writers');
 like(advice(), qr/^table series: /m, 'and so does advice');
 
-rows_equal($publisher, $subscriber, $_) for @tables;
+$pair->rows_equal($_) for @tables;
 finish($publisher, $subscriber);
 done_testing();

@@ -17,11 +17,11 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-my ($publisher, $subscriber) = new_pair(
+my ($pair, $publisher, $subscriber) = new_pair(
 	subscriber_conf => q(
 		parallel_apply.writers_per_subscription = 4
 		parallel_apply.max_batch_transactions = 1));
-$subscriber->safe_psql('postgres', 'CREATE DATABASE serial');
+$subscriber->sql('CREATE DATABASE serial');
 
 # How the trigger of each table obtains a value, v.  An error is a value, too.
 my %code = (
@@ -95,10 +95,10 @@ my $triggers = join "\n", map {
 		ALTER TABLE $_ ENABLE ALWAYS TRIGGER code;)
 } @tables;
 
-on_publisher(
+$publisher->sql(
 	"$gate $tables CREATE TABLE defaults (id int PRIMARY KEY);
 	CREATE TABLE identity (id int PRIMARY KEY);");
-on_subscriber('CREATE ROLE other SUPERUSER');
+$subscriber->sql('CREATE ROLE other SUPERUSER');
 $subscriber->safe_psql(
 	$_,
 	"$gate $tables
@@ -112,7 +112,7 @@ $subscriber->safe_psql(
 if ($has_neighbors)
 {
 	my ($host, $port) = ($subscriber->host, $subscriber->port);
-	$subscriber->safe_psql('postgres', 'CREATE DATABASE elsewhere');
+	$subscriber->sql('CREATE DATABASE elsewhere');
 	for my $db (qw(postgres serial))
 	{
 		$subscriber->safe_psql('elsewhere',
@@ -127,10 +127,10 @@ if ($has_neighbors)
 		);
 	}
 }
-create_extension($subscriber);
-subscribe($publisher, $subscriber, 'tap');
-subscribe_serially($publisher, $subscriber);
-on_publisher('INSERT INTO gate VALUES (1, 0)');
+$subscriber->create_extension;
+$pair->subscribe('tap');
+$pair->subscribe_serially;
+$publisher->sql('INSERT INTO gate VALUES (1, 0)');
 
 my $id = 0;
 
@@ -139,22 +139,22 @@ my $id = 0;
 sub insert_into
 {
 	my (@rows) = @_;
-	my $lock = hold($subscriber, 'SELECT FROM gate FOR UPDATE');
-	on_publisher(
+	my $lock = $subscriber->hold('SELECT FROM gate FOR UPDATE');
+	$publisher->sql(
 		join '',
 		"UPDATE gate SET n = n + 1;\n",
 		map {
 			$id++;
 			"INSERT INTO $_ (id) VALUES ($id);\nINSERT INTO plain VALUES ($id);\n"
 		} @rows);
-	wait_for_state($subscriber, 'waiting for lock');
+	$subscriber->wait_for_state('waiting for lock');
 	my $transactions = 1 + 2 * @rows;
-	wait_until(
+	$subscriber->wait_until(
 		"queue_transactions = $transactions FROM parallel_apply.subscriptions",
 		'the transactions are not received');
 	$lock->query_safe('COMMIT');
 	$lock->quit;
-	wait_applied($publisher, $subscriber, $_) for qw(tap serial);
+	$publisher->wait_applied($_) for qw(tap serial);
 	return;
 }
 
@@ -178,7 +178,7 @@ sub same_as_serial
 
 sub fallbacks
 {
-	return on_subscriber(
+	return $subscriber->sql(
 		'SELECT fallback_failure + fallback_table FROM parallel_apply.subscription_stats'
 	);
 }
@@ -186,7 +186,7 @@ sub fallbacks
 # A new apply worker has an empty session.
 sub begin_again
 {
-	connect_again($subscriber, 'tap');
+	$subscriber->connect_again('tap');
 	$subscriber->safe_psql('serial', 'ALTER SUBSCRIPTION serial DISABLE');
 	$subscriber->poll_query_until('postgres',
 		q(SELECT pid IS NULL FROM pg_stat_subscription WHERE subname = 'serial')
@@ -228,7 +228,7 @@ SKIP:
 }
 
 insert_into(('defaults') x 8);
-is( on_subscriber(
+is( $subscriber->sql(
 		q(SELECT string_agg(n::text, ' ' ORDER BY id) FROM defaults)),
 	'1 2 3 4 5 6 7 8',
 	'numbers of a default are in order');
@@ -273,7 +273,7 @@ is( (   () =
 
 begin_again();
 insert_into(('identity') x 8);
-is( on_subscriber(
+is( $subscriber->sql(
 		q(SELECT string_agg((n - first)::text, ' ' ORDER BY id) FROM identity,
 		(SELECT min(n) AS first FROM identity) m)
 	),
@@ -284,20 +284,20 @@ is( on_subscriber(
 begin_again();
 insert_into(('number') x 40);
 same_as_serial('the same with more numbers');
-on_subscriber('ALTER SEQUENCE numbers CACHE 10');
+$subscriber->sql('ALTER SEQUENCE numbers CACHE 10');
 insert_into(('number') x 8);
 @numbers = map { / (\d+)$/ } split /\n/, notes();
 is_deeply(
 	\@numbers,
 	[ map { $numbers[0] + $_ } 0 .. 7 ],
 	'numbers of a sequence that has got a cache are in order');
-on_subscriber('ALTER SEQUENCE numbers CACHE 1');
+$subscriber->sql('ALTER SEQUENCE numbers CACHE 1');
 notes('serial');
 
 # TRUNCATE ... RESTART IDENTITY takes no number.
 begin_again();
 $before = fallbacks();
-on_publisher('TRUNCATE identity RESTART IDENTITY');
+$publisher->sql('TRUNCATE identity RESTART IDENTITY');
 insert_into(('number') x 8);
 is(fallbacks(), $before, 'transactions after a TRUNCATE are left to writers');
 notes($_) for qw(postgres serial);
@@ -317,8 +317,8 @@ is( (   () =
 notes('serial');
 for my $table (qw(number number_before last_number))
 {
-	on_publisher("INSERT INTO $table VALUES (" . ++$id . ')');
-	wait_applied($publisher, $subscriber, 'tap');
+	$publisher->sql("INSERT INTO $table VALUES (" . ++$id . ')');
+	$publisher->wait_applied;
 }
 $notes = notes();
 is((() = $notes =~ /is not yet defined in this session$/gm),
@@ -327,7 +327,7 @@ is((() = $notes =~ /is not yet defined in this session$/gm),
 
 ### what the view says
 
-is( on_subscriber(
+is( $subscriber->sql(
 		q(SELECT string_agg(relname, ' ' ORDER BY relname COLLATE "C") FROM parallel_apply.tables
 		WHERE 'session_state' = ANY (findings))),
 	join(' ',
@@ -336,11 +336,11 @@ is( on_subscriber(
 		$has_neighbors ? 'linked' : ()),
 	'triggers that may rely on state of their session are named');
 like(
-	on_subscriber(
+	$subscriber->sql(
 		q(SELECT reason FROM parallel_apply.tables WHERE relname = 'seeded')),
 	qr/trigger code of table public\.seeded uses setseed in function do_seeded\(\)/,
 	'with the word and the function');
 
-tables_equal('in the end', 'gate', 'plain', @tables);
+$pair->tables_equal('in the end', 'gate', 'plain', @tables);
 finish($publisher, $subscriber);
 done_testing();

@@ -17,7 +17,7 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-my ($publisher, $subscriber) = new_pair(
+my ($pair, $publisher, $subscriber) = new_pair(
 	publisher_conf => q(
 		track_commit_timestamp = on
 		max_prepared_transactions = 10),
@@ -26,7 +26,7 @@ my ($publisher, $subscriber) = new_pair(
 		track_commit_timestamp = on
 		max_prepared_transactions = 10)
 );
-exec_both(
+$pair->exec_both(
 	q(CREATE TABLE items (id int PRIMARY KEY, v int, note text);
 	CREATE TABLE "Whole" (a int, b text, c bytea);
 	ALTER TABLE "Whole" REPLICA IDENTITY FULL;
@@ -36,17 +36,17 @@ exec_both(
 	CREATE TABLE parts_high PARTITION OF parts FOR VALUES FROM (10) TO (100);
 	CREATE TABLE fired (id int PRIMARY KEY, v int))
 );
-create_extension($subscriber);
-subscribe($publisher, $subscriber, 'tap',
+$subscriber->create_extension;
+$pair->subscribe('tap',
 	with => 'disable_on_error = true, streaming = on, two_phase = on');
 my @tables = ('items', '"Whole"', 'emptied', 'parts', 'fired');
-on_publisher(
+$publisher->sql(
 	q(INSERT INTO items SELECT i, 0, 'it''s' FROM generate_series(1, 9) i;
 	INSERT INTO "Whole" VALUES (1, NULL, '\x00ff'), (1, NULL, '\x00ff'), (2, 'b\c', NULL);
 	INSERT INTO parts VALUES (1, 1), (2, 2);
 	INSERT INTO emptied VALUES (1))
 );
-on_subscriber(
+$subscriber->sql(
 	q(CREATE TABLE log (id int, how text, who name, session name, role text);
 	CREATE FUNCTION note() RETURNS trigger LANGUAGE plpgsql SET search_path = public AS $$
 	BEGIN
@@ -69,11 +69,11 @@ on_subscriber(
 	CREATE ROLE watcher LOGIN;
 	ALTER SUBSCRIPTION tap OWNER TO keeper)
 );
-wait_applied($publisher, $subscriber, 'tap');
+$publisher->wait_applied;
 
 sub stored
 {
-	return on_subscriber(
+	return $subscriber->sql(
 		'SELECT id FROM parallel_apply.skipped_transactions ORDER BY id');
 }
 
@@ -81,11 +81,11 @@ sub stored
 sub request
 {
 	my ($sql) = @_;
-	on_subscriber(
+	$subscriber->sql(
 		'ALTER TABLE items ADD CONSTRAINT positive CHECK (v >= 0) NOT VALID');
-	on_publisher($sql);
-	wait_until_failed();
-	return on_subscriber(q(SELECT parallel_apply.skip_transaction('tap')));
+	$publisher->sql($sql);
+	$subscriber->wait_until_failed;
+	return $subscriber->sql(q(SELECT parallel_apply.skip_transaction('tap')));
 }
 
 # The same, and it is skipped; a crash does not repeat that.
@@ -93,21 +93,21 @@ sub skip_it
 {
 	my ($sql) = @_;
 	my $id = request($sql);
-	on_subscriber('ALTER SUBSCRIPTION tap ENABLE');
+	$subscriber->sql('ALTER SUBSCRIPTION tap ENABLE');
 	$publisher->wait_for_catchup('tap', 'flush');
 	return $id;
 }
 
 sub repair
 {
-	on_subscriber('ALTER TABLE items DROP CONSTRAINT positive');
+	$subscriber->sql('ALTER TABLE items DROP CONSTRAINT positive');
 	return;
 }
 
 sub replay
 {
 	my ($id) = @_;
-	on_subscriber("CALL parallel_apply.replay($id)");
+	$subscriber->sql("CALL parallel_apply.replay($id)");
 	return;
 }
 
@@ -115,12 +115,10 @@ sub all_equal
 {
 	my ($what) = @_;
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
-	wait_applied($publisher, $subscriber, 'tap');
-	rows_equal($publisher, $subscriber, $_,
-		"$what: $_ is equal on both sides")
-	  for @tables;
+	$publisher->wait_applied;
+	$pair->rows_equal($_, "$what: $_ is equal on both sides") for @tables;
 	is(stored(), '', "$what: nothing remains stored");
-	is( on_subscriber(
+	is( $subscriber->sql(
 			q(SELECT count(*) FROM pg_replication_origin WHERE roname LIKE 'parallel_apply%')
 		),
 		'0',
@@ -131,7 +129,7 @@ sub all_equal
 # Position and origin of the subscription
 sub progress
 {
-	return on_subscriber(
+	return $subscriber->sql(
 		q(SELECT remote_lsn FROM pg_replication_origin_status
 		JOIN pg_subscription ON external_id = 'pg_' || oid WHERE subname = 'tap')
 	);
@@ -141,7 +139,7 @@ sub progress
 sub commit_of
 {
 	my ($id) = @_;
-	return on_subscriber(
+	return $subscriber->sql(
 		"SELECT o.roname = 'pg_' || s.oid, extract(epoch FROM c.timestamp)
 		FROM items, pg_subscription s, pg_xact_commit_timestamp_origin(items.xmin) c
 		JOIN pg_replication_origin o ON o.roident = c.roident
@@ -152,7 +150,7 @@ sub commit_of
 sub commit_time
 {
 	my ($id) = @_;
-	return on_publisher(
+	return $publisher->sql(
 		"SELECT extract(epoch FROM pg_xact_commit_timestamp(xmin)) FROM items WHERE id = $id"
 	);
 }
@@ -175,36 +173,36 @@ my $id = skip_it(
 	INSERT INTO fired VALUES (1, 1);
 	COMMIT)
 );
-on_publisher('UPDATE items SET v = 5 WHERE id = 5');
-wait_applied($publisher, $subscriber, 'tap');
+$publisher->sql('UPDATE items SET v = 5 WHERE id = 5');
+$publisher->wait_applied;
 
-subscriber_refuses(
+$subscriber->refuses(
 	"CALL parallel_apply.replay($id)",
 	qr/ERROR: +new row for relation "items" violates check constraint "positive".*DETAIL: +Failing row contains \(1, -1.*CONTEXT: +processing remote data for replication origin "pg_\d+" during message type "UPDATE"/s,
 	'a fault that remains fails again, and the session gets the error');
 is(stored(), $id, 'and leaves it stored');
-is(on_subscriber('SELECT count(*) FROM items WHERE id >= 100'),
+is($subscriber->sql('SELECT count(*) FROM items WHERE id >= 100'),
 	'0', 'and nothing applied');
-subscriber_refuses(
+$subscriber->refuses(
 	"BEGIN; CALL parallel_apply.replay($id); COMMIT",
 	qr/ERROR: +replay\(\) cannot run inside a transaction block/,
 	'it has its own transaction');
-subscriber_refuses(
+$subscriber->refuses(
 	"SET ROLE watcher; CALL parallel_apply.replay($id)",
 	qr/ERROR: +must be owner of subscription tap/,
 	'it is for the owner of the subscription');
-subscriber_refuses(
+$subscriber->refuses(
 	'CALL parallel_apply.replay(77)',
 	qr/ERROR: +skipped transaction 77 does not exist/,
 	'a transaction that does not exist cannot be replayed');
-subscriber_refuses(
+$subscriber->refuses(
 	'CALL parallel_apply.replay(NULL)',
 	qr/ERROR: +number of a skipped transaction must not be null/,
 	'there must be a number');
 repair();
 
-on_subscriber('ALTER SUBSCRIPTION tap DISABLE');
-wait_until(
+$subscriber->sql('ALTER SUBSCRIPTION tap DISABLE');
+$subscriber->wait_until(
 	q(count(*) = 0 FROM pg_stat_activity WHERE backend_type LIKE 'logical replication %worker'),
 	'the apply worker does not end');
 my $before = progress();
@@ -216,14 +214,14 @@ is(progress(), $before, 'after recovery, too');
 is( commit_of(100),
 	't|' . commit_time(100),
 	'the commit has the origin and the time of the remote one');
-on_subscriber('ALTER SUBSCRIPTION tap ENABLE');
-on_publisher('INSERT INTO fired VALUES (2, 2)');
-wait_applied($publisher, $subscriber, 'tap');
+$subscriber->sql('ALTER SUBSCRIPTION tap ENABLE');
+$publisher->sql('INSERT INTO fired VALUES (2, 2)');
+$publisher->wait_applied;
 my $columns = 'how, who, session, role FROM log WHERE id =';
-is( on_subscriber("SELECT $columns 1"),
-	on_subscriber("SELECT $columns 2"),
+is( $subscriber->sql("SELECT $columns 1"),
+	$subscriber->sql("SELECT $columns 2"),
 	'triggers fire as for the apply worker, in a session of the owner');
-is(on_subscriber('SELECT how, session, role FROM log WHERE id = 1'),
+is($subscriber->sql('SELECT how, session, role FROM log WHERE id = 1'),
 	'replicated|keeper|replica', 'those that fire for it');
 all_equal('a transaction');
 like(
@@ -236,17 +234,17 @@ $id = skip_it(
 	'BEGIN; UPDATE items SET v = -v WHERE id = 5; INSERT INTO items VALUES (103, 0); COMMIT'
 );
 repair();
-on_publisher('DELETE FROM items WHERE id = 5');
-wait_applied($publisher, $subscriber, 'tap');
+$publisher->sql('DELETE FROM items WHERE id = 5');
+$publisher->wait_applied;
 replay($id);
 all_equal('a missing row');
 
 # While the apply worker runs, and applies transactions
 $id = skip_it('INSERT INTO items VALUES (104, -1)');
 repair();
-on_publisher('UPDATE items SET v = 8 WHERE id = 8');
+$publisher->sql('UPDATE items SET v = 8 WHERE id = 8');
 replay($id);
-on_publisher('UPDATE items SET v = 9 WHERE id IN (9, 104)');
+$publisher->sql('UPDATE items SET v = 9 WHERE id IN (9, 104)');
 all_equal('alongside the apply worker');
 
 $id = skip_it(
@@ -264,10 +262,10 @@ $id =
 repair();
 my $not_yet =
   qr/ERROR: +transaction with number $id cannot be replayed yet.*DETAIL: +It has not been skipped, or it is prepared/s;
-subscriber_refuses("CALL parallel_apply.replay($id)",
+$subscriber->refuses("CALL parallel_apply.replay($id)",
 	$not_yet, 'a prepared transaction cannot be replayed');
-on_publisher(q(COMMIT PREPARED 'a'));
-wait_applied($publisher, $subscriber, 'tap');
+$publisher->sql(q(COMMIT PREPARED 'a'));
+$publisher->wait_applied;
 replay($id);
 all_equal('a prepared transaction');
 
@@ -275,9 +273,9 @@ $id =
   skip_it(
 	q(BEGIN; INSERT INTO items VALUES (201, -1); PREPARE TRANSACTION 'b'));
 repair();
-on_publisher(q(ROLLBACK PREPARED 'b'));
-wait_applied($publisher, $subscriber, 'tap');
-subscriber_refuses(
+$publisher->sql(q(ROLLBACK PREPARED 'b'));
+$publisher->wait_applied;
+$subscriber->refuses(
 	"CALL parallel_apply.replay($id)",
 	qr/ERROR: +skipped transaction $id does not exist/,
 	'a transaction that was rolled back cannot be replayed');
@@ -285,7 +283,7 @@ all_equal('a prepared transaction rolled back');
 
 ### a transaction that is too large #############################################
 
-reload_with($subscriber,
+$subscriber->reload_with(
 	q(parallel_apply.max_stored_transaction_size = '64kB'));
 my $fails_for_its_size =
   q(count(*) = 1 FROM parallel_apply.failed_transactions, pg_subscription
@@ -294,35 +292,35 @@ $id = request(
 	q(INSERT INTO items SELECT i, -1, repeat('x', 200) FROM generate_series(5000, 5999) i)
 );
 $before = progress();
-on_subscriber('ALTER SUBSCRIPTION tap ENABLE');
-wait_until($fails_for_its_size, 'it does not fail');
+$subscriber->sql('ALTER SUBSCRIPTION tap ENABLE');
+$subscriber->wait_until($fails_for_its_size, 'it does not fail');
 is(progress(), $before, 'what is too large to be stored is not skipped');
 is(stored(), '', 'and nothing of it is stored');
-reload_with($subscriber,
+$subscriber->reload_with(
 	q(parallel_apply.max_stored_transaction_size = '1MB'));
-on_subscriber('ALTER SUBSCRIPTION tap ENABLE');
-wait_applied($publisher, $subscriber, 'tap');
+$subscriber->sql('ALTER SUBSCRIPTION tap ENABLE');
+$publisher->wait_applied;
 is(stored(), $id, 'it is when the setting allows it');
 repair();
 replay($id);
 all_equal('a transaction that was too large');
 
-reload_with($subscriber,
+$subscriber->reload_with(
 	q(parallel_apply.max_stored_transaction_size = '64kB'));
 request(
 	q(INSERT INTO items SELECT i, -1, repeat('x', 200) FROM generate_series(6000, 6999) i)
 );
-on_subscriber('ALTER SUBSCRIPTION tap ENABLE');
-wait_until($fails_for_its_size, 'it does not fail');
-on_subscriber(
+$subscriber->sql('ALTER SUBSCRIPTION tap ENABLE');
+$subscriber->wait_until($fails_for_its_size, 'it does not fail');
+$subscriber->sql(
 	q(SELECT parallel_apply.skip_transaction('tap', keep => false);
 	ALTER SUBSCRIPTION tap ENABLE)
 );
-wait_applied($publisher, $subscriber, 'tap');
+$publisher->wait_applied;
 repair();
-on_publisher('DELETE FROM items WHERE id >= 6000');
+$publisher->sql('DELETE FROM items WHERE id >= 6000');
 all_equal('one that is not to be stored');
-reload_with($subscriber,
+$subscriber->reload_with(
 	q(parallel_apply.max_stored_transaction_size = '1GB'));
 
 ### a session that does not wait ###############################################
@@ -338,27 +336,29 @@ sub replay_until
 		"\\echo called\nCALL parallel_apply.replay($number);\n");
 	my $from =
 	  q(FROM pg_stat_activity a WHERE backend_type = 'parallel_apply replay');
-	wait_until(
+	$subscriber->wait_until(
 		"count(*) = 1 $from AND EXISTS (SELECT FROM pg_locks l
 		WHERE l.pid = a.pid AND NOT granted AND $where)",
 		"the replay does not wait for $where");
-	return ($session, on_subscriber("SELECT pid $from"));
+	return ($session, $subscriber->sql("SELECT pid $from"));
 }
 
 $id = skip_it('UPDATE items SET v = -v - 1 WHERE id IN (6, 7)');
 repair();
-my $holder = hold($subscriber, 'SELECT * FROM items WHERE id = 7 FOR UPDATE');
+my $holder = $subscriber->hold('SELECT * FROM items WHERE id = 7 FOR UPDATE');
 my ($session, $pid) = replay_until($id, q(locktype = 'transactionid'));
-on_subscriber(
+$subscriber->sql(
 	q(SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE query LIKE 'CALL%')
 );
-wait_until(
+$subscriber->wait_until(
 	q(count(*) = 0 FROM pg_stat_activity WHERE backend_type = 'parallel_apply replay'),
 	'the replay does not end');
 end_sessions($holder, $session);
 is(stored(), $id, 'a canceled replay leaves the transaction stored');
-is( on_subscriber('SELECT count(*) FROM items WHERE id IN (6, 7) AND v < 0'),
-	'0', 'and nothing of it is applied');
+is( $subscriber->sql(
+		'SELECT count(*) FROM items WHERE id IN (6, 7) AND v < 0'),
+	'0',
+	'and nothing of it is applied');
 replay($id);
 all_equal('after a cancel');
 
@@ -366,8 +366,8 @@ all_equal('after a cancel');
 
 my %victim = (
 	'the process of the replay' => sub { return $_[0] },
-	'the apply worker' => sub { return apply_pid($subscriber, 'tap') },
-	'a writer' => sub { return (writer_pids($subscriber, 'tap'))[0] },
+	'the apply worker' => sub { return $subscriber->apply_pid('tap') },
+	'a writer' => sub { return ($subscriber->writer_pids('tap'))[0] },
 	'the server' => sub { return });
 
 # Kill the victim, or stop the server at once, and wait until it is up again.
@@ -389,7 +389,7 @@ sub crash
 	}
 	$subscriber->poll_query_until('postgres', 'SELECT true')
 	  or die 'the server does not come back';
-	wait_for_pool($subscriber, 'tap');
+	$subscriber->wait_for_pool('tap');
 	return;
 }
 
@@ -409,8 +409,8 @@ sub crash_in_replay
 		INSERT INTO emptied VALUES ($number); COMMIT"
 	);
 	repair();
-	wait_for_pool($subscriber, 'tap');
-	my $local = hold($subscriber, $hold);
+	$subscriber->wait_for_pool('tap');
+	my $local = $subscriber->hold($hold);
 	my ($caller, $process) = replay_until($transaction, $where);
 	my $second = $then ? $then->($local) : undef;
 	crash($victim, $process);
@@ -418,7 +418,7 @@ sub crash_in_replay
 	is( stored(),
 		$is_committed ? '' : $transaction,
 		"$what: it is stored unless it is applied");
-	is( on_subscriber("SELECT count(*) FROM items WHERE id = $number"),
+	is( $subscriber->sql("SELECT count(*) FROM items WHERE id = $number"),
 		$is_committed ? '1' : '0',
 		"$what: all or nothing is applied");
 
@@ -461,10 +461,10 @@ foreach my $victim (sort keys %victim)
 		1,
 		sub {
 			my ($gate) = @_;
-			my $catalog = hold($subscriber,
+			my $catalog = $subscriber->hold(
 				'LOCK TABLE pg_replication_origin IN SHARE MODE');
 			$gate->query_safe('SELECT pg_advisory_unlock(7)');
-			wait_until(
+			$subscriber->wait_until(
 				q(count(*) = 1 FROM pg_locks WHERE NOT granted AND relation = 'pg_replication_origin'::regclass),
 				'the replay does not drop its origin');
 			return $catalog;
@@ -485,10 +485,10 @@ sub crash_in_skip
 			"$victim is killed before the skip: nothing is stored");
 	}
 	my $local =
-	  hold($subscriber,
+	  $subscriber->hold(
 		'REFRESH MATERIALIZED VIEW parallel_apply.kept_messages');
-	on_subscriber('ALTER SUBSCRIPTION tap ENABLE');
-	wait_until(
+	$subscriber->sql('ALTER SUBSCRIPTION tap ENABLE');
+	$subscriber->wait_until(
 		q(count(*) = 1 FROM pg_locks WHERE NOT granted AND relation = 'parallel_apply.kept_messages'::regclass),
 		'the apply worker does not wait');
 	crash($victim);
@@ -496,7 +496,7 @@ sub crash_in_skip
 	$publisher->wait_for_catchup('tap', 'flush');
 	is(stored(), $transaction,
 		"$victim is killed while it is stored: it is stored once");
-	is( on_subscriber(
+	is( $subscriber->sql(
 			"SELECT changes FROM parallel_apply.skipped_transactions"),
 		'1',
 		"$victim is killed while it is stored: with all changes");

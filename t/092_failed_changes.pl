@@ -14,7 +14,7 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 
 # Slots for the subscription and a few copies
-my ($publisher, $subscriber) = new_pair(
+my ($pair, $publisher, $subscriber) = new_pair(
 	publisher_conf => q(
 		logical_decoding_work_mem = 64kB
 		max_prepared_transactions = 10
@@ -23,41 +23,42 @@ my ($publisher, $subscriber) = new_pair(
 		max_prepared_transactions = 10
 		wal_level = replica
 		max_wal_senders = 5));
-exec_both(
+$pair->exec_both(
 	q(CREATE TABLE items (id int PRIMARY KEY, v int, note text);
 	CREATE TABLE "Other" (id int PRIMARY KEY, v int);)
 );
-create_extension($subscriber);
-subscribe(
-	$publisher, $subscriber, 'tap',
+$subscriber->create_extension;
+$pair->subscribe(
+	'tap',
 	publication => 'FOR TABLE items',
 	with => 'disable_on_error = true, streaming = on, two_phase = on');
-on_publisher(
+$publisher->sql(
 	q(CREATE PUBLICATION "Second, one" FOR TABLE "Other";
 	INSERT INTO items SELECT i, 0, 'it''s' FROM generate_series(1, 9) i;
 	INSERT INTO "Other" VALUES (1, 1))
 );
-on_subscriber(q(CREATE ROLE watcher IN ROLE pg_monitor));
-wait_applied($publisher, $subscriber, 'tap');
+$subscriber->sql(q(CREATE ROLE watcher IN ROLE pg_monitor));
+$publisher->wait_applied;
 
 sub fails
 {
 	my ($sql) = @_;
-	on_subscriber(
+	$subscriber->sql(
 		'ALTER TABLE items ADD CONSTRAINT positive CHECK (v >= 0) NOT VALID');
-	on_publisher('UPDATE items SET note = note WHERE id = 8');
-	on_publisher($sql);
-	on_publisher('UPDATE items SET note = note WHERE id = 9');
-	wait_until_failed();
+	$publisher->sql('UPDATE items SET note = note WHERE id = 8');
+	$publisher->sql($sql);
+	$publisher->sql('UPDATE items SET note = note WHERE id = 9');
+	$subscriber->wait_until_failed;
 	return;
 }
 
 sub skip_it
 {
-	my $id = on_subscriber(q{SELECT parallel_apply.skip_transaction('tap')});
-	on_subscriber('ALTER SUBSCRIPTION tap ENABLE');
-	wait_applied($publisher, $subscriber, 'tap');
-	on_subscriber('ALTER TABLE items DROP CONSTRAINT positive');
+	my $id =
+	  $subscriber->sql(q{SELECT parallel_apply.skip_transaction('tap')});
+	$subscriber->sql('ALTER SUBSCRIPTION tap ENABLE');
+	$publisher->wait_applied;
+	$subscriber->sql('ALTER TABLE items DROP CONSTRAINT positive');
 	return $id;
 }
 
@@ -67,7 +68,7 @@ sub is_shown
 {
 	my ($what, $count) = @_;
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
-	my $failed = numbered_statements(q{failed_changes('tap')});
+	my $failed = $subscriber->numbered_statements(q{failed_changes('tap')});
 	is(scalar(split /\n/, $failed), $count, "$what: all changes are shown");
 	ok( $publisher->poll_query_until(
 			'postgres',
@@ -76,19 +77,18 @@ sub is_shown
 		"$what: no slot is left on the publisher");
 	my $id = skip_it();
 	is( $failed,
-		numbered_statements("skipped_changes($id)"),
+		$subscriber->numbered_statements("skipped_changes($id)"),
 		"$what: they are those that are skipped");
-	on_subscriber("CALL parallel_apply.replay($id)");
-	rows_equal($publisher, $subscriber, 'items',
-		"$what: they are those that were missing");
+	$subscriber->sql("CALL parallel_apply.replay($id)");
+	$pair->rows_equal('items', "$what: they are those that were missing");
 	return;
 }
 
-subscriber_refuses(
+$subscriber->refuses(
 	q{SELECT * FROM parallel_apply.failed_changes('tap')},
 	qr/ERROR: +subscription "tap" has no failing transaction/,
 	'while nothing fails there is nothing to show');
-subscriber_refuses(
+$subscriber->refuses(
 	'SELECT * FROM parallel_apply.failed_changes(NULL)',
 	qr/ERROR: +subscription name must not be null/,
 	'a name is needed');
@@ -99,13 +99,13 @@ fails(
 	UPDATE items SET v = 5 WHERE id = 1;
 	DELETE FROM items WHERE id = 2;
 	COMMIT));
-is( numbered_statements(q{failed_changes('tap')}),
+is( $subscriber->numbered_statements(q{failed_changes('tap')}),
 	q(1|INSERT INTO public.items (id, v, note) VALUES ('100', '1', 'a');
 2|INSERT INTO public.items (id, v, note) VALUES ('101', '-1', NULL);
 3|UPDATE public.items SET id = '1', v = '5', note = 'it''s' WHERE id = '1';
 4|DELETE FROM public.items WHERE id = '2';),
 	'exactly the changes of the transaction that fails');
-subscriber_refuses(
+$subscriber->refuses(
 	q{SET ROLE watcher; SELECT * FROM parallel_apply.failed_changes('tap')},
 	qr/ERROR: +must be owner of subscription tap/,
 	'they are for the owner');
@@ -114,40 +114,40 @@ subscriber_refuses(
 $publisher->poll_query_until('postgres',
 	q(SELECT count(*) = 1 FROM pg_replication_slots))
   or die 'a slot is left';
-on_publisher(
+$publisher->sql(
 	q{SELECT pg_create_physical_replication_slot('in_the_way_' || i) FROM generate_series(1, 3) i}
 );
-subscriber_refuses(
+$subscriber->refuses(
 	q{SELECT * FROM parallel_apply.failed_changes('tap')},
 	qr/ERROR: +could not get the transaction from the publisher: ERROR: +all replication slots are in use/,
 	'a slot is needed');
-on_publisher(
+$publisher->sql(
 	q{SELECT pg_drop_replication_slot('in_the_way_' || i) FROM generate_series(1, 3) i}
 );
 
 # After a crash, which resets failed_transactions, the transaction fails again.
 $subscriber->stop('immediate');
 $subscriber->start;
-on_subscriber('ALTER SUBSCRIPTION tap ENABLE');
-wait_until_failed();
+$subscriber->sql('ALTER SUBSCRIPTION tap ENABLE');
+$subscriber->wait_until_failed;
 is_shown('a transaction', 4);
 
 # With several publications, and while the apply worker retries
-on_subscriber(
+$subscriber->sql(
 	q(ALTER SUBSCRIPTION tap ADD PUBLICATION "Second, one" WITH (refresh = false);
 	ALTER SUBSCRIPTION tap SET (disable_on_error = false)));
-on_subscriber(
+$subscriber->sql(
 	'ALTER TABLE items ADD CONSTRAINT positive CHECK (v >= 0) NOT VALID');
-on_publisher('INSERT INTO items VALUES (110, -1)');
-wait_until(
+$publisher->sql('INSERT INTO items VALUES (110, -1)');
+$subscriber->wait_until(
 	'count(*) = 1 FROM parallel_apply.failed_transactions WHERE attempts >= 2',
 	'it does not fail again');
-is( numbered_statements(q{failed_changes('tap')}),
+is( $subscriber->numbered_statements(q{failed_changes('tap')}),
 	q(1|INSERT INTO public.items (id, v, note) VALUES ('110', '-1', NULL);),
 	'an enabled subscription shows it, too');
-on_subscriber('ALTER TABLE items DROP CONSTRAINT positive');
-wait_applied($publisher, $subscriber, 'tap');
-on_subscriber('ALTER SUBSCRIPTION tap SET (disable_on_error = true)');
+$subscriber->sql('ALTER TABLE items DROP CONSTRAINT positive');
+$publisher->wait_applied;
+$subscriber->sql('ALTER SUBSCRIPTION tap SET (disable_on_error = true)');
 
 # More than is fetched at a time, and streamed
 fails(
@@ -156,21 +156,21 @@ fails(
 is_shown('a streamed transaction', 2501);
 
 fails(q(BEGIN; INSERT INTO items VALUES (200, -1); PREPARE TRANSACTION 'a'));
-my $shown = numbered_statements(q{failed_changes('tap')});
+my $shown = $subscriber->numbered_statements(q{failed_changes('tap')});
 is( $shown,
 	q(1|INSERT INTO public.items (id, v, note) VALUES ('200', '-1', NULL);),
 	'a transaction that fails when it is prepared');
 my $id = skip_it();
-on_publisher(q(COMMIT PREPARED 'a'));
-wait_applied($publisher, $subscriber, 'tap');
-is(numbered_statements("skipped_changes($id)"),
+$publisher->sql(q(COMMIT PREPARED 'a'));
+$publisher->wait_applied;
+is($subscriber->numbered_statements("skipped_changes($id)"),
 	$shown, 'it is the same when it is skipped and committed');
-on_subscriber("CALL parallel_apply.replay($id)");
+$subscriber->sql("CALL parallel_apply.replay($id)");
 
 # A publisher that is not running
 fails('INSERT INTO items VALUES (300, -1)');
 $publisher->stop('fast');
-subscriber_refuses(
+$subscriber->refuses(
 	q{SELECT * FROM parallel_apply.failed_changes('tap')},
 	qr/ERROR: +could not connect to the publisher/,
 	'the publisher is needed');
@@ -181,11 +181,10 @@ is_shown('a transaction of a publisher that was down', 1);
 fails('INSERT INTO items VALUES (400, -1)');
 $id = skip_it();
 $subscriber->backup('stored');
-my $standby = PostgreSQL::Test::Cluster->new('standby');
+my $standby = PapplyNode->new('standby');
 $standby->init_from_backup($subscriber, 'stored', has_streaming => 1);
 $standby->start;
-is( $standby->safe_psql(
-		'postgres',
+is( $standby->sql(
 		"SELECT changes, statement FROM parallel_apply.skipped_transactions, parallel_apply.skipped_changes($id)"
 	),
 	q(1|INSERT INTO public.items (id, v, note) VALUES ('400', '-1', NULL);),
@@ -196,14 +195,12 @@ like(
 	$err,
 	qr/ERROR: +cannot execute replay\(\) in a read-only transaction/,
 	'and does not replay it');
-on_subscriber("CALL parallel_apply.replay($id)");
+$subscriber->sql("CALL parallel_apply.replay($id)");
 $subscriber->wait_for_catchup($standby);
-is( $standby->safe_psql(
-		'postgres', 'SELECT count(*) FROM parallel_apply.kept_messages'),
-	'0',
-	'nor has it any more what is replayed');
+is($standby->sql('SELECT count(*) FROM parallel_apply.kept_messages'),
+	'0', 'nor has it any more what is replayed');
 $standby->stop;
-rows_equal($publisher, $subscriber, 'items');
+$pair->rows_equal('items');
 
 fails('INSERT INTO items VALUES (401, -1)');
 $id = skip_it();
@@ -212,15 +209,15 @@ my ($dump) =
 like($dump, qr/CREATE EXTENSION IF NOT EXISTS parallel_apply/,
 	'it is dumped');
 unlike($dump, qr/kept_/, 'but what is stored is not');
-on_subscriber('CREATE PUBLICATION everything FOR ALL TABLES');
-is( on_subscriber(
+$subscriber->sql('CREATE PUBLICATION everything FOR ALL TABLES');
+is( $subscriber->sql(
 		q(SELECT count(*) FROM pg_publication_tables WHERE schemaname = 'parallel_apply')
 	),
 	'0',
 	'nor is it published');
-on_subscriber('DROP PUBLICATION everything');
-on_subscriber("CALL parallel_apply.replay($id)");
-rows_equal($publisher, $subscriber, 'items', 'all of it is there in the end');
+$subscriber->sql('DROP PUBLICATION everything');
+$subscriber->sql("CALL parallel_apply.replay($id)");
+$pair->rows_equal('items', 'all of it is there in the end');
 
 finish(
 	$publisher,

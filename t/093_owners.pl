@@ -10,38 +10,38 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-my ($publisher, $subscriber) = new_pair();
-exec_both(
+my ($pair, $publisher, $subscriber) = new_pair();
+$pair->exec_both(
 	q(CREATE TABLE tap (id int PRIMARY KEY, v int CHECK (v > 0));
 	CREATE TABLE other (id int PRIMARY KEY, v int CHECK (v > 0));));
-on_publisher("INSERT INTO $_ VALUES (1, 1)") for qw(tap other);
-create_extension($subscriber);
+$publisher->sql("INSERT INTO $_ VALUES (1, 1)") for qw(tap other);
+$subscriber->create_extension;
 
 # Up to 15, the new owner must be a superuser.
 my %owner = (tap => 'alice', other => 'bob');
-on_subscriber(
+$subscriber->sql(
 	q(CREATE ROLE alice SUPERUSER LOGIN; CREATE ROLE bob SUPERUSER LOGIN;
 	CREATE ROLE watcher IN ROLE pg_read_all_stats;
 	CREATE ROLE stranger;));
 my $more = $subscriber->pg_version >= 16 ? ', password_required = false' : '';
 for my $name (sort keys %owner)
 {
-	subscribe(
-		$publisher, $subscriber, $name,
+	$pair->subscribe(
+		$name,
 		publication => "FOR TABLE $name",
 		with => "disable_on_error = true$more");
-	restart_apply(
-		$subscriber, $name,
+	$subscriber->restart_apply(
+		$name,
 		qq(ALTER TABLE $name OWNER TO $owner{$name};
 		BEGIN; ALTER SUBSCRIPTION $name OWNER TO $owner{$name};
 		ALTER ROLE $owner{$name} NOSUPERUSER; COMMIT;));
-	wait_for_pool($subscriber, $name);
+	$subscriber->wait_for_pool($name);
 }
 
 sub as
 {
 	my ($role, $sql) = @_;
-	return on_subscriber("SET ROLE $role; $sql");
+	return $subscriber->sql("SET ROLE $role; $sql");
 }
 
 # The subscriptions of which each role sees rows
@@ -63,13 +63,13 @@ for my $name (sort keys %owner)
 {
 	my $at =
 	  "FROM parallel_apply.writers WHERE subname = '$name' AND state =";
-	my $lock = hold($subscriber, "SELECT FROM $name FOR UPDATE");
-	on_publisher("UPDATE $name SET v = v + 1");
-	wait_until(
+	my $lock = $subscriber->hold("SELECT FROM $name FOR UPDATE");
+	$publisher->sql("UPDATE $name SET v = v + 1");
+	$subscriber->wait_until(
 		"count(*) = 1 $at 'waiting for lock'",
 		'no writer waits for the lock');
-	on_publisher("UPDATE $name SET v = v + 1");
-	wait_until(
+	$publisher->sql("UPDATE $name SET v = v + 1");
+	$subscriber->wait_until(
 		"count(*) = 1 $at 'waiting for dependency'",
 		'no writer waits for the other one');
 	sees('advice()') if $name eq 'tap';
@@ -80,11 +80,13 @@ for my $name (sort keys %owner)
 		"only the owner of $name sees the local session that it waits for");
 	$lock->query_safe('COMMIT');
 	$lock->quit;
-	wait_applied($publisher, $subscriber, $name);
+	$publisher->wait_applied($name);
 }
-wait_until('count(DISTINCT subid) = 2 FROM parallel_apply.hot_keys',
+$subscriber->wait_until(
+	'count(DISTINCT subid) = 2 FROM parallel_apply.hot_keys',
 	'the waits are not counted');
-wait_until('count(DISTINCT subid) = 2 FROM parallel_apply.speedup_estimate',
+$subscriber->wait_until(
+	'count(DISTINCT subid) = 2 FROM parallel_apply.speedup_estimate',
 	'nothing is estimated');
 sees($_)
   for qw(subscriptions subscription_stats subscription_config writers tables
@@ -106,28 +108,30 @@ like(
 	'not for another one');
 
 # A transaction of each subscription that fails, and is skipped
-on_publisher(
+$publisher->sql(
 	"ALTER TABLE $_ DROP CONSTRAINT ${_}_v_check; INSERT INTO $_ VALUES (2, -1)"
 ) for sort keys %owner;
-wait_until('count(*) = 2 FROM pg_subscription WHERE NOT subenabled',
+$subscriber->wait_until(
+	'count(*) = 2 FROM pg_subscription WHERE NOT subenabled',
 	'nothing has failed');
-wait_until('count(*) = 2 FROM parallel_apply.failed_transactions',
+$subscriber->wait_until(
+	'count(*) = 2 FROM parallel_apply.failed_transactions',
 	'the failures are not shown');
 sees('failed_transactions');
 my %id;
 for my $name (sort keys %owner)
 {
 	$id{$name} =
-	  on_subscriber("SELECT parallel_apply.skip_transaction('$name')");
-	on_subscriber("ALTER SUBSCRIPTION $name ENABLE");
-	wait_applied($publisher, $subscriber, $name);
+	  $subscriber->sql("SELECT parallel_apply.skip_transaction('$name')");
+	$subscriber->sql("ALTER SUBSCRIPTION $name ENABLE");
+	$publisher->wait_applied($name);
 }
 sees('skipped_transactions');
 is( as( 'alice',
 		"SELECT statement FROM parallel_apply.skipped_changes($id{tap})"),
 	q(INSERT INTO public.tap (id, v) VALUES ('2', '-1');),
 	'an owner sees what was skipped');
-on_subscriber('GRANT SELECT ON tap TO bob');
+$subscriber->sql('GRANT SELECT ON tap TO bob');
 for my $call ("skipped_changes($id{tap})", "forget($id{tap})")
 {
 	my (undef, undef, $error) = $subscriber->psql('postgres',
@@ -138,8 +142,10 @@ for my $call ("skipped_changes($id{tap})", "forget($id{tap})")
 		"another one may not call $call");
 }
 as('alice', "SELECT parallel_apply.forget($id{tap})");
-is( on_subscriber('SELECT subname FROM parallel_apply.skipped_transactions'),
-	'other', 'an owner may forget it');
+is( $subscriber->sql(
+		'SELECT subname FROM parallel_apply.skipped_transactions'),
+	'other',
+	'an owner may forget it');
 
 finish(
 	$publisher, $subscriber,

@@ -11,21 +11,21 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-my ($publisher, $subscriber) =
+my ($pair, $publisher, $subscriber) =
   new_pair(subscriber_conf =>
 	  "track_commit_timestamp = on\nparallel_apply.log_conflicts = on");
 my $is_counted_by_server = $subscriber->pg_version >= 18;
-exec_both(
+$pair->exec_both(
 	q(CREATE TABLE items (id int PRIMARY KEY, v int, u int UNIQUE);
 	CREATE TABLE guarded (id int PRIMARY KEY, v int);));
-create_extension($subscriber);
-subscribe($publisher, $subscriber, 'tap', with => 'disable_on_error = true');
-on_subscriber(
+$subscriber->create_extension;
+$pair->subscribe('tap', with => 'disable_on_error = true');
+$subscriber->sql(
 	q(CREATE ROLE watcher IN ROLE pg_monitor; CREATE ROLE stranger;));
-on_publisher(
+$publisher->sql(
 	q(INSERT INTO items SELECT i, 0, i FROM generate_series(1, 50) i;
 	INSERT INTO guarded SELECT i, 0 FROM generate_series(1, 50) i;));
-wait_applied($publisher, $subscriber, 'tap');
+$publisher->wait_applied;
 
 my @types =
   qw(insert_exists update_origin_differs update_exists update_missing
@@ -79,15 +79,15 @@ sub four_conflicts
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
 	my @id = map { $first + $_ } 0 .. 3;
 	my $offset = -s $subscriber->logfile;
-	on_subscriber(
+	$subscriber->sql(
 		"DELETE FROM items WHERE id IN ($id[0], $id[1]); UPDATE items SET v = 1 WHERE id IN ($id[2], $id[3])"
 	);
 	for my $sql (
 		"UPDATE items SET v = 2 WHERE id = $id[0]",
 		"DELETE FROM items WHERE id = $id[1]")
 	{
-		on_publisher($sql);
-		wait_applied($publisher, $subscriber, 'tap');
+		$publisher->sql($sql);
+		$publisher->wait_applied;
 	}
 	conflicts_become(
 		"$what, missing rows", "delete_missing (id)=($id[1])",
@@ -109,8 +109,8 @@ sub other_origins
 		"DELETE FROM items WHERE id = $id[3]",
 		"UPDATE items SET v = 2 WHERE id = $id[2]")
 	{
-		on_publisher($sql);
-		wait_applied($publisher, $subscriber, 'tap');
+		$publisher->sql($sql);
+		$publisher->wait_applied;
 	}
 	conflicts_become(
 		"$what, rows of another origin",
@@ -126,61 +126,62 @@ sub other_origins
 
 ### writers
 
-is(on_subscriber('SELECT count(*) FROM parallel_apply.conflicts'),
+is($subscriber->sql('SELECT count(*) FROM parallel_apply.conflicts'),
 	'0', 'there is no row without conflicts');
 my @id = four_conflicts('writers', 1);
 other_origins('writers', @id);
-is( on_subscriber(
+is( $subscriber->sql(
 		q(SELECT missing FROM parallel_apply.tables WHERE relname = 'items')),
 	'2',
 	'the view of tables counts missing rows');
-is( on_subscriber(
+is( $subscriber->sql(
 		q{SELECT evidence LIKE '1 updates, 1 deletes; the last conflict at %: update_origin_differs of key (id)=(3)'
 		FROM parallel_apply.advice('tap') WHERE topic = 'conflicts'}),
 	't',
 	'advice() names the table');
-is( on_subscriber(
+is( $subscriber->sql(
 		q(SET ROLE watcher; SELECT last_conflict, last_conflict_key, last_conflict_time <= now()
 		FROM parallel_apply.conflicts)),
 	'update_origin_differs||t',
 	'who may not read the table sees no key');
-is( on_subscriber(
+is( $subscriber->sql(
 		q(SET ROLE stranger; SELECT count(*) FROM parallel_apply.conflicts)),
 	'0',
 	'other users see no row');
 
 # Twice in a transaction that is rolled back: a conflict of it counts once.
-my $attempts = counter($subscriber, 'retries + fallbacks');
-my $lock = hold($subscriber, 'SELECT FROM guarded WHERE id = 1 FOR UPDATE');
-on_publisher(
+my $attempts = $subscriber->counter('retries + fallbacks');
+my $lock = $subscriber->hold('SELECT FROM guarded WHERE id = 1 FOR UPDATE');
+$publisher->sql(
 	'BEGIN; DELETE FROM items WHERE id = 1; UPDATE guarded SET v = 1 WHERE id = 1; COMMIT'
 );
-wait_for_state($subscriber, 'waiting for lock');
-on_subscriber(
+$subscriber->wait_for_state('waiting for lock');
+$subscriber->sql(
 	q(SELECT pg_cancel_backend(pid) FROM parallel_apply.writers WHERE state = 'waiting for lock')
 );
-wait_until("sum(retries + fallbacks) > $attempts FROM parallel_apply.writers",
+$subscriber->wait_until(
+	"sum(retries + fallbacks) > $attempts FROM parallel_apply.writers",
 	'it is not tried again');
 end_sessions($lock);
-wait_applied($publisher, $subscriber, 'tap');
+$publisher->wait_applied;
 conflicts_become(
 	'a second attempt',
 	'delete_missing (id)=(1)',
 	delete_missing => 1);
 
 # A value in binary format is shown like one of type bytea.
-restart_apply($subscriber, 'tap',
+$subscriber->restart_apply('tap',
 	'ALTER SUBSCRIPTION tap SET (binary = true)');
-wait_for_pool($subscriber, 'tap');
-on_subscriber('DELETE FROM items WHERE id = 50');
-on_publisher('DELETE FROM items WHERE id = 50');
+$subscriber->wait_for_pool('tap');
+$subscriber->sql('DELETE FROM items WHERE id = 50');
+$publisher->sql('DELETE FROM items WHERE id = 50');
 conflicts_become(
 	'values in binary format',
 	'delete_missing (id)=(\x00000032)',
 	delete_missing => 1);
-restart_apply($subscriber, 'tap',
+$subscriber->restart_apply('tap',
 	'ALTER SUBSCRIPTION tap SET (binary = false)');
-wait_for_pool($subscriber, 'tap');
+$subscriber->wait_for_pool('tap');
 
 ### violations
 
@@ -189,16 +190,17 @@ sub violation
 {
 	my ($last, $type, $local, $sql) = @_;
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
-	on_subscriber($local);
-	on_publisher($sql);
-	wait_until_failed();
+	$subscriber->sql($local);
+	$publisher->sql($sql);
+	$subscriber->wait_until_failed;
 	conflicts_become("a violation by $sql", $last, $type => 1);
-	on_subscriber('DELETE FROM items WHERE id > 1000');
-	on_subscriber('ALTER SUBSCRIPTION tap ENABLE');
-	wait_applied($publisher, $subscriber, 'tap');
-	wait_until('count(*) = 0 FROM parallel_apply.failed_transactions',
+	$subscriber->sql('DELETE FROM items WHERE id > 1000');
+	$subscriber->sql('ALTER SUBSCRIPTION tap ENABLE');
+	$publisher->wait_applied;
+	$subscriber->wait_until(
+		'count(*) = 0 FROM parallel_apply.failed_transactions',
 		'the failure is not overcome');
-	wait_for_pool($subscriber, 'tap');
+	$subscriber->wait_for_pool('tap');
 	return;
 }
 
@@ -223,40 +225,42 @@ violation(
 
 ### the apply worker, while writers are idle
 
-reload_with($subscriber, 'parallel_apply.leader_participation = on');
-restart_apply($subscriber, 'tap');
-wait_for_pool($subscriber, 'tap');
+$subscriber->reload_with('parallel_apply.leader_participation = on');
+$subscriber->restart_apply('tap');
+$subscriber->wait_for_pool('tap');
 my $lone =
   'leader_transactions FROM parallel_apply.subscription_stats WHERE subname = \'tap\'';
 
 # Transactions that come alone, until one was applied by it.
 sub wait_for_leader
 {
-	my $before = on_subscriber("SELECT $lone");
+	my $before = $subscriber->sql("SELECT $lone");
 	my $count = 0;
 	do
 	{
 		die 'the apply worker applies nothing itself' if $count++ == 100;
-		on_publisher('UPDATE guarded SET v = v + 1 WHERE id = 50');
-		wait_applied($publisher, $subscriber, 'tap');
-	} while (on_subscriber("SELECT $lone") == $before);
+		$publisher->sql('UPDATE guarded SET v = v + 1 WHERE id = 50');
+		$publisher->wait_applied;
+	} while ($subscriber->sql("SELECT $lone") == $before);
 	return;
 }
 
 wait_for_leader();
-my $before = on_subscriber("SELECT $lone");
+my $before = $subscriber->sql("SELECT $lone");
 @id = four_conflicts('the apply worker', 5);
-is(on_subscriber("SELECT $lone"), $before + 2, 'it has applied them itself');
+is( $subscriber->sql("SELECT $lone"),
+	$before + 2,
+	'it has applied them itself');
 other_origins('the apply worker', @id) if $is_counted_by_server;
 
 # Found and missing rows in one transaction; a row that a trigger suppresses is none.
-on_subscriber(
+$subscriber->sql(
 	q(CREATE FUNCTION suppress() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END';
 	CREATE TRIGGER suppress BEFORE UPDATE ON guarded FOR EACH ROW WHEN (NEW.id < 9) EXECUTE FUNCTION suppress();
 	ALTER TABLE guarded ENABLE ALWAYS TRIGGER suppress;
 	SELECT parallel_apply.set_table_option('guarded', 'triggers', 'parallel');
 	DELETE FROM items WHERE id IN (22, 24, 26)));
-on_publisher(
+$publisher->sql(
 	q(BEGIN;
 	UPDATE items SET v = v + 1 WHERE id = 21;
 	UPDATE items SET v = v + 1 WHERE id = 22;
@@ -266,32 +270,33 @@ on_publisher(
 	UPDATE items SET v = v + 1 WHERE id = 26;
 	UPDATE guarded SET v = v + 1 WHERE id = 7;
 	COMMIT));
-wait_applied($publisher, $subscriber, 'tap');
+$publisher->wait_applied;
 conflicts_become(
 	'some of a transaction', 'update_missing (id)=(26)',
 	update_missing => 2,
 	delete_missing => 1);
-is( on_subscriber(
+is( $subscriber->sql(
 		q(SELECT count(*) FROM parallel_apply.conflicts WHERE relname = 'guarded')
 	),
 	'0',
 	'a suppressed change is not a missing row');
-is( on_subscriber("SELECT $lone"),
+is( $subscriber->sql("SELECT $lone"),
 	$before + ($is_counted_by_server ? 5 : 3),
 	'it has applied that itself, too');
 
 ### one writer
 
-on_subscriber(q(SELECT parallel_apply.alter_subscription_config('tap', 1)));
-wait_for_pool($subscriber, 'tap', 0);
+$subscriber->sql(
+	q(SELECT parallel_apply.alter_subscription_config('tap', 1)));
+$subscriber->wait_for_pool('tap', 0);
 if ($is_counted_by_server)
 {
 	@id = four_conflicts('one writer', 31);
 	other_origins('one writer', @id);
 }
 
-on_subscriber(q(SELECT parallel_apply.reset_stats('tap')));
-is(on_subscriber('SELECT count(*) FROM parallel_apply.conflicts'),
+$subscriber->sql(q(SELECT parallel_apply.reset_stats('tap')));
+is($subscriber->sql('SELECT count(*) FROM parallel_apply.conflicts'),
 	'0', 'conflicts are reset with the statistics');
 
 finish(

@@ -20,7 +20,7 @@ my $ROUNDS = 30;
 my $setting = 'parallel_apply.coalesce_messages';
 
 # No keepalives: they would flush the messages that are held back.
-my ($publisher, $subscriber) = new_pair(
+my ($pair, $publisher, $subscriber) = new_pair(
 	publisher_conf => q(
 		shared_preload_libraries = 'parallel_apply'
 		autovacuum = off
@@ -42,9 +42,9 @@ sub create_functions
 plan skip_all => 'the library was made without SELFTEST=1'
   if !create_functions($publisher, 'postgres');
 create_functions($subscriber, 'postgres');
-on_publisher('CREATE DATABASE captured');
+$publisher->sql('CREATE DATABASE captured');
 create_functions($publisher, 'captured');
-on_publisher("CREATE ROLE $_ LOGIN REPLICATION") for qw(gathered capture);
+$publisher->sql("CREATE ROLE $_ LOGIN REPLICATION") for qw(gathered capture);
 
 ### functions of a walsender
 
@@ -68,9 +68,7 @@ sub replaced_for
 sub replaced_in_session
 {
 	my ($user) = @_;
-	return $publisher->safe_psql(
-		'postgres',
-		'SELECT replaced_functions()',
+	return $publisher->sql('SELECT replaced_functions()',
 		extra_params => [ '-U', $user ]);
 }
 
@@ -78,20 +76,20 @@ sub replaced_in_session
 sub set_server
 {
 	my ($value) = @_;
-	reload_with($publisher, "$setting = $value");
+	$publisher->reload_with("$setting = $value");
 	$publisher->poll_query_until('postgres',
 		"SELECT current_setting('$setting') = '$value'")
 	  or die 'the setting does not change';
 	return;
 }
 
-is(on_subscriber('SELECT replaced_functions()'),
+is($subscriber->sql('SELECT replaced_functions()'),
 	0, 'nothing is replaced on a subscriber');
-is(on_subscriber("SHOW $setting"), 'off', 'the setting is off by default');
+is($subscriber->sql("SHOW $setting"), 'off', 'the setting is off by default');
 is(replaced_for('gathered'), 0, 'nor in a walsender, by default');
 
 my $older = connect_as('gathered');
-on_publisher("ALTER ROLE gathered SET $setting = on");
+$publisher->sql("ALTER ROLE gathered SET $setting = on");
 is(replaced_for('gathered'),
 	5, 'functions are replaced in walsenders of a role for which it is on');
 is(replaced_for('capture'), 0, 'but not in those of other roles');
@@ -101,11 +99,11 @@ is($older->query('SELECT replaced_functions()'),
 	0, 'nor in a walsender that was connected before');
 $older->close;
 
-on_publisher("ALTER DATABASE captured SET $setting = on");
+$publisher->sql("ALTER DATABASE captured SET $setting = on");
 is(replaced_for('capture', 'captured'), 5,
 	'it can be on for a database, too');
 is(replaced_for('capture'), 0, 'and is not for others');
-on_publisher("ALTER ROLE capture IN DATABASE captured SET $setting = off");
+$publisher->sql("ALTER ROLE capture IN DATABASE captured SET $setting = off");
 is(replaced_for('capture', 'captured'),
 	0, 'and off for a role in this database');
 is(replaced_for('gathered', 'captured'), 5, 'but for no other role');
@@ -113,7 +111,7 @@ is(replaced_for('gathered', 'captured'), 5, 'but for no other role');
 set_server('on');
 is(replaced_for($_->[0]), $_->[1], "on for the server: $_->[0]")
   for [ capture => 5 ], [ gathered => 5 ];
-on_publisher("ALTER ROLE capture SET $setting = off");
+$publisher->sql("ALTER ROLE capture SET $setting = off");
 is(replaced_for('capture'), 0, 'a role can be excluded');
 set_server('off');
 is(replaced_for('capture'), 0, 'off for the server: capture');
@@ -125,13 +123,12 @@ my ($status, undef, $errors) = $publisher->psql(
 	extra_params => [ '-U', 'capture' ]);
 isnt($status, 0, 'a role cannot switch it on by itself');
 like($errors, qr/permission denied to set parameter/, 'and gets an error');
-on_publisher("GRANT SET ON PARAMETER $setting TO capture");
-$publisher->safe_psql(
-	'postgres',
+$publisher->sql("GRANT SET ON PARAMETER $setting TO capture");
+$publisher->sql(
 	"ALTER ROLE capture SET $setting = on",
 	extra_params => [ '-U', 'capture' ]);
 is(replaced_for('capture'), 5, 'unless it is granted to the role');
-on_publisher("ALTER ROLE capture RESET $setting");
+$publisher->sql("ALTER ROLE capture RESET $setting");
 is(replaced_for('capture'), 0, 'a role that is reset has that of the server');
 
 # A walsender follows a reload.
@@ -153,13 +150,13 @@ $client->close;
 ### two consumers of the same publication
 
 my $tables = $ROUNDS + 2;
-exec_both(
+$pair->exec_both(
 	join "\n",
 	map {
 		"CREATE TABLE known$_ (id serial PRIMARY KEY, note text);
 		CREATE TABLE new$_ (id serial PRIMARY KEY, note text);"
 	} 1 .. $tables);
-on_publisher(
+$publisher->sql(
 	'CREATE PUBLICATION tap FOR TABLE ' . join ', ',
 	map { ("known$_", "new$_") } 1 .. $tables);
 
@@ -184,7 +181,7 @@ sub wait_until_blocked
 sub start_client
 {
 	my ($user, @queries) = @_;
-	on_publisher(
+	$publisher->sql(
 		"SELECT pg_create_logical_replication_slot('$user', 'pgoutput')");
 	my $consumer =
 	  WalsenderClient->new($publisher, user => $user, name => $user);
@@ -197,7 +194,7 @@ sub start_client
 
 sub walsenders
 {
-	return split /\n/, on_publisher('SELECT pid FROM pg_stat_replication');
+	return split /\n/, $publisher->sql('SELECT pid FROM pg_stat_replication');
 }
 
 sub end_clients
@@ -206,7 +203,7 @@ sub end_clients
 	$publisher->poll_query_until('postgres',
 		'SELECT count(*) = 0 FROM pg_stat_replication')
 	  or die 'a walsender does not end';
-	on_publisher(
+	$publisher->sql(
 		'SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots'
 	);
 	return;
@@ -224,7 +221,7 @@ sub insert
 sub is_held_back
 {
 	my ($number, @clients) = @_;
-	on_publisher(insert("known$number", "known $number"));
+	$publisher->sql(insert("known$number", "known $number"));
 	for (@clients)
 	{
 		$_->arrives("known $number.*C") or die 'nothing arrives';
@@ -232,11 +229,11 @@ sub is_held_back
 	}
 	my @pids = walsenders();
 	kill 'STOP', @pids;
-	on_publisher('BEGIN;'
+	$publisher->sql('BEGIN;'
 		  . insert("known$number", 'first')
 		  . insert("new$number", 'second')
 		  . 'COMMIT;');
-	my $lock = hold($publisher, 'LOCK pg_publication_rel');
+	my $lock = $publisher->hold('LOCK pg_publication_rel');
 	kill 'CONT', @pids;
 	wait_until_blocked(scalar @clients);
 	my $is_held = $clients[0]->arrived !~ /first/;
@@ -273,31 +270,32 @@ sub goes_before_the_wait
 	my ($name, @queries) = @_;
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
 	my $consumer = start_client('gathered', @queries);
-	on_publisher(insert("known$tables", 'known'));
+	$publisher->sql(insert("known$tables", 'known'));
 	$consumer->arrives('known.*C') or die 'nothing arrives';
 	$consumer->forget;
 	my ($pid) = walsenders();
 	kill 'STOP', $pid;
 	# The second record is not published.  It keeps the positions apart.
-	my $lsn = on_publisher(insert("known$tables", 'before')
+	my $lsn = $publisher->sql(insert("known$tables", 'before')
 		  . 'SELECT pg_current_wal_insert_lsn()');
-	on_publisher(q(SELECT pg_logical_emit_message(false, 'tap', 'between')));
-	on_publisher(insert("known$tables", 'behind'));
-	on_publisher(
+	$publisher->sql(
+		q(SELECT pg_logical_emit_message(false, 'tap', 'between')));
+	$publisher->sql(insert("known$tables", 'behind'));
+	$publisher->sql(
 		"INSERT INTO known$tables (note) SELECT md5(i::text) FROM generate_series(1, 2000) i"
 	);
-	my $end = on_publisher(insert("known$tables", 'last')
+	my $end = $publisher->sql(insert("known$tables", 'last')
 		  . 'SELECT pg_current_wal_insert_lsn()');
-	on_publisher(
+	$publisher->sql(
 		q(SELECT pg_create_physical_replication_slot('standby', true)));
-	on_publisher("SELECT pg_replication_slot_advance('standby', '$lsn')");
+	$publisher->sql("SELECT pg_replication_slot_advance('standby', '$lsn')");
 	kill 'CONT', $pid;
 	$publisher->poll_query_until('postgres',
 		"SELECT wait_event ~* '^extension' FROM pg_stat_activity WHERE pid = $pid"
 	) or die 'the walsender does not wait for the standby';
 	ok($consumer->arrives('before.*C'), $name);
 	unlike($consumer->arrived, qr/behind/, 'what the standby lacks waits');
-	on_publisher("SELECT pg_replication_slot_advance('standby', '$end')");
+	$publisher->sql("SELECT pg_replication_slot_advance('standby', '$end')");
 	ok($consumer->arrives('behind.*C.*last.*C'), 'and is sent then');
 	end_clients($consumer);
 	return;
@@ -305,30 +303,30 @@ sub goes_before_the_wait
 
 goes_before_the_wait('nothing is kept below functions of another library',
 	'SELECT cover_messages()');
-on_publisher("GRANT SET ON PARAMETER $setting TO gathered");
-on_publisher("ALTER ROLE gathered RESET $setting");
+$publisher->sql("GRANT SET ON PARAMETER $setting TO gathered");
+$publisher->sql("ALTER ROLE gathered RESET $setting");
 goes_before_the_wait(
 	'nor if they were there first',
 	'SELECT cover_messages()',
 	"SET $setting = on");
-on_publisher("ALTER ROLE gathered SET $setting = on");
+$publisher->sql("ALTER ROLE gathered SET $setting = on");
 $observer->quit;
 
 ### a subscription
 
-create_extension($subscriber);
-on_publisher('GRANT SELECT ON ALL TABLES IN SCHEMA public TO gathered');
+$subscriber->create_extension;
+$publisher->sql('GRANT SELECT ON ALL TABLES IN SCHEMA public TO gathered');
 my $connstr = $publisher->connstr . ' dbname=postgres user=gathered';
-on_subscriber(
+$subscriber->sql(
 	"CREATE SUBSCRIPTION tap CONNECTION '$connstr' PUBLICATION tap");
-wait_for_pool($subscriber, 'tap');
-wait_until_ready($subscriber);
-on_publisher(insert("known$_", 'replicated') . insert("new$_", 'replicated'))
+$subscriber->wait_for_pool('tap');
+$subscriber->wait_until_ready;
+$publisher->sql(
+	insert("known$_", 'replicated') . insert("new$_", 'replicated'))
   for 1 .. $tables;
-wait_applied($publisher, $subscriber, 'tap');
-is(on_publisher('SELECT DISTINCT usename FROM pg_stat_replication'),
+$publisher->wait_applied;
+is($publisher->sql('SELECT DISTINCT usename FROM pg_stat_replication'),
 	'gathered', 'a subscription connects as the role');
-rows_equal($publisher, $subscriber, $_)
-  for map { ("known$_", "new$_") } 1, $tables;
+$pair->rows_equal($_) for map { ("known$_", "new$_") } 1, $tables;
 finish($publisher, $subscriber, qr/permission denied to set parameter/);
 done_testing();

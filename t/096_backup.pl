@@ -12,16 +12,16 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-my ($publisher, $subscriber) = new_pair(
+my ($pair, $publisher, $subscriber) = new_pair(
 	subscriber_conf => q(
 		wal_level = replica
 		max_wal_senders = 4));
-create_accounts();
-create_extension($subscriber);
-subscribe($publisher, $subscriber, 'tap');
+$pair->create_accounts;
+$subscriber->create_extension;
+$pair->subscribe('tap');
 $subscriber->enable_archiving;
 $subscriber->restart;
-wait_for_pool($subscriber, 'tap');
+$subscriber->wait_for_pool('tap');
 
 my $rows = 0;
 
@@ -29,21 +29,21 @@ my $rows = 0;
 sub write_history
 {
 	my ($node, $count) = @_;
-	on_publisher(
+	$publisher->sql(
 		join '',
 		map {
 			"BEGIN; UPDATE accounts SET balance = balance + 1 WHERE id = $_ % 20 + 1;
 			INSERT INTO history (account, balance) SELECT id, balance FROM accounts WHERE id = $_ % 20 + 1; COMMIT;\n"
 		} 1 .. $count);
 	$rows += $count;
-	wait_applied($publisher, $node, 'tap');
+	$publisher->wait_applied;
 	return;
 }
 
 sub rows_of
 {
 	my ($node) = @_;
-	return $node->safe_psql('postgres', 'SELECT count(*) FROM history');
+	return $node->sql('SELECT count(*) FROM history');
 }
 
 sub chain_is_whole
@@ -51,8 +51,7 @@ sub chain_is_whole
 	my ($node, $name) = @_;
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
 	return is(
-		$node->safe_psql(
-			'postgres',
+		$node->sql(
 			q(SELECT count(*) FROM accounts a
 			WHERE balance <> (SELECT count(*) FROM history h WHERE h.account = a.id))
 		),
@@ -81,9 +80,11 @@ sub restore
 
 sub wait_until_archived
 {
-	my $file = on_subscriber('SELECT pg_walfile_name(pg_current_wal_lsn())');
-	on_subscriber('SELECT pg_switch_wal()');
-	wait_until("'$file' <= last_archived_wal FROM pg_stat_archiver",
+	my $file =
+	  $subscriber->sql('SELECT pg_walfile_name(pg_current_wal_lsn())');
+	$subscriber->sql('SELECT pg_switch_wal()');
+	$subscriber->wait_until(
+		"'$file' <= last_archived_wal FROM pg_stat_archiver",
 		'nothing is archived');
 	return;
 }
@@ -91,7 +92,7 @@ sub wait_until_archived
 write_history($subscriber, 100);
 $subscriber->backup('backup');
 write_history($subscriber, 100);
-on_subscriber(q(SELECT pg_create_restore_point('moment')));
+$subscriber->sql(q(SELECT pg_create_restore_point('moment')));
 my $before = $rows;
 write_history($subscriber, 100);
 wait_until_archived();
@@ -100,7 +101,7 @@ wait_until_archived();
 
 sub slot_user
 {
-	return on_publisher(
+	return $publisher->sql(
 		q(SELECT active_pid FROM pg_replication_slots WHERE slot_name = 'tap')
 	);
 }
@@ -115,14 +116,14 @@ my ($leave) =
   slurp_file("$FindBin::RealBin/../doc/high_availability.md") =~
   /`(ALTER SUBSCRIPTION s DISABLE;[^`]*DROP SUBSCRIPTION s)`/
   or die 'no statements in the manual';
-$copy->safe_psql('postgres', "$_;")
+$copy->sql("$_;")
   for split /;\s*/, $leave =~ s/SUBSCRIPTION s\b/SUBSCRIPTION tap/gr;
 $copy->adjust_conf('postgresql.conf', 'max_logical_replication_workers', 4);
 $copy->restart;
 write_history($subscriber, 100);
 is(slot_user(), $user, 'it has never taken the slot');
 is(rows_of($copy), $before, 'and gets no more changes');
-log_is_clean($copy);
+$copy->log_is_clean;
 unlike(
 	slurp_file($copy->logfile),
 	qr/logical replication apply worker for subscription/,
@@ -133,17 +134,17 @@ $copy->stop;
 
 $subscriber->stop;
 my $successor = restore('successor');
-wait_for_pool($successor, 'tap');
+$successor->wait_for_pool('tap');
 write_history($successor, 100);
-rows_equal($publisher, $successor, $_,
-	"$_ is equal when all WAL has been restored")
+PapplyPair->new($publisher, $successor)
+  ->rows_equal($_, "$_ is equal when all WAL has been restored")
   for qw(accounts history);
 chain_is_whole($successor, 'and each transaction was applied once');
-log_is_clean($successor);
+$successor->log_is_clean;
 $successor->stop;
 
 my $late = restore('late', q(recovery_target_name = 'moment'));
-wait_for_pool($late, 'tap');
+$late->wait_for_pool('tap');
 write_history($late, 100);
 is( rows_of($late),
 	$before + 100,

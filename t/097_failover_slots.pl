@@ -14,7 +14,7 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-my ($publisher, $subscriber) = new_pair(
+my ($pair, $publisher, $subscriber) = new_pair(
 	subscriber_conf => q(
 		parallel_apply.writers_per_subscription = 3
 		wal_receiver_status_interval = 1s));
@@ -22,20 +22,19 @@ if ($publisher->pg_version < 17)
 {
 	plan skip_all => 'failover slots need PostgreSQL 17';
 }
-create_accounts();
-create_extension($subscriber);
-subscribe($publisher, $subscriber, 'tap');
+$pair->create_accounts;
+$subscriber->create_extension;
+$pair->subscribe('tap');
 
 # The settings of the manual.
-on_subscriber('ALTER SUBSCRIPTION tap DISABLE');
+$subscriber->sql('ALTER SUBSCRIPTION tap DISABLE');
 $publisher->poll_query_until('postgres',
 	q(SELECT active_pid IS NULL FROM pg_replication_slots WHERE slot_name = 'tap')
 ) or die 'the slot does not become free';
-on_subscriber('ALTER SUBSCRIPTION tap SET (failover = true)');
-on_subscriber('ALTER SUBSCRIPTION tap ENABLE');
-wait_for_pool($subscriber, 'tap');
-$publisher->safe_psql('postgres',
-	q(SELECT pg_create_physical_replication_slot('standby')));
+$subscriber->sql('ALTER SUBSCRIPTION tap SET (failover = true)');
+$subscriber->sql('ALTER SUBSCRIPTION tap ENABLE');
+$subscriber->wait_for_pool('tap');
+$publisher->sql(q(SELECT pg_create_physical_replication_slot('standby')));
 $publisher->backup('backup');
 my $standby = PapplyNode->new('standby');
 $standby->init_from_backup($publisher, 'backup', has_streaming => 1);
@@ -47,28 +46,27 @@ $standby->append_conf('postgresql.conf', <<~"CONF");
 	hot_standby_feedback = on
 	CONF
 $standby->start;
-reload_with($publisher, q(synchronized_standby_slots = 'standby'));
+$publisher->reload_with(q(synchronized_standby_slots = 'standby'));
 
-my $load = start_accounts_load($publisher, 300, '-T', 600);
-wait_for_progress();
+my $load = $publisher->start_accounts_load(300, '-T', 600);
+$subscriber->wait_for_progress;
 ok( $standby->poll_query_until(
 		'postgres',
 		q(SELECT synced AND NOT temporary AND failover FROM pg_replication_slots WHERE slot_name = 'tap')
 	),
 	'the slot is on the standby');
-wait_for_progress();
+$subscriber->wait_for_progress;
 
 # The crash.
-my $receiver =
-  $standby->safe_psql('postgres', 'SELECT pid FROM pg_stat_wal_receiver');
+my $receiver = $standby->sql('SELECT pid FROM pg_stat_wal_receiver');
 is(kill('STOP', $receiver), 1, 'the standby does not receive any more');
-my $count = on_publisher('SELECT count(*) FROM history');
+my $count = $publisher->sql('SELECT count(*) FROM history');
 $publisher->poll_query_until('postgres',
 	"SELECT count(*) > $count + 200 FROM history")
   or die 'nothing is written any more';
 $publisher->kill9;
 end_load($load);
-my $last = on_subscriber('SELECT coalesce(max(id), 0) FROM history');
+my $last = $subscriber->sql('SELECT coalesce(max(id), 0) FROM history');
 kill $_, $receiver for 'TERM', 'CONT';
 $standby->poll_query_until('postgres',
 	"SELECT count(*) = 0 FROM pg_stat_activity WHERE pid = $receiver")
@@ -77,17 +75,18 @@ $standby->poll_query_until('postgres',
 $standby->promote;
 $standby->poll_query_until('postgres', 'SELECT NOT pg_is_in_recovery()')
   or die 'the end of recovery does not come';
-cmp_ok($standby->safe_psql('postgres', 'SELECT max(id) FROM history'),
+cmp_ok($standby->sql('SELECT max(id) FROM history'),
 	'>=', $last, 'the subscriber is not ahead of the standby');
 $connstr = $standby->connstr;
-on_subscriber("ALTER SUBSCRIPTION tap CONNECTION '$connstr dbname=postgres'");
-$standby->safe_psql(
-	'postgres', q(
+$subscriber->sql(
+	"ALTER SUBSCRIPTION tap CONNECTION '$connstr dbname=postgres'");
+$standby->sql(
+	q(
 	UPDATE accounts SET balance = balance + 1;
 	INSERT INTO history (account, balance) SELECT id, balance FROM accounts;));
-wait_for_pool($subscriber, 'tap');
-accounts_are_equal('after the failover', $standby, $subscriber);
-cmp_ok(counter($subscriber, 'transactions'), '>=', 1, 'by writers');
+$subscriber->wait_for_pool('tap');
+$pair->accounts_are_equal('after the failover', $standby, $subscriber);
+cmp_ok($subscriber->counter('transactions'), '>=', 1, 'by writers');
 
 finish($standby, $subscriber,
 	qr/could not (receive|connect|send|fetch)|terminating walreceiver process/

@@ -48,25 +48,24 @@ my $subscriber_conf = <<~'CONF';
 	shared_preload_libraries = 'parallel_apply'
 	max_worker_processes = 32
 	CONF
-my ($publisher, $subscriber) =
+my ($pair, $publisher, $subscriber) =
   new_pair(node_options => \@options, subscriber_conf => $subscriber_conf);
 my $old_major = $subscriber->pg_version->major;
 
-create_accounts();
-exec_both('CREATE TABLE items (id int PRIMARY KEY, v int)');
-create_extension($subscriber);
-on_subscriber(
+$pair->create_accounts;
+$pair->exec_both('CREATE TABLE items (id int PRIMARY KEY, v int)');
+$subscriber->create_extension;
+$subscriber->sql(
 	q(SELECT parallel_apply.create_group('reporting', 3);
 	SELECT parallel_apply.set_table_option('items', 'triggers', 'parallel')));
-subscribe($publisher, $subscriber, 's', with => 'disable_on_error = true');
-on_subscriber(q(SELECT parallel_apply.add_subscription('reporting', 's')));
-wait_for_pool($subscriber, 's', 3);
+$pair->subscribe('s', with => 'disable_on_error = true');
+$subscriber->sql(q(SELECT parallel_apply.add_subscription('reporting', 's')));
+$subscriber->wait_for_pool('s', 3);
 
 sub declared
 {
 	my ($node) = @_;
-	return $node->safe_psql(
-		'postgres',
+	return $node->sql(
 		q(SELECT subname, group_name, num_writers, writers_wanted, source FROM parallel_apply.subscription_config;
 		SELECT objname, label FROM pg_seclabels WHERE provider = 'parallel_apply' AND objtype = 'table';
 		SELECT extversion, parallel_apply.version() FROM pg_extension WHERE extname = 'parallel_apply')
@@ -86,7 +85,7 @@ sub new_cluster
 	my @extra;
 	push @extra, '--no-data-checksums'
 	  if $new->pg_version >= 18
-	  && $old->safe_psql('postgres', 'SHOW data_checksums') eq 'off';
+	  && $old->sql('SHOW data_checksums') eq 'off';
 	$new->init(allows_streaming => 'logical', extra => \@extra);
 	$new->append_conf('postgresql.conf', "fsync = off\n$conf");
 	return $new;
@@ -114,17 +113,17 @@ chdir $publisher->basedir or die;
 ### the subscriber
 
 # A transaction that was skipped: the check is on the subscriber only.
-on_subscriber('ALTER TABLE items ADD CHECK (v >= 0)');
-on_publisher('INSERT INTO items VALUES (1, -1)');
-wait_until_failed();
-on_subscriber(
+$subscriber->sql('ALTER TABLE items ADD CHECK (v >= 0)');
+$publisher->sql('INSERT INTO items VALUES (1, -1)');
+$subscriber->wait_until_failed;
+$subscriber->sql(
 	q(SELECT parallel_apply.skip_transaction('s'); ALTER SUBSCRIPTION s ENABLE)
 );
-wait_applied($publisher, $subscriber, 's');
+$publisher->wait_applied('s');
 
-my $load = start_accounts_load($publisher, 200, '-T', 600);
+my $load = $publisher->start_accounts_load(200, '-T', 600);
 
-wait_for_progress($subscriber);
+$subscriber->wait_for_progress;
 
 my $new = new_cluster($subscriber, 'new_subscriber', '');
 command_checks_all(
@@ -140,17 +139,18 @@ command_ok(upgrade_command($subscriber, $new, '--check'),
 my $position;
 if ($old_major < 17)
 {
-	on_subscriber(statements('on the old server'));
-	wait_until(
+	$subscriber->sql(statements('on the old server'));
+	$subscriber->wait_until(
 		q(count(*) = 0 FROM pg_stat_subscription WHERE subname = 's' AND pid IS NOT NULL),
 		'the apply worker does not end');
-	$position = on_subscriber(statements('on the old server, the position'));
+	$position =
+	  $subscriber->sql(statements('on the old server, the position'));
 }
 $subscriber->stop;
 command_ok(
 	upgrade_command($subscriber, $new),
 	'pg_upgrade upgrades the subscriber');
-wait_for_progress($publisher);
+$publisher->wait_for_progress;
 $new->start;
 
 # Transactions come between ENABLE and REFRESH.
@@ -159,25 +159,23 @@ if ($old_major < 17)
 	my ($enable, $refresh) =
 	  statements('on the new server, with the position of the old one') =~
 	  /^(.* ENABLE;\n)(.*)$/s;
-	$new->safe_psql('postgres', $enable =~ s/POSITION/$position/r);
+	$new->sql($enable =~ s/POSITION/$position/r);
 	$new->poll_query_until('postgres',
 		q(SELECT state = 'paused' FROM parallel_apply.subscriptions))
 	  or die 'the subscription is not paused';
-	wait_for_progress($publisher);
-	$new->safe_psql('postgres', $_ . ';')
-	  for grep { /\S/ } split /;/, $refresh;
+	$publisher->wait_for_progress;
+	$new->sql($_ . ';') for grep { /\S/ } split /;/, $refresh;
 }
-wait_for_pool($new, 's', 3);
+$new->wait_for_pool('s', 3);
 is(declared($new), $declared, 'what is declared has come along');
-wait_for_progress($new);
+$new->wait_for_progress;
 end_load($load);
 
-accounts_are_equal('after the upgrade of the subscriber',
+$pair->accounts_are_equal('after the upgrade of the subscriber',
 	$publisher, $new, 's');
-cmp_ok(counter($new, 'transactions'), '>=', 50, 'by writers');
+cmp_ok($new->counter('transactions'), '>=', 50, 'by writers');
 
-is( $new->safe_psql(
-		'postgres',
+is( $new->sql(
 		q(SELECT changes FROM parallel_apply.skipped_transactions;
 		SELECT statement FROM parallel_apply.skipped_changes(1))
 	),
@@ -188,31 +186,29 @@ is( $new->safe_psql(
 
 # The end of a transaction that was rolled back may not be written yet.
 my $lsn =
-  on_publisher('SELECT pg_switch_wal(); SELECT pg_current_wal_lsn()') =~
+  $publisher->sql('SELECT pg_switch_wal(); SELECT pg_current_wal_lsn()') =~
   s/.*\n//r;
 $publisher->poll_query_until('postgres',
 	"SELECT bool_and(confirmed_flush_lsn >= '$lsn') FROM pg_replication_slots"
 ) or die 'not all is confirmed';
-$new->safe_psql('postgres', 'ALTER SUBSCRIPTION s DISABLE');
+$new->sql('ALTER SUBSCRIPTION s DISABLE');
 my $new_publisher = new_cluster($publisher, 'new_publisher', '');
 $publisher->stop;
 command_ok(
 	upgrade_command($publisher, $new_publisher),
 	'pg_upgrade upgrades the publisher');
 $new_publisher->start;
-$new_publisher->safe_psql('postgres', statements('on the new publisher'))
+$new_publisher->sql(statements('on the new publisher'))
   if $old_major < 17;
-$new_publisher->safe_psql(
-	'postgres',
+$new_publisher->sql(
 	q(UPDATE accounts SET balance = balance + 1;
 	INSERT INTO history (account, balance) SELECT id, balance FROM accounts)
 );
-$new->safe_psql('postgres',
-		"ALTER SUBSCRIPTION s CONNECTION '"
+$new->sql("ALTER SUBSCRIPTION s CONNECTION '"
 	  . $new_publisher->connstr
 	  . " dbname=postgres'; ALTER SUBSCRIPTION s ENABLE");
-wait_for_pool($new, 's', 3);
-accounts_are_equal('after the upgrade of the publisher',
+$new->wait_for_pool('s', 3);
+$pair->accounts_are_equal('after the upgrade of the publisher',
 	$new_publisher, $new, 's');
 
 finish($new_publisher, $new);

@@ -13,16 +13,16 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-my ($publisher, $first) = new_pair(
+my ($pair, $publisher, $first) = new_pair(
 	subscriber_conf => q(
 		wal_level = replica
 		wal_log_hints = on
 		max_wal_senders = 4
 		max_worker_processes = 20
 		parallel_apply.writers_per_subscription = 3));
-create_accounts();
-create_extension($first);
-subscribe($publisher, $first, 'tap');
+$pair->create_accounts;
+$first->create_extension;
+$pair->subscribe('tap');
 my $load;
 
 # Some transactions of the load are applied.
@@ -30,7 +30,7 @@ sub goes_on
 {
 	my ($node, $name) = @_;
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
-	return ok(eval { wait_for_progress($node); 1 }, $name);
+	return ok(eval { $node->wait_for_progress; 1 }, $name);
 }
 
 # A server that is stopped becomes a standby of another one.
@@ -52,7 +52,7 @@ sub switch_over
 	my ($old, $new) = @_;
 	$old->stop('fast');
 	$new->promote;
-	wait_for_pool($new, 'tap');
+	$new->wait_for_pool('tap');
 	return;
 }
 
@@ -62,7 +62,7 @@ $first->backup('backup');
 my $second = PapplyNode->new('second');
 $second->init_from_backup($first, 'backup', has_streaming => 1);
 $second->start;
-$load = start_accounts_load($publisher, 300, '-T', 600);
+$load = $publisher->start_accounts_load(300, '-T', 600);
 goes_on($first, 'a standby follows');
 $first->wait_for_catchup($second);
 
@@ -91,7 +91,7 @@ goes_on($first, 'of which the former primary is the standby');
 switch_over($second, $first);
 goes_on($first, 'and back');
 end_load($load);
-accounts_are_equal('after both', $publisher, $first);
+$pair->accounts_are_equal('after both', $publisher, $first);
 follow($second, $first);
 
 ### two primaries
@@ -103,13 +103,13 @@ $second->wait_for_log(qr/replication slot "tap" is active for PID \d+/,
 	$offset);
 ok(1, 'the slot is not free for a new primary as long as the old one runs');
 $first->stop('fast');
-wait_for_pool($second, 'tap');
-$load = start_accounts_load($publisher, 300, '-T', 600);
+$second->wait_for_pool('tap');
+$load = $publisher->start_accounts_load(300, '-T', 600);
 goes_on($second, 'then apply continues there');
 
 # Before 16, pg_rewind takes the timeline from the source's control file, which has the
 # new one after the first checkpoint.
-$second->safe_psql('postgres', 'CHECKPOINT');
+$second->sql('CHECKPOINT');
 
 # The configuration of the other server comes along.
 my $conf = slurp_file($first->data_dir . '/postgresql.conf');
@@ -125,9 +125,9 @@ append_to_file($first->data_dir . '/postgresql.conf', $conf);
 follow($first, $second);
 goes_on($first, 'makes the former primary a standby');
 end_load($load);
-accounts_are_equal('in the end', $publisher, $second);
+$pair->accounts_are_equal('in the end', $publisher, $second);
 $second->wait_for_catchup($first);
-rows_equal($publisher, $first, 'history', 'on the standby, too');
+$pair->rows_equal('history', 'on the standby, too');
 
 $first->stop;
 

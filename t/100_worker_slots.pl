@@ -13,15 +13,15 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-my ($publisher, $subscriber) = new_pair();
-exec_both("CREATE TABLE $_ (id int PRIMARY KEY, v int)")
+my ($pair, $publisher, $subscriber) = new_pair();
+$pair->exec_both("CREATE TABLE $_ (id int PRIMARY KEY, v int)")
   for 'busy', 'quiet', 'third';
-on_publisher("INSERT INTO $_ SELECT i, 0 FROM generate_series(1, 20) AS i")
+$publisher->sql("INSERT INTO $_ SELECT i, 0 FROM generate_series(1, 20) AS i")
   for 'busy', 'quiet', 'third';
-create_extension($subscriber);
+$subscriber->create_extension;
 
 # The other files need more worker slots and writers that stay.
-my @defaults = split /\n/, on_subscriber(
+my @defaults = split /\n/, $subscriber->sql(
 	q(SELECT name || ' = ' || quote_literal(concat(boot_val, unit)) FROM pg_settings
 	WHERE name IN ('max_worker_processes', 'max_logical_replication_workers',
 		'max_sync_workers_per_subscription', 'max_parallel_workers',
@@ -30,11 +30,11 @@ my @defaults = split /\n/, on_subscriber(
 );
 $subscriber->append_conf('postgresql.conf', join("\n", @defaults) . "\n");
 $subscriber->restart;
-is(on_subscriber('SHOW max_worker_processes'),
+is($subscriber->sql('SHOW max_worker_processes'),
 	'8', 'there are as many worker slots as by default');
 
 # Return the number of workers that a parallel query gets.
-on_subscriber(
+$subscriber->sql(
 	q(CREATE TABLE big AS SELECT i FROM generate_series(1, 10000) AS i;
 	CREATE FUNCTION workers_launched() RETURNS text LANGUAGE plpgsql
 		SET parallel_setup_cost = 0
@@ -59,8 +59,8 @@ sub queries_get_workers
 }
 
 my $offset = -s $subscriber->logfile;
-subscribe(
-	$publisher, $subscriber, $_,
+$pair->subscribe(
+	$_,
 	publication => "FOR TABLE $_",
 	no_pool => 1) for 'busy', 'quiet';
 
@@ -68,19 +68,19 @@ subscribe(
 
 for my $name ('busy', 'quiet')
 {
-	wait_for_pool($subscriber, $name, 1);
+	$subscriber->wait_for_pool($name, 1);
 	pass("of the writers of $name, one stays while there is nothing to do");
 }
 queries_get_workers(2, 'a parallel query gets all workers that it wants');
 
 ### a busy subscription
 
-my $lock = hold($subscriber, 'SELECT FROM busy WHERE id = 1 FOR UPDATE');
-on_publisher(join '',
+my $lock = $subscriber->hold('SELECT FROM busy WHERE id = 1 FOR UPDATE');
+$publisher->sql(join '',
 	map { "UPDATE busy SET v = 1 WHERE id = $_;\n" } 1 .. 20);
-wait_for_pool($subscriber, 'busy', 2);
+$subscriber->wait_for_pool('busy', 2);
 pass('the busy subscription gets all writers that there is room for');
-wait_until(
+$subscriber->wait_until(
 	q(state = 'degraded' FROM parallel_apply.subscriptions WHERE subname = 'busy'),
 	'the state does not show that there are fewer writers than configured');
 queries_get_workers(2, 'a parallel query still gets all workers');
@@ -88,15 +88,14 @@ queries_get_workers(2, 'a parallel query still gets all workers');
 ### a third subscription
 
 my $third = -s $subscriber->logfile;
-subscribe(
-	$publisher, $subscriber, 'third',
+$pair->subscribe(
+	'third',
 	publication => 'FOR TABLE third',
 	no_pool => 1);
-rows_equal($publisher, $subscriber, 'third',
-	'a third subscription is synchronized');
-on_publisher('UPDATE third SET v = 1');
-wait_applied($publisher, $subscriber, 'third');
-rows_equal($publisher, $subscriber, 'third', 'and applied');
+$pair->rows_equal('third', 'a third subscription is synchronized');
+$publisher->sql('UPDATE third SET v = 1');
+$publisher->wait_applied('third');
+$pair->rows_equal('third', 'and applied');
 $subscriber->wait_for_log(
 	qr/LOG:  a writer of subscription "busy" exits\n.*DETAIL:  .*"parallel_apply.reserved_worker_processes"/,
 	$third);
@@ -109,8 +108,8 @@ unlike(
 
 $lock->query_safe('COMMIT');
 $lock->quit;
-wait_applied($publisher, $subscriber, 'busy');
-rows_equal($publisher, $subscriber, 'busy');
+$publisher->wait_applied('busy');
+$pair->rows_equal('busy');
 queries_get_workers(2, 'there are as many slots for queries as before');
 is( () =
 	  slurp_file($subscriber->logfile, $third) =~

@@ -16,18 +16,17 @@ my @statements = $chapter =~ /^ {7}(DROP .*;)$/mg;
 my ($file) = $chapter =~ m{^ {7}rm .*/(pg_stat/\S+)$}m;
 is(scalar(@statements), 1, 'the manual has the statement');
 
-my ($publisher, $subscriber) = new_pair();
-exec_both(
+my ($pair, $publisher, $subscriber) = new_pair();
+$pair->exec_both(
 	q(CREATE TABLE items (id int PRIMARY KEY);
 	CREATE TABLE others (id int PRIMARY KEY)));
-on_publisher('INSERT INTO items VALUES (1)');
-create_extension($subscriber);
-subscribe(
-	$publisher, $subscriber, 'tap',
+$publisher->sql('INSERT INTO items VALUES (1)');
+$subscriber->create_extension;
+$pair->subscribe(
+	'tap',
 	publication => 'FOR TABLE items',
 	with => 'streaming = off');
-subscribe($publisher, $subscriber, 'paused',
-	publication => 'FOR TABLE others');
+$pair->subscribe('paused', publication => 'FOR TABLE others');
 
 sub dump_of_subscriber
 {
@@ -43,16 +42,16 @@ sub dump_of_subscriber
 	return $dump;
 }
 
-on_subscriber(
+$subscriber->sql(
 	q(SELECT parallel_apply.create_group('g', 3);
 	SELECT parallel_apply.add_subscription('g', 'tap');
 	SELECT parallel_apply.set_table_option('items', 'triggers', 'parallel');
 	SELECT parallel_apply.pause('paused')));
 like(dump_of_subscriber(), qr/parallel_apply/,
 	'a dump has its configuration');
-my $apply_pid = apply_pid($subscriber, 'tap');
+my $apply_pid = $subscriber->apply_pid('tap');
 
-on_publisher('INSERT INTO others VALUES (1)');
+$publisher->sql('INSERT INTO others VALUES (1)');
 my ($status, undef, $messages) =
   $subscriber->psql('postgres', $statements[0]);
 is($status, 0, $statements[0]);
@@ -63,10 +62,9 @@ for my $expected (
 {
 	like($messages, qr/\Q$expected\E\n?/, $expected);
 }
-wait_applied($publisher, $subscriber, 'paused');
-rows_equal($publisher, $subscriber, 'others',
-	'what was held by the pause is applied');
-is( on_subscriber(
+$publisher->wait_applied('paused');
+$pair->rows_equal('others', 'what was held by the pause is applied');
+is( $subscriber->sql(
 		q(SELECT (SELECT count(*) FROM pg_seclabel) + (SELECT count(*) FROM pg_shseclabel)
 		+ (SELECT count(*) FROM pg_foreign_server) + (SELECT count(*) FROM pg_foreign_data_wrapper)
 		+ (SELECT count(*) FROM pg_namespace WHERE nspname ~ 'parallel_apply'))
@@ -75,26 +73,26 @@ is( on_subscriber(
 	'no label, group or schema is left');
 unlike(dump_of_subscriber(), qr/parallel_apply/,
 	'nothing of it is in a dump');
-on_publisher('INSERT INTO items VALUES (2)');
-wait_applied($publisher, $subscriber, 'tap');
-rows_equal($publisher, $subscriber, 'items');
-is(apply_pid($subscriber, 'tap'),
+$publisher->sql('INSERT INTO items VALUES (2)');
+$publisher->wait_applied;
+$pair->rows_equal('items');
+is($subscriber->apply_pid('tap'),
 	$apply_pid, 'the apply worker is the same all the time');
 
 # A rollback keeps all of it.
-create_extension($subscriber);
-wait_for_pool($subscriber, 'tap');
-on_subscriber(
+$subscriber->create_extension;
+$subscriber->wait_for_pool('tap');
+$subscriber->sql(
 	q(SELECT parallel_apply.set_table_option('items', 'triggers', 'parallel');
 	SELECT parallel_apply.alter_subscription_config('tap', 3);
 	BEGIN; DROP EXTENSION parallel_apply CASCADE; ROLLBACK));
-is( on_subscriber(
+is( $subscriber->sql(
 		q(SELECT num_writers FROM parallel_apply.subscription_config WHERE subname = 'tap')
 	),
 	'3',
 	'a rolled back DROP EXTENSION keeps the configuration');
-wait_for_pool($subscriber, 'tap', 3);
-on_subscriber($statements[0]);
+$subscriber->wait_for_pool('tap', 3);
+$subscriber->sql($statements[0]);
 
 # The library
 $subscriber->adjust_conf('postgresql.conf', 'shared_preload_libraries', "''");
@@ -104,10 +102,9 @@ $subscriber->adjust_conf('postgresql.conf', $_, undef)
 $subscriber->restart;
 ok(-e $subscriber->data_dir . "/$file", "$file exists");
 unlink $subscriber->data_dir . "/$file" or die "$file: $!";
-on_publisher('INSERT INTO items VALUES (3)');
-wait_applied($publisher, $subscriber, 'tap');
-rows_equal($publisher, $subscriber, 'items',
-	'the server replicates without the library');
+$publisher->sql('INSERT INTO items VALUES (3)');
+$publisher->wait_applied;
+$pair->rows_equal('items', 'the server replicates without the library');
 unlike(dump_of_subscriber(), qr/parallel_apply/,
 	'nothing of it is in a dump');
 

@@ -24,46 +24,48 @@ use Test::More;
 my ($setting) = join("\n", blocks_of('README.md')) =~
   /^(parallel_apply\.writers_per_subscription = 1) /m;
 ok($setting, 'README.md: the setting');
-my ($publisher, $subscriber) = new_pair(subscriber_conf => "$setting\n");
+my ($pair, $publisher, $subscriber) =
+  new_pair(subscriber_conf => "$setting\n");
 
 run_manual_on($subscriber);
 
 ### a busy subscription to parallel apply and back, and no other one ############
 
-exec_both("CREATE TABLE $_ (id int PRIMARY KEY, amount int)")
+$pair->exec_both("CREATE TABLE $_ (id int PRIMARY KEY, amount int)")
   for 'orders', 'others';
-on_subscriber('ALTER TABLE orders ADD CHECK (amount >= 0)');
-on_publisher('INSERT INTO orders SELECT i, 0 FROM generate_series(11, 19) i');
+$subscriber->sql('ALTER TABLE orders ADD CHECK (amount >= 0)');
+$publisher->sql(
+	'INSERT INTO orders SELECT i, 0 FROM generate_series(11, 19) i');
 my $connstr = $publisher->connstr . ' dbname=postgres';
 for ([ 's', 'orders' ], [ 'other', 'others' ])
 {
 	my ($name, $table) = @$_;
-	on_publisher("CREATE PUBLICATION $name FOR TABLE $table");
-	on_subscriber(
+	$publisher->sql("CREATE PUBLICATION $name FOR TABLE $table");
+	$subscriber->sql(
 		"CREATE SUBSCRIPTION $name CONNECTION '$connstr' PUBLICATION $name WITH (disable_on_error = true, streaming = off)"
 	);
 	$subscriber->wait_for_subscription_sync($publisher, $name);
 }
 execute('README.md', 'CREATE EXTENSION');
 execute('README.md', 'SELECT parallel_apply.alter_subscription_config(');
-wait_for_pool($subscriber, 's', 4);
-wait_until(
+$subscriber->wait_for_pool('s', 4);
+$subscriber->wait_until(
 	q(count(*) = 1 FROM parallel_apply.subscriptions WHERE subname = 'other' AND reason = 'one writer is configured' AND lag IS NOT NULL),
 	'other is not native');
-wait_until(
+$subscriber->wait_until(
 	q(count(*) = 1 FROM parallel_apply.subscriptions WHERE subname = 's' AND state = 'parallel' AND lag IS NOT NULL),
 	's is not parallel');
 prints_what_is_written('README.md', 'SELECT subname, state, reason');
 
-my $apply_pid = apply_pid($subscriber, 's');
+my $apply_pid = $subscriber->apply_pid('s');
 execute_mentioned('README.md', 'SELECT parallel_apply.alter_');
-wait_for_pool($subscriber, 's', 0);
-on_publisher('INSERT INTO orders VALUES (20, 0)');
-wait_applied($publisher, $subscriber, 's');
-rows_equal($publisher, $subscriber, 'orders', 'PostgreSQL applies it again');
+$subscriber->wait_for_pool('s', 0);
+$publisher->sql('INSERT INTO orders VALUES (20, 0)');
+$publisher->wait_applied('s');
+$pair->rows_equal('orders', 'PostgreSQL applies it again');
 execute('README.md', 'SELECT parallel_apply.alter_subscription_config(');
-wait_for_pool($subscriber, 's', 4);
-is(apply_pid($subscriber, 's'),
+$subscriber->wait_for_pool('s', 4);
+is($subscriber->apply_pid('s'),
 	$apply_pid, 'with the same apply worker all the time');
 
 ### to look at it ##############################################################
@@ -95,37 +97,37 @@ execute($page, $_)
   for map { "SELECT parallel_apply.$_" } 'create_group(',
   'add_subscription(group_name', 'alter_group_config(',
   'alter_subscription_config(subscription_name';
-wait_for_pool($subscriber, 's', 0);
+$subscriber->wait_for_pool('s', 0);
 execute($page, q(SELECT parallel_apply.alter_subscription_config('s', NULL)));
-wait_for_pool($subscriber, 's', 8);
+$subscriber->wait_for_pool('s', 8);
 my ($export) = join('', blocks_of($page)) =~ /^psql .*-c '(SELECT .*)'/m;
-my $configuration = on_subscriber($export);
+my $configuration = $subscriber->sql($export);
 like(
 	$configuration,
 	qr/create_group\('reporting', 12\)/,
 	'export_config() has the group');
-on_subscriber(
+$subscriber->sql(
 	"DROP EXTENSION parallel_apply CASCADE; CREATE EXTENSION parallel_apply");
-on_subscriber($configuration);
-is(on_subscriber($export), $configuration,
-	'what it returns restores the configuration');
-wait_for_pool($subscriber, 's', 8);
+$subscriber->sql($configuration);
+is($subscriber->sql($export),
+	$configuration, 'what it returns restores the configuration');
+$subscriber->wait_for_pool('s', 8);
 
 ### to pause and to wait #######################################################
 
 $page = 'doc/functions.md';
 execute($page, q(SELECT parallel_apply.pause('s')));
-on_publisher('INSERT INTO orders VALUES (21, 0)');
+$publisher->sql('INSERT INTO orders VALUES (21, 0)');
 like(execute($page, 'SELECT parallel_apply.drain('),
 	qr/^ t$/m, 'the tables stand still');
-is(on_subscriber('SELECT count(*) FROM orders WHERE id = 21'),
+is($subscriber->sql('SELECT count(*) FROM orders WHERE id = 21'),
 	'0', 'nothing more is applied');
 execute($page, q(SELECT parallel_apply.resume('s')));
 my ($wait) = printed($page, 'SELECT parallel_apply.wait_for_lsn(');
-my $lsn = on_publisher('SELECT pg_current_wal_lsn()');
+my $lsn = $publisher->sql('SELECT pg_current_wal_lsn()');
 like(psql_prints($wait =~ s{'0/[0-9A-F]+', '30 s'}{'$lsn', '180 s'}r),
 	qr/^ t$/m, 'a position is waited for');
-rows_equal($publisher, $subscriber, 'orders');
+$pair->rows_equal('orders');
 
 ### a transaction that fails ###################################################
 
@@ -133,16 +135,17 @@ $page = 'doc/failures.md';
 
 sub make_it_fail
 {
-	on_publisher(
+	$publisher->sql(
 		q(BEGIN; INSERT INTO orders VALUES (1, -5);
 		UPDATE orders SET amount = 7 WHERE id = 11; COMMIT));
-	wait_until_failed();
+	$subscriber->wait_until_failed;
 	return;
 }
 
 sub repair
 {
-	on_subscriber('ALTER TABLE orders DROP CONSTRAINT orders_amount_check');
+	$subscriber->sql(
+		'ALTER TABLE orders DROP CONSTRAINT orders_amount_check');
 	return;
 }
 
@@ -151,30 +154,32 @@ prints_what_is_written($page, 'SELECT subname, remote_xid');
 prints_what_is_written($page,
 	'SELECT number, statement FROM parallel_apply.failed_changes');
 prints_what_is_written($page, 'SELECT parallel_apply.skip_transaction(');
-on_subscriber('ALTER SUBSCRIPTION s ENABLE');
-wait_applied($publisher, $subscriber, 's');
+$subscriber->sql('ALTER SUBSCRIPTION s ENABLE');
+$publisher->wait_applied('s');
 prints_what_is_written($page, 'SELECT id, subname');
 prints_what_is_written($page,
 	'SELECT number, statement FROM parallel_apply.skipped_changes');
 repair();
 execute($page, 'CALL parallel_apply.replay(1)');
-rows_equal($publisher, $subscriber, 'orders', 'the transaction is replayed');
+$pair->rows_equal('orders', 'the transaction is replayed');
 
 # The same by hand
-on_publisher('DELETE FROM orders WHERE id = 1');
-wait_applied($publisher, $subscriber, 's');
-on_subscriber('ALTER TABLE orders ADD CHECK (amount >= 0)');
+$publisher->sql('DELETE FROM orders WHERE id = 1');
+$publisher->wait_applied('s');
+$subscriber->sql('ALTER TABLE orders ADD CHECK (amount >= 0)');
 make_it_fail();
 execute($page, 'SELECT parallel_apply.skip_transaction(');
-on_subscriber('ALTER SUBSCRIPTION s ENABLE');
-wait_applied($publisher, $subscriber, 's');
+$subscriber->sql('ALTER SUBSCRIPTION s ENABLE');
+$publisher->wait_applied('s');
 repair();
 my @by_hand = grep { /^BEGIN;/ } blocks_of($page);
 is(scalar(@by_hand), 1, "$page: its changes by hand");
 psql_prints($by_hand[0]);
-rows_equal($publisher, $subscriber, 'orders', 'the changes are made by hand');
-is( on_subscriber('SELECT count(*) FROM parallel_apply.skipped_transactions'),
-	'0', 'and nothing is stored any more');
+$pair->rows_equal('orders', 'the changes are made by hand');
+is( $subscriber->sql(
+		'SELECT count(*) FROM parallel_apply.skipped_transactions'),
+	'0',
+	'and nothing is stored any more');
 
 finish(
 	$publisher, $subscriber,

@@ -12,21 +12,19 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-my ($publisher, $subscriber) = new_pair();
-exec_both(
+my ($pair, $publisher, $subscriber) = new_pair();
+$pair->exec_both(
 	q(CREATE TABLE items (id int PRIMARY KEY, v int);
 	CREATE TABLE alone (id int PRIMARY KEY, v int);
 	CREATE TABLE chosen (id int PRIMARY KEY)));
-on_subscriber(
+$subscriber->sql(
 	q(CREATE FUNCTION pass() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NEW; END';
 	CREATE TRIGGER alone BEFORE INSERT ON alone FOR EACH ROW EXECUTE FUNCTION pass();
 	ALTER TABLE alone ENABLE ALWAYS TRIGGER alone)
 );
-create_extension($subscriber);
-subscribe($publisher, $subscriber, 'tap',
-	publication => 'FOR TABLE items, alone');
-subscribe($publisher, $subscriber, 'chosen',
-	publication => 'FOR TABLE chosen');
+$subscriber->create_extension;
+$pair->subscribe('tap', publication => 'FOR TABLE items, alone');
+$pair->subscribe('chosen', publication => 'FOR TABLE chosen');
 
 # Assert that advice() for a subscription has no row with this condition.
 sub no_advice
@@ -34,7 +32,7 @@ sub no_advice
 	my ($subscription, $condition, $name) = @_;
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
 	return is(
-		on_subscriber(
+		$subscriber->sql(
 			"SELECT topic, level, advice, evidence FROM parallel_apply.advice('$subscription') WHERE $condition"
 		),
 		'', $name);
@@ -51,14 +49,14 @@ sub figures_become
 
 ### a subscription that is native on purpose ###################################
 
-on_subscriber(
+$subscriber->sql(
 	q(SELECT parallel_apply.alter_subscription_config('chosen', 1)));
-wait_for_pool($subscriber, 'chosen', 0);
-wait_until(
+$subscriber->wait_for_pool('chosen', 0);
+$subscriber->wait_until(
 	q(count(*) = 1 FROM parallel_apply.subscriptions WHERE subname = 'chosen' AND state = 'native'),
 	'it is not native');
-on_publisher('INSERT INTO chosen VALUES (1)');
-wait_applied($publisher, $subscriber, 'chosen');
+$publisher->sql('INSERT INTO chosen VALUES (1)');
+$publisher->wait_applied('chosen');
 no_advice(
 	'chosen',
 	q(level <> 'info'),
@@ -67,7 +65,7 @@ no_advice(
 	'chosen',
 	q(topic = 'writers'),
 	'and no advice to have more writers');
-is( on_subscriber(
+is( $subscriber->sql(
 		q(SELECT writers_wanted, writers_running FROM parallel_apply.subscriptions WHERE subname = 'chosen')
 	),
 	'0|0',
@@ -75,9 +73,9 @@ is( on_subscriber(
 
 ### transactions that fail again and again #####################################
 
-on_subscriber('INSERT INTO alone VALUES (1, 0)');
-on_publisher('INSERT INTO alone VALUES (1, 1)');
-wait_until(
+$subscriber->sql('INSERT INTO alone VALUES (1, 0)');
+$publisher->sql('INSERT INTO alone VALUES (1, 1)');
+$subscriber->wait_until(
 	q(attempts >= 3 FROM parallel_apply.failed_transactions WHERE subname = 'tap'),
 	'it does not fail again and again');
 no_advice(
@@ -85,11 +83,11 @@ no_advice(
 	q(topic IN ('retries', 'fallback', 'exclusive_table')),
 	'attempts that fail are no reason for advice');
 my $stats = q(FROM parallel_apply.subscription_stats WHERE subname = 'tap');
-is(on_subscriber("SELECT transactions, exclusive_table $stats"),
+is($subscriber->sql("SELECT transactions, exclusive_table $stats"),
 	'0|0', 'and are not counted as transactions');
-on_subscriber('DELETE FROM alone WHERE id = 1');
-wait_applied($publisher, $subscriber, 'tap');
-rows_equal($publisher, $subscriber, 'alone');
+$subscriber->sql('DELETE FROM alone WHERE id = 1');
+$publisher->wait_applied;
+$pair->rows_equal('alone');
 figures_become(
 	"SELECT transactions, exclusive_table $stats",
 	'1|1',
@@ -104,16 +102,16 @@ no_advice(
 # By writers, and then by the apply worker
 for my $participation ('off', 'on')
 {
-	reload_with($subscriber,
+	$subscriber->reload_with(
 		"parallel_apply.leader_participation = $participation");
 	my $base = $participation eq 'on' ? 1000 : 0;
-	on_publisher(join '',
+	$publisher->sql(join '',
 		map { "INSERT INTO items VALUES ($base + $_, 0);\n" } 1 .. 200);
-	on_publisher("UPDATE items SET v = 1 WHERE id > $base");
-	on_publisher("DELETE FROM items WHERE id = $base + 1");
-	wait_applied($publisher, $subscriber, 'tap');
+	$publisher->sql("UPDATE items SET v = 1 WHERE id > $base");
+	$publisher->sql("DELETE FROM items WHERE id = $base + 1");
+	$publisher->wait_applied;
 }
-rows_equal($publisher, $subscriber, 'items');
+$pair->rows_equal('items');
 my $from_tables = q(FROM parallel_apply.tables WHERE subname = 'tap');
 figures_become(
 	"SELECT sum(inserts), sum(updates), sum(deletes) $from_tables",
@@ -123,7 +121,7 @@ figures_become(
 	"SELECT inserts, updates, deletes, transactions $stats",
 	'401|400|2|405',
 	'and so are those of the subscription');
-is( on_subscriber(
+is( $subscriber->sql(
 		"SELECT leader_transactions <= native_transactions, native_transactions <= transactions, exclusive_table <= transactions $stats"
 	),
 	't|t|t',

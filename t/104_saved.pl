@@ -12,10 +12,10 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-my ($publisher, $subscriber) = new_pair();
-exec_both('CREATE TABLE items (id int PRIMARY KEY, v int)');
-create_extension($subscriber);
-subscribe($publisher, $subscriber, 'tap');
+my ($pair, $publisher, $subscriber) = new_pair();
+$pair->exec_both('CREATE TABLE items (id int PRIMARY KEY, v int)');
+$subscriber->create_extension;
+$pair->subscribe('tap');
 my $saved = $subscriber->data_dir . '/pg_stat/parallel_apply.stat';
 
 my $counters = q(concat_ws(' ', s.transactions, s.stats_reset,
@@ -27,7 +27,7 @@ my $counters = q(concat_ws(' ', s.transactions, s.stats_reset,
 
 sub counters
 {
-	return on_subscriber("SELECT $counters");
+	return $subscriber->sql("SELECT $counters");
 }
 
 # Apply three INSERTs, and an UPDATE and a DELETE of which the second finds no row.  When
@@ -35,29 +35,31 @@ sub counters
 sub count_changes
 {
 	my $rounds =
-	  on_subscriber('SELECT inserts / 3 + 1 FROM parallel_apply.tables');
-	on_publisher(
+	  $subscriber->sql('SELECT inserts / 3 + 1 FROM parallel_apply.tables');
+	$publisher->sql(
 		q(INSERT INTO items SELECT (SELECT coalesce(max(id), 0) FROM items) + i, 0
 			FROM generate_series(1, 3) i;
 		UPDATE items SET v = v + 1 WHERE id = (SELECT max(id) FROM items);));
-	wait_applied($publisher, $subscriber, 'tap');
-	on_subscriber('DELETE FROM items WHERE id = (SELECT max(id) FROM items)');
-	on_publisher('DELETE FROM items WHERE id = (SELECT max(id) FROM items)');
-	wait_until(
+	$publisher->wait_applied;
+	$subscriber->sql(
+		'DELETE FROM items WHERE id = (SELECT max(id) FROM items)');
+	$publisher->sql(
+		'DELETE FROM items WHERE id = (SELECT max(id) FROM items)');
+	$subscriber->wait_until(
 		"inserts = 3 * $rounds AND updates = $rounds AND missing = $rounds
 		FROM parallel_apply.tables",
 		'the changes are not counted: ' . counters());
-	wait_applied($publisher, $subscriber, 'tap');
-	on_subscriber('ALTER SUBSCRIPTION tap DISABLE');
-	wait_until('pid IS NULL FROM parallel_apply.subscriptions',
+	$publisher->wait_applied;
+	$subscriber->sql('ALTER SUBSCRIPTION tap DISABLE');
+	$subscriber->wait_until('pid IS NULL FROM parallel_apply.subscriptions',
 		'the apply worker does not exit');
 	return counters();
 }
 
 sub enable
 {
-	on_subscriber('ALTER SUBSCRIPTION tap ENABLE');
-	wait_for_pool($subscriber, 'tap');
+	$subscriber->sql('ALTER SUBSCRIPTION tap ENABLE');
+	$subscriber->wait_for_pool('tap');
 	return;
 }
 
@@ -80,7 +82,7 @@ sub nothing_is_counted
 {
 	my ($why) = @_;
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
-	is( on_subscriber(
+	is( $subscriber->sql(
 			q(SELECT concat_ws(' ', count(transactions), (SELECT count(*) FROM parallel_apply.conflicts),
 				(SELECT concat_ws(' ', inserts, updates, deletes, missing) FROM parallel_apply.tables))
 			FROM parallel_apply.subscription_stats)),
@@ -130,7 +132,7 @@ $subscriber->start;
 nothing_is_counted('an immediate shutdown resets the counters');
 ok(!-e $saved, 'and no file remains');
 
-rows_equal($publisher, $subscriber, 'items');
+$pair->rows_equal('items');
 finish($publisher, $subscriber,
 	qr/FATAL: +terminating .* due to administrator command/);
 done_testing();

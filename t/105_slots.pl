@@ -13,24 +13,24 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-my ($publisher, $subscriber) = new_pair(subscriber_conf => <<~'CONF');
+my ($pair, $publisher, $subscriber) = new_pair(subscriber_conf => <<~'CONF');
 	max_logical_replication_workers = 2
 	parallel_apply.writers_per_subscription = 2
 	parallel_apply.max_batch_transactions = 1
 	CONF
-create_extension($subscriber);
-exec_both(
+$subscriber->create_extension;
+$pair->exec_both(
 	"CREATE TABLE of_$_ (id int PRIMARY KEY, v int); INSERT INTO of_$_ VALUES (0, 0), (1, 0)"
 ) for qw(first second third fourth);
 
 sub begin
 {
 	my ($name) = @_;
-	subscribe(
-		$publisher, $subscriber, $name,
+	$pair->subscribe(
+		$name,
 		publication => "FOR TABLE of_$name",
 		with => 'copy_data = off');
-	wait_for_pool($subscriber, $name, 2);
+	$subscriber->wait_for_pool($name, 2);
 	return;
 }
 
@@ -40,19 +40,18 @@ sub wait_for_row
 	my ($name) = @_;
 	my $table = "of_$name";
 	my $lock =
-	  hold($subscriber, "SELECT FROM $table WHERE id = 0 FOR UPDATE");
-	on_publisher(
+	  $subscriber->hold("SELECT FROM $table WHERE id = 0 FOR UPDATE");
+	$publisher->sql(
 		"BEGIN; UPDATE $table SET v = v + 1 WHERE id = 0;
 		UPDATE $table SET v = v + 1 WHERE id = 1; COMMIT;
 		BEGIN; UPDATE $table SET v = v + 1 WHERE id = 1; COMMIT;");
-	states_become(
-		$subscriber,
+	$subscriber->states_become(
 		'waiting for lock, waiting for dependency',
 		"$name: a transaction waits for a row");
 	$lock->query_safe('COMMIT');
 	$lock->quit;
-	wait_applied($publisher, $subscriber, $name);
-	wait_until(
+	$publisher->wait_applied($name);
+	$subscriber->wait_until(
 		"EXISTS (SELECT FROM parallel_apply.hot_keys WHERE subname = '$name')
 		AND EXISTS (SELECT FROM parallel_apply.subscription_stats WHERE subname = '$name' AND updates >= 3)",
 		'the wait and the changes are not counted');
@@ -64,7 +63,7 @@ sub counted
 {
 	my ($expected, $name) = @_;
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
-	is( on_subscriber(
+	is( $subscriber->sql(
 			q(SELECT string_agg(format('%s %s %s', subname, updates, waits), ', ' ORDER BY subname)
 			FROM parallel_apply.subscription_stats LEFT JOIN
 				(SELECT subid, sum(waits) AS waits FROM parallel_apply.hot_keys
@@ -83,12 +82,12 @@ counted('first 3 1, second 0 ',
 wait_for_row('second');
 counted('first 3 1, second 3 1', 'each counts its own changes and waits');
 
-on_subscriber('ALTER SUBSCRIPTION first DISABLE');
-wait_until(
+$subscriber->sql('ALTER SUBSCRIPTION first DISABLE');
+$subscriber->wait_until(
 	q(pid IS NULL FROM parallel_apply.subscriptions WHERE subname = 'first'),
 	'the apply worker does not exit');
-on_subscriber('DROP SUBSCRIPTION second');
-is( on_subscriber(
+$subscriber->sql('DROP SUBSCRIPTION second');
+is( $subscriber->sql(
 		q(SELECT string_agg(DISTINCT coalesce(subname, 'none'), ' ') FROM parallel_apply.hot_keys)
 	),
 	'first',
@@ -107,14 +106,14 @@ counted(
 	'fourth 0 , third 3 1',
 	'where no slot is free, one that has no apply worker loses its own, all of it'
 );
-on_subscriber('DROP SUBSCRIPTION fourth');
-on_subscriber('ALTER SUBSCRIPTION first ENABLE');
-wait_for_pool($subscriber, 'first', 2);
+$subscriber->sql('DROP SUBSCRIPTION fourth');
+$subscriber->sql('ALTER SUBSCRIPTION first ENABLE');
+$subscriber->wait_for_pool('first', 2);
 counted('first 0 , third 3 1', 'and later begins at zero');
 wait_for_row('first');
 counted('first 3 1, third 3 1', 'and counts again');
 
-rows_equal($publisher, $subscriber, "of_$_") for qw(first third);
+$pair->rows_equal("of_$_") for qw(first third);
 finish($publisher, $subscriber,
 	qr/FATAL: +terminating .* due to administrator command/);
 done_testing();

@@ -23,7 +23,7 @@ use Test::More;
 plan skip_all => 'needs Patroni and etcd (make check-patroni gets them)'
   unless is_installed('patroni') && is_installed('etcd');
 
-my ($publisher, $one) = new_pair(
+my ($pair, $publisher, $one) = new_pair(
 	subscriber_conf => q(
 		wal_level = replica
 		max_wal_senders = 4
@@ -175,8 +175,8 @@ sub goes_on
 			'postgres',
 			q(SELECT state = 'parallel' FROM parallel_apply.subscriptions)),
 		"$name is parallel");
-	wait_for_pool($leader, 'tap');
-	ok(eval { wait_for_progress($leader); 1 }, 'and apply continues');
+	$leader->wait_for_pool('tap');
+	ok(eval { $leader->wait_for_progress; 1 }, 'and apply continues');
 	return;
 }
 
@@ -188,13 +188,13 @@ sub step
 {
 	my ($name, $leader, $sub) = @_;
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
-	my $load = start_accounts_load($publisher, 300, '-T', 900);
-	wait_for_progress($former_leader) if defined $former_leader;
+	my $load = $publisher->start_accounts_load(300, '-T', 900);
+	$former_leader->wait_for_progress if defined $former_leader;
 	$sub->();
 	wait_for_role($leader, 'primary');
 	goes_on($leader, $name);
 	end_load($load);
-	accounts_are_equal("after $name", $publisher, $leader);
+	$pair->accounts_are_equal("after $name", $publisher, $leader);
 	$former_leader = $leader;
 	return;
 }
@@ -227,7 +227,7 @@ sub restart_with
 			$node,
 			'been restarted',
 			sub { $_[0]{state} eq 'running' && !$_[0]{pending_restart} });
-		is($node->safe_psql('postgres', 'SHOW max_worker_processes'),
+		is($node->sql('SHOW max_worker_processes'),
 			$value, 'with that setting');
 		# The standby has to replay that the primary has fewer.
 		wait_for_role($two, 'synchronous');
@@ -239,9 +239,9 @@ sub restart_with
 ### steps ####################################################################
 
 # A subscriber that exists already becomes the first member.
-create_accounts();
-create_extension($one);
-subscribe($publisher, $one, 'tap', with => 'synchronous_commit = on');
+$pair->create_accounts;
+$one->create_extension;
+$pair->subscribe('tap', with => 'synchronous_commit = on');
 $one->stop;
 start_etcd();
 step(
@@ -286,7 +286,8 @@ step(
 		wait_for_role($two, 'synchronous');
 	});
 $one->wait_for_catchup($two);
-rows_equal($publisher, $two, 'history', 'and it has all rows as a standby');
+PapplyPair->new($publisher, $two)
+  ->rows_equal('history', 'and it has all rows as a standby');
 
 ### the end ##################################################################
 
@@ -300,6 +301,6 @@ my $has_ended =
   qr/FATAL: +(could not (connect to the primary server|receive data from WAL stream|start WAL streaming|send end-of-streaming message to primary): |highest timeline \d+ of the primary is behind recovery timeline|terminating (walreceiver process|logical replication worker|connection) due to (administrator command|unexpected postmaster exit))/;
 my $cannot_follow =
   qr/(two|subscriber) ERROR: +(replication slot "(two|subscriber)" does not exist|requested starting point \S+ on timeline \d+ is not in this server's history)/;
-log_is_clean($_, $has_ended, $cannot_follow) for $one, $two;
+$_->log_is_clean($has_ended, $cannot_follow) for $one, $two;
 finish($publisher);
 done_testing();

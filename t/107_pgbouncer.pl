@@ -22,11 +22,11 @@ my ($version) = `pgbouncer --version` =~ /^PgBouncer (\d+\.\d+)/
   or die 'the version of PgBouncer is unknown';
 note("PgBouncer $version");
 
-my ($publisher, $subscriber) = new_pair();
-create_accounts();
-exec_both('CREATE TABLE items (id int PRIMARY KEY, v int)');
-create_extension($subscriber);
-subscribe($publisher, $subscriber, 'tap', with => 'disable_on_error = true');
+my ($pair, $publisher, $subscriber) = new_pair();
+$pair->create_accounts;
+$pair->exec_both('CREATE TABLE items (id int PRIMARY KEY, v int)');
+$subscriber->create_extension;
+$pair->subscribe('tap', with => 'disable_on_error = true');
 
 # Start PgBouncer before a server.  Return a node whose methods connect by it.
 sub pooled
@@ -63,7 +63,7 @@ my ($to_publisher, $to_subscriber) = map { pooled($_) } $publisher,
 sub ask
 {
 	my ($sql) = @_;
-	return $to_subscriber->safe_psql('postgres', $sql);
+	return $to_subscriber->sql($sql);
 }
 
 # Execute two functions in different sessions, and assert that they are.
@@ -71,9 +71,9 @@ sub executed_apart
 {
 	my ($first, $second, $name) = @_;
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
-	my $one = hold($to_subscriber, 'SELECT 1');
+	my $one = $to_subscriber->hold('SELECT 1');
 	my $pid = ask("SELECT pg_backend_pid() FROM $first");
-	my $other = hold($to_subscriber, 'SELECT 1');
+	my $other = $to_subscriber->hold('SELECT 1');
 	end_transaction($one);
 	isnt(ask("SELECT pg_backend_pid() FROM $second"), $pid, $name);
 	end_transaction($other);
@@ -105,8 +105,8 @@ sub is_readable
 	return $status == 0;
 }
 
-my $load = start_accounts_load($to_publisher, 300);
-wait_for_progress($to_subscriber);
+my $load = $to_publisher->start_accounts_load(300);
+$to_subscriber->wait_for_progress;
 is(join(' ', grep { !is_readable($_) } @views),
 	'', 'all views can be read while transactions are applied');
 executed_apart(
@@ -114,7 +114,7 @@ executed_apart(
 	q(parallel_apply.drain('tap')),
 	'one session pauses apply, another one waits for what was received');
 my $count = ask('SELECT count(*) FROM history');
-my $lsn = $to_publisher->safe_psql('postgres',
+my $lsn = $to_publisher->sql(
 	'INSERT INTO items VALUES (1, 0) RETURNING pg_current_wal_insert_lsn()');
 is(ask("SELECT parallel_apply.wait_for_lsn('tap', '$lsn', '100 ms')"),
 	'f', 'a third one waits in vain for what comes later');
@@ -127,23 +127,23 @@ executed_apart(
 	'one session resumes it, another one waits for a position');
 is(ask('SELECT count(*) FROM items'), 1, 'after which its row is there');
 end_load($load);
-accounts_are_equal('after a load that was pooled');
+$pair->accounts_are_equal('after a load that was pooled');
 
 ### a transaction that fails #################################################
 
 ask('INSERT INTO items VALUES (2, 0)');
-$to_publisher->safe_psql('postgres', 'INSERT INTO items VALUES (2, 1)');
-wait_until_failed();
+$to_publisher->sql('INSERT INTO items VALUES (2, 1)');
+$subscriber->wait_until_failed;
 is(ask(q(SELECT count(*) FROM parallel_apply.failed_changes('tap'))),
 	1, 'a failed transaction is shown');
 my $id = ask(q(SELECT parallel_apply.skip_transaction('tap')));
 ask('ALTER SUBSCRIPTION tap ENABLE');
-wait_applied($publisher, $subscriber, 'tap');
+$publisher->wait_applied;
 is(ask("SELECT count(*) FROM parallel_apply.skipped_changes($id)"),
 	1, 'skipped, and stored');
 ask('DELETE FROM items WHERE id = 2');
 ask("CALL parallel_apply.replay($id)");
-rows_equal($publisher, $subscriber, 'items', 'and replayed');
+$pair->rows_equal('items', 'and replayed');
 
 ### configuration ############################################################
 
@@ -151,7 +151,7 @@ ask(q(SELECT parallel_apply.set_table_option('items', 'triggers', 'parallel'))
 );
 ask(q(SELECT parallel_apply.create_group('reporting', 3)));
 ask(q(SELECT parallel_apply.add_subscription('reporting', 'tap')));
-wait_for_pool($to_subscriber, 'tap', 3);
+$to_subscriber->wait_for_pool('tap', 3);
 pass('a group has as many writers as one session has declared');
 ask(q(SELECT parallel_apply.remove_subscription('reporting', 'tap')));
 ask(q(SELECT parallel_apply.drop_group('reporting')));
@@ -176,8 +176,8 @@ else
 	is($status, 0,
 		'a subscription can connect by a PgBouncer that has replication connections'
 	);
-	wait_for_pool($subscriber, 'pooled');
-	on_subscriber('DROP SUBSCRIPTION pooled');
+	$subscriber->wait_for_pool('pooled');
+	$subscriber->sql('DROP SUBSCRIPTION pooled');
 }
 
 PapplyNode::end_sessions_of($_) for $to_publisher, $to_subscriber;

@@ -15,11 +15,12 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-my ($publisher, $subscriber) = new_pair();
-exec_both('CREATE TABLE orders (id int PRIMARY KEY, amount int)');
-on_publisher('INSERT INTO orders SELECT i, 0 FROM generate_series(1, 300) i');
-create_extension($subscriber);
-subscribe($publisher, $subscriber, 's', publication => 'FOR TABLE orders');
+my ($pair, $publisher, $subscriber) = new_pair();
+$pair->exec_both('CREATE TABLE orders (id int PRIMARY KEY, amount int)');
+$publisher->sql(
+	'INSERT INTO orders SELECT i, 0 FROM generate_series(1, 300) i');
+$subscriber->create_extension;
+$pair->subscribe('s', publication => 'FOR TABLE orders');
 run_manual_on($subscriber);
 
 # Assert that advice() has that many rows of a topic.
@@ -38,16 +39,16 @@ sub advice_has
 ### a trigger ##################################################################
 
 my $page = 'doc/monitoring.md';
-on_subscriber(
+$subscriber->sql(
 	q(CREATE TABLE audit (id int);
 	CREATE FUNCTION audit() RETURNS trigger LANGUAGE plpgsql AS
 		'BEGIN INSERT INTO public.audit VALUES (NEW.id); RETURN NEW; END';
 	CREATE TRIGGER audit BEFORE UPDATE ON orders FOR EACH ROW EXECUTE FUNCTION audit();
 	ALTER TABLE orders ENABLE ALWAYS TRIGGER audit));
-on_publisher(join '',
+$publisher->sql(join '',
 	map { "UPDATE orders SET amount = 1 WHERE id = $_;\n" } 1 .. 100);
-wait_applied($publisher, $subscriber, 's');
-wait_until(
+$publisher->wait_applied('s');
+$subscriber->wait_until(
 	q(exclusive_table = 100 FROM parallel_apply.subscription_stats WHERE subname = 's'),
 	'the transactions are not counted');
 prints_what_is_written($page,
@@ -56,26 +57,27 @@ prints_what_is_written($page,
 execute($page, 'SELECT parallel_apply.set_table_option(');
 prints_what_is_written($page, 'SELECT relname, apply_mode');
 advice_has(0, 'exclusive_table', 'the advice is gone');
-on_publisher(join '',
+$publisher->sql(join '',
 	map { "UPDATE orders SET amount = 2 WHERE id = $_;\n" } 1 .. 100);
-wait_applied($publisher, $subscriber, 's');
-wait_until(
+$publisher->wait_applied('s');
+$subscriber->wait_until(
 	q(transactions >= 200 FROM parallel_apply.subscription_stats WHERE subname = 's'),
 	'the transactions are not counted');
-is( on_subscriber(
+is( $subscriber->sql(
 		q(SELECT exclusive_table FROM parallel_apply.subscription_stats WHERE subname = 's')
 	),
 	100,
 	'transactions are no longer applied alone');
-is(on_subscriber('SELECT count(*) FROM audit'),
+is($subscriber->sql('SELECT count(*) FROM audit'),
 	200, 'and fire the trigger all the same');
 
 ### a row that many transactions change ########################################
 
-on_subscriber(q(SELECT parallel_apply.reset_stats('s')));
-my $session = hold($subscriber, 'SELECT FROM orders WHERE id = 1 FOR UPDATE');
-on_publisher("UPDATE orders SET amount = amount + 1 WHERE id = 1;\n" x 200);
-wait_until(
+$subscriber->sql(q(SELECT parallel_apply.reset_stats('s')));
+my $session = $subscriber->hold('SELECT FROM orders WHERE id = 1 FOR UPDATE');
+$publisher->sql(
+	"UPDATE orders SET amount = amount + 1 WHERE id = 1;\n" x 200);
+$subscriber->wait_until(
 	q(count(*) FILTER (WHERE state = 'waiting for lock') = 1
 		AND count(*) FILTER (WHERE state = 'waiting for dependency') >= 1
 	FROM parallel_apply.writers WHERE subname = 's'),
@@ -85,7 +87,7 @@ wait_until(
 
 prints_what_is_written($page, 'SELECT advice FROM');
 prints_what_is_written($page, 'SELECT state, blocked_by');
-is( on_subscriber(
+is( $subscriber->sql(
 		q(SELECT blocked_by FROM parallel_apply.writers WHERE state = 'waiting for lock')
 	),
 	'{' . $session->query_safe('SELECT pg_backend_pid()') . '}',
@@ -93,26 +95,26 @@ is( on_subscriber(
 advice_has(0, 'publisher', 'the publisher is not blamed');
 $session->query_safe('COMMIT');
 $session->quit;
-wait_applied($publisher, $subscriber, 's');
+$publisher->wait_applied('s');
 advice_has(0, 'lock', 'the advice is gone when the session has ended');
 prints_what_is_written($page, 'SELECT relname, cause, key');
-rows_equal($publisher, $subscriber, 'orders');
+$pair->rows_equal('orders');
 
 ### rows that are missing ######################################################
 
-is(on_subscriber('SELECT count(*) FROM parallel_apply.conflicts'),
+is($subscriber->sql('SELECT count(*) FROM parallel_apply.conflicts'),
 	'0', 'no row is missing yet');
-on_subscriber('DELETE FROM orders WHERE id IN (201, 202, 203)');
+$subscriber->sql('DELETE FROM orders WHERE id IN (201, 202, 203)');
 my $missing = 0;
 for my $change (
 	'UPDATE orders SET amount = 9 WHERE id = 201',
 	'UPDATE orders SET amount = 9 WHERE id = 202',
 	'DELETE FROM orders WHERE id = 203')
 {
-	on_publisher($change);
-	wait_applied($publisher, $subscriber, 's');
+	$publisher->sql($change);
+	$publisher->wait_applied('s');
 	$missing++;
-	wait_until(
+	$subscriber->wait_until(
 		"sum(update_missing + delete_missing) = $missing FROM parallel_apply.conflicts",
 		'a missing row is not counted');
 }
@@ -120,21 +122,21 @@ prints_what_is_written($page, 'SELECT relname, update_missing');
 prints_what_is_written($page,
 	'SELECT level, advice FROM parallel_apply.advice(\'s\') WHERE topic = \'conflicts\''
 );
-is( on_subscriber(
+is( $subscriber->sql(
 		q(SELECT missing FROM parallel_apply.tables WHERE relname = 'orders')
 	),
 	'3',
 	'parallel_apply.tables has the same number');
-on_subscriber(
+$subscriber->sql(
 	q(SET session_replication_role = replica; INSERT INTO orders VALUES (201, 9), (202, 9))
 );
 execute($page, 'SELECT parallel_apply.reset_stats(');
-on_publisher('UPDATE orders SET amount = 10 WHERE id = 201');
-wait_applied($publisher, $subscriber, 's');
+$publisher->sql('UPDATE orders SET amount = 10 WHERE id = 201');
+$publisher->wait_applied('s');
 advice_has(0, 'conflicts', 'nothing is missing after the repair');
-is(on_subscriber('SELECT count(*) FROM parallel_apply.conflicts'),
+is($subscriber->sql('SELECT count(*) FROM parallel_apply.conflicts'),
 	'0', 'and nothing is counted');
-rows_equal($publisher, $subscriber, 'orders');
+$pair->rows_equal('orders');
 
 ### views, functions and settings ##############################################
 

@@ -14,15 +14,15 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 
 # There are slots for five writers besides the launcher and two apply workers.
-my ($publisher, $subscriber) =
+my ($pair, $publisher, $subscriber) =
   new_pair(subscriber_conf =>
 	  "restart_after_crash = on\nmax_worker_processes = 8\nmax_logical_replication_workers = 4\nmax_sync_workers_per_subscription = 1\n"
   );
-exec_both('CREATE TABLE orders (id int PRIMARY KEY, amount int)');
-exec_both('CREATE TABLE others (id int PRIMARY KEY)');
-create_extension($subscriber);
-subscribe($publisher, $subscriber, 's', publication => 'FOR TABLE orders');
-on_subscriber(
+$pair->exec_both('CREATE TABLE orders (id int PRIMARY KEY, amount int)');
+$pair->exec_both('CREATE TABLE others (id int PRIMARY KEY)');
+$subscriber->create_extension;
+$pair->subscribe('s', publication => 'FOR TABLE orders');
+$subscriber->sql(
 	q(SELECT parallel_apply.set_table_option('orders', 'triggers', 'parallel'))
 );
 run_manual_on($subscriber);
@@ -31,11 +31,10 @@ sub apply_continues
 {
 	my ($when) = @_;
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
-	on_publisher(
+	$publisher->sql(
 		'INSERT INTO orders SELECT coalesce(max(id), 0) + 1, 0 FROM orders');
-	wait_applied($publisher, $subscriber, 's');
-	rows_equal($publisher, $subscriber, 'orders',
-		"orders is equal on both sides $when");
+	$publisher->wait_applied('s');
+	$pair->rows_equal('orders', "orders is equal on both sides $when");
 	return;
 }
 
@@ -52,42 +51,43 @@ prints_what_is_written($page, $_)
   q(SELECT parallel_apply.alter_subscription_config('s', 65)),
   q(SELECT parallel_apply.add_subscription('nosuch', 's')),
   q(SELECT parallel_apply.pause('nosuch'));
-is(on_subscriber('SHOW parallel_apply.writers_per_subscription'),
+is($subscriber->sql('SHOW parallel_apply.writers_per_subscription'),
 	'4', 'the setting is unchanged');
-wait_for_pool($subscriber, 's', 4);
+$subscriber->wait_for_pool('s', 4);
 prints_what_is_written($page,
 	q(SELECT parallel_apply.alter_subscription_config('s', 20)));
-wait_until(
+$subscriber->wait_until(
 	q(state = 'degraded' AND writers_running = 6 FROM parallel_apply.subscriptions WHERE subname = 's'),
 	'it does not show that there are too few worker slots');
 prints_what_is_written($page, 'SELECT state, reason');
 apply_continues('with fewer writers than configured');
-on_subscriber(q(SELECT parallel_apply.alter_subscription_config('s', NULL)));
-wait_until(
+$subscriber->sql(
+	q(SELECT parallel_apply.alter_subscription_config('s', NULL)));
+$subscriber->wait_until(
 	q(state = 'parallel' AND writers_running = 4 FROM parallel_apply.subscriptions WHERE subname = 's'),
 	'the state does not recover');
 
 # A line of postgresql.conf that is wrong
-reload_with($subscriber, 'parallel_apply.queue_size = nonsense');
+$subscriber->reload_with('parallel_apply.queue_size = nonsense');
 $subscriber->wait_for_log(
 	qr/LOG:  invalid value for parameter "parallel_apply.queue_size": "nonsense"/
 );
-is(on_subscriber('SHOW parallel_apply.queue_size'),
+is($subscriber->sql('SHOW parallel_apply.queue_size'),
 	'32MB', 'a wrong line of the file is ignored');
-reload_with($subscriber, 'parallel_apply.queue_size = 32MB');
+$subscriber->reload_with('parallel_apply.queue_size = 32MB');
 
 ### dump and restore ###########################################################
 
-on_subscriber(
+$subscriber->sql(
 	q(SELECT parallel_apply.create_group('reporting', 3);
 	SELECT parallel_apply.add_subscription('reporting', 's')));
-wait_for_pool($subscriber, 's', 3);
-on_subscriber(q(SELECT parallel_apply.pause('s')));
+$subscriber->wait_for_pool('s', 3);
+$subscriber->sql(q(SELECT parallel_apply.pause('s')));
 my $export = 'SELECT parallel_apply.export_config()';
-my $configuration = on_subscriber($export);
+my $configuration = $subscriber->sql($export);
 my $dump = $subscriber->basedir . '/app.dump';
 run_program($page, 'pg_dump -Fc', 'app.dump' => $dump, app => 'postgres');
-on_subscriber('CREATE DATABASE app');
+$subscriber->sql('CREATE DATABASE app');
 run_program($page, 'pg_restore -d', 'app.dump' => $dump);
 is($subscriber->safe_psql('app', $export),
 	$configuration,
@@ -107,11 +107,11 @@ is( $subscriber->safe_psql(
 	'the restored subscription is disabled');
 $subscriber->safe_psql('app',
 	'ALTER SUBSCRIPTION s SET (slot_name = NONE); DROP SUBSCRIPTION s');
-on_subscriber('DROP DATABASE app');
-on_subscriber(q(SELECT parallel_apply.resume('s')));
+$subscriber->sql('DROP DATABASE app');
+$subscriber->sql(q(SELECT parallel_apply.resume('s')));
 
 my $list = $subscriber->basedir . '/app.list';
-on_publisher('CREATE DATABASE app');
+$publisher->sql('CREATE DATABASE app');
 run_manual_on($publisher);
 run_program(
 	$page,
@@ -132,7 +132,7 @@ is( $publisher->safe_psql(
 	'without the library, the rest is restored');
 $publisher->safe_psql('app',
 	'ALTER SUBSCRIPTION s SET (slot_name = NONE); DROP SUBSCRIPTION s');
-on_publisher('DROP DATABASE app');
+$publisher->sql('DROP DATABASE app');
 run_manual_on($subscriber);
 apply_continues('after the dump');
 
@@ -143,54 +143,54 @@ run_manual_on($publisher);
 execute($page, 'ALTER SYSTEM SET synchronous_standby_names');
 execute($page, 'SELECT pg_reload_conf()');
 run_manual_on($subscriber);
-my $old = apply_pid($subscriber, 's');
+my $old = $subscriber->apply_pid('s');
 execute($page, 'ALTER SUBSCRIPTION s DISABLE');
-wait_until(
+$subscriber->wait_until(
 	q(count(*) = 0 FROM pg_stat_activity WHERE backend_type ~ 'parallel_apply writer|logical replication (apply )?worker'),
 	'the subscription does not stop');
 execute($page, 'ALTER SUBSCRIPTION s ENABLE');
-isnt(apply_pid($subscriber, 's'),
+isnt($subscriber->apply_pid('s'),
 	$old, 'the subscription has connected again');
-wait_for_pool($subscriber, 's', 3);
-wait_for_sync_state($publisher, 's', 'sync');
+$subscriber->wait_for_pool('s', 3);
+$publisher->wait_for_sync_state('s', 'sync');
 run_manual_on($publisher);
 prints_what_is_written($page, 'SELECT application_name');
 
 for my $id (101 .. 103)
 {
-	on_publisher(
+	$publisher->sql(
 		"SET synchronous_commit = remote_apply; INSERT INTO orders VALUES ($id, 0)"
 	);
-	is(on_subscriber("SELECT count(*) FROM orders WHERE id = $id"),
+	is($subscriber->sql("SELECT count(*) FROM orders WHERE id = $id"),
 		'1', 'a commit that has returned is visible on the subscriber');
 }
 
 # A pause, which the manual warns of
-on_subscriber(q(SELECT parallel_apply.pause('s')));
+$subscriber->sql(q(SELECT parallel_apply.pause('s')));
 my $session = $publisher->background_psql('postgres');
 $session->query_until(qr/begun/,
 	"\\echo begun\nINSERT INTO orders VALUES (104, 0);\n");
 $publisher->poll_query_until('postgres',
 	q(SELECT count(*) = 1 FROM pg_stat_activity WHERE wait_event = 'SyncRep'))
   or die 'the commit does not wait';
-is(on_subscriber('SELECT count(*) FROM orders WHERE id = 104'),
+is($subscriber->sql('SELECT count(*) FROM orders WHERE id = 104'),
 	'0', 'a commit waits while the subscription is paused');
-on_subscriber(q(SELECT parallel_apply.resume('s')));
+$subscriber->sql(q(SELECT parallel_apply.resume('s')));
 $session->quit;
 apply_continues('with a synchronous standby');
-on_publisher(
+$publisher->sql(
 	'ALTER SYSTEM RESET synchronous_standby_names; SELECT pg_reload_conf()');
 
 ### restarts and crashes #######################################################
 
 $page = 'doc/operation.md';
 run_manual_on($subscriber);
-wait_until(
+$subscriber->wait_until(
 	q(state = 'parallel' AND writers_running = 3 AND lag = interval '0' FROM parallel_apply.subscriptions),
 	'the subscription is not in its normal state');
 my $offset = -s $subscriber->logfile;
 run_program($page, 'pg_ctl', logfile => $subscriber->logfile);
-wait_until(
+$subscriber->wait_until(
 	q(state = 'parallel' AND writers_running = 3 AND lag = interval '0' FROM parallel_apply.subscriptions),
 	'the subscription does not start again');
 prints_what_is_written($page, 'SELECT state, writers_running');
@@ -200,16 +200,16 @@ unlike(
 	qr/FATAL: +terminating background worker "parallel_apply|parallel_apply writer.*exited with exit code|has ended unexpectedly/,
 	'no writer is reported');
 
-my @pids = writer_pids($subscriber, 's');
-$old = apply_pid($subscriber, 's');
+my @pids = $subscriber->writer_pids('s');
+$old = $subscriber->apply_pid('s');
 $offset = -s $subscriber->logfile;
 execute($page, 'SELECT pg_terminate_backend(');
 $subscriber->wait_for_log(
 	qr/will restart because writer 1 has ended unexpectedly/, $offset);
-wait_until(
+$subscriber->wait_until(
 	"writers_running = 3 AND state = 'parallel' AND pid <> $old FROM parallel_apply.subscriptions",
 	'the writer does not come back');
-isnt((writer_pids($subscriber, 's'))[0], $pids[0], 'it is another process');
+isnt(($subscriber->writer_pids('s'))[0], $pids[0], 'it is another process');
 apply_continues('after the end of a writer');
 
 $offset = -s $subscriber->logfile;
@@ -217,12 +217,12 @@ run_program($page, 'kill -9');
 $subscriber->wait_for_log(
 	qr/background worker "parallel_apply writer[^"]*" \(PID \d+\) was terminated by signal 9.*all server processes terminated; reinitializing.*database system is ready to accept connections/s,
 	$offset);
-wait_until(
+$subscriber->wait_until(
 	q(state = 'parallel' AND writers_running = 3 FROM parallel_apply.subscriptions),
 	'the subscription does not start again');
 apply_continues('after a crash');
-is( on_publisher('SELECT count(*), count(DISTINCT id) FROM orders'),
-	on_subscriber('SELECT count(*), count(DISTINCT id) FROM orders'),
+is( $publisher->sql('SELECT count(*), count(DISTINCT id) FROM orders'),
+	$subscriber->sql('SELECT count(*), count(DISTINCT id) FROM orders'),
 	'nothing is lost, and nothing is applied twice');
 
 finish(

@@ -17,19 +17,19 @@ use Test::More;
 
 # There are slots for the launcher, one apply worker and two writers; and for no
 # second apply worker.
-my ($publisher, $subscriber) =
+my ($pair, $publisher, $subscriber) =
   new_pair(subscriber_conf => "max_worker_processes = 4\n"
 	  . "max_logical_replication_workers = 1\n"
 	  . "max_sync_workers_per_subscription = 0\n"
 	  . "parallel_apply.max_batch_transactions = 1\n");
-exec_both(
+$pair->exec_both(
 	q(CREATE TABLE items (id int PRIMARY KEY, v int);
 	CREATE TABLE gate (id int PRIMARY KEY, n int);
 	INSERT INTO gate VALUES (1, 0);
 	CREATE TABLE others (id int PRIMARY KEY)));
-create_extension($subscriber);
-subscribe(
-	$publisher, $subscriber, 'tap',
+$subscriber->create_extension;
+$pair->subscribe(
+	'tap',
 	publication => 'FOR TABLE items, gate',
 	with => 'copy_data = false');
 
@@ -51,19 +51,19 @@ sub states
 {
 	my ($when) = @_;
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
-	is( on_subscriber(
+	is( $subscriber->sql(
 			q(SELECT count(*) FROM parallel_apply.subscriptions WHERE (state = 'parallel') <> (coalesce(reason, '') = ''))
 		),
 		'0',
 		"there is a reason where the state is not parallel: $when");
-	return on_subscriber(
+	return $subscriber->sql(
 		q(SELECT string_agg(subname || ' ' || state, ', ' ORDER BY subname) FROM parallel_apply.subscriptions)
 	);
 }
 
 ### fewer writers than configured, and one by choice ###########################
 
-wait_until(
+$subscriber->wait_until(
 	q(state = 'degraded' FROM parallel_apply.subscriptions),
 	'it does not show that there are too few slots');
 advice_becomes(
@@ -71,13 +71,16 @@ advice_becomes(
 	q(topic = 'max_worker_processes' AND level = 'warning' AND advice ~ '^only 2 of 4 writers run'),
 	'fewer writers than configured are a warning');
 is(states('slots are missing'), 'tap degraded', 'and a state');
-on_subscriber(q(SELECT parallel_apply.alter_subscription_config('tap', 1)));
-wait_until(q(state = 'native' FROM parallel_apply.subscriptions),
+$subscriber->sql(
+	q(SELECT parallel_apply.alter_subscription_config('tap', 1)));
+$subscriber->wait_until(q(state = 'native' FROM parallel_apply.subscriptions),
 	'it is not native');
 states('one writer is configured');
 advice_becomes(0, q(level <> 'info'), 'one writer by choice is no warning');
-on_subscriber(q(SELECT parallel_apply.alter_subscription_config('tap', 2)));
-wait_until(q(state = 'parallel' FROM parallel_apply.subscriptions),
+$subscriber->sql(
+	q(SELECT parallel_apply.alter_subscription_config('tap', 2)));
+$subscriber->wait_until(
+	q(state = 'parallel' FROM parallel_apply.subscriptions),
 	'it is not parallel');
 states('it is parallel');
 advice_becomes(
@@ -87,13 +90,14 @@ advice_becomes(
 
 ### a transaction that fails again and again ###################################
 
-on_publisher(join '', map { "INSERT INTO items VALUES ($_, 0);\n" } 1 .. 120);
-wait_applied($publisher, $subscriber, 'tap');
+$publisher->sql(join '',
+	map { "INSERT INTO items VALUES ($_, 0);\n" } 1 .. 120);
+$publisher->wait_applied;
 my $stats = q(FROM parallel_apply.subscription_stats WHERE subname = 'tap');
-wait_until("transactions = 120 $stats", 'they are not counted');
-on_subscriber('INSERT INTO items VALUES (1000, 0)');
-on_publisher('INSERT INTO items VALUES (1000, 1)');
-wait_until("errors > 12 AND failed_attempts > 24 $stats",
+$subscriber->wait_until("transactions = 120 $stats", 'they are not counted');
+$subscriber->sql('INSERT INTO items VALUES (1000, 0)');
+$publisher->sql('INSERT INTO items VALUES (1000, 1)');
+$subscriber->wait_until("errors > 12 AND failed_attempts > 24 $stats",
 	'it does not fail again and again');
 states('a transaction fails');
 advice_becomes(
@@ -104,45 +108,43 @@ advice_becomes(
 	1,
 	q(topic = 'state' AND level = 'warning'),
 	'but for a warning');
-is(on_subscriber("SELECT transactions, retries, fallback_failure $stats"),
+is( $subscriber->sql("SELECT transactions, retries, fallback_failure $stats"),
 	'120|0|0', 'nor is it counted');
-on_subscriber('DELETE FROM items WHERE id = 1000');
-wait_applied($publisher, $subscriber, 'tap');
-wait_until(
+$subscriber->sql('DELETE FROM items WHERE id = 1000');
+$publisher->wait_applied;
+$subscriber->wait_until(
 	"transactions = 121 AND retries <= 1 $stats",
 	'it is not counted when it is committed');
-rows_equal($publisher, $subscriber, 'items');
+$pair->rows_equal('items');
 advice_becomes(0, q(level <> 'info'), 'nothing remains of it');
 
 ### the weight of waits ########################################################
 
-wait_for_pool($subscriber, 'tap', 2);
-on_subscriber(q(SELECT parallel_apply.reset_stats('tap')));
-apply_behind_gate(
-	$publisher,
-	$subscriber,
+$subscriber->wait_for_pool('tap', 2);
+$subscriber->sql(q(SELECT parallel_apply.reset_stats('tap')));
+$pair->apply_behind_gate(
 	'waiting for lock, waiting for dependency',
 	'a transaction waits for another one',
 	('UPDATE items SET v = v + 1 WHERE id = 7') x 120);
-wait_until(
+$subscriber->wait_until(
 	q(sum(waits) > 0 FROM parallel_apply.hot_keys WHERE key_hash IS NOT NULL),
 	'the wait is not counted');
 my $waits = q(SELECT count(*), sum(waits) FROM parallel_apply.hot_keys);
-my $before = on_subscriber($waits);
+my $before = $subscriber->sql($waits);
 advice_becomes(
 	0,
 	q(topic = 'hot_key'),
 	'a row that costs hardly any of the time is not named');
-is(on_subscriber($waits), $before, 'however often it was waited for');
-rows_equal($publisher, $subscriber, $_) for 'items', 'gate';
+is($subscriber->sql($waits), $before, 'however often it was waited for');
+$pair->rows_equal($_) for 'items', 'gate';
 
 ### no apply worker ############################################################
 
 my ($alert) = slurp_file("$FindBin::RealBin/../doc/monitoring.md") =~
   /^ +-- alert: state\n((?: +.*\n)+)/m;
 my $connstr = $publisher->connstr . ' dbname=postgres';
-on_publisher('CREATE PUBLICATION other FOR TABLE others');
-on_subscriber(
+$publisher->sql('CREATE PUBLICATION other FOR TABLE others');
+$subscriber->sql(
 	"CREATE SUBSCRIPTION other CONNECTION '$connstr' PUBLICATION other WITH (copy_data = false);
 	SELECT parallel_apply.alter_subscription_config('other', 2)"
 );
@@ -154,16 +156,16 @@ ok( $subscriber->poll_query_until(
 is( states('no worker could be started'),
 	'other not running, tap parallel',
 	'and no other one');
-on_subscriber('ALTER SUBSCRIPTION tap DISABLE');
-wait_until(
+$subscriber->sql('ALTER SUBSCRIPTION tap DISABLE');
+$subscriber->wait_until(
 	q(state = 'parallel' FROM parallel_apply.subscriptions WHERE subname = 'other'),
 	'it does not start when there is a slot');
-is(on_subscriber("SELECT count(*) FROM ($alert) AS alert"),
+is($subscriber->sql("SELECT count(*) FROM ($alert) AS alert"),
 	'0', 'it ends when there is a slot');
 states('one is disabled');
-on_publisher('INSERT INTO others VALUES (1)');
-wait_applied($publisher, $subscriber, 'other');
-rows_equal($publisher, $subscriber, 'others');
+$publisher->sql('INSERT INTO others VALUES (1)');
+$publisher->wait_applied('other');
+$pair->rows_equal('others');
 
 finish($publisher, $subscriber, duplicate_key('items'));
 done_testing();

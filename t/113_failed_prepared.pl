@@ -16,7 +16,7 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-my ($publisher, $subscriber) = new_pair(
+my ($pair, $publisher, $subscriber) = new_pair(
 	publisher_conf => q(
 		track_commit_timestamp = on
 		logical_decoding_work_mem = 64kB
@@ -26,15 +26,15 @@ my ($publisher, $subscriber) = new_pair(
 		wal_level = replica
 		max_wal_senders = 5
 		max_prepared_transactions = 10));
-exec_both(
+$pair->exec_both(
 	q(CREATE TABLE items (id int PRIMARY KEY, v int DEFAULT 0, note text);
 	CREATE TABLE others (id int PRIMARY KEY)));
-create_extension($subscriber);
-subscribe($publisher, $subscriber, 'tap',
+$subscriber->create_extension;
+$pair->subscribe('tap',
 	with =>
 	  'disable_on_error = true, streaming = on, two_phase = on, synchronous_commit = on'
 );
-wait_until(q(subtwophasestate = 'e' FROM pg_subscription),
+$subscriber->wait_until(q(subtwophasestate = 'e' FROM pg_subscription),
 	'two_phase is not enabled');
 my $insert_many =
   q(INSERT INTO items SELECT i, CASE i WHEN 1500 THEN -1 END, repeat('x', 200) FROM generate_series(1000, 1999) i);
@@ -42,16 +42,16 @@ my $insert_many =
 sub fails
 {
 	my ($changes) = @_;
-	on_subscriber(
+	$subscriber->sql(
 		'ALTER TABLE items ADD CONSTRAINT positive CHECK (v >= 0) NOT VALID');
-	on_publisher("BEGIN; $changes; PREPARE TRANSACTION 'it'");
-	wait_until_failed();
+	$publisher->sql("BEGIN; $changes; PREPARE TRANSACTION 'it'");
+	$subscriber->wait_until_failed;
 	return;
 }
 
 sub request
 {
-	return on_subscriber(q(SELECT parallel_apply.skip_transaction('tap')));
+	return $subscriber->sql(q(SELECT parallel_apply.skip_transaction('tap')));
 }
 
 # It is skipped, and prepared without its changes.
@@ -60,10 +60,10 @@ sub skip_it
 	my ($changes) = @_;
 	fails($changes);
 	my $id = request();
-	on_subscriber('ALTER SUBSCRIPTION tap ENABLE');
-	wait_applied($publisher, $subscriber, 'tap');
-	on_subscriber('ALTER TABLE items DROP CONSTRAINT positive');
-	is(on_subscriber('SELECT count(*) FROM pg_prepared_xacts'),
+	$subscriber->sql('ALTER SUBSCRIPTION tap ENABLE');
+	$publisher->wait_applied;
+	$subscriber->sql('ALTER TABLE items DROP CONSTRAINT positive');
+	is($subscriber->sql('SELECT count(*) FROM pg_prepared_xacts'),
 		'1', 'it is prepared');
 	return $id;
 }
@@ -72,7 +72,7 @@ sub nothing_is_left
 {
 	my ($what) = @_;
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
-	is( on_subscriber(
+	is( $subscriber->sql(
 			'SELECT (SELECT count(*) FROM parallel_apply.kept_transactions),
 			(SELECT count(*) FROM parallel_apply.kept_messages),
 			(SELECT count(*) FROM pg_prepared_xacts)'),
@@ -88,17 +88,17 @@ sub commit_time_is_equal
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
 	my $sql =
 	  "SELECT extract(epoch FROM pg_xact_commit_timestamp(xmin)) FROM items WHERE id = $id";
-	my $expected = on_publisher($sql);
-	is( on_subscriber(
+	my $expected = $publisher->sql($sql);
+	is( $subscriber->sql(
 			'SELECT extract(epoch FROM commit_time) FROM parallel_apply.skipped_transactions'
 		),
 		$expected,
 		"$what: the time of its COMMIT PREPARED is shown");
 	my $stored =
-	  on_subscriber('SELECT id FROM parallel_apply.skipped_transactions');
-	on_subscriber("CALL parallel_apply.replay($stored)");
-	is(on_subscriber($sql), $expected, "$what: and is that of the replay");
-	rows_equal($publisher, $subscriber, 'items', "$what: all of it is there");
+	  $subscriber->sql('SELECT id FROM parallel_apply.skipped_transactions');
+	$subscriber->sql("CALL parallel_apply.replay($stored)");
+	is($subscriber->sql($sql), $expected, "$what: and is that of the replay");
+	$pair->rows_equal('items', "$what: all of it is there");
 	nothing_is_left($what);
 	return;
 }
@@ -107,26 +107,26 @@ sub is_shown
 {
 	my ($what, $changes, $row, $count) = @_;
 	fails($changes);
-	is( on_subscriber(
+	is( $subscriber->sql(
 			'SELECT relname, operation, key FROM parallel_apply.failed_transactions'
 		),
 		"items|INSERT|(id)=($row)",
 		"$what: the view shows the change that fails");
-	my $shown = numbered_statements(q{failed_changes('tap')});
+	my $shown = $subscriber->numbered_statements(q{failed_changes('tap')});
 	is(scalar(split /\n/, $shown), $count, "$what: all changes are shown");
 	my $id = request();
-	on_subscriber('ALTER SUBSCRIPTION tap ENABLE');
-	wait_applied($publisher, $subscriber, 'tap');
-	on_subscriber('ALTER TABLE items DROP CONSTRAINT positive');
-	is(numbered_statements("skipped_changes($id)"),
+	$subscriber->sql('ALTER SUBSCRIPTION tap ENABLE');
+	$publisher->wait_applied;
+	$subscriber->sql('ALTER TABLE items DROP CONSTRAINT positive');
+	is($subscriber->numbered_statements("skipped_changes($id)"),
 		'', "$what: nothing is stored before its end");
-	on_publisher(q(COMMIT PREPARED 'it'));
-	wait_applied($publisher, $subscriber, 'tap');
-	is(numbered_statements("skipped_changes($id)"),
+	$publisher->sql(q(COMMIT PREPARED 'it'));
+	$publisher->wait_applied;
+	is($subscriber->numbered_statements("skipped_changes($id)"),
 		$shown, "$what: what was shown is stored");
 	commit_time_is_equal($what, $row);
-	on_publisher('DELETE FROM items');
-	wait_applied($publisher, $subscriber, 'tap');
+	$publisher->sql('DELETE FROM items');
+	$publisher->wait_applied;
 	return;
 }
 
@@ -134,8 +134,8 @@ sub is_rolled_back
 {
 	my ($what) = @_;
 	skip_it('INSERT INTO items VALUES (1, -1)');
-	on_publisher(q(ROLLBACK PREPARED 'it'));
-	wait_applied($publisher, $subscriber, 'tap');
+	$publisher->sql(q(ROLLBACK PREPARED 'it'));
+	$publisher->wait_applied;
 	nothing_is_left("$what, rolled back");
 	return;
 }
@@ -145,29 +145,29 @@ sub is_rolled_back
 sub others_are_left_alone
 {
 	my ($what) = @_;
-	on_publisher(
+	$publisher->sql(
 		q(BEGIN; INSERT INTO others VALUES (1); PREPARE TRANSACTION 'first'));
 	fails('INSERT INTO items VALUES (2, -1)');
 	my $id = request();
-	on_publisher(
+	$publisher->sql(
 		q(BEGIN; INSERT INTO others VALUES (3); PREPARE TRANSACTION 'second';
 		ROLLBACK PREPARED 'first'; COMMIT PREPARED 'second'));
-	on_subscriber('ALTER SUBSCRIPTION tap ENABLE');
-	wait_applied($publisher, $subscriber, 'tap');
-	on_subscriber('ALTER TABLE items DROP CONSTRAINT positive');
-	is( on_subscriber(
+	$subscriber->sql('ALTER SUBSCRIPTION tap ENABLE');
+	$publisher->wait_applied;
+	$subscriber->sql('ALTER TABLE items DROP CONSTRAINT positive');
+	is( $subscriber->sql(
 			'SELECT count(*) FROM parallel_apply.kept_transactions'),
 		'1',
 		"$what: the end of another prepared transaction leaves it alone");
-	on_publisher(q(COMMIT PREPARED 'it'));
-	wait_applied($publisher, $subscriber, 'tap');
-	is( numbered_statements("skipped_changes($id)"),
+	$publisher->sql(q(COMMIT PREPARED 'it'));
+	$publisher->wait_applied;
+	is( $subscriber->numbered_statements("skipped_changes($id)"),
 		q(1|INSERT INTO public.items (id, v, note) VALUES ('2', '-1', NULL);),
 		"$what: and it is stored by its own");
 	commit_time_is_equal("$what, with others", 2);
-	rows_equal($publisher, $subscriber, 'others');
-	on_publisher('DELETE FROM items; DELETE FROM others');
-	wait_applied($publisher, $subscriber, 'tap');
+	$pair->rows_equal('others');
+	$publisher->sql('DELETE FROM items; DELETE FROM others');
+	$publisher->wait_applied;
 	return;
 }
 
@@ -177,28 +177,28 @@ foreach my $how ('writers', 'one writer')
 {
 	if ($how eq 'one writer')
 	{
-		on_subscriber(
+		$subscriber->sql(
 			q(SELECT parallel_apply.alter_subscription_config('tap', 1)));
-		wait_for_pool($subscriber, 'tap', 0);
+		$subscriber->wait_for_pool('tap', 0);
 	}
 	is_shown($how, 'INSERT INTO items VALUES (1, 0), (2, -1)', 2, 2);
 	is_shown("$how, a streamed one", $insert_many, 1500, 1000);
 	is_rolled_back($how);
 	others_are_left_alone($how);
 }
-on_subscriber(
+$subscriber->sql(
 	q(SELECT parallel_apply.alter_subscription_config('tap', NULL)));
-wait_for_pool($subscriber, 'tap');
+$subscriber->wait_for_pool('tap');
 
 ### crashes at the end #########################################################
 
-on_subscriber('CREATE TABLE committed (id int)');
+$subscriber->sql('CREATE TABLE committed (id int)');
 
 # Wait until a process of the subscriber waits for a standby.
 sub wait_for_standby
 {
 	my ($which) = @_;
-	wait_until(
+	$subscriber->wait_until(
 		"count(*) = 1 FROM pg_stat_activity WHERE $which AND wait_event = 'SyncRep'",
 		'there is no wait for a standby');
 	return;
@@ -208,7 +208,7 @@ sub wait_for_standby
 # soon as the server demands that; it is returned.
 sub demand_standby
 {
-	reload_with($subscriber, q(synchronous_standby_names = 'missing'));
+	$subscriber->reload_with(q(synchronous_standby_names = 'missing'));
 	my $session =
 	  $subscriber->background_psql('postgres', on_error_stop => 0);
 	$session->query_until(qr/called/, <<~'SQL');
@@ -225,14 +225,14 @@ sub crash_at
 	my ($end, $commits) = @_;
 	my $what = "$end, crash after local commit $commits";
 	skip_it('INSERT INTO items VALUES (1, -1)');
-	my $pid = apply_pid($subscriber, 'tap');
+	my $pid = $subscriber->apply_pid('tap');
 	my $session = demand_standby();
-	on_publisher("$end PREPARED 'it'");
+	$publisher->sql("$end PREPARED 'it'");
 	wait_for_standby("pid = $pid");
 	if ($commits == 2)
 	{
 		my $offset = -s $subscriber->logfile;
-		on_subscriber("SELECT pg_cancel_backend($pid)");
+		$subscriber->sql("SELECT pg_cancel_backend($pid)");
 		$subscriber->wait_for_log(
 			qr/canceling wait for synchronous replication/, $offset);
 		wait_for_standby("pid = $pid");
@@ -242,12 +242,12 @@ sub crash_at
 	$subscriber->append_conf('postgresql.conf',
 		q(synchronous_standby_names = ''));
 	$subscriber->start;
-	wait_for_pool($subscriber, 'tap');
-	wait_applied($publisher, $subscriber, 'tap');
+	$subscriber->wait_for_pool('tap');
+	$publisher->wait_applied;
 	return nothing_is_left($what) if $end eq 'ROLLBACK';
 	commit_time_is_equal($what, 1);
-	on_publisher('DELETE FROM items');
-	wait_applied($publisher, $subscriber, 'tap');
+	$publisher->sql('DELETE FROM items');
+	$publisher->wait_applied;
 	return;
 }
 
@@ -263,35 +263,35 @@ sub is_refused
 	my ($what, $changes) = @_;
 	fails($changes);
 	request();
-	on_subscriber('ALTER SUBSCRIPTION tap ENABLE');
-	wait_until(
+	$subscriber->sql('ALTER SUBSCRIPTION tap ENABLE');
+	$subscriber->wait_until(
 		q(count(*) = 1 FROM parallel_apply.failed_transactions, pg_subscription
 		WHERE message LIKE '%is not skipped because it is too large to be stored' AND NOT subenabled),
 		"$what: it does not fail for its size");
-	is( on_subscriber(
+	is( $subscriber->sql(
 			'SELECT f.finish_lsn = s.subskiplsn, change < 400
 			FROM parallel_apply.failed_transactions f, pg_subscription s'),
 		't|t',
 		"$what: it fails as soon as its size is known, and is still to be skipped"
 	);
-	is( on_subscriber(
+	is( $subscriber->sql(
 			'SELECT (SELECT count(*) FROM parallel_apply.kept_messages),
 			(SELECT count(*) FROM pg_prepared_xacts)'),
 		'0|0',
 		"$what: nothing is stored or prepared");
-	reload_with($subscriber,
+	$subscriber->reload_with(
 		q(parallel_apply.max_stored_transaction_size = '1MB'));
-	on_subscriber('ALTER SUBSCRIPTION tap ENABLE');
-	wait_applied($publisher, $subscriber, 'tap');
-	on_subscriber('ALTER TABLE items DROP CONSTRAINT positive');
+	$subscriber->sql('ALTER SUBSCRIPTION tap ENABLE');
+	$publisher->wait_applied;
+	$subscriber->sql('ALTER TABLE items DROP CONSTRAINT positive');
 	return;
 }
 
-reload_with($subscriber,
+$subscriber->reload_with(
 	q(parallel_apply.max_stored_transaction_size = '64kB'));
 is_refused('a streamed one', $insert_many);
-on_publisher(q(COMMIT PREPARED 'it'));
-wait_applied($publisher, $subscriber, 'tap');
+$publisher->sql(q(COMMIT PREPARED 'it'));
+$publisher->wait_applied;
 commit_time_is_equal('one that was too large', 1000);
 
 ### one that is not there any more #############################################
@@ -300,10 +300,10 @@ fails('INSERT INTO items VALUES (1, -1)');
 $publisher->poll_query_until('postgres',
 	'SELECT count(*) = 0 FROM pg_replication_slots WHERE active')
   or die 'the slot remains in use';
-on_publisher(
+$publisher->sql(
 	q(SELECT pg_replication_slot_advance('tap', pg_current_wal_insert_lsn()))
 );
-subscriber_refuses(
+$subscriber->refuses(
 	q{SELECT * FROM parallel_apply.failed_changes('tap')},
 	qr/ERROR: +the publisher does not send the transaction that fails.*DETAIL: +It was applied, skipped or rolled back meanwhile/s,
 	'a transaction that the publisher has no more cannot be shown');

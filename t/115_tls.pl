@@ -15,7 +15,7 @@ use Test::More;
 my $reason = why_not_tls();
 plan skip_all => $reason if $reason;
 
-my ($publisher, $subscriber) = new_pair(
+my ($pair, $publisher, $subscriber) = new_pair(
 	publisher_conf => q(
 		listen_addresses = '127.0.0.1'
 		wal_sender_timeout = 0
@@ -24,15 +24,15 @@ my ($publisher, $subscriber) = new_pair(
 		log_min_messages = debug1
 		wal_receiver_timeout = 0
 		parallel_apply.queue_size = 256kB));
-exec_both(
+$pair->exec_both(
 	q(CREATE TABLE items (id int PRIMARY KEY, v text);
 	CREATE TABLE gate (id int PRIMARY KEY, v int NOT NULL);));
-on_publisher('INSERT INTO gate VALUES (1, 0)');
-turn_tls_on($publisher);
-create_extension($subscriber);
-subscribe($publisher, $subscriber, 'tap', with => 'streaming = on');
-connect_by_tls($publisher, $subscriber, 'tap');
-wait_for_pool($subscriber, 'tap');
+$publisher->sql('INSERT INTO gate VALUES (1, 0)');
+$publisher->turn_tls_on;
+$subscriber->create_extension;
+$pair->subscribe('tap', with => 'streaming = on');
+$pair->connect_by_tls('tap');
+$subscriber->wait_for_pool('tap');
 
 # How often the apply worker has turned reading ahead on, or off
 sub turned
@@ -46,7 +46,7 @@ sub turned
 sub insert_rows
 {
 	my ($count) = @_;
-	on_publisher(
+	$publisher->sql(
 		qq(DO \$\$
 		DECLARE
 			base int := (SELECT count(*) FROM items);
@@ -63,8 +63,8 @@ sub all_is_equal
 {
 	my ($when) = @_;
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
-	wait_applied($publisher, $subscriber, 'tap');
-	tables_equal($when, 'items', 'gate');
+	$publisher->wait_applied;
+	$pair->tables_equal($when, 'items', 'gate');
 	return;
 }
 
@@ -79,24 +79,24 @@ all_is_equal('after rows of many sizes');
 # reads it along with the first one, and the end of the transaction with both.
 for (my $length = 16200; $length <= 16500; $length += 10)
 {
-	on_publisher(
+	$publisher->sql(
 		"INSERT INTO items SELECT max(id) + 1, repeat('x', $length) FROM items"
 	);
-	wait_applied($publisher, $subscriber, 'tap');
+	$publisher->wait_applied;
 }
 all_is_equal('after messages of two records');
-on_publisher('UPDATE items SET v = v || v');
+$publisher->sql('UPDATE items SET v = v || v');
 all_is_equal('after a streamed transaction');
 
 ### when they leave
 
-my $gate = hold($subscriber, 'SELECT FROM gate FOR UPDATE');
-on_publisher('UPDATE gate SET v = v + 1');
+my $gate = $subscriber->hold('SELECT FROM gate FOR UPDATE');
+$publisher->sql('UPDATE gate SET v = v + 1');
 insert_rows(300);
-reload_with($subscriber, 'parallel_apply.writers_per_subscription = 1');
+$subscriber->reload_with('parallel_apply.writers_per_subscription = 1');
 $gate->query_safe('COMMIT');
 $gate->quit;
-wait_until(q(state = 'native' FROM parallel_apply.subscriptions),
+$subscriber->wait_until(q(state = 'native' FROM parallel_apply.subscriptions),
 	'the writers do not leave');
 all_is_equal('after the writers have left');
 is(turned('off'), 1, 'the apply worker does not read ahead without writers');
@@ -105,8 +105,8 @@ all_is_equal('without writers');
 
 ### and come back
 
-reload_with($subscriber, 'parallel_apply.writers_per_subscription = 4');
-wait_for_pool($subscriber, 'tap');
+$subscriber->reload_with('parallel_apply.writers_per_subscription = 4');
+$subscriber->wait_for_pool('tap');
 is(turned('on'), 2, 'it does so again with writers');
 insert_rows(100);
 all_is_equal('when the writers are back');

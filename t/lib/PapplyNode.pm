@@ -1,305 +1,591 @@
-# PapplyNode.pm - a node of PostgreSQL::Test::Cluster that does not start psql and a
-# backend for every statement, which would take most of the time of a test.
+# PapplyNode.pm - a node with what tests do on a publisher or a subscriber, and wait for.
+# Statements go to database postgres unless a method has a parameter for another one.
 #
-# psql(), and with it safe_psql() and every method of Cluster that calls them, keeps one
-# psql with one session for each database.  poll_query_until() uses the same session
-# and repeats its query after 5 to 50 ms.
-#
-# A script finds what it would find in a session of its own.  A script that changes
-# its session (SET, a temporary table, an open transaction) ends the session.  A
-# script that changes what sessions start with (settings of roles and databases, the
-# configuration), or that concerns other sessions, ends all of them before.  Options
-# and commands of psql get a psql of their own, as in Cluster.
+# Nothing here sleeps.  Methods poll for the state that they need, and die if it is not
+# reached within PG_TEST_TIMEOUT_DEFAULT seconds.
 package PapplyNode;
 
 use strict;
 use warnings;
-use parent 'PostgreSQL::Test::Cluster';
-use IO::Handle;
-use IPC::Open3 qw(open3);
-# Do not import their functions, which would be methods here.
-use PostgreSQL::Test::Utils ();
-use Symbol qw(gensym);
-use Test::More ();
-use Time::HiRes qw(time usleep);
+use parent 'SessionNode';
+use IPC::Run ();
+# Functions that are imported are methods, too, so import none that Cluster has.
+use PostgreSQL::Test::Utils qw(append_to_file slurp_file system_or_bail);
+use Test::More import => [qw(diag fail is like ok pass skip unlike)];
+use Time::HiRes qw(time);
 
-# Microseconds between two queries, which grow from the first number to the second
-my ($first_pause, $longest_pause) = (5_000, 50_000);
-my $mark = 'end of output';
+### statements, settings and sessions ###########################################
 
-# Bytes; a pipe takes this many at once.
-my $longest_script = 60_000;
-
-# What scripts may contain, by the first words of statements
-my $start = qr/(?:^|;)\s*/m;
-my $of_psql = qr/^\s*\\|\\(?:g|gx|gset|gexec|watch|;)\s*$/m;
-my $leaves_traces =
-  qr/${start}(?:SET(?!\s+LOCAL)|RESET|LISTEN|LOAD|PREPARE(?!\s+TRANSACTION)|DECLARE)\b|set_config|advisory|\bTEMP(?:ORARY)?\b/i;
-my $begins = qr/${start}(?:BEGIN|START)\b/i;
-my $ends = qr/\b(?:COMMIT|ROLLBACK)\s*;?\s*\z/i;
-my $concerns_sessions =
-  qr/\b(?:DATABASE|SYSTEM|TABLESPACE)\b|\bALTER\s+(?:ROLE|USER)\b|pg_reload_conf|pg_terminate_backend/i;
-
-### sessions #################################################################
-
-sub start_session
+# Execute statements, and return what they print.
+sub sql
 {
-	my ($self, $dbname) = @_;
-	my %session = (err => gensym);
-	my @command = (
-		$self->installed_command('psql'),
-		'-XAtq', '-d', $self->connstr($dbname),
-		'-f', '-', '-v', 'ON_ERROR_STOP=1');
-	$session{pid} = open3(@session{ 'in', 'out', 'err' }, @command);
-	$session{in}->autoflush;
-	return \%session;
+	my ($self, $sql) = @_;
+	return $self->safe_psql('postgres', $sql);
 }
 
-# Return the exit status of its psql.
-sub end_session
+sub create_extension
 {
-	my ($session) = @_;
-	local ($?, $!);
-	local $SIG{PIPE} = 'IGNORE';
-	# A child process of the test may have the input of psql open, too.
-	print { $session->{in} } "\\q\n";
-	close $session->{$_} for qw(in out err);
-	waitpid $session->{pid}, 0;
-	my $status = $?;
-	return $status;
+	my ($self, $db) = @_;
+	$self->safe_psql($db // 'postgres', 'CREATE EXTENSION parallel_apply');
+	return;
 }
 
-# Append to both outputs what can be read; return false at their end, or when the time is
-# over.
-sub read_some
+# Wait until an SQL condition, or the rest of a query after SELECT, is true.
+sub wait_until
 {
-	my ($session, $text, $end) = @_;
-	my $ready = '';
-	vec($ready, fileno($session->{$_}), 1) = 1 for qw(out err);
-	my $rest = defined $end ? $end - time : undef;
-	return 0 if defined $rest && $rest <= 0;
-	return 1 if select($ready, undef, undef, $rest) <= 0;
-	my $bytes = 0;
-	for
-	  my $stream (grep { vec($ready, fileno($session->{$_}), 1) } qw(out err))
-	{
-		$bytes +=
-		  sysread($session->{$stream}, $text->{$stream}, 8192,
-			length $text->{$stream}) // 0;
-	}
-	return $bytes > 0;
+	my ($self, $condition, $or) = @_;
+	$self->poll_query_until('postgres', "SELECT $condition") or die $or;
+	return;
 }
 
-# Execute a script, and return its output as (out => ..., err => ...), with whole =>
-# true if it was executed to its end.
-sub ask
+# Assert that a statement is refused with this error.
+sub refuses
 {
-	my ($session, $script, $end) = @_;
-	my %text = (out => '', err => '');
-	my %is_whole;
-	local $SIG{PIPE} = 'IGNORE';
-	print { $session->{in} } "$script\n;\n\\echo $mark\n\\warn $mark\n";
-	while (!$is_whole{out} || !$is_whole{err})
-	{
-		last if !read_some($session, \%text, $end);
-		for my $stream (qw(out err))
-		{
-			$is_whole{$stream} ||= $text{$stream} =~ s/\n?^\Q$mark\E\n\z//m;
-		}
-	}
-	my $is_whole = $is_whole{out} && $is_whole{err};
-	chomp %text if !$is_whole;
-	return (%text, whole => $is_whole);
+	my ($self, $sql, $error, $name) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	my ($rc, $out, $err) = $self->psql('postgres', $sql);
+	like($err, $error, $name);
+	return;
 }
 
-# Return a session of the database, the present one if it is alive.  A child process, and
-# a caller with another environment, has sessions of its own.
-sub session_of
+# Return the sum of a column of parallel_apply.writers.
+sub counter
 {
-	my ($self, $dbname) = @_;
-	local %ENV = $self->_get_env();
-	my $key = join '|', $$, $dbname,
-	  map { "$_=$ENV{$_}" } grep { /^PG/ } sort keys %ENV;
-	my $session = $self->{papply_sessions}{$key};
-	if (defined $session)
-	{
-		my %answer = ask($session, 'SELECT 1');
-		end_session($session) if !$answer{whole};
-		undef $session if !$answer{whole};
-	}
-	$session //= start_session($self, $dbname);
-	$self->{papply_sessions}{$key} = $session;
-	return ($session, $key);
+	my ($self, $column, $db) = @_;
+	return $self->safe_psql($db // 'postgres',
+		"SELECT coalesce(sum($column), 0) FROM parallel_apply.writers");
 }
 
-# End the sessions of this process.
-sub end_sessions_of
+# Append lines to postgresql.conf, and reload.
+sub reload_with
+{
+	my ($self, @lines) = @_;
+	$self->append_conf('postgresql.conf', join "\n", @lines);
+	$self->reload;
+	return;
+}
+
+# Open a transaction with these statements in a local session, which is returned.
+# Its locks are held until it executes COMMIT or ends.
+sub hold
+{
+	my ($self, $sql, $db) = @_;
+	my $session =
+	  $self->background_psql($db // 'postgres', on_error_stop => 0);
+	$session->query_safe("BEGIN; $sql");
+	return $session;
+}
+
+# Prevent every flush of WAL; return a function that permits it again, or undef
+# if the library was made without SELFTEST=1.  New sessions may have to read catalogs, but
+# do not flush.
+sub hold_flushes
 {
 	my ($self) = @_;
-	my $sessions = $self->{papply_sessions} // {};
-	end_session(delete $sessions->{$_}) for grep { /^$$\|/ } keys %$sessions;
-	return;
-}
+	my ($status) = $self->psql(
+		'postgres',
+		q(CREATE OR REPLACE FUNCTION hold_flush(bigint) RETURNS void LANGUAGE C
+		AS 'parallel_apply', 'papply_selftest_hold_flush'));
+	return if $status != 0;
 
-# With the messages of Cluster
-sub die_of
-{
-	my ($status, $error, $script) = @_;
-	die "psql exited with signal $status: '$error'\n" if $status & 127;
-	my $what =
-		$status >> 8 == 3 ? 'error running SQL'
-	  : $status >> 8 == 2 ? 'connection error'
-	  : 'psql error';
-	die "$what: '$error'\nwhile running psql with sql '$script'\n";
-}
-
-# Execute a script in the session of a database, and return the exit status that psql
-# would have, and both outputs.
-sub run_in_session
-{
-	my ($self, $dbname, $script) = @_;
-	my ($session, $key) = session_of($self, $dbname);
-	my %text = ask($session, $script);
-	my $status = 0;
-	if (  !$text{whole}
-		|| $script =~ $leaves_traces
-		|| $script =~ $begins && $script !~ $ends)
-	{
-		delete $self->{papply_sessions}{$key};
-		$status = end_session($session);
-		$status = 0 if $text{whole};
-	}
-	else
-	{
-		# The end of a session would report its statistics.
-		ask($session, 'SELECT pg_stat_force_next_flush()');
-	}
-	chomp $text{err};
-	return ($status, @text{ 'out', 'err' });
-}
-
-### methods of Cluster #########################################################
-
-sub psql
-{
-	my ($self, $dbname, $script, %params) = @_;
-	my %is_known =
-	  map { $_ => 1 } qw(stdout stderr on_error_die on_error_stop);
-	if (   length $script > $longest_script
-		|| $script =~ $of_psql
-		|| $script =~ $concerns_sessions
-		|| !($params{on_error_stop} // 1)
-		|| grep { !$is_known{$_} } keys %params)
-	{
-		end_sessions_of($self) if $script =~ $concerns_sessions;
-		return $self->SUPER::psql($dbname, $script, %params);
-	}
-	my ($status, $out, $err) = run_in_session($self, $dbname, $script);
-	${ $params{stdout} } = $out if ref $params{stdout};
-	${ $params{stderr} } = $err if ref $params{stderr};
-	die_of($status, $err, $script)
-	  if $status & 127 || $status && $params{on_error_die};
-	return wantarray ? ($status >> 8, $out, $err) : $status >> 8;
-}
-
-sub poll_query_until
-{
-	my ($self, $dbname, $query, $expected) = @_;
-	return $self->SUPER::poll_query_until($dbname) if !defined $query;
-	$expected //= 't';
-
-	my $end = time + $PostgreSQL::Test::Utils::timeout_default;
-	my $pause = $first_pause;
-	my %text;
-	while (time < $end)
-	{
-		my ($session, $key) = session_of($self, $dbname);
-		%text = ask($session, $query, $end);
-		return 1 if $text{out} eq $expected && $text{err} eq '';
-		if (!$text{whole})
-		{
-			end_session(delete $self->{papply_sessions}{$key});
-			$pause = $longest_pause;
-		}
-		pause(\$pause);
-	}
-	Test::More::diag(
-			"poll_query_until timed out executing this query:\n$query\n"
-		  . "expecting this output:\n$expected\nlast actual query output:\n"
-		  . "$text{out}\nwith stderr:\n$text{err}");
-	return 0;
-}
-
-# The timer of a session of Cluster begins with the session, and expires in one that
-# is idle for long; the next query, or the end of the session, would then fail.
-# Here each query has its own time, and so has the end.
-sub background_psql
-{
-	my ($self, @parameters) = @_;
-	my $session = $self->SUPER::background_psql(@parameters);
-	$session->set_query_timer_restart;
-	return bless $session, 'PapplySession';
-}
-
-sub wait_for_log
-{
-	my ($self, $regexp, $offset) = @_;
-	my $end = time + $PostgreSQL::Test::Utils::timeout_default;
-	my $pause = $first_pause;
-	$offset //= 0;
-	while (time < $end)
-	{
-		my $log =
-		  PostgreSQL::Test::Utils::slurp_file($self->logfile, $offset);
-		return $offset + length($log) if $log =~ m/$regexp/;
-		pause(\$pause);
-	}
-	die "timed out waiting for match: $regexp";
-}
-
-# A long wait should use less processor time.
-sub pause
-{
-	my ($pause) = @_;
-	usleep($$pause);
-	$$pause *= 1.2 if $$pause < $longest_pause;
-	return;
-}
-
-# The names of the nodes that were stopped or restarted
-my %was_stopped;
-
-# A session that the server terminates leaves an error in its log, and an old session
-# may not have the new configuration yet.
-for my $method (qw(stop restart reload))
-{
-	my $of_cluster = "SUPER::$method";
-	no strict 'refs';
-	*{$method} = sub {
-		my ($self, @arguments) = @_;
-		end_sessions_of($self);
-		$was_stopped{ $self->name } = 1 if $method ne 'reload';
-		return $self->$of_cluster(@arguments);
+	my $release = $self->background_psql('postgres');
+	$release->query_safe('SELECT pg_advisory_lock(1)');
+	my $holder = $self->background_psql('postgres');
+	$holder->query_until(qr/started/,
+		"\\echo started\nSELECT hold_flush(1);\n");
+	$self->poll_query_until('postgres',
+		q(SELECT count(*) = 1 FROM pg_locks WHERE locktype = 'advisory' AND NOT granted)
+	) or die 'flushing is not held back';
+	return sub {
+		$release->query_safe('SELECT pg_advisory_unlock(1)');
+		$_->quit for $release, $holder;
 	};
 }
 
-# Whether a server that this one is connected to may have stopped.
-sub has_lost_another
+# Stop the background writer of a publisher, which writes WAL from time to time: the
+# subscriber gets a keepalive then, which wakes what should have been woken before.  A test
+# needs autovacuum = off, too.  Return a function that ends this.
+sub silence
 {
 	my ($self) = @_;
-	return scalar grep { $_ ne $self->name } keys %was_stopped;
+	my $pid = $self->sql(
+		q(SELECT pid FROM pg_stat_activity WHERE backend_type = 'background writer')
+	);
+	kill 'STOP', $pid;
+	return sub { kill 'CONT', $pid };
 }
 
-# A background session
-package PapplySession;
-
-use parent -norequire, 'PostgreSQL::Test::BackgroundPsql';
-
-sub quit
+# Restarts a node, which listens on 127.0.0.1, with a certificate.
+sub turn_tls_on
 {
 	my ($self) = @_;
-	$self->{timeout}->start;
-	return $self->SUPER::quit;
+	my $directory = $self->data_dir;
+	system_or_bail(
+		qw(openssl req -new -x509 -nodes -days 2 -subj /CN=localhost -newkey rsa:2048),
+		'-out' => "$directory/server.crt",
+		'-keyout' => "$directory/server.key");
+	chmod 0600, "$directory/server.key";
+	$self->append_conf('pg_hba.conf',
+		"hostssl all all 127.0.0.1/32 trust\nhostssl replication all 127.0.0.1/32 trust"
+	);
+	$self->append_conf('postgresql.conf', 'ssl = on');
+	$self->restart;
+	return;
+}
+
+### replication #################################################################
+
+# Wait until everything that is committed on this publisher is visible to a
+# subscription, by default tap.
+sub wait_applied
+{
+	my ($self, $name) = @_;
+	$self->wait_for_catchup($name // 'tap', 'replay');
+	return;
+}
+
+# Wait until the publisher has sent everything, and has received a reply some time
+# later: the apply worker has seen it, though it may not have applied it.  Return
+# the position.
+sub wait_for_answer
+{
+	my ($self, $name) = @_;
+	my ($now, $lsn) = split /\|/,
+	  $self->sql('SELECT now(), pg_current_wal_insert_lsn()');
+	$self->poll_query_until(
+		'postgres',
+		"SELECT sent_lsn >= '$lsn' AND reply_time > timestamptz '$now' + interval '1.5 s'
+		FROM pg_stat_replication WHERE application_name = '$name'"
+	) or die 'the subscriber does not answer';
+	return $lsn;
+}
+
+# Wait until a standby or subscription has this state for the node's synchronous
+# commits.
+sub wait_for_sync_state
+{
+	my ($self, $name, $state) = @_;
+	$self->poll_query_until('postgres',
+		"SELECT sync_state = '$state' FROM pg_stat_replication WHERE application_name = '$name'"
+	) or die "$name did not become $state";
+	return;
+}
+
+# Wait until all tables of the database's subscriptions are ready.
+sub wait_until_ready
+{
+	my ($self, $db) = @_;
+	$self->poll_query_until(
+		$db // 'postgres',
+		q(SELECT count(*) = 0 FROM pg_subscription_rel WHERE srsubstate <> 'r')
+	) or die 'tables did not become ready';
+	return;
+}
+
+### the apply worker ############################################################
+
+# FROM and WHERE for a subscription's leader apply worker, once it has a process
+sub from_leader
+{
+	my ($self, $name) = @_;
+	my $is_leader = $self->pg_version >= 16 ? 'AND leader_pid IS NULL' : '';
+	return
+	  "FROM pg_stat_subscription WHERE subname = '$name' AND relid IS NULL AND pid IS NOT NULL $is_leader";
+}
+
+# Process ID of a subscription's leader apply worker; waits until there is one.  It
+# may end between two queries.
+sub apply_pid
+{
+	my ($self, $name) = @_;
+	my $from = $self->from_leader($name);
+	my $pid = '';
+	while ($pid eq '')
+	{
+		$self->poll_query_until('postgres', "SELECT count(*) = 1 $from")
+		  or die "there is no apply worker of $name";
+		$pid = $self->sql("SELECT pid $from");
+	}
+	return $pid;
+}
+
+# Wait until another apply worker has replaced the present one.  These statements
+# end it; without any, it is terminated.
+sub restart_apply
+{
+	my ($self, $name, $statements, $then) = @_;
+	my $old = $self->apply_pid($name);
+	$self->sql($statements // "SELECT pg_terminate_backend($old)");
+	$then->() if $then;
+	$self->poll_query_until('postgres',
+			"SELECT count(*) = 1 "
+		  . $self->from_leader($name)
+		  . " AND pid <> $old")
+	  or die "the apply worker of $name does not start again";
+	return;
+}
+
+# Make another apply worker connect, which asks the publisher for its settings.
+# These statements are executed before it starts.
+sub connect_again
+{
+	my ($self, $name, $statements) = @_;
+	$self->sql("ALTER SUBSCRIPTION $name DISABLE");
+	$self->poll_query_until('postgres',
+		"SELECT pid IS NULL FROM pg_stat_subscription WHERE subname = '$name'"
+	) or die "the apply worker of $name does not end";
+	$self->poll_query_until('postgres',
+		q(SELECT count(*) = 0 FROM pg_stat_activity WHERE backend_type LIKE 'parallel_apply writer%')
+	) or die 'the pool did not stop';
+	$self->sql(($statements // '') . "; ALTER SUBSCRIPTION $name ENABLE");
+	$self->wait_for_pool($name);
+	return;
+}
+
+# Set options of subscription tap; a new apply worker is certain to use them.
+sub set_synchronous_commit
+{
+	my ($self, $setting) = @_;
+	$self->connect_again('tap',
+		"ALTER SUBSCRIPTION tap SET (synchronous_commit = $setting)");
+	return;
+}
+
+# Return what failed_changes() or skipped_changes(), called like that, says.
+sub numbered_statements
+{
+	my ($self, $call) = @_;
+	return $self->sql(
+		"SELECT number, statement FROM parallel_apply.$call ORDER BY number");
+}
+
+# Wait until a transaction has failed and disabled its subscription.
+sub wait_until_failed
+{
+	my ($self) = @_;
+	$self->wait_until(
+		q(count(*) = 1 FROM parallel_apply.failed_transactions, pg_subscription WHERE NOT subenabled),
+		'nothing has failed');
+	return;
+}
+
+### writers #####################################################################
+
+# Wait until the subscription has that many writers, or any; 0 for no pool.
+sub wait_for_pool
+{
+	my ($self, $name, $writers, $db) = @_;
+	my $wanted = defined $writers ? "= $writers" : '> 0';
+	$self->poll_query_until(
+		$db // 'postgres',
+		"SELECT count(pid) $wanted FROM parallel_apply.writers WHERE subname = '$name' AND writer > 0"
+	) or die "subscription $name did not get $wanted writers";
+	return;
+}
+
+# Process IDs of a subscription's writers, in the order of their numbers
+sub writer_pids
+{
+	my ($self, $name, $db) = @_;
+	return split /\n/,
+	  $self->safe_psql(
+		$db // 'postgres',
+		"SELECT pid FROM parallel_apply.writers WHERE subname = '$name' AND writer > 0 ORDER BY writer"
+	  );
+}
+
+# Replace the writers, some of which have learned from a violation to wait for their
+# turn.
+sub forget_violations
+{
+	my ($self, $name) = @_;
+	my $binary = $self->sql(
+		"SELECT CASE WHEN subbinary THEN 'off' ELSE 'on' END FROM pg_subscription WHERE subname = '$name'"
+	);
+	$self->restart_apply($name,
+		"ALTER SUBSCRIPTION $name SET (binary = $binary)");
+	$self->wait_for_pool($name);
+	return;
+}
+
+# Wait until that many writers are in a state of parallel_apply.writers.
+sub wait_for_state
+{
+	my ($self, $state, $writers, $db) = @_;
+	$writers //= 1;
+	$self->poll_query_until(
+		$db // 'postgres',
+		"SELECT count(*) >= $writers FROM parallel_apply.writers WHERE state = '$state' AND writer > 0"
+	) or die "there were no $writers writers $state";
+	return;
+}
+
+# Assert that the writers that are not idle get into these states, given in commit
+# order and separated by commas.
+sub states_become
+{
+	my ($self, $states, $name) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	return ok(
+		$self->poll_query_until(
+			'postgres',
+			q(SELECT string_agg(state, ', ' ORDER BY remote_lsn)
+			FROM parallel_apply.writers WHERE state <> 'idle' AND writer > 0),
+			$states),
+		$name);
+}
+
+# Return what pg_log_backend_memory_contexts() logs for a process.
+sub memory_of
+{
+	my ($self, $pid) = @_;
+	my $offset = -s $self->logfile;
+	$self->sql("SELECT pg_log_backend_memory_contexts($pid)");
+	$self->wait_for_log(qr/Grand total: \d+ bytes/, $offset);
+	return slurp_file($self->logfile, $offset);
+}
+
+# The same for the writer that waits for a lock
+sub memory_of_waiting
+{
+	my ($self) = @_;
+	$self->wait_for_state('waiting for lock');
+	return $self->memory_of(
+		$self->sql(
+			"SELECT pid FROM parallel_apply.writers WHERE state = 'waiting for lock'"
+		));
+}
+
+### streamed transactions #######################################################
+
+# Wait until this many writers (1) have applied this many changes of streamed
+# transactions that have not ended.
+sub wait_for_early
+{
+	my ($self, $changes, $writers) = @_;
+	$writers //= 1;
+	$self->poll_query_until(
+		'postgres',
+		qq(SELECT count(*) = $writers FROM parallel_apply.writers
+		WHERE remote_xid IS NOT NULL AND remote_lsn IS NULL AND changes_done >= $changes)
+	) or die "no $writers writers have applied $changes changes early";
+	return;
+}
+
+# Return the bytes of all files in which a subscriber keeps streamed transactions.
+my $spooled = q(
+	(SELECT coalesce(sum((pg_stat_file('base/pgsql_tmp/' || d || '/' || f, true)).size), 0)
+	FROM pg_ls_dir('base/pgsql_tmp', true, false) AS d,
+		pg_ls_dir('base/pgsql_tmp/' || d, true, false) AS f WHERE d LIKE '%.fileset'));
+
+sub spooled_bytes
+{
+	my ($self) = @_;
+	return $self->sql("SELECT $spooled");
+}
+
+# Wait until they satisfy a condition, such as '> 1000'; return them.
+sub wait_for_spooled
+{
+	my ($self, $condition, $or) = @_;
+	$self->wait_until("$spooled $condition", $or);
+	return $self->spooled_bytes;
+}
+
+# Assert that the files of streamed transactions have been removed while the apply
+# worker that created them is running.  They are in a directory of its process.
+sub no_spool_is_left
+{
+	my ($self) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	return ok(
+		$self->poll_query_until(
+			'postgres',
+			q(SELECT count(*) = 0 FROM pg_ls_dir('base/pgsql_tmp', true, false) d,
+			pg_ls_dir('base/pgsql_tmp/' || d, true, false) f)),
+		'no temporary file is left');
+}
+
+### waits, of libraries made with SELFTEST=1 ####################################
+
+# Create a function of src/test/selftest_wakes.c on a subscriber.  Return false if the
+# library was made without SELFTEST=1.
+sub create_selftest_waits
+{
+	my ($self) = @_;
+	my ($status) = $self->psql(
+		'postgres',
+		q(CREATE FUNCTION selftest_waits(oid) RETURNS text LANGUAGE C
+		AS 'parallel_apply', 'papply_selftest_waits'));
+	return $status == 0;
+}
+
+# Let the apply worker sleep until it is woken, or as usual.
+sub let_receiver_sleep
+{
+	my ($self, $is_on) = @_;
+	$self->reload_with("parallel_apply.selftest_receiver_sleeps = $is_on");
+	return;
+}
+
+# Assert that the apply worker and the writers of subscription tap come to rest.  A
+# process that does not sleep, or is woken all the time, has more and more waits.
+my ($QUIET_READINGS, $MAX_WAITS) = (1000, 1000);
+
+sub becomes_quiet
+{
+	my ($self, $name) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	my $end = time + $PostgreSQL::Test::Utils::timeout_default;
+	my (%first, %last);
+	my $same = 0;
+	while ($same < $QUIET_READINGS)
+	{
+		my %waits = $self->sql(
+			q(SELECT selftest_waits(oid) FROM pg_subscription WHERE subname = 'tap')
+		) =~ /(\d+): (\d+)/g;
+		%first = %waits if !%first;
+		my @new = grep { $waits{$_} != ($last{$_} // 0) } keys %waits;
+		my @busy =
+		  grep { $waits{$_} - ($first{$_} // 0) > $MAX_WAITS } keys %waits;
+		return fail("$name: process @busy does not come to rest") if @busy;
+		return fail("$name: processes @new wait again") if time > $end;
+		$same = @new ? 0 : $same + 1;
+		%last = %waits;
+	}
+	return pass($name);
+}
+
+### loads #######################################################################
+
+# Start pgbench with a script and options, until end_load(load).
+sub start_load
+{
+	my ($self, $script, @options) = @_;
+	return IPC::Run::start(
+		[
+			'pgbench', '-n', '-T', '60',
+			@options, '-f', $script, '-h',
+			$self->host, '-p', $self->port, 'postgres'
+		],
+		'<',
+		\undef,
+		'>',
+		\my $out,
+		'2>',
+		\my $err);
+}
+
+# A load of single transactions on the publisher, with a rate per second, until
+# end_load(load).
+sub start_accounts_load
+{
+	my ($self, $rate, @options) = @_;
+	my $script = $self->basedir . '/load';
+	append_to_file($script, <<~'SQL') unless -e $script;
+		\set id random(1, 20)
+		BEGIN;
+		UPDATE accounts SET balance = balance + 1 WHERE id = :id;
+		INSERT INTO history (account, balance) SELECT id, balance FROM accounts WHERE id = :id;
+		COMMIT;
+		SQL
+	return $self->start_load($script, '-c', 2, '-R', $rate, @options);
+}
+
+# Wait until more transactions of the load have been applied.
+sub wait_for_progress
+{
+	my ($self) = @_;
+	my $count = $self->sql('SELECT count(*) FROM history');
+	$self->poll_query_until('postgres',
+		"SELECT count(*) > $count + 50 FROM history")
+	  or die 'nothing is applied any more';
+	return;
+}
+
+### what must be right in the end ###############################################
+
+# Assert that each B-tree index of the tables in a node's database "postgres" has an entry
+# for each row, and is in order.  Needs amcheck.
+sub indexes_are_complete
+{
+	my ($self) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+  SKIP:
+	{
+		skip 'the server has no amcheck', 1
+		  if $self->sql(
+			q(SELECT count(*) FROM pg_available_extensions WHERE name = 'amcheck')
+		  ) == 0;
+		my ($status, $checked, $error) = $self->psql(
+			'postgres', q(CREATE EXTENSION IF NOT EXISTS amcheck;
+			SELECT relname, bt_index_check(oid, true) FROM pg_class
+			WHERE relam = (SELECT oid FROM pg_am WHERE amname = 'btree')
+				AND relkind = 'i' AND relnamespace = 'public'::regnamespace;)
+		);
+		ok($status == 0 && $checked ne '',
+			'indexes have all rows on ' . $self->name)
+		  or diag("$error");
+	}
+	return;
+}
+
+# Asserts that the server has not complained of relations, snapshots or pins that
+# were left open at the end of a transaction.
+sub nothing_is_left_open
+{
+	my ($self) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	return unlike(
+		slurp_file($self->logfile),
+		qr/WARNING: .*leak/,
+		'nothing is left open');
+}
+
+# An apply worker may begin before its predecessor has released the origin.  This
+# race exists in PostgreSQL without the extension, too.  The worker is started
+# again.
+my $origin_is_active =
+  qr/ERROR:  replication origin with ID \d+ is already active for PID \d+/;
+
+# A session of the test that has just ended may not have exited when its server is
+# restarted.
+my $session_is_ended =
+  qr/\.pl FATAL:  terminating connection due to administrator command/;
+
+# A walsender may be sending when its subscriber disconnects.
+my $client_is_lost = qr/FATAL: +connection to client lost/;
+
+# An apply worker that starts again may come before the walsender of the last one has ended.
+my $slot_is_active =
+  qr/ERROR: +(could not start WAL streaming: ERROR: +)?replication slot "\w+" is active for PID/;
+
+# Or connecting again while the server restarts.  A backend that is terminated during
+# authentication logs a timeout.
+my $is_restarting =
+  qr/FATAL:  (the database system is (shutting down|starting up|not yet accepting connections)|canceling authentication due to timeout)/;
+
+# Where a publisher was stopped, its subscriber may have been at any step of a connection:
+# whatever it was about to do, libpq says why it could not.
+my $publisher_is_lost =
+  qr/ERROR: +(.* )?(could not (connect to the publisher|start WAL streaming|receive data from WAL stream|send data to WAL stream|send end-of-streaming message|receive database system identifier)|could not .*: (server closed the connection unexpectedly|no connection to the server|FATAL: ))/;
+
+# Asserts that a node's log has no error but those that match.
+sub log_is_clean
+{
+	my ($self, @allowed) = @_;
+	push @allowed, $publisher_is_lost if $self->has_lost_another;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	my @found = grep { / (ERROR|FATAL|PANIC):  / } split /\n/,
+	  slurp_file($self->logfile);
+	for my $allowed (
+		$origin_is_active, $session_is_ended, $client_is_lost,
+		$is_restarting, $slot_is_active, @allowed)
+	{
+		@found = grep { $_ !~ $allowed } @found;
+	}
+	return is(join("\n", @found),
+		'', 'no unexpected error in the log of ' . $self->name);
 }
 
 1;

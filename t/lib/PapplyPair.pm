@@ -1,0 +1,283 @@
+# PapplyPair.pm - a publisher and a subscriber, and what concerns both of them.
+package PapplyPair;
+
+use strict;
+use warnings;
+use Test::More;
+
+sub new
+{
+	my ($class, $publisher, $subscriber) = @_;
+	return bless { publisher => $publisher, subscriber => $subscriber },
+	  $class;
+}
+
+sub nodes
+{
+	my ($self) = @_;
+	return @{$self}{qw(publisher subscriber)};
+}
+
+# Execute the same statements on both nodes.
+sub exec_both
+{
+	my ($self, $sql, $db) = @_;
+	$_->safe_psql($db // 'postgres', $sql) for $self->nodes;
+	return;
+}
+
+# Create a publication and a subscription of that name, and wait until all tables
+# are ready and the pool runs.  Options: publication, default 'FOR ALL TABLES';
+# with, options of the subscription such as 'streaming = on'; db; no_pool, where
+# none is expected.
+sub subscribe
+{
+	my ($self, $name, %opt) = @_;
+	my ($publisher, $subscriber) = $self->nodes;
+	my $db = $opt{db} // 'postgres';
+	my $publication = $opt{publication} // 'FOR ALL TABLES';
+	my $with = defined $opt{with} ? "WITH ($opt{with})" : '';
+	my $connstr = $publisher->connstr . " dbname=$db";
+
+	$publisher->safe_psql($db, "CREATE PUBLICATION $name $publication");
+	$subscriber->safe_psql($db,
+		"CREATE SUBSCRIPTION $name CONNECTION '$connstr' PUBLICATION $name $with"
+	);
+	$subscriber->wait_for_subscription_sync($publisher, $name, $db);
+	# Transactions that change a table which is being synchronized are not left to
+	# the pool.
+	$subscriber->wait_until_ready($db);
+	$subscriber->wait_for_pool($name, undef, $db) unless $opt{no_pool};
+	return;
+}
+
+# The model in tests that compare: the database "serial" of the subscriber, which
+# does not have the extension, subscribes to publication tap.  Option with as of
+# subscribe.
+sub subscribe_serially
+{
+	my ($self, %opt) = @_;
+	my ($publisher, $subscriber) = $self->nodes;
+	my $with = defined $opt{with} ? "WITH ($opt{with})" : '';
+	my $connstr = $publisher->connstr . ' dbname=postgres';
+
+	$subscriber->safe_psql('serial',
+		"CREATE SUBSCRIPTION serial CONNECTION '$connstr' PUBLICATION tap $with"
+	);
+	$subscriber->wait_for_subscription_sync($publisher, 'serial', 'serial');
+	return;
+}
+
+# Assert that a table has the same rows on both nodes.
+sub rows_equal
+{
+	my ($self, $table, $name, $db) = @_;
+	my ($publisher, $subscriber) = $self->nodes;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	my $sql = qq(SELECT count(*) || ' rows, ' || coalesce(md5(string_agg(
+		whole_row::text, E'\\n' ORDER BY whole_row::text COLLATE "C")), '-') FROM $table whole_row);
+	my ($want, $have) =
+	  map { $_->safe_psql($db // 'postgres', $sql) } $publisher, $subscriber;
+	is($have, $want, $name // "$table is equal on both sides") and return 1;
+	$self->show_difference($table, $db);
+	return 0;
+}
+
+# Assert the same for tables, when subscription tap has applied everything.
+sub tables_equal
+{
+	my ($self, $when, @tables) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	$self->{publisher}->wait_applied;
+	$self->rows_equal($_, "$_ is equal on both sides $when") for @tables;
+	return;
+}
+
+# Show which rows differ at this moment; a delay may have been the reason.
+sub show_difference
+{
+	my ($self, $table, $db) = @_;
+	my ($publisher, $subscriber) = $self->nodes;
+	my %count;
+	for my $node ($publisher, $subscriber)
+	{
+		my $rows = $node->safe_psql($db // 'postgres',
+			"SELECT whole_row::text FROM $table whole_row");
+		$count{$_} += $node == $publisher ? 1 : -1 for split /\n/, $rows;
+	}
+	my @missing = sort grep { $count{$_} > 0 } keys %count;
+	my @surplus = sort grep { $count{$_} < 0 } keys %count;
+	diag(   "$table a moment later: "
+		  . @missing
+		  . ' rows are missing, '
+		  . @surplus
+		  . ' are too many, such as '
+		  . join(' ', grep { defined } @missing[ 0 .. 4 ], @surplus[ 0 .. 4 ])
+	);
+	return;
+}
+
+# Publish one more table, whose copy then waits for a local session.
+sub begin_copy
+{
+	my ($self, $table) = @_;
+	my ($publisher, $subscriber) = $self->nodes;
+	$publisher->sql("ALTER PUBLICATION tap ADD TABLE $table");
+	$subscriber->sql('ALTER SUBSCRIPTION tap REFRESH PUBLICATION');
+	$subscriber->wait_until(
+		q(count(*) = 1 FROM pg_stat_activity
+		WHERE backend_type LIKE 'logical replication%' AND wait_event_type = 'Lock'),
+		'the copy does not wait');
+	return;
+}
+
+# Return a session of the publisher in a transaction with these statements that is
+# being streamed to subscription tap.
+sub begin_streamed
+{
+	my ($self, $sql) = @_;
+	my $publisher = $self->{publisher};
+	my $streamed = q(FROM pg_stat_replication_slots WHERE slot_name = 'tap');
+	my $before = $publisher->sql("SELECT stream_count $streamed");
+	my $session = $publisher->hold($sql);
+	$publisher->poll_query_until('postgres',
+		"SELECT stream_count > $before $streamed")
+	  or die 'nothing is streamed';
+	return $session;
+}
+
+# Assert that transactions of the publisher get into these states while the first of
+# them is blocked on the subscriber, before its changes, by a lock on the row of the
+# table gate (id int PRIMARY KEY, n int).  Then all are applied.  Return how often a
+# transaction had to be repeated.
+sub apply_behind_gate
+{
+	my ($self, $states, $name, @transactions) = @_;
+	my ($publisher, $subscriber) = $self->nodes;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	my $tries = $subscriber->counter('retries + commit_order_aborts');
+	my $lock = $subscriber->hold('SELECT FROM gate FOR UPDATE');
+	$transactions[0] = "UPDATE gate SET n = n + 1; $transactions[0]";
+	$publisher->sql(join('', map { "BEGIN; $_; COMMIT;\n" } @transactions));
+	$subscriber->states_become($states, $name);
+	$lock->query_safe('COMMIT');
+	$lock->quit;
+	$publisher->wait_applied;
+	return $subscriber->counter('retries + commit_order_aborts') - $tries;
+}
+
+# Have many fast transactions applied: a writer that has waited for a lock claims
+# one transaction at a time until then.  They insert into the table quick (id int
+# PRIMARY KEY).
+sub apply_quick_ones
+{
+	my ($self) = @_;
+	my $publisher = $self->{publisher};
+	$publisher->sql(
+		q(DO $$ DECLARE base int := (SELECT count(*) FROM quick);
+		BEGIN
+			FOR i IN 1 .. 400 LOOP
+				INSERT INTO quick VALUES (base + i);
+				COMMIT;
+			END LOOP;
+		END $$)
+	);
+	$publisher->wait_applied;
+	return;
+}
+
+# Have a subscription connect to the publisher by an encrypted connection.
+sub connect_by_tls
+{
+	my ($self, $subscription) = @_;
+	my ($publisher, $subscriber) = $self->nodes;
+	my $port = $publisher->port;
+	$subscriber->sql(
+		"ALTER SUBSCRIPTION $subscription CONNECTION 'host=127.0.0.1 port=$port dbname=postgres sslmode=require'"
+	);
+	$publisher->poll_query_until('postgres',
+		'SELECT bool_and(ssl) FROM pg_stat_ssl JOIN pg_stat_replication USING (pid)'
+	) or die 'the walsender does not use TLS';
+	return;
+}
+
+# For two writers: one applies $older, which must change the table gate, until a
+# local session with the lock $gate_lock blocks it there.  The other one finds all
+# of @$younger in the queue, since it is stopped until they are there.  Calls $look
+# when both writers wait.  Then all are applied.  Return how often a transaction had
+# to be repeated.
+sub run_behind_gate
+{
+	my ($self, $gate_lock, $older, $younger, $look) = @_;
+	my ($publisher, $subscriber) = $self->nodes;
+	$self->apply_quick_ones;
+	my $tries = $subscriber->counter('retries + commit_order_aborts');
+	my $session = $subscriber->hold($gate_lock);
+	$publisher->sql("BEGIN; $older; COMMIT;");
+	$subscriber->wait_for_state('waiting for lock');
+	my $other = $subscriber->sql(
+		q(SELECT pid FROM parallel_apply.writers WHERE state <> 'waiting for lock')
+	);
+	kill 'STOP', $other;
+	$publisher->sql(join '', map { "BEGIN; $_; COMMIT;\n" } @$younger);
+	my $queued = 1 + @$younger;
+	$subscriber->wait_until(
+		"queue_transactions >= $queued FROM parallel_apply.subscriptions",
+		'the younger transactions are not received');
+	kill 'CONT', $other;
+	$subscriber->wait_until(
+		q(count(*) = 2 FROM parallel_apply.writers WHERE state LIKE 'waiting for %'),
+		'the other writer does not wait');
+	$look->() if $look;
+	$session->query_safe('COMMIT');
+	$session->quit;
+	$publisher->wait_applied;
+	return $subscriber->counter('retries + commit_order_aborts') - $tries;
+}
+
+# Create tables on both nodes, for under_load: a chain of
+# balances, which shows transactions that were lost, repeated or applied in another
+# order.
+sub create_accounts
+{
+	my ($self) = @_;
+	my $publisher = $self->{publisher};
+	$self->exec_both(
+		q(CREATE TABLE accounts (id int PRIMARY KEY, balance int NOT NULL);
+		CREATE TABLE history (id serial PRIMARY KEY, account int, balance int);)
+	);
+	$publisher->sql(
+		'INSERT INTO accounts SELECT i, 0 FROM generate_series(1, 20) i');
+	return;
+}
+
+# Run such a load on the publisher until the sub is done.
+sub under_load
+{
+	my ($self, $sub) = @_;
+	my $publisher = $self->{publisher};
+	my $load = $publisher->start_accounts_load(1000);
+	$sub->();
+	PapplyTest::end_load($load);
+	return;
+}
+
+# Assert that a subscription has applied the load, each transaction once: tap,
+# unless another one is given.
+sub accounts_are_equal
+{
+	my ($self, $when, $subscription) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	$self->{publisher}->wait_applied($subscription);
+	$self->rows_equal($_, "$_ is equal on both sides $when")
+	  for qw(accounts history);
+	is( $self->{subscriber}->sql(
+			q(SELECT count(*) FROM accounts a
+			WHERE balance <> (SELECT count(*) FROM history h WHERE h.account = a.id))
+		),
+		'0',
+		"and each change was made once $when");
+	return;
+}
+
+1;
