@@ -82,6 +82,7 @@ sub transactions
 sub wait_for_all
 {
 	$first->wait_applied;
+	$middle->flush_wal;
 	$middle->wait_for_catchup($_, 'replay') for 'cascade', 'ordered';
 	return;
 }
@@ -100,6 +101,7 @@ for my $batch (1, 32)
 	$middle->wait_for_state('waiting for lock');
 	$first->sql(transactions(300));
 	$middle->wait_for_state('waiting for prior commit');
+	$middle->flush_wal;
 	$middle->wait_for_catchup($_, 'replay') for 'cascade', 'ordered';
 	is( $last->sql('SELECT max(n) FROM history'),
 		$n - 300,

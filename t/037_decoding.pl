@@ -245,6 +245,7 @@ $last->sql(
 sub wait_for_all
 {
 	$first->wait_applied;
+	$middle->flush_wal;
 	$middle->wait_for_catchup('cascade', 'replay');
 	return;
 }

@@ -242,6 +242,7 @@ $standby->start;
 $lock_b->query_safe('ROLLBACK');
 $lock_b->quit;
 $publisher->wait_applied;
+$subscriber->flush_wal;
 $subscriber->wait_for_catchup('standby', 'replay');
 $pair->rows_equal($_) for qw(history locked_a locked_b free);
 PapplyPair->new($publisher, $standby)

@@ -85,7 +85,8 @@ $standby->sql(
 	UPDATE accounts SET balance = balance + 1;
 	INSERT INTO history (account, balance) SELECT id, balance FROM accounts;));
 $subscriber->wait_for_pool('tap');
-$pair->accounts_are_equal('after the failover', $standby, $subscriber);
+PapplyPair->new($standby, $subscriber)
+  ->accounts_are_equal('after the failover');
 cmp_ok($subscriber->counter('transactions'), '>=', 1, 'by writers');
 
 finish($standby, $subscriber,

@@ -171,8 +171,8 @@ is(declared($new), $declared, 'what is declared has come along');
 $new->wait_for_progress;
 end_load($load);
 
-$pair->accounts_are_equal('after the upgrade of the subscriber',
-	$publisher, $new, 's');
+PapplyPair->new($publisher, $new)
+  ->accounts_are_equal('after the upgrade of the subscriber', 's');
 cmp_ok($new->counter('transactions'), '>=', 50, 'by writers');
 
 is( $new->sql(
@@ -208,8 +208,8 @@ $new->sql("ALTER SUBSCRIPTION s CONNECTION '"
 	  . $new_publisher->connstr
 	  . " dbname=postgres'; ALTER SUBSCRIPTION s ENABLE");
 $new->wait_for_pool('s', 3);
-$pair->accounts_are_equal('after the upgrade of the publisher',
-	$new_publisher, $new, 's');
+PapplyPair->new($new_publisher, $new)
+  ->accounts_are_equal('after the upgrade of the publisher', 's');
 
 finish($new_publisher, $new);
 done_testing();

@@ -194,7 +194,7 @@ sub step
 	wait_for_role($leader, 'primary');
 	goes_on($leader, $name);
 	end_load($load);
-	$pair->accounts_are_equal("after $name", $publisher, $leader);
+	PapplyPair->new($publisher, $leader)->accounts_are_equal("after $name");
 	$former_leader = $leader;
 	return;
 }

@@ -76,6 +76,15 @@ sub hold
 	return $session;
 }
 
+# Flush what writers have committed, which they leave to others: a standby or another
+# subscriber does not get it before.
+sub flush_wal
+{
+	my ($self) = @_;
+	$self->sql(q(SELECT pg_logical_emit_message(true, 'flush', '')));
+	return;
+}
+
 # Prevent every flush of WAL; return a function that permits it again, or undef
 # if the library was made without SELFTEST=1.  New sessions may have to read catalogs, but
 # do not flush.
