@@ -141,16 +141,24 @@ call(q(alter_subscription_config('tap', 1)));
 $subscriber->wait_for_pool('tap', 0);
 check_pause("PostgreSQL's own apply");
 
-# drain() waits until the apply worker has noticed the pause.
+# drain() waits until the apply worker has noticed the pause.  What arrives while the apply
+# worker sleeps, after the call of pause(), is not applied.
 {
+	my $mark = $next++;
 	my $apply = $subscriber->apply_pid('tap');
 	kill 'STOP', $apply;
 	call(q(pause('tap')));
 	is(call(q(drain('tap', '500 ms'))),
 		'f', 'nothing is drained before the apply worker has seen the pause');
+	my $lsn = mark($mark);
+	$publisher->wait_for_catchup('tap', 'sent', $lsn);
 	kill 'CONT', $apply;
 	is(call(q(drain('tap'))), 't', 'but then');
+	wait_for_answers(1);
+	unlike(marks(), qr/\b$mark$/,
+		'it sees the pause before it applies what has arrived');
 	call(q(resume('tap')));
+	is(call("wait_for_lsn('tap', '$lsn')"), 't', 'which is applied later');
 }
 
 ### transactions that have begun are completed; a pool starts and stops
