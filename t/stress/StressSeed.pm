@@ -93,9 +93,10 @@ sub run
 # Return why PostgreSQL itself could not continue, forever or for a while, or undef.
 # The publisher may be unable to decode a change, whatever the subscriber is; from
 # 18 on it may crash when it reads WAL for a new slot and a subtransaction was
-# rolled back.  A worker that has synchronized a table drops its slot and commits
-# that asynchronously; if a crash loses this commit, there is no slot any more for
-# the rest of the table.
+# rolled back.  A worker that has synchronized a table drops its slot, and then
+# commits that the table is synchronized (process_syncing_tables_for_sync() in
+# tablesync.c).  After a crash in between, or one that loses this commit, there is no
+# slot any more for the rest of the table.
 sub native_fault
 {
 	my ($run) = @_;
@@ -109,8 +110,7 @@ sub native_fault
 	  && $log =~
 	  /by signal 11: .*\n.*Failed process was running: CREATE_REPLICATION_SLOT/;
 	return 'PostgreSQL has lost in a crash that a table was synchronized'
-	  if $run->{workload}->settings->{synchronous_commit} eq 'off'
-	  && slurp_file($run->{parallel}->logfile) =~
+	  if slurp_file($run->{parallel}->logfile) =~
 	  /ERROR:  could not start WAL streaming: ERROR:  replication slot "pg_\d+_sync_\d+_\d+" does not exist/;
 	return undef;
 }
