@@ -26,12 +26,12 @@ MODULE_big = parallel_apply
 EXTENSION = parallel_apply
 PGFILEDESC = "parallel_apply - logical replication applied by several writers"
 
-# In the order in which a remote transaction passes the folders.
-OBJS = src/parallel_apply.o src/guc.o $(patsubst %.c,%.o, \
-	$(foreach folder,sender receiver pool writer sql,$(call files,src/$(folder)/*.c)))
+# A folder uses only those before it, see src/README.md.
+folders = common shmem order session_state catalog sender receiver writer sql $(if $(SELFTEST),test)
+OBJS = $(patsubst %.c,%.o,$(foreach folder,$(folders),$(call files,src/$(folder)/*.c)) \
+	src/parallel_apply.c)
 PG_CPPFLAGS = -I$(srcdir)/include -DPAPPLY_VERSION='"$(release)"'
 ifdef SELFTEST
-OBJS += src/test/selftest.o src/test/selftest_awake.o src/test/selftest_commit.o src/test/selftest_flush.o src/test/selftest_gather.o src/test/selftest_pace.o src/test/selftest_prepared.o src/test/selftest_registry.o src/test/selftest_routed.o src/test/selftest_wakes.o
 PG_CPPFLAGS += -DPAPPLY_SELFTEST
 endif
 

@@ -6,9 +6,10 @@
  * subscription (slots.h).  The bytes and transactions of the queue are in a
  * dynamic shared memory segment, which is created and destroyed with the pool.
  *
- * The files of src/pool change what several processes write.  Processes use
- * the functions of pool.h, queue.h, commit_order.h and relation_registry.h for
- * that, and otherwise only read fields, or write those that are theirs.
+ * The files of src/shmem, src/order and src/session_state change what several
+ * processes write.  Processes use the functions of pool.h, queue.h,
+ * commit_order.h and relation_registry.h for that, and otherwise only read
+ * fields, or write those that are theirs.
  *-------------------------------------------------------------------------
  */
 #ifndef PAPPLY_POOL_H

@@ -6,7 +6,7 @@
  * shared memory, with or without a pool.  The slot outlives the worker.
  * Another subscription takes it only if no other slot is free.
  *
- * Only the files of src/pool access the fields.  Each part belongs to the file
+ * Only the files of src/shmem access the fields.  Each part belongs to the file
  * that its comment names.  Other files read it by the OID of the subscription:
  * see papply_pool_get(), papply_statistics_get() and papply_hot_keys_get().
  *-------------------------------------------------------------------------

@@ -1,5 +1,5 @@
 /*-------------------------------------------------------------------------
- * hot_keys.c
+ * hot_keys_view.c
  *	  The function behind the view of hot keys.
  *
  * Runs in a user's backend.  Values of keys are shown only to users who may
