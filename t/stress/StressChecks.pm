@@ -256,6 +256,8 @@ my @always_expected = (
 	qr/PID \d+ is not a PostgreSQL (backend|server) process/,
 	qr/canceling statement due to lock timeout/,
 	qr/could not (fetch|receive) .* from (the )?publisher: ERROR:  deadlock detected/,
+	# A statement of this test, which repeats it (ask())
+	qr/ stress ERROR:  deadlock detected/,
 	qr/WARNING:  skip-LSN of subscription "parallel" cleared/,
 	qr/ERROR:  new row for relation "refused(_prepared)?" violates check constraint "not_negative"/,
 	qr/ERROR:  subscription "\w+" has no failing transaction/,
