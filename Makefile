@@ -4,7 +4,7 @@
 #   make check [TESTS="t/001_basic.pl"]        everything, see tools/check
 #   make check-core [MAJOR=18] [VARIANT=all]   PostgreSQL's own tests, see tools/check_core
 #   make check-majors                          check with every major, see tools/check_majors
-#   make lint | demo | stress | mutants        see tools/lint, bench/demo, t/stress, tools/mutants
+#   make lint | demo | stress | mutants        see tools/lint, bench/demo, t/stress/stress, tools/mutants
 #   make check-cassert [MAJOR=18]              check with a server that checks itself, see tools/check_cassert
 #   make demo-pictures                         draw the pictures of README.md by a run of the demo
 #   make dist                                  archives of the committed tree, in dist/

@@ -73,7 +73,7 @@ static const PapplyResultColumn table_columns[] = {
 
 /*
  * Codes of the findings, as the view shows them.  Programs may rely on them, and
- * doc/views.md explains each.
+ * doc/table_views.md explains each.
  */
 #define FINDING_NOT_SYNCHRONIZED "not_synchronized"
 #define FINDING_NOT_A_TABLE "not_a_table"
