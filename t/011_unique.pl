@@ -56,18 +56,11 @@ $pair->subscribe('tap');
 my $dependency = 'waiting for dependency';
 my $turn = 'waiting for prior commit';
 
-# States of the transactions behind the first one, which waits for the lock
-sub behind
-{
-	my (@states) = @_;
-	return join(', ', 'waiting for lock', @states);
-}
-
 # Detects: unique indexes besides the identity not tracked; the new value of an
 # UPDATE not recorded, or not looked up.  FULL sends the old value, but DELETE only
 # the columns of the identity, so the last conflict is found while it is applied.
 is( $pair->apply_behind_gate(
-		behind($dependency, $turn, $dependency, $turn),
+		behind_lock($dependency, $turn, $dependency, $turn),
 		'a unique value that an older transaction writes is waited for',
 		q(INSERT INTO users VALUES (10, 'user10', 1);
 		UPDATE users SET email = 'new' WHERE id = 1),
@@ -81,7 +74,7 @@ is( $pair->apply_behind_gate(
 # The value that moves 1 -> 2 -> 3 is only in the new tuples.
 cmp_ok(
 	$pair->apply_behind_gate(
-		behind($turn, $dependency, $dependency),
+		behind_lock($turn, $dependency, $dependency),
 		'the values that a message does not tell are no dependency',
 		q(UPDATE users SET email = 'free' WHERE id = 4),
 		q(UPDATE users SET email = 'user4' WHERE id = 5),
@@ -94,7 +87,7 @@ $subscriber->forget_violations('tap');
 # The transaction of the last change has itself written one of its keys.  It must
 # wait for the other transaction nevertheless.
 is( $pair->apply_behind_gate(
-		behind($dependency),
+		behind_lock($dependency),
 		'a row that the transaction has made itself takes a key that it waits for',
 		q(DELETE FROM users WHERE id = 6),
 		q(INSERT INTO users VALUES (60, 'user60', 0); UPDATE users SET id = 6 WHERE id = 60)
@@ -105,7 +98,7 @@ is( $pair->apply_behind_gate(
 # FULL sends the old values.  The dependency must come from the unique index, since
 # no two of these rows are the same.  NULLs never conflict.
 is( $pair->apply_behind_gate(
-		behind($dependency, $dependency, $turn, $turn),
+		behind_lock($dependency, $dependency, $turn, $turn),
 		'unique values given up by an older transaction are waited for',
 		q(UPDATE pairs SET a = 10 WHERE id = 1;
 		DELETE FROM pairs WHERE id = 2;
@@ -119,7 +112,7 @@ is( $pair->apply_behind_gate(
 
 # The publisher has the unique indexes, the subscriber does not.
 is( $pair->apply_behind_gate(
-		behind($dependency, $dependency, $turn),
+		behind_lock($dependency, $dependency, $turn),
 		'an index that only the subscriber has is tracked as well',
 		q(UPDATE only_here SET code = 'away' WHERE id = 1;
 		DELETE FROM only_here WHERE id = 2),
@@ -134,7 +127,7 @@ is( $pair->apply_behind_gate(
 $subscriber->sql('CREATE UNIQUE INDEX only_here_new ON only_here (code, id)');
 $subscriber->sql('DROP INDEX only_here_code_idx');
 is( $pair->apply_behind_gate(
-		behind($turn, $dependency),
+		behind_lock($turn, $dependency),
 		'a dropped index is no longer tracked',
 		q(UPDATE only_here SET code = 'away5' WHERE id = 5),
 		q(UPDATE only_here SET code = 'code5' WHERE id = 6),
@@ -145,7 +138,7 @@ is( $pair->apply_behind_gate(
 # A deferrable constraint: positions are swapped within one transaction, and by two
 # transactions.  The trigger of the constraint does not fire in replica mode.
 is( $pair->apply_behind_gate(
-		behind($dependency, $dependency, $turn),
+		behind_lock($dependency, $dependency, $turn),
 		'values of a deferrable constraint are tracked',
 		q(UPDATE deferred SET pos = 3 - pos WHERE id <= 2),
 		q(UPDATE deferred SET pos = 3 - pos WHERE id <= 2),
@@ -159,7 +152,7 @@ is( $pair->apply_behind_gate(
 # not be skipped.
 cmp_ok(
 	$pair->apply_behind_gate(
-		behind($turn, $turn),
+		behind_lock($turn, $turn),
 		'a partial unique index is no dependency',
 		q(UPDATE flags SET active = false WHERE id = 1),
 		q(UPDATE flags SET active = true WHERE id = 4),
@@ -168,7 +161,7 @@ cmp_ok(
 	'but a violation of it leads to a second attempt');
 cmp_ok(
 	$pair->apply_behind_gate(
-		behind($turn, $dependency, $turn),
+		behind_lock($turn, $dependency, $turn),
 		'a unique index on an expression is no dependency',
 		q(UPDATE names SET name = 'other' WHERE id = 1;
 		DELETE FROM names WHERE id = 2),
@@ -180,7 +173,7 @@ cmp_ok(
 	'but a violation of it leads to a second attempt');
 cmp_ok(
 	$pair->apply_behind_gate(
-		behind($turn, $turn, $turn),
+		behind_lock($turn, $turn, $turn),
 		'an exclusion constraint is no dependency',
 		q(UPDATE ranges SET during = int4range(200, 210) WHERE id = 1;
 		DELETE FROM ranges WHERE id = 2),

@@ -176,44 +176,9 @@ $publisher->sql(
 	'CREATE PUBLICATION named FOR TABLE named, named_m, named_m_1, named_m_2, named_x WITH (publish_via_partition_root)'
 );
 $subscriber->sql('ALTER SUBSCRIPTION tap ADD PUBLICATION leaves, named');
-$subscriber->safe_psql('serial',
-		"CREATE SUBSCRIPTION serial CONNECTION '"
-	  . $publisher->connstr
-	  . " dbname=postgres' PUBLICATION tap, leaves");
-
-for my $db (qw(postgres serial))
-{
-	my $name = $db eq 'serial' ? 'serial' : 'tap';
-	$subscriber->wait_for_subscription_sync($publisher, $name, $db);
-	$subscriber->wait_until_ready($db);
-}
-
-sub wait_all_applied
-{
-	$publisher->wait_applied($_) for qw(tap serial);
-	return;
-}
-
-sub apply_changes
-{
-	my ($sql) = @_;
-	$publisher->sql($sql);
-	wait_all_applied();
-	return;
-}
-
-# Assert that the same rows are in the same partitions as in the other database.
-sub same_as_serial
-{
-	my ($table, $name) = @_;
-	local $Test::Builder::Level = $Test::Builder::Level + 1;
-	my $sql =
-	  qq(SELECT tableoid::regclass || ' ' || whole_row::text FROM $table whole_row ORDER BY 1);
-	return is(
-		$subscriber->sql($sql),
-		$subscriber->safe_psql('serial', $sql),
-		"$table has the rows of serial apply $name");
-}
+$pair->subscribe_serially(publication => 'tap, leaves');
+$subscriber->wait_for_subscription_sync($publisher, 'tap');
+$subscriber->wait_until_ready($_) for qw(postgres serial);
 
 my @tables =
   qw(lists hashed plain whole indexed extra leaves mixed owned fired wide);
@@ -222,7 +187,7 @@ sub all_same
 {
 	my ($name) = @_;
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
-	same_as_serial($_, $name) for @tables;
+	$pair->same_as_serial($name, @tables);
 	return;
 }
 
@@ -233,7 +198,7 @@ sub applied_by_writers
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
 	my ($rows, $replays) =
 	  map { $subscriber->counter($_) } qw(rows fallbacks);
-	apply_changes($sql);
+	$pair->apply_to_both($sql);
 	cmp_ok($subscriber->counter('rows'), '>', $rows, $name);
 	is($subscriber->counter('fallbacks'),
 		$replays, 'nothing of that is replayed');
@@ -292,24 +257,17 @@ change_all('as text');
 my $dependency = 'waiting for dependency';
 my $turn = 'waiting for prior commit';
 
-# States of the transactions behind the first one, which waits for the lock
-sub behind
-{
-	my (@states) = @_;
-	return join(', ', 'waiting for lock', @states);
-}
-
 $publisher->sql(
 	q(DELETE FROM lists; INSERT INTO lists SELECT i, 'a', i FROM generate_series(1, 20) i;
 	DELETE FROM whole; INSERT INTO whole SELECT 'a', i, i FROM generate_series(1, 20) i;
 	DELETE FROM leaves; INSERT INTO leaves SELECT i, 'a', i FROM generate_series(1, 20) i;)
 );
-wait_all_applied();
+$pair->wait_for_both;
 
 # A row that moves twice.  Detects: row keys taken from the partitions; unique
 # indexes of the root ignored.
 is( $pair->apply_behind_gate(
-		behind($dependency, $dependency, $turn, $dependency),
+		behind_lock($dependency, $dependency, $turn, $dependency),
 		'a row that an older transaction moves is waited for',
 		q(UPDATE lists SET region = 'b' WHERE id = 1; UPDATE lists SET v = 60 WHERE id = 2;
 		UPDATE lists SET v = 61 WHERE id = 2),
@@ -323,7 +281,7 @@ is( $pair->apply_behind_gate(
 # The same row in several relations of the publisher, one for each partition: one
 # transaction has the DELETE from one and the INSERT into the other.
 is( $pair->apply_behind_gate(
-		behind($dependency, $dependency, $dependency),
+		behind_lock($dependency, $dependency, $dependency),
 		'a row that moves between published partitions is waited for',
 		q(UPDATE leaves SET region = 'b' WHERE id = 1),
 		q(UPDATE leaves SET v = v + 1 WHERE id = 1),
@@ -338,7 +296,7 @@ is($subscriber->sql('SELECT * FROM leaves WHERE id = 1'),
 # partition's unique index, and other rows take them.
 cmp_ok(
 	$pair->apply_behind_gate(
-		behind(($turn) x 3),
+		behind_lock(($turn) x 3),
 		'a unique index that only a partition has is no dependency',
 		q(UPDATE whole SET region = 'b' WHERE code IN (2, 3)),
 		q(INSERT INTO whole VALUES ('a', 0, 2)),
@@ -351,10 +309,10 @@ cmp_ok(
 # be the same: a row that does not exist yet, one that still exists, and one that a
 # younger transaction has changed too early.
 on_both_subscribers(q(DELETE FROM mixed WHERE id IN (1, 7)));
-apply_changes(q(INSERT INTO mixed_b VALUES (7, 'b', 0)));
+$pair->apply_to_both(q(INSERT INTO mixed_b VALUES (7, 'b', 0)));
 cmp_ok(
 	$pair->apply_behind_gate(
-		behind(($turn) x 2, $dependency),
+		behind_lock(($turn) x 2, $dependency),
 		'a partition that is published in addition to its root is no dependency',
 		q(INSERT INTO mixed_b VALUES (1, 'b', 1); DELETE FROM mixed WHERE id = 3),
 		q(UPDATE mixed SET v = 101 WHERE id = 1),
@@ -365,7 +323,7 @@ cmp_ok(
 $subscriber->forget_violations('tap');
 cmp_ok(
 	$pair->apply_behind_gate(
-		behind($turn, $dependency, $turn),
+		behind_lock($turn, $dependency, $turn),
 		'nor is a row that comes from both',
 		q(UPDATE mixed_b SET v = 1 WHERE id = 7; UPDATE mixed_b SET v = 1 WHERE id = 12),
 		q(UPDATE mixed SET v = 200 WHERE id = 7),
@@ -379,7 +337,7 @@ is($subscriber->sql('SELECT v FROM mixed WHERE id = 7'),
 # A missing row that another session has deleted.  Detects: an error, or a search in
 # other partitions.
 on_both_subscribers(q(DELETE FROM hashed WHERE id IN (60, 61, 62)));
-apply_changes(
+$pair->apply_to_both(
 	q(UPDATE hashed SET v = 0 WHERE id = 60; UPDATE hashed SET id = 660 WHERE id = 61;
 	DELETE FROM hashed WHERE id = 62; UPDATE hashed SET v = 0 WHERE id = 63)
 );
@@ -392,7 +350,7 @@ for my $round (1 .. 40)
 	my $set = sprintf 'SET column_%050d = %d', 1, $round;
 	$subscriber->sql(
 		'ALTER TABLE wide_b_0 SET (fillfactor = ' . (50 + $round) . ')');
-	apply_changes(
+	$pair->apply_to_both(
 		"BEGIN; UPDATE wide $set WHERE id = 1; UPDATE wide_b $set WHERE id = 2; COMMIT"
 	);
 }
@@ -447,12 +405,12 @@ my @switches = (
 my $round = 0;
 for my $switch (@switches)
 {
-	apply_changes($switch . change_named($round++));
+	$pair->apply_to_both($switch . change_named($round++));
 	named_is_equal("changes of a partition come by other names, time $round");
 }
-apply_changes(join '', map { $_ . change_named($round++) } @switches);
+$pair->apply_to_both(join '', map { $_ . change_named($round++) } @switches);
 named_is_equal('and while others are applied');
-apply_changes(join '', 'BEGIN;',
+$pair->apply_to_both(join '', 'BEGIN;',
 	(map { $_ . change_named($round++) } @switches), 'COMMIT');
 named_is_equal('and in one transaction');
 is($subscriber->counter('fallbacks'), $replays,

@@ -148,33 +148,12 @@ $pair->subscribe(
 	'tap',
 	publication => 'FOR TABLE ' . join(', ', @published),
 	with => 'copy_data = false');
-$serial->sql("CREATE SUBSCRIPTION serial CONNECTION '"
-	  . $publisher->connstr
-	  . " dbname=postgres' PUBLICATION tap WITH (copy_data = false)");
+$pair->subscribe_serially(server => $serial, with => 'copy_data = false');
 $publisher->sql(
 	q(INSERT INTO gate VALUES (1, 0);
 	INSERT INTO items SELECT i, 0 FROM generate_series(1, 20) i;
 	INSERT INTO safe SELECT i, 0 FROM generate_series(1, 20) i;));
 $publisher->wait_applied;
-
-# Transactions, from which the calls make one statement
-sub transactions
-{
-	my @sql = @_;
-	return join '', map { "BEGIN; $_; COMMIT;\n" } @sql;
-}
-
-sub same_as_serial
-{
-	my ($when, @which) = @_;
-	local $Test::Builder::Level = $Test::Builder::Level + 1;
-	$publisher->wait_applied('serial');
-	$publisher->wait_applied;
-	PapplyPair->new($serial, $subscriber)
-	  ->rows_equal($_, "$_ is as with serial apply, $when")
-	  for @which;
-	return;
-}
 
 # Behind the gate: triggers of all kinds, between changes that they read
 my @history;
@@ -211,8 +190,8 @@ $pair->apply_behind_gate(
 	'',
 	'INSERT INTO audited VALUES (0, 0)',
 	'UPDATE items SET v = v + 1 WHERE id = 20');
-$publisher->sql(transactions(@history));
-same_as_serial('in a mixed load', 'items', 'filtered', 'notes');
+$publisher->commit_each(@history);
+$pair->same_as_serial('in a mixed load', 'items', 'filtered', 'notes');
 is( $subscriber->sql('SELECT count(*) FROM stamps') > 0
 	  && $subscriber->sql(
 		q(SELECT count(*) FROM (
@@ -230,14 +209,13 @@ is($subscriber->sql('SELECT count(*) FROM stamps WHERE statement < began'),
 	0, 'and each change its time');
 
 # Column triggers: a large value that is not sent is not updated.
-$publisher->sql(
-	transactions(
-		q(INSERT INTO docs SELECT i, 't', repeat('x', 4000) FROM generate_series(1, 3) i),
-		q(UPDATE docs SET title = 'u'),
-		q(UPDATE docs SET body = repeat('y', 4000) WHERE id = 1),
-		q(UPDATE docs SET title = 'v', body = 'z' WHERE id = 2),
-		q(UPDATE docs SET title = 'w')));
-same_as_serial('with triggers for columns', 'docs', 'notes');
+$publisher->commit_each(
+	q(INSERT INTO docs SELECT i, 't', repeat('x', 4000) FROM generate_series(1, 3) i),
+	q(UPDATE docs SET title = 'u'),
+	q(UPDATE docs SET body = repeat('y', 4000) WHERE id = 1),
+	q(UPDATE docs SET title = 'v', body = 'z' WHERE id = 2),
+	q(UPDATE docs SET title = 'w'));
+$pair->same_as_serial('with triggers for columns', 'docs', 'notes');
 is($subscriber->sql("SELECT count(*) FROM notes WHERE what LIKE 'body %'"),
 	'3', 'a trigger for a column fires when the column was sent');
 
@@ -252,15 +230,14 @@ for my $sql (
   )
 {
 	$_->sql($sql) for $subscriber, $serial;
-	$publisher->sql(
-		transactions(
-			"INSERT INTO parts SELECT i * 10 + $batch, 0, 'x' FROM generate_series(0, 29) i;
+	$publisher->commit_each(
+		"INSERT INTO parts SELECT i * 10 + $batch, 0, 'x' FROM generate_series(0, 29) i;
 			UPDATE items SET v = v + 1",
-			"UPDATE parts SET v = v + 1, t = 'y' WHERE id % 20 = $batch",
-			"UPDATE items SET v = v + 1",
-			"UPDATE parts SET id = (id + 105) % 300 WHERE id % 50 = $batch",
-			"DELETE FROM parts WHERE id % 30 = $batch"));
-	same_as_serial('with triggers of partitions', 'parts', 'notes');
+		"UPDATE parts SET v = v + 1, t = 'y' WHERE id % 20 = $batch",
+		"UPDATE items SET v = v + 1",
+		"UPDATE parts SET id = (id + 105) % 300 WHERE id % 50 = $batch",
+		"DELETE FROM parts WHERE id % 30 = $batch");
+	$pair->same_as_serial('with triggers of partitions', 'parts', 'notes');
 	$batch++;
 }
 
@@ -278,11 +255,10 @@ $pair->apply_behind_gate(
 		'CREATE TRIGGER stamp AFTER INSERT ON plain FOR EACH ROW EXECUTE FUNCTION stamp()'
 	);
 	my $gate = $subscriber->hold('SELECT FROM gate FOR UPDATE');
-	$publisher->sql(
-		transactions(
-			'UPDATE gate SET n = n + 1; INSERT INTO stamped VALUES (2001, 1)',
-			'UPDATE items SET v = v + 1 WHERE id = 1; INSERT INTO plain VALUES (2002)'
-		));
+	$publisher->commit_each(
+		'UPDATE gate SET n = n + 1; INSERT INTO stamped VALUES (2001, 1)',
+		'UPDATE items SET v = v + 1 WHERE id = 1; INSERT INTO plain VALUES (2002)'
+	);
 	$subscriber->states_become('waiting for lock, waiting for dependency',
 		'a transaction has begun');
 	$subscriber->sql('ALTER TABLE plain ENABLE ALWAYS TRIGGER stamp');
@@ -320,16 +296,15 @@ my $retries = $pair->apply_behind_gate(
 	'INSERT INTO picky VALUES (15)',
 	'UPDATE items SET v = v + 1');
 is($retries, 0, 'and nothing has to be tried again');
-same_as_serial('where it does not wait for locks', 'notes');
+$pair->same_as_serial('where it does not wait for locks', 'notes');
 
 # A trigger executes DDL on tables that the transaction has changed.
-$publisher->sql(
-	transactions(
-		'INSERT INTO items VALUES (300, 1); INSERT INTO filtered VALUES (301, 1);
+$publisher->commit_each(
+	'INSERT INTO items VALUES (300, 1); INSERT INTO filtered VALUES (301, 1);
 		INSERT INTO deputy VALUES (1, 1);
 		INSERT INTO items VALUES (301, 1); INSERT INTO filtered VALUES (302, 1)',
-		'UPDATE items SET v = v + 1 WHERE id > 299'));
-same_as_serial('after DDL by a trigger', 'items', 'filtered');
+	'UPDATE items SET v = v + 1 WHERE id > 299');
+$pair->same_as_serial('after DDL by a trigger', 'items', 'filtered');
 is( $subscriber->sql(
 		q(SELECT count(*) FROM pg_index WHERE indrelid = 'items'::regclass)),
 	'2',
@@ -339,13 +314,12 @@ is( $subscriber->sql(
 # being applied, or has left the queue.
 for my $rows (150, 3000)
 {
-	$publisher->sql(
-		transactions(
-			"INSERT INTO docs SELECT i, 'large', 'x' FROM generate_series($rows * 10, $rows * 11) i",
-			"INSERT INTO items SELECT i, 1 FROM generate_series($rows * 10, $rows * 11) i;
+	$publisher->commit_each(
+		"INSERT INTO docs SELECT i, 'large', 'x' FROM generate_series($rows * 10, $rows * 11) i",
+		"INSERT INTO items SELECT i, 1 FROM generate_series($rows * 10, $rows * 11) i;
 			INSERT INTO audited VALUES ($rows, 0);
-			UPDATE items SET v = v + 1 WHERE id = $rows * 10"));
-	same_as_serial("in a transaction of $rows rows",
+			UPDATE items SET v = v + 1 WHERE id = $rows * 10");
+	$pair->same_as_serial("in a transaction of $rows rows",
 		'items', 'audited', 'notes');
 }
 
@@ -353,10 +327,9 @@ for my $rows (150, 3000)
 # freed.
 {
 	my $gate = $subscriber->hold('SELECT FROM gate FOR UPDATE');
-	$publisher->sql(
-		transactions(
-			'INSERT INTO numbered SELECT generate_series(10001, 13000); UPDATE gate SET n = n + 1'
-		));
+	$publisher->commit_each(
+		'INSERT INTO numbered SELECT generate_series(10001, 13000); UPDATE gate SET n = n + 1'
+	);
 	my ($bytes) =
 	  $subscriber->memory_of_waiting =~ /TopTransactionContext: (\d+) total/;
 	cmp_ok(
@@ -379,26 +352,25 @@ $pair->apply_behind_gate(
 	map { "INSERT INTO parts VALUES ($_, 0, 'x')" } 114 .. 117);
 $_->sql('ALTER TABLE parts2 ENABLE ALWAYS TRIGGER after')
   for $subscriber, $serial;
-$publisher->sql(
-	transactions(map { "UPDATE parts SET t = 'z' WHERE id = $_" } 114 .. 117)
-);
-same_as_serial('with a trigger that a partition has got', 'parts', 'notes');
+$publisher->commit_each(map { "UPDATE parts SET t = 'z' WHERE id = $_" }
+	  114 .. 117);
+$pair->same_as_serial('with a trigger that a partition has got',
+	'parts', 'notes');
 
 # An error in a trigger is reported as by PostgreSQL's own apply.
 {
 	my $offset = -s $subscriber->logfile;
 	$_->sql('DELETE FROM open') for $subscriber, $serial;
-	$publisher->sql(
-		transactions(
-			'UPDATE items SET v = 1',
-			'INSERT INTO picky VALUES (17)',
-			'UPDATE items SET v = 2'));
+	$publisher->commit_each(
+		'UPDATE items SET v = 1',
+		'INSERT INTO picky VALUES (17)',
+		'UPDATE items SET v = 2');
 	$subscriber->wait_for_log(qr/ERROR: +not open.*processing remote data/s,
 		$offset);
 	is($subscriber->sql('SELECT max(v) FROM items'),
 		'1', 'transactions after an error are not applied');
 	$_->sql('INSERT INTO open VALUES (1)') for $subscriber, $serial;
-	same_as_serial('after an error', 'items', 'picky', 'notes');
+	$pair->same_as_serial('after an error', 'items', 'picky', 'notes');
 	$subscriber->wait_for_pool('tap');
 }
 
@@ -408,17 +380,15 @@ sub apply_safe
 	my ($states, $name) = @_;
 	my $lock = $subscriber->hold('SELECT FROM safe WHERE id = 2 FOR UPDATE');
 	my $gate = $subscriber->hold('SELECT FROM gate FOR UPDATE');
-	$publisher->sql(
-		transactions(
-			'UPDATE gate SET n = n + 1; UPDATE safe SET v = v + 1 WHERE id = 1'
-		));
+	$publisher->commit_each(
+		'UPDATE gate SET n = n + 1; UPDATE safe SET v = v + 1 WHERE id = 1');
 	# Otherwise, one writer might claim both.
 	$subscriber->wait_for_state('waiting for lock');
 	$publisher->sql('UPDATE safe SET v = v + 1 WHERE id = 2');
 	$subscriber->states_become($states, $name);
 	$_->query_safe('COMMIT') for $gate, $lock;
 	$_->quit for $gate, $lock;
-	same_as_serial('with triggers of a table, whether declared or not',
+	$pair->same_as_serial('with triggers of a table, whether declared or not',
 		'safe');
 	return;
 }
@@ -493,7 +463,7 @@ SKIP:
 $subscriber->sql('SECURITY LABEL FOR parallel_apply ON TABLE safe IS NULL');
 apply_safe('waiting for lock, waiting for prior commit',
 	'and they are serial again');
-same_as_serial('in the end', @published);
+$pair->same_as_serial('in the end', @published);
 
 # An apply worker that restarts may be faster than the exit of the previous one.
 finish(

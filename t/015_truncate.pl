@@ -65,31 +65,11 @@ $pair->subscribe(
 	'tap',
 	publication => 'FOR TABLE ' . join(', ', @tables),
 	with => 'copy_data = false');
-$serial->sql("CREATE SUBSCRIPTION serial CONNECTION '"
-	  . $publisher->connstr
-	  . " dbname=postgres' PUBLICATION tap WITH (copy_data = false)");
+$pair->subscribe_serially(server => $serial, with => 'copy_data = false');
 $publisher->sql(
 	q(INSERT INTO gate VALUES (1, 0);
 	INSERT INTO items SELECT i, 0 FROM generate_series(1, 20) i;));
 $publisher->wait_applied;
-
-sub transactions
-{
-	my @sql = @_;
-	return join '', map { "BEGIN; $_; COMMIT;\n" } @sql;
-}
-
-sub same_as_serial
-{
-	my ($when) = @_;
-	local $Test::Builder::Level = $Test::Builder::Level + 1;
-	$publisher->wait_applied('serial');
-	$publisher->wait_applied;
-	PapplyPair->new($serial, $subscriber)
-	  ->rows_equal($_, "$_ is as with serial apply, $when")
-	  for @tables, 'notes';
-	return;
-}
 
 # What comes before and after it, in a backlog
 my $retries = $pair->apply_behind_gate(
@@ -116,20 +96,20 @@ for my $i (1 .. 60)
 	push @history,
 	  "INSERT INTO child SELECT id, id FROM numbered ON CONFLICT DO NOTHING";
 }
-$publisher->sql(transactions(@history));
-same_as_serial('in a mixed load');
+$publisher->commit_each(@history);
+$pair->same_as_serial('in a mixed load', @tables, 'notes');
 $pair->rows_equal($_, "$_ is equal on both sides") for @tables;
 
 # Sequences of the subscriber restart where the publisher requested it.
 $_->sql(q(SELECT nextval('numbered_id_seq') FROM generate_series(1, 5)))
   for $subscriber, $serial;
 $publisher->sql('TRUNCATE numbered, child');
-same_as_serial('without RESTART IDENTITY');
+$pair->same_as_serial('without RESTART IDENTITY', @tables, 'notes');
 my $next = q(SELECT nextval('numbered_id_seq') > 5);
 is($subscriber->sql($next), 't',
 	'the sequence of the subscriber has gone on');
 $publisher->sql('TRUNCATE numbered, child RESTART IDENTITY');
-same_as_serial('with RESTART IDENTITY');
+$pair->same_as_serial('with RESTART IDENTITY', @tables, 'notes');
 is($subscriber->sql(q(SELECT nextval('numbered_id_seq'))),
 	'1', 'the sequence of the subscriber starts again');
 
@@ -139,13 +119,13 @@ for my $rows (50, 200, 3000)
 {
 	my $insert =
 	  "INSERT INTO items SELECT i, $rows, repeat('x', 100) FROM generate_series(1000, 1000 + $rows) i;";
-	$publisher->sql(
-		transactions(
-			'INSERT INTO items VALUES (999, 1)',
-			"TRUNCATE items; $insert",
-			"UPDATE items SET v = 0 WHERE id < 1010; TRUNCATE items; $insert TRUNCATE items; $insert",
-			'DELETE FROM items WHERE id % 3 = 0'));
-	same_as_serial("with transactions of $rows rows");
+	$publisher->commit_each(
+		'INSERT INTO items VALUES (999, 1)',
+		"TRUNCATE items; $insert",
+		"UPDATE items SET v = 0 WHERE id < 1010; TRUNCATE items; $insert TRUNCATE items; $insert",
+		'DELETE FROM items WHERE id % 3 = 0');
+	$pair->same_as_serial("with transactions of $rows rows", @tables,
+		'notes');
 }
 is($subscriber->counter('fallbacks'),
 	'0', 'nothing was left to PostgreSQL itself');
@@ -153,16 +133,15 @@ is($subscriber->counter('fallbacks'),
 # A local reader blocks it.
 {
 	my $reader = $subscriber->hold('SELECT count(*) FROM more');
-	$publisher->sql(
-		transactions(
-			'INSERT INTO more VALUES (1001, 1)',
-			'TRUNCATE more',
-			'INSERT INTO more VALUES (1002, 2)'));
+	$publisher->commit_each(
+		'INSERT INTO more VALUES (1001, 1)',
+		'TRUNCATE more',
+		'INSERT INTO more VALUES (1002, 2)');
 	$subscriber->states_become('waiting for lock, waiting for dependency',
 		'TRUNCATE waits for a reader, and what comes after it for TRUNCATE');
 	$reader->query_safe('COMMIT');
 	$reader->quit;
-	same_as_serial('after a reader has gone');
+	$pair->same_as_serial('after a reader has gone', @tables, 'notes');
 }
 
 # A table that is not synchronized yet
@@ -171,16 +150,14 @@ is($subscriber->counter('fallbacks'),
 		'INSERT INTO late VALUES (1); ALTER PUBLICATION tap ADD TABLE late');
 	my $lock = $subscriber->hold('LOCK TABLE late IN SHARE MODE');
 	$subscriber->sql('ALTER SUBSCRIPTION tap REFRESH PUBLICATION');
-	$publisher->sql(
-		transactions(
-			'INSERT INTO more VALUES (1003, 1); INSERT INTO late VALUES (2)',
-			'TRUNCATE more, late; INSERT INTO late VALUES (3)',
-			'INSERT INTO more VALUES (1004, 2); INSERT INTO late VALUES (4)')
-	);
+	$publisher->commit_each(
+		'INSERT INTO more VALUES (1003, 1); INSERT INTO late VALUES (2)',
+		'TRUNCATE more, late; INSERT INTO late VALUES (3)',
+		'INSERT INTO more VALUES (1004, 2); INSERT INTO late VALUES (4)');
 	$lock->query_safe('COMMIT');
 	$lock->quit;
 	$subscriber->wait_for_subscription_sync($publisher, 'tap');
-	same_as_serial('with a table that is not ready');
+	$pair->same_as_serial('with a table that is not ready', @tables, 'notes');
 	$pair->rows_equal('late', 'late is equal on both sides');
 }
 
@@ -195,12 +172,11 @@ for my $disable ('false', 'true')
 		"ALTER SUBSCRIPTION tap SET (disable_on_error = $disable)");
 	$subscriber->sql(
 		'CREATE TABLE extra (id int PRIMARY KEY REFERENCES more)');
-	$publisher->sql(
-		transactions(
-			"INSERT INTO more VALUES ($id, 1)",
-			'INSERT INTO items VALUES (-1000, 1); TRUNCATE more',
-			"INSERT INTO more VALUES (1 + $id, 2); DELETE FROM items WHERE id = -1000"
-		));
+	$publisher->commit_each(
+		"INSERT INTO more VALUES ($id, 1)",
+		'INSERT INTO items VALUES (-1000, 1); TRUNCATE more',
+		"INSERT INTO more VALUES (1 + $id, 2); DELETE FROM items WHERE id = -1000"
+	);
 	$subscriber->wait_for_log($error, $offset);
 	$subscriber->poll_query_until('postgres',
 		q(SELECT NOT subenabled FROM pg_subscription WHERE subname = 'tap'))
@@ -214,7 +190,8 @@ for my $disable ('false', 'true')
 	);
 	$subscriber->sql('DROP TABLE extra');
 	$subscriber->sql('ALTER SUBSCRIPTION tap ENABLE') if $disable eq 'true';
-	same_as_serial("after an error, disable_on_error = $disable");
+	$pair->same_as_serial("after an error, disable_on_error = $disable",
+		@tables, 'notes');
 }
 $subscriber->wait_for_pool('tap');
 

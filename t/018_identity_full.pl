@@ -165,27 +165,6 @@ $subscriber->create_extension;
 $pair->subscribe('tap');
 $pair->subscribe_serially;
 
-sub apply_changes
-{
-	my ($sql) = @_;
-	$publisher->sql($sql);
-	$publisher->wait_applied($_) for qw(tap serial);
-	return;
-}
-
-# Assert that the same rows are in the same partitions as in the other database.
-sub same_as_serial
-{
-	my ($table, $name) = @_;
-	local $Test::Builder::Level = $Test::Builder::Level + 1;
-	my $sql =
-	  qq(SELECT tableoid::regclass || ' ' || whole_row::text COLLATE "C" AS line FROM $table whole_row ORDER BY line);
-	return is(
-		$subscriber->sql($sql),
-		$subscriber->safe_psql('serial', $sql),
-		"$table has the rows of serial apply $name");
-}
-
 # Scans of an index of the subscriber, or sequential scans of a table
 sub scans
 {
@@ -205,7 +184,7 @@ sub indexes_are_used
 	my (@changes) = @_;
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
 	my @before = map { [ scans($_->[1], $_->[2]), scans($_->[1]) ] } @changes;
-	apply_changes(join '', map { $_->[4] } @changes);
+	$pair->apply_to_both(join '', map { $_->[4] } @changes);
 	foreach my $change (@changes)
 	{
 		my ($is_used, $table, $index, $rows) = @$change;
@@ -279,11 +258,12 @@ indexes_are_used(
 		3,
 		q(UPDATE parts SET v = v + 1 WHERE k IN (1, 3); UPDATE parts SET region = 'b' WHERE k = 11;)
 	]);
-same_as_serial('parts', 'where each partition has an index of its own');
+$pair->same_as_serial('where each partition has an index of its own',
+	'parts');
 
 # A hash index cannot find NULL.  The value of the subscriber equals that of the
 # publisher, but is not identical to it.
-apply_changes(
+$pair->apply_to_both(
 	join('', map { change('hashed', $_) } qw(NULL 3))
 	  . q(UPDATE numbers SET n = 1.0 WHERE n = 1));
 on_both_subscribers(
@@ -295,7 +275,7 @@ on_both_subscribers(
 		$has_icu
 		? 'UPDATE nocase SET t = upper(t); UPDATE other_collation SET t = upper(t);'
 		: ''));
-apply_changes(
+$pair->apply_to_both(
 	join(
 		'',
 		map {
@@ -306,11 +286,13 @@ apply_changes(
 # From 16 on, serial apply uses indexes that do not find all rows: not those with
 # NULL, with a value that is computed here, or with a value that is equal but not
 # identical.
-same_as_serial($_, 'after changes of many kinds') for grep {
-		 $subscriber->pg_version < 16
-	  || $_ !~ /^(hashed|generated|image|other_collation)$/
-  }
-  sort keys %tables;
+$pair->same_as_serial(
+	'after changes of many kinds',
+	grep {
+			 $subscriber->pg_version < 16
+		  || $_ !~ /^(hashed|generated|image|other_collation)$/
+	  }
+	  sort keys %tables);
 for my $table (
 	grep { $_ !~ /^(single|composite|numbers|layout)$/ }
 	sort keys %tables)
@@ -347,17 +329,17 @@ on_both_subscribers('ALTER TABLE later ALTER k TYPE bigint');
 later(1, 'later_2', 13);
 on_both_subscribers('DROP INDEX CONCURRENTLY later_2');
 later(0, 'unusable', 17);
-same_as_serial('later', 'while indexes come and go');
+$pair->same_as_serial('while indexes come and go', 'later');
 
 # A key that only overlaps belongs to another row, which must not be changed.
 # Detects: the strategy number of equality in a btree used for any index.
 if ($has_spans)
 {
 	on_both_subscribers(q{UPDATE spans SET during = '[1,10)' WHERE v <= 2});
-	apply_changes(
+	$pair->apply_to_both(
 		'UPDATE spans SET v = v + 10 WHERE v IN (1, 3); DELETE FROM spans WHERE v IN (2, 4);'
 	);
-	same_as_serial('spans', 'where keys overlap');
+	$pair->same_as_serial('where keys overlap', 'spans');
 }
 
 # Detects: a row with a NULL key that is not found by an identity.
@@ -367,8 +349,8 @@ if ($has_null_keys)
 		q(ALTER TABLE keyless ADD CONSTRAINT keyed NOT NULL id NOT VALID;
 		ALTER TABLE keyless REPLICA IDENTITY USING INDEX keyless_id;)
 	);
-	apply_changes('UPDATE keyless SET id = 1, v = 11 WHERE v = 1');
-	same_as_serial('keyless', 'where a key is NULL');
+	$pair->apply_to_both('UPDATE keyless SET id = 1, v = 11 WHERE v = 1');
+	$pair->same_as_serial('where a key is NULL', 'keyless');
 	$pair->rows_equal('keyless');
 }
 
@@ -386,9 +368,9 @@ for my $end (qw(ROLLBACK COMMIT))
 		"rows that others are changing are waited for, until $end");
 	$session->query_safe($end);
 	$session->quit;
-	$publisher->wait_applied($_) for qw(tap serial);
+	$pair->wait_for_both;
 	next if $end eq 'COMMIT';
-	same_as_serial($_, "after $end") for qw(single parts);
+	$pair->same_as_serial("after $end", qw(single parts));
 }
 is( $subscriber->sql(
 		q(SELECT count(*) FILTER (WHERE k = -1000) || ' ' || count(*) FILTER (WHERE t LIKE '%heldheld')

@@ -54,11 +54,8 @@ sub start_behind_gate
 	my ($states, $name, $older, @younger) = @_;
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
 	my $gate = $subscriber->hold('SELECT FROM gate WHERE id = 1 FOR UPDATE');
-	$publisher->sql(
-		join('',
-			map { "BEGIN; $_; COMMIT;\n" }
-			  "UPDATE gate SET n = n + 1 WHERE id = 1; $older",
-			@younger));
+	$publisher->commit_each("UPDATE gate SET n = n + 1 WHERE id = 1; $older",
+		@younger);
 	$subscriber->states_become(join(', ', @$states), $name);
 	return $gate;
 }

@@ -82,9 +82,8 @@ $pair->tables_equal('when transactions have waited for each other', @tables);
 
 # Many that wait for their turns, and for rows
 $gate = close_gate();
-$publisher->sql(
-	join '',
-	map { "BEGIN; $_; COMMIT;\n" } 'UPDATE gate SET n = n + 1',
+$publisher->commit_each(
+	'UPDATE gate SET n = n + 1',
 	map {
 			$_ % 3 == 0 ? insert_rows(100)
 		  : $_ % 3 == 1 ? 'INSERT INTO small DEFAULT VALUES'

@@ -17,7 +17,6 @@ use Test::More;
 my ($pair, $publisher, $subscriber) =
   new_pair(subscriber_conf => 'parallel_apply.queue_size = 64kB');
 my $connstr = $publisher->connstr;
-my $n = 0;
 
 # The same in two databases
 for my $db ('postgres', 'other')
@@ -35,28 +34,18 @@ for my $db ('postgres', 'other')
 	$pair->subscribe("tap_$db", db => $db);
 }
 
-# Each row in a transaction of its own
-sub make_history
-{
-	my ($count, $db) = @_;
-	my $sql = '';
-	$sql .= "INSERT INTO history VALUES ($_, 0);\n" for $n + 1 .. $n + $count;
-	$n += $count;
-	$publisher->safe_psql($db, $sql);
-	return;
-}
-
 # Return the session that blocks the writers of a database.
 sub block_writers
 {
 	my ($db) = @_;
 	$subscriber->wait_for_pool("tap_$db", 4, $db);
 	my $session = $subscriber->hold('SELECT n FROM gate FOR UPDATE', $db);
+	my $n = $publisher->last_history;
 	$publisher->safe_psql(
 		$db,
 		"BEGIN; INSERT INTO history VALUES ($n, 1); UPDATE gate SET n = n + 1;
 		INSERT INTO history VALUES ($n, 2); COMMIT;");
-	make_history(50, $db);
+	$publisher->make_history(50, $db);
 	$subscriber->wait_for_state('waiting for lock', 1, $db);
 	$subscriber->wait_for_state('waiting for prior commit', 3, $db);
 	return $session;
@@ -93,7 +82,7 @@ sub rows_of_history
 # ALTER SUBSCRIPTION ... DISABLE, with more transactions than the queue can hold
 {
 	my $session = block_writers('postgres');
-	make_history(1000, 'postgres');
+	$publisher->make_history(1000);
 	my $rows = rows_of_history();
 	$subscriber->sql('ALTER SUBSCRIPTION tap_postgres DISABLE');
 	writers_are_gone('writers are gone when the subscription is disabled',
@@ -129,7 +118,7 @@ sub rows_of_history
 		'other');
 	$subscriber->reload_with('parallel_apply.writers_per_subscription = 4');
 	$until->("state = 'parallel'");
-	make_history(10, 'postgres');
+	$publisher->make_history(10);
 	$until->('queue_transactions > 0');
 	$subscriber->reload_with('parallel_apply.writers_per_subscription = 1');
 	$until->("state = 'stopping'");
@@ -156,7 +145,7 @@ sub rows_of_history
 	$subscriber->wait_until(
 		q(state = 'stopping' FROM parallel_apply.subscriptions),
 		'the pool does not close');
-	make_history(10, 'postgres');
+	$publisher->make_history(10);
 	$publisher->wait_for_answer('tap_postgres');
 	is($transactions->(), $queued, 'a pool that closes takes nothing more');
 	$session->quit;
@@ -169,13 +158,13 @@ sub rows_of_history
 {
 	my $session = block_writers('postgres');
 	$subscriber->sql('DROP EXTENSION parallel_apply');
-	make_history(10, 'postgres');
+	$publisher->make_history(10);
 	$session->quit;
 	tables_are_equal('when the extension is dropped', 'postgres');
 	writers_are_gone('writers are gone when the extension is dropped',
 		'postgres');
 	$subscriber->create_extension;
-	make_history(10, 'postgres');
+	$publisher->make_history(10);
 }
 
 # A change of the connection restarts the apply worker.
@@ -246,7 +235,7 @@ sub rows_of_history
 	writers_are_gone('writers that have not started yet are gone, too',
 		'postgres');
 	$session->quit;
-	make_history(10, 'postgres');
+	$publisher->make_history(10);
 	tables_are_equal('after that', 'postgres');
 	$subscriber->wait_for_pool('tap_postgres', 6);
 }
@@ -297,7 +286,7 @@ sub ringing_writer
 		'postgres');
 	$subscriber->sql("SELECT pg_cancel_backend($backend)");
 	$subscriber->sql('ALTER SUBSCRIPTION tap_postgres ENABLE');
-	make_history(10, 'postgres');
+	$publisher->make_history(10);
 	tables_are_equal('after that', 'postgres');
 	$pair->rows_equal('bell');
 	$session->quit;

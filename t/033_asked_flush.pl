@@ -81,18 +81,6 @@ sub flushed_lsn
 	return $subscriber->sql('SELECT pg_current_wal_flush_lsn()');
 }
 
-sub is_flushed
-{
-	my ($name, $lsn) = @_;
-	local $Test::Builder::Level = $Test::Builder::Level + 1;
-	return ok(
-		$publisher->poll_query_until(
-			'postgres',
-			"SELECT flush_lsn >= '$lsn' FROM pg_stat_replication WHERE application_name = 'tap'"
-		),
-		$name);
-}
-
 my $insert = q(INSERT INTO history (mode) VALUES ('x'));
 my $insert_applied = "SET synchronous_commit = remote_apply; $insert";
 
@@ -120,7 +108,7 @@ ok($is_deferred, 'commits that no session waits for are not flushed');
 $subscriber->reload_with('parallel_apply.selftest_defer_flushes = off');
 my $last_lsn =
   $publisher->sql("$insert_applied; SELECT pg_current_wal_lsn()");
-is_flushed('but they are, without any other event', $last_lsn);
+$publisher->is_flushed('but they are, without any other event', $last_lsn);
 $subscriber->reload_with('parallel_apply.selftest_defer_flushes = on');
 
 ### a session waits
@@ -160,7 +148,8 @@ $subscriber->poll_query_until('postgres',
 	q(SELECT state = 'streaming' FROM pg_stat_replication))
   or die 'no client receives the WAL';
 $last_lsn = $publisher->sql("$insert_applied; SELECT pg_current_wal_lsn()");
-is_flushed('if the subscriber sends WAL itself, all are flushed', $last_lsn);
+$publisher->is_flushed('if the subscriber sends WAL itself, all are flushed',
+	$last_lsn);
 $client->kill_kill;
 $subscriber->poll_query_until('postgres',
 	q(SELECT count(*) = 0 FROM pg_stat_replication))

@@ -58,18 +58,6 @@ sub commit
 	return $publisher->sql('SELECT pg_current_wal_lsn()');
 }
 
-sub is_flushed
-{
-	my ($name, $lsn) = @_;
-	local $Test::Builder::Level = $Test::Builder::Level + 1;
-	return ok(
-		$publisher->poll_query_until(
-			'postgres',
-			"SELECT flush_lsn >= '$lsn' FROM pg_stat_replication WHERE application_name = 'tap'"
-		),
-		$name);
-}
-
 # The apply worker looks several times whether a flush is due.
 sub look_for_flushes
 {
@@ -101,7 +89,8 @@ $publisher->reload_with(q(synchronous_standby_names = 'tap'));
 $publisher->wait_for_sync_state('tap', 'sync');
 flushes_are_deferred('commits that no session waits for are not flushed');
 $subscriber->reload_with('parallel_apply.selftest_defer_flushes = off');
-is_flushed('but they are after some time', commit(1, 'remote_apply'));
+$publisher->is_flushed('but they are after some time',
+	commit(1, 'remote_apply'));
 
 # Each would wait for the next status message of the subscriber otherwise.
 commit(300, 'on');
@@ -112,7 +101,8 @@ pass('a session that waits for its flushes gets them soon');
 $subscriber->reload_with('parallel_apply.selftest_defer_flushes = on');
 $subscriber->connect_again('tap');
 $publisher->wait_for_sync_state('tap', 'sync');
-is_flushed('where sessions wait for flushes by default, each is at once',
+$publisher->is_flushed(
+	'where sessions wait for flushes by default, each is at once',
 	commit(20, 'remote_apply'));
 $publisher->reload_with('synchronous_commit = remote_apply');
 $subscriber->connect_again('tap');

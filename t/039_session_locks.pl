@@ -84,17 +84,11 @@ sub holders
 		WHERE locktype = 'advisory' AND granted));
 }
 
-sub fallbacks
-{
-	return $subscriber->sql(
-		'SELECT fallback_failure + fallback_table FROM parallel_apply.subscription_stats'
-	);
-}
-
 # Locks of the transaction have no effect.
 insert_each('own', 10);
 $pair->tables_equal('with locks of transactions', @tables);
-is(fallbacks(), '0', 'writers apply what locks for its transaction');
+is($subscriber->fallbacks, '0',
+	'writers apply what locks for its transaction');
 unlike(
 	slurp_file($subscriber->logfile),
 	qr/WARNING:.*own a lock/,
@@ -108,7 +102,7 @@ like(
 	'the apply worker keeps the lock');
 is($subscriber->sql('SELECT pg_try_advisory_lock(1)'),
 	'f', 'others do not get it');
-cmp_ok(fallbacks(), '>=', 20, 'which the native loop has taken');
+cmp_ok($subscriber->fallbacks, '>=', 20, 'which the native loop has taken');
 my ($reports) = 0 + (() = slurp_file($subscriber->logfile) =~
 	  /LOG:  apply worker of subscription "tap" keeps an advisory lock/g);
 is($reports, 1, 'the log has one message');
@@ -130,10 +124,10 @@ like(
 insert_each('released', 1);
 $pair->tables_equal('with locks that are released', @tables);
 is(holders(), '', 'the apply worker has released its locks');
-my $before = fallbacks();
+my $before = $subscriber->fallbacks;
 insert_each('own', 10);
 $pair->tables_equal('with locks of transactions again', @tables);
-is(fallbacks(), $before, 'writers apply it again');
+is($subscriber->fallbacks, $before, 'writers apply it again');
 
 # The same when several of the first ones are queued at the same time
 insert_each('concurrent', 20);

@@ -31,17 +31,6 @@ $subscriber->create_extension;
 $pair->subscribe('tap');
 
 # Each row in a transaction of its own
-my $n = 0;
-
-sub make_history
-{
-	my ($count) = @_;
-	my $sql = '';
-	$sql .= "INSERT INTO history VALUES ($_, 0);\n" for $n + 1 .. $n + $count;
-	$n += $count;
-	$publisher->sql($sql);
-	return;
-}
 
 sub error_count
 {
@@ -59,11 +48,11 @@ sub fails
 	my $offset = -s $subscriber->logfile;
 	my $errors = error_count();
 
-	make_history(20);
-	my $first = $n;
+	$publisher->make_history(20);
+	my $first = $publisher->last_history;
 	$publisher->sql(
-		"BEGIN; INSERT INTO history VALUES ($n, 1); $sql COMMIT;");
-	make_history(20);
+		"BEGIN; INSERT INTO history VALUES ($first, 1); $sql COMMIT;");
+	$publisher->make_history(20);
 	$subscriber->wait_for_log($error, $offset);
 	my $log = slurp_file($subscriber->logfile, $offset);
 	like(
@@ -130,9 +119,10 @@ fails(
 			qr/logical replication completed skipping transaction at LSN $lsn/,
 			$offset);
 		$publisher->wait_applied;
+		my $n = $publisher->last_history - 20;
 		is( $subscriber->sql(
 					"SELECT count(*) FROM items WHERE id > 1001"
-				  . " UNION ALL SELECT count(*) FROM history WHERE part = 1 AND n = $n - 20"
+				  . " UNION ALL SELECT count(*) FROM history WHERE part = 1 AND n = $n"
 			),
 			"1\n0",
 			'nothing of the skipped transaction is there');
@@ -144,7 +134,7 @@ fails(
 		$subscriber->sql(
 			"UPDATE items SET v = 1 WHERE id = 1002;
 			INSERT INTO items VALUES (1003, 0);
-			INSERT INTO history VALUES ($n - 20, 1);");
+			INSERT INTO history VALUES ($n, 1);");
 	});
 $subscriber->wait_for_pool('tap');
 
@@ -183,12 +173,12 @@ $subscriber->wait_for_pool('tap', 4);
 	$publisher->sql("UPDATE gate SET n = n + 1 WHERE id = $_") for 1 .. 4;
 	$subscriber->wait_for_state('waiting for lock', 4);
 	$subscriber->sql('INSERT INTO items VALUES (1005, 0)');
-	make_history(100);
-	my $failing = $n;
+	$publisher->make_history(100);
+	my $failing = $publisher->last_history;
 	$publisher->sql(
-		"BEGIN; INSERT INTO history VALUES ($n, 1); INSERT INTO items VALUES (1005, 1); COMMIT;"
+		"BEGIN; INSERT INTO history VALUES ($failing, 1); INSERT INTO items VALUES (1005, 1); COMMIT;"
 	);
-	make_history(100);
+	$publisher->make_history(100);
 
 	my $offset = -s $subscriber->logfile;
 	$session->quit;
@@ -213,7 +203,7 @@ $publisher->sql(
 	'UPDATE items SET v = v + 1 WHERE id BETWEEN 10 AND 15;
 	DELETE FROM items WHERE id BETWEEN 16 AND 21;
 	UPDATE items SET v = v + 1 WHERE id BETWEEN 9 AND 22;');
-make_history(20);
+$publisher->make_history(20);
 $publisher->wait_applied;
 is( $subscriber->sql(
 		'SELECT count(*), sum(v) FROM items WHERE id BETWEEN 9 AND 22'),
@@ -232,11 +222,12 @@ for my $state ('waiting for lock', 'waiting for prior commit')
 	my $replays = $subscriber->counter('fallbacks');
 	my $session =
 	  $subscriber->hold('SELECT n FROM gate WHERE id = 1 FOR UPDATE');
-	make_history(20);
+	$publisher->make_history(20);
+	my $n = $publisher->last_history;
 	$publisher->sql(
 		"BEGIN; INSERT INTO history VALUES ($n, 1);
 		UPDATE gate SET n = n + 1 WHERE id = 1; COMMIT;");
-	make_history(20);
+	$publisher->make_history(20);
 	$subscriber->wait_for_state('waiting for lock');
 	$subscriber->wait_for_state('waiting for prior commit');
 	$subscriber->sql(
@@ -267,11 +258,11 @@ for my $state ('waiting for lock', 'waiting for prior commit')
 		FROM pg_catalog.pg_stat_activity WHERE pid = pg_catalog.pg_backend_pid() $$;
 		ALTER TABLE items ADD CONSTRAINT native CHECK (v <> 77 OR is_not_writer());)
 	);
-	make_history(20);
+	$publisher->make_history(20);
 	$publisher->sql(
 		'UPDATE items SET v = 77 WHERE id = 5; UPDATE items SET v = v + 1 WHERE id IN (5, 6);'
 	);
-	make_history(20);
+	$publisher->make_history(20);
 	$pair->tables_equal(
 		'after a transaction that only PostgreSQL itself can do', @tables);
 	is( $subscriber->counter('fallbacks'),

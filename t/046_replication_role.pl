@@ -96,24 +96,6 @@ sub set_role
 	return "INSERT INTO setters VALUES ($id, '$what');";
 }
 
-sub same_as_serial
-{
-	my ($when) = @_;
-	local $Test::Builder::Level = $Test::Builder::Level + 1;
-	$publisher->wait_applied('serial');
-	$publisher->wait_applied;
-	for my $table (@tables, 'notes')
-	{
-		my $sql =
-		  qq(SELECT count(*) || E'\\n' || coalesce(string_agg(t::text, E'\\n' ORDER BY t::text), '')
-			FROM $table t);
-		is( $subscriber->sql($sql),
-			$subscriber->safe_psql('serial', $sql),
-			"$table is as with serial apply, $when");
-	}
-	return;
-}
-
 sub count_notes
 {
 	return $subscriber->sql('SELECT count(*) FROM notes');
@@ -141,7 +123,7 @@ $publisher->sql(
 		map { "BEGIN; $_ COMMIT;\n" } changes(),
 		changes() . set_role('local') . changes(),
 		changes()));
-same_as_serial('with a role for the transaction');
+$pair->same_as_serial('with a role for the transaction', @tables, 'notes');
 cmp_ok(count_notes(), '>', 0, 'ordinary triggers fire then');
 is($subscriber->counter('fallbacks'), '0', 'and a writer has applied it');
 
@@ -169,7 +151,7 @@ $pair->apply_behind_gate(
 	$gate->query_safe('COMMIT');
 	$gate->quit;
 }
-same_as_serial('in batches');
+$pair->same_as_serial('in batches', @tables, 'notes');
 is($subscriber->counter('fallbacks'), '0', 'and writers have applied it');
 
 # For the session, which ordinary transactions that were applied early do not know
@@ -183,14 +165,15 @@ for my $what (qw(session hidden))
 		'INSERT INTO called VALUES (' . ++$id . ', 1)');
 	state_becomes($native, "then all is left to PostgreSQL's own apply");
 	$publisher->sql(changes());
-	same_as_serial("with a role for the session, $what");
+	$pair->same_as_serial("with a role for the session, $what",
+		@tables, 'notes');
 	is($subscriber->sql("SELECT count(*) FROM notes WHERE id = $id - 4"),
 		'2', 'transactions that had been applied fire triggers, too');
 	$publisher->sql(changes() . set_role('back') . changes());
 	$publisher->sql(changes());
 	state_becomes('parallel', 'and writers are back when the role is');
 	$subscriber->wait_for_pool('tap');
-	same_as_serial('when the role is back');
+	$pair->same_as_serial('when the role is back', @tables, 'notes');
 }
 
 # In a transaction that the apply worker applies itself
@@ -208,7 +191,8 @@ do
 $publisher->sql(set_role('session'));
 state_becomes($native, 'a session that the apply worker sets is its own');
 $publisher->sql(changes());
-same_as_serial('with a role that the apply worker has set');
+$pair->same_as_serial('with a role that the apply worker has set',
+	@tables, 'notes');
 
 # Another apply worker has another session.
 $subscriber->restart_apply('tap');
@@ -222,7 +206,7 @@ my $serial = $subscriber->apply_pid('serial');
 state_becomes('parallel', 'the role ends with the session');
 my $notes = count_notes();
 $publisher->sql(changes());
-same_as_serial('after another start');
+$pair->same_as_serial('after another start', @tables, 'notes');
 is(count_notes(), $notes, 'without ordinary triggers');
 
 SKIP:

@@ -89,7 +89,7 @@ sub same_as_serial
 	my ($when) = @_;
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
 	$pair->tables_equal($when, 'gate', 'plain', @tables);
-	$publisher->wait_applied('serial');
+	$pair->wait_for_both;
 	my $notes = q(SELECT string_agg(what, E'\n' ORDER BY n) FROM notes);
 	is( $subscriber->sql($notes),
 		$subscriber->safe_psql('serial', $notes),
@@ -97,22 +97,16 @@ sub same_as_serial
 	return;
 }
 
-sub fallbacks
-{
-	return $subscriber->sql(
-		'SELECT fallback_failure + fallback_table FROM parallel_apply.subscription_stats'
-	);
-}
-
 # Detects: a setting for the transaction, or one that was rolled back, is taken for
 # one of the session.
 insert_into(('local', 'caught') x 10);
 same_as_serial('with settings of transactions');
-is(fallbacks(), 0, 'writers apply what sets for its transaction');
+is($subscriber->fallbacks, 0, 'writers apply what sets for its transaction');
 
 insert_into(('kept', 'local') x 10);
 same_as_serial('with settings of the session');
-cmp_ok(fallbacks(), '>=', 20, 'the apply worker applies what finds them');
+cmp_ok($subscriber->fallbacks, '>=', 20,
+	'the apply worker applies what finds them');
 my $log = slurp_file($subscriber->logfile);
 is( () =
 	  $log =~
@@ -122,10 +116,10 @@ is( () =
 
 insert_into('cleared');
 same_as_serial('when the setting is back');
-my $before = fallbacks();
+my $before = $subscriber->fallbacks;
 insert_into(('local') x 10);
 same_as_serial('after that');
-is(fallbacks(), $before, 'writers apply triggers again');
+is($subscriber->fallbacks, $before, 'writers apply triggers again');
 
 # Detects: a setting that another value hides until the end of the transaction is
 # not noticed.

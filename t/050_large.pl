@@ -67,19 +67,7 @@ $pair->subscribe(
 	publication => 'FOR TABLE ' . join(', ', @published),
 	with => 'streaming = off');
 
-my $n = 0;
 my $id = 0;
-
-# Small transactions, for the writers
-sub make_history
-{
-	my ($count) = @_;
-	my $sql = '';
-	$sql .= "INSERT INTO history VALUES ($_, 0);\n" for $n + 1 .. $n + $count;
-	$n += $count;
-	$publisher->sql($sql);
-	return;
-}
 
 # SQL for many rows of items
 sub rows
@@ -92,9 +80,9 @@ sub rows
 }
 
 # Larger than the queue
-make_history(10);
+$publisher->make_history(10);
 $publisher->sql(rows(20000));
-make_history(10);
+$publisher->make_history(10);
 $publisher->sql('UPDATE items SET v = v + 1 WHERE id % 4 = 0');
 $pair->tables_equal('after a transaction larger than the queue',
 	'items', 'history');
@@ -106,13 +94,13 @@ is($subscriber->counter('fallbacks'), 0, 'and has not given it up');
 # applied
 my $large = q(repeat('0123456789', 30000));
 $publisher->sql("UPDATE items SET note = $large WHERE id = 1");
-make_history(10);
+$publisher->make_history(10);
 $publisher->sql('BEGIN;'
 	  . rows(2000)
 	  . "UPDATE items SET v = 2, note = $large WHERE id = $id;"
 	  . rows(2000)
 	  . 'COMMIT;');
-make_history(10);
+$publisher->make_history(10);
 $publisher->sql("INSERT INTO items VALUES (0, 0, $large)");
 $publisher->sql('DELETE FROM items WHERE id = 1');
 $pair->tables_equal('after a message larger than the queue',
@@ -129,7 +117,7 @@ $pair->tables_equal('after a message larger than the queue',
 		  . 'UPDATE gate SET n = n + 1;'
 		  . rows(1000)
 		  . 'COMMIT;');
-	make_history(10);
+	$publisher->make_history(10);
 	$subscriber->wait_for_state('waiting for lock');
 	$subscriber->sql(
 		q(SELECT pg_cancel_backend(pid) FROM parallel_apply.writers
@@ -151,7 +139,7 @@ $pair->tables_equal('after a message larger than the queue',
 	$subscriber->wait_for_pool('tap');
 	my $offset = -s $subscriber->logfile;
 	my $session = $subscriber->hold('SELECT n FROM gate FOR UPDATE');
-	make_history(10);
+	$publisher->make_history(10);
 	$publisher->sql('BEGIN; INSERT INTO history VALUES (-2, 0);'
 		  . rows(2000)
 		  . 'UPDATE gate SET n = n + 1;'
@@ -162,7 +150,7 @@ $pair->tables_equal('after a message larger than the queue',
 		'SELECT pg_terminate_backend(' . $subscriber->apply_pid('tap') . ')');
 	$subscriber->wait_for_log(
 		qr/parallel apply of subscription "tap" has started/, $offset);
-	make_history(10);
+	$publisher->make_history(10);
 	$session->quit;
 	$pair->tables_equal(
 		'after the end of the apply worker in a large transaction', 'items',
@@ -175,15 +163,15 @@ $pair->tables_equal('after a message larger than the queue',
 	my $offset = -s $subscriber->logfile;
 	my $wrong = $id + 5000;
 	$subscriber->sql("INSERT INTO items VALUES ($wrong, 0)");
-	make_history(10);
+	$publisher->make_history(10);
 	$publisher->sql('BEGIN; INSERT INTO history VALUES (-1, 0);'
 		  . rows(6000)
 		  . 'COMMIT;');
-	make_history(10);
+	$publisher->make_history(10);
 	$subscriber->wait_for_log(duplicate_key('items'), $offset);
 	is( $subscriber->sql(
 			'SELECT max(n), count(*) FILTER (WHERE n = -1) FROM history'),
-		$n - 10 . '|0',
+		$publisher->last_history - 10 . '|0',
 		'older transactions are committed, the large one with an error and younger ones are not'
 	);
 	$subscriber->sql("DELETE FROM items WHERE id = $wrong");
@@ -197,7 +185,7 @@ $pair->tables_equal('after a message larger than the queue',
 	$publisher->sql('BEGIN; INSERT INTO history VALUES (-3, 0);'
 		  . rows(3000)
 		  . 'COMMIT;');
-	make_history(10);
+	$publisher->make_history(10);
 	$subscriber->wait_for_log(duplicate_key('items'), $offset);
 	my ($lsn) = slurp_file($subscriber->logfile, $offset) =~
 	  /in transaction \d+, finished at ([0-9A-F]+\/[0-9A-F]+)/;
@@ -212,7 +200,7 @@ $pair->tables_equal('after a message larger than the queue',
 		"DELETE FROM items WHERE id = $id; INSERT INTO history VALUES (-3, 0);"
 		  . ' INSERT INTO items SELECT i, 0, repeat(\'x\', 40)'
 		  . " FROM generate_series($id - 2999, $id) i");
-	make_history(10);
+	$publisher->make_history(10);
 	$pair->tables_equal('after a large transaction was skipped and repaired',
 		'items', 'history');
 }
@@ -231,7 +219,7 @@ for my $kind ('small transactions', 'a large transaction')
 		  . 'UPDATE gate SET n = n + 1;'
 		  . ($kind eq 'a large transaction' ? rows(3000) : '')
 		  . 'COMMIT;');
-	make_history(1000);
+	$publisher->make_history(1000);
 	$subscriber->wait_for_state('waiting for lock');
 	my $begin = $publisher->sql('SELECT clock_timestamp()');
 	$publisher->poll_query_until(
@@ -269,7 +257,7 @@ $publisher->sql(
 	INSERT INTO child VALUES (1, 2);
 	TRUNCATE items, history;)
 );
-make_history(10);
+$publisher->make_history(10);
 $pair->tables_equal('after TRUNCATE',
 	'parent', 'child', 'late', 'items', 'history');
 
@@ -356,7 +344,7 @@ $publisher->poll_query_until(
 	$streamed->query_safe('BEGIN;'
 		  . rows(2000)
 		  . 'INSERT INTO later SELECT i, 0 FROM generate_series(1, 2000) i;');
-	make_history(20);
+	$publisher->make_history(20);
 	$publisher->poll_query_until('postgres',
 		q(SELECT stream_txns > 0 FROM pg_stat_replication_slots WHERE slot_name = 'tap')
 	) or die 'nothing is streamed';
@@ -368,13 +356,13 @@ $publisher->poll_query_until(
 	);
 	my $aborted = $publisher->background_psql('postgres');
 	$aborted->query_safe('BEGIN;' . rows(2000));
-	make_history(20);
+	$publisher->make_history(20);
 	$aborted->query_safe('ROLLBACK;');
 	$streamed->query_safe('UPDATE gate SET n = n + 1; COMMIT;');
 	$publisher->sql("UPDATE later SET v = v * 2 WHERE id = $_") for 1 .. 10;
-	make_history(20);
+	$publisher->make_history(20);
 	$publisher->sql('UPDATE items SET v = v + 1');
-	make_history(20);
+	$publisher->make_history(20);
 	$_->quit for $streamed, $aborted;
 	$pair->tables_equal('after streamed transactions',
 		'items', 'history', 'later', 'gate');
@@ -383,10 +371,10 @@ $publisher->poll_query_until(
 # An error in a streamed transaction
 {
 	my $offset = -s $subscriber->logfile;
-	make_history(20);
+	$publisher->make_history(20);
 	$subscriber->sql("INSERT INTO items VALUES ($id + 2000, 0)");
 	$publisher->sql(rows(2000));
-	make_history(20);
+	$publisher->make_history(20);
 	$subscriber->wait_for_log(duplicate_key('items'), $offset);
 	$subscriber->sql("DELETE FROM items WHERE id = $id");
 	$pair->tables_equal('after an error in a streamed transaction',
@@ -404,19 +392,19 @@ $subscriber->poll_query_until('postgres',
 	q(SELECT subtwophasestate = 'e' FROM pg_subscription WHERE subname = 'tap')
 ) or die 'two_phase is not enabled';
 $subscriber->wait_for_pool('tap');
-make_history(20);
+$publisher->make_history(20);
 $publisher->sql(
 	q(BEGIN; UPDATE gate SET n = n + 1; PREPARE TRANSACTION 'small';
 	BEGIN; INSERT INTO history VALUES (0, 4); PREPARE TRANSACTION 'aborted';
 	BEGIN; UPDATE items SET v = v + 7; PREPARE TRANSACTION 'large';));
-make_history(20);
+$publisher->make_history(20);
 $publisher->sql(
 	q(COMMIT PREPARED 'small';
 	ROLLBACK PREPARED 'aborted';
 	UPDATE gate SET n = n + 10;
 	COMMIT PREPARED 'large';
 	UPDATE items SET v = v + 1 WHERE id % 9 = 0;));
-make_history(20);
+$publisher->make_history(20);
 # numbered has an additional column on the subscriber.
 $pair->tables_equal('after prepared transactions',
 	grep { $_ ne 'numbered' } @tables);

@@ -106,11 +106,6 @@ sub transactions
 	} 1 .. $n;
 }
 
-sub commit_all
-{
-	return $publisher->sql(join '', map { "BEGIN; $_; COMMIT;\n" } @_);
-}
-
 sub all_equal
 {
 	my ($when) = @_;
@@ -144,9 +139,11 @@ sub behind_gate
 	my $arrival = $subscriber->hold('SELECT FROM gate FOR UPDATE');
 	my $change =
 	  $subscriber->hold("SELECT FROM second_gate FOR UPDATE; $locks");
-	commit_all('UPDATE gate SET n = n + 1', transactions(19, 'by_int'));
+	$publisher->commit_each('UPDATE gate SET n = n + 1',
+		transactions(19, 'by_int'));
 	my $rest = $publisher->lsn('insert');
-	commit_all('UPDATE second_gate SET n = n + 1', @transactions);
+	$publisher->commit_each('UPDATE second_gate SET n = n + 1',
+		@transactions);
 	my $end = $publisher->lsn('insert');
 	$subscriber->wait_for_state('waiting for prior commit', 3);
 	$subscriber->poll_query_until('postgres',
@@ -170,7 +167,7 @@ sub behind_gate
 
 start_subscriber(300);
 $subscriber->sql('TRUNCATE checks');
-commit_all(transactions(80, @tables));
+$publisher->commit_each(transactions(80, @tables));
 all_equal('after updates');
 is( $subscriber->sql(
 		'SELECT count(*), count(DISTINCT n) FROM (SELECT count(*) AS n FROM checks GROUP BY k) AS t'
@@ -255,7 +252,7 @@ SKIP:
 	$subscriber->sql(
 		q(SELECT sum(pg_prewarm(oid)) FROM pg_class WHERE relkind IN ('r', 'i'))
 	);
-	commit_all(transactions(40, @tables));
+	$publisher->commit_each(transactions(40, @tables));
 	all_equal('in memory');
 	is($subscriber->counter('prefetched'),
 		'0', 'nothing is asked for in memory');

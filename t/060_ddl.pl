@@ -42,29 +42,16 @@ $subscriber->create_extension;
 $pair->subscribe('tap');
 my $apply_pid = $subscriber->apply_pid('tap');
 
-my $n = 0;
-
-# Small transactions
-sub make_history
-{
-	my ($count) = @_;
-	my $sql = '';
-	$sql .= "INSERT INTO history VALUES ($_, 0);\n" for $n + 1 .. $n + $count;
-	$n += $count;
-	$publisher->sql($sql);
-	return;
-}
 
 # Transactions that continue until end_changes(), or until there are many
 sub begin_changes
 {
 	my ($table) = @_;
 	my $session = $publisher->background_psql('postgres');
-	my ($first, $last) = ($n + 1, $n + 30000);
+	my ($first, $last) = $publisher->next_history(30000);
 	$publisher->sql(q(SELECT setval('enough', 1, false)));
 	$session->query_until(qr/started/,
 		"\\echo started\nCALL make_load($first, $last, '$table');\n");
-	$n = $last;
 	return $session;
 }
 
@@ -90,7 +77,7 @@ sub block_writers
 	$subscriber->wait_for_state('waiting for lock');
 	if ($opt{busy})
 	{
-		make_history(50);
+		$publisher->make_history(50);
 		$subscriber->wait_for_state('waiting for prior commit', 3);
 	}
 	return $session;
@@ -110,11 +97,11 @@ sub block_writers
 		INSERT INTO changing SELECT i, i, i FROM generate_series(41, 60) i;
 		UPDATE changing SET added = -1 WHERE id % 5 = 0;
 		DELETE FROM changing WHERE id % 7 = 0;));
-	make_history(20);
+	$publisher->make_history(20);
 	$session->quit;
 	$publisher->wait_applied;
 	$subscriber->sql('ALTER TABLE changing DROP COLUMN obsolete');
-	make_history(20);
+	$publisher->make_history(20);
 	$pair->tables_equal(
 		'after columns were added and dropped', 'changing',
 		'items', 'history');
@@ -138,7 +125,7 @@ $publisher->sql(
 	UPDATE changing SET v = v + 1, c2 = 7 WHERE id > 100;
 	COMMIT;
 	UPDATE changing SET v = v + 1, c2 = c2 + 1 WHERE id >= 60;));
-make_history(20);
+$publisher->make_history(20);
 $pair->tables_equal('after changes of definition within a transaction',
 	'changing', 'history');
 
@@ -171,7 +158,7 @@ $pair->tables_equal('after changes of definition within a transaction',
 		CREATE TABLE replaced (v int, id int PRIMARY KEY);
 		INSERT INTO replaced SELECT 3, i FROM generate_series(1, 50) i;
 		UPDATE replaced SET v = v + id WHERE id % 2 = 0;));
-	make_history(20);
+	$publisher->make_history(20);
 	$session->quit;
 	$publisher->wait_applied;
 	my $sql = 'SELECT id, v FROM replaced ORDER BY id';
@@ -189,7 +176,7 @@ $publisher->sql(
 	CREATE TABLE replaced (id int PRIMARY KEY, v int, note text);
 	INSERT INTO replaced SELECT -i, i, 'copied' FROM generate_series(1, 100) i;"
 );
-make_history(20);
+$publisher->make_history(20);
 {
 	my $load = begin_changes('replaced');
 	$subscriber->sql('ALTER SUBSCRIPTION tap REFRESH PUBLICATION');
@@ -205,7 +192,7 @@ make_history(20);
 	my $load = begin_changes('added');
 	$subscriber->sql(
 		'ALTER SUBSCRIPTION tap REFRESH PUBLICATION WITH (copy_data = true)');
-	make_history(100);
+	$publisher->make_history(100);
 	$subscriber->wait_for_subscription_sync($publisher, 'tap');
 	end_changes($load);
 	$pair->tables_equal('after a table was added',
@@ -260,7 +247,7 @@ make_history(20);
 {
 	my $session = $subscriber->hold('LOCK TABLE items');
 	$publisher->sql('UPDATE items SET v = v + 1 WHERE id % 3 = 0');
-	make_history(20);
+	$publisher->make_history(20);
 	$subscriber->wait_for_state('waiting for lock');
 	$publisher->sql("UPDATE items SET v = v + $_ WHERE id = $_") for 1 .. 10;
 	$session->query_safe('COMMIT');
@@ -281,7 +268,7 @@ make_history(20);
 		$publisher->sql('SELECT v - 1 FROM items WHERE id = 99'),
 		'VACUUM FULL does not wait for a transaction before its turn');
 	$session->quit;
-	make_history(20);
+	$publisher->make_history(20);
 	$pair->tables_equal(
 		'after VACUUM FULL between two writers', 'items',
 		'history', 'gate');

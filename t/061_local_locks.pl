@@ -42,13 +42,6 @@ sub attempts
 	return $subscriber->counter('retries + commit_order_aborts + fallbacks');
 }
 
-# Transactions of the publisher
-sub commit_each
-{
-	$publisher->sql(join '', map { "BEGIN; $_; COMMIT;\n" } @_);
-	return;
-}
-
 sub tables_are_equal
 {
 	my ($when) = @_;
@@ -94,7 +87,7 @@ for my $statement (
 	my $attempts = attempts();
 	my $session = $subscriber->hold($statement);
 	$id += 10;
-	commit_each(
+	$publisher->commit_each(
 		"INSERT INTO wide VALUES ($id, 1, 'new')",
 		"INSERT INTO other VALUES ($id, 1)",
 		"UPDATE other SET n = n + 1 WHERE id = 1",
@@ -130,12 +123,12 @@ for my $statement (
 	my $attempts = attempts();
 	my $gate = $subscriber->hold('SELECT FROM gate WHERE id = 1 FOR UPDATE');
 	$id += 10;
-	commit_each(
+	$publisher->commit_each(
 		"INSERT INTO wide VALUES ($id, 1, 'older'); UPDATE gate SET n = n + 1 WHERE id = 1;
 		UPDATE wide SET n = 2 WHERE id = $id");
 	$subscriber->wait_for_state($lock);
 	my $session = start_waiting($statement);
-	commit_each(
+	$publisher->commit_each(
 		"INSERT INTO wide VALUES ($id + 1, 1, 'younger')",
 		'UPDATE other SET n = n + 1 WHERE id = 2');
 	$subscriber->states_become("$lock, $lock, $turn",
@@ -154,7 +147,7 @@ for my $statement (
 	my $soon = q(SET lock_timeout = '20s');
 	my $commit_order_aborts = $subscriber->counter('commit_order_aborts');
 	my $gate = $subscriber->hold('SELECT FROM gate WHERE id = 1 FOR UPDATE');
-	commit_each(
+	$publisher->commit_each(
 		'UPDATE gate SET n = n + 1 WHERE id = 1',
 		'UPDATE other SET n = n + 1 WHERE id = 7');
 	$subscriber->states_become("$lock, $turn",
@@ -171,7 +164,7 @@ for my $statement (
 	# writer finds it.
 	my $row = $subscriber->hold('SELECT FROM other WHERE id = 9 FOR UPDATE');
 	my $table = $subscriber->hold('LOCK TABLE wide IN SHARE MODE');
-	commit_each(
+	$publisher->commit_each(
 		'UPDATE other SET n = 6 WHERE id = 6; UPDATE other SET n = 9 WHERE id = 9',
 		'UPDATE wide SET n = 5 WHERE id = 5');
 	$subscriber->states_become("$lock, $turn, $lock, $lock",
@@ -194,7 +187,7 @@ for my $statement (
 {
 	my $gate = $subscriber->hold('SELECT FROM gate WHERE id = 1 FOR UPDATE');
 	$id += 10;
-	commit_each(
+	$publisher->commit_each(
 		"UPDATE gate SET n = n + 1 WHERE id = 1; INSERT INTO other VALUES ($id, 1)",
 		"INSERT INTO other VALUES ($id + 1, 1)");
 	$subscriber->states_become("$lock, $turn", 'two writers have begun');
@@ -202,7 +195,7 @@ for my $statement (
 		'CREATE UNIQUE INDEX CONCURRENTLY wide_n_t ON wide (n, t) WHERE n > 100;
 		CREATE UNIQUE INDEX CONCURRENTLY other_n ON other (n) WHERE false;
 		REINDEX TABLE CONCURRENTLY other');
-	commit_each(
+	$publisher->commit_each(
 		"INSERT INTO wide VALUES ($id, 1, 'meanwhile')",
 		"INSERT INTO other VALUES ($id + 2, 1)");
 	$subscriber->states_become("$lock, $turn, $turn, $turn",
@@ -226,7 +219,7 @@ for my $statement (
 	my @gates =
 	  map { $subscriber->hold("SELECT FROM gate WHERE id = $_ FOR UPDATE") }
 	  1, 2;
-	commit_each(
+	$publisher->commit_each(
 		"UPDATE gate SET n = n + 1 WHERE id = 1;
 		INSERT INTO wide SELECT i, 0, 'x' FROM generate_series(1001, 1150) i;
 		UPDATE gate SET n = n + 1 WHERE id = 2");
@@ -254,7 +247,7 @@ for my $statement (
 	$subscriber->wait_for_state('idle', 4);
 	my $attempts = attempts();
 	my $session = $subscriber->hold('UPDATE other SET n = -1 WHERE id = 9');
-	commit_each('UPDATE other SET n = 9 WHERE id = 9');
+	$publisher->commit_each('UPDATE other SET n = 9 WHERE id = 9');
 	$subscriber->states_become($lock,
 		'a writer waits for a row that is being changed');
 	$session->query_safe('COMMIT');
@@ -271,7 +264,7 @@ for my $statement (
 	my $session = $subscriber->hold(
 		q(SET LOCAL deadlock_timeout = '1h'; UPDATE other SET n = -1 WHERE id = 3)
 	);
-	commit_each(
+	$publisher->commit_each(
 		'UPDATE other SET n = 4 WHERE id = 4; UPDATE gate SET n = n + 1 WHERE id = 1;
 		UPDATE other SET n = 3 WHERE id = 3',
 		'UPDATE other SET n = n + 5 WHERE id = 5');
@@ -297,7 +290,7 @@ for my $statement (
 	my $session = $subscriber->hold(
 		q(SET LOCAL deadlock_timeout = '1ms'; UPDATE other SET n = -1 WHERE id = 6)
 	);
-	commit_each(
+	$publisher->commit_each(
 		'UPDATE other SET n = 7 WHERE id = 7; UPDATE other SET n = 6 WHERE id = 6',
 		'UPDATE other SET n = n + 5 WHERE id = 5');
 	$subscriber->states_become("$lock, $turn",
@@ -314,7 +307,7 @@ for my $statement (
 	my $session = $subscriber->hold('UPDATE other SET n = n WHERE id = 8');
 	$publisher->reload_with("wal_sender_timeout = '6s'");
 	$subscriber->reload_with("wal_receiver_timeout = '3s'");
-	commit_each(
+	$publisher->commit_each(
 		'UPDATE other SET n = 8 WHERE id = 8',
 		'UPDATE other SET n = n + 5 WHERE id = 5');
 	$subscriber->states_become("$lock, $turn",
@@ -342,7 +335,7 @@ for my $statement (
 		'settings are not read');
 	$subscriber->set_synchronous_commit('off');
 	my $session = $subscriber->hold('UPDATE other SET n = n WHERE id = 8');
-	commit_each('UPDATE other SET n = 9 WHERE id = 8');
+	$publisher->commit_each('UPDATE other SET n = 9 WHERE id = 8');
 	$subscriber->states_become($lock, 'a writer wants a row');
 	my $offset = -s $subscriber->logfile;
 	my $stop = IPC::Run::start(

@@ -44,12 +44,6 @@ $publisher->sql(
 my $lock = 'waiting for lock';
 my $turn = 'waiting for prior commit';
 
-sub commit_each
-{
-	$publisher->sql(join '', map { "BEGIN; $_; COMMIT;\n" } @_);
-	return;
-}
-
 sub create_trigger
 {
 	$subscriber->sql(
@@ -74,7 +68,7 @@ sub takes_first_job
 # By a writer
 {
 	my $gate = $subscriber->hold('SELECT FROM gate WHERE id = 1 FOR UPDATE');
-	commit_each(
+	$publisher->commit_each(
 		'UPDATE gate SET n = n + 1 WHERE id = 1; INSERT INTO orders VALUES (1)',
 		'UPDATE jobs SET n = n + 1 WHERE id = 1');
 	$subscriber->states_become("$lock, $turn",
@@ -91,7 +85,7 @@ sub takes_first_job
 	my $gate = $subscriber->hold('SELECT FROM gate WHERE id = 1 FOR UPDATE');
 	my $second =
 	  $subscriber->hold('SELECT FROM gate WHERE id = 2 FOR UPDATE');
-	commit_each(
+	$publisher->commit_each(
 		'UPDATE gate SET n = n + 1 WHERE id = 1',
 		'UPDATE gate SET n = n + 1 WHERE id = 2; INSERT INTO orders VALUES (2)',
 		'UPDATE jobs SET n = n + 1 WHERE id = 1');
@@ -117,7 +111,7 @@ sub takes_first_job
 	my $gate = $subscriber->hold('SELECT FROM gate WHERE id = 1 FOR UPDATE');
 	my $second =
 	  $subscriber->hold('SELECT FROM gate WHERE id = 2 FOR UPDATE');
-	commit_each(
+	$publisher->commit_each(
 		'UPDATE gate SET n = n + 1 WHERE id = 1',
 		'INSERT INTO late VALUES (1); UPDATE gate SET n = n + 1 WHERE id = 2;
 		INSERT INTO orders VALUES (3)',

@@ -40,20 +40,6 @@ $publisher->sql(
 );
 $publisher->wait_applied;
 
-# The fault: a check that only the subscriber has
-sub make_fault
-{
-	$subscriber->sql(
-		'ALTER TABLE items ADD CONSTRAINT positive CHECK (v >= 0) NOT VALID');
-	return;
-}
-
-sub repair_fault
-{
-	$subscriber->sql('ALTER TABLE items DROP CONSTRAINT positive');
-	return;
-}
-
 sub stored
 {
 	my ($columns) = @_;
@@ -99,7 +85,7 @@ sub all_equal
 sub fails
 {
 	my ($sql) = @_;
-	make_fault();
+	$subscriber->make_fault;
 	$publisher->sql($sql);
 	$publisher->sql(q(UPDATE items SET v = v + 1 WHERE id = 5));
 	$subscriber->wait_until_failed;
@@ -110,7 +96,7 @@ sub overcomes
 {
 	$subscriber->sql('ALTER SUBSCRIPTION tap ENABLE');
 	$publisher->wait_applied;
-	repair_fault();
+	$subscriber->repair_fault;
 	return;
 }
 
@@ -207,7 +193,7 @@ sub test_all
 	all_equal("$how, a prepared transaction");
 
 	# It is not visible before its end.
-	make_fault();
+	$subscriber->make_fault;
 	$publisher->sql(
 		q(BEGIN; INSERT INTO items VALUES (201, -1); PREPARE TRANSACTION 'b')
 	);
@@ -279,7 +265,7 @@ test_all('one writer');
 
 # A subscription that stays enabled retries, and meets the transaction.
 $subscriber->sql('ALTER SUBSCRIPTION tap SET (disable_on_error = false)');
-make_fault();
+$subscriber->make_fault;
 $publisher->sql('INSERT INTO items VALUES (450, -1)');
 $subscriber->wait_until(
 	'count(*) = 1 FROM parallel_apply.failed_transactions WHERE attempts >= 2',
@@ -288,7 +274,7 @@ my $id = $subscriber->sql(q(SELECT parallel_apply.skip_transaction('tap')));
 $publisher->wait_applied;
 is(stored('id, changes'), "$id|1",
 	'an enabled subscription continues by itself');
-repair_fault();
+$subscriber->repair_fault;
 make_changes($id);
 all_equal('enabled');
 $subscriber->sql('ALTER SUBSCRIPTION tap SET (disable_on_error = true)');
@@ -310,7 +296,7 @@ $subscriber->poll_query_until('postgres',
 $publisher->wait_applied;
 is(missing(), '500 501', 'after a crash before the commit it is skipped');
 is(stored('changes'), '2', 'and stored once');
-repair_fault();
+$subscriber->repair_fault;
 eval { $session->quit };
 
 # and again after it.

@@ -176,13 +176,6 @@ sub same_as_serial
 	return;
 }
 
-sub fallbacks
-{
-	return $subscriber->sql(
-		'SELECT fallback_failure + fallback_table FROM parallel_apply.subscription_stats'
-	);
-}
-
 # A new apply worker has an empty session.
 sub begin_again
 {
@@ -232,7 +225,7 @@ is( $subscriber->sql(
 		q(SELECT string_agg(n::text, ' ' ORDER BY id) FROM defaults)),
 	'1 2 3 4 5 6 7 8',
 	'numbers of a default are in order');
-is(fallbacks(), 0, 'writers apply all of that');
+is($subscriber->fallbacks, 0, 'writers apply all of that');
 
 ### what is left to one session
 
@@ -244,17 +237,17 @@ for my $rows (
 	[ ('role') x 8 ],
 	[ ('session_role') x 8 ])
 {
-	my $before = fallbacks();
+	my $before = $subscriber->fallbacks;
 	insert_into(@$rows);
 	same_as_serial("the same with $rows->[0]");
-	cmp_ok(fallbacks() - $before,
+	cmp_ok($subscriber->fallbacks - $before,
 		'>=', 7, "the apply worker applies what finds it");
 	begin_again();
 }
 
 # Writers lose the numbers that they have fetched before they leave the sequence to
 # the apply worker.
-my $before = fallbacks();
+my $before = $subscriber->fallbacks;
 insert_into(('cached', 'cached_before') x 8);
 my @numbers = map { / (\d+)$/ } split /\n/, notes();
 is(scalar @numbers, 16, 'each has a number of the sequence with a cache');
@@ -263,7 +256,8 @@ is_deeply(
 	[ map { ($numbers[0] + $_) x 2 } 0 .. 7 ],
 	'numbers of a sequence with a cache are in order, and found again');
 notes('serial');
-cmp_ok(fallbacks() - $before, '>=', 16, 'the apply worker gets them');
+cmp_ok($subscriber->fallbacks - $before,
+	'>=', 16, 'the apply worker gets them');
 is( (   () =
 		  slurp_file($subscriber->logfile) =~
 		  /LOG:  a trigger or column default of subscription "tap" uses sequence "cached_numbers"/g
@@ -296,10 +290,11 @@ notes('serial');
 
 # TRUNCATE ... RESTART IDENTITY takes no number.
 begin_again();
-$before = fallbacks();
+$before = $subscriber->fallbacks;
 $publisher->sql('TRUNCATE identity RESTART IDENTITY');
 insert_into(('number') x 8);
-is(fallbacks(), $before, 'transactions after a TRUNCATE are left to writers');
+is($subscriber->fallbacks, $before,
+	'transactions after a TRUNCATE are left to writers');
 notes($_) for qw(postgres serial);
 
 ### what is missed

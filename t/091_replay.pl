@@ -81,8 +81,7 @@ sub stored
 sub request
 {
 	my ($sql) = @_;
-	$subscriber->sql(
-		'ALTER TABLE items ADD CONSTRAINT positive CHECK (v >= 0) NOT VALID');
+	$subscriber->make_fault;
 	$publisher->sql($sql);
 	$subscriber->wait_until_failed;
 	return $subscriber->sql(q(SELECT parallel_apply.skip_transaction('tap')));
@@ -96,12 +95,6 @@ sub skip_it
 	$subscriber->sql('ALTER SUBSCRIPTION tap ENABLE');
 	$publisher->wait_for_catchup('tap', 'flush');
 	return $id;
-}
-
-sub repair
-{
-	$subscriber->sql('ALTER TABLE items DROP CONSTRAINT positive');
-	return;
 }
 
 sub replay
@@ -199,7 +192,7 @@ $subscriber->refuses(
 	'CALL parallel_apply.replay(NULL)',
 	qr/ERROR: +number of a skipped transaction must not be null/,
 	'there must be a number');
-repair();
+$subscriber->repair_fault;
 
 $subscriber->sql('ALTER SUBSCRIPTION tap DISABLE');
 $subscriber->wait_until(
@@ -233,7 +226,7 @@ like(
 $id = skip_it(
 	'BEGIN; UPDATE items SET v = -v WHERE id = 5; INSERT INTO items VALUES (103, 0); COMMIT'
 );
-repair();
+$subscriber->repair_fault;
 $publisher->sql('DELETE FROM items WHERE id = 5');
 $publisher->wait_applied;
 replay($id);
@@ -241,7 +234,7 @@ all_equal('a missing row');
 
 # While the apply worker runs, and applies transactions
 $id = skip_it('INSERT INTO items VALUES (104, -1)');
-repair();
+$subscriber->repair_fault;
 $publisher->sql('UPDATE items SET v = 8 WHERE id = 8');
 replay($id);
 $publisher->sql('UPDATE items SET v = 9 WHERE id IN (9, 104)');
@@ -250,7 +243,7 @@ all_equal('alongside the apply worker');
 $id = skip_it(
 	q(INSERT INTO items SELECT i, CASE i WHEN 1500 THEN -1 END, repeat('x', 200) FROM generate_series(1000, 1999) i)
 );
-repair();
+$subscriber->repair_fault;
 replay($id);
 all_equal('a large transaction');
 
@@ -259,7 +252,7 @@ all_equal('a large transaction');
 $id =
   skip_it(
 	q(BEGIN; INSERT INTO items VALUES (200, -1); PREPARE TRANSACTION 'a'));
-repair();
+$subscriber->repair_fault;
 my $not_yet =
   qr/ERROR: +transaction with number $id cannot be replayed yet.*DETAIL: +It has not been skipped, or it is prepared/s;
 $subscriber->refuses("CALL parallel_apply.replay($id)",
@@ -272,7 +265,7 @@ all_equal('a prepared transaction');
 $id =
   skip_it(
 	q(BEGIN; INSERT INTO items VALUES (201, -1); PREPARE TRANSACTION 'b'));
-repair();
+$subscriber->repair_fault;
 $publisher->sql(q(ROLLBACK PREPARED 'b'));
 $publisher->wait_applied;
 $subscriber->refuses(
@@ -301,7 +294,7 @@ $subscriber->reload_with(
 $subscriber->sql('ALTER SUBSCRIPTION tap ENABLE');
 $publisher->wait_applied;
 is(stored(), $id, 'it is when the setting allows it');
-repair();
+$subscriber->repair_fault;
 replay($id);
 all_equal('a transaction that was too large');
 
@@ -317,7 +310,7 @@ $subscriber->sql(
 	ALTER SUBSCRIPTION tap ENABLE)
 );
 $publisher->wait_applied;
-repair();
+$subscriber->repair_fault;
 $publisher->sql('DELETE FROM items WHERE id >= 6000');
 all_equal('one that is not to be stored');
 $subscriber->reload_with(
@@ -344,7 +337,7 @@ sub replay_until
 }
 
 $id = skip_it('UPDATE items SET v = -v - 1 WHERE id IN (6, 7)');
-repair();
+$subscriber->repair_fault;
 my $holder = $subscriber->hold('SELECT * FROM items WHERE id = 7 FOR UPDATE');
 my ($session, $pid) = replay_until($id, q(locktype = 'transactionid'));
 $subscriber->sql(
@@ -408,7 +401,7 @@ sub crash_in_replay
 		"BEGIN; INSERT INTO items VALUES ($number, -1); UPDATE items SET v = -v - 1 WHERE id = 7;
 		INSERT INTO emptied VALUES ($number); COMMIT"
 	);
-	repair();
+	$subscriber->repair_fault;
 	$subscriber->wait_for_pool('tap');
 	my $local = $subscriber->hold($hold);
 	my ($caller, $process) = replay_until($transaction, $where);
@@ -429,7 +422,7 @@ sub crash_in_replay
 		"$what: no other origin is left");
 	$transaction = skip_it("INSERT INTO items VALUES (-$number, -1)")
 	  if $is_committed;
-	repair() if $is_committed;
+	$subscriber->repair_fault if $is_committed;
 	replay($transaction);
 	all_equal($what);
 	return;
@@ -503,7 +496,7 @@ sub crash_in_skip
 	crash($victim);
 	is(stored(), $transaction,
 		"$victim is killed after that: it stays stored");
-	repair();
+	$subscriber->repair_fault;
 	replay($transaction);
 	all_equal("$victim is killed during a skip");
 	return;

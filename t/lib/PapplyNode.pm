@@ -23,6 +23,14 @@ sub sql
 	return $self->safe_psql('postgres', $sql);
 }
 
+# Execute each of these statements in a transaction of its own.
+sub commit_each
+{
+	my ($self, @sql) = @_;
+	$self->sql(join '', map { "BEGIN; $_; COMMIT;\n" } @sql);
+	return;
+}
+
 sub create_extension
 {
 	my ($self, $db) = @_;
@@ -83,6 +91,35 @@ sub flush_wal
 	my ($self) = @_;
 	$self->sql(q(SELECT pg_logical_emit_message(true, 'flush', '')));
 	return;
+}
+
+# Insert that many rows into a table history (n int, part int), each in a transaction of
+# its own.  It has no key: a transaction that was lost, repeated or applied in another
+# order shows.
+sub make_history
+{
+	my ($self, $count, $db) = @_;
+	my ($first, $last) = $self->next_history($count);
+	$self->safe_psql($db // 'postgres',
+		join '',
+		map { "INSERT INTO history VALUES ($_, 0);\n" } $first .. $last);
+	return;
+}
+
+# Return the number of its last row, and the first and the last number of that many more
+# rows, which the caller inserts.
+sub last_history
+{
+	my ($self) = @_;
+	return $self->{last_history} // 0;
+}
+
+sub next_history
+{
+	my ($self, $count) = @_;
+	my $first = $self->last_history + 1;
+	$self->{last_history} = $self->last_history + $count;
+	return ($first, $self->{last_history});
 }
 
 # Prevent every flush of WAL; return a function that permits it again, or undef
@@ -167,6 +204,19 @@ sub wait_for_answer
 		FROM pg_stat_replication WHERE application_name = '$name'"
 	) or die 'the subscriber does not answer';
 	return $lsn;
+}
+
+# Assert that subscription tap reports that this position has been flushed.
+sub is_flushed
+{
+	my ($self, $name, $lsn) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	return ok(
+		$self->poll_query_until(
+			'postgres',
+			"SELECT flush_lsn >= '$lsn' FROM pg_stat_replication WHERE application_name = 'tap'"
+		),
+		$name);
 }
 
 # Wait until a standby or subscription has this state for the node's synchronous
@@ -258,6 +308,33 @@ sub set_synchronous_commit
 	$self->connect_again('tap',
 		"ALTER SUBSCRIPTION tap SET (synchronous_commit = $setting)");
 	return;
+}
+
+# Make transactions fail that set v of table items to a negative number: a check that
+# only the subscriber has.
+sub make_fault
+{
+	my ($self) = @_;
+	$self->sql(
+		'ALTER TABLE items ADD CONSTRAINT positive CHECK (v >= 0) NOT VALID');
+	return;
+}
+
+sub repair_fault
+{
+	my ($self) = @_;
+	$self->sql('ALTER TABLE items DROP CONSTRAINT positive');
+	return;
+}
+
+# Return how many transactions the apply worker has applied since a writer could not, or
+# since a table does not permit it.
+sub fallbacks
+{
+	my ($self) = @_;
+	return $self->sql(
+		'SELECT fallback_failure + fallback_table FROM parallel_apply.subscription_stats'
+	);
 }
 
 # Return what failed_changes() or skipped_changes(), called like that, says.

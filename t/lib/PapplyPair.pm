@@ -51,20 +51,64 @@ sub subscribe
 	return;
 }
 
-# The model in tests that compare: the database "serial" of the subscriber, which
-# does not have the extension, subscribes to publication tap.  Option with as of
-# subscribe.
+# Subscribe to publication tap with the model of tests that compare, PostgreSQL's own
+# serial apply: the database "serial" of the subscriber, or option server.  Neither has
+# the extension.  Options with, as of subscribe, and publication, for other ones.
 sub subscribe_serially
 {
 	my ($self, %opt) = @_;
 	my ($publisher, $subscriber) = $self->nodes;
+	my ($model, $db) =
+	  $opt{server} ? ($opt{server}, 'postgres') : ($subscriber, 'serial');
+	my $publication = $opt{publication} // 'tap';
 	my $with = defined $opt{with} ? "WITH ($opt{with})" : '';
 	my $connstr = $publisher->connstr . ' dbname=postgres';
 
-	$subscriber->safe_psql('serial',
-		"CREATE SUBSCRIPTION serial CONNECTION '$connstr' PUBLICATION tap $with"
+	$model->safe_psql($db,
+		"CREATE SUBSCRIPTION serial CONNECTION '$connstr' PUBLICATION $publication $with"
 	);
-	$subscriber->wait_for_subscription_sync($publisher, 'serial', 'serial');
+	$model->wait_for_subscription_sync($publisher, 'serial', $db);
+	@{$self}{qw(model model_db)} = ($model, $db);
+	return;
+}
+
+# Wait until subscription tap and the model have applied everything.
+sub wait_for_both
+{
+	my ($self) = @_;
+	$self->{publisher}->wait_applied($_) for qw(tap serial);
+	return;
+}
+
+# Execute statements on the publisher, and wait for that.
+sub apply_to_both
+{
+	my ($self, $sql) = @_;
+	$self->{publisher}->sql($sql);
+	$self->wait_for_both;
+	return;
+}
+
+# Assert that each table has the same rows, in the same partitions, as in the model
+# when both have applied everything.
+sub same_as_serial
+{
+	my ($self, $when, @tables) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	$self->wait_for_both;
+	for my $table (@tables)
+	{
+		my $sql =
+		  "SELECT tableoid::regclass || ' ' || whole_row::text FROM $table whole_row";
+		my %surplus;
+		$surplus{$_}++ for split /\n/, $self->{subscriber}->sql($sql);
+		$surplus{$_}--
+		  for split /\n/, $self->{model}->safe_psql($self->{model_db}, $sql);
+		my @differ = map { $surplus{$_} > 0 ? "surplus: $_" : "missing: $_" }
+		  grep { $surplus{$_} != 0 } sort keys %surplus;
+		is(join("\n", grep { defined } @differ[ 0 .. 9 ]),
+			'', "$table is as with serial apply, $when");
+	}
 	return;
 }
 
@@ -158,7 +202,7 @@ sub apply_behind_gate
 	my $tries = $subscriber->counter('retries + commit_order_aborts');
 	my $lock = $subscriber->hold('SELECT FROM gate FOR UPDATE');
 	$transactions[0] = "UPDATE gate SET n = n + 1; $transactions[0]";
-	$publisher->sql(join('', map { "BEGIN; $_; COMMIT;\n" } @transactions));
+	$publisher->commit_each(@transactions);
 	$subscriber->states_become($states, $name);
 	$lock->query_safe('COMMIT');
 	$lock->quit;
@@ -219,7 +263,7 @@ sub run_behind_gate
 		q(SELECT pid FROM parallel_apply.writers WHERE state <> 'waiting for lock')
 	);
 	kill 'STOP', $other;
-	$publisher->sql(join '', map { "BEGIN; $_; COMMIT;\n" } @$younger);
+	$publisher->commit_each(@$younger);
 	my $queued = 1 + @$younger;
 	$subscriber->wait_until(
 		"queue_transactions >= $queued FROM parallel_apply.subscriptions",

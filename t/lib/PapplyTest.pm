@@ -12,7 +12,7 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 
 our @EXPORT = qw(
-  duplicate_key end_load end_sessions finish has_module item_rows last_item new_pair
+  behind_lock duplicate_key end_load end_sessions finish has_module item_rows last_item new_pair
   why_not_tls);
 
 # Return a pair of running servers, and both nodes: (pair, publisher, subscriber).
@@ -111,6 +111,14 @@ sub end_load
 	$load->signal('TERM');
 	$load->finish;
 	return;
+}
+
+# Return the states of transactions (see states_become), the first of which waits for a
+# lock.
+sub behind_lock
+{
+	my (@others) = @_;
+	return join(', ', 'waiting for lock', @others);
 }
 
 # The log message for a row that exists already; from 18 on it is a conflict.
