@@ -258,6 +258,7 @@ my @always_expected = (
 	qr/could not (fetch|receive) .* from (the )?publisher: ERROR:  deadlock detected/,
 	# A statement of this test, which repeats it (ask())
 	qr/ stress ERROR:  deadlock detected/,
+	qr/ERROR:  canceling autovacuum task/,
 	qr/WARNING:  skip-LSN of subscription "parallel" cleared/,
 	qr/ERROR:  new row for relation "refused(_prepared)?" violates check constraint "not_negative"/,
 	qr/ERROR:  subscription "\w+" has no failing transaction/,
