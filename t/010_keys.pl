@@ -96,7 +96,12 @@ sub check_round
 	}
 	my $tries = $pair->apply_behind_gate(join(', ', @expected),
 		"$name: each waits for its dependency only, $format", @sql);
-	is($tries, 0, "$name: each is applied at its first attempt, $format");
+  SKIP:
+	{
+		skip 'first attempts fail where caches are discarded', 1
+		  if $ENV{PAPPLY_DISCARD};
+		is($tries, 0, "$name: each is applied at its first attempt, $format");
+	}
 	return;
 }
 
