@@ -41,7 +41,7 @@ typedef enum PapplyKeptColumn
 /*
  * All functions must be called in a transaction.  This one opens one of the
  * two relations.  Returns NULL if the extension is not installed in this
- * database.
+ * database, or is dropped while this waits for the lock.
  */
 extern Relation papply_kept_open(const char *name, LOCKMODE lock_mode);
 

@@ -92,7 +92,29 @@ is( $subscriber->sql(
 	'3',
 	'a rolled back DROP EXTENSION keeps the configuration');
 $subscriber->wait_for_pool('tap', 3);
-$subscriber->sql($statements[0]);
+
+# An apply worker starts while the extension is being dropped.  It waits for the lock of
+# a table of the extension, which is gone then.
+{
+	my $drop =
+	  $subscriber->hold(
+		"SET LOCAL client_min_messages = error; $statements[0]");
+	$subscriber->sql('ALTER SUBSCRIPTION tap DISABLE');
+	$subscriber->wait_until(
+		q(pid IS NULL FROM pg_stat_subscription WHERE subname = 'tap'),
+		'the apply worker does not end');
+	$subscriber->sql('ALTER SUBSCRIPTION tap ENABLE');
+	$subscriber->wait_until(
+		q(count(*) > 0 FROM pg_locks WHERE NOT granted AND relation =
+			(SELECT oid FROM pg_class WHERE relname = 'kept_messages')),
+		'the apply worker does not wait');
+	$drop->query_safe('COMMIT');
+	$drop->quit;
+	$publisher->sql('INSERT INTO items VALUES (4)');
+	$publisher->wait_applied;
+	$pair->rows_equal('items',
+		'an apply worker that starts meanwhile applies alone');
+}
 
 # The library
 $subscriber->adjust_conf('postgresql.conf', 'shared_preload_libraries', "''");

@@ -88,7 +88,9 @@ papply_kept_open(const char *name, LOCKMODE lock_mode)
 	if (!OidIsValid(relid) || get_rel_relkind(relid) != RELKIND_MATVIEW ||
 		getExtensionOfObject(RelationRelationId, relid) != extension)
 		return NULL;
-	return table_open(relid, lock_mode);
+
+	/* DROP EXTENSION may have been committed while this waited for the lock */
+	return try_table_open(relid, lock_mode);
 }
 
 /*** transactions ***/
