@@ -68,6 +68,7 @@ sub all_is_equal
 	return;
 }
 
+$subscriber->wait_for_log(qr/reading ahead of TLS records is on/);
 is(turned('on'), 1, 'the apply worker reads ahead');
 
 ### while there are writers
