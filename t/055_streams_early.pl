@@ -292,10 +292,13 @@ cmp_ok($subscriber->counter('commit_order_aborts'),
 $streamed->query_safe('COMMIT');
 streams_are('an older one had to wait', 0, 1);
 
+# Another apply worker is certain to use the setting.
 $subscriber->reload_with('parallel_apply.streaming_apply = file');
+$subscriber->connect_again('tap');
 $streamed->query_safe('BEGIN;' . item_rows(3000) . 'COMMIT');
 streams_are('it is turned off', 0, 1);
 $subscriber->reload_with('parallel_apply.streaming_apply = writer');
+$subscriber->connect_again('tap');
 
 ### between its end and its commit
 
