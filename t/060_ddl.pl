@@ -365,7 +365,11 @@ $publisher->make_history(20);
 # Foreign key constraints of other tables are created and dropped.  The apply worker
 # does not look for partitions again, but a writer that has not used the table
 # before has to.
+SKIP:
 {
+	skip
+	  'partitions are looked for at each change where caches are discarded', 2
+	  if $ENV{PAPPLY_DISCARD};
 	$publisher->sql('CREATE TABLE parted (id int PRIMARY KEY, v int)');
 	$subscriber->sql(
 		q(CREATE TABLE parted (id int PRIMARY KEY, v int) PARTITION BY RANGE (id);
