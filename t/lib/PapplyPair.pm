@@ -89,6 +89,16 @@ sub apply_to_both
 	return;
 }
 
+# Return how many more of each row the first output has than the second one.
+sub surplus_rows
+{
+	my ($found, $expected) = @_;
+	my %surplus;
+	$surplus{$_}++ for split /\n/, $found;
+	$surplus{$_}-- for split /\n/, $expected;
+	return %surplus;
+}
+
 # Assert that each table has the same rows, in the same partitions, as in the model
 # when both have applied everything.
 sub same_as_serial
@@ -100,10 +110,8 @@ sub same_as_serial
 	{
 		my $sql =
 		  "SELECT tableoid::regclass || ' ' || whole_row::text FROM $table whole_row";
-		my %surplus;
-		$surplus{$_}++ for split /\n/, $self->{subscriber}->sql($sql);
-		$surplus{$_}--
-		  for split /\n/, $self->{model}->safe_psql($self->{model_db}, $sql);
+		my %surplus = surplus_rows($self->{subscriber}->sql($sql),
+			$self->{model}->safe_psql($self->{model_db}, $sql));
 		my @differ = map { $surplus{$_} > 0 ? "surplus: $_" : "missing: $_" }
 		  grep { $surplus{$_} != 0 } sort keys %surplus;
 		is(join("\n", grep { defined } @differ[ 0 .. 9 ]),
@@ -142,15 +150,12 @@ sub show_difference
 {
 	my ($self, $table, $db) = @_;
 	my ($publisher, $subscriber) = $self->nodes;
-	my %count;
-	for my $node ($publisher, $subscriber)
-	{
-		my $rows = $node->safe_psql($db // 'postgres',
-			"SELECT whole_row::text FROM $table whole_row");
-		$count{$_} += $node == $publisher ? 1 : -1 for split /\n/, $rows;
-	}
-	my @missing = sort grep { $count{$_} > 0 } keys %count;
-	my @surplus = sort grep { $count{$_} < 0 } keys %count;
+	my $sql = "SELECT whole_row::text FROM $table whole_row";
+	my %surplus =
+	  surplus_rows(map { $_->safe_psql($db // 'postgres', $sql) } $subscriber,
+		$publisher);
+	my @missing = sort grep { $surplus{$_} < 0 } keys %surplus;
+	my @surplus = sort grep { $surplus{$_} > 0 } keys %surplus;
 	diag(   "$table a moment later: "
 		  . @missing
 		  . ' rows are missing, '
@@ -279,28 +284,25 @@ sub run_behind_gate
 	return $subscriber->counter('retries + commit_order_aborts') - $tries;
 }
 
-# Create tables on both nodes, for under_load: a chain of
-# balances, which shows transactions that were lost, repeated or applied in another
-# order.
+# Create tables on both nodes, for under_load: a chain of balances, which shows
+# transactions that were lost, repeated or applied in another order.
 sub create_accounts
 {
 	my ($self) = @_;
-	my $publisher = $self->{publisher};
 	$self->exec_both(
 		q(CREATE TABLE accounts (id int PRIMARY KEY, balance int NOT NULL);
 		CREATE TABLE history (id serial PRIMARY KEY, account int, balance int);)
 	);
-	$publisher->sql(
-		'INSERT INTO accounts SELECT i, 0 FROM generate_series(1, 20) i');
+	$self->{publisher}
+	  ->sql('INSERT INTO accounts SELECT i, 0 FROM generate_series(1, 20) i');
 	return;
 }
 
-# Run such a load on the publisher until the sub is done.
+# Run a load that changes them on the publisher until the sub is done.
 sub under_load
 {
 	my ($self, $sub) = @_;
-	my $publisher = $self->{publisher};
-	my $load = $publisher->start_accounts_load(1000);
+	my $load = $self->{publisher}->start_accounts_load(1000);
 	$sub->();
 	PapplyTest::end_load($load);
 	return;
