@@ -204,7 +204,8 @@ $subscriber->wait_until('count(*) = 2 FROM pg_prepared_xacts',
 	'they are not prepared');
 $subscriber->wait_for_state('waiting for lock');
 is( $subscriber->sql(
-		'SELECT string_agg(id::text, $$ $$) FROM log WHERE id > 0'),
+		q(SELECT string_agg(id::text, ' ' ORDER BY line) FROM log WHERE id > 0)
+	),
 	'1 2',
 	'no prepared one is visible');
 $subscriber->stop('immediate');
