@@ -305,6 +305,20 @@ foreach my $setting ('slots', 'auto', 'on')
 		'1 2 3 4 5 6 7 8',
 		"with $setting, so are rows of a partitioned table");
 
+	# Detects: rows of a table are inserted after changes of another one.
+	$first->sql(
+		qq(DELETE FROM cold WHERE id = 100;
+		BEGIN;
+		INSERT INTO cold VALUES (100, '$setting');
+		UPDATE hot SET v = '$setting' WHERE id = 4;
+		COMMIT;));
+	wait_for_all();
+	is( arrivals(
+			q(SELECT 'hot' AS what, arrived FROM hot WHERE id = 4
+			UNION ALL SELECT 'cold', arrived FROM cold WHERE id = 100)),
+		'cold hot',
+		"with $setting, so are rows before changes of another table");
+
 	# Detects: a transaction has the commit time of another one.
 	is( commit_times($last, $_),
 		commit_times($first, $_),

@@ -88,7 +88,8 @@ my $definitions = q(
 	CREATE TABLE audit (id int, rows bigint);
 	CREATE FUNCTION write_audit() RETURNS trigger LANGUAGE plpgsql AS $$
 	BEGIN
-		INSERT INTO public.audit SELECT NEW.id, count(*) FROM public.audited;
+		INSERT INTO public.audit SELECT NEW.id,
+			(SELECT count(*) FROM public.audited) + (SELECT count(*) FROM public.other);
 		RETURN NEW;
 	END $$;
 	CREATE TRIGGER audit BEFORE INSERT ON audited FOR EACH ROW EXECUTE FUNCTION write_audit();
@@ -168,7 +169,26 @@ is( $subscriber->sql(
 	cmp_ok($runs, '<', 300, 'runs go over transactions of a batch');
 }
 
-# Any other change ends a run: the same transaction must find its rows.
+# A run goes on over changes of other tables, which may have runs too.
+{
+	my $tries = tries();
+	$publisher->sql(
+		q(INSERT INTO other SELECT i, 0 FROM generate_series(1001, 1050) i;
+		DO $$ BEGIN FOR i IN 1001 .. 1050 LOOP
+			INSERT INTO plain VALUES (i + 1500, 0, 'mixed');
+			UPDATE other SET v = i WHERE id = i;
+			INSERT INTO narrow VALUES (9);
+			DELETE FROM other WHERE id = i AND i % 2 = 0;
+		END LOOP; END $$;)
+	);
+	both_equal('after runs of two tables', 'plain', 'narrow', 'other');
+	is(runs('plain', "note = 'mixed'"), '50 rows in 1', 'rows of one table');
+	is(runs('narrow', 'v = 9'), '50 rows in 1', 'and of another one');
+	is(tries(), $tries, 'and nothing had to be tried again');
+}
+
+# A change of the same table ends a run, because the same transaction must find its
+# rows, and so does a change of a table with code that could see which rows exist.
 {
 	my $tries = tries();
 	$publisher->sql(
@@ -238,9 +258,14 @@ both_equal('after changes of the definition', 'other');
 	$publisher->sql(
 		q(INSERT INTO counted SELECT i, i FROM generate_series(0, 20) i;
 		INSERT INTO numbers SELECT i, i FROM generate_series(0, 20) i;
-		INSERT INTO audited SELECT i, i FROM generate_series(0, 20) i;)
+		INSERT INTO audited SELECT i, i FROM generate_series(0, 20) i;
+		BEGIN;
+		INSERT INTO other VALUES (2001, 0), (2002, 0);
+		INSERT INTO audited VALUES (21, 0);
+		INSERT INTO other VALUES (2003, 0);
+		COMMIT;)
 	);
-	both_equal('where rows are counted', qw(counted numbers audited audit));
+	both_equal('where rows are counted', qw(counted numbers audited audit other));
 	is($subscriber->counter('fallbacks'),
 		$replays, 'and no check has failed');
 	is(runs('counted', 'true'), '21 rows in 21', 'there are no runs then');

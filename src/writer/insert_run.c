@@ -1,23 +1,29 @@
 /*-------------------------------------------------------------------------
  * insert_run.c
- *	  Consecutive INSERTs into one table are applied together.
+ *	  INSERTs into a table are applied together.
  *
  * Runs in a writer.
  *
- * A run is a series of INSERTs of one remote relation, in one transaction or
- * across those of a batch.  Rows are formed and checked one by one, and put
- * off.  Then the multi-insert of the table inserts them, which locks and
- * WAL-logs a page once for all rows that fit on it.  After that they are
- * inserted into the indexes, one index after the other.  (COPY inserts into
- * the indexes row by row.)  Rows of a partitioned table are put off for the
- * partition that each belongs to.  If the order in the WAL matters
- * (reorder.c), a run ends where a row belongs to another partition.
+ * A run is a series of INSERTs, in one transaction or across those of a batch.
+ * Rows are formed and checked one by one, and put off.  Then the multi-insert
+ * of the table inserts them, which locks and WAL-logs a page once for all rows
+ * that fit on it.  After that they are inserted into the indexes, one index
+ * after the other.  (COPY inserts into the indexes row by row.)  Rows of a
+ * partitioned table are put off for the partition that each belongs to.
+ *
+ * Changes of other tables may be applied while rows are put off, and rows of
+ * several tables may be put off at the same time.  So a run usually contains
+ * what all transactions of a batch insert, although they also update other
+ * tables.  If the order in the WAL matters (reorder.c), a run ends where a row
+ * belongs to another table or partition.
  *
  * The result is the same, because only code that reads the table while rows
- * are put off could notice.  Everything but a further INSERT into the relation
- * flushes the run first, so the transaction itself finds its rows.  Tables
- * with triggers that fire take no runs, nor do those whose constraints have
- * functions that may read a table.  The steps of ExecSimpleRelationInsert()
+ * are put off could notice.  An UPDATE or DELETE of the table flushes the run
+ * first, so the transaction itself finds its rows.  So does every change of a
+ * table that takes no runs, which are those with triggers that fire, and those
+ * whose constraints have functions that may read a table.  The same goes for
+ * partitioned tables and partitions, because one table may be reached by
+ * several names.  The steps of ExecSimpleRelationInsert()
  * are done here in the same order, without triggers.
  * CheckCmdReplicaIdentity() does not concern INSERT.  If a unique index is
  * violated, the native loop (PostgreSQL's own apply loop) reports which one,
@@ -77,6 +83,7 @@ typedef struct PapplyRunRows
 {
 	MemoryContext context;		/* holds this and the slots */
 	PapplyTarget *table;
+	PapplyTarget *root;			/* of the table, or the table itself */
 	struct PapplyRunRows *next; /* in the same run */
 	TupleDesc	desc;			/* of the slots; not reference-counted */
 	int			nrows;
@@ -86,9 +93,11 @@ typedef struct PapplyRunRows
 
 typedef struct Run
 {
-	PapplyTarget *root;			/* NULL: nothing is put off */
-	PapplyRunRows *tables;
-	int			rows;			/* of all tables */
+	PapplyRunRows *tables;		/* the one that a row was added to last is not
+								 * necessarily the first */
+	PapplyTarget *newest;		/* root of the row that was added last */
+	int			rows;			/* of all tables; 0: nothing is put off */
+	PapplyTarget *inserting;	/* root of the rows that are being inserted */
 	MemoryContext context;
 } Run;
 
@@ -155,7 +164,7 @@ is_full(void)
 }
 
 static PapplyRunRows *
-rows_of(PapplyTarget *table)
+rows_of(PapplyTarget *root, PapplyTarget *table)
 {
 	PapplyRunRows *rows = table->run_rows;
 
@@ -174,6 +183,7 @@ rows_of(PapplyTarget *table)
 	}
 	if (rows->nrows == 0)
 	{
+		rows->root = root;
 		rows->next = run.tables;
 		run.tables = rows;
 	}
@@ -239,13 +249,18 @@ insert_rows(PapplyRunRows *rows, CommandId cid)
 	ResultRelInfo *rel = papply_result_rel_insert(rows->table);
 	EState	   *estate = rows->table->estate;
 	MemoryContext old_context = MemoryContextSwitchTo(run.context);
+	PapplyUserContext user_context;
 
+	run.inserting = rows->root;
+	papply_compat_begin_as_table_owner(rows->root->rel, &user_context);
 	table_multi_insert(rel->ri_RelationDesc, rows->slots, rows->nrows, cid, 0, NULL);
 	MemoryContextSwitchTo(GetPerTupleMemoryContext(estate));
 	insert_into_indexes(rel, rows, estate);
 	for (int i = 0; i < rows->nrows; i++)
 		ExecClearTuple(rows->slots[i]);
 	rows->nrows = 0;
+	papply_compat_end_as_table_owner(&user_context);
+	run.inserting = NULL;
 	MemoryContextSwitchTo(old_context);
 }
 
@@ -257,13 +272,9 @@ static void
 insert_all(void)
 {
 	CommandId	cid = GetCurrentCommandId(true);
-	PapplyUserContext user_context;
 
-	papply_compat_begin_as_table_owner(run.root->rel, &user_context);
 	for (; run.tables != NULL; run.tables = run.tables->next)
 		insert_rows(run.tables, cid);
-	papply_compat_end_as_table_owner(&user_context);
-	run.root = NULL;
 	run.rows = 0;
 	CommandCounterIncrement();
 }
@@ -277,14 +288,14 @@ papply_insert_run_add(PapplyTarget *root, PapplyTarget *table)
 
 	if (!table->takes_runs)
 	{
-		if (run.root != NULL)
+		if (run.rows > 0)
 			insert_all();
 		return false;
 	}
 	if (run.tables != NULL && run.tables->table != table && !papply_reorder_is_allowed())
 		insert_all();
-	run.root = root;
-	rows = rows_of(table);
+	run.newest = root;
+	rows = rows_of(root, table);
 	slot = next_slot(rows);
 	memcpy(slot->tts_values, from->tts_values, rows->desc->natts * sizeof(Datum));
 	memcpy(slot->tts_isnull, from->tts_isnull, rows->desc->natts * sizeof(bool));
@@ -298,7 +309,7 @@ papply_insert_run_add(PapplyTarget *root, PapplyTarget *table)
 void
 papply_insert_run_flush(void)
 {
-	if (run.root != NULL)
+	if (run.rows > 0)
 		insert_all();
 	if (run.context != NULL)
 		MemoryContextReset(run.context);
@@ -307,7 +318,7 @@ papply_insert_run_flush(void)
 LogicalRepRelId
 papply_insert_run_relation(void)
 {
-	return run.root != NULL ? run.root->key.remote_relid : InvalidOid;
+	return run.inserting != NULL ? run.inserting->key.remote_relid : InvalidOid;
 }
 
 void
@@ -319,19 +330,41 @@ papply_insert_run_close(PapplyTarget *table)
 	table->run_rows = NULL;
 }
 
+/*
+ * May a change of this table precede the rows that are put off, or, if it is
+ * an INSERT, join them?  Local tables are compared, because the publisher may
+ * have renamed a table.
+ */
+static bool
+is_independent(char type, const PapplyTarget *target)
+{
+	if (target->is_partitioned || target->is_partition)
+		return false;
+	for (const PapplyRunRows *rows = run.tables; rows != NULL; rows = rows->next)
+		if (rows->table->local_relid == target->local_relid)
+			return type == LOGICAL_REP_MSG_INSERT;
+	return papply_reorder_is_allowed();
+}
+
 void
 papply_insert_run_begin_change(char type, LogicalRepRelId remote_relid, uint32 version)
 {
-	if (run.root != NULL &&
-		(type != LOGICAL_REP_MSG_INSERT || run.root->key.remote_relid != remote_relid ||
-		 run.root->version != version))
+	const PapplyTarget *target;
+
+	if (run.rows == 0)
+		return;
+	if (type == LOGICAL_REP_MSG_INSERT && run.newest->key.remote_relid == remote_relid &&
+		run.newest->version == version)
+		return;
+	target = papply_target_plain(remote_relid, version);
+	if (target == NULL || !is_independent(type, target))
 		papply_insert_run_flush();
 }
 
 void
 papply_insert_run_end_change(void)
 {
-	if (run.context != NULL && (run.root == NULL || is_full()))
+	if (run.context != NULL && (run.rows == 0 || is_full()))
 		papply_insert_run_flush();
 }
 
@@ -340,7 +373,7 @@ papply_insert_run_forget(void)
 {
 	for (; run.tables != NULL; run.tables = run.tables->next)
 		run.tables->nrows = 0;
-	run.root = NULL;
+	run.inserting = NULL;
 	run.rows = 0;
 	if (run.context != NULL)
 		MemoryContextReset(run.context);

@@ -1,6 +1,6 @@
 /*-------------------------------------------------------------------------
  * insert_run.h
- *	  Consecutive INSERTs into one table are applied together.
+ *	  INSERTs into a table are applied together.
  *-------------------------------------------------------------------------
  */
 #ifndef PAPPLY_INSERT_RUN_H
@@ -13,8 +13,8 @@ extern void papply_insert_run_prepare(PapplyTarget *target);
 
 /*
  * Call before a change of a relation, in this version.  Applies what is put
- * off, unless the change may continue the run.  Throws whatever applying
- * throws.
+ * off, unless the change may continue the run, or may precede it because it is
+ * one of another table.  Throws whatever applying throws.
  */
 extern void papply_insert_run_begin_change(char type, LogicalRepRelId remote_relid,
 										   uint32 version);
@@ -40,8 +40,8 @@ extern bool papply_insert_run_add(PapplyTarget *root, PapplyTarget *table);
 extern void papply_insert_run_flush(void);
 
 /*
- * Return the relation whose rows are put off or being inserted, or InvalidOid
- * if there is none.
+ * Return the relation whose rows that were put off are being inserted, or
+ * InvalidOid if none is.
  */
 extern LogicalRepRelId papply_insert_run_relation(void);
 

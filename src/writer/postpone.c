@@ -163,7 +163,9 @@ postpone(PapplyEntry *entry, uint64 seqno, const PapplyTarget *table)
 {
 	Postponed  *change = &postponed.items[postponed.count++];
 
-	papply_insert_run_flush();	/* rows that are put off precede the change */
+	/* rows of the same table that are put off precede the change */
+	papply_insert_run_begin_change(PapplyEntryData(entry)[0], remote_relid_of(entry),
+								   entry->relation_version);
 	change->entry = entry;
 	change->seqno = seqno;
 	change->local_relid = table->local_relid;
