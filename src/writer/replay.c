@@ -97,12 +97,12 @@ typedef struct Process
 	MemoryContext message_context;
 	bool		has_origin;		/* the origin of the replay exists */
 	bool		has_origin_session; /* and its session is that of this process */
+	volatile sig_atomic_t is_terminated;	/* SIGTERM has arrived */
 } Process;
 
 static PapplyReplay *replay = NULL;
 static Remote remote;
 static Process process;
-static volatile sig_atomic_t is_terminated = false;
 
 /*** messages ***/
 
@@ -259,7 +259,7 @@ refuse_missing(void)
 static void
 check_terminated(void)
 {
-	if (is_terminated)
+	if (process.is_terminated)
 		ereport(ERROR,
 				(errcode(ERRCODE_QUERY_CANCELED),
 				 errmsg("canceling statement due to user request")));
@@ -368,7 +368,7 @@ handle_terminate(SIGNAL_ARGS)
 {
 	int			save_errno = errno;
 
-	is_terminated = true;
+	process.is_terminated = true;
 	papply_pool_cancel();
 	errno = save_errno;
 }
