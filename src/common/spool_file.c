@@ -26,6 +26,8 @@
 
 #define NAME_LENGTH 16
 
+static ResourceOwner our_owner = NULL;	/* outside of a transaction */
+
 /*
  * Ensure that there is a resource owner, which files need.  There is none
  * outside of a transaction.  Returns the previous one.
@@ -33,14 +35,13 @@
 static ResourceOwner
 begin_using_files(void)
 {
-	static ResourceOwner ours = NULL;
 	ResourceOwner old_owner = CurrentResourceOwner;
 
 	if (old_owner != NULL)
 		return old_owner;
-	if (ours == NULL)
-		ours = ResourceOwnerCreate(NULL, "parallel_apply spool");
-	CurrentResourceOwner = ours;
+	if (our_owner == NULL)
+		our_owner = ResourceOwnerCreate(NULL, "parallel_apply spool");
+	CurrentResourceOwner = our_owner;
 	return NULL;
 }
 

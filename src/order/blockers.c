@@ -56,6 +56,8 @@
 /* Limit of the number of blocked processes that are followed. */
 #define MAX_BLOCKERS 256
 
+static int64 looked_at = 0;		/* by papply_blockers_look_if_due() */
+
 typedef struct Pids
 {
 	int			pids[MAX_BLOCKERS];
@@ -212,8 +214,6 @@ papply_blockers_look(void)
 void
 papply_blockers_look_if_due(void)
 {
-	static int64 looked_at = 0;
-
 	if (!papply_clock_is_due(&looked_at, papply_clock_now(), PAPPLY_BLOCKERS_INTERVAL_MS))
 		return;
 	papply_blockers_look();

@@ -60,6 +60,7 @@
 /* A message becomes a value, for which some more memory is allocated. */
 #define MAX_MESSAGE_BYTES ((int) MaxAllocSize - 1024)
 
+/* The transaction that is skipped and stored. */
 typedef struct Keep
 {
 	int64		id;
@@ -76,7 +77,15 @@ bool		papply_keep_is_on = false;
 bool		papply_keep_has_requests = false;
 
 static Keep keep;
-static bool is_streaming_forbidden = false;
+
+/* This process. */
+typedef struct Process
+{
+	bool		is_streaming_forbidden;
+	bool		has_callback;
+} Process;
+
+static Process process;
 
 static int64
 find_request(XLogRecPtr finish_lsn)
@@ -106,10 +115,10 @@ bool
 papply_keep_forbids_streaming(void)
 {
 	look_for_requests();
-	is_streaming_forbidden = papply_keep_has_requests &&
+	process.is_streaming_forbidden = papply_keep_has_requests &&
 		MySubscription->skiplsn != InvalidXLogRecPtr &&
 		find_request(MySubscription->skiplsn) != 0;
-	return is_streaming_forbidden;
+	return process.is_streaming_forbidden;
 }
 
 /*** the file ***/
@@ -273,7 +282,6 @@ at_commit(XactEvent event, void *arg)
 static void
 begin(XLogRecPtr final_lsn, TransactionId remote_xid, bool is_streamed)
 {
-	static bool is_registered = false;
 	MemoryContext old_context;
 	int64		id;
 
@@ -283,12 +291,12 @@ begin(XLogRecPtr final_lsn, TransactionId remote_xid, bool is_streamed)
 	id = find_request(final_lsn);
 	if (id == 0)
 		return;
-	if (is_streamed || !is_streaming_forbidden)
+	if (is_streamed || !process.is_streaming_forbidden)
 		papply_shutdown_restart("a transaction is to be skipped and stored");
 
-	if (!is_registered)
+	if (!process.has_callback)
 		RegisterXactCallback(at_commit, NULL);
-	is_registered = true;
+	process.has_callback = true;
 	papply_remote_relation_forget_native();
 	old_context = MemoryContextSwitchTo(TopMemoryContext);
 	keep.file = BufFileCreateTemp(true);

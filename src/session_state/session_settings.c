@@ -42,6 +42,8 @@
 #include "pool.h"
 #include "session_settings.h"
 
+static bool has_reported = false;	/* the receiver, that it keeps a setting */
+
 static bool
 is_replication_role(const struct config_generic *setting)
 {
@@ -96,16 +98,15 @@ has_temporary_schema(void)
 void
 papply_session_settings_note(void)
 {
-	static bool is_reported = false;
 	bool		has_some;
 
 	if (IsTransactionState())
 		return;
 	has_some = has_temporary_schema() || has_settings();
 	pg_atomic_write_u32(&papply_pool->has_session_settings, has_some);
-	if (!has_some || is_reported)
+	if (!has_some || has_reported)
 		return;
-	is_reported = true;
+	has_reported = true;
 	ereport(LOG,
 			(errmsg("apply worker of subscription \"%s\" keeps a setting or a temporary table",
 					MySubscription->name),
