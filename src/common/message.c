@@ -57,11 +57,11 @@ take(Reader *reader, int length)
 }
 
 static Reader
-begin_reading(char *data, int length, int kind_bytes)
+begin_reading(char *data, int length)
 {
 	Reader		reader = {data, data + length};
 
-	(void) take(&reader, kind_bytes);
+	(void) take(&reader, 1);	/* the kind */
 	return reader;
 }
 
@@ -90,7 +90,7 @@ take_lsn(Reader *reader)
 void
 papply_message_parse_begin(char *data, int length, PapplyBegin *begin)
 {
-	Reader		reader = begin_reading(data, length, 1);
+	Reader		reader = begin_reading(data, length);
 
 	begin->final_lsn = take_lsn(&reader);
 	if (data[0] == LOGICAL_REP_MSG_BEGIN_PREPARE)
@@ -102,7 +102,7 @@ papply_message_parse_begin(char *data, int length, PapplyBegin *begin)
 void
 papply_message_parse_commit(char *data, int length, PapplyCommit *commit)
 {
-	Reader		reader = begin_reading(data, length, 1);
+	Reader		reader = begin_reading(data, length);
 
 	memset(commit, 0, sizeof(*commit));
 	commit->type = data[0];
@@ -203,7 +203,7 @@ take_tuple(Reader *reader, PapplyTuple *tuple)
 void
 papply_message_parse_change(char *data, int length, PapplyChange *change)
 {
-	Reader		reader = begin_reading(data, length, 1);
+	Reader		reader = begin_reading(data, length);
 	char		tag;
 
 	change->type = data[0];

@@ -87,9 +87,9 @@ static OpenTransaction open_txn;
 /* All transactions. */
 typedef struct Dispatched
 {
+	PapplyChange change;		/* the one being read; too large for the stack */
 	PapplyDependency *dependencies;
 	TimestampTz newest_commit_time; /* 0: there is none, or it was taken */
-	PapplyChange change;		/* the one being read; too large for the stack */
 } Dispatched;
 
 static Dispatched dispatched;
@@ -139,6 +139,7 @@ static PapplyDispatchResult
 begin_transaction(char *message, int length, const PapplyBegin *begin)
 {
 	uint64		seqno;
+	PapplyTransaction *txn;
 
 	if (!papply_queue_has_space(length) ||
 		!papply_queue_begin(begin->xid, begin->final_lsn, &seqno))
@@ -152,8 +153,9 @@ begin_transaction(char *message, int length, const PapplyBegin *begin)
 			.final_lsn = begin->final_lsn,
 			.nearest = PAPPLY_NO_SEQNO,
 	};
-	papply_queue_transaction(open_txn.seqno)->local_changes = papply_remote_relation_local_changes();
-	dispatched.newest_commit_time = begin->commit_time;
+	txn = papply_queue_transaction(seqno);
+	txn->local_changes = papply_remote_relation_local_changes();
+	txn->commit_time = dispatched.newest_commit_time = begin->commit_time;
 	open_txn.is_lone = message[0] == LOGICAL_REP_MSG_BEGIN &&
 		papply_pool_committed() + 1 == open_txn.seqno && papply_early_count() == 0 &&
 		papply_lone_may_begin(begin->commit_time, papply_connection_send_time());

@@ -52,7 +52,6 @@
 #include "guc.h"
 #include "keep.h"
 #include "kept.h"
-#include "lifecycle.h"
 #include "message.h"
 #include "remote_relation.h"
 #include "shutdown.h"

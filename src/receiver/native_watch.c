@@ -45,7 +45,6 @@
 #include "leader_count.h"
 #include "lifecycle.h"
 #include "message.h"
-#include "native_replay.h"
 #include "native_watch.h"
 #include "remote_relation.h"
 #include "spool.h"

@@ -174,9 +174,10 @@ papply_statistics_rate_base(const PapplyProgress *progress, int64 now, PapplySam
 }
 
 uint64
-papply_statistics_total(PapplyCounter counter)
+papply_statistics_transactions(void)
 {
-	return papply_slot == NULL ? 0 : sum_of(&papply_slot->data.statistics, counter);
+	return papply_slot == NULL ? 0 :
+		sum_of(&papply_slot->data.statistics, PAPPLY_COUNT_TRANSACTIONS);
 }
 
 /* The caller holds the lock of the slots. */

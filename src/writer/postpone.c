@@ -49,10 +49,10 @@
 #include "access/xact.h"
 #include "miscadmin.h"
 
-#include "commit_order.h"
 #include "insert_run.h"
 #include "message.h"
 #include "postpone.h"
+#include "queue.h"
 #include "reorder.h"
 #include "target.h"
 

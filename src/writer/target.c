@@ -44,7 +44,6 @@
 #include "column_values.h"
 #include "insert_run.h"
 #include "lookup_index.h"
-#include "pool.h"
 #include "relation_registry.h"
 #include "replication_role.h"
 #include "result_rel.h"

@@ -20,7 +20,6 @@
 #include "utils/memutils.h"
 #include "utils/syscache.h"
 
-#include "pool.h"
 #include "target.h"
 #include "target_cache.h"
 
