@@ -65,7 +65,7 @@ typedef struct Pids
 } Pids;
 
 static void
-add(Pids *pids, int pid)
+add_pid(Pids *pids, int pid)
 {
 	for (int i = 0; i < pids->count; i++)
 		if (pids->pids[i] == pid)
@@ -104,7 +104,7 @@ find_waiting(uint64 oldest, Pids *pids)
 
 	pids->count = 0;
 	if (proc != NULL && proc->pid != 0 && papply_compat_proc_waits_for_lock(proc))
-		add(pids, proc->pid);
+		add_pid(pids, proc->pid);
 	if (papply_compat_waits_for_sync_worker(papply_pool->receiver_proc))
 	{
 		int			workers[MAX_BLOCKERS];
@@ -112,7 +112,7 @@ find_waiting(uint64 oldest, Pids *pids)
 															MAX_BLOCKERS);
 
 		for (int i = 0; i < count; i++)
-			add(pids, workers[i]);
+			add_pid(pids, workers[i]);
 	}
 }
 
@@ -155,13 +155,13 @@ find_younger(Pids *pids, uint64 oldest)
 		{
 			if (blocker[j] == MyProcPid || is_to_retreat(blocker[j], oldest))
 				return blocker[j];
-			add(pids, blocker[j]);
+			add_pid(pids, blocker[j]);
 		}
 
 		/* a writer of another subscription waits for the oldest one there */
 		n = papply_owner_order_blockers(pids->pids[i], others);
 		for (int j = 0; j < n; j++)
-			add(pids, others[j]);
+			add_pid(pids, others[j]);
 	}
 	return 0;
 }

@@ -518,8 +518,8 @@ dispatch_truncate(char *message, int length)
 		return PAPPLY_DISPATCH_HOLD;
 	for (uint32 i = 0; i < nrelids; i++)
 	{
-		PapplyRemoteRelation *rel =
-		papply_remote_relation_get(papply_message_get_uint32(message + 6 + 4 * i), true);
+		LogicalRepRelId remote_relid = papply_message_get_uint32(message + 6 + 4 * i);
+		PapplyRemoteRelation *rel = papply_remote_relation_get(remote_relid, true);
 
 		if (rel != NULL)
 			papply_queue_append(PAPPLY_ENTRY_MESSAGE, NULL, 0, rel->version,

@@ -142,7 +142,7 @@ papply_native_reads_queue(void)
 }
 
 static void
-begin(uint64 seqno, PapplyOriginId origin)
+begin_replay(uint64 seqno, PapplyOriginId origin)
 {
 	PapplyLeader *leader = &papply_statistics_progress->leader;
 
@@ -166,7 +166,7 @@ begin(uint64 seqno, PapplyOriginId origin)
 void
 papply_native_begin_queued(uint64 seqno, PapplyOriginId origin)
 {
-	begin(seqno, origin);
+	begin_replay(seqno, origin);
 	replay.reads_queue = true;
 	replay.position = papply_queue_transaction(seqno)->start_position;
 }
@@ -174,7 +174,7 @@ papply_native_begin_queued(uint64 seqno, PapplyOriginId origin)
 void
 papply_native_begin_direct(PapplyOriginId origin)
 {
-	begin(PAPPLY_NO_SEQNO, origin);
+	begin_replay(PAPPLY_NO_SEQNO, origin);
 }
 
 /*

@@ -144,7 +144,7 @@ count_lock_waits(uint64 elapsed_us)
 
 /* Add a sample, if one is due.  The clock may have been set. */
 static void
-sample(bool has_pool)
+take_sample(bool has_pool)
 {
 	PapplyProgress *progress = papply_statistics_progress;
 	uint64		n = progress->samples_taken;
@@ -232,7 +232,7 @@ papply_status_update(bool has_pool, bool is_idle)
 	else
 		show_native();
 	forget_failure();
-	sample(has_pool);
+	take_sample(has_pool);
 }
 
 void

@@ -147,7 +147,7 @@ papply_session_locks_are_kept(void)
 /*** writers ***/
 
 static void
-refuse(void)
+refuse_locks(void)
 {
 	ereport(ERROR,
 			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
@@ -158,7 +158,7 @@ void
 papply_session_locks_check_begin(void)
 {
 	if (papply_session_locks_are_kept())
-		refuse();
+		refuse_locks();
 }
 
 static void
@@ -200,7 +200,7 @@ papply_session_locks_check_end(void)
 	}
 	foreach(lc, found)
 		if (release_from_session(lfirst(lc)))
-		refuse();
+		refuse_locks();
 	list_free_deep(found);
 }
 

@@ -124,7 +124,7 @@ papply_session_settings_are_kept(void)
 /*** writers ***/
 
 static void
-refuse(void)
+refuse_settings(void)
 {
 	ereport(ERROR,
 			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
@@ -135,12 +135,12 @@ void
 papply_session_settings_check_begin(void)
 {
 	if (papply_session_settings_are_kept())
-		refuse();
+		refuse_settings();
 }
 
 void
 papply_session_settings_check_end(void)
 {
 	if ((MyXactFlags & XACT_FLAGS_ACCESSEDTEMPNAMESPACE) != 0 || has_settings())
-		refuse();
+		refuse_settings();
 }

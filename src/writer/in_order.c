@@ -63,7 +63,7 @@ typedef struct Ordered
 static Ordered ordered;
 
 static OrderedRelation *
-find(LogicalRepRelId remote_relid)
+find_relation(LogicalRepRelId remote_relid)
 {
 	for (int i = 0; i < MAX_RELATIONS; i++)
 		if (ordered.relations[i].remote_relid == remote_relid)
@@ -72,7 +72,7 @@ find(LogicalRepRelId remote_relid)
 }
 
 static OrderedRelation *
-replace(LogicalRepRelId remote_relid)
+replace_relation(LogicalRepRelId remote_relid)
 {
 	OrderedRelation *fewest = &ordered.relations[0];
 
@@ -89,10 +89,10 @@ replace(LogicalRepRelId remote_relid)
 void
 papply_in_order_note_violation(LogicalRepRelId remote_relid)
 {
-	OrderedRelation *rel = find(remote_relid);
+	OrderedRelation *rel = find_relation(remote_relid);
 
 	if (rel == NULL)
-		rel = replace(remote_relid);
+		rel = replace_relation(remote_relid);
 	if (rel->left == 0 && papply_clock_has_passed(rel->ended_at, papply_clock_now(), FORGET_MS))
 		rel->length = 0;
 	rel->length = Min(MAX_CHANGES, Max(MIN_CHANGES, 2 * rel->length));
@@ -107,7 +107,7 @@ papply_in_order_must_wait(LogicalRepRelId remote_relid)
 
 	if (ordered.all_left == 0)
 		return false;
-	rel = find(remote_relid);
+	rel = find_relation(remote_relid);
 	if (rel == NULL || rel->left == 0)
 		return false;
 	ordered.all_left--;

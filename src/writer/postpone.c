@@ -146,7 +146,7 @@ next_command_id(void)
 }
 
 static void
-postpone(PapplyEntry *entry, uint64 seqno, const PapplyTarget *table)
+postpone_entry(PapplyEntry *entry, uint64 seqno, const PapplyTarget *table)
 {
 	Postponed  *change = &postponed[range.count++];
 
@@ -182,7 +182,7 @@ papply_postpone_change(PapplyEntry *entry, uint64 seqno)
 	}
 	if (may_be_postponed(entry, seqno, table))
 	{
-		postpone(entry, seqno, table);
+		postpone_entry(entry, seqno, table);
 		return true;
 	}
 	papply_postpone_apply_all();

@@ -33,7 +33,7 @@ papply_reorder_begin_range(void)
 }
 
 static bool
-ask(void)
+ask_decoding(void)
 {
 	if (papply_decoding_is_impossible())
 		return true;
@@ -47,7 +47,7 @@ bool
 papply_reorder_is_allowed(void)
 {
 	if (!answer.is_known)
-		answer.is_allowed = ask();
+		answer.is_allowed = ask_decoding();
 	answer.is_known = true;
 	return answer.is_allowed;
 }

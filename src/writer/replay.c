@@ -107,7 +107,7 @@ static Process process;
 /*** messages ***/
 
 static void
-begin(char *message, int length)
+note_begin(char *message, int length)
 {
 	PapplyBegin begin_message;
 
@@ -117,7 +117,7 @@ begin(char *message, int length)
 }
 
 static void
-end(char *message, int length)
+note_end(char *message, int length)
 {
 	PapplyCommit commit;
 
@@ -187,7 +187,7 @@ apply_message(char *message, int length)
 	{
 		case LOGICAL_REP_MSG_BEGIN:
 		case LOGICAL_REP_MSG_BEGIN_PREPARE:
-			begin(message, length);
+			note_begin(message, length);
 			break;
 		case LOGICAL_REP_MSG_RELATION:
 			add_definition(message, length);
@@ -202,7 +202,7 @@ apply_message(char *message, int length)
 			break;
 		case LOGICAL_REP_MSG_COMMIT:
 		case LOGICAL_REP_MSG_PREPARE:
-			end(message, length);
+			note_end(message, length);
 			break;
 		default:
 			break;
@@ -424,7 +424,7 @@ lock_subscription(void)
 }
 
 static void
-start(void)
+start_process(void)
 {
 	papply_pool_create_private(replay->dbid, replay->subid, replay->userid);
 	papply_session_connect();
@@ -437,7 +437,7 @@ start(void)
 }
 
 static bool
-attach(dsm_handle handle)
+attach_segment(dsm_handle handle)
 {
 	dsm_segment *segment = dsm_attach(handle);
 
@@ -454,12 +454,12 @@ papply_replay_main(Datum main_arg)
 	pqsignal(SIGHUP, SignalHandlerForConfigReload);
 	pqsignal(SIGTERM, handle_terminate);
 	BackgroundWorkerUnblockSignals();
-	if (!attach(DatumGetUInt32(main_arg)))
+	if (!attach_segment(DatumGetUInt32(main_arg)))
 		proc_exit(0);			/* the session has ended */
 	before_shmem_exit(unlock_at_exit, (Datum) 0);
 	PG_TRY();
 	{
-		start();
+		start_process();
 		apply_transaction();
 	}
 	PG_CATCH();
