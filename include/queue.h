@@ -70,11 +70,8 @@ typedef struct PapplyTransaction
 								 * arrives */
 	XLogRecPtr	final_lsn;		/* in the publisher's WAL, as in BEGIN */
 	uint64		max_dependency; /* greatest dependency of its changes */
-	uint64		local_changes;	/* counter of remote_relation.h when it began */
-
-	/* written by the receiver before it sets PAPPLY_TXN_COMPLETE */
-	uint64		end_position;
-	XLogRecPtr	remote_end_lsn;
+	TimestampTz commit_time;	/* on the publisher */
+	uint32		local_changes;	/* counter of remote_relation.h when it began */
 
 	/*
 	 * Why the transaction is applied exclusively and by the apply worker; 0
@@ -84,6 +81,10 @@ typedef struct PapplyTransaction
 	 */
 	uint16		exclusive_reason;
 	uint16		fallback_reason;
+
+	/* written by the receiver before it sets PAPPLY_TXN_COMPLETE */
+	uint64		end_position;
+	XLogRecPtr	remote_end_lsn;
 
 	/* written by the process that commits it, before committed_seqno */
 	XLogRecPtr	local_end_lsn;	/* in the subscriber's WAL */

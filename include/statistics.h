@@ -303,8 +303,8 @@ extern void papply_statistics_note_failed(const PapplyFailedTransaction *failed)
  */
 extern bool papply_statistics_has_failed(const PapplyStatistics *statistics);
 
-/* Receiver: return the sum of a counter over all processes, never reset. */
-extern uint64 papply_statistics_total(PapplyCounter counter);
+/* Receiver: return the number of transactions committed, never reset. */
+extern uint64 papply_statistics_transactions(void);
 
 /*
  * Views: copy those of a subscription of this database.  Returns false if it

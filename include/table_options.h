@@ -30,10 +30,10 @@ extern void papply_table_options_check_table(Oid relid);
 extern void papply_table_options_set(Oid relid, const char *option, const char *value);
 
 /*
- * Does the option of the table have this value?  The caller is in a
+ * May writers fire the table's triggers in parallel?  The caller is in a
  * transaction.
  */
-extern bool papply_table_options_has(Oid relid, const char *option, const char *value);
+extern bool papply_table_options_allow_triggers(Oid relid);
 
 /*
  * Remove the options of all tables of this database, with the extension.

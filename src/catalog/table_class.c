@@ -281,8 +281,7 @@ papply_table_class(Relation rel, const AttrMap *attnums, PapplyClassReason *reas
 		return PAPPLY_TABLE_NATIVE;
 	}
 	if (has_triggers(rel, reason) &&
-		!papply_table_options_has(RelationGetRelid(rel), PAPPLY_OPTION_TRIGGERS,
-								  PAPPLY_TRIGGERS_PARALLEL))
+		!papply_table_options_allow_triggers(RelationGetRelid(rel)))
 		return PAPPLY_TABLE_SERIAL;
 	if (has_serial_default(rel, attnums, reason))
 		return PAPPLY_TABLE_SERIAL;

@@ -120,14 +120,14 @@ papply_table_options_set(Oid relid, const char *option, const char *value)
 }
 
 bool
-papply_table_options_has(Oid relid, const char *option, const char *value)
+papply_table_options_allow_triggers(Oid relid)
 {
 	ObjectAddress table;
 	char	   *label;
 
 	ObjectAddressSet(table, RelationRelationId, relid);
 	label = GetSecurityLabel(&table, PAPPLY_NAME);
-	return label != NULL && strcmp(label, psprintf("%s=%s", option, value)) == 0;
+	return label != NULL && strcmp(label, LABEL_PARALLEL) == 0;
 }
 
 /*

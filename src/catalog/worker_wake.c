@@ -19,7 +19,13 @@
 
 #include "worker_wake.h"
 
-static List *subscriptions = NIL;	/* in TopTransactionContext */
+typedef struct Wakes
+{
+	List	   *subscriptions;	/* in TopTransactionContext */
+	bool		has_callback;
+} Wakes;
+
+static Wakes wakes;
 
 static void
 wake_after_release(ResourceReleasePhase phase, bool is_commit, bool is_top_level, void *arg)
@@ -30,27 +36,26 @@ wake_after_release(ResourceReleasePhase phase, bool is_commit, bool is_top_level
 		return;
 	if (is_commit)
 	{
-		foreach(cell, subscriptions)
+		foreach(cell, wakes.subscriptions)
 			papply_compat_wake_leader(lfirst_oid(cell));
 	}
-	subscriptions = NIL;
+	wakes.subscriptions = NIL;
 }
 
 void
 papply_worker_wake_at_commit(Oid subid)
 {
-	static bool has_callback = false;
 	MemoryContext old_context = MemoryContextSwitchTo(TopTransactionContext);
 
-	if (!has_callback)
+	if (!wakes.has_callback)
 		RegisterResourceReleaseCallback(wake_after_release, NULL);
-	has_callback = true;
-	subscriptions = list_append_unique_oid(subscriptions, subid);
+	wakes.has_callback = true;
+	wakes.subscriptions = list_append_unique_oid(wakes.subscriptions, subid);
 	MemoryContextSwitchTo(old_context);
 }
 
 bool
 papply_worker_wake_is_pending(Oid subid)
 {
-	return list_member_oid(subscriptions, subid);
+	return list_member_oid(wakes.subscriptions, subid);
 }

@@ -46,7 +46,7 @@ papply_message_malformed(void)
 }
 
 static char *
-take(Reader *reader, int length)
+take_bytes(Reader *reader, int length)
 {
 	char	   *position = reader->position;
 
@@ -57,24 +57,24 @@ take(Reader *reader, int length)
 }
 
 static Reader
-begin_reading(char *data, int length, int kind_bytes)
+begin_reading(char *data, int length)
 {
 	Reader		reader = {data, data + length};
 
-	(void) take(&reader, kind_bytes);
+	(void) take_bytes(&reader, 1);	/* the kind */
 	return reader;
 }
 
 static uint32
 take_uint32(Reader *reader)
 {
-	return papply_message_get_uint32(take(reader, 4));
+	return papply_message_get_uint32(take_bytes(reader, 4));
 }
 
 static uint64
 take_uint64(Reader *reader)
 {
-	return papply_message_get_uint64(take(reader, 8));
+	return papply_message_get_uint64(take_bytes(reader, 8));
 }
 
 static XLogRecPtr
@@ -90,7 +90,7 @@ take_lsn(Reader *reader)
 void
 papply_message_parse_begin(char *data, int length, PapplyBegin *begin)
 {
-	Reader		reader = begin_reading(data, length, 1);
+	Reader		reader = begin_reading(data, length);
 
 	begin->final_lsn = take_lsn(&reader);
 	if (data[0] == LOGICAL_REP_MSG_BEGIN_PREPARE)
@@ -102,13 +102,13 @@ papply_message_parse_begin(char *data, int length, PapplyBegin *begin)
 void
 papply_message_parse_commit(char *data, int length, PapplyCommit *commit)
 {
-	Reader		reader = begin_reading(data, length, 1);
+	Reader		reader = begin_reading(data, length);
 
 	memset(commit, 0, sizeof(*commit));
 	commit->type = data[0];
 	if (commit->type == LOGICAL_REP_MSG_STREAM_COMMIT)
 		commit->xid = take_uint32(&reader);
-	if (*take(&reader, 1) != 0) /* flags; none are defined */
+	if (*take_bytes(&reader, 1) != 0)	/* flags; none are defined */
 		papply_message_malformed();
 	if (commit->type == LOGICAL_REP_MSG_ROLLBACK_PREPARED)
 		commit->prepare_end_lsn = take_lsn(&reader);
@@ -172,7 +172,7 @@ take_tuple(Reader *reader, PapplyTuple *tuple)
 {
 	uint16		ncolumns;
 
-	memcpy(&ncolumns, take(reader, 2), 2);
+	memcpy(&ncolumns, take_bytes(reader, 2), 2);
 	tuple->ncolumns = pg_ntoh16(ncolumns);
 	if (tuple->ncolumns > MaxTupleAttributeNumber)
 		papply_message_malformed();
@@ -181,7 +181,7 @@ take_tuple(Reader *reader, PapplyTuple *tuple)
 	{
 		PapplyColumn *column = &tuple->columns[i];
 
-		column->kind = *take(reader, 1);
+		column->kind = *take_bytes(reader, 1);
 		column->length = 0;
 		column->data = NULL;
 		switch (column->kind)
@@ -192,7 +192,7 @@ take_tuple(Reader *reader, PapplyTuple *tuple)
 			case LOGICALREP_COLUMN_TEXT:
 			case LOGICALREP_COLUMN_BINARY:
 				column->length = take_uint32(reader);
-				column->data = take(reader, column->length);
+				column->data = take_bytes(reader, column->length);
 				break;
 			default:
 				papply_message_malformed();
@@ -203,21 +203,21 @@ take_tuple(Reader *reader, PapplyTuple *tuple)
 void
 papply_message_parse_change(char *data, int length, PapplyChange *change)
 {
-	Reader		reader = begin_reading(data, length, 1);
+	Reader		reader = begin_reading(data, length);
 	char		tag;
 
 	change->type = data[0];
 	change->remote_relid = take_uint32(&reader);
 	change->has_old = change->has_new = false;
 
-	tag = *take(&reader, 1);
+	tag = *take_bytes(&reader, 1);
 	if ((tag == 'K' || tag == 'O') && change->type != LOGICAL_REP_MSG_INSERT)
 	{
 		take_tuple(&reader, &change->old_tuple);
 		change->has_old = true;
 		if (change->type == LOGICAL_REP_MSG_DELETE)
 			return;
-		tag = *take(&reader, 1);
+		tag = *take_bytes(&reader, 1);
 	}
 	if (tag != 'N' || change->type == LOGICAL_REP_MSG_DELETE)
 		papply_message_malformed();

@@ -26,6 +26,8 @@
 
 #define NAME_LENGTH 16
 
+static ResourceOwner our_owner = NULL;	/* outside of a transaction */
+
 /*
  * Ensure that there is a resource owner, which files need.  There is none
  * outside of a transaction.  Returns the previous one.
@@ -33,14 +35,13 @@
 static ResourceOwner
 begin_using_files(void)
 {
-	static ResourceOwner ours = NULL;
 	ResourceOwner old_owner = CurrentResourceOwner;
 
 	if (old_owner != NULL)
 		return old_owner;
-	if (ours == NULL)
-		ours = ResourceOwnerCreate(NULL, "parallel_apply spool");
-	CurrentResourceOwner = ours;
+	if (our_owner == NULL)
+		our_owner = ResourceOwnerCreate(NULL, "parallel_apply spool");
+	CurrentResourceOwner = our_owner;
 	return NULL;
 }
 
@@ -58,7 +59,7 @@ set_name(char *name, const PapplySpoolFile *file)
 
 /* Seek to a position in the file; the server finds the segment. */
 static void
-seek(BufFile *buffile, uint64 position)
+seek_to(BufFile *buffile, uint64 position)
 {
 	if (BufFileSeek(buffile, 0, position, SEEK_SET) != 0)
 		ereport(ERROR,
@@ -100,7 +101,7 @@ papply_spool_file_truncate(PapplySpoolFile *file, uint64 position)
 
 	set_name(name, file);
 	buffile = BufFileOpenFileSet(&file->set, name, O_RDWR, false);
-	seek(buffile, position);
+	seek_to(buffile, position);
 	BufFileTell(buffile, &segment, &offset);
 	BufFileTruncateFileSet(buffile, segment, offset);
 	BufFileClose(buffile);
@@ -167,7 +168,7 @@ read_more(PapplySpoolReader *reader, uint64 end, int wanted)
 
 	set_name(name, &reader->file);
 	buffile = BufFileOpenFileSet(&reader->file.set, name, O_RDONLY, false);
-	seek(buffile, reader->position);
+	seek_to(buffile, reader->position);
 	if (BufFileRead(buffile, bytes->data + bytes->len, length) != length)
 		ereport(ERROR,
 				(errcode_for_file_access(),

@@ -56,6 +56,8 @@
 /* Limit of the number of blocked processes that are followed. */
 #define MAX_BLOCKERS 256
 
+static int64 looked_at = 0;		/* by papply_blockers_look_if_due() */
+
 typedef struct Pids
 {
 	int			pids[MAX_BLOCKERS];
@@ -63,7 +65,7 @@ typedef struct Pids
 } Pids;
 
 static void
-add(Pids *pids, int pid)
+add_pid(Pids *pids, int pid)
 {
 	for (int i = 0; i < pids->count; i++)
 		if (pids->pids[i] == pid)
@@ -102,7 +104,7 @@ find_waiting(uint64 oldest, Pids *pids)
 
 	pids->count = 0;
 	if (proc != NULL && proc->pid != 0 && papply_compat_proc_waits_for_lock(proc))
-		add(pids, proc->pid);
+		add_pid(pids, proc->pid);
 	if (papply_compat_waits_for_sync_worker(papply_pool->receiver_proc))
 	{
 		int			workers[MAX_BLOCKERS];
@@ -110,7 +112,7 @@ find_waiting(uint64 oldest, Pids *pids)
 															MAX_BLOCKERS);
 
 		for (int i = 0; i < count; i++)
-			add(pids, workers[i]);
+			add_pid(pids, workers[i]);
 	}
 }
 
@@ -153,13 +155,13 @@ find_younger(Pids *pids, uint64 oldest)
 		{
 			if (blocker[j] == MyProcPid || is_to_retreat(blocker[j], oldest))
 				return blocker[j];
-			add(pids, blocker[j]);
+			add_pid(pids, blocker[j]);
 		}
 
 		/* a writer of another subscription waits for the oldest one there */
 		n = papply_owner_order_blockers(pids->pids[i], others);
 		for (int j = 0; j < n; j++)
-			add(pids, others[j]);
+			add_pid(pids, others[j]);
 	}
 	return 0;
 }
@@ -212,8 +214,6 @@ papply_blockers_look(void)
 void
 papply_blockers_look_if_due(void)
 {
-	static int64 looked_at = 0;
-
 	if (!papply_clock_is_due(&looked_at, papply_clock_now(), PAPPLY_BLOCKERS_INTERVAL_MS))
 		return;
 	papply_blockers_look();

@@ -84,7 +84,7 @@ writer_of(uint32 state)
 
 /* Change the kind of a place if it is from, and keep its writer. */
 static bool
-move(PapplyEarly *early, PapplyEarlyKind from, PapplyEarlyKind to)
+move_state(PapplyEarly *early, PapplyEarlyKind from, PapplyEarlyKind to)
 {
 	uint32		state = pg_atomic_read_u32(&early->state);
 
@@ -223,7 +223,7 @@ papply_early_end(int place, uint64 seqno, const PapplyCommit *commit)
 	early->seqno = seqno;
 	early->commit = *commit;
 	pg_write_barrier();			/* pairs with papply_early_has_ended() */
-	return !papply_early_is_kept_out() && move(early, PAPPLY_EARLY_TAKEN, PAPPLY_EARLY_ENDED);
+	return !papply_early_is_kept_out() && move_state(early, PAPPLY_EARLY_TAKEN, PAPPLY_EARLY_ENDED);
 }
 
 void
@@ -238,10 +238,10 @@ papply_early_revoke(int place)
 	PapplyEarly *early = &papply_pool->early[place];
 
 	/* its writer may take it or give it up concurrently */
-	while (!move(early, PAPPLY_EARLY_OFFERED, PAPPLY_EARLY_NONE) &&
-		   !move(early, PAPPLY_EARLY_GIVEN_UP, PAPPLY_EARLY_NONE))
+	while (!move_state(early, PAPPLY_EARLY_OFFERED, PAPPLY_EARLY_NONE) &&
+		   !move_state(early, PAPPLY_EARLY_GIVEN_UP, PAPPLY_EARLY_NONE))
 	{
-		if (!move(early, PAPPLY_EARLY_TAKEN, PAPPLY_EARLY_REVOKED))
+		if (!move_state(early, PAPPLY_EARLY_TAKEN, PAPPLY_EARLY_REVOKED))
 			continue;
 		signal_writer_of(early);
 		break;
@@ -259,7 +259,7 @@ papply_early_is_leaving(int place, TransactionId xid)
 void
 papply_early_release(int place)
 {
-	(void) move(&papply_pool->early[place], PAPPLY_EARLY_ENDED, PAPPLY_EARLY_NONE);
+	(void) move_state(&papply_pool->early[place], PAPPLY_EARLY_ENDED, PAPPLY_EARLY_NONE);
 }
 
 int
@@ -330,7 +330,7 @@ papply_early_may_take(void)
 }
 
 static bool
-take(PapplyEarly *early)
+take_offer(PapplyEarly *early)
 {
 	uint32		offered = PAPPLY_EARLY_OFFERED;
 	uint32		taken = PAPPLY_EARLY_TAKEN | (papply_pool_waiter + 1) << WRITER_SHIFT;
@@ -363,7 +363,7 @@ papply_early_take(void)
 		return false;
 	for (int i = 0; i < PAPPLY_MAX_EARLY; i++)
 	{
-		if (!take(&papply_pool->early[i]))
+		if (!take_offer(&papply_pool->early[i]))
 			continue;
 		mine = &papply_pool->early[i];
 
@@ -480,7 +480,7 @@ papply_early_check_slots(void)
 bool
 papply_early_give_up(void)
 {
-	if (move(mine, PAPPLY_EARLY_TAKEN, PAPPLY_EARLY_GIVEN_UP))
+	if (move_state(mine, PAPPLY_EARLY_TAKEN, PAPPLY_EARLY_GIVEN_UP))
 		return true;
 	if (kind_of(mine) == PAPPLY_EARLY_ENDED)
 	{

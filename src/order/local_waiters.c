@@ -52,6 +52,15 @@
  */
 #define HELD_UP_MS 25
 
+/* The oldest transaction, as seen by this process. */
+typedef struct Oldest
+{
+	uint64		seqno;
+	int64		since;
+} Oldest;
+
+static Oldest seen = {.seqno = PAPPLY_NO_SEQNO};
+
 static bool
 is_of_pool(const PGPROC *proc)
 {
@@ -138,14 +147,12 @@ is_before_turn(uint64 first, uint64 oldest)
 static bool
 is_held_up(uint64 oldest)
 {
-	static uint64 seen_oldest = PAPPLY_NO_SEQNO;
-	static int64 seen_at = 0;
 	int64		now = papply_clock_now();
 
-	if (oldest == seen_oldest)
-		return papply_clock_has_passed(seen_at, now, HELD_UP_MS);
-	seen_oldest = oldest;
-	seen_at = now;
+	if (oldest == seen.seqno)
+		return papply_clock_has_passed(seen.since, now, HELD_UP_MS);
+	seen.seqno = oldest;
+	seen.since = now;
 	return false;
 }
 

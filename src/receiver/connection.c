@@ -14,29 +14,35 @@
 
 const WalReceiverFunctionsType *papply_connection_functions = NULL;
 
-static TimestampTz last_send_time = 0;
-static XLogRecPtr last_lsn = InvalidXLogRecPtr;
+/* Of the last message. */
+typedef struct LastMessage
+{
+	TimestampTz send_time;
+	XLogRecPtr	lsn;
+} LastMessage;
+
+static LastMessage last;
 
 void
 papply_connection_set_send_time(TimestampTz send_time)
 {
-	last_send_time = send_time;
+	last.send_time = send_time;
 }
 
 TimestampTz
 papply_connection_send_time(void)
 {
-	return last_send_time;
+	return last.send_time;
 }
 
 void
 papply_connection_set_lsn(XLogRecPtr lsn)
 {
-	last_lsn = lsn;
+	last.lsn = lsn;
 }
 
 XLogRecPtr
 papply_connection_lsn(void)
 {
-	return last_lsn;
+	return last.lsn;
 }

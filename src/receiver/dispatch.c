@@ -65,8 +65,6 @@
 #define PUBLISH_OPEN_PART 8
 #define PUBLISH_STEP_BYTES (8 * 1024)
 
-static PapplyDependency *dependencies = NULL;
-
 /* The transaction that is being received. */
 typedef struct OpenTransaction
 {
@@ -85,18 +83,25 @@ typedef struct OpenTransaction
 } OpenTransaction;
 
 static OpenTransaction open_txn;
-static TimestampTz newest_commit_time = 0;	/* until it is taken */
 
-static PapplyChange change;		/* too large for the stack */
+/* All transactions. */
+typedef struct Dispatched
+{
+	PapplyChange change;		/* the one being read; too large for the stack */
+	PapplyDependency *dependencies;
+	TimestampTz newest_commit_time; /* 0: there is none, or it was taken */
+} Dispatched;
+
+static Dispatched dispatched;
 
 void
 papply_dispatch_reset(void)
 {
 	MemoryContext old_context = MemoryContextSwitchTo(TopMemoryContext);
 
-	if (dependencies != NULL)
-		pfree(dependencies);
-	dependencies = papply_dependency_create(DEPENDENCY_BITS);
+	if (dispatched.dependencies != NULL)
+		pfree(dispatched.dependencies);
+	dispatched.dependencies = papply_dependency_create(DEPENDENCY_BITS);
 	MemoryContextSwitchTo(old_context);
 	papply_prepared_reset();
 	papply_gain_reset();
@@ -112,9 +117,9 @@ papply_dispatch_is_open(void)
 TimestampTz
 papply_dispatch_take_commit_time(void)
 {
-	TimestampTz commit_time = newest_commit_time;
+	TimestampTz commit_time = dispatched.newest_commit_time;
 
-	newest_commit_time = 0;
+	dispatched.newest_commit_time = 0;
 	return commit_time;
 }
 
@@ -134,6 +139,7 @@ static PapplyDispatchResult
 begin_transaction(char *message, int length, const PapplyBegin *begin)
 {
 	uint64		seqno;
+	PapplyTransaction *txn;
 
 	if (!papply_queue_has_space(length) ||
 		!papply_queue_begin(begin->xid, begin->final_lsn, &seqno))
@@ -143,10 +149,13 @@ begin_transaction(char *message, int length, const PapplyBegin *begin)
 		.is_open = true,
 			.early = PAPPLY_NO_EARLY,
 			.seqno = seqno,
+			.first_lsn = papply_connection_lsn(),
+			.final_lsn = begin->final_lsn,
 			.nearest = PAPPLY_NO_SEQNO,
 	};
-	papply_queue_transaction(open_txn.seqno)->local_changes = papply_remote_relation_local_changes();
-	newest_commit_time = begin->commit_time;
+	txn = papply_queue_transaction(seqno);
+	txn->local_changes = papply_remote_relation_local_changes();
+	txn->commit_time = dispatched.newest_commit_time = begin->commit_time;
 	open_txn.is_lone = message[0] == LOGICAL_REP_MSG_BEGIN &&
 		papply_pool_committed() + 1 == open_txn.seqno && papply_early_count() == 0 &&
 		papply_lone_may_begin(begin->commit_time, papply_connection_send_time());
@@ -164,8 +173,6 @@ begin_ordinary(char *message, int length)
 	result = begin_transaction(message, length, &begin);
 	if (result != PAPPLY_DISPATCH_QUEUED)
 		return result;
-	open_txn.first_lsn = papply_connection_lsn();
-	open_txn.final_lsn = begin.final_lsn;
 	open_txn.end_kind = LOGICAL_REP_MSG_COMMIT;
 	if (message[0] == LOGICAL_REP_MSG_BEGIN_PREPARE)
 	{
@@ -181,7 +188,7 @@ static void
 end_transaction(XLogRecPtr remote_end_lsn)
 {
 	if (open_txn.is_barrier)
-		papply_dependency_record_all(dependencies, open_txn.seqno);
+		papply_dependency_record_all(dispatched.dependencies, open_txn.seqno);
 	open_txn.is_open = false;
 	papply_gain_add(&papply_pool->gain, open_txn.seqno, open_txn.nearest, open_txn.changes);
 	papply_queue_end(remote_end_lsn);
@@ -294,7 +301,7 @@ finish_prepared(char *message, int length)
 		papply_queue_set_company(open_txn.seqno, PAPPLY_SOLO);
 		if (papply_keep_has_requests)
 			make_native(PAPPLY_COUNT_FALLBACK_SUBSCRIPTION);
-		papply_prepared_finish(commit.xid, dependencies, open_txn.seqno);
+		papply_prepared_finish(commit.xid, dispatched.dependencies, open_txn.seqno);
 		end_transaction(commit.end_lsn);
 	}
 	return result;
@@ -378,11 +385,10 @@ find_dependency(const PapplyHashes *hashes, int *which)
 	*which = -1;
 	if (hashes->is_incomplete)
 		return open_txn.seqno - 1;
-	dependency = papply_dependency_floor(dependencies);
+	dependency = papply_dependency_floor(dispatched.dependencies);
 	for (int i = 0; i < hashes->count; i++)
 	{
-		uint64		seqno = papply_dependency_find(dependencies, hashes->hashes[i]);
-
+		uint64		seqno = papply_dependency_find(dispatched.dependencies, hashes->hashes[i]);
 		bool		is_own = seqno == open_txn.seqno;
 
 		if (is_own)
@@ -423,9 +429,9 @@ static void
 record_keys(const PapplyHashes *hashes)
 {
 	if (hashes->is_incomplete)
-		papply_dependency_record_all(dependencies, open_txn.seqno);
+		papply_dependency_record_all(dispatched.dependencies, open_txn.seqno);
 	for (int i = 0; i < hashes->count; i++)
-		papply_dependency_record(dependencies, hashes->hashes[i], open_txn.seqno);
+		papply_dependency_record(dispatched.dependencies, hashes->hashes[i], open_txn.seqno);
 	papply_prepared_add(hashes);
 }
 
@@ -464,8 +470,8 @@ dispatch_change(char *message, int length)
 	uint64		dependency;
 	uint32		version = 0;
 
-	papply_message_parse_change(message, length, &change);
-	rel = papply_remote_relation_get(change.remote_relid, true);
+	papply_message_parse_change(message, length, &dispatched.change);
+	rel = papply_remote_relation_get(dispatched.change.remote_relid, true);
 	is_serial = rel != NULL && rel->table_class == PAPPLY_TABLE_SERIAL;
 	if (rel == NULL || rel->table_class == PAPPLY_TABLE_NATIVE ||
 		(is_serial && must_be_in_one_session()))
@@ -478,7 +484,7 @@ dispatch_change(char *message, int length)
 	{
 		open_txn.is_lone &= rel->remote->replident != REPLICA_IDENTITY_FULL;
 		version = rel->version;
-		papply_row_keys_compute(&rel->keys, &change, &hashes);
+		papply_row_keys_compute(&rel->keys, &dispatched.change, &hashes);
 	}
 	dependency = is_serial ? open_txn.seqno - 1 : find_dependency(&hashes, &which);
 	note_change(dependency);
@@ -512,8 +518,8 @@ dispatch_truncate(char *message, int length)
 		return PAPPLY_DISPATCH_HOLD;
 	for (uint32 i = 0; i < nrelids; i++)
 	{
-		PapplyRemoteRelation *rel =
-		papply_remote_relation_get(papply_message_get_uint32(message + 6 + 4 * i), true);
+		LogicalRepRelId remote_relid = papply_message_get_uint32(message + 6 + 4 * i);
+		PapplyRemoteRelation *rel = papply_remote_relation_get(remote_relid, true);
 
 		if (rel != NULL)
 			papply_queue_append(PAPPLY_ENTRY_MESSAGE, NULL, 0, rel->version,

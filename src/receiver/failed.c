@@ -43,7 +43,7 @@ typedef struct Rest
 
 /* Take length bytes; return NULL if there are fewer. */
 static const char *
-take(Rest *rest, int length)
+take_bytes(Rest *rest, int length)
 {
 	const char *position = rest->position;
 
@@ -58,7 +58,7 @@ take(Rest *rest, int length)
 static bool
 take_column(Rest *rest, PapplyColumn *column)
 {
-	const char *kind = take(rest, 1);
+	const char *kind = take_bytes(rest, 1);
 	const char *size;
 
 	if (kind == NULL)
@@ -66,11 +66,11 @@ take_column(Rest *rest, PapplyColumn *column)
 	column->kind = *kind;
 	if (*kind != LOGICALREP_COLUMN_TEXT && *kind != LOGICALREP_COLUMN_BINARY)
 		return true;
-	size = take(rest, 4);
+	size = take_bytes(rest, 4);
 	if (size == NULL)
 		return false;
 	column->length = papply_message_get_uint32(size);
-	column->data = unconstify(char *, take(rest, column->length));
+	column->data = unconstify(char *, take_bytes(rest, column->length));
 	return column->data != NULL;
 }
 
@@ -82,7 +82,7 @@ typedef struct Key
 } Key;
 
 static void
-append(char *list, const char *text, int length)
+append_text(char *list, const char *text, int length)
 {
 	int			used = strlen(list);
 	int			space = PAPPLY_FAILED_KEY_LENGTH - 1 - used;
@@ -106,8 +106,8 @@ append(char *list, const char *text, int length)
 static void
 read_key(const LogicalRepRelation *remote, Rest *rest, Key *key)
 {
-	if (take(rest, 1 + 4 + 1 + 2) == NULL)	/* kind, relation, kind of row,
-											 * number of columns */
+	if (take_bytes(rest, 1 + 4 + 1 + 2) == NULL)	/* kind, relation, kind of
+													 * row, number of columns */
 		return;
 	for (int i = 0; i < remote->natts; i++)
 	{
@@ -119,9 +119,9 @@ read_key(const LogicalRepRelation *remote, Rest *rest, Key *key)
 			return;
 		if (!bms_is_member(i, remote->attkeys))
 			continue;
-		append(key->names, remote->attnames[i], strlen(remote->attnames[i]));
+		append_text(key->names, remote->attnames[i], strlen(remote->attnames[i]));
 		length = papply_message_show_column(&column, value, sizeof(value));
-		append(key->values, value, length);
+		append_text(key->values, value, length);
 	}
 }
 

@@ -46,12 +46,12 @@ typedef struct Window
 	uint64		first_seqno;
 	uint64		work;			/* so far */
 	PapplyGain	older;			/* sums over older windows */
+
+	/* times of the last 64 commits, by seqno, for each number of writers */
+	uint64		commits[PAPPLY_GAINS][PAPPLY_MAX_WRITERS];
 } Window;
 
 static Window window;
-
-/* Times of the last 64 commits, by seqno, for each number of writers. */
-static uint64 commits[PAPPLY_GAINS][PAPPLY_MAX_WRITERS];
 
 StaticAssertDecl(PAPPLY_MAX_WRITERS == 64, "numbers of writers in gain.c");
 
@@ -70,13 +70,12 @@ papply_gain_reset(void)
 static void
 begin_window(const PapplyGain *gain, uint64 seqno)
 {
+	memset(&window, 0, sizeof(window));
+	window.first_seqno = seqno;
 	window.older = *gain;
 	window.older.work *= DECAY;
 	for (int i = 0; i < PAPPLY_GAINS; i++)
 		window.older.time[i] *= DECAY;
-	memset(commits, 0, sizeof(commits));
-	window.first_seqno = seqno;
-	window.work = 0;
 }
 
 void
@@ -97,7 +96,7 @@ papply_gain_add(PapplyGain *gain, uint64 seqno, uint64 dependency, uint64 change
 	for (int i = 0; i < PAPPLY_GAINS; i++)
 	{
 		uint64		distance = Min(seqno - dependency, (uint64) numbers[i]);
-		uint64	   *commit = commits[i];
+		uint64	   *commit = window.commits[i];
 		uint64		previous = commit[(seqno - 1) % PAPPLY_MAX_WRITERS];
 		uint64		begin = 0;
 		uint64		mine;

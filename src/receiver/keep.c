@@ -52,7 +52,6 @@
 #include "guc.h"
 #include "keep.h"
 #include "kept.h"
-#include "lifecycle.h"
 #include "message.h"
 #include "remote_relation.h"
 #include "shutdown.h"
@@ -60,6 +59,7 @@
 /* A message becomes a value, for which some more memory is allocated. */
 #define MAX_MESSAGE_BYTES ((int) MaxAllocSize - 1024)
 
+/* The transaction that is skipped and stored. */
 typedef struct Keep
 {
 	int64		id;
@@ -76,7 +76,15 @@ bool		papply_keep_is_on = false;
 bool		papply_keep_has_requests = false;
 
 static Keep keep;
-static bool is_streaming_forbidden = false;
+
+/* This process. */
+typedef struct Process
+{
+	bool		is_streaming_forbidden;
+	bool		has_callback;
+} Process;
+
+static Process process;
 
 static int64
 find_request(XLogRecPtr finish_lsn)
@@ -106,10 +114,10 @@ bool
 papply_keep_forbids_streaming(void)
 {
 	look_for_requests();
-	is_streaming_forbidden = papply_keep_has_requests &&
+	process.is_streaming_forbidden = papply_keep_has_requests &&
 		MySubscription->skiplsn != InvalidXLogRecPtr &&
 		find_request(MySubscription->skiplsn) != 0;
-	return is_streaming_forbidden;
+	return process.is_streaming_forbidden;
 }
 
 /*** the file ***/
@@ -137,7 +145,7 @@ check_size(int length)
 }
 
 static void
-append(const char *message, int length)
+append_message(const char *message, int length)
 {
 	check_size(length);
 	BufFileWrite(keep.file, &length, sizeof(length));
@@ -150,7 +158,7 @@ append_relation(LogicalRepRelId relid, const char *message, int length)
 {
 	MemoryContext old_context = MemoryContextSwitchTo(TopMemoryContext);
 
-	append(message, length);
+	append_message(message, length);
 	keep.relations = list_append_unique_oid(keep.relations, relid);
 	MemoryContextSwitchTo(old_context);
 }
@@ -182,7 +190,7 @@ append_truncated_definitions(char *message, int length)
 }
 
 static void
-forget(void)
+forget_transaction(void)
 {
 	if (keep.file != NULL)
 		BufFileClose(keep.file);
@@ -209,14 +217,14 @@ read_exactly(void *data, size_t size)
 /*** the commit ***/
 
 static void
-store(void)
+store_transaction(void)
 {
 	PapplyKeptWriter *writer;
 
 	/* skip_transaction() may have been called again, and not to store it */
 	if (papply_kept_subscription(keep.id) != MySubscription->oid)
 	{
-		forget();
+		forget_transaction();
 		return;
 	}
 	check_read(BufFileSeek(keep.file, 0, 0, SEEK_SET) == 0);
@@ -238,7 +246,7 @@ store(void)
 }
 
 static void
-report(void)
+report_stored(void)
 {
 	ereport(LOG,
 			(errmsg("skipped transaction %u of subscription \"%s\", finished at " PAPPLY_LSN_FORMAT ", is stored with number %lld",
@@ -256,12 +264,12 @@ at_commit(XactEvent event, void *arg)
 	{
 		case XACT_EVENT_PRE_COMMIT:
 		case XACT_EVENT_PRE_PREPARE:
-			store();
+			store_transaction();
 			break;
 		case XACT_EVENT_COMMIT:
 		case XACT_EVENT_PREPARE:
-			report();
-			forget();
+			report_stored();
+			forget_transaction();
 			break;
 		default:
 			break;
@@ -271,24 +279,23 @@ at_commit(XactEvent event, void *arg)
 /*** messages ***/
 
 static void
-begin(XLogRecPtr final_lsn, TransactionId remote_xid, bool is_streamed)
+begin_transaction(XLogRecPtr final_lsn, TransactionId remote_xid, bool is_streamed)
 {
-	static bool is_registered = false;
 	MemoryContext old_context;
 	int64		id;
 
-	forget();
+	forget_transaction();
 	if (final_lsn != MySubscription->skiplsn)
 		return;
 	id = find_request(final_lsn);
 	if (id == 0)
 		return;
-	if (is_streamed || !is_streaming_forbidden)
+	if (is_streamed || !process.is_streaming_forbidden)
 		papply_shutdown_restart("a transaction is to be skipped and stored");
 
-	if (!is_registered)
+	if (!process.has_callback)
 		RegisterXactCallback(at_commit, NULL);
-	is_registered = true;
+	process.has_callback = true;
 	papply_remote_relation_forget_native();
 	old_context = MemoryContextSwitchTo(TopMemoryContext);
 	keep.file = BufFileCreateTemp(true);
@@ -310,12 +317,12 @@ begin_if_first(char *message, int length)
 		case LOGICAL_REP_MSG_BEGIN:
 		case LOGICAL_REP_MSG_BEGIN_PREPARE:
 			papply_message_parse_begin(message, length, &begin_message);
-			begin(begin_message.final_lsn, begin_message.xid, false);
+			begin_transaction(begin_message.final_lsn, begin_message.xid, false);
 			break;
 		case LOGICAL_REP_MSG_STREAM_COMMIT:
 		case LOGICAL_REP_MSG_STREAM_PREPARE:
 			papply_message_parse_commit(message, length, &commit);
-			begin(commit.commit_lsn, commit.xid, true);
+			begin_transaction(commit.commit_lsn, commit.xid, true);
 			break;
 		default:
 			break;
@@ -387,5 +394,5 @@ papply_keep_message(char *message, int length)
 		default:
 			break;
 	}
-	append(message, length);
+	append_message(message, length);
 }

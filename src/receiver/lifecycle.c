@@ -652,19 +652,11 @@ give_way_to_slots(void)
 		papply_spool_revoke_early();
 }
 
-void
-papply_lifecycle_watch(void)
+/* Note what is committed, and free what was kept for it. */
+static void
+release_committed(void)
 {
 	PapplyTransaction *txn;
-	int			exited;
-
-	exited = pg_atomic_read_u64(&papply_pool->exited_writer);
-	if (exited > 0)
-		end_with_writer(exited);
-
-	if (papply_clock_is_due(&pool.checked_at, papply_clock_now(), WRITERS_INTERVAL_MS))
-		check_writers();
-	give_way_to_slots();
 
 	while ((txn = papply_queue_oldest_committed()) != NULL)
 	{
@@ -673,6 +665,19 @@ papply_lifecycle_watch(void)
 	}
 	papply_spool_clean(papply_queue_released_seqno());
 	papply_remote_relation_clean(papply_queue_released_seqno());
+}
+
+void
+papply_lifecycle_watch(void)
+{
+	int			exited = pg_atomic_read_u64(&papply_pool->exited_writer);
+
+	if (exited > 0)
+		end_with_writer(exited);
+	if (papply_clock_is_due(&pool.checked_at, papply_clock_now(), WRITERS_INTERVAL_MS))
+		check_writers();
+	give_way_to_slots();
+	release_committed();
 	watch_origin();
 }
 

@@ -84,8 +84,15 @@ typedef struct NativeReplay
 } NativeReplay;
 
 static NativeReplay replay;
-static StringInfoData frame;
-static StringInfoData relation_message;
+
+/* The last messages, in memory that is kept. */
+typedef struct Messages
+{
+	StringInfoData frame;		/* for the native loop */
+	StringInfoData relation;	/* from the registry */
+} Messages;
+
+static Messages messages;
 
 /*
  * The positions are invalid on purpose, so that the native loop does not take
@@ -94,26 +101,26 @@ static StringInfoData relation_message;
 int
 papply_native_frame(const char *message, int length, char **buffer)
 {
-	papply_message_reset_buffer(&frame);
-	pq_sendbyte(&frame, 'w');
-	pq_sendint64(&frame, InvalidXLogRecPtr);
-	pq_sendint64(&frame, InvalidXLogRecPtr);
-	pq_sendint64(&frame, papply_connection_send_time());
-	appendBinaryStringInfo(&frame, message, length);
-	*buffer = frame.data;
-	return frame.len;
+	papply_message_reset_buffer(&messages.frame);
+	pq_sendbyte(&messages.frame, 'w');
+	pq_sendint64(&messages.frame, InvalidXLogRecPtr);
+	pq_sendint64(&messages.frame, InvalidXLogRecPtr);
+	pq_sendint64(&messages.frame, papply_connection_send_time());
+	appendBinaryStringInfo(&messages.frame, message, length);
+	*buffer = messages.frame.data;
+	return messages.frame.len;
 }
 
 int
 papply_native_keepalive(XLogRecPtr remote_lsn, bool reply_requested, char **buffer)
 {
-	papply_message_reset_buffer(&frame);
-	pq_sendbyte(&frame, 'k');
-	pq_sendint64(&frame, remote_lsn);
-	pq_sendint64(&frame, papply_connection_send_time());
-	pq_sendbyte(&frame, reply_requested);
-	*buffer = frame.data;
-	return frame.len;
+	papply_message_reset_buffer(&messages.frame);
+	pq_sendbyte(&messages.frame, 'k');
+	pq_sendint64(&messages.frame, remote_lsn);
+	pq_sendint64(&messages.frame, papply_connection_send_time());
+	pq_sendbyte(&messages.frame, reply_requested);
+	*buffer = messages.frame.data;
+	return messages.frame.len;
 }
 
 bool
@@ -135,15 +142,15 @@ papply_native_reads_queue(void)
 }
 
 static void
-begin(uint64 seqno, PapplyOriginId origin)
+begin_replay(uint64 seqno, PapplyOriginId origin)
 {
 	PapplyLeader *leader = &papply_statistics_progress->leader;
 
 	memset(&replay, 0, sizeof(replay));
-	papply_role_take();
-	papply_leader_waits_begin();
 	replay.seqno = seqno;
 	replay.origin = origin;
+	papply_role_take();
+	papply_leader_waits_begin();
 	memset(leader, 0, sizeof(*leader));
 	leader->is_applying = true;
 	leader->began_at = papply_clock_now();
@@ -159,7 +166,7 @@ begin(uint64 seqno, PapplyOriginId origin)
 void
 papply_native_begin_queued(uint64 seqno, PapplyOriginId origin)
 {
-	begin(seqno, origin);
+	begin_replay(seqno, origin);
 	replay.reads_queue = true;
 	replay.position = papply_queue_transaction(seqno)->start_position;
 }
@@ -167,7 +174,7 @@ papply_native_begin_queued(uint64 seqno, PapplyOriginId origin)
 void
 papply_native_begin_direct(PapplyOriginId origin)
 {
-	begin(PAPPLY_NO_SEQNO, origin);
+	begin_replay(PAPPLY_NO_SEQNO, origin);
 }
 
 /*
@@ -183,19 +190,19 @@ tell_relation(PapplyRemoteRelation *rel, uint32 version, char **buffer)
 		papply_keep_note(rel->message, rel->length);
 		return papply_native_frame(rel->message, rel->length, buffer);
 	}
-	papply_message_reset_buffer(&relation_message);
-	papply_registry_get(version, &relation_message);
-	papply_keep_note(relation_message.data, relation_message.len);
-	return papply_native_frame(relation_message.data, relation_message.len, buffer);
+	papply_message_reset_buffer(&messages.relation);
+	papply_registry_get(version, &messages.relation);
+	papply_keep_note(messages.relation.data, messages.relation.len);
+	return papply_native_frame(messages.relation.data, messages.relation.len, buffer);
 }
 
 /* Return the relation that a registered version describes. */
 static PapplyRemoteRelation *
 relation_of_version(uint32 version)
 {
-	papply_message_reset_buffer(&relation_message);
-	papply_registry_get(version, &relation_message);
-	return papply_remote_relation_get(papply_message_get_uint32(relation_message.data + 1),
+	papply_message_reset_buffer(&messages.relation);
+	papply_registry_get(version, &messages.relation);
+	return papply_remote_relation_get(papply_message_get_uint32(messages.relation.data + 1),
 									  false);
 }
 

@@ -45,7 +45,6 @@
 #include "leader_count.h"
 #include "lifecycle.h"
 #include "message.h"
-#include "native_replay.h"
 #include "native_watch.h"
 #include "remote_relation.h"
 #include "spool.h"
@@ -245,7 +244,7 @@ note_message(char *message, int length)
 }
 
 static bool
-note(char *message, int length)
+note_received(char *message, int length)
 {
 	if (message[0] == 'k' && length >= 18)
 	{
@@ -293,7 +292,7 @@ papply_native_watch_receive(WalReceiverConn *conn, char **buffer, pgsocket *wait
 		return false;
 	}
 	while ((*length = (papply_connection_functions->walrcv_receive) (conn, buffer, wait_fd)) > 0 &&
-		   !note(*buffer, *length))
+		   !note_received(*buffer, *length))
 		papply_failed_set_message(NULL, 0);
 	if (*length == 0)
 	{

@@ -72,7 +72,7 @@ forget_keys(Prepared *item)
 }
 
 static void
-forget(Prepared *item)
+forget_item(Prepared *item)
 {
 	forget_keys(item);
 	pfree(item);
@@ -82,7 +82,7 @@ void
 papply_prepared_forget(void)
 {
 	if (prepared.current != NULL)
-		forget(prepared.current);
+		forget_item(prepared.current);
 	prepared.current = NULL;
 }
 
@@ -173,7 +173,7 @@ papply_prepared_finish(TransactionId remote_xid, PapplyDependency *dependencies,
 		for (int i = 0; i < item->count && !item->has_all; i++)
 			papply_dependency_record(dependencies, item->hashes[i], seqno);
 		prepared.kept = foreach_delete_current(prepared.kept, lc);
-		forget(item);
+		forget_item(item);
 		return;
 	}
 	papply_dependency_record_all(dependencies, seqno);

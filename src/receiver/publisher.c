@@ -79,7 +79,7 @@ read_answer(WalRcvExecResult *result)
  * are looked up.
  */
 static PapplyPublisher
-ask(WalReceiverConn *conn)
+ask_publisher(WalReceiverConn *conn)
 {
 	Oid			types[] = {BOOLOID, BOOLOID, INT4OID};
 	WalRcvExecResult *result;
@@ -98,7 +98,7 @@ papply_publisher_ask(WalReceiverConn *conn)
 	PapplyPublisher answer;
 
 	StartTransactionCommand();
-	answer = ask(conn);
+	answer = ask_publisher(conn);
 	CommitTransactionCommand();
 	MemoryContextSwitchTo(old_context);
 	return answer;
@@ -116,7 +116,7 @@ papply_publisher_ask_separately(void)
 	conn = papply_compat_connect(papply_connection_functions, PAPPLY_NAME, &error);
 	if (conn != NULL)
 	{
-		answer = ask(conn);
+		answer = ask_publisher(conn);
 		(papply_connection_functions->walrcv_disconnect) (conn);
 	}
 	else

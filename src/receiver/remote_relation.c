@@ -51,7 +51,7 @@ typedef struct Relations
 	MemoryContext context;
 	List	   *old_versions;
 	List	   *untold;			/* the native loop may have got some since */
-	uint64		local_changes;	/* incremented whenever a local part becomes
+	uint32		local_changes;	/* incremented whenever a local part becomes
 								 * stale */
 	bool		knows_full;		/* has seen one with REPLICA IDENTITY FULL */
 	bool		has_warned;		/* that a table has no place in the statistics */
@@ -361,7 +361,7 @@ papply_remote_relation_knows_full(void)
 	return relations.knows_full;
 }
 
-uint64
+uint32
 papply_remote_relation_local_changes(void)
 {
 	AcceptInvalidationMessages();

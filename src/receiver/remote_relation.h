@@ -64,7 +64,7 @@ extern bool papply_remote_relation_knows_full(void);
  * Return a number that changes whenever the local part of any relation may
  * have changed.
  */
-extern uint64 papply_remote_relation_local_changes(void);
+extern uint32 papply_remote_relation_local_changes(void);
 
 /*
  * Give all versions to a new pool; or forget them, because the pool is gone.

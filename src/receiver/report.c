@@ -182,7 +182,7 @@ papply_report_may_answer(void)
  * requested and not got.
  */
 static void
-tell(WalReceiverConn *conn)
+send_if_new(WalReceiverConn *conn)
 {
 	bool		is_owed = asked.times >= ASKED_TIMES && papply_report_may_answer();
 	bool		is_overdue = false;
@@ -210,7 +210,7 @@ papply_report_if_due(WalReceiverConn *conn)
 	if (!papply_clock_is_due(&status.reported_at, papply_clock_recent(), REPORT_INTERVAL_MS))
 		return;
 	papply_due_flush_regularly();
-	tell(conn);
+	send_if_new(conn);
 }
 
 long
@@ -219,7 +219,7 @@ papply_report_now(WalReceiverConn *conn)
 	long		flush_ms = papply_due_flush_look();
 
 	status.unread_since = 0;
-	tell(conn);
+	send_if_new(conn);
 	if (status.has_committed && papply_wal_flush_is_wanted())
 		(void) papply_wal_flush_wake_writer();
 	status.has_committed = false;

@@ -108,7 +108,7 @@ must_be_direct(char *message, int length)
 
 /* Put a message into the queue, unless it belongs to the native loop. */
 static PapplyDispatchResult
-dispatch(char *message, int length)
+dispatch_message(char *message, int length)
 {
 	PapplyDispatchResult result = papply_dispatch_message(message, length);
 
@@ -147,7 +147,7 @@ route_payload(char *message, int length, char **buffer, int *result)
 	if (!papply_lifecycle_has_pool())
 		return route_without_pool(message, length, buffer, result);
 
-	switch (dispatch(message, length))
+	switch (dispatch_message(message, length))
 	{
 		case PAPPLY_DISPATCH_QUEUED:
 			return PAPPLY_ROUTE_DONE;

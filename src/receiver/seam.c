@@ -29,6 +29,7 @@
 #include "status.h"
 
 static WalReceiverFunctionsType seam;
+static bool has_attached = false;	/* connect_to_server(), to the statistics */
 
 /*
  * Connect to the publisher, and count errors of the apply worker from then on;
@@ -41,14 +42,13 @@ static WalReceiverFunctionsType seam;
 static WalReceiverConn *
 connect_to_server(PAPPLY_CONNECT_PARAMETERS)
 {
-	static bool has_begun = false;
 	MemoryContext old_context = CurrentMemoryContext;
 	WalReceiverConn *volatile conn = NULL;
 	ErrorData  *volatile error = NULL;
 
-	if (has_begun || !papply_compat_am_leader_apply_worker())
+	if (has_attached || !papply_compat_am_leader_apply_worker())
 		return (papply_connection_functions->walrcv_connect) (PAPPLY_CONNECT_ARGUMENTS);
-	has_begun = true;
+	has_attached = true;
 	PG_TRY();
 	{
 		conn = (papply_connection_functions->walrcv_connect) (PAPPLY_CONNECT_ARGUMENTS);

@@ -52,7 +52,6 @@
 #include "dispatch.h"
 #include "early.h"
 #include "message.h"
-#include "native_replay.h"
 #include "native_streams.h"
 #include "queue.h"
 #include "relation_registry.h"

@@ -40,20 +40,12 @@
 #include "feedback.h"
 #include "leader_count.h"
 #include "leader_waits.h"
-#include "message.h"
 #include "queue.h"
 #include "slots.h"
 #include "status.h"
 
-/* Commit times on the publisher; 0 if there is none. */
-typedef struct CommitTimes
-{
-	TimestampTz held;			/* of a transaction held by a pause */
-	TimestampTz oldest;			/* in the queue */
-	XLogRecPtr	oldest_lsn;		/* its final LSN */
-} CommitTimes;
-
-static CommitTimes commit_times;
+/* Commit time on the publisher of a transaction held by a pause; 0: none. */
+static TimestampTz held_commit_time = 0;
 
 static emit_log_hook_type previous_emit_log = NULL;
 
@@ -152,7 +144,7 @@ count_lock_waits(uint64 elapsed_us)
 
 /* Add a sample, if one is due.  The clock may have been set. */
 static void
-sample(bool has_pool)
+take_sample(bool has_pool)
 {
 	PapplyProgress *progress = papply_statistics_progress;
 	uint64		n = progress->samples_taken;
@@ -167,7 +159,7 @@ sample(bool has_pool)
 		count_lock_waits(Min(now - before, 2 * PAPPLY_SAMPLE_MS * INT64CONST(1000)));
 
 	next->taken_at = now;
-	next->transactions = papply_statistics_total(PAPPLY_COUNT_TRANSACTIONS);
+	next->transactions = papply_statistics_transactions();
 	next->oldest_commit_time = oldest != 0 ? oldest : GetCurrentTimestamp();
 	if (oldest == 0)
 		progress->current_at = next->oldest_commit_time;
@@ -178,42 +170,13 @@ sample(bool has_pool)
 
 /*** what is shown ***/
 
-/*
- * Return the commit time of a transaction of the queue; 0 if it is not known.
- */
-static TimestampTz
-commit_time_of(uint64 seqno)
-{
-	PapplyTransaction *txn = papply_queue_transaction(seqno);
-	uint64		position = txn->start_position;
-	PapplyEntry *entry;
-
-	if (pg_atomic_read_u32(&txn->hold) == PAPPLY_TXN_STREAMED)
-		return 0;
-	entry = papply_queue_read(&position);
-	if (entry == NULL || entry->length == 0)
-		return 0;
-	return papply_message_commit_time(PapplyEntryData(entry), entry->length);
-}
-
-/*
- * Return the commit time of the oldest transaction in the queue, or 0.  It is
- * remembered, because the beginning of a transaction that is larger than the
- * queue is overwritten.
- */
+/* Return the commit time of the oldest transaction in the queue, or 0. */
 static TimestampTz
 oldest_commit_time(void)
 {
 	uint64		seqno = papply_pool_committed() + 1;
-	XLogRecPtr	final_lsn;
 
-	if (seqno > papply_queue_last_seqno())
-		return 0;
-	final_lsn = papply_queue_transaction(seqno)->final_lsn;
-	if (final_lsn != commit_times.oldest_lsn || commit_times.oldest == 0)
-		commit_times.oldest = commit_time_of(seqno);
-	commit_times.oldest_lsn = final_lsn;
-	return commit_times.oldest;
+	return seqno > papply_queue_last_seqno() ? 0 : papply_queue_transaction(seqno)->commit_time;
 }
 
 static void
@@ -232,7 +195,7 @@ show_queue(bool is_idle)
 	progress->queue_transactions = papply_queue_last_seqno() - papply_queue_released_seqno();
 	progress->oldest_commit_time = oldest_commit_time();
 	if (progress->oldest_commit_time == 0)
-		progress->oldest_commit_time = commit_times.held;
+		progress->oldest_commit_time = held_commit_time;
 }
 
 static void
@@ -246,8 +209,8 @@ show_native(void)
 	progress->dispatched_lsn = progress->committed_lsn;
 	progress->queue_bytes = 0;
 	progress->queue_transactions = 0;
-	if (commit_times.held != 0)
-		progress->oldest_commit_time = commit_times.held;
+	if (held_commit_time != 0)
+		progress->oldest_commit_time = held_commit_time;
 }
 
 /* Forget a failure if its transaction has been committed or skipped. */
@@ -269,7 +232,7 @@ papply_status_update(bool has_pool, bool is_idle)
 	else
 		show_native();
 	forget_failure();
-	sample(has_pool);
+	take_sample(has_pool);
 }
 
 void
@@ -303,8 +266,8 @@ papply_status_native_feedback(const char *message, int length)
 void
 papply_status_hold(TimestampTz commit_time)
 {
-	if (commit_time == commit_times.held)
+	if (commit_time == held_commit_time)
 		return;
-	commit_times.held = commit_time;
+	held_commit_time = commit_time;
 	papply_statistics_progress->oldest_commit_time = commit_time;
 }

@@ -128,7 +128,14 @@ typedef struct NewestChange
 
 static NewestChange newest;
 
-static uint64 flushes = 0;		/* not counting omitted ones */
+/* This walsender. */
+typedef struct Walsender
+{
+	uint64		flushes;		/* not counting omitted ones */
+	XLogRecPtr	wal_end_lsn;	/* the end of the WAL when it was last read */
+} Walsender;
+
+static Walsender walsender;
 
 /* Other output plugins than that of subscriptions have unknown messages. */
 bool
@@ -210,11 +217,9 @@ put_message(char type, const char *data, size_t size)
 static bool
 is_far_behind(XLogRecPtr decoded_lsn)
 {
-	static XLogRecPtr end_lsn = InvalidXLogRecPtr;
-
-	if (decoded_lsn + BACKLOG_BYTES >= end_lsn)
-		end_lsn = RecoveryInProgress() ? GetXLogReplayRecPtr(NULL) : GetFlushRecPtr(NULL);
-	return decoded_lsn + BACKLOG_BYTES < end_lsn;
+	if (decoded_lsn + BACKLOG_BYTES >= walsender.wal_end_lsn)
+		walsender.wal_end_lsn = RecoveryInProgress() ? GetXLogReplayRecPtr(NULL) : GetFlushRecPtr(NULL);
+	return decoded_lsn + BACKLOG_BYTES < walsender.wal_end_lsn;
 }
 
 /* The clock may have been set back. */
@@ -307,7 +312,7 @@ flush_if_writable(void)
 	ask_if_due();
 	gathered.bytes = 0;
 	gathered.has_end = false;
-	flushes++;
+	walsender.flushes++;
 	return functions.server->flush_if_writable();
 }
 
@@ -320,14 +325,14 @@ flush(void)
 {
 	newest.was_just_put = gathered.has_end = gathered.stays = false;
 	gathered.bytes = 0;
-	flushes++;
+	walsender.flushes++;
 	return functions.server->flush();
 }
 
 uint64
 papply_gather_flushes(void)
 {
-	return flushes;
+	return walsender.flushes;
 }
 
 static bool

@@ -45,8 +45,18 @@ typedef struct HeldLock
 	LOCKMODE	mode;
 } HeldLock;
 
-static bool hides_warnings = false;
-static emit_log_hook_type previous_emit_log = NULL;
+/* This process. */
+typedef struct Process
+{
+	bool		has_reported;	/* the receiver, that it keeps a lock */
+
+	/* a writer's hook */
+	bool		has_hook;
+	bool		hides_warnings;
+	emit_log_hook_type previous_emit_log;
+} Process;
+
+static Process process;
 
 /* Does this process hold locks in this partition of the lock table? */
 static bool
@@ -111,16 +121,15 @@ session_has_locks(void)
 void
 papply_session_locks_note(void)
 {
-	static bool is_reported = false;
 	bool		has_locks;
 
 	if (IsTransactionState())
 		return;
 	has_locks = session_has_locks();
 	pg_atomic_write_u32(&papply_pool->has_session_locks, has_locks);
-	if (!has_locks || is_reported)
+	if (!has_locks || process.has_reported)
 		return;
-	is_reported = true;
+	process.has_reported = true;
 	ereport(LOG,
 			(errmsg("apply worker of subscription \"%s\" keeps an advisory lock",
 					MySubscription->name),
@@ -138,7 +147,7 @@ papply_session_locks_are_kept(void)
 /*** writers ***/
 
 static void
-refuse(void)
+refuse_locks(void)
 {
 	ereport(ERROR,
 			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
@@ -149,16 +158,16 @@ void
 papply_session_locks_check_begin(void)
 {
 	if (papply_session_locks_are_kept())
-		refuse();
+		refuse_locks();
 }
 
 static void
 hide_warning(ErrorData *error)
 {
-	if (hides_warnings && error->elevel == WARNING)
+	if (process.hides_warnings && error->elevel == WARNING)
 		error->output_to_server = false;
-	if (previous_emit_log)
-		previous_emit_log(error);
+	if (process.previous_emit_log)
+		process.previous_emit_log(error);
 }
 
 /*
@@ -171,28 +180,27 @@ release_from_session(const HeldLock *held)
 {
 	bool		is_released;
 
-	hides_warnings = true;
+	process.hides_warnings = true;
 	is_released = LockRelease(&held->tag, held->mode, true);
-	hides_warnings = false;
+	process.hides_warnings = false;
 	return is_released;
 }
 
 void
 papply_session_locks_check_end(void)
 {
-	static bool has_hook = false;
 	List	   *found = find_advisory_locks();
 	ListCell   *lc;
 
-	if (!has_hook)
+	if (!process.has_hook)
 	{
-		previous_emit_log = emit_log_hook;
+		process.previous_emit_log = emit_log_hook;
 		emit_log_hook = hide_warning;
-		has_hook = true;
+		process.has_hook = true;
 	}
 	foreach(lc, found)
 		if (release_from_session(lfirst(lc)))
-		refuse();
+		refuse_locks();
 	list_free_deep(found);
 }
 

@@ -128,7 +128,7 @@ papply_session_sequences_forget(void)
 /*** writers ***/
 
 static void
-refuse(void)
+refuse_sequences(void)
 {
 	ereport(ERROR,
 			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
@@ -145,14 +145,14 @@ leave_to_receiver(Oid sequence)
 						MySubscription->name, get_rel_name(sequence)),
 				 errdetail("Transactions that run triggers are applied by PostgreSQL's own apply until its apply worker starts again."),
 				 errhint("Execute ALTER SEQUENCE with CACHE 1, and disable and enable the subscription.")));
-	refuse();
+	refuse_sequences();
 }
 
 void
 papply_session_sequences_check_begin(void)
 {
 	if (papply_session_sequences_are_kept())
-		refuse();
+		refuse_sequences();
 }
 
 void

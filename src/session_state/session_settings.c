@@ -42,6 +42,8 @@
 #include "pool.h"
 #include "session_settings.h"
 
+static bool has_reported = false;	/* the receiver, that it keeps a setting */
+
 static bool
 is_replication_role(const struct config_generic *setting)
 {
@@ -96,16 +98,15 @@ has_temporary_schema(void)
 void
 papply_session_settings_note(void)
 {
-	static bool is_reported = false;
 	bool		has_some;
 
 	if (IsTransactionState())
 		return;
 	has_some = has_temporary_schema() || has_settings();
 	pg_atomic_write_u32(&papply_pool->has_session_settings, has_some);
-	if (!has_some || is_reported)
+	if (!has_some || has_reported)
 		return;
-	is_reported = true;
+	has_reported = true;
 	ereport(LOG,
 			(errmsg("apply worker of subscription \"%s\" keeps a setting or a temporary table",
 					MySubscription->name),
@@ -123,7 +124,7 @@ papply_session_settings_are_kept(void)
 /*** writers ***/
 
 static void
-refuse(void)
+refuse_settings(void)
 {
 	ereport(ERROR,
 			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
@@ -134,12 +135,12 @@ void
 papply_session_settings_check_begin(void)
 {
 	if (papply_session_settings_are_kept())
-		refuse();
+		refuse_settings();
 }
 
 void
 papply_session_settings_check_end(void)
 {
 	if ((MyXactFlags & XACT_FLAGS_ACCESSEDTEMPNAMESPACE) != 0 || has_settings())
-		refuse();
+		refuse_settings();
 }

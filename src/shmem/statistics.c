@@ -41,11 +41,16 @@
 #define RATE_US (6 * USECS_PER_SEC)
 
 /* Written by processes without a slot. */
-static PapplyProgress no_progress;
-static uint64 no_counts[PAPPLY_COUNTERS];
+typedef struct Unused
+{
+	PapplyProgress progress;
+	uint64		counts[PAPPLY_COUNTERS];
+} Unused;
 
-uint64	   *papply_statistics_counts = no_counts;
-PapplyProgress *papply_statistics_progress = &no_progress;
+static Unused unused;
+
+uint64	   *papply_statistics_counts = unused.counts;
+PapplyProgress *papply_statistics_progress = &unused.progress;
 
 static uint64
 sum_of(const PapplySharedStatistics *shared, PapplyCounter counter)
@@ -78,8 +83,8 @@ papply_statistics_detach(void)
 	papply_statistics_progress->state = PAPPLY_APPLY_NONE;
 	papply_statistics_progress->reason = PAPPLY_REASON_NONE;
 	papply_statistics_progress->leader.is_applying = false;
-	papply_statistics_counts = no_counts;
-	papply_statistics_progress = &no_progress;
+	papply_statistics_counts = unused.counts;
+	papply_statistics_progress = &unused.progress;
 }
 
 void
@@ -169,9 +174,10 @@ papply_statistics_rate_base(const PapplyProgress *progress, int64 now, PapplySam
 }
 
 uint64
-papply_statistics_total(PapplyCounter counter)
+papply_statistics_transactions(void)
 {
-	return papply_slot == NULL ? 0 : sum_of(&papply_slot->data.statistics, counter);
+	return papply_slot == NULL ? 0 :
+		sum_of(&papply_slot->data.statistics, PAPPLY_COUNT_TRANSACTIONS);
 }
 
 /* The caller holds the lock of the slots. */

@@ -27,7 +27,6 @@
 #include "tcop/utility.h"
 #include "utils/guc.h"
 
-#include "pool.h"
 #include "replay.h"
 #include "sql_common.h"
 

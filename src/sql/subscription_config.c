@@ -190,22 +190,28 @@ papply_get_subscription_options(PG_FUNCTION_ARGS)
 }
 
 /* Subscriptions to be reported at the end of the transaction. */
-static StringInfo switched_subscriptions = NULL;
-static int	switched_length = 0;
+typedef struct Switched
+{
+	StringInfo	names;			/* NULL: none */
+	int			count;
+	bool		has_callback;
+} Switched;
+
+static Switched switched;
 
 static void
 report_at_commit(XactEvent event, void *arg)
 {
-	StringInfo	names = switched_subscriptions;
+	StringInfo	names = switched.names;
 
-	switched_subscriptions = NULL;
+	switched.names = NULL;
 	if (names == NULL || event != XACT_EVENT_PRE_COMMIT ||
 		!OidIsValid(get_extension_oid(PAPPLY_NAME, true)))
 		return;
 	ereport(NOTICE,
 			(errmsg_plural("subscription %s will be applied in parallel",
 						   "subscriptions %s will be applied in parallel",
-						   switched_length, names->data),
+						   switched.count, names->data),
 			 errhint("Use %s to exclude a subscription.",
 					 PAPPLY_NAME ".alter_subscription_config(subscription_name, 1)")));
 }
@@ -218,19 +224,18 @@ report_at_commit(XactEvent event, void *arg)
 Datum
 papply_report_subscriptions(PG_FUNCTION_ARGS)
 {
-	static bool is_registered = false;
 	MemoryContext old_context = MemoryContextSwitchTo(TopTransactionContext);
 	StringInfo	list = makeStringInfo();
 	Datum	   *names;
 
 	deconstruct_array(PG_GETARG_ARRAYTYPE_P(0), NAMEOID, NAMEDATALEN, false, TYPALIGN_CHAR,
-					  &names, NULL, &switched_length);
-	for (int i = 0; i < switched_length; i++)
+					  &names, NULL, &switched.count);
+	for (int i = 0; i < switched.count; i++)
 		appendStringInfo(list, "%s\"%s\"", i > 0 ? ", " : "", NameStr(*DatumGetName(names[i])));
 	MemoryContextSwitchTo(old_context);
-	if (!is_registered)
+	if (!switched.has_callback)
 		RegisterXactCallback(report_at_commit, NULL);
-	is_registered = true;
-	switched_subscriptions = list;
+	switched.has_callback = true;
+	switched.names = list;
 	PG_RETURN_VOID();
 }

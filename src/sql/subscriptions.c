@@ -110,7 +110,7 @@ typedef struct Row
 } Row;
 
 static void
-add(Row *row, Datum value, bool is_null)
+add_value(Row *row, Datum value, bool is_null)
 {
 	row->values[row->columns] = value;
 	row->nulls[row->columns] = is_null;
@@ -120,13 +120,13 @@ add(Row *row, Datum value, bool is_null)
 static void
 add_text(Row *row, const char *text)
 {
-	add(row, text ? CStringGetTextDatum(text) : (Datum) 0, text == NULL);
+	add_value(row, text ? CStringGetTextDatum(text) : (Datum) 0, text == NULL);
 }
 
 static void
 add_lsn(Row *row, XLogRecPtr lsn)
 {
-	add(row, LSNGetDatum(lsn), XLogRecPtrIsInvalid(lsn));
+	add_value(row, LSNGetDatum(lsn), XLogRecPtrIsInvalid(lsn));
 }
 
 static void
@@ -136,7 +136,7 @@ add_interval(Row *row, double seconds, bool is_null)
 
 	if (!is_null)
 		interval->time = (TimeOffset) (seconds * USECS_PER_SEC);
-	add(row, IntervalPGetDatum(interval), is_null);
+	add_value(row, IntervalPGetDatum(interval), is_null);
 }
 
 /* Return the state of a subscription without writers: configured, or degraded. */
@@ -229,7 +229,7 @@ add_rates(Row *row, const PapplyStatistics *statistics, double lag_s, bool is_ru
 		catch_up_s = 0;
 	else if (gain > 0)
 		catch_up_s = lag_s / gain;
-	add(row, Float8GetDatum(rate), !is_running);
+	add_value(row, Float8GetDatum(rate), !is_running);
 	add_interval(row, catch_up_s, !is_running || catch_up_s >= MAX_CATCH_UP_S);
 }
 
@@ -246,7 +246,7 @@ add_lag(Row *row, const PapplyStatistics *statistics, bool is_running)
 		lag_bytes = progress->received_lsn - progress->committed_lsn;
 	if (since != 0)
 		lag_s = Max(0, (GetCurrentTimestamp() - since) / (double) USECS_PER_SEC);
-	add(row, Int64GetDatum(lag_bytes), !is_running);
+	add_value(row, Int64GetDatum(lag_bytes), !is_running);
 	add_interval(row, lag_s, since == 0 && !is_running);
 	add_rates(row, statistics, lag_s, is_running);
 }
@@ -256,8 +256,8 @@ add_progress(Row *row, const PapplyStatistics *statistics, bool is_running)
 {
 	const PapplyProgress *progress = &statistics->progress;
 
-	add(row, Int64GetDatum(progress->queue_bytes), !is_running);
-	add(row, Int64GetDatum(progress->queue_transactions), !is_running);
+	add_value(row, Int64GetDatum(progress->queue_bytes), !is_running);
+	add_value(row, Int64GetDatum(progress->queue_transactions), !is_running);
 	add_lsn(row, progress->received_lsn);
 	add_lsn(row, progress->dispatched_lsn);
 	add_lsn(row, progress->committed_lsn);
@@ -271,8 +271,8 @@ put_state(PapplyResultRows *rows, const PapplyStatistics *statistics)
 	bool		is_running = statistics->receiver_pid != 0;
 	Row			row = {.columns = 0};
 
-	add(&row, ObjectIdGetDatum(statistics->subid), false);
-	add(&row, Int32GetDatum(statistics->receiver_pid), !is_running);
+	add_value(&row, ObjectIdGetDatum(statistics->subid), false);
+	add_value(&row, Int32GetDatum(statistics->receiver_pid), !is_running);
 	add_state(&row, statistics);
 	add_progress(&row, statistics, is_running);
 	Assert(row.columns == lengthof(state_columns));
@@ -285,14 +285,14 @@ put_statistics(PapplyResultRows *rows, const PapplyStatistics *statistics)
 	bool		has_error = statistics->last_error_time != 0;
 	Row			row = {.columns = 0};
 
-	add(&row, ObjectIdGetDatum(statistics->subid), false);
+	add_value(&row, ObjectIdGetDatum(statistics->subid), false);
 	for (int i = 0; i < PAPPLY_FIRST_TIME; i++)
-		add(&row, Int64GetDatum(statistics->counts[i]), false);
+		add_value(&row, Int64GetDatum(statistics->counts[i]), false);
 	for (int i = PAPPLY_FIRST_TIME; i < PAPPLY_COUNTERS; i++)
-		add(&row, Float8GetDatum(statistics->counts[i] / 1000.0), false);
-	add(&row, TimestampTzGetDatum(statistics->last_error_time), !has_error);
+		add_value(&row, Float8GetDatum(statistics->counts[i] / 1000.0), false);
+	add_value(&row, TimestampTzGetDatum(statistics->last_error_time), !has_error);
 	add_text(&row, has_error ? statistics->last_error : NULL);
-	add(&row, TimestampTzGetDatum(statistics->stats_reset), false);
+	add_value(&row, TimestampTzGetDatum(statistics->stats_reset), false);
 	Assert(row.columns == lengthof(statistics_columns));
 	papply_result_rows_put(rows, row.values, row.nulls);
 }

@@ -116,7 +116,7 @@ go_on_waiting(Wait *wait)
  * It is all zeros if there has been no apply worker since the server started.
  */
 static PapplyStatistics *
-look(Oid subid)
+look_at_progress(Oid subid)
 {
 	static PapplyStatistics statistics;
 
@@ -150,7 +150,7 @@ static XLogRecPtr
 committed_lsn(Oid subid)
 {
 	XLogRecPtr	origin_lsn = origin_progress(subid);
-	PapplyStatistics *statistics = look(subid);
+	PapplyStatistics *statistics = look_at_progress(subid);
 
 	return statistics->receiver_pid != 0 ? statistics->progress.committed_lsn :
 		Max(statistics->progress.committed_lsn, origin_lsn);
@@ -182,7 +182,7 @@ static bool
 is_about_to_pause(Oid subid)
 {
 	PapplySubscriptionOptions options;
-	PapplyStatistics *statistics = look(subid);
+	PapplyStatistics *statistics = look_at_progress(subid);
 
 	papply_subscription_options_get(subid, &options);
 	return options.is_paused && !papply_worker_wake_is_pending(subid) &&
@@ -207,10 +207,10 @@ papply_drain(PG_FUNCTION_ARGS)
 	while (is_about_to_pause(subid))
 		if (!go_on_waiting(&wait))
 			PG_RETURN_BOOL(false);
-	received_lsn = look(subid)->progress.received_lsn;
+	received_lsn = look_at_progress(subid)->progress.received_lsn;
 	for (;;)
 	{
-		progress = &look(subid)->progress;
+		progress = &look_at_progress(subid)->progress;
 		if (progress->committed_lsn >= received_lsn ||
 			(progress->state == PAPPLY_APPLY_PAUSED &&
 			 progress->committed_lsn >= progress->received_lsn))

@@ -22,15 +22,21 @@
 
 PG_FUNCTION_INFO_V1(papply_selftest_hold_commit);
 
-static bool is_set = false;
+typedef struct Hold
+{
+	bool		is_set;
+	bool		has_callback;
+} Hold;
+
+static Hold hold;
 
 /* Visible, and with all of its locks. */
 static void
 hold_commit(ResourceReleasePhase phase, bool is_commit, bool is_top_level, void *arg)
 {
-	if (phase != RESOURCE_RELEASE_BEFORE_LOCKS || !is_top_level || !is_set)
+	if (phase != RESOURCE_RELEASE_BEFORE_LOCKS || !is_top_level || !hold.is_set)
 		return;
-	is_set = false;
+	hold.is_set = false;
 	while (is_commit && access(HOLD_FILE, F_OK) == 0)
 		(void) WaitLatch(MyLatch, WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, 1, PG_WAIT_EXTENSION);
 }
@@ -42,10 +48,8 @@ hold_commit(ResourceReleasePhase phase, bool is_commit, bool is_top_level, void 
 Datum
 papply_selftest_hold_commit(PG_FUNCTION_ARGS)
 {
-	static bool has_callback = false;
-
-	if (!has_callback)
+	if (!hold.has_callback)
 		RegisterResourceReleaseCallback(hold_commit, NULL);
-	has_callback = is_set = true;
+	hold.has_callback = hold.is_set = true;
 	PG_RETURN_POINTER(NULL);
 }

@@ -25,12 +25,15 @@
 
 PapplyAccount papply_account;
 
-/* Start of the first attempt, and the times waited before it. */
-static int64 first_began_at = 0;
-static uint64 waited_before_us[PAPPLY_COUNTERS - PAPPLY_FIRST_TIME];
+/* All attempts since the last commit; times waited before are not theirs. */
+typedef struct Attempts
+{
+	int64		began_at;		/* of the first one; 0: there was none */
+	uint64		retries;
+	uint64		waited_before_us[PAPPLY_COUNTERS - PAPPLY_FIRST_TIME];
+} Attempts;
 
-/* Since the last commit, whichever attempt they were in. */
-static uint64 uncommitted_retries = 0;
+static Attempts attempts;
 
 static PapplyWriterCounters *
 my_counters(void)
@@ -41,8 +44,8 @@ my_counters(void)
 void
 papply_account_claim(void)
 {
-	first_began_at = 0;
-	uncommitted_retries = 0;
+	attempts.began_at = 0;
+	attempts.retries = 0;
 }
 
 /*
@@ -53,7 +56,7 @@ static void
 get_waited_us(uint64 *waited_us)
 {
 	memcpy(waited_us, papply_statistics_counts + PAPPLY_FIRST_TIME,
-		   sizeof(waited_before_us));
+		   sizeof(attempts.waited_before_us));
 	waited_us[PAPPLY_COUNT_LOCK_US - PAPPLY_FIRST_TIME] = papply_pool_my_slot()->lock_wait_us;
 }
 
@@ -66,11 +69,11 @@ papply_account_begin(uint64 first, uint64 last, int64 now)
 	papply_pool_my_slot()->began_at = now;
 	papply_pool_my_slot()->changes_done = papply_pool_my_slot()->changes_received = 0;
 	papply_account_show_known();
-	if (first_began_at != 0)
+	if (attempts.began_at != 0)
 		return;
-	first_began_at = now;
+	attempts.began_at = now;
 	if (papply_slow_log_is_on())
-		get_waited_us(waited_before_us);
+		get_waited_us(attempts.waited_before_us);
 }
 
 void
@@ -96,8 +99,8 @@ log_if_slow(void)
 	applied.changes = papply_account.rows + papply_account.truncates;
 	get_waited_us(applied.waited_us);
 	for (int i = 0; i < lengthof(applied.waited_us); i++)
-		applied.waited_us[i] -= waited_before_us[i];
-	papply_slow_log_report(&applied, first_began_at);
+		applied.waited_us[i] -= attempts.waited_before_us[i];
+	papply_slow_log_report(&applied, attempts.began_at);
 }
 
 /* Let the other files that count add their counts, or drop them. */
@@ -134,12 +137,12 @@ papply_account_commit(void)
 	papply_statistics_count(PAPPLY_COUNT_TRUNCATES, account->truncates);
 	papply_statistics_count(PAPPLY_COUNT_EXCLUSIVE_TABLE, account->exclusive_table);
 	papply_statistics_count(PAPPLY_COUNT_EXCLUSIVE_TRUNCATE, account->exclusive_truncates);
-	papply_statistics_count(PAPPLY_COUNT_RETRIES, uncommitted_retries);
-	uncommitted_retries = 0;
+	papply_statistics_count(PAPPLY_COUNT_RETRIES, attempts.retries);
+	attempts.retries = 0;
 	end_transaction(true);
 	if (papply_slow_log_is_on())
 		log_if_slow();
-	first_began_at = 0;
+	attempts.began_at = 0;
 }
 
 /* The time may be negative if the clock was set back. */
@@ -153,7 +156,7 @@ void
 papply_account_retry(void)
 {
 	my_counters()->retries++;
-	uncommitted_retries++;
+	attempts.retries++;
 }
 
 /*

@@ -226,7 +226,7 @@ report_by_server(Note *note)
 }
 
 static void
-report(Note *note)
+report_note(Note *note)
 {
 	if (PAPPLY_REPORTS_CONFLICTS)
 		report_by_server(note);
@@ -249,7 +249,7 @@ papply_conflict_report_all(void)
 	for (Note *note = notes.first; note != NULL; note = note->next)
 	{
 		error_context.arg = note;
-		report(note);
+		report_note(note);
 	}
 	error_context_stack = old_stack;
 	PopActiveSnapshot();

@@ -84,7 +84,7 @@ read_float8(const char *data, int length, Datum *value)
 }
 
 static bool
-take(Text *rest, char c)
+take_char(Text *rest, char c)
 {
 	if (rest->position == rest->end || *rest->position != c)
 		return false;
@@ -116,8 +116,8 @@ take_date(Text *rest, int *day_number)
 	int			month;
 	int			day;
 
-	if (!take_number(rest, 4, 1, 9999, &year) || !take(rest, '-') ||
-		!take_number(rest, 2, 1, MONTHS_PER_YEAR, &month) || !take(rest, '-') ||
+	if (!take_number(rest, 4, 1, 9999, &year) || !take_char(rest, '-') ||
+		!take_number(rest, 2, 1, MONTHS_PER_YEAR, &month) || !take_char(rest, '-') ||
 		!take_number(rest, 2, 1, 31, &day) || day > day_tab[isleap(year)][month - 1])
 		return false;
 	*day_number = date2j(year, month, day) - POSTGRES_EPOCH_JDATE;
@@ -133,12 +133,12 @@ take_time(Text *rest, int64 *time_us)
 	int			seconds;
 	int64		unit_us = USECS_PER_SEC;
 
-	if (!take_number(rest, 2, 0, 23, &hours) || !take(rest, ':') ||
-		!take_number(rest, 2, 0, 59, &minutes) || !take(rest, ':') ||
+	if (!take_number(rest, 2, 0, 23, &hours) || !take_char(rest, ':') ||
+		!take_number(rest, 2, 0, 59, &minutes) || !take_char(rest, ':') ||
 		!take_number(rest, 2, 0, 59, &seconds))
 		return false;
 	*time_us = ((hours * 60 + minutes) * 60 + seconds) * USECS_PER_SEC;
-	if (!take(rest, '.'))
+	if (!take_char(rest, '.'))
 		return true;
 	while (rest->position < rest->end && is_digit(*rest->position) && unit_us > 1)
 	{
@@ -152,13 +152,13 @@ take_time(Text *rest, int64 *time_us)
 static bool
 take_zone(Text *rest, int64 *offset_us)
 {
-	bool		is_negative = take(rest, '-');
+	bool		is_negative = take_char(rest, '-');
 	int			hours;
 	int			minutes = 0;
 
-	if ((!is_negative && !take(rest, '+')) ||
+	if ((!is_negative && !take_char(rest, '+')) ||
 		!take_number(rest, 2, 0, MAX_ZONE_HOURS, &hours) ||
-		(take(rest, ':') && !take_number(rest, 2, 0, 59, &minutes)))
+		(take_char(rest, ':') && !take_number(rest, 2, 0, 59, &minutes)))
 		return false;
 	*offset_us = (hours * 60 + minutes) * 60 * USECS_PER_SEC;
 	if (is_negative)
@@ -172,7 +172,7 @@ take_timestamp(Text *rest, Timestamp *timestamp)
 	int			day_number;
 	int64		time_us;
 
-	if (!take_date(rest, &day_number) || !take(rest, ' ') || !take_time(rest, &time_us))
+	if (!take_date(rest, &day_number) || !take_char(rest, ' ') || !take_time(rest, &time_us))
 		return false;
 	*timestamp = day_number * USECS_PER_DAY + time_us;
 	return true;

@@ -53,29 +53,33 @@ typedef struct OrderedRelation
 	int64		ended_at;		/* when left became 0 */
 } OrderedRelation;
 
-static OrderedRelation relations[MAX_RELATIONS];
+typedef struct Ordered
+{
+	OrderedRelation relations[MAX_RELATIONS];
+	int64		all_left;		/* the sum of all left, so that the usual case
+								 * is one comparison */
+} Ordered;
 
-/* The sum of all left, so that the usual case is one comparison. */
-static int64 all_left = 0;
+static Ordered ordered;
 
 static OrderedRelation *
-find(LogicalRepRelId remote_relid)
+find_relation(LogicalRepRelId remote_relid)
 {
 	for (int i = 0; i < MAX_RELATIONS; i++)
-		if (relations[i].remote_relid == remote_relid)
-			return &relations[i];
+		if (ordered.relations[i].remote_relid == remote_relid)
+			return &ordered.relations[i];
 	return NULL;
 }
 
 static OrderedRelation *
-replace(LogicalRepRelId remote_relid)
+replace_relation(LogicalRepRelId remote_relid)
 {
-	OrderedRelation *fewest = &relations[0];
+	OrderedRelation *fewest = &ordered.relations[0];
 
 	for (int i = 1; i < MAX_RELATIONS; i++)
-		if (relations[i].left < fewest->left)
-			fewest = &relations[i];
-	all_left -= fewest->left;
+		if (ordered.relations[i].left < fewest->left)
+			fewest = &ordered.relations[i];
+	ordered.all_left -= fewest->left;
 	fewest->remote_relid = remote_relid;
 	fewest->length = 0;
 	fewest->left = 0;
@@ -85,14 +89,14 @@ replace(LogicalRepRelId remote_relid)
 void
 papply_in_order_note_violation(LogicalRepRelId remote_relid)
 {
-	OrderedRelation *rel = find(remote_relid);
+	OrderedRelation *rel = find_relation(remote_relid);
 
 	if (rel == NULL)
-		rel = replace(remote_relid);
+		rel = replace_relation(remote_relid);
 	if (rel->left == 0 && papply_clock_has_passed(rel->ended_at, papply_clock_now(), FORGET_MS))
 		rel->length = 0;
 	rel->length = Min(MAX_CHANGES, Max(MIN_CHANGES, 2 * rel->length));
-	all_left += rel->length - rel->left;
+	ordered.all_left += rel->length - rel->left;
 	rel->left = rel->length;
 }
 
@@ -101,12 +105,12 @@ papply_in_order_must_wait(LogicalRepRelId remote_relid)
 {
 	OrderedRelation *rel;
 
-	if (all_left == 0)
+	if (ordered.all_left == 0)
 		return false;
-	rel = find(remote_relid);
+	rel = find_relation(remote_relid);
 	if (rel == NULL || rel->left == 0)
 		return false;
-	all_left--;
+	ordered.all_left--;
 	if (--rel->left == 0)
 		rel->ended_at = papply_clock_now();
 	return true;

@@ -61,7 +61,7 @@ first_not_less(Relation index, BTScanInsert key, Page page)
 }
 
 static IndexTuple
-item(Page page, OffsetNumber offset)
+item_at(Page page, OffsetNumber offset)
 {
 	return (IndexTuple) PageGetItem(page, PageGetItemId(page, offset));
 }
@@ -79,7 +79,7 @@ child_for(Relation index, BTScanInsert key, Page page)
 	if (P_IGNORE(BTPageGetOpaque(page)) || first > PageGetMaxOffsetNumber(page))
 		return InvalidBlockNumber;
 	offset = first_not_less(index, key, page);
-	return BTreeTupleGetDownLink(item(page, Max(first, OffsetNumberPrev(offset))));
+	return BTreeTupleGetDownLink(item_at(page, Max(first, OffsetNumberPrev(offset))));
 }
 
 BlockNumber
@@ -119,7 +119,7 @@ papply_index_row(Relation index, BlockNumber leaf, BTScanInsert key, ItemPointer
 		found = offset <= PageGetMaxOffsetNumber(page) &&
 			_bt_compare(index, key, page, offset) == 0;
 		if (found)
-			*row = *BTreeTupleGetHeapTID(item(page, offset));
+			*row = *BTreeTupleGetHeapTID(item_at(page, offset));
 	}
 	_bt_relbuf(index, buffer);
 	return found;

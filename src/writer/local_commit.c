@@ -83,9 +83,15 @@ typedef struct PendingCommit
 } PendingCommit;
 
 static PendingCommit pending;
-static PapplyOriginId origin = PAPPLY_NO_ORIGIN;
 
-static void (*check_turn) (void) = NULL;
+/* Arguments of papply_local_init(). */
+typedef struct Session
+{
+	PapplyOriginId origin;
+	void		(*check_turn) (void);
+} Session;
+
+static Session session = {.origin = PAPPLY_NO_ORIGIN};
 
 static void
 wait_for_turn(uint64 first)
@@ -97,7 +103,7 @@ wait_for_turn(uint64 first)
 		papply_session_sequences_check_end();
 		papply_session_locks_check_end();
 	}
-	check_turn();
+	session.check_turn();
 }
 
 /*
@@ -197,10 +203,10 @@ forget_origin_at_exit(int code, Datum arg)
 }
 
 void
-papply_local_init(PapplyOriginId origin_id, int receiver_pid, void (*check) (void))
+papply_local_init(PapplyOriginId origin, int receiver_pid, void (*check_turn) (void))
 {
-	origin = origin_id;
-	check_turn = check;
+	session.origin = origin;
+	session.check_turn = check_turn;
 	papply_compat_origin_share(origin, receiver_pid);
 	PAPPLY_SESSION_ORIGIN = PAPPLY_NO_ORIGIN;
 	RegisterXactCallback(transaction_callback, NULL);
@@ -215,7 +221,7 @@ papply_local_begin(void)
 	SetCurrentStatementStartTimestamp();
 	StartTransactionCommand();
 	PushActiveSnapshot(GetTransactionSnapshot());
-	PAPPLY_SESSION_ORIGIN = origin;
+	PAPPLY_SESSION_ORIGIN = session.origin;
 }
 
 void

@@ -49,10 +49,10 @@
 #include "access/xact.h"
 #include "miscadmin.h"
 
-#include "commit_order.h"
 #include "insert_run.h"
 #include "message.h"
 #include "postpone.h"
+#include "queue.h"
 #include "reorder.h"
 #include "target.h"
 
@@ -68,43 +68,30 @@ typedef struct Postponed
 	bool		is_passed;		/* by a later change of the same table */
 } Postponed;
 
-typedef struct PostponedChanges
-{
-	Postponed	items[MAX_POSTPONED];
-	int			count;
-	uint64		awaited;		/* the greatest dependency of these that is
-								 * older than the range */
-} PostponedChanges;
+static Postponed postponed[MAX_POSTPONED];
 
-static PostponedChanges postponed;
-
-/* Arguments of papply_postpone_begin_range(). */
+/* The range of transactions that is being applied. */
 typedef struct Range
 {
 	uint64		first;
 	void		(*apply_change) (PapplyEntry *entry, uint64 seqno);
+	int			count;			/* of postponed changes */
+	uint64		awaited;		/* the greatest dependency of these that is
+								 * older than the range */
+	Postponed  *applied;		/* the one that is being applied; NULL: none */
+	CommandId	applied_since;	/* command ID of the first one */
 } Range;
 
 static Range range;
-
-/* The postponed changes that are being applied. */
-typedef struct Applied
-{
-	Postponed  *change;			/* the current one; NULL: none */
-	CommandId	since;			/* command ID of the first one */
-} Applied;
-
-static Applied applied;
 
 void
 papply_postpone_begin_range(uint64 first, void (*apply) (PapplyEntry *entry, uint64 seqno))
 {
 	papply_reorder_begin_range();
+	memset(&range, 0, sizeof(range));
 	range.first = first;
 	range.apply_change = apply;
-	postponed.count = 0;
-	postponed.awaited = PAPPLY_NO_SEQNO;
-	applied.change = NULL;
+	range.awaited = PAPPLY_NO_SEQNO;
 }
 
 static LogicalRepRelId
@@ -117,9 +104,9 @@ remote_relid_of(PapplyEntry *entry)
 static bool
 follows_postponed(PapplyEntry *entry, uint64 seqno, const PapplyTarget *table)
 {
-	for (int i = 0; i < postponed.count; i++)
-		if (postponed.items[i].local_relid == table->local_relid &&
-			(postponed.items[i].seqno == seqno || postponed.items[i].seqno <= entry->dependency))
+	for (int i = 0; i < range.count; i++)
+		if (postponed[i].local_relid == table->local_relid &&
+			(postponed[i].seqno == seqno || postponed[i].seqno <= entry->dependency))
 			return true;
 	return false;
 }
@@ -134,8 +121,8 @@ must_wait(PapplyEntry *entry)
 static void
 pass_postponed(const PapplyTarget *table)
 {
-	for (int i = 0; i < postponed.count; i++)
-		postponed.items[i].is_passed |= postponed.items[i].local_relid == table->local_relid;
+	for (int i = 0; i < range.count; i++)
+		postponed[i].is_passed |= postponed[i].local_relid == table->local_relid;
 }
 
 /*
@@ -146,7 +133,7 @@ static bool
 may_be_postponed(PapplyEntry *entry, uint64 seqno, const PapplyTarget *table)
 {
 	return !table->is_partitioned && !table->is_partition &&
-		postponed.count < MAX_POSTPONED &&
+		range.count < MAX_POSTPONED &&
 		papply_queue_is_complete(papply_queue_transaction(seqno)) &&
 		PapplyEntryData(entry)[0] != LOGICAL_REP_MSG_INSERT &&
 		papply_reorder_is_allowed();
@@ -159,9 +146,9 @@ next_command_id(void)
 }
 
 static void
-postpone(PapplyEntry *entry, uint64 seqno, const PapplyTarget *table)
+postpone_entry(PapplyEntry *entry, uint64 seqno, const PapplyTarget *table)
 {
-	Postponed  *change = &postponed.items[postponed.count++];
+	Postponed  *change = &postponed[range.count++];
 
 	/* rows of the same table that are put off precede the change */
 	papply_insert_run_begin_change(PapplyEntryData(entry)[0], remote_relid_of(entry),
@@ -172,7 +159,7 @@ postpone(PapplyEntry *entry, uint64 seqno, const PapplyTarget *table)
 	change->command_id = next_command_id();
 	change->is_passed = false;
 	if (entry->dependency < range.first)
-		postponed.awaited = Max(postponed.awaited, entry->dependency);
+		range.awaited = Max(range.awaited, entry->dependency);
 }
 
 bool
@@ -180,7 +167,7 @@ papply_postpone_change(PapplyEntry *entry, uint64 seqno)
 {
 	const PapplyTarget *table;
 
-	if (postponed.count == 0 && !must_wait(entry))
+	if (range.count == 0 && !must_wait(entry))
 		return false;
 	table = papply_target_plain(remote_relid_of(entry), entry->relation_version);
 	if (table == NULL)
@@ -188,7 +175,7 @@ papply_postpone_change(PapplyEntry *entry, uint64 seqno)
 		papply_postpone_apply_all();
 		return false;
 	}
-	if (papply_pool_committed() >= postponed.awaited)
+	if (papply_pool_committed() >= range.awaited)
 		papply_postpone_apply_all();
 	if (!must_wait(entry) && !follows_postponed(entry, seqno, table))
 	{
@@ -197,7 +184,7 @@ papply_postpone_change(PapplyEntry *entry, uint64 seqno)
 	}
 	if (may_be_postponed(entry, seqno, table))
 	{
-		postpone(entry, seqno, table);
+		postpone_entry(entry, seqno, table);
 		return true;
 	}
 	papply_postpone_apply_all();
@@ -207,19 +194,19 @@ papply_postpone_change(PapplyEntry *entry, uint64 seqno)
 void
 papply_postpone_apply_all(void)
 {
-	if (postponed.count == 0 || applied.change != NULL)
+	if (range.count == 0 || range.applied != NULL)
 		return;
 	papply_insert_run_flush();
-	applied.since = next_command_id();
-	for (int i = 0; i < postponed.count; i++)
+	range.applied_since = next_command_id();
+	for (int i = 0; i < range.count; i++)
 	{
 		CHECK_FOR_INTERRUPTS();
-		applied.change = &postponed.items[i];
-		range.apply_change(applied.change->entry, applied.change->seqno);
+		range.applied = &postponed[i];
+		range.apply_change(range.applied->entry, range.applied->seqno);
 	}
-	applied.change = NULL;
-	postponed.count = 0;
-	postponed.awaited = PAPPLY_NO_SEQNO;
+	range.applied = NULL;
+	range.count = 0;
+	range.awaited = PAPPLY_NO_SEQNO;
 }
 
 /*
@@ -241,19 +228,19 @@ papply_postpone_check_row(TupleTableSlot *slot)
 	Datum		xmin;
 	CommandId	cmin;
 
-	if (applied.change == NULL)
+	if (range.applied == NULL)
 		return;
 	xmin = slot_getsysattr(slot, MinTransactionIdAttributeNumber, &isnull);
 	if (!TransactionIdIsCurrentTransactionId(DatumGetTransactionId(xmin)))
 		return;
 	cmin = DatumGetCommandId(slot_getsysattr(slot, MinCommandIdAttributeNumber, &isnull));
-	if (cmin >= applied.change->command_id && cmin < applied.since)
+	if (cmin >= range.applied->command_id && cmin < range.applied_since)
 		refuse_order();
 }
 
 void
 papply_postpone_check_missing(void)
 {
-	if (applied.change != NULL && applied.change->is_passed)
+	if (range.applied != NULL && range.applied->is_passed)
 		refuse_order();
 }

@@ -17,17 +17,23 @@
 #include "decoding.h"
 #include "reorder.h"
 
-static bool is_asked = false;
-static bool is_allowed = false;
+/* The answer for the range that is being applied. */
+typedef struct Answer
+{
+	bool		is_known;
+	bool		is_allowed;
+} Answer;
+
+static Answer answer;
 
 void
 papply_reorder_begin_range(void)
 {
-	is_asked = false;
+	answer.is_known = false;
 }
 
 static bool
-ask(void)
+ask_decoding(void)
 {
 	if (papply_decoding_is_impossible())
 		return true;
@@ -40,10 +46,10 @@ ask(void)
 bool
 papply_reorder_is_allowed(void)
 {
-	if (!is_asked)
-		is_allowed = ask();
-	is_asked = true;
-	return is_allowed;
+	if (!answer.is_known)
+		answer.is_allowed = ask_decoding();
+	answer.is_known = true;
+	return answer.is_allowed;
 }
 
 void

@@ -97,17 +97,17 @@ typedef struct Process
 	MemoryContext message_context;
 	bool		has_origin;		/* the origin of the replay exists */
 	bool		has_origin_session; /* and its session is that of this process */
+	volatile sig_atomic_t is_terminated;	/* SIGTERM has arrived */
 } Process;
 
 static PapplyReplay *replay = NULL;
 static Remote remote;
 static Process process;
-static volatile sig_atomic_t is_terminated = false;
 
 /*** messages ***/
 
 static void
-begin(char *message, int length)
+note_begin(char *message, int length)
 {
 	PapplyBegin begin_message;
 
@@ -117,7 +117,7 @@ begin(char *message, int length)
 }
 
 static void
-end(char *message, int length)
+note_end(char *message, int length)
 {
 	PapplyCommit commit;
 
@@ -187,7 +187,7 @@ apply_message(char *message, int length)
 	{
 		case LOGICAL_REP_MSG_BEGIN:
 		case LOGICAL_REP_MSG_BEGIN_PREPARE:
-			begin(message, length);
+			note_begin(message, length);
 			break;
 		case LOGICAL_REP_MSG_RELATION:
 			add_definition(message, length);
@@ -202,7 +202,7 @@ apply_message(char *message, int length)
 			break;
 		case LOGICAL_REP_MSG_COMMIT:
 		case LOGICAL_REP_MSG_PREPARE:
-			end(message, length);
+			note_end(message, length);
 			break;
 		default:
 			break;
@@ -259,7 +259,7 @@ refuse_missing(void)
 static void
 check_terminated(void)
 {
-	if (is_terminated)
+	if (process.is_terminated)
 		ereport(ERROR,
 				(errcode(ERRCODE_QUERY_CANCELED),
 				 errmsg("canceling statement due to user request")));
@@ -368,7 +368,7 @@ handle_terminate(SIGNAL_ARGS)
 {
 	int			save_errno = errno;
 
-	is_terminated = true;
+	process.is_terminated = true;
 	papply_pool_cancel();
 	errno = save_errno;
 }
@@ -424,7 +424,7 @@ lock_subscription(void)
 }
 
 static void
-start(void)
+start_process(void)
 {
 	papply_pool_create_private(replay->dbid, replay->subid, replay->userid);
 	papply_session_connect();
@@ -437,7 +437,7 @@ start(void)
 }
 
 static bool
-attach(dsm_handle handle)
+attach_segment(dsm_handle handle)
 {
 	dsm_segment *segment = dsm_attach(handle);
 
@@ -454,12 +454,12 @@ papply_replay_main(Datum main_arg)
 	pqsignal(SIGHUP, SignalHandlerForConfigReload);
 	pqsignal(SIGTERM, handle_terminate);
 	BackgroundWorkerUnblockSignals();
-	if (!attach(DatumGetUInt32(main_arg)))
+	if (!attach_segment(DatumGetUInt32(main_arg)))
 		proc_exit(0);			/* the session has ended */
 	before_shmem_exit(unlock_at_exit, (Datum) 0);
 	PG_TRY();
 	{
-		start();
+		start_process();
 		apply_transaction();
 	}
 	PG_CATCH();

@@ -44,7 +44,6 @@
 #include "column_values.h"
 #include "insert_run.h"
 #include "lookup_index.h"
-#include "pool.h"
 #include "relation_registry.h"
 #include "replication_role.h"
 #include "result_rel.h"
@@ -123,7 +122,7 @@ prepare_lookup(PapplyTarget *target, LogicalRepRelMapEntry *entry)
  * so classify it again the next time.
  */
 static void
-refuse(PapplyTarget *target)
+refuse_target(PapplyTarget *target)
 {
 	const char *phrase = papply_table_class_phrase(target->reason.cause);
 
@@ -153,7 +152,7 @@ static void
 check_class(PapplyTarget *target, bool is_alone)
 {
 	if (target->table_class == PAPPLY_TABLE_NATIVE || (must_be_alone(target) && !is_alone))
-		refuse(target);
+		refuse_target(target);
 	if (must_be_alone(target))
 		papply_retreat_wait_until_alone();
 }
@@ -186,7 +185,7 @@ end_preparing(PapplyTarget *target, const AttrMap *attnums)
 }
 
 static void
-prepare(PapplyTarget *target)
+prepare_target(PapplyTarget *target)
 {
 	LogicalRepRelMapEntry *entry = target->entry;
 	MemoryContext old_context;
@@ -232,7 +231,7 @@ prepare_partition(PapplyTarget *target, PapplyTarget *root)
 											 * too */
 	}
 	if (target->table_class != PAPPLY_TABLE_PARALLEL)
-		refuse(target);
+		refuse_target(target);
 	papply_insert_run_prepare(target);
 	entry = papply_routing_prepare_partition(target, root);
 	old_context = MemoryContextSwitchTo(target->context);
@@ -344,7 +343,7 @@ open_target(PapplyTarget *target)
 	papply_compat_begin_as_table_owner(target->rel, &user_context);
 	if (target->state != PAPPLY_TARGET_READY || target->local_relid != target->entry->localreloid ||
 		target->userid != GetUserId())
-		prepare(target);
+		prepare_target(target);
 	papply_compat_end_as_table_owner(&user_context);
 	old_context = MemoryContextSwitchTo(TopTransactionContext);
 	target->estate = CreateExecutorState();

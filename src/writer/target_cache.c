@@ -20,7 +20,6 @@
 #include "utils/memutils.h"
 #include "utils/syscache.h"
 
-#include "pool.h"
 #include "target.h"
 #include "target_cache.h"
 
@@ -216,7 +215,7 @@ papply_target_cache_use(PapplyTarget *target)
 
 /* Forget what is kept of a target, which must not be open. */
 static void
-forget(PapplyTarget *target)
+forget_target(PapplyTarget *target)
 {
 	if (target->context != NULL)
 		MemoryContextDelete(target->context);
@@ -228,7 +227,7 @@ forget(PapplyTarget *target)
 static void
 drop_partition(PapplyTarget *target)
 {
-	forget(target);
+	forget_target(target);
 	hash_search(cache.targets, &target->key, HASH_REMOVE, NULL);
 	cache.npartitions--;
 }
@@ -295,6 +294,6 @@ papply_target_cache_forget_partitions(PapplyTarget *root)
 		if (is_partition)
 			drop_partition(target);
 		else
-			forget(target);
+			forget_target(target);
 	}
 }

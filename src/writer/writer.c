@@ -122,7 +122,7 @@ typedef enum AttemptResult
 	ATTEMPT_OLDER_WINS,			/* rolled back so that others can continue */
 	ATTEMPT_DEADLOCK,
 	ATTEMPT_VIOLATION,			/* of a unique or exclusion constraint */
-	ATTEMPT_REFUSED,			/* see refuse() */
+	ATTEMPT_REFUSED,			/* see refuse_transaction() */
 	ATTEMPT_FAILED				/* for another reason */
 } AttemptResult;
 
@@ -135,7 +135,7 @@ typedef struct Process
 	bool		has_unreported_stats;
 
 	/* for detach_at_exit() */
-	bool		is_started;		/* start() is done */
+	bool		is_started;		/* start_writer() is done */
 	bool		may_leave;		/* it exits normally */
 } Process;
 
@@ -207,7 +207,7 @@ describe_range(void *arg)
 /*** applying ***/
 
 static void
-refuse(void)
+refuse_transaction(void)
 {
 	ereport(ERROR,
 			(errcode(ERRCODE_REFUSED),
@@ -218,7 +218,7 @@ static void
 check_subscription(void)
 {
 	if (!papply_session_suits_writers())
-		refuse();
+		refuse_transaction();
 }
 
 static void
@@ -227,7 +227,7 @@ check_current(void)
 	AcceptInvalidationMessages();
 	if (!papply_session_is_current() || !papply_target_range_is_current() ||
 		!papply_rights_are_current())
-		refuse();
+		refuse_transaction();
 }
 
 /*
@@ -824,7 +824,7 @@ writer_loop(void)
 
 /* Do what may wait or fail, after the exit callback has been registered. */
 static void
-start(void)
+start_writer(void)
 {
 	papply_queue_attach();
 	papply_registry_attach();
@@ -863,7 +863,7 @@ papply_writer_main(Datum main_arg)
 	error_context_stack = &error_context;
 	PG_TRY();
 	{
-		start();
+		start_writer();
 		process.is_started = true;
 		papply_awake_begin();
 		papply_activity_show(NULL);
