@@ -169,17 +169,22 @@ is( $subscriber->sql(
 	cmp_ok($runs, '<', 300, 'runs go over transactions of a batch');
 }
 
-# A run goes on over changes of other tables, which may have runs too.
+# A run goes on over changes of other tables, which may have runs too, once the writer
+# has met them.
 {
 	my $tries = tries();
 	$publisher->sql(
-		q(INSERT INTO other SELECT i, 0 FROM generate_series(1001, 1050) i;
+		q(BEGIN;
+		INSERT INTO other SELECT i, 0 FROM generate_series(1001, 1050) i;
+		INSERT INTO plain VALUES (2500, 0, 'met');
+		INSERT INTO narrow VALUES (8);
 		DO $$ BEGIN FOR i IN 1001 .. 1050 LOOP
-			INSERT INTO plain VALUES (i + 1500, 0, 'mixed');
 			UPDATE other SET v = i WHERE id = i;
+			INSERT INTO plain VALUES (i + 1500, 0, 'mixed');
 			INSERT INTO narrow VALUES (9);
 			DELETE FROM other WHERE id = i AND i % 2 = 0;
-		END LOOP; END $$;)
+		END LOOP; END $$;
+		COMMIT;)
 	);
 	both_equal('after runs of two tables', 'plain', 'narrow', 'other');
 	is(runs('plain', "note = 'mixed'"), '50 rows in 1', 'rows of one table');
