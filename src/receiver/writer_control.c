@@ -349,7 +349,7 @@ papply_writers_adapt(bool is_behind, const char *subname)
 			shortage.lacked_at = now;
 		(void) papply_writers_check(subname);
 	}
-	return patience_ms;
+	return SHORT_MS;
 }
 
 static bool
