@@ -1,6 +1,6 @@
 /*-------------------------------------------------------------------------
  * selftest_awake.c
- *	  Test the limit of writers that are awake, for sql/selftest.sql.
+ *	  Test how many writers are awake, and how many exit, for sql/selftest.sql.
  *
  * Runs in a user's backend, and only in libraries made with SELFTEST=1.
  *
@@ -20,6 +20,7 @@
 #include "early.h"
 #include "queue.h"
 #include "selftest.h"
+#include "slots.h"
 
 PG_FUNCTION_INFO_V1(papply_selftest_awake);
 
@@ -209,6 +210,44 @@ check_short(void)
 }
 
 static void
+set_running(PapplyPool *pool, int writers)
+{
+	for (int i = 0; i < PAPPLY_MAX_WRITERS; i++)
+		pool->writers[i].state = i < writers ? PAPPLY_WRITER_IDLE : PAPPLY_WRITER_NONE;
+}
+
+/* Writers exit in the pools that have most of them, and not more than necessary. */
+static void
+check_surplus(void)
+{
+	int			n = 0;
+	PapplySlot *slot;
+	PapplyPool *other;
+
+	while ((slot = papply_slots_get(n)) == papply_slot || (slot != NULL && slot->pool.in_use))
+		n++;
+	EXPECT(slot != NULL);
+	other = &slot->pool;
+	other->in_use = true;
+	set_running(papply_pool, 4);
+	set_running(other, 2);
+	EXPECT(papply_pool_surplus(6) == 0 && papply_pool_surplus(5) == 1);
+	EXPECT(papply_pool_surplus(4) == 2);
+
+	/* one of two pools with the same number keeps one more */
+	EXPECT(papply_pool_surplus(3) == (papply_pool < other ? 2 : 3));
+	EXPECT(papply_pool_surplus(1) == (papply_pool < other ? 3 : 4));
+	EXPECT(papply_pool_surplus(0) == 4 && papply_pool_surplus(-1) == 4);
+
+	/* one that has fewer keeps them */
+	set_running(other, 5);
+	EXPECT(papply_pool_surplus(8) == 0);
+	set_running(papply_pool, 0);
+	set_running(other, 0);
+	other->in_use = false;
+}
+
+static void
 drive_awake(void *model)
 {
 	check_wake();
@@ -217,6 +256,7 @@ drive_awake(void *model)
 	check_end();
 	check_stall();
 	check_short();
+	check_surplus();
 }
 
 /* selftest_awake(): how many writers are woken, and when more. */
