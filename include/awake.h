@@ -79,14 +79,13 @@ extern void papply_awake_reset(void);
 /*
  * Adjust the limit.  is_behind says that the transaction received last is old.
  * Returns the milliseconds after which this must be called again at the
- * latest, because there is more to apply than the awake writers have claimed;
- * or -1.
+ * latest, because work waits for the limit to be raised; or -1.
  */
 extern long papply_awake_adjust(bool is_behind);
 
 /*
- * Could one more of the configured writers help?  There is a backlog, all
- * writers are awake, and their number is below the limit.
+ * Could one more writer help?  There is a backlog, all writers are awake, and
+ * their number is below the limit.
  */
 extern bool papply_awake_is_short(void);
 

@@ -184,7 +184,6 @@ typedef struct PapplyPool
 	uint32		registry_last_version;
 
 	/* atomic, because receiver and writers hand over work without a lock */
-	pg_atomic_uint32 configured_writers;	/* maximum number of writers */
 	pg_atomic_uint64 wanted_writers;	/* writers beyond this number exit */
 	pg_atomic_uint64 exited_writer; /* number of a writer in
 									 * PAPPLY_WRITER_EXITED */
@@ -288,10 +287,10 @@ extern bool papply_pool_has_room(int max_writers);
 extern bool papply_pool_claim_writer(int writer, int max_writers);
 
 /*
- * Are there more than max_writers in all pools, and is this the pool that has
- * most of them?  A pool with one writer has none to spare.
+ * Return how many writers of this pool must exit so that there are max_writers
+ * in all pools.  The pools that have most of them give up theirs.
  */
-extern bool papply_pool_has_surplus(int max_writers);
+extern int	papply_pool_surplus(int max_writers);
 
 /* Return the bgw_main_arg by which a writer finds its pool. */
 extern Datum papply_pool_writer_argument(int writer);

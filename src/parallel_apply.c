@@ -21,7 +21,6 @@
 #include "subscription_options.h"
 #include "table_options.h"
 #include "table_statistics.h"
-#include "worker_slots.h"
 
 PAPPLY_COMPAT_MODULE_MAGIC;
 
@@ -37,7 +36,6 @@ request_shmem(void)
 		previous_shmem_request();
 	papply_slots_request_shmem();
 	papply_table_statistics_request_shmem();
-	papply_worker_slots_request_shmem();
 }
 
 static void
@@ -47,7 +45,6 @@ startup_shmem(void)
 		previous_shmem_startup();
 	papply_slots_init_shmem();
 	papply_table_statistics_init_shmem();
-	papply_worker_slots_init_shmem();
 	papply_saved_init();
 }
 
@@ -81,7 +78,6 @@ _PG_init(void)
 	papply_subscription_options_init();
 	papply_drop_extension_init();
 	papply_seam_install();
-	papply_worker_slots_init();
 	papply_gather_init();
 	papply_read_on_init();
 	papply_guc_gather_changed = gather_changed;

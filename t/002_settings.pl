@@ -161,8 +161,9 @@ like(slurp_file($subscriber->logfile, $log_offset),
 	missing_writers(0), 'and the log shows why there are none');
 
 # The launcher, the apply worker with its writers, and then another worker of the
-# server, in the same database or in another one
-restart_with(6);
+# server, in the same database or in another one, which finds one slot free for two
+configure('parallel_apply.reserved_worker_processes' => 1);
+restart_with(7);
 $subscriber->wait_for_pool('tap', 4);
 $pair->exec_both('CREATE TABLE third (id int PRIMARY KEY)');
 $publisher->sql('INSERT INTO third VALUES (1)');
@@ -181,15 +182,18 @@ $subscriber->wait_for_log(
 
 # The last writer
 $subscriber->sql('ALTER SUBSCRIPTION third DISABLE');
-restart_with(3);
+restart_with(4);
 $subscriber->wait_for_pool('tap', 1);
 $subscriber->sql('ALTER SUBSCRIPTION third ENABLE');
+$subscriber->wait_for_pool('tap', 0);
 $publisher->sql('INSERT INTO third VALUES (2)');
 $publisher->wait_applied('third');
 $pair->rows_equal('third', 'also if it is that of the last writer');
 $pair->under_load(sub { $subscriber->wait_for_progress });
 $pair->accounts_are_equal('with no writer after that');
 $subscriber->sql('DROP SUBSCRIPTION third');
+$subscriber->wait_for_pool('tap', 1);
+pass('which comes back when there is a slot again');
 
 restart_with(32);
 $subscriber->wait_for_pool('tap', 4);

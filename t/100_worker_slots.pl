@@ -1,9 +1,12 @@
 # Promise: with the default settings of the server and of the extension, two
 # subscriptions leave worker slots free.  The busy one gets writers, idle writers exit,
-# parallel queries find workers, and a third subscription starts at once.
+# parallel queries find workers, and a third subscription starts at once.  If more
+# workers start at once than there are free slots, writers exit, the others get
+# slots at the server's next attempt, and the writers come back afterwards.
 #
 # A lock on a row of the first transaction causes the backlog: its writer waits for
-# the lock, and the other writers for their turn.
+# the lock, and the other writers for their turn.  None of them exits meanwhile, so
+# locks in all subscriptions are certain to leave no slot to other workers.
 use strict;
 use warnings;
 use FindBin;
@@ -14,10 +17,12 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 
 my ($pair, $publisher, $subscriber) = new_pair();
-$pair->exec_both("CREATE TABLE $_ (id int PRIMARY KEY, v int)")
-  for 'busy', 'quiet', 'third';
-$publisher->sql("INSERT INTO $_ SELECT i, 0 FROM generate_series(1, 20) AS i")
-  for 'busy', 'quiet', 'third';
+for my $table ('busy', 'quiet', 'third', 'fourth', 'fifth')
+{
+	$pair->exec_both("CREATE TABLE $table (id int PRIMARY KEY, v int)");
+	$publisher->sql(
+		"INSERT INTO $table SELECT i, 0 FROM generate_series(1, 20) AS i");
+}
 $subscriber->create_extension;
 
 # The other files need more worker slots and writers that stay.
@@ -76,8 +81,16 @@ queries_get_workers(2, 'a parallel query gets all workers that it wants');
 ### a busy subscription
 
 my $lock = $subscriber->hold('SELECT FROM busy WHERE id = 1 FOR UPDATE');
-$publisher->sql(join '',
-	map { "UPDATE busy SET v = 1 WHERE id = $_;\n" } 1 .. 20);
+
+sub make_backlog
+{
+	my ($table) = @_;
+	$publisher->sql(join '',
+		map { "UPDATE $table SET v = v + 1 WHERE id = $_;\n" } 1 .. 20);
+	return;
+}
+
+make_backlog('busy');
 $subscriber->wait_for_pool('busy', 2);
 pass('the busy subscription gets all writers that there is room for');
 $subscriber->wait_until(
@@ -97,7 +110,7 @@ $publisher->sql('UPDATE third SET v = 1');
 $publisher->wait_applied('third');
 $pair->rows_equal('third', 'and applied');
 $subscriber->wait_for_log(
-	qr/LOG:  a writer of subscription "busy" exits\n.*DETAIL:  .*"parallel_apply.reserved_worker_processes"/,
+	qr/LOG:  1 writer of subscription "busy" exits\n.*DETAIL:  .*"parallel_apply.reserved_worker_processes"/,
 	$third);
 pass('a writer exits to restore the reserve');
 queries_get_workers(1, 'a parallel query still gets a worker');
@@ -111,11 +124,60 @@ $lock->quit;
 $publisher->wait_applied('busy');
 $pair->rows_equal('busy');
 queries_get_workers(2, 'there are as many slots for queries as before');
-is( () =
-	  slurp_file($subscriber->logfile, $third) =~
-	  /a writer of subscription "busy" exits/g,
-	1,
-	'a single writer of the busy subscription has exited for that');
+$subscriber->sql('DROP SUBSCRIPTION third');
 
-finish($publisher, $subscriber);
+### more workers at once than there are slots for
+
+# By default the server has no more than four apply and synchronization workers,
+# and idle writers stay for longer than this test should take.
+$subscriber->append_conf('postgresql.conf', <<~'CONF');
+	max_logical_replication_workers = 8
+	parallel_apply.writer_idle_timeout = '100ms'
+	CONF
+$subscriber->restart;
+my @tables = ('busy', 'quiet');
+my @locks =
+  map { $subscriber->hold("SELECT FROM $_ WHERE id = 1 FOR UPDATE") } @tables;
+$subscriber->wait_for_pool($_) for @tables;
+make_backlog($_) for @tables;
+$subscriber->wait_until(
+	q(count(*) = 3 FROM parallel_apply.writers WHERE state LIKE 'waiting for %'),
+	'not all slots for writers are occupied');
+
+my @new = ('fourth', 'fifth');
+$offset = -s $subscriber->logfile;
+for my $name (@new)
+{
+	$publisher->sql("CREATE PUBLICATION $name FOR TABLE $name");
+	$subscriber->sql("CREATE SUBSCRIPTION $name CONNECTION '"
+		  . $publisher->connstr
+		  . " dbname=postgres' PUBLICATION $name");
+}
+$subscriber->wait_for_log(qr/out of background worker slots/, $offset);
+pass('a worker that copies a table finds no slot');
+$subscriber->wait_for_log(
+	qr/LOG:  \d writers? of subscription "(busy|quiet)" exits?/, $offset);
+$_->query_safe('COMMIT') for @locks;
+end_sessions(@locks);
+for my $name (@new)
+{
+	$subscriber->wait_for_subscription_sync($publisher, $name);
+	$pair->rows_equal($name, "$name gets that of a writer");
+}
+$publisher->wait_applied($_) for @tables;
+$pair->rows_equal($_) for @tables;
+is( $subscriber->sql(
+		'SELECT count(*) < 2 FROM parallel_apply.writers WHERE writer > 0'),
+	't',
+	'there are no more writers than the reserve allows');
+
+$subscriber->sql("DROP SUBSCRIPTION $_") for @new;
+$subscriber->wait_for_pool($_) for @tables;
+pass('the writers come back');
+make_backlog($_) for @tables;
+$publisher->wait_applied($_) for @tables;
+$pair->rows_equal($_) for @tables;
+
+finish($publisher, $subscriber,
+	qr/terminating .* due to administrator command/);
 done_testing();

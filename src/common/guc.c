@@ -96,7 +96,7 @@ define_writer_settings(void)
 
 	DefineCustomIntVariable(PAPPLY_NAME ".reserved_worker_processes",
 							"Sets the number of worker processes that writers leave to parallel queries and other workers.",
-							"They are a part of \"max_worker_processes\". Writers that are too many exit, except for one of each subscription.",
+							"They are a part of \"max_worker_processes\". Writers exit when other workers use them.",
 							&papply_reserved_worker_processes,
 							2, 0, 0x3FFFF,	/* as max_worker_processes */
 							PGC_SIGHUP, 0,

@@ -9,14 +9,14 @@
  * other than a processor.  Otherwise they take processor time from the
  * publisher's walsender and the receiver, and each batch becomes smaller.  So
  * there is a limit while the subscription is behind, and the writers beyond it
- * sleep although there is work.  The limit is raised if
- * - writers wait for storage: then all writers may be awake, or four times the
- *   number of processors if the waits are hidden by reading ahead;
- * - nothing has been committed for some milliseconds: then the awake writers
- *   probably wait for a lock, and others may use the time.
- *
- * While the subscription is not behind, all writers may be awake, because a
- * session may be waiting for a transaction to be applied.
+ * sleep although there is work.  It is the number of processors, and there is
+ * no limit if
+ * - writers wait for storage, or read ahead to hide that;
+ * - there was a stall a moment ago: nothing was committed for some milliseconds
+ *   although there was work.  Then the awake writers probably wait for locks,
+ *   and others may use the time;
+ * - the subscription is not behind: then a session may be waiting for a
+ *   transaction to be applied.
  *
  * Progress never depends on a sleeping writer.  Claims are made in commit
  * order, so the oldest transaction belongs to a writer that is awake.
@@ -42,27 +42,23 @@
 #include "queue.h"
 #include "test_hooks.h"
 
-/* Raise the limit after this time without a commit. */
+/* After this time with work and without a commit there is no limit. */
 #define STALL_MS 10
 
-/* Lower it again after commits have continued for this time. */
+/* There is a limit again after this time without a stall. */
 #define CALM_MS 100
 
 /* A backlog of this many transactions wakes a sleeping writer. */
 #define WAKE_BACKLOG 8
 
-/* Writers for each processor while they read ahead. */
-#define AHEAD_WRITERS 4
-
 /* State of the receiver. */
 typedef struct Observed
 {
 	int			processors;
-	int			extra;			/* writers beyond the limit for processors and
-								 * storage */
 	uint64		last_committed;
-	int64		committed_at;	/* or start of the observation; 0: none */
-	int64		stalled_at;		/* or time at which extra was last halved */
+	int64		waiting_since;	/* since when there is a backlog and nothing
+								 * is committed, or 0 */
+	int64		stalled_at;		/* when there was last a stall, or 0 */
 } Observed;
 
 static Observed observed;
@@ -228,23 +224,36 @@ papply_awake_wake_for_backlog(void)
 		(void) papply_awake_wake_one();
 }
 
-static int
-limit_of_machine(bool is_behind)
+static bool
+uses_slow_storage(void)
 {
-	if (!is_behind)
-		return PAPPLY_MAX_WRITERS;
-	if (papply_awake_reads_ahead())
-		return observed.processors * AHEAD_WRITERS;
-	if (pg_atomic_read_u64(&papply_pool->slow_writers) != 0)
-		return PAPPLY_MAX_WRITERS;
-	return observed.processors;
+	return papply_awake_reads_ahead() || pg_atomic_read_u64(&papply_pool->slow_writers) != 0;
+}
+
+/* Has there been a stall within the last CALM_MS? */
+static bool
+has_stalled(void)
+{
+	uint64		committed = papply_pool_committed();
+
+	if (committed != observed.last_committed || papply_queue_backlog() == 0)
+	{
+		observed.last_committed = committed;
+		observed.waiting_since = 0;
+	}
+	else
+	{
+		int64		now = papply_clock_now();
+
+		if (papply_clock_has_lasted(&observed.waiting_since, now, STALL_MS))
+			observed.stalled_at = now;
+	}
+	return papply_clock_is_within(observed.stalled_at, CALM_MS);
 }
 
 static void
-set_limit(bool is_behind)
+set_limit(int new_limit)
 {
-	int			new_limit = Min(PAPPLY_MAX_WRITERS, limit_of_machine(is_behind) + observed.extra);
-
 	if (new_limit == limit())
 		return;
 	pg_atomic_write_u32(&papply_pool->awake_limit, new_limit);
@@ -258,66 +267,23 @@ papply_awake_reset(void)
 	long		online = sysconf(_SC_NPROCESSORS_ONLN);
 
 	observed.processors = Max(2, Min(PAPPLY_MAX_WRITERS, online));
-	observed.extra = 0;
 	observed.last_committed = 0;
-	observed.committed_at = observed.stalled_at = 0;
-	set_limit(true);
-}
-
-/* Is there work to claim for writers that sleep or are not running? */
-static bool
-has_backlog(void)
-{
-	return papply_queue_backlog() > 0 &&
-		(pg_atomic_read_u64(&papply_pool->idle_writers) != 0 ||
-		 pg_atomic_read_u64(&papply_pool->wanted_writers) <
-		 pg_atomic_read_u32(&papply_pool->configured_writers));
+	observed.waiting_since = observed.stalled_at = 0;
+	set_limit(observed.processors);
 }
 
 bool
 papply_awake_is_short(void)
 {
-	return has_backlog() && pg_atomic_read_u64(&papply_pool->idle_writers) == 0 &&
-		count_awake() < limit();
-}
-
-/*
- * Adjust extra: double it if no commit was made for STALL_MS, and halve it
- * after CALM_MS with commits.
- */
-static void
-adjust_extra(bool has_stalled_if_none)
-{
-	uint64		committed = papply_pool_committed();
-	int64		now = papply_clock_now();
-
-	if (committed != observed.last_committed || observed.committed_at == 0)
-	{
-		if (committed != observed.last_committed &&
-			papply_clock_has_passed(observed.stalled_at, now, CALM_MS))
-		{
-			observed.extra /= 2;
-			observed.stalled_at = now;
-		}
-		observed.last_committed = committed;
-		observed.committed_at = now;
-	}
-	else if (has_stalled_if_none && papply_clock_has_passed(observed.committed_at, now, STALL_MS))
-	{
-		observed.extra = Max(1, Min(PAPPLY_MAX_WRITERS, 2 * observed.extra));
-		observed.committed_at = observed.stalled_at = now;
-	}
+	return papply_queue_backlog() > 0 && count_awake() < limit() &&
+		pg_atomic_read_u64(&papply_pool->idle_writers) == 0;
 }
 
 long
 papply_awake_adjust(bool is_behind)
 {
-	bool		is_held_back = has_backlog() && count_awake() >= limit();
+	bool		has_limit = !has_stalled() && is_behind && !uses_slow_storage();
 
-	if (is_held_back || observed.extra > 0)
-		adjust_extra(is_held_back);
-	else
-		observed.committed_at = 0;
-	set_limit(is_behind);
-	return is_held_back || papply_awake_is_short() ? STALL_MS : -1;
+	set_limit(has_limit ? observed.processors : PAPPLY_MAX_WRITERS);
+	return papply_queue_backlog() > 0 && count_awake() >= limit() ? STALL_MS : -1;
 }

@@ -85,8 +85,7 @@ typedef struct OurPool
 	PapplyOriginId origin;
 	int			wanted_writers; /* as last acted upon */
 	XLogRecPtr	replay_final_lsn;	/* see pool.h */
-	bool		lacks_slots;	/* it cannot start before writers of others
-								 * exit */
+	bool		lacks_slots;	/* there is no worker slot for a first writer */
 	int64		checked_at;		/* when its start was tried, or its writers
 								 * checked */
 	int64		origin_checked_at;
@@ -460,7 +459,8 @@ start_pool(void)
 	papply_session_locks_note();
 	papply_session_settings_note();
 	running = papply_writers_set(pool.wanted_writers, MySubscription->name);
-	if (running == 0)
+	pool.lacks_slots = running == 0;
+	if (pool.lacks_slots)
 	{
 		pool.start_reason = PAPPLY_REASON_NO_WRITERS;
 		drop_shared_memory();
@@ -594,9 +594,9 @@ adjust_pool(void)
 }
 
 /*
- * Writers are registered, but cannot start, for example because no connection
- * is left for them.  The native loop gets what they have not claimed, and the
- * pool stops for a while.
+ * There are no writers: they have exited to free their slots, or are registered
+ * and cannot start, for example because no connection is left for them.  The
+ * native loop gets what they have not claimed, and the pool stops for a while.
  */
 static void
 give_up_writers(void)
@@ -604,11 +604,12 @@ give_up_writers(void)
 	papply_queue_mark_unclaimed_native();
 	begin_to_close(PAPPLY_REASON_NO_WRITERS);
 	pool.has_failed = true;
+	pool.lacks_slots = papply_writers_wanted() == 0;
 	pool.start_reason = PAPPLY_REASON_NO_WRITERS;
 }
 
 /*
- * Check the writers.  A writer that must exit to free its slot may be applying
+ * Check the writers.  One that must exit to free its slot may be applying
  * a streamed transaction, so revoke that.  A closing pool starts no writers;
  * if there are none, the native loop gets what none can claim.
  */
@@ -621,7 +622,7 @@ check_writers(void)
 			papply_queue_mark_unclaimed_native();
 		return;
 	}
-	if (papply_writers_owe_slot())
+	if (papply_writers_surplus() > 0)
 		papply_spool_revoke_early();
 	if (papply_writers_check(MySubscription->name) == 0)
 		give_up_writers();
@@ -684,8 +685,7 @@ papply_lifecycle_watch(void)
 long
 papply_lifecycle_adapt(bool is_behind)
 {
-	return pool.is_closing ? papply_awake_adjust(is_behind) :
-		papply_writers_adapt(is_behind, MySubscription->name);
+	return pool.is_closing ? papply_awake_adjust(is_behind) : papply_writers_adapt(is_behind);
 }
 
 bool

@@ -14,10 +14,22 @@
  * and the writers come back when there is a backlog.  Those with low numbers
  * are woken first (awake.c), so the last ones are idle.
  *
- * Writers leave a reserve of worker slots to other workers of the server
- * (worker_slots.c).  If other workers use it, the last writer of the pool that
- * has most of them exits.  If the server finds no slot all the same, the last
- * writer of each pool exits to free one, and no writer starts for some time.
+ * Writers occupy worker slots, of which the server has max_worker_processes.
+ * If these are too few, there must be fewer writers.  Otherwise a subscription
+ * whose apply worker finds no slot is not applied at all, a table whose
+ * synchronization worker finds none is not copied, and a parallel query runs
+ * without workers.  So all writers together get what is left of
+ * max_worker_processes after the running workers of other kinds and a reserve
+ * (a setting).  Parallel queries use the reserve: their workers come and go too
+ * fast for writers to make room.  Other workers start from the reserve, and
+ * writers then exit to restore it, the last one of a pool as well.  A worker is
+ * counted once it is running.
+ *
+ * If more workers start at once than the reserve has slots, the others find no
+ * slot, and PostgreSQL tries again to start them some seconds later.  By then
+ * writers have exited for those that are running, because each receiver checks
+ * this once a second.  So all of them get a slot in the end, unless the reserve
+ * is 0 or parallel queries use all of it all the time.
  *
  * A writer that dies leaves PAPPLY_WRITER_EXITED in its slot.  Transactions
  * that it had claimed may be lost, so the receiver ends, and everything that
@@ -29,13 +41,13 @@
 #include "access/xlog.h"
 #include "miscadmin.h"
 #include "postmaster/bgworker.h"
+#include "storage/proc.h"
 #include "utils/memutils.h"
 
 #include "awake.h"
 #include "clock.h"
 #include "early.h"
 #include "queue.h"
-#include "worker_slots.h"
 #include "writer_control.h"
 
 /* How long to wait before trying again to start a writer that could not. */
@@ -58,22 +70,58 @@ typedef struct Watched
 
 static Watched watched[PAPPLY_MAX_WRITERS];
 
-/* Writers that are wanted and cannot be started. */
-typedef struct Shortage
+/* All writers of the pool. */
+typedef struct Control
 {
-	bool		has_warned;		/* since the number was set */
-	bool		is_degraded;	/* until all writers are running */
-	bool		are_missing;	/* is a writer missing that could not start,
-								 * or that was retired for the server? */
-	int64		short_since;	/* when more writers were first wanted, or 0 */
-	int64		lacked_at;		/* when writers were last missed for which
-								 * there was no slot, or 0 */
+	int			configured;		/* number of writers, at most */
+	bool		is_degraded;	/* reported, until all of them are running */
+	bool		are_missing;	/* could not all be started that were wanted? */
+	int64		short_since;	/* when more writers were first needed, or 0 */
+	int64		lacked_at;		/* when there was last no slot for those
+								 * needed, or 0 */
 	int64		retried_at;		/* when one was last started that could not */
-	uint64		seen_missed;	/* number of times that the server lacked a
-								 * slot, at the last check */
-} Shortage;
+} Control;
 
-static Shortage shortage;
+static Control control;
+
+/*** worker slots ***/
+
+/*
+ * Is it neither a writer, which pool.c counts from its registration on, nor the
+ * worker of a parallel query?
+ */
+static bool
+is_other_worker(const char *type)
+{
+	return strcmp(type, PAPPLY_WRITER_TYPE) != 0 && strcmp(type, "parallel worker") != 0;
+}
+
+/*
+ * Return how many slots all writers together may occupy.  It is negative if
+ * other workers use the reserve.
+ */
+static int
+slots_for_writers(void)
+{
+	int			others = 0;
+
+	for (uint32 i = 0; i < ProcGlobal->allProcCount; i++)
+	{
+		pid_t		pid = ProcGlobal->allProcs[i].pid;
+		const char *type = pid != 0 ? GetBackgroundWorkerTypeByPid(pid) : NULL;
+
+		others += type != NULL && is_other_worker(type) ? 1 : 0;
+	}
+	return max_worker_processes - papply_reserved_worker_processes - others;
+}
+
+static bool
+is_room_for_writer(void)
+{
+	return papply_pool_has_room(slots_for_writers());
+}
+
+/*** start ***/
 
 /* Has the process ended, or never begun? */
 static bool
@@ -122,18 +170,7 @@ start_writer(int writer)
 void
 papply_writers_set_degraded(void)
 {
-	shortage.is_degraded = true;
-}
-
-/*
- * Must slots be left to the server?  No writer, of any subscription, takes a
- * slot before the server has tried again.
- */
-static bool
-leaves_slots_to_server(void)
-{
-	return papply_clock_is_within(papply_worker_slots_missed_at(),
-								  Max(RETRY_INTERVAL_MS, 2 * wal_retrieve_retry_interval));
+	control.is_degraded = true;
 }
 
 /*
@@ -144,10 +181,10 @@ leaves_slots_to_server(void)
 static int
 fill_up(int wanted)
 {
-	bool		may_retry = papply_clock_is_due(&shortage.retried_at, papply_clock_now(),
+	bool		may_retry = papply_clock_is_due(&control.retried_at, papply_clock_now(),
 												RETRY_INTERVAL_MS);
-	bool		may_register = !leaves_slots_to_server();
-	int			max_writers = papply_worker_slots_for_writers();
+	bool		may_register = true;
+	int			max_writers = slots_for_writers();
 	int			running = 0;
 
 	for (int i = 0; i < wanted; i++)
@@ -166,29 +203,23 @@ fill_up(int wanted)
 	return running;
 }
 
-static int
-configured_writers(void)
-{
-	return pg_atomic_read_u32(&papply_pool->configured_writers);
-}
-
 /* Have all configured writers begun to work?  They may exit again later. */
 static bool
-is_complete(int wanted)
+is_complete(void)
 {
-	for (int i = 0; i < wanted; i++)
+	for (int i = 0; i < control.configured; i++)
 		if (papply_pool->writers[i].proc == NULL)
 			return false;
-	return wanted == configured_writers();
+	return true;
 }
 
-/* Report that writers are missing, once. */
+/* Report that writers are missing, once until all are running. */
 static void
 report_missing(int running, int wanted, const char *subname)
 {
-	if (running >= wanted || shortage.has_warned)
+	if (running >= wanted || control.is_degraded)
 		return;
-	shortage.has_warned = shortage.is_degraded = true;
+	control.is_degraded = true;
 	ereport(WARNING,
 			(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
 			 errmsg("could not start all writers of subscription \"%s\"", subname),
@@ -200,25 +231,27 @@ report_missing(int running, int wanted, const char *subname)
 
 /* Report that all writers are running again. */
 static void
-report_recovery(int wanted, const char *subname)
+report_recovery(const char *subname)
 {
-	if (!shortage.is_degraded || !is_complete(wanted))
+	if (!control.is_degraded || !is_complete())
 		return;
-	shortage.has_warned = shortage.is_degraded = false;
+	control.is_degraded = false;
 	ereport(LOG,
 			(errmsg("parallel apply of subscription \"%s\" has recovered", subname),
-			 errdetail("All %d writers are running.", wanted)));
+			 errdetail("All %d writers are running.", control.configured)));
 }
 
 bool
 papply_writers_may_start(int wanted, const char *subname)
 {
-	if (!leaves_slots_to_server() &&
-		papply_pool_has_room(papply_worker_slots_for_writers()))
-		return true;
-	report_missing(0, wanted, subname);
-	return false;
+	bool		is_room = is_room_for_writer();
+
+	if (!is_room)
+		report_missing(0, wanted, subname);
+	return is_room;
 }
+
+/*** target number ***/
 
 static void
 set_wanted(int wanted)
@@ -234,11 +267,8 @@ set_wanted(int wanted)
 int
 papply_writers_set(int wanted, const char *subname)
 {
-	pg_atomic_write_u32(&papply_pool->configured_writers, wanted);
+	control.configured = wanted;
 	set_wanted(wanted);
-	shortage.seen_missed = papply_worker_slots_missed();
-	shortage.has_warned = false;
-	shortage.lacked_at = 0;
 	return papply_writers_check(subname);
 }
 
@@ -289,99 +319,84 @@ papply_writers_running(void)
 	return running;
 }
 
-/* Has a worker of the server found no slot since the last check? */
-static bool
-has_missed(void)
+int
+papply_writers_surplus(void)
 {
-	return papply_worker_slots_missed() != shortage.seen_missed;
+	int			exiting = Max(0, papply_writers_running() - papply_writers_wanted());
+
+	return Max(0, papply_pool_surplus(slots_for_writers()) - exiting);
 }
 
-bool
-papply_writers_owe_slot(void)
-{
-	return has_missed() ||
-		(papply_writers_running() <= papply_writers_wanted() &&
-		 papply_pool_has_surplus(papply_worker_slots_for_writers()));
-}
-
-/* Retire the last writer, one per check, to free its slot for the server. */
+/* Retire the last writers if other workers use the reserve of slots. */
 static void
-give_slot_to_server(const char *subname)
+restore_reserve(const char *subname)
 {
-	bool		is_missed = has_missed();
-	int			running;
+	int			surplus = papply_writers_surplus();
 
-	if (!papply_writers_owe_slot())
-		return;
-	shortage.seen_missed = papply_worker_slots_missed();
-	running = papply_writers_running();
-	if (running == 0 || running > papply_writers_wanted())
+	if (surplus == 0)
 		return;
 	ereport(LOG,
-			(errmsg("a writer of subscription \"%s\" exits", subname),
-			 is_missed ?
-			 errdetail("An apply or synchronization worker has found no free worker slot.") :
+			(errmsg_plural("%d writer of subscription \"%s\" exits",
+						   "%d writers of subscription \"%s\" exit",
+						   surplus, surplus, subname),
 			 errdetail("Other workers use the slots that \"%s\" reserves.",
 					   PAPPLY_NAME ".reserved_worker_processes")));
-	set_wanted(running - 1);
+	set_wanted(Max(0, Min(papply_writers_running(), papply_writers_wanted()) - surplus));
+	control.lacked_at = papply_clock_now();
 }
 
 long
-papply_writers_adapt(bool is_behind, const char *subname)
+papply_writers_adapt(bool is_behind)
 {
 	long		patience_ms = papply_awake_adjust(is_behind);
-	uint32		configured = pg_atomic_read_u32(&papply_pool->configured_writers);
-	uint64		wanted = pg_atomic_read_u64(&papply_pool->wanted_writers);
+	int			wanted = papply_writers_wanted();
 	int64		now;
 
-	if (wanted >= configured || !papply_awake_is_short() || leaves_slots_to_server())
+	if (wanted >= control.configured || !papply_awake_is_short())
 	{
-		shortage.short_since = 0;
+		control.short_since = 0;
 		return patience_ms;
 	}
 	now = papply_clock_now();
-	if (papply_clock_has_lasted(&shortage.short_since, now, SHORT_MS))
+	if (papply_clock_has_lasted(&control.short_since, now, SHORT_MS))
 	{
-		shortage.short_since = 0;
-		if (papply_pool_has_room(papply_worker_slots_for_writers()))
-			set_wanted(Min(configured, 2 * wanted));
+		control.short_since = 0;
+		if (is_room_for_writer())
+		{
+			set_wanted(Min(control.configured, Max(1, 2 * wanted)));
+			(void) fill_up(papply_writers_wanted());
+		}
 		else
-			shortage.lacked_at = now;
-		(void) papply_writers_check(subname);
+			control.lacked_at = now;
 	}
-	return patience_ms;
-}
-
-static bool
-has_lacked_slots(void)
-{
-	return papply_clock_is_within(shortage.lacked_at, LACK_MS);
+	return SHORT_MS;
 }
 
 int
 papply_writers_check(const char *subname)
 {
-	int			wanted;
+	int			needed;
 	int			running;
 
 	retire_unused();
-	wanted = papply_writers_wanted();
-	give_slot_to_server(subname);
-	running = fill_up(papply_writers_wanted());
-	if (has_lacked_slots())
-		wanted = configured_writers();
-	shortage.are_missing = running < wanted || (papply_writers_wanted() < configured_writers() &&
-												leaves_slots_to_server());
-	report_recovery(wanted, subname);
-	report_missing(running, wanted, subname);
+	restore_reserve(subname);
+	needed = papply_writers_wanted();
+	running = fill_up(needed);
+	if (papply_clock_is_within(control.lacked_at, LACK_MS))
+		needed = control.configured;
+	control.are_missing = running < needed;
+	report_recovery(subname);
+	report_missing(running, needed, subname);
 	return papply_writers_running();
 }
 
 bool
 papply_writers_are_missing(void)
 {
-	return shortage.are_missing;
+	return control.are_missing;
 }
+
+/*** end ***/
 
 void
 papply_writers_end(bool must_hurry)

@@ -11,13 +11,13 @@
 /*
  * Set the number of writers, and return how many are running or starting.
  * Writers above that number exit between transactions.  Warns if the server
- * has no more worker slots, once until the number is set again.
+ * has no more worker slots, once until all are running.
  */
 extern int	papply_writers_set(int wanted, const char *subname);
 
 /*
- * Is there a worker slot for a first writer?  Warns if not, once until the
- * number is set.
+ * Is there a worker slot for a first writer?  Warns if not, once until all are
+ * running.
  */
 extern bool papply_writers_may_start(int wanted, const char *subname);
 
@@ -31,7 +31,7 @@ extern int	papply_writers_wanted(void);
  * number, to the load.  is_behind: what was received last is old.  Return the
  * number of milliseconds after which this must be called again, or -1.
  */
-extern long papply_writers_adapt(bool is_behind, const char *subname);
+extern long papply_writers_adapt(bool is_behind);
 
 /*
  * Note that there are no writers, for another reason.  When all of them are
@@ -41,8 +41,8 @@ extern void papply_writers_set_degraded(void);
 
 /*
  * Try again to start missing writers, find those that could not start, and
- * retire those that have been idle, and the last one if the server needs its
- * worker slot.  Return how many are running, starting or about to exit.
+ * retire those that have been idle or are surplus.  Return how many are
+ * running, starting or about to exit.
  */
 extern int	papply_writers_check(const char *subname);
 
@@ -50,10 +50,10 @@ extern int	papply_writers_check(const char *subname);
 extern int	papply_writers_running(void);
 
 /*
- * Will the next check retire the last writer, because the server needs its
- * slot, or because the reserve of slots is in use?
+ * Return how many writers the next check will retire because other workers use
+ * the reserve of worker slots.
  */
-extern bool papply_writers_owe_slot(void);
+extern int	papply_writers_surplus(void);
 
 /* Was a writer missing at the last check for lack of a worker slot? */
 extern bool papply_writers_are_missing(void);

@@ -45,7 +45,6 @@ int			papply_pool_waiter = PAPPLY_WAITER_RECEIVER;
 static void
 reset_pool(PapplyPool *pool)
 {
-	pg_atomic_init_u32(&pool->configured_writers, 0);
 	pg_atomic_init_u64(&pool->wanted_writers, 0);
 	pg_atomic_init_u64(&pool->exited_writer, 0);
 	pg_atomic_init_u64(&pool->published_seqno, 0);
@@ -188,15 +187,16 @@ next_pool(int *n)
 	return NULL;
 }
 
+/* Count the writers of all pools, but not more than limit of each. */
 static int
-count_all_writers(void)
+count_all_writers(int limit)
 {
 	const PapplyPool *pool;
 	int			count = 0;
 	int			n = 0;
 
 	while ((pool = next_pool(&n)) != NULL)
-		count += count_writers(pool);
+		count += Min(count_writers(pool), limit);
 	return count;
 }
 
@@ -206,7 +206,7 @@ papply_pool_has_room(int max_writers)
 	bool		has_room;
 
 	papply_slots_lock(LW_SHARED);
-	has_room = count_all_writers() < max_writers;
+	has_room = count_all_writers(PAPPLY_MAX_WRITERS) < max_writers;
 	papply_slots_unlock();
 	return has_room;
 }
@@ -218,32 +218,39 @@ papply_pool_claim_writer(int writer, int max_writers)
 	bool		may_start;
 
 	papply_slots_lock(LW_EXCLUSIVE);
-	may_start = occupies_slot(slot) || count_all_writers() < max_writers;
+	may_start = occupies_slot(slot) || count_all_writers(PAPPLY_MAX_WRITERS) < max_writers;
 	if (may_start)
 		slot->state = PAPPLY_WRITER_STARTING;
 	papply_slots_unlock();
 	return may_start;
 }
 
-bool
-papply_pool_has_surplus(int max_writers)
+/*
+ * Each pool keeps the same number, or what it has if that is less.  What then
+ * remains of max_writers is for the first pools.
+ */
+int
+papply_pool_surplus(int max_writers)
 {
-	int			ours = count_writers(papply_pool);
 	const PapplyPool *pool;
-	bool		has_surplus;
+	int			ours;
+	int			kept;
 	int			n = 0;
 
 	papply_slots_lock(LW_SHARED);
-	has_surplus = ours > 1 && count_all_writers() > max_writers;
-	while (has_surplus && (pool = next_pool(&n)) != NULL)
+	ours = kept = count_writers(papply_pool);
+	while (kept > 0 && count_all_writers(kept) > max_writers)
+		kept--;
+	if (kept < ours)
 	{
-		int			theirs = count_writers(pool);
+		int			rest = max_writers - count_all_writers(kept);
 
-		if (theirs > ours || (theirs == ours && pool < papply_pool))
-			has_surplus = false;
+		while ((pool = next_pool(&n)) != papply_pool)
+			rest -= count_writers(pool) > kept ? 1 : 0;
+		kept += rest > 0 ? 1 : 0;
 	}
 	papply_slots_unlock();
-	return has_surplus;
+	return ours - kept;
 }
 
 Datum

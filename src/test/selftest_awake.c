@@ -1,6 +1,6 @@
 /*-------------------------------------------------------------------------
  * selftest_awake.c
- *	  Test the limit of writers that are awake, for sql/selftest.sql.
+ *	  Test how many writers are awake, and how many exit, for sql/selftest.sql.
  *
  * Runs in a user's backend, and only in libraries made with SELFTEST=1.
  *
@@ -20,6 +20,7 @@
 #include "early.h"
 #include "queue.h"
 #include "selftest.h"
+#include "slots.h"
 
 PG_FUNCTION_INFO_V1(papply_selftest_awake);
 
@@ -56,7 +57,6 @@ set_writers(int awake, int all)
 	pg_atomic_write_u64(&papply_pool->idle_writers,
 						present & ~((UINT64CONST(1) << awake) - 1));
 	pg_atomic_write_u64(&papply_pool->wanted_writers, all);
-	pg_atomic_write_u32(&papply_pool->configured_writers, all);
 }
 
 static void
@@ -139,7 +139,7 @@ check_end(void)
 	papply_pool_waiter = PAPPLY_WAITER_RECEIVER;
 }
 
-/* The limit follows storage. */
+/* The limit follows storage.  Nothing is queued, so nothing stalls. */
 static void
 check_storage(void)
 {
@@ -156,17 +156,18 @@ check_storage(void)
 	EXPECT(get_limit() == PAPPLY_MAX_WRITERS);
 	papply_awake_set_storage(PAPPLY_STORAGE_AHEAD);
 	(void) papply_awake_adjust(true);
-	EXPECT(get_limit() == Min(4 * processors, PAPPLY_MAX_WRITERS));
+	EXPECT(get_limit() == PAPPLY_MAX_WRITERS);
 	papply_awake_end();
 	(void) papply_awake_adjust(true);
 	EXPECT(get_limit() == processors);
 	(void) papply_awake_adjust(false);
 	EXPECT(get_limit() == PAPPLY_MAX_WRITERS);
 	(void) papply_awake_adjust(true);
+	EXPECT(get_limit() == processors);
 	papply_pool_waiter = PAPPLY_WAITER_RECEIVER;
 }
 
-/* Without commits for a while, there may be more; with commits, fewer again. */
+/* Without commits for a while, all may be awake; after commits for a while, fewer again. */
 static void
 check_stall(void)
 {
@@ -180,36 +181,82 @@ check_stall(void)
 	EXPECT(papply_awake_adjust(true) > 0);
 	EXPECT(get_limit() == limit);
 	let_pass(STALL_MS);
-	EXPECT(papply_awake_adjust(true) > 0);
-	EXPECT(get_limit() == limit + 1);
+	EXPECT(papply_awake_adjust(true) == -1);
+	EXPECT(get_limit() == PAPPLY_MAX_WRITERS);
 	EXPECT(!is_idle(limit) && is_idle(limit + 1));
-	let_pass(STALL_MS);
-	(void) papply_awake_adjust(true);
-	EXPECT(get_limit() == limit + 2);
-	EXPECT(!is_idle(limit + 1) && is_idle(limit + 2));
+
+	/* as long as nothing is committed, it stays so */
+	let_pass(CALM_MS);
+	EXPECT(papply_awake_adjust(true) == -1);
+	EXPECT(get_limit() == PAPPLY_MAX_WRITERS);
 
 	let_pass(CALM_MS);
 	papply_commit_order_advance(1, 1, 0);
-	(void) papply_awake_adjust(true);
-	EXPECT(get_limit() == limit + 1);
-
-	/* all are awake, and others might be started */
-	set_writers(1, 1);
-	EXPECT(!papply_awake_is_short());
-	EXPECT(papply_awake_adjust(true) == -1);
-	pg_atomic_write_u32(&papply_pool->configured_writers, 2);
-	EXPECT(papply_awake_is_short());
 	EXPECT(papply_awake_adjust(true) > 0);
+	EXPECT(get_limit() == limit);
+}
+
+/* Another writer helps if all are awake, and more may be. */
+static void
+check_short(void)
+{
+	set_limit(2);
+	set_writers(1, 1);
+	EXPECT(papply_awake_is_short());
+	set_writers(2, 2);
+	EXPECT(!papply_awake_is_short());
+	set_writers(1, 2);
+	EXPECT(!papply_awake_is_short());
+}
+
+static void
+set_running(PapplyPool *pool, int writers)
+{
+	for (int i = 0; i < PAPPLY_MAX_WRITERS; i++)
+		pool->writers[i].state = i < writers ? PAPPLY_WRITER_IDLE : PAPPLY_WRITER_NONE;
+}
+
+/* Writers exit in the pools that have most of them, and not more than necessary. */
+static void
+check_surplus(void)
+{
+	int			n = 0;
+	PapplySlot *slot;
+	PapplyPool *other;
+
+	while ((slot = papply_slots_get(n)) == papply_slot || (slot != NULL && slot->pool.in_use))
+		n++;
+	EXPECT(slot != NULL);
+	other = &slot->pool;
+	other->in_use = true;
+	set_running(papply_pool, 4);
+	set_running(other, 2);
+	EXPECT(papply_pool_surplus(6) == 0 && papply_pool_surplus(5) == 1);
+	EXPECT(papply_pool_surplus(4) == 2);
+
+	/* one of two pools with the same number keeps one more */
+	EXPECT(papply_pool_surplus(3) == (papply_pool < other ? 2 : 3));
+	EXPECT(papply_pool_surplus(1) == (papply_pool < other ? 3 : 4));
+	EXPECT(papply_pool_surplus(0) == 4 && papply_pool_surplus(-1) == 4);
+
+	/* one that has fewer keeps them */
+	set_running(other, 5);
+	EXPECT(papply_pool_surplus(8) == 0);
+	set_running(papply_pool, 0);
+	set_running(other, 0);
+	other->in_use = false;
 }
 
 static void
 drive_awake(void *model)
 {
 	check_wake();
+	check_storage();
 	check_claim();
 	check_end();
-	check_storage();
 	check_stall();
+	check_short();
+	check_surplus();
 }
 
 /* selftest_awake(): how many writers are woken, and when more. */
