@@ -311,8 +311,7 @@ $publisher->wait_applied;
 		cmp_ok($bytes // 0,
 			'<', $limit{$context}, "$context does not grow with the changes");
 	}
-	$gate->query_safe('COMMIT');
-	$gate->quit;
+	$gate->release;
 }
 tables_are_equal('after changes by composite keys');
 

@@ -104,8 +104,7 @@ sub apply_around
 		"BEGIN; $before; UPDATE gate SET n = n + 1; $after; COMMIT");
 	$subscriber->wait_for_state('waiting for lock');
 	$subscriber->sql($meanwhile);
-	$lock->query_safe('COMMIT');
-	$lock->quit;
+	$lock->release;
 	$publisher->wait_applied;
 	return;
 }
@@ -164,8 +163,7 @@ $publisher->sql(
 $subscriber->states_become(
 	'waiting for lock, waiting for prior commit, waiting for dependency',
 	'a locked partition is waited for, as a locked table');
-$lock->query_safe('COMMIT');
-$lock->quit;
+$lock->release;
 $publisher->wait_applied;
 
 # A change that is refused with a message, and applied once the cause is removed
@@ -257,8 +255,7 @@ is( $subscriber->sql('SELECT string_agg(DISTINCT who, $$, $$) FROM spied'),
 	ok(defined $open && $open < 256,
 		'a writer has some hundred partitions open');
 	ok(defined $kept && $kept < 2250, 'and remembers some thousand');
-	$gate->query_safe('COMMIT');
-	$gate->quit;
+	$gate->release;
 	$publisher->wait_applied;
 	$pair->rows_equal('many');
 }

@@ -97,8 +97,7 @@ is_patient(
 		insert_slow_rows();
 		$publisher->wait_for_catchup('tap', 'write');
 		skip_elsewhere();
-		$lock->query_safe('COMMIT');
-		$lock->quit;
+		$lock->release;
 	});
 
 # Most of it is not in the queue when a writer begins to apply it.

@@ -312,8 +312,7 @@ set_isolation(q(SET default_transaction_isolation = 'repeatable read'));
 		  . rows(1000)
 		  . 'INSERT INTO audited VALUES (1000, 1); COMMIT;');
 	$subscriber->wait_for_state('waiting for data');
-	$session->query_safe('COMMIT');
-	$session->quit;
+	$session->release;
 }
 $pair->tables_equal('where its snapshot is older than its turn',
 	'items', 'history', 'audited', 'audit');

@@ -67,8 +67,7 @@ my $lock =
 $publisher->sql(
 	'BEGIN;' . item_rows(100) . 'INSERT INTO other VALUES (1); COMMIT');
 $subscriber->wait_for_state('waiting for data');
-$lock->query_safe('COMMIT');
-$lock->quit;
+$lock->release;
 $pair->tables_equal('when the rest has come', @tables);
 
 # More of a streamed transaction, up to its last change: a value larger than the
@@ -95,8 +94,7 @@ $subscriber->wait_for_log(qr/finished processing the STREAM COMMIT command/,
 	$offset);
 $subscriber->wait_for_state('waiting for data');
 is($subscriber->sql("SELECT $queued"), $slots, 'its end has come too early');
-$lock->query_safe('COMMIT');
-$lock->quit;
+$lock->release;
 $pair->tables_equal('when a streamed transaction has ended', @tables);
 
 # A transaction that has to be alone waits until a younger one is rolled back, whose
@@ -123,8 +121,7 @@ $subscriber->wait_until('count(*) = 1 FROM orders',
 $end_of_silence->();
 $subscriber->let_receiver_sleep('off');
 $pair->tables_equal('when a younger one was rolled back', @tables);
-$streamed->query_safe('COMMIT');
-$streamed->quit;
+$streamed->release;
 
 # The apply worker is woken for a transaction that a writer cannot apply, and, when
 # everything older is committed, for one that no writer claims, since its table is
@@ -149,8 +146,7 @@ sub is_replayed
 	$subscriber->wait_for_state('waiting for lock');
 	$subscriber->wait_until("10 = $queued", 'not all are received');
 	$subscriber->becomes_quiet('no process does anything meanwhile');
-	$gate->query_safe('COMMIT');
-	$gate->quit;
+	$gate->release;
 	$subscriber->wait_until("count(*) = 1 $next", "not so: $name");
 	$end_of_silence->();
 	$subscriber->let_receiver_sleep('off');

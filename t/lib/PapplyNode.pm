@@ -74,7 +74,7 @@ sub reload_with
 }
 
 # Open a transaction with these statements in a local session, which is returned.
-# Its locks are held until it executes COMMIT or ends.
+# Its locks are held until its release(), or until it executes COMMIT or ends.
 sub hold
 {
 	my ($self, $sql, $db) = @_;

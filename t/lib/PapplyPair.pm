@@ -209,8 +209,7 @@ sub apply_behind_gate
 	$transactions[0] = "UPDATE gate SET n = n + 1; $transactions[0]";
 	$publisher->commit_each(@transactions);
 	$subscriber->states_become($states, $name);
-	$lock->query_safe('COMMIT');
-	$lock->quit;
+	$lock->release;
 	$publisher->wait_applied;
 	return $subscriber->counter('retries + commit_order_aborts') - $tries;
 }
@@ -278,8 +277,7 @@ sub run_behind_gate
 		q(count(*) = 2 FROM parallel_apply.writers WHERE state LIKE 'waiting for %'),
 		'the other writer does not wait');
 	$look->() if $look;
-	$session->query_safe('COMMIT');
-	$session->quit;
+	$session->release;
 	$publisher->wait_applied;
 	return $subscriber->counter('retries + commit_order_aborts') - $tries;
 }
