@@ -61,9 +61,14 @@ $subscriber->sql(
 		$$BEGIN RETURN public.note_user(); END$$;
 	CREATE TABLE spying (id int) PARTITION BY RANGE ((id + spy()));
 	CREATE TABLE spying_1 PARTITION OF spying DEFAULT;
-	CREATE TABLE many (id int PRIMARY KEY, v int) PARTITION BY LIST (id);
-	DO $$ BEGIN FOR i IN 1 .. 2500 LOOP
-		EXECUTE format('CREATE TABLE many_%s PARTITION OF many FOR VALUES IN (%s)', i, i);
+	CREATE TABLE many (id int PRIMARY KEY, v int) PARTITION BY RANGE (id);
+	DO $$ BEGIN FOR i IN 0 .. 2500 LOOP
+		IF i % 50 = 0 THEN
+			EXECUTE format('CREATE TABLE many_%s PARTITION OF many
+				FOR VALUES FROM (%s) TO (%s) PARTITION BY LIST (id)', i / 50, i, i + 50);
+		END IF;
+		EXECUTE format('CREATE TABLE many_%s_%s PARTITION OF many_%s FOR VALUES IN (%s)',
+			i / 50, i % 50, i / 50, i);
 	END LOOP; END $$;
 	ALTER TABLE spying OWNER TO landlord;
 	ALTER TABLE spying_1 OWNER TO landlord;)

@@ -225,7 +225,7 @@ for my $kind ('small transactions', 'a large transaction')
 	$publisher->poll_query_until(
 		'postgres',
 		"WITH i AS (INSERT INTO history VALUES (0, 0) RETURNING 1)
-		SELECT clock_timestamp() > '$begin'::timestamptz + interval '3 s' FROM i"
+		SELECT clock_timestamp() > '$begin'::timestamptz + interval '2.2 s' FROM i"
 	) or die 'the time does not pass';
 	$session->quit;
 	$pair->tables_equal("after a queue full of $kind",

@@ -74,10 +74,11 @@ $pair->tables_equal('when the rest has come', @tables);
 # publisher's buffer is sent at once.
 my $streamed = $pair->begin_streamed(item_rows(1000));
 $subscriber->wait_for_early(500);
-$publisher->wait_for_catchup('tap', 'write');
+$publisher->wait_received;
 $subscriber->wait_for_state('waiting for data');
 $streamed->query_safe(
 	item_rows(999) . q(INSERT INTO items VALUES (0, 0, repeat('x', 100000))));
+$publisher->flush_wal;
 $subscriber->wait_for_early(2000);
 
 # Its end, which gets a place in the queue only when other transactions leave it:
@@ -101,7 +102,7 @@ $pair->tables_equal('when a streamed transaction has ended', @tables);
 # process is stopped.
 $streamed->query_safe('BEGIN;' . item_rows(1000));
 $subscriber->wait_for_early(500);
-$publisher->wait_for_catchup('tap', 'write');
+$publisher->wait_received;
 my $from =
   q(FROM parallel_apply.writers WHERE remote_lsn IS NULL AND state = 'waiting for data');
 $subscriber->wait_until("count(*) = 1 $from", 'no process waits for data');

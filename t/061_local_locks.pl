@@ -303,8 +303,8 @@ for my $statement (
 # later.
 {
 	my $session = $subscriber->hold('UPDATE other SET n = n WHERE id = 8');
-	$publisher->reload_with("wal_sender_timeout = '6s'");
-	$subscriber->reload_with("wal_receiver_timeout = '3s'");
+	$publisher->reload_with("wal_sender_timeout = '3s'");
+	$subscriber->reload_with("wal_receiver_timeout = '1500ms'");
 	$publisher->commit_each(
 		'UPDATE other SET n = 8 WHERE id = 8',
 		'UPDATE other SET n = n + 5 WHERE id = 5');
