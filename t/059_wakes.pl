@@ -13,8 +13,11 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
+# The WAL writer of the publisher wakes its walsender, so it should not run more often than
+# by default.
 my ($pair, $publisher, $subscriber) = new_pair(
 	publisher_conf => q(
+		wal_writer_delay = 200ms
 		autovacuum = off
 		checkpoint_timeout = 1h
 		shared_preload_libraries = 'parallel_apply'
