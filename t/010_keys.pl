@@ -313,6 +313,7 @@ $publisher->wait_applied;
 	}
 	$gate->release;
 }
+$publisher->wait_applied;
 tables_are_equal('after changes by composite keys');
 
 # The subscriber has a key that the publisher does not send.  The message is
