@@ -118,8 +118,7 @@ $subscriber->reload_with('parallel_apply.writers_per_subscription = 2',
 $subscriber->wait_for_log(qr/sending feedback/, $offset);
 is(scalar($subscriber->writer_pids('tap')),
 	0, 'no writer starts in the middle of a transaction');
-$lock->query_safe('COMMIT');
-$lock->quit;
+$lock->release;
 $subscriber->wait_for_pool('tap', 2);
 $subscriber->reload_with('log_min_messages = warning');
 $pair->tables_equal('when the transaction has ended', @tables);

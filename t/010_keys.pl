@@ -311,9 +311,9 @@ $publisher->wait_applied;
 		cmp_ok($bytes // 0,
 			'<', $limit{$context}, "$context does not grow with the changes");
 	}
-	$gate->query_safe('COMMIT');
-	$gate->quit;
+	$gate->release;
 }
+$publisher->wait_applied;
 tables_are_equal('after changes by composite keys');
 
 # The subscriber has a key that the publisher does not send.  The message is

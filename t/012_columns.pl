@@ -377,8 +377,7 @@ sub check_revoked
 	  if $transactions !~ /BEGIN/;
 	my $offset = -s $subscriber->logfile;
 	$subscriber->sql($revoke);
-	$lock->query_safe('COMMIT');
-	$lock->quit;
+	$lock->release;
 	ok( $subscriber->wait_for_log(qr/ERROR:  $message/, $offset),
 		"$name: an error, although the row had been changed");
 	is($subscriber->sql($sql), $v, "$name: which is not to be seen");

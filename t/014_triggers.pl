@@ -262,8 +262,7 @@ $pair->apply_behind_gate(
 	$subscriber->states_become('waiting for lock, waiting for dependency',
 		'a transaction has begun');
 	$subscriber->sql('ALTER TABLE plain ENABLE ALWAYS TRIGGER stamp');
-	$gate->query_safe('COMMIT');
-	$gate->quit;
+	$gate->release;
 	$publisher->wait_applied;
 	is( $subscriber->sql(
 			q(SELECT new.began > old.stamped FROM stamps old, stamps new
@@ -336,8 +335,7 @@ for my $rows (150, 3000)
 		$bytes, '<',
 		1024 * 1024,
 		'the memory of a transaction does not grow with its changes');
-	$gate->query_safe('COMMIT');
-	$gate->quit;
+	$gate->release;
 }
 
 is($subscriber->counter('fallbacks'),
@@ -454,8 +452,7 @@ SKIP:
 		'waiting for lock, waiting for prior commit',
 		'a trigger has written to another server');
 	is($serial->sql($sent), '', 'which has not committed before the turn');
-	$gate->query_safe('COMMIT');
-	$gate->quit;
+	$gate->release;
 	$publisher->wait_applied;
 	is($serial->sql($sent), '3', 'but with it');
 	$subscriber->sql('DROP TRIGGER send ON safe');

@@ -139,8 +139,7 @@ is($subscriber->counter('fallbacks'),
 		'INSERT INTO more VALUES (1002, 2)');
 	$subscriber->states_become('waiting for lock, waiting for dependency',
 		'TRUNCATE waits for a reader, and what comes after it for TRUNCATE');
-	$reader->query_safe('COMMIT');
-	$reader->quit;
+	$reader->release;
 	$pair->same_as_serial('after a reader has gone', @tables, 'notes');
 }
 
@@ -154,8 +153,7 @@ is($subscriber->counter('fallbacks'),
 		'INSERT INTO more VALUES (1003, 1); INSERT INTO late VALUES (2)',
 		'TRUNCATE more, late; INSERT INTO late VALUES (3)',
 		'INSERT INTO more VALUES (1004, 2); INSERT INTO late VALUES (4)');
-	$lock->query_safe('COMMIT');
-	$lock->quit;
+	$lock->release;
 	$subscriber->wait_for_subscription_sync($publisher, 'tap');
 	$pair->same_as_serial('with a table that is not ready', @tables, 'notes');
 	$pair->rows_equal('late', 'late is equal on both sides');

@@ -61,9 +61,14 @@ $subscriber->sql(
 		$$BEGIN RETURN public.note_user(); END$$;
 	CREATE TABLE spying (id int) PARTITION BY RANGE ((id + spy()));
 	CREATE TABLE spying_1 PARTITION OF spying DEFAULT;
-	CREATE TABLE many (id int PRIMARY KEY, v int) PARTITION BY LIST (id);
-	DO $$ BEGIN FOR i IN 1 .. 2500 LOOP
-		EXECUTE format('CREATE TABLE many_%s PARTITION OF many FOR VALUES IN (%s)', i, i);
+	CREATE TABLE many (id int PRIMARY KEY, v int) PARTITION BY RANGE (id);
+	DO $$ BEGIN FOR i IN 0 .. 2500 LOOP
+		IF i % 50 = 0 THEN
+			EXECUTE format('CREATE TABLE many_%s PARTITION OF many
+				FOR VALUES FROM (%s) TO (%s) PARTITION BY LIST (id)', i / 50, i, i + 50);
+		END IF;
+		EXECUTE format('CREATE TABLE many_%s_%s PARTITION OF many_%s FOR VALUES IN (%s)',
+			i / 50, i % 50, i / 50, i);
 	END LOOP; END $$;
 	ALTER TABLE spying OWNER TO landlord;
 	ALTER TABLE spying_1 OWNER TO landlord;)
@@ -104,8 +109,7 @@ sub apply_around
 		"BEGIN; $before; UPDATE gate SET n = n + 1; $after; COMMIT");
 	$subscriber->wait_for_state('waiting for lock');
 	$subscriber->sql($meanwhile);
-	$lock->query_safe('COMMIT');
-	$lock->quit;
+	$lock->release;
 	$publisher->wait_applied;
 	return;
 }
@@ -164,8 +168,7 @@ $publisher->sql(
 $subscriber->states_become(
 	'waiting for lock, waiting for prior commit, waiting for dependency',
 	'a locked partition is waited for, as a locked table');
-$lock->query_safe('COMMIT');
-$lock->quit;
+$lock->release;
 $publisher->wait_applied;
 
 # A change that is refused with a message, and applied once the cause is removed
@@ -257,8 +260,7 @@ is( $subscriber->sql('SELECT string_agg(DISTINCT who, $$, $$) FROM spied'),
 	ok(defined $open && $open < 256,
 		'a writer has some hundred partitions open');
 	ok(defined $kept && $kept < 2250, 'and remembers some thousand');
-	$gate->query_safe('COMMIT');
-	$gate->quit;
+	$gate->release;
 	$publisher->wait_applied;
 	$pair->rows_equal('many');
 }

@@ -107,8 +107,7 @@ is( $subscriber->sql(
 	),
 	'4',
 	'the view tells which remote transactions they are');
-$lock->query_safe('COMMIT');
-$lock->quit;
+$lock->release;
 $publisher->wait_applied;
 is(visible(), '5 of 5', 'all are visible when the lock has gone');
 is($subscriber->counter('retries + commit_order_aborts'),
@@ -135,8 +134,7 @@ for my $gate (1 .. 5)
 		"$older of $older",
 		"gate $gate shows the older transactions and no younger one");
 	my $lock = shift @locks;
-	$lock->query_safe('COMMIT');
-	$lock->quit;
+	$lock->release;
 }
 $publisher->wait_applied;
 is(visible(), '110 of 110', 'all are visible behind the last gate');
@@ -173,8 +171,7 @@ sub check_snapshots
 		END \$\$;
 		\\echo 'has seen all'
 		SQL
-	$lock->query_safe('COMMIT');
-	$lock->quit;
+	$lock->release;
 	like(
 		$reader->query_until(qr/has seen all|ERROR/, ''),
 		qr/has seen all/,
@@ -215,8 +212,7 @@ $publisher->sql("BEGIN; UPDATE gate SET n = n + 1 WHERE id = 1; $hot COMMIT;"
 $subscriber->states_become(
 	'waiting for lock, ' . join(', ', ('waiting for dependency') x 3),
 	'batches wait for the transaction before them');
-$lock->query_safe('COMMIT');
-$lock->quit;
+$lock->release;
 $publisher->wait_applied;
 
 # Detects: batches, which would give rows the commit time of another transaction;

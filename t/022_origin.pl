@@ -132,8 +132,7 @@ origin_stays(
 		$subscriber->wait_for_state('waiting for lock');
 	},
 	sub {
-		$lock->query_safe('COMMIT');
-		$lock->quit;
+		$lock->release;
 	});
 
 # From here on, no process checks.
@@ -150,8 +149,7 @@ origin_stays(
 		$subscriber->poll_query_until('postgres',
 			q(SELECT pid IS NULL FROM pg_stat_subscription WHERE subname = 'sub')
 		) or die 'the apply worker does not end';
-		$lock->query_safe('COMMIT');
-		$lock->quit;
+		$lock->release;
 		$subscriber->sql('ALTER SUBSCRIPTION sub ENABLE');
 	});
 $pair->rows_equal('gate');

@@ -59,8 +59,7 @@ my ($ret, $out, $err) = $subscriber->psql('postgres',
 	"SET statement_timeout = '20s'; VACUUM (INDEX_CLEANUP ON, TRUNCATE OFF) t"
 );
 is($err, '', 'VACUUM is not held up by a waiting writer');
-$session->query_safe('COMMIT');
-$session->quit;
+$session->release;
 $publisher->wait_applied('one');
 
 # The cycle of waits
@@ -73,8 +72,7 @@ $publisher->safe_psql('two',
 );
 $subscriber->wait_for_state('waiting for lock', 2);
 $subscriber->wait_for_state('waiting for prior commit', 2);
-$session->query_safe('COMMIT');
-$session->quit;
+$session->release;
 $publisher->wait_applied($_) for 'one', 'two';
 cmp_ok($subscriber->counter('commit_order_aborts'),
 	'>', 0, 'a younger one gave way');

@@ -107,8 +107,7 @@ for my $batch (1, 32)
 		$n - 300,
 		"transactions that wait for their turn have not reached the last server, with batches of $batch"
 	);
-	$gate->query_safe('COMMIT');
-	$gate->quit;
+	$gate->release;
 
 	# The same with a transaction that PostgreSQL itself applies, and a large one
 	$first->sql(transactions(20)

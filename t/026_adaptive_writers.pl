@@ -36,8 +36,7 @@ sub backlog_brings_writers_back
 			map { "UPDATE items SET v = $value WHERE id = $_;\n" } 1 .. 20));
 	$subscriber->wait_for_pool('tap', 4);
 	ok(1, "a backlog brings all writers back ($value)");
-	$session->query_safe('COMMIT');
-	$session->quit;
+	$session->release;
 	$publisher->wait_applied;
 	$pair->rows_equal('items');
 	return;
@@ -88,8 +87,7 @@ is( $subscriber->sql(
 	),
 	20 - 1 - 3,
 	'each of three new writers takes one transaction');
-$session->query_safe('COMMIT');
-$session->quit;
+$session->release;
 $publisher->wait_applied;
 $pair->rows_equal('items');
 

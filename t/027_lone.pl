@@ -162,8 +162,7 @@ sub while_one_waits
 		q(SELECT count(*) > 0 FROM pg_locks WHERE NOT granted))
 	  or die 'no process waits for the lock';
 	my $result = $meanwhile->();
-	$session->query_safe('COMMIT');
-	$session->quit;
+	$session->release;
 	return $result;
 }
 

@@ -162,8 +162,7 @@ my $streamed = $pair->begin_streamed(item_rows(2000));
 $subscriber->wait_for_early(1500);
 $subscriber->wait_for_state('waiting for data');
 $subscriber->becomes_quiet('nor with a stream that does not continue');
-$streamed->query_safe('COMMIT');
-$streamed->quit;
+$streamed->release;
 $pair->tables_equal('after a stream', @tables, 'items');
 
 finish($publisher, $subscriber);

@@ -143,8 +143,7 @@ sub run_behind_locks
 sub end_session
 {
 	my ($session) = @_;
-	$session->query_safe('COMMIT');
-	$session->quit;
+	$session->release;
 	return;
 }
 

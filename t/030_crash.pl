@@ -285,6 +285,8 @@ for my $confirmer ('the pool', 'the next pool', 'PostgreSQL itself')
 		$subscriber->wait_for_log(
 			qr/parallel apply of subscription "tap" has stopped/, $offset);
 		my $lsn = $publisher->lsn('write');
+		# The next keepalive says that there is nothing after that.
+		$publisher->flush_wal;
 		$publisher->wait_for_catchup('tap', 'flush', $lsn);
 	}
 	$subscriber->stop('immediate');

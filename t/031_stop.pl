@@ -15,7 +15,8 @@ use Test::More;
 
 # The queue is small, so that a test can fill it.
 my ($pair, $publisher, $subscriber) =
-  new_pair(subscriber_conf => 'parallel_apply.queue_size = 64kB');
+  new_pair(subscriber_conf =>
+	  "parallel_apply.queue_size = 64kB\nwal_receiver_status_interval = 1s");
 my $connstr = $publisher->connstr;
 
 # The same in two databases
@@ -85,6 +86,7 @@ sub rows_of_history
 	$publisher->make_history(1000);
 	my $rows = rows_of_history();
 	$subscriber->sql('ALTER SUBSCRIPTION tap_postgres DISABLE');
+	$subscriber->wake('tap_postgres');
 	writers_are_gone('writers are gone when the subscription is disabled',
 		'postgres');
 	$session->quit;
@@ -282,6 +284,7 @@ sub ringing_writer
 	isnt(ringing_writer($writer), $writer,
 		'a writer that waits in its commit can be terminated');
 	$subscriber->sql('ALTER SUBSCRIPTION tap_postgres DISABLE');
+	$subscriber->wake('tap_postgres');
 	writers_are_gone('writers are gone when one waits in its commit',
 		'postgres');
 	$subscriber->sql("SELECT pg_cancel_backend($backend)");

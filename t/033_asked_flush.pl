@@ -206,8 +206,7 @@ $subscriber->wait_until(
 	q(state = 'stopping' FROM parallel_apply.subscriptions),
 	'the pool does not stop');
 my $receiver = $subscriber->apply_pid('tap');
-$lock->query_safe('COMMIT');
-$lock->quit;
+$lock->release;
 $subscriber->wait_until(
 	"wait_event ILIKE 'BgWorkerShutdown' FROM pg_stat_activity WHERE pid = $receiver",
 	'the pool is not closed');

@@ -89,8 +89,7 @@ sub meet_tables
 	$subscriber->wait_for_state('waiting for lock');
 	$publisher->sql("BEGIN; $inserts COMMIT;");
 	$subscriber->wait_for_state('waiting for prior commit');
-	$lock->query_safe('COMMIT');
-	$lock->quit;
+	$lock->release;
 	$pair->tables_equal('when both writers have met them', @tables[ 0 .. 3 ]);
 	return;
 }

@@ -67,8 +67,7 @@ my $gate_lock = 'LOCK TABLE gate IN SHARE MODE';
 sub open_gate
 {
 	my ($session) = @_;
-	$session->query_safe('COMMIT');
-	$session->quit;
+	$session->release;
 	return;
 }
 
@@ -190,8 +189,7 @@ foreach my $waits ('data', 'lock')
 		"a slot does not wait for a streamed transaction that waits for $waits"
 	);
 	open_gate($gate);
-	$session->query_safe('COMMIT');
-	$session->quit;
+	$session->release;
 	$slot->quit;
 	$pair->tables_equal("when it has ended, after it had waited for $waits",
 		'items', 'gate');
@@ -212,8 +210,7 @@ foreach my $database ('this', 'another')
 	  'SELECT streamed_from_file FROM parallel_apply.subscription_stats';
 	my $late = $middle->sql($column);
 	my $session = $pair->begin_streamed(item_rows(3000));
-	$session->query_safe('COMMIT');
-	$session->quit;
+	$session->release;
 	$first->wait_applied;
 	is($middle->sql($column),
 		$late + 1,

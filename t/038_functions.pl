@@ -95,8 +95,7 @@ sub do_before_turn
 	$publisher->sql($change);
 	$subscriber->wait_for_state('waiting for prior commit');
 	$subscriber->sql($sql);
-	$lock->query_safe('COMMIT');
-	$lock->quit;
+	$lock->release;
 	$then->() if $then;
 	$publisher->wait_applied;
 	return $subscriber->counter('retries') - $tries;
@@ -277,8 +276,7 @@ SKIP:
 			'not all are received');
 		$subscriber->sql(
 			"ALTER SUBSCRIPTION tap SET (run_as_owner = $option)");
-		$gate->query_safe('COMMIT');
-		$gate->quit;
+		$gate->release;
 		$publisher->wait_applied;
 		is( $subscriber->sql(
 				"SELECT string_agg(DISTINCT user_name, ' ') FROM plain WHERE id >= $first"

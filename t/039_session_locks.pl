@@ -71,8 +71,7 @@ sub insert_each
 			"INSERT INTO $table VALUES ($row);\nINSERT INTO plain VALUES ($row);\n"
 		} 1 .. $count);
 	$subscriber->wait_for_state('waiting for lock');
-	$gate->query_safe('COMMIT');
-	$gate->quit;
+	$gate->release;
 	return;
 }
 

@@ -156,6 +156,7 @@ sub alter_subscriptions
 {
 	my ($sql) = @_;
 	on_both('ALTER SUBSCRIPTION tap DISABLE');
+	$_->wake('tap') for @subscribers;
 	wait_for_ends();
 	my @offsets = offsets();
 	on_both("$sql; ALTER SUBSCRIPTION tap ENABLE;");

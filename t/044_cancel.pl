@@ -48,8 +48,7 @@ $cancels->query_until(qr/begun/, <<~"SQL");
 		END LOOP;
 	END \$\$;
 	SQL
-$lock->query_safe('COMMIT');
-$lock->quit;
+$lock->release;
 $cancels->query_safe('SELECT 1');
 $cancels->quit;
 $publisher->wait_applied;

@@ -148,8 +148,7 @@ $pair->apply_behind_gate(
 			map { "BEGIN; $_ COMMIT;\n" } 'UPDATE gate SET n = n + 1;',
 			set_role('local'), changes(), changes()));
 	$subscriber->wait_for_state('waiting for lock');
-	$gate->query_safe('COMMIT');
-	$gate->quit;
+	$gate->release;
 }
 $pair->same_as_serial('in batches', @tables, 'notes');
 is($subscriber->counter('fallbacks'), '0', 'and writers have applied it');

@@ -56,8 +56,7 @@ sub move_up
 		"queue_transactions > $rows FROM parallel_apply.subscriptions",
 		'the transactions are not received');
 	my $errors = value_of('failed_attempts');
-	$lock->query_safe('COMMIT');
-	$lock->quit;
+	$lock->release;
 	$pair->tables_equal($name, @tables);
 	$errors = value_of('failed_attempts') - $errors;
 	note("$errors errors $name");
@@ -89,8 +88,7 @@ is(value_of('fallback_failure'), 0, 'and nothing is left to the native loop');
 		),
 		'1',
 		'and its row is there already');
-	$lock->query_safe('COMMIT');
-	$lock->quit;
+	$lock->release;
 	$pair->tables_equal('in the end', @tables);
 }
 

@@ -79,8 +79,7 @@ sub insert_into
 			"INSERT INTO $_ VALUES ($id);\nINSERT INTO plain VALUES ($id);\n"
 		} @rows);
 	$subscriber->wait_for_state('waiting for lock');
-	$lock->query_safe('COMMIT');
-	$lock->quit;
+	$lock->release;
 	return;
 }
 

@@ -150,16 +150,14 @@ sub behind_gate
 		"SELECT received_lsn >= '$end' FROM pg_stat_subscription WHERE subname = 'tap' AND relid IS NULL"
 	) or die 'not all was received';
 	my $before = $subscriber->counter('prefetched');
-	$arrival->query_safe('COMMIT');
-	$arrival->quit;
+	$arrival->release;
 	$subscriber->poll_query_until('postgres',
 		"SELECT count(*) = 3 FROM parallel_apply.writers WHERE state = 'waiting for prior commit' AND remote_lsn >= '$rest'"
 	) or die 'the rest is not held up';
 	cmp_ok($subscriber->counter('prefetched'),
 		'>', $before, 'pages of blocked transactions were prefetched');
 	$f->();
-	$change->query_safe('COMMIT');
-	$change->quit;
+	$change->release;
 	return;
 }
 

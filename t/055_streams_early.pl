@@ -487,6 +487,7 @@ sub processes_are_small
 
 $streamed->query_safe(
 	"BEGIN; INSERT INTO items VALUES (-1, 0, repeat('x', 8000000))");
+$publisher->flush_wal;
 $subscriber->wait_for_early(1);
 $streamed->query_safe('COMMIT');
 processes_are_small('a value of a streamed transaction is forgotten');

@@ -156,7 +156,7 @@ $streamed->query_safe('BEGIN; UPDATE gate SET n = 8 WHERE id = 1;'
 	  . 'UPDATE gate SET n = 8 WHERE id = 2;'
 	  . item_rows(2000));
 $subscriber->wait_for_state('waiting for lock');
-$publisher->wait_for_catchup('tap', 'write');
+$publisher->wait_received;
 $subscriber->sql('ALTER SUBSCRIPTION tap SET (synchronous_commit = local)');
 $lock->query_safe('COMMIT');
 becomes_true(
@@ -170,7 +170,7 @@ is(value_of('streamed_from_file'), $late + 1, 'it was applied after its end');
 # ... or waits for data.
 $streamed->query_safe('BEGIN;' . item_rows(2000));
 $subscriber->wait_for_early(1500);
-$publisher->wait_for_catchup('tap', 'write');
+$publisher->wait_received;
 $subscriber->wait_for_state('waiting for data');
 $late = value_of('streamed_from_file');
 $subscriber->sql('ALTER SUBSCRIPTION tap SET (synchronous_commit = off)');

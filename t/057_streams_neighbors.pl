@@ -77,7 +77,7 @@ is($subscriber->sql('SELECT id, v FROM stamped'),
 # It waits for data, and holds only the locks of its changes.
 $streamed->query_safe('BEGIN;' . item_rows(2000));
 $subscriber->wait_for_early(1500);
-$publisher->wait_for_catchup('tap', 'write');
+$publisher->wait_received;
 $subscriber->wait_for_state('waiting for data');
 $subscriber->sql(
 	q(SET statement_timeout = '30s';

@@ -13,8 +13,11 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
+# The WAL writer of the publisher wakes its walsender, so it should not run more often than
+# by default.
 my ($pair, $publisher, $subscriber) = new_pair(
 	publisher_conf => q(
+		wal_writer_delay = 200ms
 		autovacuum = off
 		checkpoint_timeout = 1h
 		shared_preload_libraries = 'parallel_apply'
@@ -67,18 +70,18 @@ my $lock =
 $publisher->sql(
 	'BEGIN;' . item_rows(100) . 'INSERT INTO other VALUES (1); COMMIT');
 $subscriber->wait_for_state('waiting for data');
-$lock->query_safe('COMMIT');
-$lock->quit;
+$lock->release;
 $pair->tables_equal('when the rest has come', @tables);
 
 # More of a streamed transaction, up to its last change: a value larger than the
 # publisher's buffer is sent at once.
 my $streamed = $pair->begin_streamed(item_rows(1000));
 $subscriber->wait_for_early(500);
-$publisher->wait_for_catchup('tap', 'write');
+$publisher->wait_received;
 $subscriber->wait_for_state('waiting for data');
 $streamed->query_safe(
 	item_rows(999) . q(INSERT INTO items VALUES (0, 0, repeat('x', 100000))));
+$publisher->flush_wal;
 $subscriber->wait_for_early(2000);
 
 # Its end, which gets a place in the queue only when other transactions leave it:
@@ -95,15 +98,14 @@ $subscriber->wait_for_log(qr/finished processing the STREAM COMMIT command/,
 	$offset);
 $subscriber->wait_for_state('waiting for data');
 is($subscriber->sql("SELECT $queued"), $slots, 'its end has come too early');
-$lock->query_safe('COMMIT');
-$lock->quit;
+$lock->release;
 $pair->tables_equal('when a streamed transaction has ended', @tables);
 
 # A transaction that has to be alone waits until a younger one is rolled back, whose
 # process is stopped.
 $streamed->query_safe('BEGIN;' . item_rows(1000));
 $subscriber->wait_for_early(500);
-$publisher->wait_for_catchup('tap', 'write');
+$publisher->wait_received;
 my $from =
   q(FROM parallel_apply.writers WHERE remote_lsn IS NULL AND state = 'waiting for data');
 $subscriber->wait_until("count(*) = 1 $from", 'no process waits for data');
@@ -123,8 +125,7 @@ $subscriber->wait_until('count(*) = 1 FROM orders',
 $end_of_silence->();
 $subscriber->let_receiver_sleep('off');
 $pair->tables_equal('when a younger one was rolled back', @tables);
-$streamed->query_safe('COMMIT');
-$streamed->quit;
+$streamed->release;
 
 # The apply worker is woken for a transaction that a writer cannot apply, and, when
 # everything older is committed, for one that no writer claims, since its table is
@@ -149,8 +150,7 @@ sub is_replayed
 	$subscriber->wait_for_state('waiting for lock');
 	$subscriber->wait_until("10 = $queued", 'not all are received');
 	$subscriber->becomes_quiet('no process does anything meanwhile');
-	$gate->query_safe('COMMIT');
-	$gate->quit;
+	$gate->release;
 	$subscriber->wait_until("count(*) = 1 $next", "not so: $name");
 	$end_of_silence->();
 	$subscriber->let_receiver_sleep('off');

@@ -103,8 +103,7 @@ for my $statement (
 		'and pg_stat_activity shows what they wait for');
 	is($subscriber->sql("SELECT count(*) FROM other WHERE id = $id"),
 		'0', 'nothing overtakes them');
-	$session->query_safe('COMMIT');
-	$session->quit;
+	$session->release;
 	tables_are_equal("after $statement");
 	is(attempts(), $attempts, 'and each was applied at its first attempt');
 }
@@ -250,8 +249,7 @@ for my $statement (
 	$publisher->commit_each('UPDATE other SET n = 9 WHERE id = 9');
 	$subscriber->states_become($lock,
 		'a writer waits for a row that is being changed');
-	$session->query_safe('COMMIT');
-	$session->quit;
+	$session->release;
 	tables_are_equal('after a row was changed');
 	is(attempts(), $attempts, 'and the row of then is found at once');
 }
@@ -305,16 +303,15 @@ for my $statement (
 # later.
 {
 	my $session = $subscriber->hold('UPDATE other SET n = n WHERE id = 8');
-	$publisher->reload_with("wal_sender_timeout = '6s'");
-	$subscriber->reload_with("wal_receiver_timeout = '3s'");
+	$publisher->reload_with("wal_sender_timeout = '3s'");
+	$subscriber->reload_with("wal_receiver_timeout = '1500ms'");
 	$publisher->commit_each(
 		'UPDATE other SET n = 8 WHERE id = 8',
 		'UPDATE other SET n = n + 5 WHERE id = 5');
 	$subscriber->states_become("$lock, $turn",
 		'a writer wants a row while the publisher is shut down');
 	ok($publisher->stop('fast', fail_ok => 1), 'which does not wait for it');
-	$session->query_safe('COMMIT');
-	$session->quit;
+	$session->release;
 	$publisher->stop('fast', fail_ok => 1);
 	$publisher->start;
 	tables_are_equal('after the publisher was shut down');
@@ -351,8 +348,7 @@ for my $statement (
 		\my $err);
 	$subscriber->wait_for_log(
 		qr/(?:(?>.*?sending feedback \(force 1\))){20}/s, $offset);
-	$session->query_safe('COMMIT');
-	$session->quit;
+	$session->release;
 	ok($stop->finish, 'a publisher is shut down when it can be answered');
 	$publisher->stop('immediate', fail_ok => 1);
 	$publisher->start;

@@ -106,8 +106,7 @@ $first->query_safe(
 	q(BEGIN; SELECT parallel_apply.alter_subscription_config('tap', 2)));
 $second = waits_for_lock(
 	q(SELECT parallel_apply.remove_subscription('reporting', 'tap')));
-$first->query_safe('COMMIT');
-$first->quit;
+$first->release;
 $second->query_safe('SELECT 1');
 $second->quit;
 is( $subscriber->sql(

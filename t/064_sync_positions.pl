@@ -47,6 +47,7 @@ for my $table (qw(first second))
 	$copy{$table} = $subscriber->hold("INSERT INTO $table VALUES (1, -1)");
 	$publisher->sql("ALTER PUBLICATION tap ADD TABLE $table");
 	$subscriber->sql('ALTER SUBSCRIPTION tap REFRESH PUBLICATION');
+	$subscriber->wake('tap');
 	wait_for_waits(scalar(keys %copy), 0);
 }
 
@@ -99,6 +100,7 @@ $publisher->sql('INSERT INTO third VALUES (1, 0)');
 my $copy = $subscriber->hold('INSERT INTO third VALUES (1, -1)');
 $publisher->sql('ALTER PUBLICATION tap ADD TABLE third');
 $subscriber->sql('ALTER SUBSCRIPTION tap REFRESH PUBLICATION');
+$subscriber->wake('tap');
 wait_for_waits(1, 0);
 $lsn = $publisher->sql('SELECT pg_current_wal_lsn()');
 $publisher->sql('UPDATE third SET v = 1');

@@ -56,8 +56,7 @@ my $apply_pid = $subscriber->apply_pid('tap');
 	$subscriber->wait_until(
 		q(count(*) = 0 FROM pg_subscription_rel WHERE srsubstate NOT IN ('r', 's')),
 		'the synchronization worker waits forever');
-	$streamed->query_safe('COMMIT');
-	$streamed->quit;
+	$streamed->release;
 	$pair->tables_equal(
 		'after a synchronization that needed a row of a streamed one',
 		@tables, 'late');

@@ -74,8 +74,7 @@ sub takes_first_job
 	$subscriber->states_become("$lock, $turn",
 		'a younger transaction has locked a job');
 	create_trigger();
-	$gate->query_safe('COMMIT');
-	$gate->quit;
+	$gate->release;
 	takes_first_job(1, 'where a writer fires a new trigger');
 	is($subscriber->counter('fallbacks'), '0', 'without the native loop');
 }
@@ -131,8 +130,7 @@ sub takes_first_job
 	$_->quit for $gate, $second;
 	$subscriber->wait_until('count(*) = 1 FROM taken WHERE id = 3',
 		'the trigger does not fire');
-	$copy->query_safe('COMMIT');
-	$copy->quit;
+	$copy->release;
 	$subscriber->wait_until_ready;
 	takes_first_job(3, 'where the native loop has begun before there is one');
 }

@@ -36,7 +36,7 @@ append_to_file("$directory/shift", pack 'q', 0);
 
 # Delayed actions of PostgreSQL's own apply are not part of the test.
 my ($pair, $publisher, $subscriber) = new_pair(
-	publisher_conf => 'wal_sender_timeout = 2s',
+	publisher_conf => 'wal_sender_timeout = 1s',
 	subscriber_conf => q(
 		wal_receiver_timeout = 0
 		parallel_apply.writers_per_subscription = 4
@@ -105,7 +105,7 @@ sub is_patient
 		my $offset = -s $publisher->logfile;
 		$subscriber->sql(q(SELECT parallel_apply.pause('tap')));
 		insert();
-		my $end = time + 5;
+		my $end = time + 2.5;
 		$publisher->poll_query_until('postgres',
 			"SELECT clock_timestamp() > to_timestamp($end)")
 		  or die 'time does not pass';
@@ -159,7 +159,7 @@ $pair->tables_equal('after the clock was set forward', 'items', 'gate');
 
 ### back
 
-$session = begin_to_wait('3s');
+$session = begin_to_wait('1s');
 set_clock(0);
 returns($session, 'false',
 	'a session that waits for a position while the clock is set back does not wait longer'

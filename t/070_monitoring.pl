@@ -125,8 +125,7 @@ poll(
 is($subscriber->sql('SELECT count(*) FROM free'),
 	'0', 'no transaction overtakes the one that waits');
 
-$lock->query_safe('COMMIT');
-$lock->quit;
+$lock->release;
 $publisher->wait_applied;
 poll(
 	$publisher,

@@ -67,13 +67,13 @@ for my $mode (qw(off local remote_write on remote_apply))
 }
 
 # If each commit were flushed separately, as PostgreSQL's apply worker does before
-# it confirms it with synchronous_commit = off, one client would need a minute.
+# it confirms it with synchronous_commit = off, one client would need 20 seconds.
 $publisher->pgbench(
-	'--no-vacuum --client=1 --transactions=300',
+	'--no-vacuum --client=1 --transactions=100',
 	0,
-	[qr{processed: 300/300}],
+	[qr{processed: 100/100}],
 	[qr{^$}],
-	'300 commits of one client wait for the flush on the subscriber',
+	'100 commits of one client wait for the flush on the subscriber',
 	{
 		'071_flush' =>
 		  q(SET synchronous_commit = on; INSERT INTO history (mode) VALUES ('flush');)

@@ -117,8 +117,7 @@ my @clients = clients_wait('locked', 'on', 'remote_apply');
 commits_return('remote_write', 'locked', 1,
 	'receipt is enough for remote_write');
 is(waiting_clients(), '2', 'and for no other session');
-$lock->query_safe('COMMIT');
-$lock->quit;
+$lock->release;
 clients_return('they return when it is applied', @clients);
 
 ### nothing is flushed

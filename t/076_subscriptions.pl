@@ -188,8 +188,7 @@ for my $query (documented_queries())
 }
 poll("SELECT lock_waits > 0 AND lock_wait_time > 0 FROM $view",
 	'waits for locks are seen from outside');
-$lock->query_safe('COMMIT');
-$lock->quit;
+$lock->release;
 $publisher->wait_applied;
 poll(
 	"SELECT dependency_waits = 1 AND commit_order_waits > 0 AND dependency_wait_time > 0
@@ -330,8 +329,7 @@ $lock = $subscriber->hold('LOCK TABLE locked IN ACCESS EXCLUSIVE MODE');
 $lsn = commit('INSERT INTO locked VALUES (2, 1)');
 poll("SELECT lag > interval '0' AND committed_lsn < '$lsn' FROM $view",
 	'and the lag of a transaction that waits');
-$lock->query_safe('COMMIT');
-$lock->quit;
+$lock->release;
 $publisher->wait_applied;
 
 poll(

@@ -64,8 +64,7 @@ sub apply_slowly
 	$subscriber->poll_query_until('postgres',
 		'SELECT lock_waits > 0 FROM parallel_apply.subscription_stats')
 	  or die 'the wait for the lock was not seen';
-	$lock->query_safe('COMMIT');
-	$lock->quit;
+	$lock->release;
 	$publisher->wait_applied;
 	return @xids;
 }
@@ -116,8 +115,7 @@ unlike(slurp_file($subscriber->logfile),
 	);
 	$subscriber->wait_until('sum(retries) = 1 FROM parallel_apply.writers',
 		'it is not tried again');
-	$lock->query_safe('COMMIT');
-	$lock->quit;
+	$lock->release;
 	$subscriber->wait_for_log(
 		qr/LOG:  remote transaction $xid of subscription "tap" took [1-9]\d{3,}\.\d+ ms/
 	);
@@ -134,8 +132,7 @@ $subscriber->wait_for_state('waiting for lock');
 $publisher->sql(join '',
 	map { "INSERT INTO free VALUES ($_, 1);" } 101 .. 300);
 $subscriber->wait_for_state('waiting for prior commit');
-$lock->query_safe('COMMIT');
-$lock->quit;
+$lock->release;
 $publisher->wait_applied;
 $subscriber->wait_for_log(
 	qr/LOG:  \d+ remote transactions up to \d+ of subscription "tap" took $some ms\n/
@@ -150,8 +147,7 @@ my $xid = commit('INSERT INTO locked VALUES (41, 1), (42, 1)');
 $subscriber->wait_until(
 	q(count(*) = 1 FROM parallel_apply.writers WHERE writer = 0 AND state = 'waiting for lock'),
 	'the apply worker does not wait');
-$lock->query_safe('COMMIT');
-$lock->quit;
+$lock->release;
 $subscriber->wait_for_log(
 	qr/LOG:  remote transaction $xid of subscription "tap" took $some ms\n.*DETAIL:  It finished at [0-9A-F]+\/[0-9A-F]+, has 2 changes, and was applied by the apply worker\. Waits: $some ms for locks\.\n/
 );

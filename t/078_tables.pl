@@ -292,8 +292,7 @@ counters_become(
 	$subscriber->wait_until(
 		"sum(retries) = $retries + 2 FROM parallel_apply.writers",
 		'it is not tried again');
-	$gate->query_safe('COMMIT');
-	$gate->quit;
+	$gate->release;
 	$publisher->wait_applied;
 	counters_become(
 		'plain', 'missing',
@@ -314,8 +313,7 @@ $publisher->sql(
 	BEGIN; INSERT INTO odd VALUES (2, 'a', 'c', '[2,2]'); COMMIT;));
 $subscriber->states_become('waiting for lock, waiting for prior commit',
 	'a transaction that took a value too early waits to be tried again');
-$gate->query_safe('COMMIT');
-$gate->quit;
+$gate->release;
 $publisher->wait_applied;
 counters_become('odd', 'inserts, updates', '2 1', 'it counts once');
 
@@ -327,8 +325,7 @@ explained('plain', 'parallel',
 explained('audited', 'exclusive',
 	'another session has locked it: not all is known',
 	'look again', 'its triggers are known');
-$lock->query_safe('COMMIT');
-$lock->quit;
+$lock->release;
 
 # The same for an index that is needed for rows without a key, and for a table
 # before its first change
@@ -350,8 +347,7 @@ $lock =
 		declare(q(public."Wo''rd")) . '; look again',
 		'nor that of the key');
 }
-$lock->query_safe('COMMIT');
-$lock->quit;
+$lock->release;
 
 # A row keeps the copy of a new table waiting.
 my $row = $subscriber->hold('INSERT INTO late VALUES (1)');

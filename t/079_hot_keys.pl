@@ -427,8 +427,7 @@ $subscriber->wait_for_state('waiting for lock');
 $subscriber->sql(
 	q(SELECT pg_cancel_backend(pid) FROM parallel_apply.writers WHERE state = 'waiting for lock')
 );
-$session->query_safe('COMMIT');
-$session->quit;
+$session->release;
 $publisher->wait_applied;
 advised(
 	'queue_size',

@@ -101,8 +101,7 @@ is( $subscriber->sql(
 	),
 	'failing|f',
 	'another attempt does not change that');
-$lock->query_safe('COMMIT');
-$lock->quit;
+$lock->release;
 $subscriber->sql('DELETE FROM items WHERE id = 1');
 all_is_well('the conflict is resolved');
 

@@ -160,8 +160,7 @@ $subscriber->sql(
 $subscriber->wait_for_pool('tap', 0);
 $session->query_safe('BEGIN; SELECT FROM items WHERE id = 2 FOR UPDATE');
 leader_is_shown($session, update(2), 'without writers');
-$session->query_safe('COMMIT');
-$session->quit;
+$session->release;
 $publisher->wait_applied;
 $pair->rows_equal('items');
 finish($publisher, $subscriber,

@@ -105,8 +105,7 @@ $subscriber->sql("ALTER TABLE $_ SET (fillfactor = 80)") for @tables;
 $publisher->sql("INSERT INTO $_ VALUES (4, 0)") for @tables;
 $publisher->wait_applied;
 is(found_tables(), '', 'the view does not wait for the catalogs');
-$session->query_safe('COMMIT');
-$session->quit;
+$session->release;
 is(found_tables(), $found, 'it names the tables again');
 
 # The apply worker applies alone.

@@ -152,8 +152,7 @@ sub insert_into
 	$subscriber->wait_until(
 		"queue_transactions = $transactions FROM parallel_apply.subscriptions",
 		'the transactions are not received');
-	$lock->query_safe('COMMIT');
-	$lock->quit;
+	$lock->release;
 	$publisher->wait_applied($_) for qw(tap serial);
 	return;
 }

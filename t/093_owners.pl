@@ -78,8 +78,7 @@ for my $name (sort keys %owner)
 		),
 		$name eq 'tap' ? '1' : '0',
 		"only the owner of $name sees the local session that it waits for");
-	$lock->query_safe('COMMIT');
-	$lock->quit;
+	$lock->release;
 	$publisher->wait_applied($name);
 }
 $subscriber->wait_until(

@@ -242,8 +242,7 @@ sub is_held_back
 	{
 		$_->arrives('first') or die 'a change is held back';
 	}
-	$lock->query_safe('COMMIT');
-	$lock->quit;
+	$lock->release;
 	$_->arrives('first.*second.*C')
 	  or die 'a transaction is lost'
 	  for @clients;

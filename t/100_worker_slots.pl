@@ -119,8 +119,7 @@ unlike(
 	qr/out of background worker slots/,
 	'no worker of the server has lacked a slot');
 
-$lock->query_safe('COMMIT');
-$lock->quit;
+$lock->release;
 $publisher->wait_applied('busy');
 $pair->rows_equal('busy');
 queries_get_workers(2, 'there are as many slots for queries as before');

@@ -108,8 +108,7 @@ $subscriber->wait_for_pool('tap', 3);
 		q(count(*) > 0 FROM pg_locks WHERE NOT granted AND relation =
 			(SELECT oid FROM pg_class WHERE relname = 'kept_messages')),
 		'the apply worker does not wait');
-	$drop->query_safe('COMMIT');
-	$drop->quit;
+	$drop->release;
 	$publisher->sql('INSERT INTO items VALUES (4)');
 	$publisher->wait_applied;
 	$pair->rows_equal('items',

@@ -48,8 +48,7 @@ sub wait_for_row
 	$subscriber->states_become(
 		'waiting for lock, waiting for dependency',
 		"$name: a transaction waits for a row");
-	$lock->query_safe('COMMIT');
-	$lock->quit;
+	$lock->release;
 	$publisher->wait_applied($name);
 	$subscriber->wait_until(
 		"EXISTS (SELECT FROM parallel_apply.hot_keys WHERE subname = '$name')

@@ -84,8 +84,7 @@ sub executed_apart
 sub end_transaction
 {
 	my ($session) = @_;
-	$session->query_safe('COMMIT');
-	$session->quit;
+	$session->release;
 	return;
 }
 

@@ -93,8 +93,7 @@ is( $subscriber->sql(
 	'{' . $session->query_safe('SELECT pg_backend_pid()') . '}',
 	'it is the session that holds the lock');
 advice_has(0, 'publisher', 'the publisher is not blamed');
-$session->query_safe('COMMIT');
-$session->quit;
+$session->release;
 $publisher->wait_applied('s');
 advice_has(0, 'lock', 'the advice is gone when the session has ended');
 prints_what_is_written($page, 'SELECT relname, cause, key');

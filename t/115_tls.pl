@@ -95,8 +95,7 @@ my $gate = $subscriber->hold('SELECT FROM gate FOR UPDATE');
 $publisher->sql('UPDATE gate SET v = v + 1');
 insert_rows(300);
 $subscriber->reload_with('parallel_apply.writers_per_subscription = 1');
-$gate->query_safe('COMMIT');
-$gate->quit;
+$gate->release;
 $subscriber->wait_until(q(state = 'native' FROM parallel_apply.subscriptions),
 	'the writers do not leave');
 all_is_equal('after the writers have left');

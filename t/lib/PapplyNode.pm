@@ -74,7 +74,7 @@ sub reload_with
 }
 
 # Open a transaction with these statements in a local session, which is returned.
-# Its locks are held until it executes COMMIT or ends.
+# Its locks are held until its release(), or until it executes COMMIT or ends.
 sub hold
 {
 	my ($self, $sql, $db) = @_;
@@ -84,8 +84,8 @@ sub hold
 	return $session;
 }
 
-# Flush what writers have committed, which they leave to others: a standby or another
-# subscriber does not get it before.
+# Flush what writers have committed, which they leave to others, and what transactions that
+# are open have written: a standby or a subscriber does not get it before.
 sub flush_wal
 {
 	my ($self) = @_;
@@ -190,6 +190,16 @@ sub wait_applied
 	return;
 }
 
+# Wait until subscription tap has received everything that this publisher has written,
+# also for transactions that are open.
+sub wait_received
+{
+	my ($self) = @_;
+	$self->flush_wal;
+	$self->wait_for_catchup('tap', 'write');
+	return;
+}
+
 # Wait until the publisher has sent everything, and has received a reply some time
 # later: the apply worker has seen it, though it may not have applied it.  Return
 # the position.
@@ -268,6 +278,16 @@ sub apply_pid
 	return $pid;
 }
 
+# Let the apply worker of a subscription, if there is one, look at the catalogs at once.
+# PostgreSQL 15 does not wake it for ALTER SUBSCRIPTION, and it looks once a second.
+sub wake
+{
+	my ($self, $name) = @_;
+	my $pid = $self->sql('SELECT pid ' . $self->from_leader($name));
+	kill 'USR1', $pid if $pid ne '';
+	return;
+}
+
 # Wait until another apply worker has replaced the present one.  These statements
 # end it; without any, it is terminated.
 sub restart_apply
@@ -275,6 +295,7 @@ sub restart_apply
 	my ($self, $name, $statements, $then) = @_;
 	my $old = $self->apply_pid($name);
 	$self->sql($statements // "SELECT pg_terminate_backend($old)");
+	$self->wake($name);
 	$then->() if $then;
 	$self->poll_query_until('postgres',
 			"SELECT count(*) = 1 "
@@ -290,6 +311,7 @@ sub connect_again
 {
 	my ($self, $name, $statements) = @_;
 	$self->sql("ALTER SUBSCRIPTION $name DISABLE");
+	$self->wake($name);
 	$self->poll_query_until('postgres',
 		"SELECT pid IS NULL FROM pg_stat_subscription WHERE subname = '$name'"
 	) or die "the apply worker of $name does not end";

@@ -24,10 +24,13 @@ sub new_pair
 	my @node_options = @{ $opt{node_options} // [] };
 	my $publisher = PapplyNode->new('publisher', @node_options);
 	$publisher->init(allows_streaming => 'logical');
-	# Cluster's 1 MB of shared buffers would make bulk tests slow.
+	# Cluster's 1 MB of shared buffers would make bulk tests slow.  WAL of an open
+	# transaction is not sent before it is flushed: a WAL writer that sleeps may need 25
+	# times its delay.
 	$publisher->append_conf('postgresql.conf', <<~'CONF');
 		fsync = off
 		shared_buffers = 32MB
+		wal_writer_delay = 10ms
 		max_connections = 40
 		CONF
 	$publisher->append_conf('postgresql.conf', $opt{publisher_conf} // '');

@@ -302,4 +302,13 @@ sub quit
 	return $self->SUPER::quit;
 }
 
+# Commit the transaction that hold() has begun, and end the session.  Its locks are released
+# when this returns; the server process of a session may end only after quit().
+sub release
+{
+	my ($self) = @_;
+	$self->query_safe('COMMIT');
+	return $self->quit;
+}
+
 1;
