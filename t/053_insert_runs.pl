@@ -169,7 +169,7 @@ is( $subscriber->sql(
 	cmp_ok($runs, '<', 300, 'runs go over transactions of a batch');
 }
 
-# A run goes on over changes of other tables, which may have runs too, once the writer
+# A run continues after changes of other tables, which may have runs too, once the writer
 # has met them.
 {
 	my $tries = tries();
@@ -270,7 +270,8 @@ both_equal('after changes of the definition', 'other');
 		INSERT INTO other VALUES (2003, 0);
 		COMMIT;)
 	);
-	both_equal('where rows are counted', qw(counted numbers audited audit other));
+	both_equal('where rows are counted',
+		qw(counted numbers audited audit other));
 	is($subscriber->counter('fallbacks'),
 		$replays, 'and no check has failed');
 	is(runs('counted', 'true'), '21 rows in 21', 'there are no runs then');

@@ -141,7 +141,7 @@ sub crash_under_load
 		"SELECT count(*) > 300 FROM history WHERE mode = '$setting'")
 	  or die 'the load is not applied';
 	$subscriber->stop('immediate');
-	end_load($load);
+	$publisher->end_load($load);
 
 	my $confirmed = confirmed();
 	my $expected = $publisher->sql(

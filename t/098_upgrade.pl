@@ -169,7 +169,7 @@ if ($old_major < 17)
 $new->wait_for_pool('s', 3);
 is(declared($new), $declared, 'what is declared has come along');
 $new->wait_for_progress;
-end_load($load);
+$publisher->end_load($load);
 
 PapplyPair->new($publisher, $new)
   ->accounts_are_equal('after the upgrade of the subscriber', 's');

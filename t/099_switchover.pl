@@ -90,7 +90,7 @@ goes_on($first, 'of which the former primary is the standby');
 
 switch_over($second, $first);
 goes_on($first, 'and back');
-end_load($load);
+$publisher->end_load($load);
 $pair->accounts_are_equal('after both');
 follow($second, $first);
 
@@ -124,7 +124,7 @@ unlink $first->data_dir . '/postgresql.conf' or die;
 append_to_file($first->data_dir . '/postgresql.conf', $conf);
 follow($first, $second);
 goes_on($first, 'makes the former primary a standby');
-end_load($load);
+$publisher->end_load($load);
 PapplyPair->new($publisher, $second)->accounts_are_equal('in the end');
 $second->flush_wal;
 $second->wait_for_catchup($first);

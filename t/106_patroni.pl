@@ -193,7 +193,7 @@ sub step
 	$sub->();
 	wait_for_role($leader, 'primary');
 	goes_on($leader, $name);
-	end_load($load);
+	$publisher->end_load($load);
 	PapplyPair->new($publisher, $leader)->accounts_are_equal("after $name");
 	$former_leader = $leader;
 	return;

@@ -125,7 +125,7 @@ executed_apart(
 	"parallel_apply.wait_for_lsn('tap', '$lsn', '10 min')",
 	'one session resumes it, another one waits for a position');
 is(ask('SELECT count(*) FROM items'), 1, 'after which its row is there');
-end_load($load);
+$publisher->end_load($load);
 $pair->accounts_are_equal('after a load that was pooled');
 
 ### a transaction that fails #################################################

@@ -336,28 +336,28 @@ papply_insert_run_close(PapplyTarget *table)
  * have renamed a table.
  */
 static bool
-is_independent(char type, const PapplyTarget *target)
+is_independent(char type, const PapplyTarget *table)
 {
-	if (target->is_partitioned || target->is_partition)
+	if (table->is_partitioned || table->is_partition)
 		return false;
 	for (const PapplyRunRows *rows = run.tables; rows != NULL; rows = rows->next)
-		if (rows->table->local_relid == target->local_relid)
+		if (rows->table->local_relid == table->local_relid)
 			return type == LOGICAL_REP_MSG_INSERT;
 	return papply_reorder_is_allowed();
 }
 
-void
-papply_insert_run_begin_change(char type, LogicalRepRelId remote_relid, uint32 version)
+bool
+papply_insert_run_continues(char type, LogicalRepRelId remote_relid, uint32 version)
 {
-	const PapplyTarget *target;
+	return run.rows == 0 ||
+		(type == LOGICAL_REP_MSG_INSERT && run.newest->key.remote_relid == remote_relid &&
+		 run.newest->version == version);
+}
 
-	if (run.rows == 0)
-		return;
-	if (type == LOGICAL_REP_MSG_INSERT && run.newest->key.remote_relid == remote_relid &&
-		run.newest->version == version)
-		return;
-	target = papply_target_plain(remote_relid, version);
-	if (target == NULL || !is_independent(type, target))
+void
+papply_insert_run_begin_change(char type, const PapplyTarget *table)
+{
+	if (run.rows > 0 && (table == NULL || !is_independent(type, table)))
 		papply_insert_run_flush();
 }
 

@@ -12,12 +12,18 @@
 extern void papply_insert_run_prepare(PapplyTarget *target);
 
 /*
- * Call before a change of a relation, in this version.  Applies what is put
- * off, unless the change may continue the run, or may precede it because it is
- * one of another table.  Throws whatever applying throws.
+ * Is nothing put off, or is a change of this type an INSERT into the relation
+ * of the newest row that is, in this version of it?
  */
-extern void papply_insert_run_begin_change(char type, LogicalRepRelId remote_relid,
-										   uint32 version);
+extern bool papply_insert_run_continues(char type, LogicalRepRelId remote_relid,
+										uint32 version);
+
+/*
+ * Call before any other change of a table, which is plain (target.h), or NULL
+ * for one that is not.  Applies what is put off, unless the change may precede
+ * it, or may be put off as well.  Throws whatever applying throws.
+ */
+extern void papply_insert_run_begin_change(char type, const PapplyTarget *table);
 
 /* Call after the change.  Applies what is put off if it is enough. */
 extern void papply_insert_run_end_change(void);

@@ -151,8 +151,7 @@ postpone_entry(PapplyEntry *entry, uint64 seqno, const PapplyTarget *table)
 	Postponed  *change = &postponed[range.count++];
 
 	/* rows of the same table that are put off precede the change */
-	papply_insert_run_begin_change(PapplyEntryData(entry)[0], remote_relid_of(entry),
-								   entry->relation_version);
+	papply_insert_run_begin_change(PapplyEntryData(entry)[0], table);
 	change->entry = entry;
 	change->seqno = seqno;
 	change->local_relid = table->local_relid;

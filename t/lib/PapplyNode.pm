@@ -584,6 +584,19 @@ sub start_load
 		\my $err);
 }
 
+# End the load.  Its sessions may still be committing when pgbench has exited, so wait for
+# them; those of a connection pooler stay.
+sub end_load
+{
+	my ($self, $load) = @_;
+	$load->signal('TERM');
+	$load->finish;
+	$self->wait_until(
+		q(count(*) = 0 FROM pg_stat_activity WHERE application_name = 'pgbench' AND state <> 'idle'),
+		'sessions of the load do not end');
+	return;
+}
+
 # A load of single transactions on the publisher, with a rate per second, until
 # end_load(load).
 sub start_accounts_load

@@ -307,7 +307,7 @@ sub under_load
 	my ($self, $sub) = @_;
 	my $load = $self->{publisher}->start_accounts_load(1000);
 	$sub->();
-	PapplyTest::end_load($load);
+	$self->{publisher}->end_load($load);
 	return;
 }
 

@@ -12,7 +12,7 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 
 our @EXPORT = qw(
-  behind_lock duplicate_key end_load end_sessions finish has_module item_rows last_item new_pair
+  behind_lock duplicate_key end_sessions finish has_module item_rows last_item new_pair
   why_not_tls);
 
 # Return a pair of running servers, and both nodes: (pair, publisher, subscriber).
@@ -106,14 +106,6 @@ sub why_not_tls
 	return 'the server was built without TLS'
 	  if `pg_config --configure` !~ /--with-(?:ssl=)?openssl/;
 	return '';
-}
-
-sub end_load
-{
-	my ($load) = @_;
-	$load->signal('TERM');
-	$load->finish;
-	return;
 }
 
 # Return the states of transactions (see states_become), the first of which waits for a
