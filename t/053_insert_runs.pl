@@ -1,4 +1,4 @@
-# Promise: INSERTs that follow each other are applied together, with the same result
+# Promise: INSERTs of a transaction or batch are applied together, with the same result
 # as PostgreSQL's own apply.
 #
 # Serial apply is a second subscription, in a database without the extension, whose
@@ -190,6 +190,28 @@ is( $subscriber->sql(
 	is(runs('plain', "note = 'mixed'"), '50 rows in 1', 'rows of one table');
 	is(runs('narrow', 'v = 9'), '50 rows in 1', 'and of another one');
 	is(tries(), $tries, 'and nothing had to be tried again');
+}
+
+# A run does not last long: a local session that inserts the same key waits for the
+# transaction, as with PostgreSQL's own apply.
+{
+	my $gate = $subscriber->hold('SELECT FROM gate FOR UPDATE');
+	$publisher->sql(
+		q(BEGIN;
+		INSERT INTO plain VALUES (2600, 0, 'first');
+		DO $$ BEGIN FOR i IN 1 .. 30 LOOP
+			UPDATE other SET v = v + 1 WHERE id BETWEEN 1001 AND 1050;
+		END LOOP; END $$;
+		UPDATE gate SET n = n + 1 WHERE id = 1;
+		COMMIT;)
+	);
+	$subscriber->wait_for_state('waiting for lock');
+	$subscriber->refuses(
+		q(SET lock_timeout = '200ms'; INSERT INTO plain VALUES (2600, 0, 'second')),
+		qr/canceling statement due to lock timeout/,
+		'a local session waits for a row that was inserted some changes ago');
+	$gate->release;
+	both_equal('after a row and many changes', 'plain', 'other', 'gate');
 }
 
 # A change of the same table ends a run, because the same transaction must find its
@@ -418,5 +440,6 @@ finish(
 	duplicate_key('plain'),
 	qr/ERROR: +new row for relation "checked" violates check constraint/,
 	qr/FATAL: +terminating logical replication worker due to/,
+	qr/canceling statement due to lock timeout/,
 	qr/ERROR: +replication origin with ID \d+ is already active/);
 done_testing();

@@ -285,5 +285,6 @@ papply_awake_adjust(bool is_behind)
 	bool		has_limit = !has_stalled() && is_behind && !uses_slow_storage();
 
 	set_limit(has_limit ? observed.processors : PAPPLY_MAX_WRITERS);
-	return papply_queue_backlog() > 0 && count_awake() >= limit() ? STALL_MS : -1;
+	return has_limit && papply_queue_backlog() > 0 && count_awake() >= limit() &&
+		pg_atomic_read_u64(&papply_pool->idle_writers) != 0 ? STALL_MS : -1;
 }

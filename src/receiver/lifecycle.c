@@ -758,7 +758,8 @@ adjust(void)
 		stop_pool();
 
 		/* a role that a trigger has set belongs to this session */
-		if (papply_compat_wants_parallel_streaming() && papply_role_suits_writers())
+		if (pool.wanted_writers == 1 && papply_compat_wants_parallel_streaming() &&
+			papply_role_suits_writers())
 			papply_shutdown_restart("transactions are not applied in parallel any more");
 	}
 }

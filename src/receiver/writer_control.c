@@ -87,32 +87,29 @@ static Control control;
 /*** worker slots ***/
 
 /*
- * Is it neither a writer, which pool.c counts from its registration on, nor the
- * worker of a parallel query?
- */
-static bool
-is_other_worker(const char *type)
-{
-	return strcmp(type, PAPPLY_WRITER_TYPE) != 0 && strcmp(type, "parallel worker") != 0;
-}
-
-/*
  * Return how many slots all writers together may occupy.  It is negative if
- * other workers use the reserve.
+ * other workers use the reserve.  Writers are not counted here, because pool.c
+ * counts them, from their registration on.
  */
 static int
 slots_for_writers(void)
 {
 	int			others = 0;
+	int			of_queries = 0;
 
 	for (uint32 i = 0; i < ProcGlobal->allProcCount; i++)
 	{
 		pid_t		pid = ProcGlobal->allProcs[i].pid;
 		const char *type = pid != 0 ? GetBackgroundWorkerTypeByPid(pid) : NULL;
 
-		others += type != NULL && is_other_worker(type) ? 1 : 0;
+		if (type == NULL || strcmp(type, PAPPLY_WRITER_TYPE) == 0)
+			continue;
+		if (strcmp(type, "parallel worker") == 0)
+			of_queries++;
+		else
+			others++;
 	}
-	return max_worker_processes - papply_reserved_worker_processes - others;
+	return max_worker_processes - others - Max(papply_reserved_worker_processes, of_queries);
 }
 
 static bool
@@ -299,7 +296,7 @@ retire_unused(void)
 			needed = i + 1;
 	}
 	needed = papply_idle_writers_per_subscription < 0 ? wanted :
-		Max(needed, papply_idle_writers_per_subscription);
+		Max(needed, Max(1, papply_idle_writers_per_subscription));
 
 	/* the writer of a streamed transaction needs another one alongside */
 	if (papply_early_count() > 0)

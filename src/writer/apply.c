@@ -49,22 +49,24 @@ typedef struct Current
 
 static Current current;
 
+/*
+ * Rows that were put off may be inserted when the current change is of another
+ * relation.
+ */
 const char *
 papply_apply_table(void)
 {
-	return current.table;
+	const PapplyTarget *inserting = papply_insert_run_inserting();
+
+	return inserting != NULL ? inserting->label : current.table;
 }
 
-/*
- * If rows are put off, they may be what was inserted when the error occurred,
- * even if the current change is of another relation.
- */
 LogicalRepRelId
 papply_apply_relation(void)
 {
-	LogicalRepRelId put_off = papply_insert_run_relation();
+	const PapplyTarget *inserting = papply_insert_run_inserting();
 
-	return OidIsValid(put_off) ? put_off : current.change.remote_relid;
+	return inserting != NULL ? inserting->key.remote_relid : current.change.remote_relid;
 }
 
 void
@@ -543,10 +545,10 @@ papply_apply_change(const char *message, int length, uint32 version, bool is_las
 
 	current.table = NULL;
 	parse_copy(message, length);
+	target = papply_target_open(current.change.remote_relid, version, is_alone);
 	if (!papply_insert_run_continues(current.change.type, current.change.remote_relid, version))
 		papply_insert_run_begin_change(current.change.type,
 									   papply_target_plain(current.change.remote_relid, version));
-	target = papply_target_open(current.change.remote_relid, version, is_alone);
 	current.table = target->label;
 	papply_key_wait_begin_change(target, &current.change);
 

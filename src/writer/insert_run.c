@@ -69,6 +69,12 @@
 /* Maximum number of rows of a run: some pages of narrow rows. */
 #define RUN_ROWS 256
 
+/*
+ * Maximum number of changes between the first row of a run and the flush, so
+ * that a local session that inserts the same key soon finds the row.
+ */
+#define RUN_CHANGES 512
+
 /* Maximum size of its values, which should stay in the CPU cache. */
 #define RUN_BYTES (128 * 1024)
 
@@ -93,10 +99,11 @@ typedef struct PapplyRunRows
 
 typedef struct Run
 {
-	PapplyRunRows *tables;		/* the one that a row was added to last is not
-								 * necessarily the first */
+	PapplyRunRows *tables;		/* in the order of their first rows */
+	PapplyRunRows **end;		/* of that list, unless it is empty */
 	PapplyTarget *newest;		/* root of the row that was added last */
 	int			rows;			/* of all tables; 0: nothing is put off */
+	int			changes;		/* since the first row, of any table */
 	PapplyTarget *inserting;	/* root of the rows that are being inserted */
 	MemoryContext context;
 } Run;
@@ -160,7 +167,8 @@ papply_insert_run_memory(void)
 static bool
 is_full(void)
 {
-	return run.rows >= RUN_ROWS || MemoryContextMemAllocated(run.context, false) > RUN_BYTES;
+	return run.rows >= RUN_ROWS || run.changes >= RUN_CHANGES ||
+		MemoryContextMemAllocated(run.context, false) > RUN_BYTES;
 }
 
 static PapplyRunRows *
@@ -184,8 +192,11 @@ rows_of(PapplyTarget *root, PapplyTarget *table)
 	if (rows->nrows == 0)
 	{
 		rows->root = root;
-		rows->next = run.tables;
-		run.tables = rows;
+		rows->next = NULL;
+		if (run.tables == NULL)
+			run.end = &run.tables;
+		*run.end = rows;
+		run.end = &rows->next;
 	}
 	return rows;
 }
@@ -275,7 +286,7 @@ insert_all(void)
 
 	for (; run.tables != NULL; run.tables = run.tables->next)
 		insert_rows(run.tables, cid);
-	run.rows = 0;
+	run.rows = run.changes = 0;
 	CommandCounterIncrement();
 }
 
@@ -315,10 +326,10 @@ papply_insert_run_flush(void)
 		MemoryContextReset(run.context);
 }
 
-LogicalRepRelId
-papply_insert_run_relation(void)
+const PapplyTarget *
+papply_insert_run_inserting(void)
 {
-	return run.inserting != NULL ? run.inserting->key.remote_relid : InvalidOid;
+	return run.inserting;
 }
 
 void
@@ -364,6 +375,7 @@ papply_insert_run_begin_change(char type, const PapplyTarget *table)
 void
 papply_insert_run_end_change(void)
 {
+	run.changes += run.rows > 0 ? 1 : 0;
 	if (run.context != NULL && (run.rows == 0 || is_full()))
 		papply_insert_run_flush();
 }
@@ -374,7 +386,7 @@ papply_insert_run_forget(void)
 	for (; run.tables != NULL; run.tables = run.tables->next)
 		run.tables->nrows = 0;
 	run.inserting = NULL;
-	run.rows = 0;
+	run.rows = run.changes = 0;
 	if (run.context != NULL)
 		MemoryContextReset(run.context);
 }

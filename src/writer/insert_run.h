@@ -46,10 +46,10 @@ extern bool papply_insert_run_add(PapplyTarget *root, PapplyTarget *table);
 extern void papply_insert_run_flush(void);
 
 /*
- * Return the relation whose rows that were put off are being inserted, or
- * InvalidOid if none is.
+ * Return the target whose rows that were put off are being inserted, or NULL
+ * if there is none.
  */
-extern LogicalRepRelId papply_insert_run_relation(void);
+extern const PapplyTarget *papply_insert_run_inserting(void);
 
 /*
  * Call when a table is closed and nothing is put off.  Frees slots if there

@@ -304,6 +304,7 @@ wait_for_turn(void)
 static void
 apply_change_in_turn(PapplyEntry *entry)
 {
+	papply_insert_run_flush();
 	wait_for_turn();
 	papply_postpone_apply_all();
 	papply_account_retry();
@@ -386,6 +387,7 @@ apply_change(PapplyEntry *entry)
 	MemoryContextReset(process.message_context);
 	if (papply_conflict_must_report())
 	{
+		papply_insert_run_flush();
 		wait_for_turn();
 		papply_conflict_report_all();
 	}
