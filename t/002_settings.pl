@@ -180,10 +180,14 @@ $subscriber->wait_for_log(
 	qr/WARNING:  could not start all writers of subscription "tap"/,
 	$log_offset);
 
-# The last writer
+# The last writer.  The apply worker remains, also where it would start parallel apply
+# workers if it had been told not to use writers.
 $subscriber->sql('ALTER SUBSCRIPTION third DISABLE');
+$subscriber->sql('ALTER SUBSCRIPTION tap SET (streaming = parallel)')
+  if $subscriber->pg_version >= 16;
 restart_with(4);
 $subscriber->wait_for_pool('tap', 1);
+$apply_pid = $subscriber->apply_pid('tap');
 $subscriber->sql('ALTER SUBSCRIPTION third ENABLE');
 $subscriber->wait_for_pool('tap', 0);
 $publisher->sql('INSERT INTO third VALUES (2)');
@@ -193,7 +197,10 @@ $pair->under_load(sub { $subscriber->wait_for_progress });
 $pair->accounts_are_equal('with no writer after that');
 $subscriber->sql('DROP SUBSCRIPTION third');
 $subscriber->wait_for_pool('tap', 1);
-pass('which comes back when there is a slot again');
+is($subscriber->apply_pid('tap'),
+	$apply_pid,
+	'which the same apply worker starts when there is a slot again');
+$subscriber->sql('ALTER SUBSCRIPTION tap SET (streaming = off)');
 
 restart_with(32);
 $subscriber->wait_for_pool('tap', 4);
