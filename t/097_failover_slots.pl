@@ -65,7 +65,7 @@ $publisher->poll_query_until('postgres',
 	"SELECT count(*) > $count + 200 FROM history")
   or die 'nothing is written any more';
 $publisher->kill9;
-$publisher->end_load($load);
+$load->finish;    # it has lost its connections
 my $last = $subscriber->sql('SELECT coalesce(max(id), 0) FROM history');
 kill $_, $receiver for 'TERM', 'CONT';
 $standby->poll_query_until('postgres',
