@@ -258,6 +258,7 @@ is( $subscriber->sql(
 	'which is not forgotten');
 $subscriber->sql("ALTER SUBSCRIPTION tap CONNECTION '$connstr'");
 poll("SELECT state = 'parallel' FROM $view", 'until there is one');
+$publisher->wait_applied;
 
 # From 16 on, a user who is not a superuser must have a password.
 if ($subscriber->pg_version >= 16)

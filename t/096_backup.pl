@@ -136,6 +136,7 @@ $subscriber->stop;
 my $successor = restore('successor');
 $successor->wait_for_pool('tap');
 write_history($successor, 100);
+$publisher->wait_for_catchup('tap', 'flush');
 PapplyPair->new($publisher, $successor)
   ->rows_equal($_, "$_ is equal when all WAL has been restored")
   for qw(accounts history);
