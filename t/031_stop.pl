@@ -102,8 +102,14 @@ sub rows_of_history
 {
 	# With streaming = parallel, the default from 18 on, the apply worker would
 	# restart to have writers, and could not connect.
-	$subscriber->connect_again('tap_postgres',
-		'ALTER SUBSCRIPTION tap_postgres SET (streaming = off)');
+	$subscriber->sql('ALTER SUBSCRIPTION tap_postgres DISABLE');
+	$subscriber->wake('tap_postgres');
+	$subscriber->wait_until(
+		q(pid IS NULL FROM pg_stat_subscription WHERE subname = 'tap_postgres'),
+		'the apply worker does not end');
+	$subscriber->sql(
+		'ALTER SUBSCRIPTION tap_postgres SET (streaming = off); ALTER SUBSCRIPTION tap_postgres ENABLE'
+	);
 
 	# A reload is lost on a background worker that is just being forked.
 	$subscriber->wait_for_pool('tap_postgres');
