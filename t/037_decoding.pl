@@ -255,6 +255,15 @@ sub arrivals
 		"SELECT string_agg(what, ' ' ORDER BY arrived) FROM ($sql) AS a");
 }
 
+# The order of a row of the table hot and one of the table cold
+sub arrivals_of
+{
+	my ($hot, $cold) = @_;
+	return arrivals(
+		"SELECT 'hot' AS what, arrived FROM hot WHERE id = $hot
+		UNION ALL SELECT 'cold', arrived FROM cold WHERE id = $cold");
+}
+
 sub commit_times
 {
 	my ($node, $table) = @_;
@@ -288,9 +297,7 @@ foreach my $setting ('slots', 'auto', 'on')
 			"UPDATE hot SET v = 'younger' WHERE id = 3; UPDATE cold SET v = 'younger' WHERE id = 3"
 		]);
 	wait_for_all();
-	is( arrivals(
-			q(SELECT 'hot' AS what, arrived FROM hot WHERE id = 3
-			UNION ALL SELECT 'cold', arrived FROM cold WHERE id = 3)),
+	is( arrivals_of(3, 3),
 		'hot cold',
 		"with $setting, changes of a transaction are decoded in their order");
 
@@ -310,9 +317,7 @@ foreach my $setting ('slots', 'auto', 'on')
 		UPDATE hot SET v = '$setting' WHERE id = 4;
 		COMMIT;));
 	wait_for_all();
-	is( arrivals(
-			q(SELECT 'hot' AS what, arrived FROM hot WHERE id = 4
-			UNION ALL SELECT 'cold', arrived FROM cold WHERE id = 100)),
+	is(arrivals_of(4, 100),
 		'cold hot',
 		"with $setting, so are rows before changes of another table");
 
