@@ -14,6 +14,9 @@ use PostgreSQL::Test::Utils qw(append_to_file slurp_file system_or_bail);
 use Test::More import => [qw(diag fail is like ok pass skip unlike)];
 use Time::HiRes qw(time);
 
+# What start_load() calls its sessions; without a name, they have that of the test.
+my $load_name = 'load';
+
 ### statements, settings and sessions ###########################################
 
 # Execute statements, and return what they print.
@@ -570,6 +573,7 @@ sub becomes_quiet
 sub start_load
 {
 	my ($self, $script, @options) = @_;
+	local $ENV{PGAPPNAME} = $load_name;
 	return IPC::Run::start(
 		[
 			'pgbench', '-n', '-T', '60',
@@ -592,7 +596,7 @@ sub end_load
 	$load->signal('TERM');
 	$load->finish;
 	$self->wait_until(
-		q(count(*) = 0 FROM pg_stat_activity WHERE application_name = 'pgbench' AND state <> 'idle'),
+		"count(*) = 0 FROM pg_stat_activity WHERE application_name = '$load_name' AND state <> 'idle'",
 		'sessions of the load do not end');
 	return;
 }
