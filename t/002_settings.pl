@@ -246,10 +246,20 @@ SKIP:
 	$pair->accounts_are_equal('without shared memory for a queue');
 	is(scalar($subscriber->writer_pids('tap')), 0, 'and without writers');
 
+	# It has warned of something else.
+	$log_offset = -s $subscriber->logfile;
 	configure(
 		'parallel_apply.queue_size' => '64kB',
-		'parallel_apply.writers_per_subscription' => 3);
+		'parallel_apply.reserved_worker_processes' => 32);
+	configure('parallel_apply.writers_per_subscription' => 3);
+	$subscriber->wait_for_log(
+		qr/WARNING:  could not start all writers of subscription "tap"/,
+		$log_offset);
+	configure('parallel_apply.reserved_worker_processes' => 1);
 	$subscriber->wait_for_pool('tap', 3);
+	$subscriber->wait_for_log(
+		qr/LOG:  parallel apply of subscription "tap" has recovered/,
+		$log_offset);
 	$pair->under_load(sub { $subscriber->wait_for_progress });
 	$publisher->wait_applied;
 	$pair->rows_equal('history',

@@ -102,17 +102,9 @@ sub rows_of_history
 {
 	# With streaming = parallel, the default from 18 on, the apply worker would
 	# restart to have writers, and could not connect.
-	$subscriber->sql('ALTER SUBSCRIPTION tap_postgres DISABLE');
-	$subscriber->wake('tap_postgres');
-	$subscriber->wait_until(
-		q(pid IS NULL FROM pg_stat_subscription WHERE subname = 'tap_postgres'),
-		'the apply worker does not end');
-	$subscriber->sql(
-		'ALTER SUBSCRIPTION tap_postgres SET (streaming = off); ALTER SUBSCRIPTION tap_postgres ENABLE'
-	);
+	$subscriber->connect_again('tap_postgres',
+		'ALTER SUBSCRIPTION tap_postgres SET (streaming = off)');
 
-	# A reload is lost on a background worker that is just being forked.
-	$subscriber->wait_for_pool('tap_postgres');
 	my $watcher = $subscriber->hold(q(SET statement_timeout = '30s'; COMMIT));
 	my $until = sub {
 		my ($condition) = @_;

@@ -448,7 +448,7 @@ start_pool(void)
 
 	if (!create_shared_memory())
 	{
-		papply_writers_set_degraded();
+		papply_writers_lack_queue();
 		pool.start_reason = PAPPLY_REASON_NO_QUEUE;
 		drop_shared_memory();
 		papply_pool_release();

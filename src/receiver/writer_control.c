@@ -74,7 +74,9 @@ static Watched watched[PAPPLY_MAX_WRITERS];
 typedef struct Control
 {
 	int			configured;		/* number of writers, at most */
-	bool		is_degraded;	/* reported, until all of them are running */
+	bool		has_warned;		/* that writers are missing, and not reported
+								 * since that all are running */
+	bool		lacked_queue;	/* the same of a queue that could not be made */
 	bool		are_missing;	/* could not all be started that were wanted? */
 	int64		short_since;	/* when more writers were first needed, or 0 */
 	int64		lacked_at;		/* when there was last no slot for those
@@ -165,9 +167,9 @@ start_writer(int writer)
 }
 
 void
-papply_writers_set_degraded(void)
+papply_writers_lack_queue(void)
 {
-	control.is_degraded = true;
+	control.lacked_queue = true;
 }
 
 /*
@@ -214,9 +216,9 @@ is_complete(void)
 static void
 report_missing(int running, int wanted, const char *subname)
 {
-	if (running >= wanted || control.is_degraded)
+	if (running >= wanted || control.has_warned)
 		return;
-	control.is_degraded = true;
+	control.has_warned = true;
 	ereport(WARNING,
 			(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
 			 errmsg("could not start all writers of subscription \"%s\"", subname),
@@ -230,9 +232,9 @@ report_missing(int running, int wanted, const char *subname)
 static void
 report_recovery(const char *subname)
 {
-	if (!control.is_degraded || !is_complete())
+	if ((!control.has_warned && !control.lacked_queue) || !is_complete())
 		return;
-	control.is_degraded = false;
+	control.has_warned = control.lacked_queue = false;
 	ereport(LOG,
 			(errmsg("parallel apply of subscription \"%s\" has recovered", subname),
 			 errdetail("All %d writers are running.", control.configured)));

@@ -34,10 +34,10 @@ extern int	papply_writers_wanted(void);
 extern long papply_writers_adapt(bool is_behind);
 
 /*
- * Note that there are no writers, for another reason.  When all of them are
- * there again, the recovery is logged.
+ * Note that there are no writers, because a queue could not be made.  When all
+ * of them are there, the recovery is logged.
  */
-extern void papply_writers_set_degraded(void);
+extern void papply_writers_lack_queue(void);
 
 /*
  * Try again to start missing writers, find those that could not start, and

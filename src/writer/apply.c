@@ -548,7 +548,7 @@ papply_apply_change(const char *message, int length, uint32 version, bool is_las
 	target = papply_target_open(current.change.remote_relid, version, is_alone);
 	if (!papply_insert_run_continues(current.change.type, current.change.remote_relid, version))
 		papply_insert_run_begin_change(current.change.type,
-									   papply_target_plain(current.change.remote_relid, version));
+									   papply_target_is_plain(target) ? target : NULL);
 	current.table = target->label;
 	papply_key_wait_begin_change(target, &current.change);
 

@@ -20,7 +20,7 @@
  * changes the row, so no older transaction can still change it, unless this
  * transaction fails.
  *
- * Notes hold copies of the rows.  If there are many, the writer waits for its
+ * Notes hold copies of the rows, from 18 on.  If there are many, the writer waits for its
  * turn in the middle of the transaction and reports them.  Only in this case
  * are the conflicts reported twice if the transaction fails later.
  *
@@ -57,11 +57,12 @@ typedef struct Note
 	TransactionId remote_xid;
 	XLogRecPtr	final_lsn;
 	char	   *key;
+	bool		is_found;		/* is there a local row? */
 
-	/* rows of the table */
+	/* rows of the table for the server's report, or NULL */
 	HeapTuple	searched;
-	HeapTuple	local;			/* NULL: none was found */
-	HeapTuple	remote;			/* NULL: not an UPDATE */
+	HeapTuple	local;
+	HeapTuple	remote;			/* of an UPDATE */
 } Note;
 
 typedef struct Notes
@@ -73,13 +74,20 @@ typedef struct Notes
 
 static Notes notes;
 
-/* Copy a row, with its TOAST values, since a TRUNCATE may follow. */
+/*
+ * Copy a row, with its TOAST values, since a TRUNCATE may follow.  Return NULL where the
+ * server does not report conflicts.
+ */
 static HeapTuple
 copy_row(TupleTableSlot *slot)
 {
-	MemoryContext old_context = MemoryContextSwitchTo(notes.context);
-	HeapTuple	row = ExecCopySlotHeapTuple(slot);
+	MemoryContext old_context;
+	HeapTuple	row;
 
+	if (!PAPPLY_REPORTS_CONFLICTS)
+		return NULL;
+	old_context = MemoryContextSwitchTo(notes.context);
+	row = ExecCopySlotHeapTuple(slot);
 	if (HeapTupleHasExternal(row))
 		row = toast_flatten_tuple(row, slot->tts_tupleDescriptor);
 	MemoryContextSwitchTo(old_context);
@@ -155,6 +163,7 @@ papply_conflict_note(PapplyTarget *target, PapplyTarget *table,
 	note->remote_xid = slot->remote_xid;
 	note->final_lsn = slot->remote_final_lsn;
 	note->key = MemoryContextStrdup(notes.context, key);
+	note->is_found = is_found;
 	note->searched = copy_row(table->remote_slot);
 	note->local = is_found ? copy_row(table->local_slot) : NULL;
 }
@@ -232,7 +241,7 @@ report_note(Note *note)
 		report_by_server(note);
 	else
 		papply_conflict_type_log(note->relid,
-								 papply_conflict_type_of(note->message_type, note->local != NULL),
+								 papply_conflict_type_of(note->message_type, note->is_found),
 								 &note->writer, note->key);
 }
 

@@ -537,15 +537,20 @@ papply_target_peek(LogicalRepRelId remote_relid, uint32 version)
 	return target;
 }
 
+bool
+papply_target_is_plain(const PapplyTarget *target)
+{
+	return target->state == PAPPLY_TARGET_READY && papply_target_takes_runs(target) &&
+		target->table_class == PAPPLY_TABLE_PARALLEL;
+}
+
 const PapplyTarget *
 papply_target_plain(LogicalRepRelId remote_relid, uint32 version)
 {
 	PapplyTarget *target = papply_target_cache_find(remote_relid);
 
-	if (target == NULL || target->state != PAPPLY_TARGET_READY || target->version != version ||
-		!papply_target_takes_runs(target) || target->table_class != PAPPLY_TABLE_PARALLEL)
-		return NULL;
-	return target;
+	return target != NULL && target->version == version && papply_target_is_plain(target) ?
+		target : NULL;
 }
 
 bool

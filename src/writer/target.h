@@ -173,11 +173,13 @@ extern bool papply_target_runs_code(const PapplyTarget *target);
 extern bool papply_target_takes_runs(const PapplyTarget *target);
 
 /*
- * Return the target of a table that is known, in this version, to have no code
- * that could observe the order in which rows are changed, or NULL.  Its
- * partitions may still have constraints that read other rows; the
- * documentation warns of these.
+ * Has the table no code that could observe the order in which rows are
+ * changed?  Its partitions may still have constraints that read other rows;
+ * the documentation warns of these.
  */
+extern bool papply_target_is_plain(const PapplyTarget *target);
+
+/* Return the target of a table that is known, in this version, to be plain, or NULL. */
 extern const PapplyTarget *papply_target_plain(LogicalRepRelId remote_relid, uint32 version);
 
 /*

@@ -77,12 +77,18 @@ sub reload_with
 }
 
 # Open a transaction with these statements in a local session, which is returned.
-# Its locks are held until its release(), or until it executes COMMIT or ends.
+# Its locks are held until its release(), or until it executes COMMIT or ends.  A row that
+# it locks need not have been applied yet.
 sub hold
 {
 	my ($self, $sql, $db) = @_;
-	my $session =
-	  $self->background_psql($db // 'postgres', on_error_stop => 0);
+	$db //= 'postgres';
+	while ($sql =~ /FROM (\w+(?: WHERE [^;]+?)?) FOR UPDATE/g)
+	{
+		$self->poll_query_until($db, "SELECT EXISTS (SELECT FROM $1)")
+		  or die "there is no row to lock: $1";
+	}
+	my $session = $self->background_psql($db, on_error_stop => 0);
 	$session->query_safe("BEGIN; $sql");
 	return $session;
 }
@@ -318,8 +324,10 @@ sub connect_again
 	$self->poll_query_until('postgres',
 		"SELECT pid IS NULL FROM pg_stat_subscription WHERE subname = '$name'"
 	) or die "the apply worker of $name does not end";
-	$self->poll_query_until('postgres',
-		q(SELECT count(*) = 0 FROM pg_stat_activity WHERE backend_type LIKE 'parallel_apply writer%')
+	$self->poll_query_until(
+		'postgres',
+		"SELECT count(*) = 0 FROM pg_stat_activity, pg_subscription s WHERE subname = '$name'
+		AND application_name LIKE 'parallel_apply writer ' || s.oid || ':%'"
 	) or die 'the pool did not stop';
 	$self->sql(($statements // '') . "; ALTER SUBSCRIPTION $name ENABLE");
 	$self->wait_for_pool($name);
