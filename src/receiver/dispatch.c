@@ -158,7 +158,7 @@ begin_transaction(char *message, int length, const PapplyBegin *begin)
 	txn->commit_time = dispatched.newest_commit_time = begin->commit_time;
 	open_txn.is_lone = message[0] == LOGICAL_REP_MSG_BEGIN &&
 		papply_pool_committed() + 1 == open_txn.seqno && papply_early_count() == 0 &&
-		papply_lone_may_begin(begin->commit_time, papply_connection_send_time());
+		papply_lone_may_begin();
 	papply_queue_append(PAPPLY_ENTRY_MESSAGE, message, length, 0, PAPPLY_NO_SEQNO);
 	return PAPPLY_DISPATCH_QUEUED;
 }

@@ -7,7 +7,6 @@
 #define PAPPLY_LONE_H
 
 #include "access/xlogdefs.h"
-#include "datatype/timestamp.h"
 
 /*
  * Note that there was nothing to read until now, as far as is known.  Return
@@ -17,10 +16,9 @@ extern int64 papply_lone_idle(void);
 
 /*
  * May the receiver apply the transaction that begins, if it turns out to be
- * small?  Nothing else is in flight.  The publisher committed and sent it at
- * these times, by its own clock.
+ * small?  Nothing else is in flight.
  */
-extern bool papply_lone_may_begin(TimestampTz commit_time, TimestampTz send_time);
+extern bool papply_lone_may_begin(void);
 
 /*
  * Its first change has arrived.  May the receiver begin to apply it?  These

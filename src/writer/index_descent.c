@@ -8,6 +8,9 @@
  * leaf page, it suffices to descend to the level above and take the block
  * number from there.  The pages above leaves are few, and usually in memory.
  * The server does not export such a search, but it exports the parts of one.
+ * If leaf pages were not prefetched, 8 writers would apply 6,500 TPC-B
+ * transactions per second instead of 20,800 (bench/catchup tpcb --read-delay
+ * 500).
  *
  * The result is a hint.  Therefore this search does not move right if a page
  * was split after its parent was read, as the server's search would.  At
