@@ -12,8 +12,8 @@
  * sleep although there is work.  It is the number of processors, and there is
  * no limit if
  * - writers wait for storage, or read ahead to hide that;
- * - there was a stall a moment ago: for some milliseconds the receiver has seen
- *   work, and no writer that ran.  Then the awake writers wait for locks or
+ * - there was a stall a moment ago: for some milliseconds there was work and
+ *   nothing was committed, and the receiver has seen no writer that ran.  Then the awake writers wait for locks or
  *   for what a trigger calls, and others may use the time.  Writers that only
  *   take long to commit are no stall: with eight of them at once, 1,000 inserted
  *   rows per transaction are a fifth slower on two processors (bench/catchup
@@ -45,7 +45,7 @@
 #include "queue.h"
 #include "test_hooks.h"
 
-/* After this time with work, and without a writer that runs, there is no limit. */
+/* After this time with work, and without a commit or a writer that runs, there is no limit. */
 #define STALL_MS 10
 
 /* There is a limit again after this time without a stall. */
@@ -58,8 +58,9 @@
 typedef struct Observed
 {
 	int			processors;
-	int64		waiting_since;	/* since when there is a backlog and no writer
-								 * runs, or 0 */
+	uint64		last_committed;
+	int64		waiting_since;	/* since when there is a backlog, nothing is
+								 * committed, and no writer runs, or 0 */
 	int64		stalled_at;		/* when there was last a stall, or 0 */
 } Observed;
 
@@ -251,13 +252,17 @@ is_any_running(void)
 static bool
 has_stalled(void)
 {
-	int64		now;
+	uint64		committed = papply_pool_committed();
 
-	if (papply_queue_backlog() == 0 || is_any_running())
+	if (committed != observed.last_committed || papply_queue_backlog() == 0 || is_any_running())
+	{
+		observed.last_committed = committed;
 		observed.waiting_since = 0;
+	}
 	else
 	{
-		now = papply_clock_now();
+		int64		now = papply_clock_now();
+
 		if (papply_clock_has_lasted(&observed.waiting_since, now, STALL_MS))
 			observed.stalled_at = now;
 	}
@@ -280,6 +285,7 @@ papply_awake_reset(void)
 	long		online = sysconf(_SC_NPROCESSORS_ONLN);
 
 	observed.processors = Max(2, Min(PAPPLY_MAX_WRITERS, online));
+	observed.last_committed = 0;
 	observed.waiting_since = observed.stalled_at = 0;
 	set_limit(observed.processors);
 }

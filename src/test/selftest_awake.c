@@ -16,6 +16,7 @@
 
 #include "awake.h"
 #include "claim.h"
+#include "commit_order.h"
 #include "early.h"
 #include "queue.h"
 #include "selftest.h"
@@ -212,7 +213,10 @@ check_stall(void)
 	MyProc->wait_event_info = 0;
 	EXPECT(get_limit() == PAPPLY_MAX_WRITERS);
 
+	/* a commit is progress, too */
+	let_first_run(true);
 	let_pass(CALM_MS);
+	papply_commit_order_advance(1, 1, 0);
 	EXPECT(papply_awake_adjust(true) > 0);
 	EXPECT(get_limit() == limit);
 	papply_pool->writers[0].proc = NULL;
