@@ -259,18 +259,6 @@ papply_dispatch_end_direct(XLogRecPtr remote_end_lsn)
 }
 
 /*
- * Make everything after the open transaction depend on it.  Only the first
- * reason is recorded.
- */
-static void
-make_barrier(PapplyCounter reason)
-{
-	if (!open_txn.is_barrier)
-		papply_queue_transaction(open_txn.seqno)->exclusive_reason = reason;
-	open_txn.is_barrier = true;
-}
-
-/*
  * Have the native loop apply the open transaction.  If that has been
  * published, leave it to its writer, as the head of this file says.
  */
@@ -308,13 +296,17 @@ finish_prepared(char *message, int length)
 }
 
 /*
- * Have the open transaction applied alone.  It may run user code that can
- * notice the locks of younger transactions (early.c).  In its turn it makes
- * sure that there are none (retreat.c).
+ * Make the open transaction serial; only the first reason is recorded.  It may
+ * run user code that can notice the locks of younger transactions (early.c).
+ * In its turn it makes sure that there are none (retreat.c).  If it has been
+ * published, its writer finds out that it is serial.
  */
 static void
-make_alone(void)
+make_serial(PapplyCounter reason)
 {
+	if (!open_txn.is_barrier)
+		papply_queue_transaction(open_txn.seqno)->exclusive_reason = reason;
+	open_txn.is_barrier = true;
 	papply_queue_set_company(open_txn.seqno, PAPPLY_SERIAL);
 	papply_early_keep_out(open_txn.seqno);
 }
@@ -322,20 +314,8 @@ make_alone(void)
 static void
 make_native_barrier(PapplyCounter reason)
 {
-	make_barrier(PAPPLY_COUNT_EXCLUSIVE_FALLBACK);
-	make_alone();
+	make_serial(PAPPLY_COUNT_EXCLUSIVE_FALLBACK);
 	make_native(reason);
-}
-
-/*
- * Make the open transaction serial.  If it has been published, its writer
- * finds that out.
- */
-static void
-make_serial(PapplyCounter reason)
-{
-	make_barrier(reason);
-	make_alone();
 }
 
 /*
