@@ -77,17 +77,6 @@ route_without_pool(char *message, int length, char **buffer, int *result)
 	return route_native(message, length, buffer, result);
 }
 
-/* Pass on a message of a streamed transaction that the native loop spools. */
-static PapplyRoute
-route_streamed(char *message, int length, char **buffer, int *result)
-{
-	if (message[0] != LOGICAL_REP_MSG_STREAM_COMMIT &&
-		message[0] != LOGICAL_REP_MSG_STREAM_PREPARE)
-		return PAPPLY_ROUTE_NATIVE;
-	papply_native_begin_direct(PAPPLY_NO_ORIGIN);
-	return route_native(message, length, buffer, result);
-}
-
 bool
 papply_route_is_between_transactions(void)
 {
@@ -135,7 +124,7 @@ route_payload(char *message, int length, char **buffer, int *result)
 			case PAPPLY_SPOOL_KEPT:
 				return PAPPLY_ROUTE_DONE;
 			case PAPPLY_SPOOL_NATIVE:
-				return route_streamed(message, length, buffer, result);
+				return PAPPLY_ROUTE_NATIVE;
 			case PAPPLY_SPOOL_ENDED:
 				return PAPPLY_ROUTE_SPOOLED;
 			case PAPPLY_SPOOL_NONE:
