@@ -84,7 +84,6 @@ typedef struct OurPool
 									 * is about to start */
 	PapplyOriginId origin;
 	int			wanted_writers; /* as last acted upon */
-	XLogRecPtr	replay_final_lsn;	/* see pool.h */
 	bool		lacks_slots;	/* there is no worker slot for a first writer */
 	int64		checked_at;		/* when its start was tried, or its writers
 								 * checked */
@@ -475,7 +474,6 @@ start_pool(void)
 	if (!PAPPLY_ORIGIN_IS_SHARED)
 		PAPPLY_SESSION_ORIGIN = PAPPLY_NO_ORIGIN;
 	papply_dispatch_reset();
-	pool.replay_final_lsn = papply_pool_get_replay();
 	pool.is_closing = false;
 	pool.exists = true;
 	ereport(LOG,
@@ -692,17 +690,15 @@ bool
 papply_lifecycle_must_be_direct(XLogRecPtr *final_lsn)
 {
 	look_at_catalogs();
-	*final_lsn = pool.replay_final_lsn;
+	*final_lsn = papply_pool_get_replay();
 	return pool.is_closing;
 }
 
 void
 papply_lifecycle_replayed(XLogRecPtr remote_end_lsn)
 {
-	if (pool.replay_final_lsn == InvalidXLogRecPtr || remote_end_lsn <= pool.replay_final_lsn)
-		return;
-	pool.replay_final_lsn = InvalidXLogRecPtr;
-	papply_pool_set_replay(InvalidXLogRecPtr);
+	if (remote_end_lsn > papply_pool_get_replay())
+		papply_pool_set_replay(InvalidXLogRecPtr);
 }
 
 void
