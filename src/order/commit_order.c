@@ -103,8 +103,7 @@ static void
 count_sleep(PapplyWriterState state, bool is_first, int64 begin)
 {
 	int			cause = state - PAPPLY_WRITER_WAIT_DEPENDENCY;
-	int64		end = papply_clock_now();
-	uint64		us = end - begin;
+	uint64		us = papply_clock_now() - begin;
 
 	slept.us += us;
 	papply_statistics_count(PAPPLY_COUNT_WAITS_DEPENDENCY + cause, is_first ? 1 : 0);
