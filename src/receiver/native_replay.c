@@ -462,7 +462,7 @@ count_transaction(void)
 	if (replay.seqno != PAPPLY_NO_SEQNO)
 		count_fallback(replay.seqno);
 	if (replay.origin != PAPPLY_NO_ORIGIN)
-		papply_leader_count_commit(MySubscription->oid, true);
+		papply_leader_count_commit(true);
 }
 
 /*
