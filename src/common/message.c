@@ -110,13 +110,11 @@ papply_message_parse_commit(char *data, int length, PapplyCommit *commit)
 		commit->xid = take_uint32(&reader);
 	if (*take_bytes(&reader, 1) != 0)	/* flags; none are defined */
 		papply_message_malformed();
-	if (commit->type == LOGICAL_REP_MSG_ROLLBACK_PREPARED)
-		commit->prepare_end_lsn = take_lsn(&reader);
-	else
-		commit->commit_lsn = take_lsn(&reader);
+	commit->commit_lsn = take_lsn(&reader);
 	commit->end_lsn = take_lsn(&reader);
 	if (commit->type == LOGICAL_REP_MSG_ROLLBACK_PREPARED)
 	{
+		commit->prepare_end_lsn = commit->commit_lsn;
 		commit->commit_lsn = commit->end_lsn;
 		commit->prepare_time = take_uint64(&reader);
 	}
