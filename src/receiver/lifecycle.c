@@ -432,7 +432,7 @@ start_pool(void)
 		pool.start_reason = PAPPLY_REASON_NO_QUEUE;
 		return;
 	}
-	pool.lacks_slots = !papply_writers_may_start(pool.wanted_writers, MySubscription->name);
+	pool.lacks_slots = !papply_writers_may_start(pool.wanted_writers);
 	if (pool.lacks_slots)
 	{
 		pool.start_reason = PAPPLY_REASON_NO_WRITERS;
@@ -457,7 +457,7 @@ start_pool(void)
 	papply_awake_reset();
 	papply_session_locks_note();
 	papply_session_settings_note();
-	running = papply_writers_set(pool.wanted_writers, MySubscription->name);
+	running = papply_writers_set(pool.wanted_writers);
 	pool.lacks_slots = running == 0;
 	if (pool.lacks_slots)
 	{
@@ -527,7 +527,7 @@ resize_pool(int wanted)
 	if (wanted < papply_writers_wanted())
 		papply_spool_revoke_early();	/* all writers left could be applying
 										 * streams */
-	(void) papply_writers_set(wanted, MySubscription->name);
+	(void) papply_writers_set(wanted);
 }
 
 static PapplyApplyReason
@@ -622,7 +622,7 @@ check_writers(void)
 	}
 	if (papply_writers_surplus() > 0)
 		papply_spool_revoke_early();
-	if (papply_writers_check(MySubscription->name) == 0)
+	if (papply_writers_check() == 0)
 		give_up_writers();
 }
 
