@@ -161,15 +161,10 @@ papply_queue_begin(TransactionId remote_xid, XLogRecPtr final_lsn, uint64 *seqno
 
 	ends.last_seqno++;
 	txn = papply_queue_transaction(ends.last_seqno);
+	memset(txn, 0, sizeof(*txn));
 	txn->start_position = ends.head_position;
-	txn->end_position = 0;
-	txn->max_dependency = 0;
 	txn->remote_xid = remote_xid;
-	txn->changes = 0;
 	txn->final_lsn = final_lsn;
-	txn->remote_end_lsn = InvalidXLogRecPtr;
-	txn->local_end_lsn = InvalidXLogRecPtr;
-	txn->exclusive_reason = txn->fallback_reason = 0;
 	pg_atomic_init_u32(&txn->state, 0);
 	pg_atomic_init_u32(&txn->hold, PAPPLY_TXN_WHOLE);
 	*seqno = ends.last_seqno;
