@@ -38,9 +38,7 @@
  */
 #include "parallel_apply.h"
 
-#include "catalog/pg_type.h"
 #include "miscadmin.h"
-#include "pgstat.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/memutils.h"

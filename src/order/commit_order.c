@@ -32,7 +32,6 @@
 #include "parallel_apply.h"
 
 #include "miscadmin.h"
-#include "pgstat.h"
 #include "storage/latch.h"
 
 #include "clock.h"

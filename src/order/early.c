@@ -54,7 +54,6 @@
 
 #include "miscadmin.h"
 #include "port/pg_bitutils.h"
-#include "storage/latch.h"
 
 #include "awake.h"
 #include "decoding.h"

@@ -44,12 +44,10 @@
 #include "access/xact.h"
 #include "nodes/pg_list.h"
 #include "replication/logicalproto.h"
-#include "replication/origin.h"
 #include "storage/buffile.h"
 #include "utils/memutils.h"
 #include "utils/snapmgr.h"
 
-#include "guc.h"
 #include "keep.h"
 #include "kept.h"
 #include "message.h"

@@ -18,14 +18,12 @@
  */
 #include "parallel_apply.h"
 
-#include "access/xlog.h"
 #include "commands/extension.h"
 #include "miscadmin.h"
 #include "storage/ipc.h"
 #include "storage/latch.h"
 #include "utils/hsearch.h"
 #include "utils/inval.h"
-#include "utils/memutils.h"
 #include "utils/syscache.h"
 
 #include "awake.h"

@@ -36,11 +36,9 @@
  */
 #include "parallel_apply.h"
 
-#include "access/xact.h"
 #include "access/xloginsert.h"
 #include "lib/stringinfo.h"
 #include "libpq/pqformat.h"
-#include "utils/memutils.h"
 
 #include "clock.h"
 #include "connection.h"

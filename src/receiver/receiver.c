@@ -35,7 +35,6 @@
 #include "postmaster/interrupt.h"
 #include "replication/walreceiver.h"
 #include "storage/latch.h"
-#include "utils/timestamp.h"
 
 #include "awake.h"
 #include "blockers.h"

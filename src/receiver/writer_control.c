@@ -38,7 +38,6 @@
  */
 #include "parallel_apply.h"
 
-#include "access/xlog.h"
 #include "miscadmin.h"
 #include "postmaster/bgworker.h"
 #include "storage/proc.h"

@@ -32,13 +32,6 @@
  */
 #include "parallel_apply.h"
 
-#include "miscadmin.h"
-#include "port/pg_bitutils.h"
-#include "postmaster/interrupt.h"
-#include "storage/ipc.h"
-#include "storage/latch.h"
-#include "storage/spin.h"
-#include "utils/memutils.h"
 
 #include "queue.h"
 #include "statistics.h"

@@ -33,9 +33,7 @@
 #include "access/xact.h"
 #include "miscadmin.h"
 #include "replication/logicallauncher.h"
-#include "storage/ipc.h"
 #include "storage/shmem.h"
-#include "utils/memutils.h"
 #include "utils/syscache.h"
 #include "utils/timestamp.h"
 
