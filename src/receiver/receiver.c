@@ -220,7 +220,7 @@ learn_of_publisher(WalReceiverConn *conn)
 
 	if (stream.is_publisher_known)
 		return;
-	publisher = conn != NULL ? papply_publisher_ask(conn) : papply_publisher_ask_separately();
+	publisher = papply_publisher_ask(conn);
 	stream.is_publisher_known = true;
 	papply_due_flush_set(publisher.flushes);
 	papply_report_set_timeout(publisher.timeout_ms);
