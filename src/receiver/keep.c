@@ -328,37 +328,30 @@ begin_if_first(char *message, int length)
 }
 
 /*
- * A prepared transaction is about to end.  This local transaction has no
- * origin, since the native loop moves the origin when it ends that one.
+ * Note that a prepared transaction is about to end.  This local transaction has
+ * no origin, since the native loop moves the origin when it ends that one.
  */
-static void
-end_prepared(const PapplyCommit *commit)
-{
-	MemoryContext old_context = CurrentMemoryContext;
-	PapplyOriginId origin = PAPPLY_SESSION_ORIGIN;
-
-	look_for_requests();
-	if (!papply_keep_has_requests)
-		return;
-	PAPPLY_SESSION_ORIGIN = PAPPLY_NO_ORIGIN;
-	StartTransactionCommand();
-	papply_kept_end_prepared(MySubscription->oid, commit->xid, commit->end_lsn,
-							 commit->type == LOGICAL_REP_MSG_COMMIT_PREPARED ? commit->commit_time : 0);
-	CommitTransactionCommand();
-	PAPPLY_SESSION_ORIGIN = origin;
-	MemoryContextSwitchTo(old_context);
-}
-
 static void
 end_if_prepared(char *message, int length)
 {
+	MemoryContext old_context = CurrentMemoryContext;
+	PapplyOriginId origin = PAPPLY_SESSION_ORIGIN;
 	PapplyCommit commit;
 
 	if (message[0] != LOGICAL_REP_MSG_COMMIT_PREPARED &&
 		message[0] != LOGICAL_REP_MSG_ROLLBACK_PREPARED)
 		return;
 	papply_message_parse_commit(message, length, &commit);
-	end_prepared(&commit);
+	look_for_requests();
+	if (!papply_keep_has_requests)
+		return;
+	PAPPLY_SESSION_ORIGIN = PAPPLY_NO_ORIGIN;
+	StartTransactionCommand();
+	papply_kept_end_prepared(MySubscription->oid, commit.xid, commit.end_lsn,
+							 commit.type == LOGICAL_REP_MSG_COMMIT_PREPARED ? commit.commit_time : 0);
+	CommitTransactionCommand();
+	PAPPLY_SESSION_ORIGIN = origin;
+	MemoryContextSwitchTo(old_context);
 }
 
 void
