@@ -174,7 +174,6 @@ typedef struct ReplayPrepared
 
 static ReplayPrepared replay = {PAPPLY_NO_SEQNO, PAPPLY_NO_SEQNO};
 
-
 static void
 drop_leftover_origin(void)
 {
