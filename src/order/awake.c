@@ -224,12 +224,6 @@ papply_awake_wake_for_backlog(void)
 		(void) papply_awake_wake_one();
 }
 
-static bool
-uses_slow_storage(void)
-{
-	return papply_awake_reads_ahead() || pg_atomic_read_u64(&papply_pool->slow_writers) != 0;
-}
-
 /* Has there been a stall within the last CALM_MS? */
 static bool
 has_stalled(void)
@@ -282,7 +276,8 @@ papply_awake_is_short(void)
 long
 papply_awake_adjust(bool is_behind)
 {
-	bool		has_limit = !has_stalled() && is_behind && !uses_slow_storage();
+	bool		has_limit = !has_stalled() && is_behind && !papply_awake_reads_ahead() &&
+		pg_atomic_read_u64(&papply_pool->slow_writers) == 0;
 
 	set_limit(has_limit ? observed.processors : PAPPLY_MAX_WRITERS);
 	return has_limit && papply_queue_backlog() > 0 && count_awake() >= limit() &&

@@ -287,17 +287,6 @@ papply_lifecycle_is_idle(void)
 		papply_queue_released_seqno() == papply_queue_last_seqno();
 }
 
-/*
- * Flush what writers have committed asynchronously.  The next apply worker,
- * which may have no pool, takes the origin's position as flushed.
- */
-static void
-flush_commits(void)
-{
-	if (pool.exists)
-		(void) replorigin_get_progress(pool.origin, true);
-}
-
 /* Report where the number of writers comes from. */
 static int
 detail_of_number(void)
@@ -335,7 +324,13 @@ end_pool(PapplyApplyReason reason)
 
 	papply_pool_close();
 	papply_writers_end(reason == PAPPLY_REASON_NONE);
-	flush_commits();
+
+	/*
+	 * flush what writers have committed asynchronously: the next apply
+	 * worker, which may have no pool, takes the origin's position as flushed
+	 */
+	if (pool.exists)
+		(void) replorigin_get_progress(pool.origin, true);
 	origin_lsn = papply_pool->origin_lsn;
 	ereport(LOG,
 			(errmsg("parallel apply of subscription \"%s\" has stopped",

@@ -113,12 +113,6 @@ slots_for_writers(void)
 	return max_worker_processes - others - Max(papply_reserved_worker_processes, of_queries);
 }
 
-static bool
-is_room_for_writer(void)
-{
-	return papply_pool_has_room(slots_for_writers());
-}
-
 /*** start ***/
 
 /* Has the process ended, or never begun? */
@@ -242,7 +236,7 @@ report_recovery(void)
 bool
 papply_writers_may_start(int wanted)
 {
-	bool		is_room = is_room_for_writer();
+	bool		is_room = papply_pool_has_room(slots_for_writers());
 
 	if (!is_room)
 		report_missing(0, wanted);
@@ -359,7 +353,7 @@ papply_writers_adapt(bool is_behind)
 	if (papply_clock_has_lasted(&control.short_since, now, SHORT_MS))
 	{
 		control.short_since = 0;
-		if (is_room_for_writer())
+		if (papply_pool_has_room(slots_for_writers()))
 		{
 			set_wanted(Min(control.configured, Max(1, 2 * wanted)));
 			(void) fill_up(papply_writers_wanted());

@@ -63,12 +63,6 @@ typedef struct Ends
 
 static Ends ends;
 
-static uint32
-slots_for(uint64 ring_bytes)
-{
-	return Max(MIN_SLOTS, Min(MAX_SLOTS, ring_bytes / BYTES_PER_SLOT));
-}
-
 static void
 map_segment(void)
 {
@@ -80,7 +74,8 @@ bool
 papply_queue_create(void)
 {
 	papply_pool->ring_bytes = (uint64) papply_queue_size * 1024;
-	papply_pool->transaction_slots = slots_for(papply_pool->ring_bytes);
+	papply_pool->transaction_slots = Max(MIN_SLOTS,
+										 Min(MAX_SLOTS, papply_pool->ring_bytes / BYTES_PER_SLOT));
 
 	mapping.segment = dsm_create(papply_pool->transaction_slots * sizeof(PapplyTransaction) +
 								 papply_pool->ring_bytes,
