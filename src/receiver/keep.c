@@ -307,24 +307,14 @@ begin_transaction(XLogRecPtr final_lsn, TransactionId remote_xid, bool is_stream
 static void
 begin_if_first(char *message, int length)
 {
-	PapplyBegin begin_message;
-	PapplyCommit commit;
+	PapplyBegin begin;
+	bool		is_streamed = message[0] == LOGICAL_REP_MSG_STREAM_COMMIT ||
+		message[0] == LOGICAL_REP_MSG_STREAM_PREPARE;
 
-	switch (message[0])
-	{
-		case LOGICAL_REP_MSG_BEGIN:
-		case LOGICAL_REP_MSG_BEGIN_PREPARE:
-			papply_message_parse_begin(message, length, &begin_message);
-			begin_transaction(begin_message.final_lsn, begin_message.xid, false);
-			break;
-		case LOGICAL_REP_MSG_STREAM_COMMIT:
-		case LOGICAL_REP_MSG_STREAM_PREPARE:
-			papply_message_parse_commit(message, length, &commit);
-			begin_transaction(commit.commit_lsn, commit.xid, true);
-			break;
-		default:
-			break;
-	}
+	if (message[0] != LOGICAL_REP_MSG_COMMIT_PREPARED &&
+		message[0] != LOGICAL_REP_MSG_ROLLBACK_PREPARED &&
+		papply_message_parse_first(message, length, &begin))
+		begin_transaction(begin.final_lsn, begin.xid, is_streamed);
 }
 
 /*

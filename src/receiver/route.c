@@ -68,12 +68,12 @@ begins_native(char kind)
 static PapplyRoute
 route_without_pool(char *message, int length, char **buffer, int *result)
 {
-	TimestampTz commit_time = papply_message_commit_time(message, length);
+	PapplyBegin begin;
 
 	if (begins_native(message[0]))
 		papply_native_begin_direct(PAPPLY_NO_ORIGIN);
-	if (commit_time != 0)
-		papply_status_native_begin(commit_time);
+	if (papply_message_parse_first(message, length, &begin))
+		papply_status_native_begin(begin.commit_time);
 	return route_native(message, length, buffer, result);
 }
 
@@ -90,9 +90,11 @@ static bool
 must_be_direct(char *message, int length)
 {
 	XLogRecPtr	final_lsn;
+	PapplyBegin begin;
 
 	return papply_lifecycle_must_be_direct(&final_lsn) ||
-		(final_lsn != InvalidXLogRecPtr && papply_message_final_lsn(message, length) == final_lsn);
+		(final_lsn != InvalidXLogRecPtr &&
+		 papply_message_parse_first(message, length, &begin) && begin.final_lsn == final_lsn);
 }
 
 /* Put a message into the queue, unless it belongs to the native loop. */
@@ -110,11 +112,14 @@ dispatch_message(char *message, int length)
 static PapplyRoute
 route_payload(char *message, int length, char **buffer, int *result)
 {
+	PapplyBegin begin;
+
 	if (length < 1)
 		return PAPPLY_ROUTE_NATIVE;
 	if (papply_lifecycle_is_paused() && papply_route_is_between_transactions())
 	{
-		papply_status_hold(papply_message_commit_time(message, length));
+		papply_status_hold(papply_message_parse_first(message, length, &begin) ?
+						   begin.commit_time : 0);
 		return PAPPLY_ROUTE_HOLD;
 	}
 	if (!papply_spool_is_reading())
