@@ -247,13 +247,6 @@ is_lone(uint64 seqno)
 	return papply_queue_applier(seqno) == PAPPLY_BY_LEADER_LONE;
 }
 
-/* Does the native loop apply a lone transaction whose end has not arrived? */
-static bool
-is_open_and_lone(void)
-{
-	return papply_dispatch_is_open() && is_lone(papply_queue_last_seqno());
-}
-
 /*
  * Note what the native loop's transaction may have left in the session.  Comparing all
  * settings takes too long for a lone transaction, and is needed only if that is serial,
@@ -756,7 +749,8 @@ rest_comes(void)
 {
 	int64		now;
 
-	if (!papply_dispatch_may_be_lone() && !is_open_and_lone())
+	if (!papply_dispatch_may_be_lone() &&
+		!(papply_dispatch_is_open() && is_lone(papply_queue_last_seqno())))
 		return false;
 	now = papply_clock_now();
 	if (stream.something_came)
