@@ -136,13 +136,15 @@ papply_dispatch_is_oversize(void)
 }
 
 static PapplyDispatchResult
-begin_transaction(char *message, int length, const PapplyBegin *begin)
+begin_transaction(char *message, int length)
 {
+	PapplyBegin begin;
 	uint64		seqno;
 	PapplyTransaction *txn;
 
+	(void) papply_message_parse_first(message, length, &begin);
 	if (!papply_queue_has_space(length) ||
-		!papply_queue_begin(begin->xid, begin->final_lsn, &seqno))
+		!papply_queue_begin(begin.xid, begin.final_lsn, &seqno))
 		return PAPPLY_DISPATCH_HOLD;
 	open_txn = (OpenTransaction)
 	{
@@ -150,12 +152,12 @@ begin_transaction(char *message, int length, const PapplyBegin *begin)
 			.early = PAPPLY_NO_EARLY,
 			.seqno = seqno,
 			.first_lsn = papply_connection_lsn(),
-			.final_lsn = begin->final_lsn,
+			.final_lsn = begin.final_lsn,
 			.nearest = PAPPLY_NO_SEQNO,
 	};
 	txn = papply_queue_transaction(seqno);
 	txn->local_changes = papply_remote_relation_local_changes();
-	txn->commit_time = dispatched.newest_commit_time = begin->commit_time;
+	txn->commit_time = dispatched.newest_commit_time = begin.commit_time;
 	open_txn.is_lone = message[0] == LOGICAL_REP_MSG_BEGIN &&
 		papply_pool_committed() + 1 == open_txn.seqno && papply_early_count() == 0 &&
 		papply_lone_may_begin();
@@ -166,11 +168,8 @@ begin_transaction(char *message, int length, const PapplyBegin *begin)
 static PapplyDispatchResult
 begin_ordinary(char *message, int length)
 {
-	PapplyBegin begin;
-	PapplyDispatchResult result;
+	PapplyDispatchResult result = begin_transaction(message, length);
 
-	papply_message_parse_begin(message, length, &begin);
-	result = begin_transaction(message, length, &begin);
 	if (result != PAPPLY_DISPATCH_QUEUED)
 		return result;
 	open_txn.end_kind = LOGICAL_REP_MSG_COMMIT;
@@ -276,16 +275,11 @@ static PapplyDispatchResult
 finish_prepared(char *message, int length)
 {
 	PapplyCommit commit;
-	PapplyBegin begin;
-	PapplyDispatchResult result;
+	PapplyDispatchResult result = begin_transaction(message, length);
 
-	papply_message_parse_commit(message, length, &commit);
-	begin.final_lsn = commit.commit_lsn;
-	begin.commit_time = commit.commit_time;
-	begin.xid = commit.xid;
-	result = begin_transaction(message, length, &begin);
 	if (result == PAPPLY_DISPATCH_QUEUED)
 	{
+		papply_message_parse_commit(message, length, &commit);
 		papply_queue_set_company(open_txn.seqno, PAPPLY_SOLO);
 		if (papply_keep_has_requests)
 			make_native(PAPPLY_COUNT_FALLBACK_SUBSCRIPTION);
