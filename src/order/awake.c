@@ -276,8 +276,8 @@ papply_awake_is_short(void)
 long
 papply_awake_adjust(bool is_behind)
 {
-	bool		has_limit = !has_stalled() && is_behind && !papply_awake_reads_ahead() &&
-		pg_atomic_read_u64(&papply_pool->slow_writers) == 0;
+	bool		is_slow = pg_atomic_read_u64(&papply_pool->slow_writers) != 0;
+	bool		has_limit = !has_stalled() && is_behind && !is_slow && !papply_awake_reads_ahead();
 
 	set_limit(has_limit ? observed.processors : PAPPLY_MAX_WRITERS);
 	return has_limit && papply_queue_backlog() > 0 && count_awake() >= limit() &&

@@ -308,13 +308,13 @@ static void
 begin_if_first(char *message, int length)
 {
 	PapplyBegin begin;
-	bool		is_streamed = message[0] == LOGICAL_REP_MSG_STREAM_COMMIT ||
-		message[0] == LOGICAL_REP_MSG_STREAM_PREPARE;
 
 	if (message[0] != LOGICAL_REP_MSG_COMMIT_PREPARED &&
 		message[0] != LOGICAL_REP_MSG_ROLLBACK_PREPARED &&
 		papply_message_parse_first(message, length, &begin))
-		begin_transaction(begin.final_lsn, begin.xid, is_streamed);
+		begin_transaction(begin.final_lsn, begin.xid,
+						  message[0] == LOGICAL_REP_MSG_STREAM_COMMIT ||
+						  message[0] == LOGICAL_REP_MSG_STREAM_PREPARE);
 }
 
 /*
