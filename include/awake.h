@@ -6,8 +6,6 @@
 #ifndef PAPPLY_AWAKE_H
 #define PAPPLY_AWAKE_H
 
-#include "pool.h"
-
 /* How a writer's changes use storage. */
 typedef enum PapplyStorage
 {

@@ -6,8 +6,6 @@
 #ifndef PAPPLY_CLAIM_H
 #define PAPPLY_CLAIM_H
 
-#include "pool.h"
-
 /*** verbs of writers ***/
 
 /*

@@ -18,7 +18,6 @@
 #include "access/nbtree.h"
 #include "access/stratnum.h"
 #include "access/sysattr.h"
-#include "access/xact.h"
 #include "access/xlog.h"
 #include "catalog/pg_am.h"
 #include "catalog/pg_class.h"
@@ -27,10 +26,7 @@
 #include "commands/tablecmds.h"
 #include "executor/executor.h"
 #include "miscadmin.h"
-#include "pgstat.h"
-#include "replication/logicallauncher.h"
 #include "replication/logicalproto.h"
-#include "replication/logicalrelation.h"
 #include "replication/origin.h"
 #include "replication/syncrep.h"
 #include "replication/walreceiver.h"
@@ -90,7 +86,6 @@ papply_compat_wait_event(PapplyWait wait)
 		events[wait] = WaitEventExtensionNew(names[wait]);
 	return events[wait];
 #else
-	(void) wait;
 	return PG_WAIT_EXTENSION;
 #endif
 }
@@ -329,8 +324,6 @@ papply_compat_forbid_parallel_streaming(WalRcvStreamOptions *options)
 		options->proto.logical.streaming_str = "on";
 		MyLogicalRepWorker->parallel_apply = false;
 	}
-#else
-	(void) options;
 #endif
 }
 
@@ -413,9 +406,6 @@ papply_compat_origin_share(PapplyOriginId origin, int leader_pid)
 {
 #if PG_VERSION_NUM >= 160000
 	replorigin_session_setup(origin, leader_pid);
-#else
-	(void) origin;
-	(void) leader_pid;
 #endif
 }
 
@@ -434,9 +424,7 @@ papply_compat_origin_setup(PapplyOriginId origin)
 static inline void
 papply_compat_origin_take(PapplyOriginId origin)
 {
-#if PG_VERSION_NUM >= 160000
-	(void) origin;
-#else
+#if PG_VERSION_NUM < 160000
 	replorigin_session_setup(origin);
 #endif
 }
@@ -487,9 +475,6 @@ papply_compat_begin_as_table_owner(Relation rel, PapplyUserContext *context)
 #if PG_VERSION_NUM >= 160000
 	if (!MySubscription->runasowner)
 		SwitchToUntrustedUser(rel->rd_rel->relowner, context);
-#else
-	(void) rel;
-	(void) context;
 #endif
 }
 
@@ -499,8 +484,6 @@ papply_compat_end_as_table_owner(PapplyUserContext *context)
 #if PG_VERSION_NUM >= 160000
 	if (!MySubscription->runasowner)
 		RestoreUserContext(context);
-#else
-	(void) context;
 #endif
 }
 
@@ -707,14 +690,6 @@ papply_compat_report_conflict(EState *estate, ResultRelInfo *result_rel,
 	writer->slot = local;
 	ReportApplyConflict(estate, result_rel, LOG, type, searched, remote,
 						list_make1(writer));
-#else
-	(void) estate;
-	(void) result_rel;
-	(void) message_type;
-	(void) searched;
-	(void) local;
-	(void) remote;
-	(void) writer;
 #endif
 }
 
@@ -769,8 +744,6 @@ papply_compat_forget_generated(ResultRelInfo *result_rel)
 #if PG_VERSION_NUM < 160000
 	result_rel->ri_GeneratedExprs = NULL;
 	result_rel->ri_NumGeneratedNeeded = 0;
-#else
-	(void) result_rel;
 #endif
 }
 
@@ -822,7 +795,6 @@ papply_compat_equality_strategy(Relation index, int column)
 	return IndexAmTranslateCompareType(COMPARE_EQ, index->rd_rel->relam,
 									   index->rd_opfamily[column], true);
 #else
-	(void) column;
 	return index->rd_rel->relam == HASH_AM_OID ? HTEqualStrategyNumber : BTEqualStrategyNumber;
 #endif
 }
@@ -837,7 +809,6 @@ papply_compat_btree_root(Relation index, Relation rel)
 #if PG_VERSION_NUM >= 160000
 	return _bt_getroot(index, rel, BT_READ);
 #else
-	(void) rel;
 	return _bt_getroot(index, BT_READ);
 #endif
 }

@@ -6,7 +6,6 @@
 #ifndef PAPPLY_KEPT_H
 #define PAPPLY_KEPT_H
 
-#include "access/genam.h"
 #include "datatype/timestamp.h"
 #include "utils/relcache.h"
 

@@ -64,7 +64,7 @@ typedef struct PapplyCommit
 	TimestampTz prepare_time;
 } PapplyCommit;
 
-/* BEGIN or BEGIN PREPARE. */
+/* BEGIN or BEGIN PREPARE, or what takes its place: papply_message_parse_first(). */
 typedef struct PapplyBegin
 {
 	XLogRecPtr	final_lsn;
@@ -100,17 +100,14 @@ extern void papply_message_malformed(void);
  */
 extern void papply_message_parse_begin(char *data, int length, PapplyBegin *begin);
 extern void papply_message_parse_commit(char *data, int length, PapplyCommit *commit);
+extern void papply_message_parse_change(char *data, int length, PapplyChange *change);
 
 /*
- * Return the time at which the transaction was committed on the publisher (or
- * prepared, or ended after that), if this is its first message that is not
- * streamed; else 0.
+ * Get the same from the first message of a transaction that is not part of a
+ * stream: BEGIN, or the message that ends a streamed transaction, or one that
+ * was prepared.  Return false for any other message.
  */
-extern TimestampTz papply_message_commit_time(char *data, int length);
-
-/* Return the final LSN of the transaction, if this is its first message. */
-extern XLogRecPtr papply_message_final_lsn(char *data, int length);
-extern void papply_message_parse_change(char *data, int length, PapplyChange *change);
+extern bool papply_message_parse_first(char *data, int length, PapplyBegin *begin);
 
 /* Return the remote OIDs of the tables that a TRUNCATE is of, in a new list. */
 extern List *papply_message_read_truncate(char *message, int length, bool *cascade,

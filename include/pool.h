@@ -20,7 +20,6 @@
 #include "storage/dsm.h"
 #include "storage/lwlock.h"
 #include "storage/proc.h"
-#include "storage/spin.h"
 #include "utils/dsa.h"
 
 #include "message.h"

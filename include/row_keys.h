@@ -22,7 +22,6 @@ typedef struct PapplyKey
 {
 	Oid			index;			/* InvalidOid: this is the identity */
 	uint64		seed;			/* makes keys of different indexes different */
-	bool		is_identity;	/* the publisher's replica identity */
 	bool		null_is_value;	/* else a row with a NULL has no such key */
 	int			ncolumns;
 	int16		columns[INDEX_MAX_KEYS];	/* numbers of published columns */

@@ -6,8 +6,6 @@
 #ifndef PAPPLY_WAL_FLUSH_H
 #define PAPPLY_WAL_FLUSH_H
 
-#include "pool.h"
-
 /*
  * Writer between two transactions: flush commits, while no other writer does
  * and this one can be spared.  The receiver's latch is set after each flush.

@@ -110,13 +110,11 @@ papply_message_parse_commit(char *data, int length, PapplyCommit *commit)
 		commit->xid = take_uint32(&reader);
 	if (*take_bytes(&reader, 1) != 0)	/* flags; none are defined */
 		papply_message_malformed();
-	if (commit->type == LOGICAL_REP_MSG_ROLLBACK_PREPARED)
-		commit->prepare_end_lsn = take_lsn(&reader);
-	else
-		commit->commit_lsn = take_lsn(&reader);
+	commit->commit_lsn = take_lsn(&reader);
 	commit->end_lsn = take_lsn(&reader);
 	if (commit->type == LOGICAL_REP_MSG_ROLLBACK_PREPARED)
 	{
+		commit->prepare_end_lsn = commit->commit_lsn;
 		commit->commit_lsn = commit->end_lsn;
 		commit->prepare_time = take_uint64(&reader);
 	}
@@ -129,42 +127,29 @@ papply_message_parse_commit(char *data, int length, PapplyCommit *commit)
 		papply_message_malformed();
 }
 
-TimestampTz
-papply_message_commit_time(char *data, int length)
+bool
+papply_message_parse_first(char *data, int length, PapplyBegin *begin)
 {
-	PapplyBegin begin;
 	PapplyCommit commit;
 
 	switch (data[0])
 	{
 		case LOGICAL_REP_MSG_BEGIN:
 		case LOGICAL_REP_MSG_BEGIN_PREPARE:
-			papply_message_parse_begin(data, length, &begin);
-			return begin.commit_time;
+			papply_message_parse_begin(data, length, begin);
+			return true;
 		case LOGICAL_REP_MSG_COMMIT_PREPARED:
 		case LOGICAL_REP_MSG_ROLLBACK_PREPARED:
 		case LOGICAL_REP_MSG_STREAM_COMMIT:
 		case LOGICAL_REP_MSG_STREAM_PREPARE:
 			papply_message_parse_commit(data, length, &commit);
-			return commit.commit_time;
+			begin->final_lsn = commit.commit_lsn;
+			begin->commit_time = commit.commit_time;
+			begin->xid = commit.xid;
+			return true;
 		default:
-			return 0;
+			return false;
 	}
-}
-
-XLogRecPtr
-papply_message_final_lsn(char *data, int length)
-{
-	PapplyBegin begin;
-	PapplyCommit commit;
-
-	if (data[0] == LOGICAL_REP_MSG_BEGIN || data[0] == LOGICAL_REP_MSG_BEGIN_PREPARE)
-	{
-		papply_message_parse_begin(data, length, &begin);
-		return begin.final_lsn;
-	}
-	papply_message_parse_commit(data, length, &commit);
-	return commit.commit_lsn;
 }
 
 static void

@@ -57,11 +57,11 @@ set_name(char *name, const PapplySpoolFile *file)
 	snprintf(name, NAME_LENGTH, "%u", file->number);
 }
 
-/* Seek to a position in the file; the server finds the segment. */
+/* Seek like fseek(); the server finds the segment. */
 static void
-seek_to(BufFile *buffile, uint64 position)
+seek_to(BufFile *buffile, uint64 position, int whence)
 {
-	if (BufFileSeek(buffile, 0, position, SEEK_SET) != 0)
+	if (BufFileSeek(buffile, 0, position, whence) != 0)
 		ereport(ERROR,
 				(errcode_for_file_access(),
 				 errmsg("could not seek in temporary file: %m")));
@@ -80,10 +80,7 @@ papply_spool_file_append(PapplySpoolFile *file, bool is_new, char *data, int len
 	else
 	{
 		buffile = BufFileOpenFileSet(&file->set, name, O_RDWR, false);
-		if (BufFileSeek(buffile, 0, 0, SEEK_END) != 0)
-			ereport(ERROR,
-					(errcode_for_file_access(),
-					 errmsg("could not seek in temporary file: %m")));
+		seek_to(buffile, 0, SEEK_END);
 	}
 	BufFileWrite(buffile, data, length);
 	BufFileClose(buffile);
@@ -101,7 +98,7 @@ papply_spool_file_truncate(PapplySpoolFile *file, uint64 position)
 
 	set_name(name, file);
 	buffile = BufFileOpenFileSet(&file->set, name, O_RDWR, false);
-	seek_to(buffile, position);
+	seek_to(buffile, position, SEEK_SET);
 	BufFileTell(buffile, &segment, &offset);
 	BufFileTruncateFileSet(buffile, segment, offset);
 	BufFileClose(buffile);
@@ -168,7 +165,7 @@ read_more(PapplySpoolReader *reader, uint64 end, int wanted)
 
 	set_name(name, &reader->file);
 	buffile = BufFileOpenFileSet(&reader->file.set, name, O_RDONLY, false);
-	seek_to(buffile, reader->position);
+	seek_to(buffile, reader->position, SEEK_SET);
 	if (BufFileRead(buffile, bytes->data + bytes->len, length) != length)
 		ereport(ERROR,
 				(errcode_for_file_access(),

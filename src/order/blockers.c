@@ -38,9 +38,7 @@
  */
 #include "parallel_apply.h"
 
-#include "catalog/pg_type.h"
 #include "miscadmin.h"
-#include "pgstat.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/memutils.h"
@@ -55,8 +53,6 @@
 
 /* Limit of the number of blocked processes that are followed. */
 #define MAX_BLOCKERS 256
-
-static int64 looked_at = 0;		/* by papply_blockers_look_if_due() */
 
 typedef struct Pids
 {
@@ -82,12 +78,10 @@ add_pid(Pids *pids, int pid)
 static PGPROC *
 process_of(uint64 oldest)
 {
-	PapplyTransaction *txn = papply_queue_transaction(oldest);
 	PapplyWriterSlot *slot;
 
-	if (oldest > pg_atomic_read_u64(&papply_pool->published_seqno))
-		return papply_pool->receiver_proc;
-	if (papply_queue_is_native(txn))
+	if (oldest > pg_atomic_read_u64(&papply_pool->published_seqno) ||
+		papply_queue_is_native(papply_queue_transaction(oldest)))
 		return papply_pool->receiver_proc;
 	slot = papply_owner_writer(papply_pool, oldest);
 	return slot ? slot->proc : NULL;
@@ -214,6 +208,8 @@ papply_blockers_look(void)
 void
 papply_blockers_look_if_due(void)
 {
+	static int64 looked_at = 0;
+
 	if (!papply_clock_is_due(&looked_at, papply_clock_now(), PAPPLY_BLOCKERS_INTERVAL_MS))
 		return;
 	papply_blockers_look();

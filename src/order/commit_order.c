@@ -32,7 +32,6 @@
 #include "parallel_apply.h"
 
 #include "miscadmin.h"
-#include "pgstat.h"
 #include "storage/latch.h"
 
 #include "clock.h"
@@ -103,8 +102,7 @@ static void
 count_sleep(PapplyWriterState state, bool is_first, int64 begin)
 {
 	int			cause = state - PAPPLY_WRITER_WAIT_DEPENDENCY;
-	int64		end = papply_clock_now();
-	uint64		us = end - begin;
+	uint64		us = papply_clock_now() - begin;
 
 	slept.us += us;
 	papply_statistics_count(PAPPLY_COUNT_WAITS_DEPENDENCY + cause, is_first ? 1 : 0);

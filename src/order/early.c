@@ -54,7 +54,6 @@
 
 #include "miscadmin.h"
 #include "port/pg_bitutils.h"
-#include "storage/latch.h"
 
 #include "awake.h"
 #include "decoding.h"
@@ -390,12 +389,6 @@ mine_is(PapplyEarlyKind kind)
 	return (state & KIND_MASK) == kind && writer_of(state) == papply_pool_waiter;
 }
 
-static bool
-is_revoked(void)
-{
-	return mine_is(PAPPLY_EARLY_REVOKED);
-}
-
 bool
 papply_early_is_taken(void)
 {
@@ -423,7 +416,7 @@ papply_early_bytes(void)
 void
 papply_early_handle_revoke(void)
 {
-	if (is_revoked())
+	if (mine_is(PAPPLY_EARLY_REVOKED))
 		papply_pool_cancel();
 }
 
@@ -456,7 +449,7 @@ papply_early_check(void)
 {
 	if (mine == NULL)
 		return;
-	if (is_revoked())
+	if (mine_is(PAPPLY_EARLY_REVOKED))
 		ereport(ERROR,
 				(errcode(ERRCODE_TRANSACTION_ROLLBACK),
 				 errmsg("cannot apply streamed transaction before its end")));

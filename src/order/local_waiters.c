@@ -37,7 +37,6 @@
  */
 #include "parallel_apply.h"
 
-#include "miscadmin.h"
 #include "storage/lock.h"
 #include "storage/proc.h"
 

@@ -178,9 +178,8 @@ papply_retreat_wait_until_alone(void)
 	uint64		seqno = papply_pool_committed() + 1;
 	int			sleeps = 0;
 
-	if (papply_pool_is_private())
-		return;
-	if (papply_queue_is_serial(seqno) && papply_early_count() == 0)
+	if (papply_pool_is_private() ||
+		(papply_queue_is_serial(seqno) && papply_early_count() == 0))
 		return;
 	while (!papply_retreat_is_complete(seqno))
 		papply_commit_order_sleep(PAPPLY_WRITER_WAIT_TURN, &sleeps);

@@ -136,13 +136,15 @@ papply_dispatch_is_oversize(void)
 }
 
 static PapplyDispatchResult
-begin_transaction(char *message, int length, const PapplyBegin *begin)
+begin_transaction(char *message, int length)
 {
+	PapplyBegin begin;
 	uint64		seqno;
 	PapplyTransaction *txn;
 
+	(void) papply_message_parse_first(message, length, &begin);
 	if (!papply_queue_has_space(length) ||
-		!papply_queue_begin(begin->xid, begin->final_lsn, &seqno))
+		!papply_queue_begin(begin.xid, begin.final_lsn, &seqno))
 		return PAPPLY_DISPATCH_HOLD;
 	open_txn = (OpenTransaction)
 	{
@@ -150,12 +152,12 @@ begin_transaction(char *message, int length, const PapplyBegin *begin)
 			.early = PAPPLY_NO_EARLY,
 			.seqno = seqno,
 			.first_lsn = papply_connection_lsn(),
-			.final_lsn = begin->final_lsn,
+			.final_lsn = begin.final_lsn,
 			.nearest = PAPPLY_NO_SEQNO,
 	};
 	txn = papply_queue_transaction(seqno);
 	txn->local_changes = papply_remote_relation_local_changes();
-	txn->commit_time = dispatched.newest_commit_time = begin->commit_time;
+	txn->commit_time = dispatched.newest_commit_time = begin.commit_time;
 	open_txn.is_lone = message[0] == LOGICAL_REP_MSG_BEGIN &&
 		papply_pool_committed() + 1 == open_txn.seqno && papply_early_count() == 0 &&
 		papply_lone_may_begin();
@@ -166,11 +168,8 @@ begin_transaction(char *message, int length, const PapplyBegin *begin)
 static PapplyDispatchResult
 begin_ordinary(char *message, int length)
 {
-	PapplyBegin begin;
-	PapplyDispatchResult result;
+	PapplyDispatchResult result = begin_transaction(message, length);
 
-	papply_message_parse_begin(message, length, &begin);
-	result = begin_transaction(message, length, &begin);
 	if (result != PAPPLY_DISPATCH_QUEUED)
 		return result;
 	open_txn.end_kind = LOGICAL_REP_MSG_COMMIT;
@@ -259,18 +258,6 @@ papply_dispatch_end_direct(XLogRecPtr remote_end_lsn)
 }
 
 /*
- * Make everything after the open transaction depend on it.  Only the first
- * reason is recorded.
- */
-static void
-make_barrier(PapplyCounter reason)
-{
-	if (!open_txn.is_barrier)
-		papply_queue_transaction(open_txn.seqno)->exclusive_reason = reason;
-	open_txn.is_barrier = true;
-}
-
-/*
  * Have the native loop apply the open transaction.  If that has been
  * published, leave it to its writer, as the head of this file says.
  */
@@ -288,16 +275,11 @@ static PapplyDispatchResult
 finish_prepared(char *message, int length)
 {
 	PapplyCommit commit;
-	PapplyBegin begin;
-	PapplyDispatchResult result;
+	PapplyDispatchResult result = begin_transaction(message, length);
 
-	papply_message_parse_commit(message, length, &commit);
-	begin.final_lsn = commit.commit_lsn;
-	begin.commit_time = commit.commit_time;
-	begin.xid = commit.xid;
-	result = begin_transaction(message, length, &begin);
 	if (result == PAPPLY_DISPATCH_QUEUED)
 	{
+		papply_message_parse_commit(message, length, &commit);
 		papply_queue_set_company(open_txn.seqno, PAPPLY_SOLO);
 		if (papply_keep_has_requests)
 			make_native(PAPPLY_COUNT_FALLBACK_SUBSCRIPTION);
@@ -308,13 +290,17 @@ finish_prepared(char *message, int length)
 }
 
 /*
- * Have the open transaction applied alone.  It may run user code that can
- * notice the locks of younger transactions (early.c).  In its turn it makes
- * sure that there are none (retreat.c).
+ * Make the open transaction serial; only the first reason is recorded.  It may
+ * run user code that can notice the locks of younger transactions (early.c).
+ * In its turn it makes sure that there are none (retreat.c).  If it has been
+ * published, its writer finds out that it is serial.
  */
 static void
-make_alone(void)
+make_serial(PapplyCounter reason)
 {
+	if (!open_txn.is_barrier)
+		papply_queue_transaction(open_txn.seqno)->exclusive_reason = reason;
+	open_txn.is_barrier = true;
 	papply_queue_set_company(open_txn.seqno, PAPPLY_SERIAL);
 	papply_early_keep_out(open_txn.seqno);
 }
@@ -322,20 +308,8 @@ make_alone(void)
 static void
 make_native_barrier(PapplyCounter reason)
 {
-	make_barrier(PAPPLY_COUNT_EXCLUSIVE_FALLBACK);
-	make_alone();
+	make_serial(PAPPLY_COUNT_EXCLUSIVE_FALLBACK);
 	make_native(reason);
-}
-
-/*
- * Make the open transaction serial.  If it has been published, its writer
- * finds that out.
- */
-static void
-make_serial(PapplyCounter reason)
-{
-	make_barrier(reason);
-	make_alone();
 }
 
 /*

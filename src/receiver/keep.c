@@ -44,12 +44,10 @@
 #include "access/xact.h"
 #include "nodes/pg_list.h"
 #include "replication/logicalproto.h"
-#include "replication/origin.h"
 #include "storage/buffile.h"
 #include "utils/memutils.h"
 #include "utils/snapmgr.h"
 
-#include "guc.h"
 #include "keep.h"
 #include "kept.h"
 #include "message.h"
@@ -309,58 +307,41 @@ begin_transaction(XLogRecPtr final_lsn, TransactionId remote_xid, bool is_stream
 static void
 begin_if_first(char *message, int length)
 {
-	PapplyBegin begin_message;
-	PapplyCommit commit;
+	PapplyBegin begin;
 
-	switch (message[0])
-	{
-		case LOGICAL_REP_MSG_BEGIN:
-		case LOGICAL_REP_MSG_BEGIN_PREPARE:
-			papply_message_parse_begin(message, length, &begin_message);
-			begin_transaction(begin_message.final_lsn, begin_message.xid, false);
-			break;
-		case LOGICAL_REP_MSG_STREAM_COMMIT:
-		case LOGICAL_REP_MSG_STREAM_PREPARE:
-			papply_message_parse_commit(message, length, &commit);
-			begin_transaction(commit.commit_lsn, commit.xid, true);
-			break;
-		default:
-			break;
-	}
+	if (message[0] != LOGICAL_REP_MSG_COMMIT_PREPARED &&
+		message[0] != LOGICAL_REP_MSG_ROLLBACK_PREPARED &&
+		papply_message_parse_first(message, length, &begin))
+		begin_transaction(begin.final_lsn, begin.xid,
+						  message[0] == LOGICAL_REP_MSG_STREAM_COMMIT ||
+						  message[0] == LOGICAL_REP_MSG_STREAM_PREPARE);
 }
 
 /*
- * A prepared transaction is about to end.  This local transaction has no
- * origin, since the native loop moves the origin when it ends that one.
+ * Note that a prepared transaction is about to end.  This local transaction has
+ * no origin, since the native loop moves the origin when it ends that one.
  */
-static void
-end_prepared(const PapplyCommit *commit)
-{
-	MemoryContext old_context = CurrentMemoryContext;
-	PapplyOriginId origin = PAPPLY_SESSION_ORIGIN;
-
-	look_for_requests();
-	if (!papply_keep_has_requests)
-		return;
-	PAPPLY_SESSION_ORIGIN = PAPPLY_NO_ORIGIN;
-	StartTransactionCommand();
-	papply_kept_end_prepared(MySubscription->oid, commit->xid, commit->end_lsn,
-							 commit->type == LOGICAL_REP_MSG_COMMIT_PREPARED ? commit->commit_time : 0);
-	CommitTransactionCommand();
-	PAPPLY_SESSION_ORIGIN = origin;
-	MemoryContextSwitchTo(old_context);
-}
-
 static void
 end_if_prepared(char *message, int length)
 {
+	MemoryContext old_context = CurrentMemoryContext;
+	PapplyOriginId origin = PAPPLY_SESSION_ORIGIN;
 	PapplyCommit commit;
 
 	if (message[0] != LOGICAL_REP_MSG_COMMIT_PREPARED &&
 		message[0] != LOGICAL_REP_MSG_ROLLBACK_PREPARED)
 		return;
 	papply_message_parse_commit(message, length, &commit);
-	end_prepared(&commit);
+	look_for_requests();
+	if (!papply_keep_has_requests)
+		return;
+	PAPPLY_SESSION_ORIGIN = PAPPLY_NO_ORIGIN;
+	StartTransactionCommand();
+	papply_kept_end_prepared(MySubscription->oid, commit.xid, commit.end_lsn,
+							 commit.type == LOGICAL_REP_MSG_COMMIT_PREPARED ? commit.commit_time : 0);
+	CommitTransactionCommand();
+	PAPPLY_SESSION_ORIGIN = origin;
+	MemoryContextSwitchTo(old_context);
 }
 
 void

@@ -250,6 +250,15 @@ violation_type(const ErrorData *error, const PapplyRemoteRelation *rel)
 		PAPPLY_UPDATE_EXISTS;
 }
 
+static void
+add_to_statistics(Oid relid, Count *count)
+{
+	papply_table_statistics_add(MySubscription->oid, relid, count->counts, &count->hint);
+	if (count->last_conflict.at != 0)
+		papply_table_statistics_note_conflict(MySubscription->oid, relid,
+											  &count->last_conflict, &count->hint);
+}
+
 void
 papply_leader_count_logged(const ErrorData *error)
 {
@@ -271,29 +280,18 @@ papply_leader_count_logged(const ErrorData *error)
 	type = violation_type(error, rel);
 	if (type != PAPPLY_CONFLICT_TYPES && OidIsValid(rel->local_relid))
 	{
-		uint64		counts[PAPPLY_TABLE_COUNTERS] = {0};
-		PapplyTableHint hint = {0};
-		PapplyConflict conflict;
+		Count		count = {0};
 
-		counts[PAPPLY_TABLE_CONFLICTS + type] = 1;
-		describe_conflict(&conflict, type, rel);
-		papply_table_statistics_add(MySubscription->oid, rel->local_relid, counts, &hint);
-		papply_table_statistics_note_conflict(MySubscription->oid, rel->local_relid, &conflict, &hint);
+		count.counts[PAPPLY_TABLE_CONFLICTS + type] = 1;
+		describe_conflict(&count.last_conflict, type, rel);
+		add_to_statistics(rel->local_relid, &count);
 	}
 }
 
 /*** end of the transaction ***/
 
-static void
-add_to_statistics(Oid subid, Oid relid, Count *count)
-{
-	papply_table_statistics_add(subid, relid, count->counts, &count->hint);
-	if (count->last_conflict.at != 0)
-		papply_table_statistics_note_conflict(subid, relid, &count->last_conflict, &count->hint);
-}
-
 void
-papply_leader_count_commit(Oid subid, bool has_pool)
+papply_leader_count_commit(bool has_pool)
 {
 	tally.has_truncated = false;
 	for (; tally.counted != NULL; tally.counted = tally.counted->next)
@@ -301,7 +299,7 @@ papply_leader_count_commit(Oid subid, bool has_pool)
 		PapplyRemoteRelation *rel = papply_remote_relation_get(tally.counted->remote_relid, !has_pool);
 
 		if (rel != NULL && OidIsValid(rel->local_relid))
-			add_to_statistics(subid, rel->local_relid, tally.counted);
+			add_to_statistics(rel->local_relid, tally.counted);
 		tally.counted->changed_rows = 0;
 		tally.counted->last_conflict.at = 0;
 		memset(tally.counted->counts, 0, sizeof(tally.counted->counts));

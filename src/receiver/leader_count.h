@@ -29,6 +29,6 @@ extern void papply_leader_count_logged(const ErrorData *error);
  * Add the counts of a transaction to the statistics; it is committed.  Without
  * a pool, no transaction may be open: the local tables are looked up.
  */
-extern void papply_leader_count_commit(Oid subid, bool has_pool);
+extern void papply_leader_count_commit(bool has_pool);
 
 #endif							/* PAPPLY_LEADER_COUNT_H */

@@ -42,17 +42,11 @@ typedef struct LeaderWaits
 
 static LeaderWaits waits;
 
-static TimestampTz
-last_wait_began_at(void)
-{
-	return get_timeout_start_time(DEADLOCK_TIMEOUT);
-}
-
 void
 papply_leader_waits_begin(void)
 {
 	waits.is_on = true;
-	waits.began_at = last_wait_began_at();
+	waits.began_at = get_timeout_start_time(DEADLOCK_TIMEOUT);
 	waits.waited_us = 0;
 }
 
@@ -81,7 +75,7 @@ papply_leader_waits_look(void)
 
 	if (!waits.is_on)
 		return;
-	began_at = last_wait_began_at();
+	began_at = get_timeout_start_time(DEADLOCK_TIMEOUT);
 	if (began_at == waits.began_at)
 		return;
 	waits.began_at = began_at;

@@ -18,14 +18,12 @@
  */
 #include "parallel_apply.h"
 
-#include "access/xlog.h"
 #include "commands/extension.h"
 #include "miscadmin.h"
 #include "storage/ipc.h"
 #include "storage/latch.h"
 #include "utils/hsearch.h"
 #include "utils/inval.h"
-#include "utils/memutils.h"
 #include "utils/syscache.h"
 
 #include "awake.h"
@@ -84,7 +82,6 @@ typedef struct OurPool
 									 * is about to start */
 	PapplyOriginId origin;
 	int			wanted_writers; /* as last acted upon */
-	XLogRecPtr	replay_final_lsn;	/* see pool.h */
 	bool		lacks_slots;	/* there is no worker slot for a first writer */
 	int64		checked_at;		/* when its start was tried, or its writers
 								 * checked */
@@ -290,17 +287,6 @@ papply_lifecycle_is_idle(void)
 		papply_queue_released_seqno() == papply_queue_last_seqno();
 }
 
-/*
- * Flush what writers have committed asynchronously.  The next apply worker,
- * which may have no pool, takes the origin's position as flushed.
- */
-static void
-flush_commits(void)
-{
-	if (pool.exists)
-		(void) replorigin_get_progress(pool.origin, true);
-}
-
 /* Report where the number of writers comes from. */
 static int
 detail_of_number(void)
@@ -338,7 +324,13 @@ end_pool(PapplyApplyReason reason)
 
 	papply_pool_close();
 	papply_writers_end(reason == PAPPLY_REASON_NONE);
-	flush_commits();
+
+	/*
+	 * flush what writers have committed asynchronously: the next apply
+	 * worker, which may have no pool, takes the origin's position as flushed
+	 */
+	if (pool.exists)
+		(void) replorigin_get_progress(pool.origin, true);
 	origin_lsn = papply_pool->origin_lsn;
 	ereport(LOG,
 			(errmsg("parallel apply of subscription \"%s\" has stopped",
@@ -433,7 +425,7 @@ start_pool(void)
 		pool.start_reason = PAPPLY_REASON_NO_QUEUE;
 		return;
 	}
-	pool.lacks_slots = !papply_writers_may_start(pool.wanted_writers, MySubscription->name);
+	pool.lacks_slots = !papply_writers_may_start(pool.wanted_writers);
 	if (pool.lacks_slots)
 	{
 		pool.start_reason = PAPPLY_REASON_NO_WRITERS;
@@ -458,7 +450,7 @@ start_pool(void)
 	papply_awake_reset();
 	papply_session_locks_note();
 	papply_session_settings_note();
-	running = papply_writers_set(pool.wanted_writers, MySubscription->name);
+	running = papply_writers_set(pool.wanted_writers);
 	pool.lacks_slots = running == 0;
 	if (pool.lacks_slots)
 	{
@@ -475,7 +467,6 @@ start_pool(void)
 	if (!PAPPLY_ORIGIN_IS_SHARED)
 		PAPPLY_SESSION_ORIGIN = PAPPLY_NO_ORIGIN;
 	papply_dispatch_reset();
-	pool.replay_final_lsn = papply_pool_get_replay();
 	pool.is_closing = false;
 	pool.exists = true;
 	ereport(LOG,
@@ -529,7 +520,7 @@ resize_pool(int wanted)
 	if (wanted < papply_writers_wanted())
 		papply_spool_revoke_early();	/* all writers left could be applying
 										 * streams */
-	(void) papply_writers_set(wanted, MySubscription->name);
+	(void) papply_writers_set(wanted);
 }
 
 static PapplyApplyReason
@@ -624,7 +615,7 @@ check_writers(void)
 	}
 	if (papply_writers_surplus() > 0)
 		papply_spool_revoke_early();
-	if (papply_writers_check(MySubscription->name) == 0)
+	if (papply_writers_check() == 0)
 		give_up_writers();
 }
 
@@ -692,17 +683,15 @@ bool
 papply_lifecycle_must_be_direct(XLogRecPtr *final_lsn)
 {
 	look_at_catalogs();
-	*final_lsn = pool.replay_final_lsn;
+	*final_lsn = papply_pool_get_replay();
 	return pool.is_closing;
 }
 
 void
 papply_lifecycle_replayed(XLogRecPtr remote_end_lsn)
 {
-	if (pool.replay_final_lsn == InvalidXLogRecPtr || remote_end_lsn <= pool.replay_final_lsn)
-		return;
-	pool.replay_final_lsn = InvalidXLogRecPtr;
-	papply_pool_set_replay(InvalidXLogRecPtr);
+	if (remote_end_lsn > papply_pool_get_replay())
+		papply_pool_set_replay(InvalidXLogRecPtr);
 }
 
 void

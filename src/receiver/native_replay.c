@@ -36,11 +36,9 @@
  */
 #include "parallel_apply.h"
 
-#include "access/xact.h"
 #include "access/xloginsert.h"
 #include "lib/stringinfo.h"
 #include "libpq/pqformat.h"
-#include "utils/memutils.h"
 
 #include "clock.h"
 #include "connection.h"
@@ -207,11 +205,11 @@ relation_of_version(uint32 version)
 }
 
 static void
-show_transaction(TransactionId remote_xid, XLogRecPtr final_lsn, TimestampTz commit_time)
+show_transaction(const PapplyBegin *begin)
 {
-	papply_statistics_progress->leader.commit_time = commit_time;
-	replay.remote_xid = papply_statistics_progress->leader.remote_xid = remote_xid;
-	replay.final_lsn = papply_statistics_progress->leader.final_lsn = final_lsn;
+	papply_statistics_progress->leader.commit_time = begin->commit_time;
+	replay.remote_xid = papply_statistics_progress->leader.remote_xid = begin->xid;
+	replay.final_lsn = papply_statistics_progress->leader.final_lsn = begin->final_lsn;
 }
 
 static void
@@ -250,23 +248,17 @@ note_message(char *message, int length)
 		else
 			replay.end_kind = kind; /* it stands alone */
 	}
-	if (kind == LOGICAL_REP_MSG_BEGIN || kind == LOGICAL_REP_MSG_BEGIN_PREPARE)
-	{
-		papply_message_parse_begin(message, length, &begin);
-		show_transaction(begin.xid, begin.final_lsn, begin.commit_time);
-	}
+	if (papply_message_parse_first(message, length, &begin))
+		show_transaction(&begin);
 	if (kind != replay.end_kind)
 		return;
 	replay.is_ended = true;
-	replay.remote_end_lsn = InvalidXLogRecPtr;
 	if (kind == LOGICAL_REP_MSG_COMMIT || kind == LOGICAL_REP_MSG_PREPARE ||
 		kind == LOGICAL_REP_MSG_COMMIT_PREPARED || kind == LOGICAL_REP_MSG_ROLLBACK_PREPARED ||
 		kind == LOGICAL_REP_MSG_STREAM_COMMIT || kind == LOGICAL_REP_MSG_STREAM_PREPARE)
 	{
 		papply_message_parse_commit(message, length, &commit);
 		replay.remote_end_lsn = commit.end_lsn;
-		if (replay.final_lsn == InvalidXLogRecPtr)	/* it stands alone */
-			show_transaction(commit.xid, commit.commit_lsn, commit.commit_time);
 	}
 }
 
@@ -462,7 +454,7 @@ count_transaction(void)
 	if (replay.seqno != PAPPLY_NO_SEQNO)
 		count_fallback(replay.seqno);
 	if (replay.origin != PAPPLY_NO_ORIGIN)
-		papply_leader_count_commit(MySubscription->oid, true);
+		papply_leader_count_commit(true);
 }
 
 /*

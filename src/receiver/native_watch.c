@@ -119,7 +119,7 @@ count_transaction(void)
 	papply_statistics_progress->leader.is_applying = false;
 	papply_statistics_count_native(watch.inserts, watch.updates, watch.deletes, watch.truncates);
 	watch.inserts = watch.updates = watch.deletes = watch.truncates = 0;
-	papply_leader_count_commit(MySubscription->oid, false);
+	papply_leader_count_commit(false);
 	papply_status_native_end(watch.end_lsn);
 	if (++watch.unshown >= SHOWN_TRANSACTIONS)
 		show_status();

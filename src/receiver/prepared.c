@@ -32,7 +32,6 @@
 typedef struct Prepared
 {
 	TransactionId remote_xid;
-	bool		has_all;
 	int			count;
 	int			capacity;
 	uint64	   *hashes;			/* NULL if it touches any key */
@@ -123,7 +122,7 @@ papply_prepared_add(const PapplyHashes *hashes)
 {
 	Prepared   *current = prepared.current;
 
-	if (current == NULL || current->has_all)
+	if (current == NULL || current->hashes == NULL)
 		return;
 	if (hashes->is_incomplete || !make_room(hashes->count))
 	{
@@ -137,10 +136,8 @@ papply_prepared_add(const PapplyHashes *hashes)
 void
 papply_prepared_add_all(void)
 {
-	if (prepared.current == NULL)
-		return;
-	prepared.current->has_all = true;
-	forget_keys(prepared.current);
+	if (prepared.current != NULL)
+		forget_keys(prepared.current);
 }
 
 void
@@ -168,9 +165,9 @@ papply_prepared_finish(TransactionId remote_xid, PapplyDependency *dependencies,
 
 		if (item->remote_xid != remote_xid)
 			continue;
-		if (item->has_all)
+		if (item->hashes == NULL)
 			papply_dependency_record_all(dependencies, seqno);
-		for (int i = 0; i < item->count && !item->has_all; i++)
+		for (int i = 0; i < item->count && item->hashes != NULL; i++)
 			papply_dependency_record(dependencies, item->hashes[i], seqno);
 		prepared.kept = foreach_delete_current(prepared.kept, lc);
 		forget_item(item);

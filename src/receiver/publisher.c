@@ -95,34 +95,21 @@ PapplyPublisher
 papply_publisher_ask(WalReceiverConn *conn)
 {
 	MemoryContext old_context = CurrentMemoryContext;
-	PapplyPublisher answer;
-
-	StartTransactionCommand();
-	answer = ask_publisher(conn);
-	CommitTransactionCommand();
-	MemoryContextSwitchTo(old_context);
-	return answer;
-}
-
-PapplyPublisher
-papply_publisher_ask_separately(void)
-{
-	MemoryContext old_context = CurrentMemoryContext;
 	PapplyPublisher answer = {PAPPLY_FLUSHES_AT_ONCE, 0};
-	WalReceiverConn *conn;
+	WalReceiverConn *separate = NULL;
 	char	   *error;
 
 	StartTransactionCommand();
-	conn = papply_compat_connect(papply_connection_functions, PAPPLY_NAME, &error);
+	if (conn == NULL)
+		conn = separate = papply_compat_connect(papply_connection_functions, PAPPLY_NAME, &error);
 	if (conn != NULL)
-	{
 		answer = ask_publisher(conn);
-		(papply_connection_functions->walrcv_disconnect) (conn);
-	}
 	else
 		ereport(DEBUG1,
 				(errmsg_internal("could not ask the publisher of subscription \"%s\" for its settings: %s",
 								 MySubscription->name, error)));
+	if (separate != NULL)
+		(papply_connection_functions->walrcv_disconnect) (separate);
 	CommitTransactionCommand();
 	MemoryContextSwitchTo(old_context);
 	return answer;

@@ -17,13 +17,11 @@ typedef struct PapplyPublisher
 	int			timeout_ms;		/* wal_sender_timeout; 0: none, or not known */
 } PapplyPublisher;
 
-/* Ask the publisher before the stream is started.  No transaction is open. */
-extern PapplyPublisher papply_publisher_ask(WalReceiverConn *conn);
-
 /*
- * Ask by a separate connection, which is closed afterwards.  If the publisher
+ * Ask the publisher by conn, before the stream is started, or if that is NULL
+ * by a separate connection, which is closed afterwards.  If the publisher
  * accepts none, nothing is known.  No transaction is open.
  */
-extern PapplyPublisher papply_publisher_ask_separately(void);
+extern PapplyPublisher papply_publisher_ask(WalReceiverConn *conn);
 
 #endif							/* PAPPLY_PUBLISHER_H */

@@ -35,7 +35,6 @@
 #include "postmaster/interrupt.h"
 #include "replication/walreceiver.h"
 #include "storage/latch.h"
-#include "utils/timestamp.h"
 
 #include "awake.h"
 #include "blockers.h"
@@ -175,7 +174,6 @@ typedef struct ReplayPrepared
 
 static ReplayPrepared replay = {PAPPLY_NO_SEQNO, PAPPLY_NO_SEQNO};
 
-
 static void
 drop_leftover_origin(void)
 {
@@ -221,7 +219,7 @@ learn_of_publisher(WalReceiverConn *conn)
 
 	if (stream.is_publisher_known)
 		return;
-	publisher = conn != NULL ? papply_publisher_ask(conn) : papply_publisher_ask_separately();
+	publisher = papply_publisher_ask(conn);
 	stream.is_publisher_known = true;
 	papply_due_flush_set(publisher.flushes);
 	papply_report_set_timeout(publisher.timeout_ms);
@@ -247,13 +245,6 @@ static bool
 is_lone(uint64 seqno)
 {
 	return papply_queue_applier(seqno) == PAPPLY_BY_LEADER_LONE;
-}
-
-/* Does the native loop apply a lone transaction whose end has not arrived? */
-static bool
-is_open_and_lone(void)
-{
-	return papply_dispatch_is_open() && is_lone(papply_queue_last_seqno());
 }
 
 /*
@@ -758,7 +749,8 @@ rest_comes(void)
 {
 	int64		now;
 
-	if (!papply_dispatch_may_be_lone() && !is_open_and_lone())
+	if (!papply_dispatch_may_be_lone() &&
+		!(papply_dispatch_is_open() && is_lone(papply_queue_last_seqno())))
 		return false;
 	now = papply_clock_now();
 	if (stream.something_came)

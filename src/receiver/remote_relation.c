@@ -24,7 +24,6 @@
 #include "catalog/namespace.h"
 #include "catalog/pg_class.h"
 #include "catalog/pg_inherits.h"
-#include "miscadmin.h"
 #include "storage/lmgr.h"
 #include "utils/hsearch.h"
 #include "utils/inval.h"
@@ -291,14 +290,12 @@ static void
 look_up_local(PapplyRemoteRelation *rel)
 {
 	Oid			namespace = get_namespace_oid(rel->remote->nspname, true);
-	Oid			relid = InvalidOid;
+	Oid			relid = get_relname_relid(rel->remote->relname, namespace);
 	XLogRecPtr	lsn;
 	Relation	local;
 	AttrMap    *map;
 	bool		is_known;
 
-	if (OidIsValid(namespace))
-		relid = get_relname_relid(rel->remote->relname, namespace);
 	papply_row_keys_init(&rel->keys, rel->remote);
 	is_known = rel->local_relid == relid;
 	rel->local_relid = relid;

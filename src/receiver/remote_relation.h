@@ -6,8 +6,6 @@
 #ifndef PAPPLY_REMOTE_RELATION_H
 #define PAPPLY_REMOTE_RELATION_H
 
-#include "lib/stringinfo.h"
-
 #include "row_keys.h"
 #include "table_class.h"
 

@@ -68,23 +68,12 @@ begins_native(char kind)
 static PapplyRoute
 route_without_pool(char *message, int length, char **buffer, int *result)
 {
-	TimestampTz commit_time = papply_message_commit_time(message, length);
+	PapplyBegin begin;
 
 	if (begins_native(message[0]))
 		papply_native_begin_direct(PAPPLY_NO_ORIGIN);
-	if (commit_time != 0)
-		papply_status_native_begin(commit_time);
-	return route_native(message, length, buffer, result);
-}
-
-/* Pass on a message of a streamed transaction that the native loop spools. */
-static PapplyRoute
-route_streamed(char *message, int length, char **buffer, int *result)
-{
-	if (message[0] != LOGICAL_REP_MSG_STREAM_COMMIT &&
-		message[0] != LOGICAL_REP_MSG_STREAM_PREPARE)
-		return PAPPLY_ROUTE_NATIVE;
-	papply_native_begin_direct(PAPPLY_NO_ORIGIN);
+	if (papply_message_parse_first(message, length, &begin))
+		papply_status_native_begin(begin.commit_time);
 	return route_native(message, length, buffer, result);
 }
 
@@ -101,9 +90,11 @@ static bool
 must_be_direct(char *message, int length)
 {
 	XLogRecPtr	final_lsn;
+	PapplyBegin begin;
 
 	return papply_lifecycle_must_be_direct(&final_lsn) ||
-		(final_lsn != InvalidXLogRecPtr && papply_message_final_lsn(message, length) == final_lsn);
+		(final_lsn != InvalidXLogRecPtr &&
+		 papply_message_parse_first(message, length, &begin) && begin.final_lsn == final_lsn);
 }
 
 /* Put a message into the queue, unless it belongs to the native loop. */
@@ -121,11 +112,14 @@ dispatch_message(char *message, int length)
 static PapplyRoute
 route_payload(char *message, int length, char **buffer, int *result)
 {
+	PapplyBegin begin;
+
 	if (length < 1)
 		return PAPPLY_ROUTE_NATIVE;
 	if (papply_lifecycle_is_paused() && papply_route_is_between_transactions())
 	{
-		papply_status_hold(papply_message_commit_time(message, length));
+		papply_status_hold(papply_message_parse_first(message, length, &begin) ?
+						   begin.commit_time : 0);
 		return PAPPLY_ROUTE_HOLD;
 	}
 	if (!papply_spool_is_reading())
@@ -135,7 +129,7 @@ route_payload(char *message, int length, char **buffer, int *result)
 			case PAPPLY_SPOOL_KEPT:
 				return PAPPLY_ROUTE_DONE;
 			case PAPPLY_SPOOL_NATIVE:
-				return route_streamed(message, length, buffer, result);
+				return PAPPLY_ROUTE_NATIVE;
 			case PAPPLY_SPOOL_ENDED:
 				return PAPPLY_ROUTE_SPOOLED;
 			case PAPPLY_SPOOL_NONE:

@@ -77,7 +77,6 @@ papply_row_keys_init(PapplyRowKeys *keys, const LogicalRepRelation *remote)
 		keys->is_unknown = true;
 		return;
 	}
-	key->is_identity = true;
 	key->null_is_value = true;
 	key->seed = keys->seed;
 	if (!keys->old_is_whole)
@@ -117,7 +116,6 @@ make_unique_key(PapplyKey *key, Relation index, const AttrNumber *attnums)
 
 	if (!form->indisunique || papply_row_keys_why_untracked(index, attnums) != NULL)
 		return false;
-	key->is_identity = false;
 	key->null_is_value = form->indnullsnotdistinct;
 	key->ncolumns = form->indnkeyatts;
 	for (int i = 0; i < form->indnkeyatts; i++)
@@ -194,7 +192,8 @@ add_hash(const PapplyRowKeys *keys, const PapplyKey *key,
 		 const PapplyTuple *new, const PapplyTuple *old, PapplyHashes *result)
 {
 	const PapplyTuple *tuple = new ? new : old;
-	bool		all_columns = key->is_identity && keys->old_is_whole;
+	bool		of_identity = !OidIsValid(key->index);
+	bool		all_columns = of_identity && keys->old_is_whole;
 	int			ncolumns = all_columns ? tuple->ncolumns : key->ncolumns;
 	uint64		hash = key->seed;
 
@@ -211,7 +210,7 @@ add_hash(const PapplyRowKeys *keys, const PapplyKey *key,
 
 		if (column == NULL)
 		{
-			result->is_incomplete |= key->is_identity;
+			result->is_incomplete |= of_identity;
 			return;
 		}
 		if (column->kind == LOGICALREP_COLUMN_NULL && !key->null_is_value)

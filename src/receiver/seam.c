@@ -16,7 +16,6 @@
 #include "parallel_apply.h"
 
 #include "fmgr.h"
-#include "utils/memutils.h"
 
 #include "connection.h"
 #include "keep.h"

@@ -61,7 +61,6 @@
 #include "spool_parts.h"
 #include "statistics.h"
 
-
 /* A definition in a spool, for the writer that applies it early. */
 typedef struct KeptRelation
 {
@@ -407,14 +406,16 @@ abort_streamed(TransactionId xid, TransactionId subxid)
 static void
 init_reader(Reader *reader, Spool *spool)
 {
+	MemoryContext old_context = MemoryContextSwitchTo(TopMemoryContext);
+
 	papply_spool_reader_init(&reader->file, &spool->file);
 	reader->gap = 0;
+	MemoryContextSwitchTo(old_context);
 }
 
 static PapplySpoolResult
 end_streamed(char *message, int length)
 {
-	MemoryContext old_context;
 	PapplyCommit commit;
 	Spool	   *spool;
 
@@ -431,9 +432,7 @@ end_streamed(char *message, int length)
 	reading.commit = commit;
 	papply_message_reset_buffer(&reading.end);
 	appendBinaryStringInfo(&reading.end, message, length);
-	old_context = MemoryContextSwitchTo(TopMemoryContext);
 	init_reader(&reading.reader, spool);
-	MemoryContextSwitchTo(old_context);
 	report_end(message[0] == LOGICAL_REP_MSG_STREAM_PREPARE ? "PREPARE" : "COMMIT");
 	return PAPPLY_SPOOL_ENDED;
 }
@@ -725,14 +724,12 @@ papply_spool_clean(uint64 committed)
 void
 papply_spool_replay_begin(uint64 seqno)
 {
-	MemoryContext old_context = MemoryContextSwitchTo(TopMemoryContext);
 	ListCell   *lc;
 
 	foreach(lc, spools.ended)
 		if (((Spool *) lfirst(lc))->seqno == seqno)
 		replay.spool = lfirst(lc);
 	init_reader(&replay.reader, replay.spool);
-	MemoryContextSwitchTo(old_context);
 }
 
 char *

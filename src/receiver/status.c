@@ -30,7 +30,6 @@
  */
 #include "parallel_apply.h"
 
-#include "miscadmin.h"
 #include "storage/ipc.h"
 #include "utils/timestamp.h"
 

@@ -28,7 +28,6 @@
 
 #include <dlfcn.h>
 
-#include "compat.h"
 #include "tls.h"
 
 /* Functions of libpq and OpenSSL; see libpq-fe.h and openssl/ssl.h. */

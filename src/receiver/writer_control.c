@@ -38,7 +38,6 @@
  */
 #include "parallel_apply.h"
 
-#include "access/xlog.h"
 #include "miscadmin.h"
 #include "postmaster/bgworker.h"
 #include "storage/proc.h"
@@ -112,12 +111,6 @@ slots_for_writers(void)
 			others++;
 	}
 	return max_worker_processes - others - Max(papply_reserved_worker_processes, of_queries);
-}
-
-static bool
-is_room_for_writer(void)
-{
-	return papply_pool_has_room(slots_for_writers());
 }
 
 /*** start ***/
@@ -214,14 +207,14 @@ is_complete(void)
 
 /* Report that writers are missing, once until all are running. */
 static void
-report_missing(int running, int wanted, const char *subname)
+report_missing(int running, int wanted)
 {
 	if (running >= wanted || control.has_warned)
 		return;
 	control.has_warned = true;
 	ereport(WARNING,
 			(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
-			 errmsg("could not start all writers of subscription \"%s\"", subname),
+			 errmsg("could not start all writers of subscription \"%s\"", MySubscription->name),
 			 errdetail_plural("%d of %d writer is running.",
 							  "%d of %d writers are running.",
 							  running, running, wanted),
@@ -230,23 +223,23 @@ report_missing(int running, int wanted, const char *subname)
 
 /* Report that all writers are running again. */
 static void
-report_recovery(const char *subname)
+report_recovery(void)
 {
 	if ((!control.has_warned && !control.lacked_queue) || !is_complete())
 		return;
 	control.has_warned = control.lacked_queue = false;
 	ereport(LOG,
-			(errmsg("parallel apply of subscription \"%s\" has recovered", subname),
+			(errmsg("parallel apply of subscription \"%s\" has recovered", MySubscription->name),
 			 errdetail("All %d writers are running.", control.configured)));
 }
 
 bool
-papply_writers_may_start(int wanted, const char *subname)
+papply_writers_may_start(int wanted)
 {
-	bool		is_room = is_room_for_writer();
+	bool		is_room = papply_pool_has_room(slots_for_writers());
 
 	if (!is_room)
-		report_missing(0, wanted, subname);
+		report_missing(0, wanted);
 	return is_room;
 }
 
@@ -264,11 +257,11 @@ set_wanted(int wanted)
 }
 
 int
-papply_writers_set(int wanted, const char *subname)
+papply_writers_set(int wanted)
 {
 	control.configured = wanted;
 	set_wanted(wanted);
-	return papply_writers_check(subname);
+	return papply_writers_check();
 }
 
 int
@@ -328,7 +321,7 @@ papply_writers_surplus(void)
 
 /* Retire the last writers if other workers use the reserve of slots. */
 static void
-restore_reserve(const char *subname)
+restore_reserve(void)
 {
 	int			surplus = papply_writers_surplus();
 
@@ -337,7 +330,7 @@ restore_reserve(const char *subname)
 	ereport(LOG,
 			(errmsg_plural("%d writer of subscription \"%s\" exits",
 						   "%d writers of subscription \"%s\" exit",
-						   surplus, surplus, subname),
+						   surplus, surplus, MySubscription->name),
 			 errdetail("Other workers use the slots that \"%s\" reserves.",
 					   PAPPLY_NAME ".reserved_worker_processes")));
 	set_wanted(Max(0, Min(papply_writers_running(), papply_writers_wanted()) - surplus));
@@ -360,7 +353,7 @@ papply_writers_adapt(bool is_behind)
 	if (papply_clock_has_lasted(&control.short_since, now, SHORT_MS))
 	{
 		control.short_since = 0;
-		if (is_room_for_writer())
+		if (papply_pool_has_room(slots_for_writers()))
 		{
 			set_wanted(Min(control.configured, Max(1, 2 * wanted)));
 			(void) fill_up(papply_writers_wanted());
@@ -372,20 +365,20 @@ papply_writers_adapt(bool is_behind)
 }
 
 int
-papply_writers_check(const char *subname)
+papply_writers_check(void)
 {
 	int			needed;
 	int			running;
 
 	retire_unused();
-	restore_reserve(subname);
+	restore_reserve();
 	needed = papply_writers_wanted();
 	running = fill_up(needed);
 	if (papply_clock_is_within(control.lacked_at, LACK_MS))
 		needed = control.configured;
 	control.are_missing = running < needed;
-	report_recovery(subname);
-	report_missing(running, needed, subname);
+	report_recovery();
+	report_missing(running, needed);
 	return papply_writers_running();
 }
 

@@ -13,13 +13,13 @@
  * Writers above that number exit between transactions.  Warns if the server
  * has no more worker slots, once until all are running.
  */
-extern int	papply_writers_set(int wanted, const char *subname);
+extern int	papply_writers_set(int wanted);
 
 /*
  * Is there a worker slot for a first writer?  Warns if not, once until all are
  * running.
  */
-extern bool papply_writers_may_start(int wanted, const char *subname);
+extern bool papply_writers_may_start(int wanted);
 
 /*
  * Return the target number of writers: as configured, or fewer in quiet times.
@@ -44,7 +44,7 @@ extern void papply_writers_lack_queue(void);
  * retire those that have been idle or are surplus.  Return how many are
  * running, starting or about to exit.
  */
-extern int	papply_writers_check(const char *subname);
+extern int	papply_writers_check(void);
 
 /* Return how many are running, starting or about to exit. */
 extern int	papply_writers_running(void);

@@ -300,11 +300,8 @@ papply_pool_get_replay(void)
 void
 papply_pool_note_lack(void)
 {
-	PapplyPoolHistory *history;
+	PapplyPoolHistory *history = &papply_slot->data.history;
 
-	if (papply_slot == NULL)
-		return;					/* a private pool */
-	history = &papply_slot->data.history;
 	history->lack_at = papply_clock_now();
 	history->lack_ms = Max(MIN_LACK_MS, Min(MAX_LACK_MS, 2 * history->lack_ms));
 }

@@ -18,8 +18,8 @@
  * then on only an error of its own can make it start again.
  *
  * Locking: none.  Only the receiver writes published_seqno, write_position and
- * the contents of the rings.  pg_write_barrier() in publish_position() pairs
- * with pg_read_barrier() in papply_claim() and papply_queue_read().
+ * the contents of the rings.  pg_write_barrier() in papply_queue_publish_open()
+ * pairs with pg_read_barrier() in papply_claim() and papply_queue_read().
  * Writers advance next_claim by compare and exchange.  A sleeping process sets
  * its mark (data_waiter and space_waiter here, idle_writers in awake.c) before
  * it checks its condition again.  Marks are read after a condition has been
@@ -32,13 +32,6 @@
  */
 #include "parallel_apply.h"
 
-#include "miscadmin.h"
-#include "port/pg_bitutils.h"
-#include "postmaster/interrupt.h"
-#include "storage/ipc.h"
-#include "storage/latch.h"
-#include "storage/spin.h"
-#include "utils/memutils.h"
 
 #include "queue.h"
 #include "statistics.h"
@@ -70,12 +63,6 @@ typedef struct Ends
 
 static Ends ends;
 
-static uint32
-slots_for(uint64 ring_bytes)
-{
-	return Max(MIN_SLOTS, Min(MAX_SLOTS, ring_bytes / BYTES_PER_SLOT));
-}
-
 static void
 map_segment(void)
 {
@@ -87,7 +74,8 @@ bool
 papply_queue_create(void)
 {
 	papply_pool->ring_bytes = (uint64) papply_queue_size * 1024;
-	papply_pool->transaction_slots = slots_for(papply_pool->ring_bytes);
+	papply_pool->transaction_slots = Max(MIN_SLOTS,
+										 Min(MAX_SLOTS, papply_pool->ring_bytes / BYTES_PER_SLOT));
 
 	mapping.segment = dsm_create(papply_pool->transaction_slots * sizeof(PapplyTransaction) +
 								 papply_pool->ring_bytes,
@@ -161,15 +149,10 @@ papply_queue_begin(TransactionId remote_xid, XLogRecPtr final_lsn, uint64 *seqno
 
 	ends.last_seqno++;
 	txn = papply_queue_transaction(ends.last_seqno);
+	memset(txn, 0, sizeof(*txn));
 	txn->start_position = ends.head_position;
-	txn->end_position = 0;
-	txn->max_dependency = 0;
 	txn->remote_xid = remote_xid;
-	txn->changes = 0;
 	txn->final_lsn = final_lsn;
-	txn->remote_end_lsn = InvalidXLogRecPtr;
-	txn->local_end_lsn = InvalidXLogRecPtr;
-	txn->exclusive_reason = txn->fallback_reason = 0;
 	pg_atomic_init_u32(&txn->state, 0);
 	pg_atomic_init_u32(&txn->hold, PAPPLY_TXN_WHOLE);
 	*seqno = ends.last_seqno;
@@ -239,8 +222,8 @@ papply_queue_set_key(const PapplyKeyName *key)
 }
 
 /* Pairs with the read barriers in papply_claim() and papply_queue_read(). */
-static void
-publish_position(void)
+void
+papply_queue_publish_open(void)
 {
 	uint64		waiter;
 
@@ -266,13 +249,7 @@ papply_queue_end(XLogRecPtr remote_end_lsn)
 	txn->remote_end_lsn = remote_end_lsn;
 	pg_write_barrier();
 	pg_atomic_fetch_or_u32(&txn->state, PAPPLY_TXN_COMPLETE);
-	publish_position();
-}
-
-void
-papply_queue_publish_open(void)
-{
-	publish_position();
+	papply_queue_publish_open();
 }
 
 bool
@@ -448,7 +425,7 @@ papply_queue_read(uint64 *position)
 
 		if (*position >= pg_atomic_read_u64(&papply_pool->write_position))
 			return NULL;
-		pg_read_barrier();		/* pairs with publish_position() */
+		pg_read_barrier();		/* pairs with papply_queue_publish_open() */
 
 		if (bytes_to_end(*position) < sizeof(PapplyEntry))
 		{
@@ -473,7 +450,7 @@ papply_queue_unclaimed_position(void)
 
 	if (next > pg_atomic_read_u64(&papply_pool->published_seqno))
 		return PG_UINT64_MAX;
-	pg_read_barrier();			/* pairs with publish_position() */
+	pg_read_barrier();			/* pairs with papply_queue_publish_open() */
 	return papply_queue_transaction(next)->start_position;
 }
 
@@ -517,7 +494,7 @@ bool
 papply_queue_want_data(uint64 position)
 {
 	pg_atomic_write_u64(&papply_pool->data_waiter, papply_pool_waiter + 1);
-	pg_memory_barrier();		/* pairs with publish_position() */
+	pg_memory_barrier();		/* pairs with papply_queue_publish_open() */
 	return pg_atomic_read_u64(&papply_pool->write_position) <= position;
 }
 

@@ -33,9 +33,7 @@
 #include "access/xact.h"
 #include "miscadmin.h"
 #include "replication/logicallauncher.h"
-#include "storage/ipc.h"
 #include "storage/shmem.h"
-#include "utils/memutils.h"
 #include "utils/syscache.h"
 #include "utils/timestamp.h"
 
@@ -139,18 +137,13 @@ papply_slots_find(Oid subid)
 List *
 papply_slots_subscriptions(void)
 {
-	Oid		   *subids = palloc(Max(slots->length, 1) * sizeof(Oid));
 	List	   *subscriptions = NIL;
-	int			n = 0;
 
 	papply_slots_lock(LW_SHARED);
 	for (int i = 0; i < slots->length; i++)
 		if (is_of_this_database(&slots->slots[i]))
-			subids[n++] = slots->slots[i].subid;
+			subscriptions = lappend_oid(subscriptions, slots->slots[i].subid);
 	papply_slots_unlock();
-	for (int i = 0; i < n; i++)
-		subscriptions = lappend_oid(subscriptions, subids[i]);
-	pfree(subids);
 	return subscriptions;
 }
 

@@ -302,28 +302,18 @@ papply_statistics_save(int *n)
 const char *
 papply_statistics_reason_text(PapplyApplyReason reason)
 {
-	switch (reason)
-	{
-		case PAPPLY_REASON_NONE:
-			return NULL;
-		case PAPPLY_REASON_STARTING:
-			return "writers are about to be started";
-		case PAPPLY_REASON_NO_EXTENSION:
-			return "the extension is not installed in this database";
-		case PAPPLY_REASON_ONE_WRITER:
-			return "one writer is configured";
-		case PAPPLY_REASON_RETAIN_DEAD_TUPLES:
-			return "the subscription has retain_dead_tuples";
-		case PAPPLY_REASON_ROLE:
-			return "a function has set session_replication_role for the session";
-		case PAPPLY_REASON_STREAMING:
-			return "a streamed transaction has begun without writers";
-		case PAPPLY_REASON_NO_QUEUE:
-			return "there is no shared memory for the queue";
-		case PAPPLY_REASON_NO_WRITERS:
-			return "no writers could be started";
-		case PAPPLY_REASON_FEW_WRITERS:
-			return "not all writers could be started";
-	}
-	return NULL;
+	static const char *const reasons[] = {
+		[PAPPLY_REASON_NONE] = NULL,
+		[PAPPLY_REASON_STARTING] = "writers are about to be started",
+		[PAPPLY_REASON_NO_EXTENSION] = "the extension is not installed in this database",
+		[PAPPLY_REASON_ONE_WRITER] = "one writer is configured",
+		[PAPPLY_REASON_RETAIN_DEAD_TUPLES] = "the subscription has retain_dead_tuples",
+		[PAPPLY_REASON_ROLE] = "a function has set session_replication_role for the session",
+		[PAPPLY_REASON_STREAMING] = "a streamed transaction has begun without writers",
+		[PAPPLY_REASON_NO_QUEUE] = "there is no shared memory for the queue",
+		[PAPPLY_REASON_NO_WRITERS] = "no writers could be started",
+		[PAPPLY_REASON_FEW_WRITERS] = "not all writers could be started"
+	};
+
+	return reasons[reason];
 }
