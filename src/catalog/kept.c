@@ -27,7 +27,6 @@
 #include "parallel_apply.h"
 
 #include "access/table.h"
-#include "access/xact.h"
 #include "catalog/dependency.h"
 #include "catalog/indexing.h"
 #include "catalog/namespace.h"

@@ -14,7 +14,6 @@
 
 #include "fmgr.h"
 #include "storage/lmgr.h"
-#include "tcop/utility.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
 

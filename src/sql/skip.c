@@ -21,8 +21,6 @@
 #include "funcapi.h"
 #include "miscadmin.h"
 #include "replication/logicalproto.h"
-#include "tcop/utility.h"
-#include "utils/acl.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
 #include "utils/rel.h"

@@ -19,7 +19,6 @@
 #include "catalog/pg_authid.h"
 #include "miscadmin.h"
 #include "storage/lmgr.h"
-#include "tcop/utility.h"
 #include "utils/acl.h"
 #include "utils/builtins.h"
 #include "utils/fmgroids.h"

@@ -55,7 +55,6 @@
 #include "replication/worker_internal.h"
 #include "storage/ipc.h"
 #include "storage/proc.h"
-#include "utils/memutils.h"
 #include "utils/snapmgr.h"
 
 #include "apply.h"

@@ -25,7 +25,6 @@
 #include "parallel_apply.h"
 
 #include "access/tupconvert.h"
-#include "executor/execPartition.h"
 #include "utils/rel.h"
 
 #include "partition.h"

@@ -7,9 +7,7 @@
  */
 #include "parallel_apply.h"
 
-#include "access/tupconvert.h"
 #include "executor/execPartition.h"
-#include "nodes/makefuncs.h"
 #include "utils/rel.h"
 
 #include "routing.h"

@@ -33,12 +33,9 @@
 #include "access/tableam.h"
 #include "catalog/pg_subscription_rel.h"
 #include "miscadmin.h"
-#include "utils/hsearch.h"
-#include "utils/inval.h"
 #include "utils/memutils.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
-#include "utils/syscache.h"
 
 #include "activity.h"
 #include "column_values.h"
