@@ -28,9 +28,7 @@
 #include "executor/executor.h"
 #include "miscadmin.h"
 #include "pgstat.h"
-#include "replication/logicallauncher.h"
 #include "replication/logicalproto.h"
-#include "replication/logicalrelation.h"
 #include "replication/origin.h"
 #include "replication/syncrep.h"
 #include "replication/walreceiver.h"
@@ -90,7 +88,6 @@ papply_compat_wait_event(PapplyWait wait)
 		events[wait] = WaitEventExtensionNew(names[wait]);
 	return events[wait];
 #else
-	(void) wait;
 	return PG_WAIT_EXTENSION;
 #endif
 }
@@ -329,8 +326,6 @@ papply_compat_forbid_parallel_streaming(WalRcvStreamOptions *options)
 		options->proto.logical.streaming_str = "on";
 		MyLogicalRepWorker->parallel_apply = false;
 	}
-#else
-	(void) options;
 #endif
 }
 
@@ -413,9 +408,6 @@ papply_compat_origin_share(PapplyOriginId origin, int leader_pid)
 {
 #if PG_VERSION_NUM >= 160000
 	replorigin_session_setup(origin, leader_pid);
-#else
-	(void) origin;
-	(void) leader_pid;
 #endif
 }
 
@@ -434,9 +426,7 @@ papply_compat_origin_setup(PapplyOriginId origin)
 static inline void
 papply_compat_origin_take(PapplyOriginId origin)
 {
-#if PG_VERSION_NUM >= 160000
-	(void) origin;
-#else
+#if PG_VERSION_NUM < 160000
 	replorigin_session_setup(origin);
 #endif
 }
@@ -487,9 +477,6 @@ papply_compat_begin_as_table_owner(Relation rel, PapplyUserContext *context)
 #if PG_VERSION_NUM >= 160000
 	if (!MySubscription->runasowner)
 		SwitchToUntrustedUser(rel->rd_rel->relowner, context);
-#else
-	(void) rel;
-	(void) context;
 #endif
 }
 
@@ -499,8 +486,6 @@ papply_compat_end_as_table_owner(PapplyUserContext *context)
 #if PG_VERSION_NUM >= 160000
 	if (!MySubscription->runasowner)
 		RestoreUserContext(context);
-#else
-	(void) context;
 #endif
 }
 
@@ -707,14 +692,6 @@ papply_compat_report_conflict(EState *estate, ResultRelInfo *result_rel,
 	writer->slot = local;
 	ReportApplyConflict(estate, result_rel, LOG, type, searched, remote,
 						list_make1(writer));
-#else
-	(void) estate;
-	(void) result_rel;
-	(void) message_type;
-	(void) searched;
-	(void) local;
-	(void) remote;
-	(void) writer;
 #endif
 }
 
@@ -769,8 +746,6 @@ papply_compat_forget_generated(ResultRelInfo *result_rel)
 #if PG_VERSION_NUM < 160000
 	result_rel->ri_GeneratedExprs = NULL;
 	result_rel->ri_NumGeneratedNeeded = 0;
-#else
-	(void) result_rel;
 #endif
 }
 
@@ -822,7 +797,6 @@ papply_compat_equality_strategy(Relation index, int column)
 	return IndexAmTranslateCompareType(COMPARE_EQ, index->rd_rel->relam,
 									   index->rd_opfamily[column], true);
 #else
-	(void) column;
 	return index->rd_rel->relam == HASH_AM_OID ? HTEqualStrategyNumber : BTEqualStrategyNumber;
 #endif
 }
@@ -837,7 +811,6 @@ papply_compat_btree_root(Relation index, Relation rel)
 #if PG_VERSION_NUM >= 160000
 	return _bt_getroot(index, rel, BT_READ);
 #else
-	(void) rel;
 	return _bt_getroot(index, BT_READ);
 #endif
 }
