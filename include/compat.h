@@ -402,40 +402,17 @@ typedef RepOriginId PapplyOriginId;
 #define PAPPLY_ORIGIN_IS_SHARED false
 #endif
 
-/* Writer, once: share the leader's session (since 16). */
+/*
+ * Take the session of an origin that no other process uses.  A leader_pid that
+ * is not 0 means sharing the session of that process (since 16).
+ */
 static inline void
-papply_compat_origin_share(PapplyOriginId origin, int leader_pid)
+papply_compat_origin_setup(PapplyOriginId origin, int leader_pid)
 {
 #if PG_VERSION_NUM >= 160000
 	replorigin_session_setup(origin, leader_pid);
-#endif
-}
-
-/* Take the session of an origin that no other process uses. */
-static inline void
-papply_compat_origin_setup(PapplyOriginId origin)
-{
-#if PG_VERSION_NUM >= 160000
-	replorigin_session_setup(origin, 0);
 #else
 	replorigin_session_setup(origin);
-#endif
-}
-
-/* Take the session, or release it for the next process (up to 15). */
-static inline void
-papply_compat_origin_take(PapplyOriginId origin)
-{
-#if PG_VERSION_NUM < 160000
-	replorigin_session_setup(origin);
-#endif
-}
-
-static inline void
-papply_compat_origin_pass_on(void)
-{
-#if PG_VERSION_NUM < 160000
-	replorigin_session_reset();
 #endif
 }
 

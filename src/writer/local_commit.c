@@ -206,7 +206,8 @@ papply_local_init(PapplyOriginId origin, int receiver_pid, void (*check_turn) (v
 {
 	session.origin = origin;
 	session.check_turn = check_turn;
-	papply_compat_origin_share(origin, receiver_pid);
+	if (PAPPLY_ORIGIN_IS_SHARED)
+		papply_compat_origin_setup(origin, receiver_pid);
 	PAPPLY_SESSION_ORIGIN = PAPPLY_NO_ORIGIN;
 	RegisterXactCallback(transaction_callback, NULL);
 	before_shmem_exit(forget_origin_at_exit, (Datum) 0);

@@ -337,7 +337,7 @@ begin_origin(void)
 		session_origin = replorigin_create(name);
 	CommitTransactionCommand();
 	process.has_origin = true;
-	papply_compat_origin_setup(session_origin);
+	papply_compat_origin_setup(session_origin, 0);
 	process.has_origin_session = true;
 }
 
