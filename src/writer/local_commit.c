@@ -61,6 +61,7 @@
 #include "commit_order.h"
 #include "local_commit.h"
 #include "origin.h"
+#include "pool.h"
 #include "replication_role.h"
 #include "session_locks.h"
 #include "session_sequences.h"
@@ -83,14 +84,7 @@ typedef struct PendingCommit
 
 static PendingCommit pending;
 
-/* Arguments of papply_local_init(). */
-typedef struct Session
-{
-	PapplyOriginId origin;
-	void		(*check_turn) (void);
-} Session;
-
-static Session session = {.origin = PAPPLY_NO_ORIGIN};
+static void (*check_turn) (void);
 
 static void
 wait_for_turn(uint64 first)
@@ -102,7 +96,7 @@ wait_for_turn(uint64 first)
 		papply_session_sequences_check_end();
 		papply_session_locks_check_end();
 	}
-	session.check_turn();
+	check_turn();
 }
 
 /*
@@ -202,12 +196,11 @@ forget_origin_at_exit(int code, Datum arg)
 }
 
 void
-papply_local_init(PapplyOriginId origin, int receiver_pid, void (*check_turn) (void))
+papply_local_init(void (*check) (void))
 {
-	session.origin = origin;
-	session.check_turn = check_turn;
+	check_turn = check;
 	if (PAPPLY_ORIGIN_IS_SHARED)
-		papply_compat_origin_setup(origin, receiver_pid);
+		papply_compat_origin_setup(papply_pool->origin, papply_pool->receiver_pid);
 	PAPPLY_SESSION_ORIGIN = PAPPLY_NO_ORIGIN;
 	RegisterXactCallback(transaction_callback, NULL);
 	before_shmem_exit(forget_origin_at_exit, (Datum) 0);
@@ -221,7 +214,7 @@ papply_local_begin(void)
 	SetCurrentStatementStartTimestamp();
 	StartTransactionCommand();
 	PushActiveSnapshot(GetTransactionSnapshot());
-	PAPPLY_SESSION_ORIGIN = session.origin;
+	PAPPLY_SESSION_ORIGIN = papply_pool->origin;
 }
 
 void

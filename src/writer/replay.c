@@ -270,10 +270,7 @@ begin_transaction(void)
 {
 	HASHCTL		ctl;
 
-	SetCurrentStatementStartTimestamp();
-	StartTransactionCommand();
-	PushActiveSnapshot(GetTransactionSnapshot());
-	PAPPLY_SESSION_ORIGIN = papply_pool->origin;
+	papply_local_begin();
 	papply_target_begin_range();
 	papply_rights_begin_range();
 	papply_apply_begin_range();

@@ -832,7 +832,7 @@ start_writer(void)
 		proc_exit(0);			/* dropped meanwhile */
 	papply_target_init();
 	papply_rights_init();
-	papply_local_init(papply_pool->origin, papply_pool->receiver_pid, check_turn);
+	papply_local_init(check_turn);
 	process.message_context = AllocSetContextCreate(TopMemoryContext, "parallel_apply message",
 													ALLOCSET_DEFAULT_SIZES);
 }
