@@ -145,13 +145,6 @@ papply_account_commit(void)
 	attempts.began_at = 0;
 }
 
-/* The time may be negative if the clock was set back. */
-void
-papply_account_time(int64 us)
-{
-	papply_statistics_count(PAPPLY_COUNT_APPLY_US, Max(us, 0));
-}
-
 void
 papply_account_retry(void)
 {
@@ -177,10 +170,4 @@ papply_account_error(bool is_for_older)
 	}
 	else if (papply_pool->is_open && papply_account.first != PAPPLY_SEQNO_OPEN)
 		papply_statistics_count(PAPPLY_COUNT_FAILED_ATTEMPTS, 1);
-}
-
-void
-papply_account_replay(void)
-{
-	my_counters()->fallbacks++;
 }

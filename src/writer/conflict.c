@@ -142,12 +142,6 @@ papply_conflict_key(PapplyTarget *target, const PapplyTuple *tuple)
 	return psprintf("(%s)=(%s)", names.data, values.data);
 }
 
-bool
-papply_conflict_is_logged(void)
-{
-	return PAPPLY_REPORTS_CONFLICTS || papply_log_conflicts;
-}
-
 void
 papply_conflict_note(PapplyTarget *target, PapplyTarget *table,
 					 char message_type, bool is_found, const PapplyRowWriter *writer,

@@ -156,13 +156,6 @@ leave_turn(XLogRecPtr local_end_lsn)
 	memset(&pending, 0, sizeof(pending));
 }
 
-/* See the head of this file. */
-static bool
-keeps_turn_to_end(void)
-{
-	return IsolationIsSerializable() || papply_apply_has_run_code();
-}
-
 static void
 transaction_callback(XactEvent event, void *arg)
 {
@@ -176,7 +169,8 @@ transaction_callback(XactEvent event, void *arg)
 			break;
 		case XACT_EVENT_COMMIT:
 			Assert(!TransactionIdIsValid(MyProc->xid)); /* it is visible */
-			if (!keeps_turn_to_end())
+			/* others keep their turn: see the head of this file */
+			if (!IsolationIsSerializable() && !papply_apply_has_run_code())
 				leave_turn(XactLastCommitEnd);
 			break;
 		case XACT_EVENT_ABORT:

@@ -41,13 +41,6 @@ papply_partition_of_row(PapplyTarget *root)
 	return partition;
 }
 
-bool
-papply_partition_accepts_row(PapplyTarget *partition)
-{
-	return ExecPartitionCheck(partition->insert_rel, partition->remote_slot,
-							  partition->estate, false);
-}
-
 PapplyTarget *
 papply_partition_to_move_to(PapplyTarget *root, PapplyTarget *partition)
 {

@@ -94,12 +94,6 @@ papply_postpone_begin_range(uint64 first, void (*apply) (PapplyEntry *entry, uin
 	range.awaited = PAPPLY_NO_SEQNO;
 }
 
-static LogicalRepRelId
-remote_relid_of(PapplyEntry *entry)
-{
-	return papply_message_get_uint32(PapplyEntryData(entry) + 1);
-}
-
 /* Might the change have a key in common with one that is postponed? */
 static bool
 follows_postponed(PapplyEntry *entry, uint64 seqno, const PapplyTarget *table)
@@ -168,7 +162,8 @@ papply_postpone_change(PapplyEntry *entry, uint64 seqno)
 
 	if (range.count == 0 && !must_wait(entry))
 		return false;
-	table = papply_target_plain(remote_relid_of(entry), entry->relation_version);
+	table = papply_target_plain(papply_message_get_uint32(PapplyEntryData(entry) + 1),
+								entry->relation_version);
 	if (table == NULL)
 	{
 		papply_postpone_apply_all();

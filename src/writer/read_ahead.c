@@ -321,12 +321,6 @@ table_of(const PapplyEntry *entry)
 	return table->rel ? table : NULL;
 }
 
-static Residency *
-residency_of(const Table *table)
-{
-	return &residencies[RelationGetRelid(table->rel) % lengthof(residencies)];
-}
-
 /*** changes ***/
 
 static bool
@@ -465,7 +459,7 @@ look_at(PapplyEntry *entry, uint64 position, bool is_own, int64 now)
 	if (table == NULL)
 		return;
 	item.is_leaf_asked = entry->ahead == PAPPLY_AHEAD_LEAF;
-	residency = residency_of(table);
+	residency = &residencies[RelationGetRelid(table->rel) % lengthof(residencies)];
 	entry->ahead = PAPPLY_AHEAD_DONE;
 	if (residency->found >= RESIDENT_PAGES && ++residency->passed % RESIDENT_SHARE != 0)
 		return;

@@ -371,7 +371,7 @@ open_partition(PapplyTarget *target, PapplyTarget *root, ResultRelInfo *result_r
 	target->remote_slot = target->from_root ? NULL : root->remote_slot;
 	start_executor(target);
 	if (!papply_result_rel_fires_triggers(root))
-		papply_result_rel_ignore_triggers(result_rel);
+		result_rel->ri_TrigDesc = NULL; /* as in result_rel.c */
 	target->insert_rel = result_rel;
 	root->open_partitions++;
 	target->next_open = targets.open;
@@ -410,16 +410,6 @@ end_executor(PapplyTarget *target)
 	FreeExecutorState(target->estate);
 }
 
-static void
-close_target(PapplyTarget *target)
-{
-	if (target->estate != NULL)
-		end_executor(target);
-	if (!OidIsValid(target->key.partition))
-		logicalrep_rel_close(target->entry, NoLock);
-	target->is_open = false;
-}
-
 /* Close this target only.  Partitions must be closed before their root. */
 static void
 close_one(PapplyTarget *target)
@@ -430,7 +420,11 @@ close_one(PapplyTarget *target)
 	while (*link != target)
 		link = &(*link)->next_open;
 	*link = target->next_open;
-	close_target(target);
+	if (target->estate != NULL)
+		end_executor(target);
+	if (!OidIsValid(target->key.partition))
+		logicalrep_rel_close(target->entry, NoLock);
+	target->is_open = false;
 	papply_insert_run_close(target);
 }
 

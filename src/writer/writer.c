@@ -212,13 +212,6 @@ refuse_transaction(void)
 }
 
 static void
-check_subscription(void)
-{
-	if (!papply_session_suits_writers())
-		refuse_transaction();
-}
-
-static void
 check_current(void)
 {
 	AcceptInvalidationMessages();
@@ -564,7 +557,8 @@ apply_range(uint64 first, PapplyWriterState state)
 	papply_retreat_enter(first);
 	papply_account_begin(first, range.last, begin);
 	papply_pool_set_state(state);
-	check_subscription();
+	if (!papply_session_suits_writers())
+		refuse_transaction();
 	if (range.first != range.last)
 	{
 		papply_local_begin();
@@ -574,7 +568,7 @@ apply_range(uint64 first, PapplyWriterState state)
 	papply_storage_wait_begin();
 	apply_all(&commit);
 	us = papply_clock_now() - begin - (papply_commit_order_slept_us() - slept_us);
-	papply_account_time(us);
+	papply_statistics_count(PAPPLY_COUNT_APPLY_US, us);
 	if (!range.is_early)		/* its time is that of its arrival */
 		papply_batch_note_time(us / (range.last - range.first + 1));
 	papply_read_ahead_end();
@@ -699,7 +693,7 @@ leave_to_native(uint64 seqno, AttemptResult result)
 
 	if (result == ATTEMPT_REFUSED)
 		reason = PAPPLY_COUNT_FALLBACK_SUBSCRIPTION;
-	papply_account_replay();
+	papply_pool_my_slot()->counters.fallbacks++;
 	if (result == ATTEMPT_DEADLOCK)
 		papply_retreat_let_others_go_on();
 	papply_queue_leave_to_leader(seqno, PAPPLY_BY_LEADER_ALONE, reason);
