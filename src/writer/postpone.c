@@ -133,12 +133,6 @@ may_be_postponed(PapplyEntry *entry, uint64 seqno, const PapplyTarget *table)
 		papply_reorder_is_allowed();
 }
 
-static CommandId
-next_command_id(void)
-{
-	return IsTransactionState() ? GetCurrentCommandId(false) : FirstCommandId;
-}
-
 static void
 postpone_entry(PapplyEntry *entry, uint64 seqno, const PapplyTarget *table)
 {
@@ -149,7 +143,7 @@ postpone_entry(PapplyEntry *entry, uint64 seqno, const PapplyTarget *table)
 	change->entry = entry;
 	change->seqno = seqno;
 	change->local_relid = table->local_relid;
-	change->command_id = next_command_id();
+	change->command_id = GetCurrentCommandId(false);
 	change->is_passed = false;
 	if (entry->dependency < range.first)
 		range.awaited = Max(range.awaited, entry->dependency);
@@ -191,7 +185,7 @@ papply_postpone_apply_all(void)
 	if (range.count == 0 || range.applied != NULL)
 		return;
 	papply_insert_run_flush();
-	range.applied_since = next_command_id();
+	range.applied_since = GetCurrentCommandId(false);
 	for (int i = 0; i < range.count; i++)
 	{
 		CHECK_FOR_INTERRUPTS();
