@@ -35,22 +35,14 @@ PG_FUNCTION_INFO_V1(papply_skip_transaction);
 PG_FUNCTION_INFO_V1(papply_forget);
 PG_FUNCTION_INFO_V1(papply_get_kept);
 
-/*
- * The end of a prepared transaction cannot be skipped, since the transaction
- * would stay prepared.
- */
-static bool
-can_be_skipped(char kind)
-{
-	return kind != LOGICAL_REP_MSG_COMMIT_PREPARED && kind != LOGICAL_REP_MSG_ROLLBACK_PREPARED;
-}
-
 static const PapplyStatistics *
 get_failed(Oid subid)
 {
 	const PapplyStatistics *statistics = papply_failed_get(subid);
+	char		kind = statistics->failed.kind;
 
-	if (!can_be_skipped(statistics->failed.kind))
+	/* the transaction would stay prepared */
+	if (kind == LOGICAL_REP_MSG_COMMIT_PREPARED || kind == LOGICAL_REP_MSG_ROLLBACK_PREPARED)
 		ereport(ERROR,
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 				 errmsg("cannot skip the end of a prepared transaction")));

@@ -33,16 +33,6 @@
 
 PG_FUNCTION_INFO_V1(papply_get_visibility);
 
-static void
-check_writers(int writers)
-{
-	if (writers < 1 || writers > PAPPLY_MAX_WRITERS)
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("number of writers must be between %d and %d",
-						1, PAPPLY_MAX_WRITERS)));
-}
-
 int
 papply_sql_get_writers(FunctionCallInfo fcinfo, int argument)
 {
@@ -51,7 +41,11 @@ papply_sql_get_writers(FunctionCallInfo fcinfo, int argument)
 	if (PG_ARGISNULL(argument))
 		return 0;
 	writers = PG_GETARG_INT32(argument);
-	check_writers(writers);
+	if (writers < 1 || writers > PAPPLY_MAX_WRITERS)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("number of writers must be between %d and %d",
+						1, PAPPLY_MAX_WRITERS)));
 	if (writers > papply_max_writers_per_subscription)
 		ereport(NOTICE,
 				(errmsg("number of writers is limited to %d by \"%s\"",
@@ -127,16 +121,12 @@ papply_sql_change_subscription(FunctionCallInfo fcinfo, int argument, const char
 	subid = papply_sql_get_subscription(fcinfo, argument);
 	do
 	{
-		if (!papply_compat_is_owner_of_subscription(subid))
-			aclcheck_error(ACLCHECK_NOT_OWNER, OBJECT_SUBSCRIPTION,
-						   NameStr(*PG_GETARG_NAME(argument)));
+		papply_sql_check_owner(subid);
 		locked = subid;
 		LockSharedObject(SubscriptionRelationId, locked, 0, ShareUpdateExclusiveLock);
 		subid = papply_sql_get_subscription(fcinfo, argument);	/* may differ */
 	} while (subid != locked);
-	if (!papply_compat_is_owner_of_subscription(subid))
-		aclcheck_error(ACLCHECK_NOT_OWNER, OBJECT_SUBSCRIPTION,
-					   NameStr(*PG_GETARG_NAME(argument)));
+	papply_sql_check_owner(subid);
 	return subid;
 }
 

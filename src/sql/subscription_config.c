@@ -175,8 +175,7 @@ papply_get_subscription_options(PG_FUNCTION_ARGS)
 	writers = papply_subscription_options_writers(&options, &source);
 
 	nulls[i] = options.group[0] == '\0';
-	values[i++] = nulls[0] ? (Datum) 0 :
-		DirectFunctionCall1(namein, CStringGetDatum(options.group));
+	values[i++] = DirectFunctionCall1(namein, CStringGetDatum(options.group));
 	nulls[i] = options.writers == 0;
 	values[i++] = Int32GetDatum(options.writers);
 	writers = papply_guc_writers(writers);
