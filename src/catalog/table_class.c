@@ -264,10 +264,6 @@ papply_table_class_phrase(PapplyClassCause cause)
 PapplyTableClass
 papply_table_class(Relation rel, const AttrMap *attnums, PapplyClassReason *reason)
 {
-	PapplyClassReason why;
-
-	if (reason == NULL)
-		reason = &why;
 	if (rel->rd_rel->relkind != RELKIND_RELATION &&
 		rel->rd_rel->relkind != RELKIND_PARTITIONED_TABLE)
 	{
