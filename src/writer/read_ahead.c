@@ -361,7 +361,7 @@ set_key_column(Table *table, int i, const PapplyTuple *tuple)
 {
 	PapplyTarget *target = table->target;
 	int			attribute = target->lookup.attnums[i] - 1;
-	int			column = attribute < 0 ? -1 : target->inputs[attribute].column;
+	int			column = target->inputs[attribute].column;
 	Form_pg_attribute att;
 	PapplyColumn copy;
 

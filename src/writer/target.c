@@ -246,11 +246,11 @@ prepare_partition(PapplyTarget *target, PapplyTarget *root)
  * NULL.
  */
 static Bitmapset *
-published_columns(PapplyTarget *target, TupleDesc desc, const PapplyTuple *tuple)
+published_columns(PapplyTarget *target, const PapplyTuple *tuple)
 {
 	Bitmapset  *columns = NULL;
 
-	for (int i = 0; i < desc->natts; i++)
+	for (int i = 0; i < RelationGetDescr(target->rel)->natts; i++)
 	{
 		int			column = target->inputs[i].column;
 
@@ -272,8 +272,7 @@ make_range_table(PapplyTarget *target)
 	rte->relid = RelationGetRelid(rel);
 	rte->relkind = rel->rd_rel->relkind;
 	rte->rellockmode = AccessShareLock;
-	papply_compat_init_range_table(target->estate, rte,
-								   published_columns(target, RelationGetDescr(rel), NULL));
+	papply_compat_init_range_table(target->estate, rte, published_columns(target, NULL));
 }
 
 /* Set up what a row needs.  remote_slot may be set already. */
@@ -568,9 +567,7 @@ papply_target_set_updated(PapplyTarget *target, const PapplyTuple *tuple)
 {
 	MemoryContext old_context = MemoryContextSwitchTo(target->estate->es_query_cxt);
 
-	papply_compat_set_updated_columns(target->estate,
-									  published_columns(target, RelationGetDescr(target->rel),
-														tuple));
+	papply_compat_set_updated_columns(target->estate, published_columns(target, tuple));
 	MemoryContextSwitchTo(old_context);
 }
 
