@@ -172,13 +172,12 @@ papply_get_subscription_options(PG_FUNCTION_ARGS)
 	int			i = 0;
 
 	papply_subscription_options_get(PG_GETARG_OID(0), &options);
-	writers = papply_subscription_options_writers(&options, &source);
+	writers = papply_guc_writers(papply_subscription_options_writers(&options, &source));
 
 	nulls[i] = options.group[0] == '\0';
 	values[i++] = DirectFunctionCall1(namein, CStringGetDatum(options.group));
 	nulls[i] = options.writers == 0;
 	values[i++] = Int32GetDatum(options.writers);
-	writers = papply_guc_writers(writers);
 	values[i++] = Int32GetDatum(writers > 1 ? writers : 0);
 	values[i++] = CStringGetTextDatum(name_of_source(source));
 	values[i++] = BoolGetDatum(options.is_paused);
