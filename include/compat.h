@@ -672,24 +672,18 @@ papply_compat_report_conflict(EState *estate, ResultRelInfo *result_rel,
 #endif
 }
 
-/* 16: one function for all kinds of objects. */
+/*
+ * Does the user own a relation or subscription?  16: one function for all
+ * kinds of objects.
+ */
 static inline bool
-papply_compat_is_owner_of_relation(Oid relid)
+papply_compat_is_owner(Oid class_id, Oid object_id)
 {
 #if PG_VERSION_NUM >= 160000
-	return object_ownercheck(RelationRelationId, relid, GetUserId());
+	return object_ownercheck(class_id, object_id, GetUserId());
 #else
-	return pg_class_ownercheck(relid, GetUserId());
-#endif
-}
-
-static inline bool
-papply_compat_is_owner_of_subscription(Oid subid)
-{
-#if PG_VERSION_NUM >= 160000
-	return object_ownercheck(SubscriptionRelationId, subid, GetUserId());
-#else
-	return pg_subscription_ownercheck(subid, GetUserId());
+	return class_id == RelationRelationId ? pg_class_ownercheck(object_id, GetUserId()) :
+		pg_subscription_ownercheck(object_id, GetUserId());
 #endif
 }
 

@@ -135,7 +135,7 @@ papply_sql_may_see(Oid subid)
 {
 	return has_privs_of_role(GetUserId(), ROLE_PG_READ_ALL_STATS) ||
 		(SearchSysCacheExists1(SUBSCRIPTIONOID, ObjectIdGetDatum(subid)) &&
-		 papply_compat_is_owner_of_subscription(subid));
+		 papply_compat_is_owner(SubscriptionRelationId, subid));
 }
 
 List *
@@ -165,7 +165,7 @@ papply_get_visibility(PG_FUNCTION_ARGS)
 void
 papply_sql_check_owner(Oid subid)
 {
-	if (!papply_compat_is_owner_of_subscription(subid))
+	if (!papply_compat_is_owner(SubscriptionRelationId, subid))
 		aclcheck_error(ACLCHECK_NOT_OWNER, OBJECT_SUBSCRIPTION,
 					   get_subscription_name(subid, false));
 }
