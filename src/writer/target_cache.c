@@ -100,7 +100,7 @@ invalidate_roles(Datum arg, int cacheid, uint32 hashvalue)
 
 	hash_seq_init(&status, cache.targets);
 	while ((target = hash_seq_search(&status)) != NULL)
-		if (papply_kept_functions_depend_on_roles(&target->functions))
+		if (target->functions.has_any || target->functions.is_restricted)
 			forget_functions(target);
 }
 
