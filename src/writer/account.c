@@ -103,14 +103,6 @@ log_if_slow(void)
 	papply_slow_log_report(&applied, attempts.began_at);
 }
 
-/* Let the other files that count add their counts, or drop them. */
-static void
-end_transaction(bool is_committed)
-{
-	papply_count_end_transaction(is_committed);
-	papply_key_wait_end_transaction();
-}
-
 void
 papply_account_applied(uint64 seqno)
 {
@@ -139,7 +131,8 @@ papply_account_commit(void)
 	papply_statistics_count(PAPPLY_COUNT_EXCLUSIVE_TRUNCATE, account->exclusive_truncates);
 	papply_statistics_count(PAPPLY_COUNT_RETRIES, attempts.retries);
 	attempts.retries = 0;
-	end_transaction(true);
+	papply_count_end_transaction(true);
+	papply_key_wait_end_transaction();
 	if (papply_slow_log_is_on())
 		log_if_slow();
 	attempts.began_at = 0;
@@ -162,7 +155,8 @@ papply_account_retry(void)
 void
 papply_account_error(bool is_for_older)
 {
-	end_transaction(false);
+	papply_count_end_transaction(false);
+	papply_key_wait_end_transaction();
 	if (is_for_older)
 	{
 		my_counters()->commit_order_aborts++;

@@ -646,17 +646,6 @@ papply_read_ahead_begin(uint64 first, uint64 last, bool is_allowed)
 	range.changes = 0;
 }
 
-/*
- * If nothing is read there are no probes, so forget the results of earlier
- * ones.
- */
-static void
-note_quiet_range(void)
-{
-	if (pg_atomic_fetch_add_u32(&papply_pool->quiet_ranges, 1) >= QUIET_RANGES)
-		set_points(0);
-}
-
 void
 papply_read_ahead_end(void)
 {
@@ -665,8 +654,10 @@ papply_read_ahead_end(void)
 	trend.blocks_read = pgBufferUsage.shared_blks_read;
 	if (!has_read)
 	{
-		if (points() > 0)
-			note_quiet_range();
+		/* there are no probes, so forget the results of earlier ones */
+		if (points() > 0 &&
+			pg_atomic_fetch_add_u32(&papply_pool->quiet_ranges, 1) >= QUIET_RANGES)
+			set_points(0);
 		return;
 	}
 	if (pg_atomic_read_u32(&papply_pool->quiet_ranges) > 0)
