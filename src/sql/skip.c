@@ -70,6 +70,10 @@ request(const PapplyStatistics *statistics)
 	bool		nulls[PAPPLY_KEPT_COLUMNS] = {false};
 
 	StaticAssertStmt(PAPPLY_KEPT_COLUMNS == 1 + PAPPLY_FAILED_COLUMNS, "the same columns");
+	if (rel == NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_UNDEFINED_OBJECT),
+				 errmsg("extension \"%s\" does not exist", PAPPLY_NAME)));
 	if (id == 0)
 	{
 		papply_kept_remove_unused(rel);
