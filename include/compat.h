@@ -400,40 +400,17 @@ typedef RepOriginId PapplyOriginId;
 #define PAPPLY_ORIGIN_IS_SHARED false
 #endif
 
-/* Writer, once: share the leader's session (since 16). */
+/*
+ * Take the session of an origin that no other process uses.  A leader_pid that
+ * is not 0 means sharing the session of that process (since 16).
+ */
 static inline void
-papply_compat_origin_share(PapplyOriginId origin, int leader_pid)
+papply_compat_origin_setup(PapplyOriginId origin, int leader_pid)
 {
 #if PG_VERSION_NUM >= 160000
 	replorigin_session_setup(origin, leader_pid);
-#endif
-}
-
-/* Take the session of an origin that no other process uses. */
-static inline void
-papply_compat_origin_setup(PapplyOriginId origin)
-{
-#if PG_VERSION_NUM >= 160000
-	replorigin_session_setup(origin, 0);
 #else
 	replorigin_session_setup(origin);
-#endif
-}
-
-/* Take the session, or release it for the next process (up to 15). */
-static inline void
-papply_compat_origin_take(PapplyOriginId origin)
-{
-#if PG_VERSION_NUM < 160000
-	replorigin_session_setup(origin);
-#endif
-}
-
-static inline void
-papply_compat_origin_pass_on(void)
-{
-#if PG_VERSION_NUM < 160000
-	replorigin_session_reset();
 #endif
 }
 
@@ -693,24 +670,18 @@ papply_compat_report_conflict(EState *estate, ResultRelInfo *result_rel,
 #endif
 }
 
-/* 16: one function for all kinds of objects. */
+/*
+ * Does the user own a relation or subscription?  16: one function for all
+ * kinds of objects.
+ */
 static inline bool
-papply_compat_is_owner_of_relation(Oid relid)
+papply_compat_is_owner(Oid class_id, Oid object_id)
 {
 #if PG_VERSION_NUM >= 160000
-	return object_ownercheck(RelationRelationId, relid, GetUserId());
+	return object_ownercheck(class_id, object_id, GetUserId());
 #else
-	return pg_class_ownercheck(relid, GetUserId());
-#endif
-}
-
-static inline bool
-papply_compat_is_owner_of_subscription(Oid subid)
-{
-#if PG_VERSION_NUM >= 160000
-	return object_ownercheck(SubscriptionRelationId, subid, GetUserId());
-#else
-	return pg_subscription_ownercheck(subid, GetUserId());
+	return class_id == RelationRelationId ? pg_class_ownercheck(object_id, GetUserId()) :
+		pg_subscription_ownercheck(object_id, GetUserId());
 #endif
 }
 

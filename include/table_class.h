@@ -45,10 +45,10 @@ typedef struct PapplyClassReason
 } PapplyClassReason;
 
 /*
- * Return how changes of rel may be applied.  Sets *reason unless reason is
- * NULL. attnums has the number of the published column, or -1, for each local
- * column.  The triggers of a partitioned table are those of its partitions.
- * The caller is in a transaction, and rel is open.
+ * Return how changes of rel may be applied, and why in *reason.  attnums has
+ * the number of the published column, or -1, for each local column.  The
+ * triggers of a partitioned table are those of its partitions.  The caller is
+ * in a transaction, and rel is open.
  */
 extern PapplyTableClass papply_table_class(Relation rel, const AttrMap *attnums,
 										   PapplyClassReason *reason);

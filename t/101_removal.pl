@@ -93,6 +93,38 @@ is( $subscriber->sql(
 	'a rolled back DROP EXTENSION keeps the configuration');
 $subscriber->wait_for_pool('tap', 3);
 
+# A transaction is skipped while the extension is being dropped.  That waits for the lock
+# of a relation of the extension, which is gone then.
+{
+	$subscriber->sql(
+		q(ALTER SUBSCRIPTION tap SET (disable_on_error = true);
+		ALTER TABLE items ADD CONSTRAINT positive CHECK (id > 0)));
+	$publisher->sql('INSERT INTO items VALUES (-1)');
+	$subscriber->wait_until_failed;
+	my $drop =
+	  $subscriber->hold(
+		"SET LOCAL client_min_messages = error; $statements[0]");
+	my $offset = -s $subscriber->logfile;
+	my $skip = $subscriber->background_psql('postgres', on_error_stop => 0);
+	$skip->query_until(qr/skips/,
+		"\\echo skips\nSELECT parallel_apply.skip_transaction('tap');\n");
+	$subscriber->wait_until(
+		q(count(*) > 0 FROM pg_locks WHERE NOT granted AND relation =
+			(SELECT oid FROM pg_class WHERE relname = 'kept_transactions')),
+		'skip_transaction() does not wait');
+	$drop->release;
+	$subscriber->wait_for_log(
+		qr/ERROR: +extension "parallel_apply" does not exist/, $offset);
+	$skip->quit;
+	$subscriber->sql(
+		q(ALTER TABLE items DROP CONSTRAINT positive;
+		ALTER SUBSCRIPTION tap ENABLE));
+	$publisher->wait_applied;
+	$pair->rows_equal('items', 'nothing is skipped without the extension');
+	$subscriber->create_extension;
+	$subscriber->wait_for_pool('tap');
+}
+
 # An apply worker starts while the extension is being dropped.  It waits for the lock of
 # a table of the extension, which is gone then.
 {
@@ -129,6 +161,10 @@ $pair->rows_equal('items', 'the server replicates without the library');
 unlike(dump_of_subscriber(), qr/parallel_apply/,
 	'nothing of it is in a dump');
 
-finish($publisher, $subscriber,
-	qr/terminating .* due to administrator command/);
+finish(
+	$publisher,
+	$subscriber,
+	qr/terminating .* due to administrator command/,
+	qr/ERROR:  (new row for relation "items" violates|extension "parallel_apply" does not exist)/
+);
 done_testing();

@@ -27,7 +27,6 @@
 #include "parallel_apply.h"
 
 #include "access/table.h"
-#include "access/xact.h"
 #include "catalog/dependency.h"
 #include "catalog/indexing.h"
 #include "catalog/namespace.h"
@@ -423,7 +422,6 @@ typedef struct End
 	TransactionId remote_xid;
 	XLogRecPtr	end_lsn;
 	TimestampTz commit_time;	/* 0: it is rolled back */
-	uint64		removed;
 } End;
 
 /* Its messages, which the prepared transaction has stored, are not visible yet. */
@@ -456,7 +454,7 @@ end_prepared(Relation rel, HeapTuple tuple, void *arg)
 	if (!is_prepared(rel, tuple, end))
 		return true;
 	if (end->commit_time == 0)
-		(void) remove_row(rel, tuple, &end->removed);
+		CatalogTupleDelete(rel, &tuple->t_self);
 	else
 		set_commit_time(rel, tuple, end->commit_time);
 	return false;
@@ -466,7 +464,7 @@ void
 papply_kept_end_prepared(Oid subid, TransactionId remote_xid, XLogRecPtr end_lsn,
 						 TimestampTz commit_time)
 {
-	End			end = {remote_xid, end_lsn, commit_time, 0};
+	End			end = {remote_xid, end_lsn, commit_time};
 
 	visit_transactions(PAPPLY_KEPT_SUBID, F_OIDEQ, ObjectIdGetDatum(subid), RowExclusiveLock,
 					   end_prepared, &end);

@@ -97,13 +97,6 @@ blame_first_trigger(Form_pg_trigger trigger, void *reason)
 	return blame_trigger(reason, trigger->tgrelid, NameStr(trigger->tgname));
 }
 
-/* The same as has_triggers(), for a table that is neither open nor locked. */
-static bool
-has_triggers_in_catalog(Oid relid, PapplyClassReason *reason)
-{
-	return papply_table_find_trigger(relid, blame_first_trigger, reason);
-}
-
 /*
  * Check relhastriggers.  False is reliable; true may be left from a trigger
  * that was dropped.
@@ -131,7 +124,8 @@ partitions_have_triggers(Oid relid, PapplyClassReason *reason)
 	ListCell   *lc;
 
 	foreach(lc, find_all_inheritors(relid, NoLock, NULL))
-		if (may_have_triggers(lfirst_oid(lc)) && has_triggers_in_catalog(lfirst_oid(lc), reason))
+		if (may_have_triggers(lfirst_oid(lc)) &&
+			papply_table_find_trigger(lfirst_oid(lc), blame_first_trigger, reason))
 		return true;
 	return false;
 }
@@ -270,10 +264,6 @@ papply_table_class_phrase(PapplyClassCause cause)
 PapplyTableClass
 papply_table_class(Relation rel, const AttrMap *attnums, PapplyClassReason *reason)
 {
-	PapplyClassReason why;
-
-	if (reason == NULL)
-		reason = &why;
 	if (rel->rd_rel->relkind != RELKIND_RELATION &&
 		rel->rd_rel->relkind != RELKIND_PARTITIONED_TABLE)
 	{

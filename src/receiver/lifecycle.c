@@ -488,7 +488,8 @@ stop_pool(void)
 	papply_spool_pool_stopped();
 	papply_statistics_count(PAPPLY_COUNT_POOL_STOPS, 1);
 	drop_shared_memory();
-	papply_compat_origin_take(pool.origin);
+	if (!PAPPLY_ORIGIN_IS_SHARED)
+		papply_compat_origin_setup(pool.origin, 0);
 	PAPPLY_SESSION_ORIGIN = pool.origin;
 	pool.is_closing = false;
 

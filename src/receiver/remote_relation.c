@@ -294,6 +294,7 @@ look_up_local(PapplyRemoteRelation *rel)
 	XLogRecPtr	lsn;
 	Relation	local;
 	AttrMap    *map;
+	PapplyClassReason reason;
 	bool		is_known;
 
 	papply_row_keys_init(&rel->keys, rel->remote);
@@ -327,7 +328,7 @@ look_up_local(PapplyRemoteRelation *rel)
 	warn_if_intercepted(rel);
 	rel->may_check_domain = papply_table_may_check_domain(local, map);
 	rel->has_domain_default = papply_table_has_domain_default(local, map);
-	rel->table_class = papply_table_class(local, map, NULL);
+	rel->table_class = papply_table_class(local, map, &reason);
 	if (rel->table_class != PAPPLY_TABLE_NATIVE)
 		papply_row_keys_add_unique(&rel->keys, local, map->attnums);
 	relation_close(local, AccessShareLock);

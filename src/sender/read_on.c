@@ -119,12 +119,7 @@ has_next_record(const XLogReaderState *reader)
 static bool
 is_late(XLogReaderState *reader, int64 began_at)
 {
-	int64		now;
-
-	if (XLogRecGetRmid(reader) != RM_XACT_ID)
-		return false;
-	now = papply_clock_now();
-	return now - began_at >= READ_ON_US;
+	return XLogRecGetRmid(reader) == RM_XACT_ID && papply_clock_now() - began_at >= READ_ON_US;
 }
 
 static void

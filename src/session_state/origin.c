@@ -52,13 +52,13 @@ papply_origin_take(void)
 {
 	XLogRecPtr	lsn;
 
-	papply_compat_origin_take(papply_pool->origin);
 	if (PAPPLY_ORIGIN_IS_SHARED)
 		return;
+	papply_compat_origin_setup(papply_pool->origin, 0);
 	lsn = replorigin_session_get_progress(false);
 	if (lsn == papply_pool->origin_lsn)
 		return;
-	papply_compat_origin_pass_on();
+	replorigin_session_reset();
 	move_back(papply_pool->origin, papply_pool->origin_lsn, lsn, FATAL);
 }
 
@@ -68,7 +68,7 @@ papply_origin_pass_on(void)
 	if (PAPPLY_ORIGIN_IS_SHARED)
 		return;
 	papply_pool->origin_lsn = replorigin_session_get_progress(false);
-	papply_compat_origin_pass_on();
+	replorigin_session_reset();
 }
 
 void

@@ -58,13 +58,6 @@ typedef struct Process
 
 static Process process;
 
-/* Does this process hold locks in this partition of the lock table? */
-static bool
-has_locks_in(int partition)
-{
-	return papply_compat_next_proclock(MyProc, partition, NULL) != NULL;
-}
-
 /*
  * Return the advisory locks of this process, both of its session and its
  * transaction, as a list of HeldLock.  No other process adds or removes one,
@@ -79,7 +72,7 @@ find_advisory_locks(void)
 	{
 		PROCLOCK   *held = NULL;
 
-		if (!has_locks_in(i))
+		if (papply_compat_next_proclock(MyProc, i, NULL) == NULL)
 			continue;
 		LWLockAcquire(LockHashPartitionLockByIndex(i), LW_SHARED);
 		while ((held = papply_compat_next_proclock(MyProc, i, held)) != NULL)

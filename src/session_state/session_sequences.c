@@ -47,7 +47,6 @@
 #include "session_sequences.h"
 
 /* The sequences of this database that have a cache. */
-/* The sequences that have a cache. */
 typedef struct CachedSequences
 {
 	List	   *oids;

@@ -44,12 +44,6 @@
 
 static bool has_reported = false;	/* the receiver, that it keeps a setting */
 
-static bool
-is_replication_role(const struct config_generic *setting)
-{
-	return strcmp(setting->name, "session_replication_role") == 0;
-}
-
 /*
  * Return whether the setting belongs to the session, or will after the commit.
  * If the transaction has changed it, the newest stack entry tells this.
@@ -78,7 +72,8 @@ has_settings(void)
 	bool		found = false;
 
 	for (int i = 0; i < count && !found; i++)
-		found = is_left(settings[i]) && !is_replication_role(settings[i]);
+		found = is_left(settings[i]) &&
+			strcmp(settings[i]->name, "session_replication_role") != 0;
 	papply_compat_free_settings(settings);
 	return found;
 }

@@ -24,7 +24,6 @@
 #include "postmaster/bgworker.h"
 #include "storage/dsm.h"
 #include "storage/ipc.h"
-#include "tcop/utility.h"
 #include "utils/guc.h"
 
 #include "replay.h"

@@ -27,9 +27,7 @@
 #include "nodes/pg_list.h"
 #include "replication/logicalproto.h"
 #include "replication/walreceiver.h"
-#include "utils/acl.h"
 #include "utils/builtins.h"
-#include "utils/lsyscache.h"
 #include "utils/tuplestore.h"
 
 #include "change_statements.h"

@@ -16,7 +16,6 @@
 #include "commands/defrem.h"
 #include "fmgr.h"
 #include "nodes/makefuncs.h"
-#include "tcop/utility.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
 

@@ -14,7 +14,6 @@
 
 #include "fmgr.h"
 #include "storage/lmgr.h"
-#include "tcop/utility.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
 
@@ -45,7 +44,7 @@ static void
 check_table(Oid relid)
 {
 	papply_table_options_check_table(relid);
-	if (!papply_compat_is_owner_of_relation(relid))
+	if (!papply_compat_is_owner(RelationRelationId, relid))
 		aclcheck_error(ACLCHECK_NOT_OWNER, OBJECT_TABLE, get_rel_name(relid));
 }
 

@@ -21,8 +21,6 @@
 #include "funcapi.h"
 #include "miscadmin.h"
 #include "replication/logicalproto.h"
-#include "tcop/utility.h"
-#include "utils/acl.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
@@ -37,22 +35,14 @@ PG_FUNCTION_INFO_V1(papply_skip_transaction);
 PG_FUNCTION_INFO_V1(papply_forget);
 PG_FUNCTION_INFO_V1(papply_get_kept);
 
-/*
- * The end of a prepared transaction cannot be skipped, since the transaction
- * would stay prepared.
- */
-static bool
-can_be_skipped(char kind)
-{
-	return kind != LOGICAL_REP_MSG_COMMIT_PREPARED && kind != LOGICAL_REP_MSG_ROLLBACK_PREPARED;
-}
-
 static const PapplyStatistics *
 get_failed(Oid subid)
 {
 	const PapplyStatistics *statistics = papply_failed_get(subid);
+	char		kind = statistics->failed.kind;
 
-	if (!can_be_skipped(statistics->failed.kind))
+	/* the transaction would stay prepared */
+	if (kind == LOGICAL_REP_MSG_COMMIT_PREPARED || kind == LOGICAL_REP_MSG_ROLLBACK_PREPARED)
 		ereport(ERROR,
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 				 errmsg("cannot skip the end of a prepared transaction")));
@@ -80,6 +70,10 @@ request(const PapplyStatistics *statistics)
 	bool		nulls[PAPPLY_KEPT_COLUMNS] = {false};
 
 	StaticAssertStmt(PAPPLY_KEPT_COLUMNS == 1 + PAPPLY_FAILED_COLUMNS, "the same columns");
+	if (rel == NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_UNDEFINED_OBJECT),
+				 errmsg("extension \"%s\" does not exist", PAPPLY_NAME)));
 	if (id == 0)
 	{
 		papply_kept_remove_unused(rel);

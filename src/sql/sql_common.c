@@ -19,7 +19,6 @@
 #include "catalog/pg_authid.h"
 #include "miscadmin.h"
 #include "storage/lmgr.h"
-#include "tcop/utility.h"
 #include "utils/acl.h"
 #include "utils/builtins.h"
 #include "utils/fmgroids.h"
@@ -34,16 +33,6 @@
 
 PG_FUNCTION_INFO_V1(papply_get_visibility);
 
-static void
-check_writers(int writers)
-{
-	if (writers < 1 || writers > PAPPLY_MAX_WRITERS)
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("number of writers must be between %d and %d",
-						1, PAPPLY_MAX_WRITERS)));
-}
-
 int
 papply_sql_get_writers(FunctionCallInfo fcinfo, int argument)
 {
@@ -52,7 +41,11 @@ papply_sql_get_writers(FunctionCallInfo fcinfo, int argument)
 	if (PG_ARGISNULL(argument))
 		return 0;
 	writers = PG_GETARG_INT32(argument);
-	check_writers(writers);
+	if (writers < 1 || writers > PAPPLY_MAX_WRITERS)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("number of writers must be between %d and %d",
+						1, PAPPLY_MAX_WRITERS)));
 	if (writers > papply_max_writers_per_subscription)
 		ereport(NOTICE,
 				(errmsg("number of writers is limited to %d by \"%s\"",
@@ -128,16 +121,12 @@ papply_sql_change_subscription(FunctionCallInfo fcinfo, int argument, const char
 	subid = papply_sql_get_subscription(fcinfo, argument);
 	do
 	{
-		if (!papply_compat_is_owner_of_subscription(subid))
-			aclcheck_error(ACLCHECK_NOT_OWNER, OBJECT_SUBSCRIPTION,
-						   NameStr(*PG_GETARG_NAME(argument)));
+		papply_sql_check_owner(subid);
 		locked = subid;
 		LockSharedObject(SubscriptionRelationId, locked, 0, ShareUpdateExclusiveLock);
 		subid = papply_sql_get_subscription(fcinfo, argument);	/* may differ */
 	} while (subid != locked);
-	if (!papply_compat_is_owner_of_subscription(subid))
-		aclcheck_error(ACLCHECK_NOT_OWNER, OBJECT_SUBSCRIPTION,
-					   NameStr(*PG_GETARG_NAME(argument)));
+	papply_sql_check_owner(subid);
 	return subid;
 }
 
@@ -146,7 +135,7 @@ papply_sql_may_see(Oid subid)
 {
 	return has_privs_of_role(GetUserId(), ROLE_PG_READ_ALL_STATS) ||
 		(SearchSysCacheExists1(SUBSCRIPTIONOID, ObjectIdGetDatum(subid)) &&
-		 papply_compat_is_owner_of_subscription(subid));
+		 papply_compat_is_owner(SubscriptionRelationId, subid));
 }
 
 List *
@@ -176,7 +165,7 @@ papply_get_visibility(PG_FUNCTION_ARGS)
 void
 papply_sql_check_owner(Oid subid)
 {
-	if (!papply_compat_is_owner_of_subscription(subid))
+	if (!papply_compat_is_owner(SubscriptionRelationId, subid))
 		aclcheck_error(ACLCHECK_NOT_OWNER, OBJECT_SUBSCRIPTION,
 					   get_subscription_name(subid, false));
 }

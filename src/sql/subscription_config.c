@@ -10,12 +10,10 @@
  */
 #include "parallel_apply.h"
 
-#include "access/htup_details.h"
 #include "access/xact.h"
 #include "catalog/pg_type.h"
 #include "commands/extension.h"
 #include "fmgr.h"
-#include "funcapi.h"
 #include "lib/stringinfo.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
@@ -174,14 +172,12 @@ papply_get_subscription_options(PG_FUNCTION_ARGS)
 	int			i = 0;
 
 	papply_subscription_options_get(PG_GETARG_OID(0), &options);
-	writers = papply_subscription_options_writers(&options, &source);
+	writers = papply_guc_writers(papply_subscription_options_writers(&options, &source));
 
 	nulls[i] = options.group[0] == '\0';
-	values[i++] = nulls[0] ? (Datum) 0 :
-		DirectFunctionCall1(namein, CStringGetDatum(options.group));
+	values[i++] = DirectFunctionCall1(namein, CStringGetDatum(options.group));
 	nulls[i] = options.writers == 0;
 	values[i++] = Int32GetDatum(options.writers);
-	writers = papply_guc_writers(writers);
 	values[i++] = Int32GetDatum(writers > 1 ? writers : 0);
 	values[i++] = CStringGetTextDatum(name_of_source(source));
 	values[i++] = BoolGetDatum(options.is_paused);

@@ -38,7 +38,6 @@
 #include "utils/lsyscache.h"
 #include "utils/regproc.h"
 #include "utils/rel.h"
-#include "utils/ruleutils.h"
 #include "utils/syscache.h"
 
 #include "intercepted.h"
@@ -208,8 +207,7 @@ explain_class(Findings *findings, Relation rel, const PapplyClassReason *reason)
 		case PAPPLY_CAUSE_DEFAULT:
 			add_finding(findings, FINDING_DEFAULT,
 						psprintf("column %s, which is not published, has %s",
-								 quote_identifier(NameStr(TupleDescAttr(RelationGetDescr(rel),
-																		reason->column - 1)->attname)),
+								 quote_identifier(get_attname(RelationGetRelid(rel), reason->column, false)),
 								 phrase_default(reason)),
 						"publish the column, or give it a default without that function");
 			break;
@@ -252,8 +250,7 @@ explain_unknown_columns(Findings *findings, Relation rel)
 		add_finding(findings, FINDING_POSSIBLE_DEFAULT,
 					psprintf("column %s has %s: it is exclusive if the publisher "
 							 "does not send that column, which its first change tells",
-							 quote_identifier(NameStr(TupleDescAttr(RelationGetDescr(rel),
-																	reason.column - 1)->attname)),
+							 quote_identifier(get_attname(RelationGetRelid(rel), reason.column, false)),
 							 phrase_default(&reason)),
 					"publish the column, or give it a default without that function");
 }

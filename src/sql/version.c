@@ -15,7 +15,6 @@
 #include "access/htup_details.h"
 #include "access/table.h"
 #include "catalog/pg_extension.h"
-#include "commands/extension.h"
 #include "fmgr.h"
 #include "utils/builtins.h"
 #include "utils/fmgroids.h"
@@ -38,11 +37,7 @@ compare_with_library(const char *version)
 
 	(void) sscanf(version, "%d.%d", &numbers[0], &numbers[1]);
 	(void) sscanf(PAPPLY_VERSION, "%d.%d", &library[0], &library[1]);
-	if (numbers[0] != library[0])
-		return numbers[0] < library[0] ? -1 : 1;
-	if (numbers[1] != library[1])
-		return numbers[1] < library[1] ? -1 : 1;
-	return 0;
+	return numbers[0] != library[0] ? numbers[0] - library[0] : numbers[1] - library[1];
 }
 
 const char *

@@ -10,7 +10,6 @@
 
 #include "catalog/pg_type.h"
 #include "fmgr.h"
-#include "miscadmin.h"
 #include "storage/procarray.h"
 #include "utils/array.h"
 #include "utils/builtins.h"

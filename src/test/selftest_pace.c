@@ -8,7 +8,6 @@
 #include "parallel_apply.h"
 
 #include "fmgr.h"
-#include "utils/builtins.h"
 
 #include "../receiver/lone.h"
 #include "../receiver/pace.h"

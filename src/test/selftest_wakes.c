@@ -45,6 +45,13 @@ static bool defers_flushes = false;
 bool		papply_selftest_read_on = false;
 bool		papply_selftest_server_functions = false;
 
+static void
+define_switch(const char *name, const char *description, bool *value, GucContext context)
+{
+	DefineCustomBoolVariable(name, description, NULL, value, false, context,
+							 GUC_NO_SHOW_ALL | GUC_NOT_IN_SAMPLE, NULL, NULL, NULL);
+}
+
 void
 papply_selftest_define_settings(void)
 {
@@ -55,34 +62,18 @@ papply_selftest_define_settings(void)
 							0, 0, INT_MAX,
 							PGC_SIGHUP, GUC_UNIT_MS | GUC_NO_SHOW_ALL | GUC_NOT_IN_SAMPLE,
 							NULL, NULL, NULL);
-	DefineCustomBoolVariable(PAPPLY_NAME ".selftest_receiver_sleeps",
-							 "Lets a receiver sleep until it is woken.",
-							 NULL,
-							 &receiver_sleeps,
-							 false,
-							 PGC_SIGHUP, GUC_NO_SHOW_ALL | GUC_NOT_IN_SAMPLE,
-							 NULL, NULL, NULL);
-	DefineCustomBoolVariable(PAPPLY_NAME ".selftest_defer_flushes",
-							 "Defers flushes until a session is known to wait for them.",
-							 NULL,
-							 &defers_flushes,
-							 false,
-							 PGC_SIGHUP, GUC_NO_SHOW_ALL | GUC_NOT_IN_SAMPLE,
-							 NULL, NULL, NULL);
-	DefineCustomBoolVariable(PAPPLY_NAME ".selftest_read_on",
-							 "Lets a receiver poll for the rest of a transaction.",
-							 NULL,
-							 &papply_selftest_read_on,
-							 false,
-							 PGC_SIGHUP, GUC_NO_SHOW_ALL | GUC_NOT_IN_SAMPLE,
-							 NULL, NULL, NULL);
-	DefineCustomBoolVariable(PAPPLY_NAME ".selftest_server_functions",
-							 "Leaves the server's functions for connections in place.",
-							 NULL,
-							 &papply_selftest_server_functions,
-							 false,
-							 PGC_POSTMASTER, GUC_NO_SHOW_ALL | GUC_NOT_IN_SAMPLE,
-							 NULL, NULL, NULL);
+	define_switch(PAPPLY_NAME ".selftest_receiver_sleeps",
+				  "Lets a receiver sleep until it is woken.",
+				  &receiver_sleeps, PGC_SIGHUP);
+	define_switch(PAPPLY_NAME ".selftest_defer_flushes",
+				  "Defers flushes until a session is known to wait for them.",
+				  &defers_flushes, PGC_SIGHUP);
+	define_switch(PAPPLY_NAME ".selftest_read_on",
+				  "Lets a receiver poll for the rest of a transaction.",
+				  &papply_selftest_read_on, PGC_SIGHUP);
+	define_switch(PAPPLY_NAME ".selftest_server_functions",
+				  "Leaves the server's functions for connections in place.",
+				  &papply_selftest_server_functions, PGC_POSTMASTER);
 }
 
 long

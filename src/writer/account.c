@@ -103,14 +103,6 @@ log_if_slow(void)
 	papply_slow_log_report(&applied, attempts.began_at);
 }
 
-/* Let the other files that count add their counts, or drop them. */
-static void
-end_transaction(bool is_committed)
-{
-	papply_count_end_transaction(is_committed);
-	papply_key_wait_end_transaction();
-}
-
 void
 papply_account_applied(uint64 seqno)
 {
@@ -139,17 +131,11 @@ papply_account_commit(void)
 	papply_statistics_count(PAPPLY_COUNT_EXCLUSIVE_TRUNCATE, account->exclusive_truncates);
 	papply_statistics_count(PAPPLY_COUNT_RETRIES, attempts.retries);
 	attempts.retries = 0;
-	end_transaction(true);
+	papply_count_end_transaction(true);
+	papply_key_wait_end_transaction();
 	if (papply_slow_log_is_on())
 		log_if_slow();
 	attempts.began_at = 0;
-}
-
-/* The time may be negative if the clock was set back. */
-void
-papply_account_time(int64 us)
-{
-	papply_statistics_count(PAPPLY_COUNT_APPLY_US, Max(us, 0));
 }
 
 void
@@ -169,7 +155,8 @@ papply_account_retry(void)
 void
 papply_account_error(bool is_for_older)
 {
-	end_transaction(false);
+	papply_count_end_transaction(false);
+	papply_key_wait_end_transaction();
 	if (is_for_older)
 	{
 		my_counters()->commit_order_aborts++;
@@ -177,10 +164,4 @@ papply_account_error(bool is_for_older)
 	}
 	else if (papply_pool->is_open && papply_account.first != PAPPLY_SEQNO_OPEN)
 		papply_statistics_count(PAPPLY_COUNT_FAILED_ATTEMPTS, 1);
-}
-
-void
-papply_account_replay(void)
-{
-	my_counters()->fallbacks++;
 }

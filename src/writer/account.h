@@ -63,19 +63,10 @@ extern void papply_account_applied(uint64 seqno);
 extern void papply_account_commit(void);
 
 /*
- * Count the time that applying all changes took, without waits for other
- * writers.
- */
-extern void papply_account_time(int64 us);
-
-/*
  * Count a further attempt, for the subscription when it is committed; count an
  * error, after the rollback, which may be in favor of an older transaction.
  */
 extern void papply_account_retry(void);
 extern void papply_account_error(bool is_for_older);
-
-/* Count a transaction that is left to the native loop. */
-extern void papply_account_replay(void);
 
 #endif							/* PAPPLY_ACCOUNT_H */

@@ -380,7 +380,7 @@ note_conflict(PapplyTarget *target, PapplyTarget *table, bool is_found)
 		return;
 	key = papply_conflict_key(target, searched_tuple());
 	papply_count_conflict(target, papply_conflict_type_of(current.change.type, is_found), key);
-	if (!papply_conflict_is_logged())
+	if (!PAPPLY_REPORTS_CONFLICTS && !papply_log_conflicts)
 		return;
 	store_tuple(table, searched_tuple());
 	papply_conflict_note(target, table, current.change.type, is_found, &writer, key);
@@ -457,7 +457,8 @@ apply_update(PapplyTarget *target, bool is_last_look)
 	store_modified(table, &current.change.new_tuple);
 	if (papply_result_rel_fires_triggers(target))
 		papply_target_set_updated(target, &current.change.new_tuple);
-	if (table == target || papply_partition_accepts_row(table))
+	if (table == target ||
+		ExecPartitionCheck(table->insert_rel, table->remote_slot, table->estate, false))
 		update_row(table);
 	else
 	{

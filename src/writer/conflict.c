@@ -111,15 +111,6 @@ append_note(void)
 	return note;
 }
 
-static void
-append_column(StringInfo text, const PapplyColumn *column)
-{
-	char		value[PAPPLY_CONFLICT_KEY_LENGTH + 1];
-
-	(void) papply_message_show_column(column, value, sizeof(value));
-	appendStringInfoString(text, value);
-}
-
 const char *
 papply_conflict_key(PapplyTarget *target, const PapplyTuple *tuple)
 {
@@ -132,20 +123,15 @@ papply_conflict_key(PapplyTarget *target, const PapplyTuple *tuple)
 	for (int i = 0; i < Min(remote->natts, tuple->ncolumns); i++)
 	{
 		const char *separator = names.len > 0 ? ", " : "";
+		char		value[PAPPLY_CONFLICT_KEY_LENGTH + 1];
 
 		if (!bms_is_member(i, remote->attkeys) || values.len > PAPPLY_CONFLICT_KEY_LENGTH)
 			continue;
 		appendStringInfo(&names, "%s%s", separator, remote->attnames[i]);
-		appendStringInfoString(&values, separator);
-		append_column(&values, &tuple->columns[i]);
+		(void) papply_message_show_column(&tuple->columns[i], value, sizeof(value));
+		appendStringInfo(&values, "%s%s", separator, value);
 	}
 	return psprintf("(%s)=(%s)", names.data, values.data);
-}
-
-bool
-papply_conflict_is_logged(void)
-{
-	return PAPPLY_REPORTS_CONFLICTS || papply_log_conflicts;
 }
 
 void

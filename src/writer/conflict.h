@@ -11,9 +11,6 @@
 /* Return the key of a row of the publisher, in the current memory context. */
 extern const char *papply_conflict_key(PapplyTarget *target, const PapplyTuple *tuple);
 
-/* Are conflicts to be logged, and so to be noted? */
-extern bool papply_conflict_is_logged(void);
-
 /*
  * Note the conflict of an UPDATE or DELETE.  table is the target or its
  * partition: local_slot has the row that was found, remote_slot the one that
@@ -33,7 +30,7 @@ extern void papply_conflict_note_new_row(PapplyTarget *table);
 extern bool papply_conflict_must_report(void);
 
 /*
- * Report and count all conflicts noted.  Must be called in turn and in a
+ * Report all conflicts noted.  Must be called in turn and in a
  * transaction.  May throw an error; the notes must be dropped after that.
  */
 extern void papply_conflict_report_all(void);

@@ -60,7 +60,6 @@
 #include "access/xact.h"
 #include "executor/nodeModifyTable.h"
 #include "optimizer/optimizer.h"
-#include "utils/lsyscache.h"
 #include "utils/memutils.h"
 #include "utils/rel.h"
 

@@ -214,9 +214,3 @@ papply_kept_functions_concerns(const PapplyKeptFunctions *functions, uint32 hash
 	return functions->hashes != NIL &&
 		(hashvalue == 0 || list_member_int(functions->hashes, (int) hashvalue));
 }
-
-bool
-papply_kept_functions_depend_on_roles(const PapplyKeptFunctions *functions)
-{
-	return functions->has_any || functions->is_restricted;
-}

@@ -35,7 +35,4 @@ extern PapplyKeptFunctions papply_kept_functions_of(Relation rel, const AttrMap 
 extern bool papply_kept_functions_concerns(const PapplyKeptFunctions *functions,
 										   uint32 hashvalue);
 
-/* May a change of roles change whether they can be called? */
-extern bool papply_kept_functions_depend_on_roles(const PapplyKeptFunctions *functions);
-
 #endif							/* PAPPLY_KEPT_FUNCTIONS_H */

@@ -55,13 +55,13 @@
 #include "replication/worker_internal.h"
 #include "storage/ipc.h"
 #include "storage/proc.h"
-#include "utils/memutils.h"
 #include "utils/snapmgr.h"
 
 #include "apply.h"
 #include "commit_order.h"
 #include "local_commit.h"
 #include "origin.h"
+#include "pool.h"
 #include "replication_role.h"
 #include "session_locks.h"
 #include "session_sequences.h"
@@ -84,14 +84,7 @@ typedef struct PendingCommit
 
 static PendingCommit pending;
 
-/* Arguments of papply_local_init(). */
-typedef struct Session
-{
-	PapplyOriginId origin;
-	void		(*check_turn) (void);
-} Session;
-
-static Session session = {.origin = PAPPLY_NO_ORIGIN};
+static void (*check_turn) (void);
 
 static void
 wait_for_turn(uint64 first)
@@ -103,7 +96,7 @@ wait_for_turn(uint64 first)
 		papply_session_sequences_check_end();
 		papply_session_locks_check_end();
 	}
-	session.check_turn();
+	check_turn();
 }
 
 /*
@@ -163,13 +156,6 @@ leave_turn(XLogRecPtr local_end_lsn)
 	memset(&pending, 0, sizeof(pending));
 }
 
-/* See the head of this file. */
-static bool
-keeps_turn_to_end(void)
-{
-	return IsolationIsSerializable() || papply_apply_has_run_code();
-}
-
 static void
 transaction_callback(XactEvent event, void *arg)
 {
@@ -183,7 +169,8 @@ transaction_callback(XactEvent event, void *arg)
 			break;
 		case XACT_EVENT_COMMIT:
 			Assert(!TransactionIdIsValid(MyProc->xid)); /* it is visible */
-			if (!keeps_turn_to_end())
+			/* others keep their turn: see the head of this file */
+			if (!IsolationIsSerializable() && !papply_apply_has_run_code())
 				leave_turn(XactLastCommitEnd);
 			break;
 		case XACT_EVENT_ABORT:
@@ -203,11 +190,11 @@ forget_origin_at_exit(int code, Datum arg)
 }
 
 void
-papply_local_init(PapplyOriginId origin, int receiver_pid, void (*check_turn) (void))
+papply_local_init(void (*check) (void))
 {
-	session.origin = origin;
-	session.check_turn = check_turn;
-	papply_compat_origin_share(origin, receiver_pid);
+	check_turn = check;
+	if (PAPPLY_ORIGIN_IS_SHARED)
+		papply_compat_origin_setup(papply_pool->origin, papply_pool->receiver_pid);
 	PAPPLY_SESSION_ORIGIN = PAPPLY_NO_ORIGIN;
 	RegisterXactCallback(transaction_callback, NULL);
 	before_shmem_exit(forget_origin_at_exit, (Datum) 0);
@@ -221,7 +208,7 @@ papply_local_begin(void)
 	SetCurrentStatementStartTimestamp();
 	StartTransactionCommand();
 	PushActiveSnapshot(GetTransactionSnapshot());
-	PAPPLY_SESSION_ORIGIN = session.origin;
+	PAPPLY_SESSION_ORIGIN = papply_pool->origin;
 }
 
 void

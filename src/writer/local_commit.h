@@ -9,11 +9,10 @@
 #include "message.h"
 
 /*
- * Call once in a writer, when it is connected.  origin is that of the
- * subscription.  check is called when the turn of each commit has come, and
- * may throw an error.
+ * Call once in a writer, when it is connected.  check is called when the turn
+ * of each commit has come, and may throw an error.
  */
-extern void papply_local_init(PapplyOriginId origin, int receiver_pid, void (*check) (void));
+extern void papply_local_init(void (*check) (void));
 
 /* Begin the local transaction if none is open. */
 extern void papply_local_begin(void);

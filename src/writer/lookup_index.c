@@ -25,7 +25,6 @@
 #include "access/amapi.h"
 #include "access/genam.h"
 #include "access/htup_details.h"
-#include "access/stratnum.h"
 #include "catalog/pg_am.h"
 #include "catalog/pg_index.h"
 #include "utils/lsyscache.h"

@@ -25,7 +25,6 @@
 #include "parallel_apply.h"
 
 #include "access/tupconvert.h"
-#include "executor/execPartition.h"
 #include "utils/rel.h"
 
 #include "partition.h"
@@ -40,13 +39,6 @@ papply_partition_of_row(PapplyTarget *root)
 		execute_attr_map_slot(partition->from_root, root->remote_slot,
 							  partition->remote_slot);
 	return partition;
-}
-
-bool
-papply_partition_accepts_row(PapplyTarget *partition)
-{
-	return ExecPartitionCheck(partition->insert_rel, partition->remote_slot,
-							  partition->estate, false);
 }
 
 PapplyTarget *

@@ -15,9 +15,6 @@
  */
 extern PapplyTarget *papply_partition_of_row(PapplyTarget *root);
 
-/* Does the row in partition->remote_slot belong to this partition? */
-extern bool papply_partition_accepts_row(PapplyTarget *partition);
-
 /*
  * Return the partition that the row in partition->remote_slot belongs to,
  * which must be another one.  See papply_partition_of_row().

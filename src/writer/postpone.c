@@ -94,12 +94,6 @@ papply_postpone_begin_range(uint64 first, void (*apply) (PapplyEntry *entry, uin
 	range.awaited = PAPPLY_NO_SEQNO;
 }
 
-static LogicalRepRelId
-remote_relid_of(PapplyEntry *entry)
-{
-	return papply_message_get_uint32(PapplyEntryData(entry) + 1);
-}
-
 /* Might the change have a key in common with one that is postponed? */
 static bool
 follows_postponed(PapplyEntry *entry, uint64 seqno, const PapplyTarget *table)
@@ -139,12 +133,6 @@ may_be_postponed(PapplyEntry *entry, uint64 seqno, const PapplyTarget *table)
 		papply_reorder_is_allowed();
 }
 
-static CommandId
-next_command_id(void)
-{
-	return IsTransactionState() ? GetCurrentCommandId(false) : FirstCommandId;
-}
-
 static void
 postpone_entry(PapplyEntry *entry, uint64 seqno, const PapplyTarget *table)
 {
@@ -155,7 +143,7 @@ postpone_entry(PapplyEntry *entry, uint64 seqno, const PapplyTarget *table)
 	change->entry = entry;
 	change->seqno = seqno;
 	change->local_relid = table->local_relid;
-	change->command_id = next_command_id();
+	change->command_id = GetCurrentCommandId(false);
 	change->is_passed = false;
 	if (entry->dependency < range.first)
 		range.awaited = Max(range.awaited, entry->dependency);
@@ -168,7 +156,8 @@ papply_postpone_change(PapplyEntry *entry, uint64 seqno)
 
 	if (range.count == 0 && !must_wait(entry))
 		return false;
-	table = papply_target_plain(remote_relid_of(entry), entry->relation_version);
+	table = papply_target_plain(papply_message_get_uint32(PapplyEntryData(entry) + 1),
+								entry->relation_version);
 	if (table == NULL)
 	{
 		papply_postpone_apply_all();
@@ -196,7 +185,7 @@ papply_postpone_apply_all(void)
 	if (range.count == 0 || range.applied != NULL)
 		return;
 	papply_insert_run_flush();
-	range.applied_since = next_command_id();
+	range.applied_since = GetCurrentCommandId(false);
 	for (int i = 0; i < range.count; i++)
 	{
 		CHECK_FOR_INTERRUPTS();

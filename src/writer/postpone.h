@@ -20,8 +20,8 @@ extern void papply_postpone_begin_range(uint64 first,
 /*
  * Postpone a change of a transaction of the range, and return true; or return
  * false if the change must be applied now.  In that case, the postponed
- * changes that it must not pass have been applied.  Throws what applying
- * throws.
+ * changes that it must not pass have been applied.  Must be called in a local
+ * transaction.  Throws what applying throws.
  */
 extern bool papply_postpone_change(PapplyEntry *entry, uint64 seqno);
 

@@ -321,12 +321,6 @@ table_of(const PapplyEntry *entry)
 	return table->rel ? table : NULL;
 }
 
-static Residency *
-residency_of(const Table *table)
-{
-	return &residencies[RelationGetRelid(table->rel) % lengthof(residencies)];
-}
-
 /*** changes ***/
 
 static bool
@@ -367,7 +361,7 @@ set_key_column(Table *table, int i, const PapplyTuple *tuple)
 {
 	PapplyTarget *target = table->target;
 	int			attribute = target->lookup.attnums[i] - 1;
-	int			column = attribute < 0 ? -1 : target->inputs[attribute].column;
+	int			column = target->inputs[attribute].column;
 	Form_pg_attribute att;
 	PapplyColumn copy;
 
@@ -465,7 +459,7 @@ look_at(PapplyEntry *entry, uint64 position, bool is_own, int64 now)
 	if (table == NULL)
 		return;
 	item.is_leaf_asked = entry->ahead == PAPPLY_AHEAD_LEAF;
-	residency = residency_of(table);
+	residency = &residencies[RelationGetRelid(table->rel) % lengthof(residencies)];
 	entry->ahead = PAPPLY_AHEAD_DONE;
 	if (residency->found >= RESIDENT_PAGES && ++residency->passed % RESIDENT_SHARE != 0)
 		return;
@@ -652,17 +646,6 @@ papply_read_ahead_begin(uint64 first, uint64 last, bool is_allowed)
 	range.changes = 0;
 }
 
-/*
- * If nothing is read there are no probes, so forget the results of earlier
- * ones.
- */
-static void
-note_quiet_range(void)
-{
-	if (pg_atomic_fetch_add_u32(&papply_pool->quiet_ranges, 1) >= QUIET_RANGES)
-		set_points(0);
-}
-
 void
 papply_read_ahead_end(void)
 {
@@ -671,8 +654,10 @@ papply_read_ahead_end(void)
 	trend.blocks_read = pgBufferUsage.shared_blks_read;
 	if (!has_read)
 	{
-		if (points() > 0)
-			note_quiet_range();
+		/* there are no probes, so forget the results of earlier ones */
+		if (points() > 0 &&
+			pg_atomic_fetch_add_u32(&papply_pool->quiet_ranges, 1) >= QUIET_RANGES)
+			set_points(0);
 		return;
 	}
 	if (pg_atomic_read_u32(&papply_pool->quiet_ranges) > 0)

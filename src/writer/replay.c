@@ -270,10 +270,7 @@ begin_transaction(void)
 {
 	HASHCTL		ctl;
 
-	SetCurrentStatementStartTimestamp();
-	StartTransactionCommand();
-	PushActiveSnapshot(GetTransactionSnapshot());
-	PAPPLY_SESSION_ORIGIN = papply_pool->origin;
+	papply_local_begin();
 	papply_target_begin_range();
 	papply_rights_begin_range();
 	papply_apply_begin_range();
@@ -337,7 +334,7 @@ begin_origin(void)
 		session_origin = replorigin_create(name);
 	CommitTransactionCommand();
 	process.has_origin = true;
-	papply_compat_origin_setup(session_origin);
+	papply_compat_origin_setup(session_origin, 0);
 	process.has_origin_session = true;
 }
 

@@ -19,16 +19,6 @@ papply_result_rel_fires_triggers(const PapplyTarget *target)
 	return target->has_triggers || !papply_role_is_replica();
 }
 
-/*
- * Hide the triggers from the executor, since none of them fires in replica
- * mode.
- */
-void
-papply_result_rel_ignore_triggers(ResultRelInfo *result_rel)
-{
-	result_rel->ri_TrigDesc = NULL;
-}
-
 static ResultRelInfo *
 make_result_rel(PapplyTarget *target)
 {
@@ -37,7 +27,7 @@ make_result_rel(PapplyTarget *target)
 
 	InitResultRelInfo(result, target->rel, 1, NULL, 0);
 	if (!papply_result_rel_fires_triggers(target))
-		papply_result_rel_ignore_triggers(result);
+		result->ri_TrigDesc = NULL; /* none of them fires */
 	else
 		target->estate->es_opened_result_relations =
 			lappend(target->estate->es_opened_result_relations, result);

@@ -21,10 +21,4 @@ extern bool papply_result_rel_fires_triggers(const PapplyTarget *target);
 extern ResultRelInfo *papply_result_rel_insert(PapplyTarget *target);
 extern ResultRelInfo *papply_result_rel_update(PapplyTarget *target);
 
-/*
- * Hide the triggers of a table from the executor.  To be called if none of them
- * fires.
- */
-extern void papply_result_rel_ignore_triggers(ResultRelInfo *result_rel);
-
 #endif							/* PAPPLY_RESULT_REL_H */

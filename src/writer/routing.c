@@ -7,9 +7,7 @@
  */
 #include "parallel_apply.h"
 
-#include "access/tupconvert.h"
 #include "executor/execPartition.h"
-#include "nodes/makefuncs.h"
 #include "utils/rel.h"
 
 #include "routing.h"
@@ -17,7 +15,6 @@
 typedef struct PapplyRouting
 {
 	ModifyTableState *state;
-	ResultRelInfo *root_rel;
 	PartitionTupleRouting *tuples;
 } PapplyRouting;
 
@@ -70,12 +67,11 @@ papply_routing_begin(PapplyTarget *root)
 	PapplyRouting *routing = palloc(sizeof(PapplyRouting));
 	PapplyUserContext user_context;
 
-	routing->root_rel = makeNode(ResultRelInfo);
-	InitResultRelInfo(routing->root_rel, root->rel, 1, NULL, 0);
 	routing->state = makeNode(ModifyTableState);
 	routing->state->ps.state = root->estate;
 	routing->state->operation = CMD_INSERT;
-	routing->state->resultRelInfo = routing->root_rel;
+	routing->state->resultRelInfo = makeNode(ResultRelInfo);
+	InitResultRelInfo(routing->state->resultRelInfo, root->rel, 1, NULL, 0);
 
 	/*
 	 * The partition key may contain functions of the owner, which are called
@@ -100,6 +96,6 @@ papply_routing_find(PapplyTarget *root)
 {
 	PapplyRouting *routing = root->routing;
 
-	return ExecFindPartition(routing->state, routing->root_rel, routing->tuples,
+	return ExecFindPartition(routing->state, routing->state->resultRelInfo, routing->tuples,
 							 root->remote_slot, root->estate);
 }

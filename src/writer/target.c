@@ -33,12 +33,9 @@
 #include "access/tableam.h"
 #include "catalog/pg_subscription_rel.h"
 #include "miscadmin.h"
-#include "utils/hsearch.h"
-#include "utils/inval.h"
 #include "utils/memutils.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
-#include "utils/syscache.h"
 
 #include "activity.h"
 #include "column_values.h"
@@ -249,11 +246,11 @@ prepare_partition(PapplyTarget *target, PapplyTarget *root)
  * NULL.
  */
 static Bitmapset *
-published_columns(PapplyTarget *target, TupleDesc desc, const PapplyTuple *tuple)
+published_columns(PapplyTarget *target, const PapplyTuple *tuple)
 {
 	Bitmapset  *columns = NULL;
 
-	for (int i = 0; i < desc->natts; i++)
+	for (int i = 0; i < RelationGetDescr(target->rel)->natts; i++)
 	{
 		int			column = target->inputs[i].column;
 
@@ -275,8 +272,7 @@ make_range_table(PapplyTarget *target)
 	rte->relid = RelationGetRelid(rel);
 	rte->relkind = rel->rd_rel->relkind;
 	rte->rellockmode = AccessShareLock;
-	papply_compat_init_range_table(target->estate, rte,
-								   published_columns(target, RelationGetDescr(rel), NULL));
+	papply_compat_init_range_table(target->estate, rte, published_columns(target, NULL));
 }
 
 /* Set up what a row needs.  remote_slot may be set already. */
@@ -374,7 +370,7 @@ open_partition(PapplyTarget *target, PapplyTarget *root, ResultRelInfo *result_r
 	target->remote_slot = target->from_root ? NULL : root->remote_slot;
 	start_executor(target);
 	if (!papply_result_rel_fires_triggers(root))
-		papply_result_rel_ignore_triggers(result_rel);
+		result_rel->ri_TrigDesc = NULL; /* as in result_rel.c */
 	target->insert_rel = result_rel;
 	root->open_partitions++;
 	target->next_open = targets.open;
@@ -413,16 +409,6 @@ end_executor(PapplyTarget *target)
 	FreeExecutorState(target->estate);
 }
 
-static void
-close_target(PapplyTarget *target)
-{
-	if (target->estate != NULL)
-		end_executor(target);
-	if (!OidIsValid(target->key.partition))
-		logicalrep_rel_close(target->entry, NoLock);
-	target->is_open = false;
-}
-
 /* Close this target only.  Partitions must be closed before their root. */
 static void
 close_one(PapplyTarget *target)
@@ -433,7 +419,11 @@ close_one(PapplyTarget *target)
 	while (*link != target)
 		link = &(*link)->next_open;
 	*link = target->next_open;
-	close_target(target);
+	if (target->estate != NULL)
+		end_executor(target);
+	if (!OidIsValid(target->key.partition))
+		logicalrep_rel_close(target->entry, NoLock);
+	target->is_open = false;
 	papply_insert_run_close(target);
 }
 
@@ -577,9 +567,7 @@ papply_target_set_updated(PapplyTarget *target, const PapplyTuple *tuple)
 {
 	MemoryContext old_context = MemoryContextSwitchTo(target->estate->es_query_cxt);
 
-	papply_compat_set_updated_columns(target->estate,
-									  published_columns(target, RelationGetDescr(target->rel),
-														tuple));
+	papply_compat_set_updated_columns(target->estate, published_columns(target, tuple));
 	MemoryContextSwitchTo(old_context);
 }
 

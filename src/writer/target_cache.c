@@ -76,6 +76,10 @@ forget_functions(PapplyTarget *target)
 		range.has_old_functions = true;
 }
 
+/*
+ * Functions have changed or, if this is another cache than theirs, roles, so
+ * the user may have gained or lost the right to call one.
+ */
 static void
 invalidate_functions(Datum arg, int cacheid, uint32 hashvalue)
 {
@@ -84,23 +88,8 @@ invalidate_functions(Datum arg, int cacheid, uint32 hashvalue)
 
 	hash_seq_init(&status, cache.targets);
 	while ((target = hash_seq_search(&status)) != NULL)
-		if (papply_kept_functions_concerns(&target->functions, hashvalue))
-			forget_functions(target);
-}
-
-/*
- * Roles have changed, so the user may have gained or lost the right to call a
- * function.
- */
-static void
-invalidate_roles(Datum arg, int cacheid, uint32 hashvalue)
-{
-	HASH_SEQ_STATUS status;
-	PapplyTarget *target;
-
-	hash_seq_init(&status, cache.targets);
-	while ((target = hash_seq_search(&status)) != NULL)
-		if (papply_kept_functions_depend_on_roles(&target->functions))
+		if (cacheid == PROCOID ? papply_kept_functions_concerns(&target->functions, hashvalue) :
+			target->functions.has_any || target->functions.is_restricted)
 			forget_functions(target);
 }
 
@@ -142,9 +131,9 @@ papply_target_init(void)
 								HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
 	CacheRegisterRelcacheCallback(invalidate_target, (Datum) 0);
 	CacheRegisterSyscacheCallback(PROCOID, invalidate_functions, (Datum) 0);
-	CacheRegisterSyscacheCallback(AUTHOID, invalidate_roles, (Datum) 0);
-	CacheRegisterSyscacheCallback(AUTHMEMROLEMEM, invalidate_roles, (Datum) 0);
-	CacheRegisterSyscacheCallback(DATABASEOID, invalidate_roles, (Datum) 0);	/* as in rights.c */
+	CacheRegisterSyscacheCallback(AUTHOID, invalidate_functions, (Datum) 0);
+	CacheRegisterSyscacheCallback(AUTHMEMROLEMEM, invalidate_functions, (Datum) 0);
+	CacheRegisterSyscacheCallback(DATABASEOID, invalidate_functions, (Datum) 0);	/* as in rights.c */
 	CacheRegisterSyscacheCallback(CONSTROID, invalidate_domains, (Datum) 0);
 	CacheRegisterSyscacheCallback(TYPEOID, invalidate_domains, (Datum) 0);
 	CacheRegisterSyscacheCallback(SUBSCRIPTIONRELMAP, invalidate_states, (Datum) 0);

@@ -44,13 +44,10 @@
 #include "postmaster/bgworker.h"
 #include "postmaster/interrupt.h"
 #include "storage/ipc.h"
-#include "storage/latch.h"
 #include "tcop/tcopprot.h"
-#include "utils/builtins.h"
 #include "utils/guc.h"
 #include "utils/inval.h"
 #include "utils/memutils.h"
-#include "utils/syscache.h"
 
 #include "account.h"
 #include "activity.h"
@@ -212,13 +209,6 @@ refuse_transaction(void)
 	ereport(ERROR,
 			(errcode(ERRCODE_REFUSED),
 			 errmsg("subscription has changed, or does not allow writers to continue")));
-}
-
-static void
-check_subscription(void)
-{
-	if (!papply_session_suits_writers())
-		refuse_transaction();
 }
 
 static void
@@ -567,7 +557,8 @@ apply_range(uint64 first, PapplyWriterState state)
 	papply_retreat_enter(first);
 	papply_account_begin(first, range.last, begin);
 	papply_pool_set_state(state);
-	check_subscription();
+	if (!papply_session_suits_writers())
+		refuse_transaction();
 	if (range.first != range.last)
 	{
 		papply_local_begin();
@@ -577,7 +568,7 @@ apply_range(uint64 first, PapplyWriterState state)
 	papply_storage_wait_begin();
 	apply_all(&commit);
 	us = papply_clock_now() - begin - (papply_commit_order_slept_us() - slept_us);
-	papply_account_time(us);
+	papply_statistics_count(PAPPLY_COUNT_APPLY_US, us);
 	if (!range.is_early)		/* its time is that of its arrival */
 		papply_batch_note_time(us / (range.last - range.first + 1));
 	papply_read_ahead_end();
@@ -702,7 +693,7 @@ leave_to_native(uint64 seqno, AttemptResult result)
 
 	if (result == ATTEMPT_REFUSED)
 		reason = PAPPLY_COUNT_FALLBACK_SUBSCRIPTION;
-	papply_account_replay();
+	papply_pool_my_slot()->counters.fallbacks++;
 	if (result == ATTEMPT_DEADLOCK)
 		papply_retreat_let_others_go_on();
 	papply_queue_leave_to_leader(seqno, PAPPLY_BY_LEADER_ALONE, reason);
@@ -835,7 +826,7 @@ start_writer(void)
 		proc_exit(0);			/* dropped meanwhile */
 	papply_target_init();
 	papply_rights_init();
-	papply_local_init(papply_pool->origin, papply_pool->receiver_pid, check_turn);
+	papply_local_init(check_turn);
 	process.message_context = AllocSetContextCreate(TopMemoryContext, "parallel_apply message",
 													ALLOCSET_DEFAULT_SIZES);
 }
