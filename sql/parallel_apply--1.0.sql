@@ -1198,7 +1198,7 @@ WITH s AS MATERIALIZED (
     SELECT s.subname, 'writers',
            CASE WHEN g.best < 1.5 AND g.transactions >= 100 THEN 'notice' ELSE 'info' END,
            CASE WHEN g.transactions IS NULL OR g.transactions < 100
-                THEN 'too few transactions were applied by writers to tell what more of them would gain'
+                THEN 'too few transactions were applied by writers to tell whether more writers would help'
                 WHEN g.best < 1.5
                 THEN 'more writers do not help: almost every transaction depends on the one before it'
                 WHEN g.twice < 1.25 * g.have
@@ -1211,7 +1211,7 @@ WITH s AS MATERIALIZED (
                 ELSE format('more writers can help: %s would apply up to %s times as fast as the %s that it has',
                             e.possible_writers, round((g.possible / g.have)::numeric, 1), s.target_writers)
            END,
-           format('estimated gain over one writer, from what %s transactions depend on: %s',
+           format('estimated speedup over one writer, from the dependencies of %s transactions: %s',
                   coalesce(g.transactions, 0), coalesce(g.list, 'none'))
       FROM s JOIN limits AS l USING (subid) LEFT JOIN gain AS g USING (subid)
       LEFT JOIN enough AS e USING (subid)
@@ -1286,15 +1286,15 @@ WITH s AS MATERIALIZED (
       FROM s WHERE s.refetches > 0
     UNION ALL
     SELECT s.subname, 'limit', 'info',
-           'the queue is full: what limits is applying, not the publisher. '
-           'A larger "parallel_apply.queue_size" would only be filled later',
+           'the queue is full: the subscriber is the limit, not the publisher. '
+           'A larger "parallel_apply.queue_size" would only be full later',
            format('%s transactions, %s of %s', s.queue_transactions,
                   pg_size_pretty(s.queue_bytes), pg_size_pretty(s.max_bytes))
       FROM s WHERE s.queue_fill >= 0.9
     UNION ALL
     SELECT s.subname, 'publisher', 'notice',
            'the publisher, which decodes one transaction after the other, or the network is the limit: '
-           'writers have little to do although it is behind; more of them do not help, '
+           'writers have little to do although the subscription is behind; more of them do not help, '
            'but "parallel_apply.coalesce_messages" on a publisher that preloads "parallel_apply" may',
            format('%s behind, %s in the queue, %s of %s writers busy', s.lag,
                   pg_size_pretty(s.queue_bytes), coalesce(b.writers, 0), s.writers_running)
@@ -1306,7 +1306,7 @@ WITH s AS MATERIALIZED (
     UNION ALL
     SELECT s.subname, 'lock', 'warning',
            format('apply waits for a lock of a local session: %s', string_agg(DISTINCT a.pid::text, ', ')),
-           string_agg(DISTINCT format('process %s is %s since %s', a.pid, coalesce(a.state, '?'),
+           string_agg(DISTINCT format('process %s has been %s since %s', a.pid, coalesce(a.state, '?'),
                              date_trunc('second', a.state_change)), '; ')
       FROM s JOIN parallel_apply.writers AS w USING (subid)
       JOIN pg_stat_activity AS a ON a.pid = ANY (w.blocked_by)
