@@ -319,12 +319,17 @@ counters_become('odd', 'inserts, updates', '2 1', 'it counts once');
 
 # Another session has a lock on the table: the view does not wait.
 my $lock = $subscriber->hold('LOCK TABLE plain, audited');
-explained('plain', 'parallel',
+explained(
+	'plain',
+	'parallel',
 	'another session has locked it, so not everything is known',
-	'query the view again', 'a table that is locked is not waited for');
-explained('audited', 'exclusive',
+	'query the view again',
+	'a table that is locked is not waited for');
+explained(
+	'audited', 'exclusive',
 	'another session has locked it, so not everything is known',
-	'query the view again', 'its triggers are known');
+	'query the view again',
+	'its triggers are known');
 $lock->release;
 
 # The same for an index that is needed for rows without a key, and for a table
