@@ -95,7 +95,7 @@ COMMENT ON COLUMN parallel_apply.writers.transactions IS
     'number of remote transactions committed since the writer started';
 COMMENT ON COLUMN parallel_apply.writers.rows IS 'number of rows changed in these transactions';
 COMMENT ON COLUMN parallel_apply.writers.prefetched IS
-    'number of pages that storage was asked for ahead of the change that needs them';
+    'number of pages prefetched for changes that followed';
 COMMENT ON COLUMN parallel_apply.writers.fallbacks IS
     'number of transactions handed to the apply worker after a second failure';
 COMMENT ON COLUMN parallel_apply.writers.retries IS
@@ -355,7 +355,7 @@ COMMENT ON COLUMN parallel_apply.subscriptions.queue_transactions IS
 COMMENT ON COLUMN parallel_apply.subscriptions.received_lsn IS
     'last position received, in the publisher''s WAL';
 COMMENT ON COLUMN parallel_apply.subscriptions.dispatched_lsn IS
-    'end of the last transaction that writers can apply, in the publisher''s WAL';
+    'position in the publisher''s WAL up to which everything is in the queue, or committed';
 COMMENT ON COLUMN parallel_apply.subscriptions.committed_lsn IS
     'position in the publisher''s WAL up to which everything is committed';
 COMMENT ON COLUMN parallel_apply.subscriptions.flushed_lsn IS
@@ -363,9 +363,9 @@ COMMENT ON COLUMN parallel_apply.subscriptions.flushed_lsn IS
 COMMENT ON COLUMN parallel_apply.subscriptions.lag_bytes IS
     'bytes of the publisher''s WAL that are received and not committed';
 COMMENT ON COLUMN parallel_apply.subscriptions.lag IS
-    'age, by the publisher''s clock, of the oldest transaction received and not committed. While '
-    'apply fails or no apply worker runs, it grows: from the commit of the transaction that is '
-    'due, or from the last time at which everything received was committed';
+    'time since the oldest transaction that is received and not committed was committed on the '
+    'publisher. While apply fails or no apply worker is running, time since the publisher''s '
+    'commit of the transaction that is due, or since everything received was last committed';
 COMMENT ON COLUMN parallel_apply.subscriptions.apply_rate IS
     'remote transactions committed per second, over the last seconds';
 COMMENT ON COLUMN parallel_apply.subscriptions.catch_up IS
@@ -451,7 +451,7 @@ COMMENT ON COLUMN parallel_apply.subscription_stats.transactions IS
     'number of remote transactions committed. A prepared transaction counts as two: PREPARE '
     'TRANSACTION, and its end';
 COMMENT ON COLUMN parallel_apply.subscription_stats.native_transactions IS
-    'number of these that were committed by PostgreSQL''s own apply';
+    'number of the "transactions" that PostgreSQL''s own apply committed';
 COMMENT ON COLUMN parallel_apply.subscription_stats.inserts IS
     'number of rows inserted in committed transactions';
 COMMENT ON COLUMN parallel_apply.subscription_stats.updates IS
@@ -461,7 +461,8 @@ COMMENT ON COLUMN parallel_apply.subscription_stats.deletes IS
 COMMENT ON COLUMN parallel_apply.subscription_stats.truncates IS
     'number of TRUNCATE commands in committed transactions';
 COMMENT ON COLUMN parallel_apply.subscription_stats.batches IS
-    'number of local transactions of writers';
+    'number of local transactions that writers committed, each for one or more remote '
+    'transactions';
 COMMENT ON COLUMN parallel_apply.subscription_stats.batch_size IS
     'average number of remote transactions in a local transaction of a writer';
 COMMENT ON COLUMN parallel_apply.subscription_stats.failed_attempts IS
@@ -492,8 +493,9 @@ COMMENT ON COLUMN parallel_apply.subscription_stats.pool_stops IS
 COMMENT ON COLUMN parallel_apply.subscription_stats.fallback_sync IS
     'number of transactions applied by the apply worker because a table was being synchronized';
 COMMENT ON COLUMN parallel_apply.subscription_stats.fallback_table IS
-    'number of transactions applied by the apply worker because a table is a foreign table, or '
-    'fires triggers while the apply worker keeps an advisory lock, a setting or a temporary table';
+    'number of transactions applied by the apply worker because they change a relation that is '
+    'not a table, or an "exclusive" table while the apply worker keeps an advisory lock, a '
+    'setting, a temporary table or the cache of a sequence';
 COMMENT ON COLUMN parallel_apply.subscription_stats.fallback_message IS
     'number of transactions applied by the apply worker because a message is larger than the '
     'queue, or is not handled by writers';
@@ -594,8 +596,8 @@ COMMENT ON COLUMN parallel_apply.failed_transactions.remote_xid IS
 COMMENT ON COLUMN parallel_apply.failed_transactions.commit_time IS
     'time at which the transaction was committed, or prepared, on the publisher';
 COMMENT ON COLUMN parallel_apply.failed_transactions.finish_lsn IS
-    'position of that in the publisher''s WAL, which ALTER SUBSCRIPTION ... SKIP (lsn = ...) '
-    'needs';
+    'position of its commit, or PREPARE TRANSACTION, in the publisher''s WAL, for ALTER '
+    'SUBSCRIPTION ... SKIP (lsn = ...)';
 COMMENT ON COLUMN parallel_apply.failed_transactions.first_failure IS 'time of the first failure';
 COMMENT ON COLUMN parallel_apply.failed_transactions.last_failure IS 'time of the last failure';
 COMMENT ON COLUMN parallel_apply.failed_transactions.attempts IS
@@ -632,7 +634,7 @@ CREATE MATERIALIZED VIEW parallel_apply.kept_transactions AS
 CREATE UNIQUE INDEX kept_transactions_id ON parallel_apply.kept_transactions (id);
 
 COMMENT ON MATERIALIZED VIEW parallel_apply.kept_transactions IS
-    'internal: storage for transactions that are to be skipped, or are';
+    'internal: storage for transactions that are to be skipped, or have been';
 
 CREATE MATERIALIZED VIEW parallel_apply.kept_messages AS
     SELECT * FROM parallel_apply.get_kept('kept_messages') AS k(
@@ -726,12 +728,12 @@ COMMENT ON COLUMN parallel_apply.skipped_transactions.remote_xid IS
 COMMENT ON COLUMN parallel_apply.skipped_transactions.commit_time IS
     'time at which the transaction was committed, or prepared, on the publisher';
 COMMENT ON COLUMN parallel_apply.skipped_transactions.finish_lsn IS
-    'position of that in the publisher''s WAL';
+    'position of its commit, or PREPARE TRANSACTION, in the publisher''s WAL';
 COMMENT ON COLUMN parallel_apply.skipped_transactions.first_failure IS 'time of the first failure';
 COMMENT ON COLUMN parallel_apply.skipped_transactions.last_failure IS
-    'time of the last failure before it was to be skipped';
+    'time of the last failure before skip_transaction() was called';
 COMMENT ON COLUMN parallel_apply.skipped_transactions.attempts IS
-    'number of failures before it was to be skipped';
+    'number of failures before skip_transaction() was called';
 COMMENT ON COLUMN parallel_apply.skipped_transactions.sqlstate IS 'error code of the last failure';
 COMMENT ON COLUMN parallel_apply.skipped_transactions.message IS
     'error message of the last failure';
@@ -971,7 +973,8 @@ AS 'MODULE_PATHNAME', 'papply_wait_for_lsn';
 
 COMMENT ON FUNCTION parallel_apply.wait_for_lsn(name, pg_lsn, interval) IS
     'waits until everything up to a position of the publisher''s WAL is committed. On a standby '
-    'of the subscriber, that has to be replayed there. Returns false if the timeout passes before';
+    'of the subscriber, it also waits for the replay of that. Returns false if the timeout '
+    'passes first';
 
 CREATE FUNCTION parallel_apply.drain(subscription_name name, timeout interval DEFAULT NULL)
 RETURNS boolean
@@ -980,7 +983,7 @@ AS 'MODULE_PATHNAME', 'papply_drain';
 
 COMMENT ON FUNCTION parallel_apply.drain(name, interval) IS
     'waits until everything that has been received is committed. Returns false if the timeout '
-    'passes before';
+    'passes first';
 
 CREATE VIEW parallel_apply.subscription_config AS
     SELECT s.oid AS subid, s.subname, o.group_name, o.num_writers, o.writers_wanted,
@@ -1195,7 +1198,7 @@ WITH s AS MATERIALIZED (
     SELECT s.subname, 'writers',
            CASE WHEN g.best < 1.5 AND g.transactions >= 100 THEN 'notice' ELSE 'info' END,
            CASE WHEN g.transactions IS NULL OR g.transactions < 100
-                THEN 'too few transactions were applied by writers to tell what more of them would gain'
+                THEN 'too few transactions were applied by writers to tell whether more writers would help'
                 WHEN g.best < 1.5
                 THEN 'more writers do not help: almost every transaction depends on the one before it'
                 WHEN g.twice < 1.25 * g.have
@@ -1208,7 +1211,7 @@ WITH s AS MATERIALIZED (
                 ELSE format('more writers can help: %s would apply up to %s times as fast as the %s that it has',
                             e.possible_writers, round((g.possible / g.have)::numeric, 1), s.target_writers)
            END,
-           format('estimated gain over one writer, from what %s transactions depend on: %s',
+           format('estimated speedup over one writer, from the dependencies of %s transactions: %s',
                   coalesce(g.transactions, 0), coalesce(g.list, 'none'))
       FROM s JOIN limits AS l USING (subid) LEFT JOIN gain AS g USING (subid)
       LEFT JOIN enough AS e USING (subid)
@@ -1283,15 +1286,15 @@ WITH s AS MATERIALIZED (
       FROM s WHERE s.refetches > 0
     UNION ALL
     SELECT s.subname, 'limit', 'info',
-           'the queue is full: what limits is applying, not the publisher. '
-           'A larger "parallel_apply.queue_size" would only be filled later',
+           'the queue is full: the subscriber is the limit, not the publisher. '
+           'A larger "parallel_apply.queue_size" would only be full later',
            format('%s transactions, %s of %s', s.queue_transactions,
                   pg_size_pretty(s.queue_bytes), pg_size_pretty(s.max_bytes))
       FROM s WHERE s.queue_fill >= 0.9
     UNION ALL
     SELECT s.subname, 'publisher', 'notice',
            'the publisher, which decodes one transaction after the other, or the network is the limit: '
-           'writers have little to do although it is behind; more of them do not help, '
+           'writers have little to do although the subscription is behind; more of them do not help, '
            'but "parallel_apply.coalesce_messages" on a publisher that preloads "parallel_apply" may',
            format('%s behind, %s in the queue, %s of %s writers busy', s.lag,
                   pg_size_pretty(s.queue_bytes), coalesce(b.writers, 0), s.writers_running)
@@ -1303,7 +1306,7 @@ WITH s AS MATERIALIZED (
     UNION ALL
     SELECT s.subname, 'lock', 'warning',
            format('apply waits for a lock of a local session: %s', string_agg(DISTINCT a.pid::text, ', ')),
-           string_agg(DISTINCT format('process %s is %s since %s', a.pid, coalesce(a.state, '?'),
+           string_agg(DISTINCT format('process %s has been %s since %s', a.pid, coalesce(a.state, '?'),
                              date_trunc('second', a.state_change)), '; ')
       FROM s JOIN parallel_apply.writers AS w USING (subid)
       JOIN pg_stat_activity AS a ON a.pid = ANY (w.blocked_by)

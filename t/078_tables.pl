@@ -70,8 +70,8 @@ $pair->subscribe(
 my %code_of = (
 	'fires in replica mode' => 'replica_trigger',
 	'which is not published, has a default' => 'unpublished_default',
-	'it is exclusive if the publisher' => 'possible_default',
-	'reads the table' => 'no_usable_index',
+	'the table is exclusive if the publisher' => 'possible_default',
+	'reads the whole table' => 'no_usable_index',
 	'UPDATE and DELETE fail' => 'no_replica_identity',
 	'has a cache' => 'sequence_cache',
 	'is a foreign table' => 'foreign_partition',
@@ -118,14 +118,14 @@ sub counters_become
 sub declare
 {
 	my ($table) = @_;
-	return q(if it looks at nothing but the row, declare that: )
+	return q(if it uses only the row, declare that: )
 	  . "SELECT parallel_apply.set_table_option('$table', 'triggers', 'parallel')";
 }
 
 my $publish =
   'publish the column, or give it a default without that function';
 my $index_of =
-  'create an index of table public.%s that begins with a published column, best a unique one of columns that are NOT NULL';
+  'create an index of table public.%s that begins with a published column, preferably a unique one on columns that are NOT NULL';
 
 # Before the first change of any of them
 explained('plain', 'parallel', '-', '-', 'an ordinary table has no finding');
@@ -150,21 +150,21 @@ explained(
 explained(
 	'numbered',
 	'parallel',
-	'column "N" has a default with volatile function nextval(regclass): it is exclusive if the publisher does not send that column, which its first change tells',
+	'column "N" has a default with volatile function nextval(regclass): the table is exclusive if the publisher does not send that column, which is known from the first change on',
 	$publish,
 	'the columns that the publisher sends are not known before its first change'
 );
 explained(
 	'whole',
 	'parallel',
-	'it has no key and no usable index: every UPDATE and DELETE, if there are any, reads the table',
+	'it has no key and no usable index: every UPDATE and DELETE, if there are any, reads the whole table',
 	sprintf($index_of, 'whole'),
 	'nor what its replica identity is');
 explained(
 	'users',
 	'parallel',
 	'unique index u_email is not in the replica identity: a transaction that takes over one of its values may be tried again',
-	'if retries are many, on the publisher: ALTER TABLE public.users REPLICA IDENTITY FULL',
+	'if there are many retries, on the publisher: ALTER TABLE public.users REPLICA IDENTITY FULL',
 	'a unique index in addition to the key');
 
 # The remedy is a statement, as the view gives it.
@@ -205,20 +205,20 @@ $subscriber->sql('ALTER SEQUENCE "numbered_N_seq" CACHE 1');
 explained(
 	'whole',
 	'parallel',
-	'replica identity FULL without usable index: every UPDATE and DELETE reads the table',
+	'replica identity FULL without usable index: every UPDATE and DELETE reads the whole table',
 	sprintf($index_of, 'whole'),
 	'rows without a key and an index');
 explained(
 	'keyless',
 	'parallel',
 	'it has neither replica identity nor primary key: UPDATE and DELETE fail',
-	q(add a primary key of the columns of the publisher's),
+	q(add a primary key on the columns of the publisher's replica identity),
 	'a key that only the publisher has');
 explained(
 	'parts',
 	'parallel',
 	q(partition public.parts_there is a foreign table: its changes are left to PostgreSQL's own apply, after two attempts),
-	'keep the partition here, or do not publish its rows',
+	'replace it with a local table, or do not publish its rows',
 	'a partition that is a foreign table');
 is( $subscriber->sql(
 		q(SELECT string_agg(split_part(r, ':', 1), '|' ORDER BY r COLLATE "C")
@@ -319,12 +319,17 @@ counters_become('odd', 'inserts, updates', '2 1', 'it counts once');
 
 # Another session has a lock on the table: the view does not wait.
 my $lock = $subscriber->hold('LOCK TABLE plain, audited');
-explained('plain', 'parallel',
-	'another session has locked it: not all is known',
-	'look again', 'a table that is locked is not waited for');
-explained('audited', 'exclusive',
-	'another session has locked it: not all is known',
-	'look again', 'its triggers are known');
+explained(
+	'plain',
+	'parallel',
+	'another session has locked it, so not everything is known',
+	'query the view again',
+	'a table that is locked is not waited for');
+explained(
+	'audited', 'exclusive',
+	'another session has locked it, so not everything is known',
+	'query the view again',
+	'its triggers are known');
 $lock->release;
 
 # The same for an index that is needed for rows without a key, and for a table
@@ -336,15 +341,15 @@ $lock =
 	explained(
 		'whole',
 		'parallel',
-		'another session has locked an index of it: not all is known',
-		'look again',
+		'another session has locked an index of it, so not everything is known',
+		'query the view again',
 		'an index that is locked is not waited for');
 	explained(
 		qq("Wo''rd"),
 		'exclusive',
 		q(trigger t of table public."Wo'rd" fires in replica mode; )
-		  . 'another session has locked an index of it: not all is known',
-		declare(q(public."Wo''rd")) . '; look again',
+		  . 'another session has locked an index of it, so not everything is known',
+		declare(q(public."Wo''rd")) . '; query the view again',
 		'nor that of the key');
 }
 $lock->release;

@@ -246,7 +246,7 @@ is( $subscriber->sql(
 	'no number of writers gains anything');
 advised(
 	'writers',
-	qr/^notice\|more writers do not help: almost every transaction depends on the one before it\|.*what 150 transactions depend on: 1\.0 with 2,/,
+	qr/^notice\|more writers do not help: almost every transaction depends on the one before it\|.*the dependencies of 150 transactions: 1\.0 with 2,/,
 	'nor is it advised to have more');
 ok( $subscriber->poll_query_until(
 		'postgres',
@@ -273,7 +273,7 @@ $publisher->sql('INSERT INTO accounts VALUES (1000, 0)');
 $publisher->wait_applied;
 advised(
 	'writers',
-	qr/^info\|too few transactions were applied by writers .*what 1 transactions depend on/,
+	qr/^info\|too few transactions were applied by writers .*the dependencies of 1 transactions/,
 	'of one transaction nothing follows');
 $subscriber->sql(q(SELECT parallel_apply.reset_stats()));
 $publisher->sql(join '',
@@ -403,7 +403,7 @@ $publisher->sql('UPDATE accounts SET balance = 0 WHERE id = 7');
 $subscriber->wait_for_state('waiting for lock');
 advised(
 	'lock',
-	qr/^warning\|apply waits for a lock of a local session: $pid\|process $pid is idle in transaction since/,
+	qr/^warning\|apply waits for a lock of a local session: $pid\|process $pid has been idle in transaction since/,
 	'a session that is in the way is named');
 wait_until_behind();
 not_advised('publisher', 'but not the publisher, which is not to blame');

@@ -11,7 +11,7 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 
 my ($chapter) = slurp_file("$FindBin::RealBin/../doc/operation.md") =~
-  /^## To remove it\n(.*?)^## /ms;
+  /^## Removing it\n(.*?)^## /ms;
 my @statements = $chapter =~ /^ {7}(DROP .*;)$/mg;
 my ($file) = $chapter =~ m{^ {7}rm .*/(pg_stat/\S+)$}m;
 is(scalar(@statements), 1, 'the manual has the statement');

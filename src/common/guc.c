@@ -143,7 +143,7 @@ papply_guc_init(void)
 
 	DefineCustomEnumVariable(PAPPLY_NAME ".logical_decoding",
 							 "Sets whether applied changes are expected to be decoded, as by a subscription to this server.",
-							 "Then writers log each remote transaction as PostgreSQL's own apply would.",
+							 "If they are, writers write the same WAL as PostgreSQL's own apply would.",
 							 &papply_logical_decoding,
 							 PAPPLY_DECODING_AUTO, decoding_values,
 							 PGC_SIGHUP, 0,

@@ -200,7 +200,7 @@ explain_class(Findings *findings, Relation rel, const PapplyClassReason *reason)
 						psprintf("trigger %s of table %s fires in replica mode",
 								 quote_identifier(NameStr(reason->trigger)),
 								 name_of_table(reason->trigger_relid)),
-						psprintf("if it looks at nothing but the row, declare that: "
+						psprintf("if it uses only the row, declare that: "
 								 "SELECT parallel_apply.set_table_option(%s, 'triggers', 'parallel')",
 								 quote_literal_cstr(table)));
 			break;
@@ -248,8 +248,8 @@ explain_unknown_columns(Findings *findings, Relation rel)
 	if (papply_table_class(rel, map, &reason) == PAPPLY_TABLE_SERIAL &&
 		reason.cause == PAPPLY_CAUSE_DEFAULT)
 		add_finding(findings, FINDING_POSSIBLE_DEFAULT,
-					psprintf("column %s has %s: it is exclusive if the publisher "
-							 "does not send that column, which its first change tells",
+					psprintf("column %s has %s: the table is exclusive if the publisher does not "
+							 "send that column, which is known from the first change on",
 							 quote_identifier(get_attname(RelationGetRelid(rel), reason.column, false)),
 							 phrase_default(&reason)),
 					"publish the column, or give it a default without that function");
@@ -320,7 +320,7 @@ explain_partitions(Findings *findings, Relation rel)
 					psprintf("partition %s is a foreign table: its changes are left to "
 							 "PostgreSQL's own apply, after two attempts",
 							 name_of_table(lfirst_oid(lc))),
-					"keep the partition here, or do not publish its rows");
+					"replace it with a local table, or do not publish its rows");
 }
 
 /* The rows of such a table are elsewhere. */
@@ -353,16 +353,16 @@ explain_lookup(Findings *findings, Relation rel, const AttrMap *map)
 		if (has_identity)
 			add_finding(findings, FINDING_NO_IDENTITY,
 						"it has neither replica identity nor primary key: UPDATE and DELETE fail",
-						"add a primary key of the columns of the publisher's");
+						"add a primary key on the columns of the publisher's replica identity");
 		return;
 	}
 	if (!OidIsValid(papply_lookup_index_for_rows(rel, map->attnums)))
 		add_finding(findings, FINDING_NO_INDEX,
 					description->is_known ?
-					"replica identity FULL without usable index: every UPDATE and DELETE reads the table" :
-					"it has no key and no usable index: every UPDATE and DELETE, if there are any, reads the table",
+					"replica identity FULL without usable index: every UPDATE and DELETE reads the whole table" :
+					"it has no key and no usable index: every UPDATE and DELETE, if there are any, reads the whole table",
 					psprintf("create an index of table %s that begins with a published column, "
-							 "best a unique one of columns that are NOT NULL",
+							 "preferably a unique one on columns that are NOT NULL",
 							 name_of_table(RelationGetRelid(rel))));
 }
 
@@ -395,21 +395,21 @@ explain_index(Findings *findings, Relation rel, Relation index, const AttrMap *m
 			add_finding(findings, FINDING_EXCLUSION,
 						psprintf("exclusion constraint %s is not tracked: transactions that "
 								 "conflict in it are tried again", name),
-						"none, unless retries are many");
+						"none, unless there are many retries");
 		return;
 	}
 	if (why == NULL && (*tracked)++ >= PAPPLY_MAX_UNIQUE_KEYS)
-		why = "is one too many";
+		why = psprintf("is not among the first %d", PAPPLY_MAX_UNIQUE_KEYS);
 	if (why != NULL)
 		add_finding(findings, FINDING_UNTRACKED_INDEX,
 					psprintf("unique index %s %s and is not tracked: a transaction that takes over "
 							 "one of its values may be tried again", name, why),
-					"none, unless retries are many");
+					"none, unless there are many retries");
 	else if (!findings->description.is_full && !is_in_identity(&findings->description, index))
 		add_finding(findings, FINDING_OTHER_INDEX,
 					psprintf("unique index %s is not in the replica identity: a transaction that "
 							 "takes over one of its values may be tried again", name),
-					psprintf("if retries are many, on the publisher: ALTER TABLE %s REPLICA IDENTITY FULL",
+					psprintf("if there are many retries, on the publisher: ALTER TABLE %s REPLICA IDENTITY FULL",
 							 name_of_table(RelationGetRelid(rel))));
 }
 
@@ -480,8 +480,8 @@ explain_table(Findings *findings, Relation rel)
 		explain_partitions(findings, rel);
 	if (!look_at_indexes(findings, rel, map))
 		add_finding(findings, FINDING_INDEX_LOCKED,
-					"another session has locked an index of it: not all is known",
-					"look again");
+					"another session has locked an index of it, so not everything is known",
+					"query the view again");
 }
 
 /*
@@ -497,7 +497,8 @@ find_out(Findings *findings, Oid relid, char state)
 	{
 		findings->table_class = papply_table_class_unlocked(relid);
 		add_finding(findings, FINDING_LOCKED,
-					"another session has locked it: not all is known", "look again");
+					"another session has locked it, so not everything is known",
+					"query the view again");
 		return true;
 	}
 	rel = try_relation_open(relid, NoLock);
@@ -512,7 +513,7 @@ find_out(Findings *findings, Oid relid, char state)
 	{
 		findings->table_class = PAPPLY_TABLE_NATIVE;
 		add_finding(findings, FINDING_NOT_SYNCHRONIZED, "it is not synchronized yet",
-					"wait, or look for errors of its synchronization");
+					"wait, or look for errors of its synchronization in the server log");
 	}
 	return true;
 }
