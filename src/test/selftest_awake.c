@@ -205,7 +205,10 @@ check_stall(void)
 	EXPECT(get_limit() == PAPPLY_MAX_WRITERS);
 	EXPECT(!is_idle(limit) && is_idle(limit + 1));
 
-	/* as long as none runs, it stays so, and one that waits in the server does not */
+	/*
+	 * as long as none runs, it stays so, and one that waits in the server
+	 * does not
+	 */
 	let_pass(CALM_MS);
 	let_first_run(false);
 	MyProc->wait_event_info = PG_WAIT_LOCK;
