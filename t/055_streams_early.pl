@@ -292,6 +292,19 @@ cmp_ok($subscriber->counter('commit_order_aborts'),
 $streamed->query_safe('COMMIT');
 streams_are('an older one had to wait', 0, 1);
 
+# Idle writers have exited.  One more is started for it.
+$subscriber->reload_with(
+	'parallel_apply.writer_idle_timeout = 10ms',
+	'parallel_apply.idle_writers_per_subscription = 1');
+$subscriber->wait_for_pool('tap', 1);
+$subscriber->reload_with('parallel_apply.writer_idle_timeout = 10min');
+$streamed->query_safe('BEGIN;' . item_rows(3000));
+$subscriber->wait_for_early(2000);
+$streamed->query_safe('COMMIT');
+streams_are('only one writer was running', 1, 0);
+$subscriber->reload_with(
+	'parallel_apply.idle_writers_per_subscription = -1');
+
 # Another apply worker is certain to use the setting.
 $subscriber->reload_with('parallel_apply.streaming_apply = file');
 $subscriber->connect_again('tap');

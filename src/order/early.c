@@ -126,12 +126,12 @@ papply_early_is_kept_out(void)
 
 /*
  * Can a writer be spared?  At most half of them take streamed transactions,
- * and each pending offer will occupy one.
+ * and each pending offer will occupy one.  Some may still be starting.
  */
 static bool
 may_offer(void)
 {
-	int			writers = pg_popcount64(other_writers());
+	int			writers = (int) pg_atomic_read_u64(&papply_pool->wanted_writers) - papply_early_count();
 
 	for (int i = 0; i < PAPPLY_MAX_EARLY; i++)
 		writers -= kind_of(&papply_pool->early[i]) == PAPPLY_EARLY_OFFERED;

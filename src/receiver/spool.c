@@ -60,6 +60,7 @@
 #include "spool_file.h"
 #include "spool_parts.h"
 #include "statistics.h"
+#include "writer_control.h"
 
 /* A definition in a spool, for the writer that applies it early. */
 typedef struct KeptRelation
@@ -175,6 +176,11 @@ create_spool(TransactionId xid)
 	spool->file.set = spools.file_set;
 	spool->file.number = ++spools.files;
 	spool->early = papply_early_offer(xid, &spool->file);
+
+	/* idle writers may have exited */
+	if (spool->early == PAPPLY_NO_EARLY &&
+		papply_streaming_apply == PAPPLY_STREAMING_WRITER && papply_writers_add())
+		spool->early = papply_early_offer(xid, &spool->file);
 	spool->was_early = PAPPLY_NO_EARLY;
 	spools.open = lappend(spools.open, spool);
 	MemoryContextSwitchTo(old_context);

@@ -337,14 +337,25 @@ restore_reserve(void)
 	control.lacked_at = papply_clock_now();
 }
 
+bool
+papply_writers_add(void)
+{
+	int			wanted = papply_writers_wanted();
+
+	if (wanted >= control.configured || !papply_pool_has_room(slots_for_writers()))
+		return false;
+	set_wanted(Min(control.configured, Max(1, 2 * wanted)));
+	(void) fill_up(papply_writers_wanted());
+	return true;
+}
+
 long
 papply_writers_adapt(bool is_behind)
 {
 	long		patience_ms = papply_awake_adjust(is_behind);
-	int			wanted = papply_writers_wanted();
 	int64		now;
 
-	if (wanted >= control.configured || !papply_awake_is_short())
+	if (papply_writers_wanted() >= control.configured || !papply_awake_is_short())
 	{
 		control.short_since = 0;
 		return patience_ms;
@@ -353,12 +364,7 @@ papply_writers_adapt(bool is_behind)
 	if (papply_clock_has_lasted(&control.short_since, now, SHORT_MS))
 	{
 		control.short_since = 0;
-		if (papply_pool_has_room(slots_for_writers()))
-		{
-			set_wanted(Min(control.configured, Max(1, 2 * wanted)));
-			(void) fill_up(papply_writers_wanted());
-		}
-		else
+		if (!papply_writers_add())
 			control.lacked_at = now;
 	}
 	return SHORT_MS;

@@ -27,6 +27,12 @@ extern bool papply_writers_may_start(int wanted);
 extern int	papply_writers_wanted(void);
 
 /*
+ * After quiet times, start as many more as are there, at most those that are
+ * configured.  Return false if none is missing, or no worker slot is left.
+ */
+extern bool papply_writers_add(void);
+
+/*
  * Adapt the number of writers that are awake, and after quiet times the target
  * number, to the load.  is_behind: what was received last is old.  Return the
  * number of milliseconds after which this must be called again, or -1.
