@@ -493,8 +493,18 @@ papply_queue_consumed(uint64 position)
 bool
 papply_queue_want_data(uint64 position)
 {
-	pg_atomic_write_u64(&papply_pool->data_waiter, papply_pool_waiter + 1);
-	pg_memory_barrier();		/* pairs with papply_queue_publish_open() */
+	uint64		mine = papply_pool_waiter + 1;
+	uint64		other;
+
+	/* full barrier, pairs with papply_queue_publish_open() */
+	other = pg_atomic_exchange_u64(&papply_pool->data_waiter, mine);
+
+	/*
+	 * Only one writer has a transaction whose rest is missing, but this one
+	 * may be late to notice that its own is complete.
+	 */
+	if (other != 0 && other != mine)
+		papply_pool_wake(other - 1);
 	return pg_atomic_read_u64(&papply_pool->write_position) <= position;
 }
 

@@ -713,7 +713,10 @@ check_marks(void)
 	papply_pool_waiter = PAPPLY_WAITER_RECEIVER;
 }
 
-/* A writer that continues does not clear the mark of another writer that waits for data. */
+/*
+ * A writer that continues does not clear the mark of another writer that waits for data,
+ * and one whose mark is replaced is woken.
+ */
 static void
 check_data_marks(void)
 {
@@ -727,6 +730,13 @@ check_data_marks(void)
 	papply_pool_waiter = TEST_WRITER;
 	papply_queue_got_data();
 	EXPECT(pg_atomic_read_u64(&papply_pool->data_waiter) == TEST_WRITER + 2);
+
+	papply_pool->writers[TEST_WRITER + 1].proc = MyProc;
+	ResetLatch(MyLatch);
+	EXPECT(papply_queue_want_data(nowhere));
+	EXPECT(MyLatch->is_set);
+	papply_queue_got_data();
+	papply_pool->writers[TEST_WRITER + 1].proc = NULL;
 	papply_pool_waiter = PAPPLY_WAITER_RECEIVER;
 }
 
