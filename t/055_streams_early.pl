@@ -302,8 +302,7 @@ $streamed->query_safe('BEGIN;' . item_rows(3000));
 $subscriber->wait_for_early(2000);
 $streamed->query_safe('COMMIT');
 streams_are('only one writer was running', 1, 0);
-$subscriber->reload_with(
-	'parallel_apply.idle_writers_per_subscription = -1');
+$subscriber->reload_with('parallel_apply.idle_writers_per_subscription = -1');
 
 # Another apply worker is certain to use the setting.
 $subscriber->reload_with('parallel_apply.streaming_apply = file');
