@@ -53,8 +53,10 @@ my $options =
   $subscriber->pg_version >= 16
   ? 'ALTER SUBSCRIPTION tap SET (run_as_owner = true, password_required = false);'
   : '';
+
+# In one transaction: each change would restart the apply worker.
 $subscriber->restart_apply('tap',
-	"$options ALTER SUBSCRIPTION tap OWNER TO applier");
+	"BEGIN; $options ALTER SUBSCRIPTION tap OWNER TO applier; COMMIT");
 $subscriber->wait_for_pool('tap', $writers);
 
 my $id = 0;

@@ -254,6 +254,8 @@ append_update(StringInfo text, Relation rel, const Table *table, const PapplyCha
 	const char *separator = " SET ";
 
 	check_columns(table, tuple);
+	if (change->has_old)
+		check_columns(table, &change->old_tuple);
 	appendStringInfo(text, "UPDATE %s", table->name);
 	for (int i = 0; i < tuple->ncolumns; i++)
 	{

@@ -216,6 +216,7 @@ sub apply_behind_gate
 	$subscriber->states_become($states, $name);
 	$lock->release;
 	$publisher->wait_applied;
+	$publisher->wait_applied('serial') if $self->{model};
 	return $subscriber->counter('retries + commit_order_aborts') - $tries;
 }
 
