@@ -12,12 +12,9 @@
  * sleep although there is work.  It is the number of processors, and there is
  * no limit if
  * - writers wait for storage, or read ahead to hide that;
- * - there was a stall a moment ago: for some milliseconds there was work and
- *   nothing was committed, and the receiver has seen no writer that ran.  Then the awake writers wait for locks or
- *   for what a trigger calls, and others may use the time.  Writers that only
- *   take long to commit are no stall: with eight of them at once, 1,000 inserted
- *   rows per transaction are a fifth slower on two processors (bench/catchup
- *   rows1000 --writers 8);
+ * - there was a stall a moment ago: nothing was committed for some milliseconds
+ *   although there was work.  Then the awake writers probably wait for locks,
+ *   and others may use the time;
  * - the subscription is not behind: then a session may be waiting for a
  *   transaction to be applied.
  *
@@ -45,7 +42,7 @@
 #include "queue.h"
 #include "test_hooks.h"
 
-/* After this time with work, and without a commit or a writer that runs, there is no limit. */
+/* After this time with work and without a commit there is no limit. */
 #define STALL_MS 10
 
 /* There is a limit again after this time without a stall. */
@@ -59,8 +56,8 @@ typedef struct Observed
 {
 	int			processors;
 	uint64		last_committed;
-	int64		waiting_since;	/* since when there is a backlog, nothing is
-								 * committed, and no writer runs, or 0 */
+	int64		waiting_since;	/* since when there is a backlog and nothing
+								 * is committed, or 0 */
 	int64		stalled_at;		/* when there was last a stall, or 0 */
 } Observed;
 
@@ -233,28 +230,13 @@ uses_slow_storage(void)
 	return papply_awake_reads_ahead() || pg_atomic_read_u64(&papply_pool->slow_writers) != 0;
 }
 
-/* Does a writer run, and neither sleep nor wait for anything?  A hint. */
-static bool
-is_any_running(void)
-{
-	for (int i = 0; i < PAPPLY_MAX_WRITERS; i++)
-	{
-		const PapplyWriterSlot *slot = &papply_pool->writers[i];
-		const PGPROC *proc = slot->proc;
-
-		if (slot->state == PAPPLY_WRITER_APPLYING && proc != NULL && proc->wait_event_info == 0)
-			return true;
-	}
-	return false;
-}
-
 /* Has there been a stall within the last CALM_MS? */
 static bool
 has_stalled(void)
 {
 	uint64		committed = papply_pool_committed();
 
-	if (committed != observed.last_committed || papply_queue_backlog() == 0 || is_any_running())
+	if (committed != observed.last_committed || papply_queue_backlog() == 0)
 	{
 		observed.last_committed = committed;
 		observed.waiting_since = 0;
@@ -300,7 +282,7 @@ papply_awake_is_short(void)
 long
 papply_awake_adjust(bool is_behind)
 {
-	bool		has_limit = is_behind && !uses_slow_storage() && !has_stalled();
+	bool		has_limit = !has_stalled() && is_behind && !uses_slow_storage();
 
 	set_limit(has_limit ? observed.processors : PAPPLY_MAX_WRITERS);
 	return has_limit && papply_queue_backlog() > 0 && count_awake() >= limit() &&

@@ -24,7 +24,7 @@
 
 PG_FUNCTION_INFO_V1(papply_selftest_awake);
 
-/* Longer than no writer may run, and than it takes until that is forgotten. */
+/* Longer than commits may stay away, and than it takes until that is forgotten. */
 #define STALL_MS 20
 #define CALM_MS 120
 
@@ -167,18 +167,7 @@ check_storage(void)
 	papply_pool_waiter = PAPPLY_WAITER_RECEIVER;
 }
 
-/* The first writer applies, or waits for something; the backend takes its part. */
-static void
-let_first_run(bool waits)
-{
-	papply_pool->writers[0].proc = MyProc;
-	papply_pool->writers[0].state = waits ? PAPPLY_WRITER_WAIT_TURN : PAPPLY_WRITER_APPLYING;
-}
-
-/*
- * If no writer runs for a while, all may be awake; if one runs for a while, fewer
- * again.
- */
+/* Without commits for a while, all may be awake; after commits for a while, fewer again. */
 static void
 check_stall(void)
 {
@@ -189,15 +178,6 @@ check_stall(void)
 	if (limit >= PAPPLY_MAX_WRITERS - 3)
 		return;					/* too many processors for any writer to sleep */
 	set_writers(limit, limit + 3);
-
-	/* one that takes long is no stall */
-	let_first_run(false);
-	EXPECT(papply_awake_adjust(true) > 0);
-	let_pass(STALL_MS);
-	EXPECT(papply_awake_adjust(true) > 0);
-	EXPECT(get_limit() == limit);
-
-	let_first_run(true);
 	EXPECT(papply_awake_adjust(true) > 0);
 	EXPECT(get_limit() == limit);
 	let_pass(STALL_MS);
@@ -205,25 +185,15 @@ check_stall(void)
 	EXPECT(get_limit() == PAPPLY_MAX_WRITERS);
 	EXPECT(!is_idle(limit) && is_idle(limit + 1));
 
-	/*
-	 * as long as none runs, it stays so, and one that waits in the server
-	 * does not
-	 */
+	/* as long as nothing is committed, it stays so */
 	let_pass(CALM_MS);
-	let_first_run(false);
-	MyProc->wait_event_info = PG_WAIT_LOCK;
 	EXPECT(papply_awake_adjust(true) == -1);
-	MyProc->wait_event_info = 0;
 	EXPECT(get_limit() == PAPPLY_MAX_WRITERS);
 
-	/* a commit is progress, too */
-	let_first_run(true);
 	let_pass(CALM_MS);
 	papply_commit_order_advance(1, 1, 0);
 	EXPECT(papply_awake_adjust(true) > 0);
 	EXPECT(get_limit() == limit);
-	papply_pool->writers[0].proc = NULL;
-	papply_pool->writers[0].state = PAPPLY_WRITER_NONE;
 }
 
 /* Another writer helps if all are awake, and more may be. */
