@@ -19,6 +19,9 @@
 
 /*** verbs of the receiver ***/
 
+/* May streamed transactions be applied early at present, if a writer can be spared? */
+extern bool papply_early_is_allowed(void);
+
 /*
  * Offer a transaction to writers.  Returns its place, which it keeps until it
  * is revoked or released, or PAPPLY_NO_EARLY if no writer can be spared.

@@ -124,6 +124,14 @@ papply_early_is_kept_out(void)
 
 /*** receiver ***/
 
+bool
+papply_early_is_allowed(void)
+{
+	/* reading ahead is worth more, and is not done from a file */
+	return papply_streaming_apply == PAPPLY_STREAMING_WRITER && !papply_retreat_is_on() &&
+		!papply_decoding_waits_for_xids() && !papply_awake_reads_ahead();
+}
+
 /*
  * Can a writer be spared?  At most half of them take streamed transactions,
  * and each pending offer will occupy one.  Some may still be starting.
@@ -136,11 +144,8 @@ may_offer(void)
 	for (int i = 0; i < PAPPLY_MAX_EARLY; i++)
 		writers -= kind_of(&papply_pool->early[i]) == PAPPLY_EARLY_OFFERED;
 
-	/* reading ahead is worth more, and is not done from a file */
-	return papply_streaming_apply == PAPPLY_STREAMING_WRITER && !papply_retreat_is_on() &&
-		!papply_decoding_waits_for_xids() &&
-		writers > Max(1, pg_atomic_read_u64(&papply_pool->wanted_writers) / 2) &&
-		!papply_awake_reads_ahead();
+	return papply_early_is_allowed() &&
+		writers > Max(1, pg_atomic_read_u64(&papply_pool->wanted_writers) / 2);
 }
 
 int

@@ -167,8 +167,9 @@ papply_prepared_finish(TransactionId remote_xid, PapplyDependency *dependencies,
 			continue;
 		if (item->hashes == NULL)
 			papply_dependency_record_all(dependencies, seqno);
-		for (int i = 0; i < item->count && item->hashes != NULL; i++)
-			papply_dependency_record(dependencies, item->hashes[i], seqno);
+		else
+			for (int i = 0; i < item->count; i++)
+				papply_dependency_record(dependencies, item->hashes[i], seqno);
 		prepared.kept = foreach_delete_current(prepared.kept, lc);
 		forget_item(item);
 		return;

@@ -178,8 +178,7 @@ create_spool(TransactionId xid)
 	spool->early = papply_early_offer(xid, &spool->file);
 
 	/* idle writers may have exited */
-	if (spool->early == PAPPLY_NO_EARLY &&
-		papply_streaming_apply == PAPPLY_STREAMING_WRITER && papply_writers_add())
+	if (spool->early == PAPPLY_NO_EARLY && papply_early_is_allowed() && papply_writers_add())
 		spool->early = papply_early_offer(xid, &spool->file);
 	spool->was_early = PAPPLY_NO_EARLY;
 	spools.open = lappend(spools.open, spool);

@@ -32,7 +32,6 @@
  */
 #include "parallel_apply.h"
 
-
 #include "queue.h"
 #include "statistics.h"
 
