@@ -55,6 +55,7 @@ IS_SEPARATE=			# publisher and subscriber have half of the processors each
 RESULTS=()			# a line per run, columns: see add_result and measure
 SEGMENTS=-			# of TCP, that the publisher has sent during a run
 COUNTS_SYSCALLS=		# see start_counting_syscalls
+PROFILES=				# see start_profile
 declare -A SESSION_IN SESSION_OUT CPU SLEEPS PEAK_KB SYSCALLS
 
 # The options of common_option
@@ -737,10 +738,12 @@ measure()
 	start_us=${EPOCHREALTIME/./}
 	ask subscriber "ALTER SUBSCRIPTION bench ENABLE"
 	[[ -z $COUNTS_SYSCALLS ]] || start_counting_syscalls
+	[[ -z $PROFILES ]] || start_profile
 	wait_until_applied "$writers" "$start_us"
 	sample_cpu end
 	sample_sleeps end
 	[[ -z $COUNTS_SYSCALLS ]] || end_counting_syscalls
+	[[ -z $PROFILES ]] || end_profile
 	count_segments
 	check_connection
 	sample_memory "$PROCESSES"
@@ -974,6 +977,14 @@ sample_cpu()
 # two.
 sample_sleeps() { sample_classes SLEEPS "$1" read_sleeps; }
 
+# list_processes, as soon as there are those that apply
+await_processes()
+{
+	until list_processes; [[ $PROCESSES == *walsender* && $PROCESSES == *apply* && ( $writers == [01] || $PROCESSES == *writers* ) ]]; do
+		ask subscriber "SELECT pg_sleep(0.002)"
+	done
+}
+
 # start_counting_syscalls: of the present processes, by perf, from the moment that
 # the last of them has begun.  end_counting_syscalls sets SYSCALLS[class], and
 # SYSCALLS[transactions] to the number of transactions that were not yet applied at
@@ -982,9 +993,7 @@ start_counting_syscalls()
 {
 	local class
 
-	until list_processes; [[ $PROCESSES == *walsender* && $PROCESSES == *apply* && ( $writers == [01] || $PROCESSES == *writers* ) ]]; do
-		ask subscriber "SELECT pg_sleep(0.002)"
-	done
+	await_processes
 	for class in walsender apply writers; do
 		[[ $PROCESSES == *"$class"* ]] || continue
 		perf stat -x ' ' -e raw_syscalls:sys_enter -o "$WORK/perf.$class" \
@@ -1008,6 +1017,90 @@ end_counting_syscalls()
 		SYSCALLS[$class]=$(sed -n 's/^\([0-9]\+\) .*sys_enter.*/\1/p' "$WORK/perf.$class")
 		[[ -n ${SYSCALLS[$class]} ]] || { cat "$WORK/perf.log" >&2; die "perf cannot count system calls here"; }
 	done
+}
+
+# start_profile: where the time of all processors goes, by perf, from the moment that
+# the last process at work has begun.  end_profile sets PROFILE to a report.
+start_profile()
+{
+	await_processes
+	perf record -q -a -e cpu-clock -F 1999 -o "$WORK/perf.data" >"$WORK/perf.log" 2>&1 &
+	echo $! >"$WORK/perf.pid"
+}
+
+end_profile()
+{
+	local pid
+
+	pid=$(<"$WORK/perf.pid")
+	kill -INT "$pid" || true
+	wait "$pid" || true
+	list_processes
+	PROFILE=$(perf script -i "$WORK/perf.data" -F pid,time,ip,sym,dso 2>>"$WORK/perf.log" | report_profile)
+	rm "$WORK/perf.data" "$WORK/perf.pid"
+	[[ -n $PROFILE ]] || { cat "$WORK/perf.log" >&2; die "perf cannot record a profile here"; }
+}
+
+# report_profile: of samples "PID TIME: ADDRESS FUNCTION (FILE)" on stdin, by class of
+# process.  A processor that sleeps yields no samples.
+report_profile()
+{
+	awk -v processes="$PROCESSES" -v processors="$(nproc)" '
+		BEGIN {
+			n = split(processes, line, "\n")
+			for (i = 1; i <= n; i++)
+				if (split(line[i], field, "|") == 2)
+					class_of[field[2]] = field[1]
+		}
+		{
+			time = $2 + 0
+			if (!samples++ || time < begin) begin = time
+			if (time > end) end = time
+			if ($1 == 0) next
+			class = $1 in class_of ? class_of[$1] : "elsewhere"
+			code = $NF
+			gsub(/^\(|\)$/, "", code)
+			sub(/.*\//, "", code)
+			if (code ~ /^\[/) code = "kernel"
+			sub(/\.so.*/, "", code)
+			name = $4
+			sub(/\+0x.*/, "", name)
+			if (name == "[unknown]") name = "static functions"
+			of_class[class]++; of_code[class, code]++; of_function[class, code ": " name]++
+		}
+		# most of what has a share of this class, at least 1 %, up to limit
+		function largest(shares, class, limit,    key, part, best, text) {
+			for (; limit > 0; limit--) {
+				best = ""
+				for (key in shares) {
+					split(key, part, SUBSEP)
+					if (part[1] == class && !(key in shown) && shares[key] >= of_class[class] / 100 && (best == "" || shares[key] > shares[best]))
+						best = key
+				}
+				if (best == "") break
+				shown[best]
+				split(best, part, SUBSEP)
+				text = text sprintf("%s%s %.1f", text == "" ? "" : ", ", part[2], 100 * shares[best] / of_class[class])
+			}
+			return text
+		}
+		END {
+			if (end <= begin) exit
+			printf "profile of %.1f s, percent of one processor of %d:", end - begin, processors
+			idle = 100 * processors
+			n = split("walsender apply writers walwriter other elsewhere", classes, " ")
+			for (i = 1; i <= n; i++) {
+				percent = 100 * of_class[classes[i]] / 1999 / (end - begin)
+				idle -= percent
+				printf " %s %.1f,", classes[i], percent
+			}
+			printf " idle %.1f\n", idle
+			for (i = 1; i <= 3; i++)
+				if (of_class[classes[i]]) {
+					printf "%s, percent of its samples: %s\n", classes[i], largest(of_code, classes[i], 8)
+					printf "    %s\n", largest(of_function, classes[i], 24)
+				}
+		}' | fold -s -w 120
 }
 
 # count_segments: those of the walsender's connection

@@ -81,10 +81,10 @@ $second->append_conf('postgresql.conf', 'max_worker_processes = 24');
 $second->start;
 goes_on($second, 'and resumes when the standby has as many');
 
-### switch-over and back
+### switchover and back
 
 switch_over($first, $second);
-goes_on($second, 'apply continues on the standby after a switch-over');
+goes_on($second, 'apply continues on the standby after a switchover');
 follow($first, $second);
 goes_on($first, 'of which the former primary is the standby');
 

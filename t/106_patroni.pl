@@ -1,11 +1,11 @@
 # Promise: a subscriber that is a cluster of Patroni applies in parallel, and each
 # transaction exactly once, when its members are restarted for another
 # max_worker_processes in the order of the manual (doc/high_availability.md), after a
-# switch-over, and after the leader and its Patroni were killed.
+# switchover, and after the leader and its Patroni were killed.
 #
 # pgbench writes to the publisher during each of these steps.  What is lost, repeated or
 # applied in another order shows in a chain of balances.  The standby is synchronous, so
-# that a fail-over loses nothing.
+# that a failover loses nothing.
 #
 # It needs Patroni and etcd (make check-patroni).
 use strict;
@@ -259,7 +259,7 @@ step('a restart for more max_worker_processes',
 step('a restart for fewer', $one, sub { restart_with(22, $one, $two); });
 
 step(
-	'a switch-over',
+	'a switchover',
 	$two,
 	sub {
 		patronictl_ok(
@@ -271,7 +271,7 @@ step(
 	});
 
 step(
-	'a fail-over',
+	'a failover',
 	$one,
 	sub {
 		kill_program('two');

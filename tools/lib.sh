@@ -251,11 +251,18 @@ nothing_is_skipped() {
 	grep -qs '^\[.*ok 1 ' "$log" && ! grep -qis '# skip' "$log"
 }
 
+# How many TAP files run at a time: they wait more than they compute.
+default_jobs() {
+	local processors
+	processors=$(nproc)
+	echo $((processors < 6 ? processors + 2 : 8))
+}
+
 prove_files() {
 	as_user env -u INITDB_TEMPLATE PATH="$bin:$PATH" PERL5LIB="$pgxs/src/test/perl${PERL5LIB:+:$PERL5LIB}" \
 		TESTDIR="$dir" TESTDATADIR="${logs%/log}" TESTLOGDIR="$logs" \
 		PG_REGRESS="$pg_regress" PG_TEST_TIMEOUT_DEFAULT="${PG_TEST_TIMEOUT_DEFAULT:-120}" \
-		prove --jobs "${JOBS:-3}" --timer "$@" 2>&1 | tee "$tmp/prove.out"
+		prove --jobs "${JOBS:-$(default_jobs)}" --timer "$@" 2>&1 | tee "$tmp/prove.out"
 }
 
 # Reads "file status failed" from stdin, and prints the unexpected ones: all but a
