@@ -51,17 +51,9 @@ static bool has_reported = false;	/* the receiver, that it keeps a setting */
 static bool
 is_left(const struct config_generic *setting)
 {
-	if (setting->stack == NULL)
+	if (setting->stack == NULL || setting->stack->state == GUC_SET)
 		return setting->source == PGC_S_SESSION;
-	switch (setting->stack->state)
-	{
-		case GUC_SET:
-			return setting->source == PGC_S_SESSION;
-		case GUC_SET_LOCAL:
-			return true;
-		default:
-			return setting->stack->source == PGC_S_SESSION;
-	}
+	return setting->stack->state == GUC_SET_LOCAL || setting->stack->source == PGC_S_SESSION;
 }
 
 static bool
