@@ -145,7 +145,7 @@ papply_apply_input(PapplyTarget *target, Form_pg_attribute att, const PapplyColu
 	if (column->kind == LOGICALREP_COLUMN_BINARY)
 		return receive_binary(target, att, column);
 	if (input->fast_input != NULL &&
-		input->fast_input(column->data, column->length, &value))
+		input->fast_input(column->data, &value))
 	{
 		Assert(is_right_input(target, att, column, value));
 		return value;
