@@ -18,29 +18,16 @@ typedef struct PapplyRouting
 	PartitionTupleRouting *tuples;
 } PapplyRouting;
 
-/* Return the inverse of a map from a root. */
-static AttrMap *
-invert_map(const AttrMap *from_root, int root_columns)
-{
-	AttrMap    *to_root = make_attrmap(root_columns);
-
-	for (int i = 0; i < from_root->maplen; i++)
-		if (from_root->attnums[i] > 0)
-			to_root->attnums[from_root->attnums[i] - 1] = i + 1;
-	return to_root;
-}
-
 LogicalRepRelMapEntry *
 papply_routing_prepare_partition(PapplyTarget *partition, PapplyTarget *root)
 {
 	TupleDesc	root_desc = RelationGetDescr(root->rel);
+	TupleDesc	desc = RelationGetDescr(partition->rel);
 	MemoryContext old_context = MemoryContextSwitchTo(partition->context);
 	LogicalRepRelMapEntry *entry;
 
-	partition->from_root = papply_compat_map_columns(root_desc,
-													 RelationGetDescr(partition->rel));
-	partition->to_root = partition->from_root ?
-		invert_map(partition->from_root, root_desc->natts) : NULL;
+	partition->from_root = papply_compat_map_columns(root_desc, desc);
+	partition->to_root = papply_compat_map_columns(desc, root_desc);
 	MemoryContextSwitchTo(old_context);
 
 	/*

@@ -20,20 +20,14 @@
 #include "replication_role.h"
 #include "session.h"
 
-/* The version of the row in pg_subscription. */
-typedef struct RowVersion
-{
-	ItemPointerData place;		/* invalid: there is no row */
-	TransactionId xmin;
-} RowVersion;
-
 /* MySubscription, as it was read. */
 typedef struct Loaded
 {
 	uint32		invalidations;	/* counts those that may concern it, including
 								 * those of other subscriptions */
 	uint32		read_at;		/* value of the counter when it was read */
-	RowVersion	version;
+	TransactionId row_xmin;		/* of its row in pg_subscription; invalid:
+								 * there was none */
 	MemoryContext context;
 } Loaded;
 
@@ -73,18 +67,18 @@ papply_session_connect(void)
 	CacheRegisterSyscacheCallback(SUBSCRIPTIONOID, invalidate_subscription, (Datum) 0);
 }
 
-static RowVersion
-get_version(void)
+/* Return the xmin of the row of the subscription, or an invalid one if there is none. */
+static TransactionId
+get_row_xmin(void)
 {
 	HeapTuple	tuple = SearchSysCache1(SUBSCRIPTIONOID, ObjectIdGetDatum(papply_pool->subid));
-	RowVersion	version = {0};
+	TransactionId xmin;
 
 	if (!HeapTupleIsValid(tuple))
-		return version;
-	version.place = tuple->t_self;
-	version.xmin = HeapTupleHeaderGetRawXmin(tuple->t_data);
+		return InvalidTransactionId;
+	xmin = HeapTupleHeaderGetRawXmin(tuple->t_data);
 	ReleaseSysCache(tuple);
-	return version;
+	return xmin;
 }
 
 /* Options such as run_as_owner may change. */
@@ -101,7 +95,7 @@ papply_session_load_subscription(void)
 	MySubscription = NULL;
 	MemoryContextReset(loaded.context);
 	StartTransactionCommand();
-	loaded.version = get_version(); /* not newer than what is read next */
+	loaded.row_xmin = get_row_xmin();	/* not newer than what is read next */
 	MemoryContextSwitchTo(loaded.context);
 	MySubscription = GetSubscription(papply_pool->subid, true);
 	CommitTransactionCommand();
@@ -126,17 +120,12 @@ bool
 papply_session_is_current(void)
 {
 	uint32		counted = loaded.invalidations;
-	RowVersion	version;
 
 	if (!papply_role_suits_writers())
 		return false;
 	if (loaded.read_at == counted)
 		return true;
-	if (!IsTransactionState())
-		return false;
-	version = get_version();
-	if (version.xmin != loaded.version.xmin ||
-		!ItemPointerEquals(&version.place, &loaded.version.place))
+	if (!IsTransactionState() || get_row_xmin() != loaded.row_xmin)
 		return false;
 	loaded.read_at = counted;
 	return true;

@@ -60,11 +60,6 @@ add_partitions(TruncateTables *tables, Relation root)
 		if (list_member_oid(tables->relids, lfirst_oid(lc)))
 			continue;
 		rel = table_open(lfirst_oid(lc), NoLock);
-		if (RELATION_IS_OTHER_TEMP(rel))
-		{
-			table_close(rel, AccessExclusiveLock);
-			continue;
-		}
 		add_table(tables, rel);
 		tables->partitions = lappend(tables->partitions, rel);
 	}
