@@ -113,19 +113,12 @@ papply_session_locks_are_kept(void)
 
 /*** writers ***/
 
-static void
-refuse_locks(void)
+void
+papply_session_locks_refuse(void)
 {
 	ereport(ERROR,
 			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 			 errmsg("session-level advisory locks are left to the apply worker")));
-}
-
-void
-papply_session_locks_check_begin(void)
-{
-	if (papply_session_locks_are_kept())
-		refuse_locks();
 }
 
 static void
@@ -160,7 +153,7 @@ papply_session_locks_check_end(void)
 
 	foreach(lc, find_advisory_locks())
 		if (release_from_session(lfirst(lc)))
-		refuse_locks();
+		papply_session_locks_refuse();
 }
 
 void

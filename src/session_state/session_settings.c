@@ -110,8 +110,8 @@ papply_session_settings_are_kept(void)
 
 /*** writers ***/
 
-static void
-refuse_settings(void)
+void
+papply_session_settings_refuse(void)
 {
 	ereport(ERROR,
 			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
@@ -119,15 +119,8 @@ refuse_settings(void)
 }
 
 void
-papply_session_settings_check_begin(void)
-{
-	if (papply_session_settings_are_kept())
-		refuse_settings();
-}
-
-void
 papply_session_settings_check_end(void)
 {
 	if ((MyXactFlags & XACT_FLAGS_ACCESSEDTEMPNAMESPACE) != 0 || has_settings())
-		refuse_settings();
+		papply_session_settings_refuse();
 }

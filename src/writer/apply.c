@@ -78,9 +78,12 @@ papply_apply_begin_range(void)
 void
 papply_apply_begin_code(void)
 {
-	papply_session_locks_check_begin();
-	papply_session_settings_check_begin();
-	papply_session_sequences_check_begin();
+	if (papply_session_locks_are_kept())
+		papply_session_locks_refuse();
+	if (papply_session_settings_are_kept())
+		papply_session_settings_refuse();
+	if (papply_session_sequences_are_kept())
+		papply_session_sequences_refuse();
 	current.has_run_code = true;
 }
 
