@@ -59,13 +59,7 @@ static RightsInUse in_use = {.changes = 1};
 static void
 invalidate_table(Datum arg, Oid relid)
 {
-	HASH_SEQ_STATUS status;
-	Used	   *used;
-
-	hash_seq_init(&status, in_use.used);
-	while ((used = hash_seq_search(&status)) != NULL)
-		if (relid == InvalidOid || used->key.relid == relid)
-			in_use.changes++;
+	in_use.changes++;
 }
 
 static void
