@@ -34,12 +34,6 @@ typedef struct Loaded
 static Loaded loaded = {.invalidations = 1};
 
 static void
-set_setting(const char *name, const char *value)
-{
-	SetConfigOption(name, value, PGC_SUSET, PGC_S_OVERRIDE);
-}
-
-static void
 invalidate_subscription(Datum arg, int cacheid, uint32 hashvalue)
 {
 	loaded.invalidations++;
@@ -48,21 +42,21 @@ invalidate_subscription(Datum arg, int cacheid, uint32 hashvalue)
 void
 papply_session_connect(void)
 {
-	set_setting("session_replication_role", "replica");
+	SetConfigOption("session_replication_role", "replica", PGC_SUSET, PGC_S_OVERRIDE);
 	BackgroundWorkerInitializeConnectionByOid(papply_pool->dbid, papply_pool->userid, 0);
-	set_setting("search_path", "");
+	SetConfigOption("search_path", "", PGC_SUSET, PGC_S_OVERRIDE);
 
 	papply_activity_show_name();
 
 	/* the receiver flushes, once for many commits */
-	set_setting("synchronous_commit", "off");
+	SetConfigOption("synchronous_commit", "off", PGC_SUSET, PGC_S_OVERRIDE);
 
 	/*
 	 * A transaction that is applied early is open as long as on the
 	 * publisher.  The setting exists from 17 on.
 	 */
 	if (GetConfigOption("transaction_timeout", true, false) != NULL)
-		set_setting("transaction_timeout", "0");
+		SetConfigOption("transaction_timeout", "0", PGC_SUSET, PGC_S_OVERRIDE);
 
 	CacheRegisterSyscacheCallback(SUBSCRIPTIONOID, invalidate_subscription, (Datum) 0);
 }
