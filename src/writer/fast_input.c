@@ -139,17 +139,15 @@ take_time(const char **rest, int64 *time_us)
 static bool
 take_zone(const char **rest, int64 *offset_us)
 {
-	bool		is_negative = take_char(rest, '-');
+	int			sign = take_char(rest, '-') ? -1 : 1;
 	int			hours;
 	int			minutes = 0;
 
-	if ((!is_negative && !take_char(rest, '+')) ||
+	if ((sign > 0 && !take_char(rest, '+')) ||
 		!take_number(rest, 2, 0, MAX_ZONE_HOURS, &hours) ||
 		(take_char(rest, ':') && !take_number(rest, 2, 0, 59, &minutes)))
 		return false;
-	*offset_us = (hours * 60 + minutes) * 60 * USECS_PER_SEC;
-	if (is_negative)
-		*offset_us = -*offset_us;
+	*offset_us = sign * (hours * 60 + minutes) * 60 * USECS_PER_SEC;
 	return true;
 }
 

@@ -58,6 +58,8 @@ papply_session_connect(void)
 	if (GetConfigOption("transaction_timeout", true, false) != NULL)
 		SetConfigOption("transaction_timeout", "0", PGC_SUSET, PGC_S_OVERRIDE);
 
+	loaded.context = AllocSetContextCreate(TopMemoryContext, "parallel_apply subscription",
+										   ALLOCSET_SMALL_SIZES);
 	CacheRegisterSyscacheCallback(SUBSCRIPTIONOID, invalidate_subscription, (Datum) 0);
 }
 
@@ -83,9 +85,6 @@ papply_session_load_subscription(void)
 
 	if (loaded.read_at == counted)
 		return MySubscription != NULL;
-	if (loaded.context == NULL)
-		loaded.context = AllocSetContextCreate(TopMemoryContext, "parallel_apply subscription",
-											   ALLOCSET_SMALL_SIZES);
 	MySubscription = NULL;
 	MemoryContextReset(loaded.context);
 	StartTransactionCommand();
