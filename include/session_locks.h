@@ -16,10 +16,10 @@ extern void papply_session_locks_note(void);
 extern bool papply_session_locks_are_kept(void);
 
 /*
- * Writer, before user code runs: throw an error if the receiver's session
- * keeps such locks.
+ * Writer: throw the error that leaves a transaction to the receiver.  Call it
+ * before user code runs if the receiver's session keeps such locks.
  */
-extern void papply_session_locks_check_begin(void);
+extern void papply_session_locks_refuse(void);
 
 /*
  * Writer, before the commit: throw an error if user code has taken such locks

@@ -19,9 +19,10 @@ extern bool papply_session_sequences_are_kept(void);
 extern void papply_session_sequences_forget(void);
 
 /*
- * Writer, before user code runs: throw an error if it is left to the receiver.
+ * Writer: throw the error that leaves a transaction to the receiver.  Call it
+ * before user code runs if the receiver's session alone may run it.
  */
-extern void papply_session_sequences_check_begin(void);
+extern void papply_session_sequences_refuse(void);
 
 /*
  * Writer, before the commit: throw an error if user code has used a sequence

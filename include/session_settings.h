@@ -16,10 +16,10 @@ extern void papply_session_settings_note(void);
 extern bool papply_session_settings_are_kept(void);
 
 /*
- * Writer, before user code runs: throw an error if the receiver's session has
- * such settings or tables.
+ * Writer: throw the error that leaves a transaction to the receiver.  Call it
+ * before user code runs if the receiver's session has such settings or tables.
  */
-extern void papply_session_settings_check_begin(void);
+extern void papply_session_settings_refuse(void);
 
 /*
  * Writer, before the commit: throw an error if user code has made such a

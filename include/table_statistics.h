@@ -72,16 +72,12 @@ extern bool papply_table_statistics_describe(Oid subid, Oid relid,
 											 const PapplyTableDescription *description);
 
 /*
- * Add to the counters of a table, if it has a place.  *hint must be zero at
- * first.  It makes the next call fast if that is for the same table.
+ * Add to the counters of a table, and store its last conflict if there was one,
+ * if the table has a place.  *hint must be zero at first.  It makes the next
+ * call fast if that is for the same table.
  */
 extern void papply_table_statistics_add(Oid subid, Oid relid, const uint64 *counts,
-										PapplyTableHint *hint);
-
-/* Store the last conflict of a table, if it has a place; *hint as above. */
-extern void papply_table_statistics_note_conflict(Oid subid, Oid relid,
-												  const PapplyConflict *conflict,
-												  PapplyTableHint *hint);
+										const PapplyConflict *conflict, PapplyTableHint *hint);
 
 /* The conflicts of a table. */
 typedef struct PapplyTableConflicts

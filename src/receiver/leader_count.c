@@ -253,10 +253,8 @@ violation_type(const ErrorData *error, const PapplyRemoteRelation *rel)
 static void
 add_to_statistics(Oid relid, Count *count)
 {
-	papply_table_statistics_add(MySubscription->oid, relid, count->counts, &count->hint);
-	if (count->last_conflict.at != 0)
-		papply_table_statistics_note_conflict(MySubscription->oid, relid,
-											  &count->last_conflict, &count->hint);
+	papply_table_statistics_add(MySubscription->oid, relid, count->counts,
+								&count->last_conflict, &count->hint);
 }
 
 void

@@ -34,14 +34,11 @@
 static void
 set_role(int role)
 {
-	const char *name = "origin";
+	/* in the order of the SESSION_REPLICATION_ROLE_ constants */
+	static const char *const names[] = {"origin", "replica", "local"};
 
-	if (role == SESSION_REPLICATION_ROLE_REPLICA)
-		name = "replica";
-	else if (role == SESSION_REPLICATION_ROLE_LOCAL)
-		name = "local";
 	if (SessionReplicationRole != role)
-		SetConfigOption("session_replication_role", name, PGC_SUSET, PGC_S_SESSION);
+		SetConfigOption("session_replication_role", names[role], PGC_SUSET, PGC_S_SESSION);
 }
 
 bool

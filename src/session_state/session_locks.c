@@ -38,30 +38,12 @@
 #include "pool.h"
 #include "session_locks.h"
 
-/* A lock that this process holds, in one mode. */
-typedef struct HeldLock
-{
-	LOCKTAG		tag;
-	LOCKMODE	mode;
-} HeldLock;
-
-/* This process. */
-typedef struct Process
-{
-	bool		has_reported;	/* the receiver, that it keeps a lock */
-
-	/* a writer's hook */
-	bool		has_hook;
-	bool		hides_warnings;
-	emit_log_hook_type previous_emit_log;
-} Process;
-
-static Process process;
+static bool has_reported = false;	/* the receiver, that it keeps a lock */
 
 /*
  * Return the advisory locks of this process, both of its session and its
- * transaction, as a list of HeldLock.  No other process adds or removes one,
- * so an empty partition need not be locked.
+ * transaction, as a list of LOCKTAG.  No other process adds or removes one, so
+ * an empty partition need not be locked.
  */
 static List *
 find_advisory_locks(void)
@@ -77,21 +59,13 @@ find_advisory_locks(void)
 		LWLockAcquire(LockHashPartitionLockByIndex(i), LW_SHARED);
 		while ((held = papply_compat_next_proclock(MyProc, i, held)) != NULL)
 		{
-			LOCK	   *lock = held->tag.myLock;
+			LOCKTAG    *tag;
 
-			if (lock->tag.locktag_lockmethodid != USER_LOCKMETHOD)
+			if (held->tag.myLock->tag.locktag_lockmethodid != USER_LOCKMETHOD)
 				continue;
-			for (LOCKMODE mode = 1; mode < MAX_LOCKMODES; mode++)
-			{
-				HeldLock   *item;
-
-				if (!(held->holdMask & LOCKBIT_ON(mode)))
-					continue;
-				item = palloc(sizeof(HeldLock));
-				item->tag = lock->tag;
-				item->mode = mode;
-				found = lappend(found, item);
-			}
+			tag = palloc(sizeof(LOCKTAG));
+			*tag = held->tag.myLock->tag;
+			found = lappend(found, tag);
 		}
 		LWLockRelease(LockHashPartitionLockByIndex(i));
 	}
@@ -120,9 +94,9 @@ papply_session_locks_note(void)
 		return;
 	has_locks = session_has_locks();
 	pg_atomic_write_u32(&papply_pool->has_session_locks, has_locks);
-	if (!has_locks || process.has_reported)
+	if (!has_locks || has_reported)
 		return;
-	process.has_reported = true;
+	has_reported = true;
 	ereport(LOG,
 			(errmsg("apply worker of subscription \"%s\" keeps an advisory lock",
 					MySubscription->name),
@@ -139,62 +113,47 @@ papply_session_locks_are_kept(void)
 
 /*** writers ***/
 
-static void
-refuse_locks(void)
+void
+papply_session_locks_refuse(void)
 {
 	ereport(ERROR,
 			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 			 errmsg("session-level advisory locks are left to the apply worker")));
 }
 
-void
-papply_session_locks_check_begin(void)
-{
-	if (papply_session_locks_are_kept())
-		refuse_locks();
-}
-
 static void
 hide_warning(ErrorData *error)
 {
-	if (process.hides_warnings && error->elevel == WARNING)
-		error->output_to_server = false;
-	if (process.previous_emit_log)
-		process.previous_emit_log(error);
+	error->output_to_server = false;
 }
 
 /*
- * Release a lock if the session holds it, and return whether it did.  There is
- * no other way to find out.  If the lock belongs to the transaction, the
- * server issues a WARNING, which is hidden.
+ * Release a lock if the session holds it, in either mode of advisory locks, and
+ * return whether it did.  There is no other way to find out.  If the lock
+ * belongs to the transaction, or is held in the other mode, the server issues a
+ * WARNING, which is hidden.  LockRelease() throws no error here, so the hook is
+ * always restored.
  */
 static bool
-release_from_session(const HeldLock *held)
+release_from_session(const LOCKTAG *tag)
 {
+	emit_log_hook_type previous_hook = emit_log_hook;
 	bool		is_released;
 
-	process.hides_warnings = true;
-	is_released = LockRelease(&held->tag, held->mode, true);
-	process.hides_warnings = false;
+	emit_log_hook = hide_warning;
+	is_released = LockRelease(tag, ExclusiveLock, true) || LockRelease(tag, ShareLock, true);
+	emit_log_hook = previous_hook;
 	return is_released;
 }
 
 void
 papply_session_locks_check_end(void)
 {
-	List	   *found = find_advisory_locks();
 	ListCell   *lc;
 
-	if (!process.has_hook)
-	{
-		process.previous_emit_log = emit_log_hook;
-		emit_log_hook = hide_warning;
-		process.has_hook = true;
-	}
-	foreach(lc, found)
+	foreach(lc, find_advisory_locks())
 		if (release_from_session(lfirst(lc)))
-		refuse_locks();
-	list_free_deep(found);
+		papply_session_locks_refuse();
 }
 
 void

@@ -126,8 +126,8 @@ papply_session_sequences_forget(void)
 
 /*** writers ***/
 
-static void
-refuse_sequences(void)
+void
+papply_session_sequences_refuse(void)
 {
 	ereport(ERROR,
 			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
@@ -144,14 +144,7 @@ leave_to_receiver(Oid sequence)
 						MySubscription->name, get_rel_name(sequence)),
 				 errdetail("Transactions that run triggers are applied by PostgreSQL's own apply until its apply worker starts again."),
 				 errhint("Execute ALTER SEQUENCE with CACHE 1, and disable and enable the subscription.")));
-	refuse_sequences();
-}
-
-void
-papply_session_sequences_check_begin(void)
-{
-	if (papply_session_sequences_are_kept())
-		refuse_sequences();
+	papply_session_sequences_refuse();
 }
 
 void

@@ -51,17 +51,9 @@ static bool has_reported = false;	/* the receiver, that it keeps a setting */
 static bool
 is_left(const struct config_generic *setting)
 {
-	if (setting->stack == NULL)
+	if (setting->stack == NULL || setting->stack->state == GUC_SET)
 		return setting->source == PGC_S_SESSION;
-	switch (setting->stack->state)
-	{
-		case GUC_SET:
-			return setting->source == PGC_S_SESSION;
-		case GUC_SET_LOCAL:
-			return true;
-		default:
-			return setting->stack->source == PGC_S_SESSION;
-	}
+	return setting->stack->state == GUC_SET_LOCAL || setting->stack->source == PGC_S_SESSION;
 }
 
 static bool
@@ -118,8 +110,8 @@ papply_session_settings_are_kept(void)
 
 /*** writers ***/
 
-static void
-refuse_settings(void)
+void
+papply_session_settings_refuse(void)
 {
 	ereport(ERROR,
 			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
@@ -127,15 +119,8 @@ refuse_settings(void)
 }
 
 void
-papply_session_settings_check_begin(void)
-{
-	if (papply_session_settings_are_kept())
-		refuse_settings();
-}
-
-void
 papply_session_settings_check_end(void)
 {
 	if ((MyXactFlags & XACT_FLAGS_ACCESSEDTEMPNAMESPACE) != 0 || has_settings())
-		refuse_settings();
+		papply_session_settings_refuse();
 }

@@ -279,22 +279,14 @@ find_by_hint(Oid subid, Oid relid, PapplyTableHint *hint)
 
 void
 papply_table_statistics_add(Oid subid, Oid relid, const uint64 *counts,
-							PapplyTableHint *hint)
+							const PapplyConflict *conflict, PapplyTableHint *hint)
 {
 	TablePlace *place = find_by_hint(subid, relid, hint);
 
 	for (int i = 0; place != NULL && i < PAPPLY_TABLE_COUNTERS; i++)
 		if (counts[i] != 0)
 			pg_atomic_fetch_add_u64(&place->counters[i], counts[i]);
-}
-
-void
-papply_table_statistics_note_conflict(Oid subid, Oid relid, const PapplyConflict *conflict,
-									  PapplyTableHint *hint)
-{
-	TablePlace *place = find_by_hint(subid, relid, hint);
-
-	if (place == NULL)
+	if (place == NULL || conflict->at == 0)
 		return;
 	LWLockAcquire(&statistics->lock, LW_EXCLUSIVE);
 	place->last_conflict = *conflict;

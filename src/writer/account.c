@@ -8,8 +8,7 @@
  * (parallel_apply.writers), and those of the subscription, which survive the
  * writer (statistics.c).  Changes are kept apart until their transaction is
  * committed, so work that was rolled back is not counted.  count.c and
- * key_wait.c keep the counts by table and by key; this file makes them add
- * these at the end of a transaction.
+ * key_wait.c keep the counts by table and by key.
  *
  * If slow transactions are logged, time and waits are measured from the first
  * attempt on, whichever attempt was committed.
@@ -18,8 +17,6 @@
 #include "parallel_apply.h"
 
 #include "account.h"
-#include "count.h"
-#include "key_wait.h"
 #include "queue.h"
 #include "slow_log.h"
 
@@ -131,8 +128,6 @@ papply_account_commit(void)
 	papply_statistics_count(PAPPLY_COUNT_EXCLUSIVE_TRUNCATE, account->exclusive_truncates);
 	papply_statistics_count(PAPPLY_COUNT_RETRIES, attempts.retries);
 	attempts.retries = 0;
-	papply_count_end_transaction(true);
-	papply_key_wait_end_transaction();
 	if (papply_slow_log_is_on())
 		log_if_slow();
 	attempts.began_at = 0;
@@ -155,8 +150,6 @@ papply_account_retry(void)
 void
 papply_account_error(bool is_for_older)
 {
-	papply_count_end_transaction(false);
-	papply_key_wait_end_transaction();
 	if (is_for_older)
 	{
 		my_counters()->commit_order_aborts++;

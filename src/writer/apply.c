@@ -78,9 +78,12 @@ papply_apply_begin_range(void)
 void
 papply_apply_begin_code(void)
 {
-	papply_session_locks_check_begin();
-	papply_session_settings_check_begin();
-	papply_session_sequences_check_begin();
+	if (papply_session_locks_are_kept())
+		papply_session_locks_refuse();
+	if (papply_session_settings_are_kept())
+		papply_session_settings_refuse();
+	if (papply_session_sequences_are_kept())
+		papply_session_sequences_refuse();
 	current.has_run_code = true;
 }
 
@@ -145,7 +148,7 @@ papply_apply_input(PapplyTarget *target, Form_pg_attribute att, const PapplyColu
 	if (column->kind == LOGICALREP_COLUMN_BINARY)
 		return receive_binary(target, att, column);
 	if (input->fast_input != NULL &&
-		input->fast_input(column->data, column->length, &value))
+		input->fast_input(column->data, &value))
 	{
 		Assert(is_right_input(target, att, column, value));
 		return value;

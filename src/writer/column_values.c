@@ -19,14 +19,6 @@
 
 #include "column_values.h"
 
-/* Does the input function return the text unchanged, if it does not fail? */
-static bool
-is_text_input(Oid function)
-{
-	return function == F_TEXTIN || function == F_VARCHARIN || function == F_BPCHARIN ||
-		function == F_JSON_IN;
-}
-
 void
 papply_values_prepare_inputs(PapplyTarget *target, const AttrMap *attnums)
 {
@@ -45,7 +37,10 @@ papply_values_prepare_inputs(PapplyTarget *target, const AttrMap *attnums)
 		getTypeInputInfo(att->atttypid, &function, &input->text_param);
 		fmgr_info_cxt(function, &input->text_function, target->context);
 		input->fast_input = papply_fast_input_of(function, att->atttypmod);
-		input->is_text = is_text_input(function);
+
+		/* these return the text unchanged, if they do not fail */
+		input->is_text = function == F_TEXTIN || function == F_VARCHARIN ||
+			function == F_BPCHARIN || function == F_JSON_IN;
 	}
 }
 

@@ -37,6 +37,7 @@
 #include "access/heaptoast.h"
 #include "access/htup_details.h"
 #include "access/table.h"
+#include "lib/ilist.h"
 #include "utils/memutils.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
@@ -49,7 +50,7 @@
 
 typedef struct Note
 {
-	struct Note *next;
+	dlist_node	node;
 	Oid			relid;
 	PapplyRowWriter writer;
 	char		message_type;
@@ -68,8 +69,7 @@ typedef struct Note
 typedef struct Notes
 {
 	MemoryContext context;
-	Note	   *first;
-	Note	   *last;
+	dlist_head	list;			/* of Note */
 } Notes;
 
 static Notes notes;
@@ -92,23 +92,6 @@ copy_row(TupleTableSlot *slot)
 		row = toast_flatten_tuple(row, slot->tts_tupleDescriptor);
 	MemoryContextSwitchTo(old_context);
 	return row;
-}
-
-static Note *
-append_note(void)
-{
-	Note	   *note;
-
-	if (notes.context == NULL)
-		notes.context = AllocSetContextCreate(TopMemoryContext, "parallel_apply conflicts",
-											  ALLOCSET_DEFAULT_SIZES);
-	note = MemoryContextAllocZero(notes.context, sizeof(Note));
-	if (notes.first == NULL)
-		notes.first = note;
-	else
-		notes.last->next = note;
-	notes.last = note;
-	return note;
 }
 
 const char *
@@ -140,8 +123,13 @@ papply_conflict_note(PapplyTarget *target, PapplyTarget *table,
 					 const char *key)
 {
 	PapplyWriterSlot *slot = &papply_pool->writers[papply_pool_waiter];
-	Note	   *note = append_note();
+	Note	   *note;
 
+	if (notes.context == NULL)
+		notes.context = AllocSetContextCreate(TopMemoryContext, "parallel_apply conflicts",
+											  ALLOCSET_DEFAULT_SIZES);
+	note = MemoryContextAllocZero(notes.context, sizeof(Note));
+	dlist_push_tail(&notes.list, &note->node);
 	note->relid = RelationGetRelid(table->rel);
 	note->writer = *writer;
 	note->message_type = message_type;
@@ -157,13 +145,14 @@ papply_conflict_note(PapplyTarget *target, PapplyTarget *table,
 void
 papply_conflict_note_new_row(PapplyTarget *table)
 {
-	notes.last->remote = copy_row(table->remote_slot);
+	dlist_tail_element(Note, node, &notes.list)->remote = copy_row(table->remote_slot);
 }
 
 bool
 papply_conflict_must_report(void)
 {
-	return notes.first != NULL && MemoryContextMemAllocated(notes.context, false) > NOTES_BYTES;
+	return !dlist_is_empty(&notes.list) &&
+		MemoryContextMemAllocated(notes.context, false) > NOTES_BYTES;
 }
 
 static void
@@ -176,21 +165,12 @@ describe_note(void *arg)
 }
 
 static TupleTableSlot *
-make_slot(Relation rel, HeapTuple row)
+make_slot(EState *estate, Relation rel, HeapTuple row)
 {
-	TupleTableSlot *slot;
-
 	if (row == NULL)
 		return NULL;
-	slot = MakeSingleTupleTableSlot(RelationGetDescr(rel), &TTSOpsHeapTuple);
-	return ExecStoreHeapTuple(row, slot, false);
-}
-
-static void
-drop_slot(TupleTableSlot *slot)
-{
-	if (slot != NULL)
-		ExecDropSingleTupleTableSlot(slot);
+	return ExecStoreHeapTuple(row, ExecInitExtraTupleSlot(estate, RelationGetDescr(rel),
+														  &TTSOpsHeapTuple), false);
 }
 
 /*
@@ -203,9 +183,9 @@ report_by_server(Note *note)
 	Relation	rel = table_open(note->relid, NoLock);
 	EState	   *estate = CreateExecutorState();
 	ResultRelInfo *result_rel = makeNode(ResultRelInfo);
-	TupleTableSlot *searched = make_slot(rel, note->searched);
-	TupleTableSlot *local = make_slot(rel, note->local);
-	TupleTableSlot *remote = make_slot(rel, note->remote);
+	TupleTableSlot *searched = make_slot(estate, rel, note->searched);
+	TupleTableSlot *local = make_slot(estate, rel, note->local);
+	TupleTableSlot *remote = make_slot(estate, rel, note->remote);
 	PapplyUserContext user_context;
 
 	InitResultRelInfo(result_rel, rel, 0, NULL, 0);
@@ -213,22 +193,9 @@ report_by_server(Note *note)
 	papply_compat_report_conflict(estate, result_rel, note->message_type,
 								  searched, local, remote, &note->writer);
 	papply_compat_end_as_table_owner(&user_context);
-	drop_slot(remote);
-	drop_slot(local);
-	drop_slot(searched);
+	ExecResetTupleTable(estate->es_tupleTable, true);
 	FreeExecutorState(estate);
 	table_close(rel, NoLock);
-}
-
-static void
-report_note(Note *note)
-{
-	if (PAPPLY_REPORTS_CONFLICTS)
-		report_by_server(note);
-	else
-		papply_conflict_type_log(note->relid,
-								 papply_conflict_type_of(note->message_type, note->is_found),
-								 &note->writer, note->key);
 }
 
 void
@@ -236,15 +203,23 @@ papply_conflict_report_all(void)
 {
 	ErrorContextCallback *old_stack = error_context_stack;
 	ErrorContextCallback error_context = {NULL, describe_note, NULL};
+	dlist_iter	iter;
 
-	if (notes.first == NULL)
+	if (dlist_is_empty(&notes.list))
 		return;
 	PushActiveSnapshot(GetTransactionSnapshot());
 	error_context_stack = &error_context;
-	for (Note *note = notes.first; note != NULL; note = note->next)
+	dlist_foreach(iter, &notes.list)
 	{
+		Note	   *note = dlist_container(Note, node, iter.cur);
+
 		error_context.arg = note;
-		report_note(note);
+		if (PAPPLY_REPORTS_CONFLICTS)
+			report_by_server(note);
+		else
+			papply_conflict_type_log(note->relid,
+									 papply_conflict_type_of(note->message_type, note->is_found),
+									 &note->writer, note->key);
 	}
 	error_context_stack = old_stack;
 	PopActiveSnapshot();
@@ -254,8 +229,8 @@ papply_conflict_report_all(void)
 void
 papply_conflict_forget_all(void)
 {
-	if (notes.first == NULL)
+	if (dlist_is_empty(&notes.list))
 		return;
-	notes.first = notes.last = NULL;
+	dlist_init(&notes.list);
 	MemoryContextReset(notes.context);
 }

@@ -64,16 +64,6 @@ forget_changes(PapplyTarget *target)
 	target->last_conflict.at = 0;
 }
 
-static void
-add_last_conflict(PapplyTarget *target)
-{
-	if (likely(target->last_conflict.at == 0))
-		return;
-	papply_table_statistics_note_conflict(papply_pool->subid, target->local_relid,
-										  &target->last_conflict, &target->hint);
-	target->last_conflict.at = 0;
-}
-
 void
 papply_count_end_transaction(bool is_committed)
 {
@@ -82,9 +72,9 @@ papply_count_end_transaction(bool is_committed)
 		if (!is_committed)
 			forget_changes(target);
 		papply_table_statistics_add(papply_pool->subid, target->local_relid, target->counts,
-									&target->hint);
-		add_last_conflict(target);
+									&target->last_conflict, &target->hint);
 		memset(target->counts, 0, sizeof(target->counts));
+		target->last_conflict.at = 0;
 		target->is_counted = false;
 	}
 	counted_targets = NULL;

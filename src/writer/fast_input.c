@@ -10,7 +10,8 @@
  * of the publisher, with the settings that a subscription requests (ISO
  * dates), so nearly all of it has one format.  This file reads that format.
  * Text that differs from it in any character, including invalid text, is left
- * to the input function.
+ * to the input function.  The functions that read a part of a text move *rest
+ * behind it.
  *
  * Without it writers execute 29 % more instructions for a TPC-B transaction,
  * whose history has a timestamp, and 29 % more for inserted rows of a
@@ -20,6 +21,7 @@
  */
 #include "parallel_apply.h"
 
+#include <ctype.h>
 #include <float.h>
 
 #include "utils/date.h"
@@ -38,40 +40,27 @@
 /* The limit of DecodeTimezone(). */
 #define MAX_ZONE_HOURS 15
 
-/* The unread part of a text. */
-typedef struct Text
-{
-	const char *position;
-	const char *end;
-} Text;
-
-static bool
-is_digit(char c)
-{
-	return c >= '0' && c <= '9';
-}
-
 /* [-]digits[.digits] */
 static bool
-read_float8(const char *data, int length, Datum *value)
+read_float8(const char *input, Datum *value)
 {
 	static const double powers_of_ten[EXACT_DIGITS + 1] = {
 		1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15
 	};
-	bool		is_negative = length > 0 && data[0] == '-';
+	bool		is_negative = input[0] == '-';
 	int64		number = 0;
 	int			digits = 0;
 	int			before_point = -1;
 	double		result;
 
-	for (int i = is_negative ? 1 : 0; i < length; i++)
+	for (const char *at = input + is_negative; *at != '\0'; at++)
 	{
-		if (is_digit(data[i]) && digits < EXACT_DIGITS)
+		if (isdigit((unsigned char) *at) && digits < EXACT_DIGITS)
 		{
-			number = number * 10 + (data[i] - '0');
+			number = number * 10 + (*at - '0');
 			digits++;
 		}
-		else if (data[i] == '.' && before_point < 0)
+		else if (*at == '.' && before_point < 0)
 			before_point = digits;
 		else
 			return false;
@@ -84,33 +73,31 @@ read_float8(const char *data, int length, Datum *value)
 }
 
 static bool
-take_char(Text *rest, char c)
+take_char(const char **rest, char c)
 {
-	if (rest->position == rest->end || *rest->position != c)
+	if (**rest != c)
 		return false;
-	rest->position++;
+	(*rest)++;
 	return true;
 }
 
 /* Read a number of this many digits that is between min and max. */
 static bool
-take_number(Text *rest, int digits, int min, int max, int *number)
+take_number(const char **rest, int digits, int min, int max, int *number)
 {
-	if (rest->end - rest->position < digits)
-		return false;
 	*number = 0;
 	for (; digits > 0; digits--)
 	{
-		if (!is_digit(*rest->position))
+		if (!isdigit((unsigned char) **rest))
 			return false;
-		*number = *number * 10 + (*rest->position++ - '0');
+		*number = *number * 10 + (*(*rest)++ - '0');
 	}
 	return *number >= min && *number <= max;
 }
 
 /* Read YYYY-MM-DD.  *day_number is relative to PostgreSQL's epoch. */
 static bool
-take_date(Text *rest, int *day_number)
+take_date(const char **rest, int *day_number)
 {
 	int			year;
 	int			month;
@@ -126,7 +113,7 @@ take_date(Text *rest, int *day_number)
 
 /* Read HH:MM:SS[.ffffff], with up to six digits after the point. */
 static bool
-take_time(Text *rest, int64 *time_us)
+take_time(const char **rest, int64 *time_us)
 {
 	int			hours;
 	int			minutes;
@@ -140,34 +127,32 @@ take_time(Text *rest, int64 *time_us)
 	*time_us = ((hours * 60 + minutes) * 60 + seconds) * USECS_PER_SEC;
 	if (!take_char(rest, '.'))
 		return true;
-	while (rest->position < rest->end && is_digit(*rest->position) && unit_us > 1)
+	while (isdigit((unsigned char) **rest) && unit_us > 1)
 	{
 		unit_us /= 10;
-		*time_us += (*rest->position++ - '0') * unit_us;
+		*time_us += (*(*rest)++ - '0') * unit_us;
 	}
 	return unit_us < USECS_PER_SEC;
 }
 
 /* Read +HH[:MM] or -HH[:MM].  *offset_us is positive east of UTC. */
 static bool
-take_zone(Text *rest, int64 *offset_us)
+take_zone(const char **rest, int64 *offset_us)
 {
-	bool		is_negative = take_char(rest, '-');
+	int			sign = take_char(rest, '-') ? -1 : 1;
 	int			hours;
 	int			minutes = 0;
 
-	if ((!is_negative && !take_char(rest, '+')) ||
+	if ((sign > 0 && !take_char(rest, '+')) ||
 		!take_number(rest, 2, 0, MAX_ZONE_HOURS, &hours) ||
 		(take_char(rest, ':') && !take_number(rest, 2, 0, 59, &minutes)))
 		return false;
-	*offset_us = (hours * 60 + minutes) * 60 * USECS_PER_SEC;
-	if (is_negative)
-		*offset_us = -*offset_us;
+	*offset_us = sign * (hours * 60 + minutes) * 60 * USECS_PER_SEC;
 	return true;
 }
 
 static bool
-take_timestamp(Text *rest, Timestamp *timestamp)
+take_timestamp(const char **rest, Timestamp *timestamp)
 {
 	int			day_number;
 	int64		time_us;
@@ -179,38 +164,34 @@ take_timestamp(Text *rest, Timestamp *timestamp)
 }
 
 static bool
-read_date(const char *data, int length, Datum *value)
+read_date(const char *input, Datum *value)
 {
-	Text		rest = {data, data + length};
 	int			day_number;
 
-	if (!take_date(&rest, &day_number) || rest.position != rest.end)
+	if (!take_date(&input, &day_number) || *input != '\0')
 		return false;
 	*value = DateADTGetDatum(day_number);
 	return true;
 }
 
 static bool
-read_timestamp(const char *data, int length, Datum *value)
+read_timestamp(const char *input, Datum *value)
 {
-	Text		rest = {data, data + length};
 	Timestamp	timestamp;
 
-	if (!take_timestamp(&rest, &timestamp) || rest.position != rest.end)
+	if (!take_timestamp(&input, &timestamp) || *input != '\0')
 		return false;
 	*value = TimestampGetDatum(timestamp);
 	return true;
 }
 
 static bool
-read_timestamptz(const char *data, int length, Datum *value)
+read_timestamptz(const char *input, Datum *value)
 {
-	Text		rest = {data, data + length};
 	Timestamp	timestamp;
 	int64		offset_us;
 
-	if (!take_timestamp(&rest, &timestamp) || !take_zone(&rest, &offset_us) ||
-		rest.position != rest.end)
+	if (!take_timestamp(&input, &timestamp) || !take_zone(&input, &offset_us) || *input != '\0')
 		return false;
 	*value = TimestampTzGetDatum(timestamp - offset_us);
 	return true;

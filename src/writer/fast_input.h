@@ -7,10 +7,11 @@
 #define PAPPLY_FAST_INPUT_H
 
 /*
- * Convert text to a value.  Returns false if the input function must be
- * called; otherwise *value is what that function would return.
+ * Convert a text, which ends with a zero byte, to a value.  Returns false if the
+ * input function must be called; otherwise *value is what that function would
+ * return.
  */
-typedef bool (*PapplyFastInput) (const char *data, int length, Datum *value);
+typedef bool (*PapplyFastInput) (const char *input, Datum *value);
 
 /*
  * Return the replacement for this input function with this type modifier, or

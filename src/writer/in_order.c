@@ -40,77 +40,41 @@
 #define FORGET_MS 60000
 
 /*
- * A writer remembers this many relations.  A new one replaces the one with the
- * fewest changes left.
+ * A writer has this many places for relations.  Of those with the same place,
+ * it remembers the last one that was violated.
  */
-#define MAX_RELATIONS 8
+#define PLACES 64
 
 typedef struct OrderedRelation
 {
-	LogicalRepRelId remote_relid;	/* 0: none */
+	LogicalRepRelId remote_relid;
 	int			length;			/* changes that wait after a violation */
 	int			left;			/* of these, not seen yet */
 	int64		ended_at;		/* when left became 0 */
 } OrderedRelation;
 
-typedef struct Ordered
-{
-	OrderedRelation relations[MAX_RELATIONS];
-	int64		all_left;		/* the sum of all left, so that the usual case
-								 * is one comparison */
-} Ordered;
-
-static Ordered ordered;
-
-static OrderedRelation *
-find_relation(LogicalRepRelId remote_relid)
-{
-	for (int i = 0; i < MAX_RELATIONS; i++)
-		if (ordered.relations[i].remote_relid == remote_relid)
-			return &ordered.relations[i];
-	return NULL;
-}
-
-static OrderedRelation *
-replace_relation(LogicalRepRelId remote_relid)
-{
-	OrderedRelation *fewest = &ordered.relations[0];
-
-	for (int i = 1; i < MAX_RELATIONS; i++)
-		if (ordered.relations[i].left < fewest->left)
-			fewest = &ordered.relations[i];
-	ordered.all_left -= fewest->left;
-	fewest->remote_relid = remote_relid;
-	fewest->length = 0;
-	fewest->left = 0;
-	return fewest;
-}
+static OrderedRelation places[PLACES];
 
 void
 papply_in_order_note_violation(LogicalRepRelId remote_relid)
 {
-	OrderedRelation *rel = find_relation(remote_relid);
+	OrderedRelation *rel = &places[remote_relid % PLACES];
 
-	if (rel == NULL)
-		rel = replace_relation(remote_relid);
-	if (rel->left == 0 && papply_clock_has_passed(rel->ended_at, papply_clock_now(), FORGET_MS))
+	if (rel->remote_relid != remote_relid ||
+		(rel->left == 0 && papply_clock_has_passed(rel->ended_at, papply_clock_now(), FORGET_MS)))
 		rel->length = 0;
+	rel->remote_relid = remote_relid;
 	rel->length = Min(MAX_CHANGES, Max(MIN_CHANGES, 2 * rel->length));
-	ordered.all_left += rel->length - rel->left;
 	rel->left = rel->length;
 }
 
 bool
 papply_in_order_must_wait(LogicalRepRelId remote_relid)
 {
-	OrderedRelation *rel;
+	OrderedRelation *rel = &places[remote_relid % PLACES];
 
-	if (ordered.all_left == 0)
+	if (rel->left == 0 || rel->remote_relid != remote_relid)
 		return false;
-	rel = find_relation(remote_relid);
-	if (rel == NULL || rel->left == 0)
-		return false;
-	ordered.all_left--;
 	if (--rel->left == 0)
 		rel->ended_at = papply_clock_now();
 	return true;

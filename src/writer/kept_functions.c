@@ -34,48 +34,32 @@
 #include "called_functions.h"
 #include "kept_functions.h"
 
-typedef struct Collection
-{
-	PapplyKeptFunctions functions;
-	MemoryContext context;
-} Collection;
-
-static void
-look_at_function(PapplyKeptFunctions *functions, Oid function)
-{
-	HeapTuple	tuple = SearchSysCache1(PROCOID, ObjectIdGetDatum(function));
-	Oid			language;
-
-	if (!HeapTupleIsValid(tuple))
-		return;
-	language = ((Form_pg_proc) GETSTRUCT(tuple))->prolang;
-	functions->has_any |= function >= FirstNormalObjectId &&
-		language != INTERNALlanguageId && language != ClanguageId;
-	functions->is_restricted |= !heap_attisnull(tuple, Anum_pg_proc_proacl, NULL);
-	ReleaseSysCache(tuple);
-}
-
 /*
  * Callback of papply_functions_find().  Returns false to continue the search.
  */
 static bool
 add_function(Oid function, void *context)
 {
-	Collection *collection = context;
-	MemoryContext old_context = MemoryContextSwitchTo(collection->context);
+	PapplyKeptFunctions *functions = context;
 	uint32		hash = GetSysCacheHashValue1(PROCOID, ObjectIdGetDatum(function));
+	HeapTuple	tuple = SearchSysCache1(PROCOID, ObjectIdGetDatum(function));
+	Oid			language;
 
-	look_at_function(&collection->functions, function);
-	collection->functions.hashes =
-		list_append_unique_int(collection->functions.hashes, (int) hash);
-	MemoryContextSwitchTo(old_context);
+	functions->hashes = list_append_unique_int(functions->hashes, (int) hash);
+	if (!HeapTupleIsValid(tuple))
+		return false;
+	language = ((Form_pg_proc) GETSTRUCT(tuple))->prolang;
+	functions->has_any |= function >= FirstNormalObjectId &&
+		language != INTERNALlanguageId && language != ClanguageId;
+	functions->is_restricted |= !heap_attisnull(tuple, Anum_pg_proc_proacl, NULL);
+	ReleaseSysCache(tuple);
 	return false;
 }
 
 static void
-add_expression(Collection *collection, Node *expr)
+add_expression(PapplyKeptFunctions *functions, Node *expr)
 {
-	(void) papply_functions_find(expr, add_function, collection);
+	(void) papply_functions_find(expr, add_function, functions);
 }
 
 /*
@@ -83,16 +67,16 @@ add_expression(Collection *collection, Node *expr)
  * compare its values.
  */
 static void
-add_functions_of_type(Collection *collection, Oid type)
+add_functions_of_type(PapplyKeptFunctions *functions, Oid type)
 {
 	TypeCacheEntry *entry = lookup_type_cache(type, TYPECACHE_EQ_OPR);
 	Oid			function;
 	Oid			param;
 
 	getTypeInputInfo(type, &function, &param);
-	(void) add_function(function, collection);
+	(void) add_function(function, functions);
 	if (OidIsValid(entry->eq_opr))
-		(void) add_function(get_opcode(entry->eq_opr), collection);
+		(void) add_function(get_opcode(entry->eq_opr), functions);
 }
 
 /*
@@ -100,7 +84,7 @@ add_functions_of_type(Collection *collection, Oid type)
  * composite, range or similar type may have any function.
  */
 static void
-add_type(Collection *collection, Oid type)
+add_type(PapplyKeptFunctions *functions, Oid type)
 {
 	Oid			element = get_element_type(type);
 
@@ -111,20 +95,24 @@ add_type(Collection *collection, Oid type)
 		case TYPTYPE_ENUM:
 			break;
 		case TYPTYPE_DOMAIN:
-			add_expression(collection, (Node *) papply_functions_domain_checks(type));
-			add_type(collection, getBaseType(type));
+			add_expression(functions, (Node *) papply_functions_domain_checks(type));
+			add_type(functions, getBaseType(type));
 			break;
 		case TYPTYPE_BASE:
 			if (type >= FirstNormalObjectId)
-				add_functions_of_type(collection, type);
+				add_functions_of_type(functions, type);
 			break;
 		default:
-			collection->functions.has_any |= type >= FirstNormalObjectId;
+			functions->has_any |= type >= FirstNormalObjectId;
 	}
 }
 
+/*
+ * Add the functions of the types of all columns, of generated columns, and of
+ * the defaults of columns that are not published.
+ */
 static void
-add_columns(Collection *collection, Relation rel, const AttrMap *attnums)
+add_columns(PapplyKeptFunctions *functions, Relation rel, const AttrMap *attnums)
 {
 	TupleDesc	desc = RelationGetDescr(rel);
 
@@ -134,76 +122,53 @@ add_columns(Collection *collection, Relation rel, const AttrMap *attnums)
 
 		if (att->attisdropped)
 			continue;
-		add_type(collection, att->atttypid);
-		if (attnums != NULL && attnums->attnums[i] < 0 && !att->attgenerated)
-			add_expression(collection, build_column_default(rel, i + 1));
+		add_type(functions, att->atttypid);
+		if (att->attgenerated || (attnums != NULL && attnums->attnums[i] < 0))
+			add_expression(functions, build_column_default(rel, i + 1));
 	}
 }
 
 static void
-add_constraints(Collection *collection, const TupleConstr *constr)
-{
-	for (int i = 0; i < constr->num_check; i++)
-		add_expression(collection, stringToNode(constr->check[i].ccbin));
-}
-
-/* Add those of generated columns.  add_columns() has added defaults. */
-static void
-add_generated(Collection *collection, TupleDesc desc)
-{
-	for (int i = 0; i < desc->constr->num_defval; i++)
-		if (TupleDescAttr(desc, desc->constr->defval[i].adnum - 1)->attgenerated)
-			add_expression(collection, stringToNode(desc->constr->defval[i].adbin));
-}
-
-static void
-add_part_of_index(Collection *collection, HeapTuple tuple, AttrNumber attnum)
+add_part_of_index(PapplyKeptFunctions *functions, HeapTuple tuple, AttrNumber attnum)
 {
 	bool		is_null;
 	Datum		stored = SysCacheGetAttr(INDEXRELID, tuple, attnum, &is_null);
 
 	if (!is_null)
-		add_expression(collection, stringToNode(TextDatumGetCString(stored)));
+		add_expression(functions, stringToNode(TextDatumGetCString(stored)));
 }
 
 static void
-add_index(Collection *collection, Oid index)
+add_index(PapplyKeptFunctions *functions, Oid index)
 {
 	HeapTuple	tuple = SearchSysCache1(INDEXRELID, ObjectIdGetDatum(index));
 
 	if (!HeapTupleIsValid(tuple))
 		return;
-	add_part_of_index(collection, tuple, Anum_pg_index_indexprs);
-	add_part_of_index(collection, tuple, Anum_pg_index_indpred);
+	add_part_of_index(functions, tuple, Anum_pg_index_indexprs);
+	add_part_of_index(functions, tuple, Anum_pg_index_indpred);
 	ReleaseSysCache(tuple);
-}
-
-static void
-add_indexes(Collection *collection, Relation rel)
-{
-	List	   *indexes = RelationGetIndexList(rel);
-	ListCell   *lc;
-
-	foreach(lc, indexes)
-		add_index(collection, lfirst_oid(lc));
-	list_free(indexes);
 }
 
 PapplyKeptFunctions
 papply_kept_functions_of(Relation rel, const AttrMap *attnums, MemoryContext context)
 {
-	Collection	collection = {{0}, context};
+	PapplyKeptFunctions functions = {0};
+	TupleConstr *constr = RelationGetDescr(rel)->constr;
+	MemoryContext old_context;
+	ListCell   *lc;
 
-	add_columns(&collection, rel, attnums);
-	if (RelationGetDescr(rel)->constr != NULL)
-	{
-		add_constraints(&collection, RelationGetDescr(rel)->constr);
-		add_generated(&collection, RelationGetDescr(rel));
-	}
-	add_indexes(&collection, rel);
+	add_columns(&functions, rel, attnums);
+	for (int i = 0; constr != NULL && i < constr->num_check; i++)
+		add_expression(&functions, stringToNode(constr->check[i].ccbin));
+	foreach(lc, RelationGetIndexList(rel))
+		add_index(&functions, lfirst_oid(lc));
 	if (rel->rd_rel->relkind == RELKIND_PARTITIONED_TABLE)
-		add_expression(&collection, (Node *) RelationGetPartitionKey(rel)->partexprs);
-	return collection.functions;
+		add_expression(&functions, (Node *) RelationGetPartitionKey(rel)->partexprs);
+	old_context = MemoryContextSwitchTo(context);
+	functions.hashes = list_copy(functions.hashes);
+	MemoryContextSwitchTo(old_context);
+	return functions;
 }
 
 bool

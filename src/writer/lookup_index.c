@@ -177,17 +177,16 @@ prepare_comparison(PapplyTarget *target)
 }
 
 static void
-add_key(PapplyIndexKeys *lookup, Relation index, int column)
+add_key(PapplyTarget *target, Relation index, int column)
 {
+	PapplyIndexKeys *lookup = &target->lookup;
+	AttrNumber	attnum = index->rd_index->indkey.values[column];
 	ScanKey		key = &lookup->keys[lookup->count];
-	Oid			operator = equality_of_index(index, column);
 
-	if (!OidIsValid(operator))
-		elog(ERROR, "missing equality operator for column %d of index \"%s\"",
-			 column + 1, RelationGetRelationName(index));
-	lookup->attnums[lookup->count++] = index->rd_index->indkey.values[column];
+	target->inputs[attnum - 1].is_key = lookup->is_identity;
+	lookup->attnums[lookup->count++] = attnum;
 	ScanKeyInit(key, column + 1, papply_compat_equality_strategy(index, column),
-				get_opcode(operator), (Datum) 0);
+				get_opcode(equality_of_index(index, column)), (Datum) 0);
 	key->sk_collation = index->rd_indcollation[column];
 }
 
@@ -201,19 +200,17 @@ papply_lookup_index_choose(PapplyTarget *target, const AttrNumber *attnums)
 	lookup->is_identity = OidIsValid(lookup->index);
 	lookup->count = 0;
 	if (!lookup->is_identity)
+	{
 		lookup->index = papply_lookup_index_for_rows(target->rel, attnums);
-	if (!OidIsValid(lookup->index))
-		return;
-	if (!lookup->is_identity)
+		if (!OidIsValid(lookup->index))
+			return;
 		prepare_comparison(target);
-
+	}
 	index = index_open(lookup->index, AccessShareLock);
 	lookup->finds_nulls = index->rd_indam->amsearchnulls;
 	lookup->is_btree = index->rd_rel->relam == BTREE_AM_OID;
 	for (int i = 0; i < IndexRelationGetNumberOfKeyAttributes(index); i++)
 		if (lookup->is_identity || finds_all(target->rel, index, i))
-			add_key(lookup, index, i);
-	for (int i = 0; i < lookup->count && lookup->is_identity; i++)
-		target->inputs[lookup->attnums[i] - 1].is_key = true;
+			add_key(target, index, i);
 	index_close(index, AccessShareLock);
 }

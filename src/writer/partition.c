@@ -25,7 +25,6 @@
 #include "parallel_apply.h"
 
 #include "access/tupconvert.h"
-#include "utils/rel.h"
 
 #include "partition.h"
 #include "routing.h"
@@ -44,14 +43,8 @@ papply_partition_of_row(PapplyTarget *root)
 PapplyTarget *
 papply_partition_to_move_to(PapplyTarget *root, PapplyTarget *partition)
 {
-	PapplyTarget *other;
-
 	if (partition->to_root != NULL)
 		execute_attr_map_slot(partition->to_root, partition->remote_slot,
 							  root->remote_slot);
-	other = papply_partition_of_row(root);
-	if (other == partition)
-		elog(ERROR, "row belongs to partition \"%s\" although it violates its constraint",
-			 RelationGetRelationName(partition->rel));
-	return other;
+	return papply_partition_of_row(root);
 }

@@ -59,13 +59,7 @@ static RightsInUse in_use = {.changes = 1};
 static void
 invalidate_table(Datum arg, Oid relid)
 {
-	HASH_SEQ_STATUS status;
-	Used	   *used;
-
-	hash_seq_init(&status, in_use.used);
-	while ((used = hash_seq_search(&status)) != NULL)
-		if (relid == InvalidOid || used->key.relid == relid)
-			in_use.changes++;
+	in_use.changes++;
 }
 
 static void
@@ -172,12 +166,11 @@ papply_rights_are_current(void)
 		return true;
 	hash_seq_init(&status, in_use.used);
 	while ((used = hash_seq_search(&status)) != NULL)
-	{
-		if (used->range_number != in_use.range_number || is_still_allowed(used))
-			continue;
-		hash_seq_term(&status);
-		return false;
-	}
+		if (used->range_number == in_use.range_number && !is_still_allowed(used))
+		{
+			hash_seq_term(&status);
+			return false;
+		}
 	in_use.checked_at = counted;
 	return true;
 }

@@ -12,35 +12,16 @@
 
 #include "routing.h"
 
-typedef struct PapplyRouting
-{
-	ModifyTableState *state;
-	PartitionTupleRouting *tuples;
-} PapplyRouting;
-
-/* Return the inverse of a map from a root. */
-static AttrMap *
-invert_map(const AttrMap *from_root, int root_columns)
-{
-	AttrMap    *to_root = make_attrmap(root_columns);
-
-	for (int i = 0; i < from_root->maplen; i++)
-		if (from_root->attnums[i] > 0)
-			to_root->attnums[from_root->attnums[i] - 1] = i + 1;
-	return to_root;
-}
-
 LogicalRepRelMapEntry *
 papply_routing_prepare_partition(PapplyTarget *partition, PapplyTarget *root)
 {
 	TupleDesc	root_desc = RelationGetDescr(root->rel);
+	TupleDesc	desc = RelationGetDescr(partition->rel);
 	MemoryContext old_context = MemoryContextSwitchTo(partition->context);
 	LogicalRepRelMapEntry *entry;
 
-	partition->from_root = papply_compat_map_columns(root_desc,
-													 RelationGetDescr(partition->rel));
-	partition->to_root = partition->from_root ?
-		invert_map(partition->from_root, root_desc->natts) : NULL;
+	partition->from_root = papply_compat_map_columns(root_desc, desc);
+	partition->to_root = papply_compat_map_columns(desc, root_desc);
 	MemoryContextSwitchTo(old_context);
 
 	/*
@@ -64,21 +45,20 @@ void
 papply_routing_begin(PapplyTarget *root)
 {
 	MemoryContext old_context = MemoryContextSwitchTo(root->estate->es_query_cxt);
-	PapplyRouting *routing = palloc(sizeof(PapplyRouting));
+	ModifyTableState *routing = makeNode(ModifyTableState);
 	PapplyUserContext user_context;
 
-	routing->state = makeNode(ModifyTableState);
-	routing->state->ps.state = root->estate;
-	routing->state->operation = CMD_INSERT;
-	routing->state->resultRelInfo = makeNode(ResultRelInfo);
-	InitResultRelInfo(routing->state->resultRelInfo, root->rel, 1, NULL, 0);
+	routing->ps.state = root->estate;
+	routing->operation = CMD_INSERT;
+	routing->resultRelInfo = makeNode(ResultRelInfo);
+	InitResultRelInfo(routing->resultRelInfo, root->rel, 1, NULL, 0);
 
 	/*
 	 * The partition key may contain functions of the owner, which are called
 	 * when it is planned.
 	 */
 	papply_compat_begin_as_table_owner(root->rel, &user_context);
-	routing->tuples = ExecSetupPartitionTupleRouting(root->estate, root->rel);
+	routing->mt_partition_tuple_routing = ExecSetupPartitionTupleRouting(root->estate, root->rel);
 	papply_compat_end_as_table_owner(&user_context);
 	root->routing = routing;
 	MemoryContextSwitchTo(old_context);
@@ -87,15 +67,16 @@ papply_routing_begin(PapplyTarget *root)
 void
 papply_routing_end(PapplyTarget *root)
 {
-	ExecCleanupTupleRouting(root->routing->state, root->routing->tuples);
+	ExecCleanupTupleRouting(root->routing, root->routing->mt_partition_tuple_routing);
 	root->routing = NULL;
 }
 
 ResultRelInfo *
 papply_routing_find(PapplyTarget *root)
 {
-	PapplyRouting *routing = root->routing;
+	ModifyTableState *routing = root->routing;
 
-	return ExecFindPartition(routing->state, routing->state->resultRelInfo, routing->tuples,
-							 root->remote_slot, root->estate);
+	return ExecFindPartition(routing, routing->resultRelInfo,
+							 routing->mt_partition_tuple_routing, root->remote_slot,
+							 root->estate);
 }

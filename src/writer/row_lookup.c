@@ -144,11 +144,15 @@ next_candidate(PapplyTarget *target)
 	return found;
 }
 
-static bool
-find_by_index(PapplyTarget *target, bool must_lock)
+bool
+papply_row_lookup(PapplyTarget *target, bool must_lock)
 {
 	SnapshotData *snapshot = &target->dirty_snapshot;
 
+	if (!OidIsValid(target->lookup.index) || !set_keys(target))
+		return RelationFindReplTupleSeq(target->rel, LockTupleExclusive,
+										target->remote_slot, target->local_slot);
+	begin_scan(target);
 	restart_scan(target);
 	while (next_candidate(target))
 	{
@@ -165,16 +169,6 @@ find_by_index(PapplyTarget *target, bool must_lock)
 			XactLockTableWait(in_progress, NULL, NULL, XLTW_None);
 	}
 	return false;
-}
-
-bool
-papply_row_lookup(PapplyTarget *target, bool must_lock)
-{
-	if (!OidIsValid(target->lookup.index) || !set_keys(target))
-		return RelationFindReplTupleSeq(target->rel, LockTupleExclusive,
-										target->remote_slot, target->local_slot);
-	begin_scan(target);
-	return find_by_index(target, must_lock);
 }
 
 void

@@ -20,30 +20,18 @@
 #include "replication_role.h"
 #include "session.h"
 
-/* The version of the row in pg_subscription. */
-typedef struct RowVersion
-{
-	ItemPointerData place;		/* invalid: there is no row */
-	TransactionId xmin;
-} RowVersion;
-
 /* MySubscription, as it was read. */
 typedef struct Loaded
 {
 	uint32		invalidations;	/* counts those that may concern it, including
 								 * those of other subscriptions */
 	uint32		read_at;		/* value of the counter when it was read */
-	RowVersion	version;
+	TransactionId row_xmin;		/* of its row in pg_subscription; invalid:
+								 * there was none */
 	MemoryContext context;
 } Loaded;
 
 static Loaded loaded = {.invalidations = 1};
-
-static void
-set_setting(const char *name, const char *value)
-{
-	SetConfigOption(name, value, PGC_SUSET, PGC_S_OVERRIDE);
-}
 
 static void
 invalidate_subscription(Datum arg, int cacheid, uint32 hashvalue)
@@ -54,37 +42,39 @@ invalidate_subscription(Datum arg, int cacheid, uint32 hashvalue)
 void
 papply_session_connect(void)
 {
-	set_setting("session_replication_role", "replica");
+	SetConfigOption("session_replication_role", "replica", PGC_SUSET, PGC_S_OVERRIDE);
 	BackgroundWorkerInitializeConnectionByOid(papply_pool->dbid, papply_pool->userid, 0);
-	set_setting("search_path", "");
+	SetConfigOption("search_path", "", PGC_SUSET, PGC_S_OVERRIDE);
 
 	papply_activity_show_name();
 
 	/* the receiver flushes, once for many commits */
-	set_setting("synchronous_commit", "off");
+	SetConfigOption("synchronous_commit", "off", PGC_SUSET, PGC_S_OVERRIDE);
 
 	/*
 	 * A transaction that is applied early is open as long as on the
 	 * publisher.  The setting exists from 17 on.
 	 */
 	if (GetConfigOption("transaction_timeout", true, false) != NULL)
-		set_setting("transaction_timeout", "0");
+		SetConfigOption("transaction_timeout", "0", PGC_SUSET, PGC_S_OVERRIDE);
 
+	loaded.context = AllocSetContextCreate(TopMemoryContext, "parallel_apply subscription",
+										   ALLOCSET_SMALL_SIZES);
 	CacheRegisterSyscacheCallback(SUBSCRIPTIONOID, invalidate_subscription, (Datum) 0);
 }
 
-static RowVersion
-get_version(void)
+/* Return the xmin of the row of the subscription, or an invalid one if there is none. */
+static TransactionId
+get_row_xmin(void)
 {
 	HeapTuple	tuple = SearchSysCache1(SUBSCRIPTIONOID, ObjectIdGetDatum(papply_pool->subid));
-	RowVersion	version = {0};
+	TransactionId xmin;
 
 	if (!HeapTupleIsValid(tuple))
-		return version;
-	version.place = tuple->t_self;
-	version.xmin = HeapTupleHeaderGetRawXmin(tuple->t_data);
+		return InvalidTransactionId;
+	xmin = HeapTupleHeaderGetRawXmin(tuple->t_data);
 	ReleaseSysCache(tuple);
-	return version;
+	return xmin;
 }
 
 /* Options such as run_as_owner may change. */
@@ -95,13 +85,10 @@ papply_session_load_subscription(void)
 
 	if (loaded.read_at == counted)
 		return MySubscription != NULL;
-	if (loaded.context == NULL)
-		loaded.context = AllocSetContextCreate(TopMemoryContext, "parallel_apply subscription",
-											   ALLOCSET_SMALL_SIZES);
 	MySubscription = NULL;
 	MemoryContextReset(loaded.context);
 	StartTransactionCommand();
-	loaded.version = get_version(); /* not newer than what is read next */
+	loaded.row_xmin = get_row_xmin();	/* not newer than what is read next */
 	MemoryContextSwitchTo(loaded.context);
 	MySubscription = GetSubscription(papply_pool->subid, true);
 	CommitTransactionCommand();
@@ -126,17 +113,12 @@ bool
 papply_session_is_current(void)
 {
 	uint32		counted = loaded.invalidations;
-	RowVersion	version;
 
 	if (!papply_role_suits_writers())
 		return false;
 	if (loaded.read_at == counted)
 		return true;
-	if (!IsTransactionState())
-		return false;
-	version = get_version();
-	if (version.xmin != loaded.version.xmin ||
-		!ItemPointerEquals(&version.place, &loaded.version.place))
+	if (!IsTransactionState() || get_row_xmin() != loaded.row_xmin)
 		return false;
 	loaded.read_at = counted;
 	return true;

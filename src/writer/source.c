@@ -73,7 +73,6 @@ papply_source_begin_early(void (*check) (void))
 	if (early.context == NULL)
 		early.context = AllocSetContextCreate(TopMemoryContext, "parallel_apply early source",
 											  ALLOCSET_DEFAULT_SIZES);
-	MemoryContextReset(early.context);
 	old_context = MemoryContextSwitchTo(early.context);
 	papply_spool_reader_init(&early.reader, papply_early_file());
 	initStringInfo(&early.entry_bytes);

@@ -48,8 +48,7 @@ count_sleeps(void)
 {
 	struct rusage usage;
 
-	if (getrusage(RUSAGE_SELF, &usage) != 0)
-		return 0;
+	(void) getrusage(RUSAGE_SELF, &usage);
 	return (int64) usage.ru_nvcsw - (int64) papply_commit_order_sleeps();
 }
 

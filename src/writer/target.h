@@ -114,7 +114,7 @@ typedef struct PapplyTarget
 	bool		is_open;
 	struct PapplyTarget *next_open;
 	Relation	rel;
-	struct PapplyRouting *routing;	/* of a partitioned table, else NULL */
+	ModifyTableState *routing;	/* of a partitioned table, else NULL */
 	int			open_partitions;
 	Oid			root_relid;		/* of itself, or of its root */
 	AclMode		allowed;		/* for rights.c: rights that have been found */

@@ -60,39 +60,9 @@ add_partitions(TruncateTables *tables, Relation root)
 		if (list_member_oid(tables->relids, lfirst_oid(lc)))
 			continue;
 		rel = table_open(lfirst_oid(lc), NoLock);
-		if (RELATION_IS_OTHER_TEMP(rel))
-		{
-			table_close(rel, AccessExclusiveLock);
-			continue;
-		}
 		add_table(tables, rel);
 		tables->partitions = lappend(tables->partitions, rel);
 	}
-}
-
-static void
-open_tables(TruncateTables *tables, List *remote_relids)
-{
-	ListCell   *lc;
-
-	foreach(lc, remote_relids)
-	{
-		Relation	rel = papply_target_open_to_truncate(lfirst_oid(lc));
-
-		add_table(tables, rel);
-		if (rel->rd_rel->relkind == RELKIND_PARTITIONED_TABLE)
-			add_partitions(tables, rel);
-	}
-}
-
-static void
-close_tables(TruncateTables *tables)
-{
-	ListCell   *lc;
-
-	foreach(lc, tables->partitions)
-		table_close(lfirst(lc), NoLock);
-	papply_target_close_all();
 }
 
 void
@@ -101,14 +71,22 @@ papply_truncate(char *message, int length)
 	TruncateTables tables = {0};
 	bool		cascade;
 	bool		restart_sequences;
-	List	   *remote_relids = papply_message_read_truncate(message, length, &cascade,
-															 &restart_sequences);
+	ListCell   *lc;
 
 	papply_target_close_all();
 	SetCurrentStatementStartTimestamp();
 	PushActiveSnapshot(GetTransactionSnapshot());
-	open_tables(&tables, remote_relids);
+	foreach(lc, papply_message_read_truncate(message, length, &cascade, &restart_sequences))
+	{
+		Relation	rel = papply_target_open_to_truncate(lfirst_oid(lc));
+
+		add_table(&tables, rel);
+		if (rel->rd_rel->relkind == RELKIND_PARTITIONED_TABLE)
+			add_partitions(&tables, rel);
+	}
 	papply_compat_truncate(tables.rels, tables.relids, tables.logged, restart_sequences);
-	close_tables(&tables);
+	foreach(lc, tables.partitions)
+		table_close(lfirst(lc), NoLock);
+	papply_target_close_all();
 	PopActiveSnapshot();
 }

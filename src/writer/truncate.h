@@ -11,8 +11,8 @@
 /*
  * Apply a TRUNCATE.  message is the whole message, whose relations have the
  * versions given to papply_target_use_version().  Must be called in a
- * transaction and in its turn, with all targets closed.  Throws whatever
- * applying throws.
+ * transaction and in its turn.  Closes all targets.  Throws whatever applying
+ * throws.
  */
 extern void papply_truncate(char *message, int length);
 

@@ -59,6 +59,7 @@
 #include "clock.h"
 #include "commit_order.h"
 #include "conflict.h"
+#include "count.h"
 #include "early.h"
 #include "in_order.h"
 #include "insert_run.h"
@@ -669,7 +670,11 @@ try_range(uint64 first, uint64 last, bool is_in_turn)
 	result = attempt(apply_range, first, PAPPLY_WRITER_APPLYING);
 	papply_retreat_leave();
 	range.message_type = 0;
-	return papply_pool_committed() >= range.last ? ATTEMPT_COMMITTED : result;
+	if (papply_pool_committed() >= range.last)
+		result = ATTEMPT_COMMITTED;
+	papply_count_end_transaction(result == ATTEMPT_COMMITTED);
+	papply_key_wait_end_transaction();
+	return result;
 }
 
 /* Wait outside of a transaction.  Returns false if the pool was closed. */
