@@ -372,6 +372,7 @@ papply_pool_my_slot(void)
 
 /*
  * Writer, in a signal handler: interrupt its work, or its wait, by an error.
+ * Does not change errno.
  */
 extern void papply_pool_cancel(void);
 

@@ -349,9 +349,12 @@ papply_pool_next_other(int *n)
 void
 papply_pool_cancel(void)
 {
+	int			save_errno = errno;
+
 	QueryCancelPending = true;
 	InterruptPending = true;
 	SetLatch(MyLatch);
+	errno = save_errno;
 }
 
 void

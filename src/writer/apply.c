@@ -43,7 +43,7 @@ typedef struct Current
 {
 	PapplyChange change;		/* too large for the stack */
 	StringInfoData message;		/* a copy, which change points to */
-	const char *table;			/* NULL: not known yet */
+	const char *table;			/* NULL: not known yet, or there is none */
 	bool		has_run_code;	/* in this range */
 } Current;
 
@@ -72,6 +72,7 @@ papply_apply_relation(void)
 void
 papply_apply_begin_range(void)
 {
+	current.table = NULL;		/* an error may have left it */
 	current.has_run_code = false;
 }
 
@@ -124,21 +125,6 @@ receive_binary(PapplyTarget *target, Form_pg_attribute att, const PapplyColumn *
 	return value;
 }
 
-#ifdef USE_ASSERT_CHECKING
-/* Return whether a value is the one that the input function of its type makes. */
-static bool
-is_right_input(PapplyTarget *target, Form_pg_attribute att, const PapplyColumn *column,
-			   Datum value)
-{
-	PapplyColumnInput *input = &target->inputs[att->attnum - 1];
-
-	return datumIsEqual(value,
-						InputFunctionCall(&input->text_function, column->data,
-										  input->text_param, att->atttypmod),
-						att->attbyval, att->attlen);
-}
-#endif
-
 Datum
 papply_apply_input(PapplyTarget *target, Form_pg_attribute att, const PapplyColumn *column)
 {
@@ -150,7 +136,10 @@ papply_apply_input(PapplyTarget *target, Form_pg_attribute att, const PapplyColu
 	if (input->fast_input != NULL &&
 		input->fast_input(column->data, &value))
 	{
-		Assert(is_right_input(target, att, column, value));
+		Assert(datumIsEqual(value,
+							InputFunctionCall(&input->text_function, column->data,
+											  input->text_param, att->atttypmod),
+							att->attbyval, att->attlen));
 		return value;
 	}
 	return InputFunctionCall(&input->text_function, column->data,
@@ -200,12 +189,6 @@ store_columns(PapplyTarget *target, PapplyTuple *tuple, bool only_key)
 		}
 	}
 	ExecStoreVirtualTuple(slot);
-}
-
-static void
-store_tuple(PapplyTarget *target, PapplyTuple *tuple)
-{
-	store_columns(target, tuple, false);
 }
 
 /*
@@ -305,20 +288,15 @@ table_of_row(PapplyTarget *target)
 }
 
 /*
- * Clear the table OID of the slot.  The native loop uses a new slot for each
- * row, so a column generated from tableoid becomes 0.
+ * The table OID of the slot, which the last row has left, is cleared before
+ * each row, here and in insert_run.c.  The native loop uses a new slot, so a
+ * column generated from tableoid becomes 0.
  */
-static void
-forget_last_row(TupleTableSlot *slot)
-{
-	slot->tts_tableOid = InvalidOid;
-}
-
 static void
 insert_row(PapplyTarget *table)
 {
 	papply_rights_check(table, ACL_INSERT);
-	forget_last_row(table->remote_slot);
+	table->remote_slot->tts_tableOid = InvalidOid;
 	ExecSimpleRelationInsert(papply_result_rel_insert(table), table->estate,
 							 table->remote_slot);
 }
@@ -327,7 +305,7 @@ static void
 update_row(PapplyTarget *table)
 {
 	papply_rights_check(table, ACL_UPDATE);
-	forget_last_row(table->remote_slot);
+	table->remote_slot->tts_tableOid = InvalidOid;
 	EvalPlanQualSetSlot(&table->epqstate, table->remote_slot);
 	ExecSimpleRelationUpdate(papply_result_rel_update(table), table->estate,
 							 &table->epqstate, table->local_slot, table->remote_slot);
@@ -352,7 +330,7 @@ apply_insert(PapplyTarget *target)
 	refuse_early_defaults(target);
 	if (is_of_run)
 		MemoryContextSwitchTo(papply_insert_run_memory());
-	store_tuple(target, &current.change.new_tuple);
+	store_columns(target, &current.change.new_tuple, false);
 	store_defaults(target);
 	MemoryContextSwitchTo(old_context);
 
@@ -385,11 +363,11 @@ note_conflict(PapplyTarget *target, PapplyTarget *table, bool is_found)
 	papply_count_conflict(target, papply_conflict_type_of(current.change.type, is_found), key);
 	if (!PAPPLY_REPORTS_CONFLICTS && !papply_log_conflicts)
 		return;
-	store_tuple(table, searched_tuple());
+	store_columns(table, searched_tuple(), false);
 	papply_conflict_note(target, table, current.change.type, is_found, &writer, key);
 	if (current.change.type != LOGICAL_REP_MSG_UPDATE)
 		return;
-	store_tuple(table, &current.change.new_tuple);
+	store_columns(table, &current.change.new_tuple, false);
 	papply_conflict_note_new_row(table);
 }
 
@@ -403,7 +381,7 @@ report_missing(PapplyTarget *target, PapplyTarget *table)
 	bool		is_update = current.change.type == LOGICAL_REP_MSG_UPDATE;
 	bool		is_partition = OidIsValid(table->key.partition);
 
-	store_tuple(table, searched_tuple());	/* may throw an error */
+	store_columns(table, searched_tuple(), false);	/* may throw an error */
 	note_conflict(target, table, false);
 	if (!PAPPLY_REPORTS_CONFLICTS)
 		ereport(DEBUG1,
@@ -449,14 +427,10 @@ find_row(PapplyTarget *target, bool is_last_look)
 	return NULL;
 }
 
-static bool
-apply_update(PapplyTarget *target, bool is_last_look)
+/* Apply an UPDATE to the row in local_slot, which may have to be moved. */
+static void
+apply_update(PapplyTarget *target, PapplyTarget *table)
 {
-	PapplyTarget *table = find_row(target, is_last_look);
-
-	if (table == NULL)
-		return false;
-	note_conflict(target, table, true);
 	store_modified(table, &current.change.new_tuple);
 	if (papply_result_rel_fires_triggers(target))
 		papply_target_set_updated(target, &current.change.new_tuple);
@@ -470,30 +444,23 @@ apply_update(PapplyTarget *target, bool is_last_look)
 		delete_row(table);
 		insert_row(other);
 	}
-	papply_row_lookup_release(table);
-	return true;
 }
 
+/* Apply an UPDATE or DELETE. */
 static bool
-apply_delete(PapplyTarget *target, bool is_last_look)
+apply_to_row(PapplyTarget *target, bool is_last_look)
 {
 	PapplyTarget *table = find_row(target, is_last_look);
 
 	if (table == NULL)
 		return false;
 	note_conflict(target, table, true);
-	delete_row(table);
+	if (current.change.type == LOGICAL_REP_MSG_UPDATE)
+		apply_update(target, table);
+	else
+		delete_row(table);
 	papply_row_lookup_release(table);
 	return true;
-}
-
-/* Parse a copy of the message, because columns are terminated in place. */
-static void
-parse_copy(const char *message, int length)
-{
-	papply_message_reset_buffer(&current.message);
-	appendBinaryStringInfo(&current.message, message, length);
-	papply_message_parse_change(current.message.data, length, &current.change);
 }
 
 static bool
@@ -502,18 +469,10 @@ apply_parsed(PapplyTarget *target, bool is_last_look)
 	MemoryContext old_context = MemoryContextSwitchTo(GetPerTupleMemoryContext(target->estate));
 	bool		found = true;
 
-	switch (current.change.type)
-	{
-		case LOGICAL_REP_MSG_INSERT:
-			apply_insert(target);
-			break;
-		case LOGICAL_REP_MSG_UPDATE:
-			found = apply_update(target, is_last_look);
-			break;
-		case LOGICAL_REP_MSG_DELETE:
-			found = apply_delete(target, is_last_look);
-			break;
-	}
+	if (current.change.type == LOGICAL_REP_MSG_INSERT)
+		apply_insert(target);
+	else
+		found = apply_to_row(target, is_last_look);
 	MemoryContextSwitchTo(old_context);
 	return found;
 }
@@ -547,12 +506,12 @@ papply_apply_change(const char *message, int length, uint32 version, bool is_las
 	PapplyUserContext user_context;
 	bool		found;
 
-	current.table = NULL;
-	parse_copy(message, length);
+	/* parse a copy, because columns are terminated in place */
+	papply_message_reset_buffer(&current.message);
+	appendBinaryStringInfo(&current.message, message, length);
+	papply_message_parse_change(current.message.data, length, &current.change);
 	target = papply_target_open(current.change.remote_relid, version, is_alone);
-	if (!papply_insert_run_continues(current.change.type, current.change.remote_relid, version))
-		papply_insert_run_begin_change(current.change.type,
-									   papply_target_is_plain(target) ? target : NULL);
+	papply_insert_run_begin_change(current.change.type, target);
 	current.table = target->label;
 	papply_key_wait_begin_change(target, &current.change);
 
@@ -569,6 +528,7 @@ papply_apply_change(const char *message, int length, uint32 version, bool is_las
 		papply_count_add(target, PAPPLY_TABLE_RETRIED_LOOKUPS, 1);
 	papply_target_release(target);
 	papply_insert_run_end_change();
+	current.table = NULL;
 	papply_message_reset_buffer(&current.message);	/* free memory, since the
 													 * next change may come
 													 * much later */

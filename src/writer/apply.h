@@ -30,7 +30,7 @@ extern Datum papply_apply_input(PapplyTarget *target, Form_pg_attribute att,
 
 /*
  * Return the table ("schema.table" on the publisher) of the change that is
- * being applied, or NULL if it is not known yet.
+ * being applied, or NULL if there is none or it is not known yet.
  */
 extern const char *papply_apply_table(void);
 

@@ -113,37 +113,20 @@ typedef struct Run
 
 static Run	run;
 
-static bool
-has_mutable_check(TupleDesc desc)
-{
-	TupleConstr *constr = desc->constr;
-
-	for (int i = 0; constr != NULL && i < constr->num_check; i++)
-		if (contain_mutable_functions(stringToNode(constr->check[i].ccbin)))
-			return true;
-	return false;
-}
-
-static bool
-is_mutable_domain(Oid type)
-{
-	ListCell   *lc;
-
-	foreach(lc, papply_functions_domain_checks(type))
-		if (contain_mutable_functions(lfirst(lc)))
-		return true;
-	return false;
-}
-
-/* May a constraint read a table? */
+/* May a constraint, of the table or of a domain, read a table? */
 static bool
 has_mutable_constraint(TupleDesc desc)
 {
+	TupleConstr *constr = desc->constr;
+	List	   *checks = NIL;
+
 	for (int i = 0; i < desc->natts; i++)
-		if (!TupleDescAttr(desc, i)->attisdropped &&
-			is_mutable_domain(TupleDescAttr(desc, i)->atttypid))
-			return true;
-	return has_mutable_check(desc);
+		if (!TupleDescAttr(desc, i)->attisdropped)
+			checks = list_concat(checks,
+								 papply_functions_domain_checks(TupleDescAttr(desc, i)->atttypid));
+	for (int i = 0; constr != NULL && i < constr->num_check; i++)
+		checks = lappend(checks, stringToNode(constr->check[i].ccbin));
+	return contain_mutable_functions((Node *) checks);
 }
 
 void
@@ -360,18 +343,12 @@ is_independent(char type, const PapplyTarget *table)
 	return papply_reorder_is_allowed();
 }
 
-bool
-papply_insert_run_continues(char type, LogicalRepRelId remote_relid, uint32 version)
-{
-	return run.rows == 0 ||
-		(type == LOGICAL_REP_MSG_INSERT && run.newest->key.remote_relid == remote_relid &&
-		 run.newest->version == version);
-}
-
 void
 papply_insert_run_begin_change(char type, const PapplyTarget *table)
 {
-	if (run.rows > 0 && (table == NULL || !is_independent(type, table)))
+	if (run.rows == 0 || (type == LOGICAL_REP_MSG_INSERT && table == run.newest))
+		return;
+	if (!papply_target_is_plain(table) || !is_independent(type, table))
 		papply_insert_run_flush();
 }
 

@@ -12,16 +12,9 @@
 extern void papply_insert_run_prepare(PapplyTarget *target);
 
 /*
- * Is nothing put off, or is a change of this type an INSERT into the relation
- * of the newest row that is, in this version of it?
- */
-extern bool papply_insert_run_continues(char type, LogicalRepRelId remote_relid,
-										uint32 version);
-
-/*
- * Call before any other change of a table, which is plain (target.h), or NULL
- * for one that is not.  Applies what is put off, unless the change may precede
- * it, or may be put off as well.  Throws whatever applying throws.
+ * Call before a change of this type of a table.  Applies what is put off,
+ * unless the change may precede it, or may be put off as well.  Throws
+ * whatever applying throws.
  */
 extern void papply_insert_run_begin_change(char type, const PapplyTarget *table);
 

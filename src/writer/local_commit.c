@@ -71,13 +71,10 @@
 /* The transactions that are being committed. */
 typedef struct PendingCommit
 {
-	bool		is_set;
-	bool		is_in_turn;		/* its turn has come, and it has passed the
-								 * gate */
-	bool		holds_interrupts;
-	bool		has_origin;		/* session of the origin is taken (PostgreSQL
-								 * 15) */
-	uint64		first;
+	bool		is_in_turn;		/* its turn has come, it has passed the gate,
+								 * and the session of the origin is taken
+								 * (PostgreSQL 15) */
+	uint64		first;			/* PAPPLY_NO_SEQNO: there are none */
 	uint64		last;
 	PapplyCommit commit;
 } PendingCommit;
@@ -104,26 +101,16 @@ wait_for_turn(uint64 first)
  * come before the gate.
  */
 static void
-wait_and_enter(uint64 first)
-{
-	wait_for_turn(first);
-	papply_commit_order_enter(first);
-}
-
-static void
 enter_turn(void)
 {
 	if (pending.is_in_turn)
 		return;
-	wait_and_enter(pending.first);
-	pending.is_in_turn = true;
+	wait_for_turn(pending.first);
+	papply_commit_order_enter(pending.first);
 	if (pending.commit.type != LOGICAL_REP_MSG_COMMIT)
-	{
 		HOLD_INTERRUPTS();		/* an error resumes them */
-		pending.holds_interrupts = true;
-	}
 	papply_origin_take();
-	pending.has_origin = true;
+	pending.is_in_turn = true;
 	PAPPLY_SESSION_ORIGIN_LSN = pending.commit.end_lsn;
 	PAPPLY_SESSION_ORIGIN_TIMESTAMP = pending.commit.commit_time;
 }
@@ -140,9 +127,8 @@ forget_origin(void)
 static void
 leave_origin(void)
 {
-	if (pending.has_origin)
+	if (pending.is_in_turn)
 		papply_origin_pass_on();
-	pending.has_origin = false;
 	forget_origin();
 }
 
@@ -151,7 +137,7 @@ leave_turn(XLogRecPtr local_end_lsn)
 {
 	leave_origin();
 	papply_commit_order_advance(pending.first, pending.last, local_end_lsn);
-	if (pending.holds_interrupts)
+	if (pending.commit.type != LOGICAL_REP_MSG_COMMIT)
 		RESUME_INTERRUPTS();
 	memset(&pending, 0, sizeof(pending));
 }
@@ -159,7 +145,7 @@ leave_turn(XLogRecPtr local_end_lsn)
 static void
 transaction_callback(XactEvent event, void *arg)
 {
-	if (!pending.is_set)
+	if (pending.first == PAPPLY_NO_SEQNO)
 		return;
 	switch (event)
 	{
@@ -269,7 +255,8 @@ papply_local_commit(uint64 first, uint64 last, const PapplyCommit *commit)
 {
 	if (!IsTransactionState() && commit->type == LOGICAL_REP_MSG_COMMIT)
 	{
-		wait_and_enter(first);
+		wait_for_turn(first);
+		papply_commit_order_enter(first);
 		papply_commit_order_advance(first, last, InvalidXLogRecPtr);
 		return;
 	}
@@ -277,24 +264,15 @@ papply_local_commit(uint64 first, uint64 last, const PapplyCommit *commit)
 	papply_local_begin();
 	papply_target_close_all();
 	PopActiveSnapshot();
-	pending.is_set = true;
 	pending.first = first;
 	pending.last = last;
 	pending.commit = *commit;
 	if (papply_apply_has_run_code())
 		wait_for_turn(first);
-	switch (commit->type)
-	{
-		case LOGICAL_REP_MSG_PREPARE:
-			prepare_transaction();
-			break;
-		case LOGICAL_REP_MSG_COMMIT_PREPARED:
-		case LOGICAL_REP_MSG_ROLLBACK_PREPARED:
-			finish_prepared();
-			break;
-		default:
-			break;
-	}
+	if (commit->type == LOGICAL_REP_MSG_PREPARE)
+		prepare_transaction();
+	else if (commit->type != LOGICAL_REP_MSG_COMMIT)
+		finish_prepared();
 	CommitTransactionCommand();
 	papply_role_pass_on();
 

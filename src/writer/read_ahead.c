@@ -132,18 +132,10 @@ typedef struct Table
 } Table;
 
 /*
- * Were pages of a table in memory?  Tables may share a place, which does not
- * matter.
+ * Changes of a table since the last one that asked for a page.  Tables may
+ * share a place, which does not matter.
  */
-typedef struct Residency
-{
-	int			found;			/* changes since the last one that asked for a
-								 * page */
-	int			passed;			/* changes seen while found was RESIDENT_PAGES
-								 * or more */
-} Residency;
-
-static Residency residencies[64];
+static uint32 resident_changes[64];
 
 /* The changes whose pages are under way. */
 typedef struct PendingChanges
@@ -200,18 +192,22 @@ set_points(int n)
 	pg_atomic_write_u32(&papply_pool->slow_points, Max(0, Min(MAX_POINTS, n)));
 }
 
-/* Return the moving average of slow reads. */
-static int
-slow_read_us(void)
-{
-	return pg_atomic_read_u32(&papply_pool->slow_read_us);
-}
-
+/*
+ * Read a page now to measure how long it takes, if it is not in memory.  The
+ * moving average is that of slow reads.
+ */
 static void
-note_read(double us)
+probe(Relation rel, BlockNumber block)
 {
-	double		average = slow_read_us();
+	int64		before = pgBufferUsage.shared_blks_read;
+	int64		begin = papply_clock_now();
+	double		average = pg_atomic_read_u32(&papply_pool->slow_read_us);
+	double		us;
 
+	ReleaseBuffer(ReadBuffer(rel, block));
+	if (pgBufferUsage.shared_blks_read == before)
+		return;
+	us = papply_clock_now() - begin;
 	trend.pages_since_probe = 0;
 	if (us < SLOW_READ_US)
 	{
@@ -221,18 +217,6 @@ note_read(double us)
 	set_points(points() + SLOW_POINTS);
 	average += (us - average) / (average == 0 ? 1 : 8);
 	pg_atomic_write_u32(&papply_pool->slow_read_us, average);
-}
-
-/* Read a page now to measure how long it takes, if it is not in memory. */
-static void
-probe(Relation rel, BlockNumber block)
-{
-	int64		before = pgBufferUsage.shared_blks_read;
-	int64		begin = papply_clock_now();
-
-	ReleaseBuffer(ReadBuffer(rel, block));
-	if (pgBufferUsage.shared_blks_read != before)
-		note_read(papply_clock_now() - begin);
 }
 
 /* Ask for a page.  Returns false if it is in memory. */
@@ -453,31 +437,22 @@ static void
 look_at(PapplyEntry *entry, uint64 position, bool is_own, int64 now)
 {
 	Table	   *table = is_change(entry) ? table_of(entry) : NULL;
-	Residency  *residency;
+	uint32	   *resident;
 	Pending		item = {.position = position,.is_own = is_own,.since = now};
 
 	if (table == NULL)
 		return;
 	item.is_leaf_asked = entry->ahead == PAPPLY_AHEAD_LEAF;
-	residency = &residencies[RelationGetRelid(table->rel) % lengthof(residencies)];
 	entry->ahead = PAPPLY_AHEAD_DONE;
-	if (residency->found >= RESIDENT_PAGES && ++residency->passed % RESIDENT_SHARE != 0)
+	resident = &resident_changes[RelationGetRelid(table->rel) % lengthof(resident_changes)];
+	if (++*resident > RESIDENT_PAGES && *resident % RESIDENT_SHARE != 0)
 		return;
-	residency->found++;
 	if (!as_table_owner(ask_for_change, table, entry, &item))
 		return;
 	if (!item.is_asked)
 		entry->ahead = PAPPLY_AHEAD_LEAF;
-	residency->found = 0;
+	*resident = 0;
 	pending.items[pending.count++] = item;
-}
-
-/* Is the change done, or does another writer apply it? */
-static bool
-is_done(const Pending *item, uint64 position, uint64 unclaimed_position)
-{
-	return item->position < position ||
-		(item->is_asked && !item->is_own && item->position < unclaimed_position);
 }
 
 static bool
@@ -517,9 +492,14 @@ go_on_with_all(uint64 position, int64 now)
 		Pending		item = pending.items[i];
 
 		CHECK_FOR_INTERRUPTS();
-		if (is_done(&item, position, unclaimed_position))
+
+		/* Is the change done, or does another writer apply it? */
+		if (item.position < position ||
+			(item.is_asked && !item.is_own && item.position < unclaimed_position))
 			continue;
-		if (!item.is_asked && now - item.since >= slow_read_us() && !go_on_with(&item))
+		if (!item.is_asked &&
+			now - item.since >= pg_atomic_read_u32(&papply_pool->slow_read_us) &&
+			!go_on_with(&item))
 			continue;
 		pending.items[pending.count++] = item;
 	}

@@ -45,7 +45,6 @@
 #include "storage/lmgr.h"
 #include "storage/lock.h"
 #include "utils/guc.h"
-#include "utils/hsearch.h"
 #include "utils/inval.h"
 #include "utils/memutils.h"
 #include "utils/snapmgr.h"
@@ -64,6 +63,7 @@
 #include "rights.h"
 #include "session.h"
 #include "target.h"
+#include "target_cache.h"
 #include "text.h"
 #include "truncate.h"
 
@@ -72,13 +72,6 @@
 
 extern PGDLLEXPORT void papply_replay_main(Datum main_arg);
 
-/* The definition of a relation that the next changes were made with. */
-typedef struct Definition
-{
-	LogicalRepRelId relid;
-	uint32		version;
-} Definition;
-
 /* The transaction that is being applied. */
 typedef struct Remote
 {
@@ -86,9 +79,7 @@ typedef struct Remote
 	XLogRecPtr	final_lsn;
 	TimestampTz commit_time;
 	char		message_type;	/* 0: none yet */
-	bool		is_change;		/* message_type changes a row */
 	uint64		changes;
-	HTAB	   *definitions;
 } Remote;
 
 /* This process. */
@@ -128,53 +119,21 @@ note_end(char *message, int length)
 }
 
 static void
-add_definition(const char *message, int length)
-{
-	LogicalRepRelId relid = papply_message_get_uint32(message + 1);
-	Definition *definition = hash_search(remote.definitions, &relid, HASH_ENTER, NULL);
-
-	definition->version = papply_registry_add_at_start(message, length);
-}
-
-static uint32
-version_of(LogicalRepRelId relid)
-{
-	Definition *definition = hash_search(remote.definitions, &relid, HASH_FIND, NULL);
-
-	if (definition == NULL)
-		papply_message_malformed();
-	return definition->version;
-}
-
-static void
 apply_change(const char *message, int length)
 {
+	PapplyTarget *target = papply_target_cache_find(papply_message_get_uint32(message + 1));
+
+	if (target == NULL)			/* its relation has not been described */
+		papply_message_malformed();
 	if (++remote.changes % SNAPSHOT_CHANGES == 0)
 	{
 		AcceptInvalidationMessages();	/* rights may have changed */
 		papply_local_renew_snapshot();
 	}
-	remote.is_change = true;
-	(void) papply_apply_change(message, length, version_of(papply_message_get_uint32(message + 1)),
-							   true, true);
+	(void) papply_apply_change(message, length, target->version, true, true);
 	CommandCounterIncrement();
-	remote.is_change = false;
 	if (papply_conflict_must_report())
 		papply_conflict_report_all();
-}
-
-static void
-apply_truncate(char *message, int length)
-{
-	bool		cascade;
-	bool		restart_sequences;
-	ListCell   *cell;
-
-	foreach(cell, papply_message_read_truncate(message, length, &cascade, &restart_sequences))
-		papply_target_use_version(version_of(lfirst_oid(cell)));
-	papply_apply_begin_code();
-	papply_truncate(message, length);
-	CommandCounterIncrement();
 }
 
 static void
@@ -190,7 +149,7 @@ apply_message(char *message, int length)
 			note_begin(message, length);
 			break;
 		case LOGICAL_REP_MSG_RELATION:
-			add_definition(message, length);
+			papply_target_use_version(papply_registry_add_at_start(message, length));
 			break;
 		case LOGICAL_REP_MSG_INSERT:
 		case LOGICAL_REP_MSG_UPDATE:
@@ -198,7 +157,9 @@ apply_message(char *message, int length)
 			apply_change(message, length);
 			break;
 		case LOGICAL_REP_MSG_TRUNCATE:
-			apply_truncate(message, length);
+			papply_apply_begin_code();
+			papply_truncate(message, length);
+			CommandCounterIncrement();
 			break;
 		case LOGICAL_REP_MSG_COMMIT:
 		case LOGICAL_REP_MSG_PREPARE:
@@ -215,8 +176,7 @@ static void
 describe_message(void *arg)
 {
 	if (remote.message_type != 0)
-		papply_message_add_context(replay->subid, remote.message_type,
-								   remote.is_change ? papply_apply_table() : NULL,
+		papply_message_add_context(replay->subid, remote.message_type, papply_apply_table(),
 								   remote.xid, remote.final_lsn);
 }
 
@@ -268,18 +228,11 @@ check_terminated(void)
 static void
 begin_transaction(void)
 {
-	HASHCTL		ctl;
-
 	papply_local_begin();
 	papply_target_begin_range();
 	papply_rights_begin_range();
 	papply_apply_begin_range();
 	papply_postpone_begin_range(1, NULL);
-	ctl.keysize = sizeof(LogicalRepRelId);
-	ctl.entrysize = sizeof(Definition);
-	ctl.hcxt = TopTransactionContext;
-	remote.definitions = hash_create("parallel_apply definitions", 32, &ctl,
-									 HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
 	process.message_context = AllocSetContextCreate(TopTransactionContext, "parallel_apply message",
 													ALLOCSET_DEFAULT_SIZES);
 }
@@ -363,11 +316,8 @@ end_origin(void)
 static void
 handle_terminate(SIGNAL_ARGS)
 {
-	int			save_errno = errno;
-
 	process.is_terminated = true;
 	papply_pool_cancel();
-	errno = save_errno;
 }
 
 static void
@@ -433,26 +383,19 @@ start_process(void)
 	begin_origin();
 }
 
-static bool
-attach_segment(dsm_handle handle)
-{
-	dsm_segment *segment = dsm_attach(handle);
-
-	if (segment == NULL)
-		return false;
-	dsm_pin_mapping(segment);
-	replay = dsm_segment_address(segment);
-	return true;
-}
-
 void
 papply_replay_main(Datum main_arg)
 {
+	dsm_segment *segment;
+
 	pqsignal(SIGHUP, SignalHandlerForConfigReload);
 	pqsignal(SIGTERM, handle_terminate);
 	BackgroundWorkerUnblockSignals();
-	if (!attach_segment(DatumGetUInt32(main_arg)))
+	segment = dsm_attach(DatumGetUInt32(main_arg));
+	if (segment == NULL)
 		proc_exit(0);			/* the session has ended */
+	dsm_pin_mapping(segment);
+	replay = dsm_segment_address(segment);
 	before_shmem_exit(unlock_at_exit, (Datum) 0);
 	PG_TRY();
 	{

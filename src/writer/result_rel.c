@@ -19,28 +19,33 @@ papply_result_rel_fires_triggers(const PapplyTarget *target)
 	return target->has_triggers || !papply_role_is_replica();
 }
 
-static ResultRelInfo *
+void
+papply_result_rel_use(PapplyTarget *target, const PapplyTarget *root, ResultRelInfo *result_rel)
+{
+	if (!papply_result_rel_fires_triggers(root))
+		result_rel->ri_TrigDesc = NULL; /* none of them fires */
+	target->insert_rel = result_rel;
+}
+
+static void
 make_result_rel(PapplyTarget *target)
 {
 	MemoryContext old_context = MemoryContextSwitchTo(target->estate->es_query_cxt);
 	ResultRelInfo *result = makeNode(ResultRelInfo);
 
 	InitResultRelInfo(result, target->rel, 1, NULL, 0);
-	if (!papply_result_rel_fires_triggers(target))
-		result->ri_TrigDesc = NULL; /* none of them fires */
-	else
-		target->estate->es_opened_result_relations =
-			lappend(target->estate->es_opened_result_relations, result);
 	ExecOpenIndices(result, false);
+	target->estate->es_opened_result_relations =
+		lappend(target->estate->es_opened_result_relations, result);
+	papply_result_rel_use(target, target, result);
 	MemoryContextSwitchTo(old_context);
-	return result;
 }
 
 ResultRelInfo *
 papply_result_rel_insert(PapplyTarget *target)
 {
 	if (target->insert_rel == NULL)
-		target->insert_rel = make_result_rel(target);
+		make_result_rel(target);
 	return target->insert_rel;
 }
 

@@ -15,6 +15,13 @@
 extern bool papply_result_rel_fires_triggers(const PapplyTarget *target);
 
 /*
+ * Use the state that tuple routing has made for target, a partition of root.
+ * root's triggers decide, because those of its partitions are among them.
+ */
+extern void papply_result_rel_use(PapplyTarget *target, const PapplyTarget *root,
+								  ResultRelInfo *result_rel);
+
+/*
  * Return the state for INSERT, or that for UPDATE and DELETE, with the indexes
  * open.  The target must not be partitioned.
  */

@@ -29,7 +29,6 @@
  */
 #include "parallel_apply.h"
 
-#include "access/table.h"
 #include "access/tableam.h"
 #include "catalog/pg_subscription_rel.h"
 #include "miscadmin.h"
@@ -62,26 +61,23 @@
  */
 typedef struct Targets
 {
-	PapplyTarget *open;			/* a list */
+	dlist_head	open;			/* a list, the newest first */
 	bool		were_replica;	/* session_replication_role was replica */
 	uint32		function_changes;
 } Targets;
 
-static Targets targets = {.were_replica = true};
+static Targets targets = {.open = DLIST_STATIC_INIT(targets.open), .were_replica = true};
 
 static void
 set_label(PapplyTarget *target, const LogicalRepRelation *remote)
 {
-	MemoryContext old_context = MemoryContextSwitchTo(papply_target_cache_context());
+	char	   *old_label = target->label;
 
-	if (target->label != NULL)
-	{
-		papply_activity_forget();
-		pfree(target->label);
-		target->label = NULL;
-	}
-	target->label = psprintf("%s.%s", remote->nspname, remote->relname);
-	MemoryContextSwitchTo(old_context);
+	papply_activity_forget();
+	target->label = MemoryContextStrdup(papply_target_cache_context(),
+										psprintf("%s.%s", remote->nspname, remote->relname));
+	if (old_label != NULL)
+		pfree(old_label);
 }
 
 /* Put this version of the remote definition into the server's map. */
@@ -106,22 +102,15 @@ load_version(PapplyTarget *target, uint32 version)
 
 /*** what is kept across transactions ***/
 
-static void
-prepare_lookup(PapplyTarget *target, LogicalRepRelMapEntry *entry)
-{
-	target->is_updatable = entry->updatable;
-	papply_lookup_index_choose(target, entry->attrmap->attnums);
-}
-
 /*
  * Throw an error because the target's changes may not be applied.  No
  * invalidation of a partitioned table reports new triggers of its partitions,
  * so classify it again the next time.
  */
 static void
-refuse_target(PapplyTarget *target)
+refuse_target(PapplyTarget *target, PapplyClassCause cause)
 {
-	const char *phrase = papply_table_class_phrase(target->reason.cause);
+	const char *phrase = papply_table_class_phrase(cause);
 
 	target->state = PAPPLY_TARGET_STALE;
 	ereport(ERROR,
@@ -149,7 +138,7 @@ static void
 check_class(PapplyTarget *target, bool is_alone)
 {
 	if (target->table_class == PAPPLY_TABLE_NATIVE || (must_be_alone(target) && !is_alone))
-		refuse_target(target);
+		refuse_target(target, target->reason.cause);
 	if (must_be_alone(target))
 		papply_retreat_wait_until_alone();
 }
@@ -172,11 +161,25 @@ begin_to_prepare(PapplyTarget *target)
 	target->lookup.index = InvalidOid;
 }
 
-/* Until then, any change of a function counts. */
+/* Prepare the columns.  Until the end, any change of a function counts. */
 static void
-end_preparing(PapplyTarget *target, const AttrMap *attnums)
+end_preparing(PapplyTarget *target, const LogicalRepRelMapEntry *entry)
 {
-	target->functions = papply_kept_functions_of(target->rel, attnums, target->context);
+	MemoryContext old_context = MemoryContextSwitchTo(target->context);
+	bool		has_root = OidIsValid(target->key.partition);
+
+	papply_values_prepare_inputs(target, entry->attrmap);
+	if (!has_root)				/* otherwise the root has its defaults */
+		papply_values_prepare_defaults(target);
+	if (target->rel->rd_rel->relkind == RELKIND_RELATION)
+	{
+		target->is_updatable = entry->updatable;
+		papply_lookup_index_choose(target, entry->attrmap->attnums);
+	}
+	MemoryContextSwitchTo(old_context);
+	papply_insert_run_prepare(target);
+	target->functions = papply_kept_functions_of(target->rel, has_root ? NULL : entry->attrmap,
+												 target->context);
 	if (target->state == PAPPLY_TARGET_PREPARING)
 		target->state = PAPPLY_TARGET_READY;
 }
@@ -185,7 +188,6 @@ static void
 prepare_target(PapplyTarget *target)
 {
 	LogicalRepRelMapEntry *entry = target->entry;
-	MemoryContext old_context;
 
 	begin_to_prepare(target);
 	target->is_partitioned = target->rel->rd_rel->relkind == RELKIND_PARTITIONED_TABLE;
@@ -194,48 +196,26 @@ prepare_target(PapplyTarget *target)
 	target->may_check_domain = papply_table_may_check_domain(target->rel, entry->attrmap);
 	target->table_class = papply_table_class(target->rel, entry->attrmap, &target->reason);
 	target->has_triggers = papply_table_has_triggers(target->rel);
-	papply_insert_run_prepare(target);
 	papply_target_cache_forget_partitions(target);
-	old_context = MemoryContextSwitchTo(target->context);
-	papply_values_prepare_inputs(target, entry->attrmap);
-	papply_values_prepare_defaults(target);
-	if (target->rel->rd_rel->relkind == RELKIND_RELATION)
-		prepare_lookup(target, entry);
-	MemoryContextSwitchTo(old_context);
-	end_preparing(target, entry->attrmap);
+	end_preparing(target, entry);
 }
 
 static void
 prepare_partition(PapplyTarget *target, PapplyTarget *root)
 {
-	LogicalRepRelMapEntry *entry;
-	MemoryContext old_context;
-
 	begin_to_prepare(target);
 	target->may_check_domain = papply_table_may_check_domain(target->rel, NULL);
 	target->has_triggers = papply_table_has_triggers(target->rel);
 	target->table_class = PAPPLY_TABLE_PARALLEL;	/* if its root is */
 	if (target->rel->rd_rel->relkind != RELKIND_RELATION)
+		refuse_target(target, PAPPLY_CAUSE_NO_TABLE);
+	if (target->has_triggers && !root->has_triggers)
 	{
-		target->table_class = PAPPLY_TABLE_NATIVE;
-		target->reason.cause = PAPPLY_CAUSE_NO_TABLE;
-	}
-	else if (target->has_triggers && !root->has_triggers)
-	{
-		target->table_class = PAPPLY_TABLE_SERIAL;
-		target->reason.cause = PAPPLY_CAUSE_TRIGGER;
 		root->state = PAPPLY_TARGET_STALE;	/* it must be classified again,
 											 * too */
+		refuse_target(target, PAPPLY_CAUSE_TRIGGER);
 	}
-	if (target->table_class != PAPPLY_TABLE_PARALLEL)
-		refuse_target(target);
-	papply_insert_run_prepare(target);
-	entry = papply_routing_prepare_partition(target, root);
-	old_context = MemoryContextSwitchTo(target->context);
-	papply_values_prepare_inputs(target, entry->attrmap);
-	prepare_lookup(target, entry);
-	MemoryContextSwitchTo(old_context);
-	end_preparing(target, NULL);
+	end_preparing(target, papply_routing_prepare_partition(target, root));
 }
 
 /*** what lives as long as the local transaction ***/
@@ -307,8 +287,7 @@ open_table(PapplyTarget *target, LOCKMODE lockmode)
 	target->version = version;
 	target->rel = target->entry->localrel;
 	target->root_relid = RelationGetRelid(target->rel);
-	target->next_open = targets.open;
-	targets.open = target;
+	dlist_push_head(&targets.open, &target->open_link);
 	target->is_open = true;
 	target->estate = NULL;
 	target->routing = NULL;
@@ -369,27 +348,11 @@ open_partition(PapplyTarget *target, PapplyTarget *root, ResultRelInfo *result_r
 	target->estate = root->estate;
 	target->remote_slot = target->from_root ? NULL : root->remote_slot;
 	start_executor(target);
-	if (!papply_result_rel_fires_triggers(root))
-		result_rel->ri_TrigDesc = NULL; /* as in result_rel.c */
-	target->insert_rel = result_rel;
+	papply_result_rel_use(target, root, result_rel);
 	root->open_partitions++;
-	target->next_open = targets.open;
-	targets.open = target;
+	dlist_push_head(&targets.open, &target->open_link);
 	target->is_open = true;
 	MemoryContextSwitchTo(old_context);
-}
-
-/*
- * Close the tables that the executor has opened a second time for triggers of
- * partitions.
- */
-static void
-close_tables_of_triggers(EState *estate)
-{
-	ListCell   *lc;
-
-	foreach(lc, estate->es_trig_target_relations)
-		table_close(((ResultRelInfo *) lfirst(lc))->ri_RelationDesc, NoLock);
 }
 
 static void
@@ -400,11 +363,9 @@ end_executor(PapplyTarget *target)
 	if (OidIsValid(target->key.partition))
 		return;					/* the rest is closed with the root */
 
-	if (target->insert_rel != NULL)
-		ExecCloseIndices(target->insert_rel);
 	if (target->routing != NULL)
 		papply_routing_end(target);
-	close_tables_of_triggers(target->estate);
+	ExecCloseResultRelations(target->estate);
 	ExecResetTupleTable(target->estate->es_tupleTable, false);
 	FreeExecutorState(target->estate);
 }
@@ -413,12 +374,8 @@ end_executor(PapplyTarget *target)
 static void
 close_one(PapplyTarget *target)
 {
-	PapplyTarget **link = &targets.open;
-
 	papply_insert_run_flush();
-	while (*link != target)
-		link = &(*link)->next_open;
-	*link = target->next_open;
+	dlist_delete(&target->open_link);
 	if (target->estate != NULL)
 		end_executor(target);
 	if (!OidIsValid(target->key.partition))
@@ -427,29 +384,20 @@ close_one(PapplyTarget *target)
 	papply_insert_run_close(target);
 }
 
+/*
+ * Close a table with its partitions, or all others.  A root, which was opened
+ * before its partitions, is closed after them.
+ */
 static void
-close_with_partitions(PapplyTarget *root)
+close_targets(LogicalRepRelId remote_relid, bool others)
 {
-	PapplyTarget *next;
+	dlist_mutable_iter iter;
 
-	for (PapplyTarget *target = targets.open; target != NULL; target = next)
+	dlist_foreach_modify(iter, &targets.open)
 	{
-		next = target->next_open;
-		if (papply_target_cache_is_partition_of(target, root))
-			close_one(target);
-	}
-	close_one(root);
-}
+		PapplyTarget *target = dlist_container(PapplyTarget, open_link, iter.cur);
 
-static void
-close_others(PapplyTarget *root)
-{
-	PapplyTarget *next;
-
-	for (PapplyTarget *target = targets.open; target != NULL; target = next)
-	{
-		next = target->next_open;
-		if (target != root && !papply_target_cache_is_partition_of(target, root))
+		if ((target->key.remote_relid != remote_relid) == others)
 			close_one(target);
 	}
 }
@@ -460,7 +408,7 @@ use_version(PapplyTarget *target, uint32 version)
 	if (target->version == version)
 		return;
 	if (target->is_open)
-		close_with_partitions(target);
+		close_targets(target->key.remote_relid, false);
 	load_version(target, version);
 }
 
@@ -510,7 +458,7 @@ papply_target_open(LogicalRepRelId remote_relid, uint32 version, bool is_alone)
 		open_target(target);
 	check_class(target, is_alone);
 	if (papply_target_runs_code(target))
-		close_others(target);
+		close_targets(remote_relid, true);
 	return target;
 }
 
@@ -525,13 +473,6 @@ papply_target_peek(LogicalRepRelId remote_relid, uint32 version)
 		!target->lookup.is_btree)
 		return NULL;
 	return target;
-}
-
-bool
-papply_target_is_plain(const PapplyTarget *target)
-{
-	return target->state == PAPPLY_TARGET_READY && papply_target_takes_runs(target) &&
-		target->table_class == PAPPLY_TABLE_PARALLEL;
 }
 
 const PapplyTarget *
@@ -549,17 +490,11 @@ papply_target_runs_code(const PapplyTarget *target)
 	return papply_result_rel_fires_triggers(target) || target->table_class == PAPPLY_TABLE_SERIAL;
 }
 
-bool
-papply_target_takes_runs(const PapplyTarget *target)
-{
-	return target->takes_runs && papply_role_is_replica();
-}
-
 void
 papply_target_release(PapplyTarget *target)
 {
 	if (papply_target_runs_code(target) || target->open_partitions >= MAX_OPEN_PARTITIONS)
-		close_with_partitions(target);
+		close_targets(target->key.remote_relid, false);
 }
 
 void
@@ -586,21 +521,25 @@ void
 papply_target_close_all(void)
 {
 	papply_activity_forget();
-	while (targets.open != NULL)
-		close_one(targets.open);
+	while (!dlist_is_empty(&targets.open))
+		close_one(dlist_head_element(PapplyTarget, open_link, &targets.open));
 }
 
 void
 papply_target_forget_all(void)
 {
+	dlist_iter	iter;
+
 	papply_activity_forget();
 	papply_insert_run_forget();
-	for (PapplyTarget *target = targets.open; target != NULL; target = target->next_open)
+	dlist_foreach(iter, &targets.open)
 	{
+		PapplyTarget *target = dlist_container(PapplyTarget, open_link, iter.cur);
+
 		target->is_open = false;
 		if (target->entry != NULL)
 			target->entry->localrel = NULL; /* the server's map does not
 											 * notice aborts */
 	}
-	targets.open = NULL;
+	dlist_init(&targets.open);
 }

@@ -261,12 +261,6 @@ papply_target_cache_find(LogicalRepRelId remote_relid)
 	return hash_search(cache.targets, &key, HASH_FIND, NULL);
 }
 
-bool
-papply_target_cache_is_partition_of(const PapplyTarget *target, const PapplyTarget *root)
-{
-	return target->key.remote_relid == root->key.remote_relid && target != root;
-}
-
 void
 papply_target_cache_forget_partitions(PapplyTarget *root)
 {
@@ -276,7 +270,8 @@ papply_target_cache_forget_partitions(PapplyTarget *root)
 	hash_seq_init(&status, cache.targets);
 	while ((target = hash_seq_search(&status)) != NULL)
 	{
-		bool		is_partition = papply_target_cache_is_partition_of(target, root);
+		bool		is_partition = target->key.remote_relid == root->key.remote_relid &&
+		target != root;
 
 		if (target->is_open || (target->state == PAPPLY_TARGET_READY && !is_partition))
 			continue;

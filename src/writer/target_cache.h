@@ -32,9 +32,6 @@ extern void papply_target_cache_use(PapplyTarget *target);
  */
 extern uint32 papply_target_cache_function_changes(void);
 
-extern bool papply_target_cache_is_partition_of(const PapplyTarget *target,
-												const PapplyTarget *root);
-
 /*
  * Drop the partitions of root, none of which may be open, and what is kept of
  * other tables that are no longer valid.

@@ -101,12 +101,12 @@ typedef struct RemoteRange
 	bool		is_in_turn;		/* everything older is committed */
 	bool		began_in_turn;	/* the same at the beginning of this range,
 								 * which is one transaction */
-	bool		was_current;	/* check_current() has succeeded in its turn */
+	bool		was_current;	/* check_current() has succeeded in its turn,
+								 * or need not be called */
 	uint64		position;		/* of the next entry in the queue */
 	TransactionId remote_xid;
 	XLogRecPtr	final_lsn;
 	char		message_type;	/* 0: none yet */
-	bool		is_change;		/* message_type changes a row */
 	bool		is_early;		/* its changes are in its file: early.h */
 } RemoteRange;
 
@@ -149,13 +149,10 @@ static Process process;
 static void
 handle_terminate(SIGNAL_ARGS)
 {
-	int			save_errno = errno;
-
 	if (papply_pool != NULL && !papply_pool->is_open)
 		papply_pool_cancel();
 	else
 		die(PAPPLY_SIGNAL_ARGS);
-	errno = save_errno;
 }
 
 /*
@@ -165,11 +162,8 @@ handle_terminate(SIGNAL_ARGS)
 static void
 handle_give_way(SIGNAL_ARGS)
 {
-	int			save_errno = errno;
-
 	papply_early_handle_revoke();
 	papply_retreat_handle_signal();
-	errno = save_errno;
 }
 
 static void
@@ -197,8 +191,7 @@ static void
 describe_range(void *arg)
 {
 	if (range.message_type != 0)
-		papply_message_add_context(papply_pool->subid, range.message_type,
-								   range.is_change ? papply_apply_table() : NULL,
+		papply_message_add_context(papply_pool->subid, range.message_type, papply_apply_table(),
 								   range.remote_xid, range.final_lsn);
 }
 
@@ -212,6 +205,12 @@ refuse_transaction(void)
 			 errmsg("subscription has changed, or does not allow writers to continue")));
 }
 
+/*
+ * Check that what the head of this file lists is unchanged.  A transaction
+ * that has not begun in its turn checks this in its turn, before anything is
+ * visible.  A long one checks it only once, when it becomes the oldest: serial
+ * apply would not notice later changes, either.
+ */
 static void
 check_current(void)
 {
@@ -219,18 +218,6 @@ check_current(void)
 	if (!papply_session_is_current() || !papply_target_range_is_current() ||
 		!papply_rights_are_current())
 		refuse_transaction();
-}
-
-/*
- * Check in our turn, before anything is visible, that what the head of this
- * file lists is unchanged.  A long transaction checks this only once, when it
- * becomes the oldest: serial apply would not notice later changes, either.
- */
-static void
-check_still_current(void)
-{
-	if (!range.began_in_turn && !range.was_current)
-		check_current();
 }
 
 /*
@@ -282,25 +269,11 @@ take_number(void)
 static void
 wait_for_turn(void)
 {
+	papply_insert_run_flush();
 	if (range.first == PAPPLY_SEQNO_OPEN)
 		take_number();
 	papply_commit_order_wait(range.first - 1, PAPPLY_WRITER_WAIT_TURN);
 	range.is_in_turn = true;
-}
-
-/*
- * Apply a change again whose row was missing, when everything older is
- * committed.
- */
-static void
-apply_change_in_turn(PapplyEntry *entry)
-{
-	papply_insert_run_flush();
-	wait_for_turn();
-	papply_postpone_apply_all();
-	papply_account_retry();
-	(void) papply_apply_change(PapplyEntryData(entry), entry->length,
-							   entry->relation_version, true, may_run_code());
 }
 
 /*
@@ -313,7 +286,6 @@ wait_for_order(PapplyEntry *entry)
 	if (!papply_in_order_must_wait(papply_message_get_uint32(PapplyEntryData(entry) + 1)) ||
 		range.is_in_turn)
 		return;
-	papply_insert_run_flush();
 	wait_for_turn();
 	papply_postpone_apply_all();
 }
@@ -339,7 +311,7 @@ begin_change(PapplyEntry *entry)
 	if (!range.was_current && range.first == range.last &&
 		papply_pool_committed() == range.first - 1)
 	{
-		check_still_current();
+		check_current();
 		range.was_current = true;
 	}
 }
@@ -347,8 +319,6 @@ begin_change(PapplyEntry *entry)
 static void
 apply_change(PapplyEntry *entry)
 {
-	bool		found;
-
 	begin_change(entry);
 	if (papply_account_change(range.message_type) % SNAPSHOT_CHANGES == 0)
 	{
@@ -369,16 +339,19 @@ apply_change(PapplyEntry *entry)
 		papply_blockers_look_if_due();
 
 	MemoryContextSwitchTo(process.message_context);
-	found = papply_apply_change(PapplyEntryData(entry), entry->length,
-								entry->relation_version, range.is_in_turn,
-								may_run_code());
-	if (!found && !range.is_in_turn)
-		apply_change_in_turn(entry);
+
+	/* A row that is missing may be there when everything older is committed. */
+	while (!papply_apply_change(PapplyEntryData(entry), entry->length, entry->relation_version,
+								range.is_in_turn, may_run_code()) && !range.is_in_turn)
+	{
+		wait_for_turn();
+		papply_postpone_apply_all();
+		papply_account_retry();
+	}
 	CommandCounterIncrement();
 	MemoryContextReset(process.message_context);
 	if (papply_conflict_must_report())
 	{
-		papply_insert_run_flush();
 		wait_for_turn();
 		papply_conflict_report_all();
 	}
@@ -396,18 +369,17 @@ apply_postponed(PapplyEntry *entry, uint64 seqno)
 
 	show_transaction(txn->remote_xid, txn->final_lsn);
 	range.message_type = PapplyEntryData(entry)[0];
-	range.is_change = true;
 	apply_change(entry);
 	show_transaction(now.remote_xid, now.final_lsn);
 	range.message_type = now.message_type;
-	range.is_change = now.is_change;
 }
 
 /* Called in our turn, when only the commit is left. */
 static void
 check_turn(void)
 {
-	check_still_current();
+	if (!range.was_current)
+		check_current();
 	papply_conflict_report_all();
 }
 
@@ -436,16 +408,6 @@ apply_truncate(PapplyEntry *entry)
 	MemoryContextReset(process.message_context);
 }
 
-/* Load the definition of a relation that the following TRUNCATE truncates. */
-static void
-use_version(PapplyEntry *entry)
-{
-	papply_local_begin();
-	MemoryContextSwitchTo(process.message_context);
-	papply_target_use_version(entry->relation_version);
-	MemoryContextReset(process.message_context);
-}
-
 /*
  * Apply an entry.  Returns false if it ends the transaction; *commit is set
  * from it then.
@@ -453,10 +415,8 @@ use_version(PapplyEntry *entry)
 static bool
 apply_entry(PapplyEntry *entry, PapplyCommit *commit)
 {
-	char		kind = 0;
+	char		kind = entry->length > 0 ? PapplyEntryData(entry)[0] : 0;
 
-	if (entry->kind == PAPPLY_ENTRY_MESSAGE && entry->length > 0)
-		kind = PapplyEntryData(entry)[0];
 	range.message_type = kind;
 	switch (kind)
 	{
@@ -468,12 +428,10 @@ apply_entry(PapplyEntry *entry, PapplyCommit *commit)
 		case LOGICAL_REP_MSG_INSERT:
 		case LOGICAL_REP_MSG_UPDATE:
 		case LOGICAL_REP_MSG_DELETE:
-			range.is_change = true;
 			papply_local_begin();
 			wait_for_order(entry);
 			if (range.is_early || !papply_postpone_change(entry, range.seqno))
 				apply_change(entry);
-			range.is_change = false;
 			break;
 		case LOGICAL_REP_MSG_COMMIT:
 		case LOGICAL_REP_MSG_PREPARE:
@@ -481,10 +439,11 @@ apply_entry(PapplyEntry *entry, PapplyCommit *commit)
 		case LOGICAL_REP_MSG_ROLLBACK_PREPARED:
 			papply_message_parse_commit(PapplyEntryData(entry), entry->length, commit);
 			return false;
-		case 0:
+		case 0:					/* a definition that the next TRUNCATE needs */
 			if (entry->relation_version == 0)
 				refuse_message();
-			use_version(entry);
+			papply_local_begin();
+			papply_target_use_version(entry->relation_version);
 			break;
 		case LOGICAL_REP_MSG_TRUNCATE:
 			apply_truncate(entry);
@@ -607,7 +566,6 @@ recover_from_error(void)
 	AttemptResult result;
 
 	HOLD_INTERRUPTS();
-	range.is_change = false;
 	MemoryContextSwitchTo(process.message_context);
 	error = CopyErrorData();
 	FlushErrorState();
@@ -661,6 +619,7 @@ try_range(uint64 first, uint64 last, bool is_in_turn)
 	range.last = last;
 	range.is_in_turn = is_in_turn;
 	range.began_in_turn = first == last && papply_pool_committed() == first - 1;
+	range.was_current = range.began_in_turn;
 	range.is_early = first == PAPPLY_SEQNO_OPEN;
 	papply_target_begin_range();
 	papply_rights_begin_range();
@@ -694,10 +653,9 @@ wait_until_committed(uint64 seqno, PapplyWriterState state)
 static void
 leave_to_native(uint64 seqno, AttemptResult result)
 {
-	PapplyCounter reason = PAPPLY_COUNT_FALLBACK_FAILURE;
+	PapplyCounter reason = result == ATTEMPT_REFUSED ?
+	PAPPLY_COUNT_FALLBACK_SUBSCRIPTION : PAPPLY_COUNT_FALLBACK_FAILURE;
 
-	if (result == ATTEMPT_REFUSED)
-		reason = PAPPLY_COUNT_FALLBACK_SUBSCRIPTION;
 	papply_pool_my_slot()->counters.fallbacks++;
 	if (result == ATTEMPT_DEADLOCK)
 		papply_retreat_let_others_go_on();
