@@ -70,6 +70,8 @@ typedef struct PapplyBegin
 	XLogRecPtr	final_lsn;
 	TimestampTz commit_time;
 	TransactionId xid;
+	XLogRecPtr	end_lsn;		/* of the transaction, if this message is also
+								 * its last one; else invalid */
 } PapplyBegin;
 
 /* Read integers in network byte order, at any address. */

@@ -134,9 +134,8 @@ typedef struct PapplyEntry
 
 /*
  * Receiver: create the segment for papply_pool, with papply_queue_size.
- * Returns false if the server has no free segment slot.
  */
-extern bool papply_queue_create(void);
+extern void papply_queue_create(void);
 
 /* Writer: attach to the segment. */
 extern void papply_queue_attach(void);

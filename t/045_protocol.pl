@@ -410,6 +410,51 @@ $subscriber->wait_until(
 	'(SELECT count(*) FROM many) = 1 AND (SELECT count(*) FROM other WHERE id = 10) = 1',
 	'changes behind one with too long a key are not applied');
 
+# A message that only PostgreSQL's own apply knows comes while a writer applies a streamed
+# transaction.  The writer is stopped, so that the apply worker has to wait until it has
+# rolled back, and is woken by nothing else.  Detects: it is not woken.
+SKIP:
+{
+	skip 'the library was made without SELFTEST=1', 1
+	  if !$subscriber->create_selftest_waits;
+	$subscriber->sql(
+		q(CREATE FUNCTION routed_messages(subid oid) RETURNS bigint
+		LANGUAGE C STRICT AS 'parallel_apply', 'papply_selftest_routed_messages'));
+	my $row = $subscriber->hold(q(SELECT FROM other WHERE id = 10 FOR UPDATE));
+	my $unknown = qr/ERROR:  invalid logical replication message type/;
+	my $offset = -s $subscriber->logfile;
+	pipe my $signal, my $sender or die "no pipe: $!";
+	end_server();
+	begin_server(
+		stream_start(700),
+		in_stream(700, $items[1], 'U' . substr(insert(2, 10, 'new'), 1)),
+		'E',
+		sub { close $sender; readline $signal; return; },
+		'Z');
+	close $signal;
+	$subscriber->states_become('waiting for lock',
+		'a writer applies a streamed transaction');
+	$subscriber->let_receiver_sleep('on');
+	my $writer = $subscriber->sql(
+		q(SELECT pid FROM parallel_apply.writers WHERE state = 'waiting for lock')
+	);
+	my $waits =
+	  q((SELECT split_part(selftest_waits(oid), ',', 1) FROM pg_subscription));
+	my $routed = '(SELECT routed_messages(oid) FROM pg_subscription)';
+	my ($waits_before, $routed_before) =
+	  split /\|/, $subscriber->sql("SELECT $waits, $routed");
+	kill 'STOP', $writer;
+	close $sender;
+	$subscriber->wait_until(
+		"$routed > $routed_before AND $waits <> '$waits_before'",
+		'the apply worker does not wait');
+	kill 'CONT', $writer;
+	ok( $subscriber->wait_for_log($unknown, $offset),
+		'the apply worker is woken when a streamed transaction is rolled back'
+	);
+	$row->quit;
+}
+
 unlike(
 	slurp_file($subscriber->logfile),
 	qr/terminated by signal/,

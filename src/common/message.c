@@ -97,6 +97,7 @@ papply_message_parse_begin(char *data, int length, PapplyBegin *begin)
 		(void) take_lsn(&reader);	/* end position */
 	begin->commit_time = take_uint64(&reader);
 	begin->xid = take_uint32(&reader);
+	begin->end_lsn = InvalidXLogRecPtr;
 }
 
 void
@@ -146,6 +147,7 @@ papply_message_parse_first(char *data, int length, PapplyBegin *begin)
 			begin->final_lsn = commit.commit_lsn;
 			begin->commit_time = commit.commit_time;
 			begin->xid = commit.xid;
+			begin->end_lsn = commit.end_lsn;
 			return true;
 		default:
 			return false;

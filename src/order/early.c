@@ -497,4 +497,7 @@ papply_early_leave(void)
 {
 	pg_atomic_fetch_and_u64(&papply_pool->early_writers, ~papply_pool_my_bit());
 	mine = NULL;
+
+	/* it may wait for this with a transaction that has to be alone (route.c) */
+	papply_pool_wake(PAPPLY_WAITER_RECEIVER);
 }

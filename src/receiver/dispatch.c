@@ -135,53 +135,6 @@ papply_dispatch_is_oversize(void)
 	return open_txn.is_open && open_txn.has_oversize;
 }
 
-static PapplyDispatchResult
-begin_transaction(char *message, int length)
-{
-	PapplyBegin begin;
-	uint64		seqno;
-	PapplyTransaction *txn;
-
-	(void) papply_message_parse_first(message, length, &begin);
-	if (!papply_queue_has_space(length) ||
-		!papply_queue_begin(begin.xid, begin.final_lsn, &seqno))
-		return PAPPLY_DISPATCH_HOLD;
-	open_txn = (OpenTransaction)
-	{
-		.is_open = true,
-			.early = PAPPLY_NO_EARLY,
-			.seqno = seqno,
-			.first_lsn = papply_connection_lsn(),
-			.final_lsn = begin.final_lsn,
-			.nearest = PAPPLY_NO_SEQNO,
-	};
-	txn = papply_queue_transaction(seqno);
-	txn->local_changes = papply_remote_relation_local_changes();
-	txn->commit_time = dispatched.newest_commit_time = begin.commit_time;
-	open_txn.is_lone = message[0] == LOGICAL_REP_MSG_BEGIN &&
-		papply_pool_committed() + 1 == open_txn.seqno && papply_early_count() == 0 &&
-		papply_lone_may_begin();
-	papply_queue_append(PAPPLY_ENTRY_MESSAGE, message, length, 0, PAPPLY_NO_SEQNO);
-	return PAPPLY_DISPATCH_QUEUED;
-}
-
-static PapplyDispatchResult
-begin_ordinary(char *message, int length)
-{
-	PapplyDispatchResult result = begin_transaction(message, length);
-
-	if (result != PAPPLY_DISPATCH_QUEUED)
-		return result;
-	open_txn.end_kind = LOGICAL_REP_MSG_COMMIT;
-	if (message[0] == LOGICAL_REP_MSG_BEGIN_PREPARE)
-	{
-		open_txn.end_kind = LOGICAL_REP_MSG_PREPARE;
-		papply_queue_set_company(open_txn.seqno, PAPPLY_SOLO);
-		papply_prepared_begin();
-	}
-	return result;
-}
-
 /* Complete the open transaction, whose last message is in the queue. */
 static void
 end_transaction(XLogRecPtr remote_end_lsn)
@@ -270,23 +223,55 @@ make_native(PapplyCounter reason)
 	papply_queue_leave_to_leader(open_txn.seqno, PAPPLY_BY_LEADER, reason);
 }
 
-/* Queue a COMMIT PREPARED or ROLLBACK PREPARED. */
-static PapplyDispatchResult
-finish_prepared(char *message, int length)
+/* Its only message, a COMMIT PREPARED or ROLLBACK PREPARED, is in the queue. */
+static void
+finish_prepared(const PapplyBegin *begin)
 {
-	PapplyCommit commit;
-	PapplyDispatchResult result = begin_transaction(message, length);
+	papply_queue_set_company(open_txn.seqno, PAPPLY_SOLO);
+	if (papply_keep_has_requests)
+		make_native(PAPPLY_COUNT_FALLBACK_SUBSCRIPTION);
+	papply_prepared_finish(begin->xid, dispatched.dependencies, open_txn.seqno);
+	end_transaction(begin->end_lsn);
+}
 
-	if (result == PAPPLY_DISPATCH_QUEUED)
+PapplyDispatchResult
+papply_dispatch_begin(char *message, int length, const PapplyBegin *begin)
+{
+	uint64		seqno;
+	PapplyTransaction *txn;
+
+	if (!papply_queue_has_space(length) ||
+		!papply_queue_begin(begin->xid, begin->final_lsn, &seqno))
+		return PAPPLY_DISPATCH_HOLD;
+	open_txn = (OpenTransaction)
 	{
-		papply_message_parse_commit(message, length, &commit);
-		papply_queue_set_company(open_txn.seqno, PAPPLY_SOLO);
-		if (papply_keep_has_requests)
-			make_native(PAPPLY_COUNT_FALLBACK_SUBSCRIPTION);
-		papply_prepared_finish(commit.xid, dispatched.dependencies, open_txn.seqno);
-		end_transaction(commit.end_lsn);
+		.is_open = true,
+			.early = PAPPLY_NO_EARLY,
+			.seqno = seqno,
+			.first_lsn = papply_connection_lsn(),
+			.final_lsn = begin->final_lsn,
+			.nearest = PAPPLY_NO_SEQNO,
+	};
+	txn = papply_queue_transaction(seqno);
+	txn->local_changes = papply_remote_relation_local_changes();
+	txn->commit_time = dispatched.newest_commit_time = begin->commit_time;
+	papply_queue_append(PAPPLY_ENTRY_MESSAGE, message, length, 0, PAPPLY_NO_SEQNO);
+	switch (message[0])
+	{
+		case LOGICAL_REP_MSG_BEGIN:
+			open_txn.end_kind = LOGICAL_REP_MSG_COMMIT;
+			open_txn.is_lone = papply_pool_committed() + 1 == seqno &&
+				papply_early_count() == 0 && papply_lone_may_begin();
+			break;
+		case LOGICAL_REP_MSG_BEGIN_PREPARE:
+			open_txn.end_kind = LOGICAL_REP_MSG_PREPARE;
+			papply_queue_set_company(seqno, PAPPLY_SOLO);
+			papply_prepared_begin();
+			break;
+		default:
+			finish_prepared(begin);
 	}
-	return result;
+	return PAPPLY_DISPATCH_QUEUED;
 }
 
 /*
@@ -526,31 +511,12 @@ dispatch_inside(char *message, int length)
 			return dispatch_change(message, length);
 		case LOGICAL_REP_MSG_TRUNCATE:
 			return dispatch_truncate(message, length);
-		case LOGICAL_REP_MSG_ORIGIN:
-		case LOGICAL_REP_MSG_MESSAGE:
-			break;
-		case LOGICAL_REP_MSG_BEGIN:
-		case LOGICAL_REP_MSG_BEGIN_PREPARE:
-		case LOGICAL_REP_MSG_COMMIT_PREPARED:
-		case LOGICAL_REP_MSG_ROLLBACK_PREPARED:
-			papply_message_malformed(); /* its writer would take the last two
-										 * for the end */
-			break;
 		default:
 			make_native_barrier(PAPPLY_COUNT_FALLBACK_MESSAGE); /* writers do not know
 																 * it */
-			break;
 	}
 	papply_queue_append(PAPPLY_ENTRY_MESSAGE, message, length, 0, PAPPLY_NO_SEQNO);
 	return PAPPLY_DISPATCH_QUEUED;
-}
-
-PapplyDispatchResult
-papply_dispatch_begin(char *message, int length)
-{
-	if (message[0] == LOGICAL_REP_MSG_BEGIN || message[0] == LOGICAL_REP_MSG_BEGIN_PREPARE)
-		return begin_ordinary(message, length);
-	return finish_prepared(message, length);
 }
 
 PapplyDispatchResult
@@ -564,14 +530,17 @@ papply_dispatch_message(char *message, int length)
 			papply_remote_relation_update(message, length, papply_queue_last_seqno());
 			return PAPPLY_DISPATCH_QUEUED;
 		case LOGICAL_REP_MSG_TYPE:
-			return PAPPLY_DISPATCH_QUEUED;	/* not used */
+		case LOGICAL_REP_MSG_ORIGIN:
+		case LOGICAL_REP_MSG_MESSAGE:
+			return PAPPLY_DISPATCH_QUEUED;	/* not needed to apply anything */
 		case LOGICAL_REP_MSG_BEGIN:
 		case LOGICAL_REP_MSG_BEGIN_PREPARE:
 		case LOGICAL_REP_MSG_COMMIT_PREPARED:
 		case LOGICAL_REP_MSG_ROLLBACK_PREPARED:
-			if (!open_txn.is_open)
-				return PAPPLY_DISPATCH_BEGINS;
-			break;
+			if (open_txn.is_open)
+				papply_message_malformed(); /* its writer would take the last
+											 * two for the end */
+			return PAPPLY_DISPATCH_BEGINS;
 		case LOGICAL_REP_MSG_COMMIT:
 		case LOGICAL_REP_MSG_PREPARE:
 			if (open_txn.is_open)
@@ -582,9 +551,7 @@ papply_dispatch_message(char *message, int length)
 	}
 
 	if (!open_txn.is_open)
-		return message[0] == LOGICAL_REP_MSG_MESSAGE ?
-			PAPPLY_DISPATCH_PASS : PAPPLY_DISPATCH_DIRECT;
-
+		return PAPPLY_DISPATCH_DIRECT;
 	result = dispatch_inside(message, length);
 	if (result == PAPPLY_DISPATCH_QUEUED)
 		publish_if_large();

@@ -16,9 +16,8 @@ typedef enum PapplyDispatchResult
 	PAPPLY_DISPATCH_BEGINS,		/* it begins a transaction:
 								 * papply_dispatch_begin() puts it into the
 								 * queue, unless it must be direct */
-	PAPPLY_DISPATCH_DIRECT,		/* it begins a transaction for the native
+	PAPPLY_DISPATCH_DIRECT		/* it begins a transaction for the native
 								 * loop; drain the pool first */
-	PAPPLY_DISPATCH_PASS		/* pass it to the native loop at once */
 } PapplyDispatchResult;
 
 /* Start with an empty state, for a new pool. */
@@ -27,8 +26,12 @@ extern void papply_dispatch_reset(void);
 /* Put a message, which begins with its kind byte, into the queue. */
 extern PapplyDispatchResult papply_dispatch_message(char *message, int length);
 
-/* The same for one that begins a transaction.  Returns QUEUED or HOLD. */
-extern PapplyDispatchResult papply_dispatch_begin(char *message, int length);
+/*
+ * The same for one that begins a transaction, and has been parsed.  Returns
+ * QUEUED or HOLD.
+ */
+extern PapplyDispatchResult papply_dispatch_begin(char *message, int length,
+												  const PapplyBegin *begin);
 
 /* Has a transaction in the queue begun, but not ended? */
 extern bool papply_dispatch_is_open(void);

@@ -76,7 +76,6 @@ typedef struct OurPool
 	bool		exists;
 	bool		is_closing;		/* it stops when it is drained */
 	int			sent_again;		/* while it closes, see MAX_SENT_AGAIN */
-	bool		has_failed;		/* it stops because it has no writers */
 	PapplyApplyReason stop_reason;	/* while it closes */
 	PapplyApplyReason start_reason; /* why the last start failed; else that it
 									 * is about to start */
@@ -104,11 +103,10 @@ static OurPool pool = {
  */
 typedef struct Configuration
 {
-	bool		extension_is_current;
-	bool		has_extension;
+	bool		is_current;
 	bool		tables_are_current;
-	bool		options_are_current;
 	bool		has_changed;
+	bool		has_extension;
 	int			num_writers;	/* for this subscription or its group */
 	PapplyWritersSource source;
 	bool		is_paused;
@@ -122,42 +120,30 @@ static Configuration config = {
 /*** invalidation ***/
 
 /*
- * Without a pool, wake the native loop, which may be about to sleep: only its
- * next call of receive() takes account of the change.
+ * Look again at the extension and the options.  The extension's functions come
+ * and go with it, hence the callback for these.  Without a pool, wake the
+ * native loop, which may be about to sleep: only its next call of receive()
+ * takes account of the change.
  */
 static void
-look_again_soon(void)
+invalidate_options(Datum arg, int cacheid, uint32 hashvalue)
 {
+	config.is_current = false;
 	if (!pool.exists)
 		SetLatch(MyLatch);
 }
 
 static void
-invalidate_extension(Datum arg, int cacheid, uint32 hashvalue)
+invalidate_subscription(Datum arg, int cacheid, uint32 hashvalue)
 {
-	config.extension_is_current = false;
-	look_again_soon();
+	config.has_changed = true;
+	invalidate_options(arg, cacheid, hashvalue);
 }
 
 static void
 invalidate_tables(Datum arg, int cacheid, uint32 hashvalue)
 {
 	config.tables_are_current = false;
-}
-
-static void
-invalidate_options(Datum arg, int cacheid, uint32 hashvalue)
-{
-	config.options_are_current = false;
-	look_again_soon();
-}
-
-static void
-invalidate_subscription(Datum arg, int cacheid, uint32 hashvalue)
-{
-	config.options_are_current = false;
-	config.has_changed = true;
-	look_again_soon();
 }
 
 /* Read the options; without the extension nothing is configured. */
@@ -197,7 +183,7 @@ look_at_catalogs(void)
 		!(pool.is_closing && pool.sent_again++ >= MAX_SENT_AGAIN))
 		papply_remote_relation_forget_native();
 	config.tables_are_current = true;
-	if (likely(config.extension_is_current && config.options_are_current))
+	if (likely(config.is_current))
 		return;
 
 	/* drain() must not mistake the present state for that of a newer pause */
@@ -205,8 +191,7 @@ look_at_catalogs(void)
 		papply_status_set(pool.exists ? PAPPLY_APPLY_PARALLEL : PAPPLY_APPLY_NATIVE,
 						  PAPPLY_REASON_NONE);
 
-	/* The extension's functions come and go with it, hence that callback. */
-	config.extension_is_current = config.options_are_current = true;
+	config.is_current = true;
 	StartTransactionCommand();
 	config.has_extension = OidIsValid(get_extension_oid(PAPPLY_NAME, true));
 	read_options();
@@ -226,10 +211,10 @@ get_wanted_writers(void)
 void
 papply_lifecycle_init(void)
 {
-	CacheRegisterSyscacheCallback(PROCOID, invalidate_extension, (Datum) 0);
-	CacheRegisterSyscacheCallback(SUBSCRIPTIONRELMAP, invalidate_tables, (Datum) 0);
-	CacheRegisterSyscacheCallback(SUBSCRIPTIONOID, invalidate_subscription, (Datum) 0);
+	CacheRegisterSyscacheCallback(PROCOID, invalidate_options, (Datum) 0);
 	CacheRegisterSyscacheCallback(FOREIGNSERVEROID, invalidate_options, (Datum) 0);
+	CacheRegisterSyscacheCallback(SUBSCRIPTIONOID, invalidate_subscription, (Datum) 0);
+	CacheRegisterSyscacheCallback(SUBSCRIPTIONRELMAP, invalidate_tables, (Datum) 0);
 }
 
 bool
@@ -242,8 +227,8 @@ papply_lifecycle_wants_pool(void)
 bool
 papply_lifecycle_has_chosen_native(void)
 {
-	return config.extension_is_current && config.options_are_current && !pool.exists && !config.is_paused &&
-		papply_role_is_replica() && get_wanted_writers() == 1 && !papply_slow_log_is_on();
+	return config.is_current && !pool.exists && !config.is_paused && papply_role_is_replica() &&
+		get_wanted_writers() == 1 && !papply_slow_log_is_on();
 }
 
 void
@@ -382,17 +367,13 @@ static bool
 create_shared_memory(void)
 {
 	MemoryContext old_context = CurrentMemoryContext;
-	volatile bool is_created = false;
-	const char *volatile reason = "too many dynamic shared memory segments";
+	const char *volatile reason = NULL;
 
 	PG_TRY();
 	{
-		is_created = papply_queue_create();
-		if (is_created)
-		{
-			papply_registry_create();
-			papply_remote_relation_pool_started();
-		}
+		papply_queue_create();
+		papply_registry_create();
+		papply_remote_relation_pool_started();
 	}
 	PG_CATCH();
 	{
@@ -401,73 +382,66 @@ create_shared_memory(void)
 		LWLockReleaseAll();
 		AtEOXact_HashTables(false);
 		FlushErrorState();
-		is_created = false;
 	}
 	PG_END_TRY();
 
-	if (!is_created)
-		ereport(WARNING,
-				(errcode(ERRCODE_INSUFFICIENT_RESOURCES),
-				 errmsg("could not create the queue of subscription \"%s\"",
-						MySubscription->name),
-				 errdetail("PostgreSQL's own apply continues: %s.", reason),
-				 errhint("You might need to decrease \"%s\".", PAPPLY_NAME ".queue_size")));
-	return is_created;
+	if (reason == NULL)
+		return true;
+	ereport(WARNING,
+			(errcode(ERRCODE_INSUFFICIENT_RESOURCES),
+			 errmsg("could not create the queue of subscription \"%s\"",
+					MySubscription->name),
+			 errdetail("PostgreSQL's own apply continues: %s.", reason),
+			 errhint("You might need to decrease \"%s\".", PAPPLY_NAME ".queue_size")));
+	return false;
 }
 
 static void
 start_pool(void)
 {
-	int			running;
+	int			running = 0;
 
 	if (papply_pool_has_lacked())
 	{
 		pool.start_reason = PAPPLY_REASON_NO_QUEUE;
 		return;
 	}
+	pool.start_reason = PAPPLY_REASON_NO_WRITERS;
 	pool.lacks_slots = !papply_writers_may_start(pool.wanted_writers);
-	if (pool.lacks_slots)
-	{
-		pool.start_reason = PAPPLY_REASON_NO_WRITERS;
-		return;
-	}
-	if (!papply_pool_acquire(MyLogicalRepWorker->userid, PAPPLY_SESSION_ORIGIN))
+	if (pool.lacks_slots || !papply_pool_acquire(MyLogicalRepWorker->userid, PAPPLY_SESSION_ORIGIN))
 		return;
 	if (!pool.has_exit_callback)
 		before_shmem_exit(end_pool_at_exit, (Datum) 0);
 	pool.has_exit_callback = true;
 	papply_wait_checks_begin();
 
-	if (!create_shared_memory())
+	if (create_shared_memory())
+	{
+		papply_role_leave();
+		papply_awake_reset();
+		papply_session_locks_note();
+		papply_session_settings_note();
+		running = papply_writers_set(pool.wanted_writers);
+		pool.lacks_slots = running == 0;
+	}
+	else
 	{
 		papply_writers_lack_queue();
 		pool.start_reason = PAPPLY_REASON_NO_QUEUE;
-		drop_shared_memory();
-		papply_pool_release();
-		return;
 	}
-	papply_role_leave();
-	papply_awake_reset();
-	papply_session_locks_note();
-	papply_session_settings_note();
-	running = papply_writers_set(pool.wanted_writers);
-	pool.lacks_slots = running == 0;
-	if (pool.lacks_slots)
+	if (running == 0)
 	{
-		pool.start_reason = PAPPLY_REASON_NO_WRITERS;
 		drop_shared_memory();
 		papply_pool_release();
 		return;
 	}
 
 	pool.origin = PAPPLY_SESSION_ORIGIN;
-	pool.checked_at = papply_clock_now();
 	papply_feedback_reset(replorigin_session_get_progress(true));
 	papply_origin_pass_on();
 	if (!PAPPLY_ORIGIN_IS_SHARED)
 		PAPPLY_SESSION_ORIGIN = PAPPLY_NO_ORIGIN;
 	papply_dispatch_reset();
-	pool.is_closing = false;
 	pool.exists = true;
 	ereport(LOG,
 			(errmsg_plural("parallel apply of subscription \"%s\" has started with %d writer",
@@ -491,14 +465,14 @@ stop_pool(void)
 	if (!PAPPLY_ORIGIN_IS_SHARED)
 		papply_compat_origin_setup(pool.origin, 0);
 	PAPPLY_SESSION_ORIGIN = pool.origin;
+	pool.origin = PAPPLY_NO_ORIGIN;
 	pool.is_closing = false;
 
 	/*
 	 * start again at once if that has been requested in the meantime; or
 	 * later
 	 */
-	pool.wanted_writers = pool.has_failed ? get_wanted_writers() : 1;
-	pool.has_failed = false;
+	pool.wanted_writers = pool.stop_reason == PAPPLY_REASON_NO_WRITERS ? get_wanted_writers() : 1;
 	pool.checked_at = papply_clock_now();
 }
 
@@ -595,7 +569,6 @@ give_up_writers(void)
 {
 	papply_queue_mark_unclaimed_native();
 	begin_to_close(PAPPLY_REASON_NO_WRITERS);
-	pool.has_failed = true;
 	pool.lacks_slots = papply_writers_wanted() == 0;
 	pool.start_reason = PAPPLY_REASON_NO_WRITERS;
 }
@@ -681,11 +654,10 @@ papply_lifecycle_adapt(bool is_behind)
 }
 
 bool
-papply_lifecycle_must_be_direct(XLogRecPtr *final_lsn)
+papply_lifecycle_must_be_direct(XLogRecPtr final_lsn)
 {
 	look_at_catalogs();
-	*final_lsn = papply_pool_get_replay();
-	return pool.is_closing;
+	return pool.is_closing || final_lsn == papply_pool_get_replay();
 }
 
 void

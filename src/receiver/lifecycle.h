@@ -35,7 +35,10 @@ extern bool papply_lifecycle_must_go_round(void);
 /* Must no transaction begin?  As of the last look at the catalogs. */
 extern bool papply_lifecycle_is_paused(void);
 
-/* Is there a pool?  And what is the subscription's replication origin then? */
+/*
+ * Is there a pool?  And what is the subscription's replication origin then?
+ * PAPPLY_NO_ORIGIN without a pool.
+ */
 extern bool papply_lifecycle_has_pool(void);
 extern PapplyOriginId papply_lifecycle_origin(void);
 
@@ -61,11 +64,10 @@ extern void papply_lifecycle_watch(void);
 extern long papply_lifecycle_adapt(bool is_behind);
 
 /*
- * Must PostgreSQL's own apply do the transaction that begins?  If not, it must
- * do the one with this final LSN, if that is valid.  May read catalogs, so no
- * local transaction may be open.
+ * Must PostgreSQL's own apply do the transaction that begins, which has this
+ * final LSN?  May read catalogs, so no local transaction may be open.
  */
-extern bool papply_lifecycle_must_be_direct(XLogRecPtr *final_lsn);
+extern bool papply_lifecycle_must_be_direct(XLogRecPtr final_lsn);
 
 /* Note that the native loop has committed a transaction with this end. */
 extern void papply_lifecycle_replayed(XLogRecPtr remote_end_lsn);

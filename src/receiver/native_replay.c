@@ -55,6 +55,7 @@
 #include "slow_log.h"
 #include "spool.h"
 #include "statistics.h"
+#include "status.h"
 
 typedef struct NativeReplay
 {
@@ -68,7 +69,7 @@ typedef struct NativeReplay
 	uint64		seqno;
 	uint64		position;		/* in the queue, of the next entry */
 	PapplyOriginId origin;
-	char		end_kind;		/* kind of the last message; 0: not known yet */
+	XLogRecPtr	final_lsn;		/* invalid: it has not begun */
 	XLogRecPtr	remote_end_lsn;
 	uint64		inserts;
 	uint64		updates;
@@ -78,7 +79,6 @@ typedef struct NativeReplay
 	/* for the log: see slow_log.c */
 	int64		began_at;		/* 0: not wanted */
 	TransactionId remote_xid;
-	XLogRecPtr	final_lsn;
 } NativeReplay;
 
 static NativeReplay replay;
@@ -210,6 +210,8 @@ show_transaction(const PapplyBegin *begin)
 	papply_statistics_progress->leader.commit_time = begin->commit_time;
 	replay.remote_xid = papply_statistics_progress->leader.remote_xid = begin->xid;
 	replay.final_lsn = papply_statistics_progress->leader.final_lsn = begin->final_lsn;
+	if (replay.origin == PAPPLY_NO_ORIGIN)
+		papply_status_native_begin(begin->commit_time);
 }
 
 static void
@@ -225,7 +227,7 @@ count_change(char kind)
 
 /*
  * Note a message for the native loop, and whether it begins or ends a
- * transaction.
+ * transaction.  A message outside of a transaction stands alone.
  */
 static void
 note_message(char *message, int length)
@@ -239,27 +241,18 @@ note_message(char *message, int length)
 	count_change(kind);
 	if (replay.origin != PAPPLY_NO_ORIGIN)
 		papply_leader_count_message(message, length);
-	if (replay.end_kind == 0)
-	{
-		if (kind == LOGICAL_REP_MSG_BEGIN)
-			replay.end_kind = LOGICAL_REP_MSG_COMMIT;
-		else if (kind == LOGICAL_REP_MSG_BEGIN_PREPARE)
-			replay.end_kind = LOGICAL_REP_MSG_PREPARE;
-		else
-			replay.end_kind = kind; /* it stands alone */
-	}
 	if (papply_message_parse_first(message, length, &begin))
+	{
 		show_transaction(&begin);
-	if (kind != replay.end_kind)
-		return;
-	replay.is_ended = true;
-	if (kind == LOGICAL_REP_MSG_COMMIT || kind == LOGICAL_REP_MSG_PREPARE ||
-		kind == LOGICAL_REP_MSG_COMMIT_PREPARED || kind == LOGICAL_REP_MSG_ROLLBACK_PREPARED ||
-		kind == LOGICAL_REP_MSG_STREAM_COMMIT || kind == LOGICAL_REP_MSG_STREAM_PREPARE)
+		replay.remote_end_lsn = begin.end_lsn;
+	}
+	else if (kind == LOGICAL_REP_MSG_COMMIT || kind == LOGICAL_REP_MSG_PREPARE)
 	{
 		papply_message_parse_commit(message, length, &commit);
 		replay.remote_end_lsn = commit.end_lsn;
 	}
+	replay.is_ended = replay.remote_end_lsn != InvalidXLogRecPtr ||
+		replay.final_lsn == InvalidXLogRecPtr;
 }
 
 /*

@@ -177,7 +177,6 @@ note_other(char *message, int length)
 			return false;
 		case PAPPLY_SPOOL_NATIVE:
 			return true;
-		case PAPPLY_SPOOL_ENDED:
 		case PAPPLY_SPOOL_NONE:
 			break;
 	}

@@ -15,26 +15,23 @@
  */
 #include "parallel_apply.h"
 
+#include "lib/stringinfo.h"
 #include "nodes/pg_list.h"
 #include "utils/memutils.h"
 
 #include "prepared.h"
 
-/* 512 kB; a transaction with more keys counts as one that touches any key. */
-#define MAX_KEYS 65536
+/* A transaction with more keys counts as one that touches any key. */
+#define MAX_BYTES (512 * 1024)
 
-/*
- * 8 MB, for all prepared transactions; those that do not fit touch any key as
- * well.
- */
-#define MAX_ALL_KEYS (16 * MAX_KEYS)
+/* For all prepared transactions; those that do not fit touch any key as well. */
+#define MAX_ALL_BYTES (16 * MAX_BYTES)
 
 typedef struct Prepared
 {
 	TransactionId remote_xid;
-	int			count;
-	int			capacity;
-	uint64	   *hashes;			/* NULL if it touches any key */
+	StringInfoData hashes;		/* each a uint64; no data if it touches any
+								 * key */
 } Prepared;
 
 typedef struct PreparedTransactions
@@ -42,7 +39,7 @@ typedef struct PreparedTransactions
 	List	   *kept;
 	Prepared   *current;		/* being received */
 	MemoryContext context;
-	int			capacity;		/* of those that are kept, and of current */
+	int			bytes;			/* of the hashes of these transactions */
 } PreparedTransactions;
 
 static PreparedTransactions prepared;
@@ -57,17 +54,17 @@ papply_prepared_reset(void)
 	MemoryContextReset(prepared.context);
 	prepared.kept = NIL;
 	prepared.current = NULL;
-	prepared.capacity = 0;
+	prepared.bytes = 0;
 }
 
 static void
 forget_keys(Prepared *item)
 {
-	if (item->hashes == NULL)
+	if (item->hashes.data == NULL)
 		return;
-	pfree(item->hashes);
-	item->hashes = NULL;
-	prepared.capacity -= item->capacity;
+	pfree(item->hashes.data);
+	item->hashes.data = NULL;
+	prepared.bytes -= item->hashes.len;
 }
 
 static void
@@ -88,49 +85,30 @@ papply_prepared_forget(void)
 void
 papply_prepared_begin(void)
 {
-	Prepared   *current;
+	MemoryContext old_context = MemoryContextSwitchTo(prepared.context);
 
 	papply_prepared_forget();
-	current = MemoryContextAllocZero(prepared.context, sizeof(Prepared));
-	current->capacity = 16;
-	current->hashes = MemoryContextAlloc(prepared.context, current->capacity * sizeof(uint64));
-	prepared.current = current;
-	prepared.capacity += current->capacity;
-}
-
-/* Make room for count more keys.  Return false if that would be too many. */
-static bool
-make_room(int count)
-{
-	Prepared   *current = prepared.current;
-	int			capacity = current->capacity;
-
-	while (current->count + count > capacity)
-		capacity *= 2;
-	if (capacity == current->capacity)
-		return true;
-	if (capacity > MAX_KEYS || prepared.capacity + capacity - current->capacity > MAX_ALL_KEYS)
-		return false;
-	current->hashes = repalloc(current->hashes, capacity * sizeof(uint64));
-	prepared.capacity += capacity - current->capacity;
-	current->capacity = capacity;
-	return true;
+	prepared.current = palloc(sizeof(Prepared));
+	initStringInfo(&prepared.current->hashes);
+	MemoryContextSwitchTo(old_context);
 }
 
 void
 papply_prepared_add(const PapplyHashes *hashes)
 {
 	Prepared   *current = prepared.current;
+	int			bytes = hashes->count * sizeof(uint64);
 
-	if (current == NULL || current->hashes == NULL)
+	if (current == NULL || current->hashes.data == NULL)
 		return;
-	if (hashes->is_incomplete || !make_room(hashes->count))
+	if (hashes->is_incomplete || current->hashes.len + bytes > MAX_BYTES ||
+		prepared.bytes + bytes > MAX_ALL_BYTES)
 	{
 		papply_prepared_add_all();
 		return;
 	}
-	memcpy(current->hashes + current->count, hashes->hashes, hashes->count * sizeof(uint64));
-	current->count += hashes->count;
+	appendBinaryStringInfo(&current->hashes, (const char *) hashes->hashes, bytes);
+	prepared.bytes += bytes;
 }
 
 void
@@ -162,14 +140,15 @@ papply_prepared_finish(TransactionId remote_xid, PapplyDependency *dependencies,
 	foreach(lc, prepared.kept)
 	{
 		Prepared   *item = lfirst(lc);
+		const uint64 *hashes = (const uint64 *) item->hashes.data;
 
 		if (item->remote_xid != remote_xid)
 			continue;
-		if (item->hashes == NULL)
+		if (hashes == NULL)
 			papply_dependency_record_all(dependencies, seqno);
 		else
-			for (int i = 0; i < item->count; i++)
-				papply_dependency_record(dependencies, item->hashes[i], seqno);
+			for (size_t i = 0; i < item->hashes.len / sizeof(uint64); i++)
+				papply_dependency_record(dependencies, hashes[i], seqno);
 		prepared.kept = foreach_delete_current(prepared.kept, lc);
 		forget_item(item);
 		return;

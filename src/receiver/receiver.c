@@ -100,29 +100,24 @@
 /* Younger transactions' writers set the latch; see replay_must_wait(). */
 #define RETREAT_NAP_MS 10
 
-/* Returned instead of a length: read again. */
-#define LOOK_AGAIN (-2)
-
-/* What receive() does after one of its steps. */
-typedef enum Step
-{
-	STEP_NEXT,					/* the next step */
-	STEP_AGAIN,					/* begin again */
-	STEP_RETURN					/* return to the native loop */
-} Step;
+/*
+ * The steps of receive() return what it must return, or this if it does not return yet.
+ */
+#define NOT_YET (-2)
 
 /* The connection to the publisher, and what to wait on. */
 typedef struct Stream
 {
-	bool		is_initialized; /* initialize() has been called */
 	bool		is_publisher_known; /* learn_of_publisher() has succeeded */
-	bool		something_came; /* since the connection was last empty */
-	int64		dry_at;			/* when it was found empty after that */
+	int64		lead_us;		/* age of the newest transaction when the
+								 * publisher sent it; 0: it was young */
+	int64		dry_at;			/* since when it is empty; 0: not known to be */
 	pgsocket	quiet_socket;	/* never readable */
 	WaitEventSet *events;		/* of the connection; NULL: not yet needed */
 } Stream;
 
-static Stream stream = {.something_came = true,.quiet_socket = PGINVALID_SOCKET};
+/* The publisher may be ahead, as long as that is not known. */
+static Stream stream = {.lead_us = 1};
 
 /* A message that could not be routed; still in the connection's buffer. */
 typedef struct HeldMessage
@@ -133,21 +128,11 @@ typedef struct HeldMessage
 
 static HeldMessage held = {NULL, 0};
 
-/* The publisher's lead when it sent the newest transaction. */
-typedef struct PublishersLead
-{
-	bool		is_large;		/* the transaction was old */
-	int64		us;				/* its age */
-} PublishersLead;
-
-static PublishersLead lead = {true, 0};
-
 /* The native loop's turn to do its housekeeping. */
 typedef struct NativeLoop
 {
-	bool		has_yielded;	/* the last call returned 0 */
-	int64		called_at;		/* when the native loop called again after
-								 * that */
+	int64		called_at;		/* when it called again after that; 0: it is
+								 * about to */
 	bool		is_active;		/* has anything happened since then? */
 	bool		is_called;		/* was the latch set for the native loop? */
 } NativeLoop;
@@ -189,10 +174,6 @@ static void
 initialize(void)
 {
 	int			sockets[2];
-
-	if (stream.is_initialized)
-		return;
-	stream.is_initialized = true;
 
 	papply_status_init();
 	papply_remote_relation_init();
@@ -355,8 +336,7 @@ has_free_way(uint64 seqno)
 static bool
 replay_must_wait(void)
 {
-	return papply_lifecycle_has_pool() && papply_native_reads_queue() &&
-		!has_free_way(papply_native_seqno());
+	return papply_native_reads_queue() && !has_free_way(papply_native_seqno());
 }
 
 /*
@@ -366,25 +346,24 @@ replay_must_wait(void)
 static uint64
 due_replay(void)
 {
-	uint64		seqno = papply_pool_committed() + 1;
+	uint64		seqno;
 
-	if (papply_native_is_active() || seqno > papply_queue_last_seqno() ||
-		!papply_queue_is_native(papply_queue_transaction(seqno)) ||
-		!has_free_way(seqno))
+	if (!papply_lifecycle_has_pool() || papply_native_is_active())
 		return PAPPLY_NO_SEQNO;
-	return seqno;
+	seqno = papply_pool_committed() + 1;
+	return seqno <= papply_queue_last_seqno() &&
+		papply_queue_is_native(papply_queue_transaction(seqno)) &&
+		has_free_way(seqno) ? seqno : PAPPLY_NO_SEQNO;
 }
 
 /*
- * Must the native loop do its housekeeping before a replay?  It reads the subscription
- * there, which may say that this very transaction is to be skipped.  Lone transactions
- * are frequent, so for these only if the subscription has been changed.
+ * Must the native loop do its housekeeping before the replay that is due?  It reads the
+ * subscription there, which may say that this very transaction is to be skipped.  Lone
+ * transactions are frequent, so for these only if the subscription has been changed.
  */
 static bool
-must_go_round(void)
+must_go_round(uint64 seqno)
 {
-	uint64		seqno = papply_lifecycle_has_pool() ? due_replay() : PAPPLY_NO_SEQNO;
-
 	if (seqno == PAPPLY_NO_SEQNO || seqno == replay.rounded_seqno)
 		return false;
 	if (is_lone(seqno) && !papply_lifecycle_must_go_round())
@@ -397,25 +376,21 @@ static void
 begin_lone(void)
 {
 	(void) papply_dispatch_take_commit_time();
-	lead.is_large = false;
+	stream.lead_us = 0;
 	papply_status_update(true, false);
 	papply_lone_begin();
 }
 
 /*
- * Begin the replay that is due, if any.  If the transaction is larger than the queue, its
- * first messages may be gone.  Then it has to be fetched again: this process ends, and
- * the next receiver passes the transaction to the native loop directly.
+ * Begin the replay that is due.  If the transaction is larger than the queue, its first
+ * messages may be gone.  Then it has to be fetched again: this process ends, and the next
+ * receiver passes the transaction to the native loop directly.
  */
 static void
-begin_due_replay(void)
+begin_due_replay(uint64 seqno)
 {
-	uint64		seqno = due_replay();
-	PapplyTransaction *txn;
+	PapplyTransaction *txn = papply_queue_transaction(seqno);
 
-	if (seqno == PAPPLY_NO_SEQNO || seqno != replay.rounded_seqno)
-		return;
-	txn = papply_queue_transaction(seqno);
 	if (pg_atomic_read_u32(&txn->hold) == PAPPLY_TXN_STREAMED)
 		papply_lifecycle_refetch(txn->final_lsn);
 	if (papply_dispatch_is_open() && seqno == papply_queue_last_seqno())
@@ -470,11 +445,11 @@ end_round(void)
 {
 	MyLogicalRepWorker->last_lsn = Max(MyLogicalRepWorker->last_lsn,
 									   papply_feedback_received_lsn());
-	native_loop.has_yielded = true;
+	native_loop.called_at = 0;
 	native_loop.is_active = native_loop.is_called = false;
 	if (!papply_native_is_active() && !papply_spool_native_is_open())
 		papply_lifecycle_goes_round();
-	replay.rounded_seqno = papply_lifecycle_has_pool() ? due_replay() : PAPPLY_NO_SEQNO;
+	replay.rounded_seqno = due_replay();
 }
 
 /* Do papply_lifecycle_watch(), and look for blockers, when nothing else can be done. */
@@ -516,13 +491,6 @@ yield(char **buffer, pgsocket *wait_fd, long patience_ms)
 	return 0;
 }
 
-/* Time since the native loop last did its housekeeping, at most YIELD_INTERVAL_MS. */
-static long
-since_yield_ms(void)
-{
-	return Min((papply_clock_recent() - native_loop.called_at) / 1000, YIELD_INTERVAL_MS);
-}
-
 /*
  * Sleep until something is received, committed or flushed, for at most patience_ms unless
  * that is -1.  A round of the native loop costs several system calls, so return false,
@@ -534,7 +502,8 @@ static bool
 sleep_here(pgsocket socket, long patience_ms, bool is_at_rest)
 {
 	WaitEvent	event;
-	long		timeout_ms = YIELD_INTERVAL_MS - since_yield_ms();
+	int64		awake_ms = (papply_clock_recent() - native_loop.called_at) / 1000;
+	long		timeout_ms = YIELD_INTERVAL_MS - awake_ms;
 
 	if (!native_loop.is_active || native_loop.is_called || timeout_ms <= 0)
 		return false;
@@ -566,8 +535,9 @@ measure_behind(void)
 
 	if (commit_time == 0)
 		return;
-	lead.us = papply_connection_send_time() - commit_time;
-	lead.is_large = lead.us > AHEAD_MS * INT64CONST(1000);
+	stream.lead_us = papply_connection_send_time() - commit_time;
+	if (stream.lead_us <= AHEAD_MS * INT64CONST(1000))
+		stream.lead_us = 0;
 }
 
 /* Is a large transaction being received? */
@@ -586,7 +556,7 @@ is_within_large(void)
 static bool
 pause_reading(WalReceiverConn *conn, pgsocket socket)
 {
-	int64		ahead_us = lead.is_large ? lead.us : 0;
+	int64		ahead_us = stream.lead_us;
 	int64		pause_us;
 	int64		end;
 
@@ -611,15 +581,6 @@ pause_reading(WalReceiverConn *conn, pgsocket socket)
 	return true;
 }
 
-/* Return the smaller of two times to wait, of which -1 is no limit. */
-static long
-earlier_ms(long patience_ms, long other_ms)
-{
-	if (other_ms < 0)
-		return patience_ms;
-	return patience_ms < 0 ? other_ms : Min(patience_ms, other_ms);
-}
-
 /*
  * Publish what was received, have it applied, and update what the views show.
  * Return the time after which this must be done again, or -1.
@@ -634,7 +595,7 @@ catch_up(bool is_open)
 		papply_queue_publish_open();
 	papply_awake_wake_for_work();
 	watch_blocked();
-	patience_ms = papply_lifecycle_adapt(lead.is_large);
+	patience_ms = papply_lifecycle_adapt(stream.lead_us > 0);
 	papply_status_update(true, papply_lifecycle_is_idle());
 	return patience_ms;
 }
@@ -658,7 +619,7 @@ sleep_for_more(pgsocket socket, long patience_ms, bool is_open)
 
 /*
  * Handle an empty connection: report what was received, committed and flushed, and sleep
- * until there is more.  Return LOOK_AGAIN, or what receive() must return.
+ * until there is more.
  */
 static int
 nothing_to_read(WalReceiverConn *conn, char **buffer, pgsocket socket)
@@ -666,14 +627,17 @@ nothing_to_read(WalReceiverConn *conn, char **buffer, pgsocket socket)
 	bool		is_open = papply_dispatch_is_open();
 	uint64		released = papply_queue_released_seqno();
 	long		patience_ms = catch_up(is_open);
+	long		report_ms;
 	int			length;
 
 	if (pause_reading(conn, socket))
-		return LOOK_AGAIN;
-	patience_ms = earlier_ms(patience_ms, papply_report_now(conn));
+		return NOT_YET;
+	report_ms = papply_report_now(conn);
+	if (patience_ms < 0 || (report_ms >= 0 && report_ms < patience_ms))
+		patience_ms = report_ms;
 	native_loop.is_active |= papply_queue_released_seqno() > released || patience_ms >= 0;
 	if (sleep_for_more(socket, patience_ms, is_open))
-		return LOOK_AGAIN;
+		return NOT_YET;
 
 	length = keepalive_if_due(buffer);
 	if (length > 0)
@@ -722,9 +686,6 @@ next_for_native(char **buffer)
 {
 	PapplyRemoteRelation *rel;
 
-	if (!papply_lifecycle_has_pool())
-		return 0;
-	begin_due_replay();
 	if (papply_native_reads_queue())
 	{
 		int			length = papply_route_reply(false, buffer);
@@ -753,9 +714,8 @@ rest_comes(void)
 		!(papply_dispatch_is_open() && is_lone(papply_queue_last_seqno())))
 		return false;
 	now = papply_clock_now();
-	if (stream.something_came)
+	if (stream.dry_at == 0)
 		stream.dry_at = now;
-	stream.something_came = false;
 	if (now - stream.dry_at > REST_US)
 		return false;
 	(void) sched_yield();		/* the walsender may need this processor */
@@ -791,7 +751,8 @@ static bool
 is_time_to_yield(void)
 {
 	return papply_lifecycle_has_pool() &&
-		(ConfigReloadPending || since_yield_ms() >= YIELD_INTERVAL_MS);
+		(ConfigReloadPending ||
+		 papply_clock_has_passed(native_loop.called_at, papply_clock_recent(), YIELD_INTERVAL_MS));
 }
 
 /* May messages go straight to the native loop from now on? */
@@ -802,31 +763,26 @@ may_only_watch(void)
 		papply_lifecycle_has_chosen_native();
 }
 
-/*
- * Let the native loop do what it must do before anything else is received.
- * Returns whether it does, and then sets *length to what receive() must return.
- */
-static bool
-serve_native_loop(char **buffer, pgsocket *wait_fd, int *length)
+/* Let the native loop do what it must do before anything else is received. */
+static int
+serve_native_loop(char **buffer, pgsocket *wait_fd)
 {
-	if (must_go_round())
-		*length = yield(buffer, wait_fd, 0);
-	else if (replay_must_wait())
-		*length = yield(buffer, wait_fd, RETREAT_NAP_MS);
-	else
-	{
-		*length = next_for_native(buffer);
-		return *length > 0;
-	}
-	return true;
+	uint64		seqno = due_replay();
+	int			length;
+
+	if (must_go_round(seqno))
+		return yield(buffer, wait_fd, 0);
+	if (replay_must_wait())
+		return yield(buffer, wait_fd, RETREAT_NAP_MS);
+	if (seqno != PAPPLY_NO_SEQNO)
+		begin_due_replay(seqno);
+	length = next_for_native(buffer);
+	return length > 0 ? length : NOT_YET;
 }
 
-/*
- * Between transactions, start or stop the pool if the settings have changed.
- * Returns whether receive() must return, and then sets *length.
- */
-static bool
-adjust_pool(WalReceiverConn *conn, char **buffer, pgsocket *wait_fd, int *length)
+/* Between transactions, start or stop the pool if the settings have changed. */
+static int
+adjust_pool(WalReceiverConn *conn, char **buffer, pgsocket *wait_fd)
 {
 	bool		had_pool = papply_lifecycle_has_pool();
 
@@ -837,8 +793,7 @@ adjust_pool(WalReceiverConn *conn, char **buffer, pgsocket *wait_fd, int *length
 	{
 		replay.rounded_seqno = replay.alone_seqno = PAPPLY_NO_SEQNO;
 		papply_tls_end();
-		*length = papply_native_keepalive(papply_feedback_applied_lsn(true), false, buffer);
-		return true;
+		return papply_native_keepalive(papply_feedback_applied_lsn(true), false, buffer);
 	}
 	if (!had_pool && papply_lifecycle_has_pool())
 	{
@@ -848,115 +803,103 @@ adjust_pool(WalReceiverConn *conn, char **buffer, pgsocket *wait_fd, int *length
 	if (may_only_watch())
 	{
 		papply_native_watch_begin();
-		*length = papply_receiver_receive(conn, buffer, wait_fd);
-		return true;
+		return papply_receiver_receive(conn, buffer, wait_fd);
 	}
 	if (is_time_to_yield())
 	{
 		papply_awake_wake_for_work();
-		(void) papply_lifecycle_adapt(lead.is_large);
+		(void) papply_lifecycle_adapt(stream.lead_us > 0);
 		papply_report_if_due(conn);
-		*length = yield(buffer, wait_fd, 0);
-		return true;
+		return yield(buffer, wait_fd, 0);
 	}
-	return false;
+	return NOT_YET;
 }
 
 /*
  * Receive a message, from the connection or from the spool, and hold it until
  * it is delivered.  If there is none, sleep or let the native loop sleep.
  */
-static Step
-fetch_message(WalReceiverConn *conn, char **buffer, pgsocket *wait_fd, int *length)
+static int
+fetch_message(WalReceiverConn *conn, char **buffer, pgsocket *wait_fd)
 {
-	*length = papply_spool_is_reading() ? papply_spool_next(buffer) :
-		(papply_connection_functions->walrcv_receive) (conn, buffer, wait_fd);
-	if (*length < 0)
-		return STEP_RETURN;
-	if (*length == 0)
+	int			length = papply_spool_is_reading() ? papply_spool_next(buffer) :
+	(papply_connection_functions->walrcv_receive) (conn, buffer, wait_fd);
+
+	if (length > 0)
 	{
-		if (papply_tls_has_more())
-			return STEP_AGAIN;
-		papply_tls_check();
-		if (!papply_lifecycle_has_pool())
-		{
-			papply_status_update(false, true);
-			return STEP_RETURN;
-		}
-		if (rest_comes() || must_read_on())
-			return STEP_AGAIN;
-		*length = nothing_to_read(conn, buffer, *wait_fd);
-		if (*length != LOOK_AGAIN)
-			return STEP_RETURN;
-		(void) papply_lone_idle();
-		return STEP_AGAIN;
+		stream.dry_at = 0;
+		held.buffer = *buffer;
+		held.length = length;
+		note_read();
+		keepalive.has_received = native_loop.is_active = true;
+		return NOT_YET;
 	}
-	stream.something_came = true;
-	held.buffer = *buffer;
-	held.length = *length;
-	note_read();
-	keepalive.has_received = native_loop.is_active = true;
-	return STEP_NEXT;
+	if (length < 0)
+		return length;
+	if (papply_tls_has_more())
+		return NOT_YET;
+	papply_tls_check();
+	if (!papply_lifecycle_has_pool())
+	{
+		papply_status_update(false, true);
+		return 0;
+	}
+	if (rest_comes() || must_read_on())
+		return NOT_YET;
+	length = nothing_to_read(conn, buffer, *wait_fd);
+	if (length == NOT_YET)
+		(void) papply_lone_idle();
+	return length;
 }
 
 /* Route the held message.  It stays held if there is no space for it. */
-static Step
-deliver_message(WalReceiverConn *conn, char **buffer, pgsocket *wait_fd, int *length)
+static int
+deliver_message(WalReceiverConn *conn, char **buffer, pgsocket *wait_fd)
 {
+	int			length = held.length;
+
 	*buffer = held.buffer;
-	*length = held.length;
-	switch (papply_route_message(buffer, length))
+	switch (papply_route_message(buffer, &length))
 	{
 		case PAPPLY_ROUTE_DONE:
-		case PAPPLY_ROUTE_SPOOLED:
 			held.buffer = NULL;
-			return STEP_AGAIN;
+			return NOT_YET;
 		case PAPPLY_ROUTE_NATIVE:
 			held.buffer = NULL;
-			return STEP_RETURN;
+			return length;
 		case PAPPLY_ROUTE_BEFORE:
-			return STEP_RETURN;
+			return length;
 		case PAPPLY_ROUTE_HOLD:
 			break;
 	}
 	if (!papply_lifecycle_has_pool())
-	{
-		*length = yield(buffer, wait_fd, -1);
-		return STEP_RETURN;
-	}
+		return yield(buffer, wait_fd, -1);
 	if (make_space() || due_replay() != PAPPLY_NO_SEQNO)
-		return STEP_AGAIN;
+		return NOT_YET;
 	papply_report_if_due(conn);
-	*length = yield(buffer, wait_fd, papply_lifecycle_adapt(lead.is_large));
-	return STEP_RETURN;
+	return yield(buffer, wait_fd, papply_lifecycle_adapt(stream.lead_us > 0));
 }
 
 static pg_noinline int
 receive_and_route(WalReceiverConn *conn, char **buffer, pgsocket *wait_fd)
 {
-	initialize();
-	finish_native();
-	if (native_loop.has_yielded)
-		native_loop.called_at = papply_lone_idle();
-	native_loop.has_yielded = false;
-	for (;;)
-	{
-		Step		step = STEP_NEXT;
-		int			length;
+	int			length;
 
+	finish_native();
+	if (native_loop.called_at == 0)
+		native_loop.called_at = papply_lone_idle();
+	do
+	{
 		CHECK_FOR_INTERRUPTS();
-		if (serve_native_loop(buffer, wait_fd, &length))
-			return length;
-		if (papply_route_is_between_transactions() &&
-			adjust_pool(conn, buffer, wait_fd, &length))
-			return length;
-		if (held.buffer == NULL)
-			step = fetch_message(conn, buffer, wait_fd, &length);
-		if (step == STEP_NEXT)
-			step = deliver_message(conn, buffer, wait_fd, &length);
-		if (step == STEP_RETURN)
-			return length;
-	}
+		length = serve_native_loop(buffer, wait_fd);
+		if (length == NOT_YET && papply_route_is_between_transactions())
+			length = adjust_pool(conn, buffer, wait_fd);
+		if (length == NOT_YET && held.buffer == NULL)
+			length = fetch_message(conn, buffer, wait_fd);
+		if (length == NOT_YET && held.buffer != NULL)
+			length = deliver_message(conn, buffer, wait_fd);
+	} while (length == NOT_YET);
+	return length;
 }
 
 int

@@ -40,77 +40,62 @@ papply_route_reply(bool is_reading, char **buffer)
  * one.
  */
 static PapplyRoute
-route_native(char *message, int length, char **buffer, int *result)
+route_native(char *message, int length, char **buffer, int *told)
 {
-	*result = papply_native_before(message, length, buffer);
-	if (*result > 0)
+	int			before = papply_native_before(message, length, buffer);
+
+	if (before > 0)
+	{
+		*told = before;
 		return PAPPLY_ROUTE_BEFORE;
+	}
 	if (message[0] == LOGICAL_REP_MSG_RELATION)
 	{
 		PapplyRemoteRelation *rel;
 
-		papply_remote_relation_update(message, length,
-									  papply_lifecycle_has_pool() ? papply_queue_last_seqno() : 0);
+		papply_remote_relation_update(message, length, papply_queue_last_seqno());
 		rel = papply_remote_relation_get(papply_message_get_uint32(message + 1), false);
 		rel->native_version = rel->version;
 	}
 	return PAPPLY_ROUTE_NATIVE;
 }
 
-static bool
-begins_native(char kind)
-{
-	return kind != LOGICAL_REP_MSG_RELATION && kind != LOGICAL_REP_MSG_TYPE &&
-		kind != LOGICAL_REP_MSG_MESSAGE && kind != LOGICAL_REP_MSG_ORIGIN;
-}
-
-/* Without a pool, pass on everything, and note where transactions begin. */
-static PapplyRoute
-route_without_pool(char *message, int length, char **buffer, int *result)
-{
-	PapplyBegin begin;
-
-	if (begins_native(message[0]))
-		papply_native_begin_direct(PAPPLY_NO_ORIGIN);
-	if (papply_message_parse_first(message, length, &begin))
-		papply_status_native_begin(begin.commit_time);
-	return route_native(message, length, buffer, result);
-}
-
 bool
 papply_route_is_between_transactions(void)
 {
 	return !papply_native_is_active() && !papply_spool_is_open() &&
-		!papply_spool_native_is_open() &&
-		!(papply_lifecycle_has_pool() && papply_dispatch_is_open());
+		!papply_spool_native_is_open() && !papply_dispatch_is_open();
 }
 
-/* Must the transaction that the message begins go to the native loop directly? */
-static bool
-must_be_direct(char *message, int length)
-{
-	XLogRecPtr	final_lsn;
-	PapplyBegin begin;
-
-	return papply_lifecycle_must_be_direct(&final_lsn) ||
-		(final_lsn != InvalidXLogRecPtr &&
-		 papply_message_parse_first(message, length, &begin) && begin.final_lsn == final_lsn);
-}
-
-/* Put a message into the queue, unless it belongs to the native loop. */
-static PapplyDispatchResult
-dispatch_message(char *message, int length)
+/*
+ * Put a message into the queue.  If it begins a transaction that belongs to the
+ * native loop, return NATIVE once the pool is drained, and HOLD before.
+ */
+static PapplyRoute
+route_to_queue(char *message, int length)
 {
 	PapplyDispatchResult result = papply_dispatch_message(message, length);
+	PapplyBegin begin;
 
-	if (result != PAPPLY_DISPATCH_BEGINS)
-		return result;
-	return must_be_direct(message, length) ? PAPPLY_DISPATCH_DIRECT :
-		papply_dispatch_begin(message, length);
+	if (result == PAPPLY_DISPATCH_BEGINS && papply_message_parse_first(message, length, &begin) &&
+		!papply_lifecycle_must_be_direct(begin.final_lsn))
+		result = papply_dispatch_begin(message, length, &begin);
+	if (result == PAPPLY_DISPATCH_QUEUED)
+		return PAPPLY_ROUTE_DONE;
+	if (result == PAPPLY_DISPATCH_HOLD)
+		return PAPPLY_ROUTE_HOLD;
+
+	papply_lifecycle_watch();
+	papply_spool_revoke_early();	/* the transaction may have to be alone */
+	if (!papply_lifecycle_is_idle() || papply_early_count() > 0)
+		return PAPPLY_ROUTE_HOLD;
+	papply_statistics_count(PAPPLY_COUNT_REFETCHES, 1);
+	return PAPPLY_ROUTE_NATIVE;
 }
 
+/* With BEFORE, *buffer and *told are set to the other message and its length. */
 static PapplyRoute
-route_payload(char *message, int length, char **buffer, int *result)
+route_payload(char *message, int length, char **buffer, int *told)
 {
 	PapplyBegin begin;
 
@@ -130,36 +115,20 @@ route_payload(char *message, int length, char **buffer, int *result)
 				return PAPPLY_ROUTE_DONE;
 			case PAPPLY_SPOOL_NATIVE:
 				return PAPPLY_ROUTE_NATIVE;
-			case PAPPLY_SPOOL_ENDED:
-				return PAPPLY_ROUTE_SPOOLED;
 			case PAPPLY_SPOOL_NONE:
 				break;
 		}
 	}
-	if (papply_native_is_active())
-		return route_native(message, length, buffer, result);
-	if (!papply_lifecycle_has_pool())
-		return route_without_pool(message, length, buffer, result);
-
-	switch (dispatch_message(message, length))
+	if (!papply_native_is_active())
 	{
-		case PAPPLY_DISPATCH_QUEUED:
-			return PAPPLY_ROUTE_DONE;
-		case PAPPLY_DISPATCH_HOLD:
-			return PAPPLY_ROUTE_HOLD;
-		case PAPPLY_DISPATCH_PASS:
-			return PAPPLY_ROUTE_NATIVE;
-		case PAPPLY_DISPATCH_BEGINS:
-		case PAPPLY_DISPATCH_DIRECT:
-			break;
+		PapplyRoute route = papply_lifecycle_has_pool() ?
+		route_to_queue(message, length) : PAPPLY_ROUTE_NATIVE;
+
+		if (route != PAPPLY_ROUTE_NATIVE)
+			return route;
+		papply_native_begin_direct(papply_lifecycle_origin());
 	}
-	papply_lifecycle_watch();
-	papply_spool_revoke_early();	/* the transaction may have to be alone */
-	if (!papply_lifecycle_is_idle() || papply_early_count() > 0)
-		return PAPPLY_ROUTE_HOLD;
-	papply_statistics_count(PAPPLY_COUNT_REFETCHES, 1);
-	papply_native_begin_direct(papply_lifecycle_origin());
-	return route_native(message, length, buffer, result);
+	return route_native(message, length, buffer, told);
 }
 
 /*
@@ -173,7 +142,6 @@ static PapplyRoute
 route_keepalive(char **buffer, int *length)
 {
 	XLogRecPtr	remote_lsn = papply_message_get_uint64(*buffer + 1);
-	bool		reply_requested = (*buffer)[17] != 0;
 
 	if (remote_lsn > papply_feedback_received_lsn())
 		papply_report_received();
@@ -181,14 +149,14 @@ route_keepalive(char **buffer, int *length)
 	papply_connection_set_send_time(papply_message_get_uint64(*buffer + 9));
 	if (!papply_lifecycle_has_pool())
 		return PAPPLY_ROUTE_NATIVE;
-	if (!reply_requested)
+	if ((*buffer)[17] == 0)		/* no reply is requested */
 		return PAPPLY_ROUTE_DONE;
 	papply_lifecycle_watch();
 	if (papply_report_flush())
 		return PAPPLY_ROUTE_DONE;
 	papply_report_asked();
 	*length = papply_native_keepalive(papply_feedback_applied_lsn(papply_lifecycle_is_idle()),
-									  reply_requested, buffer);
+									  true, buffer);
 	return PAPPLY_ROUTE_NATIVE;
 }
 
@@ -197,15 +165,15 @@ papply_route_message(char **buffer, int *length)
 {
 	char	   *message = *buffer;
 	XLogRecPtr	remote_lsn;
-	int			result = papply_route_reply(!papply_spool_is_reading(), buffer);
+	int			reply = papply_route_reply(!papply_spool_is_reading(), buffer);
 	PapplyRoute route;
 
 #ifdef PAPPLY_SELFTEST
 	papply_statistics_progress->routed_messages++;
 #endif
-	if (result > 0)
+	if (reply > 0)
 	{
-		*length = result;
+		*length = reply;
 		return PAPPLY_ROUTE_BEFORE;
 	}
 	if (message[0] == 'k' && *length >= 18)
@@ -218,10 +186,8 @@ papply_route_message(char **buffer, int *length)
 	papply_connection_set_lsn(papply_message_get_uint64(message + 1));
 	papply_connection_set_send_time(papply_message_get_uint64(message + 17));
 	route = route_payload(message + PAPPLY_MESSAGE_HEADER, *length - PAPPLY_MESSAGE_HEADER,
-						  buffer, &result);
-	if (route == PAPPLY_ROUTE_BEFORE)
-		*length = result;
-	else if (route == PAPPLY_ROUTE_NATIVE && papply_lifecycle_has_pool())
+						  buffer, length);
+	if (route == PAPPLY_ROUTE_NATIVE && papply_lifecycle_has_pool())
 		*length = papply_native_frame(message + PAPPLY_MESSAGE_HEADER,
 									  *length - PAPPLY_MESSAGE_HEADER, buffer);
 
@@ -230,7 +196,7 @@ papply_route_message(char **buffer, int *length)
 	 * commits, so do not record it while the message is held or its
 	 * transaction has yet to be read from the spool.
 	 */
-	if (route == PAPPLY_ROUTE_DONE || route == PAPPLY_ROUTE_NATIVE)
+	if ((route == PAPPLY_ROUTE_DONE || route == PAPPLY_ROUTE_NATIVE) && !papply_spool_is_reading())
 	{
 		papply_feedback_received(remote_lsn);
 		if (papply_lifecycle_has_pool() && !papply_dispatch_is_open())

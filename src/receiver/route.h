@@ -10,8 +10,6 @@
 typedef enum PapplyRoute
 {
 	PAPPLY_ROUTE_DONE,			/* nothing more */
-	PAPPLY_ROUTE_SPOOLED,		/* nothing more; continue with what was
-								 * spooled */
 	PAPPLY_ROUTE_NATIVE,		/* return it to the native loop */
 	PAPPLY_ROUTE_BEFORE,		/* return another message first, then offer
 								 * this one again */

@@ -86,9 +86,10 @@ typedef struct Spool
 	uint64		seqno;			/* in the queue, once it has ended */
 } Spool;
 
-/* How far a spool has been read. */
+/* A spool that is being read. */
 typedef struct Reader
 {
+	Spool	   *spool;			/* NULL: none */
 	PapplySpoolReader file;
 	int			gap;			/* spool_parts.h */
 } Reader;
@@ -118,7 +119,6 @@ static Chunk chunk;
 /* A complete transaction that is being read. */
 typedef struct Reading
 {
-	Spool	   *spool;			/* NULL: none */
 	bool		has_begun;		/* BEGIN has been returned */
 	bool		is_decided;		/* is it decided whether the changes follow? */
 	Reader		reader;
@@ -129,14 +129,8 @@ typedef struct Reading
 
 static Reading reading;
 
-/* One of the ended spools that the native loop replays. */
-typedef struct Replay
-{
-	Spool	   *spool;			/* NULL: none */
-	Reader		reader;
-} Replay;
-
-static Replay replay;
+/* One of the ended spools, which the native loop replays. */
+static Reader replay;
 
 static Spool *
 find_spool(TransactionId xid)
@@ -154,13 +148,10 @@ static void
 init_files(void)
 {
 	MemoryContext old_context = CurrentMemoryContext;
-	bool		is_ours = !IsTransactionState();
 
-	if (is_ours)
-		StartTransactionCommand();
+	StartTransactionCommand();
 	FileSetInit(&spools.file_set);
-	if (is_ours)
-		CommitTransactionCommand();
+	CommitTransactionCommand();
 	MemoryContextSwitchTo(old_context);
 }
 
@@ -303,31 +294,31 @@ last_definition(Spool *spool, const char *relid)
 static uint32
 keep_relation(Spool *spool, const char *message, int length)
 {
-	int			kept_length = length - sizeof(TransactionId);
-	KeptRelation *last = last_definition(spool, message + 5);
+	KeptRelation *last = last_definition(spool, message + 1);
 	KeptRelation *relation;
 	MemoryContext old_context;
 
-	if (last != NULL && last->length == kept_length &&
-		memcmp(last->message + 1, message + 5, kept_length - 1) == 0)
+	if (last != NULL && last->length == length && memcmp(last->message, message, length) == 0)
 		return last->version;	/* repeated after an invalidation on the
 								 * publisher */
 
 	old_context = MemoryContextSwitchTo(TopMemoryContext);
-	relation = palloc(offsetof(KeptRelation, message) + kept_length);
-	relation->length = kept_length;
-	relation->message[0] = message[0];
-	memcpy(relation->message + 1, message + 5, kept_length - 1);
-	relation->version = papply_remote_relation_version(relation->message, kept_length);
+	relation = palloc(offsetof(KeptRelation, message) + length);
+	relation->length = length;
+	memcpy(relation->message, message, length);
+	relation->version = papply_remote_relation_version(message, length);
 	relation->is_own = relation->version == 0;
 	if (relation->is_own)
-		relation->version = papply_registry_add(relation->message, kept_length);
+		relation->version = papply_registry_add(message, length);
 	spool->relations = lappend(spool->relations, relation);
 	MemoryContextSwitchTo(old_context);
 	return relation->version;
 }
 
-/* In a chunk, the xid of the (sub)transaction follows the kind byte. */
+/*
+ * In a chunk, the xid of the (sub)transaction follows the kind byte.  It is
+ * removed here.
+ */
 static void
 keep_message(Spool *spool, char *message, int length)
 {
@@ -338,7 +329,10 @@ keep_message(Spool *spool, char *message, int length)
 	head.subxid = papply_message_get_uint32(message + 1);
 	if (!TransactionIdIsValid(head.subxid))
 		papply_message_malformed();
-	head.length = length - sizeof(TransactionId);
+	message[sizeof(TransactionId)] = message[0];
+	message += sizeof(TransactionId);
+	length -= sizeof(TransactionId);
+	head.length = length;
 	if (message[0] == LOGICAL_REP_MSG_RELATION && spool->early != PAPPLY_NO_EARLY)
 		head.relation_version = keep_relation(spool, message, length);
 	if (chunk.data.len + length > papply_spool_file_step(spool->bytes))
@@ -346,8 +340,7 @@ keep_message(Spool *spool, char *message, int length)
 	if (head.subxid != spool->xid)
 		papply_spool_parts_note(&spool->parts, head.subxid, spool->bytes + chunk.data.len);
 	appendBinaryStringInfo(&chunk.data, (char *) &head, sizeof(head));
-	appendBinaryStringInfo(&chunk.data, message, 1);
-	appendBinaryStringInfo(&chunk.data, message + 5, length - 5);
+	appendBinaryStringInfo(&chunk.data, message, length);
 }
 
 /* Note a definition; the publisher will not repeat it when there is a pool. */
@@ -366,12 +359,12 @@ note_native_relation(char *message, int length)
 }
 
 static PapplySpoolResult
-start_chunk(TransactionId xid, bool is_first, bool wants_spool)
+start_chunk(TransactionId xid, bool wants_spool)
 {
 	if (!TransactionIdIsValid(xid))
 		papply_message_malformed();
 	chunk.spool = find_spool(xid);
-	if (chunk.spool == NULL && is_first && wants_spool)
+	if (chunk.spool == NULL && wants_spool)
 		chunk.spool = create_spool(xid);
 	if (chunk.spool != NULL)
 	{
@@ -414,8 +407,16 @@ init_reader(Reader *reader, Spool *spool)
 	MemoryContext old_context = MemoryContextSwitchTo(TopMemoryContext);
 
 	papply_spool_reader_init(&reader->file, &spool->file);
+	reader->spool = spool;
 	reader->gap = 0;
 	MemoryContextSwitchTo(old_context);
+}
+
+static void
+end_reader(Reader *reader)
+{
+	papply_spool_reader_free(&reader->file);
+	reader->spool = NULL;
 }
 
 static PapplySpoolResult
@@ -432,14 +433,13 @@ end_streamed(char *message, int length)
 		return PAPPLY_SPOOL_NONE;
 	}
 
-	reading.spool = spool;
 	reading.has_begun = reading.is_decided = false;
 	reading.commit = commit;
 	papply_message_reset_buffer(&reading.end);
 	appendBinaryStringInfo(&reading.end, message, length);
 	init_reader(&reading.reader, spool);
 	report_end(message[0] == LOGICAL_REP_MSG_STREAM_PREPARE ? "PREPARE" : "COMMIT");
-	return PAPPLY_SPOOL_ENDED;
+	return PAPPLY_SPOOL_KEPT;
 }
 
 static void
@@ -485,8 +485,7 @@ papply_spool_take(char *message, int length, bool wants_spool)
 	{
 		case LOGICAL_REP_MSG_STREAM_START:
 			if (length >= 6)
-				return start_chunk(papply_message_get_uint32(message + 1),
-								   message[5] == 1, wants_spool);
+				return start_chunk(papply_message_get_uint32(message + 1), wants_spool);
 			break;
 		case LOGICAL_REP_MSG_STREAM_ABORT:
 			if (length >= 9)
@@ -506,10 +505,10 @@ papply_spool_take(char *message, int length, bool wants_spool)
 
 /* Skip what was rolled back and is still in the file. */
 static void
-pass_gap(const PapplySpoolParts *parts, Reader *reader)
+pass_gap(Reader *reader)
 {
 	uint64		position = papply_spool_reader_position(&reader->file);
-	uint64		next = papply_spool_parts_pass(parts, &reader->gap, position);
+	uint64		next = papply_spool_parts_pass(&reader->spool->parts, &reader->gap, position);
 
 	if (next != position)
 		papply_spool_reader_skip(&reader->file, next);
@@ -517,7 +516,7 @@ pass_gap(const PapplySpoolParts *parts, Reader *reader)
 
 /* Return the next message to apply, and its length; NULL at the end. */
 static char *
-next_message(Spool *spool, Reader *reader, int *length)
+next_message(Reader *reader, int *length)
 {
 	PapplySpooled head;
 	char	   *message;
@@ -525,8 +524,8 @@ next_message(Spool *spool, Reader *reader, int *length)
 	do
 	{
 		CHECK_FOR_INTERRUPTS();
-		pass_gap(&spool->parts, reader);
-		if (!papply_spool_reader_next(&reader->file, spool->bytes, &head, &message))
+		pass_gap(reader);
+		if (!papply_spool_reader_next(&reader->file, reader->spool->bytes, &head, &message))
 			return NULL;
 	} while (head.length == 0);
 	*length = head.length;
@@ -618,19 +617,18 @@ static char *
 next_change(int *length)
 {
 	if (!reading.is_decided)
-		decide_how_to_apply(reading.spool);
-	return reading.spool->seqno != PAPPLY_NO_SEQNO ? NULL :
-		next_message(reading.spool, &reading.reader, length);
+		decide_how_to_apply(reading.reader.spool);
+	return reading.reader.spool->seqno != PAPPLY_NO_SEQNO ? NULL :
+		next_message(&reading.reader, length);
 }
 
 /* Finish; COMMIT has been returned. */
 static void
 end_reading(void)
 {
-	Spool	   *spool = reading.spool;
+	Spool	   *spool = reading.reader.spool;
 
-	papply_spool_reader_free(&reading.reader.file);
-	reading.spool = NULL;
+	end_reader(&reading.reader);
 	if (spool->seqno != PAPPLY_NO_SEQNO)
 	{
 		MemoryContext old_context = MemoryContextSwitchTo(TopMemoryContext);
@@ -652,7 +650,7 @@ papply_spool_is_empty(void)
 bool
 papply_spool_is_reading(void)
 {
-	return reading.spool != NULL;
+	return reading.reader.spool != NULL;
 }
 
 int
@@ -733,20 +731,16 @@ papply_spool_replay_begin(uint64 seqno)
 
 	foreach(lc, spools.ended)
 		if (((Spool *) lfirst(lc))->seqno == seqno)
-		replay.spool = lfirst(lc);
-	init_reader(&replay.reader, replay.spool);
+		init_reader(&replay, lfirst(lc));
 }
 
 char *
 papply_spool_replay_next(int *length)
 {
-	char	   *message = next_message(replay.spool, &replay.reader, length);
+	char	   *message = next_message(&replay, length);
 
 	if (message == NULL)
-	{
-		papply_spool_reader_free(&replay.reader.file);
-		replay.spool = NULL;
-	}
+		end_reader(&replay);
 	return message;
 }
 

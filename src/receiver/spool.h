@@ -12,10 +12,10 @@
 typedef enum PapplySpoolResult
 {
 	PAPPLY_SPOOL_NONE,			/* not concerned with spooling */
-	PAPPLY_SPOOL_KEPT,			/* in the spool */
-	PAPPLY_SPOOL_NATIVE,		/* the native loop spools it, whatever else is
+	PAPPLY_SPOOL_KEPT,			/* in the spool, or it completes a transaction
+								 * that is there, which is read next */
+	PAPPLY_SPOOL_NATIVE			/* the native loop spools it, whatever else is
 								 * in flight */
-	PAPPLY_SPOOL_ENDED			/* a spooled transaction is complete; read it */
 } PapplySpoolResult;
 
 /*

@@ -7,6 +7,8 @@
  * When a subtransaction is rolled back, everything written since its first
  * change belongs to it or to its own subtransactions, because changes outside
  * of it come only after its end.  PostgreSQL's own apply relies on that too.
+ * The publisher reports the rollback of each subtransaction of which it has
+ * sent something, that of its own subtransactions first.
  *-------------------------------------------------------------------------
  */
 #include "parallel_apply.h"
@@ -27,9 +29,15 @@ typedef struct Gap
 	uint64		end;
 } Gap;
 
-static Subtransaction *
-find_or_enter(PapplySpoolParts *parts, TransactionId xid, bool *found)
+void
+papply_spool_parts_note(PapplySpoolParts *parts, TransactionId xid, uint64 position)
 {
+	Subtransaction *subxact;
+	bool		found;
+
+	if (xid == parts->last_xid)
+		return;
+	parts->last_xid = xid;
 	if (parts->subxacts == NULL)
 	{
 		HASHCTL		ctl;
@@ -40,41 +48,9 @@ find_or_enter(PapplySpoolParts *parts, TransactionId xid, bool *found)
 		parts->subxacts = hash_create("parallel_apply streamed subtransactions", 16,
 									  &ctl, HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
 	}
-	return hash_search(parts->subxacts, &xid, HASH_ENTER, found);
-}
-
-void
-papply_spool_parts_note(PapplySpoolParts *parts, TransactionId xid, uint64 position)
-{
-	MemoryContext old_context;
-	Subtransaction *subxact;
-	bool		found;
-
-	if (parts->subxids != NIL && xid == llast_oid(parts->subxids))
-		return;
-	subxact = find_or_enter(parts, xid, &found);
-	if (found)
-		return;
-	subxact->position = position;
-	old_context = MemoryContextSwitchTo(TopMemoryContext);
-	parts->subxids = lappend_oid(parts->subxids, xid);
-	MemoryContextSwitchTo(old_context);
-}
-
-/* Forget subtransactions that began there or later. */
-static void
-forget_subtransactions(PapplySpoolParts *parts, uint64 position)
-{
-	while (parts->subxids != NIL)
-	{
-		TransactionId xid = llast_oid(parts->subxids);
-		Subtransaction *subxact = hash_search(parts->subxacts, &xid, HASH_FIND, NULL);
-
-		if (subxact->position < position)
-			return;
-		(void) hash_search(parts->subxacts, &xid, HASH_REMOVE, NULL);
-		parts->subxids = list_delete_last(parts->subxids);
-	}
+	subxact = hash_search(parts->subxacts, &xid, HASH_ENTER, &found);
+	if (!found)
+		subxact->position = position;
 }
 
 void
@@ -115,7 +91,9 @@ papply_spool_parts_cut(PapplySpoolParts *parts, TransactionId xid, uint64 end)
 	if (subxact == NULL)
 		return false;
 	position = subxact->position;
-	forget_subtransactions(parts, position);
+	(void) hash_search(parts->subxacts, &xid, HASH_REMOVE, NULL);
+	if (position >= end)
+		return false;			/* removed with a subtransaction of its own */
 	add_gap(parts, position, end);
 	return true;
 }
@@ -147,6 +125,5 @@ papply_spool_parts_free(PapplySpoolParts *parts)
 {
 	if (parts->subxacts != NULL)
 		hash_destroy(parts->subxacts);
-	list_free(parts->subxids);
 	list_free_deep(parts->gaps);
 }

@@ -15,7 +15,7 @@
 typedef struct PapplySpoolParts
 {
 	HTAB	   *subxacts;		/* where each begins; NULL: there are none */
-	List	   *subxids;		/* as Oids, in the order in which they began */
+	TransactionId last_xid;		/* of the last one noted */
 	List	   *gaps;			/* what is not read, in order */
 } PapplySpoolParts;
 

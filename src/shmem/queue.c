@@ -69,7 +69,7 @@ map_segment(void)
 	mapping.ring = (char *) (mapping.transactions + papply_pool->transaction_slots);
 }
 
-bool
+void
 papply_queue_create(void)
 {
 	papply_pool->ring_bytes = (uint64) papply_queue_size * 1024;
@@ -77,17 +77,13 @@ papply_queue_create(void)
 										 Min(MAX_SLOTS, papply_pool->ring_bytes / BYTES_PER_SLOT));
 
 	mapping.segment = dsm_create(papply_pool->transaction_slots * sizeof(PapplyTransaction) +
-								 papply_pool->ring_bytes,
-								 DSM_CREATE_NULL_IF_MAXSEGMENTS);
-	if (mapping.segment == NULL)
-		return false;
+								 papply_pool->ring_bytes, 0);
 	dsm_pin_mapping(mapping.segment);
 	papply_pool->queue_handle = dsm_segment_handle(mapping.segment);
 	map_segment();
 
 	ends.last_seqno = ends.released_seqno = 0;
 	ends.head_position = ends.tail_position = 0;
-	return true;
 }
 
 void

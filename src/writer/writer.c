@@ -422,8 +422,6 @@ apply_entry(PapplyEntry *entry, PapplyCommit *commit)
 	{
 		case LOGICAL_REP_MSG_BEGIN:
 		case LOGICAL_REP_MSG_BEGIN_PREPARE:
-		case LOGICAL_REP_MSG_ORIGIN:
-		case LOGICAL_REP_MSG_MESSAGE:
 			break;
 		case LOGICAL_REP_MSG_INSERT:
 		case LOGICAL_REP_MSG_UPDATE:
