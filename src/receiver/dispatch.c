@@ -151,7 +151,7 @@ begin_transaction(char *message, int length)
 		.is_open = true,
 			.early = PAPPLY_NO_EARLY,
 			.seqno = seqno,
-			.first_lsn = papply_connection_lsn(),
+			.first_lsn = papply_connection_last.lsn,
 			.final_lsn = begin.final_lsn,
 			.nearest = PAPPLY_NO_SEQNO,
 	};

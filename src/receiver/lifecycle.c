@@ -464,8 +464,6 @@ start_pool(void)
 	pool.checked_at = papply_clock_now();
 	papply_feedback_reset(replorigin_session_get_progress(true));
 	papply_origin_pass_on();
-	if (!PAPPLY_ORIGIN_IS_SHARED)
-		PAPPLY_SESSION_ORIGIN = PAPPLY_NO_ORIGIN;
 	papply_dispatch_reset();
 	pool.is_closing = false;
 	pool.exists = true;

@@ -566,7 +566,7 @@ measure_behind(void)
 
 	if (commit_time == 0)
 		return;
-	lead.us = papply_connection_send_time() - commit_time;
+	lead.us = papply_connection_last.send_time - commit_time;
 	lead.is_large = lead.us > AHEAD_MS * INT64CONST(1000);
 }
 

@@ -64,16 +64,12 @@ begins_native(char kind)
 		kind != LOGICAL_REP_MSG_MESSAGE && kind != LOGICAL_REP_MSG_ORIGIN;
 }
 
-/* Without a pool, pass on everything, and note where transactions begin. */
+/* Without a pool, pass on everything. */
 static PapplyRoute
 route_without_pool(char *message, int length, char **buffer, int *result)
 {
-	PapplyBegin begin;
-
 	if (begins_native(message[0]))
 		papply_native_begin_direct(PAPPLY_NO_ORIGIN);
-	if (papply_message_parse_first(message, length, &begin))
-		papply_status_native_begin(begin.commit_time);
 	return route_native(message, length, buffer, result);
 }
 
@@ -178,7 +174,7 @@ route_keepalive(char **buffer, int *length)
 	if (remote_lsn > papply_feedback_received_lsn())
 		papply_report_received();
 	papply_feedback_received(remote_lsn);
-	papply_connection_set_send_time(papply_message_get_uint64(*buffer + 9));
+	papply_connection_last.send_time = papply_message_get_uint64(*buffer + 9);
 	if (!papply_lifecycle_has_pool())
 		return PAPPLY_ROUTE_NATIVE;
 	if (!reply_requested)
@@ -215,8 +211,8 @@ papply_route_message(char **buffer, int *length)
 
 	remote_lsn = Max(papply_message_get_uint64(message + 1),
 					 papply_message_get_uint64(message + 9));
-	papply_connection_set_lsn(papply_message_get_uint64(message + 1));
-	papply_connection_set_send_time(papply_message_get_uint64(message + 17));
+	papply_connection_last.lsn = papply_message_get_uint64(message + 1);
+	papply_connection_last.send_time = papply_message_get_uint64(message + 17);
 	route = route_payload(message + PAPPLY_MESSAGE_HEADER, *length - PAPPLY_MESSAGE_HEADER,
 						  buffer, &result);
 	if (route == PAPPLY_ROUTE_BEFORE)
