@@ -13,18 +13,16 @@
 /* The server's own functions, set when the library is loaded. */
 extern const WalReceiverFunctionsType *papply_connection_functions;
 
-/*
- * The time, by the publisher's clock, at which it sent the latest message.
- * Messages for the native loop carry it.
- */
-extern void papply_connection_set_send_time(TimestampTz send_time);
-extern TimestampTz papply_connection_send_time(void);
+/* The latest message; route.c and native_watch.c set it. */
+typedef struct PapplyLastMessage
+{
+	TimestampTz send_time;		/* by the publisher's clock; messages for the
+								 * native loop carry it */
+	XLogRecPtr	lsn;			/* of what it comes from, in the publisher's
+								 * WAL, if it is one of a transaction; BEGIN
+								 * has that of the first change that is sent */
+} PapplyLastMessage;
 
-/*
- * The position of what the latest message of a transaction comes from, in the
- * publisher's WAL.  BEGIN has that of the first change that is sent.
- */
-extern void papply_connection_set_lsn(XLogRecPtr lsn);
-extern XLogRecPtr papply_connection_lsn(void);
+extern PapplyLastMessage papply_connection_last;
 
 #endif							/* PAPPLY_CONNECTION_H */

@@ -13,36 +13,4 @@
 #include "connection.h"
 
 const WalReceiverFunctionsType *papply_connection_functions = NULL;
-
-/* Of the last message. */
-typedef struct LastMessage
-{
-	TimestampTz send_time;
-	XLogRecPtr	lsn;
-} LastMessage;
-
-static LastMessage last;
-
-void
-papply_connection_set_send_time(TimestampTz send_time)
-{
-	last.send_time = send_time;
-}
-
-TimestampTz
-papply_connection_send_time(void)
-{
-	return last.send_time;
-}
-
-void
-papply_connection_set_lsn(XLogRecPtr lsn)
-{
-	last.lsn = lsn;
-}
-
-XLogRecPtr
-papply_connection_lsn(void)
-{
-	return last.lsn;
-}
+PapplyLastMessage papply_connection_last;

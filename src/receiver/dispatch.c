@@ -248,7 +248,7 @@ papply_dispatch_begin(char *message, int length, const PapplyBegin *begin)
 		.is_open = true,
 			.early = PAPPLY_NO_EARLY,
 			.seqno = seqno,
-			.first_lsn = papply_connection_lsn(),
+			.first_lsn = papply_connection_last.lsn,
 			.final_lsn = begin->final_lsn,
 			.nearest = PAPPLY_NO_SEQNO,
 	};

@@ -111,39 +111,27 @@ papply_due_flush_regularly(void)
 		flush_all();
 }
 
-/*
- * Return the longest time between a commit and its flush while no writer
- * flushes.
- */
-static long
-allowed_ms(bool holds)
-{
-	if (!holds)
-		return PATIENCE_MS;
-	return papply_test_defer_ms(policy.when == PAPPLY_FLUSHES_ASKED ? NOT_ASKED_MS : NOT_SET_UP_MS);
-}
-
 long
 papply_due_flush_look(void)
 {
 	bool		has_unflushed = papply_feedback_has_unflushed();
 	bool		waits_for_standbys = papply_feedback_waits_for_standbys();
 	bool		holds = is_held();
-	int64		now;
+	long		allowed_ms = PATIENCE_MS;	/* from the commit to the flush */
 
+	if (holds)
+		allowed_ms = papply_test_defer_ms(policy.when == PAPPLY_FLUSHES_ASKED ?
+										  NOT_ASKED_MS : NOT_SET_UP_MS);
 	papply_wal_flush_hold(holds);
-	if (!has_unflushed || (papply_wal_flush_is_active() && !waits_for_standbys))
+	if (has_unflushed && (waits_for_standbys || !papply_wal_flush_is_active()))
 	{
-		policy.unflushed_since = 0;
-		return -1;
-	}
-	now = papply_clock_now();
-	if (waits_for_standbys ||
-		papply_clock_has_lasted(&policy.unflushed_since, now, allowed_ms(holds)))
-	{
+		int64		now = papply_clock_now();
+
+		if (!waits_for_standbys &&
+			!papply_clock_has_lasted(&policy.unflushed_since, now, allowed_ms))
+			return Max(1, allowed_ms - (now - policy.unflushed_since) / 1000);
 		flush_all();
-		policy.unflushed_since = 0;
-		return -1;
 	}
-	return Max(1, allowed_ms(holds) - (now - policy.unflushed_since) / 1000);
+	policy.unflushed_since = 0;
+	return -1;
 }

@@ -20,17 +20,27 @@
  */
 #include "parallel_apply.h"
 
-#include "mb/pg_wchar.h"
 #include "utils/timestamp.h"
 
 #include "failed.h"
 #include "message.h"
-#include "remote_relation.h"
 #include "statistics.h"
 #include "text.h"
 
 const char *papply_failed_message = NULL;
 int			papply_failed_message_length = 0;
+
+PapplyRemoteRelation *
+papply_failed_relation(void)
+{
+	const char *message = papply_failed_message;
+
+	if (message == NULL || papply_failed_message_length < 5 ||
+		(message[0] != LOGICAL_REP_MSG_INSERT && message[0] != LOGICAL_REP_MSG_UPDATE &&
+		 message[0] != LOGICAL_REP_MSG_DELETE))
+		return NULL;
+	return papply_remote_relation_get(papply_message_get_uint32(message + 1), false);
+}
 
 /*** the key of the row ***/
 
@@ -82,20 +92,14 @@ typedef struct Key
 } Key;
 
 static void
-append_text(char *list, const char *text, int length)
+append_text(char *list, const char *text)
 {
-	int			used = strlen(list);
-	int			space = PAPPLY_FAILED_KEY_LENGTH - 1 - used;
+	size_t		used = strlen(list);
 
-	if (used > 0 && space > 2)
-	{
-		memcpy(list + used, ", ", 3);
-		used += 2;
-		space -= 2;
-	}
-	length = pg_mbcliplen(text, length, space);
-	memcpy(list + used, text, length);
-	list[used + length] = '\0';
+	if (used > 0)
+		used = strlcat(list, ", ", PAPPLY_FAILED_KEY_LENGTH);
+	if (used < PAPPLY_FAILED_KEY_LENGTH)
+		papply_text_copy(list + used, text, PAPPLY_FAILED_KEY_LENGTH - used);
 }
 
 /*
@@ -113,30 +117,21 @@ read_key(const LogicalRepRelation *remote, Rest *rest, Key *key)
 	{
 		PapplyColumn column;
 		char		value[PAPPLY_FAILED_KEY_LENGTH];
-		int			length;
 
 		if (!take_column(rest, &column))
 			return;
 		if (!bms_is_member(i, remote->attkeys))
 			continue;
-		append_text(key->names, remote->attnames[i], strlen(remote->attnames[i]));
-		length = papply_message_show_column(&column, value, sizeof(value));
-		append_text(key->values, value, length);
+		append_text(key->names, remote->attnames[i]);
+		(void) papply_message_show_column(&column, value, sizeof(value));
+		append_text(key->values, value);
 	}
 }
 
-static bool
-is_change(char kind)
-{
-	return kind == LOGICAL_REP_MSG_INSERT || kind == LOGICAL_REP_MSG_UPDATE ||
-		kind == LOGICAL_REP_MSG_DELETE;
-}
-
 void
-papply_failed_describe_key(const LogicalRepRelation *remote, const char *message, int length,
-						   char *text, int size)
+papply_failed_describe_key(const LogicalRepRelation *remote, char *text, int size)
 {
-	Rest		rest = {message, length};
+	Rest		rest = {papply_failed_message, papply_failed_message_length};
 	Key			key = {"", ""};
 	char		described[sizeof(key) + 16];
 
@@ -145,30 +140,17 @@ papply_failed_describe_key(const LogicalRepRelation *remote, const char *message
 	papply_text_copy(text, key.names[0] == '\0' ? NULL : described, size);
 }
 
-static void
-describe_change(PapplyFailedTransaction *failed, const char *message, int length)
-{
-	PapplyRemoteRelation *rel;
-
-	if (!is_change(message[0]) || length < 5)
-		return;
-	rel = papply_remote_relation_get(papply_message_get_uint32(message + 1), false);
-	if (rel == NULL)
-		return;
-	papply_text_copy(failed->schema_name, rel->remote->nspname, sizeof(failed->schema_name));
-	papply_text_copy(failed->table_name, rel->remote->relname, sizeof(failed->table_name));
-	papply_failed_describe_key(rel->remote, message, length, failed->key, sizeof(failed->key));
-}
-
 /*** the transaction ***/
 
 void
 papply_failed_note(const ErrorData *error)
 {
 	const PapplyLeader *leader = &papply_statistics_progress->leader;
-	PapplyFailedTransaction failed;
+	const PapplyRemoteRelation *rel = papply_failed_relation();
+	const char *schema_name = rel != NULL ? rel->remote->nspname : error->schema_name;
+	const char *table_name = rel != NULL ? rel->remote->relname : error->table_name;
+	PapplyFailedTransaction failed = {0};
 
-	memset(&failed, 0, sizeof(failed));
 	failed.remote_xid = leader->remote_xid;
 	failed.final_lsn = leader->final_lsn;
 	failed.commit_time = leader->commit_time;
@@ -178,9 +160,10 @@ papply_failed_note(const ErrorData *error)
 	failed.sqlerrcode = error->sqlerrcode;
 	papply_text_copy(failed.message, error->message, sizeof(failed.message));
 	papply_text_copy(failed.detail, error->detail, sizeof(failed.detail));
-	papply_text_copy(failed.schema_name, error->schema_name, sizeof(failed.schema_name));
-	papply_text_copy(failed.table_name, error->table_name, sizeof(failed.table_name));
+	papply_text_copy(failed.schema_name, schema_name, sizeof(failed.schema_name));
+	papply_text_copy(failed.table_name, table_name, sizeof(failed.table_name));
 	failed.kind = papply_failed_message[0];
-	describe_change(&failed, papply_failed_message, papply_failed_message_length);
+	if (rel != NULL)
+		papply_failed_describe_key(rel->remote, failed.key, sizeof(failed.key));
 	papply_statistics_note_failed(&failed);
 }

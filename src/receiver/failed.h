@@ -6,7 +6,7 @@
 #ifndef PAPPLY_FAILED_H
 #define PAPPLY_FAILED_H
 
-#include "parallel_apply.h"
+#include "remote_relation.h"
 
 /*
  * The message that the native loop is processing, until it asks for the next
@@ -24,16 +24,21 @@ papply_failed_set_message(const char *message, int length)
 }
 
 /*
+ * Return the relation that this message changes a row of.  NULL: it is no such
+ * message, or the relation is not known.
+ */
+extern PapplyRemoteRelation *papply_failed_relation(void);
+
+/*
  * Called when an error of the transaction that the native loop applies is
  * being logged.  Remember what the view shows about it.
  */
 extern void papply_failed_note(const ErrorData *error);
 
 /*
- * Describe the key of a change as "(id)=(1)", truncated to size; empty if it
+ * Describe the key of that row as "(id)=(1)", truncated to size; empty if it
  * is not known.  Throws no error.
  */
-extern void papply_failed_describe_key(const LogicalRepRelation *remote,
-									   const char *message, int length, char *text, int size);
+extern void papply_failed_describe_key(const LogicalRepRelation *remote, char *text, int size);
 
 #endif							/* PAPPLY_FAILED_H */

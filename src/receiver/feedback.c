@@ -86,8 +86,7 @@ static Positions positions;
 #define STATUS_FLUSHED 9
 #define STATUS_APPLIED 17
 #define STATUS_TIME 25
-#define STATUS_REPLY_REQUESTED 33
-#define STATUS_LENGTH 34
+#define STATUS_LENGTH 34		/* the last byte requests a reply */
 
 void
 papply_feedback_reset(XLogRecPtr start_lsn)
@@ -297,7 +296,6 @@ papply_feedback_send(WalReceiverConn *conn, walrcv_send_fn send, bool is_idle,
 	put_uint64(message + STATUS_FLUSHED, positions.flushed_lsn);
 	put_uint64(message + STATUS_APPLIED, applied);
 	put_uint64(message + STATUS_TIME, GetCurrentTimestamp());
-	message[STATUS_REPLY_REQUESTED] = false;
 	send(conn, message, sizeof(message));
 
 	positions.sent_applied_lsn = applied;

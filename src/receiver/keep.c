@@ -84,37 +84,28 @@ typedef struct Process
 
 static Process process;
 
+/*
+ * Look for transactions that are to be stored.  Return the number of the one
+ * with this finish LSN, or 0.
+ */
 static int64
-find_request(XLogRecPtr finish_lsn)
+look_for_requests(XLogRecPtr finish_lsn)
 {
 	MemoryContext old_context = CurrentMemoryContext;
 	int64		id;
 
 	StartTransactionCommand();
+	papply_keep_has_requests = papply_kept_has_requests(MySubscription->oid);
 	id = papply_kept_find(MySubscription->oid, finish_lsn);
 	CommitTransactionCommand();
 	MemoryContextSwitchTo(old_context);
 	return id;
 }
 
-static void
-look_for_requests(void)
-{
-	MemoryContext old_context = CurrentMemoryContext;
-
-	StartTransactionCommand();
-	papply_keep_has_requests = papply_kept_has_requests(MySubscription->oid);
-	CommitTransactionCommand();
-	MemoryContextSwitchTo(old_context);
-}
-
 bool
 papply_keep_forbids_streaming(void)
 {
-	look_for_requests();
-	process.is_streaming_forbidden = papply_keep_has_requests &&
-		MySubscription->skiplsn != InvalidXLogRecPtr &&
-		find_request(MySubscription->skiplsn) != 0;
+	process.is_streaming_forbidden = look_for_requests(MySubscription->skiplsn) != 0;
 	return process.is_streaming_forbidden;
 }
 
@@ -198,18 +189,12 @@ forget_transaction(void)
 }
 
 static void
-check_read(bool is_read)
+read_exactly(void *data, size_t size)
 {
-	if (!is_read)
+	if (BufFileRead(keep.file, data, size) != size)
 		ereport(ERROR,
 				(errcode_for_file_access(),
 				 errmsg("could not read a transaction that is to be stored")));
-}
-
-static void
-read_exactly(void *data, size_t size)
-{
-	check_read(BufFileRead(keep.file, data, size) == size);
 }
 
 /*** the commit ***/
@@ -225,7 +210,7 @@ store_transaction(void)
 		forget_transaction();
 		return;
 	}
-	check_read(BufFileSeek(keep.file, 0, 0, SEEK_SET) == 0);
+	(void) BufFileSeek(keep.file, 0, 0, SEEK_SET);	/* to the beginning */
 	PushActiveSnapshot(GetTransactionSnapshot());
 	writer = papply_kept_begin_writing(keep.id);
 	for (uint64 i = 0; i < keep.length; i++)
@@ -276,19 +261,24 @@ at_commit(XactEvent event, void *arg)
 
 /*** messages ***/
 
+/* Begin to copy a transaction if this is its first message. */
 static void
-begin_transaction(XLogRecPtr final_lsn, TransactionId remote_xid, bool is_streamed)
+begin_if_first(char *message, int length)
 {
 	MemoryContext old_context;
+	PapplyBegin begin;
 	int64		id;
 
-	forget_transaction();
-	if (final_lsn != MySubscription->skiplsn)
+	if (!papply_message_parse_first(message, length, &begin))
 		return;
-	id = find_request(final_lsn);
+	forget_transaction();
+	if (begin.final_lsn != MySubscription->skiplsn)
+		return;
+	id = look_for_requests(begin.final_lsn);
 	if (id == 0)
 		return;
-	if (is_streamed || !process.is_streaming_forbidden)
+	if (!process.is_streaming_forbidden || message[0] == LOGICAL_REP_MSG_STREAM_COMMIT ||
+		message[0] == LOGICAL_REP_MSG_STREAM_PREPARE)
 		papply_shutdown_restart("a transaction is to be skipped and stored");
 
 	if (!process.has_callback)
@@ -299,22 +289,9 @@ begin_transaction(XLogRecPtr final_lsn, TransactionId remote_xid, bool is_stream
 	keep.file = BufFileCreateTemp(true);
 	MemoryContextSwitchTo(old_context);
 	keep.id = id;
-	keep.remote_xid = remote_xid;
-	keep.final_lsn = final_lsn;
+	keep.remote_xid = begin.xid;
+	keep.final_lsn = begin.final_lsn;
 	papply_keep_is_on = true;
-}
-
-static void
-begin_if_first(char *message, int length)
-{
-	PapplyBegin begin;
-
-	if (message[0] != LOGICAL_REP_MSG_COMMIT_PREPARED &&
-		message[0] != LOGICAL_REP_MSG_ROLLBACK_PREPARED &&
-		papply_message_parse_first(message, length, &begin))
-		begin_transaction(begin.final_lsn, begin.xid,
-						  message[0] == LOGICAL_REP_MSG_STREAM_COMMIT ||
-						  message[0] == LOGICAL_REP_MSG_STREAM_PREPARE);
 }
 
 /*
@@ -322,17 +299,14 @@ begin_if_first(char *message, int length)
  * no origin, since the native loop moves the origin when it ends that one.
  */
 static void
-end_if_prepared(char *message, int length)
+end_prepared(char *message, int length)
 {
 	MemoryContext old_context = CurrentMemoryContext;
 	PapplyOriginId origin = PAPPLY_SESSION_ORIGIN;
 	PapplyCommit commit;
 
-	if (message[0] != LOGICAL_REP_MSG_COMMIT_PREPARED &&
-		message[0] != LOGICAL_REP_MSG_ROLLBACK_PREPARED)
-		return;
 	papply_message_parse_commit(message, length, &commit);
-	look_for_requests();
+	(void) look_for_requests(InvalidXLogRecPtr);
 	if (!papply_keep_has_requests)
 		return;
 	PAPPLY_SESSION_ORIGIN = PAPPLY_NO_ORIGIN;
@@ -347,11 +321,14 @@ end_if_prepared(char *message, int length)
 void
 papply_keep_message(char *message, int length)
 {
+	bool		ends_prepared = message[0] == LOGICAL_REP_MSG_COMMIT_PREPARED ||
+	message[0] == LOGICAL_REP_MSG_ROLLBACK_PREPARED;
 	PapplyCommit commit;
 
-	begin_if_first(message, length);
-	if (papply_keep_has_requests)
-		end_if_prepared(message, length);
+	if (!ends_prepared)
+		begin_if_first(message, length);
+	else if (papply_keep_has_requests)
+		end_prepared(message, length);
 	if (!papply_keep_is_on)
 		return;
 	switch (message[0])

@@ -1,16 +1,15 @@
 /*-------------------------------------------------------------------------
  * leader_count.c
- *	  Count changes and conflicts of each table that the apply worker itself
- *	  applies.
+ *	  Count what the apply worker itself applies.
  *
  * Runs in the receiver.
  *
- * Changes that the native loop (PostgreSQL's own apply loop) applies for the
- * pool, in a fallback or in a small transaction while the writers are idle,
- * count in parallel_apply.tables like those of writers.  A message is counted
- * when the native loop gets it.  The counts are added to the statistics when
- * the transaction is committed.  An error ends the process, and with it the
- * counts.
+ * Changes that the native loop (PostgreSQL's own apply loop) applies count in
+ * the statistics of the subscription.  If it applies them for the pool, in a
+ * fallback or in a small transaction while the writers are idle, they count in
+ * parallel_apply.tables, too, like those of writers.  A message is counted when
+ * the native loop gets it.  The counts are added to the statistics when the
+ * transaction is committed.  An error ends the process, and with it the counts.
  *
  * Conflicts are counted, too.  From PostgreSQL 18 on, the native loop logs
  * each of them, and the receiver sees what is logged.  Before that, it skips
@@ -21,8 +20,8 @@
  * tables with a trigger that may suppress a change, and after a TRUNCATE.  It
  * needs track_counts.
  *
- * Changes are not counted without a pool.  PostgreSQL's own apply is left
- * alone then, and counting would require a lookup of the local table, which
+ * Changes of a table are not counted without a pool.  PostgreSQL's own apply is
+ * left alone then, and counting would require a lookup of the local table, which
  * only a pool needs.  Conflicts that PostgreSQL 18 logs are counted.
  *-------------------------------------------------------------------------
  */
@@ -30,132 +29,68 @@
 
 #include "access/xact.h"
 #include "pgstat.h"
-#include "replication/logicalproto.h"
-#include "utils/hsearch.h"
-#include "utils/memutils.h"
 #include "utils/rel.h"
 #include "utils/relcache.h"
 #include "utils/timestamp.h"
 
 #include "failed.h"
 #include "leader_count.h"
-#include "message.h"
-#include "remote_relation.h"
 #include "statistics.h"
-#include "table_statistics.h"
 
-/* Counts of one relation of the publisher. */
-typedef struct Count
-{
-	LogicalRepRelId remote_relid;	/* hash key */
-	bool		is_counted;		/* in the list, for this transaction */
-	uint64		counts[PAPPLY_TABLE_COUNTERS];
-	uint64		changed_rows;	/* the server's count, in this transaction */
-	PapplyConflict last_conflict;	/* if its time is set */
-	PapplyTableHint hint;
-	struct Count *next;
-} Count;
-
-/* What the native loop has done. */
+/* What the native loop has done in this transaction. */
 typedef struct Tally
 {
-	HTAB	   *by_relid;		/* of Count */
-	Count	   *counted;		/* those of this transaction */
-	bool		has_truncated;	/* in this transaction */
+	uint64		inserts;
+	uint64		updates;
+	uint64		deletes;
+	uint64		truncates;
+	PapplyRemoteRelation *counted;	/* a list of those with counts */
 } Tally;
 
 static Tally tally;
 
 bool		papply_leader_count_must_look = false;
 
-static Count *
-get_count(LogicalRepRelId remote_relid)
+static void
+add_count(PapplyRemoteRelation *rel, PapplyTableCounter counter)
 {
-	Count	   *count;
-	bool		found;
-
-	if (tally.by_relid == NULL)
-	{
-		HASHCTL		control = {0};
-
-		control.keysize = sizeof(LogicalRepRelId);
-		control.entrysize = sizeof(Count);
-		control.hcxt = TopMemoryContext;
-		tally.by_relid = hash_create("rows changed by the apply worker", 64, &control,
-									 HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
-	}
-	count = hash_search(tally.by_relid, &remote_relid, HASH_ENTER, &found);
-	if (!found)
-	{
-		memset(count, 0, sizeof(*count));
-		count->remote_relid = remote_relid;
-	}
-	return count;
-}
-
-static PapplyTableCounter
-counter_of(char kind)
-{
-	switch (kind)
-	{
-		case LOGICAL_REP_MSG_INSERT:
-			return PAPPLY_TABLE_INSERTS;
-		case LOGICAL_REP_MSG_UPDATE:
-			return PAPPLY_TABLE_UPDATES;
-		case LOGICAL_REP_MSG_DELETE:
-			return PAPPLY_TABLE_DELETES;
-		default:
-			return PAPPLY_TABLE_COUNTERS;
-	}
-}
-
-static Count *
-add_count(LogicalRepRelId remote_relid, PapplyTableCounter counter)
-{
-	Count	   *count = get_count(remote_relid);
-
-	count->counts[counter]++;
-	if (count->is_counted)
-		return count;
-	count->is_counted = true;
-	count->next = tally.counted;
-	tally.counted = count;
-	return count;
+	rel->counts[counter]++;
+	if (rel->is_counted)
+		return;
+	rel->is_counted = true;
+	rel->next_counted = tally.counted;
+	tally.counted = rel;
 }
 
 void
-papply_leader_count_message(const char *message, int length)
+papply_leader_count_message(char kind, bool has_pool)
 {
-	PapplyTableCounter counter = counter_of(message[0]);
+	PapplyRemoteRelation *rel = has_pool ? papply_failed_relation() : NULL;
 
-	tally.has_truncated |= message[0] == LOGICAL_REP_MSG_TRUNCATE;
-	if (counter == PAPPLY_TABLE_COUNTERS || length < 5)
+	tally.inserts += kind == LOGICAL_REP_MSG_INSERT;
+	tally.updates += kind == LOGICAL_REP_MSG_UPDATE;
+	tally.deletes += kind == LOGICAL_REP_MSG_DELETE;
+	tally.truncates += kind == LOGICAL_REP_MSG_TRUNCATE;
+	papply_statistics_progress->leader.changes =
+		tally.inserts + tally.updates + tally.deletes + tally.truncates;
+	if (rel == NULL)
 		return;
-	add_count(papply_message_get_uint32(message + 1), counter);
-	papply_leader_count_must_look = !PAPPLY_REPORTS_CONFLICTS &&
-		counter != PAPPLY_TABLE_INSERTS;
+	add_count(rel,
+			  kind == LOGICAL_REP_MSG_INSERT ? PAPPLY_TABLE_INSERTS :
+			  kind == LOGICAL_REP_MSG_UPDATE ? PAPPLY_TABLE_UPDATES :
+			  PAPPLY_TABLE_DELETES);
+	papply_leader_count_must_look = !PAPPLY_REPORTS_CONFLICTS && kind != LOGICAL_REP_MSG_INSERT;
 }
 
 /*** conflicts ***/
 
 /* Describe a conflict of the message that the native loop is processing. */
 static void
-describe_conflict(PapplyConflict *conflict, PapplyConflictType type,
-				  const PapplyRemoteRelation *rel)
+describe_conflict(PapplyRemoteRelation *rel, PapplyConflictType type)
 {
-	conflict->type = type;
-	conflict->at = GetCurrentTimestamp();
-	papply_failed_describe_key(rel->remote, papply_failed_message, papply_failed_message_length,
-							   conflict->key, sizeof(conflict->key));
-}
-
-static PapplyRemoteRelation *
-relation_of_message(void)
-{
-	if (papply_failed_message == NULL || papply_failed_message_length < 5 ||
-		counter_of(papply_failed_message[0]) == PAPPLY_TABLE_COUNTERS)
-		return NULL;
-	return papply_remote_relation_get(papply_message_get_uint32(papply_failed_message + 1), false);
+	rel->last_conflict.type = type;
+	rel->last_conflict.at = GetCurrentTimestamp();
+	papply_failed_describe_key(rel->remote, rel->last_conflict.key, sizeof(rel->last_conflict.key));
 }
 
 /* Return how many rows of a table this transaction has updated and deleted. */
@@ -190,35 +125,33 @@ is_skipped(const PapplyRemoteRelation *rel)
 }
 
 static void
-count_missing(Count *count, const PapplyRemoteRelation *rel)
+count_missing(PapplyRemoteRelation *rel)
 {
 	PapplyConflictType type = papply_conflict_type_of(papply_failed_message[0], false);
 
-	count->counts[PAPPLY_TABLE_CONFLICTS + type]++;
-	describe_conflict(&count->last_conflict, type, rel);
+	add_count(rel, PAPPLY_TABLE_CONFLICTS + type);
+	describe_conflict(rel, type);
 	if (papply_log_conflicts)
-		papply_conflict_type_log(rel->local_relid, type, NULL, count->last_conflict.key);
+		papply_conflict_type_log(rel->local_relid, type, NULL, rel->last_conflict.key);
 }
 
 void
 papply_leader_count_look(void)
 {
-	PapplyRemoteRelation *rel = relation_of_message();
+	PapplyRemoteRelation *rel = papply_failed_relation();
 	Relation	local;
-	Count	   *count;
 	uint64		changed_rows;
 
 	papply_leader_count_must_look = false;
-	if (rel == NULL || tally.has_truncated || is_skipped(rel) || !IsTransactionState())
+	if (rel == NULL || tally.truncates > 0 || is_skipped(rel) || !IsTransactionState())
 		return;
 	local = RelationIdGetRelation(rel->local_relid);
 	if (local == NULL)
 		return;
-	count = get_count(rel->remote_relid);
 	changed_rows = count_changed_rows(local);
-	if (changed_rows == count->changed_rows && can_tell_missing_rows(local))
-		count_missing(count, rel);
-	count->changed_rows = changed_rows;
+	if (changed_rows == rel->changed_rows && can_tell_missing_rows(local))
+		count_missing(rel);
+	rel->changed_rows = changed_rows;
 	RelationClose(local);
 }
 
@@ -251,16 +184,17 @@ violation_type(const ErrorData *error, const PapplyRemoteRelation *rel)
 }
 
 static void
-add_to_statistics(Oid relid, Count *count)
+add_to_statistics(PapplyRemoteRelation *rel)
 {
-	papply_table_statistics_add(MySubscription->oid, relid, count->counts,
-								&count->last_conflict, &count->hint);
+	if (OidIsValid(rel->local_relid))
+		papply_table_statistics_add(MySubscription->oid, rel->local_relid, rel->counts,
+									&rel->last_conflict, &rel->hint);
 }
 
 void
 papply_leader_count_logged(const ErrorData *error)
 {
-	PapplyRemoteRelation *rel = relation_of_message();
+	PapplyRemoteRelation *rel = papply_failed_relation();
 	PapplyConflictType type;
 
 	if (rel == NULL)
@@ -270,37 +204,35 @@ papply_leader_count_logged(const ErrorData *error)
 		if (!PAPPLY_REPORTS_CONFLICTS)
 			return;				/* it is our own message */
 		type = logged_type(error->message);
-		if (type != PAPPLY_CONFLICT_TYPES)
-			describe_conflict(&add_count(rel->remote_relid, PAPPLY_TABLE_CONFLICTS + type)->last_conflict,
-							  type, rel);
+		if (type == PAPPLY_CONFLICT_TYPES)
+			return;
+		add_count(rel, PAPPLY_TABLE_CONFLICTS + type);
+		describe_conflict(rel, type);
 		return;
 	}
 	type = violation_type(error, rel);
-	if (type != PAPPLY_CONFLICT_TYPES && OidIsValid(rel->local_relid))
-	{
-		Count		count = {0};
-
-		count.counts[PAPPLY_TABLE_CONFLICTS + type] = 1;
-		describe_conflict(&count.last_conflict, type, rel);
-		add_to_statistics(rel->local_relid, &count);
-	}
+	if (type == PAPPLY_CONFLICT_TYPES || error->elevel < ERROR)
+		return;
+	memset(rel->counts, 0, sizeof(rel->counts));	/* they are rolled back */
+	rel->counts[PAPPLY_TABLE_CONFLICTS + type] = 1;
+	describe_conflict(rel, type);
+	add_to_statistics(rel);
 }
 
 /*** end of the transaction ***/
 
 void
-papply_leader_count_commit(bool has_pool)
+papply_leader_count_commit(void)
 {
-	tally.has_truncated = false;
-	for (; tally.counted != NULL; tally.counted = tally.counted->next)
+	papply_statistics_count_native(tally.inserts, tally.updates, tally.deletes, tally.truncates);
+	for (PapplyRemoteRelation *rel = tally.counted; rel != NULL; rel = rel->next_counted)
 	{
-		PapplyRemoteRelation *rel = papply_remote_relation_get(tally.counted->remote_relid, !has_pool);
-
-		if (rel != NULL && OidIsValid(rel->local_relid))
-			add_to_statistics(rel->local_relid, tally.counted);
-		tally.counted->changed_rows = 0;
-		tally.counted->last_conflict.at = 0;
-		memset(tally.counted->counts, 0, sizeof(tally.counted->counts));
-		tally.counted->is_counted = false;
+		(void) papply_remote_relation_get(rel->remote_relid, true);
+		add_to_statistics(rel);
+		memset(rel->counts, 0, sizeof(rel->counts));
+		rel->changed_rows = 0;
+		rel->last_conflict.at = 0;
+		rel->is_counted = false;
 	}
+	memset(&tally, 0, sizeof(tally));
 }

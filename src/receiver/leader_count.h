@@ -1,7 +1,6 @@
 /*-------------------------------------------------------------------------
  * leader_count.h
- *	  Count changes and conflicts of each table that the apply worker itself
- *	  applies.
+ *	  Count what the apply worker itself applies.
  *-------------------------------------------------------------------------
  */
 #ifndef PAPPLY_LEADER_COUNT_H
@@ -9,8 +8,11 @@
 
 #include "parallel_apply.h"
 
-/* Count a message that the native loop is about to get. */
-extern void papply_leader_count_message(const char *message, int length);
+/*
+ * Count a message that the native loop is about to get, of that kind; it is
+ * papply_failed_message.
+ */
+extern void papply_leader_count_message(char kind, bool has_pool);
 
 /*
  * The native loop asks for the next message: look whether it found the row of
@@ -26,9 +28,9 @@ extern void papply_leader_count_look(void);
 extern void papply_leader_count_logged(const ErrorData *error);
 
 /*
- * Add the counts of a transaction to the statistics; it is committed.  Without
- * a pool, no transaction may be open: the local tables are looked up.
+ * Add the counts of a transaction to the statistics; it is committed.  No
+ * transaction may be open: local tables that may have changed are looked up.
  */
-extern void papply_leader_count_commit(bool has_pool);
+extern void papply_leader_count_commit(void);
 
 #endif							/* PAPPLY_LEADER_COUNT_H */

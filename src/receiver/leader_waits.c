@@ -56,30 +56,21 @@ papply_leader_waits_end(void)
 	waits.is_on = false;
 }
 
-/* The clock may have been set back. */
-static void
-count_wait(TimestampTz began_at, TimestampTz ended_at)
+void
+papply_leader_waits_look(void)
 {
-	if (ended_at <= began_at)
+	TimestampTz began_at = get_timeout_start_time(DEADLOCK_TIMEOUT);
+	TimestampTz ended_at;
+
+	if (!waits.is_on || began_at == waits.began_at)
 		return;
+	waits.began_at = began_at;
+	ended_at = Max(began_at, GetCurrentTimestamp());	/* the clock may have
+														 * been set back */
 	papply_statistics_count(PAPPLY_COUNT_WAITS_LOCK,
 							ended_at / USECS_PER_SEC - began_at / USECS_PER_SEC);
 	papply_statistics_count(PAPPLY_COUNT_LOCK_US, ended_at - began_at);
 	waits.waited_us += ended_at - began_at;
-}
-
-void
-papply_leader_waits_look(void)
-{
-	TimestampTz began_at;
-
-	if (!waits.is_on)
-		return;
-	began_at = get_timeout_start_time(DEADLOCK_TIMEOUT);
-	if (began_at == waits.began_at)
-		return;
-	waits.began_at = began_at;
-	count_wait(began_at, GetCurrentTimestamp());
 }
 
 uint64

@@ -439,8 +439,6 @@ start_pool(void)
 	pool.origin = PAPPLY_SESSION_ORIGIN;
 	papply_feedback_reset(replorigin_session_get_progress(true));
 	papply_origin_pass_on();
-	if (!PAPPLY_ORIGIN_IS_SHARED)
-		PAPPLY_SESSION_ORIGIN = PAPPLY_NO_ORIGIN;
 	papply_dispatch_reset();
 	pool.exists = true;
 	ereport(LOG,

@@ -37,7 +37,6 @@
 #include "parallel_apply.h"
 
 #include "access/xloginsert.h"
-#include "lib/stringinfo.h"
 #include "libpq/pqformat.h"
 
 #include "clock.h"
@@ -54,7 +53,6 @@
 #include "replication_role.h"
 #include "slow_log.h"
 #include "spool.h"
-#include "statistics.h"
 #include "status.h"
 
 typedef struct NativeReplay
@@ -65,20 +63,11 @@ typedef struct NativeReplay
 	bool		is_ended;		/* the last message has been passed on */
 	bool		may_run_code;	/* it has changed a table that may, in what
 								 * did not come through the queue */
-	LogicalRepRelId outdated;	/* such a relation, if its class is not known */
 	uint64		seqno;
 	uint64		position;		/* in the queue, of the next entry */
 	PapplyOriginId origin;
 	XLogRecPtr	final_lsn;		/* invalid: it has not begun */
 	XLogRecPtr	remote_end_lsn;
-	uint64		inserts;
-	uint64		updates;
-	uint64		deletes;
-	uint64		truncates;
-
-	/* for the log: see slow_log.c */
-	int64		began_at;		/* 0: not wanted */
-	TransactionId remote_xid;
 } NativeReplay;
 
 static NativeReplay replay;
@@ -103,7 +92,7 @@ papply_native_frame(const char *message, int length, char **buffer)
 	pq_sendbyte(&messages.frame, 'w');
 	pq_sendint64(&messages.frame, InvalidXLogRecPtr);
 	pq_sendint64(&messages.frame, InvalidXLogRecPtr);
-	pq_sendint64(&messages.frame, papply_connection_send_time());
+	pq_sendint64(&messages.frame, papply_connection_last.send_time);
 	appendBinaryStringInfo(&messages.frame, message, length);
 	*buffer = messages.frame.data;
 	return messages.frame.len;
@@ -115,7 +104,7 @@ papply_native_keepalive(XLogRecPtr remote_lsn, bool reply_requested, char **buff
 	papply_message_reset_buffer(&messages.frame);
 	pq_sendbyte(&messages.frame, 'k');
 	pq_sendint64(&messages.frame, remote_lsn);
-	pq_sendint64(&messages.frame, papply_connection_send_time());
+	pq_sendint64(&messages.frame, papply_connection_last.send_time);
 	pq_sendbyte(&messages.frame, reply_requested);
 	*buffer = messages.frame.data;
 	return messages.frame.len;
@@ -152,7 +141,6 @@ begin_replay(uint64 seqno, PapplyOriginId origin)
 	memset(leader, 0, sizeof(*leader));
 	leader->is_applying = true;
 	leader->began_at = papply_clock_now();
-	replay.began_at = papply_slow_log_is_on() ? leader->began_at : 0;
 	if (origin != PAPPLY_NO_ORIGIN)
 	{
 		papply_origin_take();
@@ -176,53 +164,31 @@ papply_native_begin_direct(PapplyOriginId origin)
 }
 
 /*
- * Give the native loop that version of a relation; return the length of the
- * message.
+ * Give the native loop that version of a relation, unless it has it; return the
+ * length of the message, or 0.
  */
 static int
-tell_relation(PapplyRemoteRelation *rel, uint32 version, char **buffer)
+tell_version(uint32 version, char **buffer)
 {
+	StringInfo	message = &messages.relation;
+	PapplyRemoteRelation *rel;
+
+	papply_message_reset_buffer(message);
+	papply_registry_get(version, message);
+	rel = papply_remote_relation_get(papply_message_get_uint32(message->data + 1), false);
+	if (rel->native_version == version)
+		return 0;
 	rel->native_version = version;
-	if (version == rel->version)
-	{
-		papply_keep_note(rel->message, rel->length);
-		return papply_native_frame(rel->message, rel->length, buffer);
-	}
-	papply_message_reset_buffer(&messages.relation);
-	papply_registry_get(version, &messages.relation);
-	papply_keep_note(messages.relation.data, messages.relation.len);
-	return papply_native_frame(messages.relation.data, messages.relation.len, buffer);
+	papply_keep_note(message->data, message->len);
+	return papply_native_frame(message->data, message->len, buffer);
 }
 
-/* Return the relation that a registered version describes. */
-static PapplyRemoteRelation *
-relation_of_version(uint32 version)
+/* Do the same for the newest version.  rel may be NULL. */
+static int
+tell_newest(const PapplyRemoteRelation *rel, char **buffer)
 {
-	papply_message_reset_buffer(&messages.relation);
-	papply_registry_get(version, &messages.relation);
-	return papply_remote_relation_get(papply_message_get_uint32(messages.relation.data + 1),
-									  false);
-}
-
-static void
-show_transaction(const PapplyBegin *begin)
-{
-	papply_statistics_progress->leader.commit_time = begin->commit_time;
-	replay.remote_xid = papply_statistics_progress->leader.remote_xid = begin->xid;
-	replay.final_lsn = papply_statistics_progress->leader.final_lsn = begin->final_lsn;
-	if (replay.origin == PAPPLY_NO_ORIGIN)
-		papply_status_native_begin(begin->commit_time);
-}
-
-static void
-count_change(char kind)
-{
-	replay.inserts += kind == LOGICAL_REP_MSG_INSERT;
-	replay.updates += kind == LOGICAL_REP_MSG_UPDATE;
-	replay.deletes += kind == LOGICAL_REP_MSG_DELETE;
-	replay.truncates += kind == LOGICAL_REP_MSG_TRUNCATE;
-	papply_statistics_progress->leader.changes =
-		replay.inserts + replay.updates + replay.deletes + replay.truncates;
+	return rel == NULL || rel->native_version == rel->version ? 0 :
+		tell_version(rel->version, buffer);
 }
 
 /*
@@ -238,12 +204,11 @@ note_message(char *message, int length)
 
 	papply_failed_set_message(message, length);
 	papply_keep_note(message, length);
-	count_change(kind);
-	if (replay.origin != PAPPLY_NO_ORIGIN)
-		papply_leader_count_message(message, length);
+	papply_leader_count_message(kind, replay.origin != PAPPLY_NO_ORIGIN);
 	if (papply_message_parse_first(message, length, &begin))
 	{
-		show_transaction(&begin);
+		papply_status_native_begin(begin.final_lsn, begin.commit_time, begin.xid);
+		replay.final_lsn = begin.final_lsn;
 		replay.remote_end_lsn = begin.end_lsn;
 	}
 	else if (kind == LOGICAL_REP_MSG_COMMIT || kind == LOGICAL_REP_MSG_PREPARE)
@@ -311,12 +276,9 @@ papply_native_next(char **buffer)
 			return 0;
 		}
 		if (entry->relation_version != 0)
-		{
-			PapplyRemoteRelation *rel = relation_of_version(entry->relation_version);
-
-			if (rel->native_version != entry->relation_version)
-				return tell_relation(rel, entry->relation_version, buffer);
-		}
+			length = tell_version(entry->relation_version, buffer);
+		if (length > 0)
+			return length;
 		replay.position = position;
 		if (entry->length > 0)
 			break;
@@ -334,37 +296,25 @@ static int
 before_truncate(char *message, int length, char **buffer)
 {
 	uint32		nrelids = papply_message_get_uint32(message + 1);
+	int			told = 0;
 
-	for (uint32 i = 0; i < nrelids && 6 + 4 * (i + 1) <= (uint32) length; i++)
+	for (uint32 i = 0; told == 0 && i < nrelids && 6 + 4 * (i + 1) <= (uint32) length; i++)
 	{
 		LogicalRepRelId relid = papply_message_get_uint32(message + 6 + 4 * i);
-		PapplyRemoteRelation *rel = papply_remote_relation_get(relid, false);
 
-		if (rel != NULL && rel->native_version != rel->version)
-			return tell_relation(rel, rel->version, buffer);
+		told = tell_newest(papply_remote_relation_get(relid, false), buffer);
 	}
-	return 0;
-}
-
-/* Note whether a change that has not been put into the queue may run user code. */
-static void
-note_class(const PapplyRemoteRelation *rel)
-{
-	if (rel != NULL && rel->is_current && rel->table_class == PAPPLY_TABLE_PARALLEL)
-		return;
-	replay.may_run_code = true;
-	if (rel != NULL && !rel->is_current)
-		replay.outdated = rel->remote_relid;
+	return told;
 }
 
 /*
  * Get the definition that the native loop must get before this message, if
- * any.
+ * any.  Note whether the message may make it run user code.
  */
 static int
 tell_before(char *message, int length, char **buffer)
 {
-	PapplyRemoteRelation *rel = NULL;
+	PapplyRemoteRelation *rel;
 
 	switch (message[0])
 	{
@@ -374,10 +324,9 @@ tell_before(char *message, int length, char **buffer)
 			if (length < 5)
 				break;
 			rel = papply_remote_relation_get(papply_message_get_uint32(message + 1), false);
-			note_class(rel);
-			if (rel != NULL && rel->native_version != rel->version)
-				return tell_relation(rel, rel->version, buffer);
-			break;
+			replay.may_run_code |= rel == NULL || !rel->is_current ||
+				rel->table_class != PAPPLY_TABLE_PARALLEL;
+			return tell_newest(rel, buffer);
 		case LOGICAL_REP_MSG_TRUNCATE:
 			replay.may_run_code = true;
 			return length >= 6 ? before_truncate(message, length, buffer) : 0;
@@ -412,42 +361,35 @@ papply_native_abandon(void)
 static void
 log_if_slow(void)
 {
+	const PapplyLeader *leader = &papply_statistics_progress->leader;
 	PapplyApplied applied = {0};
 
 	applied.transactions = 1;
 	applied.is_native = true;
 	applied.waited_us[PAPPLY_COUNT_LOCK_US - PAPPLY_FIRST_TIME] = papply_leader_waits_us();
-	applied.remote_xid = replay.remote_xid;
-	applied.final_lsn = replay.final_lsn;
-	applied.changes = replay.inserts + replay.updates + replay.deletes + replay.truncates;
-	papply_slow_log_report(&applied, replay.began_at);
+	applied.remote_xid = leader->remote_xid;
+	applied.final_lsn = leader->final_lsn;
+	applied.changes = leader->changes;
+	papply_slow_log_report(&applied, leader->began_at);
 }
 
 /*
- * Count the reasons.  Called before the transaction counts as committed,
- * because its place in the queue may be reused then.
+ * Count the transaction, and why it was native.  Called before it counts as
+ * committed, because its place in the queue may be reused then.
  */
 static void
-count_fallback(uint64 seqno)
+count_transaction(void)
 {
-	const PapplyTransaction *txn = papply_queue_transaction(seqno);
+	const PapplyTransaction *txn;
 
+	papply_leader_count_commit();
+	if (replay.seqno == PAPPLY_NO_SEQNO)
+		return;
+	txn = papply_queue_transaction(replay.seqno);
 	if (txn->exclusive_reason != 0)
 		papply_statistics_count(txn->exclusive_reason, 1);
 	if (txn->fallback_reason != 0)
 		papply_statistics_count(txn->fallback_reason, 1);
-}
-
-static void
-count_transaction(void)
-{
-	if (replay.remote_end_lsn == InvalidXLogRecPtr)
-		return;					/* a message that stands alone */
-	papply_statistics_count_native(replay.inserts, replay.updates, replay.deletes, replay.truncates);
-	if (replay.seqno != PAPPLY_NO_SEQNO)
-		count_fallback(replay.seqno);
-	if (replay.origin != PAPPLY_NO_ORIGIN)
-		papply_leader_count_commit(true);
 }
 
 /*
@@ -491,17 +433,14 @@ papply_native_finish(XLogRecPtr *remote_end_lsn, XLogRecPtr *local_end_lsn)
 	papply_leader_waits_end();
 	papply_statistics_progress->leader.is_applying = false;
 	*local_end_lsn = move_origin();
-	count_transaction();
-	if (replay.began_at != 0 && replay.remote_end_lsn != InvalidXLogRecPtr)
-		log_if_slow();
-	if (replay.origin != PAPPLY_NO_ORIGIN)
+	if (replay.remote_end_lsn != InvalidXLogRecPtr) /* else it stands alone */
 	{
-		papply_origin_pass_on();
-		if (!PAPPLY_ORIGIN_IS_SHARED)
-			PAPPLY_SESSION_ORIGIN = PAPPLY_NO_ORIGIN;
+		if (papply_slow_log_is_on())
+			log_if_slow();
+		count_transaction();
 	}
-	if (replay.outdated != InvalidOid)
-		(void) papply_remote_relation_get(replay.outdated, true);
+	if (replay.origin != PAPPLY_NO_ORIGIN)
+		papply_origin_pass_on();
 	*remote_end_lsn = replay.remote_end_lsn;
 	replay.is_active = false;
 }

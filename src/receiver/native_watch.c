@@ -65,10 +65,6 @@ typedef struct Watch
 	bool		is_within;		/* in a transaction that is not streamed */
 	bool		has_ended;		/* the native loop has its last message */
 	XLogRecPtr	end_lsn;		/* of that transaction */
-	uint64		inserts;
-	uint64		updates;
-	uint64		deletes;
-	uint64		truncates;
 	uint32		unshown;		/* transactions since the status was last
 								 * shown */
 	bool		has_slept;		/* the native loop may have slept */
@@ -99,7 +95,7 @@ note_header(void)
 		return;
 	papply_feedback_received(Max(papply_message_get_uint64(watch.header + 1),
 								 papply_message_get_uint64(watch.header + 9)));
-	papply_connection_set_send_time(papply_message_get_uint64(watch.header + 17));
+	papply_connection_last.send_time = papply_message_get_uint64(watch.header + 17);
 	watch.has_header = false;
 }
 
@@ -117,9 +113,7 @@ count_transaction(void)
 {
 	watch.has_ended = false;
 	papply_statistics_progress->leader.is_applying = false;
-	papply_statistics_count_native(watch.inserts, watch.updates, watch.deletes, watch.truncates);
-	watch.inserts = watch.updates = watch.deletes = watch.truncates = 0;
-	papply_leader_count_commit(false);
+	papply_leader_count_commit();
 	papply_status_native_end(watch.end_lsn);
 	if (++watch.unshown >= SHOWN_TRANSACTIONS)
 		show_status();
@@ -132,11 +126,8 @@ note_transaction(XLogRecPtr final_lsn, TimestampTz commit_time, TransactionId xi
 
 	leader->is_applying = true;
 	leader->began_at = 0;		/* the clock is not read */
-	leader->remote_xid = xid;
-	leader->final_lsn = final_lsn;
-	leader->commit_time = commit_time;
 	leader->changes = 0;
-	papply_status_native_begin(commit_time);
+	papply_status_native_begin(final_lsn, commit_time, xid);
 }
 
 static void
@@ -144,13 +135,6 @@ note_begin(XLogRecPtr final_lsn, TimestampTz commit_time, TransactionId xid)
 {
 	watch.is_within = true;
 	note_transaction(final_lsn, commit_time, xid);
-}
-
-static void
-note_change(uint64 *changes)
-{
-	*changes += watch.is_within;
-	papply_statistics_progress->leader.changes += watch.is_within;
 }
 
 static void
@@ -168,18 +152,12 @@ note_end(XLogRecPtr end_lsn)
 static bool
 note_other(char *message, int length)
 {
+	PapplySpoolResult spooled = papply_spool_take(message, length, false);
 	PapplyBegin begin;
 	PapplyCommit commit;
 
-	switch (papply_spool_take(message, length, false))
-	{
-		case PAPPLY_SPOOL_KEPT:
-			return false;
-		case PAPPLY_SPOOL_NATIVE:
-			return true;
-		case PAPPLY_SPOOL_NONE:
-			break;
-	}
+	if (spooled != PAPPLY_SPOOL_NONE)
+		return spooled == PAPPLY_SPOOL_NATIVE;
 	switch (message[0])
 	{
 		case LOGICAL_REP_MSG_RELATION:
@@ -216,16 +194,11 @@ note_message(char *message, int length)
 	switch (message[0])
 	{
 		case LOGICAL_REP_MSG_INSERT:
-			note_change(&watch.inserts);
-			return true;
 		case LOGICAL_REP_MSG_UPDATE:
-			note_change(&watch.updates);
-			return true;
 		case LOGICAL_REP_MSG_DELETE:
-			note_change(&watch.deletes);
-			return true;
 		case LOGICAL_REP_MSG_TRUNCATE:
-			note_change(&watch.truncates);
+			if (watch.is_within)
+				papply_leader_count_message(message[0], false);
 			return true;
 		case LOGICAL_REP_MSG_BEGIN:
 			if (length >= OFFSET_OF_XID + (int) sizeof(TransactionId))
@@ -249,7 +222,7 @@ note_received(char *message, int length)
 	{
 		note_header();
 		papply_feedback_received(papply_message_get_uint64(message + 1));
-		papply_connection_set_send_time(papply_message_get_uint64(message + 9));
+		papply_connection_last.send_time = papply_message_get_uint64(message + 9);
 		return true;
 	}
 	if (message[0] != 'w' || length <= PAPPLY_MESSAGE_HEADER)

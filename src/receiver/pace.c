@@ -110,15 +110,16 @@ static Connection connection = {.family = -1};
 void
 papply_pace_read(PapplyPace *pace, int length, TimestampTz send_time)
 {
+	int64		before_us = pace->woke_at - pace->offset_us - send_time;
+
 	pace->bytes += length;
 	pace->sent_at = send_time;
-	if (pace->stopped_us >= 0 || pace->pause_us == 0 || pace->offset_since == 0)
+	if (pace->is_settled || pace->pause_us == 0 || pace->offset_since == 0)
 		return;
-	if (send_time <= pace->woke_at - pace->offset_us)
-		pace->sent_before = send_time;
-	else if (pace->sent_before != 0)
-		pace->stopped_us = pace->woke_at - pace->offset_us - pace->sent_before;
-	else
+	pace->is_settled = before_us < 0;
+	if (!pace->is_settled)
+		pace->stopped_us = before_us;
+	else if (pace->stopped_us < 0)
 		pace->stopped_us = pace->pause_us;
 }
 
@@ -135,26 +136,11 @@ measure_offset(PapplyPace *pace, int64 now)
 	}
 }
 
-/*
- * Return how long before the end of the pause the publisher stopped sending.
- * If no message sent after the pause has been read, that is known from the
- * last one sent before.
- */
-static int64
-stopped_us(const PapplyPace *pace)
-{
-	if (pace->stopped_us >= 0)
-		return pace->stopped_us;
-	if (pace->sent_before == 0)
-		return 0;
-	return Max(0, pace->woke_at - pace->offset_us - pace->sent_before);
-}
-
 int64
 papply_pace_next(PapplyPace *pace, int64 now, int64 behind_us)
 {
 	int64		max_us = Min(MAX_PAUSE_US, behind_us / BEHIND_PART);
-	int64		idle_us = stopped_us(pace);
+	int64		idle_us = Max(0, pace->stopped_us);
 
 	if (pace->bytes == 0 || max_us < MIN_PAUSE_US)
 	{
@@ -177,8 +163,8 @@ void
 papply_pace_woke(PapplyPace *pace, int64 now)
 {
 	pace->woke_at = now;
-	pace->sent_before = 0;
 	pace->stopped_us = -1;
+	pace->is_settled = false;
 }
 
 int

@@ -19,10 +19,10 @@ typedef struct PapplyPace
 	int64		woke_at;		/* end of that pause */
 	uint64		bytes;			/* read since it began */
 	TimestampTz sent_at;		/* send time of the last message read */
-	TimestampTz sent_before;	/* send time of the last message sent before
-								 * woke_at */
 	int64		stopped_us;		/* how long before woke_at the publisher
-								 * stopped sending; -1: not known yet */
+								 * stopped sending, as far as is known; -1: no
+								 * message sent before woke_at was read */
+	bool		is_settled;		/* it is: one sent after woke_at was read */
 	int64		offset_us;		/* our clock minus the publisher's, plus the
 								 * transit time of a message */
 	int64		offset_since;	/* when offset_us was first measured; 0: never */

@@ -24,55 +24,16 @@
 #include "publisher.h"
 
 /*
- * Three columns: does the publisher request flushes?  Do sessions wait for
- * them, as far as its configuration says?  They may also wait in other modes
- * than the default one, and for other standbys.  And how long does this
- * walsender wait for replies, in milliseconds?
+ * Three columns, none of which is null: does the publisher request flushes?
+ * Do sessions wait for them, as far as its configuration says?  They may also
+ * wait in other modes than the default one, and for other standbys.  And how
+ * long does this walsender wait for replies, in milliseconds?
  */
 static const char *const query =
 "SELECT EXISTS (SELECT FROM pg_catalog.pg_settings WHERE name = '" PAPPLY_NAME ".coalesce_messages' AND setting = 'on'),"
 " pg_catalog.current_setting('synchronous_standby_names') <> ''"
 " AND pg_catalog.current_setting('synchronous_commit') = 'on',"
-" (SELECT setting::int FROM pg_catalog.pg_settings WHERE name = 'wal_sender_timeout')";
-
-static bool
-is_true(TupleTableSlot *slot, int column)
-{
-	bool		is_null;
-	Datum		value = slot_getattr(slot, column, &is_null);
-
-	return !is_null && DatumGetBool(value);
-}
-
-static int
-get_int(TupleTableSlot *slot, int column)
-{
-	bool		is_null;
-	Datum		value = slot_getattr(slot, column, &is_null);
-
-	return is_null ? 0 : DatumGetInt32(value);
-}
-
-static PapplyPublisher
-read_answer(WalRcvExecResult *result)
-{
-	TupleTableSlot *slot;
-	PapplyPublisher answer = {PAPPLY_FLUSHES_AT_ONCE, 0};
-
-	if (result->status != WALRCV_OK_TUPLES)
-		return answer;
-	slot = MakeSingleTupleTableSlot(result->tupledesc, &TTSOpsMinimalTuple);
-	if (tuplestore_gettupleslot(result->tuplestore, true, false, slot))
-	{
-		if (is_true(slot, 1))
-			answer.flushes = PAPPLY_FLUSHES_ASKED;
-		else if (!is_true(slot, 2))
-			answer.flushes = PAPPLY_FLUSHES_DEFERRED;
-		answer.timeout_ms = get_int(slot, 3);
-	}
-	ExecDropSingleTupleTableSlot(slot);
-	return answer;
-}
+" coalesce((SELECT setting::int FROM pg_catalog.pg_settings WHERE name = 'wal_sender_timeout'), 0)";
 
 /*
  * Send the query.  Called in a transaction, because the types of the result
@@ -83,10 +44,23 @@ ask_publisher(WalReceiverConn *conn)
 {
 	Oid			types[] = {BOOLOID, BOOLOID, INT4OID};
 	WalRcvExecResult *result;
-	PapplyPublisher answer;
+	TupleTableSlot *slot;
+	PapplyPublisher answer = {PAPPLY_FLUSHES_AT_ONCE, 0};
 
 	result = (papply_connection_functions->walrcv_exec) (conn, query, lengthof(types), types);
-	answer = read_answer(result);
+	if (result->status != WALRCV_OK_TUPLES)
+		return answer;
+	slot = MakeSingleTupleTableSlot(result->tupledesc, &TTSOpsMinimalTuple);
+	if (tuplestore_gettupleslot(result->tuplestore, true, false, slot))
+	{
+		slot_getallattrs(slot);
+		if (DatumGetBool(slot->tts_values[0]))
+			answer.flushes = PAPPLY_FLUSHES_ASKED;
+		else if (!DatumGetBool(slot->tts_values[1]))
+			answer.flushes = PAPPLY_FLUSHES_DEFERRED;
+		answer.timeout_ms = DatumGetInt32(slot->tts_values[2]);
+	}
+	ExecDropSingleTupleTableSlot(slot);
 	walrcv_clear_result(result);
 	return answer;
 }

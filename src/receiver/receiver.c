@@ -535,7 +535,7 @@ measure_behind(void)
 
 	if (commit_time == 0)
 		return;
-	stream.lead_us = papply_connection_send_time() - commit_time;
+	stream.lead_us = papply_connection_last.send_time - commit_time;
 	if (stream.lead_us <= AHEAD_MS * INT64CONST(1000))
 		stream.lead_us = 0;
 }

@@ -35,7 +35,6 @@
 #include "intercepted.h"
 #include "relation_registry.h"
 #include "remote_relation.h"
-#include "table_statistics.h"
 
 /* A version that was replaced, and the last transaction that may use it. */
 typedef struct OldVersion
@@ -183,14 +182,11 @@ papply_remote_relation_update(const char *message, int length, uint64 in_use)
 										 "parallel_apply remote relation",
 										 ALLOCSET_SMALL_SIZES);
 	old_context = MemoryContextSwitchTo(rel->context);
-	rel->message = palloc(length + 1);
-	memcpy(rel->message, message, length);
-	rel->message[length] = '\0';	/* functions that read strings rely on it */
-	rel->length = length;
-	buf.data = rel->message;
-	buf.len = length;
-	buf.maxlen = -1;
+	initStringInfo(&buf);
+	appendBinaryStringInfo(&buf, message, length);
 	buf.cursor = 1;				/* after the kind byte */
+	rel->message = buf.data;
+	rel->length = length;
 	rel->remote = logicalrep_read_rel(&buf);
 	relations.knows_full |= rel->remote->replident == REPLICA_IDENTITY_FULL;
 	MemoryContextSwitchTo(old_context);
@@ -445,19 +441,17 @@ find_untold(void)
 PapplyRemoteRelation *
 papply_remote_relation_next_untold(void)
 {
-	PapplyRemoteRelation *rel;
-
-	for (int i = 0; i < 2; i++)
+	for (;;)
 	{
-		while (relations.untold != NIL)
-		{
-			rel = llast(relations.untold);
-			if (rel->native_version != rel->version)
-				return rel;
-			relations.untold = list_delete_last(relations.untold);
-		}
-		if (i == 0)
+		PapplyRemoteRelation *rel;
+
+		if (relations.untold == NIL)
 			find_untold();
+		if (relations.untold == NIL)
+			return NULL;
+		rel = llast(relations.untold);
+		if (rel->native_version != rel->version)
+			return rel;
+		relations.untold = list_delete_last(relations.untold);
 	}
-	return NULL;
 }

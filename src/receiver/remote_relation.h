@@ -8,6 +8,7 @@
 
 #include "row_keys.h"
 #include "table_class.h"
+#include "table_statistics.h"
 
 typedef struct PapplyRemoteRelation
 {
@@ -30,6 +31,14 @@ typedef struct PapplyRemoteRelation
 	Oid			warned_relid;	/* the last one that was found intercepted */
 	PapplyTableClass table_class;
 	PapplyRowKeys keys;
+
+	/* What the native loop does with it in a transaction: leader_count.c. */
+	bool		is_counted;		/* in the list */
+	struct PapplyRemoteRelation *next_counted;
+	uint64		counts[PAPPLY_TABLE_COUNTERS];
+	uint64		changed_rows;	/* the server's count */
+	PapplyConflict last_conflict;	/* if its time is set */
+	PapplyTableHint hint;
 } PapplyRemoteRelation;
 
 /* Call this first. */

@@ -185,14 +185,14 @@ static void
 send_if_new(WalReceiverConn *conn)
 {
 	bool		is_owed = asked.times >= ASKED_TIMES && papply_report_may_answer();
-	bool		is_overdue = false;
+	bool		is_overdue;
 
 	if (wal_receiver_status_interval <= 0 && !is_owed && status.owed_since == 0)
 		return;
-	if (status.has_unreported)
-		is_overdue = papply_clock_has_lasted(&status.unreported_since, papply_clock_now(),
-											 RECEIVED_PATIENCE_MS);
-	is_overdue |= is_owed;
+	is_overdue = is_owed ||
+		(status.has_unreported &&
+		 papply_clock_has_lasted(&status.unreported_since, papply_clock_now(),
+								 RECEIVED_PATIENCE_MS));
 	if (papply_feedback_send(conn, papply_connection_functions->walrcv_send,
 							 papply_lifecycle_is_idle(), is_overdue))
 	{

@@ -146,7 +146,7 @@ route_keepalive(char **buffer, int *length)
 	if (remote_lsn > papply_feedback_received_lsn())
 		papply_report_received();
 	papply_feedback_received(remote_lsn);
-	papply_connection_set_send_time(papply_message_get_uint64(*buffer + 9));
+	papply_connection_last.send_time = papply_message_get_uint64(*buffer + 9);
 	if (!papply_lifecycle_has_pool())
 		return PAPPLY_ROUTE_NATIVE;
 	if ((*buffer)[17] == 0)		/* no reply is requested */
@@ -183,8 +183,8 @@ papply_route_message(char **buffer, int *length)
 
 	remote_lsn = Max(papply_message_get_uint64(message + 1),
 					 papply_message_get_uint64(message + 9));
-	papply_connection_set_lsn(papply_message_get_uint64(message + 1));
-	papply_connection_set_send_time(papply_message_get_uint64(message + 17));
+	papply_connection_last.lsn = papply_message_get_uint64(message + 1);
+	papply_connection_last.send_time = papply_message_get_uint64(message + 17);
 	route = route_payload(message + PAPPLY_MESSAGE_HEADER, *length - PAPPLY_MESSAGE_HEADER,
 						  buffer, length);
 	if (route == PAPPLY_ROUTE_NATIVE && papply_lifecycle_has_pool())

@@ -126,12 +126,11 @@ make_unique_key(PapplyKey *key, Relation index, const AttrNumber *attnums)
 static bool
 is_identity(const PapplyRowKeys *keys, const PapplyKey *key)
 {
-	if (keys->old_is_whole || bms_num_members(keys->identity) != key->ncolumns)
-		return false;
+	Bitmapset  *columns = NULL;
+
 	for (int i = 0; i < key->ncolumns; i++)
-		if (!bms_is_member(key->columns[i], keys->identity))
-			return false;
-	return true;
+		columns = bms_add_member(columns, key->columns[i]);
+	return !keys->old_is_whole && bms_equal(columns, keys->identity);
 }
 
 void

@@ -569,7 +569,7 @@ begin_frame(XLogRecPtr remote_lsn)
 	pq_sendbyte(&reading.frame, 'w');
 	pq_sendint64(&reading.frame, remote_lsn);
 	pq_sendint64(&reading.frame, remote_lsn);
-	pq_sendint64(&reading.frame, papply_connection_send_time());
+	pq_sendint64(&reading.frame, papply_connection_last.send_time);
 }
 
 /*

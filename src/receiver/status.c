@@ -169,20 +169,12 @@ take_sample(bool has_pool)
 
 /*** what is shown ***/
 
-/* Return the commit time of the oldest transaction in the queue, or 0. */
-static TimestampTz
-oldest_commit_time(void)
-{
-	uint64		seqno = papply_pool_committed() + 1;
-
-	return seqno > papply_queue_last_seqno() ? 0 : papply_queue_transaction(seqno)->commit_time;
-}
-
 static void
 show_queue(bool is_idle)
 {
 	PapplyProgress *progress = papply_statistics_progress;
 	uint64		complete = papply_queue_last_seqno() - (papply_dispatch_is_open() ? 1 : 0);
+	uint64		oldest = papply_pool_committed() + 1;
 	XLogRecPtr	committed_lsn = papply_feedback_applied_lsn(is_idle);
 
 	progress->received_lsn = papply_feedback_received_lsn();
@@ -192,9 +184,8 @@ show_queue(bool is_idle)
 		Max(committed_lsn, papply_queue_transaction(complete)->remote_end_lsn);
 	progress->queue_bytes = papply_queue_used_bytes();
 	progress->queue_transactions = papply_queue_last_seqno() - papply_queue_released_seqno();
-	progress->oldest_commit_time = oldest_commit_time();
-	if (progress->oldest_commit_time == 0)
-		progress->oldest_commit_time = held_commit_time;
+	progress->oldest_commit_time = oldest > papply_queue_last_seqno() ? held_commit_time :
+		papply_queue_transaction(oldest)->commit_time;
 }
 
 static void
@@ -235,9 +226,15 @@ papply_status_update(bool has_pool, bool is_idle)
 }
 
 void
-papply_status_native_begin(TimestampTz commit_time)
+papply_status_native_begin(XLogRecPtr final_lsn, TimestampTz commit_time, TransactionId xid)
 {
-	papply_statistics_progress->oldest_commit_time = commit_time;
+	PapplyProgress *progress = papply_statistics_progress;
+
+	progress->leader.remote_xid = xid;
+	progress->leader.final_lsn = final_lsn;
+	progress->leader.commit_time = commit_time;
+	if (papply_pool == NULL)	/* else see show_queue() */
+		progress->oldest_commit_time = commit_time;
 }
 
 void

@@ -28,12 +28,14 @@ extern void papply_status_set(PapplyApplyState state, PapplyApplyReason reason);
  */
 extern void papply_status_update(bool has_pool, bool is_idle);
 
+/* The native loop has got the begin of the transaction that it applies. */
+extern void papply_status_native_begin(XLogRecPtr final_lsn, TimestampTz commit_time,
+									   TransactionId xid);
+
 /*
- * Without a pool: the native loop begins a transaction with this commit time
- * on the publisher; it has committed one with this end (InvalidXLogRecPtr: not
+ * Without a pool: it has committed one with this end (InvalidXLogRecPtr: not
  * known); it sends a status message ('r') to the publisher.
  */
-extern void papply_status_native_begin(TimestampTz commit_time);
 extern void papply_status_native_end(XLogRecPtr remote_end_lsn);
 extern void papply_status_native_feedback(const char *message, int length);
 

@@ -95,8 +95,8 @@ papply_tls_is_native(void)
  * Has OpenSSL a whole record?  A part of one does not count: the rest makes the
  * socket readable.  An error counts as nothing, since libpq will get it, too.
  */
-static bool
-has_record(void)
+bool
+papply_tls_has_more(void)
 {
 	char		byte;
 
@@ -104,17 +104,11 @@ has_record(void)
 		tls.functions.peek(tls.ssl, &byte, 1) > 0;
 }
 
-bool
-papply_tls_has_more(void)
-{
-	return has_record();
-}
-
 #ifdef PAPPLY_SELFTEST
 void
 papply_tls_check(void)
 {
-	if (has_record())
+	if (papply_tls_has_more())
 		elog(PANIC, "a TLS record that has been read ahead is left");
 }
 #endif

@@ -69,6 +69,7 @@ papply_origin_pass_on(void)
 		return;
 	papply_pool->origin_lsn = replorigin_session_get_progress(false);
 	replorigin_session_reset();
+	PAPPLY_SESSION_ORIGIN = PAPPLY_NO_ORIGIN;
 }
 
 void
