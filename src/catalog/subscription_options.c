@@ -43,13 +43,13 @@
 
 static object_access_hook_type previous_object_access = NULL;
 
-/* Return the value if text begins with this key, or NULL. */
+/* Return the value if part begins with this key, or NULL. */
 static const char *
-value_of(const char *text, const char *key)
+value_of(const char *part, const char *key)
 {
 	size_t		length = strlen(key);
 
-	return strncmp(text, key, length) == 0 ? text + length : NULL;
+	return strncmp(part, key, length) == 0 ? part + length : NULL;
 }
 
 /* Parse a label.  Returns NULL, or the text from the first invalid item on. */
