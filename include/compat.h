@@ -60,13 +60,16 @@
 #define PAPPLY_COMPAT_MODULE_MAGIC PG_MODULE_MAGIC
 #endif
 
-/* Waits of our processes, in the order of the stages. */
+/*
+ * Waits of our processes.  Those of the commit order are in the order of the
+ * states of a writer.
+ */
 typedef enum PapplyWait
 {
 	PAPPLY_WAIT_WORK,
 	PAPPLY_WAIT_DEPENDENCY,
-	PAPPLY_WAIT_DATA,
 	PAPPLY_WAIT_TURN,
+	PAPPLY_WAIT_DATA,
 	PAPPLY_WAIT_REPLAY,
 	PAPPLY_WAIT_POSITION,
 } PapplyWait;
@@ -78,8 +81,8 @@ papply_compat_wait_event(PapplyWait wait)
 #if PG_VERSION_NUM >= 170000
 	static uint32 events[PAPPLY_WAIT_POSITION + 1];
 	static const char *const names[] = {
-		"ParallelApplyWork", "ParallelApplyDependency", "ParallelApplyData",
-		"ParallelApplyCommitOrder", "ParallelApplyLeader", "ParallelApplyPosition"
+		"ParallelApplyWork", "ParallelApplyDependency", "ParallelApplyCommitOrder",
+		"ParallelApplyData", "ParallelApplyLeader", "ParallelApplyPosition"
 	};
 
 	if (events[wait] == 0)
@@ -219,16 +222,13 @@ papply_compat_waits_for_sync_worker(PGPROC *proc)
 	return proc != NULL && proc->wait_event_info == WAIT_EVENT_LOGICAL_SYNC_STATE_CHANGE;
 }
 
-/*
- * Store the pids of the synchronization workers of a subscription, at most
- * max, and return their number.
- */
-static inline int
-papply_compat_find_sync_workers(Oid subid, int *pids, int max)
+/* Return the pids of the synchronization workers of a subscription. */
+static inline List *
+papply_compat_find_sync_workers(Oid subid)
 {
 	List	   *workers;
+	List	   *pids = NIL;
 	ListCell   *lc;
-	int			count = 0;
 
 #if PG_VERSION_NUM >= 180000
 	workers = logicalrep_workers_find(subid, true, true);
@@ -242,11 +242,11 @@ papply_compat_find_sync_workers(Oid subid, int *pids, int max)
 		LogicalRepWorker *worker = (LogicalRepWorker *) lfirst(lc);
 		PGPROC	   *proc = worker->proc;
 
-		if (OidIsValid(worker->relid) && proc != NULL && proc->pid != 0 && count < max)
-			pids[count++] = proc->pid;
+		if (OidIsValid(worker->relid) && proc != NULL && proc->pid != 0)
+			pids = lappend_int(pids, proc->pid);
 	}
 	list_free(workers);
-	return count;
+	return pids;
 }
 
 /* Parameters of walrcv_connect().  16: must_use_password; 17: replication. */

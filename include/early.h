@@ -83,16 +83,11 @@ extern bool papply_early_may_take(void);
  */
 extern bool papply_early_take(void);
 
-/* Has this writer taken one?  True also if that has ended. */
-extern bool papply_early_is_taken(void);
-
 /*
- * What this writer has taken: the fields of the offer, and the number of bytes
- * of the file that may be read.
+ * Return what this writer has taken, or NULL, whether or not that has ended.
+ * Only the fields of the offer, and bytes, may be read.
  */
-extern TransactionId papply_early_xid(void);
-extern const PapplySpoolFile *papply_early_file(void);
-extern uint64 papply_early_bytes(void);
+extern PapplyEarly *papply_early_mine(void);
 
 /*
  * Is the transaction complete in the queue?  Then its file does not grow any

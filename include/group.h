@@ -30,7 +30,7 @@
 extern bool papply_group_lock(LOCKMODE mode);
 
 /* Return the number of writers in text, or 0 if it is invalid. */
-extern int	papply_group_parse_writers(const char *text, size_t length);
+extern int	papply_group_parse_writers(const char *text);
 
 /* The following functions must be called in a transaction. */
 

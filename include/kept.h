@@ -51,10 +51,10 @@ extern Relation papply_kept_open(const char *name, LOCKMODE lock_mode);
 extern int64 papply_kept_find(Oid subid, XLogRecPtr finish_lsn);
 
 /*
- * Return an unused number.  The caller has locked the relation against others
- * that do the same.
+ * Return an unused number.  The caller has locked kept_transactions against
+ * others that do the same.
  */
-extern int64 papply_kept_next_id(Relation transactions);
+extern int64 papply_kept_next_id(void);
 
 /*
  * Return the subscription of the transaction with this number, or InvalidOid.
@@ -69,10 +69,10 @@ extern uint64 papply_kept_remove(int64 id);
 
 /*
  * Remove the rows of transactions that will not be stored: another one came
- * first, or they were prepared and rolled back.  The caller has locked the
- * relation against others that insert such rows.
+ * first, or they were prepared and rolled back.  The caller has locked
+ * kept_transactions against others that insert such rows.
  */
-extern void papply_kept_remove_unused(Relation transactions);
+extern void papply_kept_remove_unused(void);
 
 /*
  * May any transaction of a subscription still be stored, when it is skipped or,
@@ -115,11 +115,12 @@ extern PapplyKeptScan *papply_kept_begin_scan(int64 id);
 extern char *papply_kept_next(PapplyKeptScan *scan, int *length);
 extern void papply_kept_end_scan(PapplyKeptScan *scan);
 
-/* Store the messages of a transaction, beginning with the first one. */
-typedef struct PapplyKeptWriter PapplyKeptWriter;
-
-extern PapplyKeptWriter *papply_kept_begin_writing(int64 id);
-extern void papply_kept_write(PapplyKeptWriter *writer, const char *message, int length);
-extern void papply_kept_end_writing(PapplyKeptWriter *writer);
+/*
+ * Store the messages of a transaction, which next_message() returns one after
+ * the other, allocated in the current memory context, and then NULL.  The
+ * caller has found the transaction by one of the functions above, whose lock
+ * excludes DROP EXTENSION.
+ */
+extern void papply_kept_store(int64 id, char *(*next_message) (int *length));
 
 #endif							/* PAPPLY_KEPT_H */

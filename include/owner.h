@@ -16,11 +16,10 @@
 extern PapplyWriterSlot *papply_owner_writer(PapplyPool *pool, uint64 seqno);
 
 /*
- * Store the processes that pid waits for in the commit order of another pool,
- * and return their number: 0 to 2.  It is 0 unless pid is a writer of that pool
- * and waits in its commit order.  Unlocked, a hint.
+ * Return the pool, other than the one of this process, in whose commit order
+ * pid waits, as one of its writers; or NULL.  Unlocked, a hint.
  */
-extern int	papply_owner_order_blockers(int pid, int *blockers);
+extern PapplyPool *papply_owner_other_pool(int pid);
 
 /*
  * Return the process whose commit, data or replay a writer of pool waits for,

@@ -95,20 +95,15 @@ all_arguments(FuncExpr *call)
 static bool
 find(Node *node, Search *search)
 {
-	ListCell   *lc;
-
 	if (node == NULL)
 		return false;
 	if (check_functions_in_node(node, search->is_wanted, search->context))
 		return true;
 	if (IsA(node, NextValueExpr))
 		return search->is_wanted(F_NEXTVAL, search->context);
-	if (IsA(node, CoerceToDomain))
-	{
-		foreach(lc, papply_functions_domain_checks(((CoerceToDomain *) node)->resulttype))
-			if (find(lfirst(lc), search))
-			return true;
-	}
+	if (IsA(node, CoerceToDomain) &&
+		find((Node *) papply_functions_domain_checks(((CoerceToDomain *) node)->resulttype), search))
+		return true;
 	if (IsA(node, FuncExpr))
 		return find((Node *) all_arguments((FuncExpr *) node), search);
 	return expression_tree_walker(node, find, search);

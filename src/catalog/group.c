@@ -28,21 +28,15 @@
 
 #include "group.h"
 
-static ForeignDataWrapper *
-find_wrapper(void)
-{
-	return GetForeignDataWrapperByName(PAPPLY_NAME, true);
-}
-
 bool
 papply_group_lock(LOCKMODE mode)
 {
-	ForeignDataWrapper *wrapper = find_wrapper();
+	ForeignDataWrapper *wrapper = GetForeignDataWrapperByName(PAPPLY_NAME, true);
 
 	if (wrapper == NULL)
 		return false;
 	LockDatabaseObject(ForeignDataWrapperRelationId, wrapper->fdwid, 0, mode);
-	return find_wrapper() != NULL;
+	return GetForeignDataWrapperByName(PAPPLY_NAME, true) != NULL;
 }
 
 char *
@@ -60,7 +54,7 @@ papply_group_server_name(const char *name)
 ForeignServer *
 papply_group_find(const char *name)
 {
-	ForeignDataWrapper *wrapper = find_wrapper();
+	ForeignDataWrapper *wrapper = GetForeignDataWrapperByName(PAPPLY_NAME, true);
 	ForeignServer *group = GetForeignServerByName(papply_group_server_name(name), true);
 
 	if (wrapper == NULL || group == NULL || group->fdwid != wrapper->fdwid)
@@ -69,18 +63,13 @@ papply_group_find(const char *name)
 }
 
 int
-papply_group_parse_writers(const char *text, size_t length)
+papply_group_parse_writers(const char *text)
 {
+	size_t		length = strlen(text);
 	int			writers = 0;
 
-	if (length < 1 || length > 2)
-		return 0;
-	for (size_t i = 0; i < length; i++)
-	{
-		if (text[i] < '0' || text[i] > '9')
-			return 0;
-		writers = 10 * writers + (text[i] - '0');
-	}
+	if (length <= 2 && strspn(text, "0123456789") == length)
+		writers = atoi(text);
 	return writers <= PAPPLY_MAX_WRITERS ? writers : 0;
 }
 
@@ -94,11 +83,7 @@ papply_group_writers(const ForeignServer *group)
 		DefElem    *option = lfirst(cell);
 
 		if (strcmp(option->defname, PAPPLY_GROUP_NUM_WRITERS) == 0)
-		{
-			char	   *value = defGetString(option);
-
-			return papply_group_parse_writers(value, strlen(value));
-		}
+			return papply_group_parse_writers(defGetString(option));
 	}
 	return 0;
 }

@@ -48,7 +48,8 @@ make_key(ScanKey key, Oid catalog, const char *column, Oid type, RegProcedure eq
 /*
  * Return whether the catalog has such a row.  Do not wait if the catalog is
  * locked because the extension is being updated: the session that holds the
- * lock may wait for a writer, which waits for the receiver.
+ * lock may wait for a writer, which waits for the receiver.  The lock of a
+ * catalog that has just been dropped does no harm until the transaction ends.
  */
 static bool
 has_row(Oid catalog, ScanKey keys, int count)
@@ -61,10 +62,7 @@ has_row(Oid catalog, ScanKey keys, int count)
 		return false;
 	rel = try_relation_open(catalog, NoLock);
 	if (rel == NULL)
-	{
-		UnlockRelationOid(catalog, AccessShareLock);
 		return false;
-	}
 	scan = systable_beginscan(rel, InvalidOid, false, NULL, count, keys);
 	found = HeapTupleIsValid(systable_getnext(scan));
 	systable_endscan(scan);
@@ -82,7 +80,7 @@ is_of_citus(Oid relid)
 	Oid			catalog = get_relname_relid("pg_dist_partition", PG_CATALOG_NAMESPACE);
 	ScanKeyData key;
 
-	return OidIsValid(catalog) && get_rel_relkind(catalog) == RELKIND_RELATION &&
+	return get_rel_relkind(catalog) == RELKIND_RELATION &&
 		make_key(&key, catalog, "logicalrelid", REGCLASSOID, F_OIDEQ, ObjectIdGetDatum(relid)) &&
 		has_row(catalog, &key, 1);
 }
@@ -91,22 +89,14 @@ static bool
 is_of_timescaledb(Oid relid)
 {
 	Oid			namespace = get_namespace_oid("_timescaledb_catalog", true);
-	Oid			catalog = InvalidOid;
+	Oid			catalog = get_relname_relid("hypertable", namespace);
 	char	   *table = get_rel_name(relid);
 	char	   *schema = get_namespace_name(get_rel_namespace(relid));
-	NameData	table_name;
-	NameData	schema_name;
 	ScanKeyData keys[2];
 
-	if (OidIsValid(namespace))
-		catalog = get_relname_relid("hypertable", namespace);
-	if (!OidIsValid(catalog) || get_rel_relkind(catalog) != RELKIND_RELATION ||
-		table == NULL || schema == NULL)
-		return false;
-	namestrcpy(&table_name, table);
-	namestrcpy(&schema_name, schema);
-	return make_key(&keys[0], catalog, "schema_name", NAMEOID, F_NAMEEQ, NameGetDatum(&schema_name)) &&
-		make_key(&keys[1], catalog, "table_name", NAMEOID, F_NAMEEQ, NameGetDatum(&table_name)) &&
+	return get_rel_relkind(catalog) == RELKIND_RELATION && table != NULL && schema != NULL &&
+		make_key(&keys[0], catalog, "schema_name", NAMEOID, F_NAMEEQ, CStringGetDatum(schema)) &&
+		make_key(&keys[1], catalog, "table_name", NAMEOID, F_NAMEEQ, CStringGetDatum(table)) &&
 		has_row(catalog, keys, 2);
 }
 

@@ -41,7 +41,6 @@
 #include "utils/memutils.h"
 #include "utils/pg_lsn.h"
 #include "utils/rel.h"
-#include "utils/snapmgr.h"
 #include "utils/syscache.h"
 
 #include "kept.h"
@@ -56,35 +55,32 @@ struct PapplyKeptScan
 {
 	Relation	messages;
 	Relation	index;
-	Snapshot	snapshot;
 	SysScanDesc scan;
 	MemoryContext context;		/* of the current message */
 };
 
-struct PapplyKeptWriter
+/* A row of kept_transactions. */
+typedef struct Row
 {
+	HeapTuple	tuple;
 	int64		id;
-	int32		number;
-	Relation	messages;
-	CatalogIndexState indexes;
-	MemoryContext context;
-};
+	Oid			subid;
+	TransactionId remote_xid;
+	TimestampTz commit_time;	/* 0 if it is not known */
+	XLogRecPtr	finish_lsn;
+} Row;
 
 Relation
 papply_kept_open(const char *name, LOCKMODE lock_mode)
 {
 	Oid			extension = get_extension_oid(PAPPLY_NAME, true);
-	Oid			namespace = get_namespace_oid(PAPPLY_NAME, true);
-	Oid			relid = InvalidOid;
-
-	if (OidIsValid(extension) && OidIsValid(namespace))
-		relid = get_relname_relid(name, namespace);
+	Oid			relid = get_relname_relid(name, get_namespace_oid(PAPPLY_NAME, true));
 
 	/*
 	 * while the extension is being created, the view is not a member of it
 	 * yet
 	 */
-	if (!OidIsValid(relid) || get_rel_relkind(relid) != RELKIND_MATVIEW ||
+	if (!OidIsValid(extension) ||
 		getExtensionOfObject(RelationRelationId, relid) != extension)
 		return NULL;
 
@@ -94,194 +90,121 @@ papply_kept_open(const char *name, LOCKMODE lock_mode)
 
 /*** transactions ***/
 
-/* Called for each row that matches.  Returns false to stop. */
-typedef bool (*Visit) (Relation rel, HeapTuple tuple, void *arg);
-
-static void
-visit(Relation rel, ScanKeyData *keys, int nkeys, Visit function, void *arg)
+static Row *
+make_row(Relation rel, HeapTuple tuple)
 {
-	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
-	SysScanDesc scan = systable_beginscan(rel, InvalidOid, false, snapshot, nkeys, keys);
-	HeapTuple	tuple;
+	Row		   *row = palloc(sizeof(Row));
+	Datum		values[PAPPLY_KEPT_COLUMNS];
+	bool		nulls[PAPPLY_KEPT_COLUMNS];
 
-	while (HeapTupleIsValid(tuple = systable_getnext(scan)) && function(rel, tuple, arg))
-		;
-	systable_endscan(scan);
-	UnregisterSnapshot(snapshot);
+	row->tuple = heap_copytuple(tuple);
+	heap_deform_tuple(row->tuple, RelationGetDescr(rel), values, nulls);
+	row->id = DatumGetInt64(values[PAPPLY_KEPT_ID - 1]);
+	row->subid = DatumGetObjectId(values[PAPPLY_KEPT_SUBID - 1]);
+	row->remote_xid = DatumGetTransactionId(values[PAPPLY_KEPT_REMOTE_XID - 1]);
+	row->commit_time = DatumGetTimestampTz(values[PAPPLY_KEPT_COMMIT_TIME - 1]);
+	row->finish_lsn = DatumGetLSN(values[PAPPLY_KEPT_FINISH_LSN - 1]);
+	return row;
 }
 
-static void
-visit_transactions(PapplyKeptColumn column, RegProcedure equal, Datum value,
-				   LOCKMODE lock_mode, Visit function, void *arg)
+/*
+ * Return the rows that are committed.  They are few, because a user has called
+ * skip_transaction() for each.  The lock is kept.
+ */
+static List *
+read_rows(LOCKMODE lock_mode)
 {
 	Relation	rel = papply_kept_open(PAPPLY_KEPT_TRANSACTIONS, lock_mode);
-	ScanKeyData key;
+	List	   *rows = NIL;
+	SysScanDesc scan;
+	HeapTuple	tuple;
 
 	if (rel == NULL)
-		return;
-	ScanKeyInit(&key, column, BTEqualStrategyNumber, equal, value);
-	visit(rel, &key, 1, function, arg);
+		return NIL;
+	scan = systable_beginscan(rel, InvalidOid, false, NULL, 0, NULL);
+	while (HeapTupleIsValid(tuple = systable_getnext(scan)))
+		rows = lappend(rows, make_row(rel, tuple));
+	systable_endscan(scan);
 	table_close(rel, NoLock);
+	return rows;
 }
 
-static Datum
-column_of(Relation rel, HeapTuple tuple, int column)
+/* Return the row with this number, or NULL.  The lock is kept. */
+static Row *
+find_row(int64 id, LOCKMODE lock_mode)
 {
-	bool		is_null;
+	ListCell   *cell;
 
-	return heap_getattr(tuple, column, RelationGetDescr(rel), &is_null);
-}
+	foreach(cell, read_rows(lock_mode))
+	{
+		Row		   *row = lfirst(cell);
 
-static int64
-id_of(Relation rel, HeapTuple tuple)
-{
-	return DatumGetInt64(column_of(rel, tuple, PAPPLY_KEPT_ID));
-}
-
-typedef struct Wanted
-{
-	XLogRecPtr	finish_lsn;
-	int64		id;
-} Wanted;
-
-static bool
-find_lsn(Relation rel, HeapTuple tuple, void *arg)
-{
-	Wanted	   *wanted = arg;
-
-	if (DatumGetLSN(column_of(rel, tuple, PAPPLY_KEPT_FINISH_LSN)) == wanted->finish_lsn)
-		wanted->id = id_of(rel, tuple);
-	return wanted->id == 0;
+		if (row->id == id)
+			return row;
+	}
+	return NULL;
 }
 
 int64
 papply_kept_find(Oid subid, XLogRecPtr finish_lsn)
 {
-	Wanted		wanted = {finish_lsn, 0};
+	ListCell   *cell;
 
-	visit_transactions(PAPPLY_KEPT_SUBID, F_OIDEQ, ObjectIdGetDatum(subid), AccessShareLock,
-					   find_lsn, &wanted);
-	return wanted.id;
-}
+	foreach(cell, read_rows(AccessShareLock))
+	{
+		Row		   *row = lfirst(cell);
 
-static bool
-find_greatest_id(Relation rel, HeapTuple tuple, void *arg)
-{
-	int64	   *greatest = arg;
-
-	*greatest = Max(*greatest, id_of(rel, tuple));
-	return true;
+		if (row->subid == subid && row->finish_lsn == finish_lsn)
+			return row->id;
+	}
+	return 0;
 }
 
 int64
-papply_kept_next_id(Relation transactions)
+papply_kept_next_id(void)
 {
 	int64		greatest = 0;
+	ListCell   *cell;
 
-	visit(transactions, NULL, 0, find_greatest_id, &greatest);
+	foreach(cell, read_rows(AccessShareLock))
+		greatest = Max(greatest, ((Row *) lfirst(cell))->id);
 	return greatest + 1;
-}
-
-static bool
-get_subscription(Relation rel, HeapTuple tuple, void *arg)
-{
-	*(Oid *) arg = DatumGetObjectId(column_of(rel, tuple, PAPPLY_KEPT_SUBID));
-	return false;
 }
 
 Oid
 papply_kept_subscription(int64 id)
 {
-	Oid			subid = InvalidOid;
+	Row		   *row = find_row(id, AccessShareLock);
 
-	visit_transactions(PAPPLY_KEPT_ID, F_INT8EQ, Int64GetDatum(id), AccessShareLock,
-					   get_subscription, &subid);
-	return subid;
-}
-
-static bool
-get_commit_time(Relation rel, HeapTuple tuple, void *arg)
-{
-	bool		is_null;
-	Datum		value = heap_getattr(tuple, PAPPLY_KEPT_COMMIT_TIME, RelationGetDescr(rel), &is_null);
-
-	*(TimestampTz *) arg = is_null ? 0 : DatumGetTimestampTz(value);
-	return false;
+	return row != NULL ? row->subid : InvalidOid;
 }
 
 TimestampTz
 papply_kept_commit_time(int64 id)
 {
-	TimestampTz commit_time = 0;
+	Row		   *row = find_row(id, AccessShareLock);
 
-	visit_transactions(PAPPLY_KEPT_ID, F_INT8EQ, Int64GetDatum(id), AccessShareLock,
-					   get_commit_time, &commit_time);
-	return commit_time;
-}
-
-/*
- * Does function, which stores a bool in *arg, find a row?  The lock waits for
- * prepared transactions, which may have inserted messages.
- */
-static bool
-has_row(const char *name, Visit function)
-{
-	Relation	rel = papply_kept_open(name, ShareLock);
-	bool		found = false;
-
-	if (rel == NULL)
-		return false;
-	visit(rel, NULL, 0, function, &found);
-	table_close(rel, NoLock);
-	return found;
-}
-
-static bool
-note_existence(Relation rel, HeapTuple tuple, void *arg)
-{
-	*(bool *) arg = true;
-	return false;
-}
-
-bool
-papply_kept_exist(void)
-{
-	return has_row(PAPPLY_KEPT_MESSAGES, note_existence);
+	return row != NULL ? row->commit_time : 0;
 }
 
 /* Will the server skip the transaction when it arrives? */
 static bool
-is_pending(Relation rel, HeapTuple tuple)
+is_pending(const Row *row)
 {
-	Oid			subid = DatumGetObjectId(column_of(rel, tuple, PAPPLY_KEPT_SUBID));
-	HeapTuple	subscription = SearchSysCache1(SUBSCRIPTIONOID, ObjectIdGetDatum(subid));
+	HeapTuple	subscription = SearchSysCache1(SUBSCRIPTIONOID, ObjectIdGetDatum(row->subid));
 	bool		result;
 
 	if (!HeapTupleIsValid(subscription))
 		return false;
-	result = ((Form_pg_subscription) GETSTRUCT(subscription))->subskiplsn ==
-		DatumGetLSN(column_of(rel, tuple, PAPPLY_KEPT_FINISH_LSN));
+	result = ((Form_pg_subscription) GETSTRUCT(subscription))->subskiplsn == row->finish_lsn;
 	ReleaseSysCache(subscription);
 	return result;
 }
 
 static bool
-find_pending(Relation rel, HeapTuple tuple, void *arg)
+has_messages(const Row *row)
 {
-	*(bool *) arg = is_pending(rel, tuple);
-	return !*(bool *) arg;
-}
-
-bool
-papply_kept_are_pending(void)
-{
-	return has_row(PAPPLY_KEPT_TRANSACTIONS, find_pending);
-}
-
-static bool
-has_messages(int64 id)
-{
-	PapplyKeptScan *scan = papply_kept_begin_scan(id);
+	PapplyKeptScan *scan = papply_kept_begin_scan(row->id);
 	bool		has_any;
 
 	if (scan == NULL)
@@ -291,96 +214,113 @@ has_messages(int64 id)
 	return has_any;
 }
 
-/* Is a prepared transaction, or an apply worker, storing messages? */
-static bool
-is_being_stored(Relation messages)
+/*
+ * The lock waits for prepared transactions, which may have inserted messages.
+ */
+bool
+papply_kept_exist(void)
 {
-	if (!ConditionalLockRelation(messages, ShareLock))
+	Relation	messages = papply_kept_open(PAPPLY_KEPT_MESSAGES, ShareLock);
+	ListCell   *cell;
+
+	if (messages == NULL)
+		return false;
+	table_close(messages, NoLock);
+	foreach(cell, read_rows(AccessShareLock))
+		if (has_messages(lfirst(cell)))
 		return true;
-	UnlockRelation(messages, ShareLock);
 	return false;
 }
 
-typedef struct Requests
+bool
+papply_kept_are_pending(void)
 {
-	bool		is_being_stored;	/* any transaction */
-	bool		found;
-} Requests;
+	ListCell   *cell;
 
-static bool
-find_request(Relation rel, HeapTuple tuple, void *arg)
-{
-	Requests   *requests = arg;
-
-	requests->found = is_pending(rel, tuple) ||
-		(requests->is_being_stored && !has_messages(id_of(rel, tuple)));
-	return !requests->found;
+	foreach(cell, read_rows(ShareLock))
+		if (is_pending(lfirst(cell)))
+		return true;
+	return false;
 }
 
 bool
 papply_kept_has_requests(Oid subid)
 {
 	Relation	messages = papply_kept_open(PAPPLY_KEPT_MESSAGES, AccessShareLock);
-	Requests	requests = {false, false};
+	bool		is_being_stored;	/* any, prepared or by an apply worker */
+	ListCell   *cell;
 
 	if (messages == NULL)
 		return false;
-	requests.is_being_stored = is_being_stored(messages);
-	visit_transactions(PAPPLY_KEPT_SUBID, F_OIDEQ, ObjectIdGetDatum(subid), AccessShareLock,
-					   find_request, &requests);
+	is_being_stored = !ConditionalLockRelation(messages, ShareLock);
+	if (!is_being_stored)
+		UnlockRelation(messages, ShareLock);
 	table_close(messages, NoLock);
-	return requests.found;
+	foreach(cell, read_rows(AccessShareLock))
+	{
+		Row		   *row = lfirst(cell);
+
+		if (row->subid == subid &&
+			(is_pending(row) || (is_being_stored && !has_messages(row))))
+			return true;
+	}
+	return false;
 }
 
-/*** removal ***/
+/*** changes of rows ***/
 
-static bool
-remove_row(Relation rel, HeapTuple tuple, void *arg)
+static void
+remove_row(Row *row)
 {
-	CHECK_FOR_INTERRUPTS();
-	CatalogTupleDelete(rel, &tuple->t_self);
-	(*(uint64 *) arg)++;
-	return true;
+	Relation	rel = table_open(row->tuple->t_tableOid, RowExclusiveLock);
+
+	CatalogTupleDelete(rel, &row->tuple->t_self);
+	table_close(rel, NoLock);
 }
 
+/* Returns the number of messages. */
 static uint64
-remove_messages(int64 id)
+remove_with_messages(Row *row)
 {
-	PapplyKeptScan *scan = papply_kept_begin_scan(id);
+	PapplyKeptScan *scan;
 	HeapTuple	tuple;
 	uint64		removed = 0;
 
+	remove_row(row);
+	scan = papply_kept_begin_scan(row->id);
 	if (scan == NULL)
 		return 0;
 	LockRelationOid(RelationGetRelid(scan->messages), RowExclusiveLock);
 	while (HeapTupleIsValid(tuple = systable_getnext_ordered(scan->scan, ForwardScanDirection)))
-		(void) remove_row(scan->messages, tuple, &removed);
+	{
+		CHECK_FOR_INTERRUPTS();
+		CatalogTupleDelete(scan->messages, &tuple->t_self);
+		removed++;
+	}
 	papply_kept_end_scan(scan);
 	return removed;
 }
 
-/*
- * The messages are read after the skip LSN: the transaction that clears it
- * stores them.
- */
-static bool
-remove_unless_used(Relation rel, HeapTuple tuple, void *arg)
-{
-	uint64		removed = 0;
-
-	return is_pending(rel, tuple) || has_messages(id_of(rel, tuple)) ||
-		remove_row(rel, tuple, &removed);
-}
-
 void
-papply_kept_remove_unused(Relation transactions)
+papply_kept_remove_unused(void)
 {
 	Relation	messages = papply_kept_open(PAPPLY_KEPT_MESSAGES, AccessShareLock);
+	ListCell   *cell;
 
 	/* no transaction may begin to store any meanwhile */
 	if (ConditionalLockRelation(messages, ShareLock))
 	{
-		visit(transactions, NULL, 0, remove_unless_used, NULL);
+		/*
+		 * The messages are read after the skip LSN: the transaction that
+		 * clears it stores them.
+		 */
+		foreach(cell, read_rows(RowExclusiveLock))
+		{
+			Row		   *row = lfirst(cell);
+
+			if (!is_pending(row) && !has_messages(row))
+				remove_row(row);
+		}
 		UnlockRelation(messages, ShareLock);
 	}
 	table_close(messages, NoLock);
@@ -389,85 +329,61 @@ papply_kept_remove_unused(Relation transactions)
 uint64
 papply_kept_remove(int64 id)
 {
-	uint64		removed = 0;
+	Row		   *row = find_row(id, RowExclusiveLock);
 
-	visit_transactions(PAPPLY_KEPT_ID, F_INT8EQ, Int64GetDatum(id), RowExclusiveLock,
-					   remove_row, &removed);
-	return removed > 0 ? remove_messages(id) : 0;
-}
-
-static bool
-remove_transaction(Relation rel, HeapTuple tuple, void *arg)
-{
-	uint64		removed = 0;
-
-	*(int *) arg += remove_messages(id_of(rel, tuple)) > 0;
-	return remove_row(rel, tuple, &removed);
+	return row != NULL ? remove_with_messages(row) : 0;
 }
 
 int
 papply_kept_remove_all(Oid subid)
 {
 	int			removed = 0;
+	ListCell   *cell;
 
-	visit_transactions(PAPPLY_KEPT_SUBID, F_OIDEQ, ObjectIdGetDatum(subid), RowExclusiveLock,
-					   remove_transaction, &removed);
+	foreach(cell, read_rows(RowExclusiveLock))
+	{
+		Row		   *row = lfirst(cell);
+
+		if (row->subid == subid && remove_with_messages(row) > 0)
+			removed++;
+	}
 	return removed;
 }
 
-/*** the end of a prepared transaction ***/
-
-typedef struct End
-{
-	TransactionId remote_xid;
-	XLogRecPtr	end_lsn;
-	TimestampTz commit_time;	/* 0: it is rolled back */
-} End;
-
-/* Its messages, which the prepared transaction has stored, are not visible yet. */
-static bool
-is_prepared(Relation rel, HeapTuple tuple, const End *end)
-{
-	return DatumGetTransactionId(column_of(rel, tuple, PAPPLY_KEPT_REMOTE_XID)) == end->remote_xid &&
-		DatumGetLSN(column_of(rel, tuple, PAPPLY_KEPT_FINISH_LSN)) < end->end_lsn &&
-		!has_messages(id_of(rel, tuple));
-}
-
 static void
-set_commit_time(Relation rel, HeapTuple tuple, TimestampTz commit_time)
+set_commit_time(Row *row, TimestampTz commit_time)
 {
-	Datum		values[PAPPLY_KEPT_COLUMNS] = {0};
-	bool		nulls[PAPPLY_KEPT_COLUMNS] = {false};
-	bool		replaces[PAPPLY_KEPT_COLUMNS] = {false};
+	Relation	rel = table_open(row->tuple->t_tableOid, RowExclusiveLock);
+	int			column = PAPPLY_KEPT_COMMIT_TIME;
+	Datum		value = TimestampTzGetDatum(commit_time);
+	bool		is_null = false;
 
-	values[PAPPLY_KEPT_COMMIT_TIME - 1] = TimestampTzGetDatum(commit_time);
-	replaces[PAPPLY_KEPT_COMMIT_TIME - 1] = true;
-	CatalogTupleUpdate(rel, &tuple->t_self,
-					   heap_modify_tuple(tuple, RelationGetDescr(rel), values, nulls, replaces));
-}
-
-static bool
-end_prepared(Relation rel, HeapTuple tuple, void *arg)
-{
-	End		   *end = arg;
-
-	if (!is_prepared(rel, tuple, end))
-		return true;
-	if (end->commit_time == 0)
-		CatalogTupleDelete(rel, &tuple->t_self);
-	else
-		set_commit_time(rel, tuple, end->commit_time);
-	return false;
+	CatalogTupleUpdate(rel, &row->tuple->t_self,
+					   heap_modify_tuple_by_cols(row->tuple, RelationGetDescr(rel), 1,
+												 &column, &value, &is_null));
+	table_close(rel, NoLock);
 }
 
 void
 papply_kept_end_prepared(Oid subid, TransactionId remote_xid, XLogRecPtr end_lsn,
 						 TimestampTz commit_time)
 {
-	End			end = {remote_xid, end_lsn, commit_time};
+	ListCell   *cell;
 
-	visit_transactions(PAPPLY_KEPT_SUBID, F_OIDEQ, ObjectIdGetDatum(subid), RowExclusiveLock,
-					   end_prepared, &end);
+	foreach(cell, read_rows(RowExclusiveLock))
+	{
+		Row		   *row = lfirst(cell);
+
+		/* the prepared transaction has stored messages, not visible yet */
+		if (row->subid != subid || row->remote_xid != remote_xid ||
+			row->finish_lsn >= end_lsn || has_messages(row))
+			continue;
+		if (commit_time == 0)
+			remove_row(row);
+		else
+			set_commit_time(row, commit_time);
+		return;
+	}
 }
 
 /*** messages ***/
@@ -484,11 +400,10 @@ papply_kept_begin_scan(int64 id)
 	scan = palloc(sizeof(PapplyKeptScan));
 	scan->messages = messages;
 	scan->index = index_open(linitial_oid(RelationGetIndexList(messages)), AccessShareLock);
-	scan->snapshot = RegisterSnapshot(GetLatestSnapshot());
 	scan->context = AllocSetContextCreate(CurrentMemoryContext, PAPPLY_NAME " kept message",
 										  ALLOCSET_DEFAULT_SIZES);
 	ScanKeyInit(&key, MESSAGE_ID, BTEqualStrategyNumber, F_INT8EQ, Int64GetDatum(id));
-	scan->scan = systable_beginscan_ordered(messages, scan->index, scan->snapshot, 1, &key);
+	scan->scan = systable_beginscan_ordered(messages, scan->index, NULL, 1, &key);
 	return scan;
 }
 
@@ -498,13 +413,15 @@ papply_kept_next(PapplyKeptScan *scan, int *length)
 	HeapTuple	tuple = systable_getnext_ordered(scan->scan, ForwardScanDirection);
 	MemoryContext old_context;
 	bytea	   *data;
+	bool		is_null;
 
 	if (!HeapTupleIsValid(tuple))
 		return NULL;
 	CHECK_FOR_INTERRUPTS();
 	MemoryContextReset(scan->context);
 	old_context = MemoryContextSwitchTo(scan->context);
-	data = DatumGetByteaPCopy(column_of(scan->messages, tuple, MESSAGE_DATA));
+	data = DatumGetByteaPCopy(heap_getattr(tuple, MESSAGE_DATA,
+										   RelationGetDescr(scan->messages), &is_null));
 	MemoryContextSwitchTo(old_context);
 	*length = VARSIZE_ANY_EXHDR(data);
 	return VARDATA_ANY(data);
@@ -514,56 +431,42 @@ void
 papply_kept_end_scan(PapplyKeptScan *scan)
 {
 	systable_endscan_ordered(scan->scan);
-	UnregisterSnapshot(scan->snapshot);
 	index_close(scan->index, NoLock);
 	table_close(scan->messages, NoLock);
 	MemoryContextDelete(scan->context);
 	pfree(scan);
 }
 
-PapplyKeptWriter *
-papply_kept_begin_writing(int64 id)
-{
-	PapplyKeptWriter *writer = palloc(sizeof(PapplyKeptWriter));
-
-	writer->id = id;
-	writer->number = 0;
-	writer->messages = papply_kept_open(PAPPLY_KEPT_MESSAGES, RowExclusiveLock);
-	if (writer->messages == NULL)
-		ereport(ERROR,
-				(errcode(ERRCODE_UNDEFINED_OBJECT),
-				 errmsg("extension \"%s\" does not exist", PAPPLY_NAME)));
-	writer->indexes = CatalogOpenIndexes(writer->messages);
-	writer->context = AllocSetContextCreate(CurrentMemoryContext, PAPPLY_NAME " kept message",
-											ALLOCSET_DEFAULT_SIZES);
-	return writer;
-}
-
 void
-papply_kept_write(PapplyKeptWriter *writer, const char *message, int length)
+papply_kept_store(int64 id, char *(*next_message) (int *length))
 {
-	MemoryContext old_context = MemoryContextSwitchTo(writer->context);
+	Relation	messages = papply_kept_open(PAPPLY_KEPT_MESSAGES, RowExclusiveLock);
+	CatalogIndexState indexes = CatalogOpenIndexes(messages);
+	MemoryContext context = AllocSetContextCreate(CurrentMemoryContext,
+												  PAPPLY_NAME " kept message",
+												  ALLOCSET_DEFAULT_SIZES);
+	MemoryContext old_context = MemoryContextSwitchTo(context);
 	Datum		values[MESSAGE_COLUMNS];
 	bool		nulls[MESSAGE_COLUMNS] = {false};
-	HeapTuple	tuple;
+	int32		number = 0;
+	int			length;
+	char	   *message;
 
-	CHECK_FOR_INTERRUPTS();
-	values[MESSAGE_ID - 1] = Int64GetDatum(writer->id);
-	values[MESSAGE_NUMBER - 1] = Int32GetDatum(++writer->number);
-	values[MESSAGE_DATA - 1] = PointerGetDatum(cstring_to_text_with_len(message, length));
-	tuple = heap_form_tuple(RelationGetDescr(writer->messages), values, nulls);
-	CatalogTupleInsertWithInfo(writer->messages, tuple, writer->indexes);
+	while ((message = next_message(&length)) != NULL)
+	{
+		CHECK_FOR_INTERRUPTS();
+		values[MESSAGE_ID - 1] = Int64GetDatum(id);
+		values[MESSAGE_NUMBER - 1] = Int32GetDatum(++number);
+		values[MESSAGE_DATA - 1] = PointerGetDatum(cstring_to_text_with_len(message, length));
+		CatalogTupleInsertWithInfo(messages,
+								   heap_form_tuple(RelationGetDescr(messages), values, nulls),
+								   indexes);
+		MemoryContextReset(context);
+	}
 	MemoryContextSwitchTo(old_context);
-	MemoryContextReset(writer->context);
-}
-
-void
-papply_kept_end_writing(PapplyKeptWriter *writer)
-{
-	CatalogCloseIndexes(writer->indexes);
-	table_close(writer->messages, NoLock);
-	MemoryContextDelete(writer->context);
-	pfree(writer);
+	MemoryContextDelete(context);
+	CatalogCloseIndexes(indexes);
+	table_close(messages, NoLock);
 }
 
 void

@@ -16,8 +16,8 @@
  * pg_dump.  DROP SUBSCRIPTION would leave the label to a later subscription
  * with the same OID, so a hook removes it.
  *
- * Changing a label invalidates the syscache entry of its subscription.
- * Receivers have a callback for that, and are woken after the commit.
+ * Changing a label invalidates the syscache of subscriptions.  Receivers have a
+ * callback for that, and the receiver of this one is woken after the commit.
  *-------------------------------------------------------------------------
  */
 #include "parallel_apply.h"
@@ -30,7 +30,6 @@
 #include "utils/fmgroids.h"
 #include "utils/inval.h"
 #include "utils/lsyscache.h"
-#include "utils/syscache.h"
 
 #include "group.h"
 #include "kept.h"
@@ -53,15 +52,6 @@ value_of(const char *part, const char *key)
 	return strncmp(part, key, length) == 0 ? part + length : NULL;
 }
 
-static bool
-parse_paused(const char *value, bool *is_paused)
-{
-	size_t		length = strcspn(value, ",");
-
-	*is_paused = length == 2 && strncmp(value, "on", length) == 0;
-	return *is_paused || (length == 3 && strncmp(value, "off", length) == 0);
-}
-
 /* Parse a label.  Returns NULL, or the text from the first invalid item on. */
 static const char *
 parse_label(const char *label, PapplySubscriptionOptions *options)
@@ -69,32 +59,33 @@ parse_label(const char *label, PapplySubscriptionOptions *options)
 	memset(options, 0, sizeof(*options));
 	for (;;)
 	{
+		size_t		length = strcspn(label, ",");
+		char	   *item = pnstrdup(label, length);
 		const char *value;
 
 		if ((value = value_of(label, KEY_GROUP)) != NULL)
 		{
-			size_t		length = strlen(value);
-
-			if (length == 0 || length > PAPPLY_GROUP_NAME_LENGTH)
+			if (value[0] == '\0' || strlen(value) > PAPPLY_GROUP_NAME_LENGTH)
 				return label;
 			strlcpy(options->group, value, sizeof(options->group));
 			return NULL;
 		}
-		if ((value = value_of(label, KEY_WRITERS)) != NULL)
+		if ((value = value_of(item, KEY_WRITERS)) != NULL)
 		{
-			options->writers =
-				papply_group_parse_writers(value, strcspn(value, ","));
+			options->writers = papply_group_parse_writers(value);
 			if (options->writers == 0)
 				return label;
 		}
-		else if ((value = value_of(label, KEY_PAUSED)) == NULL ||
-				 !parse_paused(value, &options->is_paused))
+		else if (strcmp(item, KEY_PAUSED "on") == 0)
+			options->is_paused = true;
+		else if (strcmp(item, KEY_PAUSED "off") == 0)
+			options->is_paused = false;
+		else
 			return label;
 
-		value += strcspn(value, ",");
-		if (*value == '\0')
+		if (label[length] == '\0')
 			return NULL;
-		label = value + 1;
+		label += length + 1;
 	}
 }
 
@@ -115,22 +106,13 @@ make_label(const PapplySubscriptionOptions *options)
 }
 
 /*
- * Invalidate the syscache entry, and have it processed at the end of the
- * command even if no label changes: the server starts no subtransaction before
- * that.
+ * Invalidate the syscache, and have that processed at the end of the command
+ * even if no label changes: the server starts no subtransaction before that.
  */
 static void
 invalidate(Oid subid)
 {
-	Relation	rel = table_open(SubscriptionRelationId, AccessShareLock);
-	HeapTuple	tuple = SearchSysCache1(SUBSCRIPTIONOID, ObjectIdGetDatum(subid));
-
-	if (HeapTupleIsValid(tuple))
-	{
-		CacheInvalidateHeapTuple(rel, tuple, NULL);
-		ReleaseSysCache(tuple);
-	}
-	table_close(rel, AccessShareLock);
+	CacheInvalidateCatalog(SubscriptionRelationId);
 	(void) GetCurrentCommandId(true);
 	papply_worker_wake_at_commit(subid);
 }

@@ -48,26 +48,6 @@
 #include "table_class.h"
 #include "table_options.h"
 
-/*
- * Does this kind of trigger fire?  Statement-level triggers do not, because
- * changes are not applied by statements.
- */
-static bool
-fires(int16 type, char enabled)
-{
-	return TRIGGER_FOR_ROW(type) &&
-		(enabled == TRIGGER_FIRES_ON_REPLICA || enabled == TRIGGER_FIRES_ALWAYS);
-}
-
-static bool
-blame_trigger(PapplyClassReason *reason, Oid relid, const char *trigger)
-{
-	reason->cause = PAPPLY_CAUSE_TRIGGER;
-	reason->trigger_relid = relid;
-	namestrcpy(&reason->trigger, trigger);
-	return true;
-}
-
 bool
 papply_table_find_trigger(Oid relid, PapplyTriggerCheck check, void *context)
 {
@@ -84,7 +64,14 @@ papply_table_find_trigger(Oid relid, PapplyTriggerCheck check, void *context)
 	{
 		Form_pg_trigger form = (Form_pg_trigger) GETSTRUCT(tuple);
 
-		found = fires(form->tgtype, form->tgenabled) && check(form, context);
+		/*
+		 * statement-level triggers do not fire, because changes are not
+		 * applied by statements
+		 */
+		found = TRIGGER_FOR_ROW(form->tgtype) &&
+			(form->tgenabled == TRIGGER_FIRES_ON_REPLICA ||
+			 form->tgenabled == TRIGGER_FIRES_ALWAYS) &&
+			check(form, context);
 	}
 	systable_endscan(scan);
 	table_close(catalog, AccessShareLock);
@@ -92,9 +79,14 @@ papply_table_find_trigger(Oid relid, PapplyTriggerCheck check, void *context)
 }
 
 static bool
-blame_first_trigger(Form_pg_trigger trigger, void *reason)
+blame_trigger(Form_pg_trigger trigger, void *context)
 {
-	return blame_trigger(reason, trigger->tgrelid, NameStr(trigger->tgname));
+	PapplyClassReason *reason = context;
+
+	reason->cause = PAPPLY_CAUSE_TRIGGER;
+	reason->trigger_relid = trigger->tgrelid;
+	reason->trigger = trigger->tgname;
+	return true;
 }
 
 /*
@@ -125,7 +117,7 @@ partitions_have_triggers(Oid relid, PapplyClassReason *reason)
 
 	foreach(lc, find_all_inheritors(relid, NoLock, NULL))
 		if (may_have_triggers(lfirst_oid(lc)) &&
-			papply_table_find_trigger(lfirst_oid(lc), blame_first_trigger, reason))
+			papply_table_find_trigger(lfirst_oid(lc), blame_trigger, reason))
 		return true;
 	return false;
 }
@@ -133,15 +125,10 @@ partitions_have_triggers(Oid relid, PapplyClassReason *reason)
 static bool
 has_triggers(Relation rel, PapplyClassReason *reason)
 {
-	TriggerDesc *triggers = rel->trigdesc;
-
 	if (rel->rd_rel->relkind == RELKIND_PARTITIONED_TABLE)
 		return partitions_have_triggers(RelationGetRelid(rel), reason);
-	for (int i = 0; triggers != NULL && i < triggers->numtriggers; i++)
-		if (fires(triggers->triggers[i].tgtype, triggers->triggers[i].tgenabled))
-			return blame_trigger(reason, RelationGetRelid(rel),
-								 triggers->triggers[i].tgname);
-	return false;
+	return rel->trigdesc != NULL &&
+		papply_table_find_trigger(RelationGetRelid(rel), blame_trigger, reason);
 }
 
 bool
@@ -247,18 +234,14 @@ papply_table_class_unlocked(Oid relid)
 const char *
 papply_table_class_phrase(PapplyClassCause cause)
 {
-	switch (cause)
-	{
-		case PAPPLY_CAUSE_NO_TABLE:
-			return "it is not a table";
-		case PAPPLY_CAUSE_TRIGGER:
-			return "it has a trigger that fires in replica mode";
-		case PAPPLY_CAUSE_DEFAULT:
-			return "a column that is not published has a default that may depend on other transactions";
-		case PAPPLY_CAUSE_NONE:
-			break;
-	}
-	return NULL;
+	static const char *const phrases[] = {
+		[PAPPLY_CAUSE_NONE] = NULL,
+		[PAPPLY_CAUSE_NO_TABLE] = "it is not a table",
+		[PAPPLY_CAUSE_TRIGGER] = "it has a trigger that fires in replica mode",
+		[PAPPLY_CAUSE_DEFAULT] = "a column that is not published has a default that may depend on other transactions"
+	};
+
+	return phrases[cause];
 }
 
 PapplyTableClass

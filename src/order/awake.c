@@ -191,6 +191,8 @@ papply_awake_sleep(long timeout_ms, bool (*has_other_work) (void))
 static void
 set_bit(pg_atomic_uint64 *bits, bool is_set)
 {
+	if (((pg_atomic_read_u64(bits) & papply_pool_my_bit()) != 0) == is_set)
+		return;
 	if (is_set)
 		pg_atomic_fetch_or_u64(bits, papply_pool_my_bit());
 	else
@@ -200,11 +202,6 @@ set_bit(pg_atomic_uint64 *bits, bool is_set)
 void
 papply_awake_set_storage(PapplyStorage storage)
 {
-	static PapplyStorage current = PAPPLY_STORAGE_FAST;
-
-	if (storage == current)
-		return;
-	current = storage;
 	set_bit(&papply_pool->ahead_writers, storage == PAPPLY_STORAGE_AHEAD);
 	set_bit(&papply_pool->slow_writers, storage == PAPPLY_STORAGE_SLOW);
 }
@@ -224,12 +221,6 @@ papply_awake_wake_for_backlog(void)
 		(void) papply_awake_wake_one();
 }
 
-static bool
-uses_slow_storage(void)
-{
-	return papply_awake_reads_ahead() || pg_atomic_read_u64(&papply_pool->slow_writers) != 0;
-}
-
 /* Has there been a stall within the last CALM_MS? */
 static bool
 has_stalled(void)
@@ -241,13 +232,8 @@ has_stalled(void)
 		observed.last_committed = committed;
 		observed.waiting_since = 0;
 	}
-	else
-	{
-		int64		now = papply_clock_now();
-
-		if (papply_clock_has_lasted(&observed.waiting_since, now, STALL_MS))
-			observed.stalled_at = now;
-	}
+	else if (papply_clock_has_lasted(&observed.waiting_since, papply_clock_now(), STALL_MS))
+		observed.stalled_at = papply_clock_now();
 	return papply_clock_is_within(observed.stalled_at, CALM_MS);
 }
 
@@ -282,8 +268,10 @@ papply_awake_is_short(void)
 long
 papply_awake_adjust(bool is_behind)
 {
-	bool		has_limit = !has_stalled() && is_behind && !uses_slow_storage();
+	bool		has_limit;
 
+	has_limit = !has_stalled() && is_behind && !papply_awake_reads_ahead() &&
+		pg_atomic_read_u64(&papply_pool->slow_writers) == 0;
 	set_limit(has_limit ? observed.processors : PAPPLY_MAX_WRITERS);
 	return has_limit && papply_queue_backlog() > 0 && count_awake() >= limit() &&
 		pg_atomic_read_u64(&papply_pool->idle_writers) != 0 ? STALL_MS : -1;

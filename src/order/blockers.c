@@ -54,20 +54,21 @@
 /* Limit of the number of blocked processes that are followed. */
 #define MAX_BLOCKERS 256
 
-typedef struct Pids
+/* This process. */
+typedef struct Looked
 {
-	int			pids[MAX_BLOCKERS];
-	int			count;
-} Pids;
+	int64		at;				/* when papply_blockers_look_if_due() did so */
+} Looked;
 
-static void
-add_pid(Pids *pids, int pid)
+static Looked looked;
+
+/* Add a process.  0 is none, or a prepared transaction. */
+static List *
+add_pid(List *pids, int pid)
 {
-	for (int i = 0; i < pids->count; i++)
-		if (pids->pids[i] == pid)
-			return;
-	if (pid != 0 && pids->count < MAX_BLOCKERS)
-		pids->pids[pids->count++] = pid;
+	if (pid == 0 || list_length(pids) >= MAX_BLOCKERS)
+		return pids;
+	return list_append_unique_int(pids, pid);
 }
 
 /*
@@ -88,26 +89,20 @@ process_of(uint64 oldest)
 }
 
 /*
- * Collect the processes that must not wait for a younger transaction and that
+ * Return the processes that must not wait for a younger transaction and that
  * wait in the lock manager.
  */
-static void
-find_waiting(uint64 oldest, Pids *pids)
+static List *
+find_waiting(uint64 oldest)
 {
 	PGPROC	   *proc = process_of(oldest);
+	List	   *pids = NIL;
 
-	pids->count = 0;
-	if (proc != NULL && proc->pid != 0 && papply_compat_proc_waits_for_lock(proc))
-		add_pid(pids, proc->pid);
+	if (proc != NULL && papply_compat_proc_waits_for_lock(proc))
+		pids = add_pid(pids, proc->pid);
 	if (papply_compat_waits_for_sync_worker(papply_pool->receiver_proc))
-	{
-		int			workers[MAX_BLOCKERS];
-		int			count = papply_compat_find_sync_workers(papply_pool->subid, workers,
-															MAX_BLOCKERS);
-
-		for (int i = 0; i < count; i++)
-			add_pid(pids, workers[i]);
-	}
+		pids = list_concat(pids, papply_compat_find_sync_workers(papply_pool->subid));
+	return pids;
 }
 
 /*
@@ -135,82 +130,66 @@ is_to_retreat(int pid, uint64 oldest)
  * breadth first over pg_blocking_pids() and the commit order of other pools.
  */
 static int
-find_younger(Pids *pids, uint64 oldest)
+find_younger(List *pids, uint64 oldest)
 {
-	for (int i = 0; i < pids->count; i++)
+	for (int i = 0; i < list_length(pids); i++)
 	{
+		int			pid = list_nth_int(pids, i);
 		ArrayType  *blockers = DatumGetArrayTypeP(DirectFunctionCall1(pg_blocking_pids,
-																	  Int32GetDatum(pids->pids[i])));
+																	  Int32GetDatum(pid)));
 		int32	   *blocker = (int32 *) ARR_DATA_PTR(blockers);
 		int			n = ArrayGetNItems(ARR_NDIM(blockers), ARR_DIMS(blockers));
-		int			others[2];
+		PapplyPool *pool = papply_owner_other_pool(pid);
 
 		for (int j = 0; j < n; j++)
 		{
 			if (blocker[j] == MyProcPid || is_to_retreat(blocker[j], oldest))
 				return blocker[j];
-			add_pid(pids, blocker[j]);
+			pids = add_pid(pids, blocker[j]);
 		}
 
 		/* a writer of another subscription waits for the oldest one there */
-		n = papply_owner_order_blockers(pids->pids[i], others);
-		for (int j = 0; j < n; j++)
-			add_pid(pids, others[j]);
+		if (pool != NULL)
+		{
+			uint64		oldest_there = pg_atomic_read_u64(&pool->committed_seqno) + 1;
+			PapplyWriterSlot *slot = papply_owner_writer(pool, oldest_there);
+
+			pids = add_pid(pids, pool->receiver_pid);
+			pids = add_pid(pids, slot != NULL ? slot->pid : 0);
+		}
 	}
 	return 0;
-}
-
-/*
- * Recall the oldest transaction, which waits for a lock of the receiver's
- * session.
- */
-static void
-recall_oldest(uint64 oldest)
-{
-	PapplyWriterSlot *slot = papply_owner_writer(papply_pool, oldest);
-
-	if (slot != NULL)
-		papply_retreat_recall(slot, oldest);
 }
 
 void
 papply_blockers_look(void)
 {
 	uint64		oldest = papply_pool_committed() + 1;
-	MemoryContext context;
-	MemoryContext old_context;
-	Pids		pids;
-	int			younger;
+	MemoryContext context = AllocSetContextCreate(CurrentMemoryContext,
+												  "parallel_apply blockers",
+												  ALLOCSET_SMALL_SIZES);
+	MemoryContext old_context = MemoryContextSwitchTo(context);
+	int			younger = find_younger(find_waiting(oldest), oldest);
+	PapplyWriterSlot *slot;
 
-	find_waiting(oldest, &pids);
-	if (pids.count == 0)
-		return;
-
-	context = AllocSetContextCreate(CurrentMemoryContext, "parallel_apply blockers",
-									ALLOCSET_SMALL_SIZES);
-	old_context = MemoryContextSwitchTo(context);
-	younger = find_younger(&pids, oldest);
 	MemoryContextSwitchTo(old_context);
 	MemoryContextDelete(context);
-
 	if (younger == 0)
 		return;
 	if (younger != MyProcPid)
 		papply_retreat_begin(oldest);
-	else if (papply_pool_waiter == PAPPLY_WAITER_RECEIVER)
-		recall_oldest(oldest);
-	else
+	else if (papply_pool_waiter != PAPPLY_WAITER_RECEIVER)
 		ereport(ERROR,
 				(errcode(PAPPLY_ERRCODE_OLDER_WINS),
 				 errmsg("remote transaction is rolled back because an older one waits for it")));
+	else if ((slot = papply_owner_writer(papply_pool, oldest)) != NULL)
+		papply_retreat_recall(slot, oldest);	/* a lock of this session */
 }
 
 void
 papply_blockers_look_if_due(void)
 {
-	static int64 looked_at = 0;
-
-	if (!papply_clock_is_due(&looked_at, papply_clock_now(), PAPPLY_BLOCKERS_INTERVAL_MS))
+	if (!papply_clock_is_due(&looked.at, papply_clock_now(), PAPPLY_BLOCKERS_INTERVAL_MS))
 		return;
 	papply_blockers_look();
 	papply_local_waiters_look();

@@ -140,15 +140,13 @@ papply_claim(int max, uint64 *first, uint64 *last)
 			end = end_of_batch(next, state, published, max);
 
 		/* other processes must see the range before the claim */
-		if (!(state & FOR_OTHERS))
-			set_claim(next, end);
-		if (!pg_atomic_compare_exchange_u64(&papply_pool->next_claim, &next, end + 1))
-			continue;
 		if (state & FOR_OTHERS)
-		{
 			set_claim(PAPPLY_NO_SEQNO, PAPPLY_NO_SEQNO);
+		else
+			set_claim(next, end);
+		if (!pg_atomic_compare_exchange_u64(&papply_pool->next_claim, &next, end + 1) ||
+			(state & FOR_OTHERS))
 			continue;
-		}
 		if (end < published)
 			(void) papply_awake_wake_one();
 		*first = next;

@@ -78,30 +78,9 @@ papply_commit_order_sleeps(void)
 	return slept.times;
 }
 
-static uint32
-wait_event_of(PapplyWriterState state)
-{
-	switch (state)
-	{
-		case PAPPLY_WRITER_WAIT_DEPENDENCY:
-			return papply_compat_wait_event(PAPPLY_WAIT_DEPENDENCY);
-		case PAPPLY_WRITER_WAIT_DATA:
-			return papply_compat_wait_event(PAPPLY_WAIT_DATA);
-		case PAPPLY_WRITER_WAIT_REPLAY:
-			return papply_compat_wait_event(PAPPLY_WAIT_REPLAY);
-		default:
-			return papply_compat_wait_event(PAPPLY_WAIT_TURN);
-	}
-}
-
-/*
- * Add one sleep to the statistics.  The counters of waits are in the order of
- * the states.
- */
 static void
-count_sleep(PapplyWriterState state, bool is_first, int64 begin)
+count_sleep(int cause, bool is_first, int64 begin)
 {
-	int			cause = state - PAPPLY_WRITER_WAIT_DEPENDENCY;
 	uint64		us = papply_clock_now() - begin;
 
 	slept.us += us;
@@ -118,10 +97,14 @@ check_open(void)
 				 errmsg("apply worker of this writer has exited")));
 }
 
+/*
+ * The names and the counters of these waits are in the order of the states.
+ */
 void
 papply_commit_order_sleep(PapplyWriterState state, int *sleeps)
 {
 	int64		begin = papply_clock_now();
+	int			cause = state - PAPPLY_WRITER_WAIT_DEPENDENCY;
 	int			rc = 0;
 
 	if (*sleeps == 0)
@@ -130,8 +113,8 @@ papply_commit_order_sleep(PapplyWriterState state, int *sleeps)
 		rc = WaitLatch(MyLatch,
 					   WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
 					   papply_test_wait_ms(CHECK_MS),
-					   wait_event_of(state));
-	count_sleep(state, *sleeps == 0, begin);
+					   papply_compat_wait_event(PAPPLY_WAIT_DEPENDENCY + cause));
+	count_sleep(cause, *sleeps == 0, begin);
 	(*sleeps)++;
 	slept.times++;
 	ResetLatch(MyLatch);

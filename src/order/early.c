@@ -333,15 +333,6 @@ papply_early_may_take(void)
 		(other_writers() & ~papply_pool_my_bit()) != 0;
 }
 
-static bool
-take_offer(PapplyEarly *early)
-{
-	uint32		offered = PAPPLY_EARLY_OFFERED;
-	uint32		taken = PAPPLY_EARLY_TAKEN | (papply_pool_waiter + 1) << WRITER_SHIFT;
-
-	return pg_atomic_compare_exchange_u32(&early->state, &offered, taken);
-}
-
 /*
  * Mark this writer as busy, unless no other one would remain.  Other writers
  * may try the same concurrently.
@@ -363,11 +354,15 @@ set_my_bit(void)
 bool
 papply_early_take(void)
 {
+	uint32		taken = PAPPLY_EARLY_TAKEN | (papply_pool_waiter + 1) << WRITER_SHIFT;
+
 	if (!papply_early_may_take() || !set_my_bit())
 		return false;
 	for (int i = 0; i < PAPPLY_MAX_EARLY; i++)
 	{
-		if (!take_offer(&papply_pool->early[i]))
+		uint32		offered = PAPPLY_EARLY_OFFERED;
+
+		if (!pg_atomic_compare_exchange_u32(&papply_pool->early[i].state, &offered, taken))
 			continue;
 		mine = &papply_pool->early[i];
 
@@ -394,28 +389,10 @@ mine_is(PapplyEarlyKind kind)
 	return (state & KIND_MASK) == kind && writer_of(state) == papply_pool_waiter;
 }
 
-bool
-papply_early_is_taken(void)
+PapplyEarly *
+papply_early_mine(void)
 {
-	return mine != NULL;
-}
-
-TransactionId
-papply_early_xid(void)
-{
-	return mine->xid;
-}
-
-const PapplySpoolFile *
-papply_early_file(void)
-{
-	return &mine->file;
-}
-
-uint64
-papply_early_bytes(void)
-{
-	return pg_atomic_read_u64(&mine->bytes);
+	return mine;
 }
 
 void
@@ -428,13 +405,10 @@ papply_early_handle_revoke(void)
 uint64
 papply_early_number(void)
 {
-	uint64		seqno;
-	int			writer;
-
-	if (mine == NULL)
+	if (!mine_is(PAPPLY_EARLY_ENDED))
 		return PAPPLY_SEQNO_OPEN;
-	seqno = number_in(mine, &writer);
-	return seqno != PAPPLY_NO_SEQNO && writer == papply_pool_waiter ? seqno : PAPPLY_SEQNO_OPEN;
+	pg_read_barrier();			/* pairs with papply_early_end() */
+	return mine->seqno;
 }
 
 /* The transaction's slot in the queue is not reused before its commit. */
@@ -452,16 +426,13 @@ papply_early_has_ended(PapplyCommit *commit)
 void
 papply_early_check(void)
 {
-	if (mine == NULL)
-		return;
-	if (mine_is(PAPPLY_EARLY_REVOKED))
-		ereport(ERROR,
-				(errcode(ERRCODE_TRANSACTION_ROLLBACK),
-				 errmsg("cannot apply streamed transaction before its end")));
-	if (other_writers() == 0)
+	bool		is_revoked = mine_is(PAPPLY_EARLY_REVOKED);
+
+	if (mine != NULL && (is_revoked || other_writers() == 0))
 		ereport(ERROR,
 				(errcode(ERRCODE_TRANSACTION_ROLLBACK),
 				 errmsg("cannot apply streamed transaction before its end"),
+				 is_revoked ? 0 :
 				 errdetail("No other writer is available for queued transactions.")));
 }
 
@@ -481,10 +452,7 @@ papply_early_give_up(void)
 	if (move_state(mine, PAPPLY_EARLY_TAKEN, PAPPLY_EARLY_GIVEN_UP))
 		return true;
 	if (kind_of(mine) == PAPPLY_EARLY_ENDED)
-	{
-		pg_read_barrier();		/* pairs with papply_early_end() */
 		return false;
-	}
 	pg_atomic_write_u32(&mine->state, PAPPLY_EARLY_NONE);
 
 	/* discard the interrupt of the receiver's signal */

@@ -94,30 +94,24 @@ has_waiter(const PROCLOCK *proclock, const PGPROC *proc)
 	return false;
 }
 
-static bool
-has_waiter_in(PGPROC *proc, int partition)
-{
-	PROCLOCK   *proclock = NULL;
-	bool		found = false;
-
-	if (papply_compat_next_proclock(proc, partition, NULL) == NULL)
-		return false;
-	LWLockAcquire(LockHashPartitionLockByIndex(partition), LW_SHARED);
-	while (!found &&
-		   (proclock = papply_compat_next_proclock(proc, partition, proclock)) != NULL)
-		found = has_waiter(proclock, proc);
-	LWLockRelease(LockHashPartitionLockByIndex(partition));
-	return found;
-}
-
 /* Return whether a process outside of this pool waits for proc. */
 static bool
 is_waited_for(PGPROC *proc)
 {
-	for (int i = 0; i < NUM_LOCK_PARTITIONS; i++)
-		if (has_waiter_in(proc, i))
-			return true;
-	return false;
+	bool		found = false;
+
+	for (int i = 0; i < NUM_LOCK_PARTITIONS && !found; i++)
+	{
+		PROCLOCK   *proclock = NULL;
+
+		if (papply_compat_next_proclock(proc, i, NULL) == NULL)
+			continue;
+		LWLockAcquire(LockHashPartitionLockByIndex(i), LW_SHARED);
+		while (!found && (proclock = papply_compat_next_proclock(proc, i, proclock)) != NULL)
+			found = has_waiter(proclock, proc);
+		LWLockRelease(LockHashPartitionLockByIndex(i));
+	}
+	return found;
 }
 
 /*
@@ -136,7 +130,7 @@ first_of(int writer)
 static bool
 is_before_turn(uint64 first, uint64 oldest)
 {
-	return first > oldest && first != PAPPLY_NO_SEQNO && first != PAPPLY_SEQNO_OPEN;
+	return first > oldest && first != PAPPLY_SEQNO_OPEN;
 }
 
 /*

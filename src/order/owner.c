@@ -44,29 +44,17 @@ waits_in_order(const PapplyWriterSlot *slot)
 		slot->state == PAPPLY_WRITER_WAIT_DATA;
 }
 
-int
-papply_owner_order_blockers(int pid, int *blockers)
+PapplyPool *
+papply_owner_other_pool(int pid)
 {
 	PapplyPool *pool;
-	int			count = 0;
 	int			n = 0;
 
-	while (count == 0 && (pool = papply_pool_next_other(&n)) != NULL)
-	{
-		uint64		oldest = pg_atomic_read_u64(&pool->committed_seqno) + 1;
-		PapplyWriterSlot *slot;
-		bool		is_writer = false;
-
-		for (int i = 0; i < PAPPLY_MAX_WRITERS && !is_writer; i++)
-			is_writer = pool->writers[i].pid == pid && waits_in_order(&pool->writers[i]);
-		if (!is_writer)
-			continue;
-		blockers[count++] = pool->receiver_pid;
-		slot = papply_owner_writer(pool, oldest);
-		if (slot != NULL)
-			blockers[count++] = slot->pid;
-	}
-	return count;
+	while ((pool = papply_pool_next_other(&n)) != NULL)
+		for (int i = 0; i < PAPPLY_MAX_WRITERS; i++)
+			if (pool->writers[i].pid == pid && waits_in_order(&pool->writers[i]))
+				return pool;
+	return NULL;
 }
 
 int

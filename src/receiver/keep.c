@@ -65,7 +65,8 @@ typedef struct Keep
 	XLogRecPtr	final_lsn;
 	XLogRecPtr	end_lsn;		/* InvalidXLogRecPtr: the end has not arrived */
 	BufFile    *file;			/* lengths and messages */
-	uint64		length;			/* number of messages in the file */
+	uint64		length;			/* number of messages in the file, or of those
+								 * that are not stored yet */
 	int64		bytes;			/* of all of them */
 	List	   *relations;		/* those with a definition in the file */
 } Keep;
@@ -199,11 +200,24 @@ read_exactly(void *data, size_t size)
 
 /*** the commit ***/
 
+/* Return the next message of the file, or NULL. */
+static char *
+read_message(int *length)
+{
+	char	   *message;
+
+	if (keep.length == 0)
+		return NULL;
+	keep.length--;
+	read_exactly(length, sizeof(*length));
+	message = palloc(*length);
+	read_exactly(message, *length);
+	return message;
+}
+
 static void
 store_transaction(void)
 {
-	PapplyKeptWriter *writer;
-
 	/* skip_transaction() may have been called again, and not to store it */
 	if (papply_kept_subscription(keep.id) != MySubscription->oid)
 	{
@@ -212,19 +226,7 @@ store_transaction(void)
 	}
 	(void) BufFileSeek(keep.file, 0, 0, SEEK_SET);	/* to the beginning */
 	PushActiveSnapshot(GetTransactionSnapshot());
-	writer = papply_kept_begin_writing(keep.id);
-	for (uint64 i = 0; i < keep.length; i++)
-	{
-		int			length;
-		char	   *message;
-
-		read_exactly(&length, sizeof(length));
-		message = palloc(length);
-		read_exactly(message, length);
-		papply_kept_write(writer, message, length);
-		pfree(message);
-	}
-	papply_kept_end_writing(writer);
+	papply_kept_store(keep.id, read_message);
 	PopActiveSnapshot();
 }
 

@@ -167,7 +167,7 @@ papply_group_validator(PG_FUNCTION_ARGS)
 					 errhint("The only option of a group is \"%s\".",
 							 PAPPLY_GROUP_NUM_WRITERS)));
 		value = defGetString(option);
-		if (papply_group_parse_writers(value, strlen(value)) == 0)
+		if (papply_group_parse_writers(value) == 0)
 			ereport(ERROR,
 					(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 					 errmsg("invalid value for option \"%s\": \"%s\"",

@@ -24,7 +24,6 @@
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
-#include "utils/snapmgr.h"
 
 #include "failed_values.h"
 #include "kept.h"
@@ -76,8 +75,8 @@ request(const PapplyStatistics *statistics)
 				 errmsg("extension \"%s\" does not exist", PAPPLY_NAME)));
 	if (id == 0)
 	{
-		papply_kept_remove_unused(rel);
-		id = papply_kept_next_id(rel);
+		papply_kept_remove_unused();
+		id = papply_kept_next_id();
 		values[0] = Int64GetDatum(id);
 		papply_failed_values(statistics, true, values + 1, nulls + 1);
 		CatalogTupleInsert(rel, heap_form_tuple(RelationGetDescr(rel), values, nulls));
@@ -97,14 +96,11 @@ papply_skip_transaction(PG_FUNCTION_ARGS)
 	char	   *subname = get_subscription_name(subid, false);
 	bool		must_keep = PG_ARGISNULL(1) || PG_GETARG_BOOL(1);
 	const PapplyStatistics *statistics = get_failed(subid);
-	int64		id;
 
 	set_skip_lsn(subname, statistics->failed.final_lsn);
 	if (must_keep)
 		PG_RETURN_INT64(request(statistics));
-	id = papply_kept_find(subid, statistics->failed.final_lsn);
-	if (id != 0)
-		(void) papply_kept_remove(id);
+	(void) papply_kept_remove(papply_kept_find(subid, statistics->failed.final_lsn));
 	PG_RETURN_NULL();
 }
 
@@ -144,7 +140,6 @@ papply_get_kept(PG_FUNCTION_ARGS)
 {
 	Relation	rel = papply_kept_open(NameStr(*PG_GETARG_NAME(0)), AccessShareLock);
 	ReturnSetInfo *result = (ReturnSetInfo *) fcinfo->resultinfo;
-	Snapshot	snapshot;
 	SysScanDesc scan;
 	HeapTuple	tuple;
 
@@ -155,12 +150,10 @@ papply_get_kept(PG_FUNCTION_ARGS)
 		ereport(ERROR,
 				(errcode(ERRCODE_DATATYPE_MISMATCH),
 				 errmsg("definition of \"%s\" does not match its rows", RelationGetRelationName(rel))));
-	snapshot = RegisterSnapshot(GetLatestSnapshot());
-	scan = systable_beginscan(rel, InvalidOid, false, snapshot, 0, NULL);
+	scan = systable_beginscan(rel, InvalidOid, false, NULL, 0, NULL);
 	while (HeapTupleIsValid(tuple = systable_getnext(scan)))
 		tuplestore_puttuple(result->setResult, tuple);
 	systable_endscan(scan);
-	UnregisterSnapshot(snapshot);
 	table_close(rel, NoLock);
 	return (Datum) 0;
 }

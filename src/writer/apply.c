@@ -258,7 +258,7 @@ store_modified(PapplyTarget *target, PapplyTuple *tuple)
 static void
 refuse_early_defaults(PapplyTarget *target)
 {
-	if (target->has_mutable_default && papply_early_is_taken())
+	if (target->has_mutable_default && papply_early_mine() != NULL)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("cannot evaluate a default of table \"%s\" before the end of the transaction",

@@ -74,7 +74,7 @@ papply_source_begin_early(void (*check) (void))
 		early.context = AllocSetContextCreate(TopMemoryContext, "parallel_apply early source",
 											  ALLOCSET_DEFAULT_SIZES);
 	old_context = MemoryContextSwitchTo(early.context);
-	papply_spool_reader_init(&early.reader, papply_early_file());
+	papply_spool_reader_init(&early.reader, &papply_early_mine()->file);
 	initStringInfo(&early.entry_bytes);
 	ctl.keysize = sizeof(LogicalRepRelId);
 	ctl.entrysize = sizeof(RelationVersion);
@@ -159,7 +159,9 @@ wait_for_message(PapplySpooled *head, char **message, PapplyCommit *commit)
 	{
 		has_ended = papply_early_has_ended(commit);
 		pg_read_barrier();		/* pairs with papply_early_publish() */
-		found = papply_spool_reader_next(&early.reader, papply_early_bytes(), head, message);
+		found = papply_spool_reader_next(&early.reader,
+										 pg_atomic_read_u64(&papply_early_mine()->bytes),
+										 head, message);
 		if (found || has_ended)
 			break;
 		sleep_for_message(&sleeps);

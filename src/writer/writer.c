@@ -480,7 +480,7 @@ apply_streamed_transaction(PapplyCommit *commit)
 {
 	PapplyEntry *entry;
 
-	show_transaction(papply_early_xid(), InvalidXLogRecPtr);
+	show_transaction(papply_early_mine()->xid, InvalidXLogRecPtr);
 	papply_local_begin();
 	papply_source_begin_early(check_current);
 	while ((entry = papply_source_next_early(commit)) != NULL)
