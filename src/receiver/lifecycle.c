@@ -383,16 +383,14 @@ create_shared_memory(void)
 {
 	MemoryContext old_context = CurrentMemoryContext;
 	volatile bool is_created = false;
-	const char *volatile reason = "too many dynamic shared memory segments";
+	const char *volatile reason = NULL;
 
 	PG_TRY();
 	{
-		is_created = papply_queue_create();
-		if (is_created)
-		{
-			papply_registry_create();
-			papply_remote_relation_pool_started();
-		}
+		papply_queue_create();
+		papply_registry_create();
+		papply_remote_relation_pool_started();
+		is_created = true;
 	}
 	PG_CATCH();
 	{
@@ -401,7 +399,6 @@ create_shared_memory(void)
 		LWLockReleaseAll();
 		AtEOXact_HashTables(false);
 		FlushErrorState();
-		is_created = false;
 	}
 	PG_END_TRY();
 
