@@ -394,11 +394,7 @@ typedef RepOriginId PapplyOriginId;
 #define PAPPLY_SESSION_ORIGIN_TIMESTAMP replorigin_session_origin_timestamp
 #endif
 
-#if PG_VERSION_NUM >= 160000
-#define PAPPLY_ORIGIN_IS_SHARED true
-#else
-#define PAPPLY_ORIGIN_IS_SHARED false
-#endif
+#define PAPPLY_ORIGIN_IS_SHARED (PG_VERSION_NUM >= 160000)
 
 /*
  * Take the session of an origin that no other process uses.  A leader_pid that
@@ -569,21 +565,15 @@ papply_compat_identity_index(Relation rel)
 #endif
 
 /*
- * Files saved for the next start of the server are not read by another major
- * version.
- */
-#define PAPPLY_SERVER_MAJOR (PG_VERSION_NUM / 10000)
-
-/*
  * 18: the server reports conflicts, with its own messages and counters.  A row
  * writer is the transaction that wrote a row, as known from commit timestamps
  * (track_commit_timestamp).
  */
+#define PAPPLY_REPORTS_CONFLICTS (PG_VERSION_NUM >= 180000)
+
 #if PG_VERSION_NUM >= 180000
-#define PAPPLY_REPORTS_CONFLICTS true
 typedef ConflictTupleInfo PapplyRowWriter;
 #else
-#define PAPPLY_REPORTS_CONFLICTS false
 typedef struct PapplyRowWriter
 {
 	TransactionId xmin;
@@ -593,11 +583,7 @@ typedef struct PapplyRowWriter
 #endif
 
 /* 16: standbys can have logical slots. */
-#if PG_VERSION_NUM >= 160000
-#define PAPPLY_STANDBYS_HAVE_SLOTS true
-#else
-#define PAPPLY_STANDBYS_HAVE_SLOTS false
-#endif
+#define PAPPLY_STANDBYS_HAVE_SLOTS (PG_VERSION_NUM >= 160000)
 
 /*
  * 19: with wal_level "replica", WAL has logical information while there is a
@@ -631,10 +617,6 @@ papply_compat_truncate(List *rels, List *relids, List *logged, bool restart_sequ
 static inline bool
 papply_compat_row_has_other_origin(TupleTableSlot *row, PapplyRowWriter *writer)
 {
-#if PG_VERSION_NUM >= 180000
-	return GetTupleTransactionInfo(row, &writer->xmin, &writer->origin, &writer->ts) &&
-		writer->origin != PAPPLY_SESSION_ORIGIN;
-#else
 	bool		is_null;
 
 	if (!track_commit_timestamp)
@@ -643,7 +625,6 @@ papply_compat_row_has_other_origin(TupleTableSlot *row, PapplyRowWriter *writer)
 														 &is_null));
 	return TransactionIdGetCommitTsData(writer->xmin, &writer->ts, &writer->origin) &&
 		writer->origin != PAPPLY_SESSION_ORIGIN;
-#endif
 }
 
 /*
@@ -703,11 +684,7 @@ papply_compat_wake_leader(Oid subid)
  * 15: a ResultRelInfo has one state of generated columns, for INSERT or for
  * UPDATE.  Later versions have two.
  */
-#if PG_VERSION_NUM >= 160000
-#define PAPPLY_SHARES_GENERATED false
-#else
-#define PAPPLY_SHARES_GENERATED true
-#endif
+#define PAPPLY_SHARES_GENERATED (PG_VERSION_NUM < 160000)
 
 static inline void
 papply_compat_forget_generated(ResultRelInfo *result_rel)

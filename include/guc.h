@@ -24,10 +24,6 @@ typedef enum PapplyDecoding
 
 extern bool papply_leader_participation;
 extern bool papply_coalesce_messages;
-
-/* Called for each new value of coalesce_messages, in any process. */
-extern void (*papply_guc_gather_changed) (bool is_on);
-
 extern bool papply_log_conflicts;
 extern int	papply_log_min_duration;	/* in ms; -1: off */
 extern int	papply_logical_decoding;	/* a PapplyDecoding */
@@ -41,8 +37,11 @@ extern int	papply_streaming_apply; /* a PapplyStreamingApply */
 extern int	papply_writer_idle_timeout; /* in ms */
 extern int	papply_writers_per_subscription;
 
-/* Define the settings and reserve their prefix.  Called once by _PG_init. */
-extern void papply_guc_init(void);
+/*
+ * Define the settings and reserve their prefix.  Called once by _PG_init.  The
+ * function is called for each new value of coalesce_messages, in any process.
+ */
+extern void papply_guc_init(void (*assign_coalesce_messages) (bool is_on, void *extra));
 
 /*
  * Return the number of writers of a subscription for which this number, or 0

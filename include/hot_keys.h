@@ -10,6 +10,8 @@
 
 #include "queue.h"
 
+struct PapplySlot;
+
 /* Bytes kept of a key's values, including the terminating zero byte. */
 #define PAPPLY_KEY_VALUES_BYTES 128
 
@@ -55,7 +57,7 @@ extern void papply_hot_keys_add(const PapplyKeyWait *waits, int count);
  */
 extern bool papply_hot_keys_get(Oid subid, PapplyHotKeys *copy);
 
-/* Discard all waits of a subscription. */
-extern void papply_hot_keys_reset(Oid subid);
+/* Discard all waits in a slot.  The caller holds the lock of the slots. */
+extern void papply_hot_keys_reset(struct PapplySlot *slot);
 
 #endif							/* PAPPLY_HOT_KEYS_H */

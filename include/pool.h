@@ -154,6 +154,11 @@ typedef struct PapplyPool
 	bool		in_use;
 	uint32		generation;		/* number of pools that this slot has had */
 
+	/* synchronizes itself; relation_registry.c */
+	LWLock		registry_lock;
+
+	/* From here on, fields are zeroed before a pool begins. */
+
 	/* set once by the receiver, before writers start */
 	Oid			dbid;
 	Oid			subid;
@@ -176,7 +181,6 @@ typedef struct PapplyPool
 	bool		is_open;
 
 	/* relation_registry.c; protected by registry_lock */
-	LWLock		registry_lock;
 	dsa_pointer registry;
 	uint32		registry_length;
 	uint32		registry_capacity;
@@ -329,12 +333,6 @@ extern bool papply_pool_get(Oid subid, PapplyPool *copy);
  * *n must be 0 at first.  Returns NULL if there is no further pool.
  */
 extern PapplyPool *papply_pool_next_other(int *n);
-
-/*
- * Make the receiver of this subscription, if it has a pool, reset its
- * estimate.
- */
-extern void papply_pool_reset_gain(Oid subid);
 
 /* Should this writer exit, because fewer are wanted? */
 extern bool papply_pool_is_retired(void);

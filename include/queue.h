@@ -109,11 +109,11 @@ typedef struct PapplyKeyName
 typedef struct PapplyEntry
 {
 	uint32		size;			/* distance to the next entry, in bytes */
+	uint16		kind;			/* PAPPLY_ENTRY_…; the last field of a WRAP */
+	uint16		ahead;			/* PAPPLY_AHEAD_…, written by any writer */
 	uint32		length;			/* of the message; 0: only its relation
 								 * version matters, for a native replay */
 	uint32		relation_version;	/* relation_registry.h; 0: none */
-	uint16		kind;			/* PAPPLY_ENTRY_… */
-	uint16		ahead;			/* PAPPLY_AHEAD_…, written by any writer */
 	PapplyKeyName key;			/* reason for the dependency */
 	uint64		dependency;		/* must be committed before this message is
 								 * applied */
@@ -132,9 +132,7 @@ typedef struct PapplyEntry
 
 #define PapplyEntryData(entry) ((char *) (entry) + sizeof(PapplyEntry))
 
-/*
- * Receiver: create the segment for papply_pool, with papply_queue_size.
- */
+/* Receiver: create the segment for papply_pool, with papply_queue_size. */
 extern void papply_queue_create(void);
 
 /* Writer: attach to the segment. */

@@ -214,7 +214,12 @@ typedef struct PapplyProgress
 #endif
 } PapplyProgress;
 
-#define PAPPLY_ERROR_LENGTH 256
+/* The last error, with the message that is in the log if it is logged. */
+typedef struct PapplyLastError
+{
+	TimestampTz at;				/* 0 if none */
+	char		message[256];
+} PapplyLastError;
 
 typedef struct PapplyCounterRow
 {
@@ -231,8 +236,7 @@ typedef struct PapplySharedStatistics
 	TimestampTz stats_reset;
 
 	/* protected by error_mutex of the slot */
-	TimestampTz last_error_time;
-	char		last_error[PAPPLY_ERROR_LENGTH];
+	PapplyLastError last_error;
 	PapplyFailedTransaction failed;
 
 	/* written by the receiver alone, read without a lock */
@@ -250,8 +254,7 @@ typedef struct PapplyStatistics
 	PapplyProgress progress;
 	uint64		counts[PAPPLY_COUNTERS];	/* since the last reset */
 	uint64		total_transactions; /* never reset */
-	TimestampTz last_error_time;	/* 0 if none */
-	char		last_error[PAPPLY_ERROR_LENGTH];
+	PapplyLastError last_error;
 	PapplyFailedTransaction failed;
 	TimestampTz stats_reset;
 } PapplyStatistics;
@@ -291,7 +294,7 @@ papply_statistics_count_native(uint64 inserts, uint64 updates, uint64 deletes, u
 /* Receiver: the state that it publishes.  Never NULL. */
 extern PapplyProgress *papply_statistics_progress;
 
-/* Store an error, with the message that is in the log if it is logged. */
+/* Count an error, and store it as the last one. */
 extern void papply_statistics_note_error(const char *message);
 
 /* Store the transaction that failed, and count its failures. */
@@ -339,8 +342,7 @@ typedef struct PapplySavedSubscription
 	Oid			dbid;
 	uint64		counts[PAPPLY_COUNTERS];	/* since the last reset */
 	TimestampTz stats_reset;
-	TimestampTz last_error_time;
-	char		last_error[PAPPLY_ERROR_LENGTH];
+	PapplyLastError last_error;
 	PapplyFailure failure;
 	PapplyFailedTransaction failed;
 	TimestampTz behind_since;
@@ -350,13 +352,16 @@ typedef struct PapplySavedSubscription
  * Postmaster, at start or exit: load, or return, what is kept of all
  * subscriptions, allocated with palloc.
  */
-extern void papply_statistics_load(const PapplySavedSubscription *saved, int n);
-extern PapplySavedSubscription *papply_statistics_save(int *n);
+extern void papply_statistics_load(const PapplySavedSubscription *saved, uint32 n);
+extern PapplySavedSubscription *papply_statistics_save(uint32 *n);
 
 /* Return the clause after "because", or NULL for PAPPLY_REASON_NONE. */
 extern const char *papply_statistics_reason_text(PapplyApplyReason reason);
 
-/* Reset all counters of a subscription, if it has a slot. */
+/*
+ * Reset all counters of a subscription, its hot keys and the estimate of its
+ * pool, if it has a slot.
+ */
 extern void papply_statistics_reset(Oid subid);
 
 #endif							/* PAPPLY_STATISTICS_H */

@@ -51,6 +51,26 @@ papply_table_description_set(uint8 *columns, int bit)
 	columns[bit / 8] |= 1 << (bit % 8);
 }
 
+/*
+ * What is known of a table.  A restart of the server keeps it; a change of this
+ * struct or the next one needs a new version of the file (saved.c).
+ */
+typedef struct PapplyTableRecord
+{
+	Oid			dbid;
+	Oid			subid;			/* InvalidOid if there is no table */
+	Oid			relid;
+	PapplyTableDescription description;
+	PapplyConflict last_conflict;
+} PapplyTableRecord;
+
+/* A copy of that, with its counters. */
+typedef struct PapplyTableStatistics
+{
+	PapplyTableRecord record;
+	uint64		counters[PAPPLY_TABLE_COUNTERS];
+} PapplyTableStatistics;
+
 /* Result of a search for a table. */
 typedef struct PapplyTableHint
 {
@@ -79,28 +99,14 @@ extern bool papply_table_statistics_describe(Oid subid, Oid relid,
 extern void papply_table_statistics_add(Oid subid, Oid relid, const uint64 *counts,
 										const PapplyConflict *conflict, PapplyTableHint *hint);
 
-/* The conflicts of a table. */
-typedef struct PapplyTableConflicts
-{
-	Oid			dbid;
-	Oid			subid;			/* InvalidOid: the place is free */
-	Oid			relid;
-	uint64		counts[PAPPLY_CONFLICT_TYPES];
-	PapplyConflict last;
-} PapplyTableConflicts;
-
-/* Copy those of the n-th place.  Returns false if there is no such place. */
-extern bool papply_table_statistics_get_conflicts(int n, PapplyTableConflicts *copy);
-
 /* Is it time to search again for a table that got no place? */
 extern bool papply_table_statistics_may_have_place(void);
 
-/*
- * Copy the counters and the description of a table.  Returns false if it has
- * no place.
- */
-extern bool papply_table_statistics_get(Oid subid, Oid relid, uint64 *counts,
-										PapplyTableDescription *description);
+/* Copy what is known of a table.  Returns false if it has no place. */
+extern bool papply_table_statistics_get(Oid subid, Oid relid, PapplyTableStatistics *copy);
+
+/* Copy the n-th place, used or not.  Returns false if there is no such place. */
+extern bool papply_table_statistics_get_nth(int n, PapplyTableStatistics *copy);
 
 /* Are some tables not counted because all places are taken? */
 extern bool papply_table_statistics_is_full(void);
@@ -109,24 +115,10 @@ extern bool papply_table_statistics_is_full(void);
 extern void papply_table_statistics_reset(Oid subid);
 
 /*
- * What a restart of the server keeps of a table.  A change needs a new version
- * of the file (saved.c).
- */
-typedef struct PapplySavedTable
-{
-	Oid			dbid;
-	Oid			subid;
-	Oid			relid;
-	PapplyTableDescription description;
-	PapplyConflict last_conflict;
-	uint64		counters[PAPPLY_TABLE_COUNTERS];
-} PapplySavedTable;
-
-/*
  * Postmaster, at start or exit: load, or return, what is kept of all tables,
  * allocated with palloc.
  */
-extern void papply_table_statistics_load(const PapplySavedTable *saved, int n);
-extern PapplySavedTable *papply_table_statistics_save(int *n);
+extern void papply_table_statistics_load(const PapplyTableStatistics *saved, uint32 n);
+extern PapplyTableStatistics *papply_table_statistics_save(uint32 *n);
 
 #endif							/* PAPPLY_TABLE_STATISTICS_H */

@@ -48,18 +48,17 @@ startup_shmem(void)
 	papply_saved_init();
 }
 
+/*
+ * Apply a new value of coalesce_messages.  In a process that is no walsender
+ * the setting, perhaps that of its role, has no effect.
+ */
 static void
-switch_sender(bool is_on)
+switch_sender(bool is_on, void *extra)
 {
-	papply_gather_switch(is_on);
-	papply_read_on_switch(is_on);
-}
+	bool		is_effective = is_on && (am_walsender || !IsUnderPostmaster);
 
-/* In a process that is no walsender the setting, perhaps that of its role, has no effect. */
-static void
-gather_changed(bool is_on)
-{
-	switch_sender(is_on && (am_walsender || !IsUnderPostmaster));
+	papply_gather_switch(is_effective);
+	papply_read_on_switch(is_effective);
 }
 
 void
@@ -73,15 +72,13 @@ _PG_init(void)
 				 errhint("Add \"%s\" to \"%s\" in postgresql.conf and restart the server.",
 						 PAPPLY_NAME, "shared_preload_libraries")));
 
-	papply_guc_init();
+	papply_gather_init();
+	papply_read_on_init();
+	papply_guc_init(switch_sender);
 	papply_table_options_init();
 	papply_subscription_options_init();
 	papply_drop_extension_init();
 	papply_seam_install();
-	papply_gather_init();
-	papply_read_on_init();
-	papply_guc_gather_changed = gather_changed;
-	switch_sender(papply_coalesce_messages);
 
 	previous_shmem_request = shmem_request_hook;
 	shmem_request_hook = request_shmem;

@@ -59,12 +59,11 @@ has_slot(Oid dbid)
 static bool
 is_possible(Oid dbid)
 {
-	if (papply_decoding_is_impossible())
-		return false;
-	if (papply_logical_decoding == PAPPLY_DECODING_ON ||
-		(papply_logical_decoding == PAPPLY_DECODING_AUTO && PAPPLY_STANDBYS_HAVE_SLOTS))
-		return XLogLogicalInfoActive() || has_slot(dbid);
-	return has_slot(dbid);
+	bool		is_elsewhere = papply_logical_decoding == PAPPLY_DECODING_ON ||
+	(papply_logical_decoding == PAPPLY_DECODING_AUTO && PAPPLY_STANDBYS_HAVE_SLOTS);
+
+	return !papply_decoding_is_impossible() &&
+		((is_elsewhere && XLogLogicalInfoActive()) || has_slot(dbid));
 }
 
 bool

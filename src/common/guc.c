@@ -17,8 +17,6 @@
 #include "selftest.h"
 #endif
 
-void		(*papply_guc_gather_changed) (bool is_on) = NULL;
-
 static const struct config_enum_entry decoding_values[] = {
 	{"auto", PAPPLY_DECODING_AUTO, false},
 	{"on", PAPPLY_DECODING_ON, false},
@@ -47,13 +45,6 @@ int			papply_reserved_worker_processes = 2;
 int			papply_streaming_apply = PAPPLY_STREAMING_WRITER;
 int			papply_writer_idle_timeout = 10000;
 int			papply_writers_per_subscription = 4;
-
-static void
-assign_coalesce_messages(bool value, void *extra)
-{
-	if (papply_guc_gather_changed != NULL)
-		papply_guc_gather_changed(value);
-}
 
 static void
 define_log_settings(void)
@@ -120,7 +111,7 @@ define_writer_settings(void)
 }
 
 void
-papply_guc_init(void)
+papply_guc_init(void (*assign_coalesce_messages) (bool is_on, void *extra))
 {
 	DefineCustomBoolVariable(PAPPLY_NAME ".coalesce_messages",
 							 "Enables a publisher to send several logical replication messages at once.",

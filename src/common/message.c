@@ -287,14 +287,10 @@ void
 papply_message_add_context(Oid subid, char type, const char *table,
 						   TransactionId remote_xid, XLogRecPtr final_lsn)
 {
-	const char *type_name = logicalrep_message_type(type);
+	const char *target = table ? psprintf(" for replication target relation \"%s\"", table) : "";
 
-	if (table != NULL)
-		errcontext("processing remote data for replication origin \"pg_%u\" during message type \"%s\""
-				   " for replication target relation \"%s\" in transaction %u, finished at " PAPPLY_LSN_FORMAT,
-				   subid, type_name, table, remote_xid, LSN_FORMAT_ARGS(final_lsn));
-	else
-		errcontext("processing remote data for replication origin \"pg_%u\" during message type \"%s\""
-				   " in transaction %u, finished at " PAPPLY_LSN_FORMAT,
-				   subid, type_name, remote_xid, LSN_FORMAT_ARGS(final_lsn));
+	errcontext("processing remote data for replication origin \"pg_%u\" during message type \"%s\""
+			   "%s in transaction %u, finished at " PAPPLY_LSN_FORMAT,
+			   subid, logicalrep_message_type(type), target, remote_xid,
+			   LSN_FORMAT_ARGS(final_lsn));
 }

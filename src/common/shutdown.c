@@ -23,9 +23,6 @@
  */
 #include "parallel_apply.h"
 
-#include <fcntl.h>
-#include <unistd.h>
-
 #include "replication/worker_internal.h"
 #include "storage/ipc.h"
 #include "utils/elog.h"
@@ -39,38 +36,20 @@
 static emit_log_hook_type previous_emit_log = NULL;
 static bool is_quiet = false;
 
-/* Return the line with this number, counted from 1, or NULL. */
-static const char *
-find_line(const char *content, int number)
-{
-	while (content != NULL && --number > 0)
-	{
-		content = strchr(content, '\n');
-		if (content != NULL)
-			content++;
-	}
-	return content;
-}
-
 bool
 papply_shutdown_has_begun(void)
 {
-	char		content[MAXPGPATH + 1024];
-	const char *status;
-	ssize_t		length;
-	int			file = open(PID_FILE, O_RDONLY | PG_BINARY, 0);
+	char		line[MAXPGPATH + 1024];
+	int			number = 0;
+	FILE	   *file = fopen(PID_FILE, PG_BINARY_R);
 
-	if (file < 0)
+	if (file == NULL)
 		return false;
-	length = read(file, content, sizeof(content) - 1);
-	close(file);
-	if (length <= 0)
-		return false;
-	content[length] = '\0';
-
-	status = find_line(content, LOCK_FILE_LINE_PM_STATUS);
-	return status != NULL &&
-		strncmp(status, PM_STATUS_STOPPING, strlen(PM_STATUS_STOPPING)) == 0;
+	while (number < LOCK_FILE_LINE_PM_STATUS && fgets(line, sizeof(line), file) != NULL)
+		number++;
+	fclose(file);
+	return number == LOCK_FILE_LINE_PM_STATUS &&
+		strncmp(line, PM_STATUS_STOPPING, strlen(PM_STATUS_STOPPING)) == 0;
 }
 
 static void

@@ -24,8 +24,6 @@
 #define MAX_STEP (4 * 1024 * 1024)
 #define STEPS 4096
 
-#define NAME_LENGTH 16
-
 static ResourceOwner our_owner = NULL;	/* outside of a transaction */
 
 /*
@@ -51,10 +49,14 @@ papply_spool_file_step(uint64 bytes)
 	return Max(MIN_STEP, Min(MAX_STEP, bytes / STEPS));
 }
 
-static void
-set_name(char *name, const PapplySpoolFile *file)
+/* Return the name of a file within its set, valid until the next call. */
+static const char *
+name_of(const PapplySpoolFile *file)
 {
-	snprintf(name, NAME_LENGTH, "%u", file->number);
+	static char name[16];
+
+	snprintf(name, sizeof(name), "%u", file->number);
+	return name;
 }
 
 /* Seek like fseek(); the server finds the segment. */
@@ -71,15 +73,13 @@ void
 papply_spool_file_append(PapplySpoolFile *file, bool is_new, char *data, int length)
 {
 	ResourceOwner old_owner = begin_using_files();
-	char		name[NAME_LENGTH];
 	BufFile    *buffile;
 
-	set_name(name, file);
 	if (is_new)
-		buffile = BufFileCreateFileSet(&file->set, name);
+		buffile = BufFileCreateFileSet(&file->set, name_of(file));
 	else
 	{
-		buffile = BufFileOpenFileSet(&file->set, name, O_RDWR, false);
+		buffile = BufFileOpenFileSet(&file->set, name_of(file), O_RDWR, false);
 		seek_to(buffile, 0, SEEK_END);
 	}
 	BufFileWrite(buffile, data, length);
@@ -91,13 +91,11 @@ void
 papply_spool_file_truncate(PapplySpoolFile *file, uint64 position)
 {
 	ResourceOwner old_owner = begin_using_files();
-	char		name[NAME_LENGTH];
 	BufFile    *buffile;
 	int			segment;
 	off_t		offset;
 
-	set_name(name, file);
-	buffile = BufFileOpenFileSet(&file->set, name, O_RDWR, false);
+	buffile = BufFileOpenFileSet(&file->set, name_of(file), O_RDWR, false);
 	seek_to(buffile, position, SEEK_SET);
 	BufFileTell(buffile, &segment, &offset);
 	BufFileTruncateFileSet(buffile, segment, offset);
@@ -108,10 +106,7 @@ papply_spool_file_truncate(PapplySpoolFile *file, uint64 position)
 void
 papply_spool_file_delete(PapplySpoolFile *file)
 {
-	char		name[NAME_LENGTH];
-
-	set_name(name, file);
-	BufFileDeleteFileSet(&file->set, name, true);
+	BufFileDeleteFileSet(&file->set, name_of(file), true);
 }
 
 void
@@ -153,7 +148,6 @@ read_more(PapplySpoolReader *reader, uint64 end, int wanted)
 {
 	ResourceOwner old_owner = begin_using_files();
 	StringInfo	bytes = &reader->bytes;
-	char		name[NAME_LENGTH];
 	BufFile    *buffile;
 	size_t		length;
 
@@ -163,8 +157,7 @@ read_more(PapplySpoolReader *reader, uint64 end, int wanted)
 	length = Min(end - reader->position, (uint64) (wanted - bytes->len));
 	enlargeStringInfo(bytes, length);
 
-	set_name(name, &reader->file);
-	buffile = BufFileOpenFileSet(&reader->file.set, name, O_RDONLY, false);
+	buffile = BufFileOpenFileSet(&reader->file.set, name_of(&reader->file), O_RDONLY, false);
 	seek_to(buffile, reader->position, SEEK_SET);
 	if (BufFileRead(buffile, bytes->data + bytes->len, length) != length)
 		ereport(ERROR,

@@ -69,8 +69,6 @@
 #include "access/xlog.h"
 #include "access/xlogrecovery.h"
 #include "libpq/libpq.h"
-#include "port/pg_bswap.h"
-#include "replication/logicalproto.h"
 #include "replication/slot.h"
 #include "replication/walsender_private.h"
 #include "utils/timestamp.h"
@@ -81,6 +79,7 @@
 
 #include "ask.h"
 #include "gather.h"
+#include "message.h"
 
 /* Without ENABLE_GSS a Port has another layout than in the server: it must not be used. */
 #pragma GCC poison MyProcPort Port
@@ -185,15 +184,13 @@ is_outcome(char kind)
 static void
 put_message(char type, const char *data, size_t size)
 {
-	uint64		time;
 	char		kind;
 
 	functions.server->putmessage_noblock(type, data, size);
 	newest.was_just_put = is_change(type, data, size);
 	if (newest.was_just_put)
 	{
-		memcpy(&time, data + OFFSET_OF_TIME, sizeof(time));
-		newest.put_at = (TimestampTz) pg_ntoh64(time);
+		newest.put_at = papply_message_get_uint64(data + OFFSET_OF_TIME);
 		newest.stayed_at = MyWalSnd->sentPtr;
 		kind = size > OFFSET_OF_MESSAGE ? data[OFFSET_OF_MESSAGE] : 0;
 		gathered.has_end |= is_end(kind) || is_outcome(kind);

@@ -51,7 +51,7 @@
 
 typedef void (*DecodeRecord) (LogicalDecodingContext *ctx, XLogRecordBuffer *buf);
 
-/* The server's functions. */
+/* The server's functions for RM_HEAP_ID and RM_HEAP2_ID. */
 typedef struct Functions
 {
 	DecodeRecord heap;
@@ -142,8 +142,10 @@ read_on(LogicalDecodingContext *ctx)
 }
 
 static void
-decode_and_read_on(DecodeRecord decode, LogicalDecodingContext *ctx, XLogRecordBuffer *buf)
+decode_and_read_on(LogicalDecodingContext *ctx, XLogRecordBuffer *buf)
 {
+	DecodeRecord decode = XLogRecGetRmid(buf->record) == RM_HEAP_ID ? server.heap : server.heap2;
+
 	if (may_read_on())
 		check_walsender(ctx->reader);
 	decode(ctx, buf);
@@ -160,18 +162,6 @@ decode_and_read_on(DecodeRecord decode, LogicalDecodingContext *ctx, XLogRecordB
 		decoded.is_reading_on = false;
 	}
 	PG_END_TRY();
-}
-
-static void
-heap_and_more(LogicalDecodingContext *ctx, XLogRecordBuffer *buf)
-{
-	decode_and_read_on(server.heap, ctx, buf);
-}
-
-static void
-heap2_and_more(LogicalDecodingContext *ctx, XLogRecordBuffer *buf)
-{
-	decode_and_read_on(server.heap2, ctx, buf);
 }
 
 void
@@ -193,12 +183,12 @@ papply_read_on_switch(bool is_on)
 {
 	if (is_on)
 	{
-		replace(RM_HEAP_ID, server.heap, heap_and_more);
-		replace(RM_HEAP2_ID, server.heap2, heap2_and_more);
+		replace(RM_HEAP_ID, server.heap, decode_and_read_on);
+		replace(RM_HEAP2_ID, server.heap2, decode_and_read_on);
 	}
 	else
 	{
-		replace(RM_HEAP_ID, heap_and_more, server.heap);
-		replace(RM_HEAP2_ID, heap2_and_more, server.heap2);
+		replace(RM_HEAP_ID, decode_and_read_on, server.heap);
+		replace(RM_HEAP2_ID, decode_and_read_on, server.heap2);
 	}
 }

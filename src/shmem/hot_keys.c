@@ -112,17 +112,9 @@ papply_hot_keys_get(Oid subid, PapplyHotKeys *copy)
 }
 
 void
-papply_hot_keys_reset(Oid subid)
+papply_hot_keys_reset(PapplySlot *slot)
 {
-	PapplySlot *slot;
-
-	papply_slots_lock(LW_SHARED);
-	slot = papply_slots_find(subid);
-	if (slot != NULL)
-	{
-		LWLockAcquire(&slot->hot_keys_lock, LW_EXCLUSIVE);
-		memset(&slot->data.hot_keys, 0, sizeof(slot->data.hot_keys));
-		LWLockRelease(&slot->hot_keys_lock);
-	}
-	papply_slots_unlock();
+	LWLockAcquire(&slot->hot_keys_lock, LW_EXCLUSIVE);
+	memset(&slot->data.hot_keys, 0, sizeof(slot->data.hot_keys));
+	LWLockRelease(&slot->hot_keys_lock);
 }

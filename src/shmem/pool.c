@@ -41,61 +41,18 @@
 PapplyPool *papply_pool = NULL;
 int			papply_pool_waiter = PAPPLY_WAITER_RECEIVER;
 
-/* Initialize all fields, except those that the lock of the slots protects. */
+/*
+ * Initialize all fields, except those that are kept from one pool of a slot to
+ * the next.  Atomic variables of zero bytes have the value 0.
+ */
 static void
 reset_pool(PapplyPool *pool)
 {
-	pg_atomic_init_u64(&pool->wanted_writers, 0);
-	pg_atomic_init_u64(&pool->exited_writer, 0);
-	pg_atomic_init_u64(&pool->published_seqno, 0);
-	pg_atomic_init_u64(&pool->write_position, 0);
+	Size		kept = offsetof(PapplyPool, dbid);
+
+	memset((char *) pool + kept, 0, sizeof(PapplyPool) - kept);
 	pg_atomic_init_u64(&pool->next_claim, 1);
-	pg_atomic_init_u64(&pool->ahead_position, 0);
-	pg_atomic_init_u64(&pool->present_writers, 0);
-	pg_atomic_init_u64(&pool->idle_writers, 0);
-	pg_atomic_init_u64(&pool->ahead_writers, 0);
-	pg_atomic_init_u32(&pool->slow_points, 0);
-	pg_atomic_init_u32(&pool->slow_read_us, 0);
-	pg_atomic_init_u32(&pool->reading_ranges, 0);
-	pg_atomic_init_u32(&pool->quiet_ranges, 0);
-	pg_atomic_init_u64(&pool->slow_writers, 0);
 	pg_atomic_init_u32(&pool->awake_limit, 1);
-	pg_atomic_init_u64(&pool->early_writers, 0);
-	pg_atomic_init_u64(&pool->alone_seqno, PAPPLY_NO_SEQNO);
-	pg_atomic_init_u32(&pool->has_session_locks, false);
-	pg_atomic_init_u32(&pool->has_session_settings, false);
-	pg_atomic_init_u32(&pool->uses_sequence_cache, false);
-	for (int i = 0; i < PAPPLY_MAX_EARLY; i++)
-	{
-		pg_atomic_init_u32(&pool->early[i].state, PAPPLY_EARLY_NONE);
-		pg_atomic_init_u64(&pool->early[i].bytes, 0);
-	}
-	pg_atomic_init_u64(&pool->data_waiter, 0);
-	pg_atomic_init_u64(&pool->space_waiter, 0);
-	pg_atomic_init_u64(&pool->wanted_flush_lsn, InvalidXLogRecPtr);
-	pg_atomic_init_u32(&pool->flusher, 0);
-	pg_atomic_init_u32(&pool->holds_flush, false);
-	pg_atomic_init_u64(&pool->committed_seqno, 0);
-	pg_atomic_init_u32(&pool->replication_role, 0);
-	pg_atomic_init_u64(&pool->retreat_seqno, PAPPLY_NO_SEQNO);
-	for (int i = 0; i < PAPPLY_WAITERS; i++)
-		pg_atomic_init_u64(&pool->waiting_for[i], 0);
-#ifdef PAPPLY_SELFTEST
-	for (int i = 0; i < PAPPLY_WAITERS; i++)
-		pg_atomic_init_u64(&pool->test_waits[i], 0);
-#endif
-	memset(&pool->gain, 0, sizeof(pool->gain));
-	memset(pool->writers, 0, sizeof(pool->writers));
-	for (int i = 0; i < PAPPLY_MAX_WRITERS; i++)
-	{
-		pg_atomic_init_u64(&pool->writers[i].read_position, 0);
-		pg_atomic_init_u64(&pool->writers[i].applied_first, PAPPLY_NO_SEQNO);
-		pg_atomic_init_u64(&pool->writers[i].recalled_first, PAPPLY_NO_SEQNO);
-	}
-	pool->registry = InvalidDsaPointer;
-	pool->registry_length = 0;
-	pool->registry_capacity = 0;
-	pool->registry_last_version = 0;
 }
 
 bool
@@ -273,15 +230,11 @@ papply_pool_attach_writer(Datum argument, uint32 generation)
 	{
 		pool->writers[writer].pid = MyProcPid;
 		pool->writers[writer].proc = MyProc;
-	}
-	papply_slots_unlock();
-
-	if (mine)
-	{
 		papply_slot = slot;
 		papply_pool = pool;
 		papply_pool_waiter = writer;
 	}
+	papply_slots_unlock();
 	return mine;
 }
 
@@ -309,9 +262,9 @@ papply_pool_note_lack(void)
 bool
 papply_pool_has_lacked(void)
 {
-	const PapplyPoolHistory *history = papply_slot ? &papply_slot->data.history : NULL;
-
-	return history != NULL && papply_clock_is_within(history->lack_at, history->lack_ms);
+	return papply_slot != NULL &&
+		papply_clock_is_within(papply_slot->data.history.lack_at,
+							   papply_slot->data.history.lack_ms);
 }
 
 void
@@ -338,12 +291,9 @@ papply_pool_get(Oid subid, PapplyPool *copy)
 PapplyPool *
 papply_pool_next_other(int *n)
 {
-	PapplyPool *pool;
+	PapplyPool *pool = next_pool(n);
 
-	do
-		pool = next_pool(n);
-	while (pool != NULL && pool == papply_pool);
-	return pool;
+	return pool == papply_pool ? next_pool(n) : pool;
 }
 
 void
@@ -355,18 +305,6 @@ papply_pool_cancel(void)
 	InterruptPending = true;
 	SetLatch(MyLatch);
 	errno = save_errno;
-}
-
-void
-papply_pool_reset_gain(Oid subid)
-{
-	PapplySlot *slot;
-
-	papply_slots_lock(LW_SHARED);
-	slot = papply_slots_find(subid);
-	if (slot != NULL)
-		slot->pool.gain.must_reset = true;
-	papply_slots_unlock();
 }
 
 bool

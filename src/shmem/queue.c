@@ -37,7 +37,6 @@
 
 /* Bytes of the ring for each slot: the size of a small transaction. */
 #define BYTES_PER_SLOT 512
-#define MIN_SLOTS 64
 #define MAX_SLOTS 65536
 
 /* The segment, as it is mapped in this process. */
@@ -73,8 +72,7 @@ void
 papply_queue_create(void)
 {
 	papply_pool->ring_bytes = (uint64) papply_queue_size * 1024;
-	papply_pool->transaction_slots = Max(MIN_SLOTS,
-										 Min(MAX_SLOTS, papply_pool->ring_bytes / BYTES_PER_SLOT));
+	papply_pool->transaction_slots = Min(MAX_SLOTS, papply_pool->ring_bytes / BYTES_PER_SLOT);
 
 	mapping.segment = dsm_create(papply_pool->transaction_slots * sizeof(PapplyTransaction) +
 								 papply_pool->ring_bytes, 0);
@@ -104,8 +102,6 @@ papply_queue_detach(void)
 	if (mapping.segment != NULL)
 		dsm_detach(mapping.segment);
 	mapping.segment = NULL;
-	mapping.transactions = NULL;
-	mapping.ring = NULL;
 }
 
 PapplyTransaction *
@@ -116,10 +112,14 @@ papply_queue_transaction(uint64 seqno)
 
 /*** receiver ***/
 
+/*
+ * Return the size of an entry.  It is a multiple of 8 bytes, so that at least
+ * the size and kind of an entry fit between another one and the end of the ring.
+ */
 static uint64
 entry_size(uint32 length)
 {
-	return MAXALIGN(sizeof(PapplyEntry) + (uint64) length);
+	return TYPEALIGN64(8, sizeof(PapplyEntry) + (uint64) length);
 }
 
 static uint64
@@ -183,12 +183,9 @@ papply_queue_append(uint32 kind, const char *data, uint32 length,
 
 	if (to_end < needed)
 	{
-		if (to_end >= sizeof(PapplyEntry))
-		{
-			entry = entry_at(ends.head_position);
-			entry->size = to_end;
-			entry->kind = PAPPLY_ENTRY_WRAP;
-		}
+		entry = entry_at(ends.head_position);
+		entry->size = to_end;
+		entry->kind = PAPPLY_ENTRY_WRAP;
 		ends.head_position += to_end;
 	}
 
@@ -422,11 +419,6 @@ papply_queue_read(uint64 *position)
 			return NULL;
 		pg_read_barrier();		/* pairs with papply_queue_publish_open() */
 
-		if (bytes_to_end(*position) < sizeof(PapplyEntry))
-		{
-			*position += bytes_to_end(*position);
-			continue;
-		}
 		entry = entry_at(*position);
 		*position += entry->size;
 		if (entry->kind != PAPPLY_ENTRY_WRAP)

@@ -15,9 +15,9 @@
  * done under registry_lock, which a writer takes once for each version.
  *
  * Version numbers are not reused, because writers cache the versions that they
- * have read.  So the list of versions is in ascending order.  When the list is
- * full, dropped versions are removed, so its size depends on the number of
- * relations and not on that of their definitions.
+ * have read.  So the list of versions is in ascending order.  Its size depends
+ * on the number of relations and not on that of their definitions, because
+ * dropped versions leave it.
  *-------------------------------------------------------------------------
  */
 #include "parallel_apply.h"
@@ -35,10 +35,10 @@ typedef struct RegistryItem
 typedef struct RegistryVersion
 {
 	uint32		version;
-	dsa_pointer item;			/* InvalidDsaPointer if dropped */
+	dsa_pointer item;
 } RegistryVersion;
 
-#define MIN_CAPACITY 64
+#define FIRST_CAPACITY 64
 
 static dsa_area *area = NULL;
 
@@ -51,8 +51,8 @@ papply_registry_create(void)
 	MemoryContextSwitchTo(old_context);
 	dsa_pin_mapping(area);
 	papply_pool->registry_handle = dsa_get_handle(area);
-	papply_pool->registry_capacity = MIN_CAPACITY;
-	papply_pool->registry = dsa_allocate(area, MIN_CAPACITY * sizeof(RegistryVersion));
+	papply_pool->registry_capacity = FIRST_CAPACITY;
+	papply_pool->registry = dsa_allocate(area, FIRST_CAPACITY * sizeof(RegistryVersion));
 }
 
 void
@@ -80,54 +80,36 @@ get_versions(void)
 	return dsa_get_address(area, papply_pool->registry);
 }
 
+static int
+compare_versions(const void *left, const void *right)
+{
+	uint32		a = ((const RegistryVersion *) left)->version;
+	uint32		b = ((const RegistryVersion *) right)->version;
+
+	return a < b ? -1 : a > b;
+}
+
 /* Return a version, or NULL if there is none.  The caller holds the lock. */
 static RegistryVersion *
 find_version(uint32 version)
 {
-	RegistryVersion *versions = get_versions();
-	uint32		low = 0;
-	uint32		high = papply_pool->registry_length;
+	RegistryVersion key = {.version = version};
 
-	while (low < high)
-	{
-		uint32		middle = low + (high - low) / 2;
-
-		if (versions[middle].version < version)
-			low = middle + 1;
-		else
-			high = middle;
-	}
-	return low < papply_pool->registry_length && versions[low].version == version &&
-		DsaPointerIsValid(versions[low].item) ? &versions[low] : NULL;
+	return bsearch(&key, get_versions(), papply_pool->registry_length, sizeof(RegistryVersion),
+				   compare_versions);
 }
 
-static uint32
-count_live(const RegistryVersion *versions)
-{
-	uint32		count = 0;
-
-	for (uint32 i = 0; i < papply_pool->registry_length; i++)
-		count += DsaPointerIsValid(versions[i].item) ? 1 : 0;
-	return count;
-}
-
-/* Remove dropped versions from a full list, and make it at most half full. */
+/* Double the size of the list. */
 static void
-make_room(void)
+grow_list(void)
 {
-	RegistryVersion *old = get_versions();
-	uint32		capacity = Max(MIN_CAPACITY, 2 * count_live(old));
-	dsa_pointer pointer = dsa_allocate(area, capacity * sizeof(RegistryVersion));
-	RegistryVersion *new = dsa_get_address(area, pointer);
-	uint32		length = 0;
+	Size		size = papply_pool->registry_capacity * sizeof(RegistryVersion);
+	dsa_pointer larger = dsa_allocate(area, 2 * size);
 
-	for (uint32 i = 0; i < papply_pool->registry_length; i++)
-		if (DsaPointerIsValid(old[i].item))
-			new[length++] = old[i];
+	memcpy(dsa_get_address(area, larger), get_versions(), size);
 	dsa_free(area, papply_pool->registry);
-	papply_pool->registry = pointer;
-	papply_pool->registry_length = length;
-	papply_pool->registry_capacity = capacity;
+	papply_pool->registry = larger;
+	papply_pool->registry_capacity *= 2;
 }
 
 uint32
@@ -143,7 +125,7 @@ papply_registry_add_at_start(const char *message, uint32 length)
 
 	LWLockAcquire(&papply_pool->registry_lock, LW_EXCLUSIVE);
 	if (papply_pool->registry_length == papply_pool->registry_capacity)
-		make_room();
+		grow_list();
 	version = ++papply_pool->registry_last_version;
 	last = &get_versions()[papply_pool->registry_length++];
 	last->version = version;
@@ -157,18 +139,6 @@ papply_registry_add_at_start(const char *message, uint32 length)
  * does not need this memory, so the error must not disable the subscription.
  * The process ends, and the next one has no pool for some time.
  */
-static void
-end_for_lack_of_memory(void)
-{
-	ErrorData  *error = CopyErrorData();
-
-	LWLockReleaseAll();
-	FlushErrorState();
-	papply_pool_note_lack();
-	error->elevel = FATAL;
-	ThrowErrorData(error);
-}
-
 uint32
 papply_registry_add(const char *message, uint32 length)
 {
@@ -181,8 +151,15 @@ papply_registry_add(const char *message, uint32 length)
 	}
 	PG_CATCH();
 	{
+		ErrorData  *error;
+
 		MemoryContextSwitchTo(old_context);
-		end_for_lack_of_memory();
+		error = CopyErrorData();
+		LWLockReleaseAll();
+		FlushErrorState();
+		papply_pool_note_lack();
+		error->elevel = FATAL;
+		ThrowErrorData(error);
 	}
 	PG_END_TRY();
 	return version;
@@ -198,7 +175,9 @@ papply_registry_drop(uint32 version)
 	if (found != NULL)
 	{
 		dsa_free(area, found->item);
-		found->item = InvalidDsaPointer;
+		papply_pool->registry_length--;
+		memmove(found, found + 1,
+				(char *) &get_versions()[papply_pool->registry_length] - (char *) found);
 	}
 	LWLockRelease(&papply_pool->registry_lock);
 }

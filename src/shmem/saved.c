@@ -49,8 +49,8 @@ typedef struct Head
 	uint32		subscription_size;
 	uint32		table_size;
 
-	int32		subscriptions;
-	int32		tables;
+	uint32		subscriptions;	/* numbers of records */
+	uint32		tables;
 	pg_crc32c	checksum;		/* of everything else */
 } Head;
 
@@ -58,7 +58,7 @@ typedef struct Content
 {
 	Head		head;
 	PapplySavedSubscription *subscriptions;
-	PapplySavedTable *tables;
+	PapplyTableStatistics *tables;
 } Content;
 
 static void
@@ -66,9 +66,9 @@ begin_head(Head *head)
 {
 	memset(head, 0, sizeof(*head));
 	head->version = SAVED_VERSION;
-	head->server_version = PAPPLY_SERVER_MAJOR;
+	head->server_version = PG_MAJORVERSION_NUM;
 	head->subscription_size = sizeof(PapplySavedSubscription);
-	head->table_size = sizeof(PapplySavedTable);
+	head->table_size = sizeof(PapplyTableStatistics);
 }
 
 static pg_crc32c
@@ -80,7 +80,7 @@ checksum_of(const Content *content)
 	COMP_CRC32C(checksum, &content->head, offsetof(Head, checksum));
 	COMP_CRC32C(checksum, content->subscriptions,
 				content->head.subscriptions * sizeof(PapplySavedSubscription));
-	COMP_CRC32C(checksum, content->tables, content->head.tables * sizeof(PapplySavedTable));
+	COMP_CRC32C(checksum, content->tables, content->head.tables * sizeof(PapplyTableStatistics));
 	FIN_CRC32C(checksum);
 	return checksum;
 }
@@ -95,7 +95,7 @@ write_all(FILE *file, const Content *content)
 	return fwrite(head, sizeof(Head), 1, file) == 1 &&
 		fwrite(content->subscriptions, sizeof(PapplySavedSubscription),
 			   head->subscriptions, file) == head->subscriptions &&
-		fwrite(content->tables, sizeof(PapplySavedTable), head->tables, file) == head->tables;
+		fwrite(content->tables, sizeof(PapplyTableStatistics), head->tables, file) == head->tables;
 }
 
 static void
@@ -130,39 +130,24 @@ save_at_exit(int code, Datum arg)
 	content.tables = papply_table_statistics_save(&content.head.tables);
 	content.head.checksum = checksum_of(&content);
 	write_file(&content);
-	pfree(content.subscriptions);
-	pfree(content.tables);
 }
 
 /*** at start ***/
-
-/* Return count records of this size, or NULL if the file does not have them. */
-static void *
-read_records(FILE *file, Size size, int count)
-{
-	void	   *records;
-
-	if (count < 0 || count > MaxAllocSize / size)
-		return NULL;
-	records = palloc(Max(count * size, 1));
-	if (fread(records, size, count, file) == count)
-		return records;
-	pfree(records);
-	return NULL;
-}
 
 /* Read what follows the head.  Return false if it is damaged. */
 static bool
 read_content(FILE *file, Content *content)
 {
-	content->subscriptions = read_records(file, sizeof(PapplySavedSubscription),
-										  content->head.subscriptions);
-	if (content->subscriptions == NULL)
+	const Head *head = &content->head;
+	uint64		length = (uint64) head->subscriptions * sizeof(PapplySavedSubscription) +
+	(uint64) head->tables * sizeof(PapplyTableStatistics);
+
+	if (length >= MaxAllocSize)
 		return false;
-	content->tables = read_records(file, sizeof(PapplySavedTable), content->head.tables);
-	if (content->tables == NULL)
-		return false;
-	return EQ_CRC32C(content->head.checksum, checksum_of(content));
+	content->subscriptions = palloc(length + 1);
+	content->tables = (PapplyTableStatistics *) (content->subscriptions + head->subscriptions);
+	return fread(content->subscriptions, 1, length, file) == length &&
+		EQ_CRC32C(head->checksum, checksum_of(content));
 }
 
 static void
@@ -188,8 +173,6 @@ load_from(FILE *file)
 	}
 	if (content.subscriptions != NULL)
 		pfree(content.subscriptions);
-	if (content.tables != NULL)
-		pfree(content.tables);
 }
 
 /* Is no recovery needed, because the server was shut down? */

@@ -33,6 +33,7 @@
 #include "storage/spin.h"
 #include "utils/timestamp.h"
 
+#include "hot_keys.h"
 #include "slots.h"
 #include "statistics.h"
 #include "text.h"
@@ -90,17 +91,15 @@ papply_statistics_detach(void)
 void
 papply_statistics_note_error(const char *message)
 {
-	char		last_error[PAPPLY_ERROR_LENGTH];
-	TimestampTz now = GetCurrentTimestamp();
+	PapplyLastError error = {.at = GetCurrentTimestamp()};
 
 	papply_statistics_count(PAPPLY_COUNT_ERRORS, 1);
 	if (papply_slot == NULL || message == NULL)
 		return;
-	papply_text_copy(last_error, message, sizeof(last_error));
+	papply_text_copy(error.message, message, sizeof(error.message));
 
 	SpinLockAcquire(&papply_slot->error_mutex);
-	papply_slot->data.statistics.last_error_time = now;
-	strcpy(papply_slot->data.statistics.last_error, last_error);
+	papply_slot->data.statistics.last_error = error;
 	SpinLockRelease(&papply_slot->error_mutex);
 }
 
@@ -195,8 +194,7 @@ copy_from(PapplySlot *slot, PapplyStatistics *copy)
 		shared->base[PAPPLY_COUNT_TRANSACTIONS];
 	memcpy(&copy->progress, &shared->progress, sizeof(PapplyProgress));
 	SpinLockAcquire(&slot->error_mutex);
-	copy->last_error_time = shared->last_error_time;
-	memcpy(copy->last_error, shared->last_error, PAPPLY_ERROR_LENGTH);
+	copy->last_error = shared->last_error;
 	copy->failed = shared->failed;
 	SpinLockRelease(&slot->error_mutex);
 }
@@ -223,9 +221,10 @@ reset_slot(PapplySlot *slot, TimestampTz now)
 		shared->base[i] = sum_of(shared, i);
 	shared->stats_reset = now;
 	SpinLockAcquire(&slot->error_mutex);
-	shared->last_error_time = 0;
-	shared->last_error[0] = '\0';
+	memset(&shared->last_error, 0, sizeof(shared->last_error));
 	SpinLockRelease(&slot->error_mutex);
+	slot->pool.gain.must_reset = true;
+	papply_hot_keys_reset(slot);
 }
 
 void
@@ -248,17 +247,16 @@ load_slot(PapplySharedStatistics *shared, const PapplySavedSubscription *saved)
 {
 	memcpy(shared->rows[PAPPLY_WAITER_RECEIVER].counts, saved->counts, sizeof(saved->counts));
 	shared->stats_reset = saved->stats_reset;
-	shared->last_error_time = saved->last_error_time;
-	memcpy(shared->last_error, saved->last_error, PAPPLY_ERROR_LENGTH);
+	shared->last_error = saved->last_error;
 	shared->failed = saved->failed;
 	shared->progress.failure = saved->failure;
 	shared->progress.current_at = saved->behind_since;
 }
 
 void
-papply_statistics_load(const PapplySavedSubscription *saved, int n)
+papply_statistics_load(const PapplySavedSubscription *saved, uint32 n)
 {
-	for (int i = 0; i < n; i++)
+	for (uint32 i = 0; i < n; i++)
 	{
 		PapplySlot *slot = papply_slots_restore(saved[i].dbid, saved[i].subid);
 
@@ -278,15 +276,14 @@ save_slot(PapplySavedSubscription *saved, const PapplySlot *slot)
 	for (int counter = 0; counter < PAPPLY_COUNTERS; counter++)
 		saved->counts[counter] = sum_of(shared, counter) - shared->base[counter];
 	saved->stats_reset = shared->stats_reset;
-	saved->last_error_time = shared->last_error_time;
-	memcpy(saved->last_error, shared->last_error, PAPPLY_ERROR_LENGTH);
+	saved->last_error = shared->last_error;
 	saved->failure = shared->progress.failure;
 	saved->failed = shared->failed;
 	saved->behind_since = papply_statistics_behind_since(&shared->progress, false);
 }
 
 PapplySavedSubscription *
-papply_statistics_save(int *n)
+papply_statistics_save(uint32 *n)
 {
 	int			slots = Max(max_logical_replication_workers, 1);
 	PapplySavedSubscription *saved = palloc0(slots * sizeof(PapplySavedSubscription));

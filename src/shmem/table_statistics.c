@@ -13,9 +13,9 @@
  * counted.
  *
  * The places are a hash table with open addressing.  A table has the first
- * place that was free, beginning with the one that its OIDs hash to.  A place
- * can get another owner but never becomes empty again, so a search can stop at
- * an empty one.
+ * place that was not used, beginning with the one that its OIDs hash to, or, if
+ * all are used, any place whose table was dropped.  A place can get another
+ * owner but never becomes unused again, so a search can stop at an unused one.
  *
  * Locking: the lock protects the owners of the places and the descriptions.
  * The counters are atomic.  A writer remembers the place of a table and adds
@@ -49,11 +49,7 @@
 typedef struct TablePlace
 {
 	/* protected by the lock */
-	Oid			dbid;
-	Oid			subid;			/* InvalidOid if never used */
-	Oid			relid;
-	PapplyTableDescription description;
-	PapplyConflict last_conflict;
+	PapplyTableRecord record;
 
 	/* atomic, because writers add to them concurrently */
 	pg_atomic_uint64 counters[PAPPLY_TABLE_COUNTERS];
@@ -90,7 +86,7 @@ reset_counters(TablePlace *place)
 {
 	for (int i = 0; i < PAPPLY_TABLE_COUNTERS; i++)
 		pg_atomic_write_u64(&place->counters[i], 0);
-	memset(&place->last_conflict, 0, sizeof(place->last_conflict));
+	memset(&place->record.last_conflict, 0, sizeof(place->record.last_conflict));
 }
 
 void
@@ -102,40 +98,41 @@ papply_table_statistics_init_shmem(void)
 	statistics = ShmemInitStruct(STATISTICS_NAME, sizeof(TableStatistics), &found);
 	if (!found)
 	{
-		memset(statistics, 0, sizeof(TableStatistics));
+		memset(statistics, 0, sizeof(TableStatistics)); /* atomic counters, too */
 		LWLockInitialize(&statistics->lock,
 						 GetNamedLWLockTranche(STATISTICS_NAME)->lock.tranche);
 		pg_atomic_init_u32(&statistics->taken, 1);
-		for (int i = 0; i < PLACES; i++)
-			for (int j = 0; j < PAPPLY_TABLE_COUNTERS; j++)
-				pg_atomic_init_u64(&statistics->places[i].counters[j], 0);
 	}
 	LWLockRelease(AddinShmemInitLock);
 }
 
-/* Return the place that the search for a table visits after n others. */
+/*
+ * Return the place of a table or, if it has none, the unused place that it can
+ * take; NULL if there is neither.  The caller holds the lock.
+ */
 static TablePlace *
-nth_place(Oid subid, Oid relid, int n)
+search_place(Oid subid, Oid relid)
 {
 	uint32		hash = hash_combine(murmurhash32(subid), murmurhash32(relid));
 
-	return &statistics->places[(hash + n) % PLACES];
+	for (int i = 0; i < PLACES; i++)
+	{
+		TablePlace *place = &statistics->places[(hash + i) % PLACES];
+
+		if (!OidIsValid(place->record.subid) ||
+			(place->record.subid == subid && place->record.relid == relid))
+			return place;
+	}
+	return NULL;
 }
 
 /* Return the place of a table, or NULL.  The caller holds the lock. */
 static TablePlace *
 find_place(Oid subid, Oid relid)
 {
-	for (int i = 0; i < PLACES; i++)
-	{
-		TablePlace *place = nth_place(subid, relid, i);
+	TablePlace *place = search_place(subid, relid);
 
-		if (place->subid == subid && place->relid == relid)
-			return place;
-		if (!OidIsValid(place->subid))
-			break;
-	}
-	return NULL;
+	return place != NULL && OidIsValid(place->record.subid) ? place : NULL;
 }
 
 /*
@@ -143,11 +140,11 @@ find_place(Oid subid, Oid relid)
  * cannot be looked up here.
  */
 static bool
-is_gone(const TablePlace *place)
+is_gone(const PapplyTableRecord *record)
 {
-	return !SearchSysCacheExists1(SUBSCRIPTIONOID, ObjectIdGetDatum(place->subid)) ||
-		(place->dbid == MyDatabaseId &&
-		 !SearchSysCacheExists1(RELOID, ObjectIdGetDatum(place->relid)));
+	return !SearchSysCacheExists1(SUBSCRIPTIONOID, ObjectIdGetDatum(record->subid)) ||
+		(record->dbid == MyDatabaseId &&
+		 !SearchSysCacheExists1(RELOID, ObjectIdGetDatum(record->relid)));
 }
 
 bool
@@ -156,106 +153,66 @@ papply_table_statistics_may_have_place(void)
 	return !papply_clock_is_within(full_since, FULL_MS);
 }
 
-/* Return the first place that was never used, or NULL. */
-static TablePlace *
-unused_place(Oid subid, Oid relid)
-{
-	for (int i = 0; i < PLACES; i++)
-	{
-		TablePlace *place = nth_place(subid, relid, i);
-
-		if (!OidIsValid(place->subid))
-			return place;
-	}
-	return NULL;
-}
-
-/*
- * Return a place that the table may take: one that was never used, or whose
- * table was dropped; NULL if there is none.  Catalog lookups may take a while,
- * so they are done without the lock. *old_subid and *old_relid are set to the
- * owner seen.
- */
-static TablePlace *
-free_place(Oid subid, Oid relid, Oid *old_subid, Oid *old_relid)
-{
-	TablePlace *unused = unused_place(subid, relid);
-
-	*old_subid = *old_relid = InvalidOid;
-	if (unused != NULL)
-		return unused;
-	if (!papply_table_statistics_may_have_place())
-		return NULL;
-	full_since = 0;
-	for (int i = 0; i < PLACES; i++)
-	{
-		TablePlace *place = nth_place(subid, relid, i);
-
-		*old_subid = place->subid;
-		*old_relid = place->relid;
-		if (is_gone(place))
-			return place;
-	}
-	full_since = papply_clock_now();
-	return NULL;
-}
-
+/* The caller holds the lock. */
 static void
 take_place(TablePlace *place, Oid subid, Oid relid)
 {
 	reset_counters(place);
-	place->dbid = MyDatabaseId;
-	place->relid = relid;
-	place->subid = subid;
+	place->record.dbid = MyDatabaseId;
+	place->record.relid = relid;
+	place->record.subid = subid;
 	statistics->is_full = false;
 	pg_atomic_fetch_add_u32(&statistics->taken, 1);
 }
 
-/* Set the description of a place.  Returns false if it has another owner. */
+/*
+ * All places are used.  Give the place of a table that was dropped to this one.
+ * Returns false if there is none.  Catalog lookups may take a while, so they
+ * are done without the lock, and if another receiver is faster, the caller
+ * tries again.
+ */
 static bool
-describe_place(TablePlace *place, Oid subid, Oid relid,
-			   const PapplyTableDescription *description)
+take_place_of_dropped(Oid subid, Oid relid)
 {
-	bool		is_ours;
+	if (!papply_table_statistics_may_have_place())
+		return false;
+	full_since = 0;
+	for (int i = 0; i < PLACES; i++)
+	{
+		TablePlace *place = &statistics->places[i];
+		PapplyTableRecord seen = place->record;
 
-	LWLockAcquire(&statistics->lock, LW_EXCLUSIVE);
-	is_ours = place->subid == subid && place->relid == relid;
-	if (is_ours)
-		place->description = *description;
-	LWLockRelease(&statistics->lock);
-	return is_ours;
+		if (!is_gone(&seen))
+			continue;
+		LWLockAcquire(&statistics->lock, LW_EXCLUSIVE);
+		if (place->record.subid == seen.subid && place->record.relid == seen.relid)
+			take_place(place, subid, relid);
+		LWLockRelease(&statistics->lock);
+		return true;
+	}
+	full_since = papply_clock_now();
+	return false;
 }
 
 bool
 papply_table_statistics_describe(Oid subid, Oid relid,
 								 const PapplyTableDescription *description)
 {
-	for (;;)
+	TablePlace *place;
+
+	do
 	{
-		Oid			old_subid;
-		Oid			old_relid;
-		TablePlace *place;
-		TablePlace *other = NULL;
-
-		LWLockAcquire(&statistics->lock, LW_SHARED);
-		place = find_place(subid, relid);
-		LWLockRelease(&statistics->lock);
-		if (place != NULL && describe_place(place, subid, relid, description))
-			return true;
-
-		other = free_place(subid, relid, &old_subid, &old_relid);
-		if (other == NULL)
-		{
-			statistics->is_full = true;
-			return false;
-		}
-
-		/* if another receiver was faster, repeat */
 		LWLockAcquire(&statistics->lock, LW_EXCLUSIVE);
-		if (other->subid == old_subid && other->relid == old_relid)
-			take_place(other, subid, relid);
+		place = search_place(subid, relid);
+		if (place != NULL && !OidIsValid(place->record.subid))
+			take_place(place, subid, relid);
+		if (place != NULL)
+			place->record.description = *description;
 		LWLockRelease(&statistics->lock);
-	}
+	} while (place == NULL && take_place_of_dropped(subid, relid));
+	if (place == NULL)
+		statistics->is_full = true;
+	return place != NULL;
 }
 
 /* Like find_place(), but remember the result in *hint. */
@@ -289,42 +246,40 @@ papply_table_statistics_add(Oid subid, Oid relid, const uint64 *counts,
 	if (place == NULL || conflict->at == 0)
 		return;
 	LWLockAcquire(&statistics->lock, LW_EXCLUSIVE);
-	place->last_conflict = *conflict;
+	place->record.last_conflict = *conflict;
 	LWLockRelease(&statistics->lock);
 }
 
-bool
-papply_table_statistics_get_conflicts(int n, PapplyTableConflicts *copy)
+static void
+copy_place(PapplyTableStatistics *copy, TablePlace *place)
 {
-	TablePlace *place = &statistics->places[n];
-
-	if (n >= PLACES)
-		return false;
-	LWLockAcquire(&statistics->lock, LW_SHARED);
-	copy->dbid = place->dbid;
-	copy->subid = place->subid;
-	copy->relid = place->relid;
-	copy->last = place->last_conflict;
-	for (int i = 0; i < PAPPLY_CONFLICT_TYPES; i++)
-		copy->counts[i] = pg_atomic_read_u64(&place->counters[PAPPLY_TABLE_CONFLICTS + i]);
-	LWLockRelease(&statistics->lock);
-	return true;
+	copy->record = place->record;
+	for (int i = 0; i < PAPPLY_TABLE_COUNTERS; i++)
+		copy->counters[i] = pg_atomic_read_u64(&place->counters[i]);
 }
 
 bool
-papply_table_statistics_get(Oid subid, Oid relid, uint64 *counts,
-							PapplyTableDescription *description)
+papply_table_statistics_get(Oid subid, Oid relid, PapplyTableStatistics *copy)
 {
 	TablePlace *place;
 
 	LWLockAcquire(&statistics->lock, LW_SHARED);
 	place = find_place(subid, relid);
-	for (int i = 0; place != NULL && i < PAPPLY_TABLE_COUNTERS; i++)
-		counts[i] = pg_atomic_read_u64(&place->counters[i]);
 	if (place != NULL)
-		*description = place->description;
+		copy_place(copy, place);
 	LWLockRelease(&statistics->lock);
 	return place != NULL;
+}
+
+bool
+papply_table_statistics_get_nth(int n, PapplyTableStatistics *copy)
+{
+	if (n >= PLACES)
+		return false;
+	LWLockAcquire(&statistics->lock, LW_SHARED);
+	copy_place(copy, &statistics->places[n]);
+	LWLockRelease(&statistics->lock);
+	return true;
 }
 
 bool
@@ -338,7 +293,7 @@ papply_table_statistics_reset(Oid subid)
 {
 	LWLockAcquire(&statistics->lock, LW_EXCLUSIVE);
 	for (int i = 0; i < PLACES; i++)
-		if (statistics->places[i].subid == subid)
+		if (statistics->places[i].record.subid == subid)
 			reset_counters(&statistics->places[i]);
 	LWLockRelease(&statistics->lock);
 }
@@ -346,44 +301,28 @@ papply_table_statistics_reset(Oid subid)
 /*** restart of the server: no other process runs ***/
 
 void
-papply_table_statistics_load(const PapplySavedTable *saved, int n)
+papply_table_statistics_load(const PapplyTableStatistics *saved, uint32 n)
 {
-	for (int i = 0; i < n; i++)
+	for (uint32 i = 0; i < n; i++)
 	{
-		TablePlace *place = unused_place(saved[i].subid, saved[i].relid);
+		TablePlace *place = search_place(saved[i].record.subid, saved[i].record.relid);
 
 		if (place == NULL)
 			return;
-		place->dbid = saved[i].dbid;
-		place->subid = saved[i].subid;
-		place->relid = saved[i].relid;
-		place->description = saved[i].description;
-		place->last_conflict = saved[i].last_conflict;
+		place->record = saved[i].record;
 		for (int counter = 0; counter < PAPPLY_TABLE_COUNTERS; counter++)
 			pg_atomic_write_u64(&place->counters[counter], saved[i].counters[counter]);
 	}
 }
 
-static void
-save_place(PapplySavedTable *saved, TablePlace *place)
+PapplyTableStatistics *
+papply_table_statistics_save(uint32 *n)
 {
-	saved->dbid = place->dbid;
-	saved->subid = place->subid;
-	saved->relid = place->relid;
-	saved->description = place->description;
-	saved->last_conflict = place->last_conflict;
-	for (int counter = 0; counter < PAPPLY_TABLE_COUNTERS; counter++)
-		saved->counters[counter] = pg_atomic_read_u64(&place->counters[counter]);
-}
-
-PapplySavedTable *
-papply_table_statistics_save(int *n)
-{
-	PapplySavedTable *saved = palloc0(PLACES * sizeof(PapplySavedTable));
+	PapplyTableStatistics *saved = palloc0(PLACES * sizeof(PapplyTableStatistics));
 
 	*n = 0;
 	for (int i = 0; i < PLACES; i++)
-		if (OidIsValid(statistics->places[i].subid))
-			save_place(&saved[(*n)++], &statistics->places[i]);
+		if (OidIsValid(statistics->places[i].record.subid))
+			copy_place(&saved[(*n)++], &statistics->places[i]);
 	return saved;
 }

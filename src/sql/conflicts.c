@@ -41,19 +41,20 @@ static const PapplyResultColumn conflict_columns[] = {
 StaticAssertDecl(CONFLICTS_COLUMNS == PAPPLY_CONFLICT_TYPES + 5, "each type has a column");
 
 static void
-put_conflicts(PapplyResultRows *rows, const PapplyTableConflicts *conflicts)
+put_conflicts(PapplyResultRows *rows, const PapplyTableStatistics *statistics)
 {
-	const PapplyConflict *last = &conflicts->last;
+	const PapplyTableRecord *record = &statistics->record;
+	const PapplyConflict *last = &record->last_conflict;
 	Datum		values[CONFLICTS_COLUMNS];
 	bool		nulls[CONFLICTS_COLUMNS] = {false};
 	int			i = 0;
 
-	values[i++] = ObjectIdGetDatum(conflicts->subid);
-	values[i++] = ObjectIdGetDatum(conflicts->relid);
+	values[i++] = ObjectIdGetDatum(record->subid);
+	values[i++] = ObjectIdGetDatum(record->relid);
 	for (int type = 0; type < PAPPLY_CONFLICT_TYPES; type++)
-		values[i++] = Int64GetDatum(conflicts->counts[type]);
+		values[i++] = Int64GetDatum(statistics->counters[PAPPLY_TABLE_CONFLICTS + type]);
 	values[i++] = CStringGetTextDatum(papply_conflict_type_name(last->type));
-	nulls[i] = last->key[0] == '\0' || !papply_sql_may_read(conflicts->relid);
+	nulls[i] = last->key[0] == '\0' || !papply_sql_may_read(record->relid);
 	values[i++] = CStringGetTextDatum(last->key);
 	values[i++] = TimestampTzGetDatum(last->at);
 	Assert(i == CONFLICTS_COLUMNS);
@@ -68,11 +69,12 @@ Datum
 papply_get_conflicts(PG_FUNCTION_ARGS)
 {
 	PapplyResultRows *rows = papply_result_rows_begin(fcinfo, conflict_columns, CONFLICTS_COLUMNS);
-	PapplyTableConflicts conflicts;
+	PapplyTableStatistics statistics;
 
-	for (int n = 0; papply_table_statistics_get_conflicts(n, &conflicts); n++)
-		if (conflicts.last.at != 0 && conflicts.dbid == MyDatabaseId &&
-			papply_sql_may_see(conflicts.subid))
-			put_conflicts(rows, &conflicts);
+	for (int n = 0; papply_table_statistics_get_nth(n, &statistics); n++)
+		if (statistics.record.last_conflict.at != 0 &&
+			statistics.record.dbid == MyDatabaseId &&
+			papply_sql_may_see(statistics.record.subid))
+			put_conflicts(rows, &statistics);
 	return (Datum) 0;
 }

@@ -16,7 +16,6 @@
 #include "utils/timestamp.h"
 
 #include "clock.h"
-#include "hot_keys.h"
 #include "result_rows.h"
 #include "slots.h"
 #include "sql_common.h"
@@ -186,7 +185,7 @@ add_state(Row *row, const PapplyStatistics *statistics)
 	{
 		add_text(row, progress->failure.kind == PAPPLY_FAILURE_CONNECTION ?
 				 "disconnected" : "failing");
-		add_text(row, statistics->last_error_time != 0 ? statistics->last_error :
+		add_text(row, statistics->last_error.at != 0 ? statistics->last_error.message :
 				 "an error, which is in the server log");
 		return;
 	}
@@ -281,7 +280,7 @@ put_state(PapplyResultRows *rows, const PapplyStatistics *statistics)
 static void
 put_statistics(PapplyResultRows *rows, const PapplyStatistics *statistics)
 {
-	bool		has_error = statistics->last_error_time != 0;
+	bool		has_error = statistics->last_error.at != 0;
 	Row			row = {.columns = 0};
 
 	add_value(&row, ObjectIdGetDatum(statistics->subid), false);
@@ -289,8 +288,8 @@ put_statistics(PapplyResultRows *rows, const PapplyStatistics *statistics)
 		add_value(&row, Int64GetDatum(statistics->counts[i]), false);
 	for (int i = PAPPLY_FIRST_TIME; i < PAPPLY_COUNTERS; i++)
 		add_value(&row, Float8GetDatum(statistics->counts[i] / 1000.0), false);
-	add_value(&row, TimestampTzGetDatum(statistics->last_error_time), !has_error);
-	add_text(&row, has_error ? statistics->last_error : NULL);
+	add_value(&row, TimestampTzGetDatum(statistics->last_error.at), !has_error);
+	add_text(&row, has_error ? statistics->last_error.message : NULL);
 	add_value(&row, TimestampTzGetDatum(statistics->stats_reset), false);
 	Assert(row.columns == lengthof(statistics_columns));
 	papply_result_rows_put(rows, row.values, row.nulls);
@@ -337,8 +336,6 @@ reset_all(Oid subid)
 {
 	papply_statistics_reset(subid);
 	papply_table_statistics_reset(subid);
-	papply_hot_keys_reset(subid);
-	papply_pool_reset_gain(subid);
 }
 
 /*

@@ -537,9 +537,9 @@ static void
 put_table(PapplyResultRows *rows, Oid subid, Oid relid, char state)
 {
 	Findings	findings = {0};
-	uint64		counts[PAPPLY_TABLE_COUNTERS] = {0};
-	bool		is_counted = papply_table_statistics_get(subid, relid, counts,
-														 &findings.description) ||
+	PapplyTableStatistics statistics = {0};
+	const uint64 *counts = statistics.counters;
+	bool		is_counted = papply_table_statistics_get(subid, relid, &statistics) ||
 	!papply_table_statistics_is_full();
 	Datum		values[TABLES_COLUMNS];
 	bool		nulls[TABLES_COLUMNS] = {false};
@@ -547,6 +547,7 @@ put_table(PapplyResultRows *rows, Oid subid, Oid relid, char state)
 
 	initStringInfo(&findings.reasons);
 	initStringInfo(&findings.remedies);
+	findings.description = statistics.record.description;
 	if (!find_out(&findings, relid, state))
 		return;
 	values[i++] = ObjectIdGetDatum(subid);
