@@ -105,10 +105,10 @@ COMMENT ON COLUMN parallel_apply.writers.commit_order_aborts IS
     'transaction waited for one of their locks or must not be applied alongside them, or because '
     'a local session waited for one of their locks before their turn to commit';
 
-CREATE FUNCTION parallel_apply.get_tables(
-    OUT subid oid,
-    OUT relid oid,
-    OUT sync_state "char",
+CREATE FUNCTION parallel_apply.get_table(
+    subid oid,
+    relid oid,
+    sync_state "char",
     OUT apply_mode text,
     OUT findings text[],
     OUT reason text,
@@ -122,25 +122,28 @@ CREATE FUNCTION parallel_apply.get_tables(
     OUT retried_lookups bigint
 )
 RETURNS SETOF record
-LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED
-AS 'MODULE_PATHNAME', 'papply_get_tables';
+LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED ROWS 1
+AS 'MODULE_PATHNAME', 'papply_get_table';
 
-COMMENT ON FUNCTION parallel_apply.get_tables() IS
-    'internal: rows of the view "tables"';
+COMMENT ON FUNCTION parallel_apply.get_table(oid, oid, "char") IS
+    'internal: row of the view "tables"';
 
+-- Sequences, which are subscribed from 19 on, are no tables.
 CREATE VIEW parallel_apply.tables AS
-    SELECT t.subid, s.subname, t.relid, n.nspname AS schemaname, c.relname,
-           CASE t.sync_state
+    SELECT r.srsubid AS subid, s.subname, r.srrelid AS relid, n.nspname AS schemaname, c.relname,
+           CASE r.srsubstate
                 WHEN 'i' THEN 'initialize' WHEN 'd' THEN 'copying'
                 WHEN 'f' THEN 'copied' WHEN 's' THEN 'synchronized'
-                WHEN 'r' THEN 'ready' ELSE t.sync_state::pg_catalog.text
+                WHEN 'r' THEN 'ready' ELSE r.srsubstate::pg_catalog.text
            END AS sync_state,
            t.apply_mode, t.findings, t.reason, t.remedy, t.inserts, t.updates, t.deletes, t.waits,
            t.wait_time, t.missing, t.retried_lookups
-      FROM parallel_apply.get_tables() AS t
-      JOIN pg_catalog.pg_class AS c ON c.oid OPERATOR(pg_catalog.=) t.relid
+      FROM pg_catalog.pg_subscription_rel AS r
+      JOIN pg_catalog.pg_class AS c ON c.oid OPERATOR(pg_catalog.=) r.srrelid
       JOIN pg_catalog.pg_namespace AS n ON n.oid OPERATOR(pg_catalog.=) c.relnamespace
-      LEFT JOIN pg_catalog.pg_subscription AS s ON s.oid OPERATOR(pg_catalog.=) t.subid;
+      LEFT JOIN pg_catalog.pg_subscription AS s ON s.oid OPERATOR(pg_catalog.=) r.srsubid
+      CROSS JOIN LATERAL parallel_apply.get_table(r.srsubid, r.srrelid, r.srsubstate) AS t
+     WHERE c.relkind OPERATOR(pg_catalog.<>) 'S';
 
 COMMENT ON VIEW parallel_apply.tables IS
     'subscribed tables of this database: how their changes are applied, and why';
@@ -252,6 +255,8 @@ CREATE FUNCTION parallel_apply.get_subscriptions(
     OUT reason text,
     OUT queue_bytes bigint,
     OUT queue_transactions bigint,
+    OUT max_bytes bigint,
+    OUT max_transactions bigint,
     OUT received_lsn pg_lsn,
     OUT dispatched_lsn pg_lsn,
     OUT committed_lsn pg_lsn,
@@ -266,7 +271,7 @@ LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED
 AS 'MODULE_PATHNAME', 'papply_get_subscriptions';
 
 COMMENT ON FUNCTION parallel_apply.get_subscriptions() IS
-    'internal: rows of the view "subscriptions"';
+    'internal: rows of the view "subscriptions", and the capacity of their queues';
 
 CREATE FUNCTION parallel_apply.get_subscription_options(
     subid oid,
@@ -276,8 +281,8 @@ CREATE FUNCTION parallel_apply.get_subscription_options(
     OUT source text,
     OUT paused boolean
 )
-RETURNS record
-LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED
+RETURNS SETOF record
+LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED ROWS 1
 AS 'MODULE_PATHNAME', 'papply_get_subscription_options';
 
 COMMENT ON FUNCTION parallel_apply.get_subscription_options(oid) IS
@@ -1063,18 +1068,6 @@ AS 'MODULE_PATHNAME', 'papply_get_processors';
 COMMENT ON FUNCTION parallel_apply.get_processors() IS
     'internal: number of processors of this server';
 
-CREATE FUNCTION parallel_apply.get_queues(
-    OUT subid oid,
-    OUT max_bytes bigint,
-    OUT max_transactions bigint
-)
-RETURNS SETOF record
-LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED
-AS 'MODULE_PATHNAME', 'papply_get_queues';
-
-COMMENT ON FUNCTION parallel_apply.get_queues() IS
-    'internal: capacity of the queues of the subscriptions of this database';
-
 -- The first statement raises an error for a subscription that does not exist.
 -- doc/advice.md explains the thresholds.
 CREATE FUNCTION parallel_apply.advice(
@@ -1112,7 +1105,7 @@ WITH s AS MATERIALIZED (
       FROM parallel_apply.subscriptions AS v
       JOIN parallel_apply.subscription_stats AS n USING (subid)
       JOIN parallel_apply.subscription_config AS c USING (subid)
-      LEFT JOIN parallel_apply.get_queues() AS q USING (subid)
+      LEFT JOIN parallel_apply.get_subscriptions() AS q USING (subid)
      WHERE advice.subscription_name IS NULL OR v.subname = advice.subscription_name
 ), busy AS (
     SELECT w.subid, count(*) FILTER (WHERE w.state NOT IN ('idle', 'waiting for data')) AS writers
@@ -1346,10 +1339,10 @@ GRANT SELECT ON parallel_apply.subscriptions, parallel_apply.subscription_stats,
     parallel_apply.groups, parallel_apply.table_options, parallel_apply.conflicts TO PUBLIC;
 GRANT EXECUTE ON FUNCTION parallel_apply.get_visibility(oid), parallel_apply.get_subscriptions(),
     parallel_apply.get_subscription_options(oid), parallel_apply.get_subscription_stats(),
-    parallel_apply.get_writers(), parallel_apply.get_tables(),
+    parallel_apply.get_writers(), parallel_apply.get_table(oid, oid, "char"),
     parallel_apply.get_conflicts(), parallel_apply.get_failed_transactions(), parallel_apply.get_hot_keys(),
     parallel_apply.get_speedup_estimate(), parallel_apply.find_subscription(name),
-    parallel_apply.get_processors(), parallel_apply.get_queues(),
+    parallel_apply.get_processors(),
     parallel_apply.advice(name), parallel_apply.version(),
     parallel_apply.add_subscription(name, name),
     parallel_apply.remove_subscription(name, name),

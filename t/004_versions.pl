@@ -115,12 +115,13 @@ is($subscriber->sql('SELECT errors, inserts FROM fewer_stats()'),
 declare(
 	'fewer_options',
 	'subid oid, OUT paused bool, OUT writers_wanted int',
-	'papply_get_subscription_options', 'record');
+	'papply_get_subscription_options',
+	'SETOF record');
 is( $subscriber->sql(
 		'SELECT paused, writers_wanted FROM pg_subscription s, fewer_options(s.oid)'
 	),
 	'f|4',
-	'so is what comes as a single row');
+	'so are options');
 
 declare(
 	'later', 'OUT subid oid, OUT later_column bigint',
@@ -131,7 +132,8 @@ declare(
 declare(
 	'later_options',
 	'subid oid, OUT paused bool, OUT later_column text',
-	'papply_get_subscription_options', 'record');
+	'papply_get_subscription_options',
+	'SETOF record');
 
 sub mismatch
 {
@@ -167,9 +169,9 @@ fails_with(
 	mismatch('another_type()', 'pid', 'bigint', $sql_version),
 	'so is one of another type');
 fails_with(
-	'SELECT later_options(0)',
+	'SELECT * FROM later_options(0)',
 	mismatch('later_options(oid)', 'later_column', 'text', $sql_version),
-	'and in a single row');
+	'and one of options');
 set_installed('0.9');
 fails_with(
 	'SELECT * FROM later()',

@@ -27,7 +27,10 @@ $pair->exec_both(
 	CREATE TABLE emptied (id int PRIMARY KEY);
 	CREATE TABLE numbered (id int GENERATED ALWAYS AS IDENTITY PRIMARY KEY, v int);)
 );
-$subscriber->create_extension;
+# Its owner is a role whose objects can be dropped.
+$subscriber->safe_psql('postgres',
+	'CREATE ROLE keeper SUPERUSER; SET ROLE keeper; CREATE EXTENSION parallel_apply'
+);
 $pair->subscribe('tap',
 	with => 'disable_on_error = true, streaming = on, two_phase = on');
 $subscriber->sql('CREATE ROLE watcher IN ROLE pg_monitor');
@@ -314,13 +317,24 @@ $subscriber->refuses(
 	'DROP EXTENSION parallel_apply CASCADE',
 	qr/ERROR: +cannot drop extension "parallel_apply" because a transaction is to be skipped and stored/,
 	'DROP EXTENSION does not keep it from being stored');
+$subscriber->refuses(
+	'DROP OWNED BY keeper CASCADE',
+	qr/ERROR: +cannot drop extension "parallel_apply" because a transaction is to be skipped and stored/,
+	'neither does DROP OWNED of its owner');
 overcomes();
 is(stored('changes'), '1', 'another one is stored');
 $subscriber->refuses(
 	'DROP EXTENSION parallel_apply',
 	qr/ERROR: +cannot drop extension "parallel_apply" because skipped transactions are stored.*HINT: +Use parallel_apply.forget\(\) to remove them, or DROP ... CASCADE/s,
 	'DROP EXTENSION does not remove it');
-$subscriber->sql('BEGIN; DROP EXTENSION parallel_apply CASCADE; ROLLBACK');
+$subscriber->refuses(
+	'DROP OWNED BY watcher, keeper',
+	qr/ERROR: +cannot drop extension "parallel_apply" because skipped transactions are stored/,
+	'neither does DROP OWNED of its owner');
+$subscriber->sql(
+	q(DROP OWNED BY watcher;
+	BEGIN; DROP OWNED BY keeper CASCADE; ROLLBACK;
+	BEGIN; DROP EXTENSION parallel_apply CASCADE; ROLLBACK));
 # The origin of a replay that a crash has left behind
 my $origin =
   "'parallel_apply_replay_' || oid FROM pg_subscription WHERE subname = 'tap'";

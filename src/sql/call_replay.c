@@ -35,11 +35,7 @@ static void
 check_call(FunctionCallInfo fcinfo)
 {
 	PreventCommandIfReadOnly("replay()");
-	PreventCommandDuringRecovery("replay()");
-	if (PG_ARGISNULL(0))
-		ereport(ERROR,
-				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
-				 errmsg("number of a skipped transaction must not be null")));
+	papply_sql_refuse_null(fcinfo, 0, "number of a skipped transaction");
 	if (fcinfo->context == NULL || !IsA(fcinfo->context, CallContext) ||
 		((CallContext *) fcinfo->context)->atomic ||
 		TransactionIdIsValid(GetTopTransactionIdIfAny()))

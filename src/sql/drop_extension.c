@@ -14,13 +14,17 @@
  * them with it.  CASCADE is required for that, as for objects that depend on
  * the extension.  A transaction that is still to be skipped and stored would
  * later be lost by the server's own skip, so the skip must be withdrawn first.
+ * All of this is also true of DROP OWNED, which drops the extensions of a role.
  *-------------------------------------------------------------------------
  */
 #include "parallel_apply.h"
 
+#include "access/table.h"
 #include "catalog/objectaccess.h"
+#include "catalog/objectaddress.h"
 #include "catalog/pg_extension.h"
 #include "commands/extension.h"
+#include "commands/user.h"
 #include "nodes/parsenodes.h"
 #include "nodes/value.h"
 #include "tcop/utility.h"
@@ -33,13 +37,24 @@
 static ProcessUtility_hook_type previous_utility = NULL;
 static object_access_hook_type previous_object_access = NULL;
 
-static bool
-drops_ours(const Node *statement)
+/* Return the owner of the extension, or InvalidOid. */
+static Oid
+owner_of_ours(void)
 {
-	const DropStmt *drop = (const DropStmt *) statement;
+	Relation	rel = table_open(ExtensionRelationId, AccessShareLock);
+	HeapTuple	tuple = get_catalog_object_by_oid(rel, Anum_pg_extension_oid,
+												  get_extension_oid(PAPPLY_NAME, true));
+
+	table_close(rel, AccessShareLock);
+	return HeapTupleIsValid(tuple) ? ((Form_pg_extension) GETSTRUCT(tuple))->extowner : InvalidOid;
+}
+
+static bool
+drops_ours(const DropStmt *drop)
+{
 	ListCell   *cell;
 
-	if (!IsA(statement, DropStmt) || drop->removeType != OBJECT_EXTENSION)
+	if (drop->removeType != OBJECT_EXTENSION)
 		return false;
 	foreach(cell, drop->objects)
 		if (strcmp(strVal(lfirst(cell)), PAPPLY_NAME) == 0)
@@ -69,8 +84,13 @@ check_utility(PlannedStmt *plan, const char *query, bool is_read_only,
 			  ProcessUtilityContext context, ParamListInfo params,
 			  QueryEnvironment *environment, DestReceiver *receiver, QueryCompletion *completion)
 {
-	if (drops_ours(plan->utilityStmt))
-		check_drop(((const DropStmt *) plan->utilityStmt)->behavior);
+	Node	   *statement = plan->utilityStmt;
+
+	if (IsA(statement, DropStmt) && drops_ours((DropStmt *) statement))
+		check_drop(((DropStmt *) statement)->behavior);
+	if (IsA(statement, DropOwnedStmt) &&
+		list_member_oid(roleSpecsToIds(((DropOwnedStmt *) statement)->roles), owner_of_ours()))
+		check_drop(((DropOwnedStmt *) statement)->behavior);
 	if (previous_utility)
 		previous_utility(plan, query, is_read_only, context, params, environment, receiver,
 						 completion);

@@ -166,25 +166,17 @@ connect_to_publisher(void)
 /*** the function ***/
 
 static void
-put_changes(FunctionCallInfo fcinfo, const PapplyFailedTransaction *failed)
+put_changes(FunctionCallInfo fcinfo, WalReceiverConn *conn, const PapplyFailedTransaction *failed)
 {
-	Source		source = {connect_to_publisher(), NULL, NULL};
+	Source		source = {conn, NULL, NULL};
 
-	PG_TRY();
-	{
-		begin_reading(source.conn, failed);
-		if (papply_change_statements_put(fcinfo, next_message, &source) == 0)
-			ereport(ERROR,
-					(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-					 errmsg("the publisher does not send the transaction that fails"),
-					 errdetail("It was applied, skipped or rolled back meanwhile.")));
-		clear_result(&source);
-	}
-	PG_FINALLY();
-	{
-		(papply_connection_functions->walrcv_disconnect) (source.conn);
-	}
-	PG_END_TRY();
+	begin_reading(conn, failed);
+	if (papply_change_statements_put(fcinfo, next_message, &source) == 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("the publisher does not send the transaction that fails"),
+				 errdetail("It was applied, skipped or rolled back meanwhile.")));
+	clear_result(&source);
 }
 
 /*
@@ -196,16 +188,20 @@ papply_get_failed_changes(PG_FUNCTION_ARGS)
 {
 	Oid			subid = papply_sql_get_subscription(fcinfo, 0);
 	const PapplyStatistics *statistics;
+	WalReceiverConn *volatile conn = NULL;
 
 	papply_sql_check_owner(subid);
 	statistics = papply_failed_get(subid);
 	MySubscription = GetSubscription(subid, false);
 	PG_TRY();
 	{
-		put_changes(fcinfo, &statistics->failed);
+		conn = connect_to_publisher();
+		put_changes(fcinfo, conn, &statistics->failed);
 	}
 	PG_FINALLY();
 	{
+		if (conn != NULL)
+			(papply_connection_functions->walrcv_disconnect) (conn);
 		MySubscription = NULL;
 	}
 	PG_END_TRY();

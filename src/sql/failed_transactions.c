@@ -13,36 +13,12 @@
 #include "replication/logicalproto.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
-#include "utils/pg_lsn.h"
-#include "utils/timestamp.h"
 
 #include "failed_values.h"
-#include "result_rows.h"
 #include "sql_common.h"
 #include "statistics.h"
 
 PG_FUNCTION_INFO_V1(papply_get_failed_transactions);
-
-static const PapplyResultColumn failed_columns[] = {
-	{"subid", OIDOID},
-	{"remote_xid", XIDOID},
-	{"commit_time", TIMESTAMPTZOID},
-	{"finish_lsn", PG_LSNOID},
-	{"first_failure", TIMESTAMPTZOID},
-	{"last_failure", TIMESTAMPTZOID},
-	{"attempts", INT8OID},
-	{"sqlstate", TEXTOID},
-	{"message", TEXTOID},
-	{"change", INT8OID},
-	{"detail", TEXTOID},
-	{"schemaname", NAMEOID},
-	{"relname", NAMEOID},
-	{"operation", TEXTOID},
-	{"key", TEXTOID}
-};
-
-#define FAILED_COLUMNS lengthof(failed_columns)
-StaticAssertDecl(FAILED_COLUMNS == PAPPLY_FAILED_COLUMNS, "those of the header");
 
 static bool
 may_see_data(const PapplyFailedTransaction *failed)
@@ -50,43 +26,34 @@ may_see_data(const PapplyFailedTransaction *failed)
 	return papply_sql_may_read(papply_sql_find_table(failed->schema_name, failed->table_name));
 }
 
-static Datum
-name_of(const char *text)
+static void
+set_name(PapplyRow *row, const char *column, const char *name, bool is_null)
 {
-	return DirectFunctionCall1(namein, CStringGetDatum(text));
+	papply_row_value(row, column, NAMEOID, DirectFunctionCall1(namein, CStringGetDatum(name)), is_null);
 }
 
 void
-papply_failed_values(const PapplyStatistics *statistics, bool may_see, Datum *values, bool *nulls)
+papply_failed_set(PapplyRow *row, const PapplyStatistics *statistics, bool may_see)
 {
 	const PapplyFailedTransaction *failed = &statistics->failed;
 	bool		may_see_table = may_see && failed->table_name[0] != '\0';
-	int			i = 0;
 
-	memset(nulls, 0, FAILED_COLUMNS * sizeof(bool));
-	values[i++] = ObjectIdGetDatum(statistics->subid);
-	nulls[i] = !TransactionIdIsValid(failed->remote_xid);
-	values[i++] = TransactionIdGetDatum(failed->remote_xid);
-	nulls[i] = failed->commit_time == 0;
-	values[i++] = TimestampTzGetDatum(failed->commit_time);
-	values[i++] = LSNGetDatum(failed->final_lsn);
-	values[i++] = TimestampTzGetDatum(failed->first_failed_at);
-	values[i++] = TimestampTzGetDatum(failed->failed_at);
-	values[i++] = Int64GetDatum(failed->attempts);
-	values[i++] = CStringGetTextDatum(unpack_sql_state(failed->sqlerrcode));
-	values[i++] = CStringGetTextDatum(failed->message);
-	nulls[i] = failed->changes == 0;
-	values[i++] = Int64GetDatum(failed->changes);
-	nulls[i] = !may_see || failed->detail[0] == '\0';
-	values[i++] = CStringGetTextDatum(failed->detail);
-	nulls[i] = nulls[i + 1] = !may_see_table;
-	values[i++] = name_of(failed->schema_name);
-	values[i++] = name_of(failed->table_name);
-	nulls[i] = !may_see;
-	values[i++] = CStringGetTextDatum(logicalrep_message_type(failed->kind));
-	nulls[i] = !may_see || failed->key[0] == '\0';
-	values[i++] = CStringGetTextDatum(failed->key);
-	Assert(i == FAILED_COLUMNS);
+	papply_row_oid(row, "subid", statistics->subid);
+	papply_row_value(row, "remote_xid", XIDOID, TransactionIdGetDatum(failed->remote_xid),
+					 !TransactionIdIsValid(failed->remote_xid));
+	papply_row_time(row, "commit_time", failed->commit_time);
+	papply_row_lsn(row, "finish_lsn", failed->final_lsn);
+	papply_row_time(row, "first_failure", failed->first_failed_at);
+	papply_row_time(row, "last_failure", failed->failed_at);
+	papply_row_int8(row, "attempts", failed->attempts, false);
+	papply_row_text(row, "sqlstate", unpack_sql_state(failed->sqlerrcode));
+	papply_row_text(row, "message", failed->message);
+	papply_row_int8(row, "change", failed->changes, failed->changes == 0);
+	papply_row_text(row, "detail", may_see && failed->detail[0] != '\0' ? failed->detail : NULL);
+	set_name(row, "schemaname", failed->schema_name, !may_see_table);
+	set_name(row, "relname", failed->table_name, !may_see_table);
+	papply_row_text(row, "operation", may_see ? logicalrep_message_type(failed->kind) : NULL);
+	papply_row_text(row, "key", may_see && failed->key[0] != '\0' ? failed->key : NULL);
 }
 
 const PapplyStatistics *
@@ -104,16 +71,6 @@ papply_failed_get(Oid subid)
 	return statistics;
 }
 
-static void
-put_failed(PapplyResultRows *rows, const PapplyStatistics *statistics)
-{
-	Datum		values[FAILED_COLUMNS];
-	bool		nulls[FAILED_COLUMNS];
-
-	papply_failed_values(statistics, may_see_data(&statistics->failed), values, nulls);
-	papply_result_rows_put(rows, values, nulls);
-}
-
 /*
  * papply_get_failed_transactions() returns a row for each subscription of the current
  * database whose last transaction failed, and was neither applied nor skipped since.
@@ -121,13 +78,17 @@ put_failed(PapplyResultRows *rows, const PapplyStatistics *statistics)
 Datum
 papply_get_failed_transactions(PG_FUNCTION_ARGS)
 {
-	PapplyResultRows *rows = papply_result_rows_begin(fcinfo, failed_columns, FAILED_COLUMNS);
+	PapplyRow  *row = papply_row_begin(fcinfo);
 	PapplyStatistics *statistics = palloc(sizeof(PapplyStatistics));
 	ListCell   *cell;
 
 	foreach(cell, papply_sql_visible_subscriptions())
-		if (papply_statistics_get(lfirst_oid(cell), statistics) &&
-			papply_statistics_has_failed(statistics))
-		put_failed(rows, statistics);
+	{
+		if (!papply_statistics_get(lfirst_oid(cell), statistics) ||
+			!papply_statistics_has_failed(statistics))
+			continue;
+		papply_failed_set(row, statistics, may_see_data(&statistics->failed));
+		papply_row_put(row);
+	}
 	return (Datum) 0;
 }

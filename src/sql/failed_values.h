@@ -6,16 +6,14 @@
 #ifndef PAPPLY_FAILED_VALUES_H
 #define PAPPLY_FAILED_VALUES_H
 
+#include "result_rows.h"
 #include "statistics.h"
-
-#define PAPPLY_FAILED_COLUMNS 15
 
 /*
  * Set the columns of the view, except the name of the subscription.  User data
  * is included only if may_see is true.
  */
-extern void papply_failed_values(const PapplyStatistics *statistics, bool may_see,
-								 Datum *values, bool *nulls);
+extern void papply_failed_set(PapplyRow *row, const PapplyStatistics *statistics, bool may_see);
 
 /*
  * Return the statistics of a subscription whose last transaction failed, and

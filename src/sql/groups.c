@@ -36,14 +36,12 @@ PG_FUNCTION_INFO_V1(papply_group_validator);
 static const char *
 begin_change(FunctionCallInfo fcinfo, const char *function)
 {
+	const char *name;
+
 	PreventCommandIfReadOnly(function);
-	PreventCommandDuringRecovery(function);
-	if (PG_ARGISNULL(0))
-		ereport(ERROR,
-				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
-				 errmsg("group name must not be null")));
+	name = papply_sql_get_group_name(fcinfo);
 	(void) papply_group_lock(PAPPLY_GROUP_CHANGE_LOCK);
-	return NameStr(*PG_GETARG_NAME(0));
+	return name;
 }
 
 /* Make the members read their configuration when the transaction commits. */
@@ -56,14 +54,12 @@ wake_members(const char *name)
 		papply_worker_wake_at_commit(lfirst_oid(cell));
 }
 
-/* Make the list of options for CREATE or ALTER SERVER. */
+/* Make the list of options for CREATE or ALTER SERVER.  DROP ignores the value. */
 static List *
 make_option(int writers, DefElemAction action)
 {
-	Node	   *value = (Node *) makeString(psprintf("%d", writers));
-
 	return list_make1(makeDefElemExtended(NULL, PAPPLY_GROUP_NUM_WRITERS,
-										  action == DEFELEM_DROP ? NULL : value, action, -1));
+										  (Node *) makeString(psprintf("%d", writers)), action, -1));
 }
 
 /* papply_create_group(name, num_writers or NULL) creates a group. */
@@ -112,7 +108,6 @@ papply_drop_group(PG_FUNCTION_ARGS)
 						 PAPPLY_NAME ".remove_subscription()")));
 	ObjectAddressSet(server, ForeignServerRelationId, group->serverid);
 	performDeletion(&server, DROP_RESTRICT, 0);
-	CommandCounterIncrement();
 	PG_RETURN_VOID();
 }
 
@@ -131,12 +126,8 @@ papply_alter_group_config(PG_FUNCTION_ARGS)
 	if (writers == papply_group_writers(group))
 		PG_RETURN_VOID();
 	statement->servername = group->servername;
-	if (writers == 0)
-		statement->options = make_option(0, DEFELEM_DROP);
-	else if (papply_group_writers(group) == 0)
-		statement->options = make_option(writers, DEFELEM_ADD);
-	else
-		statement->options = make_option(writers, DEFELEM_SET);
+	statement->options = make_option(writers, writers == 0 ? DEFELEM_DROP :
+									 papply_group_writers(group) == 0 ? DEFELEM_ADD : DEFELEM_SET);
 	(void) AlterForeignServer(statement);
 	CommandCounterIncrement();
 	wake_members(name);

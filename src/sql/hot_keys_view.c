@@ -10,30 +10,12 @@
 
 #include "catalog/pg_type.h"
 #include "fmgr.h"
-#include "utils/builtins.h"
-#include "utils/syscache.h"
-#include "utils/timestamp.h"
 
 #include "hot_keys.h"
 #include "result_rows.h"
 #include "sql_common.h"
 
 PG_FUNCTION_INFO_V1(papply_get_hot_keys);
-
-static const PapplyResultColumn key_columns[] = {
-	{"subid", OIDOID},
-	{"relid", OIDOID},
-	{"cause", TEXTOID},
-	{"indexrelid", OIDOID},
-	{"key_hash", INT4OID},
-	{"key", TEXTOID},
-	{"waits", INT8OID},
-	{"max_error", INT8OID},
-	{"wait_time", FLOAT8OID},
-	{"last_wait", TIMESTAMPTZOID}
-};
-
-#define HOT_KEYS_COLUMNS lengthof(key_columns)
 
 static const char *
 name_of_cause(const PapplyHotKey *entry)
@@ -44,37 +26,30 @@ name_of_cause(const PapplyHotKey *entry)
 }
 
 static void
-put_key(PapplyResultRows *rows, Oid subid, const PapplyHotKey *entry)
+put_key(PapplyRow *row, Oid subid, const PapplyHotKey *entry)
 {
 	bool		is_key = entry->key.hash != 0;
-	Datum		values[HOT_KEYS_COLUMNS];
-	bool		nulls[HOT_KEYS_COLUMNS] = {false};
-	int			i = 0;
+	bool		shows_values = is_key && entry->values[0] != '\0' && papply_sql_may_read(entry->relid);
 
-	values[i++] = ObjectIdGetDatum(subid);
-	values[i++] = ObjectIdGetDatum(entry->relid);
-	values[i++] = CStringGetTextDatum(name_of_cause(entry));
-	nulls[i] = !OidIsValid(entry->key.index);
-	values[i++] = ObjectIdGetDatum(entry->key.index);
-	nulls[i] = !is_key;
-	values[i++] = Int32GetDatum(entry->key.hash);
-	nulls[i] = !is_key || entry->values[0] == '\0' || !papply_sql_may_read(entry->relid);
-	values[i++] = CStringGetTextDatum(entry->values);
-	values[i++] = Int64GetDatum(entry->waits);
-	values[i++] = Int64GetDatum(entry->max_error);
-	values[i++] = Float8GetDatum(entry->us / 1000.0);
-	values[i++] = TimestampTzGetDatum(entry->last_wait);
-	Assert(i == HOT_KEYS_COLUMNS);
-	papply_result_rows_put(rows, values, nulls);
+	papply_row_oid(row, "subid", subid);
+	papply_row_oid(row, "relid", entry->relid);
+	papply_row_text(row, "cause", name_of_cause(entry));
+	papply_row_oid(row, "indexrelid", entry->key.index);
+	papply_row_value(row, "key_hash", INT4OID, Int32GetDatum(entry->key.hash), !is_key);
+	papply_row_text(row, "key", shows_values ? entry->values : NULL);
+	papply_row_int8(row, "waits", entry->waits, false);
+	papply_row_int8(row, "max_error", entry->max_error, false);
+	papply_row_value(row, "wait_time", FLOAT8OID, Float8GetDatum(entry->us / 1000.0), false);
+	papply_row_time(row, "last_wait", entry->last_wait);
+	papply_row_put(row);
 }
 
 static void
-put_keys(PapplyResultRows *rows, Oid subid, const PapplyHotKey *entries, int length)
+put_keys(PapplyRow *row, Oid subid, const PapplyHotKey *entries, int length)
 {
 	for (int i = 0; i < length; i++)
-		if (entries[i].waits > 0 &&
-			SearchSysCacheExists1(RELOID, ObjectIdGetDatum(entries[i].relid)))
-			put_key(rows, subid, &entries[i]);
+		if (entries[i].waits > 0)
+			put_key(row, subid, &entries[i]);
 }
 
 /*
@@ -84,7 +59,7 @@ put_keys(PapplyResultRows *rows, Oid subid, const PapplyHotKey *entries, int len
 Datum
 papply_get_hot_keys(PG_FUNCTION_ARGS)
 {
-	PapplyResultRows *rows = papply_result_rows_begin(fcinfo, key_columns, HOT_KEYS_COLUMNS);
+	PapplyRow  *row = papply_row_begin(fcinfo);
 	PapplyHotKeys *keys = palloc(sizeof(PapplyHotKeys));
 	ListCell   *cell;
 
@@ -94,8 +69,8 @@ papply_get_hot_keys(PG_FUNCTION_ARGS)
 
 		if (!papply_hot_keys_get(subid, keys))
 			continue;
-		put_keys(rows, subid, keys->indexes, PAPPLY_HOT_INDEXES);
-		put_keys(rows, subid, keys->keys, PAPPLY_HOT_KEYS);
+		put_keys(row, subid, keys->indexes, PAPPLY_HOT_INDEXES);
+		put_keys(row, subid, keys->keys, PAPPLY_HOT_KEYS);
 	}
 	return (Datum) 0;
 }

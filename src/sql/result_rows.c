@@ -8,8 +8,8 @@
  * the library: ALTER EXTENSION UPDATE comes some time after the restart with a new
  * library, or before it.  So columns are matched by name and type, not by position.
  * A column that the script does not declare is left out.  One that the library does
- * not provide is an error, whose hint depends on which of them is older; no value ever
- * appears in another column.
+ * not provide is an error as soon as there is a row, and the hint depends on which of
+ * them is older; no value ever appears in another column.
  *
  * The alternative is a C function for each version of a row, as contrib modules have.
  * It relies on the author of a change to remember that, and crashes where the number
@@ -18,97 +18,114 @@
  */
 #include "parallel_apply.h"
 
-#include "access/htup_details.h"
+#include "catalog/pg_type.h"
 #include "utils/builtins.h"
+#include "utils/pg_lsn.h"
 #include "utils/regproc.h"
+#include "utils/timestamp.h"
 
 #include "result_rows.h"
 #include "version.h"
 
 static void
-throw_mismatch(FunctionCallInfo fcinfo, Form_pg_attribute attribute)
+throw_mismatch(Oid function, Form_pg_attribute attribute)
 {
 	const char *installed = papply_version_installed();
 
 	ereport(ERROR,
 			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 			 errmsg("function %s does not match the library of extension \"%s\"",
-					format_procedure(fcinfo->flinfo->fn_oid), PAPPLY_NAME),
+					format_procedure(function), PAPPLY_NAME),
 			 errdetail("Library version %s does not provide column \"%s\" of type %s; the extension has version %s.",
 					   PAPPLY_VERSION, NameStr(attribute->attname),
 					   format_type_be(attribute->atttypid), installed),
 			 papply_version_hint(installed)));
 }
 
-static int
-find_column(Form_pg_attribute attribute, const PapplyResultColumn *columns, int length)
+PapplyRow *
+papply_row_create(FunctionCallInfo fcinfo, TupleDesc declared)
 {
-	for (int i = 0; i < length; i++)
-		if (columns[i].type == attribute->atttypid &&
-			strcmp(columns[i].name, NameStr(attribute->attname)) == 0)
-			return i;
-	return -1;
+	PapplyRow  *row = palloc0(sizeof(PapplyRow));
+
+	row->function = fcinfo->flinfo->fn_oid;
+	row->declared = declared;
+	return row;
 }
 
-static int *
-match_columns(FunctionCallInfo fcinfo, TupleDesc declared,
-			  const PapplyResultColumn *columns, int length)
+PapplyRow *
+papply_row_begin(FunctionCallInfo fcinfo)
 {
-	int		   *sources = palloc(sizeof(int) * Max(declared->natts, 1));
-
-	for (int i = 0; i < declared->natts; i++)
-	{
-		sources[i] = find_column(TupleDescAttr(declared, i), columns, length);
-		if (sources[i] < 0)
-			throw_mismatch(fcinfo, TupleDescAttr(declared, i));
-	}
-	return sources;
-}
-
-static HeapTuple
-form_row(TupleDesc declared, const int *sources, const Datum *values, const bool *nulls)
-{
-	Datum		row_values[MaxTupleAttributeNumber];
-	bool		row_nulls[MaxTupleAttributeNumber];
-
-	for (int i = 0; i < declared->natts; i++)
-	{
-		row_values[i] = values[sources[i]];
-		row_nulls[i] = nulls[sources[i]];
-	}
-	return heap_form_tuple(declared, row_values, row_nulls);
-}
-
-PapplyResultRows *
-papply_result_rows_begin(FunctionCallInfo fcinfo, const PapplyResultColumn *columns, int length)
-{
-	PapplyResultRows *rows = palloc(sizeof(PapplyResultRows));
+	ReturnSetInfo *result = (ReturnSetInfo *) fcinfo->resultinfo;
+	PapplyRow  *row;
 
 	InitMaterializedSRF(fcinfo, 0);
-	rows->result = (ReturnSetInfo *) fcinfo->resultinfo;
-	rows->sources = match_columns(fcinfo, rows->result->setDesc, columns, length);
-	return rows;
+	row = papply_row_create(fcinfo, result->setDesc);
+	row->result = result->setResult;
+	return row;
 }
 
 void
-papply_result_rows_put(PapplyResultRows *rows, const Datum *values, const bool *nulls)
+papply_row_value(PapplyRow *row, const char *column, Oid type, Datum value, bool is_null)
 {
-	HeapTuple	tuple = form_row(rows->result->setDesc, rows->sources, values, nulls);
+	for (int i = 0; i < row->declared->natts; i++)
+	{
+		Form_pg_attribute attribute = TupleDescAttr(row->declared, i);
 
-	tuplestore_puttuple(rows->result->setResult, tuple);
-	heap_freetuple(tuple);
+		if (attribute->atttypid == type && strcmp(NameStr(attribute->attname), column) == 0)
+		{
+			row->values[i] = value;
+			row->nulls[i] = is_null;
+			row->is_set[i] = true;
+		}
+	}
 }
 
-Datum
-papply_result_rows_single(FunctionCallInfo fcinfo, const PapplyResultColumn *columns, int length,
-						  const Datum *values, const bool *nulls)
+void
+papply_row_text(PapplyRow *row, const char *column, const char *value)
 {
-	TupleDesc	declared;
-	int		   *sources;
+	papply_row_value(row, column, TEXTOID, value ? CStringGetTextDatum(value) : (Datum) 0,
+					 value == NULL);
+}
 
-	if (get_call_result_type(fcinfo, NULL, &declared) != TYPEFUNC_COMPOSITE)
-		elog(ERROR, "return type must be a row type");
-	declared = BlessTupleDesc(declared);
-	sources = match_columns(fcinfo, declared, columns, length);
-	return HeapTupleGetDatum(form_row(declared, sources, values, nulls));
+void
+papply_row_oid(PapplyRow *row, const char *column, Oid value)
+{
+	papply_row_value(row, column, OIDOID, ObjectIdGetDatum(value), !OidIsValid(value));
+}
+
+void
+papply_row_int8(PapplyRow *row, const char *column, int64 value, bool is_null)
+{
+	papply_row_value(row, column, INT8OID, Int64GetDatum(value), is_null);
+}
+
+void
+papply_row_lsn(PapplyRow *row, const char *column, XLogRecPtr value)
+{
+	papply_row_value(row, column, PG_LSNOID, LSNGetDatum(value), XLogRecPtrIsInvalid(value));
+}
+
+void
+papply_row_time(PapplyRow *row, const char *column, TimestampTz value)
+{
+	papply_row_value(row, column, TIMESTAMPTZOID, TimestampTzGetDatum(value), value == 0);
+}
+
+HeapTuple
+papply_row_form(PapplyRow *row)
+{
+	for (int i = 0; i < row->declared->natts; i++)
+		if (!row->is_set[i])
+			throw_mismatch(row->function, TupleDescAttr(row->declared, i));
+	memset(row->is_set, 0, sizeof(row->is_set));
+	return heap_form_tuple(row->declared, row->values, row->nulls);
+}
+
+void
+papply_row_put(PapplyRow *row)
+{
+	HeapTuple	tuple = papply_row_form(row);
+
+	tuplestore_puttuple(row->result, tuple);
+	heap_freetuple(tuple);
 }

@@ -6,36 +6,50 @@
 #ifndef PAPPLY_RESULT_ROWS_H
 #define PAPPLY_RESULT_ROWS_H
 
+#include "access/htup_details.h"
+#include "datatype/timestamp.h"
 #include "fmgr.h"
 #include "funcapi.h"
 
-/* A column that the library provides. */
-typedef struct PapplyResultColumn
-{
-	const char *name;
-	Oid			type;
-} PapplyResultColumn;
+#include "parallel_apply.h"
 
-typedef struct PapplyResultRows
+/* A row under construction. */
+typedef struct PapplyRow
 {
-	ReturnSetInfo *result;
-	const int  *sources;		/* index of the provided column for each
-								 * declared one */
-} PapplyResultRows;
+	Oid			function;		/* that returns or stores it */
+	TupleDesc	declared;
+	Tuplestorestate *result;	/* NULL unless the function returns rows */
+	Datum		values[MaxTupleAttributeNumber];
+	bool		nulls[MaxTupleAttributeNumber];
+	bool		is_set[MaxTupleAttributeNumber];
+} PapplyRow;
+
+/* Begin a row with the columns of a relation. */
+extern PapplyRow *papply_row_create(FunctionCallInfo fcinfo, TupleDesc declared);
 
 /*
- * Begin the result of a set-returning function.  Throws an error if it is
- * declared with a column that is not provided.
+ * Begin the result of a set-returning function.  The same PapplyRow is used for all of
+ * its rows.
  */
-extern PapplyResultRows *papply_result_rows_begin(FunctionCallInfo fcinfo,
-												  const PapplyResultColumn *columns, int length);
+extern PapplyRow *papply_row_begin(FunctionCallInfo fcinfo);
 
-/* Add a row, which has all provided columns in their order. */
-extern void papply_result_rows_put(PapplyResultRows *rows, const Datum *values, const bool *nulls);
+/* Set a column, if a column of this name and type is declared. */
+extern void papply_row_value(PapplyRow *row, const char *column, Oid type, Datum value, bool is_null);
+extern void papply_row_int8(PapplyRow *row, const char *column, int64 value, bool is_null);
 
-/* Return the row of a function that returns one.  Throws the same error. */
-extern Datum papply_result_rows_single(FunctionCallInfo fcinfo,
-									   const PapplyResultColumn *columns, int length,
-									   const Datum *values, const bool *nulls);
+/* The same.  NULL, InvalidOid, InvalidXLogRecPtr, or a time of 0 become a null value. */
+extern void papply_row_text(PapplyRow *row, const char *column, const char *value);
+extern void papply_row_oid(PapplyRow *row, const char *column, Oid value);
+extern void papply_row_lsn(PapplyRow *row, const char *column, XLogRecPtr value);
+extern void papply_row_time(PapplyRow *row, const char *column, TimestampTz value);
+
+/*
+ * Complete the row, and begin the next one.  Throws an error if a declared column has
+ * not been set.
+ */
+extern HeapTuple papply_row_form(PapplyRow *row);
+
+/* The same, and add it to the result. */
+extern void papply_row_put(PapplyRow *row);
 
 #endif							/* PAPPLY_RESULT_ROWS_H */

@@ -61,16 +61,13 @@ find_word(Oid function)
 {
 	HeapTuple	tuple = SearchSysCache1(PROCOID, ObjectIdGetDatum(function));
 	const char *found = NULL;
-	char	   *body = NULL;
 	bool		is_null;
-	Datum		source;
+	char	   *body;
 
 	if (!HeapTupleIsValid(tuple))
 		return NULL;
-	source = SysCacheGetAttr(PROCOID, tuple, Anum_pg_proc_prosrc, &is_null);
-	if (!is_null)
-		body = TextDatumGetCString(source);
-	for (int i = 0; i < lengthof(words) && found == NULL && body != NULL; i++)
+	body = TextDatumGetCString(SysCacheGetAttr(PROCOID, tuple, Anum_pg_proc_prosrc, &is_null));
+	for (int i = 0; i < lengthof(words) && found == NULL; i++)
 		if (contains(body, words[i]))
 			found = words[i];
 	ReleaseSysCache(tuple);

@@ -17,6 +17,7 @@
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
 
+#include "sql_common.h"
 #include "table_options.h"
 
 PG_FUNCTION_INFO_V1(papply_set_table_option);
@@ -59,11 +60,8 @@ papply_set_table_option(PG_FUNCTION_ARGS)
 	char	   *value;
 
 	PreventCommandIfReadOnly("set_table_option()");
-	PreventCommandDuringRecovery("set_table_option()");
-	if (PG_ARGISNULL(0) || PG_ARGISNULL(1) || PG_ARGISNULL(2))
-		ereport(ERROR,
-				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
-				 errmsg("relation, option and value must not be null")));
+	for (int i = 0; i < PG_NARGS(); i++)
+		papply_sql_refuse_null(fcinfo, i, "relation, option and value");
 	relid = PG_GETARG_OID(0);
 	option = text_to_cstring(PG_GETARG_TEXT_PP(1));
 	value = text_to_cstring(PG_GETARG_TEXT_PP(2));

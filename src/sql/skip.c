@@ -61,25 +61,24 @@ set_skip_lsn(const char *subname, XLogRecPtr lsn)
 }
 
 static int64
-request(const PapplyStatistics *statistics)
+request(FunctionCallInfo fcinfo, const PapplyStatistics *statistics)
 {
 	Relation	rel = papply_kept_open(PAPPLY_KEPT_TRANSACTIONS, ShareRowExclusiveLock);
 	int64		id = papply_kept_find(statistics->subid, statistics->failed.final_lsn);
-	Datum		values[PAPPLY_KEPT_COLUMNS];
-	bool		nulls[PAPPLY_KEPT_COLUMNS] = {false};
 
-	StaticAssertStmt(PAPPLY_KEPT_COLUMNS == 1 + PAPPLY_FAILED_COLUMNS, "the same columns");
 	if (rel == NULL)
 		ereport(ERROR,
 				(errcode(ERRCODE_UNDEFINED_OBJECT),
 				 errmsg("extension \"%s\" does not exist", PAPPLY_NAME)));
 	if (id == 0)
 	{
+		PapplyRow  *row = papply_row_create(fcinfo, RelationGetDescr(rel));
+
 		papply_kept_remove_unused();
 		id = papply_kept_next_id();
-		values[0] = Int64GetDatum(id);
-		papply_failed_values(statistics, true, values + 1, nulls + 1);
-		CatalogTupleInsert(rel, heap_form_tuple(RelationGetDescr(rel), values, nulls));
+		papply_row_int8(row, "id", id, false);
+		papply_failed_set(row, statistics, true);
+		CatalogTupleInsert(rel, papply_row_form(row));
 	}
 	table_close(rel, NoLock);
 	return id;
@@ -99,7 +98,7 @@ papply_skip_transaction(PG_FUNCTION_ARGS)
 
 	set_skip_lsn(subname, statistics->failed.final_lsn);
 	if (must_keep)
-		PG_RETURN_INT64(request(statistics));
+		PG_RETURN_INT64(request(fcinfo, statistics));
 	(void) papply_kept_remove(papply_kept_find(subid, statistics->failed.final_lsn));
 	PG_RETURN_NULL();
 }
@@ -113,27 +112,16 @@ papply_forget(PG_FUNCTION_ARGS)
 	int64		id = PG_GETARG_INT64(0);
 
 	PreventCommandIfReadOnly("forget()");
-	PreventCommandDuringRecovery("forget()");
 	(void) papply_sql_get_kept(id);
 	if (papply_kept_remove(id) == 0)
 		papply_kept_refuse_missing(id);
 	PG_RETURN_VOID();
 }
 
-static bool
-has_row_type(TupleDesc desc, TupleDesc wanted)
-{
-	if (desc->natts != wanted->natts)
-		return false;
-	for (int i = 0; i < desc->natts; i++)
-		if (TupleDescAttr(desc, i)->atttypid != TupleDescAttr(wanted, i)->atttypid)
-			return false;
-	return true;
-}
-
 /*
  * papply_get_kept(relation) returns the rows of one of the two relations, for their own
- * definitions: see kept.c.  The snapshot is taken when REFRESH has locked it.
+ * definitions: see kept.c.  The server compares the two.  The snapshot is taken when
+ * REFRESH has locked the relation.
  */
 Datum
 papply_get_kept(PG_FUNCTION_ARGS)
@@ -143,13 +131,10 @@ papply_get_kept(PG_FUNCTION_ARGS)
 	SysScanDesc scan;
 	HeapTuple	tuple;
 
-	InitMaterializedSRF(fcinfo, MAT_SRF_USE_EXPECTED_DESC);
+	InitMaterializedSRF(fcinfo, 0);
 	if (rel == NULL)
 		return (Datum) 0;		/* it is being created */
-	if (!has_row_type(result->setDesc, RelationGetDescr(rel)))
-		ereport(ERROR,
-				(errcode(ERRCODE_DATATYPE_MISMATCH),
-				 errmsg("definition of \"%s\" does not match its rows", RelationGetRelationName(rel))));
+	result->setDesc = CreateTupleDescCopy(RelationGetDescr(rel));
 	scan = systable_beginscan(rel, InvalidOid, false, NULL, 0, NULL);
 	while (HeapTupleIsValid(tuple = systable_getnext(scan)))
 		tuplestore_puttuple(result->setResult, tuple);

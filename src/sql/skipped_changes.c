@@ -18,7 +18,6 @@
 
 #include "access/table.h"
 #include "catalog/pg_attribute.h"
-#include "catalog/pg_type.h"
 #include "fmgr.h"
 #include "lib/stringinfo.h"
 #include "nodes/bitmapset.h"
@@ -38,11 +37,6 @@
 
 PG_FUNCTION_INFO_V1(papply_get_skipped_changes);
 
-static const PapplyResultColumn change_columns[] = {
-	{"number", INT8OID},
-	{"statement", TEXTOID}
-};
-
 /* A table of the publisher, and the local one. */
 typedef struct Table
 {
@@ -55,16 +49,15 @@ typedef struct Table
 
 /*** tables ***/
 
+/* Read a definition.  Strings in it need the zero byte that a StringInfo has. */
 static Table *
 read_table(char *message, int length)
 {
 	Table	   *table = palloc0(sizeof(Table));
 	StringInfoData buf;
 
-	buf.data = palloc(length + 1);
-	memcpy(buf.data, message, length);
-	buf.data[length] = '\0';
-	buf.len = buf.maxlen = length;
+	initStringInfo(&buf);
+	appendBinaryStringInfo(&buf, message, length);
 	buf.cursor = 1;				/* behind the kind byte */
 	table->remote = logicalrep_read_rel(&buf);
 	table->name = quote_qualified_identifier(table->remote->nspname, table->remote->relname);
@@ -340,25 +333,22 @@ append_statement(StringInfo text, List *tables, char *message, int length)
 }
 
 static void
-put_statement(PapplyResultRows *rows, int64 *number, List *tables, char *message, int length)
+put_statement(PapplyRow *row, int64 *number, List *tables, char *message, int length)
 {
 	StringInfoData text;
-	Datum		values[2];
-	bool		nulls[2] = {false, false};
 
 	initStringInfo(&text);
 	if (!append_statement(&text, tables, message, length))
 		return;
-	values[0] = Int64GetDatum(++*number);
-	values[1] = PointerGetDatum(cstring_to_text_with_len(text.data, text.len));
-	papply_result_rows_put(rows, values, nulls);
+	papply_row_int8(row, "number", ++*number, false);
+	papply_row_text(row, "statement", text.data);
+	papply_row_put(row);
 }
 
 uint64
 papply_change_statements_put(FunctionCallInfo fcinfo, PapplyNextMessage next, void *source)
 {
-	PapplyResultRows *rows = papply_result_rows_begin(fcinfo, change_columns,
-													  lengthof(change_columns));
+	PapplyRow  *row = papply_row_begin(fcinfo);
 	MemoryContext context = AllocSetContextCreate(CurrentMemoryContext,
 												  PAPPLY_NAME " statement",
 												  ALLOCSET_DEFAULT_SIZES);
@@ -379,7 +369,7 @@ papply_change_statements_put(FunctionCallInfo fcinfo, PapplyNextMessage next, vo
 		}
 		messages++;
 		old_context = MemoryContextSwitchTo(context);
-		put_statement(rows, &number, tables, message, length);
+		put_statement(row, &number, tables, message, length);
 		MemoryContextSwitchTo(old_context);
 		MemoryContextReset(context);
 	}
@@ -392,19 +382,6 @@ next_kept(void *source, int *length)
 	return source == NULL ? NULL : papply_kept_next(source, length);
 }
 
-static void
-check_may_see(int64 id)
-{
-	Oid			subid = papply_kept_subscription(id);
-	char	   *name;
-
-	if (papply_sql_may_see(subid))
-		return;
-	name = get_subscription_name(subid, true);
-	aclcheck_error(ACLCHECK_NOT_OWNER, OBJECT_SUBSCRIPTION,
-				   name != NULL ? name : psprintf("%u", subid));
-}
-
 /*
  * papply_get_skipped_changes(id) returns the changes of a transaction that was skipped.
  */
@@ -414,7 +391,7 @@ papply_get_skipped_changes(PG_FUNCTION_ARGS)
 	PapplyKeptScan *scan = papply_kept_begin_scan(PG_GETARG_INT64(0));
 
 	if (scan != NULL)
-		check_may_see(PG_GETARG_INT64(0));
+		papply_sql_check_may_see(papply_kept_subscription(PG_GETARG_INT64(0)));
 	(void) papply_change_statements_put(fcinfo, next_kept, scan);
 	if (scan != NULL)
 		papply_kept_end_scan(scan);

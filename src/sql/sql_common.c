@@ -33,6 +33,22 @@
 
 PG_FUNCTION_INFO_V1(papply_get_visibility);
 
+void
+papply_sql_refuse_null(FunctionCallInfo fcinfo, int argument, const char *what)
+{
+	if (PG_ARGISNULL(argument))
+		ereport(ERROR,
+				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+				 errmsg("%s must not be null", what)));
+}
+
+const char *
+papply_sql_get_group_name(FunctionCallInfo fcinfo)
+{
+	papply_sql_refuse_null(fcinfo, 0, "group name");
+	return NameStr(*PG_GETARG_NAME(0));
+}
+
 int
 papply_sql_get_writers(FunctionCallInfo fcinfo, int argument)
 {
@@ -95,10 +111,7 @@ papply_sql_get_subscription(FunctionCallInfo fcinfo, int argument)
 	const char *name;
 	Oid			subid;
 
-	if (PG_ARGISNULL(argument))
-		ereport(ERROR,
-				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
-				 errmsg("subscription name must not be null")));
+	papply_sql_refuse_null(fcinfo, argument, "subscription name");
 	name = NameStr(*PG_GETARG_NAME(argument));
 	subid = get_subscription_oid(name, true);
 	if (!OidIsValid(subid))
@@ -117,7 +130,6 @@ papply_sql_change_subscription(FunctionCallInfo fcinfo, int argument, const char
 	Oid			locked;
 
 	PreventCommandIfReadOnly(function);
-	PreventCommandDuringRecovery(function);
 	subid = papply_sql_get_subscription(fcinfo, argument);
 	do
 	{
@@ -136,6 +148,16 @@ papply_sql_may_see(Oid subid)
 	return has_privs_of_role(GetUserId(), ROLE_PG_READ_ALL_STATS) ||
 		(SearchSysCacheExists1(SUBSCRIPTIONOID, ObjectIdGetDatum(subid)) &&
 		 papply_compat_is_owner(SubscriptionRelationId, subid));
+}
+
+void
+papply_sql_check_may_see(Oid subid)
+{
+	char	   *name = get_subscription_name(subid, true);
+
+	if (!papply_sql_may_see(subid))
+		aclcheck_error(ACLCHECK_NOT_OWNER, OBJECT_SUBSCRIPTION,
+					   name != NULL ? name : psprintf("%u", subid));
 }
 
 List *

@@ -12,6 +12,15 @@
 #include "parallel_apply.h"
 
 /*
+ * Throw an error if an argument is null.  In a message, "what" is followed by "must not
+ * be null".
+ */
+extern void papply_sql_refuse_null(FunctionCallInfo fcinfo, int argument, const char *what);
+
+/* Return the first argument, the name of a group.  Throws an error if it is null. */
+extern const char *papply_sql_get_group_name(FunctionCallInfo fcinfo);
+
+/*
  * Return an argument that is a number of writers, or 0 (inherited) if it is
  * null.  Throws an error if it is out of range.  Issues a NOTICE if a setting
  * limits it.
@@ -39,6 +48,9 @@ extern Oid	papply_sql_change_subscription(FunctionCallInfo fcinfo, int argument,
  * of pg_read_all_stats, as pg_monitor is.
  */
 extern bool papply_sql_may_see(Oid subid);
+
+/* Throw an error if the user cannot. */
+extern void papply_sql_check_may_see(Oid subid);
 
 /*
  * Return the subscriptions of this database that exist, have a slot in shared

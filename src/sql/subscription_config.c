@@ -31,25 +31,11 @@ PG_FUNCTION_INFO_V1(papply_resume);
 PG_FUNCTION_INFO_V1(papply_get_subscription_options);
 PG_FUNCTION_INFO_V1(papply_report_subscriptions);
 
-static const PapplyResultColumn option_columns[] = {
-	{"group_name", NAMEOID},
-	{"num_writers", INT4OID},
-	{"writers_wanted", INT4OID},
-	{"source", TEXTOID},
-	{"paused", BOOLOID}
+static const char *const sources[] = {
+	[PAPPLY_WRITERS_FROM_SETTING] = "setting",
+	[PAPPLY_WRITERS_FROM_GROUP] = "group",
+	[PAPPLY_WRITERS_FROM_SUBSCRIPTION] = "subscription"
 };
-
-#define OPTIONS_COLUMNS lengthof(option_columns)
-
-static const char *
-get_group_name(FunctionCallInfo fcinfo, int argument)
-{
-	if (PG_ARGISNULL(argument))
-		ereport(ERROR,
-				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
-				 errmsg("group name must not be null")));
-	return NameStr(*PG_GETARG_NAME(argument));
-}
 
 /*
  * papply_add_subscription(group, subscription), which is in no other group.
@@ -57,7 +43,7 @@ get_group_name(FunctionCallInfo fcinfo, int argument)
 Datum
 papply_add_subscription(PG_FUNCTION_ARGS)
 {
-	const char *group = get_group_name(fcinfo, 0);
+	const char *group = papply_sql_get_group_name(fcinfo);
 	Oid			subid = papply_sql_change_subscription(fcinfo, 1, "add_subscription()");
 	PapplySubscriptionOptions options;
 
@@ -83,7 +69,7 @@ papply_add_subscription(PG_FUNCTION_ARGS)
 Datum
 papply_remove_subscription(PG_FUNCTION_ARGS)
 {
-	const char *group = get_group_name(fcinfo, 0);
+	const char *group = papply_sql_get_group_name(fcinfo);
 	Oid			subid = papply_sql_change_subscription(fcinfo, 1, "remove_subscription()");
 	PapplySubscriptionOptions options;
 
@@ -115,7 +101,7 @@ papply_alter_subscription_config(PG_FUNCTION_ARGS)
 	PG_RETURN_VOID();
 }
 
-static void
+static Datum
 set_paused(FunctionCallInfo fcinfo, bool is_paused, const char *function)
 {
 	Oid			subid = papply_sql_change_subscription(fcinfo, 0, function);
@@ -124,37 +110,21 @@ set_paused(FunctionCallInfo fcinfo, bool is_paused, const char *function)
 	papply_subscription_options_get(subid, &options);
 	options.is_paused = is_paused;
 	papply_subscription_options_set(subid, &options);
+	PG_RETURN_VOID();
 }
 
 /* papply_pause(subscription) stops applying transactions. */
 Datum
 papply_pause(PG_FUNCTION_ARGS)
 {
-	set_paused(fcinfo, true, "pause()");
-	PG_RETURN_VOID();
+	return set_paused(fcinfo, true, "pause()");
 }
 
 /* papply_resume(subscription) continues to apply transactions. */
 Datum
 papply_resume(PG_FUNCTION_ARGS)
 {
-	set_paused(fcinfo, false, "resume()");
-	PG_RETURN_VOID();
-}
-
-static const char *
-name_of_source(PapplyWritersSource source)
-{
-	switch (source)
-	{
-		case PAPPLY_WRITERS_FROM_SETTING:
-			return "setting";
-		case PAPPLY_WRITERS_FROM_GROUP:
-			return "group";
-		case PAPPLY_WRITERS_FROM_SUBSCRIPTION:
-			return "subscription";
-	}
-	return NULL;
+	return set_paused(fcinfo, false, "resume()");
 }
 
 /*
@@ -164,25 +134,22 @@ name_of_source(PapplyWritersSource source)
 Datum
 papply_get_subscription_options(PG_FUNCTION_ARGS)
 {
+	PapplyRow  *row = papply_row_begin(fcinfo);
 	PapplySubscriptionOptions options;
 	PapplyWritersSource source;
 	int			writers;
-	Datum		values[OPTIONS_COLUMNS];
-	bool		nulls[OPTIONS_COLUMNS] = {false};
-	int			i = 0;
 
 	papply_subscription_options_get(PG_GETARG_OID(0), &options);
 	writers = papply_guc_writers(papply_subscription_options_writers(&options, &source));
-
-	nulls[i] = options.group[0] == '\0';
-	values[i++] = DirectFunctionCall1(namein, CStringGetDatum(options.group));
-	nulls[i] = options.writers == 0;
-	values[i++] = Int32GetDatum(options.writers);
-	values[i++] = Int32GetDatum(writers > 1 ? writers : 0);
-	values[i++] = CStringGetTextDatum(name_of_source(source));
-	values[i++] = BoolGetDatum(options.is_paused);
-	Assert(i == OPTIONS_COLUMNS);
-	PG_RETURN_DATUM(papply_result_rows_single(fcinfo, option_columns, OPTIONS_COLUMNS, values, nulls));
+	papply_row_value(row, "group_name", NAMEOID,
+					 DirectFunctionCall1(namein, CStringGetDatum(options.group)),
+					 options.group[0] == '\0');
+	papply_row_value(row, "num_writers", INT4OID, Int32GetDatum(options.writers), options.writers == 0);
+	papply_row_value(row, "writers_wanted", INT4OID, Int32GetDatum(writers > 1 ? writers : 0), false);
+	papply_row_text(row, "source", sources[source]);
+	papply_row_value(row, "paused", BOOLOID, BoolGetDatum(options.is_paused), false);
+	papply_row_put(row);
+	return (Datum) 0;
 }
 
 /* Subscriptions to be reported at the end of the transaction. */

@@ -1,6 +1,6 @@
 /*-------------------------------------------------------------------------
  * tables.c
- *	  The function behind the view of tables: how each is applied, and why.
+ *	  The function behind the view of tables: how one is applied, and why.
  *
  * Runs in a user's backend.
  *
@@ -19,7 +19,6 @@
 
 #include "access/genam.h"
 #include "access/relation.h"
-#include "access/table.h"
 #include "catalog/pg_class.h"
 #include "catalog/pg_index.h"
 #include "catalog/pg_inherits.h"
@@ -49,63 +48,33 @@
 #include "table_class.h"
 #include "table_statistics.h"
 
-PG_FUNCTION_INFO_V1(papply_get_tables);
+PG_FUNCTION_INFO_V1(papply_get_table);
 
-static const PapplyResultColumn table_columns[] = {
-	{"subid", OIDOID},
-	{"relid", OIDOID},
-	{"sync_state", CHAROID},
-	{"apply_mode", TEXTOID},
-	{"findings", TEXTARRAYOID},
-	{"reason", TEXTOID},
-	{"remedy", TEXTOID},
-	{"inserts", INT8OID},
-	{"updates", INT8OID},
-	{"deletes", INT8OID},
-	{"waits", INT8OID},
-	{"wait_time", FLOAT8OID},
-	{"missing", INT8OID},
-	{"retried_lookups", INT8OID}
+static const char *const classes[] = {
+	[PAPPLY_TABLE_PARALLEL] = "parallel",
+	[PAPPLY_TABLE_SERIAL] = "exclusive",
+	[PAPPLY_TABLE_NATIVE] = "native"
 };
-
-#define TABLES_COLUMNS lengthof(table_columns)
-
-/*
- * Codes of the findings, as the view shows them.  Programs may rely on them, and
- * doc/table_views.md explains each.
- */
-#define FINDING_NOT_SYNCHRONIZED "not_synchronized"
-#define FINDING_NOT_A_TABLE "not_a_table"
-#define FINDING_TRIGGER "replica_trigger"
-#define FINDING_SESSION_STATE "session_state"
-#define FINDING_DEFAULT "unpublished_default"
-#define FINDING_POSSIBLE_DEFAULT "possible_default"
-#define FINDING_SEQUENCE_CACHE "sequence_cache"
-#define FINDING_FOREIGN_PARTITION "foreign_partition"
-#define FINDING_INTERCEPTED "intercepted_table"
-#define FINDING_NO_IDENTITY "no_replica_identity"
-#define FINDING_NO_INDEX "no_usable_index"
-#define FINDING_EXCLUSION "exclusion_constraint"
-#define FINDING_UNTRACKED_INDEX "untracked_index"
-#define FINDING_OTHER_INDEX "index_not_in_identity"
-#define FINDING_LOCKED "locked"
-#define FINDING_INDEX_LOCKED "index_locked"
 
 /* Findings about a table. */
 typedef struct Findings
 {
 	PapplyTableClass table_class;
 	PapplyTableDescription description;
-	ArrayBuildState *codes;		/* or NULL: none */
+	ArrayBuildState *codes;
 	StringInfoData reasons;
 	StringInfoData remedies;
 } Findings;
 
+/*
+ * Add a finding: its code, as the view shows it, why it is one, and what can be done.
+ * Programs may rely on the codes, and doc/table_views.md explains each.
+ */
 static void
 add_finding(Findings *findings, const char *code, const char *reason, const char *remedy)
 {
-	findings->codes = accumArrayResult(findings->codes, CStringGetTextDatum(code), false,
-									   TEXTOID, CurrentMemoryContext);
+	(void) accumArrayResult(findings->codes, CStringGetTextDatum(code), false,
+							TEXTOID, CurrentMemoryContext);
 	appendStringInfo(&findings->reasons, "%s%s",
 					 findings->reasons.len > 0 ? "; " : "", reason);
 	appendStringInfo(&findings->remedies, "%s%s",
@@ -191,12 +160,12 @@ explain_class(Findings *findings, Relation rel, const PapplyClassReason *reason)
 		case PAPPLY_CAUSE_NONE:
 			break;
 		case PAPPLY_CAUSE_NO_TABLE:
-			add_finding(findings, FINDING_NOT_A_TABLE,
+			add_finding(findings, "not_a_table",
 						papply_table_class_phrase(reason->cause),
 						"subscribe to it as a table");
 			break;
 		case PAPPLY_CAUSE_TRIGGER:
-			add_finding(findings, FINDING_TRIGGER,
+			add_finding(findings, "replica_trigger",
 						psprintf("trigger %s of table %s fires in replica mode",
 								 quote_identifier(NameStr(reason->trigger)),
 								 name_of_table(reason->trigger_relid)),
@@ -205,7 +174,7 @@ explain_class(Findings *findings, Relation rel, const PapplyClassReason *reason)
 								 quote_literal_cstr(table)));
 			break;
 		case PAPPLY_CAUSE_DEFAULT:
-			add_finding(findings, FINDING_DEFAULT,
+			add_finding(findings, "unpublished_default",
 						psprintf("column %s, which is not published, has %s",
 								 quote_identifier(get_attname(RelationGetRelid(rel), reason->column, false)),
 								 phrase_default(reason)),
@@ -225,7 +194,7 @@ explain_session_state(Findings *findings, Relation rel)
 	{
 		if (!papply_session_code_find(lfirst_oid(lc), &code))
 			continue;
-		add_finding(findings, FINDING_SESSION_STATE,
+		add_finding(findings, "session_state",
 					psprintf("trigger %s of table %s uses %s in function %s: what it leaves in its "
 							 "session is not found by transactions that other writers apply",
 							 quote_identifier(NameStr(code.trigger)), name_of_table(lfirst_oid(lc)),
@@ -247,7 +216,7 @@ explain_unknown_columns(Findings *findings, Relation rel)
 
 	if (papply_table_class(rel, map, &reason) == PAPPLY_TABLE_SERIAL &&
 		reason.cause == PAPPLY_CAUSE_DEFAULT)
-		add_finding(findings, FINDING_POSSIBLE_DEFAULT,
+		add_finding(findings, "possible_default",
 					psprintf("column %s has %s: the table is exclusive if the publisher does not "
 							 "send that column, which is known from the first change on",
 							 quote_identifier(get_attname(RelationGetRelid(rel), reason.column, false)),
@@ -301,7 +270,7 @@ explain_sequences(Findings *findings, Relation rel, const AttrMap *map)
 		if (att->attisdropped || att->attgenerated || map->attnums[i] >= 0 ||
 			!find_cached_sequence(build_column_default(rel, i + 1), &sequence))
 			continue;
-		add_finding(findings, FINDING_SEQUENCE_CACHE,
+		add_finding(findings, "sequence_cache",
 					psprintf("sequence %s has a cache: once it is used, PostgreSQL's own apply "
 							 "applies all transactions that run triggers or such defaults",
 							 name_of_table(sequence)),
@@ -316,7 +285,7 @@ explain_partitions(Findings *findings, Relation rel)
 
 	foreach(lc, find_all_inheritors(RelationGetRelid(rel), NoLock, NULL))
 		if (get_rel_relkind(lfirst_oid(lc)) == RELKIND_FOREIGN_TABLE)
-		add_finding(findings, FINDING_FOREIGN_PARTITION,
+		add_finding(findings, "foreign_partition",
 					psprintf("partition %s is a foreign table: its changes are left to "
 							 "PostgreSQL's own apply, after two attempts",
 							 name_of_table(lfirst_oid(lc))),
@@ -330,7 +299,7 @@ explain_interception(Findings *findings, Oid relid)
 	const char *kind = papply_intercepted_as(relid);
 
 	if (kind != NULL)
-		add_finding(findings, FINDING_INTERCEPTED,
+		add_finding(findings, "intercepted_table",
 					psprintf("it is %s: queries do not find applied rows, "
 							 "with or without writers", kind),
 					"subscribe to an ordinary table with an ENABLE ALWAYS "
@@ -351,13 +320,13 @@ explain_lookup(Findings *findings, Relation rel, const AttrMap *map)
 	if (description->is_known && !description->is_full)
 	{
 		if (has_identity)
-			add_finding(findings, FINDING_NO_IDENTITY,
+			add_finding(findings, "no_replica_identity",
 						"it has neither replica identity nor primary key: UPDATE and DELETE fail",
 						"add a primary key on the columns of the publisher's replica identity");
 		return;
 	}
 	if (!OidIsValid(papply_lookup_index_for_rows(rel, map->attnums)))
-		add_finding(findings, FINDING_NO_INDEX,
+		add_finding(findings, "no_usable_index",
 					description->is_known ?
 					"replica identity FULL without usable index: every UPDATE and DELETE reads the whole table" :
 					"it has no key and no usable index: every UPDATE and DELETE, if there are any, reads the whole table",
@@ -392,7 +361,7 @@ explain_index(Findings *findings, Relation rel, Relation index, const AttrMap *m
 	if (!index->rd_index->indisunique)
 	{
 		if (index->rd_index->indisexclusion)
-			add_finding(findings, FINDING_EXCLUSION,
+			add_finding(findings, "exclusion_constraint",
 						psprintf("exclusion constraint %s is not tracked: transactions that "
 								 "conflict in it are tried again", name),
 						"none, unless there are many retries");
@@ -401,31 +370,16 @@ explain_index(Findings *findings, Relation rel, Relation index, const AttrMap *m
 	if (why == NULL && (*tracked)++ >= PAPPLY_MAX_UNIQUE_KEYS)
 		why = psprintf("is not among the first %d", PAPPLY_MAX_UNIQUE_KEYS);
 	if (why != NULL)
-		add_finding(findings, FINDING_UNTRACKED_INDEX,
+		add_finding(findings, "untracked_index",
 					psprintf("unique index %s %s and is not tracked: a transaction that takes over "
 							 "one of its values may be tried again", name, why),
 					"none, unless there are many retries");
 	else if (!findings->description.is_full && !is_in_identity(&findings->description, index))
-		add_finding(findings, FINDING_OTHER_INDEX,
+		add_finding(findings, "index_not_in_identity",
 					psprintf("unique index %s is not in the replica identity: a transaction that "
 							 "takes over one of its values may be tried again", name),
 					psprintf("if there are many retries, on the publisher: ALTER TABLE %s REPLICA IDENTITY FULL",
 							 name_of_table(RelationGetRelid(rel))));
-}
-
-static void
-explain_indexes(Findings *findings, Relation rel, const AttrMap *map)
-{
-	int			tracked = 0;
-	ListCell   *lc;
-
-	foreach(lc, RelationGetIndexList(rel))
-	{
-		Relation	index = index_open(lfirst_oid(lc), AccessShareLock);
-
-		explain_index(findings, rel, index, map, &tracked);
-		index_close(index, AccessShareLock);
-	}
 }
 
 /*
@@ -435,28 +389,29 @@ explain_indexes(Findings *findings, Relation rel, const AttrMap *map)
 static bool
 look_at_indexes(Findings *findings, Relation rel, const AttrMap *map)
 {
-	bool		is_partitioned = rel->rd_rel->relkind == RELKIND_PARTITIONED_TABLE;
-	List	   *locked = NIL;
+	List	   *indexes = NIL;
 	ListCell   *lc;
 	bool		is_free = true;
+	int			tracked = 0;
 
 	foreach(lc, RelationGetIndexList(rel))
 	{
 		is_free = ConditionalLockRelationOid(lfirst_oid(lc), AccessShareLock);
 		if (!is_free)
 			break;
-		locked = lappend_oid(locked, lfirst_oid(lc));
+		indexes = lappend(indexes, index_open(lfirst_oid(lc), NoLock));
 	}
 	if (is_free)
 	{
 		if (!findings->description.is_known)
 			assume_identity(rel, &findings->description);
-		if (!is_partitioned)
+		if (rel->rd_rel->relkind != RELKIND_PARTITIONED_TABLE)
 			explain_lookup(findings, rel, map);
-		explain_indexes(findings, rel, map);
+		foreach(lc, indexes)
+			explain_index(findings, rel, lfirst(lc), map, &tracked);
 	}
-	foreach(lc, locked)
-		UnlockRelationOid(lfirst_oid(lc), AccessShareLock);
+	foreach(lc, indexes)
+		index_close(lfirst(lc), AccessShareLock);
 	return is_free;
 }
 
@@ -479,7 +434,7 @@ explain_table(Findings *findings, Relation rel)
 	if (rel->rd_rel->relkind == RELKIND_PARTITIONED_TABLE)
 		explain_partitions(findings, rel);
 	if (!look_at_indexes(findings, rel, map))
-		add_finding(findings, FINDING_INDEX_LOCKED,
+		add_finding(findings, "index_locked",
 					"another session has locked an index of it, so not everything is known",
 					"query the view again");
 }
@@ -496,7 +451,7 @@ find_out(Findings *findings, Oid relid, char state)
 	if (!ConditionalLockRelationOid(relid, AccessShareLock))
 	{
 		findings->table_class = papply_table_class_unlocked(relid);
-		add_finding(findings, FINDING_LOCKED,
+		add_finding(findings, "locked",
 					"another session has locked it, so not everything is known",
 					"query the view again");
 		return true;
@@ -512,93 +467,60 @@ find_out(Findings *findings, Oid relid, char state)
 	if (state != SUBREL_STATE_READY)
 	{
 		findings->table_class = PAPPLY_TABLE_NATIVE;
-		add_finding(findings, FINDING_NOT_SYNCHRONIZED, "it is not synchronized yet",
+		add_finding(findings, "not_synchronized", "it is not synchronized yet",
 					"wait, or look for errors of its synchronization in the server log");
 	}
 	return true;
 }
 
-static Datum
-name_of_class(PapplyTableClass table_class)
+static void
+set_counts(PapplyRow *row, const uint64 *counts, bool is_counted)
 {
-	switch (table_class)
-	{
-		case PAPPLY_TABLE_PARALLEL:
-			return CStringGetTextDatum("parallel");
-		case PAPPLY_TABLE_SERIAL:
-			return CStringGetTextDatum("exclusive");
-		case PAPPLY_TABLE_NATIVE:
-			break;
-	}
-	return CStringGetTextDatum("native");
+	papply_row_int8(row, "inserts", counts[PAPPLY_TABLE_INSERTS], !is_counted);
+	papply_row_int8(row, "updates", counts[PAPPLY_TABLE_UPDATES], !is_counted);
+	papply_row_int8(row, "deletes", counts[PAPPLY_TABLE_DELETES], !is_counted);
+	papply_row_int8(row, "waits", counts[PAPPLY_TABLE_WAITS], !is_counted);
+	papply_row_value(row, "wait_time", FLOAT8OID,
+					 Float8GetDatum(counts[PAPPLY_TABLE_WAIT_US] / 1000.0), !is_counted);
+	papply_row_int8(row, "missing", counts[PAPPLY_TABLE_CONFLICTS + PAPPLY_UPDATE_MISSING] +
+					counts[PAPPLY_TABLE_CONFLICTS + PAPPLY_DELETE_MISSING], !is_counted);
+	papply_row_int8(row, "retried_lookups", counts[PAPPLY_TABLE_RETRIED_LOOKUPS], !is_counted);
 }
 
 static void
-put_table(PapplyResultRows *rows, Oid subid, Oid relid, char state)
+put_table(PapplyRow *row, Oid subid, Oid relid, char state)
 {
 	Findings	findings = {0};
 	PapplyTableStatistics statistics = {0};
 	const uint64 *counts = statistics.counters;
 	bool		is_counted = papply_table_statistics_get(subid, relid, &statistics) ||
 	!papply_table_statistics_is_full();
-	Datum		values[TABLES_COLUMNS];
-	bool		nulls[TABLES_COLUMNS] = {false};
-	int			i = 0;
 
+	findings.codes = initArrayResult(TEXTOID, CurrentMemoryContext, false);
 	initStringInfo(&findings.reasons);
 	initStringInfo(&findings.remedies);
 	findings.description = statistics.record.description;
 	if (!find_out(&findings, relid, state))
 		return;
-	values[i++] = ObjectIdGetDatum(subid);
-	values[i++] = ObjectIdGetDatum(relid);
-	values[i++] = CharGetDatum(state);
-	values[i++] = name_of_class(findings.table_class);
-	values[i++] = PointerGetDatum(findings.codes == NULL ? construct_empty_array(TEXTOID) :
-								  DatumGetArrayTypeP(makeArrayResult(findings.codes,
-																	 CurrentMemoryContext)));
-	nulls[i] = findings.reasons.len == 0;
-	values[i++] = CStringGetTextDatum(findings.reasons.data);
-	nulls[i] = findings.remedies.len == 0;
-	values[i++] = CStringGetTextDatum(findings.remedies.data);
-	for (int column = i; column < TABLES_COLUMNS; column++)
-		nulls[column] = !is_counted;
-	values[i++] = Int64GetDatum(counts[PAPPLY_TABLE_INSERTS]);
-	values[i++] = Int64GetDatum(counts[PAPPLY_TABLE_UPDATES]);
-	values[i++] = Int64GetDatum(counts[PAPPLY_TABLE_DELETES]);
-	values[i++] = Int64GetDatum(counts[PAPPLY_TABLE_WAITS]);
-	values[i++] = Float8GetDatum(counts[PAPPLY_TABLE_WAIT_US] / 1000.0);
-	values[i++] = Int64GetDatum(counts[PAPPLY_TABLE_CONFLICTS + PAPPLY_UPDATE_MISSING] +
-								counts[PAPPLY_TABLE_CONFLICTS + PAPPLY_DELETE_MISSING]);
-	values[i++] = Int64GetDatum(counts[PAPPLY_TABLE_RETRIED_LOOKUPS]);
-	Assert(i == TABLES_COLUMNS);
-	papply_result_rows_put(rows, values, nulls);
+	papply_row_text(row, "apply_mode", classes[findings.table_class]);
+	papply_row_value(row, "findings", TEXTARRAYOID,
+					 makeArrayResult(findings.codes, CurrentMemoryContext), false);
+	papply_row_text(row, "reason", findings.reasons.len > 0 ? findings.reasons.data : NULL);
+	papply_row_text(row, "remedy", findings.remedies.len > 0 ? findings.remedies.data : NULL);
+	set_counts(row, counts, is_counted);
+	papply_row_put(row);
 }
 
 /*
- * papply_get_tables() returns a row for each subscribed table of the current
- * database.  Sequences, which are subscribed from 19 on, are no tables.
+ * papply_get_table(subid, relid, sync_state) returns a row for a subscribed table, if the
+ * user may see the subscription and the table still exists.
  */
 Datum
-papply_get_tables(PG_FUNCTION_ARGS)
+papply_get_table(PG_FUNCTION_ARGS)
 {
-	PapplyResultRows *rows = papply_result_rows_begin(fcinfo, table_columns, TABLES_COLUMNS);
-	Relation	catalog;
-	SysScanDesc scan;
-	HeapTuple	tuple;
+	PapplyRow  *row = papply_row_begin(fcinfo);
 
-	catalog = table_open(SubscriptionRelRelationId, AccessShareLock);
-	scan = systable_beginscan(catalog, InvalidOid, false, NULL, 0, NULL);
-	while (HeapTupleIsValid(tuple = systable_getnext(scan)))
-	{
-		Form_pg_subscription_rel form = (Form_pg_subscription_rel) GETSTRUCT(tuple);
-
-		if (get_rel_relkind(form->srrelid) != RELKIND_SEQUENCE &&
-			papply_sql_may_see(form->srsubid))
-			put_table(rows, form->srsubid, form->srrelid, form->srsubstate);
-		CHECK_FOR_INTERRUPTS();
-	}
-	systable_endscan(scan);
-	table_close(catalog, AccessShareLock);
+	if (papply_sql_may_see(PG_GETARG_OID(0)))
+		put_table(row, PG_GETARG_OID(0), PG_GETARG_OID(1), PG_GETARG_CHAR(2));
 	return (Datum) 0;
 }

@@ -11,13 +11,13 @@
  */
 #include "parallel_apply.h"
 
-#include "access/genam.h"
 #include "access/htup_details.h"
 #include "access/table.h"
+#include "catalog/objectaddress.h"
 #include "catalog/pg_extension.h"
+#include "commands/extension.h"
 #include "fmgr.h"
 #include "utils/builtins.h"
-#include "utils/fmgroids.h"
 #include "utils/rel.h"
 
 #include "version.h"
@@ -44,25 +44,14 @@ const char *
 papply_version_installed(void)
 {
 	Relation	rel = table_open(ExtensionRelationId, AccessShareLock);
+	HeapTuple	tuple = get_catalog_object_by_oid(rel, Anum_pg_extension_oid,
+												  get_extension_oid(PAPPLY_NAME, true));
 	const char *version = "none";
-	ScanKeyData key;
-	SysScanDesc scan;
-	HeapTuple	tuple;
+	bool		is_null;
 
-	ScanKeyInit(&key, Anum_pg_extension_extname, BTEqualStrategyNumber, F_NAMEEQ,
-				CStringGetDatum(PAPPLY_NAME));
-	scan = systable_beginscan(rel, ExtensionNameIndexId, true, NULL, 1, &key);
-	tuple = systable_getnext(scan);
 	if (HeapTupleIsValid(tuple))
-	{
-		bool		is_null;
-		Datum		value = heap_getattr(tuple, Anum_pg_extension_extversion,
-										 RelationGetDescr(rel), &is_null);
-
-		if (!is_null)
-			version = TextDatumGetCString(value);
-	}
-	systable_endscan(scan);
+		version = TextDatumGetCString(heap_getattr(tuple, Anum_pg_extension_extversion,
+												   RelationGetDescr(rel), &is_null));
 	table_close(rel, AccessShareLock);
 	return version;
 }

@@ -18,7 +18,6 @@
 #include "miscadmin.h"
 #include "replication/origin.h"
 #include "storage/latch.h"
-#include "utils/acl.h"
 #include "utils/inval.h"
 #include "utils/pg_lsn.h"
 #include "utils/syscache.h"
@@ -48,9 +47,7 @@ get_watched_subscription(FunctionCallInfo fcinfo)
 {
 	Oid			subid = papply_sql_get_subscription(fcinfo, 0);
 
-	if (!papply_sql_may_see(subid))
-		aclcheck_error(ACLCHECK_NOT_OWNER, OBJECT_SUBSCRIPTION,
-					   NameStr(*PG_GETARG_NAME(0)));
+	papply_sql_check_may_see(subid);
 	return subid;
 }
 
@@ -92,7 +89,6 @@ go_on_waiting(Wait *wait)
 {
 	long		left_ms = MAX_NAP_MS;
 
-	CHECK_FOR_INTERRUPTS();
 	AcceptInvalidationMessages();
 	if (!SearchSysCacheExists1(SUBSCRIPTIONOID, ObjectIdGetDatum(wait->subid)))
 		ereport(ERROR,
@@ -167,10 +163,7 @@ papply_wait_for_lsn(PG_FUNCTION_ARGS)
 	Oid			subid = get_watched_subscription(fcinfo);
 	Wait		wait = begin_wait(subid, fcinfo, 2);
 
-	if (PG_ARGISNULL(1))
-		ereport(ERROR,
-				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
-				 errmsg("position must not be null")));
+	papply_sql_refuse_null(fcinfo, 1, "position");
 	while (committed_lsn(subid) < PG_GETARG_LSN(1))
 		if (!go_on_waiting(&wait))
 			PG_RETURN_BOOL(false);

@@ -16,24 +16,14 @@
 
 PG_FUNCTION_INFO_V1(papply_get_speedup_estimate);
 
-static const PapplyResultColumn estimate_columns[] = {
-	{"subid", OIDOID},
-	{"num_writers", INT4OID},
-	{"speedup", FLOAT8OID},
-	{"transactions", INT8OID}
-};
-
 static void
-put_gain(PapplyResultRows *rows, Oid subid, int writers, double gain, uint64 transactions)
+put_gain(PapplyRow *row, Oid subid, int writers, double gain, uint64 transactions)
 {
-	Datum		values[lengthof(estimate_columns)];
-	bool		nulls[lengthof(estimate_columns)] = {false};
-
-	values[0] = ObjectIdGetDatum(subid);
-	values[1] = Int32GetDatum(writers);
-	values[2] = Float8GetDatum(gain);
-	values[3] = Int64GetDatum(transactions);
-	papply_result_rows_put(rows, values, nulls);
+	papply_row_oid(row, "subid", subid);
+	papply_row_value(row, "num_writers", INT4OID, Int32GetDatum(writers), false);
+	papply_row_value(row, "speedup", FLOAT8OID, Float8GetDatum(gain), false);
+	papply_row_int8(row, "transactions", transactions, false);
+	papply_row_put(row);
 }
 
 /*
@@ -43,7 +33,7 @@ put_gain(PapplyResultRows *rows, Oid subid, int writers, double gain, uint64 tra
 Datum
 papply_get_speedup_estimate(PG_FUNCTION_ARGS)
 {
-	PapplyResultRows *rows = papply_result_rows_begin(fcinfo, estimate_columns, lengthof(estimate_columns));
+	PapplyRow  *row = papply_row_begin(fcinfo);
 	PapplyPool *pool = palloc(sizeof(PapplyPool));
 	const PapplyGain *gain = &pool->gain;
 	ListCell   *cell;
@@ -52,9 +42,9 @@ papply_get_speedup_estimate(PG_FUNCTION_ARGS)
 	{
 		if (!papply_pool_get(lfirst_oid(cell), pool) || gain->transactions == 0)
 			continue;
-		put_gain(rows, pool->subid, 1, 1.0, gain->transactions);
+		put_gain(row, pool->subid, 1, 1.0, gain->transactions);
 		for (int i = 0; i < PAPPLY_GAINS; i++)
-			put_gain(rows, pool->subid, papply_gain_writers(i),
+			put_gain(row, pool->subid, papply_gain_writers(i),
 					 gain->work / Max(gain->time[i], 1.0), gain->transactions);
 	}
 	return (Datum) 0;
