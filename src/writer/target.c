@@ -66,7 +66,7 @@ typedef struct Targets
 	uint32		function_changes;
 } Targets;
 
-static Targets targets = {.open = DLIST_STATIC_INIT(targets.open), .were_replica = true};
+static Targets targets = {.open = DLIST_STATIC_INIT(targets.open),.were_replica = true};
 
 static void
 set_label(PapplyTarget *target, const LogicalRepRelation *remote)
