@@ -420,7 +420,8 @@ SKIP:
 	$subscriber->sql(
 		q(CREATE FUNCTION routed_messages(subid oid) RETURNS bigint
 		LANGUAGE C STRICT AS 'parallel_apply', 'papply_selftest_routed_messages'));
-	my $row = $subscriber->hold(q(SELECT FROM other WHERE id = 10 FOR UPDATE));
+	my $row =
+	  $subscriber->hold(q(SELECT FROM other WHERE id = 10 FOR UPDATE));
 	my $unknown = qr/ERROR:  invalid logical replication message type/;
 	my $offset = -s $subscriber->logfile;
 	pipe my $signal, my $sender or die "no pipe: $!";
