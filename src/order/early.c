@@ -139,13 +139,14 @@ papply_early_is_allowed(void)
 static bool
 may_offer(void)
 {
-	int			writers = (int) pg_atomic_read_u64(&papply_pool->wanted_writers) - papply_early_count();
+	int			wanted = (int) pg_atomic_read_u64(&papply_pool->wanted_writers);
+	int			writers = wanted - papply_early_count();
 
 	for (int i = 0; i < PAPPLY_MAX_EARLY; i++)
 		writers -= kind_of(&papply_pool->early[i]) == PAPPLY_EARLY_OFFERED;
 
 	return papply_early_is_allowed() &&
-		writers > Max(1, pg_atomic_read_u64(&papply_pool->wanted_writers) / 2);
+		writers > Max(1, wanted / 2);
 }
 
 int

@@ -22,8 +22,8 @@ my $load_name = 'load';
 # Execute statements, and return what they print.
 sub sql
 {
-	my ($self, $sql) = @_;
-	return $self->safe_psql('postgres', $sql);
+	my ($self, $sql, @params) = @_;
+	return $self->safe_psql('postgres', $sql, @params);
 }
 
 # Execute each of these statements in a transaction of its own.
