@@ -470,5 +470,11 @@ is( $subscriber->sql(
 	'not everybody sees them');
 
 $pair->rows_equal($_) for qw(gate accounts codes whole long audited);
+
+my $of_accounts =
+  q(SELECT count(*) > 0 FROM parallel_apply.hot_keys WHERE relname = 'accounts');
+is($subscriber->sql($of_accounts), 't', 'a table has hot keys');
+$subscriber->sql('DROP TABLE accounts');
+is($subscriber->sql($of_accounts), 'f', 'and none when it has been dropped');
 finish($publisher, $subscriber, qr/subscription "none" does not exist/);
 done_testing();

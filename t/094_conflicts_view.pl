@@ -319,6 +319,12 @@ if ($is_counted_by_server)
 	other_origins('one writer', @id);
 }
 
+my $of_items =
+  q(SELECT count(*) FROM parallel_apply.conflicts WHERE relname = 'items');
+is($subscriber->sql($of_items), '1', 'a table has conflicts');
+$subscriber->sql('DROP TABLE items');
+is($subscriber->sql($of_items), '0', 'and none when it has been dropped');
+
 $subscriber->sql(q(SELECT parallel_apply.reset_stats('tap')));
 is($subscriber->sql('SELECT count(*) FROM parallel_apply.conflicts'),
 	'0', 'conflicts are reset with the statistics');

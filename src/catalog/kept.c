@@ -93,7 +93,7 @@ papply_kept_open(const char *name, LOCKMODE lock_mode)
 static Row *
 make_row(Relation rel, HeapTuple tuple)
 {
-	Row		   *row = palloc(sizeof(Row));
+	Row		   *row = palloc0(sizeof(Row));
 	Datum		values[PAPPLY_KEPT_COLUMNS];
 	bool		nulls[PAPPLY_KEPT_COLUMNS];
 
@@ -102,7 +102,8 @@ make_row(Relation rel, HeapTuple tuple)
 	row->id = DatumGetInt64(values[PAPPLY_KEPT_ID - 1]);
 	row->subid = DatumGetObjectId(values[PAPPLY_KEPT_SUBID - 1]);
 	row->remote_xid = DatumGetTransactionId(values[PAPPLY_KEPT_REMOTE_XID - 1]);
-	row->commit_time = DatumGetTimestampTz(values[PAPPLY_KEPT_COMMIT_TIME - 1]);
+	if (!nulls[PAPPLY_KEPT_COMMIT_TIME - 1])
+		row->commit_time = DatumGetTimestampTz(values[PAPPLY_KEPT_COMMIT_TIME - 1]);
 	row->finish_lsn = DatumGetLSN(values[PAPPLY_KEPT_FINISH_LSN - 1]);
 	return row;
 }

@@ -359,12 +359,12 @@ note_native_relation(char *message, int length)
 }
 
 static PapplySpoolResult
-start_chunk(TransactionId xid, bool wants_spool)
+start_chunk(TransactionId xid, bool is_first, bool wants_spool)
 {
 	if (!TransactionIdIsValid(xid))
 		papply_message_malformed();
 	chunk.spool = find_spool(xid);
-	if (chunk.spool == NULL && wants_spool)
+	if (chunk.spool == NULL && is_first && wants_spool)
 		chunk.spool = create_spool(xid);
 	if (chunk.spool != NULL)
 	{
@@ -485,7 +485,8 @@ papply_spool_take(char *message, int length, bool wants_spool)
 	{
 		case LOGICAL_REP_MSG_STREAM_START:
 			if (length >= 6)
-				return start_chunk(papply_message_get_uint32(message + 1), wants_spool);
+				return start_chunk(papply_message_get_uint32(message + 1), message[5] == 1,
+								   wants_spool);
 			break;
 		case LOGICAL_REP_MSG_STREAM_ABORT:
 			if (length >= 9)

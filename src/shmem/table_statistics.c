@@ -180,8 +180,11 @@ take_place_of_dropped(Oid subid, Oid relid)
 	for (int i = 0; i < PLACES; i++)
 	{
 		TablePlace *place = &statistics->places[i];
-		PapplyTableRecord seen = place->record;
+		PapplyTableRecord seen;
 
+		LWLockAcquire(&statistics->lock, LW_SHARED);
+		seen = place->record;
+		LWLockRelease(&statistics->lock);
 		if (!is_gone(&seen))
 			continue;
 		LWLockAcquire(&statistics->lock, LW_EXCLUSIVE);

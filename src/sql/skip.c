@@ -95,11 +95,14 @@ papply_skip_transaction(PG_FUNCTION_ARGS)
 	char	   *subname = get_subscription_name(subid, false);
 	bool		must_keep = PG_ARGISNULL(1) || PG_GETARG_BOOL(1);
 	const PapplyStatistics *statistics = get_failed(subid);
+	int64		id;
 
 	set_skip_lsn(subname, statistics->failed.final_lsn);
 	if (must_keep)
 		PG_RETURN_INT64(request(fcinfo, statistics));
-	(void) papply_kept_remove(papply_kept_find(subid, statistics->failed.final_lsn));
+	id = papply_kept_find(subid, statistics->failed.final_lsn);
+	if (id != 0)				/* else its lock is not needed */
+		(void) papply_kept_remove(id);
 	PG_RETURN_NULL();
 }
 
@@ -131,7 +134,7 @@ papply_get_kept(PG_FUNCTION_ARGS)
 	SysScanDesc scan;
 	HeapTuple	tuple;
 
-	InitMaterializedSRF(fcinfo, 0);
+	InitMaterializedSRF(fcinfo, MAT_SRF_USE_EXPECTED_DESC); /* a copy: the executor frees it */
 	if (rel == NULL)
 		return (Datum) 0;		/* it is being created */
 	result->setDesc = CreateTupleDescCopy(RelationGetDescr(rel));

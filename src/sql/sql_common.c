@@ -219,8 +219,11 @@ papply_sql_may_read(Oid relid)
 
 	if (!OidIsValid(relid))
 		return superuser();
+
+	/* from 17 on, the second function throws an error if there is no table */
 	if (pg_class_aclcheck_ext(relid, user, ACL_SELECT, &is_missing) != ACLCHECK_OK &&
-		pg_attribute_aclcheck_all(relid, user, ACL_SELECT, ACLMASK_ALL) != ACLCHECK_OK)
+		(is_missing ||
+		 pg_attribute_aclcheck_all(relid, user, ACL_SELECT, ACLMASK_ALL) != ACLCHECK_OK))
 		return false;
 	return check_enable_rls(relid, user, true) != RLS_ENABLED;
 }

@@ -195,7 +195,7 @@ set_queue(PapplyRow *row, const PapplyStatistics *statistics, bool is_running)
 {
 	const PapplyProgress *progress = &statistics->progress;
 	PapplyPool *pool = palloc0(sizeof(PapplyPool));
-	bool		has_queue = papply_pool_get(statistics->subid, pool);
+	bool		has_queue = papply_pool_get(statistics->subid, pool) && pool->ring_bytes > 0;
 
 	papply_row_int8(row, "queue_bytes", progress->queue_bytes, !is_running);
 	papply_row_int8(row, "queue_transactions", progress->queue_transactions, !is_running);

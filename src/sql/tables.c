@@ -520,7 +520,8 @@ papply_get_table(PG_FUNCTION_ARGS)
 {
 	PapplyRow  *row = papply_row_begin(fcinfo);
 
-	if (papply_sql_may_see(PG_GETARG_OID(0)))
+	if (papply_sql_may_see(PG_GETARG_OID(0)) &&
+		SearchSysCacheExists2(SUBSCRIPTIONRELMAP, PG_GETARG_DATUM(1), PG_GETARG_DATUM(0)))
 		put_table(row, PG_GETARG_OID(0), PG_GETARG_OID(1), PG_GETARG_CHAR(2));
 	return (Datum) 0;
 }

@@ -183,6 +183,7 @@ add_key(PapplyTarget *target, Relation index, int column)
 	AttrNumber	attnum = index->rd_index->indkey.values[column];
 	ScanKey		key = &lookup->keys[lookup->count];
 
+	Assert(attnum > 0);
 	target->inputs[attnum - 1].is_key = lookup->is_identity;
 	lookup->attnums[lookup->count++] = attnum;
 	ScanKeyInit(key, column + 1, papply_compat_equality_strategy(index, column),

@@ -21,7 +21,10 @@ papply_routing_prepare_partition(PapplyTarget *partition, PapplyTarget *root)
 	LogicalRepRelMapEntry *entry;
 
 	partition->from_root = papply_compat_map_columns(root_desc, desc);
-	partition->to_root = papply_compat_map_columns(desc, root_desc);
+
+	/* not symmetric: only a partition may have missing attributes */
+	partition->to_root = partition->from_root ?
+		papply_compat_map_columns(desc, root_desc) : NULL;
 	MemoryContextSwitchTo(old_context);
 
 	/*
