@@ -134,7 +134,8 @@ papply_get_kept(PG_FUNCTION_ARGS)
 	SysScanDesc scan;
 	HeapTuple	tuple;
 
-	InitMaterializedSRF(fcinfo, MAT_SRF_USE_EXPECTED_DESC); /* a copy: the executor frees it */
+	InitMaterializedSRF(fcinfo, MAT_SRF_USE_EXPECTED_DESC); /* a copy: the executor
+															 * frees it */
 	if (rel == NULL)
 		return (Datum) 0;		/* it is being created */
 	result->setDesc = CreateTupleDescCopy(RelationGetDescr(rel));
