@@ -96,10 +96,10 @@ look_for_requests(XLogRecPtr finish_lsn)
 	int64		id;
 
 	StartTransactionCommand();
+	papply_keep_has_requests = papply_kept_has_requests(MySubscription->oid);
 	id = papply_kept_find(MySubscription->oid, finish_lsn);
-
-	/* the server may still skip by a position that was withdrawn */
-	papply_keep_has_requests = id != 0 || papply_kept_has_requests(MySubscription->oid);
+	if (id != 0)				/* perhaps by a position that was withdrawn */
+		papply_keep_has_requests = true;
 	CommitTransactionCommand();
 	MemoryContextSwitchTo(old_context);
 	return id;
