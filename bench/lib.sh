@@ -56,6 +56,7 @@ RESULTS=()			# a line per run, columns: see add_result and measure
 SEGMENTS=-			# of TCP, that the publisher has sent during a run
 COUNTS_SYSCALLS=		# see start_counting_syscalls
 PROFILES=				# see start_profile
+PROFILE_HZ=1999			# samples per second of each processor
 declare -A SESSION_IN SESSION_OUT CPU SLEEPS PEAK_KB SYSCALLS
 
 # The options of common_option
@@ -1024,7 +1025,7 @@ end_counting_syscalls()
 start_profile()
 {
 	await_processes
-	perf record -q -a -e cpu-clock -F 1999 -o "$WORK/perf.data" >"$WORK/perf.log" 2>&1 &
+	perf record -q -a -e cpu-clock -F $PROFILE_HZ -o "$WORK/perf.data" >"$WORK/perf.log" 2>&1 &
 	echo $! >"$WORK/perf.pid"
 }
 
@@ -1045,7 +1046,7 @@ end_profile()
 # process.  A processor that sleeps yields no samples.
 report_profile()
 {
-	awk -v processes="$PROCESSES" -v processors="$(nproc)" '
+	awk -v processes="$PROCESSES" -v processors="$(nproc)" -v hz=$PROFILE_HZ '
 		BEGIN {
 			n = split(processes, line, "\n")
 			for (i = 1; i <= n; i++)
@@ -1090,7 +1091,7 @@ report_profile()
 			idle = 100 * processors
 			n = split("walsender apply writers walwriter other elsewhere", classes, " ")
 			for (i = 1; i <= n; i++) {
-				percent = 100 * of_class[classes[i]] / 1999 / (end - begin)
+				percent = 100 * of_class[classes[i]] / hz / (end - begin)
 				idle -= percent
 				printf " %s %.1f,", classes[i], percent
 			}
