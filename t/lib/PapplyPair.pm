@@ -178,8 +178,8 @@ sub begin_copy
 	$subscriber->sql('ALTER SUBSCRIPTION tap REFRESH PUBLICATION');
 	$subscriber->wake('tap');
 	$subscriber->wait_until(
-		q(count(*) = 1 FROM pg_stat_activity
-		WHERE backend_type LIKE 'logical replication%' AND wait_event_type = 'Lock'),
+		qq(count(*) = 1 FROM pg_stat_activity JOIN pg_stat_progress_copy USING (pid)
+		WHERE relid = '$table'::regclass AND wait_event_type = 'Lock'),
 		'the copy does not wait');
 	return;
 }
