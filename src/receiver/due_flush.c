@@ -13,7 +13,9 @@
  *
  * Flushes that no session waits for are deferred: each one costs a write to
  * the device and two switches between processes.  PostgreSQL's own apply
- * leaves them to the walwriter, with its wal_writer_delay.
+ * leaves them to the walwriter, with its wal_writer_delay.  A flush is not
+ * deferred for some milliseconds if transactions come so slowly that no other
+ * commit is likely to come before it.
  *
  * Nothing is deferred if the subscription commits synchronously, because then
  * nothing is reported before the flush, or if the subscriber has walsenders of
@@ -112,7 +114,7 @@ papply_due_flush_regularly(void)
 }
 
 long
-papply_due_flush_look(void)
+papply_due_flush_look(bool is_slow)
 {
 	bool		has_unflushed = papply_feedback_has_unflushed();
 	bool		waits_for_standbys = papply_feedback_waits_for_standbys();
@@ -120,8 +122,8 @@ papply_due_flush_look(void)
 	long		allowed_ms = PATIENCE_MS;	/* from the commit to the flush */
 
 	if (holds)
-		allowed_ms = papply_test_defer_ms(policy.when == PAPPLY_FLUSHES_ASKED ?
-										  NOT_ASKED_MS : NOT_SET_UP_MS);
+		allowed_ms = papply_test_defer_ms(policy.when == PAPPLY_FLUSHES_ASKED ? NOT_ASKED_MS :
+										  is_slow ? 0 : NOT_SET_UP_MS);
 	papply_wal_flush_hold(holds);
 	if (has_unflushed && (waits_for_standbys || !papply_wal_flush_is_active()))
 	{

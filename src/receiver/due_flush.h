@@ -35,9 +35,10 @@ extern void papply_due_flush_regularly(void);
 
 /*
  * Do the same if it is due and no other process does it.  Called when there is
- * nothing to read.  Returns after how many milliseconds a flush may be due;
- * -1: there is nothing to flush, or another process does it.
+ * nothing to read.  is_slow: transactions come at intervals of many milliseconds.
+ * Returns after how many milliseconds a flush may be due; -1: there
+ * is nothing to flush, or another process does it.
  */
-extern long papply_due_flush_look(void);
+extern long papply_due_flush_look(bool is_slow);
 
 #endif							/* PAPPLY_DUE_FLUSH_H */

@@ -616,12 +616,14 @@ give_way_to_slots(void)
 		papply_spool_revoke_early();
 }
 
-/* Note what is committed, and free what was kept for it. */
-static void
-release_committed(void)
+void
+papply_lifecycle_release(void)
 {
+	int			exited = pg_atomic_read_u64(&papply_pool->exited_writer);
 	PapplyTransaction *txn;
 
+	if (exited > 0)
+		end_with_writer(exited);
 	while ((txn = papply_queue_oldest_committed()) != NULL)
 	{
 		papply_feedback_committed(txn->remote_end_lsn, txn->local_end_lsn);
@@ -634,14 +636,9 @@ release_committed(void)
 void
 papply_lifecycle_watch(void)
 {
-	int			exited = pg_atomic_read_u64(&papply_pool->exited_writer);
-
-	if (exited > 0)
-		end_with_writer(exited);
 	if (papply_clock_is_due(&pool.checked_at, papply_clock_now(), WRITERS_INTERVAL_MS))
 		check_writers();
 	give_way_to_slots();
-	release_committed();
 	watch_origin();
 }
 
@@ -703,7 +700,7 @@ static void
 adjust(void)
 {
 	if (pool.exists)
-		papply_lifecycle_watch();
+		papply_lifecycle_release();
 	look_at_catalogs();
 
 	/*

@@ -55,8 +55,16 @@ extern bool papply_lifecycle_is_drained(void);
 extern bool papply_lifecycle_is_idle(void);
 
 /*
- * Release what is committed, and check that all writers are running.  Does not
- * return if one has ended.  There is a pool.
+ * Release what is committed: note it for the reports, and free what was kept for
+ * it.  Does not return if a writer has ended unexpectedly.  There is a pool.
+ */
+extern void papply_lifecycle_release(void);
+
+/*
+ * Check, at intervals, that all writers are running, that the origin was not
+ * moved, and that no slot waits for what is applied early.  This may take some
+ * time, so it is not called when a message may have just arrived.  There is a
+ * pool.
  */
 extern void papply_lifecycle_watch(void);
 

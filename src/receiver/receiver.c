@@ -76,11 +76,14 @@
 #include "selftest.h"
 #endif
 
-/* The native loop does its housekeeping at least this often. */
+/* The native loop does its housekeeping at least this often while there is traffic. */
 #define YIELD_INTERVAL_MS 100
 
-/* The longest sleep of the native loop. */
+/* The longest sleep, here and of the native loop. */
 #define LONG_SLEEP_MS 1000
+
+/* The traffic is slow if the receiver has slept for this time before a message. */
+#define SLOW_TRAFFIC_MS 20
 
 /* The publisher is ahead if a transaction is older than this when it is sent. */
 #define AHEAD_MS 100
@@ -131,10 +134,13 @@ static HeldMessage held = {NULL, 0};
 /* The native loop's turn to do its housekeeping. */
 typedef struct NativeLoop
 {
-	int64		called_at;		/* when it called again after that; 0: it is
-								 * about to */
+	int64		called_at;		/* when it called again after that, or, once
+								 * is_active, when something happened first;
+								 * 0: it is about to call */
 	bool		is_active;		/* has anything happened since then? */
 	bool		is_called;		/* was the latch set for the native loop? */
+	bool		may_sleep;		/* nothing happened before, for a long time */
+	uint64		slow_seqno;		/* the first transaction after a long sleep */
 } NativeLoop;
 
 static NativeLoop native_loop;
@@ -445,6 +451,7 @@ end_round(void)
 {
 	MyLogicalRepWorker->last_lsn = Max(MyLogicalRepWorker->last_lsn,
 									   papply_feedback_received_lsn());
+	native_loop.may_sleep = !native_loop.is_active;
 	native_loop.called_at = 0;
 	native_loop.is_active = native_loop.is_called = false;
 	if (!papply_native_is_active() && !papply_spool_native_is_open())
@@ -452,9 +459,9 @@ end_round(void)
 	replay.rounded_seqno = due_replay();
 }
 
-/* Do papply_lifecycle_watch(), and look for blockers, when nothing else can be done. */
+/* Check what is to be checked from time to time, when nothing else can be done. */
 static void
-watch_blocked(void)
+watch(void)
 {
 	papply_lifecycle_watch();
 	if (papply_queue_is_in_flight())
@@ -474,7 +481,10 @@ yield(char **buffer, pgsocket *wait_fd, long patience_ms)
 
 	/* the keepalive must cover what the native loop has just committed */
 	if (papply_lifecycle_has_pool())
-		watch_blocked();
+	{
+		papply_lifecycle_release();
+		watch();
+	}
 	length = keepalive_if_due(buffer);
 	if (length > 0)
 		return length;
@@ -491,24 +501,53 @@ yield(char **buffer, pgsocket *wait_fd, long patience_ms)
 	return 0;
 }
 
+/* Is the traffic slow?  One transaction at most was received since a long sleep. */
+static bool
+is_slow(void)
+{
+	return papply_queue_last_seqno() <= native_loop.slow_seqno;
+}
+
+/*
+ * Is it time for a round of the native loop, in which it does its housekeeping?  A round
+ * costs several system calls.  With traffic, there is one every YIELD_INTERVAL_MS, or
+ * after each message that has come after a long sleep (then no sleep need be interrupted
+ * for it).  There is another one after LONG_SLEEP_MS without traffic, in which the native
+ * loop then sleeps, because it handles timeouts after sleeps of its own.  is_at_rest: no
+ * writer has a reason to set the latch.
+ */
+static bool
+is_round_due(long *timeout_ms, long patience_ms, bool is_at_rest)
+{
+	int64		awake_ms = (papply_clock_recent() - native_loop.called_at) / 1000;
+
+	*timeout_ms = (native_loop.is_active ? YIELD_INTERVAL_MS : LONG_SLEEP_MS) - awake_ms;
+	if (native_loop.is_called || *timeout_ms <= 0)
+		return true;
+	if (patience_ms >= 0)
+		*timeout_ms = Min(*timeout_ms, patience_ms);
+	else if (native_loop.is_active)
+		return is_slow() && is_at_rest;
+	else
+		return native_loop.may_sleep;
+	return false;
+}
+
 /*
  * Sleep until something is received, committed or flushed, for at most patience_ms unless
- * that is -1.  A round of the native loop costs several system calls, so return false,
- * for a round, only every YIELD_INTERVAL_MS, before a longer sleep, and when the latch is
- * set while no writer has a reason to set it (is_at_rest).  Then another process, such as
- * a worker that has synchronized a table, wants to wake the native loop.
+ * that is -1.  Return false for a round of the native loop.  If the latch is set while
+ * no writer has a reason to set it (is_at_rest), another process, such as a worker that
+ * has synchronized a table, wants to wake the native loop.
  */
 static bool
 sleep_here(pgsocket socket, long patience_ms, bool is_at_rest)
 {
 	WaitEvent	event;
-	int64		awake_ms = (papply_clock_recent() - native_loop.called_at) / 1000;
-	long		timeout_ms = YIELD_INTERVAL_MS - awake_ms;
+	long		timeout_ms;
+	int64		begin;
 
-	if (!native_loop.is_active || native_loop.is_called || timeout_ms <= 0)
+	if (is_round_due(&timeout_ms, patience_ms, is_at_rest))
 		return false;
-	if (patience_ms >= 0)
-		timeout_ms = Min(timeout_ms, patience_ms);
 	if (stream.events == NULL)
 	{
 		stream.events = papply_compat_create_wait_event_set(3);
@@ -517,13 +556,20 @@ sleep_here(pgsocket socket, long patience_ms, bool is_at_rest)
 		AddWaitEventToSet(stream.events, WL_SOCKET_READABLE, socket, NULL, NULL);
 	}
 	papply_test_count_wait();
+	begin = papply_clock_now();
 	if (WaitEventSetWait(stream.events, timeout_ms, &event, 1,
-						 papply_compat_wait_event(PAPPLY_WAIT_WORK)) == 1 &&
-		(event.events & WL_LATCH_SET))
+						 papply_compat_wait_event(PAPPLY_WAIT_WORK)) == 0)
+		return true;
+	if (!native_loop.is_active)
+		native_loop.called_at = papply_clock_now();
+	native_loop.is_active = true;
+	if (event.events & WL_LATCH_SET)
 	{
 		ResetLatch(MyLatch);
 		native_loop.is_called = is_at_rest;
 	}
+	else if (papply_clock_has_passed(begin, papply_clock_now(), SLOW_TRAFFIC_MS))
+		native_loop.slow_seqno = papply_queue_last_seqno() + 1;
 	return !native_loop.is_called;
 }
 
@@ -594,7 +640,7 @@ catch_up(bool is_open)
 	if (is_open && papply_queue_open_is_published())
 		papply_queue_publish_open();
 	papply_awake_wake_for_work();
-	watch_blocked();
+	papply_lifecycle_release();
 	patience_ms = papply_lifecycle_adapt(stream.lead_us > 0);
 	papply_status_update(true, papply_lifecycle_is_idle());
 	return patience_ms;
@@ -631,11 +677,15 @@ nothing_to_read(WalReceiverConn *conn, char **buffer, pgsocket socket)
 	int			length;
 
 	if (pause_reading(conn, socket))
+	{
+		watch();
 		return NOT_YET;
-	report_ms = papply_report_now(conn);
+	}
+	report_ms = papply_report_now(conn, is_slow());
 	if (patience_ms < 0 || (report_ms >= 0 && report_ms < patience_ms))
 		patience_ms = report_ms;
-	native_loop.is_active |= papply_queue_released_seqno() > released || patience_ms >= 0;
+	native_loop.is_active |= papply_queue_released_seqno() > released;
+	watch();
 	if (sleep_for_more(socket, patience_ms, is_open))
 		return NOT_YET;
 
@@ -643,8 +693,8 @@ nothing_to_read(WalReceiverConn *conn, char **buffer, pgsocket socket)
 	if (length > 0)
 		return length;
 	end_round();
-	if (patience_ms >= 0)
-		SetLatch(MyLatch);		/* no long sleep in the native loop */
+	if (patience_ms >= 0 || !native_loop.may_sleep)
+		SetLatch(MyLatch);		/* the native loop does not sleep */
 	papply_test_wait_for(socket);
 	return 0;
 }
@@ -659,6 +709,7 @@ make_space(void)
 	uint64		released = papply_queue_released_seqno();
 
 	papply_awake_wake_for_work();
+	papply_lifecycle_release();
 	papply_lifecycle_watch();
 	if (papply_queue_released_seqno() > released)
 		return true;
@@ -752,7 +803,8 @@ is_time_to_yield(void)
 {
 	return papply_lifecycle_has_pool() &&
 		(ConfigReloadPending ||
-		 papply_clock_has_passed(native_loop.called_at, papply_clock_recent(), YIELD_INTERVAL_MS));
+		 (native_loop.is_active &&
+		  papply_clock_has_passed(native_loop.called_at, papply_clock_recent(), YIELD_INTERVAL_MS)));
 }
 
 /* May messages go straight to the native loop from now on? */
@@ -887,7 +939,11 @@ receive_and_route(WalReceiverConn *conn, char **buffer, pgsocket *wait_fd)
 
 	finish_native();
 	if (native_loop.called_at == 0)
+	{
 		native_loop.called_at = papply_lone_idle();
+		if (native_loop.may_sleep)
+			native_loop.slow_seqno = papply_queue_last_seqno() + 1;
+	}
 	do
 	{
 		CHECK_FOR_INTERRUPTS();

@@ -214,14 +214,16 @@ papply_report_if_due(WalReceiverConn *conn)
 }
 
 long
-papply_report_now(WalReceiverConn *conn)
+papply_report_now(WalReceiverConn *conn, bool is_slow)
 {
-	long		flush_ms = papply_due_flush_look();
+	long		flush_ms;
 
 	status.unread_since = 0;
-	send_if_new(conn);
+	send_if_new(conn);			/* a flush may take longer */
 	if (status.has_committed && papply_wal_flush_is_wanted())
 		(void) papply_wal_flush_wake_writer();
 	status.has_committed = false;
+	flush_ms = papply_due_flush_look(is_slow);
+	send_if_new(conn);
 	return status.unreported_since != 0 ? RECEIVED_PATIENCE_MS : flush_ms;
 }

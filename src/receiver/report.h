@@ -49,10 +49,10 @@ extern bool papply_report_may_answer(void);
 
 /*
  * There is nothing more to read: flush if no other process does, and report
- * what is new.  Returns after how many milliseconds there may be more to
- * report; -1: not known.
+ * what is new.  is_slow is that of papply_due_flush_look().  Returns after how many
+ * milliseconds there may be more to report; -1: not known.
  */
-extern long papply_report_now(WalReceiverConn *conn);
+extern long papply_report_now(WalReceiverConn *conn, bool is_slow);
 
 /* Do the same from time to time while there is more to read. */
 extern void papply_report_if_due(WalReceiverConn *conn);

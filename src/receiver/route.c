@@ -85,7 +85,7 @@ route_to_queue(char *message, int length)
 	if (result == PAPPLY_DISPATCH_HOLD)
 		return PAPPLY_ROUTE_HOLD;
 
-	papply_lifecycle_watch();
+	papply_lifecycle_release();
 	papply_spool_revoke_early();	/* the transaction may have to be alone */
 	if (!papply_lifecycle_is_idle() || papply_early_count() > 0)
 		return PAPPLY_ROUTE_HOLD;
@@ -151,7 +151,7 @@ route_keepalive(char **buffer, int *length)
 		return PAPPLY_ROUTE_NATIVE;
 	if ((*buffer)[17] == 0)		/* no reply is requested */
 		return PAPPLY_ROUTE_DONE;
-	papply_lifecycle_watch();
+	papply_lifecycle_release();
 	if (papply_report_flush())
 		return PAPPLY_ROUTE_DONE;
 	papply_report_asked();

@@ -1,0 +1,89 @@
+# Promise: where transactions come slowly, each of them wakes processes only a few times.
+#
+# The apply worker is woken by the transaction, and by the writer that has flushed it.  None
+# of its sleeps is ended by time: a flush is not deferred, since there is no other commit
+# that it could be shared with, and the apply loop does its housekeeping right after a
+# transaction.  Where transactions come faster, they share flushes.
+use strict;
+use warnings;
+use FindBin;
+use lib "$FindBin::RealBin/lib";
+use PapplyTest;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my ($pair, $publisher, $subscriber) = new_pair(
+	publisher_conf => q(
+		autovacuum = off
+		checkpoint_timeout = 1h
+		wal_sender_timeout = 0),
+	subscriber_conf => q(
+		autovacuum = off
+		checkpoint_timeout = 1h
+		parallel_apply.leader_participation = on
+		parallel_apply.selftest_sleep = 1h
+		wal_receiver_timeout = 0));
+plan skip_all => 'the library was made without SELFTEST=1'
+  if !$subscriber->create_selftest_waits;
+$pair->exec_both('CREATE TABLE items (id int PRIMARY KEY)');
+$subscriber->create_extension;
+$pair->subscribe('tap');
+$subscriber->wait_for_pool('tap');
+$publisher->sql('INSERT INTO items VALUES (0)');
+$publisher->wait_applied;
+
+# How often these processes have gone to sleep: 64 is the apply worker, others are writers.
+sub waits
+{
+	my ($process) = @_;
+	return $subscriber->sql(
+		qq(SELECT coalesce(sum(substring(waits FROM ': (\\d+)')::int), 0)
+		FROM pg_subscription, regexp_split_to_table(selftest_waits(oid), ', ') AS waits
+		WHERE subname = 'tap' AND waits ~ '^$process:'));
+}
+
+# How often the walsender has gone to sleep, or 0 if this system does not show it
+my $walsender = $publisher->sql('SELECT pid FROM pg_stat_replication');
+
+sub walsender_sleeps
+{
+	my $file = "/proc/$walsender/status";
+	return 0 if !-r $file;
+	return (slurp_file($file) =~ /^voluntary_ctxt_switches:\s+(\d+)/m)[0] // 0;
+}
+
+# Commits of one session, with a pause after each
+sub commit
+{
+	my ($first, $last, $seconds) = @_;
+	$publisher->sql(
+		"DO \$\$BEGIN FOR i IN $first..$last LOOP INSERT INTO items VALUES (i); COMMIT; PERFORM pg_sleep($seconds); END LOOP; END\$\$"
+	);
+	$publisher->wait_applied;
+	return;
+}
+
+{
+	my ($before, $before_walsender) = (waits('64'), walsender_sleeps());
+	commit(1, 20, 0.2);
+	my $waits = (waits('64') - $before) / 20;
+	my $walsender_waits = (walsender_sleeps() - $before_walsender) / 20;
+	note("waits for a commit: $waits of the apply worker, $walsender_waits of the walsender");
+	cmp_ok($waits, '<', 4,
+		'the apply worker waits for the next one, and for a flush');
+	cmp_ok($walsender_waits, '<', 3.5,
+		'the walsender learns once that it is applied, and once that it is flushed');
+}
+
+{
+	my $before = waits('[0-9]');
+	commit(21, 320, 0.002);
+	my $waits = (waits('[0-9]') - $before) / 300;
+	note("waits for a commit: $waits of writers");
+	cmp_ok($waits, '<', 0.7, 'fast ones share flushes');
+}
+
+$pair->tables_equal('after slow traffic', 'items');
+finish($publisher, $subscriber);
+done_testing();
