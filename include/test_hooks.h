@@ -16,9 +16,13 @@
  */
 extern long papply_test_wait_ms(long timeout_ms);
 
-/* Receiver: count a wait; or wait before the native loop does. */
+/*
+ * Receiver: count a wait; or wait before the native loop does, which is then
+ * allowed to wait as soon as there is no traffic.
+ */
 extern void papply_test_count_wait(void);
 extern void papply_test_wait_for(pgsocket socket);
+extern bool papply_test_goes_round(void);
 
 /* Return for how long flushes are deferred instead of this time. */
 extern long papply_test_defer_ms(long defer_ms);
@@ -39,6 +43,12 @@ papply_test_count_wait(void)
 static inline void
 papply_test_wait_for(pgsocket socket)
 {
+}
+
+static inline bool
+papply_test_goes_round(void)
+{
+	return false;
 }
 
 static inline long

@@ -26,11 +26,11 @@ my ($pair, $publisher, $subscriber) = new_pair(
 		wal_receiver_timeout = 0));
 plan skip_all => 'the library was made without SELFTEST=1'
   if !$subscriber->create_selftest_waits;
-$pair->exec_both('CREATE TABLE items (id int PRIMARY KEY)');
+$pair->exec_both('CREATE TABLE items (id serial PRIMARY KEY)');
 $subscriber->create_extension;
 $pair->subscribe('tap');
 $subscriber->wait_for_pool('tap');
-$publisher->sql('INSERT INTO items VALUES (0)');
+$publisher->sql('INSERT INTO items DEFAULT VALUES');
 $publisher->wait_applied;
 
 # How often these processes have gone to sleep: 64 is the apply worker, others are writers.
@@ -50,35 +50,43 @@ sub walsender_sleeps
 {
 	my $file = "/proc/$walsender/status";
 	return 0 if !-r $file;
-	return (slurp_file($file) =~ /^voluntary_ctxt_switches:\s+(\d+)/m)[0] // 0;
+	return (slurp_file($file) =~ /^voluntary_ctxt_switches:\s+(\d+)/m)[0]
+	  // 0;
 }
 
-# Commits of one session, with a pause after each
+# Commits of one session, as many per second on average
 sub commit
 {
-	my ($first, $last, $seconds) = @_;
-	$publisher->sql(
-		"DO \$\$BEGIN FOR i IN $first..$last LOOP INSERT INTO items VALUES (i); COMMIT; PERFORM pg_sleep($seconds); END LOOP; END\$\$"
-	);
+	my ($commits, $rate) = @_;
+	$publisher->pgbench(
+		"--no-vacuum --client=1 --transactions=$commits --rate=$rate",
+		0,
+		[qr/actually processed: $commits/],
+		[qr/^$/],
+		'commits',
+		{ "insert_$rate" => 'INSERT INTO items DEFAULT VALUES' });
 	$publisher->wait_applied;
 	return;
 }
 
 {
 	my ($before, $before_walsender) = (waits('64'), walsender_sleeps());
-	commit(1, 20, 0.2);
+	commit(20, 5);
 	my $waits = (waits('64') - $before) / 20;
 	my $walsender_waits = (walsender_sleeps() - $before_walsender) / 20;
-	note("waits for a commit: $waits of the apply worker, $walsender_waits of the walsender");
-	cmp_ok($waits, '<', 4,
+	note(
+		"waits for a commit: $waits of the apply worker, $walsender_waits of the walsender"
+	);
+	cmp_ok($waits, '<', 3.5,
 		'the apply worker waits for the next one, and for a flush');
 	cmp_ok($walsender_waits, '<', 3.5,
-		'the walsender learns once that it is applied, and once that it is flushed');
+		'the walsender learns once that it is applied, and once that it is flushed'
+	);
 }
 
 {
 	my $before = waits('[0-9]');
-	commit(21, 320, 0.002);
+	commit(300, 300);
 	my $waits = (waits('[0-9]') - $before) / 300;
 	note("waits for a commit: $waits of writers");
 	cmp_ok($waits, '<', 0.7, 'fast ones share flushes');

@@ -529,7 +529,7 @@ is_round_due(long *timeout_ms, long patience_ms, bool is_at_rest)
 	else if (native_loop.is_active)
 		return is_slow() && is_at_rest;
 	else
-		return native_loop.may_sleep;
+		return native_loop.may_sleep || papply_test_goes_round();
 	return false;
 }
 

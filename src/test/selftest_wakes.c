@@ -101,6 +101,12 @@ papply_test_wait_for(pgsocket socket)
 								 socket, -1, PG_WAIT_EXTENSION);
 }
 
+bool
+papply_test_goes_round(void)
+{
+	return receiver_sleeps;
+}
+
 long
 papply_test_defer_ms(long defer_ms)
 {
