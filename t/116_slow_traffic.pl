@@ -43,20 +43,14 @@ sub waits
 		WHERE subname = 'tap' AND waits ~ '^$process:'));
 }
 
-# Commits of one session, as many per second on average
-my $scripts = 0;
-
-sub commit
+# Wait until that many seconds have passed.
+sub pass_time
 {
-	my ($commits, $rate) = @_;
-	$publisher->pgbench(
-		"--no-vacuum --client=1 --transactions=$commits --rate=$rate",
-		0,
-		[qr/actually processed: $commits/],
-		[qr/^$/],
-		'commits',
-		{ 'insert_' . ++$scripts => 'INSERT INTO items DEFAULT VALUES' });
-	$publisher->wait_applied;
+	my ($seconds) = @_;
+	my $now = $subscriber->sql('SELECT clock_timestamp()');
+	$subscriber->wait_until(
+		"clock_timestamp() > '$now'::timestamptz + interval '$seconds s'",
+		'time stands still');
 	return;
 }
 
@@ -66,8 +60,12 @@ sub commit
 	for (1 .. 3)
 	{
 		my $before = waits('64');
-		commit(20, 5);
-		$waits = (waits('64') - $before) / 20;
+		for (1 .. 10)
+		{
+			$publisher->sql('INSERT INTO items DEFAULT VALUES');
+			pass_time(0.15);
+		}
+		$waits = (waits('64') - $before) / 10;
 		note("waits for a commit: $waits of the apply worker");
 		last if $waits < 3.5;
 	}
@@ -77,11 +75,26 @@ sub commit
 
 {
 	my $before = waits('[0-9]');
-	commit(300, 300);
+	$publisher->pgbench(
+		'--no-vacuum --client=1 --transactions=300 --rate=300',
+		0,
+		[qr/actually processed: 300/],
+		[qr/^$/],
+		'commits',
+		{ insert => 'INSERT INTO items DEFAULT VALUES' });
+	$publisher->wait_applied;
 	my $waits = (waits('[0-9]') - $before) / 300;
 	note("waits for a commit: $waits of writers");
 	cmp_ok($waits, '<', 0.7, 'fast ones share flushes');
 }
+
+# The apply loop asks a publisher that is silent whether it lives, before it gives up.
+$subscriber->reload_with('wal_receiver_timeout = 2s');
+my $apply_pid = $subscriber->apply_pid('tap');
+$publisher->sql('INSERT INTO items DEFAULT VALUES');
+pass_time(6);
+is($subscriber->apply_pid('tap'),
+	$apply_pid, 'a short timeout does not expire without traffic');
 
 $pair->tables_equal('after slow traffic', 'items');
 finish($publisher, $subscriber);

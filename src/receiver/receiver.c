@@ -140,7 +140,8 @@ typedef struct NativeLoop
 	bool		is_active;		/* has anything happened since then? */
 	bool		is_called;		/* was the latch set for the native loop? */
 	bool		may_sleep;		/* nothing happened before, for a long time */
-	uint64		slow_seqno;		/* the first transaction after a long sleep */
+	uint64		slow_seqno;		/* the first transaction after a long sleep,
+								 * if there was no round since; or none */
 } NativeLoop;
 
 static NativeLoop native_loop;
@@ -454,6 +455,7 @@ end_round(void)
 	native_loop.may_sleep = !native_loop.is_active;
 	native_loop.called_at = 0;
 	native_loop.is_active = native_loop.is_called = false;
+	native_loop.slow_seqno = PAPPLY_NO_SEQNO;
 	if (!papply_native_is_active() && !papply_spool_native_is_open())
 		papply_lifecycle_goes_round();
 	replay.rounded_seqno = due_replay();
@@ -501,20 +503,22 @@ yield(char **buffer, pgsocket *wait_fd, long patience_ms)
 	return 0;
 }
 
-/* Is the traffic slow?  One transaction at most was received since a long sleep. */
+/* Is the traffic slow?  One transaction was received since a long sleep. */
 static bool
 is_slow(void)
 {
-	return papply_queue_last_seqno() <= native_loop.slow_seqno;
+	return native_loop.slow_seqno != PAPPLY_NO_SEQNO &&
+		papply_queue_last_seqno() == native_loop.slow_seqno &&
+		papply_route_is_between_transactions();
 }
 
 /*
  * Is it time for a round of the native loop, in which it does its housekeeping?  A round
  * costs several system calls.  With traffic, there is one every YIELD_INTERVAL_MS, or
- * after each message that has come after a long sleep (then no sleep need be interrupted
+ * after a transaction that has come after a long sleep (then no sleep need be interrupted
  * for it).  There is another one after LONG_SLEEP_MS without traffic, in which the native
- * loop then sleeps, because it handles timeouts after sleeps of its own.  is_at_rest: no
- * writer has a reason to set the latch.
+ * loop then sleeps, because it handles timeouts after sleeps of its own; it must do so at
+ * once where a timeout is short.  is_at_rest: no writer has a reason to set the latch.
  */
 static bool
 is_round_due(long *timeout_ms, long patience_ms, bool is_at_rest)
@@ -529,7 +533,8 @@ is_round_due(long *timeout_ms, long patience_ms, bool is_at_rest)
 	else if (native_loop.is_active)
 		return is_slow() && is_at_rest;
 	else
-		return native_loop.may_sleep || papply_test_goes_round();
+		return native_loop.may_sleep || papply_report_silence_ms() < LONG_SLEEP_MS ||
+			papply_test_goes_round();
 	return false;
 }
 
