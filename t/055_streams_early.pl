@@ -230,30 +230,30 @@ foreach my $last ('commit', 'chunk')
 
 ### what cannot be applied before the end
 
-$streamed->query_safe('BEGIN;'
-	  . item_rows(1000)
-	  . 'INSERT INTO watched SELECT generate_series(1, 2000);'
-	  . item_rows(1000)
-	  . 'COMMIT');
+# Begin one with this statement, and end it when its writer has given it up.
+sub given_up
+{
+	my ($statement) = @_;
+	$streamed->query_safe('BEGIN;' . item_rows(1000));
+	$subscriber->wait_for_early(500);
+	$streamed->query_safe("$statement;" . item_rows(1000));
+	wait_for_none_early();
+	$streamed->query_safe('COMMIT');
+	return;
+}
+
+given_up('INSERT INTO watched SELECT generate_series(1, 2000)');
 streams_are('a trigger would run', 0, 1);
 is($subscriber->sql('SELECT count(*), count(DISTINCT id) FROM seen'),
 	'2000|2000', 'it has run once for each row');
-$streamed->query_safe('BEGIN;'
-	  . item_rows(1000)
-	  . 'TRUNCATE emptied; INSERT INTO emptied SELECT generate_series(20, 2000);'
-	  . item_rows(1000)
-	  . 'COMMIT');
+given_up(
+	'TRUNCATE emptied; INSERT INTO emptied SELECT generate_series(20, 2000)');
 streams_are('TRUNCATE', 0, 1);
 
 # A row that the subscriber does not have.  An older transaction might still insert
 # it as long as the streamed one is open.
 $subscriber->sql('DELETE FROM items WHERE id = 1');
-$streamed->query_safe('BEGIN;' . item_rows(1000));
-$subscriber->wait_for_early(500);
-$streamed->query_safe(
-	'UPDATE items SET v = 7 WHERE id = 1;' . item_rows(1000));
-wait_for_none_early();
-$streamed->query_safe('COMMIT');
+given_up('UPDATE items SET v = 7 WHERE id = 1');
 $publisher->wait_applied;
 $publisher->sql('DELETE FROM items WHERE id = 1');
 streams_are('a row is missing', 0, 1);
