@@ -218,6 +218,16 @@ papply_lifecycle_init(void)
 }
 
 bool
+papply_lifecycle_tables_are_ready(void)
+{
+	MemoryContext old_context = CurrentMemoryContext;
+	bool		are_ready = AllTablesyncsReady();
+
+	MemoryContextSwitchTo(old_context);
+	return are_ready;
+}
+
+bool
 papply_lifecycle_wants_pool(void)
 {
 	look_at_catalogs();

@@ -55,6 +55,14 @@ extern bool papply_lifecycle_is_drained(void);
 extern bool papply_lifecycle_is_idle(void);
 
 /*
+ * Are all tables synchronized?  Otherwise workers that synchronize some set the
+ * latch for the native loop.  It would not notice that during its housekeeping if
+ * it did not sleep afterwards, so it must.  Called between remote transactions; may
+ * read the catalog in a transaction of its own.
+ */
+extern bool papply_lifecycle_tables_are_ready(void);
+
+/*
  * Release what is committed: note it for the reports, and free what was kept for
  * it.  Does not return if a writer has ended unexpectedly.  There is a pool.
  */

@@ -139,7 +139,8 @@ typedef struct NativeLoop
 								 * 0: it is about to call */
 	bool		is_active;		/* has anything happened since then? */
 	bool		is_called;		/* was the latch set for the native loop? */
-	bool		may_sleep;		/* nothing happened before, for a long time */
+	bool		may_sleep;		/* nothing happened before, for a long time;
+								 * or a table is being synchronized */
 	uint64		slow_seqno;		/* the first transaction after a long sleep,
 								 * if there was no round since; or none */
 } NativeLoop;
@@ -452,7 +453,8 @@ end_round(void)
 {
 	MyLogicalRepWorker->last_lsn = Max(MyLogicalRepWorker->last_lsn,
 									   papply_feedback_received_lsn());
-	native_loop.may_sleep = !native_loop.is_active;
+	native_loop.may_sleep = !native_loop.is_active ||
+		!papply_route_is_between_transactions() || !papply_lifecycle_tables_are_ready();
 	native_loop.called_at = 0;
 	native_loop.is_active = native_loop.is_called = false;
 	native_loop.slow_seqno = PAPPLY_NO_SEQNO;
