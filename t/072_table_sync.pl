@@ -70,6 +70,11 @@ my $done = $subscriber->counter('transactions');
 my $pid = $subscriber->apply_pid('tap');
 change('items');
 $publisher->wait_applied;
+
+# A writer counts a transaction after its commit.
+$subscriber->wait_until(
+	"sum(transactions) >= $done + 21 FROM parallel_apply.writers",
+	'writers do not apply transactions of other tables during a copy');
 is($subscriber->counter('transactions') - $done,
 	21, 'writers apply transactions of other tables during a copy');
 
