@@ -539,6 +539,16 @@ sub create_selftest_waits
 	return $status == 0;
 }
 
+# Return how often the apply worker (64) and the writers of subscription tap have
+# waited, by process.
+sub waits
+{
+	my ($self) = @_;
+	return $self->sql(
+		q(SELECT selftest_waits(oid) FROM pg_subscription WHERE subname = 'tap')
+	) =~ /(\d+): (\d+)/g;
+}
+
 # Let the apply worker sleep until it is woken, or as usual.
 sub let_receiver_sleep
 {
@@ -560,9 +570,7 @@ sub becomes_quiet
 	my $same = 0;
 	while ($same < $QUIET_READINGS)
 	{
-		my %waits = $self->sql(
-			q(SELECT selftest_waits(oid) FROM pg_subscription WHERE subname = 'tap')
-		) =~ /(\d+): (\d+)/g;
+		my %waits = $self->waits;
 		%first = %waits if !%first;
 		my @new = grep { $waits{$_} != ($last{$_} // 0) } keys %waits;
 		my @busy =
