@@ -250,6 +250,8 @@ typedef struct PapplyPool
 
 #ifdef PAPPLY_SELFTEST
 	pg_atomic_uint64 test_waits[PAPPLY_WAITERS];	/* test_hooks.h */
+	pg_atomic_uint64 test_long_sleeps;
+	pg_atomic_uint64 test_timeouts;
 #endif
 
 	PapplyWriterSlot writers[PAPPLY_MAX_WRITERS];

@@ -16,11 +16,16 @@
  */
 extern long papply_test_wait_ms(long timeout_ms);
 
-/*
- * Receiver: count a wait; or wait before the native loop does, which is then
- * allowed to wait as soon as there is no traffic.
- */
+/* Receiver: count a wait. */
 extern void papply_test_count_wait(void);
+
+/*
+ * Receiver: count a sleep of its own that has ended.  is_long: it was in place of the
+ * native loop's; is_timeout: nothing has happened in it.
+ */
+extern void papply_test_count_sleep(bool is_long, bool is_timeout);
+
+/* Receiver: wait before the native loop does, and let it wait when there is no traffic. */
 extern void papply_test_wait_for(pgsocket socket);
 extern bool papply_test_goes_round(void);
 
@@ -37,6 +42,11 @@ papply_test_wait_ms(long timeout_ms)
 
 static inline void
 papply_test_count_wait(void)
+{
+}
+
+static inline void
+papply_test_count_sleep(bool is_long, bool is_timeout)
 {
 }
 

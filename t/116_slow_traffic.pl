@@ -3,7 +3,8 @@
 # The apply worker is woken by the transaction, and by the writer that has flushed it.  None
 # of its sleeps is ended by time: a flush is not deferred, since there is no other commit
 # that it could be shared with, and the apply loop does its housekeeping right after a
-# transaction.  Where transactions come faster, they share flushes.
+# transaction.  Where transactions come faster, they share flushes.  While a table is being
+# synchronized, the apply loop sleeps by itself.
 use strict;
 use warnings;
 use FindBin;
@@ -27,9 +28,11 @@ my ($pair, $publisher, $subscriber) = new_pair(
 		wal_receiver_timeout = 0));
 plan skip_all => 'the library was made without SELFTEST=1'
   if !$subscriber->create_selftest_waits;
-$pair->exec_both('CREATE TABLE items (id serial PRIMARY KEY)');
+$pair->exec_both(
+	'CREATE TABLE items (id serial PRIMARY KEY);
+	CREATE TABLE late (id int PRIMARY KEY)');
 $subscriber->create_extension;
-$pair->subscribe('tap');
+$pair->subscribe('tap', publication => 'FOR TABLE items');
 $subscriber->wait_for_pool('tap');
 $publisher->sql('INSERT INTO items DEFAULT VALUES');
 $publisher->wait_applied;
@@ -53,23 +56,27 @@ sub pass_time
 	return;
 }
 
-# A busy machine makes the apply worker sleep in the middle of a transaction as well.
+# A busy machine makes the apply worker sleep in the middle of a transaction as well, and
+# may delay a transaction until a sleep ends.
 {
-	my $waits;
-	for (1 .. 3)
+	my ($waits, $timeouts);
+	for (1 .. 5)
 	{
 		my ($before) = waits();
+		my (undef, $timeouts_before) = $subscriber->own_sleeps;
 		for (1 .. 10)
 		{
 			$publisher->sql('INSERT INTO items DEFAULT VALUES');
 			pass_time(0.15);
 		}
 		$waits = ((waits())[0] - $before) / 10;
-		note("waits for a commit: $waits of the apply worker");
-		last if $waits < 3.5;
+		$timeouts = ($subscriber->own_sleeps)[1] - $timeouts_before;
+		note("apply worker, 10 commits: $waits waits for each, $timeouts timeouts");
+		last if $waits < 3.5 && $timeouts <= 4;
 	}
 	cmp_ok($waits, '<', 3.5,
 		'the apply worker waits for the next one, and for a flush');
+	cmp_ok($timeouts, '<=', 4, '... but not until a time');
 }
 
 {
@@ -87,6 +94,33 @@ sub pass_time
 	cmp_ok($waits, '<', 0.7, 'fast ones share flushes');
 }
 
+# A worker that synchronizes a table wakes the apply worker, maybe in the middle of the apply
+# loop's housekeeping.  A sleep that is not the apply loop's would not end then.
+{
+	my $copy = $subscriber->hold('INSERT INTO late VALUES (1)');
+	my $apply_pid = $subscriber->apply_pid('tap');
+	$publisher->sql('INSERT INTO late VALUES (1)');
+	$pair->begin_copy('late');
+	my $long_sleeps;
+	for my $n (1 .. 3)
+	{
+		$publisher->sql('INSERT INTO items DEFAULT VALUES');
+		$publisher->wait_applied;
+		$subscriber->wait_until(
+			"wait_event = 'LogicalApplyMain' FROM pg_stat_activity WHERE pid = $apply_pid",
+			'the apply loop does not sleep');
+
+		# The first one may have been received before the state of the table is read.
+		$long_sleeps //= ($subscriber->own_sleeps)[0];
+	}
+	is(($subscriber->own_sleeps)[0],
+		$long_sleeps,
+		'the apply loop sleeps by itself while a table is being synchronized');
+	$copy->query_safe('ROLLBACK');
+	$copy->quit;
+	$subscriber->wait_for_subscription_sync($publisher, 'tap');
+}
+
 # The apply loop asks a publisher that is silent whether it lives, before it gives up.
 $subscriber->reload_with('wal_receiver_timeout = 2s');
 my $apply_pid = $subscriber->apply_pid('tap');
@@ -95,6 +129,6 @@ pass_time(6);
 is($subscriber->apply_pid('tap'),
 	$apply_pid, 'a short timeout does not expire without traffic');
 
-$pair->tables_equal('after slow traffic', 'items');
+$pair->tables_equal('after slow traffic', qw(items late));
 finish($publisher, $subscriber);
 done_testing();

@@ -552,6 +552,7 @@ sleep_here(pgsocket socket, long patience_ms, bool is_at_rest)
 	WaitEvent	event;
 	long		timeout_ms;
 	int64		begin;
+	bool		is_timeout;
 
 	if (is_round_due(&timeout_ms, patience_ms, is_at_rest))
 		return false;
@@ -564,8 +565,10 @@ sleep_here(pgsocket socket, long patience_ms, bool is_at_rest)
 	}
 	papply_test_count_wait();
 	begin = papply_clock_now();
-	if (WaitEventSetWait(stream.events, timeout_ms, &event, 1,
-						 papply_compat_wait_event(PAPPLY_WAIT_WORK)) == 0)
+	is_timeout = WaitEventSetWait(stream.events, timeout_ms, &event, 1,
+								  papply_compat_wait_event(PAPPLY_WAIT_WORK)) == 0;
+	papply_test_count_sleep(!native_loop.is_active, is_timeout);
+	if (is_timeout)
 		return true;
 	if (!native_loop.is_active)
 		native_loop.called_at = papply_clock_now();

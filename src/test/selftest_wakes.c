@@ -90,6 +90,17 @@ papply_test_count_wait(void)
 		pg_atomic_fetch_add_u64(&papply_pool->test_waits[papply_pool_waiter], 1);
 }
 
+void
+papply_test_count_sleep(bool is_long, bool is_timeout)
+{
+	if (papply_pool == NULL)
+		return;
+	if (is_long)
+		pg_atomic_fetch_add_u64(&papply_pool->test_long_sleeps, 1);
+	else if (is_timeout)
+		pg_atomic_fetch_add_u64(&papply_pool->test_timeouts, 1);
+}
+
 /* Leave the latch as it is: the native loop is about to wait for the same. */
 void
 papply_test_wait_for(pgsocket socket)
@@ -113,7 +124,10 @@ papply_test_defer_ms(long defer_ms)
 	return defers_flushes ? INT_MAX : defer_ms;
 }
 
-/* selftest_waits(subscription): how often the receiver, and each writer, has waited */
+/*
+ * selftest_waits(subscription): how often the receiver, and each writer, has waited; how
+ * many of the receiver's own sleeps were long; and how many others were ended by time
+ */
 Datum
 papply_selftest_waits(PG_FUNCTION_ARGS)
 {
@@ -130,6 +144,10 @@ papply_selftest_waits(PG_FUNCTION_ARGS)
 		if (count > 0)
 			appendStringInfo(&counts, "%d: " UINT64_FORMAT ", ", i, count);
 	}
+	if (slot != NULL)
+		appendStringInfo(&counts, "long: " UINT64_FORMAT ", timeouts: " UINT64_FORMAT,
+						 pg_atomic_read_u64(&slot->pool.test_long_sleeps),
+						 pg_atomic_read_u64(&slot->pool.test_timeouts));
 	papply_slots_unlock();
 	PG_RETURN_TEXT_P(cstring_to_text_with_len(counts.data, counts.len));
 }

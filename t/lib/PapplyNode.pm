@@ -544,9 +544,22 @@ sub create_selftest_waits
 sub waits
 {
 	my ($self) = @_;
+	return $self->count_waits =~ /(\d+): (\d+)/g;
+}
+
+# Return two numbers of sleeps of the apply worker that are not the apply loop's: long ones,
+# and others that were ended by time.
+sub own_sleeps
+{
+	my ($self) = @_;
+	return $self->count_waits =~ /long: (\d+), timeouts: (\d+)/;
+}
+
+sub count_waits
+{
+	my ($self) = @_;
 	return $self->sql(
-		q(SELECT selftest_waits(oid) FROM pg_subscription WHERE subname = 'tap')
-	) =~ /(\d+): (\d+)/g;
+		q(SELECT selftest_waits(oid) FROM pg_subscription WHERE subname = 'tap'));
 }
 
 # Let the apply worker sleep until it is woken, or as usual.
