@@ -36,7 +36,6 @@
 #include "utils/memutils.h"
 
 #include "awake.h"
-#include "connection.h"
 #include "dependency.h"
 #include "dispatch.h"
 #include "early.h"
@@ -76,7 +75,6 @@ typedef struct OpenTransaction
 	char		end_kind;		/* kind of the message that must end it */
 	int			early;			/* its place, if it was applied early */
 	uint64		seqno;
-	XLogRecPtr	first_lsn;		/* of its first change */
 	XLogRecPtr	final_lsn;		/* of BEGIN; its end must have the same */
 	uint64		nearest;		/* greatest older number a change depends on */
 	uint64		changes;
@@ -248,7 +246,6 @@ papply_dispatch_begin(char *message, int length, const PapplyBegin *begin)
 		.is_open = true,
 			.early = PAPPLY_NO_EARLY,
 			.seqno = seqno,
-			.first_lsn = papply_connection_last.lsn,
 			.final_lsn = begin->final_lsn,
 			.nearest = PAPPLY_NO_SEQNO,
 	};
@@ -402,23 +399,6 @@ must_be_in_one_session(void)
 		papply_session_sequences_are_kept();
 }
 
-/*
- * Leave a lone transaction to the native loop as soon as its first change is
- * in the queue, if its WAL shows that it is small.  The native loop then gets
- * the rest of it as that arrives, as it would without a pool.
- */
-static void
-start_if_lone(const PapplyRemoteRelation *rel)
-{
-	if (!papply_dispatch_may_be_lone() || open_txn.is_native || open_txn.is_barrier ||
-		rel == NULL || papply_remote_relation_knows_full() ||
-		!papply_lone_may_start(open_txn.first_lsn, open_txn.final_lsn))
-		return;
-	papply_queue_mark_lone(open_txn.seqno);
-	papply_queue_publish_open();
-	papply_queue_skip(open_txn.seqno);
-}
-
 static PapplyDispatchResult
 dispatch_change(char *message, int length)
 {
@@ -451,7 +431,6 @@ dispatch_change(char *message, int length)
 	if (which >= 0)
 		name_key(&rel->keys, &hashes, which);
 	record_keys(&hashes);
-	start_if_lone(rel);
 	return PAPPLY_DISPATCH_QUEUED;
 }
 

@@ -8,17 +8,18 @@
  * receiver that keeps up: there was nothing to read a moment ago.  If a writer
  * applied it, that would take two switches between processes, which take
  * longer than applying a small transaction.  So it is left to the native loop
- * (PostgreSQL's own apply loop), which replays it from the queue like any
- * other one.  A publisher's session that waits for each of its commits waits
- * no longer than with PostgreSQL's own apply.
+ * (PostgreSQL's own apply loop).  A publisher's session that waits for each of
+ * its commits waits no longer than with PostgreSQL's own apply.
  *
- * The native loop gets it from its first change on, and the rest as that
- * arrives: it applies while the walsender still sends, as it would without a
- * pool.  That this one will be small can be told from its WAL: BEGIN has the
+ * The native loop gets it directly, message by message: it applies while the
+ * walsender still sends, as it would without a pool, and no code of the queue
+ * is executed, which would have to be read from memory where transactions come
+ * slowly.  That this one will be small can be told from its WAL: BEGIN has the
  * position of the first change that is sent, and that of the commit.  Where
  * this does not tell, because other sessions have written between the two, or
  * where a table is known whose rows the native loop may have to find without
- * an index, the whole transaction is received first.
+ * an index, or while there are transactions in the spool, the whole
+ * transaction is put into the queue first, and replayed from there.
  *
  * As with PostgreSQL's own apply, nothing else is received in the meantime.
  * Three rules keep that loss small:

@@ -21,8 +21,8 @@ extern int64 papply_lone_idle(void);
 extern bool papply_lone_may_begin(void);
 
 /*
- * Its first change has arrived.  May the receiver begin to apply it?  These
- * are the positions in the publisher's WAL of that change and of its end.
+ * May the receiver apply it from its beginning?  These are the positions in the
+ * publisher's WAL of its first change and of its end.
  */
 extern bool papply_lone_may_start(XLogRecPtr first_lsn, XLogRecPtr final_lsn);
 

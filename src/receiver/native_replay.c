@@ -61,6 +61,7 @@ typedef struct NativeReplay
 	bool		reads_queue;
 	bool		reads_spool;	/* before the next message in the queue */
 	bool		is_ended;		/* the last message has been passed on */
+	bool		is_lone;		/* see lone.c */
 	bool		may_run_code;	/* it has changed a table that may, in what
 								 * did not come through the queue */
 	uint64		seqno;
@@ -123,6 +124,12 @@ papply_native_seqno(void)
 }
 
 bool
+papply_native_is_lone(void)
+{
+	return replay.is_active && replay.is_lone;
+}
+
+bool
 papply_native_reads_queue(void)
 {
 	return replay.is_active && replay.reads_queue;
@@ -154,13 +161,15 @@ papply_native_begin_queued(uint64 seqno, PapplyOriginId origin)
 {
 	begin_replay(seqno, origin);
 	replay.reads_queue = true;
+	replay.is_lone = papply_queue_applier(seqno) == PAPPLY_BY_LEADER_LONE;
 	replay.position = papply_queue_transaction(seqno)->start_position;
 }
 
 void
-papply_native_begin_direct(PapplyOriginId origin)
+papply_native_begin_direct(PapplyOriginId origin, bool is_lone)
 {
 	begin_replay(PAPPLY_NO_SEQNO, origin);
+	replay.is_lone = is_lone;
 }
 
 /*
@@ -323,7 +332,7 @@ tell_before(char *message, int length, char **buffer)
 		case LOGICAL_REP_MSG_DELETE:
 			if (length < 5)
 				break;
-			rel = papply_remote_relation_get(papply_message_get_uint32(message + 1), false);
+			rel = papply_remote_relation_get(papply_message_get_uint32(message + 1), true);
 			replay.may_run_code |= rel == NULL || !rel->is_current ||
 				rel->table_class != PAPPLY_TABLE_PARALLEL;
 			return tell_newest(rel, buffer);

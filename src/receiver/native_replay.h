@@ -17,10 +17,11 @@ extern int	papply_native_keepalive(XLogRecPtr remote_lsn, bool reply_requested,
 									char **buffer);
 
 /*
- * Is the native loop in a transaction, and with which sequence number?
- * PAPPLY_NO_SEQNO if the transaction came directly.
+ * Is the native loop in a transaction, is that a lone one, and which sequence number does
+ * it have?  PAPPLY_NO_SEQNO if the transaction came directly.
  */
 extern bool papply_native_is_active(void);
+extern bool papply_native_is_lone(void);
 extern uint64 papply_native_seqno(void);
 
 /* Is it in a transaction with messages that are still in the queue? */
@@ -32,7 +33,7 @@ extern bool papply_native_reads_queue(void);
  * pool.
  */
 extern void papply_native_begin_queued(uint64 seqno, PapplyOriginId origin);
-extern void papply_native_begin_direct(PapplyOriginId origin);
+extern void papply_native_begin_direct(PapplyOriginId origin, bool is_lone);
 
 /*
  * Get the next message of a queued transaction.  Return its length, or 0 if

@@ -141,8 +141,10 @@ typedef struct NativeLoop
 	bool		is_called;		/* was the latch set for the native loop? */
 	bool		may_sleep;		/* nothing happened before, for a long time;
 								 * or a table is being synchronized */
-	uint64		slow_seqno;		/* the first transaction after a long sleep,
-								 * if there was no round since; or none */
+	uint64		direct;			/* number of transactions that it got directly */
+	uint64		slow;			/* number_received() once the first one after
+								 * a long sleep is, if there was no round
+								 * since; or 0 */
 } NativeLoop;
 
 static NativeLoop native_loop;
@@ -242,11 +244,11 @@ is_lone(uint64 seqno)
  * as one that runs triggers is.
  */
 static void
-note_session(uint64 seqno)
+note_session(uint64 seqno, bool is_lone)
 {
 	papply_session_locks_note();
-	if (seqno != PAPPLY_NO_SEQNO && is_lone(seqno) &&
-		!papply_queue_is_serial(seqno) && !papply_native_may_have_run_code())
+	if (is_lone && !papply_native_may_have_run_code() &&
+		(seqno == PAPPLY_NO_SEQNO || !papply_queue_is_serial(seqno)))
 		return;
 	papply_session_settings_note();
 	papply_session_sequences_forget();
@@ -259,6 +261,7 @@ finish_native(void)
 	XLogRecPtr	remote_end_lsn;
 	XLogRecPtr	local_end_lsn;
 	uint64		seqno = papply_native_seqno();
+	bool		was_lone = papply_native_is_lone();
 
 	if (!papply_native_is_ended())
 		return;
@@ -276,12 +279,13 @@ finish_native(void)
 		papply_status_update(false, true);
 		return;
 	}
-	note_session(seqno);
+	note_session(seqno, was_lone);
 	if (remote_end_lsn == InvalidXLogRecPtr)
 		remote_end_lsn = papply_feedback_received_lsn();
 
 	if (seqno == PAPPLY_NO_SEQNO)
 	{
+		native_loop.direct++;
 		papply_commit_order_want_flush(local_end_lsn);
 		papply_feedback_committed(remote_end_lsn, local_end_lsn);
 	}
@@ -291,7 +295,7 @@ finish_native(void)
 			papply_dispatch_end_direct(remote_end_lsn);
 		papply_commit_order_advance(seqno, seqno, local_end_lsn);
 	}
-	if (seqno != PAPPLY_NO_SEQNO && is_lone(seqno))
+	if (was_lone)
 	{
 		papply_lone_end();
 		papply_report_committed();
@@ -457,7 +461,7 @@ end_round(void)
 		!papply_route_is_between_transactions() || !papply_lifecycle_tables_are_ready();
 	native_loop.called_at = 0;
 	native_loop.is_active = native_loop.is_called = false;
-	native_loop.slow_seqno = PAPPLY_NO_SEQNO;
+	native_loop.slow = 0;
 	if (!papply_native_is_active() && !papply_spool_native_is_open())
 		papply_lifecycle_goes_round();
 	replay.rounded_seqno = due_replay();
@@ -505,12 +509,18 @@ yield(char **buffer, pgsocket *wait_fd, long patience_ms)
 	return 0;
 }
 
+/* Return how many transactions have been received: queued or direct ones. */
+static uint64
+number_received(void)
+{
+	return papply_queue_last_seqno() + native_loop.direct;
+}
+
 /* Is the traffic slow?  One transaction was received since a long sleep. */
 static bool
 is_slow(void)
 {
-	return native_loop.slow_seqno != PAPPLY_NO_SEQNO &&
-		papply_queue_last_seqno() == native_loop.slow_seqno &&
+	return native_loop.slow > 0 && native_loop.slow == number_received() &&
 		papply_route_is_between_transactions();
 }
 
@@ -579,7 +589,7 @@ sleep_here(pgsocket socket, long patience_ms, bool is_at_rest)
 		native_loop.is_called = is_at_rest;
 	}
 	else if (papply_clock_has_passed(begin, papply_clock_now(), SLOW_TRAFFIC_MS))
-		native_loop.slow_seqno = papply_queue_last_seqno() + 1;
+		native_loop.slow = number_received() + 1;
 	return !native_loop.is_called;
 }
 
@@ -601,8 +611,7 @@ static bool
 is_within_large(void)
 {
 	return papply_spool_is_open() ||
-		(papply_dispatch_is_open() && papply_queue_open_is_published() &&
-		 !is_lone(papply_queue_last_seqno()));
+		(papply_dispatch_is_open() && papply_queue_open_is_published());
 }
 
 /*
@@ -709,36 +718,6 @@ nothing_to_read(WalReceiverConn *conn, char **buffer, pgsocket socket)
 	return 0;
 }
 
-/*
- * Make space for the held message, or drain the pool for it.  Return true if the message
- * may be offered again at once.
- */
-static bool
-make_space(void)
-{
-	uint64		released = papply_queue_released_seqno();
-
-	papply_awake_wake_for_work();
-	papply_lifecycle_release();
-	papply_lifecycle_watch();
-	if (papply_queue_released_seqno() > released)
-		return true;
-	if (papply_dispatch_is_open() && papply_queue_last_seqno() == released + 1)
-	{
-		/* larger than the queue: its writer makes space by reading it */
-		if (papply_queue_unpublished_bytes() > 0)
-			papply_awake_publish_open();
-		if (papply_dispatch_is_oversize())
-			return false;		/* its writer is about to give it up */
-		if (papply_owner_reclaim_read())
-			return true;
-		papply_queue_want_space();
-		return papply_owner_reclaim_read();
-	}
-	papply_commit_order_wake_receiver_at(released + 1);
-	return papply_pool_committed() > released;
-}
-
 /*** receive ***/
 
 /* Return the length of a message that the native loop gets before any other, or 0. */
@@ -771,8 +750,7 @@ rest_comes(void)
 {
 	int64		now;
 
-	if (!papply_dispatch_may_be_lone() &&
-		!(papply_dispatch_is_open() && is_lone(papply_queue_last_seqno())))
+	if (!papply_dispatch_may_be_lone() && !papply_native_is_lone())
 		return false;
 	now = papply_clock_now();
 	if (stream.dry_at == 0)
@@ -919,6 +897,7 @@ static int
 deliver_message(WalReceiverConn *conn, char **buffer, pgsocket *wait_fd)
 {
 	int			length = held.length;
+	bool		is_active = papply_native_is_active();
 
 	*buffer = held.buffer;
 	switch (papply_route_message(buffer, &length))
@@ -928,6 +907,8 @@ deliver_message(WalReceiverConn *conn, char **buffer, pgsocket *wait_fd)
 			return NOT_YET;
 		case PAPPLY_ROUTE_NATIVE:
 			held.buffer = NULL;
+			if (!is_active && papply_native_is_lone())
+				begin_lone();
 			return length;
 		case PAPPLY_ROUTE_BEFORE:
 			return length;
@@ -936,7 +917,7 @@ deliver_message(WalReceiverConn *conn, char **buffer, pgsocket *wait_fd)
 	}
 	if (!papply_lifecycle_has_pool())
 		return yield(buffer, wait_fd, -1);
-	if (make_space() || due_replay() != PAPPLY_NO_SEQNO)
+	if (papply_route_make_space() || due_replay() != PAPPLY_NO_SEQNO)
 		return NOT_YET;
 	papply_report_if_due(conn);
 	return yield(buffer, wait_fd, papply_lifecycle_adapt(stream.lead_us > 0));
@@ -952,7 +933,7 @@ receive_and_route(WalReceiverConn *conn, char **buffer, pgsocket *wait_fd)
 	{
 		native_loop.called_at = papply_lone_idle();
 		if (native_loop.may_sleep)
-			native_loop.slow_seqno = papply_queue_last_seqno() + 1;
+			native_loop.slow = number_received() + 1;
 	}
 	do
 	{

@@ -340,10 +340,13 @@ papply_remote_relation_get(LogicalRepRelId remote_relid, bool want_local)
 				 (rel->lacks_place && papply_table_statistics_may_have_place())))
 	{
 		MemoryContext old_context = CurrentMemoryContext;
+		bool		is_open = IsTransactionState(); /* the native loop's */
 
-		StartTransactionCommand();
+		if (!is_open)
+			StartTransactionCommand();
 		look_up_local(rel);
-		CommitTransactionCommand();
+		if (!is_open)
+			CommitTransactionCommand();
 		MemoryContextSwitchTo(old_context);
 	}
 	return rel;

@@ -11,13 +11,17 @@
  */
 #include "parallel_apply.h"
 
+#include "awake.h"
+#include "commit_order.h"
 #include "connection.h"
 #include "dispatch.h"
 #include "early.h"
 #include "feedback.h"
 #include "lifecycle.h"
+#include "lone.h"
 #include "message.h"
 #include "native_replay.h"
+#include "owner.h"
 #include "queue.h"
 #include "remote_relation.h"
 #include "report.h"
@@ -68,6 +72,20 @@ papply_route_is_between_transactions(void)
 }
 
 /*
+ * Is a transaction that begins a lone one, as far as can be told from its first message?
+ * See lone.c.  A transaction in the spool might be applied early meanwhile, and hold locks.
+ */
+static bool
+begins_lone(char kind, const PapplyBegin *begin)
+{
+	return kind == LOGICAL_REP_MSG_BEGIN &&
+		papply_pool_committed() == papply_queue_last_seqno() && papply_spool_is_empty() &&
+		papply_lone_may_begin() && !papply_remote_relation_knows_full() &&
+		papply_lone_may_start(papply_connection_last.lsn, begin->final_lsn) &&
+		!papply_lifecycle_must_go_round();
+}
+
+/*
  * Put a message into the queue.  If it begins a transaction that belongs to the
  * native loop, return NATIVE once the pool is drained, and HOLD before.
  */
@@ -79,7 +97,15 @@ route_to_queue(char *message, int length)
 
 	if (result == PAPPLY_DISPATCH_BEGINS && papply_message_parse_first(message, length, &begin) &&
 		!papply_lifecycle_must_be_direct(begin.final_lsn))
+	{
+		if (begins_lone(message[0], &begin))
+		{
+			papply_lifecycle_release();
+			papply_native_begin_direct(papply_lifecycle_origin(), true);
+			return PAPPLY_ROUTE_NATIVE;
+		}
 		result = papply_dispatch_begin(message, length, &begin);
+	}
 	if (result == PAPPLY_DISPATCH_QUEUED)
 		return PAPPLY_ROUTE_DONE;
 	if (result == PAPPLY_DISPATCH_HOLD)
@@ -90,6 +116,7 @@ route_to_queue(char *message, int length)
 	if (!papply_lifecycle_is_idle() || papply_early_count() > 0)
 		return PAPPLY_ROUTE_HOLD;
 	papply_statistics_count(PAPPLY_COUNT_REFETCHES, 1);
+	papply_native_begin_direct(papply_lifecycle_origin(), false);
 	return PAPPLY_ROUTE_NATIVE;
 }
 
@@ -119,14 +146,14 @@ route_payload(char *message, int length, char **buffer, int *told)
 				break;
 		}
 	}
-	if (!papply_native_is_active())
+	if (!papply_native_is_active() && !papply_lifecycle_has_pool())
+		papply_native_begin_direct(PAPPLY_NO_ORIGIN, false);
+	else if (!papply_native_is_active())
 	{
-		PapplyRoute route = papply_lifecycle_has_pool() ?
-		route_to_queue(message, length) : PAPPLY_ROUTE_NATIVE;
+		PapplyRoute route = route_to_queue(message, length);
 
 		if (route != PAPPLY_ROUTE_NATIVE)
 			return route;
-		papply_native_begin_direct(papply_lifecycle_origin());
 	}
 	return route_native(message, length, buffer, told);
 }
@@ -203,4 +230,30 @@ papply_route_message(char **buffer, int *length)
 			papply_report_received();
 	}
 	return route;
+}
+
+bool
+papply_route_make_space(void)
+{
+	uint64		released = papply_queue_released_seqno();
+
+	papply_awake_wake_for_work();
+	papply_lifecycle_release();
+	papply_lifecycle_watch();
+	if (papply_queue_released_seqno() > released)
+		return true;
+	if (papply_dispatch_is_open() && papply_queue_last_seqno() == released + 1)
+	{
+		/* larger than the queue: its writer makes space by reading it */
+		if (papply_queue_unpublished_bytes() > 0)
+			papply_awake_publish_open();
+		if (papply_dispatch_is_oversize())
+			return false;		/* its writer is about to give it up */
+		if (papply_owner_reclaim_read())
+			return true;
+		papply_queue_want_space();
+		return papply_owner_reclaim_read();
+	}
+	papply_commit_order_wake_receiver_at(released + 1);
+	return papply_pool_committed() > released;
 }

@@ -31,6 +31,12 @@ extern PapplyRoute papply_route_message(char **buffer, int *length);
  */
 extern int	papply_route_reply(bool is_reading, char **buffer);
 
+/*
+ * Make space for a held message, or drain the pool for it.  Return true if the message may
+ * be offered again at once.
+ */
+extern bool papply_route_make_space(void);
+
 /* Is no transaction open in the native loop, the spool and the queue? */
 extern bool papply_route_is_between_transactions(void);
 

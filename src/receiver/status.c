@@ -184,8 +184,9 @@ show_queue(bool is_idle)
 		Max(committed_lsn, papply_queue_transaction(complete)->remote_end_lsn);
 	progress->queue_bytes = papply_queue_used_bytes();
 	progress->queue_transactions = papply_queue_last_seqno() - papply_queue_released_seqno();
-	progress->oldest_commit_time = oldest > papply_queue_last_seqno() ? held_commit_time :
-		papply_queue_transaction(oldest)->commit_time;
+	progress->oldest_commit_time = oldest <= papply_queue_last_seqno() ?
+		papply_queue_transaction(oldest)->commit_time :
+		progress->leader.is_applying ? progress->leader.commit_time : held_commit_time;
 }
 
 static void

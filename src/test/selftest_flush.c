@@ -82,7 +82,7 @@ drive_idle(void *model)
 
 	MySubscription = &subscription; /* nothing is to be skipped */
 	EXPECT(papply_lifecycle_is_idle());
-	papply_native_begin_direct(PAPPLY_NO_ORIGIN);
+	papply_native_begin_direct(PAPPLY_NO_ORIGIN, false);
 	EXPECT(!papply_lifecycle_is_idle());
 	EXPECT(papply_native_before(message, sizeof(message), &buffer) == 0);
 	EXPECT(!papply_lifecycle_is_idle());
