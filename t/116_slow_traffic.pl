@@ -71,7 +71,9 @@ sub pass_time
 		}
 		$waits = ((waits())[0] - $before) / 10;
 		$timeouts = ($subscriber->own_sleeps)[1] - $timeouts_before;
-		note("apply worker, 10 commits: $waits waits for each, $timeouts timeouts");
+		note(
+			"apply worker, 10 commits: $waits waits for each, $timeouts timeouts"
+		);
 		last if $waits < 3.5 && $timeouts <= 4;
 	}
 	cmp_ok($waits, '<', 3.5,
@@ -108,14 +110,14 @@ sub pass_time
 		$publisher->wait_applied;
 		$subscriber->wait_until(
 			"wait_event = 'LogicalApplyMain' FROM pg_stat_activity WHERE pid = $apply_pid",
-			'the apply loop does not sleep');
+			'the apply loop is not at rest');
 
 		# The first one may have been received before the state of the table is read.
 		$long_sleeps //= ($subscriber->own_sleeps)[0];
 	}
-	is(($subscriber->own_sleeps)[0],
-		$long_sleeps,
-		'the apply loop sleeps by itself while a table is being synchronized');
+	is(($subscriber->own_sleeps)[0], $long_sleeps,
+		'the apply loop sleeps by itself while a table is being synchronized'
+	);
 	$copy->query_safe('ROLLBACK');
 	$copy->quit;
 	$subscriber->wait_for_subscription_sync($publisher, 'tap');

@@ -559,7 +559,8 @@ sub count_waits
 {
 	my ($self) = @_;
 	return $self->sql(
-		q(SELECT selftest_waits(oid) FROM pg_subscription WHERE subname = 'tap'));
+		q(SELECT selftest_waits(oid) FROM pg_subscription WHERE subname = 'tap')
+	);
 }
 
 # Let the apply worker sleep until it is woken, or as usual.
