@@ -166,10 +166,9 @@ sub while_one_waits
 	return $result;
 }
 
-# A small transaction is not put into the queue as a whole, since its first change is
-# applied as soon as it is there.  Does the apply worker wait for the lock of that row
-# before it has put the others into the queue, which have 8,000 bytes at least?
-# Undefined if another process waits.
+# A small transaction is not put into the queue, since each of its changes is applied as
+# soon as it is there.  Does the apply worker wait for the lock of that row while the queue
+# has not the others, which have 8,000 bytes at least?  Undefined if another process waits.
 sub starts_early
 {
 	return if !is_lone();
@@ -337,14 +336,20 @@ $subscriber->sql(
 	ALTER TABLE coded ENABLE ALWAYS TRIGGER leave;
 	ALTER SUBSCRIPTION tap REFRESH PUBLICATION;));
 $subscriber->wait_until_ready;
+my $fired = 0;
 comes_true(
 	'a lone transaction fires a trigger',
 	sub {
+		$fired++;
 		my @applied = applied_of(
 			q(BEGIN; UPDATE items SET v = v + 1;
 			INSERT INTO coded SELECT count(*) FROM coded; COMMIT));
 		return "@applied" eq '1 0';
 	});
+is( $subscriber->sql(
+		'SELECT exclusive_table FROM parallel_apply.subscription_stats'),
+	$fired,
+	'and is counted as one of such a table');
 applied_after_slow_one(map { "INSERT INTO coded VALUES (-$_)" } 1 .. 8);
 is( $subscriber->sql(
 		q(SELECT string_agg(DISTINCT seen, ' ') FROM coded WHERE id < 0)),

@@ -249,29 +249,11 @@ sub streams_are
 ($early, $late) =
   (value_of('streamed_in_progress'), value_of('streamed_from_file'));
 
-# Stop the process that applies early, while it waits for more.
-sub stop_early_writer
-{
-	my $from =
-	  q(FROM parallel_apply.writers WHERE remote_lsn IS NULL AND state = 'waiting for data');
-	foreach (1 .. 1000)
-	{
-		$subscriber->poll_query_until('postgres', "SELECT count(*) = 1 $from")
-		  or last;
-		my $pid = $subscriber->sql("SELECT pid $from");
-		next if $pid eq '';    # there was more, just then
-		kill 'STOP', $pid;
-		return $pid if $subscriber->sql("SELECT pid $from") eq $pid;
-		kill 'CONT', $pid;
-	}
-	die 'no process waits for data';
-}
-
 # It is rolled back before such code runs, even if that takes long.
 $streamed->query_safe(
 	'BEGIN; UPDATE jobs SET n = 1 WHERE id = 1;' . item_rows(3000));
 $subscriber->wait_for_early(2000);
-my $stopped = stop_early_writer();
+my $stopped = $subscriber->stop_early_writer;
 $publisher->sql('INSERT INTO orders VALUES (1)');
 $publisher->sql('INSERT INTO urgent VALUES (2)');
 $subscriber->wait_for_state('waiting for prior commit');
@@ -338,7 +320,7 @@ restart_pool('parallel_apply.queue_size = 64kB');
 $streamed->query_safe(
 	'BEGIN; UPDATE jobs SET n = 4 WHERE id = 1;' . item_rows(3000));
 $subscriber->wait_for_early(2000);
-$stopped = stop_early_writer();
+$stopped = $subscriber->stop_early_writer;
 $publisher->sql(q(INSERT INTO orders VALUES (5, repeat('x', 100000))));
 becomes_true('queue_transactions = 1 FROM parallel_apply.subscriptions',
 	'a transaction has begun');
@@ -360,7 +342,7 @@ $lock->query_safe('BEGIN; SELECT FROM gate WHERE id = 1 FOR UPDATE');
 $second_lock->query_safe('BEGIN; LOCK TABLE history IN SHARE MODE');
 $first->query_safe('BEGIN;' . item_rows(3000));
 $subscriber->wait_for_early(2000);
-$stopped = stop_early_writer();
+$stopped = $subscriber->stop_early_writer;
 $streamed->query_safe(
 	'BEGIN;' . item_rows(1000) . 'INSERT INTO history VALUES (6)');
 $publisher->sql('UPDATE gate SET n = 100 WHERE id = 1');

@@ -62,8 +62,11 @@ typedef struct NativeReplay
 	bool		reads_spool;	/* before the next message in the queue */
 	bool		is_ended;		/* the last message has been passed on */
 	bool		is_lone;		/* see lone.c */
-	bool		may_run_code;	/* it has changed a table that may, in what
-								 * did not come through the queue */
+
+	/* Of what did not come through the queue: */
+	bool		may_run_code;	/* it has changed a table that may */
+	uint16		exclusive_reason;	/* as of a queued transaction; 0: none */
+	uint16		fallback_reason;
 	uint64		seqno;
 	uint64		position;		/* in the queue, of the next entry */
 	PapplyOriginId origin;
@@ -316,6 +319,29 @@ before_truncate(char *message, int length, char **buffer)
 	return told;
 }
 
+/* Note why the transaction would not be one for writers; only the first reasons count. */
+static void
+note_reasons(uint16 exclusive_reason, uint16 fallback_reason)
+{
+	if (replay.exclusive_reason == 0)
+		replay.exclusive_reason = exclusive_reason;
+	if (replay.fallback_reason == 0)
+		replay.fallback_reason = fallback_reason;
+}
+
+/* Note what a change of this table means for the transaction. */
+static void
+note_table(const PapplyRemoteRelation *rel)
+{
+	replay.may_run_code |= rel == NULL || !rel->is_current ||
+		rel->table_class != PAPPLY_TABLE_PARALLEL;
+	if (rel == NULL || rel->table_class == PAPPLY_TABLE_NATIVE)
+		note_reasons(PAPPLY_COUNT_EXCLUSIVE_FALLBACK, PAPPLY_COUNT_FALLBACK_TABLE);
+	else
+		note_reasons(rel->table_class == PAPPLY_TABLE_SERIAL ? PAPPLY_COUNT_EXCLUSIVE_TABLE : 0,
+					 rel->is_ready ? 0 : PAPPLY_COUNT_FALLBACK_SYNC);
+}
+
 /*
  * Get the definition that the native loop must get before this message, if
  * any.  Note whether the message may make it run user code.
@@ -333,11 +359,11 @@ tell_before(char *message, int length, char **buffer)
 			if (length < 5)
 				break;
 			rel = papply_remote_relation_get(papply_message_get_uint32(message + 1), true);
-			replay.may_run_code |= rel == NULL || !rel->is_current ||
-				rel->table_class != PAPPLY_TABLE_PARALLEL;
+			note_table(rel);
 			return tell_newest(rel, buffer);
 		case LOGICAL_REP_MSG_TRUNCATE:
 			replay.may_run_code = true;
+			note_reasons(PAPPLY_COUNT_EXCLUSIVE_TRUNCATE, 0);
 			return length >= 6 ? before_truncate(message, length, buffer) : 0;
 		default:
 			break;
@@ -389,16 +415,21 @@ log_if_slow(void)
 static void
 count_transaction(void)
 {
-	const PapplyTransaction *txn;
+	uint16		exclusive_reason = replay.exclusive_reason;
+	uint16		fallback_reason = replay.fallback_reason;
 
 	papply_leader_count_commit();
-	if (replay.seqno == PAPPLY_NO_SEQNO)
+	if (replay.seqno != PAPPLY_NO_SEQNO)
+	{
+		exclusive_reason = papply_queue_transaction(replay.seqno)->exclusive_reason;
+		fallback_reason = papply_queue_transaction(replay.seqno)->fallback_reason;
+	}
+	else if (!replay.is_lone)
 		return;
-	txn = papply_queue_transaction(replay.seqno);
-	if (txn->exclusive_reason != 0)
-		papply_statistics_count(txn->exclusive_reason, 1);
-	if (txn->fallback_reason != 0)
-		papply_statistics_count(txn->fallback_reason, 1);
+	if (exclusive_reason != 0)
+		papply_statistics_count(exclusive_reason, 1);
+	if (fallback_reason != 0)
+		papply_statistics_count(fallback_reason, 1);
 }
 
 /*

@@ -287,6 +287,7 @@ finish_native(void)
 	{
 		native_loop.direct++;
 		papply_commit_order_want_flush(local_end_lsn);
+		pg_memory_barrier();	/* pairs with that of a sleeping flusher */
 		papply_feedback_committed(remote_end_lsn, local_end_lsn);
 	}
 	else
@@ -771,7 +772,7 @@ static bool
 must_read_on(void)
 {
 #ifdef PAPPLY_SELFTEST
-	return papply_selftest_read_on && papply_dispatch_is_open();
+	return papply_selftest_read_on && (papply_dispatch_is_open() || papply_native_is_lone());
 #else
 	return false;
 #endif

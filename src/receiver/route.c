@@ -73,14 +73,15 @@ papply_route_is_between_transactions(void)
 
 /*
  * Is a transaction that begins a lone one, as far as can be told from its first message?
- * See lone.c.  A transaction in the spool might be applied early meanwhile, and hold locks.
+ * See lone.c.  A transaction in the spool might be applied early meanwhile, and hold locks;
+ * so may one that has left the spool, until its writer has rolled it back.
  */
 static bool
 begins_lone(char kind, const PapplyBegin *begin)
 {
 	return kind == LOGICAL_REP_MSG_BEGIN &&
-		papply_pool_committed() == papply_queue_last_seqno() && papply_spool_is_empty() &&
-		papply_lone_may_begin() && !papply_remote_relation_knows_full() &&
+		papply_pool_committed() == papply_queue_last_seqno() && papply_early_count() == 0 &&
+		papply_spool_is_empty() && papply_lone_may_begin() && !papply_remote_relation_knows_full() &&
 		papply_lone_may_start(papply_connection_last.lsn, begin->final_lsn) &&
 		!papply_lifecycle_must_go_round();
 }
@@ -226,7 +227,7 @@ papply_route_message(char **buffer, int *length)
 	if ((route == PAPPLY_ROUTE_DONE || route == PAPPLY_ROUTE_NATIVE) && !papply_spool_is_reading())
 	{
 		papply_feedback_received(remote_lsn);
-		if (papply_lifecycle_has_pool() && !papply_dispatch_is_open())
+		if (papply_lifecycle_has_pool() && !papply_dispatch_is_open() && !papply_native_is_lone())
 			papply_report_received();
 	}
 	return route;

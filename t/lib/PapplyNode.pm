@@ -491,6 +491,26 @@ sub wait_for_early
 	return;
 }
 
+# Stop the writer that applies a transaction early, while it waits for more; return its
+# process ID.
+sub stop_early_writer
+{
+	my ($self) = @_;
+	my $from =
+	  q(FROM parallel_apply.writers WHERE remote_lsn IS NULL AND state = 'waiting for data');
+	foreach (1 .. 1000)
+	{
+		$self->poll_query_until('postgres', "SELECT count(*) = 1 $from")
+		  or last;
+		my $pid = $self->sql("SELECT pid $from");
+		next if $pid eq '';    # there was more, just then
+		kill 'STOP', $pid;
+		return $pid if $self->sql("SELECT pid $from") eq $pid;
+		kill 'CONT', $pid;
+	}
+	die 'no process waits for data';
+}
+
 # Return the bytes of all files in which a subscriber keeps streamed transactions.
 my $spooled = q(
 	(SELECT coalesce(sum((pg_stat_file('base/pgsql_tmp/' || d || '/' || f, true)).size), 0)
