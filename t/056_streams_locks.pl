@@ -362,11 +362,19 @@ becomes_true(
 	WHERE NOT granted AND relation = 'history'::regclass
 	AND backend_type LIKE 'logical replication%'),
 	q(PostgreSQL's own apply has begun with the streamed one));
+
+# The walsender reads what the apply worker has sent before it sends more.
+$publisher->flush_wal;
+$publisher->wait_for_catchup('tap', 'sent');
 is( $publisher->sql(
 		"SELECT confirmed_flush_lsn < '$end' FROM pg_replication_slots WHERE slot_name = 'tap'"
 	),
 	't',
 	'a transaction that has ended is not confirmed before it is applied');
+is( $subscriber->sql(
+		"SELECT received_lsn < '$end' FROM parallel_apply.subscriptions"),
+	't',
+	'nor is it received before it is read from its file');
 $subscriber->restart_apply('tap');
 $second_lock->query_safe('COMMIT');
 $first->query_safe('COMMIT');

@@ -14,7 +14,8 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 
 # The WAL writer of the publisher wakes its walsender, so it should not run more often than
-# by default.
+# by default.  The alarm of deadlock_timeout wakes a process even if its wait for a lock has
+# ended long before.
 my ($pair, $publisher, $subscriber) = new_pair(
 	publisher_conf => q(
 		wal_writer_delay = 200ms
@@ -27,6 +28,7 @@ my ($pair, $publisher, $subscriber) = new_pair(
 	subscriber_conf => q(
 		parallel_apply.queue_size = 64kB
 		parallel_apply.selftest_sleep = 1h
+		deadlock_timeout = 1h
 		log_min_messages = debug1
 		wal_receiver_timeout = 0));
 plan skip_all => 'the library was made without SELFTEST=1'
