@@ -842,7 +842,7 @@ COMMENT ON COLUMN parallel_apply.speedup_estimate.speedup IS
     'dependencies between transactions. Processors and storage are not considered';
 COMMENT ON COLUMN parallel_apply.speedup_estimate.transactions IS
     'number of transactions that this was estimated from: the first 1024 of each 8192, newer '
-    'ones counting more';
+    'ones counting more. Most "leader_transactions" are not among them';
 
 CREATE VIEW parallel_apply.table_options AS
     SELECT c.oid AS relid, n.nspname AS schemaname, c.relname,

@@ -360,6 +360,56 @@ is( $subscriber->sql(
 	0, 'always');
 tables_are_equal();
 
+# So is what a trigger leaves that is created while the apply worker waits for the lock of
+# its table, which it has found to have none.
+$pair->exec_both('CREATE TABLE recoded (id int PRIMARY KEY, seen text)');
+$subscriber->sql(
+	q(CREATE FUNCTION leave_behind() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+		NEW.seen := current_setting('app.behind', true);
+		IF NEW.id >= 0 THEN PERFORM set_config('app.behind', 'left', false); END IF;
+		RETURN NEW;
+	END $$;
+	ALTER SUBSCRIPTION tap REFRESH PUBLICATION;));
+$subscriber->wait_until_ready;
+my $recoded = 0;
+
+# Insert a row behind a session that creates the trigger.  Undefined if a writer waits.
+sub is_recoded
+{
+	$subscriber->sql(
+		q(DROP TRIGGER IF EXISTS behind ON recoded; ALTER SUBSCRIPTION tap DISABLE)
+	);
+	$subscriber->wait_until(
+		q(count(*) = 0 FROM pg_stat_subscription WHERE pid IS NOT NULL),
+		'the apply worker does not exit');
+	$subscriber->sql('ALTER SUBSCRIPTION tap ENABLE');
+	$subscriber->wait_for_pool('tap');
+	return if !is_lone();
+	my $session = $subscriber->hold(
+		q(CREATE TRIGGER behind BEFORE INSERT ON recoded FOR EACH ROW EXECUTE FUNCTION leave_behind();
+		ALTER TABLE recoded ENABLE ALWAYS TRIGGER behind));
+	$publisher->sql('INSERT INTO recoded VALUES (' . ++$recoded . ')');
+	$subscriber->poll_query_until('postgres',
+		q(SELECT count(*) > 0 FROM pg_locks WHERE NOT granted))
+	  or die 'no process waits for the lock';
+	my $is_leader = $subscriber->sql(
+		q(SELECT count(*) FROM pg_locks l JOIN pg_stat_subscription s USING (pid) WHERE NOT granted)
+	);
+	$session->query_safe('COMMIT');
+	$session->quit;
+	applied_after_slow_one(
+		map { 'INSERT INTO recoded VALUES (-' . ++$recoded . ')' } 1 .. 8);
+	return $is_leader ? 1 : undef;
+}
+
+comes_true('the apply worker fires a new trigger', \&is_recoded);
+is( $subscriber->sql(
+		q(SELECT count(*) FROM recoded WHERE id < 8 - (SELECT max(-id) FROM recoded) AND seen IS NULL)
+	),
+	0,
+	'and fires it from then on');
+tables_are_equal();
+
 ### rows without a key
 
 writers_apply(

@@ -17,12 +17,12 @@
  * up behind it instead of applying.  It repeats this while there are new
  * commits.
  *
- * Locking: none.  Only the process in its turn stores wanted_flush_lsn.  A
- * writer that finds flusher set gives up, after it has stored its own commit.
- * The flusher resets flusher before it reads wanted_flush_lsn again.  Each has
- * a full barrier between the two steps, so no commit is forgotten.  If a
- * writer gives up because holds_flush has just been set, the receiver ensures
- * the flush (due_flush.c).
+ * Locking: none.  Only the process in its turn stores wanted_flush_lsn, or the
+ * receiver while nothing is in flight.  A writer that finds flusher set gives
+ * up, after it has stored its own commit.  The flusher resets flusher before it
+ * reads wanted_flush_lsn again.  Each has a full barrier between the two steps,
+ * so no commit is forgotten.  If a writer gives up because holds_flush has just
+ * been set, the receiver ensures the flush (due_flush.c).
  *
  * The only wait here is for I/O.  XLogFlush() fails only by PANIC and does not
  * process interrupts, so flusher is always reset.

@@ -391,9 +391,8 @@ record_keys(const PapplyHashes *hashes)
 	papply_prepared_add(hashes);
 }
 
-/* May only the receiver's session run user code? */
-static bool
-must_be_in_one_session(void)
+bool
+papply_dispatch_is_in_one_session(void)
 {
 	return papply_session_locks_are_kept() || papply_session_settings_are_kept() ||
 		papply_session_sequences_are_kept();
@@ -413,7 +412,7 @@ dispatch_change(char *message, int length)
 	rel = papply_remote_relation_get(dispatched.change.remote_relid, true);
 	is_serial = rel != NULL && rel->table_class == PAPPLY_TABLE_SERIAL;
 	if (rel == NULL || rel->table_class == PAPPLY_TABLE_NATIVE ||
-		(is_serial && must_be_in_one_session()))
+		(is_serial && papply_dispatch_is_in_one_session()))
 		make_native_barrier(PAPPLY_COUNT_FALLBACK_TABLE);
 	else if (!rel->is_ready)
 		make_native(PAPPLY_COUNT_FALLBACK_SYNC);

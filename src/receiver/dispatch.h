@@ -48,6 +48,9 @@ extern TimestampTz papply_dispatch_take_commit_time(void);
  */
 extern bool papply_dispatch_is_oversize(void);
 
+/* May only the receiver's session run user code, because of what that has left in it? */
+extern bool papply_dispatch_is_in_one_session(void);
+
 /* Is a transaction open that may be left to the native loop (lone.c)? */
 extern bool papply_dispatch_may_be_lone(void);
 

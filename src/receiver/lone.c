@@ -14,7 +14,11 @@
  * The native loop gets it directly, message by message: it applies while the
  * walsender still sends, as it would without a pool, and no code of the queue
  * is executed, which would have to be read from memory where transactions come
- * slowly.  That this one will be small can be told from its WAL: BEGIN has the
+ * slowly.  With ten per second, the median until a commit is visible is 1.01
+ * times that of PostgreSQL's own apply; through the queue it is 1.07
+ * (bench/latency --rate 10, four rounds).
+ *
+ * That a transaction will be small can be told from its WAL: BEGIN has the
  * position of the first change that is sent, and that of the commit.  Where
  * this does not tell, because other sessions have written between the two, or
  * where a table is known whose rows the native loop may have to find without
@@ -28,7 +32,8 @@
  *   this, a backlog of TPC-B takes 15 % longer (bench/catchup tpcb).
  * - Writers apply a transaction that is published before its end because it is
  *   large, and one that changes a table whose rows the native loop may have to
- *   find without an index (dispatch.c).
+ *   find without an index (dispatch.c).  The first small one of a connection is
+ *   an exception: the definition of the table comes after BEGIN.
  * - After a transaction that took longer than SLOW_MS, because it waited for
  *   storage, a lock, or the flush of its commit, writers apply all
  *   transactions for PAUSE_FACTOR times as long, so that at most about a tenth

@@ -41,6 +41,7 @@
 
 #include "clock.h"
 #include "connection.h"
+#include "dispatch.h"
 #include "failed.h"
 #include "keep.h"
 #include "leader_count.h"
@@ -62,16 +63,17 @@ typedef struct NativeReplay
 	bool		reads_spool;	/* before the next message in the queue */
 	bool		is_ended;		/* the last message has been passed on */
 	bool		is_lone;		/* see lone.c */
-
-	/* Of what did not come through the queue: */
-	bool		may_run_code;	/* it has changed a table that may */
-	uint16		exclusive_reason;	/* as of a queued transaction; 0: none */
-	uint16		fallback_reason;
 	uint64		seqno;
 	uint64		position;		/* in the queue, of the next entry */
 	PapplyOriginId origin;
 	XLogRecPtr	final_lsn;		/* invalid: it has not begun */
 	XLogRecPtr	remote_end_lsn;
+	uint32		local_changes;	/* when it was received */
+
+	/* of what did not come through the queue */
+	bool		may_run_code;	/* it has changed a table that may */
+	uint16		exclusive_reason;	/* as of a queued transaction; 0: none */
+	uint16		fallback_reason;
 } NativeReplay;
 
 static NativeReplay replay;
@@ -165,6 +167,7 @@ papply_native_begin_queued(uint64 seqno, PapplyOriginId origin)
 	begin_replay(seqno, origin);
 	replay.reads_queue = true;
 	replay.is_lone = papply_queue_applier(seqno) == PAPPLY_BY_LEADER_LONE;
+	replay.local_changes = papply_queue_transaction(seqno)->local_changes;
 	replay.position = papply_queue_transaction(seqno)->start_position;
 }
 
@@ -173,6 +176,7 @@ papply_native_begin_direct(PapplyOriginId origin, bool is_lone)
 {
 	begin_replay(PAPPLY_NO_SEQNO, origin);
 	replay.is_lone = is_lone;
+	replay.local_changes = papply_remote_relation_local_changes();
 }
 
 /*
@@ -335,7 +339,8 @@ note_table(const PapplyRemoteRelation *rel)
 {
 	replay.may_run_code |= rel == NULL || !rel->is_current ||
 		rel->table_class != PAPPLY_TABLE_PARALLEL;
-	if (rel == NULL || rel->table_class == PAPPLY_TABLE_NATIVE)
+	if (rel == NULL || rel->table_class == PAPPLY_TABLE_NATIVE ||
+		(rel->table_class == PAPPLY_TABLE_SERIAL && papply_dispatch_is_in_one_session()))
 		note_reasons(PAPPLY_COUNT_EXCLUSIVE_FALLBACK, PAPPLY_COUNT_FALLBACK_TABLE);
 	else
 		note_reasons(rel->table_class == PAPPLY_TABLE_SERIAL ? PAPPLY_COUNT_EXCLUSIVE_TABLE : 0,
@@ -409,7 +414,8 @@ log_if_slow(void)
 }
 
 /*
- * Count the transaction, and why it was native.  Called before it counts as
+ * Count the transaction, and why it was native.  A lone one that would be native in any
+ * case does not count as one of the apply worker's choice.  Called before it counts as
  * committed, because its place in the queue may be reused then.
  */
 static void
@@ -426,6 +432,8 @@ count_transaction(void)
 	}
 	else if (!replay.is_lone)
 		return;
+	if (replay.is_lone && fallback_reason == 0)
+		papply_statistics_count(PAPPLY_COUNT_LEADER_TRANSACTIONS, 1);
 	if (exclusive_reason != 0)
 		papply_statistics_count(exclusive_reason, 1);
 	if (fallback_reason != 0)
@@ -457,7 +465,8 @@ move_origin(void)
 bool
 papply_native_may_have_run_code(void)
 {
-	return replay.may_run_code;
+	return replay.may_run_code ||
+		replay.local_changes != papply_remote_relation_local_changes();
 }
 
 bool

@@ -50,7 +50,7 @@ extern int	papply_native_before(char *message, int length, char **buffer);
 
 /*
  * May the transaction have run user code, as far as its messages have been
- * passed on without the queue?
+ * passed on without the queue, or because a table was changed meanwhile?
  */
 extern bool papply_native_may_have_run_code(void);
 

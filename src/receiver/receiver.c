@@ -300,7 +300,6 @@ finish_native(void)
 	{
 		papply_lone_end();
 		papply_report_committed();
-		papply_statistics_count(PAPPLY_COUNT_LEADER_TRANSACTIONS, 1);
 	}
 	else if (papply_wal_flush_is_wanted())
 		(void) papply_wal_flush_wake_writer();

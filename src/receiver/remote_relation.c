@@ -13,9 +13,10 @@
  * The local part (the unique indexes, how changes may be applied, whether the
  * table is synchronized) is read from the catalogs when it is first needed and
  * after any invalidation.  It matters only for speed, because writers decide
- * for themselves with the table locked.  So the receiver does not wait for a
- * table that another process has locked exclusively: it has to keep the
- * connection alive.
+ * for themselves with the table locked, and because the native loop's session
+ * is examined after a transaction if a table may have changed (receiver.c).  So
+ * the receiver does not wait for a table that another process has locked
+ * exclusively: it has to keep the connection alive.
  *-------------------------------------------------------------------------
  */
 #include "parallel_apply.h"
