@@ -244,10 +244,10 @@ is_lone(uint64 seqno)
  * as one that runs triggers is.
  */
 static void
-note_session(uint64 seqno, bool is_lone)
+note_session(uint64 seqno, bool was_lone)
 {
 	papply_session_locks_note();
-	if (is_lone && !papply_native_may_have_run_code() &&
+	if (was_lone && !papply_native_may_have_run_code() &&
 		(seqno == PAPPLY_NO_SEQNO || !papply_queue_is_serial(seqno)))
 		return;
 	papply_session_settings_note();
