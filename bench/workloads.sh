@@ -194,8 +194,10 @@ run_sysbench()
 # one_transaction WORKLOAD: SQL.
 one_transaction()
 {
+	local first=${2-1} last=${3-$ROWS}
+
 	case $1 in
-		insert2m) echo "INSERT INTO bench_narrow SELECT n, n % 1000, 'note ' || n FROM generate_series(1, $ROWS) n" ;;
-		update500k) echo "UPDATE pgbench_accounts SET abalance = abalance + 1 WHERE aid <= $ROWS" ;;
+		insert2m) echo "INSERT INTO bench_narrow SELECT n, n % 1000, 'note ' || n FROM generate_series($first, $last) n" ;;
+		update500k) echo "UPDATE pgbench_accounts SET abalance = abalance + 1 WHERE aid BETWEEN $first AND $last" ;;
 	esac
 }
