@@ -363,13 +363,7 @@ tables_are_equal();
 # So is what a trigger leaves that is created while the apply worker waits for the lock of
 # its table, which it has found to have none.
 $pair->exec_both('CREATE TABLE recoded (id int PRIMARY KEY, seen text)');
-$subscriber->sql(
-	q(CREATE FUNCTION leave_behind() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
-		NEW.seen := current_setting('app.behind', true);
-		IF NEW.id >= 0 THEN PERFORM set_config('app.behind', 'left', false); END IF;
-		RETURN NEW;
-	END $$;
-	ALTER SUBSCRIPTION tap REFRESH PUBLICATION;));
+$subscriber->sql('ALTER SUBSCRIPTION tap REFRESH PUBLICATION');
 $subscriber->wait_until_ready;
 my $recoded = 0;
 
@@ -386,7 +380,7 @@ sub is_recoded
 	$subscriber->wait_for_pool('tap');
 	return if !is_lone();
 	my $session = $subscriber->hold(
-		q(CREATE TRIGGER behind BEFORE INSERT ON recoded FOR EACH ROW EXECUTE FUNCTION leave_behind();
+		q(CREATE TRIGGER behind BEFORE INSERT ON recoded FOR EACH ROW EXECUTE FUNCTION leave();
 		ALTER TABLE recoded ENABLE ALWAYS TRIGGER behind));
 	$publisher->sql('INSERT INTO recoded VALUES (' . ++$recoded . ')');
 	$subscriber->poll_query_until('postgres',

@@ -108,13 +108,7 @@ $pair->tables_equal('when a streamed transaction has ended', @tables);
 $streamed->query_safe('BEGIN;' . item_rows(1000));
 $subscriber->wait_for_early(500);
 $publisher->wait_received;
-my $from =
-  q(FROM parallel_apply.writers WHERE remote_lsn IS NULL AND state = 'waiting for data');
-$subscriber->wait_until("count(*) = 1 $from", 'no process waits for data');
-my $pid = $subscriber->sql(
-	q(SELECT pid FROM parallel_apply.writers WHERE remote_xid IS NOT NULL AND remote_lsn IS NULL)
-);
-kill 'STOP', $pid;
+my $pid = $subscriber->stop_early_writer;
 $publisher->sql('INSERT INTO orders VALUES (1)');
 $subscriber->wait_for_state('waiting for prior commit');
 $subscriber->let_receiver_sleep('on');
