@@ -35,6 +35,11 @@ ifdef SELFTEST
 PG_CPPFLAGS += -DPAPPLY_SELFTEST
 endif
 
+# Functions call those of other files directly, not through a table.  From 16 on, a flag of
+# PGXS has this effect.
+comma := ,
+SHLIB_LINK = $(if $(filter linux,$(PORTNAME)),-Wl$(comma)-Bsymbolic)
+
 # In sql/, a name with -- is an installation script, every other one is a test.
 DATA = $(call files,sql/*--*.sql)
 tests = $(patsubst sql/%.sql,%,$(filter-out $(DATA),$(call files,sql/*.sql)))
