@@ -249,7 +249,10 @@ is( $subscriber->sql('SELECT string_agg(DISTINCT who, $$, $$) FROM spied'),
 		'BEGIN; UPDATE many SET v = 1; UPDATE gate SET n = n + 1; COMMIT');
 	my ($open, $kept);
 	# It may briefly wait for another lock before it gets that far.
-	for (my $times = 0; $times < 50 && !defined $kept; $times++)
+	for (
+		my $times = 0;
+		$times < 50 && !(defined $open && defined $kept);
+		$times++)
 	{
 		my $memory = $subscriber->memory_of_waiting;
 		($open) = $memory =~

@@ -84,9 +84,7 @@ sub flushed_lsn
 my $insert = q(INSERT INTO history (mode) VALUES ('x'));
 my $insert_applied = "SET synchronous_commit = remote_apply; $insert";
 
-my $walwriter = $subscriber->sql(
-	q(SELECT pid FROM pg_stat_activity WHERE backend_type = 'walwriter'));
-kill 'STOP', $walwriter;
+my $walwriter = $subscriber->stop_walwriter;
 $subscriber->reload_with('parallel_apply.selftest_defer_flushes = on');
 
 ### no session waits
@@ -192,7 +190,8 @@ $subscriber->set_synchronous_commit('off');
 $subscriber->reload_with('parallel_apply.writers_per_subscription = 3');
 $subscriber->wait_for_pool('tap', 3);
 my @others = ($subscriber->writer_pids('tap'))[ 0, 1 ];
-kill 'STOP', $walwriter, @others;
+kill 'STOP', @others;
+$subscriber->stop_walwriter;
 my $lock = $subscriber->hold('LOCK TABLE history IN SHARE MODE');
 my $end = $publisher->sql(
 	"SET synchronous_commit = local; $insert; SELECT pg_current_wal_lsn()");

@@ -37,9 +37,7 @@ $subscriber->create_extension;
 $pair->subscribe('tap');
 $subscriber->wait_for_pool('tap');
 
-my $walwriter = $subscriber->sql(
-	q(SELECT pid FROM pg_stat_activity WHERE backend_type = 'walwriter'));
-kill 'STOP', $walwriter;
+my $walwriter = $subscriber->stop_walwriter;
 
 # Commits of one session, one after the other.  Return the position after the last one.
 sub commit

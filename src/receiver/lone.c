@@ -14,9 +14,9 @@
  * The native loop gets it directly, message by message: it applies while the
  * walsender still sends, as it would without a pool, and no code of the queue
  * is executed, which would have to be read from memory where transactions come
- * slowly.  With ten per second, the median until a commit is visible is 1.04
- * times that of PostgreSQL's own apply; through the queue it was 1.07
- * (bench/latency --rate 10; twelve and four rounds).
+ * slowly.  With ten per second, the median until a commit is visible is that of
+ * PostgreSQL's own apply (bench/latency --rate 10, six rounds: 0.96 to 1.05
+ * times as long); through the queue it was some percent longer.
  *
  * That a transaction will be small can be told from its WAL: BEGIN has the
  * position of the first change that is sent, and that of the commit.  Where

@@ -271,6 +271,24 @@ sub from_leader
 	  "FROM pg_stat_subscription WHERE subname = '$name' AND relid IS NULL AND pid IS NOT NULL $is_leader";
 }
 
+# Stop the walwriter, and return its process ID.  If it stopped within a flush, it would
+# hold a lock that all flushes need.
+sub stop_walwriter
+{
+	my ($self) = @_;
+	my $from = q(FROM pg_stat_activity WHERE backend_type = 'walwriter');
+	my $pid = $self->sql("SELECT pid $from");
+	for (1 .. 1000)
+	{
+		kill 'STOP', $pid;
+		return $pid
+		  if $self->sql("SELECT wait_event ILIKE 'WalWriterMain' $from") eq
+		  't';
+		kill 'CONT', $pid;
+	}
+	die 'the walwriter is always busy';
+}
+
 # Process ID of a subscription's leader apply worker; waits until there is one.  It
 # may end between two queries.
 sub apply_pid
