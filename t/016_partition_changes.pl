@@ -249,16 +249,14 @@ is( $subscriber->sql('SELECT string_agg(DISTINCT who, $$, $$) FROM spied'),
 		'BEGIN; UPDATE many SET v = 1; UPDATE gate SET n = n + 1; COMMIT');
 	my ($open, $kept);
 	# It may briefly wait for another lock before it gets that far.
-	for (
-		my $times = 0;
-		$times < 50 && !(defined $open && defined $kept);
-		$times++)
+	for (1 .. 50)
 	{
 		my $memory = $subscriber->memory_of_waiting;
 		($open) = $memory =~
 		  /parallel_apply scan: [^\n]*\n[^\n]*; (\d+) more child contexts/;
 		($kept) = $memory =~
 		  /parallel_apply target: [^\n]*\n[^\n]*; (\d+) more child contexts/;
+		last if defined $open && defined $kept;
 	}
 	ok(defined $open && $open < 256,
 		'a writer has some hundred partitions open');
