@@ -690,8 +690,7 @@ measure_physical()
 	# Its WAL is sent to the standby from the beginning of the seed; it has replayed
 	# its own.
 	ask subscriber "ALTER SYSTEM SET primary_conninfo = '$(conninfo publisher | sed "s/'/''/g") application_name=bench'"
-	sample_cpu start
-	sample_sleeps start
+	sample_costs start
 	PEAK_KB=()
 	begin_delays
 	start_us=${EPOCHREALTIME/./}
@@ -702,8 +701,7 @@ measure_physical()
 		ask subscriber "SELECT pg_sleep(0.02)"
 	done
 	ELAPSED_US=$(( ${EPOCHREALTIME/./} - start_us ))
-	sample_cpu end
-	sample_sleeps end
+	sample_costs end
 	SEGMENTS=- SYSCALLS=()
 	add_result "-|-|-"
 	end_delays
@@ -732,8 +730,7 @@ measure()
 
 	set_label "$1"
 	start_subscriber "$1"
-	sample_sleeps start
-	sample_cpu start
+	sample_costs start
 	PEAK_KB=()
 	begin_delays
 	start_us=${EPOCHREALTIME/./}
@@ -741,8 +738,7 @@ measure()
 	[[ -z $COUNTS_SYSCALLS ]] || start_counting_syscalls
 	[[ -z $PROFILES ]] || start_profile
 	wait_until_applied "$writers" "$start_us"
-	sample_cpu end
-	sample_sleeps end
+	sample_costs end
 	[[ -z $COUNTS_SYSCALLS ]] || end_counting_syscalls
 	[[ -z $PROFILES ]] || end_profile
 	count_segments
@@ -977,6 +973,14 @@ sample_cpu()
 # sample_sleeps start|end: SLEEPS[class] is how often they went to sleep between the
 # two.
 sample_sleeps() { sample_classes SLEEPS "$1" read_sleeps; }
+
+# sample_costs start|end: both.  The processor time is without that of this function.
+sample_costs()
+{
+	[[ $1 == end ]] || sample_sleeps start
+	sample_cpu "$1"
+	[[ $1 == start ]] || sample_sleeps end
+}
 
 # list_processes, as soon as there are those that apply
 await_processes()
