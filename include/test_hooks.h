@@ -32,6 +32,9 @@ extern bool papply_test_goes_round(void);
 /* Return for how long flushes are deferred instead of this time. */
 extern long papply_test_defer_ms(long defer_ms);
 
+/* Any process: sleep before it wakes another one. */
+extern void papply_test_delay_wake(void);
+
 #else
 
 static inline long
@@ -65,6 +68,11 @@ static inline long
 papply_test_defer_ms(long defer_ms)
 {
 	return defer_ms;
+}
+
+static inline void
+papply_test_delay_wake(void)
+{
 }
 
 #endif							/* PAPPLY_SELFTEST */

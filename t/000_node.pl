@@ -8,6 +8,7 @@ use lib "$FindBin::RealBin/lib";
 use PapplyNode;
 use PostgreSQL::Test::Utils;
 use Test::More;
+use TimeLimit;
 
 my $node = PapplyNode->new('node');
 $node->init;
@@ -92,6 +93,25 @@ my $idle = idle_session($node->background_psql('postgres'));
 is(eval { $idle->query_safe('SELECT 2') } // $@,
 	'2', 'an idle session answers after its timer has run out');
 ok(eval { idle_session($idle)->quit; 1 }, 'and ends') or diag($@);
+
+# A test that hangs
+my $holder = $node->hold('SELECT pg_advisory_lock(1)');
+my $blocked = $node->background_psql('postgres');
+$blocked->query_until(qr/blocked/,
+	"\\echo blocked\nSELECT pg_advisory_lock(1);\n");
+$node->wait_until(
+	q(count(*) = 1 FROM pg_locks WHERE locktype = 'advisory' AND NOT granted)
+);
+my $seconds = alarm 0;
+alarm $seconds;
+ok($seconds > 0, 'a test has a time limit');
+ok(!eval { kill 'ALRM', $$; query('SELECT 1'); 1 }, 'and dies then');
+like($@, qr/the test has not ended within \d+ s/, 'with this reason');
+like(
+	TimeLimit::waits_of($node),
+	qr/client backend [^\n]* Lock +\| advisory .*pg_advisory_lock/,
+	'having said what each process waits for');
+$_->quit for $holder, $blocked;
 
 # Sessions that were terminated
 my $old = query($pid);

@@ -3,7 +3,9 @@
 # directory, a build in it, TAP tests, other majors, and the counting.
 #
 # This file is sourced.  begin creates the directory, prepare_build a copy of the
-# tree and a private server in it, finish ends with "N passed, N failed".
+# tree and a private server in it, finish ends with what has failed, how to run that
+# again, the time, and "N passed, N failed", or "N passed, N failed, N skipped" if
+# something that is missing here has not been run.
 set -u -o pipefail
 # The settings of a make that calls this script must not affect the makes below.
 unset MAKEFLAGS MFLAGS MAKELEVEL PROFILE
@@ -14,7 +16,8 @@ pg_root=$top/tools/pg_root      # runs commands with other majors
 # Not in the Makefile: a user's newer compiler, with more warnings, must not fail.
 # The server's headers have unused parameters, mixed signs and short initializers.
 strict='-Wall -Wextra -Werror -Wno-unused-parameter -Wno-sign-compare -Wno-missing-field-initializers'
-passed=0 failed=0
+passed=0 failed=0 skipped=0
+failures=()                     # see note_failure
 jobs=()                         # see start_job
 
 say() { printf '\n== %s\n' "$*"; }
@@ -31,7 +34,31 @@ check() {
 	else
 		echo "not ok - $name"
 		count 0 1
+		note_failure "$name" "$(again)"
 		return 1
+	fi
+}
+
+# The command that runs this program, with these further words, again.
+again() {
+	local command
+	command="make $(basename "$0" | tr _ -)${MAJOR:+ MAJOR=$MAJOR}${VARIANT:+ VARIANT=\"$VARIANT\"}${1:+ $1}"
+	echo "${PG_ROOT_MAJOR:+tools/pg_root $PG_ROOT_MAJOR }$command"
+}
+
+# note_failure WHAT COMMAND: finish repeats it.
+note_failure() { failures+=("$1" "$2"); }
+
+# skip_part WHAT WHY: it cannot be run here.  For a newcomer that is no failure; continuous
+# integration must notice it.
+skip_part() {
+	if [ "${CI-}" ]; then
+		echo "not ok - $1: $2"
+		count 0 1
+		note_failure "$1: $2" "$(again)"
+	else
+		echo "skip - $1: $2"
+		skipped=$((skipped + 1))
 	fi
 }
 
@@ -68,18 +95,29 @@ find_missing() {
 	missing+=("postgresql-server-dev-$major${version:+=$version}")
 }
 
-install_missing() {
-	local root='' apt='apt-get -y -q --no-install-recommends install'
+# run_apt WORD...: as root, with its command and each package that it gets and installs
+run_apt() {
+	local root=''
 	[ "$(id -u)" = 0 ] || root='sudo -n'
+	echo "\$ ${root:+sudo }apt-get $*"
+	$root env DEBIAN_FRONTEND=noninteractive apt-get -y -q "$@" 2>&1 | tee -a "$tmp/apt.log" |
+		grep --line-buffered -E '^(Get:|Setting up |E: )'
+	return "${PIPESTATUS[0]}"
+}
+
+install_missing() {
+	local how="apt-get install --no-install-recommends ${missing[*]}"
 	echo "missing: ${missing[*]}"
-	if ! have apt-get || { [ "$root" ] && ! sudo -n true 2>/dev/null; }; then
-		echo "cannot install them: that needs apt-get, and root or sudo"
-		return
+	if ! have apt-get; then
+		echo "cannot install them without apt-get; these are their names in Debian"
+	elif [ "$(id -u)" != 0 ] && ! sudo -n true 2>/dev/null; then
+		echo "cannot install them: that needs root, or sudo without a password.  As root: $how"
+	else
+		run_apt update
+		run_apt install --no-install-recommends "${missing[@]}" ||
+			run_apt install --no-install-recommends "${missing[@]%%=*}" ||
+			echo "could not install them.  When Debian's archive can be reached: $how"
 	fi
-	apt="$root env DEBIAN_FRONTEND=noninteractive $apt"
-	$root apt-get -q update >"$tmp/apt.log" 2>&1
-	$apt "${missing[@]}" >>"$tmp/apt.log" 2>&1 ||
-		$apt "${missing[@]%%=*}" >>"$tmp/apt.log" 2>&1 || tail -n 5 "$tmp/apt.log"
 }
 
 ### packages of other programs ##############################################
@@ -161,9 +199,15 @@ stop_and_clean() {
 }
 
 finish() {
+	local rest=''
 	trap - EXIT
 	stop_and_clean
-	printf '\n%d passed, %d failed\n' "$passed" "$failed"
+	if [ ${#failures[@]} -gt 0 ]; then
+		say "failed"
+		printf '%s\n    again: %s\n' "${failures[@]}"
+	fi
+	[ "$skipped" = 0 ] || rest=", $skipped skipped"
+	printf '\n%d min %d s\n%d passed, %d failed%s\n' $((SECONDS / 60)) $((SECONDS % 60)) "$passed" "$failed" "$rest"
 	[ "$failed" -eq 0 ]
 	exit
 }
@@ -180,8 +224,7 @@ begin() {
 		install_missing
 	fi
 	if ! is_complete "$PG_CONFIG" || ! have make || ! have gcc; then
-		echo "not ok - PostgreSQL with its development files, make and a C compiler are there"
-		count 0 1
+		check "PostgreSQL with its development files, make and a C compiler are there" false
 		finish
 	fi
 	export PG_CONFIG
@@ -215,7 +258,7 @@ prepare_build() {
 # add_counts FILE: the counts that a check has printed last
 add_counts() {
 	local counts
-	counts=$(sed -nE 's/^([0-9]+) passed, ([0-9]+) failed$/\1 \2/p' "$1" | tail -n 1)
+	counts=$(sed -nE 's/^([0-9]+) passed, ([0-9]+) failed(, [0-9]+ skipped)?$/\1 \2/p' "$1" | tail -n 1)
 	# shellcheck disable=SC2086
 	count ${counts:-0 1}
 }
@@ -232,7 +275,7 @@ show_tap_logs() {
 		say "regress_log_$name"
 		grep -A 12 'not ok ' "$logs/regress_log_$name" | head -n 60
 		echo "..."
-		tail -n 40 "$logs/regress_log_$name"
+		tail -n 80 "$logs/regress_log_$name"
 		grep -HE '(ERROR|FATAL|PANIC|TRAP|WARNING|signal [0-9]+)' "$logs/${name}_"*.log 2>/dev/null |
 			sed "s|^$logs/||" | tail -n 30
 	done | cut -c 1-400
@@ -262,7 +305,35 @@ prove_files() {
 	as_user env -u INITDB_TEMPLATE PATH="$bin:$PATH" PERL5LIB="$pgxs/src/test/perl${PERL5LIB:+:$PERL5LIB}" \
 		TESTDIR="$dir" TESTDATADIR="${logs%/log}" TESTLOGDIR="$logs" \
 		PG_REGRESS="$pg_regress" PG_TEST_TIMEOUT_DEFAULT="${PG_TEST_TIMEOUT_DEFAULT:-120}" \
-		prove --jobs "${JOBS:-$(default_jobs)}" --timer "$@" 2>&1 | tee "$tmp/prove.out"
+		prove --jobs "${JOBS:-$(default_jobs)}" --timer "$@" 2>&1 | tee "$tmp/prove.out" | show_progress $#
+	return "${PIPESTATUS[0]}"
+}
+
+# show_progress FILES: copy what prove prints.  A line below it, on a terminal, says how many
+# files of how many have ended.
+show_progress() {
+	local line ended=0 wrong=0
+	while IFS= read -r line; do
+		[ ! -t 1 ] || printf '\r\e[K'
+		printf '%s\n' "$line"
+		[ -t 1 ] || continue
+		case $line in
+			'['*'] t/'*) ended=$((ended + 1)) ;;&
+			'['*'] t/'*Dubious* | '['*'] t/'*Failed*) wrong=$((wrong + 1)) ;;
+		esac
+		[ "$ended" = "$1" ] ||
+			printf '%d of %d files, %d failed, %d:%02d' "$ended" "$1" "$wrong" $((SECONDS / 60)) $((SECONDS % 60))
+	done
+}
+
+# The line of FILE where its first test failed, or where it ended, and what it said, from
+# its log
+first_failure() {
+	local log=$1 file=$2 place name
+	name=$(sed -nE 's/^.*not ok [0-9]+ - //p' "$log" | head -n 1)
+	[ "$name" ] || name=$(grep -E " at .* line [0-9]+\.?$|^the test has not ended" "$log" | tail -n 1)
+	place=$(grep -oE "at $file line [0-9]+" "$log" | head -n 1)
+	echo "$file${place:+, line ${place##* }}: ${name:-it ended early}" | cut -c 1-300
 }
 
 # Reads "file status failed" from stdin, and prints the unexpected ones: all but a
@@ -283,12 +354,11 @@ unexpected_faults() {
 # run_tap DIR FILE...: logs are written to DIR/tmp_check/log.  The caller's current
 # directory and PERL5LIB are those of the tests.
 run_tap() {
-	local dir=$1 logs=$1/tmp_check/log bad total wrong dead
+	local dir=$1 logs=$1/tmp_check/log bad total wrong dead file
 	shift
 	if ! have prove || ! perl -MIPC::Run -e1 2>/dev/null ||
 		[ ! -e "$pgxs/src/test/perl/PostgreSQL/Test/Cluster.pm" ]; then
-		echo "not ok - prove, IPC::Run and PostgreSQL::Test::Cluster are there"
-		count 0 1
+		skip_part "TAP tests" "prove, IPC::Run (Debian: libipc-run-perl) or PostgreSQL::Test::Cluster is missing"
 		return
 	fi
 	as_user mkdir -p "$logs"
@@ -310,16 +380,21 @@ run_tap() {
 		grep -lE 'signal [0-9]+|PANIC|TRAP' "$logs"/*.log | sed -E 's|.*/([0-9]+_[a-z]+)_.*|\1|' >>"$tmp/faults"
 	fi
 	count $((${total:-0} - wrong)) $((wrong + dead))
+	while read -r file _; do
+		note_failure "$(first_failure "$logs/regress_log_$(basename "$file" .pl)" "$file")" "$(again "TESTS=$file")"
+	done <"$tmp/faults"
 	show_skipped "$logs"
 	show_tap_logs "$logs" $(cut -d' ' -f1 "$tmp/faults")
 }
 
 ### our tests ################################################################
 
+# run_regress [NAME...]: all of them, or these; the first one creates the extension.
 run_regress() {
-	local out=$tmp/regress tests bad='' ok=0 wrong=0
+	local out=$tmp/regress tests bad='' ok=0 wrong=0 name
 	say "regression tests"
 	tests=$(make -s -f - print 2>/dev/null <<<$'include Makefile\nprint: ; @echo $(REGRESS)')
+	[ $# = 0 ] || tests=$(printf '%s\n' install "$@" | awk '!seen[$0]++')
 	as_user mkdir "$out"
 	# shellcheck disable=SC2086
 	if ! as_user "$pg_regress" --inputdir="$src" --outputdir="$out" --bindir="$bin" \
@@ -333,7 +408,13 @@ run_regress() {
 	# the server did not even start.
 	ok=$(count_matches '^(test .* \.\.\. ok|ok [0-9]+ )' "$tmp/regress.out")
 	wrong=$(count_matches '^(test .* \.\.\. FAILED|not ok [0-9]+ )' "$tmp/regress.out")
-	[ -z "$bad" ] || [ "$wrong" -gt 0 ] || wrong=1
+	for name in $(sed -nE 's/^(test ([^ ]+) .* FAILED|not ok [0-9]+ +- ([^ ]+) ).*/\2\3/p' "$tmp/regress.out"); do
+		note_failure "sql/$name.sql: see the differences above" "$(again "TESTS=sql/$name.sql")"
+	done
+	if [ "$bad" ] && [ "$wrong" = 0 ]; then
+		wrong=1
+		note_failure "regression tests: the server did not start" "$(again)"
+	fi
 	count "$ok" "$wrong"
 }
 

@@ -29,6 +29,7 @@
 #include "clock.h"
 #include "pool.h"
 #include "slots.h"
+#include "test_hooks.h"
 
 /*
  * Bounds of the time for which no pool is started after dynamic shared memory
@@ -329,6 +330,7 @@ papply_pool_wake(int waiter)
 		proc = papply_pool->receiver_proc;
 	else
 		proc = papply_pool->writers[waiter].proc;
+	papply_test_delay_wake();
 	if (proc != NULL)
 		SetLatch(&proc->procLatch);
 }

@@ -21,6 +21,7 @@ use IPC::Open3 qw(open3);
 use PostgreSQL::Test::Utils ();
 use Symbol qw(gensym);
 use Test::More ();
+use TimeLimit ();
 use Time::HiRes qw(time usleep);
 
 # Microseconds between two queries, which grow from the first number to the second
@@ -179,6 +180,14 @@ sub run_in_session
 }
 
 ### methods of Cluster #########################################################
+
+sub new
+{
+	my ($class, @arguments) = @_;
+	my $self = $class->SUPER::new(@arguments);
+	TimeLimit::watch($self);
+	return $self;
+}
 
 sub psql
 {
