@@ -35,4 +35,7 @@ extern bool papply_selftest_server_functions;
 /* Called by papply_guc_init(). */
 extern void papply_selftest_define_settings(void);
 
+/* The settings of selftest_delays.c; called by the function above. */
+extern void papply_selftest_define_delays(void);
+
 #endif							/* PAPPLY_SELFTEST_H */

@@ -1,6 +1,7 @@
 /*-------------------------------------------------------------------------
  * test_hooks.h
- *	  What a test changes in waits; see src/test/selftest_wakes.c.
+ *	  What a test changes in waits; see src/test/selftest_wakes.c and
+ *	  selftest_delays.c.
  *
  * Without SELFTEST=1, none of this has an effect.
  *-------------------------------------------------------------------------

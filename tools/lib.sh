@@ -106,7 +106,7 @@ run_apt() {
 }
 
 install_missing() {
-	local how="apt-get install --no-install-recommends ${missing[*]}"
+	local how="apt-get update; apt-get install --no-install-recommends ${missing[*]}"
 	echo "missing: ${missing[*]}"
 	if ! have apt-get; then
 		echo "cannot install them without apt-get; these are their names in Debian"

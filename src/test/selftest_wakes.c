@@ -21,17 +21,12 @@
  * within the transaction is one that was sent because it was due, however busy the machine
  * is and however slowly the messages come.
  *
- * With selftest_delay_wakes, a process sleeps for a random time of up to this long before it
- * wakes another one, as if the kernel ran something else then.  tools/check_load runs all
- * tests so: none may depend on how soon a process is woken.
- *
  * With selftest_server_functions, which must be set before the library is loaded, another
  * library seems to have given the apply worker the server's functions back.
  *-------------------------------------------------------------------------
  */
 #include "parallel_apply.h"
 
-#include "common/pg_prng.h"
 #include "fmgr.h"
 #include "storage/latch.h"
 #include "utils/builtins.h"
@@ -45,7 +40,6 @@
 PG_FUNCTION_INFO_V1(papply_selftest_waits);
 
 static int	writer_sleep_ms = 0;	/* 0: as usual */
-static int	max_wake_delay_ms = 0;
 static bool receiver_sleeps = false;
 static bool defers_flushes = false;
 bool		papply_selftest_read_on = false;
@@ -68,13 +62,7 @@ papply_selftest_define_settings(void)
 							0, 0, INT_MAX,
 							PGC_SIGHUP, GUC_UNIT_MS | GUC_NO_SHOW_ALL | GUC_NOT_IN_SAMPLE,
 							NULL, NULL, NULL);
-	DefineCustomIntVariable(PAPPLY_NAME ".selftest_delay_wakes",
-							"Sets the greatest time that a process sleeps before it wakes another one.",
-							NULL,
-							&max_wake_delay_ms,
-							0, 0, 1000,
-							PGC_SIGHUP, GUC_UNIT_MS | GUC_NO_SHOW_ALL | GUC_NOT_IN_SAMPLE,
-							NULL, NULL, NULL);
+	papply_selftest_define_delays();
 	define_switch(PAPPLY_NAME ".selftest_receiver_sleeps",
 				  "Lets a receiver sleep until it is woken.",
 				  &receiver_sleeps, PGC_SIGHUP);
@@ -135,18 +123,6 @@ long
 papply_test_defer_ms(long defer_ms)
 {
 	return defers_flushes ? INT_MAX : defer_ms;
-}
-
-void
-papply_test_delay_wake(void)
-{
-	if (max_wake_delay_ms > 0)
-	{
-		long		pause_us = pg_prng_uint64_range(&pg_global_prng_state, 0,
-													max_wake_delay_ms * 1000);
-
-		pg_usleep(pause_us);
-	}
 }
 
 /*
