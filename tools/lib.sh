@@ -230,10 +230,10 @@ begin() {
 	export PG_CONFIG
 }
 
-# Copies the tree, as it is now, into a new directory.
+# copy_tree DIR [FROM]: copy the tree, as it is now, or a copy of it into a new directory.
 copy_tree() {
 	mkdir "$1"
-	tar -C "$top" -c --exclude=./.git --exclude='*.o' --exclude='*.so' --exclude=./tmp_check . |
+	tar -C "${2:-$top}" -c --exclude=./.git --exclude='*.o' --exclude='*.so' --exclude=./tmp_check . |
 		tar -x -C "$1"
 }
 
@@ -313,10 +313,10 @@ prove_files() {
 # files of how many have ended.
 show_progress() {
 	local line ended=0 wrong=0
+	[ -t 1 ] || { cat; return; }
+	printf '0 of %d files' "$1"
 	while IFS= read -r line; do
-		[ ! -t 1 ] || printf '\r\e[K'
-		printf '%s\n' "$line"
-		[ -t 1 ] || continue
+		printf '\r\e[K%s\n' "$line"
 		case $line in
 			'['*'] t/'*) ended=$((ended + 1)) ;;&
 			'['*'] t/'*Dubious* | '['*'] t/'*Failed*) wrong=$((wrong + 1)) ;;
