@@ -36,6 +36,9 @@ extern long papply_test_defer_ms(long defer_ms);
 /* Any process: sleep before it wakes another one. */
 extern void papply_test_delay_wake(void);
 
+/* Decide as on a fast machine, whatever time has been measured? */
+extern bool papply_test_is_fast(void);
+
 #else
 
 static inline long
@@ -74,6 +77,11 @@ papply_test_defer_ms(long defer_ms)
 static inline void
 papply_test_delay_wake(void)
 {
+
+static inline bool
+papply_test_is_fast(void)
+{
+	return false;
 }
 
 #endif							/* PAPPLY_SELFTEST */

@@ -21,6 +21,10 @@
  * within the transaction is one that was sent because it was due, however busy the machine
  * is and however slowly the messages come.
  *
+ * How many transactions a writer claims, and whether the receiver applies a lone one
+ * itself, depends on times that are measured.  With selftest_fast, both are decided as if
+ * nothing took any time.
+ *
  * With selftest_server_functions, which must be set before the library is loaded, another
  * library seems to have given the apply worker the server's functions back.
  *-------------------------------------------------------------------------
@@ -42,6 +46,7 @@ PG_FUNCTION_INFO_V1(papply_selftest_waits);
 static int	writer_sleep_ms = 0;	/* 0: as usual */
 static bool receiver_sleeps = false;
 static bool defers_flushes = false;
+static bool is_fast = false;
 bool		papply_selftest_read_on = false;
 bool		papply_selftest_server_functions = false;
 
@@ -69,6 +74,9 @@ papply_selftest_define_settings(void)
 	define_switch(PAPPLY_NAME ".selftest_defer_flushes",
 				  "Defers flushes until a session is known to wait for them.",
 				  &defers_flushes, PGC_SIGHUP);
+	define_switch(PAPPLY_NAME ".selftest_fast",
+				  "Takes no account of the time that transactions and messages need.",
+				  &is_fast, PGC_SIGHUP);
 	define_switch(PAPPLY_NAME ".selftest_read_on",
 				  "Lets a receiver poll for the rest of a transaction.",
 				  &papply_selftest_read_on, PGC_SIGHUP);
@@ -123,6 +131,12 @@ long
 papply_test_defer_ms(long defer_ms)
 {
 	return defers_flushes ? INT_MAX : defer_ms;
+}
+
+bool
+papply_test_is_fast(void)
+{
+	return is_fast;
 }
 
 /*

@@ -17,6 +17,7 @@
 #include "decoding.h"
 #include "queue.h"
 #include "read_ahead.h"
+#include "test_hooks.h"
 
 /*
  * A batch saves commits, tens of microseconds each, but its changes are
@@ -64,6 +65,8 @@ papply_batch_max(void)
 	 */
 	if (track_commit_timestamp || papply_decoding_is_possible())
 		return 1;
+	if (papply_test_is_fast())
+		return papply_max_batch_transactions;
 	return Min(papply_max_batch_transactions,
 			   Max(min, (int) (BATCH_US / Max(transaction_us, 1.0))));
 }
