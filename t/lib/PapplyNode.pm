@@ -67,6 +67,20 @@ sub counter
 		"SELECT coalesce(sum($column), 0) FROM parallel_apply.writers");
 }
 
+# Assert that this sum gets to satisfy a condition, such as '> 0'.  A writer counts
+# transactions and rows, and what it has rolled back, a moment after others see that.
+sub counter_becomes
+{
+	my ($self, $column, $condition, $name) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	return ok(
+		$self->poll_query_until(
+			'postgres',
+			"SELECT coalesce(sum($column), 0) $condition FROM parallel_apply.writers"
+		),
+		$name);
+}
+
 # Append lines to postgresql.conf, and reload.
 sub reload_with
 {
@@ -763,6 +777,9 @@ my $is_restarting =
 my $publisher_is_lost =
   qr/ERROR: +(.* )?(could not (connect to the publisher|start WAL streaming|receive data from WAL stream|send data to WAL stream|send end-of-streaming message|receive database system identifier)|could not .*: (server closed the connection unexpectedly|no connection to the server|FATAL: ))/;
 
+# Autovacuum gives way to a session that waits for its lock.
+my $autovacuum_is_canceled = qr/ERROR: +canceling autovacuum task/;
+
 # Asserts that a node's log has no error but those that match.
 sub log_is_clean
 {
@@ -771,9 +788,8 @@ sub log_is_clean
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
 	my @found = grep { / (ERROR|FATAL|PANIC):  / } split /\n/,
 	  slurp_file($self->logfile);
-	for my $allowed (
-		$origin_is_active, $session_is_ended, $client_is_lost,
-		$is_restarting, $slot_is_active, @allowed)
+	for my $allowed ($origin_is_active, $session_is_ended, $client_is_lost,
+		$is_restarting, $slot_is_active, $autovacuum_is_canceled, @allowed)
 	{
 		@found = grep { $_ !~ $allowed } @found;
 	}
