@@ -209,6 +209,10 @@ for my $table (@tables)
 		"$table, no superuser");
 	$subscriber->sql(
 		'ALTER ROLE applier NOSUPERUSER; GRANT caller TO applier');
+	# From 16 on, the apply worker would start again by itself, in the middle of what
+	# follows.
+	$subscriber->restart_apply('tap');
+	$subscriber->wait_for_pool('tap', $writers);
 	refused_at_once(
 		$table, 'REVOKE caller FROM applier',
 		$message,
