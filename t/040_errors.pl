@@ -46,6 +46,10 @@ sub fails
 {
 	my ($name, $sql, $error, $repair) = @_;
 	my $offset = -s $subscriber->logfile;
+	# An apply worker that has failed reports its error before it is gone.
+	$subscriber->wait_until(
+		q(count(*) = 1 FROM pg_stat_activity WHERE backend_type LIKE 'logical replication%worker'),
+		'an apply worker that has failed does not end');
 	my $errors = error_count();
 
 	$publisher->make_history(20);
@@ -224,15 +228,18 @@ for my $state ('waiting for lock', 'waiting for prior commit')
 	  $subscriber->hold('SELECT n FROM gate WHERE id = 1 FOR UPDATE');
 	$publisher->make_history(20);
 	my $n = $publisher->last_history;
+	# Otherwise an older transaction might be the one that waits, which does not last.
+	$subscriber->wait_until("max(n) = $n FROM history",
+		'older transactions are not applied');
 	$publisher->sql(
 		"BEGIN; INSERT INTO history VALUES ($n, 1);
 		UPDATE gate SET n = n + 1 WHERE id = 1; COMMIT;");
-	$publisher->make_history(20);
 	$subscriber->wait_for_state('waiting for lock');
+	$publisher->make_history(20);
 	$subscriber->wait_for_state('waiting for prior commit');
 	$subscriber->sql(
 		"SELECT pg_cancel_backend(pid) FROM parallel_apply.writers
-		WHERE state = '$state' LIMIT 1");
+		WHERE state = '$state' ORDER BY remote_lsn LIMIT 1");
 	if ($state eq 'waiting for lock')
 	{
 		$subscriber->poll_query_until('postgres',
