@@ -154,13 +154,16 @@ sub statistics_equal
 	my ($name) = @_;
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
 
-	# Statistics arrive with a delay; each conflict in the log is counted.
+	# Statistics arrive with a delay; each error and conflict in the log is counted.
 	my $log = slurp_file($subscriber->logfile);
+	my $errors = () = $log =~ /ERROR:  (?:conflict detected|duplicate key)/g;
 	my $conflicts = () =
 	  $log =~ /(?:LOG|ERROR):  conflict detected on relation/g;
 	my $settled = q(SELECT
 		(SELECT count(DISTINCT to_jsonb(s) - 'subid' - 'subname' - 'stats_reset') = 1
 		FROM pg_stat_subscription_stats s));
+	$settled .=
+	  " AND (SELECT sum(apply_error_count) = $errors FROM pg_stat_subscription_stats)";
 	$settled .= qq( AND (SELECT sum(value::int) = $conflicts
 		FROM pg_stat_subscription_stats s, jsonb_each_text(to_jsonb(s))
 		WHERE key LIKE 'confl_%')
