@@ -81,8 +81,8 @@ sub skip_after_error
 		qr/LOG: +logical replication completed skipping transaction at LSN $lsn/,
 		'the log says so');
 	$subscriber->wait_for_pool('tap');
-	cmp_ok($subscriber->counter('transactions'),
-		'>=', 6, 'writers have applied the transactions after it');
+	$subscriber->counter_becomes('transactions', '>= 6',
+		'writers have applied the transactions after it');
 	$publisher->sql(
 		"DELETE FROM items WHERE id = ANY ('{" . join(',', @ids) . "}')");
 	$publisher->wait_applied;

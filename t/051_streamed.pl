@@ -52,14 +52,15 @@ is($subscriber->sql('SELECT count(*) FROM items'),
 	'0', 'and is not visible before it');
 $lock->query_safe('COMMIT');
 $pair->tables_equal('after it', @tables);
-cmp_ok($subscriber->counter('rows'),
-	'>=', 3000, 'a writer has applied the streamed transaction');
+$subscriber->counter_becomes('rows', '>= 3000',
+	'a writer has applied the streamed transaction');
 
 # A streamed transaction of which nothing is left has its turn as well.
 $lock->query_safe('BEGIN; SELECT FROM gate FOR UPDATE');
-$streamed->query_safe('BEGIN; SAVEPOINT a;' . item_rows(1000));
+my $other = $pair->begin_streamed('SAVEPOINT a;' . item_rows(1000));
 $publisher->sql('UPDATE gate SET n = n + 1');
-$streamed->query_safe('ROLLBACK TO SAVEPOINT a; COMMIT');
+$other->query_safe('ROLLBACK TO SAVEPOINT a; COMMIT');
+$other->quit;
 $publisher->sql('INSERT INTO history VALUES (2, 1)');
 $subscriber->states_become(
 	'waiting for lock, waiting for prior commit, waiting for prior commit',
@@ -136,7 +137,7 @@ $pair->tables_equal('after DDL and TRUNCATE in a streamed transaction',
 	@tables);
 
 # Two at a time, one of them rolled back as a whole, and others between them
-my $other = $pair->begin_streamed(item_rows(1000));
+$other = $pair->begin_streamed(item_rows(1000));
 $streamed->query_safe('BEGIN;' . item_rows(1000));
 $publisher->sql("INSERT INTO history VALUES ($_, 1)") for 1 .. 5;
 $other->query_safe(item_rows(1000) . 'UPDATE gate SET n = n + 1');
