@@ -19,10 +19,13 @@ use Test::More;
 
 # The queue is small, so that a transaction is applied while it arrives.  What the apply worker
 # says in the middle of one is not because there is nothing to read (see selftest_wakes.c).
+# A writer is stopped while it waits for a lock, and must not be looking for a deadlock then:
+# it would hold what every process needs.
 my (undef, undef, $subscriber) = new_pair(
 	subscriber_conf => q(
 		parallel_apply.queue_size = 1MB
 		parallel_apply.selftest_read_on = on
+		deadlock_timeout = 1h
 		wal_retrieve_retry_interval = '100ms'));
 my $dir = PostgreSQL::Test::Utils::tempdir_short();
 $subscriber->sql(
