@@ -14,7 +14,9 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-my ($pair, $publisher, $subscriber) = new_pair();
+# Once a transaction may be applied by the apply worker, it is (see selftest_wakes.c).
+my ($pair, $publisher, $subscriber) =
+  new_pair(subscriber_conf => "parallel_apply.selftest_fast = on\n");
 $subscriber->sql('CREATE DATABASE serial');
 my @tables = qw(gate setters called summed parents children parts);
 my $tables = q(
