@@ -2,9 +2,9 @@
 # expires, whatever the subscriber is doing, and keeps its connection.
 #
 # The timeout is much shorter than the transactions, whose rows are slow on the
-# subscriber: a trigger takes a millisecond for each.  The publisher preloads the
-# library, so that replies for which a session waits for a flush are deferred until
-# the flush.
+# subscriber: a trigger waits for each.  If the machine stalls for that long, there is
+# another attempt, with times that are a multiple.  The publisher preloads the library,
+# so that replies for which a session waits for a flush are deferred until the flush.
 use strict;
 use warnings;
 use FindBin;
@@ -18,7 +18,6 @@ my ($pair, $publisher, $subscriber) = new_pair(
 	publisher_conf => q(
 		shared_preload_libraries = 'parallel_apply'
 		parallel_apply.coalesce_messages = on
-		wal_sender_timeout = 1s
 		logical_decoding_work_mem = 64kB),
 	subscriber_conf => q(
 		parallel_apply.queue_size = 256MB
@@ -29,28 +28,48 @@ $pair->exec_both(
 	q(CREATE TABLE gate (id int PRIMARY KEY, n int);
 	CREATE TABLE slow (id serial PRIMARY KEY, t text);));
 $publisher->sql('INSERT INTO gate VALUES (1, 0)');
-$subscriber->sql(
-	q(CREATE FUNCTION be_slow() RETURNS trigger LANGUAGE plpgsql AS $$
+
+# Set the timeout in seconds.  A row takes as many milliseconds.
+my $timeout = 0;
+
+sub slow_function
+{
+	return
+	  qq(CREATE OR REPLACE FUNCTION be_slow() RETURNS trigger LANGUAGE plpgsql AS \$\$
 	DECLARE began_at timestamptz := clock_timestamp();
 	BEGIN
-		WHILE clock_timestamp() < began_at + interval '1 ms' LOOP END LOOP;
+		WHILE clock_timestamp() < began_at + interval '$timeout ms' LOOP END LOOP;
 		RETURN NEW;
-	END $$;
+	END \$\$;);
+}
+
+sub set_timeout
+{
+	my ($seconds) = @_;
+	return if $timeout == $seconds;
+	$timeout = $seconds;
+	$publisher->reload_with("wal_sender_timeout = ${timeout}s");
+	$subscriber->connect_again('tap', slow_function());
+	return;
+}
+
+$subscriber->sql(
+	slow_function() . q(
 	CREATE TRIGGER be_slow BEFORE INSERT ON slow FOR EACH ROW EXECUTE FUNCTION be_slow();
 	ALTER TABLE slow ENABLE ALWAYS TRIGGER be_slow;)
 );
 $subscriber->create_extension;
 $pair->subscribe('tap', with => 'streaming = off');
 
-# A publisher without a reply ends its walsender.  This also happens if the machine
-# stalls for that long, so there are several attempts.
+# A publisher without a reply ends its walsender.
 sub is_patient
 {
 	my ($name, $sub) = @_;
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
 	my $is_patient;
-	for (1 .. 3)
+	for my $seconds (1, 5, 25)
 	{
+		set_timeout($seconds);
 		$subscriber->wait_for_pool('tap');
 		my $offset = -s $publisher->logfile;
 		$sub->();
@@ -114,7 +133,7 @@ sub wait_for_replies
 {
 	my $began_at = $publisher->sql('SELECT clock_timestamp()');
 	$publisher->poll_query_until('postgres',
-		"SELECT reply_time > timestamptz '$began_at' + interval '2.5 s' FROM pg_stat_replication WHERE application_name = 'tap'"
+		"SELECT reply_time > timestamptz '$began_at' + 2.5 * interval '$timeout s' FROM pg_stat_replication WHERE application_name = 'tap'"
 	) or die 'there is no reply';
 	return;
 }
