@@ -524,12 +524,14 @@ sub wait_for_early
 }
 
 # Stop the writer that applies a transaction early, while it waits for more; return its
-# process ID.
+# process ID.  It must be asleep: what it checks from time to time takes locks that others
+# need.
 sub stop_early_writer
 {
 	my ($self) = @_;
 	my $from =
-	  q(FROM parallel_apply.writers WHERE remote_lsn IS NULL AND state = 'waiting for data');
+	  q(FROM parallel_apply.writers w JOIN pg_stat_activity a USING (pid) WHERE remote_lsn IS NULL
+		AND w.state = 'waiting for data' AND wait_event_type = 'Extension');
 	foreach (1 .. 1000)
 	{
 		$self->poll_query_until('postgres', "SELECT count(*) = 1 $from")
