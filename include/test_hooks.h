@@ -36,6 +36,9 @@ extern long papply_test_defer_ms(long defer_ms);
 /* Any process: sleep before it wakes another one. */
 extern void papply_test_delay_wake(void);
 
+/* Receiver: return for how long it may be silent instead of this time. */
+extern int	papply_test_silence_ms(int silence_ms);
+
 /* Decide as on a fast machine, whatever time has been measured? */
 extern bool papply_test_is_fast(void);
 
@@ -77,6 +80,13 @@ papply_test_defer_ms(long defer_ms)
 static inline void
 papply_test_delay_wake(void)
 {
+}
+
+static inline int
+papply_test_silence_ms(int silence_ms)
+{
+	return silence_ms;
+}
 
 static inline bool
 papply_test_is_fast(void)

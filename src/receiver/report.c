@@ -16,6 +16,7 @@
 #include "feedback.h"
 #include "lifecycle.h"
 #include "report.h"
+#include "test_hooks.h"
 #include "wal_flush.h"
 
 /* Commits are confirmed at least this often while there is more to read. */
@@ -136,7 +137,9 @@ limited_by(int timeout_ms, int interval_ms)
 int
 papply_report_silence_ms(void)
 {
-	return limited_by(status.publisher_timeout_ms, limited_by(wal_receiver_timeout, SILENCE_MS));
+	int			silence_ms = papply_test_silence_ms(SILENCE_MS);
+
+	return limited_by(status.publisher_timeout_ms, limited_by(wal_receiver_timeout, silence_ms));
 }
 
 static bool

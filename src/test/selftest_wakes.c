@@ -21,6 +21,10 @@
  * within the transaction is one that was sent because it was due, however busy the machine
  * is and however slowly the messages come.
  *
+ * A receiver that reads nothing reports to the publisher after a second, or earlier if the
+ * timeouts require that.  With selftest_silent, only the timeouts count, so a test may use
+ * timeouts that are longer than any stall of a machine.
+ *
  * How many transactions a writer claims, and whether the receiver applies a lone one
  * itself, depends on times that are measured.  With selftest_fast, both are decided as if
  * nothing took any time.
@@ -46,6 +50,7 @@ PG_FUNCTION_INFO_V1(papply_selftest_waits);
 static int	writer_sleep_ms = 0;	/* 0: as usual */
 static bool receiver_sleeps = false;
 static bool defers_flushes = false;
+static bool is_silent = false;
 static bool is_fast = false;
 bool		papply_selftest_read_on = false;
 bool		papply_selftest_server_functions = false;
@@ -74,6 +79,9 @@ papply_selftest_define_settings(void)
 	define_switch(PAPPLY_NAME ".selftest_defer_flushes",
 				  "Defers flushes until a session is known to wait for them.",
 				  &defers_flushes, PGC_SIGHUP);
+	define_switch(PAPPLY_NAME ".selftest_silent",
+				  "Lets a receiver be silent for as long as timeouts permit.",
+				  &is_silent, PGC_SIGHUP);
 	define_switch(PAPPLY_NAME ".selftest_fast",
 				  "Takes no account of the time that transactions and messages need.",
 				  &is_fast, PGC_SIGHUP);
@@ -131,6 +139,12 @@ long
 papply_test_defer_ms(long defer_ms)
 {
 	return defers_flushes ? INT_MAX : defer_ms;
+}
+
+int
+papply_test_silence_ms(int silence_ms)
+{
+	return is_silent ? INT_MAX : silence_ms;
 }
 
 bool
