@@ -3,7 +3,8 @@
 #
 # The timeout is much shorter than the transactions, whose rows are slow on the
 # subscriber: a trigger waits for each.  If the machine stalls for that long, there is
-# another attempt, with times that are a multiple.  The publisher preloads the library,
+# another attempt, with times that are a multiple.  Nothing but the timeout determines
+# when the subscriber replies (see selftest_wakes.c).  The publisher preloads the library,
 # so that replies for which a session waits for a flush are deferred until the flush.
 use strict;
 use warnings;
@@ -20,6 +21,9 @@ my ($pair, $publisher, $subscriber) = new_pair(
 		parallel_apply.coalesce_messages = on
 		logical_decoding_work_mem = 64kB),
 	subscriber_conf => q(
+		wal_receiver_timeout = 10min
+		wal_receiver_status_interval = 10min
+		parallel_apply.selftest_silent = on
 		parallel_apply.queue_size = 256MB
 		parallel_apply.streaming_apply = file));
 my $slow_rows = 2000;
