@@ -285,22 +285,33 @@ sub from_leader
 	  "FROM pg_stat_subscription WHERE subname = '$name' AND relid IS NULL AND pid IS NOT NULL $is_leader";
 }
 
-# Stop the walwriter, and return its process ID.  If it stopped within a flush, it would
-# hold a lock that all flushes need.
+# Stop a process while it waits for this event.  Elsewhere it could hold a lock that others
+# need.
+sub stop_waiting
+{
+	my ($self, $pid, $event) = @_;
+	my $end = time + $PostgreSQL::Test::Utils::timeout_default;
+	while (time < $end)
+	{
+		kill 'STOP', $pid;
+		return
+		  if $self->sql(
+			"SELECT wait_event ILIKE '$event' FROM pg_stat_activity WHERE pid = $pid"
+		  ) eq 't';
+		kill 'CONT', $pid;
+	}
+	die "process $pid is always busy";
+}
+
+# Stop the walwriter, and return its process ID.  Within a flush, it would hold a lock that
+# all flushes need.
 sub stop_walwriter
 {
 	my ($self) = @_;
-	my $from = q(FROM pg_stat_activity WHERE backend_type = 'walwriter');
-	my $pid = $self->sql("SELECT pid $from");
-	for (1 .. 1000)
-	{
-		kill 'STOP', $pid;
-		return $pid
-		  if $self->sql("SELECT wait_event ILIKE 'WalWriterMain' $from") eq
-		  't';
-		kill 'CONT', $pid;
-	}
-	die 'the walwriter is always busy';
+	my $pid = $self->sql(
+		q(SELECT pid FROM pg_stat_activity WHERE backend_type = 'walwriter'));
+	$self->stop_waiting($pid, 'WalWriterMain');
+	return $pid;
 }
 
 # Process ID of a subscription's leader apply worker; waits until there is one.  It
