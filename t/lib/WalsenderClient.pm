@@ -104,10 +104,20 @@ sub start_replication
 	return;
 }
 
+# End the connection, and wait until its process has exited.
 sub close
 {
 	my ($self) = @_;
-	$self->{socket}->close;
+	my $socket = $self->{socket};
+	my $end = time + $PostgreSQL::Test::Utils::timeout_default;
+	$socket->shutdown(1);
+	while (time < $end)
+	{
+		last
+		  if IO::Select->new($socket)->can_read(1)
+		  && !$socket->sysread(my $rest, 65536);
+	}
+	$socket->close;
 	return;
 }
 
