@@ -188,7 +188,7 @@ sub step
 {
 	my ($name, $leader, $sub) = @_;
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
-	my $load = $publisher->start_accounts_load(300, '-T', 900);
+	my $load = $publisher->start_accounts_load(300);
 	$former_leader->wait_for_progress if defined $former_leader;
 	$sub->();
 	wait_for_role($leader, 'primary');

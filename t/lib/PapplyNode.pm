@@ -671,7 +671,7 @@ sub start_load
 	local $ENV{PGAPPNAME} = $load_name;
 	return IPC::Run::start(
 		[
-			'pgbench', '-n', '-T', '60',
+			'pgbench', '-n', '-T', '86400',
 			@options, '-f', $script, '-h',
 			$self->host, '-p', $self->port, 'postgres'
 		],
