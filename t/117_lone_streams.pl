@@ -11,9 +11,12 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
+# The apply worker applies lone transactions on a slow machine, too (selftest_fast).
 my ($pair, $publisher, $subscriber) = new_pair(
 	publisher_conf => "logical_decoding_work_mem = 64kB\nautovacuum = off",
-	subscriber_conf => 'parallel_apply.leader_participation = on');
+	subscriber_conf => q(
+		parallel_apply.leader_participation = on
+		parallel_apply.selftest_fast = on));
 $pair->exec_both(
 	q(CREATE TABLE items (id int PRIMARY KEY, v int NOT NULL, note text);
 	CREATE TABLE jobs (id int PRIMARY KEY, n int NOT NULL);
