@@ -38,7 +38,7 @@ $subscriber->restart;
 is($subscriber->sql('SHOW max_worker_processes'),
 	'8', 'there are as many worker slots as by default');
 
-# Return the number of workers that a parallel query gets.
+# Return the number of workers that a parallel query gets, two at most.
 $subscriber->sql(
 	q(CREATE TABLE big AS SELECT i FROM generate_series(1, 10000) AS i;
 	CREATE FUNCTION workers_launched() RETURNS text LANGUAGE plpgsql
@@ -58,7 +58,7 @@ sub queries_get_workers
 	my ($count, $name) = @_;
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
 	ok( $subscriber->poll_query_until(
-			'postgres', 'SELECT workers_launched()', $count),
+			'postgres', "SELECT workers_launched()::int >= $count"),
 		$name);
 	return;
 }
@@ -109,8 +109,9 @@ $pair->rows_equal('third', 'a third subscription is synchronized');
 $publisher->sql('UPDATE third SET v = 1');
 $publisher->wait_applied('third');
 $pair->rows_equal('third', 'and applied');
+# Of which subscription, and how many, depends on how long the copy of the table took.
 $subscriber->wait_for_log(
-	qr/LOG:  1 writer of subscription "busy" exits\n.*DETAIL:  .*"parallel_apply.reserved_worker_processes"/,
+	qr/LOG:  \d writers? of subscription "(busy|quiet)" exits?\n.*DETAIL:  .*"parallel_apply.reserved_worker_processes"/,
 	$third);
 pass('a writer exits to restore the reserve');
 queries_get_workers(1, 'a parallel query still gets a worker');
@@ -165,9 +166,9 @@ for my $name (@new)
 }
 $publisher->wait_applied($_) for @tables;
 $pair->rows_equal($_) for @tables;
-is( $subscriber->sql(
+ok( $subscriber->poll_query_until(
+		'postgres',
 		'SELECT count(*) < 2 FROM parallel_apply.writers WHERE writer > 0'),
-	't',
 	'there are no more writers than the reserve allows');
 
 $subscriber->sql("DROP SUBSCRIPTION $_") for @new;
