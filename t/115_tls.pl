@@ -34,12 +34,16 @@ $pair->subscribe('tap', with => 'streaming = on');
 $pair->connect_by_tls('tap');
 $subscriber->wait_for_pool('tap');
 
-# How often the apply worker has turned reading ahead on, or off
-sub turned
+# Assert that the apply worker has turned reading ahead on, or off, that often.  Others may
+# see before that whether there are writers.
+sub is_turned
 {
-	my ($word) = @_;
+	my ($word, $count, $name) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	my $message = qr/reading ahead of TLS records is $word/;
+	$subscriber->wait_for_log(qr/(?:$message.*){$count}/s);
 	my $log = slurp_file($subscriber->logfile);
-	return scalar(() = $log =~ /reading ahead of TLS records is $word/g);
+	return is(scalar(() = $log =~ /$message/g), $count, $name);
 }
 
 # Rows of up to 40 kB, a transaction each.  A record has at most 16 kB.
@@ -68,8 +72,7 @@ sub all_is_equal
 	return;
 }
 
-$subscriber->wait_for_log(qr/reading ahead of TLS records is on/);
-is(turned('on'), 1, 'the apply worker reads ahead');
+is_turned('on', 1, 'the apply worker reads ahead');
 
 ### while there are writers
 
@@ -99,7 +102,7 @@ $gate->release;
 $subscriber->wait_until(q(state = 'native' FROM parallel_apply.subscriptions),
 	'the writers do not leave');
 all_is_equal('after the writers have left');
-is(turned('off'), 1, 'the apply worker does not read ahead without writers');
+is_turned('off', 1, 'the apply worker does not read ahead without writers');
 insert_rows(100);
 all_is_equal('without writers');
 
@@ -107,7 +110,7 @@ all_is_equal('without writers');
 
 $subscriber->reload_with('parallel_apply.writers_per_subscription = 4');
 $subscriber->wait_for_pool('tap');
-is(turned('on'), 2, 'it does so again with writers');
+is_turned('on', 2, 'it does so again with writers');
 insert_rows(100);
 all_is_equal('when the writers are back');
 
@@ -116,7 +119,7 @@ all_is_equal('when the writers are back');
 $publisher->restart;
 insert_rows(100);
 all_is_equal('after a restart of the publisher');
-is(turned('on'), 3, 'each connection is read ahead');
+is_turned('on', 3, 'each connection is read ahead');
 
 finish($publisher, $subscriber,
 	qr/ERROR: +could not (receive data from|connect to)|FATAL: .*connection|could not connect/
