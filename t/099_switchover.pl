@@ -17,6 +17,7 @@ my ($pair, $publisher, $first) = new_pair(
 	subscriber_conf => q(
 		wal_level = replica
 		wal_log_hints = on
+		wal_keep_size = 1GB
 		max_wal_senders = 4
 		max_worker_processes = 20
 		parallel_apply.writers_per_subscription = 3));
@@ -33,7 +34,8 @@ sub goes_on
 	return ok(eval { $node->wait_for_progress; 1 }, $name);
 }
 
-# A server that is stopped becomes a standby of another one.
+# A server that is stopped becomes a standby of another one, and has what that one has
+# committed.
 sub follow
 {
 	my ($node, $primary) = @_;
@@ -42,6 +44,7 @@ sub follow
 		"primary_conninfo = '$connstr application_name=" . $node->name . "'");
 	$node->set_standby_mode;
 	$node->start;
+	$primary->flush_wal;
 	$primary->wait_for_catchup($node);
 	return;
 }
@@ -62,7 +65,7 @@ $first->backup('backup');
 my $second = PapplyNode->new('second');
 $second->init_from_backup($first, 'backup', has_streaming => 1);
 $second->start;
-$load = $publisher->start_accounts_load(300, '-T', 600);
+$load = $publisher->start_accounts_load(300);
 goes_on($first, 'a standby follows');
 $first->wait_for_catchup($second);
 
@@ -104,7 +107,7 @@ $second->wait_for_log(qr/replication slot "tap" is active for PID \d+/,
 ok(1, 'the slot is not free for a new primary as long as the old one runs');
 $first->stop('fast');
 $second->wait_for_pool('tap');
-$load = $publisher->start_accounts_load(300, '-T', 600);
+$load = $publisher->start_accounts_load(300);
 goes_on($second, 'then apply continues there');
 
 # Before 16, pg_rewind takes the timeline from the source's control file, which has the
@@ -134,6 +137,6 @@ $first->stop;
 
 # That a server has ended is noticed by those that are connected with it.
 finish($publisher, $second,
-	qr/FATAL: .*(could not (connect to the primary|send end-of-streaming)|terminating (walreceiver process|logical replication worker))/
+	qr/FATAL: .*(could not (connect to the primary|receive data from WAL stream|start WAL streaming|send end-of-streaming)|terminating (walreceiver process|logical replication worker))/
 );
 done_testing();
