@@ -124,7 +124,9 @@ $publisher->sql(
 	q{SELECT pg_drop_replication_slot('in_the_way_' || i) FROM generate_series(1, 3) i}
 );
 
-# After a crash, which resets failed_transactions, the transaction fails again.
+# After a crash, which resets failed_transactions, the transaction fails again.  The
+# subscription is still disabled then.
+$subscriber->flush_wal;
 $subscriber->stop('immediate');
 $subscriber->start;
 $subscriber->sql('ALTER SUBSCRIPTION tap ENABLE');
@@ -194,6 +196,7 @@ like(
 	qr/ERROR: +cannot execute replay\(\) in a read-only transaction/,
 	'and does not replay it');
 $subscriber->sql("CALL parallel_apply.replay($id)");
+$subscriber->flush_wal;
 $subscriber->wait_for_catchup($standby);
 is($standby->sql('SELECT count(*) FROM parallel_apply.kept_messages'),
 	'0', 'nor has it any more what is replayed');

@@ -81,7 +81,7 @@ sub restore
 sub wait_until_archived
 {
 	my $file =
-	  $subscriber->sql('SELECT pg_walfile_name(pg_current_wal_lsn())');
+	  $subscriber->sql('SELECT pg_walfile_name(pg_current_wal_insert_lsn())');
 	$subscriber->sql('SELECT pg_switch_wal()');
 	$subscriber->wait_until(
 		"'$file' <= last_archived_wal FROM pg_stat_archiver",
