@@ -96,6 +96,9 @@ advice_has(0, 'publisher', 'the publisher is not blamed');
 $session->release;
 $publisher->wait_applied('s');
 advice_has(0, 'lock', 'the advice is gone when the session has ended');
+$subscriber->wait_until(
+	q(EXISTS (SELECT FROM parallel_apply.hot_keys WHERE key IS NOT NULL)),
+	'the waits are not counted');
 prints_what_is_written($page, 'SELECT relname, cause, key');
 $pair->rows_equal('orders');
 
