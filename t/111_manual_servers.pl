@@ -78,6 +78,18 @@ $subscriber->reload_with('parallel_apply.queue_size = 32MB');
 
 ### dump and restore ###########################################################
 
+# The server waits only some seconds for sessions that are about to exit.
+sub drop_database
+{
+	my ($node) = @_;
+	$node->end_sessions_of;
+	$node->wait_until(
+		q(count(*) = 0 FROM pg_stat_activity WHERE datname = 'app'),
+		'a session does not end');
+	$node->sql('DROP DATABASE app');
+	return;
+}
+
 $subscriber->sql(
 	q(SELECT parallel_apply.create_group('reporting', 3);
 	SELECT parallel_apply.add_subscription('reporting', 's')));
@@ -107,7 +119,7 @@ is( $subscriber->safe_psql(
 	'the restored subscription is disabled');
 $subscriber->safe_psql('app',
 	'ALTER SUBSCRIPTION s SET (slot_name = NONE); DROP SUBSCRIPTION s');
-$subscriber->sql('DROP DATABASE app');
+drop_database($subscriber);
 $subscriber->sql(q(SELECT parallel_apply.resume('s')));
 
 my $list = $subscriber->basedir . '/app.list';
@@ -132,7 +144,7 @@ is( $publisher->safe_psql(
 	'without the library, the rest is restored');
 $publisher->safe_psql('app',
 	'ALTER SUBSCRIPTION s SET (slot_name = NONE); DROP SUBSCRIPTION s');
-$publisher->sql('DROP DATABASE app');
+drop_database($publisher);
 run_manual_on($subscriber);
 apply_continues('after the dump');
 
@@ -171,8 +183,8 @@ my $session = $publisher->background_psql('postgres');
 $session->query_until(qr/begun/,
 	"\\echo begun\nINSERT INTO orders VALUES (104, 0);\n");
 $publisher->poll_query_until('postgres',
-	q(SELECT count(*) = 1 FROM pg_stat_activity WHERE wait_event = 'SyncRep'))
-  or die 'the commit does not wait';
+	q(SELECT count(*) = 1 FROM pg_stat_activity WHERE wait_event = 'SyncRep' AND query ~ '104')
+) or die 'the commit does not wait';
 is($subscriber->sql('SELECT count(*) FROM orders WHERE id = 104'),
 	'0', 'a commit waits while the subscription is paused');
 $subscriber->sql(q(SELECT parallel_apply.resume('s')));
