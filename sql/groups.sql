@@ -227,12 +227,11 @@ SELECT parallel_apply.drain('two'), parallel_apply.wait_for_lsn('two', '0/0');
 SELECT parallel_apply.wait_for_lsn(subscription_name := 'two', lsn := '0/1', timeout := '0');
 SELECT parallel_apply.wait_for_lsn('two', '0/1', '10 ms');
 COMMIT;
-SET statement_timeout = 10;
-SELECT parallel_apply.wait_for_lsn('two', '0/1', '1 month');
+-- The timeout is that of the second statement only.
+SET LOCAL statement_timeout = 10\; SELECT parallel_apply.wait_for_lsn('two', '0/1', '1 month');
 \echo :LAST_ERROR_SQLSTATE
-SELECT parallel_apply.wait_for_lsn('two', '0/1', '1000000 years');
-SELECT parallel_apply.wait_for_lsn('two', '0/1');
-RESET statement_timeout;
+SET LOCAL statement_timeout = 10\; SELECT parallel_apply.wait_for_lsn('two', '0/1', '1000000 years');
+SET LOCAL statement_timeout = 10\; SELECT parallel_apply.wait_for_lsn('two', '0/1');
 SELECT parallel_apply.wait_for_lsn('two', NULL);
 \echo :LAST_ERROR_SQLSTATE
 SELECT parallel_apply.wait_for_lsn('nothing', '0/0');
