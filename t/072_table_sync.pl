@@ -66,21 +66,19 @@ my $copy = $subscriber->hold('INSERT INTO late VALUES (1, -1)');
 $pair->begin_copy('late');
 $publisher->wait_applied;
 
+# A writer counts a transaction after its commit, and before it is idle.
+$subscriber->wait_for_state('idle', 4);
 my $done = $subscriber->counter('transactions');
 my $pid = $subscriber->apply_pid('tap');
 change('items');
 $publisher->wait_applied;
-
-# A writer counts a transaction after its commit.
-$subscriber->wait_until(
-	"sum(transactions) >= $done + 21 FROM parallel_apply.writers",
-	'writers do not apply transactions of other tables during a copy');
-is($subscriber->counter('transactions') - $done,
-	21, 'writers apply transactions of other tables during a copy');
+$subscriber->counter_becomes('transactions', "= $done + 21",
+	'writers apply transactions of other tables during a copy');
 
 change('late');
 change('items', 'late');
 $publisher->wait_applied;
+$subscriber->wait_for_state('idle', 4);
 is($subscriber->counter('transactions') - $done,
 	21, 'and leave those of the table alone');
 is($subscriber->sql('SELECT count(*) FROM late'),
@@ -117,11 +115,12 @@ change('later', 'items', 'late') for 1 .. 5;
 $subscriber->wait_until_ready;
 change('later', 'late');
 all_is_equal('after another table', 'later');
+$subscriber->wait_for_state('idle', 4);
 $done = $subscriber->counter('transactions');
 change('later', 'late');
 all_is_equal('in the end', 'later');
-is($subscriber->counter('transactions') - $done,
-	21, 'writers apply all of them when all are ready');
+$subscriber->counter_becomes('transactions', "= $done + 21",
+	'writers apply all of them when all are ready');
 is($subscriber->apply_pid('tap'),
 	$pid, 'by the same apply worker all the time');
 

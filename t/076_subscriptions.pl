@@ -127,11 +127,11 @@ poll(
 	FROM $view",
 	'each transaction is counted once, and each of its changes by kind',
 	'63 0 131 20 10 1');
-is( shown(
-		'batches, batch_size, errors, exclusive_truncate, exclusive_table, exclusive_fallback'
-	),
-	'63|1|0|1|1|0',
-	'and what kept other transactions from being applied concurrently');
+poll(
+	"SELECT concat_ws('|', batches, batch_size, errors, exclusive_truncate, exclusive_table, exclusive_fallback)
+	FROM $view",
+	'and what kept other transactions from being applied concurrently',
+	'63|1|0|1|1|0');
 poll("SELECT apply_time > 0 AND apply_rate > 0 FROM $view",
 	'time and rate are measured');
 
