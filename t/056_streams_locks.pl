@@ -51,6 +51,10 @@ $publisher->sql(
 
 my @tables = qw(items gate history twins jobs orders urgent plain);
 
+# For a statement that must not wait for long
+my $soon =
+  "SET lock_timeout = '${PostgreSQL::Test::Utils::timeout_default}s'";
+
 sub becomes_true
 {
 	my ($condition, $name) = @_;
@@ -86,8 +90,7 @@ $streamed->query_safe(
 	  . item_rows(2000));
 $subscriber->wait_for_state('waiting for lock');
 $subscriber->sql(q(SELECT parallel_apply.pause('tap')));
-$subscriber->sql(
-	q(SET lock_timeout = '30s'; SELECT FROM gate WHERE id = 2 FOR UPDATE));
+$subscriber->sql("$soon; SELECT FROM gate WHERE id = 2 FOR UPDATE");
 pass('a pause takes its locks, though it waits for one');
 $subscriber->sql(q(SELECT parallel_apply.resume('tap')));
 
@@ -121,8 +124,7 @@ $subscriber->wait_for_state('waiting for lock', 2);
 $streamed->query_safe('COMMIT');
 becomes_true(q(queue_transactions = 2 FROM parallel_apply.subscriptions),
 	'a streamed transaction has ended');
-$subscriber->sql(
-	q(SET lock_timeout = '20s'; UPDATE jobs SET n = n WHERE id = 2));
+$subscriber->sql("$soon; UPDATE jobs SET n = n WHERE id = 2");
 pass('a session gets a row of a streamed transaction that waits for a lock');
 end_sessions($row);
 $lock->query_safe('COMMIT');

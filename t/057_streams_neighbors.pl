@@ -80,8 +80,8 @@ $subscriber->wait_for_early(1500);
 $publisher->wait_received;
 $subscriber->wait_for_state('waiting for data');
 $subscriber->sql(
-	q(SET statement_timeout = '30s';
-	CREATE INDEX CONCURRENTLY ON unrelated (id);));
+	"SET statement_timeout = '${PostgreSQL::Test::Utils::timeout_default}s';
+	CREATE INDEX CONCURRENTLY ON unrelated (id);");
 pass('an index is created concurrently meanwhile');
 $early = value_of('streamed_in_progress');
 $streamed->query_safe(item_rows(1000) . 'COMMIT');
