@@ -142,6 +142,28 @@ sub end_sessions_of
 	return;
 }
 
+# The same, and wait until their server processes have exited: for sessions of a database
+# that is copied or dropped, the server itself waits only some seconds.
+sub end_server_processes
+{
+	my ($self) = @_;
+	my $sessions = $self->{papply_sessions} // {};
+	my @pids;
+	for my $key (grep { /^$$\|/ } keys %$sessions)
+	{
+		my %answer = ask($sessions->{$key}, 'SELECT pg_backend_pid()');
+		push @pids, $answer{out} if $answer{whole};
+	}
+	end_sessions_of($self);
+	my $end = time + $PostgreSQL::Test::Utils::timeout_default;
+	for my $pid (@pids)
+	{
+		my $pause = $first_pause;
+		pause(\$pause) while kill(0, $pid) && time < $end;
+	}
+	return;
+}
+
 # With the messages of Cluster
 sub die_of
 {
@@ -200,7 +222,7 @@ sub psql
 		|| !($params{on_error_stop} // 1)
 		|| grep { !$is_known{$_} } keys %params)
 	{
-		end_sessions_of($self) if $script =~ $concerns_sessions;
+		end_server_processes($self) if $script =~ $concerns_sessions;
 		return $self->SUPER::psql($dbname, $script, %params);
 	}
 	my ($status, $out, $err) = run_in_session($self, $dbname, $script);
