@@ -285,20 +285,27 @@ sub from_leader
 	  "FROM pg_stat_subscription WHERE subname = '$name' AND relid IS NULL AND pid IS NOT NULL $is_leader";
 }
 
-# Stop a process while it waits for this event.  Elsewhere it could hold a lock that others
-# need.
+# Stop a process while it waits for this event, or for one of several that are separated by
+# commas.  Elsewhere it could hold a lock that others need, also this query: if there is no
+# answer for a while, it may continue.
 sub stop_waiting
 {
 	my ($self, $pid, $event) = @_;
 	my $end = time + $PostgreSQL::Test::Utils::timeout_default;
+	my $patience = 1;
 	while (time < $end)
 	{
+		my ($session, $key) = $self->session_of('postgres');
 		kill 'STOP', $pid;
-		return
-		  if $self->sql(
-			"SELECT wait_event ILIKE '$event' FROM pg_stat_activity WHERE pid = $pid"
-		  ) eq 't';
+		my %answer = SessionNode::ask(
+			$session,
+			"SELECT wait_event ILIKE ANY ('{$event}') FROM pg_stat_activity WHERE pid = $pid",
+			time + $patience);
+		return if $answer{whole} && $answer{out} eq 't';
 		kill 'CONT', $pid;
+		next if $answer{whole};
+		SessionNode::end_session(delete $self->{papply_sessions}{$key});
+		$patience *= 2;
 	}
 	die "process $pid is always busy";
 }
@@ -507,15 +514,15 @@ sub memory_of
 	return slurp_file($self->logfile, $offset);
 }
 
-# The same for the writer that waits for a lock
+# The same for the writer that waits for a session that has locked a row.  Before it gets that
+# far, it may have to wait for another lock.
 sub memory_of_waiting
 {
 	my ($self) = @_;
-	$self->wait_for_state('waiting for lock');
-	return $self->memory_of(
-		$self->sql(
-			"SELECT pid FROM parallel_apply.writers WHERE state = 'waiting for lock'"
-		));
+	my $from = q(FROM parallel_apply.writers JOIN pg_locks USING (pid)
+		WHERE locktype = 'transactionid' AND NOT granted);
+	$self->wait_until("count(*) = 1 $from", 'no writer waits for a row');
+	return $self->memory_of($self->sql("SELECT pid $from"));
 }
 
 ### streamed transactions #######################################################
