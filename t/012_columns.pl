@@ -282,7 +282,8 @@ if ($subscriber->pg_version >= 16)
 	$subscriber->states_become(
 		'waiting for lock, waiting for prior commit',
 		'a transaction is applied as the old owner');
-	kill 'STOP', $apply;
+	$subscriber->stop_waiting($apply,
+		'Extension,ParallelApplyWork,LogicalApplyMain');
 	$subscriber->restart_apply(
 		'tap',
 		'ALTER SUBSCRIPTION tap OWNER TO applier; ALTER ROLE applier NOSUPERUSER;',
@@ -440,8 +441,10 @@ if ($subscriber->pg_version >= 16)
 {
 	$subscriber->sql(
 		'CREATE ROLE keeper; GRANT keeper TO applier;
-		ALTER TABLE gate OWNER TO keeper; ALTER TABLE restricted OWNER TO keeper;
-		ALTER SUBSCRIPTION tap SET (run_as_owner = false);');
+		ALTER TABLE gate OWNER TO keeper; ALTER TABLE restricted OWNER TO keeper;');
+	$subscriber->restart_apply('tap',
+		'ALTER SUBSCRIPTION tap SET (run_as_owner = false)');
+	$subscriber->wait_for_pool('tap', 8);
 	check_revoked(
 		$younger,
 		'REVOKE keeper FROM applier',
