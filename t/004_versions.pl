@@ -110,8 +110,10 @@ declare(
 	'OUT errors bigint, OUT inserts bigint',
 	'papply_get_subscription_stats',
 	'SETOF record');
-is($subscriber->sql('SELECT errors, inserts FROM fewer_stats()'),
-	'0|42', 'so are counters');
+# A writer counts what it has committed a moment after others see that.
+ok( $subscriber->poll_query_until(
+		'postgres', 'SELECT errors, inserts FROM fewer_stats()', '0|42'),
+	'so are counters');
 declare(
 	'fewer_options',
 	'subid oid, OUT paused bool, OUT writers_wanted int',
