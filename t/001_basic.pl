@@ -57,13 +57,15 @@ $pair->subscribe('tap', with => 'streaming = off');
 $pair->tables_equal('after the initial copy', @tables);
 my $apply_pid = $subscriber->apply_pid('tap');
 
+$subscriber->wait_for_pool('tap', 4);
 is(scalar($subscriber->writer_pids('tap')),
 	4, 'the pool has the default number of writers');
-is( $subscriber->sql(
+ok( $subscriber->poll_query_until(
+		'postgres',
 		q(SELECT count(*) FROM parallel_apply.writers w JOIN pg_stat_activity a USING (pid)
 		WHERE a.application_name = format('parallel_apply writer %s:%s', w.subid, w.writer)
-		AND a.backend_type = 'parallel_apply writer')),
-	'4',
+		AND a.backend_type = 'parallel_apply writer'),
+		'4'),
 	'pg_stat_activity shows each writer by its name');
 
 make_changes(1);
@@ -82,7 +84,7 @@ ok( $subscriber->poll_query_until(
 		q(SELECT count(*) = 0 FROM pg_stat_activity WHERE backend_type LIKE 'parallel_apply writer%')
 	),
 	'the writers are gone with the extension');
-ok( $subscriber->log_contains(
+ok( $subscriber->wait_for_log(
 		qr/parallel apply of subscription "tap" has stopped/),
 	'the log says that the pool has stopped');
 

@@ -31,6 +31,7 @@ sub configure
 ### reload
 
 my $apply_pid = $subscriber->apply_pid('tap');
+$subscriber->wait_for_pool('tap', 4);
 $pair->under_load(
 	sub {
 		# Columns: configured writers, maximum, the lesser of the two
@@ -74,6 +75,7 @@ $pair->subscribe(
 	'second',
 	publication => 'FOR TABLE second',
 	with => 'streaming = off');
+$subscriber->wait_for_pool('second', 4);
 $subscriber->sql(
 	'ALTER SUBSCRIPTION tap REFRESH PUBLICATION WITH (copy_data = false)');
 $publisher->safe_psql('plain', "INSERT INTO plain VALUES ($_)") for 1 .. 5;
