@@ -3,7 +3,8 @@
 #
 # One transaction changes all tables.  A limit on the size of files, which applies
 # to shared memory as well, keeps the apply worker from allocating more.  The
-# subscriber's WAL files and its log are smaller than the limit.
+# subscriber's WAL files and its log are smaller than the limit, for which the log has no
+# statements: on a slow machine a test polls often.
 use strict;
 use warnings;
 use FindBin;
@@ -17,6 +18,7 @@ my ($pair, $publisher, $subscriber) = new_pair(
 	subscriber_init => ['--wal-segsize=1'],
 	subscriber_conf =>
 	  "max_wal_size = 64MB\nmin_wal_size = 8MB\nparallel_apply.queue_size = 256kB\n"
+	  . "log_statement = none\n"
 	  . 'parallel_apply.writers_per_subscription = 1');
 my $tables = 60;
 
@@ -124,21 +126,28 @@ SKIP:
 		'without memory for the definitions that are known writers do not start'
 	);
 
-	# Definitions that arrive while there are writers
+	# Definitions that arrive while there are writers.  The next apply worker, which has
+	# no limit, starts none for a minute.  A lock lets that last as long as the test looks.
 	$subscriber->restart_apply('tap',
 		'ALTER SUBSCRIPTION tap SET (binary = true)');
 	$subscriber->wait_for_pool('tap');
 	ok(limit_memory(), 'the next apply worker gets no more');
+	my $lock = $subscriber->hold('LOCK TABLE history IN SHARE MODE');
 	change_all_tables(1);
 	$subscriber->wait_for_log(
 		qr/FATAL: +could not resize shared memory segment/);
-	$publisher->wait_applied;
-	$pair->rows_equal($_, "$_ is equal on both sides without memory")
-	  for 'history', 'wide_1', "wide_$tables";
+	$subscriber->wait_until(
+		q(count(*) = 1 FROM pg_stat_subscription JOIN pg_locks USING (pid)
+		WHERE NOT granted AND locktype = 'relation'),
+		'no apply worker waits for the lock');
 	is( $subscriber->sql(
 			'SELECT state, reason FROM parallel_apply.subscriptions'),
 		'degraded|there is no shared memory for the queue',
 		"it is applied by PostgreSQL's own apply");
+	$lock->release;
+	$publisher->wait_applied;
+	$pair->rows_equal($_, "$_ is equal on both sides without memory")
+	  for 'history', 'wide_1', "wide_$tables";
 }
 
 $subscriber->nothing_is_left_open;
