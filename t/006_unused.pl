@@ -75,7 +75,8 @@ sub nothing_is_routed
 sub becomes_logged
 {
 	my ($is_wanted) = @_;
-	for (1 .. 100)
+	my $end = time + $PostgreSQL::Test::Utils::timeout_default;
+	while (time < $end)
 	{
 		my $offset = -s $subscriber->logfile;
 		change();
@@ -110,11 +111,12 @@ is( $subscriber->sql(
 	"\nnative|one writer is configured",
 	'the view says so');
 change();
-is( $subscriber->sql(
+# The publisher may just have sent a position at which nothing is committed.
+ok( $subscriber->poll_query_until(
+		'postgres',
 		q(SELECT transactions, native_transactions, inserts, updates, deletes, lag_bytes
-		FROM parallel_apply.subscriptions JOIN parallel_apply.subscription_stats USING (subid))
-	),
-	'3|3|2|1|1|0',
+		FROM parallel_apply.subscriptions JOIN parallel_apply.subscription_stats USING (subid)),
+		'3|3|2|1|1|0'),
 	'and counts what is applied');
 is(asked(), 0, 'the publisher was asked nothing');
 
@@ -138,15 +140,15 @@ $lock->release;
 $subscriber->wait_for_pool('tap', 2);
 $subscriber->reload_with('log_min_messages = warning');
 $pair->tables_equal('when the transaction has ended', @tables);
-is(asked(), 1, 'the publisher is asked when writers start');
 $subscriber->sql('SELECT parallel_apply.reset_stats()');
 my $before = routed_messages();
 change();
+is(asked(), 1, 'the publisher is asked when writers start');
 cmp_ok(routed_messages(), '>=', $before + 3 * 3, 'messages are routed then');
-is( $subscriber->sql(
-		'SELECT transactions - native_transactions FROM parallel_apply.subscription_stats'
-	),
-	3,
+ok( $subscriber->poll_query_until(
+		'postgres',
+		'SELECT transactions - native_transactions FROM parallel_apply.subscription_stats',
+		'3'),
 	'and writers know the definitions of before');
 
 $subscriber->sql(
