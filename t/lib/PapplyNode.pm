@@ -81,6 +81,17 @@ sub counter_becomes
 		$name);
 }
 
+# Wait until the writers of all subscriptions are idle: then they have counted, in all
+# views, what they have applied.
+sub wait_until_counted
+{
+	my ($self) = @_;
+	$self->wait_until(
+		q(count(*) = 0 FROM parallel_apply.writers WHERE writer > 0 AND state <> 'idle'),
+		'the writers do not become idle');
+	return;
+}
+
 # Append lines to postgresql.conf, and reload.
 sub reload_with
 {
