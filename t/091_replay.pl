@@ -363,7 +363,8 @@ my %victim = (
 	'a writer' => sub { return ($subscriber->writer_pids('tap'))[0] },
 	'the server' => sub { return });
 
-# Kill the victim, or stop the server at once, and wait until it is up again.
+# Kill the victim, or stop the server at once, and wait until it is up again.  The server is
+# stopped, too, if the victim is a writer and there is none yet.
 sub crash
 {
 	my ($victim, $replay_pid) = @_;
