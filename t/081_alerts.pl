@@ -142,10 +142,10 @@ all_is_well('there is a publisher');
 $subscriber->sql(
 	q(SELECT parallel_apply.alter_subscription_config('tap', 8)));
 alert_becomes('state', 'tap', 'not all writers could be started');
-is( $subscriber->sql(
-		q(SELECT state, reason, writers_wanted, writers_running < 8 FROM parallel_apply.subscriptions WHERE subname = 'tap')
-	),
-	'degraded|not all writers could be started|8|t',
+ok( $subscriber->poll_query_until(
+		'postgres',
+		q(SELECT state, reason, writers_wanted, writers_running < 8 FROM parallel_apply.subscriptions WHERE subname = 'tap'),
+		'degraded|not all writers could be started|8|t'),
 	'and the state and the reason say so');
 $subscriber->sql(
 	q(SELECT parallel_apply.alter_subscription_config('tap', 3)));
