@@ -20,6 +20,7 @@ $pair->exec_both(
 	INSERT INTO items SELECT generate_series(1, 10), 0));
 $subscriber->create_extension;
 $pair->subscribe('tap', with => 'copy_data = false');
+$subscriber->wait_for_pool('tap', 2);
 
 # Assert what is shown while the apply worker waits for that session.
 sub leader_is_shown
