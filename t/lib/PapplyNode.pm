@@ -191,7 +191,7 @@ sub silence
 	my $pid = $self->sql(
 		q(SELECT pid FROM pg_stat_activity WHERE backend_type = 'background writer')
 	);
-	kill 'STOP', $pid;
+	$self->stop_waiting($pid, 'BgWriter%');
 	return sub { kill 'CONT', $pid };
 }
 
