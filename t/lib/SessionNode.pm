@@ -249,6 +249,8 @@ sub poll_query_until
 		return 1 if $text{out} eq $expected && $text{err} eq '';
 		if (!$text{whole})
 		{
+			# A query that has not ended in time would keep psql from ending.
+			kill 'KILL', $session->{pid} if time >= $end;
 			end_session(delete $self->{papply_sessions}{$key});
 			$pause = $longest_pause;
 		}
