@@ -302,16 +302,15 @@ sub from_leader
 sub stop_waiting
 {
 	my ($self, $pid, $event) = @_;
+	my $waits =
+	  "SELECT wait_event ILIKE ANY ('{$event}') FROM pg_stat_activity WHERE pid = $pid";
 	my $end = time + $PostgreSQL::Test::Utils::timeout_default;
 	my $patience = 1;
-	while (time < $end)
+	while (time < $end && $self->poll_query_until('postgres', $waits))
 	{
 		my ($session, $key) = $self->session_of('postgres');
 		kill 'STOP', $pid;
-		my %answer = SessionNode::ask(
-			$session,
-			"SELECT wait_event ILIKE ANY ('{$event}') FROM pg_stat_activity WHERE pid = $pid",
-			time + $patience);
+		my %answer = SessionNode::ask($session, $waits, time + $patience);
 		return if $answer{whole} && $answer{out} eq 't';
 		kill 'CONT', $pid;
 		next if $answer{whole};
@@ -319,6 +318,15 @@ sub stop_waiting
 		$patience *= 2;
 	}
 	die "process $pid is always busy";
+}
+
+# Stop writers that are idle.  They may flush, too.
+sub stop_idle_writers
+{
+	my ($self, @pids) = @_;
+	my $event = $self->pg_version >= 17 ? 'ParallelApplyWork' : 'Extension';
+	$self->stop_waiting($_, $event) for @pids;
+	return;
 }
 
 # Stop the walwriter, and return its process ID.  Within a flush, it would hold a lock that
@@ -673,7 +681,8 @@ sub becomes_quiet
 		my @busy =
 		  grep { $waits{$_} - ($first{$_} // 0) > $MAX_WAITS } keys %waits;
 		return fail("$name: process @busy does not come to rest") if @busy;
-		return fail("$name: processes @new wait again") if time > $end;
+		return fail("$name: processes @new wait again")
+		  if @new && time > $end;
 		$same = @new ? 0 : $same + 1;
 		%last = %waits;
 	}

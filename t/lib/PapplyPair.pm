@@ -272,7 +272,7 @@ sub run_behind_gate
 	my $other = $subscriber->sql(
 		q(SELECT pid FROM parallel_apply.writers WHERE state <> 'waiting for lock')
 	);
-	$subscriber->stop_waiting($other, 'Extension,ParallelApplyWork');
+	$subscriber->stop_idle_writers($other);
 	$publisher->commit_each(@$younger);
 	my $queued = 1 + @$younger;
 	$subscriber->wait_until(
