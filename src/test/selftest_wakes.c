@@ -26,8 +26,8 @@
  * timeouts that are longer than any stall of a machine.
  *
  * How many transactions a writer claims, whether the receiver applies a lone one itself, and
- * whether a walsender keeps a message depends on times that are measured.  With
- * selftest_fast, all of this is decided as if nothing took any time.
+ * whether a walsender keeps a message or decodes further records depends on times that are
+ * measured.  With selftest_fast, all of this is decided as if nothing took any time.
  *
  * With selftest_server_functions, which must be set before the library is loaded, another
  * library seems to have given the apply worker the server's functions back.
