@@ -220,26 +220,6 @@ sub apply_behind_gate
 	return $subscriber->counter('retries + commit_order_aborts') - $tries;
 }
 
-# Have many fast transactions applied: a writer that has waited for a lock claims
-# one transaction at a time until then.  They insert into the table quick (id int
-# PRIMARY KEY).
-sub apply_quick_ones
-{
-	my ($self) = @_;
-	my $publisher = $self->{publisher};
-	$publisher->sql(
-		q(DO $$ DECLARE base int := (SELECT count(*) FROM quick);
-		BEGIN
-			FOR i IN 1 .. 400 LOOP
-				INSERT INTO quick VALUES (base + i);
-				COMMIT;
-			END LOOP;
-		END $$)
-	);
-	$publisher->wait_applied;
-	return;
-}
-
 # Have a subscription connect to the publisher by an encrypted connection.
 sub connect_by_tls
 {
@@ -255,7 +235,7 @@ sub connect_by_tls
 	return;
 }
 
-# For two writers: one applies $older, which must change the table gate, until a
+# For two writers, with selftest_fast, so that they claim batches: one applies $older, which must change the table gate, until a
 # local session with the lock $gate_lock blocks it there.  The other one finds all
 # of @$younger in the queue, since it is stopped until they are there.  Calls $look
 # when both writers wait.  Then all are applied.  Return how often a transaction had
@@ -264,7 +244,6 @@ sub run_behind_gate
 {
 	my ($self, $gate_lock, $older, $younger, $look) = @_;
 	my ($publisher, $subscriber) = $self->nodes;
-	$self->apply_quick_ones;
 	my $tries = $subscriber->counter('retries + commit_order_aborts');
 	my $session = $subscriber->hold($gate_lock);
 	$publisher->sql("BEGIN; $older; COMMIT;");
