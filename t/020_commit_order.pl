@@ -21,6 +21,8 @@ my ($pair, $publisher, $subscriber) = new_pair(
 	subscriber_conf => q(
 		parallel_apply.writers_per_subscription = 4
 		parallel_apply.max_batch_transactions = 1
+		parallel_apply.selftest_fast = on
+		autovacuum = off
 		# A transaction that requests it waits forever.
 		wal_level = replica
 		max_wal_senders = 2
@@ -140,7 +142,8 @@ $publisher->wait_applied;
 is(visible(), '110 of 110', 'all are visible behind the last gate');
 
 # A reader takes snapshots all the time.  It finds a gap in the history, and money
-# that is taken from one row and not yet added to the other.
+# that is taken from one row and not yet added to the other.  All transactions are a backlog
+# then, however slowly they arrive.
 sub check_snapshots
 {
 	my ($first, $last, $name) = @_;
@@ -151,6 +154,9 @@ sub check_snapshots
 	$subscriber->poll_query_until('postgres',
 		q(SELECT count(*) = 4 FROM parallel_apply.writers WHERE state <> 'idle')
 	) or die 'the writers have nothing to do';
+	$subscriber->wait_until(
+		"queue_transactions > $last - $first FROM parallel_apply.subscriptions",
+		'there is no backlog');
 	my $reader = $subscriber->background_psql('postgres');
 	$reader->query_until(qr/reads/, <<~"SQL");
 		\\echo reads
@@ -271,6 +277,9 @@ $subscriber->states_become(
 	'waiting for lock, waiting for prior commit, waiting for dependency',
 	'younger transactions wait while the oldest is about to commit');
 is(visible(), '1300 of 1300', 'and none of them is visible');
+$subscriber->wait_until(
+	q(count(*) = 1 FROM pg_stat_activity WHERE wait_event = 'SyncRep'),
+	'the session does not wait for a standby');
 $subscriber->sql(
 	q(SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE wait_event = 'SyncRep')
 );
