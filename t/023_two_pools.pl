@@ -55,8 +55,9 @@ $publisher->sql(
 	'BEGIN; UPDATE t SET n = 1 WHERE id = 5; UPDATE t SET n = 1 WHERE id = 7; COMMIT'
 );
 $subscriber->wait_for_state('waiting for dependency');
+my $seconds = $PostgreSQL::Test::Utils::timeout_default;
 my ($ret, $out, $err) = $subscriber->psql('postgres',
-	"SET statement_timeout = '20s'; VACUUM (INDEX_CLEANUP ON, TRUNCATE OFF) t"
+	"SET statement_timeout = '${seconds}s'; VACUUM (INDEX_CLEANUP ON, TRUNCATE OFF) t"
 );
 is($err, '', 'VACUUM is not held up by a waiting writer');
 $session->release;

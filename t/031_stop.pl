@@ -105,7 +105,9 @@ sub rows_of_history
 	$subscriber->connect_again('tap_postgres',
 		'ALTER SUBSCRIPTION tap_postgres SET (streaming = off)');
 
-	my $watcher = $subscriber->hold(q(SET statement_timeout = '30s'; COMMIT));
+	my $seconds = $PostgreSQL::Test::Utils::timeout_default;
+	my $watcher =
+	  $subscriber->hold("SET statement_timeout = '${seconds}s'; COMMIT");
 	my $until = sub {
 		my ($condition) = @_;
 		$watcher->query_safe(
@@ -212,6 +214,11 @@ sub rows_of_history
 		'0',
 		'writers are gone when DROP SUBSCRIPTION is done');
 	$session->quit;
+	# The server waits only some seconds for sessions that are about to exit.
+	$subscriber->end_sessions_of;
+	$subscriber->wait_until(
+		q(count(*) = 0 FROM pg_stat_activity WHERE datname = 'other'),
+		'a session does not end');
 	is($subscriber->psql('postgres', 'DROP DATABASE other'),
 		0, 'and the database can be dropped');
 	is( $publisher->sql(

@@ -18,6 +18,8 @@ my ($pair, $publisher, $subscriber) = new_pair(
 		shared_preload_libraries = 'parallel_apply'
 		parallel_apply.coalesce_messages = on
 		listen_addresses = '127.0.0.1'
+		# It could remove rows of catalogs that a slot of the standby needs.
+		autovacuum = off
 		logical_decoding_work_mem = 64kB),
 	subscriber_conf => 'parallel_apply.queue_size = 4MB');
 $pair->exec_both(

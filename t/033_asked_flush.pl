@@ -63,7 +63,7 @@ sub returns
 	);
 	my $session = $publisher->background_psql('postgres');
 	my $pid = $session->query_safe("$before; SELECT pg_backend_pid()");
-	kill 'STOP', $walsender;
+	$publisher->stop_waiting($walsender, 'WalSenderWaitForWal');
 	$session->query_until(qr/started/,
 		"\\echo started\n$sql;\n\\echo returned\n");
 	$publisher->poll_query_until('postgres',
@@ -190,7 +190,7 @@ $subscriber->set_synchronous_commit('off');
 $subscriber->reload_with('parallel_apply.writers_per_subscription = 3');
 $subscriber->wait_for_pool('tap', 3);
 my @others = ($subscriber->writer_pids('tap'))[ 0, 1 ];
-kill 'STOP', @others;
+$subscriber->stop_idle_writers(@others);
 $subscriber->stop_walwriter;
 my $lock = $subscriber->hold('LOCK TABLE history IN SHARE MODE');
 my $end = $publisher->sql(
