@@ -149,6 +149,31 @@ $subscriber->repair_fault;
 $publisher->wait_applied;
 $subscriber->sql('ALTER SUBSCRIPTION tap SET (disable_on_error = true)');
 
+# A publisher that answers with what is no message
+fails('INSERT INTO items VALUES (120, -1)');
+my $peek = 'pg_catalog.pg_logical_slot_peek_binary_changes';
+my $types = 'name, pg_lsn, integer, VARIADIC text[]';
+my $failed_xid =
+  $subscriber->sql(
+	'SELECT remote_xid FROM parallel_apply.failed_transactions');
+$publisher->sql("ALTER FUNCTION $peek ($types) RENAME TO as_it_was");
+for my $data ([ 'no message', 'NULL' ], [ 'an empty message', q('') ])
+{
+	my ($what, $value) = @$data;
+	$publisher->sql(
+		"CREATE OR REPLACE FUNCTION $peek ($types, lsn OUT pg_lsn, xid OUT xid, data OUT bytea)
+		RETURNS SETOF record LANGUAGE sql AS
+		\$\$SELECT '0/0'::pg_lsn, '$failed_xid'::xid, CAST($value AS bytea)\$\$");
+	$subscriber->refuses(
+		q{SELECT * FROM parallel_apply.failed_changes('tap')},
+		qr/ERROR: +malformed logical replication message/,
+		"$what is an error");
+}
+$publisher->sql(
+	"DROP FUNCTION $peek ($types); ALTER FUNCTION pg_catalog.as_it_was ($types) RENAME TO pg_logical_slot_peek_binary_changes"
+);
+is_shown('a publisher that answers again', 1);
+
 # More than is fetched at a time, and streamed
 fails(
 	q(INSERT INTO items SELECT i, CASE i WHEN 1500 THEN -1 END, repeat('x', 200) FROM generate_series(1000, 3500) i)
@@ -224,6 +249,6 @@ finish(
 	$publisher,
 	$subscriber,
 	qr/ERROR:  new row for relation "items" violates check constraint "positive"/,
-	qr/ERROR:  (subscription "tap" has no failing|subscription name must|must be owner|could not get the transaction|all replication slots|the publisher does not send|could not connect to the publisher)/,
+	qr/ERROR:  (subscription "tap" has no failing|subscription name must|must be owner|could not get the transaction|all replication slots|malformed logical replication message|the publisher does not send|could not connect to the publisher)/,
 	qr/could not receive data from WAL stream/);
 done_testing();

@@ -33,6 +33,7 @@
 #include "change_statements.h"
 #include "connection.h"
 #include "failed_values.h"
+#include "message.h"
 #include "sql_common.h"
 
 PG_FUNCTION_INFO_V1(papply_get_failed_changes);
@@ -135,6 +136,7 @@ next_message(void *arg, int *length)
 {
 	Source	   *source = arg;
 	bool		is_null;
+	Datum		value;
 	bytea	   *data;
 
 	CHECK_FOR_INTERRUPTS();
@@ -145,8 +147,13 @@ next_message(void *arg, int *length)
 		if (!tuplestore_gettupleslot(source->result->tuplestore, true, false, source->slot))
 			return NULL;
 	}
-	data = DatumGetByteaPP(slot_getattr(source->slot, 1, &is_null));
+	value = slot_getattr(source->slot, 1, &is_null);
+	if (is_null)
+		papply_message_malformed();
+	data = DatumGetByteaPP(value);
 	*length = VARSIZE_ANY_EXHDR(data);
+	if (*length == 0)
+		papply_message_malformed();
 	return VARDATA_ANY(data);
 }
 
