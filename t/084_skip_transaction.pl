@@ -260,6 +260,12 @@ $subscriber->refuses(
 	qr/ERROR: +skipped transaction 7 does not exist/,
 	'a transaction that does not exist cannot be forgotten');
 
+is( $subscriber->sql(
+		q{SELECT count(*) FROM parallel_apply.get_kept('writers') AS k(id int)}
+	),
+	'0',
+	'get_kept() reads no other relation');
+
 test_all('writers');
 $subscriber->sql(
 	q(SELECT parallel_apply.alter_subscription_config('tap', 1)));

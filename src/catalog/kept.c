@@ -77,11 +77,12 @@ papply_kept_open(const char *name, LOCKMODE lock_mode)
 	Oid			relid = get_relname_relid(name, get_namespace_oid(PAPPLY_NAME, true));
 
 	/*
-	 * while the extension is being created, the view is not a member of it
-	 * yet
+	 * While the extension is being created, the view is not a member of it
+	 * yet.  The name may be that of another member.
 	 */
 	if (!OidIsValid(extension) ||
-		getExtensionOfObject(RelationRelationId, relid) != extension)
+		getExtensionOfObject(RelationRelationId, relid) != extension ||
+		get_rel_relkind(relid) != RELKIND_MATVIEW)
 		return NULL;
 
 	/* DROP EXTENSION may have been committed while this waited for the lock */
