@@ -2,8 +2,8 @@
 # TimescaleDB keeps elsewhere, whether writers apply them or the apply worker, and
 # an apply worker with writers warns once.  No other table is reported.
 #
-# Stand-ins have the catalogs of these extensions, by which the tables are
-# recognized.
+# Stand-ins have the names and the catalogs of these extensions, by which the tables
+# are recognized.
 use strict;
 use warnings;
 use FindBin;
@@ -18,13 +18,19 @@ $subscriber->create_extension;
 my @tables = ('distributed', 'series', 'other.series', 'plain');
 $pair->exec_both('CREATE SCHEMA other');
 $pair->exec_both("CREATE TABLE $_ (id int PRIMARY KEY, v int)") for @tables;
-# A schema or a table of these names is not enough.
+# A schema or a table of these names is not enough, nor a catalog without such columns.
 $subscriber->sql(
 	q(CREATE SCHEMA _timescaledb_catalog;
-	CREATE TABLE _timescaledb_catalog.hypertable (wrong int);
+	CREATE TABLE _timescaledb_catalog.hypertable (id int PRIMARY KEY, schema_name name NOT NULL, table_name name NOT NULL);
+	INSERT INTO _timescaledb_catalog.hypertable VALUES (1, 'public', 'series');
 	CREATE SCHEMA citus;
-	CREATE TABLE citus.pg_dist_partition (logicalrelid regclass NOT NULL, partmethod "char" NOT NULL);
-	INSERT INTO citus.pg_dist_partition VALUES ('distributed', 'h')));
+	CREATE TABLE citus.pg_dist_partition (logicalrelid int NOT NULL, partmethod "char" NOT NULL);
+	INSERT INTO citus.pg_dist_partition VALUES (0, 'h');
+	SET allow_system_table_mods = on;
+	INSERT INTO pg_extension SELECT i, name, 10, 'citus'::regnamespace, false, '1'
+		FROM (VALUES (99998, 'citus'), (99999, 'timescaledb')) t (i, name);
+	ALTER TABLE citus.pg_dist_partition SET SCHEMA pg_catalog;
+	ALTER EXTENSION citus ADD TABLE pg_dist_partition));
 $pair->subscribe('tap');
 
 my $warning = qr/WARNING:  queries do not find applied rows of table/;
@@ -61,10 +67,11 @@ unlike(slurp_file($subscriber->logfile, $offset),
 	$warning, 'and there is no warning');
 
 $subscriber->sql(
-	q(DROP TABLE _timescaledb_catalog.hypertable;
-	CREATE TABLE _timescaledb_catalog.hypertable (id int PRIMARY KEY, schema_name name NOT NULL, table_name name NOT NULL);
-	INSERT INTO _timescaledb_catalog.hypertable VALUES (1, 'public', 'series');
-	ALTER TABLE citus.pg_dist_partition SET SCHEMA pg_catalog));
+	q(ALTER EXTENSION timescaledb ADD TABLE _timescaledb_catalog.hypertable;
+	SET allow_system_table_mods = on;
+	DELETE FROM pg_dist_partition;
+	ALTER TABLE pg_dist_partition ALTER logicalrelid TYPE regclass;
+	INSERT INTO pg_dist_partition VALUES ('distributed', 'h')));
 $offset = apply_again(2);
 
 my $rest =

@@ -19,9 +19,13 @@
 
 #include "access/genam.h"
 #include "access/relation.h"
+#include "catalog/dependency.h"
 #include "catalog/namespace.h"
+#include "catalog/pg_class.h"
 #include "catalog/pg_namespace.h"
 #include "catalog/pg_type.h"
+#include "commands/extension.h"
+#include "executor/spi.h"
 #include "storage/lmgr.h"
 #include "utils/builtins.h"
 #include "utils/fmgroids.h"
@@ -30,42 +34,77 @@
 
 #include "intercepted.h"
 
+/* A column must have this value. */
+typedef struct Condition
+{
+	const char *column;
+	Oid			type;
+	RegProcedure equals;
+	Datum		value;
+} Condition;
+
+#define MAX_CONDITIONS 2
+
 /*
- * Initialize the key for rows whose column has this value.  Return false if
- * the catalog has no such column of this type.
+ * Initialize a key for each condition.  Return false if the catalog does not
+ * have such columns.
  */
 static bool
-make_key(ScanKey key, Oid catalog, const char *column, Oid type, RegProcedure equals, Datum value)
+make_keys(ScanKey keys, Relation catalog, const Condition *conditions, int count)
 {
-	AttrNumber	number = get_attnum(catalog, column);
+	TupleDesc	desc = RelationGetDescr(catalog);
 
-	if (number <= 0 || get_atttype(catalog, number) != type)
-		return false;
-	ScanKeyInit(key, number, BTEqualStrategyNumber, equals, value);
-	return true;
+	Assert(count <= MAX_CONDITIONS);
+	for (int i = 0; i < count; i++)
+	{
+		int			number = SPI_fnumber(desc, conditions[i].column);
+
+		if (number <= 0 || TupleDescAttr(desc, number - 1)->atttypid != conditions[i].type)
+			return false;
+		ScanKeyInit(&keys[i], number, BTEqualStrategyNumber, conditions[i].equals,
+					conditions[i].value);
+	}
+	return catalog->rd_rel->relkind == RELKIND_RELATION;
+}
+
+static bool
+belongs_to(Oid catalog, const char *extension)
+{
+	Oid			owner = getExtensionOfObject(RelationRelationId, catalog);
+
+	return OidIsValid(owner) && owner == get_extension_oid(extension, true);
 }
 
 /*
- * Return whether the catalog has such a row.  Do not wait if the catalog is
- * locked because the extension is being updated: the session that holds the
- * lock may wait for a writer, which waits for the receiver.  The lock of a
- * catalog that has just been dropped does no harm until the transaction ends.
+ * Return whether the catalog of this extension has such a row.  Users can make
+ * tables of the same name, which have no effect and are neither locked nor
+ * read: they may be large.
+ *
+ * Do not wait if the catalog is locked because the extension is being updated:
+ * the session that holds the lock may wait for a writer, which waits for the
+ * receiver.  The lock of a catalog that has just been dropped does no harm
+ * until the transaction ends.
  */
 static bool
-has_row(Oid catalog, ScanKey keys, int count)
+has_row(Oid catalog, const char *extension, const Condition *conditions, int count)
 {
 	Relation	rel;
-	SysScanDesc scan;
-	bool		found;
+	ScanKeyData keys[MAX_CONDITIONS];
+	bool		found = false;
 
-	if (!ConditionalLockRelationOid(catalog, AccessShareLock))
+	if (!OidIsValid(catalog) || !belongs_to(catalog, extension) ||
+		!ConditionalLockRelationOid(catalog, AccessShareLock))
 		return false;
 	rel = try_relation_open(catalog, NoLock);
 	if (rel == NULL)
 		return false;
-	scan = systable_beginscan(rel, InvalidOid, false, NULL, count, keys);
-	found = HeapTupleIsValid(systable_getnext(scan));
-	systable_endscan(scan);
+	if (make_keys(keys, rel, conditions, count))
+	{
+		SysScanDesc scan = systable_beginscan(rel, InvalidOid, false, NULL, count, keys);
+
+		found = HeapTupleIsValid(systable_getnext(scan));
+		systable_endscan(scan);
+	}
 	relation_close(rel, AccessShareLock);
 	return found;
 }
@@ -78,11 +117,9 @@ static bool
 is_of_citus(Oid relid)
 {
 	Oid			catalog = get_relname_relid("pg_dist_partition", PG_CATALOG_NAMESPACE);
-	ScanKeyData key;
+	Condition	is_table = {"logicalrelid", REGCLASSOID, F_OIDEQ, ObjectIdGetDatum(relid)};
 
-	return get_rel_relkind(catalog) == RELKIND_RELATION &&
-		make_key(&key, catalog, "logicalrelid", REGCLASSOID, F_OIDEQ, ObjectIdGetDatum(relid)) &&
-		has_row(catalog, &key, 1);
+	return has_row(catalog, "citus", &is_table, 1);
 }
 
 static bool
@@ -92,12 +129,12 @@ is_of_timescaledb(Oid relid)
 	Oid			catalog = get_relname_relid("hypertable", namespace);
 	char	   *table = get_rel_name(relid);
 	char	   *schema = get_namespace_name(get_rel_namespace(relid));
-	ScanKeyData keys[2];
+	Condition	has_names[] = {
+		{"table_name", NAMEOID, F_NAMEEQ, CStringGetDatum(table)},
+		{"schema_name", NAMEOID, F_NAMEEQ, CStringGetDatum(schema)}
+	};
 
-	return get_rel_relkind(catalog) == RELKIND_RELATION && table != NULL && schema != NULL &&
-		make_key(&keys[0], catalog, "schema_name", NAMEOID, F_NAMEEQ, CStringGetDatum(schema)) &&
-		make_key(&keys[1], catalog, "table_name", NAMEOID, F_NAMEEQ, CStringGetDatum(table)) &&
-		has_row(catalog, keys, 2);
+	return table != NULL && schema != NULL && has_row(catalog, "timescaledb", has_names, 2);
 }
 
 const char *
