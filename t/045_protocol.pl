@@ -343,6 +343,36 @@ is_refused(
 	'E',
 	stream_commit(700));
 
+sub stream_prepare
+{
+	$lsn += 100;
+	return
+	  pack('a C Q> Q> q> N Z*', 'p', 0, $lsn, $lsn + 50, 0, $_[0], 'gid');
+}
+
+# With writers, and by PostgreSQL's own apply, which would crash
+sub unknown_streams_are_refused
+{
+	my ($how) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	is_refused("the commit of a stream that was not sent, $how",
+		$malformed, stream_commit(700));
+	is_refused("the PREPARE of a stream that was not sent, $how",
+		$malformed, stream_prepare(700));
+	is_refused(
+		"a second commit of a stream, $how",
+		$malformed, stream_start(700), in_stream(700, @items),
+		'E', stream_commit(700), stream_commit(700));
+	return;
+}
+
+unknown_streams_are_refused('with writers');
+$subscriber->sql(
+	q(SELECT parallel_apply.alter_subscription_config('tap', 1)));
+unknown_streams_are_refused('without writers');
+$subscriber->sql(
+	q(SELECT parallel_apply.alter_subscription_config('tap', NULL)));
+
 # In the middle of a transaction that a writer applies, the publisher requests a
 # reply, and then sends messages without end until it gets one with that position.
 # The messages take no space in the queue.

@@ -13,7 +13,9 @@
  * spooled anything, there is not even a set of files, so the worker crashes,
  * and the server restarts.  That recurs until the publisher no longer has to
  * report the rollback.  So the native loop gets the rollback only if it has
- * got a part of the transaction.
+ * got a part of the transaction.  It would crash likewise at the commit of a
+ * transaction of which it has got nothing; no publisher sends this, so it is an
+ * error.
  *-------------------------------------------------------------------------
  */
 #include "parallel_apply.h"
@@ -40,6 +42,8 @@ papply_native_streams_begin(TransactionId xid)
 void
 papply_native_streams_end(TransactionId xid)
 {
+	if (!list_member_oid(xids, xid))
+		papply_message_malformed();
 	xids = list_delete_oid(xids, xid);
 }
 
@@ -64,9 +68,10 @@ papply_native_streams_exist(void)
  * begin and end.
  */
 static bool
-may_be_told(const char *message, int length)
+may_be_told(char *message, int length)
 {
-	const char *payload = message + PAPPLY_MESSAGE_HEADER;
+	char	   *payload = message + PAPPLY_MESSAGE_HEADER;
+	PapplyCommit commit;
 
 	if (message[0] != 'w' || length < PAPPLY_MESSAGE_HEADER + 1 + (int) sizeof(TransactionId))
 		return true;
@@ -76,7 +81,9 @@ may_be_told(const char *message, int length)
 			papply_native_streams_begin(papply_message_get_uint32(payload + 1));
 			return true;
 		case LOGICAL_REP_MSG_STREAM_COMMIT:
-			papply_native_streams_end(papply_message_get_uint32(payload + 1));
+		case LOGICAL_REP_MSG_STREAM_PREPARE:
+			papply_message_parse_commit(payload, length - PAPPLY_MESSAGE_HEADER, &commit);
+			papply_native_streams_end(commit.xid);
 			return true;
 		case LOGICAL_REP_MSG_STREAM_ABORT:
 			return length < PAPPLY_MESSAGE_HEADER + 9 ||

@@ -14,8 +14,8 @@
 extern void papply_native_streams_begin(TransactionId xid);
 
 /*
- * The native loop gets the end of this transaction.  Does nothing if it does
- * not know the transaction.
+ * The native loop gets the COMMIT or PREPARE of this transaction.  Throws an
+ * error if it has got nothing else of the transaction: it would crash.
  */
 extern void papply_native_streams_end(TransactionId xid);
 
