@@ -263,6 +263,21 @@ is($subscriber->sql('SELECT v FROM calling'),
 class_is('calling', 'parallel',
 	'and is not called when a user reads the view');
 
+# Only the server's evaluation of these defaults would not end.
+$subscriber->sql(
+	q(CREATE DOMAIN endless AS int;
+	ALTER TABLE calling ADD again endless, ALTER again SET DEFAULT 1;
+	ALTER DOMAIN endless ADD CHECK (value::int::endless > 0) NOT VALID;
+	CREATE FUNCTION endless(int DEFAULT 1) RETURNS int LANGUAGE sql IMMUTABLE AS 'SELECT $1';
+	CREATE OR REPLACE FUNCTION endless(int DEFAULT endless()) RETURNS int LANGUAGE sql IMMUTABLE AS 'SELECT $1';
+	ALTER TABLE calling ADD more int, ALTER more SET DEFAULT endless())
+);
+$publisher->sql('UPDATE calling SET v = 2');
+$publisher->wait_applied;
+is($subscriber->sql('SELECT v FROM calling'),
+	'2', 'nor do a domain and a function that use themselves');
+class_is('calling', 'parallel', 'and the view can be read');
+
 for my $table (qw(called checked failing of_domain calling batches),
 	@serial, @parallel)
 {

@@ -24,6 +24,7 @@ typedef struct Search
 {
 	check_function_callback is_wanted;
 	void	   *context;
+	List	   *expanded;		/* nodes whose checks or defaults are searched */
 } Search;
 
 /* Add the checks of one domain, without those of its base type. */
@@ -76,11 +77,25 @@ papply_functions_domain_checks(Oid type)
 }
 
 /*
+ * Must what is not stored with the node be searched?  A CHECK of a domain may
+ * convert a value to that domain, and a default of a function may call it.
+ * The number of stored expressions is finite, so the search ends.
+ */
+static bool
+must_expand(Search *search, void *node)
+{
+	if (list_member(search->expanded, node))
+		return false;
+	search->expanded = lappend(search->expanded, node);
+	return true;
+}
+
+/*
  * Return the arguments of a call, including the defaults, which are not stored
  * with it.
  */
 static List *
-all_arguments(FuncExpr *call)
+all_arguments(Search *search, FuncExpr *call)
 {
 	HeapTuple	tuple = SearchSysCache1(PROCOID, ObjectIdGetDatum(call->funcid));
 	List	   *arguments = call->args;
@@ -89,7 +104,8 @@ all_arguments(FuncExpr *call)
 		return arguments;
 	arguments = expand_function_arguments(arguments, false, call->funcresulttype, tuple);
 	ReleaseSysCache(tuple);
-	return arguments;
+	return list_length(arguments) == list_length(call->args) || must_expand(search, call) ?
+		arguments : call->args;
 }
 
 static bool
@@ -101,11 +117,11 @@ find(Node *node, Search *search)
 		return true;
 	if (IsA(node, NextValueExpr))
 		return search->is_wanted(F_NEXTVAL, search->context);
-	if (IsA(node, CoerceToDomain) &&
+	if (IsA(node, CoerceToDomain) && must_expand(search, node) &&
 		find((Node *) papply_functions_domain_checks(((CoerceToDomain *) node)->resulttype), search))
 		return true;
 	if (IsA(node, FuncExpr))
-		return find((Node *) all_arguments((FuncExpr *) node), search);
+		return find((Node *) all_arguments(search, (FuncExpr *) node), search);
 	return expression_tree_walker(node, find, search);
 }
 
