@@ -25,7 +25,25 @@ $pair->exec_both(
 	CREATE TABLE "Whole" (a int, b text, c bytea);
 	ALTER TABLE "Whole" REPLICA IDENTITY FULL;
 	CREATE TABLE emptied (id int PRIMARY KEY);
-	CREATE TABLE numbered (id int GENERATED ALWAYS AS IDENTITY PRIMARY KEY, v int);)
+	CREATE TABLE numbered (id int GENERATED ALWAYS AS IDENTITY PRIMARY KEY, v int);
+	CREATE TYPE pair AS (a int, b text);
+	CREATE DOMAIN several AS int[];
+	CREATE TABLE typed (id regtype, code char(4), PRIMARY KEY (id, code), v int);
+	CREATE TABLE typed_whole (p pair, s several, b bit(3), c char(3), q "char");
+	ALTER TABLE typed_whole REPLICA IDENTITY FULL;)
+);
+# The types of these differ.
+$publisher->sql(
+	q(CREATE TABLE wide (id bigint PRIMARY KEY);
+	CREATE TABLE constrained (id int PRIMARY KEY, v int, vs int[]);));
+$subscriber->sql(
+	q(CREATE TABLE wide (id int PRIMARY KEY);
+	CREATE FUNCTION is_small(int) RETURNS bool LANGUAGE plpgsql AS
+		$$BEGIN RAISE NOTICE 'asked for % by %', $1, current_user; RETURN $1 < 10; END$$;
+	CREATE DOMAIN small AS int CHECK (is_small(value));
+	CREATE TABLE constrained (id int PRIMARY KEY, v small, vs small[]);
+	CREATE ROLE designer;
+	ALTER TABLE constrained OWNER TO designer;)
 );
 # Its owner is a role whose objects can be dropped.
 $subscriber->safe_psql('postgres',
@@ -34,7 +52,8 @@ $subscriber->safe_psql('postgres',
 $pair->subscribe('tap',
 	with => 'disable_on_error = true, streaming = on, two_phase = on');
 $subscriber->sql('CREATE ROLE watcher IN ROLE pg_monitor');
-my @tables = ('items', '"Whole"', 'emptied', 'numbered');
+my @tables =
+  ('items', '"Whole"', 'emptied', 'numbered', 'typed', 'typed_whole');
 $publisher->sql(
 	q(INSERT INTO items SELECT i, 0, 'it''s' FROM generate_series(1, 9) i;
 	INSERT INTO "Whole" VALUES (1, NULL, '\x00ff'), (1, NULL, '\x00ff'), (2, 'b\c', NULL);
@@ -149,10 +168,10 @@ sub test_all
 		),
 		q(INSERT INTO public.items (id, v, note) VALUES ('100', '1', E'it''s \\\\ a "quote"');)
 		  . q( INSERT INTO public.items (id, v, note) VALUES ('101', NULL, NULL);)
-		  . q( UPDATE public.items SET id = '1', v = '-1', note = 'it''sx' WHERE id = '1';)
-		  . q( UPDATE public.items SET id = '2', v = '-1', note = 'it''sx' WHERE id = '2';)
-		  . q( UPDATE public.items SET id = '102', v = '0', note = 'it''s' WHERE id = '3';)
-		  . q( DELETE FROM public.items WHERE id = '4';),
+		  . q( UPDATE public.items SET id = '1', v = '-1', note = 'it''sx' WHERE id = '1'::integer;)
+		  . q( UPDATE public.items SET id = '2', v = '-1', note = 'it''sx' WHERE id = '2'::integer;)
+		  . q( UPDATE public.items SET id = '102', v = '0', note = 'it''s' WHERE id = '3'::integer;)
+		  . q( DELETE FROM public.items WHERE id = '4'::integer;),
 		"$how: the changes as statements");
 	$subscriber->sql(
 		'REFRESH MATERIALIZED VIEW parallel_apply.kept_transactions;
@@ -316,6 +335,54 @@ $id = stored('id');
 make_changes($id);
 all_equal('after crashes');
 
+# Rows of types whose literals must have a type to be compared
+$publisher->sql(
+	q(INSERT INTO typed VALUES ('int4', 'a', 1), ('text', 'a', 1);
+	INSERT INTO typed_whole VALUES ('(1,x)', '{1,2}', '101', 'a', 'q'), (NULL, NULL, NULL, NULL, NULL))
+);
+$publisher->wait_applied;
+$id = skips_and_stores(
+	'types',
+	q(BEGIN; INSERT INTO items VALUES (700, -1);
+	UPDATE typed SET v = 2 WHERE v = 1 AND id = 'int4'::regtype; DELETE FROM typed WHERE v = 1;
+	UPDATE typed_whole SET b = '111' WHERE c = 'a'; DELETE FROM typed_whole WHERE c IS NULL; COMMIT),
+	700,
+	5);
+make_changes($id);
+all_equal('types');
+
+# Binary values.  The apply worker and skipped_changes() read them alike.
+$subscriber->sql('ALTER SUBSCRIPTION tap SET (binary = true)');
+fails('INSERT INTO wide VALUES (7)');
+$id = $subscriber->sql(q(SELECT parallel_apply.skip_transaction('tap')));
+overcomes();
+$subscriber->refuses(
+	"SELECT * FROM parallel_apply.skipped_changes($id)",
+	qr/ERROR: +incorrect binary data format in column "id"/,
+	'a value of another length is an error');
+$subscriber->sql("SELECT parallel_apply.forget($id)");
+
+# A superuser who looks at the changes calls no function with his privileges.
+$id = skips_and_stores(
+	'a domain',
+	q(BEGIN; INSERT INTO items VALUES (701, -1); INSERT INTO constrained VALUES (1, 77, '{5}'); COMMIT),
+	701,
+	2);
+my (undef, $out, $err) = $subscriber->psql('postgres',
+	"SELECT statement FROM parallel_apply.skipped_changes($id) WHERE number = 2"
+);
+is( $out,
+	q(INSERT INTO public.constrained (id, v, vs) VALUES ('1', '77', '{5}');),
+	'a violation of a constraint is no error');
+is_deeply(
+	[ $err =~ /NOTICE: +(.*)/g ],
+	['asked for 5 by designer'],
+	'constraints within an array ask with the privileges of the owner');
+$subscriber->sql("SELECT parallel_apply.forget($id)");
+$publisher->sql('DELETE FROM items WHERE id >= 700');
+$publisher->wait_applied;
+$subscriber->sql('ALTER SUBSCRIPTION tap SET (binary = false)');
+
 # Stored transactions are dropped with their subscription.
 fails('INSERT INTO items VALUES (600, -1)');
 $subscriber->sql(q(SELECT parallel_apply.skip_transaction('tap')));
@@ -362,7 +429,7 @@ finish(
 	$publisher,
 	$subscriber,
 	qr/ERROR:  new row for relation "items" violates check constraint "positive"/,
-	qr/ERROR:  (subscription "tap" has no failing|skipped transaction \d+ does not exist|cannot drop extension)/,
+	qr/ERROR:  (incorrect binary data format|subscription "tap" has no failing|skipped transaction \d+ does not exist|cannot drop extension)/,
 	qr/(the database system is|terminating|could not receive data from WAL stream)/
 );
 done_testing();

@@ -25,7 +25,7 @@ $subscriber->sql(
 	INSERT INTO _timescaledb_catalog.hypertable VALUES (1, 'public', 'series');
 	CREATE SCHEMA citus;
 	CREATE TABLE citus.pg_dist_partition (logicalrelid int NOT NULL, partmethod "char" NOT NULL);
-	INSERT INTO citus.pg_dist_partition VALUES (0, 'h');
+	INSERT INTO citus.pg_dist_partition VALUES ('distributed'::regclass::oid::bigint, 'h');
 	SET allow_system_table_mods = on;
 	INSERT INTO pg_extension SELECT i, name, 10, 'citus'::regnamespace, false, '1'
 		FROM (VALUES (99998, 'citus'), (99999, 'timescaledb')) t (i, name);

@@ -101,8 +101,8 @@ fails(
 is( $subscriber->numbered_statements(q{failed_changes('tap')}),
 	q(1|INSERT INTO public.items (id, v, note) VALUES ('100', '1', 'a');
 2|INSERT INTO public.items (id, v, note) VALUES ('101', '-1', NULL);
-3|UPDATE public.items SET id = '1', v = '5', note = 'it''s' WHERE id = '1';
-4|DELETE FROM public.items WHERE id = '2';),
+3|UPDATE public.items SET id = '1', v = '5', note = 'it''s' WHERE id = '1'::integer;
+4|DELETE FROM public.items WHERE id = '2'::integer;),
 	'exactly the changes of the transaction that fails');
 $subscriber->refuses(
 	q{SET ROLE watcher; SELECT * FROM parallel_apply.failed_changes('tap')},

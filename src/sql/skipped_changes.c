@@ -9,7 +9,10 @@
  * the same columns, in the row that has the key or, if the replica identity is
  * the whole row, in one row that is equal.  Values are literals in the form
  * that the publisher has sent.  Binary values are converted by the functions
- * of the local column's type.
+ * of the local column's type, but the constraints of a domain are left to the
+ * statement.  A type within another one may still be a domain, whose
+ * constraints may call functions of any user.  So this is done with the
+ * privileges of the table's owner, as the apply worker does.
  *
  * A user who may not read all of a table does not get statements for it.
  *-------------------------------------------------------------------------
@@ -20,11 +23,13 @@
 #include "catalog/pg_attribute.h"
 #include "fmgr.h"
 #include "lib/stringinfo.h"
+#include "miscadmin.h"
 #include "nodes/bitmapset.h"
 #include "nodes/pg_list.h"
 #include "replication/logicalproto.h"
 #include "utils/acl.h"
 #include "utils/builtins.h"
+#include "utils/guc.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
 #include "utils/rel.h"
@@ -100,18 +105,26 @@ attribute_of(Relation rel, const Table *table, int column)
 
 /*** parts of statements ***/
 
+/* Return the type of the local column, or InvalidOid. */
+static Oid
+type_of(const Table *table, int column)
+{
+	AttrNumber	attnum = table->attnums[column];
+
+	return attnum > 0 ? getBaseType(get_atttype(table->relid, attnum)) : InvalidOid;
+}
+
 static char *
 text_of_binary(const Table *table, int column, const PapplyColumn *value)
 {
-	Oid			type = InvalidOid;
+	Oid			type = type_of(table, column);
+	Datum		datum;
 	Oid			receive;
 	Oid			output;
 	Oid			io_param;
 	bool		is_varlena;
 	StringInfoData buf;
 
-	if (table->attnums[column] > 0)
-		type = get_atttype(table->relid, table->attnums[column]);
 	if (!OidIsValid(type))
 		ereport(ERROR,
 				(errcode(ERRCODE_UNDEFINED_COLUMN),
@@ -121,8 +134,14 @@ text_of_binary(const Table *table, int column, const PapplyColumn *value)
 	getTypeBinaryInputInfo(type, &receive, &io_param);
 	initStringInfo(&buf);
 	appendBinaryStringInfo(&buf, value->data, value->length);
+	datum = OidReceiveFunctionCall(receive, &buf, io_param, -1);
+	if (buf.cursor != buf.len)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_BINARY_REPRESENTATION),
+				 errmsg("incorrect binary data format in column \"%s\"",
+						table->remote->attnames[column])));
 	getTypeOutputInfo(type, &output, &is_varlena);
-	return OidOutputFunctionCall(output, OidReceiveFunctionCall(receive, &buf, io_param, -1));
+	return OidOutputFunctionCall(output, datum);
 }
 
 static char *
@@ -148,6 +167,22 @@ check_columns(const Table *table, const PapplyTuple *tuple)
 		papply_message_malformed();
 }
 
+/*
+ * Append a value to compare a column with.  A literal without a type would not
+ * always get the type of the column.
+ */
+static void
+append_compared(StringInfo text, const Table *table, int column, const PapplyColumn *value)
+{
+	Oid			type = type_of(table, column);
+
+	appendStringInfoString(text, literal_of(table, column, value));
+	if (OidIsValid(type))
+		appendStringInfo(text, "::%s",
+						 format_type_extended(type, -1,
+											  FORMAT_TYPE_TYPEMOD_GIVEN | FORMAT_TYPE_FORCE_QUALIFY));
+}
+
 /* Append a condition for the row: by its key, or by all of its values. */
 static void
 append_where(StringInfo text, const Table *table, const PapplyTuple *tuple)
@@ -164,9 +199,9 @@ append_where(StringInfo text, const Table *table, const PapplyTuple *tuple)
 	{
 		if (!bms_is_member(i, table->remote->attkeys))
 			continue;
-		appendStringInfo(text, "%s%s %s %s", separator, name_of(table, i),
-						 is_full ? "IS NOT DISTINCT FROM" : "=",
-						 literal_of(table, i, &tuple->columns[i]));
+		appendStringInfo(text, "%s%s %s ", separator, name_of(table, i),
+						 is_full ? "IS NOT DISTINCT FROM" : "=");
+		append_compared(text, table, i, &tuple->columns[i]);
 		separator = " AND ";
 	}
 	if (separator[0] == '\0')
@@ -262,29 +297,46 @@ append_update(StringInfo text, Relation rel, const Table *table, const PapplyCha
 	return strcmp(separator, ", ") == 0;
 }
 
+/* Returns false if the statement would have no effect.  rel may be NULL. */
+static bool
+append_change_of(StringInfo text, Relation rel, const Table *table, const PapplyChange *change)
+{
+	if (change->type == LOGICAL_REP_MSG_INSERT)
+		append_insert(text, rel, table, &change->new_tuple);
+	else if (change->type == LOGICAL_REP_MSG_UPDATE)
+		return append_update(text, rel, table, change);
+	else
+	{
+		appendStringInfo(text, "DELETE FROM %s", table->name);
+		append_where(text, table, &change->old_tuple);
+	}
+	return true;
+}
+
 static bool
 append_change(StringInfo text, List *tables, char *message, int length)
 {
 	PapplyChange *change = palloc(sizeof(PapplyChange));
 	const Table *table;
 	Relation	rel;
-	bool		has_effect = true;
+	Oid			user;
+	int			context;
+	int			level;
+	bool		has_effect;
 
 	papply_message_parse_change(message, length, change);
 	table = find_table(tables, change->remote_relid);
 	check_rights(table);
-	rel = OidIsValid(table->relid) ? table_open(table->relid, AccessShareLock) : NULL;
-	if (change->type == LOGICAL_REP_MSG_INSERT)
-		append_insert(text, rel, table, &change->new_tuple);
-	else if (change->type == LOGICAL_REP_MSG_UPDATE)
-		has_effect = append_update(text, rel, table, change);
-	else
-	{
-		appendStringInfo(text, "DELETE FROM %s", table->name);
-		append_where(text, table, &change->old_tuple);
-	}
-	if (rel != NULL)
-		table_close(rel, NoLock);
+	if (!OidIsValid(table->relid))
+		return append_change_of(text, NULL, table, change);
+	rel = table_open(table->relid, AccessShareLock);
+	GetUserIdAndSecContext(&user, &context);
+	SetUserIdAndSecContext(rel->rd_rel->relowner, context | SECURITY_RESTRICTED_OPERATION);
+	level = NewGUCNestLevel();
+	has_effect = append_change_of(text, rel, table, change);
+	AtEOXact_GUC(false, level);
+	SetUserIdAndSecContext(user, context);
+	table_close(rel, NoLock);
 	return has_effect;
 }
 
