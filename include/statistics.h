@@ -157,6 +157,10 @@ typedef struct PapplyFailedTransaction
 	char		schema_name[NAMEDATALEN];	/* empty if not known */
 	char		table_name[NAMEDATALEN];
 	char		key[PAPPLY_FAILED_KEY_LENGTH];	/* empty if not known */
+
+	/* the table that the error names, of which detail may have data */
+	char		error_schema_name[NAMEDATALEN]; /* empty if none */
+	char		error_table_name[NAMEDATALEN];
 } PapplyFailedTransaction;
 
 /* A sample of the progress, to compute rates. */

@@ -19,13 +19,19 @@ my ($pair, $publisher, $subscriber) = new_pair(
 $pair->exec_both(
 	q(CREATE TABLE items (id int, part text, v int, PRIMARY KEY (part, id));
 	CREATE TABLE others (id int PRIMARY KEY);));
+# A table that is partitioned on the subscriber only, and one that is not published
+$publisher->sql('CREATE TABLE parts (id int PRIMARY KEY, v int)');
+$subscriber->sql(
+	q(CREATE TABLE parts (id int PRIMARY KEY, v int) PARTITION BY RANGE (id);
+	CREATE TABLE parts_1 PARTITION OF parts (CHECK (v > 0)) DEFAULT;
+	CREATE TABLE secrets (code text, v int CHECK (v > 0));));
 $subscriber->create_extension;
 $pair->subscribe('tap',
 	with => 'disable_on_error = true, streaming = on, two_phase = on');
 $subscriber->sql(
 	q(CREATE ROLE watcher IN ROLE pg_monitor;
 	CREATE ROLE reader IN ROLE pg_monitor;
-	GRANT SELECT ON items TO reader)
+	GRANT SELECT ON items, parts TO reader)
 );
 
 # A check that only the subscriber has; adding it makes the fault, dropping it
@@ -164,14 +170,47 @@ for my $case (
 	is_overcome("$sql: and no more when it is applied");
 }
 
+# A trigger violates a constraint of a table that the reader may not read.
+$subscriber->sql(
+	q(CREATE FUNCTION tell() RETURNS trigger LANGUAGE plpgsql AS
+	$$BEGIN INSERT INTO public.secrets VALUES ('078-05-1120', -1); RETURN NEW; END$$;
+	CREATE TRIGGER tell BEFORE INSERT ON items FOR EACH ROW EXECUTE FUNCTION tell();
+	ALTER TABLE items ENABLE ALWAYS TRIGGER tell));
+$publisher->sql(q(INSERT INTO items VALUES (50, 'a, b', 1)));
+$subscriber->wait_until_failed;
+is( failed('message, detail, relname, key', 'reader'),
+	'new row for relation "secrets" violates check constraint "secrets_v_check"||items|(id, part)=(50, a, b)',
+	'data of another table is not shown');
+my $other_id =
+  $subscriber->sql(q(SELECT parallel_apply.skip_transaction('tap')));
+$subscriber->sql('DROP TRIGGER tell ON items');
+$subscriber->sql('ALTER SUBSCRIPTION tap ENABLE');
+is_overcome('a transaction whose trigger fails is skipped');
+is( $subscriber->sql(
+		'SET ROLE reader; SELECT detail, relname FROM parallel_apply.skipped_transactions'
+	),
+	'|items',
+	'nor when the transaction is stored');
+$subscriber->sql("CALL parallel_apply.replay($other_id)");
+
+# A partition has the rows of its table.
+$publisher->sql('INSERT INTO parts VALUES (1, -1)');
+$subscriber->wait_until_failed;
+is( failed('detail, relname', 'reader'),
+	'Failing row contains (1, -1).|parts',
+	'data of a partition is shown to who may read the table');
+$subscriber->sql('ALTER TABLE parts_1 DROP CONSTRAINT parts_1_v_check');
+$subscriber->sql('ALTER SUBSCRIPTION tap ENABLE');
+is_overcome('a change of a partition is applied');
+
 $subscriber->restart_apply('tap',
 	'ALTER SUBSCRIPTION tap SET (binary = true)');
 $is_binary = 1;
 fails('values in binary format');
 is_repaired('values in binary format');
 
-$pair->rows_equal($_) for qw(items others);
+$pair->rows_equal($_) for qw(items others parts);
 finish($publisher, $subscriber,
-	qr/ERROR:  new row for relation "items" violates check constraint "positive"|ERROR:  refused/
+	qr/ERROR:  new row for relation "items" violates check constraint "positive"|ERROR:  refused|ERROR:  new row for relation "(secrets|parts_1)"/
 );
 done_testing();

@@ -162,6 +162,8 @@ papply_failed_note(const ErrorData *error)
 	papply_text_copy(failed.detail, error->detail, sizeof(failed.detail));
 	papply_text_copy(failed.schema_name, schema_name, sizeof(failed.schema_name));
 	papply_text_copy(failed.table_name, table_name, sizeof(failed.table_name));
+	papply_text_copy(failed.error_schema_name, error->schema_name, sizeof(failed.error_schema_name));
+	papply_text_copy(failed.error_table_name, error->table_name, sizeof(failed.error_table_name));
 	failed.kind = papply_failed_message[0];
 	if (rel != NULL)
 		papply_failed_describe_key(rel->remote, failed.key, sizeof(failed.key));

@@ -39,7 +39,7 @@
 #define SAVED_FILE PGSTAT_STAT_PERMANENT_DIRECTORY "/" PAPPLY_NAME ".stat"
 
 /* Must be changed with the meaning of any record. */
-#define SAVED_VERSION 0x50410002
+#define SAVED_VERSION 0x50410003
 
 typedef struct Head
 {

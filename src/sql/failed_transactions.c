@@ -3,13 +3,16 @@
  *	  The function behind parallel_apply.failed_transactions.
  *
  * Runs in a user's backend.  Data of a row is shown only to users who may read
- * it in the table.
+ * it in the table.  A trigger of that table may fail with the data of another
+ * one, which is not shown at all.
  *-------------------------------------------------------------------------
  */
 #include "parallel_apply.h"
 
+#include "catalog/partition.h"
 #include "catalog/pg_type.h"
 #include "fmgr.h"
+#include "nodes/pg_list.h"
 #include "replication/logicalproto.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
@@ -24,6 +27,25 @@ static bool
 may_see_data(const PapplyFailedTransaction *failed)
 {
 	return papply_sql_may_read(papply_sql_find_table(failed->schema_name, failed->table_name));
+}
+
+/*
+ * Does the error name no other table?  A partition has rows of the table that
+ * users read.
+ */
+static bool
+is_of_table(const PapplyFailedTransaction *failed)
+{
+	Oid			relid;
+
+	if (failed->error_table_name[0] == '\0' ||
+		(strcmp(failed->error_table_name, failed->table_name) == 0 &&
+		 strcmp(failed->error_schema_name, failed->schema_name) == 0))
+		return true;
+	relid = papply_sql_find_table(failed->error_schema_name, failed->error_table_name);
+	return OidIsValid(relid) &&
+		list_member_oid(get_partition_ancestors(relid),
+						papply_sql_find_table(failed->schema_name, failed->table_name));
 }
 
 static void
@@ -49,7 +71,8 @@ papply_failed_set(PapplyRow *row, const PapplyStatistics *statistics, bool may_s
 	papply_row_text(row, "sqlstate", unpack_sql_state(failed->sqlerrcode));
 	papply_row_text(row, "message", failed->message);
 	papply_row_int8(row, "change", failed->changes, failed->changes == 0);
-	papply_row_text(row, "detail", may_see && failed->detail[0] != '\0' ? failed->detail : NULL);
+	papply_row_text(row, "detail",
+					may_see && failed->detail[0] != '\0' && is_of_table(failed) ? failed->detail : NULL);
 	set_name(row, "schemaname", failed->schema_name, !may_see_table);
 	set_name(row, "relname", failed->table_name, !may_see_table);
 	papply_row_text(row, "operation", may_see ? logicalrep_message_type(failed->kind) : NULL);
