@@ -21,6 +21,7 @@
 #include "access/xlog.h"
 #include "catalog/pg_am.h"
 #include "catalog/pg_class.h"
+#include "catalog/pg_extension.h"
 #include "catalog/pg_subscription.h"
 #include "catalog/pg_subscription_rel.h"
 #include "commands/tablecmds.h"
@@ -652,8 +653,8 @@ papply_compat_report_conflict(EState *estate, ResultRelInfo *result_rel,
 }
 
 /*
- * Does the user own a relation or subscription?  16: one function for all
- * kinds of objects.
+ * Does the user own a relation, extension or subscription?  16: one function
+ * for all kinds of objects.
  */
 static inline bool
 papply_compat_is_owner(Oid class_id, Oid object_id)
@@ -662,6 +663,7 @@ papply_compat_is_owner(Oid class_id, Oid object_id)
 	return object_ownercheck(class_id, object_id, GetUserId());
 #else
 	return class_id == RelationRelationId ? pg_class_ownercheck(object_id, GetUserId()) :
+		class_id == ExtensionRelationId ? pg_extension_ownercheck(object_id, GetUserId()) :
 		pg_subscription_ownercheck(object_id, GetUserId());
 #endif
 }

@@ -38,8 +38,13 @@ typedef enum PapplyKeptColumn
 #define PAPPLY_KEPT_MESSAGES "kept_messages"
 
 /*
- * All functions must be called in a transaction.  This one opens one of the
- * two relations.  Returns NULL if the extension is not installed in this
+ * All functions must be called in a transaction.  Is this one of the two
+ * relations?  The extension has no other materialized views.
+ */
+extern bool papply_kept_is_stored_in(Oid relid);
+
+/*
+ * Open one of the two relations.  Returns NULL if the extension is not installed in this
  * database, or is dropped while this waits for the lock.
  */
 extern Relation papply_kept_open(const char *name, LOCKMODE lock_mode);

@@ -176,6 +176,11 @@ sub test_all
 	$subscriber->sql(
 		'REFRESH MATERIALIZED VIEW parallel_apply.kept_transactions;
 		REFRESH MATERIALIZED VIEW parallel_apply.kept_messages');
+	$subscriber->refuses(
+		"REFRESH MATERIALIZED VIEW parallel_apply.$_ WITH NO DATA",
+		qr/ERROR: +cannot remove the data of "$_".*DETAIL: +Skipped transactions are stored in it/s,
+		"$how: REFRESH does not empty $_"
+	) for qw(kept_transactions kept_messages);
 	is(stored('id'), $id, "$how: REFRESH leaves it as it is");
 	is( $subscriber->sql(
 			"SET ROLE watcher; SELECT relname, key, operation, message IS NULL FROM parallel_apply.skipped_transactions"
@@ -404,6 +409,16 @@ $subscriber->refuses(
 	'DROP OWNED BY watcher, keeper',
 	qr/ERROR: +cannot drop extension "parallel_apply" because skipped transactions are stored/,
 	'neither does DROP OWNED of its owner');
+# While a session holds the lock that they would wait for
+$session = $subscriber->hold(
+	'REFRESH MATERIALIZED VIEW parallel_apply.kept_transactions');
+$subscriber->refuses(
+	"SET lock_timeout = '1ms'; SET ROLE watcher; $_",
+	qr/ERROR: +(must be owner of extension parallel_apply|permission denied to drop objects)/,
+	"who does not own the extension waits for nothing: $_")
+  for 'DROP EXTENSION parallel_apply',
+  'DROP OWNED BY keeper';
+$session->release;
 $subscriber->sql(
 	q(DROP OWNED BY watcher;
 	BEGIN; DROP OWNED BY keeper CASCADE; ROLLBACK;
@@ -429,7 +444,7 @@ finish(
 	$publisher,
 	$subscriber,
 	qr/ERROR:  new row for relation "items" violates check constraint "positive"/,
-	qr/ERROR:  (incorrect binary data format|subscription "tap" has no failing|skipped transaction \d+ does not exist|cannot drop extension)/,
+	qr/ERROR:  (incorrect binary data format|subscription "tap" has no failing|skipped transaction \d+ does not exist|cannot drop extension|cannot remove the data|must be owner|permission denied to drop)/,
 	qr/(the database system is|terminating|could not receive data from WAL stream)/
 );
 done_testing();

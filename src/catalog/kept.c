@@ -21,7 +21,7 @@
  * (Tables are published, unlogged ones are lost in a crash, and vacuumlo
  * removes large objects.)  They are written like catalogs.  REFRESH
  * MATERIALIZED VIEW does not change them, because their query is a function
- * that reads them.
+ * that reads them; WITH NO DATA is refused (sql/drop_extension.c).
  *-------------------------------------------------------------------------
  */
 #include "parallel_apply.h"
@@ -70,19 +70,25 @@ typedef struct Row
 	XLogRecPtr	finish_lsn;
 } Row;
 
-Relation
-papply_kept_open(const char *name, LOCKMODE lock_mode)
+bool
+papply_kept_is_stored_in(Oid relid)
 {
 	Oid			extension = get_extension_oid(PAPPLY_NAME, true);
-	Oid			relid = get_relname_relid(name, get_namespace_oid(PAPPLY_NAME, true));
 
 	/*
 	 * While the extension is being created, the view is not a member of it
-	 * yet.  The name may be that of another member.
+	 * yet.
 	 */
-	if (!OidIsValid(extension) ||
-		getExtensionOfObject(RelationRelationId, relid) != extension ||
-		get_rel_relkind(relid) != RELKIND_MATVIEW)
+	return OidIsValid(extension) && get_rel_relkind(relid) == RELKIND_MATVIEW &&
+		getExtensionOfObject(RelationRelationId, relid) == extension;
+}
+
+Relation
+papply_kept_open(const char *name, LOCKMODE lock_mode)
+{
+	Oid			relid = get_relname_relid(name, get_namespace_oid(PAPPLY_NAME, true));
+
+	if (!papply_kept_is_stored_in(relid))
 		return NULL;
 
 	/* DROP EXTENSION may have been committed while this waited for the lock */

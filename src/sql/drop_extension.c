@@ -1,6 +1,7 @@
 /*-------------------------------------------------------------------------
  * drop_extension.c
- *	  What DROP EXTENSION removes in addition to the objects of the extension.
+ *	  What DROP EXTENSION removes in addition to the objects of the extension,
+ *	  and what it, or another statement, must not remove.
  *
  * Runs in a user's backend.
  *
@@ -15,11 +16,17 @@
  * the extension.  A transaction that is still to be skipped and stored would
  * later be lost by the server's own skip, so the skip must be withdrawn first.
  * All of this is also true of DROP OWNED, which drops the extensions of a role.
+ * The locks that this takes may wait, and others then wait for them.  So it is
+ * left to the server to refuse users who do not own the extension.
+ *
+ * REFRESH MATERIALIZED VIEW ... WITH NO DATA would empty these relations, and is
+ * refused.
  *-------------------------------------------------------------------------
  */
 #include "parallel_apply.h"
 
 #include "access/table.h"
+#include "catalog/namespace.h"
 #include "catalog/objectaccess.h"
 #include "catalog/objectaddress.h"
 #include "catalog/pg_extension.h"
@@ -37,13 +44,11 @@
 static ProcessUtility_hook_type previous_utility = NULL;
 static object_access_hook_type previous_object_access = NULL;
 
-/* Return the owner of the extension, or InvalidOid. */
 static Oid
-owner_of_ours(void)
+owner_of(Oid extension)
 {
 	Relation	rel = table_open(ExtensionRelationId, AccessShareLock);
-	HeapTuple	tuple = get_catalog_object_by_oid(rel, Anum_pg_extension_oid,
-												  get_extension_oid(PAPPLY_NAME, true));
+	HeapTuple	tuple = get_catalog_object_by_oid(rel, Anum_pg_extension_oid, extension);
 
 	table_close(rel, AccessShareLock);
 	return HeapTupleIsValid(tuple) ? ((Form_pg_extension) GETSTRUCT(tuple))->extowner : InvalidOid;
@@ -79,6 +84,34 @@ check_drop(DropBehavior behavior)
 				 errhint("Use %s to remove them, or DROP ... CASCADE.", PAPPLY_NAME ".forget()")));
 }
 
+/* Check a statement that may drop the extension. */
+static void
+check_statement(Node *statement)
+{
+	Oid			extension = get_extension_oid(PAPPLY_NAME, true);
+
+	if (!OidIsValid(extension) || !papply_compat_is_owner(ExtensionRelationId, extension))
+		return;
+	if (IsA(statement, DropStmt) && drops_ours((DropStmt *) statement))
+		check_drop(((DropStmt *) statement)->behavior);
+	if (IsA(statement, DropOwnedStmt) &&
+		list_member_oid(roleSpecsToIds(((DropOwnedStmt *) statement)->roles), owner_of(extension)))
+		check_drop(((DropOwnedStmt *) statement)->behavior);
+}
+
+static void
+check_refresh(const RefreshMatViewStmt *refresh)
+{
+	if (!refresh->skipData ||
+		!papply_kept_is_stored_in(RangeVarGetRelid(refresh->relation, NoLock, true)))
+		return;
+	ereport(ERROR,
+			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+			 errmsg("cannot remove the data of \"%s\"", refresh->relation->relname),
+			 errdetail("Skipped transactions are stored in it."),
+			 errhint("Use %s to remove them.", PAPPLY_NAME ".forget()")));
+}
+
 static void
 check_utility(PlannedStmt *plan, const char *query, bool is_read_only,
 			  ProcessUtilityContext context, ParamListInfo params,
@@ -86,11 +119,10 @@ check_utility(PlannedStmt *plan, const char *query, bool is_read_only,
 {
 	Node	   *statement = plan->utilityStmt;
 
-	if (IsA(statement, DropStmt) && drops_ours((DropStmt *) statement))
-		check_drop(((DropStmt *) statement)->behavior);
-	if (IsA(statement, DropOwnedStmt) &&
-		list_member_oid(roleSpecsToIds(((DropOwnedStmt *) statement)->roles), owner_of_ours()))
-		check_drop(((DropOwnedStmt *) statement)->behavior);
+	if (IsA(statement, DropStmt) || IsA(statement, DropOwnedStmt))
+		check_statement(statement);
+	if (IsA(statement, RefreshMatViewStmt))
+		check_refresh((RefreshMatViewStmt *) statement);
 	if (previous_utility)
 		previous_utility(plan, query, is_read_only, context, params, environment, receiver,
 						 completion);
