@@ -6,15 +6,18 @@
  *
  * The statistics of subscriptions and those of tables are in one file, in the
  * directory of the server's own statistics.  The file is written when the
- * postmaster exits, and removed when it is read.  Since PostgreSQL 18 the
+ * postmaster exits.  It is left alone when it is read, because the postmaster
+ * may still fail to start, for example because of an invalid pg_hba.conf, and
+ * exits without writing it then.  Since PostgreSQL 18 the
  * server can keep statistics of an extension in its own file.  This is not
  * used, because a server that is started without the library would find
  * unknown entries in that file and discard all of its statistics.
  *
  * As with the server's own statistics, nothing is read if the server has to
  * recover: transactions may be lost that were counted, and are counted again
- * when the publisher sends them again.  So a file that an immediate shutdown
- * has written, or that is part of a backup, is removed.
+ * when the publisher sends them again.  So a file that was read at the start
+ * of a server that has crashed, that an immediate shutdown has written, or that
+ * is part of a backup, is removed.
  *
  * A file is ignored unless it was written by the same version of this file's
  * format and the same major version of the server, and its checksum is right.
@@ -116,6 +119,7 @@ write_file(const Content *content)
 			(errcode_for_file_access(),
 			 errmsg("could not write file \"%s\": %m", temporary)));
 	(void) unlink(temporary);
+	(void) unlink(SAVED_FILE);	/* it is that of the last start */
 }
 
 static void
@@ -150,11 +154,13 @@ read_content(FILE *file, Content *content)
 		EQ_CRC32C(head->checksum, checksum_of(content));
 }
 
-static void
+/* Returns false if the file cannot be used. */
+static bool
 load_from(FILE *file)
 {
 	Content		content;
 	Head		expected;
+	bool		is_loaded = false;
 
 	memset(&content, 0, sizeof(content));
 	begin_head(&expected);
@@ -170,9 +176,11 @@ load_from(FILE *file)
 	{
 		papply_statistics_load(content.subscriptions, content.head.subscriptions);
 		papply_table_statistics_load(content.tables, content.head.tables);
+		is_loaded = true;
 	}
 	if (content.subscriptions != NULL)
 		pfree(content.subscriptions);
+	return is_loaded;
 }
 
 /* Is no recovery needed, because the server was shut down? */
@@ -198,10 +206,9 @@ papply_saved_init(void)
 	file = AllocateFile(SAVED_FILE, PG_BINARY_R);
 	if (file != NULL)
 	{
-		if (was_shut_down())
-			load_from(file);
+		if (!was_shut_down() || !load_from(file))
+			(void) unlink(SAVED_FILE);
 		FreeFile(file);
-		(void) unlink(SAVED_FILE);
 	}
 	on_shmem_exit(save_at_exit, (Datum) 0);
 }
