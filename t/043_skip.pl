@@ -55,6 +55,8 @@ sub skip_after_error
 	my ($what, $sql, @ids) = @_;
 	my $offset = -s $subscriber->logfile;
 	my $twice = $ids[0];
+	my $inserts = $subscriber->sql(
+		'SELECT inserts FROM parallel_apply.subscription_stats');
 	$subscriber->sql("INSERT INTO items VALUES ($twice, 'local')");
 	$publisher->sql("UPDATE gate SET n = n + 1; $sql");
 	my $after = $twice * 10 + 5000;
@@ -83,6 +85,14 @@ sub skip_after_error
 	$subscriber->wait_for_pool('tap');
 	$subscriber->counter_becomes('transactions', '>= 6',
 		'writers have applied the transactions after it');
+	$subscriber->wait_until(
+		"inserts - $inserts >= 10 FROM parallel_apply.subscription_stats",
+		'the rows after it are not counted');
+	is( $subscriber->sql(
+			"SELECT inserts - $inserts FROM parallel_apply.subscription_stats"
+		),
+		'10',
+		'its own changes are not counted');
 	$publisher->sql(
 		"DELETE FROM items WHERE id = ANY ('{" . join(',', @ids) . "}')");
 	$publisher->wait_applied;

@@ -84,6 +84,12 @@ is($subscriber->counter('transactions') - $done,
 is($subscriber->sql('SELECT count(*) FROM late'),
 	'0', 'whose changes are left to its own synchronization');
 $pair->rows_equal('items', 'but not what such a transaction does elsewhere');
+is( $subscriber->sql(
+		q(SELECT t.updates, s.updates = sum(a.updates)
+		FROM parallel_apply.subscription_stats s, parallel_apply.tables t, parallel_apply.tables a
+		WHERE t.relid = 'late'::regclass GROUP BY t.updates, s.updates)),
+	'0|t',
+	'changes that are left to it are not counted');
 
 # Behind a transaction that waits, and before others that are applied
 my $lock = $subscriber->hold('SELECT FROM gate FOR UPDATE');

@@ -10,6 +10,10 @@
  * parallel_apply.tables, too, like those of writers.  A message is counted when
  * the native loop gets it.  The counts are added to the statistics when the
  * transaction is committed.  An error ends the process, and with it the counts.
+ * Changes that the native loop skips, and those of a table that is being
+ * synchronized, which it leaves out, do not count.  (They do if the table is
+ * not looked up, because there is no pool, or if the server spools the
+ * transaction, whose end is not known when the changes arrive.)
  *
  * Conflicts are counted, too.  From PostgreSQL 18 on, the native loop logs
  * each of them, and the receiver sees what is logged.  Before that, it skips
@@ -44,6 +48,7 @@ typedef struct Tally
 	uint64		updates;
 	uint64		deletes;
 	uint64		truncates;
+	uint64		changes;		/* all of them, and those that are skipped */
 	PapplyRemoteRelation *counted;	/* a list of those with counts */
 } Tally;
 
@@ -62,17 +67,43 @@ add_count(PapplyRemoteRelation *rel, PapplyTableCounter counter)
 	tally.counted = rel;
 }
 
+/* Does the native loop skip this transaction? */
+static bool
+is_skipped(void)
+{
+	XLogRecPtr	final_lsn = papply_statistics_progress->leader.final_lsn;
+
+	return final_lsn != InvalidXLogRecPtr && final_lsn == MySubscription->skiplsn;
+}
+
+/*
+ * Does the native loop leave out the changes of this relation?  Its state does
+ * not change while the native loop applies a transaction, because a worker that
+ * synchronizes the table is done when the native loop has waited for it.
+ */
+static bool
+is_left_out(const PapplyRemoteRelation *rel)
+{
+	return !OidIsValid(rel->local_relid) ||
+		(!rel->is_ready &&
+		 (rel->synced_lsn == InvalidXLogRecPtr ||
+		  rel->synced_lsn > papply_statistics_progress->leader.final_lsn));
+}
+
 void
 papply_leader_count_message(char kind, bool has_pool)
 {
 	PapplyRemoteRelation *rel = has_pool ? papply_failed_relation() : NULL;
 
+	tally.changes += kind == LOGICAL_REP_MSG_INSERT || kind == LOGICAL_REP_MSG_UPDATE ||
+		kind == LOGICAL_REP_MSG_DELETE || kind == LOGICAL_REP_MSG_TRUNCATE;
+	papply_statistics_progress->leader.changes = tally.changes;
+	if (is_skipped())
+		return;
 	tally.inserts += kind == LOGICAL_REP_MSG_INSERT;
 	tally.updates += kind == LOGICAL_REP_MSG_UPDATE;
 	tally.deletes += kind == LOGICAL_REP_MSG_DELETE;
 	tally.truncates += kind == LOGICAL_REP_MSG_TRUNCATE;
-	papply_statistics_progress->leader.changes =
-		tally.inserts + tally.updates + tally.deletes + tally.truncates;
 	if (rel == NULL)
 		return;
 	add_count(rel,
@@ -116,14 +147,6 @@ can_tell_missing_rows(Relation rel)
 		 !(triggers->trig_update_before_row || triggers->trig_delete_before_row));
 }
 
-/* Does the native loop skip changes of this relation, or of this transaction? */
-static bool
-is_skipped(const PapplyRemoteRelation *rel)
-{
-	return !OidIsValid(rel->local_relid) || !rel->is_ready ||
-		MySubscription->skiplsn == papply_statistics_progress->leader.final_lsn;
-}
-
 static void
 count_missing(PapplyRemoteRelation *rel)
 {
@@ -143,7 +166,7 @@ papply_leader_count_look(void)
 	uint64		changed_rows;
 
 	papply_leader_count_must_look = false;
-	if (rel == NULL || tally.truncates > 0 || is_skipped(rel) || !IsTransactionState())
+	if (rel == NULL || tally.truncates > 0 || is_left_out(rel) || !IsTransactionState())
 		return;
 	local = RelationIdGetRelation(rel->local_relid);
 	if (local == NULL)
@@ -221,18 +244,29 @@ papply_leader_count_logged(const ErrorData *error)
 
 /*** end of the transaction ***/
 
+static void
+forget_changes(PapplyRemoteRelation *rel)
+{
+	tally.inserts -= rel->counts[PAPPLY_TABLE_INSERTS];
+	tally.updates -= rel->counts[PAPPLY_TABLE_UPDATES];
+	tally.deletes -= rel->counts[PAPPLY_TABLE_DELETES];
+	memset(rel->counts, 0, sizeof(rel->counts));
+}
+
 void
 papply_leader_count_commit(void)
 {
-	papply_statistics_count_native(tally.inserts, tally.updates, tally.deletes, tally.truncates);
 	for (PapplyRemoteRelation *rel = tally.counted; rel != NULL; rel = rel->next_counted)
 	{
 		(void) papply_remote_relation_get(rel->remote_relid, true);
+		if (is_left_out(rel))
+			forget_changes(rel);
 		add_to_statistics(rel);
 		memset(rel->counts, 0, sizeof(rel->counts));
 		rel->changed_rows = 0;
 		rel->last_conflict.at = 0;
 		rel->is_counted = false;
 	}
+	papply_statistics_count_native(tally.inserts, tally.updates, tally.deletes, tally.truncates);
 	memset(&tally, 0, sizeof(tally));
 }

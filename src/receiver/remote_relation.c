@@ -288,6 +288,7 @@ look_up_local(PapplyRemoteRelation *rel)
 {
 	Oid			namespace = get_namespace_oid(rel->remote->nspname, true);
 	Oid			relid = get_relname_relid(rel->remote->relname, namespace);
+	char		state;
 	XLogRecPtr	lsn;
 	Relation	local;
 	AttrMap    *map;
@@ -307,7 +308,9 @@ look_up_local(PapplyRemoteRelation *rel)
 		rel->table_class = PAPPLY_TABLE_PARALLEL;
 		return;
 	}
-	rel->is_ready = GetSubscriptionRelState(MySubscription->oid, relid, &lsn) == SUBREL_STATE_READY;
+	state = GetSubscriptionRelState(MySubscription->oid, relid, &lsn);
+	rel->is_ready = state == SUBREL_STATE_READY;
+	rel->synced_lsn = state == SUBREL_STATE_SYNCDONE ? lsn : InvalidXLogRecPtr;
 	if (!ConditionalLockRelationOid(relid, AccessShareLock))
 	{
 		rel->is_current = false;	/* look it up again at the next change */

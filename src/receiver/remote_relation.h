@@ -25,6 +25,8 @@ typedef struct PapplyRemoteRelation
 	Oid			local_relid;	/* InvalidOid: not found */
 	List	   *partitions;		/* OIDs, if it is a partitioned table */
 	bool		is_ready;		/* synchronized: all its changes are applied */
+	XLogRecPtr	synced_lsn;		/* if not: those that end here or later are;
+								 * 0: none */
 	bool		has_domain_default; /* table_class.h */
 	bool		may_check_domain;	/* also table_class.h */
 	bool		lacks_place;	/* table_statistics.h */
