@@ -315,8 +315,10 @@ end_prepared(char *message, int length)
 		return;
 	PAPPLY_SESSION_ORIGIN = PAPPLY_NO_ORIGIN;
 	StartTransactionCommand();
+	PushActiveSnapshot(GetTransactionSnapshot());	/* rows are changed */
 	papply_kept_end_prepared(MySubscription->oid, commit.xid, commit.end_lsn,
 							 commit.type == LOGICAL_REP_MSG_COMMIT_PREPARED ? commit.commit_time : 0);
+	PopActiveSnapshot();
 	CommitTransactionCommand();
 	PAPPLY_SESSION_ORIGIN = origin;
 	MemoryContextSwitchTo(old_context);
