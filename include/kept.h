@@ -56,8 +56,8 @@ extern Relation papply_kept_open(const char *name, LOCKMODE lock_mode);
 extern int64 papply_kept_find(Oid subid, XLogRecPtr finish_lsn);
 
 /*
- * Return an unused number.  The caller has locked kept_transactions against
- * others that do the same.
+ * Return a number that no transaction has had, for a row that the caller
+ * inserts.  It has locked kept_transactions against others that do the same.
  */
 extern int64 papply_kept_next_id(void);
 

@@ -122,6 +122,8 @@ sub overcomes
 	return;
 }
 
+my $last_id = 0;
+
 sub skips_and_stores
 {
 	my ($what, $sql, $missing, $changes) = @_;
@@ -132,6 +134,8 @@ sub skips_and_stores
 		'SELECT remote_xid FROM parallel_apply.failed_transactions');
 	my $id =
 	  $subscriber->sql(q(SELECT parallel_apply.skip_transaction('tap')));
+	cmp_ok($id, '>', $last_id, "$what: its number has not been used");
+	$last_id = $id;
 	is(stored('id'), '', "$what: nothing is stored before it is skipped");
 	overcomes();
 	is(missing(), $missing,

@@ -72,7 +72,7 @@ sub nothing_is_left
 	my ($what) = @_;
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
 	is( $subscriber->sql(
-			'SELECT (SELECT count(*) FROM parallel_apply.kept_transactions),
+			'SELECT (SELECT count(*) FROM parallel_apply.kept_transactions WHERE subid <> 0),
 			(SELECT count(*) FROM parallel_apply.kept_messages),
 			(SELECT count(*) FROM pg_prepared_xacts)'),
 		'0|0|0',

@@ -14,6 +14,11 @@
  * or its prepared transaction has not ended.  The row of a prepared transaction
  * gets its commit time, or is removed, just before that ends.
  *
+ * A number is never used again: a user who repeats replay() after a lost
+ * connection must not apply another transaction.  So when the row with the
+ * greatest number is removed, an empty row keeps the number until there is a
+ * greater one.
+ *
  * Both are materialized views, because no other kind of relation has all the
  * required properties.  Their rows are transactional, survive a crash, and
  * reach standbys.  They are in no publication, not even in FOR ALL TABLES,
@@ -115,12 +120,20 @@ make_row(Relation rel, HeapTuple tuple)
 	return row;
 }
 
+/* Does the row only keep its number? */
+static bool
+is_empty(const Row *row)
+{
+	return !OidIsValid(row->subid);
+}
+
 /*
- * Return the rows that are committed.  They are few, because a user has called
- * skip_transaction() for each.  The lock is kept.
+ * Return the rows that are committed, those that are empty too if wanted.  They
+ * are few, because a user has called skip_transaction() for each.  The lock is
+ * kept.
  */
 static List *
-read_rows(LOCKMODE lock_mode)
+read_all_rows(LOCKMODE lock_mode, bool with_empty)
 {
 	Relation	rel = papply_kept_open(PAPPLY_KEPT_TRANSACTIONS, lock_mode);
 	List	   *rows = NIL;
@@ -131,10 +144,21 @@ read_rows(LOCKMODE lock_mode)
 		return NIL;
 	scan = systable_beginscan(rel, InvalidOid, false, NULL, 0, NULL);
 	while (HeapTupleIsValid(tuple = systable_getnext(scan)))
-		rows = lappend(rows, make_row(rel, tuple));
+	{
+		Row		   *row = make_row(rel, tuple);
+
+		if (with_empty || !is_empty(row))
+			rows = lappend(rows, row);
+	}
 	systable_endscan(scan);
 	table_close(rel, NoLock);
 	return rows;
+}
+
+static List *
+read_rows(LOCKMODE lock_mode)
+{
+	return read_all_rows(lock_mode, false);
 }
 
 /* Return the row with this number, or NULL.  The lock is kept. */
@@ -166,17 +190,6 @@ papply_kept_find(Oid subid, XLogRecPtr finish_lsn)
 			return row->id;
 	}
 	return 0;
-}
-
-int64
-papply_kept_next_id(void)
-{
-	int64		greatest = 0;
-	ListCell   *cell;
-
-	foreach(cell, read_rows(AccessShareLock))
-		greatest = Max(greatest, ((Row *) lfirst(cell))->id);
-	return greatest + 1;
 }
 
 Oid
@@ -277,12 +290,61 @@ papply_kept_has_requests(Oid subid)
 
 /*** changes of rows ***/
 
+static int64
+greatest_id(void)
+{
+	int64		greatest = 0;
+	ListCell   *cell;
+
+	foreach(cell, read_all_rows(AccessShareLock, true))
+		greatest = Max(greatest, ((Row *) lfirst(cell))->id);
+	return greatest;
+}
+
+int64
+papply_kept_next_id(void)
+{
+	int64		id = greatest_id() + 1;
+	ListCell   *cell;
+
+	/* the row of this number makes empty ones superfluous */
+	foreach(cell, read_all_rows(RowExclusiveLock, true))
+	{
+		Row		   *row = lfirst(cell);
+		Relation	rel = table_open(row->tuple->t_tableOid, NoLock);
+
+		if (is_empty(row))
+			CatalogTupleDelete(rel, &row->tuple->t_self);
+		table_close(rel, NoLock);
+	}
+	return id;
+}
+
+/* Make the row empty. */
+static void
+clear_row(Relation rel, Row *row)
+{
+	Datum		values[PAPPLY_KEPT_COLUMNS] = {0};
+	bool		nulls[PAPPLY_KEPT_COLUMNS];
+
+	memset(nulls, true, sizeof(nulls));
+	values[PAPPLY_KEPT_ID - 1] = Int64GetDatum(row->id);
+	nulls[PAPPLY_KEPT_ID - 1] = false;
+	values[PAPPLY_KEPT_SUBID - 1] = ObjectIdGetDatum(InvalidOid);
+	nulls[PAPPLY_KEPT_SUBID - 1] = false;
+	CatalogTupleUpdate(rel, &row->tuple->t_self,
+					   heap_form_tuple(RelationGetDescr(rel), values, nulls));
+}
+
 static void
 remove_row(Row *row)
 {
 	Relation	rel = table_open(row->tuple->t_tableOid, RowExclusiveLock);
 
-	CatalogTupleDelete(rel, &row->tuple->t_self);
+	if (row->id < greatest_id())
+		CatalogTupleDelete(rel, &row->tuple->t_self);
+	else
+		clear_row(rel, row);
 	table_close(rel, NoLock);
 }
 
