@@ -688,10 +688,16 @@ papply_compat_wake_leader(Oid subid)
  */
 #define PAPPLY_SHARES_GENERATED (PG_VERSION_NUM < 160000)
 
+/* Forget which generated columns an UPDATE computes. */
 static inline void
 papply_compat_forget_generated(ResultRelInfo *result_rel)
 {
-#if PG_VERSION_NUM < 160000
+#if PG_VERSION_NUM >= 160000
+	result_rel->ri_GeneratedExprsU = NULL;
+	result_rel->ri_NumGeneratedNeededU = 0;
+	result_rel->ri_extraUpdatedCols = NULL;
+	result_rel->ri_extraUpdatedCols_valid = false;
+#else
 	result_rel->ri_GeneratedExprs = NULL;
 	result_rel->ri_NumGeneratedNeeded = 0;
 #endif

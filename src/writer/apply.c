@@ -432,8 +432,8 @@ static void
 apply_update(PapplyTarget *target, PapplyTarget *table)
 {
 	store_modified(table, &current.change.new_tuple);
-	if (papply_result_rel_fires_triggers(target))
-		papply_target_set_updated(target, &current.change.new_tuple);
+	if (target->has_generated || papply_result_rel_fires_triggers(target))
+		papply_target_set_updated(target, table, &current.change.new_tuple);
 	if (table == target ||
 		ExecPartitionCheck(table->insert_rel, table->remote_slot, table->estate, false))
 		update_row(table);

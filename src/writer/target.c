@@ -57,6 +57,14 @@
 #define MAX_OPEN_PARTITIONS 256
 
 /*
+ * The same for a table with generated columns, when its executor state has
+ * this size.  The executor allocates memory there each time that an UPDATE
+ * updates other columns than the one before, or, from PostgreSQL 16 on, that
+ * it computes no generated column.
+ */
+#define MAX_EXECUTOR_BYTES (8 * 1024 * 1024)
+
+/*
  * The open targets of this process, and for which circumstances they are open.
  */
 typedef struct Targets
@@ -184,6 +192,12 @@ end_preparing(PapplyTarget *target, const LogicalRepRelMapEntry *entry)
 		target->state = PAPPLY_TARGET_READY;
 }
 
+static bool
+has_generated_columns(TupleDesc desc)
+{
+	return desc->constr != NULL && desc->constr->has_generated_stored;
+}
+
 static void
 prepare_target(PapplyTarget *target)
 {
@@ -196,6 +210,7 @@ prepare_target(PapplyTarget *target)
 	target->may_check_domain = papply_table_may_check_domain(target->rel, entry->attrmap);
 	target->table_class = papply_table_class(target->rel, entry->attrmap, &target->reason);
 	target->has_triggers = papply_table_has_triggers(target->rel);
+	target->has_generated = has_generated_columns(RelationGetDescr(target->rel));
 	papply_target_cache_forget_partitions(target);
 	end_preparing(target, entry);
 }
@@ -221,9 +236,9 @@ prepare_partition(PapplyTarget *target, PapplyTarget *root)
 /*** what lives as long as the local transaction ***/
 
 /*
- * Return the columns that an UPDATE counts as updated: all published ones,
- * because the message only tells which large values were not.  tuple may be
- * NULL.
+ * Return the columns that an UPDATE to a tuple counts as updated, as in the
+ * native loop: all published ones except large values that were not sent,
+ * because they are unchanged.  tuple NULL: all published ones.
  */
 static Bitmapset *
 published_columns(PapplyTarget *target, const PapplyTuple *tuple)
@@ -265,6 +280,7 @@ start_executor(PapplyTarget *target)
 													 &TTSOpsVirtual);
 	target->local_slot = table_slot_create(target->rel, &target->estate->es_tupleTable);
 	target->insert_rel = target->update_rel = NULL;
+	target->updated = NULL;
 	papply_compat_init_eval_plan_qual(&target->epqstate, target->estate);
 	target->index_rel = NULL;
 	target->index_scan = NULL;
@@ -490,20 +506,36 @@ papply_target_runs_code(const PapplyTarget *target)
 	return papply_result_rel_fires_triggers(target) || target->table_class == PAPPLY_TABLE_SERIAL;
 }
 
+static bool
+is_too_large(const PapplyTarget *target)
+{
+	return target->open_partitions >= MAX_OPEN_PARTITIONS ||
+		(target->has_generated &&
+		 MemoryContextMemAllocated(target->estate->es_query_cxt, false) >= MAX_EXECUTOR_BYTES);
+}
+
 void
 papply_target_release(PapplyTarget *target)
 {
-	if (papply_target_runs_code(target) || target->open_partitions >= MAX_OPEN_PARTITIONS)
+	if (papply_target_runs_code(target) || is_too_large(target))
 		close_targets(target->key.remote_relid, false);
 }
 
 void
-papply_target_set_updated(PapplyTarget *target, const PapplyTuple *tuple)
+papply_target_set_updated(PapplyTarget *target, PapplyTarget *table, const PapplyTuple *tuple)
 {
-	MemoryContext old_context = MemoryContextSwitchTo(target->estate->es_query_cxt);
+	Bitmapset  *columns = published_columns(target, tuple);
+	MemoryContext old_context;
 
-	papply_compat_set_updated_columns(target->estate, published_columns(target, tuple));
-	MemoryContextSwitchTo(old_context);
+	if (!bms_equal(columns, table->updated))
+	{
+		old_context = MemoryContextSwitchTo(target->estate->es_query_cxt);
+		table->updated = bms_copy(columns);
+		MemoryContextSwitchTo(old_context);
+		if (table->update_rel != NULL)
+			papply_compat_forget_generated(table->update_rel);
+	}
+	papply_compat_set_updated_columns(target->estate, table->updated);
 }
 
 PapplyTarget *

@@ -75,6 +75,7 @@ typedef struct PapplyTarget
 	uint32		state_counter;	/* when the entry's sync state was read */
 	bool		has_domain_default; /* table_class.h */
 	bool		may_check_domain;	/* see table_class.h */
+	bool		has_generated;	/* stored generated columns */
 	char	   *label;			/* "schema.table" on the publisher */
 
 	uint32		range_number;	/* number of the range that opened it last; 0:
@@ -124,6 +125,8 @@ typedef struct PapplyTarget
 	EState	   *estate;			/* a partition uses that of its root */
 	ResultRelInfo *insert_rel;
 	ResultRelInfo *update_rel;	/* the same as insert_rel if possible */
+	Bitmapset  *updated;		/* the columns of the root that update_rel is
+								 * set up for */
 	TupleTableSlot *remote_slot;	/* the root's, if the columns are the same */
 	TupleTableSlot *local_slot;
 	EPQState	epqstate;
@@ -198,8 +201,14 @@ extern const PapplyTarget *papply_target_plain(LogicalRepRelId remote_relid, uin
  */
 extern void papply_target_release(PapplyTarget *target);
 
-/* Before an UPDATE: set which columns it updates, for triggers. */
-extern void papply_target_set_updated(PapplyTarget *target, const PapplyTuple *tuple);
+/*
+ * Set which columns an UPDATE to this tuple updates.  Its row is in table,
+ * which is target or a partition of it.  Needed if triggers fire, or if there
+ * are generated columns, since only those that use an updated column are
+ * computed again.
+ */
+extern void papply_target_set_updated(PapplyTarget *target, PapplyTarget *table,
+									  const PapplyTuple *tuple);
 
 /*
  * Return the open target of a partition of root, which is an open target.
