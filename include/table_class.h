@@ -86,8 +86,7 @@ extern bool papply_table_has_domain_default(Relation rel, const AttrMap *attnums
 /*
  * Can the constraints of a domain affect what writers do with rel, in a column
  * or inside of a default?  Then a change of any constraint may affect this,
- * without an invalidation of rel.  attnums is as above; NULL means that all
- * columns get their values from elsewhere.
+ * without an invalidation of rel.  attnums is as above.
  */
 extern bool papply_table_may_check_domain(Relation rel, const AttrMap *attnums);
 

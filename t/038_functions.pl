@@ -2,8 +2,9 @@
 # constraints and indexes, and successful permission checks, across transactions.
 # They notice that a function is replaced, or that the owner of the subscription may
 # no longer call it, as PostgreSQL's own apply would, in each writer, and also in a
-# transaction that has called it and waits for its turn.  The creation of a function
-# that a table does not call has no effect.
+# transaction that has called it and waits for its turn.  The same is true of domains,
+# enums and composite types, wherever they are nested.  The creation of a function or
+# type that a table does not use has no effect.
 use strict;
 use warnings;
 use FindBin;
@@ -26,6 +27,23 @@ $publisher->sql(
 	CREATE TABLE constrained (id int PRIMARY KEY, v int DEFAULT 1);
 	INSERT INTO gate VALUES (1, 0);));
 
+# Columns of types that are altered.  The value on the publisher has another type.
+my %typed = (
+	of_domain => [ 'small', '-5' ],
+	of_array => [ 'small[]', '{-5}' ],
+	of_nested => [ 'tiny', '-5' ],
+	of_composite => [ 'triple', '(-5)' ],
+	of_range => [ 'span', '[-5,0]' ],
+	of_enum => [ 'mood', 'sad' ],
+	of_enums => [ 'mood[]', '{sad}' ],
+	of_pair => [ 'pair', '(1,2)' ],
+	of_pairs => [ 'pairs[]', '{"(1,2)"}' ]);
+$publisher->sql(
+	"CREATE TABLE $_ (id int PRIMARY KEY, v text DEFAULT '$typed{$_}[1]')")
+  for sort keys %typed;
+$publisher->sql("CREATE TABLE $_ (id int PRIMARY KEY)")
+  for qw(by_domain by_enum);
+
 # Immutable functions, so that writers change the tables concurrently
 $subscriber->sql(
 	q(CREATE FUNCTION number() RETURNS int LANGUAGE plpgsql IMMUTABLE AS 'BEGIN RETURN 1; END';
@@ -41,12 +59,23 @@ $subscriber->sql(
 	CREATE TABLE indexed (id int PRIMARY KEY, v int);
 	CREATE INDEX ON indexed (twice(v));
 	CREATE TABLE constrained (id int PRIMARY KEY, v int CHECK (is_fine(v)));
+	CREATE DOMAIN small AS int DEFAULT 1;
+	CREATE DOMAIN tiny AS small;
+	CREATE TYPE triple AS (x small);
+	CREATE TYPE span AS RANGE (subtype = small);
+	CREATE TYPE mood AS ENUM ('sad', 'happy');
+	CREATE TYPE pair AS (x int, y int);
+	CREATE DOMAIN pairs AS pair;
+	CREATE TABLE by_domain (id int PRIMARY KEY, extra tiny);
+	CREATE TABLE by_enum (id int PRIMARY KEY, extra text DEFAULT ('sad'::mood)::text);
 	CREATE ROLE caller;
 	REVOKE EXECUTE ON FUNCTION extra(), is_good(int), is_fine(int), twice(int) FROM PUBLIC;
 	GRANT EXECUTE ON FUNCTION extra(), is_good(int), is_fine(int), twice(int) TO caller;
 	CREATE ROLE applier SUPERUSER LOGIN;
 	GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO applier;)
 );
+$subscriber->sql("CREATE TABLE $_ (id int PRIMARY KEY, v $typed{$_}[0])")
+  for sort keys %typed;
 $subscriber->create_extension;
 $pair->subscribe('tap');
 my $options =
@@ -198,6 +227,47 @@ for my $table (sort keys %violation)
 		"a check of table $table that is replaced");
 }
 
+# Types that are altered before the turn
+sub refused_by_type
+{
+	my ($alter, $remedy, $message, @of_type) = @_;
+	refused($_, $alter, $message, $remedy, "$_: $alter") for @of_type;
+	return;
+}
+refused_by_type(
+	'ALTER DOMAIN small ADD CONSTRAINT positive CHECK (value > 0) NOT VALID',
+	'ALTER DOMAIN small DROP CONSTRAINT positive',
+	'value for domain public.(small|tiny) violates check constraint "positive"',
+	qw(of_domain of_array of_nested of_composite of_range));
+refused_by_type(
+	q(ALTER TYPE mood RENAME VALUE 'sad' TO 'bad'),
+	q(ALTER TYPE mood RENAME VALUE 'bad' TO 'sad'),
+	'invalid input value for enum public.mood: "sad"',
+	qw(of_enum of_enums));
+refused_by_type(
+	'ALTER TYPE pair ADD ATTRIBUTE z int',
+	'ALTER TYPE pair DROP ATTRIBUTE z',
+	'malformed record literal',
+	qw(of_pair of_pairs));
+
+# Defaults of such types
+for (
+	[ 'by_domain', 'ALTER DOMAIN tiny SET DEFAULT 2', '2' ],
+	[ 'by_enum', q(ALTER TYPE mood RENAME VALUE 'sad' TO 'bad'), 'bad' ])
+{
+	my ($table, $alter, $extra) = @$_;
+	do_before_turn(insert_into($table), $alter);
+	is($subscriber->sql("SELECT extra FROM $table"),
+		$extra, "$table: $alter, before the turn");
+}
+
+is( do_before_turn(
+		insert_into('of_pair'),
+		q(CREATE TEMP TABLE temporary (id int PRIMARY KEY, v mood CHECK (v <> 'bad')))
+	),
+	'0',
+	'a temporary table disturbs no table with types of users');
+
 # Privileges of a user who is no longer a superuser, and through a membership
 for my $table (@tables)
 {
@@ -295,13 +365,15 @@ SKIP:
 $publisher->wait_applied;
 is( $subscriber->sql("SELECT array_agg(id ORDER BY id) FROM $_"),
 	$publisher->sql("SELECT array_agg(id ORDER BY id) FROM $_"),
-	"$_ has the same rows on both sides") for 'gate', 'plain', @tables;
+	"$_ has the same rows on both sides"
+) for 'gate', 'plain', @tables, sort keys %typed;
 $subscriber->nothing_is_left_open;
 finish(
 	$publisher,
 	$subscriber,
 	qr/ERROR: +permission denied for function/,
-	qr/ERROR: +(value for domain public.good|new row for relation "constrained") violates check constraint/,
+	qr/ERROR: +(value for domain public.\w+|new row for relation "constrained") violates check constraint/,
+	qr/ERROR: +(invalid input value for enum|malformed record literal)/,
 	qr/FATAL: +terminating logical replication worker due to administrator command/
 );
 done_testing();

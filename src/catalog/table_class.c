@@ -168,7 +168,7 @@ papply_table_may_check_domain(Relation rel, const AttrMap *attnums)
 			continue;
 		if (get_typtype(att->atttypid) == TYPTYPE_DOMAIN)
 			return true;
-		if (attnums != NULL && attnums->attnums[i] < 0 && att->atthasdef && !att->attgenerated)
+		if (attnums->attnums[i] < 0 && att->atthasdef && !att->attgenerated)
 			return true;
 	}
 	return false;

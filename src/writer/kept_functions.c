@@ -1,6 +1,7 @@
 /*-------------------------------------------------------------------------
  * kept_functions.c
- *	  Which functions may changes of a table call, apart from its triggers?
+ *	  Which functions and types may changes of a table use, apart from its
+ *	  triggers?
  *
  * Runs in a writer.
  *
@@ -14,6 +15,11 @@
  * function may call any other function, which may have been inlined into the
  * plan, so a table that calls one depends on all functions.  Functions in C,
  * as in extensions, are treated as built-in ones.
+ *
+ * The same goes for domains, enums and composite types: they can be altered
+ * while a table that uses them is locked.  They may be nested in arrays,
+ * ranges and each other.  Those that a user's function uses inside are not
+ * known, because most changes of types belong to temporary tables.
  *-------------------------------------------------------------------------
  */
 #include "parallel_apply.h"
@@ -23,6 +29,7 @@
 #include "catalog/pg_language.h"
 #include "catalog/pg_proc.h"
 #include "catalog/pg_type.h"
+#include "nodes/nodeFuncs.h"
 #include "rewrite/rewriteHandler.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
@@ -56,10 +63,35 @@ add_function(Oid function, void *context)
 	return false;
 }
 
+static void add_type(PapplyKeptFunctions *functions, Oid type);
+
+/* Add the types that values are converted to in an expression. */
+static bool
+add_types_of(Node *node, void *context)
+{
+	if (node == NULL)
+		return false;
+	switch (nodeTag(node))
+	{
+		case T_Const:
+		case T_FuncExpr:
+		case T_RowExpr:
+		case T_CoerceToDomain:
+		case T_CoerceViaIO:
+		case T_ConvertRowtypeExpr:
+			add_type(context, exprType(node));
+			break;
+		default:
+			break;
+	}
+	return expression_tree_walker(node, add_types_of, context);
+}
+
 static void
 add_expression(PapplyKeptFunctions *functions, Node *expr)
 {
 	(void) papply_functions_find(expr, add_function, functions);
+	(void) add_types_of(expr, functions);
 }
 
 /*
@@ -79,32 +111,66 @@ add_functions_of_type(PapplyKeptFunctions *functions, Oid type)
 		(void) add_function(get_opcode(entry->eq_opr), functions);
 }
 
+static void
+add_composite(PapplyKeptFunctions *functions, Oid type, Oid relid)
+{
+	TupleDesc	desc = lookup_rowtype_tupdesc(type, -1);
+
+	functions->composites = lappend_oid(functions->composites, relid);
+	for (int i = 0; i < desc->natts; i++)
+		if (!TupleDescAttr(desc, i)->attisdropped)
+			add_type(functions, TupleDescAttr(desc, i)->atttypid);
+	ReleaseTupleDesc(desc);
+}
+
+static void
+add_parts_of_type(PapplyKeptFunctions *functions, const FormData_pg_type *form)
+{
+	switch (form->typtype)
+	{
+		case TYPTYPE_ENUM:
+			functions->has_enums = true;
+			break;
+		case TYPTYPE_DOMAIN:
+			add_expression(functions, (Node *) papply_functions_domain_checks(form->oid));
+			add_type(functions, form->typbasetype);
+			break;
+		case TYPTYPE_COMPOSITE:
+			add_composite(functions, form->oid, form->typrelid);
+			break;
+		case TYPTYPE_RANGE:
+			functions->has_any = true;	/* such as its canonical function */
+			add_type(functions, get_range_subtype(form->oid));
+			break;
+		case TYPTYPE_MULTIRANGE:
+			add_type(functions, get_multirange_range(form->oid));
+			break;
+		case TYPTYPE_BASE:
+			if (OidIsValid(get_element_type(form->oid)))
+				add_type(functions, form->typelem);
+			else
+				add_functions_of_type(functions, form->oid);
+			break;
+	}
+}
+
 /*
- * Add the functions of a type.  Built-in types are known to be safe; a user's
- * composite, range or similar type may have any function.
+ * Add a type with all that it consists of, and the functions of these.  Types
+ * that cannot be altered are known to be safe.
  */
 static void
 add_type(PapplyKeptFunctions *functions, Oid type)
 {
-	Oid			element = get_element_type(type);
+	HeapTuple	tuple;
 
-	if (OidIsValid(element))
-		type = element;
-	switch (get_typtype(type))
-	{
-		case TYPTYPE_ENUM:
-			break;
-		case TYPTYPE_DOMAIN:
-			add_expression(functions, (Node *) papply_functions_domain_checks(type));
-			add_type(functions, getBaseType(type));
-			break;
-		case TYPTYPE_BASE:
-			if (type >= FirstNormalObjectId)
-				add_functions_of_type(functions, type);
-			break;
-		default:
-			functions->has_any |= type >= FirstNormalObjectId;
-	}
+	if (type < FirstUnpinnedObjectId || list_member_oid(functions->types, type))
+		return;
+	functions->types = lappend_oid(functions->types, type);
+	tuple = SearchSysCache1(TYPEOID, ObjectIdGetDatum(type));
+	if (!HeapTupleIsValid(tuple))
+		return;
+	add_parts_of_type(functions, (Form_pg_type) GETSTRUCT(tuple));
+	ReleaseSysCache(tuple);
 }
 
 /*
@@ -167,6 +233,8 @@ papply_kept_functions_of(Relation rel, const AttrMap *attnums, MemoryContext con
 		add_expression(&functions, (Node *) RelationGetPartitionKey(rel)->partexprs);
 	old_context = MemoryContextSwitchTo(context);
 	functions.hashes = list_copy(functions.hashes);
+	functions.types = list_copy(functions.types);
+	functions.composites = list_copy(functions.composites);
 	MemoryContextSwitchTo(old_context);
 	return functions;
 }
@@ -178,4 +246,17 @@ papply_kept_functions_concerns(const PapplyKeptFunctions *functions, uint32 hash
 		return true;
 	return functions->hashes != NIL &&
 		(hashvalue == 0 || list_member_int(functions->hashes, (int) hashvalue));
+}
+
+/* Computing a hash needs no catalog, so a callback of invalidations may call this. */
+bool
+papply_kept_functions_use_type(const PapplyKeptFunctions *functions, uint32 hashvalue)
+{
+	ListCell   *lc;
+
+	foreach(lc, functions->types)
+		if (hashvalue == 0 ||
+			GetSysCacheHashValue1(TYPEOID, ObjectIdGetDatum(lfirst_oid(lc))) == hashvalue)
+		return true;
+	return false;
 }

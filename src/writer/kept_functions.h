@@ -1,6 +1,7 @@
 /*-------------------------------------------------------------------------
  * kept_functions.h
- *	  Which functions may changes of a table call, apart from its triggers?
+ *	  Which functions and types may changes of a table use, apart from its
+ *	  triggers?
  *-------------------------------------------------------------------------
  */
 #ifndef PAPPLY_KEPT_FUNCTIONS_H
@@ -16,10 +17,14 @@ typedef struct PapplyKeptFunctions
 								 * any */
 	bool		is_restricted;	/* not every role may call each of them */
 	List	   *hashes;			/* of their OIDs, as in invalidations */
+	List	   *types;			/* types that can be altered, with those that
+								 * they consist of */
+	List	   *composites;		/* pg_class OIDs of the composite types */
+	bool		has_enums;
 } PapplyKeptFunctions;
 
 /*
- * Return the functions of rel, with their hashes in the given memory context.
+ * Return the functions and types of rel, with lists in the given memory context.
  * For each local column, attnums has the number of the published one or -1;
  * NULL: no column gets its default here.  Must be called in a transaction.
  * Other allocations are made in the current memory context.  Runs no user
@@ -33,6 +38,10 @@ extern PapplyKeptFunctions papply_kept_functions_of(Relation rel, const AttrMap 
  * functions.
  */
 extern bool papply_kept_functions_concerns(const PapplyKeptFunctions *functions,
+										   uint32 hashvalue);
+
+/* Does an invalidation of types concern these?  hashvalue 0 means all types. */
+extern bool papply_kept_functions_use_type(const PapplyKeptFunctions *functions,
 										   uint32 hashvalue);
 
 #endif							/* PAPPLY_KEPT_FUNCTIONS_H */

@@ -71,7 +71,7 @@ typedef struct Targets
 {
 	dlist_head	open;			/* a list, the newest first */
 	bool		were_replica;	/* session_replication_role was replica */
-	uint32		function_changes;
+	uint32		definition_changes;
 } Targets;
 
 static Targets targets = {.open = DLIST_STATIC_INIT(targets.open),.were_replica = true};
@@ -156,6 +156,7 @@ begin_to_prepare(PapplyTarget *target)
 {
 	target->local_relid = RelationGetRelid(target->rel);
 	target->state = PAPPLY_TARGET_PREPARING;
+	memset(&target->functions, 0, sizeof(target->functions));
 	target->functions.has_any = true;
 	target->userid = GetUserId();
 	if (target->context != NULL)
@@ -169,7 +170,9 @@ begin_to_prepare(PapplyTarget *target)
 	target->lookup.index = InvalidOid;
 }
 
-/* Prepare the columns.  Until the end, any change of a function counts. */
+/*
+ * Prepare the columns.  Until the end, any change of a function or type counts.
+ */
 static void
 end_preparing(PapplyTarget *target, const LogicalRepRelMapEntry *entry)
 {
@@ -206,8 +209,6 @@ prepare_target(PapplyTarget *target)
 	begin_to_prepare(target);
 	target->is_partitioned = target->rel->rd_rel->relkind == RELKIND_PARTITIONED_TABLE;
 	target->is_partition = target->rel->rd_rel->relispartition;
-	target->has_domain_default = papply_table_has_domain_default(target->rel, entry->attrmap);
-	target->may_check_domain = papply_table_may_check_domain(target->rel, entry->attrmap);
 	target->table_class = papply_table_class(target->rel, entry->attrmap, &target->reason);
 	target->has_triggers = papply_table_has_triggers(target->rel);
 	target->has_generated = has_generated_columns(RelationGetDescr(target->rel));
@@ -219,7 +220,6 @@ static void
 prepare_partition(PapplyTarget *target, PapplyTarget *root)
 {
 	begin_to_prepare(target);
-	target->may_check_domain = papply_table_may_check_domain(target->rel, NULL);
 	target->has_triggers = papply_table_has_triggers(target->rel);
 	target->table_class = PAPPLY_TABLE_PARALLEL;	/* if its root is */
 	if (target->rel->rd_rel->relkind != RELKIND_RELATION)
@@ -448,18 +448,18 @@ papply_target_open_to_truncate(LogicalRepRelId remote_relid)
 }
 
 /*
- * Close all targets if session_replication_role or a function has changed.
- * Open ones are set up for the triggers of the former role, and would call the
- * functions as they were.
+ * Close all targets if session_replication_role, a function or a type has
+ * changed.  Open ones are set up for the triggers of the former role, and for
+ * the functions and types as they were.
  */
 static void
 follow_changes(void)
 {
 	if (targets.were_replica != papply_role_is_replica() ||
-		targets.function_changes != papply_target_cache_function_changes())
+		targets.definition_changes != papply_target_cache_definition_changes())
 		papply_target_close_all();
 	targets.were_replica = papply_role_is_replica();
-	targets.function_changes = papply_target_cache_function_changes();
+	targets.definition_changes = papply_target_cache_definition_changes();
 }
 
 PapplyTarget *

@@ -73,8 +73,6 @@ typedef struct PapplyTarget
 	uint32		version;		/* of the remote definition */
 	LogicalRepRelMapEntry *entry;	/* in the server's map */
 	uint32		state_counter;	/* when the entry's sync state was read */
-	bool		has_domain_default; /* table_class.h */
-	bool		may_check_domain;	/* see table_class.h */
 	bool		has_generated;	/* stored generated columns */
 	char	   *label;			/* "schema.table" on the publisher */
 
@@ -144,8 +142,8 @@ extern void papply_target_begin_range(void);
 
 /*
  * Return whether all tables that were opened since papply_target_begin_range()
- * are still synchronized, and the functions that they call unchanged, as far
- * as invalidations have been accepted.  Must be called in a transaction if any
+ * are still synchronized, and the functions and types that they use
+ * unchanged, as far as invalidations have been accepted.  Must be called in a transaction if any
  * table was opened.
  */
 extern bool papply_target_range_is_current(void);

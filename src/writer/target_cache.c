@@ -4,9 +4,9 @@
  *
  * Runs in a writer.
  *
- * The relation cache reports when a table has changed.  The catalog caches
- * report when a domain, a function or a role has, none of which is locked
- * while a table is changed.  If something that a range of transactions has
+ * The relation cache reports when a table or a composite type has changed.  The
+ * catalog caches report when another type, a function or a role has.  Only
+ * tables are locked while they are changed.  If something that a range of transactions has
  * used before its turn has changed since, the range is applied again.  Once
  * the command that changed it has returned, no row of a later transaction may
  * be made with the former definition.
@@ -34,8 +34,8 @@ typedef struct Cache
 	MemoryContext context;
 	uint32		state_counter;	/* counts changes of pg_subscription_rel,
 								 * including those of other subscriptions */
-	uint32		function_changes;	/* counts changes of functions, or of the
-									 * rights to call them */
+	uint32		definition_changes; /* counts changes of functions and types,
+									 * or of rights to call functions */
 } Cache;
 
 static Cache cache = {.state_counter = 1};
@@ -46,34 +46,38 @@ typedef struct Range
 	uint32		number;
 	uint32		state_counter;	/* its tables are known to be READY for this
 								 * value */
-	bool		has_old_functions;	/* it may have used one that has changed */
+	bool		has_old_definitions;	/* it may have used a function or type
+										 * that has changed */
 } Range;
 
 static Range range;
 
+/*
+ * Note that functions or types of the target have changed since it was
+ * prepared.  This range may have used them.
+ */
 static void
-invalidate_target(Datum arg, Oid relid)
+forget_definitions(PapplyTarget *target)
+{
+	target->state = PAPPLY_TARGET_STALE;
+	cache.definition_changes++;
+	if (target->range_number == range.number)
+		range.has_old_definitions = true;
+}
+
+/* A table or a composite type has changed. */
+static void
+invalidate_relation(Datum arg, Oid relid)
 {
 	HASH_SEQ_STATUS status;
 	PapplyTarget *target;
 
 	hash_seq_init(&status, cache.targets);
 	while ((target = hash_seq_search(&status)) != NULL)
-		if (relid == InvalidOid || target->local_relid == relid)
+		if (list_member_oid(target->functions.composites, relid))
+			forget_definitions(target);
+		else if (relid == InvalidOid || target->local_relid == relid)
 			target->state = PAPPLY_TARGET_STALE;
-}
-
-/*
- * Note that functions of the target have changed since it was prepared.  This
- * range may have used them.
- */
-static void
-forget_functions(PapplyTarget *target)
-{
-	target->state = PAPPLY_TARGET_STALE;
-	cache.function_changes++;
-	if (target->range_number == range.number)
-		range.has_old_functions = true;
 }
 
 /*
@@ -90,25 +94,26 @@ invalidate_functions(Datum arg, int cacheid, uint32 hashvalue)
 	while ((target = hash_seq_search(&status)) != NULL)
 		if (cacheid == PROCOID ? papply_kept_functions_concerns(&target->functions, hashvalue) :
 			target->functions.has_any || target->functions.is_restricted)
-			forget_functions(target);
+			forget_definitions(target);
 }
 
 /*
- * The default or a constraint of a domain may have changed.  Most changes of
- * types and constraints belong to tables, for example temporary ones, and the
- * relation cache reports these, so only targets that use domains are
- * concerned.
+ * A type has changed or, if this is another cache than theirs, a label of an
+ * enum.  A domain counts as changed when its default or a constraint has.
  */
 static void
-invalidate_domains(Datum arg, int cacheid, uint32 hashvalue)
+invalidate_types(Datum arg, int cacheid, uint32 hashvalue)
 {
 	HASH_SEQ_STATUS status;
 	PapplyTarget *target;
 
 	hash_seq_init(&status, cache.targets);
 	while ((target = hash_seq_search(&status)) != NULL)
-		if (cacheid == TYPEOID ? target->has_domain_default : target->may_check_domain)
-			target->state = PAPPLY_TARGET_STALE;
+		if (target->state == PAPPLY_TARGET_PREPARING ||
+			(cacheid == TYPEOID ?
+			 papply_kept_functions_use_type(&target->functions, hashvalue) :
+			 target->functions.has_any || target->functions.has_enums))
+			forget_definitions(target);
 }
 
 static void
@@ -129,13 +134,13 @@ papply_target_init(void)
 	ctl.hcxt = cache.context;
 	cache.targets = hash_create("parallel_apply targets", 128, &ctl,
 								HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
-	CacheRegisterRelcacheCallback(invalidate_target, (Datum) 0);
+	CacheRegisterRelcacheCallback(invalidate_relation, (Datum) 0);
 	CacheRegisterSyscacheCallback(PROCOID, invalidate_functions, (Datum) 0);
 	CacheRegisterSyscacheCallback(AUTHOID, invalidate_functions, (Datum) 0);
 	CacheRegisterSyscacheCallback(AUTHMEMROLEMEM, invalidate_functions, (Datum) 0);
 	CacheRegisterSyscacheCallback(DATABASEOID, invalidate_functions, (Datum) 0);	/* as in rights.c */
-	CacheRegisterSyscacheCallback(CONSTROID, invalidate_domains, (Datum) 0);
-	CacheRegisterSyscacheCallback(TYPEOID, invalidate_domains, (Datum) 0);
+	CacheRegisterSyscacheCallback(TYPEOID, invalidate_types, (Datum) 0);
+	CacheRegisterSyscacheCallback(ENUMOID, invalidate_types, (Datum) 0);
 	CacheRegisterSyscacheCallback(SUBSCRIPTIONRELMAP, invalidate_states, (Datum) 0);
 }
 
@@ -144,7 +149,7 @@ papply_target_begin_range(void)
 {
 	range.number++;
 	range.state_counter = cache.state_counter;
-	range.has_old_functions = false;
+	range.has_old_definitions = false;
 }
 
 static bool
@@ -163,7 +168,7 @@ papply_target_range_is_current(void)
 	HASH_SEQ_STATUS status;
 	PapplyTarget *target;
 
-	if (range.has_old_functions)
+	if (range.has_old_definitions)
 		return false;
 	if (range.state_counter == counter)
 		return true;
@@ -181,9 +186,9 @@ papply_target_range_is_current(void)
 }
 
 uint32
-papply_target_cache_function_changes(void)
+papply_target_cache_definition_changes(void)
 {
-	return cache.function_changes;
+	return cache.definition_changes;
 }
 
 MemoryContext

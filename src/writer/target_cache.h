@@ -27,10 +27,10 @@ extern PapplyTarget *papply_target_cache_find(LogicalRepRelId remote_relid);
 extern void papply_target_cache_use(PapplyTarget *target);
 
 /*
- * Return the number of changes of functions that targets call, or of the
- * rights to call them.
+ * Return the number of changes of functions and types that targets use, or of
+ * the rights to call the functions.
  */
-extern uint32 papply_target_cache_function_changes(void);
+extern uint32 papply_target_cache_definition_changes(void);
 
 /*
  * Drop the partitions of root, none of which may be open, and what is kept of

@@ -27,8 +27,9 @@
  * transaction and looks again.
  *
  * The state of the subscription (skip LSN, owner, and which tables are
- * synchronized) and the rights on its tables must be those that serial apply
- * would see at the beginning of the transaction.  If any of that has changed
+ * synchronized), the rights on its tables and the functions and types that
+ * these use must be those that serial apply would see at the beginning of the
+ * transaction.  If any of that has changed
  * since a transaction began before its turn, the transaction is tried again in
  * its turn.
  *
