@@ -26,4 +26,10 @@ extern void papply_lookup_index_choose(struct PapplyTarget *target,
  */
 extern Oid	papply_lookup_index_for_rows(Relation rel, const AttrNumber *attnums);
 
+/*
+ * Has the table a unique or exclusion constraint, or a unique index, other than
+ * its replica identity?
+ */
+extern bool papply_lookup_index_has_other_unique(Relation rel);
+
 #endif							/* PAPPLY_LOOKUP_INDEX_H */

@@ -20,22 +20,25 @@ my ($pair, $publisher, $subscriber) = new_pair(
 		parallel_apply.writers_per_subscription = 2
 		parallel_apply.selftest_fast = on
 		autovacuum = off));
-my @tables = qw(gate hot cold names stamped parts whole part texts);
+my @tables = qw(gate hot cold names stamped parts whole part texts codes);
 
 $pair->exec_both(
 	q(CREATE TABLE gate (id int PRIMARY KEY, n int);
 	CREATE TABLE hot (id int PRIMARY KEY, v text);
 	CREATE TABLE cold (id int PRIMARY KEY, v text);
 	CREATE TABLE names (id int PRIMARY KEY, name text UNIQUE);
-	CREATE TABLE stamped (id int PRIMARY KEY, v text);)
+	CREATE TABLE stamped (id int PRIMARY KEY, v text);
+	CREATE TABLE codes (id int PRIMARY KEY, code text);)
 );
 $publisher->sql(
 	q(INSERT INTO gate VALUES (1, 0);
 	INSERT INTO hot SELECT i, 'v' FROM generate_series(1, 9) i;
 	INSERT INTO cold SELECT i, 'v' FROM generate_series(1, 9) i;
 	INSERT INTO names SELECT i, 'name ' || i FROM generate_series(1, 9) i;
+	INSERT INTO codes SELECT i, 'code ' || i FROM generate_series(1, 9) i;
 	INSERT INTO stamped SELECT i, 'v' FROM generate_series(1, 9) i;)
 );
+$subscriber->sql('ALTER TABLE codes ADD UNIQUE (code)');
 $subscriber->sql('CREATE SEQUENCE stamp; ALTER TABLE stamped ADD n int;'
 	  . q(ALTER TABLE stamped ALTER n SET DEFAULT nextval('stamp')));
 $publisher->sql(
@@ -122,7 +125,7 @@ sub apply_behind
 # $prepare, if there is one.
 sub run_together
 {
-	my ($older, $younger, $youngest, $prepare) = @_;
+	my ($older, $younger, $youngest, $prepare, $look) = @_;
 	my $changes = () = "$younger; $youngest" =~ /INSERT|UPDATE|DELETE/g;
 	for my $round (1 .. 8)
 	{
@@ -139,6 +142,7 @@ sub run_together
 				$known = $subscriber->sql(
 					'SELECT max(changes_received) FROM parallel_apply.writers'
 				);
+				$look->() if $look;
 			});
 		return $tries if $known >= $changes;
 	}
@@ -207,6 +211,27 @@ cmp_ok($failures, '>', 0,
 cmp_ok($failures, '<=', 2, 'but writers learn from the violation');
 $pair->tables_equal('when a unique value has gone from row to row',
 	@tables[ 0 .. 3 ]);
+
+# A column is unique on the subscriber only, and no message contains the value of the row
+# that is deleted.  Detects: the row is deleted before the postponed change of another
+# row, which would hide that this one violates the constraint.
+my $is_deleted;
+run_together(
+	"UPDATE codes SET code = 'older %' WHERE id = %",
+	"UPDATE codes SET code = 'younger %' WHERE id = %; UPDATE cold SET v = 'u' WHERE id = 3",
+	"INSERT INTO codes VALUES (2000 + %, 'new %'); DELETE FROM codes WHERE id = 1000 + %",
+	sub {
+		$row++;
+		$publisher->sql(
+			"INSERT INTO codes VALUES ($row, 'own $row'), (1000 + $row, 'other $row')"
+		);
+	},
+	sub {
+		$is_deleted = is_changed('codes', 1000 + $row);
+	});
+ok(!$is_deleted,
+	'no value of a unique column is freed before a postponed change');
+$pair->tables_equal('when a unique value was freed', qw(gate cold codes));
 
 # Detects: a postponed change is lost when a row is missing, or applied twice.
 $subscriber->sql('DELETE FROM cold WHERE id = 7');

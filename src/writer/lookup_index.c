@@ -215,3 +215,23 @@ papply_lookup_index_choose(PapplyTarget *target, const AttrNumber *attnums)
 			add_key(target, index, i);
 	index_close(index, AccessShareLock);
 }
+
+bool
+papply_lookup_index_has_other_unique(Relation rel)
+{
+	Oid			identity = papply_compat_identity_index(rel);
+	List	   *indexes = RelationGetIndexList(rel);
+	bool		result = false;
+	ListCell   *lc;
+
+	foreach(lc, indexes)
+	{
+		Relation	index = index_open(lfirst_oid(lc), AccessShareLock);
+
+		result |= lfirst_oid(lc) != identity &&
+			(index->rd_index->indisunique || index->rd_index->indisexclusion);
+		index_close(index, AccessShareLock);
+	}
+	list_free(indexes);
+	return result;
+}

@@ -25,10 +25,13 @@
  * - Nothing is known about two changes of one transaction.  In the same table
  *   they keep their order.
  * - The receiver does not know a unique key if the publisher does not send the
- *   value that is replaced.  Such a conflict ends in an error, as it would
- *   between two writers, and the transactions are tried again in their order.
- *   The writer learns from that (in_order.c).  The same is true of a unique key
- *   that only the subscriber has.
+ *   value that is replaced, or if only the subscriber has it.  If an INSERT
+ *   comes before the change that frees its value, that ends in an error, and
+ *   the transactions are tried again in their order.  The writer learns from
+ *   that (in_order.c).  The opposite would hide an error that PostgreSQL's own
+ *   apply reports: a change must not free a value before a postponed one needs
+ *   it.  So only INSERTs pass a postponed change of a table that has another
+ *   unique or exclusion constraint than the replica identity.
  * - A row that is not found is searched for again when all changes before it
  *   have been applied.
  * - Keys that are different bytes on the publisher may be equal here, for
@@ -94,13 +97,20 @@ papply_postpone_begin_range(uint64 first, void (*apply) (PapplyEntry *entry, uin
 	range.awaited = PAPPLY_NO_SEQNO;
 }
 
-/* Might the change have a key in common with one that is postponed? */
+/*
+ * Might the change have a key in common with one that is postponed, or free a
+ * value that it needs?
+ */
 static bool
 follows_postponed(PapplyEntry *entry, uint64 seqno, const PapplyTarget *table)
 {
+	bool		may_free_value = table->has_other_unique &&
+	PapplyEntryData(entry)[0] != LOGICAL_REP_MSG_INSERT;
+
 	for (int i = 0; i < range.count; i++)
 		if (postponed[i].local_relid == table->local_relid &&
-			(postponed[i].seqno == seqno || postponed[i].seqno <= entry->dependency))
+			(postponed[i].seqno == seqno || postponed[i].seqno <= entry->dependency ||
+			 may_free_value))
 			return true;
 	return false;
 }

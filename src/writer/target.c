@@ -186,6 +186,7 @@ end_preparing(PapplyTarget *target, const LogicalRepRelMapEntry *entry)
 	{
 		target->is_updatable = entry->updatable;
 		papply_lookup_index_choose(target, entry->attrmap->attnums);
+		target->has_other_unique = papply_lookup_index_has_other_unique(target->rel);
 	}
 	MemoryContextSwitchTo(old_context);
 	papply_insert_run_prepare(target);
