@@ -1,5 +1,6 @@
 # Promise: the apply worker applies no transaction itself while a writer still holds locks
-# of a streamed transaction that has been rolled back.
+# of a streamed transaction that has been rolled back, or that it has begun to apply since
+# the other one began.
 #
 # Its triggers would notice these locks, which they would not with PostgreSQL's own apply.
 use strict;
@@ -20,7 +21,9 @@ my ($pair, $publisher, $subscriber) = new_pair(
 $pair->exec_both(
 	q(CREATE TABLE items (id int PRIMARY KEY, v int NOT NULL, note text);
 	CREATE TABLE jobs (id int PRIMARY KEY, n int NOT NULL);
-	CREATE TABLE orders (id int PRIMARY KEY)));
+	CREATE TABLE orders (id int PRIMARY KEY);
+	CREATE TABLE plain (id int PRIMARY KEY)));
+$pair->exec_both("CREATE TABLE orders_$_ (id int PRIMARY KEY)") for 1 .. 5;
 
 # An order takes the first job that is not locked.
 $subscriber->sql(
@@ -32,9 +35,13 @@ $subscriber->sql(
 	END $$;
 	CREATE TRIGGER take AFTER INSERT ON orders FOR EACH ROW EXECUTE FUNCTION take();
 	ALTER TABLE orders ENABLE ALWAYS TRIGGER take;));
+$subscriber->sql(
+	qq(CREATE TRIGGER take AFTER INSERT ON orders_$_ FOR EACH ROW EXECUTE FUNCTION take();
+	ALTER TABLE orders_$_ ENABLE ALWAYS TRIGGER take;)) for 1 .. 5;
 $subscriber->create_extension;
 $pair->subscribe('tap', with => 'streaming = on');
-$publisher->sql('INSERT INTO jobs VALUES (1, 0), (2, 0)');
+$publisher->sql(
+	'INSERT INTO jobs VALUES (1, 0), (2, 0); INSERT INTO plain VALUES (0)');
 $publisher->wait_applied;
 
 my $order = 0;
@@ -73,6 +80,45 @@ for (1 .. 5)
 	kill 'CONT', $writer;
 	$publisher->wait_applied;
 }
+
+# A writer takes the streamed transaction after another one has begun in the queue, and
+# before its change that fires a trigger arrives: the walsender waits for a lock on a
+# catalog when it first decodes a change of a table.
+my $catalog = $publisher->background_psql('postgres');
+my $pids =
+  q(SELECT string_agg(pid::text, ' ') FROM parallel_apply.writers WHERE pid IS NOT NULL);
+for (1 .. 5)
+{
+	$lone += lone_orders();
+	my @writers = split ' ', $subscriber->sql($pids);
+	kill 'STOP', @writers;
+	$streamed->query_safe(
+		'BEGIN; UPDATE jobs SET n = n + 1 WHERE id = 1;' . item_rows(3000));
+	$subscriber->wait_for_spooled('> 0', 'no stream has come');
+	$catalog->query_safe('BEGIN; LOCK TABLE pg_publication_rel');
+	$order++;
+	my $lsn = $publisher->sql(
+		"BEGIN; INSERT INTO plain VALUES ($order); INSERT INTO orders_$_ VALUES ($order);
+		SELECT pg_current_wal_insert_lsn(); COMMIT");
+	$publisher->wait_until(
+		q(EXISTS (SELECT FROM pg_locks WHERE NOT granted AND relation = 'pg_publication_rel'::regclass)),
+		'the walsender does not wait');
+	$subscriber->wait_until(
+		'(SELECT queue_transactions = 1 FROM parallel_apply.subscriptions)',
+		'the transaction has not begun');
+	kill 'CONT', @writers;
+	$subscriber->wait_for_early(2000);
+	my $writer = $subscriber->stop_early_writer;
+	$catalog->query_safe('COMMIT');
+	$subscriber->wait_until(
+		qq((SELECT received_lsn >= '$lsn' FROM parallel_apply.subscriptions)
+		OR EXISTS (SELECT FROM taken WHERE id = $order)),
+		'the order has not come');
+	kill 'CONT', $writer;
+	$streamed->query_safe('ROLLBACK');
+	$publisher->wait_applied;
+}
+$catalog->quit;
 $streamed->quit;
 cmp_ok($lone, '>', 0, 'the apply worker applies small transactions');
 is($subscriber->sql('SELECT DISTINCT job FROM taken'),

@@ -327,13 +327,13 @@ must_be_alone(uint64 seqno)
 }
 
 /*
- * Is seqno alone, or need it not be?  Otherwise ask younger ones to roll back.  A lone
- * transaction has begun while there was none, and none is received before its end.
+ * Is seqno alone, or need it not be?  Otherwise ask younger ones to roll back.  A writer
+ * may have begun to apply a streamed transaction after a lone one has begun.
  */
 static bool
 has_free_way(uint64 seqno)
 {
-	if (seqno == replay.alone_seqno || is_lone(seqno) || !must_be_alone(seqno))
+	if (seqno == replay.alone_seqno || !must_be_alone(seqno))
 		return true;
 	if (!papply_retreat_is_complete(seqno))
 		return false;

@@ -94,8 +94,8 @@ typedef struct PapplyTarget
 	bool		has_mutable_default;	/* for example now() */
 	bool		is_updatable;	/* the publisher sends enough to identify rows */
 	PapplyIndexKeys lookup;
-	bool		has_other_unique;	/* a unique or exclusion constraint other than
-									 * that of the replica identity */
+	bool		has_other_unique;	/* a unique or exclusion constraint other
+									 * than that of the replica identity */
 	AttrMap    *from_root;		/* of a partition; NULL: same columns as its
 								 * root */
 	AttrMap    *to_root;
