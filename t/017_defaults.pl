@@ -17,7 +17,7 @@ use Test::More;
 my ($pair, $publisher, $subscriber) = new_pair();
 my @serial =
   qw(by_function by_operator by_domain by_argument by_transaction by_identity
-  by_assigned by_xid8 by_assigned_xid8);
+  by_assigned by_xid8 by_assigned_xid8 by_snapshot by_old_snapshot);
 my @parallel = qw(by_server in_domain inside);
 $pair->exec_both(
 	q(CREATE TABLE gate (id int PRIMARY KEY, n int);
@@ -62,6 +62,8 @@ $subscriber->sql(
 	CREATE TABLE by_assigned (id int PRIMARY KEY, extra bigint DEFAULT txid_current_if_assigned());
 	CREATE TABLE by_xid8 (id int PRIMARY KEY, extra xid8 DEFAULT pg_current_xact_id());
 	CREATE TABLE by_assigned_xid8 (id int PRIMARY KEY, extra xid8 DEFAULT pg_current_xact_id_if_assigned());
+	CREATE TABLE by_snapshot (id int PRIMARY KEY, extra pg_snapshot DEFAULT pg_current_snapshot());
+	CREATE TABLE by_old_snapshot (id int PRIMARY KEY, extra txid_snapshot DEFAULT txid_current_snapshot());
 	CREATE TABLE by_identity (id int PRIMARY KEY, extra int GENERATED ALWAYS AS IDENTITY);
 	CREATE TABLE in_domain (id int PRIMARY KEY, extra unchecked DEFAULT 1);
 	CREATE DOMAIN hidden AS int;
@@ -189,11 +191,13 @@ my %number = (
 	by_transaction => 'txid_current',
 	by_assigned => 'txid_current_if_assigned',
 	by_xid8 => 'pg_current_xact_id',
-	by_assigned_xid8 => 'pg_current_xact_id_if_assigned');
+	by_assigned_xid8 => 'pg_current_xact_id_if_assigned',
+	by_snapshot => 'pg_current_snapshot',
+	by_old_snapshot => 'txid_current_snapshot');
 class_is(
 	$_,
 	"exclusive: stable function $number{$_}()",
-	"the number of the local transaction does: $number{$_}()"
+	"the number or snapshot of the local transaction does: $number{$_}()"
 ) for sort keys %number;
 class_is(
 	'by_identity',

@@ -20,9 +20,9 @@
  * The functions concerned are volatile ones, and stable ones that are not
  * built in, which may read tables and would do that with the snapshot of a
  * batch.  The server's own stable functions depend on things that are not
- * replicated, such as the time or the user.  The exception is the number of
- * the local transaction, because a batch has only one for several remote
- * transactions.
+ * replicated, such as the time or the user.  The exceptions are the number and
+ * the snapshot of the local transaction, because a batch has only one for
+ * several remote transactions.
  *
  * Native: writers cannot apply the changes.
  *-------------------------------------------------------------------------
@@ -193,6 +193,8 @@ is_serial_function(Oid function, void *found)
 		case F_TXID_CURRENT_IF_ASSIGNED:
 		case F_PG_CURRENT_XACT_ID:
 		case F_PG_CURRENT_XACT_ID_IF_ASSIGNED:
+		case F_TXID_CURRENT_SNAPSHOT:
+		case F_PG_CURRENT_SNAPSHOT:
 			is_serial = true;
 	}
 	if (is_serial)
