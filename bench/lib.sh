@@ -649,7 +649,6 @@ start_parallel_server()
 		echo "shared_preload_libraries = 'parallel_apply'"
 		echo "parallel_apply.max_writers_per_subscription = $writers"
 		echo "parallel_apply.writers_per_subscription = $writers"
-		echo "parallel_apply.logical_decoding = slots"	# it has none, whatever the major
 		[[ -z $MAX_BATCH ]] || echo "parallel_apply.max_batch_transactions = $MAX_BATCH"
 	)
 	(( writers == 0 )) || [[ -n $NO_EXTENSION ]] || ask subscriber "CREATE EXTENSION parallel_apply"

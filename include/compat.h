@@ -29,6 +29,7 @@
 #include "miscadmin.h"
 #include "replication/logicalproto.h"
 #include "replication/origin.h"
+#include "replication/slot.h"
 #include "replication/syncrep.h"
 #include "replication/walreceiver.h"
 #include "replication/walsender_private.h"
@@ -585,6 +586,47 @@ typedef struct PapplyRowWriter
 
 /* 16: standbys can have logical slots. */
 #define PAPPLY_STANDBYS_HAVE_SLOTS (PG_VERSION_NUM >= 160000)
+
+/* 16: a walsender shows whether it serves a standby. */
+static inline bool
+papply_compat_walsender_is_physical(const WalSnd *walsender)
+{
+#if PG_VERSION_NUM >= 160000
+	return walsender->kind == REPLICATION_KIND_PHYSICAL;
+#else
+	return false;
+#endif
+}
+
+/*
+ * Return the process that uses a slot, or 0, without a lock.  19: the slot has
+ * its number.
+ */
+static inline int
+papply_compat_slot_pid(const volatile ReplicationSlot *slot)
+{
+#if PG_VERSION_NUM >= 190000
+	ProcNumber	number = slot->active_proc;
+
+	return number == INVALID_PROC_NUMBER ? 0 : GetPGProcByNumber(number)->pid;
+#else
+	return slot->active_pid;
+#endif
+}
+
+/*
+ * Return the place of a process in the server's array of backend statuses.  17:
+ * it is that of its PGPROC.
+ */
+static inline int
+papply_compat_status_index(const PGPROC *process)
+{
+#if PG_VERSION_NUM >= 170000
+	return GetNumberFromPGProc(process);
+#else
+	return process->backendId - 1;
+#endif
+}
 
 /*
  * 19: with wal_level "replica", WAL has logical information while there is a

@@ -22,4 +22,10 @@ extern bool papply_decoding_is_impossible(void);
  */
 extern bool papply_decoding_waits_for_xids(void);
 
+/*
+ * Return why each remote transaction of this database is applied by itself: the
+ * clause after "because", or NULL if several may be applied together.
+ */
+extern char *papply_decoding_strict_reason(void);
+
 #endif							/* PAPPLY_DECODING_H */

@@ -16,7 +16,7 @@ typedef enum PapplyStreamingApply
 /* Values of papply_logical_decoding. */
 typedef enum PapplyDecoding
 {
-	PAPPLY_DECODING_AUTO,		/* ON if standbys can have slots, else SLOTS */
+	PAPPLY_DECODING_AUTO,		/* if a consumer may get what is applied */
 	PAPPLY_DECODING_ON,			/* if the WAL can be decoded */
 	PAPPLY_DECODING_SLOTS,		/* if this server has a slot */
 	PAPPLY_DECODING_OFF

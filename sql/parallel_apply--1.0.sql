@@ -253,6 +253,7 @@ CREATE FUNCTION parallel_apply.get_subscriptions(
     OUT pid integer,
     OUT state text,
     OUT reason text,
+    OUT strict_reason text,
     OUT queue_bytes bigint,
     OUT queue_transactions bigint,
     OUT max_bytes bigint,
@@ -310,7 +311,7 @@ CREATE VIEW parallel_apply.subscriptions AS
                 ELSE p.reason END AS reason,
            o.writers_wanted,
            coalesce(w.writers, 0)::integer AS writers_running,
-           p.queue_bytes, p.queue_transactions, p.received_lsn,
+           p.strict_reason, p.queue_bytes, p.queue_transactions, p.received_lsn,
            p.dispatched_lsn, p.committed_lsn, p.flushed_lsn, p.lag_bytes,
            p.lag, p.apply_rate, p.catch_up
       FROM pg_catalog.pg_subscription AS s
@@ -353,6 +354,9 @@ COMMENT ON COLUMN parallel_apply.subscriptions.writers_wanted IS
 COMMENT ON COLUMN parallel_apply.subscriptions.writers_running IS
     'number of running writers, which is less while idle writers have exited '
     '("parallel_apply.idle_writers_per_subscription")';
+COMMENT ON COLUMN parallel_apply.subscriptions.strict_reason IS
+    'why each transaction of the publisher is applied by itself: which slot or standby may decode '
+    'what is applied, or which setting forbids batches. NULL if there is no reason';
 COMMENT ON COLUMN parallel_apply.subscriptions.queue_bytes IS
     'size of the transactions in the queue, in bytes: what is received and not committed';
 COMMENT ON COLUMN parallel_apply.subscriptions.queue_transactions IS

@@ -22,6 +22,8 @@ CREATE FUNCTION selftest_message(message bytea) RETURNS text
     LANGUAGE C STRICT AS '$libdir/parallel_apply', 'papply_selftest_message';
 CREATE FUNCTION selftest_mutate(message bytea, seed int, times int) RETURNS int
     LANGUAGE C STRICT AS '$libdir/parallel_apply', 'papply_selftest_mutate';
+CREATE FUNCTION selftest_omits_origins(command text, slot_name text) RETURNS boolean
+    LANGUAGE C STRICT AS '$libdir/parallel_apply', 'papply_selftest_omits_origins';
 CREATE FUNCTION selftest_pace(capacity int, messages int, behind_ms int, skew_s int,
     later_capacity int DEFAULT 0) RETURNS bigint
     LANGUAGE C STRICT AS '$libdir/parallel_apply', 'papply_selftest_pace';
@@ -291,7 +293,46 @@ SELECT selftest_status('r', 33);
 SELECT selftest_status('r', 42);
 SELECT selftest_status('r', 34, 1);
 
+-- Commands of walsenders: only one that omits all origins, read to its end.
+\c -
+CREATE TEMP TABLE commands (n serial, omits boolean, command text);
+INSERT INTO commands(omits, command) VALUES
+    (true, $$START_REPLICATION SLOT "s" LOGICAL 0/16B3748 (proto_version '4', streaming 'parallel', origin 'none', publication_names '"p","q"', binary 'true')$$),
+    (true, $$START_REPLICATION SLOT s LOGICAL A/0("proto_version" '1',"publication_names"'p',"origin"'NONE' ) ; $$),
+    (true, $$ START_REPLICATION SLOT S LOGICAL 0/0 (Origin 'none')$$),
+    (true, $$START_REPLICATION SLOT "s" LOGICAL 0/0 (origin 'none', publication_names '"it''s","a)b"')$$),
+    (false, $$START_REPLICATION SLOT "s" LOGICAL 0/0 (proto_version '4', origin 'any', publication_names '"p"')$$),
+    (false, $$START_REPLICATION SLOT "s" LOGICAL 0/0 (proto_version '4', publication_names '"p"')$$),
+    (false, $$START_REPLICATION SLOT "s" LOGICAL 0/0 (publication_names '", origin ''none''"')$$),
+    (false, $$START_REPLICATION SLOT "s" LOGICAL 0/0 (publication_names '"p'', origin ''none"')$$),
+    (false, $$START_REPLICATION SLOT "s" LOGICAL 0/0 (origin 'any', publication_names '"p"", origin ''none'', x"')$$),
+    (false, $$START_REPLICATION SLOT "s" LOGICAL 0/0 ("origin 'none'" 'x', "a"", origin 'none'" 'b')$$),
+    (false, $$START_REPLICATION SLOT "s" LOGICAL 0/0 ("ORIGIN" 'none')$$),
+    (false, $$START_REPLICATION SLOT "s" LOGICAL 0/0 (origin 'none''')$$),
+    (false, $$START_REPLICATION SLOT "s" LOGICAL 0/0 (origin 'none', publication_names '"p"$$),
+    (false, $$START_REPLICATION SLOT "s" LOGICAL 0/0 (origin 'none', publication_names '"p"'$$),
+    (false, $$START_REPLICATION SLOT "s" LOGICAL 0/0 (origin 'none', )$$),
+    (false, $$START_REPLICATION SLOT "s" LOGICAL 0/0 (origin 'none') x$$),
+    (false, $$START_REPLICATION SLOT "s" LOGICAL 0/0 (origin)$$),
+    (false, $$START_REPLICATION SLOT "s" LOGICAL 0/0 ()$$),
+    (false, $$START_REPLICATION SLOT "s" LOGICAL 0/0$$),
+    (false, $$START_REPLICATION SLOT "s" LOGICAL 0 (origin 'none')$$),
+    (false, $$START_REPLICATION SLOT "s" LOGICAL / (origin 'none')$$),
+    (false, $$START_REPLICATION SLOT "t" LOGICAL 0/0 (origin 'none')$$),
+    (false, $$START_REPLICATION SLOT "s LOGICAL 0/0 (origin 'none')$$),
+    (false, $$START_REPLICATION SLOT "s" LOGICALLY 0/0 (origin 'none')$$),
+    (false, $$START_REPLICATIONS SLOT "s" LOGICAL 0/0 (origin 'none')$$),
+    (false, $$START_REPLICATION SLOT "s" PHYSICAL 0/0 (origin 'none')$$),
+    (false, $$CREATE_REPLICATION_SLOT "s" LOGICAL pgoutput (origin 'none')$$),
+    (false, $$SELECT 1 /* START_REPLICATION SLOT "s" LOGICAL 0/0 (origin 'none') */$$),
+    (false, 'START_REPLICATION'), (false, '');
+SELECT command FROM commands WHERE selftest_omits_origins(command, 's') <> omits ORDER BY n;
+-- Nor a part of one.
+SELECT left(command, length) FROM commands, generate_series(0, length(command) - 1) length
+WHERE omits AND selftest_omits_origins(left(command, length), 's')
+    AND left(command, length) !~ '[);]\s*$';
+
 DROP TABLE keyed, keyed_too, whole, whole_unique, by_two, nothing, strange, wide;
 DROP FUNCTION selftest_awake, selftest_dependency, selftest_feedback, selftest_gate,
-    selftest_idle, selftest_lone, selftest_message, selftest_mutate, selftest_pace, selftest_pace_window, selftest_prepared, selftest_queue, selftest_queue_oversize,
+    selftest_idle, selftest_lone, selftest_message, selftest_mutate, selftest_omits_origins, selftest_pace, selftest_pace_window, selftest_prepared, selftest_queue, selftest_queue_oversize,
     selftest_rates, selftest_registry, selftest_row_keys, selftest_status, tup, ins, upd, del;

@@ -70,6 +70,9 @@
 /* Interval of checking for slots that wait for what is applied early. */
 #define SLOTS_INTERVAL_MS 100
 
+/* Interval of looking for a change of what batches depend on. */
+#define STRICT_INTERVAL_MS 1000
+
 /* The pool of this process. */
 typedef struct OurPool
 {
@@ -87,6 +90,8 @@ typedef struct OurPool
 	int64		origin_checked_at;
 	int64		slots_checked_at;	/* those that wait for what is applied
 									 * early */
+	int64		strict_checked_at;
+	char	   *strict_reason;	/* as last logged; NULL: batches are possible */
 	bool		has_exit_callback;
 } OurPool;
 
@@ -626,6 +631,32 @@ give_way_to_slots(void)
 		papply_spool_revoke_early();
 }
 
+/* Log it when something begins, or ceases, to prevent batches. */
+static void
+watch_strictness(void)
+{
+	char	   *reason;
+
+	if (!papply_clock_is_due(&pool.strict_checked_at, papply_clock_now(), STRICT_INTERVAL_MS))
+		return;
+	reason = papply_decoding_strict_reason();
+	if (reason == NULL ? pool.strict_reason == NULL :
+		pool.strict_reason != NULL && strcmp(reason, pool.strict_reason) == 0)
+		return;
+	if (reason != NULL)
+		ereport(LOG,
+				(errmsg("each transaction of subscription \"%s\" is applied by itself",
+						MySubscription->name),
+				 errdetail("This is so because %s.", reason)));
+	else
+		ereport(LOG,
+				(errmsg("several transactions of subscription \"%s\" may be applied together",
+						MySubscription->name)));
+	if (pool.strict_reason != NULL)
+		pfree(pool.strict_reason);
+	pool.strict_reason = reason == NULL ? NULL : MemoryContextStrdup(TopMemoryContext, reason);
+}
+
 void
 papply_lifecycle_release(void)
 {
@@ -650,6 +681,7 @@ papply_lifecycle_watch(void)
 		check_writers();
 	give_way_to_slots();
 	watch_origin();
+	watch_strictness();
 }
 
 long

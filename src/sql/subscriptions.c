@@ -14,6 +14,7 @@
 #include "utils/timestamp.h"
 
 #include "clock.h"
+#include "decoding.h"
 #include "result_rows.h"
 #include "slots.h"
 #include "sql_common.h"
@@ -213,6 +214,8 @@ put_state(PapplyRow *row, const PapplyStatistics *statistics)
 	papply_row_oid(row, "subid", statistics->subid);
 	papply_row_value(row, "pid", INT4OID, Int32GetDatum(statistics->receiver_pid), !is_running);
 	set_state(row, statistics);
+	papply_row_text(row, "strict_reason", progress->state == PAPPLY_APPLY_PARALLEL ?
+					papply_decoding_strict_reason() : NULL);
 	set_queue(row, statistics, is_running);
 	papply_row_lsn(row, "received_lsn", progress->received_lsn);
 	papply_row_lsn(row, "dispatched_lsn", progress->dispatched_lsn);
