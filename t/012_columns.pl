@@ -489,10 +489,8 @@ if ($subscriber->pg_version >= 16)
 {
 	$subscriber->sql(
 		'CREATE ROLE keeper; GRANT keeper TO applier;
-		ALTER TABLE gate OWNER TO keeper; ALTER TABLE restricted OWNER TO keeper;');
-	$subscriber->restart_apply('tap',
-		'ALTER SUBSCRIPTION tap SET (run_as_owner = false)');
-	$subscriber->wait_for_pool('tap', 8);
+		ALTER TABLE gate OWNER TO keeper; ALTER TABLE restricted OWNER TO keeper;
+		ALTER SUBSCRIPTION tap SET (run_as_owner = false);');
 	check_revoked(
 		$younger,
 		'REVOKE keeper FROM applier',
