@@ -174,7 +174,11 @@ $publisher->wait_applied('s');
 repair();
 my @by_hand = grep { /^BEGIN;/ } blocks_of($page);
 is(scalar(@by_hand), 1, "$page: its changes by hand");
-psql_prints($by_hand[0]);
+
+# Numbers are not used again, so this transaction has another one than in the page.
+my $number =
+  $subscriber->sql('SELECT id FROM parallel_apply.skipped_transactions');
+psql_prints($by_hand[0] =~ s/\(1\)/($number)/gr);
 $pair->rows_equal('orders', 'the changes are made by hand');
 is( $subscriber->sql(
 		'SELECT count(*) FROM parallel_apply.skipped_transactions'),
