@@ -738,7 +738,9 @@ papply_compat_forget_generated(ResultRelInfo *result_rel)
 	result_rel->ri_GeneratedExprsU = NULL;
 	result_rel->ri_NumGeneratedNeededU = 0;
 	result_rel->ri_extraUpdatedCols = NULL;
+#if PG_VERSION_NUM >= 180000
 	result_rel->ri_extraUpdatedCols_valid = false;
+#endif
 #else
 	result_rel->ri_GeneratedExprs = NULL;
 	result_rel->ri_NumGeneratedNeeded = 0;

@@ -74,9 +74,9 @@ read_char(const char **at, char c)
 	return true;
 }
 
-/* Read a text in quotes, of which the first NAMEDATALEN - 1 bytes are kept. */
+/* Read a value in quotes, of which the first NAMEDATALEN - 1 bytes are kept. */
 static bool
-read_quoted(const char **at, char quote, char *text)
+read_quoted(const char **at, char quote, char *value)
 {
 	int			length = 0;
 
@@ -86,13 +86,12 @@ read_quoted(const char **at, char quote, char *text)
 	{
 		if (**at == quote && *++(*at) != quote)
 		{
-			text[		length] = '\0';
-
+			value[length] = '\0';
 			*at = skip_space(*at);
 			return true;
 		}
 		if (length < NAMEDATALEN - 1)
-			text[		length++] = **at;
+			value[length++] = **at;
 	}
 	return false;
 }
