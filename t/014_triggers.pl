@@ -344,6 +344,19 @@ is($subscriber->counter('fallbacks'),
 # Writers know a partitioned table without triggers when one of its partitions gets
 # one, and receive no invalidation for that.  Detects: the trigger does not fire.
 $_->sql('ALTER TABLE parts DISABLE TRIGGER USER') for $subscriber, $serial;
+
+# The apply worker notices that when it looks at the catalogs for another reason.
+my $exclusive =
+  'SELECT exclusive_table FROM parallel_apply.subscription_stats';
+my $was_exclusive;
+do
+{
+	$was_exclusive = $subscriber->sql($exclusive);
+	$publisher->sql(
+		'UPDATE parts SET v = v + 1 WHERE id = (SELECT min(id) FROM parts)');
+	$publisher->wait_applied;
+	$subscriber->wait_until_counted;
+} until $subscriber->sql($exclusive) eq $was_exclusive;
 $pair->apply_behind_gate(
 	join(', ', 'waiting for lock', ('waiting for prior commit') x 3),
 	'all writers know a partitioned table',
