@@ -138,7 +138,7 @@ sub applies_lone
 
 ### forward
 
-my $session = begin_to_wait('1 min');
+my $session = begin_to_wait('30 min');
 set_clock($HOUR);
 cmp_ok(
 	$subscriber->sql('SELECT extract(epoch FROM clock_timestamp())'),

@@ -28,6 +28,7 @@ $pair->subscribe(
 	'tap',
 	publication => 'FOR TABLE locked, free, counted',
 	with => 'streaming = off');
+$subscriber->wait_for_pool('tap', 4);
 
 my $writers = q(parallel_apply.writers WHERE subname = 'tap');
 my $standby = q(pg_stat_replication WHERE application_name = 'tap');

@@ -40,7 +40,7 @@ $subscriber->poll_query_until('postgres',
 ) or die 'the transaction is not received';
 my $walsender = $publisher->sql(
 	q(SELECT pid FROM pg_stat_replication WHERE application_name = 'tap'));
-kill 'STOP', $walsender;
+$publisher->stop_waiting($walsender, 'WalSender%');
 $subscriber->sql('DROP EXTENSION parallel_apply');
 my $offset = -s $subscriber->logfile;
 $lock->query_safe('COMMIT');
