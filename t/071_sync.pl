@@ -40,18 +40,6 @@ sub confirmed
 	);
 }
 
-# Assert that nothing that ends there is confirmed.
-sub is_before
-{
-	my ($lsn, $name) = @_;
-	local $Test::Builder::Level = $Test::Builder::Level + 1;
-	return is(
-		$publisher->sql(
-			"SELECT confirmed_flush_lsn < '$lsn' FROM pg_replication_slots WHERE slot_name = 'tap'"
-		),
-		't', $name);
-}
-
 ### the publisher waits for the subscription
 
 $publisher->reload_with(q(synchronous_standby_names = 'tap'));
@@ -247,7 +235,7 @@ $subscriber->poll_query_until(
 	qq(SELECT EXISTS (SELECT FROM parallel_apply.writers WHERE state = 'waiting for prior commit')
 	OR EXISTS (SELECT FROM pg_stat_activity WHERE pid = $apply AND wait_event = 'SyncRep'))
 ) or die 'the apply worker does not continue';
-is_before($lsn_locked,
+$publisher->is_not_confirmed($lsn_locked,
 	'nothing is confirmed that the standby of the subscriber does not have');
 
 $standby->start;
@@ -279,7 +267,7 @@ ok( $subscriber->poll_query_until(
 		"SELECT wait_event = 'SyncRep' FROM pg_stat_activity WHERE pid = $apply"
 	),
 	'the standby of the subscriber is waited for');
-is_before($lsn_locked,
+$publisher->is_not_confirmed($lsn_locked,
 	'nor is a transaction that is prepared confirmed before');
 $standby->start;
 $publisher->sql(q(COMMIT PREPARED 'a'));

@@ -60,18 +60,6 @@ sub make_history
 	return;
 }
 
-# Assert that nothing that ends there is confirmed.
-sub is_before
-{
-	my ($end, $name) = @_;
-	local $Test::Builder::Level = $Test::Builder::Level + 1;
-	return is(
-		$publisher->sql(
-			"SELECT confirmed_flush_lsn < '$end' FROM pg_replication_slots WHERE slot_name = 'tap'"
-		),
-		't', $name);
-}
-
 sub rows_of
 {
 	my ($node) = @_;
@@ -130,7 +118,7 @@ sub commit_without_standby
 			'postgres', "SELECT count(*) = $rows FROM history"),
 		'transactions are visible on the subscriber');
 	apply_waits_for_standby('the apply worker waits for the standby');
-	is_before($end, 'and has not confirmed them');
+	$publisher->is_not_confirmed($end, 'and has not confirmed them');
 	return $end;
 }
 
@@ -140,7 +128,7 @@ $subscriber->wait_for_state('waiting for lock');
 $subscriber->wait_for_state('waiting for prior commit');
 $subscriber->restart_apply('tap');
 apply_waits_for_standby('another apply worker waits for it, too');
-is_before($first, 'and does not confirm them');
+$publisher->is_not_confirmed($first, 'and does not confirm them');
 is(rows_of($standby), 100, 'the standby has none of them');
 my $end =
   $subscriber->sql(
@@ -161,7 +149,8 @@ $subscriber->kill9;
 $publisher->poll_query_until('postgres',
 	q(SELECT count(*) = 0 FROM pg_stat_replication WHERE application_name = 'tap')
 ) or die 'the apply worker does not end';
-is_before($first, 'an apply worker without a server does not confirm them');
+$publisher->is_not_confirmed($first,
+	'an apply worker without a server does not confirm them');
 
 # So that it does not read what is still on its way.
 kill $_, $receiver for 'TERM', 'CONT';

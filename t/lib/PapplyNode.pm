@@ -263,6 +263,18 @@ sub is_flushed
 		$name);
 }
 
+# Assert that nothing that ends at this position is confirmed by subscription tap.
+sub is_not_confirmed
+{
+	my ($self, $end, $name) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	return is(
+		$self->sql(
+			"SELECT confirmed_flush_lsn < '$end' FROM pg_replication_slots WHERE slot_name = 'tap'"
+		),
+		't', $name);
+}
+
 # Wait until a standby or subscription has this state for the node's synchronous
 # commits.
 sub wait_for_sync_state
