@@ -19,7 +19,8 @@ my ($pair, $publisher, $subscriber) = new_pair(
 	subscriber_conf => q(
 		parallel_apply.writers_per_subscription = 4
 		parallel_apply.max_batch_transactions = 1
-		deadlock_timeout = 100ms));
+		deadlock_timeout = 100ms
+		autovacuum = off));
 my @tables = qw(gate other wide);
 
 $pair->exec_both(
@@ -47,6 +48,7 @@ sub tables_are_equal
 	my ($when) = @_;
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
 	$publisher->wait_applied;
+	$subscriber->wait_until_counted;
 	$pair->rows_equal($_, "$_ is equal on both sides $when")
 	  for 'gate', 'other';
 	$pair->rows_equal(
@@ -94,12 +96,12 @@ for my $statement (
 		"DELETE FROM wide WHERE id = $id - 10");
 	$subscriber->states_become("$lock, $turn, $turn, $lock",
 		"only transactions that need the table wait for $statement");
-	is( $subscriber->sql(
+	ok( $subscriber->poll_query_until(
+			'postgres',
 			q(SELECT count(*) FROM parallel_apply.writers w JOIN pg_stat_activity a USING (pid)
 			WHERE w.state = 'waiting for lock' AND a.wait_event_type = 'Lock'
-			AND a.query LIKE 'public.wide %' AND pg_blocking_pids(pid) <> '{}')
-		),
-		'2',
+			AND a.query LIKE 'public.wide %' AND pg_blocking_pids(pid) <> '{}'),
+			'2'),
 		'and pg_stat_activity shows what they wait for');
 	is($subscriber->sql("SELECT count(*) FROM other WHERE id = $id"),
 		'0', 'nothing overtakes them');
@@ -157,8 +159,10 @@ for my $statement (
 	$subscriber->sql('SELECT FROM other WHERE id = 7 FOR UPDATE NOWAIT');
 	pass('which is not locked again');
 	$subscriber->states_become("$lock, $turn", 'it waits for its turn');
-	is($subscriber->counter('commit_order_aborts') - $commit_order_aborts,
-		1, 'and is counted once');
+	$subscriber->counter_becomes(
+		'commit_order_aborts',
+		"= $commit_order_aborts + 1",
+		'and is counted once');
 
 	# The transaction is itself waiting for a lock, of a row or a table.  Another
 	# writer finds it.
@@ -175,10 +179,14 @@ for my $statement (
 	pass('and a lock of the table that another one waits for');
 	$subscriber->states_become("$lock, $turn, $turn, $turn",
 		'all three wait for their turn');
-	is($subscriber->counter('commit_order_aborts') - $commit_order_aborts,
-		3, 'and each is counted once');
+	$subscriber->counter_becomes(
+		'commit_order_aborts',
+		"= $commit_order_aborts + 3",
+		'and each is counted once');
 	end_sessions($row, $table, $gate);
 	tables_are_equal('after sessions did not wait');
+	is($subscriber->counter('commit_order_aborts') - $commit_order_aborts,
+		3, 'nor was one counted later');
 }
 
 # CREATE INDEX CONCURRENTLY waits for transactions, but they do not wait for it.
