@@ -36,11 +36,11 @@ append_to_file("$directory/shift", pack 'q', 0);
 
 # Delayed actions of PostgreSQL's own apply are not part of the test.
 my ($pair, $publisher, $subscriber) = new_pair(
-	publisher_conf => 'wal_sender_timeout = 1s',
 	subscriber_conf => q(
 		wal_receiver_timeout = 0
 		parallel_apply.writers_per_subscription = 4
 		parallel_apply.leader_participation = on
+		parallel_apply.selftest_fast = on
 		parallel_apply.writer_idle_timeout = 100ms));
 $subscriber->stop;
 {
@@ -65,21 +65,42 @@ sub insert
 }
 
 # A session that waits for a position that the subscriber does not reach, with this
-# timeout
+# timeout in seconds.  It waits, or has already returned.
+my $from_waiting = q(FROM pg_stat_activity WHERE pid <> pg_backend_pid()
+	AND query LIKE '%wait_for_lsn%');
+
 sub begin_to_wait
 {
-	my ($timeout) = @_;
+	my ($seconds) = @_;
+	$subscriber->wait_until("count(*) = 0 $from_waiting",
+		'an earlier session does not end');
 	my $lsn =
 	  $publisher->sql(q(SELECT pg_current_wal_insert_lsn() + 16777216));
 	my $session = $subscriber->background_psql('postgres');
 	$session->query_until(qr/waiting/,
-		"\\echo waiting\nSELECT 'returned ' || parallel_apply.wait_for_lsn('tap', '$lsn', '$timeout');\n"
+		"\\echo waiting\nSELECT 'returned ' || parallel_apply.wait_for_lsn('tap', '$lsn', '$seconds s');\n"
 	);
 	$subscriber->wait_until(
-		q(count(*) = 1 FROM pg_stat_activity WHERE pid <> pg_backend_pid()
-		AND query LIKE '%wait_for_lsn%' AND wait_event_type = 'Extension'),
+		"count(*) = 1 $from_waiting AND (wait_event_type = 'Extension' OR state = 'idle')",
 		'the session does not wait');
 	return $session;
+}
+
+# Return a session that was waiting when the clock was set, and has a short timeout.  If
+# the machine stalls for as long as the timeout, there is another attempt with a longer one.
+sub wait_while_clock_is_set
+{
+	my ($before, $after) = @_;
+	for my $seconds (1, 5, 25)
+	{
+		set_clock($before);
+		my $session = begin_to_wait($seconds);
+		set_clock($after);
+		return $session
+		  if $subscriber->sql("SELECT state $from_waiting") eq 'active';
+		$session->quit;
+	}
+	die 'no session waits for long enough';
 }
 
 sub returns
@@ -91,35 +112,56 @@ sub returns
 	return like($output, qr/returned $answer/, $name);
 }
 
-# Pause the subscription, with a transaction that waits, for longer than the
-# publisher waits for a reply.  A machine that stalls does not reply, so there are
-# several attempts.
+# Set the clock, and pause the subscription, with a transaction that waits, for longer
+# than the publisher waits for a reply.  Does the same apply worker continue?  If the
+# machine stalls for as long as this timeout, there is another attempt with a longer one.
 sub is_patient
 {
-	my ($name) = @_;
+	my ($before, $after, $name) = @_;
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
 	my $is_patient;
-	for (1 .. 3)
+	for my $seconds (1, 5, 25)
 	{
-		$subscriber->wait_for_pool('tap');
+		set_clock($before);
+		set_timeout($seconds);
+
+		# An apply worker asks for the publisher's timeout when it connects.
 		my $offset = -s $publisher->logfile;
+		$subscriber->connect_again('tap');
+		my $apply_pid = $subscriber->apply_pid('tap');
+		set_clock($after);
+		my $log_end = -s $subscriber->logfile;
 		$subscriber->sql(q(SELECT parallel_apply.pause('tap')));
+		$subscriber->wait_for_log(qr/"tap" has been paused/, $log_end);
 		insert();
-		my $end = time + 2.5;
+		my $end = time + 2.5 * $seconds;
 		$publisher->poll_query_until('postgres',
 			"SELECT clock_timestamp() > to_timestamp($end)")
 		  or die 'time does not pass';
 		$subscriber->sql(q(SELECT parallel_apply.resume('tap')));
 		$publisher->wait_applied;
-		$is_patient = slurp_file($publisher->logfile, $offset) !~
+		$is_patient = $subscriber->apply_pid('tap') eq $apply_pid
+		  && slurp_file($publisher->logfile, $offset) !~
 		  /due to replication timeout/;
 		last if $is_patient;
 	}
+	set_timeout(60);
 	return ok($is_patient, $name);
 }
 
+sub set_timeout
+{
+	my ($seconds) = @_;
+	$publisher->reload_with("wal_sender_timeout = '${seconds}s'");
+	$publisher->wait_until(
+		"setting = '${seconds}000' FROM pg_settings WHERE name = 'wal_sender_timeout'",
+		'settings are not read');
+	return;
+}
+
 # Does the apply worker itself apply one of several transactions that come one at
-# a time?  It does not apply one that seems to be old.
+# a time?  It does not apply one that seems to be old.  Others it applies on a slow machine,
+# too (selftest_fast).
 sub applies_lone
 {
 	my ($name) = @_;
@@ -138,15 +180,15 @@ sub applies_lone
 
 ### forward
 
-my $session = begin_to_wait('30 min');
-set_clock($HOUR);
+my $session = begin_to_wait(1800);
+is_patient(0, $HOUR,
+	'the publisher gets its answers after an hour that was none');
 cmp_ok(
 	$subscriber->sql('SELECT extract(epoch FROM clock_timestamp())'),
 	'>',
 	time + $HOUR / 2,
 	'the clock was set forward');
 applies_lone('a transaction is as young as its publisher says');
-is_patient('the publisher gets its answers after an hour that was none');
 for (1 .. 2)
 {
 	insert();
@@ -159,12 +201,11 @@ $pair->tables_equal('after the clock was set forward', 'items', 'gate');
 
 ### back
 
-$session = begin_to_wait('1s');
-set_clock(0);
+$session = wait_while_clock_is_set($HOUR, 0);
 returns($session, 'false',
 	'a session that waits for a position while the clock is set back does not wait longer'
 );
-is_patient('the publisher gets its answers');
+is_patient($HOUR, 0, 'the publisher gets its answers');
 $subscriber->reload_with('parallel_apply.idle_writers_per_subscription = 1');
 $subscriber->wait_for_pool('tap', 1);
 pass('writers without work leave');
