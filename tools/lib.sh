@@ -10,6 +10,8 @@ set -u -o pipefail
 # The settings of a make that calls this script must not affect the makes below.
 unset MAKEFLAGS MFLAGS MAKELEVEL PROFILE
 export SELFTEST=1               # see the Makefile
+# A server that starts or stops slowly is no failure.
+export PGCTLTIMEOUT="${PGCTLTIMEOUT:-600}"
 
 top=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)
 pg_root=$top/tools/pg_root      # runs commands with other majors
