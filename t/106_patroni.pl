@@ -14,6 +14,7 @@ use FindBin;
 use lib "$FindBin::RealBin/lib";
 use HTTP::Tiny;
 use JSON::PP;
+use MIME::Base64 qw(encode_base64);
 use PapplyTest;
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
@@ -91,6 +92,25 @@ sub start_etcd
 	return;
 }
 
+# End the lease of the key of the leader, and of its member, at once.  It would last for an
+# hour, so that no member loses its role because the machine is slow.
+sub end_lease_of_leader
+{
+	my $url = "http://127.0.0.1:$etcd_port/v3";
+	my $post = sub {
+		my ($what, %content) = @_;
+		my $answer = HTTP::Tiny->new->post("$url/$what",
+			{ content => encode_json(\%content) });
+		die "etcd, $what: $answer->{status} $answer->{content}"
+		  if !$answer->{success};
+		return decode_json($answer->{content});
+	};
+	my $leader = $post->(
+		'kv/range', key => encode_base64('/service/subscriber/leader', ''));
+	$post->('lease/revoke', ID => $leader->{kvs}[0]{lease});
+	return;
+}
+
 sub configuration_of
 {
 	my ($node) = @_;
@@ -112,9 +132,9 @@ sub start_member
 		etcd3: {host: "127.0.0.1:$etcd_port"}
 		bootstrap:
 		  dcs:
-		    ttl: 20
+		    ttl: 3600
 		    loop_wait: 1
-		    retry_timeout: 3
+		    retry_timeout: 300
 		    synchronous_mode: true
 		    postgresql:
 		      use_pg_rewind: true
@@ -276,6 +296,7 @@ step(
 	sub {
 		kill_program('two');
 		kill_servers($two);
+		end_lease_of_leader();
 	});
 
 step(
