@@ -257,7 +257,7 @@ for my $kind ('small transactions', 'a large transaction')
 	is($after, $before,
 		"the apply worker and its connection outlive a queue full of $kind");
 }
-set_timeouts('60s');
+set_timeouts('1h');
 
 # TRUNCATE: several tables, in the middle and at the end of transactions
 $publisher->sql(

@@ -338,7 +338,7 @@ my $timeout =
 		last if $is_patient;
 	}
 	ok($is_patient, 'and the apply worker does not give up before it');
-	$subscriber->reload_with("wal_receiver_timeout = '60s'");
+	$subscriber->reload_with("wal_receiver_timeout = '1h'");
 }
 
 # A publisher that waits for a reply gets it as soon as possible.

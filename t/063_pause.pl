@@ -82,7 +82,7 @@ sub is_patient
 		  && slurp_file($subscriber->logfile, $offset) !~ /timeout/;
 		last if $is_patient;
 	}
-	set_timeouts('60s', '1s');
+	set_timeouts('1h', '1s');
 	return $is_patient;
 }
 

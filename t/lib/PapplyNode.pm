@@ -17,6 +17,18 @@ use Time::HiRes qw(time);
 # What start_load() calls its sessions; without a name, they have that of the test.
 my $load_name = 'load';
 
+# No connection for replication ends since a process was stopped, or a machine stalled, for
+# the default of a minute.  With 0 servers would behave differently: a walsender would look
+# for replies after each message.
+sub init
+{
+	my ($self, @options) = @_;
+	$self->SUPER::init(@options);
+	$self->append_conf('postgresql.conf',
+		"wal_sender_timeout = '1h'\nwal_receiver_timeout = '1h'");
+	return;
+}
+
 ### statements, settings and sessions ###########################################
 
 # Execute statements, and return what they print.
