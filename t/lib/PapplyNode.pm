@@ -688,7 +688,8 @@ sub let_receiver_sleep
 
 # Assert that the apply worker and the writers of subscription tap come to rest.  A
 # process that does not sleep, or is woken all the time, has more and more waits.
-my ($QUIET_READINGS, $MAX_WAITS) = (1000, 1000);
+# Between two readings it has time for that, also where there is one processor.
+my ($QUIET_READINGS, $MAX_WAITS, $PAUSE_SECONDS) = (300, 1000, 0.001);
 
 sub becomes_quiet
 {
@@ -709,6 +710,7 @@ sub becomes_quiet
 		  if @new && time > $end;
 		$same = @new ? 0 : $same + 1;
 		%last = %waits;
+		select(undef, undef, undef, $PAUSE_SECONDS);
 	}
 	return pass($name);
 }
