@@ -6,8 +6,8 @@
 # A process stops in one of these places: at a row that a local session has locked;
 # before the stored rows are removed, at CREATE INDEX in an open transaction; at the
 # commit, in a deferred trigger that takes an advisory lock; after it, at a lock on
-# pg_replication_origin.  While a transaction is being stored, it stops at REFRESH
-# MATERIALIZED VIEW.
+# pg_replication_origin.  While a transaction is being stored, it stops at another CREATE
+# INDEX, which lets it read before.
 use strict;
 use warnings;
 use FindBin;
@@ -361,16 +361,16 @@ my %victim = (
 	'the process of the replay' => sub { return $_[0] },
 	'the apply worker' => sub { return $subscriber->apply_pid('tap') },
 	'a writer' => sub { return ($subscriber->writer_pids('tap'))[0] },
-	'the server' => sub { return });
+	'the server' => undef);
 
-# Kill the victim, or stop the server at once, and wait until it is up again.  The server is
-# stopped, too, if the victim is a writer and there is none yet.
+# Kill the victim, or stop the server at once, and wait until it is up again.
 sub crash
 {
 	my ($victim, $replay_pid) = @_;
-	my $process = $victim{$victim}->($replay_pid);
-	if (defined $process)
+	if ($victim ne 'the server')
 	{
+		my $process = $victim{$victim}->($replay_pid)
+		  // die "there is no process: $victim";
 		my $offset = -s $subscriber->logfile;
 		kill 'KILL', $process;
 		$subscriber->wait_for_log(
@@ -478,12 +478,19 @@ sub crash_in_skip
 		is(stored(), '',
 			"$victim is killed before the skip: nothing is stored");
 	}
+	# The transaction comes when the apply worker has looked for stored ones, and has
+	# writers: the walsender has to look up whether the table is published.
+	my $catalog = $publisher->hold(
+		'LOCK TABLE pg_publication_rel IN ACCESS EXCLUSIVE MODE');
+	$subscriber->sql('ALTER SUBSCRIPTION tap ENABLE');
+	$subscriber->wait_for_pool('tap');
 	my $local =
 	  $subscriber->hold(
-		'REFRESH MATERIALIZED VIEW parallel_apply.kept_messages');
-	$subscriber->sql('ALTER SUBSCRIPTION tap ENABLE');
+		'CREATE INDEX kept_gate ON parallel_apply.kept_messages (id)');
+	$catalog->release;
 	$subscriber->wait_until(
-		q(count(*) = 1 FROM pg_locks WHERE NOT granted AND relation = 'parallel_apply.kept_messages'::regclass),
+		q(count(*) = 1 FROM pg_locks WHERE NOT granted AND mode = 'RowExclusiveLock'
+		AND relation = 'parallel_apply.kept_messages'::regclass),
 		'the apply worker does not wait');
 	crash($victim);
 	eval { $local->quit };
