@@ -51,11 +51,18 @@ sub commits_return
 	return ok(!$timed_out, $name);
 }
 
-sub waiting_clients
+# Assert that this many clients wait.  One that a walsender has woken may be about to wait
+# again.
+sub clients_are_waiting
 {
-	return $publisher->sql(
-		q(SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'SyncRep')
-	);
+	my ($count, $name) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	return ok(
+		$publisher->poll_query_until(
+			'postgres',
+			"SELECT count(*) = $count FROM pg_stat_activity
+			WHERE wait_event = 'SyncRep' AND backend_type = 'client backend'"),
+		$name);
 }
 
 # Clients that commit in these modes, and wait; one session for each
@@ -73,12 +80,7 @@ sub clients_wait
 			\\echo returned
 			));
 	}
-	ok( $publisher->poll_query_until(
-			'postgres',
-			q(SELECT count(*) = )
-			  . @modes
-			  . q( FROM pg_stat_activity WHERE wait_event = 'SyncRep')),
-		"waiting: @modes");
+	clients_are_waiting(scalar @modes, "waiting: @modes");
 	return @clients;
 }
 
@@ -88,7 +90,7 @@ sub clients_return
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
 	$_->query_until(qr/returned/, '') for @clients;
 	$_->quit for @clients;
-	return is(waiting_clients(), '0', $name);
+	return clients_are_waiting(0, $name);
 }
 
 sub rows_visible
@@ -116,7 +118,7 @@ my $lock = $subscriber->hold('LOCK TABLE locked IN ACCESS EXCLUSIVE MODE');
 my @clients = clients_wait('locked', 'on', 'remote_apply');
 commits_return('remote_write', 'locked', 1,
 	'receipt is enough for remote_write');
-is(waiting_clients(), '2', 'and for no other session');
+clients_are_waiting(2, 'and for no other session');
 $lock->release;
 clients_return('they return when it is applied', @clients);
 
@@ -135,7 +137,7 @@ SKIP:
 		'nor does remote_apply, if the subscription commits asynchronously');
 	rows_visible('history', $rows + 11,
 		'though the rows are visible, even those of a commit with on');
-	is(waiting_clients(), '1', 'a commit with on still waits for it');
+	clients_are_waiting(1, 'a commit with on still waits for it');
 	$release_flushes->();
 	clients_return('until that has happened', @clients);
 
@@ -146,7 +148,7 @@ SKIP:
 	commits_return('remote_write', 'history', 5,
 		'a subscription that commits synchronously receives while it flushes'
 	);
-	is(waiting_clients(), '2', 'and the applied position is the flushed one');
+	clients_are_waiting(2, 'and the applied position is the flushed one');
 	$release_flushes->();
 	clients_return('both return after the flush', @clients);
 	$subscriber->sql('DROP FUNCTION hold_flush');
