@@ -63,9 +63,10 @@ sub apply_slowly
 	$subscriber->states_become(
 		'waiting for lock, waiting for prior commit, waiting for dependency',
 		'transactions wait for a lock, for their turn, and for a row');
-	$subscriber->poll_query_until('postgres',
-		'SELECT lock_waits > 0 FROM parallel_apply.subscription_stats')
-	  or die 'the wait for the lock was not seen';
+	# What is logged is updated after this counter.
+	$subscriber->wait_until(
+		'lock_waits >= 2 FROM parallel_apply.subscription_stats',
+		'the wait for the lock was not seen');
 	$lock->release;
 	$publisher->wait_applied;
 	return @xids;
