@@ -141,19 +141,20 @@ sub rows_of_history
 # under load.
 {
 	my $session = block_writers('postgres');
-	my $transactions = sub {
-		return $subscriber->sql(
-			q(SELECT queue_transactions FROM parallel_apply.subscriptions));
-	};
-	$publisher->wait_for_answer('tap_postgres');
-	my $queued = $transactions->();
+	my $queued = 51;
+	$subscriber->wait_until(
+		"queue_transactions = $queued FROM parallel_apply.subscriptions",
+		'not all are received');
 	$subscriber->reload_with('parallel_apply.writers_per_subscription = 1');
 	$subscriber->wait_until(
 		q(state = 'stopping' FROM parallel_apply.subscriptions),
 		'the pool does not close');
 	$publisher->make_history(10);
 	$publisher->wait_for_answer('tap_postgres');
-	is($transactions->(), $queued, 'a pool that closes takes nothing more');
+	is( $subscriber->sql(
+			'SELECT queue_transactions FROM parallel_apply.subscriptions'),
+		$queued,
+		'a pool that closes takes nothing more');
 	$session->quit;
 	tables_are_equal('when a pool has closed', 'postgres');
 	$subscriber->reload_with('parallel_apply.writers_per_subscription = 4');
