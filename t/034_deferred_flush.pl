@@ -21,6 +21,7 @@ my ($pair, $publisher, $subscriber) = new_pair(
 	wal_sender_timeout = 0
 	CONF
 	subscriber_conf => <<~'CONF');
+	shared_buffers = 32MB
 	autovacuum = off
 	bgwriter_lru_maxpages = 0
 	checkpoint_timeout = 1h
@@ -67,11 +68,13 @@ sub look_for_flushes
 	return;
 }
 
-# Nothing is flushed for commits that no session waits for.
+# Nothing is flushed for commits that no session waits for, or for another reason: no
+# segment of WAL ends, and no page is evicted.
 sub flushes_are_deferred
 {
 	my ($name) = @_;
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	$subscriber->sql('SELECT pg_switch_wal()');
 	my $lsn = $subscriber->sql('SELECT pg_current_wal_flush_lsn()');
 	commit(20, 'remote_apply');
 	look_for_flushes();
