@@ -160,8 +160,7 @@ sub set_timeout
 }
 
 # Does the apply worker itself apply one of several transactions that come one at
-# a time?  It does not apply one that seems to be old.  Others it applies on a slow machine,
-# too (selftest_fast).
+# a time?  It does so on a slow machine, too (selftest_fast).
 sub applies_lone
 {
 	my ($name) = @_;
