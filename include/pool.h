@@ -185,6 +185,8 @@ typedef struct PapplyPool
 	uint32		registry_length;
 	uint32		registry_capacity;
 	uint32		registry_last_version;
+	uint32		settings_version;	/* first_settings.c; set before writers
+									 * start; 0: none */
 
 	/* atomic, because receiver and writers hand over work without a lock */
 	pg_atomic_uint64 wanted_writers;	/* writers beyond this number exit */
@@ -209,12 +211,10 @@ typedef struct PapplyPool
 	PapplyEarly early[PAPPLY_MAX_EARLY];
 	pg_atomic_uint64 alone_seqno;	/* nothing is applied early before this is
 									 * committed */
-	pg_atomic_uint32 has_session_locks; /* session_locks.c: does the receiver
-										 * keep locks? */
+	pg_atomic_uint32 single_session;	/* single_session.c: does only the
+										 * receiver run user code? */
 	pg_atomic_uint32 has_session_settings;	/* session_settings.c: does it
 											 * keep settings? */
-	pg_atomic_uint32 uses_sequence_cache;	/* session_sequences.c: does user
-											 * code use one? */
 
 	/*
 	 * read_ahead.c: observations of the writers; a lost update does not

@@ -16,12 +16,6 @@ extern void papply_session_settings_note(void);
 extern bool papply_session_settings_are_kept(void);
 
 /*
- * Writer: throw the error that leaves a transaction to the receiver.  Call it
- * before user code runs if the receiver's session has such settings or tables.
- */
-extern void papply_session_settings_refuse(void);
-
-/*
  * Writer, before the commit: throw an error if user code has made such a
  * setting in this transaction, or has used a temporary table.
  */

@@ -503,8 +503,8 @@ COMMENT ON COLUMN parallel_apply.subscription_stats.fallback_sync IS
     'number of transactions applied by the apply worker because a table was being synchronized';
 COMMENT ON COLUMN parallel_apply.subscription_stats.fallback_table IS
     'number of transactions applied by the apply worker because they change a relation that is '
-    'not a table, or an "exclusive" table while the apply worker keeps an advisory lock, a '
-    'setting, a temporary table or the cache of a sequence';
+    'not a table, or any table while the apply worker keeps a setting or a temporary table, or a '
+    'table with user code after that has left something in its session';
 COMMENT ON COLUMN parallel_apply.subscription_stats.fallback_message IS
     'number of transactions applied by the apply worker because a message is larger than the '
     'queue, or is not handled by writers';

@@ -499,10 +499,74 @@ if ($subscriber->pg_version >= 16)
 		'a membership that is revoked');
 }
 
+# What ALTER DATABASE and ALTER ROLE set counts when the apply worker starts again, also
+# for writers that start before that; the configuration file counts at once.  Detects:
+# writers have the settings of the catalogs, or those of the file when the apply worker
+# started.
+$publisher->sql(
+	'CREATE TABLE zoned (id int PRIMARY KEY, at text);
+	ALTER PUBLICATION tap ADD TABLE zoned');
+$subscriber->sql(
+	q(ALTER ROLE applier SUPERUSER;
+	CREATE ROLE limited;
+	CREATE TABLE zoned (id int PRIMARY KEY, at timestamptz, applied_by text DEFAULT current_user,
+		app text DEFAULT current_setting('app.setting', true),
+		style text DEFAULT current_setting('intervalstyle'));
+	ALTER TABLE zoned OWNER TO applier;));
+my $config = 'SELECT parallel_apply.alter_subscription_config';
+$subscriber->sql("$config('tap', 2)");
+$subscriber->connect_again(
+	'tap',
+	q(ALTER SUBSCRIPTION tap SET (binary = off);
+	ALTER DATABASE postgres SET timezone = 'Asia/Tokyo';
+	ALTER DATABASE postgres SET app.setting = 'first';)
+);
+$subscriber->sql('ALTER SUBSCRIPTION tap REFRESH PUBLICATION');
+$subscriber->wait_until_ready;
+$subscriber->sql(
+	q(ALTER DATABASE postgres SET timezone = 'America/New_York';
+	ALTER DATABASE postgres SET app.setting = 'second';
+	ALTER ROLE applier SET role = 'limited';));
+$subscriber->reload_with("intervalstyle = 'sql_standard'");
+$subscriber->sql("$config('tap', 8)");
+$subscriber->wait_for_pool('tap', 8);
+my $fallbacks = $subscriber->counter('fallbacks');
+$pair->apply_behind_gate(
+	join(', ', 'waiting for lock', ('waiting for prior commit') x 7),
+	'old and new writers have a row each',
+	map { "INSERT INTO zoned VALUES ($_, '2026-05-01 12:00:00')" } 1 .. 8);
+is_on_subscriber(
+	q(SELECT at AT TIME ZONE 'UTC', applied_by, app, style, count(*) FROM zoned
+		GROUP BY 1, 2, 3, 4),
+	'2026-05-01 03:00:00|applier|first|sql_standard|8',
+	'all have the settings of the apply worker');
+is($subscriber->counter('fallbacks'),
+	$fallbacks, 'and its role, which may change the table');
+
+# A setting that is not valid any more keeps new writers from starting.  Others apply
+# everything, and all start when the apply worker does.
+$subscriber->sql("$config('tap', 2)");
+$subscriber->sql(q(SET allow_in_place_tablespaces = on; CREATE TABLESPACE former LOCATION ''));
+$subscriber->connect_again('tap',
+	'ALTER ROLE applier RESET role; ALTER DATABASE postgres SET default_tablespace = former');
+$subscriber->wait_for_pool('tap', 2);
+$subscriber->sql('DROP TABLESPACE former');
+my $log_position = -s $subscriber->logfile;
+$subscriber->sql("$config('tap', 8)");
+$subscriber->wait_for_log(
+	qr/ERROR:  invalid value for parameter "default_tablespace".*\n.*\n.*HINT:  A writer begins with the settings of the apply worker/,
+	$log_position);
+$publisher->sql("INSERT INTO zoned SELECT g, '2026-05-01' FROM generate_series(100, 120) g");
+$publisher->wait_applied;
+is_on_subscriber('SELECT count(*) FROM zoned WHERE id >= 100', '21', 'applied without the new writers');
+$subscriber->connect_again('tap', 'ALTER DATABASE postgres RESET default_tablespace');
+$subscriber->wait_for_pool('tap', 8);
+
 finish(
 	$publisher,
 	$subscriber,
 	qr/permission denied for table (restricted|cut_1)/,
+	qr/invalid value for parameter "default_tablespace"/,
 	qr/cannot replicate into relation with row-level security enabled/,
 	qr/role "applier" cannot SET ROLE to "keeper"/);
 done_testing();

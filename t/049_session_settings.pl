@@ -78,7 +78,11 @@ sub insert_into
 			$id++;
 			"INSERT INTO $_ VALUES ($id);\nINSERT INTO plain VALUES ($id);\n"
 		} @rows);
-	$subscriber->wait_for_state('waiting for lock');
+	# the apply worker, if it keeps a setting
+	$subscriber->wait_until(
+		q(count(*) > 0 FROM pg_stat_activity
+		WHERE wait_event_type = 'Lock' AND backend_type <> 'client backend'),
+		'nothing waits for the lock');
 	$lock->release;
 	return;
 }
@@ -118,7 +122,8 @@ same_as_serial('when the setting is back');
 my $before = $subscriber->fallbacks;
 insert_into(('local') x 10);
 same_as_serial('after that');
-is($subscriber->fallbacks, $before, 'writers apply triggers again');
+is($subscriber->fallbacks - $before,
+	10, 'writers apply again what runs no user code');
 
 # Detects: a setting that another value hides until the end of the transaction is
 # not noticed.

@@ -8,11 +8,18 @@
  * claimed in commit order.  Small ones are claimed as a batch, which becomes
  * one local transaction.
  *
+ * The time at which the local transaction begins, for now() in defaults, is
+ * that of the claim.  So it never decreases in commit order, although writers
+ * begin in any order and may have to begin again: who reads rows by
+ * increasing times misses none, as with PostgreSQL's own apply.
+ *
  * Locking: none, see queue.c.  A writer that reads the slot of next_claim and
  * is overtaken fails in its compare and exchange.
  *-------------------------------------------------------------------------
  */
 #include "parallel_apply.h"
+
+#include "access/xact.h"
 
 #include "awake.h"
 #include "claim.h"
@@ -136,6 +143,9 @@ papply_claim(int max, uint64 *first, uint64 *last)
 			return false;
 		pg_read_barrier();
 		state = papply_queue_state(papply_queue_transaction(next));
+
+		/* not before next is read, so that an older claim has an older time */
+		SetCurrentStatementStartTimestamp();
 		if (has_company(state))
 			end = end_of_batch(next, state, published, max);
 

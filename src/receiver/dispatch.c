@@ -21,6 +21,9 @@
  * Transactions applied early are rolled back for it.  The same goes for a
  * native barrier, because its tables may run user code (early.c).
  *
+ * A change that may run user code (kept_functions.c) excludes its transaction
+ * from batches.
+ *
  * A table that is not READY makes a transaction native.  What PostgreSQL's own
  * apply does with changes of that table depends on the position of the table's
  * synchronization worker, which in turn depends on the position of the native
@@ -46,9 +49,8 @@
 #include "queue.h"
 #include "remote_relation.h"
 #include "row_keys.h"
-#include "session_locks.h"
-#include "session_sequences.h"
 #include "session_settings.h"
+#include "single_session.h"
 #include "statistics.h"
 
 /*
@@ -392,10 +394,12 @@ record_keys(const PapplyHashes *hashes)
 }
 
 bool
-papply_dispatch_is_in_one_session(void)
+papply_dispatch_is_native(const PapplyRemoteRelation *rel)
 {
-	return papply_session_locks_are_kept() || papply_session_settings_are_kept() ||
-		papply_session_sequences_are_kept();
+	return rel == NULL || rel->table_class == PAPPLY_TABLE_NATIVE ||
+		((rel->table_class == PAPPLY_TABLE_SERIAL || rel->has_user_code) &&
+		 papply_single_session_is_on()) ||
+		papply_session_settings_are_kept();
 }
 
 static PapplyDispatchResult
@@ -411,8 +415,7 @@ dispatch_change(char *message, int length)
 	papply_message_parse_change(message, length, &dispatched.change);
 	rel = papply_remote_relation_get(dispatched.change.remote_relid, true);
 	is_serial = rel != NULL && rel->table_class == PAPPLY_TABLE_SERIAL;
-	if (rel == NULL || rel->table_class == PAPPLY_TABLE_NATIVE ||
-		(is_serial && papply_dispatch_is_in_one_session()))
+	if (papply_dispatch_is_native(rel))
 		make_native_barrier(PAPPLY_COUNT_FALLBACK_TABLE);
 	else if (!rel->is_ready)
 		make_native(PAPPLY_COUNT_FALLBACK_SYNC);
@@ -420,6 +423,8 @@ dispatch_change(char *message, int length)
 		make_serial(PAPPLY_COUNT_EXCLUSIVE_TABLE);
 	if (rel != NULL)
 	{
+		if (rel->has_user_code)
+			papply_queue_set_company(open_txn.seqno, PAPPLY_SOLO);
 		open_txn.is_lone &= rel->remote->replident != REPLICA_IDENTITY_FULL;
 		version = rel->version;
 		papply_row_keys_compute(&rel->keys, &dispatched.change, &hashes);

@@ -7,6 +7,7 @@
 #define PAPPLY_DISPATCH_H
 
 #include "message.h"
+#include "remote_relation.h"
 
 /* What became of a message. */
 typedef enum PapplyDispatchResult
@@ -48,8 +49,11 @@ extern TimestampTz papply_dispatch_take_commit_time(void);
  */
 extern bool papply_dispatch_is_oversize(void);
 
-/* May only the receiver's session run user code, because of what that has left in it? */
-extern bool papply_dispatch_is_in_one_session(void);
+/*
+ * Must changes of a relation (NULL: not known) be left to the native loop, because
+ * writers do not apply them, or because of what user code has left in a session?
+ */
+extern bool papply_dispatch_is_native(const PapplyRemoteRelation *rel);
 
 /* Is a transaction open that may be left to the native loop (lone.c)? */
 extern bool papply_dispatch_may_be_lone(void);

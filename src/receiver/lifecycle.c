@@ -32,6 +32,7 @@
 #include "dispatch.h"
 #include "early.h"
 #include "feedback.h"
+#include "first_settings.h"
 #include "lifecycle.h"
 #include "native_replay.h"
 #include "native_streams.h"
@@ -42,6 +43,7 @@
 #include "replication_role.h"
 #include "session_locks.h"
 #include "session_settings.h"
+#include "single_session.h"
 #include "shutdown.h"
 #include "slow_log.h"
 #include "spool.h"
@@ -388,6 +390,7 @@ create_shared_memory(void)
 	{
 		papply_queue_create();
 		papply_registry_create();
+		papply_first_settings_share();
 		papply_remote_relation_pool_started();
 	}
 	PG_CATCH();
@@ -434,6 +437,7 @@ start_pool(void)
 	{
 		papply_role_leave();
 		papply_awake_reset();
+		papply_single_session_resume();
 		papply_session_locks_note();
 		papply_session_settings_note();
 		running = papply_writers_set(pool.wanted_writers);

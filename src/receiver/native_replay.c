@@ -46,6 +46,7 @@
 #include "keep.h"
 #include "leader_count.h"
 #include "leader_waits.h"
+#include "local_schema.h"
 #include "native_replay.h"
 #include "origin.h"
 #include "queue.h"
@@ -87,6 +88,21 @@ typedef struct Messages
 
 static Messages messages;
 
+/* Append a definition, with the present name of the local schema that it means. */
+static void
+append_definition(const char *message, int length)
+{
+	const PapplyRemoteRelation *rel;
+	StringInfoData definition;
+
+	rel = papply_remote_relation_get(papply_message_get_uint32(message + 1), false);
+	initStringInfo(&definition);
+	appendBinaryStringInfo(&definition, message, length);
+	papply_local_schema_rename(&definition, rel != NULL ? rel->schema : InvalidOid);
+	appendBinaryStringInfo(&messages.frame, definition.data, definition.len);
+	pfree(definition.data);
+}
+
 /*
  * The positions are invalid on purpose, so that the native loop does not take
  * them as received.
@@ -99,7 +115,10 @@ papply_native_frame(const char *message, int length, char **buffer)
 	pq_sendint64(&messages.frame, InvalidXLogRecPtr);
 	pq_sendint64(&messages.frame, InvalidXLogRecPtr);
 	pq_sendint64(&messages.frame, papply_connection_last.send_time);
-	appendBinaryStringInfo(&messages.frame, message, length);
+	if (message[0] == LOGICAL_REP_MSG_RELATION)
+		append_definition(message, length);
+	else
+		appendBinaryStringInfo(&messages.frame, message, length);
 	*buffer = messages.frame.data;
 	return messages.frame.len;
 }
@@ -190,7 +209,7 @@ tell_version(uint32 version, char **buffer)
 	PapplyRemoteRelation *rel;
 
 	papply_message_reset_buffer(message);
-	papply_registry_get(version, message);
+	(void) papply_registry_get(version, message);
 	rel = papply_remote_relation_get(papply_message_get_uint32(message->data + 1), false);
 	if (rel->native_version == version)
 		return 0;
@@ -339,8 +358,7 @@ note_table(const PapplyRemoteRelation *rel)
 {
 	replay.may_run_code |= rel == NULL || !rel->is_current ||
 		rel->table_class != PAPPLY_TABLE_PARALLEL;
-	if (rel == NULL || rel->table_class == PAPPLY_TABLE_NATIVE ||
-		(rel->table_class == PAPPLY_TABLE_SERIAL && papply_dispatch_is_in_one_session()))
+	if (papply_dispatch_is_native(rel))
 		note_reasons(PAPPLY_COUNT_EXCLUSIVE_FALLBACK, PAPPLY_COUNT_FALLBACK_TABLE);
 	else
 		note_reasons(rel->table_class == PAPPLY_TABLE_SERIAL ? PAPPLY_COUNT_EXCLUSIVE_TABLE : 0,

@@ -46,6 +46,7 @@
 #include "early.h"
 #include "failed.h"
 #include "feedback.h"
+#include "first_settings.h"
 #include "leader_count.h"
 #include "leader_waits.h"
 #include "lifecycle.h"
@@ -185,6 +186,7 @@ initialize(void)
 {
 	int			sockets[2];
 
+	papply_first_settings_note();
 	papply_status_init();
 	papply_remote_relation_init();
 	papply_lifecycle_init();

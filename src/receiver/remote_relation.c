@@ -34,6 +34,8 @@
 #include "utils/syscache.h"
 
 #include "intercepted.h"
+#include "kept_functions.h"
+#include "local_schema.h"
 #include "relation_registry.h"
 #include "remote_relation.h"
 
@@ -96,6 +98,16 @@ invalidate_domains(Datum arg, int cacheid, uint32 hashvalue)
 			forget_local(rel);
 }
 
+/*
+ * The native loop gets all definitions again after a change of any schema, with
+ * the present names (native_replay.c).
+ */
+static void
+invalidate_schemas(Datum arg, int cacheid, uint32 hashvalue)
+{
+	papply_remote_relation_forget_native();
+}
+
 /* Invalidate after a change of any table's synchronization state. */
 static void
 invalidate_all(Datum arg, int cacheid, uint32 hashvalue)
@@ -118,6 +130,7 @@ papply_remote_relation_init(void)
 								 HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
 	CacheRegisterRelcacheCallback(invalidate_local, (Datum) 0);
 	CacheRegisterSyscacheCallback(SUBSCRIPTIONRELMAP, invalidate_all, (Datum) 0);
+	CacheRegisterSyscacheCallback(NAMESPACEOID, invalidate_schemas, (Datum) 0);
 	CacheRegisterSyscacheCallback(PROCOID, invalidate_domains, (Datum) 0);
 	CacheRegisterSyscacheCallback(CONSTROID, invalidate_domains, (Datum) 0);
 	CacheRegisterSyscacheCallback(TYPEOID, invalidate_domains, (Datum) 0);
@@ -136,9 +149,9 @@ replace_version(PapplyRemoteRelation *rel, uint64 in_use)
 }
 
 static bool
-is_definition(const PapplyRemoteRelation *rel, const char *message, int length)
+is_definition(const PapplyRemoteRelation *rel, const char *message, int length, Oid schema)
 {
-	return rel->length == length && memcmp(rel->message, message, length) == 0;
+	return rel->schema == schema && rel->length == length && memcmp(rel->message, message, length) == 0;
 }
 
 uint32
@@ -147,7 +160,9 @@ papply_remote_relation_version(const char *message, int length)
 	LogicalRepRelId remote_relid = papply_message_get_uint32(message + 1);
 	PapplyRemoteRelation *rel = hash_search(relations.hash, &remote_relid, HASH_FIND, NULL);
 
-	return rel != NULL && is_definition(rel, message, length) ? rel->version : 0;
+	return rel != NULL &&
+		is_definition(rel, message, length, papply_local_schema_of(message, length)) ?
+		rel->version : 0;
 }
 
 void
@@ -157,13 +172,12 @@ papply_remote_relation_update(const char *message, int length, uint64 in_use)
 	PapplyRemoteRelation *rel;
 	MemoryContext old_context;
 	StringInfoData buf;
+	Oid			schema = papply_local_schema_of(message, length);
 	bool		found;
 
-	if (length < 5)
-		papply_message_malformed();
 	remote_relid = papply_message_get_uint32(message + 1);
 	rel = hash_search(relations.hash, &remote_relid, HASH_ENTER, &found);
-	if (found && is_definition(rel, message, length))
+	if (found && is_definition(rel, message, length, schema))
 		return;					/* repeated after an invalidation on the
 								 * publisher */
 
@@ -189,10 +203,11 @@ papply_remote_relation_update(const char *message, int length, uint64 in_use)
 	rel->message = buf.data;
 	rel->length = length;
 	rel->remote = logicalrep_read_rel(&buf);
+	rel->schema = schema;
 	relations.knows_full |= rel->remote->replident == REPLICA_IDENTITY_FULL;
 	MemoryContextSwitchTo(old_context);
 
-	rel->version = papply_pool ? papply_registry_add(message, length) : 0;
+	rel->version = papply_pool ? papply_registry_add(message, length, schema) : 0;
 	rel->is_current = false;
 	rel->local_relid = InvalidOid;
 	rel->partitions = NIL;
@@ -286,8 +301,9 @@ warn_if_intercepted(PapplyRemoteRelation *rel)
 static void
 look_up_local(PapplyRemoteRelation *rel)
 {
-	Oid			namespace = get_namespace_oid(rel->remote->nspname, true);
-	Oid			relid = get_relname_relid(rel->remote->relname, namespace);
+	Oid			schema = OidIsValid(rel->schema) ? rel->schema :
+	get_namespace_oid(rel->remote->nspname, true);
+	Oid			relid = get_relname_relid(rel->remote->relname, schema);
 	char		state;
 	XLogRecPtr	lsn;
 	Relation	local;
@@ -329,6 +345,8 @@ look_up_local(PapplyRemoteRelation *rel)
 	rel->may_check_domain = papply_table_may_check_domain(local, map);
 	rel->has_domain_default = papply_table_has_domain_default(local, map);
 	rel->table_class = papply_table_class(local, map, &reason);
+	rel->has_user_code = papply_table_has_triggers(local) ||
+		papply_kept_functions_of(local, map, CurrentMemoryContext).has_user_code;
 	if (rel->table_class != PAPPLY_TABLE_NATIVE)
 		papply_row_keys_add_unique(&rel->keys, local, map->attnums);
 	relation_close(local, AccessShareLock);
@@ -383,7 +401,7 @@ papply_remote_relation_pool_started(void)
 	hash_seq_init(&status, relations.hash);
 	while ((rel = hash_seq_search(&status)) != NULL)
 	{
-		rel->version = papply_registry_add_at_start(rel->message, rel->length);
+		rel->version = papply_registry_add_at_start(rel->message, rel->length, rel->schema);
 		rel->native_version = 0;
 	}
 }

@@ -17,6 +17,7 @@ typedef struct PapplyRemoteRelation
 	char	   *message;		/* newest RELATION message, raw */
 	int			length;
 	LogicalRepRelation *remote; /* that message, parsed */
+	Oid			schema;			/* the local one that it means: local_schema.h */
 	uint32		version;		/* its version in the registry; 0: no pool */
 	uint32		native_version; /* version that the native loop has; 0: none */
 
@@ -32,6 +33,8 @@ typedef struct PapplyRemoteRelation
 	bool		lacks_place;	/* table_statistics.h */
 	Oid			warned_relid;	/* the last one that was found intercepted */
 	PapplyTableClass table_class;
+	bool		has_user_code;	/* triggers, or functions other than the
+								 * server's own */
 	PapplyRowKeys keys;
 
 	/* What the native loop does with it in a transaction: leader_count.c. */

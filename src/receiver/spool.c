@@ -51,6 +51,7 @@
 #include "connection.h"
 #include "dispatch.h"
 #include "early.h"
+#include "local_schema.h"
 #include "message.h"
 #include "native_streams.h"
 #include "queue.h"
@@ -309,7 +310,8 @@ keep_relation(Spool *spool, const char *message, int length)
 	relation->version = papply_remote_relation_version(message, length);
 	relation->is_own = relation->version == 0;
 	if (relation->is_own)
-		relation->version = papply_registry_add(message, length);
+		relation->version = papply_registry_add(message, length,
+												papply_local_schema_of(message, length));
 	spool->relations = lappend(spool->relations, relation);
 	MemoryContextSwitchTo(old_context);
 	return relation->version;

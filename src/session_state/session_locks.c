@@ -10,24 +10,12 @@
  * would block the next one, and has no transaction to roll back.
  *
  * So such locks are kept by the session that would have them without writers,
- * which is the receiver's.  A writer that finds such a lock at the end of a
- * transaction rolls back, and leaves the transaction to the native loop.  As
- * long as the receiver keeps a lock, all transactions that run triggers are
- * left to the native loop, because it is not known which triggers take, test
- * or release the lock.  These transactions are applied one after the other in
- * any case.
- *
- * Functions that run without a trigger, for example in a CHECK constraint, are
- * not expected to take locks.  If one does, its writer releases the lock after
- * the commit.  A writer that waits for a lock of the receiver's session is
- * recalled (blockers.c) until its transaction is left to the native loop.
- * This guarantees progress.
+ * which is the receiver's (single_session.c).  A writer that waits for a lock
+ * of the receiver's session is recalled (blockers.c) until its transaction is
+ * left to the native loop.  This guarantees progress.
  *
  * A transaction that fails would end PostgreSQL's own apply worker and release
  * its locks.  So a writer releases all of them when it rolls back.
- *
- * Locking: the receiver alone writes has_session_locks.  If a writer reads an
- * older value, blockers.c resolves the consequences.
  *-------------------------------------------------------------------------
  */
 #include "parallel_apply.h"
@@ -37,6 +25,7 @@
 
 #include "pool.h"
 #include "session_locks.h"
+#include "single_session.h"
 
 static bool has_reported = false;	/* the receiver, that it keeps a lock */
 
@@ -88,38 +77,17 @@ session_has_locks(void)
 void
 papply_session_locks_note(void)
 {
-	bool		has_locks;
-
-	if (IsTransactionState())
+	if (IsTransactionState() || has_reported || !session_has_locks())
 		return;
-	has_locks = session_has_locks();
-	pg_atomic_write_u32(&papply_pool->has_session_locks, has_locks);
-	if (!has_locks || has_reported)
-		return;
+	(void) papply_single_session_begin();
 	has_reported = true;
 	ereport(LOG,
 			(errmsg("apply worker of subscription \"%s\" keeps an advisory lock",
 					MySubscription->name),
-			 errdetail("Transactions that run triggers are applied by PostgreSQL's own apply until it is released.")));
-}
-
-/*** any process ***/
-
-bool
-papply_session_locks_are_kept(void)
-{
-	return pg_atomic_read_u32(&papply_pool->has_session_locks) != 0;
+			 errdetail("Transactions that run user code are applied by PostgreSQL's own apply until it starts again.")));
 }
 
 /*** writers ***/
-
-void
-papply_session_locks_refuse(void)
-{
-	ereport(ERROR,
-			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-			 errmsg("session-level advisory locks are left to the apply worker")));
-}
 
 static void
 hide_warning(ErrorData *error)
@@ -153,23 +121,12 @@ papply_session_locks_check_end(void)
 
 	foreach(lc, find_advisory_locks())
 		if (release_from_session(lfirst(lc)))
-		papply_session_locks_refuse();
+		(void) papply_single_session_begin();
+	papply_single_session_check();
 }
 
 void
 papply_session_locks_release(void)
 {
 	LockReleaseSession(USER_LOCKMETHOD);
-}
-
-void
-papply_session_locks_release_rest(void)
-{
-	if (!session_has_locks())
-		return;
-	papply_session_locks_release();
-	ereport(LOG,
-			(errmsg("session-level advisory lock is released after the commit"),
-			 errdetail("It was taken by a function of subscription \"%s\" that no trigger calls.",
-					   MySubscription->name)));
 }

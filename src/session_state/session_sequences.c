@@ -16,18 +16,12 @@
  * transaction, and otherwise fails, as it does with PostgreSQL's own apply
  * after a restart of its worker.
  *
- * Only one session may use a cache, and that is the receiver's.  A writer that
- * finds at the end of a transaction that user code has used a sequence with a
- * cache rolls back, and leaves the transaction to the native loop.  From then
- * on, while there is a pool, all transactions that run user code are left to
- * it (compare session_settings.c), and it forgets nothing.  The writer loses
- * the numbers that it has fetched, as any session does at its end.
+ * Only one session may use a cache, and that is the receiver's
+ * (single_session.c), which then forgets nothing.  A writer that has used one
+ * loses the numbers that it has fetched, as any session does at its end.
  *
  * Forgetting without a native loop would also keep the order.  But it would
  * use up a whole cache with each transaction, until an int column overflows.
- *
- * Locking: uses_sequence_cache is only ever set.  A writer that reads an older
- * value finds the sequence itself.
  *-------------------------------------------------------------------------
  */
 #include "parallel_apply.h"
@@ -45,6 +39,7 @@
 
 #include "pool.h"
 #include "session_sequences.h"
+#include "single_session.h"
 
 /* The sequences of this database that have a cache. */
 typedef struct CachedSequences
@@ -111,40 +106,26 @@ is_used(Oid sequence)
 
 /*** any process ***/
 
-bool
-papply_session_sequences_are_kept(void)
-{
-	return pg_atomic_read_u32(&papply_pool->uses_sequence_cache) != 0;
-}
-
 void
 papply_session_sequences_forget(void)
 {
-	if (!papply_session_sequences_are_kept())
+	if (!papply_single_session_is_on())
 		ResetSequenceCaches();
 }
 
 /*** writers ***/
 
-void
-papply_session_sequences_refuse(void)
-{
-	ereport(ERROR,
-			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-			 errmsg("sequences with a cache are left to the apply worker")));
-}
-
 /* Report this once in the life of a pool. */
 static void
 leave_to_receiver(Oid sequence)
 {
-	if (pg_atomic_exchange_u32(&papply_pool->uses_sequence_cache, true) == 0)
+	if (papply_single_session_begin())
 		ereport(LOG,
 				(errmsg("a trigger or column default of subscription \"%s\" uses sequence \"%s\", which has a cache",
 						MySubscription->name, get_rel_name(sequence)),
-				 errdetail("Transactions that run triggers are applied by PostgreSQL's own apply until its apply worker starts again."),
+				 errdetail("Transactions that run user code are applied by PostgreSQL's own apply until its apply worker starts again."),
 				 errhint("Execute ALTER SEQUENCE with CACHE 1, and disable and enable the subscription.")));
-	papply_session_sequences_refuse();
+	papply_single_session_check();
 }
 
 void

@@ -10,12 +10,12 @@
  * session, so the later trigger finds what the earlier one has left.  Each
  * writer has a session of its own.
  *
- * So this is handled like advisory locks (session_locks.c).  A writer that
- * finds such a setting at the end of a transaction, or finds that a temporary
- * table was used, rolls back and leaves the transaction to the native loop.
- * As long as the receiver's session has such a setting, or a temporary schema,
- * all transactions that run triggers are left to the native loop.  These
- * transactions are applied one after the other in any case.
+ * So user code that leaves such a thing is left to the receiver
+ * (single_session.c).  A setting also affects transactions that run no user
+ * code: the server's own functions read it in defaults and when they convert
+ * values, and the role decides which tables may be changed.  So as long as the
+ * receiver's session has such a setting, or a temporary schema, all
+ * transactions are left to the native loop.
  *
  * A temporary table with ON COMMIT DROP leaves only the schema.  Its
  * transaction is left to the native loop as well, because only the server
@@ -26,10 +26,8 @@
  * The alternative, copying settings from session to session, would have to
  * support variables of every kind, and does not exist for temporary tables.
  *
- * Locking: the receiver alone writes has_session_settings.  A writer that
- * reads an older value applies a transaction younger than the one that changed
- * it, and runs user code only in its turn.  This does not
- * hold for tables whose triggers are declared not to need such settings.
+ * Locking: the receiver alone writes has_session_settings, before it commits
+ * anything more.  A writer reads it in its turn (session.c).
  *-------------------------------------------------------------------------
  */
 #include "parallel_apply.h"
@@ -41,6 +39,7 @@
 
 #include "pool.h"
 #include "session_settings.h"
+#include "single_session.h"
 
 static bool has_reported = false;	/* the receiver, that it keeps a setting */
 
@@ -93,11 +92,13 @@ papply_session_settings_note(void)
 	pg_atomic_write_u32(&papply_pool->has_session_settings, has_some);
 	if (!has_some || has_reported)
 		return;
+	(void) papply_single_session_begin();
 	has_reported = true;
 	ereport(LOG,
 			(errmsg("apply worker of subscription \"%s\" keeps a setting or a temporary table",
 					MySubscription->name),
-			 errdetail("Transactions that run triggers are applied by PostgreSQL's own apply until it starts again.")));
+			 errdetail("All transactions are applied by PostgreSQL's own apply as long as it does so, "
+					   "and those that run user code until it starts again.")));
 }
 
 /*** any process ***/
@@ -111,16 +112,9 @@ papply_session_settings_are_kept(void)
 /*** writers ***/
 
 void
-papply_session_settings_refuse(void)
-{
-	ereport(ERROR,
-			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-			 errmsg("settings and temporary tables of a session are left to the apply worker")));
-}
-
-void
 papply_session_settings_check_end(void)
 {
 	if ((MyXactFlags & XACT_FLAGS_ACCESSEDTEMPNAMESPACE) != 0 || has_settings())
-		papply_session_settings_refuse();
+		(void) papply_single_session_begin();
+	papply_single_session_check();
 }

@@ -29,6 +29,7 @@
 typedef struct RegistryItem
 {
 	uint32		length;
+	Oid			schema;
 	char		message[FLEXIBLE_ARRAY_MEMBER];
 } RegistryItem;
 
@@ -113,7 +114,7 @@ grow_list(void)
 }
 
 uint32
-papply_registry_add_at_start(const char *message, uint32 length)
+papply_registry_add_at_start(const char *message, uint32 length, Oid schema)
 {
 	dsa_pointer pointer = dsa_allocate(area, offsetof(RegistryItem, message) + length);
 	RegistryItem *item = dsa_get_address(area, pointer);
@@ -121,6 +122,7 @@ papply_registry_add_at_start(const char *message, uint32 length)
 	uint32		version;
 
 	item->length = length;
+	item->schema = schema;
 	memcpy(item->message, message, length);
 
 	LWLockAcquire(&papply_pool->registry_lock, LW_EXCLUSIVE);
@@ -140,14 +142,14 @@ papply_registry_add_at_start(const char *message, uint32 length)
  * The process ends, and the next one has no pool for some time.
  */
 uint32
-papply_registry_add(const char *message, uint32 length)
+papply_registry_add(const char *message, uint32 length, Oid schema)
 {
 	MemoryContext old_context = CurrentMemoryContext;
 	volatile uint32 version = 0;
 
 	PG_TRY();
 	{
-		version = papply_registry_add_at_start(message, length);
+		version = papply_registry_add_at_start(message, length, schema);
 	}
 	PG_CATCH();
 	{
@@ -182,11 +184,12 @@ papply_registry_drop(uint32 version)
 	LWLockRelease(&papply_pool->registry_lock);
 }
 
-void
+Oid
 papply_registry_get(uint32 version, StringInfo buf)
 {
 	RegistryVersion *found;
 	RegistryItem *item;
+	Oid			schema;
 
 	LWLockAcquire(&papply_pool->registry_lock, LW_SHARED);
 	found = find_version(version);
@@ -195,5 +198,7 @@ papply_registry_get(uint32 version, StringInfo buf)
 	item = dsa_get_address(area, found->item);
 	resetStringInfo(buf);
 	appendBinaryStringInfo(buf, item->message, item->length);
+	schema = item->schema;
 	LWLockRelease(&papply_pool->registry_lock);
+	return schema;
 }

@@ -22,7 +22,7 @@ add(int number)
 {
 	char	   *message = psprintf("relation %d", number);
 
-	return papply_registry_add(message, strlen(message));
+	return papply_registry_add(message, strlen(message), number + 1);
 }
 
 static void
@@ -31,7 +31,7 @@ expect_version(uint32 version, int number)
 	StringInfoData buf;
 
 	initStringInfo(&buf);
-	papply_registry_get(version, &buf);
+	EXPECT(papply_registry_get(version, &buf) == number + 1);
 	EXPECT(strcmp(buf.data, psprintf("relation %d", number)) == 0);
 }
 

@@ -34,9 +34,7 @@
 #include "result_rel.h"
 #include "rights.h"
 #include "row_lookup.h"
-#include "session_locks.h"
-#include "session_sequences.h"
-#include "session_settings.h"
+#include "single_session.h"
 
 /* The change that is being applied. */
 typedef struct Current
@@ -45,6 +43,7 @@ typedef struct Current
 	StringInfoData message;		/* a copy, which change points to */
 	const char *table;			/* NULL: not known yet, or there is none */
 	bool		has_run_code;	/* in this range */
+	bool		has_user_code;	/* the same, or functions */
 } Current;
 
 static Current current;
@@ -73,19 +72,28 @@ void
 papply_apply_begin_range(void)
 {
 	current.table = NULL;		/* an error may have left it */
-	current.has_run_code = false;
+	current.has_run_code = current.has_user_code = false;
+}
+
+/* The server is about to call user code, at least functions. */
+static void
+begin_user_code(void)
+{
+	papply_single_session_check();
+	current.has_user_code = true;
 }
 
 void
 papply_apply_begin_code(void)
 {
-	if (papply_session_locks_are_kept())
-		papply_session_locks_refuse();
-	if (papply_session_settings_are_kept())
-		papply_session_settings_refuse();
-	if (papply_session_sequences_are_kept())
-		papply_session_sequences_refuse();
+	begin_user_code();
 	current.has_run_code = true;
+}
+
+bool
+papply_apply_has_user_code(void)
+{
+	return current.has_user_code;
 }
 
 bool
@@ -513,6 +521,8 @@ papply_apply_change(const char *message, int length, uint32 version, bool is_las
 	target = papply_target_open(current.change.remote_relid, version, is_alone);
 	papply_insert_run_begin_change(current.change.type, target);
 	current.table = target->label;
+	if (target->has_user_code)
+		begin_user_code();
 	papply_key_wait_begin_change(target, &current.change);
 
 	papply_compat_begin_as_table_owner(target->rel, &user_context);
@@ -520,6 +530,7 @@ papply_apply_change(const char *message, int length, uint32 version, bool is_las
 		found = apply_with_code(target, is_last_look);
 	else
 		found = apply_parsed(target, is_last_look);
+	current.has_user_code |= target->has_user_code; /* a partition may have it */
 	ResetPerTupleExprContext(target->estate);
 	papply_compat_end_as_table_owner(&user_context);
 	if (found)

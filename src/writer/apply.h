@@ -38,14 +38,17 @@ extern const char *papply_apply_table(void);
 extern LogicalRepRelId papply_apply_relation(void);
 
 /*
- * Begin a range of transactions; return whether user code has run since then.
+ * Begin a range of transactions.  Return whether since then it has changed
+ * tables with user code (target.h), or has fired triggers or evaluated defaults
+ * of class serial, whose code may do anything.
  */
 extern void papply_apply_begin_range(void);
+extern bool papply_apply_has_user_code(void);
 extern bool papply_apply_has_run_code(void);
 
 /*
- * Call before user code runs.  Throws an error if it must not; see
- * session_locks.h and session_settings.h.
+ * Call before user code runs that may do anything.  Throws an error if a writer
+ * must not run it (single_session.h).
  */
 extern void papply_apply_begin_code(void);
 

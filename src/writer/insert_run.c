@@ -20,8 +20,7 @@
  * The result is the same, because only code that reads the table while rows
  * are put off could notice.  An UPDATE or DELETE of the table flushes the run
  * first, so the transaction itself finds its rows.  So does every change of a
- * table that takes no runs, which are those with triggers that fire, and those
- * whose constraints have functions that may read a table.  The same goes for
+ * table that takes no runs, which are those with user code.  The same goes for
  * partitioned tables and partitions, because one table may be reached by
  * several names.  The steps of ExecSimpleRelationInsert()
  * are done here in the same order, without triggers.
@@ -59,15 +58,12 @@
 #include "access/tableam.h"
 #include "access/xact.h"
 #include "executor/nodeModifyTable.h"
-#include "optimizer/optimizer.h"
 #include "utils/memutils.h"
 #include "utils/rel.h"
 
-#include "called_functions.h"
 #include "insert_run.h"
 #include "reorder.h"
 #include "result_rel.h"
-#include "table_class.h"
 
 /* Maximum number of rows of a run: some pages of narrow rows. */
 #define RUN_ROWS 256
@@ -113,31 +109,14 @@ typedef struct Run
 
 static Run	run;
 
-/* May a constraint, of the table or of a domain, read a table? */
-static bool
-has_mutable_constraint(TupleDesc desc)
-{
-	TupleConstr *constr = desc->constr;
-	List	   *checks = NIL;
-
-	for (int i = 0; i < desc->natts; i++)
-		if (!TupleDescAttr(desc, i)->attisdropped)
-			checks = list_concat(checks,
-								 papply_functions_domain_checks(TupleDescAttr(desc, i)->atttypid));
-	for (int i = 0; constr != NULL && i < constr->num_check; i++)
-		checks = lappend(checks, stringToNode(constr->check[i].ccbin));
-	return contain_mutable_functions((Node *) checks);
-}
-
 void
 papply_insert_run_prepare(PapplyTarget *target)
 {
 	Relation	rel = target->rel;
 
-	target->takes_runs = !target->has_triggers && target->table_class == PAPPLY_TABLE_PARALLEL &&
+	target->takes_runs = !target->has_user_code && target->table_class == PAPPLY_TABLE_PARALLEL &&
 		(rel->rd_rel->relkind == RELKIND_PARTITIONED_TABLE ||
-		 (rel->rd_tableam == GetHeapamTableAmRoutine() &&
-		  !has_mutable_constraint(RelationGetDescr(rel))));
+		 rel->rd_tableam == GetHeapamTableAmRoutine());
 }
 
 MemoryContext

@@ -87,7 +87,7 @@ static void
 wait_for_turn(uint64 first)
 {
 	papply_commit_order_wait(first - 1, PAPPLY_WRITER_WAIT_TURN);
-	if (papply_apply_has_run_code())
+	if (papply_apply_has_user_code())
 	{
 		papply_session_settings_check_end();
 		papply_session_sequences_check_end();
@@ -191,7 +191,6 @@ papply_local_begin(void)
 {
 	if (IsTransactionState())
 		return;
-	SetCurrentStatementStartTimestamp();
 	StartTransactionCommand();
 	PushActiveSnapshot(GetTransactionSnapshot());
 	PAPPLY_SESSION_ORIGIN = papply_pool->origin;
@@ -284,7 +283,6 @@ papply_local_commit(uint64 first, uint64 last, const PapplyCommit *commit)
 		leave_turn(commit->type == LOGICAL_REP_MSG_PREPARE ?
 				   GetFlushRecPtr(NULL) : XactLastCommitEnd);
 	papply_session_sequences_forget();
-	papply_session_locks_release_rest();
 }
 
 void

@@ -14,7 +14,10 @@
  */
 extern void papply_local_init(void (*check) (void));
 
-/* Begin the local transaction if none is open. */
+/*
+ * Begin the local transaction if none is open.  Its time is the statement's, which
+ * the caller has set (claim.c).
+ */
 extern void papply_local_begin(void);
 
 /*

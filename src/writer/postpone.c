@@ -39,8 +39,7 @@
  *   that the range has changed its row since then, or finds no row.  Either
  *   ends in an error as well.
  *
- * User code could observe the reordering, so only tables without triggers, and
- * without constraints or defaults that may read tables, take part.  An INSERT
+ * User code could observe the reordering, so only tables without it take part.  An INSERT
  * is never postponed, nor is a change that may move a row to another
  * partition, because rows must take their places in the table in order.
  * Nothing is postponed if the subscriber's WAL is decoded (reorder.c).

@@ -149,7 +149,7 @@ apply_message(char *message, int length)
 			note_begin(message, length);
 			break;
 		case LOGICAL_REP_MSG_RELATION:
-			papply_target_use_version(papply_registry_add_at_start(message, length));
+			papply_target_use_version(papply_registry_add_at_start(message, length, InvalidOid));
 			break;
 		case LOGICAL_REP_MSG_INSERT:
 		case LOGICAL_REP_MSG_UPDATE:
@@ -228,8 +228,9 @@ check_terminated(void)
 static void
 begin_transaction(void)
 {
+	SetCurrentStatementStartTimestamp();
 	papply_local_begin();
-	papply_target_begin_range();
+	papply_target_begin_range(false);
 	papply_rights_begin_range();
 	papply_apply_begin_range();
 	papply_postpone_begin_range(1, NULL);

@@ -16,9 +16,11 @@
 #include "utils/syscache.h"
 
 #include "activity.h"
+#include "first_settings.h"
 #include "pool.h"
 #include "replication_role.h"
 #include "session.h"
+#include "session_settings.h"
 
 /* MySubscription, as it was read. */
 typedef struct Loaded
@@ -45,6 +47,7 @@ papply_session_connect(void)
 	SetConfigOption("session_replication_role", "replica", PGC_SUSET, PGC_S_OVERRIDE);
 	BackgroundWorkerInitializeConnectionByOid(papply_pool->dbid, papply_pool->userid, 0);
 	SetConfigOption("search_path", "", PGC_SUSET, PGC_S_OVERRIDE);
+	papply_first_settings_take();
 
 	papply_activity_show_name();
 
@@ -106,7 +109,8 @@ bool
 papply_session_suits_writers(void)
 {
 	return MySubscription->skiplsn == InvalidXLogRecPtr && MySubscription->enabled &&
-		MySubscription->owner == papply_pool->userid && papply_role_suits_writers();
+		MySubscription->owner == papply_pool->userid && papply_role_suits_writers() &&
+		!papply_session_settings_are_kept();
 }
 
 bool
@@ -114,7 +118,7 @@ papply_session_is_current(void)
 {
 	uint32		counted = loaded.invalidations;
 
-	if (!papply_role_suits_writers())
+	if (!papply_role_suits_writers() || papply_session_settings_are_kept())
 		return false;
 	if (loaded.read_at == counted)
 		return true;

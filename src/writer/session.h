@@ -9,8 +9,8 @@
 #include "parallel_apply.h"
 
 /*
- * Call once.  Connects as the native loop does, with its user and role, and an
- * empty search_path.
+ * Call once.  Connects as the native loop does, with its user, role and
+ * settings, and an empty search_path.
  */
 extern void papply_session_connect(void);
 

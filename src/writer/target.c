@@ -39,6 +39,7 @@
 #include "activity.h"
 #include "column_values.h"
 #include "insert_run.h"
+#include "local_schema.h"
 #include "lookup_index.h"
 #include "relation_registry.h"
 #include "replication_role.h"
@@ -94,14 +95,19 @@ load_version(PapplyTarget *target, uint32 version)
 {
 	StringInfoData message;
 	LogicalRepRelation *remote;
+	Oid			schema;
+	uint32		schema_changes = papply_target_cache_schema_changes();
 
 	initStringInfo(&message);
-	papply_registry_get(version, &message);
+	schema = papply_registry_get(version, &message);
 	message.cursor = 1;			/* after the message type */
-	remote = logicalrep_read_rel(&message);
 	target->version = 0;		/* until all of it is done */
 	target->state = PAPPLY_TARGET_STALE;
-	set_label(target, remote);
+	set_label(target, logicalrep_read_rel(&message));
+	papply_local_schema_rename(&message, schema);
+	message.cursor = 1;
+	remote = logicalrep_read_rel(&message);
+	target->schema_changes = schema_changes;
 	logicalrep_relmap_update(remote);
 	logicalrep_partmap_reset_relmap(remote);
 	pfree(message.data);
@@ -151,6 +157,17 @@ check_class(PapplyTarget *target, bool is_alone)
 		papply_retreat_wait_until_alone();
 }
 
+/* Throw an error if the range is a batch and the target must not be part of one. */
+static void
+check_company(const PapplyTarget *target)
+{
+	if (target->has_user_code && papply_target_cache_in_batch())
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("changes of table \"%s\" are not applied in a batch",
+						RelationGetRelationName(target->rel))));
+}
+
 static void
 begin_to_prepare(PapplyTarget *target)
 {
@@ -189,9 +206,10 @@ end_preparing(PapplyTarget *target, const LogicalRepRelMapEntry *entry)
 		target->has_other_unique = papply_lookup_index_has_other_unique(target->rel);
 	}
 	MemoryContextSwitchTo(old_context);
-	papply_insert_run_prepare(target);
 	target->functions = papply_kept_functions_of(target->rel, has_root ? NULL : entry->attrmap,
 												 target->context);
+	target->has_user_code = target->has_triggers || target->functions.has_user_code;
+	papply_insert_run_prepare(target);
 	if (target->state == PAPPLY_TARGET_PREPARING)
 		target->state = PAPPLY_TARGET_READY;
 }
@@ -360,6 +378,8 @@ open_partition(PapplyTarget *target, PapplyTarget *root, ResultRelInfo *result_r
 	target->root_relid = RelationGetRelid(root->rel);
 	if (target->state != PAPPLY_TARGET_READY || target->userid != GetUserId())
 		prepare_partition(target, root);
+	check_company(target);
+	root->has_user_code |= target->has_user_code;
 	papply_target_cache_use(target);
 	old_context = MemoryContextSwitchTo(root->estate->es_query_cxt);
 	target->estate = root->estate;
@@ -422,7 +442,8 @@ close_targets(LogicalRepRelId remote_relid, bool others)
 static void
 use_version(PapplyTarget *target, uint32 version)
 {
-	if (target->version == version)
+	if (target->version == version &&
+		target->schema_changes == papply_target_cache_schema_changes())
 		return;
 	if (target->is_open)
 		close_targets(target->key.remote_relid, false);
@@ -435,7 +456,7 @@ papply_target_use_version(uint32 version)
 	StringInfoData message;
 
 	initStringInfo(&message);
-	papply_registry_get(version, &message);
+	(void) papply_registry_get(version, &message);
 	use_version(papply_target_cache_get(papply_message_get_uint32(message.data + 1), InvalidOid), version);
 }
 
@@ -474,6 +495,7 @@ papply_target_open(LogicalRepRelId remote_relid, uint32 version, bool is_alone)
 	if (!target->is_open)
 		open_target(target);
 	check_class(target, is_alone);
+	check_company(target);
 	if (papply_target_runs_code(target))
 		close_targets(remote_relid, true);
 	return target;

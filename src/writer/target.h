@@ -71,6 +71,7 @@ typedef struct PapplyTarget
 
 	/* not set in partitions */
 	uint32		version;		/* of the remote definition */
+	uint32		schema_changes; /* counted when it was loaded */
 	LogicalRepRelMapEntry *entry;	/* in the server's map */
 	uint32		state_counter;	/* when the entry's sync state was read */
 	bool		has_generated;	/* stored generated columns */
@@ -102,6 +103,8 @@ typedef struct PapplyTarget
 	PapplyTableClass table_class;
 	PapplyClassReason reason;	/* why it is not parallel */
 	bool		has_triggers;	/* that fire in replica mode */
+	bool		has_user_code;	/* triggers, or functions other than the
+								 * server's own */
 	bool		takes_runs;		/* INSERTs are combined: see insert_run.c */
 	struct PapplyRunRows *run_rows;
 
@@ -139,8 +142,13 @@ typedef struct PapplyTarget
 /* Call once in a writer, when it is connected. */
 extern void papply_target_init(void);
 
-/* Begin a range of transactions. */
-extern void papply_target_begin_range(void);
+/*
+ * Begin a range of transactions.  If it is a batch, tables with user code cannot
+ * be opened: what the code sets for its transaction (SET LOCAL, SET
+ * CONSTRAINTS), and the number and notifications of that, must not be shared
+ * with other remote transactions.
+ */
+extern void papply_target_begin_range(bool is_batch);
 
 /*
  * Return whether all tables that were opened since papply_target_begin_range()
@@ -154,7 +162,8 @@ extern bool papply_target_range_is_current(void);
  * Return the target of a remote relation.  It is open until the local
  * transaction ends or papply_target_release() closes it.  pg_stat_activity
  * shows it.  Throws an error if a writer cannot apply changes to it, or cannot
- * apply them now: changes of a table of class serial require is_alone.
+ * apply them now: changes of a table of class serial require is_alone, and those
+ * of a table with user code no batch.
  */
 extern PapplyTarget *papply_target_open(LogicalRepRelId remote_relid, uint32 version,
 										bool is_alone);

@@ -34,6 +34,7 @@ typedef struct Cache
 	MemoryContext context;
 	uint32		state_counter;	/* counts changes of pg_subscription_rel,
 								 * including those of other subscriptions */
+	uint32		schema_changes; /* counts changes of schemas */
 	uint32		definition_changes; /* counts changes of functions and types,
 									 * or of rights to call functions */
 } Cache;
@@ -48,6 +49,7 @@ typedef struct Range
 								 * value */
 	bool		has_old_definitions;	/* it may have used a function or type
 										 * that has changed */
+	bool		is_batch;
 } Range;
 
 static Range range;
@@ -117,6 +119,12 @@ invalidate_types(Datum arg, int cacheid, uint32 hashvalue)
 }
 
 static void
+invalidate_schemas(Datum arg, int cacheid, uint32 hashvalue)
+{
+	cache.schema_changes++;
+}
+
+static void
 invalidate_states(Datum arg, int cacheid, uint32 hashvalue)
 {
 	cache.state_counter++;
@@ -139,15 +147,17 @@ papply_target_init(void)
 	CacheRegisterSyscacheCallback(AUTHOID, invalidate_functions, (Datum) 0);
 	CacheRegisterSyscacheCallback(AUTHMEMROLEMEM, invalidate_functions, (Datum) 0);
 	CacheRegisterSyscacheCallback(DATABASEOID, invalidate_functions, (Datum) 0);	/* as in rights.c */
+	CacheRegisterSyscacheCallback(NAMESPACEOID, invalidate_schemas, (Datum) 0);
 	CacheRegisterSyscacheCallback(TYPEOID, invalidate_types, (Datum) 0);
 	CacheRegisterSyscacheCallback(ENUMOID, invalidate_types, (Datum) 0);
 	CacheRegisterSyscacheCallback(SUBSCRIPTIONRELMAP, invalidate_states, (Datum) 0);
 }
 
 void
-papply_target_begin_range(void)
+papply_target_begin_range(bool is_batch)
 {
 	range.number++;
+	range.is_batch = is_batch;
 	range.state_counter = cache.state_counter;
 	range.has_old_definitions = false;
 }
@@ -183,6 +193,18 @@ papply_target_range_is_current(void)
 	}
 	range.state_counter = counter;
 	return true;
+}
+
+uint32
+papply_target_cache_schema_changes(void)
+{
+	return cache.schema_changes;
+}
+
+bool
+papply_target_cache_in_batch(void)
+{
+	return range.is_batch;
 }
 
 uint32

@@ -26,6 +26,12 @@ extern PapplyTarget *papply_target_cache_find(LogicalRepRelId remote_relid);
  */
 extern void papply_target_cache_use(PapplyTarget *target);
 
+/* Return the number of changes of schemas, such as renames. */
+extern uint32 papply_target_cache_schema_changes(void);
+
+/* Is the range a batch? */
+extern bool papply_target_cache_in_batch(void);
+
 /*
  * Return the number of changes of functions and types that targets use, or of
  * the rights to call the functions.

@@ -75,6 +75,7 @@
 #include "retreat.h"
 #include "rights.h"
 #include "session.h"
+#include "session_settings.h"
 #include "shutdown.h"
 #include "source.h"
 #include "storage_wait.h"
@@ -620,7 +621,7 @@ try_range(uint64 first, uint64 last, bool is_in_turn)
 	range.began_in_turn = first == last && papply_pool_committed() == first - 1;
 	range.was_current = range.began_in_turn;
 	range.is_early = first == PAPPLY_SEQNO_OPEN;
-	papply_target_begin_range();
+	papply_target_begin_range(first != last);
 	papply_rights_begin_range();
 	papply_apply_begin_range();
 	papply_conflict_forget_all();
@@ -655,6 +656,8 @@ leave_to_native(uint64 seqno, AttemptResult result)
 	PapplyCounter reason = result == ATTEMPT_REFUSED ?
 	PAPPLY_COUNT_FALLBACK_SUBSCRIPTION : PAPPLY_COUNT_FALLBACK_FAILURE;
 
+	if (papply_session_settings_are_kept())
+		reason = PAPPLY_COUNT_FALLBACK_TABLE;	/* as the receiver counts it */
 	papply_pool_my_slot()->counters.fallbacks++;
 	if (result == ATTEMPT_DEADLOCK)
 		papply_retreat_let_others_go_on();
@@ -678,6 +681,8 @@ apply_in_turn(uint64 seqno, AttemptResult result)
 		return;
 	if (is_retry)
 		papply_account_retry();
+	else
+		SetCurrentStatementStartTimestamp();	/* as serial apply would */
 	AcceptInvalidationMessages();
 	if (papply_session_load_subscription() && (!is_retry || papply_queue_rewind(seqno)))
 		result = try_range(seqno, seqno, true);
@@ -717,6 +722,7 @@ apply_early(void)
 
 	papply_account_claim();
 	papply_claim_early(PAPPLY_SEQNO_OPEN);
+	SetCurrentStatementStartTimestamp();
 	result = try_range(PAPPLY_SEQNO_OPEN, PAPPLY_SEQNO_OPEN, false);
 	if (result != ATTEMPT_COMMITTED && !papply_early_give_up() && papply_pool->is_open)
 		leave_to_native(papply_early_number(), result);

@@ -344,6 +344,16 @@ sub stop_waiting
 	die "process $pid is always busy";
 }
 
+# Return the process ID of the only writer that is idle, or becomes so.  One that waits for
+# a lock shows another state while it looks for a deadlock.
+sub idle_writer
+{
+	my ($self) = @_;
+	my $idle = q(FROM parallel_apply.writers WHERE writer > 0 AND state = 'idle');
+	$self->wait_until("count(*) = 1 $idle", 'there is not one idle writer');
+	return $self->sql("SELECT pid $idle");
+}
+
 # Stop writers that are idle.  They may flush, too.
 sub stop_idle_writers
 {

@@ -248,9 +248,7 @@ sub run_behind_gate
 	my $session = $subscriber->hold($gate_lock);
 	$publisher->sql("BEGIN; $older; COMMIT;");
 	$subscriber->wait_for_state('waiting for lock');
-	my $other = $subscriber->sql(
-		q(SELECT pid FROM parallel_apply.writers WHERE state <> 'waiting for lock')
-	);
+	my $other = $subscriber->idle_writer;
 	$subscriber->stop_idle_writers($other);
 	$publisher->commit_each(@$younger);
 	my $queued = 1 + @$younger;

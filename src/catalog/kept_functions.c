@@ -3,7 +3,8 @@
  *	  Which functions and types may changes of a table use, apart from its
  *	  triggers?
  *
- * Runs in a writer.
+ * Runs in the receiver, which only asks whether there is user code, and in
+ * writers.
  *
  * The native loop (PostgreSQL's own apply loop) plans defaults and looks up
  * functions for every row, and checks each time whether they may be called.
@@ -27,13 +28,13 @@
 #include "access/transam.h"
 #include "catalog/pg_index.h"
 #include "catalog/pg_language.h"
+#include "catalog/pg_partitioned_table.h"
 #include "catalog/pg_proc.h"
 #include "catalog/pg_type.h"
 #include "nodes/nodeFuncs.h"
 #include "rewrite/rewriteHandler.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
-#include "utils/partcache.h"
 #include "utils/rel.h"
 #include "utils/syscache.h"
 #include "utils/typcache.h"
@@ -58,6 +59,8 @@ add_function(Oid function, void *context)
 	language = ((Form_pg_proc) GETSTRUCT(tuple))->prolang;
 	functions->has_any |= function >= FirstNormalObjectId &&
 		language != INTERNALlanguageId && language != ClanguageId;
+	functions->has_user_code |= functions->has_any ||
+		((Form_pg_proc) GETSTRUCT(tuple))->provolatile == PROVOLATILE_VOLATILE;
 	functions->is_restricted |= !heap_attisnull(tuple, Anum_pg_proc_proacl, NULL);
 	ReleaseSysCache(tuple);
 	return false;
@@ -139,7 +142,8 @@ add_parts_of_type(PapplyKeptFunctions *functions, const FormData_pg_type *form)
 			add_composite(functions, form->oid, form->typrelid);
 			break;
 		case TYPTYPE_RANGE:
-			functions->has_any = true;	/* such as its canonical function */
+			functions->has_any = functions->has_user_code = true;	/* such as its canonical
+																	 * function */
 			add_type(functions, get_range_subtype(form->oid));
 			break;
 		case TYPTYPE_MULTIRANGE:
@@ -194,11 +198,15 @@ add_columns(PapplyKeptFunctions *functions, Relation rel, const AttrMap *attnums
 	}
 }
 
+/*
+ * Add an expression in its stored form, if there is one.  The relation cache
+ * would plan it, which calls immutable functions.
+ */
 static void
-add_part_of_index(PapplyKeptFunctions *functions, HeapTuple tuple, AttrNumber attnum)
+add_stored(PapplyKeptFunctions *functions, int cacheid, HeapTuple tuple, AttrNumber attnum)
 {
 	bool		is_null;
-	Datum		stored = SysCacheGetAttr(INDEXRELID, tuple, attnum, &is_null);
+	Datum		stored = SysCacheGetAttr(cacheid, tuple, attnum, &is_null);
 
 	if (!is_null)
 		add_expression(functions, stringToNode(TextDatumGetCString(stored)));
@@ -211,8 +219,19 @@ add_index(PapplyKeptFunctions *functions, Oid index)
 
 	if (!HeapTupleIsValid(tuple))
 		return;
-	add_part_of_index(functions, tuple, Anum_pg_index_indexprs);
-	add_part_of_index(functions, tuple, Anum_pg_index_indpred);
+	add_stored(functions, INDEXRELID, tuple, Anum_pg_index_indexprs);
+	add_stored(functions, INDEXRELID, tuple, Anum_pg_index_indpred);
+	ReleaseSysCache(tuple);
+}
+
+static void
+add_partition_key(PapplyKeptFunctions *functions, Oid relid)
+{
+	HeapTuple	tuple = SearchSysCache1(PARTRELID, ObjectIdGetDatum(relid));
+
+	if (!HeapTupleIsValid(tuple))
+		return;
+	add_stored(functions, PARTRELID, tuple, Anum_pg_partitioned_table_partexprs);
 	ReleaseSysCache(tuple);
 }
 
@@ -230,7 +249,7 @@ papply_kept_functions_of(Relation rel, const AttrMap *attnums, MemoryContext con
 	foreach(lc, RelationGetIndexList(rel))
 		add_index(&functions, lfirst_oid(lc));
 	if (rel->rd_rel->relkind == RELKIND_PARTITIONED_TABLE)
-		add_expression(&functions, (Node *) RelationGetPartitionKey(rel)->partexprs);
+		add_partition_key(&functions, RelationGetRelid(rel));
 	old_context = MemoryContextSwitchTo(context);
 	functions.hashes = list_copy(functions.hashes);
 	functions.types = list_copy(functions.types);

@@ -1,0 +1,94 @@
+/*-------------------------------------------------------------------------
+ * local_schema.c
+ *	  Which local schema is meant by the name in a RELATION message?
+ *
+ * Runs in the receiver and in writers.
+ *
+ * PostgreSQL's own apply looks up a table by its name once, and keeps its OID
+ * until the relation cache reports that the table has changed, which it does
+ * not if only the schema is renamed.  Writers look it up when they first meet
+ * it, which may be long after others have.  If they found another schema by
+ * its name, rows would go to two tables.
+ *
+ * So the receiver alone looks up the schema, when the message arrives.  Its
+ * OID is passed on with the message (relation_registry.c).  Writers, and the
+ * native loop (PostgreSQL's own apply loop), get the message with the present
+ * name of that schema.
+ *-------------------------------------------------------------------------
+ */
+#include "parallel_apply.h"
+
+#include "access/xact.h"
+#include "catalog/namespace.h"
+#include "utils/lsyscache.h"
+
+#include "local_schema.h"
+#include "message.h"
+
+/* In a RELATION message, the name of the schema follows the OID of the relation. */
+#define SCHEMA_AT 5
+
+static bool
+begin_if_needed(void)
+{
+	if (IsTransactionState())
+		return false;
+	StartTransactionCommand();
+	return true;
+}
+
+static void
+end_if_begun(bool has_begun, MemoryContext old_context)
+{
+	if (has_begun)
+		CommitTransactionCommand();
+	MemoryContextSwitchTo(old_context);
+}
+
+/* The server means pg_catalog if the name is empty. */
+static const char *
+name_in(const char *message, int length)
+{
+	if (length <= SCHEMA_AT || memchr(message + SCHEMA_AT, '\0', length - SCHEMA_AT) == NULL)
+		papply_message_malformed();
+	return message[SCHEMA_AT] != '\0' ? message + SCHEMA_AT : "pg_catalog";
+}
+
+Oid
+papply_local_schema_of(const char *message, int length)
+{
+	const char *name = name_in(message, length);
+	MemoryContext old_context = CurrentMemoryContext;
+	bool		has_begun = begin_if_needed();
+	Oid			schema = get_namespace_oid(name, true);
+
+	end_if_begun(has_begun, old_context);
+	return schema;
+}
+
+static void
+replace_name(StringInfo message, const char *name)
+{
+	char	   *rest = message->data + SCHEMA_AT + strlen(message->data + SCHEMA_AT);
+	StringInfoData renamed;
+
+	initStringInfo(&renamed);
+	appendBinaryStringInfo(&renamed, message->data, SCHEMA_AT);
+	appendStringInfoString(&renamed, name);
+	appendBinaryStringInfo(&renamed, rest, message->data + message->len - rest);
+	resetStringInfo(message);
+	appendBinaryStringInfo(message, renamed.data, renamed.len);
+	pfree(renamed.data);
+}
+
+void
+papply_local_schema_rename(StringInfo message, Oid schema)
+{
+	MemoryContext old_context = CurrentMemoryContext;
+	bool		has_begun = begin_if_needed();
+	char	   *name = OidIsValid(schema) ? get_namespace_name(schema) : NULL;
+
+	if (name != NULL && strcmp(name, name_in(message->data, message->len)) != 0)
+		replace_name(message, name);
+	end_if_begun(has_begun, old_context);
+}
