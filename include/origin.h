@@ -22,6 +22,12 @@ extern void papply_origin_pass_on(void);
 extern void papply_origin_check(PapplyOriginId origin, XLogRecPtr lsn, int elevel);
 
 /*
+ * A process that replays a skipped transaction of a subscription holds a lock
+ * on the subscription with this sub-ID, which the server does not lock.
+ */
+#define PAPPLY_ORIGIN_REPLAY_LOCK 1
+
+/*
  * Return the name of the origin that exists while a skipped transaction of a
  * subscription is replayed.
  */

@@ -1,7 +1,8 @@
 # Promise: replay() applies a skipped and stored transaction once, as the apply
 # worker would have done, with its origin and commit time.  Neither
 # skip_transaction() nor replay() loses or repeats anything, whichever process is
-# killed between two steps.
+# killed between two steps.  While a replay waits, the subscription can be altered,
+# another transaction of it be skipped, and it can be dropped.
 #
 # A process stops in one of these places: at a row that a local session has locked;
 # before the stored rows are removed, at CREATE INDEX in an open transaction; at the
@@ -355,6 +356,71 @@ is( $subscriber->sql(
 replay($id);
 all_equal('after a cancel');
 
+### what users can do meanwhile ################################################
+
+# Statements that lock the subscription.  The timeout only ends the test if they wait.
+my $not_for_ever =
+  "SET lock_timeout = '${PostgreSQL::Test::Utils::timeout_default}s'";
+
+sub can_do
+{
+	my ($sql, $what) = @_;
+	my ($status, undef, $error) =
+	  $subscriber->psql('postgres', "$not_for_ever; $sql");
+	is("$status $error", '0 ', "while a replay waits: $what");
+	return;
+}
+
+$id = skip_it(
+	'BEGIN; INSERT INTO items VALUES (300, -1); UPDATE items SET v = v WHERE id = 7; COMMIT'
+);
+$subscriber->repair_fault;
+$holder = $subscriber->hold('SELECT * FROM items WHERE id = 7 FOR UPDATE');
+($session, $pid) = replay_until($id, q(locktype = 'transactionid'));
+can_do(q(SELECT parallel_apply.pause('tap')), 'pause()');
+can_do(q(SELECT parallel_apply.resume('tap')), 'resume()');
+can_do(q(SELECT parallel_apply.alter_subscription_config('tap', 3)),
+	'alter_subscription_config()');
+can_do(q(SELECT parallel_apply.alter_subscription_config('tap', NULL)),
+	'alter_subscription_config() again');
+can_do('ALTER SUBSCRIPTION tap DISABLE', 'ALTER SUBSCRIPTION ... DISABLE');
+can_do('ALTER SUBSCRIPTION tap ENABLE', 'ALTER SUBSCRIPTION ... ENABLE');
+
+$subscriber->sql(
+	'ALTER TABLE fired ADD CONSTRAINT small CHECK (v < 100) NOT VALID');
+$publisher->sql('INSERT INTO fired VALUES (3, 100)');
+$subscriber->wait_until_failed;
+can_do(q(SELECT parallel_apply.skip_transaction('tap')),
+	'skip_transaction()');
+$subscriber->sql('ALTER SUBSCRIPTION tap ENABLE');
+$publisher->wait_for_catchup('tap', 'flush');
+my $later = $subscriber->sql(
+	"SELECT id FROM parallel_apply.skipped_transactions WHERE id <> $id");
+$subscriber->sql('ALTER TABLE fired DROP CONSTRAINT small');
+my ($second) =
+  replay_until($later, "locktype = 'object' AND a.pid <> $pid");
+is( $subscriber->sql('SELECT count(*) FROM fired WHERE id = 3'),
+	'0',
+	'another transaction is not replayed meanwhile');
+$holder->release;
+$_->query_safe('SELECT 1') foreach $session, $second;
+end_sessions($session, $second);
+all_equal('two replays, one after the other');
+
+$id = skip_it(
+	'BEGIN; INSERT INTO items VALUES (302, -1); INSERT INTO emptied VALUES (302); COMMIT'
+);
+$subscriber->repair_fault;
+$holder = $subscriber->hold('SELECT pg_advisory_xact_lock(7)');
+($session) = replay_until($id, q(locktype = 'advisory'));
+can_do(
+	'ALTER SUBSCRIPTION tap DISABLE; ALTER SUBSCRIPTION tap ENABLE;',
+	'in a deferred trigger');
+$holder->release;
+$session->query_safe('SELECT 1');
+end_sessions($session);
+all_equal('a replay that has waited in a deferred trigger');
+
 ### crashes ####################################################################
 
 my %victim = (
@@ -512,12 +578,39 @@ sub crash_in_skip
 
 crash_in_skip($_) foreach grep { !/replay/ } sort keys %victim;
 
+### a subscription that is dropped meanwhile ###################################
+
+$id = skip_it(
+	'BEGIN; INSERT INTO items VALUES (301, -1); UPDATE items SET v = v WHERE id = 7; COMMIT'
+);
+$subscriber->repair_fault;
+$holder = $subscriber->hold('SELECT * FROM items WHERE id = 7 FOR UPDATE');
+($session) = replay_until($id, q(locktype = 'transactionid'));
+$subscriber->sql("$not_for_ever; DROP SUBSCRIPTION tap");
+$holder->release;
+$session->query('SELECT 1');
+like(
+	$session->{stderr},
+	qr/ERROR: +the subscription was dropped, or has another owner, since the call/,
+	'a replay whose subscription is dropped fails');
+end_sessions($session);
+is($subscriber->sql('SELECT count(*) FROM items WHERE id = 301'),
+	'0', 'and nothing of it is applied');
+is(stored(), '', 'nothing remains stored');
+is( $subscriber->sql(
+		q(SELECT count(*) FROM pg_replication_origin WHERE roname LIKE 'parallel_apply%')
+	),
+	'0',
+	'and no origin is left');
+
 finish(
 	$publisher,
 	$subscriber,
 	qr/ERROR:  new row for relation "items" violates check constraint "positive"/,
 	qr/ERROR:  (replay\(\) cannot run|must be owner of|skipped transaction \d+ does not exist|number of a skipped|transaction with number)/,
 	qr/ERROR:  canceling statement due to user request/,
+	qr/ERROR:  new row for relation "fired" violates check constraint "small"/,
+	qr/ERROR:  the subscription was dropped/,
 	qr/ERROR:  transaction \d+ of subscription "tap" is not skipped because/,
 	qr/(the database system is|terminating|could not receive data from WAL stream)/
 );

@@ -97,12 +97,11 @@ void
 papply_origin_drop_leftover(Oid subid)
 {
 	char	   *name = papply_origin_name_for_replay(subid);
-	LOCKTAG		subscription;
+	LOCKTAG		tag;
 
 	if (replorigin_by_name(name, true) == PAPPLY_NO_ORIGIN)
 		return;
-	SET_LOCKTAG_OBJECT(subscription, InvalidOid, SubscriptionRelationId, subid, 0);
-	if (LockAcquire(&subscription, ShareUpdateExclusiveLock, false, true) !=
-		LOCKACQUIRE_NOT_AVAIL)
+	SET_LOCKTAG_OBJECT(tag, InvalidOid, SubscriptionRelationId, subid, PAPPLY_ORIGIN_REPLAY_LOCK);
+	if (LockAcquire(&tag, ExclusiveLock, false, true) != LOCKACQUIRE_NOT_AVAIL)
 		replorigin_drop_by_name(name, true, true);
 }

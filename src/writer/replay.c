@@ -29,14 +29,23 @@
  * server crashes in between, the next apply worker of the subscription drops
  * that origin, or the next replay uses it.
  *
- * Locking: the subscription is locked until the process ends, so that it is
- * neither altered nor dropped, and no other transaction of it is replayed.
+ * Locking: a lock of its own, held until the process ends, makes sure that one
+ * transaction of a subscription is replayed at a time.  The subscription itself
+ * is not locked meanwhile, because a replay may wait for long, and users must be
+ * able to pause or disable the subscription, skip a transaction and so on.  (The
+ * server's ALTER SUBSCRIPTION takes the same lock as DROP SUBSCRIPTION.)  Just
+ * before the commit, when nothing else remains to be waited for, the
+ * subscription is locked against DROP, and it must still exist and have the same
+ * owner.  If the server crashes during a replay whose subscription was dropped,
+ * the origin of the replay remains.
  *-------------------------------------------------------------------------
  */
 #include "parallel_apply.h"
 
+#include "access/htup_details.h"
 #include "access/xact.h"
 #include "catalog/pg_subscription.h"
+#include "commands/trigger.h"
 #include "miscadmin.h"
 #include "postmaster/bgworker.h"
 #include "postmaster/interrupt.h"
@@ -48,6 +57,7 @@
 #include "utils/inval.h"
 #include "utils/memutils.h"
 #include "utils/snapmgr.h"
+#include "utils/syscache.h"
 
 #include "apply.h"
 #include "conflict.h"
@@ -226,6 +236,31 @@ check_terminated(void)
 }
 
 static void
+refuse_changed(void)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+			 errmsg("the subscription was dropped, or has another owner, since the call")));
+}
+
+/*
+ * Lock the subscription against DROP until the end of the local transaction, or
+ * throw.
+ */
+static void
+hold_subscription(void)
+{
+	HeapTuple	subscription;
+
+	LockSharedObject(SubscriptionRelationId, replay->subid, 0, AccessShareLock);
+	subscription = SearchSysCache1(SUBSCRIPTIONOID, ObjectIdGetDatum(replay->subid));
+	if (!HeapTupleIsValid(subscription) ||
+		((Form_pg_subscription) GETSTRUCT(subscription))->subowner != replay->userid)
+		refuse_changed();
+	ReleaseSysCache(subscription);
+}
+
+static void
 begin_transaction(void)
 {
 	SetCurrentStatementStartTimestamp();
@@ -263,6 +298,8 @@ apply_transaction(void)
 	papply_insert_run_flush();
 	papply_target_close_all();
 	papply_conflict_report_all();
+	AfterTriggerFireDeferred(); /* may wait, so it comes before the locks */
+	hold_subscription();
 	if (papply_kept_remove(replay->id) == 0)
 		refuse_missing();
 	PopActiveSnapshot();
@@ -281,6 +318,7 @@ begin_origin(void)
 	char	   *name;
 
 	StartTransactionCommand();
+	hold_subscription();
 	name = papply_origin_name_for_replay(replay->subid);
 	papply_pool->origin = replorigin_by_name(psprintf("pg_%u", replay->subid), false);
 	session_origin = replorigin_by_name(name, true);
@@ -359,16 +397,12 @@ unlock_at_exit(int code, Datum arg)
 }
 
 static void
-lock_subscription(void)
+lock_replay(void)
 {
 	StartTransactionCommand();
-	LockSharedObjectForSession(SubscriptionRelationId, replay->subid, 0,
-							   ShareUpdateExclusiveLock);
+	LockSharedObjectForSession(SubscriptionRelationId, replay->subid, PAPPLY_ORIGIN_REPLAY_LOCK,
+							   ExclusiveLock);
 	CommitTransactionCommand();
-	if (!papply_session_load_subscription() || MySubscription->owner != replay->userid)
-		ereport(ERROR,
-				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				 errmsg("the subscription was dropped, or has another owner, since the call")));
 }
 
 static void
@@ -377,11 +411,13 @@ start_process(void)
 	papply_pool_create_private(replay->dbid, replay->subid, replay->userid);
 	papply_session_connect();
 	SetConfigOption("synchronous_commit", replay->synchronous_commit, PGC_SUSET, PGC_S_OVERRIDE);
-	lock_subscription();
+	lock_replay();
+	begin_origin();
+	if (!papply_session_load_subscription())
+		refuse_changed();
 	papply_registry_create();
 	papply_target_init();
 	papply_rights_init();
-	begin_origin();
 }
 
 void
