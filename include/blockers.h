@@ -25,4 +25,10 @@ extern void papply_blockers_look(void);
  */
 extern void papply_blockers_look_if_due(void);
 
+/*
+ * Does a process wait for this one in the lock manager, directly or through
+ * others?  For a process without a pool.
+ */
+extern bool papply_blockers_include_me(int pid);
+
 #endif							/* PAPPLY_BLOCKERS_H */

@@ -421,6 +421,76 @@ $session->query_safe('SELECT 1');
 end_sessions($session);
 all_equal('a replay that has waited in a deferred trigger');
 
+### locks of the session #######################################################
+
+# The session holds a lock that the replay waits for, but the server finds no deadlock.
+sub deadlocks
+{
+	my ($sql, $what) = @_;
+	my (undef, undef, $error) = $subscriber->psql(
+		'postgres',
+		"SET statement_timeout = '${PostgreSQL::Test::Utils::timeout_default}s'; $sql",
+		on_error_stop => 0);
+	like(
+		$error,
+		qr/ERROR: +the replay waits for a lock that this session holds.*HINT: +Call replay\(\) before the transaction reads/s,
+		$what);
+	return;
+}
+
+# A local session waits in between.
+sub deadlocks_behind
+{
+	my ($number, $sql, $what) = @_;
+	my $caller =
+	  $subscriber->background_psql('postgres', on_error_stop => 0);
+	$caller->query_safe(
+		"SET statement_timeout = '${PostgreSQL::Test::Utils::timeout_default}s'; $sql"
+	);
+	my $waiting = $subscriber->hold(
+		'SELECT * FROM items WHERE id = 7 FOR UPDATE');
+	$waiting->query_until(qr/waiting/,
+		"\\echo waiting\nSELECT pg_advisory_xact_lock(8);\n");
+	$subscriber->wait_until(
+		q(count(*) = 1 FROM pg_locks WHERE locktype = 'advisory' AND NOT granted),
+		'the session does not wait');
+	$caller->query("CALL parallel_apply.replay($number)");
+	like(
+		$caller->{stderr},
+		qr/ERROR: +the replay waits for a lock that this session holds/,
+		$what);
+	end_sessions($caller, $waiting);
+	return;
+}
+
+$id = skip_it(
+	'BEGIN; INSERT INTO items VALUES (303, -1); UPDATE items SET v = v WHERE id = 7; TRUNCATE emptied; COMMIT'
+);
+$subscriber->repair_fault;
+my $call = "CALL parallel_apply.replay($id)";
+deadlocks("DO \$\$ BEGIN PERFORM count(*) FROM emptied; $call; END \$\$",
+	'a table that was read is to be emptied');
+deadlocks("DO \$\$ BEGIN LOCK TABLE items IN SHARE MODE; $call; END \$\$",
+	'a table that was locked is to be changed');
+deadlocks_behind(
+	$id,
+	'SELECT pg_advisory_lock(8)',
+	'the replay waits for another session, which waits for this one');
+is(stored(), $id, 'the transaction remains stored');
+is($subscriber->sql('SELECT count(*) FROM items WHERE id = 303'),
+	'0', 'and nothing of it is applied');
+$subscriber->sql(
+	q(DO $$
+	DECLARE number bigint;
+	BEGIN
+		PERFORM count(*) FROM items;
+		FOR number IN SELECT id FROM parallel_apply.skipped_transactions LOOP
+			CALL parallel_apply.replay(number);
+		END LOOP;
+	END $$)
+);
+all_equal('a replay in a loop, after locks that do no harm');
+
 ### crashes ####################################################################
 
 my %victim = (
@@ -610,7 +680,7 @@ finish(
 	qr/ERROR:  (replay\(\) cannot run|must be owner of|skipped transaction \d+ does not exist|number of a skipped|transaction with number)/,
 	qr/ERROR:  canceling statement due to user request/,
 	qr/ERROR:  new row for relation "fired" violates check constraint "small"/,
-	qr/ERROR:  the subscription was dropped/,
+	qr/ERROR:  the (subscription was dropped|replay waits for a lock)/,
 	qr/ERROR:  transaction \d+ of subscription "tap" is not skipped because/,
 	qr/(the database system is|terminating|could not receive data from WAL stream)/
 );

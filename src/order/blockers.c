@@ -2,7 +2,8 @@
  * blockers.c
  *	  Deadlocks of which the lock manager sees only one half.
  *
- * Runs in writers and in the receiver.
+ * Runs in writers, in the receiver, and in a user's backend that has called
+ * replay() (sql/call_replay.c).
  *
  * Let O be the oldest uncommitted transaction.  The possible waits are:
  * - X waits for its turn or for a dependency.  It waits only for older
@@ -31,6 +32,8 @@
  *   waits in the lock manager for Y.  Meanwhile nothing is received and no
  *   transaction of the native loop counts as committed.  So the worker is
  *   treated like O.
+ * - The process of a replay waits in the lock manager for the session that has
+ *   called replay(), which waits for that process.  The session finds this.
  *
  * The alternative, a heavyweight lock as the turn, would let the deadlock
  * detector choose the victim, which might be O.
@@ -143,7 +146,8 @@ find_younger(List *pids, uint64 oldest)
 
 		for (int j = 0; j < n; j++)
 		{
-			if (blocker[j] == MyProcPid || is_to_retreat(blocker[j], oldest))
+			if (blocker[j] == MyProcPid ||
+				(papply_pool != NULL && is_to_retreat(blocker[j], oldest)))
 				return blocker[j];
 			pids = add_pid(pids, blocker[j]);
 		}
@@ -184,6 +188,20 @@ papply_blockers_look(void)
 				 errmsg("remote transaction is rolled back because an older one waits for it")));
 	else if ((slot = papply_owner_writer(papply_pool, oldest)) != NULL)
 		papply_retreat_recall(slot, oldest);	/* a lock of this session */
+}
+
+bool
+papply_blockers_include_me(int pid)
+{
+	MemoryContext context = AllocSetContextCreate(CurrentMemoryContext,
+												  "parallel_apply blockers",
+												  ALLOCSET_SMALL_SIZES);
+	MemoryContext old_context = MemoryContextSwitchTo(context);
+	bool		includes_me = find_younger(list_make1_int(pid), PAPPLY_NO_SEQNO) == MyProcPid;
+
+	MemoryContextSwitchTo(old_context);
+	MemoryContextDelete(context);
+	return includes_me;
 }
 
 void

@@ -9,9 +9,16 @@
  * segment that they share.  If the session is interrupted, it terminates the
  * worker and waits for its end, so nothing is applied after that.
  *
- * The worker cannot see what the session has changed, and the server could
- * not resolve a deadlock of the two.  So the procedure must not be called in a
- * transaction block, nor after a change in the same transaction.
+ * The worker cannot see what the session has changed.  So the procedure must
+ * not be called in a transaction block, nor after a change in the same
+ * transaction.
+ *
+ * The session may still hold locks that the worker waits for: PL/pgSQL may have
+ * read tables before, and locks of a session may be held.  The server's
+ * deadlock detector does not find this, because the session does not wait in
+ * the lock manager.  Which locks the worker needs is not known before, and most
+ * locks do no harm.  So the session checks, as often as the deadlock detector
+ * would, whether the worker waits for it.
  *-------------------------------------------------------------------------
  */
 #include "parallel_apply.h"
@@ -24,8 +31,11 @@
 #include "postmaster/bgworker.h"
 #include "storage/dsm.h"
 #include "storage/ipc.h"
+#include "storage/latch.h"
+#include "storage/proc.h"
 #include "utils/guc.h"
 
+#include "blockers.h"
 #include "replay.h"
 #include "sql_common.h"
 
@@ -95,12 +105,41 @@ stop_worker(int code, Datum arg)
 }
 
 static void
+check_deadlock(pid_t pid)
+{
+	if (papply_blockers_include_me(pid))
+		ereport(ERROR,
+				(errcode(ERRCODE_T_R_DEADLOCK_DETECTED),
+				 errmsg("the replay waits for a lock that this session holds"),
+				 errhint("Call %s before the transaction reads or locks tables, or in a transaction of its own.",
+						 "replay()")));
+}
+
+/* The postmaster sets the latch when the worker has started, and has ended. */
+static void
+wait_until_ended(BackgroundWorkerHandle *handle)
+{
+	pid_t		pid;
+	BgwHandleStatus status;
+
+	while ((status = GetBackgroundWorkerPid(handle, &pid)) != BGWH_STOPPED)
+	{
+		int			events = WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
+									   DeadlockTimeout, WAIT_EVENT_BGWORKER_SHUTDOWN);
+
+		ResetLatch(MyLatch);
+		CHECK_FOR_INTERRUPTS();
+		if ((events & WL_TIMEOUT) != 0 && status == BGWH_STARTED)
+			check_deadlock(pid);
+	}
+}
+
+static void
 wait_for_worker(BackgroundWorkerHandle *handle)
 {
 	PG_ENSURE_ERROR_CLEANUP(stop_worker, PointerGetDatum(handle));
 	{
-		if (WaitForBackgroundWorkerShutdown(handle) == BGWH_POSTMASTER_DIED)
-			proc_exit(1);
+		wait_until_ended(handle);
 	}
 	PG_END_ENSURE_ERROR_CLEANUP(stop_worker, PointerGetDatum(handle));
 }
