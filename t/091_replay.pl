@@ -35,12 +35,14 @@ $pair->exec_both(
 	CREATE TABLE parts (id int PRIMARY KEY, v int) PARTITION BY RANGE (id);
 	CREATE TABLE parts_low PARTITION OF parts FOR VALUES FROM (0) TO (10);
 	CREATE TABLE parts_high PARTITION OF parts FOR VALUES FROM (10) TO (100);
-	CREATE TABLE fired (id int PRIMARY KEY, v int))
+	CREATE TABLE fired (id int PRIMARY KEY, v int);
+	CREATE TYPE mood AS ENUM ('calm');
+	CREATE TABLE moods (id int PRIMARY KEY, m mood))
 );
 $subscriber->create_extension;
 $pair->subscribe('tap',
 	with => 'disable_on_error = true, streaming = on, two_phase = on');
-my @tables = ('items', '"Whole"', 'emptied', 'parts', 'fired');
+my @tables = ('items', '"Whole"', 'emptied', 'parts', 'fired', 'moods');
 $publisher->sql(
 	q(INSERT INTO items SELECT i, 0, 'it''s' FROM generate_series(1, 9) i;
 	INSERT INTO "Whole" VALUES (1, NULL, '\x00ff'), (1, NULL, '\x00ff'), (2, 'b\c', NULL);
@@ -317,6 +319,34 @@ all_equal('one that is not to be stored');
 $subscriber->reload_with(
 	q(parallel_apply.max_stored_transaction_size = '1GB'));
 
+### a skip that is withdrawn when it has begun #################################
+
+# The walsender stops between two changes, at the catalog that the output function of the
+# second one reads.  The apply worker has got the beginning when it has opened its file.
+# It has no writers, or else the whole transaction would be in the queue before.
+$subscriber->sql(
+	q(SELECT parallel_apply.alter_subscription_config('tap', 1)));
+request(
+	q(BEGIN; INSERT INTO items VALUES (202, -1); INSERT INTO moods VALUES (1, 'calm'); COMMIT)
+);
+my $enums = $publisher->hold('LOCK TABLE pg_enum IN ACCESS EXCLUSIVE MODE');
+$subscriber->sql('ALTER SUBSCRIPTION tap ENABLE');
+$subscriber->wait_until(
+	q(EXISTS (SELECT FROM pg_ls_tmpdir(), pg_stat_subscription WHERE subname = 'tap'
+	AND name LIKE 'pgsql_tmp' || pid || '.%')),
+	'the apply worker has not begun to skip');
+$subscriber->sql(
+	q(SELECT parallel_apply.skip_transaction('tap', keep => false)));
+$subscriber->sql(q(ALTER SUBSCRIPTION tap SKIP (lsn = NONE)));
+$enums->release;
+$subscriber->wait_until_failed;
+is(stored(), '', 'a transaction whose skip is withdrawn is not stored');
+$subscriber->repair_fault;
+$subscriber->sql('ALTER SUBSCRIPTION tap ENABLE');
+$subscriber->sql(
+	q(SELECT parallel_apply.alter_subscription_config('tap', NULL)));
+all_equal('and not lost: it is applied');
+
 ### a session that does not wait ###############################################
 
 # Call replay() in a separate session, and wait until its process waits there.
@@ -397,11 +427,9 @@ $publisher->wait_for_catchup('tap', 'flush');
 my $later = $subscriber->sql(
 	"SELECT id FROM parallel_apply.skipped_transactions WHERE id <> $id");
 $subscriber->sql('ALTER TABLE fired DROP CONSTRAINT small');
-my ($second) =
-  replay_until($later, "locktype = 'object' AND a.pid <> $pid");
-is( $subscriber->sql('SELECT count(*) FROM fired WHERE id = 3'),
-	'0',
-	'another transaction is not replayed meanwhile');
+my ($second) = replay_until($later, "locktype = 'object' AND a.pid <> $pid");
+is($subscriber->sql('SELECT count(*) FROM fired WHERE id = 3'),
+	'0', 'another transaction is not replayed meanwhile');
 $holder->release;
 $_->query_safe('SELECT 1') foreach $session, $second;
 end_sessions($session, $second);
@@ -413,8 +441,7 @@ $id = skip_it(
 $subscriber->repair_fault;
 $holder = $subscriber->hold('SELECT pg_advisory_xact_lock(7)');
 ($session) = replay_until($id, q(locktype = 'advisory'));
-can_do(
-	'ALTER SUBSCRIPTION tap DISABLE; ALTER SUBSCRIPTION tap ENABLE;',
+can_do('ALTER SUBSCRIPTION tap DISABLE; ALTER SUBSCRIPTION tap ENABLE;',
 	'in a deferred trigger');
 $holder->release;
 $session->query_safe('SELECT 1');
@@ -442,21 +469,19 @@ sub deadlocks
 sub deadlocks_behind
 {
 	my ($number, $sql, $what) = @_;
-	my $caller =
-	  $subscriber->background_psql('postgres', on_error_stop => 0);
+	my $caller = $subscriber->background_psql('postgres', on_error_stop => 0);
 	$caller->query_safe(
 		"SET statement_timeout = '${PostgreSQL::Test::Utils::timeout_default}s'; $sql"
 	);
-	my $waiting = $subscriber->hold(
-		'SELECT * FROM items WHERE id = 7 FOR UPDATE');
+	my $waiting =
+	  $subscriber->hold('SELECT * FROM items WHERE id = 7 FOR UPDATE');
 	$waiting->query_until(qr/waiting/,
 		"\\echo waiting\nSELECT pg_advisory_xact_lock(8);\n");
 	$subscriber->wait_until(
 		q(count(*) = 1 FROM pg_locks WHERE locktype = 'advisory' AND NOT granted),
 		'the session does not wait');
 	$caller->query("CALL parallel_apply.replay($number)");
-	like(
-		$caller->{stderr},
+	like($caller->{stderr},
 		qr/ERROR: +the replay waits for a lock that this session holds/,
 		$what);
 	end_sessions($caller, $waiting);

@@ -217,15 +217,25 @@ read_message(int *length)
 	return message;
 }
 
+/*
+ * The row of the transaction has been removed since its BEGIN: either the skip
+ * was withdrawn, or skip_transaction() was called again, and not to store it.
+ * So this local transaction, which skips it, must not commit.  The next process
+ * reads again what is to be skipped.
+ */
+static void
+restart_without_skip(void)
+{
+	PAPPLY_SESSION_ORIGIN = PAPPLY_NO_ORIGIN;	/* an abort would advance it */
+	PAPPLY_SESSION_ORIGIN_LSN = InvalidXLogRecPtr;
+	papply_shutdown_restart("a transaction is not to be stored");
+}
+
 static void
 store_transaction(void)
 {
-	/* skip_transaction() may have been called again, and not to store it */
 	if (papply_kept_subscription(keep.id) != MySubscription->oid)
-	{
-		forget_transaction();
-		return;
-	}
+		restart_without_skip();
 	(void) BufFileSeek(keep.file, 0, 0, SEEK_SET);	/* to the beginning */
 	PushActiveSnapshot(GetTransactionSnapshot());
 	papply_kept_store(keep.id, read_message);
