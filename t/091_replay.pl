@@ -673,6 +673,29 @@ sub crash_in_skip
 
 crash_in_skip($_) foreach grep { !/replay/ } sort keys %victim;
 
+### a subscription with another OID ###########################################
+
+# pg_upgrade gives it one, up to PostgreSQL 18.
+$id = skip_it('INSERT INTO items VALUES (305, -1)');
+$subscriber->repair_fault;
+$subscriber->sql('ALTER SUBSCRIPTION tap DISABLE');
+$subscriber->wait_until(
+	q(count(*) = 0 FROM pg_stat_activity WHERE backend_type LIKE 'logical replication %worker'),
+	'the apply worker does not end');
+$subscriber->sql(
+	'SET allow_system_table_mods = on; UPDATE pg_subscription SET oid = (oid::bigint + 1)::oid'
+);
+$subscriber->refuses(
+	"CALL parallel_apply.replay($id)",
+	qr/ERROR: +the subscription of skipped transaction $id does not exist.*HINT: +Use parallel_apply.skipped_changes\(\)/s,
+	'a transaction of a subscription that does not exist is not replayed');
+$subscriber->sql(
+	'SET allow_system_table_mods = on; UPDATE pg_subscription SET oid = (oid::bigint - 1)::oid'
+);
+$subscriber->sql('ALTER SUBSCRIPTION tap ENABLE');
+replay($id);
+all_equal('a subscription that exists again');
+
 ### a subscription that is dropped meanwhile ###################################
 
 $id = skip_it(
@@ -705,7 +728,7 @@ finish(
 	qr/ERROR:  (replay\(\) cannot run|must be owner of|skipped transaction \d+ does not exist|number of a skipped|transaction with number)/,
 	qr/ERROR:  canceling statement due to user request/,
 	qr/ERROR:  new row for relation "fired" violates check constraint "small"/,
-	qr/ERROR:  the (subscription was dropped|replay waits for a lock)/,
+	qr/ERROR:  the (subscription (was dropped|of skipped)|replay waits for a lock)/,
 	qr/ERROR:  transaction \d+ of subscription "tap" is not skipped because/,
 	qr/(the database system is|terminating|could not receive data from WAL stream)/
 );

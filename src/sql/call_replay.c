@@ -58,11 +58,18 @@ static PapplyReplay *
 make_request(dsm_segment *segment, Oid subid, int64 id)
 {
 	PapplyReplay *replay = dsm_segment_address(segment);
+	Subscription *subscription = GetSubscription(subid, true);
 
+	if (subscription == NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_UNDEFINED_OBJECT),
+				 errmsg("the subscription of skipped transaction %lld does not exist",
+						(long long) id),
+				 errhint("Use %s to make its changes by hand.", PAPPLY_NAME ".skipped_changes()")));
 	memset(replay, 0, sizeof(PapplyReplay));
 	replay->dbid = MyDatabaseId;
 	replay->subid = subid;
-	replay->userid = GetSubscription(subid, false)->owner;
+	replay->userid = subscription->owner;
 	replay->id = id;
 	strlcpy(replay->synchronous_commit, GetConfigOption("synchronous_commit", false, false),
 			sizeof(replay->synchronous_commit));
