@@ -1089,7 +1089,7 @@ SELECT parallel_apply.find_subscription(subscription_name);
 
 WITH s AS MATERIALIZED (
     SELECT v.subid, v.subname, v.state, v.reason, v.writers_wanted, v.writers_running,
-           v.queue_bytes, v.lag, n.transactions, n.retries,
+           v.queue_bytes, v.lag, v.strict_reason, n.transactions, n.retries,
            n.native_transactions - n.leader_transactions AS left_transactions,
            n.commit_order_aborts, n.exclusive_table, n.exclusive_truncate, n.refetches,
            n.exclusive_fallback, n.fallback_sync, n.fallback_table,
@@ -1300,6 +1300,14 @@ WITH s AS MATERIALIZED (
        AND s.queue_fill < 0.1 AND 2 * coalesce(b.writers, 0) <= s.writers_running
        AND NOT EXISTS (SELECT FROM parallel_apply.writers AS w
                         WHERE w.subid = s.subid AND w.state = 'waiting for lock')
+    UNION ALL
+    SELECT s.subname, 'logical_decoding',
+           CASE WHEN s.lag > interval '5 seconds' THEN 'notice' ELSE 'info' END,
+           'each transaction is applied by itself, although several together would take less time: '
+           'if nothing needs the changes of this subscription one by one, remove the reason, or set '
+           '"parallel_apply.logical_decoding"',
+           s.strict_reason
+      FROM s WHERE s.strict_reason IS NOT NULL
     UNION ALL
     SELECT s.subname, 'lock', 'warning',
            format('apply waits for a lock of a local session: %s', string_agg(DISTINCT a.pid::text, ', ')),

@@ -72,17 +72,22 @@ sub apply_behind
 	return $most;
 }
 
-# The reason that is shown
+# The reason that is shown, and that advice() names
 sub becomes
 {
 	my ($reason, $what) = @_;
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
-	return ok(
-		$right->poll_query_until(
+	ok( $right->poll_query_until(
 			'postgres',
 			"SELECT coalesce(strict_reason, '') ~ '$reason' FROM parallel_apply.subscriptions"
 		),
 		$what);
+	return is(
+		$right->sql(
+			q(SELECT count(*), bool_and(evidence = strict_reason) FROM parallel_apply.advice('tap')
+			CROSS JOIN parallel_apply.subscriptions WHERE topic = 'logical_decoding')),
+		$reason eq '^$' ? '0|' : '1|t',
+		'advice() says the same');
 }
 
 # A writer that was slow claims fewer at a time for a while, so this is repeated until
