@@ -214,21 +214,6 @@ finish() {
 	exit
 }
 
-# Can a directory in memory hold the clusters of tests, and can programs run there?
-has_memory() {
-	local needed=$((6 << 20)) # kB
-	awk '$2 == "/dev/shm" { found = $3 == "tmpfs" && $4 !~ /noexec/ } END { exit !found }' /proc/mounts &&
-		awk -v needed=$needed '/^MemAvailable:/ { found = $2 >= needed } END { exit !found }' /proc/meminfo &&
-		df -Pk /dev/shm | awk -v needed=$needed 'END { exit $4 < needed }'
-} 2>/dev/null
-
-# For programs whose tests start many servers: have begin create its directory in memory.
-# A cluster has a thousand files.  To create and remove them on a disk can take as much
-# processor time as the rest of a short test.
-prefer_memory() {
-	[ "${PAPPLY_TMP-}" ] || ! has_memory || PAPPLY_TMP=/dev/shm
-}
-
 # Sets tmp, a directory that is removed at exit, and installs what is missing.
 begin() {
 	# Sockets are made below it, and their paths may have 107 bytes: hence /tmp.
