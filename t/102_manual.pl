@@ -8,7 +8,7 @@
 # alerts in 081_alerts.pl, removal in 101_removal.pl, what slows apply down, rows
 # that are missing, and the list of functions and views in 110_manual_looking.pl; dump
 # and restore, synchronous replication, wrong settings, restarts and crashes in
-# 111_manual_servers.pl.
+# 111_manual_servers.pl; servers that subscribe to each other in 120_mesh.pl.
 use strict;
 use warnings;
 use FindBin;

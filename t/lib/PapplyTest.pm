@@ -26,10 +26,9 @@ sub new_pair
 	$publisher->init(allows_streaming => 'logical');
 	# Cluster's 1 MB of shared buffers would make bulk tests slow.  WAL of an open
 	# transaction is not sent before it is flushed: a WAL writer that sleeps may need 25
-	# times its delay.  To load LLVM takes longer than any query here.
+	# times its delay.
 	$publisher->append_conf('postgresql.conf', <<~'CONF');
 		fsync = off
-		jit = off
 		shared_buffers = 32MB
 		wal_writer_delay = 10ms
 		max_connections = 40
@@ -42,7 +41,6 @@ sub new_pair
 	# otherwise.
 	$subscriber->append_conf('postgresql.conf', <<~'CONF');
 		fsync = off
-		jit = off
 		shared_preload_libraries = 'parallel_apply'
 		parallel_apply.leader_participation = off
 		parallel_apply.idle_writers_per_subscription = -1
