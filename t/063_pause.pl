@@ -106,6 +106,15 @@ sub pause
 	return;
 }
 
+# Return what a function says.
+sub notices_of
+{
+	my ($call) = @_;
+	my (undef, undef, $notices) =
+	  $subscriber->psql('postgres', "SELECT parallel_apply.$call");
+	return $notices;
+}
+
 my $next = 1;
 
 sub check_pause
@@ -142,6 +151,10 @@ sub check_pause
 		'and the lag can be seen');
 	is(call("wait_for_lsn('tap', '$lsn', '100 ms')"), 'f',
 		'a wait times out');
+	like(
+		notices_of("wait_for_lsn('tap', '$lsn', '2 s')"),
+		qr/still waiting for subscription "tap"\nDETAIL:  It is paused/,
+		'but not without a word');
 
 	if ($how eq 'with writers')
 	{
@@ -254,6 +267,9 @@ is(call("wait_for_lsn('tap', '$lsn', '100 ms')"),
 	't', 'committed positions are known after a restart');
 $lsn = mark($next++);
 is(call("wait_for_lsn('tap', '$lsn', '100 ms')"), 'f', 'and what is not');
+like(notices_of("wait_for_lsn('tap', '$lsn', '2 s')"),
+	qr/^[^\n]*NOTICE:  still waiting for subscription "tap"\nDETAIL:  It is disabled\.$/,
+	'a session that waits for a disabled subscription is told so, once');
 $subscriber->sql('ALTER SUBSCRIPTION tap ENABLE');
 is(call("wait_for_lsn('tap', '$lsn')"), 't', 'until it is');
 

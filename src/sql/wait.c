@@ -14,11 +14,14 @@
  */
 #include "parallel_apply.h"
 
+#include "access/htup_details.h"
+#include "catalog/pg_subscription.h"
 #include "fmgr.h"
 #include "miscadmin.h"
 #include "replication/origin.h"
 #include "storage/latch.h"
 #include "utils/inval.h"
+#include "utils/lsyscache.h"
 #include "utils/pg_lsn.h"
 #include "utils/syscache.h"
 #include "utils/timestamp.h"
@@ -34,6 +37,9 @@ PG_FUNCTION_INFO_V1(papply_drain);
 
 #define MIN_NAP_MS 1
 #define MAX_NAP_MS 50
+
+/* After this time a NOTICE says why the subscription does not move, if it is known. */
+#define PATIENCE_MS 1000
 
 /* More than a thousand years.  A longer or infinite interval means no timeout. */
 #define MAX_TIMEOUT_MS 1e14
@@ -55,7 +61,10 @@ get_watched_subscription(FunctionCallInfo fcinfo)
 typedef struct Wait
 {
 	Oid			subid;
-	int64		deadline;		/* of clock.h; 0: none */
+	int64		began_at;		/* of clock.h */
+	int64		deadline;		/* 0: none */
+	bool		expects_pause;
+	const char *told;			/* what the last NOTICE has said; NULL: none */
 	long		nap_ms;
 } Wait;
 
@@ -63,7 +72,7 @@ typedef struct Wait
 static Wait
 begin_wait(Oid subid, FunctionCallInfo fcinfo, int argument)
 {
-	Wait		wait = {subid, 0, MIN_NAP_MS};
+	Wait		wait = {.subid = subid,.began_at = papply_clock_now(),.nap_ms = MIN_NAP_MS};
 	const Interval *timeout;
 	double		timeout_ms;
 
@@ -81,33 +90,6 @@ begin_wait(Oid subid, FunctionCallInfo fcinfo, int argument)
 }
 
 /*
- * Sleep for a moment.  Returns false if the timeout has passed.  Throws if the
- * subscription has been dropped.
- */
-static bool
-go_on_waiting(Wait *wait)
-{
-	long		left_ms = MAX_NAP_MS;
-
-	AcceptInvalidationMessages();
-	if (!SearchSysCacheExists1(SUBSCRIPTIONOID, ObjectIdGetDatum(wait->subid)))
-		ereport(ERROR,
-				(errcode(ERRCODE_UNDEFINED_OBJECT),
-				 errmsg("subscription was dropped during the wait")));
-	if (wait->deadline != 0)
-		left_ms = (wait->deadline - papply_clock_now() + 999) / 1000;
-	if (left_ms <= 0)
-		return false;
-	(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
-					 Min(wait->nap_ms, left_ms),
-					 papply_compat_wait_event(PAPPLY_WAIT_POSITION));
-	ResetLatch(MyLatch);
-	CHECK_FOR_INTERRUPTS();
-	wait->nap_ms = Min(2 * wait->nap_ms, MAX_NAP_MS);
-	return true;
-}
-
-/*
  * Return the progress of the subscription, or that of its last apply worker.
  * It is all zeros if there has been no apply worker since the server started.
  */
@@ -119,6 +101,75 @@ look_at_progress(Oid subid)
 	if (!papply_statistics_get(subid, &statistics))
 		memset(&statistics, 0, sizeof(statistics));
 	return &statistics;
+}
+
+/* Return why the subscription does not advance; NULL: it may advance. */
+static const char *
+find_obstacle(const Wait *wait, bool is_enabled)
+{
+	PapplySubscriptionOptions options;
+
+	if (!is_enabled)
+		return "It is disabled.";
+	papply_subscription_options_get(wait->subid, &options);
+	if (options.is_paused && !wait->expects_pause)
+		return "It is paused: see " PAPPLY_NAME ".resume().";
+	if (papply_statistics_has_failed(look_at_progress(wait->subid)))
+		return "A transaction fails: see " PAPPLY_NAME ".failed_transactions.";
+	return NULL;
+}
+
+/*
+ * Say why the wait may last for ever, once for each reason.  Its end may be
+ * near, so that is not said at once.
+ */
+static void
+tell_obstacle(Wait *wait, bool is_enabled)
+{
+	const char *obstacle;
+
+	if (!papply_clock_has_passed(wait->began_at, papply_clock_now(), PATIENCE_MS))
+		return;
+	obstacle = find_obstacle(wait, is_enabled);
+	if (obstacle != NULL && obstacle != wait->told)
+		ereport(NOTICE,
+				(errmsg("still waiting for subscription \"%s\"",
+						get_subscription_name(wait->subid, false)),
+				 errdetail_internal("%s", obstacle)));
+	wait->told = obstacle;
+}
+
+/*
+ * Sleep for a moment.  Returns false if the timeout has passed.  Throws if the
+ * subscription has been dropped.
+ */
+static bool
+go_on_waiting(Wait *wait)
+{
+	long		left_ms = MAX_NAP_MS;
+	HeapTuple	subscription;
+	bool		is_enabled;
+
+	AcceptInvalidationMessages();
+	subscription = SearchSysCache1(SUBSCRIPTIONOID, ObjectIdGetDatum(wait->subid));
+	if (!HeapTupleIsValid(subscription))
+		ereport(ERROR,
+				(errcode(ERRCODE_UNDEFINED_OBJECT),
+				 errmsg("subscription was dropped during the wait")));
+	is_enabled = ((Form_pg_subscription) GETSTRUCT(subscription))->subenabled;
+	ReleaseSysCache(subscription);
+	tell_obstacle(wait, is_enabled);
+	if (wait->deadline != 0)
+		left_ms = (wait->deadline - papply_clock_now() + 999) / 1000;
+	if (left_ms <= 0)
+		return false;
+	(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
+					 Min(wait->nap_ms, left_ms),
+					 papply_compat_wait_event(PAPPLY_WAIT_POSITION));
+	ResetLatch(MyLatch);
+	CHECK_FOR_INTERRUPTS();
+	wait->nap_ms = Min(2 * wait->nap_ms, MAX_NAP_MS);
+	return true;
 }
 
 /*
@@ -197,6 +248,7 @@ papply_drain(PG_FUNCTION_ARGS)
 	XLogRecPtr	received_lsn;
 	PapplyProgress *progress;
 
+	wait.expects_pause = true;
 	while (is_about_to_pause(subid))
 		if (!go_on_waiting(&wait))
 			PG_RETURN_BOOL(false);
