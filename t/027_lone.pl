@@ -426,6 +426,8 @@ tables_are_equal();
 
 ### rows without a key
 
+# without the setting, for which the apply worker would apply everything
+$subscriber->connect_again('tap');
 be_fast('on');
 writers_apply(
 	'a row that is not found by its identity is looked for by a writer',

@@ -11,7 +11,8 @@
  * The time at which the local transaction begins, for now() in defaults, is
  * that of the claim.  So it never decreases in commit order, although writers
  * begin in any order and may have to begin again: who reads rows by
- * increasing times misses none, as with PostgreSQL's own apply.
+ * increasing times misses none, as with PostgreSQL's own apply.  User code that
+ * runs in its turn has the time of that (writer.c).
  *
  * Locking: none, see queue.c.  A writer that reads the slot of next_claim and
  * is overtaken fails in its compare and exchange.

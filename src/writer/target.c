@@ -128,7 +128,7 @@ refuse_target(PapplyTarget *target, PapplyClassCause cause)
 
 	target->state = PAPPLY_TARGET_STALE;
 	ereport(ERROR,
-			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+			(errcode(PAPPLY_ERRCODE_NOT_IN_TURN),
 			 errmsg("changes of table \"%s\" are not applied in parallel",
 					RelationGetRelationName(target->rel)),
 			 errdetail_internal("%s", phrase ? phrase : "ordinary triggers fire")));

@@ -139,6 +139,9 @@ typedef struct PapplyTarget
 	SnapshotData dirty_snapshot;
 } PapplyTarget;
 
+/* Changes must be applied in their turn, and this range does not. */
+#define PAPPLY_ERRCODE_NOT_IN_TURN	MAKE_SQLSTATE('P', 'A', '0', '0', '4')
+
 /* Call once in a writer, when it is connected. */
 extern void papply_target_init(void);
 
@@ -162,8 +165,8 @@ extern bool papply_target_range_is_current(void);
  * Return the target of a remote relation.  It is open until the local
  * transaction ends or papply_target_release() closes it.  pg_stat_activity
  * shows it.  Throws an error if a writer cannot apply changes to it, or cannot
- * apply them now: changes of a table of class serial require is_alone, and those
- * of a table with user code no batch.
+ * apply them now: changes of a table of class serial require is_alone
+ * (PAPPLY_ERRCODE_NOT_IN_TURN), and those of a table with user code no batch.
  */
 extern PapplyTarget *papply_target_open(LogicalRepRelId remote_relid, uint32 version,
 										bool is_alone);

@@ -123,6 +123,7 @@ typedef enum AttemptResult
 	ATTEMPT_DEADLOCK,
 	ATTEMPT_VIOLATION,			/* of a unique or exclusion constraint */
 	ATTEMPT_REFUSED,			/* see refuse_transaction() */
+	ATTEMPT_NOT_IN_TURN,		/* it may run code that must be alone */
 	ATTEMPT_FAILED				/* for another reason */
 } AttemptResult;
 
@@ -553,6 +554,8 @@ classify(const ErrorData *error)
 			return ATTEMPT_VIOLATION;
 		case ERRCODE_REFUSED:
 			return ATTEMPT_REFUSED;
+		case PAPPLY_ERRCODE_NOT_IN_TURN:
+			return ATTEMPT_NOT_IN_TURN;
 		default:
 			return papply_retreat_has_canceled() ? ATTEMPT_OLDER_WINS : ATTEMPT_FAILED;
 	}
@@ -681,8 +684,8 @@ apply_in_turn(uint64 seqno, AttemptResult result)
 		return;
 	if (is_retry)
 		papply_account_retry();
-	else
-		SetCurrentStatementStartTimestamp();	/* as serial apply would */
+	if (!is_retry || result == ATTEMPT_NOT_IN_TURN)
+		SetCurrentStatementStartTimestamp();	/* user code sees the time of its turn */
 	AcceptInvalidationMessages();
 	if (papply_session_load_subscription() && (!is_retry || papply_queue_rewind(seqno)))
 		result = try_range(seqno, seqno, true);
