@@ -546,9 +546,12 @@ is($subscriber->counter('fallbacks'),
 # A setting that is not valid any more keeps new writers from starting.  Others apply
 # everything, and all start when the apply worker does.
 $subscriber->sql("$config('tap', 2)");
-$subscriber->sql(q(SET allow_in_place_tablespaces = on; CREATE TABLESPACE former LOCATION ''));
+$subscriber->sql(
+	q(SET allow_in_place_tablespaces = on; CREATE TABLESPACE former LOCATION '')
+);
 $subscriber->connect_again('tap',
-	'ALTER ROLE applier RESET role; ALTER DATABASE postgres SET default_tablespace = former');
+	'ALTER ROLE applier RESET role; ALTER DATABASE postgres SET default_tablespace = former'
+);
 $subscriber->wait_for_pool('tap', 2);
 $subscriber->sql('DROP TABLESPACE former');
 my $log_position = -s $subscriber->logfile;
@@ -556,10 +559,16 @@ $subscriber->sql("$config('tap', 8)");
 $subscriber->wait_for_log(
 	qr/ERROR:  invalid value for parameter "default_tablespace".*\n.*\n.*HINT:  A writer begins with the settings of the apply worker/,
 	$log_position);
-$publisher->sql("INSERT INTO zoned SELECT g, '2026-05-01' FROM generate_series(100, 120) g");
+$publisher->sql(
+	"INSERT INTO zoned SELECT g, '2026-05-01' FROM generate_series(100, 120) g"
+);
 $publisher->wait_applied;
-is_on_subscriber('SELECT count(*) FROM zoned WHERE id >= 100', '21', 'applied without the new writers');
-$subscriber->connect_again('tap', 'ALTER DATABASE postgres RESET default_tablespace');
+is_on_subscriber(
+	'SELECT count(*) FROM zoned WHERE id >= 100',
+	'21',
+	'applied without the new writers');
+$subscriber->connect_again('tap',
+	'ALTER DATABASE postgres RESET default_tablespace');
 $subscriber->wait_for_pool('tap', 8);
 
 finish(

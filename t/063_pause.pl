@@ -267,7 +267,8 @@ is(call("wait_for_lsn('tap', '$lsn', '100 ms')"),
 	't', 'committed positions are known after a restart');
 $lsn = mark($next++);
 is(call("wait_for_lsn('tap', '$lsn', '100 ms')"), 'f', 'and what is not');
-like(notices_of("wait_for_lsn('tap', '$lsn', '2 s')"),
+like(
+	notices_of("wait_for_lsn('tap', '$lsn', '2 s')"),
 	qr/^[^\n]*NOTICE:  still waiting for subscription "tap"\nDETAIL:  It is disabled\.$/,
 	'a session that waits for a disabled subscription gets a NOTICE, once');
 $subscriber->sql('ALTER SUBSCRIPTION tap ENABLE');

@@ -41,7 +41,8 @@ my %tables = (
 	timed => 'id int PRIMARY KEY');
 my @tables = sort keys %tables;
 $publisher->sql("CREATE TABLE $_ ($tables{$_})") for @tables;
-$publisher->sql('INSERT INTO gate VALUES (1, 0); INSERT INTO moved VALUES (1, 1)');
+$publisher->sql(
+	'INSERT INTO gate VALUES (1, 0); INSERT INTO moved VALUES (1, 1)');
 $subscriber->sql('CREATE DATABASE serial');
 
 # In both databases of the subscriber.  Texts are converted to times there, which depends
@@ -99,7 +100,8 @@ $subscriber->safe_psql('postgres', $definitions);
 $definitions =~ s/CREATE ROLE limited;//;
 $subscriber->safe_psql('serial', $definitions);
 $subscriber->create_extension;
-$subscriber->sql("SELECT parallel_apply.set_table_option('$_', 'triggers', 'parallel')")
+$subscriber->sql(
+	"SELECT parallel_apply.set_table_option('$_', 'triggers', 'parallel')")
   for qw(setting numbered notifying deferred);
 $pair->subscribe('tap');
 $pair->subscribe_serially;
@@ -134,8 +136,11 @@ sub same_as_serial
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
 	for (@columns)
 	{
-		my $sql = "SELECT string_agg(t::text, ' ' ORDER BY t) FROM (SELECT $_) t";
-		is($subscriber->sql($sql), $subscriber->safe_psql('serial', $sql), "$name: $_");
+		my $sql =
+		  "SELECT string_agg(t::text, ' ' ORDER BY t) FROM (SELECT $_) t";
+		is( $subscriber->sql($sql),
+			$subscriber->safe_psql('serial', $sql),
+			"$name: $_");
 	}
 	return;
 }
@@ -150,17 +155,20 @@ sub rows
 
 # Settings for the transaction.  Detects: they last as long as a batch.
 apply_together(undef, rows(('generated', 'plain') x 4));
-same_as_serial('function of a generated column', '* FROM plain', '* FROM generated');
+same_as_serial('function of a generated column',
+	'* FROM plain', '* FROM generated');
 apply_together(undef, rows(('checked', 'plain') x 4));
 same_as_serial('function of a CHECK', '* FROM plain');
 apply_together(undef, rows(('called', 'plain') x 4));
 same_as_serial('volatile function of the server', '* FROM plain');
 apply_together(undef, rows(('setting', 'plain') x 4));
-same_as_serial('trigger that is declared parallel', '* FROM plain', '* FROM setting');
+same_as_serial('trigger that is declared parallel',
+	'* FROM plain', '* FROM setting');
 
 # The receiver takes them for members of a batch, and the table changes.  Detects: writers
 # rely on the receiver.
-$subscriber->safe_psql('serial', 'ALTER TABLE late ADD CHECK (is_in_tokyo(at))');
+$subscriber->safe_psql('serial',
+	'ALTER TABLE late ADD CHECK (is_in_tokyo(at))');
 apply_together(
 	sub { $subscriber->sql('ALTER TABLE late ADD CHECK (is_in_tokyo(at))') },
 	rows(('late', 'plain') x 4));
@@ -175,18 +183,22 @@ my $listener = $subscriber->background_psql('postgres');
 $listener->query_safe('LISTEN changed');
 apply_together(undef, map { "INSERT INTO notifying VALUES ($_)" } 1 .. 8);
 my $heard = $listener->query_safe('SELECT 1');
-is(scalar(() = $heard =~ /Asynchronous notification "changed"/g), 8, 'each transaction notifies');
+is(scalar(() = $heard =~ /Asynchronous notification "changed"/g),
+	8, 'each transaction notifies');
 end_sessions($listener);
 
 # Detects: a deferred trigger sees what a younger transaction has changed.
-apply_together(undef, 'INSERT INTO deferred VALUES (1, 1)',
+apply_together(
+	undef,
+	'INSERT INTO deferred VALUES (1, 1)',
 	map { "UPDATE deferred SET v = $_" } 2 .. 8);
 same_as_serial('deferred trigger', '* FROM seen');
 
 # The second transaction fails as long as the first one has not given up a unique value,
 # and begins again after the third one has begun.  Detects: its time is that of its last
 # attempt.
-$subscriber->reload_with('parallel_apply.writers_per_subscription = 3',
+$subscriber->reload_with(
+	'parallel_apply.writers_per_subscription = 3',
 	'parallel_apply.max_batch_transactions = 1');
 $subscriber->wait_for_pool('tap', 3);
 my $start = $subscriber->sql('SELECT clock_timestamp()');
@@ -196,10 +208,13 @@ is( $pair->apply_behind_gate(
 		'UPDATE moved SET u = 5 WHERE id = 1',
 		'INSERT INTO moved VALUES (2, 1)',
 		'INSERT INTO timed VALUES (1)'),
-	'1', 'the second one begins again');
+	'1',
+	'the second one begins again');
 is( $subscriber->sql(
-		"SELECT m.at <= t.at, m.at > '$start' FROM moved m, timed t WHERE m.id = 2"),
-	't|t', 'but its time is not later');
+		"SELECT m.at <= t.at, m.at > '$start' FROM moved m, timed t WHERE m.id = 2"
+	),
+	't|t',
+	'but its time is not later');
 
 # Detects: transactions that run no user code do not find a setting of the session.
 # They are in the queue when it is made.
@@ -227,8 +242,10 @@ for my $table (@tables)
 {
 	my $columns = join ', ', map { /^(\w+)/ } split /, /, $tables{$table};
 	next if $columns =~ /at/;
-	is( $subscriber->sql("SELECT array_agg(($columns)::text ORDER BY id) FROM $table"),
-		$publisher->sql("SELECT array_agg(($columns)::text ORDER BY id) FROM $table"),
+	is( $subscriber->sql(
+			"SELECT array_agg(($columns)::text ORDER BY id) FROM $table"),
+		$publisher->sql(
+			"SELECT array_agg(($columns)::text ORDER BY id) FROM $table"),
 		"$table has the same rows on both sides");
 }
 finish($publisher, $subscriber);

@@ -43,9 +43,11 @@ sub same_as_serial
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
 	$pair->wait_for_both;
 	my $sql = "SELECT string_agg(t::text, ' ' ORDER BY id) FROM $table t";
-	my $expected = $publisher->sql("SELECT string_agg(t::text, ' ' ORDER BY id) FROM app.t t");
+	my $expected = $publisher->sql(
+		"SELECT string_agg(t::text, ' ' ORDER BY id) FROM app.t t");
 	is($subscriber->sql($sql), $expected, "all rows are there $when");
-	is($subscriber->safe_psql('serial', $sql), $expected, "with PostgreSQL's own apply, too");
+	is($subscriber->safe_psql('serial', $sql),
+		$expected, "with PostgreSQL's own apply, too");
 	return;
 }
 
@@ -55,8 +57,11 @@ sub apply_by_each
 	my ($writers, $name) = @_;
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
 	$pair->apply_behind_gate(
-		join(', ', 'waiting for lock', ('waiting for prior commit') x ($writers - 1)),
-		$name, rows($writers));
+		join(', ',
+			'waiting for lock',
+			('waiting for prior commit') x ($writers - 1)),
+		$name,
+		rows($writers));
 	return;
 }
 
@@ -94,7 +99,8 @@ sub apply_by_apply_worker
 sub rename_schema
 {
 	my ($from, $to) = @_;
-	$subscriber->safe_psql($_, "ALTER SCHEMA $from RENAME TO $to") for qw(postgres serial);
+	$subscriber->safe_psql($_, "ALTER SCHEMA $from RENAME TO $to")
+	  for qw(postgres serial);
 	return;
 }
 
@@ -102,7 +108,8 @@ apply_by_each(2, 'both writers know the table');
 
 # Other writers, which do not know it, and the apply worker come later.
 rename_schema('app', 'app_old');
-$subscriber->safe_psql($_, 'CREATE SCHEMA app; CREATE TABLE app.t (id int PRIMARY KEY, v int)')
+$subscriber->safe_psql($_,
+	'CREATE SCHEMA app; CREATE TABLE app.t (id int PRIMARY KEY, v int)')
   for qw(postgres serial);
 $subscriber->reload_with('parallel_apply.writers_per_subscription = 4');
 $subscriber->wait_for_pool('tap', 4);
@@ -110,15 +117,18 @@ apply_by_each(4, 'all writers have a row');
 is($subscriber->fallbacks, 0, 'each has committed it');
 apply_by_apply_worker();
 same_as_serial('in the renamed schema', 'app_old.t');
-is($subscriber->sql('SELECT count(*) FROM app.t'), '0', 'and none in the other one');
+is($subscriber->sql('SELECT count(*) FROM app.t'),
+	'0', 'and none in the other one');
 
 # A table of the renamed schema changes, so that all look it up again.  PostgreSQL's own
 # apply would now look for the former name, and is not compared any more.
 $subscriber->sql('ALTER TABLE app_old.t ADD w int');
 apply_by_each(4, 'all writers have a row of the changed table');
 apply_by_apply_worker();
-is($subscriber->sql("SELECT string_agg(id::text, ' ' ORDER BY id) FROM app_old.t"),
-	$publisher->sql("SELECT string_agg(id::text, ' ' ORDER BY id) FROM app.t"),
+is( $subscriber->sql(
+		"SELECT string_agg(id::text, ' ' ORDER BY id) FROM app_old.t"),
+	$publisher->sql(
+		"SELECT string_agg(id::text, ' ' ORDER BY id) FROM app.t"),
 	'all rows are there after a change of the table');
 
 # The next apply worker finds the new schema by its name.
@@ -127,8 +137,10 @@ $subscriber->sql('ALTER SUBSCRIPTION tap REFRESH PUBLICATION');
 $subscriber->wait_until_ready;
 apply_by_each(4, 'all writers have a row of the new table');
 $publisher->wait_applied;
-is($subscriber->sql("SELECT string_agg(id::text, ' ' ORDER BY id) FROM app.t"),
-	$publisher->sql("SELECT string_agg(id::text, ' ' ORDER BY id) FROM app.t"),
+is( $subscriber->sql(
+		"SELECT string_agg(id::text, ' ' ORDER BY id) FROM app.t"),
+	$publisher->sql(
+		"SELECT string_agg(id::text, ' ' ORDER BY id) FROM app.t"),
 	'the new table has been copied, and gets the changes');
 
 finish($publisher, $subscriber);

@@ -685,7 +685,8 @@ apply_in_turn(uint64 seqno, AttemptResult result)
 	if (is_retry)
 		papply_account_retry();
 	if (!is_retry || result == ATTEMPT_NOT_IN_TURN)
-		SetCurrentStatementStartTimestamp();	/* user code sees the time of its turn */
+		SetCurrentStatementStartTimestamp();	/* user code sees the time of
+												 * its turn */
 	AcceptInvalidationMessages();
 	if (papply_session_load_subscription() && (!is_retry || papply_queue_rewind(seqno)))
 		result = try_range(seqno, seqno, true);

@@ -349,7 +349,8 @@ sub stop_waiting
 sub idle_writer
 {
 	my ($self) = @_;
-	my $idle = q(FROM parallel_apply.writers WHERE writer > 0 AND state = 'idle');
+	my $idle =
+	  q(FROM parallel_apply.writers WHERE writer > 0 AND state = 'idle');
 	$self->wait_until("count(*) = 1 $idle", 'there is not one idle writer');
 	return $self->sql("SELECT pid $idle");
 }
