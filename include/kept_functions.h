@@ -15,7 +15,8 @@ typedef struct PapplyKeptFunctions
 {
 	bool		has_any;		/* includes a user's function, which may call
 								 * any */
-	bool		has_user_code;	/* the same, or a volatile function */
+	bool		has_user_code;	/* the same, or an expression calls a volatile
+								 * function */
 	bool		is_restricted;	/* not every role may call each of them */
 	List	   *hashes;			/* of their OIDs, as in invalidations */
 	List	   *types;			/* types that can be altered, with those that

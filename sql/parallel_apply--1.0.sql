@@ -1161,12 +1161,14 @@ WITH s AS MATERIALIZED (
 ), rows(subname, topic, level, advice, evidence) AS (
     SELECT s.subname, 'state',
            CASE WHEN s.state IN ('native', 'starting', 'stopping') THEN 'info'
-                WHEN s.state IN ('disabled', 'paused', 'synchronizing') THEN 'notice'
+                WHEN s.state IN ('paused', 'synchronizing') THEN 'notice'
+                WHEN s.state = 'disabled' AND s.reason NOT LIKE '%, after an error: %' THEN 'notice'
                 ELSE 'warning' END,
            CASE s.state
                 WHEN 'disabled' THEN 'it is not applied, and the publisher keeps its WAL'
                 WHEN 'paused' THEN 'it is not applied until parallel_apply.resume(), and the publisher keeps its WAL'
-                WHEN 'failing' THEN 'a transaction fails again and again: nothing is applied until that is resolved'
+                WHEN 'failing' THEN 'a transaction fails again and again: nothing is applied until that is resolved, '
+                     'see "parallel_apply.failed_transactions", failed_changes() and skip_transaction()'
                 WHEN 'disconnected' THEN 'there is no connection to the publisher'
                 WHEN 'not running' THEN 'it has no apply worker: see "max_logical_replication_workers", "max_worker_processes" and the server log'
                 WHEN 'degraded' THEN 'it has fewer writers than configured'
@@ -1280,7 +1282,7 @@ WITH s AS MATERIALIZED (
     SELECT s.subname, 'queue_size', 'warning',
            'transactions larger than the queue had to be fetched again: raise "parallel_apply.queue_size"',
            format('%s times; it is %s', s.refetches, current_setting('parallel_apply.queue_size'))
-      FROM s WHERE s.refetches > 0
+      FROM s WHERE s.refetches > 0 AND s.state NOT IN ('failing', 'disabled')
     UNION ALL
     SELECT s.subname, 'limit', 'info',
            'the queue is full: the subscriber is the limit, not the publisher. '

@@ -116,6 +116,9 @@ ok( $subscriber->poll_query_until(
 		FROM parallel_apply.subscriptions WHERE subname = 'tap'),
 		'disabled: true'),
 	'a subscription that was disabled by an error says so');
+my $level =
+  q(SELECT level FROM parallel_apply.advice('tap') WHERE topic = 'state');
+is($subscriber->sql($level), 'warning', 'and advice() warns of that');
 lag_grows('while it is disabled by an error');
 my ($lsn) = slurp_file($subscriber->logfile, $offset) =~ m{finished at (\S+)};
 $subscriber->sql(
@@ -127,6 +130,7 @@ all_is_well('the transaction is skipped');
 $subscriber->sql('ALTER SUBSCRIPTION tap DISABLE');
 lag_grows('while it is disabled');
 alert_becomes('state', '', 'that it is disabled is no fault');
+is($subscriber->sql($level), 'notice', 'nor a warning');
 $subscriber->sql('ALTER SUBSCRIPTION tap ENABLE');
 all_is_well('it is enabled');
 

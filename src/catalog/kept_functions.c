@@ -59,11 +59,23 @@ add_function(Oid function, void *context)
 	language = ((Form_pg_proc) GETSTRUCT(tuple))->prolang;
 	functions->has_any |= function >= FirstNormalObjectId &&
 		language != INTERNALlanguageId && language != ClanguageId;
-	functions->has_user_code |= functions->has_any ||
-		((Form_pg_proc) GETSTRUCT(tuple))->provolatile == PROVOLATILE_VOLATILE;
+	functions->has_user_code |= functions->has_any;
 	functions->is_restricted |= !heap_attisnull(tuple, Anum_pg_proc_proacl, NULL);
 	ReleaseSysCache(tuple);
 	return false;
+}
+
+/*
+ * The same for a function that an expression calls.  Extensions may have left
+ * the functions of their types volatile, which is the default.
+ */
+static bool
+add_called_function(Oid function, void *context)
+{
+	PapplyKeptFunctions *functions = context;
+
+	functions->has_user_code |= func_volatile(function) == PROVOLATILE_VOLATILE;
+	return add_function(function, context);
 }
 
 static void add_type(PapplyKeptFunctions *functions, Oid type);
@@ -93,7 +105,7 @@ add_types_of(Node *node, void *context)
 static void
 add_expression(PapplyKeptFunctions *functions, Node *expr)
 {
-	(void) papply_functions_find(expr, add_function, functions);
+	(void) papply_functions_find(expr, add_called_function, functions);
 	(void) add_types_of(expr, functions);
 }
 
