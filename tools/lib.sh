@@ -185,13 +185,15 @@ run_job() {
 }
 
 stop_and_clean() {
-	local pidfile job
+	local pidfile job dir program
 	for job in "${jobs[@]}"; do
 		kill -TERM -- "-$job" && wait "$job"
 	done 2>/dev/null
 	# Servers of interrupted tests
 	for pidfile in $(find "$tmp" -name postmaster.pid 2>/dev/null); do
-		as_user "$bin/pg_ctl" -s -m immediate -D "$(dirname "$pidfile")" stop
+		dir=$(dirname "$pidfile")
+		program=$(cut -d ' ' -f 1 "$dir/postmaster.opts")
+		as_user "$(dirname "$program")/pg_ctl" -s -m immediate -D "$dir" stop
 	done
 	if [ "${KEEP-}" ] && [ "$failed" -gt 0 ]; then
 		echo "kept: $tmp"
