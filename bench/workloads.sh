@@ -14,7 +14,7 @@
 #   ROWS           rows of that one transaction, of the table of "full", or of each
 #                  table of sysbench
 
-WORKLOADS=(tpcb simple insert1 update1 hot zipf delete full rows1000 insert2m update500k tpcc
+WORKLOADS=(tpcb simple insert1 coded update1 hot zipf delete full rows1000 insert2m update500k tpcc
 	sysbench_{update_index,update_non_index,write_only,insert,delete})
 ROWS_PER_DELETE=10
 ROWS_PER_INSERT=1000			# of rows1000
@@ -36,7 +36,7 @@ set_workload_sizes()
 	local scale=1 transactions=200000 rows=0
 
 	case $1 in
-		insert1|hot)	;;
+		insert1|coded|hot)	;;
 		delete)		transactions=100000 ;;
 		full)		transactions=40000 rows=10000 ;;
 		rows1000)	transactions=500 ;;
@@ -80,6 +80,9 @@ workload_tables()
 {
 	cat <<-SQL
 		CREATE TABLE bench_insert (id bigserial PRIMARY KEY, delta int, filler text DEFAULT repeat('x', 84));
+		CREATE TABLE bench_coded (LIKE bench_insert INCLUDING ALL);
+		CREATE FUNCTION bench_code(int) RETURNS int LANGUAGE sql IMMUTABLE AS 'SELECT \$1 % 1000';
+		CREATE INDEX bench_coded_delta ON bench_coded (bench_code(delta));
 		CREATE TABLE bench_hot (id int PRIMARY KEY, value int) WITH (fillfactor = 20);
 		INSERT INTO bench_hot SELECT n, 0 FROM generate_series(1, 10) n;
 		CREATE TABLE bench_delete (id int PRIMARY KEY, value int, filler text DEFAULT repeat('x', 84));
@@ -112,7 +115,7 @@ other_tables()
 }
 
 # The tables that are part of the checksum, with other_tables
-TABLES=(pgbench_{accounts,branches,tellers,history} bench_{insert,hot,delete,full,narrow,cpu,marker})
+TABLES=(pgbench_{accounts,branches,tellers,history} bench_{insert,coded,hot,delete,full,narrow,cpu,marker})
 
 # workload_options WORKLOAD CLIENTS: options for pgbench; writes the script, if
 # there is one.
@@ -134,6 +137,10 @@ workload_options()
 		insert1) cat <<-'SQL' ;;
 			\set delta random(-5000, 5000)
 			INSERT INTO bench_insert (delta) VALUES (:delta);
+		SQL
+		coded) cat <<-'SQL' ;;
+			\set delta random(-5000, 5000)
+			INSERT INTO bench_coded (delta) VALUES (:delta);
 		SQL
 		update1) cat <<-'SQL' ;;
 			\set aid random(1, 100000 * :scale)
