@@ -110,22 +110,10 @@ $pair->subscribe_serially;
 sub apply_together
 {
 	my ($prepare, @transactions) = @_;
-	my $gate = $subscriber->hold('SELECT FROM gate FOR UPDATE');
-	$publisher->sql('UPDATE gate SET n = n + 1');
-	$subscriber->wait_for_state('waiting for lock');
-	my $other = $subscriber->idle_writer;
-	$subscriber->stop_idle_writers($other);
-	$publisher->commit_each(@transactions);
-	my $queued = 1 + @transactions;
-	$subscriber->wait_until(
-		"queue_transactions >= $queued FROM parallel_apply.subscriptions WHERE subname = 'tap'",
-		'the younger transactions are not received');
-	$prepare->() if $prepare;
-	kill 'CONT', $other;
-	$subscriber->wait_until(
-		q(count(*) = 2 FROM parallel_apply.writers WHERE writer > 0 AND state LIKE 'waiting for %'),
-		'the other writer does not wait');
-	$gate->release;
+	$pair->run_behind_gate(
+		'SELECT FROM gate FOR UPDATE',
+		'UPDATE gate SET n = n + 1',
+		\@transactions, undef, $prepare);
 	$pair->wait_for_both;
 	return;
 }

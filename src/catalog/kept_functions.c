@@ -59,7 +59,6 @@ add_function(Oid function, void *context)
 	language = ((Form_pg_proc) GETSTRUCT(tuple))->prolang;
 	functions->has_any |= function >= FirstNormalObjectId &&
 		language != INTERNALlanguageId && language != ClanguageId;
-	functions->has_user_code |= functions->has_any;
 	functions->is_restricted |= !heap_attisnull(tuple, Anum_pg_proc_proacl, NULL);
 	ReleaseSysCache(tuple);
 	return false;
@@ -154,8 +153,7 @@ add_parts_of_type(PapplyKeptFunctions *functions, const FormData_pg_type *form)
 			add_composite(functions, form->oid, form->typrelid);
 			break;
 		case TYPTYPE_RANGE:
-			functions->has_any = functions->has_user_code = true;	/* such as its canonical
-																	 * function */
+			functions->has_any = true;	/* such as its canonical function */
 			add_type(functions, get_range_subtype(form->oid));
 			break;
 		case TYPTYPE_MULTIRANGE:
@@ -211,39 +209,21 @@ add_columns(PapplyKeptFunctions *functions, Relation rel, const AttrMap *attnums
 }
 
 /*
- * Add an expression in its stored form, if there is one.  The relation cache
- * would plan it, which calls immutable functions.
+ * Add the expressions in a column of the catalog's row of a relation, if there
+ * are any.  The relation cache would plan them, which calls immutable functions.
  */
 static void
-add_stored(PapplyKeptFunctions *functions, int cacheid, HeapTuple tuple, AttrNumber attnum)
+add_stored(PapplyKeptFunctions *functions, int cacheid, Oid relid, AttrNumber attnum)
 {
+	HeapTuple	tuple = SearchSysCache1(cacheid, ObjectIdGetDatum(relid));
 	bool		is_null;
-	Datum		stored = SysCacheGetAttr(cacheid, tuple, attnum, &is_null);
+	Datum		stored;
 
+	if (!HeapTupleIsValid(tuple))
+		return;
+	stored = SysCacheGetAttr(cacheid, tuple, attnum, &is_null);
 	if (!is_null)
 		add_expression(functions, stringToNode(TextDatumGetCString(stored)));
-}
-
-static void
-add_index(PapplyKeptFunctions *functions, Oid index)
-{
-	HeapTuple	tuple = SearchSysCache1(INDEXRELID, ObjectIdGetDatum(index));
-
-	if (!HeapTupleIsValid(tuple))
-		return;
-	add_stored(functions, INDEXRELID, tuple, Anum_pg_index_indexprs);
-	add_stored(functions, INDEXRELID, tuple, Anum_pg_index_indpred);
-	ReleaseSysCache(tuple);
-}
-
-static void
-add_partition_key(PapplyKeptFunctions *functions, Oid relid)
-{
-	HeapTuple	tuple = SearchSysCache1(PARTRELID, ObjectIdGetDatum(relid));
-
-	if (!HeapTupleIsValid(tuple))
-		return;
-	add_stored(functions, PARTRELID, tuple, Anum_pg_partitioned_table_partexprs);
 	ReleaseSysCache(tuple);
 }
 
@@ -259,9 +239,14 @@ papply_kept_functions_of(Relation rel, const AttrMap *attnums, MemoryContext con
 	for (int i = 0; constr != NULL && i < constr->num_check; i++)
 		add_expression(&functions, stringToNode(constr->check[i].ccbin));
 	foreach(lc, RelationGetIndexList(rel))
-		add_index(&functions, lfirst_oid(lc));
+	{
+		add_stored(&functions, INDEXRELID, lfirst_oid(lc), Anum_pg_index_indexprs);
+		add_stored(&functions, INDEXRELID, lfirst_oid(lc), Anum_pg_index_indpred);
+	}
 	if (rel->rd_rel->relkind == RELKIND_PARTITIONED_TABLE)
-		add_partition_key(&functions, RelationGetRelid(rel));
+		add_stored(&functions, PARTRELID, RelationGetRelid(rel),
+				   Anum_pg_partitioned_table_partexprs);
+	functions.has_user_code |= functions.has_any;
 	old_context = MemoryContextSwitchTo(context);
 	functions.hashes = list_copy(functions.hashes);
 	functions.types = list_copy(functions.types);

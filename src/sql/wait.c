@@ -103,13 +103,26 @@ look_at_progress(Oid subid)
 	return &statistics;
 }
 
+static bool
+is_enabled(Oid subid)
+{
+	HeapTuple	tuple = SearchSysCache1(SUBSCRIPTIONOID, ObjectIdGetDatum(subid));
+	bool		result;
+
+	if (!HeapTupleIsValid(tuple))
+		return false;
+	result = ((Form_pg_subscription) GETSTRUCT(tuple))->subenabled;
+	ReleaseSysCache(tuple);
+	return result;
+}
+
 /* Return why the subscription does not advance; NULL: it may advance. */
 static const char *
-find_obstacle(const Wait *wait, bool is_enabled)
+find_obstacle(const Wait *wait)
 {
 	PapplySubscriptionOptions options;
 
-	if (!is_enabled)
+	if (!is_enabled(wait->subid))
 		return "It is disabled.";
 	papply_subscription_options_get(wait->subid, &options);
 	if (options.is_paused && !wait->expects_pause)
@@ -124,13 +137,13 @@ find_obstacle(const Wait *wait, bool is_enabled)
  * near, so that is not said at once.
  */
 static void
-tell_obstacle(Wait *wait, bool is_enabled)
+tell_obstacle(Wait *wait)
 {
 	const char *obstacle;
 
 	if (!papply_clock_has_passed(wait->began_at, papply_clock_now(), PATIENCE_MS))
 		return;
-	obstacle = find_obstacle(wait, is_enabled);
+	obstacle = find_obstacle(wait);
 	if (obstacle != NULL && obstacle != wait->told)
 		ereport(NOTICE,
 				(errmsg("still waiting for subscription \"%s\"",
@@ -147,18 +160,13 @@ static bool
 go_on_waiting(Wait *wait)
 {
 	long		left_ms = MAX_NAP_MS;
-	HeapTuple	subscription;
-	bool		is_enabled;
 
 	AcceptInvalidationMessages();
-	subscription = SearchSysCache1(SUBSCRIPTIONOID, ObjectIdGetDatum(wait->subid));
-	if (!HeapTupleIsValid(subscription))
+	if (!SearchSysCacheExists1(SUBSCRIPTIONOID, ObjectIdGetDatum(wait->subid)))
 		ereport(ERROR,
 				(errcode(ERRCODE_UNDEFINED_OBJECT),
 				 errmsg("subscription was dropped during the wait")));
-	is_enabled = ((Form_pg_subscription) GETSTRUCT(subscription))->subenabled;
-	ReleaseSysCache(subscription);
-	tell_obstacle(wait, is_enabled);
+	tell_obstacle(wait);
 	if (wait->deadline != 0)
 		left_ms = (wait->deadline - papply_clock_now() + 999) / 1000;
 	if (left_ms <= 0)

@@ -237,12 +237,12 @@ sub connect_by_tls
 
 # For two writers, with selftest_fast, so that they claim batches: one applies $older, which must change the table gate, until a
 # local session with the lock $gate_lock blocks it there.  The other one finds all
-# of @$younger in the queue, since it is stopped until they are there.  Calls $look
-# when both writers wait.  Then all are applied.  Return how often a transaction had
+# of @$younger in the queue, since it is stopped until they are there, and $prepare has been
+# called.  Calls $look when both writers wait.  Then all are applied.  Return how often a transaction had
 # to be repeated.
 sub run_behind_gate
 {
-	my ($self, $gate_lock, $older, $younger, $look) = @_;
+	my ($self, $gate_lock, $older, $younger, $look, $prepare) = @_;
 	my ($publisher, $subscriber) = $self->nodes;
 	my $tries = $subscriber->counter('retries + commit_order_aborts');
 	my $session = $subscriber->hold($gate_lock);
@@ -255,6 +255,7 @@ sub run_behind_gate
 	$subscriber->wait_until(
 		"queue_transactions >= $queued FROM parallel_apply.subscriptions",
 		'the younger transactions are not received');
+	$prepare->() if $prepare;
 	kill 'CONT', $other;
 	$subscriber->wait_until(
 		q(count(*) = 2 FROM parallel_apply.writers WHERE state LIKE 'waiting for %'),
