@@ -15,10 +15,11 @@
 extern Oid	papply_local_schema_of(const char *message, int length);
 
 /*
- * Put the present name of the schema into a message for which the former function has
- * returned it.  InvalidOid, and a schema that was dropped, leave the message as it is.
- * Opens a transaction if none is open.
+ * Append a message for which the former function has returned this schema, with the
+ * present name of that.  For InvalidOid, and a schema that was dropped, the message is
+ * as it was sent.  Opens a transaction if none is open.
  */
-extern void papply_local_schema_rename(StringInfo message, Oid schema);
+extern void papply_local_schema_append(StringInfo buffer, const char *message, int length,
+									   Oid schema);
 
 #endif							/* PAPPLY_LOCAL_SCHEMA_H */

@@ -66,29 +66,22 @@ papply_local_schema_of(const char *message, int length)
 	return schema;
 }
 
-static void
-replace_name(StringInfo message, const char *name)
-{
-	char	   *rest = message->data + SCHEMA_AT + strlen(message->data + SCHEMA_AT);
-	StringInfoData renamed;
-
-	initStringInfo(&renamed);
-	appendBinaryStringInfo(&renamed, message->data, SCHEMA_AT);
-	appendStringInfoString(&renamed, name);
-	appendBinaryStringInfo(&renamed, rest, message->data + message->len - rest);
-	resetStringInfo(message);
-	appendBinaryStringInfo(message, renamed.data, renamed.len);
-	pfree(renamed.data);
-}
-
 void
-papply_local_schema_rename(StringInfo message, Oid schema)
+papply_local_schema_append(StringInfo buffer, const char *message, int length, Oid schema)
 {
 	MemoryContext old_context = CurrentMemoryContext;
 	bool		has_begun = begin_if_needed();
 	char	   *name = OidIsValid(schema) ? get_namespace_name(schema) : NULL;
+	int			rest;
 
-	if (name != NULL && strcmp(name, name_in(message->data, message->len)) != 0)
-		replace_name(message, name);
+	if (name == NULL || strcmp(name, name_in(message, length)) == 0)
+		appendBinaryStringInfo(buffer, message, length);
+	else
+	{
+		rest = SCHEMA_AT + strlen(message + SCHEMA_AT);
+		appendBinaryStringInfo(buffer, message, SCHEMA_AT);
+		appendStringInfoString(buffer, name);
+		appendBinaryStringInfo(buffer, message + rest, length - rest);
+	}
 	end_if_begun(has_begun, old_context);
 }

@@ -93,14 +93,10 @@ static void
 append_definition(const char *message, int length)
 {
 	const PapplyRemoteRelation *rel;
-	StringInfoData definition;
 
 	rel = papply_remote_relation_get(papply_message_get_uint32(message + 1), false);
-	initStringInfo(&definition);
-	appendBinaryStringInfo(&definition, message, length);
-	papply_local_schema_rename(&definition, rel != NULL ? rel->schema : InvalidOid);
-	appendBinaryStringInfo(&messages.frame, definition.data, definition.len);
-	pfree(definition.data);
+	papply_local_schema_append(&messages.frame, message, length,
+							   rel != NULL ? rel->schema : InvalidOid);
 }
 
 /*

@@ -94,6 +94,7 @@ static void
 load_version(PapplyTarget *target, uint32 version)
 {
 	StringInfoData message;
+	StringInfoData local;
 	LogicalRepRelation *remote;
 	Oid			schema;
 	uint32		schema_changes = papply_target_cache_schema_changes();
@@ -104,12 +105,14 @@ load_version(PapplyTarget *target, uint32 version)
 	target->version = 0;		/* until all of it is done */
 	target->state = PAPPLY_TARGET_STALE;
 	set_label(target, logicalrep_read_rel(&message));
-	papply_local_schema_rename(&message, schema);
-	message.cursor = 1;
-	remote = logicalrep_read_rel(&message);
+	initStringInfo(&local);
+	papply_local_schema_append(&local, message.data, message.len, schema);
+	local.cursor = 1;
+	remote = logicalrep_read_rel(&local);
 	target->schema_changes = schema_changes;
 	logicalrep_relmap_update(remote);
 	logicalrep_partmap_reset_relmap(remote);
+	pfree(local.data);
 	pfree(message.data);
 	target->version = version;
 }
