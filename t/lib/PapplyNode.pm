@@ -558,14 +558,16 @@ sub states_become
 		$name);
 }
 
-# Return what pg_log_backend_memory_contexts() logs for a process.
+# Return what pg_log_backend_memory_contexts() logs for a process.  Others may log something
+# meanwhile, such as the end of a checkpoint.
 sub memory_of
 {
 	my ($self, $pid) = @_;
 	my $offset = -s $self->logfile;
 	$self->sql("SELECT pg_log_backend_memory_contexts($pid)");
-	$self->wait_for_log(qr/Grand total: \d+ bytes/, $offset);
-	return slurp_file($self->logfile, $offset);
+	$self->wait_for_log(qr/ \[$pid\] [^\n]*Grand total: \d+ bytes/, $offset);
+	return join '', grep { / \[$pid\] / } split /^/m,
+	  slurp_file($self->logfile, $offset);
 }
 
 # The same for the writer that waits for a session that has locked a row.  Before it gets that
