@@ -878,9 +878,8 @@ fetch_message(WalReceiverConn *conn, char **buffer, pgsocket *wait_fd)
 	}
 	if (length < 0)
 		return length;
-	if (papply_tls_has_more())
+	if (papply_tls_has_more() || papply_tls_check())
 		return NOT_YET;
-	papply_tls_check();
 	if (!papply_lifecycle_has_pool())
 	{
 		papply_status_update(false, true);

@@ -105,10 +105,22 @@ papply_tls_has_more(void)
 }
 
 #ifdef PAPPLY_SELFTEST
-void
+bool
 papply_tls_check(void)
 {
-	if (papply_tls_has_more())
+	void	   *(*get_rbio) (const void *ssl);
+	uint64		(*number_read) (void *bio);
+	uint64		before;
+
+	*(void **) &get_rbio = dlsym(RTLD_DEFAULT, "SSL_get_rbio");
+	*(void **) &number_read = dlsym(RTLD_DEFAULT, "BIO_number_read");
+	if (tls.ssl == NULL || get_rbio == NULL || number_read == NULL)
+		return false;
+	before = number_read(get_rbio(tls.ssl));
+	if (!papply_tls_has_more())
+		return false;
+	if (number_read(get_rbio(tls.ssl)) == before)
 		elog(PANIC, "a TLS record that has been read ahead is left");
+	return true;				/* it has arrived just now */
 }
 #endif

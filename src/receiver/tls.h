@@ -22,11 +22,14 @@ extern void papply_tls_end(void);
  */
 extern bool papply_tls_has_more(void);
 
-/* In the self test: abort if there is. */
+/*
+ * In the self test: abort if there is and papply_tls_has_more() has not found
+ * it.  Returns true for what has arrived since.
+ */
 #ifdef PAPPLY_SELFTEST
-extern void papply_tls_check(void);
+extern bool papply_tls_check(void);
 #else
-#define papply_tls_check() ((void) 0)
+#define papply_tls_check() false
 #endif
 
 /* Can everything that there is to read be found by waiting for the socket? */
