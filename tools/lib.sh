@@ -381,7 +381,7 @@ run_tap() {
 	if grep -q '^FAILED--Further testing stopped' "$tmp/prove.out" ||
 		{ [ "$bad" -ne 0 ] && [ ! -s "$tmp/all_faults" ]; }; then
 		dead=$((dead + 1))
-		grep -lE 'signal [0-9]+|PANIC|TRAP' "$logs"/*.log | sed -E 's|.*/([0-9]+_[a-z]+)_.*|\1|' >>"$tmp/faults"
+		grep -l 'Bail out!' "$logs"/regress_log_* | sed -E 's|.*/regress_log_(.*)|t/\1.pl|' >>"$tmp/faults"
 	fi
 	count $((${total:-0} - wrong)) $((wrong + dead))
 	while read -r file _; do
