@@ -57,8 +57,8 @@ foreach my $database (qw(postgres serial))
 		CREATE TABLE even PARTITION OF parted FOR VALUES IN (0);
 		CREATE TABLE odd PARTITION OF parted FOR VALUES IN (1);
 		CREATE PUBLICATION applied FOR TABLE "
-		  . join(', ', @tables)
-		  . ' WITH (publish_via_partition_root = true)');
+		  . join(', ', @tables) . ' WITH (publish_via_partition_root = true)'
+	);
 }
 $right->create_extension;
 $pair->subscribe('tap', with => 'streaming = on');
@@ -108,8 +108,7 @@ sub stream
 {
 	my ($database, $slot) = @_;
 	$right->flush_wal;
-	return split /\n/, $right->safe_psql(
-		$database, <<~"SQL");
+	return split /\n/, $right->safe_psql($database, <<~"SQL");
 		SELECT ltrim(string_agg(CASE kind
 			WHEN 'B' THEN E'\\nbegin ' || encode(substr(data, 10, 8), 'hex')
 			WHEN 'C' THEN 'commit ' || encode(substr(data, 19, 8), 'hex')
@@ -147,8 +146,7 @@ sub is_as_the_model
 	  or diag(
 		join "\n",
 		"transaction $differs:",
-		map { substr($_->[$differs] // 'none', 0, 1000) } \@have,
-		\@want);
+		map { substr($_->[$differs] // 'none', 0, 1000) } \@have, \@want);
 	return scalar @want;
 }
 
@@ -193,8 +191,8 @@ sub several_are_applied_together
 	my $most = 0;
 	for (my $times = 0; $times < 20 && $most <= 2; $times++)
 	{
-		$most = apply_backlog(
-			sub { $meanwhile->() if $meanwhile && $_[0] > 2 });
+		$most =
+		  apply_backlog(sub { $meanwhile->() if $meanwhile && $_[0] > 2 });
 	}
 	return cmp_ok($most, '>', 2, "several are applied together $when");
 }
@@ -210,8 +208,10 @@ several_are_applied_together('without a consumer');
 is(apply_backlog(undef, sub { $early = connect_consumer('early', 'any') }),
 	1, 'each is applied by itself when a consumer has come before');
 disconnect($early, 'early');
-is(is_as_the_model('early', 0, 'it gets all as if PostgreSQL had applied it'),
-	1 + $backlog, 'which is the oldest transaction and those behind it');
+is( is_as_the_model(
+		'early', 0, 'it gets all as if PostgreSQL had applied it'),
+	1 + $backlog,
+	'which is the oldest transaction and those behind it');
 drop_slot('early');
 
 # Detects: a batch that has begun before is committed.
@@ -225,12 +225,11 @@ is( is_as_the_model(
 
 # Detects: one that goes takes the other one with it.
 $late = connect_consumer('other', 'any');
-is( apply_backlog(
-		sub { disconnect($late, 'other'); drop_slot('other'); }),
-	1,
-	'each is applied by itself with two consumers');
-is(is_as_the_model('late', 0, 'one that stays gets all when the other goes'),
-	1 + $backlog, 'from the first to the last');
+is(apply_backlog(sub { disconnect($late, 'other'); drop_slot('other'); }),
+	1, 'each is applied by itself with two consumers');
+is( is_as_the_model('late', 0, 'one that stays gets all when the other goes'),
+	1 + $backlog,
+	'from the first to the last');
 is(apply_backlog(sub { drop_slot('late') }),
 	1, 'each is applied by itself until the last one goes');
 
@@ -243,9 +242,57 @@ SKIP:
 	disconnect($record, 'record');
 	$pair->wait_for_both;
 	my $largest = 2 * $rows;
-	ok( scalar(grep { (() = /, U /g) > $largest } stream('postgres', 'record')),
+	ok( scalar(
+			grep { (() = /, U /g) > $largest } stream('postgres', 'record')),
 		'and would be decoded like that');
 	drop_slot('record');
+}
+
+### other consumers ##############################################################
+
+sub reason_becomes
+{
+	my ($reason, $name) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	return ok(
+		$right->poll_query_until(
+			'postgres',
+			"SELECT coalesce(strict_reason, '') ~ '$reason' FROM parallel_apply.subscriptions WHERE subname = 'tap'"
+		),
+		$name);
+}
+
+# A connection says what a standby would.  With "slots", only slots of this server count,
+# and with "off", nothing does.
+SKIP:
+{
+	skip 'a standby has logical slots from PostgreSQL 16 on', 6
+	  if !$has_origins;
+	my ($xid, $lsn) = split /\|/,
+	  $right->sql('SELECT txid_current(), pg_current_wal_lsn()');
+	$right->sql(q(SELECT pg_create_physical_replication_slot('standby')));
+	foreach my $slot ('SLOT standby', '')
+	{
+		my $standby = WalsenderClient->new($right, replication => 'true');
+		$standby->start_replication("$slot PHYSICAL $lsn");
+		$standby->send_message('d', pack 'a q> N4', 'h', 0, $xid, 0, $xid, 0);
+		foreach my $setting (qw(auto slots off))
+		{
+			$right->reload_with("parallel_apply.logical_decoding = $setting");
+			reason_becomes($setting eq 'auto' ? 'the standby of' : '^$',
+				"a standby, $slot, with $setting");
+		}
+		$standby->close;
+	}
+	$right->sql(q(SELECT pg_drop_replication_slot('standby')));
+	$right->reload_with('parallel_apply.logical_decoding = auto');
+
+	# A connection that has a snapshot, as for the copy of a table, is no standby.
+	my $copy = WalsenderClient->new($right);
+	$copy->query('BEGIN ISOLATION LEVEL REPEATABLE READ');
+	$copy->query('SELECT 1');
+	several_are_applied_together('while a subscription copies a table');
+	$copy->close;
 }
 
 ### slots and copies do not wait #################################################
@@ -328,18 +375,18 @@ several_are_applied_together(
 		push @younger,
 		  join '; ', "UPDATE hot SET v = 'cascade $i' WHERE id = $id",
 		  "UPDATE cold SET v = 'cascade $i' WHERE id = $id",
-		  $i % 3
-		  ? "INSERT INTO cold VALUES (1000 + $i, 'new')"
+		  $i % 3 ? "INSERT INTO cold VALUES (1000 + $i, 'new')"
 		  : "INSERT INTO parted SELECT 10 * $i + j, j % 2 FROM generate_series(1, 4) j",
-		  $i % 5
-		  ? "UPDATE hot SET v = v || 'again' WHERE id = $id"
+		  $i % 5 ? "UPDATE hot SET v = v || 'again' WHERE id = $id"
 		  : "DELETE FROM cold WHERE id > 1000; UPDATE parted SET id = -id WHERE id > 0";
 	}
-	$pair->run_behind_gate($gate_lock,
+	$pair->run_behind_gate(
+		$gate_lock,
 		q(UPDATE gate SET n = n + 1; UPDATE cold SET v = 'older' WHERE id = 9),
 		\@younger);
 	$left->sql(item_rows(1500));
-	$left->commit_each("UPDATE items SET v = 1 WHERE id <= 10",
+	$left->commit_each(
+		"UPDATE items SET v = 1 WHERE id <= 10",
 		'DELETE FROM items WHERE id <= 5');
 	$pair->wait_for_both;
 	disconnect($record, 'record');
@@ -350,13 +397,13 @@ several_are_applied_together(
 		'each transaction of the first server');
 	drop_slot('record');
 	$right->wait_for_catchup('below', 'replay');
+
 	foreach my $table (@tables)
 	{
 		my $rows =
 		  "SELECT string_agg(t::text, ' ' ORDER BY t) FROM $table AS t";
-		is( $left->safe_psql('below', $rows),
-			$left->sql($rows),
-			"$table is equal below");
+		is($left->safe_psql('below', $rows),
+			$left->sql($rows), "$table is equal below");
 	}
 }
 
