@@ -266,7 +266,7 @@ sub reason_becomes
 # and with "off", nothing does.
 SKIP:
 {
-	skip 'a standby has logical slots from PostgreSQL 16 on', 6
+	skip 'a standby has logical slots from PostgreSQL 16 on', 7
 	  if !$has_origins;
 	my ($xid, $lsn) = split /\|/,
 	  $right->sql('SELECT txid_current(), pg_current_wal_lsn()');
