@@ -322,6 +322,7 @@ INSERT INTO commands(omits, command) VALUES
     (false, $$START_REPLICATION SLOT "s LOGICAL 0/0 (origin 'none')$$),
     (false, $$START_REPLICATION SLOT "s" LOGICALLY 0/0 (origin 'none')$$),
     (false, $$START_REPLICATIONS SLOT "s" LOGICAL 0/0 (origin 'none')$$),
+    (false, $$START_REPLICATION SLOTs LOGICAL 0/0 (origin 'none')$$),
     (false, $$START_REPLICATION SLOT "s" PHYSICAL 0/0 (origin 'none')$$),
     (false, $$CREATE_REPLICATION_SLOT "s" LOGICAL pgoutput (origin 'none')$$),
     (false, $$SELECT 1 /* START_REPLICATION SLOT "s" LOGICAL 0/0 (origin 'none') */$$),

@@ -244,6 +244,45 @@ one_by_one('slot "other"', 'with another slot');
 }
 becomes('^$', 'a temporary slot goes with its session');
 
+# Detects: a session is believed that has ended the command, but keeps the slot.
+{
+	my $client = WalsenderClient->new($right);
+	$client->query(
+		'CREATE_REPLICATION_SLOT "kept" TEMPORARY LOGICAL "pgoutput"');
+	$client->start_replication(
+		q(SLOT "kept" LOGICAL 0/0 (proto_version '1', publication_names 'leftward', origin 'none'))
+	);
+	becomes('^$', 'nor while its command is executed');
+	$client->forget;
+	$client->send_message('c', '');
+	$client->arrives('<Z>') or die 'the command does not end';
+	becomes('slot "kept"', 'but when the command has ended');
+	$client->close;
+	becomes('^$', 'and not without its session');
+}
+
+# Detects: the options of a plugin that is not known are believed.  Some servers must be told
+# that it may be used.
+{
+	my $libraries =
+	  $right->sql(q(SELECT current_setting('output_plugin_libraries', true)));
+	$right->reload_with(
+		qq(output_plugin_libraries = '$libraries, "\$libdir/pgoutput"'))
+	  if $libraries ne '';
+	$right->sql(
+		q(SELECT pg_create_logical_replication_slot('other', '$libdir/pgoutput'))
+	);
+	my $client = WalsenderClient->new($right);
+	$client->start_replication(
+		q(SLOT other LOGICAL 0/0 (proto_version '1', publication_names 'leftward', origin 'none'))
+	);
+	becomes_active('other', 'true');
+	becomes('slot "other"', 'another plugin counts');
+	$client->close;
+	becomes_active('other', 'false');
+	$right->sql(q(SELECT pg_drop_replication_slot('other')));
+}
+
 # Detects: slots are not seen with "slots", or the standby.
 $right->reload_with('parallel_apply.logical_decoding = slots');
 becomes('slot "leftward"', 'with "slots", each slot counts');
@@ -256,6 +295,7 @@ becomes('^$', 'with "auto", they do not');
 # slot here, if there is feedback.  Its slot begins at a list of running transactions.
 {
 	my $standby = PapplyNode->new('standby');
+	$right->sql('CREATE PUBLICATION applied FOR TABLE gate, hot');
 	$right->sql(q(SELECT pg_create_physical_replication_slot('standby')));
 	$right->backup('base');
 	$standby->init_from_backup($right, 'base', has_streaming => 1);
@@ -288,8 +328,18 @@ becomes('^$', 'with "auto", they do not');
 	one_by_one(
 		'standby of replication slot "standby"',
 		'while a standby has a logical slot');
+	$right->flush_wal;
+	$right->wait_for_catchup($standby, 'replay');
+	is( $standby->sql(
+			q(SELECT max(n) FROM (SELECT count(*) AS n
+			FROM pg_logical_slot_get_binary_changes('below', NULL, NULL,
+				'proto_version', '1', 'publication_names', 'applied')
+			WHERE chr(get_byte(data, 0)) = 'U' GROUP BY xid::text) AS decoded)
+		),
+		'1',
+		'which decodes one transaction at a time');
 	$standby->sql(q(SELECT pg_drop_replication_slot('below')));
-	becomes('^$', 'a standby whose slot is dropped does not count');
+	together('when the slot of a standby is dropped');
 
 	$standby->append_conf('postgresql.conf', q(primary_slot_name = ''));
 	$standby->restart;

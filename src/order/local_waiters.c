@@ -10,7 +10,8 @@
  * not have locked yet.  So a transaction is rolled back if a session waits for
  * it before its turn.  Its writer then waits for the turn outside of a
  * transaction, so each transaction is rolled back for this reason at most
- * once.
+ * once.  The creation of a logical slot is such a session: it waits for each
+ * transaction that has an xid.
  *
  * A writer that sleeps in commit_order.c looks for sessions that wait for
  * itself.  A writer that applies changes, or waits in the lock manager, cannot

@@ -10,8 +10,8 @@ use IO::Select;
 use IO::Socket::UNIX;
 use PostgreSQL::Test::Utils ();
 
-# Connect to a publisher, before replication.  Options: user, dbname and name, the
-# application_name.
+# Connect to a publisher, before replication.  Options: user, dbname; name, the
+# application_name; replication, 'true' for a standby's connection.
 sub new
 {
 	my ($class, $publisher, %option) = @_;
@@ -24,7 +24,7 @@ sub new
 		pack('N', 3 << 16) . join "\0",
 		user => $option{user} // $ENV{PGUSER} // scalar getpwuid($<),
 		database => $option{dbname} // 'postgres',
-		replication => 'database',
+		replication => $option{replication} // 'database',
 		application_name => $option{name} // 'tap_client',
 		# A warning would be sent at once, with the messages that are held back.
 		client_min_messages => 'error',
