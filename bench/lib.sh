@@ -473,6 +473,7 @@ default_shared_buffers()
 # definition.
 make_seed()
 {
+	require_modules "$1"
 	make_connection
 	case $1 in
 		tpcc) say "Loading TPC-C, warehouses: $SCALE" ;;
@@ -532,6 +533,7 @@ start_publisher()
 # is past BACKLOG_END has applied everything.
 make_backlog()
 {
+	ask publisher "$(publisher_changes "$1")"
 	ask publisher "SELECT confirmed_flush_lsn FROM pg_replication_slots WHERE slot_name = 'base'"
 	BACKLOG_START=$REPLY
 	if is_one_transaction "$1"; then
