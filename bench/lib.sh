@@ -473,6 +473,7 @@ default_shared_buffers()
 # definition.
 make_seed()
 {
+	require_modules "$1"
 	make_connection
 	case $1 in
 		tpcc) say "Loading TPC-C, warehouses: $SCALE" ;;
@@ -532,6 +533,7 @@ start_publisher()
 # is past BACKLOG_END has applied everything.
 make_backlog()
 {
+	ask publisher "$(publisher_changes "$1")"
 	ask publisher "SELECT confirmed_flush_lsn FROM pg_replication_slots WHERE slot_name = 'base'"
 	BACKLOG_START=$REPLY
 	if is_one_transaction "$1"; then
@@ -638,10 +640,10 @@ warm_up()
 }
 
 # start_parallel_server WRITERS: a subscriber without a subscription; 0 writers =
-# without the extension
+# without the extension; with "s" after the number, in strict mode
 start_parallel_server()
 {
-	local writers=${1%g}
+	local writers=${1%[gs]}
 
 	copy_seed subscriber
 	start_subscriber_server < <(
@@ -649,6 +651,7 @@ start_parallel_server()
 		echo "shared_preload_libraries = 'parallel_apply'"
 		echo "parallel_apply.max_writers_per_subscription = $writers"
 		echo "parallel_apply.writers_per_subscription = $writers"
+		[[ $1 != *s ]] || echo "parallel_apply.logical_decoding = on"
 		[[ -z $MAX_BATCH ]] || echo "parallel_apply.max_batch_transactions = $MAX_BATCH"
 	)
 	(( writers == 0 )) || [[ -n $NO_EXTENSION ]] || ask subscriber "CREATE EXTENSION parallel_apply"
@@ -715,6 +718,7 @@ set_label()
 	LABEL="$1 writers"
 	[[ $1 != 0 ]] || LABEL=native
 	[[ $1 != 0g ]] || LABEL="native gathered"
+	[[ $1 != *s ]] || LABEL="${1%s} writers strict"
 }
 
 # From here to there, reads and flushes of the subscriber are slow.
@@ -725,7 +729,7 @@ end_delays() { rm -f "$WORK/slow"; }
 # equal afterwards.  0 writers = PostgreSQL's own apply, without the extension
 measure()
 {
-	local writers=${1%g} start_us
+	local writers=${1%[gs]} start_us
 
 	set_label "$1"
 	start_subscriber "$1"
@@ -749,7 +753,7 @@ measure()
 
 	require_equal
 	RESULTS[-1]+=" yes"
-	check_log "$writers"
+	check_log "$1"
 	stop_server subscriber immediate
 	drop_run_slot
 }
@@ -805,13 +809,29 @@ require_equal()
 	fi
 }
 
-# A pool that did not start, or errors that a restart corrected, are no result.
+# check_log WRITERS: a pool that did not start, a mode that was not meant, or errors that
+# a restart corrected, are no result.
 check_log()
 {
-	(( ${1%g} < 2 )) || grep -q "has started with $1 writers" "$WORK/subscriber.log" ||
-		{ tail -n 20 "$WORK/subscriber.log" >&2; die "no pool of $1 writers has started"; }
+	if (( ${1%[gs]} > 1 )); then
+		grep -q "has started with ${1%s} writers" "$WORK/subscriber.log" ||
+			{ tail -n 20 "$WORK/subscriber.log" >&2; die "no pool of ${1%s} writers has started"; }
+		check_mode "$1"
+	fi
 	if grep -E '(ERROR|FATAL|PANIC|WARNING|TRAP):|was terminated by signal' "$WORK/subscriber.log" >&2; then
 		die "the subscriber's log has errors after \"$LABEL\""
+	fi
+}
+
+# check_mode WRITERS: of the present subscription.  By default, nothing decodes what
+# writers apply here, unless the settings of the caller say so.
+check_mode()
+{
+	ask subscriber "SELECT coalesce(max(strict_reason), '') FROM parallel_apply.subscriptions"
+	if [[ $1 == *s ]]; then
+		[[ -n $REPLY ]] || die "\"$LABEL\" was not in strict mode"
+	elif (( ${#EXTRA_SETTINGS[@]} == 0 )); then
+		[[ -z $REPLY ]] || die "\"$LABEL\" was in strict mode: $REPLY"
 	fi
 }
 

@@ -5,20 +5,20 @@
 # sizes are in set_workload_sizes, its tables in workload_tables, and its
 # transactions in workload_options (many transactions, by pgbench), one_transaction
 # (a single one) or run_sysbench.  A new workload is a line in each of these.  Small
-# tables are in every seed; those of sysbench and TPC-C only in their own, see
-# other_tables.
+# tables are in every seed; others only in that of their workload, see other_tables.
 #
 # set_workload_sizes sets the following, unless the caller has:
 #   SCALE          of pgbench: 100000 accounts, 16 MB each; of tpcc: warehouses
 #   TRANSACTIONS   size of the backlog; of a workload of one transaction, 1
-#   ROWS           rows of that one transaction, of the table of "full", or of each
-#                  table of sysbench
+#   ROWS           rows of that one transaction, of the table of "full" or of
+#                  "indexes", or of each table of sysbench
 
-WORKLOADS=(tpcb simple insert1 coded update1 hot zipf delete full rows1000 insert2m update500k tpcc
+WORKLOADS=(tpcb simple insert1 coded update1 hot zipf delete full rows1000 insert2m update500k tpcc indexes
 	sysbench_{update_index,update_non_index,write_only,insert,delete})
 ROWS_PER_DELETE=10
 ROWS_PER_INSERT=1000			# of rows1000
 SYSBENCH_TABLES=4
+WORDS=50000				# of "indexes"
 
 is_one_transaction() { [[ $1 == insert2m || $1 == update500k ]]; }
 is_sysbench() { [[ $1 == sysbench_* ]]; }
@@ -29,6 +29,15 @@ has_silent_transactions() { is_sysbench "$1" || [[ $1 == tpcc ]]; }
 
 # need_programs WORKLOAD: add the programs of this workload to NEEDED_PROGRAMS.
 need_programs() { ! is_sysbench "$1" || NEEDED_PROGRAMS+=(sysbench); }
+
+# require_modules WORKLOAD: ends the program unless the server has the extensions that
+# the tables of this workload need.
+require_modules()
+{
+	[[ $1 != indexes || -f $("$PG_CONFIG" --sharedir)/extension/pg_trgm.control ]] ||
+		die "workload indexes needs pg_trgm, a contrib module of PostgreSQL, for this server;" \
+			"Debian's postgresql-MAJOR has it, other distributions have postgresql-contrib"
+}
 
 # set_workload_sizes WORKLOAD
 set_workload_sizes()
@@ -42,6 +51,7 @@ set_workload_sizes()
 		rows1000)	transactions=500 ;;
 		insert2m)	transactions=1 rows=2000000 ;;
 		tpcc)		transactions=40000 scale=10 ;;
+		indexes)	transactions=40000 rows=50000 ;;
 		sysbench_write_only|sysbench_delete) transactions=100000 rows=1000000 ;;
 		sysbench_*)	rows=1000000 ;;
 		update500k)	transactions=1 rows=500000 scale=$(( (${ROWS:-500000} + 99999) / 100000 )) ;;
@@ -65,6 +75,7 @@ workload_space_mb()
 	case $1 in
 		tpcc)		bytes_per_transaction=16000 data_mb=$(( 120 * SCALE + 50 )) ;;
 		sysbench_*)	bytes_per_transaction=6000 data_mb=$(( SYSBENCH_TABLES * ROWS / 3500 + 16 )) ;;
+		indexes)	bytes_per_transaction=30000 data_mb=$(( ROWS / 200 + 16 )) ;;
 		rows1000)	bytes_per_transaction=$(( ROWS_PER_INSERT * 1500 )) ;;
 		delete)		bytes_per_transaction=$(( ROWS_PER_DELETE * 1000 )) ;;
 		insert2m|update500k) bytes_per_transaction=$(( ROWS * 1200 )) ;;
@@ -102,7 +113,60 @@ workload_tables()
 		delete) echo "INSERT INTO bench_delete SELECT n, n FROM generate_series(1, $ROWS_PER_DELETE * $TRANSACTIONS) n;" ;;
 		full) echo "INSERT INTO bench_full SELECT n, n FROM generate_series(1, $ROWS) n;" ;;
 		tpcc) printf '\\set warehouses %s\n' "$SCALE"; cat "$REPO/bench/tpcc.sql" ;;
+		indexes) indexes_tables ;;
 	esac
+}
+
+# indexes_tables: SQL, of documents that are searched.  All values are functions of the
+# row's number, and of the version of its text.  As in a language, the word of rank n
+# has a share of nearly 1 / n, and frequent words are short.
+indexes_tables()
+{
+	cat <<-SQL
+		CREATE EXTENSION pg_trgm;
+		CREATE TABLE bench_words (rank int PRIMARY KEY, word text NOT NULL);
+		INSERT INTO bench_words
+			SELECT n, s[n % 100] || CASE WHEN n < 100 THEN '' ELSE s[n / 100 % 100] END || CASE WHEN n < 10000 THEN '' ELSE s[n / 10000] END
+			FROM generate_series(1, $WORDS) n,
+				(SELECT ('[0:99]=' || array_agg(substr('bcdfghjklmnprstvwxyz', 1 + i % 20, 1) || substr('aeiou', 1 + i / 20, 1) ||
+					substr('nrstlmk', 1 + i % 7, 1) ORDER BY i)::text)::text[] AS s FROM generate_series(0, 99) i) syllables;
+
+		-- A number from 0 to below 1, and one from 1 to below n, with shares of 1 / n
+		CREATE FUNCTION bench_uniform(bigint, bigint) RETURNS float8 LANGUAGE sql IMMUTABLE
+			RETURN (hashint8extended(\$1, \$2) & 4294967295) / 4294967296::float8;
+		CREATE FUNCTION bench_zipf(n int, bigint, bigint) RETURNS int LANGUAGE sql IMMUTABLE
+			RETURN floor(n::float8 ^ bench_uniform(\$2, \$3));
+		CREATE FUNCTION bench_text(id bigint, version bigint, words int) RETURNS text LANGUAGE sql STABLE
+			RETURN (SELECT string_agg((SELECT word FROM bench_words WHERE rank = bench_zipf($WORDS, id * 100 + n, version)), ' ' ORDER BY n)
+				FROM generate_series(1, words) n);
+		CREATE FUNCTION bench_title(id bigint, version bigint) RETURNS text LANGUAGE sql STABLE RETURN bench_text(-id, version, 6);
+		CREATE FUNCTION bench_body(id bigint, version bigint) RETURNS text LANGUAGE sql STABLE
+			RETURN bench_text(id, version, (20 + id % 61)::int);
+
+		CREATE TABLE bench_documents (id bigserial PRIMARY KEY, author int NOT NULL, category int NOT NULL, status text NOT NULL,
+			price numeric(8,2) NOT NULL, views int NOT NULL, created timestamptz NOT NULL, changed timestamptz NOT NULL,
+			title text NOT NULL, body text NOT NULL);
+		CREATE FUNCTION bench_document(id bigint) RETURNS bench_documents LANGUAGE sql STABLE
+			RETURN ROW(id, bench_zipf(5000, id, -1), bench_zipf(200, id, -2),
+				(ARRAY['published', 'archived', 'draft', 'private', 'deleted', 'reviewed'])[bench_zipf(7, id, -3)],
+				(1 + 999 * bench_uniform(id, -4))::numeric(8,2), 0, timestamptz '2026-01-01 00:00+00' + id * interval '1 minute',
+				timestamptz '2026-01-01 00:00+00' + id * interval '1 minute', bench_title(id, 0), bench_body(id, 0))::bench_documents;
+		INSERT INTO bench_documents SELECT d.* FROM generate_series(1, $ROWS) n, bench_document(n) d;
+		ALTER SEQUENCE bench_documents_id_seq RESTART $(( ROWS + 1 ));
+		CREATE INDEX bench_documents_words ON bench_documents USING gin (to_tsvector('english', body));
+		CREATE INDEX bench_documents_trigrams ON bench_documents USING gin (title gin_trgm_ops);
+		$(for columns in author "category, price" "status, created" price views created changed; do
+			echo "CREATE INDEX bench_documents_${columns/, /_} ON bench_documents ($columns);"
+		done)
+	SQL
+}
+
+# publisher_changes WORKLOAD: SQL, for the publisher alone.  The indexes of "indexes"
+# are those of the subscriber.
+publisher_changes()
+{
+	[[ $1 != indexes ]] ||
+		echo "DROP INDEX bench_documents_$(printf '%s\n' words trigrams author category_price status_created price views created changed | paste -s -d , | sed 's/,/, bench_documents_/g')"
 }
 
 # other_tables WORKLOAD: the tables that only its seed has
@@ -110,6 +174,7 @@ other_tables()
 {
 	case $1 in
 		tpcc) echo warehouse district customer history new_order orders order_line item stock ;;
+		indexes) echo bench_documents ;;
 		sysbench_*) seq -s ' ' -f 'sbtest%g' $SYSBENCH_TABLES ;;
 	esac
 }
@@ -172,6 +237,24 @@ workload_options()
 		rows1000) cat <<-SQL ;;
 			INSERT INTO bench_cpu SELECT clock_timestamp(), 'host_' || n$(printf ', round((random() * 100)::numeric, 2)%.0s' {1..11})
 			FROM generate_series(1, $ROWS_PER_INSERT) n;
+		SQL
+		# Half of the transactions add a document, 30 % change figures, and 20 % its
+		# text.  A client updates documents of its own, so rows do not depend on the
+		# order in which clients commit.
+		indexes) cat <<-SQL ;;
+			\\set n :n + 1
+			\\set kind random(1, 100)
+			\\if :kind <= 50
+				INSERT INTO bench_documents SELECT * FROM bench_document(nextval('bench_documents_id_seq'));
+			\\elif :kind <= 80
+				\\set id 1 + :client_id + $2 * (random_zipfian(1, :rows / $2, 1.2) - 1)
+				\\set cents random(100, 99999)
+				UPDATE bench_documents SET views = views + 1, price = :cents / 100.0 WHERE id = :id;
+			\\else
+				\\set id 1 + :client_id + $2 * random(0, :rows / $2 - 1)
+				UPDATE bench_documents SET title = bench_title(:id, :n), body = bench_body(:id, :n), changed = created + :n * interval '1 hour'
+				WHERE id = :id;
+			\\endif
 		SQL
 		*)	cat "$1" ;;
 	esac >"$script"
