@@ -46,6 +46,12 @@ extern void papply_early_complete(int place);
  */
 extern void papply_early_revoke(int place);
 
+/*
+ * Has its writer failed to apply it, after so many changes that no other one
+ * should try?
+ */
+extern bool papply_early_has_failed(int place);
+
 /* Was this transaction revoked, and has its writer not rolled it back yet? */
 extern bool papply_early_is_leaving(int place, TransactionId xid);
 
@@ -127,10 +133,11 @@ extern void papply_early_check(void);
 extern void papply_early_check_slots(void);
 
 /*
- * Return the transaction to the receiver, after it was rolled back.  Returns
- * false if it has ended, so that the native loop must apply it.
+ * Return the transaction to the receiver, after it was rolled back; for_good:
+ * no writer must try again.  Returns false if it has ended, so that the native
+ * loop must apply it.
  */
-extern bool papply_early_give_up(void);
+extern bool papply_early_give_up(bool for_good);
 
 /* End this writer's work on it. */
 extern void papply_early_leave(void);

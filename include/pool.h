@@ -96,6 +96,7 @@ typedef enum PapplyEarlyKind
 	PAPPLY_EARLY_OFFERED,
 	PAPPLY_EARLY_TAKEN,			/* a writer applies it */
 	PAPPLY_EARLY_GIVEN_UP,		/* the writer has rolled it back */
+	PAPPLY_EARLY_FAILED,		/* the same, and no writer must try again */
 	PAPPLY_EARLY_REVOKED,		/* the receiver wants it to be rolled back */
 	PAPPLY_EARLY_ENDED			/* it is in the queue */
 } PapplyEarlyKind;
@@ -307,8 +308,8 @@ extern Datum papply_pool_writer_argument(int writer);
 extern bool papply_pool_attach_writer(Datum argument, uint32 generation);
 
 /*
- * Receiver with a pool: remember, or return, the remote transaction that needs
- * a native replay.
+ * Receiver: remember, or return, the remote transaction that PostgreSQL's own
+ * apply must apply, without an attempt of a writer.
  */
 extern void papply_pool_set_replay(XLogRecPtr final_lsn);
 extern XLogRecPtr papply_pool_get_replay(void);

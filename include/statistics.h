@@ -304,6 +304,9 @@ extern void papply_statistics_note_error(const char *message);
 /* Store the transaction that failed, and count its failures. */
 extern void papply_statistics_note_failed(const PapplyFailedTransaction *failed);
 
+/* Receiver: is this the transaction that has failed last? */
+extern bool papply_statistics_is_failed(TransactionId remote_xid);
+
 /*
  * Views: is there a failed transaction that has neither been applied nor
  * skipped since?

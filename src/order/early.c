@@ -10,6 +10,7 @@
  *				   |		 |  \
  *				   v		 v	 v
  *				  free	given up  revoked --> free
+ *						or failed
  *
  * The receiver offers, ends and revokes a transaction, and frees the place
  * after the commit, or when the transaction was given up.  A writer takes it
@@ -250,13 +251,20 @@ papply_early_revoke(int place)
 
 	/* its writer may take it or give it up concurrently */
 	while (!move_state(early, PAPPLY_EARLY_OFFERED, PAPPLY_EARLY_NONE) &&
-		   !move_state(early, PAPPLY_EARLY_GIVEN_UP, PAPPLY_EARLY_NONE))
+		   !move_state(early, PAPPLY_EARLY_GIVEN_UP, PAPPLY_EARLY_NONE) &&
+		   !move_state(early, PAPPLY_EARLY_FAILED, PAPPLY_EARLY_NONE))
 	{
 		if (!move_state(early, PAPPLY_EARLY_TAKEN, PAPPLY_EARLY_REVOKED))
 			continue;
 		signal_writer_of(early);
 		break;
 	}
+}
+
+bool
+papply_early_has_failed(int place)
+{
+	return kind_of(&papply_pool->early[place]) == PAPPLY_EARLY_FAILED;
 }
 
 bool
@@ -454,9 +462,10 @@ papply_early_check_slots(void)
 
 /* Give up what has not ended.  If it was revoked meanwhile, free the place. */
 bool
-papply_early_give_up(void)
+papply_early_give_up(bool for_good)
 {
-	if (move_state(mine, PAPPLY_EARLY_TAKEN, PAPPLY_EARLY_GIVEN_UP))
+	if (move_state(mine, PAPPLY_EARLY_TAKEN,
+				   for_good ? PAPPLY_EARLY_FAILED : PAPPLY_EARLY_GIVEN_UP))
 		return true;
 	if (kind_of(mine) == PAPPLY_EARLY_ENDED)
 		return false;

@@ -711,6 +711,7 @@ papply_lifecycle_replayed(XLogRecPtr remote_end_lsn)
 void
 papply_lifecycle_refetch(XLogRecPtr final_lsn)
 {
+	papply_statistics_count(PAPPLY_COUNT_REFETCHES, 1);
 	papply_pool_set_replay(final_lsn);
 	papply_shutdown_restart("a transaction larger than the queue could not be applied by a writer");
 }

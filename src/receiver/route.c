@@ -116,7 +116,6 @@ route_to_queue(char *message, int length)
 	papply_spool_revoke_early();	/* the transaction may have to be alone */
 	if (!papply_lifecycle_is_idle() || papply_early_count() > 0)
 		return PAPPLY_ROUTE_HOLD;
-	papply_statistics_count(PAPPLY_COUNT_REFETCHES, 1);
 	papply_native_begin_direct(papply_lifecycle_origin(), false);
 	return PAPPLY_ROUTE_NATIVE;
 }

@@ -19,7 +19,8 @@
  * until the transaction is committed, because the native loop may have to apply it
  * again.  The writer must give up, and the file is read as above, if a subtransaction
  * is rolled back of which the writer may have applied something, and if the transaction
- * is prepared.
+ * is prepared.  If the writer has failed after many changes, or the native loop failed
+ * to apply the transaction before, the native loop gets it from the file at once.
  *
  * If a subtransaction is rolled back, the file is cut off at its first change.  All
  * changes behind it belong to it, or to subtransactions of it.  They stay as long as
@@ -156,6 +157,16 @@ init_files(void)
 	MemoryContextSwitchTo(old_context);
 }
 
+static void
+offer_early(Spool *spool)
+{
+	spool->early = papply_early_offer(spool->xid, &spool->file);
+
+	/* idle writers may have exited */
+	if (spool->early == PAPPLY_NO_EARLY && papply_early_is_allowed() && papply_writers_add())
+		spool->early = papply_early_offer(spool->xid, &spool->file);
+}
+
 static Spool *
 create_spool(TransactionId xid)
 {
@@ -167,12 +178,9 @@ create_spool(TransactionId xid)
 	spool->xid = xid;
 	spool->file.set = spools.file_set;
 	spool->file.number = ++spools.files;
-	spool->early = papply_early_offer(xid, &spool->file);
-
-	/* idle writers may have exited */
-	if (spool->early == PAPPLY_NO_EARLY && papply_early_is_allowed() && papply_writers_add())
-		spool->early = papply_early_offer(xid, &spool->file);
-	spool->was_early = PAPPLY_NO_EARLY;
+	spool->early = spool->was_early = PAPPLY_NO_EARLY;
+	if (!papply_statistics_is_failed(xid))
+		offer_early(spool);
 	spools.open = lappend(spools.open, spool);
 	MemoryContextSwitchTo(old_context);
 	return spool;
@@ -435,6 +443,8 @@ end_streamed(char *message, int length)
 		return PAPPLY_SPOOL_NONE;
 	}
 
+	if (spool->early != PAPPLY_NO_EARLY && papply_early_has_failed(spool->early))
+		papply_pool_set_replay(commit.commit_lsn);
 	reading.has_begun = reading.is_decided = false;
 	reading.commit = commit;
 	papply_message_reset_buffer(&reading.end);

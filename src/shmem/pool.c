@@ -242,7 +242,8 @@ papply_pool_attach_writer(Datum argument, uint32 generation)
 void
 papply_pool_set_replay(XLogRecPtr final_lsn)
 {
-	papply_slot->data.history.replay_final_lsn = final_lsn;
+	if (papply_slot != NULL)
+		papply_slot->data.history.replay_final_lsn = final_lsn;
 }
 
 XLogRecPtr

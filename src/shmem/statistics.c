@@ -126,6 +126,12 @@ papply_statistics_note_failed(const PapplyFailedTransaction *failed)
 	SpinLockRelease(&papply_slot->error_mutex);
 }
 
+bool
+papply_statistics_is_failed(TransactionId remote_xid)
+{
+	return papply_slot->data.statistics.failed.remote_xid == remote_xid;
+}
+
 /*** readers ***/
 
 bool

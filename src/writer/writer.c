@@ -13,7 +13,8 @@
  * serial apply.  If that fails as well, the receiver replays the transaction
  * through the native loop (PostgreSQL's own apply loop), so that PostgreSQL
  * itself reports the error.  This writer waits for the replay and then
- * continues.
+ * continues.  The second attempt is left out if the first one has made many
+ * changes, each of which would have to be rolled back once more.
  *
  * A transaction that is marked serial, because it may run user code that
  * reads, locks or counts what others change, begins only in its turn, and
@@ -90,6 +91,9 @@
 /* A long transaction gets a new snapshot after this number of changes. */
 #define SNAPSHOT_CHANGES 100
 
+/* A transaction that has failed after this number of changes is not tried again. */
+#define MAX_RETRIED_CHANGES 1000
+
 extern PGDLLEXPORT void papply_writer_main(Datum main_arg);
 
 /*
@@ -124,6 +128,7 @@ typedef enum AttemptResult
 	ATTEMPT_VIOLATION,			/* of a unique or exclusion constraint */
 	ATTEMPT_REFUSED,			/* see refuse_transaction() */
 	ATTEMPT_NOT_IN_TURN,		/* it may run code that must be alone */
+	ATTEMPT_FAILED_LATE,		/* a transaction failed after many changes */
 	ATTEMPT_FAILED				/* for another reason */
 } AttemptResult;
 
@@ -561,6 +566,14 @@ classify(const ErrorData *error)
 	}
 }
 
+/* Would it take long to apply once more what has failed? */
+static bool
+is_failed_late(AttemptResult result)
+{
+	return (result == ATTEMPT_VIOLATION || result == ATTEMPT_FAILED) &&
+		range.first == range.last && papply_account.rows > MAX_RETRIED_CHANGES;
+}
+
 /* Roll back after an error, which is reported at DEBUG1 only. */
 static AttemptResult
 recover_from_error(void)
@@ -575,6 +588,8 @@ recover_from_error(void)
 	result = classify(error);
 	if (result == ATTEMPT_VIOLATION && !range.is_in_turn && !range.is_early)
 		papply_in_order_note_violation(papply_apply_relation());
+	if (is_failed_late(result))
+		result = ATTEMPT_FAILED_LATE;
 	papply_local_abort();
 	papply_account_error(result == ATTEMPT_OLDER_WINS);
 	ereport(DEBUG1,
@@ -688,7 +703,8 @@ apply_in_turn(uint64 seqno, AttemptResult result)
 		SetCurrentStatementStartTimestamp();	/* user code sees the time of
 												 * its turn */
 	AcceptInvalidationMessages();
-	if (papply_session_load_subscription() && (!is_retry || papply_queue_rewind(seqno)))
+	if (result != ATTEMPT_FAILED_LATE && papply_session_load_subscription() &&
+		(!is_retry || papply_queue_rewind(seqno)))
 		result = try_range(seqno, seqno, true);
 	if (result == ATTEMPT_COMMITTED || !papply_pool->is_open)
 		return;
@@ -728,7 +744,8 @@ apply_early(void)
 	papply_claim_early(PAPPLY_SEQNO_OPEN);
 	SetCurrentStatementStartTimestamp();
 	result = try_range(PAPPLY_SEQNO_OPEN, PAPPLY_SEQNO_OPEN, false);
-	if (result != ATTEMPT_COMMITTED && !papply_early_give_up() && papply_pool->is_open)
+	if (result != ATTEMPT_COMMITTED && !papply_early_give_up(result == ATTEMPT_FAILED_LATE) &&
+		papply_pool->is_open)
 		leave_to_native(papply_early_number(), result);
 	papply_source_end_early();
 	papply_early_leave();
