@@ -277,12 +277,12 @@ connection_title()
 	esac
 }
 
-# check_connection: the present walsender uses it.
+# check_connection [SERVER]: the present walsender uses it, by default the publisher's.
 check_connection()
 {
 	local found=unix
 
-	ask publisher "SELECT client_addr IS NULL, ssl, version FROM pg_stat_replication JOIN pg_stat_ssl USING (pid) LIMIT 1"
+	ask "${1-publisher}" "SELECT client_addr IS NULL, ssl, version FROM pg_stat_replication JOIN pg_stat_ssl USING (pid) LIMIT 1"
 	case $REPLY in
 		t*) ;;
 		f\|t\|TLSv1.3) found=tls ;;

@@ -28,6 +28,7 @@ STALLED_AFTER_S=60		# without progress, end a benchmark after this time
 SCALE=				# these three: see workloads.sh; empty = chosen by the workload
 TRANSACTIONS=
 ROWS=
+FROM=0				# transactions use the part of the data from here to SCALE
 READ_DELAY_US=0			# subscriber, per page read; 0 = none
 FLUSH_DELAY_US=0		# subscriber, per WAL flush; 0 = fsync is off
 SHARED_BUFFERS=			# subscriber; empty = chosen by READ_DELAY_US
@@ -48,6 +49,7 @@ INSTALLED=			# measure the installed extension, build nothing
 SHOW_PROGRESS=			# a live line during each run
 NATIVES=0			# configurations without writers; these two: see gather.sh
 GATHERS=
+PUBLISHER_APPLIES=		# it is a subscriber, too
 WRITERS="2 4 8"			# numbers of writers to measure, in addition to native
 ROUNDS=1			# how often all configurations are measured
 IS_SEPARATE=			# publisher and subscriber have half of the processors each
@@ -475,6 +477,7 @@ make_seed()
 {
 	require_modules "$1"
 	make_connection
+	rm -rf "${WORK:?}/seed"
 	case $1 in
 		tpcc) say "Loading TPC-C, warehouses: $SCALE" ;;
 		sysbench_*) say "Loading sysbench, $SYSBENCH_TABLES tables of $ROWS rows" ;;
@@ -509,7 +512,7 @@ make_seed()
 copy_seed()
 {
 	stop_server "$1" immediate
-	rm -rf "${WORK:?}/$1"
+	rm -rf "${WORK:?}/$1" "$WORK/$1.log"
 	as_owner cp -a --reflink=auto "$WORK/seed" "$WORK/$1"
 }
 
@@ -570,17 +573,36 @@ run_transactions()
 	else
 		options=$(TRANSACTIONS=$BACKLOG workload_options "$1" $clients)
 		# shellcheck disable=SC2086  # options are words
-		PGOPTIONS='-c synchronous_commit=off' "$BIN/pgbench" -h "$WORK/socket/publisher" -U postgres \
-			-n -M prepared -c $clients -j 2 -t $(( BACKLOG / clients )) -D scale="$SCALE" -D rows="$ROWS" \
-			-D transactions=$BACKLOG --random-seed=1 $options "$DATABASE" >"$WORK/pgbench.log" 2>&1 ||
-			{ cat "$WORK/pgbench.log" >&2; die "pgbench failed"; }
+		PGOPTIONS='-c synchronous_commit=off' TRANSACTIONS=$BACKLOG \
+			run_pgbench publisher $clients -t $(( BACKLOG / clients )) $options
 	fi
 	has_silent_transactions "$1" || return 0
-	ask publisher "SELECT count(*)
-		FROM generate_series($first_xid + 1, pg_snapshot_xmax(pg_current_snapshot())::text::bigint - 1) xid
-		WHERE pg_xact_status(xid::text::xid8) = 'committed'"
+	ask_written publisher "$first_xid"
 	BACKLOG=$REPLY
 	(( BACKLOG > 0 )) || die "the backlog has nothing to replicate"
+}
+
+# run_pgbench SERVER CLIENTS OPTION ...: its output is in the file pgbench.SERVER.
+run_pgbench()
+{
+	for_server "$1"
+	"${PIN[@]}" "$BIN/pgbench" -h "$WORK/socket/$1" -U postgres -n -M prepared -c "$2" -j $(( $2 < 2 ? 1 : 2 )) \
+		-D from="$FROM" -D scale="$SCALE" -D rows="$ROWS" -D transactions="$TRANSACTIONS" --random-seed=1 \
+		"${@:3}" "$DATABASE" >"$WORK/pgbench.$1" 2>&1 ||
+		{ cat "$WORK/pgbench.$1" >&2; die "pgbench failed"; }
+}
+
+# What the last run_pgbench of a server has printed; no rate if no transaction ended
+pgbench_transactions() { sed -n 's/^number of transactions actually processed: \([0-9]*\).*/\1/p' "$WORK/pgbench.$1"; }
+pgbench_tps() { sed -n 's/^tps = \([0-9.]*\) .*/\1/p' "$WORK/pgbench.$1"; }
+
+# ask_written SERVER XID: how many of the transactions since this one have written
+# something and committed
+ask_written()
+{
+	ask "$1" "SELECT count(*)
+		FROM generate_series($2 + 1, pg_snapshot_xmax(pg_current_snapshot())::text::bigint - 1) xid
+		WHERE pg_xact_status(xid::text::xid8) = 'committed'"
 }
 
 # checksum_sql TABLE ...: count and order-independent checksum of every table.
@@ -621,7 +643,6 @@ storage_settings()
 # start_subscriber_server: its data directory exists, stdin has more settings.
 start_subscriber_server()
 {
-	rm -f "$WORK/subscriber.log"
 	write_conf subscriber < <(
 		storage_settings
 		cat
@@ -639,22 +660,31 @@ warm_up()
 	ask "$1" "SELECT sum(pg_prewarm(oid)) FROM pg_class WHERE relnamespace = 'public'::regnamespace AND relkind IN ('r', 'i')"
 }
 
-# start_parallel_server WRITERS: a subscriber without a subscription; 0 writers =
-# without the extension; with "s" after the number, in strict mode
+# A configuration is a number of writers: Ns in strict mode, Noff with
+# parallel_apply.logical_decoding = off; 0 is without the extension, 0g see gather.sh.
+number_of_writers() { echo "${1%%[a-z]*}"; }
+
+# parallel_settings CONFIGURATION: lines for postgresql.conf
+parallel_settings()
+{
+	local writers
+
+	writers=$(number_of_writers "$1")
+	(( writers > 0 )) || return 0
+	echo "shared_preload_libraries = 'parallel_apply'"
+	echo "parallel_apply.max_writers_per_subscription = $writers"
+	echo "parallel_apply.writers_per_subscription = $writers"
+	[[ $1 != *s ]] || echo "parallel_apply.logical_decoding = on"
+	[[ $1 != *off ]] || echo "parallel_apply.logical_decoding = off"
+	[[ -z $MAX_BATCH ]] || echo "parallel_apply.max_batch_transactions = $MAX_BATCH"
+}
+
+# start_parallel_server CONFIGURATION: a subscriber without a subscription
 start_parallel_server()
 {
-	local writers=${1%[gs]}
-
 	copy_seed subscriber
-	start_subscriber_server < <(
-		(( writers > 0 )) || exit 0
-		echo "shared_preload_libraries = 'parallel_apply'"
-		echo "parallel_apply.max_writers_per_subscription = $writers"
-		echo "parallel_apply.writers_per_subscription = $writers"
-		[[ $1 != *s ]] || echo "parallel_apply.logical_decoding = on"
-		[[ -z $MAX_BATCH ]] || echo "parallel_apply.max_batch_transactions = $MAX_BATCH"
-	)
-	(( writers == 0 )) || [[ -n $NO_EXTENSION ]] || ask subscriber "CREATE EXTENSION parallel_apply"
+	start_subscriber_server < <(parallel_settings "$1")
+	(( $(number_of_writers "$1") == 0 )) || [[ -n $NO_EXTENSION ]] || ask subscriber "CREATE EXTENSION parallel_apply"
 }
 
 # start_subscriber WRITERS [FUNCTION]: with a subscription that is not enabled,
@@ -715,10 +745,11 @@ measure_physical()
 # LABEL: the name of a configuration
 set_label()
 {
-	LABEL="$1 writers"
+	LABEL="$(number_of_writers "$1") writers"
 	[[ $1 != 0 ]] || LABEL=native
 	[[ $1 != 0g ]] || LABEL="native gathered"
-	[[ $1 != *s ]] || LABEL="${1%s} writers strict"
+	[[ $1 != *s ]] || LABEL+=" strict"
+	[[ $1 != *off ]] || LABEL+=" off"
 }
 
 # From here to there, reads and flushes of the subscriber are slow.
@@ -729,8 +760,9 @@ end_delays() { rm -f "$WORK/slow"; }
 # equal afterwards.  0 writers = PostgreSQL's own apply, without the extension
 measure()
 {
-	local writers=${1%[gs]} start_us
+	local writers start_us
 
+	writers=$(number_of_writers "$1")
 	set_label "$1"
 	start_subscriber "$1"
 	sample_costs start
@@ -758,31 +790,50 @@ measure()
 	drop_run_slot
 }
 
-# A transaction that waits for no standby, after all others of the publisher
+# insert_marker [SERVER]: a transaction that waits for no standby, after all others of
+# this server, by default the publisher
 MARKER=0
 insert_marker()
 {
 	MARKER=$(( MARKER + 1 ))
-	ask publisher "INSERT INTO bench_marker VALUES ($MARKER)"
+	ask "${1-publisher}" "INSERT INTO bench_marker VALUES ($MARKER)"
 }
 
-# wait_for_marker: until the subscriber, of any kind, has the last marker, however
-# long that takes; ends the program if its WAL does not advance meanwhile.
+# wait_for_marker [SERVER [MARKER]]: until the subscriber, of any kind, or the server
+# has the last marker, or this one, however long that takes; ends the program if its
+# WAL does not advance meanwhile.
 wait_for_marker()
 {
-	local last_reply='' moved_s=$SECONDS
+	local server=${1-subscriber} marker=${2-$MARKER} last_reply='' moved_s=$SECONDS
 
-	until ask subscriber "SELECT coalesce(max(n), 0) FROM bench_marker"; (( REPLY >= MARKER )); do
-		ask subscriber "SELECT CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn() ELSE pg_current_wal_insert_lsn() END"
+	until ask "$server" "SELECT count(*) FROM bench_marker WHERE n = $marker"; (( REPLY > 0 )); do
+		ask "$server" "SELECT CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn() ELSE pg_current_wal_insert_lsn() END"
 		if [[ $REPLY != "$last_reply" ]]; then
 			last_reply=$REPLY
 			moved_s=$SECONDS
 		elif (( SECONDS - moved_s > STALLED_AFTER_S )); then
-			tail -n 20 "$WORK/subscriber.log" >&2
+			tail -n 20 "$WORK/$server.log" >&2
 			die "no progress of \"$LABEL\" for $STALLED_AFTER_S s"
 		fi
-		ask subscriber "SELECT pg_sleep(0.02)"
+		ask "$server" "SELECT pg_sleep(0.02)"
 	done
+}
+
+# prepare_run WORKLOAD: data in shared buffers (unless storage is slow), vacuumed, and a
+# checkpoint
+prepare_run()
+{
+	local server
+
+	for server in publisher subscriber; do
+		ask $server "SELECT pg_is_in_recovery()"
+		[[ $REPLY == t ]] || ask $server "VACUUM $(join_tables "$1")"
+		(( READ_DELAY_US > 0 )) || warm_up $server
+	done
+	insert_marker
+	wait_for_marker
+	ask publisher "CHECKPOINT"
+	ask subscriber "CHECKPOINT"
 }
 
 # Both servers at the same time
@@ -809,25 +860,28 @@ require_equal()
 	fi
 }
 
-# check_log WRITERS: a pool that did not start, a mode that was not meant, or errors that
-# a restart corrected, are no result.
+# check_log CONFIGURATION [SERVER]: a pool that did not start, a mode that was not meant,
+# or errors that a restart corrected, are no result.
 check_log()
 {
-	if (( ${1%[gs]} > 1 )); then
-		grep -q "has started with ${1%s} writers" "$WORK/subscriber.log" ||
-			{ tail -n 20 "$WORK/subscriber.log" >&2; die "no pool of ${1%s} writers has started"; }
-		check_mode "$1"
+	local writers server=${2-subscriber}
+
+	writers=$(number_of_writers "$1")
+	if (( writers > 1 )); then
+		grep -q "has started with $writers writers" "$WORK/$server.log" ||
+			{ tail -n 20 "$WORK/$server.log" >&2; die "no pool of $writers writers has started"; }
+		check_mode "$1" "$server"
 	fi
-	if grep -E '(ERROR|FATAL|PANIC|WARNING|TRAP):|was terminated by signal' "$WORK/subscriber.log" >&2; then
-		die "the subscriber's log has errors after \"$LABEL\""
+	if grep -E '(ERROR|FATAL|PANIC|WARNING|TRAP):|was terminated by signal' "$WORK/$server.log" >&2; then
+		die "the $server's log has errors after \"$LABEL\""
 	fi
 }
 
-# check_mode WRITERS: of the present subscription.  By default, nothing decodes what
+# check_mode CONFIGURATION SERVER: of the present subscription.  By default, nothing decodes what
 # writers apply here, unless the settings of the caller say so.
 check_mode()
 {
-	ask subscriber "SELECT coalesce(max(strict_reason), '') FROM parallel_apply.subscriptions"
+	ask "$2" "SELECT coalesce(max(strict_reason), '') FROM parallel_apply.subscriptions"
 	if [[ $1 == *s ]]; then
 		[[ -n $REPLY ]] || die "\"$LABEL\" was not in strict mode"
 	elif (( ${#EXTRA_SETTINGS[@]} == 0 )); then
@@ -938,13 +992,14 @@ PROCESSES_SQL="SELECT CASE WHEN backend_type LIKE 'parallel_apply writer%' THEN 
 	FROM pg_stat_activity WHERE backend_type <> 'client backend'"
 
 # Class and process ID of the processes at work: all of the subscriber's except
-# sessions, and the publisher's walsender
+# sessions, and the publisher's walsender, or all of them if it applies.  The
+# subscriber's walsender is the reverse one.
 list_processes()
 {
-	ask publisher "$PROCESSES_SQL AND backend_type = 'walsender'"
+	ask publisher "$PROCESSES_SQL $([[ -n $PUBLISHER_APPLIES ]] || echo "AND backend_type = 'walsender'")"
 	PROCESSES=$REPLY
 	ask subscriber "$PROCESSES_SQL"
-	PROCESSES+=$'\n'$REPLY
+	PROCESSES+=$'\n'${REPLY//walsender|/reverse|}
 }
 
 # sample_classes SUMS start|end COMMAND: SUMS[class] is the growth, between the two
@@ -955,7 +1010,7 @@ sample_classes()
 	local -n sums=$1
 	local class pid sign=1
 
-	[[ $2 == end ]] || { sums=([walsender]=0 [apply]=0 [writers]=0 [walwriter]=0 [other]=0); sign=-1; }
+	[[ $2 == end ]] || { sums=([walsender]=0 [reverse]=0 [apply]=0 [writers]=0 [walwriter]=0 [other]=0); sign=-1; }
 	list_processes
 	while IFS='|' read -r class pid; do
 		"$3" "$pid" || continue

@@ -89,7 +89,7 @@ begin_result()
 	: >"$RESULT_FILE"
 	RESULT_LINES=$RESULT_FILE
 	add_result_line record run program "$program" time "$(date -u +%Y-%m-%dT%H:%MZ)" \
-		commit "$(git -C "$REPO" describe --always --dirty 2>/dev/null || echo unknown)" \
+		commit "${BENCH_COMMIT-$(describe_commit)}" \
 		postgresql "$("$BIN/postgres" --version | sed 's/^postgres (PostgreSQL) //')" \
 		processors "$(nproc)" \
 		processor "$(sed -n 's/^model name\s*: //p' /proc/cpuinfo | sort -u | head -n 1 | grep . || uname -m)" \
@@ -101,6 +101,9 @@ begin_result()
 	say "Results: $RESULT_FILE"
 }
 START_DIRECTORY=$PWD
+
+# A caller may know it where there is no git: BENCH_COMMIT.
+describe_commit() { git -C "$REPO" describe --always --dirty 2>/dev/null || echo unknown; }
 
 # ---------------------------------------------------------------- steps and progress
 

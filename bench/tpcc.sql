@@ -111,11 +111,12 @@ ALTER TABLE stock ADD PRIMARY KEY (s_w_id, s_i_id);
 
 -- ------------------------------------------------------------------ transactions
 
-CREATE FUNCTION another_warehouse(home int, warehouses int) RETURNS int LANGUAGE sql
-	RETURN CASE WHEN warehouses = 1 THEN home ELSE (home - 1 + uniform(1, warehouses - 1)) % warehouses + 1 END;
+-- Warehouses are those from first to last, home among them.
+CREATE FUNCTION another_warehouse(home int, first int, last int) RETURNS int LANGUAGE sql
+	RETURN CASE WHEN first = last THEN home ELSE (home - first + uniform(1, last - first)) % (last - first + 1) + first END;
 
 -- One in a hundred asks for an item that does not exist, as its last one, and rolls back.
-CREATE PROCEDURE tpcc_new_order(home int, warehouses int, seed float8) LANGUAGE plpgsql AS $$
+CREATE PROCEDURE tpcc_new_order(home int, first int, last int, seed float8) LANGUAGE plpgsql AS $$
 DECLARE
 	district_id smallint;
 	order_id int;
@@ -131,7 +132,7 @@ BEGIN
 	fails := uniform(1, 100) = 1;
 	SELECT array_agg(item ORDER BY supplier, item), array_agg(supplier ORDER BY supplier, item) INTO items, suppliers
 		FROM (SELECT random_item() AS item,
-				CASE WHEN uniform(1, 100) = 1 THEN another_warehouse(home, warehouses) ELSE home END AS supplier
+				CASE WHEN uniform(1, 100) = 1 THEN another_warehouse(home, first, last) ELSE home END AS supplier
 			FROM generate_series(1, uniform(5, 15))) line;
 
 	UPDATE district SET d_next_o_id = d_next_o_id + 1 WHERE d_w_id = home AND d_id = district_id
@@ -160,7 +161,7 @@ BEGIN
 END $$;
 
 -- 15 of a hundred customers pay elsewhere, 60 of a hundred say their last name.
-CREATE PROCEDURE tpcc_payment(home int, warehouses int, seed float8) LANGUAGE plpgsql AS $$
+CREATE PROCEDURE tpcc_payment(home int, first int, last int, seed float8) LANGUAGE plpgsql AS $$
 DECLARE
 	district_id smallint;
 	customer_id int;
@@ -175,7 +176,7 @@ BEGIN
 	customer_district := district_id;
 	amount := uniform(100, 500000) / 100.0;
 	IF uniform(1, 100) <= 15 THEN
-		customer_warehouse := another_warehouse(home, warehouses);
+		customer_warehouse := another_warehouse(home, first, last);
 		customer_district := uniform(1, 10);
 	END IF;
 

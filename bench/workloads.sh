@@ -9,6 +9,8 @@
 #
 # set_workload_sizes sets the following, unless the caller has:
 #   SCALE          of pgbench: 100000 accounts, 16 MB each; of tpcc: warehouses
+#                  Transactions use the accounts, branches, tellers and warehouses
+#                  above FROM, which is 0, and two servers have different ones.
 #   TRANSACTIONS   size of the backlog; of a workload of one transaction, 1
 #   ROWS           rows of that one transaction, of the table of "full" or of
 #                  "indexes", or of each table of sysbench
@@ -182,6 +184,13 @@ other_tables()
 # The tables that are part of the checksum, with other_tables
 TABLES=(pgbench_{accounts,branches,tellers,history} bench_{insert,coded,hot,delete,full,narrow,cpu,marker})
 
+# join_tables WORKLOAD: all tables with its data, for SQL
+join_tables()
+{
+	# shellcheck disable=SC2046  # tables are words
+	printf '%s\n' "${TABLES[@]}" $(other_tables "$1") | paste -s -d ,
+}
+
 # workload_options WORKLOAD CLIENTS: options for pgbench; writes the script, if
 # there is one.
 workload_options()
@@ -189,16 +198,16 @@ workload_options()
 	local script=$WORK/workload.sql
 
 	case $1 in
-		tpcc)	tpcc_script new_order :home, :scale, :seed
-			tpcc_script payment :home, :scale, :seed
+		tpcc)	tpcc_script new_order :home, :from + 1, :scale, :seed
+			tpcc_script payment :home, :from + 1, :scale, :seed
 			tpcc_script delivery :home, :seed
 			# Out of a hundred; the other eight only read
 			echo "-f $WORK/new_order.sql@45 -f $WORK/payment.sql@43 -f $WORK/delivery.sql@4"
 			return ;;
-		tpcb)	echo "-b tpcb-like"; return ;;
-		simple)	echo "-b simple-update"; return ;;
 	esac
 	case $1 in
+		tpcb) builtin_script tpcb-like ;;
+		simple) builtin_script simple-update ;;
 		insert1) cat <<-'SQL' ;;
 			\set delta random(-5000, 5000)
 			INSERT INTO bench_insert (delta) VALUES (:delta);
@@ -208,12 +217,12 @@ workload_options()
 			INSERT INTO bench_coded (delta) VALUES (:delta);
 		SQL
 		update1) cat <<-'SQL' ;;
-			\set aid random(1, 100000 * :scale)
+			\set aid random(1 + 100000 * :from, 100000 * :scale)
 			\set delta random(-5000, 5000)
 			UPDATE pgbench_accounts SET abalance = abalance + :delta WHERE aid = :aid;
 		SQL
 		zipf) cat <<-'SQL' ;;
-			\set aid random_zipfian(1, 100000 * :scale, 1.2)
+			\set aid random_zipfian(1 + 100000 * :from, 100000 * :scale, 1.2)
 			\set delta random(-5000, 5000)
 			UPDATE pgbench_accounts SET abalance = abalance + :delta WHERE aid = :aid;
 		SQL
@@ -261,12 +270,18 @@ workload_options()
 	echo "-f $script -D n=0"
 }
 
+# builtin_script NAME: that of pgbench, above FROM
+builtin_script()
+{
+	"$BIN/pgbench" --show-script="$1" 2>&1 | sed 's/random(1, \([0-9]*\) \* :scale)/random(1 + \1 * :from, \1 * :scale)/'
+}
+
 # tpcc_script PROCEDURE ARGUMENT ...: writes it.  Procedures draw random numbers of
 # their own, from the seed that pgbench gives them.
 tpcc_script()
 {
 	cat >"$WORK/$1.sql" <<-SQL
-		\set home random(1, :scale)
+		\set home random(1 + :from, :scale)
 		\set seed random(0, 1000000000) / 1000000000.0
 		CALL tpcc_$1(${*:2});
 	SQL
