@@ -45,6 +45,7 @@ papply_activity_show(const char *table)
 {
 	char		shown[2 * NAMEDATALEN + 32];
 	XLogRecPtr	lsn;
+	size_t		length;
 	char	   *end;
 
 	if (table == shown_table)
@@ -57,7 +58,9 @@ papply_activity_show(const char *table)
 		return;
 	}
 	lsn = papply_pool->writers[papply_pool_waiter].remote_final_lsn;
-	end = shown + Min(strlcpy(shown, table, 2 * NAMEDATALEN), 2 * NAMEDATALEN - 1);
+	length = strnlen(table, 2 * NAMEDATALEN - 1);
+	memcpy(shown, table, length);
+	end = shown + length;
 	*end++ = ' ';
 	end = put_hex(end, lsn >> 32, 1);
 	*end++ = '/';

@@ -7,7 +7,8 @@
  * The rule is that of the native loop (PostgreSQL's own apply loop): the user
  * that applies the change needs the right to do it on the table or partition
  * that its row is in.  The native loop checks that for each row.  A writer
- * checks it once, and again when something has changed that it may depend on.
+ * checks it once, also for later transactions, and again when something has
+ * changed that it may depend on.
  *
  * A transaction that is applied before its turn checks too early.  Once REVOKE
  * has returned, no row of a later transaction may be changed under the revoked
@@ -124,13 +125,21 @@ void
 papply_rights_check(PapplyTarget *target, AclMode rights)
 {
 	uint32		counted = in_use.changes;
+	Oid			userid = GetUserId();
 
-	if (likely((target->allowed & rights) == rights && target->allowed_at == counted))
+	if (target->allowed_at != counted || target->allowed_to != userid)
+		target->allowed = target->noted = 0;
+	if (target->noted_in != in_use.range_number)
+		target->noted = 0;
+	if (likely((target->allowed & target->noted & rights) == rights))
 		return;
-	if (target->allowed_at != counted)
-		target->allowed = 0;
 	target->allowed_at = counted;
+	target->allowed_to = userid;
+	target->noted_in = in_use.range_number;
 	note_use(target, rights);
+	target->noted |= rights;
+	if ((target->allowed & rights) == rights)
+		return;
 	papply_rights_check_relation(target->rel, rights);
 	target->allowed |= rights;
 }

@@ -179,6 +179,7 @@ begin_to_prepare(PapplyTarget *target)
 	memset(&target->functions, 0, sizeof(target->functions));
 	target->functions.has_any = true;
 	target->userid = GetUserId();
+	target->allowed = target->noted = 0;
 	if (target->context != NULL)
 		MemoryContextDelete(target->context);
 	target->context = AllocSetContextCreate(papply_target_cache_context(), "parallel_apply target",
@@ -306,7 +307,6 @@ start_executor(PapplyTarget *target)
 	papply_compat_init_eval_plan_qual(&target->epqstate, target->estate);
 	target->index_rel = NULL;
 	target->index_scan = NULL;
-	target->allowed = 0;
 }
 
 /*

@@ -108,6 +108,13 @@ typedef struct PapplyTarget
 	bool		takes_runs;		/* INSERTs are combined: see insert_run.c */
 	struct PapplyRunRows *run_rows;
 
+	/* for rights.c */
+	AclMode		allowed;		/* rights that allowed_to was found to have */
+	Oid			allowed_to;
+	uint32		allowed_at;		/* value of its counter of changes then */
+	AclMode		noted;			/* rights that are noted as used by this range */
+	uint32		noted_in;		/* number of that range */
+
 	/* for count.c; not used in partitions */
 	uint64		counts[PAPPLY_TABLE_COUNTERS];	/* not added to the statistics
 												 * yet */
@@ -123,8 +130,6 @@ typedef struct PapplyTarget
 	ModifyTableState *routing;	/* of a partitioned table, else NULL */
 	int			open_partitions;
 	Oid			root_relid;		/* of itself, or of its root */
-	AclMode		allowed;		/* for rights.c: rights that have been found */
-	uint32		allowed_at;
 	EState	   *estate;			/* a partition uses that of its root */
 	ResultRelInfo *insert_rel;
 	ResultRelInfo *update_rel;	/* the same as insert_rel if possible */
