@@ -46,10 +46,7 @@ extern void papply_early_complete(int place);
  */
 extern void papply_early_revoke(int place);
 
-/*
- * Has its writer failed to apply it, after so many changes that no other one
- * should try?
- */
+/* Has its writer failed to apply it after many changes?  Then no other one should try. */
 extern bool papply_early_has_failed(int place);
 
 /* Was this transaction revoked, and has its writer not rolled it back yet? */
