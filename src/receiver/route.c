@@ -30,6 +30,13 @@
 #include "statistics.h"
 #include "status.h"
 
+/*
+ * When the queue is full, the receiver sleeps until this share of its
+ * transactions has committed.  Otherwise each commit would wake it, for the
+ * space of one transaction.
+ */
+#define REFILL_SHARE 4
+
 int
 papply_route_reply(bool is_reading, char **buffer)
 {
@@ -236,6 +243,7 @@ bool
 papply_route_make_space(void)
 {
 	uint64		released = papply_queue_released_seqno();
+	uint64		wake_at;
 
 	papply_awake_wake_for_work();
 	papply_lifecycle_release();
@@ -254,6 +262,7 @@ papply_route_make_space(void)
 		papply_queue_want_space();
 		return papply_owner_reclaim_read();
 	}
-	papply_commit_order_wake_receiver_at(released + 1);
-	return papply_pool_committed() > released;
+	wake_at = released + 1 + (papply_queue_last_seqno() - released - 1) / REFILL_SHARE;
+	papply_commit_order_wake_receiver_at(wake_at);
+	return papply_pool_committed() >= wake_at;
 }
