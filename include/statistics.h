@@ -304,7 +304,12 @@ extern void papply_statistics_note_error(const char *message);
 /* Store the transaction that failed, and count its failures. */
 extern void papply_statistics_note_failed(const PapplyFailedTransaction *failed);
 
-/* Receiver: is this the transaction that has failed last? */
+/* Applying more changes than this once more, to fail again, takes long. */
+#define PAPPLY_MANY_CHANGES 1000
+
+/*
+ * Receiver: is this the transaction that has failed last, after many changes?
+ */
 extern bool papply_statistics_is_failed(TransactionId remote_xid);
 
 /*

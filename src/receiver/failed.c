@@ -9,8 +9,8 @@
  * native loop (PostgreSQL's own apply loop).  So an error of the native loop
  * is the one that counts, and the message that it is processing is the change
  * that fails.  The receiver knows that message, because it has passed it on.
- * As long as nothing fails, it only remembers where the message is.  The next
- * attempts to apply the transaction are left to the native loop at once.
+ * As long as nothing fails, it only remembers where the message is.  If it
+ * has many changes, the next attempts are left to the native loop at once.
  *
  * When the error is logged, the transaction is going to be rolled back and the
  * process to end.  No further error may be thrown then, so the message is read
@@ -170,5 +170,6 @@ papply_failed_note(const ErrorData *error)
 	if (rel != NULL)
 		papply_failed_describe_key(rel->remote, failed.key, sizeof(failed.key));
 	papply_statistics_note_failed(&failed);
-	papply_pool_set_replay(failed.final_lsn);
+	if (failed.changes > PAPPLY_MANY_CHANGES)
+		papply_pool_set_replay(failed.final_lsn);
 }

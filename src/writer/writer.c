@@ -91,8 +91,6 @@
 /* A long transaction gets a new snapshot after this number of changes. */
 #define SNAPSHOT_CHANGES 100
 
-/* A transaction that has failed after this number of changes is not tried again. */
-#define MAX_RETRIED_CHANGES 1000
 
 extern PGDLLEXPORT void papply_writer_main(Datum main_arg);
 
@@ -128,7 +126,7 @@ typedef enum AttemptResult
 	ATTEMPT_VIOLATION,			/* of a unique or exclusion constraint */
 	ATTEMPT_REFUSED,			/* see refuse_transaction() */
 	ATTEMPT_NOT_IN_TURN,		/* it may run code that must be alone */
-	ATTEMPT_FAILED_LATE,		/* a transaction failed after many changes */
+	ATTEMPT_FAILED_LATE,		/* its data made it fail after many changes */
 	ATTEMPT_FAILED				/* for another reason */
 } AttemptResult;
 
@@ -566,12 +564,19 @@ classify(const ErrorData *error)
 	}
 }
 
-/* Would it take long to apply once more what has failed? */
+/*
+ * Would it take long to apply once more what its data has made fail?  Other
+ * errors may be our own, such as that of a streamed transaction that has to wait
+ * for its end.
+ */
 static bool
-is_failed_late(AttemptResult result)
+is_failed_late(int sqlerrcode)
 {
-	return (result == ATTEMPT_VIOLATION || result == ATTEMPT_FAILED) &&
-		range.first == range.last && papply_account.rows > MAX_RETRIED_CHANGES;
+	int			category = ERRCODE_TO_CATEGORY(sqlerrcode);
+
+	return (category == ERRCODE_TO_CATEGORY(ERRCODE_DATA_EXCEPTION) ||
+			category == ERRCODE_TO_CATEGORY(ERRCODE_INTEGRITY_CONSTRAINT_VIOLATION)) &&
+		range.first == range.last && papply_account.rows > PAPPLY_MANY_CHANGES;
 }
 
 /* Roll back after an error, which is reported at DEBUG1 only. */
@@ -588,7 +593,7 @@ recover_from_error(void)
 	result = classify(error);
 	if (result == ATTEMPT_VIOLATION && !range.is_in_turn && !range.is_early)
 		papply_in_order_note_violation(papply_apply_relation());
-	if (is_failed_late(result))
+	if (is_failed_late(error->sqlerrcode))
 		result = ATTEMPT_FAILED_LATE;
 	papply_local_abort();
 	papply_account_error(result == ATTEMPT_OLDER_WINS);
