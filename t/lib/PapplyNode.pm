@@ -565,8 +565,8 @@ sub memory_of
 	my ($self, $pid) = @_;
 	my $offset = -s $self->logfile;
 	$self->sql("SELECT pg_log_backend_memory_contexts($pid)");
-	$self->wait_for_log(qr/ \[$pid\] [^\n]*Grand total: \d+ bytes/, $offset);
-	return join '', grep { / \[$pid\] / } split /^/m,
+	$self->wait_for_log(qr/\[$pid\] [^\n]*Grand total: \d+ bytes/, $offset);
+	return join '', grep { /\[$pid\] / } split /^/m,
 	  slurp_file($self->logfile, $offset);
 }
 
