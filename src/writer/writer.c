@@ -91,7 +91,6 @@
 /* A long transaction gets a new snapshot after this number of changes. */
 #define SNAPSHOT_CHANGES 100
 
-
 extern PGDLLEXPORT void papply_writer_main(Datum main_arg);
 
 /*

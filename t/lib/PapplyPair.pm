@@ -238,8 +238,8 @@ sub connect_by_tls
 # For two writers, with selftest_fast, so that they claim batches: one applies $older, which must change the table gate, until a
 # local session with the lock $gate_lock blocks it there.  The other one finds all
 # of @$younger in the queue, since it is stopped until they are there, and $prepare has been
-# called.  Calls $look when both writers wait.  Then all are applied.  Return how often a transaction had
-# to be repeated.
+# called.  Calls $look when both writers wait.  Then all are applied.  Return how often a
+# transaction had to be repeated.
 sub run_behind_gate
 {
 	my ($self, $gate_lock, $older, $younger, $look, $prepare) = @_;
