@@ -277,7 +277,7 @@ show_tap_logs() {
 	for name in "$@"; do
 		name=$(basename "$name" .pl)
 		say "regress_log_$name"
-		grep -A 12 'not ok ' "$logs/regress_log_$name" | head -n 60
+		grep -B 40 -A 12 'not ok ' "$logs/regress_log_$name" | head -n 150
 		echo "..."
 		tail -n 80 "$logs/regress_log_$name"
 		grep -HE '(ERROR|FATAL|PANIC|TRAP|WARNING|signal [0-9]+)' "$logs/${name}_"*.log 2>/dev/null |

@@ -260,6 +260,7 @@ sub poll_query_until
 			"poll_query_until timed out executing this query:\n$query\n"
 		  . "expecting this output:\n$expected\nlast actual query output:\n"
 		  . "$text{out}\nwith stderr:\n$text{err}");
+	TimeLimit::report();
 	return 0;
 }
 

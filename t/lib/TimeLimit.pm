@@ -1,4 +1,5 @@
 # TimeLimit.pm - a test that hangs ends by itself, and says what its servers were waiting for.
+# So does a wait that ends without success.
 #
 # Every wait of a test has a limit of its own (PG_TEST_TIMEOUT_DEFAULT), except for a
 # statement that is executed.  The limit here is that of the whole test, in seconds: the
@@ -8,6 +9,7 @@ package TimeLimit;
 use strict;
 use warnings;
 use Exporter 'import';
+use IPC::Run ();
 use Test::More ();
 
 our @EXPORT_OK = qw(watch waits_of);
@@ -17,7 +19,7 @@ my %watched;
 
 # The test ends as it does when it dies: servers are stopped.
 $SIG{ALRM} = sub {
-	Test::More::note(waits_of($_)) for values %watched;
+	report();
 	die "the test has not ended within $limit s\n";
 };
 alarm $limit;
@@ -27,6 +29,13 @@ sub watch
 {
 	my ($node) = @_;
 	$watched{ $node->name } = $node;
+	return;
+}
+
+# Say what the processes of all these nodes wait for.
+sub report
+{
+	Test::More::note(waits_of($_)) for values %watched;
 	return;
 }
 
@@ -46,17 +55,15 @@ sub waits_of
 		$title =~ s/\0.*//s;
 		$text .= "$title, state $state, in $wchan\n";
 	}
-	my $query =
+	my $queries =
 	  q(SELECT pid, backend_type, application_name, state, wait_event_type, wait_event,
-		pg_blocking_pids(pid) AS blocked_by, left(query, 200) AS query FROM pg_stat_activity);
-	my $connection = $node->connstr('postgres');
-	open my $answer, '-|', 'timeout', '20', 'psql', '-X', '-d', $connection,
-	  '-c', $query
-	  or return $text;
-	local $/ = undef;
-	$text .= <$answer> // 'the server does not answer';
-	close $answer;
-	return $text;
+		pg_blocking_pids(pid) AS blocked_by, left(query, 200) AS query FROM pg_stat_activity;
+		SELECT 'TABLE ' || view FROM unnest('{subscriptions,writers}'::text[]) AS name,
+		concat('parallel_apply.', name) AS view WHERE to_regclass(view) IS NOT NULL \gexec);
+	my @psql =
+	  ('timeout', '20', 'psql', '-X', '-d', $node->connstr('postgres'));
+	IPC::Run::run(\@psql, '<', \$queries, '>&', \my $answer);
+	return $text . $answer;
 }
 
 sub read_file
