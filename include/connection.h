@@ -21,6 +21,8 @@ typedef struct PapplyLastMessage
 	XLogRecPtr	lsn;			/* of what it comes from, in the publisher's
 								 * WAL, if it is one of a transaction; BEGIN
 								 * has that of the first change that is sent */
+	bool		has_sent_all;	/* it is a keepalive by which the publisher
+								 * says that it waits for new WAL */
 } PapplyLastMessage;
 
 extern PapplyLastMessage papply_connection_last;

@@ -372,8 +372,9 @@ COMMENT ON COLUMN parallel_apply.subscriptions.flushed_lsn IS
 COMMENT ON COLUMN parallel_apply.subscriptions.lag_bytes IS
     'bytes of the publisher''s WAL that are received and not committed';
 COMMENT ON COLUMN parallel_apply.subscriptions.lag IS
-    'time since the oldest transaction that is received and not committed was committed on the '
-    'publisher. While apply fails or no apply worker is running, time since the publisher''s '
+    'time since the oldest transaction that is not committed was committed on the publisher. '
+    'What the publisher has not sent yet counts from its newest transaction that was received. '
+    'While apply fails or no apply worker is running, time since the publisher''s '
     'commit of the transaction that is due, or since everything received was last committed';
 COMMENT ON COLUMN parallel_apply.subscriptions.apply_rate IS
     'remote transactions committed per second, over the last seconds';

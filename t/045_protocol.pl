@@ -2,17 +2,17 @@
 # as without the extension.  Nothing of them is applied, nothing hangs, and no
 # process crashes.
 #
-# The publisher is a process of this test with a socket.  It sends the same messages
-# of the protocol, made by hand, on each connection.  So each error repeats until
-# another publisher takes its place.
+# The publisher sends the same messages on each connection (FakePublisher.pm).  So each
+# error repeats until another publisher takes its place.
 use strict;
 use warnings;
 use FindBin;
 use lib "$FindBin::RealBin/lib";
+use FakePublisher
+  qw($lsn begin_at commit data in_stream insert keepalive read_message relation
+  send_message stream_commit stream_start transaction truncate_tables);
 use IO::Select;
-use IO::Socket::UNIX;
 use PapplyTest;
-use POSIX ();
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
@@ -27,7 +27,7 @@ my (undef, undef, $subscriber) = new_pair(
 		parallel_apply.selftest_read_on = on
 		deadlock_timeout = 1h
 		wal_retrieve_retry_interval = '100ms'));
-my $dir = PostgreSQL::Test::Utils::tempdir_short();
+my $fake = FakePublisher->new($subscriber);
 $subscriber->sql(
 	q(CREATE TABLE items (id int PRIMARY KEY, note text);
 	CREATE TABLE other (id int PRIMARY KEY, note text);
@@ -39,197 +39,14 @@ $subscriber->sql("ALTER TABLE many ADD column$_ text")
   for 3 .. $key_columns + 1;
 $subscriber->create_extension;
 $subscriber->sql(
-	"CREATE SUBSCRIPTION tap CONNECTION 'host=$dir port=5432 dbname=postgres user=tap'
+	'CREATE SUBSCRIPTION tap CONNECTION ' . "'" . $fake->connstr . "'" . "
 	PUBLICATION tap WITH (connect = false, slot_name = tap, streaming = on);
 	SET allow_system_table_mods = on;
 	INSERT INTO pg_subscription_rel
 		SELECT oid, table_name::regclass, 'r', NULL FROM pg_subscription,
 			(VALUES ('items'), ('other'), ('keyless'), ('many')) t (table_name);");
 
-### the publisher
-
-# The next message of the client; undef at the end of the connection
-sub read_message
-{
-	my ($client, $head_bytes) = @_;
-	my $message = '';
-	return if ($client->read(my $head, $head_bytes) // 0) != $head_bytes;
-	my $length = unpack('N', substr($head, -4)) - 4;
-	return
-	  if $length > 0 && ($client->read($message, $length) // 0) != $length;
-	return (substr($head, 0, -4), $message);
-}
-
-sub send_message
-{
-	my ($client, $kind, $data) = @_;
-	$client->print($kind . pack('N', 4 + length $data) . $data);
-	return;
-}
-
-# The result of a query: one row of these values
-sub send_row
-{
-	my ($client, @values) = @_;
-	send_message(
-		$client, 'T',
-		pack('n', scalar @values)
-		  . join('',
-			map { pack('Z* N n N n N n', 'c', 0, 0, 25, -1, -1, 0) } @values)
-	);
-	send_message($client, 'D', pack('n (N/a*)*', scalar @values, @values));
-	send_message($client, 'C', "SELECT 1\0");
-	send_message($client, 'Z', 'I');
-	return;
-}
-
-# A message of the output plugin, as it is sent
-sub data
-{
-	my ($message) = @_;
-	return pack('a Q> Q> q>', 'w', 0, 0, 0) . $message;
-}
-
-# What the publisher reports about itself, see publisher.c
-my @settings = ('f', 'f', '0');
-
-# One connection: answer the apply worker's requests, then send these messages, or
-# call these functions.
-sub serve
-{
-	my ($client, @messages) = @_;
-	read_message($client, 4) or return;
-	send_message($client, 'R', pack('N', 0));
-	send_message($client, 'S', "client_encoding\0UTF8\0");
-	send_message($client, 'S',
-		"server_version\0" . $subscriber->pg_version . "\0");
-	send_message($client, 'Z', 'I');
-	while (my ($kind, $message) = read_message($client, 5))
-	{
-		next if $kind ne 'Q';
-		if ($message =~ /IDENTIFY_SYSTEM/)
-		{
-			send_row($client, '1', '1', '0/0', 'postgres');
-		}
-		elsif ($message =~ /START_REPLICATION/)
-		{
-			send_message($client, 'W', pack('C n', 0, 0));
-			ref $_ ? $_->($client) : send_message($client, 'd', data($_))
-			  for @messages;
-		}
-		else
-		{
-			send_row($client, $message =~ /pg_settings/ ? @settings : '');
-		}
-	}
-	return;
-}
-
-my $server;
-
-sub end_server
-{
-	local $?;
-	kill 'KILL', $server;
-	waitpid $server, 0;
-	$server = undef;
-	return;
-}
-
-END { end_server() if $server }
-
-# Another publisher, which sends these messages
-sub begin_server
-{
-	my (@messages) = @_;
-	unlink "$dir/.s.PGSQL.5432";
-	my $listener =
-	  IO::Socket::UNIX->new(Local => "$dir/.s.PGSQL.5432", Listen => 5);
-	die "no socket: $!" if !$listener;
-	$server = fork;
-	return if $server;
-	$SIG{PIPE} = 'IGNORE';
-	eval {
-		while (my $client = $listener->accept)
-		{
-			$client->autoflush(1);
-			serve($client, @messages);
-			$client->close;
-		}
-	};
-	POSIX::_exit(0);
-}
-
-### its messages
-
-my $lsn = 0x1000000;
-
-sub relation
-{
-	my ($id, $name, $identity, @keys) = @_;
-	@keys = (1, 0) if !@keys;
-	my $n = 0;
-	return pack('a N Z* Z* a n',
-		'R', $id, 'public', $name, $identity, scalar @keys)
-	  . join '', map {
-		pack('C Z* N N', $_, ('id', 'note')[ $n++ ] // "column$n", 25, -1)
-	  } @keys;
-}
-
-sub insert
-{
-	my ($id, @values) = @_;
-	return pack(
-		'a N a n (a N/a*)*',
-		'I', $id, 'N',
-		scalar @values,
-		map { ('t', $_) } @values);
-}
-
-sub truncate_tables
-{
-	return pack('a N C N*', 'T', scalar @_, 0, @_);
-}
-
-sub begin_at
-{
-	my ($kind) = @_;
-	$lsn += 100;
-	return $kind eq 'b'
-	  ? pack('a Q> Q> q> N Z*', 'b', $lsn, $lsn + 50, 0, 700, 'gid')
-	  : pack('a Q> q> N', 'B', $lsn, 0, 700);
-}
-
-sub commit
-{
-	my ($at, $flags) = @_;
-	return pack('a C Q> Q> q>', 'C', $flags // 0, $at // $lsn, $lsn + 50, 0);
-}
-
-sub transaction
-{
-	my (@changes) = @_;
-	return (begin_at('B'), @changes, commit());
-}
-
-# Messages of a streamed transaction have an xid after the kind.
-sub in_stream
-{
-	my ($xid, @messages) = @_;
-	return
-	  map { substr($_, 0, 1) . pack('N', $xid) . substr($_, 1) } @messages;
-}
-
-sub stream_start
-{
-	return pack('a N C', 'S', $_[0], 1);
-}
-
-sub stream_commit
-{
-	$lsn += 100;
-	return pack('a N C Q> Q> q>', 'c', $_[0], 0, $lsn, $lsn + 50, 0);
-}
+### messages
 
 my @items = (relation(1, 'items', 'd'), relation(2, 'other', 'd'));
 
@@ -247,12 +64,12 @@ sub is_refused
 	my ($name, $error, @messages) = @_;
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
 	my $offset = -s $subscriber->logfile;
-	begin_server(@messages);
+	$fake->start(@messages);
 	# twice: the first attempt leaves nothing behind that does harm
 	ok( $subscriber->wait_for_log(
 			qr/ERROR:  $error.*ERROR:  $error/s, $offset),
 		"$name: an error");
-	end_server();
+	$fake->stop;
 	is($subscriber->sql('SELECT count(*) FROM items'),
 		0, "$name: nothing is applied");
 	return;
@@ -377,14 +194,14 @@ $subscriber->sql(
 # reply, and then sends messages without end until it gets one with that position.
 # The messages take no space in the queue.
 {
-	my $answer = "$dir/answer";
+	my $answer = "$fake->{directory}/answer";
 	my $question = $lsn + 50;
 	my $ask = sub {
 		my ($client) = @_;
 		my $type = data(pack('a N Z* Z*', 'Y', 1, 'public', 'mood'));
 		my $types = ('d' . pack('N', 4 + length $type) . $type) x 1000;
 		my $end = time + 2 * $PostgreSQL::Test::Utils::timeout_default;
-		send_message($client, 'd', pack('a Q> q> C', 'k', $question, 0, 1));
+		send_message($client, 'd', keepalive($question, 1));
 		while (time < $end)
 		{
 			$client->print($types) or return;
@@ -396,18 +213,18 @@ $subscriber->sql(
 			return;
 		}
 	};
-	@settings = ('t', 'f', '0');
-	begin_server($items[0], begin_at('B'),
+	$fake->{settings}[0] = 't';
+	$fake->start($items[0], begin_at('B'),
 		(map { insert(1, $_, 'x' x 100) } 1000 .. 2000), $ask);
 	ok( $subscriber->poll_query_until(
 			'postgres', "SELECT size > 0 FROM pg_stat_file('$answer', true)"),
 		'a publisher that asks gets a reply, though messages never end');
-	end_server();
-	@settings = ('f', 'f', '0');
+	$fake->stop;
+	$fake->{settings}[0] = 'f';
 }
 
 # Correct messages are applied.
-begin_server(
+$fake->start(
 	@items,
 	relation(3, 'keyless', 'f', 1, 1),
 	transaction(
@@ -426,9 +243,9 @@ is($subscriber->counter('fallbacks'), 0, 'writers apply correct messages');
 
 # A change whose key is not known waits for everything older, and everything younger
 # waits for it.  Detects: either of them is applied concurrently.
-end_server();
+$fake->stop;
 my $gate = $subscriber->hold(q(INSERT INTO items VALUES (10, 'local')));
-begin_server(
+$fake->start(
 	@items,
 	relation(4, 'many', 'd', (1) x $key_columns, 0),
 	transaction(insert(1, 10, 'ten')),
@@ -458,8 +275,8 @@ SKIP:
 	my $unknown = qr/ERROR:  invalid logical replication message type/;
 	my $offset = -s $subscriber->logfile;
 	pipe my $signal, my $sender or die "no pipe: $!";
-	end_server();
-	begin_server(
+	$fake->stop;
+	$fake->start(
 		stream_start(700),
 		in_stream(700, $items[1], 'U' . substr(insert(2, 10, 'new'), 1)),
 		'E',
@@ -493,6 +310,6 @@ unlike(
 	slurp_file($subscriber->logfile),
 	qr/terminated by signal/,
 	'no process has crashed');
-end_server();
+$fake->stop;
 $subscriber->stop;
 done_testing();

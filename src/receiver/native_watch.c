@@ -96,14 +96,17 @@ note_header(void)
 	papply_feedback_received(Max(papply_message_get_uint64(watch.header + 1),
 								 papply_message_get_uint64(watch.header + 9)));
 	papply_connection_last.send_time = papply_message_get_uint64(watch.header + 17);
+	papply_connection_last.has_sent_all = false;
 	watch.has_header = false;
 }
 
 static void
 show_status(void)
 {
-	watch.unshown = 0;
 	note_header();
+	if (watch.unshown > 0)
+		papply_status_received(papply_statistics_progress->leader.commit_time);
+	watch.unshown = 0;
 	papply_status_update(false, true);
 }
 
@@ -223,6 +226,7 @@ note_received(char *message, int length)
 		note_header();
 		papply_feedback_received(papply_message_get_uint64(message + 1));
 		papply_connection_last.send_time = papply_message_get_uint64(message + 9);
+		papply_connection_last.has_sent_all |= message[17] == 0;	/* no reply is requested */
 		return true;
 	}
 	if (message[0] != 'w' || length <= PAPPLY_MESSAGE_HEADER)

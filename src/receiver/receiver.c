@@ -385,11 +385,25 @@ must_go_round(uint64 seqno)
 	return seqno != replay.rounded_seqno;
 }
 
+/* Note how old the newest transaction was when the publisher sent what was read last. */
+static void
+measure_behind(void)
+{
+	TimestampTz commit_time = papply_dispatch_take_commit_time();
+
+	if (commit_time == 0)
+		return;
+	papply_status_received(commit_time);
+	stream.lead_us = papply_connection_last.send_time - commit_time;
+	if (stream.lead_us <= AHEAD_MS * INT64CONST(1000))
+		stream.lead_us = 0;
+}
+
 /* It was young when it arrived.  Update the views before it may have to wait. */
 static void
 begin_lone(void)
 {
-	(void) papply_dispatch_take_commit_time();
+	measure_behind();
 	stream.lead_us = 0;
 	papply_status_update(true, false);
 	papply_lone_begin();
@@ -593,19 +607,6 @@ sleep_here(pgsocket socket, long patience_ms, bool is_at_rest)
 	else if (papply_clock_has_passed(begin, papply_clock_now(), SLOW_TRAFFIC_MS))
 		native_loop.slow = number_received() + 1;
 	return !native_loop.is_called;
-}
-
-/* Note how old the newest transaction was when the publisher sent what was read last. */
-static void
-measure_behind(void)
-{
-	TimestampTz commit_time = papply_dispatch_take_commit_time();
-
-	if (commit_time == 0)
-		return;
-	stream.lead_us = papply_connection_last.send_time - commit_time;
-	if (stream.lead_us <= AHEAD_MS * INT64CONST(1000))
-		stream.lead_us = 0;
 }
 
 /* Is a large transaction being received? */

@@ -109,6 +109,7 @@ route_to_queue(char *message, int length)
 		if (begins_lone(message[0], &begin))
 		{
 			papply_lifecycle_release();
+			papply_status_received(begin.commit_time);
 			papply_native_begin_direct(papply_lifecycle_origin(), true);
 			return PAPPLY_ROUTE_NATIVE;
 		}
@@ -176,14 +177,16 @@ static PapplyRoute
 route_keepalive(char **buffer, int *length)
 {
 	XLogRecPtr	remote_lsn = papply_message_get_uint64(*buffer + 1);
+	bool		requests_reply = (*buffer)[17] != 0;
 
 	if (remote_lsn > papply_feedback_received_lsn())
 		papply_report_received();
 	papply_feedback_received(remote_lsn);
 	papply_connection_last.send_time = papply_message_get_uint64(*buffer + 9);
+	papply_connection_last.has_sent_all |= !requests_reply;
 	if (!papply_lifecycle_has_pool())
 		return PAPPLY_ROUTE_NATIVE;
-	if ((*buffer)[17] == 0)		/* no reply is requested */
+	if (!requests_reply)
 		return PAPPLY_ROUTE_DONE;
 	papply_lifecycle_release();
 	if (papply_report_flush())
@@ -219,6 +222,7 @@ papply_route_message(char **buffer, int *length)
 					 papply_message_get_uint64(message + 9));
 	papply_connection_last.lsn = papply_message_get_uint64(message + 1);
 	papply_connection_last.send_time = papply_message_get_uint64(message + 17);
+	papply_connection_last.has_sent_all &= papply_spool_is_reading();
 	route = route_payload(message + PAPPLY_MESSAGE_HEADER, *length - PAPPLY_MESSAGE_HEADER,
 						  buffer, length);
 	if (route == PAPPLY_ROUTE_NATIVE && papply_lifecycle_has_pool())

@@ -11,10 +11,18 @@
  * and the ends of its transactions.
  *
  * The lag of the subscription, as a time, is the age on the publisher of the
- * oldest transaction that is not committed.  Transactions that the publisher
- * has not sent yet are not known here, but they are younger.  The change of
- * that age over the last seconds tells when the subscription will have caught
- * up, if the publisher stays as busy.
+ * oldest transaction that is not committed.  The change of that age over the
+ * last seconds tells when the subscription will have caught up, if the
+ * publisher stays as busy.
+ *
+ * If all that was received is committed, what the publisher has not sent yet
+ * counts.  It is not known here, but younger than the newest transaction that
+ * was sent.  So that one counts, if it was old when it was sent, by the clock of
+ * the publisher alone.  A walsender that has sent all sends a keepalive and waits
+ * for new WAL (WalSndWaitForWal() in walsender.c).  Until there has been one, or
+ * nothing has come for some time, the publisher is taken to have more.  A new
+ * connection begins with the lag that was shown before: the walsender may have
+ * to decode for a long time before it sends anything.
  *
  * Waits of writers in the lock manager are estimated, because a writer does
  * not learn when it is woken there.  A writer that is found waiting at the
@@ -34,6 +42,7 @@
 #include "utils/timestamp.h"
 
 #include "clock.h"
+#include "connection.h"
 #include "dispatch.h"
 #include "failed.h"
 #include "feedback.h"
@@ -43,8 +52,24 @@
 #include "slots.h"
 #include "status.h"
 
+/* A transaction is old if it was committed this long before it was sent. */
+#define OLD_US (1 * USECS_PER_SEC)
+
+/* A publisher that sends nothing for this long is taken to have nothing. */
+#define SILENCE_MS 10000
+
 /* Commit time on the publisher of a transaction held by a pause; 0: none. */
 static TimestampTz held_commit_time = 0;
+
+/* What the publisher may have to send. */
+typedef struct Unsent
+{
+	TimestampTz since;			/* it was committed after this; 0: there is
+								 * nothing */
+	int64		noted_at;		/* or 0: nothing was received yet */
+} Unsent;
+
+static Unsent unsent;
 
 static emit_log_hook_type previous_emit_log = NULL;
 
@@ -111,7 +136,10 @@ papply_status_init(void)
 		failure.kind = PAPPLY_FAILURE_NONE;
 	memset(progress, 0, sizeof(*progress));
 	progress->failure = failure;
-	progress->current_at = current_at;
+	progress->current_at = progress->oldest_commit_time = current_at;
+	unsent.since = current_at;
+	unsent.noted_at = 0;
+	papply_connection_last.has_sent_all = false;
 	papply_status_set(PAPPLY_APPLY_NATIVE, PAPPLY_REASON_STARTING);
 }
 
@@ -169,6 +197,29 @@ take_sample(bool has_pool)
 
 /*** what is shown ***/
 
+/* Has the publisher something to send, all of it committed after unsent.since? */
+static bool
+has_unsent(void)
+{
+	return unsent.since != 0 && !papply_connection_last.has_sent_all &&
+		(unsent.noted_at == 0 ||
+		 !papply_clock_has_passed(unsent.noted_at, papply_clock_recent(), SILENCE_MS));
+}
+
+/* There is none in the queue. */
+static void
+show_oldest_native(void)
+{
+	PapplyProgress *progress = papply_statistics_progress;
+
+	if (progress->leader.is_applying)
+		progress->oldest_commit_time = progress->leader.commit_time;
+	else if (held_commit_time != 0)
+		progress->oldest_commit_time = held_commit_time;
+	else
+		progress->oldest_commit_time = has_unsent() ? unsent.since : 0;
+}
+
 static void
 show_queue(bool is_idle)
 {
@@ -184,9 +235,10 @@ show_queue(bool is_idle)
 		Max(committed_lsn, papply_queue_transaction(complete)->remote_end_lsn);
 	progress->queue_bytes = papply_queue_used_bytes();
 	progress->queue_transactions = papply_queue_last_seqno() - papply_queue_released_seqno();
-	progress->oldest_commit_time = oldest <= papply_queue_last_seqno() ?
-		papply_queue_transaction(oldest)->commit_time :
-		progress->leader.is_applying ? progress->leader.commit_time : held_commit_time;
+	if (oldest <= papply_queue_last_seqno())
+		progress->oldest_commit_time = papply_queue_transaction(oldest)->commit_time;
+	else
+		show_oldest_native();
 }
 
 static void
@@ -200,8 +252,7 @@ show_native(void)
 	progress->dispatched_lsn = progress->committed_lsn;
 	progress->queue_bytes = 0;
 	progress->queue_transactions = 0;
-	if (held_commit_time != 0)
-		progress->oldest_commit_time = held_commit_time;
+	show_oldest_native();
 }
 
 /* Forget a failure if its transaction has been committed or skipped. */
@@ -224,6 +275,15 @@ papply_status_update(bool has_pool, bool is_idle)
 		show_native();
 	forget_failure();
 	take_sample(has_pool);
+}
+
+void
+papply_status_received(TimestampTz commit_time)
+{
+	bool		is_old = papply_connection_last.send_time - commit_time > OLD_US;
+
+	unsent.since = is_old ? commit_time : 0;
+	unsent.noted_at = papply_clock_recent();
 }
 
 void

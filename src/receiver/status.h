@@ -28,6 +28,12 @@ extern void papply_status_set(PapplyApplyState state, PapplyApplyReason reason);
  */
 extern void papply_status_update(bool has_pool, bool is_idle);
 
+/*
+ * The newest transaction that was received has this commit time on the
+ * publisher, and was sent with the latest message (papply_connection_last).
+ */
+extern void papply_status_received(TimestampTz commit_time);
+
 /* The native loop has got the begin of the transaction that it applies. */
 extern void papply_status_native_begin(XLogRecPtr final_lsn, TimestampTz commit_time,
 									   TransactionId xid);
