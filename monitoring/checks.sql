@@ -10,7 +10,7 @@ SELECT coalesce(ceil(extract(epoch FROM max(lag)))::bigint, 0) AS result, string
 SELECT count(*) AS result, string_agg(format('%s: %s', subname, state), ', ' ORDER BY subname) AS about FROM parallel_apply.subscriptions WHERE state IN ('failing', 'disconnected', 'not running')
 
 -- disabled: number of subscriptions that were disabled after an error; critical 1
-SELECT count(*) AS result, string_agg(subname, ', ' ORDER BY subname) AS about FROM parallel_apply.subscriptions WHERE state = 'disabled' AND reason LIKE 'the subscription is disabled, after an error: %'
+SELECT count(*) AS result, string_agg(subname, ', ' ORDER BY subname) AS about FROM parallel_apply.subscriptions WHERE state = 'disabled by error'
 
 -- degraded: number of subscriptions that lack writers; warning 1
 SELECT count(*) AS result, string_agg(format('%s: %s of %s', subname, writers_running, writers_wanted), ', ' ORDER BY subname) AS about FROM parallel_apply.subscriptions WHERE state = 'degraded'

@@ -293,7 +293,9 @@ CREATE VIEW parallel_apply.subscriptions AS
     SELECT s.oid AS subid,
            s.subname,
            p.pid,
-           CASE WHEN NOT s.subenabled THEN 'disabled'
+           CASE WHEN NOT s.subenabled AND s.subdisableonerr
+                     AND p.state OPERATOR(pg_catalog.=) 'failing' THEN 'disabled by error'
+                WHEN NOT s.subenabled THEN 'disabled'
                 WHEN p.pid IS NULL AND u.is_running THEN 'degraded'
                 WHEN p.state IS NULL THEN 'not running'
                 WHEN n.tables OPERATOR(pg_catalog.>) 0
@@ -308,6 +310,9 @@ CREATE VIEW parallel_apply.subscriptions AS
                 WHEN n.tables OPERATOR(pg_catalog.>) 0
                      AND p.state OPERATOR(pg_catalog.=) 'parallel'
                 THEN pg_catalog.format('%s of its tables are not ready', n.tables)
+                WHEN p.state OPERATOR(pg_catalog.=) 'failing'
+                     AND s.subskiplsn OPERATOR(pg_catalog.<>) '0/0'
+                THEN pg_catalog.format('the transaction that finishes at %s is to be skipped: %s', s.subskiplsn, p.reason)
                 ELSE p.reason END AS reason,
            o.writers_wanted,
            coalesce(w.writers, 0)::integer AS writers_running,
@@ -345,10 +350,10 @@ COMMENT ON COLUMN parallel_apply.subscriptions.pid IS
     'process ID of the apply worker. NULL if none is running';
 COMMENT ON COLUMN parallel_apply.subscriptions.state IS
     'current state: "parallel", "native", "synchronizing", "paused", "starting", "stopping", '
-    '"degraded", "failing", "disconnected", "disabled" or "not running"';
+    '"degraded", "failing", "disabled by error", "disconnected", "disabled" or "not running"';
 COMMENT ON COLUMN parallel_apply.subscriptions.reason IS
     'why the state is not "parallel"; the message of the error if it is "failing" or '
-    '"disconnected". NULL if the state is "parallel"';
+    '"disconnected", and whether the transaction is to be skipped. NULL if the state is "parallel"';
 COMMENT ON COLUMN parallel_apply.subscriptions.writers_wanted IS
     'configured number of writers; 0 if the apply worker is to apply alone';
 COMMENT ON COLUMN parallel_apply.subscriptions.writers_running IS
@@ -1162,13 +1167,14 @@ WITH s AS MATERIALIZED (
 ), rows(subname, topic, level, advice, evidence) AS (
     SELECT s.subname, 'state',
            CASE WHEN s.state IN ('native', 'starting', 'stopping') THEN 'info'
-                WHEN s.state IN ('paused', 'synchronizing') THEN 'notice'
-                WHEN s.state = 'disabled' AND s.reason NOT LIKE '%, after an error: %' THEN 'notice'
+                WHEN s.state IN ('paused', 'synchronizing', 'disabled') THEN 'notice'
                 ELSE 'warning' END,
            CASE s.state
                 WHEN 'disabled' THEN 'it is not applied, and the publisher keeps its WAL'
                 WHEN 'paused' THEN 'it is not applied until parallel_apply.resume(), and the publisher keeps its WAL'
                 WHEN 'failing' THEN 'a transaction fails again and again: nothing is applied until that is resolved, '
+                     'see "parallel_apply.failed_transactions", failed_changes() and skip_transaction()'
+                WHEN 'disabled by error' THEN 'an error has disabled it: resolve the error or skip the transaction, then enable it, '
                      'see "parallel_apply.failed_transactions", failed_changes() and skip_transaction()'
                 WHEN 'disconnected' THEN 'there is no connection to the publisher'
                 WHEN 'not running' THEN 'it has no apply worker: see "max_logical_replication_workers", "max_worker_processes" and the server log'
@@ -1283,7 +1289,7 @@ WITH s AS MATERIALIZED (
     SELECT s.subname, 'queue_size', 'warning',
            'transactions larger than the queue had to be fetched again: raise "parallel_apply.queue_size"',
            format('%s times; it is %s', s.refetches, current_setting('parallel_apply.queue_size'))
-      FROM s WHERE s.refetches > 0 AND s.state NOT IN ('failing', 'disabled')
+      FROM s WHERE s.refetches > 0 AND s.state NOT IN ('failing', 'disabled', 'disabled by error')
     UNION ALL
     SELECT s.subname, 'limit', 'info',
            'the queue is full: the subscriber is the limit, not the publisher. '

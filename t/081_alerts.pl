@@ -101,6 +101,15 @@ is( $subscriber->sql(
 	),
 	'failing|f',
 	'another attempt does not change that');
+my $reason =
+  q(SELECT reason FROM parallel_apply.subscriptions WHERE subname = 'tap');
+my $error = $subscriber->sql($reason);
+my ($lsn) = slurp_file($subscriber->logfile) =~ m{finished at (\S+)};
+$subscriber->sql("ALTER SUBSCRIPTION tap SKIP (lsn = '$lsn')");
+is( $subscriber->sql($reason),
+	"the transaction that finishes at $lsn is to be skipped: $error",
+	'nor does skipping, which is shown until it is done');
+$subscriber->sql('ALTER SUBSCRIPTION tap SKIP (lsn = NONE)');
 $lock->release;
 $subscriber->sql('DELETE FROM items WHERE id = 1');
 all_is_well('the conflict is resolved');
@@ -114,13 +123,14 @@ ok( $subscriber->poll_query_until(
 		'postgres',
 		q(SELECT state || ': ' || (reason ~ '^the subscription is disabled, after an error: .*(duplicate key|conflict detected)')
 		FROM parallel_apply.subscriptions WHERE subname = 'tap'),
-		'disabled: true'),
+		'disabled by error: true'),
 	'a subscription that was disabled by an error says so');
 my $level =
   q(SELECT level FROM parallel_apply.advice('tap') WHERE topic = 'state');
 is($subscriber->sql($level), 'warning', 'and advice() warns of that');
+alert_becomes('state', 'tap', 'and so does the alert of states');
 lag_grows('while it is disabled by an error');
-my ($lsn) = slurp_file($subscriber->logfile, $offset) =~ m{finished at (\S+)};
+($lsn) = slurp_file($subscriber->logfile, $offset) =~ m{finished at (\S+)};
 $subscriber->sql(
 	"ALTER SUBSCRIPTION tap SKIP (lsn = '$lsn'); ALTER SUBSCRIPTION tap ENABLE"
 );

@@ -13,7 +13,7 @@ use Time::HiRes qw(time);
 
 our @EXPORT_OK =
   qw($lsn begin_at commit data in_stream insert keepalive read_message
-  relation send_all send_message stream_commit stream_start time_of transaction truncate_tables);
+  relation send_message send_together stream_commit stream_start time_of transaction truncate_tables);
 
 # Of the version of this node.
 sub new
@@ -92,6 +92,15 @@ sub send_message
 {
 	my ($client, $kind, $data) = @_;
 	$client->print($kind . pack('N', 4 + length $data) . $data);
+	return;
+}
+
+# Send these references to strings in one piece.
+sub send_together
+{
+	my ($client, @messages) = @_;
+	$client->print(join '',
+		map { 'd' . pack('N', 4 + length $$_) . $$_ } @messages);
 	return;
 }
 
@@ -181,8 +190,10 @@ sub data
 # The publisher has decoded all WAL before that position.
 sub keepalive
 {
-	my ($position, $requests_reply) = @_;
-	return pack('a Q> q> C', 'k', $position, time_of(time), $requests_reply);
+	my ($position, $requests_reply, $sent_at) = @_;
+	return pack('a Q> q> C',
+		'k', $position, $sent_at // time_of(time),
+		$requests_reply);
 }
 
 sub relation
