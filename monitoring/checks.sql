@@ -16,7 +16,7 @@ SELECT count(*) AS result, string_agg(subname, ', ' ORDER BY subname) AS about F
 SELECT count(*) AS result, string_agg(format('%s: %s of %s', subname, writers_running, writers_wanted), ', ' ORDER BY subname) AS about FROM parallel_apply.subscriptions WHERE state = 'degraded'
 
 -- native: percentage of transactions applied by the apply worker although writers were there; warning 50
-SELECT coalesce(max(100 * (native_transactions - leader_transactions) / nullif(transactions, 0)), 0) AS result, string_agg(subname, ', ' ORDER BY subname) FILTER (WHERE native_transactions - leader_transactions > transactions / 2) AS about FROM parallel_apply.subscriptions JOIN parallel_apply.subscription_stats USING (subid, subname) WHERE writers_wanted > 0
+SELECT coalesce(max(100 * fallbacks / nullif(transactions, 0)), 0) AS result, string_agg(subname, ', ' ORDER BY subname) FILTER (WHERE fallbacks > transactions / 2) AS about FROM parallel_apply.subscriptions JOIN parallel_apply.subscription_stats USING (subid, subname) CROSS JOIN LATERAL (SELECT fallback_sync + fallback_table + fallback_message + fallback_failure + fallback_subscription + fallback_no_writer) AS f(fallbacks) WHERE writers_wanted > 0
 
 -- missing: number of rows to be updated or deleted that did not exist; warning 1
 SELECT coalesce(sum(missing), 0) AS result, string_agg(DISTINCT format('%I.%I', schemaname, relname), ', ') FILTER (WHERE missing > 0) AS about FROM parallel_apply.tables

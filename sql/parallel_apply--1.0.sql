@@ -1096,7 +1096,8 @@ SELECT parallel_apply.find_subscription(subscription_name);
 WITH s AS MATERIALIZED (
     SELECT v.subid, v.subname, v.state, v.reason, v.writers_wanted, v.writers_running,
            v.queue_bytes, v.lag, v.strict_reason, n.transactions, n.retries,
-           n.native_transactions - n.leader_transactions AS left_transactions,
+           n.fallback_sync + n.fallback_table + n.fallback_message + n.fallback_failure
+           + n.fallback_subscription + n.fallback_no_writer AS left_transactions,
            n.commit_order_aborts, n.exclusive_table, n.exclusive_truncate, n.refetches,
            n.exclusive_fallback, n.fallback_sync, n.fallback_table,
            n.fallback_message, n.fallback_failure, n.last_error,
@@ -1212,8 +1213,12 @@ WITH s AS MATERIALIZED (
                             least(e.writers, s.target_writers))
                 WHEN e.possible_writers <= s.target_writers OR g.possible < 1.25 * g.have
                 THEN format('transactions would allow %s writers, but this server does not: it has %s processors and '
-                            '%s free worker processes, and "parallel_apply.max_writers_per_subscription" is %s',
+                            '%s free worker processes, and "parallel_apply.max_writers_per_subscription" is %s. '
+                            'More writers than processors help if they wait, for example in functions of triggers',
                             e.writers, l.processors, l.slots, l.setting)
+                WHEN s.lag IS NULL OR s.lag < interval '1 second'
+                THEN format('it keeps up with %s writers; %s would apply a backlog up to %s times as fast',
+                            s.target_writers, e.possible_writers, round((g.possible / g.have)::numeric, 1))
                 ELSE format('more writers can help: %s would apply up to %s times as fast as the %s that it has',
                             e.possible_writers, round((g.possible / g.have)::numeric, 1), s.target_writers)
            END,
@@ -1242,7 +1247,7 @@ WITH s AS MATERIALIZED (
            format('transactions that change table %s are applied alone: %s. Remedy: %s',
                   t.relid::regclass, t.reason, t.remedy),
            format('%s of %s changed rows; %s of %s transactions were applied alone because of such tables',
-                  t.changes, s.rows, s.exclusive_table, s.transactions)
+                  t.changes, greatest(s.rows, t.changes), s.exclusive_table, s.transactions)
       FROM s JOIN changed_tables AS t USING (subid)
      WHERE t.apply_mode = 'exclusive' AND t.changes IS DISTINCT FROM 0
     UNION ALL
@@ -1280,7 +1285,11 @@ WITH s AS MATERIALIZED (
        AND s.left_transactions >= 0.1 * s.transactions
     UNION ALL
     SELECT s.subname, 'retries', 'notice',
-           'many transactions are tried again: see unique indexes in parallel_apply.tables, and local sessions that lock rows',
+           CASE WHEN s.commit_order_aborts > s.retries
+                THEN 'many transactions are rolled back in favor of older ones, which are applied alone or wait for their locks: '
+                     'see apply modes and unique indexes in parallel_apply.tables'
+                ELSE 'many transactions are tried again: see unique indexes in parallel_apply.tables, and local sessions that lock rows'
+           END,
            format('%s second attempts and %s rollbacks in favor of older ones, of %s transactions',
                   s.retries, s.commit_order_aborts, s.transactions)
       FROM s WHERE s.transactions >= 100 AND s.retries + s.commit_order_aborts > 10

@@ -55,7 +55,8 @@ $subscriber->wait_for_pool('chosen', 0);
 $subscriber->wait_until(
 	q(count(*) = 1 FROM parallel_apply.subscriptions WHERE subname = 'chosen' AND state = 'native'),
 	'it is not native');
-$publisher->sql('INSERT INTO chosen VALUES (1)');
+$publisher->sql(join '',
+	map { "INSERT INTO chosen VALUES ($_);\n" } 1 .. 120);
 $publisher->wait_applied('chosen');
 no_advice(
 	'chosen',
@@ -70,6 +71,19 @@ is( $subscriber->sql(
 	),
 	'0|0',
 	'it wants no writers');
+figures_become(
+	q(SELECT transactions, native_transactions FROM parallel_apply.subscription_stats WHERE subname = 'chosen'),
+	'120|120',
+	'it has applied all of them alone');
+$subscriber->sql(
+	q(SELECT parallel_apply.alter_subscription_config('chosen', 2)));
+$subscriber->wait_until(
+	q(state = 'parallel' FROM parallel_apply.subscriptions WHERE subname = 'chosen'),
+	'it is not parallel');
+no_advice(
+	'chosen',
+	q(topic = 'fallback'),
+	'nor is it blamed for that when it has writers');
 
 ### transactions that fail again and again #####################################
 
