@@ -27,4 +27,7 @@ typedef struct PapplyLastMessage
 
 extern PapplyLastMessage papply_connection_last;
 
+/* A keepalive, whole, is the latest message. */
+extern void papply_connection_note_keepalive(const char *message);
+
 #endif							/* PAPPLY_CONNECTION_H */

@@ -11,6 +11,14 @@
 #include "parallel_apply.h"
 
 #include "connection.h"
+#include "message.h"
 
 const WalReceiverFunctionsType *papply_connection_functions = NULL;
 PapplyLastMessage papply_connection_last;
+
+void
+papply_connection_note_keepalive(const char *message)
+{
+	papply_connection_last.send_time = papply_message_get_uint64(message + 9);
+	papply_connection_last.has_sent_all |= message[17] == 0;	/* no reply is requested */
+}

@@ -225,8 +225,7 @@ note_received(char *message, int length)
 	{
 		note_header();
 		papply_feedback_received(papply_message_get_uint64(message + 1));
-		papply_connection_last.send_time = papply_message_get_uint64(message + 9);
-		papply_connection_last.has_sent_all |= message[17] == 0;	/* no reply is requested */
+		papply_connection_note_keepalive(message);
 		return true;
 	}
 	if (message[0] != 'w' || length <= PAPPLY_MESSAGE_HEADER)

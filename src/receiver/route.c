@@ -182,8 +182,7 @@ route_keepalive(char **buffer, int *length)
 	if (remote_lsn > papply_feedback_received_lsn())
 		papply_report_received();
 	papply_feedback_received(remote_lsn);
-	papply_connection_last.send_time = papply_message_get_uint64(*buffer + 9);
-	papply_connection_last.has_sent_all |= !requests_reply;
+	papply_connection_note_keepalive(*buffer);
 	if (!papply_lifecycle_has_pool())
 		return PAPPLY_ROUTE_NATIVE;
 	if (!requests_reply)

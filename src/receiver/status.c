@@ -283,7 +283,8 @@ papply_status_received(TimestampTz commit_time)
 	bool		is_old = papply_connection_last.send_time - commit_time > OLD_US;
 
 	unsent.since = is_old ? commit_time : 0;
-	unsent.noted_at = papply_clock_recent();
+	if (is_old)
+		unsent.noted_at = papply_clock_recent();
 }
 
 void

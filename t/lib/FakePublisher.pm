@@ -88,10 +88,16 @@ sub read_message
 	return (substr($head, 0, -4), $message);
 }
 
+sub frame
+{
+	my ($kind, $data) = @_;
+	return $kind . pack('N', 4 + length $data) . $data;
+}
+
 sub send_message
 {
 	my ($client, $kind, $data) = @_;
-	$client->print($kind . pack('N', 4 + length $data) . $data);
+	$client->print(frame($kind, $data));
 	return;
 }
 
@@ -99,8 +105,7 @@ sub send_message
 sub send_together
 {
 	my ($client, @messages) = @_;
-	$client->print(join '',
-		map { 'd' . pack('N', 4 + length $$_) . $$_ } @messages);
+	$client->print(join '', map { frame('d', $$_) } @messages);
 	return;
 }
 
