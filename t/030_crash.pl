@@ -248,9 +248,22 @@ for my $process ('a writer', 'the apply worker')
 }
 
 # No lost transaction was confirmed: the server crashes after the publisher has
-# learned that everything is applied, by the same apply worker, by the next one, and
-# by PostgreSQL's own apply after the pool.
-for my $confirmer ('the pool', 'the next pool', 'PostgreSQL itself')
+# learned that everything is applied, by the same apply worker, by the next one, by
+# PostgreSQL's own apply after the pool, and by its next apply worker.
+sub wait_for_next_worker
+{
+	my ($walsender) = @_;
+	$publisher->poll_query_until('postgres',
+		"SELECT count(flush_lsn) = 1 FROM pg_stat_replication WHERE pid <> $walsender"
+	) or die 'the new apply worker says nothing';
+	return;
+}
+
+for my $confirmer (
+	'the pool',
+	'the next pool',
+	'PostgreSQL itself',
+	'the next apply worker of PostgreSQL itself')
 {
 	$subscriber->wait_for_pool('tap');
 	make_load(50);
@@ -271,13 +284,11 @@ for my $confirmer ('the pool', 'the next pool', 'PostgreSQL itself')
 		terminate($subscriber->apply_pid('tap'));
 		$subscriber->wait_for_log(
 			qr/parallel apply of subscription "tap" has started/, $offset);
-		$publisher->poll_query_until('postgres',
-			"SELECT count(flush_lsn) = 1 FROM pg_stat_replication WHERE pid <> $walsender"
-		) or die 'the new apply worker says nothing';
+		wait_for_next_worker($walsender);
 		$subscriber->stop('immediate');
 		$next->quit;
 	}
-	elsif ($confirmer eq 'PostgreSQL itself')
+	elsif ($confirmer =~ /PostgreSQL itself/)
 	{
 		$subscriber->append_conf('postgresql.conf',
 			'parallel_apply.writers_per_subscription = 1');
@@ -288,6 +299,16 @@ for my $confirmer ('the pool', 'the next pool', 'PostgreSQL itself')
 		# The next keepalive says that there is nothing after that.
 		$publisher->flush_wal;
 		$publisher->wait_for_catchup('tap', 'flush', $lsn);
+		if ($confirmer =~ /next/)
+		{
+			# nothing flushes these commits before the next apply worker starts
+			make_load(5);
+			$subscriber->poll_query_until('postgres',
+				"SELECT count(*) = 1 FROM history WHERE n = $n")
+			  or die 'PostgreSQL itself has not applied the transactions';
+			terminate($subscriber->apply_pid('tap'));
+			wait_for_next_worker($walsender);
+		}
 	}
 	$subscriber->stop('immediate');
 	$subscriber->append_conf('postgresql.conf',

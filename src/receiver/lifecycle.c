@@ -326,13 +326,6 @@ end_pool(PapplyApplyReason reason)
 
 	papply_pool_close();
 	papply_writers_end(reason == PAPPLY_REASON_NONE);
-
-	/*
-	 * flush what writers have committed asynchronously: the next apply
-	 * worker, which may have no pool, takes the origin's position as flushed
-	 */
-	if (pool.exists)
-		(void) replorigin_get_progress(pool.origin, true);
 	origin_lsn = papply_pool->origin_lsn;
 	ereport(LOG,
 			(errmsg("parallel apply of subscription \"%s\" has stopped",

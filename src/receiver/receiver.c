@@ -191,7 +191,13 @@ initialize(void)
 	papply_remote_relation_init();
 	papply_lifecycle_init();
 	drop_leftover_origin();
-	papply_feedback_received(replorigin_session_get_progress(false));
+
+	/*
+	 * This position is reported as flushed, also by PostgreSQL's own apply.
+	 * The previous apply worker may have committed asynchronously, so flush
+	 * its commits first: the publisher does not send again what is confirmed.
+	 */
+	papply_feedback_received(replorigin_session_get_progress(true));
 
 	/* never readable: the other end stays open, and no process writes to it */
 	if (socketpair(AF_UNIX, SOCK_STREAM, 0, sockets) != 0)

@@ -142,8 +142,7 @@ sub new_run
 		workload => $workload,
 		is_native => $native,
 		random => Workload::random_source("events of $seed"),
-		may_be_native => (!$kills || $set->{synchronous_commit} eq 'on')
-		  && $set->{streaming} ne 'parallel',
+		may_be_native => $set->{streaming} ne 'parallel',
 		events => [ draw_events($workload, $kills, \@wanted) ],
 		pids => [],
 		failures => [],
