@@ -732,7 +732,8 @@ sub skip_prepared
 		'removal of a transaction that was rolled back',
 		sub {
 			ask($run, $run->{parallel},
-				'SELECT count(*) FROM parallel_apply.kept_transactions') == 0;
+				'SELECT count(*) FROM parallel_apply.kept_transactions WHERE subid <> 0'
+			) == 0;
 		});
 	return;
 }
