@@ -251,6 +251,22 @@ papply_compat_find_sync_workers(Oid subid)
 	return pids;
 }
 
+/* Does the leader apply worker of this subscription run? */
+static inline bool
+papply_compat_apply_worker_runs(Oid subid)
+{
+	bool		result;
+
+	LWLockAcquire(LogicalRepWorkerLock, LW_SHARED);
+#if PG_VERSION_NUM >= 190000
+	result = logicalrep_worker_find(WORKERTYPE_APPLY, subid, InvalidOid, true) != NULL;
+#else
+	result = logicalrep_worker_find(subid, InvalidOid, true) != NULL;
+#endif
+	LWLockRelease(LogicalRepWorkerLock);
+	return result;
+}
+
 /* Parameters of walrcv_connect().  16: must_use_password; 17: replication. */
 #if PG_VERSION_NUM >= 170000
 #define PAPPLY_CONNECT_PARAMETERS \

@@ -57,6 +57,12 @@ extern int	papply_subscription_options_writers(const PapplySubscriptionOptions *
 extern List *papply_subscription_options_members(const char *group);
 
 /*
+ * Return the OIDs of the enabled subscriptions of all databases.  Must be
+ * called in a transaction.
+ */
+extern List *papply_subscription_options_enabled(void);
+
+/*
  * Remove the options of all subscriptions of this database.  Warns for each
  * that is paused.  Returns how many had options.
  */

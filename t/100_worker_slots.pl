@@ -2,7 +2,8 @@
 # subscriptions leave worker slots free.  The busy one gets writers, idle writers exit,
 # parallel queries find workers, and a third subscription starts at once.  If more
 # workers start at once than there are free slots, writers exit, the others get
-# slots at the server's next attempt, and the writers come back afterwards.
+# slots at the server's next attempt, and the writers come back afterwards.  Enabled
+# subscriptions without an apply worker get their slots from idle writers.
 #
 # A lock on a row of the first transaction causes the backlog: its writer waits for
 # the lock, and the other writers for their turn.  None of them exits meanwhile, so
@@ -174,6 +175,45 @@ ok( $subscriber->poll_query_until(
 $subscriber->sql("DROP SUBSCRIPTION $_") for @new;
 $subscriber->wait_for_pool($_) for @tables;
 pass('the writers come back');
+make_backlog($_) for @tables;
+$publisher->wait_applied($_) for @tables;
+$pair->rows_equal($_) for @tables;
+
+### more subscriptions than there are free slots
+
+# The launcher starts no apply worker before the writers have exited.
+my @late = map { "late$_" } 1 .. 5;
+$publisher->sql('CREATE PUBLICATION late FOR TABLE third');
+$subscriber->reload_with('parallel_apply.idle_writers_per_subscription = -1');
+$subscriber->wait_for_pool($_) for @tables;
+$subscriber->sql("CREATE SUBSCRIPTION $_ CONNECTION '"
+	  . $publisher->connstr
+	  . " dbname=postgres' PUBLICATION late WITH (enabled = false, copy_data = false)"
+) for @late;
+$subscriber->wait_until(
+	q(count(*) = 3 FROM parallel_apply.writers WHERE pid IS NOT NULL),
+	'not all slots for writers are occupied');
+my $launcher = $subscriber->sql(
+	q(SELECT pid FROM pg_stat_activity WHERE backend_type = 'logical replication launcher')
+);
+$subscriber->stop_waiting($launcher, 'LogicalLauncherMain');
+$offset = -s $subscriber->logfile;
+$subscriber->sql(join ';', 'BEGIN',
+	(map { "ALTER SUBSCRIPTION $_ ENABLE" } @late), 'COMMIT');
+$subscriber->wait_until(
+	q(count(*) = 0 FROM parallel_apply.writers WHERE pid IS NOT NULL),
+	'writers occupy slots that apply workers need');
+kill 'CONT', $launcher;
+$subscriber->wait_until(
+	'count(pid) = 7 FROM pg_stat_subscription WHERE relid IS NULL',
+	'not all apply workers run');
+unlike(
+	slurp_file($subscriber->logfile, $offset),
+	qr/out of background worker slots/,
+	'each subscription finds a slot for its apply worker at once');
+$subscriber->sql("DROP SUBSCRIPTION $_") for @late;
+$subscriber->reload_with('parallel_apply.idle_writers_per_subscription = 1');
+$subscriber->wait_for_pool($_) for @tables;
 make_backlog($_) for @tables;
 $publisher->wait_applied($_) for @tables;
 $pair->rows_equal($_) for @tables;

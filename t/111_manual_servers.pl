@@ -1,8 +1,8 @@
 # Promise: the commands of the manual for these tasks work as they are written
 # there, and print what is written there: to dump a subscriber, and restore it on a
 # server with the library and on one without; to make a subscription a synchronous
-# standby; to get a setting or an argument wrong; and to restart the server, end a
-# writer, or kill one.  (102_manual.pl says where the other tasks are.)
+# standby; to get a setting or an argument wrong; to restart the server, end a
+# writer, or kill one; and to switch over to the subscriber.  (102_manual.pl says where the other tasks are.)
 use strict;
 use warnings;
 use FindBin;
@@ -18,7 +18,9 @@ my ($pair, $publisher, $subscriber) =
   new_pair(subscriber_conf =>
 	  "restart_after_crash = on\nmax_worker_processes = 8\nmax_logical_replication_workers = 4\nmax_sync_workers_per_subscription = 1\n"
   );
-$pair->exec_both('CREATE TABLE orders (id int PRIMARY KEY, amount int)');
+$pair->exec_both(
+	'CREATE TABLE orders (id int PRIMARY KEY, amount int); CREATE SEQUENCE numbers; CREATE SEQUENCE unused'
+);
 $pair->exec_both('CREATE TABLE others (id int PRIMARY KEY)');
 $subscriber->create_extension;
 $pair->subscribe('s', publication => 'FOR TABLE orders');
@@ -236,6 +238,48 @@ apply_continues('after a crash');
 is( $publisher->sql('SELECT count(*), count(DISTINCT id) FROM orders'),
 	$subscriber->sql('SELECT count(*), count(DISTINCT id) FROM orders'),
 	'nothing is lost, and nothing is applied twice');
+
+### switching over to the subscriber ###########################################
+
+$page = 'doc/high_availability.md';
+$subscriber->append_conf('postgresql.conf',
+	"wal_level = logical\nmax_wal_senders = 10");
+$subscriber->restart;
+apply_continues('after wal_level was changed');
+$publisher->sql(q(SELECT setval('numbers', 41)));
+run_manual_on($subscriber);
+like(execute($page, 'SELECT srrelid'),
+	qr/\(0 rows\)/, 'all tables are complete');
+run_manual_on($publisher);
+my ($position) =
+  execute($page, 'SELECT pg_current_wal_lsn()') =~ m{(\w+/\w+)};
+run_manual_on($subscriber);
+my ($wait) =
+  printed($page, q{SELECT parallel_apply.wait_for_lsn('s', 'POSITION', '5});
+like(psql_prints($wait =~ s/POSITION/$position/r),
+	qr/^ t$/m, 'the subscriber has everything');
+my $ours = execute($page, 'SELECT count(*), sum(hashtextextended');
+run_manual_on($publisher);
+is(execute($page, 'SELECT count(*), sum(hashtextextended'),
+	$ours, 'both sides are equal');
+my ($statements) = printed($page, 'SELECT format(');
+my $setval = $publisher->sql($statements);
+is( $setval,
+	q(SELECT setval('public.numbers', 41);),
+	'one sequence has been used');
+run_manual_on($subscriber);
+psql_prints($setval);
+is($subscriber->sql(q(SELECT nextval('numbers'))),
+	'42', 'it continues on the other side');
+execute($page, 'DROP SUBSCRIPTION s');
+execute($page, 'CREATE PUBLICATION back');
+run_manual_on($publisher);
+my ($back) = printed($page, 'CREATE SUBSCRIPTION back');
+my $conninfo = $subscriber->connstr . ' dbname=postgres';
+psql_prints($back =~ s/host=subscriber dbname=app/$conninfo/r);
+$subscriber->sql('INSERT INTO orders VALUES (1000, 1)');
+$subscriber->wait_for_catchup('back');
+$pair->rows_equal('orders', 'the old publisher follows the new one');
 
 finish(
 	$publisher,

@@ -173,6 +173,26 @@ subscriptions_here(void)
 }
 
 List *
+papply_subscription_options_enabled(void)
+{
+	List	   *subscriptions = NIL;
+	Relation	rel = table_open(SubscriptionRelationId, AccessShareLock);
+	SysScanDesc scan = systable_beginscan(rel, InvalidOid, false, NULL, 0, NULL);
+	HeapTuple	tuple;
+
+	while (HeapTupleIsValid(tuple = systable_getnext(scan)))
+	{
+		Form_pg_subscription subscription = (Form_pg_subscription) GETSTRUCT(tuple);
+
+		if (subscription->subenabled)
+			subscriptions = lappend_oid(subscriptions, subscription->oid);
+	}
+	systable_endscan(scan);
+	table_close(rel, AccessShareLock);
+	return subscriptions;
+}
+
+List *
 papply_subscription_options_members(const char *name)
 {
 	List	   *members = NIL;

@@ -202,6 +202,7 @@ look_at_catalogs(void)
 	StartTransactionCommand();
 	config.has_extension = OidIsValid(get_extension_oid(PAPPLY_NAME, true));
 	read_options();
+	papply_writers_note_enabled(papply_subscription_options_enabled());
 	CommitTransactionCommand();
 	MemoryContextSwitchTo(old_context);
 }

@@ -23,9 +23,10 @@
  * (a setting).  Parallel queries use the reserve: their workers come and go too
  * fast for writers to make room.  Other workers start from the reserve, and
  * writers then exit to restore it, the last one of a pool as well.  A worker is
- * counted once it is running.
+ * counted once it is running.  Where more enabled subscriptions lack their apply
+ * worker than the reserve has slots, there is a slot left for each of them.
  *
- * If more workers start at once than the reserve has slots, the others find no
+ * If more other workers start at once than the reserve has slots, the others find no
  * slot, and PostgreSQL tries again to start them some seconds later.  By then
  * writers have exited for those that are running, because each receiver checks
  * this once a second.  So all of them get a slot in the end, unless the reserve
@@ -40,6 +41,7 @@
 
 #include "miscadmin.h"
 #include "postmaster/bgworker.h"
+#include "replication/logicallauncher.h"
 #include "storage/proc.h"
 #include "utils/memutils.h"
 
@@ -81,11 +83,34 @@ typedef struct Control
 	int64		lacked_at;		/* when there was last no slot for those
 								 * needed, or 0 */
 	int64		retried_at;		/* when one was last started that could not */
+	List	   *enabled;		/* OIDs of all enabled subscriptions */
 } Control;
 
 static Control control;
 
 /*** worker slots ***/
+
+void
+papply_writers_note_enabled(const List *subids)
+{
+	MemoryContext old_context = MemoryContextSwitchTo(TopMemoryContext);
+
+	list_free(control.enabled);
+	control.enabled = list_copy(subids);
+	MemoryContextSwitchTo(old_context);
+}
+
+/* Return the number of apply workers that the launcher has yet to start. */
+static int
+lacking_apply_workers(void)
+{
+	int			running = 0;
+	ListCell   *cell;
+
+	foreach(cell, control.enabled)
+		running += papply_compat_apply_worker_runs(lfirst_oid(cell)) ? 1 : 0;
+	return Max(0, Min(list_length(control.enabled), max_logical_replication_workers) - running);
+}
 
 /*
  * Return how many slots all writers together may occupy.  It is negative if
@@ -110,7 +135,8 @@ slots_for_writers(void)
 		else
 			others++;
 	}
-	return max_worker_processes - others - Max(papply_reserved_worker_processes, of_queries);
+	return max_worker_processes - others -
+		Max(papply_reserved_worker_processes, of_queries + lacking_apply_workers());
 }
 
 /*** start ***/

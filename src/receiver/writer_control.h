@@ -8,6 +8,9 @@
 
 #include "parallel_apply.h"
 
+/* Note which subscriptions, of all databases, need an apply worker. */
+extern void papply_writers_note_enabled(const List *subids);
+
 /*
  * Set the number of writers, and return how many are running or starting.
  * Writers above that number exit between transactions.  Warns if the server
