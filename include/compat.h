@@ -27,6 +27,7 @@
 #include "commands/tablecmds.h"
 #include "executor/executor.h"
 #include "miscadmin.h"
+#include "replication/logicallauncher.h"
 #include "replication/logicalproto.h"
 #include "replication/origin.h"
 #include "replication/slot.h"
@@ -738,6 +739,20 @@ papply_compat_wake_leader(Oid subid)
 #else
 	logicalrep_worker_wakeup(subid, InvalidOid);
 #endif
+}
+
+/*
+ * Let the launcher start the apply worker of this subscription again without
+ * waiting for wal_retrieve_retry_interval, when the current transaction has
+ * committed.  15: it waits, because it remembers one start for all subscriptions.
+ */
+static inline void
+papply_compat_start_leader_at_commit(Oid subid)
+{
+#if PG_VERSION_NUM >= 160000
+	ApplyLauncherForgetWorkerStartTime(subid);
+#endif
+	ApplyLauncherWakeupAtCommit();
 }
 
 /*

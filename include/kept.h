@@ -106,6 +106,12 @@ extern TimestampTz papply_kept_commit_time(int64 id);
  */
 extern int	papply_kept_remove_all(Oid subid);
 
+/*
+ * Return the least number above this one of a transaction of the subscription
+ * that is stored, and not prepared; 0 if there is none.
+ */
+extern int64 papply_kept_next_stored(Oid subid, int64 id);
+
 /* Are any transactions stored?  Are any to be stored when they are skipped? */
 extern bool papply_kept_exist(void);
 extern bool papply_kept_are_pending(void);

@@ -668,6 +668,15 @@ COMMENT ON FUNCTION parallel_apply.skip_transaction(name, boolean) IS
     'skips the transaction that a subscription fails to apply, and stores it. Returns the number '
     'under which it is stored, or NULL if "keep" is false: nothing is stored then';
 
+CREATE PROCEDURE parallel_apply.skip_transactions(subscription_name name, max integer, keep boolean DEFAULT true)
+LANGUAGE C
+AS 'MODULE_PATHNAME', 'papply_skip_transactions';
+
+COMMENT ON PROCEDURE parallel_apply.skip_transactions(name, integer, boolean) IS
+    'skips the transaction that a subscription fails to apply, the next one that fails, and so on, '
+    'and stores them, until "max" have been skipped or none fails any more. If "keep" is false, '
+    'nothing is stored';
+
 CREATE FUNCTION parallel_apply.failed_changes(subscription_name name, OUT number bigint, OUT statement text)
 RETURNS SETOF record
 LANGUAGE C VOLATILE PARALLEL UNSAFE
@@ -692,6 +701,14 @@ AS 'MODULE_PATHNAME', 'papply_replay';
 COMMENT ON PROCEDURE parallel_apply.replay(bigint) IS
     'applies a transaction that was skipped and stored, as the apply worker would have done, and '
     'removes it';
+
+CREATE PROCEDURE parallel_apply.replay_transactions(subscription_name name)
+LANGUAGE C
+AS 'MODULE_PATHNAME', 'papply_replay_transactions';
+
+COMMENT ON PROCEDURE parallel_apply.replay_transactions(name) IS
+    'applies all transactions of a subscription that were skipped and stored, in the order of their '
+    'commits, and removes them. It stops at the first that fails';
 
 CREATE FUNCTION parallel_apply.skipped_changes(id bigint, OUT number bigint, OUT statement text)
 RETURNS SETOF record
@@ -1383,7 +1400,8 @@ GRANT EXECUTE ON FUNCTION parallel_apply.get_visibility(oid), parallel_apply.get
     parallel_apply.drain(name, interval), parallel_apply.skip_transaction(name, boolean),
     parallel_apply.forget(bigint), parallel_apply.skipped_changes(bigint),
     parallel_apply.failed_changes(name) TO PUBLIC;
-GRANT EXECUTE ON PROCEDURE parallel_apply.replay(bigint) TO PUBLIC;
+GRANT EXECUTE ON PROCEDURE parallel_apply.replay(bigint), parallel_apply.replay_transactions(name),
+    parallel_apply.skip_transactions(name, integer, boolean) TO PUBLIC;
 
 REVOKE ALL ON FUNCTION parallel_apply.check_library_version(text),
     parallel_apply.group_validator(text[], oid), parallel_apply.get_kept(name),

@@ -460,7 +460,7 @@ sub deadlocks
 		on_error_stop => 0);
 	like(
 		$error,
-		qr/ERROR: +the replay waits for a lock that this session holds.*HINT: +Call replay\(\) before the transaction reads/s,
+		qr/ERROR: +the replay waits for a lock that this session holds.*HINT: +Call the procedure before the transaction reads/s,
 		$what);
 	return;
 }

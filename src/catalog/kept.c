@@ -129,7 +129,7 @@ is_empty(const Row *row)
 
 /*
  * Return the rows that are committed, those that are empty too if wanted.  They
- * are few, because a user has called skip_transaction() for each.  The lock is
+ * are few, because a user has skipped each.  The lock is
  * kept.
  */
 static List *
@@ -286,6 +286,23 @@ papply_kept_has_requests(Oid subid)
 			return true;
 	}
 	return false;
+}
+
+int64
+papply_kept_next_stored(Oid subid, int64 id)
+{
+	int64		next = 0;
+	ListCell   *cell;
+
+	foreach(cell, read_rows(AccessShareLock))
+	{
+		Row		   *row = lfirst(cell);
+
+		if (row->subid == subid && row->id > id && (next == 0 || row->id < next) &&
+			has_messages(row))
+			next = row->id;
+	}
+	return next;
 }
 
 /*** changes of rows ***/

@@ -1,15 +1,15 @@
 /*-------------------------------------------------------------------------
  * call_replay.c
- *	  The procedure that applies a skipped and stored transaction.
+ *	  The procedures that apply skipped and stored transactions.
  *
  * Runs in a user's backend.
  *
- * The session starts a background worker that does the work (writer/replay.c),
+ * For each transaction the session starts a background worker that does the work (writer/replay.c),
  * waits until it ends, and throws the error that the worker has left in the
  * segment that they share.  If the session is interrupted, it terminates the
  * worker and waits for its end, so nothing is applied after that.
  *
- * The worker cannot see what the session has changed.  So the procedure must
+ * The worker cannot see what the session has changed.  So the procedures must
  * not be called in a transaction block, nor after a change in the same
  * transaction.
  *
@@ -23,11 +23,9 @@
  */
 #include "parallel_apply.h"
 
-#include "access/xact.h"
 #include "catalog/pg_subscription.h"
 #include "fmgr.h"
 #include "miscadmin.h"
-#include "nodes/parsenodes.h"
 #include "postmaster/bgworker.h"
 #include "storage/dsm.h"
 #include "storage/ipc.h"
@@ -36,23 +34,12 @@
 #include "utils/guc.h"
 
 #include "blockers.h"
+#include "kept.h"
 #include "replay.h"
 #include "sql_common.h"
 
 PG_FUNCTION_INFO_V1(papply_replay);
-
-static void
-check_call(FunctionCallInfo fcinfo)
-{
-	PreventCommandIfReadOnly("replay()");
-	papply_sql_refuse_null(fcinfo, 0, "number of a skipped transaction");
-	if (fcinfo->context == NULL || !IsA(fcinfo->context, CallContext) ||
-		((CallContext *) fcinfo->context)->atomic ||
-		TransactionIdIsValid(GetTopTransactionIdIfAny()))
-		ereport(ERROR,
-				(errcode(ERRCODE_ACTIVE_SQL_TRANSACTION),
-				 errmsg("%s cannot run inside a transaction block", "replay()")));
-}
+PG_FUNCTION_INFO_V1(papply_replay_transactions);
 
 static PapplyReplay *
 make_request(dsm_segment *segment, Oid subid, int64 id)
@@ -118,8 +105,7 @@ check_deadlock(pid_t pid)
 		ereport(ERROR,
 				(errcode(ERRCODE_T_R_DEADLOCK_DETECTED),
 				 errmsg("the replay waits for a lock that this session holds"),
-				 errhint("Call %s before the transaction reads or locks tables, or in a transaction of its own.",
-						 "replay()")));
+				 errhint("Call the procedure before the transaction reads or locks tables, or in a transaction of its own.")));
 }
 
 /* The postmaster sets the latch when the worker has started, and has ended. */
@@ -182,6 +168,18 @@ throw_error(PapplyReplayError *error)
 	ThrowErrorData(&data);
 }
 
+static void
+replay_one(Oid subid, int64 id)
+{
+	dsm_segment *segment = dsm_create(sizeof(PapplyReplay), 0);
+	PapplyReplay *replay = make_request(segment, subid, id);
+
+	wait_for_worker(start_worker(segment, subid));
+	if (!replay->is_committed)
+		throw_error(&replay->error);
+	dsm_detach(segment);
+}
+
 /*
  * papply_replay(id) applies a transaction that was skipped and stored, and
  * removes it.
@@ -189,17 +187,28 @@ throw_error(PapplyReplayError *error)
 Datum
 papply_replay(PG_FUNCTION_ARGS)
 {
-	dsm_segment *segment;
-	PapplyReplay *replay;
-	Oid			subid;
+	papply_sql_begin_procedure(fcinfo, "replay()");
+	papply_sql_refuse_null(fcinfo, 0, "number of a skipped transaction");
+	replay_one(papply_sql_get_kept(PG_GETARG_INT64(0)), PG_GETARG_INT64(0));
+	PG_RETURN_VOID();
+}
 
-	check_call(fcinfo);
-	subid = papply_sql_get_kept(PG_GETARG_INT64(0));
-	segment = dsm_create(sizeof(PapplyReplay), 0);
-	replay = make_request(segment, subid, PG_GETARG_INT64(0));
-	wait_for_worker(start_worker(segment, subid));
-	if (!replay->is_committed)
-		throw_error(&replay->error);
-	dsm_detach(segment);
+/*
+ * papply_replay_transactions(subscription) does that with all transactions of the
+ * subscription.  They have been numbered in the order in which they arrived.  A
+ * prepared transaction arrives before its commit, but it has held its locks since,
+ * so those in between do not depend on it.
+ */
+Datum
+papply_replay_transactions(PG_FUNCTION_ARGS)
+{
+	Oid			subid;
+	int64		id = 0;
+
+	papply_sql_begin_procedure(fcinfo, "replay_transactions()");
+	subid = papply_sql_get_subscription(fcinfo, 0);
+	papply_sql_check_owner(subid);
+	while ((id = papply_kept_next_stored(subid, id)) != 0)
+		replay_one(subid, id);
 	PG_RETURN_VOID();
 }

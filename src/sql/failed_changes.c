@@ -31,9 +31,9 @@
 #include "utils/tuplestore.h"
 
 #include "change_statements.h"
-#include "connection.h"
 #include "failed_values.h"
 #include "message.h"
+#include "publisher_sql.h"
 #include "sql_common.h"
 
 PG_FUNCTION_INFO_V1(papply_get_failed_changes);
@@ -53,16 +53,7 @@ typedef struct Source
 static WalRcvExecResult *
 execute(WalReceiverConn *conn, const char *query, Oid type)
 {
-	WalRcvExecResult *result;
-
-	result = (papply_connection_functions->walrcv_exec) (conn, query, OidIsValid(type) ? 1 : 0,
-														 &type);
-	if (result->status != (OidIsValid(type) ? WALRCV_OK_TUPLES : WALRCV_OK_COMMAND))
-		ereport(ERROR,
-				(errcode(ERRCODE_CONNECTION_EXCEPTION),
-				 errmsg("could not get the transaction from the publisher: %s",
-						result->err ? result->err : "unexpected result")));
-	return result;
+	return papply_publisher_sql_execute(conn, query, type, "the transaction");
 }
 
 static char *
@@ -157,28 +148,22 @@ next_message(void *arg, int *length)
 	return VARDATA_ANY(data);
 }
 
-static WalReceiverConn *
-connect_to_publisher(void)
-{
-	char	   *error;
-	WalReceiverConn *conn = papply_compat_connect(papply_connection_functions, PAPPLY_NAME, &error);
-
-	if (conn == NULL)
-		ereport(ERROR,
-				(errcode(ERRCODE_CONNECTION_FAILURE),
-				 errmsg("could not connect to the publisher: %s", error)));
-	return conn;
-}
-
 /*** the function ***/
 
-static void
-put_changes(FunctionCallInfo fcinfo, WalReceiverConn *conn, const PapplyFailedTransaction *failed)
+typedef struct Request
 {
+	FunctionCallInfo fcinfo;
+	const PapplyFailedTransaction *failed;
+} Request;
+
+static void
+put_changes(WalReceiverConn *conn, void *arg)
+{
+	Request    *request = arg;
 	Source		source = {conn, NULL, NULL};
 
-	begin_reading(conn, failed);
-	if (papply_change_statements_put(fcinfo, next_message, &source) == 0)
+	begin_reading(conn, request->failed);
+	if (papply_change_statements_put(request->fcinfo, next_message, &source) == 0)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("the publisher does not send the transaction that fails"),
@@ -194,23 +179,10 @@ Datum
 papply_get_failed_changes(PG_FUNCTION_ARGS)
 {
 	Oid			subid = papply_sql_get_subscription(fcinfo, 0);
-	const PapplyStatistics *statistics;
-	WalReceiverConn *volatile conn = NULL;
+	Request		request = {fcinfo, NULL};
 
 	papply_sql_check_owner(subid);
-	statistics = papply_failed_get(subid);
-	MySubscription = GetSubscription(subid, false);
-	PG_TRY();
-	{
-		conn = connect_to_publisher();
-		put_changes(fcinfo, conn, &statistics->failed);
-	}
-	PG_FINALLY();
-	{
-		if (conn != NULL)
-			(papply_connection_functions->walrcv_disconnect) (conn);
-		MySubscription = NULL;
-	}
-	PG_END_TRY();
+	request.failed = &papply_failed_get(subid)->failed;
+	papply_publisher_sql_use(subid, put_changes, &request);
 	return (Datum) 0;
 }

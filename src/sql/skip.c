@@ -27,6 +27,7 @@
 
 #include "failed_values.h"
 #include "kept.h"
+#include "skip.h"
 #include "sql_common.h"
 #include "statistics.h"
 
@@ -34,18 +35,14 @@ PG_FUNCTION_INFO_V1(papply_skip_transaction);
 PG_FUNCTION_INFO_V1(papply_forget);
 PG_FUNCTION_INFO_V1(papply_get_kept);
 
-static const PapplyStatistics *
-get_failed(Oid subid)
+static void
+check_kind(char kind)
 {
-	const PapplyStatistics *statistics = papply_failed_get(subid);
-	char		kind = statistics->failed.kind;
-
 	/* the transaction would stay prepared */
 	if (kind == LOGICAL_REP_MSG_COMMIT_PREPARED || kind == LOGICAL_REP_MSG_ROLLBACK_PREPARED)
 		ereport(ERROR,
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 				 errmsg("cannot skip the end of a prepared transaction")));
-	return statistics;
 }
 
 static void
@@ -84,6 +81,22 @@ request(FunctionCallInfo fcinfo, const PapplyStatistics *statistics)
 	return id;
 }
 
+int64
+papply_skip_failed(FunctionCallInfo fcinfo, const PapplyStatistics *statistics, bool must_keep)
+{
+	XLogRecPtr	finish_lsn = statistics->failed.final_lsn;
+	int64		id;
+
+	check_kind(statistics->failed.kind);
+	set_skip_lsn(get_subscription_name(statistics->subid, false), finish_lsn);
+	if (must_keep)
+		return request(fcinfo, statistics);
+	id = papply_kept_find(statistics->subid, finish_lsn);
+	if (id != 0)				/* else its lock is not needed */
+		(void) papply_kept_remove(id);
+	return 0;
+}
+
 /*
  * papply_skip_transaction(subscription, keep) skips the failing transaction.
  * Returns the number under which it is stored, or NULL if it is not stored.
@@ -92,18 +105,12 @@ Datum
 papply_skip_transaction(PG_FUNCTION_ARGS)
 {
 	Oid			subid = papply_sql_change_subscription(fcinfo, 0, "skip_transaction()");
-	char	   *subname = get_subscription_name(subid, false);
 	bool		must_keep = PG_ARGISNULL(1) || PG_GETARG_BOOL(1);
-	const PapplyStatistics *statistics = get_failed(subid);
-	int64		id;
+	int64		id = papply_skip_failed(fcinfo, papply_failed_get(subid), must_keep);
 
-	set_skip_lsn(subname, statistics->failed.final_lsn);
-	if (must_keep)
-		PG_RETURN_INT64(request(fcinfo, statistics));
-	id = papply_kept_find(subid, statistics->failed.final_lsn);
-	if (id != 0)				/* else its lock is not needed */
-		(void) papply_kept_remove(id);
-	PG_RETURN_NULL();
+	if (!must_keep)
+		PG_RETURN_NULL();
+	PG_RETURN_INT64(id);
 }
 
 /*

@@ -17,6 +17,12 @@
  */
 extern void papply_sql_refuse_null(FunctionCallInfo fcinfo, int argument, const char *what);
 
+/*
+ * Throw an error unless a procedure has been called outside of a transaction
+ * block, before the transaction has changed anything, and may change something.
+ */
+extern void papply_sql_begin_procedure(FunctionCallInfo fcinfo, const char *procedure);
+
 /* Return the first argument, the name of a group.  Throws an error if it is null. */
 extern const char *papply_sql_get_group_name(FunctionCallInfo fcinfo);
 

@@ -30,14 +30,13 @@
 #include "sql_common.h"
 #include "statistics.h"
 #include "subscription_options.h"
+#include "wait.h"
 #include "worker_wake.h"
 
 PG_FUNCTION_INFO_V1(papply_wait_for_lsn);
 PG_FUNCTION_INFO_V1(papply_drain);
 
 #define MIN_NAP_MS 1
-#define MAX_NAP_MS 50
-
 /* After this time a NOTICE says why the subscription does not move, if it is known. */
 #define PATIENCE_MS 1000
 
@@ -72,7 +71,7 @@ typedef struct Wait
 static Wait
 begin_wait(Oid subid, FunctionCallInfo fcinfo, int argument)
 {
-	Wait		wait = {.subid = subid,.began_at = papply_clock_now(),.nap_ms = MIN_NAP_MS};
+	Wait		wait = {.subid = subid,.began_at = papply_clock_now()};
 	const Interval *timeout;
 	double		timeout_ms;
 
@@ -152,6 +151,17 @@ tell_obstacle(Wait *wait)
 	wait->told = obstacle;
 }
 
+void
+papply_wait_nap(long *nap_ms, long max_ms)
+{
+	*nap_ms = Min(Max(2 * *nap_ms, MIN_NAP_MS), PAPPLY_MAX_NAP_MS);
+	(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
+					 Min(*nap_ms, max_ms), papply_compat_wait_event(PAPPLY_WAIT_POSITION));
+	ResetLatch(MyLatch);
+	CHECK_FOR_INTERRUPTS();
+	AcceptInvalidationMessages();
+}
+
 /*
  * Sleep for a moment.  Returns false if the timeout has passed.  Throws if the
  * subscription has been dropped.
@@ -159,9 +169,8 @@ tell_obstacle(Wait *wait)
 static bool
 go_on_waiting(Wait *wait)
 {
-	long		left_ms = MAX_NAP_MS;
+	long		left_ms = PAPPLY_MAX_NAP_MS;
 
-	AcceptInvalidationMessages();
 	if (!SearchSysCacheExists1(SUBSCRIPTIONOID, ObjectIdGetDatum(wait->subid)))
 		ereport(ERROR,
 				(errcode(ERRCODE_UNDEFINED_OBJECT),
@@ -171,12 +180,7 @@ go_on_waiting(Wait *wait)
 		left_ms = (wait->deadline - papply_clock_now() + 999) / 1000;
 	if (left_ms <= 0)
 		return false;
-	(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
-					 Min(wait->nap_ms, left_ms),
-					 papply_compat_wait_event(PAPPLY_WAIT_POSITION));
-	ResetLatch(MyLatch);
-	CHECK_FOR_INTERRUPTS();
-	wait->nap_ms = Min(2 * wait->nap_ms, MAX_NAP_MS);
+	papply_wait_nap(&wait->nap_ms, left_ms);
 	return true;
 }
 
