@@ -101,17 +101,26 @@ sub shifted
 	} @$messages;
 }
 
+# Roll back prepared transactions, for whose locks others would wait forever.
+sub forget_prepared
+{
+	my ($self) = @_;
+	my $gids = sql($self,
+		"SELECT gid FROM pg_prepared_xacts WHERE database = '$self->{name}'");
+	sql($self, "ROLLBACK PREPARED '$_'") for split /\n/, $gids;
+	return;
+}
+
 # Forget what an earlier cycle has left: prepared transactions, and a position that none has
 # sent.  Return false if the apply worker has to begin again.
 sub has_clean_start
 {
 	my ($self, $client, $first) = @_;
-	my ($applied, @gids) = split /\n/, sql($self, <<~SQL);
+	forget_prepared($self);
+	my $applied = sql($self, <<~SQL);
 		SELECT coalesce(bool_or(remote_lsn - '0/0' > $first), false) FROM pg_replication_origin_status
-			WHERE external_id = (SELECT 'pg_' || oid FROM pg_subscription WHERE subname = '$self->{name}');
-		SELECT gid FROM pg_prepared_xacts WHERE database = '$self->{name}'
+			WHERE external_id = (SELECT 'pg_' || oid FROM pg_subscription WHERE subname = '$self->{name}')
 		SQL
-	sql($self, "ROLLBACK PREPARED '$_'") for @gids;
 	return 1 if $applied ne 't';
 
 	my $lsn = sprintf '%X/%X', $first >> 32, $first & 0xffffffff;
@@ -181,6 +190,7 @@ sub cycle
 
 	$client->print(join '', map { FakePublisher::frame('d', $_) } @$list);
 	my $outcome = outcome($client, $last, $is_mutated ? $shortest : $longest);
+	forget_prepared($self) if $outcome eq 'open';
 	$outcome .= is_whole($self) ? ' whole' : ' wrong' if !$is_mutated;
 	append_to_file($self->{report},
 		"end $number $seed " . scalar(@$list) . " $outcome\n");

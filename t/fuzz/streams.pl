@@ -191,9 +191,15 @@ cmp_ok($count{whole}, '>', 0, 'subscriptions work between mutated streams');
 $_->stop for @all;
 $subscriber->safe_psql($_->{name}, "ALTER SUBSCRIPTION $_->{name} DISABLE")
   for @all;
-$subscriber->wait_until(
-	q(count(*) = 0 FROM pg_stat_activity WHERE backend_type ~ 'replication.* worker|parallel_apply'),
-	'workers do not end');
+my $workers =
+  q(SELECT count(*) FROM pg_stat_activity WHERE backend_type ~ 'replication.* worker|parallel_apply');
+$end = time + $patience;
+while ($subscriber->sql($workers) > 0 && time < $end)
+{
+	$_->forget_prepared for @all;
+	pause();
+}
+is($subscriber->sql($workers), 0, 'all workers end');
 is(crash_of($subscriber), '', 'no process crashes in the end');
 my @left = glob $subscriber->data_dir . '/base/pgsql_tmp/*';
 is("@left", '', 'no file of a streamed transaction is left');
