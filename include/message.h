@@ -131,8 +131,8 @@ extern void papply_message_terminate_columns(PapplyTuple *tuple);
 /*
  * Write a column into buffer, for messages and views: a value in binary format
  * as a bytea is written, "null", or "?" if the message does not contain it.
- * It is truncated to size bytes with the terminating zero byte.  Returns its
- * length.
+ * It is truncated to size bytes with the terminating zero byte, and before the
+ * first character that is not valid.  Returns its length.
  */
 extern int	papply_message_show_column(const PapplyColumn *column, char *buffer, int size);
 

@@ -119,9 +119,15 @@ SELECT message, sum(selftest_mutate(bytes, seed, 2000)) AS accepted
       ('commit', 'C'::bytea || '\x00'::bytea || int8send(1) || int8send(2) || int8send(3)),
       ('insert', ins(tup('1', NULL, '<toast>', '', repeat('x', 300)))),
       ('update', upd(tup('1', NULL), tup('2', '<toast>'))),
-      ('delete', del(tup('1', 'b'), 'O'))) AS m(message, bytes),
+      ('delete', del(tup('1', 'b'), 'O')),
+      ('prepare', 'P'::bytea || '\x00'::bytea || int8send(1) || int8send(2) || int8send(3) || int4send(4)),
+      ('stream commit', 'c'::bytea || int4send(4) || '\x00'::bytea || int8send(1) || int8send(2) || int8send(3)),
+      ('truncate', 'T'::bytea || int4send(2) || '\x00'::bytea || int4send(3) || int4send(4)),
+      ('relation', 'R'::bytea || int4send(1) || 'public'::bytea || '\x00'::bytea)) AS m(message, bytes),
       generate_series(1, 5) AS seed
  GROUP BY message ORDER BY message;
+-- The same for a command, which ends anywhere.
+SELECT selftest_mutate('START_REPLICATION SLOT "tap" LOGICAL 0/0 (origin ''none'')', 1, 20000) > 0 AS accepted;
 
 --
 -- row keys

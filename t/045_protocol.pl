@@ -119,7 +119,18 @@ is_refused(
 	insert(1, 1, 'one'),
 	pack('a C Q> Q> q> N Z*', 'P', 0, $lsn, $lsn + 50, 0, 0, 'gid'));
 
+# Bytes that are not a character: views show what is before them.
+$fake->start(@items, transaction(insert(1, "1\xf0", 'one')));
+ok( $subscriber->poll_query_until(
+		'postgres',
+		'SELECT key, message FROM parallel_apply.failed_transactions',
+		'(id)=(1)|invalid input syntax for type integer: "1'),
+	'a value with bytes that are not a character is shown up to these');
+$fake->stop;
+
 # Messages out of order
+is_refused('a change outside of a transaction',
+	$malformed, @items, insert(1, 1, 'one'));
 is_refused(
 	'a transaction in another one',
 	$malformed, @items, begin_at('B'),

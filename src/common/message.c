@@ -14,12 +14,12 @@
  */
 #include "parallel_apply.h"
 
-#include "mb/pg_wchar.h"
 #include "port/pg_bswap.h"
 #include "utils/builtins.h"
 #include "utils/memutils.h"
 
 #include "message.h"
+#include "text.h"
 
 /* Size up to which a buffer is kept for the next message. */
 #define MAX_KEPT_BYTES (1024 * 1024)
@@ -269,7 +269,7 @@ papply_message_show_column(const PapplyColumn *column, char *buffer, int size)
 	switch (column->kind)
 	{
 		case LOGICALREP_COLUMN_TEXT:
-			length = pg_mbcliplen(column->data, column->length, size - 1);
+			length = papply_text_clip(column->data, column->length, size - 1);
 			memcpy(buffer, column->data, length);
 			buffer[length] = '\0';
 

@@ -334,6 +334,15 @@ end_prepared(char *message, int length)
 	MemoryContextSwitchTo(old_context);
 }
 
+/* Return the relation that a message names first. */
+static LogicalRepRelId
+relation_of(const char *message, int length)
+{
+	if (length < 1 + (int) sizeof(LogicalRepRelId))
+		papply_message_malformed();
+	return papply_message_get_uint32(message + 1);
+}
+
 void
 papply_keep_message(char *message, int length)
 {
@@ -350,12 +359,12 @@ papply_keep_message(char *message, int length)
 	switch (message[0])
 	{
 		case LOGICAL_REP_MSG_RELATION:
-			append_relation(papply_message_get_uint32(message + 1), message, length);
+			append_relation(relation_of(message, length), message, length);
 			return;
 		case LOGICAL_REP_MSG_INSERT:
 		case LOGICAL_REP_MSG_UPDATE:
 		case LOGICAL_REP_MSG_DELETE:
-			append_definition(papply_message_get_uint32(message + 1));
+			append_definition(relation_of(message, length));
 			break;
 		case LOGICAL_REP_MSG_TRUNCATE:
 			append_truncated_definitions(message, length);

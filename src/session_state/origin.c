@@ -37,7 +37,7 @@ static void
 move_back(PapplyOriginId origin, XLogRecPtr lsn, XLogRecPtr moved_to, int elevel)
 {
 	replorigin_advance(origin, lsn, InvalidXLogRecPtr, true, true);
-	XLogFlush(GetXLogInsertRecPtr());	/* the move may have been flushed, too */
+	XLogFlush(XactLastRecEnd);	/* the other move may have been flushed */
 	ereport(elevel,
 			(errcode(ERRCODE_OBJECT_IN_USE),
 			 errmsg("replication origin of subscription \"%s\" was moved from "

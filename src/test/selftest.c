@@ -29,9 +29,11 @@
 #include "utils/builtins.h"
 #include "utils/rel.h"
 
+#include "../common/replication_command.h"
 #include "../receiver/dependency.h"
 #include "claim.h"
 #include "commit_order.h"
+#include "local_schema.h"
 #include "message.h"
 #include "owner.h"
 #include "queue.h"
@@ -169,29 +171,48 @@ show_change(StringInfo shown)
 		show_tuple(shown, "new", &change.new_tuple);
 }
 
-/* Parse by the kind byte; shown may be NULL. */
+/*
+ * Parse by the kind byte; shown may be NULL.  'S' stands for a command of the
+ * replication protocol, of which the last byte becomes the end of the string.
+ */
 static void
 parse_message(char *data, int length, StringInfo shown)
 {
 	char		kind = length > 0 ? data[0] : 0;
-	PapplyBegin begin;
+	PapplyBegin begin = {0};
 	PapplyCommit commit;
+	bool		cascade;
+	bool		restart_sequences;
 
+	if (kind != 0 && papply_message_parse_first(data, length, &begin) && shown)
+		appendStringInfo(shown, "%c xid %u final_lsn %X/%X time " INT64_FORMAT,
+						 kind, begin.xid, LSN_FORMAT_ARGS(begin.final_lsn), begin.commit_time);
 	switch (kind)
 	{
 		case LOGICAL_REP_MSG_BEGIN:
-			papply_message_parse_begin(data, length, &begin);
-			if (shown)
-				appendStringInfo(shown, "B xid %u final_lsn %X/%X time " INT64_FORMAT,
-								 begin.xid, LSN_FORMAT_ARGS(begin.final_lsn),
-								 begin.commit_time);
+		case LOGICAL_REP_MSG_BEGIN_PREPARE:
+		case LOGICAL_REP_MSG_COMMIT_PREPARED:
+		case LOGICAL_REP_MSG_ROLLBACK_PREPARED:
+		case LOGICAL_REP_MSG_STREAM_COMMIT:
+		case LOGICAL_REP_MSG_STREAM_PREPARE:
 			break;
 		case LOGICAL_REP_MSG_COMMIT:
+		case LOGICAL_REP_MSG_PREPARE:
 			papply_message_parse_commit(data, length, &commit);
 			if (shown)
 				appendStringInfo(shown, "C commit_lsn %X/%X end_lsn %X/%X time " INT64_FORMAT,
 								 LSN_FORMAT_ARGS(commit.commit_lsn),
 								 LSN_FORMAT_ARGS(commit.end_lsn), commit.commit_time);
+			break;
+		case LOGICAL_REP_MSG_TRUNCATE:
+			list_free(papply_message_read_truncate(data, length, &cascade, &restart_sequences));
+			break;
+		case LOGICAL_REP_MSG_RELATION:
+			(void) papply_local_schema_of(data, length);
+			break;
+		case 'S':
+			data[length - 1] = '\0';
+			(void) papply_replication_command_omits_origins(data, "tap");
 			break;
 		default:
 			papply_message_parse_change(data, length, &change);
