@@ -55,6 +55,7 @@ sub skip_after_error
 	my ($what, $sql, @ids) = @_;
 	my $offset = -s $subscriber->logfile;
 	my $twice = $ids[0];
+	$subscriber->wait_until_counted;
 	my $inserts = $subscriber->sql(
 		'SELECT inserts FROM parallel_apply.subscription_stats');
 	$subscriber->sql("INSERT INTO items VALUES ($twice, 'local')");

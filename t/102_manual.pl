@@ -104,7 +104,7 @@ my ($export) = join('', blocks_of($page)) =~ /^psql .*-c '(SELECT .*)'/m;
 my $configuration = $subscriber->sql($export);
 like(
 	$configuration,
-	qr/create_group\('reporting', 12\)/,
+	qr/create_group\('reporting', 8\)/,
 	'export_config() has the group');
 $subscriber->sql(
 	"DROP EXTENSION parallel_apply CASCADE; CREATE EXTENSION parallel_apply");
