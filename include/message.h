@@ -74,6 +74,14 @@ typedef struct PapplyBegin
 								 * its last one; else invalid */
 } PapplyBegin;
 
+/* Is a message of this kind a change of one or more tables? */
+static inline bool
+papply_message_is_change(char kind)
+{
+	return kind == LOGICAL_REP_MSG_INSERT || kind == LOGICAL_REP_MSG_UPDATE ||
+		kind == LOGICAL_REP_MSG_DELETE || kind == LOGICAL_REP_MSG_TRUNCATE;
+}
+
 /* Read integers in network byte order, at any address. */
 static inline uint32
 papply_message_get_uint32(const char *data)

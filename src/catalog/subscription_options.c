@@ -151,9 +151,9 @@ papply_subscription_options_get(Oid subid, PapplySubscriptionOptions *options)
 		memset(options, 0, sizeof(*options));
 }
 
-/* Return the OIDs of the subscriptions of this database. */
+/* Return the OIDs of the subscriptions with this value in a column of pg_subscription. */
 static List *
-subscriptions_here(void)
+subscriptions_with(AttrNumber column, RegProcedure equals, Datum value)
 {
 	List	   *subscriptions = NIL;
 	Relation	rel = table_open(SubscriptionRelationId, AccessShareLock);
@@ -161,8 +161,7 @@ subscriptions_here(void)
 	ScanKeyData key;
 	HeapTuple	tuple;
 
-	ScanKeyInit(&key, Anum_pg_subscription_subdbid, BTEqualStrategyNumber, F_OIDEQ,
-				ObjectIdGetDatum(MyDatabaseId));
+	ScanKeyInit(&key, column, BTEqualStrategyNumber, equals, value);
 	scan = systable_beginscan(rel, InvalidOid, false, NULL, 1, &key);
 	while (HeapTupleIsValid(tuple = systable_getnext(scan)))
 		subscriptions = lappend_oid(subscriptions,
@@ -172,24 +171,17 @@ subscriptions_here(void)
 	return subscriptions;
 }
 
+static List *
+subscriptions_here(void)
+{
+	return subscriptions_with(Anum_pg_subscription_subdbid, F_OIDEQ,
+							  ObjectIdGetDatum(MyDatabaseId));
+}
+
 List *
 papply_subscription_options_enabled(void)
 {
-	List	   *subscriptions = NIL;
-	Relation	rel = table_open(SubscriptionRelationId, AccessShareLock);
-	SysScanDesc scan = systable_beginscan(rel, InvalidOid, false, NULL, 0, NULL);
-	HeapTuple	tuple;
-
-	while (HeapTupleIsValid(tuple = systable_getnext(scan)))
-	{
-		Form_pg_subscription subscription = (Form_pg_subscription) GETSTRUCT(tuple);
-
-		if (subscription->subenabled)
-			subscriptions = lappend_oid(subscriptions, subscription->oid);
-	}
-	systable_endscan(scan);
-	table_close(rel, AccessShareLock);
-	return subscriptions;
+	return subscriptions_with(Anum_pg_subscription_subenabled, F_BOOLEQ, BoolGetDatum(true));
 }
 
 List *

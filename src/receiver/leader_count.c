@@ -39,6 +39,7 @@
 
 #include "failed.h"
 #include "leader_count.h"
+#include "message.h"
 #include "statistics.h"
 
 /* What the native loop has done in this transaction. */
@@ -95,8 +96,7 @@ papply_leader_count_message(char kind, bool has_pool)
 {
 	PapplyRemoteRelation *rel = has_pool ? papply_failed_relation() : NULL;
 
-	tally.changes += kind == LOGICAL_REP_MSG_INSERT || kind == LOGICAL_REP_MSG_UPDATE ||
-		kind == LOGICAL_REP_MSG_DELETE || kind == LOGICAL_REP_MSG_TRUNCATE;
+	tally.changes += papply_message_is_change(kind);
 	papply_statistics_progress->leader.changes = tally.changes;
 	if (is_skipped())
 		return;

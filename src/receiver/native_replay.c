@@ -222,13 +222,6 @@ tell_newest(const PapplyRemoteRelation *rel, char **buffer)
 		tell_version(rel->version, buffer);
 }
 
-static bool
-is_change(char kind)
-{
-	return kind == LOGICAL_REP_MSG_INSERT || kind == LOGICAL_REP_MSG_UPDATE ||
-		kind == LOGICAL_REP_MSG_DELETE || kind == LOGICAL_REP_MSG_TRUNCATE;
-}
-
 /*
  * Note a message for the native loop, and whether it begins or ends a
  * transaction.  A message outside of a transaction stands alone.  The native
@@ -255,7 +248,7 @@ note_message(char *message, int length)
 		papply_message_parse_commit(message, length, &commit);
 		replay.remote_end_lsn = commit.end_lsn;
 	}
-	else if (replay.final_lsn == InvalidXLogRecPtr && is_change(kind))
+	else if (replay.final_lsn == InvalidXLogRecPtr && papply_message_is_change(kind))
 		papply_message_malformed();
 	replay.is_ended = replay.remote_end_lsn != InvalidXLogRecPtr ||
 		replay.final_lsn == InvalidXLogRecPtr;

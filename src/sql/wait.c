@@ -37,6 +37,7 @@ PG_FUNCTION_INFO_V1(papply_wait_for_lsn);
 PG_FUNCTION_INFO_V1(papply_drain);
 
 #define MIN_NAP_MS 1
+
 /* After this time a NOTICE says why the subscription does not move, if it is known. */
 #define PATIENCE_MS 1000
 
