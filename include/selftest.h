@@ -32,6 +32,13 @@ extern bool papply_selftest_read_on;
 /* Does the server keep its functions for connections? */
 extern bool papply_selftest_server_functions;
 
+/*
+ * How long does this process watch for a commit?  0: as usual.  And how long would it
+ * usually have watched the last time?
+ */
+extern int	papply_selftest_watch_us;
+extern int	papply_selftest_watched_us;
+
 /* Called by papply_guc_init(). */
 extern void papply_selftest_define_settings(void);
 

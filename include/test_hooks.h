@@ -42,6 +42,9 @@ extern int	papply_test_silence_ms(int silence_ms);
 /* Decide as on a fast machine, whatever time has been measured? */
 extern bool papply_test_is_fast(void);
 
+/* Return for how long a writer watches for a commit instead of this time. */
+extern int	papply_test_watch_us(int watch_us);
+
 #else
 
 static inline long
@@ -92,6 +95,12 @@ static inline bool
 papply_test_is_fast(void)
 {
 	return false;
+}
+
+static inline int
+papply_test_watch_us(int watch_us)
+{
+	return watch_us;
 }
 
 #endif							/* PAPPLY_SELFTEST */

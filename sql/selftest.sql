@@ -16,6 +16,8 @@ CREATE FUNCTION selftest_feedback(is_idle boolean, has_standby boolean) RETURNS 
     LANGUAGE C STRICT AS '$libdir/parallel_apply', 'papply_selftest_feedback';
 CREATE FUNCTION selftest_gate() RETURNS void
     LANGUAGE C STRICT AS '$libdir/parallel_apply', 'papply_selftest_gate';
+CREATE FUNCTION selftest_watch() RETURNS void
+    LANGUAGE C STRICT AS '$libdir/parallel_apply', 'papply_selftest_watch';
 CREATE FUNCTION selftest_idle() RETURNS void
     LANGUAGE C STRICT AS '$libdir/parallel_apply', 'papply_selftest_idle';
 CREATE FUNCTION selftest_message(message bytea) RETURNS text
@@ -239,6 +241,9 @@ SELECT selftest_queue_oversize();
 -- Nothing is committed any more when the receiver has ended.
 SELECT selftest_gate();
 
+-- Who waits for the next commit watches for it before it sleeps, as long as that pays.
+SELECT selftest_watch();
+
 --
 -- awake
 --
@@ -340,6 +345,6 @@ WHERE omits AND selftest_omits_origins(left(command, length), 's')
     AND left(command, length) !~ '[);]\s*$';
 
 DROP TABLE keyed, keyed_too, whole, whole_unique, by_two, nothing, strange, wide;
-DROP FUNCTION selftest_awake, selftest_dependency, selftest_feedback, selftest_gate,
+DROP FUNCTION selftest_watch, selftest_awake, selftest_dependency, selftest_feedback, selftest_gate,
     selftest_idle, selftest_lone, selftest_message, selftest_mutate, selftest_omits_origins, selftest_pace, selftest_pace_window, selftest_prepared, selftest_queue, selftest_queue_oversize,
     selftest_rates, selftest_registry, selftest_row_keys, selftest_status, tup, ins, upd, del;

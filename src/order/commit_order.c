@@ -18,6 +18,12 @@
  * and then reads the marks.  Each has a full barrier between the two steps, so
  * no wakeup is lost.
  *
+ * To sleep and to be woken costs both processes more time than most commits
+ * take.  So while only the next commit is missing, a process first watches
+ * committed_seqno for some microseconds.  How long depends on how often that
+ * was enough, as in s_lock.c of the server: where commits wait for a device or
+ * for a processor, it is next to nothing.
+ *
  * blockers.c handles the deadlocks of which the lock manager sees only one
  * half.
  *
@@ -33,6 +39,7 @@
 
 #include "miscadmin.h"
 #include "storage/latch.h"
+#include "storage/s_lock.h"
 
 #include "clock.h"
 #include "commit_order.h"
@@ -48,6 +55,15 @@
 #define CHECK_MS 30
 #define DEADLOCK_CHECKS 3
 
+/*
+ * A process watches committed_seqno for a time between these limits, which
+ * grows by a step when the commit came in time, and is halved when it did not.
+ * The greater one is about what it costs to sleep and to be woken.
+ */
+#define WATCH_MIN_US 1
+#define WATCH_MAX_US 50
+#define WATCH_STEP_US 2
+
 /* What this process checks while it waits, or NULL. */
 static const PapplyWaitChecks *checks = NULL;
 
@@ -59,6 +75,9 @@ typedef struct Slept
 } Slept;
 
 static Slept slept;
+
+/* How long this process watches committed_seqno before it sleeps. */
+static int	watch_us = WATCH_MAX_US;
 
 void
 papply_commit_order_set_checks(const PapplyWaitChecks *new_checks)
@@ -129,13 +148,37 @@ papply_commit_order_sleep(PapplyWriterState state, int *sleeps)
 	checks->find_local_waiters();
 }
 
+/*
+ * Watch committed_seqno while seqno is the next number that it will reach.
+ * Returns true if it has reached it.
+ */
+static bool
+watch(uint64 seqno)
+{
+	int64		end = papply_clock_now() + papply_test_watch_us(watch_us);
+
+	while (papply_pool_committed() == seqno - 1)
+	{
+		if (papply_clock_now() >= end)
+		{
+			watch_us = Max(watch_us / 2, WATCH_MIN_US);
+			return false;
+		}
+		SPIN_DELAY();
+	}
+	if (papply_pool_committed() < seqno)
+		return false;			/* too far away to watch */
+	watch_us = Min(watch_us + WATCH_STEP_US, WATCH_MAX_US);
+	return true;
+}
+
 void
 papply_commit_order_wait(uint64 seqno, PapplyWriterState state)
 {
 	pg_atomic_uint64 *mark = &papply_pool->waiting_for[papply_pool_waiter];
 	int			sleeps = 0;
 
-	while (papply_pool_committed() < seqno)
+	while (papply_pool_committed() < seqno && !watch(seqno))
 	{
 		pg_atomic_write_u64(mark, seqno);
 		pg_memory_barrier();	/* pairs with papply_commit_order_advance() */

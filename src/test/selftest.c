@@ -25,9 +25,11 @@
 #include "common/pg_prng.h"
 #include "fmgr.h"
 #include "miscadmin.h"
+#include "storage/latch.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/rel.h"
+#include "utils/timeout.h"
 
 #include "../common/replication_command.h"
 #include "../receiver/dependency.h"
@@ -48,6 +50,7 @@ PG_FUNCTION_INFO_V1(papply_selftest_mutate);
 PG_FUNCTION_INFO_V1(papply_selftest_queue);
 PG_FUNCTION_INFO_V1(papply_selftest_queue_oversize);
 PG_FUNCTION_INFO_V1(papply_selftest_row_keys);
+PG_FUNCTION_INFO_V1(papply_selftest_watch);
 
 /* IDs of the test pool's subscription and origin; no real one has them. */
 #define TEST_SUBID ((Oid) PG_UINT32_MAX)
@@ -799,5 +802,61 @@ Datum
 papply_selftest_gate(PG_FUNCTION_ARGS)
 {
 	papply_selftest_with_queue(64, drive_gate, NULL);
+	PG_RETURN_VOID();
+}
+
+static void
+commit_next(void)
+{
+	papply_pool_waiter = PAPPLY_WAITER_RECEIVER;
+	papply_commit_order_advance(papply_pool_committed() + 1, papply_pool_committed() + 1,
+								InvalidXLogRecPtr);
+	papply_pool_waiter = TEST_WRITER;
+}
+
+/* Wait for a transaction, when what commit_next() commits is committed after a sleep. */
+static void
+wait_and_sleep(uint64 seqno)
+{
+	uint64		sleeps = papply_commit_order_sleeps();
+
+	SetLatch(MyLatch);
+	papply_commit_order_wait(seqno, PAPPLY_WRITER_WAIT_TURN);
+	EXPECT(papply_commit_order_sleeps() > sleeps);
+}
+
+static void
+drive_watch(void *arg)
+{
+	static const PapplyWaitChecks commit_after_sleep = {.after_sleep = commit_next};
+	TimeoutId	commit = RegisterTimeout(USER_TIMEOUT, commit_next);
+	uint64		sleeps = papply_commit_order_sleeps();
+	int			usual_us;
+
+	papply_pool_waiter = TEST_WRITER;
+	papply_selftest_watch_us = 600 * 1000000;
+	enable_timeout_after(commit, 1);
+	papply_commit_order_wait(1, PAPPLY_WRITER_WAIT_TURN);
+	EXPECT(papply_commit_order_sleeps() == sleeps);
+	usual_us = papply_selftest_watched_us;
+
+	/* too late, again and again: it watches for a shorter time */
+	papply_selftest_watch_us = 1;
+	papply_commit_order_set_checks(&commit_after_sleep);
+	for (uint64 seqno = 2; seqno < 20; seqno++)
+		wait_and_sleep(seqno);
+	EXPECT(papply_selftest_watched_us < usual_us / 10);
+	papply_commit_order_set_checks(NULL);
+}
+
+/*
+ * selftest_watch(): who waits for the next commit watches for it before it sleeps, as
+ * long as that pays.
+ */
+Datum
+papply_selftest_watch(PG_FUNCTION_ARGS)
+{
+	papply_selftest_with_queue(64, drive_watch, NULL);
+	papply_selftest_watch_us = 0;
 	PG_RETURN_VOID();
 }

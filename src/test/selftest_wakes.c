@@ -54,6 +54,8 @@ static bool is_silent = false;
 static bool is_fast = false;
 bool		papply_selftest_read_on = false;
 bool		papply_selftest_server_functions = false;
+int			papply_selftest_watch_us = 0;
+int			papply_selftest_watched_us = 0;
 
 static void
 define_switch(const char *name, const char *description, bool *value, GucContext context)
@@ -151,6 +153,13 @@ bool
 papply_test_is_fast(void)
 {
 	return is_fast;
+}
+
+int
+papply_test_watch_us(int watch_us)
+{
+	papply_selftest_watched_us = watch_us;
+	return papply_selftest_watch_us > 0 ? papply_selftest_watch_us : watch_us;
 }
 
 /*
