@@ -583,6 +583,7 @@ CREATE FUNCTION parallel_apply.get_failed_transactions(
     OUT message text,
     OUT change bigint,
     OUT detail text,
+    OUT context text,
     OUT schemaname name,
     OUT relname name,
     OUT operation text,
@@ -598,7 +599,7 @@ COMMENT ON FUNCTION parallel_apply.get_failed_transactions() IS
 CREATE VIEW parallel_apply.failed_transactions AS
     SELECT f.subid, s.subname, f.remote_xid, f.commit_time, f.finish_lsn, f.first_failure,
            f.last_failure, f.attempts, f.sqlstate, f.message, f.change, f.detail,
-           f.schemaname, f.relname, f.operation, f.key
+           f.context, f.schemaname, f.relname, f.operation, f.key
       FROM parallel_apply.get_failed_transactions() AS f
       JOIN pg_catalog.pg_subscription AS s ON s.oid OPERATOR(pg_catalog.=) f.subid;
 
@@ -623,6 +624,9 @@ COMMENT ON COLUMN parallel_apply.failed_transactions.message IS 'error message o
 COMMENT ON COLUMN parallel_apply.failed_transactions.change IS
     'which of the changes of the transaction failed: 1 is the first one';
 COMMENT ON COLUMN parallel_apply.failed_transactions.detail IS 'detail of the error message';
+COMMENT ON COLUMN parallel_apply.failed_transactions.context IS
+    'where the error occurred: functions and statements that were being executed, and the message '
+    'of the publisher; at most 511 bytes';
 COMMENT ON COLUMN parallel_apply.failed_transactions.schemaname IS
     'schema of the table that the failed change belongs to';
 COMMENT ON COLUMN parallel_apply.failed_transactions.relname IS 'name of that table';
@@ -644,8 +648,8 @@ CREATE MATERIALIZED VIEW parallel_apply.kept_transactions AS
     SELECT * FROM parallel_apply.get_kept('kept_transactions') AS k(
         id bigint, subid oid, remote_xid xid, commit_time timestamptz, finish_lsn pg_lsn,
         first_failure timestamptz, last_failure timestamptz, attempts bigint, sqlstate text,
-        message text, change bigint, detail text, schemaname name, relname name,
-        operation text, key text);
+        message text, change bigint, detail text, context text, schemaname name,
+        relname name, operation text, key text);
 CREATE UNIQUE INDEX kept_transactions_id ON parallel_apply.kept_transactions (id);
 
 COMMENT ON MATERIALIZED VIEW parallel_apply.kept_transactions IS
@@ -723,6 +727,7 @@ CREATE VIEW parallel_apply.skipped_transactions WITH (security_barrier) AS
            k.first_failure, k.last_failure, k.attempts, k.sqlstate, k.message, k.change,
            m.changes,
            CASE WHEN r.may_see THEN k.detail END AS detail,
+           CASE WHEN r.may_see THEN k.context END AS context,
            CASE WHEN r.may_see THEN k.schemaname END AS schemaname,
            CASE WHEN r.may_see THEN k.relname END AS relname,
            CASE WHEN r.may_see THEN k.operation END AS operation,
@@ -774,6 +779,9 @@ COMMENT ON COLUMN parallel_apply.skipped_transactions.change IS
 COMMENT ON COLUMN parallel_apply.skipped_transactions.changes IS
     'number of changes of the transaction';
 COMMENT ON COLUMN parallel_apply.skipped_transactions.detail IS 'detail of the error message';
+COMMENT ON COLUMN parallel_apply.skipped_transactions.context IS
+    'where the error occurred: functions and statements that were being executed, and the message '
+    'of the publisher; at most 511 bytes';
 COMMENT ON COLUMN parallel_apply.skipped_transactions.schemaname IS
     'schema of the table that the failed change belongs to';
 COMMENT ON COLUMN parallel_apply.skipped_transactions.relname IS 'name of that table';
