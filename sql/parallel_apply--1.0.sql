@@ -1310,15 +1310,15 @@ WITH s AS MATERIALIZED (
        AND s.left_transactions >= 0.1 * s.transactions
     UNION ALL
     SELECT s.subname, 'retries', 'notice',
-           CASE WHEN s.commit_order_aborts > s.retries
-                THEN 'many transactions are rolled back in favor of older ones, which are applied alone or wait for their locks: '
-                     'see apply modes and unique indexes in parallel_apply.tables'
+           CASE WHEN 2 * s.commit_order_aborts >= s.retries -- which follow rollbacks, too
+                THEN 'many transactions are rolled back in favor of older ones that are applied alone or wait for their locks, '
+                     'or of local sessions: see apply modes and unique indexes in parallel_apply.tables'
                 ELSE 'many transactions are tried again: see unique indexes in parallel_apply.tables, and local sessions that lock rows'
            END,
            format('%s second attempts and %s rollbacks in favor of older ones, of %s transactions',
                   s.retries, s.commit_order_aborts, s.transactions)
-      FROM s WHERE s.transactions >= 100 AND s.retries + s.commit_order_aborts > 10
-       AND s.retries + s.commit_order_aborts >= 0.02 * s.transactions
+      FROM s WHERE s.transactions >= 100 AND greatest(s.retries, s.commit_order_aborts) > 10
+       AND greatest(s.retries, s.commit_order_aborts) >= 0.02 * s.transactions
     UNION ALL
     SELECT s.subname, 'queue_size', 'warning',
            'transactions larger than the queue had to be fetched again: raise "parallel_apply.queue_size"',
