@@ -31,6 +31,14 @@ AS 'MODULE_PATHNAME', 'papply_get_visibility';
 COMMENT ON FUNCTION parallel_apply.get_visibility(oid) IS
     'internal: whether the views show a subscription to the current user';
 
+CREATE FUNCTION parallel_apply.get_data_visibility(subid oid, schemaname name, relname name)
+RETURNS boolean
+LANGUAGE C STABLE PARALLEL RESTRICTED
+AS 'MODULE_PATHNAME', 'papply_get_data_visibility';
+
+COMMENT ON FUNCTION parallel_apply.get_data_visibility(oid, name, name) IS
+    'internal: whether the views show data of a table to the current user';
+
 CREATE FUNCTION parallel_apply.get_writers(
     OUT subid oid,
     OUT writer integer,
@@ -739,16 +747,7 @@ CREATE VIEW parallel_apply.skipped_transactions WITH (security_barrier) AS
               FROM parallel_apply.kept_messages GROUP BY id) AS m
         ON m.id OPERATOR(pg_catalog.=) k.id
       CROSS JOIN LATERAL (
-           SELECT coalesce(
-                      (SELECT pg_catalog.has_table_privilege(c.oid, 'SELECT')
-                              AND NOT pg_catalog.row_security_active(c.oid)
-                         FROM pg_catalog.pg_class AS c
-                         JOIN pg_catalog.pg_namespace AS n
-                           ON n.oid OPERATOR(pg_catalog.=) c.relnamespace
-                        WHERE n.nspname OPERATOR(pg_catalog.=) k.schemaname
-                          AND c.relname OPERATOR(pg_catalog.=) k.relname),
-                      (SELECT a.rolsuper FROM pg_catalog.pg_roles AS a
-                        WHERE a.rolname OPERATOR(pg_catalog.=) current_user)) AS may_see) AS r
+           SELECT parallel_apply.get_data_visibility(k.subid, k.schemaname, k.relname) AS may_see) AS r
       LEFT JOIN pg_catalog.pg_subscription AS s ON s.oid OPERATOR(pg_catalog.=) k.subid
      WHERE parallel_apply.get_visibility(k.subid);
 
@@ -1392,7 +1391,8 @@ GRANT SELECT ON parallel_apply.subscriptions, parallel_apply.subscription_stats,
     parallel_apply.skipped_transactions, parallel_apply.hot_keys,
     parallel_apply.speedup_estimate, parallel_apply.subscription_config,
     parallel_apply.groups, parallel_apply.table_options, parallel_apply.conflicts TO PUBLIC;
-GRANT EXECUTE ON FUNCTION parallel_apply.get_visibility(oid), parallel_apply.get_subscriptions(),
+GRANT EXECUTE ON FUNCTION parallel_apply.get_visibility(oid),
+    parallel_apply.get_data_visibility(oid, name, name), parallel_apply.get_subscriptions(),
     parallel_apply.get_subscription_options(oid), parallel_apply.get_subscription_stats(),
     parallel_apply.get_writers(), parallel_apply.get_table(oid, oid, "char"),
     parallel_apply.get_conflicts(), parallel_apply.get_failed_transactions(), parallel_apply.get_hot_keys(),

@@ -12,7 +12,6 @@ use FakePublisher
   qw($lsn begin_at commit data in_stream insert keepalive read_message relation
   send_message stream_commit stream_start transaction truncate_tables);
 use IO::Select;
-use POSIX ();
 use PapplyTest;
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
@@ -213,8 +212,7 @@ unknown_streams_are_refused('without writers');
 # Between the BEGIN of a transaction and its changes, its position is to be skipped.
 # PostgreSQL decides that at the BEGIN, and clears the position at the end.
 {
-	my $gate = "$fake->{directory}/gate";
-	POSIX::mkfifo($gate, 0600) or die "no FIFO: $!";
+	pipe my $signal, my $sender or die "no pipe: $!";
 	my $begin = begin_at('B');
 	my $position = sprintf '%X/%X', $lsn >> 32, $lsn & 0xFFFFFFFF;
 	my $offset = -s $subscriber->logfile;
@@ -222,15 +220,15 @@ unknown_streams_are_refused('without writers');
 	  $subscriber->sql('SELECT inserts FROM parallel_apply.subscription_stats');
 	$fake->start(
 		@items, $begin,
-		sub { open my $reader, '<', $gate or die "no FIFO: $!" },
+		sub { close $sender; readline $signal; return; },
 		insert(1, 50, 'one'),
 		insert(1, 51, 'two'), commit());
+	close $signal;
 	$subscriber->wait_until(
 		'remote_xid IS NOT NULL FROM parallel_apply.writers WHERE writer = 0',
 		'the transaction does not begin');
 	$subscriber->sql("ALTER SUBSCRIPTION tap SKIP (lsn = '$position')");
-	open my $writer, '>', $gate or die "no FIFO: $!";
-	close $writer;
+	close $sender;
 	ok( $subscriber->poll_query_until(
 			'postgres',
 			q(SELECT subskiplsn = '0/0' AND (SELECT count(*) FROM items) = 2 FROM pg_subscription)

@@ -105,6 +105,12 @@ sub fails
 		"$what: who may not read the table sees no data");
 	is(failed('detail IS NULL, context IS NULL, relname, key', 'reader'),
 		"f|f|items|$key", "$what: who may read it sees them");
+	$subscriber->sql(
+		'ALTER TABLE items RENAME TO renamed; CREATE TABLE items (id int);
+		GRANT SELECT ON items TO watcher');
+	is(failed('detail, context, relname, key', 'watcher'),
+		'|||', "$what: nor who may read another one that has its name");
+	$subscriber->sql('DROP TABLE items; ALTER TABLE renamed RENAME TO items');
 	$subscriber->sql('ALTER SUBSCRIPTION tap ENABLE');
 	$subscriber->wait_until(
 		'count(*) = 1 FROM parallel_apply.failed_transactions, pg_subscription WHERE attempts = 2 AND NOT subenabled',

@@ -23,12 +23,6 @@
 
 PG_FUNCTION_INFO_V1(papply_get_failed_transactions);
 
-static bool
-may_see_data(const PapplyFailedTransaction *failed)
-{
-	return papply_sql_may_read(papply_sql_find_table(failed->schema_name, failed->table_name));
-}
-
 /*
  * Does the error name no other table?  A partition has rows of the table that
  * users read.
@@ -114,10 +108,14 @@ papply_get_failed_transactions(PG_FUNCTION_ARGS)
 
 	foreach(cell, papply_sql_visible_subscriptions())
 	{
+		const PapplyFailedTransaction *failed = &statistics->failed;
+
 		if (!papply_statistics_get(lfirst_oid(cell), statistics) ||
 			!papply_statistics_has_failed(statistics))
 			continue;
-		papply_failed_set(row, statistics, may_see_data(&statistics->failed));
+		papply_failed_set(row, statistics,
+						  papply_sql_may_see_data(statistics->subid, failed->schema_name,
+												  failed->table_name));
 		papply_row_put(row);
 	}
 	return (Datum) 0;
