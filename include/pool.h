@@ -147,6 +147,9 @@ typedef struct PapplyPoolHistory
 	int64		lack_at;		/* when memory for definitions ran out, or 0 */
 	int			lack_ms;		/* time for which no pool is started after
 								 * that */
+	int64		short_at;		/* when there was last no worker slot for a
+								 * writer that has work, or 0; receivers of
+								 * other pools read it without a lock */
 } PapplyPoolHistory;
 
 typedef struct PapplyPool
@@ -297,6 +300,13 @@ extern bool papply_pool_claim_writer(int writer, int max_writers);
  * in all pools.  The pools that have most of them give up theirs.
  */
 extern int	papply_pool_surplus(int max_writers);
+
+/*
+ * Receiver: note whether there is no worker slot for a writer that has work.  Was
+ * there none for another receiver less than ms milliseconds ago?
+ */
+extern void papply_pool_note_short(bool is_short);
+extern bool papply_pool_is_other_short(int64 ms);
 
 /* Return the bgw_main_arg by which a writer finds its pool. */
 extern Datum papply_pool_writer_argument(int writer);

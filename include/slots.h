@@ -25,7 +25,7 @@
 /* What is zeroed when another subscription takes the slot. */
 typedef struct PapplySlotData
 {
-	PapplyPoolHistory history;	/* pool.c; the receiver alone uses it */
+	PapplyPoolHistory history;	/* pool.c; written by the receiver alone */
 	PapplySharedStatistics statistics;	/* statistics.c; see there */
 	PapplyHotKeys hot_keys;		/* hot_keys.c; protected by hot_keys_lock */
 } PapplySlotData;

@@ -153,12 +153,16 @@ typedef struct PapplyFailedTransaction
 	int			sqlerrcode;
 	char		message[PAPPLY_FAILED_TEXT_LENGTH];
 	char		detail[PAPPLY_FAILED_TEXT_LENGTH];
+	char		context[PAPPLY_FAILED_TEXT_LENGTH];
 	char		kind;			/* of the message that failed */
 	char		schema_name[NAMEDATALEN];	/* empty if not known */
 	char		table_name[NAMEDATALEN];
 	char		key[PAPPLY_FAILED_KEY_LENGTH];	/* empty if not known */
 
-	/* the table that the error names, of which detail may have data */
+	/*
+	 * the table that the error names, of which detail and context may have
+	 * data
+	 */
 	char		error_schema_name[NAMEDATALEN]; /* empty if none */
 	char		error_table_name[NAMEDATALEN];
 } PapplyFailedTransaction;
@@ -309,6 +313,7 @@ extern void papply_statistics_note_failed(const PapplyFailedTransaction *failed)
 
 /*
  * Receiver: is this the transaction that has failed last, after many changes?
+ * Then PostgreSQL's own apply makes the next attempts alone.
  */
 extern bool papply_statistics_is_failed(TransactionId remote_xid);
 

@@ -31,6 +31,14 @@ AS 'MODULE_PATHNAME', 'papply_get_visibility';
 COMMENT ON FUNCTION parallel_apply.get_visibility(oid) IS
     'internal: whether the views show a subscription to the current user';
 
+CREATE FUNCTION parallel_apply.get_data_visibility(subid oid, schemaname name, relname name)
+RETURNS boolean
+LANGUAGE C STABLE PARALLEL RESTRICTED
+AS 'MODULE_PATHNAME', 'papply_get_data_visibility';
+
+COMMENT ON FUNCTION parallel_apply.get_data_visibility(oid, name, name) IS
+    'internal: whether the views show data of a table to the current user';
+
 CREATE FUNCTION parallel_apply.get_writers(
     OUT subid oid,
     OUT writer integer,
@@ -583,6 +591,7 @@ CREATE FUNCTION parallel_apply.get_failed_transactions(
     OUT message text,
     OUT change bigint,
     OUT detail text,
+    OUT context text,
     OUT schemaname name,
     OUT relname name,
     OUT operation text,
@@ -598,7 +607,7 @@ COMMENT ON FUNCTION parallel_apply.get_failed_transactions() IS
 CREATE VIEW parallel_apply.failed_transactions AS
     SELECT f.subid, s.subname, f.remote_xid, f.commit_time, f.finish_lsn, f.first_failure,
            f.last_failure, f.attempts, f.sqlstate, f.message, f.change, f.detail,
-           f.schemaname, f.relname, f.operation, f.key
+           f.context, f.schemaname, f.relname, f.operation, f.key
       FROM parallel_apply.get_failed_transactions() AS f
       JOIN pg_catalog.pg_subscription AS s ON s.oid OPERATOR(pg_catalog.=) f.subid;
 
@@ -623,6 +632,9 @@ COMMENT ON COLUMN parallel_apply.failed_transactions.message IS 'error message o
 COMMENT ON COLUMN parallel_apply.failed_transactions.change IS
     'which of the changes of the transaction failed: 1 is the first one';
 COMMENT ON COLUMN parallel_apply.failed_transactions.detail IS 'detail of the error message';
+COMMENT ON COLUMN parallel_apply.failed_transactions.context IS
+    'where the error occurred: functions and statements that were being executed, and the message '
+    'of the publisher; at most 511 bytes';
 COMMENT ON COLUMN parallel_apply.failed_transactions.schemaname IS
     'schema of the table that the failed change belongs to';
 COMMENT ON COLUMN parallel_apply.failed_transactions.relname IS 'name of that table';
@@ -644,8 +656,8 @@ CREATE MATERIALIZED VIEW parallel_apply.kept_transactions AS
     SELECT * FROM parallel_apply.get_kept('kept_transactions') AS k(
         id bigint, subid oid, remote_xid xid, commit_time timestamptz, finish_lsn pg_lsn,
         first_failure timestamptz, last_failure timestamptz, attempts bigint, sqlstate text,
-        message text, change bigint, detail text, schemaname name, relname name,
-        operation text, key text);
+        message text, change bigint, detail text, context text, schemaname name,
+        relname name, operation text, key text);
 CREATE UNIQUE INDEX kept_transactions_id ON parallel_apply.kept_transactions (id);
 
 COMMENT ON MATERIALIZED VIEW parallel_apply.kept_transactions IS
@@ -723,6 +735,7 @@ CREATE VIEW parallel_apply.skipped_transactions WITH (security_barrier) AS
            k.first_failure, k.last_failure, k.attempts, k.sqlstate, k.message, k.change,
            m.changes,
            CASE WHEN r.may_see THEN k.detail END AS detail,
+           CASE WHEN r.may_see THEN k.context END AS context,
            CASE WHEN r.may_see THEN k.schemaname END AS schemaname,
            CASE WHEN r.may_see THEN k.relname END AS relname,
            CASE WHEN r.may_see THEN k.operation END AS operation,
@@ -734,16 +747,7 @@ CREATE VIEW parallel_apply.skipped_transactions WITH (security_barrier) AS
               FROM parallel_apply.kept_messages GROUP BY id) AS m
         ON m.id OPERATOR(pg_catalog.=) k.id
       CROSS JOIN LATERAL (
-           SELECT coalesce(
-                      (SELECT pg_catalog.has_table_privilege(c.oid, 'SELECT')
-                              AND NOT pg_catalog.row_security_active(c.oid)
-                         FROM pg_catalog.pg_class AS c
-                         JOIN pg_catalog.pg_namespace AS n
-                           ON n.oid OPERATOR(pg_catalog.=) c.relnamespace
-                        WHERE n.nspname OPERATOR(pg_catalog.=) k.schemaname
-                          AND c.relname OPERATOR(pg_catalog.=) k.relname),
-                      (SELECT a.rolsuper FROM pg_catalog.pg_roles AS a
-                        WHERE a.rolname OPERATOR(pg_catalog.=) current_user)) AS may_see) AS r
+           SELECT parallel_apply.get_data_visibility(k.subid, k.schemaname, k.relname) AS may_see) AS r
       LEFT JOIN pg_catalog.pg_subscription AS s ON s.oid OPERATOR(pg_catalog.=) k.subid
      WHERE parallel_apply.get_visibility(k.subid);
 
@@ -774,6 +778,9 @@ COMMENT ON COLUMN parallel_apply.skipped_transactions.change IS
 COMMENT ON COLUMN parallel_apply.skipped_transactions.changes IS
     'number of changes of the transaction';
 COMMENT ON COLUMN parallel_apply.skipped_transactions.detail IS 'detail of the error message';
+COMMENT ON COLUMN parallel_apply.skipped_transactions.context IS
+    'where the error occurred: functions and statements that were being executed, and the message '
+    'of the publisher; at most 511 bytes';
 COMMENT ON COLUMN parallel_apply.skipped_transactions.schemaname IS
     'schema of the table that the failed change belongs to';
 COMMENT ON COLUMN parallel_apply.skipped_transactions.relname IS 'name of that table';
@@ -1302,15 +1309,15 @@ WITH s AS MATERIALIZED (
        AND s.left_transactions >= 0.1 * s.transactions
     UNION ALL
     SELECT s.subname, 'retries', 'notice',
-           CASE WHEN s.commit_order_aborts > s.retries
-                THEN 'many transactions are rolled back in favor of older ones, which are applied alone or wait for their locks: '
-                     'see apply modes and unique indexes in parallel_apply.tables'
+           CASE WHEN 2 * s.commit_order_aborts >= s.retries -- which follow rollbacks, too
+                THEN 'many transactions are rolled back in favor of older ones that are applied alone or wait for their locks, '
+                     'or of local sessions: see apply modes and unique indexes in parallel_apply.tables'
                 ELSE 'many transactions are tried again: see unique indexes in parallel_apply.tables, and local sessions that lock rows'
            END,
            format('%s second attempts and %s rollbacks in favor of older ones, of %s transactions',
                   s.retries, s.commit_order_aborts, s.transactions)
-      FROM s WHERE s.transactions >= 100 AND s.retries + s.commit_order_aborts > 10
-       AND s.retries + s.commit_order_aborts >= 0.02 * s.transactions
+      FROM s WHERE s.transactions >= 100 AND greatest(s.retries, s.commit_order_aborts) > 10
+       AND greatest(s.retries, s.commit_order_aborts) >= 0.02 * s.transactions
     UNION ALL
     SELECT s.subname, 'queue_size', 'warning',
            'transactions larger than the queue had to be fetched again: raise "parallel_apply.queue_size"',
@@ -1384,7 +1391,8 @@ GRANT SELECT ON parallel_apply.subscriptions, parallel_apply.subscription_stats,
     parallel_apply.skipped_transactions, parallel_apply.hot_keys,
     parallel_apply.speedup_estimate, parallel_apply.subscription_config,
     parallel_apply.groups, parallel_apply.table_options, parallel_apply.conflicts TO PUBLIC;
-GRANT EXECUTE ON FUNCTION parallel_apply.get_visibility(oid), parallel_apply.get_subscriptions(),
+GRANT EXECUTE ON FUNCTION parallel_apply.get_visibility(oid),
+    parallel_apply.get_data_visibility(oid, name, name), parallel_apply.get_subscriptions(),
     parallel_apply.get_subscription_options(oid), parallel_apply.get_subscription_stats(),
     parallel_apply.get_writers(), parallel_apply.get_table(oid, oid, "char"),
     parallel_apply.get_conflicts(), parallel_apply.get_failed_transactions(), parallel_apply.get_hot_keys(),

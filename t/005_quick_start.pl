@@ -1,6 +1,7 @@
 # Promise: the quick start of README.md, as written there, switches the chosen
 # subscription to parallel apply, and no other one.  Without the quick start's
-# setting, CREATE EXTENSION switches all enabled subscriptions, and reports that.  The
+# setting, CREATE EXTENSION switches all enabled subscriptions, and reports that, in the
+# view at once, too.  The
 # query of doc/quick_start.md keeps the libraries that are preloaded already.
 use strict;
 use warnings;
@@ -92,8 +93,17 @@ $subscriber->sql('DROP EXTENSION parallel_apply');
 $subscriber->poll_query_until('postgres',
 	q(SELECT count(*) = 0 FROM pg_stat_activity WHERE backend_type = 'parallel_apply writer')
 ) or die 'the writers do not exit';
+my $apply = $subscriber->apply_pid('s');
+$subscriber->stop_waiting($apply, 'LogicalApplyMain');
 is(messages_of('CREATE EXTENSION parallel_apply') . "\n",
 	$created, 'CREATE EXTENSION names the subscriptions that it switches');
+is( $subscriber->sql(
+		q(SELECT state, reason FROM parallel_apply.subscriptions WHERE subname = 's')
+	),
+	'starting|writers are about to be started',
+	'and they are about to be switched, even before their apply workers know'
+);
+kill 'CONT', $apply;
 states_are('other parallel 4, s parallel 4', 'and it does');
 
 # A subscription that is disabled or has one writer is not named.

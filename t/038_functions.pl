@@ -3,8 +3,9 @@
 # They notice that a function is replaced, or that the owner of the subscription may
 # no longer call it, as PostgreSQL's own apply would, in each writer, and also in a
 # transaction that has called it and waits for its turn.  The same is true of domains,
-# enums and composite types, wherever they are nested.  The creation of a function or
-# type that a table does not use has no effect.
+# enums and composite types, wherever they are nested, and of text search configurations
+# and dictionaries.  The creation of a function or type that a table does not use has no
+# effect.
 use strict;
 use warnings;
 use FindBin;
@@ -16,7 +17,8 @@ use Test::More;
 
 my $writers = 4;
 my ($pair, $publisher, $subscriber) =
-  new_pair(subscriber_conf => "parallel_apply.max_batch_transactions = 1\n");
+  new_pair(subscriber_conf => "parallel_apply.max_batch_transactions = 1\n"
+	  . "default_text_search_config = 'public.ours'\n");
 my @tables = qw(called checked indexed constrained);
 $publisher->sql(
 	q(CREATE TABLE gate (id int PRIMARY KEY, n int);
@@ -42,7 +44,10 @@ $publisher->sql(
 	"CREATE TABLE $_ (id int PRIMARY KEY, v text DEFAULT '$typed{$_}[1]')")
   for sort keys %typed;
 $publisher->sql("CREATE TABLE $_ (id int PRIMARY KEY)")
-  for qw(by_domain by_enum);
+  for qw(by_domain by_enum by_search);
+$publisher->sql(
+	"CREATE TABLE $_ (id int PRIMARY KEY, v text DEFAULT 'the running')")
+  for qw(searched found);
 
 # Immutable functions, so that writers change the tables concurrently
 $subscriber->sql(
@@ -68,6 +73,15 @@ $subscriber->sql(
 	CREATE DOMAIN pairs AS pair;
 	CREATE TABLE by_domain (id int PRIMARY KEY, extra tiny);
 	CREATE TABLE by_enum (id int PRIMARY KEY, extra text DEFAULT ('sad'::mood)::text);
+	CREATE TEXT SEARCH DICTIONARY plainly (TEMPLATE = simple);
+	CREATE TEXT SEARCH CONFIGURATION ours (COPY = simple);
+	ALTER TEXT SEARCH CONFIGURATION ours ALTER MAPPING FOR asciiword WITH plainly;
+	CREATE TEXT SEARCH CONFIGURATION other (COPY = english);
+	CREATE TABLE searched (id int PRIMARY KEY, v text,
+		extra tsvector GENERATED ALWAYS AS (to_tsvector('ours', v)) STORED);
+	CREATE TABLE found (id int PRIMARY KEY, v text);
+	CREATE INDEX found_index ON found USING gin (to_tsvector('ours', v));
+	CREATE TABLE by_search (id int PRIMARY KEY, extra text DEFAULT to_tsvector('the running'));
 	CREATE ROLE caller;
 	REVOKE EXECUTE ON FUNCTION extra(), is_good(int), is_fine(int), twice(int) FROM PUBLIC;
 	GRANT EXECUTE ON FUNCTION extra(), is_good(int), is_fine(int), twice(int) TO caller;
@@ -261,6 +275,48 @@ for (
 		$extra, "$table: $alter, before the turn");
 }
 
+# Text search, in a generated column, an index and a default
+for (
+	[
+		'searched',
+		q(ALTER TEXT SEARCH CONFIGURATION ours ALTER MAPPING FOR asciiword WITH english_stem),
+		q('run':2)
+	],
+	[
+		'searched',
+		q(ALTER TEXT SEARCH CONFIGURATION ours DROP MAPPING FOR asciiword),
+		''
+	],
+	[
+		'searched',
+		q(ALTER TEXT SEARCH CONFIGURATION ours ADD MAPPING FOR asciiword WITH plainly),
+		q('running':2 'the':1)
+	],
+	[
+		'searched',
+		q(ALTER TEXT SEARCH DICTIONARY plainly (StopWords = english)),
+		q('running':2)
+	],
+	[
+		'by_search',
+		q(BEGIN; ALTER TEXT SEARCH CONFIGURATION ours RENAME TO former;
+		ALTER TEXT SEARCH CONFIGURATION other RENAME TO ours; COMMIT),
+		q('run':2)
+	])
+{
+	my ($table, $alter, $extra) = @$_;
+	do_before_turn(insert_into($table), $alter);
+	is($subscriber->sql("SELECT extra FROM $table WHERE id = $id"),
+		$extra, "$table: $alter, before the turn");
+}
+do_before_turn(insert_into('found'),
+	q(ALTER TEXT SEARCH DICTIONARY plainly (StopWords)));
+is( $subscriber->sql(
+		q(SET enable_seqscan = off; SELECT count(*) FROM found WHERE to_tsvector('former', v) @@ 'the')
+	),
+	'1',
+	'an index has what is searched for now');
+
 is( do_before_turn(
 		insert_into('of_pair'),
 		q(CREATE TEMP TABLE temporary (id int PRIMARY KEY, v mood CHECK (v <> 'bad')))
@@ -366,7 +422,7 @@ $publisher->wait_applied;
 is( $subscriber->sql("SELECT array_agg(id ORDER BY id) FROM $_"),
 	$publisher->sql("SELECT array_agg(id ORDER BY id) FROM $_"),
 	"$_ has the same rows on both sides"
-) for 'gate', 'plain', @tables, sort keys %typed;
+) for 'gate', 'plain', 'searched', 'found', 'by_search', @tables, sort keys %typed;
 $subscriber->nothing_is_left_open;
 finish(
 	$publisher,

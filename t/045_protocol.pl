@@ -191,6 +191,16 @@ sub unknown_streams_are_refused
 		"a second commit of a stream, $how",
 		$malformed, stream_start(700), in_stream(700, @items),
 		'E', stream_commit(700), stream_commit(700));
+	is_refused(
+		"a transaction in a stream, $how",
+		$malformed, stream_start(700), in_stream(700, @items),
+		begin_at('B'), commit());
+	is_refused(
+		"the end of a prepared transaction in a stream, $how",
+		$malformed,
+		stream_start(700),
+		in_stream(700, @items),
+		pack('a C Q> Q> q> q> N Z*', 'r', 0, $lsn, $lsn, 0, 0, 700, 'gid'));
 	return;
 }
 
@@ -198,6 +208,44 @@ unknown_streams_are_refused('with writers');
 $subscriber->sql(
 	q(SELECT parallel_apply.alter_subscription_config('tap', 1)));
 unknown_streams_are_refused('without writers');
+
+# Between the BEGIN of a transaction and its changes, its position is to be skipped.
+# PostgreSQL decides that at the BEGIN, and clears the position at the end.
+{
+	pipe my $signal, my $sender or die "no pipe: $!";
+	my $begin = begin_at('B');
+	my $position = sprintf '%X/%X', $lsn >> 32, $lsn & 0xFFFFFFFF;
+	my $offset = -s $subscriber->logfile;
+	my $inserts =
+	  $subscriber->sql('SELECT inserts FROM parallel_apply.subscription_stats');
+	$fake->start(
+		@items, $begin,
+		sub { close $sender; readline $signal; return; },
+		insert(1, 50, 'one'),
+		insert(1, 51, 'two'), commit());
+	close $signal;
+	$subscriber->wait_until(
+		'remote_xid IS NOT NULL FROM parallel_apply.writers WHERE writer = 0',
+		'the transaction does not begin');
+	$subscriber->sql("ALTER SUBSCRIPTION tap SKIP (lsn = '$position')");
+	close $sender;
+	ok( $subscriber->poll_query_until(
+			'postgres',
+			q(SELECT subskiplsn = '0/0' AND (SELECT count(*) FROM items) = 2 FROM pg_subscription)
+		),
+		'a transaction that has begun is not skipped, and its position is cleared'
+	);
+	ok( $subscriber->poll_query_until(
+			'postgres',
+			"SELECT inserts - $inserts = 2 FROM parallel_apply.subscription_stats"
+		),
+		'its rows are counted');
+	unlike(slurp_file($subscriber->logfile, $offset),
+		qr/skip-LSN .* cleared|skipping transaction/,
+		'it was the right position');
+	$fake->stop;
+	$subscriber->sql('DELETE FROM items');
+}
 $subscriber->sql(
 	q(SELECT parallel_apply.alter_subscription_config('tap', NULL)));
 

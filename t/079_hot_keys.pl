@@ -366,6 +366,10 @@ wait_until_applied();
 $subscriber->sql(
 	q(SELECT parallel_apply.alter_subscription_config('tap', NULL)));
 $subscriber->wait_for_pool('tap', 4);
+advised(
+	'writers',
+	qr/^info\|transactions would allow \d+ writers, but this server does not: it has 8 processors .* is 4\./,
+	'when it has as many as were advised, it is not advised again');
 is( $subscriber->sql(
 		q(SELECT count(*) FROM parallel_apply.advice('tap') WHERE level = 'warning')
 	),

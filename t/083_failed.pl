@@ -94,17 +94,23 @@ sub fails
 		"$what: the view shows what has failed");
 	is( failed(
 			qq(finish_lsn >= '$after' AND finish_lsn < pg_lsn '$after' + 1000000,
-			detail LIKE 'Failing row contains ($id, a, b, -7)%',
+			detail LIKE 'Failing row contains ($id, a, b, -7)%', context ~ '^processing remote data .*"INSERT"',
 			commit_time < first_failure, first_failure = last_failure)),
-		't|t|t|t',
+		't|t|t|t|t',
 		"$what: where and when");
 	is( failed(
-			'message IS NULL, detail, schemaname, relname, operation, key',
+			'message IS NULL, detail, context, schemaname, relname, operation, key',
 			'watcher'),
-		'f|||||',
+		'f||||||',
 		"$what: who may not read the table sees no data");
-	is(failed('detail IS NULL, relname, key', 'reader'),
-		"f|items|$key", "$what: who may read it sees them");
+	is(failed('detail IS NULL, context IS NULL, relname, key', 'reader'),
+		"f|f|items|$key", "$what: who may read it sees them");
+	$subscriber->sql(
+		'ALTER TABLE items RENAME TO renamed; CREATE TABLE items (id int);
+		GRANT SELECT ON items TO watcher');
+	is(failed('detail, context, relname, key', 'watcher'),
+		'|||', "$what: nor who may read another one that has its name");
+	$subscriber->sql('DROP TABLE items; ALTER TABLE renamed RENAME TO items');
 	$subscriber->sql('ALTER SUBSCRIPTION tap ENABLE');
 	$subscriber->wait_until(
 		'count(*) = 1 FROM parallel_apply.failed_transactions, pg_subscription WHERE attempts = 2 AND NOT subenabled',
@@ -162,8 +168,10 @@ for my $case (
 		ALTER TABLE items ENABLE ALWAYS TRIGGER refuse));
 	$publisher->sql($sql);
 	$subscriber->wait_until_failed;
-	is( failed('sqlstate, message, change, detail, relname, operation, key'),
-		qq(PA001|refused|1||items|$operation|(id, part)=($id, a, b)),
+	is( failed(
+			q(sqlstate, message, change, detail, split_part(context, E'\n', 1), relname, operation, key)
+		),
+		qq(PA001|refused|1||PL/pgSQL function public.refuse() line 1 at RAISE|items|$operation|(id, part)=($id, a, b)),
 		"$sql: the view says so");
 	$subscriber->sql('DROP TRIGGER refuse ON items');
 	$subscriber->sql('ALTER SUBSCRIPTION tap ENABLE');
@@ -178,8 +186,8 @@ $subscriber->sql(
 	ALTER TABLE items ENABLE ALWAYS TRIGGER tell));
 $publisher->sql(q(INSERT INTO items VALUES (50, 'a, b', 1)));
 $subscriber->wait_until_failed;
-is( failed('message, detail, relname, key', 'reader'),
-	'new row for relation "secrets" violates check constraint "secrets_v_check"||items|(id, part)=(50, a, b)',
+is( failed('message, detail, context, relname, key', 'reader'),
+	'new row for relation "secrets" violates check constraint "secrets_v_check"|||items|(id, part)=(50, a, b)',
 	'data of another table is not shown');
 my $other_id =
   $subscriber->sql(q(SELECT parallel_apply.skip_transaction('tap')));
@@ -187,11 +195,36 @@ $subscriber->sql('DROP TRIGGER tell ON items');
 $subscriber->sql('ALTER SUBSCRIPTION tap ENABLE');
 is_overcome('a transaction whose trigger fails is skipped');
 is( $subscriber->sql(
-		'SET ROLE reader; SELECT detail, relname FROM parallel_apply.skipped_transactions'
+		'SET ROLE reader; SELECT detail, context, relname FROM parallel_apply.skipped_transactions'
 	),
-	'|items',
+	'||items',
 	'nor when the transaction is stored');
 $subscriber->sql("CALL parallel_apply.replay($other_id)");
+
+# Where an error names neither a table nor a function, its context does.
+$subscriber->sql(
+	q(CREATE FUNCTION audit() RETURNS trigger LANGUAGE plpgsql AS
+	$$BEGIN INSERT INTO audit VALUES (NEW.id); RETURN NEW; END$$;
+	CREATE TRIGGER audit BEFORE INSERT ON items FOR EACH ROW EXECUTE FUNCTION audit();
+	ALTER TABLE items ENABLE ALWAYS TRIGGER audit));
+$publisher->sql(q(INSERT INTO items VALUES (60, 'a, b', 1)));
+$subscriber->wait_until_failed;
+my $where =
+  q(message, context LIKE '%PL/pgSQL function public.audit() line 1%');
+is( failed($where, 'reader'),
+	'relation "audit" does not exist|t',
+	'the context names the function that fails');
+my $audited_id =
+  $subscriber->sql(q(SELECT parallel_apply.skip_transaction('tap')));
+$subscriber->sql('DROP TRIGGER audit ON items');
+$subscriber->sql('ALTER SUBSCRIPTION tap ENABLE');
+is_overcome('a transaction whose trigger lacks a table is skipped');
+is( $subscriber->sql(
+		"SET ROLE reader; SELECT $where FROM parallel_apply.skipped_transactions"
+	),
+	'relation "audit" does not exist|t',
+	'also when the transaction is stored');
+$subscriber->sql("CALL parallel_apply.replay($audited_id)");
 
 # A partition has the rows of its table.
 $publisher->sql('INSERT INTO parts VALUES (1, -1)');
@@ -211,6 +244,6 @@ is_repaired('values in binary format');
 
 $pair->rows_equal($_) for qw(items others parts);
 finish($publisher, $subscriber,
-	qr/ERROR:  new row for relation "items" violates check constraint "positive"|ERROR:  refused|ERROR:  new row for relation "(secrets|parts_1)"/
+	qr/ERROR:  new row for relation "items" violates check constraint "positive"|ERROR:  refused|ERROR:  new row for relation "(secrets|parts_1)"|ERROR:  relation "audit" does not exist/
 );
 done_testing();

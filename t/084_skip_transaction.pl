@@ -392,6 +392,41 @@ $publisher->sql('DELETE FROM items WHERE id >= 700');
 $publisher->wait_applied;
 $subscriber->sql('ALTER SUBSCRIPTION tap SET (binary = false)');
 
+# A table is renamed, and another one has its name, which another user may read.
+fails('INSERT INTO items VALUES (800, -1)');
+$id = $subscriber->sql(q(SELECT parallel_apply.skip_transaction('tap')));
+overcomes();
+$subscriber->sql('GRANT SELECT ON items TO watcher');
+my $as_watcher = 'SET ROLE watcher; SELECT';
+my $key = 'concat(key, relname, detail) FROM parallel_apply.skipped_transactions';
+my $statement = "statement FROM parallel_apply.skipped_changes($id)";
+like($subscriber->sql("$as_watcher $key"),
+	qr/^\(id\)=\(800\)items/, 'who may read the table sees data');
+$subscriber->sql(
+	q(ALTER TABLE items RENAME TO renamed; CREATE TABLE items (LIKE renamed INCLUDING ALL);
+	GRANT SELECT ON items TO watcher));
+is($subscriber->sql("$as_watcher $key"),
+	'', 'but not who may read another one that has its name');
+$subscriber->refuses(
+	"$as_watcher $statement",
+	qr/ERROR: +permission denied for table public.items/,
+	'nor its changes');
+like(
+	$subscriber->sql("SELECT $statement"),
+	qr/INSERT INTO public.items .*'800'/,
+	'which a superuser sees');
+$subscriber->refuses(
+	"CALL parallel_apply.replay($id)",
+	qr/ERROR: +table "items" is not synchronized/,
+	'and it does not get them');
+$subscriber->sql('DROP TABLE items; ALTER TABLE renamed RENAME TO items');
+like($subscriber->sql("$as_watcher $statement"),
+	qr/'800'/, 'the right one has its name again');
+$subscriber->sql("CALL parallel_apply.replay($id)");
+all_equal('renamed');
+$publisher->sql('DELETE FROM items WHERE id = 800');
+$publisher->wait_applied;
+
 # Stored transactions are dropped with their subscription.
 fails('INSERT INTO items VALUES (600, -1)');
 $subscriber->sql(q(SELECT parallel_apply.skip_transaction('tap')));
@@ -448,7 +483,7 @@ finish(
 	$publisher,
 	$subscriber,
 	qr/ERROR:  new row for relation "items" violates check constraint "positive"/,
-	qr/ERROR:  (incorrect binary data format|subscription "tap" has no failing|skipped transaction \d+ does not exist|cannot drop extension|cannot remove the data|must be owner|permission denied to drop)/,
+	qr/ERROR:  (incorrect binary data format|subscription "tap" has no failing|skipped transaction \d+ does not exist|cannot drop extension|cannot remove the data|must be owner|permission denied (to drop|for table public.items)|table "items" is not synchronized)/,
 	qr/(the database system is|terminating|could not receive data from WAL stream)/
 );
 done_testing();

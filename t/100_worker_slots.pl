@@ -3,7 +3,8 @@
 # parallel queries find workers, and a third subscription starts at once.  If more
 # workers start at once than there are free slots, writers exit, the others get
 # slots at the server's next attempt, and the writers come back afterwards.  Enabled
-# subscriptions without an apply worker get their slots from idle writers.
+# subscriptions without an apply worker get their slots from idle writers, and so do
+# subscriptions that have work and lack writers.
 #
 # A lock on a row of the first transaction causes the backlog: its writer waits for
 # the lock, and the other writers for their turn.  None of them exits meanwhile, so
@@ -217,6 +218,51 @@ $subscriber->wait_for_pool($_) for @tables;
 make_backlog($_) for @tables;
 $publisher->wait_applied($_) for @tables;
 $pair->rows_equal($_) for @tables;
+
+### idle writers of one subscription, and work of another one
+
+# There are three slots for writers, and none exits for being idle.
+$subscriber->reload_with("parallel_apply.writer_idle_timeout = '1h'");
+my $set_config = 'SELECT parallel_apply.alter_subscription_config';
+
+# Assert that a subscription that has work gets this many writers.
+sub gets_writers
+{
+	my ($table, $count, $name) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	my $session =
+	  $subscriber->hold("SELECT FROM $table WHERE id = 1 FOR UPDATE");
+	make_backlog($table);
+	$subscriber->wait_for_pool($table, $count);
+	pass($name);
+	$session->release;
+	$publisher->wait_applied($table);
+	$pair->rows_equal($table);
+	return;
+}
+
+$subscriber->sql("$set_config('quiet', 1)");
+$subscriber->wait_for_pool('quiet', 0);
+gets_writers('busy', 3, 'a subscription has all writers');
+$subscriber->sql("$set_config('quiet', 4)");
+$subscriber->wait_for_pool('busy', 1);
+pass('one without writers gets those that are idle');
+$subscriber->wait_for_pool('quiet', 2);
+pass('all but those that idle_writers_per_subscription promises');
+gets_writers('busy', 2, 'they come back when there is work');
+$subscriber->wait_for_pool('quiet', 1);
+pass('from the subscription that is idle');
+
+# A pool that starts with fewer writers than it wants does not lack any before it has work.
+$subscriber->sql("$set_config('quiet', 1)");
+$subscriber->wait_for_pool('quiet', 0);
+$subscriber->sql("$set_config('busy', 2)");
+gets_writers('busy', 2, 'there is one slot left');
+$subscriber->sql("$set_config('quiet', 4)");
+$subscriber->wait_for_pool('quiet', 1);
+gets_writers('quiet', 2, 'a subscription that has one writer gets another');
+$subscriber->wait_for_pool('busy', 1);
+pass('from the other one');
 
 finish($publisher, $subscriber,
 	qr/terminating .* due to administrator command/);

@@ -145,6 +145,40 @@ no_advice(
 	q(topic IN ('retries', 'fallback')),
 	'what was applied by the apply worker is no reason for advice');
 
+### figures of different moments ##############################################
+
+# advice() asks for the number of processors after it has read the statistics of
+# subscriptions, and before those of tables.  In between, more rows are applied.
+$subscriber->sql(
+	q(CREATE OR REPLACE FUNCTION parallel_apply.get_processors() RETURNS integer LANGUAGE plpgsql AS
+	'BEGIN PERFORM pg_advisory_xact_lock(1); RETURN 2; END';
+	SELECT parallel_apply.reset_stats('tap')));
+$publisher->sql('INSERT INTO alone VALUES (2, 0)');
+$publisher->wait_applied;
+my $alone = q(FROM parallel_apply.tables WHERE relname = 'alone');
+figures_become(
+	"SELECT t.inserts, s.inserts FROM parallel_apply.subscription_stats AS s, (SELECT inserts $alone) AS t WHERE s.subname = 'tap'",
+	'1|1',
+	'a row is counted');
+my $lock = $subscriber->hold('SELECT pg_advisory_xact_lock(1)');
+my $reader = $subscriber->background_psql('postgres');
+$reader->query_until(qr/asked/,
+	"\\echo asked\nSELECT evidence FROM parallel_apply.advice('tap') WHERE topic = 'exclusive_table';\n"
+);
+$subscriber->wait_until(
+	q(count(*) = 1 FROM pg_locks WHERE locktype = 'advisory' AND NOT granted),
+	'advice() does not ask for the number of processors');
+$publisher->sql('INSERT INTO alone VALUES (3, 0), (4, 0)');
+$publisher->wait_applied;
+figures_become("SELECT inserts $alone", '3', 'then two more');
+$lock->release;
+like(
+	$reader->query('SELECT 1'),
+	qr/^3 of 3 changed rows; /m,
+	'the changed rows are not more than all rows');
+end_sessions($reader);
+$pair->rows_equal('alone');
+
 finish($publisher, $subscriber, duplicate_key('alone'),
 	qr/terminating .* due to administrator command/);
 done_testing();

@@ -1,7 +1,8 @@
 # Promise: advice() has judgement.  A transaction that fails again and again does not
 # make it speak of retries, however many transactions were committed before; a row that
 # transactions wait for is named by its share of the time, not by the number of waits;
-# fewer writers than configured are a warning, one writer by choice is none.  Each
+# fewer writers than configured are a warning, one writer by choice is none; rollbacks in
+# favor of older transactions are told from second attempts.  Each
 # state but "parallel" has a reason, and the alert of doc/monitoring.md for states
 # fires for a subscription without an apply worker, until it has one.
 #
@@ -153,6 +154,31 @@ $subscriber->sql(
 $subscriber->wait_until(
 	q(state = 'parallel' FROM parallel_apply.subscriptions),
 	'it is not parallel again');
+$pair->rows_equal($_) for 'items', 'gate';
+
+### rollbacks in favor of older transactions ##################################
+
+# A unique index that is not tracked: the older transaction needs the value that the younger
+# one has inserted.
+$subscriber->sql(
+	q(CREATE UNIQUE INDEX items_once ON items ((v + 0)) WHERE v > 5000;
+	SELECT parallel_apply.reset_stats('tap')));
+foreach my $v (5001 .. 5012)
+{
+	$pair->apply_behind_gate(
+		'waiting for lock, waiting for prior commit',
+		"a younger transaction has inserted $v",
+		"INSERT INTO items VALUES (-$v, $v); DELETE FROM items WHERE id = -$v",
+		"INSERT INTO items VALUES ($v, $v)");
+}
+$publisher->sql(join '',
+	map { "INSERT INTO items VALUES ($_, 0);\n" } 2001 .. 2080);
+$publisher->wait_applied;
+advice_becomes(
+	1,
+	q(topic = 'retries' AND level = 'notice' AND advice ~ '^many transactions are rolled back in favor of older ones'
+		AND evidence = '12 second attempts and 12 rollbacks in favor of older ones, of 104 transactions'),
+	'rollbacks in favor of older transactions are named as such');
 $pair->rows_equal($_) for 'items', 'gate';
 
 ### no apply worker ############################################################

@@ -162,6 +162,7 @@ papply_failed_note(const ErrorData *error)
 	failed.sqlerrcode = error->sqlerrcode;
 	papply_text_copy(failed.message, error->message, sizeof(failed.message));
 	papply_text_copy(failed.detail, error->detail, sizeof(failed.detail));
+	papply_text_copy(failed.context, error->context, sizeof(failed.context));
 	papply_text_copy(failed.schema_name, schema_name, sizeof(failed.schema_name));
 	papply_text_copy(failed.table_name, table_name, sizeof(failed.table_name));
 	papply_text_copy(failed.error_schema_name, error->schema_name, sizeof(failed.error_schema_name));
@@ -170,6 +171,6 @@ papply_failed_note(const ErrorData *error)
 	if (rel != NULL)
 		papply_failed_describe_key(rel->remote, failed.key, sizeof(failed.key));
 	papply_statistics_note_failed(&failed);
-	if (failed.changes > PAPPLY_MANY_CHANGES)
+	if (papply_statistics_is_failed(failed.remote_xid))
 		papply_pool_set_replay(failed.final_lsn);
 }

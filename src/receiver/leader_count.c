@@ -50,6 +50,7 @@ typedef struct Tally
 	uint64		deletes;
 	uint64		truncates;
 	uint64		changes;		/* all of them, and those that are skipped */
+	bool		is_skipped;		/* decided at the first change */
 	PapplyRemoteRelation *counted;	/* a list of those with counts */
 } Tally;
 
@@ -68,9 +69,12 @@ add_count(PapplyRemoteRelation *rel, PapplyTableCounter counter)
 	tally.counted = rel;
 }
 
-/* Does the native loop skip this transaction? */
+/*
+ * Does the native loop skip the transaction that begins?  It decides that when it
+ * gets the BEGIN, and does not look at the subscription before the first change.
+ */
 static bool
-is_skipped(void)
+must_skip(void)
 {
 	XLogRecPtr	final_lsn = papply_statistics_progress->leader.final_lsn;
 
@@ -96,9 +100,10 @@ papply_leader_count_message(char kind, bool has_pool)
 {
 	PapplyRemoteRelation *rel = has_pool ? papply_failed_relation() : NULL;
 
-	tally.changes += papply_message_is_change(kind);
+	if (papply_message_is_change(kind) && tally.changes++ == 0)
+		tally.is_skipped = must_skip();
 	papply_statistics_progress->leader.changes = tally.changes;
-	if (is_skipped())
+	if (tally.is_skipped)
 		return;
 	tally.inserts += kind == LOGICAL_REP_MSG_INSERT;
 	tally.updates += kind == LOGICAL_REP_MSG_UPDATE;

@@ -194,6 +194,8 @@ note_other(char *message, int length)
 static bool
 note_message(char *message, int length)
 {
+	if (papply_spool_native_is_open())
+		return note_other(message, length);
 	switch (message[0])
 	{
 		case LOGICAL_REP_MSG_INSERT:

@@ -479,6 +479,28 @@ keep_in_chunk(char *message, int length)
 	}
 }
 
+/*
+ * The same for a chunk that the native loop spools.  It would end a transaction
+ * that is within the chunk, and lose the file that is open.
+ */
+static void
+check_native(char kind)
+{
+	switch (kind)
+	{
+		case LOGICAL_REP_MSG_BEGIN:
+		case LOGICAL_REP_MSG_COMMIT:
+		case LOGICAL_REP_MSG_BEGIN_PREPARE:
+		case LOGICAL_REP_MSG_PREPARE:
+		case LOGICAL_REP_MSG_COMMIT_PREPARED:
+		case LOGICAL_REP_MSG_ROLLBACK_PREPARED:
+			papply_message_malformed();
+			break;
+		default:				/* the native loop checks the others itself */
+			break;
+	}
+}
+
 PapplySpoolResult
 papply_spool_take(char *message, int length, bool wants_spool)
 {
@@ -489,6 +511,7 @@ papply_spool_take(char *message, int length, bool wants_spool)
 	}
 	if (chunk.is_native)
 	{
+		check_native(message[0]);
 		chunk.is_native = message[0] != LOGICAL_REP_MSG_STREAM_STOP;
 		note_native_relation(message, length);
 		return PAPPLY_SPOOL_NATIVE;

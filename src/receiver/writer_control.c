@@ -12,7 +12,8 @@
  * The target is the configured number, or less in quiet times: a writer that
  * has been idle for some time exits, down to idle_writers_per_subscription,
  * and the writers come back when there is a backlog.  Those with low numbers
- * are woken first (awake.c), so the last ones are idle.
+ * are woken first (awake.c), so the last ones are idle.  If another subscription
+ * has work and finds no worker slot for a writer, they exit at the next check.
  *
  * Writers occupy worker slots, of which the server has max_worker_processes.
  * If these are too few, there must be fewer writers.  Otherwise a subscription
@@ -59,6 +60,12 @@
 
 /* How long a lack of slots is shown after writers were missed last. */
 #define LACK_MS 5000
+
+/*
+ * After this time an idle writer exits for another subscription that lacks one:
+ * it has been idle since the last check.
+ */
+#define GIVE_WAY_MS 500
 
 /* What is known of each writer. */
 typedef struct Watched
@@ -264,6 +271,7 @@ papply_writers_may_start(int wanted)
 {
 	bool		is_room = papply_pool_has_room(slots_for_writers());
 
+	papply_pool_note_short(!is_room);
 	if (!is_room)
 		report_missing(0, wanted);
 	return is_room;
@@ -296,14 +304,20 @@ papply_writers_wanted(void)
 	return pg_atomic_read_u64(&papply_pool->wanted_writers);
 }
 
-/* Retire the last writer if it has been idle for a long time. */
+/*
+ * Retire the last writers if they have been idle for a long time, or if another
+ * subscription needs their slots.
+ */
 static void
 retire_unused(void)
 {
 	int			wanted = papply_writers_wanted();
 	int64		now = papply_clock_now();
+	int			idle_ms = papply_writer_idle_timeout;
 	int			needed = 0;
 
+	if (papply_pool_is_other_short(LACK_MS))
+		idle_ms = Min(idle_ms, GIVE_WAY_MS);
 	for (int i = 0; i < wanted; i++)
 	{
 		PapplyWriterSlot *slot = &papply_pool->writers[i];
@@ -313,7 +327,7 @@ retire_unused(void)
 			transactions != watched[i].transactions)
 			watched[i].active_at = now;
 		watched[i].transactions = transactions;
-		if (!papply_clock_has_passed(watched[i].active_at, now, papply_writer_idle_timeout))
+		if (!papply_clock_has_passed(watched[i].active_at, now, idle_ms))
 			needed = i + 1;
 	}
 	needed = papply_idle_writers_per_subscription < 0 ? wanted :
@@ -367,8 +381,13 @@ bool
 papply_writers_add(void)
 {
 	int			wanted = papply_writers_wanted();
+	bool		is_room;
 
-	if (wanted >= control.configured || !papply_pool_has_room(slots_for_writers()))
+	if (wanted >= control.configured && !control.are_missing)
+		return false;
+	is_room = papply_pool_has_room(slots_for_writers());
+	papply_pool_note_short(!is_room);
+	if (!is_room)
 		return false;
 	set_wanted(Min(control.configured, Max(1, 2 * wanted)));
 	(void) fill_up(papply_writers_wanted());
@@ -381,7 +400,8 @@ papply_writers_adapt(bool is_behind)
 	long		patience_ms = papply_awake_adjust(is_behind);
 	int64		now;
 
-	if (papply_writers_wanted() >= control.configured || !papply_awake_is_short())
+	if ((papply_writers_wanted() >= control.configured && !control.are_missing) ||
+		!papply_awake_is_short())
 	{
 		control.short_since = 0;
 		return patience_ms;

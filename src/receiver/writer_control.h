@@ -19,8 +19,8 @@ extern void papply_writers_note_enabled(const List *subids);
 extern int	papply_writers_set(int wanted);
 
 /*
- * Is there a worker slot for a first writer?  Warns if not, once until all are
- * running.
+ * Is there a worker slot for a first writer?  If not, idle writers of other
+ * subscriptions exit, and it warns, once until all are running.
  */
 extern bool papply_writers_may_start(int wanted);
 
@@ -31,7 +31,8 @@ extern int	papply_writers_wanted(void);
 
 /*
  * After quiet times, start as many more as are there, at most those that are
- * configured.  Return false if none is missing, or no worker slot is left.
+ * configured.  Return false if none is missing, or no worker slot is left: then
+ * idle writers of other subscriptions exit.
  */
 extern bool papply_writers_add(void);
 

@@ -11,8 +11,8 @@
  *
  * Locking: the lock of the slots protects in_use and generation.  A receiver
  * that starts a writer counts all writers with the lock held, so that receivers
- * together do not start too many.  Only the receiver writes the gate (is_open),
- * and reads and writes the history.
+ * together do not start too many.  Only the receiver writes the gate (is_open)
+ * and the history.
  *
  * If a writer dies, its exit callback sets PAPPLY_WRITER_EXITED.  If the
  * receiver dies, its exit callback closes the gate and waits for the writers
@@ -209,6 +209,24 @@ papply_pool_surplus(int max_writers)
 	}
 	papply_slots_unlock();
 	return ours - kept;
+}
+
+void
+papply_pool_note_short(bool is_short)
+{
+	if (papply_slot != NULL)
+		papply_slot->data.history.short_at = is_short ? papply_clock_now() : 0;
+}
+
+bool
+papply_pool_is_other_short(int64 ms)
+{
+	PapplySlot *slot;
+
+	for (int i = 0; (slot = papply_slots_get(i)) != NULL; i++)
+		if (slot != papply_slot && papply_clock_is_within(slot->data.history.short_at, ms))
+			return true;
+	return false;
 }
 
 Datum

@@ -42,7 +42,7 @@
 #define SAVED_FILE PGSTAT_STAT_PERMANENT_DIRECTORY "/" PAPPLY_NAME ".stat"
 
 /* Must be changed with the meaning of any record. */
-#define SAVED_VERSION 0x50410003
+#define SAVED_VERSION 0x50410004
 
 typedef struct Head
 {

@@ -129,8 +129,11 @@ papply_statistics_note_failed(const PapplyFailedTransaction *failed)
 bool
 papply_statistics_is_failed(TransactionId remote_xid)
 {
-	const PapplyFailedTransaction *failed = &papply_slot->data.statistics.failed;
+	const PapplyFailedTransaction *failed;
 
+	if (papply_slot == NULL)
+		return false;
+	failed = &papply_slot->data.statistics.failed;
 	return failed->remote_xid == remote_xid && failed->changes > PAPPLY_MANY_CHANGES;
 }
 

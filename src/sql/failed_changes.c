@@ -163,7 +163,7 @@ put_changes(WalReceiverConn *conn, void *arg)
 	Source		source = {conn, NULL, NULL};
 
 	begin_reading(conn, request->failed);
-	if (papply_change_statements_put(request->fcinfo, next_message, &source) == 0)
+	if (papply_change_statements_put(request->fcinfo, InvalidOid, next_message, &source) == 0)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("the publisher does not send the transaction that fails"),

@@ -23,12 +23,6 @@
 
 PG_FUNCTION_INFO_V1(papply_get_failed_transactions);
 
-static bool
-may_see_data(const PapplyFailedTransaction *failed)
-{
-	return papply_sql_may_read(papply_sql_find_table(failed->schema_name, failed->table_name));
-}
-
 /*
  * Does the error name no other table?  A partition has rows of the table that
  * users read.
@@ -54,11 +48,18 @@ set_name(PapplyRow *row, const char *column, const char *name, bool is_null)
 	papply_row_value(row, column, NAMEOID, DirectFunctionCall1(namein, CStringGetDatum(name)), is_null);
 }
 
+static void
+set_text(PapplyRow *row, const char *column, const char *text, bool may_see)
+{
+	papply_row_text(row, column, may_see && text[0] != '\0' ? text : NULL);
+}
+
 void
 papply_failed_set(PapplyRow *row, const PapplyStatistics *statistics, bool may_see)
 {
 	const PapplyFailedTransaction *failed = &statistics->failed;
 	bool		may_see_table = may_see && failed->table_name[0] != '\0';
+	bool		may_see_error = may_see && is_of_table(failed);
 
 	papply_row_oid(row, "subid", statistics->subid);
 	papply_row_value(row, "remote_xid", XIDOID, TransactionIdGetDatum(failed->remote_xid),
@@ -71,12 +72,12 @@ papply_failed_set(PapplyRow *row, const PapplyStatistics *statistics, bool may_s
 	papply_row_text(row, "sqlstate", unpack_sql_state(failed->sqlerrcode));
 	papply_row_text(row, "message", failed->message);
 	papply_row_int8(row, "change", failed->changes, failed->changes == 0);
-	papply_row_text(row, "detail",
-					may_see && failed->detail[0] != '\0' && is_of_table(failed) ? failed->detail : NULL);
+	set_text(row, "detail", failed->detail, may_see_error);
+	set_text(row, "context", failed->context, may_see_error);
 	set_name(row, "schemaname", failed->schema_name, !may_see_table);
 	set_name(row, "relname", failed->table_name, !may_see_table);
 	papply_row_text(row, "operation", may_see ? logicalrep_message_type(failed->kind) : NULL);
-	papply_row_text(row, "key", may_see && failed->key[0] != '\0' ? failed->key : NULL);
+	set_text(row, "key", failed->key, may_see);
 }
 
 const PapplyStatistics *
@@ -107,10 +108,14 @@ papply_get_failed_transactions(PG_FUNCTION_ARGS)
 
 	foreach(cell, papply_sql_visible_subscriptions())
 	{
+		const PapplyFailedTransaction *failed = &statistics->failed;
+
 		if (!papply_statistics_get(lfirst_oid(cell), statistics) ||
 			!papply_statistics_has_failed(statistics))
 			continue;
-		papply_failed_set(row, statistics, may_see_data(&statistics->failed));
+		papply_failed_set(row, statistics,
+						  papply_sql_may_see_data(statistics->subid, failed->schema_name,
+												  failed->table_name));
 		papply_row_put(row);
 	}
 	return (Datum) 0;

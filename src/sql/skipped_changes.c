@@ -14,7 +14,8 @@
  * constraints may call functions of any user.  So this is done with the
  * privileges of the table's owner, as the apply worker does.
  *
- * A user who may not read all of a table does not get statements for it.
+ * A user who may not read all of a table does not get statements for it.  A
+ * table is found by its name.
  *-------------------------------------------------------------------------
  */
 #include "parallel_apply.h"
@@ -48,6 +49,7 @@ typedef struct Table
 	LogicalRepRelation *remote;
 	char	   *name;			/* quoted */
 	Oid			relid;			/* InvalidOid: there is none */
+	bool		may_see;		/* may the user see its data? */
 	AttrNumber *attnums;		/* local ones, of its columns; 0: there is
 								 * none */
 } Table;
@@ -56,7 +58,7 @@ typedef struct Table
 
 /* Read a definition.  Strings in it need the zero byte that a StringInfo has. */
 static Table *
-read_table(char *message, int length)
+read_table(char *message, int length, Oid subid)
 {
 	Table	   *table = palloc0(sizeof(Table));
 	StringInfoData buf;
@@ -67,6 +69,9 @@ read_table(char *message, int length)
 	table->remote = logicalrep_read_rel(&buf);
 	table->name = quote_qualified_identifier(table->remote->nspname, table->remote->relname);
 	table->relid = papply_sql_find_table(table->remote->nspname, table->remote->relname);
+	table->may_see = OidIsValid(subid) ?
+		papply_sql_may_see_data(subid, table->remote->nspname, table->remote->relname) :
+		papply_sql_may_read(table->relid);
 	table->attnums = palloc0(sizeof(AttrNumber) * Max(table->remote->natts, 1));
 	for (int i = 0; OidIsValid(table->relid) && i < table->remote->natts; i++)
 		table->attnums[i] = get_attnum(table->relid, table->remote->attnames[i]);
@@ -76,7 +81,7 @@ read_table(char *message, int length)
 static void
 check_rights(const Table *table)
 {
-	if (!papply_sql_may_read(table->relid))
+	if (!table->may_see)
 		aclcheck_error(ACLCHECK_NO_PRIV, OBJECT_TABLE, table->name);
 }
 
@@ -398,7 +403,8 @@ put_statement(PapplyRow *row, int64 *number, List *tables, char *message, int le
 }
 
 uint64
-papply_change_statements_put(FunctionCallInfo fcinfo, PapplyNextMessage next, void *source)
+papply_change_statements_put(FunctionCallInfo fcinfo, Oid subid, PapplyNextMessage next,
+							 void *source)
 {
 	PapplyRow  *row = papply_row_begin(fcinfo);
 	MemoryContext context = AllocSetContextCreate(CurrentMemoryContext,
@@ -416,7 +422,7 @@ papply_change_statements_put(FunctionCallInfo fcinfo, PapplyNextMessage next, vo
 
 		if (message[0] == LOGICAL_REP_MSG_RELATION)
 		{
-			tables = lappend(tables, read_table(message, length));
+			tables = lappend(tables, read_table(message, length, subid));
 			continue;
 		}
 		messages++;
@@ -441,10 +447,11 @@ Datum
 papply_get_skipped_changes(PG_FUNCTION_ARGS)
 {
 	PapplyKeptScan *scan = papply_kept_begin_scan(PG_GETARG_INT64(0));
+	Oid			subid = papply_kept_subscription(PG_GETARG_INT64(0));
 
 	if (scan != NULL)
-		papply_sql_check_may_see(papply_kept_subscription(PG_GETARG_INT64(0)));
-	(void) papply_change_statements_put(fcinfo, next_kept, scan);
+		papply_sql_check_may_see(subid);
+	(void) papply_change_statements_put(fcinfo, subid, next_kept, scan);
 	if (scan != NULL)
 		papply_kept_end_scan(scan);
 	return (Datum) 0;

@@ -17,6 +17,7 @@
 #include "access/table.h"
 #include "access/xact.h"
 #include "catalog/namespace.h"
+#include "catalog/partition.h"
 #include "catalog/pg_authid.h"
 #include "miscadmin.h"
 #include "nodes/parsenodes.h"
@@ -34,6 +35,7 @@
 #include "sql_common.h"
 
 PG_FUNCTION_INFO_V1(papply_get_visibility);
+PG_FUNCTION_INFO_V1(papply_get_data_visibility);
 
 void
 papply_sql_refuse_null(FunctionCallInfo fcinfo, int argument, const char *what)
@@ -240,4 +242,38 @@ papply_sql_may_read(Oid relid)
 		 pg_attribute_aclcheck_all(relid, user, ACL_SELECT, ACLMASK_ALL) != ACLCHECK_OK))
 		return false;
 	return check_enable_rls(relid, user, true) != RLS_ENABLED;
+}
+
+/* Does the subscription contain the table, or one that it is a partition of? */
+static bool
+is_subscribed(Oid subid, Oid relid)
+{
+	ListCell   *cell;
+
+	foreach(cell, lappend_oid(get_partition_ancestors(relid), relid))
+		if (SearchSysCacheExists2(SUBSCRIPTIONRELMAP, ObjectIdGetDatum(lfirst_oid(cell)),
+								  ObjectIdGetDatum(subid)))
+		return true;
+	return false;
+}
+
+bool
+papply_sql_may_see_data(Oid subid, const char *schema, const char *name)
+{
+	Oid			relid = papply_sql_find_table(schema, name);
+
+	return papply_sql_may_read(is_subscribed(subid, relid) ? relid : InvalidOid);
+}
+
+/*
+ * papply_get_data_visibility(subid, schemaname, relname) is that for the views.  The
+ * names are NULL if the table is not known.
+ */
+Datum
+papply_get_data_visibility(PG_FUNCTION_ARGS)
+{
+	if (PG_ARGISNULL(0) || PG_ARGISNULL(1) || PG_ARGISNULL(2))
+		PG_RETURN_BOOL(papply_sql_may_read(InvalidOid));
+	PG_RETURN_BOOL(papply_sql_may_see_data(PG_GETARG_OID(0), NameStr(*PG_GETARG_NAME(1)),
+										   NameStr(*PG_GETARG_NAME(2))));
 }

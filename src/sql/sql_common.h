@@ -84,4 +84,11 @@ extern Oid	papply_sql_find_table(const char *schema, const char *name);
  */
 extern bool papply_sql_may_read(Oid relid);
 
+/*
+ * The same of data that a subscription has noted or stored under the name of a
+ * table.  If the table was renamed or dropped since, another one may have got its
+ * name.  The subscription contains that one only if its owner wants that.
+ */
+extern bool papply_sql_may_see_data(Oid subid, const char *schema, const char *name);
+
 #endif							/* PAPPLY_SQL_COMMON_H */

@@ -88,7 +88,6 @@ name_of_native(PapplyApplyReason reason)
 	{
 		case PAPPLY_REASON_STARTING:
 			return "starting";
-		case PAPPLY_REASON_NO_EXTENSION:
 		case PAPPLY_REASON_ONE_WRITER:
 			return "native";
 		default:
@@ -123,7 +122,11 @@ static void
 set_state(PapplyRow *row, const PapplyStatistics *statistics)
 {
 	const PapplyProgress *progress = &statistics->progress;
+	PapplyApplyReason reason = progress->reason;
 
+	/* the apply worker has not looked since CREATE EXTENSION */
+	if (reason == PAPPLY_REASON_NO_EXTENSION)
+		reason = PAPPLY_REASON_STARTING;
 	if (progress->failure.kind != PAPPLY_FAILURE_NONE)
 	{
 		papply_row_text(row, "state", progress->failure.kind == PAPPLY_FAILURE_CONNECTION ?
@@ -132,11 +135,11 @@ set_state(PapplyRow *row, const PapplyStatistics *statistics)
 						"an error, which is in the server log");
 		return;
 	}
-	papply_row_text(row, "state", name_of_state(progress->state, progress->reason));
+	papply_row_text(row, "state", name_of_state(progress->state, reason));
 	papply_row_text(row, "reason",
 					progress->state == PAPPLY_APPLY_NONE ? "no apply worker is running" :
 					progress->state == PAPPLY_APPLY_PAUSED ? "parallel_apply.pause() has been called" :
-					papply_statistics_reason_text(progress->reason));
+					papply_statistics_reason_text(reason));
 }
 
 static void

@@ -5,7 +5,8 @@
  * Runs in a writer.
  *
  * The relation cache reports when a table or a composite type has changed.  The
- * catalog caches report when another type, a function or a role has.  Only
+ * catalog caches report when another type, a function, a role or a text search
+ * configuration has.  Only
  * tables are locked while they are changed.  If something that a range of transactions has
  * used before its turn has changed since, the range is applied again.  Once
  * the command that changed it has returned, no row of a later transaction may
@@ -99,6 +100,13 @@ invalidate_functions(Datum arg, int cacheid, uint32 hashvalue)
 			forget_definitions(target);
 }
 
+/* Any function may use the text search configuration or dictionary that has changed. */
+static void
+invalidate_text_search(Datum arg, int cacheid, uint32 hashvalue)
+{
+	invalidate_functions(arg, PROCOID, 0);
+}
+
 /*
  * A type has changed or, if this is another cache than theirs, a label of an
  * enum.  A domain counts as changed when its default or a constraint has.
@@ -147,6 +155,9 @@ papply_target_init(void)
 	CacheRegisterSyscacheCallback(AUTHOID, invalidate_functions, (Datum) 0);
 	CacheRegisterSyscacheCallback(AUTHMEMROLEMEM, invalidate_functions, (Datum) 0);
 	CacheRegisterSyscacheCallback(DATABASEOID, invalidate_functions, (Datum) 0);	/* as in rights.c */
+	CacheRegisterSyscacheCallback(TSCONFIGOID, invalidate_text_search, (Datum) 0);
+	CacheRegisterSyscacheCallback(TSCONFIGMAP, invalidate_text_search, (Datum) 0);
+	CacheRegisterSyscacheCallback(TSDICTOID, invalidate_text_search, (Datum) 0);
 	CacheRegisterSyscacheCallback(NAMESPACEOID, invalidate_schemas, (Datum) 0);
 	CacheRegisterSyscacheCallback(TYPEOID, invalidate_types, (Datum) 0);
 	CacheRegisterSyscacheCallback(ENUMOID, invalidate_types, (Datum) 0);
