@@ -368,6 +368,7 @@ papply_pool_committed(void)
 static inline PapplyWriterSlot *
 papply_pool_my_slot(void)
 {
+	Assert(papply_pool_waiter < PAPPLY_MAX_WRITERS);
 	return &papply_pool->writers[papply_pool_waiter];
 }
 
@@ -381,6 +382,7 @@ extern void papply_pool_cancel(void);
 static inline uint64
 papply_pool_my_bit(void)
 {
+	Assert(papply_pool_waiter < PAPPLY_MAX_WRITERS);
 	return UINT64CONST(1) << papply_pool_waiter;
 }
 

@@ -108,12 +108,14 @@ papply_slots_unlock(void)
 PapplySlot *
 papply_slots_get(int n)
 {
+	Assert(n >= 0);
 	return n < slots->length ? &slots->slots[n] : NULL;
 }
 
 int
 papply_slots_number(const PapplySlot *slot)
 {
+	Assert(slot >= slots->slots && slot < slots->slots + slots->length);
 	return slot - slots->slots;
 }
 
@@ -128,6 +130,7 @@ is_of_this_database(const PapplySlot *slot)
 PapplySlot *
 papply_slots_find(Oid subid)
 {
+	Assert(LWLockHeldByMe(&slots->lock));
 	for (int i = 0; i < slots->length; i++)
 		if (slots->slots[i].subid == subid && is_of_this_database(&slots->slots[i]))
 			return &slots->slots[i];
@@ -158,6 +161,7 @@ dropped_subscriptions(void)
 	bool		needs_transaction = !IsTransactionState();
 	List	   *dropped = NIL;
 
+	Assert(!LWLockHeldByMe(&slots->lock));
 	if (needs_transaction)
 		StartTransactionCommand();
 	MemoryContextSwitchTo(old_context);
@@ -185,6 +189,7 @@ find_free_slot(const List *dropped)
 	PapplySlot *oldest = NULL;
 	uint64		since = 0;
 
+	Assert(LWLockHeldByMeInMode(&slots->lock, LW_EXCLUSIVE));
 	for (int i = 0; i < slots->length; i++)
 	{
 		PapplySlot *slot = &slots->slots[i];
@@ -234,6 +239,7 @@ papply_slots_detach_receiver(void)
 	if (papply_slot == NULL)
 		return;
 	papply_slots_lock(LW_EXCLUSIVE);
+	Assert(papply_slot->receiver_pid == MyProcPid);
 	papply_slot->receiver_pid = 0;
 	papply_slot->detached = ++slots->detached;
 	papply_slots_unlock();
@@ -243,6 +249,7 @@ papply_slots_detach_receiver(void)
 PapplySlot *
 papply_slots_restore(Oid dbid, Oid subid)
 {
+	Assert(!IsUnderPostmaster);
 	for (int i = 0; i < slots->length; i++)
 	{
 		PapplySlot *slot = &slots->slots[i];
