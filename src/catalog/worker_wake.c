@@ -47,6 +47,7 @@ papply_worker_wake_at_commit(Oid subid)
 {
 	MemoryContext old_context = MemoryContextSwitchTo(TopTransactionContext);
 
+	Assert(IsTransactionState());
 	if (!wakes.has_callback)
 		RegisterResourceReleaseCallback(wake_after_release, NULL);
 	wakes.has_callback = true;
