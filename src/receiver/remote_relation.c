@@ -142,6 +142,8 @@ replace_version(PapplyRemoteRelation *rel, uint64 in_use)
 	MemoryContext old_context = MemoryContextSwitchTo(relations.context);
 	OldVersion *old = palloc(sizeof(OldVersion));
 
+	Assert(relations.old_versions == NIL ||
+		   ((OldVersion *) llast(relations.old_versions))->last_seqno <= in_use);
 	old->version = rel->version;
 	old->last_seqno = in_use;
 	relations.old_versions = lappend(relations.old_versions, old);
@@ -311,6 +313,7 @@ look_up_local(PapplyRemoteRelation *rel)
 	PapplyClassReason reason;
 	bool		is_known;
 
+	Assert(IsTransactionState());
 	papply_row_keys_init(&rel->keys, rel->remote);
 	is_known = rel->local_relid == relid;
 	rel->local_relid = relid;
