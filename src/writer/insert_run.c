@@ -169,6 +169,7 @@ rows_of(PapplyTarget *root, PapplyTarget *table)
 static TupleTableSlot *
 next_slot(PapplyRunRows *rows)
 {
+	Assert(rows->nrows < RUN_ROWS && rows->nrows <= rows->nslots);
 	if (rows->nrows == rows->nslots)
 	{
 		MemoryContext old_context = MemoryContextSwitchTo(rows->context);
@@ -227,6 +228,8 @@ insert_rows(PapplyRunRows *rows, CommandId cid)
 	MemoryContext old_context = MemoryContextSwitchTo(run.context);
 	PapplyUserContext user_context;
 
+	Assert(rows->table->is_open && rows->root->is_open);
+	Assert(rows->nrows > 0);
 	run.inserting = rows->root;
 	papply_compat_begin_as_table_owner(rows->root->rel, &user_context);
 	table_multi_insert(rel->ri_RelationDesc, rows->slots, rows->nrows, cid, 0, NULL);
