@@ -364,6 +364,13 @@ papply_pool_committed(void)
 	return pg_atomic_read_u64(&papply_pool->committed_seqno);
 }
 
+/* Has a transaction that is not committed made younger ones roll back (retreat.c)? */
+static inline bool
+papply_pool_has_retreat(void)
+{
+	return pg_atomic_read_u64(&papply_pool->retreat_seqno) > papply_pool_committed();
+}
+
 /* The slot of this writer. */
 static inline PapplyWriterSlot *
 papply_pool_my_slot(void)

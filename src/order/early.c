@@ -66,7 +66,6 @@
 #include "decoding.h"
 #include "early.h"
 #include "queue.h"
-#include "retreat.h"
 
 /* The bits of a state above the kind hold 1 + the writer that has taken it. */
 #define WRITER_SHIFT 8
@@ -149,7 +148,7 @@ bool
 papply_early_is_allowed(void)
 {
 	/* reading ahead is worth more, and is not done from a file */
-	return papply_streaming_apply == PAPPLY_STREAMING_WRITER && !papply_retreat_is_on() &&
+	return papply_streaming_apply == PAPPLY_STREAMING_WRITER && !papply_pool_has_retreat() &&
 		!papply_decoding_waits_for_xids() && !papply_awake_reads_ahead();
 }
 
@@ -368,7 +367,7 @@ papply_early_may_take(void)
 
 	for (int i = 0; i < PAPPLY_MAX_EARLY; i++)
 		is_offered |= kind_of(&papply_pool->early[i]) == PAPPLY_EARLY_OFFERED;
-	return is_offered && !papply_early_is_kept_out() && !papply_retreat_is_on() &&
+	return is_offered && !papply_early_is_kept_out() && !papply_pool_has_retreat() &&
 		(other_writers() & ~papply_pool_my_bit()) != 0;
 }
 

@@ -109,7 +109,7 @@ papply_retreat_is_complete(uint64 seqno)
 bool
 papply_retreat_concerns(uint64 first)
 {
-	return papply_retreat_is_on() &&
+	return papply_pool_has_retreat() &&
 		first > pg_atomic_read_u64(&papply_pool->retreat_seqno);
 }
 
@@ -160,7 +160,7 @@ papply_retreat_leave(void)
 {
 	pg_atomic_write_u64(&papply_pool_my_slot()->applied_first, PAPPLY_NO_SEQNO);
 	pg_memory_barrier();		/* the woken process reads it */
-	if (papply_retreat_is_on())
+	if (papply_pool_has_retreat())
 		wake_older();
 	if (has_canceled)
 		QueryCancelPending = false; /* discard the interrupt of the signal */

@@ -330,7 +330,7 @@ papply_insert_run_begin_change(char type, const PapplyTarget *table)
 {
 	if (run.rows == 0 || (type == LOGICAL_REP_MSG_INSERT && table == run.newest))
 		return;
-	if (!papply_target_is_plain(table) || !is_independent(type, table))
+	if (!papply_insert_run_is_plain(table) || !is_independent(type, table))
 		papply_insert_run_flush();
 }
 

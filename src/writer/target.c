@@ -525,7 +525,7 @@ papply_target_plain(LogicalRepRelId remote_relid, uint32 version)
 {
 	PapplyTarget *target = papply_target_cache_find(remote_relid);
 
-	return target != NULL && target->version == version && papply_target_is_plain(target) ?
+	return target != NULL && target->version == version && papply_insert_run_is_plain(target) ?
 		target : NULL;
 }
 
