@@ -36,6 +36,7 @@
 #include "intercepted.h"
 #include "kept_functions.h"
 #include "local_schema.h"
+#include "lookup.h"
 #include "relation_registry.h"
 #include "remote_relation.h"
 
@@ -364,15 +365,11 @@ papply_remote_relation_get(LogicalRepRelId remote_relid, bool want_local)
 		unlikely(!rel->is_current ||
 				 (rel->lacks_place && papply_table_statistics_may_have_place())))
 	{
-		MemoryContext old_context = CurrentMemoryContext;
-		bool		is_open = IsTransactionState(); /* the native loop's */
+		PapplyLookup lookup = papply_lookup_begin();	/* or the native loop's
+														 * transaction */
 
-		if (!is_open)
-			StartTransactionCommand();
 		look_up_local(rel);
-		if (!is_open)
-			CommitTransactionCommand();
-		MemoryContextSwitchTo(old_context);
+		papply_lookup_end(lookup);
 	}
 	return rel;
 }

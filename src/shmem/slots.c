@@ -30,13 +30,13 @@
  */
 #include "parallel_apply.h"
 
-#include "access/xact.h"
 #include "miscadmin.h"
 #include "replication/logicallauncher.h"
 #include "storage/shmem.h"
 #include "utils/syscache.h"
 #include "utils/timestamp.h"
 
+#include "lookup.h"
 #include "slots.h"
 
 typedef struct Slots
@@ -157,14 +157,11 @@ papply_slots_subscriptions(void)
 static List *
 dropped_subscriptions(void)
 {
-	MemoryContext old_context = CurrentMemoryContext;
-	bool		needs_transaction = !IsTransactionState();
+	PapplyLookup lookup = papply_lookup_begin();
 	List	   *dropped = NIL;
 
 	Assert(!LWLockHeldByMe(&slots->lock));
-	if (needs_transaction)
-		StartTransactionCommand();
-	MemoryContextSwitchTo(old_context);
+	MemoryContextSwitchTo(lookup.context);
 	for (int i = 0; i < slots->length; i++)
 	{
 		Oid			subid = slots->slots[i].subid;
@@ -172,9 +169,7 @@ dropped_subscriptions(void)
 		if (OidIsValid(subid) && !SearchSysCacheExists1(SUBSCRIPTIONOID, ObjectIdGetDatum(subid)))
 			dropped = lappend_oid(dropped, subid);
 	}
-	if (needs_transaction)
-		CommitTransactionCommand();
-	MemoryContextSwitchTo(old_context);
+	papply_lookup_end(lookup);
 	return dropped;
 }
 
