@@ -374,10 +374,18 @@ papply_pool_committed(void)
 	return pg_atomic_read_u64(&papply_pool->committed_seqno);
 }
 
+/* Has a transaction that is not committed made younger ones roll back (retreat.c)? */
+static inline bool
+papply_pool_has_retreat(void)
+{
+	return pg_atomic_read_u64(&papply_pool->retreat_seqno) > papply_pool_committed();
+}
+
 /* The slot of this writer. */
 static inline PapplyWriterSlot *
 papply_pool_my_slot(void)
 {
+	Assert(papply_pool_waiter < PAPPLY_MAX_WRITERS);
 	return &papply_pool->writers[papply_pool_waiter];
 }
 
@@ -391,6 +399,7 @@ extern void papply_pool_cancel(void);
 static inline uint64
 papply_pool_my_bit(void)
 {
+	Assert(papply_pool_waiter < PAPPLY_MAX_WRITERS);
 	return UINT64CONST(1) << papply_pool_waiter;
 }
 

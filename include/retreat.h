@@ -20,13 +20,6 @@ extern void papply_retreat_begin(uint64 seqno);
  */
 extern void papply_retreat_recall(PapplyWriterSlot *slot, uint64 first);
 
-/* Is such a retreat active? */
-static inline bool
-papply_retreat_is_on(void)
-{
-	return pg_atomic_read_u64(&papply_pool->retreat_seqno) > papply_pool_committed();
-}
-
 /*
  * Make younger transactions retreat unless that has been done.  The caller
  * applies seqno, the oldest one.  Returns true when all of them have rolled

@@ -284,6 +284,7 @@ extern uint64 *papply_statistics_counts;
 static inline void
 papply_statistics_count(PapplyCounter counter, uint64 n)
 {
+	Assert(counter < PAPPLY_COUNTERS);
 	papply_statistics_counts[counter] += n;
 }
 

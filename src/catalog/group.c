@@ -70,6 +70,7 @@ papply_group_parse_writers(const char *text)
 
 	if (length <= 2 && strspn(text, "0123456789") == length)
 		writers = atoi(text);
+	Assert(writers >= 0);
 	return writers <= PAPPLY_MAX_WRITERS ? writers : 0;
 }
 

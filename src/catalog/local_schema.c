@@ -18,32 +18,15 @@
  */
 #include "parallel_apply.h"
 
-#include "access/xact.h"
 #include "catalog/namespace.h"
 #include "utils/lsyscache.h"
 
 #include "local_schema.h"
+#include "lookup.h"
 #include "message.h"
 
 /* In a RELATION message, the name of the schema follows the OID of the relation. */
 #define SCHEMA_AT 5
-
-static bool
-begin_if_needed(void)
-{
-	if (IsTransactionState())
-		return false;
-	StartTransactionCommand();
-	return true;
-}
-
-static void
-end_if_begun(bool has_begun, MemoryContext old_context)
-{
-	if (has_begun)
-		CommitTransactionCommand();
-	MemoryContextSwitchTo(old_context);
-}
 
 /* The server means pg_catalog if the name is empty. */
 static const char *
@@ -58,19 +41,17 @@ Oid
 papply_local_schema_of(const char *message, int length)
 {
 	const char *name = name_in(message, length);
-	MemoryContext old_context = CurrentMemoryContext;
-	bool		has_begun = begin_if_needed();
+	PapplyLookup lookup = papply_lookup_begin();
 	Oid			schema = get_namespace_oid(name, true);
 
-	end_if_begun(has_begun, old_context);
+	papply_lookup_end(lookup);
 	return schema;
 }
 
 void
 papply_local_schema_append(StringInfo buffer, const char *message, int length, Oid schema)
 {
-	MemoryContext old_context = CurrentMemoryContext;
-	bool		has_begun = begin_if_needed();
+	PapplyLookup lookup = papply_lookup_begin();
 	char	   *name = OidIsValid(schema) ? get_namespace_name(schema) : NULL;
 	int			rest;
 
@@ -83,5 +64,5 @@ papply_local_schema_append(StringInfo buffer, const char *message, int length, O
 		appendStringInfoString(buffer, name);
 		appendBinaryStringInfo(buffer, message + rest, length - rest);
 	}
-	end_if_begun(has_begun, old_context);
+	papply_lookup_end(lookup);
 }

@@ -254,6 +254,7 @@ show_binary(const char *data, int length, char *buffer, int size)
 {
 	int			shown = Min(length, (size - 3) / 2);
 
+	Assert(size >= 3);
 	memcpy(buffer, "\\x", 2);
 	(void) hex_encode(data, shown, buffer + 2);
 	buffer[2 + 2 * shown] = '\0';

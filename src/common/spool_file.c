@@ -75,6 +75,7 @@ papply_spool_file_append(PapplySpoolFile *file, bool is_new, char *data, int len
 	ResourceOwner old_owner = begin_using_files();
 	BufFile    *buffile;
 
+	Assert(length > 0);
 	if (is_new)
 		buffile = BufFileCreateFileSet(&file->set, name_of(file));
 	else
@@ -133,6 +134,7 @@ papply_spool_reader_position(const PapplySpoolReader *reader)
 void
 papply_spool_reader_skip(PapplySpoolReader *reader, uint64 position)
 {
+	Assert(position >= papply_spool_reader_position(reader));
 	if (position < reader->position)
 		reader->bytes.cursor = reader->bytes.len - (reader->position - position);
 	else
@@ -151,6 +153,7 @@ read_more(PapplySpoolReader *reader, uint64 end, int wanted)
 	BufFile    *buffile;
 	size_t		length;
 
+	Assert(end > reader->position && wanted > bytes->len - bytes->cursor);
 	bytes->len -= bytes->cursor;
 	memmove(bytes->data, bytes->data + bytes->cursor, bytes->len);
 	bytes->cursor = 0;

@@ -141,6 +141,7 @@ papply_awake_sharing(void)
 void
 papply_awake_begin(void)
 {
+	Assert((pg_atomic_read_u64(&papply_pool->present_writers) & papply_pool_my_bit()) == 0);
 	pg_atomic_fetch_or_u64(&papply_pool->present_writers, papply_pool_my_bit());
 }
 
@@ -172,6 +173,7 @@ papply_awake_sleep(long timeout_ms, bool (*has_other_work) (void))
 {
 	int			events = WL_LATCH_SET;
 
+	Assert((pg_atomic_read_u64(&papply_pool->idle_writers) & papply_pool_my_bit()) == 0);
 	pg_atomic_fetch_or_u64(&papply_pool->idle_writers, papply_pool_my_bit());	/* full barrier */
 	if ((papply_queue_backlog() == 0 || count_awake() >= limit()) &&
 		!has_other_work() && papply_pool_may_sleep() &&
@@ -240,6 +242,7 @@ has_stalled(void)
 static void
 set_limit(int new_limit)
 {
+	Assert(new_limit > 0 && new_limit <= PAPPLY_MAX_WRITERS);
 	if (new_limit == limit())
 		return;
 	pg_atomic_write_u32(&papply_pool->awake_limit, new_limit);

@@ -178,6 +178,7 @@ papply_blockers_look(void)
 
 	MemoryContextSwitchTo(old_context);
 	MemoryContextDelete(context);
+	Assert(!papply_pool_is_private());
 	if (younger == 0)
 		return;
 	if (younger != MyProcPid)

@@ -36,8 +36,9 @@
 static void
 set_claim(uint64 first, uint64 last)
 {
-	PapplyWriterSlot *slot = &papply_pool->writers[papply_pool_waiter];
+	PapplyWriterSlot *slot = papply_pool_my_slot();
 
+	Assert(first <= last);
 	slot->last_seqno = last;
 	slot->first_seqno = first;
 }
@@ -131,6 +132,7 @@ papply_claim_next_must_wait(void)
 bool
 papply_claim(int max, uint64 *first, uint64 *last)
 {
+	Assert(max > 0);
 	if (papply_awake_is_surplus())
 		return false;
 	for (;;)
@@ -149,6 +151,7 @@ papply_claim(int max, uint64 *first, uint64 *last)
 		SetCurrentStatementStartTimestamp();
 		if (has_company(state))
 			end = end_of_batch(next, state, published, max);
+		Assert(end >= next && end <= published && end - next < (uint64) max);
 
 		/* other processes must see the range before the claim */
 		if (state & FOR_OTHERS)

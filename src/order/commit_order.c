@@ -126,6 +126,7 @@ papply_commit_order_sleep(PapplyWriterState state, int *sleeps)
 	int			cause = state - PAPPLY_WRITER_WAIT_DEPENDENCY;
 	int			rc = 0;
 
+	Assert(state >= PAPPLY_WRITER_WAIT_DEPENDENCY && state <= PAPPLY_WRITER_WAIT_REPLAY);
 	if (*sleeps == 0)
 		papply_pool_set_state(state);
 	if (papply_pool_may_sleep())
@@ -178,6 +179,8 @@ papply_commit_order_wait(uint64 seqno, PapplyWriterState state)
 	pg_atomic_uint64 *mark = &papply_pool->waiting_for[papply_pool_waiter];
 	int			sleeps = 0;
 
+	Assert(papply_pool_waiter != PAPPLY_WAITER_RECEIVER);
+	Assert(seqno != PAPPLY_SEQNO_OPEN);
 	while (papply_pool_committed() < seqno && !watch(seqno))
 	{
 		pg_atomic_write_u64(mark, seqno);
@@ -194,7 +197,9 @@ papply_commit_order_wait(uint64 seqno, PapplyWriterState state)
 void
 papply_commit_order_enter(uint64 first)
 {
+	Assert(first != PAPPLY_NO_SEQNO);
 	papply_commit_order_wait(first - 1, PAPPLY_WRITER_WAIT_TURN);
+	Assert(papply_pool_committed() == first - 1);
 	check_open();
 }
 
@@ -219,6 +224,8 @@ papply_commit_order_want_flush(XLogRecPtr local_end_lsn)
 void
 papply_commit_order_advance(uint64 first, uint64 last, XLogRecPtr local_end_lsn)
 {
+	Assert(papply_pool_committed() == first - 1);
+	Assert(first <= last);
 	for (uint64 seqno = first; seqno <= last; seqno++)
 		papply_queue_transaction(seqno)->local_end_lsn = local_end_lsn;
 
@@ -241,6 +248,7 @@ papply_commit_order_advance(uint64 first, uint64 last, XLogRecPtr local_end_lsn)
 void
 papply_commit_order_wake_receiver_at(uint64 seqno)
 {
+	Assert(papply_pool_waiter == PAPPLY_WAITER_RECEIVER);
 	pg_atomic_write_u64(&papply_pool->waiting_for[PAPPLY_WAITER_RECEIVER], seqno);
 	pg_memory_barrier();		/* pairs with papply_commit_order_advance() */
 }

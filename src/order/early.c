@@ -66,7 +66,6 @@
 #include "decoding.h"
 #include "early.h"
 #include "queue.h"
-#include "retreat.h"
 
 /* The bits of a state above the kind hold 1 + the writer that has taken it. */
 #define WRITER_SHIFT 8
@@ -88,12 +87,26 @@ writer_of(uint32 state)
 	return (int) (state >> WRITER_SHIFT) - 1;
 }
 
+/* The kinds that may follow each, as in the drawing. */
+#define BIT(kind) (1 << (kind))
+static const uint32 successors[] PG_USED_FOR_ASSERTS_ONLY = {
+	[PAPPLY_EARLY_NONE] = BIT(PAPPLY_EARLY_OFFERED),
+	[PAPPLY_EARLY_OFFERED] = BIT(PAPPLY_EARLY_NONE) | BIT(PAPPLY_EARLY_TAKEN),
+	[PAPPLY_EARLY_TAKEN] = BIT(PAPPLY_EARLY_GIVEN_UP) | BIT(PAPPLY_EARLY_FAILED) |
+	BIT(PAPPLY_EARLY_REVOKED) | BIT(PAPPLY_EARLY_ENDED),
+	[PAPPLY_EARLY_GIVEN_UP] = BIT(PAPPLY_EARLY_NONE),
+	[PAPPLY_EARLY_FAILED] = BIT(PAPPLY_EARLY_NONE),
+	[PAPPLY_EARLY_REVOKED] = BIT(PAPPLY_EARLY_NONE),
+	[PAPPLY_EARLY_ENDED] = BIT(PAPPLY_EARLY_NONE)
+};
+
 /* Change the kind of a place if it is from, and keep its writer. */
 static bool
 move_state(PapplyEarly *early, PapplyEarlyKind from, PapplyEarlyKind to)
 {
 	uint32		state = pg_atomic_read_u32(&early->state);
 
+	Assert((successors[from] & BIT(to)) != 0);
 	while ((state & KIND_MASK) == from)
 	{
 		uint32		new_state = (state & ~KIND_MASK) | to;
@@ -135,7 +148,7 @@ bool
 papply_early_is_allowed(void)
 {
 	/* reading ahead is worth more, and is not done from a file */
-	return papply_streaming_apply == PAPPLY_STREAMING_WRITER && !papply_retreat_is_on() &&
+	return papply_streaming_apply == PAPPLY_STREAMING_WRITER && !papply_pool_has_retreat() &&
 		!papply_decoding_waits_for_xids() && !papply_awake_reads_ahead();
 }
 
@@ -159,6 +172,7 @@ may_offer(void)
 int
 papply_early_offer(TransactionId xid, const PapplySpoolFile *file)
 {
+	Assert(TransactionIdIsValid(xid));
 	for (int i = 0; i < PAPPLY_MAX_EARLY && may_offer(); i++)
 	{
 		PapplyEarly *early = &papply_pool->early[i];
@@ -210,6 +224,8 @@ signal_writer_of(PapplyEarly *early)
 void
 papply_early_publish(int place, uint64 bytes)
 {
+	Assert(bytes >= pg_atomic_read_u64(&papply_pool->early[place].bytes));
+	Assert(kind_of(&papply_pool->early[place]) != PAPPLY_EARLY_NONE);
 	pg_atomic_write_u64(&papply_pool->early[place].bytes, bytes);
 	wake_writer_of(&papply_pool->early[place]);
 	if (kind_of(&papply_pool->early[place]) == PAPPLY_EARLY_OFFERED)
@@ -220,6 +236,7 @@ papply_early_publish(int place, uint64 bytes)
 void
 papply_early_keep_out(uint64 seqno)
 {
+	Assert(seqno >= pg_atomic_read_u64(&papply_pool->alone_seqno));
 	pg_atomic_write_u64(&papply_pool->alone_seqno, seqno);
 	pg_memory_barrier();		/* see the head of this file */
 	for (int i = 0; i < PAPPLY_MAX_EARLY; i++)
@@ -232,6 +249,7 @@ papply_early_end(int place, uint64 seqno, const PapplyCommit *commit)
 {
 	PapplyEarly *early = &papply_pool->early[place];
 
+	Assert(seqno > papply_pool_committed());
 	early->seqno = seqno;
 	early->commit = *commit;
 	pg_write_barrier();			/* pairs with papply_early_has_ended() */
@@ -241,6 +259,7 @@ papply_early_end(int place, uint64 seqno, const PapplyCommit *commit)
 void
 papply_early_complete(int place)
 {
+	Assert(kind_of(&papply_pool->early[place]) == PAPPLY_EARLY_ENDED);
 	wake_writer_of(&papply_pool->early[place]);
 }
 
@@ -278,7 +297,11 @@ papply_early_is_leaving(int place, TransactionId xid)
 void
 papply_early_release(int place)
 {
-	(void) move_state(&papply_pool->early[place], PAPPLY_EARLY_ENDED, PAPPLY_EARLY_NONE);
+	bool		is_released PG_USED_FOR_ASSERTS_ONLY;
+
+	Assert(papply_pool->early[place].seqno <= papply_pool_committed());
+	is_released = move_state(&papply_pool->early[place], PAPPLY_EARLY_ENDED, PAPPLY_EARLY_NONE);
+	Assert(is_released);
 }
 
 int
@@ -344,7 +367,7 @@ papply_early_may_take(void)
 
 	for (int i = 0; i < PAPPLY_MAX_EARLY; i++)
 		is_offered |= kind_of(&papply_pool->early[i]) == PAPPLY_EARLY_OFFERED;
-	return is_offered && !papply_early_is_kept_out() && !papply_retreat_is_on() &&
+	return is_offered && !papply_early_is_kept_out() && !papply_pool_has_retreat() &&
 		(other_writers() & ~papply_pool_my_bit()) != 0;
 }
 
@@ -371,6 +394,7 @@ papply_early_take(void)
 {
 	uint32		taken = PAPPLY_EARLY_TAKEN | (papply_pool_waiter + 1) << WRITER_SHIFT;
 
+	Assert(mine == NULL);
 	if (!papply_early_may_take() || !set_my_bit())
 		return false;
 	for (int i = 0; i < PAPPLY_MAX_EARLY; i++)
@@ -464,11 +488,13 @@ papply_early_check_slots(void)
 bool
 papply_early_give_up(bool for_good)
 {
+	Assert(mine != NULL);
 	if (move_state(mine, PAPPLY_EARLY_TAKEN,
 				   for_good ? PAPPLY_EARLY_FAILED : PAPPLY_EARLY_GIVEN_UP))
 		return true;
 	if (kind_of(mine) == PAPPLY_EARLY_ENDED)
 		return false;
+	Assert(mine_is(PAPPLY_EARLY_REVOKED));
 	pg_atomic_write_u32(&mine->state, PAPPLY_EARLY_NONE);
 
 	/* discard the interrupt of the receiver's signal */

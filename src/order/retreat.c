@@ -66,6 +66,7 @@ papply_retreat_begin(uint64 seqno)
 {
 	uint64		old = pg_atomic_read_u64(&papply_pool->retreat_seqno);
 
+	Assert(seqno != PAPPLY_NO_SEQNO && seqno != PAPPLY_SEQNO_OPEN);
 	while (old < seqno &&
 		   !pg_atomic_compare_exchange_u64(&papply_pool->retreat_seqno, &old, seqno))
 		;
@@ -94,6 +95,7 @@ papply_retreat_recall(PapplyWriterSlot *slot, uint64 first)
 bool
 papply_retreat_is_complete(uint64 seqno)
 {
+	Assert(seqno == papply_pool_committed() + 1);
 	if (pg_atomic_read_u64(&papply_pool->retreat_seqno) != seqno)
 		papply_retreat_begin(seqno);
 	for (int i = 0; i < PAPPLY_MAX_WRITERS; i++)
@@ -107,7 +109,7 @@ papply_retreat_is_complete(uint64 seqno)
 bool
 papply_retreat_concerns(uint64 first)
 {
-	return papply_retreat_is_on() &&
+	return papply_pool_has_retreat() &&
 		first > pg_atomic_read_u64(&papply_pool->retreat_seqno);
 }
 
@@ -133,6 +135,8 @@ must_retreat(void)
 void
 papply_retreat_enter(uint64 first)
 {
+	Assert(first != PAPPLY_NO_SEQNO);
+	Assert(pg_atomic_read_u64(&papply_pool_my_slot()->applied_first) == PAPPLY_NO_SEQNO);
 	pg_atomic_write_u64(&papply_pool_my_slot()->recalled_first, PAPPLY_NO_SEQNO);
 	pg_atomic_write_u64(&papply_pool_my_slot()->applied_first, first);
 	pg_memory_barrier();		/* see the head of this file */
@@ -156,7 +160,7 @@ papply_retreat_leave(void)
 {
 	pg_atomic_write_u64(&papply_pool_my_slot()->applied_first, PAPPLY_NO_SEQNO);
 	pg_memory_barrier();		/* the woken process reads it */
-	if (papply_retreat_is_on())
+	if (papply_pool_has_retreat())
 		wake_older();
 	if (has_canceled)
 		QueryCancelPending = false; /* discard the interrupt of the signal */
@@ -181,6 +185,7 @@ papply_retreat_wait_until_alone(void)
 	if (papply_pool_is_private() ||
 		(papply_queue_is_serial(seqno) && papply_early_count() == 0))
 		return;
+	Assert(pg_atomic_read_u64(&papply_pool_my_slot()->applied_first) == seqno);
 	while (!papply_retreat_is_complete(seqno))
 		papply_commit_order_sleep(PAPPLY_WRITER_WAIT_TURN, &sleeps);
 	if (sleeps > 0)

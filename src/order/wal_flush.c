@@ -86,6 +86,7 @@ papply_wal_flush_if_spare(void)
 			return;
 		papply_awake_wake_for_work();
 		XLogFlush(pg_atomic_read_u64(&papply_pool->wanted_flush_lsn));
+		Assert(pg_atomic_read_u32(&papply_pool->flusher) == papply_pool_waiter + 1);
 		pg_atomic_write_u32(&papply_pool->flusher, 0);
 		pg_memory_barrier();	/* see the head of this file */
 		papply_pool_wake(PAPPLY_WAITER_RECEIVER);

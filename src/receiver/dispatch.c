@@ -139,6 +139,7 @@ papply_dispatch_is_oversize(void)
 static void
 end_transaction(XLogRecPtr remote_end_lsn)
 {
+	Assert(open_txn.is_open && open_txn.seqno == papply_queue_last_seqno());
 	if (open_txn.is_barrier)
 		papply_dependency_record_all(dispatched.dependencies, open_txn.seqno);
 	open_txn.is_open = false;
@@ -196,6 +197,7 @@ end_ordinary(char *message, int length)
 void
 papply_dispatch_mark_early(int place)
 {
+	Assert(open_txn.is_open && open_txn.early == PAPPLY_NO_EARLY);
 	open_txn.early = place;
 	open_txn.is_lone = false;
 	open_txn.is_barrier = true;
@@ -217,6 +219,7 @@ papply_dispatch_end_direct(XLogRecPtr remote_end_lsn)
 static void
 make_native(PapplyCounter reason)
 {
+	Assert(open_txn.is_open);
 	if (open_txn.is_native || papply_queue_open_is_published())
 		return;
 	open_txn.is_native = true;
@@ -240,6 +243,7 @@ papply_dispatch_begin(char *message, int length, const PapplyBegin *begin)
 	uint64		seqno;
 	PapplyTransaction *txn;
 
+	Assert(!open_txn.is_open);
 	if (!papply_queue_has_space(length) ||
 		!papply_queue_begin(begin->xid, begin->final_lsn, &seqno))
 		return PAPPLY_DISPATCH_HOLD;
@@ -282,6 +286,7 @@ papply_dispatch_begin(char *message, int length, const PapplyBegin *begin)
 static void
 make_serial(PapplyCounter reason)
 {
+	Assert(open_txn.is_open);
 	if (!open_txn.is_barrier)
 		papply_queue_transaction(open_txn.seqno)->exclusive_reason = reason;
 	open_txn.is_barrier = true;
@@ -356,6 +361,7 @@ find_dependency(const PapplyHashes *hashes, int *which)
 		dependency = seqno;
 		*which = is_own ? -1 : i;
 	}
+	Assert(dependency <= open_txn.seqno);
 	return dependency;
 }
 
@@ -366,6 +372,7 @@ note_change(uint64 dependency)
 	open_txn.changes++;
 	if (dependency < open_txn.seqno)
 		open_txn.nearest = Max(open_txn.nearest, dependency);
+	Assert(open_txn.nearest < open_txn.seqno);
 }
 
 /*

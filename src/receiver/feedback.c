@@ -119,6 +119,7 @@ papply_feedback_committed(XLogRecPtr remote_end_lsn, XLogRecPtr local_end_lsn)
 	if (unflushed.count < MAX_UNFLUSHED)
 		unflushed.count++;
 	item = &unflushed.items[(unflushed.first + unflushed.count - 1) % MAX_UNFLUSHED];
+	Assert(unflushed.count <= MAX_UNFLUSHED);
 	item->remote_end_lsn = remote_end_lsn;
 	item->local_end_lsn = positions.newest_local_end_lsn;
 	positions.applied_lsn = Max(positions.applied_lsn, remote_end_lsn);
@@ -166,6 +167,7 @@ advance_flushed(bool is_idle)
 	}
 	if (unflushed.count == 0)
 		positions.flushed_lsn = Max(positions.flushed_lsn, papply_feedback_applied_lsn(is_idle));
+	Assert(positions.flushed_lsn <= positions.applied_lsn);
 }
 
 XLogRecPtr

@@ -81,6 +81,7 @@ begin_window(const PapplyGain *gain, uint64 seqno)
 void
 papply_gain_add(PapplyGain *gain, uint64 seqno, uint64 dependency, uint64 changes)
 {
+	Assert(dependency < seqno);
 	if (gain->must_reset)
 	{
 		memset(gain, 0, sizeof(*gain));
@@ -90,6 +91,7 @@ papply_gain_add(PapplyGain *gain, uint64 seqno, uint64 dependency, uint64 change
 		begin_window(gain, seqno);
 	else if (seqno - window.first_seqno >= WINDOW)
 		return;
+	Assert(seqno >= window.first_seqno);
 	window.work += changes + 1;
 	gain->transactions = window.older.transactions + (seqno - window.first_seqno + 1);
 	gain->work = window.older.work + window.work;

@@ -325,9 +325,11 @@ end_pool(PapplyApplyReason reason)
 	bool		must_check = pool.exists && !papply_native_is_active();
 	XLogRecPtr	origin_lsn;
 
+	Assert(papply_pool != NULL);
 	papply_pool_close();
 	papply_writers_end(reason == PAPPLY_REASON_NONE);
 	origin_lsn = papply_pool->origin_lsn;
+	papply_single_session_keep();
 	ereport(LOG,
 			(errmsg("parallel apply of subscription \"%s\" has stopped",
 					MySubscription->name),
@@ -413,6 +415,7 @@ start_pool(void)
 {
 	int			running = 0;
 
+	Assert(!pool.exists && papply_pool == NULL);
 	if (papply_pool_has_lacked())
 	{
 		pool.start_reason = PAPPLY_REASON_NO_QUEUE;
@@ -466,6 +469,7 @@ start_pool(void)
 static void
 stop_pool(void)
 {
+	Assert(papply_lifecycle_is_drained());
 	papply_feedback_flush(false);
 	papply_role_take();
 	papply_spool_revoke_early();	/* those offered since */
@@ -529,6 +533,7 @@ reason_for_native(void)
 static void
 begin_to_close(PapplyApplyReason reason)
 {
+	Assert(pool.exists);
 	if (!pool.is_closing)
 	{
 		papply_spool_revoke_early();
@@ -661,6 +666,7 @@ papply_lifecycle_release(void)
 	int			exited = pg_atomic_read_u64(&papply_pool->exited_writer);
 	PapplyTransaction *txn;
 
+	Assert(pool.exists);
 	if (exited > 0)
 		end_with_writer(exited);
 	while ((txn = papply_queue_oldest_committed()) != NULL)
@@ -675,6 +681,7 @@ papply_lifecycle_release(void)
 void
 papply_lifecycle_watch(void)
 {
+	Assert(pool.exists);
 	if (papply_clock_is_due(&pool.checked_at, papply_clock_now(), WRITERS_INTERVAL_MS))
 		check_writers();
 	give_way_to_slots();
@@ -691,6 +698,7 @@ papply_lifecycle_adapt(bool is_behind)
 bool
 papply_lifecycle_must_be_direct(XLogRecPtr final_lsn)
 {
+	Assert(pool.exists);
 	look_at_catalogs();
 	return pool.is_closing || final_lsn == papply_pool_get_replay();
 }

@@ -160,6 +160,7 @@ begin_replay(uint64 seqno, PapplyOriginId origin)
 {
 	PapplyLeader *leader = &papply_statistics_progress->leader;
 
+	Assert(!replay.is_active);
 	memset(&replay, 0, sizeof(replay));
 	replay.seqno = seqno;
 	replay.origin = origin;
@@ -179,6 +180,8 @@ begin_replay(uint64 seqno, PapplyOriginId origin)
 void
 papply_native_begin_queued(uint64 seqno, PapplyOriginId origin)
 {
+	Assert(seqno == papply_pool_committed() + 1);
+	Assert(papply_queue_is_native(papply_queue_transaction(seqno)));
 	begin_replay(seqno, origin);
 	replay.reads_queue = true;
 	replay.is_lone = papply_queue_applier(seqno) == PAPPLY_BY_LEADER_LONE;
@@ -298,6 +301,7 @@ papply_native_next(char **buffer)
 	PapplyEntry *entry;
 	int			length = replay.reads_spool ? next_of_spool(buffer) : 0;
 
+	Assert(papply_native_reads_queue());
 	if (length > 0)
 		return length;
 
@@ -495,6 +499,7 @@ papply_native_is_ended(void)
 void
 papply_native_finish(XLogRecPtr *remote_end_lsn, XLogRecPtr *local_end_lsn)
 {
+	Assert(papply_native_is_ended());
 	papply_role_leave();
 	papply_leader_waits_end();
 	papply_statistics_progress->leader.is_applying = false;

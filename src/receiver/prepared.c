@@ -64,6 +64,7 @@ forget_keys(Prepared *item)
 		return;
 	pfree(item->hashes.data);
 	item->hashes.data = NULL;
+	Assert(prepared.bytes >= item->hashes.len);
 	prepared.bytes -= item->hashes.len;
 }
 

@@ -425,6 +425,7 @@ begin_due_replay(uint64 seqno)
 {
 	PapplyTransaction *txn = papply_queue_transaction(seqno);
 
+	Assert(papply_queue_is_native(txn) && !papply_native_is_active());
 	if (pg_atomic_read_u32(&txn->hold) == PAPPLY_TXN_STREAMED)
 		papply_lifecycle_refetch(txn->final_lsn);
 	if (papply_dispatch_is_open() && seqno == papply_queue_last_seqno())
@@ -907,6 +908,7 @@ deliver_message(WalReceiverConn *conn, char **buffer, pgsocket *wait_fd)
 	int			length = held.length;
 	bool		is_active = papply_native_is_active();
 
+	Assert(held.buffer != NULL);
 	*buffer = held.buffer;
 	switch (papply_route_message(buffer, &length))
 	{

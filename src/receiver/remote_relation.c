@@ -36,6 +36,7 @@
 #include "intercepted.h"
 #include "kept_functions.h"
 #include "local_schema.h"
+#include "lookup.h"
 #include "relation_registry.h"
 #include "remote_relation.h"
 
@@ -142,6 +143,8 @@ replace_version(PapplyRemoteRelation *rel, uint64 in_use)
 	MemoryContext old_context = MemoryContextSwitchTo(relations.context);
 	OldVersion *old = palloc(sizeof(OldVersion));
 
+	Assert(relations.old_versions == NIL ||
+		   ((OldVersion *) llast(relations.old_versions))->last_seqno <= in_use);
 	old->version = rel->version;
 	old->last_seqno = in_use;
 	relations.old_versions = lappend(relations.old_versions, old);
@@ -311,6 +314,7 @@ look_up_local(PapplyRemoteRelation *rel)
 	PapplyClassReason reason;
 	bool		is_known;
 
+	Assert(IsTransactionState());
 	papply_row_keys_init(&rel->keys, rel->remote);
 	is_known = rel->local_relid == relid;
 	rel->local_relid = relid;
@@ -361,15 +365,11 @@ papply_remote_relation_get(LogicalRepRelId remote_relid, bool want_local)
 		unlikely(!rel->is_current ||
 				 (rel->lacks_place && papply_table_statistics_may_have_place())))
 	{
-		MemoryContext old_context = CurrentMemoryContext;
-		bool		is_open = IsTransactionState(); /* the native loop's */
+		PapplyLookup lookup = papply_lookup_begin();	/* or the native loop's
+														 * transaction */
 
-		if (!is_open)
-			StartTransactionCommand();
 		look_up_local(rel);
-		if (!is_open)
-			CommitTransactionCommand();
-		MemoryContextSwitchTo(old_context);
+		papply_lookup_end(lookup);
 	}
 	return rel;
 }

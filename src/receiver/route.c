@@ -128,9 +128,12 @@ route_to_queue(char *message, int length)
 	return PAPPLY_ROUTE_NATIVE;
 }
 
-/* With BEFORE, *buffer and *told are set to the other message and its length. */
+/*
+ * is_spooled: the message comes from the spool.  With BEFORE, *buffer and *told
+ * are set to the other message and its length.
+ */
 static PapplyRoute
-route_payload(char *message, int length, char **buffer, int *told)
+route_payload(char *message, int length, bool is_spooled, char **buffer, int *told)
 {
 	PapplyBegin begin;
 
@@ -142,7 +145,7 @@ route_payload(char *message, int length, char **buffer, int *told)
 						   begin.commit_time : 0);
 		return PAPPLY_ROUTE_HOLD;
 	}
-	if (!papply_spool_is_reading())
+	if (!is_spooled)
 	{
 		switch (papply_spool_take(message, length, papply_lifecycle_has_pool()))
 		{
@@ -201,7 +204,8 @@ papply_route_message(char **buffer, int *length)
 {
 	char	   *message = *buffer;
 	XLogRecPtr	remote_lsn;
-	int			reply = papply_route_reply(!papply_spool_is_reading(), buffer);
+	bool		is_spooled = papply_spool_is_reading();
+	int			reply = papply_route_reply(!is_spooled, buffer);
 	PapplyRoute route;
 
 #ifdef PAPPLY_SELFTEST
@@ -221,9 +225,9 @@ papply_route_message(char **buffer, int *length)
 					 papply_message_get_uint64(message + 9));
 	papply_connection_last.lsn = papply_message_get_uint64(message + 1);
 	papply_connection_last.send_time = papply_message_get_uint64(message + 17);
-	papply_connection_last.has_sent_all &= papply_spool_is_reading();
+	papply_connection_last.has_sent_all &= is_spooled;
 	route = route_payload(message + PAPPLY_MESSAGE_HEADER, *length - PAPPLY_MESSAGE_HEADER,
-						  buffer, length);
+						  is_spooled, buffer, length);
 	if (route == PAPPLY_ROUTE_NATIVE && papply_lifecycle_has_pool())
 		*length = papply_native_frame(message + PAPPLY_MESSAGE_HEADER,
 									  *length - PAPPLY_MESSAGE_HEADER, buffer);
@@ -231,7 +235,8 @@ papply_route_message(char **buffer, int *length)
 	/*
 	 * The position may be the end of the transaction that the message
 	 * commits, so do not record it while the message is held or its
-	 * transaction has yet to be read from the spool.
+	 * transaction has yet to be read from the spool, which the message may
+	 * have begun.
 	 */
 	if ((route == PAPPLY_ROUTE_DONE || route == PAPPLY_ROUTE_NATIVE) && !papply_spool_is_reading())
 	{

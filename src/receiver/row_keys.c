@@ -196,6 +196,7 @@ add_hash(const PapplyRowKeys *keys, const PapplyKey *key,
 	int			ncolumns = all_columns ? tuple->ncolumns : key->ncolumns;
 	uint64		hash = key->seed;
 
+	Assert(result->count < PAPPLY_MAX_HASHES);
 	for (int i = 0; i < ncolumns; i++)
 	{
 		int			number = all_columns ? i : key->columns[i];

@@ -246,6 +246,7 @@ give_space_back(Spool *spool)
 static void
 abort_subtransaction(Spool *spool, TransactionId xid)
 {
+	Assert(spool->seqno == PAPPLY_NO_SEQNO);
 	if (!papply_spool_parts_cut(&spool->parts, xid, spool->bytes))
 		return;
 	revoke_early(spool);
@@ -416,6 +417,7 @@ init_reader(Reader *reader, Spool *spool)
 {
 	MemoryContext old_context = MemoryContextSwitchTo(TopMemoryContext);
 
+	Assert(reader->spool == NULL);
 	papply_spool_reader_init(&reader->file, &spool->file);
 	reader->spool = spool;
 	reader->gap = 0;
@@ -504,6 +506,7 @@ check_native(char kind)
 PapplySpoolResult
 papply_spool_take(char *message, int length, bool wants_spool)
 {
+	Assert(!papply_spool_is_reading());
 	if (chunk.spool != NULL)
 	{
 		keep_in_chunk(message, length);
@@ -669,6 +672,7 @@ end_reading(void)
 	{
 		MemoryContext old_context = MemoryContextSwitchTo(TopMemoryContext);
 
+		Assert(spools.ended == NIL || ((Spool *) llast(spools.ended))->seqno < spool->seqno);
 		spools.open = list_delete_ptr(spools.open, spool);
 		spools.ended = lappend(spools.ended, spool);
 		MemoryContextSwitchTo(old_context);
@@ -695,6 +699,7 @@ papply_spool_next(char **buffer)
 	char	   *message;
 	int			length;
 
+	Assert(papply_spool_is_reading());
 	begin_frame(InvalidXLogRecPtr);
 	if (!reading.has_begun)
 	{
@@ -768,6 +773,7 @@ papply_spool_replay_begin(uint64 seqno)
 	foreach(lc, spools.ended)
 		if (((Spool *) lfirst(lc))->seqno == seqno)
 		init_reader(&replay, lfirst(lc));
+	Assert(replay.spool != NULL);
 }
 
 char *

@@ -69,6 +69,7 @@ add_gap(PapplySpoolParts *parts, uint64 begin, uint64 end)
 	MemoryContext old_context = MemoryContextSwitchTo(TopMemoryContext);
 	Gap		   *gap = palloc(sizeof(Gap));
 
+	Assert(begin < end);
 	while (parts->gaps != NIL && ((Gap *) llast(parts->gaps))->end >= begin)
 	{
 		begin = Min(begin, ((Gap *) llast(parts->gaps))->begin);
@@ -114,6 +115,7 @@ papply_spool_parts_pass(const PapplySpoolParts *parts, int *gap, uint64 position
 	if (*gap >= list_length(parts->gaps))
 		return position;
 	next = list_nth(parts->gaps, *gap);
+	Assert(next->begin >= position);
 	if (next->begin != position)
 		return position;
 	(*gap)++;

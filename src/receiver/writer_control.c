@@ -167,6 +167,7 @@ start_writer(int writer)
 	MemoryContext old_context;
 	bool		is_registered;
 
+	Assert(slot->state == PAPPLY_WRITER_STARTING && slot->proc == NULL);
 	memset(&worker, 0, sizeof(worker));
 	worker.bgw_flags = BGWORKER_SHMEM_ACCESS | BGWORKER_BACKEND_DATABASE_CONNECTION;
 	worker.bgw_start_time = BgWorkerStart_RecoveryFinished;
@@ -282,7 +283,10 @@ papply_writers_may_start(int wanted)
 static void
 set_wanted(int wanted)
 {
-	uint64		before = pg_atomic_exchange_u64(&papply_pool->wanted_writers, wanted);
+	uint64		before;
+
+	Assert(wanted >= 0 && wanted <= control.configured);
+	before = pg_atomic_exchange_u64(&papply_pool->wanted_writers, wanted);
 
 	for (uint64 i = wanted; i < before; i++)
 		papply_pool_wake(i);

@@ -240,6 +240,7 @@ may_stay(void)
 		return false;
 
 	/* Only this process writes it, so no lock is needed to read it. */
+	Assert(MyWalSnd != NULL && MyWalSnd->pid == MyProcPid);
 	decoded_lsn = MyWalSnd->sentPtr;
 	if (newest.was_just_put)
 		return !is_late(newest.put_at) && (!gathered.has_end || is_far_behind(decoded_lsn));

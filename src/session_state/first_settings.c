@@ -79,6 +79,7 @@ papply_first_settings_take(void)
 	ErrorContextCallback error_context = {.callback = add_hint,.previous = error_context_stack};
 	StringInfoData state;
 
+	Assert(!IsTransactionState());
 	if (papply_pool->settings_version == 0)
 		return;					/* no receiver has made this pool */
 	initStringInfo(&state);

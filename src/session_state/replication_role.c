@@ -37,6 +37,7 @@ set_role(int role)
 	/* in the order of the SESSION_REPLICATION_ROLE_ constants */
 	static const char *const names[] = {"origin", "replica", "local"};
 
+	Assert(role >= 0 && role < lengthof(names));
 	if (SessionReplicationRole != role)
 		SetConfigOption("session_replication_role", names[role], PGC_SUSET, PGC_S_SESSION);
 }

@@ -68,6 +68,7 @@ session_has_locks(void)
 	List	   *found = find_advisory_locks();
 	bool		has_some = found != NIL;
 
+	Assert(!IsTransactionState());
 	list_free_deep(found);
 	return has_some;
 }
@@ -119,6 +120,7 @@ papply_session_locks_check_end(void)
 {
 	ListCell   *lc;
 
+	Assert(IsTransactionState());
 	foreach(lc, find_advisory_locks())
 		if (release_from_session(lfirst(lc)))
 		(void) papply_single_session_begin();

@@ -67,6 +67,7 @@ find_cached_sequences(void)
 	SysScanDesc scan;
 	HeapTuple	tuple;
 
+	Assert(IsTransactionState());
 	if (!cached.has_callback)
 		CacheRegisterSyscacheCallback(SEQRELID, invalidate, (Datum) 0);
 	cached.has_callback = true;

@@ -86,6 +86,7 @@ papply_session_settings_note(void)
 {
 	bool		has_some;
 
+	Assert(papply_pool_waiter == PAPPLY_WAITER_RECEIVER);
 	if (IsTransactionState())
 		return;
 	has_some = has_temporary_schema() || has_settings();
@@ -114,6 +115,7 @@ papply_session_settings_are_kept(void)
 void
 papply_session_settings_check_end(void)
 {
+	Assert(IsTransactionState());
 	if ((MyXactFlags & XACT_FLAGS_ACCESSEDTEMPNAMESPACE) != 0 || has_settings())
 		(void) papply_single_session_begin();
 	papply_single_session_check();

@@ -66,6 +66,7 @@ entry_of(PapplyHotKey *entries, int length, const PapplyKeyWait *wait, uint32 ha
 static void
 add_wait(PapplyHotKey *entry, const PapplyKeyWait *wait, TimestampTz now)
 {
+	Assert(entry->waits >= entry->max_error);
 	entry->waits++;
 	entry->us += wait->us;
 	entry->last_wait = now;

@@ -61,10 +61,12 @@ papply_pool_acquire(Oid userid, PapplyOriginId origin)
 {
 	PapplyPool *pool;
 
+	Assert(papply_pool == NULL);
 	if (papply_slot == NULL)
 		return false;
 	pool = &papply_slot->pool;
 	papply_slots_lock(LW_EXCLUSIVE);
+	Assert(!pool->in_use);
 	reset_pool(pool);
 	pool->generation++;
 	pool->dbid = papply_slot->dbid;
@@ -87,6 +89,7 @@ papply_pool_create_private(Oid dbid, Oid subid, Oid userid)
 {
 	PapplyPool *pool = MemoryContextAllocZero(TopMemoryContext, sizeof(PapplyPool));
 
+	Assert(papply_pool == NULL);
 	papply_slots_init_lock(&pool->registry_lock);
 	reset_pool(pool);
 	pg_atomic_write_u32(&pool->replication_role, SESSION_REPLICATION_ROLE_REPLICA);
@@ -101,6 +104,7 @@ papply_pool_create_private(Oid dbid, Oid subid, Oid userid)
 void
 papply_pool_close(void)
 {
+	Assert(papply_pool->receiver_proc == MyProc);
 	papply_pool->is_open = false;
 	pg_memory_barrier();		/* before any signal to writers */
 }
@@ -109,6 +113,7 @@ void
 papply_pool_release(void)
 {
 	papply_slots_lock(LW_EXCLUSIVE);
+	Assert(papply_pool->in_use && papply_pool->receiver_proc == MyProc);
 	papply_pool->in_use = false;
 	papply_pool->receiver_proc = NULL;
 	papply_slots_unlock();
@@ -175,6 +180,7 @@ papply_pool_claim_writer(int writer, int max_writers)
 	PapplyWriterSlot *slot = &papply_pool->writers[writer];
 	bool		may_start;
 
+	Assert(writer >= 0 && writer < PAPPLY_MAX_WRITERS);
 	papply_slots_lock(LW_EXCLUSIVE);
 	may_start = occupies_slot(slot) || count_all_writers(PAPPLY_MAX_WRITERS) < max_writers;
 	if (may_start)
@@ -247,6 +253,9 @@ papply_pool_attach_writer(Datum argument, uint32 generation)
 	mine = pool->in_use && pool->is_open && pool->generation == generation;
 	if (mine)
 	{
+		Assert(papply_pool == NULL);
+		Assert(pool->writers[writer].state == PAPPLY_WRITER_STARTING);
+		Assert(pool->writers[writer].proc == NULL);
 		pool->writers[writer].pid = MyProcPid;
 		pool->writers[writer].proc = MyProc;
 		papply_slot = slot;
@@ -290,7 +299,8 @@ papply_pool_has_lacked(void)
 void
 papply_pool_set_state(PapplyWriterState state)
 {
-	papply_pool->writers[papply_pool_waiter].state = state;
+	Assert(state >= PAPPLY_WRITER_IDLE && state <= PAPPLY_WRITER_WAIT_REPLAY);
+	papply_pool_my_slot()->state = state;
 }
 
 bool
@@ -345,6 +355,7 @@ papply_pool_wake(int waiter)
 {
 	PGPROC	   *proc;
 
+	Assert(waiter >= 0 && waiter < PAPPLY_WAITERS);
 	if (waiter == PAPPLY_WAITER_RECEIVER)
 		proc = papply_pool->receiver_proc;
 	else

@@ -39,6 +39,9 @@
 #define BYTES_PER_SLOT 512
 #define MAX_SLOTS 65536
 
+/* The size of an entry is a multiple of this. */
+#define ENTRY_ALIGNMENT 8
+
 /* The segment, as it is mapped in this process. */
 typedef struct Mapping
 {
@@ -80,6 +83,8 @@ papply_queue_create(void)
 	papply_pool->queue_handle = dsm_segment_handle(mapping.segment);
 	map_segment();
 
+	Assert(papply_pool->ring_bytes % ENTRY_ALIGNMENT == 0);
+	Assert(papply_pool->transaction_slots > 0);
 	ends.last_seqno = ends.released_seqno = 0;
 	ends.head_position = ends.tail_position = 0;
 }
@@ -107,19 +112,21 @@ papply_queue_detach(void)
 PapplyTransaction *
 papply_queue_transaction(uint64 seqno)
 {
+	Assert(mapping.segment != NULL);
+	Assert(seqno != PAPPLY_NO_SEQNO && seqno != PAPPLY_SEQNO_OPEN);
 	return &mapping.transactions[seqno % papply_pool->transaction_slots];
 }
 
 /*** receiver ***/
 
 /*
- * Return the size of an entry.  It is a multiple of 8 bytes, so that at least
- * the size and kind of an entry fit between another one and the end of the ring.
+ * Return the size of an entry.  At least the size and kind of an entry fit
+ * between another one and the end of the ring.
  */
 static uint64
 entry_size(uint32 length)
 {
-	return TYPEALIGN64(8, sizeof(PapplyEntry) + (uint64) length);
+	return TYPEALIGN64(ENTRY_ALIGNMENT, sizeof(PapplyEntry) + (uint64) length);
 }
 
 static uint64
@@ -139,6 +146,9 @@ papply_queue_begin(TransactionId remote_xid, XLogRecPtr final_lsn, uint64 *seqno
 {
 	PapplyTransaction *txn;
 
+	Assert(papply_pool_waiter == PAPPLY_WAITER_RECEIVER);
+	Assert(ends.last_seqno == 0 || papply_queue_is_complete(papply_queue_transaction(ends.last_seqno)));
+	Assert(ends.released_seqno <= ends.last_seqno);
 	if (ends.last_seqno - ends.released_seqno >= papply_pool->transaction_slots)
 		return false;
 
@@ -181,6 +191,9 @@ papply_queue_append(uint32 kind, const char *data, uint32 length,
 	PapplyTransaction *txn = papply_queue_transaction(ends.last_seqno);
 	PapplyEntry *entry;
 
+	Assert(!papply_queue_is_complete(txn));
+	Assert(papply_queue_has_space(length));
+	Assert(dependency <= ends.last_seqno);
 	if (to_end < needed)
 	{
 		entry = entry_at(ends.head_position);
@@ -205,11 +218,13 @@ papply_queue_append(uint32 kind, const char *data, uint32 length,
 	if (length > 0)
 		memcpy(PapplyEntryData(entry), data, length);
 	ends.head_position += needed;
+	Assert(papply_queue_used_bytes() <= papply_pool->ring_bytes);
 }
 
 void
 papply_queue_set_key(const PapplyKeyName *key)
 {
+	Assert(ends.last_entry != NULL && ends.last_entry->length > 0);
 	ends.last_entry->key = *key;
 }
 
@@ -219,6 +234,9 @@ papply_queue_publish_open(void)
 {
 	uint64		waiter;
 
+	Assert(papply_pool_waiter == PAPPLY_WAITER_RECEIVER);
+	Assert(pg_atomic_read_u64(&papply_pool->write_position) <= ends.head_position);
+	Assert(pg_atomic_read_u64(&papply_pool->published_seqno) <= ends.last_seqno);
 	pg_write_barrier();
 	pg_atomic_write_u64(&papply_pool->write_position, ends.head_position);
 	pg_write_barrier();
@@ -237,6 +255,7 @@ papply_queue_end(XLogRecPtr remote_end_lsn)
 {
 	PapplyTransaction *txn = papply_queue_transaction(ends.last_seqno);
 
+	Assert(!papply_queue_is_complete(txn));
 	txn->end_position = ends.head_position;
 	txn->remote_end_lsn = remote_end_lsn;
 	pg_write_barrier();
@@ -289,6 +308,9 @@ papply_queue_mark_lone(uint64 seqno)
 void
 papply_queue_leave_to_leader(uint64 seqno, PapplyApplier applier, PapplyCounter reason)
 {
+	Assert(seqno > papply_pool_committed());
+	Assert(applier != PAPPLY_BY_WRITER);
+	Assert(reason >= PAPPLY_COUNT_FALLBACK_SYNC && reason <= PAPPLY_COUNT_FALLBACK_NO_WRITER);
 	papply_queue_transaction(seqno)->fallback_reason = reason;
 	add_state(seqno, applier);
 }
@@ -296,6 +318,7 @@ papply_queue_leave_to_leader(uint64 seqno, PapplyApplier applier, PapplyCounter 
 void
 papply_queue_set_company(uint64 seqno, PapplyCompany company)
 {
+	Assert(seqno == ends.last_seqno);
 	add_state(seqno, company);
 }
 
@@ -309,6 +332,7 @@ papply_queue_is_serial(uint64 seqno)
 void
 papply_queue_mark_early(uint64 seqno)
 {
+	Assert(seqno == ends.last_seqno && !papply_queue_is_complete(papply_queue_transaction(seqno)));
 	add_state(seqno, PAPPLY_TXN_EARLY);
 }
 
@@ -364,8 +388,12 @@ papply_queue_skip(uint64 seqno)
 void
 papply_queue_release(void)
 {
+	Assert(papply_pool_waiter == PAPPLY_WAITER_RECEIVER);
+	Assert(ends.released_seqno < papply_pool_committed());
 	ends.released_seqno++;
+	Assert(papply_queue_transaction(ends.released_seqno)->end_position >= ends.tail_position);
 	ends.tail_position = papply_queue_transaction(ends.released_seqno)->end_position;
+	Assert(ends.tail_position <= ends.head_position);
 	papply_queue_skip(ends.released_seqno);
 }
 
@@ -377,6 +405,7 @@ papply_queue_reclaim_read(PapplyWriterSlot *writer)
 	uint32		hold = PAPPLY_TXN_WHOLE;
 	uint64		position;
 
+	Assert(papply_pool_waiter == PAPPLY_WAITER_RECEIVER);
 	if (oldest != ends.last_seqno || writer == NULL)
 		return false;
 	position = pg_atomic_read_u64(&writer->read_position);
@@ -390,6 +419,7 @@ papply_queue_reclaim_read(PapplyWriterSlot *writer)
 	position = pg_atomic_read_u64(&writer->read_position);
 	if (position > ends.tail_position)
 	{
+		Assert(position <= pg_atomic_read_u64(&papply_pool->write_position));
 		ends.tail_position = position;
 		return true;
 	}
@@ -420,6 +450,8 @@ papply_queue_read(uint64 *position)
 		pg_read_barrier();		/* pairs with papply_queue_publish_open() */
 
 		entry = entry_at(*position);
+		Assert(entry->size > 0 && entry->size % ENTRY_ALIGNMENT == 0);
+		Assert(entry->size <= bytes_to_end(*position));
 		*position += entry->size;
 		if (entry->kind != PAPPLY_ENTRY_WRAP)
 			return entry;
@@ -466,8 +498,9 @@ papply_queue_consumed(uint64 position)
 {
 	uint64		wanted;
 
+	Assert(position <= pg_atomic_read_u64(&papply_pool->write_position));
 	pg_memory_barrier();		/* after all reads */
-	pg_atomic_write_u64(&papply_pool->writers[papply_pool_waiter].read_position, position);
+	pg_atomic_write_u64(&papply_pool_my_slot()->read_position, position);
 	pg_memory_barrier();		/* pairs with papply_queue_want_space() */
 	wanted = pg_atomic_read_u64(&papply_pool->space_waiter);
 	if (wanted != 0 && position >= wanted)
@@ -482,6 +515,8 @@ papply_queue_want_data(uint64 position)
 {
 	uint64		mine = papply_pool_waiter + 1;
 	uint64		other;
+
+	Assert(papply_pool_waiter < PAPPLY_MAX_WRITERS);
 
 	/* full barrier, pairs with papply_queue_publish_open() */
 	other = pg_atomic_exchange_u64(&papply_pool->data_waiter, mine);
@@ -510,10 +545,10 @@ papply_queue_rewind(uint64 seqno)
 	PapplyTransaction *txn = papply_queue_transaction(seqno);
 	uint32		hold = PAPPLY_TXN_WHOLE;
 
+	Assert(papply_pool_committed() == seqno - 1);
 	if (!pg_atomic_compare_exchange_u32(&txn->hold, &hold, PAPPLY_TXN_REWINDING))
 		return false;
-	pg_atomic_write_u64(&papply_pool->writers[papply_pool_waiter].read_position,
-						txn->start_position);
+	pg_atomic_write_u64(&papply_pool_my_slot()->read_position, txn->start_position);
 	pg_memory_barrier();
 	pg_atomic_write_u32(&txn->hold, PAPPLY_TXN_WHOLE);
 	return true;

@@ -78,6 +78,7 @@ papply_registry_detach(void)
 static RegistryVersion *
 get_versions(void)
 {
+	Assert(LWLockHeldByMe(&papply_pool->registry_lock));
 	return dsa_get_address(area, papply_pool->registry);
 }
 
@@ -132,6 +133,7 @@ papply_registry_add_at_start(const char *message, uint32 length, Oid schema)
 	last = &get_versions()[papply_pool->registry_length++];
 	last->version = version;
 	last->item = pointer;
+	Assert(last == get_versions() || last[-1].version < version);
 	LWLockRelease(&papply_pool->registry_lock);
 	return version;
 }
@@ -176,6 +178,7 @@ papply_registry_drop(uint32 version)
 	found = find_version(version);
 	if (found != NULL)
 	{
+		Assert(papply_pool->registry_length > 0);
 		dsa_free(area, found->item);
 		papply_pool->registry_length--;
 		memmove(found, found + 1,

@@ -30,13 +30,13 @@
  */
 #include "parallel_apply.h"
 
-#include "access/xact.h"
 #include "miscadmin.h"
 #include "replication/logicallauncher.h"
 #include "storage/shmem.h"
 #include "utils/syscache.h"
 #include "utils/timestamp.h"
 
+#include "lookup.h"
 #include "slots.h"
 
 typedef struct Slots
@@ -108,12 +108,14 @@ papply_slots_unlock(void)
 PapplySlot *
 papply_slots_get(int n)
 {
+	Assert(n >= 0);
 	return n < slots->length ? &slots->slots[n] : NULL;
 }
 
 int
 papply_slots_number(const PapplySlot *slot)
 {
+	Assert(slot >= slots->slots && slot < slots->slots + slots->length);
 	return slot - slots->slots;
 }
 
@@ -128,6 +130,7 @@ is_of_this_database(const PapplySlot *slot)
 PapplySlot *
 papply_slots_find(Oid subid)
 {
+	Assert(LWLockHeldByMe(&slots->lock));
 	for (int i = 0; i < slots->length; i++)
 		if (slots->slots[i].subid == subid && is_of_this_database(&slots->slots[i]))
 			return &slots->slots[i];
@@ -154,13 +157,11 @@ papply_slots_subscriptions(void)
 static List *
 dropped_subscriptions(void)
 {
-	MemoryContext old_context = CurrentMemoryContext;
-	bool		needs_transaction = !IsTransactionState();
+	PapplyLookup lookup = papply_lookup_begin();
 	List	   *dropped = NIL;
 
-	if (needs_transaction)
-		StartTransactionCommand();
-	MemoryContextSwitchTo(old_context);
+	Assert(!LWLockHeldByMe(&slots->lock));
+	MemoryContextSwitchTo(lookup.context);
 	for (int i = 0; i < slots->length; i++)
 	{
 		Oid			subid = slots->slots[i].subid;
@@ -168,9 +169,7 @@ dropped_subscriptions(void)
 		if (OidIsValid(subid) && !SearchSysCacheExists1(SUBSCRIPTIONOID, ObjectIdGetDatum(subid)))
 			dropped = lappend_oid(dropped, subid);
 	}
-	if (needs_transaction)
-		CommitTransactionCommand();
-	MemoryContextSwitchTo(old_context);
+	papply_lookup_end(lookup);
 	return dropped;
 }
 
@@ -185,6 +184,7 @@ find_free_slot(const List *dropped)
 	PapplySlot *oldest = NULL;
 	uint64		since = 0;
 
+	Assert(LWLockHeldByMeInMode(&slots->lock, LW_EXCLUSIVE));
 	for (int i = 0; i < slots->length; i++)
 	{
 		PapplySlot *slot = &slots->slots[i];
@@ -234,6 +234,7 @@ papply_slots_detach_receiver(void)
 	if (papply_slot == NULL)
 		return;
 	papply_slots_lock(LW_EXCLUSIVE);
+	Assert(papply_slot->receiver_pid == MyProcPid);
 	papply_slot->receiver_pid = 0;
 	papply_slot->detached = ++slots->detached;
 	papply_slots_unlock();
@@ -243,6 +244,7 @@ papply_slots_detach_receiver(void)
 PapplySlot *
 papply_slots_restore(Oid dbid, Oid subid)
 {
+	Assert(!IsUnderPostmaster);
 	for (int i = 0; i < slots->length; i++)
 	{
 		PapplySlot *slot = &slots->slots[i];

@@ -113,6 +113,7 @@ papply_statistics_note_failed(const PapplyFailedTransaction *failed)
 	PapplyFailedTransaction next = *failed;
 	PapplyFailedTransaction *last;
 
+	Assert(papply_pool_waiter == PAPPLY_WAITER_RECEIVER);
 	if (papply_slot == NULL)
 		return;
 	last = &papply_slot->data.statistics.failed;

@@ -115,6 +115,7 @@ search_place(Oid subid, Oid relid)
 {
 	uint32		hash = hash_combine(murmurhash32(subid), murmurhash32(relid));
 
+	Assert(LWLockHeldByMe(&statistics->lock) || !IsUnderPostmaster);
 	for (int i = 0; i < PLACES; i++)
 	{
 		TablePlace *place = &statistics->places[(hash + i) % PLACES];
@@ -157,6 +158,7 @@ papply_table_statistics_may_have_place(void)
 static void
 take_place(TablePlace *place, Oid subid, Oid relid)
 {
+	Assert(LWLockHeldByMeInMode(&statistics->lock, LW_EXCLUSIVE));
 	reset_counters(place);
 	place->record.dbid = MyDatabaseId;
 	place->record.relid = relid;

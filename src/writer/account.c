@@ -60,6 +60,7 @@ get_waited_us(uint64 *waited_us)
 void
 papply_account_begin(uint64 first, uint64 last, int64 now)
 {
+	Assert(first <= last);
 	memset(&papply_account, 0, sizeof(papply_account));
 	papply_account.first = first;
 	papply_account.last = last;

@@ -332,7 +332,7 @@ static void
 apply_insert(PapplyTarget *target)
 {
 	MemoryContext old_context = CurrentMemoryContext;
-	bool		is_of_run = papply_target_takes_runs(target);
+	bool		is_of_run = papply_insert_run_takes(target);
 	PapplyTarget *table;
 
 	refuse_early_defaults(target);

@@ -145,6 +145,7 @@ papply_conflict_note(PapplyTarget *target, PapplyTarget *table,
 void
 papply_conflict_note_new_row(PapplyTarget *table)
 {
+	Assert(!dlist_is_empty(&notes.list));
 	dlist_tail_element(Note, node, &notes.list)->remote = copy_row(table->remote_slot);
 }
 

@@ -27,6 +27,7 @@ static PapplyTarget *counted_targets = NULL;
 void
 papply_count_add(PapplyTarget *target, PapplyTableCounter counter, uint64 n)
 {
+	Assert(counter < PAPPLY_TABLE_COUNTERS && !OidIsValid(target->key.partition));
 	target->counts[counter] += n;
 	if (target->is_counted)
 		return;

@@ -169,6 +169,7 @@ rows_of(PapplyTarget *root, PapplyTarget *table)
 static TupleTableSlot *
 next_slot(PapplyRunRows *rows)
 {
+	Assert(rows->nrows < RUN_ROWS && rows->nrows <= rows->nslots);
 	if (rows->nrows == rows->nslots)
 	{
 		MemoryContext old_context = MemoryContextSwitchTo(rows->context);
@@ -227,6 +228,8 @@ insert_rows(PapplyRunRows *rows, CommandId cid)
 	MemoryContext old_context = MemoryContextSwitchTo(run.context);
 	PapplyUserContext user_context;
 
+	Assert(rows->table->is_open && rows->root->is_open);
+	Assert(rows->nrows > 0);
 	run.inserting = rows->root;
 	papply_compat_begin_as_table_owner(rows->root->rel, &user_context);
 	table_multi_insert(rel->ri_RelationDesc, rows->slots, rows->nrows, cid, 0, NULL);
@@ -327,7 +330,7 @@ papply_insert_run_begin_change(char type, const PapplyTarget *table)
 {
 	if (run.rows == 0 || (type == LOGICAL_REP_MSG_INSERT && table == run.newest))
 		return;
-	if (!papply_target_is_plain(table) || !is_independent(type, table))
+	if (!papply_insert_run_is_plain(table) || !is_independent(type, table))
 		papply_insert_run_flush();
 }
 

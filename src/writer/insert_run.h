@@ -6,10 +6,29 @@
 #ifndef PAPPLY_INSERT_RUN_H
 #define PAPPLY_INSERT_RUN_H
 
+#include "replication_role.h"
 #include "target.h"
 
 /* Set takes_runs of a target that is being prepared. */
 extern void papply_insert_run_prepare(PapplyTarget *target);
+
+/* Are INSERTs into the table put off? */
+static inline bool
+papply_insert_run_takes(const PapplyTarget *table)
+{
+	return table->takes_runs && papply_role_is_replica();
+}
+
+/*
+ * Has the table no code that could observe the order in which rows are
+ * changed?  Its partitions may still have constraints that read other rows;
+ * the documentation warns of these.
+ */
+static inline bool
+papply_insert_run_is_plain(const PapplyTarget *table)
+{
+	return table->state == PAPPLY_TARGET_READY && papply_insert_run_takes(table);
+}
 
 /*
  * Call before a change of this type of a table.  Applies what is put off,

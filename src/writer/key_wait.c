@@ -39,6 +39,7 @@ papply_key_wait_note(const PapplyKeyName *key, uint64 us)
 {
 	PapplyKeyWait *wait = &waits.items[waits.count];
 
+	Assert(waits.count < MAX_WAITS);
 	wait->key = *key;
 	wait->us = us;
 	waits.is_open = true;

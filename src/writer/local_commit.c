@@ -103,6 +103,7 @@ wait_for_turn(uint64 first)
 static void
 enter_turn(void)
 {
+	Assert(pending.first != PAPPLY_NO_SEQNO);
 	if (pending.is_in_turn)
 		return;
 	wait_for_turn(pending.first);
@@ -135,6 +136,7 @@ leave_origin(void)
 static void
 leave_turn(XLogRecPtr local_end_lsn)
 {
+	Assert(pending.is_in_turn);
 	leave_origin();
 	papply_commit_order_advance(pending.first, pending.last, local_end_lsn);
 	if (pending.commit.type != LOGICAL_REP_MSG_COMMIT)
@@ -191,6 +193,7 @@ papply_local_begin(void)
 {
 	if (IsTransactionState())
 		return;
+	Assert(PAPPLY_SESSION_ORIGIN == PAPPLY_NO_ORIGIN);
 	StartTransactionCommand();
 	PushActiveSnapshot(GetTransactionSnapshot());
 	PAPPLY_SESSION_ORIGIN = papply_pool->origin;
@@ -252,6 +255,8 @@ finish_prepared(void)
 void
 papply_local_commit(uint64 first, uint64 last, const PapplyCommit *commit)
 {
+	Assert(first <= last && last != PAPPLY_SEQNO_OPEN);
+	Assert(pending.first == PAPPLY_NO_SEQNO);
 	if (!IsTransactionState() && commit->type == LOGICAL_REP_MSG_COMMIT)
 	{
 		wait_for_turn(first);

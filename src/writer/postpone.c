@@ -147,6 +147,10 @@ postpone_entry(PapplyEntry *entry, uint64 seqno, const PapplyTarget *table)
 {
 	Postponed  *change = &postponed[range.count++];
 
+	Assert(range.applied == NULL);
+	Assert(range.count <= MAX_POSTPONED);
+	Assert(range.count == 1 || change[-1].seqno <= seqno);
+
 	/* rows of the same table that are put off precede the change */
 	papply_insert_run_begin_change(PapplyEntryData(entry)[0], table);
 	change->entry = entry;

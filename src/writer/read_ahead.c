@@ -452,6 +452,7 @@ look_at(PapplyEntry *entry, uint64 position, bool is_own, int64 now)
 	if (!item.is_asked)
 		entry->ahead = PAPPLY_AHEAD_LEAF;
 	*resident = 0;
+	Assert(pending.count < MAX_ITEMS);
 	pending.items[pending.count++] = item;
 }
 

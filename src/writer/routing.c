@@ -70,6 +70,7 @@ papply_routing_begin(PapplyTarget *root)
 void
 papply_routing_end(PapplyTarget *root)
 {
+	Assert(root->is_open && root->routing != NULL);
 	ExecCleanupTupleRouting(root->routing, root->routing->mt_partition_tuple_routing);
 	root->routing = NULL;
 }

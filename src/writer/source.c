@@ -69,6 +69,7 @@ papply_source_begin_early(void (*check) (void))
 	MemoryContext old_context;
 	HASHCTL		ctl;
 
+	Assert(papply_early_mine() != NULL);
 	early.check = check;
 	if (early.context == NULL)
 		early.context = AllocSetContextCreate(TopMemoryContext, "parallel_apply early source",

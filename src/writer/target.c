@@ -319,6 +319,7 @@ open_table(PapplyTarget *target, LOCKMODE lockmode)
 {
 	uint32		version = target->version;
 
+	Assert(IsTransactionState() && !target->is_open);
 	papply_target_cache_use(target);
 	target->version = 0;
 	target->entry = logicalrep_rel_open(target->key.remote_relid, lockmode);
@@ -377,6 +378,7 @@ open_partition(PapplyTarget *target, PapplyTarget *root, ResultRelInfo *result_r
 {
 	MemoryContext old_context;
 
+	Assert(root->is_open && !target->is_open);
 	target->rel = result_rel->ri_RelationDesc;
 	target->root_relid = RelationGetRelid(root->rel);
 	if (target->state != PAPPLY_TARGET_READY || target->userid != GetUserId())
@@ -414,6 +416,7 @@ end_executor(PapplyTarget *target)
 static void
 close_one(PapplyTarget *target)
 {
+	Assert(target->is_open);
 	papply_insert_run_flush();
 	dlist_delete(&target->open_link);
 	if (target->estate != NULL)
@@ -522,7 +525,7 @@ papply_target_plain(LogicalRepRelId remote_relid, uint32 version)
 {
 	PapplyTarget *target = papply_target_cache_find(remote_relid);
 
-	return target != NULL && target->version == version && papply_target_is_plain(target) ?
+	return target != NULL && target->version == version && papply_insert_run_is_plain(target) ?
 		target : NULL;
 }
 

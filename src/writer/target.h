@@ -15,7 +15,6 @@
 #include "fast_input.h"
 #include "kept_functions.h"
 #include "message.h"
-#include "replication_role.h"
 #include "table_class.h"
 #include "table_statistics.h"
 
@@ -191,25 +190,10 @@ extern PapplyTarget *papply_target_peek(LogicalRepRelId remote_relid, uint32 ver
  */
 extern bool papply_target_runs_code(const PapplyTarget *target);
 
-/* Are INSERTs into the table put off (insert_run.h)? */
-static inline bool
-papply_target_takes_runs(const PapplyTarget *target)
-{
-	return target->takes_runs && papply_role_is_replica();
-}
-
 /*
- * Has the table no code that could observe the order in which rows are
- * changed?  Its partitions may still have constraints that read other rows;
- * the documentation warns of these.
+ * Return the target of a table that is known, in this version, to be plain
+ * (insert_run.h), or NULL.
  */
-static inline bool
-papply_target_is_plain(const PapplyTarget *target)
-{
-	return target->state == PAPPLY_TARGET_READY && papply_target_takes_runs(target);
-}
-
-/* Return the target of a table that is known, in this version, to be plain, or NULL. */
 extern const PapplyTarget *papply_target_plain(LogicalRepRelId remote_relid, uint32 version);
 
 /*

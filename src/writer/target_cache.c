@@ -244,6 +244,7 @@ papply_target_cache_use(PapplyTarget *target)
 static void
 forget_target(PapplyTarget *target)
 {
+	Assert(!target->is_open);
 	if (target->context != NULL)
 		MemoryContextDelete(target->context);
 	target->context = NULL;

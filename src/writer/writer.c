@@ -258,6 +258,7 @@ take_number(void)
 {
 	PapplyCommit commit;
 
+	Assert(range.is_early);
 	if (!papply_early_has_ended(&commit))
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
@@ -372,6 +373,7 @@ apply_postponed(PapplyEntry *entry, uint64 seqno)
 	PapplyTransaction *txn = papply_queue_transaction(seqno);
 	RemoteRange now = range;
 
+	Assert(seqno >= range.first && seqno <= range.seqno);
 	show_transaction(txn->remote_xid, txn->final_lsn);
 	range.message_type = PapplyEntryData(entry)[0];
 	apply_change(entry);
@@ -636,6 +638,7 @@ try_range(uint64 first, uint64 last, bool is_in_turn)
 {
 	AttemptResult result;
 
+	Assert(first <= last && (first == last || !is_in_turn));
 	memset(&range, 0, sizeof(range));
 	range.first = first;
 	range.last = last;

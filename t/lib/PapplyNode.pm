@@ -93,6 +93,30 @@ sub counter_becomes
 		$name);
 }
 
+# Wait until a replication slot is in use ('true'), or not ('false').
+sub wait_for_slot
+{
+	my ($self, $slot, $is_active) = @_;
+	$self->wait_until(
+		"active = $is_active FROM pg_replication_slots WHERE slot_name = '$slot'",
+		"active of slot $slot is not $is_active");
+	return;
+}
+
+# Assert that the reason why each transaction of the subscription tap is applied by itself
+# gets to match that; '^$' if there is none.
+sub strict_reason_becomes
+{
+	my ($self, $reason, $name) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	return ok(
+		$self->poll_query_until(
+			'postgres',
+			"SELECT coalesce(strict_reason, '') ~ '$reason' FROM parallel_apply.subscriptions WHERE subname = 'tap'"
+		),
+		$name);
+}
+
 # Wait until the writers of all subscriptions are idle: then they have counted, in all
 # views, what they have applied.
 sub wait_until_counted
@@ -318,6 +342,18 @@ sub from_leader
 	my $is_leader = $self->pg_version >= 16 ? 'AND leader_pid IS NULL' : '';
 	return
 	  "FROM pg_stat_subscription WHERE subname = '$name' AND relid IS NULL AND pid IS NOT NULL $is_leader";
+}
+
+# Call a function that has one transaction applied, and waits until the publisher knows.
+# Return whether the apply worker itself has applied it.
+sub leader_applies
+{
+	my ($self, $apply) = @_;
+	my $count =
+	  q(SELECT leader_transactions FROM parallel_apply.subscription_stats WHERE subname = 'tap');
+	my $before = $self->sql($count);
+	$apply->();
+	return $self->sql($count) > $before;
 }
 
 # Stop a process while it waits for this event, or for one of several that are separated by

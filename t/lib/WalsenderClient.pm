@@ -6,6 +6,7 @@ package WalsenderClient;
 
 use strict;
 use warnings;
+use FakePublisher;
 use IO::Select;
 use IO::Socket::UNIX;
 use PostgreSQL::Test::Utils ();
@@ -36,7 +37,7 @@ sub new
 sub send_message
 {
 	my ($self, $kind, $data) = @_;
-	$self->{socket}->syswrite($kind . pack('N', 4 + length $data) . $data);
+	$self->{socket}->syswrite(FakePublisher::frame($kind, $data));
 	return;
 }
 
