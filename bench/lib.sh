@@ -1067,7 +1067,8 @@ await_processes()
 # start_counting_syscalls: of the present processes, by perf, from the moment that
 # the last of them has begun.  end_counting_syscalls sets SYSCALLS[class], and
 # SYSCALLS[transactions] to the number of transactions that were not yet applied at
-# the beginning.
+# the beginning; SYSCALLS[class.sleeps] and SYSCALLS[class.wakes] are those that wait for
+# a latch or socket, and those that wake a process.
 start_counting_syscalls()
 {
 	local class
@@ -1075,7 +1076,7 @@ start_counting_syscalls()
 	await_processes
 	for class in walsender apply writers; do
 		[[ $PROCESSES == *"$class"* ]] || continue
-		perf stat -x ' ' -e raw_syscalls:sys_enter -o "$WORK/perf.$class" \
+		perf stat -x ' ' -e raw_syscalls:sys_enter,syscalls:sys_enter_epoll_wait,syscalls:sys_enter_kill -o "$WORK/perf.$class" \
 			-p "$(sed -n "s/^$class|//p" <<<"$PROCESSES" | paste -s -d ,)" >"$WORK/perf.log" 2>&1 &
 		echo $! >"$WORK/perf.$class.pid"
 	done
@@ -1093,7 +1094,9 @@ end_counting_syscalls()
 		kill -INT "$pid" || true
 		wait "$pid" || true
 		rm "$WORK/perf.$class.pid"
-		SYSCALLS[$class]=$(sed -n 's/^\([0-9]\+\) .*sys_enter.*/\1/p' "$WORK/perf.$class")
+		SYSCALLS[$class]=$(sed -n 's/^\([0-9]\+\) .*raw_syscalls:sys_enter.*/\1/p' "$WORK/perf.$class")
+		SYSCALLS[$class.sleeps]=$(sed -n 's/^\([0-9]\+\) .*sys_enter_epoll_wait.*/\1/p' "$WORK/perf.$class")
+		SYSCALLS[$class.wakes]=$(sed -n 's/^\([0-9]\+\) .*sys_enter_kill.*/\1/p' "$WORK/perf.$class")
 		[[ -n ${SYSCALLS[$class]} ]] || { cat "$WORK/perf.log" >&2; die "perf cannot count system calls here"; }
 	done
 }
