@@ -98,6 +98,11 @@ TABLE config;
 SECURITY LABEL FOR parallel_apply ON SUBSCRIPTION one IS 'writers=5';
 SECURITY LABEL FOR parallel_apply ON SUBSCRIPTION two IS 'paused=off,writers=2,group=a, "b",writers=3=';
 TABLE config;
+-- One that is set in another way, and is not valid, has no effect.
+UPDATE pg_shseclabel SET label = 'writers=6,paused=yes'
+ WHERE provider = 'parallel_apply' AND objoid = (SELECT oid FROM pg_subscription WHERE subname = 'one');
+SELECT subname, num_writers FROM parallel_apply.subscription_config WHERE subname = 'one';
+SECURITY LABEL FOR parallel_apply ON SUBSCRIPTION one IS 'writers=5';
 SELECT parallel_apply.alter_subscription_config('two', 64);
 SELECT objname, label FROM pg_seclabels WHERE provider = 'parallel_apply' ORDER BY objname;
 SELECT parallel_apply.alter_subscription_config('one', NULL);

@@ -421,8 +421,9 @@ SKIP:
 $publisher->wait_applied;
 is( $subscriber->sql("SELECT array_agg(id ORDER BY id) FROM $_"),
 	$publisher->sql("SELECT array_agg(id ORDER BY id) FROM $_"),
-	"$_ has the same rows on both sides"
-) for 'gate', 'plain', 'searched', 'found', 'by_search', @tables, sort keys %typed;
+	"$_ has the same rows on both sides")
+  for 'gate', 'plain', 'searched', 'found', 'by_search', @tables,
+  sort keys %typed;
 $subscriber->nothing_is_left_open;
 finish(
 	$publisher,

@@ -217,7 +217,8 @@ unknown_streams_are_refused('without writers');
 	my $position = sprintf '%X/%X', $lsn >> 32, $lsn & 0xFFFFFFFF;
 	my $offset = -s $subscriber->logfile;
 	my $inserts =
-	  $subscriber->sql('SELECT inserts FROM parallel_apply.subscription_stats');
+	  $subscriber->sql(
+		'SELECT inserts FROM parallel_apply.subscription_stats');
 	$fake->start(
 		@items, $begin,
 		sub { close $sender; readline $signal; return; },
@@ -240,7 +241,8 @@ unknown_streams_are_refused('without writers');
 			"SELECT inserts - $inserts = 2 FROM parallel_apply.subscription_stats"
 		),
 		'its rows are counted');
-	unlike(slurp_file($subscriber->logfile, $offset),
+	unlike(
+		slurp_file($subscriber->logfile, $offset),
 		qr/skip-LSN .* cleared|skipping transaction/,
 		'it was the right position');
 	$fake->stop;
@@ -248,6 +250,42 @@ unknown_streams_are_refused('without writers');
 }
 $subscriber->sql(
 	q(SELECT parallel_apply.alter_subscription_config('tap', NULL)));
+
+# What the publisher says about itself
+foreach my $answer (
+	[ 'fewer columns', qr/invalid query response/, 'f', 'f' ],
+	[ 'another type', qr/invalid input syntax/, 'f', 'f', 'soon' ])
+{
+	my ($what, $error, @settings) = @$answer;
+	local $fake->{settings} = \@settings;
+	is_refused("settings of $what", $error, @items);
+}
+
+# A stored transaction has a row with fewer columns than its relation, behind the one that
+# fails.  The publisher does not say where it is.
+$subscriber->sql(q(INSERT INTO items VALUES (60, 'local')));
+my @failing =
+  (@items, transaction(insert(1, 60, 'one'), insert(1, 61)));
+$fake->start(@failing);
+$subscriber->wait_until(
+	'count(*) = 1 FROM parallel_apply.failed_transactions',
+	'the transaction does not fail');
+$subscriber->refuses(
+	q(CALL parallel_apply.skip_transactions('tap', 1)),
+	qr/invalid input syntax for type pg_lsn/,
+	'a position that is none is an error');
+{
+	local $fake->{position} = undef;
+	$fake->start(@failing);
+	$subscriber->sql(q(CALL parallel_apply.skip_transactions('tap', 1)));
+}
+my $stored =
+  $subscriber->sql('SELECT id FROM parallel_apply.skipped_transactions');
+ok($stored, 'without an answer it waits for nothing more');
+$fake->stop;
+$subscriber->refuses("SELECT * FROM parallel_apply.skipped_changes($stored)",
+	$malformed, 'a row with fewer columns is not shown');
+$subscriber->sql("SELECT parallel_apply.forget($stored); DELETE FROM items");
 
 # In the middle of a transaction that a writer applies, the publisher requests a
 # reply, and then sends messages without end until it gets one with that position.
@@ -282,9 +320,12 @@ $subscriber->sql(
 	$fake->{settings}[0] = 'f';
 }
 
-# Correct messages are applied.
+# Correct messages are applied.  So is what follows the rollback of a stream that was not
+# sent.  The publisher does not say what it needs.
+$fake->{settings} = undef;
 $fake->start(
 	@items,
+	pack('a N N', 'A', 701, 701),
 	relation(3, 'keyless', 'f', 1, 1),
 	transaction(
 		insert(1, 1, 'one'), insert(2, 1, 'one'), insert(3, 1, 'one')),

@@ -39,7 +39,10 @@ $publisher->sql(
 $subscriber->sql(
 	q(CREATE TABLE wide (id int PRIMARY KEY);
 	CREATE FUNCTION is_small(int) RETURNS bool LANGUAGE plpgsql AS
-		$$BEGIN RAISE NOTICE 'asked for % by %', $1, current_user; RETURN $1 < 10; END$$;
+		$$DECLARE how text = 'free'; BEGIN
+			BEGIN PERFORM set_config('role', 'none', true);
+			EXCEPTION WHEN insufficient_privilege THEN how = 'restricted'; END;
+			RAISE NOTICE 'asked for % by %, %', $1, current_user, how; RETURN $1 < 10; END$$;
 	CREATE DOMAIN small AS int CHECK (is_small(value));
 	CREATE TABLE constrained (id int PRIMARY KEY, v small, vs small[]);
 	CREATE ROLE designer;
@@ -185,6 +188,10 @@ sub test_all
 		qr/ERROR: +cannot remove the data of "$_".*DETAIL: +Skipped transactions are stored in it/s,
 		"$how: REFRESH does not empty $_"
 	) for qw(kept_transactions kept_messages);
+	$subscriber->refuses(
+		"DELETE FROM parallel_apply.$_",
+		qr/ERROR: +cannot change materialized view "$_"/,
+		"$how: nor does DELETE") for qw(kept_transactions kept_messages);
 	is(stored('id'), $id, "$how: REFRESH leaves it as it is");
 	is( $subscriber->sql(
 			"SET ROLE watcher; SELECT relname, key, operation, message IS NULL FROM parallel_apply.skipped_transactions"
@@ -385,7 +392,7 @@ is( $out,
 	'a violation of a constraint is no error');
 is_deeply(
 	[ $err =~ /NOTICE: +(.*)/g ],
-	['asked for 5 by designer'],
+	['asked for 5 by designer, restricted'],
 	'constraints within an array ask with the privileges of the owner');
 $subscriber->sql("SELECT parallel_apply.forget($id)");
 $publisher->sql('DELETE FROM items WHERE id >= 700');
@@ -398,7 +405,8 @@ $id = $subscriber->sql(q(SELECT parallel_apply.skip_transaction('tap')));
 overcomes();
 $subscriber->sql('GRANT SELECT ON items TO watcher');
 my $as_watcher = 'SET ROLE watcher; SELECT';
-my $key = 'concat(key, relname, detail) FROM parallel_apply.skipped_transactions';
+my $key =
+  'concat(key, relname, detail) FROM parallel_apply.skipped_transactions';
 my $statement = "statement FROM parallel_apply.skipped_changes($id)";
 like($subscriber->sql("$as_watcher $key"),
 	qr/^\(id\)=\(800\)items/, 'who may read the table sees data');
@@ -483,7 +491,7 @@ finish(
 	$publisher,
 	$subscriber,
 	qr/ERROR:  new row for relation "items" violates check constraint "positive"/,
-	qr/ERROR:  (incorrect binary data format|subscription "tap" has no failing|skipped transaction \d+ does not exist|cannot drop extension|cannot remove the data|must be owner|permission denied (to drop|for table public.items)|table "items" is not synchronized)/,
+	qr/ERROR:  (incorrect binary data format|subscription "tap" has no failing|skipped transaction \d+ does not exist|cannot drop extension|cannot (remove the data|change materialized view)|must be owner|permission denied (to drop|for table public.items)|table "items" is not synchronized)/,
 	qr/(the database system is|terminating|could not receive data from WAL stream)/
 );
 done_testing();

@@ -18,7 +18,8 @@ $subscriber->create_extension;
 my @tables = ('distributed', 'series', 'other.series', 'plain');
 $pair->exec_both('CREATE SCHEMA other');
 $pair->exec_both("CREATE TABLE $_ (id int PRIMARY KEY, v int)") for @tables;
-# A schema or a table of these names is not enough, nor a catalog without such columns.
+# A schema or a table of these names is not enough, nor a catalog without such columns or
+# one that is not a table.
 $subscriber->sql(
 	q(CREATE SCHEMA _timescaledb_catalog;
 	CREATE TABLE _timescaledb_catalog.hypertable (id int PRIMARY KEY, schema_name name NOT NULL, table_name name NOT NULL);
@@ -65,6 +66,16 @@ my $offset = apply_again(1);
 is(found_tables(), '', 'other catalogs have no effect');
 unlike(slurp_file($subscriber->logfile, $offset),
 	$warning, 'and there is no warning');
+$subscriber->sql(
+	q(ALTER TABLE _timescaledb_catalog.hypertable RENAME TO others;
+	CREATE VIEW _timescaledb_catalog.hypertable AS TABLE _timescaledb_catalog.others;
+	ALTER EXTENSION timescaledb ADD VIEW _timescaledb_catalog.hypertable));
+apply_again(20);
+is(found_tables(), '', 'nor has a view');
+$subscriber->sql(
+	q(ALTER EXTENSION timescaledb DROP VIEW _timescaledb_catalog.hypertable;
+	DROP VIEW _timescaledb_catalog.hypertable;
+	ALTER TABLE _timescaledb_catalog.others RENAME TO hypertable));
 
 $subscriber->sql(
 	q(ALTER EXTENSION timescaledb ADD TABLE _timescaledb_catalog.hypertable;

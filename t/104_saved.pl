@@ -130,6 +130,14 @@ ok(!-e $saved, 'and it is removed');
 enable();
 count_changes();
 like(
+	restart_with_changed_file(8, 'XXXX'),
+	qr/LOG:  ignoring file "pg_stat\/parallel_apply.stat" of another version/,
+	'so is one whose records have another size');
+nothing_is_counted('and nothing is read from that');
+
+enable();
+count_changes();
+like(
 	restart_with_changed_file(500, 'X'),
 	qr/LOG:  ignoring invalid data in file "pg_stat\/parallel_apply.stat"/,
 	'a file with a changed byte is ignored, and the log says so');

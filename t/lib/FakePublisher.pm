@@ -23,8 +23,10 @@ sub new
 		version => $node->pg_version,
 		directory => PostgreSQL::Test::Utils::tempdir_short(),
 		owner => $$,
-		# What it reports about itself, see publisher.c
+		# What it reports about itself, see publisher.c; undef: no row
 		settings => [ 'f', 'f', '0' ],
+		# Its position, see skip_transactions.c; undef: no row
+		position => '',
 	  },
 	  $class;
 }
@@ -109,18 +111,22 @@ sub send_together
 	return;
 }
 
-# The result of a query: one row of these values
+# The result of a query: one row of these values, or none, and that many columns
 sub send_row
 {
 	my ($client, @values) = @_;
-	send_message(
-		$client, 'T',
-		pack('n', scalar @values)
-		  . join('',
-			map { pack('Z* N n N n N n', 'c', 0, 0, 25, -1, -1, 0) } @values)
-	);
+	send_columns($client, scalar @values);
 	send_message($client, 'D', pack('n (N/a*)*', scalar @values, @values));
 	send_message($client, 'C', "SELECT 1\0");
+	send_message($client, 'Z', 'I');
+	return;
+}
+
+sub send_no_row
+{
+	my ($client, $columns) = @_;
+	send_columns($client, $columns);
+	send_message($client, 'C', "SELECT 0\0");
 	send_message($client, 'Z', 'I');
 	return;
 }
@@ -140,6 +146,15 @@ sub send_all
 				ref $message ? $$message : data($message));
 		}
 	}
+	return;
+}
+
+sub send_columns
+{
+	my ($client, $columns) = @_;
+	send_message($client, 'T',
+			pack('n', $columns)
+		  . pack('Z* N n N n N n', 'c', 0, 0, 25, -1, -1, 0) x $columns);
 	return;
 }
 
@@ -167,8 +182,13 @@ sub serve
 		}
 		else
 		{
-			send_row($client,
-				$message =~ /pg_settings/ ? @{ $self->{settings} } : '');
+			my $answer =
+				$message =~ /pg_settings/
+			  ? $self->{settings}
+			  : defined $self->{position} && [ $self->{position} ];
+			$answer
+			  ? send_row($client, @$answer)
+			  : send_no_row($client, $message =~ /pg_settings/ ? 3 : 1);
 		}
 	}
 	return;
