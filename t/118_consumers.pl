@@ -77,11 +77,7 @@ sub becomes
 {
 	my ($reason, $what) = @_;
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
-	ok( $right->poll_query_until(
-			'postgres',
-			"SELECT coalesce(strict_reason, '') ~ '$reason' FROM parallel_apply.subscriptions"
-		),
-		$what);
+	$right->strict_reason_becomes($reason, $what);
 	return is(
 		$right->sql(
 			q(SELECT count(*), bool_and(evidence = strict_reason) FROM parallel_apply.advice('tap')
@@ -90,19 +86,13 @@ sub becomes
 		'advice() says the same');
 }
 
-# A writer that was slow claims fewer at a time for a while, so this is repeated until
-# there are more than two.
 sub together
 {
 	my ($when) = @_;
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
 	becomes('^$', "nothing is to be applied by itself $when");
-	my $most = 0;
-	for (my $times = 0; $times < 20 && $most <= 2; $times++)
-	{
-		$most = apply_behind(20);
-	}
-	return cmp_ok($most, '>', 2, "several are applied together $when");
+	return several_together("several are applied together $when",
+		sub { apply_behind(20) });
 }
 
 sub one_by_one
@@ -117,15 +107,6 @@ sub one_by_one
 		$most = $count if $count > $most;
 	}
 	return is($most, 1, "each is applied by itself $when");
-}
-
-sub becomes_active
-{
-	my ($slot, $is_active) = @_;
-	$right->poll_query_until('postgres',
-		"SELECT active = $is_active FROM pg_replication_slots WHERE slot_name = '$slot'"
-	) or die "active of slot $slot is not $is_active";
-	return;
 }
 
 # Both writers have met the tables.
@@ -146,14 +127,14 @@ $pair->rows_equal($_) for @tables;
 
 # Detects: a slot that nothing uses is taken for one that takes no origins.
 $left->sql('ALTER SUBSCRIPTION leftward DISABLE');
-becomes_active('leftward', 'false');
+$right->wait_for_slot('leftward', 'false');
 one_by_one('slot "leftward" may decode', 'while the peer is not connected');
 $right->wait_for_log(qr/each transaction of subscription "tap" is/, $log);
 $right->wait_for_log(qr/because logical replication slot "leftward" may/,
 	$log);
 $log = -s $right->logfile;
 $left->sql('ALTER SUBSCRIPTION leftward ENABLE');
-becomes_active('leftward', 'true');
+$right->wait_for_slot('leftward', 'true');
 together('when the peer is connected again');
 $right->wait_for_log(
 	qr/several transactions of subscription "tap" may be applied/, $log);
@@ -197,13 +178,13 @@ one_by_one('slot "other"', 'with another slot');
 	$client->start_replication("SLOT other LOGICAL 0/0 ($options)");
 	becomes('slot "other"', 'and while it is used without the option');
 	$client->close;
-	becomes_active('other', 'false');
+	$right->wait_for_slot('other', 'false');
 	$client = WalsenderClient->new($right);
 	$client->start_replication(
 		"SLOT other LOGICAL 0/0 ($options, origin 'none')");
 	becomes('^$', 'but not while it is used with the option');
 	$client->close;
-	becomes_active('other', 'false');
+	$right->wait_for_slot('other', 'false');
 	becomes('slot "other"', 'and after that');
 
 	# Detects: a command that cannot be read as a whole is believed.
@@ -213,14 +194,14 @@ one_by_one('slot "other"', 'with another slot');
 		"SLOT other LOGICAL 0/0 ($options, origin 'none'$spaces)");
 	becomes('slot "other"', 'a command that is cut off does not count');
 	$client->close;
-	becomes_active('other', 'false');
+	$right->wait_for_slot('other', 'false');
 	$client = WalsenderClient->new($right);
 	$client->query('SET track_activities = off');
 	$client->start_replication(
 		"SLOT other LOGICAL 0/0 ($options, origin 'none')");
 	becomes('slot "other"', 'nor one that is not shown');
 	$client->close;
-	becomes_active('other', 'false');
+	$right->wait_for_slot('other', 'false');
 	$right->sql(q(SELECT pg_drop_replication_slot('other')));
 }
 
@@ -239,7 +220,7 @@ one_by_one('slot "other"', 'with another slot');
 	);
 	becomes('slot "kept"', 'although its session uses another one');
 	$client->close;
-	becomes_active('other', 'false');
+	$right->wait_for_slot('other', 'false');
 	$right->sql(q(SELECT pg_drop_replication_slot('other')));
 }
 becomes('^$', 'a temporary slot goes with its session');
@@ -276,10 +257,10 @@ becomes('^$', 'a temporary slot goes with its session');
 	$client->start_replication(
 		q(SLOT other LOGICAL 0/0 (proto_version '1', publication_names 'leftward', origin 'none'))
 	);
-	becomes_active('other', 'true');
+	$right->wait_for_slot('other', 'true');
 	becomes('slot "other"', 'another plugin counts');
 	$client->close;
-	becomes_active('other', 'false');
+	$right->wait_for_slot('other', 'false');
 	$right->sql(q(SELECT pg_drop_replication_slot('other')));
 }
 

@@ -89,9 +89,7 @@ sub disconnect
 {
 	my ($client, $slot) = @_;
 	$client->close;
-	$right->wait_until(
-		"NOT active FROM pg_replication_slots WHERE slot_name = '$slot'",
-		"slot $slot stays active");
+	$right->wait_for_slot($slot, 'false');
 	return;
 }
 
@@ -182,19 +180,16 @@ sub apply_backlog
 	return $most;
 }
 
-# The same until more than two are applied as one: a writer that was slow claims fewer at a
-# time for a while.
+# The same until more than two are applied as one
 sub several_are_applied_together
 {
 	my ($when, $meanwhile) = @_;
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
-	my $most = 0;
-	for (my $times = 0; $times < 20 && $most <= 2; $times++)
-	{
-		$most =
-		  apply_backlog(sub { $meanwhile->() if $meanwhile && $_[0] > 2 });
-	}
-	return cmp_ok($most, '>', 2, "several are applied together $when");
+	return several_together(
+		"several are applied together $when",
+		sub {
+			apply_backlog(sub { $meanwhile->() if $meanwhile && $_[0] > 2 });
+		});
 }
 
 # Both writers have met the tables.
@@ -250,18 +245,6 @@ SKIP:
 
 ### other consumers ##############################################################
 
-sub reason_becomes
-{
-	my ($reason, $name) = @_;
-	local $Test::Builder::Level = $Test::Builder::Level + 1;
-	return ok(
-		$right->poll_query_until(
-			'postgres',
-			"SELECT coalesce(strict_reason, '') ~ '$reason' FROM parallel_apply.subscriptions WHERE subname = 'tap'"
-		),
-		$name);
-}
-
 # A connection says what a standby would.  With "slots", only slots of this server count,
 # and with "off", nothing does.
 SKIP:
@@ -279,7 +262,8 @@ SKIP:
 		foreach my $setting (qw(auto slots off))
 		{
 			$right->reload_with("parallel_apply.logical_decoding = $setting");
-			reason_becomes($setting eq 'auto' ? 'the standby of' : '^$',
+			$right->strict_reason_becomes(
+				$setting eq 'auto' ? 'the standby of' : '^$',
 				"a standby, $slot, with $setting");
 		}
 		$standby->close;

@@ -93,6 +93,30 @@ sub counter_becomes
 		$name);
 }
 
+# Wait until a replication slot is in use ('true'), or not ('false').
+sub wait_for_slot
+{
+	my ($self, $slot, $is_active) = @_;
+	$self->wait_until(
+		"active = $is_active FROM pg_replication_slots WHERE slot_name = '$slot'",
+		"active of slot $slot is not $is_active");
+	return;
+}
+
+# Assert that the reason why each transaction of the subscription tap is applied by itself
+# gets to match that; '^$' if there is none.
+sub strict_reason_becomes
+{
+	my ($self, $reason, $name) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	return ok(
+		$self->poll_query_until(
+			'postgres',
+			"SELECT coalesce(strict_reason, '') ~ '$reason' FROM parallel_apply.subscriptions WHERE subname = 'tap'"
+		),
+		$name);
+}
+
 # Wait until the writers of all subscriptions are idle: then they have counted, in all
 # views, what they have applied.
 sub wait_until_counted

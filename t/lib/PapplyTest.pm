@@ -13,7 +13,7 @@ use Test::More;
 
 our @EXPORT = qw(
   behind_lock duplicate_key end_sessions finish has_module item_rows last_item new_pair
-  why_not_tls);
+  several_together why_not_tls);
 
 # Return a pair of running servers, and both nodes: (pair, publisher, subscriber).
 # Options: publisher_conf and subscriber_conf, lines for postgresql.conf; subscriber_init,
@@ -88,6 +88,21 @@ sub item_rows
 sub last_item
 {
 	return $last_item;
+}
+
+# Assert that more than two transactions are applied as one: $apply applies a backlog, and
+# returns how many were.  A writer that was slow claims fewer at a time for a while, so it
+# is repeated.
+sub several_together
+{
+	my ($name, $apply) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	my $most = 0;
+	for (my $times = 0; $times < 20 && $most <= 2; $times++)
+	{
+		$most = $apply->();
+	}
+	return cmp_ok($most, '>', 2, $name);
 }
 
 # Does the server have that contrib module?
