@@ -65,15 +65,10 @@ sub apply_by_each
 	return;
 }
 
-# Apply one transaction, and return whether the apply worker itself has done so.
 sub is_applied_by_apply_worker
 {
-	my $count =
-	  q(SELECT leader_transactions FROM parallel_apply.subscription_stats);
-	my $before = $subscriber->sql($count);
-	$publisher->sql($_) for rows(1);
-	$publisher->wait_applied;
-	return $subscriber->sql($count) > $before;
+	return $subscriber->leader_applies(
+		sub { $publisher->sql($_) for rows(1); $publisher->wait_applied; });
 }
 
 # Have the apply worker itself apply some rows.  It reads a setting a moment later.

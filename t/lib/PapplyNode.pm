@@ -344,6 +344,18 @@ sub from_leader
 	  "FROM pg_stat_subscription WHERE subname = '$name' AND relid IS NULL AND pid IS NOT NULL $is_leader";
 }
 
+# Call a function that has one transaction applied, and waits until the publisher knows.
+# Return whether the apply worker itself has applied it.
+sub leader_applies
+{
+	my ($self, $apply) = @_;
+	my $count =
+	  q(SELECT leader_transactions FROM parallel_apply.subscription_stats WHERE subname = 'tap');
+	my $before = $self->sql($count);
+	$apply->();
+	return $self->sql($count) > $before;
+}
+
 # Stop a process while it waits for this event, or for one of several that are separated by
 # commas.  Elsewhere it could hold a lock that others need, also this query: if there is no
 # answer for a while, it may continue.
