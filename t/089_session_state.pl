@@ -257,6 +257,21 @@ is_deeply(
 notes('serial');
 cmp_ok($subscriber->fallbacks - $before,
 	'>=', 16, 'the apply worker gets them');
+
+# Detects: the writers of another pool fetch numbers before they leave the sequence to the
+# apply worker.
+for my $writers (1, 4)
+{
+	$subscriber->reload_with(
+		"parallel_apply.writers_per_subscription = $writers");
+	$subscriber->wait_for_pool('tap', $writers > 1 ? $writers : 0);
+}
+insert_into(('cached') x 2);
+is_deeply(
+	[ map { / (\d+)$/ } split /\n/, notes() ],
+	[ map { $numbers[-1] + $_ } 1 .. 2 ],
+	'it gets them after another pool has started, too');
+notes('serial');
 is( (   () =
 		  slurp_file($subscriber->logfile) =~
 		  /LOG:  a trigger or column default of subscription "tap" uses sequence "cached_numbers"/g

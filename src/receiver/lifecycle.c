@@ -329,6 +329,7 @@ end_pool(PapplyApplyReason reason)
 	papply_pool_close();
 	papply_writers_end(reason == PAPPLY_REASON_NONE);
 	origin_lsn = papply_pool->origin_lsn;
+	papply_single_session_keep();
 	ereport(LOG,
 			(errmsg("parallel apply of subscription \"%s\" has stopped",
 					MySubscription->name),

@@ -27,13 +27,18 @@
 #include "pool.h"
 #include "single_session.h"
 
-static bool was_on = false;		/* receiver: in a pool of this process */
+static bool was_on = false;		/* receiver: in its last pool */
 
 bool
 papply_single_session_begin(void)
 {
-	was_on = true;
 	return pg_atomic_exchange_u32(&papply_pool->single_session, true) == 0;
+}
+
+void
+papply_single_session_keep(void)
+{
+	was_on = papply_single_session_is_on();
 }
 
 void
@@ -46,10 +51,7 @@ papply_single_session_resume(void)
 bool
 papply_single_session_is_on(void)
 {
-	bool		is_on = pg_atomic_read_u32(&papply_pool->single_session) != 0;
-
-	was_on |= is_on;
-	return is_on;
+	return pg_atomic_read_u32(&papply_pool->single_session) != 0;
 }
 
 void
