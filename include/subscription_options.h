@@ -68,4 +68,13 @@ extern List *papply_subscription_options_enabled(void);
  */
 extern int	papply_subscription_options_remove_all(void);
 
+/*
+ * Wake the leader apply worker of this subscription, if it has one, after the
+ * current transaction has committed and its invalidations have been sent.
+ */
+extern void papply_subscription_options_wake_worker(Oid subid);
+
+/* Will the current transaction wake it? */
+extern bool papply_subscription_options_wakes_worker(Oid subid);
+
 #endif							/* PAPPLY_SUBSCRIPTION_OPTIONS_H */

@@ -17,7 +17,11 @@
  * with the same OID, so a hook removes it.
  *
  * Changing a label invalidates the syscache of subscriptions.  Receivers have a
- * callback for that, and the receiver of this one is woken after the commit.
+ * callback for that, but an idle one processes invalidations once a second.  So
+ * the receiver of this one is woken after the invalidations have been sent.
+ * Transaction callbacks run before that, but there is also a callback at the
+ * release of locks, which comes after.  The subscriptions of a subtransaction
+ * that is rolled back are not removed, and are woken without need.
  *-------------------------------------------------------------------------
  */
 #include "parallel_apply.h"
@@ -30,18 +34,66 @@
 #include "utils/fmgroids.h"
 #include "utils/inval.h"
 #include "utils/lsyscache.h"
+#include "utils/memutils.h"
+#include "utils/resowner.h"
 
 #include "group.h"
 #include "kept.h"
 #include "origin.h"
 #include "subscription_options.h"
-#include "worker_wake.h"
 
 #define KEY_WRITERS "writers="
 #define KEY_PAUSED "paused="
 #define KEY_GROUP "group="
 
 static object_access_hook_type previous_object_access = NULL;
+
+/*** the apply worker ***/
+
+/* The subscriptions whose apply workers are woken at the commit. */
+typedef struct Wakes
+{
+	List	   *subscriptions;	/* in TopTransactionContext */
+	bool		has_callback;
+} Wakes;
+
+static Wakes wakes;
+
+static void
+wake_after_release(ResourceReleasePhase phase, bool is_commit, bool is_top_level, void *arg)
+{
+	ListCell   *cell;
+
+	if (phase != RESOURCE_RELEASE_AFTER_LOCKS || !is_top_level)
+		return;
+	if (is_commit)
+	{
+		foreach(cell, wakes.subscriptions)
+			papply_compat_wake_leader(lfirst_oid(cell));
+	}
+	wakes.subscriptions = NIL;
+}
+
+void
+papply_subscription_options_wake_worker(Oid subid)
+{
+	MemoryContext old_context = MemoryContextSwitchTo(TopTransactionContext);
+
+	Assert(IsTransactionState());
+	if (!wakes.has_callback)
+		RegisterResourceReleaseCallback(wake_after_release, NULL);
+	wakes.has_callback = true;
+	wakes.subscriptions = list_append_unique_oid(wakes.subscriptions, subid);
+	MemoryContextSwitchTo(old_context);
+}
+
+bool
+papply_subscription_options_wakes_worker(Oid subid)
+{
+	return list_member_oid(wakes.subscriptions, subid);
+}
+
+/*** labels ***/
 
 /* Return the value if part begins with this key, or NULL. */
 static const char *
@@ -114,7 +166,7 @@ invalidate(Oid subid)
 {
 	CacheInvalidateCatalog(SubscriptionRelationId);
 	(void) GetCurrentCommandId(true);
-	papply_worker_wake_at_commit(subid);
+	papply_subscription_options_wake_worker(subid);
 }
 
 void

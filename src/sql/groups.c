@@ -22,7 +22,6 @@
 #include "group.h"
 #include "sql_common.h"
 #include "subscription_options.h"
-#include "worker_wake.h"
 
 PG_FUNCTION_INFO_V1(papply_create_group);
 PG_FUNCTION_INFO_V1(papply_drop_group);
@@ -51,7 +50,7 @@ wake_members(const char *name)
 	ListCell   *cell;
 
 	foreach(cell, papply_subscription_options_members(name))
-		papply_worker_wake_at_commit(lfirst_oid(cell));
+		papply_subscription_options_wake_worker(lfirst_oid(cell));
 }
 
 /* Make the list of options for CREATE or ALTER SERVER.  DROP ignores the value. */

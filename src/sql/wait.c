@@ -31,7 +31,6 @@
 #include "statistics.h"
 #include "subscription_options.h"
 #include "wait.h"
-#include "worker_wake.h"
 
 PG_FUNCTION_INFO_V1(papply_wait_for_lsn);
 PG_FUNCTION_INFO_V1(papply_drain);
@@ -242,7 +241,7 @@ is_about_to_pause(Oid subid)
 	PapplyStatistics *statistics = look_at_progress(subid);
 
 	papply_subscription_options_get(subid, &options);
-	return options.is_paused && !papply_worker_wake_is_pending(subid) &&
+	return options.is_paused && !papply_subscription_options_wakes_worker(subid) &&
 		statistics->receiver_pid != 0 && statistics->progress.state != PAPPLY_APPLY_PAUSED;
 }
 
