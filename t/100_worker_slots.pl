@@ -1,9 +1,10 @@
-# Promise: with the default settings of the server and of the extension, two
-# subscriptions leave worker slots free.  The busy one gets writers, idle writers exit,
-# parallel queries find workers, and a third subscription starts at once.  If more
-# workers start at once than there are free slots, writers exit, the others get
-# slots at the server's next attempt, and the writers come back afterwards.  Enabled
-# subscriptions without an apply worker get their slots from idle writers.
+# Promise: with the default settings of the server and of the extension, except for a
+# shorter time after which idle writers exit, two subscriptions leave worker slots free.
+# The busy one gets writers, idle writers exit, parallel queries find workers, and a third
+# subscription starts at once.  If more workers start at once than there are free slots,
+# writers exit, the others get slots at the server's next attempt, and the writers come
+# back afterwards.  Enabled subscriptions without an apply worker get their slots from idle
+# writers.
 #
 # A lock on a row of the first transaction causes the backlog: its writer waits for
 # the lock, and the other writers for their turn.  None of them exits meanwhile, so
@@ -34,7 +35,8 @@ my @defaults = split /\n/, $subscriber->sql(
 		'max_parallel_workers_per_gather')
 		OR name ~ '^parallel_apply\..*(worker|writer)')
 );
-$subscriber->append_conf('postgresql.conf', join("\n", @defaults) . "\n");
+$subscriber->append_conf('postgresql.conf',
+	join("\n", @defaults, "parallel_apply.writer_idle_timeout = '100ms'\n"));
 $subscriber->restart;
 is($subscriber->sql('SHOW max_worker_processes'),
 	'8', 'there are as many worker slots as by default');
@@ -129,12 +131,9 @@ $subscriber->sql('DROP SUBSCRIPTION third');
 
 ### more workers at once than there are slots for
 
-# By default the server has no more than four apply and synchronization workers,
-# and idle writers stay for longer than this test should take.
-$subscriber->append_conf('postgresql.conf', <<~'CONF');
-	max_logical_replication_workers = 8
-	parallel_apply.writer_idle_timeout = '100ms'
-	CONF
+# By default the server has no more than four apply and synchronization workers.
+$subscriber->append_conf('postgresql.conf',
+	'max_logical_replication_workers = 8');
 $subscriber->restart;
 my @tables = ('busy', 'quiet');
 my @locks =
