@@ -262,7 +262,8 @@ SKIP:
 		foreach my $setting (qw(auto slots off))
 		{
 			$right->reload_with("parallel_apply.logical_decoding = $setting");
-			$right->strict_reason_becomes($setting eq 'auto' ? 'the standby of' : '^$',
+			$right->strict_reason_becomes(
+				$setting eq 'auto' ? 'the standby of' : '^$',
 				"a standby, $slot, with $setting");
 		}
 		$standby->close;
