@@ -128,7 +128,8 @@ if ($has_neighbors)
 	}
 }
 $subscriber->create_extension;
-$pair->subscribe('tap');
+# with streaming = parallel, the default of 18, the apply worker would restart with each pool
+$pair->subscribe('tap', with => 'streaming = off');
 $pair->subscribe_serially;
 $publisher->sql('INSERT INTO gate VALUES (1, 0)');
 
