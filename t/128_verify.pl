@@ -409,6 +409,31 @@ sub kill_verify
 	nothing_remains('killed while it compares');
 }
 
+# A server ends what the program waits for.
+for my $end ('its walsender is terminated', 'the subscriber crashes')
+{
+	my $open = $publisher->hold('INSERT INTO empty VALUES (-1)');
+	my ($program) = start_verify('-t', 'kinds');
+	my $waits = q(FROM pg_locks JOIN pg_stat_activity USING (pid)
+		WHERE NOT granted AND application_name = 'pg_verify_subscription');
+	$publisher->wait_until("count(*) > 0 $waits", 'the slot does not wait');
+	if ($end =~ /walsender/)
+	{
+		$publisher->sql("SELECT pg_terminate_backend(pid) $waits");
+	}
+	else
+	{
+		$subscriber->stop('immediate');
+		$subscriber->start;
+	}
+	$open->query_safe('ROLLBACK');
+	$open->quit;
+	$program->finish;
+	is($? >> 8, 1, "$end: the program cannot compare");
+	nothing_remains($end);
+}
+$subscriber->wait_for_pool('tap');
+
 ### a table that is truncated meanwhile
 
 {
@@ -429,6 +454,26 @@ sub kill_verify
 		'a table that is truncated meanwhile is no difference');
 }
 
+### a user who is no superuser
+
+SKIP:
+{
+	skip 'the owner of a subscription is a superuser before 16', 1
+	  if $subscriber->pg_version < 16;
+	$subscriber->sql(
+		q(CREATE ROLE owner LOGIN IN ROLE pg_create_subscription; GRANT postgres TO owner;
+		ALTER SUBSCRIPTION tap SET (password_required = false); ALTER SUBSCRIPTION tap OWNER TO owner)
+	);
+	my ($status, $out, $err) = verify('-U', 'owner', '-t', 'large');
+	like(
+		$err,
+		qr/subscription "tap" cannot be verified: you may not read its connection string/,
+		'only superusers may read the connection string');
+	($status) = verify('-U', 'owner', '-t', 'large', '--publisher',
+		$publisher->connstr('postgres') . ' user=reader');
+	is($status, 0, 'the owner may verify a subscription');
+}
+
 $subscriber->sql('SET session_replication_role = replica; '
 	  . join('', map { "UPDATE kinds SET $_ = $kinds{$_}[1];" } @kinds));
 $pair->tables_equal('in the end',
@@ -438,5 +483,6 @@ finish(
 	$subscriber,
 	qr/permission denied for table secret|affected by row-level security/,
 	qr/canceling statement|connection to client lost|terminating connection/,
-	qr/current transaction is aborted/);
+	qr/could not send end-of-streaming message|terminating background worker|another server process/
+);
 done_testing();
