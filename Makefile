@@ -85,6 +85,25 @@ TAP_TESTS := $(shell $(has_tap))
 endif
 include $(PGXS)
 
+# The program has a makefile of its own, since PGXS builds one thing at a time.  It needs
+# static libraries, which some packages of the server do not have.
+program = bin/pg_verify_subscription
+ifneq ($(wildcard $(pkglibdir)/libpgfeutils.a),)
+all: all-program
+install: install-program
+clean: clean-program
+uninstall: uninstall-program
+.PHONY: all-program install-program clean-program uninstall-program
+all-program install-program clean-program uninstall-program:
+	@mkdir -p $(program)
+	@$(MAKE) -C $(program) -f $(abspath $(here))/$(program)/Makefile \
+		PG_CONFIG=$(PG_CONFIG) $(@:-program=)
+else
+all: without-program
+.PHONY: without-program
+without-program: ; @echo "$(program) is not built: it needs $(pkglibdir)/libpgfeutils.a"
+endif
+
 $(OBJS): $(wildcard $(here)include/*.h $(here)src/*/*.h) $(here)META.json
 # A build in another directory has no directories yet; a rule would find those of
 # the source tree.

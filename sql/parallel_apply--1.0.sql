@@ -997,13 +997,23 @@ COMMENT ON FUNCTION parallel_apply.pause(name) IS
     'pauses apply of a subscription, which stays connected. Once the call has committed, no '
     'further transaction is begun; what was received before is applied';
 
+CREATE FUNCTION parallel_apply.pause(subscription_name name, at_lsn pg_lsn, timeout interval DEFAULT NULL)
+RETURNS boolean
+LANGUAGE C CALLED ON NULL INPUT VOLATILE PARALLEL UNSAFE
+AS 'MODULE_PATHNAME', 'papply_pause_at';
+
+COMMENT ON FUNCTION parallel_apply.pause(name, pg_lsn, interval) IS
+    'pauses apply of a subscription at a position of the publisher''s WAL until the session ends, '
+    'and waits until exactly what ended before it is committed. NULL: the position where the '
+    'subscription is. Returns false if the timeout passes first; the pause remains';
+
 CREATE FUNCTION parallel_apply.resume(subscription_name name)
 RETURNS void
 LANGUAGE C CALLED ON NULL INPUT VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'papply_resume';
 
 COMMENT ON FUNCTION parallel_apply.resume(name) IS
-    'resumes apply of a subscription that was paused';
+    'resumes apply of a subscription that was paused, also by another session';
 
 CREATE FUNCTION parallel_apply.wait_for_lsn(subscription_name name, lsn pg_lsn, timeout interval DEFAULT NULL)
 RETURNS boolean
@@ -1403,7 +1413,7 @@ GRANT EXECUTE ON FUNCTION parallel_apply.get_visibility(oid),
     parallel_apply.remove_subscription(name, name),
     parallel_apply.alter_subscription_config(name, integer),
     parallel_apply.set_table_option(regclass, text, text),
-    parallel_apply.pause(name), parallel_apply.resume(name),
+    parallel_apply.pause(name), parallel_apply.pause(name, pg_lsn, interval), parallel_apply.resume(name),
     parallel_apply.wait_for_lsn(name, pg_lsn, interval),
     parallel_apply.drain(name, interval), parallel_apply.skip_transaction(name, boolean),
     parallel_apply.forget(bigint), parallel_apply.skipped_changes(bigint),

@@ -17,6 +17,7 @@
 #include "read_on.h"
 #include "saved.h"
 #include "seam.h"
+#include "session_pauses.h"
 #include "slots.h"
 #include "subscription_options.h"
 #include "table_options.h"
@@ -36,6 +37,7 @@ request_shmem(void)
 		previous_shmem_request();
 	papply_slots_request_shmem();
 	papply_table_statistics_request_shmem();
+	papply_session_pauses_request_shmem();
 }
 
 static void
@@ -45,6 +47,7 @@ startup_shmem(void)
 		previous_shmem_startup();
 	papply_slots_init_shmem();
 	papply_table_statistics_init_shmem();
+	papply_session_pauses_init_shmem();
 	papply_saved_init();
 }
 

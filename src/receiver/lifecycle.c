@@ -37,6 +37,7 @@
 #include "native_replay.h"
 #include "native_streams.h"
 #include "origin.h"
+#include "pause_point.h"
 #include "queue.h"
 #include "relation_registry.h"
 #include "remote_relation.h"
@@ -245,8 +246,8 @@ papply_lifecycle_wants_pool(void)
 bool
 papply_lifecycle_has_chosen_native(void)
 {
-	return config.is_current && !pool.exists && !config.is_paused && papply_role_is_replica() &&
-		get_wanted_writers() == 1 && !papply_slow_log_is_on();
+	return config.is_current && !pool.exists && !config.is_paused && !papply_pause_point_is_set() &&
+		papply_role_is_replica() && get_wanted_writers() == 1 && !papply_slow_log_is_on();
 }
 
 void
@@ -727,13 +728,15 @@ papply_lifecycle_is_drained(void)
 static void
 show_state(void)
 {
-	if (config.is_paused)
+	bool		is_idle = !pool.exists || papply_lifecycle_is_idle();
+
+	if (papply_pause_point_is_reached(is_idle) || config.is_paused)
 	{
 		/*
 		 * a reader that sees this state must see everything that was received
 		 * before
 		 */
-		papply_status_update(pool.exists, papply_lifecycle_is_idle());
+		papply_status_update(pool.exists, is_idle);
 		papply_status_set(PAPPLY_APPLY_PAUSED, PAPPLY_REASON_NONE);
 	}
 	else if (pool.exists && !pool.is_closing)

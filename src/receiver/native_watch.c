@@ -46,6 +46,7 @@
 #include "lifecycle.h"
 #include "message.h"
 #include "native_watch.h"
+#include "pause_point.h"
 #include "remote_relation.h"
 #include "spool.h"
 #include "status.h"
@@ -131,6 +132,7 @@ note_transaction(XLogRecPtr final_lsn, TimestampTz commit_time, TransactionId xi
 	leader->began_at = 0;		/* the clock is not read */
 	leader->changes = 0;
 	papply_status_native_begin(final_lsn, commit_time, xid);
+	papply_pause_point_note_begun(final_lsn);
 }
 
 static void

@@ -57,6 +57,7 @@
 #include "origin.h"
 #include "owner.h"
 #include "pace.h"
+#include "pause_point.h"
 #include "publisher.h"
 #include "queue.h"
 #include "receiver.h"
@@ -198,6 +199,7 @@ initialize(void)
 	 * its commits first: the publisher does not send again what is confirmed.
 	 */
 	papply_feedback_received(replorigin_session_get_progress(true));
+	papply_pause_point_init(replorigin_session_get_progress(true));
 
 	/* never readable: the other end stays open, and no process writes to it */
 	if (socketpair(AF_UNIX, SOCK_STREAM, 0, sockets) != 0)

@@ -22,6 +22,7 @@
 #include "message.h"
 #include "native_replay.h"
 #include "owner.h"
+#include "pause_point.h"
 #include "queue.h"
 #include "remote_relation.h"
 #include "report.h"
@@ -128,6 +129,20 @@ route_to_queue(char *message, int length)
 	return PAPPLY_ROUTE_NATIVE;
 }
 
+/* Must a message between two transactions be held because of a pause? */
+static bool
+must_hold(char *message, int length)
+{
+	PapplyBegin begin = {0};
+	bool		is_first = papply_message_parse_first(message, length, &begin);
+	bool		is_held = papply_lifecycle_is_paused() ||
+	(is_first && papply_pause_point_holds(begin.final_lsn));
+
+	if (is_held)
+		papply_status_hold(begin.commit_time);
+	return is_held;
+}
+
 /*
  * is_spooled: the message comes from the spool.  With BEFORE, *buffer and *told
  * are set to the other message and its length.
@@ -135,16 +150,10 @@ route_to_queue(char *message, int length)
 static PapplyRoute
 route_payload(char *message, int length, bool is_spooled, char **buffer, int *told)
 {
-	PapplyBegin begin;
-
 	if (length < 1)
 		return PAPPLY_ROUTE_NATIVE;
-	if (papply_lifecycle_is_paused() && papply_route_is_between_transactions())
-	{
-		papply_status_hold(papply_message_parse_first(message, length, &begin) ?
-						   begin.commit_time : 0);
+	if (papply_route_is_between_transactions() && must_hold(message, length))
 		return PAPPLY_ROUTE_HOLD;
-	}
 	if (!is_spooled)
 	{
 		switch (papply_spool_take(message, length, papply_lifecycle_has_pool()))

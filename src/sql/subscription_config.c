@@ -20,6 +20,7 @@
 
 #include "group.h"
 #include "result_rows.h"
+#include "session_pauses.h"
 #include "sql_common.h"
 #include "subscription_options.h"
 
@@ -120,11 +121,17 @@ papply_pause(PG_FUNCTION_ARGS)
 	return set_paused(fcinfo, true, "pause()");
 }
 
-/* papply_resume(subscription) continues to apply transactions. */
+/*
+ * papply_resume(subscription) continues to apply transactions.  A pause of a session
+ * ends at once, not at the commit.
+ */
 Datum
 papply_resume(PG_FUNCTION_ARGS)
 {
-	return set_paused(fcinfo, false, "resume()");
+	Datum		result = set_paused(fcinfo, false, "resume()");
+
+	papply_session_pauses_remove(papply_sql_get_subscription(fcinfo, 0));
+	return result;
 }
 
 /*

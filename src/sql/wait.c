@@ -27,6 +27,7 @@
 #include "utils/timestamp.h"
 
 #include "clock.h"
+#include "session_pauses.h"
 #include "sql_common.h"
 #include "statistics.h"
 #include "subscription_options.h"
@@ -34,6 +35,7 @@
 
 PG_FUNCTION_INFO_V1(papply_wait_for_lsn);
 PG_FUNCTION_INFO_V1(papply_drain);
+PG_FUNCTION_INFO_V1(papply_pause_at);
 
 #define MIN_NAP_MS 1
 
@@ -120,12 +122,16 @@ static const char *
 find_obstacle(const Wait *wait)
 {
 	PapplySubscriptionOptions options;
+	PapplySessionPause pause;
 
 	if (!is_enabled(wait->subid))
 		return "It is disabled.";
 	papply_subscription_options_get(wait->subid, &options);
 	if (options.is_paused && !wait->expects_pause)
 		return "It is paused: see " PAPPLY_NAME ".resume().";
+	if (papply_session_pauses_get(wait->subid, &pause) && pause.state == PAPPLY_PAUSE_REACHED &&
+		!wait->expects_pause)
+		return "A session pauses it at a position: see " PAPPLY_NAME ".resume().";
 	if (papply_statistics_has_failed(look_at_progress(wait->subid)))
 		return "A transaction fails: see " PAPPLY_NAME ".failed_transactions.";
 	return NULL;
@@ -275,4 +281,77 @@ papply_drain(PG_FUNCTION_ARGS)
 		if (!go_on_waiting(&wait))
 			PG_RETURN_BOOL(false);
 	}
+}
+
+/*** a pause at a position ***/
+
+static void
+begin_pause(Oid subid, XLogRecPtr remote_lsn)
+{
+	int			holder = papply_session_pauses_set(subid, remote_lsn);
+
+	if (holder > 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_IN_USE),
+				 errmsg("subscription \"%s\" is paused by the session with process ID %d",
+						get_subscription_name(subid, false), holder)));
+	if (holder < 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
+				 errmsg("too many subscriptions are paused at a position"),
+				 errhint("You might need to increase \"%s\".", "max_logical_replication_workers")));
+}
+
+/* Return false if the timeout has passed. */
+static bool
+wait_for_pause(Wait *wait)
+{
+	PapplySessionPause pause;
+
+	do
+	{
+		if (!papply_session_pauses_get(wait->subid, &pause) || pause.pid != MyProcPid)
+			ereport(ERROR,
+					(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+					 errmsg("pause of subscription \"%s\" was ended by another session",
+							get_subscription_name(wait->subid, false))));
+		if (pause.state == PAPPLY_PAUSE_PASSED)
+			ereport(ERROR,
+					(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+					 errmsg("subscription \"%s\" has passed position " PAPPLY_LSN_FORMAT,
+							get_subscription_name(wait->subid, false),
+							LSN_FORMAT_ARGS(pause.remote_lsn))));
+		if (pause.state == PAPPLY_PAUSE_REACHED)
+			return true;
+	} while (go_on_waiting(wait));
+	return false;
+}
+
+/*
+ * papply_pause_at(subscription, position or NULL, timeout or NULL) applies what ended
+ * on the publisher before that position, and nothing else, until the session ends, and
+ * waits for this state.  NULL is the position where the subscription is.  Returns false
+ * if the timeout passed before; the pause is not given up then, but after any error.
+ */
+Datum
+papply_pause_at(PG_FUNCTION_ARGS)
+{
+	Oid			subid = papply_sql_get_subscription(fcinfo, 0);
+	Wait		wait = begin_wait(subid, fcinfo, 2);
+	volatile bool is_reached = false;
+
+	PreventCommandDuringRecovery("pause()");
+	papply_sql_check_owner(subid);
+	begin_pause(subid, PG_ARGISNULL(1) ? InvalidXLogRecPtr : PG_GETARG_LSN(1));
+	PG_TRY();
+	{
+		is_reached = wait_for_pause(&wait);
+	}
+	PG_CATCH();
+	{
+		papply_session_pauses_remove_own(subid);
+		PG_RE_THROW();
+	}
+	PG_END_TRY();
+	PG_RETURN_BOOL(is_reached);
 }

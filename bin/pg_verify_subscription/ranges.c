@@ -1,0 +1,269 @@
+/*-------------------------------------------------------------------------
+ * ranges.c
+ *	  The queries that read a range of a table.
+ *
+ * Pure: builds text, and knows no server.
+ *
+ * A row is hashed as the text of ROW(columns), which is unambiguous: it quotes
+ * values, and distinguishes NULL from an empty string.  The columns are those that
+ * are published, in the publisher's order.  The sessions have the same settings, so
+ * equal values have equal texts, whatever the types are called.
+ *
+ * The rows of a range are distributed to buckets by the hash of their key.  A bucket
+ * is compared by the number of its rows and the sum of their hashes, which does not
+ * depend on any order: collations do not matter, and rows that exist several times
+ * count several times.  Only the rows of buckets that differ are fetched.  An
+ * exclusive or would do the same for less, but would not see that a pair of equal
+ * rows was replaced by another pair.
+ *
+ * Two different rows have the same hash with a probability of 2^-64.
+ *
+ * A range is bounded by the first columns of the key, where both sides order these in
+ * the same way; otherwise there is a single range, of all rows.  Without a key, the
+ * hash of the row stands for that of the key.
+ *-------------------------------------------------------------------------
+ */
+#include "postgres_fe.h"
+
+#include "ranges.h"
+
+#define MAX_BUCKETS 65536
+#define MIN_BUCKETS 16
+
+void
+append_identifier(PQExpBuffer sql, const char *name)
+{
+	appendPQExpBufferChar(sql, '"');
+	for (; *name; name++)
+	{
+		if (*name == '"')
+			appendPQExpBufferChar(sql, '"');
+		appendPQExpBufferChar(sql, *name);
+	}
+	appendPQExpBufferChar(sql, '"');
+}
+
+void
+append_literal(PQExpBuffer sql, const char *value)
+{
+	appendPQExpBufferStr(sql, "E'");
+	for (; *value; value++)
+	{
+		if (*value == '\'' || *value == '\\')
+			appendPQExpBufferChar(sql, *value);
+		appendPQExpBufferChar(sql, *value);
+	}
+	appendPQExpBufferChar(sql, '\'');
+}
+
+int
+buckets_for(double rows)
+{
+	int			buckets = MIN_BUCKETS;
+
+	while (buckets < MAX_BUCKETS && (double) buckets * BUCKET_ROWS < rows)
+		buckets *= 2;
+	return buckets;
+}
+
+static void
+append_table(PQExpBuffer sql, const Table *table, Side side)
+{
+	if (!table->has_partitions[side])
+		appendPQExpBufferStr(sql, "ONLY ");
+	append_identifier(sql, table->schema);
+	appendPQExpBufferChar(sql, '.');
+	append_identifier(sql, table->name);
+}
+
+static void
+append_names(PQExpBuffer sql, char **names, int n)
+{
+	for (int i = 0; i < n; i++)
+	{
+		if (i > 0)
+			appendPQExpBufferStr(sql, ", ");
+		append_identifier(sql, names[i]);
+	}
+}
+
+static void
+append_row(PQExpBuffer sql, char **names, int n)
+{
+	appendPQExpBufferStr(sql, "ROW(");
+	append_names(sql, names, n);
+	appendPQExpBufferStr(sql, ")::text");
+}
+
+/* Append the hash of an expression, which is a text. */
+static void
+append_hash(PQExpBuffer sql, HashKind hash, const char *expression)
+{
+	if (hash == HASH_FAST)
+		appendPQExpBuffer(sql, "hashtextextended(%s COLLATE \"C\", 0)", expression);
+	else
+		appendPQExpBuffer(sql,
+						  "('x' || substr(md5(convert_to(%s, 'UTF8')), 1, 16))::bit(64)::bigint",
+						  expression);
+}
+
+static void
+append_hash_of_row(PQExpBuffer sql, HashKind hash, char **names, int n)
+{
+	PQExpBufferData row;
+
+	initPQExpBuffer(&row);
+	append_row(&row, names, n);
+	append_hash(sql, hash, row.data);
+	termPQExpBuffer(&row);
+}
+
+/* Append "(key) OPERATOR (values)". */
+static void
+append_bound(PQExpBuffer sql, const Table *table, char **values, const char *operator)
+{
+	appendPQExpBufferStr(sql, " AND (");
+	append_names(sql, table->key, table->nrange);
+	appendPQExpBuffer(sql, ") %s (", operator);
+	for (int i = 0; i < table->nrange; i++)
+	{
+		if (i > 0)
+			appendPQExpBufferStr(sql, ", ");
+		append_literal(sql, values[i]);
+	}
+	appendPQExpBufferChar(sql, ')');
+}
+
+static void
+append_where(PQExpBuffer sql, const Table *table, const Range *range)
+{
+	appendPQExpBufferStr(sql, " WHERE true");
+	if (table->filter)
+		appendPQExpBuffer(sql, " AND (%s)", table->filter);
+	if (range->low)
+		append_bound(sql, table, range->low, ">");
+	if (range->high)
+		append_bound(sql, table, range->high, "<=");
+}
+
+void
+build_boundary_query(PQExpBuffer sql, const Table *table, char **low)
+{
+	Range		range = {.low = low};
+
+	appendPQExpBufferStr(sql, "SELECT ");
+	for (int i = 0; i < table->nrange; i++)
+	{
+		if (i > 0)
+			appendPQExpBufferStr(sql, ", ");
+		append_identifier(sql, table->key[i]);
+		appendPQExpBufferStr(sql, "::text");
+	}
+	appendPQExpBufferStr(sql, " FROM (SELECT ");
+	append_names(sql, table->key, table->nrange);
+	appendPQExpBufferStr(sql, " FROM ");
+	append_table(sql, table, PUBLISHER);
+	append_where(sql, table, &range);
+	appendPQExpBufferStr(sql, " ORDER BY ");
+	append_names(sql, table->key, table->nrange);
+	appendPQExpBuffer(sql, " OFFSET %d LIMIT 1) boundary", RANGE_ROWS - 1);
+}
+
+/* Append a subquery with the columns kh, the hash of the key, and rh, that of the row. */
+static void
+append_hashes(PQExpBuffer sql, const Table *table, Side side, const Range *range, HashKind hash,
+			  const char *more_columns)
+{
+	appendPQExpBufferStr(sql, "(SELECT ");
+	if (table->nkey > 0)
+	{
+		append_hash_of_row(sql, hash, table->key, table->nkey);
+		appendPQExpBufferStr(sql, " AS kh, ");
+	}
+	append_hash_of_row(sql, hash, table->columns, table->ncolumns);
+	appendPQExpBufferStr(sql, " AS rh");
+	appendPQExpBufferStr(sql, more_columns);
+	appendPQExpBufferStr(sql, " FROM ");
+	append_table(sql, table, side);
+	append_where(sql, table, range);
+
+	/* the hash of the row is used twice */
+	if (table->nkey == 0)
+		appendPQExpBufferStr(sql, " OFFSET 0");
+	appendPQExpBufferStr(sql, ") hashes");
+}
+
+/* Return the name of the column that stands for the hash of the key. */
+static const char *
+key_hash(const Table *table)
+{
+	return table->nkey > 0 ? "kh" : "rh";
+}
+
+void
+build_bucket_query(PQExpBuffer sql, const Table *table, Side side, const Range *range,
+				   HashKind hash)
+{
+	appendPQExpBuffer(sql, "SELECT %s & %d, count(*), sum(rh) FROM ",
+					  key_hash(table), range->buckets - 1);
+	append_hashes(sql, table, side, range, hash, "");
+	appendPQExpBufferStr(sql, " GROUP BY 1 ORDER BY 1");
+}
+
+void
+build_row_query(PQExpBuffer sql, const Table *table, Side side, const Range *range,
+				HashKind hash, const char *buckets, bool with_values)
+{
+	PQExpBufferData columns;
+
+	initPQExpBuffer(&columns);
+	appendPQExpBufferStr(&columns, ", ");
+	if (table->nkey > 0)
+		append_row(&columns, table->key, table->nkey);
+	else
+		appendPQExpBufferStr(&columns, "NULL::text");
+	appendPQExpBufferStr(&columns, " AS k");
+	for (int i = 0; i < table->ncolumns; i++)
+	{
+		PQExpBufferData text;
+
+		initPQExpBuffer(&text);
+		append_identifier(&text, table->columns[i]);
+		appendPQExpBufferStr(&text, "::text");
+		appendPQExpBufferStr(&columns, ", ");
+		if (with_values)
+			appendPQExpBufferStr(&columns, text.data);
+		else
+			append_hash(&columns, hash, text.data);
+		appendPQExpBuffer(&columns, " AS c%d", i);
+		termPQExpBuffer(&text);
+	}
+
+	appendPQExpBuffer(sql, "SELECT %s, rh, k", key_hash(table));
+	for (int i = 0; i < table->ncolumns; i++)
+		appendPQExpBuffer(sql, ", c%d", i);
+	appendPQExpBufferStr(sql, " FROM ");
+	append_hashes(sql, table, side, range, hash, columns.data);
+	appendPQExpBuffer(sql, " WHERE (%s & %d) = ANY ('{%s}') ORDER BY 1, 2",
+					  key_hash(table), range->buckets - 1, buckets);
+	termPQExpBuffer(&columns);
+}
+
+void
+build_storage_query(PQExpBuffer sql, const Table *table)
+{
+	PQExpBufferData name;
+
+	initPQExpBuffer(&name);
+	append_identifier(&name, table->schema);
+	appendPQExpBufferChar(&name, '.');
+	append_identifier(&name, table->name);
+	appendPQExpBufferStr(sql,
+						 "SELECT string_agg(relid::oid || ':' || coalesce(pg_relation_filenode(relid), 0), ','"
+						 " ORDER BY relid::oid) FROM (SELECT ");
+	append_literal(sql, name.data);
+	appendPQExpBufferStr(sql, "::regclass UNION SELECT relid FROM pg_partition_tree(");
+	append_literal(sql, name.data);
+	appendPQExpBufferStr(sql, ")) files(relid)");
+	termPQExpBuffer(&name);
+}

@@ -1,0 +1,258 @@
+/*-------------------------------------------------------------------------
+ * selftest.c
+ *	  Test what needs no server: ranges.c, compare.c, output.c.
+ *
+ * A program of its own, in builds with SELFTEST=1; t/129_verify_pure.pl runs it.  Prints a
+ * line for each fault, and exits with 1 if there is any.
+ *-------------------------------------------------------------------------
+ */
+#include "postgres_fe.h"
+
+#include "compare.h"
+#include "output.h"
+#include "ranges.h"
+
+static int	faults = 0;
+
+static void
+expect(bool is_right, const char *what)
+{
+	if (is_right)
+		return;
+	printf("%s\n", what);
+	faults++;
+}
+
+static void
+expect_text(PQExpBuffer text, const char *expected)
+{
+	if (strcmp(text->data, expected) != 0)
+	{
+		printf("expected: %s\nfound:    %s\n", expected, text->data);
+		faults++;
+	}
+	resetPQExpBuffer(text);
+}
+
+/*** rows ***/
+
+#define KEYS 8
+#define VERSIONS 4
+#define MAX_ROWS 4000
+
+/* Rows are numbers: key * VERSIONS + version.  Several keys have the same hash. */
+typedef struct Model
+{
+	int			rows[2][MAX_ROWS];
+	int			count[2];
+	int			next[2];
+	bool		has_keys;
+	int			missing[2];
+	int			changed;
+} Model;
+
+static int
+key_hash_of(int row)
+{
+	return row / VERSIONS % 3;
+}
+
+static int
+order_rows(const void *left, const void *right)
+{
+	int			l = *(const int *) left;
+	int			r = *(const int *) right;
+
+	return key_hash_of(l) != key_hash_of(r) ? key_hash_of(l) - key_hash_of(r) : l - r;
+}
+
+static Row *
+next_row(void *arg, Side side)
+{
+	Model	   *model = arg;
+	Row		   *row;
+	char		key[20];
+	int			number;
+
+	if (model->next[side] == model->count[side])
+		return NULL;
+	number = model->rows[side][model->next[side]++];
+	row = calloc(1, sizeof(Row));
+	row->key_hash = key_hash_of(number);
+	row->hash = number;
+	row->columns = calloc(1, sizeof(char *));
+	snprintf(key, sizeof(key), "%d", number / VERSIONS);
+	row->key = model->has_keys ? strdup(key) : NULL;
+	return row;
+}
+
+static void
+take_difference(void *arg, const Row *publisher, const Row *subscriber)
+{
+	Model	   *model = arg;
+
+	if (publisher == NULL)
+		model->missing[PUBLISHER]++;
+	else if (subscriber == NULL)
+		model->missing[SUBSCRIBER]++;
+	else
+	{
+		model->changed++;
+		expect(strcmp(publisher->key, subscriber->key) == 0, "a changed row has one key");
+	}
+}
+
+static int
+count_row(const Model *model, int side, int row)
+{
+	int			n = 0;
+
+	for (int i = 0; i < model->count[side]; i++)
+		n += model->rows[side][i] == row;
+	return n;
+}
+
+/* Compare the result with what the numbers of equal rows say. */
+static void
+check_rows(Model *model)
+{
+	int			missing[2] = {0, 0};
+	int			changed = 0;
+
+	for (int key = 0; key < KEYS; key++)
+	{
+		int			surplus[2] = {0, 0};
+		int			pairs;
+
+		for (int version = 0; version < VERSIONS; version++)
+		{
+			int			row = key * VERSIONS + version;
+			int			more = count_row(model, PUBLISHER, row) - count_row(model, SUBSCRIBER, row);
+
+			surplus[PUBLISHER] += Max(more, 0);
+			surplus[SUBSCRIBER] += Max(-more, 0);
+		}
+		pairs = model->has_keys ? Min(surplus[0], surplus[1]) : 0;
+		changed += pairs;
+		missing[SUBSCRIBER] += surplus[PUBLISHER] - pairs;
+		missing[PUBLISHER] += surplus[SUBSCRIBER] - pairs;
+	}
+	for (int side = 0; side < 2; side++)
+		qsort(model->rows[side], model->count[side], sizeof(int), order_rows);
+	compare_rows(next_row, take_difference, model, 1);
+	expect(model->missing[PUBLISHER] == missing[PUBLISHER], "rows missing on the publisher");
+	expect(model->missing[SUBSCRIBER] == missing[SUBSCRIBER], "rows missing on the subscriber");
+	expect(model->changed == changed, "changed rows");
+}
+
+static void
+test_rows(void)
+{
+	static Model model;
+
+	srand(1);
+	for (int round = 0; round < 2000; round++)
+	{
+		memset(&model, 0, sizeof(model));
+		model.has_keys = round % 2 == 0;
+		for (int side = 0; side < 2; side++)
+		{
+			model.count[side] = rand() % 30;
+			for (int i = 0; i < model.count[side]; i++)
+				model.rows[side][i] = rand() % (KEYS * VERSIONS);
+		}
+		check_rows(&model);
+	}
+
+	/* more equal rows than can be kept */
+	memset(&model, 0, sizeof(model));
+	model.count[PUBLISHER] = MAX_ROWS;
+	model.count[SUBSCRIBER] = 1;
+	check_rows(&model);
+}
+
+/*** the rest ***/
+
+static void
+test_buckets(PQExpBuffer text)
+{
+	Bucket		left[] = {{1, 10, "5"}, {3, 10, "-7"}, {4, 2, "9"}, {9, 1, "1"}};
+	Bucket		right[] = {{0, 1, "1"}, {1, 10, "5"}, {3, 10, "7"}, {4, 3, "9"}};
+
+	expect(compare_buckets(left, 4, left, 4, text) == 0, "equal buckets");
+	expect(compare_buckets(left, 4, right, 4, text) == 4, "buckets that differ");
+	expect_text(text, "0,3,4,9");
+	expect(compare_buckets(left, 0, right, 2, text) == 2, "an empty side");
+	expect_text(text, "0,1");
+	expect(buckets_for(0) == 16 && buckets_for(1e6) == 8192 && buckets_for(1e12) == 65536,
+		   "number of buckets");
+}
+
+static void
+test_queries(PQExpBuffer text)
+{
+	char	   *columns[] = {"a", "b\"c"};
+	char	   *low[] = {"it's \\"};
+	Table		table = {.schema = "s",.name = "t",.ncolumns = 2,.columns = columns,.nkey = 1,
+	.key = columns,.nrange = 1,.filter = "a > 0"};
+	Range		range = {.nvalues = 1,.low = low,.buckets = 16};
+
+	build_bucket_query(text, &table, PUBLISHER, &range, HASH_FAST);
+	expect_text(text,
+				"SELECT kh & 15, count(*), sum(rh) FROM (SELECT hashtextextended(ROW(\"a\")::text COLLATE \"C\", 0) AS kh, "
+				"hashtextextended(ROW(\"a\", \"b\"\"c\")::text COLLATE \"C\", 0) AS rh FROM ONLY \"s\".\"t\""
+				" WHERE true AND (a > 0) AND (\"a\") > (E'it''s \\\\')) hashes GROUP BY 1 ORDER BY 1");
+	table.has_partitions[PUBLISHER] = true;
+	table.filter = NULL;
+	build_boundary_query(text, &table, NULL);
+	expect_text(text,
+				"SELECT \"a\"::text FROM (SELECT \"a\" FROM \"s\".\"t\" WHERE true ORDER BY \"a\" OFFSET 99999 LIMIT 1) boundary");
+}
+
+static void
+test_output(PQExpBuffer text)
+{
+	char	   *columns[] = {"id", "v"};
+	char	   *here[] = {"1", "a\n\"b\""};
+	char	   *there[] = {"1", NULL};
+	Table		table = {.shown = "s.t",.ncolumns = 2,.columns = columns};
+	Row			publisher = {.key = "(1,\"x\")",.columns = here};
+	Row			subscriber = {.key = "(1,\"x\")",.columns = there};
+	Row			keyless = {.hash = -1,.columns = here};
+	Output		output = {.subscription = "sub",.with_values = true};
+
+	append_difference(text, &output, &table, &publisher, &subscriber);
+	expect_text(text, "s.t: (1,\"x\"): differs in: v: v=a\\n\"b\" on publisher; v=NULL on subscriber\n");
+	output.with_values = false;
+	append_difference(text, &output, &table, NULL, &keyless);
+	expect_text(text, "s.t: hash ffffffffffffffff: missing on publisher\n");
+	output.format = FORMAT_CSV;
+	append_difference(text, &output, &table, &publisher, NULL);
+	expect_text(text, "sub,s.t,missing on subscriber,\"(1,\"\"x\"\")\",\n");
+	output.format = FORMAT_JSON;
+	output.with_values = true;
+	append_difference(text, &output, &table, &publisher, &subscriber);
+	expect_text(text,
+				"{\"subscription\": \"sub\", \"relation\": \"s.t\", \"result\": \"differs\", \"key\": \"(1,\\\"x\\\")\", "
+				"\"columns\": [\"v\"], \"publisher\": {\"id\": \"1\", \"v\": \"a\\u000a\\\"b\\\"\"}, "
+				"\"subscriber\": {\"id\": \"1\", \"v\": null}}\n");
+	table.obstacle = "it is \"new\"";
+	append_summary(text, &output, &table);
+	expect_text(text,
+				"{\"subscription\": \"sub\", \"relation\": \"s.t\", \"result\": \"not compared\", \"reason\": \"it is \\\"new\\\"\"}\n");
+	expect(!is_different(&table), "a table that was not compared does not differ");
+}
+
+int
+main(void)
+{
+	PQExpBufferData text;
+
+	initPQExpBuffer(&text);
+	test_rows();
+	test_buckets(&text);
+	test_queries(&text);
+	test_output(&text);
+	termPQExpBuffer(&text);
+	return faults == 0 ? 0 : 1;
+}

@@ -1,0 +1,412 @@
+/*-------------------------------------------------------------------------
+ * tables.c
+ *	  The tables of a subscription, and what is published of them.
+ *
+ * pg_publication_tables says what is published: with a partitioned table published as
+ * itself, its name and not those of its partitions; the columns of column lists, and
+ * generated columns where these are published; the row filters.  Filters of several
+ * publications are combined as a publisher does.  The subscription's tables have the
+ * same names.
+ *
+ * Rows are compared by the publisher's key, which is the primary key, or the index of
+ * the replica identity, if all its columns are published.
+ *-------------------------------------------------------------------------
+ */
+#include "postgres_fe.h"
+
+#include "catalog/pg_type_d.h"
+#include "pqexpbuffer.h"
+
+#include "ranges.h"
+#include "server.h"
+#include "tables.h"
+
+/* Identity of the files of table c, as build_storage_query() has it. */
+#define STORAGE \
+	"(SELECT string_agg(relid::oid || ':' || coalesce(pg_relation_filenode(relid), 0), ','" \
+	" ORDER BY relid::oid) FROM (SELECT c.oid::regclass UNION" \
+	" SELECT relid FROM pg_partition_tree(c.oid)) files(relid))"
+
+/* The key of table c, and the position of column a in it. */
+#define KEY \
+	" LEFT JOIN LATERAL (SELECT indkey, indnkeyatts FROM pg_index" \
+	" WHERE indrelid = c.oid AND (indisprimary OR indisreplident) AND indisvalid AND indimmediate" \
+	" ORDER BY indisprimary DESC LIMIT 1) i ON true" \
+	" LEFT JOIN LATERAL (SELECT n - 1 FROM unnest(i.indkey::int2[]) WITH ORDINALITY u(attnum, n)" \
+	" WHERE u.attnum = a.attnum AND n <= i.indnkeyatts) k(position) ON true"
+
+/* Columns of both queries. */
+enum
+{
+	COLUMN_SCHEMA,
+	COLUMN_NAME,
+	COLUMN_HAS_PARTITIONS,
+	COLUMN_STORAGE,
+	COLUMN_OBSTACLE,
+	COLUMN_ATTNAME,				/* null: no column is published */
+	COLUMN_TYPE,
+	COLUMN_KEY_POSITION,		/* null: not in the key */
+	COLUMN_KEY_LENGTH,
+	COLUMN_FILTER,
+	COLUMN_ESTIMATE
+};
+
+static char *
+copy(const char *text)
+{
+	char	   *result = strdup(text);
+
+	if (result == NULL)
+		abort();
+	return result;
+}
+
+static void *
+allocate(size_t n, size_t size)
+{
+	void	   *result = calloc(n > 0 ? n : 1, size);
+
+	if (result == NULL)
+		abort();
+	return result;
+}
+
+static char *
+value_of(PGresult *result, int row, int column)
+{
+	return PQgetisnull(result, row, column) ? NULL : PQgetvalue(result, row, column);
+}
+
+static bool
+is_true(PGresult *result, int row, int column)
+{
+	return PQgetvalue(result, row, column)[0] == 't';
+}
+
+void
+set_obstacle(Table *table, const char *obstacle)
+{
+	if (table->obstacle == NULL)
+		table->obstacle = copy(obstacle);
+}
+
+Subscription *
+load_subscriptions(PGconn *subscriber, int *count)
+{
+	PGresult   *result = query(subscriber,
+							   "SELECT oid, subname, subslotname, subpublications::text, subenabled,"
+							   " has_column_privilege('pg_subscription', 'subconninfo', 'SELECT')"
+							   " FROM pg_subscription"
+							   " WHERE subdbid = (SELECT oid FROM pg_database WHERE datname = current_database())"
+							   " ORDER BY subname");
+	Subscription *subscriptions = allocate(PQntuples(result), sizeof(Subscription));
+
+	*count = PQntuples(result);
+	for (int i = 0; i < *count; i++)
+	{
+		Subscription *subscription = &subscriptions[i];
+		char		sql[200];
+
+		subscription->oid = copy(PQgetvalue(result, i, 0));
+		subscription->name = copy(PQgetvalue(result, i, 1));
+		if (!PQgetisnull(result, i, 2))
+			subscription->slot = copy(PQgetvalue(result, i, 2));
+		subscription->publications = copy(PQgetvalue(result, i, 3));
+		subscription->is_enabled = is_true(result, i, 4);
+		if (!is_true(result, i, 5))
+			continue;
+		snprintf(sql, sizeof(sql), "SELECT subconninfo FROM pg_subscription WHERE oid = %s",
+				 subscription->oid);
+		subscription->conninfo = query_value(subscriber, sql);
+	}
+	PQclear(result);
+	return subscriptions;
+}
+
+static PGresult *
+query_published(PGconn *publisher, const Subscription *subscription)
+{
+	PQExpBufferData sql;
+	PGresult   *result;
+
+	initPQExpBuffer(&sql);
+	appendPQExpBufferStr(&sql,
+						 "WITH published AS MATERIALIZED (SELECT schemaname, tablename,"
+						 " min(attnames::text)::name[] AS attnames, count(DISTINCT attnames::text) AS lists,"
+						 " CASE WHEN bool_and(rowfilter IS NOT NULL)"
+						 " THEN string_agg('(' || rowfilter || ')', ' OR ') END AS filter,"
+						 " bool_or(pubinsert AND pubupdate AND pubdelete AND pubtruncate AND rowfilter IS NULL)"
+						 " OR bool_and(pubinsert AND pubupdate AND pubdelete AND pubtruncate) AS is_whole"
+						 " FROM pg_publication_tables JOIN pg_publication USING (pubname) WHERE pubname = ANY (");
+	append_literal(&sql, subscription->publications);
+	appendPQExpBufferStr(&sql,
+						 ") GROUP BY 1, 2)"
+						 " SELECT p.schemaname, p.tablename, c.relkind = 'p', " STORAGE ","
+						 " CASE WHEN p.lists > 1 THEN 'its publications have different column lists'"
+						 " WHEN NOT p.is_whole THEN 'its publication does not publish all operations, so equality cannot be expected' END,"
+						 " a.attname, a.atttypid, k.position, i.indnkeyatts, p.filter, c.reltuples"
+						 " FROM published p JOIN pg_namespace n ON n.nspname = p.schemaname"
+						 " JOIN pg_class c ON c.relnamespace = n.oid AND c.relname = p.tablename"
+						 " LEFT JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped"
+						 " AND a.attname = ANY (p.attnames)");
+
+	/* before 18 generated columns are not published, although 15 lists them */
+	if (PQserverVersion(publisher) < 180000)
+		appendPQExpBufferStr(&sql, " AND a.attgenerated = ''");
+	appendPQExpBufferStr(&sql, KEY " ORDER BY 1, 2, a.attnum");
+	result = query(publisher, sql.data);
+	termPQExpBuffer(&sql);
+	return result;
+}
+
+static PGresult *
+query_subscribed(PGconn *subscriber, const Subscription *subscription)
+{
+	PQExpBufferData sql;
+	PGresult   *result;
+
+	initPQExpBuffer(&sql);
+	appendPQExpBuffer(&sql,
+					  "SELECT n.nspname, c.relname, c.relkind = 'p', " STORAGE ","
+					  " CASE WHEN sr.srsubstate <> 'r' THEN 'it is being synchronized' ELSE"
+					  " (SELECT 'it is a table of subscription ' || string_agg(quote_ident(s.subname), ', ') || ', too'"
+					  " FROM pg_subscription_rel o JOIN pg_subscription s ON s.oid = o.srsubid"
+					  " WHERE o.srrelid = sr.srrelid AND o.srsubid <> sr.srsubid) END,"
+					  " a.attname, a.atttypid, k.position, i.indnkeyatts, NULL, c.reltuples"
+					  " FROM pg_subscription_rel sr JOIN pg_class c ON c.oid = sr.srrelid"
+					  " JOIN pg_namespace n ON n.oid = c.relnamespace"
+					  " LEFT JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped"
+					  KEY
+					  " WHERE sr.srsubid = %s AND c.relkind IN ('r', 'p') ORDER BY 1, 2, a.attnum",
+					  subscription->oid);
+	result = query(subscriber, sql.data);
+	termPQExpBuffer(&sql);
+	return result;
+}
+
+/* Return the row after those of the table at this row. */
+static int
+end_of_table(PGresult *result, int row)
+{
+	int			end = row;
+
+	while (end < PQntuples(result) &&
+		   strcmp(PQgetvalue(result, end, COLUMN_SCHEMA), PQgetvalue(result, row, COLUMN_SCHEMA)) == 0 &&
+		   strcmp(PQgetvalue(result, end, COLUMN_NAME), PQgetvalue(result, row, COLUMN_NAME)) == 0)
+		end++;
+	return end;
+}
+
+/* Compare the tables at two rows by name; the end comes last. */
+static int
+order_of_tables(PGresult *left, int l, PGresult *right, int r)
+{
+	int			order;
+
+	if (l >= PQntuples(left) || r >= PQntuples(right))
+		return (l >= PQntuples(left)) - (r >= PQntuples(right));
+	order = strcmp(PQgetvalue(left, l, COLUMN_SCHEMA), PQgetvalue(right, r, COLUMN_SCHEMA));
+	return order != 0 ? order :
+		strcmp(PQgetvalue(left, l, COLUMN_NAME), PQgetvalue(right, r, COLUMN_NAME));
+}
+
+static int
+find_column(PGresult *result, int row, int end, const char *name)
+{
+	for (; row < end; row++)
+		if (!PQgetisnull(result, row, COLUMN_ATTNAME) &&
+			strcmp(PQgetvalue(result, row, COLUMN_ATTNAME), name) == 0)
+			return row;
+	return -1;
+}
+
+/* Types that all servers order in the same way, whatever their settings are. */
+static bool
+is_ordered_alike(Oid type)
+{
+	switch (type)
+	{
+		case INT2OID:
+		case INT4OID:
+		case INT8OID:
+		case OIDOID:
+		case NUMERICOID:
+		case UUIDOID:
+		case DATEOID:
+		case TIMESTAMPOID:
+		case TIMESTAMPTZOID:
+			return true;
+		default:
+			return false;
+	}
+}
+
+/* Fill in the key from the rows of both sides. */
+static void
+set_key(Table *table, PGresult *published, int row, int end, PGresult *subscribed, int other,
+		int other_end)
+{
+	char	   *length = value_of(published, row, COLUMN_KEY_LENGTH);
+	bool		is_prefix = true;
+	int			found = 0;
+	int		   *rows;
+
+	if (length == NULL)
+		return;
+	rows = allocate(atoi(length), sizeof(int));
+	for (int i = row; i < end; i++)
+	{
+		if (PQgetisnull(published, i, COLUMN_KEY_POSITION))
+			continue;
+		rows[atoi(PQgetvalue(published, i, COLUMN_KEY_POSITION))] = i;
+		found++;
+	}
+	if (found == atoi(length))
+	{
+		table->nkey = found;
+		table->key = allocate(found, sizeof(char *));
+	}
+	for (int i = 0; i < table->nkey; i++)
+	{
+		char	   *name = PQgetvalue(published, rows[i], COLUMN_ATTNAME);
+		char	   *type = PQgetvalue(published, rows[i], COLUMN_TYPE);
+		int			same = find_column(subscribed, other, other_end, name);
+		char	   *position = same < 0 ? NULL : value_of(subscribed, same, COLUMN_KEY_POSITION);
+
+		table->key[i] = copy(name);
+		is_prefix = is_prefix && position != NULL && atoi(position) == i &&
+			strcmp(PQgetvalue(subscribed, same, COLUMN_TYPE), type) == 0 &&
+			is_ordered_alike(strtoul(type, NULL, 10));
+		if (is_prefix)
+			table->nrange = i + 1;
+	}
+	free(rows);
+}
+
+/* Fill in the published columns; the subscriber must have them. */
+static void
+set_columns(Table *table, PGresult *published, int row, int end, PGresult *subscribed, int other,
+			int other_end)
+{
+	table->columns = allocate(end - row, sizeof(char *));
+	for (int i = row; i < end; i++)
+	{
+		char	   *name = value_of(published, i, COLUMN_ATTNAME);
+
+		if (name == NULL)
+			continue;
+		table->columns[table->ncolumns++] = copy(name);
+		if (other < other_end && find_column(subscribed, other, other_end, name) < 0)
+		{
+			PQExpBufferData obstacle;
+
+			initPQExpBuffer(&obstacle);
+			appendPQExpBuffer(&obstacle, "the subscriber does not have column \"%s\"", name);
+			set_obstacle(table, obstacle.data);
+			termPQExpBuffer(&obstacle);
+		}
+	}
+	if (table->ncolumns == 0)
+		set_obstacle(table, "no column is published");
+}
+
+static void
+set_name(Table *table, PGresult *result, int row)
+{
+	PQExpBufferData shown;
+
+	table->schema = copy(PQgetvalue(result, row, COLUMN_SCHEMA));
+	table->name = copy(PQgetvalue(result, row, COLUMN_NAME));
+	initPQExpBuffer(&shown);
+	for (int i = 0; i < 2; i++)
+	{
+		const char *name = i == 0 ? table->schema : table->name;
+		bool		is_plain = strspn(name, "abcdefghijklmnopqrstuvwxyz_0123456789") == strlen(name);
+
+		if (i > 0)
+			appendPQExpBufferChar(&shown, '.');
+		if (is_plain)
+			appendPQExpBufferStr(&shown, name);
+		else
+			append_identifier(&shown, name);
+	}
+	table->shown = copy(shown.data);
+	termPQExpBuffer(&shown);
+}
+
+/* Fill in what each side says about a table. */
+static void
+set_side(Table *table, Side side, PGresult *result, int row)
+{
+	table->has_partitions[side] = is_true(result, row, COLUMN_HAS_PARTITIONS);
+	table->storage[side] = copy(PQgetvalue(result, row, COLUMN_STORAGE));
+	if (!PQgetisnull(result, row, COLUMN_OBSTACLE))
+		set_obstacle(table, PQgetvalue(result, row, COLUMN_OBSTACLE));
+	if (side == PUBLISHER)
+	{
+		char	   *filter = value_of(result, row, COLUMN_FILTER);
+
+		table->filter = filter ? copy(filter) : NULL;
+		table->estimate = atof(PQgetvalue(result, row, COLUMN_ESTIMATE));
+	}
+}
+
+Tables
+load_tables(PGconn *publisher, PGconn *subscriber, const Subscription *subscription)
+{
+	PGresult   *subscribed = query_subscribed(subscriber, subscription);
+	PGresult   *published = query_published(publisher, subscription);
+	Tables		tables = {.tables = allocate(PQntuples(published) + PQntuples(subscribed), sizeof(Table))};
+	int			p = 0;
+	int			s = 0;
+
+	while (p < PQntuples(published) || s < PQntuples(subscribed))
+	{
+		int			order = order_of_tables(published, p, subscribed, s);
+		int			p_end = order <= 0 ? end_of_table(published, p) : p;
+		int			s_end = order >= 0 ? end_of_table(subscribed, s) : s;
+		Table	   *table = &tables.tables[tables.count++];
+
+		set_name(table, order <= 0 ? published : subscribed, order <= 0 ? p : s);
+		if (s == s_end)
+			set_obstacle(table, "it is published, but not a table of the subscription (ALTER SUBSCRIPTION ... REFRESH PUBLICATION)");
+		else
+			set_side(table, SUBSCRIBER, subscribed, s);
+		if (p == p_end)
+			set_obstacle(table, "it is not published");
+		else
+		{
+			set_side(table, PUBLISHER, published, p);
+			set_columns(table, published, p, p_end, subscribed, s, s_end);
+			set_key(table, published, p, p_end, subscribed, s, s_end);
+		}
+		p = p_end;
+		s = s_end;
+	}
+	PQclear(published);
+	PQclear(subscribed);
+	return tables;
+}
+
+void
+note_synchronization(Tables *tables, PGconn *subscriber, const Subscription *subscription,
+					 const char *lsn)
+{
+	PQExpBufferData sql;
+	PGresult   *result;
+
+	initPQExpBuffer(&sql);
+	appendPQExpBuffer(&sql,
+					  "SELECT n.nspname, c.relname FROM pg_subscription_rel sr"
+					  " JOIN pg_class c ON c.oid = sr.srrelid JOIN pg_namespace n ON n.oid = c.relnamespace"
+					  " WHERE sr.srsubid = %s AND (sr.srsubstate <> 'r' OR sr.srsublsn > '%s')",
+					  subscription->oid, lsn);
+	result = query(subscriber, sql.data);
+	termPQExpBuffer(&sql);
+	for (int i = 0; i < PQntuples(result); i++)
+		for (int j = 0; j < tables->count; j++)
+			if (strcmp(tables->tables[j].schema, PQgetvalue(result, i, 0)) == 0 &&
+				strcmp(tables->tables[j].name, PQgetvalue(result, i, 1)) == 0)
+				set_obstacle(&tables->tables[j], "it is being synchronized");
+	PQclear(result);
+}
