@@ -86,9 +86,10 @@ endif
 include $(PGXS)
 
 # The program has a makefile of its own, since PGXS builds one thing at a time.  It needs
-# static libraries, which some packages of the server do not have.
+# the headers of libpq, and a static library that some packages of the server do not have.
 program = bin/pg_verify_subscription
-ifneq ($(wildcard $(pkglibdir)/libpgfeutils.a),)
+client_files = $(includedir)/libpq-fe.h $(pkglibdir)/libpgfeutils.a
+ifeq ($(wildcard $(client_files)),$(client_files))
 all: all-program
 install: install-program
 clean: clean-program
@@ -101,7 +102,7 @@ all-program install-program clean-program uninstall-program:
 else
 all: without-program
 .PHONY: without-program
-without-program: ; @echo "$(program) is not built: it needs $(pkglibdir)/libpgfeutils.a"
+without-program: ; @echo "$(program) is not built: it needs $(client_files)"
 endif
 
 $(OBJS): $(wildcard $(here)include/*.h $(here)src/*/*.h) $(here)META.json

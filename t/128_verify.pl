@@ -461,7 +461,8 @@ SKIP:
 	skip 'the owner of a subscription is a superuser before 16', 1
 	  if $subscriber->pg_version < 16;
 	$subscriber->sql(
-		q(CREATE ROLE owner LOGIN IN ROLE pg_create_subscription; GRANT postgres TO owner;
+		q(CREATE ROLE owner LOGIN IN ROLE pg_create_subscription; GRANT postgres TO owner WITH INHERIT FALSE;
+		GRANT SELECT ON ALL TABLES IN SCHEMA public TO owner;
 		ALTER SUBSCRIPTION tap SET (password_required = false); ALTER SUBSCRIPTION tap OWNER TO owner)
 	);
 	my ($status, $out, $err) = verify('-U', 'owner', '-t', 'large');

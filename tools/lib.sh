@@ -237,7 +237,7 @@ begin() {
 # copy_tree DIR [FROM]: copy the tree, as it is now, or a copy of it into a new directory.
 copy_tree() {
 	mkdir "$1"
-	tar -C "${2:-$top}" -c --exclude=./.git --exclude='*.o' --exclude='*.so' --exclude=./tmp_check . |
+	tar -C "${2:-$top}" -c --exclude=./.git --exclude='*.o' --exclude='*.so' --exclude='./bin/*/pg_verify_subscription' --exclude='*_selftest' --exclude=./tmp_check . |
 		tar -x -C "$1"
 }
 

@@ -47,7 +47,7 @@ extern char *query_value(PGconn *conn, const char *sql);
 extern char *try_query_value(PGconn *conn, const char *sql, char **error);
 
 /* End the program because of what this session reports. */
-extern void fail_with(PGconn *conn, const char *what) pg_attribute_noreturn();
+extern void fail_with(PGconn *conn, const char *what) __attribute__((noreturn));
 
 /* Return a message without its end of line and level, allocated. */
 extern char *message_of(const PGresult *result, PGconn *conn);
