@@ -111,10 +111,10 @@ note_error(Table *table, Side side, PGconn *session, const PGresult *result)
 static char **
 copy_values(PGresult *result, int n)
 {
-	char	  **values = calloc(n, sizeof(char *));
+	char	  **values = pg_malloc0(n * sizeof(char *));
 
-	for (int i = 0; values != NULL && i < n; i++)
-		values[i] = strdup(PQgetvalue(result, 0, i));
+	for (int i = 0; i < n; i++)
+		values[i] = pg_strdup(PQgetvalue(result, 0, i));
 	return values;
 }
 
@@ -177,9 +177,9 @@ take_range(Check *check, Pair *pair)
 			course->low = NULL;
 			if (!course->is_planned)
 			{
-				course->low = calloc(table->nrange, sizeof(char *));
+				course->low = pg_malloc0(table->nrange * sizeof(char *));
 				for (int i = 0; i < table->nrange; i++)
-					course->low[i] = strdup(pair->range.high[i]);
+					course->low[i] = pg_strdup(pair->range.high[i]);
 				rows = RANGE_ROWS;
 			}
 			else if (pair->range.low != NULL)
@@ -264,7 +264,7 @@ take_input(Pair *pair, Side side)
 static char *
 copy_value(PGresult *result, int column)
 {
-	return PQgetisnull(result, 0, column) ? NULL : strdup(PQgetvalue(result, 0, column));
+	return PQgetisnull(result, 0, column) ? NULL : pg_strdup(PQgetvalue(result, 0, column));
 }
 
 static Row *
@@ -285,11 +285,11 @@ next_row(void *arg, Side side)
 		}
 		if (PQresultStatus(result) == PGRES_SINGLE_TUPLE)
 		{
-			row = calloc(1, sizeof(Row));
+			row = pg_malloc0(sizeof(Row));
 			row->key_hash = strtoll(PQgetvalue(result, 0, 0), NULL, 10);
 			row->hash = strtoll(PQgetvalue(result, 0, 1), NULL, 10);
 			row->key = copy_value(result, 2);
-			row->columns = calloc(pair->table->ncolumns, sizeof(char *));
+			row->columns = pg_malloc0(pair->table->ncolumns * sizeof(char *));
 			for (int i = 0; i < pair->table->ncolumns; i++)
 				row->columns[i] = copy_value(result, 3 + i);
 		}
@@ -348,7 +348,7 @@ read_buckets(PGresult *result, Bucket **buckets, long long *rows)
 {
 	int			n = PQntuples(result);
 
-	*buckets = calloc(n > 0 ? n : 1, sizeof(Bucket));
+	*buckets = pg_malloc0(n * sizeof(Bucket));
 	for (int i = 0; i < n; i++)
 	{
 		(*buckets)[i].number = atoi(PQgetvalue(result, i, 0));
@@ -437,7 +437,7 @@ show_progress(Check *check, bool is_end)
 static void
 wait_for_input(Check *check)
 {
-	struct pollfd *sockets = calloc(check->options->jobs * SIDES, sizeof(struct pollfd));
+	struct pollfd *sockets = pg_malloc0(check->options->jobs * SIDES * sizeof(struct pollfd));
 
 	for (int i = 0; i < check->options->jobs * SIDES; i++)
 	{
@@ -489,11 +489,11 @@ check_tables(Tables *tables, const CheckOptions *options, const Output *output,
 {
 	Check		check = {
 		.tables = tables,
-		.courses = calloc(tables->count > 0 ? tables->count : 1, sizeof(Course)),
+		.courses = pg_malloc0(tables->count * sizeof(Course)),
 		.options = options,
 		.output = output,
 		.planner = planner,
-		.pairs = calloc(options->jobs, sizeof(Pair)),
+		.pairs = pg_malloc0(options->jobs * sizeof(Pair)),
 		.began_at = now_ms()
 	};
 

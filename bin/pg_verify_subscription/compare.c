@@ -140,12 +140,10 @@ order_of(const Row *left, const Row *right)
 void
 compare_rows(NextRow next, TakeDifference take, void *arg, int ncolumns)
 {
-	Comparison *comparison = calloc(1, sizeof(Comparison));
+	Comparison *comparison = pg_malloc0(sizeof(Comparison));
 	Row		   *row[SIDES];
 	long long	key_hash = 0;
 
-	if (comparison == NULL)
-		abort();
 	comparison->take = take;
 	comparison->arg = arg;
 	comparison->ncolumns = ncolumns;

@@ -102,7 +102,7 @@ tell_wait(Attempt *attempt, PGresult *result)
 	if (attempt->told_pid != NULL && strcmp(attempt->told_pid, pid) == 0)
 		return;
 	free(attempt->told_pid);
-	attempt->told_pid = strdup(pid);
+	attempt->told_pid = pg_strdup(pid);
 	pg_log_info("waiting for transaction %s of the publisher%s%s, which was running at the beginning; apply continues",
 				PQgetvalue(result, 0, 0), pid[0] ? ", of the process with ID " : "", pid);
 }
@@ -263,8 +263,8 @@ take_position(Position *position, const Target *targets, PGconn **sessions,
 			continue;
 		}
 		result = create_slot(&attempt, sessions[PUBLISHER], position->slot);
-		position->lsn = strdup(PQgetvalue(result, 0, 1));
-		position->snapshots[PUBLISHER] = strdup(PQgetvalue(result, 0, 2));
+		position->lsn = pg_strdup(PQgetvalue(result, 0, 1));
+		position->snapshots[PUBLISHER] = pg_strdup(PQgetvalue(result, 0, 2));
 		PQclear(result);
 		if (meet(&attempt, position, sessions[SUBSCRIBER]))
 		{

@@ -77,12 +77,12 @@ next_row(void *arg, Side side)
 	if (model->next[side] == model->count[side])
 		return NULL;
 	number = model->rows[side][model->next[side]++];
-	row = calloc(1, sizeof(Row));
+	row = pg_malloc0(sizeof(Row));
 	row->key_hash = key_hash_of(number);
 	row->hash = number;
-	row->columns = calloc(1, sizeof(char *));
+	row->columns = pg_malloc0(sizeof(char *));
 	snprintf(key, sizeof(key), "%d", number / VERSIONS);
-	row->key = model->has_keys ? strdup(key) : NULL;
+	row->key = model->has_keys ? pg_strdup(key) : NULL;
 	return row;
 }
 

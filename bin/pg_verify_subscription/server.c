@@ -37,11 +37,9 @@ char *
 message_of(const PGresult *result, PGconn *conn)
 {
 	const char *primary = result ? PQresultErrorField(result, PG_DIAG_MESSAGE_PRIMARY) : NULL;
-	char	   *message = strdup(primary ? primary : PQerrorMessage(conn));
+	char	   *message = pg_strdup(primary ? primary : PQerrorMessage(conn));
 	size_t		length;
 
-	if (message == NULL)
-		abort();
 	for (length = strlen(message); length > 0 && message[length - 1] == '\n'; length--)
 		message[length - 1] = '\0';
 	return message;
@@ -167,7 +165,7 @@ only_value(PGresult *result)
 	char	   *value = NULL;
 
 	if (PQntuples(result) > 0 && !PQgetisnull(result, 0, 0))
-		value = strdup(PQgetvalue(result, 0, 0));
+		value = pg_strdup(PQgetvalue(result, 0, 0));
 	PQclear(result);
 	return value;
 }

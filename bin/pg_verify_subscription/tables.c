@@ -52,26 +52,6 @@ enum
 };
 
 static char *
-copy(const char *text)
-{
-	char	   *result = strdup(text);
-
-	if (result == NULL)
-		abort();
-	return result;
-}
-
-static void *
-allocate(size_t n, size_t size)
-{
-	void	   *result = calloc(n > 0 ? n : 1, size);
-
-	if (result == NULL)
-		abort();
-	return result;
-}
-
-static char *
 value_of(PGresult *result, int row, int column)
 {
 	return PQgetisnull(result, row, column) ? NULL : PQgetvalue(result, row, column);
@@ -87,7 +67,7 @@ void
 set_obstacle(Table *table, const char *obstacle)
 {
 	if (table->obstacle == NULL)
-		table->obstacle = copy(obstacle);
+		table->obstacle = pg_strdup(obstacle);
 }
 
 Subscription *
@@ -99,7 +79,7 @@ load_subscriptions(PGconn *subscriber, int *count)
 							   " FROM pg_subscription"
 							   " WHERE subdbid = (SELECT oid FROM pg_database WHERE datname = current_database())"
 							   " ORDER BY subname");
-	Subscription *subscriptions = allocate(PQntuples(result), sizeof(Subscription));
+	Subscription *subscriptions = pg_malloc0(PQntuples(result) * sizeof(Subscription));
 
 	*count = PQntuples(result);
 	for (int i = 0; i < *count; i++)
@@ -107,11 +87,11 @@ load_subscriptions(PGconn *subscriber, int *count)
 		Subscription *subscription = &subscriptions[i];
 		char		sql[200];
 
-		subscription->oid = copy(PQgetvalue(result, i, 0));
-		subscription->name = copy(PQgetvalue(result, i, 1));
+		subscription->oid = pg_strdup(PQgetvalue(result, i, 0));
+		subscription->name = pg_strdup(PQgetvalue(result, i, 1));
 		if (!PQgetisnull(result, i, 2))
-			subscription->slot = copy(PQgetvalue(result, i, 2));
-		subscription->publications = copy(PQgetvalue(result, i, 3));
+			subscription->slot = pg_strdup(PQgetvalue(result, i, 2));
+		subscription->publications = pg_strdup(PQgetvalue(result, i, 3));
 		subscription->is_enabled = is_true(result, i, 4);
 		if (!is_true(result, i, 5))
 			continue;
@@ -253,7 +233,7 @@ set_key(Table *table, PGresult *published, int row, int end, PGresult *subscribe
 
 	if (length == NULL)
 		return;
-	rows = allocate(atoi(length), sizeof(int));
+	rows = pg_malloc0(atoi(length) * sizeof(int));
 	for (int i = row; i < end; i++)
 	{
 		if (PQgetisnull(published, i, COLUMN_KEY_POSITION))
@@ -264,7 +244,7 @@ set_key(Table *table, PGresult *published, int row, int end, PGresult *subscribe
 	if (found == atoi(length))
 	{
 		table->nkey = found;
-		table->key = allocate(found, sizeof(char *));
+		table->key = pg_malloc0(found * sizeof(char *));
 	}
 	for (int i = 0; i < table->nkey; i++)
 	{
@@ -273,7 +253,7 @@ set_key(Table *table, PGresult *published, int row, int end, PGresult *subscribe
 		int			same = find_column(subscribed, other, other_end, name);
 		char	   *position = same < 0 ? NULL : value_of(subscribed, same, COLUMN_KEY_POSITION);
 
-		table->key[i] = copy(name);
+		table->key[i] = pg_strdup(name);
 		is_prefix = is_prefix && position != NULL && atoi(position) == i &&
 			strcmp(PQgetvalue(subscribed, same, COLUMN_TYPE), type) == 0 &&
 			is_ordered_alike(strtoul(type, NULL, 10));
@@ -288,14 +268,14 @@ static void
 set_columns(Table *table, PGresult *published, int row, int end, PGresult *subscribed, int other,
 			int other_end)
 {
-	table->columns = allocate(end - row, sizeof(char *));
+	table->columns = pg_malloc0((end - row) * sizeof(char *));
 	for (int i = row; i < end; i++)
 	{
 		char	   *name = value_of(published, i, COLUMN_ATTNAME);
 
 		if (name == NULL)
 			continue;
-		table->columns[table->ncolumns++] = copy(name);
+		table->columns[table->ncolumns++] = pg_strdup(name);
 		if (other < other_end && find_column(subscribed, other, other_end, name) < 0)
 		{
 			PQExpBufferData obstacle;
@@ -315,8 +295,8 @@ set_name(Table *table, PGresult *result, int row)
 {
 	PQExpBufferData shown;
 
-	table->schema = copy(PQgetvalue(result, row, COLUMN_SCHEMA));
-	table->name = copy(PQgetvalue(result, row, COLUMN_NAME));
+	table->schema = pg_strdup(PQgetvalue(result, row, COLUMN_SCHEMA));
+	table->name = pg_strdup(PQgetvalue(result, row, COLUMN_NAME));
 	initPQExpBuffer(&shown);
 	for (int i = 0; i < 2; i++)
 	{
@@ -330,7 +310,7 @@ set_name(Table *table, PGresult *result, int row)
 		else
 			append_identifier(&shown, name);
 	}
-	table->shown = copy(shown.data);
+	table->shown = pg_strdup(shown.data);
 	termPQExpBuffer(&shown);
 }
 
@@ -339,14 +319,14 @@ static void
 set_side(Table *table, Side side, PGresult *result, int row)
 {
 	table->has_partitions[side] = is_true(result, row, COLUMN_HAS_PARTITIONS);
-	table->storage[side] = copy(PQgetvalue(result, row, COLUMN_STORAGE));
+	table->storage[side] = pg_strdup(PQgetvalue(result, row, COLUMN_STORAGE));
 	if (!PQgetisnull(result, row, COLUMN_OBSTACLE))
 		set_obstacle(table, PQgetvalue(result, row, COLUMN_OBSTACLE));
 	if (side == PUBLISHER)
 	{
 		char	   *filter = value_of(result, row, COLUMN_FILTER);
 
-		table->filter = filter ? copy(filter) : NULL;
+		table->filter = filter ? pg_strdup(filter) : NULL;
 		table->estimate = atof(PQgetvalue(result, row, COLUMN_ESTIMATE));
 	}
 }
@@ -356,7 +336,7 @@ load_tables(PGconn *publisher, PGconn *subscriber, const Subscription *subscript
 {
 	PGresult   *subscribed = query_subscribed(subscriber, subscription);
 	PGresult   *published = query_published(publisher, subscription);
-	Tables		tables = {.tables = allocate(PQntuples(published) + PQntuples(subscribed), sizeof(Table))};
+	Tables		tables = {.tables = pg_malloc0((PQntuples(published) + PQntuples(subscribed)) * sizeof(Table))};
 	int			p = 0;
 	int			s = 0;
 
