@@ -87,9 +87,10 @@ writer_of(uint32 state)
 	return (int) (state >> WRITER_SHIFT) - 1;
 }
 
+#ifdef USE_ASSERT_CHECKING
 /* The kinds that may follow each, as in the drawing. */
 #define BIT(kind) (1 << (kind))
-static const uint32 successors[] PG_USED_FOR_ASSERTS_ONLY = {
+static const uint32 successors[] = {
 	[PAPPLY_EARLY_NONE] = BIT(PAPPLY_EARLY_OFFERED),
 	[PAPPLY_EARLY_OFFERED] = BIT(PAPPLY_EARLY_NONE) | BIT(PAPPLY_EARLY_TAKEN),
 	[PAPPLY_EARLY_TAKEN] = BIT(PAPPLY_EARLY_GIVEN_UP) | BIT(PAPPLY_EARLY_FAILED) |
@@ -99,6 +100,7 @@ static const uint32 successors[] PG_USED_FOR_ASSERTS_ONLY = {
 	[PAPPLY_EARLY_REVOKED] = BIT(PAPPLY_EARLY_NONE),
 	[PAPPLY_EARLY_ENDED] = BIT(PAPPLY_EARLY_NONE)
 };
+#endif
 
 /* Change the kind of a place if it is from, and keep its writer. */
 static bool
