@@ -362,6 +362,18 @@ sub start_verify
 	return ($program, \$out);
 }
 
+# The program waits for a lock of this server.
+sub wait_for_its_lock
+{
+	my ($node, $failure) = @_;
+
+	$node->wait_until(
+		q(count(*) > 0 FROM pg_locks JOIN pg_stat_activity USING (pid)
+		WHERE NOT granted AND application_name = 'pg_verify_subscription'),
+		$failure);
+	return;
+}
+
 sub kill_verify
 {
 	my ($program) = @_;
@@ -373,10 +385,7 @@ sub kill_verify
 {
 	my $open = $publisher->hold('INSERT INTO empty VALUES (-1)');
 	my ($program) = start_verify('-t', 'kinds');
-	$publisher->wait_until(
-		q(count(*) > 0 FROM pg_locks JOIN pg_stat_activity USING (pid)
-		WHERE NOT granted AND application_name = 'pg_verify_subscription'),
-		'the slot does not wait');
+	wait_for_its_lock($publisher, 'the slot does not wait');
 	$publisher->sql(
 		'INSERT INTO empty SELECT coalesce(max(id), 0) + 1 FROM empty');
 	$publisher->wait_applied;
@@ -400,10 +409,7 @@ sub kill_verify
 {
 	my $gate = $subscriber->hold('LOCK TABLE kinds');
 	my ($program) = start_verify('-t', 'kinds');
-	$subscriber->wait_until(
-		q(count(*) > 0 FROM pg_locks JOIN pg_stat_activity USING (pid)
-		WHERE NOT granted AND application_name = 'pg_verify_subscription'),
-		'the program does not wait for the table');
+	wait_for_its_lock($subscriber, 'the program does not wait for the table');
 	kill_verify($program);
 	$gate->release;
 	nothing_remains('killed while it compares');
@@ -440,10 +446,7 @@ $subscriber->wait_for_pool('tap');
 	my $gate = $subscriber->hold('LOCK TABLE accounts');
 	my ($program, $out) =
 	  start_verify('-t', 'accounts', '-t', 'changed_files');
-	$subscriber->wait_until(
-		q(count(*) > 0 FROM pg_locks JOIN pg_stat_activity USING (pid)
-		WHERE NOT granted AND application_name = 'pg_verify_subscription'),
-		'the program does not wait for the table');
+	wait_for_its_lock($subscriber, 'the program does not wait for the table');
 	$publisher->sql('TRUNCATE changed_files');
 	$publisher->wait_applied;
 	$gate->release;
