@@ -29,7 +29,7 @@
  *
  * Without it a subscription with 4 writers catches up with zipfian updates at
  * 0.75 and 0.85 of the rate, and the walsender takes 1.4 times the processor
- * (bench/catchup zipf --gather; bench/results/2026-11-26-repetitions.txt).
+ * (bench/catchup zipf --gather).
  *
  * This code never waits for more WAL, or for standbys that must have received
  * it (17 and later), since the server does that when it reads a page.

@@ -40,7 +40,7 @@
  *
  * Since a run continues after changes of other tables, writers execute 4 %
  * fewer instructions for a transaction of TPC-C, and 2 % fewer for one of
- * TPC-B (bench/instructions; bench/results/2026-11-26-repetitions.txt).
+ * TPC-B (bench/instructions tpcb tpcc).
  *
  * A bulk-insert state is not used.  Its ring of buffers would make writers
  * write the pages that they dirty, which the checkpointer does otherwise.  The
