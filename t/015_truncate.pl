@@ -17,11 +17,7 @@ use PapplyTest;
 # The queue is small, so that larger transactions are applied while they arrive.
 my ($pair, $publisher, $subscriber) =
   new_pair(subscriber_conf => "parallel_apply.queue_size = 64kB\n");
-my $serial = PapplyNode->new('serial');
-$serial->init;
-$serial->append_conf('postgresql.conf',
-	"fsync = off\nwal_retrieve_retry_interval = '100ms'\n");
-$serial->start;
+my $serial = new_plain('serial', "wal_retrieve_retry_interval = '100ms'\n");
 
 my @tables = qw(gate items more numbered child parts);
 $pair->exec_both(

@@ -29,11 +29,7 @@ my ($pair, $first, $middle) = new_pair(
 		parallel_apply.writers_per_subscription = 2
 		parallel_apply.selftest_fast = on
 		autovacuum = off));
-my $last = PapplyNode->new('last');
-$last->init;
-$last->append_conf('postgresql.conf',
-	"fsync = off\ntrack_commit_timestamp = on\n");
-$last->start;
+my $last = new_plain('last', "track_commit_timestamp = on\n");
 
 my $plain = q(CREATE TABLE gate (id int PRIMARY KEY, n int);
 	CREATE TABLE hot (id int PRIMARY KEY, v text);

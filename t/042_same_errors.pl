@@ -19,10 +19,7 @@ use Test::More;
 my $logging =
   "log_line_prefix = '%b| '\nwal_retrieve_retry_interval = '100ms'\n";
 my ($pair, $publisher, $subscriber) = new_pair(subscriber_conf => $logging);
-my $plain = PapplyNode->new('plain');
-$plain->init;
-$plain->append_conf('postgresql.conf', "fsync = off\n$logging");
-$plain->start;
+my $plain = new_plain('plain', $logging);
 my @subscribers = ($plain, $subscriber);
 my $major = int $subscriber->pg_version;
 my @tables = qw(history items named parts watched unkeyed parent typed);

@@ -1,8 +1,8 @@
-# A base backup of the subscriber and the archive of its WAL restore a subscription with its
-# position: a copy to look into leaves the slot alone, by the statements of the manual
-# (doc/high_availability.md), and one that is restored to the end of the WAL takes the place
-# of the subscriber.  One that is restored to an earlier moment misses what lies between,
-# as the manual says.
+# Promise: a base backup of the subscriber and the archive of its WAL restore a subscription
+# with its position.  A copy that is only read leaves the slot alone, by the statements of the
+# manual (doc/high_availability.md).  A copy that is restored to the end of the WAL takes the
+# place of the subscriber.  One that is restored to an earlier moment misses what lies
+# between, as the manual says.
 use strict;
 use warnings;
 use FindBin;

@@ -1,5 +1,5 @@
-# The publisher crashes, and its standby takes over with the slot of the subscription
-# (PostgreSQL 17 and later): apply continues with the settings of the manual
+# Promise: if the publisher crashes, and its standby takes over with the slot of the
+# subscription (PostgreSQL 17 and later), apply continues with the settings of the manual
 # (doc/high_availability.md), and each transaction is applied exactly once.
 #
 # pgbench writes to the publisher until it crashes.  What the standby has not received is

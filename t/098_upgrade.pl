@@ -1,6 +1,6 @@
-# pg_upgrade of the subscriber, and then of the publisher, by the statements of the manual
-# (doc/high_availability.md): apply continues with the transaction that comes next, and
-# what was declared for subscriptions, groups and tables goes along.
+# Promise: after pg_upgrade of the subscriber, and then of the publisher, by the statements of
+# the manual (doc/high_availability.md), apply continues with the transaction that comes next,
+# and the options of subscriptions, groups and tables are kept.
 #
 # pgbench writes to the publisher all the time while the subscriber is upgraded.  What is
 # lost, repeated or applied in another order would show in a chain of balances.

@@ -1,6 +1,6 @@
-# Switch-over of a subscriber to its standby and back: apply continues on the server that
-# was promoted, and each transaction is applied exactly once.  So it is when the former
-# primary still runs, and keeps the slot from the new one.
+# Promise: after a switch-over of a subscriber to its standby, and back, apply continues on the
+# server that was promoted, and each transaction is applied exactly once, even if the former
+# primary still runs and occupies the slot.
 #
 # pgbench writes to the publisher all the time, except while both servers run.  What is
 # lost, repeated or applied in another order would show in a chain of balances.

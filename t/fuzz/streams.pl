@@ -129,10 +129,7 @@ sub is_own
 	my (undef, $number, $of_cycle) = split / /, $line;
 	if (!$plain)
 	{
-		$plain = PapplyNode->new('plain');
-		$plain->init;
-		$plain->append_conf('postgresql.conf', "fsync = off\n$conf");
-		$plain->start;
+		$plain = new_plain('plain', $conf);
 	}
 	crash_of($plain);
 	my $name = 'again' . ++$count{again};

@@ -13,7 +13,7 @@ use Test::More;
 
 our @EXPORT = qw(
   behind_lock duplicate_key end_sessions finish has_module item_rows last_item new_pair
-  several_together why_not_tls);
+  new_plain several_together why_not_tls);
 
 # Return a pair of running servers, and both nodes: (pair, publisher, subscriber).
 # Options: publisher_conf and subscriber_conf, lines for postgresql.conf; subscriber_init,
@@ -62,6 +62,17 @@ sub new_pair
 	}
 	return (PapplyPair->new($publisher, $subscriber), $publisher,
 		$subscriber);
+}
+
+# Return a running server without the library, with these lines in its postgresql.conf.
+sub new_plain
+{
+	my ($name, $conf) = @_;
+	my $node = PapplyNode->new($name);
+	$node->init;
+	$node->append_conf('postgresql.conf', "fsync = off\n$conf");
+	$node->start;
+	return $node;
 }
 
 # End sessions of hold().
