@@ -33,8 +33,8 @@ extern void papply_early_publish(int place, uint64 bytes);
 
 /*
  * End the transaction with commit and give it number seqno, which has begun in
- * the queue.  Returns false if no writer has it (any longer); the caller must
- * then revoke it.
+ * the queue.  Returns false if no writer has it any longer; then the caller
+ * must revoke it.
  */
 extern bool papply_early_end(int place, uint64 seqno, const PapplyCommit *commit);
 

@@ -77,7 +77,7 @@ typedef struct PapplyWriterSlot
 	uint64		lock_wait_us;	/* estimated, see status.c */
 
 	/*
-	 * Position in the byte ring before which the writer needs nothing.
+	 * The writer no longer needs any byte of the ring before this position.
 	 * Atomic, because the receiver reuses the space of a transaction larger
 	 * than the queue up to here while the writer works on it.
 	 */

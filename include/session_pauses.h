@@ -52,8 +52,8 @@ extern bool papply_session_pauses_get(Oid subid, PapplySessionPause *copy);
 extern uint32 papply_session_pauses_changes(void);
 
 /*
- * Receiver: set position and state of a pause, unless it is not the one that
- * was read any more.
+ * Receiver: set position and state of a pause, unless another one has replaced
+ * the one that was read.
  */
 extern void papply_session_pauses_report(const PapplySessionPause *read, XLogRecPtr remote_lsn,
 										 PapplySessionPauseState state);

@@ -1,6 +1,6 @@
 /*-------------------------------------------------------------------------
  * single_session.h
- *	  Only the receiver's session runs user code any more.
+ *	  From some transaction on, only the receiver's session runs user code.
  *-------------------------------------------------------------------------
  */
 #ifndef PAPPLY_SINGLE_SESSION_H
@@ -13,8 +13,7 @@
 extern bool papply_single_session_begin(void);
 
 /*
- * Receiver, before it ends a pool, and in the next one: what was so in the
- * former one is so in that one, too.
+ * Receiver: remember this before a pool ends, and restore it in the next one.
  */
 extern void papply_single_session_keep(void);
 extern void papply_single_session_resume(void);

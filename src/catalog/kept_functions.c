@@ -17,7 +17,7 @@
  * plan, so a table that calls one depends on all functions.  Functions in C,
  * as in extensions, are treated as built-in ones.
  *
- * The same goes for domains, enums and composite types: they can be altered
+ * The same is true of domains, enums and composite types: they can be altered
  * while a table that uses them is locked.  They may be nested in arrays,
  * ranges and each other.  Those that a user's function uses inside are not
  * known, because most changes of types belong to temporary tables.

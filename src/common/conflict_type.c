@@ -44,7 +44,7 @@ papply_conflict_type_name(PapplyConflictType type)
 	return names[type];
 }
 
-/* Append who has written the row. */
+/* Append which origin has written the row. */
 static void
 append_writer(StringInfo text, const PapplyRowWriter *writer)
 {

@@ -38,8 +38,8 @@
  * Locking: slots are read under ReplicationSlotControlLock.  A slot is added
  * under the same lock before its creator determines the running transactions,
  * none of which it decodes.  Hence a transaction that has an xid and then sees
- * no slot is free from these rules until it ends.  If a consumer comes later
- * that wants what the slot's consumer did not want until then, it gets the
+ * no slot is free from these rules until it ends.  If a later
+ * consumer of the slot requests what the former one did not, it gets the
  * transaction as it is.
  *-------------------------------------------------------------------------
  */

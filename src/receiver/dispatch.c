@@ -18,7 +18,7 @@
  *
  * A change that has to be applied serially (table_class.c) makes its
  * transaction serial: it waits for everything before it, and is a barrier.
- * Transactions applied early are rolled back for it.  The same goes for a
+ * Transactions applied early are rolled back for it.  The same is true of a
  * native barrier, because its tables may run user code (early.c).
  *
  * A change that may run user code (kept_functions.c) excludes its transaction

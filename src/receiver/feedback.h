@@ -50,7 +50,7 @@ extern bool papply_feedback_has_unflushed(void);
  */
 extern void papply_feedback_flush(bool may_delegate);
 
-/* Wait likewise for what is already flushed. */
+/* Wait for the synchronous standbys to get what is already flushed. */
 extern void papply_feedback_sync_earlier(void);
 
 /*

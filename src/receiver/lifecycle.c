@@ -128,8 +128,8 @@ static Configuration config = {
 /*** invalidation ***/
 
 /*
- * Look again at the extension and the options.  The extension's functions come
- * and go with it, hence the callback for these.  Without a pool, wake the
+ * Look again at the extension and the options.  The extension's functions are
+ * created and dropped with it, so there is a callback for these.  Without a pool, wake the
  * native loop, which may be about to sleep: only its next call of receive()
  * takes account of the change.
  */

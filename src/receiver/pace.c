@@ -9,8 +9,8 @@
  * own, and wakes the reader.  While the reader's window is closed, a message
  * is only copied to the end of the send queue, where the kernel merges
  * messages into full segments; that takes half of the walsender's time per
- * transaction.  Each state keeps itself up, because a slow reader makes a fast
- * sender.  A receiver that reads each message at once keeps the walsender in
+ * transaction.  Each state is self-sustaining: a slow reader makes sending
+ * cheap.  A receiver that reads each message at once keeps the walsender in
  * the expensive state, pays a system call and a wake-up per message itself,
  * and is limited by the walsender.  PostgreSQL's own apply is in the cheap
  * state as long as applying takes longer than sending.

@@ -13,9 +13,9 @@
  * keepalive from time to time, which resets its timers.  The position in that keepalive
  * is the one up to which everything is committed, never the received one: the native loop
  * synchronizes tables by the position that it has received, which it takes to be applied.
- * It gets the committed position, if that has moved, before its housekeeping: it makes a
- * worker that synchronizes a table catch up to that position, and changes of the table
- * that it has skipped beyond that would be lost.
+ * Before its housekeeping, the native loop gets the committed position, if that has moved.
+ * It makes a worker that synchronizes a table catch up to that position.  With an older
+ * one, changes of the table in between would be lost, because they were skipped.
  *
  * When the queue is full or has to be drained, the message is held.  The native loop then
  * sleeps on a socket that is never readable and on its latch, which writers set: that is
@@ -144,9 +144,9 @@ typedef struct NativeLoop
 	bool		may_sleep;		/* nothing happened before, for a long time;
 								 * or a table is being synchronized */
 	uint64		direct;			/* number of transactions that it got directly */
-	uint64		slow;			/* number_received() once the first one after
-								 * a long sleep is, if there was no round
-								 * since; or 0 */
+	uint64		slow;			/* value of number_received() after the first
+								 * transaction that follows a long sleep; 0 if
+								 * there was a round since then */
 } NativeLoop;
 
 static NativeLoop native_loop;
@@ -337,8 +337,8 @@ must_be_alone(uint64 seqno)
 }
 
 /*
- * Is seqno alone, or need it not be?  Otherwise ask younger ones to roll back.  A writer
- * may have begun to apply a streamed transaction after a lone one has begun.
+ * Return whether seqno is alone, or need not be.  If not, make younger ones roll back.
+ * A writer may have begun to apply a streamed transaction after a lone one has begun.
  */
 static bool
 has_free_way(uint64 seqno)
@@ -502,9 +502,8 @@ watch(void)
 }
 
 /*
- * Return 0, or the length of a keepalive, to let the native loop do its housekeeping.  It
- * will sleep for no longer than patience_ms before; -1 means as long as it likes, unless
- * a timeout would expire during its sleep.
+ * Return 0, or the length of a keepalive, to let the native loop do its housekeeping.
+ * Before that it sleeps for at most patience_ms; -1: until a timeout expires.
  */
 static int
 yield(char **buffer, pgsocket *wait_fd, long patience_ms)
@@ -579,7 +578,7 @@ is_round_due(long *timeout_ms, long patience_ms, bool is_at_rest)
  * Sleep until something is received, committed or flushed, for at most patience_ms unless
  * that is -1.  Return false for a round of the native loop.  If the latch is set while
  * no writer has a reason to set it (is_at_rest), another process, such as a worker that
- * has synchronized a table, wants to wake the native loop.
+ * has synchronized a table, has woken the native loop.
  */
 static bool
 sleep_here(pgsocket socket, long patience_ms, bool is_at_rest)

@@ -23,8 +23,8 @@
  * to apply the transaction before, the native loop gets it from the file at once.
  *
  * If a subtransaction is rolled back, the file is cut off at its first change.  All
- * changes behind it belong to it, or to subtransactions of it.  They stay as long as
- * the writer that must give up may still read the file, and are skipped when it is
+ * changes behind it belong to it, or to subtransactions of it.  If a writer must give
+ * up, they remain until it has closed the file, and are skipped when the file is
  * read.  Definitions are cut off with the changes, and the publisher repeats them after
  * the end of the subtransaction.  It repeats in each streamed transaction the
  * definitions that it has sent with others.  For a writer, each RELATION message has a

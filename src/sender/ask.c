@@ -20,7 +20,7 @@
  *
  * A backend begins to wait some microseconds after its commit has woken the
  * walsender, which takes longer to decode the commit.  If the walsender is
- * faster all the same, it checks again when the subscriber reports that it has
+ * faster nevertheless, it checks again when the subscriber reports that it has
  * received or applied the commit.
  *
  * Locking: none.  A single access reads whether the list of waiting backends

@@ -45,7 +45,7 @@ static bool has_reported = false;	/* the receiver, that it keeps a setting */
 
 /*
  * Return whether the setting belongs to the session, or will after the commit.
- * If the transaction has changed it, the newest stack entry tells this.
+ * If the transaction has changed it, the newest stack entry shows this.
  */
 static bool
 is_left(const struct config_generic *setting)

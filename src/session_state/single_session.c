@@ -1,6 +1,6 @@
 /*-------------------------------------------------------------------------
  * single_session.c
- *	  Only the receiver's session runs user code any more.
+ *	  From some transaction on, only the receiver's session runs user code.
  *
  * Runs in the receiver and in writers.
  *

@@ -8,7 +8,7 @@
  * committed before the apply worker tries again.  So the session may end at any
  * time: what it has skipped is stored by the apply worker.
  *
- * When does none fail any more?  Between two attempts, and while the connection
+ * When does no transaction fail any longer?  Between two attempts, and while the connection
  * fails, no failure may be recorded, and the next transaction, which fails, may
  * not have been sent.  So the publisher is asked for its position first, and the
  * end has come when everything up to there, and what was skipped, is behind the

@@ -183,7 +183,7 @@ explain_class(Findings *findings, Relation rel, const PapplyClassReason *reason)
 	}
 }
 
-/* Report triggers that later transactions may find something of. */
+/* Report triggers that may leave something which later transactions look for. */
 static void
 explain_session_state(Findings *findings, Relation rel)
 {
@@ -440,8 +440,8 @@ explain_table(Findings *findings, Relation rel)
 }
 
 /*
- * Find out how the table is applied.  Returns false if the table does not
- * exist any longer.
+ * Find out how the table is applied.  Returns false if the table no
+ * longer exists.
  */
 static bool
 find_out(Findings *findings, Oid relid, char state)

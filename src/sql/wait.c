@@ -138,8 +138,8 @@ find_obstacle(const Wait *wait)
 }
 
 /*
- * Say why the wait may last for ever, once for each reason.  Its end may be
- * near, so that is not said at once.
+ * Report why the wait may last forever, once for each reason.  The wait may be
+ * about to end, so this is not reported immediately.
  */
 static void
 tell_obstacle(Wait *wait)

@@ -865,7 +865,7 @@ drive_watch(void *arg)
 }
 
 /*
- * selftest_watch(): who waits for the next commit watches for it before it sleeps, as
+ * selftest_watch(): a process that waits for the next commit first watches for it, as
  * long as that pays.
  */
 Datum

@@ -22,7 +22,9 @@
 
 PapplyAccount papply_account;
 
-/* All attempts since the last commit; times waited before are not theirs. */
+/*
+ * All attempts since the last commit.  Waits before the first one are subtracted.
+ */
 typedef struct Attempts
 {
 	int64		began_at;		/* of the first one; 0: there was none */

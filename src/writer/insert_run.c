@@ -20,7 +20,7 @@
  * The result is the same, because only code that reads the table while rows
  * are put off could notice.  An UPDATE or DELETE of the table flushes the run
  * first, so the transaction itself finds its rows.  So does every change of a
- * table that takes no runs, which are those with user code.  The same goes for
+ * table that takes no runs, which are those with user code.  The same is true of
  * partitioned tables and partitions, because one table may be reached by
  * several names.  The steps of ExecSimpleRelationInsert()
  * are done here in the same order, without triggers.

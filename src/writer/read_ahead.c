@@ -40,7 +40,7 @@
  * ahead.  The entry has been passed and is not looked at again.
  *
  * The bytes of an entry are kept while an older transaction is claimed and not
- * committed, which is true of everything behind the change at hand.
+ * committed, which is true of everything behind the present change.
  *-------------------------------------------------------------------------
  */
 #include "parallel_apply.h"

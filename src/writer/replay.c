@@ -31,7 +31,7 @@
  *
  * Locking: a lock of its own, held until the process ends, makes sure that one
  * transaction of a subscription is replayed at a time.  The subscription itself
- * is not locked meanwhile, because a replay may wait for long, and users must be
+ * is not locked meanwhile, because a replay may wait for a long time, and users must be
  * able to pause or disable the subscription, skip a transaction and so on.  (The
  * server's ALTER SUBSCRIPTION takes the same lock as DROP SUBSCRIPTION.)  Just
  * before the commit, when nothing else remains to be waited for, the
