@@ -62,7 +62,5 @@ $subscriber->wait_for_pool('tap');
 unlike(state_of() // '',
 	qr/degraded/, 'nor if the apply worker uses the library');
 $pair->tables_equal('in the end', 'items');
-finish($publisher, $subscriber,
-	qr/FATAL:  terminating logical replication worker due to administrator command/
-);
+finish($publisher, $subscriber, worker_terminated());
 done_testing();

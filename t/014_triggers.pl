@@ -473,10 +473,7 @@ $pair->same_as_serial('in the end', @published);
 
 # An apply worker that restarts may be faster than the exit of the previous one.
 finish(
-	$publisher,
-	$subscriber,
-	$serial,
+	$publisher, $subscriber, $serial,
 	qr/ERROR: +not open/,
-	qr/ERROR: +must be owner of table safe/,
-	qr/ERROR: +replication origin with ID \d+ is already active/,);
+	qr/ERROR: +must be owner of table safe/);
 done_testing();

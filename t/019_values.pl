@@ -66,7 +66,5 @@ $pair->rows_equal(
 	'times are equal in every bit');
 is($subscriber->counter('fallbacks'),
 	0, 'and writers have understood all of them');
-finish($publisher, $subscriber,
-	qr/FATAL: +terminating logical replication worker due to administrator command/
-);
+finish($publisher, $subscriber, worker_terminated());
 done_testing();

@@ -142,7 +142,5 @@ SKIP:
 	$standby->stop;
 }
 
-finish($publisher, $subscriber,
-	qr/FATAL: +terminating logical replication worker due to administrator command/
-);
+finish($publisher, $subscriber, worker_terminated());
 done_testing();

@@ -216,7 +216,5 @@ SKIP:
 	  if slurp_file($subscriber->logfile) =~ /\[$serial\] WARNING: .*leak/;
 	$subscriber->nothing_is_left_open;
 }
-finish($publisher, $subscriber,
-	qr/FATAL: +terminating logical replication worker due to administrator command/
-);
+finish($publisher, $subscriber, worker_terminated());
 done_testing();

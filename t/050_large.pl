@@ -434,7 +434,7 @@ cmp_ok($subscriber->counter('transactions'),
 finish(
 	$publisher,
 	$subscriber,
-	qr/FATAL: +terminating logical replication worker due to administrator command/,
+	worker_terminated(),
 	duplicate_key('items'),
 	qr/ERROR: +terminating logical replication worker due to timeout/,
 	qr/ERROR: +could not (receive data from|send data to) WAL stream/);

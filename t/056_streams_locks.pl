@@ -384,7 +384,5 @@ $pair->tables_equal('after the apply worker was terminated behind its end',
 	@tables);
 
 end_sessions($streamed, $first, $lock, $second_lock);
-finish($publisher, $subscriber,
-	qr/FATAL: +terminating logical replication worker due to administrator command/
-);
+finish($publisher, $subscriber, worker_terminated());
 done_testing();

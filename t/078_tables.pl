@@ -426,6 +426,5 @@ is( $subscriber->sql(
 	'but a member of pg_monitor');
 
 $pair->rows_equal($_) for qw(gate plain whole users late newest);
-finish($publisher, $subscriber,
-	qr/terminating logical replication worker due to administrator command/);
+finish($publisher, $subscriber, worker_terminated());
 done_testing();

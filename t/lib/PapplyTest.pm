@@ -13,7 +13,7 @@ use Test::More;
 
 our @EXPORT = qw(
   behind_lock duplicate_key end_sessions finish has_module item_rows last_item new_pair
-  new_plain several_together why_not_tls);
+  new_plain several_together why_not_tls worker_terminated);
 
 # Return a pair of running servers, and both nodes: (pair, publisher, subscriber).
 # Options: publisher_conf and subscriber_conf, lines for postgresql.conf; subscriber_init,
@@ -148,6 +148,13 @@ sub duplicate_key
 	my ($table) = @_;
 	return
 	  qr/ERROR: +(duplicate key value violates unique constraint "${table}_pkey"|conflict detected on relation "public\.$table": conflict=insert_exists)/;
+}
+
+# The log message of an apply worker that pg_terminate_backend() has ended.
+sub worker_terminated
+{
+	return
+	  qr/FATAL: +terminating logical replication worker due to administrator command/;
 }
 
 # The end of a test: finish(nodes and patterns).  The logs of these nodes are
