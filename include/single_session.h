@@ -15,7 +15,7 @@ extern bool papply_single_session_begin(void);
 /*
  * Receiver: remember this before a pool ends, and restore it in the next one.
  */
-extern void papply_single_session_keep(void);
+extern void papply_single_session_carry_over(void);
 extern void papply_single_session_resume(void);
 
 /* May only the receiver run user code? */
