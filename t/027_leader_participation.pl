@@ -126,7 +126,7 @@ sub commit_many
 	my $apply = $subscriber->apply_pid('tap');
 	kill 'STOP', $apply;
 	$publisher->sql(
-		q(DO $$ BEGIN FOR i IN 1 .. 150 LOOP
+		q(DO $$ BEGIN FOR i IN 1 .. 3000 LOOP
 		UPDATE items SET v = v + 1; COMMIT; END LOOP; END $$));
 	kill 'CONT', $apply;
 	return;

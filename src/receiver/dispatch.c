@@ -39,6 +39,7 @@
 #include "utils/memutils.h"
 
 #include "awake.h"
+#include "connection.h"
 #include "dependency.h"
 #include "dispatch.h"
 #include "in_progress.h"
@@ -265,7 +266,8 @@ papply_dispatch_begin(char *message, int length, const PapplyBegin *begin)
 		case LOGICAL_REP_MSG_BEGIN:
 			open_txn.end_kind = LOGICAL_REP_MSG_COMMIT;
 			open_txn.is_leader_transaction = papply_pool_committed() + 1 == seqno &&
-				papply_in_progress_count() == 0 && papply_leader_policy_may_begin();
+				papply_in_progress_count() == 0 &&
+				papply_leader_policy_may_begin(papply_connection_last.send_time - begin->commit_time);
 			break;
 		case LOGICAL_REP_MSG_BEGIN_PREPARE:
 			open_txn.end_kind = LOGICAL_REP_MSG_PREPARE;

@@ -16,9 +16,10 @@ extern int64 papply_leader_policy_idle(void);
 
 /*
  * May the receiver apply the transaction that begins, if it turns out to be
- * small?  Nothing else is in flight.
+ * small?  Nothing else is in flight.  The publisher has sent it age_us
+ * microseconds after its commit.
  */
-extern bool papply_leader_policy_may_begin(void);
+extern bool papply_leader_policy_may_begin(int64 age_us);
 
 /*
  * May the receiver apply it from its beginning?  These are the positions in the
@@ -32,5 +33,15 @@ extern bool papply_leader_policy_keeps_up(void);
 /* The core apply loop begins to apply a leader transaction, and has applied it. */
 extern void papply_leader_policy_begin(void);
 extern void papply_leader_policy_end(void);
+
+/* Between the two, the receiver has slept until there was more to read. */
+extern void papply_leader_policy_slept(void);
+
+/*
+ * Return for how many milliseconds writers apply everything after a leader
+ * transaction: it took elapsed_us, of which this process used a processor for
+ * cpu_us, and it has waited, or wanted a processor all the time.
+ */
+extern int	papply_leader_policy_pause_ms(int64 elapsed_us, int64 cpu_us, bool has_waited);
 
 #endif							/* PAPPLY_LEADER_POLICY_H */

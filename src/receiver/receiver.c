@@ -609,6 +609,7 @@ sleep_here(pgsocket socket, long patience_ms, bool is_at_rest)
 	is_timeout = WaitEventSetWait(stream.events, timeout_ms, &event, 1,
 								  papply_compat_wait_event(PAPPLY_WAIT_WORK)) == 0;
 	papply_test_count_sleep(!core_loop.is_active, is_timeout);
+	papply_leader_policy_slept();
 	if (is_timeout)
 		return true;
 	if (!core_loop.is_active)

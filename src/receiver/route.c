@@ -90,7 +90,8 @@ begins_leader_transaction(char kind, const PapplyBegin *begin)
 {
 	return kind == LOGICAL_REP_MSG_BEGIN &&
 		papply_pool_committed() == papply_queue_last_seqno() && papply_in_progress_count() == 0 &&
-		papply_spool_is_empty() && papply_leader_policy_may_begin() &&
+		papply_spool_is_empty() &&
+		papply_leader_policy_may_begin(papply_connection_last.send_time - begin->commit_time) &&
 		!papply_remote_relation_knows_full() &&
 		papply_leader_policy_may_start(papply_connection_last.lsn, begin->final_lsn) &&
 		!papply_lifecycle_needs_housekeeping();

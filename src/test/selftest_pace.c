@@ -122,7 +122,7 @@ papply_selftest_pace_window(PG_FUNCTION_ARGS)
 /*
  * selftest_leader_policy(): a receiver keeps up while there was nothing to
  * read a moment ago, which a busy machine may not let it find at the first
- * attempt.
+ * attempt; and how long writers apply everything after a slow transaction.
  */
 Datum
 papply_selftest_leader_policy(PG_FUNCTION_ARGS)
@@ -134,9 +134,21 @@ papply_selftest_leader_policy(PG_FUNCTION_ARGS)
 		idle_at = papply_leader_policy_idle();
 	while (!papply_leader_policy_keeps_up() && ++attempts < 1000);
 	EXPECT(attempts < 1000);
-	while (!papply_clock_has_passed(idle_at, papply_clock_now(), 5))
+	while (!papply_clock_has_passed(idle_at, papply_clock_now(), 40))
 		;
 	EXPECT(!papply_leader_policy_keeps_up());
+
+	/* the publisher is behind */
+	EXPECT(papply_leader_policy_may_begin(1000));
+	EXPECT(!papply_leader_policy_may_begin(40000));
+
+	/* ten times as long as it took */
+	EXPECT(papply_leader_policy_pause_ms(1900, 1900, true) == 0);
+	EXPECT(papply_leader_policy_pause_ms(5000, 100, true) == 50);
+	EXPECT(papply_leader_policy_pause_ms(300000, 100, true) == 1000);
+	EXPECT(papply_leader_policy_pause_ms(5000, 4000, false) == 40);
+	/* it had no processor */
+	EXPECT(papply_leader_policy_pause_ms(5000, 100, false) == 0);
 	PG_RETURN_VOID();
 }
 
