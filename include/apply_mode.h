@@ -70,14 +70,6 @@ extern PapplyApplyMode papply_apply_mode_unlocked(Oid relid);
 extern bool papply_table_has_triggers(Relation rel);
 
 /*
- * Call check for each trigger of the table that fires when the change of a
- * single row is applied, until it returns true.  Return whether it did.  The
- * caller is in a transaction; the table need be neither open nor locked.
- */
-typedef bool (*PapplyTriggerCheck) (Form_pg_trigger trigger, void *context);
-extern bool papply_table_find_trigger(Oid relid, PapplyTriggerCheck check, void *context);
-
-/*
  * Can rel get a default from a domain, because a column is not published?
  * Then a change of any type may change the default, without an invalidation of
  * rel.  The caller is in a transaction, and rel is open.

@@ -335,22 +335,6 @@ is((() = $notes =~ /is not yet defined in this session$/gm),
 	2, 'in the apply worker, too')
   or diag $notes;
 
-### what the view says
-
-is( $subscriber->sql(
-		q(SELECT string_agg(relname, ' ' ORDER BY relname COLLATE "C") FROM parallel_apply.tables
-		WHERE 'session_state' = ANY (findings))),
-	join(' ',
-		sort
-		  qw(prepared number_now cached_before number_before last_number cursor seeded process),
-		$has_neighbors ? 'linked' : ()),
-	'triggers that may rely on state of their session are named');
-like(
-	$subscriber->sql(
-		q(SELECT reason FROM parallel_apply.tables WHERE relname = 'seeded')),
-	qr/trigger code of table public\.seeded uses setseed in function do_seeded\(\)/,
-	'with the word and the function');
-
 $pair->tables_equal('in the end', 'gate', 'plain', @tables);
 finish($publisher, $subscriber);
 done_testing();

@@ -48,8 +48,12 @@
 #include "called_functions.h"
 #include "table_options.h"
 
-bool
-papply_table_find_trigger(Oid relid, PapplyTriggerCheck check, void *context)
+/*
+ * Does the table have a trigger that fires when the change of a single row is
+ * applied?  Note the first one as the reason.
+ */
+static bool
+find_trigger(Oid relid, PapplyApplyModeReason *reason)
 {
 	Relation	catalog = table_open(TriggerRelationId, AccessShareLock);
 	SysScanDesc scan;
@@ -68,25 +72,19 @@ papply_table_find_trigger(Oid relid, PapplyTriggerCheck check, void *context)
 		 * statement-level triggers do not fire, because changes are not
 		 * applied by statements
 		 */
-		found = TRIGGER_FOR_ROW(form->tgtype) &&
+		if (TRIGGER_FOR_ROW(form->tgtype) &&
 			(form->tgenabled == TRIGGER_FIRES_ON_REPLICA ||
-			 form->tgenabled == TRIGGER_FIRES_ALWAYS) &&
-			check(form, context);
+			 form->tgenabled == TRIGGER_FIRES_ALWAYS))
+		{
+			found = true;
+			reason->cause = PAPPLY_CAUSE_TRIGGER;
+			reason->trigger_relid = relid;
+			reason->trigger = form->tgname;
+		}
 	}
 	systable_endscan(scan);
 	table_close(catalog, AccessShareLock);
 	return found;
-}
-
-static bool
-blame_trigger(Form_pg_trigger trigger, void *context)
-{
-	PapplyApplyModeReason *reason = context;
-
-	reason->cause = PAPPLY_CAUSE_TRIGGER;
-	reason->trigger_relid = trigger->tgrelid;
-	reason->trigger = trigger->tgname;
-	return true;
 }
 
 /*
@@ -117,7 +115,7 @@ partitions_have_triggers(Oid relid, PapplyApplyModeReason *reason)
 
 	foreach(lc, find_all_inheritors(relid, NoLock, NULL))
 		if (may_have_triggers(lfirst_oid(lc)) &&
-			papply_table_find_trigger(lfirst_oid(lc), blame_trigger, reason))
+			find_trigger(lfirst_oid(lc), reason))
 		return true;
 	return false;
 }
@@ -128,7 +126,7 @@ has_triggers(Relation rel, PapplyApplyModeReason *reason)
 	if (rel->rd_rel->relkind == RELKIND_PARTITIONED_TABLE)
 		return partitions_have_triggers(RelationGetRelid(rel), reason);
 	return rel->trigdesc != NULL &&
-		papply_table_find_trigger(RelationGetRelid(rel), blame_trigger, reason);
+		find_trigger(RelationGetRelid(rel), reason);
 }
 
 bool

@@ -44,7 +44,6 @@
 #include "lookup_index.h"
 #include "result_rows.h"
 #include "row_keys.h"
-#include "session_code.h"
 #include "sql_common.h"
 #include "table_statistics.h"
 
@@ -180,27 +179,6 @@ explain_apply_mode(Findings *findings, Relation rel, const PapplyApplyModeReason
 								 phrase_default(reason)),
 						"publish the column, or give it a default without that function");
 			break;
-	}
-}
-
-/* Report triggers that may leave something which later transactions look for. */
-static void
-explain_session_state(Findings *findings, Relation rel)
-{
-	ListCell   *lc;
-	PapplySessionCode code;
-
-	foreach(lc, find_all_inheritors(RelationGetRelid(rel), NoLock, NULL))
-	{
-		if (!papply_session_code_find(lfirst_oid(lc), &code))
-			continue;
-		add_finding(findings, "session_state",
-					psprintf("trigger %s of table %s uses %s in function %s: what it leaves in its "
-							 "session is not found by transactions that other writers apply",
-							 quote_identifier(NameStr(code.trigger)), name_of_table(lfirst_oid(lc)),
-							 code.word, format_procedure(code.function)),
-					"if it needs what another transaction has left, configure one writer for the subscription");
-		return;
 	}
 }
 
@@ -424,7 +402,6 @@ explain_table(Findings *findings, Relation rel)
 
 	findings->apply_mode = papply_apply_mode(rel, map, &reason);
 	explain_apply_mode(findings, rel, &reason);
-	explain_session_state(findings, rel);
 	explain_interception(findings, RelationGetRelid(rel));
 	explain_sequences(findings, rel, map);
 	if (findings->apply_mode == PAPPLY_TABLE_NATIVE)
