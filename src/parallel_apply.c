@@ -14,6 +14,7 @@
 
 #include "drop_extension.h"
 #include "gather.h"
+#include "last_consumer.h"
 #include "read_on.h"
 #include "saved.h"
 #include "seam.h"
@@ -38,6 +39,7 @@ request_shmem(void)
 	papply_slots_request_shmem();
 	papply_table_statistics_request_shmem();
 	papply_session_pauses_request_shmem();
+	papply_last_consumer_request_shmem();
 }
 
 static void
@@ -48,6 +50,7 @@ startup_shmem(void)
 	papply_slots_init_shmem();
 	papply_table_statistics_init_shmem();
 	papply_session_pauses_init_shmem();
+	papply_last_consumer_init_shmem();
 	papply_saved_init();
 }
 
@@ -81,6 +84,7 @@ _PG_init(void)
 	papply_table_options_init();
 	papply_subscription_options_init();
 	papply_drop_extension_init();
+	papply_last_consumer_init();
 	papply_seam_install();
 
 	previous_shmem_request = shmem_request_hook;
