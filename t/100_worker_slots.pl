@@ -4,7 +4,8 @@
 # subscription starts at once.  If more workers start at once than there are free slots,
 # writers exit, the others get slots at the server's next attempt, and the writers come
 # back afterwards.  Enabled subscriptions without an apply worker get their slots from idle
-# writers, and so do subscriptions that have work and lack writers.
+# writers, and so do subscriptions that have work and lack writers.  Writers that have work
+# stay.
 #
 # A lock on a row of the first transaction causes the backlog: its writer waits for
 # the lock, and the other writers for their turn.  None of them exits meanwhile, so
@@ -261,6 +262,54 @@ $subscriber->wait_for_pool('quiet', 1);
 gets_writers('quiet', 2, 'a subscription that has one writer gets another');
 $subscriber->wait_for_pool('busy', 1);
 pass('from the other one');
+
+### work of one subscription, and of another one
+
+# Each of two writers gets a transaction, and the third one is idle.  Return the process
+# IDs of the two, and the session whose lock holds them up.
+sub occupy_two
+{
+	my $session =
+	  $subscriber->hold('SELECT FROM busy WHERE id = 1 FOR UPDATE');
+	foreach my $id (1, 2)
+	{
+		$publisher->sql("UPDATE busy SET v = v + 1 WHERE id = $id");
+		$subscriber->wait_until(
+			"count(*) = $id FROM parallel_apply.writers WHERE subname = 'busy' AND state LIKE 'waiting for %'",
+			"no writer has transaction $id");
+	}
+	my $pids = $subscriber->sql(
+		q(SELECT string_agg(pid::text, ',' ORDER BY pid) FROM parallel_apply.writers
+		WHERE subname = 'busy' AND state LIKE 'waiting for %'));
+	return ($pids, $session);
+}
+
+sub release_two
+{
+	my ($session) = @_;
+	$session->release;
+	$publisher->wait_applied('busy');
+	$pair->rows_equal('busy');
+	return;
+}
+
+$subscriber->reload_with('parallel_apply.leader_participation = off');
+$subscriber->sql("$set_config('quiet', 1)");
+$subscriber->wait_for_pool('quiet', 0);
+$subscriber->sql("$set_config('busy', 4)");
+gets_writers('busy', 3, 'a subscription has all writers again');
+$subscriber->wait_until(
+	q(count(*) = 3 FROM parallel_apply.writers JOIN pg_stat_activity USING (pid)
+	WHERE subname = 'busy' AND writers.state = 'idle' AND wait_event_type = 'Extension'),
+	'the writers do not come to rest');
+my ($pids, $session) = occupy_two();
+$subscriber->sql("$set_config('quiet', 4)");
+$subscriber->wait_for_pool('quiet', 1);
+pass('one without writers gets the one that is idle');
+release_two($session);
+(my $same, $session) = occupy_two();
+is($same, $pids, 'those that have transactions stay');
+release_two($session);
 
 finish($publisher, $subscriber,
 	qr/terminating .* due to administrator command/);
