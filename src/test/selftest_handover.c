@@ -102,7 +102,7 @@ drive_first(void *arg)
 static bool
 attach_second(void)
 {
-	PapplySlot *slot;
+	PapplySubscriptionSlot *slot;
 
 	papply_slots_lock(LW_SHARED);
 	slot = papply_slots_find(PAPPLY_SELFTEST_SUBID);
@@ -121,9 +121,9 @@ drive_second(Handover *handover)
 	papply_pool_set_state(PAPPLY_WRITER_APPLYING);
 	take_turns(handover);
 	papply_queue_detach();
-	papply_pool_my_slot()->proc = NULL;
+	papply_pool_my_writer_slot()->proc = NULL;
 	papply_pool = NULL;
-	papply_slot = NULL;
+	papply_subscription_slot = NULL;
 	papply_pool_waiter = PAPPLY_WAITER_RECEIVER;
 }
 
