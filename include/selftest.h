@@ -18,6 +18,9 @@
 			elog(ERROR, "line %d: not true: %s", __LINE__, #condition); \
 	} while (0)
 
+/* The subscription of the test pool; no real one has this ID. */
+#define PAPPLY_SELFTEST_SUBID ((Oid) PG_UINT32_MAX)
+
 /*
  * Call drive in a pool with a queue, and destroy them afterwards.  This
  * backend is the receiver.  It can also act as a writer, by setting

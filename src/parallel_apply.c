@@ -16,6 +16,7 @@
 
 #include "coalesce.h"
 #include "drop_extension.h"
+#include "last_consumer.h"
 #include "read_on.h"
 #include "saved.h"
 #include "session_pauses.h"
@@ -40,6 +41,7 @@ request_shmem(void)
 	papply_slots_request_shmem();
 	papply_table_statistics_request_shmem();
 	papply_session_pauses_request_shmem();
+	papply_last_consumer_request_shmem();
 }
 
 static void
@@ -50,6 +52,7 @@ startup_shmem(void)
 	papply_slots_init_shmem();
 	papply_table_statistics_init_shmem();
 	papply_session_pauses_init_shmem();
+	papply_last_consumer_init_shmem();
 	papply_saved_init();
 }
 
@@ -83,6 +86,7 @@ _PG_init(void)
 	papply_table_options_init();
 	papply_subscription_options_init();
 	papply_drop_extension_init();
+	papply_last_consumer_init();
 	papply_walrcv_hook_install();
 
 	previous_shmem_request = shmem_request_hook;

@@ -4,7 +4,8 @@
 # subscription starts at once.  If more workers start at once than there are free slots,
 # writers exit, the others get slots at the server's next attempt, and the writers come
 # back afterwards.  Enabled subscriptions without an apply worker get their slots from idle
-# writers, and so do subscriptions that have work and lack writers.
+# writers, and so do subscriptions that have work and lack writers.  Writers that have work
+# stay.
 #
 # A lock on a row of the first transaction causes the backlog: its writer waits for
 # the lock, and the other writers for their turn.  None of them exits meanwhile, so
@@ -127,6 +128,21 @@ $lock->release;
 $publisher->wait_applied('busy');
 $pair->rows_equal('busy');
 queries_get_workers(2, 'there are as many slots for queries as before');
+
+# Which two have a writer depends on who was first.
+my $set_config = 'SELECT parallel_apply.alter_subscription_config';
+$subscriber->wait_until(
+	'count(*) = 2 AND count(DISTINCT subname) = 2 FROM parallel_apply.writers WHERE pid IS NOT NULL',
+	'there are no two subscriptions with a writer');
+pass('of three subscriptions, two keep their last writer');
+my $without = $subscriber->sql(
+	'SELECT subname FROM pg_subscription WHERE subname NOT IN (SELECT subname FROM parallel_apply.writers WHERE pid IS NOT NULL)'
+);
+my ($giver) = grep { $_ ne $without } 'busy', 'quiet';
+$subscriber->sql("$set_config('$giver', 1)");
+$subscriber->wait_for_pool($without, 1);
+pass('the third one gets that of one that is configured to have none');
+$subscriber->sql("$set_config('$giver', NULL)");
 $subscriber->sql('DROP SUBSCRIPTION third');
 
 ### more workers at once than there are slots for
@@ -221,7 +237,6 @@ $pair->rows_equal($_) for @tables;
 
 # There are three slots for writers, and none exits for being idle.
 $subscriber->reload_with("parallel_apply.writer_idle_timeout = '1h'");
-my $set_config = 'SELECT parallel_apply.alter_subscription_config';
 
 # Assert that a subscription that has work gets this many writers.
 sub gets_writers
@@ -261,6 +276,59 @@ $subscriber->wait_for_pool('quiet', 1);
 gets_writers('quiet', 2, 'a subscription that has one writer gets another');
 $subscriber->wait_for_pool('busy', 1);
 pass('from the other one');
+
+### work of one subscription, and of another one
+
+# Each of two writers gets a transaction.  Return the greatest of their numbers, their
+# process IDs, and the session whose lock holds them up.
+sub occupy_two
+{
+	my $session =
+	  $subscriber->hold('SELECT FROM busy WHERE id = 1 FOR UPDATE');
+	foreach my $id (1, 2)
+	{
+		$publisher->sql("UPDATE busy SET v = v + 1 WHERE id = $id");
+		$subscriber->wait_until(
+			"count(*) = $id FROM parallel_apply.writers WHERE subname = 'busy' AND state LIKE 'waiting for %'",
+			"no writer has transaction $id");
+	}
+	my ($last, $pids) = split /\|/, $subscriber->sql(
+		q(SELECT max(writer), string_agg(pid::text, ',' ORDER BY pid) FROM parallel_apply.writers
+		WHERE subname = 'busy' AND state LIKE 'waiting for %'));
+	return ($last, $pids, $session);
+}
+
+sub release_two
+{
+	my ($session) = @_;
+	$session->release;
+	$publisher->wait_applied('busy');
+	$pair->rows_equal('busy');
+	return;
+}
+
+$subscriber->reload_with('parallel_apply.leader_participation = off');
+$subscriber->sql("$set_config('quiet', 1)");
+$subscriber->wait_for_pool('quiet', 0);
+$subscriber->sql("$set_config('busy', 4)");
+gets_writers('busy', 3, 'a subscription has all writers again');
+
+# The first idle one gets a transaction, but it may just have been flushing.  Only the last
+# one exits.
+my ($last, $pids, $session) = occupy_two();
+foreach (1 .. 100)
+{
+	last if $last == 2;
+	release_two($session);
+	($last, $pids, $session) = occupy_two();
+}
+$subscriber->sql("$set_config('quiet', 4)");
+$subscriber->wait_for_pool('quiet', 1);
+pass('one without writers gets the one that is idle');
+release_two($session);
+(undef, my $same, $session) = occupy_two();
+is($same, $pids, 'those that have transactions stay');
+release_two($session);
 
 finish($publisher, $subscriber,
 	qr/terminating .* due to administrator command/);

@@ -125,19 +125,57 @@ is( $left->sql(
 	'the peer has had no conflict');
 $pair->rows_equal($_) for @tables;
 
-# Detects: a slot that nothing uses is taken for one that takes no origins.
-$left->sql('ALTER SUBSCRIPTION leftward DISABLE');
-$right->wait_for_slot('leftward', 'false');
-one_by_one('slot "leftward" may decode', 'while the peer is not connected');
+# Detects: it is forgotten what the peer has wanted, once it is away.
+sub disconnect
+{
+	$left->sql('ALTER SUBSCRIPTION leftward DISABLE');
+	$right->wait_for_slot('leftward', 'false');
+	return;
+}
+
+sub connect_again
+{
+	my ($when) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	$left->sql('ALTER SUBSCRIPTION leftward ENABLE');
+	$right->wait_for_slot('leftward', 'true');
+	together("when the peer is connected again $when");
+	return;
+}
+
+disconnect();
+together('while the peer is away');
+
+# Detects: something is known of a slot that nothing has used.
+$right->restart;
+$right->wait_for_pool('tap', 2);
+apply_behind(1) for 1 .. 2;
+one_by_one('slot "leftward" may decode', 'after a restart');
 $right->wait_for_log(qr/each transaction of subscription "tap" is/, $log);
 $right->wait_for_log(qr/because logical replication slot "leftward" may/,
 	$log);
 $log = -s $right->logfile;
-$left->sql('ALTER SUBSCRIPTION leftward ENABLE');
-$right->wait_for_slot('leftward', 'true');
-together('when the peer is connected again');
+connect_again('after a restart');
 $right->wait_for_log(
 	qr/several transactions of subscription "tap" may be applied/, $log);
+
+# Detects: it is believed of a slot that has been moved by hand, or of another slot of that
+# name.
+disconnect();
+together('before the slot is advanced');
+$right->flush_wal;
+$right->sql(
+	q(SELECT pg_replication_slot_advance('leftward', pg_current_wal_flush_lsn()))
+);
+becomes('slot "leftward"', 'and when the slot has been advanced');
+connect_again('after that');
+disconnect();
+becomes('^$', 'while the peer is away');
+$right->sql(
+	q(SELECT pg_drop_replication_slot('leftward');
+	SELECT pg_create_logical_replication_slot('leftward', 'pgoutput');));
+becomes('slot "leftward"', 'with a new slot of that name');
+connect_again('with a new slot');
 
 # Detects: a peer that takes what has an origin is taken for one that does not, also
 # if the name of a publication looks like the option.  It would get all back, so it gets
@@ -171,6 +209,13 @@ $right->sql(
 	q(SELECT pg_create_logical_replication_slot('other', 'pgoutput')));
 one_by_one('slot "other"', 'with another slot');
 
+# Some servers must be told that another plugin may be used.
+my $libraries =
+  $right->sql(q(SELECT current_setting('output_plugin_libraries', true)));
+$right->reload_with(
+	qq(output_plugin_libraries = '$libraries, "\$libdir/pgoutput"'))
+  if $libraries ne '';
+
 # A walsender uses that slot, without the option and with it.
 {
 	my $options = q(proto_version '1', publication_names 'leftward');
@@ -185,7 +230,16 @@ one_by_one('slot "other"', 'with another slot');
 	becomes('^$', 'but not while it is used with the option');
 	$client->close;
 	$right->wait_for_slot('other', 'false');
-	becomes('slot "other"', 'and after that');
+	becomes('^$', 'nor after that');
+
+	# Detects: the last consumer but one is believed, where the last one has left the slot
+	# at the same place.
+	$client = WalsenderClient->new($right);
+	$client->start_replication("SLOT other LOGICAL 0/0 ($options)");
+	becomes('slot "other"', 'and when it is used without the option again');
+	$client->close;
+	$right->wait_for_slot('other', 'false');
+	becomes('slot "other"', 'also after that');
 
 	# Detects: a command that cannot be read as a whole is believed.
 	$client = WalsenderClient->new($right);
@@ -202,7 +256,28 @@ one_by_one('slot "other"', 'with another slot');
 	becomes('slot "other"', 'nor one that is not shown');
 	$client->close;
 	$right->wait_for_slot('other', 'false');
-	$right->sql(q(SELECT pg_drop_replication_slot('other')));
+
+	# Detects: what was wanted of a slot is believed of one that has got its place in memory,
+	# and its position, with another name or another plugin.
+	$client = WalsenderClient->new($right);
+	$client->start_replication(
+		"SLOT other LOGICAL 0/0 ($options, origin 'none')");
+	$client->close;
+	$right->wait_for_slot('other', 'false');
+	becomes('^$', 'the last consumer of the slot took no origins');
+	$right->sql(
+		q(SELECT pg_copy_logical_replication_slot('other', 'kept');
+		SELECT pg_drop_replication_slot('other');
+		SELECT pg_copy_logical_replication_slot('kept', 'another');));
+	becomes('slot "another"', 'a copy of the slot has had no consumer');
+	$right->sql(
+		q(SELECT pg_drop_replication_slot('another');
+		SELECT pg_copy_logical_replication_slot('kept', 'other', false, '$libdir/pgoutput');)
+	);
+	becomes('slot "other"', 'nor has one with that name');
+	$right->sql(
+		q(SELECT pg_drop_replication_slot('other');
+		SELECT pg_drop_replication_slot('kept');));
 }
 
 # Detects: the last command of a session is believed of a temporary slot, which the
@@ -242,14 +317,8 @@ becomes('^$', 'a temporary slot goes with its session');
 	becomes('^$', 'and not without its session');
 }
 
-# Detects: the options of a plugin that is not known are believed.  Some servers must be told
-# that it may be used.
+# Detects: the options of a plugin that is not known are believed.
 {
-	my $libraries =
-	  $right->sql(q(SELECT current_setting('output_plugin_libraries', true)));
-	$right->reload_with(
-		qq(output_plugin_libraries = '$libraries, "\$libdir/pgoutput"'))
-	  if $libraries ne '';
 	$right->sql(
 		q(SELECT pg_create_logical_replication_slot('other', '$libdir/pgoutput'))
 	);

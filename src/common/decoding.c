@@ -23,15 +23,19 @@
  *   applied has one, since a writer sets the origin when it begins a local
  *   transaction (local_commit.c), before anything is logged.  So two servers
  *   that subscribe to each other in this way do not see what the other one has
- *   sent.  Changes are decoded for slots of their database only;
+ *   sent.  Of a slot that is not used, its last consumer counts, if that is known
+ *   (last_consumer.c).  Changes are decoded for slots of their database only;
  * - a standby may have a logical slot (16 and later).  A slot that is used there
  *   needs the feedback of the standby, which holds back the removal of catalog
  *   rows here: the standby's physical slot has a catalog_xmin then, or, without
  *   such a slot, its walsender has an xmin.
  *
- * XXX What the consumer of a slot wanted last is not remembered, so a slot that
- * is not in use counts.  So does a physical slot that synchronizes failover
- * slots, which nothing decodes before the standby is promoted.
+ * XXX A standby that synchronizes failover slots (17 and later) counts although
+ * nothing there decodes before it is promoted, and then for the consumers of these
+ * slots, which are known here.  But its feedback has one catalog_xmin, the
+ * oldest of all slots that it has, and those of synchronized slots lag
+ * behind the ones here by an unknown time.  So the feedback is the same whether or
+ * not the standby has another slot, which does decode.
  *
  * The setting logical_decoding overrides this.
  *
@@ -52,6 +56,7 @@
 #include "replication/slot.h"
 
 #include "decoding.h"
+#include "last_consumer.h"
 #include "slot_consumer.h"
 
 /* What may decode the WAL of this server. */
@@ -76,7 +81,7 @@ typedef struct Decoder
  * decoded?  This includes slots that are being created.
  */
 static DecoderKind
-slot_decoder(const ReplicationSlot *slot, Oid dbid)
+slot_decoder(ReplicationSlot *slot, Oid dbid)
 {
 	bool		is_auto = papply_logical_decoding == PAPPLY_DECODING_AUTO;
 
@@ -88,7 +93,10 @@ slot_decoder(const ReplicationSlot *slot, Oid dbid)
 			DECODER_STANDBY_SLOT : DECODER_NONE;
 	if (dbid != InvalidOid && slot->data.database != dbid)
 		return DECODER_NONE;
-	return is_auto && papply_slot_consumer_omits_origins(slot) ? DECODER_NONE : DECODER_SLOT;
+	if (is_auto && (papply_slot_consumer_omits_origins(slot) ||
+					papply_last_consumer_omitted_origins(slot)))
+		return DECODER_NONE;
+	return DECODER_SLOT;
 }
 
 static void

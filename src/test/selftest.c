@@ -52,8 +52,7 @@ PG_FUNCTION_INFO_V1(papply_selftest_queue_oversize);
 PG_FUNCTION_INFO_V1(papply_selftest_row_keys);
 PG_FUNCTION_INFO_V1(papply_selftest_watch);
 
-/* IDs of the test pool's subscription and origin; no real one has them. */
-#define TEST_SUBID ((Oid) PG_UINT32_MAX)
+/* The origin of the test pool; no real one has it. */
 #define TEST_ORIGIN PAPPLY_NO_ORIGIN
 
 static pg_prng_state prng;
@@ -382,7 +381,7 @@ begin_queue_test(int size_kb)
 {
 	int			save_size = papply_queue_size;
 
-	papply_slots_attach_receiver(TEST_SUBID);
+	papply_slots_attach_receiver(PAPPLY_SELFTEST_SUBID);
 	EXPECT(papply_pool_acquire(GetUserId(), TEST_ORIGIN));
 	pg_atomic_write_u64(&papply_pool->wanted_writers, 2);
 	papply_queue_size = size_kb;
