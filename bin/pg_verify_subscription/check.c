@@ -2,15 +2,16 @@
  * check.c
  *	  Compare tables by pairs of sessions.
  *
- * Each pair has a session of both sides, with the common snapshots, and works on one
- * range at a time.  All pairs run at the same time; the few rows that differ are
- * fetched while the others wait.
+ * Each pair has a session of both sides, in the common state, and works on one range at
+ * a time.  All pairs run at the same time; the few rows that differ are fetched while the
+ * others wait.  A new common state is taken when no pair has a range.
  *
  * A snapshot does not show what was truncated or rewritten since: such a table has no
  * rows in it.  So the identity of the files of a table is compared with the one from
  * before the snapshots, after they were read and while they are locked.  The lock is
  * that of a query, and is released with a savepoint, so a subscription may have more
- * tables than the server has locks.
+ * tables than the server has locks.  The pair does so together with its next query, so that
+ * a small table takes a single round trip; without a next query, it does so at once.
  *
  * An error of a server is the reason why a table could not be compared; the others are.
  *-------------------------------------------------------------------------
@@ -23,6 +24,7 @@
 #include "common/logging.h"
 
 #include "check.h"
+#include "pace.h"
 
 #define PROGRESS_MS 1000
 
@@ -34,6 +36,8 @@ typedef struct Pair
 	PGconn	   *sessions[SIDES];
 	Table	   *table;			/* NULL: has nothing to do */
 	Range		range;
+	double		noted_rows;		/* for the pace */
+	bool		has_locks;
 	bool		is_busy[SIDES];
 	PGresult   *buckets[SIDES];
 } Pair;
@@ -41,24 +45,25 @@ typedef struct Pair
 /* State of a table while it is compared. */
 typedef struct Course
 {
-	bool		has_begun;
 	bool		is_planned;		/* no range is left */
-	bool		is_shown;
 	int			running;		/* number of ranges in work */
 	char	  **low;			/* where the next range begins */
 } Course;
 
 typedef struct Check
 {
+	Common	   *common;
 	Tables	   *tables;
 	Course	   *courses;		/* of each table */
 	int			next;			/* table that is being divided */
 	const CheckOptions *options;
 	const Output *output;
-	PGconn	   *planner;
 	Pair	   *pairs;
-	double		began_at;
-	double		shown_at;
+	Pace		pace;
+	bool		has_advanced;	/* in the present common state */
+	double		began_ms;
+	double		shown_ms;
+	int			progress_width; /* of the line that is on the terminal */
 	long long	rows;			/* of the publisher */
 	int			done;			/* tables */
 } Check;
@@ -72,8 +77,11 @@ typedef struct Fetch
 } Fetch;
 
 static void
-write_out(PQExpBuffer text)
+write_out(Check *check, PQExpBuffer text)
 {
+	if (check->progress_width > 0)
+		fprintf(stderr, "\r%*s\r", check->progress_width, "");
+	check->progress_width = 0;
 	fwrite(text->data, 1, text->len, stdout);
 	if (fflush(stdout) != 0 || ferror(stdout))
 	{
@@ -133,66 +141,82 @@ free_values(char **values, int n)
 static char **
 find_end(Check *check, Table *table, char **low)
 {
+	PGconn	   *planner = check->common->sessions[PUBLISHER];
+	int			rows = pace_range_rows(&check->pace);
 	PQExpBufferData sql;
 	PGresult   *result;
 	char	  **high = NULL;
 
-	if (table->nrange == 0 || (table->estimate >= 0 && table->estimate < 2 * RANGE_ROWS))
+	if (table->nrange == 0 || (table->estimate >= 0 && table->estimate < 2 * rows))
 		return NULL;
 	initPQExpBuffer(&sql);
 	appendPQExpBufferStr(&sql, "SAVEPOINT plan; ");
-	build_boundary_query(&sql, table, low);
-	if (!PQsendQuery(check->planner, sql.data))
-		fail_with(check->planner, "could not send a query to the publisher");
-	while ((result = PQgetResult(check->planner)) != NULL)
+	build_boundary_query(&sql, table, low, rows);
+	if (!PQsendQuery(planner, sql.data))
+		fail_with(planner, "could not send a query to the publisher");
+	while ((result = PQgetResult(planner)) != NULL)
 	{
 		if (PQresultStatus(result) == PGRES_FATAL_ERROR)
-			note_error(table, PUBLISHER, check->planner, result);
+			note_error(table, PUBLISHER, planner, result);
 		else if (PQntuples(result) > 0)
 			high = copy_values(result, table->nrange);
 		PQclear(result);
 	}
-	execute(check->planner, "ROLLBACK TO plan; RELEASE plan");
+	execute(planner, "ROLLBACK TO plan; RELEASE plan");
 	termPQExpBuffer(&sql);
 	return high;
+}
+
+/* Return the next table that has a range left, or NULL. */
+static Table *
+next_table(Check *check)
+{
+	for (; check->next < check->tables->count; check->next++)
+	{
+		Table	   *table = &check->tables->tables[check->next];
+		Course	   *course = &check->courses[check->next];
+
+		if (table->obstacle == NULL && !course->is_planned)
+			return table;
+		course->is_planned = true;
+	}
+	return NULL;
 }
 
 /* Give the next range to a pair; return false if there is none. */
 static bool
 take_range(Check *check, Pair *pair)
 {
-	for (; check->next < check->tables->count; check->next++)
-	{
-		Table	   *table = &check->tables->tables[check->next];
-		Course	   *course = &check->courses[check->next];
-		double		rows = table->estimate >= 0 ? table->estimate : UNKNOWN_ROWS;
+	Table	   *table;
 
-		if (table->obstacle == NULL && !course->is_planned)
+	while ((table = next_table(check)) != NULL)
+	{
+		Course	   *course = course_of(check, table);
+		Range	   *range = &pair->range;
+		double		rows = pace_range_rows(&check->pace);
+
+		range->nvalues = table->nrange;
+		range->low = course->low;
+		range->high = find_end(check, table, course->low);
+		table->stage = BEGUN;
+		course->is_planned = range->high == NULL;
+		course->low = NULL;
+		if (!course->is_planned)
 		{
-			pair->range.nvalues = table->nrange;
-			pair->range.low = course->low;
-			pair->range.high = find_end(check, table, course->low);
-			course->has_begun = true;
-			course->is_planned = pair->range.high == NULL;
-			course->low = NULL;
-			if (!course->is_planned)
-			{
-				course->low = pg_malloc0(table->nrange * sizeof(char *));
-				for (int i = 0; i < table->nrange; i++)
-					course->low[i] = pg_strdup(pair->range.high[i]);
-				rows = RANGE_ROWS;
-			}
-			else if (pair->range.low != NULL)
-				rows = RANGE_ROWS;
-			pair->range.buckets = buckets_for(rows);
-			if (table->obstacle == NULL)
-			{
-				course->running++;
-				pair->table = table;
-				return true;
-			}
+			course->low = pg_malloc0(table->nrange * sizeof(char *));
+			for (int i = 0; i < table->nrange; i++)
+				course->low[i] = pg_strdup(range->high[i]);
 		}
-		course->is_planned = true;
+		else if (range->low == NULL)
+			rows = table->estimate >= 0 ? table->estimate : UNKNOWN_ROWS;
+		range->buckets = buckets_for(rows);
+		pair->noted_rows = rows;
+		if (table->obstacle == NULL)
+		{
+			course->running++;
+			pair->table = table;
+			return true;
+		}
 	}
 	return false;
 }
@@ -203,15 +227,18 @@ take_range(Check *check, Pair *pair)
 static void
 begin_range(Check *check, Pair *pair)
 {
+	pace_begin(&check->pace, now_ms(), pair->noted_rows);
+	check->has_advanced = true;
+	pair->has_locks = true;
 	for (Side side = PUBLISHER; side <= SUBSCRIBER; side++)
 	{
 		PQExpBufferData sql;
 
 		initPQExpBuffer(&sql);
-		appendPQExpBufferStr(&sql, "SAVEPOINT range; ");
+		appendPQExpBufferStr(&sql, "ROLLBACK TO range; ");
 		build_bucket_query(&sql, pair->table, side, &pair->range, check->options->hash);
 		appendPQExpBufferStr(&sql, "; ");
-		build_storage_query(&sql, pair->table);
+		build_storage_query(&sql, pair->table, side);
 		if (!PQsendQuery(pair->sessions[side], sql.data))
 			fail_with(pair->sessions[side], "could not send a query");
 		pair->is_busy[side] = true;
@@ -317,7 +344,7 @@ take_difference(void *arg, const Row *publisher, const Row *subscriber)
 		table->changed++;
 	initPQExpBuffer(&text);
 	append_difference(&text, fetch->check->output, table, publisher, subscriber);
-	write_out(&text);
+	write_out(fetch->check, &text);
 }
 
 /* Fetch the rows of these buckets from both sides, and write those that differ. */
@@ -364,12 +391,16 @@ compare_range(Check *check, Pair *pair)
 {
 	Bucket	   *buckets[SIDES];
 	int			count[SIDES];
-	long long	before = pair->table->rows[PUBLISHER];
+	long long	rows[SIDES] = {0, 0};
 	PQExpBufferData different;
 
 	for (Side side = PUBLISHER; side <= SUBSCRIBER; side++)
-		count[side] = read_buckets(pair->buckets[side], &buckets[side], &pair->table->rows[side]);
-	check->rows += pair->table->rows[PUBLISHER] - before;
+	{
+		count[side] = read_buckets(pair->buckets[side], &buckets[side], &rows[side]);
+		pair->table->rows[side] += rows[side];
+	}
+	check->rows += rows[PUBLISHER];
+	pace_correct(&check->pace, pair->noted_rows, Max(rows[PUBLISHER], rows[SUBSCRIBER]));
 	initPQExpBuffer(&different);
 	if (compare_buckets(buckets[PUBLISHER], count[PUBLISHER], buckets[SUBSCRIBER],
 						count[SUBSCRIBER], &different) > 0)
@@ -385,13 +416,13 @@ show_table(Check *check, Table *table)
 	Course	   *course = course_of(check, table);
 	PQExpBufferData text;
 
-	if (course->is_shown || !course->is_planned || course->running > 0)
+	if (table->stage == DONE || !course->is_planned || course->running > 0)
 		return;
-	course->is_shown = true;
+	table->stage = DONE;
 	check->done++;
 	initPQExpBuffer(&text);
 	append_summary(&text, check->output, table);
-	write_out(&text);
+	write_out(check, &text);
 }
 
 static void
@@ -403,7 +434,6 @@ end_range(Check *check, Pair *pair)
 		compare_range(check, pair);
 	for (Side side = PUBLISHER; side <= SUBSCRIBER; side++)
 	{
-		execute(pair->sessions[side], "ROLLBACK TO range; RELEASE range");
 		PQclear(pair->buckets[side]);
 		pair->buckets[side] = NULL;
 	}
@@ -416,28 +446,65 @@ end_range(Check *check, Pair *pair)
 	show_table(check, table);
 }
 
+/* Release the locks of a pair that has nothing to do. */
+static void
+release_locks(Pair *pair)
+{
+	if (pair->table != NULL || !pair->has_locks)
+		return;
+	for (Side side = PUBLISHER; side <= SUBSCRIBER; side++)
+		execute(pair->sessions[side], "ROLLBACK TO range");
+	pair->has_locks = false;
+}
+
 /*** all of it ***/
+
+/* Return about how many rows all tables have; -1: not known. */
+static double
+estimate_rows(const Check *check)
+{
+	double		rows = 0;
+
+	for (int i = 0; i < check->tables->count; i++)
+	{
+		const Table *table = &check->tables->tables[i];
+
+		if (table->stage == DONE)
+			rows += table->rows[PUBLISHER];
+		else if (table->obstacle == NULL && table->estimate < 0)
+			return -1;
+		else if (table->obstacle == NULL)
+			rows += Max(table->estimate, table->rows[PUBLISHER]);
+	}
+	return rows;
+}
 
 static void
 show_progress(Check *check, bool is_end)
 {
 	double		now = now_ms();
-	double		seconds = (now - check->began_at) / 1000;
+	bool		is_terminal = isatty(fileno(stderr));
+	PQExpBufferData text;
 
-	if (!check->options->shows_progress || (!is_end && now - check->shown_at < PROGRESS_MS))
+	if (!check->options->shows_progress || (!is_end && now - check->shown_ms < PROGRESS_MS))
 		return;
-	check->shown_at = now;
-	fprintf(stderr, "%s%d of %d tables, %lld rows, %.0f rows per second%s",
-			isatty(fileno(stderr)) ? "\r" : "", check->done, check->tables->count, check->rows,
-			seconds > 0 ? check->rows / seconds : 0,
-			is_end || !isatty(fileno(stderr)) ? "\n" : "");
+	check->shown_ms = now;
+	initPQExpBuffer(&text);
+	append_progress(&text, check->done, check->tables->count, check->rows, estimate_rows(check),
+					(now - check->began_ms) / 1000);
+	fprintf(stderr, "%s%-*s%s", is_terminal ? "\r" : "", check->progress_width, text.data,
+			is_end || !is_terminal ? "\n" : "");
+	check->progress_width = is_end || !is_terminal ? 0 : (int) text.len;
+
+	termPQExpBuffer(&text);
 }
 
-/* Wait until a session has something to read; take it. */
+/* Wait until a session has something to read, and take it, or until a range may begin. */
 static void
 wait_for_input(Check *check)
 {
 	struct pollfd *sockets = pg_malloc0(check->options->jobs * SIDES * sizeof(struct pollfd));
+	double		delay = pace_delay(&check->pace, now_ms());
 
 	for (int i = 0; i < check->options->jobs * SIDES; i++)
 	{
@@ -448,7 +515,8 @@ wait_for_input(Check *check)
 			PQsocket(pair->sessions[i % SIDES]) : -1;
 		sockets[i].events = POLLIN;
 	}
-	if (poll(sockets, check->options->jobs * SIDES, PROGRESS_MS) < 0 && errno != EINTR)
+	if (poll(sockets, check->options->jobs * SIDES,
+			 delay > 0 ? (int) Min(delay + 1, PROGRESS_MS) : PROGRESS_MS) < 0 && errno != EINTR)
 	{
 		pg_log_error("could not wait for the servers: %m");
 		exit(1);
@@ -459,11 +527,45 @@ wait_for_input(Check *check)
 	free(sockets);
 }
 
+/* Bring all sessions into a common state: the first one, or the next. */
+static void
+begin_state(Check *check)
+{
+	for (int i = 0; i < check->options->jobs; i++)
+		for (Side side = PUBLISHER; side <= SUBSCRIBER; side++)
+		{
+			PGconn	  **session = &check->pairs[i].sessions[side];
+
+			if (*session == NULL)
+				*session = connect_to(&check->common->targets[side], SESSION_SQL);
+			else
+				execute(*session, "COMMIT");
+		}
+	take_common(check->common);
+	for (int i = 0; i < check->options->jobs; i++)
+		for (Side side = PUBLISHER; side <= SUBSCRIBER; side++)
+		{
+			join_common(check->common, check->pairs[i].sessions[side], side);
+			execute(check->pairs[i].sessions[side], "SAVEPOINT range");
+		}
+	close_common(check->common);
+	check->has_advanced = false;
+}
+
+/* Has the common state been held for long enough? */
+static bool
+is_state_old(const Check *check)
+{
+	return check->options->chunk_ms > 0 && check->has_advanced &&
+		now_ms() - check->common->began_ms > check->options->chunk_ms;
+}
+
 static void
 run(Check *check)
 {
 	for (;;)
 	{
+		bool		is_old = is_state_old(check);
 		bool		is_working = false;
 
 		for (int i = 0; i < check->options->jobs; i++)
@@ -472,38 +574,38 @@ run(Check *check)
 
 			if (pair->table != NULL && !pair->is_busy[PUBLISHER] && !pair->is_busy[SUBSCRIBER])
 				end_range(check, pair);
-			if (pair->table == NULL && take_range(check, pair))
+			if (pair->table == NULL && !is_old && pace_delay(&check->pace, now_ms()) == 0 &&
+				take_range(check, pair))
 				begin_range(check, pair);
+			release_locks(pair);
 			is_working |= pair->table != NULL;
 		}
 		show_progress(check, false);
-		if (!is_working)
+		if (!is_working && next_table(check) == NULL)
 			return;
-		wait_for_input(check);
+		if (!is_working && is_old)
+			begin_state(check);
+		else
+			wait_for_input(check);
 	}
 }
 
 void
-check_tables(Tables *tables, const CheckOptions *options, const Output *output,
-			 const Target *targets, Position *position, PGconn *planner)
+check_tables(Common *common, const CheckOptions *options, const Output *output)
 {
+	Tables	   *tables = common->tables;
 	Check		check = {
+		.common = common,
 		.tables = tables,
 		.courses = pg_malloc0(tables->count * sizeof(Course)),
 		.options = options,
 		.output = output,
-		.planner = planner,
 		.pairs = pg_malloc0(options->jobs * sizeof(Pair)),
-		.began_at = now_ms()
+		.pace = {.rate = options->max_rate},
+		.began_ms = now_ms()
 	};
 
-	for (int i = 0; i < options->jobs; i++)
-		for (Side side = PUBLISHER; side <= SUBSCRIBER; side++)
-		{
-			check.pairs[i].sessions[side] = connect_to(&targets[side], SESSION_SQL);
-			import_snapshot(check.pairs[i].sessions[side], position->snapshots[side]);
-		}
-	release_slot(position);
+	begin_state(&check);
 	run(&check);
 	for (int i = 0; i < tables->count; i++)
 	{
@@ -513,7 +615,8 @@ check_tables(Tables *tables, const CheckOptions *options, const Output *output,
 	show_progress(&check, true);
 	for (int i = 0; i < options->jobs; i++)
 		for (Side side = PUBLISHER; side <= SUBSCRIBER; side++)
-			PQfinish(check.pairs[i].sessions[side]);
+			disconnect(check.pairs[i].sessions[side]);
+	end_common(common);
 	free(check.pairs);
 	free(check.courses);
 }

@@ -283,6 +283,8 @@ append_summary(PQExpBuffer text, const Output *output, const Table *table)
 							  table->rows[PUBLISHER], table->rows[SUBSCRIBER],
 							  table->missing[SUBSCRIBER], table->missing[PUBLISHER],
 							  table->changed);
+		if (table->skipped)
+			appendPQExpBuffer(text, ", \"skipped_transactions\": [%s]", table->skipped);
 		appendPQExpBufferStr(text, "}\n");
 		return;
 	}
@@ -296,6 +298,29 @@ append_summary(PQExpBuffer text, const Output *output, const Table *table)
 						  table->missing[SUBSCRIBER], table->missing[PUBLISHER], table->changed);
 	else
 		appendPQExpBuffer(&detail, "%lld rows", table->rows[PUBLISHER]);
+	if (table->skipped)
+		appendPQExpBuffer(&detail, "; changes of it were skipped and stored with number %s",
+						  table->skipped);
 	append_line(text, output, table, result, "", detail.data);
 	termPQExpBuffer(&detail);
+}
+
+void
+append_progress(PQExpBuffer text, int done, int tables, double rows, double total,
+				double seconds)
+{
+	double		rate = seconds > 0 ? rows / seconds : 0;
+
+	appendPQExpBuffer(text, "%d of %d tables, %.0f", done, tables, rows);
+	if (total > 0)
+		appendPQExpBuffer(text, " of about %.0f rows (%.0f%%)", total, 100 * Min(rows / total, 1));
+	else
+		appendPQExpBufferStr(text, " rows");
+	appendPQExpBuffer(text, ", %.0f rows per second", rate);
+	if (total >= rows && rate > 0)
+	{
+		long		left = (long) ((total - rows) / rate);
+
+		appendPQExpBuffer(text, ", about %ld:%02ld:%02ld left", left / 3600, left / 60 % 60, left % 60);
+	}
 }

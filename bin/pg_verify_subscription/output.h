@@ -37,6 +37,13 @@ extern void append_difference(PQExpBuffer text, const Output *output, const Tabl
 /* Append the line of a table that was compared, or could not be. */
 extern void append_summary(PQExpBuffer text, const Output *output, const Table *table);
 
+/*
+ * Append how much of all tables has been compared, and an estimate of the time that is left
+ * if total, about how many rows there are, is known (not negative).
+ */
+extern void append_progress(PQExpBuffer text, int done, int tables, double rows, double total,
+							double seconds);
+
 /* Has the table rows that differ? */
 extern bool is_different(const Table *table);
 

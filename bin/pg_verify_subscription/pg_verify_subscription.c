@@ -3,9 +3,9 @@
  *	  Is each table of a subscription as on its publisher?
  *
  * A client program for the subscriber.  For each subscription: find out what is
- * published (tables.c), take a snapshot of both servers that shows the same
- * transactions (position.c), and compare the tables in it (check.c).  ranges.c,
- * compare.c and output.c know no server.
+ * published (tables.c), take snapshots of both servers that show the same
+ * transactions (position.c, common.c), and compare the tables in them (check.c).  ranges.c,
+ * compare.c, pace.c and output.c know no server.
  *
  * Everything that it needs on a server belongs to its sessions: snapshots, a temporary
  * slot, a pause of apply.  So nothing remains, however it ends.
@@ -13,7 +13,11 @@
  */
 #include "postgres_fe.h"
 
+#include <limits.h>
+#include <math.h>
+
 #include "common/logging.h"
+#include "fe_utils/option_utils.h"
 #include "fe_utils/simple_list.h"
 #include "getopt_long.h"
 
@@ -53,6 +57,9 @@ usage(const char *progname)
 		   "  -t, --table=TABLE            verify this table only; can be repeated\n"
 		   "  -T, --exclude-table=TABLE    do not verify this table; can be repeated\n"
 		   "  -j, --jobs=NUM               use this many pairs of connections\n"
+		   "      --max-rate=ROWS          read at most this many rows per second of each side\n"
+		   "      --chunk-snapshots=MINUTES\n"
+		   "                               take new snapshots after this time\n"
 		   "      --csv                    write CSV\n"
 		   "      --json                   write JSON, one object per line\n"
 		   "      --values                 show values of rows that differ\n"
@@ -68,12 +75,43 @@ usage(const char *progname)
 		   "could not be compared.\n");
 }
 
+/* Return the milliseconds of a positive number of minutes, which may have a fraction. */
+static double
+parse_minutes(const char *value)
+{
+	char	   *end;
+	double		minutes = strtod(value, &end);
+
+	if (end == value || *end != '\0' || !(minutes > 0) || !isfinite(minutes))
+	{
+		pg_log_error("invalid value \"%s\" for option %s", value, "--chunk-snapshots");
+		exit(STATUS_NOT_VERIFIED);
+	}
+	return minutes * 60000;
+}
+
+/* As for every program of PostgreSQL, they must be the first option. */
+static void
+show_help_or_version(int argc, char **argv, const char *progname)
+{
+	if (argc > 1 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-?") == 0))
+	{
+		usage(progname);
+		exit(0);
+	}
+	if (argc > 1 && (strcmp(argv[1], "--version") == 0 || strcmp(argv[1], "-V") == 0))
+	{
+		printf("%s %s\n", progname, VERIFY_VERSION);
+		exit(0);
+	}
+}
+
 static void
 parse_options(int argc, char **argv, Options *options)
 {
 	enum
 	{
-		SUBSCRIPTION = 1, PUBLISHER_STRING, CSV, JSON, VALUES
+		SUBSCRIPTION = 1, PUBLISHER_STRING, MAX_RATE, CHUNK_SNAPSHOTS, CSV, JSON, VALUES
 	};
 	static struct option long_options[] = {
 		{"dbname", required_argument, NULL, 'd'},
@@ -85,6 +123,8 @@ parse_options(int argc, char **argv, Options *options)
 		{"table", required_argument, NULL, 't'},
 		{"exclude-table", required_argument, NULL, 'T'},
 		{"jobs", required_argument, NULL, 'j'},
+		{"max-rate", required_argument, NULL, MAX_RATE},
+		{"chunk-snapshots", required_argument, NULL, CHUNK_SNAPSHOTS},
 		{"csv", no_argument, NULL, CSV},
 		{"json", no_argument, NULL, JSON},
 		{"values", no_argument, NULL, VALUES},
@@ -95,16 +135,7 @@ parse_options(int argc, char **argv, Options *options)
 	const char *progname = get_progname(argv[0]);
 	int			c;
 
-	if (argc > 1 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-?") == 0))
-	{
-		usage(progname);
-		exit(0);
-	}
-	if (argc > 1 && (strcmp(argv[1], "--version") == 0 || strcmp(argv[1], "-V") == 0))
-	{
-		printf("%s %s\n", progname, VERIFY_VERSION);
-		exit(0);
-	}
+	show_help_or_version(argc, argv, progname);
 	while ((c = getopt_long(argc, argv, "d:h:p:U:t:T:j:Pv", long_options, NULL)) != -1)
 	{
 		switch (c)
@@ -140,6 +171,13 @@ parse_options(int argc, char **argv, Options *options)
 					pg_log_error("number of jobs must be between 1 and 256");
 					exit(STATUS_NOT_VERIFIED);
 				}
+				break;
+			case MAX_RATE:
+				if (!option_parse_int(optarg, "--max-rate", 1, INT_MAX, &options->check.max_rate))
+					exit(STATUS_NOT_VERIFIED);
+				break;
+			case CHUNK_SNAPSHOTS:
+				options->check.chunk_ms = parse_minutes(optarg);
 				break;
 			case CSV:
 				options->output.format = FORMAT_CSV;
@@ -202,8 +240,6 @@ check_extension(PGconn *subscriber)
 static const char *
 find_obstacle(PGconn *subscriber, const Subscription *subscription)
 {
-	char	   *state;
-
 	if (!subscription->is_enabled)
 		return "it is disabled";
 	if (subscription->slot == NULL)
@@ -211,25 +247,10 @@ find_obstacle(PGconn *subscriber, const Subscription *subscription)
 	if (ask_about(subscriber, "SELECT 1 FROM parallel_apply.subscription_config WHERE paused AND subname = ",
 				  subscription->name) != NULL)
 		return "it is paused";
-	state = ask_about(subscriber, "SELECT state FROM parallel_apply.subscriptions WHERE subname = ",
-					  subscription->name);
-	if (state != NULL && strcmp(state, "failing") == 0)
+	if (ask_about(subscriber, "SELECT 1 FROM parallel_apply.failed_transactions WHERE subname = ",
+				  subscription->name) != NULL)
 		return "a transaction fails: see the view parallel_apply.failed_transactions";
 	return NULL;
-}
-
-/* The rows that they change are expected to differ. */
-static void
-show_skipped(PGconn *subscriber, const Subscription *subscription)
-{
-	char	   *numbers = ask_about(subscriber,
-									"SELECT string_agg(id::text, ', ' ORDER BY id) FROM parallel_apply.skipped_transactions"
-									" WHERE subname = ", subscription->name);
-
-	if (numbers != NULL)
-		pg_log_warning("subscription \"%s\" has skipped transactions, stored with these numbers: %s; parallel_apply.skipped_changes() shows the rows that differ because of them",
-					   subscription->name, numbers);
-	free(numbers);
 }
 
 /* End the program if this is not the subscription's publisher. */
@@ -312,17 +333,20 @@ status_of(const Tables *tables)
 }
 
 static int
-verify(Options *options, PGconn *subscriber, const Subscription *subscription)
+verify(Options *options, PGconn *subscriber, Subscription *subscription)
 {
 	Target		targets[SIDES] = {
 		{.conninfo = options->publisher ? options->publisher : subscription->conninfo},
 		options->subscriber
 	};
 	const char *obstacle = find_obstacle(subscriber, subscription);
-	PGconn	   *sessions[SIDES] = {NULL, subscriber};
-	Position	position = {0};
 	Tables		tables;
-	double		began_at;
+	Common		common = {
+		.targets = targets,
+		.sessions = {NULL, subscriber},
+		.subscription = subscription,
+		.tables = &tables
+	};
 
 	if (obstacle == NULL && targets[PUBLISHER].conninfo == NULL)
 		obstacle = "you may not read its connection string, so use --publisher";
@@ -331,32 +355,24 @@ verify(Options *options, PGconn *subscriber, const Subscription *subscription)
 		pg_log_error("subscription \"%s\" cannot be verified: %s", subscription->name, obstacle);
 		return STATUS_NOT_VERIFIED;
 	}
-	show_skipped(subscriber, subscription);
-	sessions[PUBLISHER] = connect_to(&targets[PUBLISHER], SESSION_SQL);
-	check_publisher(sessions[PUBLISHER], subscription);
-	options->check.hash = choose_hash(sessions);
+	common.sessions[PUBLISHER] = connect_to(&targets[PUBLISHER], SESSION_SQL);
+	check_publisher(common.sessions[PUBLISHER], subscription);
+	options->check.hash = choose_hash(common.sessions);
 	options->output.subscription = subscription->name;
-	tables = load_tables(sessions[PUBLISHER], subscriber, subscription);
+	tables = load_tables(common.sessions[PUBLISHER], subscriber, subscription);
 	select_tables(&tables, options);
 	if (tables.count == 0)
 	{
 		pg_log_error("subscription \"%s\" has no such table", subscription->name);
-		PQfinish(sessions[PUBLISHER]);
+		disconnect(common.sessions[PUBLISHER]);
 		return STATUS_NOT_VERIFIED;
 	}
-
-	take_position(&position, targets, sessions, subscription->name);
-	began_at = now_ms();
-	fprintf(stderr, "subscription \"%s\": comparing at position %s of the publisher; apply was held for %.1f ms\n",
-			subscription->name, position.lsn, position.held_ms);
-	note_synchronization(&tables, subscriber, subscription, position.lsn);
-	check_tables(&tables, &options->check, &options->output, targets, &position,
-				 sessions[PUBLISHER]);
-	execute(subscriber, "COMMIT");
-	PQfinish(sessions[PUBLISHER]);
+	check_tables(&common, &options->check, &options->output);
+	disconnect(common.sessions[PUBLISHER]);
 	if (options->is_verbose)
-		fprintf(stderr, "subscription \"%s\": its snapshots have held back VACUUM on both servers for %.1f s\n",
-				subscription->name, (now_ms() - began_at) / 1000);
+		fprintf(stderr, "subscription \"%s\": its snapshots have held back VACUUM on both servers for %s%.1f s\n",
+				subscription->name, options->check.chunk_ms > 0 ? "at most " : "",
+				common.longest_ms / 1000);
 	return status_of(&tables);
 }
 
@@ -373,6 +389,7 @@ main(int argc, char **argv)
 
 	pg_logging_init(argv[0]);
 	parse_options(argc, argv, &options);
+	cancel_on_signal();
 	if (options.is_verbose)
 		pg_logging_increase_verbosity();
 	subscriber = connect_to(&options.subscriber, SESSION_SQL);
@@ -411,6 +428,6 @@ main(int argc, char **argv)
 		pg_log_error("database \"%s\" has no subscription", PQdb(subscriber));
 		result = STATUS_NOT_VERIFIED;
 	}
-	PQfinish(subscriber);
+	disconnect(subscriber);
 	return result;
 }

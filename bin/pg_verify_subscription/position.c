@@ -89,7 +89,7 @@ static void
 let_go(Attempt *attempt)
 {
 	if (attempt->hold != NULL)
-		PQfinish(attempt->hold);
+		disconnect(attempt->hold);
 	attempt->hold = NULL;
 }
 
@@ -219,20 +219,24 @@ import_snapshot(PGconn *conn, const char *snapshot)
 
 /*
  * Bring the subscriber to the position, and take its snapshot there.  Return false if
- * apply was beyond it, or the pause has ended before.
+ * apply was beyond it, the pause has ended before, or apply does not get there in time: a
+ * transaction before the position may wait for a lock, or fail.
  */
 static bool
 meet(Attempt *attempt, Position *position, PGconn *subscriber)
 {
 	char	   *error = NULL;
+	char		timeout[32];
 	bool		is_there;
 
 	if (attempt->hold == NULL)
 		return false;
-	is_there = pause_at(attempt, position->lsn, NULL, &error);
+	snprintf(timeout, sizeof(timeout), "%d ms", (int) attempt->limit_ms);
+	is_there = pause_at(attempt, position->lsn, timeout, &error);
 	if (is_there)
 	{
 		execute(subscriber, "BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY");
+		free(position->snapshots[SUBSCRIBER]);
 		position->snapshots[SUBSCRIBER] = query_value(subscriber, "SELECT pg_export_snapshot()");
 		is_there = pause_at(attempt, position->lsn, "0", &error);
 		if (!is_there)
@@ -244,13 +248,23 @@ meet(Attempt *attempt, Position *position, PGconn *subscriber)
 	return is_there;
 }
 
+/* Let apply continue for as long as it was held, and hold it for longer in the next attempt. */
+static void
+wait_and_lengthen(Attempt *attempt, int n)
+{
+	(void) poll(NULL, 0, (int) attempt->limit_ms);
+	if (n < MAX_ATTEMPTS)
+		attempt->limit_ms *= 2;
+}
+
 void
 take_position(Position *position, const Target *targets, PGconn **sessions,
 			  const char *subscription)
 {
 	Attempt		attempt = {.subscription = subscription,.limit_ms = HOLD_MS};
+	bool		is_first = position->lsn == NULL;
 
-	for (int n = 0; n < MAX_ATTEMPTS; n++, attempt.limit_ms *= 2)
+	for (int n = 1; n <= MAX_ATTEMPTS || !is_first; n++)
 	{
 		PGresult   *result;
 
@@ -260,20 +274,25 @@ take_position(Position *position, const Target *targets, PGconn **sessions,
 			release_slot(position);
 			pg_log_info("apply of subscription \"%s\" does not come to rest within %d ms; trying again",
 						subscription, (int) attempt.limit_ms);
+			wait_and_lengthen(&attempt, n);
 			continue;
 		}
 		result = create_slot(&attempt, sessions[PUBLISHER], position->slot);
+		free(position->lsn);
+		free(position->snapshots[PUBLISHER]);
 		position->lsn = pg_strdup(PQgetvalue(result, 0, 1));
 		position->snapshots[PUBLISHER] = pg_strdup(PQgetvalue(result, 0, 2));
 		PQclear(result);
 		if (meet(&attempt, position, sessions[SUBSCRIBER]))
 		{
 			import_snapshot(sessions[PUBLISHER], position->snapshots[PUBLISHER]);
+			free(attempt.reported_pid);
 			return;
 		}
 		let_go(&attempt);
 		release_slot(position);
-		pg_log_info("the slot took too long, or the pause was ended by another session; trying again");
+		pg_log_info("the slot or apply took too long, or the pause was ended by another session; trying again");
+		wait_and_lengthen(&attempt, n);
 	}
 	pg_log_error("could not find a common position of both servers");
 	pg_log_error_hint("Try again when fewer long transactions are running on the publisher.");
@@ -284,6 +303,6 @@ void
 release_slot(Position *position)
 {
 	if (position->slot != NULL)
-		PQfinish(position->slot);
+		disconnect(position->slot);
 	position->slot = NULL;
 }

@@ -22,6 +22,8 @@ typedef struct Position
  * Take both snapshots.  sessions are ordinary ones of both sides; when this returns,
  * each is in a transaction that has the snapshot of its side.  The snapshots can be
  * imported until release_slot(), on the subscriber as long as its session is there.
+ * A position that was taken before is replaced, however long that takes; the first one has
+ * to be found within some attempts.
  */
 extern void take_position(Position *position, const Target *targets, PGconn **sessions,
 						  const char *subscription);

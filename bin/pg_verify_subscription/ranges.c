@@ -147,7 +147,7 @@ append_where(PQExpBuffer sql, const Table *table, const Range *range)
 }
 
 void
-build_boundary_query(PQExpBuffer sql, const Table *table, char **low)
+build_boundary_query(PQExpBuffer sql, const Table *table, char **low, int rows)
 {
 	Range		range = {.low = low};
 
@@ -166,7 +166,7 @@ build_boundary_query(PQExpBuffer sql, const Table *table, char **low)
 	append_where(sql, table, &range);
 	appendPQExpBufferStr(sql, " ORDER BY ");
 	append_names(sql, table->key, table->nrange);
-	appendPQExpBuffer(sql, " OFFSET %d LIMIT 1) boundary", RANGE_ROWS - 1);
+	appendPQExpBuffer(sql, " OFFSET %d LIMIT 1) boundary", rows - 1);
 }
 
 /* Append a subquery with the columns kh, the hash of the key, and rh, that of the row. */
@@ -250,7 +250,7 @@ build_row_query(PQExpBuffer sql, const Table *table, Side side, const Range *ran
 }
 
 void
-build_storage_query(PQExpBuffer sql, const Table *table)
+build_storage_query(PQExpBuffer sql, const Table *table, Side side)
 {
 	PQExpBufferData name;
 
@@ -258,12 +258,19 @@ build_storage_query(PQExpBuffer sql, const Table *table)
 	append_identifier(&name, table->schema);
 	appendPQExpBufferChar(&name, '.');
 	append_identifier(&name, table->name);
-	appendPQExpBufferStr(sql,
-						 "SELECT string_agg(relid::oid || ':' || coalesce(pg_relation_filenode(relid), 0), ','"
-						 " ORDER BY relid::oid) FROM (SELECT ");
-	append_literal(sql, name.data);
-	appendPQExpBufferStr(sql, "::regclass UNION SELECT relid FROM pg_partition_tree(");
-	append_literal(sql, name.data);
-	appendPQExpBufferStr(sql, ")) files(relid)");
+	if (table->has_partitions[side])
+	{
+		appendPQExpBufferStr(sql,
+							 "SELECT string_agg(relid::oid || ':' || coalesce(pg_relation_filenode(relid), 0), ','"
+							 " ORDER BY relid::oid) FROM pg_partition_tree(");
+		append_literal(sql, name.data);
+		appendPQExpBufferChar(sql, ')');
+	}
+	else
+	{
+		appendPQExpBufferStr(sql, "SELECT oid::oid || ':' || coalesce(pg_relation_filenode(oid), 0) FROM (SELECT ");
+		append_literal(sql, name.data);
+		appendPQExpBufferStr(sql, "::regclass) files(oid)");
+	}
 	termPQExpBuffer(&name);
 }

@@ -13,7 +13,7 @@
 #include "table.h"
 
 /* About this many rows are in a range, and in a bucket of it. */
-#define RANGE_ROWS 100000
+#define RANGE_ROWS 100000		/* without a limit */
 #define BUCKET_ROWS 128
 
 /* How a text is hashed: both servers must do it in the same way. */
@@ -32,9 +32,9 @@ extern int	buckets_for(double rows);
 
 /*
  * Query for the values of the divided columns at the row that ends a range which
- * begins after low.  It returns no row if fewer than RANGE_ROWS are left.
+ * begins after low.  It returns no row if fewer than this many are left.
  */
-extern void build_boundary_query(PQExpBuffer sql, const Table *table, char **low);
+extern void build_boundary_query(PQExpBuffer sql, const Table *table, char **low, int rows);
 
 /* Query for bucket, number of rows and sum of hashes, for each bucket with rows. */
 extern void build_bucket_query(PQExpBuffer sql, const Table *table, Side side,
@@ -47,7 +47,7 @@ extern void build_bucket_query(PQExpBuffer sql, const Table *table, Side side,
 extern void build_row_query(PQExpBuffer sql, const Table *table, Side side, const Range *range,
 							HashKind hash, const char *buckets, bool with_values);
 
-/* Query for the identity of the table's files. */
-extern void build_storage_query(PQExpBuffer sql, const Table *table);
+/* Query for the identity of the table's files on that side. */
+extern void build_storage_query(PQExpBuffer sql, const Table *table, Side side);
 
 #endif							/* VERIFY_RANGES_H */

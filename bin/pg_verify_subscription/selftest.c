@@ -1,6 +1,6 @@
 /*-------------------------------------------------------------------------
  * selftest.c
- *	  Test what needs no server: ranges.c, compare.c, output.c.
+ *	  Test what needs no server: ranges.c, compare.c, pace.c, output.c.
  *
  * A program of its own, in builds with SELFTEST=1; t/129_verify_pure.pl runs it.  Prints a
  * line for each fault, and exits with 1 if there is any.
@@ -10,6 +10,7 @@
 
 #include "compare.h"
 #include "output.h"
+#include "pace.h"
 #include "ranges.h"
 
 static int	faults = 0;
@@ -204,9 +205,50 @@ test_queries(PQExpBuffer text)
 				" WHERE true AND (a > 0) AND (\"a\") > (E'it''s \\\\')) hashes GROUP BY 1 ORDER BY 1");
 	table.has_partitions[PUBLISHER] = true;
 	table.filter = NULL;
-	build_boundary_query(text, &table, NULL);
+	build_boundary_query(text, &table, NULL, RANGE_ROWS);
 	expect_text(text,
 				"SELECT \"a\"::text FROM (SELECT \"a\" FROM \"s\".\"t\" WHERE true ORDER BY \"a\" OFFSET 99999 LIMIT 1) boundary");
+	build_storage_query(text, &table, PUBLISHER);
+	expect_text(text,
+				"SELECT string_agg(relid::oid || ':' || coalesce(pg_relation_filenode(relid), 0), ',' ORDER BY relid::oid) "
+				"FROM pg_partition_tree(E'\"s\".\"t\"')");
+	build_storage_query(text, &table, SUBSCRIBER);
+	expect_text(text,
+				"SELECT oid::oid || ':' || coalesce(pg_relation_filenode(oid), 0) FROM (SELECT E'\"s\".\"t\"'::regclass) files(oid)");
+}
+
+/* Read tables with ranges of various sizes, whose numbers of rows are estimated badly. */
+static void
+test_pace(void)
+{
+	Pace		pace = {.rate = 5000};
+	Pace		no_limit = {0};
+	double		now = 1e6;
+	double		began = now;
+	double		rows = 0;
+
+	for (int i = 0; i < 1000; i++)
+	{
+		double		noted = rand() % 5000;
+		double		found = noted / 2 + rand() % 2500;
+
+		now += pace_delay(&pace, now);
+		expect(rows <= (now - began) / 1000 * 5000 + 0.001, "no faster than the limit");
+		pace_begin(&pace, now, noted);
+		now += rand() % 10;		/* which the servers need */
+		pace_correct(&pace, noted, found);
+		rows += found;
+	}
+	expect(rows >= 0.95 * (now - began) / 1000 * 5000, "nor much slower");
+
+	now += 3600000;
+	expect(pace_delay(&pace, now) == 0, "no delay after a stop");
+	pace_begin(&pace, now, 5000);
+	expect(pace_delay(&pace, now) > 999, "but no faster either");
+
+	pace_begin(&no_limit, now, 1e9);
+	expect(pace_delay(&no_limit, now) == 0 && pace_range_rows(&no_limit) == RANGE_ROWS, "no limit");
+	expect(pace_range_rows(&pace) == 5000, "ranges of a second");
 }
 
 static void
@@ -241,6 +283,22 @@ test_output(PQExpBuffer text)
 	expect_text(text,
 				"{\"subscription\": \"sub\", \"relation\": \"s.t\", \"result\": \"not compared\", \"reason\": \"it is \\\"new\\\"\"}\n");
 	expect(!is_different(&table), "a table that was not compared does not differ");
+
+	table.obstacle = NULL;
+	table.skipped = "3, 5";
+	table.changed = 1;
+	append_summary(text, &output, &table);
+	expect_text(text,
+				"{\"subscription\": \"sub\", \"relation\": \"s.t\", \"result\": \"different\", \"publisher_rows\": 0, "
+				"\"subscriber_rows\": 0, \"missing_on_subscriber\": 0, \"missing_on_publisher\": 0, \"differing\": 1, "
+				"\"skipped_transactions\": [3, 5]}\n");
+	append_progress(text, 1, 3, 250000, 1e6, 2);
+	expect_text(text,
+				"1 of 3 tables, 250000 of about 1000000 rows (25%), 125000 rows per second, about 0:00:06 left");
+	append_progress(text, 1, 3, 200, 100, 0);
+	expect_text(text, "1 of 3 tables, 200 of about 100 rows (100%), 0 rows per second");
+	append_progress(text, 0, 3, 50, -1, 1);
+	expect_text(text, "0 of 3 tables, 50 rows, 50 rows per second");
 }
 
 int
@@ -252,6 +310,7 @@ main(void)
 	test_rows();
 	test_buckets(&text);
 	test_queries(&text);
+	test_pace();
 	test_output(&text);
 	termPQExpBuffer(&text);
 	return faults == 0 ? 0 : 1;

@@ -4,16 +4,24 @@
  *
  * The sessions have the settings with which a walsender and an apply worker convert
  * values to text.  client_connection_check_interval ends what a session does when
- * this program is gone.
+ * this program is gone.  A walsender that waits for a transaction does not look for that,
+ * so Ctrl-C cancels what the sessions do: the handler of the signal has all it needs in an
+ * array, since it must not call malloc().
  *-------------------------------------------------------------------------
  */
 #include "postgres_fe.h"
+
+#include <signal.h>
+#include <unistd.h>
 
 #include "common/logging.h"
 
 #include "server.h"
 
 #define PROGRAM "pg_verify_subscription"
+
+/* More than -j permits; sessions beyond it would just not be canceled. */
+#define MAX_SESSIONS 1024
 
 /* Some are for superusers only on some versions, or unknown to others. */
 static const char *const settings[] = {
@@ -32,6 +40,63 @@ static const char *const settings[] = {
 	"synchronize_seqscans = off",
 	"client_connection_check_interval = '1s'"
 };
+
+/* Of the sessions that are open; written only outside of the handler. */
+static PGconn *sessions[MAX_SESSIONS];
+static PGcancel * volatile cancels[MAX_SESSIONS];
+
+static void
+cancel_sessions(SIGNAL_ARGS)
+{
+	static const char message[] = PROGRAM ": canceled; tables that were not named have not been compared\n";
+	char		error[256];
+
+	if (write(STDERR_FILENO, message, sizeof(message) - 1) < 0)
+		_exit(1);
+	for (int i = 0; i < MAX_SESSIONS; i++)
+		if (cancels[i] != NULL)
+			(void) PQcancel(cancels[i], error, sizeof(error));
+	_exit(1);
+}
+
+void
+cancel_on_signal(void)
+{
+	struct sigaction action = {.sa_handler = cancel_sessions,.sa_flags = SA_RESETHAND};
+
+	sigemptyset(&action.sa_mask);
+	sigaction(SIGINT, &action, NULL);
+	sigaction(SIGTERM, &action, NULL);
+}
+
+static void
+register_session(PGconn *conn)
+{
+	for (int i = 0; i < MAX_SESSIONS; i++)
+	{
+		if (sessions[i] != NULL)
+			continue;
+		sessions[i] = conn;
+		cancels[i] = PQgetCancel(conn);
+		return;
+	}
+}
+
+void
+disconnect(PGconn *conn)
+{
+	for (int i = 0; i < MAX_SESSIONS; i++)
+	{
+		PGcancel   *cancel = cancels[i];
+
+		if (sessions[i] != conn)
+			continue;
+		cancels[i] = NULL;
+		PQfreeCancel(cancel);
+		sessions[i] = NULL;
+	}
+	PQfinish(conn);
+}
 
 char *
 message_of(const PGresult *result, PGconn *conn)
@@ -116,17 +181,16 @@ connect_to(const Target *target, SessionKind kind)
 		fail_with(conn, target->conninfo ? "could not connect to the publisher" :
 				  "could not connect to the subscriber");
 	PQsetNoticeReceiver(conn, show_notice, NULL);
+	register_session(conn);
 	if (kind == SESSION_SQL)
 	{
-		for (int i = 0; i < lengthof(settings); i++)
-		{
-			PQExpBufferData sql;
+		PQExpBufferData sql;
 
-			initPQExpBuffer(&sql);
-			appendPQExpBuffer(&sql, "SET %s", settings[i]);
-			execute(conn, sql.data);
-			termPQExpBuffer(&sql);
-		}
+		initPQExpBuffer(&sql);
+		for (int i = 0; i < lengthof(settings); i++)
+			appendPQExpBuffer(&sql, "SET %s; ", settings[i]);
+		execute(conn, sql.data);
+		termPQExpBuffer(&sql);
 	}
 	return conn;
 }

@@ -34,6 +34,14 @@ typedef enum SessionKind
  */
 extern PGconn *connect_to(const Target *target, SessionKind kind);
 
+extern void disconnect(PGconn *conn);
+
+/*
+ * From the first call on, SIGINT and SIGTERM cancel what all sessions do, and end the
+ * program with status 1.  A second one ends it without waiting for any server.
+ */
+extern void cancel_on_signal(void);
+
 /* Execute a query; the caller clears the result. */
 extern PGresult *query(PGconn *conn, const char *sql);
 

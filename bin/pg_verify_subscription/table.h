@@ -17,6 +17,14 @@ typedef enum Side
 
 #define SIDES 2
 
+/* In the order of a table's life. */
+typedef enum Stage
+{
+	NOT_BEGUN,
+	BEGUN,						/* some of its ranges were compared, or are */
+	DONE						/* and its summary was written */
+} Stage;
+
 typedef struct Table
 {
 	/* The same on both sides. */
@@ -38,7 +46,10 @@ typedef struct Table
 	double		estimate;		/* number of rows on the publisher; -1: not
 								 * known */
 
+	Stage		stage;
 	char	   *obstacle;		/* why it was not compared, or NULL */
+	char	   *skipped;		/* numbers of the skipped transactions that
+								 * have changes of it, or NULL */
 
 	/* what was found */
 	long long	rows[SIDES];

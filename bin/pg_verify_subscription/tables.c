@@ -10,11 +10,14 @@
  *
  * Rows are compared by the publisher's key, which is the primary key, or the index of
  * the replica identity, if all its columns are published.
+ *
+ * Nothing is computed more than once for a table, since there may be many tables.
  *-------------------------------------------------------------------------
  */
 #include "postgres_fe.h"
 
 #include "catalog/pg_type_d.h"
+#include "common/logging.h"
 #include "pqexpbuffer.h"
 
 #include "ranges.h"
@@ -23,17 +26,31 @@
 
 /* Identity of the files of table c, as build_storage_query() has it. */
 #define STORAGE \
-	"(SELECT string_agg(relid::oid || ':' || coalesce(pg_relation_filenode(relid), 0), ','" \
-	" ORDER BY relid::oid) FROM (SELECT c.oid::regclass UNION" \
-	" SELECT relid FROM pg_partition_tree(c.oid)) files(relid))"
+	"CASE WHEN c.relkind = 'p' THEN" \
+	" (SELECT string_agg(relid::oid || ':' || coalesce(pg_relation_filenode(relid), 0), ','" \
+	" ORDER BY relid::oid) FROM pg_partition_tree(c.oid))" \
+	" ELSE c.oid || ':' || coalesce(pg_relation_filenode(c.oid), 0) END"
+
+/*
+ * About how many rows table c has; -1: not known.  Statistics count those that were written
+ * since VACUUM or ANALYZE, and before the first one.  The size of the files would need a
+ * lock, so that all tables would wait for one that is locked.
+ */
+#define ROWS(c) "greatest(" c ".reltuples, nullif(pg_stat_get_live_tuples(" c ".oid), 0))"
+#define ESTIMATE \
+	"CASE WHEN c.relkind = 'p' THEN" \
+	" (SELECT CASE WHEN min(" ROWS("f") ") < 0 THEN -1 ELSE coalesce(sum(" ROWS("f") "), 0) END" \
+	" FROM pg_partition_tree(c.oid) t JOIN pg_class f ON f.oid = t.relid WHERE t.isleaf)" \
+	" ELSE " ROWS("c") " END"
 
 /* The key of table c, and the position of column a in it. */
 #define KEY \
 	" LEFT JOIN LATERAL (SELECT indkey, indnkeyatts FROM pg_index" \
 	" WHERE indrelid = c.oid AND (indisprimary OR indisreplident) AND indisvalid AND indimmediate" \
-	" ORDER BY indisprimary DESC LIMIT 1) i ON true" \
-	" LEFT JOIN LATERAL (SELECT n - 1 FROM unnest(i.indkey::int2[]) WITH ORDINALITY u(attnum, n)" \
-	" WHERE u.attnum = a.attnum AND n <= i.indnkeyatts) k(position) ON true"
+	" ORDER BY indisprimary DESC LIMIT 1) i ON true"
+#define KEY_POSITION \
+	"CASE WHEN array_position(t.indkey::int2[], a.attnum) < t.indnkeyatts" \
+	" THEN array_position(t.indkey::int2[], a.attnum) END"
 
 /* Columns of both queries. */
 enum
@@ -120,20 +137,23 @@ query_published(PGconn *publisher, const Subscription *subscription)
 						 " FROM pg_publication_tables JOIN pg_publication USING (pubname) WHERE pubname = ANY (");
 	append_literal(&sql, subscription->publications);
 	appendPQExpBufferStr(&sql,
-						 ") GROUP BY 1, 2)"
-						 " SELECT p.schemaname, p.tablename, c.relkind = 'p', " STORAGE ","
-						 " CASE WHEN p.lists > 1 THEN 'its publications have different column lists'"
-						 " WHEN NOT p.is_whole THEN 'its publication does not publish all operations, so equality cannot be expected' END,"
-						 " a.attname, a.atttypid, k.position, i.indnkeyatts, p.filter, c.reltuples"
+						 ") GROUP BY 1, 2),"
+						 " tables AS MATERIALIZED (SELECT p.*, c.oid, c.relkind, " STORAGE " AS storage, "
+						 ESTIMATE " AS estimate, i.indkey, i.indnkeyatts"
 						 " FROM published p JOIN pg_namespace n ON n.nspname = p.schemaname"
-						 " JOIN pg_class c ON c.relnamespace = n.oid AND c.relname = p.tablename"
-						 " LEFT JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped"
-						 " AND a.attname = ANY (p.attnames)");
+						 " JOIN pg_class c ON c.relnamespace = n.oid AND c.relname = p.tablename" KEY ")"
+						 " SELECT t.schemaname, t.tablename, t.relkind = 'p', t.storage,"
+						 " CASE WHEN t.lists > 1 THEN 'its publications have different column lists'"
+						 " WHEN NOT t.is_whole THEN 'its publication does not publish all operations, so equality cannot be expected' END,"
+						 " a.attname, a.atttypid, " KEY_POSITION ", t.indnkeyatts, t.filter, t.estimate"
+						 " FROM tables t"
+						 " LEFT JOIN pg_attribute a ON a.attrelid = t.oid AND a.attnum > 0 AND NOT a.attisdropped"
+						 " AND a.attname = ANY (t.attnames)");
 
 	/* before 18 generated columns are not published, although 15 lists them */
 	if (PQserverVersion(publisher) < 180000)
 		appendPQExpBufferStr(&sql, " AND a.attgenerated = ''");
-	appendPQExpBufferStr(&sql, KEY " ORDER BY 1, 2, a.attnum");
+	appendPQExpBufferStr(&sql, " ORDER BY 1, 2, a.attnum");
 	result = query(publisher, sql.data);
 	termPQExpBuffer(&sql);
 	return result;
@@ -147,17 +167,20 @@ query_subscribed(PGconn *subscriber, const Subscription *subscription)
 
 	initPQExpBuffer(&sql);
 	appendPQExpBuffer(&sql,
-					  "SELECT n.nspname, c.relname, c.relkind = 'p', " STORAGE ","
+					  "WITH tables AS MATERIALIZED (SELECT n.nspname, c.relname, c.oid, c.relkind, "
+					  STORAGE " AS storage, i.indkey, i.indnkeyatts,"
 					  " CASE WHEN sr.srsubstate <> 'r' THEN 'it is being synchronized' ELSE"
 					  " (SELECT 'it is a table of subscription ' || string_agg(quote_ident(s.subname), ', ') || ', too'"
 					  " FROM pg_subscription_rel o JOIN pg_subscription s ON s.oid = o.srsubid"
-					  " WHERE o.srrelid = sr.srrelid AND o.srsubid <> sr.srsubid) END,"
-					  " a.attname, a.atttypid, k.position, i.indnkeyatts, NULL, c.reltuples"
+					  " WHERE o.srrelid = sr.srrelid AND o.srsubid <> sr.srsubid) END AS obstacle"
 					  " FROM pg_subscription_rel sr JOIN pg_class c ON c.oid = sr.srrelid"
-					  " JOIN pg_namespace n ON n.oid = c.relnamespace"
-					  " LEFT JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped"
-					  KEY
-					  " WHERE sr.srsubid = %s AND c.relkind IN ('r', 'p') ORDER BY 1, 2, a.attnum",
+					  " JOIN pg_namespace n ON n.oid = c.relnamespace" KEY
+					  " WHERE sr.srsubid = %s AND c.relkind IN ('r', 'p'))"
+					  " SELECT t.nspname, t.relname, t.relkind = 'p', t.storage, t.obstacle,"
+					  " a.attname, a.atttypid, " KEY_POSITION ", t.indnkeyatts, NULL, NULL"
+					  " FROM tables t"
+					  " LEFT JOIN pg_attribute a ON a.attrelid = t.oid AND a.attnum > 0 AND NOT a.attisdropped"
+					  " ORDER BY 1, 2, a.attnum",
 					  subscription->oid);
 	result = query(subscriber, sql.data);
 	termPQExpBuffer(&sql);
@@ -368,6 +391,117 @@ load_tables(PGconn *publisher, PGconn *subscriber, const Subscription *subscript
 	return tables;
 }
 
+static int
+order_of_names(const Table *left, const Table *right)
+{
+	int			order = strcmp(left->schema, right->schema);
+
+	return order != 0 ? order : strcmp(left->name, right->name);
+}
+
+static bool
+is_same_list(char **left, int nleft, char **right, int nright)
+{
+	for (int i = 0; i < nleft && nleft == nright; i++)
+		if (strcmp(left[i], right[i]) != 0)
+			return false;
+	return nleft == nright;
+}
+
+/* Do both definitions compare the same of the same rows, in ranges of the same key? */
+static bool
+is_same_definition(const Table *left, const Table *right)
+{
+	return is_same_list(left->columns, left->ncolumns, right->columns, right->ncolumns) &&
+		is_same_list(left->key, left->nkey, right->key, right->nkey) &&
+		left->nrange == right->nrange &&
+		strcmp(left->filter ? left->filter : "", right->filter ? right->filter : "") == 0 &&
+		left->has_partitions[PUBLISHER] == right->has_partitions[PUBLISHER] &&
+		left->has_partitions[SUBSCRIBER] == right->has_partitions[SUBSCRIBER];
+}
+
+static void
+free_table(Table *table)
+{
+	for (int i = 0; i < table->ncolumns; i++)
+		free(table->columns[i]);
+	for (int i = 0; i < table->nkey; i++)
+		free(table->key[i]);
+	free(table->columns);
+	free(table->key);
+	free(table->schema);
+	free(table->name);
+	free(table->shown);
+	free(table->filter);
+	free(table->storage[PUBLISHER]);
+	free(table->storage[SUBSCRIBER]);
+	free(table->obstacle);
+	free(table->skipped);
+}
+
+/* Replace what is known of a table; the other one gets the rest, to be freed. */
+static void
+replace_definition(Table *table, Table *fresh)
+{
+	Table		known = *table;
+
+	if (table->obstacle != NULL)
+		return;
+	if (table->stage == NOT_BEGUN)
+	{
+		*table = *fresh;
+		table->skipped = known.skipped;
+		*fresh = known;
+		fresh->skipped = NULL;
+		return;
+	}
+	if (fresh->obstacle != NULL)
+		set_obstacle(table, fresh->obstacle);
+	else if (!is_same_definition(table, fresh))
+		set_obstacle(table, "its definition, or what is published of it, was changed in the meantime");
+	for (Side side = PUBLISHER; side <= SUBSCRIBER; side++)
+	{
+		table->storage[side] = fresh->storage[side];
+		fresh->storage[side] = known.storage[side];
+	}
+}
+
+void
+reload_tables(Tables *tables, PGconn *publisher, PGconn *subscriber,
+			  const Subscription *subscription)
+{
+	Tables		fresh = load_tables(publisher, subscriber, subscription);
+	int			f = 0;
+
+	for (int i = 0; i < tables->count; i++)
+	{
+		Table	   *table = &tables->tables[i];
+		int			order = -1;
+
+		while (f < fresh.count && (order = order_of_names(table, &fresh.tables[f])) > 0)
+			f++;
+		if (table->stage == DONE)
+			continue;
+		if (f < fresh.count && order == 0)
+			replace_definition(table, &fresh.tables[f]);
+		else
+			set_obstacle(table, "it was dropped, or left the subscription, in the meantime");
+	}
+	for (int i = 0; i < fresh.count; i++)
+		free_table(&fresh.tables[i]);
+	free(fresh.tables);
+}
+
+static Table *
+find_table(Tables *tables, const char *schema, const char *name)
+{
+	for (int i = 0; i < tables->count; i++)
+		if (strcmp(tables->tables[i].name, name) == 0 &&
+			strcmp(tables->tables[i].schema, schema) == 0)
+			return &tables->tables[i];
+	return NULL;
+}
+
 void
 note_synchronization(Tables *tables, PGconn *subscriber, const Subscription *subscription,
 					 const char *lsn)
@@ -384,9 +518,72 @@ note_synchronization(Tables *tables, PGconn *subscriber, const Subscription *sub
 	result = query(subscriber, sql.data);
 	termPQExpBuffer(&sql);
 	for (int i = 0; i < PQntuples(result); i++)
-		for (int j = 0; j < tables->count; j++)
-			if (strcmp(tables->tables[j].schema, PQgetvalue(result, i, 0)) == 0 &&
-				strcmp(tables->tables[j].name, PQgetvalue(result, i, 1)) == 0)
-				set_obstacle(&tables->tables[j], "it is being synchronized");
+	{
+		Table	   *table = find_table(tables, PQgetvalue(result, i, 0), PQgetvalue(result, i, 1));
+
+		if (table != NULL && table->stage != DONE)
+			set_obstacle(table, "it is being synchronized");
+	}
+	PQclear(result);
+}
+
+/*
+ * Note a skipped transaction with its tables, whose names are taken from the statements that
+ * skipped_changes() returns.  Without the right to see these, it is only listed.
+ */
+static void
+note_tables_of(Tables *tables, PGconn *subscriber, const char *id)
+{
+	PQExpBufferData sql;
+	PGresult   *result;
+
+	execute(subscriber, "SAVEPOINT skipped");
+	initPQExpBuffer(&sql);
+	appendPQExpBuffer(&sql,
+					  "SELECT n.nspname, c.relname FROM (SELECT DISTINCT to_regclass(name) AS oid"
+					  " FROM parallel_apply.skipped_changes(%s), regexp_split_to_table(substring(statement from"
+					  " '^(?:INSERT INTO|UPDATE|DELETE FROM|TRUNCATE) ((?:(?:\"[^\"]*\"|[^\" ,;])+(?:, )?)+)'), ', ') name) t"
+					  " JOIN pg_class c ON c.oid = t.oid JOIN pg_namespace n ON n.oid = c.relnamespace", id);
+	result = PQexec(subscriber, sql.data);
+	for (int i = 0; i < PQntuples(result); i++)
+	{
+		Table	   *table = find_table(tables, PQgetvalue(result, i, 0), PQgetvalue(result, i, 1));
+		char	   *before;
+
+		if (table == NULL)
+			continue;
+		before = table->skipped;
+		table->skipped = before ? psprintf("%s, %s", before, id) : pg_strdup(id);
+		free(before);
+	}
+	PQclear(result);
+	execute(subscriber, "ROLLBACK TO skipped; RELEASE skipped");
+	termPQExpBuffer(&sql);
+}
+
+void
+note_skipped(Tables *tables, PGconn *subscriber, Subscription *subscription)
+{
+	PQExpBufferData sql;
+	PGresult   *result;
+
+	initPQExpBuffer(&sql);
+	appendPQExpBuffer(&sql,
+					  "SELECT id, remote_xid, commit_time, changes FROM parallel_apply.skipped_transactions"
+					  " WHERE subid = %s AND id > %s ORDER BY id",
+					  subscription->oid, subscription->last_skipped ? subscription->last_skipped : "0");
+	result = query(subscriber, sql.data);
+	termPQExpBuffer(&sql);
+	for (int i = 0; i < PQntuples(result); i++)
+	{
+		const char *id = PQgetvalue(result, i, 0);
+
+		pg_log_warning("subscription \"%s\" has skipped transaction %s of the publisher, committed at %s, with %s changes; it is stored with number %s",
+					   subscription->name, PQgetvalue(result, i, 1), PQgetvalue(result, i, 2),
+					   PQgetvalue(result, i, 3), id);
+		note_tables_of(tables, subscriber, id);
+		free(subscription->last_skipped);
+		subscription->last_skipped = pg_strdup(id);
+	}
 	PQclear(result);
 }

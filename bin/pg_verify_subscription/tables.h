@@ -26,6 +26,8 @@ typedef struct Subscription
 	char	   *slot;			/* NULL: none */
 	char	   *publications;	/* text of an array */
 	bool		is_enabled;
+	char	   *last_skipped;	/* the last skipped transaction that was
+								 * listed; NULL: none */
 } Subscription;
 
 /* Return the subscriptions of the database, and their number. */
@@ -37,9 +39,23 @@ extern Subscription *load_subscriptions(PGconn *subscriber, int *count);
  */
 extern Tables load_tables(PGconn *publisher, PGconn *subscriber, const Subscription *subscription);
 
+/*
+ * Load the tables again, after what has happened to them since.  A table that was not
+ * begun gets its new definition; one that was begun can be compared further only if its
+ * definition is the same.
+ */
+extern void reload_tables(Tables *tables, PGconn *publisher, PGconn *subscriber,
+						  const Subscription *subscription);
+
 /* Note tables that are being synchronized, as of the session's snapshot at the position. */
 extern void note_synchronization(Tables *tables, PGconn *subscriber,
 								 const Subscription *subscription, const char *lsn);
+
+/*
+ * List the skipped transactions that are stored, and note them with the tables that they
+ * have changes of.  Each is listed once.
+ */
+extern void note_skipped(Tables *tables, PGconn *subscriber, Subscription *subscription);
 
 /* Set an obstacle, unless there is one; the text is copied. */
 extern void set_obstacle(Table *table, const char *obstacle);
