@@ -864,9 +864,9 @@ require_equal()
 # Its makefile needs the headers of libpq.
 has_program() { [[ -x $BIN/pg_verify_subscription ]]; }
 
-# run_program OPTION ...: pg_verify_subscription, where the subscriber is; its process ID is
+# verify_subscription OPTION ...: pg_verify_subscription, where the subscriber is; its process ID is
 # in the file $WORK/program.
-run_program()
+verify_subscription()
 {
 	local IN_NAMESPACE=${NAMESPACE[subscriber]-}
 
