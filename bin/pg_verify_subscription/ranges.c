@@ -189,8 +189,8 @@ build_bucket_query(PQExpBuffer sql, const Table *table, Side side, const Range *
 	appendPQExpBuffer(sql, "SELECT rh & %d, count(*), sum(rh) FROM ", range->buckets - 1);
 
 	/*
-	 * OFFSET 0 has the hash computed only once.  It also makes the planner expect few
-	 * groups, so that it does not sort the rows.
+	 * OFFSET 0 has the hash computed only once.  It also makes the planner
+	 * expect few groups, so that it does not sort the rows.
 	 */
 	append_hashes(sql, table, side, range, hash, "", " OFFSET 0");
 	appendPQExpBufferStr(sql, " GROUP BY 1 ORDER BY 1");
