@@ -68,11 +68,13 @@ sub start_verification
 	  && draw($run, 0, 1) ? 1 + $run->{random}->($longest_life_ms) : 0;
 	my $node = $run->{parallel};
 	my @command = (
-		$program, '-h', $node->host, '-p', $node->port, '-d', 'postgres', '-j',
+		$program, '-h', $node->host, '-p',
+		$node->port, '-d', 'postgres', '-j',
 		draw($run, 1, 3));
 	push @command, map { ('-T', $_) } $run->{workload}->unequal_tables;
 	my $base = "$work/verify" . ++$run->{verifications_started};
 	my $pid = fork() // die "fork: $!";
+
 	if ($pid == 0)
 	{
 		delete $ENV{PGOPTIONS};
@@ -118,8 +120,8 @@ sub check_verification
 	{
 		$result = 'not_verified';
 	}
-	fail_seed($run, "$base: reports a difference: "
-		  . ($differences[0] // 'status 2'))
+	fail_seed($run,
+		"$base: reports a difference: " . ($differences[0] // 'status 2'))
 	  if @differences
 	  || WIFEXITED($status) && WEXITSTATUS($status) == 2;
 	fail_seed($run, "$base: status " . WEXITSTATUS($status))
