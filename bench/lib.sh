@@ -47,6 +47,7 @@ NEEDED_PROGRAMS=()		# further ones, whose Debian packages have the same names
 NATIVE_ONLY=			# measure the installed server, build nothing
 INSTALLED=			# measure the installed extension, build nothing
 SHOW_PROGRESS=			# a live line during each run
+COMPARE=require_equal		# how measure compares both servers in the end
 NATIVES=0			# configurations without writers; these two: see coalesce.sh
 COALESCES=
 PUBLISHER_APPLIES=		# it is a subscriber, too
@@ -783,7 +784,7 @@ measure()
 	add_result "$REPLY"
 	end_delays
 
-	require_equal
+	"$COMPARE"
 	RESULTS[-1]+=" yes"
 	check_log "$1"
 	stop_server subscriber immediate
@@ -858,6 +859,20 @@ require_equal()
 		diff <(echo "$PUBLISHER_CHECKSUM") <(echo "$REPLY") >&2 || true
 		die "publisher and subscriber are DIFFERENT after \"$LABEL\" (table|rows|checksum)"
 	fi
+}
+
+# Its makefile needs the headers of libpq.
+has_program() { [[ -x $BIN/pg_verify_subscription ]]; }
+
+# verify_subscription OPTION ...: pg_verify_subscription, where the subscriber is; its process ID is
+# in the file $WORK/program.
+verify_subscription()
+{
+	local IN_NAMESPACE=${NAMESPACE[subscriber]-}
+
+	# shellcheck disable=SC2016  # the inner shell expands it
+	as_owner bash -c 'echo $$ >"$0"; exec "$@"' "$WORK/program" "$BIN/pg_verify_subscription" -h "$WORK/socket/subscriber" -U postgres -d "$DATABASE" \
+		--subscription=bench "$@"
 }
 
 # check_log CONFIGURATION [SERVER]: a pool that did not start, a mode that was not meant,

@@ -9,18 +9,18 @@
  * are published, in the publisher's order.  The sessions have the same settings, so
  * equal values have equal texts, whatever the types are called.
  *
- * The rows of a range are distributed to buckets by the hash of their key.  A bucket
- * is compared by the number of its rows and the sum of their hashes, which does not
- * depend on any order: collations do not matter, and rows that exist several times
- * count several times.  Only the rows of buckets that differ are fetched.  An
- * exclusive or would do the same for less, but would not see that a pair of equal
- * rows was replaced by another pair.
+ * The rows of a range are distributed to buckets by their hash; a row that was changed
+ * makes two buckets differ.  The hash of the key would make it one, but would have to be
+ * computed for each row.  A bucket is compared by the number of its rows and the sum of
+ * their hashes, which does not depend on any order: collations do not matter, and rows
+ * that exist several times count several times.  Only the rows of buckets that differ
+ * are fetched.  An exclusive or would do the same for less, but would not see that a
+ * pair of equal rows was replaced by another pair.
  *
  * Two different rows have the same hash with a probability of 2^-64.
  *
  * A range is bounded by the first columns of the key, where both sides order these in
- * the same way; otherwise there is a single range, of all rows.  Without a key, the
- * hash of the row stands for that of the key.
+ * the same way; otherwise there is a single range, of all rows.
  *-------------------------------------------------------------------------
  */
 #include "postgres_fe.h"
@@ -169,44 +169,30 @@ build_boundary_query(PQExpBuffer sql, const Table *table, char **low, int rows)
 	appendPQExpBuffer(sql, " OFFSET %d LIMIT 1) boundary", rows - 1);
 }
 
-/* Append a subquery with the columns kh, the hash of the key, and rh, that of the row. */
+/* Append a subquery with the column rh, the hash of the row, and more columns. */
 static void
 append_hashes(PQExpBuffer sql, const Table *table, Side side, const Range *range, HashKind hash,
-			  const char *more_columns)
+			  const char *more_columns, const char *end)
 {
 	appendPQExpBufferStr(sql, "(SELECT ");
-	if (table->nkey > 0)
-	{
-		append_hash_of_row(sql, hash, table->key, table->nkey);
-		appendPQExpBufferStr(sql, " AS kh, ");
-	}
 	append_hash_of_row(sql, hash, table->columns, table->ncolumns);
-	appendPQExpBufferStr(sql, " AS rh");
-	appendPQExpBufferStr(sql, more_columns);
-	appendPQExpBufferStr(sql, " FROM ");
+	appendPQExpBuffer(sql, " AS rh%s FROM ", more_columns);
 	append_table(sql, table, side);
 	append_where(sql, table, range);
-
-	/* the hash of the row is used twice */
-	if (table->nkey == 0)
-		appendPQExpBufferStr(sql, " OFFSET 0");
-	appendPQExpBufferStr(sql, ") hashes");
-}
-
-/* Return the name of the column that stands for the hash of the key. */
-static const char *
-key_hash(const Table *table)
-{
-	return table->nkey > 0 ? "kh" : "rh";
+	appendPQExpBuffer(sql, "%s) hashes", end);
 }
 
 void
 build_bucket_query(PQExpBuffer sql, const Table *table, Side side, const Range *range,
 				   HashKind hash)
 {
-	appendPQExpBuffer(sql, "SELECT %s & %d, count(*), sum(rh) FROM ",
-					  key_hash(table), range->buckets - 1);
-	append_hashes(sql, table, side, range, hash, "");
+	appendPQExpBuffer(sql, "SELECT rh & %d, count(*), sum(rh) FROM ", range->buckets - 1);
+
+	/*
+	 * OFFSET 0 has the hash computed only once.  It also makes the planner
+	 * expect few groups, so that it does not sort the rows.
+	 */
+	append_hashes(sql, table, side, range, hash, "", " OFFSET 0");
 	appendPQExpBufferStr(sql, " GROUP BY 1 ORDER BY 1");
 }
 
@@ -217,12 +203,14 @@ build_row_query(PQExpBuffer sql, const Table *table, Side side, const Range *ran
 	PQExpBufferData columns;
 
 	initPQExpBuffer(&columns);
-	appendPQExpBufferStr(&columns, ", ");
 	if (table->nkey > 0)
+	{
+		appendPQExpBufferStr(&columns, ", ");
+		append_hash_of_row(&columns, hash, table->key, table->nkey);
+		appendPQExpBufferStr(&columns, " AS kh, ");
 		append_row(&columns, table->key, table->nkey);
-	else
-		appendPQExpBufferStr(&columns, "NULL::text");
-	appendPQExpBufferStr(&columns, " AS k");
+		appendPQExpBufferStr(&columns, " AS k");
+	}
 	for (int i = 0; i < table->ncolumns; i++)
 	{
 		PQExpBufferData text;
@@ -239,13 +227,13 @@ build_row_query(PQExpBuffer sql, const Table *table, Side side, const Range *ran
 		termPQExpBuffer(&text);
 	}
 
-	appendPQExpBuffer(sql, "SELECT %s, rh, k", key_hash(table));
+	appendPQExpBufferStr(sql, table->nkey > 0 ? "SELECT kh, rh, k" : "SELECT rh, rh, NULL::text");
 	for (int i = 0; i < table->ncolumns; i++)
 		appendPQExpBuffer(sql, ", c%d", i);
 	appendPQExpBufferStr(sql, " FROM ");
-	append_hashes(sql, table, side, range, hash, columns.data);
-	appendPQExpBuffer(sql, " WHERE (%s & %d) = ANY ('{%s}') ORDER BY 1, 2",
-					  key_hash(table), range->buckets - 1, buckets);
+	append_hashes(sql, table, side, range, hash, columns.data, "");
+	appendPQExpBuffer(sql, " WHERE (rh & %d) = ANY ('{%s}') ORDER BY 1, 2",
+					  range->buckets - 1, buckets);
 	termPQExpBuffer(&columns);
 }
 

@@ -200,9 +200,8 @@ test_queries(PQExpBuffer text)
 
 	build_bucket_query(text, &table, PUBLISHER, &range, HASH_FAST);
 	expect_text(text,
-				"SELECT kh & 15, count(*), sum(rh) FROM (SELECT hashtextextended(ROW(\"a\")::text COLLATE \"C\", 0) AS kh, "
-				"hashtextextended(ROW(\"a\", \"b\"\"c\")::text COLLATE \"C\", 0) AS rh FROM ONLY \"s\".\"t\""
-				" WHERE true AND (a > 0) AND (\"a\") > (E'it''s \\\\')) hashes GROUP BY 1 ORDER BY 1");
+				"SELECT rh & 15, count(*), sum(rh) FROM (SELECT hashtextextended(ROW(\"a\", \"b\"\"c\")::text COLLATE \"C\", 0) AS rh FROM ONLY \"s\".\"t\""
+				" WHERE true AND (a > 0) AND (\"a\") > (E'it''s \\\\') OFFSET 0) hashes GROUP BY 1 ORDER BY 1");
 	table.has_partitions[PUBLISHER] = true;
 	table.filter = NULL;
 	build_boundary_query(text, &table, NULL, RANGE_ROWS);

@@ -256,6 +256,8 @@ my @always_expected = (
 	qr/PID \d+ is not a PostgreSQL (backend|server) process/,
 	qr/canceling statement due to lock timeout/,
 	qr/could not (fetch|receive) .* from (the )?publisher: ERROR:  deadlock detected/,
+	# What concerns a verification is in its own output.
+	qr/ pg_verify_subscription (ERROR|FATAL): /,
 	# A statement of this test, which repeats it (ask())
 	qr/ stress ERROR:  deadlock detected/,
 	qr/ERROR:  canceling autovacuum task/,

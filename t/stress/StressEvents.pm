@@ -12,6 +12,7 @@ use IO::Socket::UNIX;
 use POSIX ();
 use Workload;
 use StressRun;
+use StressVerify;
 
 our @EXPORT =
   qw(draw_events event_names event_needs cause_event start_proxy stop_proxy);
@@ -29,6 +30,7 @@ my %calm = (
 	skip_and_replay => \&skip_and_replay,
 	skip_prepared => \&skip_prepared,
 	disable => \&disable_enable,
+	verify => \&start_verification,
 	rewrite => \&rewrite_tables,
 	reindex => \&reindex,
 	change_partitions => \&change_partitions,
@@ -97,7 +99,7 @@ sub event_needs
 
 # The events in the order of their times, each a hash: name; time, the fraction of
 # the transactions after which it happens.  The wanted ones are among them, if they are
-# possible.
+# possible, and there is always a verification.
 sub draw_events
 {
 	my ($workload, $kills, $wanted) = @_;
@@ -115,6 +117,7 @@ sub draw_events
 	my @drawn = map { $draw->(\%calm) } (1 .. $random->(6));
 	push @drawn, grep { !needs($_, $impossible) } @$wanted;
 	push @drawn, map { $draw->(\%kills) } (1 .. 1 + $random->(5)) if $kills;
+	push @drawn, ('verify') x (1 + $random->(3));
 
 	# Events that wait for a timeout take seconds: one of them is enough.
 	my (%seen, $frozen);

@@ -35,6 +35,7 @@ use PostgreSQL::Test::Utils;
 use StressChecks;
 use StressEvents;
 use StressRun;
+use StressVerify;
 use Workload;
 
 my $native = $ENV{PAPPLY_STRESS_NATIVE};
@@ -69,6 +70,7 @@ sub run
 		start_servers($run);
 		run_workload($run);
 		settle($run);
+		end_verifications($run);
 		compare_rows($run);
 		check_indexes($run);
 		check_commit_order($run);
@@ -81,8 +83,9 @@ sub run
 		fail_seed($run, $@) if !$fine;
 		eval { check_logs($run); 1 } or fail_seed($run, $@);
 	}
-	kill 'KILL', @{ $run->{pids} };
-	waitpid($_, 0) foreach @{ $run->{pids} };
+	my @left = (@{ $run->{pids} }, keys %{ $run->{verifications} });
+	kill 'KILL', @left;
+	waitpid($_, 0) foreach @left;
 	stop_proxy($run->{proxy}) if $run->{proxy};
 	$_->teardown_node foreach nodes($run);
 	report_seed($run, time - $started);
@@ -146,6 +149,7 @@ sub new_run
 		events => [ draw_events($workload, $kills, \@wanted) ],
 		pids => [],
 		failures => [],
+		verifications => {},
 		vectors => {},
 		floor => 0,
 		seen => 0,
@@ -179,6 +183,8 @@ sub report_seed
 	  { map { $_ => 0 } $run->{workload}->possible_settings };
 	$run->{count}{settings}{"$_=$set->{$_}"} = 1 foreach keys %$set;
 	$run->{count}{ways} = $ways if !$native;
+	$run->{count}{verifications}{$_} //= 0
+	  foreach can_verify($run) ? verification_results($run) : ();
 
 	foreach my $kind (sort keys %{ $run->{count} })
 	{
@@ -469,6 +475,7 @@ sub watch_until_applied
 		  if !defined $final && !sessions_alive($run);
 		my $before = $run->{seen};
 		take_snapshots($run);
+		check_verifications($run);
 		$last_progress = time if $run->{seen} != $before;
 
 		my $is_applied = defined $final && $run->{seen} == $final;

@@ -189,6 +189,14 @@ sub tables
 	return grep { $self->{table}{$_}{columns} } sort keys %{ $self->{table} };
 }
 
+# Names of the tables whose rows need not be those of the publisher
+sub unequal_tables
+{
+	my ($self) = @_;
+	return ('refused', 'refused_prepared',
+		grep { $self->{table}{$_}{unequal} } @{ $self->{order} });
+}
+
 # Names of the tables that may change in some seed
 sub all_tables
 {
