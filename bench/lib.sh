@@ -47,8 +47,8 @@ NEEDED_PROGRAMS=()		# further ones, whose Debian packages have the same names
 NATIVE_ONLY=			# measure the installed server, build nothing
 INSTALLED=			# measure the installed extension, build nothing
 SHOW_PROGRESS=			# a live line during each run
-NATIVES=0			# configurations without writers; these two: see gather.sh
-GATHERS=
+NATIVES=0			# configurations without writers; these two: see coalesce.sh
+COALESCES=
 PUBLISHER_APPLIES=		# it is a subscriber, too
 WRITERS="2 4 8"			# numbers of writers to measure, in addition to native
 ROUNDS=1			# how often all configurations are measured
@@ -94,9 +94,9 @@ common_option()
 	case $1 in
 		--help) usage; exit ;;
 		--native-only) NATIVE_ONLY=1 WRITERS='' OPTION_WORDS=1; return ;;
-		--gather)
-			declare -F choose_gather >/dev/null || die "has no --gather"
-			choose_gather; OPTION_WORDS=1; return ;;
+		--coalesce)
+			declare -F choose_coalesce >/dev/null || die "has no --coalesce"
+			choose_coalesce; OPTION_WORDS=1; return ;;
 		--*) (( $# > 1 )) || { usage >&2; exit 2; } ;;
 	esac
 	case $1 in
@@ -159,7 +159,7 @@ bench_begin()
 	local name
 
 	(( BASH_VERSINFO[0] >= 5 )) || die "needs bash 5 or later"
-	[[ -z $GATHERS || -z $NATIVE_ONLY ]] || die "--gather needs the library, which --native-only does not build"
+	[[ -z $COALESCES || -z $NATIVE_ONLY ]] || die "--coalesce needs the library, which --native-only does not build"
 	# A server or a make in the environment must not have an effect here.
 	for name in $(compgen -e PG); do
 		[[ $name == PG_CONFIG ]] || unset "$name"
@@ -661,7 +661,7 @@ warm_up()
 }
 
 # A configuration is a number of writers: Ns in strict mode, Noff with
-# parallel_apply.logical_decoding = off; 0 is without the extension, 0g see gather.sh.
+# parallel_apply.logical_decoding = off; 0 is without the extension, 0g see coalesce.sh.
 number_of_writers() { echo "${1%%[a-z]*}"; }
 
 # parallel_settings CONFIGURATION: lines for postgresql.conf
@@ -691,7 +691,7 @@ start_parallel_server()
 # created after the function was called
 start_subscriber()
 {
-	[[ -z $GATHERS ]] || set_gathering "$1"
+	[[ -z $COALESCES ]] || set_coalescing "$1"
 	start_parallel_server "$1"
 	(( $# < 2 )) || "$2"
 	[[ -z $NO_INDEX ]] || ask subscriber "DROP INDEX bench_full_id"

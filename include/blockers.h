@@ -13,8 +13,9 @@
 
 /*
  * Check whether the oldest transaction waits for a younger one.  Throws
- * PAPPLY_ERRCODE_OLDER_WINS if it waits for this process.  Makes all younger
- * transactions roll back if it waits for a process that cannot check itself.
+ * PAPPLY_ERRCODE_COMMIT_ORDER_ABORT if it waits for this process.  Makes all
+ * younger transactions roll back if it waits for a process that cannot check
+ * itself.
  */
 extern void papply_blockers_look(void);
 

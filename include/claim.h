@@ -10,16 +10,16 @@
 
 /*
  * Claim the next transactions, at most max.  Returns false if there is nothing
- * to claim, or more writers are awake than the limit.  Transactions marked
- * native or early are never claimed.  Either all of those claimed are marked
- * serial or none is.
+ * to claim, or more writers are awake than the limit.  Transactions left
+ * to the leader or applied in progress are never claimed.  Either all of those
+ * claimed are exclusive or none is.
  */
 extern bool papply_claim(int max, uint64 *first, uint64 *last);
 
 /*
  * Register a transaction that only this writer can have, or PAPPLY_SEQNO_OPEN.
  */
-extern void papply_claim_early(uint64 seqno);
+extern void papply_claim_in_progress(uint64 seqno);
 
 /*
  * Does the next transaction depend on one that another writer has not

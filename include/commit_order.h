@@ -9,7 +9,7 @@
 #include "pool.h"
 
 /* Errors of a writer that rolls back for others, or whose pool was closed. */
-#define PAPPLY_ERRCODE_OLDER_WINS	MAKE_SQLSTATE('P', 'A', '0', '0', '1')
+#define PAPPLY_ERRCODE_COMMIT_ORDER_ABORT	MAKE_SQLSTATE('P', 'A', '0', '0', '1')
 #define PAPPLY_ERRCODE_POOL_CLOSED	MAKE_SQLSTATE('P', 'A', '0', '0', '2')
 
 /*
@@ -31,8 +31,8 @@ extern void papply_commit_order_set_checks(const PapplyWaitChecks *new_checks);
 
 /*
  * Writer: wait until seqno is committed, showing the given state.  Throws
- * PAPPLY_ERRCODE_OLDER_WINS if the oldest transaction waits for this writer
- * meanwhile (only in a transaction), or an error when interrupted.
+ * PAPPLY_ERRCODE_COMMIT_ORDER_ABORT if the oldest transaction waits for this
+ * writer meanwhile (only in a transaction), or an error when interrupted.
  */
 extern void papply_commit_order_wait(uint64 seqno, PapplyWriterState state);
 

@@ -73,7 +73,7 @@ typedef enum PapplyWait
 	PAPPLY_WAIT_DEPENDENCY,
 	PAPPLY_WAIT_TURN,
 	PAPPLY_WAIT_DATA,
-	PAPPLY_WAIT_REPLAY,
+	PAPPLY_WAIT_LEADER,
 	PAPPLY_WAIT_POSITION,
 } PapplyWait;
 
@@ -396,7 +396,7 @@ papply_compat_subscription_is_native(void)
 /*
  * The replication origin.  Up to 15 one process at a time can own its session,
  * so it is passed on: writers own it in their turn, the receiver owns it
- * during a native replay.  Since 16 writers share the leader's session.  19:
+ * during a fallback.  Since 16 writers share the leader's session.  19:
  * three variables became one struct, and the type has another name.
  */
 #if PG_VERSION_NUM >= 190000

@@ -17,7 +17,7 @@ extern const WalReceiverFunctionsType *papply_connection_functions;
 typedef struct PapplyLastMessage
 {
 	TimestampTz send_time;		/* by the publisher's clock; messages for the
-								 * native loop carry it */
+								 * core apply loop carry it */
 	XLogRecPtr	lsn;			/* of what it comes from, in the publisher's
 								 * WAL, if it is one of a transaction; BEGIN
 								 * has that of the first change that is sent */

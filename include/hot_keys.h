@@ -10,7 +10,7 @@
 
 #include "queue.h"
 
-struct PapplySlot;
+struct PapplySubscriptionSlot;
 
 /* Bytes kept of a key's values, including the terminating zero byte. */
 #define PAPPLY_KEY_VALUES_BYTES 128
@@ -58,6 +58,6 @@ extern void papply_hot_keys_add(const PapplyKeyWait *waits, int count);
 extern bool papply_hot_keys_get(Oid subid, PapplyHotKeys *copy);
 
 /* Discard all waits in a slot.  The caller holds the lock of the slots. */
-extern void papply_hot_keys_reset(struct PapplySlot *slot);
+extern void papply_hot_keys_reset(struct PapplySubscriptionSlot *slot);
 
 #endif							/* PAPPLY_HOT_KEYS_H */

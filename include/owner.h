@@ -22,8 +22,8 @@ extern PapplyWriterSlot *papply_owner_writer(PapplyPool *pool, uint64 seqno);
 extern PapplyPool *papply_owner_other_pool(int pid);
 
 /*
- * Return the process whose commit, data or replay a writer of pool waits for,
- * or 0.  For views, a hint.
+ * Return the process whose commit, data or fallback a writer of pool waits
+ * for, or 0.  For views, a hint.
  */
 extern int	papply_owner_awaited_pid(PapplyPool *pool, int writer);
 

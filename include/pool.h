@@ -37,8 +37,7 @@ typedef enum PapplyWriterState
 									 * that wrote the same row */
 	PAPPLY_WRITER_WAIT_TURN,	/* for the commit of all older transactions */
 	PAPPLY_WRITER_WAIT_DATA,	/* for the rest of a large transaction */
-	PAPPLY_WRITER_WAIT_REPLAY,	/* for the receiver to replay a transaction
-								 * natively */
+	PAPPLY_WRITER_WAIT_LEADER,	/* for the leader to apply a transaction */
 	PAPPLY_WRITER_FAILED,		/* could not start; the receiver retries later */
 	PAPPLY_WRITER_EXITED		/* exited on its own; the receiver ends the
 								 * pool */
@@ -50,7 +49,7 @@ typedef struct PapplyWriterCounters
 	uint64		transactions;	/* remote transactions committed */
 	uint64		rows;			/* row changes in them */
 	uint64		prefetched;		/* pages requested by reading ahead */
-	uint64		fallbacks;		/* transactions given up for native replay */
+	uint64		fallbacks;		/* transactions left to the leader */
 	uint64		retries;		/* second attempts, made in turn */
 	uint64		commit_order_aborts;	/* rollbacks in favor of the oldest
 										 * transaction */
@@ -89,22 +88,22 @@ typedef struct PapplyWriterSlot
 											 * lines */
 } PapplyWriterSlot;
 
-/* State of a place for a streamed transaction: see early.c. */
-typedef enum PapplyEarlyKind
+/* State of a place for a streamed transaction: see in_progress.c. */
+typedef enum PapplyInProgressKind
 {
-	PAPPLY_EARLY_NONE = 0,		/* the place is free */
-	PAPPLY_EARLY_OFFERED,
-	PAPPLY_EARLY_TAKEN,			/* a writer applies it */
-	PAPPLY_EARLY_GIVEN_UP,		/* the writer has rolled it back */
-	PAPPLY_EARLY_FAILED,		/* the same, and no writer must try again */
-	PAPPLY_EARLY_REVOKED,		/* the receiver wants it to be rolled back */
-	PAPPLY_EARLY_ENDED			/* it is in the queue */
-} PapplyEarlyKind;
+	PAPPLY_IN_PROGRESS_NONE = 0,	/* the place is free */
+	PAPPLY_IN_PROGRESS_OFFERED,
+	PAPPLY_IN_PROGRESS_TAKEN,	/* a writer applies it */
+	PAPPLY_IN_PROGRESS_GIVEN_UP,	/* the writer has rolled it back */
+	PAPPLY_IN_PROGRESS_FAILED,	/* the same, and no writer must try again */
+	PAPPLY_IN_PROGRESS_REVOKED, /* the receiver wants it to be rolled back */
+	PAPPLY_IN_PROGRESS_ENDED	/* it is in the queue */
+} PapplyInProgressKind;
 
 /* Maximum number at a time. */
-#define PAPPLY_MAX_EARLY 8
+#define PAPPLY_MAX_IN_PROGRESS 8
 
-typedef struct PapplyEarly
+typedef struct PapplyInProgress
 {
 	pg_atomic_uint32 state;		/* a kind, and the writer that has it */
 
@@ -115,35 +114,36 @@ typedef struct PapplyEarly
 	/* written by the receiver; atomic, because the writer polls it */
 	pg_atomic_uint64 bytes;		/* bytes of the file that may be read */
 
-	/* written by the receiver before PAPPLY_EARLY_ENDED */
+	/* written by the receiver before PAPPLY_IN_PROGRESS_ENDED */
 	uint64		seqno;
 	PapplyCommit commit;
-} PapplyEarly;
+} PapplyInProgress;
 
 /* Waiters of papply_commit_order_advance(): the writers, then the receiver. */
 #define PAPPLY_WAITER_RECEIVER PAPPLY_MAX_WRITERS
 #define PAPPLY_WAITERS (PAPPLY_MAX_WRITERS + 1)
 
-/* Number of pool sizes for which gain.c makes an estimate. */
-#define PAPPLY_GAINS 10
+/* Number of pool sizes for which speedup.c makes an estimate. */
+#define PAPPLY_SPEEDUPS 10
 
 /*
  * Written by the receiver alone, read by any process without a lock.  Only
  * must_reset is set by any process and cleared by the receiver.
  */
-typedef struct PapplyGain
+typedef struct PapplySpeedup
 {
 	bool		must_reset;
 	uint64		transactions;	/* number of transactions in the estimate */
 	double		work;			/* time that one writer would need for them */
-	double		time[PAPPLY_GAINS]; /* and that papply_gain_writers() would */
-} PapplyGain;
+	double		time[PAPPLY_SPEEDUPS];	/* and that papply_speedup_writers()
+										 * would */
+} PapplySpeedup;
 
 /* What outlives a pool. */
 typedef struct PapplyPoolHistory
 {
-	XLogRecPtr	replay_final_lsn;	/* remote transaction that needs a native
-									 * replay */
+	XLogRecPtr	fallback_final_lsn; /* remote transaction that must be a
+									 * fallback */
 	int64		lack_at;		/* when memory for definitions ran out, or 0 */
 	int			lack_ms;		/* time for which no pool is started after
 								 * that */
@@ -210,11 +210,11 @@ typedef struct PapplyPool
 	pg_atomic_uint64 slow_writers;
 	pg_atomic_uint32 awake_limit;
 
-	/* early.c: one bit per writer that has a streamed transaction */
-	pg_atomic_uint64 early_writers;
-	PapplyEarly early[PAPPLY_MAX_EARLY];
-	pg_atomic_uint64 alone_seqno;	/* nothing is applied early before this is
-									 * committed */
+	/* in_progress.c: one bit per writer that has a streamed transaction */
+	pg_atomic_uint64 in_progress_writers;
+	PapplyInProgress in_progress[PAPPLY_MAX_IN_PROGRESS];
+	pg_atomic_uint64 exclusive_seqno;	/* nothing is applied in progress
+										 * before this is committed */
 	pg_atomic_uint32 single_session;	/* single_session.c: does only the
 										 * receiver run user code? */
 	pg_atomic_uint32 has_session_settings;	/* session_settings.c: does it
@@ -249,7 +249,7 @@ typedef struct PapplyPool
 													 * this; or 0 */
 
 	char		pad5[PG_CACHE_LINE_SIZE];
-	PapplyGain	gain;			/* see above */
+	PapplySpeedup speedup;		/* see above */
 	char		pad6[PG_CACHE_LINE_SIZE];
 
 #ifdef PAPPLY_SELFTEST
@@ -321,8 +321,8 @@ extern bool papply_pool_attach_writer(Datum argument, uint32 generation);
  * Receiver: remember, or return, the remote transaction that PostgreSQL's own
  * apply must apply, without an attempt of a writer.
  */
-extern void papply_pool_set_replay(XLogRecPtr final_lsn);
-extern XLogRecPtr papply_pool_get_replay(void);
+extern void papply_pool_set_fallback(XLogRecPtr final_lsn);
+extern XLogRecPtr papply_pool_get_fallback(void);
 
 /*
  * Receiver: remember, or check, that dynamic shared memory for a pool ran out,
@@ -383,7 +383,7 @@ papply_pool_has_retreat(void)
 
 /* The slot of this writer. */
 static inline PapplyWriterSlot *
-papply_pool_my_slot(void)
+papply_pool_my_writer_slot(void)
 {
 	Assert(papply_pool_waiter < PAPPLY_MAX_WRITERS);
 	return &papply_pool->writers[papply_pool_waiter];

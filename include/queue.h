@@ -18,35 +18,37 @@
 
 /*
  * The state of a transaction is one word, so that a writer that claims it sees
- * all of it: two flags, who applies it, and in what company.  Bits are only
+ * all of it: two flags, who applies it, and how exclusively.  Bits are only
  * ever set, except in a new transaction.  So a value includes the bits of each
  * one that it may replace.
  */
 #define PAPPLY_TXN_COMPLETE		0x01	/* its COMMIT is in the queue */
-#define PAPPLY_TXN_EARLY		0x02	/* its changes are in a file, and have
-										 * been applied by the writer that has
-										 * it: early.h */
+#define PAPPLY_TXN_IN_PROGRESS		0x02	/* its changes are in a file, and
+											 * have been applied by the writer
+											 * that has it: in_progress.h */
 
 typedef enum PapplyApplier
 {
 	PAPPLY_BY_WRITER = 0,		/* the writer that claims it or has it */
-	PAPPLY_BY_LEADER = 0x04,	/* the receiver replays it in its turn */
-	PAPPLY_BY_LEADER_LONE = 0x0C,	/* the same, because of lone.c */
-	PAPPLY_BY_LEADER_ALONE = 0x14	/* the same, because a writer gave it up:
-									 * nothing younger is applied meanwhile */
+	PAPPLY_BY_LEADER = 0x04,	/* a fallback: the leader applies it in its
+								 * turn */
+	PAPPLY_BY_LEADER_POLICY = 0x0C, /* the same, because of leader_policy.c */
+	PAPPLY_BY_LEADER_EXCLUSIVE = 0x14	/* the same, because a writer gave it
+										 * up: nothing younger is applied
+										 * meanwhile */
 } PapplyApplier;
 
 #define PAPPLY_TXN_APPLIER		0x1C
 
-typedef enum PapplyCompany
+typedef enum PapplyExclusivity
 {
 	PAPPLY_IN_BATCH = 0,		/* with others in a local transaction */
-	PAPPLY_SOLO = 0x20,			/* in a local transaction of its own */
-	PAPPLY_SERIAL = 0x60		/* the same, and it begins in its turn; a
+	PAPPLY_SEPARATE = 0x20,		/* in a local transaction of its own */
+	PAPPLY_EXCLUSIVE = 0x60		/* the same, and it begins in its turn; a
 								 * hint, the writer decides */
-} PapplyCompany;
+} PapplyExclusivity;
 
-#define PAPPLY_TXN_COMPANY		0x60
+#define PAPPLY_TXN_EXCLUSIVITY		0x60
 
 /*
  * Can a transaction be read from its beginning again?  Changed by compare and
@@ -112,7 +114,7 @@ typedef struct PapplyEntry
 	uint16		kind;			/* PAPPLY_ENTRY_…; the last field of a WRAP */
 	uint16		ahead;			/* PAPPLY_AHEAD_…, written by any writer */
 	uint32		length;			/* of the message; 0: only its relation
-								 * version matters, for a native replay */
+								 * version matters, for a fallback */
 	uint32		relation_version;	/* relation_registry.h; 0: none */
 	PapplyKeyName key;			/* reason for the dependency */
 	uint64		dependency;		/* must be committed before this message is
@@ -196,9 +198,9 @@ papply_queue_is_complete(const PapplyTransaction *txn)
 	return (papply_queue_state(txn) & PAPPLY_TXN_COMPLETE) != 0;
 }
 
-/* Will the receiver replay it, for whatever reason? */
+/* Will the leader apply it, for whatever reason? */
 static inline bool
-papply_queue_is_native(const PapplyTransaction *txn)
+papply_queue_is_by_leader(const PapplyTransaction *txn)
 {
 	return (papply_queue_state(txn) & PAPPLY_BY_LEADER) != 0;
 }
@@ -206,31 +208,32 @@ papply_queue_is_native(const PapplyTransaction *txn)
 extern PapplyApplier papply_queue_applier(uint64 seqno);
 
 /*
- * Leave the transaction, open or complete, to the receiver, which replays it.
- * The second function also notes why; a writer calls it, too.
+ * Leave the transaction, open or complete, to the leader.  The second function
+ * also notes why; a writer calls it, too.
  */
-extern void papply_queue_mark_lone(uint64 seqno);
+extern void papply_queue_mark_leader_transaction(uint64 seqno);
 extern void papply_queue_leave_to_leader(uint64 seqno, PapplyApplier applier,
 										 PapplyCounter reason);
 
 /*
- * Set the company of the open transaction.  Everything after a serial one must
- * depend on it.
+ * Set the exclusivity of the open transaction.  Everything after an exclusive
+ * one must depend on it.
  */
-extern void papply_queue_set_company(uint64 seqno, PapplyCompany company);
-extern bool papply_queue_is_serial(uint64 seqno);
+extern void papply_queue_set_exclusivity(uint64 seqno, PapplyExclusivity exclusivity);
+extern bool papply_queue_is_exclusive(uint64 seqno);
 
 /*
- * Leave the open transaction to the writer that has applied it early
- * (early.h).
+ * Leave the open transaction to the writer that has applied it in progress
+ * (in_progress.h).
  */
-extern void papply_queue_mark_early(uint64 seqno);
-extern bool papply_queue_is_early(uint64 seqno);
+extern void papply_queue_mark_in_progress(uint64 seqno);
+extern bool papply_queue_is_in_progress(uint64 seqno);
 
 /*
- * Mark everything not claimed for native replay, because there is no writer.
+ * Leave everything that is not claimed to the leader, because there is no
+ * writer.
  */
-extern void papply_queue_mark_unclaimed_native(void);
+extern void papply_queue_leave_unclaimed_to_leader(void);
 
 /*
  * Return the numbers of the last transaction begun and of the last released.

@@ -9,7 +9,7 @@
 /* Postmaster, once, before all else. */
 extern void papply_read_on_init(void);
 
-/* As papply_gather_switch() (gather.h). */
+/* As papply_coalesce_switch() (coalesce.h). */
 extern void papply_read_on_switch(bool is_on);
 
 #endif							/* PAPPLY_READ_ON_H */

@@ -21,14 +21,14 @@ extern bool papply_role_suits_writers(void);
 extern void papply_role_pass_on(void);
 
 /*
- * Receiver, before the native loop begins a transaction or the pool ends: set
- * the role of the session to that of the pool, if there is one.
+ * Receiver, before the core apply loop begins a transaction or the pool ends:
+ * set the role of the session to that of the pool, if there is one.
  */
 extern void papply_role_take(void);
 
 /*
- * Receiver, after a commit of the native loop, or when a pool starts: set the
- * role of the pool to that of the session.
+ * Receiver, after a commit of the core apply loop, or when a pool starts: set
+ * the role of the pool to that of the session.
  */
 extern void papply_role_leave(void);
 

@@ -16,9 +16,10 @@ extern void papply_retreat_begin(uint64 seqno);
 
 /*
  * Make this writer roll back soon, if it applies a range that begins with
- * first, or a streamed transaction that was applied early and has this number.
+ * first, or a streamed transaction that was applied in progress and has this
+ * number.
  */
-extern void papply_retreat_recall(PapplyWriterSlot *slot, uint64 first);
+extern void papply_retreat_recall(PapplyWriterSlot *writer_slot, uint64 first);
 
 /*
  * Make younger transactions retreat unless that has been done.  The caller
@@ -28,7 +29,7 @@ extern void papply_retreat_recall(PapplyWriterSlot *slot, uint64 first);
 extern bool papply_retreat_is_complete(uint64 seqno);
 
 /* Does this writer apply something younger than seqno?  Unlocked, a hint. */
-extern bool papply_retreat_applies_younger(const PapplyWriterSlot *slot, uint64 seqno);
+extern bool papply_retreat_applies_younger(const PapplyWriterSlot *writer_slot, uint64 seqno);
 
 /*
  * Writer: enter before a range that begins with first takes locks; leave when
@@ -44,9 +45,9 @@ extern bool papply_retreat_concerns(uint64 first);
  * Writer in its turn: wait until no younger transaction holds locks.  Throws
  * like papply_commit_order_wait().
  */
-extern void papply_retreat_wait_until_alone(void);
+extern void papply_retreat_wait_until_exclusive(void);
 
-/* Writer: throw PAPPLY_ERRCODE_OLDER_WINS if it has to roll back. */
+/* Writer: throw PAPPLY_ERRCODE_COMMIT_ORDER_ABORT if it has to roll back. */
 extern void papply_retreat_check(void);
 
 /* Writer: was its query canceled for a retreat? */
@@ -59,6 +60,6 @@ extern void papply_retreat_handle_signal(void);
  * Writer: after a deadlock, let the processes that waited for this one wake up
  * and take their locks.  An immediate retry would take the locks before them.
  */
-extern void papply_retreat_let_others_go_on(void);
+extern void papply_retreat_let_others_continue(void);
 
 #endif							/* PAPPLY_RETREAT_H */

@@ -13,7 +13,7 @@
 extern void papply_session_settings_note(void);
 
 /* Return whether the receiver's session has such settings or tables. */
-extern bool papply_session_settings_are_kept(void);
+extern bool papply_session_settings_exist(void);
 
 /*
  * Writer, before the commit: throw an error if user code has made such a

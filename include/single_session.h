@@ -16,7 +16,7 @@ extern bool papply_single_session_begin(void);
  * Receiver, before it ends a pool, and in the next one: what was so in the
  * former one is so in that one, too.
  */
-extern void papply_single_session_keep(void);
+extern void papply_single_session_carry_over(void);
 extern void papply_single_session_resume(void);
 
 /* May only the receiver run user code? */

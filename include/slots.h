@@ -23,14 +23,14 @@
 #include "statistics.h"
 
 /* What is zeroed when another subscription takes the slot. */
-typedef struct PapplySlotData
+typedef struct PapplySubscriptionSlotData
 {
 	PapplyPoolHistory history;	/* pool.c; written by the receiver alone */
 	PapplySharedStatistics statistics;	/* statistics.c; see there */
 	PapplyHotKeys hot_keys;		/* hot_keys.c; protected by hot_keys_lock */
-} PapplySlotData;
+} PapplySubscriptionSlotData;
 
-typedef struct PapplySlot
+typedef struct PapplySubscriptionSlot
 {
 	/* protected by the lock of the slots */
 	Oid			dbid;
@@ -40,12 +40,12 @@ typedef struct PapplySlot
 
 	slock_t		error_mutex;	/* see statistics.c */
 	LWLock		hot_keys_lock;
-	PapplySlotData data;
+	PapplySubscriptionSlotData data;
 	PapplyPool	pool;			/* pool.c; of one pool after the other */
-} PapplySlot;
+} PapplySubscriptionSlot;
 
 /* The slot of this receiver or writer, or NULL. */
-extern PapplySlot *papply_slot;
+extern PapplySubscriptionSlot *papply_subscription_slot;
 
 /* For _PG_init: request and initialize the shared memory. */
 extern void papply_slots_request_shmem(void);
@@ -63,8 +63,8 @@ extern void papply_slots_init_lock(LWLock *lock);
 
 /*
  * Receiver: find or take the slot of a subscription of this database, and set
- * papply_slot, which remains NULL if no slot is free; or leave the slot, after
- * the writers have exited.
+ * papply_subscription_slot, which remains NULL if no slot is free; or leave
+ * the slot, after the writers have exited.
  */
 extern void papply_slots_attach_receiver(Oid subid);
 extern void papply_slots_detach_receiver(void);
@@ -73,19 +73,19 @@ extern void papply_slots_detach_receiver(void);
  * Return the slot of a subscription of this database, or NULL.  The caller
  * holds the lock.
  */
-extern PapplySlot *papply_slots_find(Oid subid);
+extern PapplySubscriptionSlot *papply_slots_find(Oid subid);
 
 /* Return the subscriptions of this database that have a slot. */
 extern List *papply_slots_subscriptions(void);
 
 /* Return the n-th slot, or NULL if there are fewer; or the number of a slot. */
-extern PapplySlot *papply_slots_get(int n);
-extern int	papply_slots_number(const PapplySlot *slot);
+extern PapplySubscriptionSlot *papply_slots_get(int n);
+extern int	papply_slots_number(const PapplySubscriptionSlot *slot);
 
 /*
  * Postmaster, at start: give a slot that was never used to a subscription, and
  * return it; NULL if there is none.
  */
-extern PapplySlot *papply_slots_restore(Oid dbid, Oid subid);
+extern PapplySubscriptionSlot *papply_slots_restore(Oid dbid, Oid subid);
 
 #endif							/* PAPPLY_SLOTS_H */

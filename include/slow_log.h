@@ -17,8 +17,8 @@ typedef struct PapplyApplied
 	TransactionId remote_xid;	/* of the last one */
 	XLogRecPtr	final_lsn;
 	uint64		changes;
-	bool		is_native;		/* by the native loop, which waits only for
-								 * locks */
+	bool		is_native;		/* by the core apply loop, which waits only
+								 * for locks */
 	uint64		waited_us[PAPPLY_COUNTERS - PAPPLY_FIRST_TIME]; /* by cause */
 } PapplyApplied;
 

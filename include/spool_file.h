@@ -31,7 +31,7 @@ typedef struct PapplySpooled
 	TransactionId subxid;
 	uint32		length;
 	uint32		relation_version;	/* of a RELATION, for a writer that
-									 * applies it early; or 0 */
+									 * applies it in progress; or 0 */
 	uint64		dependency;		/* of a chunk: number of the transaction that
 								 * was received before it */
 } PapplySpooled;

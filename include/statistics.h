@@ -18,9 +18,9 @@
  */
 typedef enum PapplyCounter
 {
-	/* committed, by writers and by the native loop */
+	/* committed, by writers and by the core apply loop */
 	PAPPLY_COUNT_TRANSACTIONS = 0,
-	PAPPLY_COUNT_NATIVE_TRANSACTIONS,	/* by the native loop alone */
+	PAPPLY_COUNT_NATIVE_TRANSACTIONS,	/* by the core apply loop alone */
 	PAPPLY_COUNT_INSERTS,
 	PAPPLY_COUNT_UPDATES,
 	PAPPLY_COUNT_DELETES,
@@ -34,14 +34,14 @@ typedef enum PapplyCounter
 	PAPPLY_COUNT_ERRORS,
 
 	/* transactions that were applied exclusively, by reason */
-	PAPPLY_COUNT_EXCLUSIVE_TABLE,	/* the table is applied serially */
+	PAPPLY_COUNT_EXCLUSIVE_TABLE,	/* the table is applied exclusively */
 	PAPPLY_COUNT_EXCLUSIVE_TRUNCATE,
-	PAPPLY_COUNT_EXCLUSIVE_FALLBACK,	/* the rows of a native transaction
-										 * are not known */
-	PAPPLY_COUNT_REFETCHES,		/* fetched again for the native loop */
+	PAPPLY_COUNT_EXCLUSIVE_FALLBACK,	/* the rows of a fallback are not
+										 * known */
+	PAPPLY_COUNT_REFETCHES,		/* fetched again for the core apply loop */
 	PAPPLY_COUNT_POOL_STOPS,	/* stops of the pool */
 
-	/* queued transactions that the native loop applied, by reason */
+	/* queued transactions that the core apply loop applied, by reason */
 	PAPPLY_COUNT_FALLBACK_SYNC, /* a table is being synchronized */
 	PAPPLY_COUNT_FALLBACK_TABLE,	/* writers cannot apply changes of the
 									 * table */
@@ -81,7 +81,7 @@ typedef enum PapplyCounter
 typedef enum PapplyApplyState
 {
 	PAPPLY_APPLY_NONE = 0,		/* none: there is no apply worker */
-	PAPPLY_APPLY_NATIVE,		/* the native loop, for a reason */
+	PAPPLY_APPLY_NATIVE,		/* the core apply loop, for a reason */
 	PAPPLY_APPLY_PARALLEL,		/* writers */
 	PAPPLY_APPLY_STOPPING,		/* writers, but the pool is about to stop, for
 								 * a reason */
@@ -288,7 +288,7 @@ papply_statistics_count(PapplyCounter counter, uint64 n)
 	papply_statistics_counts[counter] += n;
 }
 
-/* Receiver: count a transaction that the native loop has committed. */
+/* Receiver: count a transaction that the core apply loop has committed. */
 static inline void
 papply_statistics_count_native(uint64 inserts, uint64 updates, uint64 deletes, uint64 truncates)
 {

@@ -22,13 +22,16 @@ extern void papply_test_count_wait(void);
 
 /*
  * Receiver: count a sleep of its own that has ended.  is_long: it was in place of the
- * native loop's; is_timeout: nothing has happened in it.
+ * core apply loop's; is_timeout: nothing has happened in it.
  */
 extern void papply_test_count_sleep(bool is_long, bool is_timeout);
 
-/* Receiver: wait before the native loop does, and let it wait when there is no traffic. */
+/*
+ * Receiver: wait before the core apply loop does, and let it wait when there
+ * is no traffic.
+ */
 extern void papply_test_wait_for(pgsocket socket);
-extern bool papply_test_goes_round(void);
+extern bool papply_test_waits_in_core_loop(void);
 
 /* Return for how long flushes are deferred instead of this time. */
 extern long papply_test_defer_ms(long defer_ms);
@@ -69,7 +72,7 @@ papply_test_wait_for(pgsocket socket)
 }
 
 static inline bool
-papply_test_goes_round(void)
+papply_test_waits_in_core_loop(void)
 {
 	return false;
 }

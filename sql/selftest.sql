@@ -6,8 +6,8 @@ CREATE FUNCTION selftest_awake() RETURNS void
     LANGUAGE C STRICT AS '$libdir/parallel_apply', 'papply_selftest_awake';
 CREATE FUNCTION selftest_dependency(seed int, bits int, keys int, steps int) RETURNS bigint
     LANGUAGE C STRICT AS '$libdir/parallel_apply', 'papply_selftest_dependency';
-CREATE FUNCTION selftest_lone() RETURNS void
-    LANGUAGE C STRICT AS '$libdir/parallel_apply', 'papply_selftest_lone';
+CREATE FUNCTION selftest_leader_policy() RETURNS void
+    LANGUAGE C STRICT AS '$libdir/parallel_apply', 'papply_selftest_leader_policy';
 CREATE FUNCTION selftest_rates() RETURNS void
     LANGUAGE C STRICT AS '$libdir/parallel_apply', 'papply_selftest_rates';
 CREATE FUNCTION selftest_status(kind "char", length int, ahead int DEFAULT 0) RETURNS boolean
@@ -231,7 +231,7 @@ SELECT selftest_row_keys('nothing', ins(tup('1'))) AS nothing,
 -- More calls than there are pools: each gives its place back.
 SELECT seed, selftest_queue(seed, 64, 300) FROM generate_series(1, 5) AS seed;
 SELECT selftest_queue(6, 256, 300);
--- One transaction of many times the ring's size, and some that are marked native or serial.
+-- One transaction of many times the ring's size, and some that are left to the leader or exclusive.
 SELECT selftest_queue_oversize();
 
 --
@@ -276,7 +276,7 @@ SELECT selftest_feedback(true, true);
 SELECT selftest_idle();
 
 -- One that has read for long does not apply by itself.
-SELECT selftest_lone();
+SELECT selftest_leader_policy();
 SELECT selftest_rates();
 
 -- Pauses in reading: long where the buffers hold much, about as long as it takes the
@@ -294,7 +294,7 @@ SELECT selftest_pace(100000, 1000, 10000, 0) AS caught_up,
 -- The window follows the round trip, or is left to the kernel.
 SELECT selftest_pace_window(100, 50, 150) AS cable, selftest_pace_window(1000, 50, 150) AS building,
     selftest_pace_window(25000, 50, 150) AS far, selftest_pace_window(25000, 1, 150) AS far_at_first,
-    selftest_pace_window(100, 50, 1448) AS gathered;
+    selftest_pace_window(100, 50, 1448) AS coalesced;
 
 -- A status message of another form would be one of another server, as would an apply loop
 -- that knows more positions than it is given.
@@ -346,5 +346,5 @@ WHERE omits AND selftest_omits_origins(left(command, length), 's')
 
 DROP TABLE keyed, keyed_too, whole, whole_unique, by_two, nothing, strange, wide;
 DROP FUNCTION selftest_watch, selftest_awake, selftest_dependency, selftest_feedback, selftest_gate,
-    selftest_idle, selftest_lone, selftest_message, selftest_mutate, selftest_omits_origins, selftest_pace, selftest_pace_window, selftest_prepared, selftest_queue, selftest_queue_oversize,
+    selftest_idle, selftest_leader_policy, selftest_message, selftest_mutate, selftest_omits_origins, selftest_pace, selftest_pace_window, selftest_prepared, selftest_queue, selftest_queue_oversize,
     selftest_rates, selftest_registry, selftest_row_keys, selftest_status, tup, ins, upd, del;

@@ -1,9 +1,11 @@
 /*-------------------------------------------------------------------------
  * parallel_apply.c
- *	  Entry point: magic, settings, security labels, shared memory, seam.
+ *	  Entry point: magic, settings, security labels, shared memory, walrcv
+ *	  hook.
  *
  * Runs in the postmaster.  The library must be preloaded, since every process
- * has to inherit the seam and the shared memory has to be sized at start.
+ * has to inherit the walrcv hook and the shared memory has to be sized at
+ * start.
  *-------------------------------------------------------------------------
  */
 #include "parallel_apply.h"
@@ -12,16 +14,16 @@
 #include "replication/walsender.h"
 #include "storage/ipc.h"
 
+#include "coalesce.h"
 #include "drop_extension.h"
-#include "gather.h"
 #include "read_on.h"
 #include "saved.h"
-#include "seam.h"
 #include "session_pauses.h"
 #include "slots.h"
 #include "subscription_options.h"
 #include "table_options.h"
 #include "table_statistics.h"
+#include "walrcv_hook.h"
 
 PAPPLY_COMPAT_MODULE_MAGIC;
 
@@ -60,7 +62,7 @@ switch_sender(bool is_on, void *extra)
 {
 	bool		is_effective = is_on && (am_walsender || !IsUnderPostmaster);
 
-	papply_gather_switch(is_effective);
+	papply_coalesce_switch(is_effective);
 	papply_read_on_switch(is_effective);
 }
 
@@ -75,13 +77,13 @@ _PG_init(void)
 				 errhint("Add \"%s\" to \"%s\" in postgresql.conf and restart the server.",
 						 PAPPLY_NAME, "shared_preload_libraries")));
 
-	papply_gather_init();
+	papply_coalesce_init();
 	papply_read_on_init();
 	papply_guc_init(switch_sender);
 	papply_table_options_init();
 	papply_subscription_options_init();
 	papply_drop_extension_init();
-	papply_seam_install();
+	papply_walrcv_hook_install();
 
 	previous_shmem_request = shmem_request_hook;
 	shmem_request_hook = request_shmem;

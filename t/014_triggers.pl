@@ -403,8 +403,9 @@ sub apply_safe
 		'safe');
 	return;
 }
-apply_safe('waiting for lock, waiting for prior commit',
-	'triggers are serial by default');
+apply_safe(
+	'waiting for lock, waiting for prior commit',
+	'triggers are exclusive by default');
 
 # A user who may not declare it does not lock the table either.
 {
@@ -472,7 +473,7 @@ SKIP:
 }
 $subscriber->sql('SECURITY LABEL FOR parallel_apply ON TABLE safe IS NULL');
 apply_safe('waiting for lock, waiting for prior commit',
-	'and they are serial again');
+	'and they are exclusive again');
 $pair->same_as_serial('in the end', @published);
 
 # An apply worker that restarts may be faster than the exit of the previous one.

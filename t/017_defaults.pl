@@ -15,7 +15,7 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 
 my ($pair, $publisher, $subscriber) = new_pair();
-my @serial =
+my @exclusive =
   qw(by_function by_operator by_domain by_argument by_transaction by_identity
   by_assigned by_xid8 by_assigned_xid8 by_snapshot by_old_snapshot);
 my @parallel = qw(by_server in_domain inside);
@@ -32,7 +32,7 @@ $publisher->sql(
 	INSERT INTO calling VALUES (1, 0);
 	INSERT INTO gate VALUES (1, 0);));
 $publisher->sql("CREATE TABLE $_ (id int PRIMARY KEY)")
-  for @serial, @parallel;
+  for @exclusive, @parallel;
 $subscriber->sql(
 	q(CREATE FUNCTION f() RETURNS int LANGUAGE sql STABLE AS 'SELECT 1';
 	CREATE TABLE called (id int PRIMARY KEY, extra int DEFAULT f());
@@ -154,10 +154,10 @@ $publisher->wait_applied;
 is($subscriber->sql('SELECT extra FROM failing WHERE id = 3'),
 	'7', 'until it is mended');
 
-# Which defaults make a table serial depends on the columns that the publisher
-# sends.
+# Which defaults make a table exclusive depends on the columns that the
+# publisher sends.
 $publisher->sql('INSERT INTO batches VALUES (1)');
-$publisher->sql("INSERT INTO $_ VALUES (1)") for @serial, @parallel;
+$publisher->sql("INSERT INTO $_ VALUES (1)") for @exclusive, @parallel;
 $publisher->wait_applied;
 
 sub class_is
@@ -283,7 +283,7 @@ is($subscriber->sql('SELECT v FROM calling'),
 class_is('calling', 'parallel', 'and the view can be read');
 
 for my $table (qw(called checked failing of_domain calling batches),
-	@serial, @parallel)
+	@exclusive, @parallel)
 {
 	is( $subscriber->sql("SELECT array_agg(id ORDER BY id) FROM $table"),
 		$publisher->sql("SELECT array_agg(id ORDER BY id) FROM $table"),

@@ -159,7 +159,7 @@ $subscriber->sql(q(SELECT parallel_apply.resume('tap')));
 $pair->tables_equal('after a pause', @tables);
 
 my $streamed = $pair->begin_streamed(item_rows(2000));
-$subscriber->wait_for_early(1500);
+$subscriber->wait_for_in_progress(1500);
 $subscriber->wait_for_state('waiting for data');
 $subscriber->becomes_quiet('nor with a stream that does not continue');
 $streamed->release;

@@ -203,8 +203,8 @@ for my $state ('waiting for lock', 'waiting for prior commit')
 	$subscriber->wait_for_log(
 		qr/parallel apply of subscription "tap" has started/, $offset);
 	$session->quit;
-	$pair->tables_equal(
-		'after the end of the apply worker in a native replay', @tables);
+	$pair->tables_equal('after the end of the apply worker in a fallback',
+		@tables);
 }
 
 # An idle writer
@@ -325,18 +325,19 @@ for my $confirmer (
 		'parallel_apply.leader_participation = on',
 		'parallel_apply.selftest_fast = on');
 	$subscriber->wait_for_pool('tap', 4);
-	my $lone =
+	my $by_leader =
 	  'SELECT leader_transactions FROM parallel_apply.subscription_stats';
-	my $is_lone = 0;
+	my $is_leader_transaction = 0;
 	my $end = time + $PostgreSQL::Test::Utils::timeout_default;
-	while (!$is_lone && time < $end)
+	while (!$is_leader_transaction && time < $end)
 	{
-		my $before = $subscriber->sql($lone);
+		my $before = $subscriber->sql($by_leader);
 		make_load(1);
 		$publisher->wait_applied;
-		$is_lone = $subscriber->sql($lone) > $before;
+		$is_leader_transaction = $subscriber->sql($by_leader) > $before;
 	}
-	ok($is_lone, 'the apply worker has applied a transaction itself');
+	ok($is_leader_transaction,
+		'the apply worker has applied a transaction itself');
 	$publisher->wait_for_catchup('tap', 'flush');
 	$subscriber->stop('immediate');
 	$subscriber->append_conf('postgresql.conf',

@@ -159,7 +159,7 @@ $publisher->reload_with('parallel_apply.coalesce_messages = off');
 $publisher->poll_query_until('postgres',
 	q(SELECT current_setting('parallel_apply.coalesce_messages') = 'off'))
   or die 'the setting is not read';
-returns('a walsender that gathers no more still asks for flushes',
+returns('a walsender that coalesces no more still asks for flushes',
 	'SET synchronous_commit = on', $insert);
 $subscriber->connect_again('tap');
 $publisher->wait_for_sync_state('tap', 'sync');

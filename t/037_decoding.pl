@@ -176,7 +176,7 @@ foreach my $waits ('data', 'lock')
 	drop_slot($waits eq 'data' ? 'meanwhile' : 'data');
 	my $gate = $middle->hold($gate_lock);
 	my $session = $pair->begin_streamed(item_rows(1500));
-	$middle->wait_for_early(1000);
+	$middle->wait_for_in_progress(1000);
 	if ($waits eq 'lock')
 	{
 		$session->query_safe('UPDATE gate SET n = n + 1;' . item_rows(1500));

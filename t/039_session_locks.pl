@@ -107,7 +107,8 @@ $pair->tables_equal('with a lock that is kept', @tables);
 holders_become($apply_worker, 'the apply worker keeps the lock');
 is($subscriber->sql('SELECT pg_try_advisory_lock(1)'),
 	'f', 'others do not get it');
-cmp_ok($subscriber->fallbacks, '>=', 20, 'which the native loop has taken');
+cmp_ok($subscriber->fallbacks, '>=', 20,
+	'which the core apply loop has taken');
 my ($reports) = 0 + (() = slurp_file($subscriber->logfile) =~
 	  /LOG:  apply worker of subscription "tap" keeps an advisory lock/g);
 is($reports, 1, 'the log has one message');

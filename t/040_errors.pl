@@ -274,7 +274,7 @@ for my $state ('waiting for lock', 'waiting for prior commit')
 		'after a transaction that only PostgreSQL itself can do', @tables);
 	is( $subscriber->counter('fallbacks'),
 		$replays + 1,
-		'a native replay is counted');
+		'a fallback is counted');
 }
 
 is($subscriber->apply_pid('tap'),

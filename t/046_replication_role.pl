@@ -155,7 +155,8 @@ $pair->apply_behind_gate(
 $pair->same_as_serial('in batches', @tables, 'notes');
 is($subscriber->counter('fallbacks'), '0', 'and writers have applied it');
 
-# For the session, which ordinary transactions that were applied early do not know
+# For the session, which ordinary transactions that were applied in progress do
+# not know
 for my $what (qw(session hidden))
 {
 	$pair->apply_behind_gate(
@@ -179,16 +180,16 @@ for my $what (qw(session hidden))
 
 # In a transaction that the apply worker applies itself
 $subscriber->reload_with('parallel_apply.leader_participation = on');
-my $lone =
+my $by_leader =
   q(SELECT sum(leader_transactions) FROM parallel_apply.subscription_stats);
 $publisher->sql('UPDATE gate SET n = n + 1');
 $publisher->wait_applied;
-my $before = $subscriber->sql($lone);
+my $before = $subscriber->sql($by_leader);
 do
 {
 	$publisher->sql('UPDATE gate SET n = n + 1');
 	$publisher->wait_applied;
-} until $subscriber->sql($lone) > $before;
+} until $subscriber->sql($by_leader) > $before;
 $publisher->sql(set_role('session'));
 state_becomes($native, 'a session that the apply worker sets is its own');
 $publisher->sql(changes());

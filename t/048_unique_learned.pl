@@ -78,7 +78,8 @@ cmp_ok($errors, '<=', 15, 'but few times');
 cmp_ok(value_of('batch_size'), '>', 1, 'and batches are formed');
 cmp_ok(move_up('after they have moved again'),
 	'<=', 7, 'even fewer times later');
-is(value_of('fallback_failure'), 0, 'and nothing is left to the native loop');
+is(value_of('fallback_failure'),
+	0, 'and nothing is left to the core apply loop');
 
 # Other tables are applied concurrently as before.
 {

@@ -1,6 +1,6 @@
 # Promise: writers apply streamed transactions, as one large transaction each, in
-# their place in the commit order, when their end is known.  (055_streams_early.pl
-# tests those that are applied before.)
+# their place in the commit order, when their end is known.
+# (055_streams_in_progress.pl tests those that are applied before.)
 #
 # Nothing drains the pool: a transaction that was committed before, and is blocked
 # by a lock, is still there while the streamed one is applied.  Several are streamed

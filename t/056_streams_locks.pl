@@ -1,6 +1,6 @@
-# Promise: a streamed transaction that is applied early is the youngest of all.  It
-# blocks nothing that serial apply would not block, whatever locks it holds or waits
-# for.
+# Promise: a streamed transaction that is applied in progress is the youngest of
+# all.  It blocks nothing that serial apply would not block, whatever locks it
+# holds or waits for.
 use strict;
 use warnings;
 use FindBin;
@@ -134,7 +134,7 @@ $pair->tables_equal('after a session did not wait', @tables);
 $streamed->query_safe(
 	'BEGIN; DELETE FROM twins WHERE ctid = (SELECT min(ctid) FROM twins);'
 	  . item_rows(3000));
-$subscriber->wait_for_early(2000);
+$subscriber->wait_for_in_progress(2000);
 my $first = $publisher->background_psql('postgres');
 $first->query_safe(
 	'BEGIN; DELETE FROM twins WHERE ctid = (SELECT max(ctid) FROM twins);'
@@ -171,7 +171,7 @@ is(value_of('streamed_from_file'), $late + 1, 'it was applied after its end');
 
 # ... or waits for data.
 $streamed->query_safe('BEGIN;' . item_rows(2000));
-$subscriber->wait_for_early(1500);
+$subscriber->wait_for_in_progress(1500);
 $publisher->wait_received;
 $subscriber->wait_for_state('waiting for data');
 $late = value_of('streamed_from_file');
@@ -184,9 +184,9 @@ $pair->tables_equal('after the subscription has changed', @tables);
 is(value_of('streamed_from_file'), $late + 1, 'it was applied after its end');
 
 # One of the idle writers stays available.
-my $early = value_of('streamed_in_progress');
+my $in_progress = value_of('streamed_in_progress');
 $streamed->query_safe('BEGIN;' . item_rows(2000));
-$subscriber->wait_for_early(1500);
+$subscriber->wait_for_in_progress(1500);
 $subscriber->reload_with(
 	'parallel_apply.idle_writers_per_subscription = 1',
 	'parallel_apply.writer_idle_timeout = 0');
@@ -194,13 +194,14 @@ $subscriber->poll_query_until('postgres',
 	'SELECT count(pid) < 4 FROM parallel_apply.writers')
   or die 'no writer leaves';
 $streamed->query_safe(item_rows(2000));
-$subscriber->wait_for_early(3000);
+$subscriber->wait_for_in_progress(3000);
 $publisher->sql('INSERT INTO history VALUES (4)');
 $publisher->wait_applied;
 $streamed->query_safe('COMMIT');
 $pair->tables_equal('after writers have left', @tables);
-is(value_of('streamed_in_progress'),
-	$early + 1, 'it was applied early, and one writer stayed available');
+is( value_of('streamed_in_progress'),
+	$in_progress + 1,
+	'it was applied in progress, and one writer stayed available');
 
 ### user code that would notice its locks
 
@@ -233,29 +234,30 @@ sub first_job_is_taken
 	return;
 }
 
-# Assert that this many more streamed transactions were applied early, and late.
+# Assert that this many more streamed transactions were applied in progress,
+# and late.
 sub streams_are
 {
-	my ($more_early, $more_late, $name) = @_;
+	my ($more_in_progress, $more_late, $name) = @_;
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
 	$pair->tables_equal($name, @tables);
-	$early += $more_early;
+	$in_progress += $more_in_progress;
 	$late += $more_late;
 	is( value_of(
-			q(streamed_in_progress || ' early, ' || streamed_from_file || ' late')
+			q(streamed_in_progress || ' in progress, ' || streamed_from_file || ' late')
 		),
-		"$early early, $late late",
+		"$in_progress in progress, $late late",
 		$name);
 	return;
 }
-($early, $late) =
+($in_progress, $late) =
   (value_of('streamed_in_progress'), value_of('streamed_from_file'));
 
 # It is rolled back before such code runs, even if that takes long.
 $streamed->query_safe(
 	'BEGIN; UPDATE jobs SET n = 1 WHERE id = 1;' . item_rows(3000));
-$subscriber->wait_for_early(2000);
-my $stopped = $subscriber->stop_early_writer;
+$subscriber->wait_for_in_progress(2000);
+my $stopped = $subscriber->stop_in_progress_writer;
 $publisher->sql('INSERT INTO orders VALUES (1)');
 $publisher->sql('INSERT INTO urgent VALUES (2)');
 $subscriber->wait_for_state('waiting for prior commit');
@@ -274,11 +276,11 @@ $streamed->query_safe(
 $publisher->sql('INSERT INTO history VALUES (5)');
 $subscriber->states_become(
 	'waiting for lock, waiting for prior commit, waiting for dependency',
-	'nothing is applied early while such a trigger is queued');
+	'nothing is applied in progress while such a trigger is queued');
 $lock->query_safe('COMMIT');
 first_job_is_taken('a trigger finds what it would find', 3);
 $streamed->query_safe(item_rows(2000));
-$subscriber->wait_for_early(2000);
+$subscriber->wait_for_in_progress(2000);
 $streamed->query_safe('COMMIT');
 streams_are(1, 0, 'after it could begin');
 
@@ -288,10 +290,10 @@ streams_are(1, 0, 'after it could begin');
 # it, or before it.
 $streamed->query_safe(
 	'BEGIN; UPDATE jobs SET n = 3 WHERE id = 1;' . item_rows(2000));
-$subscriber->wait_for_early(1000);
+$subscriber->wait_for_in_progress(1000);
 $first->query_safe(
 	'BEGIN; UPDATE jobs SET n = 3 WHERE id = 2;' . item_rows(2000));
-$subscriber->wait_for_early(1000, 2);
+$subscriber->wait_for_in_progress(1000, 2);
 $lock->query_safe('BEGIN; SELECT FROM gate WHERE id = 1 FOR UPDATE');
 $publisher->sql('UPDATE gate SET n = n + 1 WHERE id = 1');
 $publisher->sql(
@@ -299,7 +301,7 @@ $publisher->sql(
 );
 $streamed->query_safe('COMMIT');
 becomes_true(
-	"streamed_in_progress = $early + 1 FROM parallel_apply.subscription_stats",
+	"streamed_in_progress = $in_progress + 1 FROM parallel_apply.subscription_stats",
 	'one has ended');
 becomes_true(
 	q(string_agg(state, ', ' ORDER BY state) IN
@@ -316,24 +318,24 @@ first_job_is_taken('a new trigger does not notice the locks of younger ones',
 $first->query_safe('COMMIT');
 streams_are(1, 1, 'after a new trigger');
 
-# The same if the native loop has to apply the transaction, because a message is
-# larger than the queue
+# The same if the core apply loop has to apply the transaction, because a
+# message is larger than the queue
 restart_pool('parallel_apply.queue_size = 64kB');
 $streamed->query_safe(
 	'BEGIN; UPDATE jobs SET n = 4 WHERE id = 1;' . item_rows(3000));
-$subscriber->wait_for_early(2000);
-$stopped = $subscriber->stop_early_writer;
+$subscriber->wait_for_in_progress(2000);
+$stopped = $subscriber->stop_in_progress_writer;
 $publisher->sql(q(INSERT INTO orders VALUES (5, repeat('x', 100000))));
 becomes_true('queue_transactions = 1 FROM parallel_apply.subscriptions',
 	'a transaction has begun');
 my $apply_pid = $subscriber->apply_pid('tap');
 becomes_true(
 	"wait_event = 'LogicalApplyMain' FROM pg_stat_activity WHERE pid = $apply_pid",
-	'the native loop waits') for 1 .. 2;
+	'the core apply loop waits') for 1 .. 2;
 kill 'CONT', $stopped;
-first_job_is_taken('nor does a trigger in the native loop', 5);
+first_job_is_taken('nor does a trigger in the core apply loop', 5);
 $streamed->query_safe('COMMIT');
-streams_are(0, 1, 'after the native loop');
+streams_are(0, 1, 'after the core apply loop');
 is(value_of('fallback_message'), 1, 'a message was larger than the queue');
 
 # The pool is about to stop, and a streamed transaction has ended, which is to be
@@ -343,8 +345,8 @@ is(value_of('fallback_message'), 1, 'a message was larger than the queue');
 $lock->query_safe('BEGIN; SELECT FROM gate WHERE id = 1 FOR UPDATE');
 $second_lock->query_safe('BEGIN; LOCK TABLE history IN SHARE MODE');
 $first->query_safe('BEGIN;' . item_rows(3000));
-$subscriber->wait_for_early(2000);
-$stopped = $subscriber->stop_early_writer;
+$subscriber->wait_for_in_progress(2000);
+$stopped = $subscriber->stop_in_progress_writer;
 $streamed->query_safe(
 	'BEGIN;' . item_rows(1000) . 'INSERT INTO history VALUES (6)');
 $publisher->sql('UPDATE gate SET n = 100 WHERE id = 1');

@@ -1,6 +1,6 @@
 # Promise: transactions that are applied concurrently with a streamed one that is
-# applied early neither wait for it nor lose their work because of it, and the rows
-# are those of serial apply.
+# applied in progress neither wait for it nor lose their work because of it, and
+# the rows are those of serial apply.
 use strict;
 use warnings;
 use FindBin;
@@ -64,48 +64,51 @@ $pair->tables_equal('after defaults', @tables);
 is($subscriber->sql('SELECT array_agg(id ORDER BY seen) FROM stamped'),
 	'{2,1}', 'the time of a default follows the commit order');
 is(value_of('streamed_from_file'), $late + 1, 'it is applied after its end');
-my $early = value_of('streamed_in_progress');
+my $in_progress = value_of('streamed_in_progress');
 $streamed->query_safe('BEGIN;'
 	  . item_rows(2000)
 	  . 'UPDATE stamped SET v = 1; DELETE FROM stamped WHERE id = 2; COMMIT');
 $pair->tables_equal('without defaults', @tables);
-is(value_of('streamed_in_progress'),
-	$early + 1, 'such rows are changed and deleted early');
+is( value_of('streamed_in_progress'),
+	$in_progress + 1,
+	'such rows are changed and deleted in progress');
 is($subscriber->sql('SELECT id, v FROM stamped'),
 	'1|1', 'the table with a default has the rows of the publisher');
 
 # It waits for data, and holds only the locks of its changes.
 $streamed->query_safe('BEGIN;' . item_rows(2000));
-$subscriber->wait_for_early(1500);
+$subscriber->wait_for_in_progress(1500);
 $publisher->wait_received;
 $subscriber->wait_for_state('waiting for data');
 $subscriber->sql(
 	"SET statement_timeout = '${PostgreSQL::Test::Utils::timeout_default}s';
 	CREATE INDEX CONCURRENTLY ON unrelated (id);");
 pass('an index is created concurrently meanwhile');
-$early = value_of('streamed_in_progress');
+$in_progress = value_of('streamed_in_progress');
 $streamed->query_safe(item_rows(1000) . 'COMMIT');
 $pair->tables_equal('after an index was created', @tables);
-is(value_of('streamed_in_progress'),
-	$early + 1, 'it continues with a new snapshot');
+is( value_of('streamed_in_progress'),
+	$in_progress + 1,
+	'it continues with a new snapshot');
 
 # Changes of other subscriptions and of other tables have no effect on it.
 my $replays = value_of('fallback_subscription');
-($early, $late) =
+($in_progress, $late) =
   map { value_of($_) } qw(streamed_in_progress streamed_from_file);
 $streamed->query_safe('BEGIN;' . item_rows(2000));
-$subscriber->wait_for_early(1500);
+$subscriber->wait_for_in_progress(1500);
 $pair->exec_both('CREATE TABLE added (id int)');
 $subscriber->sql(
 	q(CREATE SUBSCRIPTION other CONNECTION '' PUBLICATION p WITH (connect = false, slot_name = NONE);
 	ALTER SUBSCRIPTION tap REFRESH PUBLICATION WITH (copy_data = false);));
 $streamed->query_safe(item_rows(2000));
-$subscriber->wait_for_early(3500);
+$subscriber->wait_for_in_progress(3500);
 $subscriber->sql('DROP SUBSCRIPTION other');
 $streamed->query_safe('COMMIT');
 $pair->tables_equal('after other subscriptions have changed', @tables);
-is(value_of('streamed_in_progress'),
-	$early + 1, 'it continues when others are changed');
+is( value_of('streamed_in_progress'),
+	$in_progress + 1,
+	'it continues when others are changed');
 is(value_of('streamed_from_file'), $late, 'and is not given up');
 is(value_of('fallback_subscription'),
 	$replays, 'nor applied again when it commits');
@@ -141,7 +144,7 @@ $subscriber->sql('DELETE FROM gate WHERE id = 3');
 my @locks =
   map { $subscriber->hold("SELECT FROM gate WHERE id = $_ FOR UPDATE") } 1, 2;
 my $failures = value_of('fallback_failure');
-$early = value_of('streamed_in_progress');
+$in_progress = value_of('streamed_in_progress');
 $streamed->query_safe(
 	'BEGIN; UPDATE gate SET n = 1 WHERE id = 1; DELETE FROM gate WHERE id = 3;'
 	  . item_rows(3000));
@@ -150,7 +153,7 @@ $publisher->sql('UPDATE gate SET n = 1 WHERE id = 2');
 $subscriber->wait_for_state('waiting for lock', 2);
 $streamed->query_safe('COMMIT');
 is_seen(
-	"parallel_apply.subscription_stats WHERE streamed_in_progress = $early + 1",
+	"parallel_apply.subscription_stats WHERE streamed_in_progress = $in_progress + 1",
 	'it has ended');
 $locks[0]->query_safe('COMMIT');
 $subscriber->states_become(

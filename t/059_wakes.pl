@@ -78,13 +78,13 @@ $pair->tables_equal('when the rest has come', @tables);
 # More of a streamed transaction, up to its last change: a value larger than the
 # publisher's buffer is sent at once.
 my $streamed = $pair->begin_streamed(item_rows(1000));
-$subscriber->wait_for_early(500);
+$subscriber->wait_for_in_progress(500);
 $publisher->wait_received;
 $subscriber->wait_for_state('waiting for data');
 $streamed->query_safe(
 	item_rows(999) . q(INSERT INTO items VALUES (0, 0, repeat('x', 100000))));
 $publisher->flush_wal;
-$subscriber->wait_for_early(2000);
+$subscriber->wait_for_in_progress(2000);
 
 # Its end, which gets a place in the queue only when other transactions leave it:
 # there are as many as the queue can hold, and the first of them waits for a lock.
@@ -106,9 +106,9 @@ $pair->tables_equal('when a streamed transaction has ended', @tables);
 # A transaction that has to be alone waits until a younger one is rolled back, whose
 # process is stopped.
 $streamed->query_safe('BEGIN;' . item_rows(1000));
-$subscriber->wait_for_early(500);
+$subscriber->wait_for_in_progress(500);
 $publisher->wait_received;
-my $pid = $subscriber->stop_early_writer;
+my $pid = $subscriber->stop_in_progress_writer;
 $publisher->sql('INSERT INTO orders VALUES (1)');
 $subscriber->wait_for_state('waiting for prior commit');
 $subscriber->let_receiver_sleep('on');

@@ -110,7 +110,7 @@ my $apply_pid = $subscriber->apply_pid('tap');
 		@tables);
 }
 
-# The older one does not wait but fails, finally in the native loop.
+# The older one does not wait but fails, finally in the core apply loop.
 {
 	my $gate = $subscriber->hold('SELECT FROM gate WHERE id = 1 FOR UPDATE');
 	$publisher->sql(
@@ -123,7 +123,7 @@ my $apply_pid = $subscriber->apply_pid('tap');
 	$pair->tables_equal('after one that failed for what a younger one held',
 		@tables);
 	cmp_ok($subscriber->counter('fallbacks'),
-		'>', 0, 'which the native loop has done, alone');
+		'>', 0, 'which the core apply loop has done, alone');
 }
 
 is($subscriber->apply_pid('tap'),

@@ -2,8 +2,8 @@
 # table.
 #
 # While it waits for one to catch up nothing is received, and the last transaction
-# of the native loop does not count as committed.  Each time that worker waits,
-# directly or indirectly, for a writer that waits for just this.
+# of the core apply loop does not count as committed.  Each time that worker
+# waits, directly or indirectly, for a writer that waits for just this.
 use strict;
 use warnings;
 use FindBin;
@@ -50,7 +50,7 @@ my $apply_pid = $subscriber->apply_pid('tap');
 	$publisher->wait_applied;
 	my $streamed =
 	  $pair->begin_streamed('UPDATE total SET n = n + 1;' . item_rows(2000));
-	$subscriber->wait_for_early(1500);
+	$subscriber->wait_for_in_progress(1500);
 	$copy->query_safe('ROLLBACK');
 	$copy->quit;
 	$subscriber->wait_until(
@@ -70,7 +70,7 @@ my $apply_pid = $subscriber->apply_pid('tap');
 	$publisher->wait_applied;
 	my $streamed =
 	  $pair->begin_streamed('UPDATE total SET n = n + 1;' . item_rows(2000));
-	$subscriber->wait_for_early(1500);
+	$subscriber->wait_for_in_progress(1500);
 	my $local = $subscriber->hold('SELECT FROM jobs WHERE id = 2 FOR UPDATE');
 	$local->query_until(qr/start/,
 		"\\echo start\nUPDATE total SET n = n; COMMIT;\n");

@@ -161,7 +161,7 @@ sub set_timeout
 
 # Does the apply worker itself apply one of several transactions that come one at
 # a time?  It does so on a slow machine, too (selftest_fast).
-sub applies_lone
+sub applies_leader_transaction
 {
 	my ($name) = @_;
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
@@ -184,7 +184,7 @@ cmp_ok(
 	'>',
 	time + $HOUR / 2,
 	'the clock was set forward');
-applies_lone('a transaction is as young as its publisher says');
+applies_leader_transaction('a transaction is as young as its publisher says');
 for (1 .. 2)
 {
 	insert();

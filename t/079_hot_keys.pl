@@ -280,12 +280,12 @@ sub hot_key_advice
 # The part of the time that writers have waited becomes smaller, and no longer worth a word,
 # if the machine stalls afterwards.  Then they have to wait again.
 $subscriber->sql('REVOKE SELECT ON accounts FROM looker');
-my @told;
+my @reported;
 for my $attempt (1 .. 10)
 {
 	$subscriber->wait_until_counted;
-	@told = map { hot_key_advice($_) } qw(none looker);
-	last if !grep { $_ eq '' } @told;
+	@reported = map { hot_key_advice($_) } qw(none looker);
+	last if !grep { $_ eq '' } @reported;
 	reset_stats();
 	$pair->apply_behind_gate(
 		wait_states($many),
@@ -293,11 +293,11 @@ for my $attempt (1 .. 10)
 		('UPDATE accounts SET balance = balance + 1 WHERE id = 7') x 150);
 }
 like(
-	$told[0],
+	$reported[0],
 	qr/^warning\|[\d.]+ % of the time of its writers is spent in waits for one row of table accounts: key \(7\); /,
 	'the hot row is named');
 like(
-	$told[1],
+	$reported[1],
 	qr/that with key hash /,
 	'but not to those who may not read the table');
 

@@ -231,20 +231,20 @@ $subscriber->reload_with(
 	'parallel_apply.selftest_fast = on');
 $subscriber->restart_apply('tap');
 $subscriber->wait_for_pool('tap');
-my $lone =
+my $by_leader =
   'leader_transactions FROM parallel_apply.subscription_stats WHERE subname = \'tap\'';
 
 # Transactions that come alone, until one was applied by it.
 sub wait_for_leader
 {
-	my $before = $subscriber->sql("SELECT $lone");
+	my $before = $subscriber->sql("SELECT $by_leader");
 	my $end = time + $PostgreSQL::Test::Utils::timeout_default;
 	do
 	{
 		die 'the apply worker applies nothing itself' if time > $end;
 		$publisher->sql('UPDATE guarded SET v = v + 1 WHERE id = 50');
 		$publisher->wait_applied;
-	} while ($subscriber->sql("SELECT $lone") == $before);
+	} while ($subscriber->sql("SELECT $by_leader") == $before);
 	return;
 }
 
@@ -265,10 +265,10 @@ sub leader_applies
 		);
 		$publisher->wait_applied;
 		wait_for_leader();
-		my $before = $subscriber->sql("SELECT $lone");
+		my $before = $subscriber->sql("SELECT $by_leader");
 		my @result = $sub->($first);
 		return @result
-		  if $subscriber->sql("SELECT $lone") == $before + $count;
+		  if $subscriber->sql("SELECT $by_leader") == $before + $count;
 	}
 	die "the apply worker does not apply $count transactions itself";
 }

@@ -27,7 +27,7 @@ $pair->subscribe('tap');
 my $load;
 
 # Some transactions of the load are applied.
-sub goes_on
+sub continues
 {
 	my ($node, $name) = @_;
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
@@ -66,7 +66,7 @@ my $second = PapplyNode->new('second');
 $second->init_from_backup($first, 'backup', has_streaming => 1);
 $second->start;
 $load = $publisher->start_accounts_load(300);
-goes_on($first, 'a standby follows');
+continues($first, 'a standby follows');
 $first->wait_for_catchup($second);
 
 my $offset = -s $second->logfile;
@@ -82,17 +82,17 @@ ok( $second->poll_query_until(
 $second->stop;
 $second->append_conf('postgresql.conf', 'max_worker_processes = 24');
 $second->start;
-goes_on($second, 'and resumes when the standby has as many');
+continues($second, 'and resumes when the standby has as many');
 
 ### switchover and back
 
 switch_over($first, $second);
-goes_on($second, 'apply continues on the standby after a switchover');
+continues($second, 'apply continues on the standby after a switchover');
 follow($first, $second);
-goes_on($first, 'of which the former primary is the standby');
+continues($first, 'of which the former primary is the standby');
 
 switch_over($second, $first);
-goes_on($first, 'and back');
+continues($first, 'and back');
 $publisher->end_load($load);
 $pair->accounts_are_equal('after both');
 follow($second, $first);
@@ -108,7 +108,7 @@ ok(1, 'the slot is not free for a new primary as long as the old one runs');
 $first->stop('fast');
 $second->wait_for_pool('tap');
 $load = $publisher->start_accounts_load(300);
-goes_on($second, 'then apply continues there');
+continues($second, 'then apply continues there');
 
 # Before 16, pg_rewind takes the timeline from the source's control file, which has the
 # new one after the first checkpoint.
@@ -126,7 +126,7 @@ command_ok(
 unlink $first->data_dir . '/postgresql.conf' or die;
 append_to_file($first->data_dir . '/postgresql.conf', $conf);
 follow($first, $second);
-goes_on($first, 'makes the former primary a standby');
+continues($first, 'makes the former primary a standby');
 $publisher->end_load($load);
 PapplyPair->new($publisher, $second)->accounts_are_equal('in the end');
 $second->flush_wal;

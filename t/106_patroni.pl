@@ -187,7 +187,7 @@ sub patronictl_ok
 }
 
 # The leader applies transactions that are made from here on, by writers.
-sub goes_on
+sub continues
 {
 	my ($leader, $name) = @_;
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
@@ -212,7 +212,7 @@ sub step
 	$former_leader->wait_for_progress if defined $former_leader;
 	$sub->();
 	wait_for_role($leader, 'primary');
-	goes_on($leader, $name);
+	continues($leader, $name);
 	$publisher->end_load($load);
 	PapplyPair->new($publisher, $leader)->accounts_are_equal("after $name");
 	$former_leader = $leader;

@@ -49,7 +49,7 @@ sub transaction_of_age
 }
 
 # Have the publisher send an empty transaction of that age, and another message, each second
-# until go_on(): a slow test is no silence.
+# until continue_sending(): a slow test is no silence.
 my ($signals, $sender);
 
 sub empty_transactions
@@ -73,7 +73,7 @@ sub wait_for_test
 	return;
 }
 
-sub go_on
+sub continue_sending
 {
 	syswrite $sender, '.';
 	return;
@@ -128,16 +128,16 @@ for my $writers (2, 1)
 		q(count(*) = 1 FROM parallel_apply.advice('tap') WHERE topic = 'publisher'),
 		'advice() does not say that the publisher is the limit'
 	) if $writers > 1;
-	go_on();
+	continue_sending();
 	lag_becomes(300, 599, "$name: a newer transaction reduces it");
-	go_on();
+	continue_sending();
 	lag_becomes(
 		300, 599,
 		"$name: a publisher that wants a reply may have more",
 		received($keepalive_lsn));
-	go_on();
+	continue_sending();
 	lag_becomes(0, 0, "$name: one that waits for new WAL has no more");
-	go_on();
+	continue_sending();
 	lag_becomes(
 		0, 0,
 		"$name: what is sent at once is not old, whatever the clocks are",
@@ -156,13 +156,13 @@ for my $writers (2, 1)
 			'postgres',
 			"SELECT lag > interval '$before' + interval '0.1 s' FROM $view"),
 		"$name: without a first message, the lag of before grows");
-	go_on();
+	continue_sending();
 	lag_becomes(0, 0, "$name: until there is one");
 	if ($writers > 1)
 	{
-		go_on();
+		continue_sending();
 		lag_becomes(600, 900, 'the publisher sends something old');
-		go_on();
+		continue_sending();
 		lag_becomes(0, 0, 'and is silent');
 	}
 	$subscriber->sql('ALTER SUBSCRIPTION tap DISABLE');

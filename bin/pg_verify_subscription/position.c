@@ -48,7 +48,7 @@ typedef struct Attempt
 	double		held_since;
 	double		limit_ms;
 	char		slot_name[64];
-	char	   *told_pid;		/* process ID of the transaction last reported */
+	char	   *reported_pid;	/* process ID of the transaction last reported */
 } Attempt;
 
 double
@@ -95,14 +95,14 @@ let_go(Attempt *attempt)
 
 /* Name a transaction for which the slot waits, once. */
 static void
-tell_wait(Attempt *attempt, PGresult *result)
+report_wait(Attempt *attempt, PGresult *result)
 {
 	const char *pid = PQgetvalue(result, 0, 1);
 
-	if (attempt->told_pid != NULL && strcmp(attempt->told_pid, pid) == 0)
+	if (attempt->reported_pid != NULL && strcmp(attempt->reported_pid, pid) == 0)
 		return;
-	free(attempt->told_pid);
-	attempt->told_pid = pg_strdup(pid);
+	free(attempt->reported_pid);
+	attempt->reported_pid = pg_strdup(pid);
 	pg_log_info("waiting for transaction %s of the publisher%s%s, which was running at the beginning; apply continues",
 				PQgetvalue(result, 0, 0), pid[0] ? ", of the process with ID " : "", pid);
 }
@@ -134,7 +134,7 @@ follow_publisher(Attempt *attempt, PGconn *publisher, PGconn *slot, double since
 			(void) pause_at(attempt, lsn, "0", &error);
 		}
 		if (now_ms() - since > 1000)
-			tell_wait(attempt, result);
+			report_wait(attempt, result);
 	}
 	PQclear(result);
 	free(error);				/* the next use of the pause notices that */

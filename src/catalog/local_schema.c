@@ -12,8 +12,7 @@
  *
  * So the receiver alone looks up the schema, when the message arrives.  Its
  * OID is passed on with the message (relation_registry.c).  Writers, and the
- * native loop (PostgreSQL's own apply loop), get the message with the present
- * name of that schema.
+ * core apply loop, get the message with the present name of that schema.
  *-------------------------------------------------------------------------
  */
 #include "parallel_apply.h"

@@ -38,8 +38,8 @@
 #include "utils/resowner.h"
 
 #include "group.h"
-#include "kept.h"
 #include "origin.h"
+#include "stored.h"
 #include "subscription_options.h"
 
 #define KEY_WRITERS "writers="
@@ -311,9 +311,9 @@ papply_subscription_options_writers(const PapplySubscriptionOptions *options,
 }
 
 static void
-remove_kept(Oid subid)
+remove_stored(Oid subid)
 {
-	int			removed = papply_kept_remove_all(subid);
+	int			removed = papply_stored_remove_all(subid);
 
 	if (removed > 0)
 		ereport(NOTICE,
@@ -333,7 +333,7 @@ remove_label_at_drop(ObjectAccessType access, Oid class_id, Oid object_id, int s
 
 		ObjectAddressSet(subscription, SubscriptionRelationId, object_id);
 		SetSecurityLabel(&subscription, PAPPLY_NAME, NULL);
-		remove_kept(object_id);
+		remove_stored(object_id);
 		papply_origin_drop_leftover(object_id);
 	}
 }

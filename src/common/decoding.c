@@ -11,8 +11,8 @@
  * in order.  So there are no batches then (batch.c), nothing is postponed
  * (postpone.c), and rows of different partitions are not inserted together
  * (insert_run.c).  Nor is a streamed transaction applied before its end
- * (early.c): a slot that is being created waits for all transactions that have
- * an xid, and keeps the WAL since they began.
+ * (in_progress.c): a slot that is being created waits for all transactions
+ * that have an xid, and keeps the WAL since they began.
  *
  * The WAL is never decoded if it has no logical information.  Otherwise, by
  * default, it is taken for decoded while

@@ -22,7 +22,7 @@
 #include "text.h"
 
 /* Size up to which a buffer is kept for the next message. */
-#define MAX_KEPT_BYTES (1024 * 1024)
+#define MAX_BUFFER_BYTES (1024 * 1024)
 
 /*
  * A server that asks for a later version of the protocol may receive kinds of
@@ -227,7 +227,7 @@ papply_message_read_truncate(char *message, int length, bool *cascade, bool *res
 void
 papply_message_reset_buffer(StringInfo buf)
 {
-	if (buf->data != NULL && buf->maxlen <= MAX_KEPT_BYTES)
+	if (buf->data != NULL && buf->maxlen <= MAX_BUFFER_BYTES)
 		resetStringInfo(buf);
 	else
 	{

@@ -3,11 +3,11 @@
  *	  The file that keeps the messages of a streamed transaction.
  *
  * The file is a temporary file of PostgreSQL that several processes can open
- * (a file set), like those that the native loop spools to.  The server closes
- * such a file at the end of the local transaction at the latest, and the
- * receiver uses many of them while it spools.  So a file is opened to append
- * or to read many messages at a time, and is closed after that.  After a crash
- * the server deletes it with other temporary files.
+ * (a file set), like those that the core apply loop spools to.  The server
+ * closes such a file at the end of the local transaction at the latest, and
+ * the receiver uses many of them while it spools.  So a file is opened to
+ * append or to read many messages at a time, and is closed after that.  After
+ * a crash the server deletes it with other temporary files.
  *-------------------------------------------------------------------------
  */
 #include "parallel_apply.h"

@@ -76,7 +76,7 @@ count_awake(void)
 	uint64		awake = pg_atomic_read_u64(&papply_pool->present_writers);
 
 	awake &= ~pg_atomic_read_u64(&papply_pool->idle_writers);
-	awake &= ~pg_atomic_read_u64(&papply_pool->early_writers);
+	awake &= ~pg_atomic_read_u64(&papply_pool->in_progress_writers);
 	return pg_popcount64(awake) - (pg_atomic_read_u32(&papply_pool->flusher) != 0 ? 1 : 0);
 }
 

@@ -27,10 +27,10 @@
  *   the same way, because the search follows the commit order of that pool.
  * - O waits in the lock manager for the receiver, whose session keeps an
  *   advisory lock (session_locks.c).  The receiver finds this and recalls O,
- *   which the native loop then applies.
+ *   which the core apply loop then applies.
  * - The receiver waits for a worker that synchronizes a table, and that worker
  *   waits in the lock manager for Y.  Meanwhile nothing is received and no
- *   transaction of the native loop counts as committed.  So the worker is
+ *   transaction of the core apply loop counts as committed.  So the worker is
  *   treated like O.
  * - The process of a replay waits in the lock manager for the session that has
  *   called replay(), which waits for that process.  The session finds this.
@@ -77,18 +77,18 @@ add_pid(List *pids, int pid)
 /*
  * Return the process that applies the oldest uncommitted transaction, or NULL
  * if none does yet.  This is a hint, because nothing is locked.  If the queue
- * has no such transaction, the native loop may apply one directly.
+ * has no such transaction, the core apply loop may apply one directly.
  */
 static PGPROC *
 process_of(uint64 oldest)
 {
-	PapplyWriterSlot *slot;
+	PapplyWriterSlot *writer_slot;
 
 	if (oldest > pg_atomic_read_u64(&papply_pool->published_seqno) ||
-		papply_queue_is_native(papply_queue_transaction(oldest)))
+		papply_queue_is_by_leader(papply_queue_transaction(oldest)))
 		return papply_pool->receiver_proc;
-	slot = papply_owner_writer(papply_pool, oldest);
-	return slot ? slot->proc : NULL;
+	writer_slot = papply_owner_writer(papply_pool, oldest);
+	return writer_slot ? writer_slot->proc : NULL;
 }
 
 /*
@@ -117,12 +117,12 @@ is_to_retreat(int pid, uint64 oldest)
 {
 	for (int i = 0; i < PAPPLY_MAX_WRITERS; i++)
 	{
-		PapplyWriterSlot *slot = &papply_pool->writers[i];
-		PGPROC	   *proc = slot->proc;
+		PapplyWriterSlot *writer_slot = &papply_pool->writers[i];
+		PGPROC	   *proc = writer_slot->proc;
 
-		if (slot->pid == pid)
+		if (writer_slot->pid == pid)
 			return proc != NULL && papply_compat_proc_waits_for_lock(proc) &&
-				papply_retreat_applies_younger(slot, oldest);
+				papply_retreat_applies_younger(writer_slot, oldest);
 	}
 	return false;
 }
@@ -156,10 +156,10 @@ find_younger(List *pids, uint64 oldest)
 		if (pool != NULL)
 		{
 			uint64		oldest_there = pg_atomic_read_u64(&pool->committed_seqno) + 1;
-			PapplyWriterSlot *slot = papply_owner_writer(pool, oldest_there);
+			PapplyWriterSlot *writer_slot = papply_owner_writer(pool, oldest_there);
 
 			pids = add_pid(pids, pool->receiver_pid);
-			pids = add_pid(pids, slot != NULL ? slot->pid : 0);
+			pids = add_pid(pids, writer_slot != NULL ? writer_slot->pid : 0);
 		}
 	}
 	return 0;
@@ -174,7 +174,7 @@ papply_blockers_look(void)
 												  ALLOCSET_SMALL_SIZES);
 	MemoryContext old_context = MemoryContextSwitchTo(context);
 	int			younger = find_younger(find_waiting(oldest), oldest);
-	PapplyWriterSlot *slot;
+	PapplyWriterSlot *writer_slot;
 
 	MemoryContextSwitchTo(old_context);
 	MemoryContextDelete(context);
@@ -185,10 +185,10 @@ papply_blockers_look(void)
 		papply_retreat_begin(oldest);
 	else if (papply_pool_waiter != PAPPLY_WAITER_RECEIVER)
 		ereport(ERROR,
-				(errcode(PAPPLY_ERRCODE_OLDER_WINS),
+				(errcode(PAPPLY_ERRCODE_COMMIT_ORDER_ABORT),
 				 errmsg("remote transaction is rolled back because an older one waits for it")));
-	else if ((slot = papply_owner_writer(papply_pool, oldest)) != NULL)
-		papply_retreat_recall(slot, oldest);	/* a lock of this session */
+	else if ((writer_slot = papply_owner_writer(papply_pool, oldest)) != NULL)
+		papply_retreat_recall(writer_slot, oldest); /* a lock of this session */
 }
 
 bool

@@ -24,11 +24,11 @@
 
 #include "awake.h"
 #include "claim.h"
-#include "early.h"
+#include "in_progress.h"
 #include "queue.h"
 
 /* No writer claims these: they belong to the receiver or to one writer. */
-#define FOR_OTHERS (PAPPLY_BY_LEADER | PAPPLY_TXN_EARLY)
+#define FOR_OTHERS (PAPPLY_BY_LEADER | PAPPLY_TXN_IN_PROGRESS)
 
 /* A batch is not extended beyond this size. */
 #define MAX_BATCH_BYTES (256 * 1024)
@@ -36,15 +36,15 @@
 static void
 set_claim(uint64 first, uint64 last)
 {
-	PapplyWriterSlot *slot = papply_pool_my_slot();
+	PapplyWriterSlot *writer_slot = papply_pool_my_writer_slot();
 
 	Assert(first <= last);
-	slot->last_seqno = last;
-	slot->first_seqno = first;
+	writer_slot->last_seqno = last;
+	writer_slot->first_seqno = first;
 }
 
 void
-papply_claim_early(uint64 seqno)
+papply_claim_in_progress(uint64 seqno)
 {
 	set_claim(seqno, seqno);
 }
@@ -69,13 +69,13 @@ static bool
 has_company(uint32 state)
 {
 	return state == (PAPPLY_TXN_COMPLETE | PAPPLY_BY_WRITER | PAPPLY_IN_BATCH) ||
-		state == (PAPPLY_TXN_COMPLETE | PAPPLY_BY_WRITER | PAPPLY_SERIAL);
+		state == (PAPPLY_TXN_COMPLETE | PAPPLY_BY_WRITER | PAPPLY_EXCLUSIVE);
 }
 
 static bool
-is_serial(uint32 state)
+is_exclusive(uint32 state)
 {
-	return (state & PAPPLY_TXN_COMPANY) == PAPPLY_SERIAL;
+	return (state & PAPPLY_TXN_EXCLUSIVITY) == PAPPLY_EXCLUSIVE;
 }
 
 /*
@@ -83,7 +83,7 @@ is_serial(uint32 state)
  * be applied immediately must not wait in its middle.  One whose first
  * transaction waits takes only others that depend on an uncommitted one, even
  * on one of the batch, and delays no transaction that could be applied now.
- * Serial transactions wait for their turns anyway.
+ * Exclusive transactions wait for their turns anyway.
  */
 static bool
 can_extend(uint64 seqno, uint64 first, uint32 state, bool first_waits)
@@ -93,7 +93,7 @@ can_extend(uint64 seqno, uint64 first, uint32 state, bool first_waits)
 	if (papply_queue_state(txn) != state)
 		return false;
 	pg_read_barrier();			/* pairs with papply_queue_end() */
-	if (is_serial(state))
+	if (is_exclusive(state))
 		return true;
 	return first_waits ? txn->max_dependency > papply_pool_committed() : !must_wait(txn, first);
 }
@@ -101,14 +101,14 @@ can_extend(uint64 seqno, uint64 first, uint32 state, bool first_waits)
 /*
  * Return the last transaction of a batch that begins at first and has this
  * state.  Each writer that may be awake gets a share of the backlog, so that a
- * short one is spread over all of them.  Serial transactions never overlap, so
- * one writer gets all of them, which saves switches between processes.
+ * short one is spread over all of them.  Exclusive transactions never overlap,
+ * so one writer gets all of them, which saves switches between processes.
  */
 static uint64
 end_of_batch(uint64 first, uint32 state, uint64 published, int max)
 {
 	const PapplyTransaction *txn = papply_queue_transaction(first);
-	uint64		share = (published - first) / (is_serial(state) ? 1 : papply_awake_sharing());
+	uint64		share = (published - first) / (is_exclusive(state) ? 1 : papply_awake_sharing());
 	uint64		limit = first + Min(share, max - 1);
 	uint64		full = txn->start_position + MAX_BATCH_BYTES;
 	bool		first_waits = must_wait(txn, first);
@@ -173,5 +173,5 @@ bool
 papply_claim_wait_for_work(long timeout_ms)
 {
 	set_claim(PAPPLY_NO_SEQNO, PAPPLY_NO_SEQNO);
-	return papply_awake_sleep(timeout_ms, papply_early_may_take);
+	return papply_awake_sleep(timeout_ms, papply_in_progress_may_take);
 }

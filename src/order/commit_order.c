@@ -2,7 +2,7 @@
  * commit_order.c
  *	  Commits in the order of sequence numbers, and the waits for it.
  *
- * Runs in writers and, for native replays, in the receiver.
+ * Runs in writers and, for fallbacks, in the receiver.
  *
  * Everything is based on one number: committed_seqno is N when the
  * transactions 1..N are committed and visible.  A writer's turn has come when
@@ -126,7 +126,7 @@ papply_commit_order_sleep(PapplyWriterState state, int *sleeps)
 	int			cause = state - PAPPLY_WRITER_WAIT_DEPENDENCY;
 	int			rc = 0;
 
-	Assert(state >= PAPPLY_WRITER_WAIT_DEPENDENCY && state <= PAPPLY_WRITER_WAIT_REPLAY);
+	Assert(state >= PAPPLY_WRITER_WAIT_DEPENDENCY && state <= PAPPLY_WRITER_WAIT_LEADER);
 	if (*sleeps == 0)
 		papply_pool_set_state(state);
 	if (papply_pool_may_sleep())
@@ -204,14 +204,14 @@ papply_commit_order_enter(uint64 first)
 }
 
 /*
- * Is this transaction published and marked for native replay?  Its slot is
+ * Is this transaction published and left to the leader?  Its slot is
  * reused only after its commit, which follows the caller's turn.
  */
 static bool
-is_native(uint64 seqno)
+is_by_leader(uint64 seqno)
 {
 	return seqno <= pg_atomic_read_u64(&papply_pool->published_seqno) &&
-		papply_queue_is_native(papply_queue_transaction(seqno));
+		papply_queue_is_by_leader(papply_queue_transaction(seqno));
 }
 
 void
@@ -241,7 +241,7 @@ papply_commit_order_advance(uint64 first, uint64 last, XLogRecPtr local_end_lsn)
 		if (wanted != 0 && wanted <= last && i != papply_pool_waiter)
 			papply_pool_wake(i);
 	}
-	if (papply_pool_waiter != PAPPLY_WAITER_RECEIVER && is_native(last + 1))
+	if (papply_pool_waiter != PAPPLY_WAITER_RECEIVER && is_by_leader(last + 1))
 		papply_pool_wake(PAPPLY_WAITER_RECEIVER);
 }
 

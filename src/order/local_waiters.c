@@ -43,7 +43,7 @@
 
 #include "clock.h"
 #include "commit_order.h"
-#include "early.h"
+#include "in_progress.h"
 #include "local_waiters.h"
 #include "retreat.h"
 
@@ -124,7 +124,7 @@ first_of(int writer)
 {
 	uint64		first = pg_atomic_read_u64(&papply_pool->writers[writer].applied_first);
 
-	return first == PAPPLY_SEQNO_OPEN ? papply_early_number_of(writer) : first;
+	return first == PAPPLY_SEQNO_OPEN ? papply_in_progress_number_of(writer) : first;
 }
 
 /* Return whether a writer has begun a transaction before its turn. */
@@ -159,13 +159,13 @@ recall_others(uint64 oldest)
 {
 	for (int i = 0; i < PAPPLY_MAX_WRITERS; i++)
 	{
-		PapplyWriterSlot *slot = &papply_pool->writers[i];
+		PapplyWriterSlot *writer_slot = &papply_pool->writers[i];
 		uint64		first = first_of(i);
-		PGPROC	   *proc = slot->proc;
+		PGPROC	   *proc = writer_slot->proc;
 
-		if (proc != NULL && proc != MyProc && slot->state == PAPPLY_WRITER_APPLYING &&
+		if (proc != NULL && proc != MyProc && writer_slot->state == PAPPLY_WRITER_APPLYING &&
 			is_before_turn(first, oldest) && is_waited_for(proc))
-			papply_retreat_recall(slot, first);
+			papply_retreat_recall(writer_slot, first);
 	}
 }
 
@@ -180,6 +180,6 @@ papply_local_waiters_look(void)
 		return;
 	if (is_before_turn(first_of(papply_pool_waiter), oldest) && is_waited_for(MyProc))
 		ereport(ERROR,
-				(errcode(PAPPLY_ERRCODE_OLDER_WINS),
+				(errcode(PAPPLY_ERRCODE_COMMIT_ORDER_ABORT),
 				 errmsg("remote transaction is rolled back because a session waits for it before its turn")));
 }

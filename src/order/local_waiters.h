@@ -8,8 +8,8 @@
 
 /*
  * Look for local sessions that wait for transactions whose turn has not come.
- * Throws PAPPLY_ERRCODE_OLDER_WINS if one waits for this writer.  Recalls
- * other writers.
+ * Throws PAPPLY_ERRCODE_COMMIT_ORDER_ABORT if one waits for this writer.
+ * Recalls other writers.
  */
 extern void papply_local_waiters_look(void);
 

@@ -10,38 +10,38 @@
  */
 #include "parallel_apply.h"
 
-#include "early.h"
+#include "in_progress.h"
 #include "owner.h"
 #include "queue.h"
 
 /*
- * Search the streamed transactions first: a writer that applied one early may
- * not have learned its sequence number yet.
+ * Search the streamed transactions first: a writer that applied one in
+ * progress may not have learned its sequence number yet.
  */
 PapplyWriterSlot *
 papply_owner_writer(PapplyPool *pool, uint64 seqno)
 {
-	PapplyWriterSlot *early = papply_early_writer_of(pool, seqno);
+	PapplyWriterSlot *in_progress = papply_in_progress_writer_of(pool, seqno);
 
-	if (early != NULL)
-		return early;
+	if (in_progress != NULL)
+		return in_progress;
 	for (int i = 0; i < PAPPLY_MAX_WRITERS; i++)
 	{
-		PapplyWriterSlot *slot = &pool->writers[i];
+		PapplyWriterSlot *writer_slot = &pool->writers[i];
 
-		if (slot->first_seqno <= seqno && seqno <= slot->last_seqno)
-			return slot;
+		if (writer_slot->first_seqno <= seqno && seqno <= writer_slot->last_seqno)
+			return writer_slot;
 	}
 	return NULL;
 }
 
 /* Does this writer wait for the commit of older transactions, or for data? */
 static bool
-waits_in_order(const PapplyWriterSlot *slot)
+waits_in_order(const PapplyWriterSlot *writer_slot)
 {
-	return slot->state == PAPPLY_WRITER_WAIT_TURN ||
-		slot->state == PAPPLY_WRITER_WAIT_DEPENDENCY ||
-		slot->state == PAPPLY_WRITER_WAIT_DATA;
+	return writer_slot->state == PAPPLY_WRITER_WAIT_TURN ||
+		writer_slot->state == PAPPLY_WRITER_WAIT_DEPENDENCY ||
+		writer_slot->state == PAPPLY_WRITER_WAIT_DATA;
 }
 
 PapplyPool *
@@ -61,17 +61,17 @@ int
 papply_owner_awaited_pid(PapplyPool *pool, int writer)
 {
 	uint64		awaited = pg_atomic_read_u64(&pool->waiting_for[writer]);
-	PapplyWriterSlot *slot;
+	PapplyWriterSlot *writer_slot;
 
 	if (pool->writers[writer].state == PAPPLY_WRITER_WAIT_DATA ||
-		pool->writers[writer].state == PAPPLY_WRITER_WAIT_REPLAY)
+		pool->writers[writer].state == PAPPLY_WRITER_WAIT_LEADER)
 		return pool->receiver_pid;
 	if (awaited == 0 || !waits_in_order(&pool->writers[writer]))
 		return 0;
 
-	/* the receiver replays a transaction that no writer has claimed */
-	slot = papply_owner_writer(pool, awaited);
-	return slot != NULL ? slot->pid : pool->receiver_pid;
+	/* the receiver has a transaction that no writer has claimed */
+	writer_slot = papply_owner_writer(pool, awaited);
+	return writer_slot != NULL ? writer_slot->pid : pool->receiver_pid;
 }
 
 /*** receiver ***/

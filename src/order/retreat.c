@@ -7,17 +7,17 @@
  * Usually the younger transaction finds that the oldest one waits for it, and
  * rolls back (blockers.c).  It cannot do that while it sleeps in the lock
  * manager itself.  Besides, a transaction that failed twice is left to the
- * native loop, whose error must not be caused by what younger transactions
+ * core apply loop, whose error must not be caused by what younger transactions
  * hold.  Examples are a row that a trigger locks with NOWAIT, a full lock
  * table, a lock that is not granted within lock_timeout, and a deadlock whose
- * victim is the native loop.  With serial apply no younger transaction would
- * have begun.
+ * victim is the core apply loop.  With serial apply no younger transaction
+ * would have begun.
  *
  * The same is true of user code, which may notice locks.  Usually ordinary
- * transactions wait before they begin (table_class.c), and streamed ones that
- * are applied early retreat.  If the receiver did not know of the code when it
- * queued the transaction, because a trigger was created later, ordinary
- * transactions have to retreat as well.
+ * transactions wait before they begin (apply_mode.c), and streamed ones that
+ * are applied in progress retreat.  If the receiver did not know of the code
+ * when it queued the transaction, because a trigger was created later,
+ * ordinary transactions have to retreat as well.
  *
  * A single transaction is recalled if it waits for a lock that the receiver's
  * session keeps (blockers.c, session_locks.c), or if a local session waits for
@@ -42,7 +42,7 @@
 #include "storage/latch.h"
 
 #include "commit_order.h"
-#include "early.h"
+#include "in_progress.h"
 #include "owner.h"
 #include "queue.h"
 #include "retreat.h"
@@ -56,9 +56,9 @@
 static volatile bool has_canceled = false;
 
 bool
-papply_retreat_applies_younger(const PapplyWriterSlot *slot, uint64 seqno)
+papply_retreat_applies_younger(const PapplyWriterSlot *writer_slot, uint64 seqno)
 {
-	return pg_atomic_read_u64(unconstify(pg_atomic_uint64 *, &slot->applied_first)) > seqno;
+	return pg_atomic_read_u64(unconstify(pg_atomic_uint64 *, &writer_slot->applied_first)) > seqno;
 }
 
 void
@@ -73,20 +73,20 @@ papply_retreat_begin(uint64 seqno)
 	pg_memory_barrier();		/* see the head of this file */
 	for (int i = 0; i < PAPPLY_MAX_WRITERS; i++)
 	{
-		PapplyWriterSlot *slot = &papply_pool->writers[i];
-		pid_t		pid = slot->pid;
+		PapplyWriterSlot *writer_slot = &papply_pool->writers[i];
+		pid_t		pid = writer_slot->pid;
 
-		if (pid != 0 && pid != MyProcPid && papply_retreat_applies_younger(slot, seqno))
+		if (pid != 0 && pid != MyProcPid && papply_retreat_applies_younger(writer_slot, seqno))
 			(void) kill(pid, SIGUSR2);
 	}
 }
 
 void
-papply_retreat_recall(PapplyWriterSlot *slot, uint64 first)
+papply_retreat_recall(PapplyWriterSlot *writer_slot, uint64 first)
 {
-	pid_t		pid = slot->pid;
+	pid_t		pid = writer_slot->pid;
 
-	pg_atomic_write_u64(&slot->recalled_first, first);
+	pg_atomic_write_u64(&writer_slot->recalled_first, first);
 	pg_memory_barrier();		/* before the signal */
 	if (pid != 0)
 		(void) kill(pid, SIGUSR2);
@@ -114,31 +114,31 @@ papply_retreat_concerns(uint64 first)
 }
 
 /*
- * Must this writer roll back?  A transaction that is applied early has a
+ * Must this writer roll back?  A transaction that is applied in progress has a
  * number once it has ended.
  */
 static bool
 must_retreat(void)
 {
-	PapplyWriterSlot *slot = papply_pool_my_slot();
-	uint64		first = pg_atomic_read_u64(&slot->applied_first);
+	PapplyWriterSlot *writer_slot = papply_pool_my_writer_slot();
+	uint64		first = pg_atomic_read_u64(&writer_slot->applied_first);
 
 	if (first == PAPPLY_NO_SEQNO)
 		return false;
 	if (first == PAPPLY_SEQNO_OPEN)
-		first = papply_early_number();
+		first = papply_in_progress_number();
 	return papply_retreat_concerns(first) ||
-		pg_atomic_read_u64(&slot->recalled_first) == first ||
-		(first == PAPPLY_SEQNO_OPEN && papply_early_is_kept_out());
+		pg_atomic_read_u64(&writer_slot->recalled_first) == first ||
+		(first == PAPPLY_SEQNO_OPEN && papply_in_progress_is_suspended());
 }
 
 void
 papply_retreat_enter(uint64 first)
 {
 	Assert(first != PAPPLY_NO_SEQNO);
-	Assert(pg_atomic_read_u64(&papply_pool_my_slot()->applied_first) == PAPPLY_NO_SEQNO);
-	pg_atomic_write_u64(&papply_pool_my_slot()->recalled_first, PAPPLY_NO_SEQNO);
-	pg_atomic_write_u64(&papply_pool_my_slot()->applied_first, first);
+	Assert(pg_atomic_read_u64(&papply_pool_my_writer_slot()->applied_first) == PAPPLY_NO_SEQNO);
+	pg_atomic_write_u64(&papply_pool_my_writer_slot()->recalled_first, PAPPLY_NO_SEQNO);
+	pg_atomic_write_u64(&papply_pool_my_writer_slot()->applied_first, first);
 	pg_memory_barrier();		/* see the head of this file */
 	papply_retreat_check();
 }
@@ -148,17 +148,17 @@ static void
 wake_older(void)
 {
 	uint64		seqno = pg_atomic_read_u64(&papply_pool->retreat_seqno);
-	PapplyWriterSlot *slot = papply_owner_writer(papply_pool, seqno);
+	PapplyWriterSlot *writer_slot = papply_owner_writer(papply_pool, seqno);
 
 	papply_pool_wake(PAPPLY_WAITER_RECEIVER);
-	if (slot != NULL)
-		papply_pool_wake(slot - papply_pool->writers);
+	if (writer_slot != NULL)
+		papply_pool_wake(writer_slot - papply_pool->writers);
 }
 
 void
 papply_retreat_leave(void)
 {
-	pg_atomic_write_u64(&papply_pool_my_slot()->applied_first, PAPPLY_NO_SEQNO);
+	pg_atomic_write_u64(&papply_pool_my_writer_slot()->applied_first, PAPPLY_NO_SEQNO);
 	pg_memory_barrier();		/* the woken process reads it */
 	if (papply_pool_has_retreat())
 		wake_older();
@@ -172,20 +172,20 @@ papply_retreat_check(void)
 {
 	if (must_retreat())
 		ereport(ERROR,
-				(errcode(PAPPLY_ERRCODE_OLDER_WINS),
+				(errcode(PAPPLY_ERRCODE_COMMIT_ORDER_ABORT),
 				 errmsg("remote transaction is rolled back so that others can continue")));
 }
 
 void
-papply_retreat_wait_until_alone(void)
+papply_retreat_wait_until_exclusive(void)
 {
 	uint64		seqno = papply_pool_committed() + 1;
 	int			sleeps = 0;
 
 	if (papply_pool_is_private() ||
-		(papply_queue_is_serial(seqno) && papply_early_count() == 0))
+		(papply_queue_is_exclusive(seqno) && papply_in_progress_count() == 0))
 		return;
-	Assert(pg_atomic_read_u64(&papply_pool_my_slot()->applied_first) == seqno);
+	Assert(pg_atomic_read_u64(&papply_pool_my_writer_slot()->applied_first) == seqno);
 	while (!papply_retreat_is_complete(seqno))
 		papply_commit_order_sleep(PAPPLY_WRITER_WAIT_TURN, &sleeps);
 	if (sleeps > 0)
@@ -208,7 +208,7 @@ papply_retreat_handle_signal(void)
 }
 
 void
-papply_retreat_let_others_go_on(void)
+papply_retreat_let_others_continue(void)
 {
 	(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
 					 DEADLOCK_MS, papply_compat_wait_event(PAPPLY_WAIT_TURN));

@@ -12,7 +12,7 @@
 
 #include "blockers.h"
 #include "commit_order.h"
-#include "early.h"
+#include "in_progress.h"
 #include "local_waiters.h"
 #include "retreat.h"
 #include "wait_checks.h"
@@ -20,8 +20,8 @@
 static void
 after_sleep(void)
 {
-	papply_early_check();
-	papply_early_check_slots();
+	papply_in_progress_check();
+	papply_in_progress_check_slots();
 	papply_retreat_check();
 }
 

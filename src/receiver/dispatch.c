@@ -9,29 +9,29 @@
  * COMMIT.  One that grows large is published before that, so that a writer
  * applies it while it arrives.
  *
- * A transaction becomes native if it contains something that writers do not
- * handle: when its turn comes, the native loop, which is PostgreSQL's own
- * apply loop, replays it (native_replay.c).  If a part of it is already being
- * applied, its writer finds that out and gives the transaction up.  If the
- * rows that a transaction touches are not known, it is a barrier: everything
- * after it depends on it.
+ * A transaction becomes a fallback if it contains something that writers do
+ * not handle: when its turn comes, the core apply loop applies it
+ * (core_loop.c).  If a part of it is already being applied, its writer finds
+ * that out and gives the transaction up.  If the rows that a transaction
+ * touches are not known, it is a barrier: everything after it depends on it.
  *
- * A change that has to be applied serially (table_class.c) makes its
- * transaction serial: it waits for everything before it, and is a barrier.
- * Transactions applied early are rolled back for it.  The same goes for a
- * native barrier, because its tables may run user code (early.c).
+ * A change that has to be applied exclusively (apply_mode.c) makes its
+ * transaction exclusive: it waits for everything before it, and is a barrier.
+ * Transactions applied in progress are rolled back for it.  The same goes for
+ * a barrier of a fallback, because its tables may run user code
+ * (in_progress.c).
  *
- * A change that may run user code (kept_functions.c) excludes its transaction
+ * A change that may run user code (function_cache.c) excludes its transaction
  * from batches.
  *
- * A table that is not READY makes a transaction native.  What PostgreSQL's own
- * apply does with changes of that table depends on the position of the table's
- * synchronization worker, which in turn depends on the position of the native
- * loop.  So the decision must be made in order with both.
+ * A table that is not READY makes a transaction a fallback.  What PostgreSQL's
+ * own apply does with changes of that table depends on the position of the
+ * table's synchronization worker, which in turn depends on the position of the
+ * core apply loop.  So the decision must be made in order with both.
  *
  * COMMIT PREPARED and ROLLBACK PREPARED are transactions of their own.  A
- * transaction that begins in any other way is passed directly to the native
- * loop, after the pool has been drained.
+ * transaction that begins in any other way is passed directly to the core
+ * apply loop, after the pool has been drained.
  *-------------------------------------------------------------------------
  */
 #include "parallel_apply.h"
@@ -41,17 +41,17 @@
 #include "awake.h"
 #include "dependency.h"
 #include "dispatch.h"
-#include "early.h"
-#include "gain.h"
-#include "keep.h"
-#include "lone.h"
+#include "in_progress.h"
+#include "leader_policy.h"
 #include "prepared.h"
 #include "queue.h"
 #include "remote_relation.h"
 #include "row_keys.h"
 #include "session_settings.h"
 #include "single_session.h"
+#include "speedup.h"
 #include "statistics.h"
+#include "store.h"
 
 /*
  * 2^18 entries, 2 MB.  Writers work on some thousands of changes at a time, so
@@ -70,12 +70,13 @@
 typedef struct OpenTransaction
 {
 	bool		is_open;
-	bool		is_native;		/* marked native before it was published */
+	bool		is_fallback;	/* made a fallback before it was published */
 	bool		is_barrier;		/* everything after depends on it */
 	bool		has_oversize;	/* the queue has the entry for that */
-	bool		is_lone;		/* may still turn out to be lone */
+	bool		is_leader_transaction;	/* may still turn out to be a leader
+										 * transaction */
 	char		end_kind;		/* kind of the message that must end it */
-	int			early;			/* its place, if it was applied early */
+	int			in_progress;	/* its place, if it was applied in progress */
 	uint64		seqno;
 	XLogRecPtr	final_lsn;		/* of BEGIN; its end must have the same */
 	uint64		nearest;		/* greatest older number a change depends on */
@@ -104,7 +105,7 @@ papply_dispatch_reset(void)
 	dispatched.dependencies = papply_dependency_create(DEPENDENCY_BITS);
 	MemoryContextSwitchTo(old_context);
 	papply_prepared_reset();
-	papply_gain_reset();
+	papply_speedup_reset();
 	open_txn.is_open = false;
 }
 
@@ -124,9 +125,9 @@ papply_dispatch_take_commit_time(void)
 }
 
 bool
-papply_dispatch_may_be_lone(void)
+papply_dispatch_may_be_for_leader(void)
 {
-	return open_txn.is_open && open_txn.is_lone && !papply_queue_open_is_published();
+	return open_txn.is_open && open_txn.is_leader_transaction && !papply_queue_open_is_published();
 }
 
 bool
@@ -143,25 +144,25 @@ end_transaction(XLogRecPtr remote_end_lsn)
 	if (open_txn.is_barrier)
 		papply_dependency_record_all(dispatched.dependencies, open_txn.seqno);
 	open_txn.is_open = false;
-	papply_gain_add(&papply_pool->gain, open_txn.seqno, open_txn.nearest, open_txn.changes);
+	papply_speedup_add(&papply_pool->speedup, open_txn.seqno, open_txn.nearest, open_txn.changes);
 	papply_queue_end(remote_end_lsn);
 	papply_awake_wake_for_backlog();
-	if (open_txn.early != PAPPLY_NO_EARLY)
-		papply_early_complete(open_txn.early);
+	if (open_txn.in_progress != PAPPLY_NO_PLACE)
+		papply_in_progress_complete(open_txn.in_progress);
 }
 
 /*
- * End a transaction that might be lone, so that no writer was woken at its
- * BEGIN.  Leave it to the native loop if the receiver keeps up; else wake a
- * writer.
+ * End a transaction that might be a leader transaction, so that no writer was
+ * woken at its BEGIN.  Leave it to the core apply loop if the receiver keeps
+ * up; else wake a writer.
  */
 static void
 end_small(XLogRecPtr remote_end_lsn)
 {
-	bool		keeps_up = papply_lone_keeps_up();
+	bool		keeps_up = papply_leader_policy_keeps_up();
 
 	if (keeps_up)
-		papply_queue_mark_lone(open_txn.seqno);
+		papply_queue_mark_leader_transaction(open_txn.seqno);
 	end_transaction(remote_end_lsn);
 	if (keeps_up)
 		papply_queue_skip(open_txn.seqno);
@@ -186,7 +187,7 @@ end_ordinary(char *message, int length)
 			papply_prepared_add_all();
 		papply_prepared_end(commit.xid);
 	}
-	if (papply_dispatch_may_be_lone() && !open_txn.is_native)
+	if (papply_dispatch_may_be_for_leader() && !open_txn.is_fallback)
 		end_small(commit.end_lsn);
 	else
 		end_transaction(commit.end_lsn);
@@ -195,13 +196,13 @@ end_ordinary(char *message, int length)
 
 /* The rows that it has touched are not known, so it is a barrier. */
 void
-papply_dispatch_mark_early(int place)
+papply_dispatch_mark_in_progress(int place)
 {
-	Assert(open_txn.is_open && open_txn.early == PAPPLY_NO_EARLY);
-	open_txn.early = place;
-	open_txn.is_lone = false;
+	Assert(open_txn.is_open && open_txn.in_progress == PAPPLY_NO_PLACE);
+	open_txn.in_progress = place;
+	open_txn.is_leader_transaction = false;
 	open_txn.is_barrier = true;
-	papply_queue_mark_early(open_txn.seqno);
+	papply_queue_mark_in_progress(open_txn.seqno);
 }
 
 void
@@ -213,16 +214,16 @@ papply_dispatch_end_direct(XLogRecPtr remote_end_lsn)
 }
 
 /*
- * Have the native loop apply the open transaction.  If that has been
+ * Have the core apply loop apply the open transaction.  If that has been
  * published, leave it to its writer, as the head of this file says.
  */
 static void
-make_native(PapplyCounter reason)
+make_fallback(PapplyCounter reason)
 {
 	Assert(open_txn.is_open);
-	if (open_txn.is_native || papply_queue_open_is_published())
+	if (open_txn.is_fallback || papply_queue_open_is_published())
 		return;
-	open_txn.is_native = true;
+	open_txn.is_fallback = true;
 	papply_queue_leave_to_leader(open_txn.seqno, PAPPLY_BY_LEADER, reason);
 }
 
@@ -230,9 +231,9 @@ make_native(PapplyCounter reason)
 static void
 finish_prepared(const PapplyBegin *begin)
 {
-	papply_queue_set_company(open_txn.seqno, PAPPLY_SOLO);
-	if (papply_keep_has_requests)
-		make_native(PAPPLY_COUNT_FALLBACK_SUBSCRIPTION);
+	papply_queue_set_exclusivity(open_txn.seqno, PAPPLY_SEPARATE);
+	if (papply_store_has_requests)
+		make_fallback(PAPPLY_COUNT_FALLBACK_SUBSCRIPTION);
 	papply_prepared_finish(begin->xid, dispatched.dependencies, open_txn.seqno);
 	end_transaction(begin->end_lsn);
 }
@@ -250,7 +251,7 @@ papply_dispatch_begin(char *message, int length, const PapplyBegin *begin)
 	open_txn = (OpenTransaction)
 	{
 		.is_open = true,
-			.early = PAPPLY_NO_EARLY,
+			.in_progress = PAPPLY_NO_PLACE,
 			.seqno = seqno,
 			.final_lsn = begin->final_lsn,
 			.nearest = PAPPLY_NO_SEQNO,
@@ -263,12 +264,12 @@ papply_dispatch_begin(char *message, int length, const PapplyBegin *begin)
 	{
 		case LOGICAL_REP_MSG_BEGIN:
 			open_txn.end_kind = LOGICAL_REP_MSG_COMMIT;
-			open_txn.is_lone = papply_pool_committed() + 1 == seqno &&
-				papply_early_count() == 0 && papply_lone_may_begin();
+			open_txn.is_leader_transaction = papply_pool_committed() + 1 == seqno &&
+				papply_in_progress_count() == 0 && papply_leader_policy_may_begin();
 			break;
 		case LOGICAL_REP_MSG_BEGIN_PREPARE:
 			open_txn.end_kind = LOGICAL_REP_MSG_PREPARE;
-			papply_queue_set_company(seqno, PAPPLY_SOLO);
+			papply_queue_set_exclusivity(seqno, PAPPLY_SEPARATE);
 			papply_prepared_begin();
 			break;
 		default:
@@ -278,38 +279,38 @@ papply_dispatch_begin(char *message, int length, const PapplyBegin *begin)
 }
 
 /*
- * Make the open transaction serial; only the first reason is recorded.  It may
- * run user code that can notice the locks of younger transactions (early.c).
- * In its turn it makes sure that there are none (retreat.c).  If it has been
- * published, its writer finds out that it is serial.
+ * Make the open transaction exclusive; only the first reason is recorded.  It
+ * may run user code that can notice the locks of younger transactions
+ * (in_progress.c).  In its turn it makes sure that there are none (retreat.c).
+ * If it has been published, its writer finds out that it is exclusive.
  */
 static void
-make_serial(PapplyCounter reason)
+make_exclusive(PapplyCounter reason)
 {
 	Assert(open_txn.is_open);
 	if (!open_txn.is_barrier)
 		papply_queue_transaction(open_txn.seqno)->exclusive_reason = reason;
 	open_txn.is_barrier = true;
-	papply_queue_set_company(open_txn.seqno, PAPPLY_SERIAL);
-	papply_early_keep_out(open_txn.seqno);
+	papply_queue_set_exclusivity(open_txn.seqno, PAPPLY_EXCLUSIVE);
+	papply_in_progress_suspend(open_txn.seqno);
 }
 
 static void
-make_native_barrier(PapplyCounter reason)
+make_fallback_barrier(PapplyCounter reason)
 {
-	make_serial(PAPPLY_COUNT_EXCLUSIVE_FALLBACK);
-	make_native(reason);
+	make_exclusive(PAPPLY_COUNT_EXCLUSIVE_FALLBACK);
+	make_fallback(reason);
 }
 
 /*
- * Hold a message that never fits into the queue.  The native loop gets it
+ * Hold a message that never fits into the queue.  The core apply loop gets it
  * directly, when its transaction is the oldest one and the part in the queue
- * has been replayed.
+ * has been applied.
  */
 static PapplyDispatchResult
 hold_oversize(void)
 {
-	make_native_barrier(PAPPLY_COUNT_FALLBACK_MESSAGE);
+	make_fallback_barrier(PAPPLY_COUNT_FALLBACK_MESSAGE);
 	if (!open_txn.has_oversize && papply_queue_has_space(0))
 	{
 		papply_queue_append(PAPPLY_ENTRY_OVERSIZE, NULL, 0, 0, PAPPLY_NO_SEQNO);
@@ -328,7 +329,7 @@ publish_if_large(void)
 
 	if (papply_queue_open_is_published() ?
 		papply_queue_unpublished_bytes() >= Min(PUBLISH_STEP_BYTES, limit) :
-		!open_txn.is_native && papply_queue_open_size() >= limit)
+		!open_txn.is_fallback && papply_queue_open_size() >= limit)
 		papply_awake_publish_open();
 }
 
@@ -365,7 +366,7 @@ find_dependency(const PapplyHashes *hashes, int *which)
 	return dependency;
 }
 
-/* Note a change for the estimate in gain.c. */
+/* Note a change for the estimate in speedup.c. */
 static void
 note_change(uint64 dependency)
 {
@@ -403,10 +404,10 @@ record_keys(const PapplyHashes *hashes)
 bool
 papply_dispatch_is_native(const PapplyRemoteRelation *rel)
 {
-	return rel == NULL || rel->table_class == PAPPLY_TABLE_NATIVE ||
-		((rel->table_class == PAPPLY_TABLE_SERIAL || rel->has_user_code) &&
+	return rel == NULL || rel->apply_mode == PAPPLY_TABLE_NATIVE ||
+		((rel->apply_mode == PAPPLY_TABLE_EXCLUSIVE || rel->has_user_code) &&
 		 papply_single_session_is_on()) ||
-		papply_session_settings_are_kept();
+		papply_session_settings_exist();
 }
 
 static PapplyDispatchResult
@@ -414,29 +415,29 @@ dispatch_change(char *message, int length)
 {
 	PapplyRemoteRelation *rel;
 	PapplyHashes hashes = {0};
-	bool		is_serial;
+	bool		is_exclusive;
 	int			which = -1;
 	uint64		dependency;
 	uint32		version = 0;
 
 	papply_message_parse_change(message, length, &dispatched.change);
 	rel = papply_remote_relation_get(dispatched.change.remote_relid, true);
-	is_serial = rel != NULL && rel->table_class == PAPPLY_TABLE_SERIAL;
+	is_exclusive = rel != NULL && rel->apply_mode == PAPPLY_TABLE_EXCLUSIVE;
 	if (papply_dispatch_is_native(rel))
-		make_native_barrier(PAPPLY_COUNT_FALLBACK_TABLE);
+		make_fallback_barrier(PAPPLY_COUNT_FALLBACK_TABLE);
 	else if (!rel->is_ready)
-		make_native(PAPPLY_COUNT_FALLBACK_SYNC);
-	if (is_serial)
-		make_serial(PAPPLY_COUNT_EXCLUSIVE_TABLE);
+		make_fallback(PAPPLY_COUNT_FALLBACK_SYNC);
+	if (is_exclusive)
+		make_exclusive(PAPPLY_COUNT_EXCLUSIVE_TABLE);
 	if (rel != NULL)
 	{
 		if (rel->has_user_code)
-			papply_queue_set_company(open_txn.seqno, PAPPLY_SOLO);
-		open_txn.is_lone &= rel->remote->replident != REPLICA_IDENTITY_FULL;
+			papply_queue_set_exclusivity(open_txn.seqno, PAPPLY_SEPARATE);
+		open_txn.is_leader_transaction &= rel->remote->replident != REPLICA_IDENTITY_FULL;
 		version = rel->version;
 		papply_row_keys_compute(&rel->keys, &dispatched.change, &hashes);
 	}
-	dependency = is_serial ? open_txn.seqno - 1 : find_dependency(&hashes, &which);
+	dependency = is_exclusive ? open_txn.seqno - 1 : find_dependency(&hashes, &which);
 	note_change(dependency);
 	papply_queue_append(PAPPLY_ENTRY_MESSAGE, message, length, version, dependency);
 	if (which >= 0)
@@ -448,8 +449,8 @@ dispatch_change(char *message, int length)
 /*
  * Queue a TRUNCATE.  The rows that it touches are not known: it waits for
  * everything before it, and everything after depends on it.  The definitions
- * of all its relations are queued with it, for the writer or the native loop
- * that applies it.
+ * of all its relations are queued with it, for the writer or the core apply
+ * loop that applies it.
  */
 static PapplyDispatchResult
 dispatch_truncate(char *message, int length)
@@ -459,7 +460,7 @@ dispatch_truncate(char *message, int length)
 	bool		is_ours;
 
 	if (6 + (uint64) nrelids * 4 > length)
-		nrelids = 0;			/* malformed; the native loop reports that */
+		nrelids = 0;			/* malformed; the core apply loop reports that */
 	is_ours = nrelids > 0;
 	if (needed > PG_UINT32_MAX || !papply_queue_can_hold(needed))
 		return hold_oversize();
@@ -476,9 +477,9 @@ dispatch_truncate(char *message, int length)
 		is_ours &= rel != NULL && rel->is_ready;
 	}
 	if (is_ours)
-		make_serial(PAPPLY_COUNT_EXCLUSIVE_TRUNCATE);
+		make_exclusive(PAPPLY_COUNT_EXCLUSIVE_TRUNCATE);
 	else
-		make_native_barrier(PAPPLY_COUNT_FALLBACK_SYNC);
+		make_fallback_barrier(PAPPLY_COUNT_FALLBACK_SYNC);
 	note_change(open_txn.seqno - 1);
 	papply_queue_append(PAPPLY_ENTRY_MESSAGE, message, length, 0, open_txn.seqno - 1);
 	return PAPPLY_DISPATCH_QUEUED;
@@ -502,8 +503,8 @@ dispatch_inside(char *message, int length)
 		case LOGICAL_REP_MSG_TRUNCATE:
 			return dispatch_truncate(message, length);
 		default:
-			make_native_barrier(PAPPLY_COUNT_FALLBACK_MESSAGE); /* writers do not know
-																 * it */
+			make_fallback_barrier(PAPPLY_COUNT_FALLBACK_MESSAGE);	/* writers do not know
+																	 * it */
 	}
 	papply_queue_append(PAPPLY_ENTRY_MESSAGE, message, length, 0, PAPPLY_NO_SEQNO);
 	return PAPPLY_DISPATCH_QUEUED;

@@ -17,7 +17,7 @@ typedef enum PapplyDispatchResult
 	PAPPLY_DISPATCH_BEGINS,		/* it begins a transaction:
 								 * papply_dispatch_begin() puts it into the
 								 * queue, unless it must be direct */
-	PAPPLY_DISPATCH_DIRECT		/* it begins a transaction for the native
+	PAPPLY_DISPATCH_DIRECT		/* it begins a transaction for the core apply
 								 * loop; drain the pool first */
 } PapplyDispatchResult;
 
@@ -44,29 +44,30 @@ extern bool papply_dispatch_is_open(void);
 extern TimestampTz papply_dispatch_take_commit_time(void);
 
 /*
- * Must the open transaction be replayed because one of its messages never fits
- * into the queue?
+ * Must the open transaction be a fallback because one of its messages never
+ * fits into the queue?
  */
 extern bool papply_dispatch_is_oversize(void);
 
 /*
- * Must changes of a relation (NULL: not known) be left to the native loop, because
- * writers do not apply them, or because of what user code has left in a session?
+ * Must changes of a relation (NULL: not known) be left to the core apply loop,
+ * because writers do not apply them, or because of what user code has left in
+ * a session?
  */
 extern bool papply_dispatch_is_native(const PapplyRemoteRelation *rel);
 
-/* Is a transaction open that may be left to the native loop (lone.c)? */
-extern bool papply_dispatch_may_be_lone(void);
+/* Is a transaction open that may be left to the core apply loop (leader_policy.c)? */
+extern bool papply_dispatch_may_be_for_leader(void);
 
 /*
- * Note that a writer has applied the open transaction early (early.h), in that
- * place.  The next message is the end of the transaction.
+ * Note that a writer has applied the open transaction early (in_progress.h),
+ * in that place.  The next message is the end of the transaction.
  */
-extern void papply_dispatch_mark_early(int place);
+extern void papply_dispatch_mark_in_progress(int place);
 
 /*
- * End the open transaction, which the native loop is replaying, and whose end
- * the native loop got directly.
+ * End the open transaction, which the core apply loop is applying, and whose
+ * end the core apply loop got directly.
  */
 extern void papply_dispatch_end_direct(XLogRecPtr remote_end_lsn);
 

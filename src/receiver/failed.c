@@ -6,11 +6,11 @@
  * error.
  *
  * If a writer fails to apply a transaction, it is retried, in the end by the
- * native loop (PostgreSQL's own apply loop).  So an error of the native loop
- * is the one that counts, and the message that it is processing is the change
- * that fails.  The receiver knows that message, because it has passed it on.
- * As long as nothing fails, it only remembers where the message is.  If it
- * has many changes, the next attempts are left to the native loop at once.
+ * core apply loop.  So an error of the core apply loop is the one that counts,
+ * and the message that it is processing is the change that fails.  The
+ * receiver knows that message, because it has passed it on.  As long as
+ * nothing fails, it only remembers where the message is.  If it
+ * has many changes, the next attempts are left to the core apply loop at once.
  *
  * When the error is logged, the transaction is going to be rolled back and the
  * process to end.  No further error may be thrown then, so the message is read
@@ -172,5 +172,5 @@ papply_failed_note(const ErrorData *error)
 		papply_failed_describe_key(rel->remote, failed.key, sizeof(failed.key));
 	papply_statistics_note_failed(&failed);
 	if (papply_statistics_is_failed(failed.remote_xid))
-		papply_pool_set_replay(failed.final_lsn);
+		papply_pool_set_fallback(failed.final_lsn);
 }

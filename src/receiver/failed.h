@@ -9,8 +9,8 @@
 #include "remote_relation.h"
 
 /*
- * The message that the native loop is processing, until it asks for the next
- * one.  The message must stay in place until then.  NULL: none of a
+ * The message that the core apply loop is processing, until it asks for the
+ * next one.  The message must stay in place until then.  NULL: none of a
  * transaction.
  */
 extern const char *papply_failed_message;
@@ -30,7 +30,7 @@ papply_failed_set_message(const char *message, int length)
 extern PapplyRemoteRelation *papply_failed_relation(void);
 
 /*
- * Called when an error of the transaction that the native loop applies is
+ * Called when an error of the transaction that the core apply loop applies is
  * being logged.  Remember what the view shows about it.
  */
 extern void papply_failed_note(const ErrorData *error);

@@ -5,12 +5,11 @@
  * Runs in the receiver, while there is a pool.
  *
  * Three positions of the publisher's WAL are reported: received ("write"),
- * committed and visible ("apply"), and flushed ("flush").  The native loop
- * (PostgreSQL's own apply loop) takes everything that it has got as applied,
- * so its status messages are rewritten.  When positions move, the receiver
- * sends messages of its own: a backend of the publisher may be waiting for
- * them (synchronous replication), and the protocol does not tell whether one
- * is.
+ * committed and visible ("apply"), and flushed ("flush").  The core apply
+ * loop takes everything that it has got as applied, so its status messages are
+ * rewritten.  When positions move, the receiver sends messages of its own:  a
+ * backend of the publisher may be waiting for them (synchronous replication),
+ * and the protocol does not tell whether one is.
  *
  * "Received" is what has been put into the queue or the spool.  The publisher
  * calls that written, which has no further meaning for a logical subscriber,
@@ -132,7 +131,7 @@ papply_feedback_waits_for_standbys(void)
 		SyncRepStandbyNames != NULL && SyncRepStandbyNames[0] != '\0';
 }
 
-/* Wait as the native worker does in its own commit. */
+/* Wait as the apply worker does in its own commit. */
 static void
 wait_for_standbys(XLogRecPtr local_end_lsn)
 {
@@ -236,7 +235,7 @@ is_status(const char *buf, int length)
 }
 
 /*
- * The native loop synchronizes tables by the position that it sends as
+ * The core apply loop synchronizes tables by the position that it sends as
  * received.  That is the one of the last keepalive that it has got.
  */
 static void

@@ -55,16 +55,16 @@ extern void papply_feedback_sync_earlier(void);
 
 /*
  * Return a status message ('r') with the true positions in place of those that
- * the native loop knows, valid until the next call; any other message as it is.
- * Throw an error if a status message has a form that is not known: to let it
- * pass might confirm a flush that has not happened.  Throw one as well if the
- * native loop knows a position up to which changes are not applied.
+ * the core apply loop knows, valid until the next call; any other message as
+ * it is.  Throw an error if a status message has a form that is not known: to
+ * let it pass might confirm a flush that has not happened.  Throw one as well
+ * if the core apply loop knows a position up to which changes are not applied.
  */
 extern const char *papply_feedback_rewrite(const char *buf, int length, bool is_idle);
 
 /*
- * Get the positions from a status message of the native loop.  Return false if
- * the message is none.
+ * Get the positions from a status message of the core apply loop.  Return
+ * false if the message is none.
  */
 extern bool papply_feedback_parse(const char *buf, int length,
 								  XLogRecPtr *flushed_lsn, XLogRecPtr *applied_lsn);

@@ -4,18 +4,18 @@
  *
  * Runs in the receiver.
  *
- * Changes that the native loop (PostgreSQL's own apply loop) applies count in
- * the statistics of the subscription.  If it applies them for the pool, in a
- * fallback or in a small transaction while the writers are idle, they count in
+ * Changes that the core apply loop applies count in the statistics of the
+ * subscription.  If it applies them for the pool, in a fallback or in a small
+ * transaction while the writers are idle, they count in
  * parallel_apply.tables, too, like those of writers.  A message is counted when
- * the native loop gets it.  The counts are added to the statistics when the
+ * the core apply loop gets it.  The counts are added to the statistics when the
  * transaction is committed.  An error ends the process, and with it the counts.
- * Changes that the native loop skips, and those of a table that is being
+ * Changes that the core apply loop skips, and those of a table that is being
  * synchronized, which it leaves out, do not count.  (They do if the table is
  * not looked up, because there is no pool, or if the server spools the
  * transaction, whose end is not known when the changes arrive.)
  *
- * Conflicts are counted, too.  From PostgreSQL 18 on, the native loop logs
+ * Conflicts are counted, too.  From PostgreSQL 18 on, the core apply loop logs
  * each of them, and the receiver sees what is logged.  Before that, it skips
  * changes of missing rows silently.  So when it asks for the next message, the
  * server's own counter of the table's updated and deleted rows is compared
@@ -42,7 +42,7 @@
 #include "message.h"
 #include "statistics.h"
 
-/* What the native loop has done in this transaction. */
+/* What the core apply loop has done in this transaction. */
 typedef struct Tally
 {
 	uint64		inserts;
@@ -70,8 +70,9 @@ add_count(PapplyRemoteRelation *rel, PapplyTableCounter counter)
 }
 
 /*
- * Does the native loop skip the transaction that begins?  It decides that when it
- * gets the BEGIN, and does not look at the subscription before the first change.
+ * Does the core apply loop skip the transaction that begins?  It decides that
+ * when it gets the BEGIN, and does not look at the subscription before the
+ * first change.
  */
 static bool
 must_skip(void)
@@ -82,9 +83,10 @@ must_skip(void)
 }
 
 /*
- * Does the native loop leave out the changes of this relation?  Its state does
- * not change while the native loop applies a transaction, because a worker that
- * synchronizes the table is done when the native loop has waited for it.
+ * Does the core apply loop leave out the changes of this relation?  Its state
+ * does not change while the core apply loop applies a transaction, because a
+ * worker that synchronizes the table is done when the core apply loop has
+ * waited for it.
  */
 static bool
 is_left_out(const PapplyRemoteRelation *rel)
@@ -120,7 +122,7 @@ papply_leader_count_message(char kind, bool has_pool)
 
 /*** conflicts ***/
 
-/* Describe a conflict of the message that the native loop is processing. */
+/* Describe a conflict of the message that the core apply loop is processing. */
 static void
 describe_conflict(PapplyRemoteRelation *rel, PapplyConflictType type)
 {
@@ -143,7 +145,7 @@ count_changed_rows(Relation rel)
 }
 
 static bool
-can_tell_missing_rows(Relation rel)
+can_detect_missing_rows(Relation rel)
 {
 	TriggerDesc *triggers = rel->trigdesc;
 
@@ -177,7 +179,7 @@ papply_leader_count_look(void)
 	if (local == NULL)
 		return;
 	changed_rows = count_changed_rows(local);
-	if (changed_rows == rel->changed_rows && can_tell_missing_rows(local))
+	if (changed_rows == rel->changed_rows && can_detect_missing_rows(local))
 		count_missing(rel);
 	rel->changed_rows = changed_rows;
 	RelationClose(local);

@@ -9,21 +9,21 @@
 #include "parallel_apply.h"
 
 /*
- * Count a message that the native loop is about to get, of that kind; it is
- * papply_failed_message.
+ * Count a message that the core apply loop is about to get, of that kind; it
+ * is papply_failed_message.
  */
 extern void papply_leader_count_message(char kind, bool has_pool);
 
 /*
- * The native loop asks for the next message: look whether it found the row of
- * the last one.  To be called if papply_leader_count_must_look.
+ * The core apply loop asks for the next message: look whether it found the row
+ * of the last one.  To be called if papply_leader_count_must_look.
  */
 extern bool papply_leader_count_must_look;
 extern void papply_leader_count_look(void);
 
 /*
- * Count a conflict that the native loop has logged, or a violation of a unique
- * constraint.  Others are ignored.
+ * Count a conflict that the core apply loop has logged, or a violation of a
+ * unique constraint.  Others are ignored.
  */
 extern void papply_leader_count_logged(const ErrorData *error);
 

@@ -8,9 +8,9 @@
  * receiver cannot see its own, because the process sleeps.  But the lock
  * manager starts the timer of deadlock_timeout before it sleeps, and the
  * server remembers when that timer was last started.  If this has changed when
- * the native loop asks for the next message, the native loop has waited.  So a
- * transaction that does not wait costs one comparison for each message, and
- * the clock is not read.
+ * the core apply loop asks for the next message, the core apply loop has
+ * waited.  So a transaction that does not wait costs one comparison for each
+ * message, and the clock is not read.
  *
  * The end of the wait is not known.  It is taken to be the time of the next
  * call, so the rest of that change is included.  If one change waits several

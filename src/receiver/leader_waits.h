@@ -6,13 +6,13 @@
 #ifndef PAPPLY_LEADER_WAITS_H
 #define PAPPLY_LEADER_WAITS_H
 
-/* The native loop is about to apply a transaction, or has committed it. */
+/* The core apply loop is about to apply a transaction, or has committed it. */
 extern void papply_leader_waits_begin(void);
 extern void papply_leader_waits_end(void);
 
 /*
  * Count a wait that has occurred since the last call.  To be called when the
- * native loop asks for the next message, and when it has failed.
+ * core apply loop asks for the next message, and when it has failed.
  */
 extern void papply_leader_waits_look(void);
 

@@ -28,13 +28,13 @@
 
 #include "awake.h"
 #include "clock.h"
+#include "core_loop.h"
 #include "decoding.h"
 #include "dispatch.h"
-#include "early.h"
 #include "feedback.h"
 #include "first_settings.h"
+#include "in_progress.h"
 #include "lifecycle.h"
-#include "native_replay.h"
 #include "native_streams.h"
 #include "origin.h"
 #include "pause_point.h"
@@ -44,12 +44,12 @@
 #include "replication_role.h"
 #include "session_locks.h"
 #include "session_settings.h"
-#include "single_session.h"
 #include "shutdown.h"
+#include "single_session.h"
 #include "slow_log.h"
 #include "spool.h"
-#include "subscription_options.h"
 #include "status.h"
+#include "subscription_options.h"
 #include "wait_checks.h"
 #include "writer_control.h"
 
@@ -70,7 +70,7 @@
 /* Interval of checking whether the origin was moved by another session. */
 #define ORIGIN_INTERVAL_MS 100
 
-/* Interval of checking for slots that wait for what is applied early. */
+/* Interval of checking for slots that wait for what is applied in progress. */
 #define SLOTS_INTERVAL_MS 100
 
 /* Interval of looking for a change of what batches depend on. */
@@ -91,8 +91,8 @@ typedef struct OurPool
 	int64		checked_at;		/* when its start was tried, or its writers
 								 * checked */
 	int64		origin_checked_at;
-	int64		slots_checked_at;	/* those that wait for what is applied
-									 * early */
+	int64		slots_checked_at;	/* those that wait for what is applied in
+									 * progress */
 	int64		strict_checked_at;
 	char	   *strict_reason;	/* as last logged; NULL: batches are possible */
 	bool		has_exit_callback;
@@ -107,7 +107,8 @@ static OurPool pool = {
 
 /*
  * What the catalogs and settings say.  Invalidation callbacks clear what is
- * current, and set has_changed, so that the native loop reads the subscription.
+ * current, and set has_changed, so that the core apply loop reads the
+ * subscription.
  */
 typedef struct Configuration
 {
@@ -130,8 +131,8 @@ static Configuration config = {
 /*
  * Look again at the extension and the options.  The extension's functions come
  * and go with it, hence the callback for these.  Without a pool, wake the
- * native loop, which may be about to sleep: only its next call of receive()
- * takes account of the change.
+ * core apply loop, which may be about to sleep: only its next call of
+ * receive() takes account of the change.
  */
 static void
 invalidate_options(Datum arg, int cacheid, uint32 hashvalue)
@@ -170,7 +171,7 @@ read_options(void)
 				 errmsg("apply of subscription \"%s\" has been resumed", MySubscription->name)));
 	config.is_paused = options.is_paused;
 	if (config.is_paused)
-		papply_spool_revoke_early();	/* it holds locks */
+		papply_spool_revoke_in_progress();	/* it holds locks */
 	else
 		papply_status_hold(0);
 }
@@ -178,8 +179,8 @@ read_options(void)
 /*
  * Find out whether the extension is installed, and what is configured, if that
  * may have changed.  Called between remote transactions only; reads in a
- * transaction of its own.  The native loop reads the state of a table that is
- * synchronized again when it gets the definition again, so have it sent.
+ * transaction of its own.  The core apply loop reads the state of a table that
+ * is synchronized again when it gets the definition again, so have it sent.
  */
 static void
 look_at_catalogs(void)
@@ -251,13 +252,13 @@ papply_lifecycle_has_chosen_native(void)
 }
 
 void
-papply_lifecycle_goes_round(void)
+papply_lifecycle_begin_housekeeping(void)
 {
 	config.has_changed = false;
 }
 
 bool
-papply_lifecycle_must_go_round(void)
+papply_lifecycle_needs_housekeeping(void)
 {
 	AcceptInvalidationMessages();
 	return config.has_changed;
@@ -287,7 +288,7 @@ papply_lifecycle_origin(void)
 bool
 papply_lifecycle_is_idle(void)
 {
-	return !papply_native_is_active() && !papply_dispatch_is_open() &&
+	return !papply_core_loop_is_active() && !papply_dispatch_is_open() &&
 		papply_queue_released_seqno() == papply_queue_last_seqno();
 }
 
@@ -323,14 +324,14 @@ detail_of_stop(PapplyApplyReason reason)
 static void
 end_pool(PapplyApplyReason reason)
 {
-	bool		must_check = pool.exists && !papply_native_is_active();
+	bool		must_check = pool.exists && !papply_core_loop_is_active();
 	XLogRecPtr	origin_lsn;
 
 	Assert(papply_pool != NULL);
 	papply_pool_close();
 	papply_writers_end(reason == PAPPLY_REASON_NONE);
 	origin_lsn = papply_pool->origin_lsn;
-	papply_single_session_keep();
+	papply_single_session_carry_over();
 	ereport(LOG,
 			(errmsg("parallel apply of subscription \"%s\" has stopped",
 					MySubscription->name),
@@ -367,7 +368,7 @@ end_pool_at_exit(int code, Datum arg)
 		PAPPLY_SESSION_ORIGIN_LSN = InvalidXLogRecPtr;	/* an abort could
 														 * advance it */
 		AbortOutOfAnyTransaction();
-		papply_native_abandon();
+		papply_core_loop_abandon();
 		drop_shared_memory();
 	}
 	papply_spool_end();
@@ -466,14 +467,14 @@ start_pool(void)
 	pool.start_reason = PAPPLY_REASON_STARTING;
 }
 
-/* Stop the pool.  It is drained, and the native loop has all definitions. */
+/* Stop the pool.  It is drained, and the core apply loop has all definitions. */
 static void
 stop_pool(void)
 {
 	Assert(papply_lifecycle_is_drained());
 	papply_feedback_flush(false);
 	papply_role_take();
-	papply_spool_revoke_early();	/* those offered since */
+	papply_spool_revoke_in_progress();	/* those offered since */
 	end_pool(pool.stop_reason);
 	papply_spool_pool_stopped();
 	papply_statistics_count(PAPPLY_COUNT_POOL_STOPS, 1);
@@ -509,8 +510,8 @@ resize_pool(int wanted)
 					MySubscription->name, wanted),
 			 detail_of_number()));
 	if (wanted < papply_writers_wanted())
-		papply_spool_revoke_early();	/* all writers left could be applying
-										 * streams */
+		papply_spool_revoke_in_progress();	/* all writers left could be
+											 * applying streams */
 	(void) papply_writers_set(wanted);
 }
 
@@ -530,14 +531,14 @@ reason_for_native(void)
 	return pool.start_reason;
 }
 
-/* Begin to close the pool; what is applied early would be the last to end. */
+/* Begin to close the pool; what is applied in progress would be the last to end. */
 static void
 begin_to_close(PapplyApplyReason reason)
 {
 	Assert(pool.exists);
 	if (!pool.is_closing)
 	{
-		papply_spool_revoke_early();
+		papply_spool_revoke_in_progress();
 		pool.sent_again = 0;
 	}
 	pool.is_closing = true;
@@ -579,12 +580,13 @@ adjust_pool(void)
 /*
  * There are no writers: they have exited to free their slots, or are registered
  * and cannot start, for example because no connection is left for them.  The
- * native loop gets what they have not claimed, and the pool stops for a while.
+ * core apply loop gets what they have not claimed, and the pool stops for a
+ * while.
  */
 static void
 give_up_writers(void)
 {
-	papply_queue_mark_unclaimed_native();
+	papply_queue_leave_unclaimed_to_leader();
 	begin_to_close(PAPPLY_REASON_NO_WRITERS);
 	pool.lacks_slots = papply_writers_wanted() == 0;
 	pool.start_reason = PAPPLY_REASON_NO_WRITERS;
@@ -593,7 +595,7 @@ give_up_writers(void)
 /*
  * Check the writers.  One that must exit to free its slot may be applying
  * a streamed transaction, so revoke that.  A closing pool starts no writers;
- * if there are none, the native loop gets what none can claim.
+ * if there are none, the core apply loop gets what none can claim.
  */
 static void
 check_writers(void)
@@ -601,11 +603,11 @@ check_writers(void)
 	if (pool.is_closing)
 	{
 		if (papply_writers_running() == 0)
-			papply_queue_mark_unclaimed_native();
+			papply_queue_leave_unclaimed_to_leader();
 		return;
 	}
 	if (papply_writers_surplus() > 0)
-		papply_spool_revoke_early();
+		papply_spool_revoke_in_progress();
 	if (papply_writers_check() == 0)
 		give_up_writers();
 }
@@ -623,16 +625,16 @@ watch_origin(void)
 }
 
 /*
- * Revoke what is applied early if a logical slot waits for it; its writer may
- * be waiting for a lock.
+ * Revoke what is applied in progress if a logical slot waits for it; its
+ * writer may be waiting for a lock.
  */
 static void
 give_way_to_slots(void)
 {
-	if (papply_early_count() > 0 &&
+	if (papply_in_progress_count() > 0 &&
 		papply_clock_is_due(&pool.slots_checked_at, papply_clock_now(), SLOTS_INTERVAL_MS) &&
 		papply_decoding_waits_for_xids())
-		papply_spool_revoke_early();
+		papply_spool_revoke_in_progress();
 }
 
 /* Log it when something begins, or ceases, to prevent batches. */
@@ -701,21 +703,21 @@ papply_lifecycle_must_be_direct(XLogRecPtr final_lsn)
 {
 	Assert(pool.exists);
 	look_at_catalogs();
-	return pool.is_closing || final_lsn == papply_pool_get_replay();
+	return pool.is_closing || final_lsn == papply_pool_get_fallback();
 }
 
 void
-papply_lifecycle_replayed(XLogRecPtr remote_end_lsn)
+papply_lifecycle_applied_by_leader(XLogRecPtr remote_end_lsn)
 {
-	if (remote_end_lsn > papply_pool_get_replay())
-		papply_pool_set_replay(InvalidXLogRecPtr);
+	if (remote_end_lsn > papply_pool_get_fallback())
+		papply_pool_set_fallback(InvalidXLogRecPtr);
 }
 
 void
 papply_lifecycle_refetch(XLogRecPtr final_lsn)
 {
 	papply_statistics_count(PAPPLY_COUNT_REFETCHES, 1);
-	papply_pool_set_replay(final_lsn);
+	papply_pool_set_fallback(final_lsn);
 	papply_shutdown_restart("a transaction larger than the queue could not be applied by a writer");
 }
 
@@ -756,13 +758,13 @@ adjust(void)
 	look_at_catalogs();
 
 	/*
-	 * a transaction that the native loop has begun to spool is its own to the
-	 * end
+	 * a transaction that the core apply loop has begun to spool is its own to
+	 * the end
 	 */
 	if (!pool.exists && papply_native_streams_exist() && !papply_compat_streams_in_parallel())
 		return;
 	adjust_pool();
-	if (papply_lifecycle_is_drained() && papply_remote_relation_next_untold() == NULL)
+	if (papply_lifecycle_is_drained() && papply_remote_relation_next_unannounced() == NULL)
 	{
 		stop_pool();
 

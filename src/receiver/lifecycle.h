@@ -24,13 +24,13 @@ extern bool papply_lifecycle_wants_pool(void);
 extern bool papply_lifecycle_has_chosen_native(void);
 
 /*
- * goes_round: the native loop is about to do its housekeeping, in which it
- * reads the subscription if that has been changed.  must_go_round: has the
- * subscription been changed since, so that the native loop must do so?  No
- * transaction is open.
+ * begin_housekeeping: the core apply loop is about to do its housekeeping, in
+ * which it reads the subscription if that has been changed.
+ * needs_housekeeping: has the subscription been changed since, so that the
+ * core apply loop must do so?  No transaction is open.
  */
-extern void papply_lifecycle_goes_round(void);
-extern bool papply_lifecycle_must_go_round(void);
+extern void papply_lifecycle_begin_housekeeping(void);
+extern bool papply_lifecycle_needs_housekeeping(void);
 
 /* Must no transaction begin?  As of the last look at the catalogs. */
 extern bool papply_lifecycle_is_paused(void);
@@ -56,9 +56,9 @@ extern bool papply_lifecycle_is_idle(void);
 
 /*
  * Are all tables synchronized?  Otherwise workers that synchronize some set the
- * latch for the native loop.  It would not notice that during its housekeeping if
- * it did not sleep afterwards, so it must.  Called between remote transactions; may
- * read the catalog in a transaction of its own.
+ * latch for the core apply loop.  It would not notice that during its housekeeping
+ * if it did not sleep afterwards, so it must.  Called between remote
+ * transactions; may read the catalog in a transaction of its own.
  */
 extern bool papply_lifecycle_tables_are_ready(void);
 
@@ -70,9 +70,9 @@ extern void papply_lifecycle_release(void);
 
 /*
  * Check, at intervals, that all writers are running, that the origin was not
- * moved, and that no slot waits for what is applied early.  This may take some
- * time, so it is not called when a message may have just arrived.  There is a
- * pool.
+ * moved, and that no slot waits for what is applied in progress.  This may
+ * take some time, so it is not called when a message may have just arrived.
+ * There is a pool.
  */
 extern void papply_lifecycle_watch(void);
 
@@ -85,10 +85,10 @@ extern long papply_lifecycle_adapt(bool is_behind);
  */
 extern bool papply_lifecycle_must_be_direct(XLogRecPtr final_lsn);
 
-/* Note that the native loop has committed a transaction with this end. */
-extern void papply_lifecycle_replayed(XLogRecPtr remote_end_lsn);
+/* Note that the core apply loop has committed a transaction with this end. */
+extern void papply_lifecycle_applied_by_leader(XLogRecPtr remote_end_lsn);
 
-/* End the process, to fetch the transaction again for the native loop. */
+/* End the process, to fetch the transaction again for the core apply loop. */
 PAPPLY_NORETURN extern void papply_lifecycle_refetch(XLogRecPtr final_lsn);
 
 #endif							/* PAPPLY_LIFECYCLE_H */

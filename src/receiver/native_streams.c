@@ -1,6 +1,6 @@
 /*-------------------------------------------------------------------------
  * native_streams.c
- *	  Track streamed transactions that PostgreSQL's own apply loop spools.
+ *	  Track streamed transactions that the core apply loop spools.
  *
  * Runs in the leader apply worker, which may have no pool, and in workers that
  * synchronize tables, which have none.
@@ -8,12 +8,12 @@
  * A publisher of version 18 or later may report the rollback of a
  * subtransaction of which it has sent nothing, if it has found the rollback
  * before it decoded the subtransaction
- * (ReorderBufferCheckAndTruncateAbortedTXN()).  The native loop (PostgreSQL's
- * own apply loop) looks for the subtransaction in its files.  If it has never
- * spooled anything, there is not even a set of files, so the worker crashes,
- * and the server restarts.  That recurs until the publisher no longer has to
- * report the rollback.  So the native loop gets the rollback only if it has
- * got a part of the transaction.  It would crash likewise at the commit of a
+ * (ReorderBufferCheckAndTruncateAbortedTXN()).  The core apply loop looks for
+ * the subtransaction in its files.  If it has never spooled anything, there is
+ * not even a set of files, so the worker crashes, and the server restarts.
+ * That recurs until the publisher no longer has to report the rollback.  So the
+ * core apply loop gets the rollback only if it has got a part of the
+ * transaction.  It would crash likewise at the commit of a
  * transaction of which it has got nothing; no publisher sends this, so it is an
  * error.
  *-------------------------------------------------------------------------
@@ -64,11 +64,11 @@ papply_native_streams_exist(void)
 }
 
 /*
- * May the native loop get the message?  Also notes where streamed transactions
- * begin and end.
+ * May the core apply loop get the message?  Also notes where streamed
+ * transactions begin and end.
  */
 static bool
-may_be_told(char *message, int length)
+may_be_passed(char *message, int length)
 {
 	char	   *payload = message + PAPPLY_MESSAGE_HEADER;
 	PapplyCommit commit;
@@ -101,6 +101,6 @@ papply_native_streams_receive(WalReceiverConn *conn, char **buffer, pgsocket *wa
 
 	do
 		length = (papply_connection_functions->walrcv_receive) (conn, buffer, wait_fd);
-	while (length > 0 && !may_be_told(*buffer, length));
+	while (length > 0 && !may_be_passed(*buffer, length));
 	return length;
 }

@@ -1,6 +1,6 @@
 /*-------------------------------------------------------------------------
  * native_streams.h
- *	  Track streamed transactions that PostgreSQL's own apply loop spools.
+ *	  Track streamed transactions that the core apply loop spools.
  *-------------------------------------------------------------------------
  */
 #ifndef PAPPLY_NATIVE_STREAMS_H
@@ -10,27 +10,27 @@
 
 #include "parallel_apply.h"
 
-/* The native loop gets a chunk of this transaction. */
+/* The core apply loop gets a chunk of this transaction. */
 extern void papply_native_streams_begin(TransactionId xid);
 
 /*
- * The native loop gets the COMMIT or PREPARE of this transaction.  Throws an
- * error if it has got nothing else of the transaction: it would crash.
+ * The core apply loop gets the COMMIT or PREPARE of this transaction.  Throws
+ * an error if it has got nothing else of the transaction: it would crash.
  */
 extern void papply_native_streams_end(TransactionId xid);
 
 /*
- * May the native loop get the message that the subtransaction, or the
+ * May the core apply loop get the message that the subtransaction, or the
  * transaction if both are the same, was rolled back?
  */
 extern bool papply_native_streams_abort(TransactionId xid, TransactionId subxid);
 
-/* Does the native loop spool transactions? */
+/* Does the core apply loop spool transactions? */
 extern bool papply_native_streams_exist(void);
 
 /*
  * walrcv_receive() of a worker that synchronizes a table: call the server's
- * function, and drop messages that the native loop must not get.
+ * function, and drop messages that the core apply loop must not get.
  */
 extern int	papply_native_streams_receive(WalReceiverConn *conn, char **buffer, pgsocket *wait_fd);
 

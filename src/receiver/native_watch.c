@@ -5,9 +5,9 @@
  * Runs in the receiver, without a pool.
  *
  * If one writer is configured, or the extension is not installed in the
- * database, the native loop (LogicalRepApplyLoop) gets each message from the
- * server's function as it arrived.  The receiver makes no system call of its
- * own, starts no transaction, writes no WAL, and holds nothing back.  Some
+ * database, the core apply loop (LogicalRepApplyLoop) gets each message from
+ * the server's function as it arrived.  The receiver makes no system call of
+ * its own, starts no transaction, writes no WAL, and holds nothing back.  Some
  * things must be known nevertheless:
  *
  * - The number of writers can be changed during the connection, and a pool can
@@ -41,7 +41,6 @@
 #include "connection.h"
 #include "failed.h"
 #include "feedback.h"
-#include "keep.h"
 #include "leader_count.h"
 #include "lifecycle.h"
 #include "message.h"
@@ -50,6 +49,7 @@
 #include "remote_relation.h"
 #include "spool.h"
 #include "status.h"
+#include "store.h"
 
 /* Status is shown after this many transactions while there is more to read. */
 #define SHOWN_TRANSACTIONS 64
@@ -64,11 +64,11 @@ typedef struct Watch
 {
 	bool		is_on;
 	bool		is_within;		/* in a transaction that is not streamed */
-	bool		has_ended;		/* the native loop has its last message */
+	bool		has_ended;		/* the core apply loop has its last message */
 	XLogRecPtr	end_lsn;		/* of that transaction */
 	uint32		unshown;		/* transactions since the status was last
 								 * shown */
-	bool		has_slept;		/* the native loop may have slept */
+	bool		has_slept;		/* the core apply loop may have slept */
 	bool		has_header;
 	char		header[PAPPLY_MESSAGE_HEADER];	/* of the newest message */
 } Watch;
@@ -111,7 +111,7 @@ show_status(void)
 	papply_status_update(false, true);
 }
 
-/* The native loop asks for more, so it has committed what it got. */
+/* The core apply loop asks for more, so it has committed what it got. */
 static void
 count_transaction(void)
 {
@@ -152,7 +152,7 @@ note_end(XLogRecPtr end_lsn)
 
 /*
  * Note a message that is neither a change nor the BEGIN or COMMIT of an
- * ordinary transaction.  Return false if the native loop must not get it.
+ * ordinary transaction.  Return false if the core apply loop must not get it.
  */
 static bool
 note_other(char *message, int length)
@@ -191,7 +191,7 @@ note_other(char *message, int length)
 /*
  * Note any message, with the same result.  Changes that are not streamed are
  * counted.  BEGIN and COMMIT are read without checking their format, which the
- * native loop does.
+ * core apply loop does.
  */
 static bool
 note_message(char *message, int length)
@@ -239,12 +239,12 @@ note_received(char *message, int length)
 	papply_failed_set_message(message + PAPPLY_MESSAGE_HEADER, length - PAPPLY_MESSAGE_HEADER);
 	if (!note_message(message + PAPPLY_MESSAGE_HEADER, length - PAPPLY_MESSAGE_HEADER))
 		return false;
-	papply_keep_note(message + PAPPLY_MESSAGE_HEADER, length - PAPPLY_MESSAGE_HEADER);
+	papply_store_note(message + PAPPLY_MESSAGE_HEADER, length - PAPPLY_MESSAGE_HEADER);
 	return true;
 }
 
 /*
- * Must the watch end?  The native loop accepts invalidations with each
+ * Must the watch end?  The core apply loop accepts invalidations with each
  * transaction, and before it sleeps.  If the configuration was changed while
  * it slept, the change must take effect for what arrives now.
  */

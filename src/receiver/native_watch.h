@@ -11,9 +11,9 @@
 #include "parallel_apply.h"
 
 /*
- * From now on, messages go to the native loop as they arrive.  Called between
- * transactions, while papply_lifecycle_has_chosen_native() is true and the
- * spool is empty.
+ * From now on, messages go to the core apply loop as they arrive.  Called
+ * between transactions, while papply_lifecycle_has_chosen_native() is true and
+ * the spool is empty.
  */
 extern void papply_native_watch_begin(void);
 extern bool papply_native_watch_is_on(void);

@@ -39,7 +39,7 @@
  * the window closes.  So its size is limited to what the round trip requires.
  * If that is large, the buffer is left alone; segments are merged then while
  * the window is full, whatever its size.  The buffer is also left alone if
- * segments are large anyway, because the publisher gathers messages: that
+ * segments are large anyway, because the publisher coalesces messages: that
  * costs nothing, and the publisher is never idle.
  *-------------------------------------------------------------------------
  */

@@ -36,7 +36,7 @@ typedef struct Prepared
 
 typedef struct PreparedTransactions
 {
-	List	   *kept;
+	List	   *unfinished;
 	Prepared   *current;		/* being received */
 	MemoryContext context;
 	int			bytes;			/* of the hashes of these transactions */
@@ -52,7 +52,7 @@ papply_prepared_reset(void)
 												 "parallel_apply prepared transactions",
 												 ALLOCSET_SMALL_SIZES);
 	MemoryContextReset(prepared.context);
-	prepared.kept = NIL;
+	prepared.unfinished = NIL;
 	prepared.current = NULL;
 	prepared.bytes = 0;
 }
@@ -128,7 +128,7 @@ papply_prepared_end(TransactionId remote_xid)
 		return;
 	old_context = MemoryContextSwitchTo(prepared.context);
 	prepared.current->remote_xid = remote_xid;
-	prepared.kept = lappend(prepared.kept, prepared.current);
+	prepared.unfinished = lappend(prepared.unfinished, prepared.current);
 	prepared.current = NULL;
 	MemoryContextSwitchTo(old_context);
 }
@@ -138,7 +138,7 @@ papply_prepared_finish(TransactionId remote_xid, PapplyDependency *dependencies,
 {
 	ListCell   *lc;
 
-	foreach(lc, prepared.kept)
+	foreach(lc, prepared.unfinished)
 	{
 		Prepared   *item = lfirst(lc);
 		const uint64 *hashes = (const uint64 *) item->hashes.data;
@@ -150,7 +150,7 @@ papply_prepared_finish(TransactionId remote_xid, PapplyDependency *dependencies,
 		else
 			for (size_t i = 0; i < item->hashes.len / sizeof(uint64); i++)
 				papply_dependency_record(dependencies, hashes[i], seqno);
-		prepared.kept = foreach_delete_current(prepared.kept, lc);
+		prepared.unfinished = foreach_delete_current(prepared.unfinished, lc);
 		forget_item(item);
 		return;
 	}

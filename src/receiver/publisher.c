@@ -9,7 +9,7 @@
  * and sends no query.
  *
  * A publisher that preloads the library has its settings, and requests flushes
- * while it gathers messages, which it may do for some roles or databases only.
+ * while it coalesces messages, which it may do for some roles or databases only.
  * The connection has the value that its walsender has.  pg_settings does not show
  * settings that occur only in the configuration file.
  *-------------------------------------------------------------------------

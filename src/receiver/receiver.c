@@ -1,26 +1,28 @@
 /*-------------------------------------------------------------------------
  * receiver.c
- *	  Supply the native apply loop with its next message.
+ *	  Supply the core apply loop with its next message.
  *
- * Runs in the leader apply worker of a subscription, called through the seam.  The stages
- * are: receive a message, route it (route.c), put it into the queue (dispatch.c) or pass
- * it to the native loop (native_replay.c), report positions (report.c).
+ * Runs in the leader apply worker of a subscription, called through the walrcv hook.
+ * The stages are: receive a message, route it (route.c), put it into the queue
+ * (dispatch.c) or pass it to the core apply loop (core_loop.c), report
+ * positions (report.c).
  *
- * The native loop (LogicalRepApplyLoop) calls receive() until it returns 0, then does its
- * housekeeping, and sleeps on its latch and the socket that receive() returned.  So
+ * The core apply loop (LogicalRepApplyLoop) calls receive() until it returns 0, then does
+ * its housekeeping, and sleeps on its latch and the socket that receive() returned.  So
  * receive() need not wait; it does so only for short times, in sleep_here() and
- * pause_reading().  The native loop does not see what is put into the queue.  It gets a
- * keepalive from time to time, which resets its timers.  The position in that keepalive
- * is the one up to which everything is committed, never the received one: the native loop
- * synchronizes tables by the position that it has received, which it takes to be applied.
- * It gets the committed position, if that has moved, before its housekeeping: it makes a
- * worker that synchronizes a table catch up to that position, and changes of the table
- * that it has skipped beyond that would be lost.
+ * pause_reading().  The core apply loop does not see what is put into the queue.  It gets
+ * a keepalive from time to time, which resets its timers.  The position in that keepalive
+ * is the one up to which everything is committed, never the received one: the core apply
+ * loop synchronizes tables by the position that it has received, which it takes to be
+ * applied.  It gets the committed position, if that has moved, before its
+ * housekeeping: it makes a worker that synchronizes a table catch up to that
+ * position, and changes of the table that it has skipped beyond that would be
+ * lost.
  *
- * When the queue is full or has to be drained, the message is held.  The native loop then
- * sleeps on a socket that is never readable and on its latch, which writers set: that is
- * the back-pressure.  The connection stays alive, because the native loop runs at least
- * once per second.
+ * When the queue is full or has to be drained, the message is held.  The core apply loop
+ * then sleeps on a socket that is never readable and on its latch, which
+ * writers set: that is the back-pressure.  The connection stays alive, because
+ * the core apply loop runs at least once per second.
  *
  * lifecycle.c decides when there is a pool, and handles the end of this process.
  *-------------------------------------------------------------------------
@@ -41,18 +43,18 @@
 #include "clock.h"
 #include "commit_order.h"
 #include "connection.h"
+#include "core_loop.h"
 #include "dispatch.h"
 #include "due_flush.h"
-#include "early.h"
 #include "failed.h"
 #include "feedback.h"
 #include "first_settings.h"
+#include "in_progress.h"
 #include "leader_count.h"
+#include "leader_policy.h"
 #include "leader_waits.h"
 #include "lifecycle.h"
-#include "lone.h"
 #include "message.h"
-#include "native_replay.h"
 #include "native_watch.h"
 #include "origin.h"
 #include "owner.h"
@@ -70,18 +72,18 @@
 #include "session_settings.h"
 #include "spool.h"
 #include "status.h"
-#include "tls.h"
 #include "test_hooks.h"
+#include "tls.h"
 #include "wal_flush.h"
 
 #ifdef PAPPLY_SELFTEST
 #include "selftest.h"
 #endif
 
-/* The native loop does its housekeeping at least this often while there is traffic. */
+/* The core apply loop does its housekeeping at least this often while there is traffic. */
 #define YIELD_INTERVAL_MS 100
 
-/* The longest sleep, here and of the native loop. */
+/* The longest sleep, here and of the core apply loop. */
 #define LONG_SLEEP_MS 1000
 
 /* The traffic is slow if the receiver has slept for this time before a message. */
@@ -102,7 +104,7 @@
  */
 #define REST_US 20
 
-/* Younger transactions' writers set the latch; see replay_must_wait(). */
+/* Younger transactions' writers set the latch; see fallback_must_wait(). */
 #define RETREAT_NAP_MS 10
 
 /*
@@ -133,23 +135,23 @@ typedef struct HeldMessage
 
 static HeldMessage held = {NULL, 0};
 
-/* The native loop's turn to do its housekeeping. */
-typedef struct NativeLoop
+/* The core apply loop's turn to do its housekeeping. */
+typedef struct CoreLoop
 {
 	int64		called_at;		/* when it called again after that, or, once
 								 * is_active, when something happened first;
 								 * 0: it is about to call */
 	bool		is_active;		/* has anything happened since then? */
-	bool		is_called;		/* was the latch set for the native loop? */
+	bool		is_called;		/* was the latch set for the core apply loop? */
 	bool		may_sleep;		/* nothing happened before, for a long time;
 								 * or a table is being synchronized */
 	uint64		direct;			/* number of transactions that it got directly */
 	uint64		slow;			/* number_received() once the first one after
 								 * a long sleep is, if there was no round
 								 * since; or 0 */
-} NativeLoop;
+} CoreLoop;
 
-static NativeLoop native_loop;
+static CoreLoop core_loop;
 
 typedef struct Keepalive
 {
@@ -160,16 +162,16 @@ typedef struct Keepalive
 
 static Keepalive keepalive;
 
-/* What has been done before the native loop may replay a transaction. */
-typedef struct ReplayPrepared
+/* What has been done before the core apply loop may apply a transaction. */
+typedef struct FallbackPrepared
 {
-	uint64		rounded_seqno;	/* the native loop has done its housekeeping
-								 * for this one */
-	uint64		alone_seqno;	/* no younger one begins before this one is
-								 * committed */
-} ReplayPrepared;
+	uint64		housekeeping_seqno; /* the core apply loop has done its
+									 * housekeeping for this one */
+	uint64		exclusive_seqno;	/* no younger one begins before this one
+									 * is committed */
+} FallbackPrepared;
 
-static ReplayPrepared replay = {PAPPLY_NO_SEQNO, PAPPLY_NO_SEQNO};
+static FallbackPrepared fallback = {PAPPLY_NO_SEQNO, PAPPLY_NO_SEQNO};
 
 static void
 drop_leftover_origin(void)
@@ -243,59 +245,59 @@ papply_receiver_prepare_stream(WalReceiverConn *conn)
 }
 
 static bool
-is_lone(uint64 seqno)
+is_leader_transaction(uint64 seqno)
 {
-	return papply_queue_applier(seqno) == PAPPLY_BY_LEADER_LONE;
+	return papply_queue_applier(seqno) == PAPPLY_BY_LEADER_POLICY;
 }
 
 /*
- * Note what the native loop's transaction may have left in the session.  Comparing all
- * settings takes too long for a lone transaction, and is needed only if that is serial,
- * as one that runs triggers is.
+ * Note what the core apply loop's transaction may have left in the session.
+ * Comparing all settings takes too long for a leader transaction, and is
+ * needed only if that is exclusive, as one that runs triggers is.
  */
 static void
-note_session(uint64 seqno, bool was_lone)
+note_session(uint64 seqno, bool was_leader_transaction)
 {
 	papply_session_locks_note();
-	if (was_lone && !papply_native_may_have_run_code() &&
-		(seqno == PAPPLY_NO_SEQNO || !papply_queue_is_serial(seqno)))
+	if (was_leader_transaction && !papply_core_loop_may_have_run_code() &&
+		(seqno == PAPPLY_NO_SEQNO || !papply_queue_is_exclusive(seqno)))
 		return;
 	papply_session_settings_note();
 	papply_session_sequences_forget();
 }
 
-/* Account for what the native loop has committed, if it has got a whole transaction. */
+/* Account for what the core apply loop has committed, if it has got a whole transaction. */
 static void
 finish_native(void)
 {
 	XLogRecPtr	remote_end_lsn;
 	XLogRecPtr	local_end_lsn;
-	uint64		seqno = papply_native_seqno();
-	bool		was_lone = papply_native_is_lone();
+	uint64		seqno = papply_core_loop_seqno();
+	bool		was_leader_transaction = papply_core_loop_has_leader_transaction();
 
-	if (!papply_native_is_ended())
+	if (!papply_core_loop_is_ended())
 		return;
 
 	/*
-	 * PostgreSQL's own apply loop asks for the next message only after the
-	 * commit, but nothing says that it must.
+	 * The core apply loop asks for the next message only after the commit,
+	 * but nothing says that it must.
 	 */
 	if (IsTransactionState())
 		elog(ERROR, "next message was requested while a transaction is open");
-	papply_native_finish(&remote_end_lsn, &local_end_lsn);
+	papply_core_loop_finish(&remote_end_lsn, &local_end_lsn);
 	if (!papply_lifecycle_has_pool())
 	{
 		papply_status_native_end(remote_end_lsn);
 		papply_status_update(false, true);
 		return;
 	}
-	note_session(seqno, was_lone);
+	note_session(seqno, was_leader_transaction);
 	if (remote_end_lsn == InvalidXLogRecPtr)
 		remote_end_lsn = papply_feedback_received_lsn();
 
 	if (seqno == PAPPLY_NO_SEQNO)
 	{
-		native_loop.direct++;
+		core_loop.direct++;
 		papply_commit_order_want_flush(local_end_lsn);
 		pg_memory_barrier();	/* pairs with that of a sleeping flusher */
 		papply_feedback_committed(remote_end_lsn, local_end_lsn);
@@ -306,91 +308,93 @@ finish_native(void)
 			papply_dispatch_end_direct(remote_end_lsn);
 		papply_commit_order_advance(seqno, seqno, local_end_lsn);
 	}
-	if (was_lone)
+	if (was_leader_transaction)
 	{
-		papply_lone_end();
+		papply_leader_policy_end();
 		papply_report_committed();
 	}
 	else if (papply_wal_flush_is_wanted())
 		(void) papply_wal_flush_wake_writer();
-	papply_lifecycle_replayed(remote_end_lsn);
+	papply_lifecycle_applied_by_leader(remote_end_lsn);
 }
 
 /*
- * Must seqno be applied while no younger transaction is?  This is so if a writer gave it
- * up, or if it may run user code.  If that was known from the beginning (it is serial),
- * younger ones in the queue wait for it, and only those applied early must be rolled
- * back.  It was not known if a trigger may have been created since, or if its end has not
- * arrived.
+ * Must seqno be applied exclusively, while no younger transaction is?  This is so if a
+ * writer gave it up, or if it may run user code.  If that was known from the beginning
+ * (it is exclusive), younger ones in the queue wait for it, and only those applied in
+ * progress must be rolled back.  It was not known if a trigger may have been
+ * created since, or if its end has not arrived.
  */
 static bool
-must_be_alone(uint64 seqno)
+must_be_exclusive(uint64 seqno)
 {
 	PapplyTransaction *txn = papply_queue_transaction(seqno);
 
-	if (papply_queue_applier(seqno) == PAPPLY_BY_LEADER_ALONE)
+	if (papply_queue_applier(seqno) == PAPPLY_BY_LEADER_EXCLUSIVE)
 		return true;
-	if (papply_queue_is_serial(seqno))
-		return papply_early_count() > 0;
+	if (papply_queue_is_exclusive(seqno))
+		return papply_in_progress_count() > 0;
 	return !papply_queue_is_complete(txn) ||
 		txn->local_changes != papply_remote_relation_local_changes();
 }
 
 /*
- * Is seqno alone, or need it not be?  Otherwise ask younger ones to roll back.  A writer
- * may have begun to apply a streamed transaction after a lone one has begun.
+ * Is seqno exclusive, or need it not be?  Otherwise ask younger ones to roll
+ * back.  A writer may have begun to apply a streamed transaction after a
+ * leader transaction has begun.
  */
 static bool
 has_free_way(uint64 seqno)
 {
-	if (seqno == replay.alone_seqno || !must_be_alone(seqno))
+	if (seqno == fallback.exclusive_seqno || !must_be_exclusive(seqno))
 		return true;
 	if (!papply_retreat_is_complete(seqno))
 		return false;
-	replay.alone_seqno = seqno;
+	fallback.exclusive_seqno = seqno;
 	return true;
 }
 
 /*
- * Does the same keep a replay from its next change?  The native loop may have waited for
- * a long time since the last one.
+ * Does the same keep a fallback from its next change?  The core apply loop may
+ * have waited for a long time since the last one.
  */
 static bool
-replay_must_wait(void)
+fallback_must_wait(void)
 {
-	return papply_native_reads_queue() && !has_free_way(papply_native_seqno());
+	return papply_core_loop_reads_queue() && !has_free_way(papply_core_loop_seqno());
 }
 
 /*
- * Return the oldest transaction if the native loop must and may apply it, or
- * PAPPLY_NO_SEQNO.
+ * Return the oldest transaction if the core apply loop must and may apply it,
+ * or PAPPLY_NO_SEQNO.
  */
 static uint64
-due_replay(void)
+due_fallback(void)
 {
 	uint64		seqno;
 
-	if (!papply_lifecycle_has_pool() || papply_native_is_active())
+	if (!papply_lifecycle_has_pool() || papply_core_loop_is_active())
 		return PAPPLY_NO_SEQNO;
 	seqno = papply_pool_committed() + 1;
 	return seqno <= papply_queue_last_seqno() &&
-		papply_queue_is_native(papply_queue_transaction(seqno)) &&
+		papply_queue_is_by_leader(papply_queue_transaction(seqno)) &&
 		has_free_way(seqno) ? seqno : PAPPLY_NO_SEQNO;
 }
 
 /*
- * Must the native loop do its housekeeping before the replay that is due?  It reads the
- * subscription there, which may say that this very transaction is to be skipped.  Lone
- * transactions are frequent, so for these only if the subscription has been changed.
+ * Must the core apply loop do its housekeeping before the fallback that is due?  It
+ * reads the subscription there, which may say that this very transaction is to be
+ * skipped.  Leader transactions are frequent, so for these only if the
+ * subscription has been changed.
  */
 static bool
-must_go_round(uint64 seqno)
+needs_housekeeping(uint64 seqno)
 {
-	if (seqno == PAPPLY_NO_SEQNO || seqno == replay.rounded_seqno)
+	if (seqno == PAPPLY_NO_SEQNO || seqno == fallback.housekeeping_seqno)
 		return false;
-	if (is_lone(seqno) && !papply_lifecycle_must_go_round())
-		replay.rounded_seqno = seqno;
-	return seqno != replay.rounded_seqno;
+	if (is_leader_transaction(seqno) && !papply_lifecycle_needs_housekeeping())
+		fallback.housekeeping_seqno = seqno;
+	return seqno != fallback.housekeeping_seqno;
 }
 
 /* Note how old the newest transaction was when the publisher sent what was read last. */
@@ -409,38 +413,38 @@ measure_behind(void)
 
 /* It was young when it arrived.  Update the views before it may have to wait. */
 static void
-begin_lone(void)
+begin_leader_transaction(void)
 {
 	measure_behind();
 	stream.lead_us = 0;
 	papply_status_update(true, false);
-	papply_lone_begin();
+	papply_leader_policy_begin();
 }
 
 /*
- * Begin the replay that is due.  If the transaction is larger than the queue, its first
+ * Begin the fallback that is due.  If the transaction is larger than the queue, its first
  * messages may be gone.  Then it has to be fetched again: this process ends, and the next
- * receiver passes the transaction to the native loop directly.
+ * receiver passes the transaction to the core apply loop directly.
  */
 static void
-begin_due_replay(uint64 seqno)
+begin_due_fallback(uint64 seqno)
 {
 	PapplyTransaction *txn = papply_queue_transaction(seqno);
 
-	Assert(papply_queue_is_native(txn) && !papply_native_is_active());
+	Assert(papply_queue_is_by_leader(txn) && !papply_core_loop_is_active());
 	if (pg_atomic_read_u32(&txn->hold) == PAPPLY_TXN_STREAMED)
 		papply_lifecycle_refetch(txn->final_lsn);
 	if (papply_dispatch_is_open() && seqno == papply_queue_last_seqno())
 		papply_queue_publish_open();
 	papply_awake_wake_for_work();
-	if (is_lone(seqno))
-		begin_lone();
+	if (is_leader_transaction(seqno))
+		begin_leader_transaction();
 	else
 		(void) papply_awake_wake_spare();	/* to look for blockers meanwhile */
-	papply_native_begin_queued(seqno, papply_lifecycle_origin());
+	papply_core_loop_begin_queued(seqno, papply_lifecycle_origin());
 }
 
-/* Sleep for less time than the native loop would. */
+/* Sleep for less time than the core apply loop would. */
 static void
 sleep_for(long timeout_ms)
 {
@@ -448,7 +452,7 @@ sleep_for(long timeout_ms)
 					 timeout_ms, papply_compat_wait_event(PAPPLY_WAIT_WORK));
 }
 
-/*** what receive() returns when there is nothing for the native loop ***/
+/*** what receive() returns when there is nothing for the core apply loop ***/
 
 static int
 keepalive_if_due(char **buffer)
@@ -470,26 +474,27 @@ keepalive_if_due(char **buffer)
 	keepalive.at = now;
 
 	/* replies keep the publisher from timing out while a message is held */
-	return papply_native_keepalive(applied_lsn, held.buffer != NULL, buffer);
+	return papply_core_loop_keepalive(applied_lsn, held.buffer != NULL, buffer);
 }
 
 /*
- * Prepare for the housekeeping of the native loop.  It does not know what is in the
- * queue, so set the position that pg_stat_subscription shows as received.
+ * Prepare for the housekeeping of the core apply loop.  It does not know what
+ * is in the queue, so set the position that pg_stat_subscription shows as
+ * received.
  */
 static void
 end_round(void)
 {
 	MyLogicalRepWorker->last_lsn = Max(MyLogicalRepWorker->last_lsn,
 									   papply_feedback_received_lsn());
-	native_loop.may_sleep = !native_loop.is_active ||
+	core_loop.may_sleep = !core_loop.is_active ||
 		!papply_route_is_between_transactions() || !papply_lifecycle_tables_are_ready();
-	native_loop.called_at = 0;
-	native_loop.is_active = native_loop.is_called = false;
-	native_loop.slow = 0;
-	if (!papply_native_is_active() && !papply_spool_native_is_open())
-		papply_lifecycle_goes_round();
-	replay.rounded_seqno = due_replay();
+	core_loop.called_at = 0;
+	core_loop.is_active = core_loop.is_called = false;
+	core_loop.slow = 0;
+	if (!papply_core_loop_is_active() && !papply_spool_native_is_open())
+		papply_lifecycle_begin_housekeeping();
+	fallback.housekeeping_seqno = due_fallback();
 }
 
 /* Check what is to be checked from time to time, when nothing else can be done. */
@@ -502,9 +507,9 @@ watch(void)
 }
 
 /*
- * Return 0, or the length of a keepalive, to let the native loop do its housekeeping.  It
- * will sleep for no longer than patience_ms before; -1 means as long as it likes, unless
- * a timeout would expire during its sleep.
+ * Return 0, or the length of a keepalive, to let the core apply loop do its
+ * housekeeping.  It will sleep for no longer than patience_ms before; -1 means
+ * as long as it likes, unless a timeout would expire during its sleep.
  */
 static int
 yield(char **buffer, pgsocket *wait_fd, long patience_ms)
@@ -512,7 +517,7 @@ yield(char **buffer, pgsocket *wait_fd, long patience_ms)
 	int			length;
 	int			silence_ms = papply_report_silence_ms();
 
-	/* the keepalive must cover what the native loop has just committed */
+	/* the keepalive must cover what the core apply loop has just committed */
 	if (papply_lifecycle_has_pool())
 	{
 		papply_lifecycle_release();
@@ -538,48 +543,49 @@ yield(char **buffer, pgsocket *wait_fd, long patience_ms)
 static uint64
 number_received(void)
 {
-	return papply_queue_last_seqno() + native_loop.direct;
+	return papply_queue_last_seqno() + core_loop.direct;
 }
 
 /* Is the traffic slow?  One transaction was received since a long sleep. */
 static bool
 is_slow(void)
 {
-	return native_loop.slow > 0 && native_loop.slow == number_received() &&
+	return core_loop.slow > 0 && core_loop.slow == number_received() &&
 		papply_route_is_between_transactions();
 }
 
 /*
- * Is it time for a round of the native loop, in which it does its housekeeping?  A round
- * costs several system calls.  With traffic, there is one every YIELD_INTERVAL_MS, or
- * after a transaction that has come after a long sleep (then no sleep need be interrupted
- * for it).  There is another one after LONG_SLEEP_MS without traffic, in which the native
- * loop then sleeps, because it handles timeouts after sleeps of its own; it must do so at
- * once where a timeout is short.  is_at_rest: no writer has a reason to set the latch.
+ * Is it time for a round of the core apply loop, in which it does its housekeeping?  A
+ * round costs several system calls.  With traffic, there is one every YIELD_INTERVAL_MS,
+ * or after a transaction that has come after a long sleep (then no sleep need be
+ * interrupted for it).  There is another one after LONG_SLEEP_MS without traffic, in
+ * which the core apply loop then sleeps, because it handles timeouts after sleeps of
+ * its own; it must do so at once where a timeout is short.  is_at_rest: no
+ * writer has a reason to set the latch.
  */
 static bool
 is_round_due(long *timeout_ms, long patience_ms, bool is_at_rest)
 {
-	int64		awake_ms = (papply_clock_recent() - native_loop.called_at) / 1000;
+	int64		awake_ms = (papply_clock_recent() - core_loop.called_at) / 1000;
 
-	*timeout_ms = (native_loop.is_active ? YIELD_INTERVAL_MS : LONG_SLEEP_MS) - awake_ms;
-	if (native_loop.is_called || *timeout_ms <= 0)
+	*timeout_ms = (core_loop.is_active ? YIELD_INTERVAL_MS : LONG_SLEEP_MS) - awake_ms;
+	if (core_loop.is_called || *timeout_ms <= 0)
 		return true;
 	if (patience_ms >= 0)
 		*timeout_ms = Min(*timeout_ms, patience_ms);
-	else if (native_loop.is_active)
+	else if (core_loop.is_active)
 		return is_slow() && is_at_rest;
 	else
-		return native_loop.may_sleep || papply_report_silence_ms() < LONG_SLEEP_MS ||
-			papply_test_goes_round();
+		return core_loop.may_sleep || papply_report_silence_ms() < LONG_SLEEP_MS ||
+			papply_test_waits_in_core_loop();
 	return false;
 }
 
 /*
  * Sleep until something is received, committed or flushed, for at most patience_ms unless
- * that is -1.  Return false for a round of the native loop.  If the latch is set while
- * no writer has a reason to set it (is_at_rest), another process, such as a worker that
- * has synchronized a table, wants to wake the native loop.
+ * that is -1.  Return false for a round of the core apply loop.  If the latch is set
+ * while no writer has a reason to set it (is_at_rest), another process, such as a worker
+ * that has synchronized a table, wants to wake the core apply loop.
  */
 static bool
 sleep_here(pgsocket socket, long patience_ms, bool is_at_rest)
@@ -602,20 +608,20 @@ sleep_here(pgsocket socket, long patience_ms, bool is_at_rest)
 	begin = papply_clock_now();
 	is_timeout = WaitEventSetWait(stream.events, timeout_ms, &event, 1,
 								  papply_compat_wait_event(PAPPLY_WAIT_WORK)) == 0;
-	papply_test_count_sleep(!native_loop.is_active, is_timeout);
+	papply_test_count_sleep(!core_loop.is_active, is_timeout);
 	if (is_timeout)
 		return true;
-	if (!native_loop.is_active)
-		native_loop.called_at = papply_clock_now();
-	native_loop.is_active = true;
+	if (!core_loop.is_active)
+		core_loop.called_at = papply_clock_now();
+	core_loop.is_active = true;
 	if (event.events & WL_LATCH_SET)
 	{
 		ResetLatch(MyLatch);
-		native_loop.is_called = is_at_rest;
+		core_loop.is_called = is_at_rest;
 	}
 	else if (papply_clock_has_passed(begin, papply_clock_now(), SLOW_TRAFFIC_MS))
-		native_loop.slow = number_received() + 1;
-	return !native_loop.is_called;
+		core_loop.slow = number_received() + 1;
+	return !core_loop.is_called;
 }
 
 /* Is a large transaction being received? */
@@ -628,7 +634,7 @@ is_within_large(void)
 
 /*
  * Leave the connection unread for a while if the publisher is ahead; return false if it
- * is not.  The pause ends early if the native loop has to apply a transaction.
+ * is not.  The pause ends early if the core apply loop has to apply a transaction.
  */
 static bool
 pause_reading(WalReceiverConn *conn, pgsocket socket)
@@ -645,7 +651,7 @@ pause_reading(WalReceiverConn *conn, pgsocket socket)
 	papply_report_if_due(conn);
 	papply_commit_order_wake_receiver_at(0);
 	end = papply_clock_now() + pause_us;
-	while (pause_us >= 1000 && due_replay() == PAPPLY_NO_SEQNO)
+	while (pause_us >= 1000 && due_fallback() == PAPPLY_NO_SEQNO)
 	{
 		sleep_for(pause_us / 1000);
 		ResetLatch(MyLatch);
@@ -680,7 +686,7 @@ catch_up(bool is_open)
 /*
  * Sleep until there is something to receive or to report.  Commits are
  * confirmed in steps, at each quarter of what is in flight.  Return false if
- * the native loop must do its housekeeping before.
+ * the core apply loop must do its housekeeping before.
  */
 static bool
 sleep_for_more(pgsocket socket, long patience_ms, bool is_open)
@@ -715,7 +721,7 @@ nothing_to_read(WalReceiverConn *conn, char **buffer, pgsocket socket)
 	report_ms = papply_report_now(conn, is_slow());
 	if (patience_ms < 0 || (report_ms >= 0 && report_ms < patience_ms))
 		patience_ms = report_ms;
-	native_loop.is_active |= papply_queue_released_seqno() > released;
+	core_loop.is_active |= papply_queue_released_seqno() > released;
 	watch();
 	if (sleep_for_more(socket, patience_ms, is_open))
 		return NOT_YET;
@@ -724,30 +730,30 @@ nothing_to_read(WalReceiverConn *conn, char **buffer, pgsocket socket)
 	if (length > 0)
 		return length;
 	end_round();
-	if (patience_ms >= 0 || !native_loop.may_sleep)
-		SetLatch(MyLatch);		/* the native loop does not sleep */
+	if (patience_ms >= 0 || !core_loop.may_sleep)
+		SetLatch(MyLatch);		/* the core apply loop does not sleep */
 	papply_test_wait_for(socket);
 	return 0;
 }
 
 /*** receive ***/
 
-/* Return the length of a message that the native loop gets before any other, or 0. */
+/* Return the length of a message that the core apply loop gets before any other, or 0. */
 static int
 next_for_native(char **buffer)
 {
 	PapplyRemoteRelation *rel;
 
-	if (papply_native_reads_queue())
+	if (papply_core_loop_reads_queue())
 	{
 		int			length = papply_route_reply(false, buffer);
 
-		return length > 0 ? length : papply_native_next(buffer);
+		return length > 0 ? length : papply_core_loop_next(buffer);
 	}
-	if (papply_lifecycle_is_drained() && (rel = papply_remote_relation_next_untold()) != NULL)
+	if (papply_lifecycle_is_drained() && (rel = papply_remote_relation_next_unannounced()) != NULL)
 	{
 		rel->native_version = rel->version;
-		return papply_native_frame(rel->message, rel->length, buffer);
+		return papply_core_loop_frame(rel->message, rel->length, buffer);
 	}
 	return 0;
 }
@@ -762,7 +768,7 @@ rest_comes(void)
 {
 	int64		now;
 
-	if (!papply_dispatch_may_be_lone() && !papply_native_is_lone())
+	if (!papply_dispatch_may_be_for_leader() && !papply_core_loop_has_leader_transaction())
 		return false;
 	now = papply_clock_now();
 	if (stream.dry_at == 0)
@@ -770,7 +776,7 @@ rest_comes(void)
 	if (now - stream.dry_at > REST_US)
 		return false;
 	(void) sched_yield();		/* the walsender may need this processor */
-	(void) papply_lone_idle();
+	(void) papply_leader_policy_idle();
 	return true;
 }
 
@@ -783,7 +789,8 @@ static bool
 must_read_on(void)
 {
 #ifdef PAPPLY_SELFTEST
-	return papply_selftest_read_on && (papply_dispatch_is_open() || papply_native_is_lone());
+	return papply_selftest_read_on &&
+		(papply_dispatch_is_open() || papply_core_loop_has_leader_transaction());
 #else
 	return false;
 #endif
@@ -797,17 +804,17 @@ note_read(void)
 		papply_pace_note(held.length, papply_message_get_uint64(held.buffer + 17));
 }
 
-/* Must the native loop look at settings, subscription and tables? */
+/* Must the core apply loop look at settings, subscription and tables? */
 static bool
 is_time_to_yield(void)
 {
 	return papply_lifecycle_has_pool() &&
 		(ConfigReloadPending ||
-		 (native_loop.is_active &&
-		  papply_clock_has_passed(native_loop.called_at, papply_clock_recent(), YIELD_INTERVAL_MS)));
+		 (core_loop.is_active &&
+		  papply_clock_has_passed(core_loop.called_at, papply_clock_recent(), YIELD_INTERVAL_MS)));
 }
 
-/* May messages go straight to the native loop from now on? */
+/* May messages go straight to the core apply loop from now on? */
 static bool
 may_only_watch(void)
 {
@@ -815,19 +822,19 @@ may_only_watch(void)
 		papply_lifecycle_has_chosen_native();
 }
 
-/* Let the native loop do what it must do before anything else is received. */
+/* Let the core apply loop do what it must do before anything else is received. */
 static int
-serve_native_loop(char **buffer, pgsocket *wait_fd)
+serve_core_loop(char **buffer, pgsocket *wait_fd)
 {
-	uint64		seqno = due_replay();
+	uint64		seqno = due_fallback();
 	int			length;
 
-	if (must_go_round(seqno))
+	if (needs_housekeeping(seqno))
 		return yield(buffer, wait_fd, 0);
-	if (replay_must_wait())
+	if (fallback_must_wait())
 		return yield(buffer, wait_fd, RETREAT_NAP_MS);
 	if (seqno != PAPPLY_NO_SEQNO)
-		begin_due_replay(seqno);
+		begin_due_fallback(seqno);
 	length = next_for_native(buffer);
 	return length > 0 ? length : NOT_YET;
 }
@@ -840,12 +847,12 @@ adjust_pool(WalReceiverConn *conn, char **buffer, pgsocket *wait_fd)
 
 	papply_lifecycle_adjust();
 
-	/* the native loop synchronizes tables by this position */
+	/* the core apply loop synchronizes tables by this position */
 	if (had_pool && !papply_lifecycle_has_pool())
 	{
-		replay.rounded_seqno = replay.alone_seqno = PAPPLY_NO_SEQNO;
+		fallback.housekeeping_seqno = fallback.exclusive_seqno = PAPPLY_NO_SEQNO;
 		papply_tls_end();
-		return papply_native_keepalive(papply_feedback_applied_lsn(true), false, buffer);
+		return papply_core_loop_keepalive(papply_feedback_applied_lsn(true), false, buffer);
 	}
 	if (!had_pool && papply_lifecycle_has_pool())
 	{
@@ -869,7 +876,7 @@ adjust_pool(WalReceiverConn *conn, char **buffer, pgsocket *wait_fd)
 
 /*
  * Receive a message, from the connection or from the spool, and hold it until
- * it is delivered.  If there is none, sleep or let the native loop sleep.
+ * it is delivered.  If there is none, sleep or let the core apply loop sleep.
  */
 static int
 fetch_message(WalReceiverConn *conn, char **buffer, pgsocket *wait_fd)
@@ -883,7 +890,7 @@ fetch_message(WalReceiverConn *conn, char **buffer, pgsocket *wait_fd)
 		held.buffer = *buffer;
 		held.length = length;
 		note_read();
-		keepalive.has_received = native_loop.is_active = true;
+		keepalive.has_received = core_loop.is_active = true;
 		return NOT_YET;
 	}
 	if (length < 0)
@@ -899,7 +906,7 @@ fetch_message(WalReceiverConn *conn, char **buffer, pgsocket *wait_fd)
 		return NOT_YET;
 	length = nothing_to_read(conn, buffer, *wait_fd);
 	if (length == NOT_YET)
-		(void) papply_lone_idle();
+		(void) papply_leader_policy_idle();
 	return length;
 }
 
@@ -908,7 +915,7 @@ static int
 deliver_message(WalReceiverConn *conn, char **buffer, pgsocket *wait_fd)
 {
 	int			length = held.length;
-	bool		is_active = papply_native_is_active();
+	bool		is_active = papply_core_loop_is_active();
 
 	Assert(held.buffer != NULL);
 	*buffer = held.buffer;
@@ -919,8 +926,8 @@ deliver_message(WalReceiverConn *conn, char **buffer, pgsocket *wait_fd)
 			return NOT_YET;
 		case PAPPLY_ROUTE_NATIVE:
 			held.buffer = NULL;
-			if (!is_active && papply_native_is_lone())
-				begin_lone();
+			if (!is_active && papply_core_loop_has_leader_transaction())
+				begin_leader_transaction();
 			return length;
 		case PAPPLY_ROUTE_BEFORE:
 			return length;
@@ -929,7 +936,7 @@ deliver_message(WalReceiverConn *conn, char **buffer, pgsocket *wait_fd)
 	}
 	if (!papply_lifecycle_has_pool())
 		return yield(buffer, wait_fd, -1);
-	if (papply_route_make_space() || due_replay() != PAPPLY_NO_SEQNO)
+	if (papply_route_make_space() || due_fallback() != PAPPLY_NO_SEQNO)
 		return NOT_YET;
 	papply_report_if_due(conn);
 	return yield(buffer, wait_fd, papply_lifecycle_adapt(stream.lead_us > 0));
@@ -941,16 +948,16 @@ receive_and_route(WalReceiverConn *conn, char **buffer, pgsocket *wait_fd)
 	int			length;
 
 	finish_native();
-	if (native_loop.called_at == 0)
+	if (core_loop.called_at == 0)
 	{
-		native_loop.called_at = papply_lone_idle();
-		if (native_loop.may_sleep)
-			native_loop.slow = number_received() + 1;
+		core_loop.called_at = papply_leader_policy_idle();
+		if (core_loop.may_sleep)
+			core_loop.slow = number_received() + 1;
 	}
 	do
 	{
 		CHECK_FOR_INTERRUPTS();
-		length = serve_native_loop(buffer, wait_fd);
+		length = serve_core_loop(buffer, wait_fd);
 		if (length == NOT_YET && papply_route_is_between_transactions())
 			length = adjust_pool(conn, buffer, wait_fd);
 		if (length == NOT_YET && held.buffer == NULL)

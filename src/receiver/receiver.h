@@ -1,6 +1,7 @@
 /*-------------------------------------------------------------------------
  * receiver.h
- *	  Receive and send functions that the seam calls in a leader apply worker.
+ *	  Receive and send functions that the walrcv hook calls in a leader apply
+ *	  worker.
  *-------------------------------------------------------------------------
  */
 #ifndef PAPPLY_RECEIVER_H

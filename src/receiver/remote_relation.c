@@ -5,18 +5,17 @@
  * Runs in the receiver, with or without a pool: RELATION messages are sent
  * only once, so they are kept from the beginning of the connection.
  *
- * The native loop (PostgreSQL's own apply loop) has its own map of relations.
- * It gets a definition only when it is about to get a change made with it
- * (native_version), because it may have to replay a transaction that is older
- * than the newest message.
+ * The core apply loop has its own map of relations.  It gets a definition only
+ * when it is about to get a change made with it (native_version), because it
+ * may have to apply a transaction that is older than the newest message.
  *
  * The local part (the unique indexes, how changes may be applied, whether the
  * table is synchronized) is read from the catalogs when it is first needed and
  * after any invalidation.  It matters only for speed, because writers decide
- * for themselves with the table locked, and because the native loop's session
- * is examined after a transaction if a table may have changed (receiver.c).  So
- * the receiver does not wait for a table that another process has locked
- * exclusively: it has to keep the connection alive.
+ * for themselves with the table locked, and because the core apply loop's
+ * session is examined after a transaction if a table may have changed
+ * (receiver.c).  So the receiver does not wait for a table that another
+ * process has locked exclusively: it has to keep the connection alive.
  *-------------------------------------------------------------------------
  */
 #include "parallel_apply.h"
@@ -33,8 +32,8 @@
 #include "utils/rel.h"
 #include "utils/syscache.h"
 
+#include "function_cache.h"
 #include "intercepted.h"
-#include "kept_functions.h"
 #include "local_schema.h"
 #include "lookup.h"
 #include "relation_registry.h"
@@ -52,7 +51,7 @@ typedef struct Relations
 	HTAB	   *hash;
 	MemoryContext context;
 	List	   *old_versions;
-	List	   *untold;			/* the native loop may have got some since */
+	List	   *unannounced;	/* the core apply loop may have got some since */
 	uint32		local_changes;	/* incremented whenever a local part becomes
 								 * stale */
 	bool		knows_full;		/* has seen one with REPLICA IDENTITY FULL */
@@ -100,8 +99,8 @@ invalidate_domains(Datum arg, int cacheid, uint32 hashvalue)
 }
 
 /*
- * The native loop gets all definitions again after a change of any schema, with
- * the present names (native_replay.c).
+ * The core apply loop gets all definitions again after a change of any schema,
+ * with the present names (core_loop.c).
  */
 static void
 invalidate_schemas(Datum arg, int cacheid, uint32 hashvalue)
@@ -299,7 +298,7 @@ warn_if_intercepted(PapplyRemoteRelation *rel)
 
 /*
  * Read the local part from the catalogs; called in a transaction.  If another
- * process has locked the table, its last known class is kept.
+ * process has locked the table, its last known apply mode stays.
  */
 static void
 look_up_local(PapplyRemoteRelation *rel)
@@ -311,7 +310,7 @@ look_up_local(PapplyRemoteRelation *rel)
 	XLogRecPtr	lsn;
 	Relation	local;
 	AttrMap    *map;
-	PapplyClassReason reason;
+	PapplyApplyModeReason reason;
 	bool		is_known;
 
 	Assert(IsTransactionState());
@@ -325,7 +324,7 @@ look_up_local(PapplyRemoteRelation *rel)
 	/* no such table: an error is raised when the change is applied */
 	if (!OidIsValid(relid))
 	{
-		rel->table_class = PAPPLY_TABLE_PARALLEL;
+		rel->apply_mode = PAPPLY_TABLE_PARALLEL;
 		return;
 	}
 	state = GetSubscriptionRelState(MySubscription->oid, relid, &lsn);
@@ -335,7 +334,7 @@ look_up_local(PapplyRemoteRelation *rel)
 	{
 		rel->is_current = false;	/* look it up again at the next change */
 		if (!is_known)
-			rel->table_class = papply_table_class_unlocked(relid);
+			rel->apply_mode = papply_apply_mode_unlocked(relid);
 		return;
 	}
 	local = try_relation_open(relid, NoLock);
@@ -348,10 +347,10 @@ look_up_local(PapplyRemoteRelation *rel)
 	warn_if_intercepted(rel);
 	rel->may_check_domain = papply_table_may_check_domain(local, map);
 	rel->has_domain_default = papply_table_has_domain_default(local, map);
-	rel->table_class = papply_table_class(local, map, &reason);
+	rel->apply_mode = papply_apply_mode(local, map, &reason);
 	rel->has_user_code = papply_table_has_triggers(local) ||
-		papply_kept_functions_of(local, map, CurrentMemoryContext).has_user_code;
-	if (rel->table_class != PAPPLY_TABLE_NATIVE)
+		papply_function_cache_of(local, map, CurrentMemoryContext).has_user_code;
+	if (rel->apply_mode != PAPPLY_TABLE_NATIVE)
 		papply_row_keys_add_unique(&rel->keys, local, map->attnums);
 	relation_close(local, AccessShareLock);
 }
@@ -365,8 +364,8 @@ papply_remote_relation_get(LogicalRepRelId remote_relid, bool want_local)
 		unlikely(!rel->is_current ||
 				 (rel->lacks_place && papply_table_statistics_may_have_place())))
 	{
-		PapplyLookup lookup = papply_lookup_begin();	/* or the native loop's
-														 * transaction */
+		PapplyLookup lookup = papply_lookup_begin();	/* or the core apply
+														 * loop's transaction */
 
 		look_up_local(rel);
 		papply_lookup_end(lookup);
@@ -388,9 +387,9 @@ papply_remote_relation_local_changes(void)
 }
 
 /*
- * The native loop's definitions are not known here.  It has forgotten those of
- * a stream that was rolled back, and it looks up again whether a table is
- * synchronized when it gets a definition.
+ * The core apply loop's definitions are not known here.  It has forgotten
+ * those of a stream that was rolled back, and it looks up again whether a
+ * table is synchronized when it gets a definition.
  */
 void
 papply_remote_relation_pool_started(void)
@@ -446,7 +445,7 @@ papply_remote_relation_forget_native(void)
 }
 
 static void
-find_untold(void)
+find_unannounced(void)
 {
 	MemoryContext old_context = MemoryContextSwitchTo(relations.context);
 	HASH_SEQ_STATUS status;
@@ -455,7 +454,7 @@ find_untold(void)
 	hash_seq_init(&status, relations.hash);
 	while ((rel = hash_seq_search(&status)) != NULL)
 		if (rel->native_version != rel->version)
-			relations.untold = lappend(relations.untold, rel);
+			relations.unannounced = lappend(relations.unannounced, rel);
 	MemoryContextSwitchTo(old_context);
 }
 
@@ -464,19 +463,19 @@ find_untold(void)
  * those found have been sent.
  */
 PapplyRemoteRelation *
-papply_remote_relation_next_untold(void)
+papply_remote_relation_next_unannounced(void)
 {
 	for (;;)
 	{
 		PapplyRemoteRelation *rel;
 
-		if (relations.untold == NIL)
-			find_untold();
-		if (relations.untold == NIL)
+		if (relations.unannounced == NIL)
+			find_unannounced();
+		if (relations.unannounced == NIL)
 			return NULL;
-		rel = llast(relations.untold);
+		rel = llast(relations.unannounced);
 		if (rel->native_version != rel->version)
 			return rel;
-		relations.untold = list_delete_last(relations.untold);
+		relations.unannounced = list_delete_last(relations.unannounced);
 	}
 }

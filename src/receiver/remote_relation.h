@@ -6,8 +6,8 @@
 #ifndef PAPPLY_REMOTE_RELATION_H
 #define PAPPLY_REMOTE_RELATION_H
 
+#include "apply_mode.h"
 #include "row_keys.h"
-#include "table_class.h"
 #include "table_statistics.h"
 
 typedef struct PapplyRemoteRelation
@@ -19,7 +19,8 @@ typedef struct PapplyRemoteRelation
 	LogicalRepRelation *remote; /* that message, parsed */
 	Oid			schema;			/* the local one that it means: local_schema.h */
 	uint32		version;		/* its version in the registry; 0: no pool */
-	uint32		native_version; /* version that the native loop has; 0: none */
+	uint32		native_version; /* version that the core apply loop has; 0:
+								 * none */
 
 	/* From the local catalogs; looked up again after an invalidation. */
 	bool		is_current;
@@ -28,16 +29,16 @@ typedef struct PapplyRemoteRelation
 	bool		is_ready;		/* synchronized: all its changes are applied */
 	XLogRecPtr	synced_lsn;		/* if not: those that end here or later are;
 								 * 0: none */
-	bool		has_domain_default; /* table_class.h */
-	bool		may_check_domain;	/* also table_class.h */
+	bool		has_domain_default; /* apply_mode.h */
+	bool		may_check_domain;	/* also apply_mode.h */
 	bool		lacks_place;	/* table_statistics.h */
 	Oid			warned_relid;	/* the last one that was found intercepted */
-	PapplyTableClass table_class;
+	PapplyApplyMode apply_mode;
 	bool		has_user_code;	/* triggers, or functions other than the
 								 * server's own */
 	PapplyRowKeys keys;
 
-	/* What the native loop does with it in a transaction: leader_count.c. */
+	/* What the core apply loop does with it in a transaction: leader_count.c. */
 	bool		is_counted;		/* in the list */
 	struct PapplyRemoteRelation *next_counted;
 	uint64		counts[PAPPLY_TABLE_COUNTERS];
@@ -87,13 +88,13 @@ extern void papply_remote_relation_pool_stopped(void);
 /* Drop versions that no transaction after committed uses. */
 extern void papply_remote_relation_clean(uint64 committed);
 
-/* Forget which versions the native loop has, so that it gets them again. */
+/* Forget which versions the core apply loop has, so that it gets them again. */
 extern void papply_remote_relation_forget_native(void);
 
 /*
- * Return a relation whose newest version the native loop does not have, or
- * NULL.  The caller sends it to the native loop.
+ * Return a relation whose newest version the core apply loop does not have, or
+ * NULL.  The caller sends it to the core apply loop.
  */
-extern PapplyRemoteRelation *papply_remote_relation_next_untold(void);
+extern PapplyRemoteRelation *papply_remote_relation_next_unannounced(void);
 
 #endif							/* PAPPLY_REMOTE_RELATION_H */

@@ -109,16 +109,16 @@ papply_report_asked(void)
 bool
 papply_report_flush(void)
 {
-	bool		is_told = papply_due_flush_ask() && wal_receiver_status_interval > 0;
+	bool		must_report = papply_due_flush_ask() && wal_receiver_status_interval > 0;
 
 	papply_feedback_flush(true);
 	status.has_committed = false;
-	status.has_unreported |= is_told;
+	status.has_unreported |= must_report;
 
-	if (is_told && status.owed_since == 0)
+	if (must_report && status.owed_since == 0)
 		status.owed_since = papply_clock_recent();
 
-	return is_told;
+	return must_report;
 }
 
 void

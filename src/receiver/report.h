@@ -16,18 +16,19 @@ extern void papply_report_committed(void);
 
 /*
  * The publisher has requested a reply, perhaps because a session waits for a
- * flush.  Return true if it gets one soon without a reply of the native loop.
+ * flush.  Return true if it gets one soon without a reply of the core apply
+ * loop.
  */
 extern bool papply_report_flush(void);
 
-/* The publisher's request is passed to the native loop. */
+/* The publisher's request is passed to the core apply loop. */
 extern void papply_report_asked(void);
 
 /*
- * Must the native loop send a reply now, in the middle of whatever is under
+ * Must the core apply loop send a reply now, in the middle of whatever is under
  * way?  Called before each message that it gets.  is_reading: the message comes
  * from the connection, where the publisher's requests are.  If the result is
- * true, the caller makes the native loop send the reply.
+ * true, the caller makes the core apply loop send the reply.
  */
 extern bool papply_report_must_reply(bool is_reading);
 
@@ -36,13 +37,13 @@ extern void papply_report_set_timeout(int timeout_ms);
 
 /*
  * Return the longest time without a status message to the publisher, and
- * without a keepalive to the native loop, while messages wait to be read.  It
- * is short enough for both timeouts.
+ * without a keepalive to the core apply loop, while messages wait to be read.
+ * It is short enough for both timeouts.
  */
 extern int	papply_report_silence_ms(void);
 
 /*
- * May the native loop's status messages be sent, and be requested from it?
+ * May the core apply loop's status messages be sent, and be requested from it?
  * See report.c.
  */
 extern bool papply_report_may_answer(void);

@@ -5,8 +5,8 @@
  * Runs in the receiver, with and without a pool.
  *
  * A message is spooled (spool.c), put into the queue (dispatch.c), passed to
- * the native loop, which is PostgreSQL's own apply loop (native_replay.c), or
- * held until there is space or the pool is drained.
+ * the core apply loop (core_loop.c), or held until there is space or the pool
+ * is drained.
  *-------------------------------------------------------------------------
  */
 #include "parallel_apply.h"
@@ -14,13 +14,13 @@
 #include "awake.h"
 #include "commit_order.h"
 #include "connection.h"
+#include "core_loop.h"
 #include "dispatch.h"
-#include "early.h"
 #include "feedback.h"
+#include "in_progress.h"
+#include "leader_policy.h"
 #include "lifecycle.h"
-#include "lone.h"
 #include "message.h"
-#include "native_replay.h"
 #include "owner.h"
 #include "pause_point.h"
 #include "queue.h"
@@ -43,22 +43,22 @@ papply_route_reply(bool is_reading, char **buffer)
 {
 	if (!papply_lifecycle_has_pool() || !papply_report_must_reply(is_reading))
 		return 0;
-	return papply_native_keepalive(papply_feedback_applied_lsn(papply_lifecycle_is_idle()),
-								   true, buffer);
+	return papply_core_loop_keepalive(papply_feedback_applied_lsn(papply_lifecycle_is_idle()),
+									  true, buffer);
 }
 
 /*
- * Pass on a message to the native loop, which is in a transaction or begins
- * one.
+ * Pass on a message to the core apply loop, which is in a transaction or
+ * begins one.
  */
 static PapplyRoute
-route_native(char *message, int length, char **buffer, int *told)
+route_native(char *message, int length, char **buffer, int *announced)
 {
-	int			before = papply_native_before(message, length, buffer);
+	int			before = papply_core_loop_before(message, length, buffer);
 
 	if (before > 0)
 	{
-		*told = before;
+		*announced = before;
 		return PAPPLY_ROUTE_BEFORE;
 	}
 	if (message[0] == LOGICAL_REP_MSG_RELATION)
@@ -75,28 +75,30 @@ route_native(char *message, int length, char **buffer, int *told)
 bool
 papply_route_is_between_transactions(void)
 {
-	return !papply_native_is_active() && !papply_spool_is_open() &&
+	return !papply_core_loop_is_active() && !papply_spool_is_open() &&
 		!papply_spool_native_is_open() && !papply_dispatch_is_open();
 }
 
 /*
- * Is a transaction that begins a lone one, as far as can be told from its first message?
- * See lone.c.  A transaction in the spool might be applied early meanwhile, and hold locks;
- * so may one that has left the spool, until its writer has rolled it back.
+ * Is a transaction that begins a leader transaction, as far as can be told
+ * from its first message?  See leader_policy.c.  A transaction in the spool
+ * might be applied in progress meanwhile, and hold locks; so may one that has
+ * left the spool, until its writer has rolled it back.
  */
 static bool
-begins_lone(char kind, const PapplyBegin *begin)
+begins_leader_transaction(char kind, const PapplyBegin *begin)
 {
 	return kind == LOGICAL_REP_MSG_BEGIN &&
-		papply_pool_committed() == papply_queue_last_seqno() && papply_early_count() == 0 &&
-		papply_spool_is_empty() && papply_lone_may_begin() && !papply_remote_relation_knows_full() &&
-		papply_lone_may_start(papply_connection_last.lsn, begin->final_lsn) &&
-		!papply_lifecycle_must_go_round();
+		papply_pool_committed() == papply_queue_last_seqno() && papply_in_progress_count() == 0 &&
+		papply_spool_is_empty() && papply_leader_policy_may_begin() &&
+		!papply_remote_relation_knows_full() &&
+		papply_leader_policy_may_start(papply_connection_last.lsn, begin->final_lsn) &&
+		!papply_lifecycle_needs_housekeeping();
 }
 
 /*
  * Put a message into the queue.  If it begins a transaction that belongs to the
- * native loop, return NATIVE once the pool is drained, and HOLD before.
+ * core apply loop, return NATIVE once the pool is drained, and HOLD before.
  */
 static PapplyRoute
 route_to_queue(char *message, int length)
@@ -107,11 +109,11 @@ route_to_queue(char *message, int length)
 	if (result == PAPPLY_DISPATCH_BEGINS && papply_message_parse_first(message, length, &begin) &&
 		!papply_lifecycle_must_be_direct(begin.final_lsn))
 	{
-		if (begins_lone(message[0], &begin))
+		if (begins_leader_transaction(message[0], &begin))
 		{
 			papply_lifecycle_release();
 			papply_status_received(begin.commit_time);
-			papply_native_begin_direct(papply_lifecycle_origin(), true);
+			papply_core_loop_begin_direct(papply_lifecycle_origin(), true);
 			return PAPPLY_ROUTE_NATIVE;
 		}
 		result = papply_dispatch_begin(message, length, &begin);
@@ -122,10 +124,11 @@ route_to_queue(char *message, int length)
 		return PAPPLY_ROUTE_HOLD;
 
 	papply_lifecycle_release();
-	papply_spool_revoke_early();	/* the transaction may have to be alone */
-	if (!papply_lifecycle_is_idle() || papply_early_count() > 0)
+	papply_spool_revoke_in_progress();	/* the transaction may have to be
+										 * exclusive */
+	if (!papply_lifecycle_is_idle() || papply_in_progress_count() > 0)
 		return PAPPLY_ROUTE_HOLD;
-	papply_native_begin_direct(papply_lifecycle_origin(), false);
+	papply_core_loop_begin_direct(papply_lifecycle_origin(), false);
 	return PAPPLY_ROUTE_NATIVE;
 }
 
@@ -144,11 +147,11 @@ must_hold(char *message, int length)
 }
 
 /*
- * is_spooled: the message comes from the spool.  With BEFORE, *buffer and *told
- * are set to the other message and its length.
+ * is_spooled: the message comes from the spool.  With BEFORE, *buffer and
+ * *announced are set to the other message and its length.
  */
 static PapplyRoute
-route_payload(char *message, int length, bool is_spooled, char **buffer, int *told)
+route_payload(char *message, int length, bool is_spooled, char **buffer, int *announced)
 {
 	if (length < 1)
 		return PAPPLY_ROUTE_NATIVE;
@@ -158,7 +161,7 @@ route_payload(char *message, int length, bool is_spooled, char **buffer, int *to
 	{
 		switch (papply_spool_take(message, length, papply_lifecycle_has_pool()))
 		{
-			case PAPPLY_SPOOL_KEPT:
+			case PAPPLY_SPOOL_TAKEN:
 				return PAPPLY_ROUTE_DONE;
 			case PAPPLY_SPOOL_NATIVE:
 				return PAPPLY_ROUTE_NATIVE;
@@ -166,23 +169,23 @@ route_payload(char *message, int length, bool is_spooled, char **buffer, int *to
 				break;
 		}
 	}
-	if (!papply_native_is_active() && !papply_lifecycle_has_pool())
-		papply_native_begin_direct(PAPPLY_NO_ORIGIN, false);
-	else if (!papply_native_is_active())
+	if (!papply_core_loop_is_active() && !papply_lifecycle_has_pool())
+		papply_core_loop_begin_direct(PAPPLY_NO_ORIGIN, false);
+	else if (!papply_core_loop_is_active())
 	{
 		PapplyRoute route = route_to_queue(message, length);
 
 		if (route != PAPPLY_ROUTE_NATIVE)
 			return route;
 	}
-	return route_native(message, length, buffer, told);
+	return route_native(message, length, buffer, announced);
 }
 
 /*
- * Handle a keepalive of the publisher.  The native loop must not see its
+ * Handle a keepalive of the publisher.  The core apply loop must not see its
  * position while there is a pool.  A busy publisher sends a keepalive after
- * each transaction, and the native loop would answer each.  So it gets only
- * those that request a reply; keepalive_if_due() in receiver.c sends it
+ * each transaction, and the core apply loop would answer each.  So it gets
+ * only those that request a reply; keepalive_if_due() in receiver.c sends it
  * others.
  */
 static PapplyRoute
@@ -203,8 +206,8 @@ route_keepalive(char **buffer, int *length)
 	if (papply_report_flush())
 		return PAPPLY_ROUTE_DONE;
 	papply_report_asked();
-	*length = papply_native_keepalive(papply_feedback_applied_lsn(papply_lifecycle_is_idle()),
-									  true, buffer);
+	*length = papply_core_loop_keepalive(papply_feedback_applied_lsn(papply_lifecycle_is_idle()),
+										 true, buffer);
 	return PAPPLY_ROUTE_NATIVE;
 }
 
@@ -238,8 +241,8 @@ papply_route_message(char **buffer, int *length)
 	route = route_payload(message + PAPPLY_MESSAGE_HEADER, *length - PAPPLY_MESSAGE_HEADER,
 						  is_spooled, buffer, length);
 	if (route == PAPPLY_ROUTE_NATIVE && papply_lifecycle_has_pool())
-		*length = papply_native_frame(message + PAPPLY_MESSAGE_HEADER,
-									  *length - PAPPLY_MESSAGE_HEADER, buffer);
+		*length = papply_core_loop_frame(message + PAPPLY_MESSAGE_HEADER,
+										 *length - PAPPLY_MESSAGE_HEADER, buffer);
 
 	/*
 	 * The position may be the end of the transaction that the message
@@ -250,7 +253,8 @@ papply_route_message(char **buffer, int *length)
 	if ((route == PAPPLY_ROUTE_DONE || route == PAPPLY_ROUTE_NATIVE) && !papply_spool_is_reading())
 	{
 		papply_feedback_received(remote_lsn);
-		if (papply_lifecycle_has_pool() && !papply_dispatch_is_open() && !papply_native_is_lone())
+		if (papply_lifecycle_has_pool() && !papply_dispatch_is_open() &&
+			!papply_core_loop_has_leader_transaction())
 			papply_report_received();
 	}
 	return route;

@@ -10,7 +10,7 @@
 typedef enum PapplyRoute
 {
 	PAPPLY_ROUTE_DONE,			/* nothing more */
-	PAPPLY_ROUTE_NATIVE,		/* return it to the native loop */
+	PAPPLY_ROUTE_NATIVE,		/* return it to the core apply loop */
 	PAPPLY_ROUTE_BEFORE,		/* return another message first, then offer
 								 * this one again */
 	PAPPLY_ROUTE_HOLD			/* offer it again later */
@@ -19,14 +19,14 @@ typedef enum PapplyRoute
 /*
  * Route a received message.  The caller keeps it in place until it need not be
  * offered again.  With NATIVE and BEFORE, *buffer and *length are set to the
- * message that the native loop must get.
+ * message that the core apply loop must get.
  */
 extern PapplyRoute papply_route_message(char **buffer, int *length);
 
 /*
- * Must the publisher get a reply before the native loop gets its next message
- * from elsewhere?  Return the length of a message that makes the native loop
- * send the reply, or 0. is_reading: the next message comes from the
+ * Must the publisher get a reply before the core apply loop gets its next
+ * message from elsewhere?  Return the length of a message that makes the core
+ * apply loop send the reply, or 0. is_reading: the next message comes from the
  * connection.
  */
 extern int	papply_route_reply(bool is_reading, char **buffer);
@@ -37,7 +37,7 @@ extern int	papply_route_reply(bool is_reading, char **buffer);
  */
 extern bool papply_route_make_space(void);
 
-/* Is no transaction open in the native loop, the spool and the queue? */
+/* Is no transaction open in the core apply loop, the spool and the queue? */
 extern bool papply_route_is_between_transactions(void);
 
 #endif							/* PAPPLY_ROUTE_H */

@@ -7,20 +7,21 @@
  * While there is a pool, the chunks of each streamed transaction are kept in a file
  * (spool_file.c) until its end is known.  When the transaction is committed (or
  * prepared), the file is read as an ordinary transaction: BEGIN, the changes, COMMIT.
- * So the later stages, and the native loop if it has to apply the transaction, know
- * nothing of streaming.  The alternative is to let the native loop spool.  Then the
- * pool would be drained, and a single process would apply what may be the largest
- * transactions of all.
+ * So the later stages, and the core apply loop if it has to apply the transaction,
+ * know nothing of streaming.  The alternative is to let the core apply loop spool.
+ * Then the pool would be drained, and a single process would apply what may be the
+ * largest transactions of all.
  *
  * If a writer can be spared, it applies the transaction at the same time, following the
- * receiver in the same file (early.c).  If it has not given up when the COMMIT arrives,
- * the queue gets the transaction without its changes, as BEGIN and COMMIT, and
+ * receiver in the same file (in_progress.c).  If it has not given up when the COMMIT
+ * arrives, the queue gets the transaction without its changes, as BEGIN and COMMIT, and
  * everything after depends on it, because its rows are not known.  The file is kept
- * until the transaction is committed, because the native loop may have to apply it
+ * until the transaction is committed, because the core apply loop may have to apply it
  * again.  The writer must give up, and the file is read as above, if a subtransaction
  * is rolled back of which the writer may have applied something, and if the transaction
- * is prepared.  If the writer has failed after many changes, or the native loop failed
- * to apply the transaction before, the native loop gets it from the file at once.
+ * is prepared.  If the writer has failed after many changes, or the core apply loop
+ * failed to apply the transaction before, the core apply loop gets it from the file at
+ * once.
  *
  * If a subtransaction is rolled back, the file is cut off at its first change.  All
  * changes behind it belong to it, or to subtransactions of it.  They stay as long as
@@ -31,9 +32,9 @@
  * version.  Other transactions do not use that version before this one is committed,
  * unless they have the same definition.
  *
- * Without a pool, the native loop spools.  A pool does not start before the native loop
- * has ended what it has begun (lifecycle.c).  What was spooled here is read from here,
- * even if the pool has stopped in the meantime.
+ * Without a pool, the core apply loop spools.  A pool does not start before the core
+ * apply loop has ended what it has begun (lifecycle.c).  What was spooled here
+ * is read from here, even if the pool has stopped in the meantime.
  *
  * If the process ends, the files are deleted, and the publisher streams the
  * transactions again.
@@ -51,7 +52,7 @@
 
 #include "connection.h"
 #include "dispatch.h"
-#include "early.h"
+#include "in_progress.h"
 #include "local_schema.h"
 #include "message.h"
 #include "native_streams.h"
@@ -64,14 +65,14 @@
 #include "statistics.h"
 #include "writer_control.h"
 
-/* A definition in a spool, for the writer that applies it early. */
-typedef struct KeptRelation
+/* A definition in a spool, for the writer that applies it in progress. */
+typedef struct SpooledRelation
 {
 	uint32		version;
 	bool		is_own;			/* the version is used by this spool only */
 	int			length;			/* of the RELATION message, without an xid */
 	char		message[FLEXIBLE_ARRAY_MEMBER];
-} KeptRelation;
+} SpooledRelation;
 
 typedef struct Spool
 {
@@ -81,10 +82,10 @@ typedef struct Spool
 	uint64		bytes;			/* in the file */
 	PapplySpoolParts parts;		/* of the file */
 
-	/* for the writer that applies it early */
-	int			early;			/* its place, or PAPPLY_NO_EARLY */
-	int			was_early;		/* its previous place, or PAPPLY_NO_EARLY */
-	List	   *relations;		/* of KeptRelation, in order of arrival */
+	/* for the writer that applies it in progress */
+	int			in_progress;	/* its place, or PAPPLY_NO_PLACE */
+	int			was_in_progress;	/* its previous place, or PAPPLY_NO_PLACE */
+	List	   *relations;		/* of SpooledRelation, in order of arrival */
 	uint64		seqno;			/* in the queue, once it has ended */
 } Spool;
 
@@ -100,7 +101,7 @@ typedef struct Reader
 typedef struct Spools
 {
 	List	   *open;			/* being received or read */
-	List	   *ended;			/* applied early and complete, but not
+	List	   *ended;			/* applied in progress and complete, but not
 								 * committed */
 	FileSet		file_set;
 	uint32		files;			/* created so far */
@@ -112,7 +113,7 @@ static Spools spools;
 typedef struct Chunk
 {
 	Spool	   *spool;			/* NULL: none */
-	bool		is_native;		/* the native loop spools it */
+	bool		is_native;		/* the core apply loop spools it */
 	StringInfoData data;		/* what is not yet in the file */
 } Chunk;
 
@@ -131,8 +132,8 @@ typedef struct Reading
 
 static Reading reading;
 
-/* One of the ended spools, which the native loop replays. */
-static Reader replay;
+/* One of the ended spools, which the core apply loop applies. */
+static Reader fallback_reader;
 
 static Spool *
 find_spool(TransactionId xid)
@@ -158,13 +159,14 @@ init_files(void)
 }
 
 static void
-offer_early(Spool *spool)
+offer_in_progress(Spool *spool)
 {
-	spool->early = papply_early_offer(spool->xid, &spool->file);
+	spool->in_progress = papply_in_progress_offer(spool->xid, &spool->file);
 
 	/* idle writers may have exited */
-	if (spool->early == PAPPLY_NO_EARLY && papply_early_is_allowed() && papply_writers_add())
-		spool->early = papply_early_offer(spool->xid, &spool->file);
+	if (spool->in_progress == PAPPLY_NO_PLACE && papply_in_progress_is_allowed() &&
+		papply_writers_add())
+		spool->in_progress = papply_in_progress_offer(spool->xid, &spool->file);
 }
 
 static Spool *
@@ -178,22 +180,22 @@ create_spool(TransactionId xid)
 	spool->xid = xid;
 	spool->file.set = spools.file_set;
 	spool->file.number = ++spools.files;
-	spool->early = spool->was_early = PAPPLY_NO_EARLY;
+	spool->in_progress = spool->was_in_progress = PAPPLY_NO_PLACE;
 	if (!papply_statistics_is_failed(xid))
-		offer_early(spool);
+		offer_in_progress(spool);
 	spools.open = lappend(spools.open, spool);
 	MemoryContextSwitchTo(old_context);
 	return spool;
 }
 
 static void
-revoke_early(Spool *spool)
+revoke_in_progress(Spool *spool)
 {
-	if (spool->early == PAPPLY_NO_EARLY)
+	if (spool->in_progress == PAPPLY_NO_PLACE)
 		return;
-	papply_early_revoke(spool->early);
-	spool->was_early = spool->early;
-	spool->early = PAPPLY_NO_EARLY;
+	papply_in_progress_revoke(spool->in_progress);
+	spool->was_in_progress = spool->in_progress;
+	spool->in_progress = PAPPLY_NO_PLACE;
 }
 
 /* Free a spool that is not in a list. */
@@ -202,13 +204,13 @@ free_spool(Spool *spool)
 {
 	ListCell   *lc;
 
-	revoke_early(spool);
+	revoke_in_progress(spool);
 	if (spool->has_file)
 		papply_spool_file_delete(&spool->file);
 	papply_spool_parts_free(&spool->parts);
 	foreach(lc, spool->relations)
-		if (((KeptRelation *) lfirst(lc))->is_own)
-		papply_registry_drop(((KeptRelation *) lfirst(lc))->version);
+		if (((SpooledRelation *) lfirst(lc))->is_own)
+		papply_registry_drop(((SpooledRelation *) lfirst(lc))->version);
 	list_free_deep(spool->relations);
 	pfree(spool);
 }
@@ -224,9 +226,9 @@ drop_spool(Spool *spool)
 static bool
 is_ours_alone(Spool *spool)
 {
-	return spool->early == PAPPLY_NO_EARLY &&
-		(spool->was_early == PAPPLY_NO_EARLY ||
-		 !papply_early_is_leaving(spool->was_early, spool->xid));
+	return spool->in_progress == PAPPLY_NO_PLACE &&
+		(spool->was_in_progress == PAPPLY_NO_PLACE ||
+		 !papply_in_progress_is_leaving(spool->was_in_progress, spool->xid));
 }
 
 /* Truncate the file to what will be read, if that is possible. */
@@ -249,7 +251,7 @@ abort_subtransaction(Spool *spool, TransactionId xid)
 	Assert(spool->seqno == PAPPLY_NO_SEQNO);
 	if (!papply_spool_parts_cut(&spool->parts, xid, spool->bytes))
 		return;
-	revoke_early(spool);
+	revoke_in_progress(spool);
 	give_space_back(spool);
 }
 
@@ -264,8 +266,8 @@ append_chunk(Spool *spool)
 	spool->has_file = true;
 	spool->bytes += chunk.data.len;
 	papply_message_reset_buffer(&chunk.data);
-	if (spool->early != PAPPLY_NO_EARLY)
-		papply_early_publish(spool->early, spool->bytes);
+	if (spool->in_progress != PAPPLY_NO_PLACE)
+		papply_in_progress_publish(spool->in_progress, spool->bytes);
 }
 
 /* The writer waits for everything that was received before the chunk. */
@@ -276,19 +278,19 @@ begin_chunk(Spool *spool)
 
 	papply_message_reset_buffer(&chunk.data);
 	give_space_back(spool);
-	if (spool->early == PAPPLY_NO_EARLY)
+	if (spool->in_progress == PAPPLY_NO_PLACE)
 		return;
 	head.dependency = papply_queue_last_seqno();
 	appendBinaryStringInfo(&chunk.data, (char *) &head, sizeof(head));
 }
 
 /* Return the last definition of the same relation in this spool, or NULL. */
-static KeptRelation *
+static SpooledRelation *
 last_definition(Spool *spool, const char *relid)
 {
 	for (int i = list_length(spool->relations) - 1; i >= 0; i--)
 	{
-		KeptRelation *relation = list_nth(spool->relations, i);
+		SpooledRelation *relation = list_nth(spool->relations, i);
 
 		if (memcmp(relation->message + 1, relid, sizeof(LogicalRepRelId)) == 0)
 			return relation;
@@ -302,10 +304,10 @@ last_definition(Spool *spool, const char *relid)
  * gives up.
  */
 static uint32
-keep_relation(Spool *spool, const char *message, int length)
+add_relation(Spool *spool, const char *message, int length)
 {
-	KeptRelation *last = last_definition(spool, message + 1);
-	KeptRelation *relation;
+	SpooledRelation *last = last_definition(spool, message + 1);
+	SpooledRelation *relation;
 	MemoryContext old_context;
 
 	if (last != NULL && last->length == length && memcmp(last->message, message, length) == 0)
@@ -313,7 +315,7 @@ keep_relation(Spool *spool, const char *message, int length)
 								 * publisher */
 
 	old_context = MemoryContextSwitchTo(TopMemoryContext);
-	relation = palloc(offsetof(KeptRelation, message) + length);
+	relation = palloc(offsetof(SpooledRelation, message) + length);
 	relation->length = length;
 	memcpy(relation->message, message, length);
 	relation->version = papply_remote_relation_version(message, length);
@@ -331,7 +333,7 @@ keep_relation(Spool *spool, const char *message, int length)
  * removed here.
  */
 static void
-keep_message(Spool *spool, char *message, int length)
+append_message(Spool *spool, char *message, int length)
 {
 	PapplySpooled head = {0};
 
@@ -344,8 +346,8 @@ keep_message(Spool *spool, char *message, int length)
 	message += sizeof(TransactionId);
 	length -= sizeof(TransactionId);
 	head.length = length;
-	if (message[0] == LOGICAL_REP_MSG_RELATION && spool->early != PAPPLY_NO_EARLY)
-		head.relation_version = keep_relation(spool, message, length);
+	if (message[0] == LOGICAL_REP_MSG_RELATION && spool->in_progress != PAPPLY_NO_PLACE)
+		head.relation_version = add_relation(spool, message, length);
 	if (chunk.data.len + length > papply_spool_file_step(spool->bytes))
 		append_chunk(spool);
 	if (head.subxid != spool->xid)
@@ -380,7 +382,7 @@ start_chunk(TransactionId xid, bool is_first, bool wants_spool)
 	if (chunk.spool != NULL)
 	{
 		begin_chunk(chunk.spool);
-		return PAPPLY_SPOOL_KEPT;
+		return PAPPLY_SPOOL_TAKEN;
 	}
 
 	chunk.is_native = true;
@@ -388,7 +390,7 @@ start_chunk(TransactionId xid, bool is_first, bool wants_spool)
 	return PAPPLY_SPOOL_NATIVE;
 }
 
-/* Report like the native loop, for readers of the log at DEBUG1. */
+/* Report like the core apply loop, for readers of the log at DEBUG1. */
 static void
 report_end(const char *command)
 {
@@ -403,13 +405,13 @@ abort_streamed(TransactionId xid, TransactionId subxid)
 
 	if (spool == NULL)
 		return papply_native_streams_abort(xid, subxid) ?
-			PAPPLY_SPOOL_NATIVE : PAPPLY_SPOOL_KEPT;
+			PAPPLY_SPOOL_NATIVE : PAPPLY_SPOOL_TAKEN;
 	if (xid == subxid)
 		drop_spool(spool);
 	else
 		abort_subtransaction(spool, subxid);
 	report_end("ABORT");
-	return PAPPLY_SPOOL_KEPT;
+	return PAPPLY_SPOOL_TAKEN;
 }
 
 static void
@@ -445,19 +447,19 @@ end_streamed(char *message, int length)
 		return PAPPLY_SPOOL_NONE;
 	}
 
-	if (spool->early != PAPPLY_NO_EARLY && papply_early_has_failed(spool->early))
-		papply_pool_set_replay(commit.commit_lsn);
+	if (spool->in_progress != PAPPLY_NO_PLACE && papply_in_progress_has_failed(spool->in_progress))
+		papply_pool_set_fallback(commit.commit_lsn);
 	reading.has_begun = reading.is_decided = false;
 	reading.commit = commit;
 	papply_message_reset_buffer(&reading.end);
 	appendBinaryStringInfo(&reading.end, message, length);
 	init_reader(&reading.reader, spool);
 	report_end(message[0] == LOGICAL_REP_MSG_STREAM_PREPARE ? "PREPARE" : "COMMIT");
-	return PAPPLY_SPOOL_KEPT;
+	return PAPPLY_SPOOL_TAKEN;
 }
 
 static void
-keep_in_chunk(char *message, int length)
+append_to_chunk(char *message, int length)
 {
 	switch (message[0])
 	{
@@ -470,7 +472,7 @@ keep_in_chunk(char *message, int length)
 		case LOGICAL_REP_MSG_DELETE:
 		case LOGICAL_REP_MSG_TRUNCATE:
 		case LOGICAL_REP_MSG_RELATION:
-			keep_message(chunk.spool, message, length);
+			append_message(chunk.spool, message, length);
 			break;
 		case LOGICAL_REP_MSG_TYPE:
 		case LOGICAL_REP_MSG_ORIGIN:
@@ -482,8 +484,8 @@ keep_in_chunk(char *message, int length)
 }
 
 /*
- * The same for a chunk that the native loop spools.  It would end a transaction
- * that is within the chunk, and lose the file that is open.
+ * The same for a chunk that the core apply loop spools.  It would end a
+ * transaction that is within the chunk, and lose the file that is open.
  */
 static void
 check_native(char kind)
@@ -498,7 +500,8 @@ check_native(char kind)
 		case LOGICAL_REP_MSG_ROLLBACK_PREPARED:
 			papply_message_malformed();
 			break;
-		default:				/* the native loop checks the others itself */
+		default:				/* the core apply loop checks the others
+								 * itself */
 			break;
 	}
 }
@@ -509,8 +512,8 @@ papply_spool_take(char *message, int length, bool wants_spool)
 	Assert(!papply_spool_is_reading());
 	if (chunk.spool != NULL)
 	{
-		keep_in_chunk(message, length);
-		return PAPPLY_SPOOL_KEPT;
+		append_to_chunk(message, length);
+		return PAPPLY_SPOOL_TAKEN;
 	}
 	if (chunk.is_native)
 	{
@@ -613,8 +616,9 @@ begin_frame(XLogRecPtr remote_lsn)
 
 /*
  * Leave the transaction, which is complete, to the writer that has applied it
- * early, if there is one and it continues.  Its definitions are valid from here
- * on.  The transaction has begun in the queue, unless the native loop has it.
+ * in progress, if there is one and it continues.  Its definitions are valid
+ * from here on.  The transaction has begun in the queue, unless the core apply
+ * loop has it.
  */
 static bool
 leave_to_writer(Spool *spool)
@@ -623,15 +627,15 @@ leave_to_writer(Spool *spool)
 	ListCell   *lc;
 
 	commit.type = LOGICAL_REP_MSG_COMMIT;
-	if (spool->early == PAPPLY_NO_EARLY || !papply_dispatch_is_open() ||
+	if (spool->in_progress == PAPPLY_NO_PLACE || !papply_dispatch_is_open() ||
 		reading.commit.type != LOGICAL_REP_MSG_STREAM_COMMIT ||
-		!papply_early_end(spool->early, papply_queue_last_seqno(), &commit))
+		!papply_in_progress_end(spool->in_progress, papply_queue_last_seqno(), &commit))
 		return false;
 	spool->seqno = papply_queue_last_seqno();
-	papply_dispatch_mark_early(spool->early);
+	papply_dispatch_mark_in_progress(spool->in_progress);
 	foreach(lc, spool->relations)
 	{
-		KeptRelation *relation = lfirst(lc);
+		SpooledRelation *relation = lfirst(lc);
 
 		papply_remote_relation_update(relation->message, relation->length, spool->seqno);
 	}
@@ -643,7 +647,7 @@ static void
 decide_how_to_apply(Spool *spool)
 {
 	if (!leave_to_writer(spool))
-		revoke_early(spool);
+		revoke_in_progress(spool);
 	if (papply_dispatch_is_open())
 		papply_statistics_count(spool->seqno != PAPPLY_NO_SEQNO ?
 								PAPPLY_COUNT_STREAMED_IN_PROGRESS :
@@ -718,10 +722,10 @@ papply_spool_next(char **buffer)
 	return reading.frame.len;
 }
 
-/*** what was applied early ***/
+/*** what was applied in progress ***/
 
 void
-papply_spool_revoke_early(void)
+papply_spool_revoke_in_progress(void)
 {
 	ListCell   *lc;
 
@@ -730,7 +734,7 @@ papply_spool_revoke_early(void)
 		Spool	   *spool = lfirst(lc);
 
 		if (spool->seqno == PAPPLY_NO_SEQNO)
-			revoke_early(spool);
+			revoke_in_progress(spool);
 	}
 }
 
@@ -743,7 +747,7 @@ papply_spool_pool_stopped(void)
 	{
 		Spool	   *spool = lfirst(lc);
 
-		spool->early = spool->was_early = PAPPLY_NO_EARLY;
+		spool->in_progress = spool->was_in_progress = PAPPLY_NO_PLACE;
 		list_free_deep(spool->relations);
 		spool->relations = NIL;
 	}
@@ -758,31 +762,31 @@ papply_spool_clean(uint64 committed)
 
 		if (spool->seqno > committed)
 			return;
-		papply_early_release(spool->early);
-		spool->early = PAPPLY_NO_EARLY;
+		papply_in_progress_release(spool->in_progress);
+		spool->in_progress = PAPPLY_NO_PLACE;
 		spools.ended = list_delete_first(spools.ended);
 		free_spool(spool);
 	}
 }
 
 void
-papply_spool_replay_begin(uint64 seqno)
+papply_spool_fallback_begin(uint64 seqno)
 {
 	ListCell   *lc;
 
 	foreach(lc, spools.ended)
 		if (((Spool *) lfirst(lc))->seqno == seqno)
-		init_reader(&replay, lfirst(lc));
-	Assert(replay.spool != NULL);
+		init_reader(&fallback_reader, lfirst(lc));
+	Assert(fallback_reader.spool != NULL);
 }
 
 char *
-papply_spool_replay_next(int *length)
+papply_spool_fallback_next(int *length)
 {
-	char	   *message = next_message(&replay, length);
+	char	   *message = next_message(&fallback_reader, length);
 
 	if (message == NULL)
-		end_reader(&replay);
+		end_reader(&fallback_reader);
 	return message;
 }
 

@@ -12,16 +12,16 @@
 typedef enum PapplySpoolResult
 {
 	PAPPLY_SPOOL_NONE,			/* not concerned with spooling */
-	PAPPLY_SPOOL_KEPT,			/* in the spool, or it completes a transaction
+	PAPPLY_SPOOL_TAKEN,			/* in the spool, or it completes a transaction
 								 * that is there, which is read next */
-	PAPPLY_SPOOL_NATIVE			/* the native loop spools it, whatever else is
-								 * in flight */
+	PAPPLY_SPOOL_NATIVE			/* the core apply loop spools it, whatever
+								 * else is in flight */
 } PapplySpoolResult;
 
 /*
  * Offer a message, which begins with its kind byte.  If wants_spool is set, a
  * transaction that begins with this message is spooled here to its end;
- * otherwise the native loop spools it.  Nothing may be offered while a
+ * otherwise the core apply loop spools it.  Nothing may be offered while a
  * transaction is being read.
  */
 extern PapplySpoolResult papply_spool_take(char *message, int length, bool wants_spool);
@@ -40,23 +40,24 @@ extern bool papply_spool_is_reading(void);
 extern int	papply_spool_next(char **buffer);
 
 /*
- * Have all transactions that have not ended applied after their end (early.h).
+ * Have all transactions that have not ended applied after their end
+ * (in_progress.h).
  */
-extern void papply_spool_revoke_early(void);
+extern void papply_spool_revoke_in_progress(void);
 
-/* The pool has stopped, and with it everything that was applied early. */
+/* The pool has stopped, and with it everything that was applied in progress. */
 extern void papply_spool_pool_stopped(void);
 
-/* Forget transactions applied early that are committed, up to that number. */
+/* Forget transactions applied in progress that are committed, up to that number. */
 extern void papply_spool_clean(uint64 committed);
 
 /*
  * Read the messages between BEGIN and COMMIT of a transaction that was applied
- * early, for the native loop to apply it.  Each message is valid until the
- * next call; NULL: there is none.
+ * in progress, for the core apply loop to apply it.  Each message is valid
+ * until the next call; NULL: there is none.
  */
-extern void papply_spool_replay_begin(uint64 seqno);
-extern char *papply_spool_replay_next(int *length);
+extern void papply_spool_fallback_begin(uint64 seqno);
+extern char *papply_spool_fallback_next(int *length);
 
 /* Delete all files, because the process ends. */
 extern void papply_spool_end(void);
@@ -64,7 +65,7 @@ extern void papply_spool_end(void);
 /* Is a chunk being received that is spooled here? */
 extern bool papply_spool_is_open(void);
 
-/* Is the native loop between STREAM START and STREAM STOP? */
+/* Is the core apply loop between STREAM START and STREAM STOP? */
 extern bool papply_spool_native_is_open(void);
 
 #endif							/* PAPPLY_SPOOL_H */

@@ -7,8 +7,8 @@
  *
  * Positions are updated whenever the receiver stops reading, and the data for
  * rates once per second.  With a pool, the positions are those of feedback.c.
- * Without one, they are those that the native loop reports to the publisher,
- * and the ends of its transactions.
+ * Without one, they are those that the core apply loop reports to the
+ * publisher, and the ends of its transactions.
  *
  * The lag of the subscription, as a time, is the age on the publisher of the
  * oldest transaction that is not committed.  The change of that age over the
@@ -30,10 +30,10 @@
  * On average that is right, however short the waits are.  leader_waits.c counts
  * those of the apply worker.
  *
- * A hook sees errors of the native loop when PostgreSQL logs them.  Such an
- * error ends the process.  The view shows the error until the next process has
- * overcome it: until the transaction that failed is committed, or there is a
- * connection again.
+ * A hook sees errors of the core apply loop when PostgreSQL logs them.  Such
+ * an error ends the process.  The view shows the error until the next process
+ * has overcome it: until the transaction that failed is committed, or there is
+ * a connection again.
  *-------------------------------------------------------------------------
  */
 #include "parallel_apply.h"

@@ -23,8 +23,8 @@ extern void papply_status_set(PapplyApplyState state, PapplyApplyReason reason);
 
 /*
  * Show positions, the queue and, once per second, rates.  Called at least once
- * per second while the native loop sleeps, and more often otherwise.  is_idle:
- * all that was received is committed.
+ * per second while the core apply loop sleeps, and more often otherwise.
+ * is_idle:  all that was received is committed.
  */
 extern void papply_status_update(bool has_pool, bool is_idle);
 
@@ -34,7 +34,7 @@ extern void papply_status_update(bool has_pool, bool is_idle);
  */
 extern void papply_status_received(TimestampTz commit_time);
 
-/* The native loop has got the begin of the transaction that it applies. */
+/* The core apply loop has got the begin of the transaction that it applies. */
 extern void papply_status_native_begin(XLogRecPtr final_lsn, TimestampTz commit_time,
 									   TransactionId xid);
 

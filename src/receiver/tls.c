@@ -16,8 +16,8 @@
  * record if it has all of it, and libpq then reads that without waiting.
  *
  * PostgreSQL's own apply waits for the socket without asking, so the option is
- * turned off when the pool stops.  Messages go straight to the native loop only
- * when nothing is left that was read ahead.
+ * turned off when the pool stops.  Messages go straight to the core apply loop
+ * only when nothing is left that was read ahead.
  *
  * The server has loaded libpq and OpenSSL, and may have been built without the
  * latter.  So the functions are looked up by name, and if one is missing,

@@ -48,7 +48,7 @@
 
 #include "awake.h"
 #include "clock.h"
-#include "early.h"
+#include "in_progress.h"
 #include "queue.h"
 #include "writer_control.h"
 
@@ -162,12 +162,12 @@ is_stopped(int writer)
 static bool
 start_writer(int writer)
 {
-	PapplyWriterSlot *slot = &papply_pool->writers[writer];
+	PapplyWriterSlot *writer_slot = &papply_pool->writers[writer];
 	BackgroundWorker worker;
 	MemoryContext old_context;
 	bool		is_registered;
 
-	Assert(slot->state == PAPPLY_WRITER_STARTING && slot->proc == NULL);
+	Assert(writer_slot->state == PAPPLY_WRITER_STARTING && writer_slot->proc == NULL);
 	memset(&worker, 0, sizeof(worker));
 	worker.bgw_flags = BGWORKER_SHMEM_ACCESS | BGWORKER_BACKEND_DATABASE_CONNECTION;
 	worker.bgw_start_time = BgWorkerStart_RecoveryFinished;
@@ -188,8 +188,8 @@ start_writer(int writer)
 	is_registered = RegisterDynamicBackgroundWorker(&worker, &watched[writer].handle);
 	MemoryContextSwitchTo(old_context);
 	if (!is_registered)
-		slot->state = PAPPLY_WRITER_NONE;	/* try again as soon as there is a
-											 * slot */
+		writer_slot->state = PAPPLY_WRITER_NONE;	/* try again as soon as
+													 * there is a slot */
 	return is_registered;
 }
 
@@ -324,10 +324,10 @@ retire_unused(void)
 		idle_ms = Min(idle_ms, GIVE_WAY_MS);
 	for (int i = 0; i < wanted; i++)
 	{
-		PapplyWriterSlot *slot = &papply_pool->writers[i];
-		uint64		transactions = slot->counters.transactions;
+		PapplyWriterSlot *writer_slot = &papply_pool->writers[i];
+		uint64		transactions = writer_slot->counters.transactions;
 
-		if (slot->first_seqno != PAPPLY_NO_SEQNO ||
+		if (writer_slot->first_seqno != PAPPLY_NO_SEQNO ||
 			transactions != watched[i].transactions)
 			watched[i].active_at = now;
 		watched[i].transactions = transactions;
@@ -338,8 +338,8 @@ retire_unused(void)
 		Max(needed, Max(1, papply_idle_writers_per_subscription));
 
 	/* the writer of a streamed transaction needs another one alongside */
-	if (papply_early_count() > 0)
-		needed = Max(needed, papply_early_count() + 1);
+	if (papply_in_progress_count() > 0)
+		needed = Max(needed, papply_in_progress_count() + 1);
 	if (needed < wanted && papply_queue_backlog() == 0)
 		set_wanted(needed);
 }

@@ -10,7 +10,7 @@
  * records that follow it in the same WAL page, which the reader already has,
  * are decoded at once.  This ends when something has been sent or must be
  * sent, or after READ_ON_US: then replies are due.  Without a backlog, the end
- * of a transaction is sent when it is put (gather.c).  A message of its own
+ * of a transaction is sent when it is put (coalesce.c).  A message of its own
  * and a part of a streamed transaction are not, and the next record may take
  * long to decode, so WalSndLoop() must get to flush them.
  *
@@ -29,7 +29,7 @@
  *
  * Without it a subscription with 4 writers catches up with zipfian updates at
  * 0.75 and 0.85 of the rate, and the walsender takes 1.4 times the processor
- * (bench/catchup zipf --gather; bench/results/2026-11-26-repetitions.txt).
+ * (bench/catchup zipf --coalesce; bench/results/2026-11-26-repetitions.txt).
  *
  * This code never waits for more WAL, or for standbys that must have received
  * it (17 and later), since the server does that when it reads a page.
@@ -43,7 +43,7 @@
 #include "replication/walsender_private.h"
 
 #include "clock.h"
-#include "gather.h"
+#include "coalesce.h"
 #include "read_on.h"
 #include "test_hooks.h"
 
@@ -74,7 +74,7 @@ static Decoded decoded;
 static bool
 may_read_on(void)
 {
-	return papply_gather_is_on() && !decoded.is_reading_on && papply_gather_concerns_us() &&
+	return papply_coalesce_is_on() && !decoded.is_reading_on && papply_coalesce_concerns_us() &&
 		(MyWalSnd->state == WALSNDSTATE_CATCHUP || MyWalSnd->state == WALSNDSTATE_STREAMING);
 }
 
@@ -128,12 +128,12 @@ is_late(XLogReaderState *reader, int64 began_at)
 static void
 read_on(LogicalDecodingContext *ctx)
 {
-	uint64		flushes = papply_gather_flushes();
+	uint64		flushes = papply_coalesce_flushes();
 	int64		began_at = papply_clock_now();
 	char	   *error;
 
-	while (has_next_record(ctx->reader) && papply_gather_flushes() == flushes &&
-		   !papply_gather_must_send(ctx->reader->EndRecPtr) &&
+	while (has_next_record(ctx->reader) && papply_coalesce_flushes() == flushes &&
+		   !papply_coalesce_must_send(ctx->reader->EndRecPtr) &&
 		   !is_late(ctx->reader, began_at))
 	{
 		CHECK_FOR_INTERRUPTS();

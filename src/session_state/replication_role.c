@@ -15,8 +15,9 @@
  * Each writer has a session of its own.  So a writer copies the role that a
  * transaction leaves into the pool before the next transaction has its turn,
  * and resets its own to "replica".  While the pool has another role, writers
- * leave all transactions to the native loop (session.c), which sets the role
- * of its session before each of them, and no pool is wanted (lifecycle.c).
+ * leave all transactions to the core apply loop (session.c), which sets the
+ * role of its session before each of them, and no pool is wanted
+ * (lifecycle.c).
  *
  * Locking: none.  The process in its turn writes the role of the pool, and
  * committed_seqno advances after that.  A process in its turn reads the right

@@ -12,7 +12,7 @@
  * So such locks are kept by the session that would have them without writers,
  * which is the receiver's (single_session.c).  A writer that waits for a lock
  * of the receiver's session is recalled (blockers.c) until its transaction is
- * left to the native loop.  This guarantees progress.
+ * left to the core apply loop.  This guarantees progress.
  *
  * A transaction that fails would end PostgreSQL's own apply worker and release
  * its locks.  So a writer releases all of them when it rolls back.

@@ -20,8 +20,9 @@
  * (single_session.c), which then forgets nothing.  A writer that has used one
  * loses the numbers that it has fetched, as any session does at its end.
  *
- * Forgetting without a native loop would also keep the order.  But it would
- * use up a whole cache with each transaction, until an int column overflows.
+ * Forgetting without a core apply loop would also keep the order.  But it
+ * would use up a whole cache with each transaction, until an int column
+ * overflows.
  *-------------------------------------------------------------------------
  */
 #include "parallel_apply.h"

@@ -15,10 +15,10 @@
  * code: the server's own functions read it in defaults and when they convert
  * values, and the role decides which tables may be changed.  So as long as the
  * receiver's session has such a setting, or a temporary schema, all
- * transactions are left to the native loop.
+ * transactions are left to the core apply loop.
  *
  * A temporary table with ON COMMIT DROP leaves only the schema.  Its
- * transaction is left to the native loop as well, because only the server
+ * transaction is left to the core apply loop as well, because only the server
  * knows which tables are of this kind.
  *
  * replication_role.c handles session_replication_role.
@@ -105,7 +105,7 @@ papply_session_settings_note(void)
 /*** any process ***/
 
 bool
-papply_session_settings_are_kept(void)
+papply_session_settings_exist(void)
 {
 	return pg_atomic_read_u32(&papply_pool->has_session_settings) != 0;
 }

@@ -11,12 +11,12 @@
  * has a session of its own.
  *
  * So a writer that finds such a thing at the end of a transaction rolls back,
- * and leaves the transaction to the native loop (PostgreSQL's own apply loop).
- * From then on, until the apply worker ends, all transactions that run user
- * code are left to it: it is not known which code takes, finds or releases
- * what.  They are never applied together with others anyway.  What the code
- * does outside of its transaction, such as calling nextval(), is repeated only
- * for the transactions that were being applied when this began.
+ * and leaves the transaction to the core apply loop.  From then on, until the
+ * apply worker ends, all transactions that run user code are left to it:  it
+ * is not known which code takes, finds or releases what.  They are never
+ * applied together with others anyway.  What the code does outside of its
+ * transaction, such as calling nextval(), is repeated only for the
+ * transactions that were being applied when this began.
  *
  * Locking: single_session is only ever set.  A writer that reads an older
  * value finds what its own transaction has left.
@@ -36,7 +36,7 @@ papply_single_session_begin(void)
 }
 
 void
-papply_single_session_keep(void)
+papply_single_session_carry_over(void)
 {
 	was_on = papply_single_session_is_on();
 }

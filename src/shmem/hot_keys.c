@@ -80,10 +80,10 @@ papply_hot_keys_add(const PapplyKeyWait *waits, int count)
 	TimestampTz now = GetCurrentTimestamp();
 	PapplyHotKeys *keys;
 
-	if (papply_slot == NULL)
+	if (papply_subscription_slot == NULL)
 		return;
-	keys = &papply_slot->data.hot_keys;
-	LWLockAcquire(&papply_slot->hot_keys_lock, LW_EXCLUSIVE);
+	keys = &papply_subscription_slot->data.hot_keys;
+	LWLockAcquire(&papply_subscription_slot->hot_keys_lock, LW_EXCLUSIVE);
 	for (int i = 0; i < count; i++)
 	{
 		const PapplyKeyWait *wait = &waits[i];
@@ -92,13 +92,13 @@ papply_hot_keys_add(const PapplyKeyWait *waits, int count)
 			add_wait(entry_of(keys->keys, PAPPLY_HOT_KEYS, wait, wait->key.hash), wait, now);
 		add_wait(entry_of(keys->indexes, PAPPLY_HOT_INDEXES, wait, 0), wait, now);
 	}
-	LWLockRelease(&papply_slot->hot_keys_lock);
+	LWLockRelease(&papply_subscription_slot->hot_keys_lock);
 }
 
 bool
 papply_hot_keys_get(Oid subid, PapplyHotKeys *copy)
 {
-	PapplySlot *slot;
+	PapplySubscriptionSlot *slot;
 
 	papply_slots_lock(LW_SHARED);
 	slot = papply_slots_find(subid);
@@ -113,7 +113,7 @@ papply_hot_keys_get(Oid subid, PapplyHotKeys *copy)
 }
 
 void
-papply_hot_keys_reset(PapplySlot *slot)
+papply_hot_keys_reset(PapplySubscriptionSlot *slot)
 {
 	LWLockAcquire(&slot->hot_keys_lock, LW_EXCLUSIVE);
 	memset(&slot->data.hot_keys, 0, sizeof(slot->data.hot_keys));

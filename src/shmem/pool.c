@@ -62,15 +62,15 @@ papply_pool_acquire(Oid userid, PapplyOriginId origin)
 	PapplyPool *pool;
 
 	Assert(papply_pool == NULL);
-	if (papply_slot == NULL)
+	if (papply_subscription_slot == NULL)
 		return false;
-	pool = &papply_slot->pool;
+	pool = &papply_subscription_slot->pool;
 	papply_slots_lock(LW_EXCLUSIVE);
 	Assert(!pool->in_use);
 	reset_pool(pool);
 	pool->generation++;
-	pool->dbid = papply_slot->dbid;
-	pool->subid = papply_slot->subid;
+	pool->dbid = papply_subscription_slot->dbid;
+	pool->subid = papply_subscription_slot->subid;
 	pool->userid = userid;
 	pool->origin = origin;
 	pool->receiver_proc = MyProc;
@@ -142,7 +142,7 @@ count_writers(const PapplyPool *pool)
 static PapplyPool *
 next_pool(int *n)
 {
-	PapplySlot *slot;
+	PapplySubscriptionSlot *slot;
 
 	while ((slot = papply_slots_get((*n)++)) != NULL)
 		if (slot->pool.in_use)
@@ -177,14 +177,14 @@ papply_pool_has_room(int max_writers)
 bool
 papply_pool_claim_writer(int writer, int max_writers)
 {
-	PapplyWriterSlot *slot = &papply_pool->writers[writer];
+	PapplyWriterSlot *writer_slot = &papply_pool->writers[writer];
 	bool		may_start;
 
 	Assert(writer >= 0 && writer < PAPPLY_MAX_WRITERS);
 	papply_slots_lock(LW_EXCLUSIVE);
-	may_start = occupies_slot(slot) || count_all_writers(PAPPLY_MAX_WRITERS) < max_writers;
+	may_start = occupies_slot(writer_slot) || count_all_writers(PAPPLY_MAX_WRITERS) < max_writers;
 	if (may_start)
-		slot->state = PAPPLY_WRITER_STARTING;
+		writer_slot->state = PAPPLY_WRITER_STARTING;
 	papply_slots_unlock();
 	return may_start;
 }
@@ -220,17 +220,17 @@ papply_pool_surplus(int max_writers)
 void
 papply_pool_note_short(bool is_short)
 {
-	if (papply_slot != NULL)
-		papply_slot->data.history.short_at = is_short ? papply_clock_now() : 0;
+	if (papply_subscription_slot != NULL)
+		papply_subscription_slot->data.history.short_at = is_short ? papply_clock_now() : 0;
 }
 
 bool
 papply_pool_is_other_short(int64 ms)
 {
-	PapplySlot *slot;
+	PapplySubscriptionSlot *slot;
 
 	for (int i = 0; (slot = papply_slots_get(i)) != NULL; i++)
-		if (slot != papply_slot && papply_clock_is_within(slot->data.history.short_at, ms))
+		if (slot != papply_subscription_slot && papply_clock_is_within(slot->data.history.short_at, ms))
 			return true;
 	return false;
 }
@@ -238,13 +238,13 @@ papply_pool_is_other_short(int64 ms)
 Datum
 papply_pool_writer_argument(int writer)
 {
-	return Int32GetDatum(papply_slots_number(papply_slot) * PAPPLY_MAX_WRITERS + writer);
+	return Int32GetDatum(papply_slots_number(papply_subscription_slot) * PAPPLY_MAX_WRITERS + writer);
 }
 
 bool
 papply_pool_attach_writer(Datum argument, uint32 generation)
 {
-	PapplySlot *slot = papply_slots_get(DatumGetInt32(argument) / PAPPLY_MAX_WRITERS);
+	PapplySubscriptionSlot *slot = papply_slots_get(DatumGetInt32(argument) / PAPPLY_MAX_WRITERS);
 	int			writer = DatumGetInt32(argument) % PAPPLY_MAX_WRITERS;
 	PapplyPool *pool = &slot->pool;
 	bool		mine;
@@ -258,7 +258,7 @@ papply_pool_attach_writer(Datum argument, uint32 generation)
 		Assert(pool->writers[writer].proc == NULL);
 		pool->writers[writer].pid = MyProcPid;
 		pool->writers[writer].proc = MyProc;
-		papply_slot = slot;
+		papply_subscription_slot = slot;
 		papply_pool = pool;
 		papply_pool_waiter = writer;
 	}
@@ -267,22 +267,22 @@ papply_pool_attach_writer(Datum argument, uint32 generation)
 }
 
 void
-papply_pool_set_replay(XLogRecPtr final_lsn)
+papply_pool_set_fallback(XLogRecPtr final_lsn)
 {
-	if (papply_slot != NULL)
-		papply_slot->data.history.replay_final_lsn = final_lsn;
+	if (papply_subscription_slot != NULL)
+		papply_subscription_slot->data.history.fallback_final_lsn = final_lsn;
 }
 
 XLogRecPtr
-papply_pool_get_replay(void)
+papply_pool_get_fallback(void)
 {
-	return papply_slot->data.history.replay_final_lsn;
+	return papply_subscription_slot->data.history.fallback_final_lsn;
 }
 
 void
 papply_pool_note_lack(void)
 {
-	PapplyPoolHistory *history = &papply_slot->data.history;
+	PapplyPoolHistory *history = &papply_subscription_slot->data.history;
 
 	history->lack_at = papply_clock_now();
 	history->lack_ms = Max(MIN_LACK_MS, Min(MAX_LACK_MS, 2 * history->lack_ms));
@@ -291,22 +291,22 @@ papply_pool_note_lack(void)
 bool
 papply_pool_has_lacked(void)
 {
-	return papply_slot != NULL &&
-		papply_clock_is_within(papply_slot->data.history.lack_at,
-							   papply_slot->data.history.lack_ms);
+	return papply_subscription_slot != NULL &&
+		papply_clock_is_within(papply_subscription_slot->data.history.lack_at,
+							   papply_subscription_slot->data.history.lack_ms);
 }
 
 void
 papply_pool_set_state(PapplyWriterState state)
 {
-	Assert(state >= PAPPLY_WRITER_IDLE && state <= PAPPLY_WRITER_WAIT_REPLAY);
-	papply_pool_my_slot()->state = state;
+	Assert(state >= PAPPLY_WRITER_IDLE && state <= PAPPLY_WRITER_WAIT_LEADER);
+	papply_pool_my_writer_slot()->state = state;
 }
 
 bool
 papply_pool_get(Oid subid, PapplyPool *copy)
 {
-	PapplySlot *slot;
+	PapplySubscriptionSlot *slot;
 	bool		is_there;
 
 	papply_slots_lock(LW_SHARED);

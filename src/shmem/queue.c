@@ -9,7 +9,7 @@
  * enough and nothing is ever allocated.  Positions in the byte ring are 64-bit
  * counters that never wrap around.  An entry is contiguous, so readers need no
  * copy and no second piece.  Messages are kept raw until the commit, so that a
- * writer can apply the transaction again or the native loop can replay it.
+ * writer can apply the transaction again or the core apply loop can apply it.
  *
  * A transaction is normally published when it is complete.  One that grows
  * beyond a limit set by the receiver is published earlier, so that it is
@@ -300,9 +300,9 @@ papply_queue_applier(uint64 seqno)
 }
 
 void
-papply_queue_mark_lone(uint64 seqno)
+papply_queue_mark_leader_transaction(uint64 seqno)
 {
-	add_state(seqno, PAPPLY_BY_LEADER_LONE);
+	add_state(seqno, PAPPLY_BY_LEADER_POLICY);
 }
 
 void
@@ -316,40 +316,40 @@ papply_queue_leave_to_leader(uint64 seqno, PapplyApplier applier, PapplyCounter 
 }
 
 void
-papply_queue_set_company(uint64 seqno, PapplyCompany company)
+papply_queue_set_exclusivity(uint64 seqno, PapplyExclusivity exclusivity)
 {
 	Assert(seqno == ends.last_seqno);
-	add_state(seqno, company);
+	add_state(seqno, exclusivity);
 }
 
 bool
-papply_queue_is_serial(uint64 seqno)
+papply_queue_is_exclusive(uint64 seqno)
 {
-	return (papply_queue_state(papply_queue_transaction(seqno)) & PAPPLY_TXN_COMPANY) ==
-		PAPPLY_SERIAL;
+	return (papply_queue_state(papply_queue_transaction(seqno)) & PAPPLY_TXN_EXCLUSIVITY) ==
+		PAPPLY_EXCLUSIVE;
 }
 
 void
-papply_queue_mark_early(uint64 seqno)
+papply_queue_mark_in_progress(uint64 seqno)
 {
 	Assert(seqno == ends.last_seqno && !papply_queue_is_complete(papply_queue_transaction(seqno)));
-	add_state(seqno, PAPPLY_TXN_EARLY);
+	add_state(seqno, PAPPLY_TXN_IN_PROGRESS);
 }
 
 bool
-papply_queue_is_early(uint64 seqno)
+papply_queue_is_in_progress(uint64 seqno)
 {
-	return (papply_queue_state(papply_queue_transaction(seqno)) & PAPPLY_TXN_EARLY) != 0;
+	return (papply_queue_state(papply_queue_transaction(seqno)) & PAPPLY_TXN_IN_PROGRESS) != 0;
 }
 
 void
-papply_queue_mark_unclaimed_native(void)
+papply_queue_leave_unclaimed_to_leader(void)
 {
 	for (uint64 seqno = pg_atomic_read_u64(&papply_pool->next_claim);
 		 seqno <= ends.last_seqno; seqno++)
 	{
-		if (!papply_queue_is_early(seqno) &&
-			!papply_queue_is_native(papply_queue_transaction(seqno)))
+		if (!papply_queue_is_in_progress(seqno) &&
+			!papply_queue_is_by_leader(papply_queue_transaction(seqno)))
 			papply_queue_leave_to_leader(seqno, PAPPLY_BY_LEADER, PAPPLY_COUNT_FALLBACK_NO_WRITER);
 	}
 }
@@ -382,7 +382,7 @@ papply_queue_skip(uint64 seqno)
 }
 
 /*
- * Writers do not claim a transaction that the receiver replayed, so advance
+ * Writers do not claim a transaction that the leader applied, so advance
  * next_claim past it.  Otherwise its slot could be read after it was reused.
  */
 void
@@ -500,7 +500,7 @@ papply_queue_consumed(uint64 position)
 
 	Assert(position <= pg_atomic_read_u64(&papply_pool->write_position));
 	pg_memory_barrier();		/* after all reads */
-	pg_atomic_write_u64(&papply_pool_my_slot()->read_position, position);
+	pg_atomic_write_u64(&papply_pool_my_writer_slot()->read_position, position);
 	pg_memory_barrier();		/* pairs with papply_queue_want_space() */
 	wanted = pg_atomic_read_u64(&papply_pool->space_waiter);
 	if (wanted != 0 && position >= wanted)
@@ -548,7 +548,7 @@ papply_queue_rewind(uint64 seqno)
 	Assert(papply_pool_committed() == seqno - 1);
 	if (!pg_atomic_compare_exchange_u32(&txn->hold, &hold, PAPPLY_TXN_REWINDING))
 		return false;
-	pg_atomic_write_u64(&papply_pool_my_slot()->read_position, txn->start_position);
+	pg_atomic_write_u64(&papply_pool_my_writer_slot()->read_position, txn->start_position);
 	pg_memory_barrier();
 	pg_atomic_write_u32(&txn->hold, PAPPLY_TXN_WHOLE);
 	return true;

@@ -44,18 +44,18 @@ typedef struct Slots
 	LWLock		lock;
 	int			length;
 	uint64		detached;		/* protected by lock */
-	PapplySlot	slots[FLEXIBLE_ARRAY_MEMBER];
+	PapplySubscriptionSlot slots[FLEXIBLE_ARRAY_MEMBER];
 } Slots;
 
 static Slots *slots = NULL;
 
-PapplySlot *papply_slot = NULL;
+PapplySubscriptionSlot *papply_subscription_slot = NULL;
 
 static Size
 slots_size(void)
 {
 	return add_size(offsetof(Slots, slots),
-					mul_size(max_logical_replication_workers, sizeof(PapplySlot)));
+					mul_size(max_logical_replication_workers, sizeof(PapplySubscriptionSlot)));
 }
 
 void
@@ -105,7 +105,7 @@ papply_slots_unlock(void)
 	LWLockRelease(&slots->lock);
 }
 
-PapplySlot *
+PapplySubscriptionSlot *
 papply_slots_get(int n)
 {
 	Assert(n >= 0);
@@ -113,7 +113,7 @@ papply_slots_get(int n)
 }
 
 int
-papply_slots_number(const PapplySlot *slot)
+papply_slots_number(const PapplySubscriptionSlot *slot)
 {
 	Assert(slot >= slots->slots && slot < slots->slots + slots->length);
 	return slot - slots->slots;
@@ -122,12 +122,12 @@ papply_slots_number(const PapplySlot *slot)
 /*** owners ***/
 
 static bool
-is_of_this_database(const PapplySlot *slot)
+is_of_this_database(const PapplySubscriptionSlot *slot)
 {
 	return OidIsValid(slot->subid) && slot->dbid == MyDatabaseId;
 }
 
-PapplySlot *
+PapplySubscriptionSlot *
 papply_slots_find(Oid subid)
 {
 	Assert(LWLockHeldByMe(&slots->lock));
@@ -178,16 +178,16 @@ dropped_subscriptions(void)
  * subscription was dropped, or else the one that has been free for the longest
  * time; NULL if none is free.  The caller holds the lock.
  */
-static PapplySlot *
+static PapplySubscriptionSlot *
 find_free_slot(const List *dropped)
 {
-	PapplySlot *oldest = NULL;
+	PapplySubscriptionSlot *oldest = NULL;
 	uint64		since = 0;
 
 	Assert(LWLockHeldByMeInMode(&slots->lock, LW_EXCLUSIVE));
 	for (int i = 0; i < slots->length; i++)
 	{
-		PapplySlot *slot = &slots->slots[i];
+		PapplySubscriptionSlot *slot = &slots->slots[i];
 		uint64		detached = list_member_oid(dropped, slot->subid) ? 0 : slot->detached;
 
 		if (slot->receiver_pid != 0 || (oldest != NULL && detached >= since))
@@ -200,7 +200,7 @@ find_free_slot(const List *dropped)
 
 /* Give the slot to a subscription of this database. */
 static void
-set_owner(PapplySlot *slot, Oid subid)
+set_owner(PapplySubscriptionSlot *slot, Oid subid)
 {
 	memset(&slot->data, 0, sizeof(slot->data));
 	slot->data.statistics.stats_reset = GetCurrentTimestamp();
@@ -215,15 +215,15 @@ papply_slots_attach_receiver(Oid subid)
 	List	   *dropped = dropped_subscriptions();
 
 	papply_slots_lock(LW_EXCLUSIVE);
-	papply_slot = papply_slots_find(subid);
-	if (papply_slot == NULL)
+	papply_subscription_slot = papply_slots_find(subid);
+	if (papply_subscription_slot == NULL)
 	{
-		papply_slot = find_free_slot(dropped);
-		if (papply_slot != NULL)
-			set_owner(papply_slot, subid);
+		papply_subscription_slot = find_free_slot(dropped);
+		if (papply_subscription_slot != NULL)
+			set_owner(papply_subscription_slot, subid);
 	}
-	if (papply_slot != NULL)
-		papply_slot->receiver_pid = MyProcPid;
+	if (papply_subscription_slot != NULL)
+		papply_subscription_slot->receiver_pid = MyProcPid;
 	papply_slots_unlock();
 	list_free(dropped);
 }
@@ -231,23 +231,23 @@ papply_slots_attach_receiver(Oid subid)
 void
 papply_slots_detach_receiver(void)
 {
-	if (papply_slot == NULL)
+	if (papply_subscription_slot == NULL)
 		return;
 	papply_slots_lock(LW_EXCLUSIVE);
-	Assert(papply_slot->receiver_pid == MyProcPid);
-	papply_slot->receiver_pid = 0;
-	papply_slot->detached = ++slots->detached;
+	Assert(papply_subscription_slot->receiver_pid == MyProcPid);
+	papply_subscription_slot->receiver_pid = 0;
+	papply_subscription_slot->detached = ++slots->detached;
 	papply_slots_unlock();
-	papply_slot = NULL;
+	papply_subscription_slot = NULL;
 }
 
-PapplySlot *
+PapplySubscriptionSlot *
 papply_slots_restore(Oid dbid, Oid subid)
 {
 	Assert(!IsUnderPostmaster);
 	for (int i = 0; i < slots->length; i++)
 	{
-		PapplySlot *slot = &slots->slots[i];
+		PapplySubscriptionSlot *slot = &slots->slots[i];
 
 		if (OidIsValid(slot->subid))
 			continue;

@@ -2,12 +2,12 @@
  * slow_log.c
  *	  Log remote transactions that take long to apply.
  *
- * Runs in writers and, for what the native loop applies, in the receiver.
+ * Runs in writers and, for what the core apply loop applies, in the receiver.
  *
  * A batch is one local transaction and is logged as one.  Its time is that
  * from its writer's first attempt to the commit, including waits.  A writer's
  * waits for locks are an estimate (status.c), which may exceed the time of the
- * transaction; those of the native loop are measured (leader_waits.c).
+ * transaction; those of the core apply loop are measured (leader_waits.c).
  *-------------------------------------------------------------------------
  */
 #include "parallel_apply.h"

@@ -70,9 +70,9 @@ papply_statistics_attach(void)
 {
 	PapplySharedStatistics *shared;
 
-	if (papply_slot == NULL)
+	if (papply_subscription_slot == NULL)
 		return;
-	shared = &papply_slot->data.statistics;
+	shared = &papply_subscription_slot->data.statistics;
 	papply_statistics_counts = shared->rows[papply_pool_waiter].counts;
 	if (papply_pool_waiter == PAPPLY_WAITER_RECEIVER)
 		papply_statistics_progress = &shared->progress;
@@ -94,13 +94,13 @@ papply_statistics_note_error(const char *message)
 	PapplyLastError error = {.at = GetCurrentTimestamp()};
 
 	papply_statistics_count(PAPPLY_COUNT_ERRORS, 1);
-	if (papply_slot == NULL || message == NULL)
+	if (papply_subscription_slot == NULL || message == NULL)
 		return;
 	papply_text_copy(error.message, message, sizeof(error.message));
 
-	SpinLockAcquire(&papply_slot->error_mutex);
-	papply_slot->data.statistics.last_error = error;
-	SpinLockRelease(&papply_slot->error_mutex);
+	SpinLockAcquire(&papply_subscription_slot->error_mutex);
+	papply_subscription_slot->data.statistics.last_error = error;
+	SpinLockRelease(&papply_subscription_slot->error_mutex);
 }
 
 /*
@@ -114,17 +114,17 @@ papply_statistics_note_failed(const PapplyFailedTransaction *failed)
 	PapplyFailedTransaction *last;
 
 	Assert(papply_pool_waiter == PAPPLY_WAITER_RECEIVER);
-	if (papply_slot == NULL)
+	if (papply_subscription_slot == NULL)
 		return;
-	last = &papply_slot->data.statistics.failed;
+	last = &papply_subscription_slot->data.statistics.failed;
 	if (next.final_lsn == last->final_lsn)
 	{
 		next.first_failed_at = last->first_failed_at;
 		next.attempts = last->attempts + 1;
 	}
-	SpinLockAcquire(&papply_slot->error_mutex);
+	SpinLockAcquire(&papply_subscription_slot->error_mutex);
 	*last = next;
-	SpinLockRelease(&papply_slot->error_mutex);
+	SpinLockRelease(&papply_subscription_slot->error_mutex);
 }
 
 bool
@@ -132,9 +132,9 @@ papply_statistics_is_failed(TransactionId remote_xid)
 {
 	const PapplyFailedTransaction *failed;
 
-	if (papply_slot == NULL)
+	if (papply_subscription_slot == NULL)
 		return false;
-	failed = &papply_slot->data.statistics.failed;
+	failed = &papply_subscription_slot->data.statistics.failed;
 	return failed->remote_xid == remote_xid && failed->changes > PAPPLY_MANY_CHANGES;
 }
 
@@ -187,13 +187,13 @@ papply_statistics_rate_base(const PapplyProgress *progress, int64 now, PapplySam
 uint64
 papply_statistics_transactions(void)
 {
-	return papply_slot == NULL ? 0 :
-		sum_of(&papply_slot->data.statistics, PAPPLY_COUNT_TRANSACTIONS);
+	return papply_subscription_slot == NULL ? 0 :
+		sum_of(&papply_subscription_slot->data.statistics, PAPPLY_COUNT_TRANSACTIONS);
 }
 
 /* The caller holds the lock of the slots. */
 static void
-copy_from(PapplySlot *slot, PapplyStatistics *copy)
+copy_from(PapplySubscriptionSlot *slot, PapplyStatistics *copy)
 {
 	const PapplySharedStatistics *shared = &slot->data.statistics;
 
@@ -214,7 +214,7 @@ copy_from(PapplySlot *slot, PapplyStatistics *copy)
 bool
 papply_statistics_get(Oid subid, PapplyStatistics *copy)
 {
-	PapplySlot *slot;
+	PapplySubscriptionSlot *slot;
 
 	papply_slots_lock(LW_SHARED);
 	slot = papply_slots_find(subid);
@@ -225,7 +225,7 @@ papply_statistics_get(Oid subid, PapplyStatistics *copy)
 }
 
 static void
-reset_slot(PapplySlot *slot, TimestampTz now)
+reset_slot(PapplySubscriptionSlot *slot, TimestampTz now)
 {
 	PapplySharedStatistics *shared = &slot->data.statistics;
 
@@ -235,7 +235,7 @@ reset_slot(PapplySlot *slot, TimestampTz now)
 	SpinLockAcquire(&slot->error_mutex);
 	memset(&shared->last_error, 0, sizeof(shared->last_error));
 	SpinLockRelease(&slot->error_mutex);
-	slot->pool.gain.must_reset = true;
+	slot->pool.speedup.must_reset = true;
 	papply_hot_keys_reset(slot);
 }
 
@@ -243,7 +243,7 @@ void
 papply_statistics_reset(Oid subid)
 {
 	TimestampTz now = GetCurrentTimestamp();
-	PapplySlot *slot;
+	PapplySubscriptionSlot *slot;
 
 	papply_slots_lock(LW_EXCLUSIVE);
 	slot = papply_slots_find(subid);
@@ -270,7 +270,7 @@ papply_statistics_load(const PapplySavedSubscription *saved, uint32 n)
 {
 	for (uint32 i = 0; i < n; i++)
 	{
-		PapplySlot *slot = papply_slots_restore(saved[i].dbid, saved[i].subid);
+		PapplySubscriptionSlot *slot = papply_slots_restore(saved[i].dbid, saved[i].subid);
 
 		if (slot == NULL)
 			return;
@@ -279,7 +279,7 @@ papply_statistics_load(const PapplySavedSubscription *saved, uint32 n)
 }
 
 static void
-save_slot(PapplySavedSubscription *saved, const PapplySlot *slot)
+save_slot(PapplySavedSubscription *saved, const PapplySubscriptionSlot *slot)
 {
 	const PapplySharedStatistics *shared = &slot->data.statistics;
 
@@ -299,7 +299,7 @@ papply_statistics_save(uint32 *n)
 {
 	int			slots = Max(max_logical_replication_workers, 1);
 	PapplySavedSubscription *saved = palloc0(slots * sizeof(PapplySavedSubscription));
-	PapplySlot *slot;
+	PapplySubscriptionSlot *slot;
 
 	*n = 0;
 	for (int i = 0; (slot = papply_slots_get(i)) != NULL; i++)

@@ -34,9 +34,9 @@
 #include "utils/guc.h"
 
 #include "blockers.h"
-#include "kept.h"
 #include "replay.h"
 #include "sql_common.h"
+#include "stored.h"
 
 PG_FUNCTION_INFO_V1(papply_replay);
 PG_FUNCTION_INFO_V1(papply_replay_transactions);
@@ -189,7 +189,7 @@ papply_replay(PG_FUNCTION_ARGS)
 {
 	papply_sql_begin_procedure(fcinfo, "replay()");
 	papply_sql_refuse_null(fcinfo, 0, "number of a skipped transaction");
-	replay_one(papply_sql_get_kept(PG_GETARG_INT64(0)), PG_GETARG_INT64(0));
+	replay_one(papply_sql_get_stored(PG_GETARG_INT64(0)), PG_GETARG_INT64(0));
 	PG_RETURN_VOID();
 }
 
@@ -208,7 +208,7 @@ papply_replay_transactions(PG_FUNCTION_ARGS)
 	papply_sql_begin_procedure(fcinfo, "replay_transactions()");
 	subid = papply_sql_get_subscription(fcinfo, 0);
 	papply_sql_check_owner(subid);
-	while ((id = papply_kept_next_stored(subid, id)) != 0)
+	while ((id = papply_stored_next_id_after(subid, id)) != 0)
 		replay_one(subid, id);
 	PG_RETURN_VOID();
 }

@@ -37,7 +37,7 @@
 #include "tcop/utility.h"
 
 #include "drop_extension.h"
-#include "kept.h"
+#include "stored.h"
 #include "subscription_options.h"
 #include "table_options.h"
 
@@ -70,13 +70,13 @@ drops_ours(const DropStmt *drop)
 static void
 check_drop(DropBehavior behavior)
 {
-	if (papply_kept_are_pending())
+	if (papply_stored_are_pending())
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("cannot drop extension \"%s\" because a transaction is to be skipped and stored",
 						PAPPLY_NAME),
 				 errhint("Use ALTER SUBSCRIPTION ... SKIP (lsn = NONE), or wait until it is skipped.")));
-	if (behavior != DROP_CASCADE && papply_kept_exist())
+	if (behavior != DROP_CASCADE && papply_stored_exist())
 		ereport(ERROR,
 				(errcode(ERRCODE_DEPENDENT_OBJECTS_STILL_EXIST),
 				 errmsg("cannot drop extension \"%s\" because skipped transactions are stored",
@@ -103,7 +103,7 @@ static void
 check_refresh(const RefreshMatViewStmt *refresh)
 {
 	if (!refresh->skipData ||
-		!papply_kept_is_stored_in(RangeVarGetRelid(refresh->relation, NoLock, true)))
+		!papply_stored_is_relation(RangeVarGetRelid(refresh->relation, NoLock, true)))
 		return;
 	ereport(ERROR,
 			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),

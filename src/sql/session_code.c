@@ -19,8 +19,8 @@
 #include "utils/builtins.h"
 #include "utils/syscache.h"
 
+#include "apply_mode.h"
 #include "session_code.h"
-#include "table_class.h"
 
 static const char *const words[] = {
 	"_SHARED",					/* PL/Perl, PL/Tcl */

@@ -26,10 +26,10 @@
 #include "utils/rel.h"
 
 #include "failed_values.h"
-#include "kept.h"
 #include "skip.h"
 #include "sql_common.h"
 #include "statistics.h"
+#include "stored.h"
 
 PG_FUNCTION_INFO_V1(papply_skip_transaction);
 PG_FUNCTION_INFO_V1(papply_forget);
@@ -60,8 +60,8 @@ set_skip_lsn(const char *subname, XLogRecPtr lsn)
 static int64
 request(FunctionCallInfo fcinfo, const PapplyStatistics *statistics)
 {
-	Relation	rel = papply_kept_open(PAPPLY_KEPT_TRANSACTIONS, ShareRowExclusiveLock);
-	int64		id = papply_kept_find(statistics->subid, statistics->failed.final_lsn);
+	Relation	rel = papply_stored_open(PAPPLY_STORED_TRANSACTIONS, ShareRowExclusiveLock);
+	int64		id = papply_stored_find(statistics->subid, statistics->failed.final_lsn);
 
 	if (rel == NULL)
 		ereport(ERROR,
@@ -71,8 +71,8 @@ request(FunctionCallInfo fcinfo, const PapplyStatistics *statistics)
 	{
 		PapplyRow  *row = papply_row_create(fcinfo, RelationGetDescr(rel));
 
-		papply_kept_remove_unused();
-		id = papply_kept_next_id();
+		papply_stored_remove_unused();
+		id = papply_stored_next_id();
 		papply_row_int8(row, "id", id, false);
 		papply_failed_set(row, statistics, true);
 		CatalogTupleInsert(rel, papply_row_form(row));
@@ -82,18 +82,18 @@ request(FunctionCallInfo fcinfo, const PapplyStatistics *statistics)
 }
 
 int64
-papply_skip_failed(FunctionCallInfo fcinfo, const PapplyStatistics *statistics, bool must_keep)
+papply_skip_failed(FunctionCallInfo fcinfo, const PapplyStatistics *statistics, bool must_store)
 {
 	XLogRecPtr	finish_lsn = statistics->failed.final_lsn;
 	int64		id;
 
 	check_kind(statistics->failed.kind);
 	set_skip_lsn(get_subscription_name(statistics->subid, false), finish_lsn);
-	if (must_keep)
+	if (must_store)
 		return request(fcinfo, statistics);
-	id = papply_kept_find(statistics->subid, finish_lsn);
+	id = papply_stored_find(statistics->subid, finish_lsn);
 	if (id != 0)				/* else its lock is not needed */
-		(void) papply_kept_remove(id);
+		(void) papply_stored_remove(id);
 	return 0;
 }
 
@@ -105,10 +105,10 @@ Datum
 papply_skip_transaction(PG_FUNCTION_ARGS)
 {
 	Oid			subid = papply_sql_change_subscription(fcinfo, 0, "skip_transaction()");
-	bool		must_keep = PG_ARGISNULL(1) || PG_GETARG_BOOL(1);
-	int64		id = papply_skip_failed(fcinfo, papply_failed_get(subid), must_keep);
+	bool		must_store = PG_ARGISNULL(1) || PG_GETARG_BOOL(1);
+	int64		id = papply_skip_failed(fcinfo, papply_failed_get(subid), must_store);
 
-	if (!must_keep)
+	if (!must_store)
 		PG_RETURN_NULL();
 	PG_RETURN_INT64(id);
 }
@@ -122,21 +122,21 @@ papply_forget(PG_FUNCTION_ARGS)
 	int64		id = PG_GETARG_INT64(0);
 
 	PreventCommandIfReadOnly("forget()");
-	(void) papply_sql_get_kept(id);
-	if (papply_kept_remove(id) == 0)
-		papply_kept_refuse_missing(id);
+	(void) papply_sql_get_stored(id);
+	if (papply_stored_remove(id) == 0)
+		papply_stored_refuse_missing(id);
 	PG_RETURN_VOID();
 }
 
 /*
  * papply_get_kept(relation) returns the rows of one of the two relations, for their own
- * definitions: see kept.c.  The server compares the two.  The snapshot is taken when
+ * definitions: see stored.c.  The server compares the two.  The snapshot is taken when
  * REFRESH has locked the relation.
  */
 Datum
 papply_get_kept(PG_FUNCTION_ARGS)
 {
-	Relation	rel = papply_kept_open(NameStr(*PG_GETARG_NAME(0)), AccessShareLock);
+	Relation	rel = papply_stored_open(NameStr(*PG_GETARG_NAME(0)), AccessShareLock);
 	ReturnSetInfo *result = (ReturnSetInfo *) fcinfo->resultinfo;
 	SysScanDesc scan;
 	HeapTuple	tuple;

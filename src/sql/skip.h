@@ -17,6 +17,6 @@
  * papply_sql_change_subscription().
  */
 extern int64 papply_skip_failed(FunctionCallInfo fcinfo, const PapplyStatistics *statistics,
-								bool must_keep);
+								bool must_store);
 
 #endif							/* PAPPLY_SKIP_H */

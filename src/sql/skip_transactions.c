@@ -57,7 +57,7 @@ typedef struct Run
 {
 	FunctionCallInfo fcinfo;
 	int			left;			/* number of transactions that may be skipped */
-	bool		must_keep;
+	bool		must_store;
 	XLogRecPtr	wanted_lsn;		/* flushed by the publisher at the beginning */
 	long		nap_ms;
 
@@ -180,7 +180,7 @@ note_skipped(Run *run, int64 id)
 	run->final_lsn = failed->final_lsn;
 	run->left--;
 	ereport(NOTICE,
-			(run->must_keep ?
+			(run->must_store ?
 			 errmsg("transaction %u of subscription \"%s\", finished at " PAPPLY_LSN_FORMAT ", is skipped and stored with number %lld",
 					failed->remote_xid, subname, LSN_FORMAT_ARGS(failed->final_lsn), (long long) id) :
 			 errmsg("transaction %u of subscription \"%s\", finished at " PAPPLY_LSN_FORMAT ", is skipped",
@@ -215,7 +215,7 @@ skip(Run *run)
 	look(run);
 	if (!has_failed(run))
 		return;
-	id = papply_skip_failed(run->fcinfo, &run->statistics, run->must_keep);
+	id = papply_skip_failed(run->fcinfo, &run->statistics, run->must_store);
 	if (!run->is_enabled)
 		enable(run->statistics.subid);
 	SPI_commit();
@@ -255,7 +255,7 @@ papply_skip_transactions(PG_FUNCTION_ARGS)
 	Run			run = {
 		.fcinfo = fcinfo,
 		.left = PG_ARGISNULL(1) ? 0 : PG_GETARG_INT32(1),
-		.must_keep = PG_ARGISNULL(2) || PG_GETARG_BOOL(2)
+		.must_store = PG_ARGISNULL(2) || PG_GETARG_BOOL(2)
 	};
 
 	begin(&run);

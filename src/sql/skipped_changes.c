@@ -36,10 +36,10 @@
 #include "utils/rel.h"
 
 #include "change_statements.h"
-#include "kept.h"
 #include "message.h"
 #include "result_rows.h"
 #include "sql_common.h"
+#include "stored.h"
 
 PG_FUNCTION_INFO_V1(papply_get_skipped_changes);
 
@@ -435,9 +435,9 @@ papply_change_statements_put(FunctionCallInfo fcinfo, Oid subid, PapplyNextMessa
 }
 
 static char *
-next_kept(void *source, int *length)
+next_stored(void *source, int *length)
 {
-	return source == NULL ? NULL : papply_kept_next(source, length);
+	return source == NULL ? NULL : papply_stored_next(source, length);
 }
 
 /*
@@ -446,13 +446,13 @@ next_kept(void *source, int *length)
 Datum
 papply_get_skipped_changes(PG_FUNCTION_ARGS)
 {
-	PapplyKeptScan *scan = papply_kept_begin_scan(PG_GETARG_INT64(0));
-	Oid			subid = papply_kept_subscription(PG_GETARG_INT64(0));
+	PapplyStoredScan *scan = papply_stored_begin_scan(PG_GETARG_INT64(0));
+	Oid			subid = papply_stored_subscription(PG_GETARG_INT64(0));
 
 	if (scan != NULL)
 		papply_sql_check_may_see(subid);
-	(void) papply_change_statements_put(fcinfo, subid, next_kept, scan);
+	(void) papply_change_statements_put(fcinfo, subid, next_stored, scan);
 	if (scan != NULL)
-		papply_kept_end_scan(scan);
+		papply_stored_end_scan(scan);
 	return (Datum) 0;
 }

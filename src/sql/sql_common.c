@@ -30,9 +30,9 @@
 #include "utils/syscache.h"
 
 #include "group.h"
-#include "kept.h"
 #include "slots.h"
 #include "sql_common.h"
+#include "stored.h"
 
 PG_FUNCTION_INFO_V1(papply_get_visibility);
 PG_FUNCTION_INFO_V1(papply_get_data_visibility);
@@ -209,12 +209,12 @@ papply_sql_check_owner(Oid subid)
 }
 
 Oid
-papply_sql_get_kept(int64 id)
+papply_sql_get_stored(int64 id)
 {
-	Oid			subid = papply_kept_subscription(id);
+	Oid			subid = papply_stored_subscription(id);
 
 	if (!OidIsValid(subid))
-		papply_kept_refuse_missing(id);
+		papply_stored_refuse_missing(id);
 	papply_sql_check_owner(subid);
 	return subid;
 }

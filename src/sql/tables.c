@@ -5,7 +5,7 @@
  * Runs in a user's backend.
  *
  * This file decides nothing.  It calls the functions that decide, with the
- * present table, and expresses their results in words: table_class.c,
+ * present table, and expresses their results in words: apply_mode.c,
  * lookup_index.c and row_keys.c.  The last description of the table by the
  * publisher is stored with the counters (table_statistics.c).  Before the
  * first change of a table, all columns are assumed to be published, and the
@@ -39,27 +39,27 @@
 #include "utils/rel.h"
 #include "utils/syscache.h"
 
+#include "apply_mode.h"
 #include "intercepted.h"
 #include "lookup_index.h"
 #include "result_rows.h"
 #include "row_keys.h"
 #include "session_code.h"
 #include "sql_common.h"
-#include "table_class.h"
 #include "table_statistics.h"
 
 PG_FUNCTION_INFO_V1(papply_get_table);
 
-static const char *const classes[] = {
+static const char *const apply_modes[] = {
 	[PAPPLY_TABLE_PARALLEL] = "parallel",
-	[PAPPLY_TABLE_SERIAL] = "exclusive",
+	[PAPPLY_TABLE_EXCLUSIVE] = "exclusive",
 	[PAPPLY_TABLE_NATIVE] = "native"
 };
 
 /* Findings about a table. */
 typedef struct Findings
 {
-	PapplyTableClass table_class;
+	PapplyApplyMode apply_mode;
 	PapplyTableDescription description;
 	ArrayBuildState *codes;
 	StringInfoData reasons;
@@ -142,7 +142,7 @@ assume_identity(Relation rel, PapplyTableDescription *description)
 
 /* Describe a default.  Its function has been looked up just before. */
 static char *
-phrase_default(const PapplyClassReason *reason)
+phrase_default(const PapplyApplyModeReason *reason)
 {
 	return psprintf("a default with %s function %s",
 					func_volatile(reason->function) == PROVOLATILE_VOLATILE ?
@@ -151,7 +151,7 @@ phrase_default(const PapplyClassReason *reason)
 }
 
 static void
-explain_class(Findings *findings, Relation rel, const PapplyClassReason *reason)
+explain_apply_mode(Findings *findings, Relation rel, const PapplyApplyModeReason *reason)
 {
 	char	   *table = name_of_table(RelationGetRelid(rel));
 
@@ -161,7 +161,7 @@ explain_class(Findings *findings, Relation rel, const PapplyClassReason *reason)
 			break;
 		case PAPPLY_CAUSE_NO_TABLE:
 			add_finding(findings, "not_a_table",
-						papply_table_class_phrase(reason->cause),
+						papply_apply_mode_phrase(reason->cause),
 						"subscribe to it as a table");
 			break;
 		case PAPPLY_CAUSE_TRIGGER:
@@ -212,9 +212,9 @@ static void
 explain_unknown_columns(Findings *findings, Relation rel)
 {
 	AttrMap    *map = map_columns(rel, &findings->description, false);
-	PapplyClassReason reason;
+	PapplyApplyModeReason reason;
 
-	if (papply_table_class(rel, map, &reason) == PAPPLY_TABLE_SERIAL &&
+	if (papply_apply_mode(rel, map, &reason) == PAPPLY_TABLE_EXCLUSIVE &&
 		reason.cause == PAPPLY_CAUSE_DEFAULT)
 		add_finding(findings, "possible_default",
 					psprintf("column %s has %s: the table is exclusive if the publisher does not "
@@ -420,16 +420,16 @@ explain_table(Findings *findings, Relation rel)
 {
 	PapplyTableDescription *description = &findings->description;
 	AttrMap    *map = map_columns(rel, description, true);
-	PapplyClassReason reason;
+	PapplyApplyModeReason reason;
 
-	findings->table_class = papply_table_class(rel, map, &reason);
-	explain_class(findings, rel, &reason);
+	findings->apply_mode = papply_apply_mode(rel, map, &reason);
+	explain_apply_mode(findings, rel, &reason);
 	explain_session_state(findings, rel);
 	explain_interception(findings, RelationGetRelid(rel));
 	explain_sequences(findings, rel, map);
-	if (findings->table_class == PAPPLY_TABLE_NATIVE)
+	if (findings->apply_mode == PAPPLY_TABLE_NATIVE)
 		return;
-	if (!description->is_known && findings->table_class == PAPPLY_TABLE_PARALLEL)
+	if (!description->is_known && findings->apply_mode == PAPPLY_TABLE_PARALLEL)
 		explain_unknown_columns(findings, rel);
 	if (rel->rd_rel->relkind == RELKIND_PARTITIONED_TABLE)
 		explain_partitions(findings, rel);
@@ -450,7 +450,7 @@ find_out(Findings *findings, Oid relid, char state)
 
 	if (!ConditionalLockRelationOid(relid, AccessShareLock))
 	{
-		findings->table_class = papply_table_class_unlocked(relid);
+		findings->apply_mode = papply_apply_mode_unlocked(relid);
 		add_finding(findings, "locked",
 					"another session has locked it, so not everything is known",
 					"query the view again");
@@ -466,7 +466,7 @@ find_out(Findings *findings, Oid relid, char state)
 	relation_close(rel, AccessShareLock);
 	if (state != SUBREL_STATE_READY)
 	{
-		findings->table_class = PAPPLY_TABLE_NATIVE;
+		findings->apply_mode = PAPPLY_TABLE_NATIVE;
 		add_finding(findings, "not_synchronized", "it is not synchronized yet",
 					"wait, or look for errors of its synchronization in the server log");
 	}
@@ -502,7 +502,7 @@ put_table(PapplyRow *row, Oid subid, Oid relid, char state)
 	findings.description = statistics.record.description;
 	if (!find_out(&findings, relid, state))
 		return;
-	papply_row_text(row, "apply_mode", classes[findings.table_class]);
+	papply_row_text(row, "apply_mode", apply_modes[findings.apply_mode]);
 	papply_row_value(row, "findings", TEXTARRAYOID,
 					 makeArrayResult(findings.codes, CurrentMemoryContext), false);
 	papply_row_text(row, "reason", findings.reasons.len > 0 ? findings.reasons.data : NULL);

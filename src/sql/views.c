@@ -33,19 +33,19 @@ static const char *const states[] = {
 	[PAPPLY_WRITER_WAIT_DEPENDENCY] = "waiting for dependency",
 	[PAPPLY_WRITER_WAIT_TURN] = "waiting for prior commit",
 	[PAPPLY_WRITER_WAIT_DATA] = "waiting for data",
-	[PAPPLY_WRITER_WAIT_REPLAY] = "waiting for leader",
+	[PAPPLY_WRITER_WAIT_LEADER] = "waiting for leader",
 	[PAPPLY_WRITER_FAILED] = NULL,
 	[PAPPLY_WRITER_EXITED] = NULL
 };
 
 /* Return the processes that one waits for, in the lock manager or for the commit order. */
 static Datum
-blockers_of(const PapplyWriterSlot *slot, bool is_blocked, int awaited_pid)
+blockers_of(const PapplyWriterSlot *writer_slot, bool is_blocked, int awaited_pid)
 {
 	Datum		pid = Int32GetDatum(awaited_pid);
 
 	if (is_blocked)
-		return DirectFunctionCall1(pg_blocking_pids, Int32GetDatum(slot->pid));
+		return DirectFunctionCall1(pg_blocking_pids, Int32GetDatum(writer_slot->pid));
 	return PointerGetDatum(construct_array(&pid, awaited_pid != 0 ? 1 : 0, INT4OID, sizeof(int32),
 										   true, TYPALIGN_INT));
 }
@@ -63,26 +63,26 @@ time_of(int64 moment)
  * known.
  */
 static void
-put_process(PapplyRow *row, Oid subid, int number, const PapplyWriterSlot *slot, int awaited_pid)
+put_process(PapplyRow *row, Oid subid, int number, const PapplyWriterSlot *writer_slot, int awaited_pid)
 {
-	const PapplyWriterCounters *counters = &slot->counters;
+	const PapplyWriterCounters *counters = &writer_slot->counters;
 	bool		is_leader = number == 0;
-	bool		is_blocked = slot->state == PAPPLY_WRITER_APPLYING &&
-	papply_compat_proc_waits_for_lock(slot->proc);
-	bool		has_work = slot->first_seqno != PAPPLY_NO_SEQNO;
-	bool		has_begun = has_work && slot->began_at != 0;
+	bool		is_blocked = writer_slot->state == PAPPLY_WRITER_APPLYING &&
+	papply_compat_proc_waits_for_lock(writer_slot->proc);
+	bool		has_work = writer_slot->first_seqno != PAPPLY_NO_SEQNO;
+	bool		has_begun = has_work && writer_slot->began_at != 0;
 
 	papply_row_oid(row, "subid", subid);
 	papply_row_value(row, "writer", INT4OID, Int32GetDatum(number), false);
-	papply_row_value(row, "pid", INT4OID, Int32GetDatum(slot->pid), false);
-	papply_row_text(row, "state", is_blocked ? "waiting for lock" : states[slot->state]);
-	papply_row_value(row, "remote_xid", XIDOID, TransactionIdGetDatum(slot->remote_xid),
-					 !has_work || !TransactionIdIsValid(slot->remote_xid));
-	papply_row_lsn(row, "remote_lsn", has_work ? slot->remote_final_lsn : InvalidXLogRecPtr);
-	papply_row_time(row, "xact_start", has_begun ? time_of(slot->began_at) : 0);
-	papply_row_int8(row, "changes_done", slot->changes_done, !has_begun && !is_leader);
-	papply_row_int8(row, "changes_received", Max(slot->changes_received, slot->changes_done), !has_begun || is_leader);
-	papply_row_value(row, "blocked_by", INT4ARRAYOID, blockers_of(slot, is_blocked, awaited_pid), false);
+	papply_row_value(row, "pid", INT4OID, Int32GetDatum(writer_slot->pid), false);
+	papply_row_text(row, "state", is_blocked ? "waiting for lock" : states[writer_slot->state]);
+	papply_row_value(row, "remote_xid", XIDOID, TransactionIdGetDatum(writer_slot->remote_xid),
+					 !has_work || !TransactionIdIsValid(writer_slot->remote_xid));
+	papply_row_lsn(row, "remote_lsn", has_work ? writer_slot->remote_final_lsn : InvalidXLogRecPtr);
+	papply_row_time(row, "xact_start", has_begun ? time_of(writer_slot->began_at) : 0);
+	papply_row_int8(row, "changes_done", writer_slot->changes_done, !has_begun && !is_leader);
+	papply_row_int8(row, "changes_received", Max(writer_slot->changes_received, writer_slot->changes_done), !has_begun || is_leader);
+	papply_row_value(row, "blocked_by", INT4ARRAYOID, blockers_of(writer_slot, is_blocked, awaited_pid), false);
 	papply_row_int8(row, "transactions", counters->transactions, is_leader);
 	papply_row_int8(row, "rows", counters->rows, is_leader);
 	papply_row_int8(row, "prefetched", counters->prefetched, is_leader);
@@ -97,18 +97,18 @@ static void
 put_leader(PapplyRow *row, const PapplyStatistics *statistics)
 {
 	const PapplyLeader *leader = &statistics->progress.leader;
-	PapplyWriterSlot slot = {.proc = BackendPidGetProc(statistics->receiver_pid)};
+	PapplyWriterSlot writer_slot = {.proc = BackendPidGetProc(statistics->receiver_pid)};
 
-	if (slot.proc == NULL || !leader->is_applying)
+	if (writer_slot.proc == NULL || !leader->is_applying)
 		return;
-	slot.pid = statistics->receiver_pid;
-	slot.state = PAPPLY_WRITER_APPLYING;
-	slot.first_seqno = 1;		/* any */
-	slot.remote_xid = leader->remote_xid;
-	slot.remote_final_lsn = leader->final_lsn;
-	slot.began_at = leader->began_at;
-	slot.changes_done = leader->changes;
-	put_process(row, statistics->subid, 0, &slot, 0);
+	writer_slot.pid = statistics->receiver_pid;
+	writer_slot.state = PAPPLY_WRITER_APPLYING;
+	writer_slot.first_seqno = 1;	/* any */
+	writer_slot.remote_xid = leader->remote_xid;
+	writer_slot.remote_final_lsn = leader->final_lsn;
+	writer_slot.began_at = leader->began_at;
+	writer_slot.changes_done = leader->changes;
+	put_process(row, statistics->subid, 0, &writer_slot, 0);
 }
 
 static void

@@ -65,7 +65,7 @@ typedef struct Wait
 	int64		began_at;		/* of clock.h */
 	int64		deadline;		/* 0: none */
 	bool		expects_pause;
-	const char *told;			/* what the last NOTICE has said; NULL: none */
+	const char *reported;		/* what the last NOTICE has said; NULL: none */
 	long		nap_ms;
 } Wait;
 
@@ -142,19 +142,19 @@ find_obstacle(const Wait *wait)
  * near, so that is not said at once.
  */
 static void
-tell_obstacle(Wait *wait)
+report_obstacle(Wait *wait)
 {
 	const char *obstacle;
 
 	if (!papply_clock_has_passed(wait->began_at, papply_clock_now(), PATIENCE_MS))
 		return;
 	obstacle = find_obstacle(wait);
-	if (obstacle != NULL && obstacle != wait->told)
+	if (obstacle != NULL && obstacle != wait->reported)
 		ereport(NOTICE,
 				(errmsg("still waiting for subscription \"%s\"",
 						get_subscription_name(wait->subid, false)),
 				 errdetail_internal("%s", obstacle)));
-	wait->told = obstacle;
+	wait->reported = obstacle;
 }
 
 void
@@ -173,7 +173,7 @@ papply_wait_nap(long *nap_ms, long max_ms)
  * subscription has been dropped.
  */
 static bool
-go_on_waiting(Wait *wait)
+continue_waiting(Wait *wait)
 {
 	long		left_ms = PAPPLY_MAX_NAP_MS;
 
@@ -181,7 +181,7 @@ go_on_waiting(Wait *wait)
 		ereport(ERROR,
 				(errcode(ERRCODE_UNDEFINED_OBJECT),
 				 errmsg("subscription was dropped during the wait")));
-	tell_obstacle(wait);
+	report_obstacle(wait);
 	if (wait->deadline != 0)
 		left_ms = (wait->deadline - papply_clock_now() + 999) / 1000;
 	if (left_ms <= 0)
@@ -234,7 +234,7 @@ papply_wait_for_lsn(PG_FUNCTION_ARGS)
 
 	papply_sql_refuse_null(fcinfo, 1, "position");
 	while (committed_lsn(subid) < PG_GETARG_LSN(1))
-		if (!go_on_waiting(&wait))
+		if (!continue_waiting(&wait))
 			PG_RETURN_BOOL(false);
 	PG_RETURN_BOOL(true);
 }
@@ -268,7 +268,7 @@ papply_drain(PG_FUNCTION_ARGS)
 
 	wait.expects_pause = true;
 	while (is_about_to_pause(subid))
-		if (!go_on_waiting(&wait))
+		if (!continue_waiting(&wait))
 			PG_RETURN_BOOL(false);
 	received_lsn = look_at_progress(subid)->progress.received_lsn;
 	for (;;)
@@ -278,7 +278,7 @@ papply_drain(PG_FUNCTION_ARGS)
 			(progress->state == PAPPLY_APPLY_PAUSED &&
 			 progress->committed_lsn >= progress->received_lsn))
 			PG_RETURN_BOOL(true);
-		if (!go_on_waiting(&wait))
+		if (!continue_waiting(&wait))
 			PG_RETURN_BOOL(false);
 	}
 }
@@ -323,7 +323,7 @@ wait_for_pause(Wait *wait)
 							LSN_FORMAT_ARGS(pause.remote_lsn))));
 		if (pause.state == PAPPLY_PAUSE_REACHED)
 			return true;
-	} while (go_on_waiting(wait));
+	} while (continue_waiting(wait));
 	return false;
 }
 

@@ -447,7 +447,7 @@ fill_entry(char *data, uint32 length, uint64 seqno, int number)
 
 /* Some are, and occasionally enough that writers claim none while slots are reused. */
 static bool
-is_native(uint64 seqno)
+is_by_leader(uint64 seqno)
 {
 	return seqno % 13 == 0 || seqno / 256 % 4 == 3;
 }
@@ -483,7 +483,7 @@ put_transaction(QueueModel *model, char *data, int max_entries)
 		nentries++;
 	}
 	model->nentries[seqno % MODEL_LENGTH] = nentries;
-	if (is_native(seqno))
+	if (is_by_leader(seqno))
 		papply_queue_leave_to_leader(seqno, PAPPLY_BY_LEADER, PAPPLY_COUNT_FALLBACK_TABLE);
 	papply_queue_end(seqno * 10);
 	return nentries == wanted;
@@ -516,13 +516,16 @@ check_transaction(const QueueModel *model, char *data, uint64 seqno)
 	EXPECT(position == txn->end_position);
 }
 
-/* The receiver: replay the oldest ones that are native.  Returns false if there are none. */
+/*
+ * The receiver: apply the oldest ones that are left to it.  Returns false if
+ * there are none.
+ */
 static bool
-replay_transactions(QueueModel *model)
+apply_fallbacks(QueueModel *model)
 {
 	uint64		committed = model->committed;
 
-	for (; model->committed < model->last && is_native(model->committed + 1); model->committed++)
+	for (; model->committed < model->last && is_by_leader(model->committed + 1); model->committed++)
 		papply_commit_order_advance(model->committed + 1, model->committed + 1, model->last * 100);
 	model->claimed = model->committed;
 	return model->committed > committed;
@@ -536,7 +539,7 @@ take_transactions(QueueModel *model, char *data)
 	uint64		first;
 	uint64		last;
 
-	if (replay_transactions(model))
+	if (apply_fallbacks(model))
 		return false;
 	EXPECT(papply_queue_backlog() >= model->last - model->claimed);
 	papply_pool_waiter = TEST_WRITER;
@@ -716,12 +719,12 @@ expect_claim(uint64 want_first, uint64 want_last)
 	EXPECT(papply_claim(32, &first, &last));
 	EXPECT(first == want_first && last == want_last);
 	for (uint64 seqno = first; seqno <= last; seqno++)
-		EXPECT(papply_queue_is_serial(seqno) == papply_queue_is_serial(first));
+		EXPECT(papply_queue_is_exclusive(seqno) == papply_queue_is_exclusive(first));
 }
 
 /*
- * What is marked native is for the receiver: no writer claims it.  What is
- * marked serial is claimed with others of its kind only.
+ * What is left to the leader is for the receiver: no writer claims it.  What
+ * is exclusive is claimed with others of its kind only.
  */
 static void
 check_marks(void)
@@ -738,7 +741,7 @@ check_marks(void)
 		if (marks[i] == 'n')
 			papply_queue_leave_to_leader(seqno[i], PAPPLY_BY_LEADER, PAPPLY_COUNT_FALLBACK_TABLE);
 		if (marks[i] == 's')
-			papply_queue_set_company(seqno[i], PAPPLY_SERIAL);
+			papply_queue_set_exclusivity(seqno[i], PAPPLY_EXCLUSIVE);
 		papply_queue_end(2 + i);
 	}
 	papply_pool_waiter = TEST_WRITER;

@@ -17,7 +17,7 @@
 #include "awake.h"
 #include "claim.h"
 #include "commit_order.h"
-#include "early.h"
+#include "in_progress.h"
 #include "queue.h"
 #include "selftest.h"
 #include "slots.h"
@@ -114,13 +114,13 @@ check_claim(void)
 	papply_pool_waiter = 2;
 	ResetLatch(MyLatch);
 	EXPECT(!papply_claim(1, &first, &last));
-	EXPECT(!papply_awake_sleep(0, papply_early_may_take));
+	EXPECT(!papply_awake_sleep(0, papply_in_progress_may_take));
 	EXPECT(!is_idle(2));		/* it has not slept, and tries again */
 
 	/* where it is needed it does not sleep at all */
 	set_writers(2, 4);
 	papply_pool_waiter = 1;
-	EXPECT(papply_awake_sleep(0, papply_early_may_take));
+	EXPECT(papply_awake_sleep(0, papply_in_progress_may_take));
 	EXPECT(papply_claim(1, &first, &last) && first == 1 && last == 1);
 	papply_pool_waiter = PAPPLY_WAITER_RECEIVER;
 }
@@ -221,10 +221,11 @@ static void
 check_surplus(void)
 {
 	int			n = 0;
-	PapplySlot *slot;
+	PapplySubscriptionSlot *slot;
 	PapplyPool *other;
 
-	while ((slot = papply_slots_get(n)) == papply_slot || (slot != NULL && slot->pool.in_use))
+	while ((slot = papply_slots_get(n)) == papply_subscription_slot ||
+		   (slot != NULL && slot->pool.in_use))
 		n++;
 	EXPECT(slot != NULL);
 	other = &slot->pool;

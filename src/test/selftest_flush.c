@@ -16,7 +16,7 @@
 
 #include "../receiver/feedback.h"
 #include "../receiver/lifecycle.h"
-#include "../receiver/native_replay.h"
+#include "../receiver/core_loop.h"
 #include "message.h"
 #include "selftest.h"
 
@@ -39,7 +39,7 @@ papply_selftest_feedback(PG_FUNCTION_ARGS)
 	XLogRecPtr	start_lsn = papply_feedback_received_lsn() + 1000;
 	XLogRecPtr	local_lsn = GetFlushRecPtr(NULL);
 	char	   *save_names = SyncRepStandbyNames;
-	uint64		told[3];
+	uint64		reported[3];
 
 	papply_feedback_reset(start_lsn);
 	papply_feedback_received(start_lsn + 500);
@@ -51,10 +51,10 @@ papply_selftest_feedback(PG_FUNCTION_ARGS)
 	status = papply_feedback_rewrite(message, sizeof(message), PG_GETARG_BOOL(0));
 	SyncRepStandbyNames = save_names;
 	for (int i = 0; i < 3; i++)
-		told[i] = papply_message_get_uint64(status + 1 + 8 * i) - start_lsn;
+		reported[i] = papply_message_get_uint64(status + 1 + 8 * i) - start_lsn;
 	PG_RETURN_TEXT_P(cstring_to_text(psprintf("received " UINT64_FORMAT ", flushed " UINT64_FORMAT
 											  ", applied " UINT64_FORMAT,
-											  told[0], told[1], told[2])));
+											  reported[0], reported[1], reported[2])));
 }
 
 /*
@@ -82,19 +82,19 @@ drive_idle(void *model)
 
 	MySubscription = &subscription; /* nothing is to be skipped */
 	EXPECT(papply_lifecycle_is_idle());
-	papply_native_begin_direct(PAPPLY_NO_ORIGIN, false);
+	papply_core_loop_begin_direct(PAPPLY_NO_ORIGIN, false);
 	EXPECT(!papply_lifecycle_is_idle());
-	EXPECT(papply_native_before(message, sizeof(message), &buffer) == 0);
+	EXPECT(papply_core_loop_before(message, sizeof(message), &buffer) == 0);
 	EXPECT(!papply_lifecycle_is_idle());
-	EXPECT(papply_native_is_ended());
-	papply_native_finish(&remote_end_lsn, &local_end_lsn);
+	EXPECT(papply_core_loop_is_ended());
+	papply_core_loop_finish(&remote_end_lsn, &local_end_lsn);
 	EXPECT(papply_lifecycle_is_idle());
 	MySubscription = NULL;
 }
 
 /*
- * selftest_idle(): what was received does not count as committed while the native loop has
- * a transaction that is not in the queue.
+ * selftest_idle(): what was received does not count as committed while the
+ * core apply loop has a transaction that is not in the queue.
  */
 Datum
 papply_selftest_idle(PG_FUNCTION_ARGS)

@@ -9,13 +9,13 @@
 
 #include "fmgr.h"
 
-#include "../receiver/lone.h"
+#include "../receiver/leader_policy.h"
 #include "../receiver/pace.h"
 #include "clock.h"
 #include "selftest.h"
 #include "statistics.h"
 
-PG_FUNCTION_INFO_V1(papply_selftest_lone);
+PG_FUNCTION_INFO_V1(papply_selftest_leader_policy);
 PG_FUNCTION_INFO_V1(papply_selftest_pace);
 PG_FUNCTION_INFO_V1(papply_selftest_pace_window);
 PG_FUNCTION_INFO_V1(papply_selftest_rates);
@@ -120,22 +120,23 @@ papply_selftest_pace_window(PG_FUNCTION_ARGS)
 }
 
 /*
- * selftest_lone(): a receiver keeps up while there was nothing to read a moment ago,
- * which a busy machine may not let it find at the first attempt.
+ * selftest_leader_policy(): a receiver keeps up while there was nothing to
+ * read a moment ago, which a busy machine may not let it find at the first
+ * attempt.
  */
 Datum
-papply_selftest_lone(PG_FUNCTION_ARGS)
+papply_selftest_leader_policy(PG_FUNCTION_ARGS)
 {
 	int64		idle_at;
 	int			attempts = 0;
 
 	do
-		idle_at = papply_lone_idle();
-	while (!papply_lone_keeps_up() && ++attempts < 1000);
+		idle_at = papply_leader_policy_idle();
+	while (!papply_leader_policy_keeps_up() && ++attempts < 1000);
 	EXPECT(attempts < 1000);
 	while (!papply_clock_has_passed(idle_at, papply_clock_now(), 5))
 		;
-	EXPECT(!papply_lone_keeps_up());
+	EXPECT(!papply_leader_policy_keeps_up());
 	PG_RETURN_VOID();
 }
 

@@ -5,10 +5,10 @@
  * Runs in every process, and only in libraries made with SELFTEST=1.
  *
  * A sleeping process checks from time to time: a writer, whether an older transaction
- * waits for it; the native loop, whether something is due.  It then also notices what it
- * should have been woken for, which hides a lost wake-up.  With selftest_sleep, writers
+ * waits for it; the core apply loop, whether something is due.  It then also notices what
+ * it should have been woken for, which hides a lost wake-up.  With selftest_sleep, writers
  * continue to sleep.  With selftest_receiver_sleeps, so does a receiver, before it lets the
- * native loop sleep, unless a time is set for what it will do next.
+ * core apply loop sleep, unless a time is set for what it will do next.
  *
  * All these waits are counted for each process.  A process that waits in vain, because it
  * is woken all the time or does not sleep, has more and more of them.
@@ -25,9 +25,10 @@
  * timeouts require that.  With selftest_silent, only the timeouts count, so a test may use
  * timeouts that are longer than any stall of a machine.
  *
- * How many transactions a writer claims, whether the receiver applies a lone one itself, and
- * whether a walsender keeps a message or decodes further records depends on times that are
- * measured.  With selftest_fast, all of this is decided as if nothing took any time.
+ * How many transactions a writer claims, whether the receiver applies a leader
+ * transaction, and whether a walsender keeps a message or decodes further records
+ * depends on times that are measured.  With selftest_fast, all of this is
+ * decided as if nothing took any time.
  *
  * With selftest_server_functions, which must be set before the library is loaded, another
  * library seems to have given the apply worker the server's functions back.
@@ -120,7 +121,7 @@ papply_test_count_sleep(bool is_long, bool is_timeout)
 		pg_atomic_fetch_add_u64(&papply_pool->test_timeouts, 1);
 }
 
-/* Leave the latch as it is: the native loop is about to wait for the same. */
+/* Leave the latch as it is: the core apply loop is about to wait for the same. */
 void
 papply_test_wait_for(pgsocket socket)
 {
@@ -132,7 +133,7 @@ papply_test_wait_for(pgsocket socket)
 }
 
 bool
-papply_test_goes_round(void)
+papply_test_waits_in_core_loop(void)
 {
 	return receiver_sleeps;
 }
@@ -170,7 +171,7 @@ Datum
 papply_selftest_waits(PG_FUNCTION_ARGS)
 {
 	StringInfoData counts;
-	PapplySlot *slot;
+	PapplySubscriptionSlot *slot;
 
 	initStringInfo(&counts);
 	papply_slots_lock(LW_SHARED);

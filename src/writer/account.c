@@ -35,7 +35,7 @@ static Attempts attempts;
 static PapplyWriterCounters *
 my_counters(void)
 {
-	return &papply_pool_my_slot()->counters;
+	return &papply_pool_my_writer_slot()->counters;
 }
 
 void
@@ -54,7 +54,7 @@ get_waited_us(uint64 *waited_us)
 {
 	memcpy(waited_us, papply_statistics_counts + PAPPLY_FIRST_TIME,
 		   sizeof(attempts.waited_before_us));
-	waited_us[PAPPLY_COUNT_LOCK_US - PAPPLY_FIRST_TIME] = papply_pool_my_slot()->lock_wait_us;
+	waited_us[PAPPLY_COUNT_LOCK_US - PAPPLY_FIRST_TIME] = papply_pool_my_writer_slot()->lock_wait_us;
 }
 
 void
@@ -64,8 +64,8 @@ papply_account_begin(uint64 first, uint64 last, int64 now)
 	memset(&papply_account, 0, sizeof(papply_account));
 	papply_account.first = first;
 	papply_account.last = last;
-	papply_pool_my_slot()->began_at = now;
-	papply_pool_my_slot()->changes_done = papply_pool_my_slot()->changes_received = 0;
+	papply_pool_my_writer_slot()->began_at = now;
+	papply_pool_my_writer_slot()->changes_done = papply_pool_my_writer_slot()->changes_received = 0;
 	papply_account_show_known();
 	if (attempts.began_at != 0)
 		return;
@@ -83,7 +83,7 @@ papply_account_show_known(void)
 		return;					/* not known */
 	for (uint64 seqno = papply_account.first; seqno <= papply_account.last; seqno++)
 		changes += papply_queue_transaction(seqno)->changes;
-	papply_pool_my_slot()->changes_received = changes;
+	papply_pool_my_writer_slot()->changes_received = changes;
 }
 
 static void
@@ -92,8 +92,8 @@ log_if_slow(void)
 	PapplyApplied applied = {0};
 
 	applied.transactions = papply_account.last - papply_account.first + 1;
-	applied.remote_xid = papply_pool_my_slot()->remote_xid;
-	applied.final_lsn = papply_pool_my_slot()->remote_final_lsn;
+	applied.remote_xid = papply_pool_my_writer_slot()->remote_xid;
+	applied.final_lsn = papply_pool_my_writer_slot()->remote_final_lsn;
 	applied.changes = papply_account.rows + papply_account.truncates;
 	get_waited_us(applied.waited_us);
 	for (int i = 0; i < lengthof(applied.waited_us); i++)
@@ -146,7 +146,7 @@ papply_account_retry(void)
  * again, in the end by the apply worker, whose error counts as an error of the
  * subscription.  An abort in favor of an older transaction has a counter of
  * its own.  Errors that result from closing the pool, or that end an attempt
- * to apply a transaction early, do not count.
+ * to apply a transaction in progress, do not count.
  */
 void
 papply_account_error(bool is_for_older)

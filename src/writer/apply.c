@@ -4,12 +4,12 @@
  *
  * Runs in a writer.
  *
- * A row gets what the native loop (PostgreSQL's own apply loop) gives it:
- * columns are matched by name, columns that are not published get their
- * defaults, dropped ones are NULL, and unchanged TOAST values come from the
- * local row.  The difference is that the state of the table is prepared
- * beforehand (target.c).  A row of a partitioned table is formed for the root
- * and then passed to its partition (partition.c).
+ * A row gets what the core apply loop gives it:  columns are matched by name,
+ * columns that are not published get their defaults, dropped ones are NULL,
+ * and unchanged TOAST values come from the local row.  The difference is that
+ * the state of the table is prepared beforehand (target.c).  A row of a
+ * partitioned table is formed for the root and then passed to its partition
+ * (partition.c).
  *-------------------------------------------------------------------------
  */
 #include "parallel_apply.h"
@@ -26,7 +26,7 @@
 #include "apply.h"
 #include "conflict.h"
 #include "count.h"
-#include "early.h"
+#include "in_progress.h"
 #include "insert_run.h"
 #include "key_wait.h"
 #include "partition.h"
@@ -260,13 +260,13 @@ store_modified(PapplyTarget *target, PapplyTuple *tuple)
 
 /*
  * Throw an error for a default such as now() in a transaction that is applied
- * early.  Its value would be earlier than in older transactions that begin
- * later.
+ * in progress.  Its value would be earlier than in older transactions that
+ * begin later.
  */
 static void
-refuse_early_defaults(PapplyTarget *target)
+refuse_defaults_in_progress(PapplyTarget *target)
 {
-	if (target->has_mutable_default && papply_early_mine() != NULL)
+	if (target->has_mutable_default && papply_in_progress_mine() != NULL)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("cannot evaluate a default of table \"%s\" before the end of the transaction",
@@ -297,8 +297,8 @@ table_of_row(PapplyTarget *target)
 
 /*
  * The table OID of the slot, which the last row has left, is cleared before
- * each row, here and in insert_run.c.  The native loop uses a new slot, so a
- * column generated from tableoid becomes 0.
+ * each row, here and in insert_run.c.  The core apply loop uses a new slot, so
+ * a column generated from tableoid becomes 0.
  */
 static void
 insert_row(PapplyTarget *table)
@@ -335,7 +335,7 @@ apply_insert(PapplyTarget *target)
 	bool		is_of_run = papply_insert_run_takes(target);
 	PapplyTarget *table;
 
-	refuse_early_defaults(target);
+	refuse_defaults_in_progress(target);
 	if (is_of_run)
 		MemoryContextSwitchTo(papply_insert_run_memory());
 	store_columns(target, &current.change.new_tuple, false);
@@ -380,7 +380,7 @@ note_conflict(PapplyTarget *target, PapplyTarget *table, bool is_found)
 }
 
 /*
- * Report a missing row as the native loop does, which is at DEBUG1 up to
+ * Report a missing row as the core apply loop does, which is at DEBUG1 up to
  * PostgreSQL 17.
  */
 static void
@@ -486,9 +486,9 @@ apply_parsed(PapplyTarget *target, bool is_last_look)
 }
 
 /*
- * Apply a change that may run user code, under the conditions of the native
- * loop: the code sees the time and the snapshot of this change, and immediate
- * triggers fire before the next one.
+ * Apply a change that may run user code, under the conditions of the core
+ * apply loop: the code sees the time and the snapshot of this change, and
+ * immediate triggers fire before the next one.
  */
 static bool
 apply_with_code(PapplyTarget *target, bool is_last_look)
@@ -508,7 +508,7 @@ apply_with_code(PapplyTarget *target, bool is_last_look)
 
 bool
 papply_apply_change(const char *message, int length, uint32 version, bool is_last_look,
-					bool is_alone)
+					bool is_exclusive)
 {
 	PapplyTarget *target;
 	PapplyUserContext user_context;
@@ -518,7 +518,7 @@ papply_apply_change(const char *message, int length, uint32 version, bool is_las
 	papply_message_reset_buffer(&current.message);
 	appendBinaryStringInfo(&current.message, message, length);
 	papply_message_parse_change(current.message.data, length, &current.change);
-	target = papply_target_open(current.change.remote_relid, version, is_alone);
+	target = papply_target_open(current.change.remote_relid, version, is_exclusive);
 	papply_insert_run_begin_change(current.change.type, target);
 	current.table = target->label;
 	if (target->has_user_code)

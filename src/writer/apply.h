@@ -14,11 +14,11 @@
  * called in a transaction with an active snapshot.  Returns false if the row
  * to change does not exist, in which case nothing has been changed.
  * is_last_look: everything older is committed, so a missing row is reported.
- * is_alone: user code that must not run alongside other transactions may run.
- * Throws whatever applying the change throws.
+ * is_exclusive: user code that must not run alongside other transactions may
+ * run.  Throws whatever applying the change throws.
  */
 extern bool papply_apply_change(const char *message, int length, uint32 version,
-								bool is_last_look, bool is_alone);
+								bool is_last_look, bool is_exclusive);
 
 /*
  * Return the value of a column that is neither NULL nor unchanged.  A column
@@ -40,7 +40,7 @@ extern LogicalRepRelId papply_apply_relation(void);
 /*
  * Begin a range of transactions.  Return whether since then it has changed
  * tables with user code (target.h), or has fired triggers or evaluated defaults
- * of class serial, whose code may do anything.
+ * of apply mode exclusive, whose code may do anything.
  */
 extern void papply_apply_begin_range(void);
 extern bool papply_apply_has_user_code(void);

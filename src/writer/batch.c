@@ -75,9 +75,9 @@ papply_batch_max(void)
  * Sleep for LEAVE_MS if the next transaction depends on one that another
  * writer applies.  If transactions are short, that writer will soon be free to
  * claim it too, and one process fewer gets more done: with ten hot rows and a
- * publisher that gathers messages, 13 % more transactions per second
- * (bench/catchup hot --gather --writers "4 8").  Do not sleep longer, because
- * that writer may be blocked.
+ * publisher that coalesces messages, 13 % more transactions per second
+ * (bench/catchup hot --coalesce --writers "4 8").  Do not sleep longer,
+ * because that writer may be blocked.
  */
 void
 papply_batch_leave_to_others(void)

@@ -4,9 +4,9 @@
  *
  * Runs in a writer.
  *
- * The native loop (PostgreSQL's own apply loop) looks up input functions, and
- * plans defaults, for every row.  Here they are kept with the target
- * (target.c) until an invalidation says that they may have changed.
+ * The core apply loop looks up input functions, and plans defaults, for every
+ * row.  Here they are kept with the target (target.c) until an invalidation
+ * says that they may have changed.
  *-------------------------------------------------------------------------
  */
 #include "parallel_apply.h"

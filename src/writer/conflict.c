@@ -24,9 +24,9 @@
  * turn in the middle of the transaction and reports them.  Only in this case
  * are the conflicts reported twice if the transaction fails later.
  *
- * Violations of unique constraints are errors, which the native loop
- * (PostgreSQL's own apply loop) reports.  Before 18, the same notes are made
- * only if parallel_apply.log_conflicts is on, and logged by conflict_type.c.
+ * Violations of unique constraints are errors, which the core apply
+ * loop reports.  Before 18, the same notes are made only if
+ * parallel_apply.log_conflicts is on, and logged by conflict_type.c.
  *
  * On all versions, conflicts are counted for the views when their transaction
  * is committed (count.c).
@@ -122,7 +122,7 @@ papply_conflict_note(PapplyTarget *target, PapplyTarget *table,
 					 char message_type, bool is_found, const PapplyRowWriter *writer,
 					 const char *key)
 {
-	PapplyWriterSlot *slot = &papply_pool->writers[papply_pool_waiter];
+	PapplyWriterSlot *writer_slot = &papply_pool->writers[papply_pool_waiter];
 	Note	   *note;
 
 	if (notes.context == NULL)
@@ -134,8 +134,8 @@ papply_conflict_note(PapplyTarget *target, PapplyTarget *table,
 	note->writer = *writer;
 	note->message_type = message_type;
 	note->label = MemoryContextStrdup(notes.context, target->label);
-	note->remote_xid = slot->remote_xid;
-	note->final_lsn = slot->remote_final_lsn;
+	note->remote_xid = writer_slot->remote_xid;
+	note->final_lsn = writer_slot->remote_final_lsn;
 	note->key = MemoryContextStrdup(notes.context, key);
 	note->is_found = is_found;
 	note->searched = copy_row(table->remote_slot);

@@ -25,8 +25,8 @@
  * several names.  The steps of ExecSimpleRelationInsert()
  * are done here in the same order, without triggers.
  * CheckCmdReplicaIdentity() does not concern INSERT.  If a unique index is
- * violated, the native loop (PostgreSQL's own apply loop) reports which one,
- * after the transaction has failed twice.
+ * violated, the core apply loop reports which one, after the transaction has
+ * failed twice.
  *
  * Waits: a row that is put off holds no lock and is in no index, so no
  * transaction can wait for it.  What commit_order.c and blockers.c say about
@@ -81,7 +81,7 @@
  * A table that is closed keeps this many slots; small transactions need no
  * more.
  */
-#define KEPT_SLOTS 16
+#define CACHED_SLOTS 16
 
 /* The rows of one table.  A partitioned table has none; its partitions do. */
 typedef struct PapplyRunRows
@@ -114,7 +114,7 @@ papply_insert_run_prepare(PapplyTarget *target)
 {
 	Relation	rel = target->rel;
 
-	target->takes_runs = !target->has_user_code && target->table_class == PAPPLY_TABLE_PARALLEL &&
+	target->takes_runs = !target->has_user_code && target->apply_mode == PAPPLY_TABLE_PARALLEL &&
 		(rel->rd_rel->relkind == RELKIND_PARTITIONED_TABLE ||
 		 rel->rd_tableam == GetHeapamTableAmRoutine());
 }
@@ -303,7 +303,7 @@ papply_insert_run_inserting(void)
 void
 papply_insert_run_close(PapplyTarget *table)
 {
-	if (table->run_rows == NULL || table->run_rows->nslots <= KEPT_SLOTS)
+	if (table->run_rows == NULL || table->run_rows->nslots <= CACHED_SLOTS)
 		return;
 	MemoryContextDelete(table->run_rows->context);
 	table->run_rows = NULL;

@@ -15,9 +15,9 @@
  *
  * A serializable transaction passes the turn on after it has ended.  In
  * XACT_EVENT_COMMIT it still has its predicate locks, which could make the
- * next transaction of the native loop (PostgreSQL's own apply loop) fail and
- * end the apply worker.  A transaction that has run user code does the same,
- * because in XACT_EVENT_COMMIT it is not known yet which
+ * next transaction of the core apply loop fail and end the apply worker.  A
+ * transaction that has run user code does the same, because in
+ * XACT_EVENT_COMMIT it is not known yet which
  * session_replication_role the code leaves behind, which the next transaction
  * has to know.
  *
@@ -39,8 +39,8 @@
  * PREPARED and ROLLBACK PREPARED write their record in the middle of a local
  * transaction that does nothing else, so the turn is taken before; the
  * server's function flushes the record.  Prepared transactions have the names
- * that the native loop gives them, because either may have to finish what the
- * other has prepared.
+ * that the core apply loop gives them, because either may have to finish what
+ * the other has prepared.
  *
  * If the process dies before the commit record is written, the next receiver
  * fetches the transaction again.  If it dies later, the origin has advanced
@@ -219,7 +219,7 @@ papply_local_renew_snapshot(void)
 	papply_local_take_snapshot();
 }
 
-/* Return the name that the native loop gives to a prepared transaction. */
+/* Return the name that the core apply loop gives to a prepared transaction. */
 static char *
 prepared_name(TransactionId remote_xid)
 {

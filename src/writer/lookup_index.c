@@ -5,12 +5,12 @@
  * Runs in a writer.
  *
  * The replica identity, or else the primary key, of the local table finds a
- * row by its key, and no other column is compared, as in the native loop
- * (PostgreSQL's own apply loop).  A table that has neither is updated only if
- * the publisher uses REPLICA IDENTITY FULL, which sends all columns of the
- * row.  Then any index that does not miss the row can be used, and whole rows
- * are compared.  PostgreSQL does so from 16 on, and reads the whole table
- * before; here it is the same for all majors.
+ * row by its key, and no other column is compared, as in the core apply
+ * loop.  A table that has neither is updated only if the publisher uses
+ * REPLICA IDENTITY FULL, which sends all columns of the row.  Then any index
+ * that does not miss the row can be used, and whole rows are compared.
+ * PostgreSQL does so from 16 on, and reads the whole table before; here it is
+ * the same for all majors.
  *
  * An index does not miss a row if its equality is the one that rows are
  * compared with: the operator of the type, with the collation of the column or

@@ -4,13 +4,12 @@
  *
  * Runs in a writer.
  *
- * As in the native loop (PostgreSQL's own apply loop), a row is searched for
- * in the partition that the old tuple or key of the message belongs to.  If
- * the new row belongs to another partition, the row is moved (deleted and
- * inserted).  The server's tuple routing finds the partition.  It lives as
- * long as the local transaction, and so do the partitions that it has opened.
- * Each of them is a target of its own (target.c), with the executor state of
- * its root.
+ * As in the core apply loop, a row is searched for in the partition that the
+ * old tuple or key of the message belongs to.  If the new row belongs to
+ * another partition, the row is moved (deleted and inserted).  The server's
+ * tuple routing finds the partition.  It lives as long as the local
+ * transaction, and so do the partitions that it has opened.  Each of them is a
+ * target of its own (target.c), with the executor state of its root.
  *
  * The set of partitions is the one at the moment when the routing began.  The
  * lock on the root allows other sessions to attach or detach partitions

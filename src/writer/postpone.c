@@ -73,7 +73,7 @@ typedef struct Postponed
 static Postponed postponed[MAX_POSTPONED];
 
 /* The range of transactions that is being applied. */
-typedef struct Range
+typedef struct PostponeRange
 {
 	uint64		first;
 	void		(*apply_change) (PapplyEntry *entry, uint64 seqno);
@@ -82,18 +82,18 @@ typedef struct Range
 								 * older than the range */
 	Postponed  *applied;		/* the one that is being applied; NULL: none */
 	CommandId	applied_since;	/* command ID of the first one */
-} Range;
+} PostponeRange;
 
-static Range range;
+static PostponeRange postpone_range;
 
 void
 papply_postpone_begin_range(uint64 first, void (*apply) (PapplyEntry *entry, uint64 seqno))
 {
 	papply_reorder_begin_range();
-	memset(&range, 0, sizeof(range));
-	range.first = first;
-	range.apply_change = apply;
-	range.awaited = PAPPLY_NO_SEQNO;
+	memset(&postpone_range, 0, sizeof(postpone_range));
+	postpone_range.first = first;
+	postpone_range.apply_change = apply;
+	postpone_range.awaited = PAPPLY_NO_SEQNO;
 }
 
 /*
@@ -106,7 +106,7 @@ follows_postponed(PapplyEntry *entry, uint64 seqno, const PapplyTarget *table)
 	bool		may_free_value = table->has_other_unique &&
 	PapplyEntryData(entry)[0] != LOGICAL_REP_MSG_INSERT;
 
-	for (int i = 0; i < range.count; i++)
+	for (int i = 0; i < postpone_range.count; i++)
 		if (postponed[i].local_relid == table->local_relid &&
 			(postponed[i].seqno == seqno || postponed[i].seqno <= entry->dependency ||
 			 may_free_value))
@@ -117,14 +117,14 @@ follows_postponed(PapplyEntry *entry, uint64 seqno, const PapplyTarget *table)
 static bool
 must_wait(PapplyEntry *entry)
 {
-	return entry->dependency < range.first &&
+	return entry->dependency < postpone_range.first &&
 		entry->dependency > papply_pool_committed();
 }
 
 static void
 pass_postponed(const PapplyTarget *table)
 {
-	for (int i = 0; i < range.count; i++)
+	for (int i = 0; i < postpone_range.count; i++)
 		postponed[i].is_passed |= postponed[i].local_relid == table->local_relid;
 }
 
@@ -136,7 +136,7 @@ static bool
 may_be_postponed(PapplyEntry *entry, uint64 seqno, const PapplyTarget *table)
 {
 	return !table->is_partitioned && !table->is_partition &&
-		range.count < MAX_POSTPONED &&
+		postpone_range.count < MAX_POSTPONED &&
 		papply_queue_is_complete(papply_queue_transaction(seqno)) &&
 		PapplyEntryData(entry)[0] != LOGICAL_REP_MSG_INSERT &&
 		papply_reorder_is_allowed();
@@ -145,11 +145,11 @@ may_be_postponed(PapplyEntry *entry, uint64 seqno, const PapplyTarget *table)
 static void
 postpone_entry(PapplyEntry *entry, uint64 seqno, const PapplyTarget *table)
 {
-	Postponed  *change = &postponed[range.count++];
+	Postponed  *change = &postponed[postpone_range.count++];
 
-	Assert(range.applied == NULL);
-	Assert(range.count <= MAX_POSTPONED);
-	Assert(range.count == 1 || change[-1].seqno <= seqno);
+	Assert(postpone_range.applied == NULL);
+	Assert(postpone_range.count <= MAX_POSTPONED);
+	Assert(postpone_range.count == 1 || change[-1].seqno <= seqno);
 
 	/* rows of the same table that are put off precede the change */
 	papply_insert_run_begin_change(PapplyEntryData(entry)[0], table);
@@ -158,8 +158,8 @@ postpone_entry(PapplyEntry *entry, uint64 seqno, const PapplyTarget *table)
 	change->local_relid = table->local_relid;
 	change->command_id = GetCurrentCommandId(false);
 	change->is_passed = false;
-	if (entry->dependency < range.first)
-		range.awaited = Max(range.awaited, entry->dependency);
+	if (entry->dependency < postpone_range.first)
+		postpone_range.awaited = Max(postpone_range.awaited, entry->dependency);
 }
 
 bool
@@ -167,7 +167,7 @@ papply_postpone_change(PapplyEntry *entry, uint64 seqno)
 {
 	const PapplyTarget *table;
 
-	if (range.count == 0 && !must_wait(entry))
+	if (postpone_range.count == 0 && !must_wait(entry))
 		return false;
 	table = papply_target_plain(papply_message_get_uint32(PapplyEntryData(entry) + 1),
 								entry->relation_version);
@@ -176,7 +176,7 @@ papply_postpone_change(PapplyEntry *entry, uint64 seqno)
 		papply_postpone_apply_all();
 		return false;
 	}
-	if (papply_pool_committed() >= range.awaited)
+	if (papply_pool_committed() >= postpone_range.awaited)
 		papply_postpone_apply_all();
 	if (!must_wait(entry) && !follows_postponed(entry, seqno, table))
 	{
@@ -195,19 +195,19 @@ papply_postpone_change(PapplyEntry *entry, uint64 seqno)
 void
 papply_postpone_apply_all(void)
 {
-	if (range.count == 0 || range.applied != NULL)
+	if (postpone_range.count == 0 || postpone_range.applied != NULL)
 		return;
 	papply_insert_run_flush();
-	range.applied_since = GetCurrentCommandId(false);
-	for (int i = 0; i < range.count; i++)
+	postpone_range.applied_since = GetCurrentCommandId(false);
+	for (int i = 0; i < postpone_range.count; i++)
 	{
 		CHECK_FOR_INTERRUPTS();
-		range.applied = &postponed[i];
-		range.apply_change(range.applied->entry, range.applied->seqno);
+		postpone_range.applied = &postponed[i];
+		postpone_range.apply_change(postpone_range.applied->entry, postpone_range.applied->seqno);
 	}
-	range.applied = NULL;
-	range.count = 0;
-	range.awaited = PAPPLY_NO_SEQNO;
+	postpone_range.applied = NULL;
+	postpone_range.count = 0;
+	postpone_range.awaited = PAPPLY_NO_SEQNO;
 }
 
 /*
@@ -229,19 +229,19 @@ papply_postpone_check_row(TupleTableSlot *slot)
 	Datum		xmin;
 	CommandId	cmin;
 
-	if (range.applied == NULL)
+	if (postpone_range.applied == NULL)
 		return;
 	xmin = slot_getsysattr(slot, MinTransactionIdAttributeNumber, &isnull);
 	if (!TransactionIdIsCurrentTransactionId(DatumGetTransactionId(xmin)))
 		return;
 	cmin = DatumGetCommandId(slot_getsysattr(slot, MinCommandIdAttributeNumber, &isnull));
-	if (cmin >= range.applied->command_id && cmin < range.applied_since)
+	if (cmin >= postpone_range.applied->command_id && cmin < postpone_range.applied_since)
 		refuse_order();
 }
 
 void
 papply_postpone_check_missing(void)
 {
-	if (range.applied != NULL && range.applied->is_passed)
+	if (postpone_range.applied != NULL && postpone_range.applied->is_passed)
 		refuse_order();
 }

@@ -158,15 +158,15 @@ typedef struct Stop
 static Stop stop;
 
 /* The range that is being applied. */
-typedef struct Range
+typedef struct ReadRange
 {
 	bool		is_active;		/* are there stops? */
 	uint64		last;			/* its last sequence number */
 	uint64		position;		/* of its next entry to look at */
 	int			changes;
-} Range;
+} ReadRange;
 
-static Range range;
+static ReadRange read_range;
 
 /* Does reading ahead pay? */
 typedef struct Trend
@@ -468,7 +468,7 @@ find_and_ask_for_row(Table *table, PapplyEntry *entry, Pending *item)
  * kept.
  */
 static bool
-go_on_with(Pending *item)
+continue_with(Pending *item)
 {
 	uint64		position = item->position;
 	PapplyEntry *entry = papply_queue_read(&position);
@@ -482,7 +482,7 @@ go_on_with(Pending *item)
 }
 
 static void
-go_on_with_all(uint64 position, int64 now)
+continue_with_all(uint64 position, int64 now)
 {
 	uint64		unclaimed_position = papply_queue_unclaimed_position();
 	int			count = pending.count;
@@ -500,7 +500,7 @@ go_on_with_all(uint64 position, int64 now)
 			continue;
 		if (!item.is_asked &&
 			now - item.since >= pg_atomic_read_u32(&papply_pool->slow_read_us) &&
-			!go_on_with(&item))
+			!continue_with(&item))
 			continue;
 		pending.items[pending.count++] = item;
 	}
@@ -510,16 +510,16 @@ go_on_with_all(uint64 position, int64 now)
 static PapplyEntry *
 next_own_entry(uint64 *position)
 {
-	PapplyTransaction *txn = papply_queue_transaction(range.last);
+	PapplyTransaction *txn = papply_queue_transaction(read_range.last);
 	bool		is_complete = papply_queue_is_complete(txn);
 	PapplyEntry *entry;
 
 	pg_read_barrier();
-	if (is_complete && range.position >= txn->end_position)
+	if (is_complete && read_range.position >= txn->end_position)
 		return NULL;
-	entry = papply_queue_read(&range.position);
+	entry = papply_queue_read(&read_range.position);
 	if (entry != NULL)
-		*position = range.position - entry->size;
+		*position = read_range.position - entry->size;
 	return entry;
 }
 
@@ -531,7 +531,7 @@ next_own_entry(uint64 *position)
 static PapplyEntry *
 next_unclaimed_entry(uint64 *position)
 {
-	return papply_queue_can_rewind(range.last) ? papply_queue_look_ahead(position) : NULL;
+	return papply_queue_can_rewind(read_range.last) ? papply_queue_look_ahead(position) : NULL;
 }
 
 /*
@@ -571,7 +571,7 @@ look_ahead(uint64 behind, int64 now)
 		own += pending.items[i].is_own;
 	unclaimed = pending.count - own;
 
-	range.position = Max(range.position, behind);
+	read_range.position = Max(read_range.position, behind);
 	if (look_at_entries(true, max - own, now))
 		return;
 	if (unclaimed <= max * 3 / 4)	/* many at a time cost less */
@@ -585,7 +585,7 @@ make_stop(uint64 position)
 	int64		now = papply_clock_now();
 
 	stop.table_count = 0;		/* after an error, they have been closed */
-	go_on_with_all(position, now);
+	continue_with_all(position, now);
 	look_ahead(position, now);
 	close_tables();
 	MemoryContextSwitchTo(old_context);
@@ -595,10 +595,10 @@ make_stop(uint64 position)
 void
 papply_read_ahead(uint64 position)
 {
-	if (!range.is_active || range.changes++ % STOP_CHANGES != 0)
+	if (!read_range.is_active || read_range.changes++ % STOP_CHANGES != 0)
 		return;
 	if (trend.is_trial)
-		trend.is_trial = range.is_active = false;
+		trend.is_trial = read_range.is_active = false;
 	make_stop(position);
 }
 
@@ -613,18 +613,18 @@ papply_read_ahead_is_on(void)
 void
 papply_read_ahead_begin(uint64 first, uint64 last, bool is_allowed)
 {
-	range.is_active = is_allowed && maintenance_io_concurrency > 0 &&
+	read_range.is_active = is_allowed && maintenance_io_concurrency > 0 &&
 		(trend.is_trial || papply_read_ahead_is_on());
-	if (!range.is_active)
+	if (!read_range.is_active)
 		return;
 	if (stop.context == NULL)
 		stop.context = AllocSetContextCreate(TopMemoryContext, "parallel_apply read-ahead",
 											 ALLOCSET_DEFAULT_SIZES);
 	if (trend.is_trial)
 		trend.pages_since_probe = PROBE_PAGES;
-	range.last = last;
-	range.position = papply_queue_transaction(first)->start_position;
-	range.changes = 0;
+	read_range.last = last;
+	read_range.position = papply_queue_transaction(first)->start_position;
+	read_range.changes = 0;
 }
 
 void

@@ -63,7 +63,6 @@
 #include "conflict.h"
 #include "count.h"
 #include "insert_run.h"
-#include "kept.h"
 #include "local_commit.h"
 #include "origin.h"
 #include "pool.h"
@@ -72,6 +71,7 @@
 #include "replay.h"
 #include "rights.h"
 #include "session.h"
+#include "stored.h"
 #include "target.h"
 #include "target_cache.h"
 #include "text.h"
@@ -93,17 +93,17 @@ typedef struct Remote
 } Remote;
 
 /* This process. */
-typedef struct Process
+typedef struct ReplayProcess
 {
 	MemoryContext message_context;
 	bool		has_origin;		/* the origin of the replay exists */
 	bool		has_origin_session; /* and its session is that of this process */
 	volatile sig_atomic_t is_terminated;	/* SIGTERM has arrived */
-} Process;
+} ReplayProcess;
 
 static PapplyReplay *replay = NULL;
 static Remote remote;
-static Process process;
+static ReplayProcess replay_process;
 
 /*** messages ***/
 
@@ -113,8 +113,8 @@ note_begin(char *message, int length)
 	PapplyBegin begin_message;
 
 	papply_message_parse_begin(message, length, &begin_message);
-	papply_pool_my_slot()->remote_xid = remote.xid = begin_message.xid;
-	papply_pool_my_slot()->remote_final_lsn = remote.final_lsn = begin_message.final_lsn;
+	papply_pool_my_writer_slot()->remote_xid = remote.xid = begin_message.xid;
+	papply_pool_my_writer_slot()->remote_final_lsn = remote.final_lsn = begin_message.final_lsn;
 }
 
 static void
@@ -125,7 +125,7 @@ note_end(char *message, int length)
 	papply_message_parse_commit(message, length, &commit);
 	remote.commit_time = commit.commit_time;
 	if (commit.type == LOGICAL_REP_MSG_PREPARE)
-		remote.commit_time = papply_kept_commit_time(replay->id);
+		remote.commit_time = papply_stored_commit_time(replay->id);
 }
 
 static void
@@ -149,7 +149,7 @@ apply_change(const char *message, int length)
 static void
 apply_message(char *message, int length)
 {
-	MemoryContext old_context = MemoryContextSwitchTo(process.message_context);
+	MemoryContext old_context = MemoryContextSwitchTo(replay_process.message_context);
 
 	remote.message_type = message[0];
 	switch (message[0])
@@ -179,7 +179,7 @@ apply_message(char *message, int length)
 			break;
 	}
 	MemoryContextSwitchTo(old_context);
-	MemoryContextReset(process.message_context);
+	MemoryContextReset(replay_process.message_context);
 }
 
 static void
@@ -196,40 +196,40 @@ describe_message(void *arg)
 static bool
 apply_messages(void)
 {
-	PapplyKeptScan *scan = papply_kept_begin_scan(replay->id);
+	PapplyStoredScan *scan = papply_stored_begin_scan(replay->id);
 	bool		has_any = false;
 	char	   *message;
 	int			length;
 
 	if (scan == NULL)
 		return false;
-	while ((message = papply_kept_next(scan, &length)) != NULL)
+	while ((message = papply_stored_next(scan, &length)) != NULL)
 	{
 		has_any = true;
 		apply_message(message, length);
 	}
 	remote.message_type = 0;
-	papply_kept_end_scan(scan);
+	papply_stored_end_scan(scan);
 	return has_any;
 }
 
 static void
 refuse_missing(void)
 {
-	if (papply_kept_subscription(replay->id) == replay->subid)
+	if (papply_stored_subscription(replay->id) == replay->subid)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("transaction with number %lld cannot be replayed yet",
 						(long long) replay->id),
 				 errdetail("It has not been skipped, or it is prepared.")));
-	papply_kept_refuse_missing(replay->id);
+	papply_stored_refuse_missing(replay->id);
 }
 
 /* User code may have caught the error that the signal has caused. */
 static void
 check_terminated(void)
 {
-	if (process.is_terminated)
+	if (replay_process.is_terminated)
 		ereport(ERROR,
 				(errcode(ERRCODE_QUERY_CANCELED),
 				 errmsg("canceling statement due to user request")));
@@ -269,8 +269,8 @@ begin_transaction(void)
 	papply_rights_begin_range();
 	papply_apply_begin_range();
 	papply_postpone_begin_range(1, NULL);
-	process.message_context = AllocSetContextCreate(TopTransactionContext, "parallel_apply message",
-													ALLOCSET_DEFAULT_SIZES);
+	replay_process.message_context = AllocSetContextCreate(TopTransactionContext, "parallel_apply message",
+														   ALLOCSET_DEFAULT_SIZES);
 }
 
 static void
@@ -300,7 +300,7 @@ apply_transaction(void)
 	papply_conflict_report_all();
 	AfterTriggerFireDeferred(); /* may wait, so it comes before the locks */
 	hold_subscription();
-	if (papply_kept_remove(replay->id) == 0)
+	if (papply_stored_remove(replay->id) == 0)
 		refuse_missing();
 	PopActiveSnapshot();
 	check_terminated();
@@ -325,9 +325,9 @@ begin_origin(void)
 	if (session_origin == PAPPLY_NO_ORIGIN)
 		session_origin = replorigin_create(name);
 	CommitTransactionCommand();
-	process.has_origin = true;
+	replay_process.has_origin = true;
 	papply_compat_origin_setup(session_origin, 0);
-	process.has_origin_session = true;
+	replay_process.has_origin_session = true;
 }
 
 /* Nothing can interrupt this; the process is about to exit. */
@@ -335,11 +335,11 @@ static void
 end_origin(void)
 {
 	HOLD_INTERRUPTS();
-	if (process.has_origin_session)
+	if (replay_process.has_origin_session)
 		papply_compat_origin_release();
 	PAPPLY_SESSION_ORIGIN_LSN = InvalidXLogRecPtr;
 	PAPPLY_SESSION_ORIGIN_TIMESTAMP = 0;
-	if (!process.has_origin)
+	if (!replay_process.has_origin)
 		return;
 	StartTransactionCommand();
 	replorigin_drop_by_name(papply_origin_name_for_replay(replay->subid), true, true);
@@ -355,7 +355,7 @@ end_origin(void)
 static void
 handle_terminate(SIGNAL_ARGS)
 {
-	process.is_terminated = true;
+	replay_process.is_terminated = true;
 	papply_pool_cancel();
 }
 

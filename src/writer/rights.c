@@ -4,11 +4,11 @@
  *
  * Runs in a writer.
  *
- * The rule is that of the native loop (PostgreSQL's own apply loop): the user
- * that applies the change needs the right to do it on the table or partition
- * that its row is in.  The native loop checks that for each row.  A writer
- * checks it once, also for later transactions, and again when something has
- * changed that it may depend on.
+ * The rule is that of the core apply loop: the user that applies the change
+ * needs the right to do it on the table or partition that its row is in.  The
+ * core apply loop checks that for each row.  A writer checks it once, also for
+ * later transactions, and again when something has changed that it may depend
+ * on.
  *
  * A transaction that is applied before its turn checks too early.  Once REVOKE
  * has returned, no row of a later transaction may be changed under the revoked

@@ -12,7 +12,7 @@
  * Find the row that equals target->remote_slot (in its key, or as a whole if
  * there is none), and store it in target->local_slot.  Returns false if there
  * is none.  Waits for transactions in progress that have changed it.
- * must_lock: lock the row as the native loop does, so that no other
+ * must_lock: lock the row as the core apply loop does, so that no other
  * transaction changes it before us; otherwise such a change raises an error.
  */
 extern bool papply_row_lookup(PapplyTarget *target, bool must_lock);

@@ -55,7 +55,7 @@ papply_session_connect(void)
 	SetConfigOption("synchronous_commit", "off", PGC_SUSET, PGC_S_OVERRIDE);
 
 	/*
-	 * A transaction that is applied early is open as long as on the
+	 * A transaction that is applied in progress is open as long as on the
 	 * publisher.  The setting exists from 17 on.
 	 */
 	if (GetConfigOption("transaction_timeout", true, false) != NULL)
@@ -101,16 +101,16 @@ papply_session_load_subscription(void)
 }
 
 /*
- * Transactions are left to the native loop if it must do something at their
- * beginning: skip one, exit because the subscription is disabled, or exit to
- * be restarted with the new owner.
+ * Transactions are left to the core apply loop if it must do something at
+ * their beginning: skip one, exit because the subscription is disabled, or
+ * exit to be restarted with the new owner.
  */
 bool
 papply_session_suits_writers(void)
 {
 	return MySubscription->skiplsn == InvalidXLogRecPtr && MySubscription->enabled &&
 		MySubscription->owner == papply_pool->userid && papply_role_suits_writers() &&
-		!papply_session_settings_are_kept();
+		!papply_session_settings_exist();
 }
 
 bool
@@ -118,7 +118,7 @@ papply_session_is_current(void)
 {
 	uint32		counted = loaded.invalidations;
 
-	if (!papply_role_suits_writers() || papply_session_settings_are_kept())
+	if (!papply_role_suits_writers() || papply_session_settings_exist())
 		return false;
 	if (loaded.read_at == counted)
 		return true;

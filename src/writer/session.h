@@ -9,7 +9,7 @@
 #include "parallel_apply.h"
 
 /*
- * Call once.  Connects as the native loop does, with its user, role and
+ * Call once.  Connects as the core apply loop does, with its user, role and
  * settings, and an empty search_path.
  */
 extern void papply_session_connect(void);

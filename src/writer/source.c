@@ -5,13 +5,13 @@
  * Runs in a writer.
  *
  * Usually they come from the queue.  The changes of a streamed transaction
- * that is applied early are read from the file that the receiver spools it to
- * (spool.c), while it arrives, and are converted to entries as in the queue.
- * The version of a definition comes with its message, and applies to the
- * changes after it.  The dependency of a change is not derived from its rows:
- * it is everything that was received before its chunk.  A transaction received
- * later can only be blocked by it, as by any younger transaction; on the
- * publisher, the rows that it has changed are locked until it ends.
+ * that is applied in progress are read from the file that the receiver spools
+ * it to (spool.c), while it arrives, and are converted to entries as in the
+ * queue.  The version of a definition comes with its message, and applies to
+ * the changes after it.  The dependency of a change is not derived from its
+ * rows:  it is everything that was received before its chunk.  A transaction
+ * received later can only be blocked by it, as by any younger transaction; on
+ * the publisher, the rows that it has changed are locked until it ends.
  *-------------------------------------------------------------------------
  */
 #include "parallel_apply.h"
@@ -21,7 +21,7 @@
 #include "utils/snapmgr.h"
 
 #include "commit_order.h"
-#include "early.h"
+#include "in_progress.h"
 #include "local_commit.h"
 #include "source.h"
 
@@ -33,7 +33,7 @@ typedef struct RelationVersion
 } RelationVersion;
 
 /* What is read of a streamed transaction. */
-typedef struct EarlySource
+typedef struct InProgressSource
 {
 	MemoryContext context;		/* holds the reader and the versions */
 	PapplySpoolReader reader;
@@ -41,9 +41,9 @@ typedef struct EarlySource
 	uint64		dependency;		/* of the changes of this chunk */
 	StringInfoData entry_bytes;
 	void		(*check) (void);
-} EarlySource;
+} InProgressSource;
 
-static EarlySource early;
+static InProgressSource in_progress;
 
 PapplyEntry *
 papply_source_next(uint64 *position)
@@ -64,25 +64,25 @@ papply_source_next(uint64 *position)
 }
 
 void
-papply_source_begin_early(void (*check) (void))
+papply_source_begin_in_progress(void (*check) (void))
 {
 	MemoryContext old_context;
 	HASHCTL		ctl;
 
-	Assert(papply_early_mine() != NULL);
-	early.check = check;
-	if (early.context == NULL)
-		early.context = AllocSetContextCreate(TopMemoryContext, "parallel_apply early source",
-											  ALLOCSET_DEFAULT_SIZES);
-	old_context = MemoryContextSwitchTo(early.context);
-	papply_spool_reader_init(&early.reader, &papply_early_mine()->file);
-	initStringInfo(&early.entry_bytes);
+	Assert(papply_in_progress_mine() != NULL);
+	in_progress.check = check;
+	if (in_progress.context == NULL)
+		in_progress.context = AllocSetContextCreate(TopMemoryContext, "parallel_apply in-progress source",
+													ALLOCSET_DEFAULT_SIZES);
+	old_context = MemoryContextSwitchTo(in_progress.context);
+	papply_spool_reader_init(&in_progress.reader, &papply_in_progress_mine()->file);
+	initStringInfo(&in_progress.entry_bytes);
 	ctl.keysize = sizeof(LogicalRepRelId);
 	ctl.entrysize = sizeof(RelationVersion);
-	ctl.hcxt = early.context;
-	early.versions = hash_create("parallel_apply early versions", 16, &ctl,
-								 HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
-	early.dependency = PAPPLY_NO_SEQNO;
+	ctl.hcxt = in_progress.context;
+	in_progress.versions = hash_create("parallel_apply in-progress versions", 16, &ctl,
+									   HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
+	in_progress.dependency = PAPPLY_NO_SEQNO;
 	MemoryContextSwitchTo(old_context);
 }
 
@@ -90,7 +90,7 @@ static void
 note_version(const char *message, uint32 version)
 {
 	LogicalRepRelId remote_relid = papply_message_get_uint32(message + 1);
-	RelationVersion *relation = hash_search(early.versions, &remote_relid, HASH_ENTER, NULL);
+	RelationVersion *relation = hash_search(in_progress.versions, &remote_relid, HASH_ENTER, NULL);
 
 	relation->version = version;
 }
@@ -103,7 +103,7 @@ static uint32
 version_of(const char *relid)
 {
 	LogicalRepRelId remote_relid = papply_message_get_uint32(relid);
-	RelationVersion *relation = hash_search(early.versions, &remote_relid, HASH_FIND, NULL);
+	RelationVersion *relation = hash_search(in_progress.versions, &remote_relid, HASH_FIND, NULL);
 
 	if (relation == NULL)
 		ereport(ERROR,
@@ -117,13 +117,13 @@ make_entry(const PapplySpooled *head, const char *message)
 {
 	PapplyEntry *entry;
 
-	resetStringInfo(&early.entry_bytes);
-	enlargeStringInfo(&early.entry_bytes, sizeof(PapplyEntry) + head->length);
-	entry = (PapplyEntry *) early.entry_bytes.data;
+	resetStringInfo(&in_progress.entry_bytes);
+	enlargeStringInfo(&in_progress.entry_bytes, sizeof(PapplyEntry) + head->length);
+	entry = (PapplyEntry *) in_progress.entry_bytes.data;
 	memset(entry, 0, sizeof(*entry));
 	entry->length = head->length;
 	entry->kind = PAPPLY_ENTRY_MESSAGE;
-	entry->dependency = early.dependency;
+	entry->dependency = in_progress.dependency;
 	memcpy(PapplyEntryData(entry), message, head->length);
 	if (message[0] != LOGICAL_REP_MSG_TRUNCATE) /* which is refused */
 		entry->relation_version = version_of(message + 1);
@@ -140,7 +140,7 @@ sleep_for_message(int *sleeps)
 	if (*sleeps == 0)
 		papply_local_release_snapshot();
 	papply_commit_order_sleep(PAPPLY_WRITER_WAIT_DATA, sleeps);
-	early.check();
+	in_progress.check();
 	InvalidateCatalogSnapshot();	/* which the check has used */
 }
 
@@ -155,13 +155,13 @@ wait_for_message(PapplySpooled *head, char **message, PapplyCommit *commit)
 	bool		has_ended;
 	bool		found;
 
-	papply_early_check();
+	papply_in_progress_check();
 	for (;;)
 	{
-		has_ended = papply_early_has_ended(commit);
-		pg_read_barrier();		/* pairs with papply_early_publish() */
-		found = papply_spool_reader_next(&early.reader,
-										 pg_atomic_read_u64(&papply_early_mine()->bytes),
+		has_ended = papply_in_progress_has_ended(commit);
+		pg_read_barrier();		/* pairs with papply_in_progress_publish() */
+		found = papply_spool_reader_next(&in_progress.reader,
+										 pg_atomic_read_u64(&papply_in_progress_mine()->bytes),
 										 head, message);
 		if (found || has_ended)
 			break;
@@ -176,7 +176,7 @@ wait_for_message(PapplySpooled *head, char **message, PapplyCommit *commit)
 }
 
 PapplyEntry *
-papply_source_next_early(PapplyCommit *commit)
+papply_source_next_in_progress(PapplyCommit *commit)
 {
 	PapplySpooled head;
 	char	   *message;
@@ -184,7 +184,7 @@ papply_source_next_early(PapplyCommit *commit)
 	while (wait_for_message(&head, &message, commit))
 	{
 		if (head.length == 0)
-			early.dependency = head.dependency;
+			in_progress.dependency = head.dependency;
 		else if (message[0] == LOGICAL_REP_MSG_RELATION)
 			note_version(message, head.relation_version);
 		else
@@ -194,8 +194,8 @@ papply_source_next_early(PapplyCommit *commit)
 }
 
 void
-papply_source_end_early(void)
+papply_source_end_in_progress(void)
 {
-	if (early.context != NULL)
-		MemoryContextReset(early.context);
+	if (in_progress.context != NULL)
+		MemoryContextReset(in_progress.context);
 }

@@ -4,14 +4,14 @@
  *
  * Runs in a writer.
  *
- * The native loop (PostgreSQL's own apply loop) opens the table, its indexes
- * and an executor state for every row.  Here they live as long as the local
- * transaction.  What needs no lock (column map, input functions, defaults,
- * scan keys) is kept until the relation cache reports that the table has
- * changed.  While the table is open, its lock keeps all of this valid.
+ * The core apply loop opens the table, its indexes and an executor state for
+ * every row.  Here they live as long as the local transaction.  What needs no
+ * lock (column map, input functions, defaults, scan keys) is kept until the
+ * relation cache reports that the table has changed.  While the table is open,
+ * its lock keeps all of this valid.
  *
  * If a change may run user code, however, the table is open only for this
- * change and no other table is open, as in the native loop.  The code may
+ * change and no other table is open, as in the core apply loop.  The code may
  * alter or truncate any other table, and triggers are set up for the change at
  * hand.
  *
@@ -37,6 +37,7 @@
 #include "utils/snapmgr.h"
 
 #include "activity.h"
+#include "apply_mode.h"
 #include "column_values.h"
 #include "insert_run.h"
 #include "local_schema.h"
@@ -44,10 +45,9 @@
 #include "relation_registry.h"
 #include "replication_role.h"
 #include "result_rel.h"
+#include "retreat.h"
 #include "routing.h"
 #include "row_lookup.h"
-#include "retreat.h"
-#include "table_class.h"
 #include "target.h"
 #include "target_cache.h"
 
@@ -122,12 +122,12 @@ load_version(PapplyTarget *target, uint32 version)
 /*
  * Throw an error because the target's changes may not be applied.  No
  * invalidation of a partitioned table reports new triggers of its partitions,
- * so classify it again the next time.
+ * so find out its apply mode again the next time.
  */
 static void
-refuse_target(PapplyTarget *target, PapplyClassCause cause)
+refuse_target(PapplyTarget *target, PapplyApplyModeCause cause)
 {
-	const char *phrase = papply_table_class_phrase(cause);
+	const char *phrase = papply_apply_mode_phrase(cause);
 
 	target->state = PAPPLY_TARGET_STALE;
 	ereport(ERROR,
@@ -139,12 +139,12 @@ refuse_target(PapplyTarget *target, PapplyClassCause cause)
 
 /*
  * Must changes of the target be applied alone?  Where ordinary triggers fire,
- * any table is treated as one of class serial.
+ * any table is treated as one of apply mode exclusive.
  */
 static bool
-must_be_alone(const PapplyTarget *target)
+must_be_exclusive(const PapplyTarget *target)
 {
-	return target->table_class == PAPPLY_TABLE_SERIAL || !papply_role_is_replica();
+	return target->apply_mode == PAPPLY_TABLE_EXCLUSIVE || !papply_role_is_replica();
 }
 
 /*
@@ -152,12 +152,12 @@ must_be_alone(const PapplyTarget *target)
  * others.
  */
 static void
-check_class(PapplyTarget *target, bool is_alone)
+check_apply_mode(PapplyTarget *target, bool is_exclusive)
 {
-	if (target->table_class == PAPPLY_TABLE_NATIVE || (must_be_alone(target) && !is_alone))
+	if (target->apply_mode == PAPPLY_TABLE_NATIVE || (must_be_exclusive(target) && !is_exclusive))
 		refuse_target(target, target->reason.cause);
-	if (must_be_alone(target))
-		papply_retreat_wait_until_alone();
+	if (must_be_exclusive(target))
+		papply_retreat_wait_until_exclusive();
 }
 
 /* Throw an error if the range is a batch and the target must not be part of one. */
@@ -210,7 +210,7 @@ end_preparing(PapplyTarget *target, const LogicalRepRelMapEntry *entry)
 		target->has_other_unique = papply_lookup_index_has_other_unique(target->rel);
 	}
 	MemoryContextSwitchTo(old_context);
-	target->functions = papply_kept_functions_of(target->rel, has_root ? NULL : entry->attrmap,
+	target->functions = papply_function_cache_of(target->rel, has_root ? NULL : entry->attrmap,
 												 target->context);
 	target->has_user_code = target->has_triggers || target->functions.has_user_code;
 	papply_insert_run_prepare(target);
@@ -232,7 +232,7 @@ prepare_target(PapplyTarget *target)
 	begin_to_prepare(target);
 	target->is_partitioned = target->rel->rd_rel->relkind == RELKIND_PARTITIONED_TABLE;
 	target->is_partition = target->rel->rd_rel->relispartition;
-	target->table_class = papply_table_class(target->rel, entry->attrmap, &target->reason);
+	target->apply_mode = papply_apply_mode(target->rel, entry->attrmap, &target->reason);
 	target->has_triggers = papply_table_has_triggers(target->rel);
 	target->has_generated = has_generated_columns(RelationGetDescr(target->rel));
 	papply_target_cache_forget_partitions(target);
@@ -244,13 +244,13 @@ prepare_partition(PapplyTarget *target, PapplyTarget *root)
 {
 	begin_to_prepare(target);
 	target->has_triggers = papply_table_has_triggers(target->rel);
-	target->table_class = PAPPLY_TABLE_PARALLEL;	/* if its root is */
+	target->apply_mode = PAPPLY_TABLE_PARALLEL; /* if its root is */
 	if (target->rel->rd_rel->relkind != RELKIND_RELATION)
 		refuse_target(target, PAPPLY_CAUSE_NO_TABLE);
 	if (target->has_triggers && !root->has_triggers)
 	{
-		root->state = PAPPLY_TARGET_STALE;	/* it must be classified again,
-											 * too */
+		root->state = PAPPLY_TARGET_STALE;	/* its apply mode must be found
+											 * out again, too */
 		refuse_target(target, PAPPLY_CAUSE_TRIGGER);
 	}
 	end_preparing(target, papply_routing_prepare_partition(target, root));
@@ -260,7 +260,7 @@ prepare_partition(PapplyTarget *target, PapplyTarget *root)
 
 /*
  * Return the columns that an UPDATE to a tuple counts as updated, as in the
- * native loop: all published ones except large values that were not sent,
+ * core apply loop: all published ones except large values that were not sent,
  * because they are unchanged.  tuple NULL: all published ones.
  */
 static Bitmapset *
@@ -491,7 +491,7 @@ follow_changes(void)
 }
 
 PapplyTarget *
-papply_target_open(LogicalRepRelId remote_relid, uint32 version, bool is_alone)
+papply_target_open(LogicalRepRelId remote_relid, uint32 version, bool is_exclusive)
 {
 	PapplyTarget *target = papply_target_cache_get(remote_relid, InvalidOid);
 
@@ -500,7 +500,7 @@ papply_target_open(LogicalRepRelId remote_relid, uint32 version, bool is_alone)
 	papply_activity_show(target->label);
 	if (!target->is_open)
 		open_target(target);
-	check_class(target, is_alone);
+	check_apply_mode(target, is_exclusive);
 	check_company(target);
 	if (papply_target_runs_code(target))
 		close_targets(remote_relid, true);
@@ -513,7 +513,7 @@ papply_target_peek(LogicalRepRelId remote_relid, uint32 version)
 	PapplyTarget *target = papply_target_cache_find(remote_relid);
 
 	if (target == NULL || target->state != PAPPLY_TARGET_READY || target->version != version ||
-		papply_target_runs_code(target) || target->table_class != PAPPLY_TABLE_PARALLEL ||
+		papply_target_runs_code(target) || target->apply_mode != PAPPLY_TABLE_PARALLEL ||
 		!OidIsValid(target->lookup.index) || !target->lookup.is_identity ||
 		!target->lookup.is_btree)
 		return NULL;
@@ -532,7 +532,7 @@ papply_target_plain(LogicalRepRelId remote_relid, uint32 version)
 bool
 papply_target_runs_code(const PapplyTarget *target)
 {
-	return papply_result_rel_fires_triggers(target) || target->table_class == PAPPLY_TABLE_SERIAL;
+	return papply_result_rel_fires_triggers(target) || target->apply_mode == PAPPLY_TABLE_EXCLUSIVE;
 }
 
 static bool

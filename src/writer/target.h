@@ -12,10 +12,10 @@
 #include "replication/logicalrelation.h"
 #include "utils/snapshot.h"
 
+#include "apply_mode.h"
 #include "fast_input.h"
-#include "kept_functions.h"
+#include "function_cache.h"
 #include "message.h"
-#include "table_class.h"
 #include "table_statistics.h"
 
 /* How a published column is converted to the value of a local one. */
@@ -82,7 +82,7 @@ typedef struct PapplyTarget
 	/* kept across transactions, until an invalidation */
 	PapplyTargetState state;
 	Oid			userid;			/* role that may call its functions */
-	PapplyKeptFunctions functions;
+	PapplyFunctionCache functions;
 	Oid			local_relid;
 	bool		is_partitioned;
 	bool		is_partition;
@@ -99,8 +99,8 @@ typedef struct PapplyTarget
 	AttrMap    *from_root;		/* of a partition; NULL: same columns as its
 								 * root */
 	AttrMap    *to_root;
-	PapplyTableClass table_class;
-	PapplyClassReason reason;	/* why it is not parallel */
+	PapplyApplyMode apply_mode;
+	PapplyApplyModeReason reason;	/* why it is not parallel */
 	bool		has_triggers;	/* that fire in replica mode */
 	bool		has_user_code;	/* triggers, or functions other than the
 								 * server's own */
@@ -169,11 +169,12 @@ extern bool papply_target_range_is_current(void);
  * Return the target of a remote relation.  It is open until the local
  * transaction ends or papply_target_release() closes it.  pg_stat_activity
  * shows it.  Throws an error if a writer cannot apply changes to it, or cannot
- * apply them now: changes of a table of class serial require is_alone
- * (PAPPLY_ERRCODE_NOT_IN_TURN), and those of a table with user code no batch.
+ * apply them now: changes of a table of apply mode exclusive require
+ * is_exclusive (PAPPLY_ERRCODE_NOT_IN_TURN), and those of a table with user
+ * code no batch.
  */
 extern PapplyTarget *papply_target_open(LogicalRepRelId remote_relid, uint32 version,
-										bool is_alone);
+										bool is_exclusive);
 
 /*
  * Return the target of a remote relation, which need not be open, or NULL.  It

@@ -43,7 +43,7 @@ typedef struct Cache
 static Cache cache = {.state_counter = 1};
 
 /* The range of transactions. */
-typedef struct Range
+typedef struct TargetRange
 {
 	uint32		number;
 	uint32		state_counter;	/* its tables are known to be READY for this
@@ -51,9 +51,9 @@ typedef struct Range
 	bool		has_old_definitions;	/* it may have used a function or type
 										 * that has changed */
 	bool		is_batch;
-} Range;
+} TargetRange;
 
-static Range range;
+static TargetRange target_range;
 
 /*
  * Note that functions or types of the target have changed since it was
@@ -64,8 +64,8 @@ forget_definitions(PapplyTarget *target)
 {
 	target->state = PAPPLY_TARGET_STALE;
 	cache.definition_changes++;
-	if (target->range_number == range.number)
-		range.has_old_definitions = true;
+	if (target->range_number == target_range.number)
+		target_range.has_old_definitions = true;
 }
 
 /* A table or a composite type has changed. */
@@ -95,7 +95,7 @@ invalidate_functions(Datum arg, int cacheid, uint32 hashvalue)
 
 	hash_seq_init(&status, cache.targets);
 	while ((target = hash_seq_search(&status)) != NULL)
-		if (cacheid == PROCOID ? papply_kept_functions_concerns(&target->functions, hashvalue) :
+		if (cacheid == PROCOID ? papply_function_cache_concerns(&target->functions, hashvalue) :
 			target->functions.has_any || target->functions.is_restricted)
 			forget_definitions(target);
 }
@@ -121,7 +121,7 @@ invalidate_types(Datum arg, int cacheid, uint32 hashvalue)
 	while ((target = hash_seq_search(&status)) != NULL)
 		if (target->state == PAPPLY_TARGET_PREPARING ||
 			(cacheid == TYPEOID ?
-			 papply_kept_functions_use_type(&target->functions, hashvalue) :
+			 papply_function_cache_uses_type(&target->functions, hashvalue) :
 			 target->functions.has_any || target->functions.has_enums))
 			forget_definitions(target);
 }
@@ -167,10 +167,10 @@ papply_target_init(void)
 void
 papply_target_begin_range(bool is_batch)
 {
-	range.number++;
-	range.is_batch = is_batch;
-	range.state_counter = cache.state_counter;
-	range.has_old_definitions = false;
+	target_range.number++;
+	target_range.is_batch = is_batch;
+	target_range.state_counter = cache.state_counter;
+	target_range.has_old_definitions = false;
 }
 
 static bool
@@ -189,20 +189,20 @@ papply_target_range_is_current(void)
 	HASH_SEQ_STATUS status;
 	PapplyTarget *target;
 
-	if (range.has_old_definitions)
+	if (target_range.has_old_definitions)
 		return false;
-	if (range.state_counter == counter)
+	if (target_range.state_counter == counter)
 		return true;
 	hash_seq_init(&status, cache.targets);
 	while ((target = hash_seq_search(&status)) != NULL)
 	{
-		if (target->range_number != range.number || OidIsValid(target->key.partition) ||
+		if (target->range_number != target_range.number || OidIsValid(target->key.partition) ||
 			is_ready(target))
 			continue;
 		hash_seq_term(&status);
 		return false;
 	}
-	range.state_counter = counter;
+	target_range.state_counter = counter;
 	return true;
 }
 
@@ -215,7 +215,7 @@ papply_target_cache_schema_changes(void)
 bool
 papply_target_cache_in_batch(void)
 {
-	return range.is_batch;
+	return target_range.is_batch;
 }
 
 uint32
@@ -237,7 +237,7 @@ papply_target_cache_use(PapplyTarget *target)
 	if (target->entry != NULL && target->state_counter != cache.state_counter)
 		target->entry->state = SUBREL_STATE_UNKNOWN;
 	target->state_counter = cache.state_counter;
-	target->range_number = range.number;
+	target->range_number = target_range.number;
 }
 
 /* Forget what is kept of a target, which must not be open. */

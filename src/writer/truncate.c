@@ -6,12 +6,12 @@
  * waits for it.  The rows that it removes are not known beforehand, and
  * triggers may fire.
  *
- * It does what the native loop (PostgreSQL's own apply loop) does: it
- * truncates the tables of the message in one command, with the partitions that
- * they have on this server.  It never cascades to other tables, even if the
- * publisher did.  It uses the rights of the subscription's owner.  If the
- * native loop would leave out a table because it is not synchronized yet, the
- * transaction is left to the native loop.
+ * It does what the core apply loop does: it truncates the tables of the
+ * message in one command, with the partitions that they have on this server.
+ * It never cascades to other tables, even if the publisher did.  It uses the
+ * rights of the subscription's owner.  If the core apply loop would leave out
+ * a table because it is not synchronized yet, the transaction is left to the
+ * core apply loop.
  *-------------------------------------------------------------------------
  */
 #include "parallel_apply.h"

@@ -10,21 +10,21 @@
  * then applies again what it had claimed, transaction by transaction, each
  * after all older ones have been committed.  The first attempt may have failed
  * only because it ran too early; the second one has the same conditions as
- * serial apply.  If that fails as well, the receiver replays the transaction
- * through the native loop (PostgreSQL's own apply loop), so that PostgreSQL
- * itself reports the error.  This writer waits for the replay and then
- * continues.  The second attempt is left out if the first one has made many
- * changes, each of which would have to be rolled back once more.
+ * serial apply.  If that fails as well, the leader applies the transaction
+ * through the core apply loop, so that PostgreSQL itself reports the error.
+ * This writer waits for the fallback and then continues.  The second attempt
+ * is left out if the first one has made many changes, each of which would have
+ * to be rolled back once more.
  *
- * A transaction that is marked serial, because it may run user code that
+ * A transaction that is exclusive, because it may run user code that
  * reads, locks or counts what others change, begins only in its turn, and
  * younger transactions wait for it.  If the mark came too late, opening the
  * table throws an error, and the second attempt meets the condition.  Streamed
- * transactions that other writers apply early are rolled back first
+ * transactions that other writers apply in progress are rolled back first
  * (retreat.c).
  *
- * A missing row is not an error for the native loop.  In a writer, the row may
- * not be there yet, so the writer waits for its turn in the middle of the
+ * A missing row is not an error for the core apply loop.  In a writer, the row
+ * may not be there yet, so the writer waits for its turn in the middle of the
  * transaction and looks again.
  *
  * The state of the subscription (skip LSN, owner, and which tables are
@@ -62,8 +62,8 @@
 #include "commit_order.h"
 #include "conflict.h"
 #include "count.h"
-#include "early.h"
 #include "in_order.h"
+#include "in_progress.h"
 #include "insert_run.h"
 #include "key_wait.h"
 #include "local_commit.h"
@@ -96,7 +96,7 @@ extern PGDLLEXPORT void papply_writer_main(Datum main_arg);
 /*
  * The transactions that are being applied, for the error context and counters.
  */
-typedef struct RemoteRange
+typedef struct ClaimedRange
 {
 	uint64		first;
 	uint64		last;
@@ -110,21 +110,21 @@ typedef struct RemoteRange
 	TransactionId remote_xid;
 	XLogRecPtr	final_lsn;
 	char		message_type;	/* 0: none yet */
-	bool		is_early;		/* its changes are in its file: early.h */
-} RemoteRange;
+	bool		is_in_progress; /* its changes are in its file: in_progress.h */
+} ClaimedRange;
 
-static RemoteRange range;
+static ClaimedRange claimed;
 
 /* How an attempt to apply a range ends. */
 typedef enum AttemptResult
 {
 	ATTEMPT_NONE = 0,			/* there was none */
 	ATTEMPT_COMMITTED,
-	ATTEMPT_OLDER_WINS,			/* rolled back so that others can continue */
+	ATTEMPT_COMMIT_ORDER_ABORT, /* rolled back so that others can continue */
 	ATTEMPT_DEADLOCK,
 	ATTEMPT_VIOLATION,			/* of a unique or exclusion constraint */
 	ATTEMPT_REFUSED,			/* see refuse_transaction() */
-	ATTEMPT_NOT_IN_TURN,		/* it may run code that must be alone */
+	ATTEMPT_NOT_IN_TURN,		/* it may run code that must be exclusive */
 	ATTEMPT_FAILED_LATE,		/* its data made it fail after many changes */
 	ATTEMPT_FAILED				/* for another reason */
 } AttemptResult;
@@ -132,7 +132,7 @@ typedef enum AttemptResult
 #define ERRCODE_REFUSED MAKE_SQLSTATE('P', 'A', '0', '0', '3')
 
 /* This process. */
-typedef struct Process
+typedef struct WriterProcess
 {
 	MemoryContext message_context;
 	bool		has_unreported_stats;
@@ -140,9 +140,9 @@ typedef struct Process
 	/* for detach_at_exit() */
 	bool		is_started;		/* start_writer() is done */
 	bool		may_leave;		/* it exits normally */
-} Process;
+} WriterProcess;
 
-static Process process;
+static WriterProcess writer_process;
 
 /*** start and end ***/
 
@@ -167,25 +167,25 @@ handle_terminate(SIGNAL_ARGS)
 static void
 handle_give_way(SIGNAL_ARGS)
 {
-	papply_early_handle_revoke();
+	papply_in_progress_handle_revoke();
 	papply_retreat_handle_signal();
 }
 
 static void
 detach_at_exit(int code, Datum arg)
 {
-	PapplyWriterSlot *slot = papply_pool_my_slot();
+	PapplyWriterSlot *writer_slot = papply_pool_my_writer_slot();
 
-	slot->proc = NULL;
-	slot->pid = 0;
+	writer_slot->proc = NULL;
+	writer_slot->pid = 0;
 	papply_awake_end();
-	slot->first_seqno = slot->last_seqno = PAPPLY_NO_SEQNO;
-	pg_atomic_write_u64(&slot->applied_first, PAPPLY_NO_SEQNO);
+	writer_slot->first_seqno = writer_slot->last_seqno = PAPPLY_NO_SEQNO;
+	pg_atomic_write_u64(&writer_slot->applied_first, PAPPLY_NO_SEQNO);
 	pg_write_barrier();
-	slot->state = process.is_started ? PAPPLY_WRITER_NONE : PAPPLY_WRITER_FAILED;
-	if (process.is_started && !process.may_leave && papply_pool->is_open)
+	writer_slot->state = writer_process.is_started ? PAPPLY_WRITER_NONE : PAPPLY_WRITER_FAILED;
+	if (writer_process.is_started && !writer_process.may_leave && papply_pool->is_open)
 	{
-		slot->state = PAPPLY_WRITER_EXITED;
+		writer_slot->state = PAPPLY_WRITER_EXITED;
 		pg_atomic_write_u64(&papply_pool->exited_writer, papply_pool_waiter + 1);
 	}
 	if (papply_pool->is_open)
@@ -195,9 +195,9 @@ detach_at_exit(int code, Datum arg)
 static void
 describe_range(void *arg)
 {
-	if (range.message_type != 0)
-		papply_message_add_context(papply_pool->subid, range.message_type, papply_apply_table(),
-								   range.remote_xid, range.final_lsn);
+	if (claimed.message_type != 0)
+		papply_message_add_context(papply_pool->subid, claimed.message_type, papply_apply_table(),
+								   claimed.remote_xid, claimed.final_lsn);
 }
 
 /*** applying ***/
@@ -226,27 +226,27 @@ check_current(void)
 }
 
 /*
- * May a change run user code that must be alone?  Yes, if the transaction
+ * May a change run user code that must be exclusive?  Yes, if the transaction
  * began in its turn.  If the transaction has become the oldest but can no
  * longer be rewound, because it is larger than the queue, it may run such code
  * too; only its start time then differs from serial apply.  This exception
- * covers neither transactions that are applied early nor those whose snapshot
- * dates from their beginning.
+ * covers neither transactions that are applied in progress nor those whose
+ * snapshot dates from their beginning.
  */
 static bool
 may_run_code(void)
 {
-	return range.began_in_turn ||
-		(!IsolationUsesXactSnapshot() && !range.is_early &&
-		 range.first == range.last && !papply_queue_can_rewind(range.first) &&
-		 papply_pool_committed() == range.first - 1);
+	return claimed.began_in_turn ||
+		(!IsolationUsesXactSnapshot() && !claimed.is_in_progress &&
+		 claimed.first == claimed.last && !papply_queue_can_rewind(claimed.first) &&
+		 papply_pool_committed() == claimed.first - 1);
 }
 
 static void
 show_transaction(TransactionId remote_xid, XLogRecPtr final_lsn)
 {
-	papply_pool_my_slot()->remote_xid = range.remote_xid = remote_xid;
-	papply_pool_my_slot()->remote_final_lsn = range.final_lsn = final_lsn;
+	papply_pool_my_writer_slot()->remote_xid = claimed.remote_xid = remote_xid;
+	papply_pool_my_writer_slot()->remote_final_lsn = claimed.final_lsn = final_lsn;
 }
 
 /*
@@ -258,13 +258,13 @@ take_number(void)
 {
 	PapplyCommit commit;
 
-	Assert(range.is_early);
-	if (!papply_early_has_ended(&commit))
+	Assert(claimed.is_in_progress);
+	if (!papply_in_progress_has_ended(&commit))
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("streamed transaction is not complete")));
-	range.first = range.last = papply_early_number();
-	papply_claim_early(range.first);
+	claimed.first = claimed.last = papply_in_progress_number();
+	papply_claim_in_progress(claimed.first);
 	show_transaction(commit.xid, commit.commit_lsn);
 }
 
@@ -276,10 +276,10 @@ static void
 wait_for_turn(void)
 {
 	papply_insert_run_flush();
-	if (range.first == PAPPLY_SEQNO_OPEN)
+	if (claimed.first == PAPPLY_SEQNO_OPEN)
 		take_number();
-	papply_commit_order_wait(range.first - 1, PAPPLY_WRITER_WAIT_TURN);
-	range.is_in_turn = true;
+	papply_commit_order_wait(claimed.first - 1, PAPPLY_WRITER_WAIT_TURN);
+	claimed.is_in_turn = true;
 }
 
 /*
@@ -290,7 +290,7 @@ static void
 wait_for_order(PapplyEntry *entry)
 {
 	if (!papply_in_order_must_wait(papply_message_get_uint32(PapplyEntryData(entry) + 1)) ||
-		range.is_in_turn)
+		claimed.is_in_turn)
 		return;
 	wait_for_turn();
 	papply_postpone_apply_all();
@@ -310,15 +310,15 @@ static void
 begin_change(PapplyEntry *entry)
 {
 	papply_local_begin();
-	papply_read_ahead(range.position);
-	if (entry->dependency < range.first &&
+	papply_read_ahead(claimed.position);
+	if (entry->dependency < claimed.first &&
 		papply_pool_committed() < entry->dependency)
 		wait_for_dependency(entry);
-	if (!range.was_current && range.first == range.last &&
-		papply_pool_committed() == range.first - 1)
+	if (!claimed.was_current && claimed.first == claimed.last &&
+		papply_pool_committed() == claimed.first - 1)
 	{
 		check_current();
-		range.was_current = true;
+		claimed.was_current = true;
 	}
 }
 
@@ -326,7 +326,7 @@ static void
 apply_change(PapplyEntry *entry)
 {
 	begin_change(entry);
-	if (papply_account_change(range.message_type) % SNAPSHOT_CHANGES == 0)
+	if (papply_account_change(claimed.message_type) % SNAPSHOT_CHANGES == 0)
 	{
 		AcceptInvalidationMessages();	/* rights may have changed */
 		papply_local_renew_snapshot();
@@ -335,27 +335,27 @@ apply_change(PapplyEntry *entry)
 		/*
 		 * It may take hours to arrive, so check now rather than in its turn.
 		 */
-		if (range.first == PAPPLY_SEQNO_OPEN)
+		if (claimed.first == PAPPLY_SEQNO_OPEN)
 			check_current();
-		papply_early_check_slots();
+		papply_in_progress_check_slots();
 	}
 
 	/* Finding rows may be slow, and the oldest transaction may wait for us. */
-	if (range.first == PAPPLY_SEQNO_OPEN)
+	if (claimed.first == PAPPLY_SEQNO_OPEN)
 		papply_blockers_look_if_due();
 
-	MemoryContextSwitchTo(process.message_context);
+	MemoryContextSwitchTo(writer_process.message_context);
 
 	/* A row that is missing may be there when everything older is committed. */
 	while (!papply_apply_change(PapplyEntryData(entry), entry->length, entry->relation_version,
-								range.is_in_turn, may_run_code()) && !range.is_in_turn)
+								claimed.is_in_turn, may_run_code()) && !claimed.is_in_turn)
 	{
 		wait_for_turn();
 		papply_postpone_apply_all();
 		papply_account_retry();
 	}
 	CommandCounterIncrement();
-	MemoryContextReset(process.message_context);
+	MemoryContextReset(writer_process.message_context);
 	if (papply_conflict_must_report())
 	{
 		wait_for_turn();
@@ -371,21 +371,21 @@ static void
 apply_postponed(PapplyEntry *entry, uint64 seqno)
 {
 	PapplyTransaction *txn = papply_queue_transaction(seqno);
-	RemoteRange now = range;
+	ClaimedRange now = claimed;
 
-	Assert(seqno >= range.first && seqno <= range.seqno);
+	Assert(seqno >= claimed.first && seqno <= claimed.seqno);
 	show_transaction(txn->remote_xid, txn->final_lsn);
-	range.message_type = PapplyEntryData(entry)[0];
+	claimed.message_type = PapplyEntryData(entry)[0];
 	apply_change(entry);
 	show_transaction(now.remote_xid, now.final_lsn);
-	range.message_type = now.message_type;
+	claimed.message_type = now.message_type;
 }
 
 /* Called in our turn, when only the commit is left. */
 static void
 check_turn(void)
 {
-	if (!range.was_current)
+	if (!claimed.was_current)
 		check_current();
 	papply_conflict_report_all();
 }
@@ -406,13 +406,13 @@ apply_truncate(PapplyEntry *entry)
 	begin_change(entry);
 	if (!may_run_code())
 		refuse_message();
-	papply_retreat_wait_until_alone();
+	papply_retreat_wait_until_exclusive();
 	papply_apply_begin_code();
-	MemoryContextSwitchTo(process.message_context);
+	MemoryContextSwitchTo(writer_process.message_context);
 	papply_truncate(PapplyEntryData(entry), entry->length);
 	papply_account.truncates++;
 	CommandCounterIncrement();
-	MemoryContextReset(process.message_context);
+	MemoryContextReset(writer_process.message_context);
 }
 
 /*
@@ -424,7 +424,7 @@ apply_entry(PapplyEntry *entry, PapplyCommit *commit)
 {
 	char		kind = entry->length > 0 ? PapplyEntryData(entry)[0] : 0;
 
-	range.message_type = kind;
+	claimed.message_type = kind;
 	switch (kind)
 	{
 		case LOGICAL_REP_MSG_BEGIN:
@@ -435,7 +435,7 @@ apply_entry(PapplyEntry *entry, PapplyCommit *commit)
 		case LOGICAL_REP_MSG_DELETE:
 			papply_local_begin();
 			wait_for_order(entry);
-			if (range.is_early || !papply_postpone_change(entry, range.seqno))
+			if (claimed.is_in_progress || !papply_postpone_change(entry, claimed.seqno))
 				apply_change(entry);
 			break;
 		case LOGICAL_REP_MSG_COMMIT:
@@ -467,13 +467,13 @@ apply_transaction(uint64 seqno, PapplyCommit *commit)
 	PapplyTransaction *txn = papply_queue_transaction(seqno);
 	uint64		position = txn->start_position;
 
-	range.seqno = seqno;
+	claimed.seqno = seqno;
 	show_transaction(txn->remote_xid, txn->final_lsn);
 	for (;;)
 	{
 		PapplyEntry *entry = papply_source_next(&position);
 
-		range.position = position;
+		claimed.position = position;
 		if (!apply_entry(entry, commit))
 			return;
 		if (!papply_queue_is_complete(txn))
@@ -487,22 +487,22 @@ apply_streamed_transaction(PapplyCommit *commit)
 {
 	PapplyEntry *entry;
 
-	show_transaction(papply_early_mine()->xid, InvalidXLogRecPtr);
+	show_transaction(papply_in_progress_mine()->xid, InvalidXLogRecPtr);
 	papply_local_begin();
-	papply_source_begin_early(check_current);
-	while ((entry = papply_source_next_early(commit)) != NULL)
+	papply_source_begin_in_progress(check_current);
+	while ((entry = papply_source_next_in_progress(commit)) != NULL)
 		(void) apply_entry(entry, commit);
 	take_number();
-	range.message_type = LOGICAL_REP_MSG_STREAM_COMMIT;
+	claimed.message_type = LOGICAL_REP_MSG_STREAM_COMMIT;
 }
 
 static void
 apply_all(PapplyCommit *commit)
 {
-	if (range.is_early)
+	if (claimed.is_in_progress)
 		apply_streamed_transaction(commit);
 	else
-		for (uint64 seqno = range.first; seqno <= range.last; seqno++)
+		for (uint64 seqno = claimed.first; seqno <= claimed.last; seqno++)
 		{
 			apply_transaction(seqno, commit);
 			papply_account_applied(seqno);
@@ -520,28 +520,28 @@ apply_range(uint64 first, PapplyWriterState state)
 	double		us;
 
 	papply_retreat_enter(first);
-	papply_account_begin(first, range.last, begin);
+	papply_account_begin(first, claimed.last, begin);
 	papply_pool_set_state(state);
 	if (!papply_session_suits_writers())
 		refuse_transaction();
-	if (range.first != range.last)
+	if (claimed.first != claimed.last)
 	{
 		papply_local_begin();
 		papply_reorder_check_batch();
 	}
-	papply_read_ahead_begin(range.first, range.last, !range.is_in_turn && !range.is_early);
+	papply_read_ahead_begin(claimed.first, claimed.last, !claimed.is_in_turn && !claimed.is_in_progress);
 	papply_storage_wait_begin();
 	apply_all(&commit);
 	us = papply_clock_now() - begin - (papply_commit_order_slept_us() - slept_us);
 	papply_statistics_count(PAPPLY_COUNT_APPLY_US, us);
-	if (!range.is_early)		/* its time is that of its arrival */
-		papply_batch_note_time(us / (range.last - range.first + 1));
+	if (!claimed.is_in_progress)	/* its time is that of its arrival */
+		papply_batch_note_time(us / (claimed.last - claimed.first + 1));
 	papply_read_ahead_end();
 	papply_awake_set_storage(papply_storage_wait_end());
-	papply_local_commit(range.first, range.last, &commit);
+	papply_local_commit(claimed.first, claimed.last, &commit);
 	papply_account_commit();
 	pgstat_report_stat(false);
-	process.has_unreported_stats = true;
+	writer_process.has_unreported_stats = true;
 }
 
 static AttemptResult
@@ -549,8 +549,8 @@ classify(const ErrorData *error)
 {
 	switch (error->sqlerrcode)
 	{
-		case PAPPLY_ERRCODE_OLDER_WINS:
-			return ATTEMPT_OLDER_WINS;
+		case PAPPLY_ERRCODE_COMMIT_ORDER_ABORT:
+			return ATTEMPT_COMMIT_ORDER_ABORT;
 		case ERRCODE_T_R_DEADLOCK_DETECTED:
 			return ATTEMPT_DEADLOCK;
 		case ERRCODE_UNIQUE_VIOLATION:
@@ -561,7 +561,7 @@ classify(const ErrorData *error)
 		case PAPPLY_ERRCODE_NOT_IN_TURN:
 			return ATTEMPT_NOT_IN_TURN;
 		default:
-			return papply_retreat_has_canceled() ? ATTEMPT_OLDER_WINS : ATTEMPT_FAILED;
+			return papply_retreat_has_canceled() ? ATTEMPT_COMMIT_ORDER_ABORT : ATTEMPT_FAILED;
 	}
 }
 
@@ -577,7 +577,7 @@ is_failed_late(int sqlerrcode)
 
 	return (category == ERRCODE_TO_CATEGORY(ERRCODE_DATA_EXCEPTION) ||
 			category == ERRCODE_TO_CATEGORY(ERRCODE_INTEGRITY_CONSTRAINT_VIOLATION)) &&
-		range.first == range.last && papply_account.rows > PAPPLY_MANY_CHANGES;
+		claimed.first == claimed.last && papply_account.rows > PAPPLY_MANY_CHANGES;
 }
 
 /* Roll back after an error, which is reported at DEBUG1 only. */
@@ -588,20 +588,20 @@ recover_from_error(void)
 	AttemptResult result;
 
 	HOLD_INTERRUPTS();
-	MemoryContextSwitchTo(process.message_context);
+	MemoryContextSwitchTo(writer_process.message_context);
 	error = CopyErrorData();
 	FlushErrorState();
 	result = classify(error);
-	if (result == ATTEMPT_VIOLATION && !range.is_in_turn && !range.is_early)
+	if (result == ATTEMPT_VIOLATION && !claimed.is_in_turn && !claimed.is_in_progress)
 		papply_in_order_note_violation(papply_apply_relation());
 	if (is_failed_late(error->sqlerrcode))
 		result = ATTEMPT_FAILED_LATE;
 	papply_local_abort();
-	papply_account_error(result == ATTEMPT_OLDER_WINS);
+	papply_account_error(result == ATTEMPT_COMMIT_ORDER_ABORT);
 	ereport(DEBUG1,
 			(errmsg_internal("remote transaction %u is rolled back: %s",
-							 range.remote_xid, error->message)));
-	MemoryContextReset(process.message_context);
+							 claimed.remote_xid, error->message)));
+	MemoryContextReset(writer_process.message_context);
 	pgstat_report_stat(false);
 	RESUME_INTERRUPTS();
 	return result;
@@ -639,13 +639,13 @@ try_range(uint64 first, uint64 last, bool is_in_turn)
 	AttemptResult result;
 
 	Assert(first <= last && (first == last || !is_in_turn));
-	memset(&range, 0, sizeof(range));
-	range.first = first;
-	range.last = last;
-	range.is_in_turn = is_in_turn;
-	range.began_in_turn = first == last && papply_pool_committed() == first - 1;
-	range.was_current = range.began_in_turn;
-	range.is_early = first == PAPPLY_SEQNO_OPEN;
+	memset(&claimed, 0, sizeof(claimed));
+	claimed.first = first;
+	claimed.last = last;
+	claimed.is_in_turn = is_in_turn;
+	claimed.began_in_turn = first == last && papply_pool_committed() == first - 1;
+	claimed.was_current = claimed.began_in_turn;
+	claimed.is_in_progress = first == PAPPLY_SEQNO_OPEN;
 	papply_target_begin_range(first != last);
 	papply_rights_begin_range();
 	papply_apply_begin_range();
@@ -653,8 +653,8 @@ try_range(uint64 first, uint64 last, bool is_in_turn)
 	papply_postpone_begin_range(first, apply_postponed);
 	result = attempt(apply_range, first, PAPPLY_WRITER_APPLYING);
 	papply_retreat_leave();
-	range.message_type = 0;
-	if (papply_pool_committed() >= range.last)
+	claimed.message_type = 0;
+	if (papply_pool_committed() >= claimed.last)
 		result = ATTEMPT_COMMITTED;
 	papply_count_end_transaction(result == ATTEMPT_COMMITTED);
 	papply_key_wait_end_transaction();
@@ -671,29 +671,29 @@ wait_until_committed(uint64 seqno, PapplyWriterState state)
 }
 
 /*
- * Leave a transaction, which is rolled back, to the receiver, which replays it
- * in its turn.  Nothing younger is applied meanwhile, because younger
+ * Leave a transaction, which is rolled back, to the leader in its turn.
+ * Nothing younger is applied meanwhile, because younger
  * transactions may be why it failed, and because it may run user code.
  */
 static void
-leave_to_native(uint64 seqno, AttemptResult result)
+leave_to_leader(uint64 seqno, AttemptResult result)
 {
 	PapplyCounter reason = result == ATTEMPT_REFUSED ?
 	PAPPLY_COUNT_FALLBACK_SUBSCRIPTION : PAPPLY_COUNT_FALLBACK_FAILURE;
 
-	if (papply_session_settings_are_kept())
+	if (papply_session_settings_exist())
 		reason = PAPPLY_COUNT_FALLBACK_TABLE;	/* as the receiver counts it */
-	papply_pool_my_slot()->counters.fallbacks++;
+	papply_pool_my_writer_slot()->counters.fallbacks++;
 	if (result == ATTEMPT_DEADLOCK)
-		papply_retreat_let_others_go_on();
-	papply_queue_leave_to_leader(seqno, PAPPLY_BY_LEADER_ALONE, reason);
+		papply_retreat_let_others_continue();
+	papply_queue_leave_to_leader(seqno, PAPPLY_BY_LEADER_EXCLUSIVE, reason);
 	papply_pool_wake(PAPPLY_WAITER_RECEIVER);
 }
 
 /*
  * Apply a transaction under the conditions of serial apply.  If that fails,
- * leave it to the native loop and wait for the replay.  result is that of the
- * first attempt, if there was one.
+ * leave it to the core apply loop and wait for the fallback.  result is that
+ * of the first attempt, if there was one.
  */
 static void
 apply_in_turn(uint64 seqno, AttemptResult result)
@@ -715,8 +715,8 @@ apply_in_turn(uint64 seqno, AttemptResult result)
 		result = try_range(seqno, seqno, true);
 	if (result == ATTEMPT_COMMITTED || !papply_pool->is_open)
 		return;
-	leave_to_native(seqno, result);
-	(void) wait_until_committed(seqno, PAPPLY_WRITER_WAIT_REPLAY);
+	leave_to_leader(seqno, result);
+	(void) wait_until_committed(seqno, PAPPLY_WRITER_WAIT_LEADER);
 }
 
 /*
@@ -726,36 +726,37 @@ apply_in_turn(uint64 seqno, AttemptResult result)
 static void
 apply_claimed(uint64 first, uint64 last)
 {
-	bool		is_alone = papply_queue_is_serial(first) || papply_retreat_concerns(first);
-	AttemptResult result = is_alone ? ATTEMPT_NONE : try_range(first, last, false);
+	bool		is_exclusive = papply_queue_is_exclusive(first) || papply_retreat_concerns(first);
+	AttemptResult result = is_exclusive ? ATTEMPT_NONE : try_range(first, last, false);
 
 	if (result == ATTEMPT_COMMITTED)
 		return;
 	if (result == ATTEMPT_DEADLOCK)
-		papply_retreat_let_others_go_on();
+		papply_retreat_let_others_continue();
 	for (uint64 seqno = first; seqno <= last && papply_pool->is_open; seqno++)
 		apply_in_turn(seqno, result);
 }
 
 /*
  * Apply a streamed transaction, which ends while it is being applied.  If it
- * fails after its end, leave it to the native loop.  Waiting here for its turn
- * could mean waiting for a transaction that no other writer is free to apply.
+ * fails after its end, leave it to the core apply loop.  Waiting here for its
+ * turn could mean waiting for a transaction that no other writer is free to
+ * apply.
  */
 static void
-apply_early(void)
+apply_in_progress(void)
 {
 	AttemptResult result;
 
 	papply_account_claim();
-	papply_claim_early(PAPPLY_SEQNO_OPEN);
+	papply_claim_in_progress(PAPPLY_SEQNO_OPEN);
 	SetCurrentStatementStartTimestamp();
 	result = try_range(PAPPLY_SEQNO_OPEN, PAPPLY_SEQNO_OPEN, false);
-	if (result != ATTEMPT_COMMITTED && !papply_early_give_up(result == ATTEMPT_FAILED_LATE) &&
+	if (result != ATTEMPT_COMMITTED && !papply_in_progress_give_up(result == ATTEMPT_FAILED_LATE) &&
 		papply_pool->is_open)
-		leave_to_native(papply_early_number(), result);
-	papply_source_end_early();
-	papply_early_leave();
+		leave_to_leader(papply_in_progress_number(), result);
+	papply_source_end_in_progress();
+	papply_in_progress_leave();
 }
 
 /*** main loop ***/
@@ -764,8 +765,8 @@ apply_early(void)
 static void
 wait_for_work(void)
 {
-	bool		may_be_stuck = papply_queue_is_in_flight() || papply_early_count() > 0;
-	long		timeout_ms = process.has_unreported_stats || may_be_stuck ? STATS_DELAY_MS : -1;
+	bool		may_be_stuck = papply_queue_is_in_flight() || papply_in_progress_count() > 0;
+	long		timeout_ms = writer_process.has_unreported_stats || may_be_stuck ? STATS_DELAY_MS : -1;
 
 	papply_activity_show(NULL);
 	if (may_be_stuck && !papply_awake_has_substitute())
@@ -773,7 +774,7 @@ wait_for_work(void)
 	if (!papply_claim_wait_for_work(timeout_ms))
 	{
 		pgstat_report_stat(true);
-		process.has_unreported_stats = false;
+		writer_process.has_unreported_stats = false;
 		papply_blockers_look_if_due();
 	}
 	AcceptInvalidationMessages();
@@ -795,9 +796,9 @@ writer_loop(void)
 			papply_activity_show_name();
 		}
 		papply_wal_flush_if_spare();
-		if (papply_early_take())
+		if (papply_in_progress_take())
 		{
-			apply_early();
+			apply_in_progress();
 			continue;
 		}
 		papply_batch_leave_to_others();
@@ -823,8 +824,8 @@ start_writer(void)
 	papply_target_init();
 	papply_rights_init();
 	papply_local_init(check_turn);
-	process.message_context = AllocSetContextCreate(TopMemoryContext, "parallel_apply message",
-													ALLOCSET_DEFAULT_SIZES);
+	writer_process.message_context = AllocSetContextCreate(TopMemoryContext, "parallel_apply message",
+														   ALLOCSET_DEFAULT_SIZES);
 }
 
 void
@@ -853,7 +854,7 @@ papply_writer_main(Datum main_arg)
 	PG_TRY();
 	{
 		start_writer();
-		process.is_started = true;
+		writer_process.is_started = true;
 		papply_awake_begin();
 		papply_activity_show(NULL);
 		writer_loop();
@@ -867,6 +868,6 @@ papply_writer_main(Datum main_arg)
 	}
 	PG_END_TRY();
 	error_context_stack = error_context.previous;
-	process.may_leave = true;
+	writer_process.may_leave = true;
 	proc_exit(0);
 }

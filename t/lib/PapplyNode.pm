@@ -621,7 +621,7 @@ sub memory_of_waiting
 
 # Wait until this many writers (1) have applied this many changes of streamed
 # transactions that have not ended.
-sub wait_for_early
+sub wait_for_in_progress
 {
 	my ($self, $changes, $writers) = @_;
 	$writers //= 1;
@@ -629,14 +629,15 @@ sub wait_for_early
 		'postgres',
 		qq(SELECT count(*) = $writers FROM parallel_apply.writers
 		WHERE remote_xid IS NOT NULL AND remote_lsn IS NULL AND changes_done >= $changes)
-	) or die "no $writers writers have applied $changes changes early";
+	  )
+	  or die "no $writers writers have applied $changes changes in progress";
 	return;
 }
 
-# Stop the writer that applies a transaction early, while it waits for more; return its
-# process ID.  It must be asleep: what it checks from time to time takes locks that others
-# need.
-sub stop_early_writer
+# Stop the writer that applies a transaction in progress, while it waits for more; return
+# its process ID.  It must be asleep: what it checks from time to time takes
+# locks that others need.
+sub stop_in_progress_writer
 {
 	my ($self) = @_;
 	my $from =

@@ -484,15 +484,15 @@ sub set_setting
 			[ 'log_min_duration', 0, -1 ])
 	};
 	set_parameter($run, $run->{parallel}, $name, draw($run, @values));
-	switch_gathering($run);
+	switch_coalescing($run);
 	return;
 }
 
 # Draws no random number, so that a seed has the same events with and without it.
-sub switch_gathering
+sub switch_coalescing
 {
 	my ($run) = @_;
-	return if $run->{workload}->settings->{gather} eq 'absent';
+	return if $run->{workload}->settings->{coalesce} eq 'absent';
 	my $old =
 	  ask($run, $run->{publisher}, 'SHOW parallel_apply.coalesce_messages');
 	set_parameter($run, $run->{publisher}, 'coalesce_messages',
@@ -519,7 +519,7 @@ sub set_option
 		: ());
 	$run->{disturbed}{parallel} = 1;
 	ask($run, $run->{parallel}, draw($run, @choices));
-	switch_gathering($run);
+	switch_coalescing($run);
 	return;
 }
 

@@ -133,7 +133,7 @@ sub new_run
 	# it starts, though the last asynchronous commits of its predecessor may not be
 	# flushed yet.  A crash of the server at that moment loses them.
 	$set->{synchronous_commit} = 'on' if $native && $kills;
-	$set->{gather} = 'absent' if $native;
+	$set->{coalesce} = 'absent' if $native;
 	return {
 		seed => $seed,
 		size => $size,
@@ -281,9 +281,9 @@ CONF
 		'debug_logical_replication_streaming = immediate')
 	  if $set->{stream_each};
 	$run->{publisher}->append_conf('postgresql.conf',
-		<<"CONF") if $set->{gather} ne 'absent';
+		<<"CONF") if $set->{coalesce} ne 'absent';
 shared_preload_libraries = 'parallel_apply'
-parallel_apply.coalesce_messages = $set->{gather}
+parallel_apply.coalesce_messages = $set->{coalesce}
 CONF
 	$run->{parallel}->append_conf('postgresql.conf', <<"CONF");
 deadlock_timeout = $set->{deadlock_timeout}

@@ -86,7 +86,7 @@ my @choices = (
 
 # Drawn after everything else of a workload: whether the publisher has the library,
 # and whether it sends messages together.
-my @last_choices = (gather => 'absent absent on on on off');
+my @last_choices = (coalesce => 'absent absent on on on off');
 
 # "name=value" of all settings that can be drawn with this major
 sub possible_settings

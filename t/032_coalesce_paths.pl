@@ -1,9 +1,9 @@
-# Promise: what a publisher gathers also arrives over TLS, and from a standby that
-# decodes.
+# Promise: what a publisher coalesces also arrives over TLS, and from a standby
+# that decodes.
 #
 # The subscriber is blocked until there is more than the sockets take, so that the
-# walsender has to leave messages unsent and send them later.  029_gather.pl shows
-# that messages are held back and sent later.
+# walsender has to leave messages unsent and send them later.  029_coalesce.pl
+# shows that messages are held back and sent later.
 use strict;
 use warnings;
 use FindBin;

@@ -1,20 +1,21 @@
 /*-------------------------------------------------------------------------
- * keep.c
+ * store.c
  *	  Store transactions that are skipped.
  *
  * Runs in the receiver, with and without a pool.
  *
  * The server alone decides what is skipped: skip_transaction() has set the
  * skip LSN of the subscription, as ALTER SUBSCRIPTION ... SKIP does, and the
- * native loop (LogicalRepApplyLoop) skips the transaction with that finish
- * LSN, if it is the first one to arrive.  When the native loop gets the BEGIN
- * of that transaction, and the transaction is to be stored, its messages are
- * copied to a temporary file as they pass.  The native loop executes none of
- * them.  It begins a local transaction only at the end, which clears the skip
- * LSN and moves the replication origin.  The messages are stored in that
- * transaction, just before its commit.  So there is one commit for everything.
- * If this process or the server ends before that commit, nothing has changed:
- * the publisher sends the transaction again, and it is skipped then.
+ * core apply loop (LogicalRepApplyLoop) skips the transaction with that finish
+ * LSN, if it is the first one to arrive.  When the core apply loop gets the
+ * BEGIN of that transaction, and the transaction is to be stored, its messages
+ * are copied to a temporary file as they pass.  The core apply loop executes
+ * none of them.  It begins a local transaction only at the end, which clears
+ * the skip LSN and moves the replication origin.  The messages are stored in
+ * that transaction, just before its commit.  So there is one commit for
+ * everything.  If this process or the server ends before that commit, nothing
+ * has changed:  the publisher sends the transaction again, and it is skipped
+ * then.
  *
  * A prepared transaction becomes a prepared one here as well, with the stored
  * messages as its only changes.  Its ROLLBACK PREPARED removes them, and they
@@ -23,17 +24,18 @@
  * in a local transaction just before it.  The publisher has ended the prepared
  * transaction by then, so a crash in between loses nothing.  An apply worker
  * that finds such rows when it starts leaves the ends of all prepared
- * transactions to the native loop, where they are seen here.  skip_transaction()
- * cannot add a row that the running apply worker has to know: that one has
- * failed, or ends when the transaction begins, as described below.
+ * transactions to the core apply loop, where they are seen here.
+ * skip_transaction() cannot add a row that the running apply worker has to
+ * know: that one has failed, or ends when the transaction begins, as described
+ * below.
  *
  * A change is read with the definition of its relation, so the definition is
  * stored before it.  The publisher may have sent the definition long ago.
  *
  * A transaction that is too large to be stored is not skipped: the error ends
- * the process while the native loop still receives the transaction.
+ * the process while the core apply loop still receives the transaction.
  *
- * The native loop gets the end of a streamed transaction long after its
+ * The core apply loop gets the end of a streamed transaction long after its
  * changes.  So the connection is made without streaming if something is to be
  * stored.  If the connection was made before that was known, the process ends,
  * and the next one makes another.
@@ -48,17 +50,17 @@
 #include "utils/memutils.h"
 #include "utils/snapmgr.h"
 
-#include "keep.h"
-#include "kept.h"
 #include "message.h"
 #include "remote_relation.h"
 #include "shutdown.h"
+#include "store.h"
+#include "stored.h"
 
 /* A message becomes a value, for which some more memory is allocated. */
 #define MAX_MESSAGE_BYTES ((int) MaxAllocSize - 1024)
 
 /* The transaction that is skipped and stored. */
-typedef struct Keep
+typedef struct Store
 {
 	int64		id;
 	TransactionId remote_xid;
@@ -69,21 +71,21 @@ typedef struct Keep
 								 * that are not stored yet */
 	int64		bytes;			/* of all of them */
 	List	   *relations;		/* those with a definition in the file */
-} Keep;
+} Store;
 
-bool		papply_keep_is_on = false;
-bool		papply_keep_has_requests = false;
+bool		papply_store_is_on = false;
+bool		papply_store_has_requests = false;
 
-static Keep keep;
+static Store store;
 
 /* This process. */
-typedef struct Process
+typedef struct StoreProcess
 {
 	bool		is_streaming_forbidden;
 	bool		has_callback;
-} Process;
+} StoreProcess;
 
-static Process process;
+static StoreProcess store_process;
 
 /*
  * Look for transactions that are to be stored.  Return the number of the one
@@ -96,20 +98,20 @@ look_for_requests(XLogRecPtr finish_lsn)
 	int64		id;
 
 	StartTransactionCommand();
-	papply_keep_has_requests = papply_kept_has_requests(MySubscription->oid);
-	id = papply_kept_find(MySubscription->oid, finish_lsn);
+	papply_store_has_requests = papply_stored_has_requests(MySubscription->oid);
+	id = papply_stored_find(MySubscription->oid, finish_lsn);
 	if (id != 0)				/* perhaps by a position that was withdrawn */
-		papply_keep_has_requests = true;
+		papply_store_has_requests = true;
 	CommitTransactionCommand();
 	MemoryContextSwitchTo(old_context);
 	return id;
 }
 
 bool
-papply_keep_forbids_streaming(void)
+papply_store_forbids_streaming(void)
 {
-	process.is_streaming_forbidden = look_for_requests(MySubscription->skiplsn) != 0;
-	return process.is_streaming_forbidden;
+	store_process.is_streaming_forbidden = look_for_requests(MySubscription->skiplsn) != 0;
+	return store_process.is_streaming_forbidden;
 }
 
 /*** the file ***/
@@ -121,14 +123,14 @@ papply_keep_forbids_streaming(void)
 static void
 check_size(int length)
 {
-	keep.bytes += length;
+	store.bytes += length;
 	if (length <= MAX_MESSAGE_BYTES &&
-		keep.bytes <= (int64) papply_max_stored_transaction_size * 1024)
+		store.bytes <= (int64) papply_max_stored_transaction_size * 1024)
 		return;
 	ereport(ERROR,
 			(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
 			 errmsg("transaction %u of subscription \"%s\" is not skipped because it is too large to be stored",
-					keep.remote_xid, MySubscription->name),
+					store.remote_xid, MySubscription->name),
 			 length > MAX_MESSAGE_BYTES ?
 			 errdetail("It has a change of %d bytes.", length) :
 			 errdetail("It is larger than \"%s\".", PAPPLY_NAME ".max_stored_transaction_size"),
@@ -140,9 +142,9 @@ static void
 append_message(const char *message, int length)
 {
 	check_size(length);
-	BufFileWrite(keep.file, &length, sizeof(length));
-	BufFileWrite(keep.file, unconstify(char *, message), length);
-	keep.length++;
+	BufFileWrite(store.file, &length, sizeof(length));
+	BufFileWrite(store.file, unconstify(char *, message), length);
+	store.length++;
 }
 
 static void
@@ -151,7 +153,7 @@ append_relation(LogicalRepRelId relid, const char *message, int length)
 	MemoryContext old_context = MemoryContextSwitchTo(TopMemoryContext);
 
 	append_message(message, length);
-	keep.relations = list_append_unique_oid(keep.relations, relid);
+	store.relations = list_append_unique_oid(store.relations, relid);
 	MemoryContextSwitchTo(old_context);
 }
 
@@ -160,7 +162,7 @@ append_definition(LogicalRepRelId relid)
 {
 	PapplyRemoteRelation *rel;
 
-	if (list_member_oid(keep.relations, relid))
+	if (list_member_oid(store.relations, relid))
 		return;
 	rel = papply_remote_relation_get(relid, false);
 	if (rel != NULL)
@@ -184,17 +186,17 @@ append_truncated_definitions(char *message, int length)
 static void
 forget_transaction(void)
 {
-	if (keep.file != NULL)
-		BufFileClose(keep.file);
-	list_free(keep.relations);
-	memset(&keep, 0, sizeof(keep));
-	papply_keep_is_on = false;
+	if (store.file != NULL)
+		BufFileClose(store.file);
+	list_free(store.relations);
+	memset(&store, 0, sizeof(store));
+	papply_store_is_on = false;
 }
 
 static void
 read_exactly(void *data, size_t size)
 {
-	if (BufFileRead(keep.file, data, size) != size)
+	if (BufFileRead(store.file, data, size) != size)
 		ereport(ERROR,
 				(errcode_for_file_access(),
 				 errmsg("could not read a transaction that is to be stored")));
@@ -208,9 +210,9 @@ read_message(int *length)
 {
 	char	   *message;
 
-	if (keep.length == 0)
+	if (store.length == 0)
 		return NULL;
-	keep.length--;
+	store.length--;
 	read_exactly(length, sizeof(*length));
 	message = palloc(*length);
 	read_exactly(message, *length);
@@ -234,11 +236,11 @@ restart_without_skip(void)
 static void
 store_transaction(void)
 {
-	if (papply_kept_subscription(keep.id) != MySubscription->oid)
+	if (papply_stored_subscription(store.id) != MySubscription->oid)
 		restart_without_skip();
-	(void) BufFileSeek(keep.file, 0, 0, SEEK_SET);	/* to the beginning */
+	(void) BufFileSeek(store.file, 0, 0, SEEK_SET); /* to the beginning */
 	PushActiveSnapshot(GetTransactionSnapshot());
-	papply_kept_store(keep.id, read_message);
+	papply_stored_insert(store.id, read_message);
 	PopActiveSnapshot();
 }
 
@@ -247,15 +249,15 @@ report_stored(void)
 {
 	ereport(LOG,
 			(errmsg("skipped transaction %u of subscription \"%s\", finished at " PAPPLY_LSN_FORMAT ", is stored with number %lld",
-					keep.remote_xid, MySubscription->name, LSN_FORMAT_ARGS(keep.final_lsn),
-					(long long) keep.id)));
+					store.remote_xid, MySubscription->name, LSN_FORMAT_ARGS(store.final_lsn),
+					(long long) store.id)));
 }
 
 static void
 at_commit(XactEvent event, void *arg)
 {
-	if (!papply_keep_is_on || keep.end_lsn == InvalidXLogRecPtr ||
-		PAPPLY_SESSION_ORIGIN_LSN != keep.end_lsn)
+	if (!papply_store_is_on || store.end_lsn == InvalidXLogRecPtr ||
+		PAPPLY_SESSION_ORIGIN_LSN != store.end_lsn)
 		return;
 	switch (event)
 	{
@@ -291,26 +293,26 @@ begin_if_first(char *message, int length)
 	id = look_for_requests(begin.final_lsn);
 	if (id == 0)
 		return;
-	if (!process.is_streaming_forbidden || message[0] == LOGICAL_REP_MSG_STREAM_COMMIT ||
+	if (!store_process.is_streaming_forbidden || message[0] == LOGICAL_REP_MSG_STREAM_COMMIT ||
 		message[0] == LOGICAL_REP_MSG_STREAM_PREPARE)
 		papply_shutdown_restart("a transaction is to be skipped and stored");
 
-	if (!process.has_callback)
+	if (!store_process.has_callback)
 		RegisterXactCallback(at_commit, NULL);
-	process.has_callback = true;
+	store_process.has_callback = true;
 	papply_remote_relation_forget_native();
 	old_context = MemoryContextSwitchTo(TopMemoryContext);
-	keep.file = BufFileCreateTemp(true);
+	store.file = BufFileCreateTemp(true);
 	MemoryContextSwitchTo(old_context);
-	keep.id = id;
-	keep.remote_xid = begin.xid;
-	keep.final_lsn = begin.final_lsn;
-	papply_keep_is_on = true;
+	store.id = id;
+	store.remote_xid = begin.xid;
+	store.final_lsn = begin.final_lsn;
+	papply_store_is_on = true;
 }
 
 /*
  * Note that a prepared transaction is about to end.  This local transaction has
- * no origin, since the native loop moves the origin when it ends that one.
+ * no origin, since the core apply loop moves the origin when it ends that one.
  */
 static void
 end_prepared(char *message, int length)
@@ -321,13 +323,13 @@ end_prepared(char *message, int length)
 
 	papply_message_parse_commit(message, length, &commit);
 	(void) look_for_requests(InvalidXLogRecPtr);
-	if (!papply_keep_has_requests)
+	if (!papply_store_has_requests)
 		return;
 	PAPPLY_SESSION_ORIGIN = PAPPLY_NO_ORIGIN;
 	StartTransactionCommand();
 	PushActiveSnapshot(GetTransactionSnapshot());	/* rows are changed */
-	papply_kept_end_prepared(MySubscription->oid, commit.xid, commit.end_lsn,
-							 commit.type == LOGICAL_REP_MSG_COMMIT_PREPARED ? commit.commit_time : 0);
+	papply_stored_end_prepared(MySubscription->oid, commit.xid, commit.end_lsn,
+							   commit.type == LOGICAL_REP_MSG_COMMIT_PREPARED ? commit.commit_time : 0);
 	PopActiveSnapshot();
 	CommitTransactionCommand();
 	PAPPLY_SESSION_ORIGIN = origin;
@@ -344,7 +346,7 @@ relation_of(const char *message, int length)
 }
 
 void
-papply_keep_message(char *message, int length)
+papply_store_message(char *message, int length)
 {
 	bool		ends_prepared = message[0] == LOGICAL_REP_MSG_COMMIT_PREPARED ||
 	message[0] == LOGICAL_REP_MSG_ROLLBACK_PREPARED;
@@ -352,9 +354,9 @@ papply_keep_message(char *message, int length)
 
 	if (!ends_prepared)
 		begin_if_first(message, length);
-	else if (papply_keep_has_requests)
+	else if (papply_store_has_requests)
 		end_prepared(message, length);
-	if (!papply_keep_is_on)
+	if (!papply_store_is_on)
 		return;
 	switch (message[0])
 	{
@@ -372,7 +374,7 @@ papply_keep_message(char *message, int length)
 		case LOGICAL_REP_MSG_COMMIT:
 		case LOGICAL_REP_MSG_PREPARE:
 			papply_message_parse_commit(message, length, &commit);
-			keep.end_lsn = commit.end_lsn;
+			store.end_lsn = commit.end_lsn;
 			break;
 		default:
 			break;

@@ -1,5 +1,5 @@
 /*-------------------------------------------------------------------------
- * kept.c
+ * stored.c
  *	  Storage of skipped transactions.
  *
  * Runs in the receiver, which stores, and in a user's backend, which reads and
@@ -9,7 +9,7 @@
  * that skip_transaction() should store, inserted by that function.
  * kept_messages has the messages that the publisher sent for it, one per row.
  * The apply worker inserts these in the local transaction that moves the
- * replication origin past the transaction (receiver/keep.c).  So a transaction
+ * replication origin past the transaction (receiver/store.c).  So a transaction
  * without messages has not been skipped yet: another one may have come first,
  * or its prepared transaction has not ended.  The row of a prepared transaction
  * gets its commit time, or is removed, just before that ends.
@@ -48,7 +48,7 @@
 #include "utils/rel.h"
 #include "utils/syscache.h"
 
-#include "kept.h"
+#include "stored.h"
 
 /* Columns of kept_messages. */
 #define MESSAGE_ID 1
@@ -56,7 +56,7 @@
 #define MESSAGE_DATA 3
 #define MESSAGE_COLUMNS 3
 
-struct PapplyKeptScan
+struct PapplyStoredScan
 {
 	Relation	messages;
 	Relation	index;
@@ -76,7 +76,7 @@ typedef struct Row
 } Row;
 
 bool
-papply_kept_is_stored_in(Oid relid)
+papply_stored_is_relation(Oid relid)
 {
 	Oid			extension = get_extension_oid(PAPPLY_NAME, true);
 
@@ -89,11 +89,11 @@ papply_kept_is_stored_in(Oid relid)
 }
 
 Relation
-papply_kept_open(const char *name, LOCKMODE lock_mode)
+papply_stored_open(const char *name, LOCKMODE lock_mode)
 {
 	Oid			relid = get_relname_relid(name, get_namespace_oid(PAPPLY_NAME, true));
 
-	if (!papply_kept_is_stored_in(relid))
+	if (!papply_stored_is_relation(relid))
 		return NULL;
 
 	/* DROP EXTENSION may have been committed while this waited for the lock */
@@ -106,17 +106,17 @@ static Row *
 make_row(Relation rel, HeapTuple tuple)
 {
 	Row		   *row = palloc0(sizeof(Row));
-	Datum		values[PAPPLY_KEPT_COLUMNS];
-	bool		nulls[PAPPLY_KEPT_COLUMNS];
+	Datum		values[PAPPLY_STORED_COLUMNS];
+	bool		nulls[PAPPLY_STORED_COLUMNS];
 
 	row->tuple = heap_copytuple(tuple);
 	heap_deform_tuple(row->tuple, RelationGetDescr(rel), values, nulls);
-	row->id = DatumGetInt64(values[PAPPLY_KEPT_ID - 1]);
-	row->subid = DatumGetObjectId(values[PAPPLY_KEPT_SUBID - 1]);
-	row->remote_xid = DatumGetTransactionId(values[PAPPLY_KEPT_REMOTE_XID - 1]);
-	if (!nulls[PAPPLY_KEPT_COMMIT_TIME - 1])
-		row->commit_time = DatumGetTimestampTz(values[PAPPLY_KEPT_COMMIT_TIME - 1]);
-	row->finish_lsn = DatumGetLSN(values[PAPPLY_KEPT_FINISH_LSN - 1]);
+	row->id = DatumGetInt64(values[PAPPLY_STORED_ID - 1]);
+	row->subid = DatumGetObjectId(values[PAPPLY_STORED_SUBID - 1]);
+	row->remote_xid = DatumGetTransactionId(values[PAPPLY_STORED_REMOTE_XID - 1]);
+	if (!nulls[PAPPLY_STORED_COMMIT_TIME - 1])
+		row->commit_time = DatumGetTimestampTz(values[PAPPLY_STORED_COMMIT_TIME - 1]);
+	row->finish_lsn = DatumGetLSN(values[PAPPLY_STORED_FINISH_LSN - 1]);
 	return row;
 }
 
@@ -135,7 +135,7 @@ is_empty(const Row *row)
 static List *
 read_all_rows(LOCKMODE lock_mode, bool with_empty)
 {
-	Relation	rel = papply_kept_open(PAPPLY_KEPT_TRANSACTIONS, lock_mode);
+	Relation	rel = papply_stored_open(PAPPLY_STORED_TRANSACTIONS, lock_mode);
 	List	   *rows = NIL;
 	SysScanDesc scan;
 	HeapTuple	tuple;
@@ -178,7 +178,7 @@ find_row(int64 id, LOCKMODE lock_mode)
 }
 
 int64
-papply_kept_find(Oid subid, XLogRecPtr finish_lsn)
+papply_stored_find(Oid subid, XLogRecPtr finish_lsn)
 {
 	ListCell   *cell;
 
@@ -193,7 +193,7 @@ papply_kept_find(Oid subid, XLogRecPtr finish_lsn)
 }
 
 Oid
-papply_kept_subscription(int64 id)
+papply_stored_subscription(int64 id)
 {
 	Row		   *row = find_row(id, AccessShareLock);
 
@@ -201,7 +201,7 @@ papply_kept_subscription(int64 id)
 }
 
 TimestampTz
-papply_kept_commit_time(int64 id)
+papply_stored_commit_time(int64 id)
 {
 	Row		   *row = find_row(id, AccessShareLock);
 
@@ -225,13 +225,13 @@ is_pending(const Row *row)
 static bool
 has_messages(const Row *row)
 {
-	PapplyKeptScan *scan = papply_kept_begin_scan(row->id);
+	PapplyStoredScan *scan = papply_stored_begin_scan(row->id);
 	bool		has_any;
 
 	if (scan == NULL)
 		return false;
 	has_any = HeapTupleIsValid(systable_getnext_ordered(scan->scan, ForwardScanDirection));
-	papply_kept_end_scan(scan);
+	papply_stored_end_scan(scan);
 	return has_any;
 }
 
@@ -239,9 +239,9 @@ has_messages(const Row *row)
  * The lock waits for prepared transactions, which may have inserted messages.
  */
 bool
-papply_kept_exist(void)
+papply_stored_exist(void)
 {
-	Relation	messages = papply_kept_open(PAPPLY_KEPT_MESSAGES, ShareLock);
+	Relation	messages = papply_stored_open(PAPPLY_STORED_MESSAGES, ShareLock);
 	ListCell   *cell;
 
 	if (messages == NULL)
@@ -254,7 +254,7 @@ papply_kept_exist(void)
 }
 
 bool
-papply_kept_are_pending(void)
+papply_stored_are_pending(void)
 {
 	ListCell   *cell;
 
@@ -265,9 +265,9 @@ papply_kept_are_pending(void)
 }
 
 bool
-papply_kept_has_requests(Oid subid)
+papply_stored_has_requests(Oid subid)
 {
-	Relation	messages = papply_kept_open(PAPPLY_KEPT_MESSAGES, AccessShareLock);
+	Relation	messages = papply_stored_open(PAPPLY_STORED_MESSAGES, AccessShareLock);
 	bool		is_being_stored;	/* any, prepared or by an apply worker */
 	ListCell   *cell;
 
@@ -289,7 +289,7 @@ papply_kept_has_requests(Oid subid)
 }
 
 int64
-papply_kept_next_stored(Oid subid, int64 id)
+papply_stored_next_id_after(Oid subid, int64 id)
 {
 	int64		next = 0;
 	ListCell   *cell;
@@ -319,7 +319,7 @@ greatest_id(void)
 }
 
 int64
-papply_kept_next_id(void)
+papply_stored_next_id(void)
 {
 	int64		id = greatest_id() + 1;
 	ListCell   *cell;
@@ -341,14 +341,14 @@ papply_kept_next_id(void)
 static void
 clear_row(Relation rel, Row *row)
 {
-	Datum		values[PAPPLY_KEPT_COLUMNS] = {0};
-	bool		nulls[PAPPLY_KEPT_COLUMNS];
+	Datum		values[PAPPLY_STORED_COLUMNS] = {0};
+	bool		nulls[PAPPLY_STORED_COLUMNS];
 
 	memset(nulls, true, sizeof(nulls));
-	values[PAPPLY_KEPT_ID - 1] = Int64GetDatum(row->id);
-	nulls[PAPPLY_KEPT_ID - 1] = false;
-	values[PAPPLY_KEPT_SUBID - 1] = ObjectIdGetDatum(InvalidOid);
-	nulls[PAPPLY_KEPT_SUBID - 1] = false;
+	values[PAPPLY_STORED_ID - 1] = Int64GetDatum(row->id);
+	nulls[PAPPLY_STORED_ID - 1] = false;
+	values[PAPPLY_STORED_SUBID - 1] = ObjectIdGetDatum(InvalidOid);
+	nulls[PAPPLY_STORED_SUBID - 1] = false;
 	CatalogTupleUpdate(rel, &row->tuple->t_self,
 					   heap_form_tuple(RelationGetDescr(rel), values, nulls));
 }
@@ -369,12 +369,12 @@ remove_row(Row *row)
 static uint64
 remove_with_messages(Row *row)
 {
-	PapplyKeptScan *scan;
+	PapplyStoredScan *scan;
 	HeapTuple	tuple;
 	uint64		removed = 0;
 
 	remove_row(row);
-	scan = papply_kept_begin_scan(row->id);
+	scan = papply_stored_begin_scan(row->id);
 	if (scan == NULL)
 		return 0;
 	LockRelationOid(RelationGetRelid(scan->messages), RowExclusiveLock);
@@ -384,14 +384,14 @@ remove_with_messages(Row *row)
 		CatalogTupleDelete(scan->messages, &tuple->t_self);
 		removed++;
 	}
-	papply_kept_end_scan(scan);
+	papply_stored_end_scan(scan);
 	return removed;
 }
 
 void
-papply_kept_remove_unused(void)
+papply_stored_remove_unused(void)
 {
-	Relation	messages = papply_kept_open(PAPPLY_KEPT_MESSAGES, AccessShareLock);
+	Relation	messages = papply_stored_open(PAPPLY_STORED_MESSAGES, AccessShareLock);
 	ListCell   *cell;
 
 	/* no transaction may begin to store any meanwhile */
@@ -414,7 +414,7 @@ papply_kept_remove_unused(void)
 }
 
 uint64
-papply_kept_remove(int64 id)
+papply_stored_remove(int64 id)
 {
 	Row		   *row = find_row(id, RowExclusiveLock);
 
@@ -422,7 +422,7 @@ papply_kept_remove(int64 id)
 }
 
 int
-papply_kept_remove_all(Oid subid)
+papply_stored_remove_all(Oid subid)
 {
 	int			removed = 0;
 	ListCell   *cell;
@@ -441,7 +441,7 @@ static void
 set_commit_time(Row *row, TimestampTz commit_time)
 {
 	Relation	rel = table_open(row->tuple->t_tableOid, RowExclusiveLock);
-	int			column = PAPPLY_KEPT_COMMIT_TIME;
+	int			column = PAPPLY_STORED_COMMIT_TIME;
 	Datum		value = TimestampTzGetDatum(commit_time);
 	bool		is_null = false;
 
@@ -452,8 +452,8 @@ set_commit_time(Row *row, TimestampTz commit_time)
 }
 
 void
-papply_kept_end_prepared(Oid subid, TransactionId remote_xid, XLogRecPtr end_lsn,
-						 TimestampTz commit_time)
+papply_stored_end_prepared(Oid subid, TransactionId remote_xid, XLogRecPtr end_lsn,
+						   TimestampTz commit_time)
 {
 	ListCell   *cell;
 
@@ -475,19 +475,19 @@ papply_kept_end_prepared(Oid subid, TransactionId remote_xid, XLogRecPtr end_lsn
 
 /*** messages ***/
 
-PapplyKeptScan *
-papply_kept_begin_scan(int64 id)
+PapplyStoredScan *
+papply_stored_begin_scan(int64 id)
 {
-	Relation	messages = papply_kept_open(PAPPLY_KEPT_MESSAGES, AccessShareLock);
-	PapplyKeptScan *scan;
+	Relation	messages = papply_stored_open(PAPPLY_STORED_MESSAGES, AccessShareLock);
+	PapplyStoredScan *scan;
 	ScanKeyData key;
 
 	if (messages == NULL)
 		return NULL;
-	scan = palloc(sizeof(PapplyKeptScan));
+	scan = palloc(sizeof(PapplyStoredScan));
 	scan->messages = messages;
 	scan->index = index_open(linitial_oid(RelationGetIndexList(messages)), AccessShareLock);
-	scan->context = AllocSetContextCreate(CurrentMemoryContext, PAPPLY_NAME " kept message",
+	scan->context = AllocSetContextCreate(CurrentMemoryContext, PAPPLY_NAME " stored message",
 										  ALLOCSET_DEFAULT_SIZES);
 	ScanKeyInit(&key, MESSAGE_ID, BTEqualStrategyNumber, F_INT8EQ, Int64GetDatum(id));
 	scan->scan = systable_beginscan_ordered(messages, scan->index, NULL, 1, &key);
@@ -495,7 +495,7 @@ papply_kept_begin_scan(int64 id)
 }
 
 char *
-papply_kept_next(PapplyKeptScan *scan, int *length)
+papply_stored_next(PapplyStoredScan *scan, int *length)
 {
 	HeapTuple	tuple = systable_getnext_ordered(scan->scan, ForwardScanDirection);
 	MemoryContext old_context;
@@ -515,7 +515,7 @@ papply_kept_next(PapplyKeptScan *scan, int *length)
 }
 
 void
-papply_kept_end_scan(PapplyKeptScan *scan)
+papply_stored_end_scan(PapplyStoredScan *scan)
 {
 	systable_endscan_ordered(scan->scan);
 	index_close(scan->index, NoLock);
@@ -525,12 +525,12 @@ papply_kept_end_scan(PapplyKeptScan *scan)
 }
 
 void
-papply_kept_store(int64 id, char *(*next_message) (int *length))
+papply_stored_insert(int64 id, char *(*next_message) (int *length))
 {
-	Relation	messages = papply_kept_open(PAPPLY_KEPT_MESSAGES, RowExclusiveLock);
+	Relation	messages = papply_stored_open(PAPPLY_STORED_MESSAGES, RowExclusiveLock);
 	CatalogIndexState indexes = CatalogOpenIndexes(messages);
 	MemoryContext context = AllocSetContextCreate(CurrentMemoryContext,
-												  PAPPLY_NAME " kept message",
+												  PAPPLY_NAME " stored message",
 												  ALLOCSET_DEFAULT_SIZES);
 	MemoryContext old_context = MemoryContextSwitchTo(context);
 	Datum		values[MESSAGE_COLUMNS];
@@ -557,7 +557,7 @@ papply_kept_store(int64 id, char *(*next_message) (int *length))
 }
 
 void
-papply_kept_refuse_missing(int64 id)
+papply_stored_refuse_missing(int64 id)
 {
 	ereport(ERROR,
 			(errcode(ERRCODE_UNDEFINED_OBJECT),

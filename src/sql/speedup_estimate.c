@@ -1,5 +1,5 @@
 /*-------------------------------------------------------------------------
- * writer_gain.c
+ * speedup_estimate.c
  *	  The function behind the view of the estimated speedup by more writers.
  *
  * Runs in a user's backend.
@@ -10,18 +10,18 @@
 #include "catalog/pg_type.h"
 #include "fmgr.h"
 
-#include "gain.h"
 #include "result_rows.h"
+#include "speedup.h"
 #include "sql_common.h"
 
 PG_FUNCTION_INFO_V1(papply_get_speedup_estimate);
 
 static void
-put_gain(PapplyRow *row, Oid subid, int writers, double gain, uint64 transactions)
+put_speedup(PapplyRow *row, Oid subid, int writers, double speedup, uint64 transactions)
 {
 	papply_row_oid(row, "subid", subid);
 	papply_row_value(row, "num_writers", INT4OID, Int32GetDatum(writers), false);
-	papply_row_value(row, "speedup", FLOAT8OID, Float8GetDatum(gain), false);
+	papply_row_value(row, "speedup", FLOAT8OID, Float8GetDatum(speedup), false);
 	papply_row_int8(row, "transactions", transactions, false);
 	papply_row_put(row);
 }
@@ -35,17 +35,17 @@ papply_get_speedup_estimate(PG_FUNCTION_ARGS)
 {
 	PapplyRow  *row = papply_row_begin(fcinfo);
 	PapplyPool *pool = palloc(sizeof(PapplyPool));
-	const PapplyGain *gain = &pool->gain;
+	const PapplySpeedup *speedup = &pool->speedup;
 	ListCell   *cell;
 
 	foreach(cell, papply_sql_visible_subscriptions())
 	{
-		if (!papply_pool_get(lfirst_oid(cell), pool) || gain->transactions == 0)
+		if (!papply_pool_get(lfirst_oid(cell), pool) || speedup->transactions == 0)
 			continue;
-		put_gain(row, pool->subid, 1, 1.0, gain->transactions);
-		for (int i = 0; i < PAPPLY_GAINS; i++)
-			put_gain(row, pool->subid, papply_gain_writers(i),
-					 gain->work / Max(gain->time[i], 1.0), gain->transactions);
+		put_speedup(row, pool->subid, 1, 1.0, speedup->transactions);
+		for (int i = 0; i < PAPPLY_SPEEDUPS; i++)
+			put_speedup(row, pool->subid, papply_speedup_writers(i),
+						speedup->work / Max(speedup->time[i], 1.0), speedup->transactions);
 	}
 	return (Datum) 0;
 }

@@ -1,11 +1,11 @@
 /*-------------------------------------------------------------------------
- * native_replay.c
- *	  Pass transactions to PostgreSQL's own apply loop.
+ * core_loop.c
+ *	  Pass transactions to the core apply loop.
  *
  * Runs in the receiver.
  *
  * There are two ways.  A direct transaction is passed from the connection to
- * the native loop (LogicalRepApplyLoop), message by message, while nothing
+ * the core apply loop (LogicalRepApplyLoop), message by message, while nothing
  * else is in flight.  A queued transaction is replayed from the queue when all
  * before it are committed.  It was marked by the receiver, because of a
  * message that writers do not handle for instance, or by a writer that failed
@@ -15,10 +15,10 @@
  * transaction are PostgreSQL's own, because PostgreSQL's code applies it.
  *
  * The replication origin: up to PostgreSQL 15, the receiver takes its session
- * here, and passes it on when the native loop has committed.  While the
+ * here, and passes it on when the core apply loop has committed.  While the
  * receiver does not have the session, PAPPLY_SESSION_ORIGIN is invalid.  The
- * native loop commits catalog changes of its own, and a commit with an origin
- * but without a session would crash.
+ * core apply loop commits catalog changes of its own, and a commit with an
+ * origin but without a session would crash.
  *
  * A commit that has changed nothing, because the transaction's tables are
  * being synchronized, does not move the origin.  But the transaction is
@@ -26,8 +26,8 @@
  * worker that starts afterwards would make a synchronization worker catch up
  * only to the origin.  If the publisher was restarted, it may send the
  * transaction again, which would then be applied, because the table is ready.
- * (If only the native loop has the session, its commit that makes the table
- * ready moves the origin.) So the origin is moved here, and that is
+ * (If only the core apply loop has the session, its commit that makes the
+ * table ready moves the origin.) So the origin is moved here, and that is
  * WAL-logged.
  *
  * If the process ends within a transaction, that is rolled back and fetched
@@ -41,13 +41,12 @@
 
 #include "clock.h"
 #include "connection.h"
+#include "core_loop.h"
 #include "dispatch.h"
 #include "failed.h"
-#include "keep.h"
 #include "leader_count.h"
 #include "leader_waits.h"
 #include "local_schema.h"
-#include "native_replay.h"
 #include "origin.h"
 #include "queue.h"
 #include "relation_registry.h"
@@ -56,14 +55,15 @@
 #include "slow_log.h"
 #include "spool.h"
 #include "status.h"
+#include "store.h"
 
-typedef struct NativeReplay
+typedef struct Applying
 {
 	bool		is_active;
 	bool		reads_queue;
 	bool		reads_spool;	/* before the next message in the queue */
 	bool		is_ended;		/* the last message has been passed on */
-	bool		is_lone;		/* see lone.c */
+	bool		is_leader_transaction;	/* see leader_policy.c */
 	uint64		seqno;
 	uint64		position;		/* in the queue, of the next entry */
 	PapplyOriginId origin;
@@ -75,14 +75,14 @@ typedef struct NativeReplay
 	bool		may_run_code;	/* it has changed a table that may */
 	uint16		exclusive_reason;	/* as of a queued transaction; 0: none */
 	uint16		fallback_reason;
-} NativeReplay;
+} Applying;
 
-static NativeReplay replay;
+static Applying applying;
 
 /* The last messages, in memory that is kept. */
 typedef struct Messages
 {
-	StringInfoData frame;		/* for the native loop */
+	StringInfoData frame;		/* for the core apply loop */
 	StringInfoData relation;	/* from the registry */
 } Messages;
 
@@ -100,11 +100,11 @@ append_definition(const char *message, int length)
 }
 
 /*
- * The positions are invalid on purpose, so that the native loop does not take
- * them as received.
+ * The positions are invalid on purpose, so that the core apply loop does not
+ * take them as received.
  */
 int
-papply_native_frame(const char *message, int length, char **buffer)
+papply_core_loop_frame(const char *message, int length, char **buffer)
 {
 	papply_message_reset_buffer(&messages.frame);
 	pq_sendbyte(&messages.frame, 'w');
@@ -120,7 +120,7 @@ papply_native_frame(const char *message, int length, char **buffer)
 }
 
 int
-papply_native_keepalive(XLogRecPtr remote_lsn, bool reply_requested, char **buffer)
+papply_core_loop_keepalive(XLogRecPtr remote_lsn, bool reply_requested, char **buffer)
 {
 	papply_message_reset_buffer(&messages.frame);
 	pq_sendbyte(&messages.frame, 'k');
@@ -132,38 +132,38 @@ papply_native_keepalive(XLogRecPtr remote_lsn, bool reply_requested, char **buff
 }
 
 bool
-papply_native_is_active(void)
+papply_core_loop_is_active(void)
 {
-	return replay.is_active;
+	return applying.is_active;
 }
 
 uint64
-papply_native_seqno(void)
+papply_core_loop_seqno(void)
 {
-	return replay.seqno;
+	return applying.seqno;
 }
 
 bool
-papply_native_is_lone(void)
+papply_core_loop_has_leader_transaction(void)
 {
-	return replay.is_active && replay.is_lone;
+	return applying.is_active && applying.is_leader_transaction;
 }
 
 bool
-papply_native_reads_queue(void)
+papply_core_loop_reads_queue(void)
 {
-	return replay.is_active && replay.reads_queue;
+	return applying.is_active && applying.reads_queue;
 }
 
 static void
-begin_replay(uint64 seqno, PapplyOriginId origin)
+begin_applying(uint64 seqno, PapplyOriginId origin)
 {
 	PapplyLeader *leader = &papply_statistics_progress->leader;
 
-	Assert(!replay.is_active);
-	memset(&replay, 0, sizeof(replay));
-	replay.seqno = seqno;
-	replay.origin = origin;
+	Assert(!applying.is_active);
+	memset(&applying, 0, sizeof(applying));
+	applying.seqno = seqno;
+	applying.origin = origin;
 	papply_role_take();
 	papply_leader_waits_begin();
 	memset(leader, 0, sizeof(*leader));
@@ -174,35 +174,35 @@ begin_replay(uint64 seqno, PapplyOriginId origin)
 		papply_origin_take();
 		PAPPLY_SESSION_ORIGIN = origin;
 	}
-	replay.is_active = true;	/* and has the session of the origin */
+	applying.is_active = true;	/* and has the session of the origin */
 }
 
 void
-papply_native_begin_queued(uint64 seqno, PapplyOriginId origin)
+papply_core_loop_begin_queued(uint64 seqno, PapplyOriginId origin)
 {
 	Assert(seqno == papply_pool_committed() + 1);
-	Assert(papply_queue_is_native(papply_queue_transaction(seqno)));
-	begin_replay(seqno, origin);
-	replay.reads_queue = true;
-	replay.is_lone = papply_queue_applier(seqno) == PAPPLY_BY_LEADER_LONE;
-	replay.local_changes = papply_queue_transaction(seqno)->local_changes;
-	replay.position = papply_queue_transaction(seqno)->start_position;
+	Assert(papply_queue_is_by_leader(papply_queue_transaction(seqno)));
+	begin_applying(seqno, origin);
+	applying.reads_queue = true;
+	applying.is_leader_transaction = papply_queue_applier(seqno) == PAPPLY_BY_LEADER_POLICY;
+	applying.local_changes = papply_queue_transaction(seqno)->local_changes;
+	applying.position = papply_queue_transaction(seqno)->start_position;
 }
 
 void
-papply_native_begin_direct(PapplyOriginId origin, bool is_lone)
+papply_core_loop_begin_direct(PapplyOriginId origin, bool is_leader_transaction)
 {
-	begin_replay(PAPPLY_NO_SEQNO, origin);
-	replay.is_lone = is_lone;
-	replay.local_changes = papply_remote_relation_local_changes();
+	begin_applying(PAPPLY_NO_SEQNO, origin);
+	applying.is_leader_transaction = is_leader_transaction;
+	applying.local_changes = papply_remote_relation_local_changes();
 }
 
 /*
- * Give the native loop that version of a relation, unless it has it; return the
- * length of the message, or 0.
+ * Give the core apply loop that version of a relation, unless it has it;
+ * return the length of the message, or 0.
  */
 static int
-tell_version(uint32 version, char **buffer)
+announce_version(uint32 version, char **buffer)
 {
 	StringInfo	message = &messages.relation;
 	PapplyRemoteRelation *rel;
@@ -213,22 +213,22 @@ tell_version(uint32 version, char **buffer)
 	if (rel->native_version == version)
 		return 0;
 	rel->native_version = version;
-	papply_keep_note(message->data, message->len);
-	return papply_native_frame(message->data, message->len, buffer);
+	papply_store_note(message->data, message->len);
+	return papply_core_loop_frame(message->data, message->len, buffer);
 }
 
 /* Do the same for the newest version.  rel may be NULL. */
 static int
-tell_newest(const PapplyRemoteRelation *rel, char **buffer)
+announce_newest(const PapplyRemoteRelation *rel, char **buffer)
 {
 	return rel == NULL || rel->native_version == rel->version ? 0 :
-		tell_version(rel->version, buffer);
+		announce_version(rel->version, buffer);
 }
 
 /*
- * Note a message for the native loop, and whether it begins or ends a
- * transaction.  A message outside of a transaction stands alone.  The native
- * loop would leave a transaction open after a change.
+ * Note a message for the core apply loop, and whether it begins or ends a
+ * transaction.  A message outside of a transaction stands alone.  The core
+ * apply loop would leave a transaction open after a change.
  */
 static void
 note_message(char *message, int length)
@@ -238,40 +238,40 @@ note_message(char *message, int length)
 	PapplyCommit commit;
 
 	papply_failed_set_message(message, length);
-	papply_keep_note(message, length);
-	papply_leader_count_message(kind, replay.origin != PAPPLY_NO_ORIGIN);
+	papply_store_note(message, length);
+	papply_leader_count_message(kind, applying.origin != PAPPLY_NO_ORIGIN);
 	if (papply_message_parse_first(message, length, &begin))
 	{
 		papply_status_native_begin(begin.final_lsn, begin.commit_time, begin.xid);
-		replay.final_lsn = begin.final_lsn;
-		replay.remote_end_lsn = begin.end_lsn;
+		applying.final_lsn = begin.final_lsn;
+		applying.remote_end_lsn = begin.end_lsn;
 	}
 	else if (kind == LOGICAL_REP_MSG_COMMIT || kind == LOGICAL_REP_MSG_PREPARE)
 	{
 		papply_message_parse_commit(message, length, &commit);
-		replay.remote_end_lsn = commit.end_lsn;
+		applying.remote_end_lsn = commit.end_lsn;
 	}
-	else if (replay.final_lsn == InvalidXLogRecPtr && papply_message_is_change(kind))
+	else if (applying.final_lsn == InvalidXLogRecPtr && papply_message_is_change(kind))
 		papply_message_malformed();
-	replay.is_ended = replay.remote_end_lsn != InvalidXLogRecPtr ||
-		replay.final_lsn == InvalidXLogRecPtr;
+	applying.is_ended = applying.remote_end_lsn != InvalidXLogRecPtr ||
+		applying.final_lsn == InvalidXLogRecPtr;
 }
 
 /*
- * Get the next message of a transaction that was applied early; 0: there is
- * none.  A definition in it need not be the newest one, so the native loop
- * must get the newest one again afterwards.
+ * Get the next message of a transaction that was applied in progress; 0: there
+ * is none.  A definition in it need not be the newest one, so the core apply
+ * loop must get the newest one again afterwards.
  */
 static int
 next_of_spool(char **buffer)
 {
 	int			length;
-	char	   *message = papply_spool_replay_next(&length);
+	char	   *message = papply_spool_fallback_next(&length);
 	PapplyRemoteRelation *rel;
 
 	if (message == NULL)
 	{
-		replay.reads_spool = false;
+		applying.reads_spool = false;
 		return 0;
 	}
 	if (message[0] == LOGICAL_REP_MSG_RELATION)
@@ -281,27 +281,27 @@ next_of_spool(char **buffer)
 	}
 	else
 		note_message(message, length);
-	return papply_native_frame(message, length, buffer);
+	return papply_core_loop_frame(message, length, buffer);
 }
 
 static void
-begin_spool_if_early(const PapplyEntry *entry)
+begin_spool_if_in_progress(const PapplyEntry *entry)
 {
 	if (PapplyEntryData(entry)[0] != LOGICAL_REP_MSG_BEGIN ||
-		!papply_queue_is_early(replay.seqno))
+		!papply_queue_is_in_progress(applying.seqno))
 		return;
-	papply_spool_replay_begin(replay.seqno);
-	replay.reads_spool = true;
+	papply_spool_fallback_begin(applying.seqno);
+	applying.reads_spool = true;
 }
 
 int
-papply_native_next(char **buffer)
+papply_core_loop_next(char **buffer)
 {
-	uint64		position = replay.position;
+	uint64		position = applying.position;
 	PapplyEntry *entry;
-	int			length = replay.reads_spool ? next_of_spool(buffer) : 0;
+	int			length = applying.reads_spool ? next_of_spool(buffer) : 0;
 
-	Assert(papply_native_reads_queue());
+	Assert(papply_core_loop_reads_queue());
 	if (length > 0)
 		return length;
 
@@ -310,70 +310,70 @@ papply_native_next(char **buffer)
 		entry = papply_queue_read(&position);
 		if (entry == NULL || entry->kind == PAPPLY_ENTRY_OVERSIZE)
 		{
-			replay.reads_queue = false;
+			applying.reads_queue = false;
 			return 0;
 		}
 		if (entry->relation_version != 0)
-			length = tell_version(entry->relation_version, buffer);
+			length = announce_version(entry->relation_version, buffer);
 		if (length > 0)
 			return length;
-		replay.position = position;
+		applying.position = position;
 		if (entry->length > 0)
 			break;
 	}
-	begin_spool_if_early(entry);
+	begin_spool_if_in_progress(entry);
 	note_message(PapplyEntryData(entry), entry->length);
-	return papply_native_frame(PapplyEntryData(entry), entry->length, buffer);
+	return papply_core_loop_frame(PapplyEntryData(entry), entry->length, buffer);
 }
 
 /*
- * Get the definition of a relation in a TRUNCATE message that the native loop
- * must get first.  The relations follow their number and the options.
+ * Get the definition of a relation in a TRUNCATE message that the core apply
+ * loop must get first.  The relations follow their number and the options.
  */
 static int
 before_truncate(char *message, int length, char **buffer)
 {
 	uint32		nrelids = papply_message_get_uint32(message + 1);
-	int			told = 0;
+	int			announced = 0;
 
-	for (uint32 i = 0; told == 0 && i < nrelids && 6 + 4 * (i + 1) <= (uint32) length; i++)
+	for (uint32 i = 0; announced == 0 && i < nrelids && 6 + 4 * (i + 1) <= (uint32) length; i++)
 	{
 		LogicalRepRelId relid = papply_message_get_uint32(message + 6 + 4 * i);
 
-		told = tell_newest(papply_remote_relation_get(relid, false), buffer);
+		announced = announce_newest(papply_remote_relation_get(relid, false), buffer);
 	}
-	return told;
+	return announced;
 }
 
 /* Note why the transaction would not be one for writers; only the first reasons count. */
 static void
 note_reasons(uint16 exclusive_reason, uint16 fallback_reason)
 {
-	if (replay.exclusive_reason == 0)
-		replay.exclusive_reason = exclusive_reason;
-	if (replay.fallback_reason == 0)
-		replay.fallback_reason = fallback_reason;
+	if (applying.exclusive_reason == 0)
+		applying.exclusive_reason = exclusive_reason;
+	if (applying.fallback_reason == 0)
+		applying.fallback_reason = fallback_reason;
 }
 
 /* Note what a change of this table means for the transaction. */
 static void
 note_table(const PapplyRemoteRelation *rel)
 {
-	replay.may_run_code |= rel == NULL || !rel->is_current ||
-		rel->table_class != PAPPLY_TABLE_PARALLEL;
+	applying.may_run_code |= rel == NULL || !rel->is_current ||
+		rel->apply_mode != PAPPLY_TABLE_PARALLEL;
 	if (papply_dispatch_is_native(rel))
 		note_reasons(PAPPLY_COUNT_EXCLUSIVE_FALLBACK, PAPPLY_COUNT_FALLBACK_TABLE);
 	else
-		note_reasons(rel->table_class == PAPPLY_TABLE_SERIAL ? PAPPLY_COUNT_EXCLUSIVE_TABLE : 0,
+		note_reasons(rel->apply_mode == PAPPLY_TABLE_EXCLUSIVE ? PAPPLY_COUNT_EXCLUSIVE_TABLE : 0,
 					 rel->is_ready ? 0 : PAPPLY_COUNT_FALLBACK_SYNC);
 }
 
 /*
- * Get the definition that the native loop must get before this message, if
+ * Get the definition that the core apply loop must get before this message, if
  * any.  Note whether the message may make it run user code.
  */
 static int
-tell_before(char *message, int length, char **buffer)
+announce_before(char *message, int length, char **buffer)
 {
 	PapplyRemoteRelation *rel;
 
@@ -386,9 +386,9 @@ tell_before(char *message, int length, char **buffer)
 				break;
 			rel = papply_remote_relation_get(papply_message_get_uint32(message + 1), true);
 			note_table(rel);
-			return tell_newest(rel, buffer);
+			return announce_newest(rel, buffer);
 		case LOGICAL_REP_MSG_TRUNCATE:
-			replay.may_run_code = true;
+			applying.may_run_code = true;
 			note_reasons(PAPPLY_COUNT_EXCLUSIVE_TRUNCATE, 0);
 			return length >= 6 ? before_truncate(message, length, buffer) : 0;
 		default:
@@ -398,25 +398,25 @@ tell_before(char *message, int length, char **buffer)
 }
 
 int
-papply_native_before(char *message, int length, char **buffer)
+papply_core_loop_before(char *message, int length, char **buffer)
 {
-	int			told = 0;
+	int			announced = 0;
 
 	/* without a pool it has got all definitions as they arrived */
-	if (replay.origin != PAPPLY_NO_ORIGIN)
-		told = tell_before(message, length, buffer);
-	if (told == 0)
+	if (applying.origin != PAPPLY_NO_ORIGIN)
+		announced = announce_before(message, length, buffer);
+	if (announced == 0)
 		note_message(message, length);
-	return told;
+	return announced;
 }
 
 void
-papply_native_abandon(void)
+papply_core_loop_abandon(void)
 {
 	if (PAPPLY_ORIGIN_IS_SHARED ||
-		(replay.is_active && replay.origin != PAPPLY_NO_ORIGIN))
+		(applying.is_active && applying.origin != PAPPLY_NO_ORIGIN))
 		papply_compat_origin_release();
-	replay.is_active = false;
+	applying.is_active = false;
 }
 
 static void
@@ -435,25 +435,26 @@ log_if_slow(void)
 }
 
 /*
- * Count the transaction, and why it was native.  A lone one that would be native in any
- * case does not count as one of the apply worker's choice.  Called before it counts as
- * committed, because its place in the queue may be reused then.
+ * Count the transaction, and why the leader applied it.  A leader transaction that
+ * would be a fallback in any case does not count as one of the apply worker's
+ * choice.  Called before it counts as committed, because its place in the
+ * queue may be reused then.
  */
 static void
 count_transaction(void)
 {
-	uint16		exclusive_reason = replay.exclusive_reason;
-	uint16		fallback_reason = replay.fallback_reason;
+	uint16		exclusive_reason = applying.exclusive_reason;
+	uint16		fallback_reason = applying.fallback_reason;
 
 	papply_leader_count_commit();
-	if (replay.seqno != PAPPLY_NO_SEQNO)
+	if (applying.seqno != PAPPLY_NO_SEQNO)
 	{
-		exclusive_reason = papply_queue_transaction(replay.seqno)->exclusive_reason;
-		fallback_reason = papply_queue_transaction(replay.seqno)->fallback_reason;
+		exclusive_reason = papply_queue_transaction(applying.seqno)->exclusive_reason;
+		fallback_reason = papply_queue_transaction(applying.seqno)->fallback_reason;
 	}
-	else if (!replay.is_lone)
+	else if (!applying.is_leader_transaction)
 		return;
-	if (replay.is_lone && fallback_reason == 0)
+	if (applying.is_leader_transaction && fallback_reason == 0)
 		papply_statistics_count(PAPPLY_COUNT_LEADER_TRANSACTIONS, 1);
 	if (exclusive_reason != 0)
 		papply_statistics_count(exclusive_reason, 1);
@@ -471,12 +472,12 @@ move_origin(void)
 {
 	xl_replorigin_set record = {0};
 
-	if (replay.remote_end_lsn == InvalidXLogRecPtr ||
-		replorigin_session_get_progress(false) >= replay.remote_end_lsn)
+	if (applying.remote_end_lsn == InvalidXLogRecPtr ||
+		replorigin_session_get_progress(false) >= applying.remote_end_lsn)
 		return XactLastCommitEnd;
 
-	replorigin_session_advance(replay.remote_end_lsn, XactLastCommitEnd);
-	record.remote_lsn = replay.remote_end_lsn;
+	replorigin_session_advance(applying.remote_end_lsn, XactLastCommitEnd);
+	record.remote_lsn = applying.remote_end_lsn;
 	record.node_id = PAPPLY_SESSION_ORIGIN;
 	XLogBeginInsert();
 	XLogRegisterData((char *) &record, sizeof(record));
@@ -484,34 +485,34 @@ move_origin(void)
 }
 
 bool
-papply_native_may_have_run_code(void)
+papply_core_loop_may_have_run_code(void)
 {
-	return replay.may_run_code ||
-		replay.local_changes != papply_remote_relation_local_changes();
+	return applying.may_run_code ||
+		applying.local_changes != papply_remote_relation_local_changes();
 }
 
 bool
-papply_native_is_ended(void)
+papply_core_loop_is_ended(void)
 {
-	return replay.is_active && replay.is_ended;
+	return applying.is_active && applying.is_ended;
 }
 
 void
-papply_native_finish(XLogRecPtr *remote_end_lsn, XLogRecPtr *local_end_lsn)
+papply_core_loop_finish(XLogRecPtr *remote_end_lsn, XLogRecPtr *local_end_lsn)
 {
-	Assert(papply_native_is_ended());
+	Assert(papply_core_loop_is_ended());
 	papply_role_leave();
 	papply_leader_waits_end();
 	papply_statistics_progress->leader.is_applying = false;
 	*local_end_lsn = move_origin();
-	if (replay.remote_end_lsn != InvalidXLogRecPtr) /* else it stands alone */
+	if (applying.remote_end_lsn != InvalidXLogRecPtr)	/* else it stands alone */
 	{
 		if (papply_slow_log_is_on())
 			log_if_slow();
 		count_transaction();
 	}
-	if (replay.origin != PAPPLY_NO_ORIGIN)
+	if (applying.origin != PAPPLY_NO_ORIGIN)
 		papply_origin_pass_on();
-	*remote_end_lsn = replay.remote_end_lsn;
-	replay.is_active = false;
+	*remote_end_lsn = applying.remote_end_lsn;
+	applying.is_active = false;
 }

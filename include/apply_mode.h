@@ -1,10 +1,10 @@
 /*-------------------------------------------------------------------------
- * table_class.h
+ * apply_mode.h
  *	  Find out how changes of a table may be applied.
  *-------------------------------------------------------------------------
  */
-#ifndef PAPPLY_TABLE_CLASS_H
-#define PAPPLY_TABLE_CLASS_H
+#ifndef PAPPLY_APPLY_MODE_H
+#define PAPPLY_APPLY_MODE_H
 
 #include "access/attmap.h"
 #include "catalog/pg_trigger.h"
@@ -12,25 +12,26 @@
 
 #include "parallel_apply.h"
 
-typedef enum PapplyTableClass
+typedef enum PapplyApplyMode
 {
 	PAPPLY_TABLE_PARALLEL,		/* by a writer, alongside other transactions */
-	PAPPLY_TABLE_SERIAL,		/* by a writer, alone, in its turn */
-	PAPPLY_TABLE_NATIVE			/* by the native loop, alone, in its turn */
-} PapplyTableClass;
+	PAPPLY_TABLE_EXCLUSIVE,		/* by a writer, exclusively, in its turn */
+	PAPPLY_TABLE_NATIVE			/* by the core apply loop, exclusively, in its
+								 * turn */
+} PapplyApplyMode;
 
 /* Reason why a table is not parallel. */
-typedef enum PapplyClassCause
+typedef enum PapplyApplyModeCause
 {
 	PAPPLY_CAUSE_NONE,			/* the table is parallel */
 	PAPPLY_CAUSE_NO_TABLE,		/* for example a foreign table */
 	PAPPLY_CAUSE_TRIGGER,
 	PAPPLY_CAUSE_DEFAULT
-} PapplyClassCause;
+} PapplyApplyModeCause;
 
-typedef struct PapplyClassReason
+typedef struct PapplyApplyModeReason
 {
-	PapplyClassCause cause;
+	PapplyApplyModeCause cause;
 
 	/* PAPPLY_CAUSE_TRIGGER: one such trigger; its table may be a partition */
 	Oid			trigger_relid;
@@ -42,7 +43,7 @@ typedef struct PapplyClassReason
 	 */
 	AttrNumber	column;
 	Oid			function;
-} PapplyClassReason;
+} PapplyApplyModeReason;
 
 /*
  * Return how changes of rel may be applied, and why in *reason.  attnums has
@@ -50,17 +51,17 @@ typedef struct PapplyClassReason
  * triggers of a partitioned table are those of its partitions.  The caller is
  * in a transaction, and rel is open.
  */
-extern PapplyTableClass papply_table_class(Relation rel, const AttrMap *attnums,
-										   PapplyClassReason *reason);
+extern PapplyApplyMode papply_apply_mode(Relation rel, const AttrMap *attnums,
+										 PapplyApplyModeReason *reason);
 
 /* Return a cause as a phrase for messages; NULL for PAPPLY_CAUSE_NONE. */
-extern const char *papply_table_class_phrase(PapplyClassCause cause);
+extern const char *papply_apply_mode_phrase(PapplyApplyModeCause cause);
 
 /*
- * Return the class of a table that cannot be locked, without examining its
- * defaults.  The caller is in a transaction.
+ * Return the apply mode of a table that cannot be locked, without examining
+ * its defaults.  The caller is in a transaction.
  */
-extern PapplyTableClass papply_table_class_unlocked(Oid relid);
+extern PapplyApplyMode papply_apply_mode_unlocked(Oid relid);
 
 /*
  * Does rel have triggers that fire when the change of a single row is applied?
@@ -90,4 +91,4 @@ extern bool papply_table_has_domain_default(Relation rel, const AttrMap *attnums
  */
 extern bool papply_table_may_check_domain(Relation rel, const AttrMap *attnums);
 
-#endif							/* PAPPLY_TABLE_CLASS_H */
+#endif							/* PAPPLY_APPLY_MODE_H */

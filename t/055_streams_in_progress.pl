@@ -3,8 +3,8 @@
 # its end.
 #
 # Each transaction ends when a writer has begun it, or has given it up: a writer that comes
-# later, on a slow machine, finds nothing to do early.  Autovacuum would lock tables that
-# must be free.
+# later, on a slow machine, finds nothing to do in progress.  Autovacuum would lock tables
+# that must be free.
 use strict;
 use warnings;
 use FindBin;
@@ -54,20 +54,20 @@ my @tables = qw(items gate history twins watched emptied altered widened);
 sub streams
 {
 	return $subscriber->sql(
-		q(SELECT streamed_in_progress || ' early, ' || streamed_from_file || ' late'
+		q(SELECT streamed_in_progress || ' in progress, ' || streamed_from_file || ' late'
 		FROM parallel_apply.subscription_stats));
 }
 
-my ($early, $late) = (0, 0);
+my ($in_progress, $late) = (0, 0);
 
 sub streams_are
 {
-	my ($name, $more_early, $more_late) = @_;
+	my ($name, $more_in_progress, $more_late) = @_;
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
 	$publisher->wait_applied;
-	$early += $more_early;
+	$in_progress += $more_in_progress;
 	$late += $more_late;
-	is(streams(), "$early early, $late late", $name);
+	is(streams(), "$in_progress in progress, $late late", $name);
 	$pair->rows_equal($_, "$_ is equal: $name") for @tables;
 	return;
 }
@@ -77,7 +77,7 @@ sub forget_streams
 {
 	$subscriber->wait_for_pool('tap');
 	$subscriber->sql(q(SELECT parallel_apply.reset_stats('tap')));
-	($early, $late) = (0, 0);
+	($in_progress, $late) = (0, 0);
 	return;
 }
 
@@ -85,12 +85,12 @@ sub forget_streams
 sub wait_for_end
 {
 	$subscriber->wait_until(
-		"streamed_in_progress = $early + 1 FROM parallel_apply.subscription_stats",
+		"streamed_in_progress = $in_progress + 1 FROM parallel_apply.subscription_stats",
 		'it has not ended');
 	return;
 }
 
-sub wait_for_none_early
+sub wait_for_none_in_progress
 {
 	$subscriber->poll_query_until('postgres',
 		q(SELECT count(*) = 0 FROM parallel_apply.writers WHERE state <> 'idle')
@@ -102,7 +102,7 @@ sub wait_for_none_early
 
 # It is applied while it is open, concurrently with others, and is not visible.
 my $streamed = $pair->begin_streamed(item_rows(3000));
-$subscriber->wait_for_early(2000);
+$subscriber->wait_for_in_progress(2000);
 $publisher->sql('INSERT INTO history VALUES (1, 1)');
 $publisher->wait_applied;
 is( $subscriber->sql(
@@ -118,7 +118,7 @@ streams_are('a transaction that ends is committed', 1, 0);
 # for it.
 my $lock = $subscriber->hold('SELECT FROM gate FOR UPDATE');
 $streamed->query_safe('BEGIN;' . item_rows(1000));
-$subscriber->wait_for_early(500);
+$subscriber->wait_for_in_progress(500);
 $publisher->sql("UPDATE gate SET n = n + 1");
 $publisher->sql("INSERT INTO items VALUES (0, 0, 'older')");
 $streamed->query_safe(
@@ -138,20 +138,20 @@ streams_are('the commit order is kept', 1, 0);
 $lock->query_safe('BEGIN; SELECT FROM gate FOR UPDATE');
 $streamed->query_safe(
 	'BEGIN;' . item_rows(2000) . "INSERT INTO history VALUES (2, 1)");
-$subscriber->wait_for_early(1500);
+$subscriber->wait_for_in_progress(1500);
 $publisher->sql("UPDATE gate SET n = n + 1 WHERE id = 1");
 $publisher->sql('INSERT INTO history VALUES (3, 1)');
 $streamed->query_safe('ROLLBACK');
 $lock->query_safe('COMMIT');
 streams_are('a rolled back transaction leaves nothing', 0, 0);
-wait_for_none_early();
+wait_for_none_in_progress();
 
 # Two at a time, and a definition that changes in one of them
 $streamed->query_safe(
 	'BEGIN; INSERT INTO altered SELECT i, i FROM generate_series(1, 3000) i;'
 );
 my $other = $pair->begin_streamed(item_rows(2000));
-$subscriber->wait_for_early(1000, 2);
+$subscriber->wait_for_in_progress(1000, 2);
 $streamed->query_safe(
 	q(ALTER TABLE altered ADD b text;
 	INSERT INTO altered SELECT i, i, 'new' FROM generate_series(3001, 6000) i;));
@@ -165,7 +165,7 @@ streams_are('two at a time', 2, 0);
 # Streamed transactions never occupy more than half of the writers.
 $streamed->query_safe('BEGIN;' . item_rows(1000));
 $other->query_safe('BEGIN;' . item_rows(1000));
-$subscriber->wait_for_early(500, 2);
+$subscriber->wait_for_in_progress(500, 2);
 my $third = $pair->begin_streamed(item_rows(1000));
 $_->query_safe('COMMIT') for $third, $streamed, $other;
 $third->quit;
@@ -176,12 +176,12 @@ streams_are('three at a time', 2, 1);
 $streamed->query_safe(
 	'BEGIN; SAVEPOINT a; INSERT INTO history VALUES (5, 2); ROLLBACK TO SAVEPOINT a;'
 	  . item_rows(2000));
-$subscriber->wait_for_early(1000);
+$subscriber->wait_for_in_progress(1000);
 $streamed->query_safe('COMMIT');
 streams_are('nothing of a subtransaction was sent', 1, 0);
 $streamed->query_safe(
 	'BEGIN;' . item_rows(2000) . 'SAVEPOINT a;' . item_rows(2000));
-$subscriber->wait_for_early(3000);
+$subscriber->wait_for_in_progress(3000);
 $streamed->query_safe(
 	'ROLLBACK TO SAVEPOINT a;' . item_rows(2000) . 'COMMIT');
 streams_are('a part of it was rolled back', 0, 1);
@@ -192,8 +192,8 @@ foreach my $last ('commit', 'chunk')
 {
 	$streamed->query_safe(
 		'BEGIN;' . item_rows(2000) . 'SAVEPOINT a;' . item_rows(5000));
-	$subscriber->wait_for_early(6000);
-	my $writer = $subscriber->stop_early_writer;
+	$subscriber->wait_for_in_progress(6000);
+	my $writer = $subscriber->stop_in_progress_writer;
 	my $bytes = $subscriber->spooled_bytes;
 	$streamed->query_safe('ROLLBACK TO SAVEPOINT a;' . item_rows(2000));
 	$subscriber->wait_for_spooled('> ' . ($bytes + 200_000),
@@ -208,7 +208,7 @@ foreach my $last ('commit', 'chunk')
 		$streamed->query_safe('ROLLBACK TO SAVEPOINT b');
 		$publisher->sql('INSERT INTO history VALUES (6, 3)');
 		kill 'CONT', $writer;
-		wait_for_none_early();
+		wait_for_none_in_progress();
 		$streamed->query_safe(item_rows(500));
 		$subscriber->wait_for_spooled('< ' . ($more - 100_000),
 			'the space of a subtransaction is not given back later');
@@ -240,9 +240,9 @@ sub given_up
 {
 	my ($statement) = @_;
 	$streamed->query_safe('BEGIN;' . item_rows(1000));
-	$subscriber->wait_for_early(500);
+	$subscriber->wait_for_in_progress(500);
 	$streamed->query_safe("$statement;" . item_rows(1000));
-	wait_for_none_early();
+	wait_for_none_in_progress();
 	$streamed->query_safe('COMMIT');
 	return;
 }
@@ -287,14 +287,14 @@ is( $subscriber->sql(
 $streamed->query_safe(
 	'BEGIN; DELETE FROM twins WHERE ctid = (SELECT min(ctid) FROM twins);'
 	  . item_rows(3000));
-$subscriber->wait_for_early(2000);
+$subscriber->wait_for_in_progress(2000);
 my $wins = $subscriber->counter('commit_order_aborts');
 $publisher->sql(
 	'DELETE FROM twins WHERE ctid = (SELECT max(ctid) FROM twins)');
 $publisher->wait_applied;
 $subscriber->counter_becomes('commit_order_aborts', "> $wins",
 	'it is rolled back when an older one waits for it');
-wait_for_none_early();
+wait_for_none_in_progress();
 $streamed->query_safe('COMMIT');
 streams_are('an older one had to wait', 0, 1);
 
@@ -305,7 +305,7 @@ $subscriber->reload_with(
 $subscriber->wait_for_pool('tap', 1);
 $subscriber->reload_with('parallel_apply.writer_idle_timeout = 10min');
 $streamed->query_safe('BEGIN;' . item_rows(3000));
-$subscriber->wait_for_early(2000);
+$subscriber->wait_for_in_progress(2000);
 $streamed->query_safe('COMMIT');
 streams_are('only one writer was running', 1, 0);
 $subscriber->reload_with('parallel_apply.idle_writers_per_subscription = -1');
@@ -327,7 +327,7 @@ sub end_behind_lock
 	my ($sql) = @_;
 	$lock->query_safe('BEGIN; SELECT FROM gate FOR UPDATE');
 	$streamed->query_safe('BEGIN;' . item_rows(20000) . ($sql // ''));
-	$subscriber->wait_for_early(19000);
+	$subscriber->wait_for_in_progress(19000);
 	$publisher->sql('UPDATE gate SET n = n + 1 WHERE id = 1');
 	$subscriber->wait_for_state('waiting for lock');
 	$streamed->query_safe('COMMIT');
@@ -353,7 +353,7 @@ streams_are('the subscription has changed', 1, 0);
 cmp_ok(fallbacks(), '>', $replays, 'it was applied natively from its file');
 
 # The next transaction, usually a small one, has the definition of its own time.
-sub lone_replays
+sub leader_transactions
 {
 	$publisher->wait_applied;
 	return $subscriber->sql(
@@ -363,9 +363,10 @@ $subscriber->reload_with('parallel_apply.leader_participation = on');
 for my $n (2001 .. 2200)
 {
 	$publisher->sql("INSERT INTO widened VALUES ($n, $n)");
-	last if lone_replays() > 0;
+	last if leader_transactions() > 0;
 }
-cmp_ok(lone_replays(), '>', 0, 'small transactions are applied natively');
+cmp_ok(leader_transactions(), '>', 0,
+	'small transactions are applied by the leader');
 $subscriber->reload_with('parallel_apply.leader_participation = off');
 streams_are('newer definitions after older ones', 0, 0);
 
@@ -387,7 +388,7 @@ $pair->tables_equal('after an error', @tables);
 
 forget_streams();
 $streamed->query_safe('BEGIN;' . item_rows(3000));
-$subscriber->wait_for_early(2000);
+$subscriber->wait_for_in_progress(2000);
 $subscriber->restart_apply('tap');
 $streamed->query_safe(item_rows(1000) . 'COMMIT');
 $publisher->wait_applied;
@@ -395,7 +396,7 @@ $pair->rows_equal('items', 'the apply worker was terminated');
 
 forget_streams();
 $streamed->query_safe('BEGIN;' . item_rows(3000));
-$subscriber->wait_for_early(2000);
+$subscriber->wait_for_in_progress(2000);
 my $writer = $subscriber->sql(
 	'SELECT pid FROM parallel_apply.writers WHERE remote_lsn IS NULL AND changes_done > 0 AND remote_xid IS NOT NULL'
 );
@@ -412,7 +413,7 @@ $pair->rows_equal('items', 'its writer was killed');
 # end.
 forget_streams();
 $streamed->query_safe('BEGIN;' . item_rows(3000));
-$subscriber->wait_for_early(2000);
+$subscriber->wait_for_in_progress(2000);
 $subscriber->reload_with('parallel_apply.writers_per_subscription = 1');
 $subscriber->wait_for_pool('tap', 0);
 $streamed->query_safe(item_rows(1000) . 'COMMIT');
@@ -427,7 +428,7 @@ foreach (1 .. 100)
 	forget_streams();
 	$streamed->query_safe('BEGIN;' . item_rows(2000));
 	$other->query_safe('BEGIN;' . item_rows(2000));
-	$subscriber->wait_for_early(1000, 2);
+	$subscriber->wait_for_in_progress(1000, 2);
 	last
 	  if $subscriber->sql(
 		'SELECT max(writer) < 3 FROM parallel_apply.writers WHERE remote_xid IS NOT NULL'
@@ -448,7 +449,7 @@ $lock = $subscriber->hold('COMMIT');
 $subscriber->reload_with('parallel_apply.writers_per_subscription = 2');
 $subscriber->wait_for_pool('tap', 2);
 $streamed->query_safe('BEGIN;' . item_rows(2000));
-$subscriber->wait_for_early(1000);
+$subscriber->wait_for_in_progress(1000);
 $lock->query_safe('BEGIN; SELECT FROM gate FOR UPDATE');
 $publisher->sql('UPDATE gate SET n = n + 1 WHERE id = 1');
 $subscriber->wait_for_state('waiting for lock');
@@ -475,9 +476,9 @@ $subscriber->reload_with('parallel_apply.writers_per_subscription = 3');
 # It holds no locks while apply is paused.
 forget_streams();
 $streamed->query_safe('BEGIN;' . item_rows(3000));
-$subscriber->wait_for_early(2000);
+$subscriber->wait_for_in_progress(2000);
 $subscriber->sql(q(SELECT parallel_apply.pause('tap')));
-wait_for_none_early();
+wait_for_none_in_progress();
 $subscriber->sql('BEGIN; LOCK TABLE items NOWAIT; COMMIT');
 pass('a table that it has changed can be locked');
 $streamed->query_safe(item_rows(1000) . 'COMMIT');
@@ -513,7 +514,7 @@ sub processes_are_small
 $streamed->query_safe(
 	"BEGIN; INSERT INTO items VALUES (-1, 0, repeat('x', 8000000))");
 $publisher->flush_wal;
-$subscriber->wait_for_early(1);
+$subscriber->wait_for_in_progress(1);
 $streamed->query_safe('COMMIT');
 processes_are_small('a value of a streamed transaction is forgotten');
 $subscriber->reload_with('parallel_apply.streaming_apply = file');

@@ -1,24 +1,24 @@
 # shellcheck shell=bash
-# gather.sh - the common option --gather of the programs that source this after
+# coalesce.sh - the common option --coalesce of the programs that source this after
 # lib.sh: the publisher preloads the library, which sends messages together
-# (src/sender/gather.c).
+# (src/sender/coalesce.c).
 #
 # The base of all ratios remains "native" as PostgreSQL sends, with
 # parallel_apply.coalesce_messages = off.  It is on for a further configuration,
 # "native gathered" (0g in place of a number of writers), and for all writers.
 
-COMMON_USAGE+=$'\n  --gather            the publisher gathers messages for "native gathered" and the writers'
+COMMON_USAGE+=$'\n  --coalesce            the publisher coalesces messages for "native gathered" and the writers'
 
 # common_option calls this.
-choose_gather()
+choose_coalesce()
 {
-	GATHERS=1
+	COALESCES=1
 	NATIVES=${NATIVES:+0 0g}
 	PUBLISHER_SETTINGS+=("shared_preload_libraries = 'parallel_apply'" "parallel_apply.coalesce_messages = off")
 }
 
-# set_gathering WRITERS|0g: for walsenders that begin from here on
-set_gathering()
+# set_coalescing WRITERS|0g: for walsenders that begin from here on
+set_coalescing()
 {
 	local setting=on start_s=$SECONDS
 

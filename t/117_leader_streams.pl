@@ -12,7 +12,8 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-# The apply worker applies lone transactions on a slow machine, too (selftest_fast).
+# The apply worker applies leader transactions on a slow machine, too
+# (selftest_fast).
 my ($pair, $publisher, $subscriber) = new_pair(
 	publisher_conf => "logical_decoding_work_mem = 64kB\nautovacuum = off",
 	subscriber_conf => q(
@@ -49,7 +50,7 @@ my $order = 0;
 
 # Make orders, one after another, until the apply worker has applied one itself.  It would
 # do so with the next one, too, but for a stream.
-sub make_lone_order
+sub make_leader_order
 {
 	my $count =
 	  'SELECT leader_transactions FROM parallel_apply.subscription_stats';
@@ -67,11 +68,11 @@ sub make_lone_order
 my $streamed = $publisher->background_psql('postgres');
 for (1 .. 5)
 {
-	make_lone_order();
+	make_leader_order();
 	$streamed->query_safe(
 		'BEGIN; UPDATE jobs SET n = n + 1 WHERE id = 1;' . item_rows(3000));
-	$subscriber->wait_for_early(2000);
-	my $writer = $subscriber->stop_early_writer;
+	$subscriber->wait_for_in_progress(2000);
+	my $writer = $subscriber->stop_in_progress_writer;
 	$streamed->query_safe('ROLLBACK');
 	$order++;
 	$publisher->sql("INSERT INTO orders VALUES ($order)");
@@ -91,7 +92,7 @@ my $pids =
   q(SELECT string_agg(pid::text, ' ') FROM parallel_apply.writers WHERE pid IS NOT NULL);
 for (1 .. 5)
 {
-	make_lone_order();
+	make_leader_order();
 	my @writers = split ' ', $subscriber->sql($pids);
 	kill 'STOP', @writers;
 	$streamed->query_safe(
@@ -109,8 +110,8 @@ for (1 .. 5)
 		'(SELECT queue_transactions = 1 FROM parallel_apply.subscriptions)',
 		'the transaction has not begun');
 	kill 'CONT', @writers;
-	$subscriber->wait_for_early(2000);
-	my $writer = $subscriber->stop_early_writer;
+	$subscriber->wait_for_in_progress(2000);
+	my $writer = $subscriber->stop_in_progress_writer;
 	$catalog->query_safe('COMMIT');
 	$subscriber->wait_until(
 		qq((SELECT received_lsn >= '$lsn' FROM parallel_apply.subscriptions)

@@ -1,4 +1,4 @@
-# Promise: a publisher gathers messages only for the roles and databases for which this
+# Promise: a publisher coalesces messages only for the roles and databases for which this
 # has been switched on.  No other walsender, and no other process, uses a function of the
 # library.  A walsender that another library may let wait for a standby sends everything
 # that comes before that wait.
@@ -45,7 +45,7 @@ plan skip_all => 'the library was made without SELFTEST=1'
 create_functions($subscriber, 'postgres');
 $publisher->sql('CREATE DATABASE captured');
 create_functions($publisher, 'captured');
-$publisher->sql("CREATE ROLE $_ LOGIN REPLICATION") for qw(gathered capture);
+$publisher->sql("CREATE ROLE $_ LOGIN REPLICATION") for qw(coalesced capture);
 
 ### functions of a walsender
 
@@ -87,14 +87,14 @@ sub set_server
 is($subscriber->sql('SELECT replaced_functions()'),
 	0, 'nothing is replaced on a subscriber');
 is($subscriber->sql("SHOW $setting"), 'off', 'the setting is off by default');
-is(replaced_for('gathered'), 0, 'nor in a walsender, by default');
+is(replaced_for('coalesced'), 0, 'nor in a walsender, by default');
 
-my $older = connect_as('gathered');
-$publisher->sql("ALTER ROLE gathered SET $setting = on");
-is(replaced_for('gathered'),
+my $older = connect_as('coalesced');
+$publisher->sql("ALTER ROLE coalesced SET $setting = on");
+is(replaced_for('coalesced'),
 	5, 'functions are replaced in walsenders of a role for which it is on');
 is(replaced_for('capture'), 0, 'but not in those of other roles');
-is(replaced_in_session('gathered'),
+is(replaced_in_session('coalesced'),
 	0, 'nor in a session of this role that is no walsender');
 is($older->query('SELECT replaced_functions()'),
 	0, 'nor in a walsender that was connected before');
@@ -107,16 +107,16 @@ is(replaced_for('capture'), 0, 'and is not for others');
 $publisher->sql("ALTER ROLE capture IN DATABASE captured SET $setting = off");
 is(replaced_for('capture', 'captured'),
 	0, 'and off for a role in this database');
-is(replaced_for('gathered', 'captured'), 5, 'but for no other role');
+is(replaced_for('coalesced', 'captured'), 5, 'but for no other role');
 
 set_server('on');
 is(replaced_for($_->[0]), $_->[1], "on for the server: $_->[0]")
-  for [ capture => 5 ], [ gathered => 5 ];
+  for [ capture => 5 ], [ coalesced => 5 ];
 $publisher->sql("ALTER ROLE capture SET $setting = off");
 is(replaced_for('capture'), 0, 'a role can be excluded');
 set_server('off');
 is(replaced_for('capture'), 0, 'off for the server: capture');
-is(replaced_for('gathered'), 5, 'off for the server: gathered');
+is(replaced_for('coalesced'), 5, 'off for the server: coalesced');
 
 my ($status, undef, $errors) = $publisher->psql(
 	'postgres',
@@ -251,9 +251,9 @@ sub is_held_back
 }
 
 {
-	my @clients = map { start_client($_) } qw(gathered capture);
+	my @clients = map { start_client($_) } qw(coalesced capture);
 	ok(is_held_back(@clients),
-		'messages for the role are gathered, those for the other are sent at once'
+		'messages for the role are coalesced, those for the other are sent at once'
 	);
 	end_clients(@clients);
 }
@@ -266,7 +266,7 @@ sub goes_before_the_wait
 {
 	my ($name, @queries) = @_;
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
-	my $consumer = start_client('gathered', @queries);
+	my $consumer = start_client('coalesced', @queries);
 	$publisher->sql(insert('known2', 'known'));
 	$consumer->arrives('known.*C') or die 'nothing arrives';
 	$consumer->forget;
@@ -300,20 +300,20 @@ sub goes_before_the_wait
 
 goes_before_the_wait('nothing is kept below functions of another library',
 	'SELECT cover_messages()');
-$publisher->sql("GRANT SET ON PARAMETER $setting TO gathered");
-$publisher->sql("ALTER ROLE gathered RESET $setting");
+$publisher->sql("GRANT SET ON PARAMETER $setting TO coalesced");
+$publisher->sql("ALTER ROLE coalesced RESET $setting");
 goes_before_the_wait(
 	'nor if they were there first',
 	'SELECT cover_messages()',
 	"SET $setting = on");
-$publisher->sql("ALTER ROLE gathered SET $setting = on");
+$publisher->sql("ALTER ROLE coalesced SET $setting = on");
 $observer->quit;
 
 ### a subscription
 
 $subscriber->create_extension;
-$publisher->sql('GRANT SELECT ON ALL TABLES IN SCHEMA public TO gathered');
-my $connstr = $publisher->connstr . ' dbname=postgres user=gathered';
+$publisher->sql('GRANT SELECT ON ALL TABLES IN SCHEMA public TO coalesced');
+my $connstr = $publisher->connstr . ' dbname=postgres user=coalesced';
 $subscriber->sql(
 	"CREATE SUBSCRIPTION tap CONNECTION '$connstr' PUBLICATION tap");
 $subscriber->wait_for_pool('tap');
@@ -323,7 +323,7 @@ $publisher->sql(
   for 1 .. $tables;
 $publisher->wait_applied;
 is($publisher->sql('SELECT DISTINCT usename FROM pg_stat_replication'),
-	'gathered', 'a subscription connects as the role');
+	'coalesced', 'a subscription connects as the role');
 $pair->rows_equal($_) for map { ("known$_", "new$_") } 1, $tables;
 finish($publisher, $subscriber, qr/permission denied to set parameter/);
 done_testing();

@@ -1,14 +1,14 @@
 /*-------------------------------------------------------------------------
- * selftest_gather.c
+ * selftest_coalesce.c
  *	  What is in place of the server's functions of a walsender, and another library's
- *	  functions over those of gather.c, for t/095_gathered_roles.pl.
+ *	  functions over those of coalesce.c, for t/095_coalesce_roles.pl.
  *
  * Runs in a walsender or a user's backend, and only in libraries made with SELFTEST=1.
  *-------------------------------------------------------------------------
  */
 #include "parallel_apply.h"
 
-/* As in gather.c. */
+/* As in coalesce.c. */
 #undef ENABLE_GSS
 
 #include <dlfcn.h>

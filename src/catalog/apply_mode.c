@@ -1,5 +1,5 @@
 /*-------------------------------------------------------------------------
- * table_class.c
+ * apply_mode.c
  *	  Find out how changes of a table may be applied.
  *
  * Runs in the receiver, which marks transactions by the answer, and in
@@ -10,7 +10,7 @@
  * appears as a lock wait, a missing row or a unique violation, because both
  * transactions change the same row of the same table.
  *
- * Serial: a conflict could be missed silently if user code reads, counts or
+ * Exclusive: a conflict could be missed silently if user code reads, counts or
  * locks something else.  Such code is in triggers that fire in replica mode,
  * and in functions in defaults of columns that the publisher does not send.
  * It has to find what it would find in PostgreSQL's own apply, so a writer
@@ -44,8 +44,8 @@
 #include "utils/rel.h"
 #include "utils/syscache.h"
 
+#include "apply_mode.h"
 #include "called_functions.h"
-#include "table_class.h"
 #include "table_options.h"
 
 bool
@@ -81,7 +81,7 @@ papply_table_find_trigger(Oid relid, PapplyTriggerCheck check, void *context)
 static bool
 blame_trigger(Form_pg_trigger trigger, void *context)
 {
-	PapplyClassReason *reason = context;
+	PapplyApplyModeReason *reason = context;
 
 	reason->cause = PAPPLY_CAUSE_TRIGGER;
 	reason->trigger_relid = trigger->tgrelid;
@@ -111,7 +111,7 @@ may_have_triggers(Oid relid)
  * thousands of partitions, so check relhastriggers before scanning pg_trigger.
  */
 static bool
-partitions_have_triggers(Oid relid, PapplyClassReason *reason)
+partitions_have_triggers(Oid relid, PapplyApplyModeReason *reason)
 {
 	ListCell   *lc;
 
@@ -123,7 +123,7 @@ partitions_have_triggers(Oid relid, PapplyClassReason *reason)
 }
 
 static bool
-has_triggers(Relation rel, PapplyClassReason *reason)
+has_triggers(Relation rel, PapplyApplyModeReason *reason)
 {
 	if (rel->rd_rel->relkind == RELKIND_PARTITIONED_TABLE)
 		return partitions_have_triggers(RelationGetRelid(rel), reason);
@@ -134,7 +134,7 @@ has_triggers(Relation rel, PapplyClassReason *reason)
 bool
 papply_table_has_triggers(Relation rel)
 {
-	PapplyClassReason reason;
+	PapplyApplyModeReason reason;
 
 	return has_triggers(rel, &reason);
 }
@@ -179,13 +179,13 @@ papply_table_may_check_domain(Relation rel, const AttrMap *attnums)
  * a batch?
  */
 static bool
-is_serial_function(Oid function, void *found)
+makes_exclusive(Oid function, void *found)
 {
 	char		volatility = func_volatile(function);
-	bool		is_serial = volatility == PROVOLATILE_VOLATILE;
+	bool		is_exclusive = volatility == PROVOLATILE_VOLATILE;
 
 	if (volatility == PROVOLATILE_STABLE && function >= FirstNormalObjectId)
-		is_serial = true;
+		is_exclusive = true;
 
 	switch (function)			/* these distinguish local transactions */
 	{
@@ -195,15 +195,15 @@ is_serial_function(Oid function, void *found)
 		case F_PG_CURRENT_XACT_ID_IF_ASSIGNED:
 		case F_TXID_CURRENT_SNAPSHOT:
 		case F_PG_CURRENT_SNAPSHOT:
-			is_serial = true;
+			is_exclusive = true;
 	}
-	if (is_serial)
+	if (is_exclusive)
 		*(Oid *) found = function;
-	return is_serial;
+	return is_exclusive;
 }
 
 static bool
-has_serial_default(Relation rel, const AttrMap *attnums, PapplyClassReason *reason)
+has_exclusive_default(Relation rel, const AttrMap *attnums, PapplyApplyModeReason *reason)
 {
 	TupleDesc	desc = RelationGetDescr(rel);
 
@@ -213,7 +213,7 @@ has_serial_default(Relation rel, const AttrMap *attnums, PapplyClassReason *reas
 
 		if (att->attisdropped || att->attgenerated || attnums->attnums[i] >= 0)
 			continue;
-		if (papply_functions_find(build_column_default(rel, i + 1), is_serial_function,
+		if (papply_functions_find(build_column_default(rel, i + 1), makes_exclusive,
 								  &reason->function))
 		{
 			reason->cause = PAPPLY_CAUSE_DEFAULT;
@@ -224,17 +224,17 @@ has_serial_default(Relation rel, const AttrMap *attnums, PapplyClassReason *reas
 	return false;
 }
 
-PapplyTableClass
-papply_table_class_unlocked(Oid relid)
+PapplyApplyMode
+papply_apply_mode_unlocked(Oid relid)
 {
-	PapplyClassReason reason;
+	PapplyApplyModeReason reason;
 
 	return partitions_have_triggers(relid, &reason) ?
-		PAPPLY_TABLE_SERIAL : PAPPLY_TABLE_PARALLEL;
+		PAPPLY_TABLE_EXCLUSIVE : PAPPLY_TABLE_PARALLEL;
 }
 
 const char *
-papply_table_class_phrase(PapplyClassCause cause)
+papply_apply_mode_phrase(PapplyApplyModeCause cause)
 {
 	static const char *const phrases[] = {
 		[PAPPLY_CAUSE_NONE] = NULL,
@@ -246,8 +246,8 @@ papply_table_class_phrase(PapplyClassCause cause)
 	return phrases[cause];
 }
 
-PapplyTableClass
-papply_table_class(Relation rel, const AttrMap *attnums, PapplyClassReason *reason)
+PapplyApplyMode
+papply_apply_mode(Relation rel, const AttrMap *attnums, PapplyApplyModeReason *reason)
 {
 	if (rel->rd_rel->relkind != RELKIND_RELATION &&
 		rel->rd_rel->relkind != RELKIND_PARTITIONED_TABLE)
@@ -257,9 +257,9 @@ papply_table_class(Relation rel, const AttrMap *attnums, PapplyClassReason *reas
 	}
 	if (has_triggers(rel, reason) &&
 		!papply_table_options_allow_triggers(RelationGetRelid(rel)))
-		return PAPPLY_TABLE_SERIAL;
-	if (has_serial_default(rel, attnums, reason))
-		return PAPPLY_TABLE_SERIAL;
+		return PAPPLY_TABLE_EXCLUSIVE;
+	if (has_exclusive_default(rel, attnums, reason))
+		return PAPPLY_TABLE_EXCLUSIVE;
 	reason->cause = PAPPLY_CAUSE_NONE;
 	return PAPPLY_TABLE_PARALLEL;
 }

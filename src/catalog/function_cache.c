@@ -1,16 +1,16 @@
 /*-------------------------------------------------------------------------
- * kept_functions.c
+ * function_cache.c
  *	  Which functions and types may changes of a table use, apart from its
  *	  triggers?
  *
  * Runs in the receiver, which only asks whether there is user code, and in
  * writers.
  *
- * The native loop (PostgreSQL's own apply loop) plans defaults and looks up
- * functions for every row, and checks each time whether they may be called.
- * What a writer keeps (target.c) was planned with functions as they were then,
- * or is the result of one, and the writer was allowed to call them.  So it is
- * dropped when one of them has changed, or when rights may have.
+ * The core apply loop plans defaults and looks up functions for every row, and
+ * checks each time whether they may be called.  What a writer keeps (target.c)
+ * was planned with functions as they were then, or is the result of one, and
+ * the writer was allowed to call them.  So it is dropped when one of them has
+ * changed, or when rights may have.
  *
  * Built-in functions are found in the expressions of a table.  A user's
  * function may call any other function, which may have been inlined into the
@@ -40,7 +40,7 @@
 #include "utils/typcache.h"
 
 #include "called_functions.h"
-#include "kept_functions.h"
+#include "function_cache.h"
 
 /*
  * Callback of papply_functions_find().  Returns false to continue the search.
@@ -48,7 +48,7 @@
 static bool
 add_function(Oid function, void *context)
 {
-	PapplyKeptFunctions *functions = context;
+	PapplyFunctionCache *functions = context;
 	uint32		hash = GetSysCacheHashValue1(PROCOID, ObjectIdGetDatum(function));
 	HeapTuple	tuple = SearchSysCache1(PROCOID, ObjectIdGetDatum(function));
 	Oid			language;
@@ -71,13 +71,13 @@ add_function(Oid function, void *context)
 static bool
 add_called_function(Oid function, void *context)
 {
-	PapplyKeptFunctions *functions = context;
+	PapplyFunctionCache *functions = context;
 
 	functions->has_user_code |= func_volatile(function) == PROVOLATILE_VOLATILE;
 	return add_function(function, context);
 }
 
-static void add_type(PapplyKeptFunctions *functions, Oid type);
+static void add_type(PapplyFunctionCache *functions, Oid type);
 
 /* Add the types that values are converted to in an expression. */
 static bool
@@ -102,7 +102,7 @@ add_types_of(Node *node, void *context)
 }
 
 static void
-add_expression(PapplyKeptFunctions *functions, Node *expr)
+add_expression(PapplyFunctionCache *functions, Node *expr)
 {
 	(void) papply_functions_find(expr, add_called_function, functions);
 	(void) add_types_of(expr, functions);
@@ -113,7 +113,7 @@ add_expression(PapplyKeptFunctions *functions, Node *expr)
  * compare its values.
  */
 static void
-add_functions_of_type(PapplyKeptFunctions *functions, Oid type)
+add_functions_of_type(PapplyFunctionCache *functions, Oid type)
 {
 	TypeCacheEntry *entry = lookup_type_cache(type, TYPECACHE_EQ_OPR);
 	Oid			function;
@@ -126,7 +126,7 @@ add_functions_of_type(PapplyKeptFunctions *functions, Oid type)
 }
 
 static void
-add_composite(PapplyKeptFunctions *functions, Oid type, Oid relid)
+add_composite(PapplyFunctionCache *functions, Oid type, Oid relid)
 {
 	TupleDesc	desc = lookup_rowtype_tupdesc(type, -1);
 
@@ -138,7 +138,7 @@ add_composite(PapplyKeptFunctions *functions, Oid type, Oid relid)
 }
 
 static void
-add_parts_of_type(PapplyKeptFunctions *functions, const FormData_pg_type *form)
+add_parts_of_type(PapplyFunctionCache *functions, const FormData_pg_type *form)
 {
 	switch (form->typtype)
 	{
@@ -173,7 +173,7 @@ add_parts_of_type(PapplyKeptFunctions *functions, const FormData_pg_type *form)
  * that cannot be altered are known to be safe.
  */
 static void
-add_type(PapplyKeptFunctions *functions, Oid type)
+add_type(PapplyFunctionCache *functions, Oid type)
 {
 	HeapTuple	tuple;
 
@@ -192,7 +192,7 @@ add_type(PapplyKeptFunctions *functions, Oid type)
  * the defaults of columns that are not published.
  */
 static void
-add_columns(PapplyKeptFunctions *functions, Relation rel, const AttrMap *attnums)
+add_columns(PapplyFunctionCache *functions, Relation rel, const AttrMap *attnums)
 {
 	TupleDesc	desc = RelationGetDescr(rel);
 
@@ -213,7 +213,7 @@ add_columns(PapplyKeptFunctions *functions, Relation rel, const AttrMap *attnums
  * are any.  The relation cache would plan them, which calls immutable functions.
  */
 static void
-add_stored(PapplyKeptFunctions *functions, int cacheid, Oid relid, AttrNumber attnum)
+add_stored(PapplyFunctionCache *functions, int cacheid, Oid relid, AttrNumber attnum)
 {
 	HeapTuple	tuple = SearchSysCache1(cacheid, ObjectIdGetDatum(relid));
 	bool		is_null;
@@ -227,10 +227,10 @@ add_stored(PapplyKeptFunctions *functions, int cacheid, Oid relid, AttrNumber at
 	ReleaseSysCache(tuple);
 }
 
-PapplyKeptFunctions
-papply_kept_functions_of(Relation rel, const AttrMap *attnums, MemoryContext context)
+PapplyFunctionCache
+papply_function_cache_of(Relation rel, const AttrMap *attnums, MemoryContext context)
 {
-	PapplyKeptFunctions functions = {0};
+	PapplyFunctionCache functions = {0};
 	TupleConstr *constr = RelationGetDescr(rel)->constr;
 	MemoryContext old_context;
 	ListCell   *lc;
@@ -256,7 +256,7 @@ papply_kept_functions_of(Relation rel, const AttrMap *attnums, MemoryContext con
 }
 
 bool
-papply_kept_functions_concerns(const PapplyKeptFunctions *functions, uint32 hashvalue)
+papply_function_cache_concerns(const PapplyFunctionCache *functions, uint32 hashvalue)
 {
 	if (functions->has_any)
 		return true;
@@ -266,7 +266,7 @@ papply_kept_functions_concerns(const PapplyKeptFunctions *functions, uint32 hash
 
 /* Computing a hash needs no catalog, so a callback of invalidations may call this. */
 bool
-papply_kept_functions_use_type(const PapplyKeptFunctions *functions, uint32 hashvalue)
+papply_function_cache_uses_type(const PapplyFunctionCache *functions, uint32 hashvalue)
 {
 	ListCell   *lc;
 

@@ -1,29 +1,29 @@
 /*-------------------------------------------------------------------------
- * lone.c
+ * leader_policy.c
  *	  Choose transactions that the receiver applies itself.
  *
  * Runs in the receiver, while there is a pool.
  *
- * A lone transaction is received while nothing else is in flight, by a
+ * A leader transaction is received while nothing else is in flight, by a
  * receiver that keeps up: there was nothing to read a moment ago.  If a writer
  * applied it, that would take two switches between processes, which take
- * longer than applying a small transaction.  So it is left to the native loop
- * (PostgreSQL's own apply loop).  A publisher's session that waits for each of
- * its commits waits no longer than with PostgreSQL's own apply.
+ * longer than applying a small transaction.  So it is left to the core apply
+ * loop.  A publisher's session that waits for each of its commits waits no
+ * longer than with PostgreSQL's own apply.
  *
- * The native loop gets it directly, message by message: it applies while the
- * walsender still sends, as it would without a pool, and no code of the queue
- * is executed, which would have to be read from memory where transactions come
- * slowly.  With ten per second, the median until a commit is visible is that of
- * PostgreSQL's own apply (bench/latency --rate 10, six rounds: 0.96 to 1.05
- * times as long); through the queue it was some percent longer.
+ * The core apply loop gets it directly, message by message: it applies while
+ * the walsender still sends, as it would without a pool, and no code of the
+ * queue is executed, which would have to be read from memory where transactions
+ * come slowly.  With ten per second, the median until a commit is visible is
+ * that of PostgreSQL's own apply (bench/latency --rate 10, six rounds: 0.96 to
+ * 1.05 times as long); through the queue it was some percent longer.
  *
  * That a transaction will be small can be told from its WAL: BEGIN has the
  * position of the first change that is sent, and that of the commit.  Where
  * this does not tell, because other sessions have written between the two, or
- * where a table is known whose rows the native loop may have to find without
- * an index, or while there are transactions in the spool, the whole
- * transaction is put into the queue first, and replayed from there.
+ * where a table is known whose rows the core apply loop may have to find
+ * without an index, or while there are transactions in the spool, the whole
+ * transaction is put into the queue first, and applied from there.
  *
  * As with PostgreSQL's own apply, nothing else is received in the meantime.
  * Three rules keep that loss small:
@@ -31,9 +31,9 @@
  *   KEEPS_UP_US go to writers, until these have applied all of them.  Without
  *   this, a backlog of TPC-B takes 15 % longer (bench/catchup tpcb).
  * - Writers apply a transaction that is published before its end because it is
- *   large, and one that changes a table whose rows the native loop may have to
- *   find without an index (dispatch.c).  The first small one of a connection is
- *   an exception: the definition of the table comes after BEGIN.
+ *   large, and one that changes a table whose rows the core apply loop may have
+ *   to find without an index (dispatch.c).  The first small one of a connection
+ *   is an exception: the definition of the table comes after BEGIN.
  * - After a transaction that took longer than SLOW_MS, because it waited for
  *   storage, a lock, or the flush of its commit, writers apply all
  *   transactions for PAUSE_FACTOR times as long, so that at most about a tenth
@@ -48,7 +48,7 @@
 #include "parallel_apply.h"
 
 #include "clock.h"
-#include "lone.h"
+#include "leader_policy.h"
 #include "test_hooks.h"
 
 /*
@@ -65,58 +65,60 @@
 #define PAUSE_FACTOR 10
 #define MAX_PAUSE_MS 1000
 
-typedef struct LoneTimes
+typedef struct LeaderTimes
 {
 	int64		idle_at;
 	int64		began_at;
 	int64		ended_at;		/* when the last one was applied */
 	int			pause_ms;		/* after ended_at; 0: it was not slow */
-} LoneTimes;
+} LeaderTimes;
 
-static LoneTimes lone;
+static LeaderTimes times;
 
 int64
-papply_lone_idle(void)
+papply_leader_policy_idle(void)
 {
-	lone.idle_at = papply_clock_now();
-	return lone.idle_at;
+	times.idle_at = papply_clock_now();
+	return times.idle_at;
 }
 
 bool
-papply_lone_may_begin(void)
+papply_leader_policy_may_begin(void)
 {
 	return papply_leader_participation &&
-		(lone.pause_ms == 0 || papply_clock_has_passed(lone.ended_at, papply_clock_now(), lone.pause_ms));
+		(times.pause_ms == 0 ||
+		 papply_clock_has_passed(times.ended_at, papply_clock_now(), times.pause_ms));
 }
 
 bool
-papply_lone_keeps_up(void)
+papply_leader_policy_keeps_up(void)
 {
 	if (papply_test_is_fast())
 		return true;
-	return papply_clock_now() - lone.idle_at <= KEEPS_UP_US;
+	return papply_clock_now() - times.idle_at <= KEEPS_UP_US;
 }
 
 bool
-papply_lone_may_start(XLogRecPtr first_lsn, XLogRecPtr final_lsn)
+papply_leader_policy_may_start(XLogRecPtr first_lsn, XLogRecPtr final_lsn)
 {
-	return first_lsn <= final_lsn && final_lsn - first_lsn <= SMALL_WAL_BYTES && papply_lone_keeps_up();
+	return first_lsn <= final_lsn && final_lsn - first_lsn <= SMALL_WAL_BYTES &&
+		papply_leader_policy_keeps_up();
 }
 
 void
-papply_lone_begin(void)
+papply_leader_policy_begin(void)
 {
-	lone.began_at = papply_clock_now();
+	times.began_at = papply_clock_now();
 }
 
 void
-papply_lone_end(void)
+papply_leader_policy_end(void)
 {
 	int64		now = papply_clock_now();
-	int64		took_ms = (now - lone.began_at) / 1000;
+	int64		took_ms = (now - times.began_at) / 1000;
 
 	if (papply_test_is_fast())
 		took_ms = 0;
-	lone.pause_ms = took_ms >= SLOW_MS ? Min(MAX_PAUSE_MS, PAUSE_FACTOR * took_ms) : 0;
-	lone.ended_at = now;
+	times.pause_ms = took_ms >= SLOW_MS ? Min(MAX_PAUSE_MS, PAUSE_FACTOR * took_ms) : 0;
+	times.ended_at = now;
 }

@@ -1,5 +1,5 @@
 /*-------------------------------------------------------------------------
- * early.h
+ * in_progress.h
  *	  Streamed transactions that a writer applies before their end is known.
  *
  * The receiver offers a streamed transaction.  A writer takes it, and reads
@@ -7,136 +7,139 @@
  * becomes a transaction of the queue, which this writer commits in its turn.
  *-------------------------------------------------------------------------
  */
-#ifndef PAPPLY_EARLY_H
-#define PAPPLY_EARLY_H
+#ifndef PAPPLY_IN_PROGRESS_H
+#define PAPPLY_IN_PROGRESS_H
 
 #include "message.h"
 #include "pool.h"
 #include "spool_file.h"
 
 /* Not a place. */
-#define PAPPLY_NO_EARLY (-1)
+#define PAPPLY_NO_PLACE (-1)
 
 /*** verbs of the receiver ***/
 
-/* May streamed transactions be applied early at present, if a writer can be spared? */
-extern bool papply_early_is_allowed(void);
+/*
+ * May streamed transactions be applied in progress at present, if a writer can
+ * be spared?
+ */
+extern bool papply_in_progress_is_allowed(void);
 
 /*
  * Offer a transaction to writers.  Returns its place, which it keeps until it
- * is revoked or released, or PAPPLY_NO_EARLY if no writer can be spared.
+ * is revoked or released, or PAPPLY_NO_PLACE if no writer can be spared.
  */
-extern int	papply_early_offer(TransactionId xid, const PapplySpoolFile *file);
+extern int	papply_in_progress_offer(TransactionId xid, const PapplySpoolFile *file);
 
 /* Let the writer read this many bytes of the file. */
-extern void papply_early_publish(int place, uint64 bytes);
+extern void papply_in_progress_publish(int place, uint64 bytes);
 
 /*
  * End the transaction with commit and give it number seqno, which has begun in
  * the queue.  Returns false if no writer has it (any longer); the caller must
  * then revoke it.
  */
-extern bool papply_early_end(int place, uint64 seqno, const PapplyCommit *commit);
+extern bool papply_in_progress_end(int place, uint64 seqno, const PapplyCommit *commit);
 
 /* Let its writer commit it: it is complete in the queue. */
-extern void papply_early_complete(int place);
+extern void papply_in_progress_complete(int place);
 
 /*
  * Make its writer roll it back.  The caller must not use the place after that.
  */
-extern void papply_early_revoke(int place);
+extern void papply_in_progress_revoke(int place);
 
 /* Has its writer failed to apply it after many changes?  Then no other one should try. */
-extern bool papply_early_has_failed(int place);
+extern bool papply_in_progress_has_failed(int place);
 
 /* Was this transaction revoked, and has its writer not rolled it back yet? */
-extern bool papply_early_is_leaving(int place, TransactionId xid);
+extern bool papply_in_progress_is_leaving(int place, TransactionId xid);
 
 /* Free the place of a transaction that has ended and committed. */
-extern void papply_early_release(int place);
+extern void papply_in_progress_release(int place);
 
 /* Return the number of writers that have a streamed transaction. */
-extern int	papply_early_count(void);
+extern int	papply_in_progress_count(void);
 
 /*
- * Make writers give up the transactions that they apply early, and take none
- * before seqno has committed, because that one may run user code.
+ * Make writers give up the transactions that they apply in progress, and take
+ * none before seqno has committed, because that one may run user code.
  */
-extern void papply_early_keep_out(uint64 seqno);
+extern void papply_in_progress_suspend(uint64 seqno);
 
 /*** verbs of any process ***/
 
-/* Does a transaction in the queue forbid early apply? */
-extern bool papply_early_is_kept_out(void);
+/* Does a transaction in the queue forbid in-progress apply? */
+extern bool papply_in_progress_is_suspended(void);
 
 /*
  * Return the writer of the transaction that has ended and has this number, or
  * NULL.
  */
-extern PapplyWriterSlot *papply_early_writer_of(PapplyPool *pool, uint64 seqno);
+extern PapplyWriterSlot *papply_in_progress_writer_of(PapplyPool *pool, uint64 seqno);
 
 /*** verbs of writers ***/
 
 /* Is there a transaction that this writer can take?  If not, it may sleep. */
-extern bool papply_early_may_take(void);
+extern bool papply_in_progress_may_take(void);
 
 /*
  * Take one.  Returns false if others were faster or no other writer would
  * remain.
  */
-extern bool papply_early_take(void);
+extern bool papply_in_progress_take(void);
 
 /*
  * Return what this writer has taken, or NULL, whether or not that has ended.
  * Only the fields of the offer, and bytes, may be read.
  */
-extern PapplyEarly *papply_early_mine(void);
+extern PapplyInProgress *papply_in_progress_mine(void);
 
 /*
  * Is the transaction complete in the queue?  Then its file does not grow any
  * longer, it has a number, and *commit is set.
  */
-extern bool papply_early_has_ended(PapplyCommit *commit);
+extern bool papply_in_progress_has_ended(PapplyCommit *commit);
 
 /*
  * Writer: to be called by its signal handler.  Cancels what the writer waits
  * for if its transaction was revoked.
  */
-extern void papply_early_handle_revoke(void);
+extern void papply_in_progress_handle_revoke(void);
 
 /*
  * Return the number of the streamed transaction that the writer applies and
  * that has ended, or PAPPLY_SEQNO_OPEN if there is none.
  */
-extern uint64 papply_early_number_of(int writer);
+extern uint64 papply_in_progress_number_of(int writer);
 
 /*
  * Writer: return its number if it has ended, else PAPPLY_SEQNO_OPEN.  Can be
  * called in signal handlers.
  */
-extern uint64 papply_early_number(void);
+extern uint64 papply_in_progress_number(void);
 
 /*
  * Throw an error if this writer's transaction was revoked, or if no other
  * writer remains to apply the queue.  To be called often, and in every wait
  * for others.
  */
-extern void papply_early_check(void);
+extern void papply_in_progress_check(void);
 
 /*
  * The same if a logical slot may wait for the transaction to end.  This is
  * more expensive, so call it when sleeping.
  */
-extern void papply_early_check_slots(void);
+extern void papply_in_progress_check_slots(void);
 
 /*
  * Return the transaction to the receiver, after it was rolled back; for_good:
- * no writer must try again.  Returns false if it has ended, so that the native
- * loop must apply it.
+ * no writer must try again.  Returns false if it has ended, so that the core
+ * apply loop must apply it.
  */
-extern bool papply_early_give_up(bool for_good);
+extern bool papply_in_progress_give_up(bool for_good);
 
 /* End this writer's work on it. */
-extern void papply_early_leave(void);
+extern void papply_in_progress_leave(void);
 
-#endif							/* PAPPLY_EARLY_H */
+#endif							/* PAPPLY_IN_PROGRESS_H */

@@ -1,9 +1,9 @@
-# Promise: when a pool starts, the native loop gets the definitions of tables again,
-# since it need not know what it has received before.
+# Promise: when a pool starts, the core apply loop gets the definitions of
+# tables again, since it need not know what it has received before.
 #
 # Each time there is no pool at first.  After the pool has started, the apply worker
-# itself applies a transaction, as a lone one, on a slow machine, too (selftest_fast), or
-# because its table is being synchronized.
+# itself applies a transaction, as a leader transaction, on a slow machine, too
+# (selftest_fast), or because its table is being synchronized.
 use strict;
 use warnings;
 use FindBin;
@@ -32,8 +32,8 @@ $pair->subscribe(
 	no_pool => 1);
 my $apply_pid = $subscriber->apply_pid('tap');
 
-# Without a pool the native loop gets a stream with these statements that is rolled
-# back; then a pool starts.
+# Without a pool the core apply loop gets a stream with these statements that
+# is rolled back; then a pool starts.
 sub start_pool_after
 {
 	my ($sql) = @_;

@@ -1,6 +1,6 @@
 /*-------------------------------------------------------------------------
- * gain.c
- *	  Estimate the gain of more writers.
+ * speedup.c
+ *	  Estimate the speedup by more writers.
  *
  * Runs in the receiver; views read the estimates.
  *
@@ -15,9 +15,9 @@
  *
  * 		commit(s) = max(commit(s - 1), commit(s - min(d, W)) + changes + 1)
  *
- * The gain of W writers is the time that one writer would take, which is the
- * sum of changes + 1 over all transactions, divided by the time of the last
- * commit.  It is an upper limit, since the model knows no limits of
+ * The speedup of W writers is the time that one writer would take, which is
+ * the sum of changes + 1 over all transactions, divided by the time of the
+ * last commit.  It is an upper limit, since the model knows no limits of
  * processors, storage and locks.  A writer in fact waits at the change that
  * has the dependency, not at the beginning of the transaction, so a little
  * more is possible.  Batches, which reduce waits without more writers, are not
@@ -31,7 +31,7 @@
  */
 #include "parallel_apply.h"
 
-#include "gain.h"
+#include "speedup.h"
 
 #define PERIOD 8192
 #define WINDOW 1024
@@ -39,63 +39,63 @@
 /* Weight of older windows when a new one begins. */
 #define DECAY 0.75
 
-static const int numbers[PAPPLY_GAINS] = {2, 3, 4, 6, 8, 12, 16, 24, 32, 64};
+static const int numbers[PAPPLY_SPEEDUPS] = {2, 3, 4, 6, 8, 12, 16, 24, 32, 64};
 
 typedef struct Window
 {
 	uint64		first_seqno;
 	uint64		work;			/* so far */
-	PapplyGain	older;			/* sums over older windows */
+	PapplySpeedup older;		/* sums over older windows */
 
 	/* times of the last 64 commits, by seqno, for each number of writers */
-	uint64		commits[PAPPLY_GAINS][PAPPLY_MAX_WRITERS];
+	uint64		commits[PAPPLY_SPEEDUPS][PAPPLY_MAX_WRITERS];
 } Window;
 
 static Window window;
 
-StaticAssertDecl(PAPPLY_MAX_WRITERS == 64, "numbers of writers in gain.c");
+StaticAssertDecl(PAPPLY_MAX_WRITERS == 64, "numbers of writers in speedup.c");
 
 int
-papply_gain_writers(int n)
+papply_speedup_writers(int n)
 {
 	return numbers[n];
 }
 
 void
-papply_gain_reset(void)
+papply_speedup_reset(void)
 {
 	window.first_seqno = PAPPLY_NO_SEQNO;
 }
 
 static void
-begin_window(const PapplyGain *gain, uint64 seqno)
+begin_window(const PapplySpeedup *speedup, uint64 seqno)
 {
 	memset(&window, 0, sizeof(window));
 	window.first_seqno = seqno;
-	window.older = *gain;
+	window.older = *speedup;
 	window.older.work *= DECAY;
-	for (int i = 0; i < PAPPLY_GAINS; i++)
+	for (int i = 0; i < PAPPLY_SPEEDUPS; i++)
 		window.older.time[i] *= DECAY;
 }
 
 void
-papply_gain_add(PapplyGain *gain, uint64 seqno, uint64 dependency, uint64 changes)
+papply_speedup_add(PapplySpeedup *speedup, uint64 seqno, uint64 dependency, uint64 changes)
 {
 	Assert(dependency < seqno);
-	if (gain->must_reset)
+	if (speedup->must_reset)
 	{
-		memset(gain, 0, sizeof(*gain));
+		memset(speedup, 0, sizeof(*speedup));
 		window.first_seqno = PAPPLY_NO_SEQNO;
 	}
 	if (window.first_seqno == PAPPLY_NO_SEQNO || seqno - window.first_seqno >= PERIOD)
-		begin_window(gain, seqno);
+		begin_window(speedup, seqno);
 	else if (seqno - window.first_seqno >= WINDOW)
 		return;
 	Assert(seqno >= window.first_seqno);
 	window.work += changes + 1;
-	gain->transactions = window.older.transactions + (seqno - window.first_seqno + 1);
-	gain->work = window.older.work + window.work;
-	for (int i = 0; i < PAPPLY_GAINS; i++)
+	speedup->transactions = window.older.transactions + (seqno - window.first_seqno + 1);
+	speedup->work = window.older.work + window.work;
+	for (int i = 0; i < PAPPLY_SPEEDUPS; i++)
 	{
 		uint64		distance = Min(seqno - dependency, (uint64) numbers[i]);
 		uint64	   *commit = window.commits[i];
@@ -107,6 +107,6 @@ papply_gain_add(PapplyGain *gain, uint64 seqno, uint64 dependency, uint64 change
 			begin = commit[(seqno - distance) % PAPPLY_MAX_WRITERS];
 		mine = Max(previous, begin + changes + 1);
 		commit[seqno % PAPPLY_MAX_WRITERS] = mine;
-		gain->time[i] = window.older.time[i] + mine;
+		speedup->time[i] = window.older.time[i] + mine;
 	}
 }

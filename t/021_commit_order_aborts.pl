@@ -161,13 +161,13 @@ $_->quit for $gate, $first;
 $commit_order_aborts = $subscriber->counter('commit_order_aborts');
 $gate = start_behind_gate(
 	[ $lock, $turn ],
-	'a younger transaction has inserted what a native replay is about to insert',
+	'a younger transaction has inserted what a fallback is about to insert',
 	q(INSERT INTO late VALUES (1);
 		INSERT INTO names VALUES (50, 'native'); DELETE FROM names WHERE id = 50),
 	q(INSERT INTO names VALUES (51, 'Native')));
 $subscriber->sql('ALTER TABLE late ADD CHECK (is_not_writer())');
 $gate->query_safe('COMMIT');
-ends_well($commit_order_aborts, 1, 'a native replay');
+ends_well($commit_order_aborts, 1, 'a fallback');
 $gate->quit;
 is($subscriber->counter('fallbacks'),
 	1, 'the oldest was replayed by PostgreSQL itself');

@@ -1,17 +1,17 @@
 /*-------------------------------------------------------------------------
- * kept_functions.h
+ * function_cache.h
  *	  Which functions and types may changes of a table use, apart from its
  *	  triggers?
  *-------------------------------------------------------------------------
  */
-#ifndef PAPPLY_KEPT_FUNCTIONS_H
-#define PAPPLY_KEPT_FUNCTIONS_H
+#ifndef PAPPLY_FUNCTION_CACHE_H
+#define PAPPLY_FUNCTION_CACHE_H
 
 #include "access/attmap.h"
 #include "nodes/pg_list.h"
 #include "utils/relcache.h"
 
-typedef struct PapplyKeptFunctions
+typedef struct PapplyFunctionCache
 {
 	bool		has_any;		/* includes a user's function, which may call
 								 * any */
@@ -23,7 +23,7 @@ typedef struct PapplyKeptFunctions
 								 * they consist of */
 	List	   *composites;		/* pg_class OIDs of the composite types */
 	bool		has_enums;
-} PapplyKeptFunctions;
+} PapplyFunctionCache;
 
 /*
  * Return the functions and types of rel, with lists in the given memory context.
@@ -32,18 +32,18 @@ typedef struct PapplyKeptFunctions
  * Other allocations are made in the current memory context.  Runs no user
  * code.
  */
-extern PapplyKeptFunctions papply_kept_functions_of(Relation rel, const AttrMap *attnums,
+extern PapplyFunctionCache papply_function_cache_of(Relation rel, const AttrMap *attnums,
 													MemoryContext context);
 
 /*
  * Does an invalidation of functions concern these?  hashvalue 0 means all
  * functions.
  */
-extern bool papply_kept_functions_concerns(const PapplyKeptFunctions *functions,
+extern bool papply_function_cache_concerns(const PapplyFunctionCache *functions,
 										   uint32 hashvalue);
 
 /* Does an invalidation of types concern these?  hashvalue 0 means all types. */
-extern bool papply_kept_functions_use_type(const PapplyKeptFunctions *functions,
-										   uint32 hashvalue);
+extern bool papply_function_cache_uses_type(const PapplyFunctionCache *functions,
+											uint32 hashvalue);
 
-#endif							/* PAPPLY_KEPT_FUNCTIONS_H */
+#endif							/* PAPPLY_FUNCTION_CACHE_H */

@@ -1,11 +1,11 @@
 /*-------------------------------------------------------------------------
- * seam.c
+ * walrcv_hook.c
  *	  Replace the server's table of receiver functions.
  *
  * Runs in the postmaster, from which every process inherits the table, and
  * then in any process that connects to a publisher.
  *
- * The native apply worker calls its publisher through WalReceiverFunctions,
+ * The apply worker calls its publisher through WalReceiverFunctions,
  * which libpqwalreceiver sets when it is loaded.  This file loads it first,
  * copies its table, replaces five functions in the copy, and points the
  * variable to the copy.  The server's own load_file() later finds the library
@@ -18,17 +18,17 @@
 #include "fmgr.h"
 
 #include "connection.h"
-#include "keep.h"
 #include "native_streams.h"
 #include "receiver.h"
-#include "seam.h"
+#include "store.h"
+#include "walrcv_hook.h"
 #ifdef PAPPLY_SELFTEST
 #include "selftest.h"
 #endif
 #include "status.h"
 #include "table_copy.h"
 
-static WalReceiverFunctionsType seam;
+static WalReceiverFunctionsType hook;
 static bool has_attached = false;	/* connect_to_server(), to the statistics */
 
 /*
@@ -76,7 +76,7 @@ start_streaming(WalReceiverConn *conn, const WalRcvStreamOptions *options)
 	{
 		if (papply_receiver_prepare_stream(conn))
 			papply_compat_forbid_parallel_streaming(&ours);
-		if (papply_keep_forbids_streaming())
+		if (papply_store_forbids_streaming())
 			papply_compat_forbid_streaming(&ours);
 	}
 	return (papply_connection_functions->walrcv_startstreaming) (conn, &ours);
@@ -113,20 +113,20 @@ execute(WalReceiverConn *conn, const char *query, const int ntypes, const Oid *t
 }
 
 void
-papply_seam_install(void)
+papply_walrcv_hook_install(void)
 {
 	load_file("libpqwalreceiver", false);
 	if (WalReceiverFunctions == NULL)
 		elog(ERROR, "libpqwalreceiver did not initialize correctly");
 
 	papply_connection_functions = WalReceiverFunctions;
-	seam = *WalReceiverFunctions;
-	seam.walrcv_connect = connect_to_server;
-	seam.walrcv_startstreaming = start_streaming;
-	seam.walrcv_receive = receive;
-	seam.walrcv_send = send_message;
-	seam.walrcv_exec = execute;
-	WalReceiverFunctions = &seam;
+	hook = *WalReceiverFunctions;
+	hook.walrcv_connect = connect_to_server;
+	hook.walrcv_startstreaming = start_streaming;
+	hook.walrcv_receive = receive;
+	hook.walrcv_send = send_message;
+	hook.walrcv_exec = execute;
+	WalReceiverFunctions = &hook;
 #ifdef PAPPLY_SELFTEST
 	if (papply_selftest_server_functions)
 		WalReceiverFunctions = unconstify(WalReceiverFunctionsType *, papply_connection_functions);

@@ -59,7 +59,7 @@ sub applied_of
 	return ($after[0] - $before[0], $after[1] - $before[1]);
 }
 
-sub is_lone
+sub is_leader_transaction
 {
 	my @applied = applied_of('UPDATE items SET v = v + 1');
 	return "@applied" eq '1 0';
@@ -99,8 +99,8 @@ sub tables_are_equal
 ### which process applies
 
 # Show that writers apply certain transactions always, and not only because they
-# apply everything after a slow one: a lone transaction just before and just after
-# is not theirs.
+# apply everything after a slow one: a leader transaction just before and just
+# after is not theirs.
 sub writers_apply
 {
 	my ($name, $commit, $is_right) = @_;
@@ -108,12 +108,12 @@ sub writers_apply
 	return comes_true(
 		$name,
 		sub {
-			return if !is_lone();
+			return if !is_leader_transaction();
 			my @before = applied();
 			$commit->();
 			my @after = applied();
 			return $is_right->($after[0] - $before[0], $after[1] - $before[1])
-			  && is_lone();
+			  && is_leader_transaction();
 		});
 }
 
@@ -141,14 +141,15 @@ sub commit_large
 	return;
 }
 
-comes_true('a lone transaction is applied by the apply worker', \&is_lone);
+comes_true('a leader transaction is applied by the apply worker',
+	\&is_leader_transaction);
 # Three times in a row, since writers also apply transactions after a slow one.
 be_fast('off');
 my $in_a_row = 0;
 comes_true(
 	'writers apply most of many transactions that follow each other',
 	sub {
-		return if !is_lone();
+		return if !is_leader_transaction();
 		my @before = applied();
 		commit_many();
 		my @after = applied();
@@ -182,9 +183,9 @@ sub while_one_waits
 # A small transaction is not put into the queue, since each of its changes is applied as
 # soon as it is there.  Does the apply worker wait for the lock of that row while the queue
 # has not the others, which have 8,000 bytes at least?  Undefined if another process waits.
-sub starts_early
+sub starts_before_its_end
 {
-	return if !is_lone();
+	return if !is_leader_transaction();
 	my $waiting = while_one_waits(
 		q(BEGIN; UPDATE items SET v = v + 1 WHERE id = 1;
 		INSERT INTO wide SELECT max(id) + i, repeat('y', 1000)
@@ -200,7 +201,8 @@ sub starts_early
 	return $is_leader ? $starts eq 't' || 0 : undef;
 }
 
-comes_true('a small transaction is applied while it arrives', \&starts_early);
+comes_true('a small transaction is applied while it arrives',
+	\&starts_before_its_end);
 tables_are_equal();
 
 ### local locks
@@ -240,7 +242,7 @@ my $source = $publisher->background_psql('postgres');
 my $target = $subscriber->background_psql('postgres');
 
 # Commit that on the publisher; return whether the apply worker applies it.
-sub commits_lone
+sub commits_leader_transaction
 {
 	my ($statement) = @_;
 	my $counts = q(SELECT transactions, leader_transactions
@@ -261,13 +263,14 @@ sub commits_lone
 comes_true(
 	'after one that was slow by some milliseconds, not for a second',
 	sub {
-		return if !commits_lone('UPDATE items SET v = v + 1');
+		return if !commits_leader_transaction('UPDATE items SET v = v + 1');
 		my $end = time + 0.9;
-		return if !commits_lone('UPDATE slow SET mb = 3');
-		my $is_lone = 0;
-		$is_lone = commits_lone('UPDATE items SET v = v + 1')
-		  while !$is_lone && time < $end;
-		return $is_lone && time < $end ? 1 : undef;
+		return if !commits_leader_transaction('UPDATE slow SET mb = 3');
+		my $is_leader_transaction = 0;
+		$is_leader_transaction =
+		  commits_leader_transaction('UPDATE items SET v = v + 1')
+		  while !$is_leader_transaction && time < $end;
+		return $is_leader_transaction && time < $end ? 1 : undef;
 	});
 be_fast('on');
 tables_are_equal();
@@ -301,7 +304,7 @@ sub skip_next
 }
 
 comes_true(
-	'a lone transaction is skipped',
+	'a leader transaction is skipped',
 	sub {
 		my @before = applied();
 		skip_next();
@@ -354,7 +357,7 @@ $subscriber->sql(
 $subscriber->wait_until_ready;
 my $fired = 0;
 comes_true(
-	'a lone transaction fires a trigger',
+	'a leader transaction fires a trigger',
 	sub {
 		$fired++;
 		my @applied = applied_of(
@@ -397,7 +400,7 @@ sub is_recoded
 		'the apply worker does not exit');
 	$subscriber->sql('ALTER SUBSCRIPTION tap ENABLE');
 	$subscriber->wait_for_pool('tap');
-	return if !is_lone();
+	return if !is_leader_transaction();
 	my $session = $subscriber->hold(
 		q(CREATE TRIGGER behind BEFORE INSERT ON recoded FOR EACH ROW EXECUTE FUNCTION leave();
 		ALTER TABLE recoded ENABLE ALWAYS TRIGGER behind));
@@ -439,17 +442,17 @@ my $starts;
 comes_true(
 	'the apply worker waits for a lock',
 	sub {
-		$starts = starts_early();
+		$starts = starts_before_its_end();
 		return defined $starts ? 1 : undef;
 	});
 is($starts, 0, 'from then on, a transaction is first received');
 tables_are_equal();
 
-### no lone transactions
+### no leader transactions
 
 # With this setting, which has been read when the pool has that number of writers;
 # for longer than the effect of a slow transaction lasts.
-sub none_is_lone
+sub none_is_leader_transaction
 {
 	my ($setting, $writers) = @_;
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
@@ -468,7 +471,7 @@ sub none_is_lone
 	return;
 }
 
-none_is_lone('parallel_apply.leader_participation = off', 2);
+none_is_leader_transaction('parallel_apply.leader_participation = off', 2);
 tables_are_equal();
 
 finish($publisher, $subscriber, duplicate_key('items'));

@@ -76,10 +76,10 @@ sub takes_first_job
 	create_trigger();
 	$gate->release;
 	takes_first_job(1, 'where a writer fires a new trigger');
-	is($subscriber->counter('fallbacks'), '0', 'without the native loop');
+	is($subscriber->counter('fallbacks'), '0', 'without the core apply loop');
 }
 
-# By the native loop, because the subscription has changed
+# By the core apply loop, because the subscription has changed
 {
 	my $gate = $subscriber->hold('SELECT FROM gate WHERE id = 1 FOR UPDATE');
 	my $second =
@@ -95,11 +95,12 @@ sub takes_first_job
 	$_->query_safe('COMMIT') for $second, $gate;
 	$_->quit for $second, $gate;
 	takes_first_job(2,
-		'where the native loop fires it because a writer was refused');
-	is($subscriber->counter('fallbacks'), '1', 'with the native loop');
+		'where the core apply loop fires it because a writer was refused');
+	is($subscriber->counter('fallbacks'), '1', 'with the core apply loop');
 }
 
-# By the native loop, because a table is being synchronized; it has already begun.
+# By the core apply loop, because a table is being synchronized; it has already
+# begun.
 {
 	$publisher->sql('ALTER PUBLICATION tap ADD TABLE late');
 	my $copy = $publisher->hold('SELECT pg_current_xact_id()');
@@ -117,14 +118,14 @@ sub takes_first_job
 		'UPDATE jobs SET n = n + 1 WHERE id = 1');
 	$subscriber->states_become(
 		"$lock, $turn",
-		'a younger transaction has locked a job behind one that is for the native loop'
+		'a younger transaction has locked a job behind one that is for the core apply loop'
 	);
 	$gate->query_safe('COMMIT');
 	$subscriber->wait_until(
 		q(count(*) = 1 FROM pg_stat_activity
 		WHERE backend_type LIKE 'logical replication%worker' AND wait_event_type = 'Lock'
 		AND pid IN (SELECT pid FROM pg_stat_subscription WHERE relid IS NULL)),
-		'the native loop does not wait');
+		'the core apply loop does not wait');
 	create_trigger();
 	$second->query_safe('COMMIT');
 	$_->quit for $gate, $second;
@@ -132,7 +133,8 @@ sub takes_first_job
 		'the trigger does not fire');
 	$copy->release;
 	$subscriber->wait_until_ready;
-	takes_first_job(3, 'where the native loop has begun before there is one');
+	takes_first_job(3,
+		'where the core apply loop has begun before there is one');
 }
 
 finish($publisher, $subscriber);

@@ -1,5 +1,5 @@
 /*-------------------------------------------------------------------------
- * gather.c
+ * coalesce.c
  *	  Send several messages of a publisher together.
  *
  * Runs in walsenders for which the setting coalesce_messages is on.
@@ -38,14 +38,14 @@
  * A record may take long to decode: the commit of a large transaction of which
  * the subscription gets nothing, or a record that needs a catalog that a local
  * session has locked.  Kept messages then wait for it, as later ones do.  At
- * most GATHERED_BYTES wait, and complete transactions only if the publisher is
- * behind by BACKLOG_BYTES.
+ * most COALESCED_BYTES wait, and complete transactions only if the publisher
+ * is behind by BACKLOG_BYTES.
  *
  * While the setting is off, as by default, the server's functions are in place:
  * the postmaster replaces them if the setting is on for the server, a walsender
  * if it is on for its role or database only.  A walsender that has begun with
  * our functions has them until it ends, because its subscriber relies on the
- * requests of ask.c (publisher.c); a reload can end the gathering.
+ * requests of ask.c (publisher.c); a reload can end the coalescing.
  *
  * If another library has replaced these functions with its own, nothing is
  * kept: they may sleep until a standby has received what was put before.  Such
@@ -78,7 +78,7 @@
 #endif
 
 #include "ask.h"
-#include "gather.h"
+#include "coalesce.h"
 #include "message.h"
 #include "test_hooks.h"
 
@@ -86,13 +86,13 @@
 #pragma GCC poison MyProcPort Port
 
 /* The size of the walsender's buffer, PQ_SEND_BUFFER_SIZE in pqcomm.c. */
-#define GATHERED_BYTES 8192
+#define COALESCED_BYTES 8192
 
 /* The first message may be kept for this time, longer only for one record. */
-#define GATHERED_US 1000
+#define COALESCED_US 1000
 
 /* Kept messages are a small part of the backlog. */
-#define BACKLOG_BYTES (8 * GATHERED_BYTES)
+#define BACKLOG_BYTES (8 * COALESCED_BYTES)
 
 /* The functions that the server calls through PqCommMethods. */
 typedef struct Functions
@@ -104,7 +104,7 @@ typedef struct Functions
 static Functions functions;
 
 /* Messages put since the last flush that was not omitted. */
-typedef struct Gathered
+typedef struct Coalesced
 {
 	size_t		bytes;
 	TimestampTz first_put_at;
@@ -112,10 +112,11 @@ typedef struct Gathered
 	bool		stays;			/* the last flush was omitted, and the
 								 * walsender takes them as sent, unless
 								 * knows_pending */
-	bool		knows_pending;	/* it was last told that they are pending */
-} Gathered;
+	bool		knows_pending;	/* the server last got the answer that they
+								 * are pending */
+} Coalesced;
 
-static Gathered gathered;
+static Coalesced coalesced;
 
 /* The newest change. */
 typedef struct NewestChange
@@ -139,14 +140,14 @@ static Walsender walsender;
 
 /* Other output plugins than that of subscriptions have unknown messages. */
 bool
-papply_gather_concerns_us(void)
+papply_coalesce_concerns_us(void)
 {
 	return MyReplicationSlot != NULL && MyWalSnd != NULL &&
 		strcmp(NameStr(MyReplicationSlot->data.plugin), "pgoutput") == 0;
 }
 
 bool
-papply_gather_is_on(void)
+papply_coalesce_is_on(void)
 {
 	return papply_coalesce_messages && PqCommMethods == &functions.ours;
 }
@@ -163,7 +164,7 @@ static bool
 is_change(char type, const char *data, size_t size)
 {
 	return type == 'd' && size >= OFFSET_OF_MESSAGE && data[0] == 'w' &&
-		papply_gather_concerns_us();
+		papply_coalesce_concerns_us();
 }
 
 /* Does this message of pgoutput complete a transaction? */
@@ -194,17 +195,17 @@ put_message(char type, const char *data, size_t size)
 		newest.put_at = papply_message_get_uint64(data + OFFSET_OF_TIME);
 		newest.stayed_at = MyWalSnd->sentPtr;
 		kind = size > OFFSET_OF_MESSAGE ? data[OFFSET_OF_MESSAGE] : 0;
-		gathered.has_end |= is_end(kind) || is_outcome(kind);
+		coalesced.has_end |= is_end(kind) || is_outcome(kind);
 		if (is_end(kind))
 			papply_ask_put();
 	}
 	else
-		gathered.stays = false;
+		coalesced.stays = false;
 	if (type != 'd')
 		papply_ask_forget();	/* changes have come to their end */
-	if (gathered.bytes == 0)
-		gathered.first_put_at = newest.put_at;
-	gathered.bytes += size;
+	if (coalesced.bytes == 0)
+		coalesced.first_put_at = newest.put_at;
+	coalesced.bytes += size;
 }
 
 /*
@@ -226,7 +227,7 @@ is_late(TimestampTz now)
 {
 	if (papply_test_is_fast())
 		return false;
-	return now < gathered.first_put_at || now - gathered.first_put_at >= GATHERED_US;
+	return now < coalesced.first_put_at || now - coalesced.first_put_at >= COALESCED_US;
 }
 
 /* May the messages that have been put be kept instead of being flushed? */
@@ -235,15 +236,15 @@ may_stay(void)
 {
 	XLogRecPtr	decoded_lsn;
 
-	if (!papply_gather_is_on() || !(newest.was_just_put || gathered.stays) ||
-		gathered.bytes >= GATHERED_BYTES)
+	if (!papply_coalesce_is_on() || !(newest.was_just_put || coalesced.stays) ||
+		coalesced.bytes >= COALESCED_BYTES)
 		return false;
 
 	/* Only this process writes it, so no lock is needed to read it. */
 	Assert(MyWalSnd != NULL && MyWalSnd->pid == MyProcPid);
 	decoded_lsn = MyWalSnd->sentPtr;
 	if (newest.was_just_put)
-		return !is_late(newest.put_at) && (!gathered.has_end || is_far_behind(decoded_lsn));
+		return !is_late(newest.put_at) && (!coalesced.has_end || is_far_behind(decoded_lsn));
 	if (decoded_lsn == newest.stayed_at || !is_far_behind(decoded_lsn))
 		return false;
 	newest.stayed_at = decoded_lsn;
@@ -256,7 +257,7 @@ ask_if_due(void)
 {
 	char		message[PAPPLY_ASK_LENGTH];
 
-	if (!papply_gather_concerns_us() || !papply_ask_is_due())
+	if (!papply_coalesce_concerns_us() || !papply_ask_is_due())
 		return;
 	papply_ask_make(message);
 	functions.server->putmessage_noblock('d', message, sizeof(message));
@@ -279,9 +280,9 @@ check_sleep(void)
 {
 	uint32		class = *my_wait_event_info & 0xFF000000;
 
-	if (!gathered.stays)
+	if (!coalesced.stays)
 		return;
-	if (!gathered.knows_pending && (class == PG_WAIT_ACTIVITY || class == PG_WAIT_CLIENT))
+	if (!coalesced.knows_pending && (class == PG_WAIT_ACTIVITY || class == PG_WAIT_CLIENT))
 	{
 		write_stderr("walsender sleeps while messages are kept\n");
 		abort();
@@ -302,17 +303,17 @@ begin_checks(void)
 static int
 flush_if_writable(void)
 {
-	gathered.stays = may_stay();
+	coalesced.stays = may_stay();
 #ifdef PAPPLY_SELFTEST
-	if (gathered.stays)
+	if (coalesced.stays)
 		begin_checks();
 #endif
 	newest.was_just_put = false;
-	if (gathered.stays)
+	if (coalesced.stays)
 		return 0;
 	ask_if_due();
-	gathered.bytes = 0;
-	gathered.has_end = false;
+	coalesced.bytes = 0;
+	coalesced.has_end = false;
 	walsender.flushes++;
 	return functions.server->flush_if_writable();
 }
@@ -324,14 +325,14 @@ flush_if_writable(void)
 static int
 flush(void)
 {
-	newest.was_just_put = gathered.has_end = gathered.stays = false;
-	gathered.bytes = 0;
+	newest.was_just_put = coalesced.has_end = coalesced.stays = false;
+	coalesced.bytes = 0;
 	walsender.flushes++;
 	return functions.server->flush();
 }
 
 uint64
-papply_gather_flushes(void)
+papply_coalesce_flushes(void)
 {
 	return walsender.flushes;
 }
@@ -339,20 +340,20 @@ papply_gather_flushes(void)
 static bool
 is_send_pending(void)
 {
-	bool		must_tell = !gathered.stays || (gathered.has_end && is_late(GetCurrentTimestamp()));
+	bool		must_report = !coalesced.stays || (coalesced.has_end && is_late(GetCurrentTimestamp()));
 
-	gathered.knows_pending = must_tell && functions.server->is_send_pending();
-	return gathered.knows_pending;
+	coalesced.knows_pending = must_report && functions.server->is_send_pending();
+	return coalesced.knows_pending;
 }
 
 bool
-papply_gather_must_send(XLogRecPtr decoded_lsn)
+papply_coalesce_must_send(XLogRecPtr decoded_lsn)
 {
-	return functions.server->is_send_pending() && !(gathered.stays && is_far_behind(decoded_lsn));
+	return functions.server->is_send_pending() && !(coalesced.stays && is_far_behind(decoded_lsn));
 }
 
 void
-papply_gather_init(void)
+papply_coalesce_init(void)
 {
 	functions.server = PqCommMethods;
 	functions.ours = *functions.server;
@@ -367,10 +368,10 @@ papply_gather_init(void)
  * has its slot.
  */
 void
-papply_gather_switch(bool is_on)
+papply_coalesce_switch(bool is_on)
 {
-	gathered.bytes = 0;
-	newest.was_just_put = gathered.has_end = gathered.stays = false;
+	coalesced.bytes = 0;
+	newest.was_just_put = coalesced.has_end = coalesced.stays = false;
 	if (is_on && PqCommMethods == functions.server)
 		PqCommMethods = &functions.ours;
 	if (!is_on && PqCommMethods == &functions.ours && MyReplicationSlot == NULL)

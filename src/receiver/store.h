@@ -1,34 +1,34 @@
 /*-------------------------------------------------------------------------
- * keep.h
+ * store.h
  *	  Store transactions that are skipped.
  *-------------------------------------------------------------------------
  */
-#ifndef PAPPLY_KEEP_H
-#define PAPPLY_KEEP_H
+#ifndef PAPPLY_STORE_H
+#define PAPPLY_STORE_H
 
 #include "replication/worker_internal.h"
 
 #include "parallel_apply.h"
 
 /* True between the BEGIN of such a transaction and its local commit. */
-extern bool papply_keep_is_on;
+extern bool papply_store_is_on;
 
 /*
- * May a transaction of this subscription still be stored?  Then the native loop
- * must end prepared transactions, as one of them may be that transaction.
+ * May a transaction of this subscription still be stored?  Then the core apply
+ * loop must end prepared transactions, as one of them may be that transaction.
  */
-extern bool papply_keep_has_requests;
+extern bool papply_store_has_requests;
 
-/* Note a message that the native loop gets. */
-extern void papply_keep_message(char *message, int length);
+/* Note a message that the core apply loop gets. */
+extern void papply_store_message(char *message, int length);
 
 /* Do so if the message may matter. */
 static inline void
-papply_keep_note(char *message, int length)
+papply_store_note(char *message, int length)
 {
-	if (unlikely(papply_keep_is_on || papply_keep_has_requests ||
+	if (unlikely(papply_store_is_on || papply_store_has_requests ||
 				 MySubscription->skiplsn != InvalidXLogRecPtr))
-		papply_keep_message(message, length);
+		papply_store_message(message, length);
 }
 
 /*
@@ -36,6 +36,6 @@ papply_keep_note(char *message, int length)
  * transactions only, in the stream that is about to start?  Changes that the server spools in its own files could not be
  * stored.
  */
-extern bool papply_keep_forbids_streaming(void);
+extern bool papply_store_forbids_streaming(void);
 
-#endif							/* PAPPLY_KEEP_H */
+#endif							/* PAPPLY_STORE_H */
