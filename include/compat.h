@@ -756,6 +756,41 @@ papply_compat_start_leader_at_commit(Oid subid)
 }
 
 /*
+ * End the leader apply worker of a subscription, or the worker that synchronizes a table of
+ * it, and wait until it has exited; do nothing if there is none.  19: workers have a type.
+ */
+static inline void
+papply_compat_stop_leader(Oid subid)
+{
+#if PG_VERSION_NUM >= 190000
+	logicalrep_worker_stop(WORKERTYPE_APPLY, subid, InvalidOid);
+#else
+	logicalrep_worker_stop(subid, InvalidOid);
+#endif
+}
+
+static inline void
+papply_compat_stop_sync_worker(Oid subid, Oid relid)
+{
+#if PG_VERSION_NUM >= 190000
+	logicalrep_worker_stop(WORKERTYPE_TABLESYNC, subid, relid);
+#else
+	logicalrep_worker_stop(subid, relid);
+#endif
+}
+
+/* Set the state of a table in pg_subscription_rel.  18: the caller may have locked both. */
+static inline void
+papply_compat_set_table_state(Oid subid, Oid relid, char state, XLogRecPtr lsn)
+{
+#if PG_VERSION_NUM >= 180000
+	UpdateSubscriptionRelState(subid, relid, state, lsn, false);
+#else
+	UpdateSubscriptionRelState(subid, relid, state, lsn);
+#endif
+}
+
+/*
  * 15: a ResultRelInfo has one state of generated columns, for INSERT or for
  * UPDATE.  Later versions have two.
  */

@@ -5,10 +5,11 @@
  * A client program for the subscriber.  For each subscription: find out what is
  * published (tables.c), take snapshots of both servers that show the same
  * transactions (position.c, common.c), and compare the tables in them (check.c).  ranges.c,
- * compare.c, pace.c and output.c know no server.
+ * compare.c, pace.c and output.c know no server.  If that is requested, tables that differ
+ * are then copied again (resync.c).
  *
- * Everything that it needs on a server belongs to its sessions: snapshots, a temporary
- * slot, a pause of apply.  So nothing remains, however it ends.
+ * Everything that it needs on a server to compare belongs to its sessions: snapshots, a
+ * temporary slot, a pause of apply.  So nothing remains, however it ends.
  *-------------------------------------------------------------------------
  */
 #include "postgres_fe.h"
@@ -22,6 +23,7 @@
 #include "getopt_long.h"
 
 #include "check.h"
+#include "resync.h"
 #include "server.h"
 
 /* The publisher needs row filters and column lists in its views. */
@@ -41,6 +43,7 @@ typedef struct Options
 	SimpleStringList excluded;
 	CheckOptions check;
 	Output		output;
+	bool		must_resync;
 	bool		is_verbose;
 } Options;
 
@@ -63,6 +66,7 @@ usage(const char *progname)
 		   "      --csv                    write CSV\n"
 		   "      --json                   write JSON, one object per line\n"
 		   "      --values                 show values of rows that differ\n"
+		   "      --resync                 have tables that differ copied again, and wait for it\n"
 		   "  -P, --progress               show progress\n"
 		   "  -v, --verbose                say what is done\n"
 		   "  -V, --version                output version information, then exit\n"
@@ -72,7 +76,20 @@ usage(const char *progname)
 		   "  -p, --port=PORT              subscriber's port\n"
 		   "  -U, --username=USERNAME      user name to connect as\n"
 		   "\nThe exit status is 0 if all tables are equal, 2 if any differs, and 1 if any\n"
-		   "could not be compared.\n");
+		   "could not be compared, or copied again.\n");
+}
+
+static int
+parse_jobs(const char *value)
+{
+	int			jobs = atoi(value);
+
+	if (jobs < 1 || jobs > 256)
+	{
+		pg_log_error("number of jobs must be between 1 and 256");
+		exit(STATUS_NOT_VERIFIED);
+	}
+	return jobs;
 }
 
 /* Return the milliseconds of a positive number of minutes, which may have a fraction. */
@@ -111,7 +128,7 @@ parse_options(int argc, char **argv, Options *options)
 {
 	enum
 	{
-		SUBSCRIPTION = 1, PUBLISHER_STRING, MAX_RATE, CHUNK_SNAPSHOTS, CSV, JSON, VALUES
+		SUBSCRIPTION = 1, PUBLISHER_STRING, MAX_RATE, CHUNK_SNAPSHOTS, CSV, JSON, VALUES, RESYNC
 	};
 	static struct option long_options[] = {
 		{"dbname", required_argument, NULL, 'd'},
@@ -128,6 +145,7 @@ parse_options(int argc, char **argv, Options *options)
 		{"csv", no_argument, NULL, CSV},
 		{"json", no_argument, NULL, JSON},
 		{"values", no_argument, NULL, VALUES},
+		{"resync", no_argument, NULL, RESYNC},
 		{"progress", no_argument, NULL, 'P'},
 		{"verbose", no_argument, NULL, 'v'},
 		{NULL, 0, NULL, 0}
@@ -165,12 +183,7 @@ parse_options(int argc, char **argv, Options *options)
 				simple_string_list_append(&options->excluded, optarg);
 				break;
 			case 'j':
-				options->check.jobs = atoi(optarg);
-				if (options->check.jobs < 1 || options->check.jobs > 256)
-				{
-					pg_log_error("number of jobs must be between 1 and 256");
-					exit(STATUS_NOT_VERIFIED);
-				}
+				options->check.jobs = parse_jobs(optarg);
 				break;
 			case MAX_RATE:
 				if (!option_parse_int(optarg, "--max-rate", 1, INT_MAX, &options->check.max_rate))
@@ -187,6 +200,9 @@ parse_options(int argc, char **argv, Options *options)
 				break;
 			case VALUES:
 				options->output.with_values = true;
+				break;
+			case RESYNC:
+				options->must_resync = true;
 				break;
 			case 'P':
 				options->check.shows_progress = true;
@@ -373,6 +389,8 @@ verify(Options *options, PGconn *subscriber, Subscription *subscription)
 		fprintf(stderr, "subscription \"%s\": its snapshots have held back VACUUM on both servers for %s%.1f s\n",
 				subscription->name, options->check.chunk_ms > 0 ? "at most " : "",
 				common.longest_ms / 1000);
+	if (options->must_resync && !resync_tables(&tables, subscriber, subscription))
+		return STATUS_NOT_VERIFIED;
 	return status_of(&tables);
 }
 

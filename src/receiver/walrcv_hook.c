@@ -7,7 +7,7 @@
  *
  * The apply worker calls its publisher through WalReceiverFunctions,
  * which libpqwalreceiver sets when it is loaded.  This file loads it first,
- * copies its table, replaces four functions in the copy, and points the
+ * copies its table, replaces five functions in the copy, and points the
  * variable to the copy.  The server's own load_file() later finds the library
  * loaded and changes nothing.  In processes other than workers of
  * subscriptions, the functions only call the server's.
@@ -26,6 +26,7 @@
 #include "selftest.h"
 #endif
 #include "status.h"
+#include "table_copy.h"
 
 static WalReceiverFunctionsType hook;
 static bool has_attached = false;	/* connect_to_server(), to the statistics */
@@ -45,6 +46,7 @@ connect_to_server(PAPPLY_CONNECT_PARAMETERS)
 	WalReceiverConn *volatile conn = NULL;
 	ErrorData  *volatile error = NULL;
 
+	papply_table_copy_begin();
 	if (has_attached || !papply_compat_am_leader_apply_worker())
 		return (papply_connection_functions->walrcv_connect) (PAPPLY_CONNECT_ARGUMENTS);
 	has_attached = true;
@@ -99,6 +101,17 @@ send_message(WalReceiverConn *conn, const char *buffer, int nbytes)
 		(papply_connection_functions->walrcv_send) (conn, buffer, nbytes);
 }
 
+/* A worker that synchronizes a table executes one COPY. */
+static WalRcvExecResult *
+execute(WalReceiverConn *conn, const char *query, const int ntypes, const Oid *types)
+{
+	WalRcvExecResult *result = (papply_connection_functions->walrcv_exec) (conn, query, ntypes, types);
+
+	if (result->status == WALRCV_OK_COPY_OUT)
+		papply_table_copy_started();
+	return result;
+}
+
 void
 papply_walrcv_hook_install(void)
 {
@@ -112,6 +125,7 @@ papply_walrcv_hook_install(void)
 	hook.walrcv_startstreaming = start_streaming;
 	hook.walrcv_receive = receive;
 	hook.walrcv_send = send_message;
+	hook.walrcv_exec = execute;
 	WalReceiverFunctions = &hook;
 #ifdef PAPPLY_SELFTEST
 	if (papply_selftest_server_functions)
