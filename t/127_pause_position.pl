@@ -233,6 +233,29 @@ sub is_held
 	$session->quit;
 }
 
+# A transaction beyond the position is all that arrives.
+$subscriber->sql(
+	q(SELECT parallel_apply.alter_subscription_config('tap', 2)));
+$subscriber->wait_for_pool('tap', 2);
+$publisher->wait_applied;
+$subscriber->let_receiver_sleep('on');
+{
+	my $session = new_session();
+	my $lsn = $publisher->sql('SELECT pg_current_wal_insert_lsn() + 8');
+	$session->query_until(qr/begun/,
+		"\\echo begun\nSELECT parallel_apply.pause('tap', '$lsn');\n\\echo reached\n");
+	$subscriber->wait_until(
+		q(count(*) = 1 FROM pg_stat_activity WHERE query LIKE '%apply.pause%'
+		AND wait_event_type = 'Extension'),
+		'the call does not wait');
+	$publisher->sql('INSERT INTO marks VALUES (59)');
+	$session->query_until(qr/reached/, '');
+	pass('a transaction that is held shows that the position is reached');
+	$session->quit;
+}
+$subscriber->let_receiver_sleep('off');
+applies_again('what was held is applied');
+
 # A call that waits
 for my $end ('cancel', 'resume')
 {

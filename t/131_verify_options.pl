@@ -236,6 +236,25 @@ sub between_ranges
 	$publisher->end_load($load);
 }
 
+### what changes after the snapshots
+
+{
+	my $gate = $subscriber->hold('LOCK TABLE plain');
+	my ($program, $out, $err) = start_verify('-t', 'plain', '-t', 'shared');
+	wait_for_its_lock($subscriber);
+	$subscriber->sql(
+		'SET session_replication_role = replica; DELETE FROM shared');
+	$gate->release;
+	end_verify($program, $out, $err);
+	like(
+		$$out,
+		qr/^public\.shared: equal: 1 rows$/m,
+		'what changes after the snapshots is no difference');
+	$subscriber->sql(
+		'SET session_replication_role = replica; INSERT INTO shared VALUES (1)'
+	);
+}
+
 ### Ctrl-C
 
 sub no_session_remains

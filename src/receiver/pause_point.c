@@ -27,7 +27,9 @@
  */
 #include "parallel_apply.h"
 
+#include "miscadmin.h"
 #include "replication/worker_internal.h"
+#include "storage/latch.h"
 
 #include "feedback.h"
 #include "pause_point.h"
@@ -99,9 +101,14 @@ papply_pause_point_is_set(void)
 bool
 papply_pause_point_holds(XLogRecPtr final_lsn)
 {
+	bool		was_holding = point.is_holding;
+
 	point.is_holding = papply_pause_point_is_set() && final_lsn >= point.pause.remote_lsn;
 	if (!point.is_holding)
 		papply_pause_point_note_begun(final_lsn);
+	else if (!was_holding)
+		SetLatch(MyLatch);		/* see whether the state is reached before
+								 * sleeping: nothing else may wake it */
 	return point.is_holding;
 }
 
