@@ -45,8 +45,9 @@ static const char *const settings[] = {
 static PGconn *sessions[MAX_SESSIONS];
 static PGcancel * volatile cancels[MAX_SESSIONS];
 
+/* A handler of sigaction(), whose arguments are not those of the server's from 19 on. */
 static void
-cancel_sessions(SIGNAL_ARGS)
+cancel_sessions(int signal_number)
 {
 	static const char message[] = PROGRAM ": canceled; tables that were not named have not been compared\n";
 	char		error[256];
