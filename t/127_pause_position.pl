@@ -243,7 +243,8 @@ $subscriber->let_receiver_sleep('on');
 	my $session = new_session();
 	my $lsn = $publisher->sql('SELECT pg_current_wal_insert_lsn() + 8');
 	$session->query_until(qr/begun/,
-		"\\echo begun\nSELECT parallel_apply.pause('tap', '$lsn');\n\\echo reached\n");
+		"\\echo begun\nSELECT parallel_apply.pause('tap', '$lsn');\n\\echo reached\n"
+	);
 	$subscriber->wait_until(
 		q(count(*) = 1 FROM pg_stat_activity WHERE query LIKE '%apply.pause%'
 		AND wait_event_type = 'Extension'),
