@@ -41,9 +41,10 @@
  *   tenth of the time is lost, and for at most MAX_PAUSE_MS.  A time in which
  *   this process wanted a processor and had none does not count: on busy
  *   processors that is frequent, and work of several processes takes more of
- *   them.  Without the pause, the median until a commit is visible is 0.28 ms instead of 0.20, and the 99th percentile 3.7 instead of
- *   2.4, where each commit waits 2 ms for its flush (bench/latency --rate 300
- *   --flush-delay 2000 --with "synchronous_commit = on").
+ *   them.  Without the pause, the median until a commit is visible is 0.28 ms
+ *   instead of 0.20, and the 99th percentile 3.7 instead of 2.4, where each
+ *   commit waits 2 ms for its flush (bench/latency --rate 300 --flush-delay 2000
+ *   --with "synchronous_commit = on").
  *-------------------------------------------------------------------------
  */
 #include "parallel_apply.h"
