@@ -10,6 +10,7 @@ use FindBin;
 use lib "$FindBin::RealBin/lib";
 use PapplyTest;
 use Programs;
+use VerifyProgram;
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
@@ -111,20 +112,7 @@ $subscriber->wait_for_subscription_sync($publisher, 'tap');
 $publisher->flush_wal;
 $subscriber->wait_until_ready;
 
-my @command = (
-	'pg_verify_subscription', '-h', $subscriber->host, '-p',
-	$subscriber->port, '-d', 'postgres');
-
-# Run the program; return exit status, output and errors.
-sub verify
-{
-	my (@options) = @_;
-	my ($out, $err) = ('', '');
-	IPC::Run::run([ @command, @options ],
-		'<', \undef, '>', \$out, '2>', \$err);
-	note("exit status ", $? >> 8, "\n$out$err");
-	return ($? >> 8, $out, $err);
-}
+verifies_on($subscriber);
 
 # Assert what it says of these tables, after statements on the subscriber, which others undo.
 sub finds
@@ -353,27 +341,6 @@ sub nothing_remains
 	return;
 }
 
-# Start the program; return it, and where its output will be.
-sub start_verify
-{
-	my ($out, $err) = ('', '');
-	my $program =
-	  IPC::Run::start([ @command, @_ ], '<', \undef, '>', \$out, '2>', \$err);
-	return ($program, \$out);
-}
-
-# The program waits for a lock of this server.
-sub wait_for_its_lock
-{
-	my ($node, $failure) = @_;
-
-	$node->wait_until(
-		q(count(*) > 0 FROM pg_locks JOIN pg_stat_activity USING (pid)
-		WHERE NOT granted AND application_name = 'pg_verify_subscription'),
-		$failure);
-	return;
-}
-
 sub kill_verify
 {
 	my ($program) = @_;
@@ -385,7 +352,7 @@ sub kill_verify
 {
 	my $open = $publisher->hold('INSERT INTO empty VALUES (-1)');
 	my ($program) = start_verify('-t', 'kinds');
-	wait_for_its_lock($publisher, 'the slot does not wait');
+	wait_for_its_lock($publisher);
 	$publisher->sql(
 		'INSERT INTO empty SELECT coalesce(max(id), 0) + 1 FROM empty');
 	$publisher->wait_applied;
@@ -409,7 +376,7 @@ sub kill_verify
 {
 	my $gate = $subscriber->hold('LOCK TABLE kinds');
 	my ($program) = start_verify('-t', 'kinds');
-	wait_for_its_lock($subscriber, 'the program does not wait for the table');
+	wait_for_its_lock($subscriber);
 	kill_verify($program);
 	$gate->release;
 	nothing_remains('killed while it compares');
@@ -446,7 +413,7 @@ $subscriber->wait_for_pool('tap');
 	my $gate = $subscriber->hold('LOCK TABLE accounts');
 	my ($program, $out) =
 	  start_verify('-t', 'accounts', '-t', 'changed_files');
-	wait_for_its_lock($subscriber, 'the program does not wait for the table');
+	wait_for_its_lock($subscriber);
 	$publisher->sql('TRUNCATE changed_files');
 	$publisher->wait_applied;
 	$gate->release;

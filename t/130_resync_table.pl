@@ -12,6 +12,7 @@ use IPC::Run ();
 use lib "$FindBin::RealBin/lib";
 use PapplyTest;
 use Programs;
+use VerifyProgram;
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
@@ -440,24 +441,6 @@ $pair->tables_equal('after a conflict', @tables);
 
 ### pg_verify_subscription --resync
 
-sub verify
-{
-	my ($out, $err) = ('', '');
-	IPC::Run::run(
-		[
-			'pg_verify_subscription', '-h', $subscriber->host, '-p',
-			$subscriber->port, '-d', 'postgres', @_
-		],
-		'<',
-		\undef,
-		'>',
-		\$out,
-		'2>',
-		\$err);
-	note("exit status ", $? >> 8, "\n$out$err");
-	return ($? >> 8, $err);
-}
-
 SKIP:
 {
 	skip 'pg_verify_subscription was not built', 7
@@ -466,7 +449,8 @@ SKIP:
 	damage(
 		'DELETE FROM parent WHERE id = 50; UPDATE root SET v = NULL WHERE id = 1'
 	);
-	my ($status, $err) = verify('--resync');
+	verifies_on($subscriber);
+	my ($status, undef, $err) = verify('--resync');
 	is($status, 2, 'pg_verify_subscription --resync: tables differ');
 	for my $table ('parent', 'root')
 	{

@@ -11,6 +11,7 @@ use FindBin;
 use lib "$FindBin::RealBin/lib";
 use PapplyTest;
 use Programs;
+use VerifyProgram;
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
@@ -45,34 +46,7 @@ $pair->subscribe('tap',
 	  'FOR TABLE items, plain, identified, shared, moving, "Emptied 2", z_altered, z_emptied'
 );
 
-my @command = (
-	'pg_verify_subscription', '-h', $subscriber->host, '-p',
-	$subscriber->port, '-d', 'postgres');
-
-# Start the program; return it, and references to its output and its messages.
-sub start_verify
-{
-	my ($out, $err) = ('', '');
-	my $program =
-	  IPC::Run::start([ @command, @_ ], '<', \undef, '>', \$out, '2>', \$err);
-	return ($program, \$out, \$err);
-}
-
-# Wait until it ends; return its exit status.
-sub end_verify
-{
-	my ($program, $out, $err) = @_;
-	$program->finish;
-	note("exit status ", $? >> 8, "\n$$out$$err");
-	return $? >> 8;
-}
-
-sub verify
-{
-	my ($program, $out, $err) = start_verify(@_);
-	my $status = end_verify($program, $out, $err);
-	return ($status, $$out, $$err);
-}
+verifies_on($subscriber);
 
 # Assert that a running program gets to print that.
 sub says
@@ -81,17 +55,6 @@ sub says
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
 	my $timer = IPC::Run::timer($PostgreSQL::Test::Utils::timeout_default);
 	return ok(pump_until($program, $timer, $messages, $pattern), $name);
-}
-
-# The program waits for a lock of this server.
-sub wait_for_its_lock
-{
-	my ($node) = @_;
-	$node->wait_until(
-		q(count(*) > 0 FROM pg_locks JOIN pg_stat_activity USING (pid)
-		WHERE NOT granted AND application_name = 'pg_verify_subscription'),
-		'the program does not wait for a lock');
-	return;
 }
 
 # Call a function while the first of several ranges of table moving is being compared.  Each has
