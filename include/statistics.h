@@ -108,7 +108,7 @@ typedef enum PapplyApplyReason
 typedef enum PapplyFailureKind
 {
 	PAPPLY_FAILURE_NONE,
-	PAPPLY_FAILURE_TRANSACTION, /* until final_lsn is committed */
+	PAPPLY_FAILURE_TRANSACTION, /* until final_lsn is committed or skipped */
 	PAPPLY_FAILURE_CONNECTION,	/* until there is a connection */
 	PAPPLY_FAILURE_OTHER		/* until there is a connection */
 } PapplyFailureKind;
@@ -116,8 +116,10 @@ typedef enum PapplyFailureKind
 typedef struct PapplyFailure
 {
 	PapplyFailureKind kind;
-	XLogRecPtr	final_lsn;		/* commit LSN of the transaction on the
-								 * publisher */
+	XLogRecPtr	final_lsn;		/* commit LSN on the publisher of the
+								 * transaction that fails, whatever has ended
+								 * the apply worker since; InvalidXLogRecPtr:
+								 * none */
 	TimestampTz behind_since;	/* see papply_statistics_behind_since() */
 } PapplyFailure;
 

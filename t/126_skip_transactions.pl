@@ -336,6 +336,33 @@ replay_them();
 $publisher->sql('DELETE FROM items WHERE id >= 5000');
 all_equal('too large');
 
+### no connection ############################################################
+
+# Detects: another error hides the transaction that fails.
+$subscriber->make_fault;
+$publisher->commit_each(failing(2));
+wait_until_failing();
+my $connstr = $subscriber->sql('SELECT subconninfo FROM pg_subscription');
+$subscriber->sql(
+	q(ALTER SUBSCRIPTION tap CONNECTION 'host=/nowhere dbname=postgres'));
+$subscriber->wait_until(
+	q(state = 'disconnected' FROM parallel_apply.subscriptions),
+	'the state does not become that without a connection');
+my $first = $subscriber->sql(
+	'SELECT finish_lsn FROM parallel_apply.failed_transactions');
+ok($first, 'a transaction that fails is shown while there is no connection');
+$subscriber->sql(q(SELECT parallel_apply.skip_transaction('tap')));
+$subscriber->sql("ALTER SUBSCRIPTION tap CONNECTION '$connstr'");
+$subscriber->wait_until(
+	"count(*) = 1 FROM parallel_apply.subscriptions
+		JOIN parallel_apply.failed_transactions USING (subname)
+		WHERE state = 'failing' AND reason = message AND finish_lsn > '$first'",
+	'the second does not fail');
+is(skip_them(10), '1', 'what it was to skip then, it has skipped');
+is(stored(), '2', 'both are stored');
+replay_them();
+all_equal('no connection');
+
 ### disabled by errors #########################################################
 
 $subscriber->sql('ALTER SUBSCRIPTION tap SET (disable_on_error = true)');
@@ -391,5 +418,5 @@ finish(
 	qr/ERROR:  (subscription "tap" (has no failing|is paused|is disabled)|maximum number of|must be owner of|\w+\(\) cannot run inside)/,
 	qr/ERROR:  canceling statement due to user request/,
 	qr/ERROR:  (could not skip transaction|transaction \d+ of subscription "tap" is not skipped because)/,
-	qr/(terminating|could not receive data from WAL stream)/);
+	qr/(terminating|could not (receive data from WAL stream|connect to the publisher))/);
 done_testing();

@@ -77,12 +77,13 @@ static void
 note_failure(const ErrorData *error)
 {
 	PapplyProgress *progress = papply_statistics_progress;
-	PapplyFailure failure = {PAPPLY_FAILURE_OTHER, progress->leader.final_lsn, 0};
+	PapplyFailure failure = {PAPPLY_FAILURE_OTHER, progress->failure.final_lsn, 0};
 
-	if (progress->leader.is_applying && !XLogRecPtrIsInvalid(failure.final_lsn) &&
+	if (progress->leader.is_applying && !XLogRecPtrIsInvalid(progress->leader.final_lsn) &&
 		papply_failed_message != NULL)
 	{
 		failure.kind = PAPPLY_FAILURE_TRANSACTION;
+		failure.final_lsn = progress->leader.final_lsn;
 		papply_failed_note(error);
 	}
 	else if (ERRCODE_TO_CATEGORY(error->sqlerrcode) == ERRCODE_CONNECTION_EXCEPTION)
@@ -132,8 +133,8 @@ papply_status_init(void)
 	PapplyFailure failure = progress->failure;
 	TimestampTz current_at = papply_statistics_behind_since(progress, false);
 
-	if (failure.kind != PAPPLY_FAILURE_TRANSACTION)
-		failure.kind = PAPPLY_FAILURE_NONE;
+	failure.kind = XLogRecPtrIsInvalid(failure.final_lsn) ?
+		PAPPLY_FAILURE_NONE : PAPPLY_FAILURE_TRANSACTION;
 	memset(progress, 0, sizeof(*progress));
 	progress->failure = failure;
 	progress->current_at = progress->oldest_commit_time = current_at;
@@ -261,8 +262,10 @@ forget_failure(void)
 {
 	PapplyProgress *progress = papply_statistics_progress;
 
-	if (progress->failure.kind == PAPPLY_FAILURE_TRANSACTION &&
-		progress->committed_lsn > progress->failure.final_lsn)
+	if (progress->committed_lsn <= progress->failure.final_lsn)
+		return;
+	progress->failure.final_lsn = InvalidXLogRecPtr;
+	if (progress->failure.kind == PAPPLY_FAILURE_TRANSACTION)
 		progress->failure.kind = PAPPLY_FAILURE_NONE;
 }
 

@@ -143,8 +143,9 @@ papply_statistics_is_failed(TransactionId remote_xid)
 bool
 papply_statistics_has_failed(const PapplyStatistics *statistics)
 {
-	return statistics->progress.failure.kind == PAPPLY_FAILURE_TRANSACTION &&
-		statistics->progress.failure.final_lsn == statistics->failed.final_lsn;
+	XLogRecPtr	failing_lsn = statistics->progress.failure.final_lsn;
+
+	return !XLogRecPtrIsInvalid(failing_lsn) && failing_lsn == statistics->failed.final_lsn;
 }
 
 TimestampTz

@@ -131,7 +131,10 @@ set_state(PapplyRow *row, const PapplyStatistics *statistics)
 	{
 		papply_row_text(row, "state", progress->failure.kind == PAPPLY_FAILURE_CONNECTION ?
 						"disconnected" : "failing");
-		papply_row_text(row, "reason", statistics->last_error.at != 0 ? statistics->last_error.message :
+		papply_row_text(row, "reason",
+						progress->failure.kind == PAPPLY_FAILURE_TRANSACTION ?
+						statistics->failed.message :
+						statistics->last_error.at != 0 ? statistics->last_error.message :
 						"an error, which is in the server log");
 		return;
 	}
