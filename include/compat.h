@@ -19,6 +19,7 @@
 #include "access/stratnum.h"
 #include "access/sysattr.h"
 #include "access/xlog.h"
+#include "catalog/catalog.h"
 #include "catalog/pg_am.h"
 #include "catalog/pg_class.h"
 #include "catalog/pg_extension.h"
@@ -660,11 +661,23 @@ papply_compat_wal_is_never_logical(void)
 }
 
 /*
- * Truncate tables without cascading.  16: privileges of the table owner or not.
+ * Truncate these open tables, without cascading.  16: privileges of the table owner or not.
  */
 static inline void
-papply_compat_truncate(List *rels, List *relids, List *logged, bool restart_sequences)
+papply_compat_truncate(List *rels, bool restart_sequences)
 {
+	List	   *relids = NIL;
+	List	   *logged = NIL;	/* those that are decoded here, too */
+	ListCell   *lc;
+
+	foreach(lc, rels)
+	{
+		Relation	rel = lfirst(lc);
+
+		relids = lappend_oid(relids, RelationGetRelid(rel));
+		if (RelationIsLogicallyLogged(rel))
+			logged = lappend_oid(logged, RelationGetRelid(rel));
+	}
 #if PG_VERSION_NUM >= 160000
 	ExecuteTruncateGuts(rels, relids, logged, DROP_RESTRICT, restart_sequences,
 						!MySubscription->runasowner);

@@ -8,10 +8,11 @@
 
 /*
  * The position in pg_subscription_rel of a table in state INIT or DATASYNC whose rows are
- * to be removed in the transaction that copies it.  No position of WAL has this value, and
- * the server stores none in these states.
+ * to be removed in the transaction that copies it, by DELETE or by TRUNCATE.  No position of
+ * WAL has these values, and the server stores none in these states.
  */
 #define PAPPLY_TABLE_COPY_REPLACES PG_UINT64_MAX
+#define PAPPLY_TABLE_COPY_TRUNCATES (PG_UINT64_MAX - 1)
 
 /*
  * Called when a process connects to a publisher; effective in a worker that synchronizes a

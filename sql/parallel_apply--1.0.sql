@@ -1034,14 +1034,16 @@ COMMENT ON FUNCTION parallel_apply.drain(name, interval) IS
     'waits until everything that has been received is committed. Returns false if the timeout '
     'passes first';
 
-CREATE FUNCTION parallel_apply.resync_table(subscription_name name, relation regclass)
+CREATE FUNCTION parallel_apply.resync_table(subscription_name name, relation regclass,
+                                            truncate boolean DEFAULT false)
 RETURNS void
 LANGUAGE C CALLED ON NULL INPUT VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'papply_resync_table';
 
-COMMENT ON FUNCTION parallel_apply.resync_table(name, regclass) IS
+COMMENT ON FUNCTION parallel_apply.resync_table(name, regclass, boolean) IS
     'has one table of a subscription copied again by PostgreSQL''s own table synchronization, '
-    'which replaces its rows in one transaction, while all others are applied. Returns before '
+    'which replaces its rows in one transaction, while all others are applied. If "truncate" '
+    'is true, this takes less time, and sessions that use the table wait. Returns before '
     'that; the copy begins when the call has committed';
 
 CREATE VIEW parallel_apply.subscription_config AS
@@ -1424,7 +1426,7 @@ GRANT EXECUTE ON FUNCTION parallel_apply.get_visibility(oid),
     parallel_apply.alter_subscription_config(name, integer),
     parallel_apply.set_table_option(regclass, text, text),
     parallel_apply.pause(name), parallel_apply.pause(name, pg_lsn, interval), parallel_apply.resume(name),
-    parallel_apply.resync_table(name, regclass),
+    parallel_apply.resync_table(name, regclass, boolean),
     parallel_apply.wait_for_lsn(name, pg_lsn, interval),
     parallel_apply.drain(name, interval), parallel_apply.skip_transaction(name, boolean),
     parallel_apply.forget(bigint), parallel_apply.skipped_changes(bigint),

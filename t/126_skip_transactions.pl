@@ -418,5 +418,6 @@ finish(
 	qr/ERROR:  (subscription "tap" (has no failing|is paused|is disabled)|maximum number of|must be owner of|\w+\(\) cannot run inside)/,
 	qr/ERROR:  canceling statement due to user request/,
 	qr/ERROR:  (could not skip transaction|transaction \d+ of subscription "tap" is not skipped because)/,
-	qr/(terminating|could not (receive data from WAL stream|connect to the publisher))/);
+	qr/(terminating|could not (receive data from WAL stream|connect to the publisher))/
+);
 done_testing();

@@ -84,6 +84,26 @@ sub resync
 	return;
 }
 
+# Have the rows truncated.
+sub resync_fast
+{
+	my ($table) = @_;
+	$subscriber->sql(
+		"SELECT parallel_apply.resync_table('tap', '$table', truncate => true)"
+	);
+	return;
+}
+
+# The files of a table and of its partitions
+sub files_of
+{
+	my ($table) = @_;
+	return $subscriber->sql(
+		"SELECT pg_relation_filenode(oid) FROM pg_class WHERE relkind = 'r' AND (oid = '$table'::regclass
+			OR oid IN (SELECT relid FROM pg_partition_tree('$table'))) ORDER BY 1"
+	);
+}
+
 sub count_on_subscriber
 {
 	my ($table) = @_;
@@ -387,6 +407,40 @@ $subscriber->sql('DROP TRIGGER keep ON parent');
 wait_until_ready();
 $pair->tables_equal('after that', @tables);
 
+### rows that are truncated
+
+for my $table ('loose', 'root', 'leaves_1', 'child')
+{
+	my $files = files_of($table);
+	damage("DELETE FROM ONLY $table; INSERT INTO $table VALUES (1, 1)");
+	resync_fast($table);
+	wait_until_ready();
+	$pair->tables_equal("$table was truncated", @tables);
+	isnt(files_of($table), $files, "$table has new files");
+}
+is(count_on_subscriber('heir'),
+	'10', 'a table that inherits from it is not truncated');
+{
+	my $rows = count_on_subscriber('loose');
+	my $files = files_of('loose');
+	my $reader = $subscriber->hold('SELECT FROM loose');
+	damage('DELETE FROM ONLY loose WHERE n % 5 = 0');
+	resync_fast('loose');
+	wait_for_lock_of('loose', 'the copy');
+	my $slot = hold_slot();
+	$subscriber->stop('immediate');
+	$subscriber->start;
+	wait_for_slot_creation();
+	is(files_of('loose'), $files,
+		'a crash while it waits for readers: the old rows are still there');
+	$slot->release;
+	wait_until_ready();
+	$pair->tables_equal('after it', @tables);
+	is(count_on_subscriber('loose'), $rows, 'all of them');
+	isnt(files_of('loose'), $files, 'and they were truncated');
+	eval { $reader->quit };
+}
+
 ### servers that subscribe to this one
 
 SKIP:
@@ -397,6 +451,8 @@ SKIP:
 		q(SELECT pg_create_logical_replication_slot('local_changes', 'test_decoding'))
 	);
 	resync('loose');
+	wait_until_ready();
+	resync_fast('loose');
 	wait_until_ready();
 	is( $subscriber->sql(
 			q(SELECT count(*) FROM pg_logical_slot_get_changes('local_changes', NULL, NULL, 'only-local', '1')
@@ -493,6 +549,10 @@ is_refused(
 	qr/relation "root_1" is not part of subscription "tap"/,
 	'a partition of a table that is published as a whole');
 is_refused(
+	"'tap', 'parent', true",
+	qr/cannot truncate table "parent", which a foreign key references\nHINT:  Have its rows deleted instead/,
+	'TRUNCATE of a table that a foreign key references');
+is_refused(
 	"'tap', 'leaves'",
 	qr/relation "leaves" is not part of subscription "tap"/,
 	'a table whose partitions are published');
@@ -536,7 +596,7 @@ for my $publication ('loose', 'leaves_1', 'leaves')
 
 SKIP:
 {
-	skip 'the owner of a subscription is a superuser before 16', 3
+	skip 'the owner of a subscription is a superuser before 16', 5
 	  if $subscriber->pg_version < 16;
 	$subscriber->sql(
 		q(CREATE ROLE owner LOGIN IN ROLE pg_create_subscription; GRANT postgres TO owner WITH INHERIT FALSE;
@@ -553,6 +613,18 @@ SKIP:
 	);
 	wait_until_ready();
 	$pair->tables_equal('by the owner', @tables);
+	$subscriber->refuses(
+		q(SET ROLE owner; SELECT parallel_apply.resync_table('tap', 'loose', true)),
+		qr/permission denied for table loose/,
+		'the owner of the subscription who may not truncate the table');
+	$subscriber->sql(
+		'GRANT TRUNCATE ON loose TO owner; REVOKE DELETE ON loose FROM owner'
+	);
+	$subscriber->sql(
+		q(SET ROLE owner; SELECT parallel_apply.resync_table('tap', 'loose', true))
+	);
+	wait_until_ready();
+	$pair->tables_equal('truncated by the owner', @tables);
 	$subscriber->sql('ALTER SUBSCRIPTION tap OWNER TO postgres');
 }
 
@@ -583,7 +655,7 @@ finish(
 	qr/rows of table "parent" remain/,
 	qr/table "\w+" is (being synchronized|part of several subscriptions)|is not part of subscription/,
 	qr/must not be null|with OID 1 does not exist|read-only transaction|does not exist$/,
-	qr/must be owner of subscription|permission denied for table|while two_phase is enabled/,
+	qr/must be owner of subscription|permission denied for table|while two_phase is enabled|cannot truncate table/,
 	qr/unexpected EOF|connection to client lost/,
 	# A walsender does not know yet that its worker has crashed.
 	qr/replication slot "pg_\d+_sync_\w+" already exists/,

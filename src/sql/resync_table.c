@@ -38,6 +38,7 @@
 #include "access/genam.h"
 #include "access/table.h"
 #include "access/xact.h"
+#include "catalog/heap.h"
 #include "catalog/objectaddress.h"
 #include "catalog/partition.h"
 #include "catalog/pg_class.h"
@@ -106,9 +107,12 @@ refuse_shared(Oid subid, Oid relid)
 	table_close(rel, AccessShareLock);
 }
 
-/* Throw an error unless the user may have the table copied, and it is not being copied. */
+/*
+ * Throw an error unless the user has this right on the table and may have it copied, and it
+ * is not being copied.
+ */
 static void
-check_table(Oid subid, Oid relid)
+check_table(Oid subid, Oid relid, AclMode right)
 {
 	char	   *name = get_rel_name(relid);
 	XLogRecPtr	lsn;
@@ -131,7 +135,7 @@ check_table(Oid subid, Oid relid)
 				(errcode(ERRCODE_WRONG_OBJECT_TYPE),
 				 errmsg("\"%s\" is not a table", name),
 				 errhint("Use ALTER SUBSCRIPTION ... REFRESH SEQUENCES.")));
-	acl_result = pg_class_aclcheck(relid, GetUserId(), ACL_DELETE);
+	acl_result = pg_class_aclcheck(relid, GetUserId(), right);
 	if (acl_result != ACLCHECK_OK)
 		aclcheck_error(acl_result, get_relkind_objtype(get_rel_relkind(relid)), name);
 	if (state != SUBREL_STATE_READY)
@@ -143,27 +147,48 @@ check_table(Oid subid, Oid relid)
 	refuse_shared(subid, relid);
 }
 
+/* The error of TRUNCATE, now and not from the worker */
+static void
+refuse_referenced(Oid relid)
+{
+	List	   *tables = get_rel_relkind(relid) == RELKIND_PARTITIONED_TABLE ?
+	find_all_inheritors(relid, NoLock, NULL) : list_make1_oid(relid);
+
+	if (heap_truncate_find_FKs(tables) != NIL)
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("cannot truncate table \"%s\", which a foreign key references", get_rel_name(relid)),
+				 errhint("Have its rows deleted instead: omit \"truncate\".")));
+}
+
 /*
- * papply_resync_table(subscription, table) has the table copied again, from the commit on.
+ * papply_resync_table(subscription, table, truncate) has the table copied again, from the
+ * commit on.
  */
 Datum
 papply_resync_table(PG_FUNCTION_ARGS)
 {
 	Oid			subid = papply_sql_change_subscription(fcinfo, 0, "resync_table()");
 	Oid			relid;
+	bool		truncates = !PG_ARGISNULL(2) && PG_GETARG_BOOL(2);
+	AclMode		right = truncates ? ACL_TRUNCATE : ACL_DELETE;
 
 	papply_sql_refuse_null(fcinfo, 1, "relation");
 	relid = PG_GETARG_OID(1);
 	refuse_two_phase(subid);
-	check_table(subid, relid);	/* users without rights must not lock it */
+	check_table(subid, relid, right);	/* users without rights must not lock
+										 * it */
 	LockRelationOid(relid, ShareRowExclusiveLock);
-	check_table(subid, relid);	/* it may have changed meanwhile */
+	check_table(subid, relid, right);	/* it may have changed meanwhile */
+	if (truncates)
+		refuse_referenced(relid);
 
 	papply_compat_start_leader_at_commit(subid);	/* or as soon as it is
 													 * ended */
 	papply_compat_stop_leader(subid);
 	papply_compat_stop_sync_worker(subid, relid);
-	papply_compat_set_table_state(subid, relid, SUBREL_STATE_INIT, PAPPLY_TABLE_COPY_REPLACES);
+	papply_compat_set_table_state(subid, relid, SUBREL_STATE_INIT,
+								  truncates ? PAPPLY_TABLE_COPY_TRUNCATES : PAPPLY_TABLE_COPY_REPLACES);
 	ForceSyncCommit();
 	PG_RETURN_VOID();
 }

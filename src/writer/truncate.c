@@ -18,8 +18,6 @@
 
 #include "access/table.h"
 #include "access/xact.h"
-#include "access/xlog.h"
-#include "catalog/catalog.h"
 #include "catalog/pg_class.h"
 #include "catalog/pg_inherits.h"
 #include "utils/rel.h"
@@ -29,27 +27,27 @@
 #include "target.h"
 #include "truncate.h"
 
-/* The tables to truncate. */
-typedef struct TruncateTables
-{
-	List	   *rels;
-	List	   *relids;
-	List	   *logged;			/* OIDs of those that are decoded here, too */
-	List	   *partitions;		/* those of rels that this file must close */
-} TruncateTables;
-
-static void
-add_table(TruncateTables *tables, Relation rel)
+static List *
+add_table(List *rels, Relation rel)
 {
 	papply_rights_check_relation(rel, ACL_TRUNCATE);
-	tables->rels = lappend(tables->rels, rel);
-	tables->relids = lappend_oid(tables->relids, RelationGetRelid(rel));
-	if (RelationIsLogicallyLogged(rel))
-		tables->logged = lappend_oid(tables->logged, RelationGetRelid(rel));
+	return lappend(rels, rel);
 }
 
-static void
-add_partitions(TruncateTables *tables, Relation root)
+static bool
+has_table(List *rels, Oid relid)
+{
+	ListCell   *lc;
+
+	foreach(lc, rels)
+		if (RelationGetRelid((Relation) lfirst(lc)) == relid)
+		return true;
+	return false;
+}
+
+/* Add those that are not among the tables, opened here, to both lists. */
+static List *
+add_partitions(List *rels, List **partitions, Relation root)
 {
 	ListCell   *lc;
 
@@ -57,18 +55,20 @@ add_partitions(TruncateTables *tables, Relation root)
 	{
 		Relation	rel;
 
-		if (list_member_oid(tables->relids, lfirst_oid(lc)))
+		if (has_table(rels, lfirst_oid(lc)))
 			continue;
 		rel = table_open(lfirst_oid(lc), NoLock);
-		add_table(tables, rel);
-		tables->partitions = lappend(tables->partitions, rel);
+		rels = add_table(rels, rel);
+		*partitions = lappend(*partitions, rel);
 	}
+	return rels;
 }
 
 void
 papply_truncate(char *message, int length)
 {
-	TruncateTables tables = {0};
+	List	   *rels = NIL;
+	List	   *partitions = NIL;
 	bool		cascade;
 	bool		restart_sequences;
 	ListCell   *lc;
@@ -80,12 +80,12 @@ papply_truncate(char *message, int length)
 	{
 		Relation	rel = papply_target_open_to_truncate(lfirst_oid(lc));
 
-		add_table(&tables, rel);
+		rels = add_table(rels, rel);
 		if (rel->rd_rel->relkind == RELKIND_PARTITIONED_TABLE)
-			add_partitions(&tables, rel);
+			rels = add_partitions(rels, &partitions, rel);
 	}
-	papply_compat_truncate(tables.rels, tables.relids, tables.logged, restart_sequences);
-	foreach(lc, tables.partitions)
+	papply_compat_truncate(rels, restart_sequences);
+	foreach(lc, partitions)
 		table_close(lfirst(lc), NoLock);
 	papply_target_close_all();
 	PopActiveSnapshot();
