@@ -11,10 +11,7 @@
 #ifndef PAPPLY_QUEUE_H
 #define PAPPLY_QUEUE_H
 
-#include "datatype/timestamp.h"
-
-#include "pool.h"
-#include "statistics.h"
+#include "slot_data.h"
 
 /*
  * The state of a transaction is one word, so that a writer that claims it sees
@@ -95,17 +92,6 @@ typedef struct PapplyTransaction
 	pg_atomic_uint32 state;
 	pg_atomic_uint32 hold;
 } PapplyTransaction;
-
-/* The key that makes a change depend on an older transaction. */
-typedef struct PapplyKeyName
-{
-	uint32		is_old:1;		/* the key before the change, else the one
-								 * after it */
-	uint32		hash:31;		/* 0: the dependency is due to a barrier, not
-								 * to a key */
-	Oid			index;			/* a local unique index; InvalidOid: the
-								 * replica identity */
-} PapplyKeyName;
 
 /* Header of a message in the byte ring. */
 typedef struct PapplyEntry

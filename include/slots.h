@@ -6,9 +6,10 @@
  * shared memory, with or without a pool.  The slot outlives the worker.
  * Another subscription takes it only if no other slot is free.
  *
- * Only the files of src/shmem access the fields.  Each part belongs to the file
- * that its comment names.  Other files read it by the OID of the subscription:
- * see papply_pool_get(), papply_statistics_get() and papply_hot_keys_get().
+ * Only the files of src/shmem and src/stats access the fields.  Each part
+ * belongs to the file that its comment names.  Other files read it by the OID
+ * of the subscription: see papply_pool_get(), papply_statistics_get() and
+ * papply_hot_keys_get().
  *-------------------------------------------------------------------------
  */
 #ifndef PAPPLY_SLOTS_H
@@ -18,9 +19,7 @@
 #include "storage/lwlock.h"
 #include "storage/spin.h"
 
-#include "hot_keys.h"
-#include "pool.h"
-#include "statistics.h"
+#include "slot_data.h"
 
 /* What is zeroed when another subscription takes the slot. */
 typedef struct PapplySubscriptionSlotData

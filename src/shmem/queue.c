@@ -33,7 +33,6 @@
 #include "parallel_apply.h"
 
 #include "queue.h"
-#include "statistics.h"
 
 /* Bytes of the ring for each slot: the size of a small transaction. */
 #define BYTES_PER_SLOT 512

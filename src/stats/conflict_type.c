@@ -18,7 +18,7 @@
 #include "utils/lsyscache.h"
 #include "utils/timestamp.h"
 
-#include "conflict_type.h"
+#include "table_statistics.h"
 
 static const char *const names[] = {
 	[PAPPLY_INSERT_EXISTS] = "insert_exists",
