@@ -1,6 +1,6 @@
 /*-------------------------------------------------------------------------
  * blockers.h
- *	  Deadlocks of which the lock manager sees only one half.
+ *	  Processes that wait for a younger transaction.
  *-------------------------------------------------------------------------
  */
 #ifndef PAPPLY_BLOCKERS_H
@@ -12,17 +12,18 @@
 #define PAPPLY_BLOCKERS_INTERVAL_MS 100
 
 /*
- * Check whether the oldest transaction waits for a younger one.  Throws
- * PAPPLY_ERRCODE_COMMIT_ORDER_ABORT if it waits for this process.  Makes all
- * younger transactions roll back if it waits for a process that cannot check
- * itself.
+ * To be called once by each process of a pool, before its first wait: set what
+ * it checks while it sleeps in commit_order.c.
  */
-extern void papply_blockers_look(void);
+extern void papply_blockers_begin_checks(void);
 
 /*
- * Do the same, and look for local sessions that wait (local_waiters.h), unless
- * this process did so within PAPPLY_BLOCKERS_INTERVAL_MS.  For processes that
- * do not sleep in commit_order.c.
+ * Check whether the oldest transaction waits for a younger one, and whether
+ * local sessions wait for transactions before their turn, unless this process
+ * did so within PAPPLY_BLOCKERS_INTERVAL_MS.  Throws
+ * PAPPLY_ERRCODE_COMMIT_ORDER_ABORT if they wait for this process.  Makes
+ * others roll back that cannot check themselves.  For processes that do not
+ * sleep in commit_order.c.
  */
 extern void papply_blockers_look_if_due(void);
 

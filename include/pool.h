@@ -215,10 +215,10 @@ typedef struct PapplyPool
 	PapplyInProgress in_progress[PAPPLY_MAX_IN_PROGRESS];
 	pg_atomic_uint64 exclusive_seqno;	/* nothing is applied in progress
 										 * before this is committed */
-	pg_atomic_uint32 single_session;	/* single_session.c: does only the
+	pg_atomic_uint32 single_session;	/* session_state.c: does only the
 										 * receiver run user code? */
-	pg_atomic_uint32 has_session_settings;	/* session_settings.c: does it
-											 * keep settings? */
+	pg_atomic_uint32 has_session_settings;	/* session_state.c: does it keep
+											 * settings? */
 
 	/*
 	 * read_ahead.c: observations of the writers; a lost update does not

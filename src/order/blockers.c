@@ -1,9 +1,12 @@
 /*-------------------------------------------------------------------------
  * blockers.c
- *	  Deadlocks of which the lock manager sees only one half.
+ *	  Processes that wait for a younger transaction: deadlocks of which the lock
+ *	  manager sees only one half, and local sessions.
  *
  * Runs in writers, in the receiver, and in a user's backend that has called
  * replay() (sql/call_replay.c).
+ *
+ * Deadlocks
  *
  * Let O be the oldest uncommitted transaction.  The possible waits are:
  * - X waits for its turn or for a dependency.  It waits only for older
@@ -26,7 +29,7 @@
  *   subscription, which waits in the lock manager for Y.  This is handled in
  *   the same way, because the search follows the commit order of that pool.
  * - O waits in the lock manager for the receiver, whose session keeps an
- *   advisory lock (session_locks.c).  The receiver finds this and recalls O,
+ *   advisory lock (session_state.c).  The receiver finds this and recalls O,
  *   which the core apply loop then applies.
  * - The receiver waits for a worker that synchronizes a table, and that worker
  *   waits in the lock manager for Y.  Meanwhile nothing is received and no
@@ -37,11 +40,46 @@
  *
  * The alternative, a heavyweight lock as the turn, would let the deadlock
  * detector choose the victim, which might be O.
+ *
+ * Local sessions
+ *
+ * A transaction that is applied before its turn keeps its locks until its turn
+ * comes.  If the oldest transaction is blocked, for example by a local
+ * session, other sessions would have to wait for rows that serial apply would
+ * not have locked yet.  So a transaction is rolled back if a session waits for
+ * it before its turn.  Its writer then waits for the turn outside of a
+ * transaction, so each transaction is rolled back for this reason at most
+ * once.  The creation of a logical slot is such a session: it waits for each
+ * transaction that has an xid.
+ *
+ * A writer that sleeps in commit_order.c looks for sessions that wait for
+ * itself.  A writer that applies changes, or waits in the lock manager, cannot
+ * do this.  Other writers look for it once the oldest transaction has been the
+ * same for some time, and recall it (retreat.c).  Idle writers and the
+ * receiver do that as well, but less often.  If all processes of the pool wait
+ * in the lock manager, none does.
+ *
+ * A streamed transaction that has not ended keeps its locks, as it does on the
+ * publisher.
+ *
+ * pg_blocking_pids() answers the opposite question.  It would have to be
+ * called for each waiting process, and it locks the whole lock table.  The
+ * search examines only the locks of one process, in one partition of the lock
+ * table after the other.  Like pg_blocking_pids(), it counts sessions that
+ * queue for a lock behind a process and request a mode that conflicts with the
+ * request of that process.  Fast-path locks are not in the lock table, but a
+ * process that has to wait for one moves it there first.
+ *
+ * Locking: the lock of a partition protects the list of a process's locks in
+ * that partition, and the wait queues of these locks.  Whether the list is
+ * empty is read without the lock, as a hint.
  *-------------------------------------------------------------------------
  */
 #include "parallel_apply.h"
 
 #include "miscadmin.h"
+#include "storage/lock.h"
+#include "storage/proc.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/memutils.h"
@@ -49,7 +87,7 @@
 #include "blockers.h"
 #include "clock.h"
 #include "commit_order.h"
-#include "local_waiters.h"
+#include "in_progress.h"
 #include "owner.h"
 #include "queue.h"
 #include "retreat.h"
@@ -57,13 +95,23 @@
 /* Limit of the number of blocked processes that are followed. */
 #define MAX_BLOCKERS 256
 
-/* This process. */
-typedef struct Looked
-{
-	int64		at;				/* when papply_blockers_look_if_due() did so */
-} Looked;
+/*
+ * The oldest transaction is held up if it has been the oldest for this time.
+ */
+#define HELD_UP_MS 25
 
-static Looked looked;
+/* The oldest transaction, as seen by this process. */
+typedef struct Oldest
+{
+	uint64		seqno;
+	int64		since;
+} Oldest;
+
+static Oldest seen = {.seqno = PAPPLY_NO_SEQNO};
+
+static int64 looked_at = 0;		/* by papply_blockers_look_if_due() */
+
+/*** deadlocks ***/
 
 /* Add a process.  0 is none, or a prepared transaction. */
 static List *
@@ -165,8 +213,14 @@ find_younger(List *pids, uint64 oldest)
 	return 0;
 }
 
-void
-papply_blockers_look(void)
+/*
+ * Check whether the oldest transaction waits for a younger one.  Throws
+ * PAPPLY_ERRCODE_COMMIT_ORDER_ABORT if it waits for this process.  Makes all
+ * younger transactions roll back if it waits for a process that cannot check
+ * itself.
+ */
+static void
+find_deadlock(void)
 {
 	uint64		oldest = papply_pool_committed() + 1;
 	MemoryContext context = AllocSetContextCreate(CurrentMemoryContext,
@@ -205,11 +259,167 @@ papply_blockers_include_me(int pid)
 	return includes_me;
 }
 
+/*** local sessions ***/
+
+static bool
+is_of_pool(const PGPROC *proc)
+{
+	if (proc == papply_pool->receiver_proc)
+		return true;
+	for (int i = 0; i < PAPPLY_MAX_WRITERS; i++)
+		if (papply_pool->writers[i].proc == proc)
+			return true;
+	return false;
+}
+
+/*
+ * Does a process outside of this pool wait for proc at this lock?  The wait
+ * queue is in the order in which processes get the lock.
+ */
+static bool
+has_waiter(const PROCLOCK *proclock, const PGPROC *proc)
+{
+	LOCK	   *lock = proclock->tag.myLock;
+	LockMethod	method = GetLocksMethodTable(lock);
+	LOCKMASK	blocking = proclock->holdMask;
+	PGPROC	   *waiter = NULL;
+
+	while ((waiter = papply_compat_next_waiter(lock, waiter)) != NULL)
+	{
+		if (waiter == proc)
+			blocking |= LOCKBIT_ON(waiter->waitLockMode);
+		else if ((method->conflictTab[waiter->waitLockMode] & blocking) != 0 &&
+				 !is_of_pool(waiter))
+			return true;
+	}
+	return false;
+}
+
+/* Return whether a process outside of this pool waits for proc. */
+static bool
+is_waited_for(PGPROC *proc)
+{
+	bool		found = false;
+
+	for (int i = 0; i < NUM_LOCK_PARTITIONS && !found; i++)
+	{
+		PROCLOCK   *proclock = NULL;
+
+		if (papply_compat_next_proclock(proc, i, NULL) == NULL)
+			continue;
+		LWLockAcquire(LockHashPartitionLockByIndex(i), LW_SHARED);
+		while (!found && (proclock = papply_compat_next_proclock(proc, i, proclock)) != NULL)
+			found = has_waiter(proclock, proc);
+		LWLockRelease(LockHashPartitionLockByIndex(i));
+	}
+	return found;
+}
+
+/*
+ * Return the number of the first transaction that the writer applies;
+ * PAPPLY_SEQNO_OPEN if it has no number yet.
+ */
+static uint64
+first_of(int writer)
+{
+	uint64		first = pg_atomic_read_u64(&papply_pool->writers[writer].applied_first);
+
+	return first == PAPPLY_SEQNO_OPEN ? papply_in_progress_number_of(writer) : first;
+}
+
+/* Return whether a writer has begun a transaction before its turn. */
+static bool
+is_before_turn(uint64 first, uint64 oldest)
+{
+	return first > oldest && first != PAPPLY_SEQNO_OPEN;
+}
+
+/*
+ * Return whether the oldest transaction has been the same for HELD_UP_MS, as
+ * seen by the calls of this process.
+ */
+static bool
+is_held_up(uint64 oldest)
+{
+	int64		now = papply_clock_now();
+
+	if (oldest == seen.seqno)
+		return papply_clock_has_passed(seen.since, now, HELD_UP_MS);
+	seen.seqno = oldest;
+	seen.since = now;
+	return false;
+}
+
+/*
+ * Recall writers that cannot look for themselves, because they do not sleep in
+ * commit_order.c.
+ */
+static void
+recall_others(uint64 oldest)
+{
+	for (int i = 0; i < PAPPLY_MAX_WRITERS; i++)
+	{
+		PapplyWriterSlot *writer_slot = &papply_pool->writers[i];
+		uint64		first = first_of(i);
+		PGPROC	   *proc = writer_slot->proc;
+
+		if (proc != NULL && proc != MyProc && writer_slot->state == PAPPLY_WRITER_APPLYING &&
+			is_before_turn(first, oldest) && is_waited_for(proc))
+			papply_retreat_recall(writer_slot, first);
+	}
+}
+
+/*
+ * Look for local sessions that wait for transactions whose turn has not come.
+ * Throws PAPPLY_ERRCODE_COMMIT_ORDER_ABORT if one waits for this writer.
+ * Recalls other writers.
+ */
+static void
+find_local_waiters(void)
+{
+	uint64		oldest = papply_pool_committed() + 1;
+
+	if (is_held_up(oldest))
+		recall_others(oldest);
+	if (papply_pool_waiter == PAPPLY_WAITER_RECEIVER)
+		return;
+	if (is_before_turn(first_of(papply_pool_waiter), oldest) && is_waited_for(MyProc))
+		ereport(ERROR,
+				(errcode(PAPPLY_ERRCODE_COMMIT_ORDER_ABORT),
+				 errmsg("remote transaction is rolled back because a session waits for it before its turn")));
+}
+
+/*** when to look ***/
+
 void
 papply_blockers_look_if_due(void)
 {
-	if (!papply_clock_is_due(&looked.at, papply_clock_now(), PAPPLY_BLOCKERS_INTERVAL_MS))
+	if (!papply_clock_is_due(&looked_at, papply_clock_now(), PAPPLY_BLOCKERS_INTERVAL_MS))
 		return;
-	papply_blockers_look();
-	papply_local_waiters_look();
+	find_deadlock();
+	find_local_waiters();
+}
+
+/*
+ * A wait in the commit order may have to end by an error, for reasons that
+ * commit_order.c need not know.
+ */
+static void
+after_sleep(void)
+{
+	papply_in_progress_check();
+	papply_in_progress_check_slots();
+	papply_retreat_check();
+}
+
+void
+papply_blockers_begin_checks(void)
+{
+	static const PapplyWaitChecks checks = {
+		.after_sleep = after_sleep,
+		.find_deadlock = find_deadlock,
+		.find_local_waiters = find_local_waiters,
+	};
+
+	papply_commit_order_set_checks(&checks);
 }

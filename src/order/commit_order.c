@@ -49,7 +49,7 @@
 
 /*
  * A sleeping process checks at this interval whether local sessions wait for
- * it (local_waiters.c).  It searches for a hidden deadlock after the first
+ * it (blockers.c).  It searches for a hidden deadlock after the first
  * sleep and after every third one from there, because that search costs more.
  */
 #define CHECK_MS 30

@@ -20,8 +20,8 @@
  * ordinary transactions have to retreat as well.
  *
  * A single transaction is recalled if it waits for a lock that the receiver's
- * session keeps (blockers.c, session_locks.c), or if a local session waits for
- * it before its turn (local_waiters.c).
+ * session keeps (blockers.c, session_state.c), or if a local session waits for
+ * it before its turn (blockers.c).
  *
  * The number of the older transaction is stored in the pool, and the writers
  * that apply younger ones get a signal, which cancels what they wait for.

@@ -19,6 +19,7 @@
 #include "parallel_apply.h"
 
 #include "commands/extension.h"
+#include "blockers.h"
 #include "miscadmin.h"
 #include "storage/ipc.h"
 #include "storage/latch.h"
@@ -32,7 +33,6 @@
 #include "decoding.h"
 #include "dispatch.h"
 #include "feedback.h"
-#include "first_settings.h"
 #include "in_progress.h"
 #include "lifecycle.h"
 #include "native_streams.h"
@@ -42,15 +42,12 @@
 #include "relation_registry.h"
 #include "remote_relation.h"
 #include "replication_role.h"
-#include "session_locks.h"
-#include "session_settings.h"
+#include "session_state.h"
 #include "shutdown.h"
-#include "single_session.h"
 #include "slow_log.h"
 #include "spool.h"
 #include "status.h"
 #include "subscription_options.h"
-#include "wait_checks.h"
 #include "writer_control.h"
 
 /*
@@ -331,7 +328,7 @@ end_pool(PapplyApplyReason reason)
 	papply_pool_close();
 	papply_writers_end(reason == PAPPLY_REASON_NONE);
 	origin_lsn = papply_pool->origin_lsn;
-	papply_single_session_carry_over();
+	papply_session_state_carry_over();
 	ereport(LOG,
 			(errmsg("parallel apply of subscription \"%s\" has stopped",
 					MySubscription->name),
@@ -430,15 +427,13 @@ start_pool(void)
 	if (!pool.has_exit_callback)
 		before_shmem_exit(end_pool_at_exit, (Datum) 0);
 	pool.has_exit_callback = true;
-	papply_wait_checks_begin();
+	papply_blockers_begin_checks();
 
 	if (create_shared_memory())
 	{
 		papply_role_leave();
 		papply_awake_reset();
-		papply_single_session_resume();
-		papply_session_locks_note();
-		papply_session_settings_note();
+		papply_session_state_resume();
 		running = papply_writers_set(pool.wanted_writers);
 		pool.lacks_slots = running == 0;
 	}

@@ -13,7 +13,7 @@
  * So a writer takes all settings of the receiver, by the functions that the
  * server has for its parallel workers.  They are those from before the first
  * transaction, because user code may change settings of its session
- * (session_settings.c).  The configuration files are an exception: the receiver
+ * (session_state.c).  The configuration files are an exception: the receiver
  * follows them, so the writer reads them again.
  *
  * A setting may have become invalid meanwhile, for example the name of a
@@ -32,9 +32,9 @@
 #include "utils/guc.h"
 #include "utils/memutils.h"
 
-#include "first_settings.h"
 #include "pool.h"
 #include "relation_registry.h"
+#include "session_state.h"
 
 /* Of the receiver, in the server's format. */
 typedef struct FirstSettings

@@ -34,7 +34,7 @@
 #include "result_rel.h"
 #include "rights.h"
 #include "row_lookup.h"
-#include "single_session.h"
+#include "session_state.h"
 
 /* The change that is being applied. */
 typedef struct Current

@@ -48,7 +48,7 @@ extern bool papply_apply_has_run_code(void);
 
 /*
  * Call before user code runs that may do anything.  Throws an error if a writer
- * must not run it (single_session.h).
+ * must not run it (session_state.h).
  */
 extern void papply_apply_begin_code(void);
 

@@ -63,9 +63,7 @@
 #include "origin.h"
 #include "pool.h"
 #include "replication_role.h"
-#include "session_locks.h"
-#include "session_sequences.h"
-#include "session_settings.h"
+#include "session_state.h"
 #include "target.h"
 
 /* The transactions that are being committed. */
@@ -88,11 +86,7 @@ wait_for_turn(uint64 first)
 {
 	papply_commit_order_wait(first - 1, PAPPLY_WRITER_WAIT_TURN);
 	if (papply_apply_has_user_code())
-	{
-		papply_session_settings_check_end();
-		papply_session_sequences_check_end();
-		papply_session_locks_check_end();
-	}
+		papply_session_state_check_end();
 	check_turn();
 }
 
@@ -296,7 +290,6 @@ papply_local_abort(void)
 	forget_origin();
 	papply_target_forget_all();
 	AbortOutOfAnyTransaction();
-	papply_session_sequences_forget();
-	papply_session_locks_release();
+	papply_session_state_abort();
 	memset(&pending, 0, sizeof(pending));
 }

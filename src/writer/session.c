@@ -16,11 +16,10 @@
 #include "utils/syscache.h"
 
 #include "activity.h"
-#include "first_settings.h"
 #include "pool.h"
 #include "replication_role.h"
 #include "session.h"
-#include "session_settings.h"
+#include "session_state.h"
 
 /* MySubscription, as it was read. */
 typedef struct Loaded

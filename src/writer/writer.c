@@ -76,13 +76,12 @@
 #include "retreat.h"
 #include "rights.h"
 #include "session.h"
-#include "session_settings.h"
+#include "session_state.h"
 #include "shutdown.h"
 #include "source.h"
 #include "storage_wait.h"
 #include "target.h"
 #include "truncate.h"
-#include "wait_checks.h"
 #include "wal_flush.h"
 
 /* A writer without work reports pending statistics after this time. */
@@ -845,7 +844,7 @@ papply_writer_main(Datum main_arg)
 		proc_exit(0);
 	before_shmem_exit(detach_at_exit, (Datum) 0);
 	papply_statistics_attach();
-	papply_wait_checks_begin();
+	papply_blockers_begin_checks();
 
 	error_context.callback = describe_range;
 	error_context.arg = NULL;
