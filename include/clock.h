@@ -1,6 +1,6 @@
 /*-------------------------------------------------------------------------
  * clock.h
- *	  A monotonic clock, for intervals.
+ *	  A monotonic clock, for intervals, and what a process has used.
  *
  * GetCurrentTimestamp() may go backward or jump, and an interval measured by
  * it would then last forever or end at once.  Times of this clock can be
@@ -11,6 +11,7 @@
 #ifndef PAPPLY_CLOCK_H
 #define PAPPLY_CLOCK_H
 
+#include <sys/resource.h>
 #include <time.h>
 
 /*
@@ -92,6 +93,27 @@ papply_clock_is_due(int64 *last, int64 now, int64 ms)
 		return false;
 	*last = now;
 	return true;
+}
+
+/* What this process has used since it began. */
+typedef struct PapplyProcessUse
+{
+	int64		cpu_us;
+	int64		sleeps;
+} PapplyProcessUse;
+
+static inline PapplyProcessUse
+papply_process_use(void)
+{
+	struct rusage usage;
+
+	(void) getrusage(RUSAGE_SELF, &usage);
+	return (PapplyProcessUse)
+	{
+		.cpu_us = (usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) * INT64CONST(1000000) +
+			usage.ru_utime.tv_usec + usage.ru_stime.tv_usec,
+			.sleeps = usage.ru_nvcsw
+	};
 }
 
 #endif							/* PAPPLY_CLOCK_H */

@@ -49,8 +49,6 @@
  */
 #include "parallel_apply.h"
 
-#include <sys/resource.h>
-
 #include "clock.h"
 #include "leader_policy.h"
 #include "test_hooks.h"
@@ -69,18 +67,11 @@
 #define PAUSE_FACTOR 10
 #define MAX_PAUSE_MS 1000
 
-/* What this process has used. */
-typedef struct ProcessUse
-{
-	int64		cpu_us;
-	int64		sleeps;
-} ProcessUse;
-
 typedef struct LeaderTimes
 {
 	int64		idle_at;
 	int64		began_at;
-	ProcessUse	used_before;	/* at began_at */
+	PapplyProcessUse used_before;	/* at began_at */
 	uint64		reading_sleeps; /* since then */
 	int64		ended_at;		/* when the last one was applied */
 	int			pause_ms;		/* after ended_at; 0: it was not slow */
@@ -119,25 +110,11 @@ papply_leader_policy_may_start(XLogRecPtr first_lsn, XLogRecPtr final_lsn)
 		papply_leader_policy_keeps_up();
 }
 
-static ProcessUse
-process_use(void)
-{
-	struct rusage usage;
-
-	(void) getrusage(RUSAGE_SELF, &usage);
-	return (ProcessUse)
-	{
-		.cpu_us = (usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) * INT64CONST(1000000) +
-			usage.ru_utime.tv_usec + usage.ru_stime.tv_usec,
-			.sleeps = usage.ru_nvcsw
-	};
-}
-
 void
 papply_leader_policy_begin(void)
 {
 	times.began_at = papply_clock_now();
-	times.used_before = process_use();
+	times.used_before = papply_process_use();
 	times.reading_sleeps = 0;
 }
 
@@ -165,7 +142,7 @@ papply_leader_policy_end(void)
 	times.pause_ms = 0;
 	if (elapsed_us >= SLOW_MS * 1000 && !papply_test_is_fast())
 	{
-		ProcessUse	used = process_use();
+		PapplyProcessUse used = papply_process_use();
 
 		times.pause_ms =
 			papply_leader_policy_pause_ms(elapsed_us, used.cpu_us - times.used_before.cpu_us,

@@ -1,14 +1,14 @@
 /*-------------------------------------------------------------------------
  * account.h
- *	  What a writer does in a local transaction, counted when it is committed.
+ *	  What a writer does in a local transaction: its counts, and what
+ *	  pg_stat_activity shows.
  *-------------------------------------------------------------------------
  */
 #ifndef PAPPLY_ACCOUNT_H
 #define PAPPLY_ACCOUNT_H
 
-#include "replication/logicalproto.h"
-
 #include "statistics.h"
+#include "target.h"
 
 /* The local transaction that is being made. */
 typedef struct PapplyAccount
@@ -68,5 +68,49 @@ extern void papply_account_commit(void);
  */
 extern void papply_account_retry(void);
 extern void papply_account_error(bool is_for_older);
+
+/*** by table ***/
+
+/* Count a change of this kind (LOGICAL_REP_MSG_...) that has been applied. */
+extern void papply_account_table_change(PapplyTarget *target, char type);
+
+/* Add n to a counter of the target, which must not be a partition. */
+extern void papply_account_table_add(PapplyTarget *target, PapplyTableCounter counter, uint64 n);
+
+/*
+ * Count a conflict of the target, which must not be a partition, and remember
+ * the key of its row.
+ */
+extern void papply_account_table_conflict(PapplyTarget *target, PapplyConflictType type,
+										  const char *key);
+
+/*
+ * Add the counts at the end of the local transaction.  If it was rolled back,
+ * its changes and conflicts do not count, but everything else does.
+ */
+extern void papply_account_end_tables(bool is_committed);
+
+/*** pg_stat_activity ***/
+
+/*
+ * Show the name of the writer as application_name.  (The setting itself is
+ * that of an apply worker, for triggers.)  The name must be shown again after
+ * the setting has changed, by a reload or by user code;
+ * papply_account_show_table(NULL) does that as well.
+ */
+extern void papply_account_show_name(void);
+
+/*
+ * Show that the writer works on this table, or that it is idle (NULL).  Call
+ * it before waiting for the table's lock.  A table is recognized by its
+ * pointer, which is only compared.
+ */
+extern void papply_account_show_table(const char *table);
+
+/*
+ * Forget the table that is shown, because its label is about to be freed or
+ * must be shown again.
+ */
+extern void papply_account_forget_table(void);
 
 #endif							/* PAPPLY_ACCOUNT_H */

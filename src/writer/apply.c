@@ -23,16 +23,16 @@
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
 
+#include "account.h"
 #include "apply.h"
 #include "conflict.h"
-#include "count.h"
 #include "in_progress.h"
 #include "insert_run.h"
 #include "key_wait.h"
-#include "partition.h"
 #include "postpone.h"
 #include "result_rel.h"
 #include "rights.h"
+#include "routing.h"
 #include "row_lookup.h"
 #include "session_state.h"
 
@@ -368,7 +368,7 @@ note_conflict(PapplyTarget *target, PapplyTarget *table, bool is_found)
 	if (is_found && !papply_compat_row_has_other_origin(table->local_slot, &writer))
 		return;
 	key = papply_conflict_key(target, searched_tuple());
-	papply_count_conflict(target, papply_conflict_type_of(current.change.type, is_found), key);
+	papply_account_table_conflict(target, papply_conflict_type_of(current.change.type, is_found), key);
 	if (!PAPPLY_REPORTS_CONFLICTS && !papply_log_conflicts)
 		return;
 	store_columns(table, searched_tuple(), false);
@@ -534,9 +534,9 @@ papply_apply_change(const char *message, int length, uint32 version, bool is_las
 	ResetPerTupleExprContext(target->estate);
 	papply_compat_end_as_table_owner(&user_context);
 	if (found)
-		papply_count_change(target, current.change.type);
+		papply_account_table_change(target, current.change.type);
 	else if (!is_last_look)
-		papply_count_add(target, PAPPLY_TABLE_RETRIED_LOOKUPS, 1);
+		papply_account_table_add(target, PAPPLY_TABLE_RETRIED_LOOKUPS, 1);
 	papply_target_release(target);
 	papply_insert_run_end_change();
 	current.table = NULL;

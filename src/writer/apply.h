@@ -52,4 +52,12 @@ extern bool papply_apply_has_run_code(void);
  */
 extern void papply_apply_begin_code(void);
 
+/*
+ * Apply a TRUNCATE (truncate.c).  message is the whole message, whose relations have the
+ * versions given to papply_target_use_version().  Must be called in a
+ * transaction and in its turn.  Closes all targets.  Throws whatever applying
+ * throws.
+ */
+extern void papply_truncate(char *message, int length);
+
 #endif							/* PAPPLY_APPLY_H */

@@ -29,7 +29,7 @@
  * parallel_apply.log_conflicts is on, and logged by conflict_type.c.
  *
  * On all versions, conflicts are counted for the views when their transaction
- * is committed (count.c).
+ * is committed (account.c).
  *-------------------------------------------------------------------------
  */
 #include "parallel_apply.h"

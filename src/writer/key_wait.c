@@ -18,7 +18,7 @@
 #include "catalog/pg_index.h"
 #include "utils/syscache.h"
 
-#include "count.h"
+#include "account.h"
 #include "hot_keys.h"
 #include "key_wait.h"
 #include "text.h"
@@ -143,8 +143,8 @@ papply_key_wait_begin_change(PapplyTarget *target, const PapplyChange *change)
 	if (likely(!waits.is_open))
 		return;
 	waits.is_open = false;
-	papply_count_add(target, PAPPLY_TABLE_WAITS, 1);
-	papply_count_add(target, PAPPLY_TABLE_WAIT_US, wait->us);
+	papply_account_table_add(target, PAPPLY_TABLE_WAITS, 1);
+	papply_account_table_add(target, PAPPLY_TABLE_WAIT_US, wait->us);
 	wait->relid = target->local_relid;
 	set_values(wait, target, change);
 	if (++waits.count == MAX_WAITS)

@@ -25,7 +25,6 @@
 
 #include "access/tupconvert.h"
 
-#include "partition.h"
 #include "routing.h"
 
 PapplyTarget *

@@ -59,9 +59,9 @@
 #include "utils/snapmgr.h"
 #include "utils/syscache.h"
 
+#include "account.h"
 #include "apply.h"
 #include "conflict.h"
-#include "count.h"
 #include "insert_run.h"
 #include "local_commit.h"
 #include "origin.h"
@@ -75,7 +75,6 @@
 #include "target.h"
 #include "target_cache.h"
 #include "text.h"
-#include "truncate.h"
 
 /* A long transaction gets a new snapshot after this number of changes. */
 #define SNAPSHOT_CHANGES 100
@@ -280,7 +279,7 @@ commit_transaction(void)
 	PAPPLY_SESSION_ORIGIN_TIMESTAMP = remote.commit_time;
 	CommitTransactionCommand();
 	replay->is_committed = true;
-	papply_count_end_transaction(true);
+	papply_account_end_tables(true);
 	ereport(LOG,
 			(errmsg("skipped transaction %u of subscription \"%s\", finished at " PAPPLY_LSN_FORMAT ", is replayed",
 					remote.xid, MySubscription->name, LSN_FORMAT_ARGS(remote.final_lsn))));

@@ -29,4 +29,20 @@ extern void papply_routing_end(PapplyTarget *root);
  */
 extern ResultRelInfo *papply_routing_find(PapplyTarget *root);
 
+/*** partition.c ***/
+
+/*
+ * Return the partition that the row in root->remote_slot belongs to; its
+ * remote_slot has the row.  Throws an error if there is none, or none that a
+ * writer may change.
+ */
+extern PapplyTarget *papply_partition_of_row(PapplyTarget *root);
+
+/*
+ * Return the partition that the row in partition->remote_slot belongs to,
+ * which must be another one.  See papply_partition_of_row().
+ */
+extern PapplyTarget *papply_partition_to_move_to(PapplyTarget *root,
+												 PapplyTarget *partition);
+
 #endif							/* PAPPLY_ROUTING_H */

@@ -15,7 +15,7 @@
 #include "utils/memutils.h"
 #include "utils/syscache.h"
 
-#include "activity.h"
+#include "account.h"
 #include "pool.h"
 #include "replication_role.h"
 #include "session.h"
@@ -48,7 +48,7 @@ papply_session_connect(void)
 	SetConfigOption("search_path", "", PGC_SUSET, PGC_S_OVERRIDE);
 	papply_first_settings_take();
 
-	papply_activity_show_name();
+	papply_account_show_name();
 
 	/* the receiver flushes, once for many commits */
 	SetConfigOption("synchronous_commit", "off", PGC_SUSET, PGC_S_OVERRIDE);

@@ -16,13 +16,11 @@
  */
 #include "parallel_apply.h"
 
-#include <sys/resource.h>
-
 #include "executor/instrument.h"
 
+#include "clock.h"
 #include "commit_order.h"
 #include "read_ahead.h"
-#include "storage_wait.h"
 
 /*
  * Each batch with such a wait adds POINTS, up to MAX_POINTS, and each one
@@ -46,10 +44,7 @@ static Measured measured;
 static int64
 count_sleeps(void)
 {
-	struct rusage usage;
-
-	(void) getrusage(RUSAGE_SELF, &usage);
-	return (int64) usage.ru_nvcsw - (int64) papply_commit_order_sleeps();
+	return papply_process_use().sleeps - (int64) papply_commit_order_sleeps();
 }
 
 void

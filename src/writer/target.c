@@ -36,7 +36,7 @@
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
 
-#include "activity.h"
+#include "account.h"
 #include "apply_mode.h"
 #include "column_values.h"
 #include "insert_run.h"
@@ -82,7 +82,7 @@ set_label(PapplyTarget *target, const LogicalRepRelation *remote)
 {
 	char	   *old_label = target->label;
 
-	papply_activity_forget();
+	papply_account_forget_table();
 	target->label = MemoryContextStrdup(papply_target_cache_context(),
 										psprintf("%s.%s", remote->nspname, remote->relname));
 	if (old_label != NULL)
@@ -497,7 +497,7 @@ papply_target_open(LogicalRepRelId remote_relid, uint32 version, bool is_exclusi
 
 	follow_changes();
 	use_version(target, version);
-	papply_activity_show(target->label);
+	papply_account_show_table(target->label);
 	if (!target->is_open)
 		open_target(target);
 	check_apply_mode(target, is_exclusive);
@@ -581,7 +581,7 @@ papply_target_open_partition(PapplyTarget *root, ResultRelInfo *result_rel)
 void
 papply_target_close_all(void)
 {
-	papply_activity_forget();
+	papply_account_forget_table();
 	while (!dlist_is_empty(&targets.open))
 		close_one(dlist_head_element(PapplyTarget, open_link, &targets.open));
 }
@@ -591,7 +591,7 @@ papply_target_forget_all(void)
 {
 	dlist_iter	iter;
 
-	papply_activity_forget();
+	papply_account_forget_table();
 	papply_insert_run_forget();
 	dlist_foreach(iter, &targets.open)
 	{

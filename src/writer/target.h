@@ -114,7 +114,7 @@ typedef struct PapplyTarget
 	AclMode		noted;			/* rights that are noted as used by this range */
 	uint32		noted_in;		/* number of that range */
 
-	/* for count.c; not used in partitions */
+	/* for account.c; not used in partitions */
 	uint64		counts[PAPPLY_TABLE_COUNTERS];	/* not added to the statistics
 												 * yet */
 	PapplyConflict last_conflict;	/* if one is counted */

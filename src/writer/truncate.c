@@ -23,9 +23,9 @@
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
 
+#include "apply.h"
 #include "rights.h"
 #include "target.h"
-#include "truncate.h"
 
 static List *
 add_table(List *rels, Relation rel)

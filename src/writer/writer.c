@@ -52,7 +52,6 @@
 #include "utils/memutils.h"
 
 #include "account.h"
-#include "activity.h"
 #include "apply.h"
 #include "awake.h"
 #include "batch.h"
@@ -61,7 +60,6 @@
 #include "clock.h"
 #include "commit_order.h"
 #include "conflict.h"
-#include "count.h"
 #include "in_order.h"
 #include "in_progress.h"
 #include "insert_run.h"
@@ -79,9 +77,7 @@
 #include "session_state.h"
 #include "shutdown.h"
 #include "source.h"
-#include "storage_wait.h"
 #include "target.h"
-#include "truncate.h"
 #include "wal_flush.h"
 
 /* A writer without work reports pending statistics after this time. */
@@ -655,7 +651,7 @@ try_range(uint64 first, uint64 last, bool is_in_turn)
 	claimed.message_type = 0;
 	if (papply_pool_committed() >= claimed.last)
 		result = ATTEMPT_COMMITTED;
-	papply_count_end_transaction(result == ATTEMPT_COMMITTED);
+	papply_account_end_tables(result == ATTEMPT_COMMITTED);
 	papply_key_wait_end_transaction();
 	return result;
 }
@@ -767,7 +763,7 @@ wait_for_work(void)
 	bool		may_be_stuck = papply_queue_is_in_flight() || papply_in_progress_count() > 0;
 	long		timeout_ms = writer_process.has_unreported_stats || may_be_stuck ? STATS_DELAY_MS : -1;
 
-	papply_activity_show(NULL);
+	papply_account_show_table(NULL);
 	if (may_be_stuck && !papply_awake_has_substitute())
 		timeout_ms = PAPPLY_BLOCKERS_INTERVAL_MS;
 	if (!papply_claim_wait_for_work(timeout_ms))
@@ -792,7 +788,7 @@ writer_loop(void)
 		{
 			ConfigReloadPending = false;
 			ProcessConfigFile(PGC_SIGHUP);
-			papply_activity_show_name();
+			papply_account_show_name();
 		}
 		papply_wal_flush_if_spare();
 		if (papply_in_progress_take())
@@ -855,7 +851,7 @@ papply_writer_main(Datum main_arg)
 		start_writer();
 		writer_process.is_started = true;
 		papply_awake_begin();
-		papply_activity_show(NULL);
+		papply_account_show_table(NULL);
 		writer_loop();
 	}
 	PG_CATCH();
