@@ -83,4 +83,11 @@ extern bool papply_table_has_domain_default(Relation rel, const AttrMap *attnums
  */
 extern bool papply_table_may_check_domain(Relation rel, const AttrMap *attnums);
 
+/*
+ * Does an extension such as Citus or TimescaleDB intercept changes of the table
+ * (intercepted.c)?  Return the kind of such a table, as a phrase for messages,
+ * or NULL if it is an ordinary table.  The caller is in a transaction.
+ */
+extern const char *papply_intercepted_as(Oid relid);
+
 #endif							/* PAPPLY_APPLY_MODE_H */

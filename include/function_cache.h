@@ -8,6 +8,7 @@
 #define PAPPLY_FUNCTION_CACHE_H
 
 #include "access/attmap.h"
+#include "nodes/nodeFuncs.h"
 #include "nodes/pg_list.h"
 #include "utils/relcache.h"
 
@@ -45,5 +46,14 @@ extern bool papply_function_cache_concerns(const PapplyFunctionCache *functions,
 /* Does an invalidation of types concern these?  hashvalue 0 means all types. */
 extern bool papply_function_cache_uses_type(const PapplyFunctionCache *functions,
 											uint32 hashvalue);
+
+/*
+ * Does the expression call a function that is wanted?  The expression is in
+ * its stored form, not planned.  The constraints of its domains and the
+ * defaults of arguments are searched too.  NULL calls no function.  The caller
+ * is in a transaction.  No user code is run.
+ */
+extern bool papply_function_cache_find(Node *expr, check_function_callback is_wanted,
+									   void *context);
 
 #endif							/* PAPPLY_FUNCTION_CACHE_H */

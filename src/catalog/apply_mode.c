@@ -45,7 +45,7 @@
 #include "utils/syscache.h"
 
 #include "apply_mode.h"
-#include "called_functions.h"
+#include "function_cache.h"
 #include "table_options.h"
 
 /*
@@ -211,7 +211,7 @@ has_exclusive_default(Relation rel, const AttrMap *attnums, PapplyApplyModeReaso
 
 		if (att->attisdropped || att->attgenerated || attnums->attnums[i] >= 0)
 			continue;
-		if (papply_functions_find(build_column_default(rel, i + 1), makes_exclusive,
+		if (papply_function_cache_find(build_column_default(rel, i + 1), makes_exclusive,
 								  &reason->function))
 		{
 			reason->cause = PAPPLY_CAUSE_DEFAULT;

@@ -17,6 +17,8 @@
  */
 #include "parallel_apply.h"
 
+#include "apply_mode.h"
+
 #include "access/genam.h"
 #include "access/relation.h"
 #include "catalog/dependency.h"
@@ -32,7 +34,6 @@
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
 
-#include "intercepted.h"
 
 /* A column must have this value. */
 typedef struct Condition

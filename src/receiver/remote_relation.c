@@ -32,8 +32,8 @@
 #include "utils/rel.h"
 #include "utils/syscache.h"
 
+#include "apply_mode.h"
 #include "function_cache.h"
-#include "intercepted.h"
 #include "local_schema.h"
 #include "lookup.h"
 #include "relation_registry.h"

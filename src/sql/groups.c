@@ -5,7 +5,7 @@
  * Runs in a user's backend, with the rights of the extension's owner: every
  * user who may execute a function may use it (see the install script).
  *
- * group.c describes what a group is, and its locks.
+ * subscription_options.c describes what a group is, and its locks.
  *-------------------------------------------------------------------------
  */
 #include "parallel_apply.h"
@@ -19,7 +19,6 @@
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
 
-#include "group.h"
 #include "sql_common.h"
 #include "subscription_options.h"
 

@@ -29,10 +29,10 @@
 #include "utils/rls.h"
 #include "utils/syscache.h"
 
-#include "group.h"
 #include "slots.h"
 #include "sql_common.h"
 #include "stored.h"
+#include "subscription_options.h"
 
 PG_FUNCTION_INFO_V1(papply_get_visibility);
 PG_FUNCTION_INFO_V1(papply_get_data_visibility);

@@ -18,7 +18,6 @@
 #include "utils/array.h"
 #include "utils/builtins.h"
 
-#include "group.h"
 #include "result_rows.h"
 #include "session_pauses.h"
 #include "sql_common.h"

@@ -40,7 +40,6 @@
 #include "utils/syscache.h"
 
 #include "apply_mode.h"
-#include "intercepted.h"
 #include "lookup_index.h"
 #include "result_rows.h"
 #include "row_keys.h"
