@@ -10,6 +10,7 @@
 #include "access/xlogdefs.h"
 #include "datatype/timestamp.h"
 #include "lib/stringinfo.h"
+#include "mb/pg_wchar.h"
 #include "port/pg_bswap.h"
 #include "replication/logicalproto.h"
 
@@ -151,5 +152,31 @@ extern int	papply_message_show_column(const PapplyColumn *column, char *buffer, 
  */
 extern void papply_message_add_context(Oid subid, char type, const char *table,
 									   TransactionId remote_xid, XLogRecPtr final_lsn);
+
+/*** texts, which need not be valid in this encoding ***/
+
+/*
+ * Return how many bytes of a text of length bytes, up to limit, are whole and
+ * valid characters.  What comes from a publisher need not be valid.
+ */
+static inline int
+papply_text_clip(const char *source, int length, int limit)
+{
+	return pg_encoding_verifymbstr(GetDatabaseEncoding(), source, Min(length, limit));
+}
+
+/*
+ * Copy as much of source as size bytes of target hold, in whole and valid
+ * characters and with the terminating zero byte.  NULL is copied as the empty
+ * string.
+ */
+static inline void
+papply_text_copy(char *target, const char *source, int size)
+{
+	int			length = source ? papply_text_clip(source, strlen(source), size - 1) : 0;
+
+	memcpy(target, source ? source : "", length);
+	target[length] = '\0';
+}
 
 #endif							/* PAPPLY_MESSAGE_H */

@@ -14,17 +14,12 @@
 #include "replication/walsender.h"
 #include "storage/ipc.h"
 
-#include "coalesce.h"
-#include "drop_extension.h"
-#include "last_consumer.h"
-#include "read_on.h"
-#include "saved.h"
+#include "modules.h"
 #include "session_pauses.h"
 #include "slots.h"
 #include "subscription_options.h"
 #include "table_options.h"
 #include "table_statistics.h"
-#include "walrcv_hook.h"
 
 PAPPLY_COMPAT_MODULE_MAGIC;
 

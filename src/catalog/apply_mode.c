@@ -212,7 +212,7 @@ has_exclusive_default(Relation rel, const AttrMap *attnums, PapplyApplyModeReaso
 		if (att->attisdropped || att->attgenerated || attnums->attnums[i] >= 0)
 			continue;
 		if (papply_function_cache_find(build_column_default(rel, i + 1), makes_exclusive,
-								  &reason->function))
+									   &reason->function))
 		{
 			reason->cause = PAPPLY_CAUSE_DEFAULT;
 			reason->column = i + 1;

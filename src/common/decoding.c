@@ -56,7 +56,6 @@
 #include "replication/slot.h"
 
 #include "decoding.h"
-#include "last_consumer.h"
 #include "slot_consumer.h"
 
 /* What may decode the WAL of this server. */

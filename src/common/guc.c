@@ -11,11 +11,10 @@
  */
 #include "parallel_apply.h"
 
+#include "test_hooks.h"
+
 #include "utils/guc.h"
 
-#ifdef PAPPLY_SELFTEST
-#include "selftest.h"
-#endif
 
 static const struct config_enum_entry decoding_values[] = {
 	{"auto", PAPPLY_DECODING_AUTO, false},

@@ -48,7 +48,7 @@
 #include "storage/shmem.h"
 #include "storage/spin.h"
 
-#include "last_consumer.h"
+#include "modules.h"
 #include "slot_consumer.h"
 
 /* Of the slot with the same number. */

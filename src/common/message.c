@@ -19,7 +19,6 @@
 #include "utils/memutils.h"
 
 #include "message.h"
-#include "text.h"
 
 /* Size up to which a buffer is kept for the next message. */
 #define MAX_BUFFER_BYTES (1024 * 1024)

@@ -16,7 +16,8 @@
  */
 #include "parallel_apply.h"
 
-#include "replication_command.h"
+#include "slot_consumer.h"
+
 
 static bool
 is_space(char c)

@@ -35,7 +35,6 @@
 #include "utils/backend_status.h"
 #include "utils/memutils.h"
 
-#include "replication_command.h"
 #include "slot_consumer.h"
 
 /* An entry that changes this often while it is read is given up. */

@@ -20,4 +20,21 @@ extern bool papply_slot_consumer_omits_origins(const ReplicationSlot *slot);
  */
 extern int	papply_slot_consumer_find_standby(void);
 
+/*** last_consumer.c ***/
+
+/*
+ * Is the slot of pgoutput unused, and where a walsender has left it that
+ * omitted all changes which have a replication origin?  The caller holds
+ * ReplicationSlotControlLock.
+ */
+extern bool papply_last_consumer_omitted_origins(ReplicationSlot *slot);
+
+/*** replication_command.c ***/
+
+/*
+ * Is this a complete command START_REPLICATION of that logical slot, with the
+ * option origin 'none'?
+ */
+extern bool papply_replication_command_omits_origins(const char *command, const char *slot_name);
+
 #endif							/* PAPPLY_SLOT_CONSUMER_H */

@@ -37,7 +37,7 @@
 #include "postmaster/interrupt.h"
 #include "storage/latch.h"
 
-#include "awake.h"
+#include "claim.h"
 #include "clock.h"
 #include "queue.h"
 #include "test_hooks.h"

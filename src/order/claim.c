@@ -22,7 +22,6 @@
 
 #include "access/xact.h"
 
-#include "awake.h"
 #include "claim.h"
 #include "in_progress.h"
 #include "queue.h"

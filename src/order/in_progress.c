@@ -63,7 +63,7 @@
 #include "miscadmin.h"
 #include "port/pg_bitutils.h"
 
-#include "awake.h"
+#include "claim.h"
 #include "decoding.h"
 #include "in_progress.h"
 #include "queue.h"

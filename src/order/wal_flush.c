@@ -34,7 +34,7 @@
 #include "miscadmin.h"
 #include "postmaster/interrupt.h"
 
-#include "awake.h"
+#include "claim.h"
 #include "queue.h"
 #include "wal_flush.h"
 

@@ -38,7 +38,7 @@
 
 #include "utils/memutils.h"
 
-#include "awake.h"
+#include "claim.h"
 #include "connection.h"
 #include "dependency.h"
 #include "dispatch.h"

@@ -6,7 +6,7 @@
  *
  * A session of the publisher may wait for a flush, but the protocol does not
  * tell whether one does.  A publisher with the library requests the flushes
- * that sessions wait for (ask.c).  Another publisher gets all flushes at once
+ * that sessions wait for (coalesce.c).  Another publisher gets all flushes at once
  * if its settings say that sessions wait.  Otherwise probably no session
  * waits; but settings may be changed during the stream, and a session may have
  * its own, so the time is short.

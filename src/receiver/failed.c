@@ -27,7 +27,6 @@
 #include "message.h"
 #include "pool.h"
 #include "statistics.h"
-#include "text.h"
 
 const char *papply_failed_message = NULL;
 int			papply_failed_message_length = 0;

@@ -27,7 +27,7 @@
 #include "utils/inval.h"
 #include "utils/syscache.h"
 
-#include "awake.h"
+#include "claim.h"
 #include "clock.h"
 #include "core_loop.h"
 #include "decoding.h"

@@ -38,8 +38,8 @@
 #include "replication/walreceiver.h"
 #include "storage/latch.h"
 
-#include "awake.h"
 #include "blockers.h"
+#include "claim.h"
 #include "clock.h"
 #include "commit_order.h"
 #include "connection.h"
@@ -72,10 +72,6 @@
 #include "test_hooks.h"
 #include "tls.h"
 #include "wal_flush.h"
-
-#ifdef PAPPLY_SELFTEST
-#include "selftest.h"
-#endif
 
 /* The core apply loop does its housekeeping at least this often while there is traffic. */
 #define YIELD_INTERVAL_MS 100

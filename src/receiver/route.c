@@ -11,7 +11,7 @@
  */
 #include "parallel_apply.h"
 
-#include "awake.h"
+#include "claim.h"
 #include "commit_order.h"
 #include "connection.h"
 #include "core_loop.h"

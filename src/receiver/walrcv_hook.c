@@ -18,15 +18,13 @@
 #include "fmgr.h"
 
 #include "connection.h"
+#include "modules.h"
 #include "native_streams.h"
 #include "receiver.h"
 #include "store.h"
-#include "walrcv_hook.h"
-#ifdef PAPPLY_SELFTEST
-#include "selftest.h"
-#endif
 #include "status.h"
 #include "table_copy.h"
+#include "test_hooks.h"
 
 static WalReceiverFunctionsType hook;
 static bool has_attached = false;	/* connect_to_server(), to the statistics */

@@ -46,7 +46,7 @@
 #include "storage/proc.h"
 #include "utils/memutils.h"
 
-#include "awake.h"
+#include "claim.h"
 #include "clock.h"
 #include "in_progress.h"
 #include "queue.h"

@@ -32,7 +32,7 @@
  * - Every other flush comes before a wait, or after a keepalive, and is done.
  *	 So nothing is kept while the walsender waits for WAL, a standby or the
  *	 client: WalSndWaitForWal() flushes first, and sentPtr has not advanced
- *	 since WalSndLoop() flushed.  The request of ask.c is sent with these
+ *	 since WalSndLoop() flushed.  The request for a flush, see below, is sent with these
  *	 flushes.
  *
  * A record may take long to decode: the commit of a large transaction of which
@@ -44,8 +44,8 @@
  * While the setting is off, as by default, the server's functions are in place:
  * the postmaster replaces them if the setting is on for the server, a walsender
  * if it is on for its role or database only.  A walsender that has begun with
- * our functions has them until it ends, because its subscriber relies on the
- * requests of ask.c (publisher.c); a reload can end the coalescing.
+ * our functions has them until it ends, because its subscriber relies on its
+ * requests for flushes (publisher.c); a reload can end the coalescing.
  *
  * If another library has replaced these functions with its own, nothing is
  * kept: they may sleep until a standby has received what was put before.  Such
@@ -56,6 +56,30 @@
  * The alternative is an output plugin around pgoutput, which knows where
  * transactions begin and end.  But its slots would have to be created by hand,
  * and table synchronization creates slots of pgoutput.
+ *
+ * Requests for flushes
+ *
+ * A commit with synchronous_commit = on waits until the standby has flushed
+ * it.  The protocol does not transmit this.  A subscriber that does not know
+ * it has to flush each commit at once, which costs a write to its device and
+ * several context switches, usually without a session that waits.  The
+ * walsender can see whether a backend waits.  If so, it requests a reply from
+ * the subscriber with a keepalive, as it may at any time.  A subscriber that
+ * supports this (publisher.c) flushes then, and not before.  Any other
+ * subscriber just replies.
+ *
+ * A backend may wait after a transaction that has nothing for the subscriber.
+ * It then waits for the transactions before it, which have been flushed, or
+ * for which no request has been sent yet.  The server itself flushes the
+ * second phase of a prepared transaction.
+ *
+ * A backend begins to wait some microseconds after its commit has woken the
+ * walsender, which takes longer to decode the commit.  If the walsender is
+ * faster nevertheless, it checks again when the subscriber reports that it has
+ * received or applied the commit.
+ *
+ * Locking: none.  A single access reads whether the list of waiting backends
+ * is empty, and the check is repeated before each wait.
  *-------------------------------------------------------------------------
  */
 #include "parallel_apply.h"
@@ -69,6 +93,7 @@
 #include "access/xlog.h"
 #include "access/xlogrecovery.h"
 #include "libpq/libpq.h"
+#include "port/pg_bswap.h"
 #include "replication/slot.h"
 #include "replication/walsender_private.h"
 #include "utils/timestamp.h"
@@ -77,9 +102,9 @@
 #include "utils/wait_event.h"
 #endif
 
-#include "ask.h"
 #include "coalesce.h"
 #include "message.h"
+#include "modules.h"
 #include "test_hooks.h"
 
 /* Without ENABLE_GSS a Port has another layout than in the server: it must not be used. */
@@ -134,6 +159,7 @@ typedef struct Walsender
 {
 	uint64		flushes;		/* not counting omitted ones */
 	XLogRecPtr	wal_end_lsn;	/* the end of the WAL when it was last read */
+	bool		has_ended;		/* a transaction, since a flush was requested */
 } Walsender;
 
 static Walsender walsender;
@@ -197,12 +223,12 @@ put_message(char type, const char *data, size_t size)
 		kind = size > OFFSET_OF_MESSAGE ? data[OFFSET_OF_MESSAGE] : 0;
 		coalesced.has_end |= is_end(kind) || is_outcome(kind);
 		if (is_end(kind))
-			papply_ask_put();
+			walsender.has_ended = true; /* a backend may wait for it */
 	}
 	else
 		coalesced.stays = false;
 	if (type != 'd')
-		papply_ask_forget();	/* changes have come to their end */
+		walsender.has_ended = false;	/* changes have come to their end */
 	if (coalesced.bytes == 0)
 		coalesced.first_put_at = newest.put_at;
 	coalesced.bytes += size;
@@ -251,15 +277,23 @@ may_stay(void)
 	return true;
 }
 
-/* See ask.c. */
+/* Request a flush if a backend waits for one that has not been requested. */
 static void
 ask_if_due(void)
 {
-	char		message[PAPPLY_ASK_LENGTH];
+	char		message[1 + 2 * sizeof(uint64) + 1] = {'k'};	/* a keepalive */
+	uint64		sent_lsn;
+	uint64		now;
 
-	if (!papply_coalesce_concerns_us() || !papply_ask_is_due())
+	if (!papply_coalesce_concerns_us() || !walsender.has_ended ||
+		MyWalSnd->sync_standby_priority == 0 || !papply_compat_flush_is_awaited())
 		return;
-	papply_ask_make(message);
+	walsender.has_ended = false;
+	sent_lsn = pg_hton64(MyWalSnd->sentPtr);
+	now = pg_hton64((uint64) GetCurrentTimestamp());
+	memcpy(message + 1, &sent_lsn, sizeof(sent_lsn));
+	memcpy(message + 1 + sizeof(sent_lsn), &now, sizeof(now));
+	message[sizeof(message) - 1] = true;	/* a reply is requested */
 	functions.server->putmessage_noblock('d', message, sizeof(message));
 }
 

@@ -44,7 +44,7 @@
 
 #include "clock.h"
 #include "coalesce.h"
-#include "read_on.h"
+#include "modules.h"
 #include "test_hooks.h"
 
 /* Decode without checking for replies for this time, longer only for one record. */

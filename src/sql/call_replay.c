@@ -34,7 +34,6 @@
 #include "utils/guc.h"
 
 #include "blockers.h"
-#include "replay.h"
 #include "sql_common.h"
 #include "stored.h"
 

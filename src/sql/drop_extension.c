@@ -36,7 +36,7 @@
 #include "nodes/value.h"
 #include "tcop/utility.h"
 
-#include "drop_extension.h"
+#include "modules.h"
 #include "stored.h"
 #include "subscription_options.h"
 #include "table_options.h"

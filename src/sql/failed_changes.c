@@ -30,10 +30,8 @@
 #include "utils/builtins.h"
 #include "utils/tuplestore.h"
 
-#include "change_statements.h"
-#include "failed_values.h"
+#include "failed_transactions.h"
 #include "message.h"
-#include "publisher_sql.h"
 #include "sql_common.h"
 
 PG_FUNCTION_INFO_V1(papply_get_failed_changes);

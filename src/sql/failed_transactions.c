@@ -17,7 +17,7 @@
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
 
-#include "failed_values.h"
+#include "failed_transactions.h"
 #include "sql_common.h"
 #include "statistics.h"
 

@@ -10,7 +10,7 @@
 #include "catalog/pg_subscription.h"
 
 #include "connection.h"
-#include "publisher_sql.h"
+#include "failed_transactions.h"
 
 static WalReceiverConn *
 connect_to_publisher(void)

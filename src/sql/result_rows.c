@@ -25,7 +25,7 @@
 #include "utils/timestamp.h"
 
 #include "result_rows.h"
-#include "version.h"
+#include "sql_common.h"
 
 static void
 throw_mismatch(Oid function, Form_pg_attribute attribute)

@@ -25,8 +25,7 @@
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
 
-#include "failed_values.h"
-#include "skip.h"
+#include "failed_transactions.h"
 #include "sql_common.h"
 #include "statistics.h"
 #include "stored.h"

@@ -42,13 +42,10 @@
 #include "utils/syscache.h"
 #include "utils/tuplestore.h"
 
-#include "failed_values.h"
-#include "publisher_sql.h"
-#include "skip.h"
+#include "failed_transactions.h"
 #include "sql_common.h"
 #include "statistics.h"
 #include "subscription_options.h"
-#include "wait.h"
 
 PG_FUNCTION_INFO_V1(papply_skip_transactions);
 

@@ -35,7 +35,7 @@
 #include "utils/memutils.h"
 #include "utils/rel.h"
 
-#include "change_statements.h"
+#include "failed_transactions.h"
 #include "message.h"
 #include "result_rows.h"
 #include "sql_common.h"

@@ -1,6 +1,6 @@
 /*-------------------------------------------------------------------------
  * sql_common.h
- *	  Argument checks that several SQL functions use.
+ *	  What several SQL functions use: checks of arguments, waits.
  *-------------------------------------------------------------------------
  */
 #ifndef PAPPLY_SQL_COMMON_H
@@ -90,5 +90,27 @@ extern bool papply_sql_may_read(Oid relid);
  * name.  The subscription contains that one only if its owner wants that.
  */
 extern bool papply_sql_may_see_data(Oid subid, const char *schema, const char *name);
+
+/*** version.c ***/
+
+/* Return the version of the extension in the current database, or "none". */
+extern const char *papply_version_installed(void);
+
+/*
+ * Add an errhint() on what to do if SQL objects of this version do not match
+ * the library.
+ */
+extern int	papply_version_hint(const char *sql_version);
+
+/*** wait.c ***/
+
+#define PAPPLY_MAX_NAP_MS 50
+
+/*
+ * Sleep for a moment, at most for that many milliseconds, then take notice of
+ * catalog changes.  The nap, 0 before the first one, grows up to PAPPLY_MAX_NAP_MS.
+ * Throws an error if the session is interrupted.
+ */
+extern void papply_wait_nap(long *nap_ms, long max_ms);
 
 #endif							/* PAPPLY_SQL_COMMON_H */

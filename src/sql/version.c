@@ -11,6 +11,8 @@
  */
 #include "parallel_apply.h"
 
+#include "sql_common.h"
+
 #include "access/htup_details.h"
 #include "access/table.h"
 #include "catalog/objectaddress.h"
@@ -20,7 +22,6 @@
 #include "utils/builtins.h"
 #include "utils/rel.h"
 
-#include "version.h"
 
 PG_FUNCTION_INFO_V1(papply_version);
 PG_FUNCTION_INFO_V1(papply_check_library_version);

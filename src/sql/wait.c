@@ -31,7 +31,6 @@
 #include "sql_common.h"
 #include "statistics.h"
 #include "subscription_options.h"
-#include "wait.h"
 
 PG_FUNCTION_INFO_V1(papply_wait_for_lsn);
 PG_FUNCTION_INFO_V1(papply_drain);

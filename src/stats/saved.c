@@ -35,7 +35,7 @@
 #include "storage/fd.h"
 #include "storage/ipc.h"
 
-#include "saved.h"
+#include "modules.h"
 #include "statistics.h"
 #include "table_statistics.h"
 

@@ -34,9 +34,9 @@
 #include "utils/timestamp.h"
 
 #include "hot_keys.h"
+#include "message.h"
 #include "slots.h"
 #include "statistics.h"
-#include "text.h"
 
 /* Rates are computed over this time, or since the first sample. */
 #define RATE_US (6 * USECS_PER_SEC)

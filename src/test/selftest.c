@@ -31,7 +31,7 @@
 #include "utils/rel.h"
 #include "utils/timeout.h"
 
-#include "../common/replication_command.h"
+#include "../common/slot_consumer.h"
 #include "../receiver/dependency.h"
 #include "claim.h"
 #include "commit_order.h"
@@ -40,8 +40,8 @@
 #include "owner.h"
 #include "queue.h"
 #include "row_keys.h"
-#include "selftest.h"
 #include "slots.h"
+#include "test_hooks.h"
 
 PG_FUNCTION_INFO_V1(papply_selftest_dependency);
 PG_FUNCTION_INFO_V1(papply_selftest_gate);

@@ -14,13 +14,12 @@
 #include "miscadmin.h"
 #include "storage/latch.h"
 
-#include "awake.h"
 #include "claim.h"
 #include "commit_order.h"
 #include "in_progress.h"
 #include "queue.h"
-#include "selftest.h"
 #include "slots.h"
+#include "test_hooks.h"
 
 PG_FUNCTION_INFO_V1(papply_selftest_awake);
 

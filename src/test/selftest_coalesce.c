@@ -8,6 +8,8 @@
  */
 #include "parallel_apply.h"
 
+#include "test_hooks.h"
+
 /* As in coalesce.c. */
 #undef ENABLE_GSS
 
@@ -23,7 +25,6 @@
 #include "storage/spin.h"
 #include "utils/wait_event.h"
 
-#include "selftest.h"
 
 PG_FUNCTION_INFO_V1(papply_selftest_cover_messages);
 PG_FUNCTION_INFO_V1(papply_selftest_replaced_functions);

@@ -8,10 +8,11 @@
  */
 #include "parallel_apply.h"
 
+#include "../common/slot_consumer.h"
+
 #include "fmgr.h"
 #include "utils/builtins.h"
 
-#include "../common/replication_command.h"
 
 PG_FUNCTION_INFO_V1(papply_selftest_omits_origins);
 

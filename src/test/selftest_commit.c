@@ -8,6 +8,8 @@
  */
 #include "parallel_apply.h"
 
+#include "test_hooks.h"
+
 #include <unistd.h>
 
 #include "fmgr.h"
@@ -15,7 +17,6 @@
 #include "storage/latch.h"
 #include "utils/resowner.h"
 
-#include "selftest.h"
 
 /* In the data directory. */
 #define HOLD_FILE "hold_commit"

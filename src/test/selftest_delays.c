@@ -11,11 +11,11 @@
  */
 #include "parallel_apply.h"
 
+#include "test_hooks.h"
+
 #include "common/pg_prng.h"
 #include "utils/guc.h"
 
-#include "selftest.h"
-#include "test_hooks.h"
 
 static int	greatest_delay_ms = 0;
 

@@ -18,7 +18,7 @@
 #include "../receiver/lifecycle.h"
 #include "../receiver/core_loop.h"
 #include "message.h"
-#include "selftest.h"
+#include "test_hooks.h"
 
 PG_FUNCTION_INFO_V1(papply_selftest_feedback);
 PG_FUNCTION_INFO_V1(papply_selftest_status);

@@ -22,8 +22,8 @@
 #include "clock.h"
 #include "commit_order.h"
 #include "queue.h"
-#include "selftest.h"
 #include "slots.h"
+#include "test_hooks.h"
 
 PG_FUNCTION_INFO_V1(papply_selftest_handover);
 

@@ -12,8 +12,8 @@
 #include "../receiver/leader_policy.h"
 #include "../receiver/pace.h"
 #include "clock.h"
-#include "selftest.h"
 #include "statistics.h"
+#include "test_hooks.h"
 
 PG_FUNCTION_INFO_V1(papply_selftest_leader_policy);
 PG_FUNCTION_INFO_V1(papply_selftest_pace);

@@ -10,7 +10,7 @@
 #include "fmgr.h"
 
 #include "../receiver/prepared.h"
-#include "selftest.h"
+#include "test_hooks.h"
 
 PG_FUNCTION_INFO_V1(papply_selftest_prepared);
 

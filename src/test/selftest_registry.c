@@ -10,7 +10,7 @@
 #include "fmgr.h"
 
 #include "relation_registry.h"
-#include "selftest.h"
+#include "test_hooks.h"
 
 PG_FUNCTION_INFO_V1(papply_selftest_registry);
 

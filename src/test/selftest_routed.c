@@ -9,8 +9,8 @@
 
 #include "fmgr.h"
 
-#include "selftest.h"
 #include "statistics.h"
+#include "test_hooks.h"
 
 PG_FUNCTION_INFO_V1(papply_selftest_routed_messages);
 

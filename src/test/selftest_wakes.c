@@ -42,7 +42,6 @@
 #include "utils/guc.h"
 #include "utils/wait_event.h"
 
-#include "selftest.h"
 #include "slots.h"
 #include "test_hooks.h"
 

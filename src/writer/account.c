@@ -35,9 +35,9 @@
 #include "utils/timestamp.h"
 
 #include "account.h"
+#include "message.h"
 #include "queue.h"
 #include "slow_log.h"
-#include "text.h"
 
 PapplyAccount papply_account;
 

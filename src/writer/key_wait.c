@@ -21,7 +21,7 @@
 #include "account.h"
 #include "hot_keys.h"
 #include "key_wait.h"
-#include "text.h"
+#include "message.h"
 
 #define MAX_WAITS 32
 

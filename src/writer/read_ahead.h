@@ -6,8 +6,9 @@
 #ifndef PAPPLY_READ_AHEAD_H
 #define PAPPLY_READ_AHEAD_H
 
-#include "awake.h"
 #include "parallel_apply.h"
+
+#include "claim.h"
 
 /*
  * Begin a range of claimed transactions.  is_allowed: pages may be read ahead,

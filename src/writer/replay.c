@@ -64,17 +64,16 @@
 #include "conflict.h"
 #include "insert_run.h"
 #include "local_commit.h"
+#include "message.h"
 #include "origin.h"
 #include "pool.h"
 #include "postpone.h"
 #include "relation_registry.h"
-#include "replay.h"
 #include "rights.h"
 #include "session.h"
 #include "stored.h"
 #include "target.h"
 #include "target_cache.h"
-#include "text.h"
 
 /* A long transaction gets a new snapshot after this number of changes. */
 #define SNAPSHOT_CHANGES 100

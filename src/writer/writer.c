@@ -53,7 +53,6 @@
 
 #include "account.h"
 #include "apply.h"
-#include "awake.h"
 #include "batch.h"
 #include "blockers.h"
 #include "claim.h"

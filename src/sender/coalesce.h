@@ -6,16 +6,6 @@
 #ifndef PAPPLY_COALESCE_H
 #define PAPPLY_COALESCE_H
 
-/* Postmaster, once, before all else. */
-extern void papply_coalesce_init(void);
-
-/*
- * Apply the value of the setting coalesce_messages in this process and those that it forks:
- * replace the server's functions with ours, or restore them, unless another library has
- * replaced them since.  A walsender that has begun keeps ours.
- */
-extern void papply_coalesce_switch(bool is_on);
-
 /* Is the setting on, and has no other library replaced the functions? */
 extern bool papply_coalesce_is_on(void);
 
