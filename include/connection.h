@@ -30,4 +30,28 @@ extern PapplyLastMessage papply_connection_last;
 /* A keepalive, whole, is the latest message. */
 extern void papply_connection_note_keepalive(const char *message);
 
+/*** what the publisher supports ***/
+
+typedef enum PapplyFlushes
+{
+	PAPPLY_FLUSHES_AT_ONCE,		/* a session may wait for any of them */
+	PAPPLY_FLUSHES_ASKED,		/* the publisher requests those that sessions
+								 * wait for */
+	PAPPLY_FLUSHES_DEFERRED		/* probably no session waits */
+} PapplyFlushes;
+
+typedef struct PapplyPublisher
+{
+	PapplyFlushes flushes;		/* how to know whether sessions wait for one;
+								 * at once, if that is not known */
+	int			timeout_ms;		/* wal_sender_timeout; 0: none, or not known */
+} PapplyPublisher;
+
+/*
+ * Ask the publisher by conn, before the stream is started, or if that is NULL
+ * by a separate connection, which is closed afterwards.  If the publisher
+ * accepts none, nothing is known.  No transaction is open.
+ */
+extern PapplyPublisher papply_publisher_ask(WalReceiverConn *conn);
+
 #endif							/* PAPPLY_CONNECTION_H */

@@ -6,13 +6,7 @@
 #ifndef PAPPLY_DUE_FLUSH_H
 #define PAPPLY_DUE_FLUSH_H
 
-typedef enum PapplyFlushes
-{
-	PAPPLY_FLUSHES_AT_ONCE,		/* a session may wait for any of them */
-	PAPPLY_FLUSHES_ASKED,		/* the publisher requests those that sessions
-								 * wait for */
-	PAPPLY_FLUSHES_DEFERRED		/* probably no session waits */
-} PapplyFlushes;
+#include "connection.h"
 
 /* Called when the stream starts. */
 extern void papply_due_flush_set(PapplyFlushes flushes);

@@ -59,7 +59,6 @@
 #include "owner.h"
 #include "pace.h"
 #include "pause_point.h"
-#include "publisher.h"
 #include "queue.h"
 #include "receiver.h"
 #include "remote_relation.h"

@@ -45,7 +45,7 @@
  * the postmaster replaces them if the setting is on for the server, a walsender
  * if it is on for its role or database only.  A walsender that has begun with
  * our functions has them until it ends, because its subscriber relies on its
- * requests for flushes (publisher.c); a reload can end the coalescing.
+ * requests for flushes (connection.c); a reload can end the coalescing.
  *
  * If another library has replaced these functions with its own, nothing is
  * kept: they may sleep until a standby has received what was put before.  Such
@@ -65,7 +65,7 @@
  * several context switches, usually without a session that waits.  The
  * walsender can see whether a backend waits.  If so, it requests a reply from
  * the subscriber with a keepalive, as it may at any time.  A subscriber that
- * supports this (publisher.c) flushes then, and not before.  Any other
+ * supports this (connection.c) flushes then, and not before.  Any other
  * subscriber just replies.
  *
  * A backend may wait after a transaction that has nothing for the subscriber.

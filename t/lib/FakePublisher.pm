@@ -23,7 +23,7 @@ sub new
 		version => $node->pg_version,
 		directory => PostgreSQL::Test::Utils::tempdir_short(),
 		owner => $$,
-		# What it reports about itself, see publisher.c; undef: no row
+		# What it reports about itself, see connection.c; undef: no row
 		settings => [ 'f', 'f', '0' ],
 		# Its position, see skip_transactions.c; undef: no row
 		position => '',
