@@ -10,6 +10,8 @@ CREATE FUNCTION selftest_leader_policy() RETURNS void
     LANGUAGE C STRICT AS '$libdir/parallel_apply', 'papply_selftest_leader_policy';
 CREATE FUNCTION selftest_rates() RETURNS void
     LANGUAGE C STRICT AS '$libdir/parallel_apply', 'papply_selftest_rates';
+CREATE FUNCTION selftest_sleep() RETURNS void
+    LANGUAGE C STRICT AS '$libdir/parallel_apply', 'papply_selftest_sleep';
 CREATE FUNCTION selftest_status(kind "char", length int, ahead int DEFAULT 0) RETURNS boolean
     LANGUAGE C STRICT AS '$libdir/parallel_apply', 'papply_selftest_status';
 CREATE FUNCTION selftest_feedback(is_idle boolean, has_standby boolean) RETURNS text
@@ -279,6 +281,9 @@ SELECT selftest_idle();
 SELECT selftest_leader_policy();
 SELECT selftest_rates();
 
+-- Where the receiver sleeps, until when, and which commit wakes it.
+SELECT selftest_sleep();
+
 -- Pauses in reading: long where the buffers hold much, about as long as it takes the
 -- publisher to fill them where they hold less, and none when it has caught up.  Its clock
 -- does not matter.  The publisher sends a message each 10 us.
@@ -347,4 +352,4 @@ WHERE omits AND selftest_omits_origins(left(command, length), 's')
 DROP TABLE keyed, keyed_too, whole, whole_unique, by_two, nothing, strange, wide;
 DROP FUNCTION selftest_watch, selftest_awake, selftest_dependency, selftest_feedback, selftest_gate,
     selftest_idle, selftest_leader_policy, selftest_message, selftest_mutate, selftest_omits_origins, selftest_pace, selftest_pace_window, selftest_prepared, selftest_queue, selftest_queue_oversize,
-    selftest_rates, selftest_registry, selftest_row_keys, selftest_status, tup, ins, upd, del;
+    selftest_rates, selftest_registry, selftest_row_keys, selftest_sleep, selftest_status, tup, ins, upd, del;

@@ -9,7 +9,7 @@
  *
  * The core apply loop (LogicalRepApplyLoop) calls receive() until it returns 0, then does
  * its housekeeping, and sleeps on its latch and the socket that receive() returned.  So
- * receive() need not wait; it does so only for short times, in sleep_here() and
+ * receive() need not wait; it does so only for short times, as sleep.c plans, and in
  * pause_reading().  The core apply loop does not see what is put into the queue.  It gets
  * a keepalive from time to time, which resets its timers.  The position in that keepalive
  * is the one up to which everything is committed, never the received one: the core apply
@@ -66,20 +66,13 @@
 #include "retreat.h"
 #include "route.h"
 #include "session_state.h"
+#include "sleep.h"
 #include "spool.h"
 #include "status.h"
 #include "test_hooks.h"
 #include "tls.h"
 #include "wal_flush.h"
 
-/* The core apply loop does its housekeeping at least this often while there is traffic. */
-#define YIELD_INTERVAL_MS 100
-
-/* The longest sleep, here and of the core apply loop. */
-#define LONG_SLEEP_MS 1000
-
-/* The traffic is slow if the receiver has slept for this time before a message. */
-#define SLOW_TRAFFIC_MS 20
 
 /* The publisher is ahead if a transaction is older than this when it is sent. */
 #define AHEAD_MS 100
@@ -112,7 +105,8 @@ typedef struct Stream
 								 * publisher sent it; 0: it was young */
 	int64		dry_at;			/* since when it is empty; 0: not known to be */
 	pgsocket	quiet_socket;	/* never readable */
-	WaitEventSet *events;		/* of the connection; NULL: not yet needed */
+	uint64		direct;			/* number of transactions that the core apply
+								 * loop got directly */
 } Stream;
 
 /* The publisher may be ahead, as long as that is not known. */
@@ -128,22 +122,7 @@ typedef struct HeldMessage
 static HeldMessage held = {NULL, 0};
 
 /* The core apply loop's turn to do its housekeeping. */
-typedef struct CoreLoop
-{
-	int64		called_at;		/* when it called again after that, or, once
-								 * is_active, when something happened first;
-								 * 0: it is about to call */
-	bool		is_active;		/* has anything happened since then? */
-	bool		is_called;		/* was the latch set for the core apply loop? */
-	bool		may_sleep;		/* nothing happened before, for a long time;
-								 * or a table is being synchronized */
-	uint64		direct;			/* number of transactions that it got directly */
-	uint64		slow;			/* value of number_received() after the first
-								 * transaction that follows a long sleep; 0 if
-								 * there was a round since then */
-} CoreLoop;
-
-static CoreLoop core_loop;
+static PapplyRound core_round = {.state = PAPPLY_ROUND_QUIET};
 
 typedef struct Keepalive
 {
@@ -289,7 +268,7 @@ finish_native(void)
 
 	if (seqno == PAPPLY_NO_SEQNO)
 	{
-		core_loop.direct++;
+		stream.direct++;
 		papply_commit_order_want_flush(local_end_lsn);
 		pg_memory_barrier();	/* pairs with that of a sleeping flusher */
 		papply_feedback_committed(remote_end_lsn, local_end_lsn);
@@ -477,13 +456,15 @@ keepalive_if_due(char **buffer)
 static void
 end_round(void)
 {
+	bool		may_sleep;
+
+	may_sleep = core_round.state < PAPPLY_ROUND_ACTIVE ||
+		!papply_route_is_between_transactions() || !papply_lifecycle_tables_are_ready();
 	MyLogicalRepWorker->last_lsn = Max(MyLogicalRepWorker->last_lsn,
 									   papply_feedback_received_lsn());
-	core_loop.may_sleep = !core_loop.is_active ||
-		!papply_route_is_between_transactions() || !papply_lifecycle_tables_are_ready();
-	core_loop.called_at = 0;
-	core_loop.is_active = core_loop.is_called = false;
-	core_loop.slow = 0;
+	core_round.state = may_sleep ? PAPPLY_ROUND_ASLEEP : PAPPLY_ROUND_QUIET;
+	core_round.since = 0;
+	core_round.first_after_sleep = 0;
 	if (!papply_core_loop_is_active() && !papply_spool_native_is_open())
 		papply_lifecycle_begin_housekeeping();
 	fallback.housekeeping_seqno = due_fallback();
@@ -498,16 +479,63 @@ watch(void)
 		papply_blockers_look_if_due();
 }
 
+/* Return how many transactions have been received: queued or direct ones. */
+static uint64
+number_received(void)
+{
+	return papply_queue_last_seqno() + stream.direct;
+}
+
 /*
- * Return 0, or the length of a keepalive, to let the core apply loop do its
- * housekeeping.  Before that it sleeps for at most patience_ms; -1: until a
- * timeout expires.
+ * Sleep as planned.  Return NOT_YET to look again for something to do.  Otherwise return
+ * 0, or the length of a keepalive, for a round of the core apply loop.
+ */
+static int
+sleep_as_planned(const PapplySleepPlan *plan, char **buffer, pgsocket *wait_fd)
+{
+	bool		core_loop_may_sleep = plan->core_loop_may_sleep;
+	int			length;
+
+	if (plan->is_reading)
+	{
+		papply_commit_order_wake_receiver_at(plan->wake_at);
+		if (papply_pool_committed() > papply_queue_released_seqno())
+			return NOT_YET;
+		if (plan->here_ms > 0 &&
+			papply_sleep_here(plan, &core_round, number_received(), *wait_fd))
+			return NOT_YET;
+	}
+	length = keepalive_if_due(buffer);
+	if (length > 0)
+		return length;
+	end_round();
+	if (plan->is_reading)
+		core_loop_may_sleep &= core_round.state == PAPPLY_ROUND_ASLEEP;
+	else
+	{
+		*wait_fd = stream.quiet_socket;
+		if (plan->here_ms > 0)
+			sleep_for(plan->here_ms);
+	}
+	if (!core_loop_may_sleep)
+		SetLatch(MyLatch);
+	papply_test_wait_for(*wait_fd);
+	return 0;
+}
+
+/*
+ * Let the core apply loop do its housekeeping, without reading anything: return 0, or
+ * the length of a keepalive.  patience_ms is that of PapplySleepFacts.
  */
 static int
 yield(char **buffer, pgsocket *wait_fd, long patience_ms)
 {
-	int			length;
-	int			silence_ms = papply_report_silence_ms();
+	PapplySleepFacts facts = {.is_reading = false};
+	PapplySleepPlan plan;
+
+	facts.patience_ms = patience_ms;
+	facts.silence_ms = papply_report_silence_ms();
+	plan = papply_sleep_plan(&facts, papply_clock_recent());
 
 	/* the keepalive must cover what the core apply loop has just committed */
 	if (papply_lifecycle_has_pool())
@@ -515,106 +543,8 @@ yield(char **buffer, pgsocket *wait_fd, long patience_ms)
 		papply_lifecycle_release();
 		watch();
 	}
-	length = keepalive_if_due(buffer);
-	if (length > 0)
-		return length;
 	papply_status_update(papply_lifecycle_has_pool(), papply_lifecycle_is_idle());
-	end_round();
-	if (patience_ms < 0 && silence_ms <= LONG_SLEEP_MS / 2)
-		patience_ms = silence_ms;
-	if (patience_ms > 0)
-		sleep_for(patience_ms);
-	if (patience_ms >= 0)
-		SetLatch(MyLatch);
-	papply_test_wait_for(stream.quiet_socket);
-	*wait_fd = stream.quiet_socket;
-	return 0;
-}
-
-/* Return how many transactions have been received: queued or direct ones. */
-static uint64
-number_received(void)
-{
-	return papply_queue_last_seqno() + core_loop.direct;
-}
-
-/* Is the traffic slow?  One transaction was received since a long sleep. */
-static bool
-is_slow(void)
-{
-	return core_loop.slow > 0 && core_loop.slow == number_received() &&
-		papply_route_is_between_transactions();
-}
-
-/*
- * Is it time for a round of the core apply loop, in which it does its housekeeping?  A
- * round costs several system calls.  With traffic, there is one every YIELD_INTERVAL_MS,
- * or after a transaction that has come after a long sleep (then no sleep need be
- * interrupted for it).  There is another one after LONG_SLEEP_MS without traffic, in
- * which the core apply loop then sleeps, because it handles timeouts after sleeps of
- * its own; it must do so at once where a timeout is short.  is_at_rest: no
- * writer has a reason to set the latch.
- */
-static bool
-is_round_due(long *timeout_ms, long patience_ms, bool is_at_rest)
-{
-	int64		awake_ms = (papply_clock_recent() - core_loop.called_at) / 1000;
-
-	*timeout_ms = (core_loop.is_active ? YIELD_INTERVAL_MS : LONG_SLEEP_MS) - awake_ms;
-	if (core_loop.is_called || *timeout_ms <= 0)
-		return true;
-	if (patience_ms >= 0)
-		*timeout_ms = Min(*timeout_ms, patience_ms);
-	else if (core_loop.is_active)
-		return is_slow() && is_at_rest;
-	else
-		return core_loop.may_sleep || papply_report_silence_ms() < LONG_SLEEP_MS ||
-			papply_test_waits_in_core_loop();
-	return false;
-}
-
-/*
- * Sleep until something is received, committed or flushed, for at most patience_ms unless
- * that is -1.  Return false for a round of the core apply loop.  If the latch is set
- * while no writer has a reason to set it (is_at_rest), another process, such as a worker
- * that has synchronized a table, has woken the core apply loop.
- */
-static bool
-sleep_here(pgsocket socket, long patience_ms, bool is_at_rest)
-{
-	WaitEvent	event;
-	long		timeout_ms;
-	int64		begin;
-	bool		is_timeout;
-
-	if (is_round_due(&timeout_ms, patience_ms, is_at_rest))
-		return false;
-	if (stream.events == NULL)
-	{
-		stream.events = papply_compat_create_wait_event_set(3);
-		AddWaitEventToSet(stream.events, WL_LATCH_SET, PGINVALID_SOCKET, MyLatch, NULL);
-		AddWaitEventToSet(stream.events, WL_EXIT_ON_PM_DEATH, PGINVALID_SOCKET, NULL, NULL);
-		AddWaitEventToSet(stream.events, WL_SOCKET_READABLE, socket, NULL, NULL);
-	}
-	papply_test_count_wait();
-	begin = papply_clock_now();
-	is_timeout = WaitEventSetWait(stream.events, timeout_ms, &event, 1,
-								  papply_compat_wait_event(PAPPLY_WAIT_WORK)) == 0;
-	papply_test_count_sleep(!core_loop.is_active, is_timeout);
-	papply_leader_policy_slept();
-	if (is_timeout)
-		return true;
-	if (!core_loop.is_active)
-		core_loop.called_at = papply_clock_now();
-	core_loop.is_active = true;
-	if (event.events & WL_LATCH_SET)
-	{
-		ResetLatch(MyLatch);
-		core_loop.is_called = is_at_rest;
-	}
-	else if (papply_clock_has_passed(begin, papply_clock_now(), SLOW_TRAFFIC_MS))
-		core_loop.slow = number_received() + 1;
-	return !core_loop.is_called;
+	return sleep_as_planned(&plan, buffer, wait_fd);
 }
 
 /* Is a large transaction being received? */
@@ -677,56 +607,40 @@ catch_up(bool is_open)
 }
 
 /*
- * Sleep until there is something to receive or to report.  Commits are
- * confirmed in steps, at each quarter of what is in flight.  Return false if
- * the core apply loop must do its housekeeping before.
- */
-static bool
-sleep_for_more(pgsocket socket, long patience_ms, bool is_open)
-{
-	uint64		released = papply_queue_released_seqno();
-	uint64		in_flight = papply_queue_last_seqno() - released - (is_open ? 1 : 0);
-
-	papply_commit_order_wake_receiver_at(in_flight == 0 ? 0 :
-										 released + Max(1, in_flight / 4));
-	return papply_pool_committed() > released ||
-		sleep_here(socket, patience_ms, in_flight == 0 && !papply_due_flush_is_expected());
-}
-
-/*
  * Handle an empty connection: report what was received, committed and flushed, and sleep
  * until there is more.
  */
 static int
-nothing_to_read(WalReceiverConn *conn, char **buffer, pgsocket socket)
+nothing_to_read(WalReceiverConn *conn, char **buffer, pgsocket *wait_fd)
 {
 	bool		is_open = papply_dispatch_is_open();
 	uint64		released = papply_queue_released_seqno();
-	long		patience_ms = catch_up(is_open);
+	PapplySleepFacts facts = {.is_reading = true};
+	PapplySleepPlan plan;
 	long		report_ms;
-	int			length;
 
-	if (pause_reading(conn, socket))
+	facts.patience_ms = catch_up(is_open);
+	if (pause_reading(conn, *wait_fd))
 	{
 		watch();
 		return NOT_YET;
 	}
-	report_ms = papply_report_now(conn, is_slow());
-	if (patience_ms < 0 || (report_ms >= 0 && report_ms < patience_ms))
-		patience_ms = report_ms;
-	core_loop.is_active |= papply_queue_released_seqno() > released;
+	facts.is_slow = core_round.first_after_sleep > 0 &&
+		core_round.first_after_sleep == number_received() && papply_route_is_between_transactions();
+	report_ms = papply_report_now(conn, facts.is_slow);
+	if (facts.patience_ms < 0 || (report_ms >= 0 && report_ms < facts.patience_ms))
+		facts.patience_ms = report_ms;
+	if (papply_queue_released_seqno() > released)
+		core_round.state = Max(core_round.state, PAPPLY_ROUND_ACTIVE);
 	watch();
-	if (sleep_for_more(socket, patience_ms, is_open))
-		return NOT_YET;
 
-	length = keepalive_if_due(buffer);
-	if (length > 0)
-		return length;
-	end_round();
-	if (patience_ms >= 0 || !core_loop.may_sleep)
-		SetLatch(MyLatch);		/* the core apply loop does not sleep */
-	papply_test_wait_for(socket);
-	return 0;
+	facts.round = core_round;
+	facts.silence_ms = papply_test_waits_in_core_loop() ? 0 : papply_report_silence_ms();
+	facts.released = papply_queue_released_seqno();
+	facts.in_flight = papply_queue_last_seqno() - facts.released - (is_open ? 1 : 0);
+	facts.is_at_rest = facts.in_flight == 0 && !papply_due_flush_is_expected();
+	plan = papply_sleep_plan(&facts, papply_clock_recent());
+	return sleep_as_planned(&plan, buffer, wait_fd);
 }
 
 /*** receive ***/
@@ -803,8 +717,8 @@ is_time_to_yield(void)
 {
 	return papply_lifecycle_has_pool() &&
 		(ConfigReloadPending ||
-		 (core_loop.is_active &&
-		  papply_clock_has_passed(core_loop.called_at, papply_clock_recent(), YIELD_INTERVAL_MS)));
+		 (core_round.state >= PAPPLY_ROUND_ACTIVE &&
+		  papply_clock_has_passed(core_round.since, papply_clock_recent(), PAPPLY_ROUND_MS)));
 }
 
 /* May messages go straight to the core apply loop from now on? */
@@ -883,7 +797,8 @@ fetch_message(WalReceiverConn *conn, char **buffer, pgsocket *wait_fd)
 		held.buffer = *buffer;
 		held.length = length;
 		note_read();
-		keepalive.has_received = core_loop.is_active = true;
+		keepalive.has_received = true;
+		core_round.state = Max(core_round.state, PAPPLY_ROUND_ACTIVE);
 		return NOT_YET;
 	}
 	if (length < 0)
@@ -897,7 +812,7 @@ fetch_message(WalReceiverConn *conn, char **buffer, pgsocket *wait_fd)
 	}
 	if (rest_comes() || must_read_on())
 		return NOT_YET;
-	length = nothing_to_read(conn, buffer, *wait_fd);
+	length = nothing_to_read(conn, buffer, wait_fd);
 	if (length == NOT_YET)
 		(void) papply_leader_policy_idle();
 	return length;
@@ -941,11 +856,11 @@ receive_and_route(WalReceiverConn *conn, char **buffer, pgsocket *wait_fd)
 	int			length;
 
 	finish_native();
-	if (core_loop.called_at == 0)
+	if (core_round.since == 0)
 	{
-		core_loop.called_at = papply_leader_policy_idle();
-		if (core_loop.may_sleep)
-			core_loop.slow = number_received() + 1;
+		core_round.since = papply_leader_policy_idle();
+		if (core_round.state == PAPPLY_ROUND_ASLEEP)
+			core_round.first_after_sleep = number_received() + 1;
 	}
 	do
 	{

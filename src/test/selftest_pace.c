@@ -11,6 +11,7 @@
 
 #include "../receiver/leader_policy.h"
 #include "../receiver/pace.h"
+#include "../receiver/sleep.h"
 #include "clock.h"
 #include "statistics.h"
 #include "test_hooks.h"
@@ -19,6 +20,7 @@ PG_FUNCTION_INFO_V1(papply_selftest_leader_policy);
 PG_FUNCTION_INFO_V1(papply_selftest_pace);
 PG_FUNCTION_INFO_V1(papply_selftest_pace_window);
 PG_FUNCTION_INFO_V1(papply_selftest_rates);
+PG_FUNCTION_INFO_V1(papply_selftest_sleep);
 
 /* Time per message of the publisher, the receiver and the network. */
 #define SEND_US 10
@@ -197,5 +199,93 @@ papply_selftest_rates(PG_FUNCTION_ARGS)
 	EXPECT(rates_begin(&progress, 4600, 4599, 200));
 	EXPECT(rates_begin(&progress, 4605, 4599, 200));
 	EXPECT(rates_begin(&progress, 4607, 4606, 201));
+	PG_RETURN_VOID();
+}
+
+/* For how long does a receiver sleep here, that many milliseconds after its last round? */
+static long
+sleep_ms(PapplySleepFacts facts, PapplyRoundState state, int64 age_ms)
+{
+	int64		now = papply_clock_now();
+
+	facts.round.state = state;
+	facts.round.since = now - age_ms * 1000;
+	return papply_sleep_plan(&facts, now).here_ms;
+}
+
+/*
+ * selftest_sleep(): where a receiver sleeps, until when, and which commit wakes it
+ */
+Datum
+papply_selftest_sleep(PG_FUNCTION_ARGS)
+{
+	PapplySleepFacts facts = {.is_reading = true};
+	PapplySleepPlan plan;
+
+	facts.is_at_rest = true;
+	facts.patience_ms = -1;
+	facts.silence_ms = 1000;
+
+	/*
+	 * with traffic, until the next round; without, for long, and then in the
+	 * core apply loop
+	 */
+	EXPECT(sleep_ms(facts, PAPPLY_ROUND_ACTIVE, 10) == 90);
+	EXPECT(sleep_ms(facts, PAPPLY_ROUND_ACTIVE, 100) == 0);
+	EXPECT(sleep_ms(facts, PAPPLY_ROUND_QUIET, 100) == 900);
+	EXPECT(sleep_ms(facts, PAPPLY_ROUND_QUIET, 1000) == 0);
+	EXPECT(sleep_ms(facts, PAPPLY_ROUND_ASLEEP, 0) == 0);
+	EXPECT(sleep_ms(facts, PAPPLY_ROUND_CALLED, 0) == 0);
+
+	/*
+	 * slow traffic has its round at once, unless a writer is about to set the
+	 * latch
+	 */
+	facts.is_slow = true;
+	EXPECT(sleep_ms(facts, PAPPLY_ROUND_ACTIVE, 0) == 0);
+	EXPECT(sleep_ms(facts, PAPPLY_ROUND_QUIET, 0) == 1000);
+	facts.is_at_rest = false;
+	EXPECT(sleep_ms(facts, PAPPLY_ROUND_ACTIVE, 0) == 100);
+	facts.is_slow = false;
+
+	/* a short timeout */
+	facts.silence_ms = 999;
+	EXPECT(sleep_ms(facts, PAPPLY_ROUND_QUIET, 0) == 0);
+	EXPECT(sleep_ms(facts, PAPPLY_ROUND_ACTIVE, 0) == 100);
+
+	/* it knows when */
+	facts.patience_ms = 5;
+	facts.is_slow = facts.is_at_rest = true;
+	EXPECT(sleep_ms(facts, PAPPLY_ROUND_ACTIVE, 0) == 5);
+	EXPECT(sleep_ms(facts, PAPPLY_ROUND_ACTIVE, 98) == 2);
+	EXPECT(sleep_ms(facts, PAPPLY_ROUND_ACTIVE, 100) == 0);
+	EXPECT(sleep_ms(facts, PAPPLY_ROUND_ASLEEP, 0) == 5);
+	EXPECT(sleep_ms(facts, PAPPLY_ROUND_CALLED, 0) == 0);
+	EXPECT(!papply_sleep_plan(&facts, 0).core_loop_may_sleep);
+
+	/* commits wake it at each quarter of what is in flight */
+	plan = papply_sleep_plan(&facts, 0);
+	EXPECT(plan.wake_at == 0 && plan.latch_calls);
+	facts.is_at_rest = false;
+	facts.released = 7;
+	facts.in_flight = 3;
+	plan = papply_sleep_plan(&facts, 0);
+	EXPECT(plan.wake_at == 8 && !plan.latch_calls);
+	facts.in_flight = 40;
+	EXPECT(papply_sleep_plan(&facts, 0).wake_at == 17);
+
+	/* with nothing that may be read: a round, after a sleep for a known time */
+	facts.is_reading = false;
+	plan = papply_sleep_plan(&facts, 0);
+	EXPECT(plan.here_ms == 5 && !plan.core_loop_may_sleep);
+	facts.patience_ms = 0;
+	plan = papply_sleep_plan(&facts, 0);
+	EXPECT(plan.here_ms == 0 && !plan.core_loop_may_sleep);
+	facts.patience_ms = -1;
+	plan = papply_sleep_plan(&facts, 0);
+	EXPECT(plan.here_ms == 0 && plan.core_loop_may_sleep);
+	facts.silence_ms = 500;
+	plan = papply_sleep_plan(&facts, 0);
+	EXPECT(plan.here_ms == 500 && !plan.core_loop_may_sleep);
 	PG_RETURN_VOID();
 }
