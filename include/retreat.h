@@ -22,6 +22,12 @@ extern void papply_retreat_begin(uint64 seqno);
 extern void papply_retreat_recall(PapplyWriterSlot *writer_slot, uint64 first);
 
 /*
+ * Must younger transactions retreat for seqno, and have not all of them rolled
+ * back yet?  Has no effects.
+ */
+extern bool papply_retreat_is_under_way(uint64 seqno);
+
+/*
  * Make younger transactions retreat unless that has been done.  The caller
  * applies seqno, the oldest one.  Returns true when all of them have rolled
  * back.  Until then the caller's latch is set after each one.

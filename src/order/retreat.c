@@ -93,15 +93,23 @@ papply_retreat_recall(PapplyWriterSlot *writer_slot, uint64 first)
 }
 
 bool
+papply_retreat_is_under_way(uint64 seqno)
+{
+	if (pg_atomic_read_u64(&papply_pool->retreat_seqno) != seqno)
+		return false;
+	for (int i = 0; i < PAPPLY_MAX_WRITERS; i++)
+		if (papply_retreat_applies_younger(&papply_pool->writers[i], seqno))
+			return true;
+	return false;
+}
+
+bool
 papply_retreat_is_complete(uint64 seqno)
 {
 	Assert(seqno == papply_pool_committed() + 1);
 	if (pg_atomic_read_u64(&papply_pool->retreat_seqno) != seqno)
 		papply_retreat_begin(seqno);
-	for (int i = 0; i < PAPPLY_MAX_WRITERS; i++)
-		if (papply_retreat_applies_younger(&papply_pool->writers[i], seqno))
-			return false;
-	return true;
+	return !papply_retreat_is_under_way(seqno);
 }
 
 /*** writers ***/

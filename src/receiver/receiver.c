@@ -89,7 +89,7 @@
  */
 #define REST_US 20
 
-/* Younger transactions' writers set the latch; see fallback_must_wait(). */
+/* Younger transactions' writers set the latch; see serve_core_loop(). */
 #define RETREAT_NAP_MS 10
 
 /*
@@ -143,6 +143,17 @@ typedef struct FallbackPrepared
 } FallbackPrepared;
 
 static FallbackPrepared fallback = {PAPPLY_NO_SEQNO, PAPPLY_NO_SEQNO};
+
+/* What has to be done next for a fallback; serve_core_loop() does it. */
+typedef enum FallbackStep
+{
+	FALLBACK_NONE,				/* there is no fallback */
+	FALLBACK_WAIT_FOR_YOUNGER,	/* younger ones are rolling back */
+	FALLBACK_STOP_YOUNGER,		/* make them roll back, or note that they have */
+	FALLBACK_HOUSEKEEPING,		/* of the core apply loop */
+	FALLBACK_BEGIN,
+	FALLBACK_CONTINUE			/* with its next message */
+} FallbackStep;
 
 static void
 drop_leftover_origin(void)
@@ -310,62 +321,47 @@ must_be_exclusive(uint64 seqno)
 }
 
 /*
- * Return whether seqno is alone, or need not be.  If not, make younger ones roll back.
- * A writer may have begun to apply a streamed transaction after a leader transaction
- * has begun.
+ * Return what has to be done next for a fallback, and set *seqno to its number if there
+ * is one: the transaction that the core apply loop gets from the queue, or the oldest
+ * one.  Has no effects.
+ *
+ * Younger ones are looked for at each change, because the core apply loop may have
+ * waited for a long time since the last one, and a writer may have begun to apply a
+ * streamed transaction after a leader transaction has begun.
+ *
+ * The core apply loop reads the subscription in its housekeeping, which may say that
+ * this very transaction is to be skipped.  Leader transactions are frequent, so for
+ * these it does so only if the subscription has been changed.
  */
-static bool
-has_free_way(uint64 seqno)
+static FallbackStep
+next_step_of_fallback(uint64 *seqno)
 {
-	if (seqno == fallback.exclusive_seqno || !must_be_exclusive(seqno))
-		return true;
-	if (!papply_retreat_is_complete(seqno))
-		return false;
-	fallback.exclusive_seqno = seqno;
-	return true;
+	bool		has_begun = papply_core_loop_is_active();
+
+	if (!papply_lifecycle_has_pool() || (has_begun && !papply_core_loop_reads_queue()))
+		return FALLBACK_NONE;
+	*seqno = has_begun ? papply_core_loop_seqno() : papply_pool_committed() + 1;
+	if (!has_begun && (*seqno > papply_queue_last_seqno() ||
+					   !papply_queue_is_by_leader(papply_queue_transaction(*seqno))))
+		return FALLBACK_NONE;
+	if (*seqno != fallback.exclusive_seqno && must_be_exclusive(*seqno))
+		return papply_retreat_is_under_way(*seqno) ?
+			FALLBACK_WAIT_FOR_YOUNGER : FALLBACK_STOP_YOUNGER;
+	if (has_begun)
+		return FALLBACK_CONTINUE;
+	if (*seqno == fallback.housekeeping_seqno ||
+		(is_leader_transaction(*seqno) && !papply_lifecycle_needs_housekeeping()))
+		return FALLBACK_BEGIN;
+	return FALLBACK_HOUSEKEEPING;
 }
 
-/*
- * Does the same keep a fallback from its next change?  The core apply loop may
- * have waited for a long time since the last one.
- */
+/* Is there something to do for a fallback that has not begun? */
 static bool
-fallback_must_wait(void)
-{
-	return papply_core_loop_reads_queue() && !has_free_way(papply_core_loop_seqno());
-}
-
-/*
- * Return the oldest transaction if the core apply loop must and may apply it,
- * or PAPPLY_NO_SEQNO.
- */
-static uint64
-due_fallback(void)
+is_fallback_due(void)
 {
 	uint64		seqno;
 
-	if (!papply_lifecycle_has_pool() || papply_core_loop_is_active())
-		return PAPPLY_NO_SEQNO;
-	seqno = papply_pool_committed() + 1;
-	return seqno <= papply_queue_last_seqno() &&
-		papply_queue_is_by_leader(papply_queue_transaction(seqno)) &&
-		has_free_way(seqno) ? seqno : PAPPLY_NO_SEQNO;
-}
-
-/*
- * Must the core apply loop do its housekeeping before the fallback that is due?  It
- * reads the subscription there, which may say that this very transaction is to be
- * skipped.  Leader transactions are frequent, so for these only if the
- * subscription has been changed.
- */
-static bool
-needs_housekeeping(uint64 seqno)
-{
-	if (seqno == PAPPLY_NO_SEQNO || seqno == fallback.housekeeping_seqno)
-		return false;
-	if (is_leader_transaction(seqno) && !papply_lifecycle_needs_housekeeping())
-		fallback.housekeeping_seqno = seqno;
-	return seqno != fallback.housekeeping_seqno;
+	return next_step_of_fallback(&seqno) > FALLBACK_WAIT_FOR_YOUNGER;
 }
 
 /* Note how old the newest transaction was when the publisher sent what was read last. */
@@ -457,6 +453,8 @@ static void
 end_round(void)
 {
 	bool		may_sleep;
+	uint64		seqno = PAPPLY_NO_SEQNO;
+	FallbackStep step;
 
 	may_sleep = core_round.state < PAPPLY_ROUND_ACTIVE ||
 		!papply_route_is_between_transactions() || !papply_lifecycle_tables_are_ready();
@@ -467,7 +465,9 @@ end_round(void)
 	core_round.first_after_sleep = 0;
 	if (!papply_core_loop_is_active() && !papply_spool_native_is_open())
 		papply_lifecycle_begin_housekeeping();
-	fallback.housekeeping_seqno = due_fallback();
+	step = next_step_of_fallback(&seqno);
+	fallback.housekeeping_seqno = step == FALLBACK_HOUSEKEEPING || step == FALLBACK_BEGIN ?
+		seqno : PAPPLY_NO_SEQNO;
 }
 
 /* Check what is to be checked from time to time, when nothing else can be done. */
@@ -574,7 +574,7 @@ pause_reading(WalReceiverConn *conn, pgsocket socket)
 	papply_report_if_due(conn);
 	papply_commit_order_wake_receiver_at(0);
 	end = papply_clock_now() + pause_us;
-	while (pause_us >= 1000 && due_fallback() == PAPPLY_NO_SEQNO)
+	while (pause_us >= 1000 && !is_fallback_due())
 	{
 		sleep_for(pause_us / 1000);
 		ResetLatch(MyLatch);
@@ -733,15 +733,28 @@ may_only_watch(void)
 static int
 serve_core_loop(char **buffer, pgsocket *wait_fd)
 {
-	uint64		seqno = due_fallback();
+	uint64		seqno = PAPPLY_NO_SEQNO;
 	int			length;
 
-	if (needs_housekeeping(seqno))
-		return yield(buffer, wait_fd, 0);
-	if (fallback_must_wait())
-		return yield(buffer, wait_fd, RETREAT_NAP_MS);
-	if (seqno != PAPPLY_NO_SEQNO)
-		begin_due_fallback(seqno);
+	switch (next_step_of_fallback(&seqno))
+	{
+		case FALLBACK_WAIT_FOR_YOUNGER:
+			if (papply_core_loop_is_active())
+				return yield(buffer, wait_fd, RETREAT_NAP_MS);
+			break;
+		case FALLBACK_STOP_YOUNGER:
+			if (papply_retreat_is_complete(seqno))
+				fallback.exclusive_seqno = seqno;
+			return serve_core_loop(buffer, wait_fd);
+		case FALLBACK_HOUSEKEEPING:
+			return yield(buffer, wait_fd, 0);
+		case FALLBACK_BEGIN:
+			begin_due_fallback(seqno);
+			break;
+		case FALLBACK_NONE:
+		case FALLBACK_CONTINUE:
+			break;
+	}
 	length = next_for_native(buffer);
 	return length > 0 ? length : NOT_YET;
 }
@@ -844,7 +857,7 @@ deliver_message(WalReceiverConn *conn, char **buffer, pgsocket *wait_fd)
 	}
 	if (!papply_lifecycle_has_pool())
 		return yield(buffer, wait_fd, -1);
-	if (papply_route_make_space() || due_fallback() != PAPPLY_NO_SEQNO)
+	if (papply_route_make_space() || is_fallback_due())
 		return NOT_YET;
 	papply_report_if_due(conn);
 	return yield(buffer, wait_fd, papply_lifecycle_adapt(stream.lead_us > 0));
