@@ -10,7 +10,8 @@
 
 /*
  * Make all writers that apply transactions younger than seqno, the oldest one,
- * roll back soon.  They begin again when seqno is committed.
+ * roll back soon.  They begin again when seqno is committed.  Until then the
+ * latch of the process that applies seqno is set after each one.
  */
 extern void papply_retreat_begin(uint64 seqno);
 
@@ -22,17 +23,10 @@ extern void papply_retreat_begin(uint64 seqno);
 extern void papply_retreat_recall(PapplyWriterSlot *writer_slot, uint64 first);
 
 /*
- * Must younger transactions retreat for seqno, and have not all of them rolled
- * back yet?  Has no effects.
+ * Must they roll back, and have not all of them done so?  The caller applies
+ * seqno, the oldest one.
  */
 extern bool papply_retreat_is_under_way(uint64 seqno);
-
-/*
- * Make younger transactions retreat unless that has been done.  The caller
- * applies seqno, the oldest one.  Returns true when all of them have rolled
- * back.  Until then the caller's latch is set after each one.
- */
-extern bool papply_retreat_is_complete(uint64 seqno);
 
 /* Does this writer apply something younger than seqno?  Unlocked, a hint. */
 extern bool papply_retreat_applies_younger(const PapplyWriterSlot *writer_slot, uint64 seqno);

@@ -95,21 +95,13 @@ papply_retreat_recall(PapplyWriterSlot *writer_slot, uint64 first)
 bool
 papply_retreat_is_under_way(uint64 seqno)
 {
+	Assert(seqno == papply_pool_committed() + 1);
 	if (pg_atomic_read_u64(&papply_pool->retreat_seqno) != seqno)
 		return false;
 	for (int i = 0; i < PAPPLY_MAX_WRITERS; i++)
 		if (papply_retreat_applies_younger(&papply_pool->writers[i], seqno))
 			return true;
 	return false;
-}
-
-bool
-papply_retreat_is_complete(uint64 seqno)
-{
-	Assert(seqno == papply_pool_committed() + 1);
-	if (pg_atomic_read_u64(&papply_pool->retreat_seqno) != seqno)
-		papply_retreat_begin(seqno);
-	return !papply_retreat_is_under_way(seqno);
 }
 
 /*** writers ***/
@@ -194,7 +186,9 @@ papply_retreat_wait_until_exclusive(void)
 		(papply_queue_is_exclusive(seqno) && papply_in_progress_count() == 0))
 		return;
 	Assert(pg_atomic_read_u64(&papply_pool_my_writer_slot()->applied_first) == seqno);
-	while (!papply_retreat_is_complete(seqno))
+	if (!papply_retreat_is_under_way(seqno))
+		papply_retreat_begin(seqno);
+	while (papply_retreat_is_under_way(seqno))
 		papply_commit_order_sleep(PAPPLY_WRITER_WAIT_TURN, &sleeps);
 	if (sleeps > 0)
 		papply_pool_set_state(PAPPLY_WRITER_APPLYING);

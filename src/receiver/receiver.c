@@ -73,6 +73,8 @@
 #include "tls.h"
 #include "wal_flush.h"
 
+/* The traffic is slow if the receiver has slept for this time before a message. */
+#define SLOW_TRAFFIC_MS 20
 
 /* The publisher is ahead if a transaction is older than this when it is sent. */
 #define AHEAD_MS 100
@@ -105,6 +107,7 @@ typedef struct Stream
 								 * publisher sent it; 0: it was young */
 	int64		dry_at;			/* since when it is empty; 0: not known to be */
 	pgsocket	quiet_socket;	/* never readable */
+	WaitEventSet *events;		/* of the connection; NULL: not yet needed */
 	uint64		direct;			/* number of transactions that the core apply
 								 * loop got directly */
 } Stream;
@@ -226,12 +229,6 @@ papply_receiver_prepare_stream(WalReceiverConn *conn)
 	return true;
 }
 
-static bool
-is_leader_transaction(uint64 seqno)
-{
-	return papply_queue_applier(seqno) == PAPPLY_BY_LEADER_POLICY;
-}
-
 /*
  * Note what the core apply loop's transaction may have left in the session.
  * Comparing all settings takes too long for a leader transaction, and is
@@ -350,7 +347,7 @@ next_step_of_fallback(uint64 *seqno)
 	if (has_begun)
 		return FALLBACK_CONTINUE;
 	if (*seqno == fallback.housekeeping_seqno ||
-		(is_leader_transaction(*seqno) && !papply_lifecycle_needs_housekeeping()))
+		(papply_queue_applier(*seqno) == PAPPLY_BY_LEADER_POLICY && !papply_lifecycle_needs_housekeeping()))
 		return FALLBACK_BEGIN;
 	return FALLBACK_HOUSEKEEPING;
 }
@@ -404,7 +401,7 @@ begin_due_fallback(uint64 seqno)
 	if (papply_dispatch_is_open() && seqno == papply_queue_last_seqno())
 		papply_queue_publish_open();
 	papply_awake_wake_for_work();
-	if (is_leader_transaction(seqno))
+	if (papply_queue_applier(seqno) == PAPPLY_BY_LEADER_POLICY)
 		begin_leader_transaction();
 	else
 		(void) papply_awake_wake_spare();	/* to look for blockers meanwhile */
@@ -487,37 +484,78 @@ number_received(void)
 }
 
 /*
+ * Sleep for at most timeout_ms on the latch and the connection.  If that has called the
+ * core apply loop (is_at_rest: no writer has a reason to set the latch), note this.
+ */
+static void
+sleep_here(pgsocket socket, long timeout_ms, bool is_at_rest)
+{
+	WaitEvent	event;
+	int64		begin;
+	bool		is_timeout;
+
+	if (stream.events == NULL)
+	{
+		stream.events = papply_compat_create_wait_event_set(3);
+		AddWaitEventToSet(stream.events, WL_LATCH_SET, PGINVALID_SOCKET, MyLatch, NULL);
+		AddWaitEventToSet(stream.events, WL_EXIT_ON_PM_DEATH, PGINVALID_SOCKET, NULL, NULL);
+		AddWaitEventToSet(stream.events, WL_SOCKET_READABLE, socket, NULL, NULL);
+	}
+	papply_test_count_wait();
+	begin = papply_clock_now();
+	is_timeout = WaitEventSetWait(stream.events, timeout_ms, &event, 1,
+								  papply_compat_wait_event(PAPPLY_WAIT_WORK)) == 0;
+	papply_test_count_sleep(core_round.state < PAPPLY_ROUND_ACTIVE, is_timeout);
+	papply_leader_policy_slept();
+	if (is_timeout)
+		return;
+	if (core_round.state < PAPPLY_ROUND_ACTIVE)
+		core_round.since = papply_clock_now();
+	core_round.state = PAPPLY_ROUND_ACTIVE;
+	if (event.events & WL_LATCH_SET)
+	{
+		ResetLatch(MyLatch);
+		if (is_at_rest)
+			core_round.state = PAPPLY_ROUND_CALLED;
+	}
+	else if (papply_clock_has_passed(begin, papply_clock_now(), SLOW_TRAFFIC_MS))
+		core_round.first_after_sleep = number_received() + 1;
+}
+
+/*
  * Sleep as planned.  Return NOT_YET to look again for something to do.  Otherwise return
  * 0, or the length of a keepalive, for a round of the core apply loop.
  */
 static int
-sleep_as_planned(const PapplySleepPlan *plan, char **buffer, pgsocket *wait_fd)
+sleep_as_planned(const PapplySleepFacts *facts, char **buffer, pgsocket *wait_fd)
 {
-	bool		core_loop_may_sleep = plan->core_loop_may_sleep;
+	PapplySleepPlan plan = papply_sleep_plan(facts, papply_clock_recent());
 	int			length;
 
-	if (plan->is_reading)
+	if (facts->is_reading)
 	{
-		papply_commit_order_wake_receiver_at(plan->wake_at);
-		if (papply_pool_committed() > papply_queue_released_seqno())
+		papply_commit_order_wake_receiver_at(plan.wake_at);
+		if (papply_pool_committed() > facts->released)
 			return NOT_YET;
-		if (plan->here_ms > 0 &&
-			papply_sleep_here(plan, &core_round, number_received(), *wait_fd))
-			return NOT_YET;
+		if (plan.here_ms > 0)
+		{
+			sleep_here(*wait_fd, plan.here_ms, facts->is_at_rest);
+			if (core_round.state != PAPPLY_ROUND_CALLED)
+				return NOT_YET;
+		}
 	}
 	length = keepalive_if_due(buffer);
 	if (length > 0)
 		return length;
 	end_round();
-	if (plan->is_reading)
-		core_loop_may_sleep &= core_round.state == PAPPLY_ROUND_ASLEEP;
-	else
+	if (!facts->is_reading)
 	{
 		*wait_fd = stream.quiet_socket;
-		if (plan->here_ms > 0)
-			sleep_for(plan->here_ms);
+		if (plan.here_ms > 0)
+			sleep_for(plan.here_ms);
 	}
-	if (!core_loop_may_sleep)
+	if (!plan.core_loop_may_sleep ||
+		(facts->is_reading && core_round.state != PAPPLY_ROUND_ASLEEP))
 		SetLatch(MyLatch);
 	papply_test_wait_for(*wait_fd);
 	return 0;
@@ -530,12 +568,9 @@ sleep_as_planned(const PapplySleepPlan *plan, char **buffer, pgsocket *wait_fd)
 static int
 yield(char **buffer, pgsocket *wait_fd, long patience_ms)
 {
-	PapplySleepFacts facts = {.is_reading = false};
-	PapplySleepPlan plan;
+	PapplySleepFacts facts = {.patience_ms = patience_ms};
 
-	facts.patience_ms = patience_ms;
 	facts.silence_ms = papply_report_silence_ms();
-	plan = papply_sleep_plan(&facts, papply_clock_recent());
 
 	/* the keepalive must cover what the core apply loop has just committed */
 	if (papply_lifecycle_has_pool())
@@ -544,15 +579,7 @@ yield(char **buffer, pgsocket *wait_fd, long patience_ms)
 		watch();
 	}
 	papply_status_update(papply_lifecycle_has_pool(), papply_lifecycle_is_idle());
-	return sleep_as_planned(&plan, buffer, wait_fd);
-}
-
-/* Is a large transaction being received? */
-static bool
-is_within_large(void)
-{
-	return papply_spool_is_open() ||
-		(papply_dispatch_is_open() && papply_queue_open_is_published());
+	return sleep_as_planned(&facts, buffer, wait_fd);
 }
 
 /*
@@ -566,7 +593,7 @@ pause_reading(WalReceiverConn *conn, pgsocket socket)
 	int64		pause_us;
 	int64		end;
 
-	if (is_within_large())
+	if (papply_spool_is_open() || (papply_dispatch_is_open() && papply_queue_open_is_published()))
 		ahead_us = Max(ahead_us, WITHIN_MS * INT64CONST(1000));
 	pause_us = papply_pace_pause_us(socket, ahead_us);
 	if (pause_us == 0)
@@ -588,27 +615,8 @@ pause_reading(WalReceiverConn *conn, pgsocket socket)
 }
 
 /*
- * Publish what was received, have it applied, and update what the views show.
- * Return the time after which this must be done again, or -1.
- */
-static long
-catch_up(bool is_open)
-{
-	long		patience_ms;
-
-	measure_behind();
-	if (is_open && papply_queue_open_is_published())
-		papply_queue_publish_open();
-	papply_awake_wake_for_work();
-	papply_lifecycle_release();
-	patience_ms = papply_lifecycle_adapt(stream.lead_us > 0);
-	papply_status_update(true, papply_lifecycle_is_idle());
-	return patience_ms;
-}
-
-/*
- * Handle an empty connection: report what was received, committed and flushed, and sleep
- * until there is more.
+ * Handle an empty connection: have applied what was received, report what was received,
+ * committed and flushed, and sleep until there is more.
  */
 static int
 nothing_to_read(WalReceiverConn *conn, char **buffer, pgsocket *wait_fd)
@@ -616,10 +624,15 @@ nothing_to_read(WalReceiverConn *conn, char **buffer, pgsocket *wait_fd)
 	bool		is_open = papply_dispatch_is_open();
 	uint64		released = papply_queue_released_seqno();
 	PapplySleepFacts facts = {.is_reading = true};
-	PapplySleepPlan plan;
 	long		report_ms;
 
-	facts.patience_ms = catch_up(is_open);
+	measure_behind();
+	if (is_open && papply_queue_open_is_published())
+		papply_queue_publish_open();
+	papply_awake_wake_for_work();
+	papply_lifecycle_release();
+	facts.patience_ms = papply_lifecycle_adapt(stream.lead_us > 0);
+	papply_status_update(true, papply_lifecycle_is_idle());
 	if (pause_reading(conn, *wait_fd))
 	{
 		watch();
@@ -639,8 +652,7 @@ nothing_to_read(WalReceiverConn *conn, char **buffer, pgsocket *wait_fd)
 	facts.released = papply_queue_released_seqno();
 	facts.in_flight = papply_queue_last_seqno() - facts.released - (is_open ? 1 : 0);
 	facts.is_at_rest = facts.in_flight == 0 && !papply_due_flush_is_expected();
-	plan = papply_sleep_plan(&facts, papply_clock_recent());
-	return sleep_as_planned(&plan, buffer, wait_fd);
+	return sleep_as_planned(&facts, buffer, wait_fd);
 }
 
 /*** receive ***/
@@ -703,32 +715,6 @@ must_read_on(void)
 #endif
 }
 
-/* Note a message that has come from the connection, not from the spool. */
-static void
-note_read(void)
-{
-	if (!papply_spool_is_reading() && held.buffer[0] == 'w' && held.length >= PAPPLY_MESSAGE_HEADER)
-		papply_pace_note(held.length, papply_message_get_uint64(held.buffer + 17));
-}
-
-/* Must the core apply loop look at settings, subscription and tables? */
-static bool
-is_time_to_yield(void)
-{
-	return papply_lifecycle_has_pool() &&
-		(ConfigReloadPending ||
-		 (core_round.state >= PAPPLY_ROUND_ACTIVE &&
-		  papply_clock_has_passed(core_round.since, papply_clock_recent(), PAPPLY_ROUND_MS)));
-}
-
-/* May messages go straight to the core apply loop from now on? */
-static bool
-may_only_watch(void)
-{
-	return held.buffer == NULL && papply_spool_is_empty() && papply_tls_is_native() &&
-		papply_lifecycle_has_chosen_native();
-}
-
 /* Let the core apply loop do what it must do before anything else is received. */
 static int
 serve_core_loop(char **buffer, pgsocket *wait_fd)
@@ -743,7 +729,8 @@ serve_core_loop(char **buffer, pgsocket *wait_fd)
 				return yield(buffer, wait_fd, RETREAT_NAP_MS);
 			break;
 		case FALLBACK_STOP_YOUNGER:
-			if (papply_retreat_is_complete(seqno))
+			papply_retreat_begin(seqno);
+			if (!papply_retreat_is_under_way(seqno))
 				fallback.exclusive_seqno = seqno;
 			return serve_core_loop(buffer, wait_fd);
 		case FALLBACK_HOUSEKEEPING:
@@ -779,12 +766,18 @@ adjust_pool(WalReceiverConn *conn, char **buffer, pgsocket *wait_fd)
 		learn_of_publisher(NULL);
 		papply_tls_begin(conn);
 	}
-	if (may_only_watch())
+	/* messages may go straight to the core apply loop from now on */
+	if (held.buffer == NULL && papply_spool_is_empty() && papply_tls_is_native() &&
+		papply_lifecycle_has_chosen_native())
 	{
 		papply_native_watch_begin();
 		return papply_receiver_receive(conn, buffer, wait_fd);
 	}
-	if (is_time_to_yield())
+	/* it must look at settings, subscription and tables */
+	if (papply_lifecycle_has_pool() &&
+		(ConfigReloadPending ||
+		 (core_round.state >= PAPPLY_ROUND_ACTIVE &&
+		  papply_clock_has_passed(core_round.since, papply_clock_recent(), PAPPLY_ROUND_MS))))
 	{
 		papply_awake_wake_for_work();
 		(void) papply_lifecycle_adapt(stream.lead_us > 0);
@@ -809,7 +802,8 @@ fetch_message(WalReceiverConn *conn, char **buffer, pgsocket *wait_fd)
 		stream.dry_at = 0;
 		held.buffer = *buffer;
 		held.length = length;
-		note_read();
+		if (!papply_spool_is_reading() && length >= PAPPLY_MESSAGE_HEADER && **buffer == 'w')
+			papply_pace_note(length, papply_message_get_uint64(*buffer + 17));
 		keepalive.has_received = true;
 		core_round.state = Max(core_round.state, PAPPLY_ROUND_ACTIVE);
 		return NOT_YET;

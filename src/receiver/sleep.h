@@ -47,30 +47,18 @@ typedef struct PapplySleepFacts
 } PapplySleepFacts;
 
 /*
- * The receiver sleeps on its latch, and if is_reading on the connection as well.  Then it
- * looks again for something to do if is_reading.  Otherwise, and if here_ms is 0, the core
- * apply loop has its round.
+ * If is_reading and here_ms is not 0, the receiver sleeps on its latch and the connection,
+ * and looks again for something to do.  Otherwise the core apply loop has its round,
+ * before which the receiver may sleep on its latch.
  */
 typedef struct PapplySleepPlan
 {
-	bool		is_reading;
 	long		here_ms;		/* at most; 0: do not sleep here */
 	bool		core_loop_may_sleep;	/* in a round that follows */
 	uint64		wake_at;		/* the commit that wakes the receiver; 0: none */
-	bool		latch_calls;	/* if the latch is set, that is a call of the
-								 * core apply loop */
 } PapplySleepPlan;
 
 /* Plan the next sleep.  Has no effects. */
 extern PapplySleepPlan papply_sleep_plan(const PapplySleepFacts *facts, int64 now);
-
-/*
- * Sleep here for plan->here_ms, on the latch and on the socket of the connection, and
- * note in *round what ends the sleep.  received is the number of transactions that
- * have been received.  Return false if the core apply loop was called, and must have its
- * round.
- */
-extern bool papply_sleep_here(const PapplySleepPlan *plan, PapplyRound *round,
-							  uint64 received, pgsocket socket);
 
 #endif							/* PAPPLY_SLEEP_H */
