@@ -151,11 +151,11 @@ static FallbackPrepared fallback = {PAPPLY_NO_SEQNO, PAPPLY_NO_SEQNO};
 typedef enum FallbackStep
 {
 	FALLBACK_NONE,				/* there is no fallback */
+	FALLBACK_CONTINUE,			/* with its next message */
 	FALLBACK_WAIT_FOR_YOUNGER,	/* younger ones are rolling back */
 	FALLBACK_STOP_YOUNGER,		/* make them roll back, or note that they have */
 	FALLBACK_HOUSEKEEPING,		/* of the core apply loop */
-	FALLBACK_BEGIN,
-	FALLBACK_CONTINUE			/* with its next message */
+	FALLBACK_BEGIN
 } FallbackStep;
 
 static void
@@ -352,7 +352,7 @@ next_step_of_fallback(uint64 *seqno)
 	return FALLBACK_HOUSEKEEPING;
 }
 
-/* Is there something to do for a fallback that has not begun? */
+/* Is there something to do before a fallback begins or continues? */
 static bool
 is_fallback_due(void)
 {
