@@ -347,6 +347,22 @@ for my $confirmer (
 	$pair->tables_equal('after a crash when that was confirmed', @tables);
 }
 
+# The same for a fallback
+{
+	$subscriber->wait_for_pool('tap');
+	$publisher->sql(
+		qq(BEGIN;
+		INSERT INTO history VALUES ($n, 5);
+		INSERT INTO unknown VALUES ($n);
+		COMMIT;));
+	$publisher->wait_for_catchup('tap', 'flush');
+	$subscriber->stop('immediate');
+	$subscriber->start;
+	make_load(50);
+	$pair->tables_equal('after a crash when a fallback was confirmed',
+		@tables);
+}
+
 {
 	my $session = block_writers();
 	my $apply_pid = $subscriber->apply_pid('tap');

@@ -173,6 +173,7 @@ static void
 initialize(void)
 {
 	int			sockets[2];
+	XLogRecPtr	applied_lsn;
 
 	papply_first_settings_note();
 	papply_status_init();
@@ -185,8 +186,9 @@ initialize(void)
 	 * The previous apply worker may have committed asynchronously, so flush
 	 * its commits first: the publisher does not send again what is confirmed.
 	 */
-	papply_feedback_received(replorigin_session_get_progress(true));
-	papply_pause_point_init(replorigin_session_get_progress(true));
+	applied_lsn = replorigin_session_get_progress(true);
+	papply_feedback_received(applied_lsn);
+	papply_pause_point_init(applied_lsn);
 
 	/* never readable: the other end stays open, and no process writes to it */
 	if (socketpair(AF_UNIX, SOCK_STREAM, 0, sockets) != 0)
