@@ -10,6 +10,8 @@
 #include "datatype/timestamp.h"
 #include "replication/walreceiver.h"
 
+#include "message.h"
+
 /* The server's own functions, set when the library is loaded. */
 extern const WalReceiverFunctionsType *papply_connection_functions;
 
@@ -27,8 +29,8 @@ typedef struct PapplyLastMessage
 
 extern PapplyLastMessage papply_connection_last;
 
-/* A keepalive, whole, is the latest message. */
-extern void papply_connection_note_keepalive(const char *message);
+/* This keepalive is the latest message. */
+extern void papply_connection_note_keepalive(const PapplyReceived *keepalive);
 
 /*** what the publisher supports ***/
 

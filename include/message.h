@@ -18,9 +18,41 @@
 
 /*
  * Bytes before the message in a result of walrcv_receive(): 'w', start, end,
- * time.
+ * time.  A keepalive is 'k', end, time, and whether a reply is requested.
  */
 #define PAPPLY_MESSAGE_HEADER 25
+#define PAPPLY_MESSAGE_KEEPALIVE 18
+
+/*
+ * A message of the protocol, in place.  What follows id is the body, and has a
+ * different form for each kind.
+ */
+typedef struct PapplyMessage
+{
+	char	   *data;			/* the whole message; NULL: none */
+	int			length;
+	char		kind;			/* LOGICAL_REP_MSG_…, its first byte; 0 if
+								 * it is empty */
+	uint32		id;				/* the next four bytes; 0 if it is shorter.
+								 * OID of the relation, in a change of one and
+								 * in RELATION; xid, in a stream; number of
+								 * relations, in TRUNCATE */
+} PapplyMessage;
+
+#define PAPPLY_MESSAGE_BODY (1 + (int) sizeof(uint32))
+
+/* A result of walrcv_receive(). */
+typedef struct PapplyReceived
+{
+	char		type;			/* 'w': with a message; 'k': keepalive; 0:
+								 * neither, or too short */
+	XLogRecPtr	lsn;			/* only with 'w': of what the message comes
+								 * from */
+	XLogRecPtr	end_lsn;		/* up to which the publisher has sent */
+	TimestampTz send_time;
+	bool		requests_reply; /* only with 'k' */
+	PapplyMessage message;
+} PapplyReceived;
 
 /* A column as it was sent.  data points into the message. */
 typedef struct PapplyColumn
@@ -105,20 +137,99 @@ papply_message_get_uint64(const char *data)
 /* Throw an error: the publisher must not send this message. */
 extern void papply_message_malformed(void);
 
+/* Read the kind and the id of a message. */
+static inline PapplyMessage
+papply_message_read(char *data, int length)
+{
+	return (PapplyMessage)
+	{
+		.data = data,
+			.length = length,
+			.kind = length > 0 ? data[0] : 0,
+			.id = length >= PAPPLY_MESSAGE_BODY ? papply_message_get_uint32(data + 1) : 0
+	};
+}
+
+static inline bool
+papply_message_is_equal(const PapplyMessage *a, const PapplyMessage *b)
+{
+	return a->length == b->length && memcmp(a->data, b->data, a->length) == 0;
+}
+
+/* Read a result of walrcv_receive(). */
+static inline PapplyReceived
+papply_message_open(char *buffer, int length)
+{
+	PapplyReceived received = {0};
+
+	if (buffer[0] == 'w' && length >= PAPPLY_MESSAGE_HEADER)
+	{
+		received.type = 'w';
+		received.lsn = papply_message_get_uint64(buffer + 1);
+		received.end_lsn = papply_message_get_uint64(buffer + 9);
+		received.send_time = papply_message_get_uint64(buffer + 17);
+		received.message = papply_message_read(buffer + PAPPLY_MESSAGE_HEADER,
+											   length - PAPPLY_MESSAGE_HEADER);
+	}
+	else if (buffer[0] == 'k' && length >= PAPPLY_MESSAGE_KEEPALIVE)
+	{
+		received.type = 'k';
+		received.end_lsn = papply_message_get_uint64(buffer + 1);
+		received.send_time = papply_message_get_uint64(buffer + 9);
+		received.requests_reply = buffer[17] != 0;
+	}
+	return received;
+}
+
 /*
- * Locate the fields of a whole message, including the kind byte.  They throw
- * ERRCODE_PROTOCOL_VIOLATION if its format is wrong.
+ * Return the xid of what is rolled back, in STREAM ABORT: the transaction, id,
+ * or a subtransaction of it.
  */
-extern void papply_message_parse_begin(char *data, int length, PapplyBegin *begin);
-extern void papply_message_parse_commit(char *data, int length, PapplyCommit *commit);
-extern void papply_message_parse_change(char *data, int length, PapplyChange *change);
+static inline TransactionId
+papply_message_subxid(const PapplyMessage *message)
+{
+	if (message->length < PAPPLY_MESSAGE_BODY + (int) sizeof(TransactionId))
+		papply_message_malformed();
+	return papply_message_get_uint32(message->data + PAPPLY_MESSAGE_BODY);
+}
+
+/* Return how many relations a TRUNCATE is of; 0 if it is malformed. */
+static inline uint32
+papply_message_truncated(const PapplyMessage *message)
+{
+	uint64		length = PAPPLY_MESSAGE_BODY + 1 + (uint64) message->id * sizeof(LogicalRepRelId);
+
+	return length <= (uint64) message->length ? message->id : 0;
+}
+
+/* Return the OID of one of them; they follow the options. */
+static inline LogicalRepRelId
+papply_message_truncated_relid(const PapplyMessage *message, uint32 i)
+{
+	return papply_message_get_uint32(message->data + PAPPLY_MESSAGE_BODY + 1 +
+									 i * sizeof(LogicalRepRelId));
+}
+
+/*
+ * Locate the fields of a message.  They throw ERRCODE_PROTOCOL_VIOLATION if its
+ * format is wrong.
+ */
+extern void papply_message_parse_begin(const PapplyMessage *message, PapplyBegin *begin);
+extern void papply_message_parse_commit(const PapplyMessage *message, PapplyCommit *commit);
+extern void papply_message_parse_change(const PapplyMessage *message, PapplyChange *change);
 
 /*
  * Get the same from the first message of a transaction that is not part of a
  * stream: BEGIN, or the message that ends a streamed transaction, or one that
  * was prepared.  Return false for any other message.
  */
-extern bool papply_message_parse_first(char *data, int length, PapplyBegin *begin);
+extern bool papply_message_parse_first(const PapplyMessage *message, PapplyBegin *begin);
+
+/*
+ * Copy a message of a stream into palloc'd memory, without the xid that all of
+ * these have after the kind byte.
+ */
+extern PapplyMessage papply_message_copy_without_xid(const PapplyMessage *streamed);
 
 /* Return the remote OIDs of the tables that a TRUNCATE is of, in a new list. */
 extern List *papply_message_read_truncate(char *message, int length, bool *cascade,

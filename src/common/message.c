@@ -55,13 +55,14 @@ take_bytes(Reader *reader, int length)
 	return position;
 }
 
+/* Begin after the kind, or at the body. */
 static Reader
-begin_reading(char *data, int length)
+begin_reading(const PapplyMessage *message, int offset)
 {
-	Reader		reader = {data, data + length};
-
-	(void) take_bytes(&reader, 1);	/* the kind */
-	return reader;
+	return (Reader)
+	{
+		message->data + offset, message->data + message->length
+	};
 }
 
 static uint32
@@ -87,12 +88,12 @@ take_lsn(Reader *reader)
 }
 
 void
-papply_message_parse_begin(char *data, int length, PapplyBegin *begin)
+papply_message_parse_begin(const PapplyMessage *message, PapplyBegin *begin)
 {
-	Reader		reader = begin_reading(data, length);
+	Reader		reader = begin_reading(message, 1);
 
 	begin->final_lsn = take_lsn(&reader);
-	if (data[0] == LOGICAL_REP_MSG_BEGIN_PREPARE)
+	if (message->kind == LOGICAL_REP_MSG_BEGIN_PREPARE)
 		(void) take_lsn(&reader);	/* end position */
 	begin->commit_time = take_uint64(&reader);
 	begin->xid = take_uint32(&reader);
@@ -100,14 +101,15 @@ papply_message_parse_begin(char *data, int length, PapplyBegin *begin)
 }
 
 void
-papply_message_parse_commit(char *data, int length, PapplyCommit *commit)
+papply_message_parse_commit(const PapplyMessage *message, PapplyCommit *commit)
 {
-	Reader		reader = begin_reading(data, length);
+	bool		is_stream = message->kind == LOGICAL_REP_MSG_STREAM_COMMIT;
+	Reader		reader = begin_reading(message, is_stream ? PAPPLY_MESSAGE_BODY : 1);
 
 	memset(commit, 0, sizeof(*commit));
-	commit->type = data[0];
-	if (commit->type == LOGICAL_REP_MSG_STREAM_COMMIT)
-		commit->xid = take_uint32(&reader);
+	commit->type = message->kind;
+	if (is_stream)
+		commit->xid = message->id;
 	if (*take_bytes(&reader, 1) != 0)	/* flags; none are defined */
 		papply_message_malformed();
 	commit->commit_lsn = take_lsn(&reader);
@@ -121,28 +123,28 @@ papply_message_parse_commit(char *data, int length, PapplyCommit *commit)
 	commit->commit_time = take_uint64(&reader);
 	if (commit->type == LOGICAL_REP_MSG_COMMIT)
 		return;
-	if (commit->type != LOGICAL_REP_MSG_STREAM_COMMIT)
+	if (!is_stream)
 		commit->xid = take_uint32(&reader);
 	if (!TransactionIdIsValid(commit->xid))
 		papply_message_malformed();
 }
 
 bool
-papply_message_parse_first(char *data, int length, PapplyBegin *begin)
+papply_message_parse_first(const PapplyMessage *message, PapplyBegin *begin)
 {
 	PapplyCommit commit;
 
-	switch (data[0])
+	switch (message->kind)
 	{
 		case LOGICAL_REP_MSG_BEGIN:
 		case LOGICAL_REP_MSG_BEGIN_PREPARE:
-			papply_message_parse_begin(data, length, begin);
+			papply_message_parse_begin(message, begin);
 			return true;
 		case LOGICAL_REP_MSG_COMMIT_PREPARED:
 		case LOGICAL_REP_MSG_ROLLBACK_PREPARED:
 		case LOGICAL_REP_MSG_STREAM_COMMIT:
 		case LOGICAL_REP_MSG_STREAM_PREPARE:
-			papply_message_parse_commit(data, length, &commit);
+			papply_message_parse_commit(message, &commit);
 			begin->final_lsn = commit.commit_lsn;
 			begin->commit_time = commit.commit_time;
 			begin->xid = commit.xid;
@@ -187,13 +189,13 @@ take_tuple(Reader *reader, PapplyTuple *tuple)
 }
 
 void
-papply_message_parse_change(char *data, int length, PapplyChange *change)
+papply_message_parse_change(const PapplyMessage *message, PapplyChange *change)
 {
-	Reader		reader = begin_reading(data, length);
+	Reader		reader = begin_reading(message, PAPPLY_MESSAGE_BODY);
 	char		tag;
 
-	change->type = data[0];
-	change->remote_relid = take_uint32(&reader);
+	change->type = message->kind;
+	change->remote_relid = message->id;
 	change->has_old = change->has_new = false;
 
 	tag = *take_bytes(&reader, 1);
@@ -209,6 +211,18 @@ papply_message_parse_change(char *data, int length, PapplyChange *change)
 		papply_message_malformed();
 	take_tuple(&reader, &change->new_tuple);
 	change->has_new = true;
+}
+
+PapplyMessage
+papply_message_copy_without_xid(const PapplyMessage *streamed)
+{
+	int			length = streamed->length - sizeof(TransactionId);
+	char	   *copy = palloc(length);
+
+	Assert(length > 0);
+	copy[0] = streamed->kind;
+	memcpy(copy + 1, streamed->data + PAPPLY_MESSAGE_BODY, length - 1);
+	return papply_message_read(copy, length);
 }
 
 List *

@@ -26,16 +26,15 @@
 #include "utils/tuplestore.h"
 
 #include "connection.h"
-#include "message.h"
 
 const WalReceiverFunctionsType *papply_connection_functions = NULL;
 PapplyLastMessage papply_connection_last;
 
 void
-papply_connection_note_keepalive(const char *message)
+papply_connection_note_keepalive(const PapplyReceived *keepalive)
 {
-	papply_connection_last.send_time = papply_message_get_uint64(message + 9);
-	papply_connection_last.has_sent_all |= message[17] == 0;	/* no reply is requested */
+	papply_connection_last.send_time = keepalive->send_time;
+	papply_connection_last.has_sent_all |= !keepalive->requests_reply;
 }
 
 /*** what it supports ***/

@@ -90,12 +90,11 @@ static Messages messages;
 
 /* Append a definition, with the present name of the local schema that it means. */
 static void
-append_definition(const char *message, int length)
+append_definition(const PapplyMessage *message)
 {
-	const PapplyRemoteRelation *rel;
+	const PapplyRemoteRelation *rel = papply_remote_relation_get(message->id, false);
 
-	rel = papply_remote_relation_get(papply_message_get_uint32(message + 1), false);
-	papply_local_schema_append(&messages.frame, message, length,
+	papply_local_schema_append(&messages.frame, message->data, message->length,
 							   rel != NULL ? rel->schema : InvalidOid);
 }
 
@@ -104,17 +103,17 @@ append_definition(const char *message, int length)
  * take them as received.
  */
 int
-papply_core_loop_frame(const char *message, int length, char **buffer)
+papply_core_loop_frame(const PapplyMessage *message, char **buffer)
 {
 	papply_message_reset_buffer(&messages.frame);
 	pq_sendbyte(&messages.frame, 'w');
 	pq_sendint64(&messages.frame, InvalidXLogRecPtr);
 	pq_sendint64(&messages.frame, InvalidXLogRecPtr);
 	pq_sendint64(&messages.frame, papply_connection_last.send_time);
-	if (message[0] == LOGICAL_REP_MSG_RELATION)
-		append_definition(message, length);
+	if (message->kind == LOGICAL_REP_MSG_RELATION)
+		append_definition(message);
 	else
-		appendBinaryStringInfo(&messages.frame, message, length);
+		appendBinaryStringInfo(&messages.frame, message->data, message->length);
 	*buffer = messages.frame.data;
 	return messages.frame.len;
 }
@@ -204,17 +203,18 @@ papply_core_loop_begin_direct(PapplyOriginId origin, bool is_leader_transaction)
 static int
 announce_version(uint32 version, char **buffer)
 {
-	StringInfo	message = &messages.relation;
+	PapplyMessage message;
 	PapplyRemoteRelation *rel;
 
-	papply_message_reset_buffer(message);
-	(void) papply_registry_get(version, message);
-	rel = papply_remote_relation_get(papply_message_get_uint32(message->data + 1), false);
+	papply_message_reset_buffer(&messages.relation);
+	(void) papply_registry_get(version, &messages.relation);
+	message = papply_message_read(messages.relation.data, messages.relation.len);
+	rel = papply_remote_relation_get(message.id, false);
 	if (rel->native_version == version)
 		return 0;
 	rel->native_version = version;
-	papply_store_note(message->data, message->len);
-	return papply_core_loop_frame(message->data, message->len, buffer);
+	papply_store_note(&message);
+	return papply_core_loop_frame(&message, buffer);
 }
 
 /* Do the same for the newest version.  rel may be NULL. */
@@ -231,16 +231,16 @@ announce_newest(const PapplyRemoteRelation *rel, char **buffer)
  * apply loop would leave a transaction open after a change.
  */
 static void
-note_message(char *message, int length)
+note_message(const PapplyMessage *message)
 {
-	char		kind = message[0];
+	char		kind = message->kind;
 	PapplyBegin begin;
 	PapplyCommit commit;
 
-	papply_failed_set_message(message, length);
-	papply_store_note(message, length);
+	papply_failed_message = *message;
+	papply_store_note(message);
 	papply_leader_count_message(kind, applying.origin != PAPPLY_NO_ORIGIN);
-	if (papply_message_parse_first(message, length, &begin))
+	if (papply_message_parse_first(message, &begin))
 	{
 		papply_status_native_begin(begin.final_lsn, begin.commit_time, begin.xid);
 		applying.final_lsn = begin.final_lsn;
@@ -248,7 +248,7 @@ note_message(char *message, int length)
 	}
 	else if (kind == LOGICAL_REP_MSG_COMMIT || kind == LOGICAL_REP_MSG_PREPARE)
 	{
-		papply_message_parse_commit(message, length, &commit);
+		papply_message_parse_commit(message, &commit);
 		applying.remote_end_lsn = commit.end_lsn;
 	}
 	else if (applying.final_lsn == InvalidXLogRecPtr && papply_message_is_change(kind))
@@ -265,33 +265,18 @@ note_message(char *message, int length)
 static int
 next_of_spool(char **buffer)
 {
-	int			length;
-	char	   *message = papply_spool_fallback_next(&length);
-	PapplyRemoteRelation *rel;
+	PapplyMessage message = papply_spool_fallback_next();
 
-	if (message == NULL)
+	if (message.data == NULL)
 	{
 		applying.reads_spool = false;
 		return 0;
 	}
-	if (message[0] == LOGICAL_REP_MSG_RELATION)
-	{
-		rel = papply_remote_relation_get(papply_message_get_uint32(message + 1), false);
-		rel->native_version = 0;
-	}
+	if (message.kind == LOGICAL_REP_MSG_RELATION)
+		papply_remote_relation_get(message.id, false)->native_version = 0;
 	else
-		note_message(message, length);
-	return papply_core_loop_frame(message, length, buffer);
-}
-
-static void
-begin_spool_if_in_progress(const PapplyEntry *entry)
-{
-	if (PapplyEntryData(entry)[0] != LOGICAL_REP_MSG_BEGIN ||
-		!papply_queue_is_in_progress(applying.seqno))
-		return;
-	papply_spool_fallback_begin(applying.seqno);
-	applying.reads_spool = true;
+		note_message(&message);
+	return papply_core_loop_frame(&message, buffer);
 }
 
 int
@@ -299,6 +284,7 @@ papply_core_loop_next(char **buffer)
 {
 	uint64		position = applying.position;
 	PapplyEntry *entry;
+	PapplyMessage message;
 	int			length = applying.reads_spool ? next_of_spool(buffer) : 0;
 
 	Assert(papply_core_loop_reads_queue());
@@ -321,24 +307,26 @@ papply_core_loop_next(char **buffer)
 		if (entry->length > 0)
 			break;
 	}
-	begin_spool_if_in_progress(entry);
-	note_message(PapplyEntryData(entry), entry->length);
-	return papply_core_loop_frame(PapplyEntryData(entry), entry->length, buffer);
+	message = papply_message_read(PapplyEntryData(entry), entry->length);
+	if (message.kind == LOGICAL_REP_MSG_BEGIN && papply_queue_is_in_progress(applying.seqno))
+	{
+		papply_spool_fallback_begin(applying.seqno);
+		applying.reads_spool = true;
+	}
+	note_message(&message);
+	return papply_core_loop_frame(&message, buffer);
 }
 
-/*
- * Get the definition of a relation in a TRUNCATE message that the core apply
- * loop must get first.  The relations follow their number and the options.
- */
+/* Get the definition of a relation in a TRUNCATE that the core apply loop must get first. */
 static int
-before_truncate(char *message, int length, char **buffer)
+before_truncate(const PapplyMessage *message, char **buffer)
 {
-	uint32		nrelids = papply_message_get_uint32(message + 1);
+	uint32		nrelids = papply_message_truncated(message);
 	int			announced = 0;
 
-	for (uint32 i = 0; announced == 0 && i < nrelids && 6 + 4 * (i + 1) <= (uint32) length; i++)
+	for (uint32 i = 0; announced == 0 && i < nrelids; i++)
 	{
-		LogicalRepRelId relid = papply_message_get_uint32(message + 6 + 4 * i);
+		LogicalRepRelId relid = papply_message_truncated_relid(message, i);
 
 		announced = announce_newest(papply_remote_relation_get(relid, false), buffer);
 	}
@@ -373,40 +361,37 @@ note_table(const PapplyRemoteRelation *rel)
  * any.  Note whether the message may make it run user code.
  */
 static int
-announce_before(char *message, int length, char **buffer)
+announce_before(const PapplyMessage *message, char **buffer)
 {
 	PapplyRemoteRelation *rel;
 
-	switch (message[0])
+	switch (message->kind)
 	{
 		case LOGICAL_REP_MSG_INSERT:
 		case LOGICAL_REP_MSG_UPDATE:
 		case LOGICAL_REP_MSG_DELETE:
-			if (length < 5)
-				break;
-			rel = papply_remote_relation_get(papply_message_get_uint32(message + 1), true);
+			rel = papply_remote_relation_get(message->id, true);
 			note_table(rel);
 			return announce_newest(rel, buffer);
 		case LOGICAL_REP_MSG_TRUNCATE:
 			applying.may_run_code = true;
 			note_reasons(PAPPLY_COUNT_EXCLUSIVE_TRUNCATE, 0);
-			return length >= 6 ? before_truncate(message, length, buffer) : 0;
+			return before_truncate(message, buffer);
 		default:
-			break;
+			return 0;
 	}
-	return 0;
 }
 
 int
-papply_core_loop_before(char *message, int length, char **buffer)
+papply_core_loop_before(const PapplyMessage *message, char **buffer)
 {
 	int			announced = 0;
 
 	/* without a pool it has got all definitions as they arrived */
 	if (applying.origin != PAPPLY_NO_ORIGIN)
-		announced = announce_before(message, length, buffer);
+		announced = announce_before(message, buffer);
 	if (announced == 0)
-		note_message(message, length);
+		note_message(message);
 	return announced;
 }
 

@@ -12,7 +12,7 @@
  * Frame a message for the core apply loop as walrcv_receive() does.  Return
  * its length.  The memory stays valid until the next call.
  */
-extern int	papply_core_loop_frame(const char *message, int length, char **buffer);
+extern int	papply_core_loop_frame(const PapplyMessage *message, char **buffer);
 extern int	papply_core_loop_keepalive(XLogRecPtr remote_lsn, bool reply_requested,
 									   char **buffer);
 
@@ -47,7 +47,7 @@ extern int	papply_core_loop_next(char **buffer);
  * the length of another message that must be passed to it first, or 0.  Notes
  * whether the message ends the transaction.
  */
-extern int	papply_core_loop_before(char *message, int length, char **buffer);
+extern int	papply_core_loop_before(const PapplyMessage *message, char **buffer);
 
 /*
  * May the transaction have run user code, as far as its messages have been

@@ -170,18 +170,25 @@ end_small(XLogRecPtr remote_end_lsn)
 		papply_awake_wake_for_work();
 }
 
+static void
+append_message(const PapplyMessage *message, uint32 relation_version, uint64 dependency)
+{
+	papply_queue_append(PAPPLY_ENTRY_MESSAGE, message->data, message->length, relation_version,
+						dependency);
+}
+
 static PapplyDispatchResult
-end_ordinary(char *message, int length)
+end_ordinary(const PapplyMessage *message)
 {
 	PapplyCommit commit;
 
-	papply_message_parse_commit(message, length, &commit);
+	papply_message_parse_commit(message, &commit);
 	if (commit.type != open_txn.end_kind || commit.commit_lsn != open_txn.final_lsn)
 		papply_message_malformed();
-	if (!papply_queue_has_space(length))
+	if (!papply_queue_has_space(message->length))
 		return PAPPLY_DISPATCH_HOLD;
-	papply_queue_append(PAPPLY_ENTRY_MESSAGE, message, length, 0, PAPPLY_NO_SEQNO);
-	if (message[0] == LOGICAL_REP_MSG_PREPARE)
+	append_message(message, 0, PAPPLY_NO_SEQNO);
+	if (message->kind == LOGICAL_REP_MSG_PREPARE)
 	{
 		if (open_txn.is_barrier)
 			papply_prepared_add_all();
@@ -239,13 +246,13 @@ finish_prepared(const PapplyBegin *begin)
 }
 
 PapplyDispatchResult
-papply_dispatch_begin(char *message, int length, const PapplyBegin *begin)
+papply_dispatch_begin(const PapplyMessage *message, const PapplyBegin *begin)
 {
 	uint64		seqno;
 	PapplyTransaction *txn;
 
 	Assert(!open_txn.is_open);
-	if (!papply_queue_has_space(length) ||
+	if (!papply_queue_has_space(message->length) ||
 		!papply_queue_begin(begin->xid, begin->final_lsn, &seqno))
 		return PAPPLY_DISPATCH_HOLD;
 	open_txn = (OpenTransaction)
@@ -259,8 +266,8 @@ papply_dispatch_begin(char *message, int length, const PapplyBegin *begin)
 	txn = papply_queue_transaction(seqno);
 	txn->local_changes = papply_remote_relation_local_changes();
 	txn->commit_time = dispatched.newest_commit_time = begin->commit_time;
-	papply_queue_append(PAPPLY_ENTRY_MESSAGE, message, length, 0, PAPPLY_NO_SEQNO);
-	switch (message[0])
+	append_message(message, 0, PAPPLY_NO_SEQNO);
+	switch (message->kind)
 	{
 		case LOGICAL_REP_MSG_BEGIN:
 			open_txn.end_kind = LOGICAL_REP_MSG_COMMIT;
@@ -412,7 +419,7 @@ papply_dispatch_is_native(const PapplyRemoteRelation *rel)
 }
 
 static PapplyDispatchResult
-dispatch_change(char *message, int length)
+dispatch_change(const PapplyMessage *message)
 {
 	PapplyRemoteRelation *rel;
 	PapplyHashes hashes = {0};
@@ -421,8 +428,8 @@ dispatch_change(char *message, int length)
 	uint64		dependency;
 	uint32		version = 0;
 
-	papply_message_parse_change(message, length, &dispatched.change);
-	rel = papply_remote_relation_get(dispatched.change.remote_relid, true);
+	papply_message_parse_change(message, &dispatched.change);
+	rel = papply_remote_relation_get(message->id, true);
 	is_exclusive = rel != NULL && rel->apply_mode == PAPPLY_TABLE_EXCLUSIVE;
 	if (papply_dispatch_is_native(rel))
 		make_fallback_barrier(PAPPLY_COUNT_FALLBACK_TABLE);
@@ -440,7 +447,7 @@ dispatch_change(char *message, int length)
 	}
 	dependency = is_exclusive ? open_txn.seqno - 1 : find_dependency(&hashes, &which);
 	note_change(dependency);
-	papply_queue_append(PAPPLY_ENTRY_MESSAGE, message, length, version, dependency);
+	append_message(message, version, dependency);
 	if (which >= 0)
 		name_key(&rel->keys, &hashes, which);
 	record_keys(&hashes);
@@ -454,23 +461,21 @@ dispatch_change(char *message, int length)
  * loop that applies it.
  */
 static PapplyDispatchResult
-dispatch_truncate(char *message, int length)
+dispatch_truncate(const PapplyMessage *message)
 {
-	uint32		nrelids = length >= 6 ? papply_message_get_uint32(message + 1) : 0;
-	uint64		needed = length + (uint64) nrelids * MAXALIGN(sizeof(PapplyEntry));
-	bool		is_ours;
+	uint32		nrelids = papply_message_truncated(message);
+	uint64		needed = message->length + (uint64) nrelids * MAXALIGN(sizeof(PapplyEntry));
+	bool		is_ours = nrelids > 0;	/* else malformed; the core apply loop
+										 * reports that */
 
-	if (6 + (uint64) nrelids * 4 > length)
-		nrelids = 0;			/* malformed; the core apply loop reports that */
-	is_ours = nrelids > 0;
 	if (needed > PG_UINT32_MAX || !papply_queue_can_hold(needed))
 		return hold_oversize();
 	if (!papply_queue_has_space(needed))
 		return PAPPLY_DISPATCH_HOLD;
 	for (uint32 i = 0; i < nrelids; i++)
 	{
-		LogicalRepRelId remote_relid = papply_message_get_uint32(message + 6 + 4 * i);
-		PapplyRemoteRelation *rel = papply_remote_relation_get(remote_relid, true);
+		PapplyRemoteRelation *rel =
+		papply_remote_relation_get(papply_message_truncated_relid(message, i), true);
 
 		if (rel != NULL)
 			papply_queue_append(PAPPLY_ENTRY_MESSAGE, NULL, 0, rel->version,
@@ -482,44 +487,44 @@ dispatch_truncate(char *message, int length)
 	else
 		make_fallback_barrier(PAPPLY_COUNT_FALLBACK_SYNC);
 	note_change(open_txn.seqno - 1);
-	papply_queue_append(PAPPLY_ENTRY_MESSAGE, message, length, 0, open_txn.seqno - 1);
+	append_message(message, 0, open_txn.seqno - 1);
 	return PAPPLY_DISPATCH_QUEUED;
 }
 
 /* Queue a message inside an ordinary transaction. */
 static PapplyDispatchResult
-dispatch_inside(char *message, int length)
+dispatch_inside(const PapplyMessage *message)
 {
-	if (!papply_queue_can_hold(length))
+	if (!papply_queue_can_hold(message->length))
 		return hold_oversize();
-	if (!papply_queue_has_space(length))
+	if (!papply_queue_has_space(message->length))
 		return PAPPLY_DISPATCH_HOLD;
 
-	switch (message[0])
+	switch (message->kind)
 	{
 		case LOGICAL_REP_MSG_INSERT:
 		case LOGICAL_REP_MSG_UPDATE:
 		case LOGICAL_REP_MSG_DELETE:
-			return dispatch_change(message, length);
+			return dispatch_change(message);
 		case LOGICAL_REP_MSG_TRUNCATE:
-			return dispatch_truncate(message, length);
+			return dispatch_truncate(message);
 		default:
 			make_fallback_barrier(PAPPLY_COUNT_FALLBACK_MESSAGE);	/* writers do not know
 																	 * it */
 	}
-	papply_queue_append(PAPPLY_ENTRY_MESSAGE, message, length, 0, PAPPLY_NO_SEQNO);
+	append_message(message, 0, PAPPLY_NO_SEQNO);
 	return PAPPLY_DISPATCH_QUEUED;
 }
 
 PapplyDispatchResult
-papply_dispatch_message(char *message, int length)
+papply_dispatch_message(const PapplyMessage *message)
 {
 	PapplyDispatchResult result;
 
-	switch (message[0])
+	switch (message->kind)
 	{
 		case LOGICAL_REP_MSG_RELATION:
-			papply_remote_relation_update(message, length, papply_queue_last_seqno());
+			papply_remote_relation_update(message, papply_queue_last_seqno());
 			return PAPPLY_DISPATCH_QUEUED;
 		case LOGICAL_REP_MSG_TYPE:
 		case LOGICAL_REP_MSG_ORIGIN:
@@ -536,7 +541,7 @@ papply_dispatch_message(char *message, int length)
 		case LOGICAL_REP_MSG_COMMIT:
 		case LOGICAL_REP_MSG_PREPARE:
 			if (open_txn.is_open)
-				return end_ordinary(message, length);
+				return end_ordinary(message);
 			break;
 		default:
 			break;
@@ -544,7 +549,7 @@ papply_dispatch_message(char *message, int length)
 
 	if (!open_txn.is_open)
 		return PAPPLY_DISPATCH_DIRECT;
-	result = dispatch_inside(message, length);
+	result = dispatch_inside(message);
 	if (result == PAPPLY_DISPATCH_QUEUED)
 		publish_if_large();
 	return result;

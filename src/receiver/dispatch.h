@@ -24,14 +24,14 @@ typedef enum PapplyDispatchResult
 /* Start with an empty state, for a new pool. */
 extern void papply_dispatch_reset(void);
 
-/* Put a message, which begins with its kind byte, into the queue. */
-extern PapplyDispatchResult papply_dispatch_message(char *message, int length);
+/* Put a message into the queue. */
+extern PapplyDispatchResult papply_dispatch_message(const PapplyMessage *message);
 
 /*
  * The same for one that begins a transaction, and has been parsed.  Returns
  * QUEUED or HOLD.
  */
-extern PapplyDispatchResult papply_dispatch_begin(char *message, int length,
+extern PapplyDispatchResult papply_dispatch_begin(const PapplyMessage *message,
 												  const PapplyBegin *begin);
 
 /* Has a transaction in the queue begun, but not ended? */

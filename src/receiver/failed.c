@@ -24,23 +24,23 @@
 #include "utils/timestamp.h"
 
 #include "failed.h"
-#include "message.h"
 #include "pool.h"
 #include "statistics.h"
 
-const char *papply_failed_message = NULL;
-int			papply_failed_message_length = 0;
+PapplyMessage papply_failed_message;
 
 PapplyRemoteRelation *
 papply_failed_relation(void)
 {
-	const char *message = papply_failed_message;
-
-	if (message == NULL || papply_failed_message_length < 5 ||
-		(message[0] != LOGICAL_REP_MSG_INSERT && message[0] != LOGICAL_REP_MSG_UPDATE &&
-		 message[0] != LOGICAL_REP_MSG_DELETE))
-		return NULL;
-	return papply_remote_relation_get(papply_message_get_uint32(message + 1), false);
+	switch (papply_failed_message.kind)
+	{
+		case LOGICAL_REP_MSG_INSERT:
+		case LOGICAL_REP_MSG_UPDATE:
+		case LOGICAL_REP_MSG_DELETE:
+			return papply_remote_relation_get(papply_failed_message.id, false);
+		default:
+			return NULL;
+	}
 }
 
 /*** the key of the row ***/
@@ -111,8 +111,8 @@ append_text(char *list, const char *text)
 static void
 read_key(const LogicalRepRelation *remote, Rest *rest, Key *key)
 {
-	if (take_bytes(rest, 1 + 4 + 1 + 2) == NULL)	/* kind, relation, kind of
-													 * row, number of columns */
+	if (take_bytes(rest, PAPPLY_MESSAGE_BODY + 1 + 2) == NULL)	/* kind of row, number
+																 * of columns */
 		return;
 	for (int i = 0; i < remote->natts; i++)
 	{
@@ -132,7 +132,7 @@ read_key(const LogicalRepRelation *remote, Rest *rest, Key *key)
 void
 papply_failed_describe_key(const LogicalRepRelation *remote, char *text, int size)
 {
-	Rest		rest = {papply_failed_message, papply_failed_message_length};
+	Rest		rest = {papply_failed_message.data, papply_failed_message.length};
 	Key			key = {"", ""};
 	char		described[sizeof(key) + 16];
 
@@ -166,7 +166,7 @@ papply_failed_note(const ErrorData *error)
 	papply_text_copy(failed.table_name, table_name, sizeof(failed.table_name));
 	papply_text_copy(failed.error_schema_name, error->schema_name, sizeof(failed.error_schema_name));
 	papply_text_copy(failed.error_table_name, error->table_name, sizeof(failed.error_table_name));
-	failed.kind = papply_failed_message[0];
+	failed.kind = papply_failed_message.kind;
 	if (rel != NULL)
 		papply_failed_describe_key(rel->remote, failed.key, sizeof(failed.key));
 	papply_statistics_note_failed(&failed);

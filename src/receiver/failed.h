@@ -6,22 +6,15 @@
 #ifndef PAPPLY_FAILED_H
 #define PAPPLY_FAILED_H
 
+#include "message.h"
 #include "remote_relation.h"
 
 /*
  * The message that the core apply loop is processing, until it asks for the
- * next one.  The message must stay in place until then.  NULL: none of a
- * transaction.
+ * next one.  Its data must stay in place until then.  kind is 0 if it is none of
+ * a transaction.
  */
-extern const char *papply_failed_message;
-extern int	papply_failed_message_length;
-
-static inline void
-papply_failed_set_message(const char *message, int length)
-{
-	papply_failed_message = message;
-	papply_failed_message_length = length;
-}
+extern PapplyMessage papply_failed_message;
 
 /*
  * Return the relation that this message changes a row of.  NULL: it is no such

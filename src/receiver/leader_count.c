@@ -157,7 +157,7 @@ can_detect_missing_rows(Relation rel)
 static void
 count_missing(PapplyRemoteRelation *rel)
 {
-	PapplyConflictType type = papply_conflict_type_of(papply_failed_message[0], false);
+	PapplyConflictType type = papply_conflict_type_of(papply_failed_message.kind, false);
 
 	add_count(rel, PAPPLY_TABLE_CONFLICTS + type);
 	describe_conflict(rel, type);
@@ -209,7 +209,7 @@ violation_type(const ErrorData *error, const PapplyRemoteRelation *rel)
 	if (error->table_name == NULL ||
 		(rel->partitions == NIL && strcmp(error->table_name, rel->remote->relname) != 0))
 		return PAPPLY_CONFLICT_TYPES;
-	return papply_failed_message[0] == LOGICAL_REP_MSG_INSERT ? PAPPLY_INSERT_EXISTS :
+	return papply_failed_message.kind == LOGICAL_REP_MSG_INSERT ? PAPPLY_INSERT_EXISTS :
 		PAPPLY_UPDATE_EXISTS;
 }
 

@@ -25,7 +25,6 @@
 #include "utils/memutils.h"
 
 #include "connection.h"
-#include "message.h"
 #include "native_streams.h"
 
 static List *xids = NIL;		/* of top-level transactions */
@@ -68,27 +67,22 @@ papply_native_streams_exist(void)
  * transactions begin and end.
  */
 static bool
-may_be_passed(char *message, int length)
+may_be_passed(const PapplyMessage *message)
 {
-	char	   *payload = message + PAPPLY_MESSAGE_HEADER;
 	PapplyCommit commit;
 
-	if (message[0] != 'w' || length < PAPPLY_MESSAGE_HEADER + 1 + (int) sizeof(TransactionId))
-		return true;
-	switch (payload[0])
+	switch (message->kind)
 	{
 		case LOGICAL_REP_MSG_STREAM_START:
-			papply_native_streams_begin(papply_message_get_uint32(payload + 1));
+			papply_native_streams_begin(message->id);
 			return true;
 		case LOGICAL_REP_MSG_STREAM_COMMIT:
 		case LOGICAL_REP_MSG_STREAM_PREPARE:
-			papply_message_parse_commit(payload, length - PAPPLY_MESSAGE_HEADER, &commit);
+			papply_message_parse_commit(message, &commit);
 			papply_native_streams_end(commit.xid);
 			return true;
 		case LOGICAL_REP_MSG_STREAM_ABORT:
-			return length < PAPPLY_MESSAGE_HEADER + 9 ||
-				papply_native_streams_abort(papply_message_get_uint32(payload + 1),
-											papply_message_get_uint32(payload + 5));
+			return papply_native_streams_abort(message->id, papply_message_subxid(message));
 		default:
 			return true;
 	}
@@ -98,9 +92,14 @@ int
 papply_native_streams_receive(WalReceiverConn *conn, char **buffer, pgsocket *wait_fd)
 {
 	int			length;
+	PapplyReceived received;
 
 	do
+	{
 		length = (papply_connection_functions->walrcv_receive) (conn, buffer, wait_fd);
-	while (length > 0 && !may_be_passed(*buffer, length));
+		if (length <= 0)
+			return length;
+		received = papply_message_open(*buffer, length);
+	} while (!may_be_passed(&received.message));
 	return length;
 }

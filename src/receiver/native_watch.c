@@ -43,7 +43,6 @@
 #include "feedback.h"
 #include "leader_count.h"
 #include "lifecycle.h"
-#include "message.h"
 #include "native_watch.h"
 #include "pause_point.h"
 #include "remote_relation.h"
@@ -92,11 +91,13 @@ papply_native_watch_is_on(void)
 static void
 note_header(void)
 {
+	PapplyReceived last;
+
 	if (!watch.has_header)
 		return;
-	papply_feedback_received(Max(papply_message_get_uint64(watch.header + 1),
-								 papply_message_get_uint64(watch.header + 9)));
-	papply_connection_last.send_time = papply_message_get_uint64(watch.header + 17);
+	last = papply_message_open(watch.header, sizeof(watch.header));
+	papply_feedback_received(Max(last.lsn, last.end_lsn));
+	papply_connection_last.send_time = last.send_time;
 	papply_connection_last.has_sent_all = false;
 	watch.has_header = false;
 }
@@ -155,21 +156,21 @@ note_end(XLogRecPtr end_lsn)
  * ordinary transaction.  Return false if the core apply loop must not get it.
  */
 static bool
-note_other(char *message, int length)
+note_other(const PapplyMessage *message)
 {
-	PapplySpoolResult spooled = papply_spool_take(message, length, false);
+	PapplySpoolResult spooled = papply_spool_take(message, false);
 	PapplyBegin begin;
 	PapplyCommit commit;
 
 	if (spooled != PAPPLY_SPOOL_NONE)
 		return spooled == PAPPLY_SPOOL_NATIVE;
-	switch (message[0])
+	switch (message->kind)
 	{
 		case LOGICAL_REP_MSG_RELATION:
-			papply_remote_relation_update(message, length, 0);
+			papply_remote_relation_update(message, 0);
 			break;
 		case LOGICAL_REP_MSG_BEGIN_PREPARE:
-			papply_message_parse_begin(message, length, &begin);
+			papply_message_parse_begin(message, &begin);
 			note_begin(begin.final_lsn, begin.commit_time, begin.xid);
 			break;
 		case LOGICAL_REP_MSG_PREPARE:
@@ -177,7 +178,7 @@ note_other(char *message, int length)
 		case LOGICAL_REP_MSG_ROLLBACK_PREPARED:
 		case LOGICAL_REP_MSG_STREAM_COMMIT:
 		case LOGICAL_REP_MSG_STREAM_PREPARE:
-			papply_message_parse_commit(message, length, &commit);
+			papply_message_parse_commit(message, &commit);
 			if (!watch.is_within)
 				note_transaction(commit.commit_lsn, commit.commit_time, commit.xid);
 			note_end(commit.end_lsn);
@@ -194,52 +195,54 @@ note_other(char *message, int length)
  * core apply loop does.
  */
 static bool
-note_message(char *message, int length)
+note_message(const PapplyMessage *message)
 {
 	if (papply_spool_native_is_open())
-		return note_other(message, length);
-	switch (message[0])
+		return note_other(message);
+	switch (message->kind)
 	{
 		case LOGICAL_REP_MSG_INSERT:
 		case LOGICAL_REP_MSG_UPDATE:
 		case LOGICAL_REP_MSG_DELETE:
 		case LOGICAL_REP_MSG_TRUNCATE:
 			if (watch.is_within)
-				papply_leader_count_message(message[0], false);
+				papply_leader_count_message(message->kind, false);
 			return true;
 		case LOGICAL_REP_MSG_BEGIN:
-			if (length >= OFFSET_OF_XID + (int) sizeof(TransactionId))
-				note_begin(papply_message_get_uint64(message + OFFSET_OF_FINAL_LSN),
-						   papply_message_get_uint64(message + OFFSET_OF_COMMIT_TIME),
-						   papply_message_get_uint32(message + OFFSET_OF_XID));
+			if (message->length >= OFFSET_OF_XID + (int) sizeof(TransactionId))
+				note_begin(papply_message_get_uint64(message->data + OFFSET_OF_FINAL_LSN),
+						   papply_message_get_uint64(message->data + OFFSET_OF_COMMIT_TIME),
+						   papply_message_get_uint32(message->data + OFFSET_OF_XID));
 			return true;
 		case LOGICAL_REP_MSG_COMMIT:
-			if (length >= OFFSET_OF_END_LSN + (int) sizeof(XLogRecPtr))
-				note_end(papply_message_get_uint64(message + OFFSET_OF_END_LSN));
+			if (message->length >= OFFSET_OF_END_LSN + (int) sizeof(XLogRecPtr))
+				note_end(papply_message_get_uint64(message->data + OFFSET_OF_END_LSN));
 			return true;
 		default:
-			return note_other(message, length);
+			return note_other(message);
 	}
 }
 
 static bool
-note_received(char *message, int length)
+note_received(char *buffer, int length)
 {
-	if (message[0] == 'k' && length >= 18)
+	PapplyReceived received = papply_message_open(buffer, length);
+
+	if (received.type == 'k')
 	{
 		note_header();
-		papply_feedback_received(papply_message_get_uint64(message + 1));
-		papply_connection_note_keepalive(message);
+		papply_feedback_received(received.end_lsn);
+		papply_connection_note_keepalive(&received);
 		return true;
 	}
-	if (message[0] != 'w' || length <= PAPPLY_MESSAGE_HEADER)
+	if (received.message.kind == 0)
 		return true;
-	memcpy(watch.header, message, PAPPLY_MESSAGE_HEADER);
+	memcpy(watch.header, buffer, PAPPLY_MESSAGE_HEADER);
 	watch.has_header = true;
-	papply_failed_set_message(message + PAPPLY_MESSAGE_HEADER, length - PAPPLY_MESSAGE_HEADER);
-	if (!note_message(message + PAPPLY_MESSAGE_HEADER, length - PAPPLY_MESSAGE_HEADER))
+	papply_failed_message = received.message;
+	if (!note_message(&received.message))
 		return false;
-	papply_store_note(message + PAPPLY_MESSAGE_HEADER, length - PAPPLY_MESSAGE_HEADER);
+	papply_store_note(&received.message);
 	return true;
 }
 
@@ -272,7 +275,7 @@ papply_native_watch_receive(WalReceiverConn *conn, char **buffer, pgsocket *wait
 	}
 	while ((*length = (papply_connection_functions->walrcv_receive) (conn, buffer, wait_fd)) > 0 &&
 		   !note_received(*buffer, *length))
-		papply_failed_set_message(NULL, 0);
+		papply_failed_message.kind = 0;
 	if (*length == 0)
 	{
 		watch.has_slept = true;

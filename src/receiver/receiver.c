@@ -674,7 +674,7 @@ next_for_native(char **buffer)
 	if (papply_lifecycle_is_drained() && (rel = papply_remote_relation_next_unannounced()) != NULL)
 	{
 		rel->native_version = rel->version;
-		return papply_core_loop_frame(rel->message, rel->length, buffer);
+		return papply_core_loop_frame(&rel->message, buffer);
 	}
 	return 0;
 }
@@ -801,11 +801,13 @@ fetch_message(WalReceiverConn *conn, char **buffer, pgsocket *wait_fd)
 
 	if (length > 0)
 	{
+		PapplyReceived received = papply_message_open(*buffer, length);
+
 		stream.dry_at = 0;
 		held.buffer = *buffer;
 		held.length = length;
-		if (!papply_spool_is_reading() && length >= PAPPLY_MESSAGE_HEADER && **buffer == 'w')
-			papply_pace_note(length, papply_message_get_uint64(*buffer + 17));
+		if (!papply_spool_is_reading() && received.type == 'w')
+			papply_pace_note(length, received.send_time);
 		keepalive.has_received = true;
 		core_round.state = Max(core_round.state, PAPPLY_ROUND_ACTIVE);
 		return NOT_YET;
@@ -892,7 +894,7 @@ papply_receiver_receive(WalReceiverConn *conn, char **buffer, pgsocket *wait_fd)
 
 	if (papply_leader_count_must_look)
 		papply_leader_count_look();
-	papply_failed_set_message(NULL, 0);
+	papply_failed_message.kind = 0;
 	if (papply_native_watch_is_on() &&
 		papply_native_watch_receive(conn, buffer, wait_fd, &length))
 		return length;

@@ -151,42 +151,39 @@ replace_version(PapplyRemoteRelation *rel, uint64 in_use)
 }
 
 static bool
-is_definition(const PapplyRemoteRelation *rel, const char *message, int length, Oid schema)
+is_definition(const PapplyRemoteRelation *rel, const PapplyMessage *message, Oid schema)
 {
-	return rel->schema == schema && rel->length == length && memcmp(rel->message, message, length) == 0;
+	return rel->schema == schema && papply_message_is_equal(&rel->message, message);
 }
 
 uint32
-papply_remote_relation_version(const char *message, int length)
+papply_remote_relation_version(const PapplyMessage *message)
 {
-	LogicalRepRelId remote_relid = papply_message_get_uint32(message + 1);
-	PapplyRemoteRelation *rel = hash_search(relations.hash, &remote_relid, HASH_FIND, NULL);
+	PapplyRemoteRelation *rel = hash_search(relations.hash, &message->id, HASH_FIND, NULL);
 
 	return rel != NULL &&
-		is_definition(rel, message, length, papply_local_schema_of(message, length)) ?
+		is_definition(rel, message, papply_local_schema_of(message->data, message->length)) ?
 		rel->version : 0;
 }
 
 void
-papply_remote_relation_update(const char *message, int length, uint64 in_use)
+papply_remote_relation_update(const PapplyMessage *message, uint64 in_use)
 {
-	LogicalRepRelId remote_relid;
 	PapplyRemoteRelation *rel;
 	MemoryContext old_context;
 	StringInfoData buf;
-	Oid			schema = papply_local_schema_of(message, length);
+	Oid			schema = papply_local_schema_of(message->data, message->length);
 	bool		found;
 
-	remote_relid = papply_message_get_uint32(message + 1);
-	rel = hash_search(relations.hash, &remote_relid, HASH_ENTER, &found);
-	if (found && is_definition(rel, message, length, schema))
+	rel = hash_search(relations.hash, &message->id, HASH_ENTER, &found);
+	if (found && is_definition(rel, message, schema))
 		return;					/* repeated after an invalidation on the
 								 * publisher */
 
 	if (!found)
 	{
 		memset(rel, 0, sizeof(*rel));
-		rel->remote_relid = remote_relid;
+		rel->remote_relid = message->id;
 	}
 	else
 	{
@@ -200,16 +197,15 @@ papply_remote_relation_update(const char *message, int length, uint64 in_use)
 										 ALLOCSET_SMALL_SIZES);
 	old_context = MemoryContextSwitchTo(rel->context);
 	initStringInfo(&buf);
-	appendBinaryStringInfo(&buf, message, length);
+	appendBinaryStringInfo(&buf, message->data, message->length);
 	buf.cursor = 1;				/* after the kind byte */
-	rel->message = buf.data;
-	rel->length = length;
+	rel->message = papply_message_read(buf.data, buf.len);
 	rel->remote = logicalrep_read_rel(&buf);
 	rel->schema = schema;
 	relations.knows_full |= rel->remote->replident == REPLICA_IDENTITY_FULL;
 	MemoryContextSwitchTo(old_context);
 
-	rel->version = papply_pool ? papply_registry_add(message, length, schema) : 0;
+	rel->version = papply_pool ? papply_registry_add(message->data, message->length, schema) : 0;
 	rel->is_current = false;
 	rel->local_relid = InvalidOid;
 	rel->partitions = NIL;
@@ -400,7 +396,8 @@ papply_remote_relation_pool_started(void)
 	hash_seq_init(&status, relations.hash);
 	while ((rel = hash_seq_search(&status)) != NULL)
 	{
-		rel->version = papply_registry_add_at_start(rel->message, rel->length, rel->schema);
+		rel->version = papply_registry_add_at_start(rel->message.data, rel->message.length,
+													rel->schema);
 		rel->native_version = 0;
 	}
 }

@@ -14,8 +14,7 @@ typedef struct PapplyRemoteRelation
 {
 	LogicalRepRelId remote_relid;	/* hash key */
 	MemoryContext context;		/* of message, remote and keys */
-	char	   *message;		/* newest RELATION message, raw */
-	int			length;
+	PapplyMessage message;		/* the newest RELATION */
 	LogicalRepRelation *remote; /* that message, parsed */
 	Oid			schema;			/* the local one that it means: local_schema.h */
 	uint32		version;		/* its version in the registry; 0: no pool */
@@ -54,13 +53,13 @@ extern void papply_remote_relation_init(void);
  * Take over a RELATION message that has arrived.  in_use: transactions up to
  * this one may still use the version that it replaces.
  */
-extern void papply_remote_relation_update(const char *message, int length, uint64 in_use);
+extern void papply_remote_relation_update(const PapplyMessage *message, uint64 in_use);
 
 /*
  * Return the version of the current definition if the message has the same
  * one, else 0.
  */
-extern uint32 papply_remote_relation_version(const char *message, int length);
+extern uint32 papply_remote_relation_version(const PapplyMessage *message);
 
 /*
  * Return the relation, or NULL if the publisher never described it.

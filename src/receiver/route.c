@@ -52,21 +52,21 @@ papply_route_reply(bool is_reading, char **buffer)
  * begins one.
  */
 static PapplyRoute
-route_native(char *message, int length, char **buffer, int *announced)
+route_native(const PapplyMessage *message, char **buffer, int *announced)
 {
-	int			before = papply_core_loop_before(message, length, buffer);
+	int			before = papply_core_loop_before(message, buffer);
 
 	if (before > 0)
 	{
 		*announced = before;
 		return PAPPLY_ROUTE_BEFORE;
 	}
-	if (message[0] == LOGICAL_REP_MSG_RELATION)
+	if (message->kind == LOGICAL_REP_MSG_RELATION)
 	{
 		PapplyRemoteRelation *rel;
 
-		papply_remote_relation_update(message, length, papply_queue_last_seqno());
-		rel = papply_remote_relation_get(papply_message_get_uint32(message + 1), false);
+		papply_remote_relation_update(message, papply_queue_last_seqno());
+		rel = papply_remote_relation_get(message->id, false);
 		rel->native_version = rel->version;
 	}
 	return PAPPLY_ROUTE_NATIVE;
@@ -102,22 +102,22 @@ begins_leader_transaction(char kind, const PapplyBegin *begin)
  * core apply loop, return NATIVE once the pool is drained, and HOLD before.
  */
 static PapplyRoute
-route_to_queue(char *message, int length)
+route_to_queue(const PapplyMessage *message)
 {
-	PapplyDispatchResult result = papply_dispatch_message(message, length);
+	PapplyDispatchResult result = papply_dispatch_message(message);
 	PapplyBegin begin;
 
-	if (result == PAPPLY_DISPATCH_BEGINS && papply_message_parse_first(message, length, &begin) &&
+	if (result == PAPPLY_DISPATCH_BEGINS && papply_message_parse_first(message, &begin) &&
 		!papply_lifecycle_must_be_direct(begin.final_lsn))
 	{
-		if (begins_leader_transaction(message[0], &begin))
+		if (begins_leader_transaction(message->kind, &begin))
 		{
 			papply_lifecycle_release();
 			papply_status_received(begin.commit_time);
 			papply_core_loop_begin_direct(papply_lifecycle_origin(), true);
 			return PAPPLY_ROUTE_NATIVE;
 		}
-		result = papply_dispatch_begin(message, length, &begin);
+		result = papply_dispatch_begin(message, &begin);
 	}
 	if (result == PAPPLY_DISPATCH_QUEUED)
 		return PAPPLY_ROUTE_DONE;
@@ -135,10 +135,10 @@ route_to_queue(char *message, int length)
 
 /* Must a message between two transactions be held because of a pause? */
 static bool
-must_hold(char *message, int length)
+must_hold(const PapplyMessage *message)
 {
 	PapplyBegin begin = {0};
-	bool		is_first = papply_message_parse_first(message, length, &begin);
+	bool		is_first = papply_message_parse_first(message, &begin);
 	bool		is_held = papply_lifecycle_is_paused() ||
 	(is_first && papply_pause_point_holds(begin.final_lsn));
 
@@ -152,15 +152,15 @@ must_hold(char *message, int length)
  * *announced are set to the other message and its length.
  */
 static PapplyRoute
-route_payload(char *message, int length, bool is_spooled, char **buffer, int *announced)
+route_payload(const PapplyMessage *message, bool is_spooled, char **buffer, int *announced)
 {
-	if (length < 1)
+	if (message->length < 1)
 		return PAPPLY_ROUTE_NATIVE;
-	if (papply_route_is_between_transactions() && must_hold(message, length))
+	if (papply_route_is_between_transactions() && must_hold(message))
 		return PAPPLY_ROUTE_HOLD;
 	if (!is_spooled)
 	{
-		switch (papply_spool_take(message, length, papply_lifecycle_has_pool()))
+		switch (papply_spool_take(message, papply_lifecycle_has_pool()))
 		{
 			case PAPPLY_SPOOL_TAKEN:
 				return PAPPLY_ROUTE_DONE;
@@ -174,12 +174,12 @@ route_payload(char *message, int length, bool is_spooled, char **buffer, int *an
 		papply_core_loop_begin_direct(PAPPLY_NO_ORIGIN, false);
 	else if (!papply_core_loop_is_active())
 	{
-		PapplyRoute route = route_to_queue(message, length);
+		PapplyRoute route = route_to_queue(message);
 
 		if (route != PAPPLY_ROUTE_NATIVE)
 			return route;
 	}
-	return route_native(message, length, buffer, announced);
+	return route_native(message, buffer, announced);
 }
 
 /*
@@ -190,18 +190,15 @@ route_payload(char *message, int length, bool is_spooled, char **buffer, int *an
  * others.
  */
 static PapplyRoute
-route_keepalive(char **buffer, int *length)
+route_keepalive(const PapplyReceived *keepalive, char **buffer, int *length)
 {
-	XLogRecPtr	remote_lsn = papply_message_get_uint64(*buffer + 1);
-	bool		requests_reply = (*buffer)[17] != 0;
-
-	if (remote_lsn > papply_feedback_received_lsn())
+	if (keepalive->end_lsn > papply_feedback_received_lsn())
 		papply_report_received();
-	papply_feedback_received(remote_lsn);
-	papply_connection_note_keepalive(*buffer);
+	papply_feedback_received(keepalive->end_lsn);
+	papply_connection_note_keepalive(keepalive);
 	if (!papply_lifecycle_has_pool())
 		return PAPPLY_ROUTE_NATIVE;
-	if (!requests_reply)
+	if (!keepalive->requests_reply)
 		return PAPPLY_ROUTE_DONE;
 	papply_lifecycle_release();
 	if (papply_report_flush())
@@ -215,8 +212,7 @@ route_keepalive(char **buffer, int *length)
 PapplyRoute
 papply_route_message(char **buffer, int *length)
 {
-	char	   *message = *buffer;
-	XLogRecPtr	remote_lsn;
+	PapplyReceived received = papply_message_open(*buffer, *length);
 	bool		is_spooled = papply_spool_is_reading();
 	int			reply = papply_route_reply(!is_spooled, buffer);
 	PapplyRoute route;
@@ -229,21 +225,17 @@ papply_route_message(char **buffer, int *length)
 		*length = reply;
 		return PAPPLY_ROUTE_BEFORE;
 	}
-	if (message[0] == 'k' && *length >= 18)
-		return route_keepalive(buffer, length);
-	if (message[0] != 'w' || *length < PAPPLY_MESSAGE_HEADER)
+	if (received.type == 'k')
+		return route_keepalive(&received, buffer, length);
+	if (received.type != 'w')
 		return PAPPLY_ROUTE_NATIVE;
 
-	remote_lsn = Max(papply_message_get_uint64(message + 1),
-					 papply_message_get_uint64(message + 9));
-	papply_connection_last.lsn = papply_message_get_uint64(message + 1);
-	papply_connection_last.send_time = papply_message_get_uint64(message + 17);
+	papply_connection_last.lsn = received.lsn;
+	papply_connection_last.send_time = received.send_time;
 	papply_connection_last.has_sent_all &= is_spooled;
-	route = route_payload(message + PAPPLY_MESSAGE_HEADER, *length - PAPPLY_MESSAGE_HEADER,
-						  is_spooled, buffer, length);
+	route = route_payload(&received.message, is_spooled, buffer, length);
 	if (route == PAPPLY_ROUTE_NATIVE && papply_lifecycle_has_pool())
-		*length = papply_core_loop_frame(message + PAPPLY_MESSAGE_HEADER,
-										 *length - PAPPLY_MESSAGE_HEADER, buffer);
+		*length = papply_core_loop_frame(&received.message, buffer);
 
 	/*
 	 * The position may be the end of the transaction that the message
@@ -253,7 +245,7 @@ papply_route_message(char **buffer, int *length)
 	 */
 	if ((route == PAPPLY_ROUTE_DONE || route == PAPPLY_ROUTE_NATIVE) && !papply_spool_is_reading())
 	{
-		papply_feedback_received(remote_lsn);
+		papply_feedback_received(Max(received.lsn, received.end_lsn));
 		if (papply_lifecycle_has_pool() && !papply_dispatch_is_open() &&
 			!papply_core_loop_has_leader_transaction())
 			papply_report_received();

@@ -65,13 +65,16 @@
 #include "statistics.h"
 #include "writer_control.h"
 
+/* In a chunk: kind, xid, the number of a relation or of relations, and more. */
+#define MIN_STREAMED_LENGTH 10
+
 /* A definition in a spool, for the writer that applies it in progress. */
 typedef struct SpooledRelation
 {
 	uint32		version;
 	bool		is_own;			/* the version is used by this spool only */
-	int			length;			/* of the RELATION message, without an xid */
-	char		message[FLEXIBLE_ARRAY_MEMBER];
+	PapplyMessage message;		/* the RELATION, without an xid; its data
+								 * follows */
 } SpooledRelation;
 
 typedef struct Spool
@@ -284,15 +287,15 @@ begin_chunk(Spool *spool)
 	appendBinaryStringInfo(&chunk.data, (char *) &head, sizeof(head));
 }
 
-/* Return the last definition of the same relation in this spool, or NULL. */
+/* Return the last definition of this relation in the spool, or NULL. */
 static SpooledRelation *
-last_definition(Spool *spool, const char *relid)
+last_definition(Spool *spool, LogicalRepRelId relid)
 {
 	for (int i = list_length(spool->relations) - 1; i >= 0; i--)
 	{
 		SpooledRelation *relation = list_nth(spool->relations, i);
 
-		if (memcmp(relation->message + 1, relid, sizeof(LogicalRepRelId)) == 0)
+		if (relation->message.id == relid)
 			return relation;
 	}
 	return NULL;
@@ -304,80 +307,79 @@ last_definition(Spool *spool, const char *relid)
  * gives up.
  */
 static uint32
-add_relation(Spool *spool, const char *message, int length)
+add_relation(Spool *spool, const PapplyMessage *message)
 {
-	SpooledRelation *last = last_definition(spool, message + 1);
+	SpooledRelation *last = last_definition(spool, message->id);
 	SpooledRelation *relation;
 	MemoryContext old_context;
 
-	if (last != NULL && last->length == length && memcmp(last->message, message, length) == 0)
+	if (last != NULL && papply_message_is_equal(&last->message, message))
 		return last->version;	/* repeated after an invalidation on the
 								 * publisher */
 
 	old_context = MemoryContextSwitchTo(TopMemoryContext);
-	relation = palloc(offsetof(SpooledRelation, message) + length);
-	relation->length = length;
-	memcpy(relation->message, message, length);
-	relation->version = papply_remote_relation_version(message, length);
+	relation = palloc(sizeof(SpooledRelation) + message->length);
+	relation->message = *message;
+	relation->message.data = (char *) (relation + 1);
+	memcpy(relation->message.data, message->data, message->length);
+	relation->version = papply_remote_relation_version(message);
 	relation->is_own = relation->version == 0;
 	if (relation->is_own)
-		relation->version = papply_registry_add(message, length,
-												papply_local_schema_of(message, length));
+		relation->version = papply_registry_add(message->data, message->length,
+												papply_local_schema_of(message->data, message->length));
 	spool->relations = lappend(spool->relations, relation);
 	MemoryContextSwitchTo(old_context);
 	return relation->version;
 }
 
-/*
- * In a chunk, the xid of the (sub)transaction follows the kind byte.  It is
- * removed here.
- */
+/* In a chunk, each message has the xid of its (sub)transaction, which is left out here. */
 static void
-append_message(Spool *spool, char *message, int length)
+append_message(Spool *spool, const PapplyMessage *message)
 {
 	PapplySpooled head = {0};
 
-	if (length <= 9)
+	if (!TransactionIdIsValid(message->id) || message->length < MIN_STREAMED_LENGTH)
 		papply_message_malformed();
-	head.subxid = papply_message_get_uint32(message + 1);
-	if (!TransactionIdIsValid(head.subxid))
-		papply_message_malformed();
-	message[sizeof(TransactionId)] = message[0];
-	message += sizeof(TransactionId);
-	length -= sizeof(TransactionId);
-	head.length = length;
-	if (message[0] == LOGICAL_REP_MSG_RELATION && spool->in_progress != PAPPLY_NO_PLACE)
-		head.relation_version = add_relation(spool, message, length);
-	if (chunk.data.len + length > papply_spool_file_step(spool->bytes))
+	head.subxid = message->id;
+	head.length = message->length - sizeof(TransactionId);
+	if (message->kind == LOGICAL_REP_MSG_RELATION && spool->in_progress != PAPPLY_NO_PLACE)
+	{
+		PapplyMessage definition = papply_message_copy_without_xid(message);
+
+		head.relation_version = add_relation(spool, &definition);
+		pfree(definition.data);
+	}
+	if (chunk.data.len + head.length > papply_spool_file_step(spool->bytes))
 		append_chunk(spool);
 	if (head.subxid != spool->xid)
 		papply_spool_parts_note(&spool->parts, head.subxid, spool->bytes + chunk.data.len);
 	appendBinaryStringInfo(&chunk.data, (char *) &head, sizeof(head));
-	appendBinaryStringInfo(&chunk.data, message, length);
+	appendStringInfoCharMacro(&chunk.data, message->kind);
+	appendBinaryStringInfo(&chunk.data, message->data + PAPPLY_MESSAGE_BODY, head.length - 1);
 }
 
 /* Note a definition; the publisher will not repeat it when there is a pool. */
 static void
-note_native_relation(char *message, int length)
+note_native_relation(const PapplyMessage *message)
 {
-	char	   *copy;
+	PapplyMessage definition;
 
-	if (message[0] != LOGICAL_REP_MSG_RELATION || length <= 9)
+	if (message->kind != LOGICAL_REP_MSG_RELATION || message->length < MIN_STREAMED_LENGTH)
 		return;
-	copy = palloc(length - 4);
-	copy[0] = message[0];
-	memcpy(copy + 1, message + 5, length - 5);
-	papply_remote_relation_update(copy, length - 4, 0);
-	pfree(copy);
+	definition = papply_message_copy_without_xid(message);
+	papply_remote_relation_update(&definition, 0);
+	pfree(definition.data);
 }
 
 static PapplySpoolResult
-start_chunk(TransactionId xid, bool is_first, bool wants_spool)
+start_chunk(const PapplyMessage *message, bool wants_spool)
 {
-	if (!TransactionIdIsValid(xid))
+	TransactionId xid = message->id;
+
+	if (!TransactionIdIsValid(xid) || message->length <= PAPPLY_MESSAGE_BODY)
 		papply_message_malformed();
 	chunk.spool = find_spool(xid);
-	if (chunk.spool == NULL && is_first && wants_spool)
+	if (chunk.spool == NULL && wants_spool && message->data[PAPPLY_MESSAGE_BODY] == 1)	/* the first chunk */
 		chunk.spool = create_spool(xid);
 	if (chunk.spool != NULL)
 	{
@@ -434,12 +436,12 @@ end_reader(Reader *reader)
 }
 
 static PapplySpoolResult
-end_streamed(char *message, int length)
+end_streamed(const PapplyMessage *message)
 {
 	PapplyCommit commit;
 	Spool	   *spool;
 
-	papply_message_parse_commit(message, length, &commit);
+	papply_message_parse_commit(message, &commit);
 	spool = find_spool(commit.xid);
 	if (spool == NULL)
 	{
@@ -452,16 +454,16 @@ end_streamed(char *message, int length)
 	reading.has_begun = reading.is_decided = false;
 	reading.commit = commit;
 	papply_message_reset_buffer(&reading.end);
-	appendBinaryStringInfo(&reading.end, message, length);
+	appendBinaryStringInfo(&reading.end, message->data, message->length);
 	init_reader(&reading.reader, spool);
-	report_end(message[0] == LOGICAL_REP_MSG_STREAM_PREPARE ? "PREPARE" : "COMMIT");
+	report_end(message->kind == LOGICAL_REP_MSG_STREAM_PREPARE ? "PREPARE" : "COMMIT");
 	return PAPPLY_SPOOL_TAKEN;
 }
 
 static void
-append_to_chunk(char *message, int length)
+append_to_chunk(const PapplyMessage *message)
 {
-	switch (message[0])
+	switch (message->kind)
 	{
 		case LOGICAL_REP_MSG_STREAM_STOP:
 			append_chunk(chunk.spool);
@@ -472,7 +474,7 @@ append_to_chunk(char *message, int length)
 		case LOGICAL_REP_MSG_DELETE:
 		case LOGICAL_REP_MSG_TRUNCATE:
 		case LOGICAL_REP_MSG_RELATION:
-			append_message(chunk.spool, message, length);
+			append_message(chunk.spool, message);
 			break;
 		case LOGICAL_REP_MSG_TYPE:
 		case LOGICAL_REP_MSG_ORIGIN:
@@ -507,36 +509,30 @@ check_native(char kind)
 }
 
 PapplySpoolResult
-papply_spool_take(char *message, int length, bool wants_spool)
+papply_spool_take(const PapplyMessage *message, bool wants_spool)
 {
 	Assert(!papply_spool_is_reading());
 	if (chunk.spool != NULL)
 	{
-		append_to_chunk(message, length);
+		append_to_chunk(message);
 		return PAPPLY_SPOOL_TAKEN;
 	}
 	if (chunk.is_native)
 	{
-		check_native(message[0]);
-		chunk.is_native = message[0] != LOGICAL_REP_MSG_STREAM_STOP;
-		note_native_relation(message, length);
+		check_native(message->kind);
+		chunk.is_native = message->kind != LOGICAL_REP_MSG_STREAM_STOP;
+		note_native_relation(message);
 		return PAPPLY_SPOOL_NATIVE;
 	}
-	switch (message[0])
+	switch (message->kind)
 	{
 		case LOGICAL_REP_MSG_STREAM_START:
-			if (length >= 6)
-				return start_chunk(papply_message_get_uint32(message + 1), message[5] == 1,
-								   wants_spool);
-			break;
+			return start_chunk(message, wants_spool);
 		case LOGICAL_REP_MSG_STREAM_ABORT:
-			if (length >= 9)
-				return abort_streamed(papply_message_get_uint32(message + 1),
-									  papply_message_get_uint32(message + 5));
-			break;
+			return abort_streamed(message->id, papply_message_subxid(message));
 		case LOGICAL_REP_MSG_STREAM_COMMIT:
 		case LOGICAL_REP_MSG_STREAM_PREPARE:
-			return end_streamed(message, length);
+			return end_streamed(message);
 		default:
 			break;
 	}
@@ -556,22 +552,21 @@ pass_gap(Reader *reader)
 		papply_spool_reader_skip(&reader->file, next);
 }
 
-/* Return the next message to apply, and its length; NULL at the end. */
-static char *
-next_message(Reader *reader, int *length)
+/* Return the next message to apply; at the end, one without data. */
+static PapplyMessage
+next_message(Reader *reader)
 {
 	PapplySpooled head;
-	char	   *message;
+	char	   *data;
 
 	do
 	{
 		CHECK_FOR_INTERRUPTS();
 		pass_gap(reader);
-		if (!papply_spool_reader_next(&reader->file, reader->spool->bytes, &head, &message))
-			return NULL;
+		if (!papply_spool_reader_next(&reader->file, reader->spool->bytes, &head, &data))
+			return papply_message_read(NULL, 0);
 	} while (head.length == 0);
-	*length = head.length;
-	return message;
+	return papply_message_read(data, head.length);
 }
 
 /* Append a BEGIN; the formats are those of logicalproto.h. */
@@ -637,7 +632,7 @@ leave_to_writer(Spool *spool)
 	{
 		SpooledRelation *relation = lfirst(lc);
 
-		papply_remote_relation_update(relation->message, relation->length, spool->seqno);
+		papply_remote_relation_update(&relation->message, spool->seqno);
 	}
 	return true;
 }
@@ -655,14 +650,14 @@ decide_how_to_apply(Spool *spool)
 	reading.is_decided = true;
 }
 
-/* Return the next change, and its length; NULL if COMMIT follows. */
-static char *
-next_change(int *length)
+/* Return the next change; one without data if COMMIT follows. */
+static PapplyMessage
+next_change(void)
 {
 	if (!reading.is_decided)
 		decide_how_to_apply(reading.reader.spool);
-	return reading.reader.spool->seqno != PAPPLY_NO_SEQNO ? NULL :
-		next_message(&reading.reader, length);
+	return reading.reader.spool->seqno != PAPPLY_NO_SEQNO ? papply_message_read(NULL, 0) :
+		next_message(&reading.reader);
 }
 
 /* Finish; COMMIT has been returned. */
@@ -700,8 +695,7 @@ papply_spool_is_reading(void)
 int
 papply_spool_next(char **buffer)
 {
-	char	   *message;
-	int			length;
+	PapplyMessage message;
 
 	Assert(papply_spool_is_reading());
 	begin_frame(InvalidXLogRecPtr);
@@ -710,8 +704,8 @@ papply_spool_next(char **buffer)
 		append_begin();
 		reading.has_begun = true;
 	}
-	else if ((message = next_change(&length)) != NULL)
-		appendBinaryStringInfo(&reading.frame, message, length);
+	else if ((message = next_change()).data != NULL)
+		appendBinaryStringInfo(&reading.frame, message.data, message.length);
 	else
 	{
 		begin_frame(reading.commit.end_lsn);
@@ -780,12 +774,12 @@ papply_spool_fallback_begin(uint64 seqno)
 	Assert(fallback_reader.spool != NULL);
 }
 
-char *
-papply_spool_fallback_next(int *length)
+PapplyMessage
+papply_spool_fallback_next(void)
 {
-	char	   *message = next_message(&fallback_reader, length);
+	PapplyMessage message = next_message(&fallback_reader);
 
-	if (message == NULL)
+	if (message.data == NULL)
 		end_reader(&fallback_reader);
 	return message;
 }

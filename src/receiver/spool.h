@@ -6,7 +6,7 @@
 #ifndef PAPPLY_SPOOL_H
 #define PAPPLY_SPOOL_H
 
-#include "parallel_apply.h"
+#include "message.h"
 
 /* What became of a message. */
 typedef enum PapplySpoolResult
@@ -19,12 +19,12 @@ typedef enum PapplySpoolResult
 } PapplySpoolResult;
 
 /*
- * Offer a message, which begins with its kind byte.  If wants_spool is set, a
+ * Offer a message.  If wants_spool is set, a
  * transaction that begins with this message is spooled here to its end;
  * otherwise the core apply loop spools it.  Nothing may be offered while a
  * transaction is being read.
  */
-extern PapplySpoolResult papply_spool_take(char *message, int length, bool wants_spool);
+extern PapplySpoolResult papply_spool_take(const PapplyMessage *message, bool wants_spool);
 
 /* Is no transaction kept here, ended or not? */
 extern bool papply_spool_is_empty(void);
@@ -54,10 +54,10 @@ extern void papply_spool_clean(uint64 committed);
 /*
  * Read the messages between BEGIN and COMMIT of a transaction that was applied
  * in progress, for the core apply loop to apply it.  Each message is valid
- * until the next call; NULL: there is none.
+ * until the next call; its data is NULL if there is none.
  */
 extern void papply_spool_fallback_begin(uint64 seqno);
-extern char *papply_spool_fallback_next(int *length);
+extern PapplyMessage papply_spool_fallback_next(void);
 
 /* Delete all files, because the process ends. */
 extern void papply_spool_end(void);

@@ -80,7 +80,7 @@ note_failure(const ErrorData *error)
 	PapplyFailure failure = {PAPPLY_FAILURE_OTHER, progress->failure.final_lsn, 0};
 
 	if (progress->leader.is_applying && !XLogRecPtrIsInvalid(progress->leader.final_lsn) &&
-		papply_failed_message != NULL)
+		papply_failed_message.kind != 0)
 	{
 		failure.kind = PAPPLY_FAILURE_TRANSACTION;
 		failure.final_lsn = progress->leader.final_lsn;

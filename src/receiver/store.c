@@ -45,12 +45,10 @@
 
 #include "access/xact.h"
 #include "nodes/pg_list.h"
-#include "replication/logicalproto.h"
 #include "storage/buffile.h"
 #include "utils/memutils.h"
 #include "utils/snapmgr.h"
 
-#include "message.h"
 #include "remote_relation.h"
 #include "shutdown.h"
 #include "store.h"
@@ -139,21 +137,23 @@ check_size(int length)
 }
 
 static void
-append_message(const char *message, int length)
+append_message(const PapplyMessage *message)
 {
+	int			length = message->length;
+
 	check_size(length);
 	BufFileWrite(store.file, &length, sizeof(length));
-	BufFileWrite(store.file, unconstify(char *, message), length);
+	BufFileWrite(store.file, message->data, length);
 	store.length++;
 }
 
 static void
-append_relation(LogicalRepRelId relid, const char *message, int length)
+append_relation(const PapplyMessage *message)
 {
 	MemoryContext old_context = MemoryContextSwitchTo(TopMemoryContext);
 
-	append_message(message, length);
-	store.relations = list_append_unique_oid(store.relations, relid);
+	append_message(message);
+	store.relations = list_append_unique_oid(store.relations, message->id);
 	MemoryContextSwitchTo(old_context);
 }
 
@@ -166,21 +166,7 @@ append_definition(LogicalRepRelId relid)
 		return;
 	rel = papply_remote_relation_get(relid, false);
 	if (rel != NULL)
-		append_relation(relid, rel->message, rel->length);
-}
-
-static void
-append_truncated_definitions(char *message, int length)
-{
-	bool		cascade;
-	bool		restart_sequences;
-	List	   *relids = papply_message_read_truncate(message, length, &cascade,
-													  &restart_sequences);
-	ListCell   *cell;
-
-	foreach(cell, relids)
-		append_definition(lfirst_oid(cell));
-	list_free(relids);
+		append_relation(&rel->message);
 }
 
 static void
@@ -279,13 +265,13 @@ at_commit(XactEvent event, void *arg)
 
 /* Begin to copy a transaction if this is its first message. */
 static void
-begin_if_first(char *message, int length)
+begin_if_first(const PapplyMessage *message)
 {
 	MemoryContext old_context;
 	PapplyBegin begin;
 	int64		id;
 
-	if (!papply_message_parse_first(message, length, &begin))
+	if (!papply_message_parse_first(message, &begin))
 		return;
 	forget_transaction();
 	if (begin.final_lsn != MySubscription->skiplsn)
@@ -293,8 +279,8 @@ begin_if_first(char *message, int length)
 	id = look_for_requests(begin.final_lsn);
 	if (id == 0)
 		return;
-	if (!store_process.is_streaming_forbidden || message[0] == LOGICAL_REP_MSG_STREAM_COMMIT ||
-		message[0] == LOGICAL_REP_MSG_STREAM_PREPARE)
+	if (!store_process.is_streaming_forbidden || message->kind == LOGICAL_REP_MSG_STREAM_COMMIT ||
+		message->kind == LOGICAL_REP_MSG_STREAM_PREPARE)
 		papply_shutdown_restart("a transaction is to be skipped and stored");
 
 	if (!store_process.has_callback)
@@ -315,13 +301,13 @@ begin_if_first(char *message, int length)
  * no origin, since the core apply loop moves the origin when it ends that one.
  */
 static void
-end_prepared(char *message, int length)
+end_prepared(const PapplyMessage *message)
 {
 	MemoryContext old_context = CurrentMemoryContext;
 	PapplyOriginId origin = PAPPLY_SESSION_ORIGIN;
 	PapplyCommit commit;
 
-	papply_message_parse_commit(message, length, &commit);
+	papply_message_parse_commit(message, &commit);
 	(void) look_for_requests(InvalidXLogRecPtr);
 	if (!papply_store_has_requests)
 		return;
@@ -336,48 +322,40 @@ end_prepared(char *message, int length)
 	MemoryContextSwitchTo(old_context);
 }
 
-/* Return the relation that a message names first. */
-static LogicalRepRelId
-relation_of(const char *message, int length)
-{
-	if (length < 1 + (int) sizeof(LogicalRepRelId))
-		papply_message_malformed();
-	return papply_message_get_uint32(message + 1);
-}
-
 void
-papply_store_message(char *message, int length)
+papply_store_message(const PapplyMessage *message)
 {
-	bool		ends_prepared = message[0] == LOGICAL_REP_MSG_COMMIT_PREPARED ||
-	message[0] == LOGICAL_REP_MSG_ROLLBACK_PREPARED;
+	bool		ends_prepared = message->kind == LOGICAL_REP_MSG_COMMIT_PREPARED ||
+	message->kind == LOGICAL_REP_MSG_ROLLBACK_PREPARED;
 	PapplyCommit commit;
 
 	if (!ends_prepared)
-		begin_if_first(message, length);
+		begin_if_first(message);
 	else if (papply_store_has_requests)
-		end_prepared(message, length);
+		end_prepared(message);
 	if (!papply_store_is_on)
 		return;
-	switch (message[0])
+	switch (message->kind)
 	{
 		case LOGICAL_REP_MSG_RELATION:
-			append_relation(relation_of(message, length), message, length);
+			append_relation(message);
 			return;
 		case LOGICAL_REP_MSG_INSERT:
 		case LOGICAL_REP_MSG_UPDATE:
 		case LOGICAL_REP_MSG_DELETE:
-			append_definition(relation_of(message, length));
+			append_definition(message->id);
 			break;
 		case LOGICAL_REP_MSG_TRUNCATE:
-			append_truncated_definitions(message, length);
+			for (uint32 i = 0; i < papply_message_truncated(message); i++)
+				append_definition(papply_message_truncated_relid(message, i));
 			break;
 		case LOGICAL_REP_MSG_COMMIT:
 		case LOGICAL_REP_MSG_PREPARE:
-			papply_message_parse_commit(message, length, &commit);
+			papply_message_parse_commit(message, &commit);
 			store.end_lsn = commit.end_lsn;
 			break;
 		default:
 			break;
 	}
-	append_message(message, length);
+	append_message(message);
 }

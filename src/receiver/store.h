@@ -8,6 +8,7 @@
 
 #include "replication/worker_internal.h"
 
+#include "message.h"
 #include "parallel_apply.h"
 
 /* True between the BEGIN of such a transaction and its local commit. */
@@ -20,15 +21,15 @@ extern bool papply_store_is_on;
 extern bool papply_store_has_requests;
 
 /* Note a message that the core apply loop gets. */
-extern void papply_store_message(char *message, int length);
+extern void papply_store_message(const PapplyMessage *message);
 
 /* Do so if the message may matter. */
 static inline void
-papply_store_note(char *message, int length)
+papply_store_note(const PapplyMessage *message)
 {
 	if (unlikely(papply_store_is_on || papply_store_has_requests ||
 				 MySubscription->skiplsn != InvalidXLogRecPtr))
-		papply_store_message(message, length);
+		papply_store_message(message);
 }
 
 /*

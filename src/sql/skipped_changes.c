@@ -319,7 +319,7 @@ append_change_of(StringInfo text, Relation rel, const Table *table, const Papply
 }
 
 static bool
-append_change(StringInfo text, List *tables, char *message, int length)
+append_change(StringInfo text, List *tables, const PapplyMessage *message)
 {
 	PapplyChange *change = palloc(sizeof(PapplyChange));
 	const Table *table;
@@ -329,7 +329,7 @@ append_change(StringInfo text, List *tables, char *message, int length)
 	int			level;
 	bool		has_effect;
 
-	papply_message_parse_change(message, length, change);
+	papply_message_parse_change(message, change);
 	table = find_table(tables, change->remote_relid);
 	check_rights(table);
 	if (!OidIsValid(table->relid))
@@ -369,18 +369,18 @@ append_truncate(StringInfo text, List *tables, char *message, int length)
 
 /* Returns false if the message is not a change. */
 static bool
-append_statement(StringInfo text, List *tables, char *message, int length)
+append_statement(StringInfo text, List *tables, const PapplyMessage *message)
 {
-	switch (message[0])
+	switch (message->kind)
 	{
 		case LOGICAL_REP_MSG_INSERT:
 		case LOGICAL_REP_MSG_UPDATE:
 		case LOGICAL_REP_MSG_DELETE:
-			if (!append_change(text, tables, message, length))
+			if (!append_change(text, tables, message))
 				return false;
 			break;
 		case LOGICAL_REP_MSG_TRUNCATE:
-			append_truncate(text, tables, message, length);
+			append_truncate(text, tables, message->data, message->length);
 			break;
 		default:
 			return false;
@@ -390,12 +390,13 @@ append_statement(StringInfo text, List *tables, char *message, int length)
 }
 
 static void
-put_statement(PapplyRow *row, int64 *number, List *tables, char *message, int length)
+put_statement(PapplyRow *row, int64 *number, List *tables, char *data, int length)
 {
+	PapplyMessage message = papply_message_read(data, length);
 	StringInfoData text;
 
 	initStringInfo(&text);
-	if (!append_statement(&text, tables, message, length))
+	if (!append_statement(&text, tables, &message))
 		return;
 	papply_row_int8(row, "number", ++*number, false);
 	papply_row_text(row, "statement", text.data);

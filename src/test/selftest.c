@@ -180,16 +180,16 @@ show_change(StringInfo shown)
 static void
 parse_message(char *data, int length, StringInfo shown)
 {
-	char		kind = length > 0 ? data[0] : 0;
+	PapplyMessage message = papply_message_read(data, length);
 	PapplyBegin begin = {0};
 	PapplyCommit commit;
 	bool		cascade;
 	bool		restart_sequences;
 
-	if (kind != 0 && papply_message_parse_first(data, length, &begin) && shown)
+	if (papply_message_parse_first(&message, &begin) && shown)
 		appendStringInfo(shown, "%c xid %u final_lsn %X/%X time " INT64_FORMAT,
-						 kind, begin.xid, LSN_FORMAT_ARGS(begin.final_lsn), begin.commit_time);
-	switch (kind)
+						 message.kind, begin.xid, LSN_FORMAT_ARGS(begin.final_lsn), begin.commit_time);
+	switch (message.kind)
 	{
 		case LOGICAL_REP_MSG_BEGIN:
 		case LOGICAL_REP_MSG_BEGIN_PREPARE:
@@ -200,7 +200,7 @@ parse_message(char *data, int length, StringInfo shown)
 			break;
 		case LOGICAL_REP_MSG_COMMIT:
 		case LOGICAL_REP_MSG_PREPARE:
-			papply_message_parse_commit(data, length, &commit);
+			papply_message_parse_commit(&message, &commit);
 			if (shown)
 				appendStringInfo(shown, "C commit_lsn %X/%X end_lsn %X/%X time " INT64_FORMAT,
 								 LSN_FORMAT_ARGS(commit.commit_lsn),
@@ -217,7 +217,7 @@ parse_message(char *data, int length, StringInfo shown)
 			(void) papply_replication_command_omits_origins(data, "tap");
 			break;
 		default:
-			papply_message_parse_change(data, length, &change);
+			papply_message_parse_change(&message, &change);
 			if (shown)
 				show_change(shown);
 			break;
@@ -329,7 +329,8 @@ Datum
 papply_selftest_row_keys(PG_FUNCTION_ARGS)
 {
 	Relation	rel = table_open(PG_GETARG_OID(0), AccessShareLock);
-	bytea	   *message = PG_GETARG_BYTEA_P_COPY(1);
+	bytea	   *bytes = PG_GETARG_BYTEA_P_COPY(1);
+	PapplyMessage message = papply_message_read(VARDATA(bytes), VARSIZE(bytes) - VARHDRSZ);
 	AttrNumber *attnums = palloc(MaxTupleAttributeNumber * sizeof(AttrNumber));
 	Datum		elements[1 + PAPPLY_MAX_HASHES];
 	int			nelements = 0;
@@ -340,7 +341,7 @@ papply_selftest_row_keys(PG_FUNCTION_ARGS)
 		attnums[i] = i;
 	papply_row_keys_init(&keys, describe_as_publisher(rel));
 	papply_row_keys_add_unique(&keys, rel, attnums);
-	papply_message_parse_change(VARDATA(message), VARSIZE(message) - VARHDRSZ, &change);
+	papply_message_parse_change(&message, &change);
 	papply_row_keys_compute(&keys, &change, &hashes);
 	table_close(rel, AccessShareLock);
 

@@ -74,7 +74,8 @@ papply_selftest_status(PG_FUNCTION_ARGS)
 static void
 drive_idle(void *model)
 {
-	char		message[] = {LOGICAL_REP_MSG_MESSAGE};
+	char		data[] = {LOGICAL_REP_MSG_MESSAGE};
+	PapplyMessage message = papply_message_read(data, sizeof(data));
 	XLogRecPtr	remote_end_lsn;
 	XLogRecPtr	local_end_lsn;
 	char	   *buffer;
@@ -84,7 +85,7 @@ drive_idle(void *model)
 	EXPECT(papply_lifecycle_is_idle());
 	papply_core_loop_begin_direct(PAPPLY_NO_ORIGIN, false);
 	EXPECT(!papply_lifecycle_is_idle());
-	EXPECT(papply_core_loop_before(message, sizeof(message), &buffer) == 0);
+	EXPECT(papply_core_loop_before(&message, &buffer) == 0);
 	EXPECT(!papply_lifecycle_is_idle());
 	EXPECT(papply_core_loop_is_ended());
 	papply_core_loop_finish(&remote_end_lsn, &local_end_lsn);

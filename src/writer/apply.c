@@ -510,6 +510,7 @@ bool
 papply_apply_change(const char *message, int length, uint32 version, bool is_last_look,
 					bool is_exclusive)
 {
+	PapplyMessage copy;
 	PapplyTarget *target;
 	PapplyUserContext user_context;
 	bool		found;
@@ -517,7 +518,8 @@ papply_apply_change(const char *message, int length, uint32 version, bool is_las
 	/* parse a copy, because columns are terminated in place */
 	papply_message_reset_buffer(&current.message);
 	appendBinaryStringInfo(&current.message, message, length);
-	papply_message_parse_change(current.message.data, length, &current.change);
+	copy = papply_message_read(current.message.data, length);
+	papply_message_parse_change(&copy, &current.change);
 	target = papply_target_open(current.change.remote_relid, version, is_exclusive);
 	papply_insert_run_begin_change(current.change.type, target);
 	current.table = target->label;

@@ -369,9 +369,10 @@ set_key_column(Table *table, int i, const PapplyTuple *tuple)
 static bool
 set_key(Table *table, PapplyEntry *entry)
 {
+	PapplyMessage message = papply_message_read(PapplyEntryData(entry), entry->length);
 	const PapplyTuple *tuple;
 
-	papply_message_parse_change(PapplyEntryData(entry), entry->length, &stop.change);
+	papply_message_parse_change(&message, &stop.change);
 	tuple = stop.change.has_old ? &stop.change.old_tuple : &stop.change.new_tuple;
 	for (int i = 0; i < table->target->lookup.count; i++)
 		if (!set_key_column(table, i, tuple))

@@ -106,30 +106,30 @@ static ReplayProcess replay_process;
 /*** messages ***/
 
 static void
-note_begin(char *message, int length)
+note_begin(const PapplyMessage *message)
 {
 	PapplyBegin begin_message;
 
-	papply_message_parse_begin(message, length, &begin_message);
+	papply_message_parse_begin(message, &begin_message);
 	papply_pool_my_writer_slot()->remote_xid = remote.xid = begin_message.xid;
 	papply_pool_my_writer_slot()->remote_final_lsn = remote.final_lsn = begin_message.final_lsn;
 }
 
 static void
-note_end(char *message, int length)
+note_end(const PapplyMessage *message)
 {
 	PapplyCommit commit;
 
-	papply_message_parse_commit(message, length, &commit);
+	papply_message_parse_commit(message, &commit);
 	remote.commit_time = commit.commit_time;
 	if (commit.type == LOGICAL_REP_MSG_PREPARE)
 		remote.commit_time = papply_stored_commit_time(replay->id);
 }
 
 static void
-apply_change(const char *message, int length)
+apply_change(const PapplyMessage *message)
 {
-	PapplyTarget *target = papply_target_cache_find(papply_message_get_uint32(message + 1));
+	PapplyTarget *target = papply_target_cache_find(message->id);
 
 	if (target == NULL)			/* its relation has not been described */
 		papply_message_malformed();
@@ -138,40 +138,41 @@ apply_change(const char *message, int length)
 		AcceptInvalidationMessages();	/* rights may have changed */
 		papply_local_renew_snapshot();
 	}
-	(void) papply_apply_change(message, length, target->version, true, true);
+	(void) papply_apply_change(message->data, message->length, target->version, true, true);
 	CommandCounterIncrement();
 	if (papply_conflict_must_report())
 		papply_conflict_report_all();
 }
 
 static void
-apply_message(char *message, int length)
+apply_message(char *data, int length)
 {
 	MemoryContext old_context = MemoryContextSwitchTo(replay_process.message_context);
+	PapplyMessage message = papply_message_read(data, length);
 
-	remote.message_type = message[0];
-	switch (message[0])
+	remote.message_type = message.kind;
+	switch (message.kind)
 	{
 		case LOGICAL_REP_MSG_BEGIN:
 		case LOGICAL_REP_MSG_BEGIN_PREPARE:
-			note_begin(message, length);
+			note_begin(&message);
 			break;
 		case LOGICAL_REP_MSG_RELATION:
-			papply_target_use_version(papply_registry_add_at_start(message, length, InvalidOid));
+			papply_target_use_version(papply_registry_add_at_start(data, length, InvalidOid));
 			break;
 		case LOGICAL_REP_MSG_INSERT:
 		case LOGICAL_REP_MSG_UPDATE:
 		case LOGICAL_REP_MSG_DELETE:
-			apply_change(message, length);
+			apply_change(&message);
 			break;
 		case LOGICAL_REP_MSG_TRUNCATE:
 			papply_apply_begin_code();
-			papply_truncate(message, length);
+			papply_truncate(data, length);
 			CommandCounterIncrement();
 			break;
 		case LOGICAL_REP_MSG_COMMIT:
 		case LOGICAL_REP_MSG_PREPARE:
-			note_end(message, length);
+			note_end(&message);
 			break;
 		default:
 			break;

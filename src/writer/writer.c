@@ -416,10 +416,10 @@ apply_truncate(PapplyEntry *entry)
 static bool
 apply_entry(PapplyEntry *entry, PapplyCommit *commit)
 {
-	char		kind = entry->length > 0 ? PapplyEntryData(entry)[0] : 0;
+	PapplyMessage message = papply_message_read(PapplyEntryData(entry), entry->length);
 
-	claimed.message_type = kind;
-	switch (kind)
+	claimed.message_type = message.kind;
+	switch (message.kind)
 	{
 		case LOGICAL_REP_MSG_BEGIN:
 		case LOGICAL_REP_MSG_BEGIN_PREPARE:
@@ -436,7 +436,7 @@ apply_entry(PapplyEntry *entry, PapplyCommit *commit)
 		case LOGICAL_REP_MSG_PREPARE:
 		case LOGICAL_REP_MSG_COMMIT_PREPARED:
 		case LOGICAL_REP_MSG_ROLLBACK_PREPARED:
-			papply_message_parse_commit(PapplyEntryData(entry), entry->length, commit);
+			papply_message_parse_commit(&message, commit);
 			return false;
 		case 0:					/* a definition that the next TRUNCATE needs */
 			if (entry->relation_version == 0)
