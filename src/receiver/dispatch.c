@@ -177,7 +177,7 @@ append_message(const PapplyMessage *message, uint32 relation_version, uint64 dep
 						dependency);
 }
 
-static PapplyDispatchResult
+static PapplyFate
 end_ordinary(const PapplyMessage *message)
 {
 	PapplyCommit commit;
@@ -186,7 +186,7 @@ end_ordinary(const PapplyMessage *message)
 	if (commit.type != open_txn.end_kind || commit.commit_lsn != open_txn.final_lsn)
 		papply_message_malformed();
 	if (!papply_queue_has_space(message->length))
-		return PAPPLY_DISPATCH_HOLD;
+		return PAPPLY_HELD;
 	append_message(message, 0, PAPPLY_NO_SEQNO);
 	if (message->kind == LOGICAL_REP_MSG_PREPARE)
 	{
@@ -198,7 +198,7 @@ end_ordinary(const PapplyMessage *message)
 		end_small(commit.end_lsn);
 	else
 		end_transaction(commit.end_lsn);
-	return PAPPLY_DISPATCH_QUEUED;
+	return PAPPLY_TAKEN;
 }
 
 /* The rows that it has touched are not known, so it is a barrier. */
@@ -245,8 +245,8 @@ finish_prepared(const PapplyBegin *begin)
 	end_transaction(begin->end_lsn);
 }
 
-PapplyDispatchResult
-papply_dispatch_begin(const PapplyMessage *message, const PapplyBegin *begin)
+static PapplyFate
+begin_transaction(const PapplyMessage *message, const PapplyBegin *begin)
 {
 	uint64		seqno;
 	PapplyTransaction *txn;
@@ -254,7 +254,7 @@ papply_dispatch_begin(const PapplyMessage *message, const PapplyBegin *begin)
 	Assert(!open_txn.is_open);
 	if (!papply_queue_has_space(message->length) ||
 		!papply_queue_begin(begin->xid, begin->final_lsn, &seqno))
-		return PAPPLY_DISPATCH_HOLD;
+		return PAPPLY_HELD;
 	open_txn = (OpenTransaction)
 	{
 		.is_open = true,
@@ -283,7 +283,7 @@ papply_dispatch_begin(const PapplyMessage *message, const PapplyBegin *begin)
 		default:
 			finish_prepared(begin);
 	}
-	return PAPPLY_DISPATCH_QUEUED;
+	return PAPPLY_TAKEN;
 }
 
 /*
@@ -315,7 +315,7 @@ make_fallback_barrier(PapplyCounter reason)
  * directly, when its transaction is the oldest one and the part in the queue
  * has been applied.
  */
-static PapplyDispatchResult
+static PapplyFate
 hold_oversize(void)
 {
 	make_fallback_barrier(PAPPLY_COUNT_FALLBACK_MESSAGE);
@@ -325,7 +325,7 @@ hold_oversize(void)
 		papply_awake_publish_open();
 		open_txn.has_oversize = true;
 	}
-	return PAPPLY_DISPATCH_HOLD;
+	return PAPPLY_HELD;
 }
 
 /* Publish more of a transaction that grows, for a writer to apply. */
@@ -418,7 +418,7 @@ papply_dispatch_is_native(const PapplyRemoteRelation *rel)
 		papply_session_settings_exist();
 }
 
-static PapplyDispatchResult
+static void
 dispatch_change(const PapplyMessage *message)
 {
 	PapplyRemoteRelation *rel;
@@ -451,7 +451,6 @@ dispatch_change(const PapplyMessage *message)
 	if (which >= 0)
 		name_key(&rel->keys, &hashes, which);
 	record_keys(&hashes);
-	return PAPPLY_DISPATCH_QUEUED;
 }
 
 /*
@@ -460,18 +459,13 @@ dispatch_change(const PapplyMessage *message)
  * of all its relations are queued with it, for the writer or the core apply
  * loop that applies it.
  */
-static PapplyDispatchResult
+static void
 dispatch_truncate(const PapplyMessage *message)
 {
 	uint32		nrelids = papply_message_truncated(message);
-	uint64		needed = message->length + (uint64) nrelids * MAXALIGN(sizeof(PapplyEntry));
 	bool		is_ours = nrelids > 0;	/* else malformed; the core apply loop
 										 * reports that */
 
-	if (needed > PG_UINT32_MAX || !papply_queue_can_hold(needed))
-		return hold_oversize();
-	if (!papply_queue_has_space(needed))
-		return PAPPLY_DISPATCH_HOLD;
 	for (uint32 i = 0; i < nrelids; i++)
 	{
 		PapplyRemoteRelation *rel =
@@ -488,48 +482,52 @@ dispatch_truncate(const PapplyMessage *message)
 		make_fallback_barrier(PAPPLY_COUNT_FALLBACK_SYNC);
 	note_change(open_txn.seqno - 1);
 	append_message(message, 0, open_txn.seqno - 1);
-	return PAPPLY_DISPATCH_QUEUED;
 }
 
 /* Queue a message inside an ordinary transaction. */
-static PapplyDispatchResult
+static PapplyFate
 dispatch_inside(const PapplyMessage *message)
 {
-	if (!papply_queue_can_hold(message->length))
+	uint64		needed = message->length;
+
+	if (message->kind == LOGICAL_REP_MSG_TRUNCATE)
+		needed += (uint64) papply_message_truncated(message) * MAXALIGN(sizeof(PapplyEntry));
+	if (needed > PG_UINT32_MAX || !papply_queue_can_hold(needed))
 		return hold_oversize();
-	if (!papply_queue_has_space(message->length))
-		return PAPPLY_DISPATCH_HOLD;
+	if (!papply_queue_has_space(needed))
+		return PAPPLY_HELD;
 
 	switch (message->kind)
 	{
 		case LOGICAL_REP_MSG_INSERT:
 		case LOGICAL_REP_MSG_UPDATE:
 		case LOGICAL_REP_MSG_DELETE:
-			return dispatch_change(message);
+			dispatch_change(message);
+			break;
 		case LOGICAL_REP_MSG_TRUNCATE:
-			return dispatch_truncate(message);
+			dispatch_truncate(message);
+			break;
 		default:
 			make_fallback_barrier(PAPPLY_COUNT_FALLBACK_MESSAGE);	/* writers do not know
 																	 * it */
+			append_message(message, 0, PAPPLY_NO_SEQNO);
 	}
-	append_message(message, 0, PAPPLY_NO_SEQNO);
-	return PAPPLY_DISPATCH_QUEUED;
+	publish_if_large();
+	return PAPPLY_TAKEN;
 }
 
-PapplyDispatchResult
-papply_dispatch_message(const PapplyMessage *message)
+PapplyFate
+papply_dispatch_message(const PapplyMessage *message, const PapplyBegin *begin)
 {
-	PapplyDispatchResult result;
-
 	switch (message->kind)
 	{
 		case LOGICAL_REP_MSG_RELATION:
 			papply_remote_relation_update(message, papply_queue_last_seqno());
-			return PAPPLY_DISPATCH_QUEUED;
+			return PAPPLY_TAKEN;
 		case LOGICAL_REP_MSG_TYPE:
 		case LOGICAL_REP_MSG_ORIGIN:
 		case LOGICAL_REP_MSG_MESSAGE:
-			return PAPPLY_DISPATCH_QUEUED;	/* not needed to apply anything */
+			return PAPPLY_TAKEN;	/* not needed to apply anything */
 		case LOGICAL_REP_MSG_BEGIN:
 		case LOGICAL_REP_MSG_BEGIN_PREPARE:
 		case LOGICAL_REP_MSG_COMMIT_PREPARED:
@@ -537,20 +535,13 @@ papply_dispatch_message(const PapplyMessage *message)
 			if (open_txn.is_open)
 				papply_message_malformed(); /* its writer would take the last
 											 * two for the end */
-			return PAPPLY_DISPATCH_BEGINS;
-		case LOGICAL_REP_MSG_COMMIT:
-		case LOGICAL_REP_MSG_PREPARE:
-			if (open_txn.is_open)
-				return end_ordinary(message);
-			break;
+			return begin_transaction(message, begin);
 		default:
 			break;
 	}
-
 	if (!open_txn.is_open)
-		return PAPPLY_DISPATCH_DIRECT;
-	result = dispatch_inside(message);
-	if (result == PAPPLY_DISPATCH_QUEUED)
-		publish_if_large();
-	return result;
+		return PAPPLY_TO_CORE_LOOP;
+	if (message->kind == LOGICAL_REP_MSG_COMMIT || message->kind == LOGICAL_REP_MSG_PREPARE)
+		return end_ordinary(message);
+	return dispatch_inside(message);
 }

@@ -6,33 +6,20 @@
 #ifndef PAPPLY_DISPATCH_H
 #define PAPPLY_DISPATCH_H
 
+#include "fate.h"
 #include "message.h"
 #include "remote_relation.h"
-
-/* What became of a message. */
-typedef enum PapplyDispatchResult
-{
-	PAPPLY_DISPATCH_QUEUED,		/* in the queue, or not needed */
-	PAPPLY_DISPATCH_HOLD,		/* no space; offer it again later */
-	PAPPLY_DISPATCH_BEGINS,		/* it begins a transaction:
-								 * papply_dispatch_begin() puts it into the
-								 * queue, unless it must be direct */
-	PAPPLY_DISPATCH_DIRECT		/* it begins a transaction for the core apply
-								 * loop; drain the pool first */
-} PapplyDispatchResult;
 
 /* Start with an empty state, for a new pool. */
 extern void papply_dispatch_reset(void);
 
-/* Put a message into the queue. */
-extern PapplyDispatchResult papply_dispatch_message(const PapplyMessage *message);
-
 /*
- * The same for one that begins a transaction, and has been parsed.  Returns
- * QUEUED or HOLD.
+ * Put a message into the queue.  Return TAKEN; HELD if there is no space; or
+ * TO_CORE_LOOP if no transaction is open, and it begins none for the queue.
+ * begin: what papply_message_parse_first() has got from it; NULL if it begins
+ * no transaction, or one is open.
  */
-extern PapplyDispatchResult papply_dispatch_begin(const PapplyMessage *message,
-												  const PapplyBegin *begin);
+extern PapplyFate papply_dispatch_message(const PapplyMessage *message, const PapplyBegin *begin);
 
 /* Has a transaction in the queue begun, but not ended? */
 extern bool papply_dispatch_is_open(void);

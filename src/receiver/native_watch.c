@@ -158,12 +158,12 @@ note_end(XLogRecPtr end_lsn)
 static bool
 note_other(const PapplyMessage *message)
 {
-	PapplySpoolResult spooled = papply_spool_take(message, false);
+	PapplyFate	fate;
 	PapplyBegin begin;
 	PapplyCommit commit;
 
-	if (spooled != PAPPLY_SPOOL_NONE)
-		return spooled == PAPPLY_SPOOL_NATIVE;
+	if (papply_spool_take(message, false, &fate))
+		return fate == PAPPLY_TO_CORE_LOOP;
 	switch (message->kind)
 	{
 		case LOGICAL_REP_MSG_RELATION:

@@ -840,17 +840,17 @@ deliver_message(WalReceiverConn *conn, char **buffer, pgsocket *wait_fd)
 	*buffer = held.buffer;
 	switch (papply_route_message(buffer, &length))
 	{
-		case PAPPLY_ROUTE_DONE:
+		case PAPPLY_TAKEN:
 			held.buffer = NULL;
 			return NOT_YET;
-		case PAPPLY_ROUTE_NATIVE:
+		case PAPPLY_TO_CORE_LOOP:
 			held.buffer = NULL;
 			if (!is_active && papply_core_loop_has_leader_transaction())
 				begin_leader_transaction();
 			return length;
-		case PAPPLY_ROUTE_BEFORE:
+		case PAPPLY_OTHER_FIRST:
 			return length;
-		case PAPPLY_ROUTE_HOLD:
+		case PAPPLY_HELD:
 			break;
 	}
 	if (!papply_lifecycle_has_pool())

@@ -6,7 +6,8 @@
  *
  * A message is spooled (spool.c), put into the queue (dispatch.c), passed to
  * the core apply loop (core_loop.c), or held until there is space or the pool
- * is drained.
+ * is drained.  It is read once, here; these get it as a PapplyMessage, and
+ * answer with its fate (fate.h).
  *-------------------------------------------------------------------------
  */
 #include "parallel_apply.h"
@@ -49,17 +50,18 @@ papply_route_reply(bool is_reading, char **buffer)
 
 /*
  * Pass on a message to the core apply loop, which is in a transaction or
- * begins one.
+ * begins one.  With OTHER_FIRST, *buffer and *length are set to the other
+ * message.
  */
-static PapplyRoute
-route_native(const PapplyMessage *message, char **buffer, int *announced)
+static PapplyFate
+route_to_core_loop(const PapplyMessage *message, char **buffer, int *length)
 {
 	int			before = papply_core_loop_before(message, buffer);
 
 	if (before > 0)
 	{
-		*announced = before;
-		return PAPPLY_ROUTE_BEFORE;
+		*length = before;
+		return PAPPLY_OTHER_FIRST;
 	}
 	if (message->kind == LOGICAL_REP_MSG_RELATION)
 	{
@@ -69,7 +71,7 @@ route_native(const PapplyMessage *message, char **buffer, int *announced)
 		rel = papply_remote_relation_get(message->id, false);
 		rel->native_version = rel->version;
 	}
-	return PAPPLY_ROUTE_NATIVE;
+	return PAPPLY_TO_CORE_LOOP;
 }
 
 bool
@@ -98,88 +100,80 @@ begins_leader_transaction(char kind, const PapplyBegin *begin)
 }
 
 /*
- * Put a message into the queue.  If it begins a transaction that belongs to the
- * core apply loop, return NATIVE once the pool is drained, and HOLD before.
+ * Route a message while the core apply loop is in no transaction: into the
+ * queue, or, with TO_CORE_LOOP, the core apply loop begins a transaction with
+ * it.  If it is not a leader transaction, the pool is drained before.  begin is
+ * NULL unless the message begins a transaction.
  */
-static PapplyRoute
-route_to_queue(const PapplyMessage *message)
+static PapplyFate
+route_to_pool(const PapplyMessage *message, const PapplyBegin *begin)
 {
-	PapplyDispatchResult result = papply_dispatch_message(message);
-	PapplyBegin begin;
-
-	if (result == PAPPLY_DISPATCH_BEGINS && papply_message_parse_first(message, &begin) &&
-		!papply_lifecycle_must_be_direct(begin.final_lsn))
+	if (begin == NULL || !papply_lifecycle_must_be_direct(begin->final_lsn))
 	{
-		if (begins_leader_transaction(message->kind, &begin))
+		PapplyFate	fate;
+
+		if (begin != NULL && begins_leader_transaction(message->kind, begin))
 		{
 			papply_lifecycle_release();
-			papply_status_received(begin.commit_time);
+			papply_status_received(begin->commit_time);
 			papply_core_loop_begin_direct(papply_lifecycle_origin(), true);
-			return PAPPLY_ROUTE_NATIVE;
+			return PAPPLY_TO_CORE_LOOP;
 		}
-		result = papply_dispatch_begin(message, &begin);
+		fate = papply_dispatch_message(message, begin);
+		if (fate != PAPPLY_TO_CORE_LOOP)
+			return fate;
 	}
-	if (result == PAPPLY_DISPATCH_QUEUED)
-		return PAPPLY_ROUTE_DONE;
-	if (result == PAPPLY_DISPATCH_HOLD)
-		return PAPPLY_ROUTE_HOLD;
-
 	papply_lifecycle_release();
 	papply_spool_revoke_in_progress();	/* the transaction may have to be
 										 * exclusive */
 	if (!papply_lifecycle_is_idle() || papply_in_progress_count() > 0)
-		return PAPPLY_ROUTE_HOLD;
+		return PAPPLY_HELD;
 	papply_core_loop_begin_direct(papply_lifecycle_origin(), false);
-	return PAPPLY_ROUTE_NATIVE;
-}
-
-/* Must a message between two transactions be held because of a pause? */
-static bool
-must_hold(const PapplyMessage *message)
-{
-	PapplyBegin begin = {0};
-	bool		is_first = papply_message_parse_first(message, &begin);
-	bool		is_held = papply_lifecycle_is_paused() ||
-	(is_first && papply_pause_point_holds(begin.final_lsn));
-
-	if (is_held)
-		papply_status_hold(begin.commit_time);
-	return is_held;
+	return PAPPLY_TO_CORE_LOOP;
 }
 
 /*
- * is_spooled: the message comes from the spool.  With BEFORE, *buffer and
- * *announced are set to the other message and its length.
+ * Must a message between two transactions be held because of a pause?  begin is
+ * NULL unless it begins one.
  */
-static PapplyRoute
-route_payload(const PapplyMessage *message, bool is_spooled, char **buffer, int *announced)
+static bool
+must_hold(const PapplyBegin *begin)
 {
-	if (message->length < 1)
-		return PAPPLY_ROUTE_NATIVE;
-	if (papply_route_is_between_transactions() && must_hold(message))
-		return PAPPLY_ROUTE_HOLD;
-	if (!is_spooled)
-	{
-		switch (papply_spool_take(message, papply_lifecycle_has_pool()))
-		{
-			case PAPPLY_SPOOL_TAKEN:
-				return PAPPLY_ROUTE_DONE;
-			case PAPPLY_SPOOL_NATIVE:
-				return PAPPLY_ROUTE_NATIVE;
-			case PAPPLY_SPOOL_NONE:
-				break;
-		}
-	}
-	if (!papply_core_loop_is_active() && !papply_lifecycle_has_pool())
-		papply_core_loop_begin_direct(PAPPLY_NO_ORIGIN, false);
-	else if (!papply_core_loop_is_active())
-	{
-		PapplyRoute route = route_to_queue(message);
+	bool		is_held = papply_lifecycle_is_paused() ||
+	(begin != NULL && papply_pause_point_holds(begin->final_lsn));
 
-		if (route != PAPPLY_ROUTE_NATIVE)
-			return route;
+	if (is_held)
+		papply_status_hold(begin != NULL ? begin->commit_time : 0);
+	return is_held;
+}
+
+/* is_spooled: the message comes from the spool. */
+static PapplyFate
+route_payload(const PapplyMessage *message, bool is_spooled, char **buffer, int *length)
+{
+	PapplyBegin first;
+	PapplyBegin *begin = NULL;
+	PapplyFate	fate;
+
+	if (message->length < 1)
+		return PAPPLY_TO_CORE_LOOP;
+	if (papply_route_is_between_transactions())
+	{
+		if (papply_message_parse_first(message, &first))
+			begin = &first;
+		if (must_hold(begin))
+			return PAPPLY_HELD;
 	}
-	return route_native(message, buffer, announced);
+	if (!is_spooled && papply_spool_take(message, papply_lifecycle_has_pool(), &fate))
+		return fate;
+	if (!papply_core_loop_is_active())
+	{
+		if (!papply_lifecycle_has_pool())
+			papply_core_loop_begin_direct(PAPPLY_NO_ORIGIN, false);
+		else if ((fate = route_to_pool(message, begin)) != PAPPLY_TO_CORE_LOOP)
+			return fate;
+	}
+	return route_to_core_loop(message, buffer, length);
 }
 
 /*
@@ -189,7 +183,7 @@ route_payload(const PapplyMessage *message, bool is_spooled, char **buffer, int 
  * only those that request a reply; keepalive_if_due() in receiver.c sends it
  * others.
  */
-static PapplyRoute
+static PapplyFate
 route_keepalive(const PapplyReceived *keepalive, char **buffer, int *length)
 {
 	if (keepalive->end_lsn > papply_feedback_received_lsn())
@@ -197,25 +191,25 @@ route_keepalive(const PapplyReceived *keepalive, char **buffer, int *length)
 	papply_feedback_received(keepalive->end_lsn);
 	papply_connection_note_keepalive(keepalive);
 	if (!papply_lifecycle_has_pool())
-		return PAPPLY_ROUTE_NATIVE;
+		return PAPPLY_TO_CORE_LOOP;
 	if (!keepalive->requests_reply)
-		return PAPPLY_ROUTE_DONE;
+		return PAPPLY_TAKEN;
 	papply_lifecycle_release();
 	if (papply_report_flush())
-		return PAPPLY_ROUTE_DONE;
+		return PAPPLY_TAKEN;
 	papply_report_asked();
 	*length = papply_core_loop_keepalive(papply_feedback_applied_lsn(papply_lifecycle_is_idle()),
 										 true, buffer);
-	return PAPPLY_ROUTE_NATIVE;
+	return PAPPLY_TO_CORE_LOOP;
 }
 
-PapplyRoute
+PapplyFate
 papply_route_message(char **buffer, int *length)
 {
 	PapplyReceived received = papply_message_open(*buffer, *length);
 	bool		is_spooled = papply_spool_is_reading();
 	int			reply = papply_route_reply(!is_spooled, buffer);
-	PapplyRoute route;
+	PapplyFate	fate;
 
 #ifdef PAPPLY_SELFTEST
 	papply_statistics_progress->routed_messages++;
@@ -223,18 +217,18 @@ papply_route_message(char **buffer, int *length)
 	if (reply > 0)
 	{
 		*length = reply;
-		return PAPPLY_ROUTE_BEFORE;
+		return PAPPLY_OTHER_FIRST;
 	}
 	if (received.type == 'k')
 		return route_keepalive(&received, buffer, length);
 	if (received.type != 'w')
-		return PAPPLY_ROUTE_NATIVE;
+		return PAPPLY_TO_CORE_LOOP;
 
 	papply_connection_last.lsn = received.lsn;
 	papply_connection_last.send_time = received.send_time;
 	papply_connection_last.has_sent_all &= is_spooled;
-	route = route_payload(&received.message, is_spooled, buffer, length);
-	if (route == PAPPLY_ROUTE_NATIVE && papply_lifecycle_has_pool())
+	fate = route_payload(&received.message, is_spooled, buffer, length);
+	if (fate == PAPPLY_TO_CORE_LOOP && papply_lifecycle_has_pool())
 		*length = papply_core_loop_frame(&received.message, buffer);
 
 	/*
@@ -243,14 +237,14 @@ papply_route_message(char **buffer, int *length)
 	 * transaction has yet to be read from the spool, which the message may
 	 * have begun.
 	 */
-	if ((route == PAPPLY_ROUTE_DONE || route == PAPPLY_ROUTE_NATIVE) && !papply_spool_is_reading())
+	if ((fate == PAPPLY_TAKEN || fate == PAPPLY_TO_CORE_LOOP) && !papply_spool_is_reading())
 	{
 		papply_feedback_received(Max(received.lsn, received.end_lsn));
 		if (papply_lifecycle_has_pool() && !papply_dispatch_is_open() &&
 			!papply_core_loop_has_leader_transaction())
 			papply_report_received();
 	}
-	return route;
+	return fate;
 }
 
 bool

@@ -6,22 +6,14 @@
 #ifndef PAPPLY_ROUTE_H
 #define PAPPLY_ROUTE_H
 
-/* What to do with a received message. */
-typedef enum PapplyRoute
-{
-	PAPPLY_ROUTE_DONE,			/* nothing more */
-	PAPPLY_ROUTE_NATIVE,		/* return it to the core apply loop */
-	PAPPLY_ROUTE_BEFORE,		/* return another message first, then offer
-								 * this one again */
-	PAPPLY_ROUTE_HOLD			/* offer it again later */
-} PapplyRoute;
+#include "fate.h"
 
 /*
  * Route a received message.  The caller keeps it in place until it need not be
- * offered again.  With NATIVE and BEFORE, *buffer and *length are set to the
- * message that the core apply loop must get.
+ * offered again.  With TO_CORE_LOOP and OTHER_FIRST, *buffer and *length are set
+ * to the message that the core apply loop must get.
  */
-extern PapplyRoute papply_route_message(char **buffer, int *length);
+extern PapplyFate papply_route_message(char **buffer, int *length);
 
 /*
  * Must the publisher get a reply before the core apply loop gets its next

@@ -371,7 +371,7 @@ note_native_relation(const PapplyMessage *message)
 	pfree(definition.data);
 }
 
-static PapplySpoolResult
+static PapplyFate
 start_chunk(const PapplyMessage *message, bool wants_spool)
 {
 	TransactionId xid = message->id;
@@ -384,12 +384,12 @@ start_chunk(const PapplyMessage *message, bool wants_spool)
 	if (chunk.spool != NULL)
 	{
 		begin_chunk(chunk.spool);
-		return PAPPLY_SPOOL_TAKEN;
+		return PAPPLY_TAKEN;
 	}
 
 	chunk.is_native = true;
 	papply_native_streams_begin(xid);
-	return PAPPLY_SPOOL_NATIVE;
+	return PAPPLY_TO_CORE_LOOP;
 }
 
 /* Report like the core apply loop, for readers of the log at DEBUG1. */
@@ -400,20 +400,19 @@ report_end(const char *command)
 			(errmsg_internal("finished processing the STREAM %s command", command)));
 }
 
-static PapplySpoolResult
+static PapplyFate
 abort_streamed(TransactionId xid, TransactionId subxid)
 {
 	Spool	   *spool = find_spool(xid);
 
 	if (spool == NULL)
-		return papply_native_streams_abort(xid, subxid) ?
-			PAPPLY_SPOOL_NATIVE : PAPPLY_SPOOL_TAKEN;
+		return papply_native_streams_abort(xid, subxid) ? PAPPLY_TO_CORE_LOOP : PAPPLY_TAKEN;
 	if (xid == subxid)
 		drop_spool(spool);
 	else
 		abort_subtransaction(spool, subxid);
 	report_end("ABORT");
-	return PAPPLY_SPOOL_TAKEN;
+	return PAPPLY_TAKEN;
 }
 
 static void
@@ -435,7 +434,7 @@ end_reader(Reader *reader)
 	reader->spool = NULL;
 }
 
-static PapplySpoolResult
+static bool
 end_streamed(const PapplyMessage *message)
 {
 	PapplyCommit commit;
@@ -446,7 +445,7 @@ end_streamed(const PapplyMessage *message)
 	if (spool == NULL)
 	{
 		papply_native_streams_end(commit.xid);
-		return PAPPLY_SPOOL_NONE;
+		return false;
 	}
 
 	if (spool->in_progress != PAPPLY_NO_PLACE && papply_in_progress_has_failed(spool->in_progress))
@@ -457,7 +456,7 @@ end_streamed(const PapplyMessage *message)
 	appendBinaryStringInfo(&reading.end, message->data, message->length);
 	init_reader(&reading.reader, spool);
 	report_end(message->kind == LOGICAL_REP_MSG_STREAM_PREPARE ? "PREPARE" : "COMMIT");
-	return PAPPLY_SPOOL_TAKEN;
+	return true;
 }
 
 static void
@@ -508,35 +507,36 @@ check_native(char kind)
 	}
 }
 
-PapplySpoolResult
-papply_spool_take(const PapplyMessage *message, bool wants_spool)
+bool
+papply_spool_take(const PapplyMessage *message, bool wants_spool, PapplyFate *fate)
 {
 	Assert(!papply_spool_is_reading());
+	*fate = PAPPLY_TAKEN;
 	if (chunk.spool != NULL)
-	{
 		append_to_chunk(message);
-		return PAPPLY_SPOOL_TAKEN;
-	}
-	if (chunk.is_native)
+	else if (chunk.is_native)
 	{
 		check_native(message->kind);
 		chunk.is_native = message->kind != LOGICAL_REP_MSG_STREAM_STOP;
 		note_native_relation(message);
-		return PAPPLY_SPOOL_NATIVE;
+		*fate = PAPPLY_TO_CORE_LOOP;
 	}
-	switch (message->kind)
-	{
-		case LOGICAL_REP_MSG_STREAM_START:
-			return start_chunk(message, wants_spool);
-		case LOGICAL_REP_MSG_STREAM_ABORT:
-			return abort_streamed(message->id, papply_message_subxid(message));
-		case LOGICAL_REP_MSG_STREAM_COMMIT:
-		case LOGICAL_REP_MSG_STREAM_PREPARE:
-			return end_streamed(message);
-		default:
-			break;
-	}
-	return PAPPLY_SPOOL_NONE;
+	else
+		switch (message->kind)
+		{
+			case LOGICAL_REP_MSG_STREAM_START:
+				*fate = start_chunk(message, wants_spool);
+				break;
+			case LOGICAL_REP_MSG_STREAM_ABORT:
+				*fate = abort_streamed(message->id, papply_message_subxid(message));
+				break;
+			case LOGICAL_REP_MSG_STREAM_COMMIT:
+			case LOGICAL_REP_MSG_STREAM_PREPARE:
+				return end_streamed(message);
+			default:
+				return false;
+		}
+	return true;
 }
 
 /*** reading ***/

@@ -6,25 +6,17 @@
 #ifndef PAPPLY_SPOOL_H
 #define PAPPLY_SPOOL_H
 
+#include "fate.h"
 #include "message.h"
 
-/* What became of a message. */
-typedef enum PapplySpoolResult
-{
-	PAPPLY_SPOOL_NONE,			/* not concerned with spooling */
-	PAPPLY_SPOOL_TAKEN,			/* in the spool, or it completes a transaction
-								 * that is there, which is read next */
-	PAPPLY_SPOOL_NATIVE			/* the core apply loop spools it, whatever
-								 * else is in flight */
-} PapplySpoolResult;
-
 /*
- * Offer a message.  If wants_spool is set, a
- * transaction that begins with this message is spooled here to its end;
- * otherwise the core apply loop spools it.  Nothing may be offered while a
- * transaction is being read.
+ * Offer a message.  Return false if it is not concerned with spooling.
+ * Otherwise *fate is TAKEN, which may complete a transaction, to be read next,
+ * or TO_CORE_LOOP, whatever else is in flight, because that spools it.  If
+ * wants_spool is set, a transaction that begins with this message is spooled
+ * here to its end.  Nothing may be offered while a transaction is being read.
  */
-extern PapplySpoolResult papply_spool_take(const PapplyMessage *message, bool wants_spool);
+extern bool papply_spool_take(const PapplyMessage *message, bool wants_spool, PapplyFate *fate);
 
 /* Is no transaction kept here, ended or not? */
 extern bool papply_spool_is_empty(void);
