@@ -156,12 +156,13 @@ papply_message_is_equal(const PapplyMessage *a, const PapplyMessage *b)
 	return a->length == b->length && memcmp(a->data, b->data, a->length) == 0;
 }
 
-/* Read a result of walrcv_receive(). */
+/* Read a result of walrcv_receive().  Fields that its type does not have are not set. */
 static inline PapplyReceived
 papply_message_open(char *buffer, int length)
 {
-	PapplyReceived received = {0};
+	PapplyReceived received;
 
+	received.type = received.message.kind = 0;
 	if (buffer[0] == 'w' && length >= PAPPLY_MESSAGE_HEADER)
 	{
 		received.type = 'w';
@@ -224,12 +225,6 @@ extern void papply_message_parse_change(const PapplyMessage *message, PapplyChan
  * was prepared.  Return false for any other message.
  */
 extern bool papply_message_parse_first(const PapplyMessage *message, PapplyBegin *begin);
-
-/*
- * Copy a message of a stream into palloc'd memory, without the xid that all of
- * these have after the kind byte.
- */
-extern PapplyMessage papply_message_copy_without_xid(const PapplyMessage *streamed);
 
 /* Return the remote OIDs of the tables that a TRUNCATE is of, in a new list. */
 extern List *papply_message_read_truncate(char *message, int length, bool *cascade,

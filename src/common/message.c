@@ -213,18 +213,6 @@ papply_message_parse_change(const PapplyMessage *message, PapplyChange *change)
 	change->has_new = true;
 }
 
-PapplyMessage
-papply_message_copy_without_xid(const PapplyMessage *streamed)
-{
-	int			length = streamed->length - sizeof(TransactionId);
-	char	   *copy = palloc(length);
-
-	Assert(length > 0);
-	copy[0] = streamed->kind;
-	memcpy(copy + 1, streamed->data + PAPPLY_MESSAGE_BODY, length - 1);
-	return papply_message_read(copy, length);
-}
-
 List *
 papply_message_read_truncate(char *message, int length, bool *cascade, bool *restart_sequences)
 {

@@ -317,22 +317,6 @@ papply_core_loop_next(char **buffer)
 	return papply_core_loop_frame(&message, buffer);
 }
 
-/* Get the definition of a relation in a TRUNCATE that the core apply loop must get first. */
-static int
-before_truncate(const PapplyMessage *message, char **buffer)
-{
-	uint32		nrelids = papply_message_truncated(message);
-	int			announced = 0;
-
-	for (uint32 i = 0; announced == 0 && i < nrelids; i++)
-	{
-		LogicalRepRelId relid = papply_message_truncated_relid(message, i);
-
-		announced = announce_newest(papply_remote_relation_get(relid, false), buffer);
-	}
-	return announced;
-}
-
 /* Note why the transaction would not be one for writers; only the first reasons count. */
 static void
 note_reasons(uint16 exclusive_reason, uint16 fallback_reason)
@@ -364,6 +348,7 @@ static int
 announce_before(const PapplyMessage *message, char **buffer)
 {
 	PapplyRemoteRelation *rel;
+	int			announced = 0;
 
 	switch (message->kind)
 	{
@@ -376,7 +361,12 @@ announce_before(const PapplyMessage *message, char **buffer)
 		case LOGICAL_REP_MSG_TRUNCATE:
 			applying.may_run_code = true;
 			note_reasons(PAPPLY_COUNT_EXCLUSIVE_TRUNCATE, 0);
-			return before_truncate(message, buffer);
+			for (uint32 i = 0; announced == 0 && i < papply_message_truncated(message); i++)
+			{
+				rel = papply_remote_relation_get(papply_message_truncated_relid(message, i), false);
+				announced = announce_newest(rel, buffer);
+			}
+			return announced;
 		default:
 			return 0;
 	}

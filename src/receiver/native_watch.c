@@ -68,8 +68,9 @@ typedef struct Watch
 	uint32		unshown;		/* transactions since the status was last
 								 * shown */
 	bool		has_slept;		/* the core apply loop may have slept */
-	bool		has_header;
-	char		header[PAPPLY_MESSAGE_HEADER];	/* of the newest message */
+	bool		has_received;	/* a message; these two are not noted yet */
+	XLogRecPtr	received_lsn;
+	TimestampTz send_time;
 } Watch;
 
 static Watch watch;
@@ -87,25 +88,22 @@ papply_native_watch_is_on(void)
 	return watch.is_on;
 }
 
-/* Take over the positions and the time of the newest message. */
+/* Take over the position and the time of the newest message. */
 static void
-note_header(void)
+note_positions(void)
 {
-	PapplyReceived last;
-
-	if (!watch.has_header)
+	if (!watch.has_received)
 		return;
-	last = papply_message_open(watch.header, sizeof(watch.header));
-	papply_feedback_received(Max(last.lsn, last.end_lsn));
-	papply_connection_last.send_time = last.send_time;
+	papply_feedback_received(watch.received_lsn);
+	papply_connection_last.send_time = watch.send_time;
 	papply_connection_last.has_sent_all = false;
-	watch.has_header = false;
+	watch.has_received = false;
 }
 
 static void
 show_status(void)
 {
-	note_header();
+	note_positions();
 	if (watch.unshown > 0)
 		papply_status_received(papply_statistics_progress->leader.commit_time);
 	watch.unshown = 0;
@@ -125,22 +123,16 @@ count_transaction(void)
 }
 
 static void
-note_transaction(XLogRecPtr final_lsn, TimestampTz commit_time, TransactionId xid)
+note_begin(const PapplyBegin *begin)
 {
 	PapplyLeader *leader = &papply_statistics_progress->leader;
 
+	watch.is_within = true;
 	leader->is_applying = true;
 	leader->began_at = 0;		/* the clock is not read */
 	leader->changes = 0;
-	papply_status_native_begin(final_lsn, commit_time, xid);
-	papply_pause_point_note_begun(final_lsn);
-}
-
-static void
-note_begin(XLogRecPtr final_lsn, TimestampTz commit_time, TransactionId xid)
-{
-	watch.is_within = true;
-	note_transaction(final_lsn, commit_time, xid);
+	papply_status_native_begin(begin->final_lsn, begin->commit_time, begin->xid);
+	papply_pause_point_note_begun(begin->final_lsn);
 }
 
 static void
@@ -169,22 +161,16 @@ note_other(const PapplyMessage *message)
 		case LOGICAL_REP_MSG_RELATION:
 			papply_remote_relation_update(message, 0);
 			break;
-		case LOGICAL_REP_MSG_BEGIN_PREPARE:
-			papply_message_parse_begin(message, &begin);
-			note_begin(begin.final_lsn, begin.commit_time, begin.xid);
-			break;
 		case LOGICAL_REP_MSG_PREPARE:
-		case LOGICAL_REP_MSG_COMMIT_PREPARED:
-		case LOGICAL_REP_MSG_ROLLBACK_PREPARED:
-		case LOGICAL_REP_MSG_STREAM_COMMIT:
-		case LOGICAL_REP_MSG_STREAM_PREPARE:
 			papply_message_parse_commit(message, &commit);
-			if (!watch.is_within)
-				note_transaction(commit.commit_lsn, commit.commit_time, commit.xid);
 			note_end(commit.end_lsn);
 			break;
 		default:
-			break;
+			if (!papply_message_parse_first(message, &begin))
+				break;
+			note_begin(&begin);
+			if (begin.end_lsn != InvalidXLogRecPtr)
+				note_end(begin.end_lsn);
 	}
 	return true;
 }
@@ -197,6 +183,8 @@ note_other(const PapplyMessage *message)
 static bool
 note_message(const PapplyMessage *message)
 {
+	PapplyBegin begin = {0};
+
 	if (papply_spool_native_is_open())
 		return note_other(message);
 	switch (message->kind)
@@ -209,10 +197,12 @@ note_message(const PapplyMessage *message)
 				papply_leader_count_message(message->kind, false);
 			return true;
 		case LOGICAL_REP_MSG_BEGIN:
-			if (message->length >= OFFSET_OF_XID + (int) sizeof(TransactionId))
-				note_begin(papply_message_get_uint64(message->data + OFFSET_OF_FINAL_LSN),
-						   papply_message_get_uint64(message->data + OFFSET_OF_COMMIT_TIME),
-						   papply_message_get_uint32(message->data + OFFSET_OF_XID));
+			if (message->length < OFFSET_OF_XID + (int) sizeof(TransactionId))
+				return true;
+			begin.final_lsn = papply_message_get_uint64(message->data + OFFSET_OF_FINAL_LSN);
+			begin.commit_time = papply_message_get_uint64(message->data + OFFSET_OF_COMMIT_TIME);
+			begin.xid = papply_message_get_uint32(message->data + OFFSET_OF_XID);
+			note_begin(&begin);
 			return true;
 		case LOGICAL_REP_MSG_COMMIT:
 			if (message->length >= OFFSET_OF_END_LSN + (int) sizeof(XLogRecPtr))
@@ -230,15 +220,16 @@ note_received(char *buffer, int length)
 
 	if (received.type == 'k')
 	{
-		note_header();
+		note_positions();
 		papply_feedback_received(received.end_lsn);
 		papply_connection_note_keepalive(&received);
 		return true;
 	}
 	if (received.message.kind == 0)
 		return true;
-	memcpy(watch.header, buffer, PAPPLY_MESSAGE_HEADER);
-	watch.has_header = true;
+	watch.received_lsn = Max(received.lsn, received.end_lsn);
+	watch.send_time = received.send_time;
+	watch.has_received = true;
 	papply_failed_message = received.message;
 	if (!note_message(&received.message))
 		return false;
@@ -269,7 +260,7 @@ papply_native_watch_receive(WalReceiverConn *conn, char **buffer, pgsocket *wait
 		count_transaction();
 	if (must_end())
 	{
-		note_header();
+		note_positions();
 		watch.is_on = false;
 		return false;
 	}

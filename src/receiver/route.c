@@ -132,21 +132,6 @@ route_to_pool(const PapplyMessage *message, const PapplyBegin *begin)
 	return PAPPLY_TO_CORE_LOOP;
 }
 
-/*
- * Must a message between two transactions be held because of a pause?  begin is
- * NULL unless it begins one.
- */
-static bool
-must_hold(const PapplyBegin *begin)
-{
-	bool		is_held = papply_lifecycle_is_paused() ||
-	(begin != NULL && papply_pause_point_holds(begin->final_lsn));
-
-	if (is_held)
-		papply_status_hold(begin != NULL ? begin->commit_time : 0);
-	return is_held;
-}
-
 /* is_spooled: the message comes from the spool. */
 static PapplyFate
 route_payload(const PapplyMessage *message, bool is_spooled, char **buffer, int *length)
@@ -161,8 +146,12 @@ route_payload(const PapplyMessage *message, bool is_spooled, char **buffer, int 
 	{
 		if (papply_message_parse_first(message, &first))
 			begin = &first;
-		if (must_hold(begin))
+		if (papply_lifecycle_is_paused() ||
+			(begin != NULL && papply_pause_point_holds(begin->final_lsn)))
+		{
+			papply_status_hold(begin != NULL ? begin->commit_time : 0);
 			return PAPPLY_HELD;
+		}
 	}
 	if (!is_spooled && papply_spool_take(message, papply_lifecycle_has_pool(), &fate))
 		return fate;

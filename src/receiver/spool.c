@@ -332,7 +332,22 @@ add_relation(Spool *spool, const PapplyMessage *message)
 	return relation->version;
 }
 
-/* In a chunk, each message has the xid of its (sub)transaction, which is left out here. */
+/*
+ * In a chunk, each message has the xid of its (sub)transaction, which is left
+ * out in the file.  Return a message without it, in palloc'd memory.
+ */
+static PapplyMessage
+copy_without_xid(const PapplyMessage *message)
+{
+	int			length = message->length - sizeof(TransactionId);
+	char	   *copy = palloc(length);
+
+	Assert(message->length >= MIN_STREAMED_LENGTH);
+	copy[0] = message->kind;
+	memcpy(copy + 1, message->data + PAPPLY_MESSAGE_BODY, length - 1);
+	return papply_message_read(copy, length);
+}
+
 static void
 append_message(Spool *spool, const PapplyMessage *message)
 {
@@ -344,7 +359,7 @@ append_message(Spool *spool, const PapplyMessage *message)
 	head.length = message->length - sizeof(TransactionId);
 	if (message->kind == LOGICAL_REP_MSG_RELATION && spool->in_progress != PAPPLY_NO_PLACE)
 	{
-		PapplyMessage definition = papply_message_copy_without_xid(message);
+		PapplyMessage definition = copy_without_xid(message);
 
 		head.relation_version = add_relation(spool, &definition);
 		pfree(definition.data);
@@ -366,7 +381,7 @@ note_native_relation(const PapplyMessage *message)
 
 	if (message->kind != LOGICAL_REP_MSG_RELATION || message->length < MIN_STREAMED_LENGTH)
 		return;
-	definition = papply_message_copy_without_xid(message);
+	definition = copy_without_xid(message);
 	papply_remote_relation_update(&definition, 0);
 	pfree(definition.data);
 }
