@@ -361,6 +361,43 @@ sub interrupt
 	is($status, 0, 'after a replay nothing differs');
 }
 
+### a commit of the publisher that waits for the subscriber
+
+# The program has compared the subscriber's rows, and waits for the lock of a transaction on
+# the publisher, whose COMMIT waits until the subscriber has applied its TRUNCATE.  Detects:
+# apply waits for the program.
+{
+	$publisher->sql('ANALYZE items; ANALYZE plain');
+	$publisher->reload_with(q(synchronous_standby_names = 'tap'));
+	my $gate = $subscriber->hold('LOCK TABLE items');
+	my ($program, $out, $err) = start_verify('-t', 'items', '-t', 'plain');
+	wait_for_its_lock($subscriber);
+	my $session = $publisher->hold(
+		q(SET LOCAL synchronous_commit = remote_apply; LOCK TABLE plain));
+	$gate->release;
+	wait_for_its_lock($publisher);
+	$subscriber->wait_until(
+		q(count(*) > 0 FROM pg_locks JOIN pg_stat_activity USING (pid)
+		WHERE relation = 'plain'::regclass AND granted AND state = 'idle in transaction'),
+		'the program has not read the rows of the subscriber');
+	$session->query_until(qr/committing/,
+		"\\echo committing\nTRUNCATE plain; INSERT INTO plain VALUES (1, 1); COMMIT;\n"
+	);
+	ok( $publisher->poll_query_until(
+			'postgres',
+			q(SELECT count(*) = 0 FROM pg_locks WHERE relation = 'plain'::regclass AND mode = 'AccessExclusiveLock')
+		),
+		'a commit that waits for the subscriber does not wait for the program'
+	);
+	is(end_verify($program, $out, $err), 1, 'which says');
+	like(
+		$$out,
+		qr/^public\.plain: not compared: it was truncated or rewritten on the (publisher|subscriber) in the meantime$/m,
+		'that the table was truncated');
+	$session->quit;
+	$publisher->reload_with(q(synchronous_standby_names = ''));
+}
+
 ### a user who is no superuser
 
 SKIP:

@@ -13,6 +13,12 @@
  * tables than the server has locks.  The pair does so together with its next query, so that
  * a small table takes a single round trip; without a next query, it does so at once.
  *
+ * The locks of both sides can be part of a deadlock that no server sees: a transaction of
+ * the publisher has truncated a table, and waits in its COMMIT for the subscriber; its
+ * apply waits for the lock of a session here, and the session of the publisher for that
+ * of the transaction.  So no session waits long for a lock.  The pair then releases what it
+ * has, and repeats the range.
+ *
  * An error of a server is the reason why a table could not be compared; the others are.
  *-------------------------------------------------------------------------
  */
@@ -28,6 +34,9 @@
 
 #define PROGRESS_MS 1000
 
+/* While a session waits for a lock, others keep theirs for no longer than this. */
+#define LIMIT_LOCK_WAITS "SET LOCAL lock_timeout = '1s'"
+
 /* Tables whose statistics are missing have as many buckets as one with this number of rows. */
 #define UNKNOWN_ROWS 1e6
 
@@ -38,6 +47,7 @@ typedef struct Pair
 	Range		range;
 	double		noted_rows;		/* for the pace */
 	bool		has_locks;
+	bool		must_repeat;	/* the range: a lock was not available */
 	bool		is_busy[SIDES];
 	PGresult   *buckets[SIDES];
 } Pair;
@@ -114,6 +124,15 @@ note_error(Table *table, Side side, PGconn *session, const PGresult *result)
 	free(message);
 }
 
+/* Note that the session could not get a lock, see LIMIT_LOCK_WAITS. */
+static bool
+is_lock_timeout(const PGresult *result)
+{
+	const char *code = PQresultErrorField(result, PG_DIAG_SQLSTATE);
+
+	return code != NULL && strcmp(code, "55P03") == 0;
+}
+
 /*** ranges ***/
 
 static char **
@@ -135,36 +154,39 @@ free_values(char **values, int n)
 }
 
 /*
- * Return the end of the range that begins after low, in the order of the key; NULL: it is
- * the last one.
+ * Set the end of the range that begins after low, in the order of the key; NULL: it is the
+ * last one.  Return false if the table is locked.
  */
-static char **
-find_end(Check *check, Table *table, char **low)
+static bool
+find_end(Check *check, Table *table, char **low, char ***high)
 {
 	PGconn	   *planner = check->common->sessions[PUBLISHER];
 	int			rows = pace_range_rows(&check->pace);
 	PQExpBufferData sql;
 	PGresult   *result;
-	char	  **high = NULL;
+	bool		is_locked = false;
 
+	*high = NULL;
 	if (table->nrange == 0 || (table->estimate >= 0 && table->estimate < 2 * rows))
-		return NULL;
+		return true;
 	initPQExpBuffer(&sql);
-	appendPQExpBufferStr(&sql, "SAVEPOINT plan; ");
+	appendPQExpBufferStr(&sql, "SAVEPOINT plan; " LIMIT_LOCK_WAITS "; ");
 	build_boundary_query(&sql, table, low, rows);
 	if (!PQsendQuery(planner, sql.data))
 		fail_with(planner, "could not send a query to the publisher");
 	while ((result = PQgetResult(planner)) != NULL)
 	{
-		if (PQresultStatus(result) == PGRES_FATAL_ERROR)
+		if (is_lock_timeout(result))
+			is_locked = true;
+		else if (PQresultStatus(result) == PGRES_FATAL_ERROR)
 			note_error(table, PUBLISHER, planner, result);
 		else if (PQntuples(result) > 0)
-			high = copy_values(result, table->nrange);
+			*high = copy_values(result, table->nrange);
 		PQclear(result);
 	}
 	execute(planner, "ROLLBACK TO plan; RELEASE plan");
 	termPQExpBuffer(&sql);
-	return high;
+	return !is_locked;
 }
 
 /* Return the next table that has a range left, or NULL. */
@@ -183,7 +205,7 @@ next_table(Check *check)
 	return NULL;
 }
 
-/* Give the next range to a pair; return false if there is none. */
+/* Give the next range to a pair; return false if there is none, or none yet. */
 static bool
 take_range(Check *check, Pair *pair)
 {
@@ -197,7 +219,8 @@ take_range(Check *check, Pair *pair)
 
 		range->nvalues = table->nrange;
 		range->low = course->low;
-		range->high = find_end(check, table, course->low);
+		if (!find_end(check, table, course->low, &range->high))
+			return false;
 		table->stage = BEGUN;
 		course->is_planned = range->high == NULL;
 		course->low = NULL;
@@ -254,7 +277,9 @@ take_results(Pair *pair, Side side)
 
 	while ((result = PQgetResult(pair->sessions[side])) != NULL)
 	{
-		if (PQresultStatus(result) == PGRES_FATAL_ERROR)
+		if (is_lock_timeout(result))
+			pair->must_repeat = true;
+		else if (PQresultStatus(result) == PGRES_FATAL_ERROR)
 			note_error(pair->table, side, pair->sessions[side], result);
 		else if (PQresultStatus(result) == PGRES_TUPLES_OK && pair->buckets[side] == NULL)
 		{
@@ -426,17 +451,23 @@ show_table(Check *check, Table *table)
 }
 
 static void
+forget_buckets(Pair *pair)
+{
+	for (Side side = PUBLISHER; side <= SUBSCRIBER; side++)
+	{
+		PQclear(pair->buckets[side]);
+		pair->buckets[side] = NULL;
+	}
+}
+
+static void
 end_range(Check *check, Pair *pair)
 {
 	Table	   *table = pair->table;
 
 	if (table->obstacle == NULL)
 		compare_range(check, pair);
-	for (Side side = PUBLISHER; side <= SUBSCRIBER; side++)
-	{
-		PQclear(pair->buckets[side]);
-		pair->buckets[side] = NULL;
-	}
+	forget_buckets(pair);
 	free_values(pair->range.low, pair->range.nvalues);
 	free_values(pair->range.high, pair->range.nvalues);
 	pair->table = NULL;
@@ -446,15 +477,24 @@ end_range(Check *check, Pair *pair)
 	show_table(check, table);
 }
 
-/* Release the locks of a pair that has nothing to do. */
 static void
 release_locks(Pair *pair)
 {
-	if (pair->table != NULL || !pair->has_locks)
+	if (!pair->has_locks)
 		return;
 	for (Side side = PUBLISHER; side <= SUBSCRIBER; side++)
 		execute(pair->sessions[side], "ROLLBACK TO range");
 	pair->has_locks = false;
+}
+
+/* Begin the range again, without any lock in between. */
+static void
+repeat_range(Check *check, Pair *pair)
+{
+	pair->must_repeat = false;
+	forget_buckets(pair);
+	release_locks(pair);
+	begin_range(check, pair);
 }
 
 /*** all of it ***/
@@ -546,7 +586,7 @@ begin_state(Check *check)
 		for (Side side = PUBLISHER; side <= SUBSCRIBER; side++)
 		{
 			join_common(check->common, check->pairs[i].sessions[side], side);
-			execute(check->pairs[i].sessions[side], "SAVEPOINT range");
+			execute(check->pairs[i].sessions[side], LIMIT_LOCK_WAITS "; SAVEPOINT range");
 		}
 	close_common(check->common);
 	check->has_advanced = false;
@@ -573,11 +613,17 @@ run(Check *check)
 			Pair	   *pair = &check->pairs[i];
 
 			if (pair->table != NULL && !pair->is_busy[PUBLISHER] && !pair->is_busy[SUBSCRIBER])
-				end_range(check, pair);
+			{
+				if (pair->must_repeat && pair->table->obstacle == NULL)
+					repeat_range(check, pair);
+				else
+					end_range(check, pair);
+			}
 			if (pair->table == NULL && !is_old && pace_delay(&check->pace, now_ms()) == 0 &&
 				take_range(check, pair))
 				begin_range(check, pair);
-			release_locks(pair);
+			if (pair->table == NULL)
+				release_locks(pair);
 			is_working |= pair->table != NULL;
 		}
 		show_progress(check, false);
