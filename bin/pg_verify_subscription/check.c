@@ -246,10 +246,22 @@ take_range(Check *check, Pair *pair)
 
 /*** a pair ***/
 
-/* Have both sides compute the buckets of the pair's range. */
+static void
+forget_buckets(Pair *pair)
+{
+	for (Side side = PUBLISHER; side <= SUBSCRIBER; side++)
+	{
+		PQclear(pair->buckets[side]);
+		pair->buckets[side] = NULL;
+	}
+}
+
+/* Have both sides compute the buckets of the pair's range, also once more. */
 static void
 begin_range(Check *check, Pair *pair)
 {
+	pair->must_repeat = false;
+	forget_buckets(pair);
 	pace_begin(&check->pace, now_ms(), pair->noted_rows);
 	check->has_advanced = true;
 	pair->has_locks = true;
@@ -451,16 +463,6 @@ show_table(Check *check, Table *table)
 }
 
 static void
-forget_buckets(Pair *pair)
-{
-	for (Side side = PUBLISHER; side <= SUBSCRIBER; side++)
-	{
-		PQclear(pair->buckets[side]);
-		pair->buckets[side] = NULL;
-	}
-}
-
-static void
 end_range(Check *check, Pair *pair)
 {
 	Table	   *table = pair->table;
@@ -477,24 +479,15 @@ end_range(Check *check, Pair *pair)
 	show_table(check, table);
 }
 
+/* Release the locks of a pair that has nothing to do. */
 static void
 release_locks(Pair *pair)
 {
-	if (!pair->has_locks)
+	if (pair->table != NULL || !pair->has_locks)
 		return;
 	for (Side side = PUBLISHER; side <= SUBSCRIBER; side++)
 		execute(pair->sessions[side], "ROLLBACK TO range");
 	pair->has_locks = false;
-}
-
-/* Begin the range again, without any lock in between. */
-static void
-repeat_range(Check *check, Pair *pair)
-{
-	pair->must_repeat = false;
-	forget_buckets(pair);
-	release_locks(pair);
-	begin_range(check, pair);
 }
 
 /*** all of it ***/
@@ -615,15 +608,14 @@ run(Check *check)
 			if (pair->table != NULL && !pair->is_busy[PUBLISHER] && !pair->is_busy[SUBSCRIBER])
 			{
 				if (pair->must_repeat && pair->table->obstacle == NULL)
-					repeat_range(check, pair);
+					begin_range(check, pair);
 				else
 					end_range(check, pair);
 			}
 			if (pair->table == NULL && !is_old && pace_delay(&check->pace, now_ms()) == 0 &&
 				take_range(check, pair))
 				begin_range(check, pair);
-			if (pair->table == NULL)
-				release_locks(pair);
+			release_locks(pair);
 			is_working |= pair->table != NULL;
 		}
 		show_progress(check, false);
