@@ -56,8 +56,13 @@ sub count_changes
 	return counters();
 }
 
+# The launcher may miss a wakeup while it waits for a page of pg_subscription that an I/O worker
+# reads, as after a start of the server (18 and later), and would sleep for three minutes then.
 sub enable
 {
+	$subscriber->wait_until(
+		q(count(*) = 1 FROM pg_stat_activity WHERE wait_event = 'LogicalLauncherMain'),
+		'the launcher does not sleep');
 	$subscriber->sql('ALTER SUBSCRIPTION tap ENABLE');
 	$subscriber->wait_for_pool('tap');
 	return;
