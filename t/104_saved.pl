@@ -62,7 +62,7 @@ sub enable
 {
 	$subscriber->wait_until(
 		q(count(*) = 1 FROM pg_stat_activity WHERE wait_event = 'LogicalLauncherMain'),
-		'the launcher does not sleep');
+		'the launcher is not waiting');
 	$subscriber->sql('ALTER SUBSCRIPTION tap ENABLE');
 	$subscriber->wait_for_pool('tap');
 	return;
