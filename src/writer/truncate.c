@@ -40,8 +40,10 @@ has_table(List *rels, Oid relid)
 	ListCell   *lc;
 
 	foreach(lc, rels)
+	{
 		if (RelationGetRelid((Relation) lfirst(lc)) == relid)
-		return true;
+			return true;
+	}
 	return false;
 }
 
