@@ -398,6 +398,29 @@ sub interrupt
 	$publisher->reload_with(q(synchronous_standby_names = ''));
 }
 
+### rows that are equal, but not the same
+
+# Without a key, apply changes the first row that is equal, which need not be the row that the
+# publisher changed.  Detects: such a row is not reported.
+{
+	$pair->exec_both(
+		'CREATE TABLE alike (v int, n numeric); ALTER TABLE alike REPLICA IDENTITY FULL'
+	);
+	$publisher->sql(
+		'INSERT INTO alike VALUES (1, 1.0), (1, 1.00); ALTER PUBLICATION tap ADD TABLE alike'
+	);
+	$subscriber->sql('ALTER SUBSCRIPTION tap REFRESH PUBLICATION');
+	$subscriber->wait_for_subscription_sync($publisher, 'tap');
+	$publisher->sql(q(UPDATE alike SET v = 2 WHERE n::text = '1.00'));
+	$publisher->wait_applied;
+	$subscriber->wait_until_ready;
+	my ($status, $out) = verify('--values', '-t', 'alike');
+	is($status, 2, 'a row that equals the one that was changed');
+	like($out, qr/: missing on subscriber.*\b1\.0\b/, 'is reported');
+	$publisher->sql('ALTER PUBLICATION tap DROP TABLE alike');
+	$subscriber->sql('ALTER SUBSCRIPTION tap REFRESH PUBLICATION');
+}
+
 ### a user who is no superuser
 
 SKIP:
