@@ -98,7 +98,7 @@ uninstall: uninstall-program
 all-program install-program clean-program uninstall-program:
 	@mkdir -p $(program)
 	@$(MAKE) -C $(program) -f $(abspath $(here))/$(program)/Makefile \
-		PG_CONFIG=$(PG_CONFIG) $(@:-program=)
+		PG_CONFIG=$(PG_CONFIG) $(if $(VPATH),VPATH=$(abspath $(here))/$(program)) $(@:-program=)
 else
 all: without-program
 .PHONY: without-program
