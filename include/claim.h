@@ -7,6 +7,10 @@
 #ifndef PAPPLY_CLAIM_H
 #define PAPPLY_CLAIM_H
 
+#include "port/atomics.h"
+
+#include "parallel_apply.h"
+
 /* How a writer's changes use storage. */
 typedef enum PapplyStorage
 {
@@ -14,6 +18,16 @@ typedef enum PapplyStorage
 	PAPPLY_STORAGE_AHEAD,		/* waits are hidden by reading ahead */
 	PAPPLY_STORAGE_SLOW			/* the writer waits */
 } PapplyStorage;
+
+/* Part of the pool: awake.c.  Each writer has a bit. */
+typedef struct PapplySharedAwake
+{
+	pg_atomic_uint64 present_writers;
+	pg_atomic_uint64 idle_writers;	/* writers that sleep until there is work */
+	pg_atomic_uint64 ahead_writers; /* see PapplyStorage */
+	pg_atomic_uint64 slow_writers;
+	pg_atomic_uint32 limit;		/* set by the receiver */
+} PapplySharedAwake;
 
 /*** verbs of writers ***/
 

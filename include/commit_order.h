@@ -6,7 +6,20 @@
 #ifndef PAPPLY_COMMIT_ORDER_H
 #define PAPPLY_COMMIT_ORDER_H
 
-#include "pool.h"
+#include "access/xlogdefs.h"
+#include "port/atomics.h"
+
+#include "writer_slot.h"
+
+/* Part of the pool. */
+typedef struct PapplySharedOrder
+{
+	pg_atomic_uint64 committed_seqno;
+	char		pad[PG_CACHE_LINE_SIZE];
+	pg_atomic_uint64 waiting_for[PAPPLY_WAITERS];	/* the process sleeps
+													 * until committed_seqno
+													 * is this; or 0 */
+} PapplySharedOrder;
 
 /* Errors of a writer that rolls back for others, or whose pool was closed. */
 #define PAPPLY_ERRCODE_COMMIT_ORDER_ABORT	MAKE_SQLSTATE('P', 'A', '0', '0', '1')

@@ -10,9 +10,51 @@
 #ifndef PAPPLY_IN_PROGRESS_H
 #define PAPPLY_IN_PROGRESS_H
 
+#include "port/atomics.h"
+
 #include "message.h"
-#include "pool.h"
 #include "spool_file.h"
+#include "writer_slot.h"
+
+struct PapplyPool;
+
+/* State of a place for a streamed transaction: see in_progress.c. */
+typedef enum PapplyInProgressKind
+{
+	PAPPLY_IN_PROGRESS_NONE = 0,	/* the place is free */
+	PAPPLY_IN_PROGRESS_OFFERED,
+	PAPPLY_IN_PROGRESS_TAKEN,	/* a writer applies it */
+	PAPPLY_IN_PROGRESS_GIVEN_UP,	/* the writer has rolled it back */
+	PAPPLY_IN_PROGRESS_FAILED,	/* the same, and no writer must try again */
+	PAPPLY_IN_PROGRESS_REVOKED, /* the receiver wants it to be rolled back */
+	PAPPLY_IN_PROGRESS_ENDED	/* it is in the queue */
+} PapplyInProgressKind;
+
+/* Maximum number at a time. */
+#define PAPPLY_MAX_IN_PROGRESS 8
+
+typedef struct PapplyInProgress
+{
+	pg_atomic_uint32 state;		/* a kind, and the writer that has it */
+
+	/* written by the receiver before the offer */
+	TransactionId xid;
+	PapplySpoolFile file;
+
+	/* written by the receiver; atomic, because the writer polls it */
+	pg_atomic_uint64 bytes;		/* bytes of the file that may be read */
+
+	/* written by the receiver before PAPPLY_IN_PROGRESS_ENDED */
+	uint64		seqno;
+	PapplyCommit commit;
+} PapplyInProgress;
+
+/* Part of the pool. */
+typedef struct PapplySharedInProgress
+{
+	pg_atomic_uint64 writers;	/* one bit per writer that has one */
+	PapplyInProgress places[PAPPLY_MAX_IN_PROGRESS];
+} PapplySharedInProgress;
 
 /* Not a place. */
 #define PAPPLY_NO_PLACE (-1)
@@ -76,7 +118,7 @@ extern bool papply_in_progress_is_suspended(void);
  * Return the writer of the transaction that has ended and has this number, or
  * NULL.
  */
-extern PapplyWriterSlot *papply_in_progress_writer_of(PapplyPool *pool, uint64 seqno);
+extern PapplyWriterSlot *papply_in_progress_writer_of(struct PapplyPool *pool, uint64 seqno);
 
 /*** verbs of writers ***/
 

@@ -6,6 +6,17 @@
 #ifndef PAPPLY_ORIGIN_H
 #define PAPPLY_ORIGIN_H
 
+#include "access/xlogdefs.h"
+
+#include "parallel_apply.h"
+
+/* Part of the pool. */
+typedef struct PapplySharedOrigin
+{
+	PapplyOriginId id;			/* set before writers start */
+	XLogRecPtr	lsn;			/* written by the owner of its session */
+} PapplySharedOrigin;
+
 /*
  * Take the session of the pool's origin.  Ends this process if the origin was
  * moved since the session was released.

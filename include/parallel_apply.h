@@ -20,6 +20,10 @@
 /* Upper bound of the settings for numbers of writers. */
 #define PAPPLY_MAX_WRITERS 64
 
+/* Waiters of papply_commit_order_advance(): the writers, then the receiver. */
+#define PAPPLY_WAITER_RECEIVER PAPPLY_MAX_WRITERS
+#define PAPPLY_WAITERS (PAPPLY_MAX_WRITERS + 1)
+
 /* No transaction has this sequence number.  As a dependency: none. */
 #define PAPPLY_NO_SEQNO UINT64CONST(0)
 

@@ -6,10 +6,9 @@
  * subscription (slots.h).  The bytes and transactions of the queue are in a
  * dynamic shared memory segment, which is created and destroyed with the pool.
  *
- * The files of src/shmem, src/order and src/session_state change what several
- * processes write.  Processes use the functions of pool.h, queue.h,
- * commit_order.h and relation_registry.h for that, and otherwise only read
- * fields, or write those that are theirs.
+ * Each part of the pool is declared in the header of the file that owns it.
+ * Other files call the functions of that header, and otherwise only read
+ * fields.
  *-------------------------------------------------------------------------
  */
 #ifndef PAPPLY_POOL_H
@@ -17,127 +16,23 @@
 
 #include "access/xlogdefs.h"
 #include "port/atomics.h"
-#include "storage/dsm.h"
 #include "storage/lwlock.h"
 #include "storage/proc.h"
-#include "utils/dsa.h"
 
-#include "message.h"
+#include "claim.h"
+#include "commit_order.h"
+#include "in_progress.h"
+#include "origin.h"
 #include "parallel_apply.h"
-#include "spool_file.h"
-
-/* State of a writer.  Order of values = order of life. */
-typedef enum PapplyWriterState
-{
-	PAPPLY_WRITER_NONE = 0,		/* no process; the receiver starts one */
-	PAPPLY_WRITER_STARTING,		/* registered; the writer itself changes this */
-	PAPPLY_WRITER_IDLE,			/* waits for a transaction to claim */
-	PAPPLY_WRITER_APPLYING,		/* runs, or waits in the lock manager */
-	PAPPLY_WRITER_WAIT_DEPENDENCY,	/* for the commit of an older transaction
-									 * that wrote the same row */
-	PAPPLY_WRITER_WAIT_TURN,	/* for the commit of all older transactions */
-	PAPPLY_WRITER_WAIT_DATA,	/* for the rest of a large transaction */
-	PAPPLY_WRITER_WAIT_LEADER,	/* for the leader to apply a transaction */
-	PAPPLY_WRITER_FAILED,		/* could not start; the receiver retries later */
-	PAPPLY_WRITER_EXITED		/* exited on its own; the receiver ends the
-								 * pool */
-} PapplyWriterState;
-
-/* Counters of a writer.  Only the writer writes them; read without a lock. */
-typedef struct PapplyWriterCounters
-{
-	uint64		transactions;	/* remote transactions committed */
-	uint64		rows;			/* row changes in them */
-	uint64		prefetched;		/* pages requested by reading ahead */
-	uint64		fallbacks;		/* transactions left to the leader */
-	uint64		retries;		/* second attempts, made in turn */
-	uint64		commit_order_aborts;	/* rollbacks in favor of the oldest
-										 * transaction */
-} PapplyWriterCounters;
-
-typedef struct PapplyWriterSlot
-{
-	/* written by the writer alone, read by any process without a lock */
-	PGPROC	   *proc;			/* NULL unless attached */
-	pid_t		pid;
-	PapplyWriterState state;
-	uint64		first_seqno;	/* the claimed range, or PAPPLY_NO_SEQNO */
-	uint64		last_seqno;
-	TransactionId remote_xid;	/* of the transaction that it works on */
-	XLogRecPtr	remote_final_lsn;
-	int64		began_at;		/* start of the claimed range, or of its retry */
-	uint64		changes_done;	/* in the claimed range */
-	uint64		changes_received;	/* those received so far */
-	pg_atomic_uint64 applied_first; /* start of the range that may hold locks,
-									 * or PAPPLY_NO_SEQNO */
-	PapplyWriterCounters counters;
-
-	/* written by the receiver alone, read by any process without a lock */
-	uint64		lock_wait_us;	/* estimated, see status.c */
-
-	/*
-	 * The writer no longer needs any byte of the ring before this position.
-	 * Atomic, because the receiver reuses the space of a transaction larger
-	 * than the queue up to here while the writer works on it.
-	 */
-	pg_atomic_uint64 read_position;
-
-	/* written by any process: the range to roll back, see retreat.c */
-	pg_atomic_uint64 recalled_first;
-	char		pad[PG_CACHE_LINE_SIZE];	/* keep slots in separate cache
-											 * lines */
-} PapplyWriterSlot;
-
-/* State of a place for a streamed transaction: see in_progress.c. */
-typedef enum PapplyInProgressKind
-{
-	PAPPLY_IN_PROGRESS_NONE = 0,	/* the place is free */
-	PAPPLY_IN_PROGRESS_OFFERED,
-	PAPPLY_IN_PROGRESS_TAKEN,	/* a writer applies it */
-	PAPPLY_IN_PROGRESS_GIVEN_UP,	/* the writer has rolled it back */
-	PAPPLY_IN_PROGRESS_FAILED,	/* the same, and no writer must try again */
-	PAPPLY_IN_PROGRESS_REVOKED, /* the receiver wants it to be rolled back */
-	PAPPLY_IN_PROGRESS_ENDED	/* it is in the queue */
-} PapplyInProgressKind;
-
-/* Maximum number at a time. */
-#define PAPPLY_MAX_IN_PROGRESS 8
-
-typedef struct PapplyInProgress
-{
-	pg_atomic_uint32 state;		/* a kind, and the writer that has it */
-
-	/* written by the receiver before the offer */
-	TransactionId xid;
-	PapplySpoolFile file;
-
-	/* written by the receiver; atomic, because the writer polls it */
-	pg_atomic_uint64 bytes;		/* bytes of the file that may be read */
-
-	/* written by the receiver before PAPPLY_IN_PROGRESS_ENDED */
-	uint64		seqno;
-	PapplyCommit commit;
-} PapplyInProgress;
-
-/* Waiters of papply_commit_order_advance(): the writers, then the receiver. */
-#define PAPPLY_WAITER_RECEIVER PAPPLY_MAX_WRITERS
-#define PAPPLY_WAITERS (PAPPLY_MAX_WRITERS + 1)
-
-/* Number of pool sizes for which speedup.c makes an estimate. */
-#define PAPPLY_SPEEDUPS 10
-
-/*
- * Written by the receiver alone, read by any process without a lock.  Only
- * must_reset is set by any process and cleared by the receiver.
- */
-typedef struct PapplySpeedup
-{
-	bool		must_reset;
-	uint64		transactions;	/* number of transactions in the estimate */
-	double		work;			/* time that one writer would need for them */
-	double		time[PAPPLY_SPEEDUPS];	/* and that papply_speedup_writers()
-										 * would */
-} PapplySpeedup;
+#include "queue.h"
+#include "read_ahead.h"
+#include "relation_registry.h"
+#include "retreat.h"
+#include "session_state.h"
+#include "speedup.h"
+#include "test_hooks.h"
+#include "wal_flush.h"
+#include "writer_slot.h"
 
 /* What outlives a pool. */
 typedef struct PapplyPoolHistory
@@ -158,7 +53,7 @@ typedef struct PapplyPool
 	bool		in_use;
 	uint32		generation;		/* number of pools that this slot has had */
 
-	/* synchronizes itself; relation_registry.c */
+	/* synchronizes itself; of registry */
 	LWLock		registry_lock;
 
 	/* From here on, fields are zeroed before a pool begins. */
@@ -167,15 +62,8 @@ typedef struct PapplyPool
 	Oid			dbid;
 	Oid			subid;
 	Oid			userid;			/* owner of the subscription */
-	PapplyOriginId origin;
-	XLogRecPtr	origin_lsn;		/* origin.c; written by the owner of the
-								 * origin's session */
 	PGPROC	   *receiver_proc;
 	pid_t		receiver_pid;
-	dsm_handle	queue_handle;
-	dsa_handle	registry_handle;
-	uint64		ring_bytes;
-	uint32		transaction_slots;
 
 	/*
 	 * The gate.  Writers commit only if they see it open.  The receiver
@@ -184,78 +72,32 @@ typedef struct PapplyPool
 	 */
 	bool		is_open;
 
-	/* relation_registry.c; protected by registry_lock */
-	dsa_pointer registry;
-	uint32		registry_length;
-	uint32		registry_capacity;
-	uint32		registry_last_version;
-	uint32		settings_version;	/* first_settings.c; set before writers
-									 * start; 0: none */
+	/* the parts, each of the file whose header declares it */
+	PapplySharedOrigin origin;
+	PapplySharedRegistry registry;
+	PapplySharedSession session;
 
-	/* atomic, because receiver and writers hand over work without a lock */
+	/* atomic, because receiver and writers exchange them without a lock */
 	pg_atomic_uint64 wanted_writers;	/* writers beyond this number exit */
 	pg_atomic_uint64 exited_writer; /* number of a writer in
 									 * PAPPLY_WRITER_EXITED */
-	pg_atomic_uint64 published_seqno;	/* receiver -> writers: may be claimed */
-	pg_atomic_uint64 write_position;	/* receiver -> writers: may be read */
-	char		pad1[PG_CACHE_LINE_SIZE];
-	pg_atomic_uint64 next_claim;	/* between writers */
-	pg_atomic_uint64 ahead_position;	/* between writers: everything before
-										 * was looked at, or need not be */
 
-	/* awake.c: one bit per writer, and the limit */
-	pg_atomic_uint64 present_writers;
-	pg_atomic_uint64 idle_writers;	/* writers that sleep until there is work */
-	pg_atomic_uint64 ahead_writers; /* see PapplyStorage */
-	pg_atomic_uint64 slow_writers;
-	pg_atomic_uint32 awake_limit;
-
-	/* in_progress.c: one bit per writer that has a streamed transaction */
-	pg_atomic_uint64 in_progress_writers;
-	PapplyInProgress in_progress[PAPPLY_MAX_IN_PROGRESS];
-	pg_atomic_uint64 exclusive_seqno;	/* nothing is applied in progress
-										 * before this is committed */
-	pg_atomic_uint32 single_session;	/* session_state.c: does only the
-										 * receiver run user code? */
-	pg_atomic_uint32 has_session_settings;	/* session_state.c: does it keep
-											 * settings? */
-
-	/*
-	 * read_ahead.c: observations of the writers; a lost update does not
-	 * matter
-	 */
-	pg_atomic_uint32 slow_points;
-	pg_atomic_uint32 slow_read_us;
-	pg_atomic_uint32 reading_ranges;
-	pg_atomic_uint32 quiet_ranges;
-
-	pg_atomic_uint64 data_waiter;	/* 1 + writer that sleeps for bytes, or 0 */
-	pg_atomic_uint64 space_waiter;	/* receiver sleeps until read_position
-									 * reaches this, or 0 */
+	PapplySharedQueue queue;
+	PapplySharedAwake awake;
+	PapplySharedInProgress in_progress;
+	PapplySharedReadAhead ahead;
+	char		pad1[PG_CACHE_LINE_SIZE];	/* keep in separate cache lines
+											 * what different processes write */
+	PapplySharedFlush flush;
 	char		pad2[PG_CACHE_LINE_SIZE];
-
-	/* atomic, because writers take turns without a lock: wal_flush.c */
-	pg_atomic_uint64 wanted_flush_lsn;	/* end of the last local commit */
-	pg_atomic_uint32 flusher;	/* 1 + writer that flushes, or 0 */
-	pg_atomic_uint32 holds_flush;	/* set by the receiver: due_flush.c */
+	PapplySharedExclusive exclusive;
+	PapplySharedOrder order;
 	char		pad3[PG_CACHE_LINE_SIZE];
-	pg_atomic_uint64 committed_seqno;	/* commit_order.c */
-	pg_atomic_uint32 replication_role;	/* replication_role.c */
-	pg_atomic_uint64 retreat_seqno; /* retreat.c */
+	PapplySpeedup speedup;
 	char		pad4[PG_CACHE_LINE_SIZE];
-	pg_atomic_uint64 waiting_for[PAPPLY_WAITERS];	/* commit_order.c: the
-													 * process sleeps until
-													 * committed_seqno is
-													 * this; or 0 */
-
-	char		pad5[PG_CACHE_LINE_SIZE];
-	PapplySpeedup speedup;		/* see above */
-	char		pad6[PG_CACHE_LINE_SIZE];
 
 #ifdef PAPPLY_SELFTEST
-	pg_atomic_uint64 test_waits[PAPPLY_WAITERS];	/* test_hooks.h */
-	pg_atomic_uint64 test_long_sleeps;
-	pg_atomic_uint64 test_timeouts;
+	PapplySharedTest test;
 #endif
 
 	PapplyWriterSlot writers[PAPPLY_MAX_WRITERS];
@@ -371,14 +213,14 @@ papply_pool_is_private(void)
 static inline uint64
 papply_pool_committed(void)
 {
-	return pg_atomic_read_u64(&papply_pool->committed_seqno);
+	return pg_atomic_read_u64(&papply_pool->order.committed_seqno);
 }
 
 /* Has a transaction that is not committed made younger ones roll back (retreat.c)? */
 static inline bool
 papply_pool_has_retreat(void)
 {
-	return pg_atomic_read_u64(&papply_pool->retreat_seqno) > papply_pool_committed();
+	return pg_atomic_read_u64(&papply_pool->exclusive.in_force_seqno) > papply_pool_committed();
 }
 
 /* The slot of this writer. */

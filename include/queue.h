@@ -11,7 +11,36 @@
 #ifndef PAPPLY_QUEUE_H
 #define PAPPLY_QUEUE_H
 
+#include "port/atomics.h"
+#include "storage/dsm.h"
+
 #include "slot_data.h"
+#include "writer_slot.h"
+
+/* Part of the pool.  Atomic, because work is handed over without a lock. */
+typedef struct PapplySharedQueue
+{
+	/* set by the receiver before writers start */
+	dsm_handle	handle;
+	uint64		ring_bytes;
+	uint32		transaction_slots;
+
+	/* receiver -> writers */
+	pg_atomic_uint64 published_seqno;	/* may be claimed */
+	pg_atomic_uint64 write_position;	/* may be read */
+	char		pad1[PG_CACHE_LINE_SIZE];
+
+	/* between writers */
+	pg_atomic_uint64 next_claim;
+	pg_atomic_uint64 ahead_position;	/* everything before was looked at, or
+										 * need not be */
+	char		pad2[PG_CACHE_LINE_SIZE];
+
+	/* set by the process that sleeps, cleared by the one that wakes it */
+	pg_atomic_uint64 data_waiter;	/* 1 + writer that sleeps for bytes, or 0 */
+	pg_atomic_uint64 space_waiter;	/* receiver sleeps until read_position
+									 * reaches this, or 0 */
+} PapplySharedQueue;
 
 /*
  * The state of a transaction is one word, so that a writer that claims it sees

@@ -7,8 +7,21 @@
 #define PAPPLY_RELATION_REGISTRY_H
 
 #include "lib/stringinfo.h"
+#include "utils/dsa.h"
 
-#include "pool.h"
+#include "parallel_apply.h"
+
+/* Part of the pool. */
+typedef struct PapplySharedRegistry
+{
+	dsa_handle	handle;			/* set before writers start */
+
+	/* protected by registry_lock of the pool */
+	dsa_pointer relations;
+	uint32		length;
+	uint32		capacity;
+	uint32		last_version;
+} PapplySharedRegistry;
 
 /* Receiver: create the registry of papply_pool.  Writer: attach to it. */
 extern void papply_registry_create(void);

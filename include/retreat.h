@@ -6,7 +6,19 @@
 #ifndef PAPPLY_RETREAT_H
 #define PAPPLY_RETREAT_H
 
-#include "pool.h"
+#include "port/atomics.h"
+
+#include "writer_slot.h"
+
+/* Part of the pool. */
+typedef struct PapplySharedExclusive
+{
+	pg_atomic_uint64 announced_seqno;	/* nothing is applied in progress
+										 * before this is committed;
+										 * in_progress.c */
+	pg_atomic_uint64 in_force_seqno;	/* nothing younger is applied before
+										 * this is committed */
+} PapplySharedExclusive;
 
 /*
  * Make all writers that apply transactions younger than seqno, the oldest one,

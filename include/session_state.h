@@ -7,6 +7,21 @@
 #ifndef PAPPLY_SESSION_STATE_H
 #define PAPPLY_SESSION_STATE_H
 
+#include "port/atomics.h"
+
+#include "parallel_apply.h"
+
+/* Part of the pool. */
+typedef struct PapplySharedSession
+{
+	pg_atomic_uint32 is_single; /* does only the receiver run user code? */
+	pg_atomic_uint32 has_settings;	/* does the receiver's session keep
+									 * settings? */
+	pg_atomic_uint32 replication_role;	/* replication_role.c */
+	uint32		settings_version;	/* first_settings.c; set before writers
+									 * start; 0: none */
+} PapplySharedSession;
+
 /* May only the receiver run user code, until the apply worker ends? */
 extern bool papply_single_session_is_on(void);
 

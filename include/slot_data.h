@@ -12,7 +12,7 @@
 #include "access/xlogdefs.h"
 #include "datatype/timestamp.h"
 
-#include "pool.h"
+#include "parallel_apply.h"
 
 /*** statistics ***/
 

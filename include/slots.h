@@ -19,6 +19,7 @@
 #include "storage/lwlock.h"
 #include "storage/spin.h"
 
+#include "pool.h"
 #include "slot_data.h"
 
 /* What is zeroed when another subscription takes the slot. */

@@ -6,7 +6,23 @@
 #ifndef PAPPLY_SPEEDUP_H
 #define PAPPLY_SPEEDUP_H
 
-#include "pool.h"
+#include "parallel_apply.h"
+
+/* Number of pool sizes for which speedup.c makes an estimate. */
+#define PAPPLY_SPEEDUPS 10
+
+/*
+ * Written by the receiver alone, read by any process without a lock.  Only
+ * must_reset is set by any process and cleared by the receiver.
+ */
+typedef struct PapplySpeedup
+{
+	bool		must_reset;
+	uint64		transactions;	/* number of transactions in the estimate */
+	double		work;			/* time that one writer would need for them */
+	double		time[PAPPLY_SPEEDUPS];	/* and that papply_speedup_writers()
+										 * would */
+} PapplySpeedup;
 
 /* Start again, with no previous transaction. */
 extern void papply_speedup_reset(void);

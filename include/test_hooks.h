@@ -10,9 +10,19 @@
 #ifndef PAPPLY_TEST_HOOKS_H
 #define PAPPLY_TEST_HOOKS_H
 
+#include "port/atomics.h"
+
 #include "parallel_apply.h"
 
 #ifdef PAPPLY_SELFTEST
+
+/* Part of the pool: counts of waits. */
+typedef struct PapplySharedTest
+{
+	pg_atomic_uint64 waits[PAPPLY_WAITERS];
+	pg_atomic_uint64 long_sleeps;
+	pg_atomic_uint64 timeouts;
+} PapplySharedTest;
 
 /*
  * Writer: count a wait of at most timeout_ms (-1: without a limit), and return

@@ -6,6 +6,18 @@
 #ifndef PAPPLY_WAL_FLUSH_H
 #define PAPPLY_WAL_FLUSH_H
 
+#include "port/atomics.h"
+
+#include "parallel_apply.h"
+
+/* Part of the pool.  Atomic, because writers take turns without a lock. */
+typedef struct PapplySharedFlush
+{
+	pg_atomic_uint64 wanted_lsn;	/* end of the last local commit */
+	pg_atomic_uint32 flusher;	/* 1 + writer that flushes, or 0 */
+	pg_atomic_uint32 is_held;	/* set by the receiver: due_flush.c */
+} PapplySharedFlush;
+
 /*
  * Writer between two transactions: flush commits, while no other writer does
  * and this one can be spared.  The receiver's latch is set after each flush.

@@ -39,6 +39,7 @@
 
 #include "claim.h"
 #include "clock.h"
+#include "pool.h"
 #include "queue.h"
 #include "test_hooks.h"
 
@@ -73,35 +74,35 @@ static Observed observed;
 static int
 count_awake(void)
 {
-	uint64		awake = pg_atomic_read_u64(&papply_pool->present_writers);
+	uint64		awake = pg_atomic_read_u64(&papply_pool->awake.present_writers);
 
-	awake &= ~pg_atomic_read_u64(&papply_pool->idle_writers);
-	awake &= ~pg_atomic_read_u64(&papply_pool->in_progress_writers);
-	return pg_popcount64(awake) - (pg_atomic_read_u32(&papply_pool->flusher) != 0 ? 1 : 0);
+	awake &= ~pg_atomic_read_u64(&papply_pool->awake.idle_writers);
+	awake &= ~pg_atomic_read_u64(&papply_pool->in_progress.writers);
+	return pg_popcount64(awake) - (pg_atomic_read_u32(&papply_pool->flush.flusher) != 0 ? 1 : 0);
 }
 
 static int
 limit(void)
 {
-	return pg_atomic_read_u32(&papply_pool->awake_limit);
+	return pg_atomic_read_u32(&papply_pool->awake.limit);
 }
 
 bool
 papply_awake_wake_spare(void)
 {
-	uint64		idle = pg_atomic_read_u64(&papply_pool->idle_writers);
+	uint64		idle = pg_atomic_read_u64(&papply_pool->awake.idle_writers);
 
 	while (idle != 0)
 	{
 		int			writer = pg_rightmost_one_pos64(idle);
 		uint64		bit = UINT64CONST(1) << writer;
 
-		if (pg_atomic_fetch_and_u64(&papply_pool->idle_writers, ~bit) & bit)
+		if (pg_atomic_fetch_and_u64(&papply_pool->awake.idle_writers, ~bit) & bit)
 		{
 			papply_pool_wake(writer);
 			return true;
 		}
-		idle = pg_atomic_read_u64(&papply_pool->idle_writers);
+		idle = pg_atomic_read_u64(&papply_pool->awake.idle_writers);
 	}
 	return false;
 }
@@ -141,16 +142,16 @@ papply_awake_sharing(void)
 void
 papply_awake_begin(void)
 {
-	Assert((pg_atomic_read_u64(&papply_pool->present_writers) & papply_pool_my_bit()) == 0);
-	pg_atomic_fetch_or_u64(&papply_pool->present_writers, papply_pool_my_bit());
+	Assert((pg_atomic_read_u64(&papply_pool->awake.present_writers) & papply_pool_my_bit()) == 0);
+	pg_atomic_fetch_or_u64(&papply_pool->awake.present_writers, papply_pool_my_bit());
 }
 
 void
 papply_awake_end(void)
 {
 	papply_awake_set_storage(PAPPLY_STORAGE_FAST);
-	pg_atomic_fetch_and_u64(&papply_pool->present_writers, ~papply_pool_my_bit());
-	pg_atomic_fetch_and_u64(&papply_pool->idle_writers, ~papply_pool_my_bit());
+	pg_atomic_fetch_and_u64(&papply_pool->awake.present_writers, ~papply_pool_my_bit());
+	pg_atomic_fetch_and_u64(&papply_pool->awake.idle_writers, ~papply_pool_my_bit());
 
 	/* another writer may have fallen asleep because this one was awake */
 	papply_awake_wake_for_work();
@@ -165,7 +166,7 @@ papply_awake_is_surplus(void)
 bool
 papply_awake_has_substitute(void)
 {
-	return pg_atomic_read_u64(&papply_pool->idle_writers) != 0;
+	return pg_atomic_read_u64(&papply_pool->awake.idle_writers) != 0;
 }
 
 bool
@@ -173,8 +174,8 @@ papply_awake_sleep(long timeout_ms, bool (*has_other_work) (void))
 {
 	int			events = WL_LATCH_SET;
 
-	Assert((pg_atomic_read_u64(&papply_pool->idle_writers) & papply_pool_my_bit()) == 0);
-	pg_atomic_fetch_or_u64(&papply_pool->idle_writers, papply_pool_my_bit());	/* full barrier */
+	Assert((pg_atomic_read_u64(&papply_pool->awake.idle_writers) & papply_pool_my_bit()) == 0);
+	pg_atomic_fetch_or_u64(&papply_pool->awake.idle_writers, papply_pool_my_bit()); /* full barrier */
 	if ((papply_queue_backlog() == 0 || count_awake() >= limit()) &&
 		!has_other_work() && papply_pool_may_sleep() &&
 		!papply_pool_is_retired() && !ConfigReloadPending)
@@ -186,7 +187,7 @@ papply_awake_sleep(long timeout_ms, bool (*has_other_work) (void))
 						   papply_test_wait_ms(timeout_ms), papply_compat_wait_event(PAPPLY_WAIT_WORK));
 		ResetLatch(MyLatch);
 	}
-	pg_atomic_fetch_and_u64(&papply_pool->idle_writers, ~papply_pool_my_bit());
+	pg_atomic_fetch_and_u64(&papply_pool->awake.idle_writers, ~papply_pool_my_bit());
 	return (events & WL_LATCH_SET) != 0;
 }
 
@@ -204,8 +205,8 @@ set_bit(pg_atomic_uint64 *bits, bool is_set)
 void
 papply_awake_set_storage(PapplyStorage storage)
 {
-	set_bit(&papply_pool->ahead_writers, storage == PAPPLY_STORAGE_AHEAD);
-	set_bit(&papply_pool->slow_writers, storage == PAPPLY_STORAGE_SLOW);
+	set_bit(&papply_pool->awake.ahead_writers, storage == PAPPLY_STORAGE_AHEAD);
+	set_bit(&papply_pool->awake.slow_writers, storage == PAPPLY_STORAGE_SLOW);
 }
 
 /*** receiver ***/
@@ -213,7 +214,7 @@ papply_awake_set_storage(PapplyStorage storage)
 bool
 papply_awake_reads_ahead(void)
 {
-	return pg_atomic_read_u64(&papply_pool->ahead_writers) != 0;
+	return pg_atomic_read_u64(&papply_pool->awake.ahead_writers) != 0;
 }
 
 void
@@ -245,7 +246,7 @@ set_limit(int new_limit)
 	Assert(new_limit > 0 && new_limit <= PAPPLY_MAX_WRITERS);
 	if (new_limit == limit())
 		return;
-	pg_atomic_write_u32(&papply_pool->awake_limit, new_limit);
+	pg_atomic_write_u32(&papply_pool->awake.limit, new_limit);
 	pg_memory_barrier();		/* pairs with papply_awake_sleep() */
 	papply_awake_wake_for_work();
 }
@@ -265,7 +266,7 @@ bool
 papply_awake_is_short(void)
 {
 	return papply_queue_backlog() > 0 && count_awake() < limit() &&
-		pg_atomic_read_u64(&papply_pool->idle_writers) == 0;
+		pg_atomic_read_u64(&papply_pool->awake.idle_writers) == 0;
 }
 
 long
@@ -274,8 +275,8 @@ papply_awake_adjust(bool is_behind)
 	bool		has_limit;
 
 	has_limit = !has_stalled() && is_behind && !papply_awake_reads_ahead() &&
-		pg_atomic_read_u64(&papply_pool->slow_writers) == 0;
+		pg_atomic_read_u64(&papply_pool->awake.slow_writers) == 0;
 	set_limit(has_limit ? observed.processors : PAPPLY_MAX_WRITERS);
 	return has_limit && papply_queue_backlog() > 0 && count_awake() >= limit() &&
-		pg_atomic_read_u64(&papply_pool->idle_writers) != 0 ? STALL_MS : -1;
+		pg_atomic_read_u64(&papply_pool->awake.idle_writers) != 0 ? STALL_MS : -1;
 }

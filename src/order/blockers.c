@@ -89,6 +89,7 @@
 #include "commit_order.h"
 #include "in_progress.h"
 #include "owner.h"
+#include "pool.h"
 #include "queue.h"
 #include "retreat.h"
 
@@ -132,7 +133,7 @@ process_of(uint64 oldest)
 {
 	PapplyWriterSlot *writer_slot;
 
-	if (oldest > pg_atomic_read_u64(&papply_pool->published_seqno) ||
+	if (oldest > pg_atomic_read_u64(&papply_pool->queue.published_seqno) ||
 		papply_queue_is_by_leader(papply_queue_transaction(oldest)))
 		return papply_pool->receiver_proc;
 	writer_slot = papply_owner_writer(papply_pool, oldest);
@@ -203,7 +204,7 @@ find_younger(List *pids, uint64 oldest)
 		/* a writer of another subscription waits for the oldest one there */
 		if (pool != NULL)
 		{
-			uint64		oldest_there = pg_atomic_read_u64(&pool->committed_seqno) + 1;
+			uint64		oldest_there = pg_atomic_read_u64(&pool->order.committed_seqno) + 1;
 			PapplyWriterSlot *writer_slot = papply_owner_writer(pool, oldest_there);
 
 			pids = add_pid(pids, pool->receiver_pid);

@@ -24,6 +24,7 @@
 
 #include "claim.h"
 #include "in_progress.h"
+#include "pool.h"
 #include "queue.h"
 
 /* No writer claims these: they belong to the receiver or to one writer. */
@@ -122,9 +123,9 @@ end_of_batch(uint64 first, uint32 state, uint64 published, int max)
 bool
 papply_claim_next_must_wait(void)
 {
-	uint64		next = pg_atomic_read_u64(&papply_pool->next_claim);
+	uint64		next = pg_atomic_read_u64(&papply_pool->queue.next_claim);
 
-	return next <= pg_atomic_read_u64(&papply_pool->published_seqno) &&
+	return next <= pg_atomic_read_u64(&papply_pool->queue.published_seqno) &&
 		must_wait(papply_queue_transaction(next), next);
 }
 
@@ -136,8 +137,8 @@ papply_claim(int max, uint64 *first, uint64 *last)
 		return false;
 	for (;;)
 	{
-		uint64		next = pg_atomic_read_u64(&papply_pool->next_claim);
-		uint64		published = pg_atomic_read_u64(&papply_pool->published_seqno);
+		uint64		next = pg_atomic_read_u64(&papply_pool->queue.next_claim);
+		uint64		published = pg_atomic_read_u64(&papply_pool->queue.published_seqno);
 		uint64		end = next;
 		uint32		state;
 
@@ -157,7 +158,7 @@ papply_claim(int max, uint64 *first, uint64 *last)
 			set_claim(PAPPLY_NO_SEQNO, PAPPLY_NO_SEQNO);
 		else
 			set_claim(next, end);
-		if (!pg_atomic_compare_exchange_u64(&papply_pool->next_claim, &next, end + 1) ||
+		if (!pg_atomic_compare_exchange_u64(&papply_pool->queue.next_claim, &next, end + 1) ||
 			(state & FOR_OTHERS))
 			continue;
 		if (end < published)

@@ -43,6 +43,7 @@
 
 #include "clock.h"
 #include "commit_order.h"
+#include "pool.h"
 #include "queue.h"
 #include "statistics.h"
 #include "test_hooks.h"
@@ -176,7 +177,7 @@ watch(uint64 seqno)
 void
 papply_commit_order_wait(uint64 seqno, PapplyWriterState state)
 {
-	pg_atomic_uint64 *mark = &papply_pool->waiting_for[papply_pool_waiter];
+	pg_atomic_uint64 *mark = &papply_pool->order.waiting_for[papply_pool_waiter];
 	int			sleeps = 0;
 
 	Assert(papply_pool_waiter != PAPPLY_WAITER_RECEIVER);
@@ -210,15 +211,15 @@ papply_commit_order_enter(uint64 first)
 static bool
 is_by_leader(uint64 seqno)
 {
-	return seqno <= pg_atomic_read_u64(&papply_pool->published_seqno) &&
+	return seqno <= pg_atomic_read_u64(&papply_pool->queue.published_seqno) &&
 		papply_queue_is_by_leader(papply_queue_transaction(seqno));
 }
 
 void
 papply_commit_order_want_flush(XLogRecPtr local_end_lsn)
 {
-	if (local_end_lsn > pg_atomic_read_u64(&papply_pool->wanted_flush_lsn))
-		pg_atomic_write_u64(&papply_pool->wanted_flush_lsn, local_end_lsn);
+	if (local_end_lsn > pg_atomic_read_u64(&papply_pool->flush.wanted_lsn))
+		pg_atomic_write_u64(&papply_pool->flush.wanted_lsn, local_end_lsn);
 }
 
 void
@@ -231,12 +232,12 @@ papply_commit_order_advance(uint64 first, uint64 last, XLogRecPtr local_end_lsn)
 
 	papply_commit_order_want_flush(local_end_lsn);
 	pg_write_barrier();			/* pairs with papply_queue_oldest_committed() */
-	pg_atomic_write_u64(&papply_pool->committed_seqno, last);
+	pg_atomic_write_u64(&papply_pool->order.committed_seqno, last);
 	pg_memory_barrier();		/* pairs with papply_commit_order_wait() */
 
 	for (int i = 0; i < PAPPLY_WAITERS; i++)
 	{
-		uint64		wanted = pg_atomic_read_u64(&papply_pool->waiting_for[i]);
+		uint64		wanted = pg_atomic_read_u64(&papply_pool->order.waiting_for[i]);
 
 		if (wanted != 0 && wanted <= last && i != papply_pool_waiter)
 			papply_pool_wake(i);
@@ -249,6 +250,6 @@ void
 papply_commit_order_wake_receiver_at(uint64 seqno)
 {
 	Assert(papply_pool_waiter == PAPPLY_WAITER_RECEIVER);
-	pg_atomic_write_u64(&papply_pool->waiting_for[PAPPLY_WAITER_RECEIVER], seqno);
+	pg_atomic_write_u64(&papply_pool->order.waiting_for[PAPPLY_WAITER_RECEIVER], seqno);
 	pg_memory_barrier();		/* pairs with papply_commit_order_advance() */
 }

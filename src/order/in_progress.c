@@ -38,7 +38,7 @@
  * An exclusive transaction or a barrier of a fallback may run user code that
  * notices the locks of a younger transaction.  As soon as the receiver knows
  * of one, every streamed transaction that has not ended is given up, and none
- * is taken until that one has committed (exclusive_seqno).  In its turn, that
+ * is taken until that one has committed (announced_seqno).  In its turn, that
  * one waits until all of them have rolled back (retreat.c).
  *
  * A streamed transaction keeps its xid for as long as the publisher likes, and
@@ -51,8 +51,8 @@
  * write barrier between, and read after it.  papply_in_progress_offer() and
  * papply_awake_sleep() each have a full barrier between what they store and
  * what they check, so a writer cannot fall asleep on an offer.  Likewise,
- * papply_in_progress_suspend() has one between exclusive_seqno and the places,
- * and a writer that takes a transaction checks exclusive_seqno at its first
+ * papply_in_progress_suspend() has one between announced_seqno and the places,
+ * and a writer that takes a transaction checks announced_seqno at its first
  * message.
  *-------------------------------------------------------------------------
  */
@@ -66,6 +66,7 @@
 #include "claim.h"
 #include "decoding.h"
 #include "in_progress.h"
+#include "pool.h"
 #include "queue.h"
 
 /* The bits of a state above the kind hold 1 + the writer that has taken it. */
@@ -130,19 +131,19 @@ writers_apart_from(uint64 in_progress_writers)
 	uint64		wanted = pg_atomic_read_u64(&papply_pool->wanted_writers);
 	uint64		mask = wanted >= 64 ? PG_UINT64_MAX : (UINT64CONST(1) << wanted) - 1;
 
-	return pg_atomic_read_u64(&papply_pool->present_writers) & ~in_progress_writers & mask;
+	return pg_atomic_read_u64(&papply_pool->awake.present_writers) & ~in_progress_writers & mask;
 }
 
 static uint64
 other_writers(void)
 {
-	return writers_apart_from(pg_atomic_read_u64(&papply_pool->in_progress_writers));
+	return writers_apart_from(pg_atomic_read_u64(&papply_pool->in_progress.writers));
 }
 
 bool
 papply_in_progress_is_suspended(void)
 {
-	return pg_atomic_read_u64(&papply_pool->exclusive_seqno) > papply_pool_committed();
+	return pg_atomic_read_u64(&papply_pool->exclusive.announced_seqno) > papply_pool_committed();
 }
 
 /*** receiver ***/
@@ -166,7 +167,7 @@ may_offer(void)
 	int			writers = wanted - papply_in_progress_count();
 
 	for (int i = 0; i < PAPPLY_MAX_IN_PROGRESS; i++)
-		writers -= kind_of(&papply_pool->in_progress[i]) == PAPPLY_IN_PROGRESS_OFFERED;
+		writers -= kind_of(&papply_pool->in_progress.places[i]) == PAPPLY_IN_PROGRESS_OFFERED;
 
 	return papply_in_progress_is_allowed() &&
 		writers > Max(1, wanted / 2);
@@ -178,7 +179,7 @@ papply_in_progress_offer(TransactionId xid, const PapplySpoolFile *file)
 	Assert(TransactionIdIsValid(xid));
 	for (int i = 0; i < PAPPLY_MAX_IN_PROGRESS && may_offer(); i++)
 	{
-		PapplyInProgress *in_progress = &papply_pool->in_progress[i];
+		PapplyInProgress *in_progress = &papply_pool->in_progress.places[i];
 
 		if (kind_of(in_progress) != PAPPLY_IN_PROGRESS_NONE)
 			continue;
@@ -227,11 +228,11 @@ signal_writer_of(PapplyInProgress *in_progress)
 void
 papply_in_progress_publish(int place, uint64 bytes)
 {
-	Assert(bytes >= pg_atomic_read_u64(&papply_pool->in_progress[place].bytes));
-	Assert(kind_of(&papply_pool->in_progress[place]) != PAPPLY_IN_PROGRESS_NONE);
-	pg_atomic_write_u64(&papply_pool->in_progress[place].bytes, bytes);
-	wake_writer_of(&papply_pool->in_progress[place]);
-	if (kind_of(&papply_pool->in_progress[place]) == PAPPLY_IN_PROGRESS_OFFERED)
+	Assert(bytes >= pg_atomic_read_u64(&papply_pool->in_progress.places[place].bytes));
+	Assert(kind_of(&papply_pool->in_progress.places[place]) != PAPPLY_IN_PROGRESS_NONE);
+	pg_atomic_write_u64(&papply_pool->in_progress.places[place].bytes, bytes);
+	wake_writer_of(&papply_pool->in_progress.places[place]);
+	if (kind_of(&papply_pool->in_progress.places[place]) == PAPPLY_IN_PROGRESS_OFFERED)
 		(void) papply_awake_wake_spare();	/* writers may have been kept from
 											 * taking it */
 }
@@ -239,18 +240,18 @@ papply_in_progress_publish(int place, uint64 bytes)
 void
 papply_in_progress_suspend(uint64 seqno)
 {
-	Assert(seqno >= pg_atomic_read_u64(&papply_pool->exclusive_seqno));
-	pg_atomic_write_u64(&papply_pool->exclusive_seqno, seqno);
+	Assert(seqno >= pg_atomic_read_u64(&papply_pool->exclusive.announced_seqno));
+	pg_atomic_write_u64(&papply_pool->exclusive.announced_seqno, seqno);
 	pg_memory_barrier();		/* see the head of this file */
 	for (int i = 0; i < PAPPLY_MAX_IN_PROGRESS; i++)
-		if (kind_of(&papply_pool->in_progress[i]) == PAPPLY_IN_PROGRESS_TAKEN)
-			signal_writer_of(&papply_pool->in_progress[i]);
+		if (kind_of(&papply_pool->in_progress.places[i]) == PAPPLY_IN_PROGRESS_TAKEN)
+			signal_writer_of(&papply_pool->in_progress.places[i]);
 }
 
 bool
 papply_in_progress_end(int place, uint64 seqno, const PapplyCommit *commit)
 {
-	PapplyInProgress *in_progress = &papply_pool->in_progress[place];
+	PapplyInProgress *in_progress = &papply_pool->in_progress.places[place];
 
 	Assert(seqno > papply_pool_committed());
 	in_progress->seqno = seqno;
@@ -264,14 +265,14 @@ papply_in_progress_end(int place, uint64 seqno, const PapplyCommit *commit)
 void
 papply_in_progress_complete(int place)
 {
-	Assert(kind_of(&papply_pool->in_progress[place]) == PAPPLY_IN_PROGRESS_ENDED);
-	wake_writer_of(&papply_pool->in_progress[place]);
+	Assert(kind_of(&papply_pool->in_progress.places[place]) == PAPPLY_IN_PROGRESS_ENDED);
+	wake_writer_of(&papply_pool->in_progress.places[place]);
 }
 
 void
 papply_in_progress_revoke(int place)
 {
-	PapplyInProgress *in_progress = &papply_pool->in_progress[place];
+	PapplyInProgress *in_progress = &papply_pool->in_progress.places[place];
 
 	/* its writer may take it or give it up concurrently */
 	while (!move_state(in_progress, PAPPLY_IN_PROGRESS_OFFERED, PAPPLY_IN_PROGRESS_NONE) &&
@@ -288,13 +289,13 @@ papply_in_progress_revoke(int place)
 bool
 papply_in_progress_has_failed(int place)
 {
-	return kind_of(&papply_pool->in_progress[place]) == PAPPLY_IN_PROGRESS_FAILED;
+	return kind_of(&papply_pool->in_progress.places[place]) == PAPPLY_IN_PROGRESS_FAILED;
 }
 
 bool
 papply_in_progress_is_leaving(int place, TransactionId xid)
 {
-	PapplyInProgress *in_progress = &papply_pool->in_progress[place];
+	PapplyInProgress *in_progress = &papply_pool->in_progress.places[place];
 
 	return kind_of(in_progress) == PAPPLY_IN_PROGRESS_REVOKED && in_progress->xid == xid;
 }
@@ -304,8 +305,8 @@ papply_in_progress_release(int place)
 {
 	bool		is_released PG_USED_FOR_ASSERTS_ONLY;
 
-	Assert(papply_pool->in_progress[place].seqno <= papply_pool_committed());
-	is_released = move_state(&papply_pool->in_progress[place], PAPPLY_IN_PROGRESS_ENDED,
+	Assert(papply_pool->in_progress.places[place].seqno <= papply_pool_committed());
+	is_released = move_state(&papply_pool->in_progress.places[place], PAPPLY_IN_PROGRESS_ENDED,
 							 PAPPLY_IN_PROGRESS_NONE);
 	Assert(is_released);
 }
@@ -313,7 +314,7 @@ papply_in_progress_release(int place)
 int
 papply_in_progress_count(void)
 {
-	return pg_popcount64(pg_atomic_read_u64(&papply_pool->in_progress_writers));
+	return pg_popcount64(pg_atomic_read_u64(&papply_pool->in_progress.writers));
 }
 
 /*** any process ***/
@@ -339,7 +340,7 @@ papply_in_progress_writer_of(PapplyPool *pool, uint64 seqno)
 
 	Assert(seqno != PAPPLY_NO_SEQNO);
 	for (int i = 0; i < PAPPLY_MAX_IN_PROGRESS; i++)
-		if (number_in(&pool->in_progress[i], &writer) == seqno)
+		if (number_in(&pool->in_progress.places[i], &writer) == seqno)
 			return &pool->writers[writer];
 	return NULL;
 }
@@ -356,7 +357,7 @@ papply_in_progress_number_of(int writer)
 
 	for (int i = 0; i < PAPPLY_MAX_IN_PROGRESS; i++)
 	{
-		uint64		seqno = number_in(&papply_pool->in_progress[i], &owner);
+		uint64		seqno = number_in(&papply_pool->in_progress.places[i], &owner);
 
 		if (owner == writer && seqno > committed)
 			return seqno;
@@ -372,7 +373,7 @@ papply_in_progress_may_take(void)
 	bool		is_offered = false;
 
 	for (int i = 0; i < PAPPLY_MAX_IN_PROGRESS; i++)
-		is_offered |= kind_of(&papply_pool->in_progress[i]) == PAPPLY_IN_PROGRESS_OFFERED;
+		is_offered |= kind_of(&papply_pool->in_progress.places[i]) == PAPPLY_IN_PROGRESS_OFFERED;
 	return is_offered && !papply_in_progress_is_suspended() && !papply_pool_has_retreat() &&
 		(other_writers() & ~papply_pool_my_bit()) != 0;
 }
@@ -384,11 +385,11 @@ papply_in_progress_may_take(void)
 static bool
 set_my_bit(void)
 {
-	uint64		bits = pg_atomic_read_u64(&papply_pool->in_progress_writers);
+	uint64		bits = pg_atomic_read_u64(&papply_pool->in_progress.writers);
 
 	while ((writers_apart_from(bits) & ~papply_pool_my_bit()) != 0)
 	{
-		if (pg_atomic_compare_exchange_u64(&papply_pool->in_progress_writers, &bits,
+		if (pg_atomic_compare_exchange_u64(&papply_pool->in_progress.writers, &bits,
 										   bits | papply_pool_my_bit()))
 			return true;
 	}
@@ -407,9 +408,9 @@ papply_in_progress_take(void)
 	{
 		uint32		offered = PAPPLY_IN_PROGRESS_OFFERED;
 
-		if (!pg_atomic_compare_exchange_u32(&papply_pool->in_progress[i].state, &offered, taken))
+		if (!pg_atomic_compare_exchange_u32(&papply_pool->in_progress.places[i].state, &offered, taken))
 			continue;
-		mine = &papply_pool->in_progress[i];
+		mine = &papply_pool->in_progress.places[i];
 
 		/* this writer may have been woken for the queue's sake */
 		papply_awake_wake_for_work();
@@ -511,7 +512,7 @@ papply_in_progress_give_up(bool for_good)
 void
 papply_in_progress_leave(void)
 {
-	pg_atomic_fetch_and_u64(&papply_pool->in_progress_writers, ~papply_pool_my_bit());
+	pg_atomic_fetch_and_u64(&papply_pool->in_progress.writers, ~papply_pool_my_bit());
 	mine = NULL;
 
 	/*

@@ -12,6 +12,7 @@
 
 #include "in_progress.h"
 #include "owner.h"
+#include "pool.h"
 #include "queue.h"
 
 /*
@@ -60,7 +61,7 @@ papply_owner_other_pool(int pid)
 int
 papply_owner_awaited_pid(PapplyPool *pool, int writer)
 {
-	uint64		awaited = pg_atomic_read_u64(&pool->waiting_for[writer]);
+	uint64		awaited = pg_atomic_read_u64(&pool->order.waiting_for[writer]);
 	PapplyWriterSlot *writer_slot;
 
 	if (pool->writers[writer].state == PAPPLY_WRITER_WAIT_DATA ||

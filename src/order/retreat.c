@@ -44,6 +44,7 @@
 #include "commit_order.h"
 #include "in_progress.h"
 #include "owner.h"
+#include "pool.h"
 #include "queue.h"
 #include "retreat.h"
 
@@ -64,11 +65,11 @@ papply_retreat_applies_younger(const PapplyWriterSlot *writer_slot, uint64 seqno
 void
 papply_retreat_begin(uint64 seqno)
 {
-	uint64		old = pg_atomic_read_u64(&papply_pool->retreat_seqno);
+	uint64		old = pg_atomic_read_u64(&papply_pool->exclusive.in_force_seqno);
 
 	Assert(seqno != PAPPLY_NO_SEQNO && seqno != PAPPLY_SEQNO_OPEN);
 	while (old < seqno &&
-		   !pg_atomic_compare_exchange_u64(&papply_pool->retreat_seqno, &old, seqno))
+		   !pg_atomic_compare_exchange_u64(&papply_pool->exclusive.in_force_seqno, &old, seqno))
 		;
 	pg_memory_barrier();		/* see the head of this file */
 	for (int i = 0; i < PAPPLY_MAX_WRITERS; i++)
@@ -96,7 +97,7 @@ bool
 papply_retreat_is_under_way(uint64 seqno)
 {
 	Assert(seqno == papply_pool_committed() + 1);
-	if (pg_atomic_read_u64(&papply_pool->retreat_seqno) != seqno)
+	if (pg_atomic_read_u64(&papply_pool->exclusive.in_force_seqno) != seqno)
 		return false;
 	for (int i = 0; i < PAPPLY_MAX_WRITERS; i++)
 		if (papply_retreat_applies_younger(&papply_pool->writers[i], seqno))
@@ -110,7 +111,7 @@ bool
 papply_retreat_concerns(uint64 first)
 {
 	return papply_pool_has_retreat() &&
-		first > pg_atomic_read_u64(&papply_pool->retreat_seqno);
+		first > pg_atomic_read_u64(&papply_pool->exclusive.in_force_seqno);
 }
 
 /*
@@ -147,7 +148,7 @@ papply_retreat_enter(uint64 first)
 static void
 wake_older(void)
 {
-	uint64		seqno = pg_atomic_read_u64(&papply_pool->retreat_seqno);
+	uint64		seqno = pg_atomic_read_u64(&papply_pool->exclusive.in_force_seqno);
 	PapplyWriterSlot *writer_slot = papply_owner_writer(papply_pool, seqno);
 
 	papply_pool_wake(PAPPLY_WAITER_RECEIVER);

@@ -17,11 +17,11 @@
  * up behind it instead of applying.  It repeats this while there are new
  * commits.
  *
- * Locking: none.  Only the process in its turn stores wanted_flush_lsn, or the
+ * Locking: none.  Only the process in its turn stores wanted_lsn, or the
  * receiver while nothing is in flight.  A writer that finds flusher set gives
  * up, after it has stored its own commit.  The flusher resets flusher before it
- * reads wanted_flush_lsn again.  Each has a full barrier between the two steps,
- * so no commit is forgotten.  If a writer gives up because holds_flush has just
+ * reads wanted_lsn again.  Each has a full barrier between the two steps,
+ * so no commit is forgotten.  If a writer gives up because is_held has just
  * been set, the receiver ensures the flush (due_flush.c).
  *
  * The only wait here is for I/O.  XLogFlush() fails only by PANIC and does not
@@ -35,6 +35,7 @@
 #include "postmaster/interrupt.h"
 
 #include "claim.h"
+#include "pool.h"
 #include "queue.h"
 #include "wal_flush.h"
 
@@ -47,17 +48,17 @@
 bool
 papply_wal_flush_is_wanted(void)
 {
-	XLogRecPtr	lsn = pg_atomic_read_u64(&papply_pool->wanted_flush_lsn);
+	XLogRecPtr	lsn = pg_atomic_read_u64(&papply_pool->flush.wanted_lsn);
 
-	return lsn != InvalidXLogRecPtr && !pg_atomic_read_u32(&papply_pool->holds_flush) &&
+	return lsn != InvalidXLogRecPtr && !pg_atomic_read_u32(&papply_pool->flush.is_held) &&
 		lsn > GetFlushRecPtr(NULL);
 }
 
 void
 papply_wal_flush_hold(bool holds)
 {
-	if (pg_atomic_read_u32(&papply_pool->holds_flush) != holds)
-		pg_atomic_write_u32(&papply_pool->holds_flush, holds);
+	if (pg_atomic_read_u32(&papply_pool->flush.is_held) != holds)
+		pg_atomic_write_u32(&papply_pool->flush.is_held, holds);
 }
 
 /*
@@ -81,13 +82,13 @@ papply_wal_flush_if_spare(void)
 	{
 		uint32		expected = 0;
 
-		if (!pg_atomic_compare_exchange_u32(&papply_pool->flusher, &expected,
+		if (!pg_atomic_compare_exchange_u32(&papply_pool->flush.flusher, &expected,
 											papply_pool_waiter + 1))
 			return;
 		papply_awake_wake_for_work();
-		XLogFlush(pg_atomic_read_u64(&papply_pool->wanted_flush_lsn));
-		Assert(pg_atomic_read_u32(&papply_pool->flusher) == papply_pool_waiter + 1);
-		pg_atomic_write_u32(&papply_pool->flusher, 0);
+		XLogFlush(pg_atomic_read_u64(&papply_pool->flush.wanted_lsn));
+		Assert(pg_atomic_read_u32(&papply_pool->flush.flusher) == papply_pool_waiter + 1);
+		pg_atomic_write_u32(&papply_pool->flush.flusher, 0);
 		pg_memory_barrier();	/* see the head of this file */
 		papply_pool_wake(PAPPLY_WAITER_RECEIVER);
 		CHECK_FOR_INTERRUPTS(); /* there may always be a new commit */
@@ -97,7 +98,7 @@ papply_wal_flush_if_spare(void)
 bool
 papply_wal_flush_is_active(void)
 {
-	return pg_atomic_read_u32(&papply_pool->flusher) != 0;
+	return pg_atomic_read_u32(&papply_pool->flush.flusher) != 0;
 }
 
 bool

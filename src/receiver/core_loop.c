@@ -48,6 +48,7 @@
 #include "leader_waits.h"
 #include "local_schema.h"
 #include "origin.h"
+#include "pool.h"
 #include "queue.h"
 #include "relation_registry.h"
 #include "remote_relation.h"

@@ -44,6 +44,7 @@
 #include "dispatch.h"
 #include "in_progress.h"
 #include "leader_policy.h"
+#include "pool.h"
 #include "prepared.h"
 #include "queue.h"
 #include "remote_relation.h"
@@ -333,7 +334,7 @@ static void
 publish_if_large(void)
 {
 	uint64		limit = Min(PUBLISH_OPEN_BYTES,
-							papply_pool->ring_bytes / PUBLISH_OPEN_PART);
+							papply_pool->queue.ring_bytes / PUBLISH_OPEN_PART);
 
 	if (papply_queue_open_is_published() ?
 		papply_queue_unpublished_bytes() >= Min(PUBLISH_STEP_BYTES, limit) :

@@ -38,6 +38,7 @@
 #include "native_streams.h"
 #include "origin.h"
 #include "pause_point.h"
+#include "pool.h"
 #include "queue.h"
 #include "relation_registry.h"
 #include "remote_relation.h"
@@ -327,7 +328,7 @@ end_pool(PapplyApplyReason reason)
 	Assert(papply_pool != NULL);
 	papply_pool_close();
 	papply_writers_end(reason == PAPPLY_REASON_NONE);
-	origin_lsn = papply_pool->origin_lsn;
+	origin_lsn = papply_pool->origin.lsn;
 	papply_session_state_carry_over();
 	ereport(LOG,
 			(errmsg("parallel apply of subscription \"%s\" has stopped",
@@ -616,7 +617,7 @@ watch_origin(void)
 {
 	if (papply_lifecycle_is_idle() &&
 		papply_clock_is_due(&pool.origin_checked_at, papply_clock_now(), ORIGIN_INTERVAL_MS))
-		papply_origin_check(pool.origin, papply_pool->origin_lsn, FATAL);
+		papply_origin_check(pool.origin, papply_pool->origin.lsn, FATAL);
 }
 
 /*

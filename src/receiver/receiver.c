@@ -59,6 +59,7 @@
 #include "owner.h"
 #include "pace.h"
 #include "pause_point.h"
+#include "pool.h"
 #include "queue.h"
 #include "receiver.h"
 #include "remote_relation.h"

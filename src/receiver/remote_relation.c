@@ -36,6 +36,7 @@
 #include "function_cache.h"
 #include "local_schema.h"
 #include "lookup.h"
+#include "pool.h"
 #include "relation_registry.h"
 #include "remote_relation.h"
 

@@ -24,6 +24,7 @@
 #include "message.h"
 #include "owner.h"
 #include "pause_point.h"
+#include "pool.h"
 #include "queue.h"
 #include "remote_relation.h"
 #include "report.h"

@@ -56,6 +56,7 @@
 #include "local_schema.h"
 #include "message.h"
 #include "native_streams.h"
+#include "pool.h"
 #include "queue.h"
 #include "relation_registry.h"
 #include "remote_relation.h"

@@ -48,6 +48,7 @@
 #include "feedback.h"
 #include "leader_count.h"
 #include "leader_waits.h"
+#include "pool.h"
 #include "queue.h"
 #include "slots.h"
 #include "status.h"

@@ -49,6 +49,7 @@
 #include "claim.h"
 #include "clock.h"
 #include "in_progress.h"
+#include "pool.h"
 #include "queue.h"
 #include "writer_control.h"
 

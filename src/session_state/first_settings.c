@@ -60,8 +60,8 @@ void
 papply_first_settings_share(void)
 {
 	Assert(first.state != NULL);
-	papply_pool->settings_version = papply_registry_add_at_start(first.state, first.size,
-																 InvalidOid);
+	papply_pool->session.settings_version = papply_registry_add_at_start(first.state, first.size,
+																		 InvalidOid);
 }
 
 /*** writers ***/
@@ -80,10 +80,10 @@ papply_first_settings_take(void)
 	StringInfoData state;
 
 	Assert(!IsTransactionState());
-	if (papply_pool->settings_version == 0)
+	if (papply_pool->session.settings_version == 0)
 		return;					/* no receiver has made this pool */
 	initStringInfo(&state);
-	(void) papply_registry_get(papply_pool->settings_version, &state);
+	(void) papply_registry_get(papply_pool->session.settings_version, &state);
 	error_context_stack = &error_context;
 	StartTransactionCommand();	/* settings such as role read catalogs */
 	RestoreGUCState(state.data);

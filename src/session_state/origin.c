@@ -54,12 +54,12 @@ papply_origin_take(void)
 
 	if (PAPPLY_ORIGIN_IS_SHARED)
 		return;
-	papply_compat_origin_setup(papply_pool->origin, 0);
+	papply_compat_origin_setup(papply_pool->origin.id, 0);
 	lsn = replorigin_session_get_progress(false);
-	if (lsn == papply_pool->origin_lsn)
+	if (lsn == papply_pool->origin.lsn)
 		return;
 	replorigin_session_reset();
-	move_back(papply_pool->origin, papply_pool->origin_lsn, lsn, FATAL);
+	move_back(papply_pool->origin.id, papply_pool->origin.lsn, lsn, FATAL);
 }
 
 void
@@ -67,7 +67,7 @@ papply_origin_pass_on(void)
 {
 	if (PAPPLY_ORIGIN_IS_SHARED)
 		return;
-	papply_pool->origin_lsn = replorigin_session_get_progress(false);
+	papply_pool->origin.lsn = replorigin_session_get_progress(false);
 	replorigin_session_reset();
 	PAPPLY_SESSION_ORIGIN = PAPPLY_NO_ORIGIN;
 }

@@ -54,7 +54,7 @@ papply_role_suits_writers(void)
 {
 	if (papply_pool == NULL)
 		return papply_role_is_replica();
-	return pg_atomic_read_u32(&papply_pool->replication_role) == SESSION_REPLICATION_ROLE_REPLICA;
+	return pg_atomic_read_u32(&papply_pool->session.replication_role) == SESSION_REPLICATION_ROLE_REPLICA;
 }
 
 void
@@ -70,12 +70,12 @@ void
 papply_role_take(void)
 {
 	if (papply_pool != NULL)
-		set_role(pg_atomic_read_u32(&papply_pool->replication_role));
+		set_role(pg_atomic_read_u32(&papply_pool->session.replication_role));
 }
 
 void
 papply_role_leave(void)
 {
 	if (papply_pool != NULL)
-		pg_atomic_write_u32(&papply_pool->replication_role, SessionReplicationRole);
+		pg_atomic_write_u32(&papply_pool->session.replication_role, SessionReplicationRole);
 }

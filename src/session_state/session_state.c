@@ -52,9 +52,9 @@
  * keep the order, but it would use up a whole cache with each transaction,
  * until an int column overflows.
  *
- * Locking: single_session is only ever set.  A writer that reads an older
+ * Locking: is_single is only ever set.  A writer that reads an older
  * value finds what its own transaction has left.  The receiver alone writes
- * has_session_settings, before it commits anything more.  A writer reads it in
+ * has_settings, before it commits anything more.  A writer reads it in
  * its turn (session.c).
  *-------------------------------------------------------------------------
  */
@@ -97,13 +97,13 @@ static bool was_single = false; /* receiver: in its last pool */
 static bool
 begin_single_session(void)
 {
-	return pg_atomic_exchange_u32(&papply_pool->single_session, true) == 0;
+	return pg_atomic_exchange_u32(&papply_pool->session.is_single, true) == 0;
 }
 
 bool
 papply_single_session_is_on(void)
 {
-	return pg_atomic_read_u32(&papply_pool->single_session) != 0;
+	return pg_atomic_read_u32(&papply_pool->session.is_single) != 0;
 }
 
 void
@@ -261,7 +261,7 @@ papply_session_settings_note(void)
 	if (IsTransactionState())
 		return;
 	has_some = has_temporary_schema() || has_settings();
-	pg_atomic_write_u32(&papply_pool->has_session_settings, has_some);
+	pg_atomic_write_u32(&papply_pool->session.has_settings, has_some);
 	if (!has_some || reported.setting)
 		return;
 	(void) begin_single_session();
@@ -276,7 +276,7 @@ papply_session_settings_note(void)
 bool
 papply_session_settings_exist(void)
 {
-	return pg_atomic_read_u32(&papply_pool->has_session_settings) != 0;
+	return pg_atomic_read_u32(&papply_pool->session.has_settings) != 0;
 }
 
 static void

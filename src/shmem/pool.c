@@ -52,8 +52,8 @@ reset_pool(PapplyPool *pool)
 	Size		kept = offsetof(PapplyPool, dbid);
 
 	memset((char *) pool + kept, 0, sizeof(PapplyPool) - kept);
-	pg_atomic_init_u64(&pool->next_claim, 1);
-	pg_atomic_init_u32(&pool->awake_limit, 1);
+	pg_atomic_init_u64(&pool->queue.next_claim, 1);
+	pg_atomic_init_u32(&pool->awake.limit, 1);
 }
 
 bool
@@ -72,7 +72,7 @@ papply_pool_acquire(Oid userid, PapplyOriginId origin)
 	pool->dbid = papply_subscription_slot->dbid;
 	pool->subid = papply_subscription_slot->subid;
 	pool->userid = userid;
-	pool->origin = origin;
+	pool->origin.id = origin;
 	pool->receiver_proc = MyProc;
 	pool->receiver_pid = MyProcPid;
 	pool->is_open = true;
@@ -92,7 +92,7 @@ papply_pool_create_private(Oid dbid, Oid subid, Oid userid)
 	Assert(papply_pool == NULL);
 	papply_slots_init_lock(&pool->registry_lock);
 	reset_pool(pool);
-	pg_atomic_write_u32(&pool->replication_role, SESSION_REPLICATION_ROLE_REPLICA);
+	pg_atomic_write_u32(&pool->session.replication_role, SESSION_REPLICATION_ROLE_REPLICA);
 	pool->dbid = dbid;
 	pool->subid = subid;
 	pool->userid = userid;

@@ -32,6 +32,7 @@
  */
 #include "parallel_apply.h"
 
+#include "pool.h"
 #include "queue.h"
 
 /* Bytes of the ring for each slot: the size of a small transaction. */
@@ -67,23 +68,23 @@ static void
 map_segment(void)
 {
 	mapping.transactions = dsm_segment_address(mapping.segment);
-	mapping.ring = (char *) (mapping.transactions + papply_pool->transaction_slots);
+	mapping.ring = (char *) (mapping.transactions + papply_pool->queue.transaction_slots);
 }
 
 void
 papply_queue_create(void)
 {
-	papply_pool->ring_bytes = (uint64) papply_queue_size * 1024;
-	papply_pool->transaction_slots = Min(MAX_SLOTS, papply_pool->ring_bytes / BYTES_PER_SLOT);
+	papply_pool->queue.ring_bytes = (uint64) papply_queue_size * 1024;
+	papply_pool->queue.transaction_slots = Min(MAX_SLOTS, papply_pool->queue.ring_bytes / BYTES_PER_SLOT);
 
-	mapping.segment = dsm_create(papply_pool->transaction_slots * sizeof(PapplyTransaction) +
-								 papply_pool->ring_bytes, 0);
+	mapping.segment = dsm_create(papply_pool->queue.transaction_slots * sizeof(PapplyTransaction) +
+								 papply_pool->queue.ring_bytes, 0);
 	dsm_pin_mapping(mapping.segment);
-	papply_pool->queue_handle = dsm_segment_handle(mapping.segment);
+	papply_pool->queue.handle = dsm_segment_handle(mapping.segment);
 	map_segment();
 
-	Assert(papply_pool->ring_bytes % ENTRY_ALIGNMENT == 0);
-	Assert(papply_pool->transaction_slots > 0);
+	Assert(papply_pool->queue.ring_bytes % ENTRY_ALIGNMENT == 0);
+	Assert(papply_pool->queue.transaction_slots > 0);
 	ends.last_seqno = ends.released_seqno = 0;
 	ends.head_position = ends.tail_position = 0;
 }
@@ -91,7 +92,7 @@ papply_queue_create(void)
 void
 papply_queue_attach(void)
 {
-	mapping.segment = dsm_attach(papply_pool->queue_handle);
+	mapping.segment = dsm_attach(papply_pool->queue.handle);
 	if (mapping.segment == NULL)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
@@ -113,7 +114,7 @@ papply_queue_transaction(uint64 seqno)
 {
 	Assert(mapping.segment != NULL);
 	Assert(seqno != PAPPLY_NO_SEQNO && seqno != PAPPLY_SEQNO_OPEN);
-	return &mapping.transactions[seqno % papply_pool->transaction_slots];
+	return &mapping.transactions[seqno % papply_pool->queue.transaction_slots];
 }
 
 /*** receiver ***/
@@ -131,13 +132,13 @@ entry_size(uint32 length)
 static uint64
 bytes_to_end(uint64 position)
 {
-	return papply_pool->ring_bytes - position % papply_pool->ring_bytes;
+	return papply_pool->queue.ring_bytes - position % papply_pool->queue.ring_bytes;
 }
 
 static PapplyEntry *
 entry_at(uint64 position)
 {
-	return (PapplyEntry *) (mapping.ring + position % papply_pool->ring_bytes);
+	return (PapplyEntry *) (mapping.ring + position % papply_pool->queue.ring_bytes);
 }
 
 bool
@@ -148,7 +149,7 @@ papply_queue_begin(TransactionId remote_xid, XLogRecPtr final_lsn, uint64 *seqno
 	Assert(papply_pool_waiter == PAPPLY_WAITER_RECEIVER);
 	Assert(ends.last_seqno == 0 || papply_queue_is_complete(papply_queue_transaction(ends.last_seqno)));
 	Assert(ends.released_seqno <= ends.last_seqno);
-	if (ends.last_seqno - ends.released_seqno >= papply_pool->transaction_slots)
+	if (ends.last_seqno - ends.released_seqno >= papply_pool->queue.transaction_slots)
 		return false;
 
 	ends.last_seqno++;
@@ -167,7 +168,7 @@ papply_queue_begin(TransactionId remote_xid, XLogRecPtr final_lsn, uint64 *seqno
 bool
 papply_queue_can_hold(uint32 length)
 {
-	return entry_size(length) <= papply_pool->ring_bytes / 2;
+	return entry_size(length) <= papply_pool->queue.ring_bytes / 2;
 }
 
 bool
@@ -178,7 +179,7 @@ papply_queue_has_space(uint32 length)
 
 	if (to_end < needed)
 		needed += to_end;
-	return needed <= papply_pool->ring_bytes - (ends.head_position - ends.tail_position);
+	return needed <= papply_pool->queue.ring_bytes - (ends.head_position - ends.tail_position);
 }
 
 void
@@ -217,7 +218,7 @@ papply_queue_append(uint32 kind, const char *data, uint32 length,
 	if (length > 0)
 		memcpy(PapplyEntryData(entry), data, length);
 	ends.head_position += needed;
-	Assert(papply_queue_used_bytes() <= papply_pool->ring_bytes);
+	Assert(papply_queue_used_bytes() <= papply_pool->queue.ring_bytes);
 }
 
 void
@@ -234,17 +235,17 @@ papply_queue_publish_open(void)
 	uint64		waiter;
 
 	Assert(papply_pool_waiter == PAPPLY_WAITER_RECEIVER);
-	Assert(pg_atomic_read_u64(&papply_pool->write_position) <= ends.head_position);
-	Assert(pg_atomic_read_u64(&papply_pool->published_seqno) <= ends.last_seqno);
+	Assert(pg_atomic_read_u64(&papply_pool->queue.write_position) <= ends.head_position);
+	Assert(pg_atomic_read_u64(&papply_pool->queue.published_seqno) <= ends.last_seqno);
 	pg_write_barrier();
-	pg_atomic_write_u64(&papply_pool->write_position, ends.head_position);
+	pg_atomic_write_u64(&papply_pool->queue.write_position, ends.head_position);
 	pg_write_barrier();
-	pg_atomic_write_u64(&papply_pool->published_seqno, ends.last_seqno);
+	pg_atomic_write_u64(&papply_pool->queue.published_seqno, ends.last_seqno);
 	pg_memory_barrier();
 
-	waiter = pg_atomic_read_u64(&papply_pool->data_waiter);
+	waiter = pg_atomic_read_u64(&papply_pool->queue.data_waiter);
 	if (waiter != 0)
-		waiter = pg_atomic_exchange_u64(&papply_pool->data_waiter, 0);
+		waiter = pg_atomic_exchange_u64(&papply_pool->queue.data_waiter, 0);
 	if (waiter != 0)			/* still */
 		papply_pool_wake(waiter - 1);
 }
@@ -265,7 +266,7 @@ papply_queue_end(XLogRecPtr remote_end_lsn)
 bool
 papply_queue_open_is_published(void)
 {
-	return pg_atomic_read_u64(&papply_pool->published_seqno) == ends.last_seqno;
+	return pg_atomic_read_u64(&papply_pool->queue.published_seqno) == ends.last_seqno;
 }
 
 uint64
@@ -283,7 +284,7 @@ papply_queue_open_size(void)
 uint64
 papply_queue_unpublished_bytes(void)
 {
-	return ends.head_position - pg_atomic_read_u64(&papply_pool->write_position);
+	return ends.head_position - pg_atomic_read_u64(&papply_pool->queue.write_position);
 }
 
 static void
@@ -344,7 +345,7 @@ papply_queue_is_in_progress(uint64 seqno)
 void
 papply_queue_leave_unclaimed_to_leader(void)
 {
-	for (uint64 seqno = pg_atomic_read_u64(&papply_pool->next_claim);
+	for (uint64 seqno = pg_atomic_read_u64(&papply_pool->queue.next_claim);
 		 seqno <= ends.last_seqno; seqno++)
 	{
 		if (!papply_queue_is_in_progress(seqno) &&
@@ -377,7 +378,7 @@ papply_queue_oldest_committed(void)
 void
 papply_queue_skip(uint64 seqno)
 {
-	(void) pg_atomic_compare_exchange_u64(&papply_pool->next_claim, &seqno, seqno + 1);
+	(void) pg_atomic_compare_exchange_u64(&papply_pool->queue.next_claim, &seqno, seqno + 1);
 }
 
 /*
@@ -418,7 +419,7 @@ papply_queue_reclaim_read(PapplyWriterSlot *writer)
 	position = pg_atomic_read_u64(&writer->read_position);
 	if (position > ends.tail_position)
 	{
-		Assert(position <= pg_atomic_read_u64(&papply_pool->write_position));
+		Assert(position <= pg_atomic_read_u64(&papply_pool->queue.write_position));
 		ends.tail_position = position;
 		return true;
 	}
@@ -430,8 +431,8 @@ papply_queue_reclaim_read(PapplyWriterSlot *writer)
 void
 papply_queue_want_space(void)
 {
-	pg_atomic_write_u64(&papply_pool->space_waiter,
-						Min(ends.head_position, ends.tail_position + papply_pool->ring_bytes / 4));
+	pg_atomic_write_u64(&papply_pool->queue.space_waiter,
+						Min(ends.head_position, ends.tail_position + papply_pool->queue.ring_bytes / 4));
 	pg_memory_barrier();
 }
 
@@ -444,7 +445,7 @@ papply_queue_read(uint64 *position)
 	{
 		PapplyEntry *entry;
 
-		if (*position >= pg_atomic_read_u64(&papply_pool->write_position))
+		if (*position >= pg_atomic_read_u64(&papply_pool->queue.write_position))
 			return NULL;
 		pg_read_barrier();		/* pairs with papply_queue_publish_open() */
 
@@ -464,9 +465,9 @@ papply_queue_read(uint64 *position)
 uint64
 papply_queue_unclaimed_position(void)
 {
-	uint64		next = pg_atomic_read_u64(&papply_pool->next_claim);
+	uint64		next = pg_atomic_read_u64(&papply_pool->queue.next_claim);
 
-	if (next > pg_atomic_read_u64(&papply_pool->published_seqno))
+	if (next > pg_atomic_read_u64(&papply_pool->queue.published_seqno))
 		return PG_UINT64_MAX;
 	pg_read_barrier();			/* pairs with papply_queue_publish_open() */
 	return papply_queue_transaction(next)->start_position;
@@ -477,7 +478,7 @@ papply_queue_look_ahead(uint64 *position)
 {
 	for (;;)
 	{
-		uint64		ahead = pg_atomic_read_u64(&papply_pool->ahead_position);
+		uint64		ahead = pg_atomic_read_u64(&papply_pool->queue.ahead_position);
 		uint64		next = Max(ahead, papply_queue_unclaimed_position());
 		PapplyEntry *entry;
 
@@ -487,7 +488,7 @@ papply_queue_look_ahead(uint64 *position)
 		if (entry == NULL)
 			return NULL;
 		*position = next - entry->size;
-		if (pg_atomic_compare_exchange_u64(&papply_pool->ahead_position, &ahead, next))
+		if (pg_atomic_compare_exchange_u64(&papply_pool->queue.ahead_position, &ahead, next))
 			return entry;
 	}
 }
@@ -497,14 +498,14 @@ papply_queue_consumed(uint64 position)
 {
 	uint64		wanted;
 
-	Assert(position <= pg_atomic_read_u64(&papply_pool->write_position));
+	Assert(position <= pg_atomic_read_u64(&papply_pool->queue.write_position));
 	pg_memory_barrier();		/* after all reads */
 	pg_atomic_write_u64(&papply_pool_my_writer_slot()->read_position, position);
 	pg_memory_barrier();		/* pairs with papply_queue_want_space() */
-	wanted = pg_atomic_read_u64(&papply_pool->space_waiter);
+	wanted = pg_atomic_read_u64(&papply_pool->queue.space_waiter);
 	if (wanted != 0 && position >= wanted)
 	{
-		pg_atomic_write_u64(&papply_pool->space_waiter, 0);
+		pg_atomic_write_u64(&papply_pool->queue.space_waiter, 0);
 		papply_pool_wake(PAPPLY_WAITER_RECEIVER);
 	}
 }
@@ -518,7 +519,7 @@ papply_queue_want_data(uint64 position)
 	Assert(papply_pool_waiter < PAPPLY_MAX_WRITERS);
 
 	/* full barrier, pairs with papply_queue_publish_open() */
-	other = pg_atomic_exchange_u64(&papply_pool->data_waiter, mine);
+	other = pg_atomic_exchange_u64(&papply_pool->queue.data_waiter, mine);
 
 	/*
 	 * Only one writer has a transaction whose rest is missing, but this one
@@ -526,7 +527,7 @@ papply_queue_want_data(uint64 position)
 	 */
 	if (other != 0 && other != mine)
 		papply_pool_wake(other - 1);
-	return pg_atomic_read_u64(&papply_pool->write_position) <= position;
+	return pg_atomic_read_u64(&papply_pool->queue.write_position) <= position;
 }
 
 void
@@ -535,7 +536,7 @@ papply_queue_got_data(void)
 	uint64		mark = papply_pool_waiter + 1;
 
 	/* another writer may already wait for the next transaction */
-	(void) pg_atomic_compare_exchange_u64(&papply_pool->data_waiter, &mark, 0);
+	(void) pg_atomic_compare_exchange_u64(&papply_pool->queue.data_waiter, &mark, 0);
 }
 
 bool
@@ -562,14 +563,14 @@ papply_queue_can_rewind(uint64 seqno)
 bool
 papply_queue_is_in_flight(void)
 {
-	return papply_pool_committed() < pg_atomic_read_u64(&papply_pool->published_seqno);
+	return papply_pool_committed() < pg_atomic_read_u64(&papply_pool->queue.published_seqno);
 }
 
 uint64
 papply_queue_backlog(void)
 {
-	uint64		next = pg_atomic_read_u64(&papply_pool->next_claim);
-	uint64		published = pg_atomic_read_u64(&papply_pool->published_seqno);
+	uint64		next = pg_atomic_read_u64(&papply_pool->queue.next_claim);
+	uint64		published = pg_atomic_read_u64(&papply_pool->queue.published_seqno);
 
 	return published >= next ? published - next + 1 : 0;
 }

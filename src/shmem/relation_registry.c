@@ -24,6 +24,7 @@
 
 #include "utils/memutils.h"
 
+#include "pool.h"
 #include "relation_registry.h"
 
 typedef struct RegistryItem
@@ -51,9 +52,9 @@ papply_registry_create(void)
 	area = dsa_create(papply_pool->registry_lock.tranche);
 	MemoryContextSwitchTo(old_context);
 	dsa_pin_mapping(area);
-	papply_pool->registry_handle = dsa_get_handle(area);
-	papply_pool->registry_capacity = FIRST_CAPACITY;
-	papply_pool->registry = dsa_allocate(area, FIRST_CAPACITY * sizeof(RegistryVersion));
+	papply_pool->registry.handle = dsa_get_handle(area);
+	papply_pool->registry.capacity = FIRST_CAPACITY;
+	papply_pool->registry.relations = dsa_allocate(area, FIRST_CAPACITY * sizeof(RegistryVersion));
 }
 
 void
@@ -61,7 +62,7 @@ papply_registry_attach(void)
 {
 	MemoryContext old_context = MemoryContextSwitchTo(TopMemoryContext);
 
-	area = dsa_attach(papply_pool->registry_handle);
+	area = dsa_attach(papply_pool->registry.handle);
 	MemoryContextSwitchTo(old_context);
 	dsa_pin_mapping(area);
 }
@@ -79,7 +80,7 @@ static RegistryVersion *
 get_versions(void)
 {
 	Assert(LWLockHeldByMe(&papply_pool->registry_lock));
-	return dsa_get_address(area, papply_pool->registry);
+	return dsa_get_address(area, papply_pool->registry.relations);
 }
 
 static int
@@ -97,7 +98,7 @@ find_version(uint32 version)
 {
 	RegistryVersion key = {.version = version};
 
-	return bsearch(&key, get_versions(), papply_pool->registry_length, sizeof(RegistryVersion),
+	return bsearch(&key, get_versions(), papply_pool->registry.length, sizeof(RegistryVersion),
 				   compare_versions);
 }
 
@@ -105,13 +106,13 @@ find_version(uint32 version)
 static void
 grow_list(void)
 {
-	Size		size = papply_pool->registry_capacity * sizeof(RegistryVersion);
+	Size		size = papply_pool->registry.capacity * sizeof(RegistryVersion);
 	dsa_pointer larger = dsa_allocate(area, 2 * size);
 
 	memcpy(dsa_get_address(area, larger), get_versions(), size);
-	dsa_free(area, papply_pool->registry);
-	papply_pool->registry = larger;
-	papply_pool->registry_capacity *= 2;
+	dsa_free(area, papply_pool->registry.relations);
+	papply_pool->registry.relations = larger;
+	papply_pool->registry.capacity *= 2;
 }
 
 uint32
@@ -127,10 +128,10 @@ papply_registry_add_at_start(const char *message, uint32 length, Oid schema)
 	memcpy(item->message, message, length);
 
 	LWLockAcquire(&papply_pool->registry_lock, LW_EXCLUSIVE);
-	if (papply_pool->registry_length == papply_pool->registry_capacity)
+	if (papply_pool->registry.length == papply_pool->registry.capacity)
 		grow_list();
-	version = ++papply_pool->registry_last_version;
-	last = &get_versions()[papply_pool->registry_length++];
+	version = ++papply_pool->registry.last_version;
+	last = &get_versions()[papply_pool->registry.length++];
 	last->version = version;
 	last->item = pointer;
 	Assert(last == get_versions() || last[-1].version < version);
@@ -178,11 +179,11 @@ papply_registry_drop(uint32 version)
 	found = find_version(version);
 	if (found != NULL)
 	{
-		Assert(papply_pool->registry_length > 0);
+		Assert(papply_pool->registry.length > 0);
 		dsa_free(area, found->item);
-		papply_pool->registry_length--;
+		papply_pool->registry.length--;
 		memmove(found, found + 1,
-				(char *) &get_versions()[papply_pool->registry_length] - (char *) found);
+				(char *) &get_versions()[papply_pool->registry.length] - (char *) found);
 	}
 	LWLockRelease(&papply_pool->registry_lock);
 }

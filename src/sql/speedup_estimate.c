@@ -10,6 +10,7 @@
 #include "catalog/pg_type.h"
 #include "fmgr.h"
 
+#include "pool.h"
 #include "result_rows.h"
 #include "speedup.h"
 #include "sql_common.h"

@@ -15,6 +15,7 @@
 
 #include "clock.h"
 #include "decoding.h"
+#include "pool.h"
 #include "result_rows.h"
 #include "slots.h"
 #include "sql_common.h"
@@ -202,12 +203,12 @@ set_queue(PapplyRow *row, const PapplyStatistics *statistics, bool is_running)
 {
 	const PapplyProgress *progress = &statistics->progress;
 	PapplyPool *pool = palloc0(sizeof(PapplyPool));
-	bool		has_queue = papply_pool_get(statistics->subid, pool) && pool->ring_bytes > 0;
+	bool		has_queue = papply_pool_get(statistics->subid, pool) && pool->queue.ring_bytes > 0;
 
 	papply_row_int8(row, "queue_bytes", progress->queue_bytes, !is_running);
 	papply_row_int8(row, "queue_transactions", progress->queue_transactions, !is_running);
-	papply_row_int8(row, "max_bytes", pool->ring_bytes, !has_queue);
-	papply_row_int8(row, "max_transactions", pool->transaction_slots, !has_queue);
+	papply_row_int8(row, "max_bytes", pool->queue.ring_bytes, !has_queue);
+	papply_row_int8(row, "max_transactions", pool->queue.transaction_slots, !has_queue);
 	pfree(pool);
 }
 

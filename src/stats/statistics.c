@@ -35,6 +35,7 @@
 
 #include "hot_keys.h"
 #include "message.h"
+#include "pool.h"
 #include "slots.h"
 #include "statistics.h"
 

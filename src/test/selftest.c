@@ -38,6 +38,7 @@
 #include "local_schema.h"
 #include "message.h"
 #include "owner.h"
+#include "pool.h"
 #include "queue.h"
 #include "row_keys.h"
 #include "slots.h"
@@ -431,7 +432,7 @@ entry_length(uint64 seqno, int number, uint32 max_length)
 static uint32
 max_entry_length(void)
 {
-	uint32		length = papply_pool->ring_bytes / 2;
+	uint32		length = papply_pool->queue.ring_bytes / 2;
 
 	while (!papply_queue_can_hold(length))
 		length--;
@@ -587,9 +588,9 @@ static void
 drive_queue(void *arg)
 {
 	QueueModel *model = arg;
-	char	   *data = palloc(papply_pool->ring_bytes);
+	char	   *data = palloc(papply_pool->queue.ring_bytes);
 
-	EXPECT(papply_pool->transaction_slots < MODEL_LENGTH);
+	EXPECT(papply_pool->queue.transaction_slots < MODEL_LENGTH);
 	EXPECT(papply_queue_backlog() == 0);
 	for (int i = 0; i < model->steps; i++)
 	{
@@ -607,7 +608,7 @@ drive_queue(void *arg)
 	while (model->committed < model->last)
 		(void) take_transactions(model, data);
 	release_committed(model);
-	model->wraps = papply_queue_transaction(model->last)->end_position / papply_pool->ring_bytes;
+	model->wraps = papply_queue_transaction(model->last)->end_position / papply_pool->queue.ring_bytes;
 	EXPECT(model->committed == model->last);
 	EXPECT(papply_queue_has_space(max_entry_length()));
 	pfree(data);
@@ -677,7 +678,7 @@ check_oversize(char *data, uint32 length)
 	EXPECT(!papply_queue_open_is_published());
 	appended = fill_ring(data, length);
 	EXPECT(papply_queue_open_is_published());
-	EXPECT(papply_queue_open_size() <= papply_pool->ring_bytes);
+	EXPECT(papply_queue_open_size() <= papply_pool->queue.ring_bytes);
 	EXPECT(papply_queue_unpublished_bytes() == 0);
 	EXPECT(!papply_owner_reclaim_read());	/* not claimed yet */
 
@@ -706,7 +707,7 @@ check_oversize(char *data, uint32 length)
 		EXPECT(appended > read);
 	}
 	papply_pool_waiter = PAPPLY_WAITER_RECEIVER;
-	EXPECT(papply_queue_open_size() > 10 * papply_pool->ring_bytes);
+	EXPECT(papply_queue_open_size() > 10 * papply_pool->queue.ring_bytes);
 }
 
 /* Claim, expecting these transactions. */
@@ -765,11 +766,11 @@ check_data_marks(void)
 	papply_pool_waiter = TEST_WRITER + 1;
 	EXPECT(papply_queue_want_data(nowhere));
 	papply_queue_got_data();
-	EXPECT(pg_atomic_read_u64(&papply_pool->data_waiter) == 0);
+	EXPECT(pg_atomic_read_u64(&papply_pool->queue.data_waiter) == 0);
 	EXPECT(papply_queue_want_data(nowhere));
 	papply_pool_waiter = TEST_WRITER;
 	papply_queue_got_data();
-	EXPECT(pg_atomic_read_u64(&papply_pool->data_waiter) == TEST_WRITER + 2);
+	EXPECT(pg_atomic_read_u64(&papply_pool->queue.data_waiter) == TEST_WRITER + 2);
 
 	papply_pool->writers[TEST_WRITER + 1].proc = MyProc;
 	ResetLatch(MyLatch);
@@ -783,10 +784,10 @@ check_data_marks(void)
 static void
 drive_oversize(void *arg)
 {
-	char	   *data = palloc0(papply_pool->ring_bytes);
+	char	   *data = palloc0(papply_pool->queue.ring_bytes);
 
-	EXPECT(!papply_queue_can_hold(papply_pool->ring_bytes));
-	EXPECT(papply_queue_can_hold(papply_pool->ring_bytes / 4));
+	EXPECT(!papply_queue_can_hold(papply_pool->queue.ring_bytes));
+	EXPECT(papply_queue_can_hold(papply_pool->queue.ring_bytes / 4));
 	check_oversize(data, 1000);
 	papply_queue_end(1);
 	papply_commit_order_advance(1, 1, 100);

@@ -17,6 +17,7 @@
 #include "claim.h"
 #include "commit_order.h"
 #include "in_progress.h"
+#include "pool.h"
 #include "queue.h"
 #include "slots.h"
 #include "test_hooks.h"
@@ -52,8 +53,8 @@ set_writers(int awake, int all)
 {
 	uint64		present = (UINT64CONST(1) << all) - 1;
 
-	pg_atomic_write_u64(&papply_pool->present_writers, present);
-	pg_atomic_write_u64(&papply_pool->idle_writers,
+	pg_atomic_write_u64(&papply_pool->awake.present_writers, present);
+	pg_atomic_write_u64(&papply_pool->awake.idle_writers,
 						present & ~((UINT64CONST(1) << awake) - 1));
 	pg_atomic_write_u64(&papply_pool->wanted_writers, all);
 }
@@ -61,19 +62,19 @@ set_writers(int awake, int all)
 static void
 set_limit(int limit)
 {
-	pg_atomic_write_u32(&papply_pool->awake_limit, limit);
+	pg_atomic_write_u32(&papply_pool->awake.limit, limit);
 }
 
 static int
 get_limit(void)
 {
-	return pg_atomic_read_u32(&papply_pool->awake_limit);
+	return pg_atomic_read_u32(&papply_pool->awake.limit);
 }
 
 static bool
 is_idle(int writer)
 {
-	return (pg_atomic_read_u64(&papply_pool->idle_writers) & (UINT64CONST(1) << writer)) != 0;
+	return (pg_atomic_read_u64(&papply_pool->awake.idle_writers) & (UINT64CONST(1) << writer)) != 0;
 }
 
 /* The first that sleeps is woken, up to the limit; one that flushes does not count. */
@@ -88,9 +89,9 @@ check_wake(void)
 	EXPECT(!papply_awake_is_surplus());
 	EXPECT(papply_awake_sharing() == 4);
 
-	pg_atomic_write_u32(&papply_pool->flusher, 1);
+	pg_atomic_write_u32(&papply_pool->flush.flusher, 1);
 	EXPECT(papply_awake_wake_one());
-	pg_atomic_write_u32(&papply_pool->flusher, 0);
+	pg_atomic_write_u32(&papply_pool->flush.flusher, 0);
 	EXPECT(papply_awake_is_surplus());
 	EXPECT(papply_awake_has_substitute());
 	EXPECT(papply_awake_wake_spare());

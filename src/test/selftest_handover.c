@@ -21,6 +21,7 @@
 
 #include "clock.h"
 #include "commit_order.h"
+#include "pool.h"
 #include "queue.h"
 #include "slots.h"
 #include "test_hooks.h"

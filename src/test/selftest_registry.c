@@ -9,6 +9,7 @@
 
 #include "fmgr.h"
 
+#include "pool.h"
 #include "relation_registry.h"
 #include "test_hooks.h"
 
@@ -57,7 +58,7 @@ drive_registry(void *changes)
 	}
 	for (int i = 0; i < RELATIONS; i++)
 		expect_version(versions[i], i);
-	*(int *) changes = papply_pool->registry_capacity;
+	*(int *) changes = papply_pool->registry.capacity;
 	papply_registry_detach();
 }
 

@@ -42,6 +42,7 @@
 #include "utils/guc.h"
 #include "utils/wait_event.h"
 
+#include "pool.h"
 #include "slots.h"
 #include "test_hooks.h"
 
@@ -106,7 +107,7 @@ void
 papply_test_count_wait(void)
 {
 	if (papply_pool != NULL)
-		pg_atomic_fetch_add_u64(&papply_pool->test_waits[papply_pool_waiter], 1);
+		pg_atomic_fetch_add_u64(&papply_pool->test.waits[papply_pool_waiter], 1);
 }
 
 void
@@ -115,9 +116,9 @@ papply_test_count_sleep(bool is_long, bool is_timeout)
 	if (papply_pool == NULL)
 		return;
 	if (is_long)
-		pg_atomic_fetch_add_u64(&papply_pool->test_long_sleeps, 1);
+		pg_atomic_fetch_add_u64(&papply_pool->test.long_sleeps, 1);
 	else if (is_timeout)
-		pg_atomic_fetch_add_u64(&papply_pool->test_timeouts, 1);
+		pg_atomic_fetch_add_u64(&papply_pool->test.timeouts, 1);
 }
 
 /* Leave the latch as it is: the core apply loop is about to wait for the same. */
@@ -177,15 +178,15 @@ papply_selftest_waits(PG_FUNCTION_ARGS)
 	slot = papply_slots_find(PG_GETARG_OID(0));
 	for (int i = PAPPLY_WAITER_RECEIVER; slot != NULL && i >= 0; i--)
 	{
-		uint64		count = pg_atomic_read_u64(&slot->pool.test_waits[i]);
+		uint64		count = pg_atomic_read_u64(&slot->pool.test.waits[i]);
 
 		if (count > 0)
 			appendStringInfo(&counts, "%d: " UINT64_FORMAT ", ", i, count);
 	}
 	if (slot != NULL)
 		appendStringInfo(&counts, "long: " UINT64_FORMAT ", timeouts: " UINT64_FORMAT,
-						 pg_atomic_read_u64(&slot->pool.test_long_sleeps),
-						 pg_atomic_read_u64(&slot->pool.test_timeouts));
+						 pg_atomic_read_u64(&slot->pool.test.long_sleeps),
+						 pg_atomic_read_u64(&slot->pool.test.timeouts));
 	papply_slots_unlock();
 	PG_RETURN_TEXT_P(cstring_to_text_with_len(counts.data, counts.len));
 }

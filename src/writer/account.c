@@ -36,6 +36,7 @@
 
 #include "account.h"
 #include "message.h"
+#include "pool.h"
 #include "queue.h"
 #include "slow_log.h"
 

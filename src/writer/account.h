@@ -7,6 +7,7 @@
 #ifndef PAPPLY_ACCOUNT_H
 #define PAPPLY_ACCOUNT_H
 
+#include "pool.h"
 #include "statistics.h"
 #include "target.h"
 

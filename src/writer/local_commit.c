@@ -176,7 +176,7 @@ papply_local_init(void (*check) (void))
 {
 	check_turn = check;
 	if (PAPPLY_ORIGIN_IS_SHARED)
-		papply_compat_origin_setup(papply_pool->origin, papply_pool->receiver_pid);
+		papply_compat_origin_setup(papply_pool->origin.id, papply_pool->receiver_pid);
 	PAPPLY_SESSION_ORIGIN = PAPPLY_NO_ORIGIN;
 	RegisterXactCallback(transaction_callback, NULL);
 	before_shmem_exit(forget_origin_at_exit, (Datum) 0);
@@ -190,7 +190,7 @@ papply_local_begin(void)
 	Assert(PAPPLY_SESSION_ORIGIN == PAPPLY_NO_ORIGIN);
 	StartTransactionCommand();
 	PushActiveSnapshot(GetTransactionSnapshot());
-	PAPPLY_SESSION_ORIGIN = papply_pool->origin;
+	PAPPLY_SESSION_ORIGIN = papply_pool->origin.id;
 }
 
 void

@@ -53,6 +53,7 @@
 
 #include "insert_run.h"
 #include "message.h"
+#include "pool.h"
 #include "postpone.h"
 #include "queue.h"
 #include "reorder.h"

@@ -59,6 +59,7 @@
 #include "clock.h"
 #include "index_descent.h"
 #include "message.h"
+#include "pool.h"
 #include "queue.h"
 #include "read_ahead.h"
 #include "target.h"
@@ -183,13 +184,13 @@ static Trend trend;
 static int
 points(void)
 {
-	return pg_atomic_read_u32(&papply_pool->slow_points);
+	return pg_atomic_read_u32(&papply_pool->ahead.slow_points);
 }
 
 static void
 set_points(int n)
 {
-	pg_atomic_write_u32(&papply_pool->slow_points, Max(0, Min(MAX_POINTS, n)));
+	pg_atomic_write_u32(&papply_pool->ahead.slow_points, Max(0, Min(MAX_POINTS, n)));
 }
 
 /*
@@ -201,7 +202,7 @@ probe(Relation rel, BlockNumber block)
 {
 	int64		before = pgBufferUsage.shared_blks_read;
 	int64		begin = papply_clock_now();
-	double		average = pg_atomic_read_u32(&papply_pool->slow_read_us);
+	double		average = pg_atomic_read_u32(&papply_pool->ahead.slow_read_us);
 	double		us;
 
 	ReleaseBuffer(ReadBuffer(rel, block));
@@ -216,7 +217,7 @@ probe(Relation rel, BlockNumber block)
 	}
 	set_points(points() + SLOW_POINTS);
 	average += (us - average) / (average == 0 ? 1 : 8);
-	pg_atomic_write_u32(&papply_pool->slow_read_us, average);
+	pg_atomic_write_u32(&papply_pool->ahead.slow_read_us, average);
 }
 
 /* Ask for a page.  Returns false if it is in memory. */
@@ -500,7 +501,7 @@ continue_with_all(uint64 position, int64 now)
 			(item.is_asked && !item.is_own && item.position < unclaimed_position))
 			continue;
 		if (!item.is_asked &&
-			now - item.since >= pg_atomic_read_u32(&papply_pool->slow_read_us) &&
+			now - item.since >= pg_atomic_read_u32(&papply_pool->ahead.slow_read_us) &&
 			!continue_with(&item))
 			continue;
 		pending.items[pending.count++] = item;
@@ -638,13 +639,13 @@ papply_read_ahead_end(void)
 	{
 		/* there are no probes, so forget the results of earlier ones */
 		if (points() > 0 &&
-			pg_atomic_fetch_add_u32(&papply_pool->quiet_ranges, 1) >= QUIET_RANGES)
+			pg_atomic_fetch_add_u32(&papply_pool->ahead.quiet_ranges, 1) >= QUIET_RANGES)
 			set_points(0);
 		return;
 	}
-	if (pg_atomic_read_u32(&papply_pool->quiet_ranges) > 0)
-		pg_atomic_write_u32(&papply_pool->quiet_ranges, 0);
+	if (pg_atomic_read_u32(&papply_pool->ahead.quiet_ranges) > 0)
+		pg_atomic_write_u32(&papply_pool->ahead.quiet_ranges, 0);
 	if (points() < MIN_POINTS)
 		trend.is_trial = points() > 0 ||
-			pg_atomic_fetch_add_u32(&papply_pool->reading_ranges, 1) % TRIAL_RANGES == 0;
+			pg_atomic_fetch_add_u32(&papply_pool->ahead.reading_ranges, 1) % TRIAL_RANGES == 0;
 }

@@ -319,7 +319,7 @@ begin_origin(void)
 	StartTransactionCommand();
 	hold_subscription();
 	name = papply_origin_name_for_replay(replay->subid);
-	papply_pool->origin = replorigin_by_name(psprintf("pg_%u", replay->subid), false);
+	papply_pool->origin.id = replorigin_by_name(psprintf("pg_%u", replay->subid), false);
 	session_origin = replorigin_by_name(name, true);
 	if (session_origin == PAPPLY_NO_ORIGIN)
 		session_origin = replorigin_create(name);

@@ -23,6 +23,7 @@
 #include "commit_order.h"
 #include "in_progress.h"
 #include "local_commit.h"
+#include "pool.h"
 #include "source.h"
 
 /* The current definition of a relation. */

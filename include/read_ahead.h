@@ -6,9 +6,22 @@
 #ifndef PAPPLY_READ_AHEAD_H
 #define PAPPLY_READ_AHEAD_H
 
-#include "parallel_apply.h"
+#include "port/atomics.h"
 
 #include "claim.h"
+#include "parallel_apply.h"
+
+/*
+ * Part of the pool: observations of the writers.  A lost update does not
+ * matter.
+ */
+typedef struct PapplySharedReadAhead
+{
+	pg_atomic_uint32 slow_points;
+	pg_atomic_uint32 slow_read_us;
+	pg_atomic_uint32 reading_ranges;
+	pg_atomic_uint32 quiet_ranges;
+} PapplySharedReadAhead;
 
 /*
  * Begin a range of claimed transactions.  is_allowed: pages may be read ahead,
