@@ -1242,6 +1242,20 @@ WITH s AS MATERIALIZED (
       FROM s, worker_processes AS p
      WHERE s.state = 'degraded' AND s.writers_running < s.writers_wanted AND p.used + p.reserved >= p.all
     UNION ALL
+    SELECT s.subname, 'max_logical_replication_workers', 'warning',
+           'tables wait to be copied until a logical replication worker ends: raise "max_logical_replication_workers"',
+           format('%s tables wait; %s of %s logical replication workers run, %s of which copy tables of the subscription',
+                  w.tables, w.used, w.all, w.copying)
+      FROM s CROSS JOIN LATERAL (
+           SELECT count(p.pid) AS used,
+                  count(p.relid) FILTER (WHERE p.subid = s.subid) AS copying,
+                  (SELECT count(*) FROM pg_subscription_rel AS r
+                    WHERE r.srsubid = s.subid AND r.srsubstate = 'i') AS tables,
+                  current_setting('max_logical_replication_workers')::integer AS all
+             FROM pg_stat_subscription AS p) AS w
+     WHERE w.tables > 0 AND w.used >= w.all
+       AND w.copying < current_setting('max_sync_workers_per_subscription')::integer
+    UNION ALL
     SELECT s.subname, 'max_writers_per_subscription', 'notice',
            'it has fewer writers than configured: raise "parallel_apply.max_writers_per_subscription"',
            format('%s writers configured by %s, %s allowed', s.configured_writers, s.source,

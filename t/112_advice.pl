@@ -2,7 +2,8 @@
 # make it speak of retries, however many transactions were committed before; a row that
 # transactions wait for is named by its share of the time, not by the number of waits;
 # fewer writers than configured are a warning, one writer by choice is none; rollbacks in
-# favor of older transactions are told from second attempts.  Each
+# favor of older transactions are told from second attempts; a table that waits to be
+# copied names the setting that it waits for.  Each
 # state but "parallel" has a reason, and the alert of doc/monitoring.md for states
 # fires for a subscription without an apply worker, until it has one.
 #
@@ -210,5 +211,39 @@ $publisher->sql('INSERT INTO others VALUES (1)');
 $publisher->wait_applied('other');
 $pair->rows_equal('others');
 
-finish($publisher, $subscriber, duplicate_key('items'));
+### no worker to copy a table ##################################################
+
+my $waits_for_worker = q(topic = 'max_logical_replication_workers');
+$pair->exec_both('CREATE TABLE copied (id int PRIMARY KEY)');
+$publisher->sql(
+	'INSERT INTO copied VALUES (1); ALTER PUBLICATION other ADD TABLE copied'
+);
+$subscriber->reload_with('max_sync_workers_per_subscription = 1');
+is( $subscriber->sql(
+		"SELECT count(*) FROM parallel_apply.advice() WHERE $waits_for_worker"
+	),
+	'0',
+	'nothing waits to be copied');
+$subscriber->sql('ALTER SUBSCRIPTION other REFRESH PUBLICATION');
+is( $subscriber->sql(
+		"SELECT level, evidence FROM parallel_apply.advice('other') WHERE $waits_for_worker"
+	),
+	'warning|1 tables wait; 1 of 1 logical replication workers run, 0 of which copy tables of the subscription',
+	'a table that waits for a logical replication worker is a warning');
+$subscriber->sql('ALTER SUBSCRIPTION other DISABLE');
+$subscriber->append_conf('postgresql.conf',
+	"max_logical_replication_workers = 2\nmax_worker_processes = 8");
+$subscriber->restart;
+$subscriber->sql('ALTER SUBSCRIPTION other ENABLE');
+$subscriber->wait_for_subscription_sync($publisher, 'other');
+is( $subscriber->sql(
+		"SELECT count(*) FROM parallel_apply.advice() WHERE $waits_for_worker"
+	),
+	'0',
+	'which ends with enough workers');
+$pair->rows_equal($_) for 'others', 'copied';
+
+finish($publisher, $subscriber, duplicate_key('items'),
+	qr/FATAL:  terminating logical replication worker due to administrator command/
+);
 done_testing();

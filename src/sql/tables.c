@@ -444,7 +444,7 @@ find_out(Findings *findings, Oid relid, char state)
 	{
 		findings->apply_mode = PAPPLY_TABLE_NATIVE;
 		add_finding(findings, "not_synchronized", "it is not synchronized yet",
-					"wait, or look for errors of its synchronization in the server log");
+					"wait; if it does not begin, see parallel_apply.advice(), or look for errors of its synchronization in the server log");
 	}
 	return true;
 }
