@@ -208,7 +208,9 @@ sub terminate_walsender
 }
 
 # The server restarts by itself.  Until then a reader may still see transactions
-# that the crash loses, so wait for the message in its log.
+# that the crash loses, so wait for the message in its log; unless the process was about to
+# exit by itself.  The postmaster has logged how a process ended when it answers a
+# connection after that.
 sub kill_nine
 {
 	my ($run, $pid, $node) = @_;
@@ -216,6 +218,11 @@ sub kill_nine
 	my $offset = -s $node->logfile;
 	$run->{disturbed}{parallel} = 1;
 	return if kill('KILL', $pid) != 1;
+	wait_until($run, 'end of a killed process', sub { !kill(0, $pid) });
+	$node->psql('postgres', 'SELECT 1');
+	return
+	  if PostgreSQL::Test::Utils::slurp_file($node->logfile, $offset) !~
+	  /\(PID $pid\) was terminated by signal 9/;
 	$node->wait_for_log(qr/all server processes terminated; reinitializing/,
 		$offset);
 	$run->{floor} = 0 if $node == $run->{parallel};
@@ -577,6 +584,8 @@ sub publisher_moves
 	return;
 }
 
+# A worker that copies a table may wait for a transaction of the publisher that waits in
+# its COMMIT for the subscriber, so only the apply worker has to end.
 sub disable_enable
 {
 	my ($run) = @_;
@@ -586,7 +595,7 @@ sub disable_enable
 		'end of the disabled apply worker',
 		sub {
 			ask($run, $run->{parallel},
-				"SELECT count(*) FROM pg_stat_subscription WHERE subname = 'parallel' AND pid IS NOT NULL"
+				"SELECT count(*) FROM pg_stat_subscription WHERE subname = 'parallel' AND pid IS NOT NULL AND relid IS NULL"
 			) == 0;
 		});
 	ask($run, $run->{parallel}, 'ALTER SUBSCRIPTION parallel ENABLE');
