@@ -89,21 +89,14 @@ begin_result()
 	: >"$RESULT_FILE"
 	RESULT_LINES=$RESULT_FILE
 	add_result_line record run program "$program" time "$(date -u +%Y-%m-%dT%H:%MZ)" \
-		commit "${BENCH_COMMIT-$(describe_commit)}" \
-		postgresql "$("$BIN/postgres" --version | sed 's/^postgres (PostgreSQL) //')" \
-		processors "$(nproc)" \
-		processor "$(sed -n 's/^model name\s*: //p' /proc/cpuinfo | sort -u | head -n 1 | grep . || uname -m)" \
-		memory_gb "$(awk '/^MemTotal/ { printf "%.0f", $2 / 1048576 }' /proc/meminfo)" \
-		system "$(. /etc/os-release && echo "$PRETTY_NAME"), Linux $(uname -r)" \
+		commit "$(describe_commit)" postgresql "$(postgresql_version)" \
+		processors "$(nproc)" processor "$(processor_name)" memory_gb "$(memory_gb)" system "$(system_name)" \
 		load_before "$(cut -d' ' -f1 /proc/loadavg)" \
 		regime "$REGIME" title "$REGIME_TITLE" read_delay_us "$READ_DELAY_US" flush_delay_us "$FLUSH_DELAY_US" \
 		quick "${QUICK:-0}" "$@"
 	say "Results: $RESULT_FILE"
 }
 START_DIRECTORY=$PWD
-
-# A caller may know it where there is no git: BENCH_COMMIT.
-describe_commit() { git -C "$REPO" describe --always --dirty 2>/dev/null || echo unknown; }
 
 # ---------------------------------------------------------------- steps and progress
 
