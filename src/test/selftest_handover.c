@@ -157,6 +157,8 @@ papply_selftest_handover(PG_FUNCTION_ARGS)
 	int64		sum = 0;
 	Datum		result[3];
 
+	if (turns <= 0)
+		elog(ERROR, "number of turns is not positive: %d", turns);
 	papply_selftest_watch_us = PG_GETARG_INT32(3);
 	if (handover.number == 0)
 		papply_selftest_with_queue(64, drive_first, &handover);
