@@ -142,7 +142,7 @@ papply_last_consumer_omitted_origins(ReplicationSlot *slot)
 	const Entry *entry = get_entry(slot);
 	bool		omitted_origins;
 
-	if (strcmp(NameStr(slot->data.plugin), "pgoutput") != 0)
+	if (entry == NULL || strcmp(NameStr(slot->data.plugin), "pgoutput") != 0)
 		return false;
 	SpinLockAcquire(&slot->mutex);
 	omitted_origins = papply_compat_slot_pid(slot) == 0 &&
