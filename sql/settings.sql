@@ -1,7 +1,12 @@
 -- The settings: what pg_settings says of them, and what they do not take.
 
-SELECT name, setting, unit, context, vartype, boot_val, min_val, max_val, source
+SELECT name, setting, unit, context, vartype, boot_val, min_val,
+       CASE WHEN unit = 'kB' THEN '' ELSE max_val END AS max_val, source
   FROM pg_settings WHERE name LIKE 'parallel\_apply.%' ORDER BY name;
+-- Where addresses have 32 bits, the limit of sizes is that of the server.
+SELECT name, max_val FROM pg_settings
+ WHERE name LIKE 'parallel\_apply.%' AND unit = 'kB' AND max_val NOT IN ('2097151',
+       CASE name WHEN 'parallel_apply.queue_size' THEN '16777216' ELSE '2147483647' END);
 -- Descriptions are sentences.
 SELECT name, short_desc, extra_desc
   FROM pg_settings WHERE name LIKE 'parallel\_apply.%' ORDER BY name;

@@ -163,7 +163,7 @@ papply_guc_init(void (*assign_coalesce_messages) (bool is_on, void *extra))
 							"Sets the shared memory for received transactions of each subscription.",
 							"A change takes effect when the subscription's writers are started next.",
 							&papply_queue_size,
-							32768, 64, 16 * 1024 * 1024,
+							32768, 64, Min(16 * 1024 * 1024, MAX_KILOBYTES),
 							PGC_SIGHUP, GUC_UNIT_KB,
 							NULL, NULL, NULL);
 

@@ -174,7 +174,7 @@ papply_wait_nap(long *nap_ms, long max_ms)
 static bool
 continue_waiting(Wait *wait)
 {
-	long		left_ms = PAPPLY_MAX_NAP_MS;
+	int64		left_ms = PAPPLY_MAX_NAP_MS;
 
 	if (!SearchSysCacheExists1(SUBSCRIPTIONOID, ObjectIdGetDatum(wait->subid)))
 		ereport(ERROR,
@@ -185,7 +185,7 @@ continue_waiting(Wait *wait)
 		left_ms = (wait->deadline - papply_clock_now() + 999) / 1000;
 	if (left_ms <= 0)
 		return false;
-	papply_wait_nap(&wait->nap_ms, left_ms);
+	papply_wait_nap(&wait->nap_ms, Min(left_ms, PAPPLY_MAX_NAP_MS));
 	return true;
 }
 
