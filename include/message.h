@@ -135,7 +135,7 @@ papply_message_get_uint64(const char *data)
 }
 
 /* Throw an error: the publisher must not send this message. */
-extern void papply_message_malformed(void);
+PAPPLY_NORETURN extern void papply_message_malformed(void);
 
 /* Read the kind and the id of a message. */
 static inline PapplyMessage

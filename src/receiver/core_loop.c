@@ -334,7 +334,7 @@ note_table(const PapplyRemoteRelation *rel)
 {
 	applying.may_run_code |= rel == NULL || !rel->is_current ||
 		rel->apply_mode != PAPPLY_TABLE_PARALLEL;
-	if (papply_dispatch_is_native(rel))
+	if (rel == NULL || papply_dispatch_is_native(rel))
 		note_reasons(PAPPLY_COUNT_EXCLUSIVE_FALLBACK, PAPPLY_COUNT_FALLBACK_TABLE);
 	else
 		note_reasons(rel->apply_mode == PAPPLY_TABLE_EXCLUSIVE ? PAPPLY_COUNT_EXCLUSIVE_TABLE : 0,

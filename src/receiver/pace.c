@@ -241,12 +241,14 @@ limit_window(pgsocket socket)
 static bool
 is_unix_socket(pgsocket socket)
 {
-	struct sockaddr_storage address;
+	struct sockaddr_storage address = {.ss_family = AF_UNSPEC};
 	socklen_t	length = sizeof(address);
 
 	if (connection.family < 0)
-		connection.family = getsockname(socket, (struct sockaddr *) &address, &length) == 0 ?
-			address.ss_family : AF_UNSPEC;
+	{
+		(void) getsockname(socket, (struct sockaddr *) &address, &length);
+		connection.family = address.ss_family;
+	}
 	return connection.family == AF_UNIX;
 }
 
