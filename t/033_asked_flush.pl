@@ -22,20 +22,12 @@ my ($pair, $publisher, $subscriber) = new_pair(
 	wal_sender_timeout = 0
 	max_prepared_transactions = 2
 	CONF
-	subscriber_conf => <<~'CONF');
+	subscriber_conf => without_flushes() . <<~'CONF');
 	fsync = on
-	autovacuum = off
-	bgwriter_lru_maxpages = 0
-	checkpoint_timeout = 1h
-	shared_buffers = 32MB
-	wal_receiver_status_interval = 1h
-	wal_receiver_timeout = 0
 	restart_after_crash = on
 	wal_level = replica
 	max_wal_senders = 2
 	max_prepared_transactions = 2
-	parallel_apply.leader_participation = on
-	parallel_apply.writers_per_subscription = 2
 	CONF
 
 plan skip_all => 'the library was made without SELFTEST=1'

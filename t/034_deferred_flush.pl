@@ -20,16 +20,7 @@ my ($pair, $publisher, $subscriber) = new_pair(
 	checkpoint_timeout = 1h
 	wal_sender_timeout = 0
 	CONF
-	subscriber_conf => <<~'CONF');
-	shared_buffers = 32MB
-	autovacuum = off
-	bgwriter_lru_maxpages = 0
-	checkpoint_timeout = 1h
-	wal_receiver_status_interval = 1h
-	wal_receiver_timeout = 0
-	parallel_apply.leader_participation = on
-	parallel_apply.writers_per_subscription = 2
-	CONF
+	subscriber_conf => without_flushes());
 
 plan skip_all => 'the library was made without SELFTEST=1'
   if !$subscriber->create_selftest_waits;

@@ -63,27 +63,20 @@ $pair->subscribe('tap');
 $pair->subscribe_serially;
 $publisher->sql('INSERT INTO gate VALUES (1, 0)');
 
-my $id = 0;
-
 # Insert rows into these tables, each in a transaction, while the first one is
 # blocked.
 sub insert_into
 {
 	my (@rows) = @_;
-	my $lock = $subscriber->hold('SELECT FROM gate FOR UPDATE');
-	$publisher->sql(
-		join '',
-		"UPDATE gate SET n = n + 1;\n",
-		map {
-			$id++;
-			"INSERT INTO $_ VALUES ($id);\nINSERT INTO plain VALUES ($id);\n"
-		} @rows);
-	# the apply worker, if it keeps a setting
-	$subscriber->wait_until(
-		q(count(*) > 0 FROM pg_stat_activity
-		WHERE wait_event_type = 'Lock' AND backend_type <> 'client backend'),
-		'nothing waits for the lock');
-	$lock->release;
+	$pair->insert_behind_gate(
+		sub {
+			# the apply worker, if it keeps a setting
+			$subscriber->wait_until(
+				q(count(*) > 0 FROM pg_stat_activity
+				WHERE wait_event_type = 'Lock' AND backend_type <> 'client backend'),
+				'nothing waits for the lock');
+		},
+		@rows);
 	return;
 }
 
@@ -134,11 +127,10 @@ same_as_serial('with settings that are hidden');
 $publisher->sql(
 	join "\n",
 	map {
-		$id += 2;
+		my ($id, $other) = ($pair->next_id, $pair->next_id);
 		"BEGIN; INSERT INTO plain VALUES ($id); INSERT INTO kept VALUES ($id);
-		INSERT INTO local VALUES ($id); INSERT INTO kept VALUES ($id + 1); COMMIT;"
+		INSERT INTO local VALUES ($id); INSERT INTO kept VALUES ($other); COMMIT;"
 	} 1 .. 10);
-$id++;
 insert_into('cleared');
 same_as_serial('with several changes');
 

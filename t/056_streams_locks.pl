@@ -26,20 +26,13 @@ $pair->exec_both(
 
 # Code that notices locks of others: an order takes the first job that is not
 # locked, and an urgent one uses NOWAIT.
+$subscriber->make_takers('orders');
 $subscriber->sql(
-	q(CREATE TABLE taken (id int, job int);
-	CREATE FUNCTION take() RETURNS trigger LANGUAGE plpgsql AS $$
-	BEGIN
-		INSERT INTO public.taken SELECT NEW.id, j.id FROM public.jobs j ORDER BY j.id LIMIT 1 FOR UPDATE SKIP LOCKED;
-		RETURN NEW;
-	END $$;
-	CREATE FUNCTION take_at_once() RETURNS trigger LANGUAGE plpgsql AS $$
+	q(CREATE FUNCTION take_at_once() RETURNS trigger LANGUAGE plpgsql AS $$
 	BEGIN
 		INSERT INTO public.taken SELECT NEW.id, j.id FROM public.jobs j ORDER BY j.id LIMIT 1 FOR UPDATE NOWAIT;
 		RETURN NEW;
 	END $$;
-	CREATE TRIGGER take AFTER INSERT ON orders FOR EACH ROW EXECUTE FUNCTION take();
-	ALTER TABLE orders ENABLE ALWAYS TRIGGER take;
 	CREATE TRIGGER take AFTER INSERT ON urgent FOR EACH ROW EXECUTE FUNCTION take_at_once();
 	ALTER TABLE urgent ENABLE ALWAYS TRIGGER take;));
 $subscriber->create_extension;

@@ -354,17 +354,7 @@ my $timeout =
 	$publisher->commit_each('UPDATE other SET n = 9 WHERE id = 8');
 	$subscriber->states_become($lock, 'a writer wants a row');
 	my $offset = -s $subscriber->logfile;
-	my $stop = IPC::Run::start(
-		[
-			'pg_ctl', '-D', $publisher->data_dir, '-m', 'fast', '-t',
-			$PostgreSQL::Test::Utils::timeout_default, 'stop'
-		],
-		'<',
-		\undef,
-		'>',
-		\my $out,
-		'2>',
-		\my $err);
+	my $stop = $publisher->begin_stop('fast');
 	$subscriber->wait_for_log(
 		qr/(?:(?>.*?sending feedback \(force 1\))){20}/s, $offset);
 	$session->release;

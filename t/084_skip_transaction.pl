@@ -157,14 +157,8 @@ sub test_all
 	my ($how) = @_;
 	my $id = skips_and_stores(
 		"$how, a transaction",
-		q(BEGIN;
-		INSERT INTO items VALUES (100, 1, 'it''s \ a "quote"'), (101, NULL, NULL);
-		UPDATE items SET v = -v - 1, note = note || 'x' WHERE id IN (1, 2);
-		UPDATE items SET id = 102 WHERE id = 3;
-		DELETE FROM items WHERE id = 4;
-		UPDATE "Whole" SET b = 'one of them' WHERE ctid = (SELECT min(ctid) FROM "Whole" WHERE a = 1);
-		DELETE FROM "Whole" WHERE a = 2;
-		TRUNCATE emptied;
+		'BEGIN;'
+		  . all_kinds_of_changes() . q(
 		INSERT INTO numbered (v) VALUES (7);
 		UPDATE numbered SET v = v + 1 WHERE id <= 3;
 		COMMIT),

@@ -133,28 +133,21 @@ $pair->subscribe('tap', with => 'streaming = off');
 $pair->subscribe_serially;
 $publisher->sql('INSERT INTO gate VALUES (1, 0)');
 
-my $id = 0;
-
 # Insert rows into these tables, each in a transaction, while the first one is
 # blocked.
 sub insert_into
 {
 	my (@rows) = @_;
-	my $lock = $subscriber->hold('SELECT FROM gate FOR UPDATE');
-	$publisher->sql(
-		join '',
-		"UPDATE gate SET n = n + 1;\n",
-		map {
-			$id++;
-			"INSERT INTO $_ (id) VALUES ($id);\nINSERT INTO plain VALUES ($id);\n"
-		} @rows);
-	$subscriber->wait_for_state('waiting for lock');
 	my $transactions = 1 + 2 * @rows;
-	$subscriber->wait_until(
-		"queue_transactions = $transactions FROM parallel_apply.subscriptions",
-		'the transactions are not received');
-	$lock->release;
-	$publisher->wait_applied($_) for qw(tap serial);
+	$pair->insert_behind_gate(
+		sub {
+			$subscriber->wait_for_state('waiting for lock');
+			$subscriber->wait_until(
+				"queue_transactions = $transactions FROM parallel_apply.subscriptions",
+				'the transactions are not received');
+		},
+		@rows);
+	$pair->wait_for_both;
 	return;
 }
 
@@ -327,7 +320,7 @@ is( (   () =
 notes('serial');
 for my $table (qw(number number_before last_number))
 {
-	$publisher->sql("INSERT INTO $table VALUES (" . ++$id . ')');
+	$publisher->sql("INSERT INTO $table VALUES (" . $pair->next_id . ')');
 	$publisher->wait_applied;
 }
 $notes = notes();

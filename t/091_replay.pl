@@ -155,14 +155,7 @@ sub commit_time
 
 # The transactions after it do not change the same rows.
 my $id = skip_it(
-	q(BEGIN;
-	INSERT INTO items VALUES (100, 1, 'it''s \ a "quote"'), (101, NULL, NULL);
-	UPDATE items SET v = -v - 1, note = note || 'x' WHERE id IN (1, 2);
-	UPDATE items SET id = 102 WHERE id = 3;
-	DELETE FROM items WHERE id = 4;
-	UPDATE "Whole" SET b = 'one of them' WHERE ctid = (SELECT min(ctid) FROM "Whole" WHERE a = 1);
-	DELETE FROM "Whole" WHERE a = 2;
-	TRUNCATE emptied;
+	'BEGIN;' . all_kinds_of_changes() . q(
 	INSERT INTO emptied VALUES (5);
 	INSERT INTO parts VALUES (3, 3), (11, 11);
 	UPDATE parts SET id = 12 WHERE id = 1;

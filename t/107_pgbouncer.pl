@@ -179,7 +179,7 @@ else
 	$subscriber->sql('DROP SUBSCRIPTION pooled');
 }
 
-PapplyNode::end_sessions_of($_) for $to_publisher, $to_subscriber;
+SessionNode::end_sessions_of($_) for $to_publisher, $to_subscriber;
 ok(stop_program("pgbouncer_$_"), "PgBouncer before the $_ ends")
   for 'subscriber', 'publisher';
 finish($publisher, $subscriber, duplicate_key('items'),

@@ -28,18 +28,7 @@ $pair->exec_both(
 $pair->exec_both("CREATE TABLE orders_$_ (id int PRIMARY KEY)") for 1 .. 5;
 
 # An order takes the first job that is not locked.
-$subscriber->sql(
-	q(CREATE TABLE taken (id int, job int);
-	CREATE FUNCTION take() RETURNS trigger LANGUAGE plpgsql AS $$
-	BEGIN
-		INSERT INTO public.taken SELECT NEW.id, j.id FROM public.jobs j ORDER BY j.id LIMIT 1 FOR UPDATE SKIP LOCKED;
-		RETURN NEW;
-	END $$;
-	CREATE TRIGGER take AFTER INSERT ON orders FOR EACH ROW EXECUTE FUNCTION take();
-	ALTER TABLE orders ENABLE ALWAYS TRIGGER take;));
-$subscriber->sql(
-	qq(CREATE TRIGGER take AFTER INSERT ON orders_$_ FOR EACH ROW EXECUTE FUNCTION take();
-	ALTER TABLE orders_$_ ENABLE ALWAYS TRIGGER take;)) for 1 .. 5;
+$subscriber->make_takers('orders', map { "orders_$_" } 1 .. 5);
 $subscriber->create_extension;
 $pair->subscribe('tap', with => 'streaming = on');
 $publisher->sql(

@@ -220,6 +220,34 @@ sub apply_behind_gate
 	return $subscriber->counter('retries + commit_order_aborts') - $tries;
 }
 
+# Return an id that no row has that insert_behind_gate() inserts.
+sub next_id
+{
+	my ($self) = @_;
+	return ++$self->{last_id};
+}
+
+# Insert new rows into these tables, which have a column id, each in a transaction that is
+# followed by one for table plain.  The transaction before them is blocked on the subscriber,
+# by a lock on the row of gate, until the function $wait returns.
+sub insert_behind_gate
+{
+	my ($self, $wait, @tables) = @_;
+	my ($publisher, $subscriber) = $self->nodes;
+	my $lock = $subscriber->hold('SELECT FROM gate FOR UPDATE');
+	my @inserts;
+	for my $table (@tables)
+	{
+		my $id = $self->next_id;
+		push @inserts, map { "INSERT INTO $_ (id) VALUES ($id)" } $table,
+		  'plain';
+	}
+	$publisher->sql(join ";\n", 'UPDATE gate SET n = n + 1', @inserts);
+	$wait->();
+	$lock->release;
+	return;
+}
+
 # Have a subscription connect to the publisher by an encrypted connection.
 sub connect_by_tls
 {

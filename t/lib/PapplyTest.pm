@@ -12,8 +12,8 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 
 our @EXPORT = qw(
-  behind_lock duplicate_key end_sessions finish has_module item_rows last_item new_pair
-  new_plain several_together why_not_tls worker_terminated);
+  all_kinds_of_changes behind_lock duplicate_key end_sessions finish has_module item_rows last_item new_pair
+  new_plain several_together why_not_tls without_flushes worker_terminated);
 
 # Return a pair of running servers, and both nodes: (pair, publisher, subscriber).
 # Options: publisher_conf and subscriber_conf, lines for postgresql.conf; subscriber_init,
@@ -64,6 +64,21 @@ sub new_pair
 		$subscriber);
 }
 
+# Return lines for a subscriber that flushes nothing and answers nothing, unless something asks it to.
+sub without_flushes
+{
+	return <<~'CONF';
+		shared_buffers = 32MB
+		autovacuum = off
+		bgwriter_lru_maxpages = 0
+		checkpoint_timeout = 1h
+		wal_receiver_status_interval = 1h
+		wal_receiver_timeout = 0
+		parallel_apply.leader_participation = on
+		parallel_apply.writers_per_subscription = 2
+		CONF
+}
+
 # Return a running server without the library, with these lines in its postgresql.conf.
 sub new_plain
 {
@@ -99,6 +114,21 @@ sub item_rows
 sub last_item
 {
 	return $last_item;
+}
+
+# Return SQL for changes of all kinds of tables items (id, v, note), "Whole" (a, b), which has no
+# key, and emptied.  A row gets a negative v, which make_fault() does not allow.
+sub all_kinds_of_changes
+{
+	return q(
+		INSERT INTO items VALUES (100, 1, 'it''s \ a "quote"'), (101, NULL, NULL);
+		UPDATE items SET v = -v - 1, note = note || 'x' WHERE id IN (1, 2);
+		UPDATE items SET id = 102 WHERE id = 3;
+		DELETE FROM items WHERE id = 4;
+		UPDATE "Whole" SET b = 'one of them' WHERE ctid = (SELECT min(ctid) FROM "Whole" WHERE a = 1);
+		DELETE FROM "Whole" WHERE a = 2;
+		TRUNCATE emptied;
+	);
 }
 
 # Assert that more than two transactions are applied as one: $apply applies a backlog, and
