@@ -8,6 +8,7 @@
 #   make check-cassert [MAJOR=18]              check with a server that checks itself, see tools/check_cassert
 #   make demo-pictures                         draw the pictures of README.md by a run of the demo
 #   make dist                                  archives of the committed tree, in dist/
+#   make check-clang                           another compiler and its analyzer, see tools/check_clang
 #   make check-load [KINDS=stops]              check on a slow machine, see tools/check_load
 #   make check-fuzz [FUZZ_SECONDS=300]         what no publisher sends, see tools/check_fuzz
 #   make check-upgrade [UPGRADES=15:18]        pg_upgrade between majors, see tools/check_upgrade
@@ -53,13 +54,13 @@ EXTRA_CLEAN = src/*.o src/*/*.o
 
 # These need neither PGXS nor a server: tools/check runs where -dev packages are yet to
 # be installed, and the `check` of PGXS only refuses.
-own = check check-core check-majors check-cassert check-fuzz check-load check-monitoring check-neighbors check-patroni check-upgrade lint demo demo-pictures stress mutants dist check-packages
+own = check check-core check-majors check-cassert check-clang check-fuzz check-load check-monitoring check-neighbors check-patroni check-upgrade lint demo demo-pictures stress mutants dist check-packages
 
 ifneq ($(filter $(own),$(MAKECMDGOALS)),)
 
 .PHONY: $(MAKECMDGOALS)
 .NOTPARALLEL:
-check check-core check-majors check-cassert check-fuzz check-load check-monitoring check-neighbors check-patroni check-upgrade lint mutants: ; @tools/$(subst -,_,$@)
+check check-core check-majors check-cassert check-clang check-fuzz check-load check-monitoring check-neighbors check-patroni check-upgrade lint mutants: ; @tools/$(subst -,_,$@)
 stress: ; @t/stress/stress
 demo: ; @bench/demo
 demo-pictures: ; @bench/demo_pictures --run

@@ -45,7 +45,7 @@ check() {
 again() {
 	local command
 	command="make $(basename "$0" | tr _ -)${MAJOR:+ MAJOR=$MAJOR}${VARIANT:+ VARIANT=\"$VARIANT\"}${1:+ $1}"
-	echo "${PG_ROOT_MAJOR:+tools/pg_root $PG_ROOT_MAJOR }$command"
+	echo "${PG_ROOT_MAJOR:+${PAPPLY_ARCH:+PAPPLY_ARCH=$PAPPLY_ARCH }tools/pg_root $PG_ROOT_MAJOR }$command"
 }
 
 # note_failure WHAT COMMAND: finish repeats it.
@@ -241,6 +241,15 @@ copy_tree() {
 		tar -x -C "$1"
 }
 
+# build_into DIR: the current directory, with a copy of the server, whose programs are in bin.
+build_into() {
+	check "builds without warnings" run_job as_user make -s -j2 all PROFILE="$strict" || finish
+	bin=$(as_user tools/private_tree "$1" | tail -n 1)
+	check "installs into a private copy of the server" test -x "$bin/postgres" || finish
+	as_user mv "$bin/initdb" "$bin/initdb.server"
+	as_user cp tools/initdb "$bin/initdb"
+}
+
 # Sets src, the copy of the tree and current directory; bin, of the private server
 # with the extension; pgxs and pg_regress, of the installed one.
 prepare_build() {
@@ -250,11 +259,7 @@ prepare_build() {
 	cd "$src" || exit 1
 	export HOME=$tmp TMPDIR=$tmp LANG=C.UTF-8
 	say "build with $("$PG_CONFIG" --version)"
-	check "builds without warnings" run_job as_user make -s -j2 all PROFILE="$strict" || finish
-	bin=$(as_user tools/private_tree "$tmp/root" | tail -n 1)
-	check "installs into a private copy of the server" test -x "$bin/postgres" || finish
-	as_user mv "$bin/initdb" "$bin/initdb.server"
-	as_user cp tools/initdb "$bin/initdb"
+	build_into "$tmp/root"
 	pgxs=$(dirname "$("$PG_CONFIG" --pgxs)")/../..
 	pg_regress=$pgxs/src/test/regress/pg_regress
 }
