@@ -555,8 +555,12 @@ wait_for_input(Check *check)
 		exit(1);
 	}
 	for (int i = 0; i < check->options->jobs * SIDES; i++)
-		if (sockets[i].revents != 0)
-			take_input(&check->pairs[i / SIDES], i % SIDES);
+	{
+		Pair	   *pair = &check->pairs[i / SIDES];
+
+		if (pair->table != NULL && sockets[i].revents != 0)
+			take_input(pair, i % SIDES);
+	}
 	free(sockets);
 }
 
