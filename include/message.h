@@ -107,6 +107,14 @@ typedef struct PapplyBegin
 								 * its last one; else invalid */
 } PapplyBegin;
 
+/* Does a message of this kind begin a chunk of a streamed transaction, or end all of it? */
+static inline bool
+papply_message_is_of_stream(char kind)
+{
+	return kind == LOGICAL_REP_MSG_STREAM_START || kind == LOGICAL_REP_MSG_STREAM_ABORT ||
+		kind == LOGICAL_REP_MSG_STREAM_COMMIT || kind == LOGICAL_REP_MSG_STREAM_PREPARE;
+}
+
 /* Is a message of this kind a change of one or more tables? */
 static inline bool
 papply_message_is_change(char kind)
@@ -135,7 +143,7 @@ papply_message_get_uint64(const char *data)
 }
 
 /* Throw an error: the publisher must not send this message. */
-PAPPLY_NORETURN extern void papply_message_malformed(void);
+PAPPLY_NORETURN extern void papply_message_malformed(void) pg_attribute_cold;
 
 /* Read the kind and the id of a message. */
 static inline PapplyMessage
@@ -215,7 +223,33 @@ papply_message_truncated_relid(const PapplyMessage *message, uint32 i)
  * Locate the fields of a message.  They throw ERRCODE_PROTOCOL_VIOLATION if its
  * format is wrong.
  */
-extern void papply_message_parse_begin(const PapplyMessage *message, PapplyBegin *begin);
+static inline void
+papply_message_parse_begin(const PapplyMessage *message, PapplyBegin *begin)
+{
+	/* of a prepared transaction, an end position comes before the time */
+	const char *time = message->data + (message->kind == LOGICAL_REP_MSG_BEGIN_PREPARE ? 17 : 9);
+
+	if (time + 12 > message->data + message->length ||
+		papply_message_get_uint64(message->data + 1) == InvalidXLogRecPtr ||
+		papply_message_get_uint64(time - 8) == InvalidXLogRecPtr)
+		papply_message_malformed();
+	begin->final_lsn = papply_message_get_uint64(message->data + 1);
+	begin->commit_time = papply_message_get_uint64(time);
+	begin->xid = papply_message_get_uint32(time + 8);
+	begin->end_lsn = InvalidXLogRecPtr;
+}
+
+/* Return only the end LSN of a COMMIT or PREPARE: flags, two positions, time. */
+static inline XLogRecPtr
+papply_message_end_lsn(const PapplyMessage *message)
+{
+	if (message->length < 26 || message->data[1] != 0 ||
+		papply_message_get_uint64(message->data + 2) == InvalidXLogRecPtr ||
+		papply_message_get_uint64(message->data + 10) == InvalidXLogRecPtr)
+		papply_message_malformed();
+	return papply_message_get_uint64(message->data + 10);
+}
+
 extern void papply_message_parse_commit(const PapplyMessage *message, PapplyCommit *commit);
 extern void papply_message_parse_change(const PapplyMessage *message, PapplyChange *change);
 
@@ -250,6 +284,13 @@ extern void papply_message_terminate_columns(PapplyTuple *tuple);
  * first character that is not valid.  Returns its length.
  */
 extern int	papply_message_show_column(const PapplyColumn *column, char *buffer, int size);
+
+/*
+ * Describe the key of the row that an INSERT, UPDATE or DELETE changes, as
+ * "(id)=(1)", truncated to size; empty if it is not known.  Throws no error.
+ */
+extern void papply_message_show_key(const PapplyMessage *message, const LogicalRepRelation *remote,
+									char *text, int size);
 
 /*
  * For error context callbacks: describe the processing of a message as

@@ -11,6 +11,12 @@
 /* Put the extension's table in place; called once, in the postmaster. */
 extern void papply_walrcv_hook_install(void);
 
+/*** failed.c and store.c ***/
+
+/* Observe what the core apply loop does (tap.h). */
+extern void papply_failed_init(void);
+extern void papply_store_init(void);
+
 /*** last_consumer.c ***/
 
 /* Have walsenders report, and request and initialize the shared memory. */

@@ -42,18 +42,6 @@ papply_statistics_count(PapplyCounter counter, uint64 n)
 	papply_statistics_counts[counter] += n;
 }
 
-/* Receiver: count a transaction that the core apply loop has committed. */
-static inline void
-papply_statistics_count_native(uint64 inserts, uint64 updates, uint64 deletes, uint64 truncates)
-{
-	papply_statistics_count(PAPPLY_COUNT_TRANSACTIONS, 1);
-	papply_statistics_count(PAPPLY_COUNT_NATIVE_TRANSACTIONS, 1);
-	papply_statistics_count(PAPPLY_COUNT_INSERTS, inserts);
-	papply_statistics_count(PAPPLY_COUNT_UPDATES, updates);
-	papply_statistics_count(PAPPLY_COUNT_DELETES, deletes);
-	papply_statistics_count(PAPPLY_COUNT_TRUNCATES, truncates);
-}
-
 /* Receiver: the state that it publishes.  Never NULL. */
 extern PapplyProgress *papply_statistics_progress;
 

@@ -82,6 +82,8 @@ _PG_init(void)
 	papply_subscription_options_init();
 	papply_drop_extension_init();
 	papply_last_consumer_init();
+	papply_failed_init();
+	papply_store_init();
 	papply_walrcv_hook_install();
 
 	previous_shmem_request = shmem_request_hook;

@@ -2,7 +2,8 @@
  * message.c
  *	  Messages of the logical replication protocol, fields located in place.
  *
- * Runs in the receiver (for row keys) and in writers (to apply changes).
+ * Runs in the receiver (for row keys, and to describe a row) and in writers (to
+ * apply changes).
  *
  * The server's own functions (logicalproto.h) allocate and copy every column.
  * The receiver reads the messages for all writers and needs only the bytes of
@@ -44,14 +45,25 @@ papply_message_malformed(void)
 			 errmsg("malformed logical replication message")));
 }
 
+/* Take length bytes; return NULL if there are fewer. */
 static char *
-take_bytes(Reader *reader, int length)
+try_bytes(Reader *reader, int length)
 {
 	char	   *position = reader->position;
 
 	if (length < 0 || reader->end - position < length)
-		papply_message_malformed();
+		return NULL;
 	reader->position += length;
+	return position;
+}
+
+static char *
+take_bytes(Reader *reader, int length)
+{
+	char	   *position = try_bytes(reader, length);
+
+	if (position == NULL)
+		papply_message_malformed();
 	return position;
 }
 
@@ -85,19 +97,6 @@ take_lsn(Reader *reader)
 	if (lsn == InvalidXLogRecPtr)
 		papply_message_malformed();
 	return lsn;
-}
-
-void
-papply_message_parse_begin(const PapplyMessage *message, PapplyBegin *begin)
-{
-	Reader		reader = begin_reading(message, 1);
-
-	begin->final_lsn = take_lsn(&reader);
-	if (message->kind == LOGICAL_REP_MSG_BEGIN_PREPARE)
-		(void) take_lsn(&reader);	/* end position */
-	begin->commit_time = take_uint64(&reader);
-	begin->xid = take_uint32(&reader);
-	begin->end_lsn = InvalidXLogRecPtr;
 }
 
 void
@@ -283,6 +282,87 @@ papply_message_show_column(const PapplyColumn *column, char *buffer, int size)
 		default:
 			return strlcpy(buffer, "?", size);
 	}
+}
+
+/*** the key of a row, without an error in a message that is malformed ***/
+
+/* Take the next column.  Return false if there is none. */
+static bool
+try_column(Reader *reader, PapplyColumn *column)
+{
+	const char *kind = try_bytes(reader, 1);
+	const char *size;
+
+	if (kind == NULL)
+		return false;
+	column->kind = *kind;
+	if (*kind != LOGICALREP_COLUMN_TEXT && *kind != LOGICALREP_COLUMN_BINARY)
+		return true;
+	size = try_bytes(reader, 4);
+	if (size == NULL)
+		return false;
+	column->length = papply_message_get_uint32(size);
+	column->data = try_bytes(reader, column->length);
+	return column->data != NULL;
+}
+
+/* Size of the names, or values, of the columns of a key; the rest is truncated. */
+#define KEY_BYTES 256
+
+/* "a, b" and "1, 2" */
+typedef struct Key
+{
+	char		names[KEY_BYTES];
+	char		values[KEY_BYTES];
+} Key;
+
+static void
+append_text(char *list, const char *text)
+{
+	size_t		used = strlen(list);
+
+	if (used > 0)
+		used = strlcat(list, ", ", KEY_BYTES);
+	if (used < KEY_BYTES)
+		papply_text_copy(list + used, text, KEY_BYTES - used);
+}
+
+/*
+ * Read the key from the first row of a message, which is the one that
+ * identifies the changed row: the new row of an INSERT, and the old row, or
+ * its key, of other changes, unless the new row has the same key.
+ */
+static void
+read_key(const LogicalRepRelation *remote, Reader *reader, Key *key)
+{
+	if (try_bytes(reader, 1 + 2) == NULL)	/* kind of row, number of columns */
+		return;
+	for (int i = 0; i < remote->natts; i++)
+	{
+		PapplyColumn column;
+		char		value[KEY_BYTES];
+
+		if (!try_column(reader, &column))
+			return;
+		if (!bms_is_member(i, remote->attkeys))
+			continue;
+		append_text(key->names, remote->attnames[i]);
+		(void) papply_message_show_column(&column, value, sizeof(value));
+		append_text(key->values, value);
+	}
+}
+
+void
+papply_message_show_key(const PapplyMessage *message, const LogicalRepRelation *remote,
+						char *text, int size)
+{
+	Reader		reader = begin_reading(message, PAPPLY_MESSAGE_BODY);
+	Key			key = {"", ""};
+	char		described[sizeof(key) + 16];
+
+	read_key(remote, &reader, &key);
+	snprintf(described, sizeof(described), "(%s)=(%s)", key.names, key.values);
+	papply_text_copy(text, key.names[0] == '\0' ? NULL : described, size);
 }
 
 void

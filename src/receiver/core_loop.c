@@ -37,16 +37,11 @@
 #include "parallel_apply.h"
 
 #include "access/xloginsert.h"
-#include "libpq/pqformat.h"
 
 #include "clock.h"
-#include "connection.h"
 #include "core_loop.h"
 #include "dispatch.h"
-#include "failed.h"
-#include "leader_count.h"
 #include "leader_waits.h"
-#include "local_schema.h"
 #include "origin.h"
 #include "pool.h"
 #include "queue.h"
@@ -55,8 +50,8 @@
 #include "replication_role.h"
 #include "slow_log.h"
 #include "spool.h"
-#include "status.h"
-#include "store.h"
+#include "statistics.h"
+#include "tap.h"
 
 typedef struct Applying
 {
@@ -68,8 +63,6 @@ typedef struct Applying
 	uint64		seqno;
 	uint64		position;		/* in the queue, of the next entry */
 	PapplyOriginId origin;
-	XLogRecPtr	final_lsn;		/* invalid: it has not begun */
-	XLogRecPtr	remote_end_lsn;
 	uint32		local_changes;	/* when it was received */
 
 	/* of what did not come through the queue */
@@ -80,56 +73,8 @@ typedef struct Applying
 
 static Applying applying;
 
-/* The last messages, in memory that is kept. */
-typedef struct Messages
-{
-	StringInfoData frame;		/* for the core apply loop */
-	StringInfoData relation;	/* from the registry */
-} Messages;
-
-static Messages messages;
-
-/* Append a definition, with the present name of the local schema that it means. */
-static void
-append_definition(const PapplyMessage *message)
-{
-	const PapplyRemoteRelation *rel = papply_remote_relation_get(message->id, false);
-
-	papply_local_schema_append(&messages.frame, message->data, message->length,
-							   rel != NULL ? rel->schema : InvalidOid);
-}
-
-/*
- * The positions are invalid on purpose, so that the core apply loop does not
- * take them as received.
- */
-int
-papply_core_loop_frame(const PapplyMessage *message, char **buffer)
-{
-	papply_message_reset_buffer(&messages.frame);
-	pq_sendbyte(&messages.frame, 'w');
-	pq_sendint64(&messages.frame, InvalidXLogRecPtr);
-	pq_sendint64(&messages.frame, InvalidXLogRecPtr);
-	pq_sendint64(&messages.frame, papply_connection_last.send_time);
-	if (message->kind == LOGICAL_REP_MSG_RELATION)
-		append_definition(message);
-	else
-		appendBinaryStringInfo(&messages.frame, message->data, message->length);
-	*buffer = messages.frame.data;
-	return messages.frame.len;
-}
-
-int
-papply_core_loop_keepalive(XLogRecPtr remote_lsn, bool reply_requested, char **buffer)
-{
-	papply_message_reset_buffer(&messages.frame);
-	pq_sendbyte(&messages.frame, 'k');
-	pq_sendint64(&messages.frame, remote_lsn);
-	pq_sendint64(&messages.frame, papply_connection_last.send_time);
-	pq_sendbyte(&messages.frame, reply_requested);
-	*buffer = messages.frame.data;
-	return messages.frame.len;
-}
+static StringInfoData definition;	/* from the registry, in memory that is
+									 * kept */
 
 bool
 papply_core_loop_is_active(void)
@@ -158,17 +103,13 @@ papply_core_loop_reads_queue(void)
 static void
 begin_applying(uint64 seqno, PapplyOriginId origin)
 {
-	PapplyLeader *leader = &papply_statistics_progress->leader;
-
 	Assert(!applying.is_active);
 	memset(&applying, 0, sizeof(applying));
 	applying.seqno = seqno;
 	applying.origin = origin;
 	papply_role_take();
 	papply_leader_waits_begin();
-	memset(leader, 0, sizeof(*leader));
-	leader->is_applying = true;
-	leader->began_at = papply_clock_now();
+	papply_statistics_progress->leader.began_at = papply_clock_now();
 	if (origin != PAPPLY_NO_ORIGIN)
 	{
 		papply_origin_take();
@@ -207,15 +148,16 @@ announce_version(uint32 version, char **buffer)
 	PapplyMessage message;
 	PapplyRemoteRelation *rel;
 
-	papply_message_reset_buffer(&messages.relation);
-	(void) papply_registry_get(version, &messages.relation);
-	message = papply_message_read(messages.relation.data, messages.relation.len);
+	papply_message_reset_buffer(&definition);
+	(void) papply_registry_get(version, &definition);
+	message = papply_message_read(definition.data, definition.len);
 	rel = papply_remote_relation_get(message.id, false);
 	if (rel->native_version == version)
 		return 0;
 	rel->native_version = version;
-	papply_store_note(&message);
-	return papply_core_loop_frame(&message, buffer);
+	papply_tap.message = message;
+	papply_tap_note();
+	return papply_tap_frame(&message, buffer);
 }
 
 /* Do the same for the newest version.  rel may be NULL. */
@@ -227,35 +169,18 @@ announce_newest(const PapplyRemoteRelation *rel, char **buffer)
 }
 
 /*
- * Note a message for the core apply loop, and whether it begins or ends a
- * transaction.  A message outside of a transaction stands alone.  The core
- * apply loop would leave a transaction open after a change.
+ * Note a message that the core apply loop is about to get.  One outside of a
+ * transaction stands alone.  The core apply loop would leave a transaction open
+ * after a change.
  */
 static void
 note_message(const PapplyMessage *message)
 {
-	char		kind = message->kind;
-	PapplyBegin begin;
-	PapplyCommit commit;
-
-	papply_failed_message = *message;
-	papply_store_note(message);
-	papply_leader_count_message(kind, applying.origin != PAPPLY_NO_ORIGIN);
-	if (papply_message_parse_first(message, &begin))
-	{
-		papply_status_native_begin(begin.final_lsn, begin.commit_time, begin.xid);
-		applying.final_lsn = begin.final_lsn;
-		applying.remote_end_lsn = begin.end_lsn;
-	}
-	else if (kind == LOGICAL_REP_MSG_COMMIT || kind == LOGICAL_REP_MSG_PREPARE)
-	{
-		papply_message_parse_commit(message, &commit);
-		applying.remote_end_lsn = commit.end_lsn;
-	}
-	else if (applying.final_lsn == InvalidXLogRecPtr && papply_message_is_change(kind))
+	papply_tap.message = *message;
+	papply_tap_note();
+	applying.is_ended = !papply_tap.is_within;
+	if (applying.is_ended && papply_message_is_change(message->kind))
 		papply_message_malformed();
-	applying.is_ended = applying.remote_end_lsn != InvalidXLogRecPtr ||
-		applying.final_lsn == InvalidXLogRecPtr;
 }
 
 /*
@@ -275,9 +200,8 @@ next_of_spool(char **buffer)
 	}
 	if (message.kind == LOGICAL_REP_MSG_RELATION)
 		papply_remote_relation_get(message.id, false)->native_version = 0;
-	else
-		note_message(&message);
-	return papply_core_loop_frame(&message, buffer);
+	note_message(&message);
+	return papply_tap_frame(&message, buffer);
 }
 
 int
@@ -315,7 +239,7 @@ papply_core_loop_next(char **buffer)
 		applying.reads_spool = true;
 	}
 	note_message(&message);
-	return papply_core_loop_frame(&message, buffer);
+	return papply_tap_frame(&message, buffer);
 }
 
 /* Note why the transaction would not be one for writers; only the first reasons count. */
@@ -411,18 +335,17 @@ log_if_slow(void)
 }
 
 /*
- * Count the transaction, and why the leader applied it.  A leader transaction that
+ * Count why the leader applied the transaction.  A leader transaction that
  * would be a fallback in any case does not count as one of the apply worker's
  * choice.  Called before it counts as committed, because its place in the
  * queue may be reused then.
  */
 static void
-count_transaction(void)
+count_reasons(void)
 {
 	uint16		exclusive_reason = applying.exclusive_reason;
 	uint16		fallback_reason = applying.fallback_reason;
 
-	papply_leader_count_commit();
 	if (applying.seqno != PAPPLY_NO_SEQNO)
 	{
 		exclusive_reason = papply_queue_transaction(applying.seqno)->exclusive_reason;
@@ -448,12 +371,12 @@ move_origin(void)
 {
 	xl_replorigin_set record = {0};
 
-	if (applying.remote_end_lsn == InvalidXLogRecPtr ||
-		replorigin_session_get_progress(false) >= applying.remote_end_lsn)
+	if (papply_tap.end_lsn == InvalidXLogRecPtr ||
+		replorigin_session_get_progress(false) >= papply_tap.end_lsn)
 		return XactLastCommitEnd;
 
-	replorigin_session_advance(applying.remote_end_lsn, XactLastCommitEnd);
-	record.remote_lsn = applying.remote_end_lsn;
+	replorigin_session_advance(papply_tap.end_lsn, XactLastCommitEnd);
+	record.remote_lsn = papply_tap.end_lsn;
 	record.node_id = PAPPLY_SESSION_ORIGIN;
 	XLogBeginInsert();
 	XLogRegisterData((char *) &record, sizeof(record));
@@ -479,16 +402,17 @@ papply_core_loop_finish(XLogRecPtr *remote_end_lsn, XLogRecPtr *local_end_lsn)
 	Assert(papply_core_loop_is_ended());
 	papply_role_leave();
 	papply_leader_waits_end();
-	papply_statistics_progress->leader.is_applying = false;
 	*local_end_lsn = move_origin();
-	if (applying.remote_end_lsn != InvalidXLogRecPtr)	/* else it stands alone */
+	*remote_end_lsn = papply_tap.end_lsn;
+	if (papply_tap.end_lsn != InvalidXLogRecPtr)	/* else it stands alone */
 	{
 		if (papply_slow_log_is_on())
 			log_if_slow();
-		count_transaction();
+		papply_tap_end();
+		count_reasons();
 	}
+	papply_statistics_progress->leader.began_at = 0;
 	if (applying.origin != PAPPLY_NO_ORIGIN)
 		papply_origin_pass_on();
-	*remote_end_lsn = applying.remote_end_lsn;
 	applying.is_active = false;
 }

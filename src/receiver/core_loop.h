@@ -9,14 +9,6 @@
 #include "message.h"
 
 /*
- * Frame a message for the core apply loop as walrcv_receive() does.  Return
- * its length.  The memory stays valid until the next call.
- */
-extern int	papply_core_loop_frame(const PapplyMessage *message, char **buffer);
-extern int	papply_core_loop_keepalive(XLogRecPtr remote_lsn, bool reply_requested,
-									   char **buffer);
-
-/*
  * Is the core apply loop in a transaction, is that a leader transaction, and
  * which sequence number does it have?  PAPPLY_NO_SEQNO if the transaction came
  * directly.

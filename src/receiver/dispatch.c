@@ -52,7 +52,7 @@
 #include "session_state.h"
 #include "speedup.h"
 #include "statistics.h"
-#include "store.h"
+#include "tap.h"
 
 /*
  * 2^18 entries, 2 MB.  Writers work on some thousands of changes at a time, so
@@ -240,7 +240,7 @@ static void
 finish_prepared(const PapplyBegin *begin)
 {
 	papply_queue_set_exclusivity(open_txn.seqno, PAPPLY_SEPARATE);
-	if (papply_store_has_requests)
+	if (papply_tap_needs.prepared_ends)
 		make_fallback(PAPPLY_COUNT_FALLBACK_SUBSCRIPTION);
 	papply_prepared_finish(begin->xid, dispatched.dependencies, open_txn.seqno);
 	end_transaction(begin->end_lsn);

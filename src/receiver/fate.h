@@ -8,6 +8,7 @@
 
 typedef enum PapplyFate
 {
+	PAPPLY_UNDECIDED,			/* another file has to decide */
 	PAPPLY_TAKEN,				/* in the queue or the spool, or not needed */
 	PAPPLY_HELD,				/* cannot be taken yet; offer it again later */
 	PAPPLY_TO_CORE_LOOP,		/* the core apply loop must get it */

@@ -37,18 +37,26 @@
 #include "utils/relcache.h"
 #include "utils/timestamp.h"
 
-#include "failed.h"
 #include "leader_count.h"
 #include "message.h"
+#include "pool.h"
 #include "statistics.h"
+#include "tap.h"
+
+/*
+ * INSERT, UPDATE, DELETE and TRUNCATE, in the order of PapplyCounter and, but
+ * for the last one, of PapplyTableCounter
+ */
+#define COUNTED_KINDS 4
+
+StaticAssertDecl(PAPPLY_COUNT_TRUNCATES == PAPPLY_COUNT_INSERTS + COUNTED_KINDS - 1 &&
+				 PAPPLY_TABLE_DELETES == PAPPLY_TABLE_INSERTS + COUNTED_KINDS - 2,
+				 "counters of changes are consecutive");
 
 /* What the core apply loop has done in this transaction. */
 typedef struct Tally
 {
-	uint64		inserts;
-	uint64		updates;
-	uint64		deletes;
-	uint64		truncates;
+	uint64		counts[COUNTED_KINDS];	/* from PAPPLY_COUNT_INSERTS on */
 	uint64		changes;		/* all of them, and those that are skipped */
 	bool		is_skipped;		/* decided at the first change */
 	PapplyRemoteRelation *counted;	/* a list of those with counts */
@@ -77,9 +85,7 @@ add_count(PapplyRemoteRelation *rel, PapplyTableCounter counter)
 static bool
 must_skip(void)
 {
-	XLogRecPtr	final_lsn = papply_statistics_progress->leader.final_lsn;
-
-	return final_lsn != InvalidXLogRecPtr && final_lsn == MySubscription->skiplsn;
+	return papply_tap.begin.final_lsn == MySubscription->skiplsn;
 }
 
 /*
@@ -94,30 +100,34 @@ is_left_out(const PapplyRemoteRelation *rel)
 	return !OidIsValid(rel->local_relid) ||
 		(!rel->is_ready &&
 		 (rel->synced_lsn == InvalidXLogRecPtr ||
-		  rel->synced_lsn > papply_statistics_progress->leader.final_lsn));
+		  rel->synced_lsn > papply_tap.begin.final_lsn));
 }
 
-void
-papply_leader_count_message(char kind, bool has_pool)
+/* rel may be NULL. */
+static pg_noinline void
+count_row(PapplyRemoteRelation *rel, PapplyTableCounter counter)
 {
-	PapplyRemoteRelation *rel = has_pool ? papply_failed_relation() : NULL;
+	if (rel == NULL)
+		return;
+	add_count(rel, counter);
+	papply_leader_count_must_look = !PAPPLY_REPORTS_CONFLICTS && counter != PAPPLY_TABLE_INSERTS;
+}
 
-	if (papply_message_is_change(kind) && tally.changes++ == 0)
+static void
+count_change(const PapplyTap *tap)
+{
+	char		kind = tap->message.kind;
+	int			n = kind == LOGICAL_REP_MSG_INSERT ? 0 : kind == LOGICAL_REP_MSG_UPDATE ? 1 :
+	kind == LOGICAL_REP_MSG_DELETE ? 2 : 3;
+
+	if (tally.changes++ == 0)
 		tally.is_skipped = must_skip();
 	papply_statistics_progress->leader.changes = tally.changes;
 	if (tally.is_skipped)
 		return;
-	tally.inserts += kind == LOGICAL_REP_MSG_INSERT;
-	tally.updates += kind == LOGICAL_REP_MSG_UPDATE;
-	tally.deletes += kind == LOGICAL_REP_MSG_DELETE;
-	tally.truncates += kind == LOGICAL_REP_MSG_TRUNCATE;
-	if (rel == NULL)
-		return;
-	add_count(rel,
-			  kind == LOGICAL_REP_MSG_INSERT ? PAPPLY_TABLE_INSERTS :
-			  kind == LOGICAL_REP_MSG_UPDATE ? PAPPLY_TABLE_UPDATES :
-			  PAPPLY_TABLE_DELETES);
-	papply_leader_count_must_look = !PAPPLY_REPORTS_CONFLICTS && kind != LOGICAL_REP_MSG_INSERT;
+	tally.counts[n]++;
+	if (papply_pool != NULL)
+		count_row(papply_tap_relation(), PAPPLY_TABLE_INSERTS + n);
 }
 
 /*** conflicts ***/
@@ -128,7 +138,8 @@ describe_conflict(PapplyRemoteRelation *rel, PapplyConflictType type)
 {
 	rel->last_conflict.type = type;
 	rel->last_conflict.at = GetCurrentTimestamp();
-	papply_failed_describe_key(rel->remote, rel->last_conflict.key, sizeof(rel->last_conflict.key));
+	papply_message_show_key(&papply_tap.message, rel->remote, rel->last_conflict.key,
+							sizeof(rel->last_conflict.key));
 }
 
 /* Return how many rows of a table this transaction has updated and deleted. */
@@ -157,7 +168,7 @@ can_detect_missing_rows(Relation rel)
 static void
 count_missing(PapplyRemoteRelation *rel)
 {
-	PapplyConflictType type = papply_conflict_type_of(papply_failed_message.kind, false);
+	PapplyConflictType type = papply_conflict_type_of(papply_tap.message.kind, false);
 
 	add_count(rel, PAPPLY_TABLE_CONFLICTS + type);
 	describe_conflict(rel, type);
@@ -168,12 +179,12 @@ count_missing(PapplyRemoteRelation *rel)
 void
 papply_leader_count_look(void)
 {
-	PapplyRemoteRelation *rel = papply_failed_relation();
+	PapplyRemoteRelation *rel = papply_tap_relation();
 	Relation	local;
 	uint64		changed_rows;
 
 	papply_leader_count_must_look = false;
-	if (rel == NULL || tally.truncates > 0 || is_left_out(rel) || !IsTransactionState())
+	if (rel == NULL || tally.counts[COUNTED_KINDS - 1] > 0 || is_left_out(rel) || !IsTransactionState())
 		return;
 	local = RelationIdGetRelation(rel->local_relid);
 	if (local == NULL)
@@ -209,7 +220,7 @@ violation_type(const ErrorData *error, const PapplyRemoteRelation *rel)
 	if (error->table_name == NULL ||
 		(rel->partitions == NIL && strcmp(error->table_name, rel->remote->relname) != 0))
 		return PAPPLY_CONFLICT_TYPES;
-	return papply_failed_message.kind == LOGICAL_REP_MSG_INSERT ? PAPPLY_INSERT_EXISTS :
+	return papply_tap.message.kind == LOGICAL_REP_MSG_INSERT ? PAPPLY_INSERT_EXISTS :
 		PAPPLY_UPDATE_EXISTS;
 }
 
@@ -221,12 +232,18 @@ add_to_statistics(PapplyRemoteRelation *rel)
 									&rel->last_conflict, &rel->hint);
 }
 
-void
-papply_leader_count_logged(const ErrorData *error)
+/* Count a conflict that was logged, or a violation of a unique constraint. */
+static void
+count_logged(const PapplyTap *tap)
 {
-	PapplyRemoteRelation *rel = papply_failed_relation();
+	const ErrorData *error = tap->error;
+	PapplyRemoteRelation *rel;
 	PapplyConflictType type;
 
+	if (error->sqlerrcode != ERRCODE_UNIQUE_VIOLATION &&
+		error->sqlerrcode != ERRCODE_T_R_SERIALIZATION_FAILURE)
+		return;
+	rel = papply_tap_relation();
 	if (rel == NULL)
 		return;
 	if (error->elevel == LOG)
@@ -254,14 +271,17 @@ papply_leader_count_logged(const ErrorData *error)
 static void
 forget_changes(PapplyRemoteRelation *rel)
 {
-	tally.inserts -= rel->counts[PAPPLY_TABLE_INSERTS];
-	tally.updates -= rel->counts[PAPPLY_TABLE_UPDATES];
-	tally.deletes -= rel->counts[PAPPLY_TABLE_DELETES];
+	for (int i = PAPPLY_TABLE_INSERTS; i <= PAPPLY_TABLE_DELETES; i++)
+		tally.counts[i - PAPPLY_TABLE_INSERTS] -= rel->counts[i];
 	memset(rel->counts, 0, sizeof(rel->counts));
 }
 
-void
-papply_leader_count_commit(void)
+/*
+ * Add the counts of a transaction to the statistics.  No transaction is open,
+ * since local tables that may have changed are looked up.
+ */
+static void
+count_transaction(const PapplyTap *tap)
 {
 	for (PapplyRemoteRelation *rel = tally.counted; rel != NULL; rel = rel->next_counted)
 	{
@@ -274,6 +294,17 @@ papply_leader_count_commit(void)
 		rel->last_conflict.at = 0;
 		rel->is_counted = false;
 	}
-	papply_statistics_count_native(tally.inserts, tally.updates, tally.deletes, tally.truncates);
+	papply_statistics_count(PAPPLY_COUNT_TRANSACTIONS, 1);
+	papply_statistics_count(PAPPLY_COUNT_NATIVE_TRANSACTIONS, 1);
+	for (int i = 0; i < COUNTED_KINDS; i++)
+		papply_statistics_count(PAPPLY_COUNT_INSERTS + i, tally.counts[i]);
 	memset(&tally, 0, sizeof(tally));
+}
+
+void
+papply_leader_count_init(void)
+{
+	papply_tap_observe(PAPPLY_TAP_CHANGE, count_change);
+	papply_tap_observe(PAPPLY_TAP_END, count_transaction);
+	papply_tap_observe(PAPPLY_TAP_ERROR, count_logged);
 }

@@ -8,11 +8,8 @@
 
 #include "parallel_apply.h"
 
-/*
- * Count a message that the core apply loop is about to get, of that kind; it
- * is papply_failed_message.
- */
-extern void papply_leader_count_message(char kind, bool has_pool);
+/* Begin to count. */
+extern void papply_leader_count_init(void);
 
 /*
  * The core apply loop asks for the next message: look whether it found the row
@@ -20,17 +17,5 @@ extern void papply_leader_count_message(char kind, bool has_pool);
  */
 extern bool papply_leader_count_must_look;
 extern void papply_leader_count_look(void);
-
-/*
- * Count a conflict that the core apply loop has logged, or a violation of a
- * unique constraint.  Others are ignored.
- */
-extern void papply_leader_count_logged(const ErrorData *error);
-
-/*
- * Add the counts of a transaction to the statistics; it is committed.  No
- * transaction may be open: local tables that may have changed are looked up.
- */
-extern void papply_leader_count_commit(void);
 
 #endif							/* PAPPLY_LEADER_COUNT_H */

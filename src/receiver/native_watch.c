@@ -1,6 +1,6 @@
 /*-------------------------------------------------------------------------
  * native_watch.c
- *	  Note what passes while PostgreSQL's own apply is chosen.
+ *	  Receive messages while PostgreSQL's own apply is chosen.
  *
  * Runs in the receiver, without a pool.
  *
@@ -11,7 +11,7 @@
  * things must be known nevertheless:
  *
  * - The number of writers can be changed during the connection, and a pool can
- *   start only between two transactions.  So BEGIN and COMMIT are noted.
+ *   start only between two transactions.  So BEGIN and COMMIT are noted (tap.c).
  * - A publisher sends the definition of a table once per connection, so
  *   RELATION messages are kept for a later pool.
  * - Streamed transactions are noted: see native_streams.c.
@@ -19,7 +19,7 @@
  * - A view shows which transaction is being applied, and which one an error
  *   belongs to.
  *
- * Therefore one byte of each message is read.  A transaction with one change
+ * Therefore the kind of each message is read.  A transaction with one change
  * costs about 700 instructions, of 64,000; bench/instructions --unused
  * measures that.
  *
@@ -39,38 +39,21 @@
 #include "utils/inval.h"
 
 #include "connection.h"
-#include "failed.h"
 #include "feedback.h"
-#include "leader_count.h"
 #include "lifecycle.h"
 #include "native_watch.h"
-#include "pause_point.h"
 #include "remote_relation.h"
 #include "spool.h"
 #include "status.h"
-#include "store.h"
-
-/* Status is shown after this many transactions while there is more to read. */
-#define SHOWN_TRANSACTIONS 64
-
-/* Offsets of three fields of a BEGIN, and of the end LSN of a COMMIT. */
-#define OFFSET_OF_FINAL_LSN 1
-#define OFFSET_OF_COMMIT_TIME 9
-#define OFFSET_OF_XID 17
-#define OFFSET_OF_END_LSN 10
+#include "tap.h"
 
 typedef struct Watch
 {
 	bool		is_on;
-	bool		is_within;		/* in a transaction that is not streamed */
-	bool		has_ended;		/* the core apply loop has its last message */
-	XLogRecPtr	end_lsn;		/* of that transaction */
-	uint32		unshown;		/* transactions since the status was last
-								 * shown */
 	bool		has_slept;		/* the core apply loop may have slept */
-	bool		has_received;	/* a message; these two are not noted yet */
-	XLogRecPtr	received_lsn;
-	TimestampTz send_time;
+	bool		is_in_chunk;	/* of a streamed transaction */
+	XLogRecPtr	received_lsn;	/* of the newest message, perhaps not noted
+								 * yet */
 } Watch;
 
 static Watch watch;
@@ -82,164 +65,40 @@ papply_native_watch_begin(void)
 	watch.is_on = true;
 }
 
-bool
-papply_native_watch_is_on(void)
+static pg_noinline void
+note_keepalive(PapplyReceived keepalive)
 {
-	return watch.is_on;
+	papply_feedback_received(keepalive.end_lsn);
+	papply_connection_note_keepalive(&keepalive);
 }
 
-/* Take over the position and the time of the newest message. */
-static void
-note_positions(void)
-{
-	if (!watch.has_received)
-		return;
-	papply_feedback_received(watch.received_lsn);
-	papply_connection_last.send_time = watch.send_time;
-	papply_connection_last.has_sent_all = false;
-	watch.has_received = false;
-}
-
-static void
-show_status(void)
-{
-	note_positions();
-	if (watch.unshown > 0)
-		papply_status_received(papply_statistics_progress->leader.commit_time);
-	watch.unshown = 0;
-	papply_status_update(false, true);
-}
-
-/* The core apply loop asks for more, so it has committed what it got. */
-static void
-count_transaction(void)
-{
-	watch.has_ended = false;
-	papply_statistics_progress->leader.is_applying = false;
-	papply_leader_count_commit();
-	papply_status_native_end(watch.end_lsn);
-	if (++watch.unshown >= SHOWN_TRANSACTIONS)
-		show_status();
-}
-
-static void
-note_begin(const PapplyBegin *begin)
-{
-	PapplyLeader *leader = &papply_statistics_progress->leader;
-
-	watch.is_within = true;
-	leader->is_applying = true;
-	leader->began_at = 0;		/* the clock is not read */
-	leader->changes = 0;
-	papply_status_native_begin(begin->final_lsn, begin->commit_time, begin->xid);
-	papply_pause_point_note_begun(begin->final_lsn);
-}
-
-static void
-note_end(XLogRecPtr end_lsn)
-{
-	watch.end_lsn = end_lsn;
-	watch.is_within = false;
-	watch.has_ended = true;
-}
-
-/*
- * Note a message that is neither a change nor the BEGIN or COMMIT of an
- * ordinary transaction.  Return false if the core apply loop must not get it.
- */
-static bool
-note_other(const PapplyMessage *message)
-{
-	PapplyFate	fate;
-	PapplyBegin begin;
-	PapplyCommit commit;
-
-	if (papply_spool_take(message, false, &fate))
-		return fate == PAPPLY_TO_CORE_LOOP;
-	switch (message->kind)
-	{
-		case LOGICAL_REP_MSG_RELATION:
-			papply_remote_relation_update(message, 0);
-			break;
-		case LOGICAL_REP_MSG_PREPARE:
-			papply_message_parse_commit(message, &commit);
-			note_end(commit.end_lsn);
-			break;
-		default:
-			if (!papply_message_parse_first(message, &begin))
-				break;
-			note_begin(&begin);
-			if (begin.end_lsn != InvalidXLogRecPtr)
-				note_end(begin.end_lsn);
-	}
-	return true;
-}
-
-/*
- * Note any message, with the same result.  Changes that are not streamed are
- * counted.  BEGIN and COMMIT are read without checking their format, which the
- * core apply loop does.
- */
-static bool
-note_message(const PapplyMessage *message)
-{
-	PapplyBegin begin = {0};
-
-	if (papply_spool_native_is_open())
-		return note_other(message);
-	switch (message->kind)
-	{
-		case LOGICAL_REP_MSG_INSERT:
-		case LOGICAL_REP_MSG_UPDATE:
-		case LOGICAL_REP_MSG_DELETE:
-		case LOGICAL_REP_MSG_TRUNCATE:
-			if (watch.is_within)
-				papply_leader_count_message(message->kind, false);
-			return true;
-		case LOGICAL_REP_MSG_BEGIN:
-			if (message->length < OFFSET_OF_XID + (int) sizeof(TransactionId))
-				return true;
-			begin.final_lsn = papply_message_get_uint64(message->data + OFFSET_OF_FINAL_LSN);
-			begin.commit_time = papply_message_get_uint64(message->data + OFFSET_OF_COMMIT_TIME);
-			begin.xid = papply_message_get_uint32(message->data + OFFSET_OF_XID);
-			note_begin(&begin);
-			return true;
-		case LOGICAL_REP_MSG_COMMIT:
-			if (message->length >= OFFSET_OF_END_LSN + (int) sizeof(XLogRecPtr))
-				note_end(papply_message_get_uint64(message->data + OFFSET_OF_END_LSN));
-			return true;
-		default:
-			return note_other(message);
-	}
-}
-
-/* Reads no more of an ordinary message than is needed: see the head of this file. */
+/* Note what was received.  Return false if the core apply loop must not get it. */
 static bool
 note_received(char *buffer, int length)
 {
-	if (buffer[0] == 'w' && length > PAPPLY_MESSAGE_HEADER)
-	{
-		watch.received_lsn = Max(papply_message_get_uint64(buffer + 1),
-								 papply_message_get_uint64(buffer + 9));
-		watch.send_time = papply_message_get_uint64(buffer + 17);
-		watch.has_received = true;
-		papply_failed_message = papply_message_read(buffer + PAPPLY_MESSAGE_HEADER,
-													length - PAPPLY_MESSAGE_HEADER);
-		if (!note_message(&papply_failed_message))
-			return false;
-		papply_store_note(&papply_failed_message);
-	}
-	else
-	{
-		PapplyReceived received = papply_message_open(buffer, length);
+	PapplyReceived received = papply_message_open(buffer, length);
 
+	if (received.type != 'w')
+	{
 		if (received.type == 'k')
-		{
-			note_positions();
-			papply_feedback_received(received.end_lsn);
-			papply_connection_note_keepalive(&received);
-		}
+			note_keepalive(received);
+		return true;
 	}
+	papply_tap.message = received.message;
+	papply_connection_last.send_time = received.send_time;
+	papply_connection_last.has_sent_all = false;
+	watch.received_lsn = Max(received.lsn, received.end_lsn);
+	if (watch.is_in_chunk || papply_message_is_of_stream(papply_tap.message.kind))
+	{
+		PapplyFate	fate = papply_spool_take(&papply_tap.message, false);
+
+		watch.is_in_chunk = papply_spool_native_is_open();
+		if (fate != PAPPLY_UNDECIDED)
+			return fate == PAPPLY_TO_CORE_LOOP;
+	}
+	papply_tap_note();
+	if (papply_tap.message.kind == LOGICAL_REP_MSG_RELATION)
+		papply_remote_relation_update(&papply_tap.message, 0);
 	return true;
 }
 
@@ -251,7 +110,7 @@ note_received(char *buffer, int length)
 static bool
 must_end(void)
 {
-	if (watch.is_within || papply_spool_native_is_open())
+	if (watch.is_in_chunk)
 		return false;
 	if (watch.has_slept)
 		AcceptInvalidationMessages();
@@ -259,24 +118,30 @@ must_end(void)
 	return !papply_lifecycle_has_chosen_native();
 }
 
-bool
-papply_native_watch_receive(WalReceiverConn *conn, char **buffer, pgsocket *wait_fd, int *length)
+int
+papply_native_watch_receive(WalReceiverConn *conn, char **buffer, pgsocket *wait_fd)
 {
-	if (watch.has_ended)
-		count_transaction();
-	if (must_end())
+	int			length;
+
+	if (!watch.is_on)
+		return PAPPLY_NOT_WATCHING;
+	papply_tap_next();
+	if (!papply_tap.is_within)
 	{
-		note_positions();
-		watch.is_on = false;
-		return false;
+		papply_feedback_received(watch.received_lsn);
+		papply_tap_end();
+		watch.is_on = !must_end();
+		if (!watch.is_on)
+			return PAPPLY_NOT_WATCHING;
 	}
-	while ((*length = (papply_connection_functions->walrcv_receive) (conn, buffer, wait_fd)) > 0 &&
-		   !note_received(*buffer, *length))
-		papply_failed_message.kind = 0;
-	if (*length == 0)
+	do
+		length = (papply_connection_functions->walrcv_receive) (conn, buffer, wait_fd);
+	while (length > 0 && !note_received(*buffer, length));
+	if (length == 0)
 	{
 		watch.has_slept = true;
-		show_status();
+		papply_feedback_received(watch.received_lsn);
+		papply_status_update(false, true);
 	}
-	return true;
+	return length;
 }

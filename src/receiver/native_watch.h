@@ -1,6 +1,6 @@
 /*-------------------------------------------------------------------------
  * native_watch.h
- *	  Note what passes while PostgreSQL's own apply is chosen.
+ *	  Receive messages while PostgreSQL's own apply is chosen.
  *-------------------------------------------------------------------------
  */
 #ifndef PAPPLY_NATIVE_WATCH_H
@@ -16,13 +16,13 @@
  * the spool is empty.
  */
 extern void papply_native_watch_begin(void);
-extern bool papply_native_watch_is_on(void);
 
 /*
- * walrcv_receive() for that time, with the length in *length.  Returns false
- * if the watch has ended, with nothing received, between two transactions.
+ * walrcv_receive() for that time.  Returns the constant after it, with nothing
+ * received, between two transactions.
  */
-extern bool papply_native_watch_receive(WalReceiverConn *conn, char **buffer,
-										pgsocket *wait_fd, int *length);
+extern int	papply_native_watch_receive(WalReceiverConn *conn, char **buffer, pgsocket *wait_fd);
+
+#define PAPPLY_NOT_WATCHING (-2)
 
 #endif							/* PAPPLY_NATIVE_WATCH_H */

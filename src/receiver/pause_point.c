@@ -35,6 +35,7 @@
 #include "pause_point.h"
 #include "session_pauses.h"
 #include "status.h"
+#include "tap.h"
 
 typedef struct PausePoint
 {
@@ -49,9 +50,22 @@ typedef struct PausePoint
 
 static PausePoint point;
 
+static void
+note_begun(XLogRecPtr final_lsn)
+{
+	point.begun_lsn = Max(point.begun_lsn, final_lsn);
+}
+
+static void
+note_begin(const PapplyTap *tap)
+{
+	note_begun(tap->begin.final_lsn);
+}
+
 void
 papply_pause_point_init(XLogRecPtr origin_lsn)
 {
+	papply_tap_observe(PAPPLY_TAP_BEGIN, note_begin);
 	point.is_known = false;
 	point.begun_lsn = origin_lsn == InvalidXLogRecPtr ? InvalidXLogRecPtr : origin_lsn - 1;
 }
@@ -105,17 +119,11 @@ papply_pause_point_holds(XLogRecPtr final_lsn)
 
 	point.is_holding = papply_pause_point_is_set() && final_lsn >= point.pause.remote_lsn;
 	if (!point.is_holding)
-		papply_pause_point_note_begun(final_lsn);
+		note_begun(final_lsn);
 	else if (!was_holding)
 		SetLatch(MyLatch);		/* see whether the state is reached before
 								 * sleeping: nothing else may wake it */
 	return point.is_holding;
-}
-
-void
-papply_pause_point_note_begun(XLogRecPtr final_lsn)
-{
-	point.begun_lsn = Max(point.begun_lsn, final_lsn);
 }
 
 bool

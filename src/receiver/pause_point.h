@@ -22,9 +22,6 @@ extern bool papply_pause_point_is_set(void);
  */
 extern bool papply_pause_point_holds(XLogRecPtr final_lsn);
 
-/* Note a transaction that has begun. */
-extern void papply_pause_point_note_begun(XLogRecPtr final_lsn);
-
 /*
  * Return true if the position is reached, and report it.  No transaction is
  * open.  is_idle: all that have begun are committed.

@@ -46,7 +46,6 @@
 #include "core_loop.h"
 #include "dispatch.h"
 #include "due_flush.h"
-#include "failed.h"
 #include "feedback.h"
 #include "in_progress.h"
 #include "leader_count.h"
@@ -70,6 +69,7 @@
 #include "sleep.h"
 #include "spool.h"
 #include "status.h"
+#include "tap.h"
 #include "test_hooks.h"
 #include "tls.h"
 #include "wal_flush.h"
@@ -268,11 +268,7 @@ finish_native(void)
 		elog(ERROR, "next message was requested while a transaction is open");
 	papply_core_loop_finish(&remote_end_lsn, &local_end_lsn);
 	if (!papply_lifecycle_has_pool())
-	{
-		papply_status_native_end(remote_end_lsn);
-		papply_status_update(false, true);
 		return;
-	}
 	note_session(seqno, was_leader_transaction);
 	if (remote_end_lsn == InvalidXLogRecPtr)
 		remote_end_lsn = papply_feedback_received_lsn();
@@ -441,7 +437,7 @@ keepalive_if_due(char **buffer)
 	keepalive.at = now;
 
 	/* replies keep the publisher from timing out while a message is held */
-	return papply_core_loop_keepalive(applied_lsn, held.buffer != NULL, buffer);
+	return papply_tap_keepalive(applied_lsn, held.buffer != NULL, buffer);
 }
 
 /*
@@ -675,7 +671,7 @@ next_for_native(char **buffer)
 	if (papply_lifecycle_is_drained() && (rel = papply_remote_relation_next_unannounced()) != NULL)
 	{
 		rel->native_version = rel->version;
-		return papply_core_loop_frame(&rel->message, buffer);
+		return papply_tap_frame(&rel->message, buffer);
 	}
 	return 0;
 }
@@ -762,7 +758,7 @@ adjust_pool(WalReceiverConn *conn, char **buffer, pgsocket *wait_fd)
 	{
 		fallback.housekeeping_seqno = fallback.exclusive_seqno = PAPPLY_NO_SEQNO;
 		papply_tls_end();
-		return papply_core_loop_keepalive(papply_feedback_applied_lsn(true), false, buffer);
+		return papply_tap_keepalive(papply_feedback_applied_lsn(true), false, buffer);
 	}
 	if (!had_pool && papply_lifecycle_has_pool())
 	{
@@ -852,6 +848,7 @@ deliver_message(WalReceiverConn *conn, char **buffer, pgsocket *wait_fd)
 		case PAPPLY_OTHER_FIRST:
 			return length;
 		case PAPPLY_HELD:
+		case PAPPLY_UNDECIDED:	/* not here */
 			break;
 	}
 	if (!papply_lifecycle_has_pool())
@@ -867,6 +864,10 @@ receive_and_route(WalReceiverConn *conn, char **buffer, pgsocket *wait_fd)
 {
 	int			length;
 
+	if (papply_leader_count_must_look)
+		papply_leader_count_look();
+	papply_tap_next();
+	papply_leader_waits_look();
 	finish_native();
 	if (core_round.since == 0)
 	{
@@ -891,16 +892,9 @@ receive_and_route(WalReceiverConn *conn, char **buffer, pgsocket *wait_fd)
 int
 papply_receiver_receive(WalReceiverConn *conn, char **buffer, pgsocket *wait_fd)
 {
-	int			length;
+	int			length = papply_native_watch_receive(conn, buffer, wait_fd);
 
-	if (papply_leader_count_must_look)
-		papply_leader_count_look();
-	papply_failed_message.kind = 0;
-	if (papply_native_watch_is_on() &&
-		papply_native_watch_receive(conn, buffer, wait_fd, &length))
-		return length;
-	papply_leader_waits_look();
-	return receive_and_route(conn, buffer, wait_fd);
+	return length != PAPPLY_NOT_WATCHING ? length : receive_and_route(conn, buffer, wait_fd);
 }
 
 void

@@ -32,6 +32,7 @@
 #include "spool.h"
 #include "statistics.h"
 #include "status.h"
+#include "tap.h"
 
 /*
  * When the queue is full, the receiver sleeps until this share of its
@@ -45,8 +46,8 @@ papply_route_reply(bool is_reading, char **buffer)
 {
 	if (!papply_lifecycle_has_pool() || !papply_report_must_reply(is_reading))
 		return 0;
-	return papply_core_loop_keepalive(papply_feedback_applied_lsn(papply_lifecycle_is_idle()),
-									  true, buffer);
+	return papply_tap_keepalive(papply_feedback_applied_lsn(papply_lifecycle_is_idle()),
+								true, buffer);
 }
 
 /*
@@ -154,7 +155,8 @@ route_payload(const PapplyMessage *message, bool is_spooled, char **buffer, int 
 			return PAPPLY_HELD;
 		}
 	}
-	if (!is_spooled && papply_spool_take(message, papply_lifecycle_has_pool(), &fate))
+	if (!is_spooled &&
+		(fate = papply_spool_take(message, papply_lifecycle_has_pool())) != PAPPLY_UNDECIDED)
 		return fate;
 	if (!papply_core_loop_is_active())
 	{
@@ -188,8 +190,8 @@ route_keepalive(const PapplyReceived *keepalive, char **buffer, int *length)
 	if (papply_report_flush())
 		return PAPPLY_TAKEN;
 	papply_report_asked();
-	*length = papply_core_loop_keepalive(papply_feedback_applied_lsn(papply_lifecycle_is_idle()),
-										 true, buffer);
+	*length = papply_tap_keepalive(papply_feedback_applied_lsn(papply_lifecycle_is_idle()),
+								   true, buffer);
 	return PAPPLY_TO_CORE_LOOP;
 }
 
@@ -219,7 +221,7 @@ papply_route_message(char **buffer, int *length)
 	papply_connection_last.has_sent_all &= is_spooled;
 	fate = route_payload(&received.message, is_spooled, buffer, length);
 	if (fate == PAPPLY_TO_CORE_LOOP && papply_lifecycle_has_pool())
-		*length = papply_core_loop_frame(&received.message, buffer);
+		*length = papply_tap_frame(&received.message, buffer);
 
 	/*
 	 * The position may be the end of the transaction that the message

@@ -450,7 +450,7 @@ end_reader(Reader *reader)
 	reader->spool = NULL;
 }
 
-static bool
+static pg_noinline PapplyFate
 end_streamed(const PapplyMessage *message)
 {
 	PapplyCommit commit;
@@ -461,7 +461,7 @@ end_streamed(const PapplyMessage *message)
 	if (spool == NULL)
 	{
 		papply_native_streams_end(commit.xid);
-		return false;
+		return PAPPLY_UNDECIDED;
 	}
 
 	if (spool->in_progress != PAPPLY_NO_PLACE && papply_in_progress_has_failed(spool->in_progress))
@@ -472,7 +472,7 @@ end_streamed(const PapplyMessage *message)
 	appendBinaryStringInfo(&reading.end, message->data, message->length);
 	init_reader(&reading.reader, spool);
 	report_end(message->kind == LOGICAL_REP_MSG_STREAM_PREPARE ? "PREPARE" : "COMMIT");
-	return true;
+	return PAPPLY_TAKEN;
 }
 
 static void
@@ -523,36 +523,34 @@ check_native(char kind)
 	}
 }
 
-bool
-papply_spool_take(const PapplyMessage *message, bool wants_spool, PapplyFate *fate)
+PapplyFate
+papply_spool_take(const PapplyMessage *message, bool wants_spool)
 {
 	Assert(!papply_spool_is_reading());
-	*fate = PAPPLY_TAKEN;
 	if (chunk.spool != NULL)
+	{
 		append_to_chunk(message);
-	else if (chunk.is_native)
+		return PAPPLY_TAKEN;
+	}
+	if (chunk.is_native)
 	{
 		check_native(message->kind);
 		chunk.is_native = message->kind != LOGICAL_REP_MSG_STREAM_STOP;
 		note_native_relation(message);
-		*fate = PAPPLY_TO_CORE_LOOP;
+		return PAPPLY_TO_CORE_LOOP;
 	}
-	else
-		switch (message->kind)
-		{
-			case LOGICAL_REP_MSG_STREAM_START:
-				*fate = start_chunk(message, wants_spool);
-				break;
-			case LOGICAL_REP_MSG_STREAM_ABORT:
-				*fate = abort_streamed(message->id, papply_message_subxid(message));
-				break;
-			case LOGICAL_REP_MSG_STREAM_COMMIT:
-			case LOGICAL_REP_MSG_STREAM_PREPARE:
-				return end_streamed(message);
-			default:
-				return false;
-		}
-	return true;
+	switch (message->kind)
+	{
+		case LOGICAL_REP_MSG_STREAM_START:
+			return start_chunk(message, wants_spool);
+		case LOGICAL_REP_MSG_STREAM_ABORT:
+			return abort_streamed(message->id, papply_message_subxid(message));
+		case LOGICAL_REP_MSG_STREAM_COMMIT:
+		case LOGICAL_REP_MSG_STREAM_PREPARE:
+			return end_streamed(message);
+		default:
+			return PAPPLY_UNDECIDED;
+	}
 }
 
 /*** reading ***/

@@ -10,13 +10,13 @@
 #include "message.h"
 
 /*
- * Offer a message.  Return false if it is not concerned with spooling.
- * Otherwise *fate is TAKEN, which may complete a transaction, to be read next,
+ * Offer a message.  Return UNDECIDED if it is not concerned with spooling.
+ * Otherwise it is TAKEN, which may complete a transaction, to be read next,
  * or TO_CORE_LOOP, whatever else is in flight, because that spools it.  If
  * wants_spool is set, a transaction that begins with this message is spooled
  * here to its end.  Nothing may be offered while a transaction is being read.
  */
-extern bool papply_spool_take(const PapplyMessage *message, bool wants_spool, PapplyFate *fate);
+extern PapplyFate papply_spool_take(const PapplyMessage *message, bool wants_spool);
 
 /* Is no transaction kept here, ended or not? */
 extern bool papply_spool_is_empty(void);

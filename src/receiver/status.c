@@ -44,7 +44,6 @@
 #include "clock.h"
 #include "connection.h"
 #include "dispatch.h"
-#include "failed.h"
 #include "feedback.h"
 #include "leader_count.h"
 #include "leader_waits.h"
@@ -52,12 +51,16 @@
 #include "queue.h"
 #include "slots.h"
 #include "status.h"
+#include "tap.h"
 
 /* A transaction is old if it was committed this long before it was sent. */
 #define OLD_US (1 * USECS_PER_SEC)
 
 /* A publisher that sends nothing for this long is taken to have nothing. */
 #define SILENCE_MS 10000
+
+/* Without a pool, this many transactions are shown together while there are more. */
+#define SHOWN_TRANSACTIONS 64
 
 /* Commit time on the publisher of a transaction held by a pause; 0: none. */
 static TimestampTz held_commit_time = 0;
@@ -72,42 +75,66 @@ typedef struct Unsent
 
 static Unsent unsent;
 
-static emit_log_hook_type previous_emit_log = NULL;
+/* Transactions, without a pool, since the status was last shown. */
+static uint32 unshown = 0;
+
+/*** what the core apply loop does ***/
 
 static void
-note_failure(const ErrorData *error)
+note_begin(const PapplyTap *tap)
+{
+	PapplyProgress *progress = papply_statistics_progress;
+
+	progress->leader.is_applying = true;
+	progress->leader.remote_xid = tap->begin.xid;
+	progress->leader.final_lsn = tap->begin.final_lsn;
+	progress->leader.commit_time = tap->begin.commit_time;
+	progress->leader.changes = 0;
+	if (papply_pool == NULL)	/* else see show_queue() */
+		progress->oldest_commit_time = tap->begin.commit_time;
+}
+
+static void
+note_end(const PapplyTap *tap)
+{
+	PapplyProgress *progress = papply_statistics_progress;
+
+	progress->leader.is_applying = false;
+	if (papply_pool != NULL)	/* see show_queue() */
+		return;
+	progress->oldest_commit_time = 0;
+	progress->committed_lsn = Max(progress->committed_lsn, tap->end_lsn);
+	if (++unshown >= SHOWN_TRANSACTIONS)
+		papply_status_update(false, true);
+}
+
+static void
+note_failure(int sqlerrcode)
 {
 	PapplyProgress *progress = papply_statistics_progress;
 	PapplyFailure failure = {PAPPLY_FAILURE_OTHER, progress->failure.final_lsn, 0};
 
-	if (progress->leader.is_applying && !XLogRecPtrIsInvalid(progress->leader.final_lsn) &&
-		papply_failed_message.kind != 0)
+	if (papply_tap_is_applying())
 	{
 		failure.kind = PAPPLY_FAILURE_TRANSACTION;
-		failure.final_lsn = progress->leader.final_lsn;
-		papply_failed_note(error);
+		failure.final_lsn = papply_tap.begin.final_lsn;
 	}
-	else if (ERRCODE_TO_CATEGORY(error->sqlerrcode) == ERRCODE_CONNECTION_EXCEPTION)
+	else if (ERRCODE_TO_CATEGORY(sqlerrcode) == ERRCODE_CONNECTION_EXCEPTION)
 		failure.kind = PAPPLY_FAILURE_CONNECTION;
 	failure.behind_since = papply_statistics_behind_since(progress, false);
 	progress->failure = failure;
 }
 
 static void
-note_logged_error(ErrorData *error)
+note_error(const PapplyTap *tap)
 {
-	if (error->sqlerrcode == ERRCODE_UNIQUE_VIOLATION ||
-		error->sqlerrcode == ERRCODE_T_R_SERIALIZATION_FAILURE)
-		papply_leader_count_logged(error);
-	if (error->elevel >= ERROR)
+	if (tap->error->elevel >= ERROR)
 		papply_leader_waits_look();
-	if (error->elevel == ERROR)
+	if (tap->error->elevel == ERROR)
 	{
-		papply_statistics_note_error(error->message);
-		note_failure(error);
+		papply_statistics_note_error(tap->error->message);
+		note_failure(tap->error->sqlerrcode);
 	}
-	if (previous_emit_log)
-		previous_emit_log(error);
 }
 
 static void
@@ -123,8 +150,11 @@ papply_status_attach(void)
 	papply_slots_attach_receiver(MySubscription->oid);
 	papply_statistics_attach();
 	before_shmem_exit(detach_at_exit, (Datum) 0);
-	previous_emit_log = emit_log_hook;
-	emit_log_hook = note_logged_error;
+	papply_leader_count_init();
+	papply_tap_observe(PAPPLY_TAP_BEGIN, note_begin);
+	papply_tap_observe(PAPPLY_TAP_END, note_end);
+	papply_tap_observe(PAPPLY_TAP_ERROR, note_error);
+	papply_tap_attach();
 }
 
 void
@@ -248,6 +278,9 @@ show_native(void)
 {
 	PapplyProgress *progress = papply_statistics_progress;
 
+	if (unshown > 0)
+		papply_status_received(progress->leader.commit_time);
+
 	/* it asks for more when it has applied what it got */
 	progress->received_lsn = papply_feedback_received_lsn();
 	progress->committed_lsn = Max(progress->committed_lsn, progress->received_lsn);
@@ -277,6 +310,7 @@ papply_status_update(bool has_pool, bool is_idle)
 		show_queue(is_idle);
 	else
 		show_native();
+	unshown = 0;
 	forget_failure();
 	take_sample(has_pool);
 }
@@ -289,27 +323,6 @@ papply_status_received(TimestampTz commit_time)
 	unsent.since = is_old ? commit_time : 0;
 	if (is_old)
 		unsent.noted_at = papply_clock_recent();
-}
-
-void
-papply_status_native_begin(XLogRecPtr final_lsn, TimestampTz commit_time, TransactionId xid)
-{
-	PapplyProgress *progress = papply_statistics_progress;
-
-	progress->leader.remote_xid = xid;
-	progress->leader.final_lsn = final_lsn;
-	progress->leader.commit_time = commit_time;
-	if (papply_pool == NULL)	/* else see show_queue() */
-		progress->oldest_commit_time = commit_time;
-}
-
-void
-papply_status_native_end(XLogRecPtr remote_end_lsn)
-{
-	PapplyProgress *progress = papply_statistics_progress;
-
-	progress->oldest_commit_time = 0;
-	progress->committed_lsn = Max(progress->committed_lsn, remote_end_lsn);
 }
 
 void

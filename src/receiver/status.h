@@ -34,15 +34,10 @@ extern void papply_status_update(bool has_pool, bool is_idle);
  */
 extern void papply_status_received(TimestampTz commit_time);
 
-/* The core apply loop has got the begin of the transaction that it applies. */
-extern void papply_status_native_begin(XLogRecPtr final_lsn, TimestampTz commit_time,
-									   TransactionId xid);
-
 /*
- * Without a pool: it has committed one with this end (InvalidXLogRecPtr: not
- * known); it sends a status message ('r') to the publisher.
+ * Without a pool: the core apply loop sends a status message ('r') to the
+ * publisher.
  */
-extern void papply_status_native_end(XLogRecPtr remote_end_lsn);
 extern void papply_status_native_feedback(const char *message, int length);
 
 /*

@@ -49,10 +49,12 @@
 #include "utils/memutils.h"
 #include "utils/snapmgr.h"
 
+#include "modules.h"
 #include "remote_relation.h"
 #include "shutdown.h"
 #include "store.h"
 #include "stored.h"
+#include "tap.h"
 
 /* A message becomes a value, for which some more memory is allocated. */
 #define MAX_MESSAGE_BYTES ((int) MaxAllocSize - 1024)
@@ -70,9 +72,6 @@ typedef struct Store
 	int64		bytes;			/* of all of them */
 	List	   *relations;		/* those with a definition in the file */
 } Store;
-
-bool		papply_store_is_on = false;
-bool		papply_store_has_requests = false;
 
 static Store store;
 
@@ -96,10 +95,10 @@ look_for_requests(XLogRecPtr finish_lsn)
 	int64		id;
 
 	StartTransactionCommand();
-	papply_store_has_requests = papply_stored_has_requests(MySubscription->oid);
+	papply_tap_needs.prepared_ends = papply_stored_has_requests(MySubscription->oid);
 	id = papply_stored_find(MySubscription->oid, finish_lsn);
 	if (id != 0)				/* perhaps by a position that was withdrawn */
-		papply_store_has_requests = true;
+		papply_tap_needs.prepared_ends = true;
 	CommitTransactionCommand();
 	MemoryContextSwitchTo(old_context);
 	return id;
@@ -176,7 +175,6 @@ forget_transaction(void)
 		BufFileClose(store.file);
 	list_free(store.relations);
 	memset(&store, 0, sizeof(store));
-	papply_store_is_on = false;
 }
 
 static void
@@ -242,7 +240,7 @@ report_stored(void)
 static void
 at_commit(XactEvent event, void *arg)
 {
-	if (!papply_store_is_on || store.end_lsn == InvalidXLogRecPtr ||
+	if (store.end_lsn == InvalidXLogRecPtr ||
 		PAPPLY_SESSION_ORIGIN_LSN != store.end_lsn)
 		return;
 	switch (event)
@@ -263,39 +261,6 @@ at_commit(XactEvent event, void *arg)
 
 /*** messages ***/
 
-/* Begin to copy a transaction if this is its first message. */
-static void
-begin_if_first(const PapplyMessage *message)
-{
-	MemoryContext old_context;
-	PapplyBegin begin;
-	int64		id;
-
-	if (!papply_message_parse_first(message, &begin))
-		return;
-	forget_transaction();
-	if (begin.final_lsn != MySubscription->skiplsn)
-		return;
-	id = look_for_requests(begin.final_lsn);
-	if (id == 0)
-		return;
-	if (!store_process.is_streaming_forbidden || message->kind == LOGICAL_REP_MSG_STREAM_COMMIT ||
-		message->kind == LOGICAL_REP_MSG_STREAM_PREPARE)
-		papply_shutdown_restart("a transaction is to be skipped and stored");
-
-	if (!store_process.has_callback)
-		RegisterXactCallback(at_commit, NULL);
-	store_process.has_callback = true;
-	papply_remote_relation_forget_native();
-	old_context = MemoryContextSwitchTo(TopMemoryContext);
-	store.file = BufFileCreateTemp(true);
-	MemoryContextSwitchTo(old_context);
-	store.id = id;
-	store.remote_xid = begin.xid;
-	store.final_lsn = begin.final_lsn;
-	papply_store_is_on = true;
-}
-
 /*
  * Note that a prepared transaction is about to end.  This local transaction has
  * no origin, since the core apply loop moves the origin when it ends that one.
@@ -307,9 +272,11 @@ end_prepared(const PapplyMessage *message)
 	PapplyOriginId origin = PAPPLY_SESSION_ORIGIN;
 	PapplyCommit commit;
 
+	if (!papply_tap_needs.prepared_ends)
+		return;
 	papply_message_parse_commit(message, &commit);
 	(void) look_for_requests(InvalidXLogRecPtr);
-	if (!papply_store_has_requests)
+	if (!papply_tap_needs.prepared_ends)
 		return;
 	PAPPLY_SESSION_ORIGIN = PAPPLY_NO_ORIGIN;
 	StartTransactionCommand();
@@ -322,19 +289,55 @@ end_prepared(const PapplyMessage *message)
 	MemoryContextSwitchTo(old_context);
 }
 
-void
-papply_store_message(const PapplyMessage *message)
+/* Begin to copy the transaction that is skipped, if it is to be stored. */
+static void
+begin_skipped(const PapplyTap *tap)
 {
-	bool		ends_prepared = message->kind == LOGICAL_REP_MSG_COMMIT_PREPARED ||
-	message->kind == LOGICAL_REP_MSG_ROLLBACK_PREPARED;
-	PapplyCommit commit;
+	MemoryContext old_context;
+	int64		id = look_for_requests(tap->begin.final_lsn);
 
-	if (!ends_prepared)
-		begin_if_first(message);
-	else if (papply_store_has_requests)
-		end_prepared(message);
-	if (!papply_store_is_on)
+	if (id == 0)
 		return;
+	if (!store_process.is_streaming_forbidden || !tap->is_within)
+		papply_shutdown_restart("a transaction is to be skipped and stored");
+
+	if (!store_process.has_callback)
+		RegisterXactCallback(at_commit, NULL);
+	store_process.has_callback = true;
+	papply_remote_relation_forget_native();
+	old_context = MemoryContextSwitchTo(TopMemoryContext);
+	store.file = BufFileCreateTemp(true);
+	MemoryContextSwitchTo(old_context);
+	store.id = id;
+	store.remote_xid = tap->begin.xid;
+	store.final_lsn = tap->begin.final_lsn;
+	papply_tap_needs.messages = true;
+}
+
+static pg_noinline void
+note_begin_or_end(const PapplyTap *tap)
+{
+	if (tap->message.kind == LOGICAL_REP_MSG_COMMIT_PREPARED ||
+		tap->message.kind == LOGICAL_REP_MSG_ROLLBACK_PREPARED)
+		end_prepared(&tap->message);
+	else if (tap->begin.final_lsn == MySubscription->skiplsn)
+		begin_skipped(tap);
+}
+
+static void
+note_begin(const PapplyTap *tap)
+{
+	if (unlikely(store.file != NULL))
+		forget_transaction();
+	if (unlikely(tap->begin.final_lsn == MySubscription->skiplsn || papply_tap_needs.prepared_ends))
+		note_begin_or_end(tap);
+}
+
+static void
+note_message(const PapplyTap *tap)
+{
+	const PapplyMessage *message = &tap->message;
+
 	switch (message->kind)
 	{
 		case LOGICAL_REP_MSG_RELATION:
@@ -349,13 +352,16 @@ papply_store_message(const PapplyMessage *message)
 			for (uint32 i = 0; i < papply_message_truncated(message); i++)
 				append_definition(papply_message_truncated_relid(message, i));
 			break;
-		case LOGICAL_REP_MSG_COMMIT:
-		case LOGICAL_REP_MSG_PREPARE:
-			papply_message_parse_commit(message, &commit);
-			store.end_lsn = commit.end_lsn;
-			break;
 		default:
 			break;
 	}
 	append_message(message);
+	store.end_lsn = tap->end_lsn;
+}
+
+void
+papply_store_init(void)
+{
+	papply_tap_observe(PAPPLY_TAP_BEGIN, note_begin);
+	papply_tap_observe(PAPPLY_TAP_MESSAGE, note_message);
 }
