@@ -30,7 +30,7 @@ EXTENSION = parallel_apply
 PGFILEDESC = "parallel_apply - logical replication applied by several writers"
 
 # A folder uses only those before it, see src/README.md.
-folders = common shmem stats order session_state catalog sender receiver writer sql $(if $(SELFTEST),test)
+folders = common shmem stats order session_state catalog sender receiver writer sql failed $(if $(SELFTEST),test)
 OBJS = $(patsubst %.c,%.o,$(foreach folder,$(folders),$(call files,src/$(folder)/*.c)) \
 	src/parallel_apply.c)
 PG_CPPFLAGS = -I$(srcdir)/include -DPAPPLY_VERSION='"$(release)"'

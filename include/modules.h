@@ -11,11 +11,10 @@
 /* Put the extension's table in place; called once, in the postmaster. */
 extern void papply_walrcv_hook_install(void);
 
-/*** failed.c and store.c ***/
+/*** failed.c ***/
 
-/* Observe what the core apply loop does (tap.h). */
+/* For all of src/failed/: observe the core apply loop, and statements. */
 extern void papply_failed_init(void);
-extern void papply_store_init(void);
 
 /*** last_consumer.c ***/
 

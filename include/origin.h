@@ -32,22 +32,4 @@ extern void papply_origin_pass_on(void);
  */
 extern void papply_origin_check(PapplyOriginId origin, XLogRecPtr lsn, int elevel);
 
-/*
- * A process that replays a skipped transaction of a subscription holds a lock
- * on the subscription with this sub-ID, which the server does not lock.
- */
-#define PAPPLY_ORIGIN_REPLAY_LOCK 1
-
-/*
- * Return the name of the origin that exists while a skipped transaction of a
- * subscription is replayed.
- */
-extern char *papply_origin_name_for_replay(Oid subid);
-
-/*
- * Drop that origin if a crash has left it behind.  The caller is in a
- * transaction.  Does nothing if a transaction is being replayed.
- */
-extern void papply_origin_drop_leftover(Oid subid);
-
 #endif							/* PAPPLY_ORIGIN_H */

@@ -26,9 +26,6 @@ typedef enum PapplyWritersSource
 	PAPPLY_WRITERS_FROM_SUBSCRIPTION
 } PapplyWritersSource;
 
-/* In the postmaster: remove the options of dropped subscriptions. */
-extern void papply_subscription_options_init(void);
-
 /*
  * Prepare setting or removing (NULL) this security label of a subscription.
  * Throws an error if it is invalid.  The subscription is locked.  After the
@@ -70,6 +67,9 @@ extern List *papply_subscription_options_enabled(void);
  * that is paused.  Returns how many had options.
  */
 extern int	papply_subscription_options_remove_all(void);
+
+/* Remove those of one that is dropped. */
+extern void papply_subscription_options_remove(Oid subid);
 
 /*
  * Wake the leader apply worker of this subscription, if it has one, after the

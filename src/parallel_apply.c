@@ -17,7 +17,6 @@
 #include "modules.h"
 #include "session_pauses.h"
 #include "slots.h"
-#include "subscription_options.h"
 #include "table_options.h"
 #include "table_statistics.h"
 
@@ -79,11 +78,9 @@ _PG_init(void)
 	papply_read_on_init();
 	papply_guc_init(switch_sender);
 	papply_table_options_init();
-	papply_subscription_options_init();
 	papply_drop_extension_init();
 	papply_last_consumer_init();
 	papply_failed_init();
-	papply_store_init();
 	papply_walrcv_hook_install();
 
 	previous_shmem_request = shmem_request_hook;

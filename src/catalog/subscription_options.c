@@ -41,7 +41,6 @@
 
 #include "access/genam.h"
 #include "access/table.h"
-#include "catalog/objectaccess.h"
 #include "catalog/pg_foreign_data_wrapper.h"
 #include "commands/defrem.h"
 #include "commands/seclabel.h"
@@ -53,15 +52,11 @@
 #include "utils/memutils.h"
 #include "utils/resowner.h"
 
-#include "origin.h"
-#include "stored.h"
 #include "subscription_options.h"
 
 #define KEY_WRITERS "writers="
 #define KEY_PAUSED "paused="
 #define KEY_GROUP "group="
-
-static object_access_hook_type previous_object_access = NULL;
 
 /*** the apply worker ***/
 
@@ -342,6 +337,15 @@ papply_subscription_options_set(Oid subid, const PapplySubscriptionOptions *opti
 	CommandCounterIncrement();	/* the same statement may set it again */
 }
 
+void
+papply_subscription_options_remove(Oid subid)
+{
+	ObjectAddress subscription;
+
+	ObjectAddressSet(subscription, SubscriptionRelationId, subid);
+	SetSecurityLabel(&subscription, PAPPLY_NAME, NULL);
+}
+
 int
 papply_subscription_options_remove_all(void)
 {
@@ -386,39 +390,4 @@ papply_subscription_options_writers(const PapplySubscriptionOptions *options,
 	if (writers == 0)
 		*source = PAPPLY_WRITERS_FROM_SETTING;
 	return writers;
-}
-
-static void
-remove_stored(Oid subid)
-{
-	int			removed = papply_stored_remove_all(subid);
-
-	if (removed > 0)
-		ereport(NOTICE,
-				(errmsg_plural("%d skipped transaction of the subscription is removed, too",
-							   "%d skipped transactions of the subscription are removed, too",
-							   removed, removed)));
-}
-
-static void
-remove_label_at_drop(ObjectAccessType access, Oid class_id, Oid object_id, int sub_id, void *arg)
-{
-	if (previous_object_access)
-		previous_object_access(access, class_id, object_id, sub_id, arg);
-	if (access == OAT_DROP && class_id == SubscriptionRelationId)
-	{
-		ObjectAddress subscription;
-
-		ObjectAddressSet(subscription, SubscriptionRelationId, object_id);
-		SetSecurityLabel(&subscription, PAPPLY_NAME, NULL);
-		remove_stored(object_id);
-		papply_origin_drop_leftover(object_id);
-	}
-}
-
-void
-papply_subscription_options_init(void)
-{
-	previous_object_access = object_access_hook;
-	object_access_hook = remove_label_at_drop;
 }

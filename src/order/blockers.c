@@ -4,7 +4,7 @@
  *	  manager sees only one half, and local sessions.
  *
  * Runs in writers, in the receiver, and in a user's backend that has called
- * replay() (sql/call_replay.c).
+ * replay() (failed/call_replay.c).
  *
  * Deadlocks
  *

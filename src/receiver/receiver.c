@@ -54,7 +54,6 @@
 #include "lifecycle.h"
 #include "message.h"
 #include "native_watch.h"
-#include "origin.h"
 #include "owner.h"
 #include "pace.h"
 #include "pause_point.h"
@@ -160,17 +159,6 @@ typedef enum FallbackStep
 } FallbackStep;
 
 static void
-drop_leftover_origin(void)
-{
-	MemoryContext old_context = CurrentMemoryContext;
-
-	StartTransactionCommand();
-	papply_origin_drop_leftover(MySubscription->oid);
-	CommitTransactionCommand();
-	MemoryContextSwitchTo(old_context);
-}
-
-static void
 initialize(void)
 {
 	int			sockets[2];
@@ -180,7 +168,6 @@ initialize(void)
 	papply_status_init();
 	papply_remote_relation_init();
 	papply_lifecycle_init();
-	drop_leftover_origin();
 
 	/*
 	 * This position is reported as flushed, also by PostgreSQL's own apply.

@@ -8,7 +8,7 @@
  * here, whatever way it came:  without a pool (native_watch.c), directly from
  * the connection or from the queue (core_loop.c).  These files decide which
  * message comes next.  This one finds out where a transaction begins and ends,
- * and tells this to observers: for views (status.c), statistics
+ * and notifies observers: for views (status.c), statistics
  * (leader_count.c), a pause at a position (pause_point.c), and transactions
  * that fail or are skipped.  They register themselves, so the path of a message
  * does not depend on what is observed.

@@ -14,8 +14,8 @@ typedef struct PapplyTap
 {
 	/*
 	 * The message that it is processing, until it asks for the next one, set
-	 * before papply_tap_note().  Its data stay in place until then.  kind is 0
-	 * if there is none.
+	 * before papply_tap_note().  Its data stay in place until then.  kind is
+	 * 0 if there is none.
 	 */
 	PapplyMessage message;
 	PapplyBegin begin;			/* of the newest transaction */
@@ -31,6 +31,8 @@ extern PapplyTap papply_tap;
 
 typedef enum PapplyTapEvent
 {
+	PAPPLY_TAP_START,			/* a stream of the publisher; no transaction
+								 * is open */
 	PAPPLY_TAP_BEGIN,			/* a transaction: its first message */
 	PAPPLY_TAP_CHANGE,			/* INSERT, UPDATE, DELETE or TRUNCATE in it */
 	PAPPLY_TAP_MESSAGE,			/* any message, after one of these, if
@@ -54,6 +56,7 @@ extern void papply_tap_observe(PapplyTapEvent event, PapplyTapObserver observer)
 /* Of each event, up to the first NULL. */
 extern PapplyTapObserver papply_tap_observers[PAPPLY_TAP_EVENTS][PAPPLY_TAP_MAX_OBSERVERS + 1];
 
+/* The caller is this file, or where a stream starts. */
 static inline void
 papply_tap_notify(PapplyTapEvent event)
 {
@@ -64,6 +67,8 @@ papply_tap_notify(PapplyTapEvent event)
 /* What observers need; they set it. */
 typedef struct PapplyTapNeeds
 {
+	bool		whole;			/* transactions that are not streamed while
+								 * they are in progress; set at START */
 	bool		messages;		/* each message of this transaction; cleared
 								 * when the next one begins */
 	bool		prepared_ends;	/* the core apply loop must end prepared

@@ -21,9 +21,9 @@
 #include "modules.h"
 #include "native_streams.h"
 #include "receiver.h"
-#include "store.h"
 #include "status.h"
 #include "table_copy.h"
+#include "tap.h"
 #include "test_hooks.h"
 
 static WalReceiverFunctionsType hook;
@@ -74,7 +74,8 @@ start_streaming(WalReceiverConn *conn, const WalRcvStreamOptions *options)
 	{
 		if (papply_receiver_prepare_stream(conn))
 			papply_compat_forbid_parallel_streaming(&ours);
-		if (papply_store_forbids_streaming())
+		papply_tap_notify(PAPPLY_TAP_START);
+		if (papply_tap_needs.whole)
 			papply_compat_forbid_streaming(&ours);
 	}
 	return (papply_connection_functions->walrcv_startstreaming) (conn, &ours);

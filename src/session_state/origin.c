@@ -1,9 +1,8 @@
 /*-------------------------------------------------------------------------
  * origin.c
- *	  The replication origin of a subscription that has a pool, and the one of
- *	  a replay.
+ *	  The replication origin of a subscription that has a pool.
  *
- * Runs in the receiver, in writers, and in a user's backend.
+ * Runs in the receiver and in writers.
  *
  * Since PostgreSQL 16 all processes of a pool share the session of the origin,
  * and these functions do nothing.  Up to 15 one process at a time owns the
@@ -27,8 +26,6 @@
 #include "parallel_apply.h"
 
 #include "access/xlog.h"
-#include "catalog/pg_subscription.h"
-#include "storage/lock.h"
 
 #include "origin.h"
 #include "pool.h"
@@ -82,26 +79,4 @@ papply_origin_check(PapplyOriginId origin, XLogRecPtr lsn, int elevel)
 	now_lsn = replorigin_get_progress(origin, false);
 	if (now_lsn != lsn)
 		move_back(origin, lsn, now_lsn, elevel);
-}
-
-/*** the origin of a replay: see writer/replay.c ***/
-
-char *
-papply_origin_name_for_replay(Oid subid)
-{
-	return psprintf(PAPPLY_NAME "_replay_%u", subid);
-}
-
-/* A process that replays a transaction holds the lock. */
-void
-papply_origin_drop_leftover(Oid subid)
-{
-	char	   *name = papply_origin_name_for_replay(subid);
-	LOCKTAG		tag;
-
-	if (replorigin_by_name(name, true) == PAPPLY_NO_ORIGIN)
-		return;
-	SET_LOCKTAG_OBJECT(tag, InvalidOid, SubscriptionRelationId, subid, PAPPLY_ORIGIN_REPLAY_LOCK);
-	if (LockAcquire(&tag, ExclusiveLock, false, true) != LOCKACQUIRE_NOT_AVAIL)
-		replorigin_drop_by_name(name, true, true);
 }

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  * drop_extension.c
- *	  What DROP EXTENSION removes in addition to the objects of the extension,
- *	  and what it, or another statement, must not remove.
+ *	  What DROP EXTENSION and DROP SUBSCRIPTION remove in addition to their
+ *	  objects.
  *
  * Runs in a user's backend.
  *
@@ -9,127 +9,19 @@
  * on the extension.  They are removed with it, so that nothing of it is dumped
  * later, and so that a pause does not come back with the next CREATE
  * EXTENSION.
- *
- * Stored transactions exist nowhere else, and the publisher does not send them
- * again.  Their relations belong to the extension, so the server would drop
- * them with it.  CASCADE is required for that, as for objects that depend on
- * the extension.  A transaction that is still to be skipped and stored would
- * later be lost by the server's own skip, so the skip must be withdrawn first.
- * All of this is also true of DROP OWNED, which drops the extensions of a role.
- * The locks that this takes may wait, and others then wait for them.  So it is
- * left to the server to refuse users who do not own the extension.
- *
- * REFRESH MATERIALIZED VIEW ... WITH NO DATA would empty these relations, and is
- * refused.
  *-------------------------------------------------------------------------
  */
 #include "parallel_apply.h"
 
-#include "access/table.h"
-#include "catalog/namespace.h"
 #include "catalog/objectaccess.h"
-#include "catalog/objectaddress.h"
 #include "catalog/pg_extension.h"
 #include "commands/extension.h"
-#include "commands/user.h"
-#include "nodes/parsenodes.h"
-#include "nodes/value.h"
-#include "tcop/utility.h"
 
 #include "modules.h"
-#include "stored.h"
 #include "subscription_options.h"
 #include "table_options.h"
 
-static ProcessUtility_hook_type previous_utility = NULL;
 static object_access_hook_type previous_object_access = NULL;
-
-static Oid
-owner_of(Oid extension)
-{
-	Relation	rel = table_open(ExtensionRelationId, AccessShareLock);
-	HeapTuple	tuple = get_catalog_object_by_oid(rel, Anum_pg_extension_oid, extension);
-
-	table_close(rel, AccessShareLock);
-	return HeapTupleIsValid(tuple) ? ((Form_pg_extension) GETSTRUCT(tuple))->extowner : InvalidOid;
-}
-
-static bool
-drops_ours(const DropStmt *drop)
-{
-	ListCell   *cell;
-
-	if (drop->removeType != OBJECT_EXTENSION)
-		return false;
-	foreach(cell, drop->objects)
-		if (strcmp(strVal(lfirst(cell)), PAPPLY_NAME) == 0)
-		return true;
-	return false;
-}
-
-static void
-check_drop(DropBehavior behavior)
-{
-	if (papply_stored_are_pending())
-		ereport(ERROR,
-				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				 errmsg("cannot drop extension \"%s\" because a transaction is to be skipped and stored",
-						PAPPLY_NAME),
-				 errhint("Use ALTER SUBSCRIPTION ... SKIP (lsn = NONE), or wait until it is skipped.")));
-	if (behavior != DROP_CASCADE && papply_stored_exist())
-		ereport(ERROR,
-				(errcode(ERRCODE_DEPENDENT_OBJECTS_STILL_EXIST),
-				 errmsg("cannot drop extension \"%s\" because skipped transactions are stored",
-						PAPPLY_NAME),
-				 errhint("Use %s to remove them, or DROP ... CASCADE.", PAPPLY_NAME ".forget()")));
-}
-
-/* Check a statement that may drop the extension. */
-static void
-check_statement(Node *statement)
-{
-	Oid			extension = get_extension_oid(PAPPLY_NAME, true);
-
-	if (!OidIsValid(extension) || !papply_compat_is_owner(ExtensionRelationId, extension))
-		return;
-	if (IsA(statement, DropStmt) && drops_ours((DropStmt *) statement))
-		check_drop(((DropStmt *) statement)->behavior);
-	if (IsA(statement, DropOwnedStmt) &&
-		list_member_oid(roleSpecsToIds(((DropOwnedStmt *) statement)->roles), owner_of(extension)))
-		check_drop(((DropOwnedStmt *) statement)->behavior);
-}
-
-static void
-check_refresh(const RefreshMatViewStmt *refresh)
-{
-	if (!refresh->skipData ||
-		!papply_stored_is_relation(RangeVarGetRelid(refresh->relation, NoLock, true)))
-		return;
-	ereport(ERROR,
-			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-			 errmsg("cannot remove the data of \"%s\"", refresh->relation->relname),
-			 errdetail("Skipped transactions are stored in it."),
-			 errhint("Use %s to remove them.", PAPPLY_NAME ".forget()")));
-}
-
-static void
-check_utility(PlannedStmt *plan, const char *query, bool is_read_only,
-			  ProcessUtilityContext context, ParamListInfo params,
-			  QueryEnvironment *environment, DestReceiver *receiver, QueryCompletion *completion)
-{
-	Node	   *statement = plan->utilityStmt;
-
-	if (IsA(statement, DropStmt) || IsA(statement, DropOwnedStmt))
-		check_statement(statement);
-	if (IsA(statement, RefreshMatViewStmt))
-		check_refresh((RefreshMatViewStmt *) statement);
-	if (previous_utility)
-		previous_utility(plan, query, is_read_only, context, params, environment, receiver,
-						 completion);
-	else
-		standard_ProcessUtility(plan, query, is_read_only, context, params, environment, receiver,
-								completion);
-}
 
 /* pg_upgrade creates and drops the extension before there are labels. */
 static void
@@ -155,8 +47,11 @@ remove_options_at_drop(ObjectAccessType access, Oid class_id, Oid object_id, int
 {
 	if (previous_object_access)
 		previous_object_access(access, class_id, object_id, sub_id, arg);
-	if (access == OAT_DROP && class_id == ExtensionRelationId &&
-		object_id == get_extension_oid(PAPPLY_NAME, true))
+	if (access != OAT_DROP)
+		return;
+	if (class_id == SubscriptionRelationId)
+		papply_subscription_options_remove(object_id);
+	if (class_id == ExtensionRelationId && object_id == get_extension_oid(PAPPLY_NAME, true))
 		remove_options();
 }
 
@@ -165,6 +60,4 @@ papply_drop_extension_init(void)
 {
 	previous_object_access = object_access_hook;
 	object_access_hook = remove_options_at_drop;
-	previous_utility = ProcessUtility_hook;
-	ProcessUtility_hook = check_utility;
 }

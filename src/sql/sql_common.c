@@ -31,7 +31,6 @@
 
 #include "slots.h"
 #include "sql_common.h"
-#include "stored.h"
 #include "subscription_options.h"
 
 PG_FUNCTION_INFO_V1(papply_get_visibility);
@@ -206,17 +205,6 @@ papply_sql_check_owner(Oid subid)
 	if (!papply_compat_is_owner(SubscriptionRelationId, subid))
 		aclcheck_error(ACLCHECK_NOT_OWNER, OBJECT_SUBSCRIPTION,
 					   get_subscription_name(subid, false));
-}
-
-Oid
-papply_sql_get_stored(int64 id)
-{
-	Oid			subid = papply_stored_subscription(id);
-
-	if (!OidIsValid(subid))
-		papply_stored_refuse_missing(id);
-	papply_sql_check_owner(subid);
-	return subid;
 }
 
 Oid

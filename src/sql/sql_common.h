@@ -68,13 +68,6 @@ extern List *papply_sql_visible_subscriptions(void);
 /* Throw an error unless the user owns the subscription. */
 extern void papply_sql_check_owner(Oid subid);
 
-/*
- * Return the subscription of the skipped transaction with this number, whether
- * it is stored yet or not.  Throws an error if there is none, or if the user
- * is not the owner of the subscription.
- */
-extern Oid	papply_sql_get_stored(int64 id);
-
 /* Return a table, or InvalidOid if there is none of that name. */
 extern Oid	papply_sql_find_table(const char *schema, const char *name);
 

@@ -23,14 +23,15 @@
 
 #include "utils/timestamp.h"
 
+#include "../receiver/tap.h"
+#include "failed.h"
 #include "modules.h"
 #include "pool.h"
 #include "statistics.h"
-#include "tap.h"
 
-/* Remember what the view shows about a transaction that fails. */
+/* Remember what the view shows about a transaction, if it fails. */
 static void
-note_failed(const PapplyTap *tap)
+note_error(const PapplyTap *tap)
 {
 	const ErrorData *error = tap->error;
 	const PapplyRemoteRelation *rel = papply_tap_relation();
@@ -38,6 +39,8 @@ note_failed(const PapplyTap *tap)
 	const char *table_name = rel != NULL ? rel->remote->relname : error->table_name;
 	PapplyFailedTransaction failed = {0};
 
+	if (error->elevel != ERROR || !papply_tap_is_applying())
+		return;
 	failed.remote_xid = tap->begin.xid;
 	failed.final_lsn = tap->begin.final_lsn;
 	failed.commit_time = tap->begin.commit_time;
@@ -60,15 +63,10 @@ note_failed(const PapplyTap *tap)
 		papply_pool_set_fallback(failed.final_lsn);
 }
 
-static void
-note_error(const PapplyTap *tap)
-{
-	if (tap->error->elevel == ERROR && papply_tap_is_applying())
-		note_failed(tap);
-}
-
 void
 papply_failed_init(void)
 {
 	papply_tap_observe(PAPPLY_TAP_ERROR, note_error);
+	papply_store_init();
+	papply_drop_stored_init();
 }

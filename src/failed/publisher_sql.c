@@ -9,8 +9,8 @@
 
 #include "catalog/pg_subscription.h"
 
-#include "connection.h"
-#include "failed_transactions.h"
+#include "../receiver/connection.h"
+#include "failed.h"
 
 static WalReceiverConn *
 connect_to_publisher(void)

@@ -25,8 +25,8 @@
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
 
-#include "failed_transactions.h"
-#include "sql_common.h"
+#include "../sql/sql_common.h"
+#include "failed.h"
 #include "statistics.h"
 #include "stored.h"
 
@@ -112,6 +112,17 @@ papply_skip_transaction(PG_FUNCTION_ARGS)
 	PG_RETURN_INT64(id);
 }
 
+Oid
+papply_skip_subscription(int64 id)
+{
+	Oid			subid = papply_stored_subscription(id);
+
+	if (!OidIsValid(subid))
+		papply_stored_refuse_missing(id);
+	papply_sql_check_owner(subid);
+	return subid;
+}
+
 /*
  * papply_forget(id) removes a transaction that was stored.
  */
@@ -121,7 +132,7 @@ papply_forget(PG_FUNCTION_ARGS)
 	int64		id = PG_GETARG_INT64(0);
 
 	PreventCommandIfReadOnly("forget()");
-	(void) papply_sql_get_stored(id);
+	(void) papply_skip_subscription(id);
 	if (papply_stored_remove(id) == 0)
 		papply_stored_refuse_missing(id);
 	PG_RETURN_VOID();

@@ -3,7 +3,7 @@
  *	  Apply a skipped and stored transaction.
  *
  * Runs in a background worker, which a session starts that calls replay()
- * (src/sql/call_replay.c) and waits for.
+ * (call_replay.c) and waits for.
  *
  * The stored messages are applied by the functions of a writer, under the
  * conditions of the oldest transaction of a pool: everything older is
@@ -59,21 +59,26 @@
 #include "utils/snapmgr.h"
 #include "utils/syscache.h"
 
-#include "account.h"
-#include "apply.h"
-#include "conflict.h"
-#include "insert_run.h"
-#include "local_commit.h"
+#include "../writer/account.h"
+#include "../writer/apply.h"
+#include "../writer/conflict.h"
+#include "../writer/insert_run.h"
+#include "../writer/local_commit.h"
+#include "../writer/postpone.h"
+#include "../writer/rights.h"
+#include "../writer/session.h"
+#include "../writer/target.h"
+#include "../writer/target_cache.h"
 #include "message.h"
-#include "origin.h"
 #include "pool.h"
-#include "postpone.h"
 #include "relation_registry.h"
-#include "rights.h"
-#include "session.h"
 #include "stored.h"
-#include "target.h"
-#include "target_cache.h"
+
+/*
+ * This process holds a lock on the subscription with this sub-ID, which the
+ * server does not lock.
+ */
+#define REPLAY_LOCK 1
 
 /* A long transaction gets a new snapshot after this number of changes. */
 #define SNAPSHOT_CHANGES 100
@@ -309,6 +314,25 @@ apply_transaction(void)
 
 /*** the replication origin ***/
 
+static char *
+origin_name(Oid subid)
+{
+	return psprintf(PAPPLY_NAME "_replay_%u", subid);
+}
+
+void
+papply_replay_drop_origin(Oid subid)
+{
+	char	   *name = origin_name(subid);
+	LOCKTAG		tag;
+
+	if (replorigin_by_name(name, true) == PAPPLY_NO_ORIGIN)
+		return;
+	SET_LOCKTAG_OBJECT(tag, InvalidOid, SubscriptionRelationId, subid, REPLAY_LOCK);
+	if (LockAcquire(&tag, ExclusiveLock, false, true) != LOCKACQUIRE_NOT_AVAIL)
+		replorigin_drop_by_name(name, true, true);
+}
+
 /* Take the session of an origin that is not the one of the subscription. */
 static void
 begin_origin(void)
@@ -318,7 +342,7 @@ begin_origin(void)
 
 	StartTransactionCommand();
 	hold_subscription();
-	name = papply_origin_name_for_replay(replay->subid);
+	name = origin_name(replay->subid);
 	papply_pool->origin.id = replorigin_by_name(psprintf("pg_%u", replay->subid), false);
 	session_origin = replorigin_by_name(name, true);
 	if (session_origin == PAPPLY_NO_ORIGIN)
@@ -341,7 +365,7 @@ end_origin(void)
 	if (!replay_process.has_origin)
 		return;
 	StartTransactionCommand();
-	replorigin_drop_by_name(papply_origin_name_for_replay(replay->subid), true, true);
+	replorigin_drop_by_name(origin_name(replay->subid), true, true);
 	CommitTransactionCommand();
 }
 
@@ -399,7 +423,7 @@ static void
 lock_replay(void)
 {
 	StartTransactionCommand();
-	LockSharedObjectForSession(SubscriptionRelationId, replay->subid, PAPPLY_ORIGIN_REPLAY_LOCK,
+	LockSharedObjectForSession(SubscriptionRelationId, replay->subid, REPLAY_LOCK,
 							   ExclusiveLock);
 	CommitTransactionCommand();
 }

@@ -35,10 +35,10 @@
 #include "utils/memutils.h"
 #include "utils/rel.h"
 
-#include "failed_transactions.h"
+#include "../sql/result_rows.h"
+#include "../sql/sql_common.h"
+#include "failed.h"
 #include "message.h"
-#include "result_rows.h"
-#include "sql_common.h"
 #include "stored.h"
 
 PG_FUNCTION_INFO_V1(papply_get_skipped_changes);

@@ -4,7 +4,7 @@
  *
  * Runs in a user's backend.
  *
- * For each transaction the session starts a background worker that does the work (writer/replay.c),
+ * For each transaction the session starts a background worker that does the work (replay.c),
  * waits until it ends, and throws the error that the worker has left in the
  * segment that they share.  If the session is interrupted, it terminates the
  * worker and waits for its end, so nothing is applied after that.
@@ -33,8 +33,9 @@
 #include "storage/proc.h"
 #include "utils/guc.h"
 
+#include "../sql/sql_common.h"
 #include "blockers.h"
-#include "sql_common.h"
+#include "failed.h"
 #include "stored.h"
 
 PG_FUNCTION_INFO_V1(papply_replay);
@@ -188,7 +189,7 @@ papply_replay(PG_FUNCTION_ARGS)
 {
 	papply_sql_begin_procedure(fcinfo, "replay()");
 	papply_sql_refuse_null(fcinfo, 0, "number of a skipped transaction");
-	replay_one(papply_sql_get_stored(PG_GETARG_INT64(0)), PG_GETARG_INT64(0));
+	replay_one(papply_skip_subscription(PG_GETARG_INT64(0)), PG_GETARG_INT64(0));
 	PG_RETURN_VOID();
 }
 

@@ -1,15 +1,15 @@
 /*-------------------------------------------------------------------------
- * failed_transactions.h
- *	  Transactions that fail, or were skipped, as SQL functions show them.
+ * failed.h
+ *	  Transactions that fail or were skipped.
  *-------------------------------------------------------------------------
  */
-#ifndef PAPPLY_FAILED_TRANSACTIONS_H
-#define PAPPLY_FAILED_TRANSACTIONS_H
+#ifndef PAPPLY_FAILED_H
+#define PAPPLY_FAILED_H
 
 #include "fmgr.h"
 #include "replication/walreceiver.h"
 
-#include "result_rows.h"
+#include "../sql/result_rows.h"
 #include "statistics.h"
 
 /*** failed_transactions.c ***/
@@ -27,6 +27,13 @@ extern void papply_failed_set(PapplyRow *row, const PapplyStatistics *statistics
 extern const PapplyStatistics *papply_failed_get(Oid subid);
 
 /*** skip.c ***/
+
+/*
+ * Return the subscription of the skipped transaction with this number, whether
+ * it is stored yet or not.  Throws an error if there is none, or if the user
+ * is not the owner of the subscription.
+ */
+extern Oid	papply_skip_subscription(int64 id);
 
 /*
  * Let the server skip the transaction that the statistics describe, when the
@@ -73,4 +80,12 @@ extern void papply_publisher_sql_use(Oid subid, void (*function) (WalReceiverCon
 extern WalRcvExecResult *papply_publisher_sql_execute(WalReceiverConn *conn, const char *query,
 													  Oid type, const char *what);
 
-#endif							/* PAPPLY_FAILED_TRANSACTIONS_H */
+/*** what failed.c calls at the start of the library ***/
+
+/* Have skipped transactions stored. */
+extern void papply_store_init(void);
+
+/* Have DROP SUBSCRIPTION remove stored transactions, and other statements leave them. */
+extern void papply_drop_stored_init(void);
+
+#endif							/* PAPPLY_FAILED_H */

@@ -9,7 +9,7 @@
  * that skip_transaction() should store, inserted by that function.
  * kept_messages has the messages that the publisher sent for it, one per row.
  * The apply worker inserts these in the local transaction that moves the
- * replication origin past the transaction (receiver/store.c).  So a transaction
+ * replication origin past the transaction (store.c).  So a transaction
  * without messages has not been skipped yet: another one may have come first,
  * or its prepared transaction has not ended.  The row of a prepared transaction
  * gets its commit time, or is removed, just before that ends.

@@ -135,7 +135,13 @@ extern void papply_stored_end_scan(PapplyStoredScan *scan);
  */
 extern void papply_stored_insert(int64 id, char *(*next_message) (int *length));
 
-/*** replay of a stored transaction, by writer/replay.c ***/
+/*** replay of a stored transaction ***/
+
+/*
+ * Drop the origin of a replay if a crash has left it behind.  The caller is in
+ * a transaction.  Does nothing if a transaction is being replayed.
+ */
+extern void papply_replay_drop_origin(Oid subid);
 
 #define PAPPLY_REPLAY_TYPE "parallel_apply replay"
 

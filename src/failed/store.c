@@ -49,12 +49,11 @@
 #include "utils/memutils.h"
 #include "utils/snapmgr.h"
 
-#include "modules.h"
-#include "remote_relation.h"
+#include "../receiver/remote_relation.h"
+#include "../receiver/tap.h"
+#include "failed.h"
 #include "shutdown.h"
-#include "store.h"
 #include "stored.h"
-#include "tap.h"
 
 /* A message becomes a value, for which some more memory is allocated. */
 #define MAX_MESSAGE_BYTES ((int) MaxAllocSize - 1024)
@@ -75,14 +74,7 @@ typedef struct Store
 
 static Store store;
 
-/* This process. */
-typedef struct StoreProcess
-{
-	bool		is_streaming_forbidden;
-	bool		has_callback;
-} StoreProcess;
-
-static StoreProcess store_process;
+static bool has_callback = false;	/* at_commit(), in this process */
 
 /*
  * Look for transactions that are to be stored.  Return the number of the one
@@ -104,11 +96,17 @@ look_for_requests(XLogRecPtr finish_lsn)
 	return id;
 }
 
-bool
-papply_store_forbids_streaming(void)
+/* Changes that the server spools in its own files could not be stored. */
+static void
+note_start(const PapplyTap *tap)
 {
-	store_process.is_streaming_forbidden = look_for_requests(MySubscription->skiplsn) != 0;
-	return store_process.is_streaming_forbidden;
+	MemoryContext old_context = CurrentMemoryContext;
+
+	StartTransactionCommand();
+	papply_replay_drop_origin(MySubscription->oid);
+	CommitTransactionCommand();
+	MemoryContextSwitchTo(old_context);
+	papply_tap_needs.whole = look_for_requests(MySubscription->skiplsn) != 0;
 }
 
 /*** the file ***/
@@ -298,12 +296,12 @@ begin_skipped(const PapplyTap *tap)
 
 	if (id == 0)
 		return;
-	if (!store_process.is_streaming_forbidden || !tap->is_within)
+	if (!papply_tap_needs.whole || !tap->is_within)
 		papply_shutdown_restart("a transaction is to be skipped and stored");
 
-	if (!store_process.has_callback)
+	if (!has_callback)
 		RegisterXactCallback(at_commit, NULL);
-	store_process.has_callback = true;
+	has_callback = true;
 	papply_remote_relation_forget_native();
 	old_context = MemoryContextSwitchTo(TopMemoryContext);
 	store.file = BufFileCreateTemp(true);
@@ -362,6 +360,7 @@ note_message(const PapplyTap *tap)
 void
 papply_store_init(void)
 {
+	papply_tap_observe(PAPPLY_TAP_START, note_start);
 	papply_tap_observe(PAPPLY_TAP_BEGIN, note_begin);
 	papply_tap_observe(PAPPLY_TAP_MESSAGE, note_message);
 }

@@ -42,8 +42,8 @@
 #include "utils/syscache.h"
 #include "utils/tuplestore.h"
 
-#include "failed_transactions.h"
-#include "sql_common.h"
+#include "../sql/sql_common.h"
+#include "failed.h"
 #include "statistics.h"
 #include "subscription_options.h"
 

@@ -17,8 +17,8 @@
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
 
-#include "failed_transactions.h"
-#include "sql_common.h"
+#include "../sql/sql_common.h"
+#include "failed.h"
 #include "statistics.h"
 
 PG_FUNCTION_INFO_V1(papply_get_failed_transactions);

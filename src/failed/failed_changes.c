@@ -30,9 +30,9 @@
 #include "utils/builtins.h"
 #include "utils/tuplestore.h"
 
-#include "failed_transactions.h"
+#include "../sql/sql_common.h"
+#include "failed.h"
 #include "message.h"
-#include "sql_common.h"
 
 PG_FUNCTION_INFO_V1(papply_get_failed_changes);
 
