@@ -103,16 +103,7 @@ extern void papply_in_progress_release(int place);
 /* Return the number of writers that have a streamed transaction. */
 extern int	papply_in_progress_count(void);
 
-/*
- * Make writers give up the transactions that they apply in progress, and take
- * none before seqno has committed, because that one may run user code.
- */
-extern void papply_in_progress_suspend(uint64 seqno);
-
 /*** verbs of any process ***/
-
-/* Does a transaction in the queue forbid in-progress apply? */
-extern bool papply_in_progress_is_suspended(void);
 
 /*
  * Return the writer of the transaction that has ended and has this number, or

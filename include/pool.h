@@ -21,13 +21,13 @@
 
 #include "claim.h"
 #include "commit_order.h"
+#include "exclusive.h"
 #include "in_progress.h"
 #include "origin.h"
 #include "parallel_apply.h"
 #include "queue.h"
 #include "read_ahead.h"
 #include "relation_registry.h"
-#include "retreat.h"
 #include "session_state.h"
 #include "speedup.h"
 #include "test_hooks.h"
@@ -214,13 +214,6 @@ static inline uint64
 papply_pool_committed(void)
 {
 	return pg_atomic_read_u64(&papply_pool->order.committed_seqno);
-}
-
-/* Has a transaction that is not committed made younger ones roll back (retreat.c)? */
-static inline bool
-papply_pool_has_retreat(void)
-{
-	return pg_atomic_read_u64(&papply_pool->exclusive.in_force_seqno) > papply_pool_committed();
 }
 
 /* The slot of this writer. */

@@ -68,8 +68,8 @@ typedef struct PapplyWriterSlot
 	 */
 	pg_atomic_uint64 read_position;
 
-	/* written by any process: the range to roll back, see retreat.c */
-	pg_atomic_uint64 recalled_first;
+	/* written by any process: the range to roll back, see exclusive.c */
+	pg_atomic_uint64 unwanted_first;
 	char		pad[PG_CACHE_LINE_SIZE];	/* keep slots in separate cache
 											 * lines */
 } PapplyWriterSlot;

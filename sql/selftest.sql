@@ -6,6 +6,8 @@ CREATE FUNCTION selftest_awake() RETURNS void
     LANGUAGE C STRICT AS '$libdir/parallel_apply', 'papply_selftest_awake';
 CREATE FUNCTION selftest_dependency(seed int, bits int, keys int, steps int) RETURNS bigint
     LANGUAGE C STRICT AS '$libdir/parallel_apply', 'papply_selftest_dependency';
+CREATE FUNCTION selftest_exclusive() RETURNS void
+    LANGUAGE C STRICT AS '$libdir/parallel_apply', 'papply_selftest_exclusive';
 CREATE FUNCTION selftest_leader_policy() RETURNS void
     LANGUAGE C STRICT AS '$libdir/parallel_apply', 'papply_selftest_leader_policy';
 CREATE FUNCTION selftest_rates() RETURNS void
@@ -255,6 +257,13 @@ SELECT selftest_watch();
 SELECT selftest_awake();
 
 --
+-- exclusive
+--
+
+-- What must not be applied alongside an exclusive transaction, and what may.
+SELECT selftest_exclusive();
+
+--
 -- feedback
 --
 
@@ -350,6 +359,6 @@ WHERE omits AND selftest_omits_origins(left(command, length), 's')
     AND left(command, length) !~ '[);]\s*$';
 
 DROP TABLE keyed, keyed_too, whole, whole_unique, by_two, nothing, strange, wide;
-DROP FUNCTION selftest_watch, selftest_awake, selftest_dependency, selftest_feedback, selftest_gate,
+DROP FUNCTION selftest_watch, selftest_awake, selftest_dependency, selftest_exclusive, selftest_feedback, selftest_gate,
     selftest_idle, selftest_leader_policy, selftest_message, selftest_mutate, selftest_omits_origins, selftest_pace, selftest_pace_window, selftest_prepared, selftest_queue, selftest_queue_oversize,
     selftest_rates, selftest_registry, selftest_row_keys, selftest_sleep, selftest_status, tup, ins, upd, del;

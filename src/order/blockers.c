@@ -23,14 +23,14 @@
  *   a local session, or a prepared transaction whose COMMIT PREPARED is
  *   younger than O.  Y cannot check.  Other writers do when they sleep; idle
  *   writers and the receiver do at intervals.  The process that finds the
- *   deadlock makes all younger transactions retreat (retreat.c).
+ *   deadlock makes all younger transactions roll back (exclusive.c).
  * - O waits in the lock manager for a writer of another subscription.  That
  *   writer waits for its turn, hence for the oldest transaction of its
  *   subscription, which waits in the lock manager for Y.  This is handled in
  *   the same way, because the search follows the commit order of that pool.
  * - O waits in the lock manager for the receiver, whose session keeps an
- *   advisory lock (session_state.c).  The receiver finds this and recalls O,
- *   which the core apply loop then applies.
+ *   advisory lock (session_state.c).  The receiver finds this and makes O roll
+ *   back, which the core apply loop then applies.
  * - The receiver waits for a worker that synchronizes a table, and that worker
  *   waits in the lock manager for Y.  Meanwhile nothing is received and no
  *   transaction of the core apply loop counts as committed.  So the worker is
@@ -55,7 +55,7 @@
  * A writer that sleeps in commit_order.c looks for sessions that wait for
  * itself.  A writer that applies changes, or waits in the lock manager, cannot
  * do this.  Other writers look for it once the oldest transaction has been the
- * same for some time, and recall it (retreat.c).  Idle writers and the
+ * same for some time, and make it roll back (exclusive.c).  Idle writers and the
  * receiver do that as well, but less often.  If all processes of the pool wait
  * in the lock manager, none does.
  *
@@ -87,11 +87,11 @@
 #include "blockers.h"
 #include "clock.h"
 #include "commit_order.h"
+#include "exclusive.h"
 #include "in_progress.h"
 #include "owner.h"
 #include "pool.h"
 #include "queue.h"
-#include "retreat.h"
 
 /* Limit of the number of blocked processes that are followed. */
 #define MAX_BLOCKERS 256
@@ -162,7 +162,7 @@ find_waiting(uint64 oldest)
  * because it waits in the lock manager?
  */
 static bool
-is_to_retreat(int pid, uint64 oldest)
+must_roll_back(int pid, uint64 oldest)
 {
 	for (int i = 0; i < PAPPLY_MAX_WRITERS; i++)
 	{
@@ -171,7 +171,7 @@ is_to_retreat(int pid, uint64 oldest)
 
 		if (writer_slot->pid == pid)
 			return proc != NULL && papply_compat_proc_waits_for_lock(proc) &&
-				papply_retreat_applies_younger(writer_slot, oldest);
+				papply_exclusive_applies_younger(writer_slot, oldest);
 	}
 	return false;
 }
@@ -196,7 +196,7 @@ find_younger(List *pids, uint64 oldest)
 		for (int j = 0; j < n; j++)
 		{
 			if (blocker[j] == MyProcPid ||
-				(papply_pool != NULL && is_to_retreat(blocker[j], oldest)))
+				(papply_pool != NULL && must_roll_back(blocker[j], oldest)))
 				return blocker[j];
 			pids = add_pid(pids, blocker[j]);
 		}
@@ -237,13 +237,13 @@ find_deadlock(void)
 	if (younger == 0)
 		return;
 	if (younger != MyProcPid)
-		papply_retreat_begin(oldest);
+		papply_exclusive_put_in_force(oldest);
 	else if (papply_pool_waiter != PAPPLY_WAITER_RECEIVER)
 		ereport(ERROR,
 				(errcode(PAPPLY_ERRCODE_COMMIT_ORDER_ABORT),
 				 errmsg("remote transaction is rolled back because an older one waits for it")));
 	else if ((writer_slot = papply_owner_writer(papply_pool, oldest)) != NULL)
-		papply_retreat_recall(writer_slot, oldest); /* a lock of this session */
+		papply_exclusive_roll_back(writer_slot, oldest);	/* our lock */
 }
 
 bool
@@ -352,11 +352,11 @@ is_held_up(uint64 oldest)
 }
 
 /*
- * Recall writers that cannot look for themselves, because they do not sleep in
- * commit_order.c.
+ * Make writers roll back that cannot look for themselves, because they do not
+ * sleep in commit_order.c.
  */
 static void
-recall_others(uint64 oldest)
+roll_back_others(uint64 oldest)
 {
 	for (int i = 0; i < PAPPLY_MAX_WRITERS; i++)
 	{
@@ -366,14 +366,14 @@ recall_others(uint64 oldest)
 
 		if (proc != NULL && proc != MyProc && writer_slot->state == PAPPLY_WRITER_APPLYING &&
 			is_before_turn(first, oldest) && is_waited_for(proc))
-			papply_retreat_recall(writer_slot, first);
+			papply_exclusive_roll_back(writer_slot, first);
 	}
 }
 
 /*
  * Look for local sessions that wait for transactions whose turn has not come.
  * Throws PAPPLY_ERRCODE_COMMIT_ORDER_ABORT if one waits for this writer.
- * Recalls other writers.
+ * Makes other writers roll back.
  */
 static void
 find_local_waiters(void)
@@ -381,7 +381,7 @@ find_local_waiters(void)
 	uint64		oldest = papply_pool_committed() + 1;
 
 	if (is_held_up(oldest))
-		recall_others(oldest);
+		roll_back_others(oldest);
 	if (papply_pool_waiter == PAPPLY_WAITER_RECEIVER)
 		return;
 	if (is_before_turn(first_of(papply_pool_waiter), oldest) && is_waited_for(MyProc))
@@ -410,7 +410,7 @@ after_sleep(void)
 {
 	papply_in_progress_check();
 	papply_in_progress_check_slots();
-	papply_retreat_check();
+	papply_exclusive_check(papply_in_progress_number());
 }
 
 void

@@ -35,11 +35,10 @@
  * The writer of a revoked transaction may be waiting for a lock, so it also
  * gets a signal that cancels this wait.
  *
- * An exclusive transaction or a barrier of a fallback may run user code that
- * notices the locks of a younger transaction.  As soon as the receiver knows
- * of one, every streamed transaction that has not ended is given up, and none
- * is taken until that one has committed (announced_seqno).  In its turn, that
- * one waits until all of them have rolled back (retreat.c).
+ * The last transaction of all must not be applied while an exclusive one is
+ * in the queue (exclusive.c).  So streamed transactions that have not ended are
+ * given up then, and none is taken, or ends in its place, until that one has
+ * committed.
  *
  * A streamed transaction keeps its xid for as long as the publisher likes, and
  * the creation of a logical slot waits for all such xids.  So nothing is
@@ -50,10 +49,7 @@
  * Locking: none.  The fields of a place are written before its state, with a
  * write barrier between, and read after it.  papply_in_progress_offer() and
  * papply_awake_sleep() each have a full barrier between what they store and
- * what they check, so a writer cannot fall asleep on an offer.  Likewise,
- * papply_in_progress_suspend() has one between announced_seqno and the places,
- * and a writer that takes a transaction checks announced_seqno at its first
- * message.
+ * what they check, so a writer cannot fall asleep on an offer.
  *-------------------------------------------------------------------------
  */
 #include "parallel_apply.h"
@@ -65,6 +61,7 @@
 
 #include "claim.h"
 #include "decoding.h"
+#include "exclusive.h"
 #include "in_progress.h"
 #include "pool.h"
 #include "queue.h"
@@ -140,19 +137,13 @@ other_writers(void)
 	return writers_apart_from(pg_atomic_read_u64(&papply_pool->in_progress.writers));
 }
 
-bool
-papply_in_progress_is_suspended(void)
-{
-	return pg_atomic_read_u64(&papply_pool->exclusive.announced_seqno) > papply_pool_committed();
-}
-
 /*** receiver ***/
 
 bool
 papply_in_progress_is_allowed(void)
 {
 	/* reading ahead is worth more, and is not done from a file */
-	return papply_streaming_apply == PAPPLY_STREAMING_WRITER && !papply_pool_has_retreat() &&
+	return papply_streaming_apply == PAPPLY_STREAMING_WRITER && !papply_exclusive_is_in_force() &&
 		!papply_decoding_waits_for_xids() && !papply_awake_reads_ahead();
 }
 
@@ -237,17 +228,6 @@ papply_in_progress_publish(int place, uint64 bytes)
 											 * taking it */
 }
 
-void
-papply_in_progress_suspend(uint64 seqno)
-{
-	Assert(seqno >= pg_atomic_read_u64(&papply_pool->exclusive.announced_seqno));
-	pg_atomic_write_u64(&papply_pool->exclusive.announced_seqno, seqno);
-	pg_memory_barrier();		/* see the head of this file */
-	for (int i = 0; i < PAPPLY_MAX_IN_PROGRESS; i++)
-		if (kind_of(&papply_pool->in_progress.places[i]) == PAPPLY_IN_PROGRESS_TAKEN)
-			signal_writer_of(&papply_pool->in_progress.places[i]);
-}
-
 bool
 papply_in_progress_end(int place, uint64 seqno, const PapplyCommit *commit)
 {
@@ -257,7 +237,7 @@ papply_in_progress_end(int place, uint64 seqno, const PapplyCommit *commit)
 	in_progress->seqno = seqno;
 	in_progress->commit = *commit;
 	pg_write_barrier();			/* pairs with papply_in_progress_has_ended() */
-	return !papply_in_progress_is_suspended() &&
+	return !papply_exclusive_forbids(PAPPLY_SEQNO_OPEN) &&
 		move_state(in_progress, PAPPLY_IN_PROGRESS_TAKEN,
 				   PAPPLY_IN_PROGRESS_ENDED);
 }
@@ -374,7 +354,7 @@ papply_in_progress_may_take(void)
 
 	for (int i = 0; i < PAPPLY_MAX_IN_PROGRESS; i++)
 		is_offered |= kind_of(&papply_pool->in_progress.places[i]) == PAPPLY_IN_PROGRESS_OFFERED;
-	return is_offered && !papply_in_progress_is_suspended() && !papply_pool_has_retreat() &&
+	return is_offered && !papply_exclusive_forbids(PAPPLY_SEQNO_OPEN) &&
 		(other_writers() & ~papply_pool_my_bit()) != 0;
 }
 

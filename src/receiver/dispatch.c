@@ -42,6 +42,7 @@
 #include "connection.h"
 #include "dependency.h"
 #include "dispatch.h"
+#include "exclusive.h"
 #include "in_progress.h"
 #include "leader_policy.h"
 #include "pool.h"
@@ -289,8 +290,8 @@ begin_transaction(const PapplyMessage *message, const PapplyBegin *begin)
 
 /*
  * Make the open transaction exclusive; only the first reason is recorded.  It
- * may run user code that can notice the locks of younger transactions
- * (in_progress.c).  In its turn it makes sure that there are none (retreat.c).
+ * may run user code that can notice the locks of younger transactions.  In its
+ * turn it makes sure that there are none (exclusive.c).
  * If it has been published, its writer finds out that it is exclusive.
  */
 static void
@@ -300,8 +301,8 @@ make_exclusive(PapplyCounter reason)
 	if (!open_txn.is_barrier)
 		papply_queue_transaction(open_txn.seqno)->exclusive_reason = reason;
 	open_txn.is_barrier = true;
+	papply_exclusive_announce(open_txn.seqno);
 	papply_queue_set_exclusivity(open_txn.seqno, PAPPLY_EXCLUSIVE);
-	papply_in_progress_suspend(open_txn.seqno);
 }
 
 static void

@@ -46,8 +46,8 @@
 #include "core_loop.h"
 #include "dispatch.h"
 #include "due_flush.h"
+#include "exclusive.h"
 #include "feedback.h"
-#include "in_progress.h"
 #include "leader_count.h"
 #include "leader_policy.h"
 #include "leader_waits.h"
@@ -62,7 +62,6 @@
 #include "receiver.h"
 #include "remote_relation.h"
 #include "report.h"
-#include "retreat.h"
 #include "route.h"
 #include "session_state.h"
 #include "sleep.h"
@@ -91,8 +90,8 @@
  */
 #define REST_US 20
 
-/* Younger transactions' writers set the latch; see serve_core_loop(). */
-#define RETREAT_NAP_MS 10
+/* Writers that roll back set the latch; see serve_core_loop(). */
+#define YOUNGER_NAP_MS 10
 
 /*
  * The steps of receive() return what it must return, or this if it does not return yet.
@@ -136,24 +135,15 @@ typedef struct Keepalive
 
 static Keepalive keepalive;
 
-/* What has been done before the core apply loop may apply a transaction. */
-typedef struct FallbackPrepared
-{
-	uint64		housekeeping_seqno; /* the core apply loop has done its
-									 * housekeeping for this one */
-	uint64		exclusive_seqno;	/* no younger one begins before this one
-									 * is committed */
-} FallbackPrepared;
-
-static FallbackPrepared fallback = {PAPPLY_NO_SEQNO, PAPPLY_NO_SEQNO};
+/* The core apply loop has done its housekeeping for this fallback. */
+static uint64 housekeeping_seqno = PAPPLY_NO_SEQNO;
 
 /* What has to be done next for a fallback; serve_core_loop() does it. */
 typedef enum FallbackStep
 {
 	FALLBACK_NONE,				/* there is no fallback */
 	FALLBACK_CONTINUE,			/* with its next message */
-	FALLBACK_WAIT_FOR_YOUNGER,	/* younger ones are rolling back */
-	FALLBACK_STOP_YOUNGER,		/* make them roll back, or note that they have */
+	FALLBACK_ENTER,				/* exclusive.c: younger ones roll back first */
 	FALLBACK_HOUSEKEEPING,		/* of the core apply loop */
 	FALLBACK_BEGIN
 } FallbackStep;
@@ -284,10 +274,8 @@ finish_native(void)
 }
 
 /*
- * Must seqno be applied exclusively, while no younger transaction is?  This is so if a
- * writer gave it up, or if it may run user code.  If that was known from the beginning
- * (it is exclusive), younger ones in the queue wait for it, and only those applied in
- * progress must be rolled back.  It was not known if a trigger may have been
+ * Must a fallback be applied exclusively?  This is so if a writer gave it up, or if it
+ * may run user code.  That was not known when it was queued if a trigger may have been
  * created since, or if its end has not arrived.
  */
 static bool
@@ -295,11 +283,8 @@ must_be_exclusive(uint64 seqno)
 {
 	PapplyTransaction *txn = papply_queue_transaction(seqno);
 
-	if (papply_queue_applier(seqno) == PAPPLY_BY_LEADER_EXCLUSIVE)
-		return true;
-	if (papply_queue_is_exclusive(seqno))
-		return papply_in_progress_count() > 0;
-	return !papply_queue_is_complete(txn) ||
+	return papply_queue_applier(seqno) == PAPPLY_BY_LEADER_EXCLUSIVE ||
+		papply_queue_is_exclusive(seqno) || !papply_queue_is_complete(txn) ||
 		txn->local_changes != papply_remote_relation_local_changes();
 }
 
@@ -327,12 +312,11 @@ next_step_of_fallback(uint64 *seqno)
 	if (!has_begun && (*seqno > papply_queue_last_seqno() ||
 					   !papply_queue_is_by_leader(papply_queue_transaction(*seqno))))
 		return FALLBACK_NONE;
-	if (*seqno != fallback.exclusive_seqno && must_be_exclusive(*seqno))
-		return papply_retreat_is_under_way(*seqno) ?
-			FALLBACK_WAIT_FOR_YOUNGER : FALLBACK_STOP_YOUNGER;
+	if (!papply_exclusive_has_entered(*seqno) && must_be_exclusive(*seqno))
+		return FALLBACK_ENTER;
 	if (has_begun)
 		return FALLBACK_CONTINUE;
-	if (*seqno == fallback.housekeeping_seqno ||
+	if (*seqno == housekeeping_seqno ||
 		(papply_queue_applier(*seqno) == PAPPLY_BY_LEADER_POLICY && !papply_lifecycle_needs_housekeeping()))
 		return FALLBACK_BEGIN;
 	return FALLBACK_HOUSEKEEPING;
@@ -343,8 +327,10 @@ static bool
 is_fallback_due(void)
 {
 	uint64		seqno;
+	FallbackStep step = next_step_of_fallback(&seqno);
 
-	return next_step_of_fallback(&seqno) > FALLBACK_WAIT_FOR_YOUNGER;
+	return step > FALLBACK_CONTINUE &&
+		(step != FALLBACK_ENTER || !papply_exclusive_waits(seqno));
 }
 
 /* Note how old the newest transaction was when the publisher sent what was read last. */
@@ -449,7 +435,7 @@ end_round(void)
 	if (!papply_core_loop_is_active() && !papply_spool_native_is_open())
 		papply_lifecycle_begin_housekeeping();
 	step = next_step_of_fallback(&seqno);
-	fallback.housekeeping_seqno = step == FALLBACK_HOUSEKEEPING || step == FALLBACK_BEGIN ?
+	housekeeping_seqno = step == FALLBACK_HOUSEKEEPING || step == FALLBACK_BEGIN ?
 		seqno : PAPPLY_NO_SEQNO;
 }
 
@@ -710,15 +696,12 @@ serve_core_loop(char **buffer, pgsocket *wait_fd)
 
 	switch (next_step_of_fallback(&seqno))
 	{
-		case FALLBACK_WAIT_FOR_YOUNGER:
+		case FALLBACK_ENTER:
+			if (papply_exclusive_enter(seqno))
+				return serve_core_loop(buffer, wait_fd);
 			if (papply_core_loop_is_active())
-				return yield(buffer, wait_fd, RETREAT_NAP_MS);
+				return yield(buffer, wait_fd, YOUNGER_NAP_MS);
 			break;
-		case FALLBACK_STOP_YOUNGER:
-			papply_retreat_begin(seqno);
-			if (!papply_retreat_is_under_way(seqno))
-				fallback.exclusive_seqno = seqno;
-			return serve_core_loop(buffer, wait_fd);
 		case FALLBACK_HOUSEKEEPING:
 			return yield(buffer, wait_fd, 0);
 		case FALLBACK_BEGIN:
@@ -743,7 +726,7 @@ adjust_pool(WalReceiverConn *conn, char **buffer, pgsocket *wait_fd)
 	/* the core apply loop synchronizes tables by this position */
 	if (had_pool && !papply_lifecycle_has_pool())
 	{
-		fallback.housekeeping_seqno = fallback.exclusive_seqno = PAPPLY_NO_SEQNO;
+		housekeeping_seqno = PAPPLY_NO_SEQNO;
 		papply_tls_end();
 		return papply_tap_keepalive(papply_feedback_applied_lsn(true), false, buffer);
 	}

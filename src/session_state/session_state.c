@@ -20,8 +20,8 @@
  * Advisory locks: pg_advisory_lock() in a trigger takes a lock for the session,
  * which keeps the lock against all others and can take it again itself.  The
  * writer that keeps it would block the next one, and has no transaction to
- * roll back.  A writer that waits for a lock of the receiver's session is
- * recalled (blockers.c) until its transaction is left to the core apply loop.
+ * roll back.  A writer that waits for a lock of the receiver's session has to
+ * roll back (blockers.c) until its transaction is left to the core apply loop.
  * This guarantees progress.  A transaction that fails would end PostgreSQL's
  * own apply worker and release its locks.  So a writer releases all of them
  * when it rolls back.

@@ -39,13 +39,13 @@
 #include "account.h"
 #include "apply_mode.h"
 #include "column_values.h"
+#include "exclusive.h"
 #include "insert_run.h"
 #include "local_schema.h"
 #include "lookup_index.h"
 #include "relation_registry.h"
 #include "replication_role.h"
 #include "result_rel.h"
-#include "retreat.h"
 #include "routing.h"
 #include "row_lookup.h"
 #include "target.h"
@@ -138,11 +138,11 @@ refuse_target(PapplyTarget *target, PapplyApplyModeCause cause)
 }
 
 /*
- * Must changes of the target be applied alone?  Where ordinary triggers fire,
- * any table is treated as one of apply mode exclusive.
+ * Is the target changed exclusively?  Where ordinary triggers fire, any table
+ * is treated as one of apply mode exclusive.
  */
 static bool
-must_be_exclusive(const PapplyTarget *target)
+is_exclusive_target(const PapplyTarget *target)
 {
 	return target->apply_mode == PAPPLY_TABLE_EXCLUSIVE || !papply_role_is_replica();
 }
@@ -154,10 +154,10 @@ must_be_exclusive(const PapplyTarget *target)
 static void
 check_apply_mode(PapplyTarget *target, bool is_exclusive)
 {
-	if (target->apply_mode == PAPPLY_TABLE_NATIVE || (must_be_exclusive(target) && !is_exclusive))
+	if (target->apply_mode == PAPPLY_TABLE_NATIVE || (is_exclusive_target(target) && !is_exclusive))
 		refuse_target(target, target->reason.cause);
-	if (must_be_exclusive(target))
-		papply_retreat_wait_until_exclusive();
+	if (is_exclusive_target(target))
+		papply_exclusive_wait();
 }
 
 /* Throw an error if the range is a batch and the target must not be part of one. */

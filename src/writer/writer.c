@@ -21,7 +21,7 @@
  * younger transactions wait for it.  If the mark came too late, opening the
  * table throws an error, and the second attempt meets the condition.  Streamed
  * transactions that other writers apply in progress are rolled back first
- * (retreat.c).
+ * (exclusive.c).
  *
  * A missing row is not an error for the core apply loop.  In a writer, the row
  * may not be there yet, so the writer waits for its turn in the middle of the
@@ -46,6 +46,7 @@
 #include "postmaster/bgworker.h"
 #include "postmaster/interrupt.h"
 #include "storage/ipc.h"
+#include "storage/latch.h"
 #include "tcop/tcopprot.h"
 #include "utils/guc.h"
 #include "utils/inval.h"
@@ -59,6 +60,7 @@
 #include "clock.h"
 #include "commit_order.h"
 #include "conflict.h"
+#include "exclusive.h"
 #include "in_order.h"
 #include "in_progress.h"
 #include "insert_run.h"
@@ -70,7 +72,6 @@
 #include "read_ahead.h"
 #include "relation_registry.h"
 #include "reorder.h"
-#include "retreat.h"
 #include "rights.h"
 #include "session.h"
 #include "session_state.h"
@@ -84,6 +85,12 @@
 
 /* A long transaction gets a new snapshot after this number of changes. */
 #define SNAPSHOT_CHANGES 100
+
+/*
+ * Time for the processes that get a lock when a deadlock is resolved to take
+ * it.
+ */
+#define DEADLOCK_MS 100
 
 extern PGDLLEXPORT void papply_writer_main(Datum main_arg);
 
@@ -162,7 +169,7 @@ static void
 handle_give_way(SIGNAL_ARGS)
 {
 	papply_in_progress_handle_revoke();
-	papply_retreat_handle_signal();
+	papply_exclusive_handle_signal(papply_in_progress_number());
 }
 
 static void
@@ -195,6 +202,18 @@ describe_range(void *arg)
 }
 
 /*** applying ***/
+
+/*
+ * After a deadlock, let the processes that waited for this one wake up and take
+ * their locks.  An immediate retry would take the locks before them.
+ */
+static void
+let_others_continue(void)
+{
+	(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
+					 DEADLOCK_MS, papply_compat_wait_event(PAPPLY_WAIT_TURN));
+	ResetLatch(MyLatch);
+}
 
 static void
 refuse_transaction(void)
@@ -400,7 +419,7 @@ apply_truncate(PapplyEntry *entry)
 	begin_change(entry);
 	if (!may_run_code())
 		refuse_message();
-	papply_retreat_wait_until_exclusive();
+	papply_exclusive_wait();
 	papply_apply_begin_code();
 	MemoryContextSwitchTo(writer_process.message_context);
 	papply_truncate(PapplyEntryData(entry), entry->length);
@@ -513,7 +532,8 @@ apply_range(uint64 first, PapplyWriterState state)
 	int64		begin = papply_clock_now();
 	double		us;
 
-	papply_retreat_enter(first);
+	papply_exclusive_begin_range(first);
+	papply_exclusive_check(papply_in_progress_number());
 	papply_account_begin(first, claimed.last, begin);
 	papply_pool_set_state(state);
 	if (!papply_session_suits_writers())
@@ -555,7 +575,7 @@ classify(const ErrorData *error)
 		case PAPPLY_ERRCODE_NOT_IN_TURN:
 			return ATTEMPT_NOT_IN_TURN;
 		default:
-			return papply_retreat_has_canceled() ? ATTEMPT_COMMIT_ORDER_ABORT : ATTEMPT_FAILED;
+			return papply_exclusive_has_canceled() ? ATTEMPT_COMMIT_ORDER_ABORT : ATTEMPT_FAILED;
 	}
 }
 
@@ -646,7 +666,7 @@ try_range(uint64 first, uint64 last, bool is_in_turn)
 	papply_conflict_forget_all();
 	papply_postpone_begin_range(first, apply_postponed);
 	result = attempt(apply_range, first, PAPPLY_WRITER_APPLYING);
-	papply_retreat_leave();
+	papply_exclusive_end_range();
 	claimed.message_type = 0;
 	if (papply_pool_committed() >= claimed.last)
 		result = ATTEMPT_COMMITTED;
@@ -679,7 +699,7 @@ leave_to_leader(uint64 seqno, AttemptResult result)
 		reason = PAPPLY_COUNT_FALLBACK_TABLE;	/* as the receiver counts it */
 	papply_pool_my_writer_slot()->counters.fallbacks++;
 	if (result == ATTEMPT_DEADLOCK)
-		papply_retreat_let_others_continue();
+		let_others_continue();
 	papply_queue_leave_to_leader(seqno, PAPPLY_BY_LEADER_EXCLUSIVE, reason);
 	papply_pool_wake(PAPPLY_WAITER_RECEIVER);
 }
@@ -720,13 +740,13 @@ apply_in_turn(uint64 seqno, AttemptResult result)
 static void
 apply_claimed(uint64 first, uint64 last)
 {
-	bool		is_exclusive = papply_queue_is_exclusive(first) || papply_retreat_concerns(first);
+	bool		is_exclusive = papply_queue_is_exclusive(first) || papply_exclusive_forbids(first);
 	AttemptResult result = is_exclusive ? ATTEMPT_NONE : try_range(first, last, false);
 
 	if (result == ATTEMPT_COMMITTED)
 		return;
 	if (result == ATTEMPT_DEADLOCK)
-		papply_retreat_let_others_continue();
+		let_others_continue();
 	for (uint64 seqno = first; seqno <= last && papply_pool->is_open; seqno++)
 		apply_in_turn(seqno, result);
 }
