@@ -243,7 +243,13 @@ find_deadlock(void)
 				(errcode(PAPPLY_ERRCODE_COMMIT_ORDER_ABORT),
 				 errmsg("remote transaction is rolled back because an older one waits for it")));
 	else if ((writer_slot = papply_owner_writer(papply_pool, oldest)) != NULL)
-		papply_exclusive_roll_back(writer_slot, oldest);	/* our lock */
+	{
+		/*
+		 * A lock that this session keeps.  Since it keeps one, writers run no
+		 * user code (session_state.c), so this is not known to happen.
+		 */
+		papply_exclusive_roll_back(writer_slot, oldest);
+	}
 }
 
 bool
