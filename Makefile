@@ -1,7 +1,7 @@
 # parallel_apply: apply a logical replication subscription with several writers.
 #
 #   make, make install, make installcheck      as for every extension (PGXS)
-#   make check [TESTS="t/001_basic.pl"]        everything, see tools/check
+#   make check [TESTS="t/pool/basic.pl"]        everything, see tools/check
 #   make check-core [MAJOR=18] [VARIANT=all]   PostgreSQL's own tests, see tools/check_core
 #   make check-majors                          check with every major, see tools/check_majors
 #   make lint | demo | stress | mutants        see tools/lint, bench/demo, t/stress/stress, tools/mutants
@@ -47,6 +47,8 @@ SHLIB_LINK = $(if $(filter linux,$(PORTNAME)),-Wl$(comma)-Bsymbolic)
 DATA = $(call files,sql/*--*.sql)
 tests = $(patsubst sql/%.sql,%,$(filter-out $(DATA),$(call files,sql/*.sql)))
 REGRESS = $(filter install,$(tests)) $(filter-out install $(if $(SELFTEST),,selftest),$(tests))
+# Tests of installcheck; PGXS would look for t/*.pl.
+PROVE_TESTS ?= t/*/*.pl
 REGRESS_OPTS = --temp-instance=./tmp_check --temp-config=$(srcdir)/t/regress.conf
 NO_LOCALE = 1
 ENCODING = UTF8

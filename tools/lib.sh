@@ -363,7 +363,7 @@ unexpected_faults() {
 # run_tap DIR FILE...: logs are written to DIR/tmp_check/log.  The caller's current
 # directory and PERL5LIB are those of the tests.
 run_tap() {
-	local dir=$1 logs=$1/tmp_check/log bad total wrong dead file
+	local dir=$1 logs=$1/tmp_check/log bad total wrong dead file log
 	shift
 	if ! have prove || ! perl -MIPC::Run -e1 2>/dev/null ||
 		[ ! -e "$pgxs/src/test/perl/PostgreSQL/Test/Cluster.pm" ]; then
@@ -374,7 +374,7 @@ run_tap() {
 	run_job prove_files "$@"
 	bad=$?
 	# The end of the report has "Files=2, Tests=30, ...", and the report before it
-	# has, for each file with a fault, "t/001_basic.pl (Wstat: 256 Tests: 9 Failed:
+	# has, for each file with a fault, "t/pool/basic.pl (Wstat: 256 Tests: 9 Failed:
 	# 1)".  A file that died without a failed assertion counts as one.
 	sed -nE 's/^(t\/\S+) +\(Wstat: ([0-9]+).* Failed: ([0-9]+)\)$/\1 \2 \3/p' \
 		"$tmp/prove.out" | awk '$2 || $3' >"$tmp/all_faults"
@@ -386,7 +386,9 @@ run_tap() {
 	if grep -q '^FAILED--Further testing stopped' "$tmp/prove.out" ||
 		{ [ "$bad" -ne 0 ] && [ ! -s "$tmp/all_faults" ]; }; then
 		dead=$((dead + 1))
-		grep -l 'Bail out!' "$logs"/regress_log_* | sed -E 's|.*/regress_log_(.*)|t/\1.pl|' >>"$tmp/faults"
+		for log in $(grep -l 'Bail out!' "$logs"/regress_log_*); do
+			ls t/{,*/}"${log##*/regress_log_}.pl" 2>/dev/null
+		done >>"$tmp/faults"
 	fi
 	count $((${total:-0} - wrong)) $((wrong + dead))
 	while read -r file _; do

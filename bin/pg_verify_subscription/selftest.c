@@ -2,7 +2,7 @@
  * selftest.c
  *	  Test what needs no server: ranges.c, compare.c, pace.c, output.c.
  *
- * A program of its own, in builds with SELFTEST=1; t/129_verify_pure.pl runs it.  Prints a
+ * A program of its own, in builds with SELFTEST=1; t/verify/verify_pure.pl runs it.  Prints a
  * line for each fault, and exits with 1 if there is any.
  *-------------------------------------------------------------------------
  */

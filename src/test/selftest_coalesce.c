@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  * selftest_coalesce.c
  *	  What is in place of the server's functions of a walsender, and another library's
- *	  functions over those of coalesce.c, for t/095_coalesce_roles.pl.
+ *	  functions over those of coalesce.c, for t/publisher/coalesce_roles.pl.
  *
  * Runs in a walsender or a user's backend, and only in libraries made with SELFTEST=1.
  *-------------------------------------------------------------------------

@@ -1,6 +1,6 @@
 /*-------------------------------------------------------------------------
  * selftest_routed.c
- *	  How many messages of a subscription were routed, for t/006_unused.pl.
+ *	  How many messages of a subscription were routed, for t/pool/unused.pl.
  *
  * Runs in a user's backend, and only in libraries made with SELFTEST=1; receivers count.
  *-------------------------------------------------------------------------

@@ -31,7 +31,7 @@ sub run_manual_on
 sub blocks_of
 {
 	my ($page) = @_;
-	my $text = slurp_file("$FindBin::RealBin/../$page");
+	my $text = slurp_file("$FindBin::RealBin/../../$page");
 	return map { s/^ {4}//mgr } $text =~ /((?:^ {4}.*\n)+)/mg;
 }
 
@@ -62,7 +62,7 @@ sub printed
 sub mentioned
 {
 	my ($page, $words) = @_;
-	my $text = slurp_file("$FindBin::RealBin/../$page");
+	my $text = slurp_file("$FindBin::RealBin/../../$page");
 	my @found = $text =~ /`(\Q$words\E[^`]*)`/g;
 	is(scalar(@found), 1, "$page: `$words ...`")
 	  or die 'the page does not have the command once';
