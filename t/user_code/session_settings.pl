@@ -118,8 +118,9 @@ same_as_serial('after that');
 is($subscriber->fallbacks - $before,
 	10, 'writers apply again what runs no user code');
 
-# Detects: a setting that another value hides until the end of the transaction is
-# not noticed.
+# Writers run user code again.  Detects: a setting that another value hides until the end
+# of the transaction is not noticed.
+$subscriber->connect_again('tap');
 insert_into(('hidden', 'local') x 10, 'cleared');
 same_as_serial('with settings that are hidden');
 
