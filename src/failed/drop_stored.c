@@ -58,8 +58,10 @@ drops_ours(const DropStmt *drop)
 	if (drop->removeType != OBJECT_EXTENSION)
 		return false;
 	foreach(cell, drop->objects)
+	{
 		if (strcmp(strVal(lfirst(cell)), PAPPLY_NAME) == 0)
-		return true;
+			return true;
+	}
 	return false;
 }
 

@@ -92,8 +92,10 @@ find_table(List *tables, LogicalRepRelId remoteid)
 	Table	   *found = NULL;
 
 	foreach(cell, tables)
+	{
 		if (((Table *) lfirst(cell))->remote->remoteid == remoteid)
-		found = lfirst(cell);	/* the newest definition */
+			found = lfirst(cell);	/* the newest definition */
+	}
 	if (found == NULL)
 		papply_message_malformed();
 	return found;

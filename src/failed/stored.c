@@ -248,8 +248,10 @@ papply_stored_exist(void)
 		return false;
 	table_close(messages, NoLock);
 	foreach(cell, read_rows(AccessShareLock))
+	{
 		if (has_messages(lfirst(cell)))
-		return true;
+			return true;
+	}
 	return false;
 }
 
@@ -259,8 +261,10 @@ papply_stored_are_pending(void)
 	ListCell   *cell;
 
 	foreach(cell, read_rows(ShareLock))
+	{
 		if (is_pending(lfirst(cell)))
-		return true;
+			return true;
+	}
 	return false;
 }
 

@@ -145,8 +145,10 @@ find_spool(TransactionId xid)
 	ListCell   *lc;
 
 	foreach(lc, spools.open)
+	{
 		if (((Spool *) lfirst(lc))->xid == xid)
-		return lfirst(lc);
+			return lfirst(lc);
+	}
 	return NULL;
 }
 
@@ -213,8 +215,10 @@ free_spool(Spool *spool)
 		papply_spool_file_delete(&spool->file);
 	papply_spool_parts_free(&spool->parts);
 	foreach(lc, spool->relations)
+	{
 		if (((SpooledRelation *) lfirst(lc))->is_own)
-		papply_registry_drop(((SpooledRelation *) lfirst(lc))->version);
+			papply_registry_drop(((SpooledRelation *) lfirst(lc))->version);
+	}
 	list_free_deep(spool->relations);
 	pfree(spool);
 }
@@ -783,8 +787,10 @@ papply_spool_fallback_begin(uint64 seqno)
 	ListCell   *lc;
 
 	foreach(lc, spools.ended)
+	{
 		if (((Spool *) lfirst(lc))->seqno == seqno)
-		init_reader(&fallback_reader, lfirst(lc));
+			init_reader(&fallback_reader, lfirst(lc));
+	}
 	Assert(fallback_reader.spool != NULL);
 }
 

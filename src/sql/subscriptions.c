@@ -258,8 +258,10 @@ put_all(FunctionCallInfo fcinfo, void (*put) (PapplyRow *, const PapplyStatistic
 	ListCell   *cell;
 
 	foreach(cell, papply_sql_visible_subscriptions())
+	{
 		if (papply_statistics_get(lfirst_oid(cell), statistics))
-		put(row, statistics);
+			put(row, statistics);
+	}
 }
 
 /*

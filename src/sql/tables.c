@@ -261,12 +261,14 @@ explain_partitions(Findings *findings, Relation rel)
 	ListCell   *lc;
 
 	foreach(lc, find_all_inheritors(RelationGetRelid(rel), NoLock, NULL))
+	{
 		if (get_rel_relkind(lfirst_oid(lc)) == RELKIND_FOREIGN_TABLE)
-		add_finding(findings, "foreign_partition",
-					psprintf("partition %s is a foreign table: its changes are left to "
-							 "PostgreSQL's own apply, after two attempts",
-							 name_of_table(lfirst_oid(lc))),
-					"replace it with a local table, or do not publish its rows");
+			add_finding(findings, "foreign_partition",
+						psprintf("partition %s is a foreign table: its changes are left to "
+								 "PostgreSQL's own apply, after two attempts",
+								 name_of_table(lfirst_oid(lc))),
+						"replace it with a local table, or do not publish its rows");
+	}
 }
 
 /* The rows of such a table are elsewhere. */
