@@ -207,6 +207,9 @@ foreach my $last ('commit', 'chunk')
 			'a second subtransaction is not streamed');
 		$streamed->query_safe('ROLLBACK TO SAVEPOINT b');
 		$publisher->sql('INSERT INTO history VALUES (6, 3)');
+		$subscriber->wait_until(
+			q(count(*) > 0 FROM history WHERE n = 6),
+			'the rollback has not been received');
 		kill 'CONT', $writer;
 		wait_for_none_in_progress();
 		$streamed->query_safe(item_rows(500));
