@@ -34,13 +34,12 @@ static void
 note_error(const PapplyTap *tap)
 {
 	const ErrorData *error = tap->error;
-	const PapplyRemoteRelation *rel = papply_tap_relation();
-	const char *schema_name = rel != NULL ? rel->remote->nspname : error->schema_name;
-	const char *table_name = rel != NULL ? rel->remote->relname : error->table_name;
+	const PapplyRemoteRelation *rel;
 	PapplyFailedTransaction failed = {0};
 
 	if (error->elevel != ERROR || !papply_tap_is_applying())
 		return;
+	rel = papply_tap_relation();
 	failed.remote_xid = tap->begin.xid;
 	failed.final_lsn = tap->begin.final_lsn;
 	failed.commit_time = tap->begin.commit_time;
@@ -51,8 +50,10 @@ note_error(const PapplyTap *tap)
 	papply_text_copy(failed.message, error->message, sizeof(failed.message));
 	papply_text_copy(failed.detail, error->detail, sizeof(failed.detail));
 	papply_text_copy(failed.context, error->context, sizeof(failed.context));
-	papply_text_copy(failed.schema_name, schema_name, sizeof(failed.schema_name));
-	papply_text_copy(failed.table_name, table_name, sizeof(failed.table_name));
+	papply_text_copy(failed.schema_name, rel != NULL ? rel->remote->nspname : error->schema_name,
+					 sizeof(failed.schema_name));
+	papply_text_copy(failed.table_name, rel != NULL ? rel->remote->relname : error->table_name,
+					 sizeof(failed.table_name));
 	papply_text_copy(failed.error_schema_name, error->schema_name, sizeof(failed.error_schema_name));
 	papply_text_copy(failed.error_table_name, error->table_name, sizeof(failed.error_table_name));
 	failed.kind = tap->message.kind;

@@ -80,9 +80,6 @@
  */
 #define REPLAY_LOCK 1
 
-/* A long transaction gets a new snapshot after this number of changes. */
-#define SNAPSHOT_CHANGES 100
-
 extern PGDLLEXPORT void papply_replay_main(Datum main_arg);
 
 /* The transaction that is being applied. */
@@ -138,7 +135,7 @@ apply_change(const PapplyMessage *message)
 
 	if (target == NULL)			/* its relation has not been described */
 		papply_message_malformed();
-	if (++remote.changes % SNAPSHOT_CHANGES == 0)
+	if (++remote.changes % PAPPLY_SNAPSHOT_CHANGES == 0)
 	{
 		AcceptInvalidationMessages();	/* rights may have changed */
 		papply_local_renew_snapshot();

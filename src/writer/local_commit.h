@@ -27,6 +27,9 @@ extern void papply_local_begin(void);
 extern void papply_local_release_snapshot(void);
 extern void papply_local_take_snapshot(void);
 
+/* A long transaction gets a new snapshot after this number of changes. */
+#define PAPPLY_SNAPSHOT_CHANGES 100
+
 /* Take a newer snapshot for the following changes. */
 extern void papply_local_renew_snapshot(void);
 

@@ -83,9 +83,6 @@
 /* A writer without work reports pending statistics after this time. */
 #define STATS_DELAY_MS 1000
 
-/* A long transaction gets a new snapshot after this number of changes. */
-#define SNAPSHOT_CHANGES 100
-
 /*
  * Time for the processes that get a lock when a deadlock is resolved to take
  * it.
@@ -339,7 +336,7 @@ static void
 apply_change(PapplyEntry *entry)
 {
 	begin_change(entry);
-	if (papply_account_change(claimed.message_type) % SNAPSHOT_CHANGES == 0)
+	if (papply_account_change(claimed.message_type) % PAPPLY_SNAPSHOT_CHANGES == 0)
 	{
 		AcceptInvalidationMessages();	/* rights may have changed */
 		papply_local_renew_snapshot();
