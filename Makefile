@@ -11,6 +11,7 @@
 #   make check-clang                           another compiler and its analyzer, see tools/check_clang
 #   make check-load [KINDS=stops]              check on a slow machine, see tools/check_load
 #   make check-fuzz [FUZZ_SECONDS=300]         what no publisher sends, see tools/check_fuzz
+#   make soak [SOAK_SECONDS=7200]              nothing grows, see t/stress/soak
 #   make check-upgrade [UPGRADES=15:18]        pg_upgrade between majors, see tools/check_upgrade
 #   make check-patroni                         a subscriber that is a cluster, see tools/check_patroni
 #   make check-packages                        build and try all packages, see packaging/check
@@ -56,7 +57,7 @@ EXTRA_CLEAN = src/*.o src/*/*.o
 
 # These need neither PGXS nor a server: tools/check runs where -dev packages are yet to
 # be installed, and the `check` of PGXS only refuses.
-own = check check-core check-majors check-cassert check-clang check-fuzz check-load check-monitoring check-neighbors check-patroni check-upgrade lint demo demo-pictures stress mutants dist check-packages
+own = check check-core check-majors check-cassert check-clang check-fuzz check-load check-monitoring check-neighbors check-patroni check-upgrade lint demo demo-pictures stress soak mutants dist check-packages
 
 ifneq ($(filter $(own),$(MAKECMDGOALS)),)
 
@@ -64,6 +65,7 @@ ifneq ($(filter $(own),$(MAKECMDGOALS)),)
 .NOTPARALLEL:
 check check-core check-majors check-cassert check-clang check-fuzz check-load check-monitoring check-neighbors check-patroni check-upgrade lint mutants: ; @tools/$(subst -,_,$@)
 stress: ; @t/stress/stress
+soak: ; @TESTS=t/stress/soak PAPPLY_TEST_SECONDS=99999 tools/check
 demo: ; @bench/demo
 demo-pictures: ; @bench/demo_pictures --run
 check-packages: ; @packaging/check

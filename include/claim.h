@@ -11,21 +11,12 @@
 
 #include "parallel_apply.h"
 
-/* How a writer's changes use storage. */
-typedef enum PapplyStorage
-{
-	PAPPLY_STORAGE_FAST = 0,	/* nothing is read, or without waiting */
-	PAPPLY_STORAGE_AHEAD,		/* waits are hidden by reading ahead */
-	PAPPLY_STORAGE_SLOW			/* the writer waits */
-} PapplyStorage;
-
 /* Part of the pool: awake.c.  Each writer has a bit. */
 typedef struct PapplySharedAwake
 {
 	pg_atomic_uint64 present_writers;
 	pg_atomic_uint64 idle_writers;	/* writers that sleep until there is work */
-	pg_atomic_uint64 ahead_writers; /* see PapplyStorage */
-	pg_atomic_uint64 slow_writers;
+	pg_atomic_uint64 ahead_writers; /* writers that read ahead */
 	pg_atomic_uint32 limit;		/* set by the receiver */
 } PapplySharedAwake;
 
@@ -73,8 +64,8 @@ extern bool papply_awake_has_substitute(void);
  */
 extern bool papply_awake_sleep(long timeout_ms, bool (*has_other_work) (void));
 
-/* Report, between two transactions, how the last ones used storage. */
-extern void papply_awake_set_storage(PapplyStorage storage);
+/* Report, between two transactions, whether this writer reads ahead. */
+extern void papply_awake_set_ahead(bool reads_ahead);
 
 /*** verbs of any process ***/
 

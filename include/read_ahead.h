@@ -8,7 +8,6 @@
 
 #include "port/atomics.h"
 
-#include "claim.h"
 #include "parallel_apply.h"
 
 /*
@@ -41,12 +40,5 @@ extern bool papply_read_ahead_is_on(void);
 
 /* End the range: all of its transactions have been applied. */
 extern void papply_read_ahead_end(void);
-
-/*
- * Does this writer wait for storage (storage_wait.c)?  Call before and after the
- * changes of a range.
- */
-extern void papply_storage_wait_begin(void);
-extern PapplyStorage papply_storage_wait_end(void);
 
 #endif							/* PAPPLY_READ_AHEAD_H */

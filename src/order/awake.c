@@ -11,7 +11,7 @@
  * there is a limit while the subscription is behind, and the writers beyond it
  * sleep although there is work.  It is the number of processors, and there is
  * no limit if
- * - writers wait for storage, or read ahead to hide that;
+ * - writers read ahead, because storage is slow;
  * - there was a stall a moment ago: nothing was committed for some milliseconds
  *   although there was work.  Then the awake writers probably wait for locks,
  *   and others may use the time;
@@ -149,7 +149,7 @@ papply_awake_begin(void)
 void
 papply_awake_end(void)
 {
-	papply_awake_set_storage(PAPPLY_STORAGE_FAST);
+	papply_awake_set_ahead(false);
 	pg_atomic_fetch_and_u64(&papply_pool->awake.present_writers, ~papply_pool_my_bit());
 	pg_atomic_fetch_and_u64(&papply_pool->awake.idle_writers, ~papply_pool_my_bit());
 
@@ -191,22 +191,16 @@ papply_awake_sleep(long timeout_ms, bool (*has_other_work) (void))
 	return (events & WL_LATCH_SET) != 0;
 }
 
-static void
-set_bit(pg_atomic_uint64 *bits, bool is_set)
-{
-	if (((pg_atomic_read_u64(bits) & papply_pool_my_bit()) != 0) == is_set)
-		return;
-	if (is_set)
-		pg_atomic_fetch_or_u64(bits, papply_pool_my_bit());
-	else
-		pg_atomic_fetch_and_u64(bits, ~papply_pool_my_bit());
-}
-
 void
-papply_awake_set_storage(PapplyStorage storage)
+papply_awake_set_ahead(bool reads_ahead)
 {
-	set_bit(&papply_pool->awake.ahead_writers, storage == PAPPLY_STORAGE_AHEAD);
-	set_bit(&papply_pool->awake.slow_writers, storage == PAPPLY_STORAGE_SLOW);
+	pg_atomic_uint64 *writers = &papply_pool->awake.ahead_writers;
+	bool		is_set = (pg_atomic_read_u64(writers) & papply_pool_my_bit()) != 0;
+
+	if (reads_ahead && !is_set)
+		pg_atomic_fetch_or_u64(writers, papply_pool_my_bit());
+	if (!reads_ahead && is_set)
+		pg_atomic_fetch_and_u64(writers, ~papply_pool_my_bit());
 }
 
 /*** receiver ***/
@@ -274,8 +268,7 @@ papply_awake_adjust(bool is_behind)
 {
 	bool		has_limit;
 
-	has_limit = !has_stalled() && is_behind && !papply_awake_reads_ahead() &&
-		pg_atomic_read_u64(&papply_pool->awake.slow_writers) == 0;
+	has_limit = !has_stalled() && is_behind && !papply_awake_reads_ahead();
 	set_limit(has_limit ? observed.processors : PAPPLY_MAX_WRITERS);
 	return has_limit && papply_queue_backlog() > 0 && count_awake() >= limit() &&
 		pg_atomic_read_u64(&papply_pool->awake.idle_writers) != 0 ? STALL_MS : -1;

@@ -151,11 +151,8 @@ check_storage(void)
 	EXPECT(processors >= 2);
 
 	papply_pool_waiter = 1;
-	papply_awake_set_storage(PAPPLY_STORAGE_SLOW);
+	papply_awake_set_ahead(true);
 	EXPECT(papply_awake_adjust(true) == -1);
-	EXPECT(get_limit() == PAPPLY_MAX_WRITERS);
-	papply_awake_set_storage(PAPPLY_STORAGE_AHEAD);
-	(void) papply_awake_adjust(true);
 	EXPECT(get_limit() == PAPPLY_MAX_WRITERS);
 	papply_awake_end();
 	(void) papply_awake_adjust(true);

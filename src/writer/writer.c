@@ -541,14 +541,13 @@ apply_range(uint64 first, PapplyWriterState state)
 		papply_reorder_check_batch();
 	}
 	papply_read_ahead_begin(claimed.first, claimed.last, !claimed.is_in_turn && !claimed.is_in_progress);
-	papply_storage_wait_begin();
 	apply_all(&commit);
 	us = papply_clock_now() - begin - (papply_commit_order_slept_us() - slept_us);
 	papply_statistics_count(PAPPLY_COUNT_APPLY_US, us);
 	if (!claimed.is_in_progress)	/* its time is that of its arrival */
 		papply_batch_note_time(us / (claimed.last - claimed.first + 1));
 	papply_read_ahead_end();
-	papply_awake_set_storage(papply_storage_wait_end());
+	papply_awake_set_ahead(papply_read_ahead_is_on());
 	papply_local_commit(claimed.first, claimed.last, &commit);
 	papply_account_commit();
 	pgstat_report_stat(false);
