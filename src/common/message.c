@@ -296,7 +296,7 @@ try_column(Reader *reader, PapplyColumn *column)
 	if (kind == NULL)
 		return false;
 	column->kind = *kind;
-	if (*kind != LOGICALREP_COLUMN_TEXT && *kind != LOGICALREP_COLUMN_BINARY)
+	if (column->kind != LOGICALREP_COLUMN_TEXT && column->kind != LOGICALREP_COLUMN_BINARY)
 		return true;
 	size = try_bytes(reader, 4);
 	if (size == NULL)
