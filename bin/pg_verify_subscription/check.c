@@ -17,7 +17,7 @@
  * the publisher has truncated a table, and waits in its COMMIT for the subscriber; its
  * apply waits for the lock of a session here, and the session of the publisher for that
  * of the transaction.  So no session waits long for a lock.  The pair then releases what it
- * has, and repeats the range.
+ * has, and repeats the range.  It does the same if a server has found a deadlock.
  *
  * An error of a server is the reason why a table could not be compared; the others are.
  *-------------------------------------------------------------------------
@@ -124,15 +124,6 @@ note_error(Table *table, Side side, PGconn *session, const PGresult *result)
 	free(message);
 }
 
-/* Note that the session could not get a lock, see LIMIT_LOCK_WAITS. */
-static bool
-is_lock_timeout(const PGresult *result)
-{
-	const char *code = PQresultErrorField(result, PG_DIAG_SQLSTATE);
-
-	return code != NULL && strcmp(code, "55P03") == 0;
-}
-
 /*** ranges ***/
 
 static char **
@@ -176,7 +167,7 @@ find_end(Check *check, Table *table, char **low, char ***high)
 		fail_with(planner, "could not send a query to the publisher");
 	while ((result = PQgetResult(planner)) != NULL)
 	{
-		if (is_lock_timeout(result))
+		if (failed_by_lock(result))
 			is_locked = true;
 		else if (PQresultStatus(result) == PGRES_FATAL_ERROR)
 			note_error(table, PUBLISHER, planner, result);
@@ -289,7 +280,7 @@ take_results(Pair *pair, Side side)
 
 	while ((result = PQgetResult(pair->sessions[side])) != NULL)
 	{
-		if (is_lock_timeout(result))
+		if (failed_by_lock(result))
 			pair->must_repeat = true;
 		else if (PQresultStatus(result) == PGRES_FATAL_ERROR)
 			note_error(pair->table, side, pair->sessions[side], result);

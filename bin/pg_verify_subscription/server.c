@@ -196,11 +196,25 @@ connect_to(const Target *target, SessionKind kind)
 	return conn;
 }
 
+bool
+failed_by_lock(const PGresult *result)
+{
+	const char *code = PQresultErrorField(result, PG_DIAG_SQLSTATE);
+
+	/* lock_not_available, deadlock_detected */
+	return code != NULL && (strcmp(code, "55P03") == 0 || strcmp(code, "40P01") == 0);
+}
+
 PGresult *
 query(PGconn *conn, const char *sql)
 {
 	PGresult   *result = PQexec(conn, sql);
 
+	while (failed_by_lock(result) && PQtransactionStatus(conn) == PQTRANS_IDLE)
+	{
+		PQclear(result);
+		result = PQexec(conn, sql);
+	}
 	if (PQresultStatus(result) != PGRES_TUPLES_OK)
 	{
 		pg_log_error("query failed: %s", message_of(result, conn));

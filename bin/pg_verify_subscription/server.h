@@ -42,8 +42,14 @@ extern void disconnect(PGconn *conn);
  */
 extern void cancel_on_signal(void);
 
-/* Execute a query; the caller clears the result. */
+/*
+ * Execute a query; the caller clears the result.  Outside of a transaction, a query that was
+ * the victim of a deadlock is repeated.
+ */
 extern PGresult *query(PGconn *conn, const char *sql);
+
+/* Did the query fail because of a lock: a deadlock, or lock_timeout? */
+extern bool failed_by_lock(const PGresult *result);
 
 /* Execute a command. */
 extern void execute(PGconn *conn, const char *sql);

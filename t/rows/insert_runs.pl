@@ -321,20 +321,21 @@ both_equal('after changes of the definition', 'other');
 		$replays, 'and no check has failed');
 
 	# The receiver notices that too, so no batch is tried.
-	my $failed = q(SELECT failed_attempts FROM parallel_apply.subscription_stats);
+	my $failed =
+	  q(SELECT failed_attempts FROM parallel_apply.subscription_stats);
 	my $before = $subscriber->sql($failed);
 	my $gate = $subscriber->hold('SELECT FROM gate FOR UPDATE');
 	$publisher->sql('UPDATE gate SET n = n + 1 WHERE id = 1');
 	$subscriber->wait_for_state('waiting for lock');
-	$publisher->sql(
-		join '',
+	$publisher->sql(join '',
 		map { "INSERT INTO latecomers VALUES ($_, $_);\n" } 41 .. 60);
 	$subscriber->wait_until(
 		'queue_transactions > 20 FROM parallel_apply.subscriptions',
 		'the transactions are not received');
 	$gate->quit;
 	both_equal('where transactions count rows', 'latecomers', 'gate');
-	is($subscriber->sql($failed), $before, 'and they are not applied in a batch');
+	is($subscriber->sql($failed),
+		$before, 'and they are not applied in a batch');
 }
 
 # A row of a run violates a constraint.  The whole transaction fails, with the error

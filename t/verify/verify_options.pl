@@ -398,6 +398,71 @@ sub interrupt
 	$publisher->reload_with(q(synchronous_standby_names = ''));
 }
 
+### deadlocks
+
+# The program waits for a session that has locked the second partition and then wants the
+# first one, and is the victim: its server looks for deadlocks much earlier for it.  Where it
+# has looked before the session had got that far, the session is the victim, and all is
+# repeated.  In the first scene, the program reads the catalogs, in the second one a range.
+# Detects: the program fails, or does not compare the table.
+{
+	my $parted =
+	  q(CREATE TABLE parted (id int PRIMARY KEY) PARTITION BY RANGE (id);
+		CREATE TABLE parted_1 PARTITION OF parted FOR VALUES FROM (0) TO (10);
+		CREATE TABLE parted_2 PARTITION OF parted FOR VALUES FROM (10) TO (20););
+	$pair->exec_both($parted);
+	$publisher->sql(
+		q(INSERT INTO parted VALUES (1), (11); ALTER PUBLICATION tap SET (publish_via_partition_root);
+		ALTER PUBLICATION tap ADD TABLE parted));
+	$subscriber->sql('ALTER SUBSCRIPTION tap REFRESH PUBLICATION');
+	$subscriber->wait_for_subscription_sync($publisher, 'tap');
+	$publisher->flush_wal;
+	$subscriber->wait_until_ready;
+	$subscriber->reload_with(q(deadlock_timeout = '300ms'));
+}
+
+# Have the program compare table parted.  Return whether it was the victim of a deadlock, and
+# its exit status and output.
+sub be_victim
+{
+	my ($in_range) = @_;
+	my $offset = -s $subscriber->logfile;
+	my ($gate, $program, $out, $err);
+	my @tables = (qw(-t parted), $in_range ? qw(-t items) : ());
+	if ($in_range)
+	{
+		$gate = $subscriber->hold('LOCK TABLE items');
+		($program, $out, $err) = start_verify(@tables);
+		wait_for_its_lock($subscriber);
+	}
+	my $session = $subscriber->hold(
+		q(SET LOCAL deadlock_timeout = '10s'; LOCK TABLE parted_2));
+	$gate->release if $in_range;
+	($program, $out, $err) = start_verify(@tables) if !$in_range;
+	$subscriber->wait_until(
+		q(count(*) > 0 FROM pg_locks JOIN pg_stat_activity USING (pid)
+		WHERE NOT granted AND relation = 'parted_2'::regclass AND application_name = 'pg_verify_subscription'),
+		'the program does not wait for the partition');
+	$session->query('LOCK TABLE parted_1; COMMIT');
+	$session->quit;
+	my $status = end_verify($program, $out, $err);
+	my $is_victim = $subscriber->log_contains(
+		qr/pg_verify_subscription ERROR: +deadlock detected/, $offset);
+	return ($is_victim, $status, $$out);
+}
+for my $in_range (0, 1)
+{
+	my ($is_victim, $status, $out);
+	for (1 .. 10)
+	{
+		($is_victim, $status, $out) = be_victim($in_range);
+		last if $is_victim;
+	}
+	ok($is_victim, 'the program is the victim of a deadlock');
+	is($status, 0, 'and begins again');
+	like($out, qr/^public\.parted: equal: 2 rows$/m, 'with the table');
+}
+
 ### rows that are equal, but not the same
 
 # Without a key, apply changes the first row that is equal, which need not be the row that the
@@ -480,6 +545,7 @@ finish(
 	$publisher,
 	$subscriber,
 	qr/violates check constraint "positive"/,
+	qr/ERROR: +deadlock detected/,
 	qr/permission denied for table plain|affected by row-level security/,
 	qr/canceling statement|connection to client lost|terminating connection|terminating logical replication worker/
 );
