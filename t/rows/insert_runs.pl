@@ -26,7 +26,7 @@ my ($pair, $publisher, $subscriber) = new_pair(
 		parallel_apply.writers_per_subscription = 2));
 
 my @tables =
-  qw(gate plain other defined narrow parts counted checked numbers latecomers audited);
+  qw(gate plain other defined narrow parts counted checked numbers latecomers doubts audited);
 
 $publisher->sql(
 	q(CREATE TABLE gate (id int PRIMARY KEY, n int);
@@ -40,6 +40,7 @@ $publisher->sql(
 	CREATE TABLE checked (id int PRIMARY KEY, v int);
 	CREATE TABLE numbers (id int PRIMARY KEY, v int);
 	CREATE TABLE latecomers (id int PRIMARY KEY, v int);
+	CREATE TABLE doubts (id int PRIMARY KEY, v int);
 	CREATE TABLE audited (id int PRIMARY KEY, v int);
 	ALTER TABLE narrow REPLICA IDENTITY FULL;
 	INSERT INTO gate VALUES (1, 0), (2, 0);)
@@ -86,6 +87,9 @@ my $definitions = q(
 		'BEGIN RETURN (SELECT count(*) FROM public.latecomers); END';
 	CREATE DOMAIN latecomer AS int;
 	CREATE TABLE latecomers (id int PRIMARY KEY, v latecomer);
+	CREATE FUNCTION is_fine(int) RETURNS boolean LANGUAGE plpgsql AS 'BEGIN RETURN true; END';
+	CREATE DOMAIN doubtful AS int;
+	CREATE TABLE doubts (id int PRIMARY KEY, v doubtful);
 	CREATE TABLE audited (id int PRIMARY KEY, v int);
 	CREATE TABLE audit (id int, rows bigint);
 	CREATE FUNCTION write_audit() RETURNS trigger LANGUAGE plpgsql AS $$
@@ -319,23 +323,30 @@ both_equal('after changes of the definition', 'other');
 	both_equal('where rows are counted', 'latecomers');
 	is($subscriber->counter('fallbacks'),
 		$replays, 'and no check has failed');
+}
 
-	# The receiver notices that too, so no batch is tried.
+# The receiver notices a new check of a domain, too, so transactions that call it are not
+# tried in a batch.  The check is always true.
+{
+	$publisher->sql('INSERT INTO doubts VALUES (0, 0)');
+	both_equal('before a domain has a check', 'doubts');
+	$subscriber->safe_psql($_,
+		'ALTER DOMAIN doubtful ADD CHECK (is_fine(VALUE)) NOT VALID')
+	  for qw(postgres serial);
 	my $failed =
-	  q(SELECT failed_attempts FROM parallel_apply.subscription_stats);
+	  'SELECT failed_attempts FROM parallel_apply.subscription_stats';
 	my $before = $subscriber->sql($failed);
 	my $gate = $subscriber->hold('SELECT FROM gate FOR UPDATE');
 	$publisher->sql('UPDATE gate SET n = n + 1 WHERE id = 1');
 	$subscriber->wait_for_state('waiting for lock');
-	$publisher->sql(join '',
-		map { "INSERT INTO latecomers VALUES ($_, $_);\n" } 41 .. 60);
+	$publisher->sql(
+		join '', map { "INSERT INTO doubts VALUES ($_, $_);\n" } 1 .. 20);
 	$subscriber->wait_until(
 		'queue_transactions > 20 FROM parallel_apply.subscriptions',
 		'the transactions are not received');
 	$gate->quit;
-	both_equal('where transactions count rows', 'latecomers', 'gate');
-	is($subscriber->sql($failed),
-		$before, 'and they are not applied in a batch');
+	both_equal('where a domain has got a check', 'doubts', 'gate');
+	is($subscriber->sql($failed), $before, 'and there is no batch');
 }
 
 # A row of a run violates a constraint.  The whole transaction fails, with the error
