@@ -339,8 +339,8 @@ both_equal('after changes of the definition', 'other');
 	my $gate = $subscriber->hold('SELECT FROM gate FOR UPDATE');
 	$publisher->sql('UPDATE gate SET n = n + 1 WHERE id = 1');
 	$subscriber->wait_for_state('waiting for lock');
-	$publisher->sql(
-		join '', map { "INSERT INTO doubts VALUES ($_, $_);\n" } 1 .. 20);
+	$publisher->sql(join '',
+		map { "INSERT INTO doubts VALUES ($_, $_);\n" } 1 .. 20);
 	$subscriber->wait_until(
 		'queue_transactions > 20 FROM parallel_apply.subscriptions',
 		'the transactions are not received');
