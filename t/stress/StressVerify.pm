@@ -34,7 +34,7 @@ my @expected = (
 	qr/could not find a common position of both servers/,
 	# too many transactions since the oldest one, as for any exported snapshot
 	qr/could not create a replication slot on the publisher: ERROR: +initial slot snapshot too large/,
-	qr/is paused by the session with process ID \d+/,
+	qr/is paused by the session with process ID \d+|was ended by another session/,
 	qr/cannot be verified: (it is disabled|it is paused|a transaction fails)/,
 	qr/does not have extension "parallel_apply"/,
 	qr/(schema|relation) "parallel_apply(\.\w+)?" does not exist/,
