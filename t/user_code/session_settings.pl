@@ -135,6 +135,9 @@ $publisher->sql(
 insert_into('cleared');
 same_as_serial('with several changes');
 
+# A new apply worker leaves user code to writers again.  Detects: a temporary table is not
+# noticed.
+$subscriber->connect_again('tap');
 insert_into(('temporary') x 10);
 same_as_serial('with a temporary table');
 
