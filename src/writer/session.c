@@ -43,6 +43,8 @@ invalidate_subscription(Datum arg, int cacheid, uint32 hashvalue)
 void
 papply_session_connect(void)
 {
+	/* also among the receiver's settings, which a replay does not have */
+	SetConfigOption("session_replication_role", "replica", PGC_SUSET, PGC_S_OVERRIDE);
 	BackgroundWorkerInitializeConnectionByOid(papply_pool->dbid, papply_pool->userid, 0);
 	SetConfigOption("search_path", "", PGC_SUSET, PGC_S_OVERRIDE);
 	papply_first_settings_take();
