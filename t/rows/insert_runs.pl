@@ -139,6 +139,23 @@ sub tries
 	return $subscriber->counter('fallbacks + retries + commit_order_aborts');
 }
 
+# Execute each of these statements in a transaction of its own, while the subscriber is blocked
+# by a local session in an older transaction, until it has received all of them.
+sub commit_behind_gate
+{
+	my (@statements) = @_;
+	my $count = @statements;
+	my $gate = $subscriber->hold('SELECT FROM gate FOR UPDATE');
+	$publisher->sql('UPDATE gate SET n = n + 1 WHERE id = 1');
+	$subscriber->wait_for_state('waiting for lock');
+	$publisher->sql(join '', @statements);
+	$subscriber->wait_until(
+		"queue_transactions > $count FROM parallel_apply.subscriptions",
+		'the transactions are not received');
+	$gate->quit;
+	return;
+}
+
 # Runs within a transaction, of each kind of table that can have them
 $publisher->sql(
 	q(INSERT INTO plain SELECT i, i, 'note' FROM generate_series(1, 1000) i;
@@ -163,16 +180,8 @@ is( $subscriber->sql(
 
 # Runs over the transactions of a batch, behind one that waits for a lock
 {
-	my $gate = $subscriber->hold('SELECT FROM gate FOR UPDATE');
-	$publisher->sql('UPDATE gate SET n = n + 1 WHERE id = 1');
-	$subscriber->wait_for_state('waiting for lock');
-	$publisher->sql(
-		join '',
-		map { "INSERT INTO plain VALUES ($_, 0, 'single');\n" } 2001 .. 2300);
-	$subscriber->wait_until(
-		'queue_transactions > 300 FROM parallel_apply.subscriptions',
-		'the transactions are not received');
-	$gate->quit;
+	commit_behind_gate(map { "INSERT INTO plain VALUES ($_, 0, 'single');\n" }
+		  2001 .. 2300);
 	both_equal('after small transactions', 'gate', 'plain');
 	my ($runs) = runs('plain', "note = 'single'") =~ /^300 rows in (\d+)$/;
 	cmp_ok($runs, '<', 300, 'runs go over transactions of a batch');
@@ -336,15 +345,8 @@ both_equal('after changes of the definition', 'other');
 	my $failed =
 	  'SELECT failed_attempts FROM parallel_apply.subscription_stats';
 	my $before = $subscriber->sql($failed);
-	my $gate = $subscriber->hold('SELECT FROM gate FOR UPDATE');
-	$publisher->sql('UPDATE gate SET n = n + 1 WHERE id = 1');
-	$subscriber->wait_for_state('waiting for lock');
-	$publisher->sql(join '',
-		map { "INSERT INTO doubts VALUES ($_, $_);\n" } 1 .. 20);
-	$subscriber->wait_until(
-		'queue_transactions > 20 FROM parallel_apply.subscriptions',
-		'the transactions are not received');
-	$gate->quit;
+	commit_behind_gate(map { "INSERT INTO doubts VALUES ($_, $_);\n" }
+		  1 .. 20);
 	both_equal('where a domain has got a check', 'doubts', 'gate');
 	is($subscriber->sql($failed), $before, 'and there is no batch');
 }
