@@ -56,12 +56,8 @@ extern void papply_commit_order_wait(uint64 seqno, PapplyWriterState state);
  */
 extern void papply_commit_order_sleep(PapplyWriterState state, int *sleeps);
 
-/*
- * Writer: return the time slept in all such waits, in microseconds, and the
- * number of sleeps.
- */
+/* Writer: return the time slept in all such waits, in microseconds. */
 extern uint64 papply_commit_order_slept_us(void);
-extern uint64 papply_commit_order_sleeps(void);
 
 /*
  * Writer: wait for the turn of first, and check that the gate is open.  Throws

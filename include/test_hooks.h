@@ -146,6 +146,9 @@ extern bool papply_selftest_read_on;
 /* Does the server keep its functions for connections? */
 extern bool papply_selftest_server_functions;
 
+/* Return how often this writer has slept since its pool was made. */
+extern uint64 papply_selftest_sleeps(void);
+
 /*
  * How long does this process watch for a commit?  0: as usual.  And how long would it
  * usually have watched the last time?

@@ -69,13 +69,7 @@
 static const PapplyWaitChecks *checks = NULL;
 
 /* All waits of this process. */
-typedef struct Slept
-{
-	uint64		us;
-	uint64		times;
-} Slept;
-
-static Slept slept;
+static uint64 slept_us = 0;
 
 /* How long this process watches committed_seqno before it sleeps. */
 static int	watch_us = WATCH_MAX_US;
@@ -89,13 +83,7 @@ papply_commit_order_set_checks(const PapplyWaitChecks *new_checks)
 uint64
 papply_commit_order_slept_us(void)
 {
-	return slept.us;
-}
-
-uint64
-papply_commit_order_sleeps(void)
-{
-	return slept.times;
+	return slept_us;
 }
 
 static void
@@ -103,7 +91,7 @@ count_sleep(int cause, bool is_first, int64 begin)
 {
 	uint64		us = papply_clock_now() - begin;
 
-	slept.us += us;
+	slept_us += us;
 	papply_statistics_count(PAPPLY_COUNT_WAITS_DEPENDENCY + cause, is_first ? 1 : 0);
 	papply_statistics_count(PAPPLY_COUNT_DEPENDENCY_US + cause, us);
 }
@@ -137,7 +125,6 @@ papply_commit_order_sleep(PapplyWriterState state, int *sleeps)
 					   papply_compat_wait_event(PAPPLY_WAIT_DEPENDENCY + cause));
 	count_sleep(cause, *sleeps == 0, begin);
 	(*sleeps)++;
-	slept.times++;
 	ResetLatch(MyLatch);
 	CHECK_FOR_INTERRUPTS();
 	check_open();

@@ -837,11 +837,11 @@ commit_next(void)
 static void
 wait_and_sleep(uint64 seqno)
 {
-	uint64		sleeps = papply_commit_order_sleeps();
+	uint64		sleeps = papply_selftest_sleeps();
 
 	SetLatch(MyLatch);
 	papply_commit_order_wait(seqno, PAPPLY_WRITER_WAIT_TURN);
-	EXPECT(papply_commit_order_sleeps() > sleeps);
+	EXPECT(papply_selftest_sleeps() > sleeps);
 }
 
 static void
@@ -849,14 +849,15 @@ drive_watch(void *arg)
 {
 	static const PapplyWaitChecks commit_after_sleep = {.after_sleep = commit_next};
 	TimeoutId	commit = RegisterTimeout(USER_TIMEOUT, commit_next);
-	uint64		sleeps = papply_commit_order_sleeps();
+	uint64		sleeps;
 	int			usual_us;
 
 	papply_pool_waiter = TEST_WRITER;
+	sleeps = papply_selftest_sleeps();
 	papply_selftest_watch_us = 600 * 1000000;
 	enable_timeout_after(commit, 1);
 	papply_commit_order_wait(1, PAPPLY_WRITER_WAIT_TURN);
-	EXPECT(papply_commit_order_sleeps() == sleeps);
+	EXPECT(papply_selftest_sleeps() == sleeps);
 	usual_us = papply_selftest_watched_us;
 
 	/* too late, again and again: it watches for a shorter time */

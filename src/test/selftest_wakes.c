@@ -110,6 +110,12 @@ papply_test_count_wait(void)
 		pg_atomic_fetch_add_u64(&papply_pool->test.waits[papply_pool_waiter], 1);
 }
 
+uint64
+papply_selftest_sleeps(void)
+{
+	return pg_atomic_read_u64(&papply_pool->test.waits[papply_pool_waiter]);
+}
+
 void
 papply_test_count_sleep(bool is_long, bool is_timeout)
 {

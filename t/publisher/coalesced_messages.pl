@@ -17,13 +17,15 @@ use Test::More;
 use Time::HiRes qw(time);
 use WalsenderClient;
 
-# No keepalives: they would flush the messages that are held back.
+# No keepalives: they would flush the messages that are held back.  No images of catalog
+# pages whose hints change: what is to be decoded together must be in one page of WAL.
 my ($pair, $publisher, $subscriber) = new_pair(
 	publisher_conf => q(
 		shared_preload_libraries = 'parallel_apply'
 		parallel_apply.coalesce_messages = on
 		autovacuum = off
 		max_prepared_transactions = 2
+		wal_log_hints = off
 		wal_sender_timeout = 0));
 $pair->exec_both(
 	join "\n",
