@@ -40,15 +40,18 @@ extern void papply_exclusive_roll_back(PapplyWriterSlot *writer_slot, uint64 fir
 /* Does this writer apply something younger than seqno?  Unlocked, a hint. */
 extern bool papply_exclusive_applies_younger(const PapplyWriterSlot *writer_slot, uint64 seqno);
 
+/* Does any writer apply something, or still hold the locks of what it has committed? */
+extern bool papply_exclusive_is_any_applied(void);
+
 /* Is something in force that is not committed? */
 extern bool papply_exclusive_is_in_force(void);
 
 /*** verbs of the process that applies seqno, the oldest transaction ***/
 
 /*
- * Return whether no younger transaction holds locks, or will before seqno is
- * committed.  If false, those that do are rolling back, and the latch of this
- * process is set after each one.
+ * Return whether no other transaction holds locks, or will before seqno is
+ * committed.  If false, younger ones that do are rolling back, older ones are about to
+ * release theirs, and the latch of this process is set after each one.
  */
 extern bool papply_exclusive_enter(uint64 seqno);
 

@@ -43,6 +43,12 @@ extern void papply_session_settings_note(void);
 extern bool papply_session_settings_exist(void);
 
 /*
+ * Before the commit of a transaction that may have run user code: if it has used a
+ * sequence with a cache, the receiver alone runs user code from now on.
+ */
+extern void papply_session_sequences_note(void);
+
+/*
  * After a transaction that may have run user code: forget the last numbers of
  * sequences, except if all user code runs in this session.
  */

@@ -30,7 +30,9 @@
  * forbids, which cancels what they wait for.  They roll back, and begin again
  * when they may.  The process that must apply its transaction exclusively
  * enters when none is left.  No younger one can commit meanwhile, because
- * commits are in order.
+ * commits are in order.  The one before it has committed, but may not have
+ * released its locks yet, as it would have with serial apply; it enters after
+ * that, too.
  *
  * A single transaction is rolled back if it waits for a lock that the
  * receiver's session keeps, or if a local session waits for it before its turn
@@ -145,15 +147,31 @@ is_announced(uint64 seqno)
 		papply_queue_applier(seqno) != PAPPLY_BY_LEADER_EXCLUSIVE;
 }
 
-/* Does a writer still apply what must roll back for seqno? */
+/*
+ * Does a writer still apply what must roll back for seqno, or does it still hold the locks
+ * of what it has committed before?
+ */
 static bool
-has_younger(uint64 seqno)
+has_others(uint64 seqno)
 {
 	uint64		allowed = is_announced(seqno) ? PAPPLY_SEQNO_OPEN - 1 : seqno;
 
 	pg_memory_barrier();		/* see the head of this file */
 	for (int i = 0; i < PAPPLY_MAX_WRITERS; i++)
-		if (papply_exclusive_applies_younger(&papply_pool->writers[i], allowed))
+	{
+		uint64		first = pg_atomic_read_u64(&papply_pool->writers[i].applied_first);
+
+		if (first > allowed || (first != PAPPLY_NO_SEQNO && first < seqno))
+			return true;
+	}
+	return false;
+}
+
+bool
+papply_exclusive_is_any_applied(void)
+{
+	for (int i = 0; i < PAPPLY_MAX_WRITERS; i++)
+		if (pg_atomic_read_u64(&papply_pool->writers[i].applied_first) != PAPPLY_NO_SEQNO)
 			return true;
 	return false;
 }
@@ -167,7 +185,7 @@ papply_exclusive_has_entered(uint64 seqno)
 bool
 papply_exclusive_waits(uint64 seqno)
 {
-	return (is_announced(seqno) || papply_exclusive_is_in_force()) && has_younger(seqno);
+	return (is_announced(seqno) || papply_exclusive_is_in_force()) && has_others(seqno);
 }
 
 bool
@@ -178,7 +196,7 @@ papply_exclusive_enter(uint64 seqno)
 		return true;
 	if (!is_announced(seqno) && !papply_exclusive_is_in_force())
 		papply_exclusive_put_in_force(seqno);
-	if (has_younger(seqno))
+	if (has_others(seqno))
 		return false;
 	entered_seqno = seqno;
 	entered_generation = papply_pool->generation;
@@ -239,12 +257,22 @@ papply_exclusive_begin_range(uint64 first)
 	pg_memory_barrier();		/* see the head of this file */
 }
 
-/* Wake the process that applies the oldest transaction and may wait to enter. */
-static void
-wake_oldest(void)
+/*
+ * May the process that applies the oldest transaction wait for the end of a range that
+ * begins with first?
+ */
+static bool
+is_awaited(uint64 first, uint64 oldest)
 {
-	uint64		oldest = papply_pool_committed() + 1;
+	return papply_exclusive_is_in_force() ||
+		(pg_atomic_read_u64(&papply_pool->exclusive.announced_seqno) >= oldest &&
+		 (first == PAPPLY_SEQNO_OPEN || papply_queue_is_exclusive(oldest)));
+}
 
+/* Wake the process that applies the oldest transaction. */
+static void
+wake_oldest(uint64 oldest)
+{
 	papply_pool_wake(PAPPLY_WAITER_RECEIVER);
 	for (int i = 0; i < PAPPLY_MAX_WRITERS; i++)
 		if (pg_atomic_read_u64(&papply_pool->writers[i].applied_first) == oldest)
@@ -256,11 +284,13 @@ papply_exclusive_end_range(void)
 {
 	PapplyWriterSlot *writer_slot = papply_pool_my_writer_slot();
 	uint64		first = pg_atomic_read_u64(&writer_slot->applied_first);
+	uint64		oldest;
 
 	pg_atomic_write_u64(&writer_slot->applied_first, PAPPLY_NO_SEQNO);
 	pg_memory_barrier();		/* the woken process reads it */
-	if (papply_exclusive_forbids(first))
-		wake_oldest();
+	oldest = papply_pool_committed() + 1;
+	if (is_awaited(first, oldest))
+		wake_oldest(oldest);
 	if (has_canceled)
 		QueryCancelPending = false; /* discard the interrupt of the signal */
 	has_canceled = false;

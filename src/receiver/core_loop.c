@@ -65,8 +65,9 @@ typedef struct Applying
 	PapplyOriginId origin;
 	uint32		local_changes;	/* when it was received */
 
-	/* of what did not come through the queue */
 	bool		may_run_code;	/* it has changed a table that may */
+
+	/* of what did not come through the queue */
 	uint16		exclusive_reason;	/* as of a queued transaction; 0: none */
 	uint16		fallback_reason;
 } Applying;
@@ -204,6 +205,17 @@ next_of_spool(char **buffer)
 	return papply_tap_frame(&message, buffer);
 }
 
+/*
+ * Note whether a change of this table may run user code.  Partitions may have functions of
+ * their own, which are not known here.
+ */
+static void
+note_code(const PapplyRemoteRelation *rel)
+{
+	applying.may_run_code |= rel == NULL || !rel->is_current || rel->has_user_code ||
+		rel->partitions != NIL || rel->apply_mode != PAPPLY_TABLE_PARALLEL;
+}
+
 int
 papply_core_loop_next(char **buffer)
 {
@@ -233,6 +245,10 @@ papply_core_loop_next(char **buffer)
 			break;
 	}
 	message = papply_message_read(PapplyEntryData(entry), entry->length);
+	if (message.kind == LOGICAL_REP_MSG_TRUNCATE)
+		applying.may_run_code = true;
+	else if (papply_message_is_change(message.kind))
+		note_code(papply_remote_relation_get(message.id, false));
 	if (message.kind == LOGICAL_REP_MSG_BEGIN && papply_queue_is_in_progress(applying.seqno))
 	{
 		papply_spool_fallback_begin(applying.seqno);
@@ -256,8 +272,7 @@ note_reasons(uint16 exclusive_reason, uint16 fallback_reason)
 static void
 note_table(const PapplyRemoteRelation *rel)
 {
-	applying.may_run_code |= rel == NULL || !rel->is_current ||
-		rel->apply_mode != PAPPLY_TABLE_PARALLEL;
+	note_code(rel);
 	if (rel == NULL || papply_dispatch_is_native(rel))
 		note_reasons(PAPPLY_COUNT_EXCLUSIVE_FALLBACK, PAPPLY_COUNT_FALLBACK_TABLE);
 	else
@@ -386,7 +401,7 @@ move_origin(void)
 bool
 papply_core_loop_may_have_run_code(void)
 {
-	return applying.may_run_code ||
+	return !applying.is_leader_transaction || applying.may_run_code ||
 		applying.local_changes != papply_remote_relation_local_changes();
 }
 

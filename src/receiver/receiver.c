@@ -148,6 +148,31 @@ typedef enum FallbackStep
 	FALLBACK_BEGIN
 } FallbackStep;
 
+/*
+ * Note what the core apply loop's transaction may have left in the session.
+ * Comparing all settings takes too long for a leader transaction that has run no
+ * user code.
+ */
+static void
+note_session(void)
+{
+	papply_session_locks_note();
+	if (!papply_core_loop_may_have_run_code())
+		return;
+	papply_session_settings_note();
+	papply_session_sequences_forget();
+}
+
+/* Before the core apply loop commits, while it holds the locks that show what it has used. */
+static void
+note_sequences(XactEvent event, void *arg)
+{
+	if ((event == XACT_EVENT_PRE_COMMIT || event == XACT_EVENT_PRE_PREPARE) &&
+		papply_lifecycle_has_pool() && papply_core_loop_is_active() &&
+		papply_core_loop_may_have_run_code())
+		papply_session_sequences_note();
+}
+
 static void
 initialize(void)
 {
@@ -158,6 +183,7 @@ initialize(void)
 	papply_status_init();
 	papply_remote_relation_init();
 	papply_lifecycle_init();
+	RegisterXactCallback(note_sequences, NULL);
 
 	/*
 	 * This position is reported as flushed, also by PostgreSQL's own apply.
@@ -209,22 +235,6 @@ papply_receiver_prepare_stream(WalReceiverConn *conn)
 	return true;
 }
 
-/*
- * Note what the core apply loop's transaction may have left in the session.
- * Comparing all settings takes too long for a leader transaction, and is
- * needed only if that is exclusive, as one that runs triggers is.
- */
-static void
-note_session(uint64 seqno, bool was_leader_transaction)
-{
-	papply_session_locks_note();
-	if (was_leader_transaction && !papply_core_loop_may_have_run_code() &&
-		(seqno == PAPPLY_NO_SEQNO || !papply_queue_is_exclusive(seqno)))
-		return;
-	papply_session_settings_note();
-	papply_session_sequences_forget();
-}
-
 /* Account for what the core apply loop has committed, if it has got a whole transaction. */
 static void
 finish_native(void)
@@ -246,7 +256,7 @@ finish_native(void)
 	papply_core_loop_finish(&remote_end_lsn, &local_end_lsn);
 	if (!papply_lifecycle_has_pool())
 		return;
-	note_session(seqno, was_leader_transaction);
+	note_session();
 	if (remote_end_lsn == InvalidXLogRecPtr)
 		remote_end_lsn = papply_feedback_received_lsn();
 

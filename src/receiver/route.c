@@ -17,6 +17,7 @@
 #include "connection.h"
 #include "core_loop.h"
 #include "dispatch.h"
+#include "exclusive.h"
 #include "feedback.h"
 #include "in_progress.h"
 #include "leader_policy.h"
@@ -87,7 +88,8 @@ papply_route_is_between_transactions(void)
  * Is a transaction that begins a leader transaction, as far as can be told
  * from its first message?  See leader_policy.c.  A transaction in the spool
  * might be applied in progress meanwhile, and hold locks; so may one that has
- * left the spool, until its writer has rolled it back.
+ * left the spool, until its writer has rolled it back, and one that has just
+ * committed (exclusive.c).
  */
 static bool
 begins_leader_transaction(char kind, const PapplyBegin *begin)
@@ -98,7 +100,7 @@ begins_leader_transaction(char kind, const PapplyBegin *begin)
 		papply_leader_policy_may_begin(papply_connection_last.send_time - begin->commit_time) &&
 		!papply_remote_relation_knows_full() &&
 		papply_leader_policy_may_start(papply_connection_last.lsn, begin->final_lsn) &&
-		!papply_lifecycle_needs_housekeeping();
+		!papply_lifecycle_needs_housekeeping() && !papply_exclusive_is_any_applied();
 }
 
 /*

@@ -371,11 +371,10 @@ leave_to_receiver(Oid sequence)
 						MySubscription->name, get_rel_name(sequence)),
 				 errdetail("Transactions that run user code are applied by PostgreSQL's own apply until its apply worker starts again."),
 				 errhint("Execute ALTER SEQUENCE with CACHE 1, and disable and enable the subscription.")));
-	papply_single_session_check();
 }
 
-static void
-check_sequences(void)
+void
+papply_session_sequences_note(void)
 {
 	ListCell   *lc;
 
@@ -386,6 +385,13 @@ check_sequences(void)
 		if (is_used(lfirst_oid(lc)))
 			leave_to_receiver(lfirst_oid(lc));
 	}
+}
+
+static void
+check_sequences(void)
+{
+	papply_session_sequences_note();
+	papply_single_session_check();
 }
 
 /*** all of them ***/

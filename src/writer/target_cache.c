@@ -240,11 +240,15 @@ papply_target_cache_use(PapplyTarget *target)
 	target->range_number = target_range.number;
 }
 
-/* Forget what is kept of a target, which must not be open. */
+/*
+ * Forget what is kept of a target, which must not be open.  If the range has used it, it is
+ * not known any more whether its functions and types will have changed until the turn.
+ */
 static void
 forget_target(PapplyTarget *target)
 {
 	Assert(!target->is_open);
+	target_range.has_old_definitions |= target->range_number == target_range.number;
 	if (target->context != NULL)
 		MemoryContextDelete(target->context);
 	target->context = NULL;

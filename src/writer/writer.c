@@ -716,7 +716,7 @@ apply_in_turn(uint64 seqno, AttemptResult result)
 		return;
 	if (is_retry)
 		papply_account_retry();
-	if (!is_retry || result == ATTEMPT_NOT_IN_TURN)
+	if (papply_queue_is_exclusive(seqno) || result == ATTEMPT_NOT_IN_TURN)
 		SetCurrentStatementStartTimestamp();	/* user code sees the time of
 												 * its turn */
 	AcceptInvalidationMessages();

@@ -44,7 +44,7 @@ $publisher->sql(
 	"CREATE TABLE $_ (id int PRIMARY KEY, v text DEFAULT '$typed{$_}[1]')")
   for sort keys %typed;
 $publisher->sql("CREATE TABLE $_ (id int PRIMARY KEY)")
-  for qw(by_domain by_enum by_search);
+  for qw(by_domain by_enum by_search fresh);
 $publisher->sql(
 	"CREATE TABLE $_ (id int PRIMARY KEY, v text DEFAULT 'the running')")
   for qw(searched found);
@@ -72,6 +72,7 @@ $subscriber->sql(
 	CREATE TYPE pair AS (x int, y int);
 	CREATE DOMAIN pairs AS pair;
 	CREATE TABLE by_domain (id int PRIMARY KEY, extra tiny);
+	CREATE TABLE fresh (id int PRIMARY KEY);
 	CREATE TABLE by_enum (id int PRIMARY KEY, extra text DEFAULT ('sad'::mood)::text);
 	CREATE TEXT SEARCH DICTIONARY plainly (TEMPLATE = simple);
 	CREATE TEXT SEARCH CONFIGURATION ours (COPY = simple);
@@ -263,6 +264,40 @@ refused_by_type(
 	'ALTER TYPE pair DROP ATTRIBUTE z',
 	'malformed record literal',
 	qw(of_pair of_pairs));
+
+# The writer has closed the table and forgotten its types before: it was analyzed, another
+# definition has changed, and a table is prepared that the writer has not used before.
+{
+	prepare_all('of_range', 'any function may concern a range');
+	my $between = $subscriber->hold('SELECT FROM plain FOR UPDATE');
+	my $lock = $subscriber->hold('SELECT FROM gate FOR UPDATE');
+	$publisher->commit_each(
+		'UPDATE gate SET n = n + 1',
+		join ';',
+		insert_into('of_domain'),
+		'UPDATE plain SET v = v + 1',
+		insert_into('fresh'));
+	$subscriber->states_become('waiting for lock, waiting for lock',
+		'a transaction has used the domain');
+	$subscriber->sql(
+		q(CREATE FUNCTION another() RETURNS int LANGUAGE sql AS 'SELECT 1';
+		ANALYZE of_domain));
+	$between->release;
+	$subscriber->states_become('waiting for lock, waiting for prior commit',
+		'and waits for its turn');
+	my $offset = -s $subscriber->logfile;
+	$subscriber->sql(
+		'ALTER DOMAIN small ADD CONSTRAINT positive CHECK (value > 0) NOT VALID'
+	);
+	$lock->release;
+	ok( $subscriber->wait_for_log(
+			qr/ERROR: +value for domain public.small violates check constraint "positive"/,
+			$offset),
+		'a domain of a table that is forgotten counts');
+	$subscriber->sql('ALTER DOMAIN small DROP CONSTRAINT positive');
+	$publisher->wait_applied;
+	$subscriber->wait_for_pool('tap', $writers);
+}
 
 # Defaults of such types
 for (

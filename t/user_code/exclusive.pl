@@ -137,5 +137,93 @@ sub takes_first_job
 		'where the core apply loop has begun before there is one');
 }
 
+# A transaction that may not begin before its turn, although it runs no user code, has the
+# time of its claim, as the next one does: now() does not decrease.
+{
+	$pair->exec_both('CREATE TABLE stamped (id int PRIMARY KEY)');
+	$subscriber->sql(
+		'ALTER TABLE stamped ADD at timestamptz DEFAULT now()');
+	$publisher->sql('INSERT INTO gate VALUES (3, 0)');
+	$publisher->sql('ALTER PUBLICATION tap ADD TABLE stamped');
+	$subscriber->sql('ALTER SUBSCRIPTION tap REFRESH PUBLICATION');
+	$subscriber->wait_until_ready;
+	my @gates = map {
+		$subscriber->hold("SELECT FROM gate WHERE id = $_ FOR UPDATE")
+	} 1 .. 3;
+	my $update = 'UPDATE gate SET n = n + 1 WHERE id';
+	$publisher->commit_each(
+		"$update = 1; INSERT INTO orders VALUES (4); $update = 2",
+		"UPDATE jobs SET n = n + 1 WHERE id = 1; $update = 3");
+	$subscriber->states_become("$lock, $lock",
+		'a younger transaction has locked a job');
+	create_trigger();
+	$gates[0]->release;
+	$subscriber->states_become("$lock, $turn", 'and is rolled back');
+	$publisher->sql('INSERT INTO stamped VALUES (1)');
+	$subscriber->states_become("$lock, $turn, $turn",
+		'another one does not begin');
+	$gates[1]->release;
+	$subscriber->states_become("$lock, $turn", 'the first one has committed');
+	$publisher->sql('INSERT INTO stamped VALUES (2)');
+	$subscriber->states_become("$lock, $turn, $turn", 'the last one begins');
+	$gates[2]->release;
+	takes_first_job(4, 'while others may not begin');
+	is( $subscriber->sql(
+			'SELECT a.at <= b.at FROM stamped a, stamped b WHERE a.id = 1 AND b.id = 2'
+		),
+		't',
+		'now() does not decrease');
+}
+
+# The transaction before it has committed, but still has its locks (selftest_commit.c).
+# One that begins then waits for it, whether a writer or the apply worker applies it, and
+# is woken.
+$pair->exec_both(
+	q(CREATE TABLE plain (id int PRIMARY KEY);
+	CREATE TABLE takers (id int PRIMARY KEY);));
+$subscriber->sql(
+	q(CREATE FUNCTION hold_commit(int) RETURNS bool LANGUAGE C IMMUTABLE
+		AS 'parallel_apply', 'papply_selftest_hold_commit';
+	ALTER TABLE plain ADD CHECK (hold_commit(id) IS NOT NULL);
+	CREATE TABLE got (id int, lock bool);
+	CREATE FUNCTION take_lock() RETURNS trigger LANGUAGE plpgsql AS $$
+	BEGIN
+		BEGIN
+			LOCK TABLE public.plain IN EXCLUSIVE MODE NOWAIT;
+			INSERT INTO public.got VALUES (NEW.id, true);
+		EXCEPTION WHEN lock_not_available THEN
+			INSERT INTO public.got VALUES (NEW.id, false);
+		END;
+		RETURN NEW;
+	END $$;
+	CREATE TRIGGER take AFTER INSERT ON takers FOR EACH ROW EXECUTE FUNCTION take_lock();
+	ALTER TABLE takers ENABLE ALWAYS TRIGGER take;));
+$publisher->sql('ALTER PUBLICATION tap ADD TABLE plain, takers');
+$subscriber->sql('ALTER SUBSCRIPTION tap REFRESH PUBLICATION');
+$subscriber->wait_until_ready;
+my $file = $subscriber->data_dir . '/hold_commit';
+for my $process ('writer', 'apply worker')
+{
+	my $id = $process eq 'writer' ? 1 : 2;
+	$subscriber->reload_with('parallel_apply.selftest_sleep = 10min');
+	append_to_file($file, '');
+	$publisher->sql("INSERT INTO plain VALUES ($id)");
+	$subscriber->wait_until("count(*) = $id FROM plain", 'it is not visible');
+	$subscriber->reload_with(
+		'parallel_apply.leader_participation = on',
+		'parallel_apply.selftest_fast = on',
+		'parallel_apply.selftest_receiver_sleeps = on')
+	  if $process ne 'writer';
+	$publisher->sql("INSERT INTO takers VALUES ($id)");
+	$subscriber->wait_until(
+		'queue_transactions = 1 FROM parallel_apply.subscriptions',
+		"the $process does not wait");
+	unlink $file or die "$file: $!";
+	$pair->tables_equal("after a commit that the $process has waited for",
+		@tables, 'plain', 'takers');
+	is($subscriber->sql("SELECT lock FROM got WHERE id = $id"),
+		't', 'its locks are released before the trigger runs');
+}
+
 finish($publisher, $subscriber);
 done_testing();
