@@ -12,6 +12,22 @@
 
 #include "common.h"
 
+/*
+ * Note what the subscriber's catalogs say in its snapshot.  The locks of these queries are
+ * released with a savepoint: REFRESH PUBLICATION, for which apply may wait, must not wait
+ * until all tables have been compared.
+ */
+static void
+note_catalogs(Common *common)
+{
+	PGconn	   *subscriber = common->sessions[SUBSCRIBER];
+
+	execute(subscriber, "SAVEPOINT catalogs");
+	note_synchronization(common->tables, subscriber, common->subscription, common->position.lsn);
+	note_skipped(common->tables, subscriber, common->subscription);
+	execute(subscriber, "ROLLBACK TO catalogs; RELEASE catalogs");
+}
+
 void
 take_common(Common *common)
 {
@@ -29,9 +45,7 @@ take_common(Common *common)
 	fprintf(stderr, "subscription \"%s\": %s at position %s of the publisher; apply was held for %.1f ms\n",
 			common->subscription->name, is_first ? "comparing" : "continuing",
 			common->position.lsn, common->position.held_ms);
-	note_synchronization(common->tables, common->sessions[SUBSCRIBER], common->subscription,
-						 common->position.lsn);
-	note_skipped(common->tables, common->sessions[SUBSCRIBER], common->subscription);
+	note_catalogs(common);
 }
 
 void

@@ -218,6 +218,27 @@ sub between_ranges
 	);
 }
 
+# The table that is locked leaves the subscription: REFRESH PUBLICATION would wait for it
+# otherwise.  Detects: the program keeps locks of the subscriber's catalogs while it compares.
+{
+	my $gate = $subscriber->hold('LOCK TABLE plain');
+	my ($program, $out, $err) = start_verify('-t', 'plain');
+	wait_for_its_lock($subscriber);
+	$publisher->sql('ALTER PUBLICATION tap DROP TABLE plain');
+	my ($status) = $subscriber->psql('postgres',
+		q(SET lock_timeout = '20s'; ALTER SUBSCRIPTION tap REFRESH PUBLICATION)
+	);
+	is($status, 0,
+		'a table can leave the subscription while tables are compared');
+	$gate->release;
+	is(end_verify($program, $out, $err), 0, 'and is compared as it was');
+	$publisher->sql('ALTER PUBLICATION tap ADD TABLE plain');
+	$subscriber->sql(
+		'ALTER SUBSCRIPTION tap REFRESH PUBLICATION WITH (copy_data = false)'
+	);
+	$subscriber->wait_until_ready;
+}
+
 ### Ctrl-C
 
 sub no_session_remains
