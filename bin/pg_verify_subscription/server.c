@@ -33,13 +33,19 @@ static const char *const settings[] = {
 	"bytea_output = hex",
 	"xmloption = content",
 	"row_security = off",
-	"statement_timeout = 0",
-	"lock_timeout = 0",
-	"idle_in_transaction_session_timeout = 0",
 	"jit = off",
 	"synchronize_seqscans = off",
 	"client_connection_check_interval = '1s'"
 };
+
+/*
+ * Timeouts that roles and databases may have, each if the server knows it.  They apply to a
+ * walsender, too, which waits for transactions, and is idle while its snapshot is needed.
+ */
+#define NO_TIMEOUTS \
+	"SELECT pg_catalog.set_config(name, '0', false) FROM pg_catalog.pg_settings" \
+	" WHERE name IN ('statement_timeout', 'lock_timeout', 'idle_in_transaction_session_timeout'," \
+	" 'idle_session_timeout', 'transaction_timeout')"
 
 /* Of the sessions that are open; written only outside of the handler. */
 static PGconn *sessions[MAX_SESSIONS];
@@ -183,6 +189,7 @@ connect_to(const Target *target, SessionKind kind)
 				  "could not connect to the subscriber");
 	PQsetNoticeReceiver(conn, show_notice, NULL);
 	register_session(conn);
+	execute(conn, NO_TIMEOUTS);
 	if (kind == SESSION_SQL)
 	{
 		PQExpBufferData sql;

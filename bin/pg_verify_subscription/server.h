@@ -25,12 +25,12 @@ typedef enum SessionKind
 {
 	SESSION_SQL,				/* as apply workers are: text of values does
 								 * not depend on settings */
-	SESSION_REPLICATION
+	SESSION_REPLICATION			/* can also execute SQL */
 } SessionKind;
 
 /*
- * Connect.  All functions end the program with status 1 if the server reports an error,
- * unless they say otherwise.
+ * Connect; the session has no timeouts.  All functions end the program with status 1 if the
+ * server reports an error, unless they say otherwise.
  */
 extern PGconn *connect_to(const Target *target, SessionKind kind);
 

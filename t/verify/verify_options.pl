@@ -313,6 +313,45 @@ sub interrupt
 		0, 'and the tables are compared afterwards');
 }
 
+### timeouts of a role
+
+# All sessions of the publisher are idle for longer than the role permits, and all that can
+# wait there do: outside of transactions while apply does not come to rest, for a transaction,
+# and in transactions while the subscriber's table is locked.
+{
+	my @timeouts = qw(statement_timeout lock_timeout idle_session_timeout);
+	push @timeouts, 'transaction_timeout' if $publisher->pg_version >= 17;
+	$publisher->sql(
+		join '',
+		'CREATE ROLE hasty LOGIN SUPERUSER;',
+		q(ALTER ROLE hasty SET idle_in_transaction_session_timeout = '1ms';),
+		map { "ALTER ROLE hasty SET $_ = '500ms';" } @timeouts);
+	my $open = $publisher->hold('INSERT INTO plain VALUES (-1)');
+	my $blocker = $subscriber->hold('LOCK TABLE items');
+	my $gate = $subscriber->hold('LOCK TABLE plain');
+	$publisher->sql('INSERT INTO items VALUES (200, 0)');
+	my ($program, $out, $err) = start_verify('-t', 'plain', '--publisher',
+		$publisher->connstr('postgres') . ' user=hasty');
+	says(
+		$program, $err,
+		qr/ does not come to rest within \d+ ms; trying again/,
+		'a role has timeouts, and the program waits for apply');
+	$blocker->release;
+	says(
+		$program, $err,
+		qr/waiting for transaction/,
+		'its walsender for a transaction');
+	$open->query_safe('ROLLBACK');
+	$open->quit;
+	$publisher->wait_until(
+		q(count(*) > 0 FROM pg_stat_activity
+		WHERE application_name = 'pg_verify_subscription' AND now() - xact_start > '1s'),
+		'its transactions end');
+	$gate->release;
+	is(end_verify($program, $out, $err),
+		0, 'and no session is ended by a timeout');
+}
+
 ### keys, and tables of several subscriptions
 
 {
