@@ -181,9 +181,33 @@ create_slot(Attempt *attempt, PGconn *publisher, PGconn *slot)
 	return result;
 }
 
-/* Hold apply where it is; return false if it is too far behind for that. */
+/* Would apply of the subscription continue, were it not held? */
 static bool
-begin_hold(Attempt *attempt, const Target *target)
+is_enabled(const Attempt *attempt)
+{
+	PQExpBufferData sql;
+	char	   *value;
+	bool		result;
+
+	initPQExpBuffer(&sql);
+	appendPQExpBufferStr(&sql,
+						 "SELECT 1 FROM pg_subscription WHERE subenabled AND subdbid ="
+						 " (SELECT oid FROM pg_database WHERE datname = current_database()) AND subname = ");
+	append_literal(&sql, attempt->subscription);
+	value = query_value(attempt->hold, sql.data);
+	result = value != NULL;
+	termPQExpBuffer(&sql);
+	free(value);
+	return result;
+}
+
+/*
+ * Hold apply where it is.  Return false, and say why, if it is too far behind for that, or,
+ * unless this is the first position, if pause() reports an error: another session may have
+ * paused the subscription.
+ */
+static bool
+begin_hold(Attempt *attempt, const Target *target, bool is_first)
 {
 	char		timeout[32];
 	char	   *error;
@@ -194,11 +218,18 @@ begin_hold(Attempt *attempt, const Target *target)
 	attempt->held_since = now_ms();
 	snprintf(timeout, sizeof(timeout), "%d ms", (int) attempt->limit_ms);
 	is_reached = pause_at(attempt, NULL, timeout, &error);
-	if (error)
+	if (error && (is_first || !is_enabled(attempt)))
 	{
 		pg_log_error("could not hold apply of subscription \"%s\": %s", attempt->subscription, error);
 		exit(1);
 	}
+	if (error)
+		pg_log_info("could not hold apply of subscription \"%s\": %s; trying again",
+					attempt->subscription, error);
+	else if (!is_reached)
+		pg_log_info("apply of subscription \"%s\" does not come to rest within %d ms; trying again",
+					attempt->subscription, (int) attempt->limit_ms);
+	free(error);
 	if (!is_reached)
 		let_go(attempt);
 	return is_reached;
@@ -269,11 +300,9 @@ take_position(Position *position, const Target *targets, PGconn **sessions,
 		PGresult   *result;
 
 		position->slot = connect_to(&targets[PUBLISHER], SESSION_REPLICATION);
-		if (!begin_hold(&attempt, &targets[SUBSCRIBER]))
+		if (!begin_hold(&attempt, &targets[SUBSCRIBER], is_first))
 		{
 			release_slot(position);
-			pg_log_info("apply of subscription \"%s\" does not come to rest within %d ms; trying again",
-						subscription, (int) attempt.limit_ms);
 			wait_and_lengthen(&attempt, n);
 			continue;
 		}

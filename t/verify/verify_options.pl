@@ -179,6 +179,23 @@ sub between_ranges
 	is(end_verify($program, $out, $err), 0, 'and continues');
 }
 
+# Another session holds apply when a new state is due.  Detects: the program ends.
+{
+	my $gate = $subscriber->hold('LOCK TABLE moving');
+	my ($program, $out, $err) = start_verify('-t', 'moving', @in_chunks);
+	wait_for_its_lock($subscriber);
+	my $other = $subscriber->background_psql('postgres');
+	$other->query_safe(q(SELECT parallel_apply.pause('tap', NULL)));
+	$gate->release;
+	says(
+		$program,
+		$err,
+		qr/could not hold apply of subscription "tap": .* is paused by the session with process ID \d+; trying again/,
+		'it waits for a pause of another session');
+	$other->quit;
+	is(end_verify($program, $out, $err), 0, 'and continues after it');
+}
+
 # Rows move all the time
 {
 	my $script = $publisher->basedir . '/moves';
@@ -606,6 +623,7 @@ finish(
 	$subscriber,
 	qr/violates check constraint "positive"/,
 	qr/ERROR: +deadlock detected/,
+	qr/is paused by the session with process ID/,
 	qr/permission denied for table plain|affected by row-level security/,
 	qr/canceling statement|connection to client lost|terminating connection|terminating logical replication worker/
 );
