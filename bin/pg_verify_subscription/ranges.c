@@ -95,6 +95,21 @@ append_row(PQExpBuffer sql, char **names, int n)
 	appendPQExpBufferStr(sql, ")::text");
 }
 
+/*
+ * Append the text that a value has in that of a row, or NULL.  A cast to text gives others
+ * for some types: it strips the blanks of char(n).  A composite value whose fields all are
+ * null is not NULL.
+ */
+static void
+append_value(PQExpBuffer sql, const char *name)
+{
+	appendPQExpBufferStr(sql, "CASE WHEN num_nulls(");
+	append_identifier(sql, name);
+	appendPQExpBufferStr(sql, ") = 0 THEN concat(");
+	append_identifier(sql, name);
+	appendPQExpBufferStr(sql, ") END");
+}
+
 /* Append the hash of an expression, which is a text. */
 static void
 append_hash(PQExpBuffer sql, HashKind hash, const char *expression)
@@ -216,8 +231,7 @@ build_row_query(PQExpBuffer sql, const Table *table, Side side, const Range *ran
 		PQExpBufferData text;
 
 		initPQExpBuffer(&text);
-		append_identifier(&text, table->columns[i]);
-		appendPQExpBufferStr(&text, "::text");
+		append_value(&text, table->columns[i]);
 		appendPQExpBufferStr(&columns, ", ");
 		if (with_values)
 			appendPQExpBufferStr(&columns, text.data);

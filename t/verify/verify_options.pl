@@ -369,6 +369,30 @@ sub interrupt
 		0, 'and no session is ended by a timeout');
 }
 
+### texts
+
+# Detects: the reason for which rows differ is not named, or one that depends on a setting is.
+{
+	my $padded = 'CREATE TABLE padded (id int PRIMARY KEY, r regclass, v';
+	$publisher->sql(
+		"$padded char(5)); INSERT INTO padded VALUES (1, 'pg_class', 'a');
+		ALTER PUBLICATION tap ADD TABLE padded; ALTER ROLE hasty SET quote_all_identifiers = on"
+	);
+	$subscriber->sql(
+		"$padded char(6)); ALTER SUBSCRIPTION tap REFRESH PUBLICATION");
+	$subscriber->wait_for_subscription_sync($publisher, 'tap');
+	$publisher->flush_wal;
+	$subscriber->wait_until_ready;
+	my ($status, $out) = verify('-t', 'padded', '--publisher',
+		$publisher->connstr('postgres') . ' user=hasty');
+	like(
+		$out,
+		qr/^public\.padded: \(1\): differs in: v$/m,
+		'a column is named that differs in blanks only');
+	$publisher->sql('ALTER PUBLICATION tap DROP TABLE padded');
+	$subscriber->sql('ALTER SUBSCRIPTION tap REFRESH PUBLICATION');
+}
+
 ### keys, and tables of several subscriptions
 
 {
