@@ -187,30 +187,61 @@ query_subscribed(PGconn *subscriber, const Subscription *subscription)
 	return result;
 }
 
-/* Return the row after those of the table at this row. */
+/* Order tables by name, in the same way for servers of all encodings. */
 static int
-end_of_table(PGresult *result, int row)
+order_of_names(const char *left_schema, const char *left_name, const char *right_schema,
+			   const char *right_name)
 {
-	int			end = row;
+	int			order = strcmp(left_schema, right_schema);
 
-	while (end < PQntuples(result) &&
-		   strcmp(PQgetvalue(result, end, COLUMN_SCHEMA), PQgetvalue(result, row, COLUMN_SCHEMA)) == 0 &&
-		   strcmp(PQgetvalue(result, end, COLUMN_NAME), PQgetvalue(result, row, COLUMN_NAME)) == 0)
-		end++;
-	return end;
+	return order != 0 ? order : strcmp(left_name, right_name);
 }
 
-/* Compare the tables at two rows by name; the end comes last. */
-static int
-order_of_tables(PGresult *left, int l, PGresult *right, int r)
+/* The rows of a table in a result; without any, it is the end of an array. */
+typedef struct Group
 {
-	int			order;
+	const char *schema;			/* NULL: no rows */
+	const char *name;
+	int			row;
+	int			end;			/* after the last one */
+} Group;
 
-	if (l >= PQntuples(left) || r >= PQntuples(right))
-		return (l >= PQntuples(left)) - (r >= PQntuples(right));
-	order = strcmp(PQgetvalue(left, l, COLUMN_SCHEMA), PQgetvalue(right, r, COLUMN_SCHEMA));
-	return order != 0 ? order :
-		strcmp(PQgetvalue(left, l, COLUMN_NAME), PQgetvalue(right, r, COLUMN_NAME));
+/* Compare by name; the end comes last. */
+static int
+order_of_groups(const void *left, const void *right)
+{
+	const Group *l = left;
+	const Group *r = right;
+
+	if (l->schema == NULL || r->schema == NULL)
+		return (l->schema == NULL) - (r->schema == NULL);
+	return order_of_names(l->schema, l->name, r->schema, r->name);
+}
+
+/*
+ * Return an array of the tables of a result, whose rows are together for each table.  A
+ * server orders names by their bytes in its own encoding, so they are sorted here.
+ */
+static Group *
+find_groups(PGresult *result)
+{
+	Group	   *groups = pg_malloc0((PQntuples(result) + 1) * sizeof(Group));
+	int			count = 0;
+
+	for (int row = 0; row < PQntuples(result); row++)
+	{
+		Group		group = {
+			.schema = PQgetvalue(result, row, COLUMN_SCHEMA),
+			.name = PQgetvalue(result, row, COLUMN_NAME),
+			.row = row
+		};
+
+		if (row == 0 || order_of_groups(&group, &groups[count - 1]) != 0)
+			groups[count++] = group;
+		groups[count - 1].end = row + 1;
+	}
+	qsort(groups, count, sizeof(Group), order_of_groups);
+	return groups;
 }
 
 static int
@@ -314,12 +345,12 @@ set_columns(Table *table, PGresult *published, int row, int end, PGresult *subsc
 }
 
 static void
-set_name(Table *table, PGresult *result, int row)
+set_name(Table *table, const Group *group)
 {
 	PQExpBufferData shown;
 
-	table->schema = pg_strdup(PQgetvalue(result, row, COLUMN_SCHEMA));
-	table->name = pg_strdup(PQgetvalue(result, row, COLUMN_NAME));
+	table->schema = pg_strdup(group->schema);
+	table->name = pg_strdup(group->name);
 	initPQExpBuffer(&shown);
 	for (int i = 0; i < 2; i++)
 	{
@@ -360,43 +391,36 @@ load_tables(PGconn *publisher, PGconn *subscriber, const Subscription *subscript
 	PGresult   *subscribed = query_subscribed(subscriber, subscription);
 	PGresult   *published = query_published(publisher, subscription);
 	Tables		tables = {.tables = pg_malloc0((PQntuples(published) + PQntuples(subscribed)) * sizeof(Table))};
-	int			p = 0;
-	int			s = 0;
+	Group	   *groups[SIDES] = {find_groups(published), find_groups(subscribed)};
+	const Group none = {0};
+	const Group *next[SIDES] = {groups[PUBLISHER], groups[SUBSCRIBER]};
 
-	while (p < PQntuples(published) || s < PQntuples(subscribed))
+	while (next[PUBLISHER]->schema != NULL || next[SUBSCRIBER]->schema != NULL)
 	{
-		int			order = order_of_tables(published, p, subscribed, s);
-		int			p_end = order <= 0 ? end_of_table(published, p) : p;
-		int			s_end = order >= 0 ? end_of_table(subscribed, s) : s;
+		int			order = order_of_groups(next[PUBLISHER], next[SUBSCRIBER]);
+		const Group *p = order <= 0 ? next[PUBLISHER]++ : &none;
+		const Group *s = order >= 0 ? next[SUBSCRIBER]++ : &none;
 		Table	   *table = &tables.tables[tables.count++];
 
-		set_name(table, order <= 0 ? published : subscribed, order <= 0 ? p : s);
-		if (s == s_end)
+		set_name(table, order <= 0 ? p : s);
+		if (s == &none)
 			set_obstacle(table, "it is published, but not a table of the subscription (ALTER SUBSCRIPTION ... REFRESH PUBLICATION)");
 		else
-			set_side(table, SUBSCRIBER, subscribed, s);
-		if (p == p_end)
+			set_side(table, SUBSCRIBER, subscribed, s->row);
+		if (p == &none)
 			set_obstacle(table, "it is not published");
 		else
 		{
-			set_side(table, PUBLISHER, published, p);
-			set_columns(table, published, p, p_end, subscribed, s, s_end);
-			set_key(table, published, p, p_end, subscribed, s, s_end);
+			set_side(table, PUBLISHER, published, p->row);
+			set_columns(table, published, p->row, p->end, subscribed, s->row, s->end);
+			set_key(table, published, p->row, p->end, subscribed, s->row, s->end);
 		}
-		p = p_end;
-		s = s_end;
 	}
+	free(groups[PUBLISHER]);
+	free(groups[SUBSCRIBER]);
 	PQclear(published);
 	PQclear(subscribed);
 	return tables;
-}
-
-static int
-order_of_names(const Table *left, const Table *right)
-{
-	int			order = strcmp(left->schema, right->schema);
-
-	return order != 0 ? order : strcmp(left->name, right->name);
 }
 
 static bool
@@ -478,7 +502,9 @@ reload_tables(Tables *tables, PGconn *publisher, PGconn *subscriber,
 		Table	   *table = &tables->tables[i];
 		int			order = -1;
 
-		while (f < fresh.count && (order = order_of_names(table, &fresh.tables[f])) > 0)
+		while (f < fresh.count &&
+			   (order = order_of_names(table->schema, table->name, fresh.tables[f].schema,
+									   fresh.tables[f].name)) > 0)
 			f++;
 		if (table->stage == DONE)
 			continue;

@@ -587,6 +587,33 @@ for my $in_range (0, 1)
 	$subscriber->sql('ALTER SUBSCRIPTION tap REFRESH PUBLICATION');
 }
 
+### a database of another encoding
+
+# The first of two letters in UTF-8 is the second one in KOI8-R.  Detects: the program
+# takes the order of one server for that of the other.
+{
+	my @letters = ("\xd0\xb4", "\xd1\x86");
+	for my $node ($publisher, $subscriber)
+	{
+		my $encoding = $node eq $publisher ? 'UTF8' : 'KOI8R';
+		$node->sql(
+			"CREATE DATABASE cyrillic TEMPLATE template0 ENCODING '$encoding' LC_COLLATE 'C' LC_CTYPE 'C'"
+		);
+		$node->safe_psql(
+			'cyrillic', join '',
+			q(SET client_encoding = 'UTF8';),
+			map { qq(CREATE TABLE "$_" (id int PRIMARY KEY);) } @letters);
+	}
+	$subscriber->create_extension('cyrillic');
+	$pair->subscribe('cyrillic', db => 'cyrillic');
+	my ($status, $out) = verify('-d', 'cyrillic');
+	is($status, 0, 'a subscriber with another encoding');
+	is( $out,
+		join('', map { qq(public."$_": equal: 0 rows\n) } @letters),
+		'has the same tables');
+	$subscriber->safe_psql('cyrillic', 'DROP SUBSCRIPTION cyrillic');
+}
+
 ### a user who is no superuser
 
 SKIP:
