@@ -6,7 +6,8 @@
  * itself, its name and not those of its partitions; the columns of column lists, and
  * generated columns where these are published; the row filters.  Filters of several
  * publications are combined as a publisher does.  The subscription's tables have the
- * same names.
+ * same names.  It need not have a partition of a table that another of its publications
+ * publishes as itself: from 16 on, a subscriber leaves these out.
  *
  * Rows are compared by the publisher's key, which is the primary key, or the index of
  * the replica identity, if all its columns are published.
@@ -65,7 +66,8 @@ enum
 	COLUMN_KEY_POSITION,		/* null: not in the key */
 	COLUMN_KEY_LENGTH,
 	COLUMN_FILTER,
-	COLUMN_ESTIMATE
+	COLUMN_ESTIMATE,
+	COLUMN_HAS_PUBLISHED_ROOT	/* only of what is published */
 };
 
 static char *
@@ -145,7 +147,8 @@ query_published(PGconn *publisher, const Subscription *subscription)
 						 " SELECT t.schemaname, t.tablename, t.relkind = 'p', t.storage,"
 						 " CASE WHEN t.lists > 1 THEN 'its publications have different column lists'"
 						 " WHEN NOT t.is_whole THEN 'its publication does not publish all operations, so equality cannot be expected' END,"
-						 " a.attname, a.atttypid, " KEY_POSITION ", t.indnkeyatts, t.filter, t.estimate"
+						 " a.attname, a.atttypid, " KEY_POSITION ", t.indnkeyatts, t.filter, t.estimate,"
+						 " t.oid IN (SELECT relid FROM tables r, pg_partition_tree(r.oid) WHERE r.relkind = 'p' AND level > 0)"
 						 " FROM tables t"
 						 " LEFT JOIN pg_attribute a ON a.attrelid = t.oid AND a.attnum > 0 AND NOT a.attisdropped"
 						 " AND a.attname = ANY (t.attnames)");
@@ -400,8 +403,11 @@ load_tables(PGconn *publisher, PGconn *subscriber, const Subscription *subscript
 		int			order = order_of_groups(next[PUBLISHER], next[SUBSCRIBER]);
 		const Group *p = order <= 0 ? next[PUBLISHER]++ : &none;
 		const Group *s = order >= 0 ? next[SUBSCRIBER]++ : &none;
-		Table	   *table = &tables.tables[tables.count++];
+		Table	   *table = &tables.tables[tables.count];
 
+		if (s == &none && is_true(published, p->row, COLUMN_HAS_PUBLISHED_ROOT))
+			continue;
+		tables.count++;
 		set_name(table, order <= 0 ? p : s);
 		if (s == &none)
 			set_obstacle(table, "it is published, but not a table of the subscription (ALTER SUBSCRIPTION ... REFRESH PUBLICATION)");

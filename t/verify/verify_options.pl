@@ -564,6 +564,27 @@ for my $in_range (0, 1)
 	like($out, qr/^public\.parted: equal: 2 rows$/m, 'with the table');
 }
 
+### a partition whose root is published, too
+
+# From 16 on, the subscription does not have it.  Detects: it is reported as missing.
+{
+	$publisher->sql('CREATE PUBLICATION part FOR TABLE parted_1');
+	$subscriber->sql(
+		'ALTER SUBSCRIPTION tap ADD PUBLICATION part WITH (copy_data = false)'
+	);
+	$subscriber->wait_until_ready;
+	my ($status, $out) = verify('-t', 'parted', '-t', 'parted_1');
+	is($status, 0, 'a partition of which another publication has the root');
+	my $subscribed = $subscriber->sql(
+		q(SELECT count(*) FROM pg_subscription_rel WHERE srrelid = 'parted_1'::regclass)
+	);
+	is( $out,
+		"public.parted: equal: 2 rows\n"
+		  . "public.parted_1: equal: 1 rows\n" x $subscribed,
+		'is compared if the subscription has it');
+	$subscriber->sql('ALTER SUBSCRIPTION tap DROP PUBLICATION part');
+}
+
 ### rows that are equal, but not the same
 
 # Without a key, apply changes the first row that is equal, which need not be the row that the
