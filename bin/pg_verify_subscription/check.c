@@ -569,7 +569,7 @@ begin_state(Check *check)
 			else
 				execute(*session, "COMMIT");
 		}
-	take_common(check->common);
+	take_common(check->common, check->pairs[0].sessions);
 	for (int i = 0; i < check->options->jobs; i++)
 		for (Side side = PUBLISHER; side <= SUBSCRIBER; side++)
 		{

@@ -5,7 +5,9 @@
  * Large tables may be compared in several states, each for some minutes, so that VACUUM is
  * not held back for as long as all of them need.  A range is always compared in one.
  * Between two of them no snapshot is held, and anything may happen to the tables: what is
- * known of them is loaded again.
+ * known of them is loaded again.  Taking a state may last as long as transactions of the
+ * publisher do, so definitions are loaded once more when it is there.  The identity of the
+ * files is not: the snapshots do not show what was truncated since they were taken.
  *-------------------------------------------------------------------------
  */
 #include "postgres_fe.h"
@@ -29,7 +31,7 @@ note_catalogs(Common *common)
 }
 
 void
-take_common(Common *common)
+take_common(Common *common, PGconn **idle)
 {
 	bool		is_first = common->position.lsn == NULL;
 
@@ -37,7 +39,7 @@ take_common(Common *common)
 	{
 		end_common(common);
 		reload_tables(common->tables, common->sessions[PUBLISHER], common->sessions[SUBSCRIBER],
-					  common->subscription);
+					  common->subscription, false);
 	}
 	take_position(&common->position, common->targets, common->sessions,
 				  common->subscription->name);
@@ -45,6 +47,7 @@ take_common(Common *common)
 	fprintf(stderr, "subscription \"%s\": %s at position %s of the publisher; apply was held for %.1f ms\n",
 			common->subscription->name, is_first ? "comparing" : "continuing",
 			common->position.lsn, common->position.held_ms);
+	reload_tables(common->tables, idle[PUBLISHER], idle[SUBSCRIBER], common->subscription, true);
 	note_catalogs(common);
 }
 

@@ -24,9 +24,10 @@ typedef struct Common
 /*
  * Take snapshots of both servers that show the same transactions, and end those that are
  * held.  The sessions are in transactions that have the new snapshots then, and obstacles of
- * tables are noted.  Others can join until close_common().
+ * tables are noted.  Others can join until close_common().  idle are other sessions of both
+ * sides, outside of transactions, which keep no lock of what they look up.
  */
-extern void take_common(Common *common);
+extern void take_common(Common *common, PGconn **idle);
 
 /* Begin a transaction with the snapshot of that side. */
 extern void join_common(const Common *common, PGconn *session, Side side);

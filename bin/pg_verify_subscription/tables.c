@@ -469,36 +469,45 @@ free_table(Table *table)
 	free(table->skipped);
 }
 
-/* Replace what is known of a table; the other one gets the rest, to be freed. */
+static void
+swap_storage(Table *left, Table *right)
+{
+	for (Side side = PUBLISHER; side <= SUBSCRIBER; side++)
+	{
+		char	   *storage = left->storage[side];
+
+		left->storage[side] = right->storage[side];
+		right->storage[side] = storage;
+	}
+}
+
+/*
+ * Replace what is known of a table, except for its storage; the other one gets the rest, to be
+ * freed.
+ */
 static void
 replace_definition(Table *table, Table *fresh)
 {
 	Table		known = *table;
 
-	if (table->obstacle != NULL)
-		return;
 	if (table->stage == NOT_BEGUN)
 	{
 		*table = *fresh;
 		table->skipped = known.skipped;
 		*fresh = known;
 		fresh->skipped = NULL;
+		swap_storage(table, fresh);
 		return;
 	}
 	if (fresh->obstacle != NULL)
 		set_obstacle(table, fresh->obstacle);
 	else if (!is_same_definition(table, fresh))
 		set_obstacle(table, "its definition, or what is published of it, was changed in the meantime");
-	for (Side side = PUBLISHER; side <= SUBSCRIBER; side++)
-	{
-		table->storage[side] = fresh->storage[side];
-		fresh->storage[side] = known.storage[side];
-	}
 }
 
 void
 reload_tables(Tables *tables, PGconn *publisher, PGconn *subscriber,
-			  const Subscription *subscription)
+			  const Subscription *subscription, bool keeps_storage)
 {
 	Tables		fresh = load_tables(publisher, subscriber, subscription);
 	int			f = 0;
@@ -512,12 +521,16 @@ reload_tables(Tables *tables, PGconn *publisher, PGconn *subscriber,
 			   (order = order_of_names(table->schema, table->name, fresh.tables[f].schema,
 									   fresh.tables[f].name)) > 0)
 			f++;
-		if (table->stage == DONE)
+		if (table->stage == DONE || table->obstacle != NULL)
 			continue;
-		if (f < fresh.count && order == 0)
-			replace_definition(table, &fresh.tables[f]);
-		else
+		if (f == fresh.count || order != 0)
+		{
 			set_obstacle(table, "it was dropped, or left the subscription, in the meantime");
+			continue;
+		}
+		replace_definition(table, &fresh.tables[f]);
+		if (!keeps_storage)
+			swap_storage(table, &fresh.tables[f]);
 	}
 	for (int i = 0; i < fresh.count; i++)
 		free_table(&fresh.tables[i]);

@@ -42,10 +42,10 @@ extern Tables load_tables(PGconn *publisher, PGconn *subscriber, const Subscript
 /*
  * Load the tables again, after what has happened to them since.  A table that was not
  * begun gets its new definition; one that was begun can be compared further only if its
- * definition is the same.
+ * definition is the same.  keeps_storage: the identity of its files remains that of before.
  */
 extern void reload_tables(Tables *tables, PGconn *publisher, PGconn *subscriber,
-						  const Subscription *subscription);
+						  const Subscription *subscription, bool keeps_storage);
 
 /* Note tables that are being synchronized, as of the session's snapshot at the position. */
 extern void note_synchronization(Tables *tables, PGconn *subscriber,

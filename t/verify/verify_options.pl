@@ -309,6 +309,29 @@ sub interrupt
 	$gate->release;
 }
 
+### a table that is altered while the slot waits
+
+# Detects: a column that both sides have since then is not compared.
+{
+	my $open = $publisher->hold('INSERT INTO plain VALUES (-1)');
+	my ($program, $out, $err) = start_verify('-t', 'z_altered');
+	wait_for_its_lock($publisher);
+	$pair->exec_both('ALTER TABLE z_altered ADD d int');
+	$publisher->sql('UPDATE z_altered SET d = 1');
+	$publisher->wait_applied;
+	$subscriber->sql(
+		'SET session_replication_role = replica; UPDATE z_altered SET d = 2');
+	$open->query_safe('ROLLBACK');
+	$open->quit;
+	end_verify($program, $out, $err);
+	like(
+		$$out,
+		qr/^public\.z_altered: \(1\): differs in: d$/m,
+		'a table is compared with a column that is added while the slot waits'
+	);
+	$publisher->sql('UPDATE z_altered SET d = 3');
+}
+
 ### a transaction before the position waits
 
 {
@@ -583,6 +606,33 @@ for my $in_range (0, 1)
 		  . "public.parted_1: equal: 1 rows\n" x $subscribed,
 		'is compared if the subscription has it');
 	$subscriber->sql('ALTER SUBSCRIPTION tap DROP PUBLICATION part');
+}
+
+### a table that is truncated between the snapshots and the definitions
+
+# The program has its snapshots, and waits for a partition to load the definitions once more.
+# Apply waits for a lock before TRUNCATE, so that only the publisher has truncated the table.
+# Detects: rows are reported as missing that were truncated.
+{
+	$publisher->sql('TRUNCATE z_emptied; INSERT INTO z_emptied VALUES (1)');
+	$publisher->wait_applied;
+	my $open = $publisher->hold('INSERT INTO plain VALUES (-1)');
+	my ($program, $out, $err) = start_verify('-t', 'z_emptied');
+	wait_for_its_lock($publisher);
+	my $blocker = $subscriber->hold('LOCK TABLE items');
+	my $gate = $subscriber->hold('LOCK TABLE parted_2');
+	$open->query_safe('ROLLBACK');
+	$open->quit;
+	wait_for_its_lock($subscriber);
+	$publisher->sql(
+		'BEGIN; INSERT INTO items VALUES (300, 0); TRUNCATE z_emptied; COMMIT'
+	);
+	$gate->release;
+	end_verify($program, $out, $err);
+	is( $$out,
+		"public.z_emptied: not compared: it was truncated or rewritten on the publisher in the meantime\n",
+		'the files of a table are those of before the snapshots');
+	$blocker->release;
 }
 
 ### rows that are equal, but not the same
