@@ -44,7 +44,7 @@ $publisher->sql(
 	"CREATE TABLE $_ (id int PRIMARY KEY, v text DEFAULT '$typed{$_}[1]')")
   for sort keys %typed;
 $publisher->sql("CREATE TABLE $_ (id int PRIMARY KEY)")
-  for qw(by_domain by_enum by_search fresh);
+  for qw(by_domain by_enum by_search fresh fresher);
 $publisher->sql(
 	"CREATE TABLE $_ (id int PRIMARY KEY, v text DEFAULT 'the running')")
   for qw(searched found);
@@ -73,6 +73,7 @@ $subscriber->sql(
 	CREATE DOMAIN pairs AS pair;
 	CREATE TABLE by_domain (id int PRIMARY KEY, extra tiny);
 	CREATE TABLE fresh (id int PRIMARY KEY);
+	CREATE TABLE fresher (id int PRIMARY KEY);
 	CREATE TABLE by_enum (id int PRIMARY KEY, extra text DEFAULT ('sad'::mood)::text);
 	CREATE TEXT SEARCH DICTIONARY plainly (TEMPLATE = simple);
 	CREATE TEXT SEARCH CONFIGURATION ours (COPY = simple);
@@ -266,7 +267,8 @@ refused_by_type(
 	qw(of_pair of_pairs));
 
 # The writer has closed the table and forgotten its types before: it was analyzed, another
-# definition has changed, and a table is prepared that the writer has not used before.
+# definition has changed, which the writer learns with the next table, and one more is
+# prepared that it has not used before.
 {
 	prepare_all('of_range', 'any function may concern a range');
 	my $between = $subscriber->hold('SELECT FROM plain FOR UPDATE');
@@ -276,7 +278,8 @@ refused_by_type(
 		join ';',
 		insert_into('of_domain'),
 		'UPDATE plain SET v = v + 1',
-		insert_into('fresh'));
+		insert_into('fresh'),
+		insert_into('fresher'));
 	$subscriber->states_become('waiting for lock, waiting for lock',
 		'a transaction has used the domain');
 	$subscriber->sql(
